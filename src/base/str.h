@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef FU_STR_H
+#define FU_STR_H
+/* String builder in an arena. `at` is always NUL-terminated once anything was added (or after fu_str_init). */
+#include "base/arena.h"
+#include <stdarg.h>
+
+typedef struct fu_str { char *at; size_t n, cap; fu_arena *arena; } fu_str;
+
+void fu_str_init(fu_str *s, fu_arena *a);
+void fu_str_add(fu_str *s, const char *text);
+void fu_str_addn(fu_str *s, const char *text, size_t n);
+void fu_str_addc(fu_str *s, char c);
+void fu_str_addf(fu_str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void fu_str_addv(fu_str *s, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
+/* Shortest decimal that reads back the same bits (C locale, independent of setlocale): "0.1", "1.0", "1e-07",
+ * "inf", "-inf", "nan". bits = 64 or 32: which type must read back. Always has a '.', an 'e' or a word. */
+void fu_str_add_float(fu_str *s, double v, int bits);
+/* Locale-independent strtod over [text, text+n); decimal and C hexadecimal; *end = first char not used. */
+double fu_parse_float(const char *text, size_t n, const char **end);
+/* The candidate nearest to `word` by edit distance (Damerau), or NULL when none is near enough to suggest. */
+const char *fu_nearest(const char *word, const char *const *candidates, size_t n);
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef IR_GRAPH_H
+#define IR_GRAPH_H
+/* A function as a graph of nodes. Every front end (text, builder, lazy tensors) makes this; passes rewrite it.
+ *
+ * Nodes are numbered from 1 in an order in which operands come before their users; 0 is "none". Nodes are hash-consed
+ * where that is harmless (same op, operands, attributes and type give the same id) unless they carry metadata.
+ * The builder is sticky: after an error ir_add returns 0 and later calls with operand 0 return 0 without a message of
+ * their own; the error record holds the first. */
+#include "ir/op.h"
+
+typedef uint32_t ir_id;
+enum { IR_MAX_RANK = 8 };
+
+typedef struct ir_attr {            /* value of one attribute of the node's op, in the order of ir_op_info.attrs */
+    bool      is_set;               /* written by the user; else default_value */
+    double    number;               /* FLOAT */
+    int64_t   integer;              /* BOOL, INT, AXIS, DTYPE, ENUM (word index) */
+    ir_size  *list;                 /* AXES (constants), SIZES; arena */
+    uint32_t  n;
+} ir_attr;
+
+typedef struct ir_node {
+    ir_op     op;
+    ir_dtype  dtype;
+    uint8_t   rank;
+    uint16_t  n_in;
+    uint16_t  index;                /* RESULT: which; PARAM: which */
+    ir_size   dim[IR_MAX_RANK];
+    ir_id    *in;                   /* n_in; arena */
+    uint8_t  *stretch;              /* n_in masks: bit d = result dim d is a broadcast of this operand (decided by the text, kept by
+                                       inlining: a named size that is 1 at the call does not stretch). Operand dims align at the right. NULL = none */
+    ir_attr  *attr;                 /* ir_ops[op].n_attrs; NULL when the op has none */
+    ir_bits   bits;                 /* LITERAL: the value in dtype */
+    const char *callee;             /* CALL */
+    fu_loc    loc;                  /* of the statement's operator in the source; 0:0 for made nodes */
+    const char *name;               /* the value's name without '%'; may be NULL */
+    const char *meta_name, *meta_loc;   /* name="..." loc="..." of the statement; may be NULL */
+    uint32_t  group;                /* composites marked by normalization: nodes of one composite share a number; 0 = none */
+} ir_node;
+
+typedef struct ir_param {
+    const char *name;
+    ir_id       node;
+    bool        is_const;
+    fu_loc      loc;
+    /* source: at most one */
+    const char *path;               /* "weights.npy", "model.npz:w1"; NULL = none. fu_loc source_loc is its place */
+    fu_loc      source_loc;
+    bool        has_value;          /* a literal or a list: value holds its elements in row-major order, value_dim its shape */
+    ir_bits    *value;
+    uint8_t     value_rank;
+    int64_t     value_dim[IR_MAX_RANK];
+} ir_param;
+
+typedef struct ir_result {
+    const char *name;               /* declared, or derived by the rule of spec/ir.md; never NULL in a finished graph */
+    ir_id       node;
+    int         alias;              /* parameter index whose buffer it is written over; -1 = none */
+    bool        is_declared;        /* the name was written in the text */
+    fu_loc      loc;
+} ir_result;
+
+/* Two sizes that must be equal, or a size that must not be negative, checked when sizes are known (at the call). */
+typedef struct ir_check {
+    ir_size a, b;
+    enum { IR_CHECK_EQUAL, IR_CHECK_NOT_NEGATIVE, IR_CHECK_NOT_ZERO } kind;
+    const char *what;               /* message text: "add: dim 1 of %x and dim 0 of %y" */
+    fu_loc  loc;
+} ir_check;
+
+typedef struct ir_graph {
+    fu_arena   *arena;              /* borrowed */
+    fu_error   *error;              /* borrowed */
+    const fu_source *source;        /* borrowed; may be NULL */
+    const char *name;               /* function name without '@' */
+    fu_loc      loc;
+    ir_sizes   *sizes;
+    fu_vec(ir_node)   nodes;        /* nodes.at[0] is unused */
+    fu_vec(ir_param)  params;
+    fu_vec(ir_result) results;
+    fu_vec(ir_check)  checks;
+    fu_map      unique;
+    bool        failed;             /* sticky */
+} ir_graph;
+
+typedef struct ir_module {
+    fu_arena   *arena;
+    fu_source   source;
+    fu_vec(ir_graph *) functions;   /* in the order of the text */
+} ir_module;
+
+ir_graph *ir_graph_new(fu_arena *a, fu_error *e, const fu_source *src, const char *name);
+static inline ir_node *ir_at(const ir_graph *g, ir_id id) { return &g->nodes.at[id]; }
+ir_id ir_add_param(ir_graph *g, const char *name, ir_dtype t, int rank, const ir_size *dim, fu_loc loc);
+ir_id ir_add_literal(ir_graph *g, ir_dtype t, ir_bits bits);
+/* What the front ends hand to ir_add: operands may be weak literals, whose dtype infer decides. */
+typedef struct ir_operand {
+    ir_id  node;                    /* 0 where it is a literal */
+    enum { IR_LIT_NONE, IR_LIT_INT, IR_LIT_FLOAT, IR_LIT_BOOL } literal;
+    int64_t i; double f;            /* INT (also f), FLOAT, BOOL (i) */
+    fu_loc loc;
+    const char *text;               /* as written, for messages; may be NULL */
+} ir_operand;
+/* attr: array of ir_ops[op].n_attrs (is_set false = default), or NULL. to: CAST/BITCAST result type, else 0.
+ * Decides literal types, checks types and shapes, computes the result, adds call-time checks. 0 after an error. */
+ir_id ir_add(ir_graph *g, ir_op op, int n_in, const ir_operand *in, const ir_attr *attr, ir_dtype to, fu_loc loc);
+/* Raw node for passes: everything given, hash-consed; no inference (ir_verify checks it). */
+ir_id ir_add_raw(ir_graph *g, const ir_node *node);
+static inline ir_operand ir_use(ir_id id) { return (ir_operand){ .node = id }; }
+ir_id ir_add_op(ir_graph *g, ir_op op, int n_in, const ir_id *in);     /* ir_add with plain operands, no attributes: for passes */
+
+/* infer.c: the only place that computes result types and shapes. Fills node->dtype/rank/dim/stretch; may append checks. */
+fusor_status ir_infer(ir_graph *g, ir_node *node, ir_dtype to);
+/* "f32[B, 784]" */
+void ir_type_print(fu_str *out, const ir_graph *g, const ir_node *n);
+
+/* verify.c: every invariant, with a located message (FUSOR_ERROR_INTERNAL names the pass). */
+fusor_status ir_verify(const ir_graph *g, fu_error *e, const char *after_pass);
+
+/* parse.c: the whole text; all diagnostics; static errors of all functions. On failure *out is untouched.
+ * Type errors, unknown operators (ir_op_nearest), planned operators, calls (existence, argument types, no recursion) included. */
+fusor_status ir_parse(fu_arena *a, fu_error *e, const char *name, const char *text, size_t length, ir_module **out);
+ir_graph *ir_module_find(const ir_module *m, const char *function);      /* NULL: the first; NULL back: not there */
+/* flatten.c: function with its calls inlined, as a new graph in arena a (names, locs and stretch masks kept; callee checks come along). */
+fusor_status ir_flatten(fu_arena *a, fu_error *e, const ir_module *m, const ir_graph *f, ir_graph **out);
+/* print.c: canonical text. parse(print(m)) is the same module and prints the same bytes. */
+void ir_print_module(fu_str *out, const ir_module *m);
+void ir_print_graph(fu_str *out, const ir_graph *g);                     /* one function, no version line */
+
+/* A whole copy in another arena, or of live nodes only after a pass (ids change, order kept). */
+ir_graph *ir_graph_copy_live(fu_arena *a, const ir_graph *g);
+uint32_t *ir_use_counts(fu_arena *a, const ir_graph *g);                 /* by id; results count as uses */
+
+/* Binds dim symbols from concrete parameter shapes and evaluates all checks; symbol_values has ir_size_symbol_count entries.
+ * shape[p] is the shape of parameter p; ranks are already checked. Messages name the dim, both parameters and both sizes. */
+fusor_status ir_bind_sizes(const ir_graph *g, fu_error *e, const int64_t *const *shape, int64_t *symbol_values);
+#endif

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* kernel.c: the kernel description: canonical text both ways, verification, data flow, launch arithmetic, key. */
+#include "ir/kernel.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+const char *const ir_kernel_kind_names[IR_KERNEL_KIND_COUNT] = {"map", "reduce", "row", "contract"};
+static const char *const k_names[] = {"load", "store", "scalar", "index"};   /* ORDER IR_K_* */
+
+static const char *inst_name(uint16_t op) {
+    if (op < IR_OP_COUNT) return ir_ops[op].name;
+    return op < IR_K_COUNT ? k_names[op - IR_OP_COUNT] : "?";
+}
+
+/* ---- data flow ---- */
+bool ir_kernel_is_reduce_op(uint16_t op) {
+    return op < IR_OP_COUNT && (ir_ops[op].kind == IR_KIND_REDUCE || ir_ops[op].kind == IR_KIND_ARGREDUCE);
+}
+
+bool ir_kernel_is_column(const ir_kernel *k) { return k->n_dims > 0 && k->dim[k->n_dims - 1].role == 'v'; }
+
+static uint32_t dims_of_role(const ir_kernel *k, char role) {
+    uint32_t m = 0;
+    for (int d = 0; d < k->n_dims; d++)
+        if (k->dim[d].role == role) m |= 1u << d;
+    return m;
+}
+
+/* One forward sweep: what each instruction varies along and the pass it belongs to. */
+static void analyze(const ir_kernel *k, uint32_t *varies, int *pass) {
+    uint32_t r = dims_of_role(k, 'r'), kk = dims_of_role(k, 'k');
+    for (int i = 0; i < k->n_insts; i++) {
+        const ir_kinst *in = &k->inst[i];
+        uint32_t v = 0;
+        int p = 0;
+        for (int j = 0; j < in->n_in; j++) {
+            v |= varies[in->in[j]];
+            if (pass[in->in[j]] > p) p = pass[in->in[j]];
+        }
+        if (in->op == IR_K_LOAD) {
+            for (int d = 0; d < k->n_dims; d++)
+                if (k->buffer[in->index].stride[d] != 0) v |= 1u << d;
+        } else if (in->op == IR_K_INDEX) {
+            v = 1u << in->index;
+        } else if (ir_kernel_is_reduce_op(in->op)) {
+            v &= ~r;
+            p++;
+        } else if (in->op == IR_OP_MATMUL) {
+            v = dims_of_role(k, 'm') | dims_of_role(k, 'n') | (v & dims_of_role(k, 'b'));
+            v &= ~kk;
+        }
+        varies[i] = v;
+        pass[i] = p;
+    }
+}
+
+uint32_t ir_kernel_varies(const ir_kernel *k, int inst) {
+    uint32_t v[IR_KERNEL_MAX_INSTS];
+    int p[IR_KERNEL_MAX_INSTS];
+    analyze(k, v, p);
+    return v[inst];
+}
+
+int ir_kernel_pass(const ir_kernel *k, int inst) {
+    uint32_t v[IR_KERNEL_MAX_INSTS];
+    int p[IR_KERNEL_MAX_INSTS];
+    analyze(k, v, p);
+    return p[inst];
+}
+
+bool ir_has_lowering(ir_op op, ir_dtype t) { return op < IR_OP_COUNT && (ir_ops[op].kernel_types >> t & 1) != 0; }
+
+/* ---- launch ---- */
+static int64_t ceil_div(int64_t a, int64_t b) { return b > 0 ? a / b + (a % b != 0) : 0; }
+
+static int64_t role_product(const ir_kernel *k, const int64_t *size, char role) {
+    int64_t n = 1;
+    for (int d = 0; d < k->n_dims; d++)
+        if (k->dim[d].role == role) n *= size[d];
+    return n;
+}
+
+int64_t ir_kernel_partials(const ir_kernel *k, const int64_t *size) {
+    int last = -1;
+    int64_t outer = 1;
+    for (int d = 0; d < k->n_dims; d++)
+        if (k->dim[d].role == 'r') {
+            if (last >= 0) outer *= size[last];
+            last = d;
+        }
+    if (last < 0) return 0;
+    return outer * ceil_div(size[last], ir_kernel_is_column(k) ? IR_COLUMN_BLOCK : IR_REDUCE_BLOCK);
+}
+
+static int64_t count_reductions(const ir_kernel *k) {
+    int64_t n = 0;
+    for (int i = 0; i < k->n_insts; i++) n += ir_kernel_is_reduce_op(k->inst[i].op);
+    return n;
+}
+
+static void launch_map(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
+    int64_t rows = 1, columns = k->n_dims ? size[k->n_dims - 1] : 1;
+    for (int d = 0; d + 1 < k->n_dims; d++) rows *= size[d];
+    out->n_phases = 1;
+    out->tiles[0] = ceil_div(rows, tune[IR_TUNE_MAP_ROWS]) * ceil_div(columns, tune[IR_TUNE_MAP_COLUMNS]);
+}
+
+static void launch_reduce(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
+    int64_t rows = role_product(k, size, 'p'), partials = ir_kernel_partials(k, size);
+    int64_t reductions = count_reductions(k);
+    out->n_phases = 2;
+    if (ir_kernel_is_column(k)) {
+        int64_t columns = size[k->n_dims - 1], chunks = ceil_div(columns, tune[IR_TUNE_REDUCE_COLUMNS]);
+        out->tiles[0] = ceil_div(rows * partials * chunks, tune[IR_TUNE_REDUCE_GRAIN]);
+        out->tiles[1] = ceil_div(rows * chunks, tune[IR_TUNE_REDUCE_FINISH_GRAIN]);
+        out->shared_bytes = IR_PARTIAL_BYTES * reductions * rows * partials * columns;
+    } else {
+        out->tiles[0] = ceil_div(rows * partials, tune[IR_TUNE_REDUCE_GRAIN]);
+        out->tiles[1] = ceil_div(rows, tune[IR_TUNE_REDUCE_FINISH_GRAIN]);
+        out->shared_bytes = IR_PARTIAL_BYTES * reductions * rows * partials;
+    }
+}
+
+static void launch_row(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
+    int64_t rows = role_product(k, size, 'p'), length = role_product(k, size, 'r');
+    out->n_phases = 1;
+    out->tiles[0] = ceil_div(rows, tune[IR_TUNE_ROW_ROWS]);     /* rows of no elements still have results */
+    out->scratch_bytes = (IR_PARTIAL_BYTES * count_reductions(k) * ir_kernel_partials(k, size) + 63) / 64 * 64;
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].is_kept) out->scratch_bytes += (length * ir_dtypes[k->inst[i].dtype].bytes + 63) / 64 * 64;
+}
+
+void ir_kernel_launch(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
+    memset(out, 0, sizeof *out);
+    switch (k->kind) {
+    case IR_KERNEL_MAP: launch_map(k, size, tune, out); break;
+    case IR_KERNEL_REDUCE: launch_reduce(k, size, tune, out); break;
+    case IR_KERNEL_ROW: launch_row(k, size, tune, out); break;
+    case IR_KERNEL_CONTRACT: ir_launch_contract(k, size, tune, out); break;
+    case IR_KERNEL_KIND_COUNT: break;
+    }
+}
+
+/* ---- text ---- */
+static void print_stride(fu_str *o, int64_t s) {
+    if (s == IR_STRIDE_RUNTIME) fu_str_add(o, " ?");
+    else fu_str_addf(o, " %" PRId64, s);
+}
+
+void ir_kernel_print(fu_str *o, const ir_kernel *k) {
+    fu_str_addf(o, "fusor-kernel %d\nkind %s\nlevel %s\n", IR_KERNEL_ABI, ir_kernel_kind_names[k->kind], ir_levels[k->level].name);
+    if (k->fast_math) fu_str_add(o, "math fast\n");
+    if (k->tile.mr) fu_str_addf(o, "tile %d %d %d\n", k->tile.mr, k->tile.nr, k->tile.kb);
+    for (int d = 0; d < k->n_dims; d++) {
+        if (k->dim[d].size == IR_SIZE_RUNTIME) fu_str_addf(o, "dim %c ?\n", k->dim[d].role);
+        else fu_str_addf(o, "dim %c %" PRId64 "\n", k->dim[d].role, k->dim[d].size);
+    }
+    for (int b = 0; b < k->n_buffers; b++) {
+        fu_str_addf(o, "buffer %s %s", k->buffer[b].is_output ? "out" : "in", ir_dtypes[k->buffer[b].dtype].name);
+        for (int d = 0; d < k->n_dims; d++) print_stride(o, k->buffer[b].stride[d]);
+        fu_str_addc(o, '\n');
+    }
+    for (int s = 0; s < k->n_scalars; s++) fu_str_addf(o, "scalar %s\n", ir_dtypes[k->scalar[s]].name);
+    for (int i = 0; i < k->n_insts; i++) {
+        const ir_kinst *in = &k->inst[i];
+        fu_str_addf(o, "%%%d = %s.%s", i, inst_name(in->op), ir_dtypes[in->dtype].name);
+        if (in->op >= IR_OP_COUNT) fu_str_addf(o, " #%d", in->index);
+        for (int j = 0; j < in->n_in; j++) fu_str_addf(o, " %%%d", in->in[j]);
+        if (in->variant) fu_str_addf(o, " variant %d", in->variant);
+        if (in->is_kept) fu_str_add(o, " kept");
+        fu_str_addc(o, '\n');
+    }
+}
+
+/* The reader accepts exactly what the printer writes. */
+typedef struct reader { const char *at, *end; int line; fu_error *e; } reader;
+
+static bool next_line(reader *r, char line[512]) {
+    if (r->at >= r->end) return false;
+    const char *nl = memchr(r->at, '\n', (size_t)(r->end - r->at));
+    size_t n = (size_t)((nl ? nl : r->end) - r->at);
+    if (n >= 512) n = 511;
+    memcpy(line, r->at, n);
+    line[n] = 0;
+    r->at = nl ? nl + 1 : r->end;
+    r->line++;
+    return true;
+}
+
+static fusor_status bad(reader *r, const char *what) {
+    return FU_FAIL(r->e, FUSOR_ERROR_SYNTAX, "kernel description line %d: %s", r->line, what);
+}
+
+static int find_word(const char *word, const char *const *table, int n) {
+    for (int i = 0; i < n; i++)
+        if (strcmp(word, table[i]) == 0) return i;
+    return -1;
+}
+
+static fusor_status read_dim(reader *r, const char *line, ir_kernel *k) {
+    char role, value[32];
+    if (k->n_dims >= IR_KERNEL_MAX_DIMS || sscanf(line, "dim %c %31s", &role, value) != 2 || !strchr("prvbmnk", role))
+        return bad(r, "expected 'dim ROLE SIZE'");
+    int64_t size = strcmp(value, "?") == 0 ? IR_SIZE_RUNTIME : strtoll(value, NULL, 10);
+    if (size < IR_SIZE_RUNTIME) return bad(r, "a size is '?' or not negative");
+    k->dim[k->n_dims++] = (ir_kdim){role, size};
+    return FUSOR_OK;
+}
+
+static fusor_status read_buffer(reader *r, const char *line, ir_kernel *k) {
+    char dir[8], type[8];
+    int used = 0;
+    if (k->n_buffers >= IR_KERNEL_MAX_BUFFERS || sscanf(line, "buffer %7s %7s%n", dir, type, &used) != 2)
+        return bad(r, "expected 'buffer in|out DTYPE STRIDES'");
+    ir_kbuffer *b = &k->buffer[k->n_buffers++];
+    b->dtype = ir_dtype_parse(type, strlen(type));
+    b->is_output = strcmp(dir, "out") == 0;
+    if (!b->dtype || (!b->is_output && strcmp(dir, "in") != 0)) return bad(r, "expected 'buffer in|out DTYPE STRIDES'");
+    const char *p = line + used;
+    for (int d = 0; d < k->n_dims; d++) {
+        char word[32];
+        int n = 0;
+        if (sscanf(p, " %31s%n", word, &n) != 1) return bad(r, "a stride for each dim is missing");
+        b->stride[d] = strcmp(word, "?") == 0 ? IR_STRIDE_RUNTIME : strtoll(word, NULL, 10);
+        p += n;
+    }
+    return FUSOR_OK;
+}
+
+static fusor_status read_inst(reader *r, char *line, ir_kernel *k) {
+    int number = 0, used = 0;
+    char name[64];
+    if (k->n_insts >= IR_KERNEL_MAX_INSTS || sscanf(line, "%%%d = %63s%n", &number, name, &used) != 2 || number != k->n_insts)
+        return bad(r, "expected '%N = OP.DTYPE OPERANDS'");
+    char *dot = strrchr(name, '.');
+    if (!dot) return bad(r, "an instruction needs a type");
+    *dot = 0;
+    ir_kinst *in = &k->inst[k->n_insts];
+    memset(in, 0, sizeof *in);
+    in->dtype = ir_dtype_parse(dot + 1, strlen(dot + 1));
+    int special = find_word(name, k_names, IR_K_COUNT - IR_OP_COUNT);
+    in->op = special >= 0 ? (uint16_t)(IR_OP_COUNT + special) : (uint16_t)ir_op_find(name, strlen(name));
+    if (!in->dtype || in->op == IR_OP_NONE) return bad(r, "unknown operator or type");
+    char *save = NULL;
+    for (char *w = strtok_r(line + used, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+        long v = w[0] == '%' || w[0] == '#' ? strtol(w + 1, NULL, 10) : 0;
+        if (v < 0 || v > 65535) return bad(r, "number out of range");
+        if (w[0] == '#') in->index = (uint16_t)v;
+        else if (w[0] == '%' && in->n_in < 5) in->in[in->n_in++] = (uint16_t)v;
+        else if (strcmp(w, "kept") == 0) in->is_kept = true;
+        else if (strcmp(w, "variant") == 0 && (w = strtok_r(NULL, " ", &save))) in->variant = (uint16_t)strtol(w, NULL, 10);
+        else return bad(r, "unexpected word in an instruction");
+    }
+    k->n_insts++;
+    return FUSOR_OK;
+}
+
+static fusor_status read_line(reader *r, char *line, ir_kernel *k) {
+    char word[64];
+    if (strncmp(line, "dim ", 4) == 0) return read_dim(r, line, k);
+    if (strncmp(line, "buffer ", 7) == 0) return read_buffer(r, line, k);
+    if (line[0] == '%') return read_inst(r, line, k);
+    if (sscanf(line, "kind %63s", word) == 1) {
+        int kind = find_word(word, ir_kernel_kind_names, IR_KERNEL_KIND_COUNT);
+        if (kind < 0) return bad(r, "unknown kernel kind");
+        k->kind = (ir_kernel_kind)kind;
+        return FUSOR_OK;
+    }
+    if (sscanf(line, "level %63s", word) == 1) {
+        int level = ir_level_find(word);
+        if (level < 0) return bad(r, "unknown CPU level");
+        k->level = (ir_level)level;
+        return FUSOR_OK;
+    }
+    if (sscanf(line, "scalar %63s", word) == 1) {
+        if (k->n_scalars >= IR_KERNEL_MAX_INSTS) return bad(r, "too many scalars");
+        ir_dtype t = ir_dtype_parse(word, strlen(word));
+        if (!t) return bad(r, "unknown type");
+        k->scalar[k->n_scalars++] = t;
+        return FUSOR_OK;
+    }
+    if (strcmp(line, "math fast") == 0) return k->fast_math = true, FUSOR_OK;
+    if (sscanf(line, "tile %d %d %d", &k->tile.mr, &k->tile.nr, &k->tile.kb) == 3) return FUSOR_OK;
+    return bad(r, "unknown line");
+}
+
+fusor_status ir_kernel_parse(fu_error *e, const char *text, size_t length, ir_kernel *out) {
+    reader r = {text, text + length, 0, e};
+    char line[512], expected[32];
+    snprintf(expected, sizeof expected, "fusor-kernel %d", IR_KERNEL_ABI);
+    if (!next_line(&r, line) || strcmp(line, expected) != 0) return bad(&r, "not a kernel description of this version");
+    memset(out, 0, sizeof *out);
+    while (next_line(&r, line)) FU_TRY(read_line(&r, line, out));
+    return ir_kernel_verify(out, e);
+}
+
+/* ---- verification: what code generation relies on ---- */
+static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const uint32_t *varies) {
+    const ir_kinst *in = &k->inst[i];
+#define REQUIRE(cond, what) \
+    if (!(cond)) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel instruction %%%d (%s): %s", i, inst_name(in->op), what)
+    for (int j = 0; j < in->n_in; j++) {
+        REQUIRE(in->in[j] < i, "an operand comes after its use");
+        REQUIRE(k->inst[in->in[j]].op != IR_K_STORE, "a store has no value");
+    }
+    switch (in->op) {
+    case IR_K_LOAD: case IR_K_STORE:
+        REQUIRE(in->index < k->n_buffers && in->n_in == (in->op == IR_K_STORE), "no such buffer");
+        REQUIRE(k->buffer[in->index].is_output == (in->op == IR_K_STORE), "loads read inputs and stores write outputs");
+        REQUIRE(k->buffer[in->index].dtype == in->dtype, "type of the buffer differs");
+        if (in->op == IR_K_STORE) {
+            uint32_t has = 0;
+            for (int d = 0; d < k->n_dims; d++)
+                if (k->buffer[in->index].stride[d] != 0) has |= 1u << d;
+            REQUIRE((varies[in->in[0]] & ~has) == 0, "the value varies along a dim that the output does not have");
+            REQUIRE(k->inst[in->in[0]].dtype == in->dtype, "type of the value differs");
+        }
+        return FUSOR_OK;
+    case IR_K_SCALAR:
+        REQUIRE(in->index < k->n_scalars && k->scalar[in->index] == in->dtype && !in->n_in, "no such scalar");
+        return FUSOR_OK;
+    case IR_K_INDEX: REQUIRE(in->index < k->n_dims && in->dtype == FUSOR_I64 && !in->n_in, "no such dim"); return FUSOR_OK;
+    default: break;
+    }
+    const ir_op_info *op = &ir_ops[in->op];
+    ir_kind kind = op->kind;
+    REQUIRE(kind == IR_KIND_EW || kind == IR_KIND_CONVERT || kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE ||
+            in->op == IR_OP_MATMUL, "not an operator of kernels");
+    REQUIRE(in->n_in >= op->min_in && in->n_in <= op->max_in + (kind == IR_KIND_EW ? op->n_scalar_attrs : 0), "wrong number of operands");
+    if (ir_kernel_is_reduce_op(in->op)) REQUIRE(k->kind == IR_KERNEL_REDUCE || k->kind == IR_KERNEL_ROW, "a reduction outside a reduce or row kernel");
+    if (in->op == IR_OP_MATMUL) REQUIRE(k->kind == IR_KERNEL_CONTRACT, "a contraction outside a contract kernel");
+    if (kind == IR_KIND_EW) {
+        ir_dtype main = k->inst[in->in[(op->flags & IR_COND) ? 1 : 0]].dtype;
+        REQUIRE(ir_has_lowering((ir_op)in->op, main), "no lowering for this type");
+        for (int j = 0; j < in->n_in; j++)
+            REQUIRE(k->inst[in->in[j]].dtype == ((op->flags & IR_COND) && j == 0 ? FUSOR_BOOL : main), "operand types differ");
+        REQUIRE(in->dtype == (op->result_is_bool ? FUSOR_BOOL : main), "wrong result type");
+    }
+    if (in->is_kept) REQUIRE(k->kind == IR_KERNEL_ROW, "only rows keep values");
+#undef REQUIRE
+    return FUSOR_OK;
+}
+
+fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
+    static const char *const orders[IR_KERNEL_KIND_COUNT] = {"p", "prv", "pr", "bmnk"};
+    int at = 0, last_count = 0, matmuls = 0, reductions = 0;
+    for (int d = 0; d < k->n_dims; d++) {
+        const char *p = strchr(orders[k->kind] + at, k->dim[d].role);
+        if (!p || !k->dim[d].role) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: role '%c' is out of place", d, k->dim[d].role);
+        at = (int)(p - orders[k->kind]);
+        if (strchr("vmnk", k->dim[d].role) && d && k->dim[d - 1].role == k->dim[d].role)
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: a second dim of role '%c'", d, k->dim[d].role);
+        last_count++;
+    }
+    if (k->kind == IR_KERNEL_CONTRACT && (k->n_dims < 3 || k->dim[k->n_dims - 3].role != 'm' || k->dim[k->n_dims - 2].role != 'n' ||
+                                          k->dim[k->n_dims - 1].role != 'k' || k->tile.mr < 1 || k->tile.nr < 1 || k->tile.kb < 1))
+        return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a contract kernel needs dims m, n, k and a tile");
+    uint32_t varies[IR_KERNEL_MAX_INSTS];
+    int pass[IR_KERNEL_MAX_INSTS];
+    for (int i = 0; i < k->n_insts; i++) {      /* operand order first: the analysis relies on it */
+        for (int j = 0; j < k->inst[i].n_in; j++)
+            if (k->inst[i].in[j] >= i) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel instruction %%%d: an operand comes after its use", i);
+        if ((k->inst[i].op == IR_K_LOAD || k->inst[i].op == IR_K_STORE) && k->inst[i].index >= k->n_buffers)
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel instruction %%%d: no such buffer", i);
+        matmuls += k->inst[i].op == IR_OP_MATMUL;
+        reductions += ir_kernel_is_reduce_op(k->inst[i].op);
+    }
+    analyze(k, varies, pass);
+    for (int i = 0; i < k->n_insts; i++) FU_TRY(verify_inst(k, i, e, varies));
+    if (k->kind == IR_KERNEL_CONTRACT && matmuls != 1) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a contract kernel has exactly one matmul");
+    if ((k->kind == IR_KERNEL_REDUCE || k->kind == IR_KERNEL_ROW) && reductions == 0)
+        return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a %s kernel needs a reduction", ir_kernel_kind_names[k->kind]);
+    return FUSOR_OK;
+}
+
+/* ---- identity ---- */
+void ir_kernel_key(const char *description, size_t length, const char *build_id, uint8_t key[IR_KEY_BYTES]) {
+    uint8_t both[2 * IR_KEY_BYTES];
+    fu_hash128(description, length, both);
+    fu_hash128(build_id, strlen(build_id), both + IR_KEY_BYTES);
+    fu_hash128(both, sizeof both, key);
+}
+
+void ir_kernel_symbol(const ir_kernel *k, const uint8_t key[IR_KEY_BYTES], char out[IR_SYMBOL_MAX]) {
+    char types[24] = "", ops[48] = "", shape[16] = "";
+    uint32_t seen = 0;
+    int n_ops = 0;
+    for (int b = 0; b < k->n_buffers; b++) {
+        ir_dtype t = k->buffer[b].dtype;
+        if (seen >> t & 1 || strlen(types) > 12) continue;
+        seen |= 1u << t;
+        strcat(types, ir_dtypes[t].name);
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        if (k->inst[i].op >= IR_OP_COUNT) continue;
+        const char *name = ir_ops[k->inst[i].op].name;
+        if (++n_ops > 6 || strlen(ops) + strlen(name) > 44) continue;
+        if (ops[0]) strcat(ops, "_");
+        strcat(ops, name);
+    }
+    for (int d = 0, n = 0; d < k->n_dims && n < 12; d++) n += snprintf(shape + n, sizeof shape - (size_t)n, "%c%s", k->dim[d].role, k->dim[d].size >= 0 ? "c" : "");
+    const ir_level_info *l = &ir_levels[k->level];
+    snprintf(out, IR_SYMBOL_MAX, "fk_%s_%s_%s_%s__%s_w%du%d_%02x%02x%02x%02x", ir_kernel_kind_names[k->kind], types[0] ? types : "none",
+             ops[0] ? ops : "copy", shape[0] ? shape : "s", l->short_name, l->lanes, k->kind == IR_KERNEL_MAP ? 2 : IR_REDUCE_UNROLL, key[0], key[1], key[2], key[3]);
+}

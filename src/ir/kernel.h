@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef IR_KERNEL_H
+#define IR_KERNEL_H
+/* The description of one kernel: what the planner makes, what is the cache key's main part, what code generation reads and
+ * what the executor launches. All that jit and rt share.
+ *
+ * A kernel iterates over a space of dims. Each buffer has a stride (elements) for each dim; 0 = does not vary along it. The
+ * program is a list of scalar instructions in SSA order; each value varies along the dims of what it loads.
+ *
+ * kind      dims, outer to inner              program
+ * map       p...                              loads, element-wise, stores; the last dim is vectorized
+ * reduce    p... r...        (inner)          loads, element-wise, reductions; element-wise on their results; stores of both
+ *           p... r... v      (column)         the same, vectorized along the kept dim v
+ * row       p... r...                         as reduce, but values per element may use results of reductions (softmax): the
+ *                                             passes over a row follow from the data flow; one row is one unit of work
+ * contract  b... m n k                        exactly one MATMUL instruction: operand 0 varies along b, m, k and operand 1 along
+ *                                             b, k, n (each a load or element-wise on loads: evaluated while packing); the
+ *                                             epilogue (element-wise over b, m, n) runs on the register tile
+ *
+ * Baked: sizes of 1 never appear as dims; a size known as an integer up to 64 in dim r, n, k (and the last p of a map) is
+ * baked; strides 0 and 1 are baked. Everything else is read from the arguments. Baked and run-time forms give the same bits. */
+#include "ir/op.h"
+#include "ir/schedule.h"
+
+#define IR_KERNEL_ABI 1
+enum { IR_KERNEL_MAX_DIMS = 10, IR_KERNEL_MAX_BUFFERS = 64, IR_KERNEL_MAX_INSTS = 512, IR_TUNE_COUNT = 8, IR_BAKE_MAX = 64 };
+
+typedef enum ir_kernel_kind { IR_KERNEL_MAP, IR_KERNEL_REDUCE, IR_KERNEL_ROW, IR_KERNEL_CONTRACT, IR_KERNEL_KIND_COUNT } ir_kernel_kind;
+extern const char *const ir_kernel_kind_names[IR_KERNEL_KIND_COUNT];    /* "map" ... */
+
+#define IR_SIZE_RUNTIME (-1)
+#define IR_STRIDE_RUNTIME INT64_MIN
+typedef struct ir_kdim { char role; /* p r v b m n k */ int64_t size; /* baked, or IR_SIZE_RUNTIME */ } ir_kdim;
+typedef struct ir_kbuffer {
+    ir_dtype dtype;
+    bool     is_output;
+    int64_t  stride[IR_KERNEL_MAX_DIMS];    /* 0 or 1 baked, or IR_STRIDE_RUNTIME */
+} ir_kbuffer;
+
+/* Instruction codes beyond the operators of ops.def (which keep their ir_op number). */
+enum { IR_K_LOAD = IR_OP_COUNT, IR_K_STORE, IR_K_SCALAR, IR_K_INDEX, IR_K_COUNT };
+typedef struct ir_kinst {
+    uint16_t op;                    /* ir_op, or IR_K_LOAD (index = buffer), IR_K_STORE (index = buffer, in[0]),
+                                       IR_K_SCALAR (index = scalar argument), IR_K_INDEX (index = dim: the i64 index along it) */
+    ir_dtype dtype;                 /* of the result (STORE: of what is stored) */
+    uint8_t  n_in;
+    uint16_t in[5];                 /* instruction numbers; scalar attributes (alpha, beta) follow the operands */
+    uint16_t index;
+    uint16_t variant;               /* value of the operator's ENUM attribute; argmax: 1 = select_last */
+    bool     is_kept;               /* row: computed once, kept in the worker's scratch row for later passes */
+} ir_kinst;
+
+typedef struct ir_kernel {
+    ir_kernel_kind kind;
+    ir_level  level;
+    int       n_dims, n_buffers, n_scalars, n_insts;
+    ir_kdim   dim[IR_KERNEL_MAX_DIMS];
+    ir_kbuffer buffer[IR_KERNEL_MAX_BUFFERS];
+    ir_dtype  scalar[IR_KERNEL_MAX_INSTS];  /* dtype of each scalar argument */
+    ir_kinst  inst[IR_KERNEL_MAX_INSTS];
+    ir_tile   tile;                 /* contract; zeros else */
+    bool      fast_math;
+} ir_kernel;
+
+/* ---- arguments: the ABI of generated code. Offsets are fixed; codegen.c asserts them. ---- */
+typedef struct ir_fault { int64_t position, value; int32_t code, which; } ir_fault;     /* position = INT64_MAX: none */
+typedef struct ir_kernel_args {
+    uint32_t version, phase;        /* IR_KERNEL_ABI; 0-based phase */
+    int64_t  tune[IR_TUNE_COUNT];   /* run-time fields, by kind: enum below */
+    void *const    *buffer;         /* n_buffers first-element pointers */
+    const int64_t  *size;           /* n_dims sizes (baked ones too) */
+    const int64_t  *stride;         /* n_buffers * n_dims strides, row by buffer (baked ones too) */
+    const uint64_t *scalar;         /* n_scalars, each in its dtype's bits, zero-extended */
+    void     *scratch;              /* of this worker, ir_launch.scratch_bytes, 64-byte aligned */
+    void     *shared;               /* of this call, ir_launch.shared_bytes, 64-byte aligned; kept between phases */
+    ir_fault *fault;
+} ir_kernel_args;
+/* Runs tiles [begin, end) of args->phase. 0 = done. */
+typedef int (*ir_kernel_fn)(const ir_kernel_args *args, int64_t tile_begin, int64_t tile_end);
+
+enum {
+    /* map: the space is rows (all dims but the last) x columns (the last); a tile is a block of both */
+    IR_TUNE_MAP_ROWS = 0, IR_TUNE_MAP_COLUMNS = 1,      /* >= 1; columns a multiple of 64 unless it covers the dim */
+    IR_TUNE_MAP_STREAM = 2,                             /* 1: non-temporal stores where the kernel has them */
+    /* reduce: phase 0 tiles are (p rows x partials), phase 1 tiles are p rows; grain = units per tile */
+    IR_TUNE_REDUCE_GRAIN = 0, IR_TUNE_REDUCE_FINISH_GRAIN = 1,
+    IR_TUNE_REDUCE_COLUMNS = 2,                         /* column form: columns per unit, a multiple of 64 */
+    /* row: rows per tile */
+    IR_TUNE_ROW_ROWS = 0,
+    /* contract: output block of a tile: multiples of mr and nr */
+    IR_TUNE_CONTRACT_MC = 0, IR_TUNE_CONTRACT_NC = 1
+};
+
+/* How a call of given sizes is laid out: pure arithmetic on the description, the sizes and the run-time fields. */
+typedef struct ir_launch {
+    int     n_phases;               /* 1..3; a barrier between them */
+    int64_t tiles[3];
+    int64_t scratch_bytes, shared_bytes;
+} ir_launch;
+void ir_kernel_launch(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out);
+void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out);    /* launch_contract.c */
+/* reduce and row: number of partial results of one reduction = product of outer r sizes * blocks of the last r. */
+int64_t ir_kernel_partials(const ir_kernel *k, const int64_t *size);
+
+/* ---- data flow, used by code generation and launch alike ---- */
+/* Bit d set = the value varies along dim d (loads: nonzero stride or output; reductions clear their r dims). */
+uint32_t ir_kernel_varies(const ir_kernel *k, int inst);
+/* Pass of a row or reduce kernel in which a value is first known: 0 for what needs no reduction, 1 + pass of the operands for a
+ * reduction's result. Values of pass p per element are computed while sweeping the row for the p-th time. */
+int ir_kernel_pass(const ir_kernel *k, int inst);
+bool ir_kernel_is_reduce_op(uint16_t op);           /* REDUCE and ARGREDUCE kinds */
+bool ir_kernel_is_column(const ir_kernel *k);       /* the last dim has role v */
+/* Accumulators of one partial result of a reduction instruction, in bytes, in ir_kernel_launch's shared layout: arg-reductions
+ * hold the value then an i64 index (16 bytes), others one element of dtype rounded up to 8 bytes. */
+enum { IR_PARTIAL_BYTES = 16 };
+/* Layout of `shared` in a reduce kernel: for reduction number j (in instruction order), row q and partial i (and column c):
+ *   inner:  shared + 16 * ((j * rows + q) * partials + i)
+ *   column: shared + 16 * (((j * rows + q) * partials + i) * columns + c)
+ * Row kernels use the worker's scratch: first 16 * reductions * partials bytes, then each kept value's row (row length elements
+ * of its dtype, each row rounded up to 64 bytes), in instruction order. */
+
+/* ---- text ---- */
+void ir_kernel_print(fu_str *out, const ir_kernel *k);      /* canonical: equal kernels print equal bytes */
+fusor_status ir_kernel_parse(fu_error *e, const char *text, size_t length, ir_kernel *out);   /* and verifies */
+fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e);
+enum { IR_KEY_BYTES = 16, IR_SYMBOL_MAX = 128 };
+/* Key = hash of (description, options, level, build id). */
+void ir_kernel_key(const char *description, size_t length, const char *build_id, uint8_t key[IR_KEY_BYTES]);
+/* fk_<kind>_<types>_<ops>_<shape class>__<isa>_w<lanes>u<unroll>_<key8> */
+void ir_kernel_symbol(const ir_kernel *k, const uint8_t key[IR_KEY_BYTES], char out[IR_SYMBOL_MAX]);
+/* Does the level have a lowering for this operator at this main-role dtype? */
+bool ir_has_lowering(ir_op op, ir_dtype t);
+#endif

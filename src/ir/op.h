@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef IR_OP_H
+#define IR_OP_H
+/* Operators: enum and descriptors made from ops.def. Passes ask for properties; nothing outside the table's own
+ * files lists operators. */
+#include "ir/types.h"
+
+typedef enum ir_op {
+    IR_OP_NONE,
+    IR_OP_PARAM,                /* a parameter of the function */
+    IR_OP_LITERAL,              /* a weak literal operand, its dtype decided: scalar */
+    IR_OP_CALL,                 /* %a, %b = @f(...): n results, each picked by IR_OP_RESULT; gone after ir_flatten */
+    IR_OP_RESULT,               /* result `index` of a node with several results */
+#define EW(ID, ...) IR_OP_##ID,
+#define CONVERT(ID, ...) IR_OP_##ID,
+#define REDUCE(ID, ...) IR_OP_##ID,
+#define OTHER(ID, ...) IR_OP_##ID,
+#include "ir/ops.def"
+#undef EW
+#undef CONVERT
+#undef REDUCE
+#undef OTHER
+    IR_OP_COUNT
+} ir_op;
+
+typedef enum ir_kind { IR_KIND_CORE, IR_KIND_EW, IR_KIND_CONVERT, IR_KIND_REDUCE, IR_KIND_ARGREDUCE, IR_KIND_CONTRACT, IR_KIND_ROW,
+                       IR_KIND_VIEW, IR_KIND_CREATE } ir_kind;
+enum { IR_COMMUTES = 1, IR_EXACT = 2, IR_COND = 4, IR_COSTLY = 8 };
+
+/* Attributes. A set is a NULL-terminated list of descriptors. */
+typedef enum ir_attr_type {
+    IR_ATTR_FLOAT,              /* a scalar parameter of an EW row: references and lowering see it as operand a, then b */
+    IR_ATTR_BOOL, IR_ATTR_INT, IR_ATTR_AXIS, IR_ATTR_AXES /* list of ints */, IR_ATTR_SIZES /* list of dimexpr; -1 allowed where the operator says so */,
+    IR_ATTR_DTYPE, IR_ATTR_ENUM /* words: index of the word */
+} ir_attr_type;
+typedef struct ir_attr_info {
+    const char  *name;
+    ir_attr_type type;
+    bool         is_required;
+    double       default_value;     /* FLOAT, BOOL, INT, AXIS, ENUM; others: absent */
+    const char  *words;             /* ENUM: "none|tanh" */
+} ir_attr_info;
+enum { IR_MAX_ATTRS = 4 };
+
+typedef struct ir_op_info {
+    const char *name, *text;        /* "relu"; one sentence */
+    ir_kind     kind;
+    uint8_t     min_in, max_in;
+    uint8_t     classes;            /* ir_class bits allowed for the main role */
+    bool        result_is_bool;
+    uint32_t    flags;
+    const ir_attr_info *attrs;      /* n_attrs of them */
+    uint8_t     n_attrs;
+    uint8_t     n_scalar_attrs;     /* leading IR_ATTR_FLOAT ones */
+    double      lo, hi, ulp, abs;   /* EW */
+    uint32_t    kernel_types;       /* bit per fusor_dtype of the main role for which code generation has a lowering */
+    ir_op       combine;            /* REDUCE */
+    bool        is_sum_like;        /* REDUCE */
+} ir_op_info;
+extern const ir_op_info ir_ops[IR_OP_COUNT];
+
+ir_op       ir_op_find(const char *name, size_t n);         /* IR_OP_NONE when there is none (PARAM ... RESULT are never found) */
+bool        ir_op_is_planned(const char *name, size_t n);   /* of the language, not in this version */
+const char *ir_op_nearest(const char *name);                /* for "did you mean"; NULL when none is near */
+#endif

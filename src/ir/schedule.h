@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef IR_SCHEDULE_H
+#define IR_SCHEDULE_H
+/* What the CPU level alone decides: lanes, register tiles, blocks of reductions. All of it is part of a kernel's description,
+ * so a cache key; nothing here may depend on cache sizes, on measurements or on run-time sizes. */
+#include "ir/types.h"
+
+typedef enum ir_level {
+#define LEVEL(ID, ...) IR_LEVEL_##ID,
+#include "ir/level.def"
+#undef LEVEL
+    IR_LEVEL_COUNT
+} ir_level;
+typedef struct ir_level_info {
+    const char *name, *short_name;
+    int  lanes, vector_bytes;
+    bool has_fma, has_mask;
+    const char *features;           /* "a,b,c" */
+} ir_level_info;
+extern const ir_level_info ir_levels[IR_LEVEL_COUNT];
+int ir_level_find(const char *name);                 /* by name or short name; -1 when there is none */
+
+/* The order of a reduction (the same in every kernel, fused or not, for any number of threads):
+ *   inner (reduced elements contiguous or strided, vectorized along the reduction): the reduced space in row-major order; its
+ *     innermost axis in blocks of IR_REDUCE_BLOCK; element i of a block is combined into accumulator i mod (IR_REDUCE_UNROLL *
+ *     lanes), in increasing i; accumulators start at the identity (0 for sums); then they combine by halves: acc[l] op acc[l + n/2],
+ *     n/2, n/4 ... 1. The partial results of the blocks (numbered row-major over outer reduced axes, then blocks) combine as
+ *     a tree in place: for s = 1, 2, 4 ...: p[i] = p[i] op p[i + s] for i = 0, 2s, 4s ...
+ *   column (vectorized along a kept axis): innermost reduced axis in blocks of IR_COLUMN_BLOCK, each accumulated in order from
+ *     the identity; partial results combine by the same tree.
+ * Error: at most 4096 / lanes / 4 + 6 + log2(n) additions deep. */
+enum { IR_REDUCE_BLOCK = 4096, IR_REDUCE_UNROLL = 4, IR_COLUMN_BLOCK = 128 };
+
+/* Register tile of a contraction: mr rows x nr columns of the accumulator type; k block: partial sums of kb products are
+ * accumulated in order from 0 with fma (mul and add where the level has none), then block sums are added in order. */
+typedef struct ir_tile { int mr, nr, kb; } ir_tile;
+ir_tile ir_contract_tile(ir_level level, ir_dtype acc);
+#endif

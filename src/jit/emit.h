@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef JIT_EMIT_H
+#define JIT_EMIT_H
+/* Emit context: one LLVM context, module and function per kernel, cached types, loop helpers. Lowering functions are
+ * vector-width agnostic: `e->lanes` is 1 (scalar code: plain float, i32, i1) or the level's lanes (<16 x float> ...), and every
+ * helper makes values of the current width. A bool is i1 in registers and a byte (0 or 1; any nonzero byte is true when read) in memory. */
+#include "ir/kernel.h"
+#include <llvm-c/Core.h>
+
+typedef struct emit {
+    LLVMContextRef ctx;
+    LLVMModuleRef  mod;
+    LLVMBuilderRef b;
+    LLVMValueRef   fn;
+    const ir_kernel *k;
+    const ir_level_info *level;
+    int       lanes;            /* 1, or level->lanes */
+    ir_dtype  dt;               /* main-role dtype of the operator being lowered */
+    int       variant;          /* its ENUM attribute */
+    bool      fast_math;
+    LLVMTypeRef t_void, t_i1, t_i8, t_i16, t_i32, t_i64, t_f32, t_f64, t_ptr;
+    /* loaded once at function entry */
+    LLVMValueRef args, phase, tile_begin, tile_end, scratch, shared;
+    LLVMValueRef tune[IR_TUNE_COUNT], size[IR_KERNEL_MAX_DIMS];
+    LLVMValueRef stride[IR_KERNEL_MAX_BUFFERS][IR_KERNEL_MAX_DIMS];     /* i64; constants where baked */
+    LLVMValueRef base[IR_KERNEL_MAX_BUFFERS];
+    LLVMValueRef scalar[IR_KERNEL_MAX_INSTS];                          /* scalar args as scalars of their type; splat at use */
+    fu_arena *arena;
+} emit;
+
+/* ---- types and constants at the current width ---- */
+LLVMTypeRef  em_scalar_type(emit *e, ir_dtype t);                      /* bool: i1 */
+LLVMTypeRef  em_memory_type(emit *e, ir_dtype t);                      /* bool: i8 */
+LLVMTypeRef  em_type(emit *e, ir_dtype t);                             /* at e->lanes */
+LLVMTypeRef  em_vec(emit *e, LLVMTypeRef scalar);                      /* at e->lanes */
+LLVMValueRef em_splat(emit *e, LLVMValueRef scalar);                   /* scalar -> current width (no-op at 1) */
+LLVMValueRef em_f32(emit *e, double v);                                /* v rounded to float, splat */
+LLVMValueRef em_f32_bits(emit *e, uint32_t bits);
+LLVMValueRef em_f64(emit *e, double v);
+LLVMValueRef em_int(emit *e, ir_dtype t, int64_t v);                   /* splat constant of an integer dtype or bool */
+LLVMValueRef em_i32(emit *e, int32_t v);
+LLVMValueRef em_const(emit *e, ir_dtype t, double v);                  /* of any numeric dtype: float or integer, splat */
+LLVMValueRef em_i64s(emit *e, int64_t v);                              /* scalar i64 constant, for index arithmetic */
+
+/* ---- instructions (any width) ---- */
+LLVMValueRef em_fadd(emit *e, LLVMValueRef a, LLVMValueRef b);
+LLVMValueRef em_fsub(emit *e, LLVMValueRef a, LLVMValueRef b);
+LLVMValueRef em_fmul(emit *e, LLVMValueRef a, LLVMValueRef b);
+LLVMValueRef em_fdiv(emit *e, LLVMValueRef a, LLVMValueRef b);
+LLVMValueRef em_mad(emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);   /* a*b+c inside functions and accumulations: one rounding where the level has fma, two where not */
+LLVMValueRef em_intrinsic(emit *e, const char *name, int n, LLVMValueRef *args);/* overloaded on args[0]'s type: "llvm.sqrt", "llvm.fabs", "llvm.fma", "llvm.roundeven" ... only ones that never become a library call at this level */
+LLVMValueRef em_fcmp(emit *e, LLVMRealPredicate p, LLVMValueRef a, LLVMValueRef b);
+LLVMValueRef em_icmp(emit *e, LLVMIntPredicate p, LLVMValueRef a, LLVMValueRef b);
+LLVMValueRef em_select(emit *e, LLVMValueRef c, LLVMValueRef a, LLVMValueRef b);
+LLVMValueRef em_bits_of_f32(emit *e, LLVMValueRef x);                  /* float -> i32 bitcast */
+LLVMValueRef em_f32_of_bits(emit *e, LLVMValueRef x);
+LLVMValueRef em_add(emit *e, LLVMValueRef a, LLVMValueRef b);          /* integers, wrapping */
+LLVMValueRef em_sub(emit *e, LLVMValueRef a, LLVMValueRef b);
+LLVMValueRef em_mul(emit *e, LLVMValueRef a, LLVMValueRef b);
+LLVMValueRef em_and(emit *e, LLVMValueRef a, LLVMValueRef b);
+LLVMValueRef em_or(emit *e, LLVMValueRef a, LLVMValueRef b);
+LLVMValueRef em_xor(emit *e, LLVMValueRef a, LLVMValueRef b);
+LLVMValueRef em_shl(emit *e, LLVMValueRef a, int bits);
+LLVMValueRef em_lshr(emit *e, LLVMValueRef a, int bits);
+LLVMValueRef em_ashr(emit *e, LLVMValueRef a, int bits);
+LLVMValueRef em_fabs(emit *e, LLVMValueRef x);
+LLVMValueRef em_fneg(emit *e, LLVMValueRef x);
+LLVMValueRef em_copysign(emit *e, LLVMValueRef magnitude, LLVMValueRef sign);
+LLVMValueRef em_rint(emit *e, LLVMValueRef x);                         /* nearest even; SSE4.1 roundps and up */
+
+/* ---- memory. mask: <lanes x i1>, or NULL = all lanes ---- */
+LLVMValueRef em_gep(emit *e, LLVMValueRef base, LLVMTypeRef element, LLVMValueRef index);
+/* Loads `lanes` elements of buffer `buf` at element offset `off`, `step` apart (i64; constant 0 = one element splat, constant 1 = contiguous, else gathered). */
+LLVMValueRef em_load(emit *e, int buf, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask);
+void         em_store(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask);
+LLVMValueRef em_load_ptr(emit *e, ir_dtype t, LLVMValueRef ptr, LLVMValueRef mask, unsigned align);    /* contiguous, current width */
+void         em_store_ptr(emit *e, ir_dtype t, LLVMValueRef value, LLVMValueRef ptr, LLVMValueRef mask, unsigned align);
+/* Lanes i < n of the current width; n is a scalar i64, any value. Only where level->has_mask. */
+LLVMValueRef em_mask(emit *e, LLVMValueRef n);
+
+/* ---- control ---- */
+typedef struct em_loop { LLVMBasicBlockRef head, body, next, done; LLVMValueRef i, step; } em_loop;
+/* for (i64 i = begin; i < end; i += step). Between the calls the builder is inside the body; after em_end it is behind the loop.
+ * Values that change across iterations live in allocas (em_alloca; the back end keeps them in memory under optnone) or in phis made by em_loop_phi. */
+em_loop      em_for(emit *e, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef step);
+LLVMValueRef em_loop_phi(emit *e, em_loop *l, LLVMValueRef initial);    /* call right after em_for */
+void         em_loop_next(emit *e, LLVMValueRef phi, LLVMValueRef value);/* the phi's value in the next iteration: call before em_end, in the block that ends the body */
+void         em_end(emit *e, em_loop *l);
+typedef struct em_branch { LLVMBasicBlockRef then, other, done; } em_branch;
+em_branch    em_if(emit *e, LLVMValueRef cond);
+void         em_else(emit *e, em_branch *b);
+void         em_endif(emit *e, em_branch *b);                           /* works without em_else */
+LLVMValueRef em_alloca(emit *e, LLVMTypeRef t, unsigned align);         /* in the entry block */
+LLVMBasicBlockRef em_block(emit *e, const char *name);
+
+/* ---- the scalar program ---- */
+/* Lowers instruction op on operand values of the current width (operands, then scalar attributes); dispatch made from ops.def. */
+LLVMValueRef em_lower(emit *e, const ir_kinst *inst, LLVMValueRef *in, const ir_dtype *in_type);
+LLVMValueRef em_cast(emit *e, LLVMValueRef x, ir_dtype from, ir_dtype to);
+/* Operator of a reduction on accumulators: combine(acc, x) for values of dtype t. */
+LLVMValueRef em_combine(emit *e, ir_op reduce_op, ir_dtype t, LLVMValueRef acc, LLVMValueRef x);
+LLVMValueRef em_identity(emit *e, ir_op reduce_op, ir_dtype t);         /* current width */
+LLVMValueRef em_lane(emit *e, LLVMValueRef vector, int lane);
+/* Halves: acc[l] op acc[l + n/2] ... down to one scalar (e->lanes wide in, scalar out). */
+LLVMValueRef em_reduce_lanes(emit *e, ir_op reduce_op, ir_dtype t, LLVMValueRef acc);
+
+/* Evaluates the program lazily: em_value(e, v, inst) lowers `inst` and what it needs once into v->at[]; loads go through
+ * v->load so that each kernel kind decides addresses. */
+typedef struct em_values em_values;
+struct em_values {
+    LLVMValueRef at[IR_KERNEL_MAX_INSTS];       /* NULL = not yet lowered in this body */
+    LLVMValueRef (*load)(emit *e, em_values *v, const ir_kinst *inst, void *user);  /* IR_K_LOAD and IR_K_INDEX */
+    void *user;
+};
+void         em_values_init(em_values *v, LLVMValueRef (*load)(emit *, em_values *, const ir_kinst *, void *), void *user);
+LLVMValueRef em_value(emit *e, em_values *v, int inst);
+
+/* ---- one function a kernel kind: builds the whole body of e->fn after the entry block ---- */
+fusor_status jit_emit_map(emit *e, fu_error *err);
+fusor_status jit_emit_reduce(emit *e, fu_error *err);
+fusor_status jit_emit_row(emit *e, fu_error *err);
+fusor_status jit_emit_contract(emit *e, fu_error *err);
+extern const bool jit_kind_is_compute_bound[IR_KERNEL_KIND_COUNT];      /* true: plain O2; false: optnone noinline */
+#endif
