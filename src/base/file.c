@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* file.c: whole reads, private maps, atomic writes, mkdir -p. All return 0 or an errno value. */
+#include "base/file.h"
+#include "base/arena.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Reads to the end; the size that stat gives is only a first guess (pipes and /proc have none). */
+static int read_all(int fd, size_t guess, size_t max_bytes, void **data_out, size_t *bytes_out) {
+    size_t cap = guess < max_bytes ? guess : max_bytes, n = 0;
+    if (cap > SIZE_MAX - 2) return EFBIG;
+    cap += 2; /* the NUL, and a byte to see the end of the file without growing */
+    char *data = fu_malloc(cap);
+    if (!data) return ENOMEM;
+    for (;;) {
+        if (n + 1 == cap) {
+            char *more = cap > SIZE_MAX / 2 ? NULL : fu_realloc(data, cap * 2);
+            if (!more) return fu_free(data), ENOMEM;
+            data = more;
+            cap *= 2;
+        }
+        ssize_t got = read(fd, data + n, cap - n - 1);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) {
+            int e = errno;
+            return fu_free(data), e;
+        }
+        if (got == 0) break;
+        n += (size_t)got;
+        if (n > max_bytes) return fu_free(data), EFBIG;
+    }
+    data[n] = 0;
+    *data_out = data;
+    *bytes_out = n;
+    return 0;
+}
+
+int fu_file_read(const char *path, size_t max_bytes, void **data_out, size_t *bytes_out) {
+    bool is_stdin = !strcmp(path, "-");
+    int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0) return errno;
+    struct stat st;
+    int e = fstat(fd, &st) ? errno : 0;
+    if (!e && S_ISDIR(st.st_mode)) e = EISDIR;
+    if (!e && S_ISREG(st.st_mode) && st.st_size > 0 && (uintmax_t)st.st_size > max_bytes && !is_stdin) e = EFBIG;
+    size_t guess = !e && S_ISREG(st.st_mode) ? (size_t)st.st_size : 4096;
+    if (!e) e = read_all(fd, guess, max_bytes, data_out, bytes_out);
+    if (!is_stdin) close(fd);
+    return e;
+}
+
+int fu_file_map_private(const char *path, fu_mapping *out) {
+    /* O_NONBLOCK: opening a pipe that nobody writes must not hang; it is refused below. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) return errno;
+    struct stat st;
+    int e = fstat(fd, &st) ? errno : 0;
+    if (!e && S_ISDIR(st.st_mode)) e = EISDIR;
+    else if (!e && !S_ISREG(st.st_mode)) e = ESPIPE;
+    fu_mapping m = {0};
+    if (!e && st.st_size > 0) {
+        m.bytes = m.base_bytes = (size_t)st.st_size;
+        m.base = mmap(NULL, m.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+        if (m.base == MAP_FAILED) e = errno;
+        else m.data = m.base;
+    }
+    close(fd);
+    if (!e) *out = m;
+    return e;
+}
+
+void fu_file_unmap(fu_mapping *m) {
+    if (m->base) munmap(m->base, m->base_bytes);
+    *m = (fu_mapping){0};
+}
+
+static int write_parts(int fd, const fu_part *parts, int n) {
+    for (int i = 0; i < n; i++) {
+        const char *p = parts[i].data;
+        size_t left = parts[i].bytes;
+        while (left) {
+            ssize_t done = write(fd, p, left);
+            if (done < 0 && errno == EINTR) continue;
+            if (done < 0) return errno;
+            if (done == 0) return EIO;
+            p += done;
+            left -= (size_t)done;
+        }
+    }
+    return 0;
+}
+
+int fu_file_write_atomic(const char *path, unsigned mode, const fu_part *parts, int n) {
+    static atomic_uint serial;
+    char temp[PATH_MAX];
+    int fd = -1, e = 0;
+    /* The name has the process, a counter and the time: threads, processes and what a killed process of the same id
+     * (another PID namespace) left behind do not meet; where they do, O_EXCL says so and the next name is tried. */
+    for (int attempt = 0; attempt < 16 && fd < 0; attempt++) {
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        int length = snprintf(temp, sizeof temp, "%s.tmp%lx-%x-%lx", path, (long)getpid(),
+                              atomic_fetch_add(&serial, 1) + 1, (unsigned long)t.tv_nsec);
+        if (length < 0 || (size_t)length >= sizeof temp) return ENAMETOOLONG;
+        fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, (mode_t)mode);
+        e = fd < 0 ? errno : 0;
+        if (e && e != EEXIST) return e;
+    }
+    if (fd < 0) return e;
+    e = write_parts(fd, parts, n);
+    /* A full quota may show at close only (NFS). */
+    if (close(fd) && !e && errno != EINTR) e = errno;
+    if (!e && rename(temp, path)) e = errno;
+    if (e) unlink(temp);
+    return e;
+}
+
+static int make_dir(const char *path, unsigned mode) {
+    if (!mkdir(path, (mode_t)mode)) return 0;
+    int e = errno;
+    struct stat st;
+    /* mkdir may say EEXIST, EROFS or EACCES for a directory that is there. */
+    if (!stat(path, &st)) return S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
+    return e;
+}
+
+int fu_make_dirs(const char *path, unsigned mode) {
+    char copy[PATH_MAX];
+    size_t n = strlen(path);
+    if (!n) return ENOENT;
+    if (n >= sizeof copy) return ENAMETOOLONG;
+    memcpy(copy, path, n + 1);
+    for (size_t i = 1; i < n; i++) {
+        if (copy[i] != '/' || copy[i - 1] == '/') continue;
+        copy[i] = 0;
+        int e = make_dir(copy, mode);
+        if (e) return e;
+        copy[i] = '/';
+    }
+    return make_dir(copy, mode);
+}
