@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* emit_memory.c: loads and stores. Buffers are aligned to their element only. Inactive lanes of a mask are never
+ * touched. A bool is a byte in memory: compared with zero when it is read, 0 or 1 when it is written. */
+#include "jit/emit.h"
+#include "jit/llvm_compat.h"
+
+static LLVMValueRef to_register(emit *e, ir_dtype t, LLVMValueRef v) {
+    return ir_is_bool(t) ? em_icmp(e, LLVMIntNE, v, LLVMConstNull(LLVMTypeOf(v))) : v;
+}
+
+static LLVMValueRef to_memory(emit *e, ir_dtype t, LLVMValueRef v) {
+    if (!ir_is_bool(t)) return v;
+    LLVMTypeRef type = LLVMTypeOf(v);
+    bool is_vector = LLVMGetTypeKind(type) == LLVMVectorTypeKind;
+    return LLVMBuildZExt(e->b, v, is_vector ? LLVMVectorType(e->t_i8, LLVMGetVectorSize(type)) : e->t_i8, "");
+}
+
+static bool is_constant(LLVMValueRef v, int64_t value) {
+    return LLVMIsAConstantInt(v) && LLVMConstIntGetSExtValue(v) == value;
+}
+
+LLVMValueRef em_gep(emit *e, LLVMValueRef base, LLVMTypeRef element, LLVMValueRef index) {
+    if (is_constant(index, 0)) return base;
+    return LLVMBuildGEP2(e->b, element, base, &index, 1, "");
+}
+
+LLVMValueRef em_load_ptr(emit *e, ir_dtype t, LLVMValueRef ptr, LLVMValueRef mask, unsigned align) {
+    LLVMTypeRef type = em_vec(e, em_memory_type(e, t));
+    if (!mask) {
+        LLVMValueRef v = LLVMBuildLoad2(e->b, type, ptr, "");
+        LLVMSetAlignment(v, align);
+        return to_register(e, t, v);
+    }
+    if (e->lanes > 1)
+        return to_register(
+            e, t, compat_masked_load(e->mod, e->b, COMPAT_CONTIGUOUS, type, ptr, mask, LLVMConstNull(type), align));
+    em_branch branch = em_if(e, mask);
+    LLVMValueRef v = LLVMBuildLoad2(e->b, type, ptr, ""), zero = LLVMConstNull(type);
+    LLVMSetAlignment(v, align);
+    em_endif(e, &branch);
+    LLVMValueRef phi = LLVMBuildPhi(e->b, type, "");
+    LLVMAddIncoming(phi, &v, &branch.then, 1);
+    LLVMAddIncoming(phi, &zero, &branch.other, 1);
+    return to_register(e, t, phi);
+}
+
+void em_store_ptr(emit *e, ir_dtype t, LLVMValueRef value, LLVMValueRef ptr, LLVMValueRef mask, unsigned align) {
+    LLVMValueRef v = to_memory(e, t, value);
+    if (mask && e->lanes > 1) {
+        compat_masked_store(e->mod, e->b, COMPAT_CONTIGUOUS, v, ptr, mask, align);
+        return;
+    }
+    em_branch branch = {0};
+    if (mask) branch = em_if(e, mask);
+    LLVMSetAlignment(LLVMBuildStore(e->b, v, ptr), align);
+    if (mask) em_endif(e, &branch);
+}
+
+/* 0, 1, .. lanes - 1. */
+static LLVMValueRef lane_numbers(emit *e, LLVMTypeRef element) {
+    LLVMValueRef all[64];
+    for (int i = 0; i < e->lanes; i++) all[i] = LLVMConstInt(element, (unsigned)i, 0);
+    return LLVMConstVector(all, (unsigned)e->lanes);
+}
+
+/* Gathers and scatters exist for 4- and 8-byte elements of a masked level; elsewhere one scalar access a lane is what
+ * the back end would make too (with a mask: through the masked intrinsic, which it expands into branches). */
+static bool has_gather(emit *e, ir_dtype t) { return e->level->has_mask && ir_dtypes[t].bytes >= 4 && e->lanes > 1; }
+
+static LLVMValueRef lane_pointers(emit *e, LLVMValueRef base, LLVMTypeRef element, LLVMValueRef off,
+                                  LLVMValueRef step) {
+    LLVMValueRef index = em_mul(e, lane_numbers(e, e->t_i64), em_splat(e, step));
+    return LLVMBuildGEP2(e->b, element, em_gep(e, base, element, off), &index, 1, "");
+}
+
+static LLVMValueRef all_lanes(emit *e) { return LLVMConstAllOnes(em_vec(e, e->t_i1)); }
+
+LLVMValueRef em_load(emit *e, int buf, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask) {
+    ir_dtype t = e->k->buffer[buf].dtype;
+    unsigned align = ir_dtypes[t].bytes;
+    LLVMTypeRef element = em_memory_type(e, t);
+    LLVMValueRef base = e->base[buf];
+    if (e->lanes == 1 || is_constant(step, 1)) return em_load_ptr(e, t, em_gep(e, base, element, off), mask, align);
+    if (is_constant(step, 0)) { /* a step runs with at least one lane active, so the element may be read */
+        int lanes = e->lanes;
+        e->lanes = 1;
+        LLVMValueRef v = em_load_ptr(e, t, em_gep(e, base, element, off), NULL, align);
+        e->lanes = lanes;
+        return em_splat(e, v);
+    }
+    LLVMTypeRef type = em_vec(e, element);
+    if (mask || has_gather(e, t)) {
+        LLVMValueRef at = lane_pointers(e, base, element, off, step);
+        return to_register(e, t,
+                           compat_masked_load(e->mod, e->b, COMPAT_SCATTERED, type, at, mask ? mask : all_lanes(e),
+                                              LLVMConstNull(type), align));
+    }
+    LLVMValueRef v = LLVMGetPoison(type);
+    for (int i = 0; i < e->lanes; i++) {
+        LLVMValueRef x = LLVMBuildLoad2(e->b, element, em_gep(e, base, element, off), "");
+        LLVMSetAlignment(x, align);
+        v = LLVMBuildInsertElement(e->b, v, x, LLVMConstInt(e->t_i32, (unsigned)i, 0), "");
+        if (i + 1 < e->lanes) off = em_add(e, off, step);
+    }
+    return to_register(e, t, v);
+}
+
+void em_store(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask) {
+    ir_dtype t = e->k->buffer[buf].dtype;
+    unsigned align = ir_dtypes[t].bytes;
+    LLVMTypeRef element = em_memory_type(e, t);
+    LLVMValueRef base = e->base[buf];
+    if (e->lanes == 1 || is_constant(step, 1)) {
+        em_store_ptr(e, t, value, em_gep(e, base, element, off), mask, align);
+        return;
+    }
+    LLVMValueRef v = to_memory(e, t, value);
+    if (mask || has_gather(e, t)) {
+        LLVMValueRef at = lane_pointers(e, base, element, off, step);
+        compat_masked_store(e->mod, e->b, COMPAT_SCATTERED, v, at, mask ? mask : all_lanes(e), align);
+        return;
+    }
+    for (int i = 0; i < e->lanes; i++) {
+        LLVMSetAlignment(LLVMBuildStore(e->b, em_lane(e, v, i), em_gep(e, base, element, off)), align);
+        if (i + 1 < e->lanes) off = em_add(e, off, step);
+    }
+}
+
+/* n is brought into 0..lanes first. With mask registers: the low n bits of an integer, moved to the mask
+ * (llvm.get.active.lane.mask with i64 made nine vector instructions and four 64-byte constants of the same thing). */
+LLVMValueRef em_mask(emit *e, LLVMValueRef n) {
+    if (e->lanes == 1) return em_icmp(e, LLVMIntSGT, n, em_i64s(e, 0));
+    LLVMValueRef lanes = em_i64s(e, e->lanes), zero = em_i64s(e, 0);
+    n = em_select(e, em_icmp(e, LLVMIntSGT, n, zero), n, zero);
+    n = em_select(e, em_icmp(e, LLVMIntSLT, n, lanes), n, lanes);
+    if (!e->level->has_mask) {
+        LLVMValueRef limit = em_splat(e, LLVMBuildTrunc(e->b, n, e->t_i32, ""));
+        return em_icmp(e, LLVMIntSLT, lane_numbers(e, e->t_i32), limit);
+    }
+    LLVMValueRef bits = em_sub(e, LLVMBuildShl(e->b, em_i64s(e, 1), n, ""), em_i64s(e, 1));
+    LLVMTypeRef narrow = LLVMIntTypeInContext(e->ctx, (unsigned)e->lanes);
+    return LLVMBuildBitCast(e->b, LLVMBuildTrunc(e->b, bits, narrow, ""), em_vec(e, e->t_i1), "");
+}

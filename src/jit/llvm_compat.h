@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef JIT_LLVM_COMPAT_H
+#define JIT_LLVM_COMPAT_H
+/* What differs between LLVM 19 and 22: the only place that asks for LLVM's version. */
+#include <llvm-c/Core.h>
+#include <stdbool.h>
+
+/* Masked memory: contiguous (ptr) or one pointer a lane (vector of ptr). Inactive lanes of a load give passthru. */
+typedef enum compat_masked { COMPAT_CONTIGUOUS, COMPAT_SCATTERED } compat_masked;
+LLVMValueRef compat_masked_load(LLVMModuleRef mod, LLVMBuilderRef b, compat_masked kind, LLVMTypeRef type, LLVMValueRef ptr,
+                                LLVMValueRef mask, LLVMValueRef passthru, unsigned align);
+void compat_masked_store(LLVMModuleRef mod, LLVMBuilderRef b, compat_masked kind, LLVMValueRef value, LLVMValueRef ptr,
+                         LLVMValueRef mask, unsigned align);
+#endif

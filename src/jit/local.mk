@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# src/jit: to add a file, append one line "jit_sources += %D%/NAME.c". Headers need no line.
+# These files go into the code generation module only.
+jit_sources += %D%/emit.c
+jit_sources += %D%/emit_memory.c
+jit_sources += %D%/llvm_compat.c
