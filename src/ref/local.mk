@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# src/ref: to add a file, append one line "ref_sources += %D%/NAME.c". Headers need no line.
+ref_sources += %D%/interp.c
+ref_sources += %D%/reduce.c
+ref_sources += %D%/contract.c

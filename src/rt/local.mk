@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# src/rt: to add a file, append one line "rt_sources += %D%/NAME.c". Headers need no line.
+# threads.c alone is compiled with OpenMP: "rt_openmp_sources += %D%/threads.c".
+rt_sources += %D%/data.c
+rt_sources += %D%/data_archive.c
+rt_sources += %D%/data_fill.c
