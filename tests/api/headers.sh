@@ -1,0 +1,35 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# headers.sh: every public header compiles alone, as C11 and as C++17, without a warning, and includes nothing of
+# LLVM, CUDA or OpenMP.
+cd "${FUSOR_SRCDIR:-$(dirname "$0")/../..}" || exit 1
+passed=0 failed=0 skipped=0
+check() {
+    local what=$1
+    shift
+    if out=$("$@" 2>&1); then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        printf '%s:\n%s\n' "$what" "$out"
+    fi
+}
+strict="-Iinclude -Wall -Wextra -pedantic -Werror -fsyntax-only"
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+for h in include/fusor/*.h; do
+    echo "#include \"fusor/${h##*/}\"" >"$tmp/one.c"
+    cp "$tmp/one.c" "$tmp/one.cc"
+    # shellcheck disable=SC2086
+    check "$h as C11" ${CC:-cc} -std=c11 $strict "$tmp/one.c"
+    if command -v "${CXX:-c++}" >/dev/null; then
+        # shellcheck disable=SC2086
+        check "$h as C++17" ${CXX:-c++} -std=c++17 $strict "$tmp/one.cc"
+    else
+        skipped=$((skipped + 1))
+        echo "$h as C++17: skipped, no C++ compiler"
+    fi
+    check "$h includes LLVM, CUDA or OpenMP" sh -c "! grep -nEi 'include.*(llvm|cuda|omp\.h)' $h"
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# tests: to add a unit test (one file, tests/unit/NAME_test.c, Criterion), append one line
+#   unit_tests += %D%/unit/NAME_test
+# It links all layers but jit. To build it before the upper layers compile, give it fewer, with one more line:
+#   %C%_unit_NAME_test_LDADD = $(ir_test_libs)         (base_, ir_, ref_ or rt_test_libs)
+# A test of src/jit needs LLVM and has these two lines instead:
+#   jit_unit_tests += %D%/unit/NAME_test
+#   %C%_unit_NAME_test_LDADD = $(jit_test_libs)
+# A test in any other language is a script that prints one line "N passed, N failed, N skipped" and exits with 0
+# when nothing failed (tests/run.sh has its environment):
+#   script_tests += %D%/NAME.sh
+# A fuzz target (tests/fuzz/NAME.c) is two lines:
+#   fuzz_programs += %D%/fuzz/NAME
+#   %C%_fuzz_NAME_LDADD = $(fuzz_libs)
+unit_tests += %D%/unit/arena_test
+%C%_unit_arena_test_LDADD = $(base_test_libs)
+unit_tests += %D%/unit/str_test
+%C%_unit_str_test_LDADD = $(base_test_libs)
+unit_tests += %D%/unit/hash_test
+%C%_unit_hash_test_LDADD = $(base_test_libs)
+unit_tests += %D%/unit/error_test
+%C%_unit_error_test_LDADD = $(base_test_libs)
+unit_tests += %D%/unit/env_test
+%C%_unit_env_test_LDADD = $(base_test_libs)
+unit_tests += %D%/unit/file_test
+%C%_unit_file_test_LDADD = $(base_test_libs)
+
+script_tests += %D%/layers.sh
+script_tests += %D%/api/headers.sh
+script_tests += %D%/api/symbols.sh

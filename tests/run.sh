@@ -1,0 +1,103 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# run.sh --unit 'PROGRAM ...' --script 'SCRIPT ...' [NAME ...]: runs the unit tests (Criterion programs, relative to
+# the build directory) and script tests (relative to the source directory), as many at once as there are processors,
+# and closes with one line "N passed, N failed, N skipped" that counts test cases. With NAMEs, only those whose path
+# contains one of them (make check TESTS_ONLY="parse"). `make check` calls it; logs are in tests/log of the build.
+#
+# What a script test can rely on: FUSOR_SRCDIR and FUSOR_BUILDDIR (absolute), FUSOR (the command), CC, CXX, FILECHECK,
+# FUSOR_SANITIZE (flags, or empty), FUSOR_CODEGEN (the module that was built), an empty FUSOR_CACHE_DIR and TMPDIR of its
+# own; it starts in the build directory. It prints "N passed, N failed, N skipped" and exits with 0 when nothing failed.
+# A test that takes longer than FUSOR_TEST_SECONDS (default 900) has failed.
+set -u
+units= scripts= only=()
+while [ $# -gt 0 ]; do
+    case $1 in
+    --unit) units=$2; shift 2 ;;
+    --script) scripts=$2; shift 2 ;;
+    *) only+=("$1"); shift ;;
+    esac
+done
+cd "$FUSOR_BUILDDIR" || exit 1
+export FUSOR=$FUSOR_BUILDDIR/fusor
+export FUSOR_VERIFY=${FUSOR_VERIFY-2}
+export FUSOR_SRCDIR FUSOR_BUILDDIR CC CXX FILECHECK FUSOR_SANITIZE
+if [ -z "${FUSOR_CODEGEN-}" ] && [ -f .libs/fusor-codegen.so ]; then
+    export FUSOR_CODEGEN=$FUSOR_BUILDDIR/.libs/fusor-codegen.so
+fi
+unset FUSOR_DEBUG FUSOR_VERBOSE FUSOR_LOG_FILE FUSOR_DUMP_DIR FUSOR_CACHE FUSOR_CACHE_PATH FUSOR_TARGET FUSOR_PASSES
+export LC_ALL=C.UTF-8
+# The runners get a memory allocator that fills: reads of freed or uninitialized memory show as wrong results.
+export MALLOC_PERTURB_=165
+export UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=${ASAN_OPTIONS-detect_leaks=1:abort_on_error=0}
+log=tests/log
+rm -rf "$log"
+mkdir -p "$log"
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/fusor-check.XXXXXX") || exit 1
+trap 'rm -rf "$scratch"' EXIT
+export log scratch
+
+# Runs one test; writes "passed failed skipped seconds name" to LOG.sum.
+run_one() {
+    local kind=$1 name=$2 base sum passed=0 failed=0 skipped=0 rc start=$SECONDS
+    base=$log/$(printf %s "$name" | tr / -)
+    export TMPDIR=$scratch/$(basename "$base")
+    export FUSOR_CACHE_DIR=$TMPDIR/cache
+    mkdir -p "$TMPDIR"
+    if [ "$kind" = unit ]; then
+        timeout -k 10 "${FUSOR_TEST_SECONDS:-900}" "./$name" --verbose=0 >"$base.log" 2>&1 </dev/null
+        rc=$?
+        sum=$(sed 's/\x1b\[[0-9;]*m//g' "$base.log" | grep 'Synthesis: Tested:' | tail -n 1)
+        if [ -n "$sum" ]; then
+            read -r passed failed skipped < <(echo "$sum" | sed -E \
+                's/.*Tested: ([0-9]+) \| Passing: ([0-9]+) \| Failing: ([0-9]+) \| Crashing: ([0-9]+).*/\1 \2 \3 \4/' |
+                awk '{ print $2, $3 + $4, $1 - $2 - $3 - $4 }')
+        fi
+    else
+        timeout -k 10 "${FUSOR_TEST_SECONDS:-900}" bash "$FUSOR_SRCDIR/$name" >"$base.log" 2>&1 </dev/null
+        rc=$?
+        sum=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$base.log" | tail -n 1)
+        [ -n "$sum" ] && read -r passed failed skipped < <(echo "$sum" | tr -dc '0-9 \n' | awk '{ print $1, $2, $3 }')
+    fi
+    if [ $((passed + failed + skipped)) -eq 0 ]; then sum=; echo "ran no test case" >>"$base.log"; fi
+    # No count, or an exit status that contradicts it: the test itself broke.
+    if [ -z "$sum" ] || { [ "$rc" -ne 0 ] && [ "$failed" -eq 0 ]; }; then
+        failed=$((failed + 1))
+        [ "$rc" -eq 124 ] && echo "timed out after ${FUSOR_TEST_SECONDS:-900} s" >>"$base.log"
+        echo "exit status $rc" >>"$base.log"
+    fi
+    rm -rf "$TMPDIR"
+    local verdict=PASS
+    [ "$failed" -gt 0 ] && verdict=FAIL
+    [ "$verdict" = PASS ] && [ "$passed" -eq 0 ] && verdict=SKIP
+    echo "$passed $failed $skipped $((SECONDS - start)) $name" >"$base.sum"
+    local line
+    line=$(printf '%s %-44s %5d passed %3d failed %3d skipped %4d s' $verdict "$name" "$passed" "$failed" "$skipped" $((SECONDS - start)))
+    if [ "$verdict" = FAIL ]; then
+        line=$line$'\n'$(sed 's/\x1b\[[0-9;]*m//g; s/^/    /' "$base.log" | tail -n 60)
+    fi
+    echo "$line"
+}
+export -f run_one
+
+selected() {
+    [ ${#only[@]} -eq 0 ] && return 0
+    local o
+    for o in "${only[@]}"; do [[ $1 == *"$o"* ]] && return 0; done
+    return 1
+}
+
+list=() skipped_units=0
+for s in $scripts; do if selected "$s"; then list+=(script "$s"); fi; done
+for u in $units; do
+    selected "$u" || continue
+    if [ -n "$FUSOR_HAVE_CRITERION" ]; then list+=(unit "$u"); else skipped_units=$((skipped_units + 1)); fi
+done
+[ "$skipped_units" -gt 0 ] && echo "SKIP $skipped_units unit test programs: Criterion is not installed (scripts/setup.sh)"
+if [ ${#list[@]} -gt 0 ]; then
+    printf '%s\0' "${list[@]}" | xargs -0 -n 2 -P "${FUSOR_TEST_JOBS:-$(nproc)}" bash -c 'run_one "$@"' _
+fi
+
+shopt -s nullglob
+awk -v extra="$skipped_units" '{ p += $1; f += $2; s += $3 } END { printf "%d passed, %d failed, %d skipped\n", p, f, s + extra; exit f > 0 }' \
+    /dev/null "$log"/*.sum
