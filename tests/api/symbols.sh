@@ -37,9 +37,9 @@ if [ "${1-}" = --update ]; then
     exit 0
 fi
 grep -v '^#' "$list" | sort -u >"$tmp/listed"
-# Declarations end with a ');' or ';' on any line; a name follows FUSOR_API and ends before '(' or ';'.
-cat "$src"/include/fusor/*.h | sed -E 's@/\*.*\*/@@' | tr '\n' ' ' | grep -oE 'FUSOR_API [^;({]*[({;]' |
-    grep -oE 'fusor_[a-z0-9_]+ *[({;]$' | tr -d ' ({;' | sort -u >"$tmp/declared"
+# A declaration is FUSOR_API up to its '('; the name is the last word before. Preprocessor lines are none.
+cat "$src"/include/fusor/*.h | sed -E -e ':a; /^#.*\\$/ { N; s/\\\n/ /; ba }' -e '/^[[:space:]]*#/d' -e 's@/\*.*\*/@@' |
+    tr '\n' ' ' | grep -oE 'FUSOR_API [^;({]*\(' | grep -oE 'fusor_[a-z0-9_]+ *\($' | tr -d ' (' | sort -u >"$tmp/declared"
 
 verdict "exports equal tests/api/symbols.txt" same "$tmp/listed" "$tmp/exported" \
     "A '-' line is missing in the library, a '+' line is new. If that is meant: FUSOR_BUILDDIR=BUILD tests/api/symbols.sh --update"
