@@ -25,11 +25,11 @@ export FUSOR_SRCDIR FUSOR_BUILDDIR CC CXX FILECHECK FUSOR_SANITIZE
 if [ -z "${FUSOR_CODEGEN-}" ] && [ -f .libs/fusor-codegen.so ]; then
     export FUSOR_CODEGEN=$FUSOR_BUILDDIR/.libs/fusor-codegen.so
 fi
-unset FUSOR_DEBUG FUSOR_VERBOSE FUSOR_LOG_FILE FUSOR_DUMP_DIR FUSOR_CACHE FUSOR_CACHE_PATH FUSOR_TARGET FUSOR_PASSES
+unset MAKEFLAGS MFLAGS MAKELEVEL FUSOR_DEBUG FUSOR_VERBOSE FUSOR_LOG_FILE FUSOR_DUMP_DIR FUSOR_CACHE FUSOR_CACHE_PATH FUSOR_TARGET FUSOR_PASSES
 export LC_ALL=C.UTF-8
-# The runners get a memory allocator that fills: reads of freed or uninitialized memory show as wrong results.
+# malloc fills its memory: reads of freed or uninitialized memory show as wrong results.
 export MALLOC_PERTURB_=165
-export UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=${ASAN_OPTIONS-detect_leaks=1:abort_on_error=0}
+export UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=${ASAN_OPTIONS-detect_leaks=1:allocator_may_return_null=1}
 log=tests/log
 rm -rf "$log"
 mkdir -p "$log"

@@ -32,7 +32,7 @@ static void addv(fu_error *e, const char *fmt, va_list ap) {
 
 static bool is_full(const fu_error *e) { return e->length == FU_ERROR_TEXT_MAX - 1; }
 
-/* A text that ran into the end of the record ends with its last whole line; a single long line, between two characters. */
+/* A text that ran into the end of the record ends with its last whole line; one long line, between two characters. */
 static void cut(fu_error *e) {
     if (!is_full(e)) return;
     size_t n = e->length;
@@ -71,9 +71,10 @@ static bool starts_character(char c) { return ((unsigned char)c & 0xC0) != 0x80;
 /* The byte at code point `col` (from 0) of [line, end), or end. */
 static const char *at_column(const char *line, const char *end, uint32_t col) {
     const char *p = line;
-    for (uint32_t i = 0; p < end && i < col; i++)
-        do p++;
-        while (p < end && !starts_character(*p));
+    for (uint32_t i = 0; p < end && i < col; i++) {
+        p++;
+        while (p < end && !starts_character(*p)) p++;
+    }
     return p;
 }
 
