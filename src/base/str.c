@@ -12,7 +12,8 @@
 static void reserve(fu_str *s, size_t more) {
     if (s->cap - s->n > more) return; /* one byte is kept for the NUL */
     size_t cap = s->cap ? s->cap * 2 : 64;
-    while (cap - s->n <= more) cap = cap > SIZE_MAX / 4 ? SIZE_MAX / 2 : cap * 2; /* fu_alloc refuses SIZE_MAX / 2 + 1 */
+    while (cap - s->n <= more && cap <= SIZE_MAX / 4) cap *= 2;
+    if (cap - s->n <= more) cap = SIZE_MAX; /* more than there is: fu_alloc says so */
     char *at = fu_alloc(s->arena, cap);
     if (s->n) memcpy(at, s->at, s->n);
     s->at = at;
