@@ -23,7 +23,7 @@
 #include "ir/schedule.h"
 
 #define IR_KERNEL_ABI 1
-enum { IR_KERNEL_MAX_DIMS = 10, IR_KERNEL_MAX_BUFFERS = 64, IR_KERNEL_MAX_INSTS = 512, IR_TUNE_COUNT = 8, IR_BAKE_MAX = 64 };
+enum { IR_KERNEL_MAX_DIMS = 10, IR_KERNEL_MAX_BUFFERS = 256, IR_KERNEL_MAX_INSTS = 512, IR_TUNE_COUNT = 8, IR_BAKE_MAX = 64 };
 
 typedef enum ir_kernel_kind { IR_KERNEL_MAP, IR_KERNEL_REDUCE, IR_KERNEL_ROW, IR_KERNEL_CONTRACT, IR_KERNEL_KIND_COUNT } ir_kernel_kind;
 extern const char *const ir_kernel_kind_names[IR_KERNEL_KIND_COUNT];    /* "map" ... */
@@ -99,6 +99,12 @@ typedef struct ir_launch {
 } ir_launch;
 void ir_kernel_launch(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out);
 void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out);    /* launch_contract.c */
+/* contract: accumulator type, and the part of `scratch` before the packed block of operand 0. Layout of scratch: one register
+ * tile [mr][nr], rows being transposed [max(mr, nr)][lanes], each of the accumulator type and rounded up to 64 bytes; the packed
+ * block [panels][min(K, kb)][mr] and lanes * mr elements that the last store may touch; where K > kb, partial sums of the output
+ * block [n panels][m panels][mr][nr]. Layout of shared: [batches of operand 1][n panels][K][nr]: all that phase 1 needs of phase 0. */
+ir_dtype ir_kernel_contract_acc(const ir_kernel *k);
+int64_t ir_kernel_contract_head_bytes(const ir_kernel *k);
 /* reduce and row: number of partial results of one reduction = product of outer r sizes * blocks of the last r. */
 int64_t ir_kernel_partials(const ir_kernel *k, const int64_t *size);
 

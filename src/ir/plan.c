@@ -1,0 +1,709 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* plan.c: which values become which kernel.
+ *
+ * Nodes are visited in order. A contraction or reduction opens a cluster (a reduction joins one over the same space where
+ * it can); an element-wise node joins the latest cluster it depends on when its space fits, else it floats and is
+ * recomputed where it is used, unless that would cost more than storing it. A cluster depends only on clusters of smaller
+ * number, so the plan has no cycles. Cost: O(nodes * rank), and O(nodes) for each node that nears a limit. */
+#include "ir/plan_internal.h"
+
+const char *const ir_reason_names[IR_REASON_COUNT] = {
+    "two-contractions", "contract-then-reduce", "reduce-other-axes", "reduce-into-contract", "different-space", "layout",
+    "recompute", "no-lowering", "limit", "cycle", "alias", "user",
+};
+const char *const ir_reason_texts[IR_REASON_COUNT] = {
+    "a contraction reads the whole result of another contraction, so that result must be complete first",
+    "a reduction of a contraction's result needs whole rows, and the register tile holds only a part of them",
+    "the consumer needs the reduction's result over other axes, or all of it, before its first element",
+    "a contraction reads the reduction's result many times, so it is computed once",
+    "the two iterate over spaces that do not map onto each other element by element",
+    "a reshape or a layout change between them is no index map of one kernel",
+    "fusing would compute a costly or widely read value more than once",
+    "this operator has no kernel for this type yet: the reference evaluator computes it",
+    "one kernel would exceed the limit on instructions or buffers",
+    "a path between them leads through another kernel",
+    "the old contents of an aliased parameter are read after this point, so the result is copied last",
+    "fusion was switched off",
+};
+
+enum { MAX_CLUSTER_NODES = 220, MAX_CLUSTER_LEAVES = 32, MAX_SUBTREE = 96, MAX_SUBTREE_LEAVES = 24, SMALL_SPACE = 16384 };
+
+/* ---- views ---- */
+static int axis_of(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
+
+void plan_perm(const ir_graph *g, const ir_node *n, int perm[IR_MAX_RANK]) {
+    const ir_attr *at = n->attr;
+    for (int i = 0; i < n->rank; i++) {
+        perm[i] = n->rank - 1 - i;
+        if (at && at->is_set) {
+            int64_t v = 0;
+            ir_size_is_const(g->sizes, at->list[i], &v);
+            perm[i] = axis_of(v, n->rank);
+        }
+    }
+}
+
+/* Dims of a and b other than 1, in order, are the same sizes: from[] maps result dims to operand dims. */
+static bool match_without_ones(const ir_graph *g, const ir_node *n, const ir_node *x, int from[IR_MAX_RANK]) {
+    int j = 0;
+    for (int d = 0; d < n->rank; d++) {
+        from[d] = -1;
+        if (ir_size_is(g->sizes, n->dim[d], 1)) continue;
+        while (j < x->rank && ir_size_is(g->sizes, x->dim[j], 1)) j++;
+        if (j >= x->rank || x->dim[j] != n->dim[d]) return false;
+        from[d] = j++;
+    }
+    while (j < x->rank && ir_size_is(g->sizes, x->dim[j], 1)) j++;
+    return j == x->rank;
+}
+
+bool plan_view_is_index_map(const ir_graph *g, const ir_node *n) {
+    int from[IR_MAX_RANK];
+    if (n->op != IR_OP_RESHAPE) return true;
+    return match_without_ones(g, n, ir_at(g, n->in[0]), from);
+}
+
+void plan_view_dims(const ir_graph *g, const ir_node *n, int from[IR_MAX_RANK]) {
+    const ir_node *x = ir_at(g, n->in[0]);
+    if (n->op == IR_OP_TRANSPOSE) {
+        plan_perm(g, n, from);
+    } else if (n->op == IR_OP_BROADCAST_TO) {
+        for (int d = 0; d < n->rank; d++) {
+            int xd = d - (n->rank - x->rank);
+            from[d] = xd < 0 || (ir_size_is(g->sizes, x->dim[xd], 1) && !ir_size_is(g->sizes, n->dim[d], 1)) ? -1 : xd;
+        }
+    } else if (!match_without_ones(g, n, x, from)) {    /* squeeze, unsqueeze and reshapes by ones always match */
+        for (int d = 0; d < n->rank; d++) from[d] = -1;
+    }
+}
+
+bool plan_has_kernel(const planner *p, const ir_node *n) {
+    const uint32_t simple = 1u << FUSOR_F32 | 1u << FUSOR_F64 | 1u << FUSOR_BOOL | 1u << FUSOR_I64 | 1u << FUSOR_I32 |
+                            1u << FUSOR_I16 | 1u << FUSOR_I8 | 1u << FUSOR_U8 | 1u << FUSOR_U16 | 1u << FUSOR_U32 | 1u << FUSOR_U64;
+    const ir_op_info *op = &ir_ops[n->op];
+    ir_dtype main = n->n_in ? ir_at(p->g, n->in[op->flags & IR_COND ? 1 : 0])->dtype : n->dtype;
+    if (p->options->reference) return n->op == IR_OP_PARAM || n->op == IR_OP_LITERAL;
+    switch (op->kind) {
+    case IR_KIND_EW: return ir_has_lowering(n->op, main);
+    case IR_KIND_CONVERT: return n->op == IR_OP_CAST && (simple >> main & 1) && (simple >> n->dtype & 1);
+    case IR_KIND_REDUCE: case IR_KIND_ARGREDUCE:
+        for (int i = 0; i < op->n_attrs; i++)
+            if (op->attrs[i].type == IR_ATTR_DTYPE && n->attr && n->attr[i].is_set && (ir_dtype)n->attr[i].integer != n->dtype) return false;
+        if (op->kind == IR_KIND_REDUCE && op->is_sum_like && ir_is_float(main) && main != n->dtype) return false;
+        return n->op != IR_OP_REDUCE_MEAN && (simple >> main & 1) && (simple >> n->dtype & 1);
+    case IR_KIND_CONTRACT:
+        return n->op == IR_OP_MATMUL && (simple >> main & 1) && main == ir_at(p->g, n->in[1])->dtype && main != FUSOR_BOOL &&
+               (ir_is_float(main) ? n->dtype == main : n->dtype == (ir_dtypes[main].bytes == 1 ? FUSOR_I32 : FUSOR_I64));
+    case IR_KIND_ROW: return false;
+    default: return true;
+    }
+}
+
+/* ---- clusters ---- */
+static int new_cluster(planner *p, cluster_kind kind, ir_id anchor, int rank, const ir_size *dim) {
+    cluster c = {.kind = kind, .anchor = anchor, .rank = rank, .column = -1, .step = -1};
+    memcpy(c.dim, dim, (size_t)rank * sizeof *dim);
+    fu_push(p->arena, &p->clusters, c);
+    return (int)p->clusters.n - 1;
+}
+
+static void store_in(planner *p, int c, ir_id id) {
+    node_info *v = &p->info[id];
+    if (v->made_by) return;
+    v->made_by = c;
+    fu_push(p->arena, &p->clusters.at[c].stores, id);
+}
+
+/* The value behind views, for questions of where it is computed. */
+static ir_id behind_views(const planner *p, ir_id id) {
+    while (is_view(ir_at(p->g, id)) && !is_leaf(p, id) && p->info[id].home == 0) id = ir_at(p->g, id)->in[0];
+    return id;
+}
+
+/* A consumer outside its cluster reads this operand: homed values behind views must be stored. */
+static void needs_memory(planner *p, ir_id id, ir_reason reason) {
+    for (;;) {
+        node_info *v = &p->info[id];
+        if (v->home) {
+            if (!v->is_used_outside) v->reason = reason;
+            v->is_used_outside = true;
+            /* a view inside a cluster is read through its operand where that is stored anyway */
+            store_in(p, v->home, id);
+            return;
+        }
+        if (is_leaf(p, id) || !is_view(ir_at(p->g, id))) return;
+        id = ir_at(p->g, id)->in[0];
+    }
+}
+
+/* Opens a map cluster that stores a floating value. */
+static void store_floating(planner *p, ir_id id, ir_reason reason) {
+    const ir_node *n = ir_at(p->g, id);
+    if (is_leaf(p, id) || n->op == IR_OP_LITERAL) return;
+    if (p->info[id].home) {
+        needs_memory(p, id, reason);
+        return;
+    }
+    int c = new_cluster(p, CLUSTER_MAP, 0, n->rank, n->dim);
+    p->clusters.at[c].after = p->info[id].avail;
+    store_in(p, c, id);
+    p->info[id].avail = c;
+    p->info[id].reason = reason;
+}
+
+/* Size of the floating subtree under id, up to a limit. */
+typedef struct subtree { int n, leaves; bool is_costly; uint32_t stamp; } subtree;
+static void measure(const planner *p, ir_id id, subtree *s, ir_id *seen, int *n_seen) {
+    if (s->n > MAX_SUBTREE || *n_seen >= 2 * MAX_SUBTREE) {
+        s->n = MAX_SUBTREE + 1;
+        return;
+    }
+    for (int i = 0; i < *n_seen; i++)
+        if (seen[i] == id) return;
+    seen[(*n_seen)++] = id;
+    const ir_node *n = ir_at(p->g, id);
+    if (is_leaf(p, id) || p->info[id].home) {
+        s->leaves += n->rank > 0;
+        return;
+    }
+    if (!is_view(n)) s->n++;
+    s->is_costly |= (ir_ops[n->op].flags & IR_COSTLY) != 0;
+    for (int i = 0; i < n->n_in; i++) measure(p, n->in[i], s, seen, n_seen);
+}
+
+static subtree measure_subtree(const planner *p, ir_id id) {
+    ir_id seen[2 * MAX_SUBTREE];
+    int n_seen = 0;
+    subtree s = {0};
+    measure(p, id, &s, seen, &n_seen);
+    return s;
+}
+
+/* ---- fitting a node into a cluster ---- */
+static bool in_cluster(const planner *p, ir_id id, int c) { return p->info[id].home == c && c != 0; }
+
+/* Coordinates of an element-wise node from those of its homed operands; false when it does not fit. */
+static bool fit_coords(const planner *p, int c, const ir_node *n, int8_t coord[IR_MAX_RANK]) {
+    const cluster *k = &p->clusters.at[c];
+    uint32_t used = 0;
+    for (int d = 0; d < n->rank; d++) coord[d] = -2;
+    for (int i = 0; i < n->n_in; i++) {
+        const ir_node *o = ir_at(p->g, n->in[i]);
+        if (!in_cluster(p, n->in[i], c)) continue;
+        for (int d = n->rank - o->rank; d < n->rank; d++) {
+            int8_t at = p->info[n->in[i]].coord[d - (n->rank - o->rank)];
+            if ((n->stretch && n->stretch[i] >> d & 1) || at < 0) continue;
+            if (coord[d] != -2 && coord[d] != at) return false;
+            coord[d] = at;
+        }
+    }
+    for (int d = 0; d < n->rank; d++) {
+        if (coord[d] < 0) continue;
+        if (used >> coord[d] & 1) return false;
+        used |= 1u << coord[d];
+    }
+    int next = 0;
+    for (int d = 0; d < n->rank; d++) {
+        if (ir_size_is(p->g->sizes, n->dim[d], 1)) {
+            coord[d] = -1;
+            continue;
+        }
+        if (coord[d] >= 0) {
+            next = coord[d] + 1;
+            continue;
+        }
+        if (next >= k->rank || used >> next & 1 || k->dim[next] != n->dim[d]) {     /* the missing dim, wherever it is */
+            next = -1;
+            for (int e = 0; e < k->rank && next < 0; e++)
+                if (!(used >> e & 1) && k->dim[e] == n->dim[d] && !ir_size_is(p->g->sizes, k->dim[e], 1)) next = e;
+            if (next < 0) return false;
+        }
+        coord[d] = (int8_t)next;
+        used |= 1u << next++;
+    }
+    for (int d = 0; d < n->rank; d++)
+        if (coord[d] >= 0 && k->dim[coord[d]] != n->dim[d]) return false;
+    uint32_t full = 0;
+    for (int d = 0; d < k->rank; d++)
+        if (!ir_size_is(p->g->sizes, k->dim[d], 1)) full |= 1u << d;
+    if (k->kind == CLUSTER_CONTRACT) return (used & full) == full;
+    uint32_t kept = full & ~k->reduced;
+    if ((used & kept) != kept) return false;
+    uint32_t r = used & k->reduced & full;
+    return r == 0 || (r == (k->reduced & full) && (k->is_row || k->can_row));
+}
+
+static bool varies_along_reduced(const planner *p, int c, const ir_node *n, const int8_t *coord) {
+    for (int d = 0; d < n->rank; d++)
+        if (coord[d] >= 0 && p->clusters.at[c].reduced >> coord[d] & 1) return true;
+    return false;
+}
+
+/* no_fuse: only the primitives of one composite share a kernel. */
+static bool may_share(const planner *p, ir_id a, ir_id b) {
+    uint32_t ga = ir_at(p->g, a)->group, gb = ir_at(p->g, b)->group;
+    return !p->options->no_fuse || (ga != 0 && ga == gb);
+}
+
+/* Room for a node and the floating subtrees of its operands; takes it. */
+static bool take_room(planner *p, int c, const ir_node *n) {
+    cluster *k = &p->clusters.at[c];
+    int nodes = 1, leaves = 0;
+    for (int i = 0; i < n->n_in; i++) {
+        if (in_cluster(p, n->in[i], c)) continue;
+        subtree s = measure_subtree(p, n->in[i]);
+        nodes += s.n;
+        leaves += s.leaves;
+    }
+    if (k->n_nodes + nodes > MAX_CLUSTER_NODES || k->n_leaves + leaves > MAX_CLUSTER_LEAVES) return false;
+    k->n_nodes += nodes;
+    k->n_leaves += leaves;
+    return true;
+}
+
+static int latest_avail(const planner *p, const ir_node *n) {
+    int m = 0;
+    for (int i = 0; i < n->n_in; i++)
+        if (p->info[n->in[i]].avail > m) m = p->info[n->in[i]].avail;
+    return m;
+}
+
+static bool try_join(planner *p, ir_id id, int c, ir_reason *why) {
+    ir_node *n = ir_at(p->g, id);
+    cluster *k = &p->clusters.at[c];
+    bool any = false;
+    if (c == 0 || k->kind == CLUSTER_MAP || k->kind == CLUSTER_REFERENCE) return false;
+    for (int i = 0; i < n->n_in; i++) {
+        if (in_cluster(p, n->in[i], c)) {
+            any = true;
+            if (!may_share(p, id, behind_views(p, n->in[i]))) return *why = IR_REASON_USER, false;
+        } else if (p->info[n->in[i]].avail >= c) {
+            return *why = IR_REASON_CYCLE, false;
+        }
+    }
+    if (!any) return false;
+    if (!fit_coords(p, c, n, p->info[id].coord)) {
+        *why = k->kind == CLUSTER_REDUCE ? IR_REASON_REDUCE_OTHER_AXES : IR_REASON_DIFFERENT_SPACE;
+        return false;
+    }
+    if (!take_room(p, c, n)) return *why = IR_REASON_LIMIT, false;
+    if (k->kind == CLUSTER_REDUCE && varies_along_reduced(p, c, n, p->info[id].coord)) k->is_row = true;
+    p->info[id].home = c;
+    p->info[id].avail = c;
+    return true;
+}
+
+/* A view of a homed value stays in the cluster where its dims map one to one. */
+static bool try_join_view(planner *p, ir_id id) {
+    ir_node *n = ir_at(p->g, id);
+    const node_info *x = &p->info[n->in[0]];
+    int from[IR_MAX_RANK];
+    if (!x->home || !plan_view_is_index_map(p->g, n)) return false;
+    plan_view_dims(p->g, n, from);
+    for (int d = 0; d < n->rank; d++) {
+        if (from[d] < 0 && !ir_size_is(p->g->sizes, n->dim[d], 1)) return false;    /* a broadcast: no one-to-one map */
+        p->info[id].coord[d] = from[d] < 0 ? -1 : x->coord[from[d]];
+    }
+    p->info[id].home = x->home;
+    p->info[id].avail = x->home;
+    return true;
+}
+
+/* ---- reductions ---- */
+static uint32_t reduced_axes(const planner *p, const ir_node *n) {
+    const ir_node *x = ir_at(p->g, n->in[0]);
+    uint32_t all = x->rank >= 32 ? 0 : (1u << x->rank) - 1;
+    const ir_attr *at = n->attr;
+    if (ir_ops[n->op].kind == IR_KIND_ARGREDUCE) return at && at[0].is_set ? 1u << axis_of(at[0].integer, x->rank) : all;
+    if (!at || !at[0].is_set) return all;
+    uint32_t m = 0;
+    for (uint32_t i = 0; i < at[0].n; i++) {
+        int64_t v = 0;
+        ir_size_is_const(p->g->sizes, at[0].list[i], &v);
+        m |= 1u << axis_of(v, x->rank);
+    }
+    return m;
+}
+
+/* The dim along which a value's elements are adjacent in memory: its last one, through views and first operands. */
+static int fast_dim(const planner *p, ir_id id) {
+    for (int depth = 0; depth < 64; depth++) {
+        const ir_node *n = ir_at(p->g, id);
+        int last = -1, from[IR_MAX_RANK];
+        for (int d = 0; d < n->rank; d++)
+            if (!ir_size_is(p->g->sizes, n->dim[d], 1)) last = d;
+        if (last < 0 || is_leaf(p, id) || p->info[id].home || n->n_in == 0) return last;
+        if (!is_view(n)) {
+            int best = -1;
+            for (int i = 0; i < n->n_in && best < 0; i++)
+                if (ir_at(p->g, n->in[i])->rank == n->rank && !(n->stretch && n->stretch[i])) best = i;
+            if (best < 0) return last;
+            id = n->in[best];
+            continue;
+        }
+        if (!plan_view_is_index_map(p->g, n)) return last;
+        plan_view_dims(p->g, n, from);
+        int inner = fast_dim(p, n->in[0]);
+        for (int d = 0; d < n->rank; d++)
+            if (from[d] == inner && inner >= 0) return d;
+        return last;
+    }
+    return -1;
+}
+
+static void reduction_coords(planner *p, ir_id id, uint32_t axes) {
+    ir_node *n = ir_at(p->g, id);
+    const ir_node *x = ir_at(p->g, n->in[0]);
+    bool keep = n->rank == x->rank && x->rank > 0 && axes != 0;
+    int d = 0;
+    for (int xd = 0; xd < x->rank; xd++) {
+        bool is_reduced = axes >> xd & 1;
+        if (is_reduced && !keep) continue;
+        p->info[id].coord[d++] = is_reduced || ir_size_is(p->g->sizes, x->dim[xd], 1) ? -1 : (int8_t)xd;
+    }
+}
+
+static bool same_space(const planner *p, const cluster *k, const ir_node *x, uint32_t axes) {
+    if (k->kind != CLUSTER_REDUCE || k->rank != x->rank || k->reduced != axes) return false;
+    for (int d = 0; d < k->rank; d++)
+        if (k->dim[d] != x->dim[d]) return false;
+    (void)p;
+    return true;
+}
+
+static bool identity_coords(const planner *p, ir_id id) {
+    const ir_node *n = ir_at(p->g, id);
+    for (int d = 0; d < n->rank; d++)
+        if (p->info[id].coord[d] >= 0 && p->info[id].coord[d] != d) return false;
+    return true;
+}
+
+static bool small_constant_space(const planner *p, const ir_node *x) {
+    int64_t total = 1, v;
+    for (int d = 0; d < x->rank; d++) {
+        if (!ir_size_is_const(p->g->sizes, x->dim[d], &v) || v > SMALL_SPACE) return false;
+        total *= v;
+        if (total > SMALL_SPACE) return false;
+    }
+    return true;
+}
+
+static void place_reduction(planner *p, ir_id id) {
+    ir_node *n = ir_at(p->g, id);
+    ir_id xid = n->in[0];
+    const ir_node *x = ir_at(p->g, xid);
+    uint32_t axes = reduced_axes(p, n);
+    node_info *v = &p->info[id];
+    int c = p->info[xid].home, joined = 0;
+    if (c && same_space(p, &p->clusters.at[c], x, axes) && identity_coords(p, xid) && may_share(p, id, xid) &&
+        take_room(p, c, n)) {
+        joined = c;             /* a reduction of a row value: one more pass over the row */
+    } else if (c) {
+        needs_memory(p, xid, p->clusters.at[c].kind == CLUSTER_CONTRACT ? IR_REASON_CONTRACT_THEN_REDUCE : IR_REASON_REDUCE_OTHER_AXES);
+    } else {
+        for (int k = (int)p->clusters.n - 1; k > p->info[xid].avail && !joined; k--)
+            if (same_space(p, &p->clusters.at[k], x, axes) && may_share(p, id, p->clusters.at[k].anchor) &&
+                take_room(p, k, n))
+                joined = k;     /* a sibling over the same space */
+    }
+    if (!joined) {
+        joined = new_cluster(p, CLUSTER_REDUCE, id, x->rank, x->dim);
+        cluster *k = &p->clusters.at[joined];
+        k->reduced = axes;
+        (void)take_room(p, joined, n);
+        int fast = fast_dim(p, xid);
+        uint32_t real = 0;
+        for (int d = 0; d < x->rank; d++)
+            if (axes >> d & 1 && !ir_size_is(p->g->sizes, x->dim[d], 1)) real |= 1u << d;
+        bool has_rows = false;
+        for (int d = 0; d < x->rank; d++) has_rows |= !(axes >> d & 1) && !ir_size_is(p->g->sizes, x->dim[d], 1);
+        if (fast >= 0 && !(axes >> fast & 1) && real) k->column = fast;
+        k->can_row = k->column < 0 && (has_rows || small_constant_space(p, x));
+    }
+    v->home = joined;
+    v->avail = joined;
+    reduction_coords(p, id, axes);
+}
+
+/* ---- contractions ---- */
+static void place_contraction(planner *p, ir_id id) {
+    ir_node *n = ir_at(p->g, id);
+    ir_size one = ir_size_const(p->g->sizes, 1), dim[IR_MAX_RANK + 1];
+    bool has_m = ir_at(p->g, n->in[0])->rank > 1, has_n = ir_at(p->g, n->in[1])->rank > 1;
+    int batch = n->rank - has_m - has_n, d = batch;
+    for (int i = 0; i < 2; i++) {
+        ir_id root = behind_views(p, n->in[i]);
+        if (p->info[root].home) {
+            cluster_kind kind = p->clusters.at[p->info[root].home].kind;
+            needs_memory(p, n->in[i], p->options->no_fuse ? IR_REASON_USER : kind == CLUSTER_CONTRACT ? IR_REASON_TWO_CONTRACTIONS : IR_REASON_REDUCE_INTO_CONTRACT);
+        } else {
+            subtree s = measure_subtree(p, n->in[i]);
+            if (s.n > 0 && (s.leaves > MAX_CLUSTER_LEAVES / 2 - 2 || (s.is_costly && i == 0)))
+                store_floating(p, n->in[i], IR_REASON_RECOMPUTE);   /* packing evaluates operand 0 once for every block of columns */
+        }
+    }
+    memcpy(dim, n->dim, (size_t)batch * sizeof *dim);
+    dim[batch] = has_m ? n->dim[d++] : one;
+    dim[batch + 1] = has_n ? n->dim[d++] : one;
+    int c = new_cluster(p, CLUSTER_CONTRACT, id, batch + 2, dim);
+    node_info *v = &p->info[id];
+    v->home = v->avail = c;
+    for (int i = 0; i < n->rank; i++) {
+        int at = i < batch ? i : i == batch && has_m ? batch : batch + 1;
+        v->coord[i] = ir_size_is(p->g->sizes, n->dim[i], 1) ? -1 : (int8_t)at;
+    }
+    (void)take_room(p, c, n);
+}
+
+static void place_reference(planner *p, ir_id id) {
+    ir_node *n = ir_at(p->g, id);
+    for (int i = 0; i < n->n_in; i++) {
+        if (ir_at(p->g, n->in[i])->op == IR_OP_LITERAL) continue;
+        if (p->info[n->in[i]].home) needs_memory(p, n->in[i], IR_REASON_NO_LOWERING);
+        else store_floating(p, n->in[i], IR_REASON_NO_LOWERING);
+    }
+    int c = new_cluster(p, CLUSTER_REFERENCE, id, n->rank, n->dim);
+    store_in(p, c, id);
+    p->info[id].avail = c;
+    p->info[id].reason = IR_REASON_NO_LOWERING;
+}
+
+/* ---- one node ---- */
+static void place_elementwise(planner *p, ir_id id) {
+    ir_node *n = ir_at(p->g, id);
+    ir_reason why = IR_REASON_DIFFERENT_SPACE;
+    int c = latest_avail(p, n);
+    if (is_view(n) ? !p->info[id].must_store && try_join_view(p, id) : try_join(p, id, c, &why)) return;
+    if (is_view(n)) {
+        if (p->info[n->in[0]].home && !plan_view_is_index_map(p->g, n)) why = IR_REASON_LAYOUT;
+    }
+    for (int i = 0; i < n->n_in; i++) needs_memory(p, n->in[i], why);
+    p->info[id].avail = latest_avail(p, n);
+    if (is_view(n) && !plan_view_is_index_map(p->g, n)) {       /* a reshape reads memory in order */
+        ir_id x = n->in[0];
+        store_floating(p, x, IR_REASON_LAYOUT);
+        p->info[id].avail = p->info[x].avail;
+    }
+    subtree s = measure_subtree(p, id);
+    if (p->info[id].must_store || s.n > MAX_SUBTREE || s.leaves > MAX_SUBTREE_LEAVES)
+        store_floating(p, id, p->options->no_fuse ? IR_REASON_USER : IR_REASON_LIMIT);
+}
+
+static void place(planner *p, ir_id id) {
+    const ir_node *n = ir_at(p->g, id);
+    if (n->op == IR_OP_PARAM || n->op == IR_OP_LITERAL) return;
+    if (!plan_has_kernel(p, n)) {
+        place_reference(p, id);
+        return;
+    }
+    switch (ir_ops[n->op].kind) {
+    case IR_KIND_CONTRACT: place_contraction(p, id); break;
+    case IR_KIND_REDUCE: case IR_KIND_ARGREDUCE: place_reduction(p, id); break;
+    default: place_elementwise(p, id); break;
+    }
+}
+
+/* no_fuse: every operator has memory of its own, but the primitives inside one composite. */
+static void mark_unfused(planner *p) {
+    uint8_t *is_used_elsewhere = FU_NEW_N(p->arena, uint8_t, p->g->nodes.n);
+    for (ir_id id = 1; id < p->g->nodes.n; id++) {
+        const ir_node *n = ir_at(p->g, id);
+        for (int i = 0; i < n->n_in; i++)
+            if (!n->group || n->group != ir_at(p->g, n->in[i])->group) is_used_elsewhere[n->in[i]] = 1;
+    }
+    for (ir_id id = 1; id < p->g->nodes.n; id++) {
+        const ir_node *n = ir_at(p->g, id);
+        ir_kind kind = ir_ops[n->op].kind;
+        if (kind == IR_KIND_EW || kind == IR_KIND_CONVERT) p->info[id].must_store = is_used_elsewhere[id] || !n->group;
+    }
+}
+
+/* A floating value that several clusters would recompute is stored where that moves fewer bytes or saves a costly function.
+ * readers[id]: number of clusters and results that read it (directly or through floating consumers). */
+static void store_shared(planner *p) {
+    uint32_t n = p->g->nodes.n;
+    int *reader = FU_NEW_N(p->arena, int, n);       /* 0 none, c one cluster, -1 several; results count as a cluster of their shape */
+    for (uint32_t r = 0; r < p->g->results.n; r++) {
+        const ir_node *a = ir_at(p->g, p->g->results.at[r].node);
+        uint32_t first = 0;
+        for (; first < r; first++) {
+            const ir_node *b = ir_at(p->g, p->g->results.at[first].node);
+            if (b->rank == a->rank && memcmp(a->dim, b->dim, a->rank * sizeof *a->dim) == 0) break;
+        }
+        reader[p->g->results.at[r].node] = (int)(INT32_MAX - first);
+    }
+    for (ir_id id = n - 1; id >= 1; id--) {
+        const ir_node *v = ir_at(p->g, id);
+        int mine = p->info[id].home ? p->info[id].home : p->info[id].made_by ? p->info[id].made_by : reader[id];
+        if (v->op == IR_OP_PARAM || v->op == IR_OP_LITERAL) continue;
+        if (mine == -1 && !is_view(v) && v->rank > 0 && ir_ops[v->op].kind != IR_KIND_CREATE) {
+            subtree s = measure_subtree(p, id);
+            if (s.is_costly || s.leaves > 1) {
+                store_floating(p, id, IR_REASON_RECOMPUTE);
+                mine = p->info[id].made_by;
+            }
+        }
+        for (int i = 0; i < v->n_in; i++) {
+            int *r = &reader[v->in[i]];
+            *r = *r == 0 || *r == mine ? mine : -1;
+        }
+    }
+}
+
+static void place_results(planner *p) {
+    for (uint32_t r = 0; r < p->g->results.n; r++) {
+        ir_id id = p->g->results.at[r].node;
+        node_info *v = &p->info[id];
+        const ir_node *n = ir_at(p->g, id);
+        if (v->made_by || n->op == IR_OP_PARAM) continue;      /* a parameter returned as it is: copied */
+        if (v->home) {
+            store_in(p, v->home, id);
+            continue;
+        }
+        subtree s = measure_subtree(p, id);
+        int found = 0;
+        /* siblings over the same space that wait for the same clusters share one kernel */
+        for (int c = 1; c < (int)p->clusters.n && !found && !p->options->no_fuse; c++) {
+            cluster *k = &p->clusters.at[c];
+            if (k->kind != CLUSTER_MAP || k->rank != n->rank || k->after != v->avail || k->n_nodes + s.n > MAX_CLUSTER_NODES ||
+                k->n_leaves + s.leaves > MAX_CLUSTER_LEAVES || k->stores.n >= 16) continue;
+            if (memcmp(k->dim, n->dim, (size_t)n->rank * sizeof *n->dim) != 0 || k->anchor != 0) continue;
+            bool is_result = true;
+            for (uint32_t i = 0; i < k->stores.n; i++) is_result &= p->info[k->stores.at[i]].reason == IR_REASON_COUNT;
+            if (is_result) found = c;
+        }
+        if (!found) {
+            found = new_cluster(p, CLUSTER_MAP, 0, n->rank, n->dim);
+            p->clusters.at[found].after = v->avail;
+        }
+        p->clusters.at[found].n_nodes += s.n;
+        p->clusters.at[found].n_leaves += s.leaves;
+        v->reason = IR_REASON_COUNT;    /* stored because it is a result */
+        store_in(p, found, id);
+    }
+}
+
+/* ---- buffers ---- */
+static int new_buffer(planner *p, ir_storage storage, int index, const ir_node *n, ir_id id) {
+    ir_plan_buffer b = {.storage = storage, .index = index, .dtype = n->dtype, .rank = n->rank, .node = id, .first_step = -1, .last_step = -1};
+    memcpy(b.dim, n->dim, sizeof b.dim);
+    fu_push(p->arena, &p->plan->buffers, b);
+    return (int)p->plan->buffers.n - 1;
+}
+
+static void make_buffers(planner *p) {
+    ir_graph *g = p->g;
+    for (uint32_t i = 0; i < g->params.n; i++) p->info[g->params.at[i].node].buffer = new_buffer(p, IR_STORE_INPUT, (int)i, ir_at(g, g->params.at[i].node), g->params.at[i].node);
+    for (uint32_t r = 0; r < g->results.n; r++) {
+        int b = new_buffer(p, IR_STORE_OUTPUT, (int)r, ir_at(g, g->results.at[r].node), g->results.at[r].node);
+        node_info *v = &p->info[g->results.at[r].node];
+        /* an aliased result is computed in memory of its own until plan_build proves that it may be written in place */
+        if (v->buffer < 0 && g->results.at[r].alias < 0) v->buffer = b;
+    }
+    for (ir_id id = 1; id < g->nodes.n; id++)
+        if (p->info[id].made_by && p->info[id].buffer < 0) p->info[id].buffer = new_buffer(p, IR_STORE_TEMP, 0, ir_at(g, id), id);
+}
+
+/* A result that is a parameter which another result overwrites: its old contents are saved before anything runs. */
+static void save_parameters(planner *p) {
+    ir_graph *g = p->g;
+    for (uint32_t r = 0; r < g->results.n; r++) {
+        ir_id id = g->results.at[r].node;
+        const ir_node *n = ir_at(g, id);
+        if (n->op != IR_OP_PARAM) continue;
+        for (uint32_t q = 0; q < g->results.n; q++) {
+            if (q == r || g->results.at[q].alias != (int)n->index) continue;
+            ir_step st = {.kind = IR_STEP_COPY, .n_args = 2, .arg = FU_NEW_N(p->arena, int, 2), .prepack_param = -1};
+            st.arg[0] = p->info[id].buffer;
+            st.arg[1] = new_buffer(p, IR_STORE_TEMP, 0, n, id);
+            st.reason = ir_reason_texts[IR_REASON_ALIAS];
+            fu_push(p->arena, &p->plan->steps, st);
+            p->saved[r] = st.arg[1];
+            break;
+        }
+    }
+}
+
+/* An aliased result is written straight into its parameter where no later step reads the parameter and the step that makes it,
+ * a map, reads the parameter only at the element it writes. Else it is copied at the end. */
+static void write_in_place(planner *p) {
+    ir_graph *g = p->g;
+    ir_plan *plan = p->plan;
+    for (uint32_t r = 0; r < g->results.n; r++) {
+        int param = g->results.at[r].alias, temp = p->info[g->results.at[r].node].buffer, writer = -1;
+        if (param < 0 || temp < 0 || plan->buffers.at[temp].storage != IR_STORE_TEMP) continue;
+        bool is_safe = true;
+        for (uint32_t s = 0; s < plan->steps.n && is_safe; s++) {
+            const ir_step *st = &plan->steps.at[s];
+            for (int a = 0; a < st->n_args; a++) {
+                if (st->kind == IR_STEP_KERNEL && st->arg[a] == temp && st->kernel->buffer[a].is_output) writer = (int)s;
+                if (st->arg[a] == param && writer >= 0 && (int)s > writer) is_safe = false;
+            }
+        }
+        if (!is_safe || writer < 0 || plan->steps.at[writer].kernel->kind != IR_KERNEL_MAP) continue;
+        ir_step *w = &plan->steps.at[writer];
+        int store = -1;
+        for (int a = 0; a < w->n_args; a++)
+            if (w->arg[a] == temp) store = a;
+        for (int a = 0; a < w->n_args; a++)
+            if (w->arg[a] == param && memcmp(&w->stride[a * w->kernel->n_dims], &w->stride[store * w->kernel->n_dims], (size_t)w->kernel->n_dims * sizeof *w->stride) != 0)
+                is_safe = false;
+        if (!is_safe) continue;
+        for (uint32_t s = 0; s < plan->steps.n; s++)
+            for (int a = 0; a < plan->steps.at[s].n_args; a++)
+                if (plan->steps.at[s].arg[a] == temp) plan->steps.at[s].arg[a] = (int)(g->params.n + r);
+        p->info[g->results.at[r].node].buffer = (int)(g->params.n + r);
+    }
+}
+
+static void lifetimes(ir_plan *plan) {
+    for (uint32_t s = 0; s < plan->steps.n; s++) {
+        const ir_step *st = &plan->steps.at[s];
+        for (int a = 0; a < st->n_args; a++) {
+            ir_plan_buffer *b = &plan->buffers.at[st->arg[a]];
+            if (b->first_step < 0) b->first_step = (int)s;
+            b->last_step = (int)s;
+        }
+    }
+}
+
+/* Results that no step wrote in place: copied last, all reads before. A parameter returned under another alias is saved first. */
+static void copy_results(planner *p) {
+    ir_graph *g = p->g;
+    for (uint32_t r = 0; r < g->results.n; r++) {
+        int out = (int)g->params.n + (int)r, from = p->saved[r] >= 0 ? p->saved[r] : p->info[g->results.at[r].node].buffer;
+        bool is_written = false;
+        for (uint32_t s = 0; s < p->plan->steps.n; s++)
+            for (int a = 0; a < p->plan->steps.at[s].n_args; a++) is_written |= p->plan->steps.at[s].arg[a] == out;
+        if (is_written) continue;
+        ir_step st = {.kind = IR_STEP_COPY, .n_args = 2, .arg = FU_NEW_N(p->arena, int, 2), .prepack_param = -1};
+        st.arg[0] = from;
+        st.arg[1] = out;
+        st.reason = g->results.at[r].alias >= 0 ? ir_reason_texts[IR_REASON_ALIAS] : "a result returned twice";
+        fu_push(p->arena, &p->plan->steps, st);
+    }
+}
+
+fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_options *options, ir_plan **out) {
+    ir_plan *plan = FU_NEW(a, ir_plan);
+    planner p = {.arena = a, .error = e, .g = g, .plan = plan, .options = &plan->options};
+    plan->graph = g;
+    plan->options = *options;
+    p.info = FU_NEW_N(a, node_info, g->nodes.n);
+    for (ir_id id = 0; id < g->nodes.n; id++) p.info[id].buffer = -1;
+    p.saved = FU_NEW_N(a, int, g->results.n);
+    for (uint32_t r = 0; r < g->results.n; r++) p.saved[r] = -1;
+    fu_push(a, &p.clusters, (cluster){.step = -1});
+    if (options->no_fuse) mark_unfused(&p);
+    for (ir_id id = 1; id < g->nodes.n; id++) place(&p, id);
+    if (!options->no_fuse) store_shared(&p);
+    place_results(&p);
+    make_buffers(&p);
+    save_parameters(&p);
+    for (int c = 1; c < (int)p.clusters.n; c++) FU_TRY(plan_build_step(&p, c));
+    write_in_place(&p);
+    copy_results(&p);
+    lifetimes(plan);
+    *out = plan;
+    return FUSOR_OK;
+}

@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* plan_build.c: one cluster becomes one step: its scalar program, the access maps of its buffers, its dims.
+ *
+ * value(id, chain) emits the instruction for element `id[chain^-1(kernel index)]`. A chain is the list of index maps (views,
+ * broadcasts) between a floating node and the cluster's space; at a leaf the leaf's contiguous strides are pushed through it
+ * and come out as one stride for each cluster dim. */
+#include "ir/plan_internal.h"
+
+typedef struct chain chain;
+struct chain {
+    enum { CHAIN_TOP, CHAIN_STRETCH, CHAIN_VIEW } kind;
+    const chain *outer;
+    int     rank;               /* dims of the node this chain starts at */
+    int8_t  coord[IR_MAX_RANK]; /* TOP: cluster dim of each; -1: size 1 */
+    uint8_t mask;               /* STRETCH: dims of the consumer that repeat */
+    ir_id   view;               /* VIEW */
+};
+
+enum { MAX_SPACE = IR_MAX_RANK + 2 };
+typedef struct access { int buffer; bool is_output; ir_size stride[MAX_SPACE]; } access;
+typedef struct memo { ir_id id; const chain *at; uint16_t inst; } memo;
+
+typedef struct builder {
+    planner   *p;
+    int        c;
+    int        space;           /* cluster dims, plus k of a contraction */
+    ir_size    dim[MAX_SPACE];
+    ir_size    zero, one;
+    ir_kernel *k;
+    fu_vec(access) accesses;    /* by kernel buffer */
+    fu_vec(access) indexes;     /* IOTA: pseudo buffers that keep dims apart; buffer = instruction */
+    fu_vec(memo)   memos;
+    fu_vec(const chain *) chains;
+    fu_vec(ir_plan_scalar) scalars;
+    fu_vec(ir_id)  ops;
+    fusor_status status;
+} builder;
+
+static uint16_t value(builder *b, ir_id id, const chain *at);
+
+static const chain *intern(builder *b, const chain *c) {
+    for (uint32_t i = 0; i < b->chains.n; i++) {
+        const chain *o = b->chains.at[i];
+        if (o->kind == c->kind && o->outer == c->outer && o->rank == c->rank && o->mask == c->mask && o->view == c->view &&
+            memcmp(o->coord, c->coord, sizeof o->coord) == 0)
+            return o;
+    }
+    chain *copy = fu_dup(b->p->arena, c, sizeof *c);
+    fu_push(b->p->arena, &b->chains, copy);
+    return copy;
+}
+
+static const chain *top(builder *b, int rank, const int8_t *coord) {
+    chain c = {.kind = CHAIN_TOP, .rank = rank};
+    for (int d = 0; d < rank; d++) c.coord[d] = coord[d];
+    return intern(b, &c);
+}
+
+/* Operand i of an element-wise node that sits at `at`. */
+static const chain *operand_chain(builder *b, const chain *at, const ir_node *n, int i) {
+    const ir_node *o = ir_at(b->p->g, n->in[i]);
+    uint8_t mask = n->stretch ? n->stretch[i] : 0;
+    if (o->rank == n->rank && mask == 0) return at;
+    chain c = {.kind = CHAIN_STRETCH, .outer = at, .rank = o->rank, .mask = mask};
+    return intern(b, &c);
+}
+
+/* Strides over a node's dims -> strides over the cluster's dims. */
+static bool push_strides(builder *b, const chain *at, const ir_size *in, ir_size out[MAX_SPACE]) {
+    const ir_graph *g = b->p->g;
+    ir_sizes *sz = g->sizes;
+    ir_size s[MAX_SPACE], t[MAX_SPACE];
+    memcpy(s, in, (size_t)at->rank * sizeof *s);
+    for (; at->kind != CHAIN_TOP; at = at->outer) {
+        int to = at->outer->rank, from[IR_MAX_RANK];
+        if (at->kind == CHAIN_STRETCH) {
+            for (int d = 0; d < to; d++) {
+                int od = d - (to - at->rank);
+                t[d] = od < 0 || (at->mask >> d & 1) ? b->zero : s[od];
+            }
+        } else {
+            const ir_node *n = ir_at(g, at->view);
+            const ir_node *x = ir_at(g, n->in[0]);
+            if (plan_view_is_index_map(g, n)) {
+                plan_view_dims(g, n, from);
+                for (int d = 0; d < to; d++) t[d] = from[d] < 0 ? b->zero : s[from[d]];
+            } else {            /* a reshape of contiguous memory is contiguous */
+                ir_size run = b->one;
+                for (int d = x->rank - 1; d >= 0; d--) {
+                    if (s[d] != run && !ir_size_is(sz, x->dim[d], 1)) return false;
+                    run = ir_size_mul(sz, run, x->dim[d]);
+                }
+                run = b->one;
+                for (int d = to - 1; d >= 0; d--) {
+                    t[d] = ir_size_is(sz, n->dim[d], 1) ? b->zero : run;
+                    run = ir_size_mul(sz, run, n->dim[d]);
+                }
+            }
+        }
+        memcpy(s, t, (size_t)to * sizeof *s);
+    }
+    for (int d = 0; d < b->space; d++) out[d] = b->zero;
+    for (int d = 0; d < at->rank; d++)
+        if (at->coord[d] >= 0) out[at->coord[d]] = ir_size_add(sz, out[at->coord[d]], s[d]);
+    return true;
+}
+
+static void contiguous(builder *b, const ir_node *n, ir_size out[MAX_SPACE]) {
+    ir_size run = b->one;
+    for (int d = n->rank - 1; d >= 0; d--) {
+        out[d] = ir_size_is(b->p->g->sizes, n->dim[d], 1) ? b->zero : run;
+        run = ir_size_mul(b->p->g->sizes, run, n->dim[d]);
+    }
+}
+
+static uint16_t fail(builder *b, const char *what) {
+    if (b->status == FUSOR_OK) b->status = FU_FAIL(b->p->error, FUSOR_ERROR_INTERNAL, "planner: %s", what);
+    return 0;
+}
+
+/* f16 and bf16 only pass through kernels (moves): as 16 bits. */
+static ir_dtype moved_type(ir_dtype t) { return t == FUSOR_F16 || t == FUSOR_BF16 ? FUSOR_U16 : t; }
+
+static uint16_t push_inst(builder *b, ir_kinst inst) {
+    ir_kernel *k = b->k;
+    if (k->n_insts >= IR_KERNEL_MAX_INSTS) return fail(b, "too many instructions in one kernel");
+    if (inst.op != IR_K_SCALAR)
+        for (int i = 0; i < k->n_insts; i++)
+            if (memcmp(&k->inst[i], &inst, sizeof inst) == 0) return (uint16_t)i;
+    k->inst[k->n_insts] = inst;
+    return (uint16_t)k->n_insts++;
+}
+
+static uint16_t push_scalar(builder *b, ir_plan_scalar s) {
+    ir_kernel *k = b->k;
+    if (k->n_scalars >= IR_KERNEL_MAX_INSTS) return fail(b, "too many scalars in one kernel");
+    ir_kinst inst;
+    memset(&inst, 0, sizeof inst);
+    inst.op = IR_K_SCALAR;
+    inst.dtype = s.dtype;
+    inst.index = (uint16_t)k->n_scalars;
+    k->scalar[k->n_scalars++] = s.dtype;
+    fu_push(b->p->arena, &b->scalars, s);
+    return push_inst(b, inst);
+}
+
+static uint16_t add_buffer(builder *b, int buffer, bool is_output, ir_dtype t, const ir_size stride[MAX_SPACE]) {
+    for (uint32_t i = 0; i < b->accesses.n && !is_output; i++) {
+        const access *a = &b->accesses.at[i];
+        if (a->buffer == buffer && !a->is_output && memcmp(a->stride, stride, (size_t)b->space * sizeof *stride) == 0) return (uint16_t)i;
+    }
+    if (b->accesses.n >= IR_KERNEL_MAX_BUFFERS) return fail(b, "too many buffers in one kernel");
+    access a = {.buffer = buffer, .is_output = is_output};
+    memcpy(a.stride, stride, (size_t)b->space * sizeof *stride);
+    fu_push(b->p->arena, &b->accesses, a);
+    b->k->buffer[b->accesses.n - 1].dtype = moved_type(t);
+    b->k->buffer[b->accesses.n - 1].is_output = is_output;
+    b->k->n_buffers = (int)b->accesses.n;
+    return (uint16_t)(b->accesses.n - 1);
+}
+
+/* ---- boundaries ---- */
+static void add_boundary(builder *b, ir_id id) {
+    planner *p = b->p;
+    const cluster *from = &p->clusters.at[p->info[id].made_by], *to = &p->clusters.at[b->c];
+    ir_reason r = p->info[id].reason;
+    bool from_reduce = from->kind == CLUSTER_REDUCE, to_contract = to->kind == CLUSTER_CONTRACT;
+    if (p->options->no_fuse) r = IR_REASON_USER;
+    else if (from->kind == CLUSTER_REFERENCE || to->kind == CLUSTER_REFERENCE) r = IR_REASON_NO_LOWERING;
+    else if (from->kind == CLUSTER_CONTRACT && to_contract) r = IR_REASON_TWO_CONTRACTIONS;
+    else if (from_reduce && to_contract) r = IR_REASON_REDUCE_INTO_CONTRACT;
+    else if (from->kind == CLUSTER_CONTRACT && to->kind == CLUSTER_REDUCE) r = IR_REASON_CONTRACT_THEN_REDUCE;
+    else if (from_reduce && to->kind == CLUSTER_REDUCE) r = IR_REASON_REDUCE_OTHER_AXES;
+    else if (r >= IR_REASON_COUNT || r == IR_REASON_USER) r = from_reduce ? IR_REASON_REDUCE_OTHER_AXES : IR_REASON_RECOMPUTE;
+    for (uint32_t i = 0; i < p->plan->boundaries.n; i++) {
+        const ir_boundary *o = &p->plan->boundaries.at[i];
+        if (o->value == id && o->to == (int)p->plan->steps.n) return;
+    }
+    fu_push(p->arena, &p->plan->boundaries, (ir_boundary){from->step, -1 - b->c, id, r});
+}
+
+/* ---- values ---- */
+static uint16_t load(builder *b, ir_id id, const chain *at) {
+    planner *p = b->p;
+    const ir_node *n = ir_at(p->g, id);
+    ir_size strides[MAX_SPACE], out[MAX_SPACE];
+    if (p->info[id].made_by) {
+        fusor_status st = plan_build_step(p, p->info[id].made_by);
+        if (st != FUSOR_OK) {
+            b->status = st;
+            return 0;
+        }
+        add_boundary(b, id);
+    }
+    contiguous(b, n, strides);
+    if (n->rank == 0) {
+        for (int d = 0; d < b->space; d++) out[d] = b->zero;
+    } else if (!push_strides(b, at, strides, out)) {
+        return fail(b, "a reshape of strided memory is no index map");
+    }
+    ir_kinst inst;
+    memset(&inst, 0, sizeof inst);
+    inst.op = IR_K_LOAD;
+    inst.dtype = moved_type(n->dtype);
+    inst.index = add_buffer(b, p->info[id].buffer, false, n->dtype, out);
+    return push_inst(b, inst);
+}
+
+static uint16_t iota(builder *b, ir_id id, const chain *at) {
+    const ir_node *n = ir_at(b->p->g, id);
+    ir_size strides[MAX_SPACE], out[MAX_SPACE];
+    int64_t axis = n->attr[1].is_set ? n->attr[1].integer : 0;
+    for (int d = 0; d < n->rank; d++) strides[d] = b->zero;
+    if (n->rank && !ir_size_is(b->p->g->sizes, n->dim[axis < 0 ? axis + n->rank : axis], 1)) strides[axis < 0 ? axis + n->rank : axis] = b->one;
+    if (n->rank == 0) memset(out, 0, sizeof out);
+    else if (!push_strides(b, at, strides, out)) return fail(b, "an index under a reshape");
+    int dim = -1;
+    for (int d = 0; d < b->space && n->rank; d++)
+        if (out[d] != b->zero) dim = d;
+    ir_kinst inst, cast;
+    memset(&inst, 0, sizeof inst);
+    uint16_t i;
+    if (dim < 0) {
+        i = push_scalar(b, (ir_plan_scalar){.dtype = FUSOR_I64});
+    } else {
+        inst.op = IR_K_INDEX;
+        inst.dtype = FUSOR_I64;
+        inst.index = (uint16_t)dim;     /* a cluster dim; renumbered with the dims */
+        i = push_inst(b, inst);
+        access a = {.buffer = (int)i};
+        memcpy(a.stride, out, (size_t)b->space * sizeof *out);
+        fu_push(b->p->arena, &b->indexes, a);
+    }
+    if (n->dtype == FUSOR_I64) return i;
+    memset(&cast, 0, sizeof cast);
+    cast.op = IR_OP_CAST;
+    cast.dtype = n->dtype;
+    cast.n_in = 1;
+    cast.in[0] = i;
+    return push_inst(b, cast);
+}
+
+static uint16_t push_op(builder *b, const ir_node *n, ir_id id, int n_in, const uint16_t *in) {
+    const ir_op_info *op = &ir_ops[n->op];
+    ir_kinst inst;
+    memset(&inst, 0, sizeof inst);
+    inst.op = (uint16_t)n->op;
+    inst.dtype = n->dtype;
+    inst.n_in = (uint8_t)n_in;
+    memcpy(inst.in, in, (size_t)n_in * sizeof *in);
+    int scalars = 0;
+    for (int i = 0; i < op->n_attrs; i++) {
+        const ir_attr *at = n->attr ? &n->attr[i] : NULL;
+        bool set = at && at->is_set, ok = true;
+        if (op->attrs[i].type == IR_ATTR_FLOAT) {
+            ir_dtype t = ir_at(b->p->g, n->in[0])->dtype;
+            double v = set ? at->number : op->attrs[i].default_value;
+            inst.in[inst.n_in++] = push_scalar(b, (ir_plan_scalar){.dtype = t, .bits = ir_bits_from_double(t, v, &ok)});
+            scalars++;
+        } else if (op->attrs[i].type == IR_ATTR_ENUM) {
+            inst.variant = (uint16_t)(set ? at->integer : (int64_t)op->attrs[i].default_value);
+        } else if (op->kind == IR_KIND_ARGREDUCE && op->attrs[i].type == IR_ATTR_BOOL && strcmp(op->attrs[i].name, "select_last") == 0) {
+            inst.variant = set && at->integer;
+        }
+    }
+    bool is_known = false;
+    for (uint32_t i = 0; i < b->ops.n; i++) is_known |= b->ops.at[i] == id;
+    if (!is_known) fu_push(b->p->arena, &b->ops, id);
+    (void)scalars;
+    return push_inst(b, inst);
+}
+
+static uint16_t cast_to(builder *b, uint16_t x, ir_dtype t) {
+    if (b->k->inst[x].dtype == t) return x;
+    ir_kinst inst;
+    memset(&inst, 0, sizeof inst);
+    inst.op = IR_OP_CAST;
+    inst.dtype = t;
+    inst.n_in = 1;
+    inst.in[0] = x;
+    return push_inst(b, inst);
+}
+
+static uint16_t reduction(builder *b, const ir_node *n, ir_id id) {
+    const ir_node *x = ir_at(b->p->g, n->in[0]);
+    int8_t identity[IR_MAX_RANK];
+    for (int d = 0; d < x->rank; d++) identity[d] = ir_size_is(b->p->g->sizes, x->dim[d], 1) ? -1 : (int8_t)d;
+    uint16_t in = value(b, n->in[0], top(b, x->rank, identity));
+    if (ir_ops[n->op].kind == IR_KIND_REDUCE) in = cast_to(b, in, n->dtype);    /* integers and bool sum in i64 */
+    return push_op(b, n, id, 1, &in);
+}
+
+static uint16_t contraction(builder *b, const ir_node *n, ir_id id) {
+    const cluster *c = &b->p->clusters.at[b->c];
+    int batch = c->rank - 2, m = batch, nn = batch + 1, kk = batch + 2;
+    uint16_t in[2];
+    for (int i = 0; i < 2; i++) {
+        const ir_node *x = ir_at(b->p->g, n->in[i]);
+        int8_t coord[IR_MAX_RANK];
+        bool flip = n->attr && n->attr[i].is_set && n->attr[i].integer && x->rank > 1;
+        int keep = i == 0 ? m : nn;
+        if (x->rank == 1) {
+            coord[0] = (int8_t)kk;
+        } else {
+            int r = x->rank, first = i == 0 ? keep : kk, second = i == 0 ? kk : keep;
+            for (int d = 0; d < r - 2; d++) {
+                int at = batch - (r - 2) + d;
+                bool repeats = ir_size_is(b->p->g->sizes, x->dim[d], 1);
+                coord[d] = repeats ? -1 : (int8_t)at;
+            }
+            coord[r - 2] = (int8_t)(flip ? second : first);
+            coord[r - 1] = (int8_t)(flip ? first : second);
+        }
+        for (int d = 0; d < x->rank; d++)
+            if (ir_size_is(b->p->g->sizes, x->dim[d], 1)) coord[d] = -1;
+        in[i] = value(b, n->in[i], top(b, x->rank, coord));
+    }
+    return push_op(b, n, id, 2, in);
+}
+
+static uint16_t compute(builder *b, ir_id id, const chain *at) {
+    planner *p = b->p;
+    const ir_node *n = ir_at(p->g, id);
+    const ir_op_info *op = &ir_ops[n->op];
+    uint16_t in[5];
+    if (p->info[id].home == b->c) {
+        if (op->kind == IR_KIND_REDUCE || op->kind == IR_KIND_ARGREDUCE) return reduction(b, n, id);
+        if (op->kind == IR_KIND_CONTRACT) return contraction(b, n, id);
+        at = top(b, n->rank, p->info[id].coord);
+    }
+    switch (op->kind) {
+    case IR_KIND_VIEW: {
+        if (p->info[id].home == b->c && p->info[n->in[0]].home == b->c) return value(b, n->in[0], NULL);
+        chain v = {.kind = CHAIN_VIEW, .outer = at, .rank = ir_at(p->g, n->in[0])->rank, .view = id};
+        return value(b, n->in[0], intern(b, &v));
+    }
+    case IR_KIND_CREATE:
+        if (n->op == IR_OP_IOTA) return iota(b, id, at);
+        if (n->op == IR_OP_DIM) {
+            const ir_node *x = ir_at(p->g, n->in[0]);
+            int64_t axis = n->attr[0].integer;
+            return push_scalar(b, (ir_plan_scalar){.dtype = FUSOR_I64, .kind = IR_SCALAR_SIZE, .size = x->dim[axis < 0 ? axis + x->rank : axis]});
+        } else {
+            chain c = {.kind = CHAIN_STRETCH, .outer = at, .rank = 0};
+            return value(b, n->in[0], intern(b, &c));
+        }
+    default: break;
+    }
+    for (int i = 0; i < n->n_in; i++) in[i] = value(b, n->in[i], operand_chain(b, at, n, i));
+    return push_op(b, n, id, n->n_in, in);
+}
+
+static uint16_t value(builder *b, ir_id id, const chain *at) {
+    planner *p = b->p;
+    const ir_node *n = ir_at(p->g, id);
+    const node_info *v = &p->info[id];
+    if (b->status != FUSOR_OK) return 0;
+    if (n->op == IR_OP_LITERAL) return push_scalar(b, (ir_plan_scalar){.dtype = moved_type(n->dtype), .bits = n->bits});
+    bool is_mine = v->home == b->c || v->made_by == b->c;
+    if (v->home == b->c) at = NULL;
+    for (uint32_t i = 0; i < b->memos.n; i++)
+        if (b->memos.at[i].id == id && b->memos.at[i].at == at) return b->memos.at[i].inst;
+    uint16_t inst = !is_mine && (is_leaf(p, id) || v->home) ? load(b, id, at) : compute(b, id, at);
+    fu_push(p->arena, &b->memos, (memo){id, at, inst});
+    return inst;
+}
+
+/* ---- dims ---- */
+static bool mergeable(builder *b, const int *order, int d) {
+    ir_sizes *sz = b->p->g->sizes;
+    int x = order[d], y = order[d + 1];
+    for (uint32_t i = 0; i < b->accesses.n + b->indexes.n; i++) {
+        const access *a = i < b->accesses.n ? &b->accesses.at[i] : &b->indexes.at[i - b->accesses.n];
+        if (a->stride[x] != ir_size_mul(sz, a->stride[y], b->dim[y])) return false;
+    }
+    return true;
+}
+
+static void order_dims(builder *b, ir_step *st) {
+    const cluster *c = &b->p->clusters.at[b->c];
+    ir_sizes *sz = b->p->g->sizes;
+    ir_kernel *k = b->k;
+    int order[MAX_SPACE + 1], n = 0;
+    char role[MAX_SPACE + 1];
+    bool contract = c->kind == CLUSTER_CONTRACT;
+#define TAKE(cond, r)                                                                           \
+    for (int d = 0; d < b->space; d++)                                                          \
+        if ((cond) && (contract && d >= c->rank - 2 ? true : !ir_size_is(sz, b->dim[d], 1))) order[n] = d, role[n++] = (r);
+    if (contract) {
+        TAKE(d < c->rank - 2, 'b')
+        TAKE(d == c->rank - 2, 'm')
+        TAKE(d == c->rank - 1, 'n')
+        TAKE(d == c->rank, 'k')
+    } else if (c->kind == CLUSTER_REDUCE) {
+        bool column = c->column >= 0 && k->kind == IR_KERNEL_REDUCE;
+        TAKE(!(c->reduced >> d & 1) && !(column && d == c->column), 'p')
+        int before = n;
+        TAKE(c->reduced >> d & 1, 'r')
+        if (n == before) {      /* every reduced size is 1, or there is no axis: one element is reduced */
+            order[n] = MAX_SPACE - 1;
+            role[n++] = 'r';
+        }
+        if (column) TAKE(d == c->column, 'v')
+    } else {
+        TAKE(true, 'p')
+    }
+#undef TAKE
+    /* merge neighbours of one role, and a batch that only operand 0 has into the rows */
+    for (int d = n - 2; d >= 0; d--) {
+        bool same = role[d] == role[d + 1] && role[d] != 'v';
+        if (contract && role[d] == 'b' && role[d + 1] == 'm') same = true;
+        if (!same || order[d] == MAX_SPACE - 1 || order[d + 1] == MAX_SPACE - 1 || !mergeable(b, order, d)) continue;
+        if (role[d] == 'b' && role[d + 1] == 'm' && ir_size_is(sz, b->dim[order[d + 1]], 1)) continue;
+        b->dim[order[d + 1]] = ir_size_mul(sz, b->dim[order[d]], b->dim[order[d + 1]]);
+        memmove(&order[d], &order[d + 1], (size_t)(n - d - 1) * sizeof *order);
+        memmove(&role[d], &role[d + 1], (size_t)(n - d - 1));
+        n--;
+    }
+    k->n_dims = n;
+    st->dim = FU_NEW_N(b->p->arena, ir_size, n);
+    st->stride = FU_NEW_N(b->p->arena, ir_size, n * k->n_buffers);
+    for (int d = 0; d < n; d++) {
+        ir_size size = order[d] == MAX_SPACE - 1 ? b->one : b->dim[order[d]];
+        int64_t v = 0;
+        bool bakes = strchr("rnk", role[d]) != NULL || (k->kind == IR_KERNEL_MAP && d == n - 1);
+        bakes = bakes && ir_size_is_const(sz, size, &v) && v <= IR_BAKE_MAX;
+        k->dim[d] = (ir_kdim){role[d], bakes ? v : IR_SIZE_RUNTIME};
+        st->dim[d] = size;
+        for (int i = 0; i < k->n_buffers; i++) {
+            ir_size s = order[d] == MAX_SPACE - 1 ? b->zero : b->accesses.at[i].stride[order[d]];
+            bool baked = ir_size_is_const(sz, s, &v) && (v == 0 || v == 1);
+            k->buffer[i].stride[d] = baked ? v : IR_STRIDE_RUNTIME;
+            st->stride[i * n + d] = s;
+        }
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        if (k->inst[i].op != IR_K_INDEX) continue;
+        for (int d = 0; d < n; d++)
+            if (order[d] == k->inst[i].index) {
+                k->inst[i].index = (uint16_t)d;
+                break;
+            }
+    }
+}
+
+/* Values of a pass that a later pass reads again are kept where a function makes them costly. */
+static void mark_kept(ir_kernel *k) {
+    uint32_t r = 0;
+    for (int d = 0; d < k->n_dims; d++)
+        if (k->dim[d].role == 'r') r |= 1u << d;
+    for (int i = 0; i < k->n_insts; i++) {
+        uint16_t op = k->inst[i].op;
+        if (op >= IR_OP_COUNT || !(ir_ops[op].flags & IR_COSTLY) || !(ir_kernel_varies(k, i) & r)) continue;
+        int pass = ir_kernel_pass(k, i);
+        for (int u = i + 1; u < k->n_insts && !k->inst[i].is_kept; u++) {
+            if (ir_kernel_is_reduce_op(k->inst[u].op) || ir_kernel_pass(k, u) <= pass) continue;
+            for (int j = 0; j < k->inst[u].n_in; j++)
+                if (k->inst[u].in[j] == i) k->inst[i].is_kept = true;
+        }
+    }
+}
+
+/* ---- steps ---- */
+static ir_step *push_step(planner *p, int c, ir_step st) {
+    for (uint32_t i = 0; i < p->plan->boundaries.n; i++) {
+        ir_boundary *o = &p->plan->boundaries.at[i];
+        if (o->to == -1 - c) o->to = (int)p->plan->steps.n;
+    }
+    p->clusters.at[c].step = (int)p->plan->steps.n;
+    fu_push(p->arena, &p->plan->steps, st);
+    return &p->plan->steps.at[p->plan->steps.n - 1];
+}
+
+static fusor_status build_reference(planner *p, int c) {
+    ir_id id = p->clusters.at[c].anchor;
+    const ir_node *n = ir_at(p->g, id);
+    builder b = {.p = p, .c = c};
+    ir_step st = {.kind = IR_STEP_REFERENCE, .node = id, .n_args = n->n_in + 1, .arg = FU_NEW_N(p->arena, int, n->n_in + 1), .prepack_param = -1};
+    for (int i = 0; i < n->n_in; i++) {
+        const ir_node *x = ir_at(p->g, n->in[i]);
+        node_info *v = &p->info[n->in[i]];
+        if (x->op == IR_OP_LITERAL && v->buffer < 0) {
+            ir_plan_buffer lit = {.storage = IR_STORE_LITERAL, .dtype = x->dtype, .bits = x->bits, .node = n->in[i], .first_step = -1, .last_step = -1};
+            fu_push(p->arena, &p->plan->buffers, lit);
+            v->buffer = (int)p->plan->buffers.n - 1;
+        } else if (v->made_by) {
+            FU_TRY(plan_build_step(p, v->made_by));
+            add_boundary(&b, n->in[i]);
+        }
+        if (v->buffer < 0) return FU_FAIL(p->error, FUSOR_ERROR_INTERNAL, "planner: an operand of '%s' has no memory", ir_ops[n->op].name);
+        st.arg[i] = v->buffer;
+    }
+    st.arg[n->n_in] = p->info[id].buffer;
+    st.ops = fu_dup(p->arena, &id, sizeof id);
+    st.n_ops = 1;
+    st.reason = ir_reason_texts[IR_REASON_NO_LOWERING];
+    push_step(p, c, st);
+    return FUSOR_OK;
+}
+
+static void add_store(builder *b, ir_id id, uint16_t inst, int buffer) {
+    const ir_node *n = ir_at(b->p->g, id);
+    const node_info *v = &b->p->info[id];
+    ir_size strides[MAX_SPACE], out[MAX_SPACE];
+    contiguous(b, n, strides);
+    for (int d = 0; d < b->space; d++) out[d] = b->zero;
+    for (int d = 0; d < n->rank; d++) {
+        int at = v->home == b->c ? v->coord[d] : d;
+        if (at >= 0 && strides[d] != b->zero) out[at] = strides[d];
+    }
+    ir_kinst st;
+    memset(&st, 0, sizeof st);
+    st.op = IR_K_STORE;
+    st.dtype = moved_type(n->dtype);
+    st.n_in = 1;
+    st.in[0] = inst;
+    st.index = add_buffer(b, buffer, true, n->dtype, out);
+    push_inst(b, st);
+}
+
+static fusor_status build_kernel(planner *p, int c) {
+    cluster *cl = &p->clusters.at[c];
+    builder b = {.p = p, .c = c, .k = FU_NEW(p->arena, ir_kernel), .space = cl->rank};
+    memcpy(b.dim, cl->dim, (size_t)cl->rank * sizeof *cl->dim);
+    b.zero = ir_size_const(p->g->sizes, 0);
+    b.one = ir_size_const(p->g->sizes, 1);
+    b.k->level = p->options->level;
+    b.k->fast_math = p->options->fast_math;
+    b.k->kind = cl->kind == CLUSTER_MAP ? IR_KERNEL_MAP : cl->kind == CLUSTER_CONTRACT ? IR_KERNEL_CONTRACT : cl->is_row ? IR_KERNEL_ROW : IR_KERNEL_REDUCE;
+    int8_t identity[IR_MAX_RANK];
+    for (int d = 0; d < IR_MAX_RANK; d++) identity[d] = d < cl->rank && !ir_size_is(p->g->sizes, cl->dim[d], 1) ? (int8_t)d : -1;
+    if (cl->kind == CLUSTER_CONTRACT) {
+        const ir_node *n = ir_at(p->g, cl->anchor), *x = ir_at(p->g, n->in[0]);
+        bool flip = n->attr && n->attr[0].is_set && n->attr[0].integer && x->rank > 1;
+        b.dim[b.space++] = x->dim[flip ? x->rank - 2 : x->rank - 1];
+        b.k->tile = ir_contract_tile(b.k->level, n->dtype);
+    }
+    uint16_t *inst = FU_NEW_N(p->arena, uint16_t, cl->stores.n);
+    uint32_t n_stores = cl->stores.n;
+    for (uint32_t s = 0; s < n_stores; s++) {
+        ir_id id = cl->stores.at[s];
+        inst[s] = value(&b, id, p->info[id].home == c ? NULL : top(&b, cl->rank, identity));
+        cl = &p->clusters.at[c];
+    }
+    for (uint32_t s = 0; s < n_stores; s++) {
+        ir_id id = cl->stores.at[s];
+        add_store(&b, id, inst[s], p->info[id].buffer);
+        /* a value that is the result of several names is stored for each of them that overwrites no parameter */
+        for (uint32_t r = 0; r < p->g->results.n; r++) {
+            int out = (int)(p->g->params.n + r);
+            if (p->g->results.at[r].node == id && out != p->info[id].buffer && p->g->results.at[r].alias < 0) add_store(&b, id, inst[s], out);
+        }
+    }
+    FU_TRY(b.status);
+    ir_step st = {.kind = IR_STEP_KERNEL, .kernel = b.k, .prepack_param = -1};
+    order_dims(&b, &st);
+    if (b.k->kind == IR_KERNEL_ROW) mark_kept(b.k);
+    st.n_args = b.k->n_buffers;
+    st.arg = FU_NEW_N(p->arena, int, st.n_args);
+    st.offset = FU_NEW_N(p->arena, ir_size, st.n_args);
+    for (int i = 0; i < st.n_args; i++) {
+        st.arg[i] = b.accesses.at[i].buffer;
+        st.offset[i] = b.zero;
+    }
+    st.scalar = b.scalars.at;
+    st.ops = b.ops.at;
+    st.n_ops = (int)b.ops.n;
+    if (b.k->kind == IR_KERNEL_CONTRACT) {
+        for (int i = 0; i < b.k->n_insts; i++) {
+            if (b.k->inst[i].op != IR_OP_MATMUL) continue;
+            const ir_kinst *w = &b.k->inst[b.k->inst[i].in[1]];
+            if (w->op != IR_K_LOAD) continue;
+            const ir_plan_buffer *pb = &p->plan->buffers.at[st.arg[w->index]];
+            if (pb->storage == IR_STORE_INPUT && p->g->params.at[pb->index].is_const) st.prepack_param = pb->index;
+        }
+    }
+    FU_TRY(ir_kernel_verify(b.k, p->error));
+    push_step(p, c, st);
+    return FUSOR_OK;
+}
+
+fusor_status plan_build_step(planner *p, int c) {
+    if (p->clusters.at[c].step >= 0 || p->clusters.at[c].stores.n == 0) return FUSOR_OK;
+    if (p->clusters.at[c].is_building) return FU_FAIL(p->error, FUSOR_ERROR_INTERNAL, "planner: kernels depend on each other in a cycle");
+    p->clusters.at[c].is_building = true;
+    fusor_status st = p->clusters.at[c].kind == CLUSTER_REFERENCE ? build_reference(p, c) : build_kernel(p, c);
+    p->clusters.at[c].is_building = false;
+    return st;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef IR_PLAN_INTERNAL_H
+#define IR_PLAN_INTERNAL_H
+/* Shared by plan.c (which values become which kernel) and plan_build.c (the kernel of one cluster).
+ *
+ * A cluster is one future kernel over a space of dims. A node is
+ *   homed     computed inside one cluster, at coordinates of its space (epilogues, row values, reductions);
+ *   floating  element-wise on parameters and materialized values: recomputed inside every cluster that uses it;
+ *   materialized: stored to memory by its cluster, a leaf for every other cluster. */
+#include "ir/plan.h"
+
+typedef enum cluster_kind { CLUSTER_MAP, CLUSTER_REDUCE, CLUSTER_CONTRACT, CLUSTER_REFERENCE } cluster_kind;
+typedef struct cluster {
+    cluster_kind kind;
+    int       rank;
+    ir_size   dim[IR_MAX_RANK + 1];
+    uint32_t  reduced;          /* REDUCE: bit per dim */
+    bool      is_row;           /* REDUCE: element values use reduction results */
+    bool      can_row;          /* REDUCE: layout and space allow that */
+    int       column;           /* REDUCE: dim vectorized in column form, -1 = inner form */
+    ir_id     anchor;           /* matmul, first reduction, reference node; 0 for maps */
+    int       n_nodes, n_leaves;
+    bool      is_building;
+    int       after;            /* MAP: largest cluster it must follow */
+    fu_vec(ir_id) stores;       /* nodes stored, in order of decision */
+    int       step;             /* number in the plan, once built; -1 */
+} cluster;
+
+typedef struct node_info {
+    int      home;              /* cluster number, 0 = floating or leaf */
+    int      avail;             /* largest cluster number it depends on */
+    int      made_by;           /* cluster that stores it; 0 = not materialized */
+    int      buffer;            /* plan buffer that holds it; -1 */
+    bool     must_store;        /* needs memory of its own whoever uses it */
+    bool     is_used_outside;   /* homed, and some other cluster or the reference evaluator reads it */
+    int8_t   coord[IR_MAX_RANK];/* homed: cluster dim of each dim; -1 where its size is 1 */
+    ir_reason reason;           /* why it was cut from its consumers */
+} node_info;
+
+typedef struct planner {
+    fu_arena  *arena;
+    fu_error  *error;
+    ir_graph  *g;
+    ir_plan   *plan;
+    const ir_plan_options *options;
+    node_info *info;            /* by node id */
+    int       *saved;           /* by result: plan buffer with the old contents of the parameter it returns; -1 */
+    fu_vec(cluster) clusters;   /* [0] unused */
+} planner;
+
+static inline bool is_view(const ir_node *n) { return ir_ops[n->op].kind == IR_KIND_VIEW; }
+static inline bool is_leaf(const planner *p, ir_id id) {
+    return p->g->nodes.at[id].op == IR_OP_PARAM || p->info[id].made_by != 0;
+}
+/* A view that only drops or inserts sizes of 1, permutes or repeats; false = a reshape that splits or merges dims. */
+bool plan_view_is_index_map(const ir_graph *g, const ir_node *n);
+/* Perm of a transpose; dim of the result -> dim of the operand. */
+void plan_perm(const ir_graph *g, const ir_node *n, int perm[IR_MAX_RANK]);
+/* Result dim of an index-map view -> operand dim, or -1 (inserted or repeated). */
+void plan_view_dims(const ir_graph *g, const ir_node *n, int from[IR_MAX_RANK]);
+bool plan_has_kernel(const planner *p, const ir_node *n);
+/* plan_build.c: turns cluster c into a step of the plan. */
+/* and, before it, those whose values it reads. Does nothing when it is built already. */
+fusor_status plan_build_step(planner *p, int c);
+#endif
