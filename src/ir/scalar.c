@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* One element of one operator. Every EW row of ops.def becomes four functions: f32 (also f16 and bf16: R = double, rounded to
- * float, then to the half), f64 (R = double, for rows whose double result is the correctly rounded one), wide (R = long double,
- * the other rows in f64 and the oracle of ULP measurement) and integer (int64_t).
+/* One element of one operator. Every EW row of ops.def becomes four functions: f32 (also f16 and bf16: R = double,
+ * rounded to float, then to the half), f64 (R = double, for rows whose double result is the correctly rounded one),
+ * wide (R = long double, the other rows in f64 and the oracle of ULP measurement) and integer (int64_t).
  *
- * Why rounding twice is harmless: the double result of + - * / sqrt on floats, rounded to float, is the correctly rounded
- * float result, since 53 >= 2 * 24 + 2 (Figueroa 1995). fma has no such luck, so its f32 form calls fmaf.
+ * Why rounding twice is harmless: the double result of + - * / sqrt on floats, rounded to float, is the correctly
+ * rounded float result, since 53 >= 2 * 24 + 2 (Figueroa 1995). fma has no such luck, so its f32 form calls fmaf.
  * Scalar attributes (alpha, beta) are rounded to f32 first for f32 and the halves, as a kernel's constants are. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1               /* roundeven */
@@ -67,25 +67,25 @@ static int64_t ref_iclamp(int64_t x, int64_t lo, int64_t hi, bool sg) {
 #define SELU_ALPHA ((R)1.6732632423543772848170429916717L)
 #define REF_SQRT1_2 ((R)0.70710678118654752440084436210484904L)
 
-#define FLOAT_HELPERS(R, L)                                                                                          \
-    static R ref_clamp##L##_(R x, R lo, R hi) {                                                                      \
-        R m = (x > lo || x != x) ? x : lo;                                                                           \
-        return (m < hi || m != m) ? m : hi;                                                                          \
-    }                                                                                                                \
-    static R ref_mod##L(R x, R y) {             /* as numpy.mod: a zero takes the sign of the divisor */             \
-        R r = fmod##L(x, y);                                                                                         \
-        if (r != r) return r;                                                                                        \
-        if (r == 0) return copysign##L(0, y);                                                                        \
-        return (r < 0) != (y < 0) ? r + y : r;                                                                       \
-    }                                                                                                                \
-    static R ref_mish##L##_(R x) {              /* tanh(log1p(e)) = n / (n + 2), n = e * (e + 2): no cancellation */ \
-        if (x > 50) return x;                                                                                        \
-        R e = exp##L(x), n = e * (e + 2);                                                                            \
-        return x * (n / (n + 2));                                                                                    \
-    }                                                                                                                \
-    static R ref_gelu_tanh##L##_(R x) {         /* (1 + tanh u) / 2 = 1 / (1 + exp(-2u)): accurate far below 0 */    \
-        R u = (R)0.79788456080286535587989211986876L * (x + (R)0.044715L * x * x * x);                               \
-        return x / (1 + exp##L(-2 * u));                                                                             \
+#define FLOAT_HELPERS(R, L)                                                                                           \
+    static R ref_clamp##L##_(R x, R lo, R hi) {                                                                       \
+        R m = (x > lo || x != x) ? x : lo;                                                                            \
+        return (m < hi || m != m) ? m : hi;                                                                           \
+    }                                                                                                                 \
+    static R ref_mod##L(R x, R y) {             /* as numpy.mod: a zero takes the sign of the divisor */              \
+        R r = fmod##L(x, y);                                                                                          \
+        if (r != r) return r;                                                                                         \
+        if (r == 0) return copysign##L(0, y);                                                                         \
+        return (r < 0) != (y < 0) ? r + y : r;                                                                        \
+    }                                                                                                                 \
+    static R ref_mish##L##_(R x) {              /* tanh(log1p(e)) = n / (n + 2), n = e * (e + 2): no cancellation */  \
+        if (x > 50) return x;                                                                                         \
+        R e = exp##L(x), n = e * (e + 2);                                                                             \
+        return x * (n / (n + 2));                                                                                     \
+    }                                                                                                                 \
+    static R ref_gelu_tanh##L##_(R x) {         /* (1 + tanh u) / 2 = 1 / (1 + exp(-2u)): accurate far below 0 */     \
+        R u = (R)0.79788456080286535587989211986876L * (x + (R)0.044715L * x * x * x);                                \
+        return x / (1 + exp##L(-2 * u));                                                                              \
     }
 FLOAT_HELPERS(double, )
 FLOAT_HELPERS(long double, l)
@@ -106,13 +106,13 @@ static double fma_f32(double x, double y, double z) { return fmaf((float)x, (flo
 #define R double
 #define FN(f) f
 #define ref_fma fma_f32
-#define EW(ID, name, min, max, types, result, flags, attrs, fref, iref, ...) \
+#define EW(ID, name, min, max, types, result, flags, attrs, fref, iref, ...)                                          \
     static double f32_##ID(FLOAT_ARGS) { return fref; }
 #include "ir/ops.def"
 #undef EW
 #undef ref_fma
 #define ref_fma fma
-#define EW(ID, name, min, max, types, result, flags, attrs, fref, iref, ...) \
+#define EW(ID, name, min, max, types, result, flags, attrs, fref, iref, ...)                                          \
     static double f64_##ID(FLOAT_ARGS) { return fref; }
 #include "ir/ops.def"
 #undef EW
@@ -122,15 +122,15 @@ static double fma_f32(double x, double y, double z) { return fmaf((float)x, (flo
 #define R long double
 #define FN(f) f##l
 #define ref_fmal fmal
-#define EW(ID, name, min, max, types, result, flags, attrs, fref, iref, ...) \
+#define EW(ID, name, min, max, types, result, flags, attrs, fref, iref, ...)                                          \
     static long double wide_##ID(FLOAT_ARGS) { return fref; }
 #include "ir/ops.def"
 #undef EW
 #undef FN
 #undef R
-#define EW(ID, name, min, max, types, result, flags, attrs, fref, iref, ...)                                        \
-    static int64_t int_##ID(UNUSED int64_t x, UNUSED int64_t y, UNUSED int64_t z, UNUSED bool sg, UNUSED int w) {    \
-        return iref;                                                                                                 \
+#define EW(ID, name, min, max, types, result, flags, attrs, fref, iref, ...)                                          \
+    static int64_t int_##ID(UNUSED int64_t x, UNUSED int64_t y, UNUSED int64_t z, UNUSED bool sg, UNUSED int w) {     \
+        return iref;                                                                                                  \
     }
 #include "ir/ops.def"
 #undef EW
@@ -146,10 +146,16 @@ typedef struct row {
 } row;
 
 enum { RESULT_SAME = 0, RESULT_BOOL = 1 };
-enum { ATTRS_NONE = 0, ATTRS_ALPHA_001 = 1, ATTRS_ALPHA_1 = 1, ATTRS_ALPHA_BETA = 2, ATTRS_GELU = 0 };  /* leading scalar ones */
+enum {
+    ATTRS_NONE = 0,
+    ATTRS_ALPHA_001 = 1,
+    ATTRS_ALPHA_1 = 1,
+    ATTRS_ALPHA_BETA = 2,
+    ATTRS_GELU = 0
+}; /* leading scalar ones */
 
 static const row rows[IR_OP_COUNT] = {
-#define EW(ID, name, min, max, types, result, flags, attrs, ...) \
+#define EW(ID, name, min, max, types, result, flags, attrs, ...)                                                      \
     [IR_OP_##ID] = { f32_##ID, f64_##ID, wide_##ID, int_##ID, max, ATTRS_##attrs, RESULT_##result, flags },
 #include "ir/ops.def"
 #undef EW
@@ -220,7 +226,8 @@ long double ir_scalar_real(ir_op op, const long double *x, const double *attr, i
 }
 
 /* ---- cast ---- */
-/* A 64-bit integer as a double that rounds to bf16 and f16 as the integer itself does: bits that do not fit are made sticky. */
+/* A 64-bit integer as a double that rounds to bf16 and f16 as the integer itself does: bits that do not fit are made
+ * sticky. */
 static double sticky_double(bool is_signed, int64_t v) {
     bool negative = is_signed && v < 0;
     uint64_t m = negative ? 0 - (uint64_t)v : (uint64_t)v;
