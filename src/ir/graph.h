@@ -29,8 +29,10 @@ typedef struct ir_node {
     ir_size   dim[IR_MAX_RANK];
     ir_id    *in;                   /* n_in; arena */
     uint8_t  *stretch;              /* n_in masks: bit d = result dim d is a broadcast of this operand (decided by the text, kept by
-                                       inlining: a named size that is 1 at the call does not stretch). Operand dims align at the right. NULL = none */
-    ir_attr  *attr;                 /* ir_ops[op].n_attrs; NULL when the op has none */
+                                       inlining: a named size that is 1 at the call does not stretch). Operand dims align at the right; dims that the
+                                       operand lacks are stretched too. NULL = none. matmul: bits of batch dims only, aligned with the batch dims */
+    ir_attr  *attr;                 /* ir_ops[op].n_attrs, defaults filled in; NULL when the op has none. After infer axes are from 0 up, and
+                                       ascending but for perm */
     ir_bits   bits;                 /* LITERAL: the value in dtype */
     const char *callee;             /* CALL */
     fu_loc    loc;                  /* of the statement's operator in the source; 0:0 for made nodes */
@@ -61,7 +63,8 @@ typedef struct ir_result {
     fu_loc      loc;
 } ir_result;
 
-/* Two sizes that must be equal, or a size that must not be negative, checked when sizes are known (at the call). */
+/* What is checked when sizes are known (at the call): a = b; a >= 0; or a is not 0 unless b is (b: the elements of a result,
+ * so that the maximum over an empty axis is an error only where there is a maximum to give). */
 typedef struct ir_check {
     ir_size a, b;
     enum { IR_CHECK_EQUAL, IR_CHECK_NOT_NEGATIVE, IR_CHECK_NOT_ZERO } kind;
@@ -94,24 +97,37 @@ ir_graph *ir_graph_new(fu_arena *a, fu_error *e, const fu_source *src, const cha
 static inline ir_node *ir_at(const ir_graph *g, ir_id id) { return &g->nodes.at[id]; }
 ir_id ir_add_param(ir_graph *g, const char *name, ir_dtype t, int rank, const ir_size *dim, fu_loc loc);
 ir_id ir_add_literal(ir_graph *g, ir_dtype t, ir_bits bits);
+void ir_add_check(ir_graph *g, ir_check check);             /* unless it is there already, or always holds */
 /* What the front ends hand to ir_add: operands may be weak literals, whose dtype infer decides. */
 typedef struct ir_operand {
     ir_id  node;                    /* 0 where it is a literal */
     enum { IR_LIT_NONE, IR_LIT_INT, IR_LIT_FLOAT, IR_LIT_BOOL } literal;
-    int64_t i; double f;            /* INT (also f), FLOAT, BOOL (i) */
+    int64_t i; double f;            /* INT (also f; from 2^63 up i holds the bits of the uint64_t), FLOAT, BOOL (i) */
     fu_loc loc;
     const char *text;               /* as written, for messages; may be NULL */
+    int8_t residue;                 /* sign of (the number as written - f): types narrower than f64 still round once */
 } ir_operand;
+/* The literal in dtype t, rounded once; *out untouched on failure, with a message that starts with `what` ("add", "full", "return"). */
+fusor_status ir_literal_bits(ir_graph *g, const char *what, const ir_operand *literal, ir_dtype t, ir_bits *out);
 /* attr: array of ir_ops[op].n_attrs (is_set false = default), or NULL. to: CAST/BITCAST result type, else 0.
  * Decides literal types, checks types and shapes, computes the result, adds call-time checks. 0 after an error. */
 ir_id ir_add(ir_graph *g, ir_op op, int n_in, const ir_operand *in, const ir_attr *attr, ir_dtype to, fu_loc loc);
-/* Raw node for passes: everything given, hash-consed; no inference (ir_verify checks it). */
+/* Raw node for passes: everything given, hash-consed unless it has a name, a place or metadata; no inference (ir_verify checks
+ * it). The node's arrays are copied. */
 ir_id ir_add_raw(ir_graph *g, const ir_node *node);
 static inline ir_operand ir_use(ir_id id) { return (ir_operand){ .node = id }; }
 ir_id ir_add_op(ir_graph *g, ir_op op, int n_in, const ir_id *in);     /* ir_add with plain operands, no attributes: for passes */
 
 /* infer.c: the only place that computes result types and shapes. Fills node->dtype/rank/dim/stretch; may append checks. */
 fusor_status ir_infer(ir_graph *g, ir_node *node, ir_dtype to);
+/* Axes of operand 0 that a REDUCE, ARGREDUCE or ROW node works along, as a bit mask. */
+uint32_t ir_node_axes(const ir_graph *g, const ir_node *n);
+/* The type that a REDUCE, CONTRACT or ROW node accumulates in (spec/ir.md: the wider of dtype= and the default). */
+ir_dtype ir_node_accumulator(const ir_graph *g, const ir_node *n);
+/* Number of elements. */
+ir_size ir_node_count(ir_graph *g, const ir_node *n);
+/* Attribute of that name, or NULL. */
+const ir_attr *ir_node_attr(const ir_node *n, const char *name);
 /* "f32[B, 784]" */
 void ir_type_print(fu_str *out, const ir_graph *g, const ir_node *n);
 
@@ -130,6 +146,8 @@ void ir_print_graph(fu_str *out, const ir_graph *g);                     /* one 
 
 /* A whole copy in another arena, or of live nodes only after a pass (ids change, order kept). */
 ir_graph *ir_graph_copy_live(fu_arena *a, const ir_graph *g);
+/* A graph with g's name, source and sizes (same ids) and nothing in it: what a pass fills. Checks come along. */
+ir_graph *ir_graph_like(fu_arena *a, const ir_graph *g);
 uint32_t *ir_use_counts(fu_arena *a, const ir_graph *g);                 /* by id; results count as uses */
 
 /* Binds dim symbols from concrete parameter shapes and evaluates all checks; symbol_values has ir_size_symbol_count entries.

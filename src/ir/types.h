@@ -33,12 +33,15 @@ uint16_t ir_f64_to_bf16(double d);
 
 /* ---- symbolic sizes ----
  * A size is a number in a table of hash-consed expressions, kept in a canonical form: a polynomial over symbols and opaque
- * quotients (floor division). So two sizes that are provably equal have one id, and ids compare with ==. */
+ * quotients (floor division). So two sizes that are provably equal have one id, and ids compare with ==.
+ * Constants past 64 bits, and expressions past the limits of size.c, become the one size "huge" (id 0): it absorbs what it
+ * meets, and evaluating it is IR_SIZE_OVERFLOW. Symbols stand for sizes, so they are never negative. */
 typedef uint32_t ir_size;
 typedef struct ir_sizes ir_sizes;
-typedef enum ir_size_kind { IR_SIZE_CONST, IR_SIZE_SYM, IR_SIZE_POLY, IR_SIZE_DIV } ir_size_kind;
+typedef enum ir_size_kind { IR_SIZE_CONST, IR_SIZE_SYM, IR_SIZE_POLY, IR_SIZE_DIV, IR_SIZE_HUGE } ir_size_kind;
 
 ir_sizes *ir_sizes_new(fu_arena *a);
+ir_sizes *ir_sizes_copy(fu_arena *a, const ir_sizes *from);    /* every id keeps its meaning */
 ir_size ir_size_const(ir_sizes *s, int64_t v);
 ir_size ir_size_sym(ir_sizes *s, const char *name);            /* the symbol of that name, made where new */
 uint32_t ir_size_symbol_count(const ir_sizes *s);
@@ -52,6 +55,9 @@ ir_size ir_size_div(ir_sizes *s, ir_size a, ir_size b);        /* floor; an exac
 bool ir_size_is_const(const ir_sizes *s, ir_size x, int64_t *value_out);
 bool ir_size_is(const ir_sizes *s, ir_size x, int64_t value);  /* is the constant `value` */
 bool ir_size_never_equal(const ir_sizes *s, ir_size a, ir_size b);   /* the difference is a constant other than 0 */
+bool ir_size_never_negative(const ir_sizes *s, ir_size x);     /* provably; false = not known */
+bool ir_size_is_huge(const ir_sizes *s, ir_size x);
+uint64_t ir_size_hash(const ir_sizes *s, ir_size x);           /* of the structure, symbols by name: the same in every table */
 typedef enum ir_size_result { IR_SIZE_OK, IR_SIZE_OVERFLOW, IR_SIZE_ZERO_DIVISION } ir_size_result;
 ir_size_result ir_size_eval(const ir_sizes *s, ir_size x, const int64_t *symbol_values, int64_t *out);   /* allocates nothing; O(terms) */
 /* Rewrites x from table `from` into table `to`, symbol i becoming map[i]. */

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* op.c: the descriptor array made from ops.def, the attribute sets that its rows name, and looking operators up. */
+#include "ir/op.h"
+#include <math.h>
+#include <string.h>
+
+/* ---- attribute sets. Scalar (FLOAT) attributes first; NAN as an axis default means "absent". ---- */
+#define ATTR_DTYPE                                                                                                     \
+    { .name = "dtype", .type = IR_ATTR_DTYPE }
+#define ATTR_KEEPDIMS                                                                                                  \
+    { .name = "keepdims", .type = IR_ATTR_BOOL }
+#define ATTR_AXES                                                                                                      \
+    { .name = "axes", .type = IR_ATTR_AXES }
+#define ATTR_SHAPE                                                                                                     \
+    { .name = "shape", .type = IR_ATTR_SIZES, .is_required = true }
+#define ATTR_ALPHA(v)                                                                                                  \
+    { .name = "alpha", .type = IR_ATTR_FLOAT, .default_value = v }
+
+/* Element-wise rows all take dtype=: the type of their literals where no operand is a tensor (spec/ir.md). */
+static const ir_attr_info attrs_NONE[] = {ATTR_DTYPE};
+static const ir_attr_info attrs_ALPHA_001[] = {ATTR_ALPHA(0.01), ATTR_DTYPE};
+static const ir_attr_info attrs_ALPHA_1[] = {ATTR_ALPHA(1), ATTR_DTYPE};
+static const ir_attr_info attrs_ALPHA_BETA[] = {
+    ATTR_ALPHA(0.2), {.name = "beta", .type = IR_ATTR_FLOAT, .default_value = 0.5}, ATTR_DTYPE};
+static const ir_attr_info attrs_GELU[] = {{.name = "approximate", .type = IR_ATTR_ENUM, .words = "none|tanh"},
+                                          ATTR_DTYPE};
+static const ir_attr_info attrs_REDUCE[] = {ATTR_AXES, ATTR_KEEPDIMS, ATTR_DTYPE};
+static const ir_attr_info attrs_REDUCE_BOOL[] = {ATTR_AXES, ATTR_KEEPDIMS};
+static const ir_attr_info attrs_ARGREDUCE[] = {{.name = "axis", .type = IR_ATTR_AXIS, .default_value = NAN},
+                                               ATTR_KEEPDIMS,
+                                               {.name = "select_last", .type = IR_ATTR_BOOL}};
+static const ir_attr_info attrs_MATMUL[] = {
+    {.name = "transpose_a", .type = IR_ATTR_BOOL}, {.name = "transpose_b", .type = IR_ATTR_BOOL}, ATTR_DTYPE};
+static const ir_attr_info attrs_SOFTMAX[] = {{.name = "axis", .type = IR_ATTR_AXIS, .default_value = -1}, ATTR_DTYPE};
+static const ir_attr_info attrs_SHAPE[] = {ATTR_SHAPE};
+static const ir_attr_info attrs_PERM[] = {{.name = "perm", .type = IR_ATTR_AXES}};
+static const ir_attr_info attrs_AXES[] = {{.name = "axes", .type = IR_ATTR_AXES, .is_required = true}};
+static const ir_attr_info attrs_FULL[] = {ATTR_SHAPE, ATTR_DTYPE};
+static const ir_attr_info attrs_IOTA[] = {
+    ATTR_SHAPE, {.name = "axis", .type = IR_ATTR_AXIS}, {.name = "dtype", .type = IR_ATTR_DTYPE, .is_required = true}};
+static const ir_attr_info attrs_DIM[] = {
+    {.name = "axis", .type = IR_ATTR_AXIS, .is_required = true, .default_value = NAN}};
+
+#define N_ATTRS(set) (sizeof attrs_##set / sizeof *attrs_##set)
+enum {
+    SCALARS_NONE = 0,
+    SCALARS_ALPHA_001 = 1,
+    SCALARS_ALPHA_1 = 1,
+    SCALARS_ALPHA_BETA = 2,
+    SCALARS_GELU = 0,
+};
+_Static_assert(N_ATTRS(ALPHA_BETA) <= IR_MAX_ATTRS && N_ATTRS(REDUCE) <= IR_MAX_ATTRS &&
+                   N_ATTRS(IOTA) <= IR_MAX_ATTRS && N_ATTRS(ARGREDUCE) <= IR_MAX_ATTRS &&
+                   N_ATTRS(MATMUL) <= IR_MAX_ATTRS,
+               "a row of attributes is too long");
+
+/* ---- the array ---- */
+enum {
+    KF32 = 1u << FUSOR_F32,
+    KF64 = 1u << FUSOR_F64,
+    KBOOL = 1u << FUSOR_BOOL,
+    KINT = 1u << FUSOR_I64 | 1u << FUSOR_I32 | 1u << FUSOR_I16 | 1u << FUSOR_I8 | 1u << FUSOR_U64 | 1u << FUSOR_U32 |
+           1u << FUSOR_U16 | 1u << FUSOR_U8,
+    /* Rows without the column: whether a kernel exists is decided by the kernel kind, not here. */
+    KANY = ~1u & ((1u << IR_DTYPE_COUNT) - 1),
+};
+#define CLASS(set, letter, bit) (__builtin_strchr(set, letter) != 0 ? bit : 0)
+#define CLASSES(set)                                                                                                   \
+    (CLASS(set, 'F', IR_CLASS_F) | CLASS(set, 'S', IR_CLASS_S) | CLASS(set, 'U', IR_CLASS_U) |                         \
+     CLASS(set, 'B', IR_CLASS_B))
+#define RESULT_SAME false
+#define RESULT_BOOL true
+
+const ir_op_info ir_ops[IR_OP_COUNT] = {
+    [IR_OP_NONE] = {.name = "none", .text = "no operator"},
+    [IR_OP_PARAM] = {.name = "param", .text = "a parameter of the function"},
+    [IR_OP_LITERAL] = {.name = "literal", .text = "a literal operand"},
+    [IR_OP_CALL] = {.name = "call", .text = "a call of another function", .max_in = UINT8_MAX},
+    [IR_OP_RESULT] = {.name = "result", .text = "one result of a call", .min_in = 1, .max_in = 1},
+#define EW(ID, op_name, min, max, types, result, op_flags, set, fref, iref, from, to, max_ulp, max_abs, ktypes,        \
+           sentence)                                                                                                   \
+    [IR_OP_##ID] = {.name = #op_name,                                                                                  \
+                    .text = sentence,                                                                                  \
+                    .kind = IR_KIND_EW,                                                                                \
+                    .min_in = min,                                                                                     \
+                    .max_in = max,                                                                                     \
+                    .classes = CLASSES(types),                                                                         \
+                    .result_is_bool = RESULT_##result,                                                                 \
+                    .flags = op_flags,                                                                                 \
+                    .attrs = attrs_##set,                                                                              \
+                    .n_attrs = N_ATTRS(set),                                                                           \
+                    .n_scalar_attrs = SCALARS_##set,                                                                   \
+                    .lo = from,                                                                                        \
+                    .hi = to,                                                                                          \
+                    .ulp = max_ulp,                                                                                    \
+                    .abs = max_abs,                                                                                    \
+                    .kernel_types = ktypes},
+#define CONVERT(ID, op_name, sentence)                                                                                 \
+    [IR_OP_##ID] = {.name = #op_name,                                                                                  \
+                    .text = sentence,                                                                                  \
+                    .kind = IR_KIND_CONVERT,                                                                           \
+                    .min_in = 1,                                                                                       \
+                    .max_in = 1,                                                                                       \
+                    .classes = CLASSES("FSUB"),                                                                        \
+                    .kernel_types = KANY},
+#define REDUCE(ID, op_name, with, types, sums, set, sentence)                                                          \
+    [IR_OP_##ID] = {.name = #op_name,                                                                                  \
+                    .text = sentence,                                                                                  \
+                    .kind = IR_KIND_REDUCE,                                                                            \
+                    .min_in = 1,                                                                                       \
+                    .max_in = 1,                                                                                       \
+                    .classes = CLASSES(types),                                                                         \
+                    .attrs = attrs_##set,                                                                              \
+                    .n_attrs = N_ATTRS(set),                                                                           \
+                    .combine = IR_OP_##with,                                                                           \
+                    .is_sum_like = sums,                                                                               \
+                    .kernel_types = KANY},
+#define OTHER(ID, op_name, min, max, op_kind, types, set, sentence)                                                    \
+    [IR_OP_##ID] = {.name = #op_name,                                                                                  \
+                    .text = sentence,                                                                                  \
+                    .kind = IR_KIND_##op_kind,                                                                         \
+                    .min_in = min,                                                                                     \
+                    .max_in = max,                                                                                     \
+                    .classes = CLASSES(types),                                                                         \
+                    .attrs = attrs_##set,                                                                              \
+                    .n_attrs = N_ATTRS(set),                                                                           \
+                    .kernel_types = KANY},
+#include "ir/ops.def"
+#undef EW
+#undef CONVERT
+#undef REDUCE
+#undef OTHER
+};
+
+/* ---- lookup ---- */
+enum { FIRST_OP = IR_OP_RESULT + 1 };
+
+ir_op ir_op_find(const char *name, size_t n) {
+    for (int op = FIRST_OP; op < IR_OP_COUNT; op++) {
+        if (strlen(ir_ops[op].name) == n && memcmp(ir_ops[op].name, name, n) == 0) return (ir_op)op;
+    }
+    return IR_OP_NONE;
+}
+
+bool ir_op_is_planned(const char *name, size_t n) {
+    static const char *const planned[] = {
+#define PLANNED(op_name) #op_name,
+#include "ir/planned.def"
+#undef PLANNED
+        "" /* keeps the array legal when the table is empty */
+    };
+    for (size_t i = 0; i + 1 < sizeof planned / sizeof *planned; i++) {
+        if (strlen(planned[i]) == n && memcmp(planned[i], name, n) == 0) return true;
+    }
+    return false;
+}
+
+const char *ir_op_nearest(const char *name) {
+    const char *names[IR_OP_COUNT];
+    for (int op = FIRST_OP; op < IR_OP_COUNT; op++) names[op - FIRST_OP] = ir_ops[op].name;
+    return fu_nearest(name, names, IR_OP_COUNT - FIRST_OP);
+}
