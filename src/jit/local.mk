@@ -4,3 +4,9 @@
 jit_sources += %D%/emit.c
 jit_sources += %D%/emit_memory.c
 jit_sources += %D%/llvm_compat.c
+jit_sources += %D%/codegen.c
+jit_sources += %D%/link.c
+jit_sources += %D%/lower_ew.c
+jit_sources += %D%/lower_cast.c
+jit_sources += %D%/lower_fma.c
+jit_sources += %D%/map.c

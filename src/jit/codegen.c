@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* codegen.c: kernel description -> LLVM module -> verified -> object -> blob. The module's one entry point.
+ *
+ * One LLVM context a request, gone at its end. Target machines (0.4 ms and more to make) are kept in a few slots that
+ * are taken and given back by atomic exchange: never shared by two threads at once, and no lock for a fork to inherit.
+ * LLVM's fatal errors end the process, so ir_kernel_verify and check_types refuse what could cause one. */
+#include "jit/emit.h"
+#include "jit/link.h"
+#include "ir/codegen_api.h"
+#include "base/build_id.h"
+#include <llvm-c/Analysis.h>
+#include <llvm-c/Disassembler.h>
+#include <llvm-c/Target.h>
+#include <llvm-c/TargetMachine.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char triple[] = "x86_64-unknown-linux-gnu";
+
+static fusor_status (*const emit_kind[IR_KERNEL_KIND_COUNT])(emit *, fu_error *) = {
+    [IR_KERNEL_MAP] = jit_emit_map,
+    [IR_KERNEL_REDUCE] = jit_emit_reduce,
+    [IR_KERNEL_ROW] = jit_emit_row,
+    [IR_KERNEL_CONTRACT] = jit_emit_contract,
+};
+
+/* optnone on an O2 target machine halves the time of compilation and gives the same speed where memory is the limit; a
+ * contraction would run at half its speed (measured: relu(a*b+c) 2.35 against 4.3 ms; 12x32 tile 0.43-0.6 of the peak).
+ */
+const bool jit_kind_is_compute_bound[IR_KERNEL_KIND_COUNT] = {[IR_KERNEL_CONTRACT] = true};
+
+/* What one request holds of LLVM: released in one place, also when memory runs out. */
+typedef struct job {
+    fu_arena arena;
+    fu_error error;
+    const fusor_codegen_request *request;
+    fusor_codegen_result *result;
+    ir_kernel *kernel;
+    LLVMContextRef ctx;
+    LLVMModuleRef mod;
+    LLVMBuilderRef builder;
+    LLVMTargetMachineRef machine;
+    ir_level level; /* of machine */
+    LLVMMemoryBufferRef object;
+    LLVMDisasmContextRef disasm;
+    char *message; /* LLVM's */
+    char diagnostic[256];
+} job;
+
+/* ---- target machines ---- */
+enum { SLOTS = 8 };
+static _Atomic(LLVMTargetMachineRef) machines[IR_LEVEL_COUNT][SLOTS];
+static pthread_once_t initialized = PTHREAD_ONCE_INIT;
+
+static void initialize(void) {
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    LLVMInitializeX86Disassembler();
+}
+
+/* "a,b" -> "+a,+b" */
+static const char *feature_list(fu_arena *a, const char *features) {
+    fu_str s;
+    fu_str_init(&s, a);
+    fu_str_addc(&s, '+');
+    for (; *features; features++) {
+        fu_str_addc(&s, *features);
+        if (*features == ',') fu_str_addc(&s, '+');
+    }
+    return s.at;
+}
+
+static fusor_status take_machine(job *j, ir_level level) {
+    for (int i = 0; i < SLOTS && !j->machine; i++) j->machine = atomic_exchange(&machines[level][i], NULL);
+    j->level = level;
+    if (j->machine) return FUSOR_OK;
+    const ir_level_info *info = &ir_levels[level];
+    const char *features = feature_list(&j->arena, info->features);
+    LLVMTargetRef target;
+    if (LLVMGetTargetFromTriple(triple, &target, &j->message))
+        return FU_FAIL(&j->error, FUSOR_ERROR_UNSUPPORTED, "LLVM has no target %s: %s", triple, j->message);
+    j->machine = LLVMCreateTargetMachine(target, triple, info->name, features, LLVMCodeGenLevelDefault, LLVMRelocPIC,
+                                         LLVMCodeModelSmall);
+    if (!j->machine) return FU_FAIL(&j->error, FUSOR_ERROR_UNSUPPORTED, "LLVM makes no code for %s", info->name);
+    return FUSOR_OK;
+}
+
+static void give_machine(job *j) {
+    for (int i = 0; i < SLOTS && j->machine; i++) {
+        LLVMTargetMachineRef none = NULL;
+        if (atomic_compare_exchange_strong(&machines[j->level][i], &none, j->machine)) j->machine = NULL;
+    }
+    if (j->machine) LLVMDisposeTargetMachine(j->machine);
+    j->machine = NULL;
+}
+
+/* ---- the function ---- */
+static fusor_status check_types(const ir_kernel *k, fu_error *err) {
+    for (int i = 0; i < k->n_buffers + k->n_scalars + k->n_insts; i++) {
+        int s = i - k->n_buffers, n = s - k->n_scalars;
+        ir_dtype t = n >= 0 ? k->inst[n].dtype : s >= 0 ? k->scalar[s] : k->buffer[i].dtype;
+        if (t == FUSOR_F16 || t == FUSOR_BF16)
+            return FU_FAIL(err, FUSOR_ERROR_UNSUPPORTED, "code generation has no %s yet", ir_dtypes[t].name);
+        if (n < 0 || k->inst[n].op != IR_OP_BITCAST) continue;
+        ir_dtype from = k->inst[k->inst[n].in[0]].dtype;
+        if (ir_dtypes[from].bytes != ir_dtypes[t].bytes || ir_is_bool(from) || ir_is_bool(t))
+            return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "kernel instruction %%%d: bitcast from %s to %s", n,
+                           ir_dtypes[from].name, ir_dtypes[t].name);
+    }
+    return FUSOR_OK;
+}
+
+static LLVMValueRef load_field(emit *e, LLVMTypeRef type, LLVMValueRef base, size_t offset, unsigned align) {
+    LLVMValueRef v = LLVMBuildLoad2(e->b, type, em_gep(e, base, e->t_i8, em_i64s(e, (int64_t)offset)), "");
+    LLVMSetAlignment(v, align);
+    return v;
+}
+
+/* The argument block is the ABI of cached kernels. */
+#define FIELD(name, offset) _Static_assert(offsetof(ir_kernel_args, name) == (offset), "ABI of kernels")
+FIELD(version, 0);
+FIELD(phase, 4);
+FIELD(tune, 8);
+FIELD(buffer, 72);
+FIELD(size, 80);
+FIELD(stride, 88);
+FIELD(scalar, 96);
+FIELD(scratch, 104);
+FIELD(shared, 112);
+FIELD(fault, 120);
+#undef FIELD
+_Static_assert(sizeof(ir_kernel_args) == 128, "ABI of kernels");
+
+static void emit_entry(emit *e) {
+    const ir_kernel *k = e->k;
+    e->args = LLVMGetParam(e->fn, 0);
+    e->tile_begin = LLVMGetParam(e->fn, 1);
+    e->tile_end = LLVMGetParam(e->fn, 2);
+#define FIELD(type, name)                                                                                              \
+    load_field(e, type, e->args, offsetof(ir_kernel_args, name), sizeof(((ir_kernel_args *)0)->name))
+    e->phase = FIELD(e->t_i32, phase);
+    for (int i = 0; i < IR_TUNE_COUNT; i++)
+        e->tune[i] = load_field(e, e->t_i64, e->args, offsetof(ir_kernel_args, tune) + 8 * (size_t)i, 8);
+    LLVMValueRef buffers = FIELD(e->t_ptr, buffer), sizes = FIELD(e->t_ptr, size);
+    LLVMValueRef strides = FIELD(e->t_ptr, stride), scalars = FIELD(e->t_ptr, scalar);
+    e->scratch = FIELD(e->t_ptr, scratch);
+    e->shared = FIELD(e->t_ptr, shared);
+#undef FIELD
+    for (int d = 0; d < k->n_dims; d++)
+        e->size[d] = k->dim[d].size != IR_SIZE_RUNTIME ? em_i64s(e, k->dim[d].size)
+                                                       : load_field(e, e->t_i64, sizes, 8 * (size_t)d, 8);
+    for (int b = 0; b < k->n_buffers; b++) {
+        e->base[b] = load_field(e, e->t_ptr, buffers, 8 * (size_t)b, 8);
+        for (int d = 0; d < k->n_dims; d++) {
+            int64_t s = k->buffer[b].stride[d];
+            e->stride[b][d] = s != IR_STRIDE_RUNTIME
+                                  ? em_i64s(e, s)
+                                  : load_field(e, e->t_i64, strides, 8 * (size_t)(b * k->n_dims + d), 8);
+        }
+    }
+    for (int s = 0; s < k->n_scalars; s++) {
+        ir_dtype t = k->scalar[s];
+        LLVMValueRef v = load_field(e, em_memory_type(e, t), scalars, 8 * (size_t)s, 8); /* little-endian */
+        e->scalar[s] = ir_is_bool(t) ? em_icmp(e, LLVMIntNE, v, LLVMConstInt(e->t_i8, 0, 0)) : v;
+    }
+}
+
+static void add_attribute(emit *e, const char *name) {
+    unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
+    LLVMAddAttributeAtIndex(e->fn, LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(e->ctx, kind, 0));
+}
+
+static emit *new_emit(job *j) {
+    emit *e = FU_NEW(&j->arena, emit);
+    e->ctx = j->ctx;
+    e->mod = j->mod;
+    e->b = j->builder;
+    e->k = j->kernel;
+    e->level = &ir_levels[j->kernel->level];
+    e->lanes = 1;
+    e->fast_math = j->kernel->fast_math;
+    e->arena = &j->arena;
+    e->t_void = LLVMVoidTypeInContext(e->ctx);
+    e->t_i1 = LLVMInt1TypeInContext(e->ctx);
+    e->t_i8 = LLVMInt8TypeInContext(e->ctx);
+    e->t_i16 = LLVMInt16TypeInContext(e->ctx);
+    e->t_i32 = LLVMInt32TypeInContext(e->ctx);
+    e->t_i64 = LLVMInt64TypeInContext(e->ctx);
+    e->t_f32 = LLVMFloatTypeInContext(e->ctx);
+    e->t_f64 = LLVMDoubleTypeInContext(e->ctx);
+    e->t_ptr = LLVMPointerTypeInContext(e->ctx, 0);
+    return e;
+}
+
+static void take_diagnostic(LLVMDiagnosticInfoRef info, void *user) {
+    job *j = user;
+    if (LLVMGetDiagInfoSeverity(info) != LLVMDSError || j->diagnostic[0]) return;
+    char *text = LLVMGetDiagInfoDescription(info);
+    snprintf(j->diagnostic, sizeof j->diagnostic, "%s", text);
+    LLVMDisposeMessage(text);
+}
+
+static fusor_status build_module(job *j) {
+    const fusor_codegen_request *r = j->request;
+    j->ctx = LLVMContextCreate();
+    LLVMContextSetDiscardValueNames(j->ctx, r->stage != FUSOR_CODEGEN_LLVM);
+    LLVMContextSetDiagnosticHandler(j->ctx, take_diagnostic, j);
+    j->mod = LLVMModuleCreateWithNameInContext("kernel", j->ctx);
+    j->builder = LLVMCreateBuilderInContext(j->ctx);
+    LLVMSetTarget(j->mod, triple);
+    LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(j->machine);
+    LLVMSetModuleDataLayout(j->mod, layout);
+    LLVMDisposeTargetData(layout);
+
+    emit *e = new_emit(j);
+    LLVMTypeRef parameters[3] = {e->t_ptr, e->t_i64, e->t_i64};
+    e->fn = LLVMAddFunction(j->mod, r->symbol, LLVMFunctionType(e->t_i32, parameters, 3, 0));
+    add_attribute(e, "nounwind");
+    if (!jit_kind_is_compute_bound[j->kernel->kind]) {
+        add_attribute(e, "optnone");
+        add_attribute(e, "noinline");
+    }
+    /* A jump table is a table of addresses: it would need relocations that a blob cannot have. */
+    LLVMAddTargetDependentFunctionAttr(e->fn, "no-jump-tables", "true");
+    LLVMSetAlignment(e->fn, JIT_BLOB_ALIGN);
+    LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
+    emit_entry(e);
+    FU_TRY(emit_kind[j->kernel->kind](e, &j->error));
+    if (!LLVMGetBasicBlockTerminator(LLVMGetInsertBlock(e->b))) LLVMBuildRet(e->b, LLVMConstInt(e->t_i32, 0, 0));
+    if (LLVMVerifyModule(j->mod, LLVMReturnStatusAction, &j->message))
+        return FU_FAIL(&j->error, FUSOR_ERROR_INTERNAL, "code generation of %s made wrong LLVM IR: %s", r->symbol,
+                       j->message);
+    return FUSOR_OK;
+}
+
+/* ---- stages ---- */
+static fusor_status give(job *j, const void *data, size_t bytes) {
+    char *p = j->request->allocate(j->request->user, bytes + 1);
+    if (!p) return FU_FAIL(&j->error, FUSOR_ERROR_MEMORY, "no memory for %zu bytes of generated code", bytes);
+    if (bytes) memcpy(p, data, bytes);
+    p[bytes] = 0;
+    j->result->data = p;
+    j->result->bytes = bytes;
+    return FUSOR_OK;
+}
+
+static fusor_status compile(job *j, LLVMCodeGenFileType type) {
+    bool failed = LLVMTargetMachineEmitToMemoryBuffer(j->machine, j->mod, type, &j->message, &j->object);
+    if (failed || j->diagnostic[0])
+        return FU_FAIL(&j->error, FUSOR_ERROR_INTERNAL, "LLVM made no code for %s: %s", j->request->symbol,
+                       failed ? j->message : j->diagnostic);
+    return FUSOR_OK;
+}
+
+/* One line an instruction: offset, bytes, text; an int3 of padding ends nothing, bytes that are no instruction are
+ * shown as such. */
+static fusor_status disassemble(job *j, const uint8_t *code, size_t bytes) {
+    const ir_level_info *level = &ir_levels[j->level];
+    j->disasm =
+        LLVMCreateDisasmCPUFeatures(triple, level->name, feature_list(&j->arena, level->features), NULL, 0, NULL, NULL);
+    if (!j->disasm) return FU_FAIL(&j->error, FUSOR_ERROR_UNSUPPORTED, "LLVM has no disassembler for %s", level->name);
+    LLVMSetDisasmOptions(j->disasm, LLVMDisassembler_Option_PrintImmHex);
+    fu_str out;
+    fu_str_init(&out, &j->arena);
+    for (size_t at = 0; at < bytes;) {
+        char text[256] = "";
+        size_t n = LLVMDisasmInstruction(j->disasm, (uint8_t *)code + at, bytes - at, at, text, sizeof text);
+        fu_str_addf(&out, "%6zx:%s\n", at, n ? text : "\t(bad)");
+        at += n ? n : 1;
+    }
+    return give(j, out.at, out.n);
+}
+
+static fusor_status link_object(job *j, jit_blob *blob) {
+    FU_TRY(compile(j, LLVMObjectFile));
+    return jit_link(LLVMGetBufferStart(j->object), LLVMGetBufferSize(j->object), j->request->symbol, &j->arena, blob,
+                    &j->error);
+}
+
+static fusor_status run_stage(job *j) {
+    jit_blob blob;
+    switch (j->request->stage) {
+    case FUSOR_CODEGEN_LLVM:
+        j->message = LLVMPrintModuleToString(j->mod);
+        return give(j, j->message, strlen(j->message));
+    case FUSOR_CODEGEN_ASM:
+    case FUSOR_CODEGEN_OBJECT:
+        FU_TRY(compile(j, j->request->stage == FUSOR_CODEGEN_ASM ? LLVMAssemblyFile : LLVMObjectFile));
+        return give(j, LLVMGetBufferStart(j->object), LLVMGetBufferSize(j->object));
+    case FUSOR_CODEGEN_DISASM: FU_TRY(link_object(j, &blob)); return disassemble(j, blob.data, blob.code_bytes);
+    default:
+        FU_TRY(link_object(j, &blob));
+        FU_TRY(give(j, blob.data, blob.bytes));
+        j->result->entry = blob.entry;
+        j->result->code_bytes = blob.code_bytes;
+        return FUSOR_OK;
+    }
+}
+
+static fusor_status run_job(job *j) {
+    const fusor_codegen_request *r = j->request;
+    if (r->stage > FUSOR_CODEGEN_DISASM)
+        return FU_FAIL(&j->error, FUSOR_ERROR_ARGUMENT, "no code generation stage %u; the last is %d", r->stage,
+                       FUSOR_CODEGEN_DISASM);
+    pthread_once(&initialized, initialize);
+    bool has_blob = r->stage == FUSOR_CODEGEN_DISASM && r->blob;
+    if (has_blob && !r->description) { /* instructions of an unknown level: the highest knows all of them */
+        j->level = IR_LEVEL_COUNT - 1;
+        return disassemble(j, r->blob, r->blob_bytes);
+    }
+    if (!r->description || !r->symbol || !r->symbol[0])
+        return FU_FAIL(&j->error, FUSOR_ERROR_ARGUMENT, "code generation needs a description and a symbol");
+    j->kernel = FU_NEW(&j->arena, ir_kernel);
+    FU_TRY(ir_kernel_parse(&j->error, r->description, r->description_bytes, j->kernel));
+    if (has_blob) {
+        j->level = j->kernel->level;
+        return disassemble(j, r->blob, r->blob_bytes);
+    }
+    FU_TRY(check_types(j->kernel, &j->error));
+    FU_TRY(take_machine(j, j->kernel->level));
+    FU_TRY(build_module(j));
+    return run_stage(j);
+}
+
+static void release(job *j) {
+    if (j->disasm) LLVMDisasmDispose(j->disasm);
+    if (j->object) LLVMDisposeMemoryBuffer(j->object);
+    if (j->message) LLVMDisposeMessage(j->message);
+    if (j->builder) LLVMDisposeBuilder(j->builder);
+    if (j->mod) LLVMDisposeModule(j->mod);
+    if (j->ctx) LLVMContextDispose(j->ctx);
+    give_machine(j);
+    fu_arena_free(&j->arena);
+}
+
+static int generate(const fusor_codegen_request *request, fusor_codegen_result *result) {
+    memset(result, 0, sizeof *result);
+    if (request->version != FUSOR_CODEGEN_VERSION) {
+        snprintf(result->error, sizeof result->error, "code generation request of version %u; this module has %d",
+                 request->version, FUSOR_CODEGEN_VERSION);
+        return FUSOR_ERROR_ARGUMENT;
+    }
+    job *j = fu_calloc(1, sizeof *j);
+    jmp_buf oom;
+    fusor_status status = FUSOR_ERROR_MEMORY;
+    if (!j) {
+        snprintf(result->error, sizeof result->error, "no memory for code generation");
+        return FUSOR_ERROR_MEMORY;
+    }
+    j->request = request;
+    j->result = result;
+    fu_arena_init(&j->arena, &oom);
+    if (setjmp(oom) == 0) status = run_job(j);
+    else status = FU_FAIL(&j->error, FUSOR_ERROR_MEMORY, "no memory for code generation");
+    if (status != FUSOR_OK)
+        snprintf(result->error, sizeof result->error, "%.*s", (int)sizeof result->error - 1, j->error.text);
+    release(j);
+    fu_free(j);
+    return (int)status;
+}
+
+__attribute__((visibility("default"))) const fusor_codegen_table *fusor_codegen_module(void);
+const fusor_codegen_table *fusor_codegen_module(void) {
+    static const fusor_codegen_table table = {FUSOR_CODEGEN_VERSION, FUSOR_BUILD_ID, FUSOR_LLVM_VERSION, generate};
+    return &table;
+}

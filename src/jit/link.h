@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef JIT_LINK_H
+#define JIT_LINK_H
+/* Links the one object of a kernel into a flat position-independent blob: instructions first, then read-only constants.
+ * Loading it is copying it to a 64-byte aligned address and making it executable; nothing is left to relocate. */
+#include "base/arena.h"
+#include "base/error.h"
+
+typedef struct jit_blob {
+    uint8_t *data;          /* in the arena */
+    size_t   bytes;
+    uint64_t entry;         /* offset of the function */
+    uint64_t code_bytes;    /* instructions are [0, code_bytes) */
+} jit_blob;
+enum { JIT_BLOB_ALIGN = 64, JIT_BLOB_MAX_BYTES = 64 << 20 };
+
+/* object: an ELF64 x86-64 relocatable, any bytes (every offset is checked). symbol: its one function to be called. */
+fusor_status jit_link(const void *object, size_t bytes, const char *symbol, fu_arena *a, jit_blob *out, fu_error *err);
+#endif

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* map.c: element-wise kernels. The space is rows (all dims but the last) times columns (the last dim); a tile is a
+ * block of both:
+ *
+ *   for each tile, for each row of it:
+ *       offsets of the row; values that do not vary along the columns, once
+ *       for each segment of the columns (streaming peels a head that aligns the stores; else one segment):
+ *           vector steps: plain, or with non-temporal stores
+ *           tail: masked vector steps where the level has masks, single elements where not
+ *
+ * A costly program is emitted once, as masked steps only, where the level has masks: the mask costs nothing beside it.
+ * All values of a step are computed before its first store, so an output may be the same memory as an input. */
+#include "jit/emit.h"
+#include <string.h>
+
+typedef struct map {
+    int last; /* number of the last dim; -1: a single element */
+    uint32_t varies[IR_KERNEL_MAX_INSTS];
+    int unroll;
+    bool is_costly, has_stream;
+    LLVMValueRef offset[IR_KERNEL_MAX_BUFFERS];                                   /* of the row's first element */
+    LLVMValueRef index[IR_KERNEL_MAX_DIMS];                                       /* along the outer dims */
+    LLVMValueRef row_scalar[IR_KERNEL_MAX_INSTS], row_splat[IR_KERNEL_MAX_INSTS]; /* values per row; NULL = varies */
+    LLVMValueRef column, mask;                                                    /* of the step being emitted */
+} map;
+
+static bool varies_in_row(const map *m, int inst) { return m->last >= 0 && (m->varies[inst] >> m->last & 1) != 0; }
+
+static bool is_one(LLVMValueRef v) { return LLVMIsAConstantInt(v) && LLVMConstIntGetSExtValue(v) == 1; }
+static bool is_zero(LLVMValueRef v) { return LLVMIsAConstantInt(v) && LLVMConstIntGetSExtValue(v) == 0; }
+
+/* base + index * stride without the instructions that baked strides save. */
+static LLVMValueRef advance(emit *e, LLVMValueRef base, LLVMValueRef index, LLVMValueRef stride) {
+    if (is_zero(stride) || is_zero(index)) return base;
+    LLVMValueRef by = is_one(stride) ? index : is_one(index) ? stride : em_mul(e, index, stride);
+    return is_zero(base) ? by : em_add(e, base, by);
+}
+
+static LLVMValueRef load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
+    map *m = user;
+    (void)v;
+    if (inst->op == IR_K_INDEX) {
+        if (inst->index != m->last) return em_splat(e, m->index[inst->index]);
+        LLVMValueRef lane[64];
+        for (int i = 0; i < e->lanes; i++) lane[i] = em_i64s(e, i);
+        if (e->lanes == 1) return m->column;
+        return em_add(e, em_splat(e, m->column), LLVMConstVector(lane, (unsigned)e->lanes));
+    }
+    int b = inst->index;
+    if (m->last < 0) return em_load(e, b, m->offset[b], em_i64s(e, 0), NULL);
+    LLVMValueRef stride = e->stride[b][m->last];
+    return em_load(e, b, advance(e, m->offset[b], m->column, stride), stride, m->mask);
+}
+
+/* ---- one step: e->lanes columns from `column` on ---- */
+static void store_streaming(emit *e, map *m, int b, LLVMValueRef value) {
+    ir_dtype t = e->k->buffer[b].dtype;
+    LLVMValueRef at = em_gep(e, e->base[b], em_memory_type(e, t), em_add(e, m->offset[b], m->column));
+    LLVMValueRef store = LLVMBuildStore(e->b, value, at);
+    LLVMSetAlignment(store, (unsigned)e->level->vector_bytes);
+    LLVMMetadataRef one = LLVMValueAsMetadata(LLVMConstInt(e->t_i32, 1, 0));
+    LLVMValueRef node = LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, &one, 1));
+    LLVMSetMetadata(store, LLVMGetMDKindIDInContext(e->ctx, "nontemporal", 11), node);
+}
+
+static void emit_step(emit *e, map *m, LLVMValueRef column, LLVMValueRef mask, bool is_streaming) {
+    const ir_kernel *k = e->k;
+    em_values v;
+    em_values_init(&v, load, m);
+    memcpy(v.at, e->lanes == 1 ? m->row_scalar : m->row_splat, sizeof v.at);
+    m->column = column;
+    m->mask = mask;
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_K_STORE) em_value(e, &v, k->inst[i].in[0]);
+    for (int i = 0; i < k->n_insts; i++) {
+        if (k->inst[i].op != IR_K_STORE) continue;
+        int b = k->inst[i].index;
+        LLVMValueRef value = em_value(e, &v, k->inst[i].in[0]);
+        if (is_streaming) {
+            store_streaming(e, m, b, value);
+            continue;
+        }
+        LLVMValueRef stride = m->last >= 0 ? e->stride[b][m->last] : em_i64s(e, 1);
+        em_store(e, b, value, advance(e, m->offset[b], column, stride), stride, mask);
+    }
+}
+
+/* ---- one row ---- */
+/* Values that a step needs and that are the same for the whole row: computed by scalar code, splat once. */
+static void emit_row_values(emit *e, map *m) {
+    const ir_kernel *k = e->k;
+    em_values v;
+    memset(m->row_scalar, 0, sizeof m->row_scalar);
+    memset(m->row_splat, 0, sizeof m->row_splat);
+    em_values_init(&v, load, m);
+    m->column = em_i64s(e, 0);
+    m->mask = NULL;
+    int lanes = e->lanes;
+    for (int i = 0; i < k->n_insts; i++) {
+        if (k->inst[i].op != IR_K_STORE && !varies_in_row(m, i)) continue;
+        for (int j = 0; j < k->inst[i].n_in; j++) {
+            int in = k->inst[i].in[j];
+            if (varies_in_row(m, in) || m->row_scalar[in]) continue;
+            e->lanes = 1;
+            m->row_scalar[in] = em_value(e, &v, in);
+            e->lanes = lanes;
+            m->row_splat[in] = em_splat(e, m->row_scalar[in]);
+        }
+    }
+}
+
+static LLVMValueRef minimum64(emit *e, LLVMValueRef a, LLVMValueRef b) {
+    return em_select(e, em_icmp(e, LLVMIntSLT, a, b), a, b);
+}
+
+/* Elements to pass before every output is aligned for whole-vector stores; *possible: they agree on it. */
+static LLVMValueRef stream_head(emit *e, map *m, LLVMValueRef begin, LLVMValueRef *possible) {
+    LLVMValueRef head = NULL;
+    *possible = em_icmp(e, LLVMIntNE, e->tune[IR_TUNE_MAP_STREAM], em_i64s(e, 0));
+    for (int b = 0; b < e->k->n_buffers; b++) {
+        if (!e->k->buffer[b].is_output) continue;
+        int bytes = ir_dtypes[e->k->buffer[b].dtype].bytes;
+        LLVMValueRef at =
+            em_gep(e, e->base[b], em_memory_type(e, e->k->buffer[b].dtype), em_add(e, m->offset[b], begin));
+        LLVMValueRef address = LLVMBuildPtrToInt(e->b, at, e->t_i64, "");
+        LLVMValueRef past = em_and(e, em_sub(e, em_i64s(e, 0), address), em_i64s(e, e->level->vector_bytes - 1));
+        LLVMValueRef n = em_lshr(e, past, bytes == 8 ? 3 : 2);
+        if (head) *possible = em_and(e, *possible, em_icmp(e, LLVMIntEQ, head, n));
+        else head = n;
+    }
+    return head;
+}
+
+static void emit_main_loop(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end, bool is_streaming) {
+    em_loop l = em_for(e, begin, end, em_i64s(e, m->unroll * e->lanes));
+    for (int u = 0; u < m->unroll; u++)
+        emit_step(e, m, u ? em_add(e, l.i, em_i64s(e, u * e->lanes)) : l.i, NULL, is_streaming);
+    em_end(e, &l);
+}
+
+/* Columns begin..end of a row. streaming: i1, or NULL where the kernel has no such stores. */
+static void emit_segment(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef streaming, bool has_tail) {
+    LLVMValueRef at = begin;
+    if (!m->is_costly || !e->level->has_mask) {
+        LLVMValueRef whole = em_and(e, em_sub(e, end, begin), em_i64s(e, -(int64_t)(m->unroll * e->lanes)));
+        at = em_add(e, begin, whole);
+        if (streaming) {
+            em_branch branch = em_if(e, streaming);
+            emit_main_loop(e, m, begin, at, true);
+            em_else(e, &branch);
+            emit_main_loop(e, m, begin, at, false);
+            em_endif(e, &branch);
+        } else emit_main_loop(e, m, begin, at, false);
+        if (!has_tail) return;
+    }
+    int lanes = e->lanes;
+    if (!e->level->has_mask) e->lanes = 1;
+    em_loop l = em_for(e, at, end, em_i64s(e, e->lanes));
+    emit_step(e, m, l.i, e->lanes > 1 ? em_mask(e, em_sub(e, end, l.i)) : NULL, false);
+    em_end(e, &l);
+    e->lanes = lanes;
+}
+
+static void emit_row(emit *e, map *m, LLVMValueRef row, LLVMValueRef begin, LLVMValueRef end, bool has_tail) {
+    const ir_kernel *k = e->k;
+    for (int d = m->last - 1; d >= 0; d--) { /* the outermost index is what is left */
+        m->index[d] = d ? LLVMBuildURem(e->b, row, e->size[d], "") : row;
+        if (d) row = LLVMBuildUDiv(e->b, row, e->size[d], "");
+    }
+    for (int b = 0; b < k->n_buffers; b++) {
+        m->offset[b] = em_i64s(e, 0);
+        for (int d = 0; d < m->last; d++) m->offset[b] = advance(e, m->offset[b], m->index[d], e->stride[b][d]);
+    }
+    emit_row_values(e, m);
+    if (m->last < 0) {
+        emit_step(e, m, em_i64s(e, 0), NULL, false);
+        return;
+    }
+    if (!m->has_stream) {
+        emit_segment(e, m, begin, end, NULL, has_tail);
+        return;
+    }
+    LLVMValueRef possible, zero = em_i64s(e, 0), one = em_i64s(e, 1);
+    LLVMValueRef head = stream_head(e, m, begin, &possible);
+    LLVMValueRef middle = em_add(e, begin, minimum64(e, em_select(e, possible, head, zero), em_sub(e, end, begin)));
+    /* Segment 0 is the head, too short for a vector step; it is left out where it is empty. */
+    LLVMValueRef first = em_select(e, em_icmp(e, LLVMIntEQ, middle, begin), one, zero);
+    em_loop l = em_for(e, first, em_i64s(e, 2), one);
+    LLVMValueRef is_rest = em_icmp(e, LLVMIntNE, l.i, zero);
+    emit_segment(e, m, em_select(e, is_rest, middle, begin), em_select(e, is_rest, end, middle), possible, true);
+    em_end(e, &l);
+}
+
+/* ---- the kernel ---- */
+/* Non-temporal stores need whole aligned vectors, so contiguous outputs whose vectors are whole registers. */
+static bool can_stream(const ir_kernel *k, int last) {
+    bool any = false;
+    if (last < 0 || ir_levels[k->level].vector_bytes < 32) return false;
+    if (k->dim[last].size != IR_SIZE_RUNTIME) return false; /* at most 64 columns */
+    for (int b = 0; b < k->n_buffers; b++) {
+        if (!k->buffer[b].is_output) continue;
+        if (k->buffer[b].stride[last] != 1 || ir_dtypes[k->buffer[b].dtype].bytes < 4) return false;
+        any = true;
+    }
+    return any;
+}
+
+static void analyze(emit *e, map *m) {
+    const ir_kernel *k = e->k;
+    int n_ops = 0;
+    m->last = k->n_dims - 1;
+    for (int i = 0; i < k->n_insts; i++) {
+        m->varies[i] = ir_kernel_varies(k, i);
+        if (k->inst[i].op >= IR_OP_COUNT || !varies_in_row(m, i)) continue;
+        n_ops++;
+        if (ir_ops[k->inst[i].op].flags & IR_COSTLY) m->is_costly = true;
+    }
+    e->lanes = m->last < 0 ? 1 : e->level->lanes;
+    int64_t columns = m->last < 0 ? 1 : k->dim[m->last].size;
+    m->unroll = m->is_costly || n_ops > 16 || (columns != IR_SIZE_RUNTIME && columns < 2 * e->lanes) ? 1 : 2;
+    m->has_stream = !m->is_costly && can_stream(k, m->last);
+}
+
+fusor_status jit_emit_map(emit *e, fu_error *err) {
+    (void)err; /* whatever ir_kernel_verify lets pass can be emitted */
+    map *m = FU_NEW(e->arena, map);
+    analyze(e, m);
+    LLVMValueRef one = em_i64s(e, 1), columns = m->last < 0 ? one : e->size[m->last], rows = one;
+    for (int d = 0; d < m->last; d++) rows = em_mul(e, rows, e->size[d]);
+    LLVMValueRef block_rows = e->tune[IR_TUNE_MAP_ROWS], block_columns = e->tune[IR_TUNE_MAP_COLUMNS];
+    LLVMValueRef blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, columns, block_columns), one), block_columns, "");
+    /* Blocks start at multiples of 64, so with a baked number of columns the tail is known. */
+    int64_t baked = m->last < 0 ? 1 : e->k->dim[m->last].size;
+    bool has_tail = baked == IR_SIZE_RUNTIME || baked % (m->unroll * e->lanes) != 0;
+
+    em_loop tiles = em_for(e, e->tile_begin, e->tile_end, one);
+    LLVMValueRef row_begin = em_mul(e, LLVMBuildUDiv(e->b, tiles.i, blocks, ""), block_rows);
+    LLVMValueRef begin = em_mul(e, LLVMBuildURem(e->b, tiles.i, blocks, ""), block_columns);
+    LLVMValueRef row_end = minimum64(e, em_add(e, row_begin, block_rows), rows);
+    LLVMValueRef end = minimum64(e, em_add(e, begin, block_columns), columns);
+    em_loop each_row = em_for(e, row_begin, row_end, one);
+    emit_row(e, m, each_row.i, begin, end, has_tail);
+    em_end(e, &each_row);
+    em_end(e, &tiles);
+
+    if (m->has_stream) { /* the stores must be seen before whatever tells another thread of them */
+        em_branch branch = em_if(e, em_icmp(e, LLVMIntNE, e->tune[IR_TUNE_MAP_STREAM], em_i64s(e, 0)));
+        unsigned id = LLVMLookupIntrinsicID("llvm.x86.sse.sfence", 19);
+        LLVMValueRef fence = LLVMGetIntrinsicDeclaration(e->mod, id, NULL, 0);
+        LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fence), fence, NULL, 0, "");
+        em_endif(e, &branch);
+    }
+    return FUSOR_OK;
+}
