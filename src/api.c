@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* api.c: the entry points of compile.h: arguments checked, work handed to the layer that does it, errors recorded. */
+#include "context.h"
+#include "fusor/graph.h"
+
+#define CHECK_ARGUMENT(ctx, e, cond, ...) \
+    if (!(cond)) return FU_FAIL((e), FUSOR_ERROR_ARGUMENT, __VA_ARGS__), context_fail((ctx), (e))
+
+fusor_status fusor_compile_text(fusor_context *ctx, const char *text, const char *function, fusor_executable **out) {
+    fu_error e;
+    if (!ctx) return FUSOR_ERROR_ARGUMENT;
+    fu_error_clear(&e);
+    CHECK_ARGUMENT(ctx, &e, text && out, "fusor_compile_text: text and out must not be NULL");
+    compile_request r = {.ctx = ctx, .name = "<text>", .text = text, .length = strlen(text), .function = function};
+    return compile_executable(&e, &r, out) == FUSOR_OK ? FUSOR_OK : context_fail(ctx, &e);
+}
+
+fusor_status fusor_module_compile(fusor_module *module, const char *function, const fusor_compile_options *options, fusor_executable **out) {
+    fu_error e;
+    fusor_compile_options o = FUSOR_COMPILE_OPTIONS_INIT;
+    if (!module) return FUSOR_ERROR_ARGUMENT;
+    fu_error_clear(&e);
+    CHECK_ARGUMENT(module->ctx, &e, out, "fusor_module_compile: out must not be NULL");
+    if (options) memcpy(&o, options, options->size && options->size < sizeof o ? options->size : sizeof o);
+    compile_request r = {.ctx = module->ctx, .module = module->module, .function = function, .flags = o.flags, .target = o.target};
+    return compile_executable(&e, &r, out) == FUSOR_OK ? FUSOR_OK : context_fail(module->ctx, &e);
+}
+
+static int find_param(const ir_graph *g, const char *name) {
+    for (uint32_t i = 0; i < g->params.n; i++)
+        if (strcmp(g->params.at[i].name, name) == 0) return (int)i;
+    return -1;
+}
+
+fusor_status fusor_executable_bind(fusor_executable *exe, int n, const char *const *names, const fusor_buffer *values, fusor_executable **out) {
+    fu_error e;
+    if (!exe) return FUSOR_ERROR_ARGUMENT;
+    fu_error_clear(&e);
+    const ir_graph *g = rt_exec_plan(exe->exec)->graph;
+    CHECK_ARGUMENT(exe->ctx, &e, n >= 0 && n <= (int)g->params.n && (n == 0 || (names && values)) && out,
+                   "fusor_executable_bind: %d names given; @%s has %u parameters", n, g->name, g->params.n);
+    int *param = fu_calloc((size_t)n + 1, sizeof *param);
+    if (!param) return FU_FAIL(&e, FUSOR_ERROR_MEMORY, "out of memory"), context_fail(exe->ctx, &e);
+    for (int i = 0; i < n && e.status == FUSOR_OK; i++) {
+        param[i] = names[i] ? find_param(g, names[i][0] == '%' ? names[i] + 1 : names[i]) : -1;
+        if (param[i] < 0) FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "bind: @%s has no parameter '%s'", g->name, names[i] ? names[i] : "(null)");
+        else if (!g->params.at[param[i]].is_const) FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "bind: parameter %%%s of @%s is not const; declare it 'const %%%s: ...'", g->params.at[param[i]].name, g->name, g->params.at[param[i]].name);
+        for (int j = 0; j < i && e.status == FUSOR_OK; j++)
+            if (param[j] == param[i]) FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "bind: parameter %%%s is named twice", g->params.at[param[i]].name);
+    }
+    rt_exec *bound = NULL;
+    if (e.status == FUSOR_OK) (void)rt_exec_bind(exe->exec, &e, n, param, values, &bound);
+    fu_free(param);
+    if (e.status != FUSOR_OK) return context_fail(exe->ctx, &e);
+    fusor_executable *made = fu_calloc(1, sizeof *made);
+    if (!made) {
+        rt_exec_release(bound);
+        return FU_FAIL(&e, FUSOR_ERROR_MEMORY, "out of memory"), context_fail(exe->ctx, &e);
+    }
+    made->ctx = context_keep(exe->ctx);
+    made->exec = bound;
+    *out = made;
+    return FUSOR_OK;
+}
+
+fusor_status fusor_executable_infer(fusor_executable *exe, int n_inputs, const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs) {
+    fu_error e;
+    if (!exe) return FUSOR_ERROR_ARGUMENT;
+    fu_error_clear(&e);
+    return rt_exec_infer(exe->exec, &e, n_inputs, inputs, n_outputs, outputs) == FUSOR_OK ? FUSOR_OK : context_fail(exe->ctx, &e);
+}
+
+fusor_status fusor_executable_call(fusor_executable *exe, int n_inputs, const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs) {
+    fu_error e;
+    if (!exe) return FUSOR_ERROR_ARGUMENT;
+    fu_error_clear(&e);
+    return rt_exec_call(exe->exec, &e, n_inputs, inputs, n_outputs, outputs) == FUSOR_OK ? FUSOR_OK : context_fail(exe->ctx, &e);
+}
+
+void fusor_executable_free(fusor_executable *exe) {
+    if (!exe) return;
+    rt_exec_release(exe->exec);
+    fusor_context_free(exe->ctx);
+    fu_free(exe);
+}
+
+static void describe(const ir_graph *g, ir_id id, const char *name, fusor_argument_info *out) {
+    const ir_node *n = ir_at(g, id);
+    memset(out, 0, sizeof *out);
+    out->name = name;
+    out->dtype = n->dtype;
+    out->rank = n->rank;
+    out->alias = -1;
+    for (int d = 0; d < n->rank; d++)
+        if (!ir_size_is_const(g->sizes, n->dim[d], &out->shape[d])) out->shape[d] = -1;
+}
+
+int fusor_executable_inputs(const fusor_executable *exe, int n, fusor_argument_info *info) {
+    const ir_graph *g = rt_exec_plan(exe->exec)->graph;
+    int count = 0;
+    for (uint32_t i = 0; i < g->params.n; i++) {
+        if (rt_exec_is_bound(exe->exec, (int)i)) continue;
+        if (count < n) {
+            describe(g, g->params.at[i].node, g->params.at[i].name, &info[count]);
+            info[count].is_const = g->params.at[i].is_const;
+        }
+        count++;
+    }
+    return count;
+}
+
+int fusor_executable_outputs(const fusor_executable *exe, int n, fusor_argument_info *info) {
+    const ir_graph *g = rt_exec_plan(exe->exec)->graph;
+    for (uint32_t r = 0; r < g->results.n && (int)r < n; r++) {
+        describe(g, g->results.at[r].node, g->results.at[r].name, &info[r]);
+        if (g->results.at[r].alias < 0) continue;
+        info[r].alias = 0;
+        for (int i = 0; i < g->results.at[r].alias; i++) info[r].alias += !rt_exec_is_bound(exe->exec, i);
+    }
+    return (int)g->results.n;
+}
+
+int fusor_would_compile(const fusor_executable *exe, int n_inputs, const fusor_buffer *inputs, const char **reason_out) {
+    (void)exe;
+    (void)n_inputs;
+    (void)inputs;
+    if (reason_out) *reason_out = "sizes and scalars are run-time arguments: the kernels made at compile serve every size";
+    return 0;
+}
+
+fusor_status fusor_executable_prepare(fusor_executable *exe, int n_inputs, const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs, fusor_call **out) {
+    fu_error e;
+    if (!exe) return FUSOR_ERROR_ARGUMENT;
+    fu_error_clear(&e);
+    CHECK_ARGUMENT(exe->ctx, &e, out, "fusor_executable_prepare: out must not be NULL");
+    fusor_call *c = fu_calloc(1, sizeof *c);
+    if (!c) return FU_FAIL(&e, FUSOR_ERROR_MEMORY, "out of memory"), context_fail(exe->ctx, &e);
+    if (rt_call_new(exe->exec, &e, n_inputs, inputs, n_outputs, outputs, &c->call) != FUSOR_OK) {
+        fu_free(c);
+        return context_fail(exe->ctx, &e);
+    }
+    fusor_executable *held = fu_calloc(1, sizeof *held);
+    if (!held) {
+        rt_call_free(c->call);
+        fu_free(c);
+        return FU_FAIL(&e, FUSOR_ERROR_MEMORY, "out of memory"), context_fail(exe->ctx, &e);
+    }
+    held->ctx = context_keep(exe->ctx);
+    held->exec = rt_exec_keep(exe->exec);
+    c->exe = held;
+    *out = c;
+    return FUSOR_OK;
+}
+
+fusor_status fusor_call_run(fusor_call *call) {
+    fu_error e;
+    if (!call) return FUSOR_ERROR_ARGUMENT;
+    fu_error_clear(&e);
+    return rt_call_run(call->call, &e) == FUSOR_OK ? FUSOR_OK : context_fail(call->exe->ctx, &e);
+}
+
+void fusor_call_free(fusor_call *call) {
+    if (!call) return;
+    rt_call_free(call->call);
+    fusor_executable_free(call->exe);
+    fu_free(call);
+}
+
+fusor_status fusor_explain_json(fusor_executable *exe, char **text_out) {
+    fu_error e;
+    fu_arena arena;
+    jmp_buf oom;
+    char *text = NULL;
+    if (!exe) return FUSOR_ERROR_ARGUMENT;
+    fu_error_clear(&e);
+    CHECK_ARGUMENT(exe->ctx, &e, text_out, "fusor_explain_json: text_out must not be NULL");
+    fu_arena_init(&arena, &oom);
+    if (setjmp(oom)) {
+        fu_arena_free(&arena);
+        return FU_FAIL(&e, FUSOR_ERROR_MEMORY, "out of memory"), context_fail(exe->ctx, &e);
+    }
+    if (explain_json(&arena, &e, rt_exec_plan(exe->exec), exe->exec, NULL, &text) == FUSOR_OK) {
+        char *copy = fu_malloc(strlen(text) + 1);
+        if (copy) *text_out = strcpy(copy, text);
+        else FU_FAIL(&e, FUSOR_ERROR_MEMORY, "out of memory");
+    }
+    fu_arena_free(&arena);
+    return context_fail(exe->ctx, &e);
+}
+
+void fusor_text_free(char *text) { fu_free(text); }

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* context.c: contexts, their options and environment, and the error record of each thread. */
+#include "context.h"
+#include "base/env.h"
+#include "lazy.h"
+#include "rt/buffer.h"
+#include "rt/cpuinfo.h"
+#include "rt/module.h"
+#include <pthread.h>
+#include <stdio.h>
+
+/* ---- error records: one per context and thread, made when a call first fails there ---- */
+typedef struct record { struct record *next; uint64_t ctx; fu_error error; } record;
+static pthread_key_t record_key;
+static pthread_once_t record_once = PTHREAD_ONCE_INIT;
+
+static void free_records(void *head) {
+    for (record *r = head, *next; r; r = next) {
+        next = r->next;
+        fu_free(r);
+    }
+}
+static void make_key(void) { (void)pthread_key_create(&record_key, free_records); }
+
+static record *find_record(uint64_t ctx, bool make) {
+    (void)pthread_once(&record_once, make_key);
+    record *head = pthread_getspecific(record_key);
+    for (record *r = head; r; r = r->next)
+        if (r->ctx == ctx) return r;
+    if (!make) return NULL;
+    record *r = fu_calloc(1, sizeof *r);
+    if (!r) return NULL;
+    r->ctx = ctx;
+    r->next = head;
+    if (pthread_setspecific(record_key, r) != 0) {
+        fu_free(r);
+        return NULL;
+    }
+    return r;
+}
+
+fusor_status context_fail(const fusor_context *ctx, const fu_error *e) {
+    if (e->status == FUSOR_OK || !ctx) return e->status;
+    record *r = find_record(ctx->id, true);
+    if (r) r->error = *e;
+    if (fu_log_on("error")) fu_log_event(&ctx->log, "error", "%s,%.*s", fusor_status_name(e->status), (int)strcspn(e->text, "\n"), e->text);
+    return e->status;
+}
+
+const char *fusor_error_message(const fusor_context *ctx) {
+    const record *r = ctx ? find_record(ctx->id, false) : NULL;
+    return r && r->error.status != FUSOR_OK ? r->error.text : "";
+}
+
+void fusor_error_clear(fusor_context *ctx) {
+    record *r = ctx ? find_record(ctx->id, false) : NULL;
+    if (r) fu_error_clear(&r->error);
+}
+
+/* ---- options ---- */
+static void bad_option(fusor_context *ctx, fusor_status status, const char *fmt, const char *given, const char *expected) {
+    if (ctx->option_status != FUSOR_OK) return;
+    ctx->option_status = status;
+    snprintf(ctx->option_error, sizeof ctx->option_error, fmt, given, expected);
+}
+
+static const char *setting(const fusor_context *ctx, const char *option, fu_env variable) {
+    if (option) return option;
+    return ctx->flags & FUSOR_IGNORE_ENVIRONMENT ? "" : fu_env_string(variable);
+}
+
+static void choose_level(fusor_context *ctx, const char *target) {
+    int host = rt_host_level(), level = target[0] ? ir_level_find(target) : host;
+    ctx->has_level = true;
+    if (host < 0) {
+        ctx->is_reference = true;       /* below x86-64-v2: nothing can be generated */
+        return;
+    }
+    if (level < 0) {
+        bad_option(ctx, FUSOR_ERROR_ARGUMENT, "unknown target '%s'; expected %s", target, "x86-64-v2, x86-64-v3 or x86-64-v4 (v2, v3, v4)");
+        ctx->has_level = false;
+        level = host;
+    } else if (level > host) {
+        bad_option(ctx, FUSOR_ERROR_DEVICE, "this machine cannot run target '%s'; its level is %s", target, ir_levels[host].name);
+        ctx->has_level = false;
+    }
+    ctx->level = (ir_level)level;
+}
+
+static void choose_threads(fusor_context *ctx, int32_t option) {
+    int64_t n = option ? option : ctx->flags & FUSOR_IGNORE_ENVIRONMENT ? 0 : fu_env_int(FU_FUSOR_THREADS);
+    if (n < 0 || n > 1024) {
+        char given[32];
+        snprintf(given, sizeof given, "%lld", (long long)n);
+        bad_option(ctx, FUSOR_ERROR_ARGUMENT, "%s threads asked for; expected %s", given, "1 to 1024, or 0 for the default");
+        ctx->has_level = false;
+        n = 1;
+    }
+    ctx->n_threads = n ? (int)n : rt_default_threads();
+    ctx->exec.n_threads = ctx->n_threads;
+}
+
+static void choose_device(fusor_context *ctx, const char *device) {
+    if (device[0] == 0 || strcmp(device, "cpu") == 0 || strcmp(device, "auto") == 0) return;
+    if (strcmp(device, "reference") == 0) {
+        ctx->is_reference = true;
+        return;
+    }
+    bad_option(ctx, FUSOR_ERROR_DEVICE, "device '%s' is not here; expected %s", device, "cpu or reference");
+    ctx->has_level = false;
+}
+
+fusor_context *fusor_context_new(const fusor_context_options *options) {
+    static atomic_uint_fast64_t next_id = 1;
+    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
+    if (options) memcpy(&o, options, options->size && options->size < sizeof o ? options->size : sizeof o);
+    fusor_context *ctx = fu_calloc(1, sizeof *ctx);
+    fu_error *e = fu_calloc(1, sizeof *e);
+    if (!ctx || !e) {
+        fu_free(ctx);
+        fu_free(e);
+        return NULL;
+    }
+    atomic_init(&ctx->refs, 1);
+    ctx->id = atomic_fetch_add(&next_id, 1);
+    ctx->flags = o.flags;
+    ctx->log = (fu_log){o.log, o.user};
+    ctx->exec.parallel_for = o.parallel_for;
+    ctx->exec.parallel_user = o.user;
+    ctx->exec.allocate = o.allocate && o.deallocate ? o.allocate : NULL;
+    ctx->exec.deallocate = o.allocate && o.deallocate ? o.deallocate : NULL;
+    ctx->exec.memory_user = o.user;
+    choose_level(ctx, setting(ctx, o.target, FU_FUSOR_TARGET));
+    choose_threads(ctx, o.n_threads);
+    choose_device(ctx, setting(ctx, o.device, FU_FUSOR_DEVICE));
+    rt_cache_options c = {.dir = o.cache_dir, .max_bytes = o.cache_max_bytes, .only = (o.flags & FUSOR_CACHE_ONLY) != 0,
+                          .ignore_environment = (o.flags & FUSOR_IGNORE_ENVIRONMENT) != 0, .log = ctx->log};
+    if (o.flags & FUSOR_REFERENCE_ON_MISS) c.only = true;
+    fusor_status status = rt_cache_open(e, &c, &ctx->cache);
+    fu_free(e);
+    if (status != FUSOR_OK) {
+        fu_free(ctx);
+        return NULL;
+    }
+    return ctx;
+}
+
+fusor_context *context_keep(fusor_context *ctx) {
+    atomic_fetch_add_explicit(&ctx->refs, 1, memory_order_relaxed);
+    return ctx;
+}
+
+void fusor_context_free(fusor_context *ctx) {
+    if (!ctx || atomic_fetch_sub_explicit(&ctx->refs, 1, memory_order_acq_rel) != 1) return;
+    lazy_free(ctx);
+    rt_cache_close(ctx->cache);
+    fu_free(ctx);
+}
+
+void fusor_buffer_free(fusor_context *ctx, fusor_buffer *buffer) {
+    if (!ctx || !buffer || !buffer->data) return;
+    rt_buffer_release(&ctx->exec, buffer->data);
+    buffer->data = NULL;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef FUSOR_SRC_CONTEXT_H
+#define FUSOR_SRC_CONTEXT_H
+/* Contexts, modules and executables as the public entry points see them. */
+#include "fusor/compile.h"
+#include "base/log.h"
+#include "ir/graph.h"
+#include "ir/plan.h"
+#include "rt/cache.h"
+#include "rt/exec.h"
+#include <stdatomic.h>
+
+struct fusor_context {
+    atomic_int refs;
+    uint64_t   id;                  /* never reused: finds the threads' error records */
+    uint32_t   flags;
+    int        n_threads;
+    bool       is_reference;        /* device "reference" */
+    ir_level   level;
+    bool       has_level;           /* false: option_error says why nothing can run here */
+    char       option_error[256];
+    fusor_status option_status;
+    fu_log     log;
+    rt_cache  *cache;
+    rt_exec_options exec;
+    struct lazy_state *lazy;        /* owned by lazy.c; NULL until first used */
+};
+fusor_context *context_keep(fusor_context *ctx);
+/* Makes `e` the calling thread's record of ctx; returns its status. */
+fusor_status   context_fail(const fusor_context *ctx, const fu_error *e);
+
+struct fusor_module {
+    fusor_context *ctx;             /* held */
+    fu_arena   arena;               /* everything below */
+    ir_module *module;
+    struct builder_state *builder;  /* builder.c; NULL for parsed modules */
+};
+
+struct fusor_executable {
+    fusor_context *ctx;             /* held */
+    rt_exec   *exec;
+    char      *message;             /* of the parse, for FUSOR_REFERENCE_ON_MISS: NULL */
+};
+struct fusor_call { fusor_executable *exe; rt_call *call; };
+
+/* What a compile is told: fusor.c. */
+typedef struct compile_request {
+    fusor_context *ctx;
+    const char *name, *text;        /* name: path or "<text>" */
+    size_t      length;
+    ir_module  *module;             /* instead of text; borrowed */
+    const char *function;           /* NULL: the first */
+    uint32_t    flags;              /* FUSOR_NO_FUSE, FUSOR_KEEP_SOURCES */
+    const char *target;             /* NULL: the context's */
+} compile_request;
+/* Front half, shared with the tools: text or module to plan. The plan lives in arena. Level from target, else ctx. */
+fusor_status compile_plan(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **out);
+/* The whole pipeline. */
+fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_executable **out);
+/* explain.c: the plan as JSON text in arena. exec may be NULL. */
+fusor_status explain_json(fu_arena *arena, fu_error *e, const ir_plan *plan, const rt_exec *exec, const int64_t *symbol_values, char **out);
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* fusor.c: the pipeline. Text or graph in, executable out; each step is a function of the layer that owns it.
+ *
+ *   ir_parse         text -> module               src/ir/parse.c, graph.c, infer.c
+ *   ir_flatten       calls inlined                src/ir/flatten.c
+ *   ir_run_passes    normalized graph             src/ir/pass.c: expand, fold, simplify, cse, dce
+ *   ir_plan_make     kernels and buffers          src/ir/plan.c, plan_build.c
+ *   rt_exec_new      every kernel found or made   src/rt/exec.c -> cache.c -> loader.c; on a miss module.c -> src/jit/codegen.c
+ *   rt_exec_call     run                          src/rt/exec.c -> threads.c
+ */
+#include "context.h"
+#include "base/env.h"
+#include "ir/pass.h"
+#include "ref/interp.h"
+#include "rt/cpuinfo.h"
+#include "sources.h"
+
+_Static_assert(sizeof(rt_tensor) == sizeof(ref_tensor) && offsetof(rt_tensor, data) == offsetof(ref_tensor, data), "one layout");
+
+static fusor_status find_function(fu_arena *arena, fu_error *e, const compile_request *r, ir_module **module, ir_graph **out) {
+    *module = r->module;
+    if (!*module) FU_TRY(ir_parse(arena, e, r->name, r->text, r->length, module));
+    *out = ir_module_find(*module, r->function);
+    if (*out) return FUSOR_OK;
+    if (!r->function)
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s:1:1: error: the module has no function; expected 'func @name(...) -> ... { ... }'", (*module)->source.name);
+    return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s: no function '@%s'; the first one is '@%s'", (*module)->source.name, r->function,
+                   (*module)->functions.n ? (*module)->functions.at[0]->name : "(none)");
+}
+
+static fusor_status plan_options(fu_error *e, const compile_request *r, ir_plan_options *out) {
+    const fusor_context *ctx = r->ctx;
+    *out = (ir_plan_options){.level = ctx->level, .no_fuse = (r->flags & FUSOR_NO_FUSE) != 0, .fast_math = (ctx->flags & FUSOR_FAST_MATH) != 0,
+                             .reference = ctx->is_reference};
+    if (r->target) {
+        int level = ir_level_find(r->target);
+        if (level < 0)
+            return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "unknown target '%s'; expected x86-64-v2, x86-64-v3 or x86-64-v4 (v2, v3, v4)", r->target);
+        out->level = (ir_level)level;
+    } else if (!ctx->has_level && !ctx->is_reference) {
+        return FU_FAIL(e, ctx->option_status, "%s", ctx->option_error);
+    }
+    return FUSOR_OK;
+}
+
+fusor_status compile_plan(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **out) {
+    ir_module *module;
+    ir_graph *function, *graph;
+    ir_plan_options options;
+    FU_TRY(plan_options(e, r, &options));
+    FU_TRY(find_function(arena, e, r, &module, &function));
+    FU_TRY(ir_flatten(arena, e, module, function, &graph));
+    FU_TRY(ir_run_passes(arena, e, &graph));
+    return ir_plan_make(arena, e, graph, &options, out);
+}
+
+static fusor_status reference_node(const ir_graph *g, fu_error *e, const ir_node *n, const rt_tensor *in, rt_tensor *out, const int64_t *symbols) {
+    return ref_eval_node(g, e, n, (const ref_tensor *)in, (ref_tensor *)out, symbols);
+}
+
+/* Where kernels cannot be had (no module, no executable memory, or a miss that may not compile) the reference evaluator serves. */
+static bool falls_back(const fusor_context *ctx, fusor_status status) {
+    return status == FUSOR_ERROR_UNSUPPORTED || (status == FUSOR_ERROR_MISS && (ctx->flags & FUSOR_REFERENCE_ON_MISS));
+}
+
+static fusor_status make_exec(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan *plan, rt_exec **out) {
+    rt_exec_options options = r->ctx->exec;
+    options.reference = reference_node;
+    options.log = &r->ctx->log;
+    fusor_status status = rt_exec_new(e, arena, plan, r->ctx->cache, &options, out);
+    if (!falls_back(r->ctx, status)) return status;
+    fu_log_warn(&r->ctx->log, "the reference evaluator serves @%s: %s", plan->graph->name, e->text);
+    fu_error_clear(e);
+    ir_plan_options reference = plan->options;
+    reference.reference = true;
+    FU_TRY(ir_plan_make(arena, e, plan->graph, &reference, &plan));
+    return rt_exec_new(e, arena, plan, r->ctx->cache, &options, out);
+}
+
+fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_executable **out) {
+    fu_arena arena;
+    jmp_buf oom;
+    rt_exec *volatile exec = NULL;
+    rt_exec *made = NULL;
+    ir_plan *plan = NULL;
+    fu_arena_init(&arena, &oom);
+    fusor_status status;
+    if (setjmp(oom)) {
+        status = FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory while compiling");
+        fu_arena_free(&arena);
+        return status;
+    }
+    status = compile_plan(&arena, e, r, &plan);
+    if (status == FUSOR_OK) status = make_exec(&arena, e, r, plan, &made);
+    if (status != FUSOR_OK) {
+        fu_arena_free(&arena);
+        return status;
+    }
+    exec = made;                    /* the arena is the exec's now */
+    if (!(r->flags & FUSOR_KEEP_SOURCES)) {
+        rt_exec *bound = NULL;
+        status = sources_bind(e, exec, r->module ? r->module->source.name : r->name, &bound);
+        rt_exec_release(exec);
+        if (status != FUSOR_OK) return status;
+        exec = bound;
+    }
+    fusor_executable *exe = fu_calloc(1, sizeof *exe);
+    if (!exe) {
+        rt_exec_release(exec);
+        return FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory while compiling");
+    }
+    exe->ctx = context_keep(r->ctx);
+    exe->exec = exec;
+    *out = exe;
+    return FUSOR_OK;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* plan_print.c: the plan as text (emit --stage plan) and the cost of its steps. */
+#include "ir/plan.h"
+#include <inttypes.h>
+
+static void print_buffer(fu_str *o, const ir_plan *p, int i) {
+    const ir_plan_buffer *b = &p->buffers.at[i];
+    const ir_graph *g = p->graph;
+    switch (b->storage) {
+    case IR_STORE_INPUT: fu_str_addf(o, "%%%s", g->params.at[b->index].name); break;
+    case IR_STORE_OUTPUT: fu_str_addf(o, "%%%s", g->results.at[b->index].name); break;
+    case IR_STORE_TEMP: fu_str_addf(o, "temp%d", i); break;
+    case IR_STORE_LITERAL: fu_str_addf(o, "literal%d", i); break;
+    }
+    fu_str_addf(o, ":%s[", ir_dtypes[b->dtype].name);
+    for (int d = 0; d < b->rank; d++) {
+        if (d) fu_str_add(o, ", ");
+        ir_size_print(o, g->sizes, b->dim[d]);
+    }
+    fu_str_addc(o, ']');
+}
+
+static void print_ops(fu_str *o, const ir_plan *p, const ir_step *s) {
+    for (int i = 0; i < s->n_ops; i++) fu_str_addf(o, "%s%s", i ? " " : "", ir_ops[ir_at(p->graph, s->ops[i])->op].name);
+}
+
+static void print_kernel(fu_str *o, const ir_plan *p, const ir_step *s) {
+    const ir_kernel *k = s->kernel;
+    fu_str_add(o, "  space");
+    for (int d = 0; d < k->n_dims; d++) {
+        fu_str_addf(o, " %c=", k->dim[d].role);
+        ir_size_print(o, p->graph->sizes, s->dim[d]);
+    }
+    fu_str_addc(o, '\n');
+    for (int b = 0; b < k->n_buffers; b++) {
+        fu_str_add(o, k->buffer[b].is_output ? "  writes " : "  reads ");
+        print_buffer(o, p, s->arg[b]);
+        fu_str_add(o, " strides (");
+        for (int d = 0; d < k->n_dims; d++) {
+            if (d) fu_str_add(o, ", ");
+            ir_size_print(o, p->graph->sizes, s->stride[b * k->n_dims + d]);
+        }
+        fu_str_add(o, ")\n");
+    }
+    fu_str text;
+    fu_str_init(&text, o->arena);
+    ir_kernel_print(&text, k);
+    for (const char *line = text.at; *line;) {
+        const char *nl = strchr(line, '\n');
+        fu_str_addf(o, "  | %.*s\n", (int)(nl - line), line);
+        line = nl + 1;
+    }
+}
+
+void ir_plan_print(fu_str *o, const ir_plan *p) {
+    fu_str_addf(o, "plan @%s level %s%s%s\n", p->graph->name, ir_levels[p->options.level].name, p->options.no_fuse ? " no-fuse" : "",
+                p->options.reference ? " reference" : "");
+    for (uint32_t i = 0; i < p->steps.n; i++) {
+        const ir_step *s = &p->steps.at[i];
+        fu_str_addf(o, "step %u: ", i);
+        switch (s->kind) {
+        case IR_STEP_KERNEL:
+            fu_str_addf(o, "%s kernel: ", ir_kernel_kind_names[s->kernel->kind]);
+            print_ops(o, p, s);
+            if (s->prepack_param >= 0) fu_str_addf(o, " (%%%s can be packed once)", p->graph->params.at[s->prepack_param].name);
+            fu_str_addc(o, '\n');
+            print_kernel(o, p, s);
+            break;
+        case IR_STEP_REFERENCE:
+        case IR_STEP_COPY:
+            fu_str_add(o, s->kind == IR_STEP_COPY ? "copy" : "reference: ");
+            print_ops(o, p, s);
+            for (int a = 0; a < s->n_args; a++) {
+                fu_str_add(o, a + 1 == s->n_args ? " -> " : " ");
+                print_buffer(o, p, s->arg[a]);
+            }
+            fu_str_addf(o, "\n  because %s\n", s->reason);
+            break;
+        }
+    }
+    for (uint32_t i = 0; i < p->boundaries.n; i++) {
+        const ir_boundary *b = &p->boundaries.at[i];
+        const ir_node *n = ir_at(p->graph, b->value);
+        fu_str_addf(o, "boundary %d -> %d at %%%s (%s): %s: %s\n", b->from, b->to, n->name ? n->name : "?", ir_ops[n->op].name,
+                    ir_reason_names[b->reason], ir_reason_texts[b->reason]);
+    }
+}
+
+static double size_of(const ir_plan *p, ir_size s, const int64_t *symbols) {
+    int64_t v = 0;
+    return ir_size_eval(p->graph->sizes, s, symbols, &v) == IR_SIZE_OK ? (double)v : 0;
+}
+
+static double buffer_bytes(const ir_plan *p, int i, const int64_t *symbols) {
+    const ir_plan_buffer *b = &p->buffers.at[i];
+    double n = ir_dtypes[b->dtype].bytes;
+    for (int d = 0; d < b->rank; d++) n *= size_of(p, b->dim[d], symbols);
+    return n;
+}
+
+ir_cost ir_step_cost(const ir_plan *p, int step, const int64_t *symbols) {
+    const ir_step *s = &p->steps.at[step];
+    ir_cost c = {0};
+    for (int a = 0; a < s->n_args; a++) {
+        bool is_output = s->kind == IR_STEP_KERNEL ? s->kernel->buffer[a].is_output : a + 1 == s->n_args, again = false;
+        for (int b = 0; b < a; b++)     /* a buffer read in two ways is counted once */
+            again |= s->arg[b] == s->arg[a] && (s->kind != IR_STEP_KERNEL || s->kernel->buffer[b].is_output == is_output);
+        if (again) continue;
+        *(is_output ? &c.bytes_written : &c.bytes_read) += buffer_bytes(p, s->arg[a], symbols);
+    }
+    if (s->kind != IR_STEP_KERNEL) return c;
+    const ir_kernel *k = s->kernel;
+    for (int i = 0; i < k->n_insts; i++) {
+        if (k->inst[i].op >= IR_OP_COUNT || k->inst[i].op == IR_OP_CAST || k->inst[i].op == IR_OP_BITCAST) continue;
+        double n = k->inst[i].op == IR_OP_MATMUL ? 2 : 1;
+        uint32_t varies = ir_kernel_varies(k, i);
+        bool over_all = k->inst[i].op == IR_OP_MATMUL || ir_kernel_is_reduce_op(k->inst[i].op);
+        for (int d = 0; d < k->n_dims; d++)
+            if (varies >> d & 1 || (over_all && strchr("rk", k->dim[d].role))) n *= size_of(p, s->dim[d], symbols);
+        c.flops += n;
+    }
+    return c;
+}
