@@ -35,4 +35,7 @@ enum { IR_REDUCE_BLOCK = 4096, IR_REDUCE_UNROLL = 4, IR_COLUMN_BLOCK = 128 };
  * accumulated in order from 0 with fma (mul and add where the level has none), then block sums are added in order. */
 typedef struct ir_tile { int mr, nr, kb; } ir_tile;
 ir_tile ir_contract_tile(ir_level level, ir_dtype acc);
+/* Type a contraction of a and b accumulates in: f32 for floats up to 32 bits, f64, i32 for two 8-bit integers, i64 for other
+ * integers; the result's type where that is of the same class and wider. */
+ir_dtype ir_contract_acc(ir_dtype a, ir_dtype b, ir_dtype result);
 #endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* launch_contract.c: tiles and memory of a contraction's two phases. The generated code does the same arithmetic. */
+#include "ir/kernel.h"
+
+static int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+static int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+static const ir_kinst *find_matmul(const ir_kernel *k) {
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_OP_MATMUL) return &k->inst[i];
+    return NULL;
+}
+
+ir_dtype ir_kernel_contract_acc(const ir_kernel *k) {
+    const ir_kinst *mm = find_matmul(k);
+    return mm ? ir_contract_acc(k->inst[mm->in[0]].dtype, k->inst[mm->in[1]].dtype, mm->dtype) : FUSOR_F32;
+}
+
+int64_t ir_kernel_contract_head_bytes(const ir_kernel *k) {
+    int64_t bytes = ir_dtypes[ir_kernel_contract_acc(k)].bytes, lanes = ir_levels[k->level].lanes;
+    int64_t rows = k->tile.mr > k->tile.nr ? k->tile.mr : k->tile.nr;
+    return round_up(k->tile.mr * k->tile.nr * bytes, 64) + round_up(rows * lanes * bytes, 64);
+}
+
+void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
+    const ir_kinst *mm = find_matmul(k);
+    int64_t mr = k->tile.mr, nr = k->tile.nr, kb = k->tile.kb;
+    if (!mm || mr < 1 || nr < 1 || kb < 1) return;
+    int64_t m = 1, n = 1, kk = 1, batches = 1, b_batches = 1, bytes = ir_dtypes[ir_kernel_contract_acc(k)].bytes;
+    uint32_t b_varies = ir_kernel_varies(k, mm->in[1]);
+    for (int d = 0; d < k->n_dims; d++) {
+        switch (k->dim[d].role) {
+        case 'm': m = size[d]; break;
+        case 'n': n = size[d]; break;
+        case 'k': kk = size[d]; break;
+        default:
+            batches *= size[d];
+            if (b_varies >> d & 1) b_batches *= size[d];
+        }
+    }
+    /* Blocks are whole register tiles, at least one, and no larger than the output needs. */
+    int64_t mp = ceil_div(m, mr), np = ceil_div(n, nr);
+    int64_t mc = tune[IR_TUNE_CONTRACT_MC] / mr, nc = tune[IR_TUNE_CONTRACT_NC] / nr;
+    if (mc < 1) mc = 1;
+    if (nc < 1) nc = 1;
+    out->n_phases = 2;
+    out->tiles[0] = b_batches * np; /* whatever M is: a packed operand may serve later calls */
+    out->tiles[1] = batches * ceil_div(mp, mc) * ceil_div(np, nc);
+    out->shared_bytes = b_batches * np * kk * nr * bytes;
+    int64_t kc = kk < kb ? kk : kb;
+    if (mc > mp) mc = mp;
+    if (nc > np) nc = np;
+    out->scratch_bytes =
+        ir_kernel_contract_head_bytes(k) + round_up((mc * mr * kc + ir_levels[k->level].lanes * mr) * bytes, 64);
+    if (kk > kb) out->scratch_bytes += round_up(mc * nc * mr * nr * bytes, 64);
+}

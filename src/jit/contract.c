@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* contract.c: the contraction kernel. Phase 0 packs operand 1 into panels of nr columns; phase 1 makes blocks of the
+ * output: for each K block in order it packs a block of operand 0 and runs the register tile over the panels of both;
+ * the last K block's totals go through the epilogue. Memory layouts are in ir/kernel.h, packing is in contract_pack.c.
+ *
+ * The order that an element is accumulated in depends on K, kb and the level alone: a block's products from 0 upwards,
+ * then block sums in order. So blocking, threads and fusion do not change bits. */
+#include "jit/contract.h"
+#include <string.h>
+
+enum { MAX_TILE = 32 }; /* vector registers in a tile */
+
+LLVMValueRef contract_min(emit *e, LLVMValueRef a, LLVMValueRef b) {
+    return em_select(e, em_icmp(e, LLVMIntSLT, a, b), a, b);
+}
+
+static LLVMValueRef num(contract *c, int64_t v) { return em_i64s(c->e, v); }
+static LLVMValueRef element(contract *c, LLVMValueRef base, LLVMValueRef i) { return em_gep(c->e, base, c->t_acc, i); }
+
+/* ---- loads of the program ---- */
+static LLVMValueRef coordinate(const contract_point *at, int dim) {
+    const contract *c = at->c;
+    return dim == c->dim_m ? at->m : dim == c->dim_n ? at->n : dim == c->dim_k ? at->k : c->index[dim];
+}
+
+LLVMValueRef contract_offset(contract *c, int buffer, const contract_point *at) {
+    LLVMValueRef off = c->batch_off[buffer];
+    const int dims[3] = {c->dim_m, c->dim_n, c->dim_k};
+    for (int i = 0; i < 3; i++) {
+        int d = dims[i];
+        if (c->k->buffer[buffer].stride[d] == 0 || !coordinate(at, d)) continue;
+        LLVMValueRef x = coordinate(at, d);
+        if (c->k->buffer[buffer].stride[d] != 1) x = em_mul(c->e, x, c->e->stride[buffer][d]);
+        off = em_add(c->e, off, x);
+    }
+    return off;
+}
+
+LLVMValueRef contract_step(contract *c, int buffer, int axis) {
+    if (axis < 0) return num(c, 0);
+    int64_t s = c->k->buffer[buffer].stride[axis];
+    return s == 0 || s == 1 ? num(c, s) : c->e->stride[buffer][axis];
+}
+
+LLVMValueRef contract_load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
+    contract_point *at = user;
+    (void)v;
+    if (inst->op == IR_K_LOAD)
+        return em_load(e, inst->index, contract_offset(at->c, inst->index, at),
+                       contract_step(at->c, inst->index, at->axis), at->mask);
+    LLVMValueRef x = em_splat(e, coordinate(at, inst->index));
+    if (inst->index != at->axis || e->lanes == 1) return x;
+    LLVMValueRef lane[64];
+    for (int i = 0; i < e->lanes; i++) lane[i] = num(at->c, i);
+    return em_add(e, x, LLVMConstVector(lane, (unsigned)e->lanes));
+}
+
+/* Batch number -> index of each batch dim and offset of each buffer. With only the dims in `which`. */
+static void decode_batch(contract *c, LLVMValueRef number, uint32_t which) {
+    emit *e = c->e;
+    for (int i = c->n_batch - 1; i >= 0; i--) {
+        int d = c->batch[i];
+        c->index[d] = num(c, 0);
+        if (!(which >> d & 1)) continue;
+        c->index[d] = LLVMBuildURem(e->b, number, e->size[d], "");
+        number = LLVMBuildUDiv(e->b, number, e->size[d], "");
+    }
+    for (int b = 0; b < c->k->n_buffers; b++) {
+        c->batch_off[b] = num(c, 0);
+        for (int i = 0; i < c->n_batch; i++) {
+            int d = c->batch[i];
+            if (!(which >> d & 1) || c->k->buffer[b].stride[d] == 0) continue;
+            c->batch_off[b] = em_add(e, c->batch_off[b], em_mul(e, c->index[d], e->stride[b][d]));
+        }
+    }
+}
+
+static LLVMValueRef ceil_div(contract *c, LLVMValueRef a, int64_t b) {
+    return LLVMBuildUDiv(c->e->b, em_add(c->e, a, num(c, b - 1)), num(c, b), "");
+}
+
+/* ---- phase 0: a tile is one panel of one batch of operand 1 ---- */
+static LLVMValueRef panel_of_b(contract *c, LLVMValueRef batch, LLVMValueRef panel, LLVMValueRef panels) {
+    LLVMValueRef i = em_add(c->e, em_mul(c->e, batch, panels), panel);
+    return element(c, c->e->shared, em_mul(c->e, em_mul(c->e, i, c->kk), num(c, c->nr)));
+}
+
+static void emit_pack_phase(contract *c) {
+    emit *e = c->e;
+    LLVMValueRef panels = ceil_div(c, c->n, c->nr);
+    em_loop t = em_for(e, e->tile_begin, e->tile_end, num(c, 1));
+    LLVMValueRef batch = LLVMBuildUDiv(e->b, t.i, panels, ""), panel = LLVMBuildURem(e->b, t.i, panels, "");
+    decode_batch(c, batch, ir_kernel_varies(c->k, c->operand[1]));
+    contract_pack(c, 1, panel_of_b(c, batch, panel, panels), em_mul(e, panel, num(c, c->nr)), num(c, 0), c->kk);
+    em_end(e, &t);
+}
+
+/* ---- the register tile ---- */
+static LLVMValueRef tile_load(contract *c, LLVMValueRef ptr, int align) {
+    LLVMValueRef v = LLVMBuildLoad2(c->e->b, c->t_vec, ptr, "");
+    LLVMSetAlignment(v, (unsigned)align);
+    return v;
+}
+
+static LLVMValueRef mul_add(contract *c, LLVMValueRef a, LLVMValueRef b, LLVMValueRef acc) {
+    emit *e = c->e;
+    return ir_is_float(c->acc) ? em_mad(e, a, b, acc) : em_add(e, em_mul(e, a, b), acc);
+}
+
+static void prefetch(contract *c, LLVMValueRef ptr, int write) {
+    emit *e = c->e;
+    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID("llvm.prefetch", 13), &e->t_ptr, 1);
+    LLVMValueRef in[4] = {ptr, LLVMConstInt(e->t_i32, (unsigned)write, 0), LLVMConstInt(e->t_i32, 3, 0),
+                          LLVMConstInt(e->t_i32, 1, 0)};
+    LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, in, 4, "");
+}
+
+/* `steps` products of the panels at pa and pb into acc. */
+static void tile_steps(contract *c, LLVMValueRef *acc, LLVMValueRef pa, LLVMValueRef pb, int steps, bool ahead) {
+    emit *e = c->e;
+    int b_align = c->v_lanes * c->acc_bytes, b_row = c->nr * c->acc_bytes;
+    LLVMValueRef zeros = LLVMConstNull(LLVMVectorType(e->t_i32, (unsigned)c->v_lanes));
+    for (int s = 0; s < steps; s++) {
+        LLVMValueRef b[8];
+        for (int j = 0; j < c->nv; j++)
+            b[j] = tile_load(c, element(c, pb, num(c, s * c->nr + j * c->v_lanes)), b_align);
+        /* The panel of operand 1 comes from the next cache the first time; the hardware's prefetcher is late for it. */
+        for (int at = (s * b_row + 63) / 64 * 64; at < (s + 1) * b_row && ahead; at += 64)
+            prefetch(c, em_gep(e, pb, e->t_i8, num(c, at + 1024)), 0);
+        for (int i = 0; i < c->mr; i++) {
+            LLVMValueRef x = LLVMBuildLoad2(e->b, c->t_acc, element(c, pa, num(c, s * c->mr + i)), "");
+            LLVMSetAlignment(x, (unsigned)c->acc_bytes);
+            LLVMValueRef poison = LLVMGetPoison(c->t_vec);
+            LLVMValueRef a = LLVMBuildShuffleVector(
+                e->b, LLVMBuildInsertElement(e->b, poison, x, LLVMConstInt(e->t_i32, 0, 0), ""), poison, zeros, "");
+            for (int j = 0; j < c->nv; j++) acc[i * c->nv + j] = mul_add(c, a, b[j], acc[i * c->nv + j]);
+        }
+    }
+}
+
+typedef struct k_loop {
+    LLVMBasicBlockRef body;
+    LLVMValueRef pa, pb, count, acc[MAX_TILE];
+} k_loop;
+
+/* A loop tested at its end (the caller made sure that it runs): `steps` products an iteration. Phis from block `from`.
+ */
+static LLVMBasicBlockRef tile_loop(contract *c, k_loop *l, LLVMBasicBlockRef from, LLVMBasicBlockRef done,
+                                   LLVMValueRef pa, LLVMValueRef pb, LLVMValueRef count, LLVMValueRef *acc, int steps) {
+    emit *e = c->e;
+    int n = c->mr * c->nv;
+    LLVMPositionBuilderAtEnd(e->b, l->body);
+    LLVMValueRef next[MAX_TILE], phi[3] = {pa, pb, count};
+    for (int i = 0; i < 3; i++) {
+        LLVMValueRef p = LLVMBuildPhi(e->b, LLVMTypeOf(phi[i]), "");
+        LLVMAddIncoming(p, &phi[i], &from, 1);
+        phi[i] = p;
+    }
+    for (int i = 0; i < n; i++) {
+        l->acc[i] = next[i] = LLVMBuildPhi(e->b, c->t_vec, "");
+        LLVMAddIncoming(next[i], &acc[i], &from, 1);
+    }
+    tile_steps(c, next, phi[0], phi[1], steps, steps > 1);
+    l->pa = element(c, phi[0], num(c, steps * c->mr));
+    l->pb = element(c, phi[1], num(c, steps * c->nr));
+    l->count = em_sub(e, phi[2], num(c, 1));
+    LLVMBasicBlockRef end = LLVMGetInsertBlock(e->b);
+    LLVMAddIncoming(phi[0], &l->pa, &end, 1);
+    LLVMAddIncoming(phi[1], &l->pb, &end, 1);
+    LLVMAddIncoming(phi[2], &l->count, &end, 1);
+    for (int i = 0; i < n; i++) {
+        LLVMAddIncoming(l->acc[i], &next[i], &end, 1);
+        l->acc[i] = next[i];
+    }
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntNE, l->count, num(c, 0)), l->body, done);
+    return end;
+}
+
+static LLVMValueRef merge(contract *c, LLVMValueRef a, LLVMBasicBlockRef from_a, LLVMValueRef b,
+                          LLVMBasicBlockRef from_b) {
+    LLVMValueRef phi = LLVMBuildPhi(c->e->b, LLVMTypeOf(a), "");
+    LLVMAddIncoming(phi, &a, &from_a, 1);
+    LLVMAddIncoming(phi, &b, &from_b, 1);
+    return phi;
+}
+
+/* acc = sum over k < k_count of pa[k] x pb[k]: a loop of several products an iteration, then one of single products. */
+static void emit_products(contract *c, LLVMValueRef pa, LLVMValueRef pb, LLVMValueRef k_count, LLVMValueRef *acc) {
+    emit *e = c->e;
+    int n = c->mr * c->nv;
+    LLVMValueRef zero = LLVMConstNull(c->t_vec), zeros[MAX_TILE];
+    for (int i = 0; i < n; i++) zeros[i] = zero;
+    LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b);
+    k_loop l = {.body = em_block(e, "products")}, r = {.body = NULL};
+    LLVMBasicBlockRef rest = em_block(e, "rest");
+    r.body = em_block(e, "product");
+    LLVMBasicBlockRef done = em_block(e, "total");
+
+    LLVMValueRef whole = LLVMBuildUDiv(e->b, k_count, num(c, c->unroll), "");
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, whole, num(c, 0)), l.body, rest);
+    LLVMBasicBlockRef end = tile_loop(c, &l, entry, rest, pa, pb, whole, zeros, c->unroll);
+
+    LLVMPositionBuilderAtEnd(e->b, rest);
+    LLVMValueRef rest_pa = merge(c, pa, entry, l.pa, end), rest_pb = merge(c, pb, entry, l.pb, end), sum[MAX_TILE];
+    for (int i = 0; i < n; i++) sum[i] = merge(c, zero, entry, l.acc[i], end);
+    LLVMValueRef left = LLVMBuildURem(e->b, k_count, num(c, c->unroll), "");
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, left, num(c, 0)), r.body, done);
+    end = tile_loop(c, &r, rest, done, rest_pa, rest_pb, left, sum, 1);
+
+    LLVMPositionBuilderAtEnd(e->b, done);
+    for (int i = 0; i < n; i++) acc[i] = merge(c, sum[i], rest, r.acc[i], end);
+}
+
+static LLVMValueRef tile_element(contract *c, LLVMValueRef tile, int i, int j) {
+    return element(c, tile, num(c, i * c->nr + j * c->v_lanes));
+}
+
+static void tile_store(contract *c, LLVMValueRef *acc, LLVMValueRef tile) {
+    for (int i = 0; i < c->mr; i++)
+        for (int j = 0; j < c->nv; j++)
+            LLVMSetAlignment(LLVMBuildStore(c->e->b, acc[i * c->nv + j], tile_element(c, tile, i, j)),
+                             (unsigned)(c->v_lanes * c->acc_bytes));
+}
+
+/* ---- the epilogue: from the tile in memory (in L1, just written) to the outputs, row by row ---- */
+/* Evaluates and stores everything at one point; x is where the accumulators of this point lie. */
+static void epilogue_at(contract *c, contract_point *at, LLVMValueRef x) {
+    emit *e = c->e;
+    em_values v;
+    em_values_init(&v, contract_load, at);
+    LLVMValueRef sum = em_load_ptr(e, c->acc, x, NULL, (unsigned)c->acc_bytes);
+    v.at[c->matmul] = em_cast(e, sum, c->acc, c->k->inst[c->matmul].dtype);
+    for (int i = 0; i < c->k->n_insts; i++) {
+        const ir_kinst *in = &c->k->inst[i];
+        if (in->op != IR_K_STORE) continue;
+        LLVMValueRef value = em_value(e, &v, in->in[0]);
+        em_store(e, in->index, value, contract_offset(c, in->index, at), contract_step(c, in->index, at->axis),
+                 at->mask);
+    }
+}
+
+static void epilogue_rows(contract *c, LLVMValueRef tile, LLVMValueRef m0, LLVMValueRef rows, LLVMValueRef n0,
+                          LLVMValueRef columns, bool whole) {
+    emit *e = c->e;
+    int steps = c->nr / c->lanes;
+    LLVMValueRef mask[8] = {0};
+    for (int j = 0; j < steps && !whole && e->level->has_mask; j++)
+        mask[j] = em_mask(e, em_sub(e, columns, num(c, j * c->lanes)));
+    em_loop l = em_for(e, num(c, 0), rows, num(c, 1));
+    LLVMValueRef row = element(c, tile, em_mul(e, l.i, num(c, c->nr))), m = em_add(e, m0, l.i);
+    if (!whole && !e->level->has_mask) {
+        e->lanes = 1;
+        em_loop lc = em_for(e, num(c, 0), columns, num(c, 1));
+        contract_point at = {c, m, em_add(e, n0, lc.i), NULL, -1, NULL};
+        epilogue_at(c, &at, element(c, row, lc.i));
+        em_end(e, &lc);
+        e->lanes = c->lanes;
+    } else {
+        for (int j = 0; j < steps; j++) {
+            contract_point at = {c, m, em_add(e, n0, num(c, j * c->lanes)), NULL, c->dim_n, mask[j]};
+            epilogue_at(c, &at, element(c, row, num(c, j * c->lanes)));
+        }
+    }
+    em_end(e, &l);
+}
+
+static void emit_epilogue(contract *c, LLVMValueRef tile, LLVMValueRef m0, LLVMValueRef n0) {
+    emit *e = c->e;
+    LLVMValueRef rows = contract_min(e, em_sub(e, c->m, m0), num(c, c->mr)), columns = em_sub(e, c->n, n0);
+    e->lanes = c->lanes;
+    em_branch b = em_if(e, em_icmp(e, LLVMIntSGE, columns, num(c, c->nr)));
+    epilogue_rows(c, tile, m0, rows, n0, columns, true);
+    em_else(e, &b);
+    epilogue_rows(c, tile, m0, rows, n0, contract_min(e, columns, num(c, c->nr)), false);
+    em_endif(e, &b);
+}
+
+/* ---- phase 1: a tile is a block of MC x NC elements of one batch ---- */
+typedef struct block {
+    LLVMValueRef k0, k_count, is_first, is_last, a, partial, tile;
+} block;
+
+static void emit_register_tile(contract *c, const block *s, LLVMValueRef pa, LLVMValueRef pb, LLVMValueRef partial,
+                               LLVMValueRef m0, LLVMValueRef n0) {
+    emit *e = c->e;
+    int n = c->mr * c->nv;
+    LLVMValueRef acc[MAX_TILE], total[MAX_TILE];
+    emit_products(c, pa, pb, s->k_count, acc);
+    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b), more = em_block(e, "add"), join = em_block(e, "join");
+    LLVMBuildCondBr(e->b, s->is_first, join, more);
+    LLVMPositionBuilderAtEnd(e->b, more);
+    for (int i = 0; i < n; i++) {
+        LLVMValueRef x = tile_load(c, tile_element(c, partial, i / c->nv, i % c->nv), c->v_lanes * c->acc_bytes);
+        total[i] = ir_is_float(c->acc) ? em_fadd(e, x, acc[i]) : em_add(e, x, acc[i]);
+    }
+    LLVMBuildBr(e->b, join);
+    LLVMPositionBuilderAtEnd(e->b, join);
+    for (int i = 0; i < n; i++) total[i] = merge(c, acc[i], from, total[i], more);
+    tile_store(c, total, em_select(e, s->is_last, s->tile, partial));
+    em_branch last = em_if(e, s->is_last);
+    emit_epilogue(c, s->tile, m0, n0);
+    em_endif(e, &last);
+}
+
+static void emit_compute_phase(contract *c) {
+    emit *e = c->e;
+    LLVMValueRef one = num(c, 1), zero = num(c, 0);
+    LLVMValueRef m_panels = ceil_div(c, c->m, c->mr), n_panels = ceil_div(c, c->n, c->nr);
+    LLVMValueRef mc = LLVMBuildUDiv(e->b, e->tune[IR_TUNE_CONTRACT_MC], num(c, c->mr), "");
+    LLVMValueRef nc = LLVMBuildUDiv(e->b, e->tune[IR_TUNE_CONTRACT_NC], num(c, c->nr), "");
+    mc = em_select(e, em_icmp(e, LLVMIntSLT, mc, one), one, mc);
+    nc = em_select(e, em_icmp(e, LLVMIntSLT, nc, one), one, nc);
+    LLVMValueRef m_blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, m_panels, mc), one), mc, "");
+    LLVMValueRef n_blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, n_panels, nc), one), nc, "");
+    LLVMValueRef k_panel = contract_min(e, c->kk, num(c, c->kb));
+
+    /* scratch: ir_kernel_contract_head_bytes, the packed block, partial sums */
+    block s = {.tile = e->scratch};
+    s.a = em_gep(e, e->scratch, e->t_i8, num(c, ir_kernel_contract_head_bytes(c->k)));
+    LLVMValueRef a_rows = em_mul(e, contract_min(e, mc, m_panels), num(c, c->mr));
+    LLVMValueRef a_bytes =
+        em_mul(e, em_add(e, em_mul(e, a_rows, k_panel), num(c, c->lanes * c->mr)), num(c, c->acc_bytes));
+    s.partial = em_gep(e, s.a, e->t_i8, em_and(e, em_add(e, a_bytes, num(c, 63)), num(c, -64)));
+
+    em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
+    LLVMValueRef nb = LLVMBuildURem(e->b, t.i, n_blocks, ""), q = LLVMBuildUDiv(e->b, t.i, n_blocks, "");
+    LLVMValueRef mb = LLVMBuildURem(e->b, q, m_blocks, ""), batch = LLVMBuildUDiv(e->b, q, m_blocks, "");
+    decode_batch(c, batch, UINT32_MAX);
+    uint32_t b_dims = ir_kernel_varies(c->k, c->operand[1]);
+    LLVMValueRef b_batch = zero;
+    for (int i = 0; i < c->n_batch; i++)
+        if (b_dims >> c->batch[i] & 1)
+            b_batch = em_add(e, em_mul(e, b_batch, e->size[c->batch[i]]), c->index[c->batch[i]]);
+    LLVMValueRef m_first = em_mul(e, mb, mc), n_first = em_mul(e, nb, nc);
+    LLVMValueRef m_count = contract_min(e, em_sub(e, m_panels, m_first), mc),
+                 n_count = contract_min(e, em_sub(e, n_panels, n_first), nc);
+
+    /* K = 0 still makes one (empty) block: its totals are 0 and the epilogue runs. */
+    LLVMValueRef k_end = em_select(e, em_icmp(e, LLVMIntSGT, c->kk, zero), c->kk, one);
+    em_loop lk = em_for(e, zero, k_end, num(c, c->kb));
+    s.k0 = lk.i;
+    s.k_count = contract_min(e, em_sub(e, c->kk, lk.i), num(c, c->kb));
+    s.is_first = em_icmp(e, LLVMIntEQ, lk.i, zero);
+    s.is_last = em_icmp(e, LLVMIntSGE, em_add(e, lk.i, num(c, c->kb)), c->kk);
+
+    LLVMValueRef panel_elements = em_mul(e, k_panel, num(c, c->mr));
+    em_loop lp = em_for(e, zero, m_count, one);
+    contract_pack(c, 0, element(c, s.a, em_mul(e, lp.i, panel_elements)),
+                  em_mul(e, em_add(e, m_first, lp.i), num(c, c->mr)), s.k0, s.k_count);
+    em_end(e, &lp);
+
+    em_loop lj = em_for(e, zero, n_count, one);
+    LLVMValueRef panel = em_add(e, n_first, lj.i);
+    LLVMValueRef pb = element(c, panel_of_b(c, b_batch, panel, n_panels), em_mul(e, s.k0, num(c, c->nr)));
+    em_loop li = em_for(e, zero, m_count, one);
+    LLVMValueRef pa = element(c, s.a, em_mul(e, li.i, panel_elements));
+    LLVMValueRef tile = em_add(e, em_mul(e, lj.i, m_count), li.i);
+    emit_register_tile(c, &s, pa, pb, element(c, s.partial, em_mul(e, tile, num(c, c->mr * c->nr))),
+                       em_mul(e, em_add(e, m_first, li.i), num(c, c->mr)), em_mul(e, panel, num(c, c->nr)));
+    em_end(e, &li);
+    em_end(e, &lj);
+    em_end(e, &lk);
+    em_end(e, &t);
+}
+
+/* ---- checks beyond ir_kernel_verify, which made sure of the dims b.. m n k and of one matmul ---- */
+static fusor_status read_description(contract *c, fu_error *err) {
+    const ir_kernel *k = c->k;
+    c->dim_m = k->n_dims - 3;
+    c->dim_n = k->n_dims - 2;
+    c->dim_k = k->n_dims - 1;
+    for (int d = 0; d < c->dim_m; d++) {
+        if (k->dim[d].role != 'b')
+            return FU_FAIL(err, FUSOR_ERROR_INTERNAL,
+                           "contract kernel: dim %d has role '%c'; expected 'b' before m, n, k", d, k->dim[d].role);
+        c->batch[c->n_batch++] = d;
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        uint32_t varies = ir_kernel_varies(k, i);
+        if (k->inst[i].op == IR_OP_MATMUL) {
+            c->matmul = i;
+            c->operand[0] = k->inst[i].in[0];
+            c->operand[1] = k->inst[i].in[1];
+            if ((ir_kernel_varies(k, c->operand[0]) >> c->dim_n & 1) ||
+                (ir_kernel_varies(k, c->operand[1]) >> c->dim_m & 1))
+                return FU_FAIL(err, FUSOR_ERROR_INTERNAL,
+                               "contract kernel: an operand of %%%d varies along the other's dim", i);
+        } else if (k->inst[i].op == IR_K_STORE) {
+            if (varies >> c->dim_k & 1)
+                return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "contract kernel: the value stored by %%%d varies along k",
+                               i);
+            if (k->buffer[k->inst[i].index].stride[c->dim_n] == 0)
+                return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "contract kernel: output %d does not vary along n",
+                               k->inst[i].index);
+        }
+    }
+    return FUSOR_OK;
+}
+
+fusor_status jit_emit_contract(emit *e, fu_error *err) {
+    contract *c = FU_NEW(e->arena, contract);
+    c->e = e;
+    c->k = e->k;
+    FU_TRY(read_description(c, err));
+    c->acc = ir_kernel_contract_acc(c->k);
+    c->acc_bytes = ir_dtypes[c->acc].bytes;
+    c->lanes = e->level->lanes;
+    c->v_lanes = e->level->vector_bytes / c->acc_bytes;
+    c->mr = c->k->tile.mr;
+    c->nr = c->k->tile.nr;
+    c->kb = c->k->tile.kb;
+    c->nv = c->nr / c->v_lanes;
+    c->unroll = e->level->has_fma && ir_is_float(c->acc) ? 4 : 2; /* products that are no fma: spills at 4 */
+    if (c->mr < 1 || c->kb < 1 || c->nr < 1 || c->nr % c->lanes || c->nr % c->v_lanes || c->mr > c->lanes ||
+        c->nv > 8 || c->mr * c->nv > MAX_TILE)
+        return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "contract kernel: tile %d x %d x %d does not fit level %s", c->mr,
+                       c->nr, c->kb, e->level->name);
+    c->t_acc = em_scalar_type(e, c->acc);
+    c->t_vec = LLVMVectorType(c->t_acc, (unsigned)c->v_lanes);
+    c->m = e->size[c->dim_m];
+    c->n = e->size[c->dim_n];
+    c->kk = e->size[c->dim_k];
+    int64_t tile_bytes = (int64_t)c->mr * c->nr * c->acc_bytes;
+    c->staging = em_gep(e, e->scratch, e->t_i8, num(c, (tile_bytes + 63) / 64 * 64));
+
+    em_branch phase = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, LLVMConstInt(LLVMTypeOf(e->phase), 0, 0)));
+    emit_pack_phase(c);
+    em_else(e, &phase);
+    emit_compute_phase(c);
+    em_endif(e, &phase);
+    return FUSOR_OK;
+}

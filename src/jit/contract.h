@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef JIT_CONTRACT_H
+#define JIT_CONTRACT_H
+/* What the two files of the contraction kernel share. */
+#include "jit/emit.h"
+
+typedef struct contract {
+    emit *e;
+    const ir_kernel *k;
+    int dim_m, dim_n, dim_k; /* the last three dims */
+    int n_batch, batch[IR_KERNEL_MAX_DIMS];
+    int matmul, operand[2];   /* instruction numbers */
+    ir_dtype acc;             /* type of the accumulators and of packed operands */
+    int acc_bytes, lanes;     /* lanes: of the level; programs are evaluated this wide */
+    int v_lanes, nv;          /* elements of one vector register; registers in a row of the tile: nr = nv * v_lanes */
+    int mr, nr, kb, unroll;   /* unroll: products in an iteration of the inner loop */
+    LLVMTypeRef t_acc, t_vec; /* scalar; one vector register */
+    LLVMValueRef m, n, kk;    /* sizes */
+    LLVMValueRef index[IR_KERNEL_MAX_DIMS];        /* of the batch dims, in the tile being made */
+    LLVMValueRef batch_off[IR_KERNEL_MAX_BUFFERS]; /* what they add to each buffer's offset */
+    LLVMValueRef staging;                          /* part of scratch: see ir/kernel.h */
+} contract;
+
+/* A point of the iteration space: m, n, k of lane 0, and the dim along which lanes go (-1: none, or one lane). */
+typedef struct contract_point {
+    contract *c;
+    LLVMValueRef m, n, k;
+    int axis;
+    LLVMValueRef mask; /* of loads; NULL = all lanes */
+} contract_point;
+LLVMValueRef contract_load(emit *e, em_values *v, const ir_kinst *inst, void *point);
+LLVMValueRef contract_offset(contract *c, int buffer, const contract_point *at);
+LLVMValueRef contract_step(contract *c, int buffer, int axis);
+LLVMValueRef contract_min(emit *e, LLVMValueRef a, LLVMValueRef b);
+
+/* Emits: dst[k][r] = operand at row first + r, column k_first + k for k < k_count, r < rows (mr for operand 0 along m,
+ * nr for operand 1 along n). Rows past the end of the dim repeat valid ones or are 0. Up to lanes * rows elements
+ * behind the panel are overwritten where rows is no multiple of the vector length. */
+void contract_pack(contract *c, int operand, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef k_first,
+                   LLVMValueRef k_count);
+#endif

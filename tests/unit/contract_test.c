@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* contract_test.c: the contraction kernel at every level the host has, run between guard pages and compared bit by bit
+ * with loops that accumulate in the documented order (ir/schedule.h). */
+#include "ir/codegen_api.h"
+#include "ir/kernel.h"
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+const fusor_codegen_table *fusor_codegen_module(void);
+
+static bool host_has(int level) {
+    __builtin_cpu_init();
+    if (level == IR_LEVEL_V4)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+               __builtin_cpu_supports("avx512cd");
+    if (level == IR_LEVEL_V3)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+    return __builtin_cpu_supports("sse4.1");
+}
+
+/* ---- memory that ends (or begins) at a page nobody may touch ---- */
+typedef struct guarded {
+    char *map;
+    size_t map_bytes;
+    void *at;
+} guarded;
+
+static guarded guarded_new(size_t bytes, bool at_end) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), inner = (bytes + page - 1) / page * page;
+    guarded g = {.map_bytes = inner + 2 * page};
+    g.map = mmap(NULL, g.map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(g.map, MAP_FAILED);
+    if (inner) cr_assert_eq(mprotect(g.map + page, inner, PROT_READ | PROT_WRITE), 0);
+    g.at = g.map + page + (at_end ? inner - bytes : 0);
+    return g;
+}
+
+static void guarded_free(guarded *g) { munmap(g->map, g->map_bytes); }
+
+/* ---- compiling ---- */
+typedef struct code {
+    void *map;
+    size_t bytes;
+    ir_kernel_fn run;
+} code;
+
+static void *take(void *user, size_t bytes) {
+    (void)user;
+    return malloc(bytes);
+}
+
+static fusor_codegen_result generate(const ir_kernel *k, uint32_t stage) {
+    jmp_buf oom;
+    fu_arena a;
+    fu_str text;
+    fu_error *error = calloc(1, sizeof *error);
+    fusor_codegen_result r;
+    fu_arena_init(&a, &oom);
+    cr_assert_eq(setjmp(oom), 0);
+    cr_assert_eq(ir_kernel_verify(k, error), FUSOR_OK, "%s", error->text);
+    fu_str_init(&text, &a);
+    ir_kernel_print(&text, k);
+    fusor_codegen_request q = {.version = FUSOR_CODEGEN_VERSION,
+                               .stage = stage,
+                               .description = text.at,
+                               .description_bytes = text.n,
+                               .symbol = "kernel",
+                               .allocate = take};
+    int status = fusor_codegen_module()->generate(&q, &r);
+    cr_assert_eq(status, 0, "%s\n%s", r.error, text.at);
+    fu_arena_free(&a);
+    free(error);
+    return r;
+}
+
+static code compile(const ir_kernel *k) {
+    fusor_codegen_result r = generate(k, FUSOR_CODEGEN_BLOB);
+    code c = {.bytes = r.bytes};
+    c.map = mmap(NULL, r.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(c.map, MAP_FAILED);
+    memcpy(c.map, r.data, r.bytes);
+    cr_assert_eq(mprotect(c.map, r.bytes, PROT_READ | PROT_EXEC), 0);
+    c.run = (ir_kernel_fn)(void *)((char *)c.map + r.entry);
+    free(r.data);
+    return c;
+}
+
+/* ---- problems ---- */
+enum { A, B, BIAS, ROW, OUT, OUT2, N_BUFFERS };
+enum { PLAIN, BIAS_RELU, TWO_OUTPUTS, SCALED_A }; /* epilogue, or a program on operand 0 */
+typedef struct problem {
+    int level;
+    ir_dtype in, in_b, out;
+    int program;
+    int n_batch;
+    bool a_batched[2], b_batched[2];    /* does the operand vary along the batch dim? */
+    bool transpose_a, transpose_b, gap; /* gap: nothing is contiguous */
+    int64_t baked_n, baked_k;           /* 0: run-time */
+    ir_tile tile;                       /* zeros: the level's */
+} problem;
+typedef struct shape {
+    int64_t batch[2], m, n, k;
+} shape;
+typedef struct layout {
+    int64_t stride[N_BUFFERS][5], elements[N_BUFFERS];
+} layout; /* stride by b0 b1 m n k */
+
+static void set_strides(layout *l, int buffer, const int64_t *size, const int *order, int n_order, int64_t gap) {
+    int64_t stride = gap, last = 0;
+    for (int i = n_order - 1; i >= 0; i--) {
+        l->stride[buffer][order[i]] = stride;
+        last += (size[order[i]] - 1) * stride;
+        stride *= size[order[i]];
+    }
+    l->elements[buffer] = stride == 0 ? 0 : last + 1;
+}
+
+static layout lay_out(const problem *p, const shape *s) {
+    layout l;
+    memset(&l, 0, sizeof l);
+    int64_t size[5] = {s->batch[0], s->batch[1], s->m, s->n, s->k}, gap = p->gap ? 3 : 1;
+    for (int o = 0; o < 4; o++) {
+        int order[4], n = 0;
+        for (int d = 0; d < p->n_batch; d++)
+            if (o >= 2 || (o == 0 ? p->a_batched[d] : p->b_batched[d])) order[n++] = d;
+        bool swap = o == 0 ? p->transpose_a : o == 1 && p->transpose_b;
+        int outer = o == 1 ? 4 : 2, inner = o == 0 ? 4 : 3;
+        order[n++] = swap ? inner : outer;
+        order[n++] = swap ? outer : inner;
+        set_strides(&l, o < 2 ? o : o == 2 ? OUT : OUT2, size, order, n, gap);
+    }
+    set_strides(&l, BIAS, size, (int[]){3}, 1, 1);
+    set_strides(&l, ROW, size, (int[]){2}, 1, 1);
+    return l;
+}
+
+static uint16_t add(ir_kernel *k, int op, ir_dtype t, int n_in, int x, int y, int index) {
+    k->inst[k->n_insts] = (ir_kinst){.op = (uint16_t)op,
+                                     .dtype = t,
+                                     .n_in = (uint8_t)n_in,
+                                     .in = {(uint16_t)x, (uint16_t)y},
+                                     .index = (uint16_t)index};
+    return (uint16_t)k->n_insts++;
+}
+
+/* Which of b0 b1 m n k are dims of the kernel. */
+static int dims_of(const problem *p, int which[5]) {
+    int n = 0;
+    for (int d = 0; d < p->n_batch; d++) which[n++] = d;
+    for (int d = 2; d < 5; d++) which[n++] = d;
+    return n;
+}
+
+static ir_kernel describe(const problem *p) {
+    ir_kernel k;
+    memset(&k, 0, sizeof k);
+    k.kind = IR_KERNEL_CONTRACT;
+    k.level = (ir_level)p->level;
+    int which[5];
+    k.n_dims = dims_of(p, which);
+    layout l = lay_out(p, &(shape){{1000, 1000}, 1000, 1000, 1000});
+    k.n_buffers = N_BUFFERS;
+    for (int b = 0; b < N_BUFFERS; b++) {
+        k.buffer[b].dtype = b == A ? p->in : b == B ? p->in_b : b == ROW ? p->in : p->out;
+        k.buffer[b].is_output = b >= OUT;
+        for (int d = 0; d < k.n_dims; d++) {
+            int64_t s = l.stride[b][which[d]];
+            k.buffer[b].stride[d] = s <= 1 ? s : IR_STRIDE_RUNTIME;
+        }
+    }
+    for (int d = 0; d < k.n_dims; d++) {
+        int64_t baked = which[d] == 3 ? p->baked_n : which[d] == 4 ? p->baked_k : 0;
+        k.dim[d] = (ir_kdim){"bbmnk"[which[d]], baked ? baked : IR_SIZE_RUNTIME};
+    }
+    int a = add(&k, IR_K_LOAD, p->in, 0, 0, 0, A), b = add(&k, IR_K_LOAD, p->in_b, 0, 0, 0, B);
+    if (p->program == SCALED_A) a = add(&k, IR_OP_MUL, p->in, 2, a, add(&k, IR_K_LOAD, p->in, 0, 0, 0, ROW), 0);
+    int x = add(&k, IR_OP_MATMUL, p->out, 2, a, b, 0);
+    if (p->program == TWO_OUTPUTS) add(&k, IR_K_STORE, p->out, 1, x, 0, OUT2);
+    if (p->program == BIAS_RELU || p->program == TWO_OUTPUTS) {
+        x = add(&k, IR_OP_ADD, p->out, 2, x, add(&k, IR_K_LOAD, p->out, 0, 0, 0, BIAS), 0);
+        x = add(&k, IR_OP_RELU, p->out, 1, x, 0, 0);
+    }
+    add(&k, IR_K_STORE, p->out, 1, x, 0, OUT);
+    k.tile = p->tile.mr ? p->tile : ir_contract_tile(k.level, ir_contract_acc(p->in, p->in_b, p->out));
+    return k;
+}
+
+/* ---- values ---- */
+static uint64_t random_state = 1;
+static uint64_t random_bits(void) {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state * 0x2545f4914f6cdd1du;
+}
+
+static void fill(ir_dtype t, void *p, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t r = random_bits();
+        double x = (double)(int64_t)r / 9.3e18;
+        if (t == FUSOR_F32) ((float *)p)[i] = (float)x;
+        else if (t == FUSOR_F64) ((double *)p)[i] = x;
+        else memcpy((char *)p + i * ir_dtypes[t].bytes, &r, ir_dtypes[t].bytes);
+    }
+}
+
+static int64_t get_int(ir_dtype t, const void *p, int64_t i) {
+    switch (t) {
+    case FUSOR_I8: return ((const int8_t *)p)[i];
+    case FUSOR_U8: return ((const uint8_t *)p)[i];
+    case FUSOR_I16: return ((const int16_t *)p)[i];
+    case FUSOR_I32: return ((const int32_t *)p)[i];
+    default: return ((const int64_t *)p)[i];
+    }
+}
+
+/* One element by the documented order; the integer value in *sum_int. */
+static double element(const problem *p, const layout *l, const guarded *mem, int64_t kb, const shape *s,
+                      const int64_t *at, int64_t *sum_int) {
+    int64_t a = 0, b = 0;
+    for (int d = 0; d < 4; d++) {
+        a += at[d] * l->stride[A][d];
+        b += at[d] * l->stride[B][d];
+    }
+    bool fma_level = p->level >= IR_LEVEL_V3, is_double = p->in == FUSOR_F64;
+    double total = 0;
+    uint64_t whole = 0;
+    for (int64_t k0 = 0; k0 < s->k; k0 += kb) {
+        double sum = 0;
+        for (int64_t k = k0; k < s->k && k < k0 + kb; k++) {
+            int64_t ai = a + k * l->stride[A][4], bi = b + k * l->stride[B][4];
+            if (ir_is_int(p->in)) {
+                uint64_t x = (uint64_t)get_int(p->in, mem[A].at, ai);
+                if (p->program == SCALED_A) x *= (uint64_t)get_int(p->in, mem[ROW].at, at[2]);
+                whole += x * (uint64_t)get_int(p->in_b, mem[B].at, bi);
+            } else if (is_double) {
+                double x = ((double *)mem[A].at)[ai], y = ((double *)mem[B].at)[bi];
+                if (p->program == SCALED_A) x *= ((double *)mem[ROW].at)[at[2]];
+                volatile double product = x * y;
+                sum = fma_level ? fma(x, y, sum) : product + sum;
+            } else {
+                float x = ((float *)mem[A].at)[ai], y = ((float *)mem[B].at)[bi];
+                if (p->program == SCALED_A) x *= ((float *)mem[ROW].at)[at[2]];
+                volatile float product = x * y;
+                sum = fma_level ? fmaf(x, y, (float)sum) : product + (float)sum;
+            }
+        }
+        if (k0 == 0) total = sum;
+        else total = is_double ? total + sum : (float)((float)total + (float)sum);
+    }
+    *sum_int = (int64_t)whole;
+    return total;
+}
+
+/* ---- one call ---- */
+static void run_phases(ir_kernel_fn run, ir_kernel_args *args, const ir_launch *launch, int first_phase) {
+    for (int ph = first_phase; ph < launch->n_phases; ph++) {
+        args->phase = (uint32_t)ph;
+        for (int64_t t = launch->tiles[ph]; t-- > 0;) cr_assert_eq(run(args, t, t + 1), 0);
+    }
+}
+
+static void check(const problem *p, const ir_kernel *k, ir_kernel_fn run, const shape *s, const int64_t *tune,
+                  bool at_end) {
+    layout l = lay_out(p, s);
+    guarded mem[N_BUFFERS];
+    void *buffer[N_BUFFERS];
+    for (int b = 0; b < N_BUFFERS; b++) {
+        ir_dtype t = k->buffer[b].dtype;
+        mem[b] = guarded_new((size_t)l.elements[b] * ir_dtypes[t].bytes, at_end);
+        buffer[b] = mem[b].at;
+        fill(t, mem[b].at, l.elements[b]);
+    }
+    int which[5], n_dims = dims_of(p, which);
+    int64_t all[5] = {s->batch[0], s->batch[1], s->m, s->n, s->k}, size[5], stride[N_BUFFERS * 5];
+    for (int d = 0; d < n_dims; d++) size[d] = all[which[d]];
+    for (int b = 0; b < N_BUFFERS; b++)
+        for (int d = 0; d < n_dims; d++) stride[b * n_dims + d] = l.stride[b][which[d]];
+    ir_kernel_args args = {.version = IR_KERNEL_ABI, .buffer = buffer, .size = size, .stride = stride};
+    memcpy(args.tune, tune, sizeof args.tune);
+    ir_launch launch;
+    ir_kernel_launch(k, size, args.tune, &launch);
+    cr_assert_eq(launch.scratch_bytes % 64, 0);
+    guarded scratch = guarded_new((size_t)launch.scratch_bytes, true),
+            shared = guarded_new((size_t)(launch.shared_bytes + 63) / 64 * 64, true);
+    memset(scratch.at, 0xff, (size_t)launch.scratch_bytes); /* NaNs where something is used before it is made */
+    memset(shared.at, 0xff, (size_t)launch.shared_bytes);
+    args.scratch = scratch.at;
+    args.shared = shared.at;
+    run_phases(run, &args, &launch, 0);
+
+    int64_t at[5] = {0};
+    for (at[0] = 0; at[0] < s->batch[0]; at[0]++)
+        for (at[1] = 0; at[1] < s->batch[1]; at[1]++)
+            for (at[2] = 0; at[2] < s->m; at[2]++)
+                for (at[3] = 0; at[3] < s->n; at[3]++) {
+                    int64_t o = 0, o2 = 0, si;
+                    for (int d = 0; d < 4; d++) o += at[d] * l.stride[OUT][d], o2 += at[d] * l.stride[OUT2][d];
+                    double x = element(p, &l, mem, k->tile.kb, s, at, &si), y = x;
+                    bool biased = p->program == BIAS_RELU || p->program == TWO_OUTPUTS;
+#define WHERE                                                                                                          \
+    "level %s %s program %d m %ld n %ld k %ld at %ld,%ld,%ld,%ld", ir_levels[p->level].name, ir_dtypes[p->in].name,    \
+        p->program, (long)s->m, (long)s->n, (long)s->k, (long)at[0], (long)at[1], (long)at[2], (long)at[3]
+                    if (p->out == FUSOR_F32) {
+                        if (biased) y = (float)x + ((float *)mem[BIAS].at)[at[3]], y = (float)y < 0 ? 0 : (float)y;
+                        float want = (float)y, raw = (float)x;
+                        cr_assert_eq(memcmp(&want, (float *)mem[OUT].at + o, 4), 0, WHERE);
+                        if (p->program == TWO_OUTPUTS)
+                            cr_assert_eq(memcmp(&raw, (float *)mem[OUT2].at + o2, 4), 0, WHERE);
+                    } else if (p->out == FUSOR_F64) {
+                        if (biased) y = x + ((double *)mem[BIAS].at)[at[3]], y = y < 0 ? 0 : y;
+                        cr_assert_eq(memcmp(&y, (double *)mem[OUT].at + o, 8), 0, WHERE);
+                        if (p->program == TWO_OUTPUTS)
+                            cr_assert_eq(memcmp(&x, (double *)mem[OUT2].at + o2, 8), 0, WHERE);
+                    } else {
+                        uint64_t raw = (uint64_t)si, want = raw;
+                        unsigned bits = 8u * ir_dtypes[p->out].bytes;
+                        if (biased) {
+                            want += (uint64_t)get_int(p->out, mem[BIAS].at, at[3]);
+                            if ((int64_t)(want << (64 - bits)) < 0) want = 0;
+                        }
+                        cr_assert_eq(memcmp(&want, (char *)mem[OUT].at + o * bits / 8, bits / 8), 0, WHERE);
+                        if (p->program == TWO_OUTPUTS)
+                            cr_assert_eq(memcmp(&raw, (char *)mem[OUT2].at + o2 * bits / 8, bits / 8), 0, WHERE);
+                    }
+                }
+    /* Operand 1 as it was packed serves later calls. */
+    if (s->m > 0 && s->n > 0) {
+        memset(scratch.at, 0xff, (size_t)launch.scratch_bytes);
+        void *before = malloc((size_t)l.elements[OUT] * ir_dtypes[p->out].bytes + 1);
+        memcpy(before, mem[OUT].at, (size_t)l.elements[OUT] * ir_dtypes[p->out].bytes);
+        memset(mem[B].at, 0xff, (size_t)l.elements[B] * ir_dtypes[p->in_b].bytes);
+        run_phases(run, &args, &launch, 1);
+        cr_assert_eq(memcmp(before, mem[OUT].at, (size_t)l.elements[OUT] * ir_dtypes[p->out].bytes), 0,
+                     "phase 1 read operand 1");
+        free(before);
+    }
+    for (int b = 0; b < N_BUFFERS; b++) guarded_free(&mem[b]);
+    guarded_free(&scratch);
+    guarded_free(&shared);
+}
+
+static problem plain(int level, ir_dtype t, int program) {
+    ir_dtype out = ir_is_float(t) ? t : ir_dtypes[t].bytes == 1 ? FUSOR_I32 : FUSOR_I64;
+    return (problem){.level = level, .in = t, .in_b = t, .out = out, .program = program};
+}
+
+static int64_t any_of(const int64_t *values, int n) { return values[random_bits() % (unsigned)n]; }
+
+/* Compiles once, runs `count` random sizes. */
+static void check_sizes(const problem *p, int count) {
+    if (!host_has(p->level)) return;
+    static const int64_t mn[] = {0, 1, 2, 3, 5, 7, 11, 12, 13, 16, 17, 24, 31, 32, 33, 47, 64, 65, 97};
+    static const int64_t ks[] = {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 127};
+    static const int64_t blocks[] = {0, 1, 2, 3, 100};
+    ir_kernel k = describe(p);
+    code c = compile(&k);
+    for (int i = 0; i < count; i++) {
+        shape s = {{1, 1}, any_of(mn, 19), any_of(mn, 19), any_of(ks, 17)};
+        if (i % 8 == 7)
+            s = (shape){{1, 1}, any_of(mn, 9), any_of(mn, 9), any_of((int64_t[]){511, 512, 513, 1024, 1031}, 5)};
+        for (int d = 0; d < p->n_batch; d++) s.batch[d] = 1 + (int64_t)(random_bits() % 3);
+        if (p->baked_n) s.n = p->baked_n;
+        if (p->baked_k) s.k = p->baked_k;
+        int64_t tune[IR_TUNE_COUNT] = {any_of(blocks, 5) * k.tile.mr, any_of(blocks, 5) * k.tile.nr};
+        check(p, &k, c.run, &s, tune, i & 1);
+    }
+    munmap(c.map, c.bytes);
+}
+
+#define FOR_LEVELS for (int level = 0; level < IR_LEVEL_COUNT; level++)
+
+Test(contract, f32_layouts) {
+    FOR_LEVELS
+    for (int i = 0; i < 8; i++) {
+        problem p = plain(level, FUSOR_F32, i & 4 ? BIAS_RELU : PLAIN);
+        p.transpose_a = i & 1;
+        p.transpose_b = i & 2;
+        check_sizes(&p, 40);
+    }
+}
+
+Test(contract, f32_strided) {
+    FOR_LEVELS {
+        problem p = plain(level, FUSOR_F32, BIAS_RELU);
+        p.gap = true;
+        check_sizes(&p, 25);
+    }
+}
+
+Test(contract, small_k_block) { /* many K blocks at little cost */
+    FOR_LEVELS {
+        problem p = plain(level, FUSOR_F32, BIAS_RELU);
+        p.tile = ir_contract_tile((ir_level)level, FUSOR_F32);
+        p.tile.kb = 7;
+        check_sizes(&p, 25);
+    }
+}
+
+Test(contract, programs) {
+    FOR_LEVELS
+    for (int i = 0; i < 2; i++) {
+        problem p = plain(level, FUSOR_F32, i ? SCALED_A : TWO_OUTPUTS);
+        check_sizes(&p, 25);
+        p.transpose_a = p.transpose_b = true;
+        check_sizes(&p, 25);
+    }
+}
+
+Test(contract, batches) {
+    FOR_LEVELS
+    for (int i = 0; i < 4; i++) {
+        problem p = plain(level, FUSOR_F32, BIAS_RELU);
+        p.n_batch = 1 + (i & 1);
+        p.a_batched[0] = i != 3;
+        p.a_batched[1] = i == 1;
+        p.b_batched[0] = i & 2;
+        p.b_batched[1] = i == 1 || i == 3;
+        check_sizes(&p, 16);
+    }
+}
+
+Test(contract, types) {
+    static const ir_dtype types[] = {FUSOR_F64, FUSOR_I64, FUSOR_I32, FUSOR_I16, FUSOR_I8, FUSOR_U8};
+    FOR_LEVELS
+    for (int i = 0; i < 12; i++) {
+        problem p = plain(level, types[i / 2], i & 1 ? TWO_OUTPUTS : BIAS_RELU);
+        p.transpose_b = i & 1;
+        if (p.in == FUSOR_U8) p.in_b = FUSOR_I8;
+        check_sizes(&p, 16);
+    }
+}
+
+Test(contract, baked) {
+    FOR_LEVELS
+    for (int i = 0; i < 3; i++) {
+        problem p = plain(level, FUSOR_F32, BIAS_RELU);
+        p.baked_n = i != 1 ? 10 + 22 * i : 0;
+        p.baked_k = i != 0 ? 33 + i : 0;
+        check_sizes(&p, 10);
+    }
+}
+
+/* The loop with the most products must not touch the stack: one spilled accumulator costs a third of the speed. */
+Test(contract, the_inner_loop_spills_nothing) {
+    static const ir_dtype types[] = {FUSOR_F32, FUSOR_F64, FUSOR_I64, FUSOR_I8};
+    FOR_LEVELS
+    for (int i = 0; i < 4; i++) {
+        problem p = plain(level, types[i], BIAS_RELU);
+        ir_kernel k = describe(&p);
+        fusor_codegen_result r = generate(&k, FUSOR_CODEGEN_ASM);
+        const char *text = r.data, *best = NULL, *best_end = NULL;
+        int most = 0;
+        bool has_frame = strstr(text, "movq\t%rsp, %rbp") != NULL;
+        for (const char *at = text; at && *at;) { /* from label or jump to the next */
+            const char *end = strstr(at, "\n.L"), *jump = strstr(at, "\n\tj");
+            if (jump && (!end || jump < end)) end = jump;
+            if (!end) end = at + strlen(at);
+            int products = 0;
+            for (const char *q = at; q < end; q++)
+                products += strncmp(q, "\tvfmadd", 7) == 0 || strncmp(q, "\tmulp", 5) == 0 || strncmp(q, "mul", 3) == 0;
+            if (products > most) most = products, best = at, best_end = end;
+            at = *end ? end + 1 : end;
+        }
+        cr_assert(most >= k.tile.mr, "no products found in the code of %s", ir_levels[level].name);
+        for (const char *q = best; q && q < best_end; q++) {
+            bool stack = strncmp(q, "(%rsp", 5) == 0 || (has_frame && strncmp(q, "(%rbp", 5) == 0);
+            cr_assert(!stack, "%s %s: the inner loop uses the stack:\n%.*s", ir_levels[level].name,
+                      ir_dtypes[types[i]].name, (int)(best_end - best), best);
+        }
+        free(r.data);
+    }
+}
+
+Test(contract, bad_descriptions_are_refused) {
+    problem p = plain(IR_LEVEL_V2, FUSOR_F32, PLAIN);
+    ir_kernel good = describe(&p);
+    for (int i = 0; i < 4; i++) {
+        ir_kernel k = good;
+        if (i == 0) k.tile.mr = 9;
+        if (i == 1) k.dim[2].role = 'n';
+        if (i == 2) k.buffer[A].stride[1] = 1;
+        if (i == 3) k.tile = (ir_tile){0};
+        jmp_buf oom;
+        fu_arena a;
+        fu_str text;
+        fu_arena_init(&a, &oom);
+        cr_assert_eq(setjmp(oom), 0);
+        fu_str_init(&text, &a);
+        ir_kernel_print(&text, &k);
+        fusor_codegen_result r;
+        fusor_codegen_request q = {.version = FUSOR_CODEGEN_VERSION,
+                                   .description = text.at,
+                                   .description_bytes = text.n,
+                                   .symbol = "kernel",
+                                   .allocate = take};
+        cr_assert_neq(fusor_codegen_module()->generate(&q, &r), 0);
+        cr_assert(r.error[0]);
+        fu_arena_free(&a);
+    }
+}
