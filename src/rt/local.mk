@@ -4,3 +4,8 @@
 rt_sources += %D%/data.c
 rt_sources += %D%/data_archive.c
 rt_sources += %D%/data_fill.c
+rt_sources += %D%/cpuinfo.c
+rt_sources += %D%/fork.c
+rt_sources += %D%/debugger.c
+rt_sources += %D%/loader.c
+rt_openmp_sources += %D%/threads.c

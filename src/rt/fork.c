@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* fork.c: the list of fork hooks and its pthread_atfork handlers. */
+#include "rt/fork.h"
+#include <pthread.h>
+#include <stddef.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static rt_fork_hook *hooks;
+
+/* The list's own lock is held over the fork: the child finds the list whole. */
+static void prepare(void) {
+    pthread_mutex_lock(&lock);
+    for (rt_fork_hook *h = hooks; h; h = h->next)
+        if (h->prepare) h->prepare(h->user);
+}
+
+static void in_parent(void) {
+    for (rt_fork_hook *h = hooks; h; h = h->next)
+        if (h->parent) h->parent(h->user);
+    pthread_mutex_unlock(&lock);
+}
+
+static void in_child(void) {
+    for (rt_fork_hook *h = hooks; h; h = h->next)
+        if (h->child) h->child(h->user);
+    pthread_mutex_unlock(&lock);
+}
+
+static void install(void) { pthread_atfork(prepare, in_parent, in_child); }
+
+void rt_fork_add(rt_fork_hook *hook) {
+    pthread_once(&once, install);
+    pthread_mutex_lock(&lock);
+    hook->next = hooks;
+    hook->link = &hooks;
+    if (hooks) hooks->link = &hook->next;
+    hooks = hook;
+    pthread_mutex_unlock(&lock);
+}
+
+void rt_fork_remove(rt_fork_hook *hook) {
+    pthread_mutex_lock(&lock);
+    *hook->link = hook->next;
+    if (hook->next) hook->next->link = hook->link;
+    pthread_mutex_unlock(&lock);
+}
