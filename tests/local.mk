@@ -44,3 +44,5 @@ jit_unit_tests += %D%/unit/contract_test
 %C%_unit_contract_test_LDADD = $(jit_test_libs)
 jit_unit_tests += %D%/unit/jit_test
 %C%_unit_jit_test_LDADD = $(jit_test_libs)
+unit_tests += %D%/unit/cache_test
+%C%_unit_cache_test_LDADD = $(rt_test_libs)

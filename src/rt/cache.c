@@ -1,0 +1,661 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* cache.c: find or make. The memory table, what is being made at the moment, the tiers, and the call of code generation.
+ *
+ * The lock covers the table and the list of flights only: no file, no compile, no loader call happens under it. */
+#include "rt/cache_entry.h"
+#include "base/arena.h"
+#include "base/env.h"
+#include "rt/cpuinfo.h"
+#include "rt/fork.h"
+#include "rt/module.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { BUCKETS = 1024, MAX_TIERS = 32, TOUCH_SECONDS = 3600, WRITES_PER_SURVEY = 256, NEAREST_LIMIT = 4096, DEFAULT_KERNELS = 1024 };
+#define DEFAULT_MAX_BYTES ((uint64_t)512 << 20)
+#define UNKNOWN_BYTES UINT64_MAX
+
+typedef struct item { struct item *next; rt_kernel *kernel; uint64_t used; } item;
+/* A kernel that a thread is making; lives on that thread's stack. */
+typedef struct flight { struct flight *next; const uint8_t *key; } flight;
+typedef struct tier { bool is_dir; rt_dir dir; rt_bundle bundle; char *path; } tier;
+
+struct rt_cache {
+    pthread_mutex_t lock;
+    pthread_cond_t  landed;
+    rt_fork_hook    hook;
+    item   *bucket[BUCKETS];
+    int     n_items;
+    uint64_t clock;
+    flight *flights;
+    rt_cache_stats stats;
+    /* Set when opened. */
+    rt_cache_mode mode;
+    bool     only;
+    uint64_t max_bytes;
+    int      max_kernels;
+    char     build_id[64];
+    int    (*generate)(const fusor_codegen_request *, fusor_codegen_result *);
+    fu_log   log;
+    bool     has_dir;
+    rt_dir   dir;
+    tier     tiers[MAX_TIERS];
+    atomic_int n_tiers;
+    /* The directory's state; under the lock. */
+    bool     is_write_broken;       /* one warning was given; entries are not written any more */
+    uint64_t dir_bytes;
+    int      writes;
+};
+
+/* One request, as it goes through the tiers. */
+typedef struct wish {
+    const char *description, *symbol;
+    size_t bytes;
+    ir_level level;
+    const uint8_t *key;
+    char file[2 * IR_KEY_BYTES + 1 + RT_ENTRY_SUFFIX_BYTES + 5];
+} wish;
+
+/* ---- kernels ---- */
+rt_kernel *rt_kernel_keep(rt_kernel *k) {
+    atomic_fetch_add_explicit(&k->refs, 1, memory_order_relaxed);
+    return k;
+}
+
+void rt_kernel_release(rt_kernel *k) {
+    if (!k || atomic_fetch_sub_explicit(&k->refs, 1, memory_order_acq_rel) != 1) return;
+    rt_code_release(k->code);
+    fu_free(k);
+}
+
+/* Loads a blob. The new kernel has one reference. */
+static fusor_status make_kernel(fu_error *e, const wish *w, const void *blob, size_t blob_bytes, uint64_t entry, uint64_t code_bytes,
+                                int64_t compile_ns, rt_kernel **out) {
+    rt_kernel *k = fu_calloc(1, sizeof *k + w->bytes + 1);
+    if (!k) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "kernel %s: no memory", w->symbol);
+    fusor_status s = rt_code_load(e, blob, blob_bytes, entry, w->symbol, &k->code);
+    if (s != FUSOR_OK) {
+        fu_free(k);
+        return s;
+    }
+    void *address = rt_code_entry(k->code);
+    memcpy(&k->fn, &address, sizeof k->fn);
+    memcpy(k->key, w->key, IR_KEY_BYTES);
+    snprintf(k->symbol, sizeof k->symbol, "%s", w->symbol);
+    k->description = (char *)(k + 1);
+    memcpy(k->description, w->description, w->bytes);
+    k->description_bytes = w->bytes;
+    k->blob_bytes = blob_bytes;
+    k->code_bytes = code_bytes;
+    k->compile_ns = compile_ns;
+    atomic_init(&k->refs, 1);
+    *out = k;
+    return FUSOR_OK;
+}
+
+/* ---- the memory table; all under the lock ---- */
+static item **bucket_of(rt_cache *c, const uint8_t *key) {
+    uint32_t h;
+    memcpy(&h, key, sizeof h);
+    return &c->bucket[h % BUCKETS];
+}
+
+static rt_kernel *find_in_memory(rt_cache *c, const wish *w) {
+    for (item *i = *bucket_of(c, w->key); i; i = i->next) {
+        rt_kernel *k = i->kernel;
+        if (memcmp(k->key, w->key, IR_KEY_BYTES) != 0 || k->description_bytes != w->bytes || memcmp(k->description, w->description, w->bytes) != 0) continue;
+        i->used = ++c->clock;
+        return k;
+    }
+    return NULL;
+}
+
+/* The kernel longest unused that nobody else holds leaves the table; it is returned and released outside the lock. */
+static rt_kernel *take_oldest(rt_cache *c) {
+    item **oldest = NULL;
+    for (int b = 0; b < BUCKETS; b++)
+        for (item **p = &c->bucket[b]; *p; p = &(*p)->next)
+            if (atomic_load(&(*p)->kernel->refs) == 1 && (!oldest || (*p)->used < (*oldest)->used)) oldest = p;
+    if (!oldest) return NULL;
+    item *i = *oldest;
+    rt_kernel *k = i->kernel;
+    *oldest = i->next;
+    fu_free(i);
+    c->n_items--;
+    return k;
+}
+
+/* Adds k (the table takes a reference of its own). Without memory for it the kernel is simply not found again. */
+static rt_kernel *remember(rt_cache *c, rt_kernel *k) {
+    rt_kernel *leaves = c->n_items >= c->max_kernels ? take_oldest(c) : NULL;
+    item *i = fu_malloc(sizeof *i);
+    if (i) {
+        item **b = bucket_of(c, k->key);
+        *i = (item){*b, rt_kernel_keep(k), ++c->clock};
+        *b = i;
+        c->n_items++;
+    }
+    return leaves;
+}
+
+/* ---- fork ---- */
+static void before_fork(void *user) { pthread_mutex_lock(&((rt_cache *)user)->lock); }
+static void after_fork_parent(void *user) { pthread_mutex_unlock(&((rt_cache *)user)->lock); }
+static void after_fork_child(void *user) {
+    rt_cache *c = user;
+    c->flights = NULL;      /* who was making them is not here */
+    pthread_cond_init(&c->landed, NULL);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* ---- entries ---- */
+static void count_bad(rt_cache *c) {
+    pthread_mutex_lock(&c->lock);
+    c->stats.bad_entries++;
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* Is the decoded entry the one that is wanted? NULL, or why not. */
+static const char *mismatch(const rt_cache *c, const wish *w, const rt_entry *entry) {
+    const rt_entry_header *h = entry->head;
+    if (memcmp(h->key, w->key, IR_KEY_BYTES) != 0) return "the key inside is not that of its name";
+    if (strcmp(h->build_id, c->build_id) != 0) return "of another build";
+    if (h->description_bytes != w->bytes || memcmp(entry->description, w->description, w->bytes) != 0) return "of another kernel with the same key";
+    if (strcmp(h->level, ir_levels[w->level].name) != 0) return "of another level";
+    return NULL;
+}
+
+/* One tier's answer. where names it for the warning. True: *out is loaded (or, with out NULL, an intact entry is there). A bad
+ * entry is a miss; only a loader that has no memory or is not allowed to make code is an error, in *status. */
+static bool try_entry(rt_cache *c, fu_error *e, const wish *w, const void *data, size_t bytes, const char *where, bool *is_bad,
+                      rt_kernel **out, fusor_status *status) {
+    rt_entry entry;
+    const char *problem = rt_entry_decode(data, bytes, &entry);
+    if (!problem) problem = mismatch(c, w, &entry);
+    if (!problem && !rt_host_has(entry.head->features, NULL, NULL) && out) problem = "it needs features that this machine lacks";
+    if (problem) {
+        *is_bad = true;
+        count_bad(c);
+        fu_log_warn(&c->log, "cache entry %s/%s: %s; it is ignored", where, w->file, problem);
+        return false;
+    }
+    if (!out) return true;
+    const rt_entry_header *h = entry.head;
+    *status = make_kernel(e, w, entry.blob, (size_t)h->blob_bytes, h->entry, h->code_bytes, h->compile_ns, out);
+    return *status == FUSOR_OK;
+}
+
+static bool try_dir(rt_cache *c, fu_error *e, const wish *w, const rt_dir *d, bool is_ours, rt_kernel **out, fusor_status *status) {
+    void *data;
+    size_t bytes;
+    int64_t mtime_s;
+    bool is_bad = false, found = false;
+    int problem = rt_dir_read(d, w->file, RT_ENTRY_MAX_BYTES, &data, &bytes, &mtime_s);
+    if (problem == ENOENT || problem == ENOMEM) return false;
+    if (problem) {
+        is_bad = true;
+        count_bad(c);
+        fu_log_warn(&c->log, "cache entry %s/%s: %s; it is ignored", d->path, w->file,
+                    problem == EPERM ? "not a plain file that only you or root may write" : strerror(problem));
+    } else {
+        found = try_entry(c, e, w, data, bytes, d->path, &is_bad, out, status);
+        fu_free(data);
+    }
+    bool may_write = is_ours && c->mode != RT_CACHE_RO;
+    if (is_bad && may_write) unlinkat(d->fd, w->file, 0);
+    if (found && may_write && time(NULL) - mtime_s > TOUCH_SECONDS) utimensat(d->fd, w->file, NULL, AT_SYMLINK_NOFOLLOW);
+    return found;
+}
+
+/* Bundles and read-only directories, then the cache directory. */
+static bool try_tiers(rt_cache *c, fu_error *e, const wish *w, rt_kernel **out, fusor_status *status) {
+    if (c->mode == RT_CACHE_REFRESH) return false;
+    int n_tiers = atomic_load_explicit(&c->n_tiers, memory_order_acquire);
+    for (int i = 0; i < n_tiers && *status == FUSOR_OK; i++) {
+        tier *t = &c->tiers[i];
+        if (t->is_dir) {
+            if (try_dir(c, e, w, &t->dir, false, out, status)) return true;
+            continue;
+        }
+        size_t bytes;
+        bool is_bad = false;
+        const void *data = rt_bundle_find(&t->bundle, w->key, &bytes);
+        if (data && try_entry(c, e, w, data, bytes, t->path, &is_bad, out, status)) return true;
+    }
+    return *status == FUSOR_OK && c->has_dir && try_dir(c, e, w, &c->dir, true, out, status);
+}
+
+/* ---- writing ---- */
+static void write_broken(rt_cache *c, const char *what) {
+    pthread_mutex_lock(&c->lock);
+    bool first = !c->is_write_broken;
+    c->is_write_broken = true;
+    pthread_mutex_unlock(&c->lock);
+    if (first) fu_log_warn(&c->log, "cache directory %s: %s; new kernels stay in memory", c->dir.path, what);
+}
+
+static bool may_write(rt_cache *c) {
+    pthread_mutex_lock(&c->lock);
+    bool yes = c->has_dir && c->mode != RT_CACHE_RO && !c->is_write_broken;
+    pthread_mutex_unlock(&c->lock);
+    return yes;
+}
+
+static int write_entry(rt_cache *c, const wish *w, const fusor_codegen_result *r, int64_t compile_ns) {
+    rt_entry_header h = {.entry = r->entry, .code_bytes = r->code_bytes, .compile_ns = compile_ns, .created_s = time(NULL)};
+    memcpy(h.key, w->key, IR_KEY_BYTES);
+    snprintf(h.build_id, sizeof h.build_id, "%s", c->build_id);
+    snprintf(h.level, sizeof h.level, "%s", ir_levels[w->level].name);
+    snprintf(h.features, sizeof h.features, "%s", ir_levels[w->level].features);
+    snprintf(h.symbol, sizeof h.symbol, "%s", w->symbol);
+    const void *parts[4];
+    size_t part_bytes[4];
+    if (!rt_entry_encode(&h, w->description, w->bytes, r->data, r->bytes, parts, part_bytes)) return EFBIG;
+    int problem = rt_dir_write(&c->dir, w->file, parts, part_bytes, 4);
+    if (problem == ENOENT) {    /* the directory was removed under us: make it again, once */
+        rt_dir again;
+        char why[256];
+        if (!rt_dir_open(c->dir.path, true, &again, why, sizeof why)) {
+            problem = rt_dir_write(&again, w->file, parts, part_bytes, 4);
+            /* Other threads may be using the descriptor: it keeps its number and gets the new directory. */
+            if (dup3(again.fd, c->dir.fd, O_CLOEXEC) < 0) problem = errno;
+            rt_dir_close(&again);
+        }
+    }
+    if (problem) {
+        write_broken(c, strerror(problem));
+        return problem;
+    }
+    pthread_mutex_lock(&c->lock);
+    c->stats.written++;
+    bool survey = c->dir_bytes == UNKNOWN_BYTES || ++c->writes % WRITES_PER_SURVEY == 0;
+    if (!survey) survey = (c->dir_bytes += h.file_bytes) > c->max_bytes;
+    pthread_mutex_unlock(&c->lock);
+    if (survey) {
+        int64_t gone;
+        uint64_t left = rt_dir_evict(&c->dir, c->max_bytes, c->max_bytes / 10 * 9, 0, false, false, &gone, NULL);
+        pthread_mutex_lock(&c->lock);
+        c->dir_bytes = left;
+        c->stats.evicted += gone;
+        pthread_mutex_unlock(&c->lock);
+    }
+    return 0;
+}
+
+/* ---- making ---- */
+static void *allocate(void *user, size_t bytes) {
+    (void)user;
+    return fu_malloc(bytes);
+}
+
+static fusor_status generate(rt_cache *c, fu_error *e, const wish *w, fusor_codegen_result *r, int64_t *ns_out) {
+    int (*call)(const fusor_codegen_request *, fusor_codegen_result *) = c->generate;
+    if (!call) {
+        const fusor_codegen_table *table;
+        FU_TRY(rt_module_get(e, &table));
+        call = table->generate;
+    }
+    fusor_codegen_request q = {.version = FUSOR_CODEGEN_VERSION, .stage = FUSOR_CODEGEN_BLOB, .description = w->description,
+                               .description_bytes = w->bytes, .symbol = w->symbol, .allocate = allocate};
+    *r = (fusor_codegen_result){0};
+    int64_t start = fu_now_ns();
+    int s = call(&q, r);
+    *ns_out = fu_now_ns() - start;
+    r->error[sizeof r->error - 1] = 0;
+    if (!s && (!r->data || !r->bytes || r->entry >= r->bytes || r->code_bytes > r->bytes)) {
+        s = FUSOR_ERROR_INTERNAL;
+        snprintf(r->error, sizeof r->error, "code generation returned an impossible result");
+    }
+    pthread_mutex_lock(&c->lock);
+    if (s) c->stats.failures++;
+    else c->stats.compiles++;
+    c->stats.compile_ns += *ns_out;
+    pthread_mutex_unlock(&c->lock);
+    fu_log_event(&c->log, "compile", "%s,%lld,%s", w->symbol, (long long)*ns_out, s ? "failed" : "ok");
+    if (!s) return FUSOR_OK;
+    fu_free(r->data);
+    r->data = NULL;
+    fusor_status status = s > 0 && s <= FUSOR_ERROR_INTERNAL ? (fusor_status)s : FUSOR_ERROR_INTERNAL;
+    return FU_FAIL(e, status, "kernel %s: %s", w->symbol, r->error[0] ? r->error : "code generation failed without a message");
+}
+
+static bool entry_is_there(void *user) {
+    const void *const *arg = user;
+    const rt_cache *c = arg[0];
+    return faccessat(c->dir.fd, ((const wish *)arg[1])->file, F_OK, 0) == 0;
+}
+
+/* Compiles, loads and stores; looks at the disk once more when another process held the lock. out NULL: stores only. */
+static fusor_status make(rt_cache *c, fu_error *e, const wish *w, rt_kernel **out, bool *from_disk_out) {
+    char lock_name[sizeof w->file];
+    int lock_fd = -1;
+    bool has_disk = may_write(c);
+    fusor_status status = FUSOR_OK;
+    *from_disk_out = false;
+    if (has_disk) {
+        const void *arg[2] = {c, w};
+        snprintf(lock_name, sizeof lock_name, "%.*s.lock", 2 * IR_KEY_BYTES, w->file);
+        lock_fd = rt_dir_lock(&c->dir, lock_name, c->mode == RT_CACHE_REFRESH ? NULL : entry_is_there, arg);
+        if (c->mode != RT_CACHE_REFRESH && try_dir(c, e, w, &c->dir, true, out, &status)) *from_disk_out = true;
+    }
+    fusor_codegen_result *r = NULL;
+    int64_t compile_ns = 0;
+    if (status == FUSOR_OK && !*from_disk_out) {
+        r = fu_calloc(1, sizeof *r);
+        if (!r) status = FU_FAIL(e, FUSOR_ERROR_MEMORY, "kernel %s: no memory to compile it", w->symbol);
+        else status = generate(c, e, w, r, &compile_ns);
+    }
+    if (r && status == FUSOR_OK) {
+        if (out) status = make_kernel(e, w, r->data, r->bytes, r->entry, r->code_bytes, compile_ns, out);
+        if (status == FUSOR_OK && has_disk) {
+            int problem = write_entry(c, w, r, compile_ns);
+            if (problem && !out) status = FU_FAIL(e, FUSOR_ERROR_IO, "cache directory %s: %s", c->dir.path, strerror(problem));
+        } else if (status == FUSOR_OK && !out) {
+            status = FU_FAIL(e, FUSOR_ERROR_IO, "kernel %s: there is no cache directory to write it to", w->symbol);
+        }
+        fu_free(r->data);
+    }
+    fu_free(r);
+    if (has_disk) rt_dir_unlock(&c->dir, lock_name, lock_fd);
+    return status;
+}
+
+/* ---- a miss that must not compile: which line of the description differs from the nearest entry ---- */
+typedef struct nearest { const wish *w; const char *build_id; int best, examined; char key[9], wanted[160], has[160]; } nearest;
+
+static size_t line_length(const char *text, const char *end) {
+    const char *newline = memchr(text, '\n', (size_t)(end - text));
+    return (size_t)((newline ? newline : end) - text);
+}
+
+static void compare(nearest *n, const uint8_t *key, const char *build_id, const char *text, size_t bytes) {
+    const char *a = n->w->description, *a_end = a + n->w->bytes, *b = text, *b_end = text + bytes;
+    int same = 0;
+    size_t la, lb;
+    for (;; same++) {
+        la = line_length(a, a_end);
+        lb = line_length(b, b_end);
+        if (la != lb || memcmp(a, b, la) != 0 || a + la == a_end || b + lb == b_end) break;
+        a += la + 1;
+        b += lb + 1;
+    }
+    bool is_equal = n->w->bytes == bytes && memcmp(n->w->description, text, bytes) == 0;
+    if (is_equal) same = INT32_MAX;
+    n->examined++;
+    if (same <= n->best) return;
+    n->best = same;
+    char full[2 * IR_KEY_BYTES + 1];
+    rt_key_text(key, full);
+    snprintf(n->key, sizeof n->key, "%.8s", full);
+    if (is_equal) {
+        snprintf(n->wanted, sizeof n->wanted, "build %s", n->build_id);
+        snprintf(n->has, sizeof n->has, "build %s", build_id);
+    } else {
+        snprintf(n->wanted, sizeof n->wanted, "%.*s", (int)(la < 150 ? la : 150), la ? a : "its end");
+        snprintf(n->has, sizeof n->has, "%.*s", (int)(lb < 150 ? lb : 150), lb ? b : "its end");
+    }
+}
+
+static void compare_dir(nearest *n, const rt_dir *d) {
+    char **names;
+    size_t count;
+    if (rt_dir_names(d, &names, &count)) return;
+    for (size_t i = 0; i < count && n->examined < NEAREST_LIMIT; i++) {
+        void *data;
+        size_t bytes;
+        rt_entry entry;
+        if (rt_dir_read(d, names[i], RT_ENTRY_MAX_BYTES, &data, &bytes, NULL)) continue;
+        if (!rt_entry_decode(data, bytes, &entry))
+            compare(n, entry.head->key, entry.head->build_id, entry.description, (size_t)entry.head->description_bytes);
+        fu_free(data);
+    }
+    fu_free(names);
+}
+
+static fusor_status miss(rt_cache *c, fu_error *e, const wish *w) {
+    nearest n = {.w = w, .build_id = c->build_id, .best = -1};
+    pthread_mutex_lock(&c->lock);
+    for (int b = 0; b < BUCKETS; b++)
+        for (item *i = c->bucket[b]; i; i = i->next) compare(&n, i->kernel->key, c->build_id, i->kernel->description, i->kernel->description_bytes);
+    pthread_mutex_unlock(&c->lock);
+    int n_tiers = atomic_load(&c->n_tiers);
+    for (int t = 0; t < n_tiers; t++) {
+        if (c->tiers[t].is_dir) compare_dir(&n, &c->tiers[t].dir);
+        for (uint64_t i = 0; i < c->tiers[t].bundle.n && n.examined < NEAREST_LIMIT; i++) {
+            size_t bytes;
+            rt_entry entry;
+            const void *data = rt_bundle_at(&c->tiers[t].bundle, i, &bytes);
+            if (data && !rt_entry_decode(data, bytes, &entry))
+                compare(&n, entry.head->key, entry.head->build_id, entry.description, (size_t)entry.head->description_bytes);
+        }
+    }
+    if (c->has_dir) compare_dir(&n, &c->dir);
+    if (n.best < 0)
+        return FU_FAIL(e, FUSOR_ERROR_MISS, "kernel %s is in no cache, and compiling is switched off; the cache is empty", w->symbol);
+    return FU_FAIL(e, FUSOR_ERROR_MISS, "kernel %s is in no cache, and compiling is switched off; the nearest entry (%s) differs first in: '%s', where it has '%s'",
+                   w->symbol, n.key, n.wanted, n.has);
+}
+
+/* ---- find or make ---- */
+static void land(rt_cache *c, flight *f) {
+    for (flight **p = &c->flights; *p; p = &(*p)->next)
+        if (*p == f) {
+            *p = f->next;
+            break;
+        }
+    pthread_cond_broadcast(&c->landed);
+}
+
+/* A kernel from memory (kept for the caller), or NULL: the caller's flight has begun. */
+static rt_kernel *find_or_take_off(rt_cache *c, const wish *w, flight *f) {
+    pthread_mutex_lock(&c->lock);
+    rt_kernel *k;
+    for (;;) {
+        k = find_in_memory(c, w);
+        if (k) break;
+        flight *other = c->flights;
+        while (other && memcmp(other->key, w->key, IR_KEY_BYTES) != 0) other = other->next;
+        if (!other) break;
+        pthread_cond_wait(&c->landed, &c->lock);
+    }
+    if (k) {
+        rt_kernel_keep(k);
+        c->stats.memory_hits++;
+    } else {
+        *f = (flight){c->flights, w->key};
+        c->flights = f;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return k;
+}
+
+fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description, size_t bytes, ir_level level, const char *symbol,
+                               const uint8_t key[IR_KEY_BYTES], rt_kernel **out, rt_cache_outcome *outcome) {
+    wish w = {.description = description, .symbol = symbol, .bytes = bytes, .level = level, .key = key};
+    int64_t start = fu_now_ns();
+    const char *missing;
+    size_t length;
+    if (out && !rt_host_has(ir_levels[level].features, &missing, &length))
+        return FU_FAIL(e, FUSOR_ERROR_DEVICE, "kernel %s is for level %s, which needs %.*s; this machine does not have it", symbol, ir_levels[level].name,
+                       (int)length, missing);
+    rt_key_text(key, w.file);
+    strcat(w.file, RT_ENTRY_SUFFIX);
+    flight f;
+    rt_kernel *k = out ? find_or_take_off(c, &w, &f) : NULL;
+    rt_cache_source source = RT_CACHE_MEMORY;
+    fusor_status status = FUSOR_OK;
+    if (!k) {
+        rt_kernel **want = out ? &k : NULL;
+        bool found = try_tiers(c, e, &w, want, &status);
+        source = RT_CACHE_DISK;
+        if (!found && status == FUSOR_OK) {
+            pthread_mutex_lock(&c->lock);
+            c->stats.misses++;
+            pthread_mutex_unlock(&c->lock);
+            if (c->only) status = miss(c, e, &w);
+            else status = make(c, e, &w, want, &found);
+            if (!found) source = RT_CACHE_COMPILED;
+        }
+        pthread_mutex_lock(&c->lock);
+        rt_kernel *leaves = NULL;
+        if (status == FUSOR_OK && source == RT_CACHE_DISK) {
+            c->stats.disk_hits++;
+            c->stats.load_ns += fu_now_ns() - start;
+        }
+        if (status == FUSOR_OK && out) leaves = remember(c, k);
+        if (out) land(c, &f);
+        pthread_mutex_unlock(&c->lock);
+        rt_kernel_release(leaves);
+        if (status != FUSOR_OK) return status;
+    }
+    int64_t ns = fu_now_ns() - start;
+    if (source != RT_CACHE_MEMORY) fu_log_event(&c->log, "cache", "%s,%s,%lld", symbol, source == RT_CACHE_DISK ? "hit" : "miss", (long long)ns);
+    if (out) *out = k;
+    if (outcome) *outcome = (rt_cache_outcome){source, ns};
+    return FUSOR_OK;
+}
+
+fusor_status rt_cache_get(rt_cache *c, fu_error *e, const ir_kernel *k, rt_kernel **out, rt_cache_outcome *outcome) {
+    jmp_buf oom;
+    fu_arena arena;
+    fu_arena_init(&arena, &oom);
+    if (setjmp(oom)) {
+        fu_arena_free(&arena);
+        return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for the description of a kernel");
+    }
+    fu_str text;
+    fu_str_init(&text, &arena);
+    ir_kernel_print(&text, k);
+    /* Nothing below allocates from the arena, so nothing below is left by longjmp. */
+    uint8_t key[IR_KEY_BYTES];
+    char symbol[IR_SYMBOL_MAX];
+    ir_kernel_key(text.at, text.n, c->build_id, key);
+    ir_kernel_symbol(k, key, symbol);
+    fusor_status s = rt_cache_get_text(c, e, text.at, text.n, k->level, symbol, key, out, outcome);
+    fu_arena_free(&arena);
+    return s;
+}
+
+rt_cache_stats rt_cache_get_stats(rt_cache *c) {
+    pthread_mutex_lock(&c->lock);
+    rt_cache_stats s = c->stats;
+    pthread_mutex_unlock(&c->lock);
+    return s;
+}
+
+/* ---- open, close ---- */
+rt_cache_mode rt_cache_mode_parse(const char *text) {
+    static const char *const names[] = {"off", "ro", "rw", "refresh"};
+    for (int i = 0; i < 4; i++)
+        if (strcmp(text, names[i]) == 0) return (rt_cache_mode)(RT_CACHE_OFF + i);
+    return RT_CACHE_DEFAULT;
+}
+
+fusor_status rt_cache_add_tier(rt_cache *c, fu_error *e, const char *path) {
+    int n = atomic_load(&c->n_tiers);
+    char why[256];
+    const char *problem = NULL;
+    struct stat st;
+    tier t = {.path = fu_malloc(strlen(path) + 1)};
+    t.dir.fd = -1;
+    if (!t.path) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "cache tier %s: no memory", path);
+    strcpy(t.path, path);
+    if (n == MAX_TIERS) problem = "there are 32 tiers already";
+    else if (stat(path, &st)) problem = strerror(errno);
+    else if (S_ISDIR(st.st_mode)) {
+        t.is_dir = true;
+        problem = rt_dir_open(path, false, &t.dir, why, sizeof why);
+    } else problem = rt_bundle_open(path, &t.bundle);
+    if (problem) {
+        fu_free(t.path);
+        fu_log_warn(&c->log, "cache tier %s: %s; it is not used", path, problem);
+        return FU_FAIL(e, FUSOR_ERROR_IO, "cache tier %s: %s", path, problem);
+    }
+    c->tiers[n] = t;
+    atomic_store_explicit(&c->n_tiers, n + 1, memory_order_release);
+    return FUSOR_OK;
+}
+
+static void add_tiers(rt_cache *c, const char *list) {
+    fu_error *ignored = fu_malloc(sizeof *ignored);     /* 16 KB: too much for a caller's thread stack */
+    while (ignored && *list) {
+        char path[4096];
+        size_t n = strcspn(list, ":");
+        if (n && n < sizeof path) {
+            memcpy(path, list, n);
+            path[n] = 0;
+            fu_error_clear(ignored);
+            fusor_status s = rt_cache_add_tier(c, ignored, path);
+            (void)s;    /* it was a warning */
+        }
+        list += n + (list[n] == ':');
+    }
+    fu_free(ignored);
+}
+
+fusor_status rt_cache_open(fu_error *e, const rt_cache_options *o, rt_cache **out) {
+    static const rt_cache_options defaults;
+    if (!o) o = &defaults;
+    rt_cache *c = fu_calloc(1, sizeof *c);
+    if (!c) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a kernel cache");
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->landed, NULL);
+    c->mode = o->mode;
+    if (c->mode == RT_CACHE_DEFAULT && !o->ignore_environment) {
+        c->mode = rt_cache_mode_parse(fu_env_string(FU_FUSOR_CACHE));
+        if (c->mode == RT_CACHE_DEFAULT)
+            fu_log_warn(&o->log, "FUSOR_CACHE=%s: expected off, ro, rw or refresh; rw is used", fu_env_string(FU_FUSOR_CACHE));
+    }
+    if (c->mode == RT_CACHE_DEFAULT) c->mode = RT_CACHE_RW;
+    c->only = o->only;
+    c->max_bytes = o->max_bytes ? o->max_bytes : DEFAULT_MAX_BYTES;
+    c->max_kernels = o->max_kernels > 0 ? o->max_kernels : DEFAULT_KERNELS;
+    snprintf(c->build_id, sizeof c->build_id, "%s", o->build_id ? o->build_id : rt_build_id());
+    c->generate = o->generate;
+    c->log = o->log;
+    c->dir.fd = -1;
+    c->dir_bytes = UNKNOWN_BYTES;
+    if (c->mode != RT_CACHE_OFF) {
+        char path[4096], why[256];
+        if (rt_cache_find_dir(o->dir, o->ignore_environment, path, sizeof path)) {
+            const char *problem = rt_dir_open(path, c->mode != RT_CACHE_RO, &c->dir, why, sizeof why);
+            c->has_dir = !problem;
+            if (problem && !(c->mode == RT_CACHE_RO && access(path, F_OK)))
+                fu_log_warn(&c->log, "cache directory %s: %s; kernels stay in memory", path, problem);
+        }
+        const char *tiers = o->path ? o->path : o->ignore_environment ? "" : fu_env_string(FU_FUSOR_CACHE_PATH);
+        add_tiers(c, tiers);
+    }
+    c->hook = (rt_fork_hook){.prepare = before_fork, .parent = after_fork_parent, .child = after_fork_child, .user = c};
+    rt_fork_add(&c->hook);
+    *out = c;
+    return FUSOR_OK;
+}
+
+void rt_cache_close(rt_cache *c) {
+    if (!c) return;
+    rt_fork_remove(&c->hook);
+    for (int b = 0; b < BUCKETS; b++)
+        for (item *i = c->bucket[b], *next; i; i = next) {
+            next = i->next;
+            rt_kernel_release(i->kernel);
+            fu_free(i);
+        }
+    int n_tiers = atomic_load(&c->n_tiers);
+    for (int t = 0; t < n_tiers; t++) {
+        if (c->tiers[t].is_dir) rt_dir_close(&c->tiers[t].dir);
+        else rt_bundle_close(&c->tiers[t].bundle);
+        fu_free(c->tiers[t].path);
+    }
+    rt_dir_close(&c->dir);
+    pthread_cond_destroy(&c->landed);
+    pthread_mutex_destroy(&c->lock);
+    fu_free(c);
+}
+
+const char *rt_cache_dir(const rt_cache *c) { return c->has_dir ? c->dir.path : ""; }

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef RT_CACHE_H
+#define RT_CACHE_H
+/* Finds or makes compiled kernels: memory table, read-only tiers (bundles, directories), the disk directory, then the code
+ * generation module. A cached kernel is never wrong, half-written, foreign or stale: key, full description, build, features and
+ * checksum are compared, every size is checked. Trouble with files never fails a call: it costs one warning and the kernel is made.
+ *
+ * Files: DIR/<32 hex digits of the key>.fk (cache_entry.h has the format), written to a temporary name and renamed once the kernel
+ * is usable. DIR is FUSOR_CACHE_DIR, XDG_CACHE_HOME/fusor, HOME/.cache/fusor, else there is none; it is refused unless it
+ * belongs to the effective user or root and nobody else may write it.
+ *
+ * Threads: one cache may be used from any number of threads; threads that need the same kernel at once compile it once, processes
+ * too (a lock file that is waited for at most two seconds). A fork is safe: the child goes on with the memory table as it was. */
+#include "base/error.h"
+#include "base/log.h"
+#include "ir/codegen_api.h"
+#include "ir/kernel.h"
+#include "rt/loader.h"
+#include <stdatomic.h>
+
+/* A kernel ready to run. Immutable, counted; holds its code. */
+typedef struct rt_kernel {
+    ir_kernel_fn fn;
+    rt_code   *code;
+    uint8_t    key[IR_KEY_BYTES];
+    char       symbol[IR_SYMBOL_MAX];
+    char      *description;         /* NUL-terminated */
+    size_t     description_bytes, blob_bytes;
+    uint64_t   code_bytes;          /* of instructions */
+    int64_t    compile_ns;          /* when it was compiled, here or by whoever stored it */
+    atomic_int refs;
+} rt_kernel;
+rt_kernel *rt_kernel_keep(rt_kernel *k);
+void       rt_kernel_release(rt_kernel *k);     /* NULL is allowed */
+
+typedef enum rt_cache_mode { RT_CACHE_DEFAULT, RT_CACHE_OFF, RT_CACHE_RO, RT_CACHE_RW, RT_CACHE_REFRESH } rt_cache_mode;
+/* "off", "ro", "rw", "refresh"; RT_CACHE_DEFAULT for anything else. */
+rt_cache_mode rt_cache_mode_parse(const char *text);
+
+typedef struct rt_cache_options {
+    rt_cache_mode mode;             /* DEFAULT: FUSOR_CACHE */
+    const char *dir;                /* NULL: the rule above. "": no directory */
+    const char *path;               /* read-only tiers, separated by ':'. NULL: FUSOR_CACHE_PATH */
+    uint64_t    max_bytes;          /* of the directory; 0 = 512 MB */
+    int         max_kernels;        /* in memory that nobody uses any more; 0 = 1024 */
+    bool        only;               /* never compile: a miss is FUSOR_ERROR_MISS */
+    bool        ignore_environment;
+    const char *build_id;           /* NULL: the library's. Tests only */
+    /* NULL: the code generation module. Tests give their own */
+    int       (*generate)(const fusor_codegen_request *request, fusor_codegen_result *result);
+    fu_log      log;                /* where warnings go */
+} rt_cache_options;
+
+typedef enum rt_cache_source { RT_CACHE_MEMORY, RT_CACHE_DISK, RT_CACHE_COMPILED } rt_cache_source;
+typedef struct rt_cache_outcome { rt_cache_source source; int64_t ns; } rt_cache_outcome;
+typedef struct rt_cache_stats {
+    int64_t memory_hits, disk_hits, misses, compiles, failures, written, evicted, bad_entries;
+    int64_t load_ns, compile_ns;
+} rt_cache_stats;
+
+typedef struct rt_cache rt_cache;
+/* o NULL: defaults. Strings are copied. Fails with MEMORY only; a directory that cannot be used is a warning. */
+fusor_status rt_cache_open(fu_error *e, const rt_cache_options *o, rt_cache **out);
+/* No call may be in progress. Kernels that are still held stay valid. */
+void rt_cache_close(rt_cache *c);
+/* "" when there is no usable directory. Lives as long as the cache. */
+const char *rt_cache_dir(const rt_cache *c);
+/* Adds a bundle file or directory below the tiers that are there. A tier that cannot be read is a warning and FUSOR_ERROR_IO. */
+fusor_status rt_cache_add_tier(rt_cache *c, fu_error *e, const char *path);
+
+/* *out is a reference that the caller owns. out NULL: the kernel is only made sure to be on disk (another level's too); outcome may
+ * be NULL. Errors: MISS (o.only), DEVICE (the kernel needs features that this machine lacks), UNSUPPORTED (no module, no executable
+ * memory), MEMORY, and whatever code generation says. */
+fusor_status rt_cache_get(rt_cache *c, fu_error *e, const ir_kernel *k, rt_kernel **out, rt_cache_outcome *outcome);
+/* The same for a printed description. */
+fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description, size_t bytes, ir_level level, const char *symbol,
+                               const uint8_t key[IR_KEY_BYTES], rt_kernel **out, rt_cache_outcome *outcome);
+rt_cache_stats rt_cache_get_stats(rt_cache *c);
+
+/* ---- inspection: work on a directory, without a cache object ---- */
+/* The directory that a cache with these settings would use; false when none. dir as in rt_cache_options. */
+bool rt_cache_find_dir(const char *dir, bool ignore_environment, char *path_out, size_t room);
+
+typedef struct rt_cache_entry {
+    const char *file;               /* name in the directory */
+    const char *problem;            /* NULL: intact. Else what is wrong; the fields below that could be read are set */
+    char        key[2 * IR_KEY_BYTES + 1];
+    const char *symbol, *level, *features, *build_id, *description;
+    uint64_t    file_bytes, blob_bytes, code_bytes, entry;
+    const void *blob;
+    int64_t     compile_ns, created_s, used_s;      /* Unix times; used: within the hour */
+    bool        is_of_this_build;
+} rt_cache_entry;
+/* Calls visit for each entry, in name order; everything is borrowed for the call; false ends it. Errors: IO (no such directory). */
+fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *user, const rt_cache_entry *entry), void *user);
+/* Deletes entries: those not used for max_age_s (0 = any age), then the least recently used until max_bytes is kept (UINT64_MAX =
+ * no limit, 0 = everything goes), temporary and lock files too. *n_out and *bytes_out (may be NULL): what went, or would go. */
+fusor_status rt_cache_prune(fu_error *e, const char *dir, uint64_t max_bytes, int64_t max_age_s, bool is_dry_run, int64_t *n_out, int64_t *bytes_out);
+fusor_status rt_cache_clear(fu_error *e, const char *dir, int64_t *n_out);
+/* Renames a bad entry so that it is found no more: DIR/NAME.bad. */
+fusor_status rt_cache_quarantine(fu_error *e, const char *dir, const char *file);
+/* Writes the intact entries of a directory that are of this build as one bundle file. */
+fusor_status rt_cache_export(fu_error *e, const char *dir, const char *bundle, int64_t *n_out);
+/* Copies the intact entries of a bundle that are of this build into a directory. */
+fusor_status rt_cache_import(fu_error *e, const char *bundle, const char *dir, int64_t *n_out);
+#endif

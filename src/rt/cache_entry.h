@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef RT_CACHE_ENTRY_H
+#define RT_CACHE_ENTRY_H
+/* Inside the cache: the format of entries and bundles, and files in the cache directory. */
+#include "rt/cache.h"
+
+/* ---- entry: header, description, zeros up to 64, blob ---- */
+#define RT_ENTRY_MAGIC "FUSORK1\n"
+#define RT_BUNDLE_MAGIC "FUSORB1\n"
+enum { RT_ENTRY_FORMAT = 1, RT_BUNDLE_FORMAT = 1, RT_ENTRY_SUFFIX_BYTES = 3 };
+#define RT_ENTRY_SUFFIX ".fk"
+/* No kernel comes near; a larger file is not read. */
+#define RT_ENTRY_MAX_BYTES ((uint64_t)64 << 20)
+
+typedef struct rt_entry_header {
+    char     magic[8];
+    uint32_t format, header_bytes;
+    uint8_t  checksum[16];          /* XXH3-128 of everything after this field */
+    uint64_t file_bytes;
+    uint8_t  key[IR_KEY_BYTES];
+    char     build_id[64], level[32], features[256], symbol[IR_SYMBOL_MAX];     /* NUL-terminated and zero-filled */
+    uint64_t description_bytes, blob_bytes, entry, code_bytes;
+    int64_t  compile_ns, created_s;
+} rt_entry_header;
+
+/* What is in an entry, pointing into the bytes it was read from. */
+typedef struct rt_entry { const rt_entry_header *head; const char *description; const void *blob; } rt_entry;
+/* NULL when the bytes are an intact entry, else what is wrong (static text). data is 8-byte aligned. */
+const char *rt_entry_decode(const void *data, size_t bytes, rt_entry *out);
+/* Fills in sizes and the checksum of *head. The file is then the four parts one after the other; they point to head, to the
+ * caller's memory and to static zeros. False: too long, or no memory for the checksum. */
+bool rt_entry_encode(rt_entry_header *head, const char *description, size_t description_bytes, const void *blob, size_t blob_bytes,
+                     const void *parts[4], size_t part_bytes[4]);
+void rt_key_text(const uint8_t key[IR_KEY_BYTES], char text[2 * IR_KEY_BYTES + 1]);
+
+/* ---- directory ---- */
+typedef struct rt_dir { int fd; char path[4096]; } rt_dir;
+/* Opens it, checks owner and mode. make: create what is missing. NULL, or why not (in `why`, whose owner is the caller). */
+const char *rt_dir_open(const char *path, bool make, rt_dir *out, char *why, size_t room);
+void rt_dir_close(rt_dir *d);
+/* Whole content of a file, by fu_malloc; 0 or errno. EPERM: a file that others may write, or that is not plain. mtime_s may be NULL. */
+int  rt_dir_read(const rt_dir *d, const char *name, uint64_t max_bytes, void **data_out, size_t *bytes_out, int64_t *mtime_s_out);
+int  rt_dir_write(const rt_dir *d, const char *name, const void *const *parts, const size_t *part_bytes, int n);
+/* Waits up to two seconds for NAME; the descriptor, or -1. is_done (may be NULL) ends the waiting early with -1. */
+int  rt_dir_lock(const rt_dir *d, const char *name, bool (*is_done)(void *user), void *user);
+void rt_dir_unlock(const rt_dir *d, const char *name, int fd);
+/* Deletes the least recently used entries until `target` bytes are left, and stale temporary and lock files. Bytes left. */
+uint64_t rt_dir_evict(const rt_dir *d, uint64_t max_bytes, uint64_t target_bytes, int64_t max_age_s, bool is_dry_run, bool all_temporary,
+                      int64_t *n_out, int64_t *bytes_out);
+/* Names of all entries, sorted, in one block by fu_malloc: *names_out[i]. 0 or errno. */
+int  rt_dir_names(const rt_dir *d, char ***names_out, size_t *n_out);
+
+/* ---- bundle: magic, format, count, index sorted by key, entries at multiples of 64 ---- */
+typedef struct rt_bundle_slot { uint8_t key[IR_KEY_BYTES]; uint64_t at, bytes; } rt_bundle_slot;
+typedef struct rt_bundle { void *data; size_t bytes; uint64_t n; const rt_bundle_slot *slot; } rt_bundle;
+/* NULL, or what is wrong with the file. */
+const char *rt_bundle_open(const char *path, rt_bundle *out);
+void rt_bundle_close(rt_bundle *b);
+/* Bytes of the entry with this key (not yet decoded); NULL when there is none. */
+const void *rt_bundle_find(const rt_bundle *b, const uint8_t key[IR_KEY_BYTES], size_t *bytes_out);
+const void *rt_bundle_at(const rt_bundle *b, uint64_t i, size_t *bytes_out);
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* cache_list.c: looks at a cache directory and tidies it, without a cache object: what `fusor cache` does. */
+#include "rt/cache_entry.h"
+#include "rt/module.h"
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static fusor_status open_dir(fu_error *e, const char *dir, rt_dir *out) {
+    char why[256];
+    if (rt_dir_open(dir, false, out, why, sizeof why)) return FU_FAIL(e, FUSOR_ERROR_IO, "cache directory %s: %s", dir, why);
+    return FUSOR_OK;
+}
+
+static void describe(const rt_entry *in, const char *file, const char *problem, size_t bytes, int64_t mtime_s, rt_cache_entry *out) {
+    *out = (rt_cache_entry){.file = file, .problem = problem, .file_bytes = bytes, .used_s = mtime_s};
+    out->symbol = out->level = out->features = out->build_id = out->description = "";
+    snprintf(out->key, sizeof out->key, "%.*s", 2 * IR_KEY_BYTES, file);
+    const rt_entry_header *h = in->head;
+    if (!h) return;
+    out->symbol = h->symbol;
+    out->level = h->level;
+    out->features = h->features;
+    out->build_id = h->build_id;
+    out->is_of_this_build = strcmp(h->build_id, rt_build_id()) == 0;
+    out->compile_ns = h->compile_ns;
+    out->created_s = h->created_s;
+    if (problem) return;
+    char key[2 * IR_KEY_BYTES + 1];
+    rt_key_text(h->key, key);
+    if (strcmp(key, out->key) != 0) out->problem = "the key inside is not that of its name";
+    out->description = in->description;
+    out->blob = in->blob;
+    out->blob_bytes = h->blob_bytes;
+    out->code_bytes = h->code_bytes;
+    out->entry = h->entry;
+}
+
+fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *user, const rt_cache_entry *entry), void *user) {
+    rt_dir d;
+    FU_TRY(open_dir(e, dir, &d));
+    char **names;
+    size_t n;
+    int failed = rt_dir_names(&d, &names, &n);
+    if (failed) {
+        rt_dir_close(&d);
+        return FU_FAIL(e, failed == ENOMEM ? FUSOR_ERROR_MEMORY : FUSOR_ERROR_IO, "cache directory %s: %s", dir, strerror(failed));
+    }
+    bool go_on = true;
+    for (size_t i = 0; i < n && go_on; i++) {
+        void *data = NULL;
+        size_t bytes = 0;
+        int64_t mtime_s = 0;
+        rt_entry entry = {0};
+        rt_cache_entry shown;
+        int problem = rt_dir_read(&d, names[i], RT_ENTRY_MAX_BYTES, &data, &bytes, &mtime_s);
+        if (problem == ENOENT) continue;    /* evicted meanwhile */
+        const char *text = problem == EPERM ? "not a plain file that only its owner may write" : problem ? strerror(problem) : rt_entry_decode(data, bytes, &entry);
+        describe(&entry, names[i], text, bytes, mtime_s, &shown);
+        go_on = visit(user, &shown);
+        fu_free(data);
+    }
+    fu_free(names);
+    rt_dir_close(&d);
+    return FUSOR_OK;
+}
+
+fusor_status rt_cache_prune(fu_error *e, const char *dir, uint64_t max_bytes, int64_t max_age_s, bool is_dry_run, int64_t *n_out, int64_t *bytes_out) {
+    rt_dir d;
+    FU_TRY(open_dir(e, dir, &d));
+    rt_dir_evict(&d, max_bytes, max_bytes, max_age_s, is_dry_run, false, n_out, bytes_out);
+    rt_dir_close(&d);
+    return FUSOR_OK;
+}
+
+fusor_status rt_cache_clear(fu_error *e, const char *dir, int64_t *n_out) {
+    rt_dir d;
+    FU_TRY(open_dir(e, dir, &d));
+    rt_dir_evict(&d, 0, 0, 0, false, true, n_out, NULL);
+    rt_dir_close(&d);
+    return FUSOR_OK;
+}
+
+fusor_status rt_cache_quarantine(fu_error *e, const char *dir, const char *file) {
+    char to[256];
+    int n = snprintf(to, sizeof to, "%s.bad", file);
+    if (strchr(file, '/') || n < 0 || (size_t)n >= sizeof to)
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "'%s' is no name of a cache entry", file);
+    rt_dir d;
+    FU_TRY(open_dir(e, dir, &d));
+    int failed = renameat(d.fd, file, d.fd, to) ? errno : 0;
+    rt_dir_close(&d);
+    if (failed) return FU_FAIL(e, FUSOR_ERROR_IO, "%s/%s: %s", dir, file, strerror(failed));
+    return FUSOR_OK;
+}

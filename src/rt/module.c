@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* module.c: the way to the code generation module. */
+#include "rt/module.h"
+#include "base/build_id.h"
+#include "base/env.h"
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifndef FUSOR_PKGLIBDIR
+#define FUSOR_PKGLIBDIR "/usr/local/lib/fusor"
+#endif
+#define MODULE_FILE "fusor-codegen.so"
+
+static _Atomic(const fusor_codegen_table *) loaded;
+static char loaded_path[PATH_MAX];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+const char *rt_build_id(void) { return FUSOR_BUILD_ID; }
+
+/* Where the module may be, from the directory of the library (or of the program that contains it): installed libraries, installed
+ * programs, a build tree's library, program and tests. */
+static const char *const places[] = {
+    "fusor/" MODULE_FILE, MODULE_FILE, "../" MODULE_FILE, "../lib/fusor/" MODULE_FILE, "../lib64/fusor/" MODULE_FILE,
+    ".libs/" MODULE_FILE, "../.libs/" MODULE_FILE, "../../.libs/" MODULE_FILE, "../../../.libs/" MODULE_FILE,
+};
+
+/* Directory of this code, with its '/'. */
+static bool own_directory(char *path) {
+    Dl_info info;
+    char *slash;
+    if (dladdr((void *)(uintptr_t)rt_build_id, &info) && info.dli_fname && strchr(info.dli_fname, '/') && realpath(info.dli_fname, path)
+        && strstr(path, ".so")) {
+        slash = strrchr(path, '/');
+    } else {
+        /* Linked into the program; its name in argv[0] may mean nothing here. */
+        ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
+        if (n <= 0) return false;
+        path[n] = 0;
+        slash = strrchr(path, '/');
+    }
+    if (!slash) return false;
+    slash[1] = 0;
+    return true;
+}
+
+/* The first place with a readable file; false when there is none. */
+static bool find(char *path) {
+    char dir[PATH_MAX];
+    if (own_directory(dir))
+        for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+            int n = snprintf(path, PATH_MAX, "%s%s", dir, places[i]);
+            if (n > 0 && n < PATH_MAX && access(path, R_OK) == 0) return true;
+        }
+    snprintf(path, PATH_MAX, "%s/%s", FUSOR_PKGLIBDIR, MODULE_FILE);
+    return access(path, R_OK) == 0;
+}
+
+/* Under the lock. */
+static fusor_status load(fu_error *e, const fusor_codegen_table **out) {
+    char path[PATH_MAX];
+    const char *given = fu_env_string(FU_FUSOR_CODEGEN);
+    if (*given) snprintf(path, sizeof path, "%s", given);
+    else if (!find(path))
+        return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "no code generation module: %s is neither beside the library nor in %s (FUSOR_CODEGEN names another path)",
+                       MODULE_FILE, FUSOR_PKGLIBDIR);
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "the code generation module does not load: %s", dlerror());
+    void *symbol = dlsym(handle, FUSOR_CODEGEN_SYMBOL);
+    fusor_codegen_module_fn get;
+    memcpy(&get, &symbol, sizeof get);
+    if (!symbol) return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "%s is no code generation module: it has no %s", path, FUSOR_CODEGEN_SYMBOL);
+    const fusor_codegen_table *table = get();
+    if (!table || table->version != FUSOR_CODEGEN_VERSION)
+        return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "%s has interface version %u; this library expects %d", path, table ? table->version : 0,
+                       FUSOR_CODEGEN_VERSION);
+    if (!table->build_id || strcmp(table->build_id, FUSOR_BUILD_ID) != 0)
+        return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "%s is of another build (%s); this library is build %s", path, table->build_id ? table->build_id : "unnamed",
+                       FUSOR_BUILD_ID);
+    snprintf(loaded_path, sizeof loaded_path, "%s", path);
+    *out = table;
+    return FUSOR_OK;
+}
+
+fusor_status rt_module_get(fu_error *e, const fusor_codegen_table **out) {
+    const fusor_codegen_table *table = atomic_load_explicit(&loaded, memory_order_acquire);
+    if (!table) {
+        /* A failure is not kept: the module may be installed while a service runs. */
+        pthread_mutex_lock(&lock);
+        table = atomic_load_explicit(&loaded, memory_order_relaxed);
+        fusor_status s = table ? FUSOR_OK : load(e, &table);
+        if (s == FUSOR_OK) atomic_store_explicit(&loaded, table, memory_order_release);
+        pthread_mutex_unlock(&lock);
+        if (s != FUSOR_OK) return s;
+    }
+    *out = table;
+    return FUSOR_OK;
+}
+
+const char *rt_module_path(void) { return atomic_load_explicit(&loaded, memory_order_acquire) ? loaded_path : ""; }
