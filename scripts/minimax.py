@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Makes the polynomial coefficients of src/jit/math_*.c. Needs mpmath.
+
+usage: minimax.py [NAME ...]      (all tables when none is named)
+
+Each table is a minimax fit of g(x) by x^shift * P(x^step) on a Chebyshev grid, relative to weight(x): least squares, made
+nearly minimax by Lawson's reweighting (the exchange algorithm does not converge where rounded coefficients leave an error at 0). Coefficients are rounded to float (24 bits) or double (53) one after the other, lowest first, and the rest is
+fitted anew after each, so that later ones make up for the rounding of earlier ones. The last column is log2 of the largest
+weighted error after rounding."""
+import re
+import sys
+from mpmath import mp, mpf, matrix, lu_solve, exp, expm1, log, log1p, sin, cos, tan, asin, atan, sinh, tanh, erf, erfc, sqrt, pi
+
+mp.dps = 50
+LN2 = log(mpf(2))
+
+
+def rounded(v, bits):
+    m, e = mp.frexp(v)
+    return mp.ldexp(mp.nint(mp.ldexp(m, bits)), int(e) - bits)
+
+
+def minimax(basis, target, weight, n):
+    """basis[j][i], target[i], weight[i] on a grid; returns n coefficients."""
+    size, lawson = len(target), [mpf(1)] * len(target)
+    kept, kept_peak = None, mpf("inf")
+    for _ in range(24):
+        a, b = matrix(n, n), matrix(n, 1)
+        v = [l * w * w for l, w in zip(lawson, weight)]
+        for j in range(n):
+            row = [p * q for p, q in zip(basis[j], v)]
+            b[j] = mp.fdot(row, target)
+            for k in range(j, n):
+                a[j, k] = a[k, j] = mp.fdot(row, basis[k])
+        c = lu_solve(a, b)
+        err = [abs(target[i] - mp.fdot((c[j], basis[j][i]) for j in range(n))) * weight[i] for i in range(size)]
+        peak = max(err)
+        if peak < kept_peak:
+            kept, kept_peak = [c[j] for j in range(n)], peak
+        lawson = [l * (x / peak + mpf("1e-6")) for l, x in zip(lawson, err)]
+        total = sum(lawson) / size
+        lawson = [l / total for l in lawson]
+    return kept
+
+
+def fit(name, g, lo, hi, n, weight, shift=0, step=1, bits=24, points=None):
+    lo, hi, points = mpf(lo), mpf(hi), points or max(120, 12 * n)
+    xs = [(lo + hi) / 2 - (hi - lo) / 2 * mp.cos(pi * (i + mpf(1) / 2) / points) for i in range(points)]
+    xs = [x for x in xs if abs(x) > mpf(2) ** -30]
+    target, w = [g(x) for x in xs], [1 / abs(weight(x)) for x in xs]
+    powers = [[x ** (shift + step * j) for x in xs] for j in range(n)]
+    done = []
+    for j in range(n):
+        c = minimax(powers[j:], target, w, n - j)
+        done.append(rounded(c[0], bits))
+        target = [t - done[-1] * p for t, p in zip(target, powers[j])]
+    worst = max(abs(t * v) for t, v in zip(target, w))
+    text = [re.sub(r"\.?0*p", "p", float(c).hex()) + ("f" if bits == 24 else "") for c in done]
+    print("/* %s: error 2^%.1f */" % (name, float(mp.log(worst, 2))))
+    print("static const %s %s[%d] = {" % ("float" if bits == 24 else "double", name, n))
+    for i in range(0, n, 3):
+        print("    " + " ".join(t + "," for t in text[i:i + 3]))
+    print("};")
+    sys.stdout.flush()
+
+
+def erfcx_scaled(a):                            # erfc(a) * exp(a * a)
+    return erfc(a) * exp(a * a)
+
+
+def mills(a):                                   # upper tail of the normal distribution, times exp(a * a / 2)
+    return erfc(a / sqrt(mpf(2))) / 2 * exp(a * a / 2)
+
+
+def from_t(t, c):
+    return (1 / t - 1) / c
+
+
+H = "0.3466"                                    # ln(2) / 2 and a little
+Q = "0.7855"                                    # pi / 4 and a little
+one = lambda x: mpf(1)
+TABLES = {
+    "exp_p": lambda k: fit(k, lambda x: exp(x) - 1 - x, "-" + H, H, 5, exp, 2),
+    "exp2_p": lambda k: fit(k, lambda x: mpf(2) ** x - 1, "-0.5", "0.5", 6, lambda x: mpf(2) ** x, 1),
+    "expm1_p": lambda k: fit(k, lambda x: expm1(x) - x, "-" + H, H, 6, expm1, 2),
+    "tanh_p": lambda k: fit(k, lambda x: tanh(x) - x, "0", "0.55", 5, tanh, 3, 2),
+    "exp2x_p": lambda k: fit(k, lambda x: exp(2 * x) - 1, "-0.1735", "0.1735", 6, lambda x: exp(2 * x), 1),
+    "log_p": lambda k: fit(k, lambda x: log1p(x) - x + x * x / 2, "-0.25", "0.5", 8, log1p, 3),
+    "log2_p": lambda k: fit(k, lambda x: log1p(x) / LN2, "-0.25", "0.5", 10, log1p, 1),
+    "log10_p": lambda k: fit(k, lambda x: log1p(x) / log(mpf(10)), "-0.25", "0.5", 10, log1p, 1),
+    "sin_p": lambda k: fit(k, lambda x: sin(x) - x, "0", Q, 3, sin, 3, 2),
+    "cos_p": lambda k: fit(k, lambda x: cos(x) - 1 + x * x / 2, "0", Q, 3, cos, 4, 2),
+    "asin_p": lambda k: fit(k, lambda x: asin(x) - x, "0", "0.5", 5, asin, 3, 2),
+    "atan_p": lambda k: fit(k, lambda x: atan(x) - x, "0", "1", 9, atan, 3, 2),
+    "sinh_p": lambda k: fit(k, lambda x: sinh(x) - x, "0", "1", 4, sinh, 3, 2),
+    "erf_p": lambda k: fit(k, lambda x: erf(x) - x, "0", "0.95", 7, erf, 1, 2),
+    "erf_q": lambda k: fit(k, lambda x: log(erfc(x)) / LN2, "0.9", "4", 9, lambda x: 1 / erfc(x), 0),
+    "gelu_p": lambda k: fit(k, lambda t: mills(from_t(t, mpf("0.25"))), str(1 / (1 + mpf("14.6") / 4)), "1", 10,
+                            lambda t: mills(from_t(t, mpf("0.25"))), 1),
+    "exp2_d": lambda k: fit(k, lambda x: mpf(2) ** x - 1, "-0.5", "0.5", 8, lambda x: mpf(2) ** x, 1, bits=53),
+    "log_d": lambda k: fit(k, lambda x: log1p(x) - x, "-0.25", "0.5", 14, log1p, 2, bits=53),
+    "sin_d": lambda k: fit(k, lambda x: sin(x) - x, "0", Q, 4, sin, 3, 2, bits=53),
+    "cos_d": lambda k: fit(k, lambda x: cos(x) - 1, "0", Q, 5, cos, 2, 2, bits=53),
+    "erfcx_d": lambda k: fit(k, lambda t: erfcx_scaled(from_t(t, mpf("0.4"))), str(1 / (1 + mpf("4.08"))), "1", 14,
+                             lambda t: erfcx_scaled(from_t(t, mpf("0.4"))), 1, bits=53),
+}
+
+if __name__ == "__main__":
+    for table in sys.argv[1:] or TABLES:
+        if table not in TABLES:
+            sys.exit("minimax.py: no table %s; there are: %s" % (table, " ".join(TABLES)))
+        TABLES[table](table)

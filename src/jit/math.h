@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef JIT_MATH_H
+#define JIT_MATH_H
+/* Functions on f32 values of the current width (1 to 16 lanes), emitted inline: no branch, no call, the same bits at
+ * every width of one level. One function a row of ops.def that is KF32 and not a few instructions. Bounds against the
+ * correctly rounded result are in the rows; measured ones in each function's comment (tools/fusor-ulp.c measures them).
+ * Scalar attributes (alpha) come as splats. Special values are those of C99 Annex F; subnormals are kept. */
+#include "jit/emit.h"
+
+/* math_exp.c */
+LLVMValueRef math_exp(emit *e, LLVMValueRef x);
+LLVMValueRef math_exp2(emit *e, LLVMValueRef x);
+LLVMValueRef math_expm1(emit *e, LLVMValueRef x);
+/* math_log.c */
+LLVMValueRef math_log(emit *e, LLVMValueRef x);
+LLVMValueRef math_log2(emit *e, LLVMValueRef x);
+LLVMValueRef math_log10(emit *e, LLVMValueRef x);
+LLVMValueRef math_log1p(emit *e, LLVMValueRef x);
+/* math_trig.c */
+LLVMValueRef math_sin(emit *e, LLVMValueRef x);
+LLVMValueRef math_cos(emit *e, LLVMValueRef x);
+LLVMValueRef math_tan(emit *e, LLVMValueRef x);
+/* math_atan.c */
+LLVMValueRef math_asin(emit *e, LLVMValueRef x);
+LLVMValueRef math_acos(emit *e, LLVMValueRef x);
+LLVMValueRef math_atan(emit *e, LLVMValueRef x);
+LLVMValueRef math_atan2(emit *e, LLVMValueRef y, LLVMValueRef x);
+/* math_hyper.c */
+LLVMValueRef math_sinh(emit *e, LLVMValueRef x);
+LLVMValueRef math_cosh(emit *e, LLVMValueRef x);
+LLVMValueRef math_tanh(emit *e, LLVMValueRef x);
+LLVMValueRef math_asinh(emit *e, LLVMValueRef x);
+LLVMValueRef math_acosh(emit *e, LLVMValueRef x);
+LLVMValueRef math_atanh(emit *e, LLVMValueRef x);
+/* math_erf.c; gelu: e->variant 0 = by erf, 1 = the tanh form */
+LLVMValueRef math_erf(emit *e, LLVMValueRef x);
+LLVMValueRef math_erfc(emit *e, LLVMValueRef x);
+LLVMValueRef math_gelu(emit *e, LLVMValueRef x);
+/* math_pow.c; rsqrt: f64 too */
+LLVMValueRef math_pow(emit *e, LLVMValueRef x, LLVMValueRef y);
+LLVMValueRef math_cbrt(emit *e, LLVMValueRef x);
+LLVMValueRef math_rsqrt(emit *e, LLVMValueRef x);
+LLVMValueRef math_hypot(emit *e, LLVMValueRef x, LLVMValueRef y);
+/* math_act.c */
+LLVMValueRef math_elu(emit *e, LLVMValueRef x, LLVMValueRef alpha);
+LLVMValueRef math_celu(emit *e, LLVMValueRef x, LLVMValueRef alpha);
+LLVMValueRef math_selu(emit *e, LLVMValueRef x);
+LLVMValueRef math_sigmoid(emit *e, LLVMValueRef x);
+LLVMValueRef math_silu(emit *e, LLVMValueRef x);
+LLVMValueRef math_softplus(emit *e, LLVMValueRef x);
+LLVMValueRef math_mish(emit *e, LLVMValueRef x);
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* math_act.c: activations made of exp and log, in forms without cancellation and without overflow on the way. */
+#include "jit/math_impl.h"
+
+static LLVMValueRef is_negative(emit *e, LLVMValueRef x) { return em_fcmp(e, LLVMRealOLT, x, em_f32(e, 0)); }
+static LLVMValueRef exp_minus_abs(emit *e, LLVMValueRef x) { return mi_exp_neg(e, em_fneg(e, em_fabs(e, x))); }
+
+/* sigmoid: w = exp(-|x|) is at most 1; 1 / (1 + w), or w / (1 + w) for x < 0: the sum is never rounded where it would
+ * count, and subnormal results come out. MEASURED(sigmoid) */
+LLVMValueRef math_sigmoid(emit *e, LLVMValueRef x) {
+    LLVMValueRef w = exp_minus_abs(e, x), one = em_f32(e, 1);
+    return em_fdiv(e, em_select(e, is_negative(e, x), w, one), em_fadd(e, one, w));
+}
+
+/* silu: x times the above, before the division. MEASURED(silu) */
+LLVMValueRef math_silu(emit *e, LLVMValueRef x) {
+    LLVMValueRef w = exp_minus_abs(e, x), one = em_f32(e, 1);
+    LLVMValueRef top = em_fmul(e, x, em_select(e, is_negative(e, x), w, one));
+    return em_fdiv(e, top, em_fadd(e, one, w));
+}
+
+/* softplus: max(x, 0) + log1p(w), w = exp(-|x|) in (0, 1]: above 0.5, log1p(w) = ln 2 + log1p((w - 1) / 2), and (w - 1) / 2
+ * is exact. MEASURED(softplus) */
+LLVMValueRef math_softplus(emit *e, LLVMValueRef x) {
+    LLVMValueRef w = exp_minus_abs(e, x), zero = em_f32(e, 0), half = em_f32(e, 0.5);
+    LLVMValueRef is_above = em_fcmp(e, LLVMRealOGT, w, half);
+    LLVMValueRef f = em_select(e, is_above, em_fmul(e, em_fsub(e, w, em_f32(e, 1)), half), w);
+    LLVMValueRef ln2 = em_select(e, is_above, em_f32(e, 0.693147180559945309417), zero);
+    LLVMValueRef y = em_fadd(e, mi_log1p_poly(e, f), ln2);
+    return em_fadd(e, em_select(e, em_fcmp(e, LLVMRealUGT, x, zero), x, zero), y);
+}
+
+/* mish: tanh(log(1 + w)) = n / (n + 2), n = w (w + 2), w = exp(x); 1 above 20. MEASURED(mish) */
+LLVMValueRef math_mish(emit *e, LLVMValueRef x) {
+    LLVMValueRef two = em_f32(e, 2), held = mi_max(e, em_f32(e, -104), mi_min(e, em_f32(e, 20), x));
+    LLVMValueRef w = mi_scale(e, mi_exp_reduce(e, held, NULL), 0);
+    LLVMValueRef n = em_fmul(e, w, em_fadd(e, w, two));
+    LLVMValueRef y = em_fdiv(e, em_fmul(e, x, n), em_fadd(e, n, two));
+    return em_select(e, em_fcmp(e, LLVMRealOGT, x, em_f32(e, 20)), x, y);
+}
+
+/* elu, celu, selu: alpha times expm1 for x < 0. MEASURED(elu) */
+LLVMValueRef math_elu(emit *e, LLVMValueRef x, LLVMValueRef alpha) {
+    return em_select(e, is_negative(e, x), em_fmul(e, alpha, mi_expm1_neg(e, x)), x);
+}
+
+/* A negative alpha makes the argument positive: the full function. */
+LLVMValueRef math_celu(emit *e, LLVMValueRef x, LLVMValueRef alpha) {
+    return em_select(e, is_negative(e, x), em_fmul(e, alpha, math_expm1(e, em_fdiv(e, x, alpha))), x);
+}
+
+LLVMValueRef math_selu(emit *e, LLVMValueRef x) {
+    const double scale = 1.0507009873554804934193349852946, alpha = 1.6732632423543772848170429916717;
+    LLVMValueRef below = em_fmul(e, em_f32(e, scale * alpha), mi_expm1_neg(e, x));
+    return em_select(e, is_negative(e, x), below, em_fmul(e, em_f32(e, scale), x));
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* math_exp.c: the exponential family, and the small helpers of all math files.
+ *
+ * Range reduction: k = round(x / ln 2) by adding and subtracting 1.5 * 2^23, which leaves k in the low bits too; r = x - k ln 2
+ * by Cody and Waite with a first part of 15 bits, so that k * part is exact with and without fma; then a polynomial of
+ * degree 6 on |r| <= ln(2) / 2, and 2^k put in at the end in a way that rounds subnormal results once. */
+#include "jit/math_impl.h"
+#include <string.h>
+
+#define LOG2E 1.44269504088896340736
+#define LN2_HIGH 0x1.62e4p-1
+#define LN2_LOW 0x1.7f7d1cf79abcap-20
+#define MAGIC 0x1.8p23
+#define MAGIC_D 0x1.8p52
+
+/* exp_p: error 2^-28.3 */
+static const float exp_p[5] = {
+    0x1.fffffcp-2f, 0x1.555492p-3f, 0x1.5558aep-5f,
+    0x1.12397ep-7f, 0x1.6a4f14p-10f,
+};
+/* exp2_p: error 2^-28.3 */
+static const float exp2_p[6] = {
+    0x1.62e43p-1f, 0x1.ebfbdcp-3f, 0x1.c6af7ap-5f,
+    0x1.3b2dd2p-7f, 0x1.5f0948p-10f, 0x1.417a7p-13f,
+};
+/* expm1_p: error 2^-31.1 */
+static const float expm1_p[6] = {
+    0x1p-1f, 0x1.555554p-3f, 0x1.5554f8p-5f,
+    0x1.1112dep-7f, 0x1.6d3a34p-10f, 0x1.9e6558p-13f,
+};
+/* exp2_d: error 2^-40.2 */
+static const double exp2_d[8] = {
+    0x1.62e42fef89cfep-1, 0x1.ebfbdff8ec5a3p-3, 0x1.c6b08dcece00ap-5,
+    0x1.3b2ab5ef185aep-7, 0x1.5d874d11a6327p-10, 0x1.430aa65ec43c2p-13,
+    0x1.00d84b3dd4146p-16, 0x1.61c6aa4bef741p-20,
+};
+
+/* ---- helpers ---- */
+LLVMValueRef mi_poly(emit *e, LLVMValueRef x, const float *c, int n) {
+    LLVMValueRef v = em_f32(e, c[n - 1]);
+    for (int i = n - 2; i >= 0; i--) v = em_mad(e, v, x, em_f32(e, c[i]));
+    return v;
+}
+
+LLVMValueRef mi_poly_d(emit *e, LLVMValueRef x, const double *c, int n) {
+    LLVMValueRef v = em_f64(e, c[n - 1]);
+    for (int i = n - 2; i >= 0; i--) v = em_mad(e, v, x, em_f64(e, c[i]));
+    return v;
+}
+
+LLVMValueRef mi_to_f64(emit *e, LLVMValueRef x) { return LLVMBuildFPExt(e->b, x, em_vec(e, e->t_f64), ""); }
+LLVMValueRef mi_to_f32(emit *e, LLVMValueRef x) { return LLVMBuildFPTrunc(e->b, x, em_vec(e, e->t_f32), ""); }
+LLVMValueRef mi_bits_d(emit *e, LLVMValueRef x) { return LLVMBuildBitCast(e->b, x, em_vec(e, e->t_i64), ""); }
+LLVMValueRef mi_of_bits_d(emit *e, LLVMValueRef x) { return LLVMBuildBitCast(e->b, x, em_vec(e, e->t_f64), ""); }
+LLVMValueRef mi_i64(emit *e, int64_t v) { return em_splat(e, em_i64s(e, v)); }
+LLVMValueRef mi_min(emit *e, LLVMValueRef c, LLVMValueRef x) {
+    return em_select(e, em_fcmp(e, LLVMRealOLT, c, x), c, x);
+}
+LLVMValueRef mi_max(emit *e, LLVMValueRef c, LLVMValueRef x) {
+    return em_select(e, em_fcmp(e, LLVMRealOGT, c, x), c, x);
+}
+LLVMValueRef mi_sqrt(emit *e, LLVMValueRef x) { return em_intrinsic(e, "llvm.sqrt", 1, &x); }
+LLVMValueRef mi_flip_sign(emit *e, LLVMValueRef x, LLVMValueRef bits) {
+    return em_f32_of_bits(e, em_xor(e, em_bits_of_f32(e, x), em_and(e, bits, em_i32(e, INT32_MIN))));
+}
+LLVMValueRef mi_is_inf(emit *e, LLVMValueRef magnitude) {
+    return em_fcmp(e, LLVMRealOEQ, magnitude, em_f32(e, __builtin_inf()));
+}
+LLVMValueRef mi_not(emit *e, LLVMValueRef c) { return em_xor(e, c, em_int(e, FUSOR_BOOL, 1)); }
+
+/* ---- AVX-512 exponent instructions ---- */
+bool mi_has_exponents(const emit *e) { return e->level->has_mask && (e->lanes == 16 || e->lanes == 1); }
+
+/* Calls the form of 16 lanes, or at width 1 the scalar form, which works on the first of four lanes. */
+static LLVMValueRef avx512_call(emit *e, const char *vector, const char *scalar, LLVMValueRef a, LLVMValueRef b, int imm) {
+    bool is_scalar = e->lanes == 1;
+    const char *name = is_scalar ? scalar : vector;
+    LLVMTypeRef type = LLVMVectorType(e->t_f32, is_scalar ? 4 : 16);
+    LLVMValueRef in[2] = {a, b}, args[6];
+    int n = 0;
+    for (int i = 0; i < 2; i++) {
+        if (in[i] && is_scalar)
+            in[i] = LLVMBuildInsertElement(e->b, LLVMConstNull(type), in[i], LLVMConstInt(e->t_i32, 0, 0), "");
+        if (in[i]) args[n++] = in[i];
+    }
+    if (!b && is_scalar) args[n++] = in[0];             /* upper lanes come from the first, the value from the second */
+    if (imm >= 0) args[n++] = LLVMConstInt(e->t_i32, (unsigned)imm, 0);
+    args[n++] = LLVMConstNull(type);
+    args[n++] = LLVMConstAllOnes(is_scalar ? e->t_i8 : e->t_i16);
+    args[n++] = LLVMConstInt(e->t_i32, 4, 0);           /* current rounding mode */
+    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID(name, strlen(name)), NULL, 0);
+    LLVMValueRef v = LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, args, (unsigned)n, "");
+    return is_scalar ? LLVMBuildExtractElement(e->b, v, LLVMConstInt(e->t_i32, 0, 0), "") : v;
+}
+
+LLVMValueRef mi_scalef(emit *e, LLVMValueRef x, LLVMValueRef k) {
+    return avx512_call(e, "llvm.x86.avx512.mask.scalef.ps.512", "llvm.x86.avx512.mask.scalef.ss", x, k, -1);
+}
+LLVMValueRef mi_getexp(emit *e, LLVMValueRef x) {
+    return avx512_call(e, "llvm.x86.avx512.mask.getexp.ps.512", "llvm.x86.avx512.mask.getexp.ss", x, NULL, -1);
+}
+/* 0xf: interval [0.75, 1.5), sign of the result +, NaN for negative numbers (-0 gives 1). */
+LLVMValueRef mi_getmant(emit *e, LLVMValueRef x) {
+    return avx512_call(e, "llvm.x86.avx512.mask.getmant.ps.512", "llvm.x86.avx512.mask.getmant.ss", x, NULL, 0xf);
+}
+
+/* ---- cores ---- */
+/* k and its bits from x * scale, and the remainder x - k * (high + low). */
+static LLVMValueRef reduce(emit *e, LLVMValueRef x, mi_exp_parts *v) {
+    LLVMValueRef t = em_mad(e, x, em_f32(e, LOG2E), em_f32(e, MAGIC));
+    v->bits = em_bits_of_f32(e, t);
+    v->k = em_fsub(e, t, em_f32(e, MAGIC));
+    LLVMValueRef r = em_mad(e, v->k, em_f32(e, -LN2_HIGH), x);
+    return em_mad(e, v->k, em_f32(e, -LN2_LOW), r);
+}
+
+mi_exp_parts mi_exp_reduce(emit *e, LLVMValueRef x, LLVMValueRef low) {
+    mi_exp_parts v;
+    LLVMValueRef r = reduce(e, x, &v), one = em_f32(e, 1);
+    if (low) r = em_fadd(e, r, low);
+    LLVMValueRef q = em_mad(e, mi_poly(e, r, exp_p, 5), r, one);        /* 1 + r (1 + r P): the last rounding is of the sum */
+    v.p = em_mad(e, q, r, one);
+    return v;
+}
+
+mi_exp_parts mi_exp2_reduce(emit *e, LLVMValueRef x) {
+    mi_exp_parts v;
+    LLVMValueRef t = em_fadd(e, x, em_f32(e, MAGIC));
+    v.bits = em_bits_of_f32(e, t);
+    v.k = em_fsub(e, t, em_f32(e, MAGIC));
+    LLVMValueRef r = em_fsub(e, x, v.k);
+    v.p = em_mad(e, mi_poly(e, r, exp2_p, 6), r, em_f32(e, 1));
+    return v;
+}
+
+/* Two steps: 2^k itself may be subnormal or beyond the largest float; only the second product can round. */
+LLVMValueRef mi_scale(emit *e, mi_exp_parts v, int bias) {
+    if (mi_has_exponents(e)) return mi_scalef(e, v.p, bias ? em_fadd(e, v.k, em_f32(e, bias)) : v.k);
+    int32_t offset = 0x4b400000 - 254 - bias;           /* bits of MAGIC; 254 = 2 * 127 */
+    LLVMValueRef sum = em_sub(e, v.bits, em_i32(e, offset));
+    LLVMValueRef first = em_lshr(e, sum, 1), second = em_sub(e, sum, first);
+    LLVMValueRef y = em_fmul(e, v.p, em_f32_of_bits(e, em_shl(e, first, 23)));
+    return em_fmul(e, y, em_f32_of_bits(e, em_shl(e, second, 23)));
+}
+
+LLVMValueRef mi_scale_normal(emit *e, mi_exp_parts v) {
+    if (mi_has_exponents(e)) return mi_scalef(e, v.p, v.k);
+    return em_f32_of_bits(e, em_add(e, em_bits_of_f32(e, v.p), em_shl(e, v.bits, 23)));
+}
+
+LLVMValueRef mi_exp_neg(emit *e, LLVMValueRef x) {
+    return mi_scale(e, mi_exp_reduce(e, mi_max(e, em_f32(e, -104), x), NULL), 0);
+}
+
+/* k = round(x), r = x - k, 2^r by a polynomial, 2^k into the exponent field. */
+LLVMValueRef mi_exp2_d(emit *e, LLVMValueRef x) {
+    LLVMValueRef t = em_fadd(e, x, em_f64(e, MAGIC_D));
+    LLVMValueRef r = em_fsub(e, x, em_fsub(e, t, em_f64(e, MAGIC_D)));
+    LLVMValueRef p = em_mad(e, mi_poly_d(e, r, exp2_d, 8), r, em_f64(e, 1));
+    return mi_of_bits_d(e, em_add(e, mi_bits_d(e, p), em_shl(e, mi_bits_d(e, t), 52)));
+}
+
+/* ---- functions ---- */
+/* exp: argument held to [-104, 89], beyond which the result is 0 or infinity anyway. MEASURED(exp) */
+LLVMValueRef math_exp(emit *e, LLVMValueRef x) {
+    x = mi_max(e, em_f32(e, -104), mi_min(e, em_f32(e, 89), x));
+    return mi_scale(e, mi_exp_reduce(e, x, NULL), 0);
+}
+
+/* exp2: k = round(x), exact remainder. MEASURED(exp2) */
+LLVMValueRef math_exp2(emit *e, LLVMValueRef x) {
+    x = mi_max(e, em_f32(e, -151), mi_min(e, em_f32(e, 129), x));
+    return mi_scale(e, mi_exp2_reduce(e, x), 0);
+}
+
+/* expm1(x) = 2 (s p + (s - 1/2)), p = expm1(r), s = 2^(k-1): the product by a power of two and s - 1/2 are exact or far
+ * below the last bit, and doubling overflows only where the result does. k = 0: p itself, which halving would round when subnormal. */
+static LLVMValueRef expm1_core(emit *e, LLVMValueRef x) {
+    mi_exp_parts v;
+    LLVMValueRef r = reduce(e, x, &v);
+    LLVMValueRef p = em_mad(e, em_fmul(e, r, r), mi_poly(e, r, expm1_p, 6), r);
+    LLVMValueRef s = em_f32_of_bits(e, em_shl(e, em_sub(e, v.bits, em_i32(e, 0x4b400000 - 126)), 23));
+    LLVMValueRef y = em_mad(e, s, p, em_fsub(e, s, em_f32(e, 0.5)));
+    return em_select(e, em_fcmp(e, LLVMRealUEQ, v.k, em_f32(e, 0)), p, em_fadd(e, y, y));
+}
+
+LLVMValueRef mi_expm1_neg(emit *e, LLVMValueRef x) { return expm1_core(e, mi_max(e, em_f32(e, -20), x)); }
+
+/* expm1: as above; the sign is that of x, which the reduction loses at -0. MEASURED(expm1) */
+LLVMValueRef math_expm1(emit *e, LLVMValueRef x) {
+    LLVMValueRef y = expm1_core(e, mi_max(e, em_f32(e, -20), mi_min(e, em_f32(e, 89), x)));
+    return em_copysign(e, y, x);
+}
