@@ -234,6 +234,8 @@ static fusor_status build_module(job *j) {
     if (LLVMVerifyModule(j->mod, LLVMReturnStatusAction, &j->message))
         return FU_FAIL(&j->error, FUSOR_ERROR_INTERNAL, "code generation of %s made wrong LLVM IR: %s", r->symbol,
                        j->message);
+    LLVMDisposeMessage(j->message); /* an empty one comes without an error too */
+    j->message = NULL;
     return FUSOR_OK;
 }
 

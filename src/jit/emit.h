@@ -70,7 +70,7 @@ LLVMValueRef em_rint(emit *e, LLVMValueRef x);                         /* neares
 
 /* ---- memory. mask: <lanes x i1>, or NULL = all lanes ---- */
 LLVMValueRef em_gep(emit *e, LLVMValueRef base, LLVMTypeRef element, LLVMValueRef index);
-/* Loads `lanes` elements of buffer `buf` at element offset `off`, `step` apart (i64; constant 0 = one element splat, constant 1 = contiguous, else gathered). */
+/* Loads `lanes` elements of buffer `buf` at element offset `off`, `step` apart (i64; constant 0 = one element splat, read whatever the mask; constant 1 = contiguous, else gathered). */
 LLVMValueRef em_load(emit *e, int buf, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask);
 void         em_store(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask);
 LLVMValueRef em_load_ptr(emit *e, ir_dtype t, LLVMValueRef ptr, LLVMValueRef mask, unsigned align);    /* contiguous, current width */
@@ -79,6 +79,7 @@ void         em_store_ptr(emit *e, ir_dtype t, LLVMValueRef value, LLVMValueRef 
 LLVMValueRef em_mask(emit *e, LLVMValueRef n);
 
 /* ---- control ---- */
+/* next: the block that ends the body, known after em_end. */
 typedef struct em_loop { LLVMBasicBlockRef head, body, next, done; LLVMValueRef i, step; } em_loop;
 /* for (i64 i = begin; i < end; i += step). Between the calls the builder is inside the body; after em_end it is behind the loop.
  * Values that change across iterations live in allocas (em_alloca; the back end keeps them in memory under optnone) or in phis made by em_loop_phi. */
@@ -115,7 +116,7 @@ struct em_values {
 void         em_values_init(em_values *v, LLVMValueRef (*load)(emit *, em_values *, const ir_kinst *, void *), void *user);
 LLVMValueRef em_value(emit *e, em_values *v, int inst);
 
-/* ---- one function a kernel kind: builds the whole body of e->fn after the entry block ---- */
+/* ---- one function a kernel kind: builds the whole body of e->fn after the entry block; codegen.c adds the last `ret 0` ---- */
 fusor_status jit_emit_map(emit *e, fu_error *err);
 fusor_status jit_emit_reduce(emit *e, fu_error *err);
 fusor_status jit_emit_row(emit *e, fu_error *err);
