@@ -97,10 +97,8 @@ fusor_status ref_contract(const ref_call *c) {
     if (ref_count(out) == 0) return FUSOR_OK;
 
     bool is_real = ir_is_float(ta), is_wide = is_real && (ta == FUSOR_F64 || to == FUSOR_F64);
-    /* 8-bit operands accumulate in i32 unless the result asks for more: the same as wrapping the 64-bit sum to 32 bits.
-     */
-    bool wraps_to_i32 =
-        ir_dtypes[ta].bytes == 1 && ir_dtypes[tb].bytes == 1 && !(ir_is_int(to) && ir_dtypes[to].bytes == 8);
+    /* 8-bit operands accumulate in i32 unless the result is wider: the same as wrapping the 64-bit sum to 32 bits. */
+    bool wraps_to_i32 = ir_dtypes[ta].bytes == 1 && ir_dtypes[tb].bytes == 1 && ir_dtypes[to].bytes < 8;
     size_t each = is_wide ? sizeof(long double) : 8;
     work w = { .m = a.rows, .k = a.cols, .n = b.cols };
     char *memory = fu_malloc((size_t)(w.m * w.k + w.k * w.n + w.m * w.n) * each);

@@ -26,8 +26,8 @@ static int attr_index(const ir_node *n, const char *name) {
 }
 
 const ir_attr *ref_attr(const ir_node *n, const char *name) {
-    int i = attr_index(n, name);
-    return i >= 0 && n->attr && n->attr[i].is_set ? &n->attr[i] : NULL;
+    const ir_attr *a = ir_node_attr(n, name);
+    return a && a->is_set ? a : NULL;
 }
 
 int64_t ref_attr_int(const ir_node *n, const char *name) {
