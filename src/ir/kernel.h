@@ -88,7 +88,10 @@ enum {
     /* row: rows per tile */
     IR_TUNE_ROW_ROWS = 0,
     /* contract: output block of a tile: multiples of mr and nr */
-    IR_TUNE_CONTRACT_MC = 0, IR_TUNE_CONTRACT_NC = 1
+    IR_TUNE_CONTRACT_MC = 0, IR_TUNE_CONTRACT_NC = 1,
+    /* 1: operand 1 is read where it lies, there is no packing (phase 0 has no tiles, shared is not used): for few rows (M up to
+     * about mr). Ignored where ir_kernel_contract_in_place is false; must be 0 where shared was packed before. */
+    IR_TUNE_CONTRACT_IN_PLACE = 2
 };
 
 /* How a call of given sizes is laid out: pure arithmetic on the description, the sizes and the run-time fields. */
@@ -100,11 +103,12 @@ typedef struct ir_launch {
 void ir_kernel_launch(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out);
 void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out);    /* launch_contract.c */
 /* contract: accumulator type, and the part of `scratch` before the packed block of operand 0. Layout of scratch: one register
- * tile [mr][nr], rows being transposed [max(mr, nr)][lanes], each of the accumulator type and rounded up to 64 bytes; the packed
- * block [panels][min(K, kb)][mr] and lanes * mr elements that the last store may touch; where K > kb, partial sums of the output
+ * tile [mr][nr], rows being transposed [max(mr, nr)][lanes], where operand 1 can be read in place a panel of it [min(K, kb)][nr],
+ * each of the accumulator type and rounded up to 64 bytes; the packed block [panels][min(K, kb)][mr] and lanes * mr elements that the last store may touch; where K > kb, partial sums of the output
  * block [n panels][m panels][mr][nr]. Layout of shared: [batches of operand 1][n panels][K][nr]: all that phase 1 needs of phase 0. */
 ir_dtype ir_kernel_contract_acc(const ir_kernel *k);
-int64_t ir_kernel_contract_head_bytes(const ir_kernel *k);
+int64_t ir_kernel_contract_head_bytes(const ir_kernel *k);     /* tile and rows */
+bool ir_kernel_contract_in_place(const ir_kernel *k);   /* operand 1 is a load of the accumulator type, contiguous along n */
 /* reduce and row: number of partial results of one reduction = product of outer r sizes * blocks of the last r. */
 int64_t ir_kernel_partials(const ir_kernel *k, const int64_t *size);
 

@@ -22,6 +22,13 @@ int64_t ir_kernel_contract_head_bytes(const ir_kernel *k) {
     return round_up(k->tile.mr * k->tile.nr * bytes, 64) + round_up(rows * lanes * bytes, 64);
 }
 
+bool ir_kernel_contract_in_place(const ir_kernel *k) {
+    const ir_kinst *mm = find_matmul(k), *b = mm ? &k->inst[mm->in[1]] : NULL;
+    int n = k->n_dims - 2;
+    return b && n >= 0 && b->op == IR_K_LOAD && b->dtype == ir_kernel_contract_acc(k) &&
+           k->buffer[b->index].stride[n] == 1;
+}
+
 void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
     const ir_kinst *mm = find_matmul(k);
     int64_t mr = k->tile.mr, nr = k->tile.nr, kb = k->tile.kb;
@@ -53,4 +60,7 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
     out->scratch_bytes =
         ir_kernel_contract_head_bytes(k) + round_up((mc * mr * kc + ir_levels[k->level].lanes * mr) * bytes, 64);
     if (kk > kb) out->scratch_bytes += round_up(mc * nc * mr * nr * bytes, 64);
+    if (!ir_kernel_contract_in_place(k)) return;
+    out->scratch_bytes += round_up(kc * nr * bytes, 64);
+    if (tune[IR_TUNE_CONTRACT_IN_PLACE]) out->tiles[0] = out->shared_bytes = 0;
 }

@@ -115,18 +115,19 @@ static void prefetch(contract *c, LLVMValueRef ptr, int write) {
     LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, in, 4, "");
 }
 
-/* `steps` products of the panels at pa and pb into acc. */
-static void tile_steps(contract *c, LLVMValueRef *acc, LLVMValueRef pa, LLVMValueRef pb, int steps, bool ahead) {
+/* `steps` products of the panels at pa and pb into acc. Returns where pb is after them. */
+static LLVMValueRef tile_steps(contract *c, LLVMValueRef *acc, LLVMValueRef pa, LLVMValueRef pb, int steps,
+                               bool ahead) {
     emit *e = c->e;
-    int b_align = c->v_lanes * c->acc_bytes, b_row = c->nr * c->acc_bytes;
+    int b_row = c->nr * c->acc_bytes;
     LLVMValueRef zeros = LLVMConstNull(LLVMVectorType(e->t_i32, (unsigned)c->v_lanes));
     for (int s = 0; s < steps; s++) {
         LLVMValueRef b[8];
-        for (int j = 0; j < c->nv; j++)
-            b[j] = tile_load(c, element(c, pb, num(c, s * c->nr + j * c->v_lanes)), b_align);
+        for (int j = 0; j < c->nv; j++) b[j] = tile_load(c, element(c, pb, num(c, j * c->v_lanes)), c->acc_bytes);
         /* The panel of operand 1 comes from the next cache the first time; the hardware's prefetcher is late for it. */
-        for (int at = (s * b_row + 63) / 64 * 64; at < (s + 1) * b_row && ahead; at += 64)
-            prefetch(c, em_gep(e, pb, e->t_i8, num(c, at + 1024)), 0);
+        for (int at = 0; at < b_row && ahead; at += 64)
+            if (at || s * b_row % 64 == 0) prefetch(c, em_gep(e, element(c, pb, c->b_ahead), e->t_i8, num(c, at)), 0);
+        pb = element(c, pb, c->b_stride);
         for (int i = 0; i < c->mr; i++) {
             LLVMValueRef x = LLVMBuildLoad2(e->b, c->t_acc, element(c, pa, num(c, s * c->mr + i)), "");
             LLVMSetAlignment(x, (unsigned)c->acc_bytes);
@@ -136,6 +137,7 @@ static void tile_steps(contract *c, LLVMValueRef *acc, LLVMValueRef pa, LLVMValu
             for (int j = 0; j < c->nv; j++) acc[i * c->nv + j] = mul_add(c, a, b[j], acc[i * c->nv + j]);
         }
     }
+    return pb;
 }
 
 typedef struct k_loop {
@@ -160,9 +162,8 @@ static LLVMBasicBlockRef tile_loop(contract *c, k_loop *l, LLVMBasicBlockRef fro
         l->acc[i] = next[i] = LLVMBuildPhi(e->b, c->t_vec, "");
         LLVMAddIncoming(next[i], &acc[i], &from, 1);
     }
-    tile_steps(c, next, phi[0], phi[1], steps, steps > 1);
+    l->pb = tile_steps(c, next, phi[0], phi[1], steps, steps > 1);
     l->pa = element(c, phi[0], num(c, steps * c->mr));
-    l->pb = element(c, phi[1], num(c, steps * c->nr));
     l->count = em_sub(e, phi[2], num(c, 1));
     LLVMBasicBlockRef end = LLVMGetInsertBlock(e->b);
     LLVMAddIncoming(phi[0], &l->pa, &end, 1);
@@ -277,7 +278,7 @@ static void emit_epilogue(contract *c, LLVMValueRef tile, LLVMValueRef m0, LLVMV
 
 /* ---- phase 1: a tile is a block of MC x NC elements of one batch ---- */
 typedef struct block {
-    LLVMValueRef k0, k_count, is_first, is_last, a, partial, tile;
+    LLVMValueRef k0, k_count, is_first, is_last, in_place, edge, a, partial, tile;
 } block;
 
 static void emit_register_tile(contract *c, const block *s, LLVMValueRef pa, LLVMValueRef pb, LLVMValueRef partial,
@@ -302,6 +303,36 @@ static void emit_register_tile(contract *c, const block *s, LLVMValueRef pa, LLV
     em_endif(e, &last);
 }
 
+/* Where the panel of columns from n0 on begins, and c->b_stride. In place only whole panels can be read; what is left
+ * of the last one is packed into scratch, K block by K block. */
+static LLVMValueRef panel_to_read(contract *c, const block *s, LLVMValueRef packed, LLVMValueRef n0) {
+    emit *e = c->e;
+    LLVMValueRef nr = num(c, c->nr), rows_ahead = num(c, 1024 / (c->nr * c->acc_bytes) + 1);
+    c->b_stride = nr;
+    if (s->in_place) {
+        int buffer = c->k->inst[c->operand[1]].index;
+        contract_point at = {c, NULL, n0, s->k0, -1, NULL};
+        LLVMBasicBlockRef start = LLVMGetInsertBlock(e->b), check = em_block(e, "in_place"), edge = em_block(e, "edge");
+        LLVMBasicBlockRef ready = em_block(e, "ready");
+        LLVMBuildCondBr(e->b, s->in_place, check, ready);
+        LLVMPositionBuilderAtEnd(e->b, check);
+        LLVMValueRef here = em_gep(e, e->base[buffer], c->t_acc, contract_offset(c, buffer, &at));
+        LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGE, em_sub(e, c->n, n0), nr), ready, edge);
+        LLVMPositionBuilderAtEnd(e->b, edge);
+        contract_pack(c, 1, s->edge, n0, s->k0, s->k_count);
+        LLVMBasicBlockRef edge_end = LLVMGetInsertBlock(e->b);
+        LLVMBuildBr(e->b, ready);
+        LLVMPositionBuilderAtEnd(e->b, ready);
+        LLVMValueRef from = merge(c, packed, start, here, check);
+        LLVMAddIncoming(from, (LLVMValueRef[]){s->edge}, &edge_end, 1);
+        c->b_stride = merge(c, nr, start, e->stride[buffer][c->dim_k], check);
+        LLVMAddIncoming(c->b_stride, &nr, &edge_end, 1);
+        packed = from;
+    }
+    c->b_ahead = em_mul(e, c->b_stride, rows_ahead);
+    return packed;
+}
+
 static void emit_compute_phase(contract *c) {
     emit *e = c->e;
     LLVMValueRef one = num(c, 1), zero = num(c, 0);
@@ -317,6 +348,12 @@ static void emit_compute_phase(contract *c) {
     /* scratch: ir_kernel_contract_head_bytes, the packed block, partial sums */
     block s = {.tile = e->scratch};
     s.a = em_gep(e, e->scratch, e->t_i8, num(c, ir_kernel_contract_head_bytes(c->k)));
+    if (ir_kernel_contract_in_place(c->k)) {
+        LLVMValueRef bytes = em_mul(e, k_panel, num(c, c->nr * c->acc_bytes));
+        s.in_place = em_icmp(e, LLVMIntNE, e->tune[IR_TUNE_CONTRACT_IN_PLACE], zero);
+        s.edge = s.a;
+        s.a = em_gep(e, s.edge, e->t_i8, em_and(e, em_add(e, bytes, num(c, 63)), num(c, -64)));
+    }
     LLVMValueRef a_rows = em_mul(e, contract_min(e, mc, m_panels), num(c, c->mr));
     LLVMValueRef a_bytes =
         em_mul(e, em_add(e, em_mul(e, a_rows, k_panel), num(c, c->lanes * c->mr)), num(c, c->acc_bytes));
@@ -351,12 +388,14 @@ static void emit_compute_phase(contract *c) {
 
     em_loop lj = em_for(e, zero, n_count, one);
     LLVMValueRef panel = em_add(e, n_first, lj.i);
+    LLVMValueRef n0 = em_mul(e, panel, num(c, c->nr));
     LLVMValueRef pb = element(c, panel_of_b(c, b_batch, panel, n_panels), em_mul(e, s.k0, num(c, c->nr)));
+    pb = panel_to_read(c, &s, pb, n0);
     em_loop li = em_for(e, zero, m_count, one);
     LLVMValueRef pa = element(c, s.a, em_mul(e, li.i, panel_elements));
     LLVMValueRef tile = em_add(e, em_mul(e, lj.i, m_count), li.i);
     emit_register_tile(c, &s, pa, pb, element(c, s.partial, em_mul(e, tile, num(c, c->mr * c->nr))),
-                       em_mul(e, em_add(e, m_first, li.i), num(c, c->mr)), em_mul(e, panel, num(c, c->nr)));
+                       em_mul(e, em_add(e, m_first, li.i), num(c, c->mr)), n0);
     em_end(e, &li);
     em_end(e, &lj);
     em_end(e, &lk);

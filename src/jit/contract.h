@@ -18,6 +18,7 @@ typedef struct contract {
     LLVMValueRef m, n, kk;    /* sizes */
     LLVMValueRef index[IR_KERNEL_MAX_DIMS];        /* of the batch dims, in the tile being made */
     LLVMValueRef batch_off[IR_KERNEL_MAX_BUFFERS]; /* what they add to each buffer's offset */
+    LLVMValueRef b_stride, b_ahead;     /* of the panel being read: elements between rows, and to what to prefetch */
     LLVMValueRef staging;                          /* part of scratch: see ir/kernel.h */
 } contract;
 
