@@ -52,3 +52,7 @@ unit_tests += %D%/unit/interp_test
 %C%_unit_interp_test_LDADD = $(ref_test_libs)
 unit_tests += %D%/unit/data_test
 %C%_unit_data_test_LDADD = $(rt_test_libs)
+unit_tests += %D%/unit/buffer_test
+%C%_unit_buffer_test_LDADD = $(rt_test_libs)
+unit_tests += %D%/unit/tune_test
+%C%_unit_tune_test_LDADD = $(rt_test_libs)

@@ -14,3 +14,5 @@ rt_sources += %D%/cache.c
 rt_sources += %D%/cache_entry.c
 rt_sources += %D%/cache_dir.c
 rt_sources += %D%/cache_list.c
+rt_sources += %D%/buffer.c
+rt_sources += %D%/tune.c

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* tune.c: tile sizes by cache sizes and amount of work. */
+#include "rt/tune.h"
+#include "rt/cpuinfo.h"
+
+/* A tile is large enough that taking it (some 50 ns with a contended counter) does not show, and small enough that a worker
+ * which lost its core delays the end by little. */
+enum { TILE_MIN = 16 << 10, TILE_MAX = 64 << 10, TILES_PER_THREAD = 4, COLUMN_STEP = 64 };
+/* Work that is not worth a team, in element visits of a cheap kernel (3 accesses each): a fork and join costs 0.7 microseconds
+ * while the team spins and 13 to 25 when it sleeps; 16 Ki elements of an addition take 2. And products, for contractions. */
+enum { SERIAL_WORK = 48 << 10, SERIAL_PRODUCTS = 64 * 64 * 64 };
+
+static int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+static int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+static int64_t clamp(int64_t v, int64_t low, int64_t high) { return v < low ? low : v > high ? high : v; }
+static int64_t at_least_one(int64_t v) { return v < 1 ? 1 : v; }
+
+/* Saturates: sizes are the user's. */
+static int64_t times(int64_t a, int64_t b) {
+    int64_t r;
+    return __builtin_mul_overflow(a, b, &r) ? INT64_MAX / 4 : r > INT64_MAX / 4 ? INT64_MAX / 4 : r;
+}
+
+static int64_t product(const ir_kernel *k, const int64_t *size, const char *roles) {
+    int64_t n = 1;
+    for (int d = 0; d < k->n_dims; d++)
+        if (strchr(roles, k->dim[d].role)) n = times(n, size[d]);
+    return n;
+}
+
+static int64_t all(const ir_kernel *k, const int64_t *size) {
+    int64_t n = 1;
+    for (int d = 0; d < k->n_dims; d++) n = times(n, size[d]);
+    return n;
+}
+
+/* Units of work per tile: TILES_PER_THREAD tiles each where tiles then have TILE_MIN elements or more; TILE_MAX at most. */
+static int64_t grain(int64_t units, int64_t elements_per_unit, int n_threads) {
+    elements_per_unit = at_least_one(elements_per_unit);
+    int64_t fair = ceil_div(units, (int64_t)n_threads * TILES_PER_THREAD);
+    int64_t low = ceil_div(TILE_MIN, elements_per_unit), high = at_least_one(TILE_MAX / elements_per_unit);
+    if (low > high) low = high;
+    return at_least_one(clamp(fair, low, high));
+}
+
+static void tune_map(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
+    int64_t columns = k->n_dims ? size[k->n_dims - 1] : 1, total = all(k, size);
+    int64_t rows = columns > 0 ? total / columns : 0;
+    int64_t tile = clamp(ceil_div(total, (int64_t)n_threads * TILES_PER_THREAD), TILE_MIN, TILE_MAX);
+    if (columns > tile) {
+        tune[IR_TUNE_MAP_ROWS] = 1;
+        tune[IR_TUNE_MAP_COLUMNS] = round_up(tile, COLUMN_STEP);
+    } else {
+        tune[IR_TUNE_MAP_ROWS] = clamp(tile / at_least_one(columns), 1, at_least_one(rows));
+        tune[IR_TUNE_MAP_COLUMNS] = at_least_one(columns);
+    }
+    /* Past the last cache, a plain store first reads the line it is about to overwrite. Within it, streaming throws data out that
+     * the next kernel wants. */
+    int64_t bytes = 0;
+    for (int b = 0; b < k->n_buffers; b++) {
+        int64_t n = 1;
+        for (int d = 0; d < k->n_dims; d++)
+            if (k->buffer[b].stride[d] != 0) n = times(n, size[d]);
+        bytes += times(n, ir_dtypes[k->buffer[b].dtype].bytes);
+    }
+    tune[IR_TUNE_MAP_STREAM] = bytes > rt_host_caches()->l3_bytes;
+}
+
+static void tune_reduce(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
+    int64_t rows = product(k, size, "p"), partials = ir_kernel_partials(k, size);
+    int64_t last_r = 1;
+    for (int d = 0; d < k->n_dims; d++)
+        if (k->dim[d].role == 'r') last_r = size[d];
+    int64_t chunks = 1, columns = 1;
+    int64_t unit = last_r < IR_REDUCE_BLOCK ? last_r : IR_REDUCE_BLOCK;
+    tune[IR_TUNE_REDUCE_COLUMNS] = COLUMN_STEP;
+    if (ir_kernel_is_column(k)) {
+        /* Long runs of contiguous loads; narrower only where there would be too few units for the team. */
+        int64_t v = at_least_one(size[k->n_dims - 1]);
+        columns = clamp(round_up(v, COLUMN_STEP), COLUMN_STEP, 512);
+        while (columns > 2 * COLUMN_STEP && times(times(rows, partials), ceil_div(v, columns)) < (int64_t)n_threads * TILES_PER_THREAD)
+            columns = round_up(columns / 2, COLUMN_STEP);
+        chunks = ceil_div(v, columns);
+        tune[IR_TUNE_REDUCE_COLUMNS] = columns;
+        unit = times(last_r < IR_COLUMN_BLOCK ? last_r : IR_COLUMN_BLOCK, columns);
+    }
+    tune[IR_TUNE_REDUCE_GRAIN] = grain(times(times(rows, partials), chunks), unit, n_threads);
+    tune[IR_TUNE_REDUCE_FINISH_GRAIN] = grain(times(rows, chunks), times(at_least_one(partials), columns), n_threads);
+}
+
+static void tune_row(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
+    tune[IR_TUNE_ROW_ROWS] = grain(product(k, size, "p"), product(k, size, "r"), n_threads);
+}
+
+/* The block of operand 0 and, where K has several blocks, the block of sums stay in L2 while panels of operand 1 stream by. */
+static void tune_contract(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
+    int64_t mr = at_least_one(k->tile.mr), nr = at_least_one(k->tile.nr), kb = at_least_one(k->tile.kb);
+    int64_t m = product(k, size, "m"), n = product(k, size, "n"), kk = product(k, size, "k"), batches = product(k, size, "pb");
+    int64_t bytes = 4;
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_OP_MATMUL && ir_dtypes[k->inst[i].dtype].bytes == 8) bytes = 8;
+    int64_t l2 = rt_host_caches()->l2_bytes, kc = clamp(kk, 1, kb);
+    int64_t mp = at_least_one(ceil_div(m, mr)), np = at_least_one(ceil_div(n, nr));
+    int64_t nc = clamp(512 / nr, 1, np);                            /* in register tiles from here on */
+    int64_t row_bytes = (kc + (kk > kb ? nc * nr : 0)) * bytes * mr;
+    int64_t mc = clamp(l2 * 6 / 10 / row_bytes, 1, mp);
+    /* Enough tiles for the team, but none so small that packing operand 0 shows. */
+    while (n_threads > 1 && times(batches, ceil_div(mp, mc) * ceil_div(np, nc)) < (int64_t)n_threads * TILES_PER_THREAD) {
+        if (mc > 4) mc = ceil_div(mc, 2);
+        else if (nc > 4) nc = ceil_div(nc, 2);
+        else if (mc > 1 && times(batches, ceil_div(mp, mc) * ceil_div(np, nc)) < n_threads) mc = ceil_div(mc, 2);
+        else break;
+    }
+    /* Equal blocks: no short one at the end for which the others wait. */
+    mc = ceil_div(mp, ceil_div(mp, mc));
+    nc = ceil_div(np, ceil_div(np, nc));
+    tune[IR_TUNE_CONTRACT_MC] = mc * mr;
+    tune[IR_TUNE_CONTRACT_NC] = nc * nr;
+}
+
+void rt_tune(const ir_kernel *k, const int64_t *size, int n_threads, int64_t tune[IR_TUNE_COUNT]) {
+    for (int i = 0; i < IR_TUNE_COUNT; i++) tune[i] = 0;
+    if (n_threads < 1) n_threads = 1;
+    switch (k->kind) {
+    case IR_KERNEL_MAP: tune_map(k, size, n_threads, tune); break;
+    case IR_KERNEL_REDUCE: tune_reduce(k, size, n_threads, tune); break;
+    case IR_KERNEL_ROW: tune_row(k, size, n_threads, tune); break;
+    case IR_KERNEL_CONTRACT: tune_contract(k, size, n_threads, tune); break;
+    case IR_KERNEL_KIND_COUNT: break;
+    }
+}
+
+int rt_tune_threads(const ir_kernel *k, const int64_t *size, int n_threads) {
+    if (n_threads <= 1) return 1;
+    int64_t elements = all(k, size);
+    if (k->kind == IR_KERNEL_CONTRACT) return elements < SERIAL_PRODUCTS ? 1 : n_threads;
+    int64_t quarters = 0;   /* of an access */
+    for (int i = 0; i < k->n_insts; i++) {
+        uint16_t op = k->inst[i].op;
+        if (op == IR_K_LOAD || op == IR_K_STORE) quarters += 4;
+        else if (op < IR_OP_COUNT) quarters += ir_ops[op].flags & IR_COSTLY ? 16 : 1;
+    }
+    return times(elements, quarters) / 4 < SERIAL_WORK ? 1 : n_threads;
+}

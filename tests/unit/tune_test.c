@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* tune_test.c: run-time fields keep the rules of ir/kernel.h for every size, and tiles have a sensible number. */
+#include "rt/tune.h"
+#include <criterion/criterion.h>
+
+static ir_kernel kernel(ir_kernel_kind kind, const char *roles) {
+    static ir_kernel k;
+    memset(&k, 0, sizeof k);
+    k.kind = kind;
+    k.level = IR_LEVEL_V3;
+    for (; roles[k.n_dims]; k.n_dims++) k.dim[k.n_dims] = (ir_kdim){roles[k.n_dims], IR_SIZE_RUNTIME};
+    k.n_buffers = 2;
+    for (int b = 0; b < 2; b++) {
+        k.buffer[b].dtype = FUSOR_F32;
+        k.buffer[b].is_output = b;
+        for (int d = 0; d < k.n_dims; d++) k.buffer[b].stride[d] = d + 1 == k.n_dims ? 1 : IR_STRIDE_RUNTIME;
+    }
+    k.inst[0] = (ir_kinst){.op = IR_K_LOAD, .dtype = FUSOR_F32};
+    k.inst[1] = (ir_kinst){.op = IR_OP_ADD, .dtype = FUSOR_F32, .n_in = 2};
+    k.inst[2] = (ir_kinst){.op = IR_K_STORE, .dtype = FUSOR_F32, .n_in = 1, .in = {1}, .index = 1};
+    k.n_insts = 3;
+    if (kind == IR_KERNEL_CONTRACT) {
+        k.tile = (ir_tile){6, 16, 256};
+        k.inst[1].op = IR_OP_MATMUL;
+    }
+    if (kind == IR_KERNEL_REDUCE || kind == IR_KERNEL_ROW) k.inst[1] = (ir_kinst){.op = IR_OP_REDUCE_SUM, .dtype = FUSOR_F32, .n_in = 1};
+    return k;
+}
+
+static const int64_t sizes[] = {0, 1, 2, 3, 10, 63, 64, 65, 1000, 4096, 65537, 1 << 20, INT64_C(1) << 33};
+enum { N_SIZES = sizeof sizes / sizeof *sizes };
+static const int threads[] = {1, 2, 3, 16, 1024};
+
+Test(tune, map_rules) {
+    ir_kernel k = kernel(IR_KERNEL_MAP, "pp");
+    for (int a = 0; a < N_SIZES; a++)
+        for (int b = 0; b < N_SIZES; b++)
+            for (int t = 0; t < 5; t++) {
+                int64_t size[2] = {sizes[a], sizes[b]}, tune[IR_TUNE_COUNT];
+                rt_tune(&k, size, threads[t], tune);
+                cr_assert_geq(tune[IR_TUNE_MAP_ROWS], 1);
+                cr_assert_geq(tune[IR_TUNE_MAP_COLUMNS], 1);
+                cr_assert(tune[IR_TUNE_MAP_COLUMNS] >= size[1] || tune[IR_TUNE_MAP_COLUMNS] % 64 == 0);
+                cr_assert_leq(tune[IR_TUNE_MAP_ROWS] * tune[IR_TUNE_MAP_COLUMNS], 65536 + 64);
+            }
+    int64_t size[2] = {1000, 1000}, tune[IR_TUNE_COUNT];
+    rt_tune(&k, size, 2, tune);
+    ir_launch l;
+    ir_kernel_launch(&k, size, tune, &l);
+    cr_assert(l.tiles[0] >= 8 && l.tiles[0] < 100, "%ld", (long)l.tiles[0]);
+    cr_assert_eq(tune[IR_TUNE_MAP_STREAM], 0);
+    size[0] = 1000000;
+    rt_tune(&k, size, 2, tune);
+    cr_assert_eq(tune[IR_TUNE_MAP_STREAM], 1);
+}
+
+Test(tune, a_map_without_dims) {
+    ir_kernel k = kernel(IR_KERNEL_MAP, "");
+    int64_t tune[IR_TUNE_COUNT];
+    rt_tune(&k, NULL, 4, tune);
+    ir_launch l;
+    ir_kernel_launch(&k, NULL, tune, &l);
+    cr_assert_eq(l.tiles[0], 1);
+    cr_assert_eq(rt_tune_threads(&k, NULL, 4), 1);
+}
+
+Test(tune, reduce_and_row_rules) {
+    static const struct { ir_kernel_kind kind; const char *roles; } forms[] = {
+        {IR_KERNEL_REDUCE, "pr"}, {IR_KERNEL_REDUCE, "rr"}, {IR_KERNEL_REDUCE, "rv"}, {IR_KERNEL_ROW, "pr"}};
+    for (int f = 0; f < 4; f++) {
+        ir_kernel k = kernel(forms[f].kind, forms[f].roles);
+        for (int a = 0; a < N_SIZES - 1; a++)
+            for (int b = 0; b < N_SIZES - 1; b++)
+                for (int t = 0; t < 5; t++) {
+                    int64_t size[2] = {sizes[a], sizes[b]}, tune[IR_TUNE_COUNT];
+                    rt_tune(&k, size, threads[t], tune);
+                    cr_assert_geq(tune[0], 1);
+                    if (k.kind == IR_KERNEL_REDUCE) cr_assert(tune[1] >= 1 && tune[2] >= 64 && tune[2] % 64 == 0);
+                    ir_launch l;
+                    ir_kernel_launch(&k, size, tune, &l);
+                    cr_assert_geq(l.tiles[0], 0);
+                }
+    }
+    ir_kernel k = kernel(IR_KERNEL_REDUCE, "rv");
+    int64_t size[2] = {4096, 4096}, tune[IR_TUNE_COUNT];
+    rt_tune(&k, size, 2, tune);
+    ir_launch l;
+    ir_kernel_launch(&k, size, tune, &l);
+    cr_assert(l.tiles[0] >= 8, "%ld", (long)l.tiles[0]);
+}
+
+Test(tune, contract_rules) {
+    ir_kernel k = kernel(IR_KERNEL_CONTRACT, "bmnk");
+    for (int a = 0; a < N_SIZES - 2; a++)
+        for (int b = 0; b < N_SIZES - 2; b++)
+            for (int c = 0; c < N_SIZES - 2; c++)
+                for (int t = 0; t < 5; t++) {
+                    int64_t size[4] = {1, sizes[a], sizes[b], sizes[c]}, tune[IR_TUNE_COUNT];
+                    rt_tune(&k, size, threads[t], tune);
+                    cr_assert(tune[0] >= 6 && tune[0] % 6 == 0 && tune[1] >= 16 && tune[1] % 16 == 0);
+                }
+    int64_t size[4] = {1, 1024, 1024, 1024}, tune[IR_TUNE_COUNT];
+    rt_tune(&k, size, 2, tune);
+    ir_launch l;
+    ir_kernel_launch(&k, size, tune, &l);
+    cr_assert(l.tiles[1] >= 8 && l.tiles[1] <= 64, "%ld", (long)l.tiles[1]);
+}
+
+Test(tune, threshold) {
+    ir_kernel k = kernel(IR_KERNEL_MAP, "p");
+    int64_t n = 10000;
+    cr_assert_eq(rt_tune_threads(&k, &n, 8), 1);
+    n = 1000000;
+    cr_assert_eq(rt_tune_threads(&k, &n, 8), 8);
+    cr_assert_eq(rt_tune_threads(&k, &n, 1), 1);
+    n = 12000;
+    k.inst[1].op = IR_OP_EXP;
+    cr_assert_eq(rt_tune_threads(&k, &n, 8), 8, "costly elements pay earlier");
+    k = kernel(IR_KERNEL_CONTRACT, "mnk");
+    int64_t small[3] = {32, 32, 32}, large[3] = {128, 128, 128};
+    cr_assert_eq(rt_tune_threads(&k, small, 8), 1);
+    cr_assert_eq(rt_tune_threads(&k, large, 8), 8);
+}
