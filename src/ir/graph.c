@@ -159,6 +159,17 @@ void ir_add_check(ir_graph *g, ir_check check) {
 
 /* ---- literals and roles ---- */
 
+/* f where the written number lies `residue` beside it: of the two doubles around it, the one with an odd mantissa, from
+ * which rounding to a narrower type gives what rounding the number itself would. */
+static double odd_neighbour(double f, int residue) {
+    uint64_t u;
+    memcpy(&u, &f, sizeof u);
+    return residue == 0 || (u & 1) || !isfinite(f) ? f : nextafter(f, residue > 0 ? INFINITY : -INFINITY);
+}
+
+/* The same for an integer from 2^63 up. */
+static double odd_double(uint64_t u) { return (double)(u >> 11 | (uint64_t)((u & 0x7ff) != 0)) * 2048.0; }
+
 fusor_status ir_literal_bits(ir_graph *g, const char *what, const ir_operand *x, ir_dtype t, ir_bits *out) {
     char number[40];
     const char *text = x->text;
@@ -179,14 +190,15 @@ fusor_status ir_literal_bits(ir_graph *g, const char *what, const ir_operand *x,
     ir_bits bits;
     if (x->literal == IR_LIT_FLOAT) {
         if (!ir_is_float(t)) {
-            return FU_FAIL_AT(
-                g->error, FUSOR_ERROR_TYPE, g->source, x->loc,
-                "%s: the float literal %s stands beside %s; cast the %s operand to a float type, or write an integer",
-                what, text, type, type);
+            return FU_FAIL_AT(g->error, FUSOR_ERROR_TYPE, g->source, x->loc,
+                              "%s: the float literal %s stands beside %s; "
+                              "cast the %s operand to a float type, or write an integer",
+                              what, text, type, type);
         }
-        bits = ir_bits_from_double(t, x->f, &fits);
+        bits = ir_bits_from_double(t, t == FUSOR_F64 ? x->f : odd_neighbour(x->f, x->residue), &fits);
     } else if (x->literal == IR_LIT_INT && x->f >= 0x1p63 && x->i < 0) {
-        bits = t == FUSOR_U64 ? (uint64_t)x->i : ir_bits_from_double(t, (double)(uint64_t)x->i, &fits);
+        const uint64_t u = (uint64_t)x->i;
+        bits = t == FUSOR_U64 ? u : ir_bits_from_double(t, t == FUSOR_F64 ? (double)u : odd_double(u), &fits);
     } else {
         bits = ir_bits_from_int(t, x->i, &fits);
     }

@@ -12,6 +12,20 @@ typedef struct ir_pass {
 extern const ir_pass ir_passes[];       /* ends with a NULL name; in pipeline order: expand, fold, simplify, cse, dce */
 extern const int ir_pass_count;
 
+/* What every pass does: walk the nodes of `from` in order and make each anew in `to`, or something better in its place.
+ * map[i] is what became of node i. begin adds the parameters; finish the results, and replaces *g if is_changed. */
+typedef struct ir_rewrite {
+    fu_arena       *arena;
+    const ir_graph *from;
+    ir_graph       *to;
+    ir_id          *map;
+    bool            is_changed;
+} ir_rewrite;
+void    ir_rewrite_begin(ir_rewrite *rw, fu_arena *a, const ir_graph *g);
+/* Node i with its operands mapped (a list of its own), to be changed and added. */
+ir_node ir_rewrite_node(const ir_rewrite *rw, ir_id i);
+void    ir_rewrite_finish(ir_rewrite *rw, ir_graph **g);
+
 /* Runs the pipeline. FUSOR_PASSES switches rows off by name. */
 fusor_status ir_run_passes(fu_arena *a, fu_error *e, ir_graph **g);
 
@@ -19,8 +33,9 @@ fusor_status ir_run_passes(fu_arena *a, fu_error *e, ir_graph **g);
 fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g);
 /* pass_fold.c: operators of literals only become literals (by the reference evaluation of one element, ir/scalar.h). */
 fusor_status ir_pass_fold(fu_arena *a, fu_error *e, ir_graph **g);
-/* pass_simplify.c: rules.def, bit-exact ones only (x*1, x/1, neg(neg x), double transposes, reshape chains, identity views ...). */
+/* pass_simplify.c: rules.def, bit-exact ones only (x*1, x/1, neg(neg x), double transposes, reshape chains ...). */
 fusor_status ir_pass_simplify(fu_arena *a, fu_error *e, ir_graph **g);
-fusor_status ir_pass_cse(fu_arena *a, fu_error *e, ir_graph **g);       /* and canonical order: commutative operands by a structural hash, not by id */
+/* pass_cse.c: equal nodes become one; canonical order of nodes and of commutative operands. */
+fusor_status ir_pass_cse(fu_arena *a, fu_error *e, ir_graph **g);
 fusor_status ir_pass_dce(fu_arena *a, fu_error *e, ir_graph **g);
 #endif

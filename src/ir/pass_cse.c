@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* pass_cse: equal nodes become one, and the graph gets its canonical form: operands of commutative operators in the
+ * order of a hash of what they compute, nodes in the order in which the results need them. So programs that say the
+ * same in another order are one program to the planner and the cache. Names and places are no part of it: the first
+ * node's stay.
+ *
+ * Composites that share nodes after merging (softmax and log_softmax of one tensor) become one group, and groups are
+ * numbered in canonical order. Nodes inside and outside of composites are kept apart. Needs: types. Keeps: types.
+ * Breaks: ids, order. Cost: O(nodes + edges). */
+#include "ir/pass.h"
+#include <string.h>
+
+typedef struct cse {
+    fu_arena *arena;
+    const ir_graph *from;
+    ir_graph *pool;  /* one node of each kind, without metadata: its hash-consing does the merging */
+    ir_id *in_pool;  /* by id of `from` */
+    ir_id *first;    /* by id of `pool`: the node of `from` it was made of */
+    uint64_t *hash;  /* by id of `pool`: of what the node computes, the same whatever the ids are */
+    uint32_t *group; /* by group number: union-find */
+} cse;
+
+static uint32_t root(uint32_t *group, uint32_t x) {
+    while (group[x] != x) x = group[x] = group[group[x]];
+    return x;
+}
+
+static uint64_t mix(uint64_t h, uint64_t v) { return fu_hash(&v, sizeof v, h); }
+
+static uint64_t structural_hash(const cse *c, const ir_node *n) {
+    const ir_sizes *s = c->pool->sizes;
+    /* By name: a new row of the table does not reorder old programs. */
+    const char *name = ir_ops[n->op].name;
+    uint64_t h = mix(fu_hash(name, strlen(name), 0), (uint64_t)n->dtype << 32 | (uint64_t)n->rank << 16 | n->index);
+    h = mix(h, n->bits);
+    h = mix(h, n->group);
+    for (unsigned d = 0; d < n->rank; d++) h = mix(h, ir_size_hash(s, n->dim[d]));
+    for (unsigned i = 0; i < n->n_in; i++) h = mix(mix(h, c->hash[n->in[i]]), n->stretch ? n->stretch[i] : 0);
+    for (unsigned i = 0; n->attr && i < ir_ops[n->op].n_attrs; i++) {
+        const ir_attr *x = &n->attr[i];
+        uint64_t number;
+        memcpy(&number, &x->number, sizeof number);
+        h = mix(mix(h, (uint64_t)x->integer), number);
+        for (uint32_t k = 0; k < x->n; k++) h = mix(h, ir_size_hash(s, x->list[k]));
+    }
+    return h;
+}
+
+static void swap_operands(const cse *c, ir_node *n) {
+    const ir_id x = n->in[0];
+    uint8_t *stretch = FU_NEW_N(c->arena, uint8_t, 2);
+    if (n->stretch) {
+        stretch[0] = n->stretch[1];
+        stretch[1] = n->stretch[0];
+    }
+    n->in[0] = n->in[1];
+    n->in[1] = x;
+    n->stretch = stretch;
+}
+
+/* dtype= of an element-wise row only tells the type of literals, whose nodes have it: there where nothing else would
+ * say it in a dump, and nowhere else, so that it never tells equal nodes apart. */
+static void normalize_literal_type(const cse *c, ir_node *n) {
+    const ir_op_info *info = &ir_ops[n->op];
+    if (info->kind != IR_KIND_EW || !n->attr) return;
+    const unsigned main = (info->flags & IR_COND) != 0;
+    bool only_literals = true;
+    for (unsigned i = main; i < n->n_in; i++) only_literals &= ir_at(c->pool, n->in[i])->op == IR_OP_LITERAL;
+    n->attr = fu_dup(c->arena, n->attr, info->n_attrs * sizeof *n->attr);
+    for (unsigned i = 0; i < info->n_attrs; i++) {
+        if (info->attrs[i].type != IR_ATTR_DTYPE) continue;
+        n->attr[i] = (ir_attr){0};
+        if (only_literals) n->attr[i] = (ir_attr){.is_set = true, .integer = ir_at(c->pool, n->in[main])->dtype};
+    }
+}
+
+/* Operands of a commutative operator: literals last, then by what they compute. */
+static bool is_out_of_order(const cse *c, const ir_node *n) {
+    if (!(ir_ops[n->op].flags & IR_COMMUTES) || n->n_in != 2) return false;
+    const bool x = ir_at(c->pool, n->in[0])->op == IR_OP_LITERAL, y = ir_at(c->pool, n->in[1])->op == IR_OP_LITERAL;
+    return x != y ? x : c->hash[n->in[0]] > c->hash[n->in[1]];
+}
+
+static void merge(cse *c) {
+    for (ir_id i = 1; i < c->from->nodes.n; i++) {
+        ir_node n = *ir_at(c->from, i);
+        ir_id *in = FU_NEW_N(c->arena, ir_id, n.n_in);
+        for (unsigned k = 0; k < n.n_in; k++) in[k] = c->in_pool[n.in[k]];
+        const uint32_t group = n.group;
+        n.in = in;
+        n.group = group != 0;
+        n.name = n.meta_name = n.meta_loc = NULL;
+        n.loc = (fu_loc){0, 0};
+        normalize_literal_type(c, &n);
+        if (is_out_of_order(c, &n)) swap_operands(c, &n);
+        const ir_id id = ir_add_raw(c->pool, &n);
+        c->in_pool[i] = id;
+        if (c->first[id]) {
+            const uint32_t x = root(c->group, group), y = root(c->group, ir_at(c->from, c->first[id])->group);
+            if (group) c->group[x] = y;
+            continue;
+        }
+        c->first[id] = i;
+        c->hash[id] = structural_hash(c, &n);
+    }
+}
+
+/* Adds pool node `id` to the result, with the metadata of the first node it was made of. */
+static ir_id emit(const cse *c, ir_rewrite *rw, ir_id id, const ir_id *map, uint32_t *number, uint32_t *n_groups) {
+    ir_node n = *ir_at(c->pool, id);
+    const ir_node *old = ir_at(c->from, c->first[id]);
+    ir_id *in = FU_NEW_N(c->arena, ir_id, n.n_in);
+    for (unsigned k = 0; k < n.n_in; k++) in[k] = map[n.in[k]];
+    n.in = in;
+    n.loc = old->loc;
+    n.name = old->name;
+    n.meta_name = old->meta_name;
+    n.meta_loc = old->meta_loc;
+    if (old->group) {
+        const uint32_t g = root(c->group, old->group);
+        if (!number[g]) number[g] = ++*n_groups;
+        n.group = number[g];
+    }
+    return ir_add_raw(rw->to, &n);
+}
+
+fusor_status ir_pass_cse(fu_arena *a, fu_error *e, ir_graph **g) {
+    (void)e;
+    const ir_graph *from = *g;
+    const uint32_t count = from->nodes.n;
+    uint32_t n_groups = 0, max_group = 0;
+    for (ir_id i = 1; i < count; i++) max_group = ir_at(from, i)->group > max_group ? ir_at(from, i)->group : max_group;
+    cse c = {.arena = a,
+             .from = from,
+             .pool = ir_graph_like(a, from),
+             .in_pool = FU_NEW_N(a, ir_id, count),
+             .first = FU_NEW_N(a, ir_id, count + 1),
+             .hash = FU_NEW_N(a, uint64_t, count + 1),
+             .group = FU_NEW_N(a, uint32_t, max_group + 1)};
+    for (uint32_t i = 0; i <= max_group; i++) c.group[i] = i;
+    merge(&c);
+
+    /* Depth first from the results, operands before users, without recursion: graphs are as deep as their text is long.
+     */
+    ir_rewrite rw;
+    ir_rewrite_begin(&rw, a, from);
+    ir_id *map = FU_NEW_N(a, ir_id, c.pool->nodes.n), *stack = FU_NEW_N(a, ir_id, c.pool->nodes.n);
+    uint16_t *next = FU_NEW_N(a, uint16_t, c.pool->nodes.n);
+    uint32_t *number = FU_NEW_N(a, uint32_t, max_group + 1);
+    for (uint32_t p = 0; p < from->params.n; p++) {
+        const ir_id old = from->params.at[p].node;
+        map[c.in_pool[old]] = rw.map[old];
+    }
+    for (uint32_t r = 0; r < from->results.n; r++) {
+        uint32_t depth = 0;
+        const ir_id top = c.in_pool[from->results.at[r].node];
+        if (!map[top]) stack[depth++] = top;
+        while (depth) {
+            const ir_id id = stack[depth - 1];
+            const ir_node *n = ir_at(c.pool, id);
+            while (next[id] < n->n_in && map[n->in[next[id]]]) next[id]++;
+            if (next[id] < n->n_in) {
+                stack[depth++] = n->in[next[id]];
+                continue;
+            }
+            map[id] = emit(&c, &rw, id, map, number, &n_groups);
+            depth--;
+        }
+    }
+    for (ir_id i = 1; i < count; i++) {
+        rw.map[i] = map[c.in_pool[i]];
+        const ir_node *x = ir_at(from, i), *y = ir_at(rw.to, rw.map[i]);
+        rw.is_changed |= rw.map[i] != i || x->group != y->group ||
+                         (x->n_in == 2 && rw.map[x->in[0]] != y->in[0] && rw.map[x->in[0]] == y->in[1]);
+    }
+    ir_rewrite_finish(&rw, g);
+    return FUSOR_OK;
+}
