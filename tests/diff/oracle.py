@@ -1,0 +1,372 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""oracle.py: the reference evaluator (`fusor run --device reference`) against NumPy.
+
+Each program has many results, one an operator; all inputs and results go through .npy files, so those are tested too.
+Optional: without NumPy, or without the command, it skips and says why. The last line is
+"N passed, N failed, N skipped".
+Usage: oracle.py [--fusor COMMAND] [--seed N] [--device NAME] [WORD ...]; with WORDs only programs whose name holds one.
+"""
+import argparse
+import itertools
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+except ImportError:
+    print("oracle: skipped: Python has no numpy")
+    print("0 passed, 0 failed, 1 skipped")
+    sys.exit(0)
+
+TYPES = {"f64": "<f8", "f32": "<f4", "f16": "<f2", "i64": "<i8", "i32": "<i4", "i16": "<i2", "i8": "|i1",
+         "u64": "<u8", "u32": "<u4", "u16": "<u2", "u8": "|u1", "bool": "|b1"}
+NAMES = {np.dtype(v): k for k, v in TYPES.items()}
+INTS = ["i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8"]
+FLOATS = ["f64", "f32", "f16"]
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -2.5, 6.5, math.inf, -math.inf, math.nan, 1e-40, -1e-40, 6e-8, 65504.0,
+           3.0e38, -3.0e38, 1e-30, 100.0, -100.0, 20.25, 1.0000001, 0.9999999]
+
+
+class Program:
+    def __init__(self, name):
+        self.name, self.inputs, self.results = name, {}, []
+
+    def input(self, name, array):
+        self.inputs[name] = np.asarray(array, order="C")
+
+    def expect(self, expression, array, ulp=0, atol=0.0, rtol=0.0):
+        self.results.append((expression, np.asarray(array), ulp, atol, rtol))
+
+    def text(self):
+        params = ", ".join(f"%{n}: {type_of(a)}" for n, a in self.inputs.items())
+        results = ", ".join(f"%r{i}: {type_of(r[1])}" for i, r in enumerate(self.results))
+        lines = [f"  %r{i} = {r[0]}" for i, r in enumerate(self.results)]
+        values = ", ".join(f"%r{i}" for i in range(len(self.results)))
+        return f"fusor 1\nfunc @f({params}) -> ({results}) {{\n" + "\n".join(lines) + f"\n  return {values}\n}}\n"
+
+
+def type_of(array):
+    dims = ", ".join(str(n) for n in array.shape)
+    return NAMES[array.dtype] + (f"[{dims}]" if dims else "")
+
+
+def distance(got, want):
+    """Largest distance in units of the last place of `want`; NaN and infinities must agree."""
+    if got.dtype.kind != "f":
+        return 0 if np.array_equal(got, want) else math.inf
+    g, w = got.astype(np.longdouble), want.astype(np.longdouble)
+    with np.errstate(all="ignore"):
+        same = (np.isnan(g) & np.isnan(w)) | (g == w)
+        off = np.where(same, 0, np.abs(g - w) / np.abs(np.spacing(np.where(np.isfinite(want), want, 1))))
+        # An overflow on one side only is one step, next to the largest number.
+        edge = ~same & (np.isinf(g) != np.isinf(w)) & (np.abs(np.where(np.isinf(g), w, g)) >= np.finfo(want.dtype).max)
+        off = np.where(edge, 1, np.where(np.isfinite(off), off, math.inf))
+    return float(off.max()) if off.size else 0.0
+
+
+# ---- programs -------------------------------------------------------------------------------------------------------
+def wide(t):
+    return {"f64": np.longdouble, "f32": np.float64, "f16": np.float32}[t]
+
+
+def unary_programs(rng):
+    exact = {"neg": np.negative, "abs": np.abs, "square": np.square, "sqrt": np.sqrt, "floor": np.floor,
+             "ceil": np.ceil, "round": np.rint, "trunc": np.trunc, "isnan": np.isnan, "isinf": np.isinf,
+             "isfinite": np.isfinite,
+             "reciprocal": np.reciprocal, "sign": lambda x: np.where(x == 0, x, np.sign(x))}
+    near = {"exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10,
+            "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
+            "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh,
+            "acosh": np.arccosh, "atanh": np.arctanh, "cbrt": np.cbrt, "rsqrt": lambda x: 1 / np.sqrt(x),
+            "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "silu": lambda x: x / (1 + np.exp(-x)),
+            "softsign": lambda x: x / (1 + np.abs(x)), "relu": lambda x: np.where(x < 0, x.dtype.type(0), x),
+            "relu6": lambda x: np.where(x < 0, x.dtype.type(0), np.where(x > 6, x.dtype.type(6), x)),
+            "softplus": lambda x: np.where(x > 0, x + np.log1p(np.exp(-np.abs(x))), np.log1p(np.exp(x))),
+            "elu": lambda x: np.where(x < 0, np.expm1(x), x),
+            "erf": np.vectorize(lambda v: math.erf(float(v))), "erfc": np.vectorize(lambda v: math.erfc(float(v)))}
+    for t in FLOATS:
+        p = Program("unary-" + t)
+        with np.errstate(all="ignore"):
+            x = np.concatenate([np.array(SPECIAL), rng.normal(size=200) * 5, rng.uniform(-1, 1, 50)]).astype(TYPES[t])
+            p.input("x", x)
+            for name, f in exact.items():
+                p.expect(f"{name}(%x)", f(x).astype(np.bool_ if name.startswith("is") else x.dtype))
+            for name, f in near.items():
+                ulp = 2 if t != "f64" or name in ("erf", "erfc") else 1
+                p.expect(f"{name}(%x)", f(x.astype(wide(t))).astype(x.dtype), ulp=ulp)
+        yield p
+
+
+def binary_programs(rng):
+    for t in FLOATS:
+        p = Program("binary-" + t)
+        with np.errstate(all="ignore"):
+            grid = np.array(list(itertools.product(SPECIAL, SPECIAL))).astype(TYPES[t])
+            x = np.concatenate([grid[:, 0], (rng.normal(size=200) * 5).astype(TYPES[t])])
+            y = np.concatenate([grid[:, 1], (rng.normal(size=200) * 5).astype(TYPES[t])])
+            p.input("x", x)
+            p.input("y", y)
+            for name, f in {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "fmod": np.fmod,
+                            "copysign": np.copysign}.items():
+                p.expect(f"{name}(%x, %y)", f(x, y))
+            # NumPy's float16 and float32 mod may round twice near the divisor.
+            p.expect("mod(%x, %y)", np.where(np.isinf(y) & np.isfinite(x) & (x != 0) & (np.signbit(x) != np.signbit(y)),
+                                             y, np.mod(x, y)), ulp=1)
+            p.expect("maximum(%x, %y)", np.where((x > y) | np.isnan(x), x, y))
+            p.expect("minimum(%x, %y)", np.where((x < y) | np.isnan(x), x, y))
+            for name, f in {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
+                            "ge": np.greater_equal}.items():
+                p.expect(f"{name}(%x, %y)", f(x, y))
+            w = wide(t)
+            for name, f in {"pow": np.power, "atan2": np.arctan2, "hypot": np.hypot}.items():
+                p.expect(f"{name}(%x, %y)", f(x.astype(w), y.astype(w)).astype(x.dtype), ulp=2)
+            p.input("c", x < y)
+            p.expect("select(%c, %x, %y)", np.where(x < y, x, y))
+            p.expect("clamp(%x, %y, 1.0)", np.where((x > y) | np.isnan(x), x, y).clip(max=1))
+        yield p
+
+
+def python_int(t, f):
+    """f on exact Python integers, wrapped to the type."""
+    info = np.iinfo(TYPES[t])
+    span = int(info.max) - int(info.min) + 1
+    return lambda *v: (f(*(int(i) for i in v)) - int(info.min)) % span + int(info.min)
+
+
+def int_programs(rng):
+    def tdiv(a, b):
+        return 0 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+    def ipow(a, b):
+        return (a ** b if b >= 0 else 1 if a == 1 else (1 if b % 2 == 0 else -1) if a == -1 else 0)
+
+    for t in INTS:
+        info = np.iinfo(TYPES[t])
+        edge = [int(info.min), int(info.max), 0, 1, 2, 3, 7] + ([-1, -2, -7] if info.min < 0 else [])
+        pairs = list(itertools.product(edge, edge)) + [
+            tuple(int(v) for v in rng.integers(info.min, info.max, 2, dtype=TYPES[t], endpoint=True))
+            for _ in range(100)]
+        x = np.array([a for a, _ in pairs], dtype=TYPES[t])
+        y = np.array([b for _, b in pairs], dtype=TYPES[t])
+        width = info.bits
+        p = Program("int-" + t)
+        p.input("x", x)
+        p.input("y", y)
+        rows = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": tdiv,
+                "mod": lambda a, b: a % b if b else 0, "fmod": lambda a, b: a - tdiv(a, b) * b if b else 0,
+                "maximum": max, "minimum": min, "and": lambda a, b: a & b, "or": lambda a, b: a | b,
+                "xor": lambda a, b: a ^ b, "shl": lambda a, b: a << b if 0 <= b < width else 0,
+                "shr": lambda a, b: a >> b if 0 <= b < width else (-1 if a < 0 else 0)}
+        for name, f in rows.items():
+            g = python_int(t, f)
+            p.expect(f"{name}(%x, %y)", np.array([g(a, b) for a, b in pairs], dtype=x.dtype))
+        small = np.array([b % 70 if b >= 0 else -(-b % 70) for _, b in pairs], dtype=x.dtype)
+        p.input("s", small)
+        g = python_int(t, ipow)
+        p.expect("pow(%x, %s)", np.array([g(a, b) for (a, _), b in zip(pairs, small)], dtype=x.dtype))
+        for name, f in {"neg": lambda a: -a, "abs": abs, "square": lambda a: a * a, "bitwise_not": lambda a: ~a,
+                        "relu": lambda a: max(a, 0), "relu6": lambda a: min(max(a, 0), 6),
+                        "sign": lambda a: (a > 0) - (a < 0)}.items():
+            g = python_int(t, f)
+            p.expect(f"{name}(%x)", np.array([g(a) for a, _ in pairs], dtype=x.dtype))
+        for name, f in {"eq": np.equal, "lt": np.less, "ge": np.greater_equal}.items():
+            p.expect(f"{name}(%x, %y)", f(x, y))
+        # Sums of anything are i64 and wrap; so is matmul but for 8-bit operands.
+        total = python_int("i64", lambda *v: sum(v))
+        p.expect("reduce_sum(%x)", np.array(total(*x), dtype="<i8"))
+        p.expect("reduce_max(%x)", x.max())
+        p.expect("reduce_min(%x)", x.min())
+        p.expect("argmax(%x)", np.array(np.argmax(x), dtype="<i8"))
+        wide_t = "i32" if width == 8 else "i64"
+        g = python_int(wide_t, lambda *v: sum(a * b for a, b in pairs))
+        p.expect("matmul(%x, %y)", np.array(g(), dtype=TYPES[wide_t]))
+        yield p
+
+
+def cast_programs(rng):
+    for t in FLOATS + INTS + ["bool"]:
+        p = Program("cast-" + t)
+        with np.errstate(all="ignore"):
+            if t in FLOATS:
+                x = np.concatenate([np.array(SPECIAL), rng.normal(size=50) * 300, [127.5, -128.9, 255.9, 2147483648.0,
+                                    9.3e18, -9.3e18, 1.9e19, 65519.0, 65520.0]]).astype(TYPES[t])
+            elif t == "bool":
+                x = np.array([True, False])
+            else:
+                info = np.iinfo(TYPES[t])
+                x = np.concatenate([np.array([info.min, info.max, 0, 1], dtype=TYPES[t]),
+                                    rng.integers(info.min, info.max, 100, dtype=TYPES[t], endpoint=True)])
+            p.input("x", x)
+            for to in TYPES:
+                if to in INTS and t in FLOATS:
+                    info = np.iinfo(TYPES[to])
+                    least, most = int(info.min), int(info.max)
+                    want = [0 if math.isnan(v) else int(max(min(v, most), least)) for v in x.tolist()]
+                    p.expect(f"cast(%x, {to})", np.array(want, dtype=TYPES[to]))
+                elif to == "f16" and t in ("i64", "u64", "i32", "u32"):
+                    p.expect(f"cast(%x, {to})", x.astype(np.float64).astype(TYPES[to]))
+                else:
+                    p.expect(f"cast(%x, {to})", x.astype(TYPES[to]))
+        yield p
+
+
+def reduce_programs(rng):
+    for t in FLOATS:
+        p = Program("reduce-" + t)
+        x = rng.normal(size=(3, 4, 5)).astype(TYPES[t])
+        w = x.astype(wide(t))
+        p.input("x", x)
+        for axes in [None, (0,), (1,), (2,), (0, 2), (0, 1, 2), ()]:
+            for keep in (False, True):
+                a = "" if axes is None else f", axes=[{', '.join(str(v) for v in axes)}]"
+                k = ", keepdims=true" if keep else ""
+                for name, f in {"sum": np.sum, "prod": np.prod, "mean": np.mean, "max": np.max, "min": np.min}.items():
+                    p.expect(f"reduce_{name}(%x{a}{k})", f(w, axis=axes, keepdims=keep).astype(x.dtype),
+                             ulp=1, rtol=1e-15)
+        for axis in (0, 1, -1):
+            p.expect(f"argmax(%x, axis={axis})", np.argmax(x, axis=axis))
+            p.expect(f"argmin(%x, axis={axis}, keepdims=true)", np.argmin(x, axis=axis, keepdims=True))
+            m = np.exp(w - w.max(axis=axis, keepdims=True))
+            s = m / m.sum(axis=axis, keepdims=True)
+            p.expect(f"softmax(%x, axis={axis})", s.astype(x.dtype), ulp=2, rtol=1e-15)
+            p.expect(f"log_softmax(%x, axis={axis})", np.log(s).astype(x.dtype), ulp=4,
+                     atol=1e-7 if t != "f64" else 1e-15)
+        yield p
+
+
+def matmul_programs(rng):
+    shapes = [((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 5)), ((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((3, 4), (2, 4, 5)),
+              ((2, 1, 3, 4), (5, 4, 2)), ((1, 1, 4), (2, 2, 4, 1)), ((0, 4), (4, 2)), ((3, 0), (0, 2)),
+              ((70, 130), (130, 67))]
+    for t in FLOATS + ["i32", "i8", "u16"]:
+        for i, (a, b) in enumerate(shapes):
+            p = Program(f"matmul-{t}-{i}")
+            if t in FLOATS:
+                x, y = rng.normal(size=a).astype(TYPES[t]), rng.normal(size=b).astype(TYPES[t])
+                out, acc = x.dtype, wide(t)
+            else:
+                info = np.iinfo(TYPES[t])
+                x, y = (rng.integers(info.min, info.max, s, dtype=TYPES[t], endpoint=True) for s in (a, b))
+                out, acc = np.dtype("<i4" if t == "i8" else "<i8"), np.int64
+            p.input("x", x)
+            p.input("y", y)
+            # f16 products sum in more than NumPy's float32 here; near zero only the absolute error counts.
+            loose = {"f16": 1e-3, "f32": 1e-6, "f64": 1e-13}.get(t, 0)
+            with np.errstate(over="ignore"):
+                want = np.matmul(x.astype(acc), y.astype(acc)).astype(out)
+                p.expect("matmul(%x, %y)", want, ulp=1, atol=loose)
+                if x.ndim > 1 and y.ndim > 1:
+                    xt, yt = np.ascontiguousarray(np.swapaxes(x, -1, -2)), np.ascontiguousarray(np.swapaxes(y, -1, -2))
+                    p.input("xt", xt)
+                    p.input("yt", yt)
+                    p.expect("matmul(%xt, %yt, transpose_a=true, transpose_b=true)", want, ulp=1, atol=loose)
+            yield p
+
+
+def view_programs(rng):
+    p = Program("views")
+    x = rng.integers(-100, 100, (2, 3, 4)).astype("<i4")
+    p.input("x", x)
+    p.input("f", np.asfortranarray(x))
+    p.input("swapped", x)
+    for perm in itertools.permutations(range(3)):
+        p.expect(f"transpose(%f, perm=[{', '.join(str(v) for v in perm)}])", np.transpose(x, perm))
+    p.expect("transpose(%x)", x.T)
+    p.expect("reshape(%x, shape=[4, -1])", x.reshape(4, 6))
+    p.expect("broadcast_to(%x, shape=[5, 2, 3, 4])", np.broadcast_to(x, (5, 2, 3, 4)))
+    p.expect("unsqueeze(%x, axes=[0, -1])", x[None, ..., None])
+    p.expect("iota(shape=[3, 4], axis=1, dtype=f32)", np.tile(np.arange(4, dtype="<f4"), (3, 1)))
+    p.expect("full(-7, shape=[2, 2], dtype=i16)", np.full((2, 2), -7, dtype="<i2"))
+    p.expect("dim(%x, axis=1)", np.array(3, dtype="<i8"))
+    yield p
+    p = Program("broadcast")
+    for name, shape in {"a": (3, 1, 4), "b": (5, 1), "c": (), "d": (1, 1, 1), "e": (3, 5, 4)}.items():
+        p.input(name, rng.normal(size=shape).astype("<f4"))
+    for m, n in itertools.combinations("abcde", 2):
+        p.expect(f"sub(%{m}, %{n})", p.inputs[m] - p.inputs[n])
+    yield p
+
+
+# ---- running --------------------------------------------------------------------------------------------------------
+def save(path, name, array):
+    if name == "swapped":
+        array = array.astype(array.dtype.newbyteorder(">"))
+    elif name == "f":
+        array = np.asfortranarray(array)
+    np.save(path, array)
+
+
+def run(options, program, folder):
+    """Failures of one program, as lines of text."""
+    source = os.path.join(folder, "program.fusor")
+    with open(source, "w", encoding="utf-8") as f:
+        f.write(program.text())
+    command = [options.fusor, "run", "--device", options.device, source]
+    for name, array in program.inputs.items():
+        path = os.path.join(folder, name + ".npy")
+        save(path, name, array)
+        command.append(f"{name}={path}")
+    command += ["-o", os.path.join(folder, "out") + "/"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode != 0:
+        return [f"exit status {done.returncode}: {done.stderr.strip()}"]
+    failures = []
+    for i, (expression, want, ulp, atol, rtol) in enumerate(program.results):
+        got = np.load(os.path.join(folder, "out", f"r{i}.npy"))
+        if got.dtype != want.dtype or got.shape != want.shape:
+            failures.append(f"{expression}: {type_of(got)}; expected {type_of(want)}")
+            continue
+        with np.errstate(all="ignore"):
+            close = distance(got, want) <= ulp
+            if ulp == 0 and got.dtype.kind == "f":          # exact operators: zeros have their sign
+                zero = (got == 0) & (want == 0)
+                close = close and np.array_equal(np.signbit(got[zero]), np.signbit(want[zero]))
+            if not close and (atol or rtol):
+                slack = atol + rtol * np.abs(want) + ulp * np.abs(np.spacing(want))
+                close = bool(np.all((np.abs(got - want) <= slack) | (np.isnan(got) & np.isnan(want)) | (got == want)))
+        if not close:
+            with np.errstate(all="ignore"):
+                bad = np.flatnonzero(~((got == want) | ((got != got) & (want != want))).reshape(-1))
+            if not bad.size:
+                bad = np.flatnonzero(np.signbit(got) != np.signbit(want))
+            at = int(bad[0])
+            failures.append(f"{expression}: off by {distance(got, want):.3g} ULP; element {at} is "
+                            f"{got.reshape(-1)[at]!r}, expected {want.reshape(-1)[at]!r}; inputs "
+                            + ", ".join(repr(a.reshape(-1)[at]) for a in program.inputs.values() if a.size > at))
+    return failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fusor", default=os.environ.get("FUSOR", "fusor"))
+    parser.add_argument("--device", default="reference")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("words", nargs="*")
+    options = parser.parse_args()
+    if shutil.which(options.fusor) is None:
+        print(f"oracle: skipped: there is no command {options.fusor}")
+        print("0 passed, 0 failed, 1 skipped")
+        return 0
+    passed = failed = 0
+    for make in (unary_programs, binary_programs, int_programs, cast_programs, reduce_programs,
+                 matmul_programs, view_programs):
+        for program in make(np.random.default_rng(options.seed)):
+            if options.words and not any(w in program.name for w in options.words):
+                continue
+            with tempfile.TemporaryDirectory(prefix="fusor-oracle-") as folder:
+                failures = run(options, program, folder)
+            failed += len(failures)
+            passed += max(0, len(program.results) - len(failures))
+            for line in failures:
+                print(f"oracle: {program.name} (seed {options.seed}): {line}")
+    print(f"{passed} passed, {failed} failed, 0 skipped")
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
