@@ -8,7 +8,10 @@
 #include "jit/contract.h"
 #include <string.h>
 
-enum { MAX_TILE = 32 }; /* vector registers in a tile */
+enum {
+    MAX_TILE = 32, /* vector registers in a tile */
+    UNROLL = 2     /* products in an iteration of the inner loop: 4 are no faster, and integers spill then */
+};
 
 LLVMValueRef contract_min(emit *e, LLVMValueRef a, LLVMValueRef b) {
     return em_select(e, em_icmp(e, LLVMIntSLT, a, b), a, b);
@@ -197,14 +200,14 @@ static void emit_products(contract *c, LLVMValueRef pa, LLVMValueRef pb, LLVMVal
     r.body = em_block(e, "product");
     LLVMBasicBlockRef done = em_block(e, "total");
 
-    LLVMValueRef whole = LLVMBuildUDiv(e->b, k_count, num(c, c->unroll), "");
+    LLVMValueRef whole = LLVMBuildUDiv(e->b, k_count, num(c, UNROLL), "");
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, whole, num(c, 0)), l.body, rest);
-    LLVMBasicBlockRef end = tile_loop(c, &l, entry, rest, pa, pb, whole, zeros, c->unroll);
+    LLVMBasicBlockRef end = tile_loop(c, &l, entry, rest, pa, pb, whole, zeros, UNROLL);
 
     LLVMPositionBuilderAtEnd(e->b, rest);
     LLVMValueRef rest_pa = merge(c, pa, entry, l.pa, end), rest_pb = merge(c, pb, entry, l.pb, end), sum[MAX_TILE];
     for (int i = 0; i < n; i++) sum[i] = merge(c, zero, entry, l.acc[i], end);
-    LLVMValueRef left = LLVMBuildURem(e->b, k_count, num(c, c->unroll), "");
+    LLVMValueRef left = LLVMBuildURem(e->b, k_count, num(c, UNROLL), "");
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, left, num(c, 0)), r.body, done);
     end = tile_loop(c, &r, rest, done, rest_pa, rest_pb, left, sum, 1);
 
@@ -449,7 +452,6 @@ fusor_status jit_emit_contract(emit *e, fu_error *err) {
     c->nr = c->k->tile.nr;
     c->kb = c->k->tile.kb;
     c->nv = c->nr / c->v_lanes;
-    c->unroll = 2; /* 4 is no faster and takes longer to compile */ /* products that are no fma: spills at 4 */
     if (c->mr < 1 || c->kb < 1 || c->nr < 1 || c->nr % c->lanes || c->nr % c->v_lanes || c->mr > c->lanes ||
         c->nv > 8 || c->mr * c->nv > MAX_TILE)
         return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "contract kernel: tile %d x %d x %d does not fit level %s", c->mr,

@@ -9,17 +9,17 @@ typedef struct contract {
     const ir_kernel *k;
     int dim_m, dim_n, dim_k; /* the last three dims */
     int n_batch, batch[IR_KERNEL_MAX_DIMS];
-    int matmul, operand[2];   /* instruction numbers */
-    ir_dtype acc;             /* type of the accumulators and of packed operands */
-    int acc_bytes, lanes;     /* lanes: of the level; programs are evaluated this wide */
-    int v_lanes, nv;          /* elements of one vector register; registers in a row of the tile: nr = nv * v_lanes */
-    int mr, nr, kb, unroll;   /* unroll: products in an iteration of the inner loop */
-    LLVMTypeRef t_acc, t_vec; /* scalar; one vector register */
-    LLVMValueRef m, n, kk;    /* sizes */
+    int matmul, operand[2]; /* instruction numbers */
+    ir_dtype acc;           /* type of the accumulators and of packed operands */
+    int acc_bytes, lanes;   /* lanes: of the level; programs are evaluated this wide */
+    int v_lanes, nv;        /* elements of one vector register; registers in a row of the tile: nr = nv * v_lanes */
+    int mr, nr, kb;
+    LLVMTypeRef t_acc, t_vec;                      /* scalar; one vector register */
+    LLVMValueRef m, n, kk;                         /* sizes */
     LLVMValueRef index[IR_KERNEL_MAX_DIMS];        /* of the batch dims, in the tile being made */
     LLVMValueRef batch_off[IR_KERNEL_MAX_BUFFERS]; /* what they add to each buffer's offset */
-    LLVMValueRef b_stride, b_ahead;     /* of the panel being read: elements between rows, and to what to prefetch */
-    LLVMValueRef staging;                          /* part of scratch: see ir/kernel.h */
+    LLVMValueRef b_stride, b_ahead; /* of the panel being read: elements between rows, and to what to prefetch */
+    LLVMValueRef staging;           /* part of scratch: see ir/kernel.h */
 } contract;
 
 /* A point of the iteration space: m, n, k of lane 0, and the dim along which lanes go (-1: none, or one lane). */
