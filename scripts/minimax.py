@@ -4,13 +4,15 @@
 
 usage: minimax.py [NAME ...]      (all tables when none is named)
 
-Each table is a minimax fit of g(x) by x^shift * P(x^step) on a Chebyshev grid, relative to weight(x): least squares, made
-nearly minimax by Lawson's reweighting (the exchange algorithm does not converge where rounded coefficients leave an error at 0). Coefficients are rounded to float (24 bits) or double (53) one after the other, lowest first, and the rest is
-fitted anew after each, so that later ones make up for the rounding of earlier ones. The last column is log2 of the largest
-weighted error after rounding."""
+Each table is a minimax fit of g(x) by x^shift * P(x^step) on a Chebyshev grid, relative to weight(x): least squares,
+made nearly minimax by Lawson's reweighting (the exchange algorithm does not converge where rounded coefficients leave
+an error at 0). Coefficients are rounded to float (24 bits) or double (53) one after the other, lowest first, and the
+rest is fitted anew after each, so that later ones make up for the rounding of earlier ones. The error given is the
+largest one after rounding."""
 import re
 import sys
-from mpmath import mp, mpf, matrix, lu_solve, exp, expm1, log, log1p, sin, cos, tan, asin, atan, sinh, tanh, erf, erfc, sqrt, pi
+from mpmath import (mp, mpf, matrix, lu_solve, exp, expm1, log, log1p, sin, cos, asin, atan, sinh, tanh, erf, erfc,
+                    sqrt, pi)
 
 mp.dps = 50
 LN2 = log(mpf(2))
@@ -79,7 +81,6 @@ def from_t(t, c):
 
 H = "0.3466"                                    # ln(2) / 2 and a little
 Q = "0.7855"                                    # pi / 4 and a little
-one = lambda x: mpf(1)
 TABLES = {
     "exp_p": lambda k: fit(k, lambda x: exp(x) - 1 - x, "-" + H, H, 5, exp, 2),
     "exp2_p": lambda k: fit(k, lambda x: mpf(2) ** x - 1, "-0.5", "0.5", 6, lambda x: mpf(2) ** x, 1),
@@ -87,17 +88,18 @@ TABLES = {
     "tanh_p": lambda k: fit(k, lambda x: tanh(x) - x, "0", "0.55", 5, tanh, 3, 2),
     "exp2x_p": lambda k: fit(k, lambda x: exp(2 * x) - 1, "-0.1735", "0.1735", 6, lambda x: exp(2 * x), 1),
     "log_p": lambda k: fit(k, lambda x: log1p(x) - x + x * x / 2, "-0.25", "0.5", 8, log1p, 3),
-    "log2_p": lambda k: fit(k, lambda x: log1p(x) / LN2, "-0.25", "0.5", 10, log1p, 1),
-    "log10_p": lambda k: fit(k, lambda x: log1p(x) / log(mpf(10)), "-0.25", "0.5", 10, log1p, 1),
+    "log2_p": lambda k: fit(k, lambda x: log1p(x) / LN2, "-0.2930", "0.4143", 10, log1p, 1),
+    "log10_p": lambda k: fit(k, lambda x: log1p(x) / log(mpf(10)), "-0.2930", "0.4143", 10, log1p, 1),
     "sin_p": lambda k: fit(k, lambda x: sin(x) - x, "0", Q, 3, sin, 3, 2),
     "cos_p": lambda k: fit(k, lambda x: cos(x) - 1 + x * x / 2, "0", Q, 3, cos, 4, 2),
     "asin_p": lambda k: fit(k, lambda x: asin(x) - x, "0", "0.5", 5, asin, 3, 2),
-    "atan_p": lambda k: fit(k, lambda x: atan(x) - x, "0", "1", 9, atan, 3, 2),
+    "atan_p": lambda k: fit(k, lambda x: atan(x) - x, "0", "1.01", 9, atan, 3, 2),     # 1.01: atan(1) rounds to pi/4
     "sinh_p": lambda k: fit(k, lambda x: sinh(x) - x, "0", "1", 4, sinh, 3, 2),
     "erf_p": lambda k: fit(k, lambda x: erf(x) - x, "0", "0.95", 7, erf, 1, 2),
     "erf_q": lambda k: fit(k, lambda x: log(erfc(x)) / LN2, "0.9", "4", 9, lambda x: 1 / erfc(x), 0),
-    "gelu_p": lambda k: fit(k, lambda t: mills(from_t(t, mpf("0.25"))), str(1 / (1 + mpf("14.6") / 4)), "1", 10,
-                            lambda t: mills(from_t(t, mpf("0.25"))), 1),
+    "gelu_p": lambda k: fit(k, lambda s: mills(from_t(s + mpf("0.5"), mpf("0.5"))) / (s + mpf("0.5")),
+                            1 / (1 + mpf("14.6") / 2) - mpf("0.5"), "0.5", 12,
+                            lambda s: mills(from_t(s + mpf("0.5"), mpf("0.5"))) / (s + mpf("0.5"))),
     "exp2_d": lambda k: fit(k, lambda x: mpf(2) ** x - 1, "-0.5", "0.5", 8, lambda x: mpf(2) ** x, 1, bits=53),
     "log_d": lambda k: fit(k, lambda x: log1p(x) - x, "-0.25", "0.5", 14, log1p, 2, bits=53),
     "sin_d": lambda k: fit(k, lambda x: sin(x) - x, "0", Q, 4, sin, 3, 2, bits=53),

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef JIT_MATH_H
 #define JIT_MATH_H
-/* Functions on f32 values of the current width (1 to 16 lanes), emitted inline: no branch, no call, the same bits at
- * every width of one level. One function a row of ops.def that is KF32 and not a few instructions. Bounds against the
- * correctly rounded result are in the rows; measured ones in each function's comment (tools/fusor-ulp.c measures them).
- * Scalar attributes (alpha) come as splats. Special values are those of C99 Annex F; subnormals are kept. */
+/* Functions on f32 values of the current width (1 to 16 lanes), emitted inline, without calls: the same bits at every
+ * width of one level. Straight-line code, but for sin, cos and tan, which may leave the builder in a new block. One function
+ * a row of ops.def that is KF32 and not a few instructions. Bounds against the correctly rounded result are in the rows;
+ * each function's comment has the largest error over every 53rd float (tests/diff/ulp.c). Scalar attributes (alpha) come as
+ * splats. Special values are those of C99 Annex F; subnormals are kept. */
 #include "jit/emit.h"
 
 /* math_exp.c */

@@ -5,22 +5,22 @@
 static LLVMValueRef is_negative(emit *e, LLVMValueRef x) { return em_fcmp(e, LLVMRealOLT, x, em_f32(e, 0)); }
 static LLVMValueRef exp_minus_abs(emit *e, LLVMValueRef x) { return mi_exp_neg(e, em_fneg(e, em_fabs(e, x))); }
 
-/* sigmoid: w = exp(-|x|) is at most 1; 1 / (1 + w), or w / (1 + w) for x < 0: the sum is never rounded where it would
- * count, and subnormal results come out. MEASURED(sigmoid) */
+/* sigmoid: with w = exp(-|x|) <= 1, 1 - w / (1 + w), or w - w^2 / (1 + w) for x < 0: the quotient's error counts little
+ * in either, and subnormal results come out. Error: 1.77 ULP. */
 LLVMValueRef math_sigmoid(emit *e, LLVMValueRef x) {
-    LLVMValueRef w = exp_minus_abs(e, x), one = em_f32(e, 1);
-    return em_fdiv(e, em_select(e, is_negative(e, x), w, one), em_fadd(e, one, w));
+    LLVMValueRef w = exp_minus_abs(e, x), one = em_f32(e, 1), b = em_select(e, is_negative(e, x), w, one);
+    return em_fsub(e, b, em_fdiv(e, em_fmul(e, b, w), em_fadd(e, one, w)));
 }
 
-/* silu: x times the above, before the division. MEASURED(silu) */
+/* silu: x / (1 + w), or x w / (1 + w) for x < 0. Error: 4 ULP; near the subnormal range the absolute bound holds. */
 LLVMValueRef math_silu(emit *e, LLVMValueRef x) {
     LLVMValueRef w = exp_minus_abs(e, x), one = em_f32(e, 1);
     LLVMValueRef top = em_fmul(e, x, em_select(e, is_negative(e, x), w, one));
     return em_fdiv(e, top, em_fadd(e, one, w));
 }
 
-/* softplus: max(x, 0) + log1p(w), w = exp(-|x|) in (0, 1]: above 0.5, log1p(w) = ln 2 + log1p((w - 1) / 2), and (w - 1) / 2
- * is exact. MEASURED(softplus) */
+/* softplus: max(x, 0) + log1p(w), w = exp(-|x|) in (0, 1]: above 0.5, log1p(w) = ln 2 + log1p((w - 1) / 2), and (w - 1)
+ * / 2 is exact. Error: 1.59 ULP (1.74 without fma). */
 LLVMValueRef math_softplus(emit *e, LLVMValueRef x) {
     LLVMValueRef w = exp_minus_abs(e, x), zero = em_f32(e, 0), half = em_f32(e, 0.5);
     LLVMValueRef is_above = em_fcmp(e, LLVMRealOGT, w, half);
@@ -30,7 +30,8 @@ LLVMValueRef math_softplus(emit *e, LLVMValueRef x) {
     return em_fadd(e, em_select(e, em_fcmp(e, LLVMRealUGT, x, zero), x, zero), y);
 }
 
-/* mish: tanh(log(1 + w)) = n / (n + 2), n = w (w + 2), w = exp(x); 1 above 20. MEASURED(mish) */
+/* mish: tanh(log(1 + w)) = n / (n + 2), n = w (w + 2), w = exp(x); 1 above 20. Error: 4 ULP; near the subnormal range
+ * the absolute bound holds. */
 LLVMValueRef math_mish(emit *e, LLVMValueRef x) {
     LLVMValueRef two = em_f32(e, 2), held = mi_max(e, em_f32(e, -104), mi_min(e, em_f32(e, 20), x));
     LLVMValueRef w = mi_scale(e, mi_exp_reduce(e, held, NULL), 0);
@@ -39,7 +40,7 @@ LLVMValueRef math_mish(emit *e, LLVMValueRef x) {
     return em_select(e, em_fcmp(e, LLVMRealOGT, x, em_f32(e, 20)), x, y);
 }
 
-/* elu, celu, selu: alpha times expm1 for x < 0. MEASURED(elu) */
+/* elu, celu, selu: alpha times expm1 for x < 0. Error: 0.88 ULP (0.85 without fma). */
 LLVMValueRef math_elu(emit *e, LLVMValueRef x, LLVMValueRef alpha) {
     return em_select(e, is_negative(e, x), em_fmul(e, alpha, mi_expm1_neg(e, x)), x);
 }

@@ -2,29 +2,29 @@
 /* math_hyper.c: hyperbolic functions and their inverses. */
 #include "jit/math_impl.h"
 
-#define LOG2E 1.44269504088896340736
-#define HALF_LN2_HIGH 0x1.62e4p-2       /* 15 bits: k * high is exact */
-#define HALF_LN2_LOW 0x1.7f7d1cf79abcap-21
-#define MAGIC 0x1.8p23
+#define LOG2E         1.44269504088896340736
+#define HALF_LN2_HIGH 0x1.62e4p-2 /* 15 bits: k * high is exact */
+#define HALF_LN2_LOW  0x1.7f7d1cf79abcap-21
+#define MAGIC         0x1.8p23
 
 /* tanh_p: error 2^-29.7 */
 static const float tanh_p[5] = {
-    -0x1.55554ap-2f, 0x1.110cf2p-3f, -0x1.b91fdcp-5f,
-    0x1.58f5cp-6f, -0x1.999c72p-8f,
+    -0x1.55554ap-2f, 0x1.110cf2p-3f, -0x1.b91fdcp-5f, 0x1.58f5cp-6f, -0x1.999c72p-8f,
 };
 /* exp2x_p: error 2^-28.2 */
 static const float exp2x_p[6] = {
-    0x1p+1f, 0x1.fffffcp+0f, 0x1.555492p+0f,
-    0x1.5558b6p-1f, 0x1.1239a8p-2f, 0x1.6a474cp-4f,
+    0x1p+1f, 0x1.fffffcp+0f, 0x1.555492p+0f, 0x1.5558b6p-1f, 0x1.1239a8p-2f, 0x1.6a474cp-4f,
 };
 /* sinh_p: error 2^-31.6 */
 static const float sinh_p[4] = {
-    0x1.555556p-3f, 0x1.1110ep-7f, 0x1.a022bap-13f,
+    0x1.555556p-3f,
+    0x1.1110ep-7f,
+    0x1.a022bap-13f,
     0x1.756caap-19f,
 };
 
 /* tanh: |x| < 0.55: x + x^3 P(x^2). Above: 1 - 2 / (w + 1), w = exp(2 |x|) reduced by ln(2) / 2; at 10 the result is 1.
- * MEASURED(tanh) */
+ * Error: 1.55 ULP (1.48 without fma). */
 LLVMValueRef math_tanh(emit *e, LLVMValueRef x) {
     LLVMValueRef a = em_fabs(e, x), one = em_f32(e, 1);
     LLVMValueRef held = mi_min(e, em_f32(e, 10), a);
@@ -33,10 +33,10 @@ LLVMValueRef math_tanh(emit *e, LLVMValueRef x) {
     LLVMValueRef r = em_mad(e, v.k, em_f32(e, -HALF_LN2_LOW), em_mad(e, v.k, em_f32(e, -HALF_LN2_HIGH), held));
     v.p = em_mad(e, mi_poly(e, r, exp2x_p, 6), r, one);
     LLVMValueRef w = em_fadd(e, mi_scale_normal(e, v), one);
-    LLVMValueRef large = em_copysign(e, em_fsub(e, one, em_fdiv(e, em_f32(e, 2), w)), x);
-    LLVMValueRef z = em_fmul(e, x, x);
-    LLVMValueRef small = em_mad(e, em_fmul(e, mi_poly(e, z, tanh_p, 5), z), x, x);
-    return em_select(e, em_fcmp(e, LLVMRealULT, a, em_f32(e, 0.55)), small, large);     /* NaN: small */
+    LLVMValueRef large = em_fsub(e, one, em_fdiv(e, em_f32(e, 2), w)), z = em_fmul(e, x, x);
+    LLVMValueRef small = em_mad(e, em_fmul(e, mi_poly(e, z, tanh_p, 5), z), a, a);
+    LLVMValueRef y = em_select(e, em_fcmp(e, LLVMRealULT, a, em_f32(e, 0.55)), small, large); /* NaN: small */
+    return em_copysign(e, y, x);
 }
 
 /* exp(a) / 2 for a >= 0, without overflow before the function's own. */
@@ -44,7 +44,7 @@ static LLVMValueRef half_exp(emit *e, LLVMValueRef a) {
     return mi_scale(e, mi_exp_reduce(e, mi_min(e, em_f32(e, 90), a), NULL), -1);
 }
 
-/* sinh: |x| < 1: x + x^3 P(x^2). Above: w - 1 / (4 w), w = exp(|x|) / 2. MEASURED(sinh) */
+/* sinh: |x| < 1: x + x^3 P(x^2). Above: w - 1 / (4 w), w = exp(|x|) / 2. Error: 1.59 ULP (1.64 without fma). */
 LLVMValueRef math_sinh(emit *e, LLVMValueRef x) {
     LLVMValueRef a = em_fabs(e, x), z = em_fmul(e, x, x), w = half_exp(e, a);
     LLVMValueRef small = em_mad(e, em_fmul(e, mi_poly(e, z, sinh_p, 4), z), x, x);
@@ -52,13 +52,13 @@ LLVMValueRef math_sinh(emit *e, LLVMValueRef x) {
     return em_select(e, em_fcmp(e, LLVMRealULT, a, em_f32(e, 1)), small, large);
 }
 
-/* cosh: w + 1 / (4 w). MEASURED(cosh) */
+/* cosh: w + 1 / (4 w). Error: 1.32 ULP (1.56 without fma). */
 LLVMValueRef math_cosh(emit *e, LLVMValueRef x) {
     LLVMValueRef w = half_exp(e, em_fabs(e, x));
     return em_fadd(e, w, em_fdiv(e, em_f32(e, 0.25), w));
 }
 
-/* asinh, in f64: log1p(a + a^2 / (1 + sqrt(1 + a^2))): every term is positive. MEASURED(asinh) */
+/* asinh, in f64: log1p(a + a^2 / (1 + sqrt(1 + a^2))): every term is positive. Error: 0.51 ULP. */
 LLVMValueRef math_asinh(emit *e, LLVMValueRef x) {
     LLVMValueRef a = mi_to_f64(e, em_fabs(e, x)), z = em_fmul(e, a, a), one = em_f64(e, 1);
     LLVMValueRef y = em_fdiv(e, z, em_fadd(e, one, mi_sqrt(e, em_fadd(e, one, z))));
@@ -67,7 +67,7 @@ LLVMValueRef math_asinh(emit *e, LLVMValueRef x) {
     return em_select(e, is_finite, y, x);
 }
 
-/* acosh, in f64: log1p(t + sqrt(2 t + t^2)), t = x - 1 exactly. MEASURED(acosh) */
+/* acosh, in f64: log1p(t + sqrt(2 t + t^2)), t = x - 1 exactly. Error: 0.51 ULP. */
 LLVMValueRef math_acosh(emit *e, LLVMValueRef x) {
     LLVMValueRef t = em_fsub(e, mi_to_f64(e, x), em_f64(e, 1));
     LLVMValueRef s = mi_sqrt(e, em_mad(e, t, t, em_fadd(e, t, t)));
@@ -76,7 +76,7 @@ LLVMValueRef math_acosh(emit *e, LLVMValueRef x) {
     return em_select(e, em_fcmp(e, LLVMRealULT, x, em_f32(e, 1)), em_f32(e, __builtin_nan("")), y);
 }
 
-/* atanh, in f64: log1p(2 a / (1 - a)) / 2. MEASURED(atanh) */
+/* atanh, in f64: log1p(2 a / (1 - a)) / 2. Error: 0.51 ULP. */
 LLVMValueRef math_atanh(emit *e, LLVMValueRef x) {
     LLVMValueRef magnitude = em_fabs(e, x), a = mi_to_f64(e, magnitude), one = em_f32(e, 1);
     LLVMValueRef t = em_fdiv(e, em_fadd(e, a, a), em_fsub(e, em_f64(e, 1), a));

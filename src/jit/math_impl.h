@@ -7,37 +7,42 @@
 
 /* c[0] + c[1] x + ... + c[n-1] x^(n-1), by Horner's rule: throughput counts, and other elements fill the latency. */
 LLVMValueRef mi_poly(emit *e, LLVMValueRef x, const float *c, int n);
-LLVMValueRef mi_poly_d(emit *e, LLVMValueRef x, const double *c, int n);   /* the same on f64 values */
+LLVMValueRef mi_poly_d(emit *e, LLVMValueRef x, const double *c, int n); /* the same on f64 values */
 
 LLVMValueRef mi_to_f64(emit *e, LLVMValueRef x);
 LLVMValueRef mi_to_f32(emit *e, LLVMValueRef x);
-LLVMValueRef mi_bits_d(emit *e, LLVMValueRef x);                /* f64 -> i64 */
+LLVMValueRef mi_bits_d(emit *e, LLVMValueRef x); /* f64 -> i64 */
 LLVMValueRef mi_of_bits_d(emit *e, LLVMValueRef x);
-LLVMValueRef mi_i64(emit *e, int64_t v);                        /* splat */
-LLVMValueRef mi_min(emit *e, LLVMValueRef c, LLVMValueRef x);   /* c where c < x, else x: a NaN x stays. One minps */
+LLVMValueRef mi_i64(emit *e, int64_t v);                      /* splat */
+LLVMValueRef mi_min(emit *e, LLVMValueRef c, LLVMValueRef x); /* c where c < x, else x: a NaN x stays. One minps */
 LLVMValueRef mi_max(emit *e, LLVMValueRef c, LLVMValueRef x);
 LLVMValueRef mi_sqrt(emit *e, LLVMValueRef x);
-LLVMValueRef mi_flip_sign(emit *e, LLVMValueRef x, LLVMValueRef bits);  /* x with its sign bit xor-ed by that of bits (i32) */
+LLVMValueRef mi_flip_sign(emit *e, LLVMValueRef x,
+                          LLVMValueRef bits); /* x with its sign bit xor-ed by that of bits (i32) */
 LLVMValueRef mi_is_inf(emit *e, LLVMValueRef magnitude);
 LLVMValueRef mi_not(emit *e, LLVMValueRef c);
 
 /* AVX-512's instructions on exponents do in one step, subnormals and infinities included, what takes five to ten. */
-bool         mi_has_exponents(const emit *e);
-LLVMValueRef mi_scalef(emit *e, LLVMValueRef x, LLVMValueRef k);        /* x * 2^floor(k) */
-LLVMValueRef mi_getexp(emit *e, LLVMValueRef x);                        /* floor(log2 |x|) */
-LLVMValueRef mi_getmant(emit *e, LLVMValueRef x);                       /* x / 2^n in [0.75, 1.5); NaN below 0 */
+bool mi_has_exponents(const emit *e);
+LLVMValueRef mi_scalef(emit *e, LLVMValueRef x, LLVMValueRef k); /* x * 2^floor(k) */
+LLVMValueRef mi_getexp(emit *e, LLVMValueRef x);                 /* floor(log2 |x|) */
+LLVMValueRef mi_getmant(emit *e, LLVMValueRef x);                /* x / 2^n in [0.75, 1.5); NaN below 0 */
 
 /* exp(x) = p * 2^k. k is a float; bits are those of k + 1.5 * 2^23, whose low part is k as an integer. */
-typedef struct mi_exp_parts { LLVMValueRef p, k, bits; } mi_exp_parts;
-mi_exp_parts mi_exp_reduce(emit *e, LLVMValueRef x, LLVMValueRef low);  /* of exp(x + low), |x| < 180; low: tiny or NULL */
-mi_exp_parts mi_exp2_reduce(emit *e, LLVMValueRef x);                   /* of 2^x */
-LLVMValueRef mi_scale(emit *e, mi_exp_parts v, int bias);               /* p * 2^(k + bias), rounded once, -254 < k + bias < 254 */
-LLVMValueRef mi_scale_normal(emit *e, mi_exp_parts v);                  /* the same, where the result is known to be normal; no NaN kept */
-LLVMValueRef mi_exp_neg(emit *e, LLVMValueRef x);                       /* exp(x) for x <= 0 or NaN */
-LLVMValueRef mi_expm1_neg(emit *e, LLVMValueRef x);                     /* expm1(x); right for x <= 0 or NaN, garbage else */
-LLVMValueRef mi_exp2_d(emit *e, LLVMValueRef x);                        /* 2^x in f64, |x| <= 1000, within 2^-39 */
+typedef struct mi_exp_parts {
+    LLVMValueRef p, k, bits;
+} mi_exp_parts;
+mi_exp_parts mi_exp_reduce(emit *e, LLVMValueRef x,
+                           LLVMValueRef low);             /* of exp(x + low), |x| < 180; low: tiny or NULL */
+mi_exp_parts mi_exp2_reduce(emit *e, LLVMValueRef x);     /* of 2^x */
+LLVMValueRef mi_scale(emit *e, mi_exp_parts v, int bias); /* p * 2^(k + bias), rounded once, -254 < k + bias < 254 */
+LLVMValueRef mi_scale_normal(emit *e,
+                             mi_exp_parts v);       /* the same, where the result is known to be normal; no NaN kept */
+LLVMValueRef mi_exp_neg(emit *e, LLVMValueRef x);   /* exp(x) for x <= 0 or NaN */
+LLVMValueRef mi_expm1_neg(emit *e, LLVMValueRef x); /* expm1(x); right for x <= 0 or NaN, garbage else */
+LLVMValueRef mi_exp2_d(emit *e, LLVMValueRef x);    /* 2^x in f64, |x| <= 1000, within 2^-39 */
 
-LLVMValueRef mi_log1p_poly(emit *e, LLVMValueRef f);                    /* log(1 + f), -0.25 <= f <= 0.5 */
-LLVMValueRef mi_log_d(emit *e, LLVMValueRef x);                         /* log(x) in f64, x normal > 0, within 2^-38 */
-LLVMValueRef mi_log1p_d(emit *e, LLVMValueRef x);                       /* log(1 + x) in f64, -1 < x < 2^1000, within 2^-37 */
+LLVMValueRef mi_log1p_poly(emit *e, LLVMValueRef f); /* log(1 + f), -0.25 <= f <= 0.5 */
+LLVMValueRef mi_log_d(emit *e, LLVMValueRef x);      /* log(x) in f64, x normal > 0, within 2^-38 */
+LLVMValueRef mi_log1p_d(emit *e, LLVMValueRef x);    /* log(1 + x) in f64, -1 < x < 2^1000, within 2^-37 */
 #endif
