@@ -4,7 +4,7 @@
 /* Bump arena. Everything a compile makes lives in one and dies with it; nothing inside is freed alone.
  *
  * Running out of memory does not return: fu_alloc unwinds with longjmp to the arena's `oom` target, which
- * the outermost entry point sets (FU_ARENA_TRY). So no code between checks for NULL. The price: a function
+ * the outermost entry point sets (setjmp). So no code between checks for NULL. The price: a function
  * that holds a lock, a file descriptor or malloc'ed memory must not call fu_alloc while it does. */
 #include <setjmp.h>
 #include <stdbool.h>
