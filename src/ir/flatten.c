@@ -159,6 +159,9 @@ static ir_size size_of(flattener *x, const frame *f, ir_size s) {
 }
 
 static const ir_graph *find_function(flattener *x, const char *name) {
+    /* Made at the first call: most functions have none. */
+    for (uint32_t i = x->functions.n; i < x->m->functions.n; i++)
+        fu_map_add(&x->functions, fu_hash(x->m->functions.at[i]->name, strlen(x->m->functions.at[i]->name), 0), i);
     uint64_t h = fu_hash(name, strlen(name), 0);
     for (uint32_t i = fu_map_find(&x->functions, h); i != UINT32_MAX; i = fu_map_next(&x->functions, h, i)) {
         const ir_graph *f = x->m->functions.at[x->functions.value[i]];
@@ -289,8 +292,6 @@ fusor_status ir_flatten(fu_arena *a, fu_error *e, const ir_module *m, const ir_g
     x->m = m;
     fu_map_init(&x->params, a);
     fu_map_init(&x->functions, a);
-    for (uint32_t i = 0; i < m->functions.n; i++)
-        fu_map_add(&x->functions, fu_hash(m->functions.at[i]->name, strlen(m->functions.at[i]->name), 0), i);
     ir_graph *g = x->out = ir_graph_new(a, e, f->source, f->name);
     g->loc = f->loc;
     g->sizes = ir_sizes_copy(a, f->sizes);

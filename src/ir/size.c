@@ -40,6 +40,7 @@ struct ir_sizes {
     fu_vec(expr) exprs;
     fu_vec(const char *) names; /* of symbols */
     fu_vec(ir_size) symbols;
+    fu_map name_map;            /* a function may have as many symbols as its parameters have dims */
     fu_map unique;
 };
 
@@ -110,13 +111,19 @@ ir_sizes *ir_sizes_new(fu_arena *a) {
     ir_sizes *s = FU_NEW(a, ir_sizes);
     s->arena = a;
     fu_map_init(&s->unique, a);
+    fu_map_init(&s->name_map, a);
     intern(s, (expr){.kind = IR_SIZE_HUGE});
     return s;
 }
 
+static void add_name(ir_sizes *s, const char *name) {
+    fu_map_add(&s->name_map, fu_hash(name, strlen(name), 0), s->names.n);
+    fu_push(s->arena, &s->names, fu_strdup(s->arena, name));
+}
+
 ir_sizes *ir_sizes_copy(fu_arena *a, const ir_sizes *from) {
     ir_sizes *s = ir_sizes_new(a);
-    for (uint32_t i = 0; i < from->names.n; i++) fu_push(a, &s->names, fu_strdup(a, from->names.at[i]));
+    for (uint32_t i = 0; i < from->names.n; i++) add_name(s, from->names.at[i]);
     for (uint32_t i = 0; i < from->symbols.n; i++) fu_push(a, &s->symbols, from->symbols.at[i]);
     /* What an expression is made of has smaller ids, so ids come out the same. */
     for (uint32_t i = 1; i < from->exprs.n; i++) intern(s, from->exprs.at[i]);
@@ -126,8 +133,9 @@ ir_sizes *ir_sizes_copy(fu_arena *a, const ir_sizes *from) {
 ir_size ir_size_const(ir_sizes *s, int64_t v) { return intern(s, (expr){.kind = IR_SIZE_CONST, .value = v}); }
 
 int ir_size_find_symbol(const ir_sizes *s, const char *name) {
-    for (uint32_t i = 0; i < s->names.n; i++) {
-        if (strcmp(s->names.at[i], name) == 0) return (int)i;
+    const uint64_t h = fu_hash(name, strlen(name), 0);
+    for (uint32_t i = fu_map_find(&s->name_map, h); i != UINT32_MAX; i = fu_map_next(&s->name_map, h, i)) {
+        if (strcmp(s->names.at[s->name_map.value[i]], name) == 0) return (int)s->name_map.value[i];
     }
     return -1;
 }
@@ -136,7 +144,7 @@ ir_size ir_size_sym(ir_sizes *s, const char *name) {
     const int found = ir_size_find_symbol(s, name);
     if (found >= 0) return s->symbols.at[found];
     const uint32_t symbol = s->names.n;
-    fu_push(s->arena, &s->names, fu_strdup(s->arena, name));
+    add_name(s, name);
     const ir_size x = intern(s, (expr){.kind = IR_SIZE_SYM, .symbol = symbol});
     fu_push(s->arena, &s->symbols, x);
     return x;
