@@ -64,3 +64,5 @@ jit_unit_tests += %D%/unit/math_test
 jit_diff_programs += %D%/diff/ulp
 %C%_diff_ulp_LDADD = $(jit_test_libs)
 script_tests += %D%/diff/ulp.sh
+jit_unit_tests += %D%/unit/reduce_test
+%C%_unit_reduce_test_LDADD = $(jit_test_libs)

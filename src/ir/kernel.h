@@ -125,7 +125,7 @@ bool ir_kernel_is_column(const ir_kernel *k);       /* the last dim has role v *
 enum { IR_PARTIAL_BYTES = 16 };
 /* Layout of `shared` in a reduce kernel: for reduction number j (in instruction order), row q and partial i (and column c):
  *   inner:  shared + 16 * ((j * rows + q) * partials + i)
- *   column: shared + 16 * (((j * rows + q) * partials + i) * columns + c)
+ *   column: from shared + 16 * ((j * rows + q) * partials + i) * columns on: all values, and 8 * columns further all indices
  * Row kernels use the worker's scratch: first 16 * reductions * partials bytes, then each kept value's row (row length elements
  * of its dtype, each row rounded up to 64 bytes), in instruction order. */
 

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* reduce.c: reduce kernels, in two phases with a barrier between them.
+ *
+ *   phase 0     a unit is one partial result of one row (column form: and a chunk of columns): all its reductions at
+ * once, and the stores of values per element phase 1     a unit is a row (and a chunk of columns): combines the partial
+ * results and evaluates what depends on them
+ *
+ * The inner form is here; the column form is in reduce_column.c. */
+#include "jit/reduce_common.h"
+
+static void emit_partials(red *r, red_sweep *s) {
+    emit *e = r->e;
+    LLVMValueRef grain = e->tune[IR_TUNE_REDUCE_GRAIN], slot[s->n_acc + 1], q, i;
+    LLVMValueRef units = em_mul(e, r->rows, r->partials), end = red_min(e, em_mul(e, e->tile_end, grain), units);
+    em_loop l = em_for(e, em_mul(e, e->tile_begin, grain), end, em_i64s(e, 1));
+    red_divide(e, l.i, r->partials, &q, &i);
+    for (int a = 0; a < s->n_acc; a++) {
+        LLVMValueRef of_reduction = em_mul(e, em_i64s(e, s->acc[a]), units);
+        slot[a] = red_slot(e, e->shared, em_add(e, of_reduction, l.i));
+    }
+    red_at at = {r, NULL, NULL, NULL};
+    em_values row;
+    em_values_init(&row, red_load_value, &at);
+    red_enter_row(r, q);
+    red_enter_block(r, i);
+    red_sweep_block(s, &row, slot);
+    red_leave_block(r);
+    em_end(e, &l);
+}
+
+static void emit_finish(red *r) {
+    emit *e = r->e;
+    LLVMValueRef grain = e->tune[IR_TUNE_REDUCE_FINISH_GRAIN];
+    LLVMValueRef end = red_min(e, em_mul(e, e->tile_end, grain), r->rows);
+    em_loop l = em_for(e, em_mul(e, e->tile_begin, grain), end, em_i64s(e, 1));
+    red_at at = {r, NULL, NULL, NULL};
+    em_values row;
+    em_values_init(&row, red_load_value, &at);
+    red_enter_row(r, l.i);
+    for (int j = 0; j < r->n_reductions; j++) {
+        LLVMValueRef number = em_add(e, em_mul(e, em_i64s(e, j), r->rows), l.i);
+        row.at[r->reduction[j]] = red_tree(r, j, red_slot(e, e->shared, em_mul(e, number, r->partials)));
+    }
+    red_finish(r, &row, &at);
+    em_end(e, &l);
+}
+
+fusor_status jit_emit_reduce(emit *e, fu_error *err) {
+    red *r;
+    red_sweep *s;
+    FU_TRY(red_init(e, err, &r));
+    for (int i = 0; i < e->k->n_insts; i++) {
+        const ir_kinst *in = &e->k->inst[i];
+        bool late = ir_kernel_is_reduce_op(in->op) ? r->pass[i] > 1 : r->is_element_store[i] && r->pass[i] > 0;
+        if (late)
+            return FU_FAIL(err, FUSOR_ERROR_INTERNAL,
+                           "kernel instruction %%%d: uses a reduction's result per element; "
+                           "that needs a row kernel",
+                           i);
+    }
+    FU_TRY(red_sweep_new(r, 0, NULL, err, &s));
+    em_branch first = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, LLVMConstInt(e->t_i32, 0, 0)));
+    if (r->v >= 0) red_column_partials(r, s);
+    else emit_partials(r, s);
+    em_else(e, &first);
+    if (r->v >= 0) red_column_finish(r);
+    else emit_finish(r);
+    em_endif(e, &first);
+    return FUSOR_OK;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef JIT_REDUCE_COMMON_H
+#define JIT_REDUCE_COMMON_H
+/* What reduce kernels (both forms) and row kernels share: roles of the dims, addresses of rows and blocks, accumulators
+ * and the tree over partial results; and the sweep over a block of the last r dim that both inner forms are made of.
+ *
+ * A value is of one of three levels: row (does not vary along any r dim), block (not along the last r dim), or element.
+ * Row and block values are computed once, as scalars in the inner forms, and spread over the lanes before the loop:
+ * nothing behind us moves invariant code out of loops. */
+#include "jit/emit.h"
+
+typedef struct red {
+    emit *e;
+    const ir_kernel *k;
+    int n_p, r0, last, v; /* dims: p are 0..n_p-1, r are r0..last; v = -1: inner form */
+    int along;            /* the dim of the lanes: last, or v */
+    uint32_t r_mask;
+    int n_reductions;
+    int reduction[IR_KERNEL_MAX_INSTS]; /* instruction of reduction j */
+    int number[IR_KERNEL_MAX_INSTS];    /* j of an instruction */
+    uint32_t varies[IR_KERNEL_MAX_INSTS];
+    int pass[IR_KERNEL_MAX_INSTS];
+    bool is_element_store[IR_KERNEL_MAX_INSTS];
+    /* known from function entry on */
+    LLVMValueRef rows, blocks, partials, columns;
+    LLVMValueRef root[IR_KERNEL_MAX_BUFFERS];
+    /* of the row and block being emitted */
+    LLVMValueRef index[IR_KERNEL_MAX_DIMS]; /* along p and the outer r dims */
+    LLVMValueRef
+        at_row[IR_KERNEL_MAX_BUFFERS]; /* address of the row's first element; e->base is this, or the block's */
+    LLVMValueRef outer, begin, end;    /* row-major number of the outer r index; range of the last r dim */
+} red;
+
+/* The place a body is emitted for: i along the last r dim, c along v; NULL = the value varies along neither. */
+typedef struct red_at {
+    red *r;
+    LLVMValueRef i, c, mask;
+} red_at;
+
+/* A reduction's accumulator; index only of arg-reductions: i32 within a block, i64 in partial results. */
+typedef struct red_acc {
+    LLVMValueRef value, index;
+} red_acc;
+
+fusor_status red_init(emit *e, fu_error *err, red **out);
+static inline bool red_is_row(const red *r, int inst) { return (r->varies[inst] & r->r_mask) == 0; }
+static inline bool red_is_block(const red *r, int inst) { return (r->varies[inst] >> r->last & 1) == 0; }
+bool red_is_arg(const red *r, int j);
+ir_dtype red_type(const red *r, int j); /* of the accumulator */
+
+/* ---- arithmetic on indices ---- */
+bool red_constant(LLVMValueRef v, int64_t *out);
+LLVMValueRef red_advance(emit *e, LLVMValueRef base, LLVMValueRef index,
+                         LLVMValueRef stride); /* base may be NULL = 0 */
+LLVMValueRef red_min(emit *e, LLVMValueRef a, LLVMValueRef b);
+void red_divide(emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef *quotient_out,
+                LLVMValueRef *rest_out); /* a, b >= 0 */
+
+/* ---- rows and blocks: set e->base to the addresses of row q, of block `partial` of it, and back ---- */
+void red_enter_row(red *r, LLVMValueRef q);
+void red_enter_block(red *r, LLVMValueRef partial);
+void red_leave_block(red *r);
+/* em_values' load: loads and indices at `user`, a red_at. */
+LLVMValueRef red_load_value(emit *e, em_values *v, const ir_kinst *inst, void *user);
+
+/* ---- accumulators, at the current width ---- */
+red_acc red_identity(red *r, int j, LLVMValueRef index); /* index: what an accumulator of no element holds */
+/* First index of `none` for accumulators whose elements are at `position`: never wins a tie. */
+LLVMValueRef red_no_index(red *r, int j, LLVMValueRef position);
+red_acc red_take(red *r, int j, red_acc acc, LLVMValueRef x, LLVMValueRef position,
+                 LLVMValueRef mask);                    /* next element */
+red_acc red_merge(red *r, int j, red_acc a, red_acc b); /* two accumulators or partial results, any index type */
+red_acc red_load(red *r, int j, LLVMValueRef at, LLVMValueRef index_at, ir_dtype index_type, LLVMValueRef mask);
+void red_store(red *r, int j, red_acc acc, LLVMValueRef at, LLVMValueRef index_at, ir_dtype index_type,
+               LLVMValueRef mask);
+/* acc[0..IR_REDUCE_UNROLL) of the level's lanes, of which the first `elements` (up to all) took part: one scalar. */
+red_acc red_halves(red *r, int j, red_acc *acc, int64_t elements);
+LLVMValueRef red_lane_numbers(emit *e, LLVMTypeRef element, int from);
+
+/* ---- inner form: partial results are 16 bytes, value then i64 index ---- */
+LLVMValueRef red_slot(emit *e, LLVMValueRef base, LLVMValueRef number);
+void red_store_partial(red *r, int j, red_acc acc, LLVMValueRef slot);
+/* The tree over partials slot(0) ... in place; the result as a scalar of the instruction's dtype. */
+LLVMValueRef red_tree(red *r, int j, LLVMValueRef slots);
+
+/* ---- sweeps: what one pass computes per element ---- */
+typedef struct red_sweep {
+    red *r;
+    int pass;
+    int n_acc, n_stores, n_kept;
+    int *acc, *store, *kept; /* reduction numbers; instructions */
+    bool is_needed[IR_KERNEL_MAX_INSTS];
+    bool is_seed[IR_KERNEL_MAX_INSTS];   /* row or block value that element values use */
+    bool is_loaded[IR_KERNEL_MAX_INSTS]; /* kept by an earlier pass */
+    bool is_costly, has_arg;
+    LLVMValueRef *x; /* of the step emitted last: what it reduces, one per acc */
+    /* inner form */
+    LLVMValueRef *kept_row;              /* by instruction */
+    LLVMValueRef kept_at;                /* row-major number of element 0 of the last r dim */
+    LLVMValueRef *memory, *index_memory; /* accumulators between steps, one area per acc */
+    LLVMValueRef seed[IR_KERNEL_MAX_INSTS], seed_splat[IR_KERNEL_MAX_INSTS];
+} red_sweep;
+
+/* What is to be computed per element in one pass: reductions, element stores and kept values; NULL when nothing.
+ * kept[inst]: row of a kept value (NULL array = none is kept). */
+fusor_status red_sweep_new(red *r, int pass, LLVMValueRef *kept, fu_error *err, red_sweep **out);
+/* One step: all values at a place (seeds given), then its stores; so an output may be the same memory as an input. */
+typedef struct red_body {
+    red_at at;
+    em_values v;
+} red_body;
+void red_evaluate(red_sweep *s, red_body *b, red_at at, LLVMValueRef *seed);
+void red_write(red_sweep *s, red_body *b);
+/* Row values that the sweep needs, once; and the sweep over the block entered: partial results to slot[a]. */
+void red_sweep_row(red_sweep *s, em_values *row);
+void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot);
+/* Row-level program and stores, at the current width, at v's place; results of reductions are in v->at. */
+void red_finish(red *r, em_values *v, const red_at *at);
+
+/* reduce_column.c: the column form; each makes what is between the entry of the phase and its end. */
+void red_column_partials(red *r, red_sweep *s);
+void red_column_finish(red *r);
+#endif

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* reduce_sweep.c: the sweep over one block of the last r dim with the lanes along it, in the order of ir/schedule.h.
+ *
+ *   few elements, known     straight code: a vector each IR_REDUCE_UNROLL-th of the accumulators, the last one masked
+ *   cheap program           loop over groups of IR_REDUCE_UNROLL vectors, accumulators in registers; then the rest as
+ * below costly program          loop over vectors, each with its accumulator in memory: one copy of the code
+ *
+ * The rest: masked vectors where the level has masks; else whole vectors, then single elements, each combined into its
+ * own accumulator in memory. All values of a step are computed before its first store, so an output may be the same
+ * memory as an input of this pass. */
+#include "jit/reduce_common.h"
+#include <string.h>
+
+enum { FRAME_MAX = 12 * 1024, CHEAP_MAX = 24 };
+
+static void need(red_sweep *s, int inst, int *count) {
+    red *r = s->r;
+    const ir_kinst *in = &r->k->inst[inst];
+    if (s->is_needed[inst]) return;
+    s->is_needed[inst] = true;
+    if (red_is_block(r, inst)) {
+        s->is_seed[inst] = true;
+        return;
+    }
+    ++*count;
+    if (s->kept_row && in->is_kept && r->pass[inst] < s->pass) {
+        s->is_loaded[inst] = true;
+        return;
+    }
+    if (in->op < IR_OP_COUNT && (ir_ops[in->op].flags & IR_COSTLY)) s->is_costly = true;
+    for (int i = 0; i < in->n_in; i++) need(s, in->in[i], count);
+}
+
+/* An accumulator area holds IR_REDUCE_UNROLL * lanes elements. The sweeps of a kernel do not overlap, but each has its
+ * own areas: frames stay small anyway. */
+static fusor_status make_memory(red_sweep *s, fu_error *err) {
+    red *r = s->r;
+    emit *e = r->e;
+    int n = IR_REDUCE_UNROLL * e->level->lanes;
+    int64_t bytes = 0;
+    for (int j = 0; j < r->n_reductions; j++)
+        bytes += n * (ir_dtypes[red_type(r, j)].bytes + (red_is_arg(r, j) ? 4 : 0));
+    if (bytes > FRAME_MAX)
+        return FU_FAIL(err, FUSOR_ERROR_UNSUPPORTED,
+                       "%d reductions in one kernel need %lld bytes of accumulators; the limit is %d", r->n_reductions,
+                       (long long)bytes, FRAME_MAX);
+    for (int a = 0; a < s->n_acc; a++) {
+        LLVMTypeRef t = em_memory_type(e, red_type(r, s->acc[a]));
+        s->memory[a] = em_alloca(e, LLVMArrayType2(t, (uint64_t)n), 64);
+        if (red_is_arg(r, s->acc[a])) s->index_memory[a] = em_alloca(e, LLVMArrayType2(e->t_i32, (uint64_t)n), 64);
+    }
+    return FUSOR_OK;
+}
+
+fusor_status red_sweep_new(red *r, int pass, LLVMValueRef *kept, fu_error *err, red_sweep **out) {
+    const ir_kernel *k = r->k;
+    fu_arena *arena = r->e->arena;
+    red_sweep *s = FU_NEW(arena, red_sweep);
+    s->r = r;
+    s->pass = pass;
+    s->kept_row = kept;
+    s->acc = FU_NEW_N(arena, int, k->n_insts);
+    s->store = FU_NEW_N(arena, int, k->n_insts);
+    s->kept = FU_NEW_N(arena, int, k->n_insts);
+    s->memory = FU_NEW_N(arena, LLVMValueRef, k->n_insts);
+    s->index_memory = FU_NEW_N(arena, LLVMValueRef, k->n_insts);
+    s->x = FU_NEW_N(arena, LLVMValueRef, k->n_insts);
+    int count = 0;
+    for (int i = 0; i < k->n_insts; i++) {
+        const ir_kinst *in = &k->inst[i];
+        if (ir_kernel_is_reduce_op(in->op) && r->pass[in->in[0]] == pass) {
+            s->acc[s->n_acc++] = r->number[i];
+            s->has_arg |= red_is_arg(r, r->number[i]);
+            need(s, in->in[0], &count);
+        } else if (in->op == IR_K_STORE && r->is_element_store[i] && r->pass[i] == pass) {
+            s->store[s->n_stores++] = i;
+            need(s, in->in[0], &count);
+        } else if (kept && in->is_kept && !red_is_block(r, i) && r->pass[i] == pass) {
+            s->kept[s->n_kept++] = i;
+            need(s, i, &count);
+        }
+    }
+    if (count > CHEAP_MAX) s->is_costly = true;
+    *out = s->n_acc + s->n_stores + s->n_kept ? s : NULL;
+    return *out && s->n_acc && r->v < 0 ? make_memory(s, err) : FUSOR_OK;
+}
+
+/* ---- one step ---- */
+void red_evaluate(red_sweep *s, red_body *b, red_at at, LLVMValueRef *seed) {
+    red *r = s->r;
+    emit *e = r->e;
+    const ir_kernel *k = r->k;
+    b->at = at;
+    em_values_init(&b->v, red_load_value, &b->at);
+    for (int n = 0; n < k->n_insts; n++) {
+        if (s->is_seed[n]) b->v.at[n] = seed[n];
+        if (!s->is_loaded[n]) continue;
+        ir_dtype t = k->inst[n].dtype;
+        LLVMValueRef from = em_gep(e, s->kept_row[n], em_memory_type(e, t), em_add(e, s->kept_at, at.i));
+        b->v.at[n] = em_load_ptr(e, t, from, at.mask, ir_dtypes[t].bytes);
+    }
+    for (int a = 0; a < s->n_acc; a++) s->x[a] = em_value(e, &b->v, k->inst[r->reduction[s->acc[a]]].in[0]);
+    for (int n = 0; n < s->n_kept; n++) em_value(e, &b->v, s->kept[n]);
+    for (int n = 0; n < s->n_stores; n++) em_value(e, &b->v, k->inst[s->store[n]].in[0]);
+}
+
+void red_write(red_sweep *s, red_body *b) {
+    red *r = s->r;
+    emit *e = r->e;
+    const ir_kernel *k = r->k;
+    for (int n = 0; n < s->n_kept; n++) {
+        int inst = s->kept[n];
+        ir_dtype t = k->inst[inst].dtype;
+        LLVMValueRef to = em_gep(e, s->kept_row[inst], em_memory_type(e, t), em_add(e, s->kept_at, b->at.i));
+        em_store_ptr(e, t, b->v.at[inst], to, b->at.mask, ir_dtypes[t].bytes);
+    }
+    for (int n = 0; n < s->n_stores; n++) {
+        const ir_kinst *in = &k->inst[s->store[n]];
+        LLVMValueRef off = red_advance(e, NULL, b->at.i, e->stride[in->index][r->last]);
+        if (b->at.c) off = red_advance(e, off, b->at.c, e->stride[in->index][r->v]);
+        em_store(e, in->index, b->v.at[in->in[0]], off, e->stride[in->index][r->along], b->at.mask);
+    }
+}
+
+/* A step of the inner form at element i of the last r dim. */
+static void evaluate(red_sweep *s, red_body *b, LLVMValueRef i, LLVMValueRef mask) {
+    red_evaluate(s, b, (red_at){s->r, i, NULL, mask}, s->r->e->lanes == 1 ? s->seed : s->seed_splat);
+}
+
+/* Numbers of the lanes' elements within the block, as i32: an arg-reduction's index until the block is done. */
+static LLVMValueRef positions(red_sweep *s, LLVMValueRef i) {
+    emit *e = s->r->e;
+    if (!s->has_arg) return NULL;
+    LLVMValueRef first = em_splat(e, LLVMBuildTrunc(e->b, em_sub(e, i, s->r->begin), e->t_i32, ""));
+    return e->lanes == 1 ? first : em_add(e, first, red_lane_numbers(e, e->t_i32, 0));
+}
+
+static red_acc fresh(red_sweep *s, int a, int u) {
+    red *r = s->r;
+    int j = s->acc[a];
+    LLVMValueRef index = NULL;
+    if (red_is_arg(r, j)) index = red_no_index(r, j, red_lane_numbers(r->e, r->e->t_i32, u * r->e->lanes));
+    return red_identity(r, j, index);
+}
+
+/* ---- accumulators in memory ---- */
+static LLVMValueRef element(red_sweep *s, int a, bool of_index, LLVMValueRef number) {
+    emit *e = s->r->e;
+    LLVMTypeRef t = of_index ? e->t_i32 : em_memory_type(e, red_type(s->r, s->acc[a]));
+    LLVMValueRef base = of_index ? s->index_memory[a] : s->memory[a];
+    return base ? em_gep(e, base, t, number) : NULL;
+}
+
+static void spill(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL]) {
+    emit *e = s->r->e;
+    for (int a = 0; a < s->n_acc; a++)
+        for (int u = 0; u < IR_REDUCE_UNROLL; u++) {
+            LLVMValueRef n = em_i64s(e, u * e->lanes);
+            red_store(s->r, s->acc[a], acc[a][u], element(s, a, false, n), element(s, a, true, n), FUSOR_I32, NULL);
+        }
+}
+
+static void reload(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL]) {
+    emit *e = s->r->e;
+    for (int a = 0; a < s->n_acc; a++)
+        for (int u = 0; u < IR_REDUCE_UNROLL; u++) {
+            LLVMValueRef n = em_i64s(e, u * e->lanes);
+            acc[a][u] = red_load(s->r, s->acc[a], element(s, a, false, n), element(s, a, true, n), FUSOR_I32, NULL);
+        }
+}
+
+static void step_in_memory(red_sweep *s, LLVMValueRef i, LLVMValueRef mask) {
+    red *r = s->r;
+    emit *e = r->e;
+    red_body b;
+    evaluate(s, &b, i, mask);
+    LLVMValueRef group = em_i64s(e, IR_REDUCE_UNROLL * e->level->lanes - 1), position = positions(s, i);
+    LLVMValueRef number = s->n_acc ? em_and(e, em_sub(e, i, r->begin), group) : NULL;
+    for (int a = 0; a < s->n_acc; a++) {
+        LLVMValueRef at = element(s, a, false, number), index_at = element(s, a, true, number);
+        red_acc acc = red_load(r, s->acc[a], at, index_at, FUSOR_I32, NULL);
+        acc = red_take(r, s->acc[a], acc, s->x[a], position, mask);
+        red_store(r, s->acc[a], acc, at, index_at, FUSOR_I32, NULL);
+    }
+    red_write(s, &b);
+}
+
+/* Elements [from, r->end), vector by vector; from - r->begin is a multiple of the lanes. */
+static void rest_in_memory(red_sweep *s, LLVMValueRef from) {
+    red *r = s->r;
+    emit *e = r->e;
+    int lanes = e->lanes;
+    LLVMValueRef width = em_i64s(e, lanes);
+    if (e->level->has_mask) {
+        em_loop l = em_for(e, from, r->end, width);
+        step_in_memory(s, l.i, em_mask(e, em_sub(e, r->end, l.i)));
+        em_end(e, &l);
+        return;
+    }
+    LLVMValueRef whole = em_and(e, em_sub(e, r->end, from), em_i64s(e, -(int64_t)lanes));
+    em_loop l = em_for(e, from, em_add(e, from, whole), width);
+    step_in_memory(s, l.i, NULL);
+    em_end(e, &l);
+    e->lanes = 1;
+    l = em_for(e, em_add(e, from, whole), r->end, em_i64s(e, 1));
+    step_in_memory(s, l.i, NULL);
+    em_end(e, &l);
+    e->lanes = lanes;
+}
+
+/* ---- accumulators in registers ---- */
+static LLVMValueRef main_loop(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], int unroll) {
+    red *r = s->r;
+    emit *e = r->e;
+    red_body b;
+    int64_t group = (int64_t)unroll * e->lanes;
+    LLVMValueRef whole = em_and(e, em_sub(e, r->end, r->begin), em_i64s(e, -group)), end = em_add(e, r->begin, whole);
+    int64_t n;
+    if (red_constant(whole, &n) && n == 0) return end;
+    em_loop l = em_for(e, r->begin, end, em_i64s(e, group));
+    red_acc phi[s->n_acc + 1][IR_REDUCE_UNROLL];
+    for (int a = 0; a < s->n_acc; a++)
+        for (int u = 0; u < unroll; u++) {
+            phi[a][u].value = em_loop_phi(e, &l, acc[a][u].value);
+            phi[a][u].index = acc[a][u].index ? em_loop_phi(e, &l, acc[a][u].index) : NULL;
+            acc[a][u] = phi[a][u];
+        }
+    for (int u = 0; u < unroll; u++) {
+        LLVMValueRef i = u ? em_add(e, l.i, em_i64s(e, (int64_t)u * e->lanes)) : l.i, position = positions(s, i);
+        evaluate(s, &b, i, NULL);
+        for (int a = 0; a < s->n_acc; a++) acc[a][u] = red_take(r, s->acc[a], acc[a][u], s->x[a], position, NULL);
+        red_write(s, &b);
+    }
+    for (int a = 0; a < s->n_acc; a++)
+        for (int u = 0; u < unroll; u++) {
+            em_loop_next(e, phi[a][u].value, acc[a][u].value);
+            if (phi[a][u].index) em_loop_next(e, phi[a][u].index, acc[a][u].index);
+            acc[a][u] = phi[a][u];
+        }
+    em_end(e, &l);
+    return end;
+}
+
+static LLVMValueRef join(emit *e, LLVMValueRef a, LLVMBasicBlockRef from_a, LLVMValueRef b, LLVMBasicBlockRef from_b) {
+    if (!a) return NULL;
+    LLVMValueRef phi = LLVMBuildPhi(e->b, LLVMTypeOf(a), "");
+    LLVMAddIncoming(phi, (LLVMValueRef[]){a, b}, (LLVMBasicBlockRef[]){from_a, from_b}, 2);
+    return phi;
+}
+
+/* Rows of a multiple of the group never touch memory with their accumulators. */
+static void rest(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], LLVMValueRef from) {
+    emit *e = s->r->e;
+    int64_t n;
+    if (red_constant(em_sub(e, s->r->end, from), &n) && n == 0) return;
+    em_branch some = em_if(e, em_icmp(e, LLVMIntSLT, from, s->r->end));
+    red_acc after[s->n_acc + 1][IR_REDUCE_UNROLL];
+    spill(s, acc);
+    rest_in_memory(s, from);
+    reload(s, after);
+    LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
+    em_endif(e, &some);
+    for (int a = 0; a < s->n_acc; a++)
+        for (int u = 0; u < IR_REDUCE_UNROLL; u++) {
+            acc[a][u].value = join(e, after[a][u].value, then, acc[a][u].value, some.other);
+            acc[a][u].index = join(e, after[a][u].index, then, acc[a][u].index, some.other);
+        }
+}
+
+static void straight(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], int64_t n) {
+    red *r = s->r;
+    emit *e = r->e;
+    red_body b;
+    for (int u = 0; (int64_t)u * e->lanes < n; u++) {
+        int64_t left = n - (int64_t)u * e->lanes;
+        LLVMValueRef i = em_add(e, r->begin, em_i64s(e, (int64_t)u * e->lanes)), position = positions(s, i);
+        LLVMValueRef mask = left < e->lanes ? em_mask(e, em_i64s(e, left)) : NULL;
+        evaluate(s, &b, i, mask);
+        for (int a = 0; a < s->n_acc; a++) acc[a][u] = red_take(r, s->acc[a], acc[a][u], s->x[a], position, mask);
+        red_write(s, &b);
+    }
+}
+
+/* ---- the sweep ---- */
+void red_sweep_row(red_sweep *s, em_values *row) {
+    for (int n = 0; n < s->r->k->n_insts; n++)
+        if (s->is_seed[n] && red_is_row(s->r, n)) em_value(s->r->e, row, n);
+}
+
+void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot) {
+    red *r = s->r;
+    emit *e = r->e;
+    red_body b;
+    b.at = (red_at){r, NULL, NULL, NULL};
+    b.v = *row; /* a copy: what is computed for this block is no value of the row */
+    b.v.user = &b.at;
+    for (int n = 0; n < r->k->n_insts; n++)
+        if (s->is_seed[n]) s->seed[n] = em_value(e, &b.v, n);
+    e->lanes = e->level->lanes;
+    for (int n = 0; n < r->k->n_insts; n++)
+        if (s->is_seed[n]) s->seed_splat[n] = em_splat(e, s->seed[n]);
+    s->kept_at = red_advance(e, NULL, r->outer, e->size[r->last]);
+
+    int64_t n = INT64_MAX, group = IR_REDUCE_UNROLL * e->lanes;
+    bool known = red_constant(em_sub(e, r->end, r->begin), &n);
+    red_acc acc[s->n_acc + 1][IR_REDUCE_UNROLL];
+    for (int a = 0; a < s->n_acc; a++)
+        for (int u = 0; u < IR_REDUCE_UNROLL; u++) acc[a][u] = fresh(s, a, u);
+    bool few = known && n <= (s->is_costly ? e->lanes : group);
+    if (few && (e->level->has_mask || n % e->lanes == 0)) {
+        straight(s, acc, n);
+    } else if (s->is_costly) {
+        spill(s, acc);
+        rest_in_memory(s, r->begin);
+        reload(s, acc);
+    } else {
+        rest(s, acc, main_loop(s, acc, s->n_acc ? IR_REDUCE_UNROLL : 2));
+    }
+    for (int a = 0; a < s->n_acc; a++) {
+        red_acc total = red_halves(r, s->acc[a], acc[a], known ? n : INT64_MAX);
+        if (total.index) {
+            LLVMValueRef first = em_add(e, s->kept_at, r->begin);
+            total.index = em_add(e, first, LLVMBuildSExt(e->b, total.index, e->t_i64, ""));
+        }
+        red_store_partial(r, s->acc[a], total, slot[a]);
+    }
+    e->lanes = 1;
+}

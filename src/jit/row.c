@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* row.c: row kernels: reductions and what uses their results per element (softmax, norms), one row a unit of work.
+ *
+ *   for each row of the tiles:
+ *       for each pass: sweep the blocks of the row; combine the partial results; they are scalars of the passes behind
+ *       row-level stores
+ *
+ * A row that is known to fit one masked vector stays in registers through all passes. */
+#include "jit/reduce_common.h"
+
+typedef struct row {
+    red *r;
+    red_sweep *sweep[IR_KERNEL_MAX_INSTS + 1]; /* by pass; NULL = nothing to do */
+    int n_passes;
+    LLVMValueRef kept[IR_KERNEL_MAX_INSTS];
+} row;
+
+/* Layout of scratch: kernel.h. */
+static void find_kept_rows(row *w) {
+    red *r = w->r;
+    emit *e = r->e;
+    LLVMValueRef length = em_i64s(e, 1), at = em_mul(e, r->partials, em_i64s(e, IR_PARTIAL_BYTES * r->n_reductions));
+    for (int d = r->r0; d <= r->last; d++) length = red_advance(e, NULL, length, e->size[d]);
+    for (int i = 0; i < r->k->n_insts; i++) {
+        if (!r->k->inst[i].is_kept) continue;
+        at = em_and(e, em_add(e, at, em_i64s(e, 63)), em_i64s(e, -64));
+        w->kept[i] = em_gep(e, e->scratch, e->t_i8, at);
+        at = em_add(e, at, em_mul(e, length, em_i64s(e, ir_dtypes[r->k->inst[i].dtype].bytes)));
+    }
+}
+
+/* ---- rows of any length ---- */
+static void emit_pass(row *w, red_sweep *s, em_values *values) {
+    red *r = w->r;
+    emit *e = r->e;
+    LLVMValueRef slot[s->n_acc + 1], first[s->n_acc + 1];
+    int64_t n = 0;
+    bool one = red_constant(r->partials, &n) && n == 1;
+    em_loop l = {0};
+    red_sweep_row(s, values);
+    if (!one) l = em_for(e, em_i64s(e, 0), r->partials, em_i64s(e, 1));
+    for (int a = 0; a < s->n_acc; a++) {
+        LLVMValueRef number = em_mul(e, em_i64s(e, s->acc[a]), r->partials);
+        slot[a] = red_slot(e, e->scratch, one ? number : em_add(e, number, l.i));
+    }
+    red_enter_block(r, one ? em_i64s(e, 0) : l.i);
+    red_sweep_block(s, values, slot);
+    red_leave_block(r);
+    if (!one) em_end(e, &l);
+    for (int a = 0; a < s->n_acc; a++)
+        first[a] = red_slot(e, e->scratch, em_mul(e, em_i64s(e, s->acc[a]), r->partials));
+    for (int a = 0; a < s->n_acc; a++) values->at[r->reduction[s->acc[a]]] = red_tree(r, s->acc[a], first[a]);
+}
+
+static void emit_passes(row *w) {
+    red_at at = {w->r, NULL, NULL, NULL};
+    em_values values;
+    em_values_init(&values, red_load_value, &at);
+    for (int p = 0; p < w->n_passes; p++)
+        if (w->sweep[p]) emit_pass(w, w->sweep[p], &values);
+    red_finish(w->r, &values, &at);
+}
+
+/* ---- rows of one vector ---- */
+static int64_t known_length(const red *r) {
+    int64_t n;
+    return r->r0 == r->last && red_constant(r->e->size[r->last], &n) ? n : INT64_MAX;
+}
+
+static LLVMValueRef load_or_reduce(emit *e, em_values *v, const ir_kinst *inst, void *user) {
+    red_at *at = user;
+    red *r = at->r;
+    if (!ir_kernel_is_reduce_op(inst->op)) return red_load_value(e, v, inst, user);
+    int j = r->number[inst - r->k->inst];
+    LLVMValueRef position = red_is_arg(r, j) ? red_lane_numbers(e, e->t_i32, 0) : NULL;
+    red_acc acc[IR_REDUCE_UNROLL] = {red_identity(r, j, position ? red_no_index(r, j, position) : NULL)};
+    acc[0] = red_take(r, j, acc[0], em_value(e, v, inst->in[0]), position, at->mask);
+    acc[0] = red_halves(r, j, acc, known_length(r));
+    return em_splat(e, acc[0].index ? LLVMBuildSExt(e->b, acc[0].index, e->t_i64, "") : acc[0].value);
+}
+
+static void emit_one_vector(row *w) {
+    red *r = w->r;
+    emit *e = r->e;
+    const ir_kernel *k = r->k;
+    int64_t n = known_length(r);
+    em_values values;
+    e->lanes = e->level->lanes;
+    red_at at = {r, em_i64s(e, 0), NULL, n < e->lanes ? em_mask(e, em_i64s(e, n)) : NULL};
+    em_values_init(&values, load_or_reduce, &at);
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_K_STORE) em_value(e, &values, i);
+    for (int i = 0; i < k->n_insts; i++) {
+        if (k->inst[i].op != IR_K_STORE) continue;
+        int b = k->inst[i].index;
+        LLVMValueRef x = em_value(e, &values, i), step = e->stride[b][r->last];
+        e->lanes = r->is_element_store[i] ? e->level->lanes : 1;
+        em_store(e, b, e->lanes == 1 ? em_lane(e, x, 0) : x, em_i64s(e, 0), step, e->lanes == 1 ? NULL : at.mask);
+        e->lanes = e->level->lanes;
+    }
+    e->lanes = 1;
+}
+
+/* ---- the kernel ---- */
+fusor_status jit_emit_row(emit *e, fu_error *err) {
+    row *w = FU_NEW(e->arena, row);
+    FU_TRY(red_init(e, err, &w->r));
+    red *r = w->r;
+    bool one_vector = e->level->has_mask && known_length(r) <= e->level->lanes;
+    if (!one_vector) {
+        find_kept_rows(w);
+        for (int i = 0; i < e->k->n_insts; i++)
+            if (r->pass[i] >= w->n_passes) w->n_passes = r->pass[i] + 1;
+        for (int p = 0; p < w->n_passes; p++) FU_TRY(red_sweep_new(r, p, w->kept, err, &w->sweep[p]));
+    }
+    LLVMValueRef tile = e->tune[IR_TUNE_ROW_ROWS];
+    LLVMValueRef end = red_min(e, em_mul(e, e->tile_end, tile), r->rows);
+    em_loop l = em_for(e, em_mul(e, e->tile_begin, tile), end, em_i64s(e, 1));
+    red_enter_row(r, l.i);
+    if (one_vector) emit_one_vector(w);
+    else emit_passes(w);
+    em_end(e, &l);
+    return FUSOR_OK;
+}
