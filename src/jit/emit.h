@@ -75,7 +75,7 @@ LLVMValueRef em_load(emit *e, int buf, LLVMValueRef off, LLVMValueRef step, LLVM
 void         em_store(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask);
 LLVMValueRef em_load_ptr(emit *e, ir_dtype t, LLVMValueRef ptr, LLVMValueRef mask, unsigned align);    /* contiguous, current width */
 void         em_store_ptr(emit *e, ir_dtype t, LLVMValueRef value, LLVMValueRef ptr, LLVMValueRef mask, unsigned align);
-/* Lanes i < n of the current width; n is a scalar i64, any value. Only where level->has_mask. */
+/* Lanes i < n of the current width; n is a scalar i64, any value. Only where level->has_mask or n is a constant. */
 LLVMValueRef em_mask(emit *e, LLVMValueRef n);
 
 /* ---- control ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* reduce_sweep.c: the sweep over one block of the last r dim with the lanes along it, in the order of ir/schedule.h.
  *
- *   few elements, known     straight code: a vector each IR_REDUCE_UNROLL-th of the accumulators, the last one masked
+ *   few elements, known     straight code: one vector for each lanes-th of the accumulators, the last one masked
  *   cheap program           loop over groups of IR_REDUCE_UNROLL vectors, accumulators in registers; then the rest as
  * below costly program          loop over vectors, each with its accumulator in memory: one copy of the code
  *
@@ -306,8 +306,9 @@ void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot) {
     red_acc acc[s->n_acc + 1][IR_REDUCE_UNROLL];
     for (int a = 0; a < s->n_acc; a++)
         for (int u = 0; u < IR_REDUCE_UNROLL; u++) acc[a][u] = fresh(s, a, u);
-    bool few = known && n <= (s->is_costly ? e->lanes : group);
-    if (few && (e->level->has_mask || n % e->lanes == 0)) {
+    /* a constant mask costs nothing at any level; without masks the rest would be a second copy of the code anyway */
+    int64_t most = !s->is_costly ? group : e->level->has_mask ? e->lanes : 2 * e->lanes;
+    if (known && n <= most) {
         straight(s, acc, n);
     } else if (s->is_costly) {
         spill(s, acc);

@@ -106,7 +106,7 @@ fusor_status jit_emit_row(emit *e, fu_error *err) {
     row *w = FU_NEW(e->arena, row);
     FU_TRY(red_init(e, err, &w->r));
     red *r = w->r;
-    bool one_vector = e->level->has_mask && known_length(r) <= e->level->lanes;
+    bool one_vector = known_length(r) <= e->level->lanes;
     if (!one_vector) {
         find_kept_rows(w);
         for (int i = 0; i < e->k->n_insts; i++)

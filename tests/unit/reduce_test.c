@@ -4,7 +4,6 @@
  * shared memory are between guard pages; tiles run in several calls. */
 #include "jit_run.h"
 #include <math.h>
-#include <time.h>
 
 enum { BAKE = 1, SPECIAL = 2, STRETCH = 4, AT_BEGIN = 8 };
 static double tolerance; /* 0: bits */
