@@ -533,7 +533,7 @@ static fusor_status build_kernel(planner *p, int c) {
         const ir_node *n = ir_at(p->g, cl->anchor), *x = ir_at(p->g, n->in[0]);
         bool flip = n->attr && n->attr[0].is_set && n->attr[0].integer && x->rank > 1;
         b.dim[b.space++] = x->dim[flip ? x->rank - 2 : x->rank - 1];
-        b.k->tile = ir_contract_tile(b.k->level, n->dtype);
+        b.k->tile = ir_contract_tile(b.k->level, ir_contract_acc(x->dtype, ir_at(p->g, n->in[1])->dtype, n->dtype));
     }
     uint16_t *inst = FU_NEW_N(p->arena, uint16_t, cl->stores.n);
     uint32_t n_stores = cl->stores.n;
