@@ -66,3 +66,5 @@ jit_diff_programs += %D%/diff/ulp
 script_tests += %D%/diff/ulp.sh
 jit_unit_tests += %D%/unit/reduce_test
 %C%_unit_reduce_test_LDADD = $(jit_test_libs)
+unit_tests += %D%/unit/exec_test
+%C%_unit_exec_test_LDADD = libfu-ref.la $(rt_test_libs)

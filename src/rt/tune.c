@@ -116,6 +116,8 @@ static void tune_contract(const ir_kernel *k, const int64_t *size, int n_threads
     nc = ceil_div(np, ceil_div(np, nc));
     tune[IR_TUNE_CONTRACT_MC] = mc * mr;
     tune[IR_TUNE_CONTRACT_NC] = nc * nr;
+    /* One row of register tiles reads operand 1 once: packing it would only add a pass. */
+    tune[IR_TUNE_CONTRACT_IN_PLACE] = m <= mr && ir_kernel_contract_in_place(k);
 }
 
 void rt_tune(const ir_kernel *k, const int64_t *size, int n_threads, int64_t tune[IR_TUNE_COUNT]) {

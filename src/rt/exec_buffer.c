@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* exec_buffer.c: the caller's buffers: checks, overlaps, strided copies, memory of results. */
+#include "rt/exec_internal.h"
+#include "rt/buffer.h"
+#include <stdlib.h>
+
+#define OVERLAP_MAX_BITS ((size_t)1 << 33)      /* interleaved buffers over more bytes than this count as overlapping */
+
+static const char *type_name(int32_t t) { return t > 0 && t < IR_DTYPE_COUNT ? ir_dtypes[t].name : "no dtype"; }
+
+static int64_t count_of(const fusor_buffer *b) {
+    int64_t n = 1;
+    for (int d = 0; d < b->rank; d++) n *= b->shape[d];
+    return n;
+}
+
+static void fill_strides(fusor_buffer *b) {
+    int64_t n = 1;
+    for (int d = b->rank - 1; d >= 0; d--) {
+        b->stride[d] = n;
+        n *= b->shape[d] > 0 ? b->shape[d] : 1;
+    }
+}
+
+/* Strides of dims of size 1 do not matter. */
+static bool is_dense(const fusor_buffer *b) {
+    int64_t n = 1;
+    for (int d = b->rank - 1; d >= 0; d--) {
+        if (b->shape[d] != 1 && b->stride[d] != n) return false;
+        n *= b->shape[d];
+    }
+    return true;
+}
+
+/* Range of bytes, strides made explicit. False where an offset leaves 64 bits. */
+static bool measure(call_end *n, size_t bytes) {
+    fusor_buffer *b = &n->user;
+    if (!(b->flags & FUSOR_STRIDED)) fill_strides(b);
+    int64_t low = 0, high = 0;
+    bool is_empty = false;
+    for (int d = 0; d < b->rank; d++) {
+        int64_t reach;
+        if (b->shape[d] == 0) is_empty = true;
+        if (b->shape[d] <= 1) continue;
+        if (__builtin_mul_overflow(b->shape[d] - 1, b->stride[d], &reach)) return is_empty;
+        if (reach < 0 ? __builtin_add_overflow(low, reach, &low) : __builtin_add_overflow(high, reach, &high)) return is_empty;
+    }
+    int64_t limit = INT64_MAX / 16;
+    if (!is_empty && (low < -limit || high > limit)) return false;
+    n->is_dense = is_empty || is_dense(b);
+    n->low = n->high = b->data;
+    if (!is_empty && b->data) {
+        n->low = (char *)b->data + low * (int64_t)bytes;
+        n->high = (char *)b->data + (high + 1) * (int64_t)bytes;
+    }
+    return true;
+}
+
+fusor_status exec_check_input(const core *c, fu_error *e, int p, const fusor_buffer *b, bool needs_data, call_end *out) {
+    const ir_plan_buffer *want = &c->plan->buffers.at[p];
+    const char *name = c->plan->graph->params.at[p].name;
+    if (b->dtype != want->dtype)
+        return FU_FAIL(e, FUSOR_ERROR_TYPE, "input %%%s is %s; expected %s", name, type_name(b->dtype), ir_dtypes[want->dtype].name);
+    if (b->rank != want->rank) return FU_FAIL(e, FUSOR_ERROR_SHAPE, "input %%%s has rank %d; expected %d", name, (int)b->rank, want->rank);
+    if (b->device != 0) return FU_FAIL(e, FUSOR_ERROR_DEVICE, "input %%%s is on device %d; expected 0, the CPU", name, (int)b->device);
+    for (int d = 0; d < b->rank; d++)
+        if (b->shape[d] < 0)
+            return FU_FAIL(e, FUSOR_ERROR_SHAPE, "input %%%s: dim %d is %lld; a size must not be negative", name, d, (long long)b->shape[d]);
+    size_t bytes = ir_dtypes[want->dtype].bytes;
+    out->user = *b;
+    if (!needs_data) return FUSOR_OK;
+    /* Without the product of the sizes: it may not fit 64 bits, which binding the sizes reports. */
+    bool is_empty = false;
+    for (int d = 0; d < b->rank; d++) is_empty |= b->shape[d] == 0;
+    if (!b->data && !is_empty) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "input %%%s has no data", name);
+    if (!is_empty && (uintptr_t)b->data % bytes)
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "input %%%s: data is not aligned to its element size, %zu bytes", name, bytes);
+    return FUSOR_OK;
+}
+
+/* ---- strided copies ---- */
+typedef void (*line_fn)(char *a, char *b, int64_t n, int64_t stride);
+#define LINES(T)                                                                                    \
+    static void gather_##T(char *a, char *b, int64_t n, int64_t stride) {                           \
+        for (int64_t i = 0; i < n; i++) ((T *)a)[i] = ((T *)b)[i * stride];                         \
+    }                                                                                               \
+    static void scatter_##T(char *a, char *b, int64_t n, int64_t stride) {                          \
+        for (int64_t i = 0; i < n; i++) ((T *)b)[i * stride] = ((T *)a)[i];                         \
+    }
+LINES(uint8_t)
+LINES(uint16_t)
+LINES(uint32_t)
+LINES(uint64_t)
+
+/* a is contiguous and moves on; b is strided. */
+static char *walk(char *a, char *b, const fusor_buffer *layout, int d, size_t bytes, line_fn line) {
+    int64_t n = layout->shape[d];
+    if (d + 1 == layout->rank) {
+        line(a, b, n, layout->stride[d]);
+        return a + n * (int64_t)bytes;
+    }
+    for (int64_t i = 0; i < n; i++) a = walk(a, b + i * layout->stride[d] * (int64_t)bytes, layout, d + 1, bytes, line);
+    return a;
+}
+
+static void copy_strided(void *dense, const fusor_buffer *b, size_t bytes, bool is_gather) {
+    static const line_fn gathers[9] = {[1] = gather_uint8_t, [2] = gather_uint16_t, [4] = gather_uint32_t, [8] = gather_uint64_t};
+    static const line_fn scatters[9] = {[1] = scatter_uint8_t, [2] = scatter_uint16_t, [4] = scatter_uint32_t, [8] = scatter_uint64_t};
+    if (count_of(b) == 0) return;
+    if (b->rank == 0 || is_dense(b)) {
+        size_t all = (size_t)count_of(b) * bytes;
+        if (is_gather) memcpy(dense, b->data, all);
+        else memcpy(b->data, dense, all);
+        return;
+    }
+    walk(dense, b->data, b, 0, bytes, is_gather ? gathers[bytes] : scatters[bytes]);
+}
+
+void exec_gather(void *dst, const fusor_buffer *src, size_t bytes) {
+    fusor_buffer b = *src;
+    if (!(b.flags & FUSOR_STRIDED)) fill_strides(&b);
+    copy_strided(dst, &b, bytes, true);
+}
+
+void exec_normalize_bool(uint8_t *p, int64_t n) {
+    for (int64_t i = 0; i < n; i++) p[i] = p[i] != 0;
+}
+
+/* ---- inputs ---- */
+static fusor_status make_staging(const core *c, fu_error *e, call_end *n, int64_t bytes) {
+    if (n->staging && n->staging_bytes >= (size_t)bytes) return FUSOR_OK;
+    rt_memory_put(&c->options, n->staging, n->staging_bytes);
+    n->staging_bytes = 0;
+    n->staging = rt_memory_get(&c->options, (size_t)bytes);
+    if (!n->staging) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a copy of %lld bytes", (long long)bytes);
+    n->staging_bytes = (size_t)bytes;
+    return FUSOR_OK;
+}
+
+fusor_status exec_stage_inputs(frame *f, fu_error *e) {
+    const core *c = f->x->core;
+    for (int p = 0; p < c->n_params; p++) {
+        if (f->x->bound[p]) continue;
+        call_end *n = &f->in[p];
+        if (!measure(n, ir_dtypes[n->user.dtype].bytes))
+            return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "input %%%s: its strides leave the address space", c->plan->graph->params.at[p].name);
+        n->is_staged = !n->is_dense || c->normalizes[p];
+        if (n->is_staged) FU_TRY(make_staging(c, e, n, f->bytes[p]));
+        f->base[p] = n->is_staged ? n->staging : n->user.data;
+    }
+    return FUSOR_OK;
+}
+
+void exec_copy_in(frame *f) {
+    const core *c = f->x->core;
+    for (int p = 0; p < c->n_params; p++) {
+        call_end *n = &f->in[p];
+        if (f->x->bound[p] || !n->is_staged) continue;
+        copy_strided(n->staging, &n->user, ir_dtypes[n->user.dtype].bytes, true);
+        if (c->normalizes[p]) exec_normalize_bool(n->staging, f->count[p]);
+    }
+}
+
+void exec_copy_out(frame *f) {
+    const core *c = f->x->core;
+    for (int r = 0; r < c->n_results; r++)
+        if (f->out[r].is_staged) copy_strided(f->out[r].staging, &f->out[r].user, ir_dtypes[f->out[r].user.dtype].bytes, false);
+}
+
+/* ---- overlaps ---- */
+/* Offset of the first byte of each element in turn; false after the last. */
+static bool next_index(const fusor_buffer *b, int64_t *index, int64_t *offset) {
+    for (int d = b->rank - 1; d >= 0; d--) {
+        if (++index[d] < b->shape[d]) {
+            *offset += b->stride[d];
+            return true;
+        }
+        *offset -= b->stride[d] * (index[d] - 1);
+        index[d] = 0;
+    }
+    return false;
+}
+
+/* Marks the bytes of n that lie in [low, high); true when one was marked before. */
+static bool mark(const call_end *n, size_t bytes, char *low, char *high, uint64_t *bits, bool only_look) {
+    int64_t index[8] = {0}, offset = 0;
+    do {
+        char *p = (char *)n->user.data + offset * (int64_t)bytes;
+        for (size_t i = 0; i < bytes; i++) {
+            if (p + i < low || p + i >= high) continue;
+            size_t bit = (size_t)(p + i - low);
+            if (bits[bit / 64] >> (bit % 64) & 1) return true;
+            if (!only_look) bits[bit / 64] |= UINT64_C(1) << (bit % 64);
+        }
+    } while (next_index(&n->user, index, &offset));
+    return false;
+}
+
+static bool overlaps(const call_end *a, size_t a_bytes, const call_end *b, size_t b_bytes) {
+    char *low = a->low > b->low ? a->low : b->low, *high = a->high < b->high ? a->high : b->high;
+    if (low >= high) return false;
+    if (a->is_dense && b->is_dense) return true;
+    /* Interleaved: the answer is exact, at the price of looking at every element. */
+    size_t span = (size_t)(high - low);
+    uint64_t *bits = span > OVERLAP_MAX_BITS ? NULL : fu_calloc(span / 64 + 1, sizeof *bits);
+    if (!bits) return true;
+    (void)mark(a, a_bytes, low, high, bits, false);
+    bool found = mark(b, b_bytes, low, high, bits, true);
+    fu_free(bits);
+    return found;
+}
+
+static bool overlaps_itself(const call_end *n, size_t bytes) {
+    if (n->is_dense || n->low >= n->high) return false;
+    /* Sorted by stride, each step past everything inside it: no two elements meet. */
+    int order[8], m = 0;
+    for (int d = 0; d < n->user.rank; d++)
+        if (n->user.shape[d] > 1) order[m++] = d;
+    for (int i = 1; i < m; i++)
+        for (int j = i; j > 0 && llabs(n->user.stride[order[j]]) < llabs(n->user.stride[order[j - 1]]); j--) {
+            int t = order[j];
+            order[j] = order[j - 1];
+            order[j - 1] = t;
+        }
+    int64_t extent = 1;
+    bool is_plain = true;
+    for (int i = 0; i < m; i++) {
+        int64_t stride = llabs(n->user.stride[order[i]]);
+        if (stride == 0) return true;
+        if (stride < extent) is_plain = false;
+        extent += stride * (n->user.shape[order[i]] - 1);
+    }
+    if (is_plain) return false;
+    size_t span = (size_t)(n->high - n->low);
+    uint64_t *bits = span > OVERLAP_MAX_BITS ? NULL : fu_calloc(span / 64 + 1, sizeof *bits);
+    if (!bits) return true;
+    bool found = mark(n, bytes, n->low, n->high, bits, false);
+    fu_free(bits);
+    return found;
+}
+
+/* ---- outputs ---- */
+void exec_fill_shape(const frame *f, int result, fusor_buffer *out) {
+    const core *c = f->x->core;
+    int b = c->n_params + result;
+    out->dtype = c->plan->buffers.at[b].dtype;
+    out->rank = c->plan->buffers.at[b].rank;
+    memcpy(out->shape, f->dim[b], sizeof out->shape);
+    fill_strides(out);
+    out->flags = 0;
+    out->device = 0;
+}
+
+static fusor_status check_given(const frame *f, fu_error *e, int r, const fusor_buffer *given) {
+    const core *c = f->x->core;
+    int b = c->n_params + r;
+    const ir_plan_buffer *want = &c->plan->buffers.at[b];
+    const char *name = c->plan->graph->results.at[r].name;
+    if (given->dtype != want->dtype)
+        return FU_FAIL(e, FUSOR_ERROR_TYPE, "output %%%s is given as %s; the result is %s", name, type_name(given->dtype), ir_dtypes[want->dtype].name);
+    if (given->rank != want->rank) return FU_FAIL(e, FUSOR_ERROR_SHAPE, "output %%%s is given with rank %d; the result has rank %d", name, (int)given->rank, want->rank);
+    for (int d = 0; d < want->rank; d++)
+        if (given->shape[d] != f->dim[b][d])
+            return FU_FAIL(e, FUSOR_ERROR_SHAPE, "output %%%s: dim %d is %lld; the result's is %lld", name, d, (long long)given->shape[d], (long long)f->dim[b][d]);
+    if (given->device != 0) return FU_FAIL(e, FUSOR_ERROR_DEVICE, "output %%%s is on device %d; expected 0, the CPU", name, (int)given->device);
+    if (given->flags & FUSOR_READONLY) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s is read-only", name);
+    if (f->count[b] && (uintptr_t)given->data % ir_dtypes[want->dtype].bytes)
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s: data is not aligned to its element size, %d bytes", name, ir_dtypes[want->dtype].bytes);
+    return FUSOR_OK;
+}
+
+/* A result that is written over parameter p: the parameter's own memory. */
+static fusor_status check_alias(const frame *f, fu_error *e, int r, int p, call_end *n) {
+    const core *c = f->x->core;
+    const char *name = c->plan->graph->results.at[r].name, *param = c->plan->graph->params.at[p].name;
+    const call_end *from = &f->in[p];
+    if (from->user.flags & FUSOR_READONLY)
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "input %%%s is read-only, but result %%%s is written over it", param, name);
+    if (!n->user.data) {
+        n->user = from->user;
+        return FUSOR_OK;
+    }
+    fusor_buffer given = n->user;
+    if (!(given.flags & FUSOR_STRIDED)) fill_strides(&given);
+    bool same = given.data == from->user.data;
+    for (int d = 0; d < given.rank; d++) same = same && (given.shape[d] <= 1 || given.stride[d] == from->user.stride[d]);
+    if (!same)
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s is written over %%%s: its buffer must have that input's data and strides, or no data", name, param);
+    return FUSOR_OK;
+}
+
+static fusor_status check_overlaps(const frame *f, fu_error *e, int r) {
+    const core *c = f->x->core;
+    const ir_graph *g = c->plan->graph;
+    const call_end *n = &f->out[r];
+    size_t bytes = ir_dtypes[n->user.dtype].bytes;
+    if (overlaps_itself(n, bytes)) return FU_FAIL(e, FUSOR_ERROR_OVERLAP, "output %%%s overlaps itself: two of its elements share memory", g->results.at[r].name);
+    for (int p = 0; p < c->n_params; p++) {
+        if (f->x->bound[p] || c->alias_of[p] == r) continue;
+        if (overlaps(n, bytes, &f->in[p], ir_dtypes[f->in[p].user.dtype].bytes))
+            return FU_FAIL(e, FUSOR_ERROR_OVERLAP, "output %%%s overlaps input %%%s", g->results.at[r].name, g->params.at[p].name);
+    }
+    for (int q = 0; q < r; q++)
+        if (overlaps(n, bytes, &f->out[q], ir_dtypes[f->out[q].user.dtype].bytes))
+            return FU_FAIL(e, FUSOR_ERROR_OVERLAP, "output %%%s overlaps output %%%s", g->results.at[r].name, g->results.at[q].name);
+    return FUSOR_OK;
+}
+
+static fusor_status prepare_output(frame *f, fu_error *e, int r, const fusor_buffer *given) {
+    const core *c = f->x->core;
+    const ir_result *result = &c->plan->graph->results.at[r];
+    int b = c->n_params + r;
+    call_end *n = &f->out[r];
+    n->user = *given;
+    if (given->data) FU_TRY(check_given(f, e, r, given));
+    if (result->alias >= 0) FU_TRY(check_alias(f, e, r, result->alias, n));
+    else if (!given->data) {
+        exec_fill_shape(f, r, &n->user);
+        n->user.data = rt_buffer_get(&c->options, (size_t)f->bytes[b]);
+        if (!n->user.data) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for result %%%s, %lld bytes", result->name, (long long)f->bytes[b]);
+        n->is_new = true;
+    }
+    if (!measure(n, ir_dtypes[n->user.dtype].bytes)) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s: its strides leave the address space", result->name);
+    n->is_staged = !n->is_dense;
+    if (!n->is_new) FU_TRY(check_overlaps(f, e, r));
+    if (n->is_staged) FU_TRY(make_staging(c, e, n, f->bytes[b]));
+    f->base[b] = n->is_staged ? n->staging : n->user.data;
+    return FUSOR_OK;
+}
+
+fusor_status exec_prepare_outputs(frame *f, fu_error *e, const fusor_buffer *out) {
+    const core *c = f->x->core;
+    for (int r = 0; r < c->n_results; r++) f->out[r].is_new = false;
+    for (int r = 0; r < c->n_results; r++) {
+        fusor_status s = prepare_output(f, e, r, &out[r]);
+        if (s != FUSOR_OK) {
+            exec_drop_outputs(f);
+            return s;
+        }
+    }
+    return FUSOR_OK;
+}
+
+void exec_drop_outputs(frame *f) {
+    const core *c = f->x->core;
+    for (int r = 0; r < c->n_results; r++)
+        if (f->out[r].is_new) {
+            rt_buffer_release(&c->options, f->out[r].user.data);
+            f->out[r].is_new = false;
+        }
+}
+
+void exec_give_outputs(const frame *f, fusor_buffer *out) {
+    const core *c = f->x->core;
+    for (int r = 0; r < c->n_results; r++)
+        if (!out[r].data) out[r] = f->out[r].user;
+}

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* exec_frame.c: what one call needs. Sizes are evaluated when shapes change; memory is laid out once for them; running is then a
+ * walk over the steps. */
+#include "rt/exec_internal.h"
+#include "rt/buffer.h"
+#include "rt/threads.h"
+#include "rt/tune.h"
+#include <pthread.h>
+
+enum { ALIGN = 64 };
+/* Iterations of one kernel; above it, products of sizes in launches might leave 64 bits. No machine gets there in a year. */
+#define MAX_POINTS (INT64_C(1) << 52)
+
+static int64_t align_up(int64_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
+
+/* ---- life ---- */
+static void allocate_steps(frame *f) {
+    const ir_plan *plan = f->x->core->plan;
+    f->step = FU_NEW_N(&f->arena, frame_step, plan->steps.n + 1);
+    for (uint32_t i = 0; i < plan->steps.n; i++) {
+        const ir_step *st = &plan->steps.at[i];
+        frame_step *s = &f->step[i];
+        if (st->kind == IR_STEP_REFERENCE) s->tensor = FU_NEW_N(&f->arena, rt_tensor, st->n_args + 1);
+        if (st->kind != IR_STEP_KERNEL) continue;
+        const ir_kernel *k = st->kernel;
+        s->buffer = FU_NEW_N(&f->arena, void *, k->n_buffers + 1);
+        s->offset_bytes = FU_NEW_N(&f->arena, int64_t, k->n_buffers + 1);
+        s->size = FU_NEW_N(&f->arena, int64_t, k->n_dims + 1);
+        s->stride = FU_NEW_N(&f->arena, int64_t, k->n_buffers * k->n_dims + 1);
+        s->scalar = FU_NEW_N(&f->arena, uint64_t, k->n_scalars + 1);
+        s->args.version = IR_KERNEL_ABI;
+        s->args.buffer = s->buffer;
+        s->args.size = s->size;
+        s->args.stride = s->stride;
+        s->args.scalar = s->scalar;
+    }
+}
+
+static void allocate(frame *f) {
+    const core *c = f->x->core;
+    f->shape = fu_alloc_n(&f->arena, (size_t)c->n_params + 1, sizeof *f->shape);
+    f->shapes = fu_alloc_n(&f->arena, (size_t)c->n_params + 1, sizeof *f->shapes);
+    f->symbols = FU_NEW_N(&f->arena, int64_t, c->n_symbols + 1);
+    f->dim = fu_alloc_n(&f->arena, (size_t)c->n_buffers + 1, sizeof *f->dim);
+    f->count = FU_NEW_N(&f->arena, int64_t, c->n_buffers + 1);
+    f->bytes = FU_NEW_N(&f->arena, int64_t, c->n_buffers + 1);
+    f->temp_at = FU_NEW_N(&f->arena, int64_t, c->n_buffers + 1);
+    f->base = FU_NEW_N(&f->arena, void *, c->n_buffers + 1);
+    f->in = FU_NEW_N(&f->arena, call_end, c->n_params + 1);
+    f->out = FU_NEW_N(&f->arena, call_end, c->n_results + 1);
+    allocate_steps(f);
+    for (int p = 0; p < c->n_params; p++) {
+        f->shapes[p] = f->shape[p];
+        if (!f->x->bound[p]) continue;
+        f->in[p].user = f->x->bound[p]->value;
+        memcpy(f->shape[p], f->in[p].user.shape, sizeof f->shape[p]);
+        f->base[p] = f->in[p].user.data;
+    }
+}
+
+fusor_status exec_frame_new(rt_exec *x, fu_error *e, frame **out) {
+    frame *f = fu_calloc(1, sizeof *f);
+    if (!f) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a call");
+    jmp_buf oom;
+    f->x = x;
+    fu_arena_init(&f->arena, &oom);
+    if (setjmp(oom)) {
+        fu_arena_free(&f->arena);
+        fu_free(f);
+        return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a call");
+    }
+    allocate(f);
+    f->arena.oom = NULL;    /* nothing is added to it from here on */
+    *out = f;
+    return FUSOR_OK;
+}
+
+void exec_frame_free(frame *f) {
+    if (!f) return;
+    const core *c = f->x->core;
+    for (int p = 0; p < c->n_params; p++) rt_memory_put(&c->options, f->in[p].staging, f->in[p].staging_bytes);
+    for (int r = 0; r < c->n_results; r++) rt_memory_put(&c->options, f->out[r].staging, f->out[r].staging_bytes);
+    rt_memory_put(&c->options, f->memory, f->memory_bytes);
+    fu_arena_free(&f->arena);
+    fu_free(f);
+}
+
+/* ---- evaluation ---- */
+static fusor_status evaluate(const frame *f, fu_error *e, ir_size s, int64_t *out) {
+    const ir_sizes *sizes = f->x->core->plan->graph->sizes;
+    switch (ir_size_eval(sizes, s, f->symbols, out)) {
+    case IR_SIZE_OK: return FUSOR_OK;
+    case IR_SIZE_ZERO_DIVISION: return FU_FAIL(e, FUSOR_ERROR_SHAPE, "a size of the plan divides by zero for these inputs");
+    case IR_SIZE_OVERFLOW: break;
+    }
+    return FU_FAIL(e, FUSOR_ERROR_SHAPE, "a size of the plan overflows 64 bits for these inputs");
+}
+
+static fusor_status evaluate_buffers(frame *f, fu_error *e) {
+    const ir_plan *plan = f->x->core->plan;
+    for (uint32_t i = 0; i < plan->buffers.n; i++) {
+        const ir_plan_buffer *b = &plan->buffers.at[i];
+        int64_t n = ir_dtypes[b->dtype].bytes;
+        bool is_empty = false;
+        for (int d = 0; d < b->rank; d++) {
+            FU_TRY(evaluate(f, e, b->dim[d], &f->dim[i][d]));
+            if (f->dim[i][d] < 0) return FU_FAIL(e, FUSOR_ERROR_SHAPE, "a size of the plan is negative for these inputs");
+            is_empty |= f->dim[i][d] == 0;
+        }
+        for (int d = 0; d < b->rank && !is_empty; d++)
+            if (__builtin_mul_overflow(n, f->dim[i][d], &n)) return FU_FAIL(e, FUSOR_ERROR_SHAPE, "the bytes of a tensor overflow 64 bits for these inputs");
+        if (n > INT64_MAX / 4) return FU_FAIL(e, FUSOR_ERROR_SHAPE, "the bytes of a tensor overflow 64 bits for these inputs");
+        f->bytes[i] = is_empty ? 0 : n;
+        f->count[i] = f->bytes[i] / ir_dtypes[b->dtype].bytes;
+    }
+    return FUSOR_OK;
+}
+
+static uint64_t size_as(ir_dtype t, int64_t v) {
+    bool fits;
+    return ir_is_float(t) ? ir_bits_from_double(t, (double)v, &fits) : ir_bits_from_int(t, v, &fits);
+}
+
+static fusor_status evaluate_kernel(frame *f, fu_error *e, int number) {
+    const core *c = f->x->core;
+    const ir_step *st = &c->plan->steps.at[number];
+    const ir_kernel *k = st->kernel;
+    frame_step *s = &f->step[number];
+    int64_t points = 1;
+    bool is_empty = false;
+    for (int d = 0; d < k->n_dims; d++) {
+        FU_TRY(evaluate(f, e, st->dim[d], &s->size[d]));
+        is_empty |= s->size[d] == 0;
+    }
+    for (int d = 0; d < k->n_dims && !is_empty; d++)
+        if (__builtin_mul_overflow(points, s->size[d], &points) || points > MAX_POINTS || points < 0)
+            return FU_FAIL(e, FUSOR_ERROR_SHAPE, "a kernel would have more than 2^52 steps for these inputs");
+    for (int b = 0; b < k->n_buffers; b++) {
+        FU_TRY(evaluate(f, e, st->offset[b], &s->offset_bytes[b]));
+        s->offset_bytes[b] *= ir_dtypes[k->buffer[b].dtype].bytes;
+        for (int d = 0; d < k->n_dims; d++) FU_TRY(evaluate(f, e, st->stride[b * k->n_dims + d], &s->stride[b * k->n_dims + d]));
+    }
+    for (int i = 0; i < k->n_scalars; i++) {
+        const ir_plan_scalar *scalar = &st->scalar[i];
+        int64_t v;
+        s->scalar[i] = scalar->bits;
+        if (scalar->kind != IR_SCALAR_SIZE) continue;
+        FU_TRY(evaluate(f, e, scalar->size, &v));
+        s->scalar[i] = size_as(scalar->dtype, v);
+    }
+    s->n_threads = rt_tune_threads(k, s->size, c->options.n_threads);
+    rt_tune(k, s->size, s->n_threads, s->args.tune);
+    s->is_prepacked = k->kind == IR_KERNEL_CONTRACT && st->prepack_param >= 0 && f->x->bound[st->prepack_param];
+    if (s->is_prepacked) s->args.tune[IR_TUNE_CONTRACT_IN_PLACE] = 0;
+    ir_kernel_launch(k, s->size, s->args.tune, &s->launch);
+    if (s->launch.tiles[0] == 0) s->is_prepacked = false;
+    return FUSOR_OK;
+}
+
+static void evaluate_reference(frame *f, int number) {
+    const ir_step *st = &f->x->core->plan->steps.at[number];
+    for (int a = 0; a < st->n_args; a++) {
+        const ir_plan_buffer *b = &f->x->core->plan->buffers.at[st->arg[a]];
+        rt_tensor *t = &f->step[number].tensor[a];
+        t->dtype = b->dtype;
+        t->rank = b->rank;
+        memcpy(t->shape, f->dim[st->arg[a]], sizeof t->shape);
+    }
+}
+
+/* ---- memory: temps by lifetime, then literals, shared memory of one kernel at a time, scratch of each worker ---- */
+static bool is_temp(const ir_plan_buffer *b) { return b->storage == IR_STORE_TEMP && b->first_step >= 0; }
+
+/* Each temp at the lowest place that is free while it lives: in order of first use, so that a step's inputs and outputs lie side
+ * by side. O(temps^2), when shapes change only. */
+static int64_t place_temps(frame *f) {
+    const ir_plan *plan = f->x->core->plan;
+    int64_t top = 0;
+    for (uint32_t i = 0; i < plan->buffers.n; i++) {
+        const ir_plan_buffer *b = &plan->buffers.at[i];
+        f->temp_at[i] = -1;
+        if (!is_temp(b)) continue;
+        int64_t bytes = align_up(f->bytes[i]), at = 0;
+        for (bool moved = true; moved;) {
+            moved = false;
+            for (uint32_t j = 0; j < i; j++) {
+                const ir_plan_buffer *o = &plan->buffers.at[j];
+                if (!is_temp(o) || o->last_step < b->first_step || o->first_step > b->last_step) continue;
+                int64_t end = f->temp_at[j] + align_up(f->bytes[j]);
+                if (at >= end || at + bytes <= f->temp_at[j]) continue;
+                at = end;
+                moved = true;
+            }
+        }
+        f->temp_at[i] = at;
+        if (at + bytes > top) top = at + bytes;
+    }
+    return top;
+}
+
+static bool add(int64_t *sum, int64_t n) { return !__builtin_add_overflow(*sum, n, sum) && *sum < INT64_MAX / 4; }
+
+static fusor_status lay_out(frame *f, fu_error *e) {
+    const core *c = f->x->core;
+    const ir_plan *plan = c->plan;
+    int64_t need = place_temps(f), shared = 0, scratch = 0, workers = 0;
+    for (uint32_t i = 0; i < plan->buffers.n; i++) {
+        if (plan->buffers.at[i].storage != IR_STORE_LITERAL) continue;
+        f->temp_at[i] = need;
+        need += ALIGN;
+    }
+    for (int i = 0; i < c->n_steps; i++) {
+        if (plan->steps.at[i].kind != IR_STEP_KERNEL) continue;
+        const frame_step *s = &f->step[i];
+        int64_t tiles = 1;
+        for (int p = 0; p < s->launch.n_phases; p++)
+            if (s->launch.tiles[p] > tiles) tiles = s->launch.tiles[p];
+        int64_t n = s->n_threads < tiles ? s->n_threads : tiles;
+        if (!s->is_prepacked && s->launch.shared_bytes > shared) shared = s->launch.shared_bytes;
+        if (s->launch.scratch_bytes > scratch) scratch = s->launch.scratch_bytes;
+        if (s->launch.scratch_bytes && n > workers) workers = n;
+    }
+    shared = align_up(shared);
+    scratch = align_up(scratch);
+    f->shared_at = (size_t)need;
+    bool ok = add(&need, shared);
+    f->scratch_at = (size_t)need;
+    f->scratch_stride = (size_t)scratch;
+    int64_t all;
+    ok = ok && !__builtin_mul_overflow(scratch, workers, &all) && add(&need, all);
+    if (!ok) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "the memory of one call overflows 64 bits for these inputs");
+    f->need_bytes = (size_t)need;
+    return FUSOR_OK;
+}
+
+static fusor_status make_memory(frame *f, fu_error *e) {
+    const core *c = f->x->core;
+    if (f->need_bytes > f->memory_bytes || !f->memory) {
+        rt_memory_put(&c->options, f->memory, f->memory_bytes);
+        f->memory_bytes = 0;
+        f->memory = rt_memory_get(&c->options, f->need_bytes);
+        if (!f->memory) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for %zu bytes of temporary tensors", f->need_bytes);
+        f->memory_bytes = f->need_bytes;
+    }
+    for (int i = 0; i < c->n_buffers; i++) {
+        const ir_plan_buffer *b = &c->plan->buffers.at[i];
+        if (f->temp_at[i] < 0) continue;
+        f->base[i] = f->memory + f->temp_at[i];
+        if (b->storage == IR_STORE_LITERAL) memcpy(f->base[i], &b->bits, ir_dtypes[b->dtype].bytes);  /* little endian */
+    }
+    for (int i = 0; i < c->n_steps; i++) f->step[i].args.shared = f->memory + f->shared_at;
+    return FUSOR_OK;
+}
+
+static fusor_status evaluate_steps(frame *f, fu_error *e) {
+    const core *c = f->x->core;
+    for (int i = 0; i < c->n_steps; i++) {
+        if (c->plan->steps.at[i].kind == IR_STEP_KERNEL) FU_TRY(evaluate_kernel(f, e, i));
+        if (c->plan->steps.at[i].kind == IR_STEP_REFERENCE) evaluate_reference(f, i);
+    }
+    return lay_out(f, e);
+}
+
+int64_t exec_peak(frame *f, fu_error *e, const int64_t *symbol_values) {
+    memcpy(f->symbols, symbol_values, f->x->core->n_symbols * sizeof *f->symbols);
+    if (evaluate_buffers(f, e) != FUSOR_OK || evaluate_steps(f, e) != FUSOR_OK) return -1;
+    return (int64_t)f->need_bytes;
+}
+
+fusor_status exec_evaluate(frame *f, fu_error *e, bool with_memory) {
+    const core *c = f->x->core;
+    f->is_evaluated = false;
+    FU_TRY(ir_bind_sizes(c->plan->graph, e, f->shapes, f->symbols));
+    FU_TRY(evaluate_buffers(f, e));
+    if (!with_memory) return FUSOR_OK;
+    FU_TRY(evaluate_steps(f, e));
+    FU_TRY(make_memory(f, e));
+    f->is_evaluated = true;
+    return FUSOR_OK;
+}
+
+/* ---- running ---- */
+/* One phase of one kernel. */
+typedef struct phase_run {
+    const frame_step *s;
+    ir_kernel_fn fn;
+    char     *scratch;
+    size_t    scratch_stride;
+    uint32_t  phase;
+    struct trouble *trouble;
+} phase_run;
+/* Of a step: the smallest failing position wins, whoever finds it. */
+typedef struct trouble { pthread_mutex_t lock; int code; ir_fault fault; } trouble;
+
+static void run_tiles(void *user, int worker, int64_t begin, int64_t end) {
+    phase_run *r = user;
+    ir_kernel_args args = r->s->args;
+    ir_fault fault = {.position = INT64_MAX};
+    args.phase = r->phase;
+    args.scratch = r->scratch + (size_t)worker * r->scratch_stride;
+    args.fault = &fault;
+    int code = r->fn(&args, begin, end);
+    if (__builtin_expect(code == 0 && fault.position == INT64_MAX, 1)) return;
+    pthread_mutex_lock(&r->trouble->lock);
+    if (code) r->trouble->code = code;
+    if (fault.position < r->trouble->fault.position) r->trouble->fault = fault;
+    pthread_mutex_unlock(&r->trouble->lock);
+}
+
+static fusor_status run_phases(const frame *f, fu_error *e, int number, const frame_step *s, int first_phase) {
+    const core *c = f->x->core;
+    const rt_kernel *k = c->info[number].kernel;
+    trouble t = {.lock = PTHREAD_MUTEX_INITIALIZER, .fault = {.position = INT64_MAX}};
+    phase_run run[3];
+    rt_phase phase[3];
+    int n = s->launch.n_phases - first_phase;
+    for (int i = 0; i < n; i++) {
+        run[i] = (phase_run){s, k->fn, f->memory + f->scratch_at, f->scratch_stride, (uint32_t)(i + first_phase), &t};
+        phase[i] = (rt_phase){s->launch.tiles[i + first_phase], run_tiles, &run[i]};
+    }
+    rt_parallel_for own = {c->options.parallel_for, c->options.parallel_user};
+    rt_parallel_phases(s->n_threads, n, phase, own.run ? &own : NULL);
+    if (t.fault.position != INT64_MAX)
+        return FU_FAIL(e, FUSOR_ERROR_INDEX, "index %lld at position %lld is out of range", (long long)t.fault.value, (long long)t.fault.position);
+    if (t.code) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel %s returned %d", k->symbol, t.code);
+    return FUSOR_OK;
+}
+
+void exec_packed_free(const rt_exec_options *options, packed *p) {
+    if (!p) return;
+    rt_memory_put(options, p->data, p->bytes);
+    fu_free(p);
+}
+
+/* The packed operand of a step whose operand 1 is bound; packed by the first call, by two at once at worst. */
+static fusor_status find_packed(const frame *f, fu_error *e, int number, void **out) {
+    const ir_step *st = &f->x->core->plan->steps.at[number];
+    bound_param *b = f->x->bound[st->prepack_param];
+    packed *have = atomic_load_explicit(&b->packed[number], memory_order_acquire);
+    if (!have) {
+        frame_step once = f->step[number];
+        packed *made = fu_calloc(1, sizeof *made);
+        if (made) {
+            made->bytes = (size_t)once.launch.shared_bytes;
+            made->data = rt_memory_get(&b->options, made->bytes);
+        }
+        if (!made || !made->data) {
+            fu_free(made);
+            return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a packed parameter, %lld bytes", (long long)once.launch.shared_bytes);
+        }
+        once.args.shared = made->data;
+        once.launch.n_phases = 1;
+        fusor_status s = run_phases(f, e, number, &once, 0);
+        if (s != FUSOR_OK) {
+            exec_packed_free(&b->options, made);
+            return s;
+        }
+        if (atomic_compare_exchange_strong(&b->packed[number], &have, made)) have = made;
+        else exec_packed_free(&b->options, made);
+    }
+    *out = have->data;
+    return FUSOR_OK;
+}
+
+static fusor_status run_kernel(frame *f, fu_error *e, int number) {
+    const ir_step *st = &f->x->core->plan->steps.at[number];
+    frame_step *s = &f->step[number];
+    for (int b = 0; b < st->n_args; b++) s->buffer[b] = (char *)f->base[st->arg[b]] + s->offset_bytes[b];
+    if (!s->is_prepacked) return run_phases(f, e, number, s, 0);
+    FU_TRY(find_packed(f, e, number, &s->args.shared));
+    return run_phases(f, e, number, s, 1);
+}
+
+static fusor_status run_reference(frame *f, fu_error *e, int number) {
+    const core *c = f->x->core;
+    const ir_step *st = &c->plan->steps.at[number];
+    rt_tensor *t = f->step[number].tensor;
+    for (int a = 0; a < st->n_args; a++) t[a].data = f->base[st->arg[a]];
+    if (!c->options.reference) return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "this program needs the reference evaluator, and there is none");
+    return c->options.reference(c->plan->graph, e, ir_at(c->plan->graph, st->node), t, &t[st->n_args - 1], f->symbols);
+}
+
+fusor_status exec_run(frame *f, fu_error *e) {
+    const core *c = f->x->core;
+    for (int i = 0; i < c->n_steps; i++) {
+        const ir_step *st = &c->plan->steps.at[i];
+        switch (st->kind) {
+        case IR_STEP_KERNEL: FU_TRY(run_kernel(f, e, i)); break;
+        case IR_STEP_REFERENCE: FU_TRY(run_reference(f, e, i)); break;
+        case IR_STEP_COPY:
+            if (f->base[st->arg[0]] != f->base[st->arg[1]] && f->bytes[st->arg[0]])
+                memmove(f->base[st->arg[1]], f->base[st->arg[0]], (size_t)f->bytes[st->arg[0]]);
+            break;
+        }
+    }
+    return FUSOR_OK;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef RT_EXEC_INTERNAL_H
+#define RT_EXEC_INTERNAL_H
+/* Inside the executor: what is shared by exec.c (life, binding, calls), exec_frame.c (sizes, memory, running) and
+ * exec_buffer.c (the caller's buffers). */
+#include "rt/exec.h"
+#include <stdatomic.h>
+
+/* Operand 1 of a contraction, packed once. */
+typedef struct packed { void *data; size_t bytes; } packed;
+/* A bound parameter: a contiguous copy, counted, shared by every exec that is derived from the one that bound it. */
+typedef struct bound_param {
+    atomic_int   refs;
+    rt_exec_options options;            /* whose memory it is */
+    fusor_buffer value;
+    size_t       bytes;
+    int          n_steps;
+    _Atomic(packed *) *packed;          /* by step; made by the first call that needs it */
+} bound_param;
+
+/* What all execs of one plan share. */
+typedef struct core {
+    atomic_int  refs;
+    fu_arena    arena;                  /* owned: the plan and everything in it */
+    ir_plan    *plan;
+    rt_exec_options options;
+    int         n_params, n_results, n_steps, n_buffers;
+    uint32_t    n_symbols;
+    rt_step_info *info;                 /* by step; the kernels are held */
+    bool       *normalizes;             /* by param: bool elements must become 0 or 1, since not only kernels read them */
+    int        *alias_of;               /* by param: the result written over it; -1 */
+    bool        logs_run;
+} core;
+
+enum { SPARE_FRAMES = 16 };
+typedef struct frame frame;
+struct rt_exec {
+    atomic_int    refs;
+    core         *core;
+    bound_param **bound;                /* by param; NULL = not bound */
+    int           n_inputs;
+    int          *input_param;          /* by input */
+    _Atomic(frame *) spare[SPARE_FRAMES];
+};
+
+typedef struct frame_step {
+    ir_kernel_args args;
+    ir_launch  launch;
+    int        n_threads;
+    bool       is_prepacked;            /* phase 0 is left out */
+    void     **buffer;
+    int64_t   *size, *stride, *offset_bytes;
+    uint64_t  *scalar;
+    rt_tensor *tensor;                  /* REFERENCE */
+} frame_step;
+
+/* One end of a call: an input or output as the caller gave it. */
+typedef struct call_end {
+    fusor_buffer user;                  /* stride filled in also where it was contiguous */
+    bool   is_staged;                   /* packed from, or scattered to, `user` */
+    bool   is_new;                      /* output: memory made by this call */
+    char  *low, *high;                  /* bytes it may touch */
+    bool   is_dense;                    /* contiguous */
+    void  *staging;
+    size_t staging_bytes;
+} call_end;
+
+struct frame {
+    rt_exec  *x;                        /* borrowed */
+    fu_arena  arena;
+    bool      is_evaluated;
+    int64_t (*shape)[IR_MAX_RANK];      /* by param, of the last evaluation */
+    const int64_t **shapes;             /* pointers into it */
+    int64_t  *symbols;
+    int64_t (*dim)[IR_MAX_RANK];        /* by plan buffer */
+    int64_t  *count, *bytes;
+    int64_t  *temp_at;                  /* offset in memory; temps and literals */
+    void    **base;                     /* where each plan buffer is in this call */
+    frame_step *step;
+    call_end      *in, *out;                 /* by param, by result */
+    char     *memory;
+    size_t    memory_bytes, need_bytes, shared_at, scratch_at, scratch_stride;
+};
+
+/* exec_frame.c */
+fusor_status exec_frame_new(rt_exec *x, fu_error *e, frame **out);
+void         exec_frame_free(frame *f);
+/* Evaluates every size for f->shape; with_memory: and makes the memory that a run needs. */
+fusor_status exec_evaluate(frame *f, fu_error *e, bool with_memory);
+/* Bytes that a run with these symbol values needs; -1 where a size overflows. Makes no memory. */
+int64_t      exec_peak(frame *f, fu_error *e, const int64_t *symbol_values);
+/* Runs all steps; ends are prepared. */
+fusor_status exec_run(frame *f, fu_error *e);
+void         exec_packed_free(const rt_exec_options *options, packed *p);
+
+/* exec_buffer.c */
+/* Is b usable as parameter p? Fills *out but for staging; data is looked at where needs_data. */
+fusor_status exec_check_input(const core *c, fu_error *e, int p, const fusor_buffer *b, bool needs_data, call_end *out);
+/* Outputs against evaluated sizes; memory for those without; overlaps. What it made is given back by exec_drop_outputs. */
+fusor_status exec_prepare_outputs(frame *f, fu_error *e, const fusor_buffer *out);
+void         exec_drop_outputs(frame *f);
+void         exec_give_outputs(const frame *f, fusor_buffer *out);
+fusor_status exec_stage_inputs(frame *f, fu_error *e);      /* makes staging memory and sets f->base; see exec_copy_in */
+void         exec_copy_in(frame *f);
+void         exec_copy_out(frame *f);
+/* Contiguous <-> strided; elements of `bytes` bytes. */
+void         exec_gather(void *dst, const fusor_buffer *src, size_t bytes);
+void         exec_normalize_bool(uint8_t *p, int64_t n);
+void         exec_fill_shape(const frame *f, int result, fusor_buffer *out);
+#endif

@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* exec_test.c: programs run through plan and kernels as through the reference evaluator; the rules for the caller's buffers;
+ * binding, prepared calls, many callers. Tests that need kernels are skipped where the code generation module is not built. */
+#include "rt/exec.h"
+#include "ir/pass.h"
+#include "ref/interp.h"
+#include "rt/buffer.h"
+#include "rt/cpuinfo.h"
+#include "rt/module.h"
+#include <criterion/criterion.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static fu_error error;
+
+static fusor_status reference_node(const ir_graph *g, fu_error *e, const ir_node *n, const rt_tensor *in, rt_tensor *out, const int64_t *symbols) {
+    return ref_eval_node(g, e, n, (const ref_tensor *)in, (ref_tensor *)out, symbols);
+}
+
+static bool has_module(void) {
+    const fusor_codegen_table *t;
+    fu_error_clear(&error);
+    bool yes = rt_host_level() >= 0 && rt_module_get(&error, &t) == FUSOR_OK;
+    if (!yes) cr_log_info("skipped: %s", error.text);
+    fu_error_clear(&error);
+    return yes;
+}
+
+static rt_cache *cache;
+static void init(void) {
+    unsetenv("FUSOR_CACHE_PATH");
+    rt_cache_options o = {.dir = ""};
+    cr_assert_eq(rt_cache_open(&error, &o, &cache), FUSOR_OK);
+}
+TestSuite(exec, .init = init);
+
+typedef struct setup { int n_threads; bool reference; } setup;
+
+/* The pipeline of src/fusor.c. NULL when it fails; the record says why. */
+static rt_exec *compile(const char *text, setup s) {
+    static jmp_buf oom;
+    fu_arena arena;
+    fu_arena_init(&arena, &oom);
+    fu_error_clear(&error);
+    if (setjmp(oom)) cr_assert(false, "out of memory");
+    ir_module *m;
+    ir_graph *g;
+    ir_plan *plan;
+    rt_exec *x = NULL;
+    ir_plan_options po = {.level = (ir_level)(rt_host_level() < 0 ? 0 : rt_host_level()), .reference = s.reference};
+    rt_exec_options xo = {.n_threads = s.n_threads, .reference = reference_node};
+    if (ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK && ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK
+        && ir_run_passes(&arena, &error, &g) == FUSOR_OK && ir_plan_make(&arena, &error, g, &po, &plan) == FUSOR_OK
+        && rt_exec_new(&error, &arena, plan, cache, &xo, &x) == FUSOR_OK)
+        return x;
+    fu_arena_free(&arena);
+    return NULL;
+}
+
+static fusor_buffer f32(float *p, int rank, int64_t a, int64_t b) {
+    return (fusor_buffer){.data = p, .dtype = FUSOR_F32, .rank = rank, .shape = {a, b}};
+}
+
+static fusor_status run(rt_exec *x, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *out) {
+    fu_error_clear(&error);
+    return rt_exec_call(x, &error, n_in, in, n_out, out);
+}
+#define OK(x, ...) cr_assert_eq(run(x, __VA_ARGS__), FUSOR_OK, "%s", error.text)
+#define FAILS(want_status, words, x, ...)                                               \
+    do {                                                                                \
+        cr_expect_eq(run(x, __VA_ARGS__), want_status, "%d: %s", error.status, error.text); \
+        cr_expect(strstr(error.text, words), "'%s' has no '%s'", error.text, words);    \
+    } while (0)
+
+/* ---- kernels against the reference, over sizes and threads ---- */
+static const char *const programs[] = {
+    "func @f(%a: f32[M, N], %b: f32[M, N]) -> f32[M, N] { %c = mul(%a, %b) %d = add(%c, %a) return %d }",
+    "func @f(%a: f32[M, N], %b: f32[N]) -> f32[M, N] { %c = sub(%a, %b) %d = relu(%c) return %d }",
+    "func @f(%a: f32[M, N], %b: f32[M, N]) -> (f32[M, N], f32[N, M]) { %c = add(%a, %b) %d = transpose(%c) return %c, %d }",
+    "func @f(%a: f32[M, N], %b: f32[M, N]) -> (f32[M], f32[N]) { %c = mul(%a, %b) %d = reduce_sum(%c, axes=[1]) %e = reduce_sum(%c, axes=[0]) return %d, %e }",
+    "func @f(%a: f32[M, N], %b: f32[M, N]) -> f32 { %c = sub(%a, %b) %d = square(%c) %e = reduce_mean(%d) return %e }",
+    "func @f(%a: f32[M, N], %b: f32[M, N]) -> f32[M, N] { %c = add(%a, %b) %d = softmax(%c) return %d }",
+    "func @f(%a: f32[M, K], %b: f32[K, N]) -> f32[M, N] { %c = matmul(%a, %b) %d = relu(%c) return %d }",
+    "func @f(%a: f32[M, N], %b: f32[M, N]) -> f32[M, M] { %c = matmul(%a, %b, transpose_b=true) %d = exp(%c) %e = reduce_sum(%d, axes=[1], keepdims=true) "
+    "%g = div(%d, %e) return %g }",
+    "func @f(%a: f32[M, N], %b: f32[M, N]) -> i64[M, N] { %c = lt(%a, %b) %d = cast(%c, i64) %e = dim(%a, axis=1) %g = mul(%d, %e) return %g }",
+};
+enum { N_PROGRAMS = sizeof programs / sizeof *programs };
+
+static void compare(const fusor_buffer *got, const fusor_buffer *want, const char *program, int m, int n, int threads) {
+    cr_assert_eq(got->dtype, want->dtype);
+    int64_t count = 1;
+    for (int d = 0; d < want->rank; d++) {
+        cr_assert_eq(got->shape[d], want->shape[d]);
+        count *= want->shape[d];
+    }
+    for (int64_t i = 0; i < count; i++) {
+        double a, b;
+        if (got->dtype == FUSOR_F32) {
+            a = ((float *)got->data)[i];
+            b = ((float *)want->data)[i];
+        } else {
+            a = (double)((int64_t *)got->data)[i];
+            b = (double)((int64_t *)want->data)[i];
+        }
+        cr_assert(a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= 1e-4 * (1 + fabs(b)), "%.80s %dx%d threads %d [%ld]: %g, expected %g", program, m, n, threads, (long)i,
+                  a, b);
+    }
+}
+
+Test(exec, kernels_agree_with_the_reference, .timeout = 300) {
+    if (!has_module()) return;
+    static const int sizes[][2] = {{1, 1}, {1, 17}, {5, 3}, {3, 64}, {33, 65}, {128, 100}, {1, 5000}, {700, 9}, {0, 4}, {4, 0}, {300, 301}};
+    static const int threads[] = {1, 2, 5};
+    for (int p = 0; p < N_PROGRAMS; p++) {
+        rt_exec *ref = compile(programs[p], (setup){1, true});
+        cr_assert(ref, "%s: %s", programs[p], error.text);
+        for (int t = 0; t < 3; t++) {
+            rt_exec *x = compile(programs[p], (setup){threads[t], false});
+            cr_assert(x, "%s: %s", programs[p], error.text);
+            int n_out = (int)rt_exec_plan(x)->graph->results.n;
+            for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+                int m = sizes[s][0], n = sizes[s][1];
+                bool is_product = strstr(programs[p], "f32[K, N]") != NULL;
+                if (n == 0 && (strstr(programs[p], "reduce_mean") || strstr(programs[p], "softmax"))) continue;
+                float *a = malloc(sizeof *a * ((size_t)m * (size_t)n + 1)), *b = malloc(sizeof *b * ((size_t)m * (size_t)n + 1));
+                for (int i = 0; i < m * n; i++) {
+                    a[i] = (float)(i * 7919 % 113) / 64 - 0.9f;
+                    b[i] = (float)(i * 104729 % 127) / 64 - 1;
+                }
+                bool is_row = strstr(programs[p], "%b: f32[N]") != NULL;
+                fusor_buffer in[2] = {f32(a, 2, m, n), is_row ? f32(b, 1, n, 0) : is_product ? f32(b, 2, n, m) : f32(b, 2, m, n)};
+                if (is_row && m == 0) in[1].data = b;
+                fusor_buffer got[2] = {{0}}, want[2] = {{0}};
+                OK(ref, 2, in, n_out, want);
+                OK(x, 2, in, n_out, got);
+                for (int r = 0; r < n_out; r++) {
+                    compare(&got[r], &want[r], programs[p], m, n, threads[t]);
+                    rt_buffer_release(NULL, got[r].data);
+                    rt_buffer_release(NULL, want[r].data);
+                }
+                free(a);
+                free(b);
+            }
+            rt_exec_release(x);
+        }
+        rt_exec_release(ref);
+    }
+    cr_assert_eq(rt_memory_get_stats().live_buffers, 0);
+}
+
+/* ---- buffers; the reference serves, so these run everywhere ---- */
+#define ADD "func @f(%a: f32[M, N], %b: f32[M, N]) -> (%c: f32[M, N]) { %c = add(%a, %b) return %c }"
+static rt_exec *adder(void) {
+    rt_exec *x = compile(ADD, (setup){1, true});
+    cr_assert(x, "%s", error.text);
+    return x;
+}
+
+Test(exec, strided_ends) {
+    rt_exec *x = adder();
+    float a[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, b[3] = {100, 200, 300}, c[20] = {0};
+    fusor_buffer in[2] = {f32(a + 11, 2, 2, 3), f32(b, 2, 2, 3)}, out = f32(c, 2, 2, 3);
+    in[0].flags = in[1].flags = out.flags = FUSOR_STRIDED;
+    in[0].stride[0] = -6, in[0].stride[1] = -2; /* backwards */
+    in[1].stride[0] = 0, in[1].stride[1] = 1;   /* broadcast */
+    out.stride[0] = 1, out.stride[1] = 4;       /* transposed with gaps */
+    OK(x, 2, in, 1, &out);
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 3; j++) cr_expect_eq(c[i + 4 * j], a[11 - 6 * i - 2 * j] + b[j]);
+    cr_expect(c[2] == 0 && c[3] == 0 && c[6] == 0 && c[12] == 0, "gaps stay");
+    rt_exec_release(x);
+}
+
+Test(exec, checks) {
+    rt_exec *x = adder();
+    float a[64], c[64];
+    fusor_buffer in[2] = {f32(a, 2, 2, 3), f32(a, 2, 2, 3)}, out = f32(c, 2, 2, 3), keep[2] = {in[0], in[1]};
+    FAILS(FUSOR_ERROR_ARGUMENT, "takes 2 inputs; 1 given", x, 1, in, 1, &out);
+    FAILS(FUSOR_ERROR_ARGUMENT, "gives 1 results; 0 outputs", x, 2, in, 0, &out);
+    in[0].dtype = FUSOR_F64;
+    FAILS(FUSOR_ERROR_TYPE, "input %a is f64; expected f32", x, 2, in, 1, &out);
+    in[0].dtype = 99;
+    FAILS(FUSOR_ERROR_TYPE, "no dtype", x, 2, in, 1, &out);
+    in[0] = keep[0];
+    in[1].rank = 3;
+    FAILS(FUSOR_ERROR_SHAPE, "input %b has rank 3; expected 2", x, 2, in, 1, &out);
+    in[1] = keep[1];
+    in[1].shape[1] = 4;
+    FAILS(FUSOR_ERROR_SHAPE, "dim N", x, 2, in, 1, &out);
+    in[1].shape[1] = -3;
+    FAILS(FUSOR_ERROR_SHAPE, "negative", x, 2, in, 1, &out);
+    in[1] = keep[1];
+    in[1].data = NULL;
+    FAILS(FUSOR_ERROR_ARGUMENT, "input %b has no data", x, 2, in, 1, &out);
+    in[1].data = (char *)a + 2;
+    FAILS(FUSOR_ERROR_ARGUMENT, "not aligned", x, 2, in, 1, &out);
+    in[1] = keep[1];
+    in[1].device = 1;
+    FAILS(FUSOR_ERROR_DEVICE, "device 1", x, 2, in, 1, &out);
+    in[1] = keep[1];
+    in[0].flags = FUSOR_STRIDED;
+    in[0].stride[0] = INT64_MAX / 2;
+    in[0].stride[1] = INT64_MAX / 2;
+    FAILS(FUSOR_ERROR_ARGUMENT, "address space", x, 2, in, 1, &out);
+    in[0] = keep[0];
+    out.shape[0] = 3;
+    FAILS(FUSOR_ERROR_SHAPE, "output %c: dim 0 is 3; the result's is 2", x, 2, in, 1, &out);
+    out.shape[0] = 2;
+    out.flags = FUSOR_READONLY;
+    FAILS(FUSOR_ERROR_ARGUMENT, "output %c is read-only", x, 2, in, 1, &out);
+    out.flags = 0;
+    in[0].flags = FUSOR_READONLY;
+    OK(x, 2, in, 1, &out);
+    for (int i = 0; i < 2; i++) in[i].shape[0] = in[i].shape[1] = INT64_C(1) << 40;
+    FAILS(FUSOR_ERROR_SHAPE, "overflow", x, 2, in, 1, &out);
+    rt_exec_release(x);
+}
+
+Test(exec, overlaps) {
+    rt_exec *x = adder();
+    float a[64] = {0}, b[64] = {0};
+    fusor_buffer in[2] = {f32(a, 2, 2, 3), f32(b, 2, 2, 3)}, out = f32(a, 2, 2, 3);
+    FAILS(FUSOR_ERROR_OVERLAP, "output %c overlaps input %a", x, 2, in, 1, &out);
+    out.data = a + 5;
+    FAILS(FUSOR_ERROR_OVERLAP, "overlaps input %a", x, 2, in, 1, &out);
+    out.data = a + 6;
+    OK(x, 2, in, 1, &out);
+    /* interleaved: even elements in, odd elements out */
+    in[0].flags = out.flags = FUSOR_STRIDED;
+    in[0].stride[0] = out.stride[0] = 6;
+    in[0].stride[1] = out.stride[1] = 2;
+    out.data = a + 1;
+    OK(x, 2, in, 1, &out);
+    out.data = a + 2;
+    FAILS(FUSOR_ERROR_OVERLAP, "overlaps input %a", x, 2, in, 1, &out);
+    in[0].flags = 0;
+    out.data = b + 20;
+    out.stride[0] = 0;
+    FAILS(FUSOR_ERROR_OVERLAP, "overlaps itself", x, 2, in, 1, &out);
+    out.stride[0] = 2, out.stride[1] = 1;
+    FAILS(FUSOR_ERROR_OVERLAP, "overlaps itself", x, 2, in, 1, &out);
+    out.stride[0] = 3, out.stride[1] = 2; /* 0 2 4 3 5 7: interlocked but apart */
+    OK(x, 2, in, 1, &out);
+    rt_exec_release(x);
+    x = compile("func @g(%a: f32[N]) -> (%c: f32[N], %d: f32[N]) { %c = neg(%a) %d = abs(%a) return %c, %d }", (setup){1, true});
+    fusor_buffer one = f32(a, 1, 4, 0), two[2] = {f32(b, 1, 4, 0), f32(b + 3, 1, 4, 0)};
+    FAILS(FUSOR_ERROR_OVERLAP, "output %d overlaps output %c", x, 1, &one, 2, two);
+    rt_exec_release(x);
+}
+
+Test(exec, outputs_without_memory) {
+    rt_exec *x = adder();
+    float a[6] = {1, 2, 3, 4, 5, 6};
+    fusor_buffer in[2] = {f32(a, 2, 2, 3), f32(a, 2, 2, 3)}, out = {0};
+    OK(x, 2, in, 1, &out);
+    cr_assert(out.data && out.dtype == FUSOR_F32 && out.rank == 2 && out.shape[1] == 3 && (uintptr_t)out.data % 64 == 0);
+    cr_assert_eq(((float *)out.data)[5], 12);
+    rt_buffer_release(NULL, out.data);
+    fusor_buffer shape = {0};
+    in[0].data = in[1].data = NULL;
+    in[0].shape[0] = in[1].shape[0] = 1000;
+    fu_error_clear(&error);
+    cr_assert_eq(rt_exec_infer(x, &error, 2, in, 1, &shape), FUSOR_OK, "%s", error.text);
+    cr_assert(shape.shape[0] == 1000 && shape.shape[1] == 3 && !shape.data);
+    in[0].shape[0] = in[1].shape[0] = 0; /* no elements: no data needed */
+    out = (fusor_buffer){0};
+    OK(x, 2, in, 1, &out);
+    cr_assert_eq(out.shape[0], 0);
+    rt_buffer_release(NULL, out.data);
+    rt_exec_release(x);
+}
+
+#define SGD "func @sgd(%p: f32[N], %g: f32[N], %lr: f32) -> (%q: f32[N] alias %p) { %d = mul(%lr, %g) %q = sub(%p, %d) return %q }"
+static void aliases(bool reference) {
+    rt_exec *x = compile(SGD, (setup){1, reference});
+    cr_assert(x, "%s", error.text);
+    float p[8] = {1, 2, 3, 4, 5, 6, 7, 8}, g[4] = {10, 20, 30, 40}, lr = 0.5f, other[4];
+    fusor_buffer in[3] = {f32(p, 1, 4, 0), f32(g, 1, 4, 0), f32(&lr, 0, 0, 0)}, out = {0};
+    OK(x, 3, in, 1, &out);
+    cr_assert_eq(out.data, p);
+    cr_assert_eq(out.shape[0], 4);
+    cr_assert(p[0] == -4 && p[3] == -16 && p[4] == 5);
+    rt_buffer_release(NULL, out.data); /* the caller's: left alone */
+    OK(x, 3, in, 1, &out);             /* given: the same buffer */
+    cr_assert_eq(p[0], -9);
+    out.data = other;
+    FAILS(FUSOR_ERROR_ARGUMENT, "written over %p", x, 3, in, 1, &out);
+    out = (fusor_buffer){0};
+    in[0].flags = FUSOR_READONLY;
+    FAILS(FUSOR_ERROR_ARGUMENT, "read-only", x, 3, in, 1, &out);
+    in[0].flags = FUSOR_STRIDED;
+    in[0].stride[0] = 2;
+    for (int i = 0; i < 8; i++) p[i] = (float)i;
+    OK(x, 3, in, 1, &out);
+    cr_assert(p[0] == -5 && p[1] == 1 && p[2] == -8 && p[3] == 3 && p[6] == -14);
+    in[0].flags = 0;
+    in[1].data = p + 2; /* the gradient overlaps what is overwritten */
+    out = (fusor_buffer){0};
+    FAILS(FUSOR_ERROR_OVERLAP, "overlaps input %g", x, 3, in, 1, &out);
+    rt_exec_release(x);
+}
+Test(exec, aliases_by_reference) { aliases(true); }
+Test(exec, aliases_by_kernels) {
+    if (has_module()) aliases(false);
+}
+
+Test(exec, bool_inputs_are_any_byte) {
+    for (int reference = 0; reference < 2; reference++) {
+        if (!reference && !has_module()) continue;
+        rt_exec *x = compile("func @f(%m: bool[N], %a: f32[N]) -> (f32[N], bool[N]) { %z = neg(%a) %s = select(%m, %a, %z) return %s, %m }", (setup){1, reference});
+        cr_assert(x, "%s", error.text);
+        uint8_t m[4] = {0, 1, 2, 255}, n[4];
+        float a[4] = {1, 2, 3, 4}, s[4];
+        fusor_buffer in[2] = {{.data = m, .dtype = FUSOR_BOOL, .rank = 1, .shape = {4}}, f32(a, 1, 4, 0)};
+        fusor_buffer out[2] = {f32(s, 1, 4, 0), {.data = n, .dtype = FUSOR_BOOL, .rank = 1, .shape = {4}}};
+        OK(x, 2, in, 2, out);
+        cr_assert(s[0] == -1 && s[1] == 2 && s[2] == 3 && s[3] == 4);
+        cr_assert(n[0] == 0 && n[1] == 1 && n[2] == 1 && n[3] == 1);
+        rt_exec_release(x);
+    }
+}
+
+/* ---- binding ---- */
+#define DENSE "func @d(%x: f32[B, K], const %w: f32[K, N], const %b: f32[N]) -> (%y: f32[B, N]) { %h = matmul(%x, %w) %s = add(%h, %b) %y = relu(%s) return %y }"
+static void binding(bool reference, int n_threads) {
+    enum { B = 37, K = 130, N = 70 };
+    rt_exec *x = compile(DENSE, (setup){n_threads, reference});
+    cr_assert(x, "%s", error.text);
+    static float in_x[B * K], w[K * N], w2[K * N], b[N], want[B * N], got[B * N];
+    for (int i = 0; i < B * K; i++) in_x[i] = (float)(i % 17) - 8;
+    for (int i = 0; i < K * N; i++) w[i] = (float)(i % 11) - 5;
+    for (int i = 0; i < N; i++) b[i] = (float)i;
+    fusor_buffer in[3] = {f32(in_x, 2, B, K), f32(w, 2, K, N), f32(b, 1, N, 0)}, out = f32(want, 2, B, N);
+    OK(x, 3, in, 1, &out);
+    int both[2] = {1, 2}, first = 1;
+    rt_exec *bound, *half, *rest;
+    fu_error_clear(&error);
+    memcpy(w2, w, sizeof w);
+    in[1].data = w2;
+    cr_assert_eq(rt_exec_bind(x, &error, 2, both, &in[1], &bound), FUSOR_OK, "%s", error.text);
+    cr_assert_eq(rt_exec_bind(x, &error, 1, &first, &in[1], &half), FUSOR_OK, "%s", error.text);
+    memset(w2, 0, sizeof w2); /* the contents were copied */
+    rt_exec_release(x);
+    cr_assert(rt_exec_n_inputs(bound) == 1 && rt_exec_is_bound(bound, 1) && !rt_exec_is_bound(half, 2));
+    out.data = got;
+    for (int i = 0; i < 3; i++) {
+        memset(got, 0, sizeof got);
+        OK(bound, 1, in, 1, &out);
+        cr_assert(!memcmp(want, got, sizeof got), "the same bits");
+    }
+    fusor_buffer two[2] = {in[0], in[2]};
+    OK(half, 2, two, 1, &out);
+    cr_assert(!memcmp(want, got, sizeof got));
+    cr_assert_eq(rt_exec_bind(half, &error, 1, &both[1], &in[2], &rest), FUSOR_OK);
+    rt_exec_release(half);
+    in[0].shape[0] = 1; /* few rows: another launch, the same packed operand */
+    fusor_buffer row = f32(got, 2, 1, N);
+    OK(rest, 1, in, 1, &row);
+    cr_assert(!memcmp(want, got, N * sizeof *got));
+    fu_error_clear(&error);
+    cr_assert_eq(rt_exec_bind(rest, &error, 1, &first, &in[1], &half), FUSOR_ERROR_ARGUMENT);
+    cr_assert(strstr(error.text, "bound already"), "%s", error.text);
+    in[0].shape[1] = K + 1;
+    FAILS(FUSOR_ERROR_SHAPE, "dim K", rest, 1, in, 1, &row);
+    rt_exec_release(rest);
+    rt_exec_release(bound);
+}
+Test(exec, binding_by_reference) { binding(true, 1); }
+Test(exec, binding_by_kernels) {
+    if (!has_module()) return;
+    binding(false, 1);
+    binding(false, 3);
+}
+
+Test(exec, prepared_calls) {
+    for (int reference = 0; reference < 2; reference++) {
+        if (!reference && !has_module()) continue;
+        rt_exec *x = compile(ADD, (setup){1, reference});
+        float a[6] = {1, 2, 3, 4, 5, 6}, c[6];
+        fusor_buffer in[2] = {f32(a, 2, 2, 3), f32(a, 2, 2, 3)}, out = f32(c, 2, 2, 3);
+        rt_call *call;
+        fu_error_clear(&error);
+        cr_assert_eq(rt_call_new(x, &error, 2, in, 1, &out, &call), FUSOR_OK, "%s", error.text);
+        rt_exec_release(x);
+        for (int i = 0; i < 3; i++) {
+            a[0] = (float)i;
+            cr_assert_eq(rt_call_run(call, &error), FUSOR_OK);
+            cr_assert(c[0] == 2 * i && c[5] == 12);
+        }
+        rt_call_free(call);
+    }
+    rt_call_free(NULL);
+}
+
+/* ---- many callers, forks ---- */
+static rt_exec *shared;
+static void *caller(void *arg) {
+    int seed = *(int *)arg;
+    for (int i = 0; i < 100; i++) {
+        int64_t m = 1 + (seed * 31 + i) % 7, n = 1 + (seed * 17 + i * 3) % 900;
+        float *a = malloc(sizeof *a * (size_t)(m * n));
+        for (int64_t j = 0; j < m * n; j++) a[j] = (float)(j + seed);
+        fusor_buffer in[2] = {f32(a, 2, m, n), f32(a, 2, m, n)}, out = {0};
+        fu_error *e = calloc(1, sizeof *e);
+        cr_assert_eq(rt_exec_call(shared, e, 2, in, 1, &out), FUSOR_OK, "%s", e->text);
+        for (int64_t j = 0; j < m * n; j++) cr_assert_eq(((float *)out.data)[j], 2 * a[j]);
+        rt_buffer_release(NULL, out.data);
+        free(a);
+        free(e);
+    }
+    return NULL;
+}
+Test(exec, several_callers_and_forks, .timeout = 60) {
+    for (int reference = 0; reference < 2; reference++) {
+        if (!reference && !has_module()) continue;
+        shared = compile(ADD, (setup){2, reference});
+        pthread_t t[4];
+        int seed[4] = {1, 2, 3, 4};
+        for (int i = 0; i < 4; i++) pthread_create(&t[i], NULL, caller, &seed[i]);
+        for (int i = 0; i < 5; i++) {
+            pid_t pid = fork();
+            if (pid == 0) {
+                alarm(20);
+                caller(&seed[1]);
+                _exit(0);
+            }
+            int status;
+            waitpid(pid, &status, 0);
+            cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%x", status);
+        }
+        for (int i = 0; i < 4; i++) pthread_join(t[i], NULL);
+        rt_exec_release(shared);
+    }
+}
+
+Test(exec, thread_count_does_not_change_bits) {
+    if (!has_module()) return;
+    enum { M = 301, N = 1009 };
+    float *a = malloc(sizeof *a * M * N), *b = malloc(sizeof *b * M * N);
+    for (int i = 0; i < M * N; i++) {
+        a[i] = (float)((int64_t)i * 7919 % 1013) / 333 - 1.5f;
+        b[i] = (float)((int64_t)i * 104729 % 1019) / 777 - 0.6f;
+    }
+    fusor_buffer in[2] = {f32(a, 2, M, N), f32(b, 2, M, N)};
+    for (int p = 0; p < N_PROGRAMS; p++) {
+        if (strstr(programs[p], "f32[K, N]") || strstr(programs[p], "%b: f32[N]")) continue;
+        fusor_buffer first[2] = {{0}};
+        for (int t = 1; t <= 64; t = t * 4 - 1) {
+            rt_exec *x = compile(programs[p], (setup){t, false});
+            int n_out = (int)rt_exec_plan(x)->graph->results.n;
+            fusor_buffer out[2] = {{0}};
+            OK(x, 2, in, n_out, out);
+            for (int r = 0; r < n_out; r++) {
+                size_t bytes = ir_dtypes[out[r].dtype].bytes;
+                for (int d = 0; d < out[r].rank; d++) bytes *= (size_t)out[r].shape[d];
+                if (t == 1) first[r] = out[r];
+                else {
+                    cr_assert(!memcmp(first[r].data, out[r].data, bytes), "%.60s with %d threads", programs[p], t);
+                    rt_buffer_release(NULL, out[r].data);
+                }
+            }
+            rt_exec_release(x);
+        }
+        for (int r = 0; r < 2; r++) rt_buffer_release(NULL, first[r].data);
+    }
+    free(a);
+    free(b);
+}
+
+Test(exec, memory_runs_out) {
+    rt_exec *x = adder();
+    float a[8] = {1};
+    fusor_buffer in[2] = {f32(a, 2, 2, 3), f32(a, 2, 2, 3)};
+    for (long i = 1; i < 12; i++) {
+        fusor_buffer out = {0};
+        rt_memory_trim();
+        fu_malloc_fail_at(i);
+        fusor_status s = run(x, 2, in, 1, &out);
+        fu_malloc_fail_at(0);
+        cr_assert(s == FUSOR_OK || (s == FUSOR_ERROR_MEMORY && !out.data), "%s", error.text);
+        rt_buffer_release(NULL, out.data);
+        in[0].shape[0] = in[1].shape[0] = 2 - i % 2;
+    }
+    rt_exec_release(x);
+    cr_assert_eq(rt_memory_get_stats().live_buffers, 0);
+}
+
+Test(exec, peak_bytes) {
+    rt_exec *x = compile(DENSE, (setup){1, true});
+    int64_t symbols[3] = {10, 20, 30}, huge[3] = {INT64_C(1) << 40, INT64_C(1) << 40, INT64_C(1) << 40};
+    int64_t peak = rt_exec_peak_bytes(x, symbols);
+    cr_assert(peak >= 0 && peak < 1 << 16, "%ld", (long)peak);
+    cr_assert_eq(rt_exec_peak_bytes(x, huge), -1);
+    rt_exec_release(x);
+}
