@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* reduce.c: reduce kernels, in two phases with a barrier between them.
  *
- *   phase 0     a unit is one partial result of one row (column form: and a chunk of columns): all its reductions at
- * once, and the stores of values per element phase 1     a unit is a row (and a chunk of columns): combines the partial
- * results and evaluates what depends on them
+ *   phase 0     a unit is one partial result of one row (column form: and a chunk of columns):
+ *               all its reductions at once, and the stores of values per element
+ *
+ *   phase 1     a unit is a row (and a chunk of columns):
+ *               combines the partial results and evaluates what depends on them
  *
  * The inner form is here; the column form is in reduce_column.c. */
 #include "jit/reduce_common.h"

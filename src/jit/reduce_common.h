@@ -26,9 +26,9 @@ typedef struct red {
     LLVMValueRef root[IR_KERNEL_MAX_BUFFERS];
     /* of the row and block being emitted */
     LLVMValueRef index[IR_KERNEL_MAX_DIMS]; /* along p and the outer r dims */
-    LLVMValueRef
-        at_row[IR_KERNEL_MAX_BUFFERS]; /* address of the row's first element; e->base is this, or the block's */
-    LLVMValueRef outer, begin, end;    /* row-major number of the outer r index; range of the last r dim */
+    /* address of the row's first element; e->base is this, or the block's */
+    LLVMValueRef at_row[IR_KERNEL_MAX_BUFFERS];
+    LLVMValueRef outer, begin, end; /* row-major number of the outer r index; range of the last r dim */
 } red;
 
 /* The place a body is emitted for: i along the last r dim, c along v; NULL = the value varies along neither. */

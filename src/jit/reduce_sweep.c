@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* reduce_sweep.c: the sweep over one block of the last r dim with the lanes along it, in the order of ir/schedule.h.
  *
- *   few elements, known     straight code: one vector for each lanes-th of the accumulators, the last one masked
- *   cheap program           loop over groups of IR_REDUCE_UNROLL vectors, accumulators in registers; then the rest as
- * below costly program          loop over vectors, each with its accumulator in memory: one copy of the code
+ *   few elements, known: straight code, one vector for each of the accumulators in use, the last one masked
+ *
+ *   cheap program: a loop over groups of IR_REDUCE_UNROLL vectors, accumulators in registers; then the rest
+ *
+ *   costly program: the rest only, one copy of the code
  *
  * The rest: masked vectors where the level has masks; else whole vectors, then single elements, each combined into its
  * own accumulator in memory. All values of a step are computed before its first store, so an output may be the same
