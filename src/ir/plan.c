@@ -26,7 +26,7 @@ const char *const ir_reason_texts[IR_REASON_COUNT] = {
     "fusion was switched off",
 };
 
-enum { MAX_CLUSTER_NODES = 220, MAX_CLUSTER_LEAVES = 32, MAX_SUBTREE = 96, MAX_SUBTREE_LEAVES = 24, SMALL_SPACE = 16384 };
+enum { MAX_CLUSTER_NODES = 220, MAX_CLUSTER_LEAVES = 32, MAX_SUBTREE = 96, MAX_SUBTREE_LEAVES = 24, MAX_REDUCTIONS = 12, SMALL_SPACE = 16384 };
 
 /* ---- views ---- */
 static int axis_of(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
@@ -396,14 +396,14 @@ static void place_reduction(planner *p, ir_id id) {
     node_info *v = &p->info[id];
     int c = p->info[xid].home, joined = 0;
     if (c && same_space(p, &p->clusters.at[c], x, axes) && identity_coords(p, xid) && may_share(p, id, xid) &&
-        take_room(p, c, n)) {
+        p->clusters.at[c].n_reductions < MAX_REDUCTIONS && take_room(p, c, n)) {
         joined = c;             /* a reduction of a row value: one more pass over the row */
     } else if (c) {
         needs_memory(p, xid, p->clusters.at[c].kind == CLUSTER_CONTRACT ? IR_REASON_CONTRACT_THEN_REDUCE : IR_REASON_REDUCE_OTHER_AXES);
     } else {
         for (int k = (int)p->clusters.n - 1; k > p->info[xid].avail && !joined; k--)
             if (same_space(p, &p->clusters.at[k], x, axes) && may_share(p, id, p->clusters.at[k].anchor) &&
-                take_room(p, k, n))
+                p->clusters.at[k].n_reductions < MAX_REDUCTIONS && take_room(p, k, n))
                 joined = k;     /* a sibling over the same space */
     }
     if (!joined) {
@@ -422,6 +422,7 @@ static void place_reduction(planner *p, ir_id id) {
     }
     v->home = joined;
     v->avail = joined;
+    p->clusters.at[joined].n_reductions++;     /* their accumulators fill registers and stack */
     reduction_coords(p, id, axes);
 }
 

@@ -19,7 +19,7 @@ typedef struct cluster {
     bool      can_row;          /* REDUCE: layout and space allow that */
     int       column;           /* REDUCE: dim vectorized in column form, -1 = inner form */
     ir_id     anchor;           /* matmul, first reduction, reference node; 0 for maps */
-    int       n_nodes, n_leaves;
+    int       n_nodes, n_leaves, n_reductions;
     bool      is_building;
     int       after;            /* MAP: largest cluster it must follow */
     fu_vec(ir_id) stores;       /* nodes stored, in order of decision */
