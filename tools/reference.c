@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* reference.c: writes the pages of doc/ that are made from tables: "reference operators" (ops.def, planned.def) and "reference
+ * environment" (env.def) print doc/operators.md and doc/environment.md. tests/doc/reference.sh checks that they are current. */
+#include "base/env.h"
+#include "ir/op.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const planned[] = {
+#define PLANNED(op_name) #op_name,
+#include "ir/planned.def"
+#undef PLANNED
+};
+
+static const char *types_of(uint8_t classes) {
+    static const struct { uint8_t classes; const char *text; } names[] = {
+        {IR_CLASS_F, "floats"}, {IR_CLASS_S | IR_CLASS_U, "integers"}, {IR_CLASS_B, "bool"},
+        {IR_CLASS_F | IR_CLASS_S | IR_CLASS_U, "numbers"}, {IR_CLASS_S | IR_CLASS_U | IR_CLASS_B, "integers, bool"},
+        {IR_CLASS_F | IR_CLASS_S | IR_CLASS_U | IR_CLASS_B, "any"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (names[i].classes == classes) return names[i].text;
+    return "?";
+}
+
+/* "gelu(x, approximate=none\|tanh)": operands, then attributes with their defaults. */
+static void print_signature(const ir_op_info *op) {
+    static const char *const names[] = {"x", "y", "z"}, *const selecting[] = {"cond", "a", "b"};
+    const char *const *operand = op->flags & IR_COND ? selecting : names;
+    const char *comma = "";
+    printf("`%s(", op->name);
+    for (int i = 0; i < op->min_in; i++, comma = ", ") printf("%s%s", comma, operand[i]);
+    if (op->kind == IR_KIND_CONVERT) printf(", DTYPE");
+    for (int i = 0; i < op->n_attrs; i++, comma = ", ") {
+        const ir_attr_info *a = &op->attrs[i];
+        /* The type of literals that have no tensor beside them: said once, above the table. */
+        if (op->kind == IR_KIND_EW && a->type == IR_ATTR_DTYPE) continue;
+        printf("%s%s=", comma, a->name);
+        switch (a->type) {
+        case IR_ATTR_FLOAT: printf("%g", a->default_value); break;
+        case IR_ATTR_BOOL: fputs(a->default_value != 0 ? "true" : "false", stdout); break;
+        case IR_ATTR_ENUM:
+            for (const char *p = a->words; *p; p++) printf(*p == '|' ? "\\|" : "%c", *p);
+            break;
+        case IR_ATTR_DTYPE: fputs("T", stdout); break;
+        case IR_ATTR_AXES: case IR_ATTR_SIZES: fputs("[..]", stdout); break;
+        case IR_ATTR_INT: case IR_ATTR_AXIS:
+            if (isnan(a->default_value)) fputs("k", stdout);
+            else printf("%g", a->default_value);
+            break;
+        }
+    }
+    fputs(")`", stdout);
+}
+
+static void print_bound(const ir_op_info *op) {
+    if (op->result_is_bool || !(op->classes & IR_CLASS_F)) fputs("exact", stdout);
+    else if (op->flags & IR_EXACT) fputs("rounded once", stdout);
+    else if (op->abs > 0) printf("%g ULP or %g", op->ulp, op->abs);
+    else printf("%g ULP", op->ulp);
+}
+
+static void print_kernel_types(const ir_op_info *op) {
+    static const struct { ir_dtype type; const char *text; } shown[] = {
+        {FUSOR_F32, "f32"}, {FUSOR_F64, "f64"}, {FUSOR_F16, "f16"}, {FUSOR_BF16, "bf16"}, {FUSOR_I64, "integers"}, {FUSOR_BOOL, "bool"}};
+    const char *space = "";
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
+        if (op->kernel_types >> shown[i].type & 1) {
+            printf("%s%s", space, shown[i].text);
+            space = " ";
+        }
+}
+
+static void print_group(const char *title, ir_kind kind, ir_kind also, int operands) {
+    bool is_ew = kind == IR_KIND_EW;
+    printf("\n## %s\n\n| operator | types | %smeaning |\n|---|---|%s---|\n", title, is_ew ? "error at most | kernels for | " : "", is_ew ? "---|---|" : "");
+    for (int i = IR_OP_RESULT + 1; i < IR_OP_COUNT; i++) {
+        const ir_op_info *op = &ir_ops[i];
+        if ((op->kind != kind && op->kind != also) || (operands && op->min_in != operands)) continue;
+        fputs("| ", stdout);
+        print_signature(op);
+        printf(" | %s%s | ", types_of(op->classes), op->result_is_bool ? " -> bool" : "");
+        if (is_ew) {
+            print_bound(op);
+            fputs(" | ", stdout);
+            print_kernel_types(op);
+            fputs(" | ", stdout);
+        }
+        for (const char *p = op->text; *p; p++) printf(*p == '|' ? "\\|" : "%c", *p);
+        puts(" |");
+    }
+}
+
+static void print_operators(void) {
+    puts("# Operators\n\n"
+         "Made from `src/ir/ops.def` by `tools/reference`; `tests/doc/reference.sh` fails when this page is not current.\n\n"
+         "*Types* are those of the main operands; the result has the same type unless it says otherwise. *Error* is for f32 against the\n"
+         "correctly rounded result, in units in the last place, or absolute where two are given; integers are exact. *Kernels for* lists the\n"
+         "types with generated code; the reference evaluator computes the others (`fusor explain` says so). Every element-wise operator\n"
+         "also takes `dtype=T`, the type of its literals where no operand is a tensor. A `k`, a `T` or `[..]` stands for a value: `axis=k`\n"
+         "without one means all axes, `dtype=T` another type for result and accumulation. Meanings name operands x, y, z or a, b, c in\n"
+         "their order. numerics.md has the rules of rounding.");
+    print_group("Element-wise, one operand", IR_KIND_EW, IR_KIND_EW, 1);
+    print_group("Element-wise, two operands", IR_KIND_EW, IR_KIND_EW, 2);
+    print_group("Element-wise, three operands", IR_KIND_EW, IR_KIND_EW, 3);
+    print_group("Conversion", IR_KIND_CONVERT, IR_KIND_CONVERT, 0);
+    print_group("Reductions", IR_KIND_REDUCE, IR_KIND_ARGREDUCE, 0);
+    print_group("Contractions and row composites", IR_KIND_CONTRACT, IR_KIND_ROW, 0);
+    print_group("Movement", IR_KIND_VIEW, IR_KIND_VIEW, 0);
+    print_group("Creation", IR_KIND_CREATE, IR_KIND_CREATE, 0);
+    puts("\n## Names of later versions\n\nThese are reserved; a program that uses one gets a message that says so.\n");
+    int column = 0;
+    for (size_t i = 0; i < sizeof planned / sizeof *planned; i++) {
+        column += printf("`%s`", planned[i]);
+        bool breaks = column > 90 || i + 1 == sizeof planned / sizeof *planned;
+        putchar(breaks ? '\n' : ' ');
+        column = breaks ? 0 : column + 1;
+    }
+}
+
+static void print_environment(void) {
+    puts("# Environment variables\n\n"
+         "Made from `src/base/env.def` by `tools/reference`; `tests/doc/reference.sh` fails when this page is not current. Options of the\n"
+         "command and fields of `fusor_context_options` come before the environment; `FUSOR_IGNORE_ENVIRONMENT` switches it off for a\n"
+         "context, and set-user-id programs do not see it. `fusor info` prints what is in force.\n\n"
+         "| variable | type | default | meaning |\n|---|---|---|---|");
+    for (int i = 0; i < FU_ENV_COUNT; i++) {
+        const fu_env_info *v = &fu_env_table[i];
+        const char *type = strcmp(v->type, "STRING") == 0 ? "text" : strcmp(v->type, "BOOL") == 0 ? "0 or 1" : "number";
+        printf("| `%s` | %s | %s%s%s | %s |\n", v->name, type, *v->default_value ? "`" : "", v->default_value, *v->default_value ? "`" : "", v->text);
+    }
+}
+
+int main(int argc, char **argv) {
+    const char *page = argc == 2 ? argv[1] : "";
+    if (strcmp(page, "operators") == 0) print_operators();
+    else if (strcmp(page, "environment") == 0) print_environment();
+    else return fputs("usage: reference operators|environment\n", stderr), 2;
+    return fflush(stdout) || ferror(stdout);
+}
