@@ -175,7 +175,8 @@ static bool forget(void *p, held *out) {
             /* Those behind it move up, so that no search ends at the hole. */
             for (size_t hole = at, i = (at + 1) & mask;; i = (i + 1) & mask) {
                 table[hole].p = NULL;
-                while (table[i].p && ((i - (slot_of(table[i].p) & mask)) & mask) < ((i - hole) & mask)) i = (i + 1) & mask;
+                while (table[i].p && ((i - (slot_of(table[i].p) & mask)) & mask) < ((i - hole) & mask))
+                    i = (i + 1) & mask;
                 if (!table[i].p) break;
                 table[hole] = table[i];
                 hole = i;
@@ -190,7 +191,8 @@ void *rt_buffer_get(const rt_exec_options *options, size_t bytes) {
     if (!bytes) bytes = 1;
     void *p = rt_memory_get(options, bytes);
     bool has_own = options && options->allocate;
-    if (!p || note((held){p, bytes, has_own ? options->deallocate : NULL, has_own ? options->memory_user : NULL})) return p;
+    if (!p || note((held){p, bytes, has_own ? options->deallocate : NULL, has_own ? options->memory_user : NULL}))
+        return p;
     rt_memory_put(options, p, bytes);
     return NULL;
 }

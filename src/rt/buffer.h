@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef RT_BUFFER_H
 #define RT_BUFFER_H
-/* Memory for tensors: 64-byte aligned blocks of size classes, kept for reuse (the first touch of a fresh page costs more than a
- * kernel's pass over it), on huge pages from 2 MB up. One pool for the process; or the caller's callbacks, which are not pooled.
- * Threads: any. A fork is safe. Nothing is zero-filled. */
+/* Memory for tensors: 64-byte aligned blocks of size classes, kept for reuse (the first touch of a fresh page costs
+ * more than a kernel's pass over it), on huge pages from 2 MB up. One pool for the process; or the caller's callbacks,
+ * which are not pooled. Threads: any. A fork is safe. Nothing is zero-filled. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,8 +14,8 @@ void *rt_memory_get(const struct rt_exec_options *options, size_t bytes);
 /* Gives it back; the same options and bytes as at the get. NULL is allowed. */
 void  rt_memory_put(const struct rt_exec_options *options, void *p, size_t bytes);
 
-/* The same for memory that leaves the library: it is remembered, so that rt_buffer_release needs no size, knows who allocated it,
- * and leaves memory alone that did not come from rt_buffer_get. */
+/* The same for memory that leaves the library: it is remembered, so that rt_buffer_release needs no size, knows who
+ * allocated it, and leaves memory alone that did not come from rt_buffer_get. */
 void *rt_buffer_get(const struct rt_exec_options *options, size_t bytes);
 void  rt_buffer_release(const struct rt_exec_options *options, void *p);
 

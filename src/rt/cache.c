@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cache.c: find or make. The memory table, what is being made at the moment, the tiers, and the call of code generation.
+/* cache.c: find or make. The memory table, what is being made at the moment, the tiers, and the call of code
+ * generation.
  *
  * The lock covers the table and the list of flights only: no file, no compile, no loader call happens under it. */
 #include "rt/cache_entry.h"
@@ -16,7 +17,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BUCKETS = 1024, MAX_TIERS = 32, TOUCH_SECONDS = 3600, WRITES_PER_SURVEY = 256, NEAREST_LIMIT = 4096, DEFAULT_KERNELS = 1024 };
+enum {
+    BUCKETS = 1024,
+    MAX_TIERS = 32,
+    TOUCH_SECONDS = 3600,
+    WRITES_PER_SURVEY = 256,
+    NEAREST_LIMIT = 4096,
+    DEFAULT_KERNELS = 1024
+};
 #define DEFAULT_MAX_BYTES ((uint64_t)512 << 20)
 #define UNKNOWN_BYTES UINT64_MAX
 
@@ -74,8 +82,8 @@ void rt_kernel_release(rt_kernel *k) {
 }
 
 /* Loads a blob. The new kernel has one reference. */
-static fusor_status make_kernel(fu_error *e, const wish *w, const void *blob, size_t blob_bytes, uint64_t entry, uint64_t code_bytes,
-                                int64_t compile_ns, rt_kernel **out) {
+static fusor_status make_kernel(fu_error *e, const wish *w, const void *blob, size_t blob_bytes, uint64_t entry,
+                                uint64_t code_bytes, int64_t compile_ns, rt_kernel **out) {
     rt_kernel *k = fu_calloc(1, sizeof *k + w->bytes + 1);
     if (!k) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "kernel %s: no memory", w->symbol);
     fusor_status s = rt_code_load(e, blob, blob_bytes, entry, w->symbol, &k->code);
@@ -108,7 +116,9 @@ static item **bucket_of(rt_cache *c, const uint8_t *key) {
 static rt_kernel *find_in_memory(rt_cache *c, const wish *w) {
     for (item *i = *bucket_of(c, w->key); i; i = i->next) {
         rt_kernel *k = i->kernel;
-        if (memcmp(k->key, w->key, IR_KEY_BYTES) != 0 || k->description_bytes != w->bytes || memcmp(k->description, w->description, w->bytes) != 0) continue;
+        if (memcmp(k->key, w->key, IR_KEY_BYTES) != 0 || k->description_bytes != w->bytes ||
+            memcmp(k->description, w->description, w->bytes) != 0)
+            continue;
         i->used = ++c->clock;
         return k;
     }
@@ -165,19 +175,22 @@ static const char *mismatch(const rt_cache *c, const wish *w, const rt_entry *en
     const rt_entry_header *h = entry->head;
     if (memcmp(h->key, w->key, IR_KEY_BYTES) != 0) return "the key inside is not that of its name";
     if (strcmp(h->build_id, c->build_id) != 0) return "of another build";
-    if (h->description_bytes != w->bytes || memcmp(entry->description, w->description, w->bytes) != 0) return "of another kernel with the same key";
+    if (h->description_bytes != w->bytes || memcmp(entry->description, w->description, w->bytes) != 0)
+        return "of another kernel with the same key";
     if (strcmp(h->level, ir_levels[w->level].name) != 0) return "of another level";
     return NULL;
 }
 
-/* One tier's answer. where names it for the warning. True: *out is loaded (or, with out NULL, an intact entry is there). A bad
- * entry is a miss; only a loader that has no memory or is not allowed to make code is an error, in *status. */
-static bool try_entry(rt_cache *c, fu_error *e, const wish *w, const void *data, size_t bytes, const char *where, bool *is_bad,
-                      rt_kernel **out, fusor_status *status) {
+/* One tier's answer. where names it for the warning. True: *out is loaded (or, with out NULL, an intact entry is
+ * there). A bad entry is a miss; only a loader that has no memory or is not allowed to make code is an error, in
+ * *status. */
+static bool try_entry(rt_cache *c, fu_error *e, const wish *w, const void *data, size_t bytes, const char *where,
+                      bool *is_bad, rt_kernel **out, fusor_status *status) {
     rt_entry entry;
     const char *problem = rt_entry_decode(data, bytes, &entry);
     if (!problem) problem = mismatch(c, w, &entry);
-    if (!problem && !rt_host_has(entry.head->features, NULL, NULL) && out) problem = "it needs features that this machine lacks";
+    if (!problem && !rt_host_has(entry.head->features, NULL, NULL) && out)
+        problem = "it needs features that this machine lacks";
     if (problem) {
         *is_bad = true;
         count_bad(c);
@@ -190,7 +203,8 @@ static bool try_entry(rt_cache *c, fu_error *e, const wish *w, const void *data,
     return *status == FUSOR_OK;
 }
 
-static bool try_dir(rt_cache *c, fu_error *e, const wish *w, const rt_dir *d, bool is_ours, rt_kernel **out, fusor_status *status) {
+static bool try_dir(rt_cache *c, fu_error *e, const wish *w, const rt_dir *d, bool is_ours, rt_kernel **out,
+                    fusor_status *status) {
     void *data;
     size_t bytes;
     int64_t mtime_s;
@@ -208,7 +222,8 @@ static bool try_dir(rt_cache *c, fu_error *e, const wish *w, const rt_dir *d, bo
     }
     bool may_write = is_ours && c->mode != RT_CACHE_RO;
     if (is_bad && may_write) unlinkat(d->fd, w->file, 0);
-    if (found && may_write && time(NULL) - mtime_s > TOUCH_SECONDS) utimensat(d->fd, w->file, NULL, AT_SYMLINK_NOFOLLOW);
+    if (found && may_write && time(NULL) - mtime_s > TOUCH_SECONDS)
+        utimensat(d->fd, w->file, NULL, AT_SYMLINK_NOFOLLOW);
     return found;
 }
 
@@ -247,7 +262,8 @@ static bool may_write(rt_cache *c) {
 }
 
 static int write_entry(rt_cache *c, const wish *w, const fusor_codegen_result *r, int64_t compile_ns) {
-    rt_entry_header h = {.entry = r->entry, .code_bytes = r->code_bytes, .compile_ns = compile_ns, .created_s = time(NULL)};
+    rt_entry_header h = {
+        .entry = r->entry, .code_bytes = r->code_bytes, .compile_ns = compile_ns, .created_s = time(NULL)};
     memcpy(h.key, w->key, IR_KEY_BYTES);
     snprintf(h.build_id, sizeof h.build_id, "%s", c->build_id);
     snprintf(h.level, sizeof h.level, "%s", ir_levels[w->level].name);
@@ -300,8 +316,12 @@ static fusor_status generate(rt_cache *c, fu_error *e, const wish *w, fusor_code
         FU_TRY(rt_module_get(e, &table));
         call = table->generate;
     }
-    fusor_codegen_request q = {.version = FUSOR_CODEGEN_VERSION, .stage = FUSOR_CODEGEN_BLOB, .description = w->description,
-                               .description_bytes = w->bytes, .symbol = w->symbol, .allocate = allocate};
+    fusor_codegen_request q = {.version = FUSOR_CODEGEN_VERSION,
+                               .stage = FUSOR_CODEGEN_BLOB,
+                               .description = w->description,
+                               .description_bytes = w->bytes,
+                               .symbol = w->symbol,
+                               .allocate = allocate};
     *r = (fusor_codegen_result){0};
     int64_t start = fu_now_ns();
     int s = call(&q, r);
@@ -321,7 +341,8 @@ static fusor_status generate(rt_cache *c, fu_error *e, const wish *w, fusor_code
     fu_free(r->data);
     r->data = NULL;
     fusor_status status = s > 0 && s <= FUSOR_ERROR_INTERNAL ? (fusor_status)s : FUSOR_ERROR_INTERNAL;
-    return FU_FAIL(e, status, "kernel %s: %s", w->symbol, r->error[0] ? r->error : "code generation failed without a message");
+    return FU_FAIL(e, status, "kernel %s: %s", w->symbol,
+                   r->error[0] ? r->error : "code generation failed without a message");
 }
 
 static bool entry_is_there(void *user) {
@@ -354,7 +375,8 @@ static fusor_status make(rt_cache *c, fu_error *e, const wish *w, rt_kernel **ou
         if (out) status = make_kernel(e, w, r->data, r->bytes, r->entry, r->code_bytes, compile_ns, out);
         if (status == FUSOR_OK && has_disk) {
             int problem = write_entry(c, w, r, compile_ns);
-            if (problem && !out) status = FU_FAIL(e, FUSOR_ERROR_IO, "cache directory %s: %s", c->dir.path, strerror(problem));
+            if (problem && !out)
+                status = FU_FAIL(e, FUSOR_ERROR_IO, "cache directory %s: %s", c->dir.path, strerror(problem));
         } else if (status == FUSOR_OK && !out) {
             status = FU_FAIL(e, FUSOR_ERROR_IO, "kernel %s: there is no cache directory to write it to", w->symbol);
         }
@@ -366,7 +388,12 @@ static fusor_status make(rt_cache *c, fu_error *e, const wish *w, rt_kernel **ou
 }
 
 /* ---- a miss that must not compile: which line of the description differs from the nearest entry ---- */
-typedef struct nearest { const wish *w; const char *build_id; int best, examined; char key[9], wanted[160], has[160]; } nearest;
+typedef struct nearest {
+    const wish *w;
+    const char *build_id;
+    int best, examined;
+    char key[9], wanted[160], has[160];
+} nearest;
 
 static size_t line_length(const char *text, const char *end) {
     const char *newline = memchr(text, '\n', (size_t)(end - text));
@@ -421,7 +448,8 @@ static fusor_status miss(rt_cache *c, fu_error *e, const wish *w) {
     nearest n = {.w = w, .build_id = c->build_id, .best = -1};
     pthread_mutex_lock(&c->lock);
     for (int b = 0; b < BUCKETS; b++)
-        for (item *i = c->bucket[b]; i; i = i->next) compare(&n, i->kernel->key, c->build_id, i->kernel->description, i->kernel->description_bytes);
+        for (item *i = c->bucket[b]; i; i = i->next)
+            compare(&n, i->kernel->key, c->build_id, i->kernel->description, i->kernel->description_bytes);
     pthread_mutex_unlock(&c->lock);
     int n_tiers = atomic_load(&c->n_tiers);
     for (int t = 0; t < n_tiers; t++) {
@@ -431,13 +459,17 @@ static fusor_status miss(rt_cache *c, fu_error *e, const wish *w) {
             rt_entry entry;
             const void *data = rt_bundle_at(&c->tiers[t].bundle, i, &bytes);
             if (data && !rt_entry_decode(data, bytes, &entry))
-                compare(&n, entry.head->key, entry.head->build_id, entry.description, (size_t)entry.head->description_bytes);
+                compare(&n, entry.head->key, entry.head->build_id, entry.description,
+                        (size_t)entry.head->description_bytes);
         }
     }
     if (c->has_dir) compare_dir(&n, &c->dir);
     if (n.best < 0)
-        return FU_FAIL(e, FUSOR_ERROR_MISS, "kernel %s is in no cache, and compiling is switched off; the cache is empty", w->symbol);
-    return FU_FAIL(e, FUSOR_ERROR_MISS, "kernel %s is in no cache, and compiling is switched off; the nearest entry (%s) differs first in: '%s', where it has '%s'",
+        return FU_FAIL(e, FUSOR_ERROR_MISS,
+                       "kernel %s is in no cache, and compiling is switched off; the cache is empty", w->symbol);
+    return FU_FAIL(e, FUSOR_ERROR_MISS,
+                   "kernel %s is in no cache, and compiling is switched off; the nearest entry (%s) differs first in: "
+                   "'%s', where it has '%s'",
                    w->symbol, n.key, n.wanted, n.has);
 }
 
@@ -474,15 +506,17 @@ static rt_kernel *find_or_take_off(rt_cache *c, const wish *w, flight *f) {
     return k;
 }
 
-fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description, size_t bytes, ir_level level, const char *symbol,
-                               const uint8_t key[IR_KEY_BYTES], rt_kernel **out, rt_cache_outcome *outcome) {
+fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description, size_t bytes, ir_level level,
+                               const char *symbol, const uint8_t key[IR_KEY_BYTES], rt_kernel **out,
+                               rt_cache_outcome *outcome) {
     wish w = {.description = description, .symbol = symbol, .bytes = bytes, .level = level, .key = key};
     int64_t start = fu_now_ns();
     const char *missing;
     size_t length;
     if (out && !rt_host_has(ir_levels[level].features, &missing, &length))
-        return FU_FAIL(e, FUSOR_ERROR_DEVICE, "kernel %s is for level %s, which needs %.*s; this machine does not have it", symbol, ir_levels[level].name,
-                       (int)length, missing);
+        return FU_FAIL(e, FUSOR_ERROR_DEVICE,
+                       "kernel %s is for level %s, which needs %.*s; this machine does not have it", symbol,
+                       ir_levels[level].name, (int)length, missing);
     rt_key_text(key, w.file);
     strcat(w.file, RT_ENTRY_SUFFIX);
     flight f;
@@ -514,7 +548,8 @@ fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description
         if (status != FUSOR_OK) return status;
     }
     int64_t ns = fu_now_ns() - start;
-    if (source != RT_CACHE_MEMORY) fu_log_event(&c->log, "cache", "%s,%s,%lld", symbol, source == RT_CACHE_DISK ? "hit" : "miss", (long long)ns);
+    if (source != RT_CACHE_MEMORY)
+        fu_log_event(&c->log, "cache", "%s,%s,%lld", symbol, source == RT_CACHE_DISK ? "hit" : "miss", (long long)ns);
     if (out) *out = k;
     if (outcome) *outcome = (rt_cache_outcome){source, ns};
     return FUSOR_OK;
@@ -609,7 +644,8 @@ fusor_status rt_cache_open(fu_error *e, const rt_cache_options *o, rt_cache **ou
     if (c->mode == RT_CACHE_DEFAULT && !o->ignore_environment) {
         c->mode = rt_cache_mode_parse(fu_env_string(FU_FUSOR_CACHE));
         if (c->mode == RT_CACHE_DEFAULT)
-            fu_log_warn(&o->log, "FUSOR_CACHE=%s: expected off, ro, rw or refresh; rw is used", fu_env_string(FU_FUSOR_CACHE));
+            fu_log_warn(&o->log, "FUSOR_CACHE=%s: expected off, ro, rw or refresh; rw is used",
+                        fu_env_string(FU_FUSOR_CACHE));
     }
     if (c->mode == RT_CACHE_DEFAULT) c->mode = RT_CACHE_RW;
     c->only = o->only;

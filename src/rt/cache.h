@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef RT_CACHE_H
 #define RT_CACHE_H
-/* Finds or makes compiled kernels: memory table, read-only tiers (bundles, directories), the disk directory, then the code
- * generation module. A cached kernel is never wrong, half-written, foreign or stale: key, full description, build, features and
- * checksum are compared, every size is checked. Trouble with files never fails a call: it costs one warning and the kernel is made.
+/* Finds or makes compiled kernels: memory table, read-only tiers (bundles, directories), the disk directory, then the
+ * code generation module. A cached kernel is never wrong, half-written, foreign or stale: key, full description, build,
+ * features and checksum are compared, every size is checked. Trouble with files never fails a call: it costs one
+ * warning and the kernel is made.
  *
- * Files: DIR/<32 hex digits of the key>.fk (cache_entry.h has the format), written to a temporary name and renamed once the kernel
- * is usable. DIR is FUSOR_CACHE_DIR, XDG_CACHE_HOME/fusor, HOME/.cache/fusor, else there is none; it is refused unless it
- * belongs to the effective user or root and nobody else may write it.
+ * Files: DIR/<32 hex digits of the key>.fk (cache_entry.h has the format), written to a temporary name and renamed once
+ * the kernel is usable. DIR is FUSOR_CACHE_DIR, XDG_CACHE_HOME/fusor, HOME/.cache/fusor, else there is none; it is
+ * refused unless it belongs to the effective user or root and nobody else may write it.
  *
- * Threads: one cache may be used from any number of threads; threads that need the same kernel at once compile it once, processes
- * too (a lock file that is waited for at most two seconds). A fork is safe: the child goes on with the memory table as it was. */
+ * Threads: one cache may be used from any number of threads; threads that need the same kernel at once compile it once,
+ * processes too (a lock file that is waited for at most two seconds). A fork is safe: the child goes on with the memory
+ * table as it was. */
 #include "base/error.h"
 #include "base/log.h"
 #include "ir/codegen_api.h"
@@ -65,16 +67,18 @@ fusor_status rt_cache_open(fu_error *e, const rt_cache_options *o, rt_cache **ou
 void rt_cache_close(rt_cache *c);
 /* "" when there is no usable directory. Lives as long as the cache. */
 const char *rt_cache_dir(const rt_cache *c);
-/* Adds a bundle file or directory below the tiers that are there. A tier that cannot be read is a warning and FUSOR_ERROR_IO. */
+/* Adds a bundle file or directory below the tiers that are there. A tier that cannot be read is a warning and
+ * FUSOR_ERROR_IO. */
 fusor_status rt_cache_add_tier(rt_cache *c, fu_error *e, const char *path);
 
-/* *out is a reference that the caller owns. out NULL: the kernel is only made sure to be on disk (another level's too); outcome may
- * be NULL. Errors: MISS (o.only), DEVICE (the kernel needs features that this machine lacks), UNSUPPORTED (no module, no executable
- * memory), MEMORY, and whatever code generation says. */
+/* *out is a reference that the caller owns. out NULL: the kernel is only made sure to be on disk (another level's too);
+ * outcome may be NULL. Errors: MISS (o.only), DEVICE (the kernel needs features that this machine lacks), UNSUPPORTED
+ * (no module, no executable memory), MEMORY, and whatever code generation says. */
 fusor_status rt_cache_get(rt_cache *c, fu_error *e, const ir_kernel *k, rt_kernel **out, rt_cache_outcome *outcome);
 /* The same for a printed description. */
-fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description, size_t bytes, ir_level level, const char *symbol,
-                               const uint8_t key[IR_KEY_BYTES], rt_kernel **out, rt_cache_outcome *outcome);
+fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description, size_t bytes, ir_level level,
+                               const char *symbol, const uint8_t key[IR_KEY_BYTES], rt_kernel **out,
+                               rt_cache_outcome *outcome);
 rt_cache_stats rt_cache_get_stats(rt_cache *c);
 
 /* ---- inspection: work on a directory, without a cache object ---- */
@@ -91,11 +95,15 @@ typedef struct rt_cache_entry {
     int64_t     compile_ns, created_s, used_s;      /* Unix times; used: within the hour */
     bool        is_of_this_build;
 } rt_cache_entry;
-/* Calls visit for each entry, in name order; everything is borrowed for the call; false ends it. Errors: IO (no such directory). */
-fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *user, const rt_cache_entry *entry), void *user);
-/* Deletes entries: those not used for max_age_s (0 = any age), then the least recently used until max_bytes is kept (UINT64_MAX =
- * no limit, 0 = everything goes), temporary and lock files too. *n_out and *bytes_out (may be NULL): what went, or would go. */
-fusor_status rt_cache_prune(fu_error *e, const char *dir, uint64_t max_bytes, int64_t max_age_s, bool is_dry_run, int64_t *n_out, int64_t *bytes_out);
+/* Calls visit for each entry, in name order; everything is borrowed for the call; false ends it. Errors: IO (no such
+ * directory). */
+fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *user, const rt_cache_entry *entry),
+                           void *user);
+/* Deletes entries: those not used for max_age_s (0 = any age), then the least recently used until max_bytes is kept
+ * (UINT64_MAX = no limit, 0 = everything goes), temporary and lock files too. *n_out and *bytes_out (may be NULL): what
+ * went, or would go. */
+fusor_status rt_cache_prune(fu_error *e, const char *dir, uint64_t max_bytes, int64_t max_age_s, bool is_dry_run,
+                            int64_t *n_out, int64_t *bytes_out);
 fusor_status rt_cache_clear(fu_error *e, const char *dir, int64_t *n_out);
 /* Renames a bad entry so that it is found no more: DIR/NAME.bad. */
 fusor_status rt_cache_quarantine(fu_error *e, const char *dir, const char *file);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cache_dir.c: files of the cache directory: who may own them, whole reads, atomic writes, locks, eviction. All go through the
- * directory's descriptor, so that renaming or replacing the directory leads nowhere else. */
+/* cache_dir.c: files of the cache directory: who may own them, whole reads, atomic writes, locks, eviction. All go
+ * through the directory's descriptor, so that renaming or replacing the directory leads nowhere else. */
 #include "rt/cache_entry.h"
 #include "base/env.h"
 #include "base/file.h"
@@ -17,7 +17,9 @@
 enum { LOCK_WAIT_NS = 2000000000, STALE_SECONDS = 3600 };
 
 /* A code cache decides what this process executes: nobody else may have a hand in it. */
-static bool is_trusted(const struct stat *st) { return (st->st_uid == geteuid() || st->st_uid == 0) && !(st->st_mode & 022); }
+static bool is_trusted(const struct stat *st) {
+    return (st->st_uid == geteuid() || st->st_uid == 0) && !(st->st_mode & 022);
+}
 
 const char *rt_dir_open(const char *path, bool make, rt_dir *out, char *why, size_t room) {
     out->fd = -1;
@@ -43,7 +45,8 @@ const char *rt_dir_open(const char *path, bool make, rt_dir *out, char *why, siz
     else if (st.st_uid != geteuid() && st.st_uid != 0)
         snprintf(why, room, "it belongs to user %ld; expected user %ld or root", (long)st.st_uid, (long)geteuid());
     else if (st.st_mode & 022)
-        snprintf(why, room, "others may write to it (mode %04o); chmod go-w makes it usable", (unsigned)st.st_mode & 07777);
+        snprintf(why, room, "others may write to it (mode %04o); chmod go-w makes it usable",
+                 (unsigned)st.st_mode & 07777);
     else return NULL;
     rt_dir_close(out);
     return why;
@@ -54,7 +57,8 @@ void rt_dir_close(rt_dir *d) {
     d->fd = -1;
 }
 
-int rt_dir_read(const rt_dir *d, const char *name, uint64_t max_bytes, void **data_out, size_t *bytes_out, int64_t *mtime_s_out) {
+int rt_dir_read(const rt_dir *d, const char *name, uint64_t max_bytes, void **data_out, size_t *bytes_out,
+                int64_t *mtime_s_out) {
     /* O_NONBLOCK: a pipe of that name must not hang the open. */
     int fd = openat(d->fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) return errno == ELOOP ? EPERM : errno;
@@ -109,12 +113,14 @@ int rt_dir_write(const rt_dir *d, const char *name, const void *const *parts, co
     return e;
 }
 
-/* ---- locks: best effort. Whoever finds none in time compiles as well; the last rename wins and both are right. ---- */
+/* ---- locks: best effort. Whoever finds none in time compiles as well; the last rename wins and both are right. ----
+ */
 int rt_dir_lock(const rt_dir *d, const char *name, bool (*is_done)(void *user), void *user) {
     int fd = openat(d->fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) return -1;
     int64_t end = fu_now_ns() + LOCK_WAIT_NS;
-    for (long pause_ns = 500000; flock(fd, LOCK_EX | LOCK_NB); pause_ns = pause_ns < 10000000 ? pause_ns * 2 : pause_ns) {
+    for (long pause_ns = 500000; flock(fd, LOCK_EX | LOCK_NB);
+         pause_ns = pause_ns < 10000000 ? pause_ns * 2 : pause_ns) {
         bool gives_up = (errno != EWOULDBLOCK && errno != EINTR) || fu_now_ns() >= end;
         if (gives_up || (is_done && is_done(user))) {
             close(fd);
@@ -127,7 +133,7 @@ int rt_dir_lock(const rt_dir *d, const char *name, bool (*is_done)(void *user), 
 
 void rt_dir_unlock(const rt_dir *d, const char *name, int fd) {
     if (fd < 0) return;
-    unlinkat(d->fd, name, 0);       /* before the unlock: who waits finds the entry, whoever comes makes a new lock file */
+    unlinkat(d->fd, name, 0); /* before the unlock: who waits finds the entry, whoever comes makes a new lock file */
     close(fd);
 }
 
@@ -138,12 +144,13 @@ static bool ends_with(const char *name, const char *suffix) {
 }
 
 static bool is_entry_name(const char *name) {
-    return strlen(name) == 2 * IR_KEY_BYTES + RT_ENTRY_SUFFIX_BYTES && strspn(name, "0123456789abcdef") == 2 * IR_KEY_BYTES
-           && ends_with(name, RT_ENTRY_SUFFIX);
+    return strlen(name) == 2 * IR_KEY_BYTES + RT_ENTRY_SUFFIX_BYTES &&
+           strspn(name, "0123456789abcdef") == 2 * IR_KEY_BYTES && ends_with(name, RT_ENTRY_SUFFIX);
 }
 
 static bool is_temporary(const char *name) {
-    return strspn(name, "0123456789abcdef") == 2 * IR_KEY_BYTES && (ends_with(name, ".tmp") || ends_with(name, ".lock") || ends_with(name, ".bad"));
+    return strspn(name, "0123456789abcdef") == 2 * IR_KEY_BYTES &&
+           (ends_with(name, ".tmp") || ends_with(name, ".lock") || ends_with(name, ".bad"));
 }
 
 static DIR *open_listing(const rt_dir *d) {
@@ -153,7 +160,12 @@ static DIR *open_listing(const rt_dir *d) {
     return listing;
 }
 
-typedef struct found { char name[2 * IR_KEY_BYTES + 1 + RT_ENTRY_SUFFIX_BYTES]; int64_t mtime_s; long mtime_ns; uint64_t bytes; } found;
+typedef struct found {
+    char name[2 * IR_KEY_BYTES + 1 + RT_ENTRY_SUFFIX_BYTES];
+    int64_t mtime_s;
+    long mtime_ns;
+    uint64_t bytes;
+} found;
 
 static int older_first(const void *a, const void *b) {
     const found *x = a, *y = b;
@@ -201,8 +213,8 @@ static int survey(const rt_dir *d, found **list_out, size_t *n_out, bool clean, 
     return 0;
 }
 
-uint64_t rt_dir_evict(const rt_dir *d, uint64_t max_bytes, uint64_t target_bytes, int64_t max_age_s, bool is_dry_run, bool all_temporary,
-                      int64_t *n_out, int64_t *bytes_out) {
+uint64_t rt_dir_evict(const rt_dir *d, uint64_t max_bytes, uint64_t target_bytes, int64_t max_age_s, bool is_dry_run,
+                      bool all_temporary, int64_t *n_out, int64_t *bytes_out) {
     found *list;
     size_t n;
     uint64_t total = 0;
@@ -252,7 +264,8 @@ bool rt_cache_find_dir(const char *dir, bool ignore_environment, char *path_out,
     if (dir) {
         n = snprintf(path_out, room, "%s", dir);
     } else if (!ignore_environment) {
-        const char *own = fu_env_string(FU_FUSOR_CACHE_DIR), *xdg = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
+        const char *own = fu_env_string(FU_FUSOR_CACHE_DIR), *xdg = secure_getenv("XDG_CACHE_HOME"),
+                   *home = secure_getenv("HOME");
         /* The XDG specification: a relative path is to be ignored. */
         if (*own) n = snprintf(path_out, room, "%s", own);
         else if (xdg && xdg[0] == '/') n = snprintf(path_out, room, "%s/fusor", xdg);

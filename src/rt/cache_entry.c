@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cache_entry.c: entries and bundles, between bytes and structs. Whatever the bytes are, decoding reads inside them only. */
+/* cache_entry.c: entries and bundles, between bytes and structs. Whatever the bytes are, decoding reads inside them
+ * only. */
 #include "rt/cache_entry.h"
 #include "base/hash.h"
 #include "rt/module.h"
@@ -29,8 +30,8 @@ const char *rt_entry_decode(const void *data, size_t bytes, rt_entry *out) {
     if (memcmp(h->magic, RT_ENTRY_MAGIC, 8) != 0) return "not a kernel entry";
     if (h->format != RT_ENTRY_FORMAT) return "another format version";
     if (h->header_bytes != sizeof *h) return "another header size";
-    if (!has_end(h->build_id, sizeof h->build_id) || !has_end(h->level, sizeof h->level) || !has_end(h->features, sizeof h->features)
-        || !has_end(h->symbol, sizeof h->symbol))
+    if (!has_end(h->build_id, sizeof h->build_id) || !has_end(h->level, sizeof h->level) ||
+        !has_end(h->features, sizeof h->features) || !has_end(h->symbol, sizeof h->symbol))
         return "a header text without end";
     out->head = h;
     if (h->file_bytes != bytes) return h->file_bytes > bytes ? "truncated" : "longer than its header says";
@@ -42,17 +43,20 @@ const char *rt_entry_decode(const void *data, size_t bytes, rt_entry *out) {
     fu_hash128((const char *)data + CHECKED_FROM, bytes - CHECKED_FROM, sum);
     if (memcmp(sum, h->checksum, sizeof sum) != 0) return "checksum does not match";
     const char *description = (const char *)data + sizeof *h;
-    if (description[h->description_bytes] != 0 || memchr(description, 0, (size_t)h->description_bytes)) return "description is not text";
+    if (description[h->description_bytes] != 0 || memchr(description, 0, (size_t)h->description_bytes))
+        return "description is not text";
     out->description = description;
     out->blob = (const char *)data + blob_at;
     return NULL;
 }
 
-bool rt_entry_encode(rt_entry_header *head, const char *description, size_t description_bytes, const void *blob, size_t blob_bytes,
-                     const void *parts[4], size_t part_bytes[4]) {
+bool rt_entry_encode(rt_entry_header *head, const char *description, size_t description_bytes, const void *blob,
+                     size_t blob_bytes, const void *parts[4], size_t part_bytes[4]) {
     static const char zeros[ALIGN];
     uint64_t end = sizeof *head + description_bytes, blob_at = align_up(end + 1);
-    if (description_bytes > RT_ENTRY_MAX_BYTES || blob_bytes > RT_ENTRY_MAX_BYTES || blob_at + blob_bytes > RT_ENTRY_MAX_BYTES) return false;
+    if (description_bytes > RT_ENTRY_MAX_BYTES || blob_bytes > RT_ENTRY_MAX_BYTES ||
+        blob_at + blob_bytes > RT_ENTRY_MAX_BYTES)
+        return false;
     memcpy(head->magic, RT_ENTRY_MAGIC, 8);
     head->format = RT_ENTRY_FORMAT;
     head->header_bytes = sizeof *head;
@@ -92,7 +96,8 @@ const char *rt_bundle_open(const char *path, rt_bundle *out) {
     const bundle_header *h = out->data;
     const char *problem = NULL;
     if (out->bytes < sizeof *h || memcmp(h->magic, RT_BUNDLE_MAGIC, 8) != 0) problem = "not a bundle";
-    else if (h->format != RT_BUNDLE_FORMAT || h->slot_bytes != sizeof(rt_bundle_slot)) problem = "a bundle of another format version";
+    else if (h->format != RT_BUNDLE_FORMAT || h->slot_bytes != sizeof(rt_bundle_slot))
+        problem = "a bundle of another format version";
     else if (h->n > (out->bytes - sizeof *h) / sizeof(rt_bundle_slot)) problem = "truncated";
     if (problem) {
         rt_bundle_close(out);
@@ -131,7 +136,8 @@ const void *rt_bundle_find(const rt_bundle *b, const uint8_t key[IR_KEY_BYTES], 
 fusor_status rt_cache_export(fu_error *e, const char *dir, const char *bundle, int64_t *n_out) {
     char why[256];
     rt_dir d;
-    if (rt_dir_open(dir, false, &d, why, sizeof why)) return FU_FAIL(e, FUSOR_ERROR_IO, "cache directory %s: %s", dir, why);
+    if (rt_dir_open(dir, false, &d, why, sizeof why))
+        return FU_FAIL(e, FUSOR_ERROR_IO, "cache directory %s: %s", dir, why);
     char **names = NULL;
     size_t n_names = 0, n = 0;
     int failed = rt_dir_names(&d, &names, &n_names);
@@ -181,7 +187,9 @@ fusor_status rt_cache_export(fu_error *e, const char *dir, const char *bundle, i
     fu_free(slot);
     fu_free(names);
     rt_dir_close(&d);
-    if (failed) return FU_FAIL(e, failed == ENOMEM ? FUSOR_ERROR_MEMORY : FUSOR_ERROR_IO, "bundle %s: %s", bundle, strerror(failed));
+    if (failed)
+        return FU_FAIL(e, failed == ENOMEM ? FUSOR_ERROR_MEMORY : FUSOR_ERROR_IO, "bundle %s: %s", bundle,
+                       strerror(failed));
     if (n_out) *n_out = (int64_t)n;
     return FUSOR_OK;
 }

@@ -27,26 +27,30 @@ typedef struct rt_entry_header {
 typedef struct rt_entry { const rt_entry_header *head; const char *description; const void *blob; } rt_entry;
 /* NULL when the bytes are an intact entry, else what is wrong (static text). data is 8-byte aligned. */
 const char *rt_entry_decode(const void *data, size_t bytes, rt_entry *out);
-/* Fills in sizes and the checksum of *head. The file is then the four parts one after the other; they point to head, to the
- * caller's memory and to static zeros. False: too long, or no memory for the checksum. */
-bool rt_entry_encode(rt_entry_header *head, const char *description, size_t description_bytes, const void *blob, size_t blob_bytes,
-                     const void *parts[4], size_t part_bytes[4]);
+/* Fills in sizes and the checksum of *head. The file is then the four parts one after the other; they point to head, to
+ * the caller's memory and to static zeros. False: too long, or no memory for the checksum. */
+bool rt_entry_encode(rt_entry_header *head, const char *description, size_t description_bytes, const void *blob,
+                     size_t blob_bytes, const void *parts[4], size_t part_bytes[4]);
 void rt_key_text(const uint8_t key[IR_KEY_BYTES], char text[2 * IR_KEY_BYTES + 1]);
 
 /* ---- directory ---- */
 typedef struct rt_dir { int fd; char path[4096]; } rt_dir;
-/* Opens it, checks owner and mode. make: create what is missing. NULL, or why not (in `why`, whose owner is the caller). */
+/* Opens it, checks owner and mode. make: create what is missing. NULL, or why not (in `why`, whose owner is the
+ * caller). */
 const char *rt_dir_open(const char *path, bool make, rt_dir *out, char *why, size_t room);
 void rt_dir_close(rt_dir *d);
-/* Whole content of a file, by fu_malloc; 0 or errno. EPERM: a file that others may write, or that is not plain. mtime_s may be NULL. */
-int  rt_dir_read(const rt_dir *d, const char *name, uint64_t max_bytes, void **data_out, size_t *bytes_out, int64_t *mtime_s_out);
+/* Whole content of a file, by fu_malloc; 0 or errno. EPERM: a file that others may write, or that is not plain. mtime_s
+ * may be NULL. */
+int rt_dir_read(const rt_dir *d, const char *name, uint64_t max_bytes, void **data_out, size_t *bytes_out,
+                int64_t *mtime_s_out);
 int  rt_dir_write(const rt_dir *d, const char *name, const void *const *parts, const size_t *part_bytes, int n);
 /* Waits up to two seconds for NAME; the descriptor, or -1. is_done (may be NULL) ends the waiting early with -1. */
 int  rt_dir_lock(const rt_dir *d, const char *name, bool (*is_done)(void *user), void *user);
 void rt_dir_unlock(const rt_dir *d, const char *name, int fd);
-/* Deletes the least recently used entries until `target` bytes are left, and stale temporary and lock files. Bytes left. */
-uint64_t rt_dir_evict(const rt_dir *d, uint64_t max_bytes, uint64_t target_bytes, int64_t max_age_s, bool is_dry_run, bool all_temporary,
-                      int64_t *n_out, int64_t *bytes_out);
+/* Deletes the least recently used entries until `target` bytes are left, and stale temporary and lock files. Bytes
+ * left. */
+uint64_t rt_dir_evict(const rt_dir *d, uint64_t max_bytes, uint64_t target_bytes, int64_t max_age_s, bool is_dry_run,
+                      bool all_temporary, int64_t *n_out, int64_t *bytes_out);
 /* Names of all entries, sorted, in one block by fu_malloc: *names_out[i]. 0 or errno. */
 int  rt_dir_names(const rt_dir *d, char ***names_out, size_t *n_out);
 

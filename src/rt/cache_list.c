@@ -8,11 +8,13 @@
 
 static fusor_status open_dir(fu_error *e, const char *dir, rt_dir *out) {
     char why[256];
-    if (rt_dir_open(dir, false, out, why, sizeof why)) return FU_FAIL(e, FUSOR_ERROR_IO, "cache directory %s: %s", dir, why);
+    if (rt_dir_open(dir, false, out, why, sizeof why))
+        return FU_FAIL(e, FUSOR_ERROR_IO, "cache directory %s: %s", dir, why);
     return FUSOR_OK;
 }
 
-static void describe(const rt_entry *in, const char *file, const char *problem, size_t bytes, int64_t mtime_s, rt_cache_entry *out) {
+static void describe(const rt_entry *in, const char *file, const char *problem, size_t bytes, int64_t mtime_s,
+                     rt_cache_entry *out) {
     *out = (rt_cache_entry){.file = file, .problem = problem, .file_bytes = bytes, .used_s = mtime_s};
     out->symbol = out->level = out->features = out->build_id = out->description = "";
     snprintf(out->key, sizeof out->key, "%.*s", 2 * IR_KEY_BYTES, file);
@@ -36,7 +38,8 @@ static void describe(const rt_entry *in, const char *file, const char *problem, 
     out->entry = h->entry;
 }
 
-fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *user, const rt_cache_entry *entry), void *user) {
+fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *user, const rt_cache_entry *entry),
+                           void *user) {
     rt_dir d;
     FU_TRY(open_dir(e, dir, &d));
     char **names;
@@ -44,7 +47,8 @@ fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *use
     int failed = rt_dir_names(&d, &names, &n);
     if (failed) {
         rt_dir_close(&d);
-        return FU_FAIL(e, failed == ENOMEM ? FUSOR_ERROR_MEMORY : FUSOR_ERROR_IO, "cache directory %s: %s", dir, strerror(failed));
+        return FU_FAIL(e, failed == ENOMEM ? FUSOR_ERROR_MEMORY : FUSOR_ERROR_IO, "cache directory %s: %s", dir,
+                       strerror(failed));
     }
     bool go_on = true;
     for (size_t i = 0; i < n && go_on; i++) {
@@ -55,7 +59,9 @@ fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *use
         rt_cache_entry shown;
         int problem = rt_dir_read(&d, names[i], RT_ENTRY_MAX_BYTES, &data, &bytes, &mtime_s);
         if (problem == ENOENT) continue;    /* evicted meanwhile */
-        const char *text = problem == EPERM ? "not a plain file that only its owner may write" : problem ? strerror(problem) : rt_entry_decode(data, bytes, &entry);
+        const char *text = problem == EPERM ? "not a plain file that only its owner may write"
+                           : problem        ? strerror(problem)
+                                            : rt_entry_decode(data, bytes, &entry);
         describe(&entry, names[i], text, bytes, mtime_s, &shown);
         go_on = visit(user, &shown);
         fu_free(data);
@@ -65,7 +71,8 @@ fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *use
     return FUSOR_OK;
 }
 
-fusor_status rt_cache_prune(fu_error *e, const char *dir, uint64_t max_bytes, int64_t max_age_s, bool is_dry_run, int64_t *n_out, int64_t *bytes_out) {
+fusor_status rt_cache_prune(fu_error *e, const char *dir, uint64_t max_bytes, int64_t max_age_s, bool is_dry_run,
+                            int64_t *n_out, int64_t *bytes_out) {
     rt_dir d;
     FU_TRY(open_dir(e, dir, &d));
     rt_dir_evict(&d, max_bytes, max_bytes, max_age_s, is_dry_run, false, n_out, bytes_out);

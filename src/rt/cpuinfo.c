@@ -62,7 +62,8 @@ uint64_t rt_features_decode(const rt_cpuid *raw) {
     for (int i = 0; i < FEATURE_COUNT; i++) {
         uint32_t word;
         memcpy(&word, (const char *)raw + features[i].word, sizeof word);
-        if ((word >> features[i].bit & 1) && (raw->xcr0 & features[i].state) == features[i].state) bits |= UINT64_C(1) << i;
+        if ((word >> features[i].bit & 1) && (raw->xcr0 & features[i].state) == features[i].state)
+            bits |= UINT64_C(1) << i;
     }
     return bits;
 }
@@ -167,7 +168,8 @@ static void find_out(void) {
     uint32_t words[12];
     bool has_brand = true;
     for (uint32_t i = 0; i < 3; i++)
-        has_brand = has_brand && __get_cpuid(0x80000002 + i, words + 4 * i, words + 4 * i + 1, words + 4 * i + 2, words + 4 * i + 3);
+        has_brand = has_brand &&
+                    __get_cpuid(0x80000002 + i, words + 4 * i, words + 4 * i + 1, words + 4 * i + 2, words + 4 * i + 3);
     if (has_brand) memcpy(host_brand, words, 48);
 #endif
 }
@@ -274,7 +276,8 @@ int rt_cgroup_cpus(const char *proc_text, const char *root) {
     int best = 0;
     for (const char *line = proc_text; *line;) {
         size_t n = strcspn(line, "\n");
-        const char *first = memchr(line, ':', n), *second = first ? memchr(first + 1, ':', n - (size_t)(first + 1 - line)) : NULL;
+        const char *first = memchr(line, ':', n),
+                   *second = first ? memchr(first + 1, ':', n - (size_t)(first + 1 - line)) : NULL;
         if (second) {
             const char *path = second + 1;
             size_t length = n - (size_t)(path - line);

@@ -51,8 +51,13 @@ static void add_to_perf(const char *symbol, const void *code, size_t bytes) {
     }
 }
 
-/* ---- GDB: https://sourceware.org/gdb/current/onlinedocs/gdb.html/JIT-Interface.html. Names and layout are fixed by it. ---- */
-struct jit_code_entry { struct jit_code_entry *next_entry, *prev_entry; const char *symfile_addr; uint64_t symfile_size; };
+/* ---- GDB: https://sourceware.org/gdb/current/onlinedocs/gdb.html/JIT-Interface.html. Names and layout are fixed by
+ * it. ---- */
+struct jit_code_entry {
+    struct jit_code_entry *next_entry, *prev_entry;
+    const char *symfile_addr;
+    uint64_t symfile_size;
+};
 struct jit_descriptor {
     uint32_t version, action_flag;
     struct jit_code_entry *relevant_entry, *first_entry;
@@ -95,11 +100,20 @@ static void fill(symbol_file *f, const char *symbol, const void *code, size_t by
     f->head.e_shstrndx = 4;
     f->section[1] = (Elf64_Shdr){.sh_name = 1, .sh_type = SHT_NOBITS, .sh_flags = SHF_ALLOC | SHF_EXECINSTR,
                                  .sh_addr = (Elf64_Addr)code, .sh_size = bytes, .sh_addralign = 64};
-    f->section[2] = (Elf64_Shdr){.sh_name = 7, .sh_type = SHT_SYMTAB, .sh_offset = OFFSET(symbol), .sh_size = sizeof f->symbol,
-                                 .sh_link = 3, .sh_info = 1, .sh_addralign = 8, .sh_entsize = sizeof f->symbol[0]};
-    f->section[3] = (Elf64_Shdr){.sh_name = 15, .sh_type = SHT_STRTAB, .sh_offset = OFFSET(text), .sh_size = sizeof f->text,
-                                 .sh_addralign = 1};
-    f->section[4] = (Elf64_Shdr){.sh_name = 23, .sh_type = SHT_STRTAB, .sh_offset = OFFSET(names), .sh_size = sizeof f->names,
+    f->section[2] = (Elf64_Shdr){.sh_name = 7,
+                                 .sh_type = SHT_SYMTAB,
+                                 .sh_offset = OFFSET(symbol),
+                                 .sh_size = sizeof f->symbol,
+                                 .sh_link = 3,
+                                 .sh_info = 1,
+                                 .sh_addralign = 8,
+                                 .sh_entsize = sizeof f->symbol[0]};
+    f->section[3] = (Elf64_Shdr){
+        .sh_name = 15, .sh_type = SHT_STRTAB, .sh_offset = OFFSET(text), .sh_size = sizeof f->text, .sh_addralign = 1};
+    f->section[4] = (Elf64_Shdr){.sh_name = 23,
+                                 .sh_type = SHT_STRTAB,
+                                 .sh_offset = OFFSET(names),
+                                 .sh_size = sizeof f->names,
                                  .sh_addralign = 1};
     f->symbol[1] = (Elf64_Sym){.st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_shndx = 1,
                                .st_value = (Elf64_Addr)code, .st_size = bytes};

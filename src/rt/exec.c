@@ -67,7 +67,8 @@ static fusor_status find_kernels(core *c, fu_error *e, rt_cache *cache) {
     return FUSOR_OK;
 }
 
-fusor_status rt_exec_new(fu_error *e, fu_arena *arena, ir_plan *plan, rt_cache *cache, const rt_exec_options *options, rt_exec **out) {
+fusor_status rt_exec_new(fu_error *e, fu_arena *arena, ir_plan *plan, rt_cache *cache, const rt_exec_options *options,
+                         rt_exec **out) {
     core *c = fu_calloc(1, sizeof *c);
     if (!c) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for an executable");
     atomic_init(&c->refs, 1);
@@ -84,7 +85,8 @@ fusor_status rt_exec_new(fu_error *e, fu_arena *arena, ir_plan *plan, rt_cache *
     c->normalizes = fu_calloc((size_t)c->n_params + 1, sizeof *c->normalizes);
     c->alias_of = fu_calloc((size_t)c->n_params + 1, sizeof *c->alias_of);
     fusor_status status = FUSOR_OK;
-    if (!c->info || !c->normalizes || !c->alias_of) status = FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for an executable");
+    if (!c->info || !c->normalizes || !c->alias_of)
+        status = FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for an executable");
     if (status == FUSOR_OK) status = find_kernels(c, e, cache);
     if (status != FUSOR_OK) {
         core_release(c);        /* its arena is empty still: the caller's stays whole */
@@ -97,7 +99,8 @@ fusor_status rt_exec_new(fu_error *e, fu_arena *arena, ir_plan *plan, rt_cache *
         const ir_step *st = &plan->steps.at[i];
         if (st->kind == IR_STEP_KERNEL) continue;
         for (int a = 0; a < st->n_args; a++)
-            if (st->arg[a] < c->n_params && plan->buffers.at[st->arg[a]].dtype == FUSOR_BOOL) c->normalizes[st->arg[a]] = true;
+            if (st->arg[a] < c->n_params && plan->buffers.at[st->arg[a]].dtype == FUSOR_BOOL)
+                c->normalizes[st->arg[a]] = true;
     }
     FU_TRY(exec_make(e, c, NULL, out));
     c->arena = *arena;
@@ -125,18 +128,21 @@ static fusor_status bind_one(rt_exec *x, fu_error *e, int param, const fusor_buf
     call_end checked = {0};
     if (x->bound[param]) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "bind: parameter %%%s is bound already", p->name);
     if (c->alias_of[param] >= 0)
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "bind: parameter %%%s is overwritten by result %%%s", p->name, c->plan->graph->results.at[c->alias_of[param]].name);
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "bind: parameter %%%s is overwritten by result %%%s", p->name,
+                       c->plan->graph->results.at[c->alias_of[param]].name);
     FU_TRY(exec_check_input(c, e, param, value, true, &checked));
     int64_t bytes = ir_dtypes[want->dtype].bytes;
     for (int d = 0; d < value->rank; d++) {
         int64_t known;
         if (ir_size_is_const(c->plan->graph->sizes, want->dim[d], &known) && known != value->shape[d])
-            return FU_FAIL(e, FUSOR_ERROR_SHAPE, "bind: dim %d of %%%s is %lld; expected %lld", d, p->name, (long long)value->shape[d], (long long)known);
+            return FU_FAIL(e, FUSOR_ERROR_SHAPE, "bind: dim %d of %%%s is %lld; expected %lld", d, p->name,
+                           (long long)value->shape[d], (long long)known);
     }
     bool is_empty = false;
     for (int d = 0; d < value->rank; d++) is_empty |= value->shape[d] == 0;
     for (int d = 0; d < value->rank && !is_empty; d++)
-        if (__builtin_mul_overflow(bytes, value->shape[d], &bytes)) return FU_FAIL(e, FUSOR_ERROR_SHAPE, "bind: the bytes of %%%s overflow 64 bits", p->name);
+        if (__builtin_mul_overflow(bytes, value->shape[d], &bytes))
+            return FU_FAIL(e, FUSOR_ERROR_SHAPE, "bind: the bytes of %%%s overflow 64 bits", p->name);
     bound_param *b = fu_calloc(1, sizeof *b);
     if (!b) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "bind: no memory");
     atomic_init(&b->refs, 1);
@@ -163,8 +169,9 @@ fusor_status rt_exec_bind(rt_exec *x, fu_error *e, int n, const int *param, cons
     atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
     FU_TRY(exec_make(e, c, x->bound, &made));
     for (int i = 0; i < n; i++) {
-        fusor_status s = param[i] < 0 || param[i] >= c->n_params ? FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "bind: there is no parameter %d", param[i])
-                                                                 : bind_one(made, e, param[i], &values[i]);
+        fusor_status s = param[i] < 0 || param[i] >= c->n_params
+                             ? FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "bind: there is no parameter %d", param[i])
+                             : bind_one(made, e, param[i], &values[i]);
         if (s != FUSOR_OK) {
             rt_exec_release(made);
             return s;
@@ -177,7 +184,9 @@ fusor_status rt_exec_bind(rt_exec *x, fu_error *e, int n, const int *param, cons
     return FUSOR_OK;
 }
 
-bool rt_exec_is_bound(const rt_exec *x, int param) { return param >= 0 && param < x->core->n_params && x->bound[param]; }
+bool rt_exec_is_bound(const rt_exec *x, int param) {
+    return param >= 0 && param < x->core->n_params && x->bound[param];
+}
 
 /* ---- frames: a few slots, taken and given by exchange; no lock that a fork could leave behind ---- */
 static fusor_status take_frame(rt_exec *x, fu_error *e, frame **out) {
@@ -192,8 +201,9 @@ static fusor_status take_frame(rt_exec *x, fu_error *e, frame **out) {
 static void give_frame(rt_exec *x, frame *f) {
     for (int i = 0; i < SPARE_FRAMES; i++) {
         frame *empty = NULL;
-        if (!atomic_load_explicit(&x->spare[i], memory_order_relaxed)
-            && atomic_compare_exchange_strong_explicit(&x->spare[i], &empty, f, memory_order_release, memory_order_relaxed))
+        if (!atomic_load_explicit(&x->spare[i], memory_order_relaxed) &&
+            atomic_compare_exchange_strong_explicit(&x->spare[i], &empty, f, memory_order_release,
+                                                    memory_order_relaxed))
             return;
     }
     exec_frame_free(f);
@@ -205,7 +215,8 @@ static fusor_status take_inputs(frame *f, fu_error *e, int n_in, const fusor_buf
     const rt_exec *x = f->x;
     const core *c = x->core;
     if (n_in != x->n_inputs || (n_in && !in))
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s takes %d inputs; %d given", c->plan->graph->name, x->n_inputs, n_in);
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s takes %d inputs; %d given", c->plan->graph->name, x->n_inputs,
+                       n_in);
     bool is_same = f->is_evaluated;
     for (int i = 0; i < n_in; i++) {
         int p = x->input_param[i];
@@ -221,10 +232,12 @@ static fusor_status take_inputs(frame *f, fu_error *e, int n_in, const fusor_buf
     return exec_evaluate(f, e, with_memory);
 }
 
-static fusor_status prepare(frame *f, fu_error *e, int n_in, const fusor_buffer *in, int n_out, const fusor_buffer *out) {
+static fusor_status prepare(frame *f, fu_error *e, int n_in, const fusor_buffer *in, int n_out,
+                            const fusor_buffer *out) {
     const core *c = f->x->core;
     if (n_out != c->n_results || (n_out && !out))
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s gives %d results; %d outputs given", c->plan->graph->name, c->n_results, n_out);
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s gives %d results; %d outputs given", c->plan->graph->name,
+                       c->n_results, n_out);
     FU_TRY(take_inputs(f, e, n_in, in, true));
     FU_TRY(exec_stage_inputs(f, e));
     return exec_prepare_outputs(f, e, out);
@@ -236,7 +249,9 @@ static fusor_status run(frame *f, fu_error *e) {
     exec_copy_in(f);
     FU_TRY(exec_run(f, e));
     exec_copy_out(f);
-    if (c->logs_run) fu_log_event(c->options.log, "run", "%s,%lld,%d", c->plan->graph->name, (long long)(fu_now_ns() - start), c->n_steps);
+    if (c->logs_run)
+        fu_log_event(c->options.log, "run", "%s,%lld,%d", c->plan->graph->name, (long long)(fu_now_ns() - start),
+                     c->n_steps);
     return FUSOR_OK;
 }
 
@@ -257,7 +272,8 @@ fusor_status rt_exec_infer(rt_exec *x, fu_error *e, int n_in, const fusor_buffer
     const core *c = x->core;
     frame *f;
     if (n_out != c->n_results || (n_out && !out))
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s gives %d results; %d outputs given", c->plan->graph->name, c->n_results, n_out);
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s gives %d results; %d outputs given", c->plan->graph->name,
+                       c->n_results, n_out);
     FU_TRY(take_frame(x, e, &f));
     fusor_status s = take_inputs(f, e, n_in, in, false);
     for (int r = 0; r < n_out && s == FUSOR_OK; r++) {
@@ -276,7 +292,8 @@ const rt_step_info *rt_exec_step(const rt_exec *x, int step) { return &x->core->
 /* ---- prepared calls ---- */
 struct rt_call { rt_exec *x; frame *f; };
 
-fusor_status rt_call_new(rt_exec *x, fu_error *e, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *out, rt_call **call_out) {
+fusor_status rt_call_new(rt_exec *x, fu_error *e, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *out,
+                         rt_call **call_out) {
     rt_call *c = fu_calloc(1, sizeof *c);
     if (!c) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a prepared call");
     fusor_status s = exec_frame_new(x, e, &c->f);

@@ -43,7 +43,8 @@ static bool measure(call_end *n, size_t bytes) {
         if (b->shape[d] == 0) is_empty = true;
         if (b->shape[d] <= 1) continue;
         if (__builtin_mul_overflow(b->shape[d] - 1, b->stride[d], &reach)) return is_empty;
-        if (reach < 0 ? __builtin_add_overflow(low, reach, &low) : __builtin_add_overflow(high, reach, &high)) return is_empty;
+        if (reach < 0 ? __builtin_add_overflow(low, reach, &low) : __builtin_add_overflow(high, reach, &high))
+            return is_empty;
     }
     int64_t limit = INT64_MAX / 16;
     if (!is_empty && (low < -limit || high > limit)) return false;
@@ -56,16 +57,21 @@ static bool measure(call_end *n, size_t bytes) {
     return true;
 }
 
-fusor_status exec_check_input(const core *c, fu_error *e, int p, const fusor_buffer *b, bool needs_data, call_end *out) {
+fusor_status exec_check_input(const core *c, fu_error *e, int p, const fusor_buffer *b, bool needs_data,
+                              call_end *out) {
     const ir_plan_buffer *want = &c->plan->buffers.at[p];
     const char *name = c->plan->graph->params.at[p].name;
     if (b->dtype != want->dtype)
-        return FU_FAIL(e, FUSOR_ERROR_TYPE, "input %%%s is %s; expected %s", name, type_name(b->dtype), ir_dtypes[want->dtype].name);
-    if (b->rank != want->rank) return FU_FAIL(e, FUSOR_ERROR_SHAPE, "input %%%s has rank %d; expected %d", name, (int)b->rank, want->rank);
-    if (b->device != 0) return FU_FAIL(e, FUSOR_ERROR_DEVICE, "input %%%s is on device %d; expected 0, the CPU", name, (int)b->device);
+        return FU_FAIL(e, FUSOR_ERROR_TYPE, "input %%%s is %s; expected %s", name, type_name(b->dtype),
+                       ir_dtypes[want->dtype].name);
+    if (b->rank != want->rank)
+        return FU_FAIL(e, FUSOR_ERROR_SHAPE, "input %%%s has rank %d; expected %d", name, (int)b->rank, want->rank);
+    if (b->device != 0)
+        return FU_FAIL(e, FUSOR_ERROR_DEVICE, "input %%%s is on device %d; expected 0, the CPU", name, (int)b->device);
     for (int d = 0; d < b->rank; d++)
         if (b->shape[d] < 0)
-            return FU_FAIL(e, FUSOR_ERROR_SHAPE, "input %%%s: dim %d is %lld; a size must not be negative", name, d, (long long)b->shape[d]);
+            return FU_FAIL(e, FUSOR_ERROR_SHAPE, "input %%%s: dim %d is %lld; a size must not be negative", name, d,
+                           (long long)b->shape[d]);
     size_t bytes = ir_dtypes[want->dtype].bytes;
     out->user = *b;
     if (!needs_data) return FUSOR_OK;
@@ -74,7 +80,8 @@ fusor_status exec_check_input(const core *c, fu_error *e, int p, const fusor_buf
     for (int d = 0; d < b->rank; d++) is_empty |= b->shape[d] == 0;
     if (!b->data && !is_empty) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "input %%%s has no data", name);
     if (!is_empty && (uintptr_t)b->data % bytes)
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "input %%%s: data is not aligned to its element size, %zu bytes", name, bytes);
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "input %%%s: data is not aligned to its element size, %zu bytes", name,
+                       bytes);
     return FUSOR_OK;
 }
 
@@ -104,8 +111,10 @@ static char *walk(char *a, char *b, const fusor_buffer *layout, int d, size_t by
 }
 
 static void copy_strided(void *dense, const fusor_buffer *b, size_t bytes, bool is_gather) {
-    static const line_fn gathers[9] = {[1] = gather_uint8_t, [2] = gather_uint16_t, [4] = gather_uint32_t, [8] = gather_uint64_t};
-    static const line_fn scatters[9] = {[1] = scatter_uint8_t, [2] = scatter_uint16_t, [4] = scatter_uint32_t, [8] = scatter_uint64_t};
+    static const line_fn gathers[9] = {
+        [1] = gather_uint8_t, [2] = gather_uint16_t, [4] = gather_uint32_t, [8] = gather_uint64_t};
+    static const line_fn scatters[9] = {
+        [1] = scatter_uint8_t, [2] = scatter_uint16_t, [4] = scatter_uint32_t, [8] = scatter_uint64_t};
     if (count_of(b) == 0) return;
     if (b->rank == 0 || is_dense(b)) {
         size_t all = (size_t)count_of(b) * bytes;
@@ -143,7 +152,8 @@ fusor_status exec_stage_inputs(frame *f, fu_error *e) {
         if (f->x->bound[p]) continue;
         call_end *n = &f->in[p];
         if (!measure(n, ir_dtypes[n->user.dtype].bytes))
-            return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "input %%%s: its strides leave the address space", c->plan->graph->params.at[p].name);
+            return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "input %%%s: its strides leave the address space",
+                           c->plan->graph->params.at[p].name);
         n->is_staged = !n->is_dense || c->normalizes[p];
         if (n->is_staged) FU_TRY(make_staging(c, e, n, f->bytes[p]));
         f->base[p] = n->is_staged ? n->staging : n->user.data;
@@ -164,7 +174,8 @@ void exec_copy_in(frame *f) {
 void exec_copy_out(frame *f) {
     const core *c = f->x->core;
     for (int r = 0; r < c->n_results; r++)
-        if (f->out[r].is_staged) copy_strided(f->out[r].staging, &f->out[r].user, ir_dtypes[f->out[r].user.dtype].bytes, false);
+        if (f->out[r].is_staged)
+            copy_strided(f->out[r].staging, &f->out[r].user, ir_dtypes[f->out[r].user.dtype].bytes, false);
 }
 
 /* ---- overlaps ---- */
@@ -257,15 +268,22 @@ static fusor_status check_given(const frame *f, fu_error *e, int r, const fusor_
     const ir_plan_buffer *want = &c->plan->buffers.at[b];
     const char *name = c->plan->graph->results.at[r].name;
     if (given->dtype != want->dtype)
-        return FU_FAIL(e, FUSOR_ERROR_TYPE, "output %%%s is given as %s; the result is %s", name, type_name(given->dtype), ir_dtypes[want->dtype].name);
-    if (given->rank != want->rank) return FU_FAIL(e, FUSOR_ERROR_SHAPE, "output %%%s is given with rank %d; the result has rank %d", name, (int)given->rank, want->rank);
+        return FU_FAIL(e, FUSOR_ERROR_TYPE, "output %%%s is given as %s; the result is %s", name,
+                       type_name(given->dtype), ir_dtypes[want->dtype].name);
+    if (given->rank != want->rank)
+        return FU_FAIL(e, FUSOR_ERROR_SHAPE, "output %%%s is given with rank %d; the result has rank %d", name,
+                       (int)given->rank, want->rank);
     for (int d = 0; d < want->rank; d++)
         if (given->shape[d] != f->dim[b][d])
-            return FU_FAIL(e, FUSOR_ERROR_SHAPE, "output %%%s: dim %d is %lld; the result's is %lld", name, d, (long long)given->shape[d], (long long)f->dim[b][d]);
-    if (given->device != 0) return FU_FAIL(e, FUSOR_ERROR_DEVICE, "output %%%s is on device %d; expected 0, the CPU", name, (int)given->device);
+            return FU_FAIL(e, FUSOR_ERROR_SHAPE, "output %%%s: dim %d is %lld; the result's is %lld", name, d,
+                           (long long)given->shape[d], (long long)f->dim[b][d]);
+    if (given->device != 0)
+        return FU_FAIL(e, FUSOR_ERROR_DEVICE, "output %%%s is on device %d; expected 0, the CPU", name,
+                       (int)given->device);
     if (given->flags & FUSOR_READONLY) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s is read-only", name);
     if (f->count[b] && (uintptr_t)given->data % ir_dtypes[want->dtype].bytes)
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s: data is not aligned to its element size, %d bytes", name, ir_dtypes[want->dtype].bytes);
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s: data is not aligned to its element size, %d bytes", name,
+                       ir_dtypes[want->dtype].bytes);
     return FUSOR_OK;
 }
 
@@ -275,7 +293,8 @@ static fusor_status check_alias(const frame *f, fu_error *e, int r, int p, call_
     const char *name = c->plan->graph->results.at[r].name, *param = c->plan->graph->params.at[p].name;
     const call_end *from = &f->in[p];
     if (from->user.flags & FUSOR_READONLY)
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "input %%%s is read-only, but result %%%s is written over it", param, name);
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "input %%%s is read-only, but result %%%s is written over it", param,
+                       name);
     if (!n->user.data) {
         n->user = from->user;
         return FUSOR_OK;
@@ -283,9 +302,13 @@ static fusor_status check_alias(const frame *f, fu_error *e, int r, int p, call_
     fusor_buffer given = n->user;
     if (!(given.flags & FUSOR_STRIDED)) fill_strides(&given);
     bool same = given.data == from->user.data;
-    for (int d = 0; d < given.rank; d++) same = same && (given.shape[d] <= 1 || given.stride[d] == from->user.stride[d]);
+    for (int d = 0; d < given.rank; d++)
+        same = same && (given.shape[d] <= 1 || given.stride[d] == from->user.stride[d]);
     if (!same)
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s is written over %%%s: its buffer must have that input's data and strides, or no data", name, param);
+        return FU_FAIL(
+            e, FUSOR_ERROR_ARGUMENT,
+            "output %%%s is written over %%%s: its buffer must have that input's data and strides, or no data", name,
+            param);
     return FUSOR_OK;
 }
 
@@ -294,15 +317,19 @@ static fusor_status check_overlaps(const frame *f, fu_error *e, int r) {
     const ir_graph *g = c->plan->graph;
     const call_end *n = &f->out[r];
     size_t bytes = ir_dtypes[n->user.dtype].bytes;
-    if (overlaps_itself(n, bytes)) return FU_FAIL(e, FUSOR_ERROR_OVERLAP, "output %%%s overlaps itself: two of its elements share memory", g->results.at[r].name);
+    if (overlaps_itself(n, bytes))
+        return FU_FAIL(e, FUSOR_ERROR_OVERLAP, "output %%%s overlaps itself: two of its elements share memory",
+                       g->results.at[r].name);
     for (int p = 0; p < c->n_params; p++) {
         if (f->x->bound[p] || c->alias_of[p] == r) continue;
         if (overlaps(n, bytes, &f->in[p], ir_dtypes[f->in[p].user.dtype].bytes))
-            return FU_FAIL(e, FUSOR_ERROR_OVERLAP, "output %%%s overlaps input %%%s", g->results.at[r].name, g->params.at[p].name);
+            return FU_FAIL(e, FUSOR_ERROR_OVERLAP, "output %%%s overlaps input %%%s", g->results.at[r].name,
+                           g->params.at[p].name);
     }
     for (int q = 0; q < r; q++)
         if (overlaps(n, bytes, &f->out[q], ir_dtypes[f->out[q].user.dtype].bytes))
-            return FU_FAIL(e, FUSOR_ERROR_OVERLAP, "output %%%s overlaps output %%%s", g->results.at[r].name, g->results.at[q].name);
+            return FU_FAIL(e, FUSOR_ERROR_OVERLAP, "output %%%s overlaps output %%%s", g->results.at[r].name,
+                           g->results.at[q].name);
     return FUSOR_OK;
 }
 
@@ -317,10 +344,13 @@ static fusor_status prepare_output(frame *f, fu_error *e, int r, const fusor_buf
     else if (!given->data) {
         exec_fill_shape(f, r, &n->user);
         n->user.data = rt_buffer_get(&c->options, (size_t)f->bytes[b]);
-        if (!n->user.data) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for result %%%s, %lld bytes", result->name, (long long)f->bytes[b]);
+        if (!n->user.data)
+            return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for result %%%s, %lld bytes", result->name,
+                           (long long)f->bytes[b]);
         n->is_new = true;
     }
-    if (!measure(n, ir_dtypes[n->user.dtype].bytes)) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s: its strides leave the address space", result->name);
+    if (!measure(n, ir_dtypes[n->user.dtype].bytes))
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s: its strides leave the address space", result->name);
     n->is_staged = !n->is_dense;
     if (!n->is_new) FU_TRY(check_overlaps(f, e, r));
     if (n->is_staged) FU_TRY(make_staging(c, e, n, f->bytes[b]));

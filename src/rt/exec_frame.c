@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* exec_frame.c: what one call needs. Sizes are evaluated when shapes change; memory is laid out once for them; running is then a
- * walk over the steps. */
+/* exec_frame.c: what one call needs. Sizes are evaluated when shapes change; memory is laid out once for them; running
+ * is then a walk over the steps. */
 #include "rt/exec_internal.h"
 #include "rt/buffer.h"
 #include "rt/threads.h"
@@ -8,7 +8,8 @@
 #include <pthread.h>
 
 enum { ALIGN = 64 };
-/* Iterations of one kernel; above it, products of sizes in launches might leave 64 bits. No machine gets there in a year. */
+/* Iterations of one kernel; above it, products of sizes in launches might leave 64 bits. No machine gets there in a
+ * year. */
 #define MAX_POINTS (INT64_C(1) << 52)
 
 static int64_t align_up(int64_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
@@ -90,7 +91,8 @@ static fusor_status evaluate(const frame *f, fu_error *e, ir_size s, int64_t *ou
     const ir_sizes *sizes = f->x->core->plan->graph->sizes;
     switch (ir_size_eval(sizes, s, f->symbols, out)) {
     case IR_SIZE_OK: return FUSOR_OK;
-    case IR_SIZE_ZERO_DIVISION: return FU_FAIL(e, FUSOR_ERROR_SHAPE, "a size of the plan divides by zero for these inputs");
+    case IR_SIZE_ZERO_DIVISION:
+        return FU_FAIL(e, FUSOR_ERROR_SHAPE, "a size of the plan divides by zero for these inputs");
     case IR_SIZE_OVERFLOW: break;
     }
     return FU_FAIL(e, FUSOR_ERROR_SHAPE, "a size of the plan overflows 64 bits for these inputs");
@@ -104,12 +106,15 @@ static fusor_status evaluate_buffers(frame *f, fu_error *e) {
         bool is_empty = false;
         for (int d = 0; d < b->rank; d++) {
             FU_TRY(evaluate(f, e, b->dim[d], &f->dim[i][d]));
-            if (f->dim[i][d] < 0) return FU_FAIL(e, FUSOR_ERROR_SHAPE, "a size of the plan is negative for these inputs");
+            if (f->dim[i][d] < 0)
+                return FU_FAIL(e, FUSOR_ERROR_SHAPE, "a size of the plan is negative for these inputs");
             is_empty |= f->dim[i][d] == 0;
         }
         for (int d = 0; d < b->rank && !is_empty; d++)
-            if (__builtin_mul_overflow(n, f->dim[i][d], &n)) return FU_FAIL(e, FUSOR_ERROR_SHAPE, "the bytes of a tensor overflow 64 bits for these inputs");
-        if (n > INT64_MAX / 4) return FU_FAIL(e, FUSOR_ERROR_SHAPE, "the bytes of a tensor overflow 64 bits for these inputs");
+            if (__builtin_mul_overflow(n, f->dim[i][d], &n))
+                return FU_FAIL(e, FUSOR_ERROR_SHAPE, "the bytes of a tensor overflow 64 bits for these inputs");
+        if (n > INT64_MAX / 4)
+            return FU_FAIL(e, FUSOR_ERROR_SHAPE, "the bytes of a tensor overflow 64 bits for these inputs");
         f->bytes[i] = is_empty ? 0 : n;
         f->count[i] = f->bytes[i] / ir_dtypes[b->dtype].bytes;
     }
@@ -138,7 +143,8 @@ static fusor_status evaluate_kernel(frame *f, fu_error *e, int number) {
     for (int b = 0; b < k->n_buffers; b++) {
         FU_TRY(evaluate(f, e, st->offset[b], &s->offset_bytes[b]));
         s->offset_bytes[b] *= ir_dtypes[k->buffer[b].dtype].bytes;
-        for (int d = 0; d < k->n_dims; d++) FU_TRY(evaluate(f, e, st->stride[b * k->n_dims + d], &s->stride[b * k->n_dims + d]));
+        for (int d = 0; d < k->n_dims; d++)
+            FU_TRY(evaluate(f, e, st->stride[b * k->n_dims + d], &s->stride[b * k->n_dims + d]));
     }
     for (int i = 0; i < k->n_scalars; i++) {
         const ir_plan_scalar *scalar = &st->scalar[i];
@@ -171,8 +177,8 @@ static void evaluate_reference(frame *f, int number) {
 /* ---- memory: temps by lifetime, then literals, shared memory of one kernel at a time, scratch of each worker ---- */
 static bool is_temp(const ir_plan_buffer *b) { return b->storage == IR_STORE_TEMP && b->first_step >= 0; }
 
-/* Each temp at the lowest place that is free while it lives: in order of first use, so that a step's inputs and outputs lie side
- * by side. O(temps^2), when shapes change only. */
+/* Each temp at the lowest place that is free while it lives: in order of first use, so that a step's inputs and outputs
+ * lie side by side. O(temps^2), when shapes change only. */
 static int64_t place_temps(frame *f) {
     const ir_plan *plan = f->x->core->plan;
     int64_t top = 0;
@@ -239,14 +245,15 @@ static fusor_status make_memory(frame *f, fu_error *e) {
         rt_memory_put(&c->options, f->memory, f->memory_bytes);
         f->memory_bytes = 0;
         f->memory = rt_memory_get(&c->options, f->need_bytes);
-        if (!f->memory) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for %zu bytes of temporary tensors", f->need_bytes);
+        if (!f->memory)
+            return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for %zu bytes of temporary tensors", f->need_bytes);
         f->memory_bytes = f->need_bytes;
     }
     for (int i = 0; i < c->n_buffers; i++) {
         const ir_plan_buffer *b = &c->plan->buffers.at[i];
         if (f->temp_at[i] < 0) continue;
         f->base[i] = f->memory + f->temp_at[i];
-        if (b->storage == IR_STORE_LITERAL) memcpy(f->base[i], &b->bits, ir_dtypes[b->dtype].bytes);  /* little endian */
+        if (b->storage == IR_STORE_LITERAL) memcpy(f->base[i], &b->bits, ir_dtypes[b->dtype].bytes); /* little endian */
     }
     for (int i = 0; i < c->n_steps; i++) f->step[i].args.shared = f->memory + f->shared_at;
     return FUSOR_OK;
@@ -321,7 +328,8 @@ static fusor_status run_phases(const frame *f, fu_error *e, int number, const fr
     rt_parallel_for own = {c->options.parallel_for, c->options.parallel_user};
     rt_parallel_phases(s->n_threads, n, phase, own.run ? &own : NULL);
     if (t.fault.position != INT64_MAX)
-        return FU_FAIL(e, FUSOR_ERROR_INDEX, "index %lld at position %lld is out of range", (long long)t.fault.value, (long long)t.fault.position);
+        return FU_FAIL(e, FUSOR_ERROR_INDEX, "index %lld at position %lld is out of range", (long long)t.fault.value,
+                       (long long)t.fault.position);
     if (t.code) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel %s returned %d", k->symbol, t.code);
     return FUSOR_OK;
 }
@@ -346,7 +354,8 @@ static fusor_status find_packed(const frame *f, fu_error *e, int number, void **
         }
         if (!made || !made->data) {
             fu_free(made);
-            return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a packed parameter, %lld bytes", (long long)once.launch.shared_bytes);
+            return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a packed parameter, %lld bytes",
+                           (long long)once.launch.shared_bytes);
         }
         once.args.shared = made->data;
         once.launch.n_phases = 1;
@@ -376,7 +385,8 @@ static fusor_status run_reference(frame *f, fu_error *e, int number) {
     const ir_step *st = &c->plan->steps.at[number];
     rt_tensor *t = f->step[number].tensor;
     for (int a = 0; a < st->n_args; a++) t[a].data = f->base[st->arg[a]];
-    if (!c->options.reference) return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "this program needs the reference evaluator, and there is none");
+    if (!c->options.reference)
+        return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "this program needs the reference evaluator, and there is none");
     return c->options.reference(c->plan->graph, e, ir_at(c->plan->graph, st->node), t, &t[st->n_args - 1], f->symbols);
 }
 

@@ -27,7 +27,7 @@ typedef struct core {
     int         n_params, n_results, n_steps, n_buffers;
     uint32_t    n_symbols;
     rt_step_info *info;                 /* by step; the kernels are held */
-    bool       *normalizes;             /* by param: bool elements must become 0 or 1, since not only kernels read them */
+    bool *normalizes; /* by param: bool elements must become 0 or 1, since not only kernels read them */
     int        *alias_of;               /* by param: the result written over it; -1 */
     bool        logs_run;
 } core;
@@ -96,11 +96,12 @@ void         exec_packed_free(const rt_exec_options *options, packed *p);
 /* exec_buffer.c */
 /* Is b usable as parameter p? Fills *out but for staging; data is looked at where needs_data. */
 fusor_status exec_check_input(const core *c, fu_error *e, int p, const fusor_buffer *b, bool needs_data, call_end *out);
-/* Outputs against evaluated sizes; memory for those without; overlaps. What it made is given back by exec_drop_outputs. */
+/* Outputs against evaluated sizes; memory for those without; overlaps. What it made is given back by exec_drop_outputs.
+ */
 fusor_status exec_prepare_outputs(frame *f, fu_error *e, const fusor_buffer *out);
 void         exec_drop_outputs(frame *f);
 void         exec_give_outputs(const frame *f, fusor_buffer *out);
-fusor_status exec_stage_inputs(frame *f, fu_error *e);      /* makes staging memory and sets f->base; see exec_copy_in */
+fusor_status exec_stage_inputs(frame *f, fu_error *e); /* makes staging memory and sets f->base; see exec_copy_in */
 void         exec_copy_in(frame *f);
 void         exec_copy_out(frame *f);
 /* Contiguous <-> strided; elements of `bytes` bytes. */

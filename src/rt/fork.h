@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef RT_FORK_H
 #define RT_FORK_H
-/* One pthread_atfork for the whole run time. What has a lock or state that a fork would tear registers a hook; a fork then
- * happens only while no other thread is inside a locked region. Locks of hooks are never nested in each other, so their order
- * does not matter. */
+/* One pthread_atfork for the whole run time. What has a lock or state that a fork would tear registers a hook; a fork
+ * then happens only while no other thread is inside a locked region. Locks of hooks are never nested in each other, so
+ * their order does not matter. */
 typedef struct rt_fork_hook {
     void (*prepare)(void *user);    /* in the parent before the fork: take the lock. Each may be NULL */
     void (*parent)(void *user);     /* after it: release */
-    void (*child)(void *user);      /* in the child: release and repair; only async-signal-safe work and memory that is there */
+    void (*child)(
+        void *user); /* in the child: release and repair; only async-signal-safe work and memory that is there */
     void  *user;
     struct rt_fork_hook *next, **link;
 } rt_fork_hook;

@@ -191,10 +191,13 @@ static bool place(rt_code *code, const void *blob, int *dual_out, int *protect_o
     return *protect_out == 0;
 }
 
-fusor_status rt_code_load(fu_error *e, const void *blob, size_t bytes, uint64_t entry, const char *symbol, rt_code **out) {
+fusor_status rt_code_load(fu_error *e, const void *blob, size_t bytes, uint64_t entry, const char *symbol,
+                          rt_code **out) {
     if (!bytes || bytes > BLOB_MAX || entry >= bytes)
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "kernel %s: a blob of %zu bytes with its function at %llu; expected 1 to %zu bytes and the function inside",
-                       symbol, bytes, (unsigned long long)entry, BLOB_MAX);
+        return FU_FAIL(
+            e, FUSOR_ERROR_ARGUMENT,
+            "kernel %s: a blob of %zu bytes with its function at %llu; expected 1 to %zu bytes and the function inside",
+            symbol, bytes, (unsigned long long)entry, BLOB_MAX);
     pthread_once(&once, watch_forks);
     rt_code *code = fu_calloc(1, sizeof *code);
     if (!code) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "kernel %s: no memory to load it", symbol);
@@ -208,7 +211,8 @@ fusor_status rt_code_load(fu_error *e, const void *blob, size_t bytes, uint64_t 
         fu_free(code);
         if (dual == ENOMEM || protect == ENOMEM || dual == EMFILE || dual == ENFILE)
             return FU_FAIL(e, FUSOR_ERROR_MEMORY, "kernel %s: no memory for %zu bytes of code", symbol, bytes);
-        return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "kernel %s: this system allows no executable memory (two mappings: %s; mprotect: %s)", symbol,
+        return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED,
+                       "kernel %s: this system allows no executable memory (two mappings: %s; mprotect: %s)", symbol,
                        dual < 0 ? "not tried" : strerror(dual), protect < 0 ? "not tried" : strerror(protect));
     }
     __builtin___clear_cache(code->rx, code->rx + bytes);

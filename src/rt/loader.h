@@ -3,20 +3,22 @@
 #define RT_LOADER_H
 /* Puts the code of kernels (flat position-independent blobs) where it can run, and takes it away again.
  *
- * Blobs share chunks of memory that are mapped twice, once writable and once executable (memfd); no address is ever both. Where
- * the system refuses that, each blob gets its own mapping that turns from writable to executable; where that is refused too,
- * loading fails with FUSOR_ERROR_UNSUPPORTED and the caller evaluates without code.
- * A fork seals every chunk: parent and child share that memory, so neither writes or reuses any of it again.
- * Threads: every function may be called from any thread. */
+ * Blobs share chunks of memory that are mapped twice, once writable and once executable (memfd); no address is ever
+ * both. Where the system refuses that, each blob gets its own mapping that turns from writable to executable; where
+ * that is refused too, loading fails with FUSOR_ERROR_UNSUPPORTED and the caller evaluates without code. A fork seals
+ * every chunk: parent and child share that memory, so neither writes or reuses any of it again. Threads: every function
+ * may be called from any thread. */
 #include "base/error.h"
 #include <stddef.h>
 #include <stdint.h>
 
 typedef struct rt_code rt_code;
 
-/* Copies the blob. *out is owned by the caller (rt_code_release). symbol: for perf (FUSOR_PERF=map) and GDB (FUSOR_GDB=1).
- * Errors: ARGUMENT (entry outside the blob, empty blob), MEMORY, UNSUPPORTED (executable memory is forbidden here). */
-fusor_status rt_code_load(fu_error *e, const void *blob, size_t bytes, uint64_t entry, const char *symbol, rt_code **out);
+/* Copies the blob. *out is owned by the caller (rt_code_release). symbol: for perf (FUSOR_PERF=map) and GDB
+ * (FUSOR_GDB=1). Errors: ARGUMENT (entry outside the blob, empty blob), MEMORY, UNSUPPORTED (executable memory is
+ * forbidden here). */
+fusor_status rt_code_load(fu_error *e, const void *blob, size_t bytes, uint64_t entry, const char *symbol,
+                          rt_code **out);
 void *rt_code_entry(const rt_code *c);      /* address of the function at `entry` */
 const void *rt_code_blob(const rt_code *c, size_t *bytes_out);  /* the blob where it runs, readable */
 /* Nothing may run in it any more. NULL is allowed. */

@@ -23,8 +23,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 const char *rt_build_id(void) { return FUSOR_BUILD_ID; }
 
-/* Where the module may be, from the directory of the library (or of the program that contains it): installed libraries, installed
- * programs, a build tree's library, program and tests. */
+/* Where the module may be, from the directory of the library (or of the program that contains it): installed libraries,
+ * installed programs, a build tree's library, program and tests. */
 static const char *const places[] = {
     "fusor/" MODULE_FILE, MODULE_FILE, "../" MODULE_FILE, "../lib/fusor/" MODULE_FILE, "../lib64/fusor/" MODULE_FILE,
     ".libs/" MODULE_FILE, "../.libs/" MODULE_FILE, "../../.libs/" MODULE_FILE, "../../../.libs/" MODULE_FILE,
@@ -34,8 +34,8 @@ static const char *const places[] = {
 static bool own_directory(char *path) {
     Dl_info info;
     char *slash;
-    if (dladdr((void *)(uintptr_t)rt_build_id, &info) && info.dli_fname && strchr(info.dli_fname, '/') && realpath(info.dli_fname, path)
-        && strstr(path, ".so")) {
+    if (dladdr((void *)(uintptr_t)rt_build_id, &info) && info.dli_fname && strchr(info.dli_fname, '/') &&
+        realpath(info.dli_fname, path) && strstr(path, ".so")) {
         slash = strrchr(path, '/');
     } else {
         /* Linked into the program; its name in argv[0] may mean nothing here. */
@@ -67,21 +67,25 @@ static fusor_status load(fu_error *e, const fusor_codegen_table **out) {
     const char *given = fu_env_string(FU_FUSOR_CODEGEN);
     if (*given) snprintf(path, sizeof path, "%s", given);
     else if (!find(path))
-        return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "no code generation module: %s is neither beside the library nor in %s (FUSOR_CODEGEN names another path)",
-                       MODULE_FILE, FUSOR_PKGLIBDIR);
+        return FU_FAIL(
+            e, FUSOR_ERROR_UNSUPPORTED,
+            "no code generation module: %s is neither beside the library nor in %s (FUSOR_CODEGEN names another path)",
+            MODULE_FILE, FUSOR_PKGLIBDIR);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle) return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "the code generation module does not load: %s", dlerror());
     void *symbol = dlsym(handle, FUSOR_CODEGEN_SYMBOL);
     fusor_codegen_module_fn get;
     memcpy(&get, &symbol, sizeof get);
-    if (!symbol) return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "%s is no code generation module: it has no %s", path, FUSOR_CODEGEN_SYMBOL);
+    if (!symbol)
+        return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "%s is no code generation module: it has no %s", path,
+                       FUSOR_CODEGEN_SYMBOL);
     const fusor_codegen_table *table = get();
     if (!table || table->version != FUSOR_CODEGEN_VERSION)
-        return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "%s has interface version %u; this library expects %d", path, table ? table->version : 0,
-                       FUSOR_CODEGEN_VERSION);
+        return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "%s has interface version %u; this library expects %d", path,
+                       table ? table->version : 0, FUSOR_CODEGEN_VERSION);
     if (!table->build_id || strcmp(table->build_id, FUSOR_BUILD_ID) != 0)
-        return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "%s is of another build (%s); this library is build %s", path, table->build_id ? table->build_id : "unnamed",
-                       FUSOR_BUILD_ID);
+        return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "%s is of another build (%s); this library is build %s", path,
+                       table->build_id ? table->build_id : "unnamed", FUSOR_BUILD_ID);
     snprintf(loaded_path, sizeof loaded_path, "%s", path);
     *out = table;
     return FUSOR_OK;

@@ -7,9 +7,9 @@
 
 /* The build id that this library was compiled with; the module must have the same. Static storage. */
 const char *rt_build_id(void);
-/* The module's table, loaded at the first call: FUSOR_CODEGEN, else beside this library or program (also in a build tree), else
- * the configured directory. It stays loaded for the life of the process. Any thread.
- * Errors: UNSUPPORTED (no module, one that does not load, or one of another version or build). */
+/* The module's table, loaded at the first call: FUSOR_CODEGEN, else beside this library or program (also in a build
+ * tree), else the configured directory. It stays loaded for the life of the process. Any thread. Errors: UNSUPPORTED
+ * (no module, one that does not load, or one of another version or build). */
 fusor_status rt_module_get(fu_error *e, const fusor_codegen_table **out);
 /* The path it was loaded from; "" before. */
 const char *rt_module_path(void);

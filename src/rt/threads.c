@@ -10,7 +10,8 @@
 #include <omp.h>
 #endif
 
-/* ThreadSanitizer does not see libgomp's synchronization, and without OpenMP there is no team: plain threads serve instead. */
+/* ThreadSanitizer does not see libgomp's synchronization, and without OpenMP there is no team: plain threads serve
+ * instead. */
 #if defined(_OPENMP) && !defined(__SANITIZE_THREAD__)
 #define HAS_TEAM 1
 #else
@@ -163,8 +164,8 @@ static void *wait_at_gate(void *arg) {
     return NULL;
 }
 
-/* libgomp ends the process when the system refuses it a thread. So a team larger than any before on this thread (each thread has
- * its own pool) is tried out first: as many plain threads must exist at once. */
+/* libgomp ends the process when the system refuses it a thread. So a team larger than any before on this thread (each
+ * thread has its own pool) is tried out first: as many plain threads must exist at once. */
 static bool can_have(int n_threads) {
     static _Thread_local int proven;
     if (n_threads <= proven) return true;

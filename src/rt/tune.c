@@ -3,11 +3,12 @@
 #include "rt/tune.h"
 #include "rt/cpuinfo.h"
 
-/* A tile is large enough that taking it (some 50 ns with a contended counter) does not show, and small enough that a worker
- * which lost its core delays the end by little. */
+/* A tile is large enough that taking it (some 50 ns with a contended counter) does not show, and small enough that a
+ * worker which lost its core delays the end by little. */
 enum { TILE_MIN = 16 << 10, TILE_MAX = 64 << 10, TILES_PER_THREAD = 4, COLUMN_STEP = 64 };
-/* Work that is not worth a team, in element visits of a cheap kernel (3 accesses each): a fork and join costs 0.7 microseconds
- * while the team spins and 13 to 25 when it sleeps; 16 Ki elements of an addition take 2. And products, for contractions. */
+/* Work that is not worth a team, in element visits of a cheap kernel (3 accesses each): a fork and join costs 0.7
+ * microseconds while the team spins and 13 to 25 when it sleeps; 16 Ki elements of an addition take 2. And products,
+ * for contractions. */
 enum { SERIAL_WORK = 48 << 10, SERIAL_PRODUCTS = 64 * 64 * 64 };
 
 static int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
@@ -34,7 +35,8 @@ static int64_t all(const ir_kernel *k, const int64_t *size) {
     return n;
 }
 
-/* Units of work per tile: TILES_PER_THREAD tiles each where tiles then have TILE_MIN elements or more; TILE_MAX at most. */
+/* Units of work per tile: TILES_PER_THREAD tiles each where tiles then have TILE_MIN elements or more; TILE_MAX at
+ * most. */
 static int64_t grain(int64_t units, int64_t elements_per_unit, int n_threads) {
     elements_per_unit = at_least_one(elements_per_unit);
     int64_t fair = ceil_div(units, (int64_t)n_threads * TILES_PER_THREAD);
@@ -54,8 +56,8 @@ static void tune_map(const ir_kernel *k, const int64_t *size, int n_threads, int
         tune[IR_TUNE_MAP_ROWS] = clamp(tile / at_least_one(columns), 1, at_least_one(rows));
         tune[IR_TUNE_MAP_COLUMNS] = at_least_one(columns);
     }
-    /* Past the last cache, a plain store first reads the line it is about to overwrite. Within it, streaming throws data out that
-     * the next kernel wants. */
+    /* Past the last cache, a plain store first reads the line it is about to overwrite. Within it, streaming throws
+     * data out that the next kernel wants. */
     int64_t bytes = 0;
     for (int b = 0; b < k->n_buffers; b++) {
         int64_t n = 1;
@@ -78,7 +80,8 @@ static void tune_reduce(const ir_kernel *k, const int64_t *size, int n_threads, 
         /* Long runs of contiguous loads; narrower only where there would be too few units for the team. */
         int64_t v = at_least_one(size[k->n_dims - 1]);
         columns = clamp(round_up(v, COLUMN_STEP), COLUMN_STEP, 512);
-        while (columns > 2 * COLUMN_STEP && times(times(rows, partials), ceil_div(v, columns)) < (int64_t)n_threads * TILES_PER_THREAD)
+        while (columns > 2 * COLUMN_STEP &&
+               times(times(rows, partials), ceil_div(v, columns)) < (int64_t)n_threads * TILES_PER_THREAD)
             columns = round_up(columns / 2, COLUMN_STEP);
         chunks = ceil_div(v, columns);
         tune[IR_TUNE_REDUCE_COLUMNS] = columns;
@@ -92,10 +95,12 @@ static void tune_row(const ir_kernel *k, const int64_t *size, int n_threads, int
     tune[IR_TUNE_ROW_ROWS] = grain(product(k, size, "p"), product(k, size, "r"), n_threads);
 }
 
-/* The block of operand 0 and, where K has several blocks, the block of sums stay in L2 while panels of operand 1 stream by. */
+/* The block of operand 0 and, where K has several blocks, the block of sums stay in L2 while panels of operand 1 stream
+ * by. */
 static void tune_contract(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
     int64_t mr = at_least_one(k->tile.mr), nr = at_least_one(k->tile.nr), kb = at_least_one(k->tile.kb);
-    int64_t m = product(k, size, "m"), n = product(k, size, "n"), kk = product(k, size, "k"), batches = product(k, size, "pb");
+    int64_t m = product(k, size, "m"), n = product(k, size, "n"), kk = product(k, size, "k"),
+            batches = product(k, size, "pb");
     int64_t bytes = 4;
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_OP_MATMUL && ir_dtypes[k->inst[i].dtype].bytes == 8) bytes = 8;
@@ -105,7 +110,8 @@ static void tune_contract(const ir_kernel *k, const int64_t *size, int n_threads
     int64_t row_bytes = (kc + (kk > kb ? nc * nr : 0)) * bytes * mr;
     int64_t mc = clamp(l2 * 6 / 10 / row_bytes, 1, mp);
     /* Enough tiles for the team, but none so small that packing operand 0 shows. */
-    while (n_threads > 1 && times(batches, ceil_div(mp, mc) * ceil_div(np, nc)) < (int64_t)n_threads * TILES_PER_THREAD) {
+    while (n_threads > 1 &&
+           times(batches, ceil_div(mp, mc) * ceil_div(np, nc)) < (int64_t)n_threads * TILES_PER_THREAD) {
         if (mc > 4) mc = ceil_div(mc, 2);
         else if (nc > 4) nc = ceil_div(nc, 2);
         else if (mc > 1 && times(batches, ceil_div(mp, mc) * ceil_div(np, nc)) < n_threads) mc = ceil_div(mc, 2);

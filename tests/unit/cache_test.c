@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cache_test.c: kernels are found or made, once; whatever happens to the files, the call succeeds and the answer is right.
- * Code generation is a fake that makes `mov eax, VALUE; ret` of the description "value VALUE". */
+/* cache_test.c: kernels are found or made, once; whatever happens to the files, the call succeeds and the answer is
+ * right. Code generation is a fake that makes `mov eax, VALUE; ret` of the description "value VALUE". */
 #include "rt/cache.h"
 #include "rt/cache_entry.h"
 #include "base/hash.h"
@@ -56,7 +56,8 @@ static void warned(void *user, int level, const char *line) {
 static void init(void) {
     strcpy(dir, "/tmp/fusor-cache-XXXXXX");
     cr_assert(mkdtemp(dir));
-    static const char *const names[] = {"FUSOR_CACHE", "FUSOR_CACHE_DIR", "FUSOR_CACHE_PATH", "FUSOR_CODEGEN", "XDG_CACHE_HOME"};
+    static const char *const names[] = {"FUSOR_CACHE", "FUSOR_CACHE_DIR", "FUSOR_CACHE_PATH", "FUSOR_CODEGEN",
+                                        "XDG_CACHE_HOME"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
     setenv("HOME", "/nonexistent", 1);
 }
@@ -67,7 +68,9 @@ static void fini(void) {
 }
 TestSuite(cache, .init = init, .fini = fini);
 
-static rt_cache_options options(void) { return (rt_cache_options){.dir = dir, .generate = fake, .log = {.sink = warned}}; }
+static rt_cache_options options(void) {
+    return (rt_cache_options){.dir = dir, .generate = fake, .log = {.sink = warned}};
+}
 
 static rt_cache *open_with(rt_cache_options o) {
     rt_cache *c = NULL;
@@ -210,8 +213,9 @@ Test(cache, hostile_lengths) {
     file_of(7, path);
     static _Alignas(8) unsigned char data[4096], copy[4096];
     size_t n = slurp(path, data, sizeof data);
-    static const size_t fields[] = {offsetof(rt_entry_header, description_bytes), offsetof(rt_entry_header, blob_bytes), offsetof(rt_entry_header, entry),
-                                    offsetof(rt_entry_header, code_bytes), offsetof(rt_entry_header, file_bytes)};
+    static const size_t fields[] = {offsetof(rt_entry_header, description_bytes), offsetof(rt_entry_header, blob_bytes),
+                                    offsetof(rt_entry_header, entry), offsetof(rt_entry_header, code_bytes),
+                                    offsetof(rt_entry_header, file_bytes)};
     static const uint64_t values[] = {0, 1, 4096, UINT32_MAX, INT64_MAX, UINT64_MAX, UINT64_MAX - 63, UINT64_MAX - 600};
     for (size_t f = 0; f < 5; f++)
         for (size_t v = 0; v < 8; v++) {
@@ -220,7 +224,9 @@ Test(cache, hostile_lengths) {
             fu_hash128(copy + 32, n - 32, copy + 16);
             rt_entry entry;
             const char *problem = rt_entry_decode(copy, n, &entry);
-            if (!problem) cr_assert(entry.head->entry < entry.head->blob_bytes && (const unsigned char *)entry.blob + entry.head->blob_bytes == copy + n);
+            if (!problem)
+                cr_assert(entry.head->entry < entry.head->blob_bytes &&
+                          (const unsigned char *)entry.blob + entry.head->blob_bytes == copy + n);
         }
 }
 

@@ -51,9 +51,16 @@ Test(cpuinfo, agrees_with_proc) {
     fclose(f);
     if (strncmp(line, "flags", 5) != 0) return;
     line[strcspn(line, "\n")] = ' ';
-    static const char *const pair[][2] = {{"avx2", " avx2 "}, {"fma", " fma "}, {"avx512f", " avx512f "}, {"avx512bw", " avx512bw "},
-                                          {"avx512vnni", " avx512_vnni "}, {"avxvnni", " avx_vnni "}, {"bmi2", " bmi2 "},
-                                          {"avx512bf16", " avx512_bf16 "}, {"lzcnt", " abm "}, {"f16c", " f16c "}};
+    static const char *const pair[][2] = {{"avx2", " avx2 "},
+                                          {"fma", " fma "},
+                                          {"avx512f", " avx512f "},
+                                          {"avx512bw", " avx512bw "},
+                                          {"avx512vnni", " avx512_vnni "},
+                                          {"avxvnni", " avx_vnni "},
+                                          {"bmi2", " bmi2 "},
+                                          {"avx512bf16", " avx512_bf16 "},
+                                          {"lzcnt", " abm "},
+                                          {"f16c", " f16c "}};
     for (size_t i = 0; i < sizeof pair / sizeof *pair; i++)
         cr_expect_eq(has(rt_host_features(), pair[i][0]), strstr(line, pair[i][1]) != NULL, "%s", pair[i][0]);
 }
@@ -63,7 +70,8 @@ Test(cpuinfo, every_level_feature_is_known) {
         for (const char *p = ir_levels[l].features; *p;) {
             size_t n = strcspn(p, ",");
             bool known = false;
-            for (int i = 0; i < rt_feature_count(); i++) known |= strlen(rt_feature_name(i)) == n && !memcmp(rt_feature_name(i), p, n);
+            for (int i = 0; i < rt_feature_count(); i++)
+                known |= strlen(rt_feature_name(i)) == n && !memcmp(rt_feature_name(i), p, n);
             cr_expect(known, "%s: %.*s", ir_levels[l].name, (int)n, p);
             p += n + (p[n] == ',');
         }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* exec_test.c: programs run through plan and kernels as through the reference evaluator; the rules for the caller's buffers;
- * binding, prepared calls, many callers. Tests that need kernels are skipped where the code generation module is not built. */
+/* exec_test.c: programs run through plan and kernels as through the reference evaluator; the rules for the caller's
+ * buffers; binding, prepared calls, many callers. Tests that need kernels are skipped where the code generation module
+ * is not built. */
 #include "rt/exec.h"
 #include "ir/pass.h"
 #include "ref/interp.h"
@@ -16,7 +17,8 @@
 
 static fu_error error;
 
-static fusor_status reference_node(const ir_graph *g, fu_error *e, const ir_node *n, const rt_tensor *in, rt_tensor *out, const int64_t *symbols) {
+static fusor_status reference_node(const ir_graph *g, fu_error *e, const ir_node *n, const rt_tensor *in,
+                                   rt_tensor *out, const int64_t *symbols) {
     return ref_eval_node(g, e, n, (const ref_tensor *)in, (ref_tensor *)out, symbols);
 }
 
@@ -52,9 +54,10 @@ static rt_exec *compile(const char *text, setup s) {
     rt_exec *x = NULL;
     ir_plan_options po = {.level = (ir_level)(rt_host_level() < 0 ? 0 : rt_host_level()), .reference = s.reference};
     rt_exec_options xo = {.n_threads = s.n_threads, .reference = reference_node};
-    if (ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK && ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK
-        && ir_run_passes(&arena, &error, &g) == FUSOR_OK && ir_plan_make(&arena, &error, g, &po, &plan) == FUSOR_OK
-        && rt_exec_new(&error, &arena, plan, cache, &xo, &x) == FUSOR_OK)
+    if (ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
+        ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
+        ir_run_passes(&arena, &error, &g) == FUSOR_OK && ir_plan_make(&arena, &error, g, &po, &plan) == FUSOR_OK &&
+        rt_exec_new(&error, &arena, plan, cache, &xo, &x) == FUSOR_OK)
         return x;
     fu_arena_free(&arena);
     return NULL;
@@ -79,14 +82,18 @@ static fusor_status run(rt_exec *x, int n_in, const fusor_buffer *in, int n_out,
 static const char *const programs[] = {
     "func @f(%a: f32[M, N], %b: f32[M, N]) -> f32[M, N] { %c = mul(%a, %b) %d = add(%c, %a) return %d }",
     "func @f(%a: f32[M, N], %b: f32[N]) -> f32[M, N] { %c = sub(%a, %b) %d = relu(%c) return %d }",
-    "func @f(%a: f32[M, N], %b: f32[M, N]) -> (f32[M, N], f32[N, M]) { %c = add(%a, %b) %d = transpose(%c) return %c, %d }",
-    "func @f(%a: f32[M, N], %b: f32[M, N]) -> (f32[M], f32[N]) { %c = mul(%a, %b) %d = reduce_sum(%c, axes=[1]) %e = reduce_sum(%c, axes=[0]) return %d, %e }",
+    "func @f(%a: f32[M, N], %b: f32[M, N]) -> (f32[M, N], f32[N, M]) { %c = add(%a, %b) %d = transpose(%c) return %c, "
+    "%d }",
+    "func @f(%a: f32[M, N], %b: f32[M, N]) -> (f32[M], f32[N]) { %c = mul(%a, %b) %d = reduce_sum(%c, axes=[1]) %e = "
+    "reduce_sum(%c, axes=[0]) return %d, %e }",
     "func @f(%a: f32[M, N], %b: f32[M, N]) -> f32 { %c = sub(%a, %b) %d = square(%c) %e = reduce_mean(%d) return %e }",
     "func @f(%a: f32[M, N], %b: f32[M, N]) -> f32[M, N] { %c = add(%a, %b) %d = softmax(%c) return %d }",
     "func @f(%a: f32[M, K], %b: f32[K, N]) -> f32[M, N] { %c = matmul(%a, %b) %d = relu(%c) return %d }",
-    "func @f(%a: f32[M, N], %b: f32[M, N]) -> f32[M, M] { %c = matmul(%a, %b, transpose_b=true) %d = exp(%c) %e = reduce_sum(%d, axes=[1], keepdims=true) "
+    "func @f(%a: f32[M, N], %b: f32[M, N]) -> f32[M, M] { %c = matmul(%a, %b, transpose_b=true) %d = exp(%c) %e = "
+    "reduce_sum(%d, axes=[1], keepdims=true) "
     "%g = div(%d, %e) return %g }",
-    "func @f(%a: f32[M, N], %b: f32[M, N]) -> i64[M, N] { %c = lt(%a, %b) %d = cast(%c, i64) %e = dim(%a, axis=1) %g = mul(%d, %e) return %g }",
+    "func @f(%a: f32[M, N], %b: f32[M, N]) -> i64[M, N] { %c = lt(%a, %b) %d = cast(%c, i64) %e = dim(%a, axis=1) %g = "
+    "mul(%d, %e) return %g }",
 };
 enum { N_PROGRAMS = sizeof programs / sizeof *programs };
 
@@ -106,14 +113,15 @@ static void compare(const fusor_buffer *got, const fusor_buffer *want, const cha
             a = (double)((int64_t *)got->data)[i];
             b = (double)((int64_t *)want->data)[i];
         }
-        cr_assert(a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= 1e-4 * (1 + fabs(b)), "%.80s %dx%d threads %d [%ld]: %g, expected %g", program, m, n, threads, (long)i,
-                  a, b);
+        cr_assert(a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= 1e-4 * (1 + fabs(b)),
+                  "%.80s %dx%d threads %d [%ld]: %g, expected %g", program, m, n, threads, (long)i, a, b);
     }
 }
 
 Test(exec, kernels_agree_with_the_reference, .timeout = 300) {
     if (!has_module()) return;
-    static const int sizes[][2] = {{1, 1}, {1, 17}, {5, 3}, {3, 64}, {33, 65}, {128, 100}, {1, 5000}, {700, 9}, {0, 4}, {4, 0}, {300, 301}};
+    static const int sizes[][2] = {{1, 1},    {1, 17},  {5, 3}, {3, 64}, {33, 65},  {128, 100},
+                                   {1, 5000}, {700, 9}, {0, 4}, {4, 0},  {300, 301}};
     static const int threads[] = {1, 2, 5};
     for (int p = 0; p < N_PROGRAMS; p++) {
         rt_exec *ref = compile(programs[p], (setup){1, true});
@@ -126,13 +134,16 @@ Test(exec, kernels_agree_with_the_reference, .timeout = 300) {
                 int m = sizes[s][0], n = sizes[s][1];
                 bool is_product = strstr(programs[p], "f32[K, N]") != NULL;
                 if (n == 0 && (strstr(programs[p], "reduce_mean") || strstr(programs[p], "softmax"))) continue;
-                float *a = malloc(sizeof *a * ((size_t)m * (size_t)n + 1)), *b = malloc(sizeof *b * ((size_t)m * (size_t)n + 1));
+                float *a = malloc(sizeof *a * ((size_t)m * (size_t)n + 1)),
+                      *b = malloc(sizeof *b * ((size_t)m * (size_t)n + 1));
                 for (int i = 0; i < m * n; i++) {
                     a[i] = (float)((int64_t)i * 7919 % 113) / 64 - 0.9f;
                     b[i] = (float)((int64_t)i * 104729 % 127) / 64 - 1;
                 }
                 bool is_row = strstr(programs[p], "%b: f32[N]") != NULL;
-                fusor_buffer in[2] = {f32(a, 2, m, n), is_row ? f32(b, 1, n, 0) : is_product ? f32(b, 2, n, m) : f32(b, 2, m, n)};
+                fusor_buffer in[2] = {f32(a, 2, m, n), is_row       ? f32(b, 1, n, 0)
+                                                       : is_product ? f32(b, 2, n, m)
+                                                                    : f32(b, 2, m, n)};
                 if (is_row && m == 0) in[1].data = b;
                 fusor_buffer got[2] = {{0}}, want[2] = {{0}};
                 OK(ref, 2, in, n_out, want);
@@ -246,7 +257,8 @@ Test(exec, overlaps) {
     out.stride[0] = 3, out.stride[1] = 2; /* 0 2 4 3 5 7: interlocked but apart */
     OK(x, 2, in, 1, &out);
     rt_exec_release(x);
-    x = compile("func @g(%a: f32[N]) -> (%c: f32[N], %d: f32[N]) { %c = neg(%a) %d = abs(%a) return %c, %d }", (setup){1, true});
+    x = compile("func @g(%a: f32[N]) -> (%c: f32[N], %d: f32[N]) { %c = neg(%a) %d = abs(%a) return %c, %d }",
+                (setup){1, true});
     fusor_buffer one = f32(a, 1, 4, 0), two[2] = {f32(b, 1, 4, 0), f32(b + 3, 1, 4, 0)};
     FAILS(FUSOR_ERROR_OVERLAP, "output %d overlaps output %c", x, 1, &one, 2, two);
     rt_exec_release(x);
@@ -257,7 +269,8 @@ Test(exec, outputs_without_memory) {
     float a[6] = {1, 2, 3, 4, 5, 6};
     fusor_buffer in[2] = {f32(a, 2, 2, 3), f32(a, 2, 2, 3)}, out = {0};
     OK(x, 2, in, 1, &out);
-    cr_assert(out.data && out.dtype == FUSOR_F32 && out.rank == 2 && out.shape[1] == 3 && (uintptr_t)out.data % 64 == 0);
+    cr_assert(out.data && out.dtype == FUSOR_F32 && out.rank == 2 && out.shape[1] == 3 &&
+              (uintptr_t)out.data % 64 == 0);
     cr_assert_eq(((float *)out.data)[5], 12);
     rt_buffer_release(NULL, out.data);
     fusor_buffer shape = {0};
@@ -274,7 +287,9 @@ Test(exec, outputs_without_memory) {
     rt_exec_release(x);
 }
 
-#define SGD "func @sgd(%p: f32[N], %g: f32[N], %lr: f32) -> (%q: f32[N] alias %p) { %d = mul(%lr, %g) %q = sub(%p, %d) return %q }"
+#define SGD                                                                                                            \
+    "func @sgd(%p: f32[N], %g: f32[N], %lr: f32) -> (%q: f32[N] alias %p) { %d = mul(%lr, %g) %q = sub(%p, %d) "       \
+    "return %q }"
 static void aliases(bool reference) {
     rt_exec *x = compile(SGD, (setup){1, reference});
     cr_assert(x, "%s", error.text);
@@ -311,7 +326,9 @@ Test(exec, aliases_by_kernels) {
 Test(exec, bool_inputs_are_any_byte) {
     for (int reference = 0; reference < 2; reference++) {
         if (!reference && !has_module()) continue;
-        rt_exec *x = compile("func @f(%m: bool[N], %a: f32[N]) -> (f32[N], bool[N]) { %z = neg(%a) %s = select(%m, %a, %z) return %s, %m }", (setup){1, reference});
+        rt_exec *x = compile("func @f(%m: bool[N], %a: f32[N]) -> (f32[N], bool[N]) { %z = neg(%a) %s = select(%m, %a, "
+                             "%z) return %s, %m }",
+                             (setup){1, reference});
         cr_assert(x, "%s", error.text);
         uint8_t m[4] = {0, 1, 2, 255}, n[4];
         float a[4] = {1, 2, 3, 4}, s[4];
@@ -325,7 +342,9 @@ Test(exec, bool_inputs_are_any_byte) {
 }
 
 /* ---- binding ---- */
-#define DENSE "func @d(%x: f32[B, K], const %w: f32[K, N], const %b: f32[N]) -> (%y: f32[B, N]) { %h = matmul(%x, %w) %s = add(%h, %b) %y = relu(%s) return %y }"
+#define DENSE                                                                                                          \
+    "func @d(%x: f32[B, K], const %w: f32[K, N], const %b: f32[N]) -> (%y: f32[B, N]) { %h = matmul(%x, %w) %s = "     \
+    "add(%h, %b) %y = relu(%s) return %y }"
 static void binding(bool reference, int n_threads) {
     enum { B = 37, K = 130, N = 70 };
     rt_exec *x = compile(DENSE, (setup){n_threads, reference});

@@ -107,7 +107,8 @@ Test(loader, forbidden_memory_is_a_clear_status) {
     cr_assert_eq(run(c), 3);
 }
 
-/* Both processes load and free after the fork; the memory is shared, so without sealing they would run each other's code. */
+/* Both processes load and free after the fork; the memory is shared, so without sealing they would run each other's
+ * code. */
 Test(loader, fork_seals) {
     enum { N = 200 };
     rt_code *old[N], *mine[N];
@@ -185,7 +186,8 @@ Test(loader, perf_map) {
     cr_assert(f);
     cr_assert_gt(fread(text, 1, sizeof text - 1, f), 0);
     fclose(f);
-    snprintf(want, sizeof want, "%lx 64 fk_test\n%lx 32 fk_test\n", (unsigned long)rt_code_entry(c), (unsigned long)rt_code_entry(d));
+    snprintf(want, sizeof want, "%lx 64 fk_test\n%lx 32 fk_test\n", (unsigned long)rt_code_entry(c),
+             (unsigned long)rt_code_entry(d));
     cr_assert_str_eq(text, want);
     unlink(path);
 }

@@ -11,7 +11,13 @@
 #include <unistd.h>
 
 enum { MOST = 5000 };
-typedef struct count { atomic_int tile[MOST]; atomic_int worker[RT_MAX_THREADS]; atomic_int busy[RT_MAX_THREADS]; int n_threads; atomic_int wrong; } count;
+typedef struct count {
+    atomic_int tile[MOST];
+    atomic_int worker[RT_MAX_THREADS];
+    atomic_int busy[RT_MAX_THREADS];
+    int n_threads;
+    atomic_int wrong;
+} count;
 
 static void tally(void *user, int worker, int64_t begin, int64_t end) {
     count *c = user;
@@ -30,7 +36,8 @@ static void check_all(int n_threads, int n_tiles, const rt_parallel_for *own) {
     c->n_threads = n_threads < 1 ? 1 : n_threads;
     rt_parallel(n_threads, n_tiles, tally, c, own);
     cr_expect_eq(c->wrong, 0);
-    for (int i = 0; i < MOST; i++) cr_assert_eq(c->tile[i], i < n_tiles, "threads %d, tiles %d, tile %d", n_threads, n_tiles, i);
+    for (int i = 0; i < MOST; i++)
+        cr_assert_eq(c->tile[i], i < n_tiles, "threads %d, tiles %d, tile %d", n_threads, n_tiles, i);
     cr_assert(!rt_inside_tile());
     free(c);
 }

@@ -23,7 +23,8 @@ static ir_kernel kernel(ir_kernel_kind kind, const char *roles) {
         k.tile = (ir_tile){6, 16, 256};
         k.inst[1].op = IR_OP_MATMUL;
     }
-    if (kind == IR_KERNEL_REDUCE || kind == IR_KERNEL_ROW) k.inst[1] = (ir_kinst){.op = IR_OP_REDUCE_SUM, .dtype = FUSOR_F32, .n_in = 1};
+    if (kind == IR_KERNEL_REDUCE || kind == IR_KERNEL_ROW)
+        k.inst[1] = (ir_kinst){.op = IR_OP_REDUCE_SUM, .dtype = FUSOR_F32, .n_in = 1};
     return k;
 }
 
