@@ -680,7 +680,9 @@ static void copy_results(planner *p) {
         ir_step st = {.kind = IR_STEP_COPY, .n_args = 2, .arg = FU_NEW_N(p->arena, int, 2), .prepack_param = -1};
         st.arg[0] = from;
         st.arg[1] = out;
-        st.reason = g->results.at[r].alias >= 0 ? ir_reason_texts[IR_REASON_ALIAS] : "a result returned twice";
+        st.reason = ir_at(g, g->results.at[r].node)->op == IR_OP_PARAM ? "a parameter is returned as it is"
+                    : g->results.at[r].alias >= 0                     ? ir_reason_texts[IR_REASON_ALIAS]
+                                                                      : "a result is returned under a second name";
         fu_push(p->arena, &p->plan->steps, st);
     }
 }
