@@ -10,6 +10,7 @@ typedef struct builder {
     ast_func *f;
     ir_graph *g;
     uint32_t  mark;                 /* of words that belong to this function */
+    bool      has_lost;             /* a broken statement has unknown results: what is not known may be one of them */
 } builder;
 
 static const char *type_text(builder *b, ir_id id) {
@@ -49,6 +50,10 @@ static void fail_no_value(builder *b, ast_word word, fu_loc loc) {
 /* False: reported. *out 0: poisoned. */
 static bool find_value(builder *b, ast_word word, fu_loc loc, ir_id *out) {
     const ast_word_info *w = &b->m->words.at[word];
+    if (w->value_mark != b->mark && b->has_lost) {
+        *out = 0;
+        return true;
+    }
     if (w->value_mark != b->mark) {
         fail_no_value(b, word, loc);
         return false;
@@ -419,6 +424,7 @@ static bool build_stmts(builder *b) {
     bool good = true;
     for (uint32_t i = 0; i < f->stmts.n; i++) {
         const ast_stmt *s = &f->stmts.at[i];
+        b->has_lost |= s->n_results == 0;
         for (uint32_t k = 0; k < s->n_results; k++) {
             ast_word_info *w = &m->words.at[s->result[k].word];
             if (w->defined_mark == b->mark) continue;
@@ -557,7 +563,7 @@ static void build_func(ast *m, uint32_t index) {
         f->failed = true;
         return;
     }
-    builder b = { m, f, ir_graph_new(m->arena, m->scratch, m->source, ast_text(m, f->name.word)), index + 1 };
+    builder b = { m, f, ir_graph_new(m->arena, m->scratch, m->source, ast_text(m, f->name.word)), index + 1, false };
     b.g->loc = f->name.loc;
     f->graph = b.g;
     bool params = build_params(&b), stmts = build_stmts(&b), results = build_results(&b);

@@ -50,7 +50,7 @@ static fusor_status must_equal(ir_graph *g, const ir_graph *callee, const char *
     if (ir_size_never_equal(g->sizes, got, want))
         return FU_FAIL_AT(g->error, FUSOR_ERROR_SHAPE, g->source, loc, "call of @%s: dim %u of argument %%%s is %s, expected %s",
                           callee->name, d, param, size_text(g->arena, g->sizes, got), size_text(g->arena, g->sizes, want));
-    ir_add_check(g, (ir_check){ .a = got, .b = want, .kind = IR_CHECK_EQUAL, .loc = loc,
+    ir_add_check(g, (ir_check){ .a = got, .b = want, .kind = IR_CHECK_EQUAL, .loc = loc, .origin = IR_CHECK_COPIED,
                                 .what = fu_format(g->arena, "call of @%s: dim %u of argument %%%s", callee->name, d, param) });
     return FUSOR_OK;
 }

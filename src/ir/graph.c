@@ -149,10 +149,14 @@ void ir_add_check(ir_graph *g, ir_check check) {
     if (holds) return;
     const uint32_t first = g->checks.n > WINDOW ? g->checks.n - WINDOW : 0;
     for (uint32_t i = first; i < g->checks.n; i++) {
-        const ir_check *c = &g->checks.at[i];
+        ir_check *c = &g->checks.at[i];
         const bool same_b = check.kind == IR_CHECK_NOT_NEGATIVE || c->b == check.b;
         const bool swapped = check.kind == IR_CHECK_EQUAL && c->a == check.b && c->b == check.a;
-        if (c->kind == check.kind && ((c->a == check.a && same_b) || swapped)) return;
+        if (c->kind == check.kind && ((c->a == check.a && same_b) || swapped)) {
+            /* What an operator demands anyway need not be printed as the user's. */
+            if (check.origin == IR_CHECK_INFERRED) c->origin = IR_CHECK_INFERRED;
+            return;
+        }
     }
     fu_push(g->arena, &g->checks, check);
 }

@@ -291,7 +291,7 @@ static bool parse_list(parser *p, ast_param *out, literals *values, int level, i
     if (first_here) {
         out->value_dim[level] = n;
     } else if (out->value_dim[level] != n) {
-        AST_FAIL(p->m, FUSOR_ERROR_SHAPE, loc, "this list has %lld elements but the first one at its depth has %lld",
+        AST_FAIL(p->m, FUSOR_ERROR_SHAPE, loc, "this list has length %lld but the first one at its depth has length %lld",
                  (long long)n, (long long)out->value_dim[level]);
         return false;
     }
@@ -662,6 +662,53 @@ fusor_status ir_parse(fu_arena *a, fu_error *e, const char *name, const char *te
     for (uint32_t i = 0; i < module->functions.n; i++) module->functions.at[i]->error = e;
     *out = module;
     return FUSOR_OK;
+}
+
+static void parse_attr_list(parser *p, ir_op op, ast_stmt *s, ir_dtype *to) {
+    ast *m = p->m;
+    fu_vec(ast_arg) args = { 0 };
+    next(p);
+    while (!at_end(p)) {
+        ast_arg x;
+        if (args.n && !expect(p, ',', "or the end after an attribute")) return;
+        if (!parse_arg(p, &x)) return;
+        if (x.kind == AST_ARG_TYPE && ir_ops[op].kind == IR_KIND_CONVERT && !x.as.type->has_dims && args.n == 0) {
+            *to = x.as.type->dtype;
+        } else if (x.kind != AST_ARG_ATTR) {
+            AST_FAIL(m, FUSOR_ERROR_SYNTAX, x.loc, "%s: expected an attribute such as axis=1", ir_ops[op].name);
+            return;
+        }
+        fu_push(m->arena, &args, x);
+    }
+    s->arg = args.at;
+    s->n_args = args.n;
+}
+
+fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, ir_attr *attr, ir_dtype *to) {
+    enum { MARK = 1 };
+    fu_arena *a = g->arena;
+    fu_source *source = FU_NEW(a, fu_source);
+    *source = (fu_source){ "<attributes>", fu_strdup(a, text), strlen(text) };
+    ast *m = FU_NEW(a, ast);
+    m->arena = a;
+    m->source = source;
+    m->scratch = FU_NEW(a, fu_error);
+    fu_map_init(&m->word_map, a);
+    parser *p = FU_NEW(a, parser);
+    p->m = m;
+    ir_lex_init(&p->lexer, a, source->text, source->length);
+    ast_stmt s = { 0 };
+    const char *name = NULL, *loc = NULL;
+    parse_attr_list(p, op, &s, to);
+    for (uint32_t i = 0; i < ir_size_symbol_count(g->sizes); i++) {
+        const char *symbol = ir_size_symbol_name(g->sizes, i);
+        m->words.at[ast_intern(m, symbol, strlen(symbol))].dim_mark = MARK;
+    }
+    if (!m->n_diagnostics) (void)ast_attrs_build(m, g, MARK, &s, op, attr, &name, &loc);
+    if (!m->n_diagnostics) return FUSOR_OK;
+    report_all(m, g->error);
+    g->failed = true;
+    return g->error->status;
 }
 
 ir_graph *ir_module_find(const ir_module *m, const char *function) {

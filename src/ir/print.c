@@ -194,11 +194,11 @@ static void print_type(printer *p, const ir_node *n, const ir_size *dim) {
     if (n->rank) fu_str_addc(p->out, ']');
 }
 
-static bool put_check(printer *p, const ir_check *c, const ir_node *n, ir_size **dim) {
+static bool put_check(printer *p, ir_size from, ir_size to, const ir_node *n, ir_size **dim) {
     for (unsigned d = 0; d < n->rank; d++) {
-        if (n->dim[d] != c->a || (*dim && (*dim)[d] != n->dim[d])) continue;
+        if (n->dim[d] != from || (*dim && (*dim)[d] != n->dim[d])) continue;
         if (!*dim) *dim = fu_dup(p->a, n->dim, n->rank * sizeof *n->dim);
-        (*dim)[d] = c->b;
+        (*dim)[d] = to;
         return true;
     }
     return false;
@@ -209,24 +209,38 @@ static bool has_statement(const printer *p, ir_id id) {
     return n->op != IR_OP_PARAM && n->op != IR_OP_LITERAL && n->op != IR_OP_CALL && p->name[id];
 }
 
-/* Finds each check that the user wrote as a type a statement or a result with that size. Statements come first where it
- * was an annotation, else results; so reading the text back gives the checks the same places. */
+static uint64_t hash_check(const ir_check *c) {
+    const ir_size pair[2] = { c->a < c->b ? c->a : c->b, c->a < c->b ? c->b : c->a };
+    return fu_hash(pair, sizeof pair, 0);
+}
+
+/* Finds each check that the user wrote as a type (or that came with a call) a statement or a result with one of its sizes,
+ * and declares the other there. Results come first where it was written in a result, else statements; so reading the text
+ * back gives the checks the same places. What an operator demands anyway is not written. */
 static void place_checks(printer *p) {
     const ir_graph *g = p->g;
     bool has_calls = false;
+    fu_map known;                   /* a collision of hashes would lose a check in the text, not in the graph */
+    fu_map_init(&known, p->a);
     for (ir_id id = 1; id < g->nodes.n; id++) has_calls |= ir_at(g, id)->op == IR_OP_CALL;
+    for (uint32_t k = 0; k < g->checks.n; k++) {
+        const ir_check *c = &g->checks.at[k];
+        if (c->kind == IR_CHECK_EQUAL && c->origin == IR_CHECK_INFERRED) fu_map_add(&known, hash_check(c), k);
+    }
     uint32_t budget = 1u << 24;     /* hosts looked at; checks past it are not printed rather than never finished */
     for (uint32_t k = 0; k < g->checks.n; k++) {
         const ir_check *c = &g->checks.at[k];
         if (c->kind != IR_CHECK_EQUAL || c->origin == IR_CHECK_INFERRED) continue;
-        if (c->origin == IR_CHECK_COPIED && has_calls) continue;
+        if ((c->origin == IR_CHECK_COPIED && has_calls) || fu_map_find(&known, hash_check(c)) != UINT32_MAX) continue;
+        fu_map_add(&known, hash_check(c), k);
         bool done = false;
-        for (int pass = 0; pass < 2 && !done; pass++) {
-            bool results = (c->origin == IR_CHECK_RESULT) == (pass == 0);
+        for (int pass = 0; pass < 4 && !done; pass++) {
+            bool results = (c->origin == IR_CHECK_RESULT) == (pass < 2);
+            ir_size from = pass & 1 ? c->b : c->a, to = pass & 1 ? c->a : c->b;
             for (uint32_t i = 0; results && i < g->results.n && !done && budget; i++, budget--)
-                done = put_check(p, c, ir_at(g, g->results.at[i].node), &p->result_dim[i]);
+                done = put_check(p, from, to, ir_at(g, g->results.at[i].node), &p->result_dim[i]);
             for (ir_id id = 1; !results && id < g->nodes.n && !done && budget; id++, budget--)
-                done = has_statement(p, id) && put_check(p, c, ir_at(g, id), &p->declared[id]);
+                done = has_statement(p, id) && put_check(p, from, to, ir_at(g, id), &p->declared[id]);
         }
     }
 }
