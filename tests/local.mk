@@ -68,3 +68,17 @@ jit_unit_tests += %D%/unit/reduce_test
 %C%_unit_reduce_test_LDADD = $(jit_test_libs)
 unit_tests += %D%/unit/exec_test
 %C%_unit_exec_test_LDADD = libfu-ref.la $(rt_test_libs)
+unit_tests += %D%/unit/parse_test
+%C%_unit_parse_test_LDADD = $(ir_test_libs)
+unit_tests += %D%/unit/print_test
+%C%_unit_print_test_LDADD = $(ir_test_libs)
+unit_tests += %D%/unit/flatten_test
+%C%_unit_flatten_test_LDADD = $(ir_test_libs)
+unit_tests += %D%/unit/verify_test
+%C%_unit_verify_test_LDADD = $(ir_test_libs)
+script_tests += %D%/error/run.sh
+fuzz_programs += %D%/fuzz/parse_fuzz
+%C%_fuzz_parse_fuzz_LDADD = $(fuzz_libs)
+if LIBFUZZER
+%C%_fuzz_parse_fuzz_CPPFLAGS = $(AM_CPPFLAGS) -DFUSOR_LIBFUZZER
+endif
