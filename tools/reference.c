@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* reference.c: writes the pages of doc/ that are made from tables: "reference operators" (ops.def, planned.def) and "reference
- * environment" (env.def) print doc/operators.md and doc/environment.md. tests/doc/reference.sh checks that they are current. */
+ * environment" (env.def) print doc/operators.md and doc/environment.md, "reference reasons" (plan.c) a table of doc/planning.md.
+ * tests/doc/reference.sh checks that all are current. */
 #include "base/env.h"
-#include "ir/op.h"
+#include "ir/plan.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -132,10 +133,16 @@ static void print_environment(void) {
     }
 }
 
+/* Rows of the table of boundaries in doc/planning.md. */
+static void print_reasons(void) {
+    for (int i = 0; i < IR_REASON_COUNT; i++) printf("| %s | %s |\n", ir_reason_names[i], ir_reason_texts[i]);
+}
+
 int main(int argc, char **argv) {
     const char *page = argc == 2 ? argv[1] : "";
     if (strcmp(page, "operators") == 0) print_operators();
     else if (strcmp(page, "environment") == 0) print_environment();
-    else return fputs("usage: reference operators|environment\n", stderr), 2;
+    else if (strcmp(page, "reasons") == 0) print_reasons();
+    else return fputs("usage: reference operators|environment|reasons\n", stderr), 2;
     return fflush(stdout) || ferror(stdout);
 }
