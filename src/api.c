@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* api.c: the entry points of compile.h: arguments checked, work handed to the layer that does it, errors recorded. */
+#include "check.h"
 #include "context.h"
 #include "fusor/graph.h"
 
@@ -74,7 +75,9 @@ fusor_status fusor_executable_call(fusor_executable *exe, int n_inputs, const fu
     fu_error e;
     if (!exe) return FUSOR_ERROR_ARGUMENT;
     fu_error_clear(&e);
-    return rt_exec_call(exe->exec, &e, n_inputs, inputs, n_outputs, outputs) == FUSOR_OK ? FUSOR_OK : context_fail(exe->ctx, &e);
+    fusor_status status = exe->ctx->checks && n_inputs >= 0 && inputs && outputs ? check_call(&e, exe->exec, n_inputs, inputs, n_outputs, outputs)
+                                                                              : rt_exec_call(exe->exec, &e, n_inputs, inputs, n_outputs, outputs);
+    return status == FUSOR_OK ? FUSOR_OK : context_fail(exe->ctx, &e);
 }
 
 void fusor_executable_free(fusor_executable *exe) {

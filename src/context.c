@@ -130,6 +130,7 @@ fusor_context *fusor_context_new(const fusor_context_options *options) {
     ctx->exec.allocate = o.allocate && o.deallocate ? o.allocate : NULL;
     ctx->exec.deallocate = o.allocate && o.deallocate ? o.deallocate : NULL;
     ctx->exec.memory_user = o.user;
+    ctx->checks = !(o.flags & FUSOR_IGNORE_ENVIRONMENT) && fu_env_bool(FU_FUSOR_CHECK);
     choose_level(ctx, setting(ctx, o.target, FU_FUSOR_TARGET));
     choose_threads(ctx, o.n_threads);
     choose_device(ctx, setting(ctx, o.device, FU_FUSOR_DEVICE));

@@ -17,6 +17,7 @@ struct fusor_context {
     int        n_threads;
     bool       is_reference;        /* device "reference" */
     ir_level   level;
+    bool       checks;              /* FUSOR_CHECK */
     bool       has_level;           /* false: option_error says why nothing can run here */
     char       option_error[256];
     fusor_status option_status;
@@ -39,7 +40,6 @@ struct fusor_module {
 struct fusor_executable {
     fusor_context *ctx;             /* held */
     rt_exec   *exec;
-    char      *message;             /* of the parse, for FUSOR_REFERENCE_ON_MISS: NULL */
 };
 struct fusor_call { fusor_executable *exe; rt_call *call; };
 

@@ -9,10 +9,9 @@
  *   rt_exec_call     run                          src/rt/exec.c -> threads.c
  */
 #include "context.h"
-#include "base/env.h"
+#include "dump.h"
 #include "ir/pass.h"
 #include "ref/interp.h"
-#include "rt/cpuinfo.h"
 #include "sources.h"
 
 _Static_assert(sizeof(rt_tensor) == sizeof(ref_tensor) && offsetof(rt_tensor, data) == offsetof(ref_tensor, data), "one layout");
@@ -49,9 +48,12 @@ fusor_status compile_plan(fu_arena *arena, fu_error *e, const compile_request *r
     ir_plan_options options;
     FU_TRY(plan_options(e, r, &options));
     FU_TRY(find_function(arena, e, r, &module, &function));
+    dump_module(arena, module);
     FU_TRY(ir_flatten(arena, e, module, function, &graph));
     FU_TRY(ir_run_passes(arena, e, &graph));
-    return ir_plan_make(arena, e, graph, &options, out);
+    FU_TRY(ir_plan_make(arena, e, graph, &options, out));
+    dump_plan(arena, &r->ctx->log, *out);
+    return FUSOR_OK;
 }
 
 static fusor_status reference_node(const ir_graph *g, fu_error *e, const ir_node *n, const rt_tensor *in, rt_tensor *out, const int64_t *symbols) {

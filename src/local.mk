@@ -13,3 +13,6 @@ fusor_sources += %D%/context.c
 fusor_sources += %D%/api.c
 fusor_sources += %D%/sources.c
 fusor_sources += %D%/cache_api.c
+fusor_sources += %D%/explain.c
+fusor_sources += %D%/check.c
+fusor_sources += %D%/dump.c

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* check.c: FUSOR_CHECK=1: each call is repeated by the reference evaluator on copies of its inputs and compared, judged
+ * by the documented bounds. A difference is an error of the call (FUSOR_ERROR_INTERNAL) that names result, element and bound. */
+#include "check.h"
+#include "ref/bounds.h"
+
+/* A contiguous copy of a buffer in arena; bool elements become 0 or 1. */
+static ref_tensor copy_of(fu_arena *a, const fusor_buffer *b) {
+    ref_tensor t = {.dtype = (ir_dtype)b->dtype, .rank = b->rank};
+    size_t size = ir_dtypes[b->dtype].bytes;
+    int64_t at[IR_MAX_RANK] = {0}, n = 1, run = 1, stride[IR_MAX_RANK];
+    for (int d = b->rank - 1; d >= 0; d--) {
+        t.shape[d] = b->shape[d];
+        stride[d] = b->flags & FUSOR_STRIDED ? b->stride[d] : run;
+        run *= b->shape[d];
+        n *= b->shape[d];
+    }
+    char *out = fu_alloc_n(a, (size_t)n + 1, size);
+    t.data = out;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t offset = 0;
+        for (int d = 0; d < b->rank; d++) offset += at[d] * stride[d];
+        memcpy(out + (size_t)i * size, (const char *)b->data + offset * (int64_t)size, size);
+        if (b->dtype == FUSOR_BOOL) out[i] = out[i] != 0;
+        for (int d = b->rank - 1; d >= 0 && ++at[d] == b->shape[d]; d--) at[d] = 0;
+    }
+    return t;
+}
+
+static bool is_empty(const fusor_buffer *b) {
+    for (int d = 0; d < b->rank; d++)
+        if (b->shape[d] == 0) return true;
+    return false;
+}
+
+static fusor_status compare(fu_arena *a, fu_error *e, const ir_graph *g, int n_in, const ref_tensor *in, int n_out, const fusor_buffer *out) {
+    ref_tensor *expected = FU_NEW_N(a, ref_tensor, n_out + 1);
+    double **bound = FU_NEW_N(a, double *, n_out + 1);
+    FU_TRY(ref_eval_bounds(a, e, g, n_in, in, n_out, expected, bound));
+    for (int r = 0; r < n_out; r++) {
+        ref_tensor got = copy_of(a, &out[r]);
+        ref_comparison c = ref_compare(&got, &expected[r], bound[r], -1);
+        if (!c.ok)
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "FUSOR_CHECK: @%s: result %%%s differs from the reference evaluator by %g ULP at element %lld; the bound there is %g",
+                           g->name, g->results.at[r].name, c.max_ulp, (long long)c.at, c.bound_ulp);
+    }
+    return FUSOR_OK;
+}
+
+fusor_status check_call(fu_error *e, rt_exec *x, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *out) {
+    const ir_graph *g = rt_exec_plan(x)->graph;
+    if (n_in != (int)g->params.n) return rt_exec_call(x, e, n_in, in, n_out, out);      /* bound parameters are not at hand */
+    fu_arena arena;
+    jmp_buf oom;
+    fusor_status status;
+    fu_arena_init(&arena, &oom);
+    if (setjmp(oom)) {
+        status = FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory while checking a call");
+        fu_arena_free(&arena);
+        return status;
+    }
+    fusor_buffer *probe = FU_NEW_N(&arena, fusor_buffer, n_out + 1);
+    status = rt_exec_infer(x, e, n_in, in, n_out, probe);           /* refuses what a call would refuse, before anything is read */
+    bool has_data = true;
+    for (int i = 0; i < n_in && status == FUSOR_OK; i++) has_data &= in[i].data != NULL || is_empty(&in[i]);
+    if (status == FUSOR_OK && !has_data) {
+        fu_arena_free(&arena);
+        return rt_exec_call(x, e, n_in, in, n_out, out);    /* has its own message */
+    }
+    ref_tensor *copies = FU_NEW_N(&arena, ref_tensor, n_in + 1);
+    for (int i = 0; i < n_in && status == FUSOR_OK; i++) copies[i] = copy_of(&arena, &in[i]);   /* before aliased results overwrite them */
+    if (status == FUSOR_OK) status = rt_exec_call(x, e, n_in, in, n_out, out);
+    if (status == FUSOR_OK) status = compare(&arena, e, g, n_in, copies, n_out, out);
+    fu_arena_free(&arena);
+    return status;
+}

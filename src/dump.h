@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef FUSOR_SRC_DUMP_H
+#define FUSOR_SRC_DUMP_H
+/* Dumps of a compile's stages, where FUSOR_DEBUG asks for them; nothing otherwise. Passes dump themselves (pass=NAME). */
+#include "base/log.h"
+#include "ir/plan.h"
+
+void dump_module(fu_arena *a, const ir_module *m);                              /* ir */
+void dump_plan(fu_arena *a, const fu_log *log, const ir_plan *plan);            /* plan, key, llvm, asm; and dispatch events */
+#endif
