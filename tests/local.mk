@@ -79,6 +79,9 @@ unit_tests += %D%/unit/verify_test
 script_tests += %D%/error/run.sh
 fuzz_programs += %D%/fuzz/parse_fuzz
 %C%_fuzz_parse_fuzz_LDADD = $(fuzz_libs)
+%C%_fuzz_parse_fuzz_CPPFLAGS = $(AM_CPPFLAGS) $(fuzz_cppflags)
 if LIBFUZZER
-%C%_fuzz_parse_fuzz_CPPFLAGS = $(AM_CPPFLAGS) -DFUSOR_LIBFUZZER
+fuzz_cppflags = -DFUSOR_LIBFUZZER
+else
+fuzz_cppflags =
 endif
