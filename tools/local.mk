@@ -3,3 +3,17 @@
 # reference writes the pages of doc/ that come from tables; make check builds it.
 doc_programs += %D%/reference
 %C%_reference_LDADD = libfu-ir.la libfu-base.la $(FUSOR_LIBS)
+tool_sources += %D%/options.c
+tool_sources += %D%/program.c
+tool_sources += %D%/report.c
+tool_sources += %D%/inputs.c
+tool_sources += %D%/limits.c
+tool_sources += %D%/timing.c
+tool_sources += %D%/fusor.c
+tool_sources += %D%/cmd_run.c
+tool_sources += %D%/cmd_check.c
+tool_sources += %D%/cmd_explain.c
+tool_sources += %D%/cmd_emit.c
+tool_sources += %D%/cmd_info.c
+tool_sources += %D%/cmd_cache.c
+tool_sources += %D%/cmd_bench.c

@@ -3,3 +3,4 @@
 ref_sources += %D%/interp.c
 ref_sources += %D%/reduce.c
 ref_sources += %D%/contract.c
+ref_sources += %D%/bounds.c

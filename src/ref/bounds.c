@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* bounds.c: the documented error bounds of a whole function for given inputs, and the comparison with them.
+ *
+ *   element-wise     0 (exact rows), else ulp * ULP(result) or abs, whichever is larger; f64: 4 ULP; halves: one ULP of theirs
+ *   sums, means      (256 + log2 n) * u * sum|terms|
+ *   products         n * u * |result|
+ *   contractions     (512 + ceil(n / 512)) * u * sum|a*b|
+ *   softmax family   8 ULP + 1e-7, and the bound of the sum of n positive terms
+ * What operands may do: element-wise, all corners of their ranges; sums, the sum of the bounds; contractions, |a|*eb + ea*|b| + ea*eb;
+ * max and min, the largest bound; softmax y * (exp(2E) - 1) and log_softmax 2E for the largest bound E; argmax of an inexact
+ * operand is not judged. */
+#include "ref/bounds.h"
+#include "ref/kinds.h"
+#include <math.h>
+
+typedef struct value { ref_tensor t; double *error; uint32_t uses; bool is_owned; } value;   /* error NULL: exact */
+typedef struct walk { const ir_graph *g; fu_error *e; const int64_t *symbols; } walk;
+
+static size_t bytes_of(const ref_tensor *t) { return (size_t)ref_count(t) * ir_dtypes[t->dtype].bytes; }
+
+static fusor_status no_memory(const walk *w) { return FU_FAIL(w->e, FUSOR_ERROR_MEMORY, "no memory to evaluate @%s with its error bounds", w->g->name); }
+
+static double get(const ref_tensor *t, int64_t i) { return ir_bits_to_double(t->dtype, ref_get(t, i)); }
+
+double ref_ulp(ir_dtype t, double v) {
+    int digits = 1, least = 0, exponent;
+    switch (t) {
+    case FUSOR_F64: digits = 53, least = -1074; break;
+    case FUSOR_F32: digits = 24, least = -149; break;
+    case FUSOR_F16: digits = 11, least = -24; break;
+    case FUSOR_BF16: digits = 8, least = -133; break;
+    default: return 1;
+    }
+    if (v == 0 || !isfinite(v)) return ldexp(1, least);
+    (void)frexp(v, &exponent);
+    return ldexp(1, exponent - digits > least ? exponent - digits : least);
+}
+
+/* A tensor of t's shape in f64; NULL: no memory. */
+static double *as_f64(const ref_tensor *t, bool is_absolute) {
+    int64_t n = ref_count(t);
+    double *d = fu_malloc((size_t)n * sizeof *d + 1);
+    for (int64_t i = 0; d && i < n; i++) d[i] = is_absolute ? fabs(get(t, i)) : get(t, i);
+    return d;
+}
+
+static ref_tensor shaped(const ref_tensor *like, double *data) {
+    ref_tensor t = *like;
+    t.dtype = FUSOR_F64;
+    t.data = data;
+    return t;
+}
+
+/* Evaluates node n as operator `op` on f64 tensors; *out is new memory. */
+static fusor_status eval_f64(const walk *w, const ir_node *n, ir_op op, const ref_tensor *in, const ref_tensor *like, double **out) {
+    ir_node node = *n;
+    node.op = op;
+    node.dtype = FUSOR_F64;
+    double *data = fu_malloc((size_t)ref_count(like) * sizeof *data + 1);
+    if (!data) return no_memory(w);
+    ref_tensor result = shaped(like, data);
+    fusor_status status = ref_eval_node(w->g, w->e, &node, in, &result, w->symbols);
+    if (status != FUSOR_OK) fu_free(data);
+    else *out = data;
+    return status;
+}
+
+static bool make_error(value *v) {
+    if (!v->error) v->error = fu_calloc((size_t)ref_count(&v->t) + 1, sizeof *v->error);
+    return v->error != NULL;
+}
+
+/* ---- what the operands' bounds do to an operator that works element by element ---- */
+static void shift(const ref_tensor *from, const double *error, bool is_up, ref_tensor *to) {
+    int64_t n = ref_count(from);
+    for (int64_t i = 0; i < n; i++) {
+        if (error[i] == 0) ref_put(to, i, ref_get(from, i));
+        else if (from->dtype == FUSOR_BOOL) ref_put(to, i, is_up);
+        else ref_put_real(to, i, (long double)get(from, i) + (is_up ? error[i] : -error[i]));
+    }
+}
+
+static fusor_status corners(const walk *w, const ir_node *n, value *const *in, value *v) {
+    int inexact[8], k = 0;
+    ref_tensor operand[8], result = v->t;
+    fusor_status status = FUSOR_OK;
+    if (n->n_in > 8) return FUSOR_OK;
+    for (int i = 0; i < n->n_in; i++) {
+        operand[i] = in[i]->t;
+        if (in[i]->error) inexact[k++] = i;
+    }
+    if (k == 0) return FUSOR_OK;
+    if (!make_error(v)) return no_memory(w);
+    result.data = fu_malloc(bytes_of(&v->t) + 1);
+    for (int i = 0; i < k; i++) operand[inexact[i]].data = fu_malloc(bytes_of(&operand[inexact[i]]) + 1);
+    for (int i = 0; i < k; i++)
+        if (!result.data || !operand[inexact[i]].data) status = no_memory(w);
+    int64_t count = ref_count(&v->t);
+    for (int c = 0; c < 1 << k && status == FUSOR_OK; c++) {
+        for (int i = 0; i < k; i++) shift(&in[inexact[i]]->t, in[inexact[i]]->error, c >> i & 1, &operand[inexact[i]]);
+        status = ref_eval_node(w->g, w->e, n, operand, &result, w->symbols);
+        for (int64_t i = 0; i < count && status == FUSOR_OK; i++) {
+            double a = get(&v->t, i), b = get(&result, i), d = fabs(a - b);
+            if (a == b || (isnan(a) && isnan(b))) continue;
+            if (!(d < INFINITY)) d = INFINITY;          /* a NaN or an infinity on one side */
+            if (d > v->error[i]) v->error[i] = d;
+        }
+    }
+    fu_free(result.data);
+    for (int i = 0; i < k; i++) fu_free(operand[inexact[i]].data);
+    return status;
+}
+
+static fusor_status own_elementwise(const walk *w, const ir_node *n, value *v) {
+    const ir_op_info *op = &ir_ops[n->op];
+    if ((op->flags & IR_EXACT) || !ir_is_float(v->t.dtype)) return FUSOR_OK;
+    if (!make_error(v)) return no_memory(w);
+    double ulp = v->t.dtype == FUSOR_F32 ? op->ulp : v->t.dtype == FUSOR_F64 ? (op->ulp > 4 ? op->ulp : 4) : 1;
+    int64_t count = ref_count(&v->t);
+    for (int64_t i = 0; i < count; i++) {
+        double y = get(&v->t, i), own = ulp * ref_ulp(v->t.dtype, y);
+        if (isfinite(y)) v->error[i] += own > op->abs ? own : op->abs;
+    }
+    return FUSOR_OK;
+}
+
+/* ---- reductions and contractions ---- */
+static double unit(const walk *w, const ir_node *n) { return ir_node_accumulator(w->g, n) == FUSOR_F64 ? 0x1p-53 : 0x1p-24; }
+
+/* v->error += factor * terms, and a rounding to a type narrower than the accumulator. */
+static void add_terms(value *v, const double *terms, double factor, double u) {
+    int64_t count = ref_count(&v->t);
+    double own_u = v->t.dtype == FUSOR_F64 ? 0x1p-53 : v->t.dtype == FUSOR_F32 ? 0x1p-24 : 1;
+    for (int64_t i = 0; i < count; i++) {
+        double y = get(&v->t, i);
+        v->error[i] += factor * terms[i];
+        if (own_u > u && ir_is_float(v->t.dtype) && isfinite(y)) v->error[i] += ref_ulp(v->t.dtype, y);
+        if (isnan(v->error[i])) v->error[i] = INFINITY;
+    }
+}
+
+static fusor_status reduce_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
+    const ref_tensor *x = &in[0]->t;
+    bool is_float = ir_is_float(x->dtype), is_sum = ir_ops[n->op].is_sum_like && n->op != IR_OP_REDUCE_PROD;
+    int64_t outputs = ref_count(&v->t);
+    double each = outputs ? (double)ref_count(x) / (double)outputs : 1;
+    double *terms = NULL, *memory;
+    if (!in[0]->error && (!is_float || !ir_ops[n->op].is_sum_like)) return FUSOR_OK;
+    if (!make_error(v)) return no_memory(w);
+    if (n->op == IR_OP_REDUCE_PROD) {
+        FU_TRY(corners(w, n, in, v));
+        if (!is_float) return FUSOR_OK;
+        if (!(memory = as_f64(&v->t, true))) return no_memory(w);
+        add_terms(v, memory, each * unit(w, n), unit(w, n));
+        fu_free(memory);
+        return FUSOR_OK;
+    }
+    if (in[0]->error) {
+        ref_tensor errors = shaped(x, in[0]->error);
+        bool is_bool = x->dtype == FUSOR_BOOL && !is_sum;
+        FU_TRY(eval_f64(w, n, is_sum ? n->op : IR_OP_REDUCE_MAX, &errors, &v->t, &terms));
+        for (int64_t i = 0; i < outputs; i++) v->error[i] += is_bool && terms[i] > 0 ? 1 : terms[i];
+        fu_free(terms);
+    }
+    if (!is_sum || !is_float) return FUSOR_OK;
+    if (!(memory = as_f64(x, true))) return no_memory(w);
+    ref_tensor absolute = shaped(x, memory);
+    fusor_status status = eval_f64(w, n, n->op, &absolute, &v->t, &terms);
+    fu_free(memory);
+    FU_TRY(status);
+    add_terms(v, terms, (256 + log2(each > 1 ? each : 1)) * unit(w, n), unit(w, n));
+    fu_free(terms);
+    return FUSOR_OK;
+}
+
+/* v->error += factor * (|a| + ea) @ (|b| + eb) - ..., with either part left out. */
+static fusor_status add_product(const walk *w, const ir_node *n, value *const *in, value *v, bool a_error, bool b_error, double factor) {
+    double *data[2] = {NULL, NULL}, *terms = NULL;
+    ref_tensor operand[2];
+    bool use_error[2] = {a_error, b_error};
+    for (int k = 0; k < 2; k++) {
+        if (use_error[k]) operand[k] = shaped(&in[k]->t, in[k]->error);
+        else if ((data[k] = as_f64(&in[k]->t, true)) != NULL) operand[k] = shaped(&in[k]->t, data[k]);
+    }
+    fusor_status status = (use_error[0] || data[0]) && (use_error[1] || data[1]) ? eval_f64(w, n, n->op, operand, &v->t, &terms) : no_memory(w);
+    fu_free(data[0]);
+    fu_free(data[1]);
+    FU_TRY(status);
+    bool is_own = !a_error && !b_error;
+    if (is_own) add_terms(v, terms, factor, factor == 0 ? INFINITY : unit(w, n));
+    else for (int64_t i = 0; i < ref_count(&v->t); i++) v->error[i] = isnan(terms[i]) ? INFINITY : v->error[i] + terms[i];
+    fu_free(terms);
+    return FUSOR_OK;
+}
+
+static fusor_status contract_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
+    bool is_float = ir_is_float(v->t.dtype), ea = in[0]->error != NULL, eb = in[1]->error != NULL;
+    if (!is_float && !ea && !eb) return FUSOR_OK;
+    if (!make_error(v)) return no_memory(w);
+    const ref_tensor *a = &in[0]->t;
+    const ir_attr *transposed = ir_node_attr(n, "transpose_a");
+    bool is_transposed = transposed && transposed->is_set && transposed->integer && a->rank >= 2;
+    double k = a->rank ? (double)a->shape[a->rank - 1 - is_transposed] : 1;
+    if (is_float) FU_TRY(add_product(w, n, in, v, false, false, (512 + ceil(k / 512)) * unit(w, n)));
+    if (ea) FU_TRY(add_product(w, n, in, v, true, false, 1));
+    if (eb) FU_TRY(add_product(w, n, in, v, false, true, 1));
+    if (ea && eb) FU_TRY(add_product(w, n, in, v, true, true, 1));
+    return FUSOR_OK;
+}
+
+static fusor_status row_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
+    int64_t count = ref_count(&v->t);
+    uint32_t axes = ir_node_axes(w->g, n);
+    double most = 0, length = 1, u = unit(w, n);
+    if (!make_error(v)) return no_memory(w);
+    for (int d = 0; d < v->t.rank; d++)
+        if (axes >> d & 1) length *= (double)v->t.shape[d];
+    for (int64_t i = 0; in[0]->error && i < ref_count(&in[0]->t); i++)
+        if (in[0]->error[i] > most) most = in[0]->error[i];
+    double sum = (256 + log2(length > 1 ? length : 1)) * u;
+    for (int64_t i = 0; i < count; i++) {
+        double y = get(&v->t, i);
+        if (!isfinite(y)) {
+            if (most > 0) v->error[i] = INFINITY;
+            continue;
+        }
+        double part = n->op == IR_OP_SOFTMAX ? fabs(y) * (sum + expm1(2 * most)) : sum + 2 * most;
+        v->error[i] += part + 8 * ref_ulp(v->t.dtype, y) + 1e-7;
+    }
+    return FUSOR_OK;
+}
+
+static fusor_status node_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
+    ref_tensor moved;
+    bool any = false;
+    for (int k = 0; k < n->n_in; k++) any |= in[k]->error != NULL;
+    switch (ir_ops[n->op].kind) {
+    case IR_KIND_EW:
+        FU_TRY(corners(w, n, in, v));
+        return own_elementwise(w, n, v);
+    case IR_KIND_CONVERT: return corners(w, n, in, v);
+    case IR_KIND_REDUCE: return reduce_bounds(w, n, in, v);
+    case IR_KIND_CONTRACT: return contract_bounds(w, n, in, v);
+    case IR_KIND_ROW: return row_bounds(w, n, in, v);
+    case IR_KIND_VIEW:
+        if (!in[0]->error) return FUSOR_OK;
+        moved = shaped(&in[0]->t, in[0]->error);
+        return eval_f64(w, n, n->op, &moved, &v->t, &v->error);
+    case IR_KIND_ARGREDUCE:
+        if (!any) return FUSOR_OK;
+        if (!make_error(v)) return no_memory(w);
+        for (int64_t i = 0; i < ref_count(&v->t); i++) v->error[i] = INFINITY;
+        return FUSOR_OK;
+    case IR_KIND_CREATE: case IR_KIND_CORE: break;
+    }
+    return FUSOR_OK;
+}
+
+/* ---- the walk ---- */
+static void drop(value *v) {
+    if (--v->uses) return;
+    if (v->is_owned) fu_free(v->t.data);
+    fu_free(v->error);
+    v->is_owned = false;
+    v->error = NULL;
+}
+
+static fusor_status eval_one(const walk *w, ir_id id, value *values, ref_tensor *operand, value **in) {
+    const ir_node *n = ir_at(w->g, id);
+    value *v = &values[id];
+    v->t.dtype = n->dtype;
+    v->t.rank = n->rank;
+    int64_t bytes = ir_dtypes[n->dtype].bytes;
+    for (int d = 0; d < n->rank; d++)
+        if (ir_size_eval(w->g->sizes, n->dim[d], w->symbols, &v->t.shape[d]) != IR_SIZE_OK || v->t.shape[d] < 0 ||
+            __builtin_mul_overflow(bytes, v->t.shape[d], &bytes))
+            return FU_FAIL(w->e, FUSOR_ERROR_SHAPE, "%s: dim %d of the result is no size", ir_ops[n->op].name, d);
+    v->t.data = fu_malloc((size_t)bytes + 1);
+    if (!v->t.data) return no_memory(w);
+    v->is_owned = true;
+    for (int k = 0; k < n->n_in; k++) {
+        in[k] = &values[n->in[k]];
+        operand[k] = in[k]->t;
+    }
+    FU_TRY(ref_eval_node(w->g, w->e, n, operand, &v->t, w->symbols));
+    FU_TRY(node_bounds(w, n, in, v));
+    for (int k = 0; k < n->n_in; k++) drop(in[k]);
+    return FUSOR_OK;
+}
+
+fusor_status ref_eval_bounds(fu_arena *a, fu_error *e, const ir_graph *g, int n_in, const ref_tensor *in, int n_out, ref_tensor *out,
+                             double **bound) {
+    if ((uint32_t)n_in != g->params.n || (uint32_t)n_out != g->results.n)
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s: %d inputs and %d results given; expected %u and %u", g->name, n_in, n_out, g->params.n, g->results.n);
+    int64_t *symbols = FU_NEW_N(a, int64_t, ir_size_symbol_count(g->sizes) + 1);
+    const int64_t **shape = FU_NEW_N(a, const int64_t *, n_in + 1);
+    for (int p = 0; p < n_in; p++) shape[p] = in[p].shape;
+    FU_TRY(ir_bind_sizes(g, e, shape, symbols));
+    value *values = FU_NEW_N(a, value, g->nodes.n + 1);
+    uint32_t most = 1;
+    for (uint32_t r = 0; r < g->results.n; r++) values[g->results.at[r].node].uses++;
+    for (ir_id id = g->nodes.n; id-- > 1;) {
+        const ir_node *n = ir_at(g, id);
+        if (!values[id].uses) continue;
+        if (n->n_in > most) most = n->n_in;
+        for (int k = 0; k < n->n_in; k++) values[n->in[k]].uses++;
+        if (n->op == IR_OP_PARAM) values[id].t = in[n->index];
+    }
+    ref_tensor *operand = FU_NEW_N(a, ref_tensor, most);
+    value **used = FU_NEW_N(a, value *, most);
+    walk w = {g, e, symbols};
+    fusor_status status = FUSOR_OK;
+    for (ir_id id = 1; id < g->nodes.n && status == FUSOR_OK; id++)
+        if (values[id].uses && ir_at(g, id)->op != IR_OP_PARAM) status = eval_one(&w, id, values, operand, used);
+    /* The arena is asked only once nothing is owned any more but through values, so no jump can leak more than this call's. */
+    for (int r = 0; r < n_out && status == FUSOR_OK; r++) {
+        const value *v = &values[g->results.at[r].node];
+        out[r] = v->t;
+        out[r].data = fu_dup(a, v->t.data, bytes_of(&v->t));
+        bound[r] = v->error ? fu_dup(a, v->error, (size_t)ref_count(&v->t) * sizeof(double)) : FU_NEW_N(a, double, ref_count(&v->t) + 1);
+    }
+    for (ir_id id = 1; id < g->nodes.n; id++) {
+        if (values[id].is_owned) fu_free(values[id].t.data);
+        fu_free(values[id].error);
+    }
+    return status;
+}
+
+/* ---- comparison ---- */
+static double difference(const ref_tensor *got, const ref_tensor *expected, int64_t i) {
+    ir_bits a = ref_get(got, i), b = ref_get(expected, i);
+    if (a == b) return 0;
+    if (!ir_is_float(got->dtype)) {
+        long double d = got->dtype == FUSOR_U64 ? (long double)a - (long double)b : (long double)ref_int(got->dtype, a) - (long double)ref_int(got->dtype, b);
+        return (double)fabsl(d);
+    }
+    double x = ir_bits_to_double(got->dtype, a), y = ir_bits_to_double(got->dtype, b);
+    if ((isnan(x) && isnan(y)) || x == y) return 0;
+    if (!isfinite(x) || !isfinite(y)) return INFINITY;
+    return (double)fabsl((long double)x - (long double)y);
+}
+
+ref_comparison ref_compare(const ref_tensor *got, const ref_tensor *expected, const double *bound, double limit_ulp) {
+    ref_comparison c = {0, limit_ulp < 0 ? 0 : limit_ulp, -1, true};
+    double worst = -1;
+    int64_t n = ref_count(expected);
+    for (int64_t i = 0; i < n; i++) {
+        double y = get(expected, i), ulp = ref_ulp(expected->dtype, y), d = difference(got, expected, i);
+        double limit = limit_ulp < 0 ? bound[i] : limit_ulp * ulp;
+        bool ok = d == 0 || d <= limit;
+        double share = d == 0 ? (limit > 0 ? 0 : -0.5) : limit > 0 ? d / limit : INFINITY;
+        if (isinf(d) && isinf(limit)) share = 1;
+        if (d / ulp > c.max_ulp) c.max_ulp = d / ulp;
+        if (share > worst || c.at < 0) {
+            worst = share;
+            c.at = i;
+            if (limit_ulp < 0) c.bound_ulp = limit / ulp;
+        } else if (share == worst && share == 0 && limit_ulp < 0 && limit / ulp > c.bound_ulp) {
+            c.bound_ulp = limit / ulp;
+        }
+        c.ok &= ok;
+    }
+    /* An element far from its bound may still be the farthest in ULP: the bound that is told admits all that is admitted. */
+    if (c.ok && c.bound_ulp < c.max_ulp) c.bound_ulp = c.max_ulp;
+    return c;
+}

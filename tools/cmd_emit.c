@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* cmd_emit.c: fusor emit. What each step of the pipeline made, as text that later steps (or the system's tools) read. */
+#include "report.h"
+#include "base/file.h"
+#include "ir/codegen_api.h"
+#include "ir/pass.h"
+#include "rt/cpuinfo.h"
+#include "rt/module.h"
+#include <stdlib.h>
+
+static void *allocate(void *user, size_t bytes) {
+    (void)user;
+    return malloc(bytes ? bytes : 1);
+}
+
+static int write_out(tool *t, const void *data, size_t bytes) {
+    if (t->outputs.n == 0 || strcmp(t->outputs.at[0], "-") == 0) {
+        (void)fwrite(data, 1, bytes, stdout);
+        return 0;
+    }
+    fu_part part = {data, bytes};
+    int why = fu_file_write_atomic(t->outputs.at[0], 0666, &part, 1);
+    return why ? tool_environment(t, "%s: %s", t->outputs.at[0], strerror(why)) : 0;
+}
+
+typedef struct one_kernel { const ir_kernel *k; fu_str text; char symbol[IR_SYMBOL_MAX]; char key[2 * IR_KEY_BYTES + 1]; } one_kernel;
+
+static bool is_chosen(const tool *t, const one_kernel *k, int number) {
+    char *end;
+    if (!t->kernel) return true;
+    if (strncmp(k->symbol, t->kernel, strlen(t->kernel)) == 0 || strncmp(k->key, t->kernel, strlen(t->kernel)) == 0) return true;
+    return strtol(t->kernel, &end, 10) == number && !*end && end != t->kernel;
+}
+
+static int generate(tool *t, const ir_plan *plan, fusor_codegen_stage stage) {
+    fu_error e;
+    fu_error_clear(&e);
+    const fusor_codegen_table *module;
+    fu_vec(one_kernel) kernels = {0};
+    int number = 0;
+    for (uint32_t i = 0; i < plan->steps.n; i++) {
+        if (plan->steps.at[i].kind != IR_STEP_KERNEL) continue;
+        one_kernel k = {.k = plan->steps.at[i].kernel};
+        uint8_t key[IR_KEY_BYTES];
+        fu_str_init(&k.text, &t->arena);
+        ir_kernel_print(&k.text, k.k);
+        ir_kernel_key(k.text.at, k.text.n, rt_build_id(), key);
+        ir_kernel_symbol(k.k, key, k.symbol);
+        for (int b = 0; b < IR_KEY_BYTES; b++) snprintf(k.key + 2 * b, 3, "%02x", key[b]);
+        bool is_new = true;
+        for (uint32_t j = 0; j < kernels.n; j++) is_new &= strcmp(kernels.at[j].key, k.key) != 0;
+        if (is_new && is_chosen(t, &k, number)) fu_push(&t->arena, &kernels, k);
+        number++;
+    }
+    if (number == 0) return tool_usage(t, "@%s has no kernel: its plan is copies and reference steps (see --stage plan)", plan->graph->name);
+    if (kernels.n == 0) return tool_usage(t, "--kernel %s: no kernel of @%s has this symbol, key or number (see fusor explain)", t->kernel, plan->graph->name);
+    if (stage == FUSOR_CODEGEN_OBJECT && kernels.n > 1) {
+        fu_str names;
+        fu_str_init(&names, &t->arena);
+        for (uint32_t i = 0; i < kernels.n; i++) fu_str_addf(&names, "\n  --kernel %s", kernels.at[i].key);
+        return tool_usage(t, "@%s has %u kernels and an object file holds one; choose:%s", plan->graph->name, kernels.n, names.at);
+    }
+    if (stage == FUSOR_CODEGEN_OBJECT && t->outputs.n == 0) return tool_usage(t, "--stage obj: an object file is no text; give -o FILE (or -o -)");
+    if (rt_module_get(&e, &module) != FUSOR_OK) return tool_fail(t, &e);
+    fu_str all;
+    fu_str_init(&all, &t->arena);
+    for (uint32_t i = 0; i < kernels.n; i++) {
+        const one_kernel *k = &kernels.at[i];
+        fusor_codegen_request request = {.version = FUSOR_CODEGEN_VERSION, .stage = stage, .description = k->text.at, .description_bytes = k->text.n,
+                                         .symbol = k->symbol, .allocate = allocate};
+        fusor_codegen_result result = {0};
+        int status = module->generate(&request, &result);
+        if (status) {
+            (void)FU_FAIL(&e, (fusor_status)status, "kernel %s: %s", k->symbol, result.error);
+            free(result.data);
+            return tool_fail(t, &e);
+        }
+        fu_str_addn(&all, result.data, result.bytes);
+        free(result.data);
+        if (stage != FUSOR_CODEGEN_OBJECT && all.n && all.at[all.n - 1] != '\n') fu_str_addc(&all, '\n');
+    }
+    return write_out(t, all.at, all.n);
+}
+
+int cmd_emit(tool *t) {
+    static const char *const stages[] = {"ir", "opt", "plan", "llvm", "asm", "obj"}, *const planned[] = {"header", "ptx", "cubin"};
+    program p;
+    uint32_t used;
+    int stage = -1, status;
+    ir_graph *function, *graph;
+    fu_error e;
+    fu_error_clear(&e);
+    if (!t->stage) return tool_usage(t, "which stage? give --stage ir, opt, plan, llvm, asm or obj");
+    for (int i = 0; i < 6; i++)
+        if (strcmp(t->stage, stages[i]) == 0) stage = i;
+    for (int i = 0; i < 3; i++)
+        if (strcmp(t->stage, planned[i]) == 0) return tool_usage(t, "--stage %s: not in this version; expected ir, opt, plan, llvm, asm or obj", t->stage);
+    if (stage < 0) return tool_usage(t, "--stage %s: expected ir, opt, plan, llvm, asm or obj%s", t->stage, tool_suggest(t, t->stage, stages, 6, ""));
+    if (t->outputs.n > 1) return tool_usage(t, "-o is given %u times; expected one file", t->outputs.n);
+    if ((status = program_load(t, &p, &used)) != 0) return status;
+    fu_str out;
+    fu_str_init(&out, &t->arena);
+    if (stage == 0) {
+        if (used < t->args.n && (status = program_function(t, &p, used, &function, &graph)) != 0) return status;
+        if (used < t->args.n) return tool_usage(t, "argument '%s' was not expected", t->args.at[used]);
+        ir_print_module(&out, p.module);
+        return write_out(t, out.at, out.n);
+    }
+    if ((status = program_function(t, &p, used, &function, &graph)) != 0) return status;
+    if (used < t->args.n) return tool_usage(t, "argument '%s' was not expected", t->args.at[used]);
+    ir_plan_options options = {.no_fuse = t->no_fuse, .fast_math = t->math && strcmp(t->math, "fast") == 0,
+                               .reference = t->device && strcmp(t->device, "reference") == 0};
+    if ((status = tool_level(t, &options.level)) != 0) return status;
+    if (ir_run_passes(&t->arena, &e, &graph) != FUSOR_OK) return tool_fail(t, &e);
+    if (stage == 1) {
+        fu_str_add(&out, "fusor 1\n");
+        ir_print_graph(&out, graph);
+        return write_out(t, out.at, out.n);
+    }
+    ir_plan *plan;
+    if (ir_plan_make(&t->arena, &e, graph, &options, &plan) != FUSOR_OK) return tool_fail(t, &e);
+    if (stage == 2) {
+        ir_plan_print(&out, plan);
+        return write_out(t, out.at, out.n);
+    }
+    return generate(t, plan, stage == 3 ? FUSOR_CODEGEN_LLVM : stage == 4 ? FUSOR_CODEGEN_ASM : FUSOR_CODEGEN_OBJECT);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* cmd_info.c: fusor info. This machine as fusor sees it, and what is in force. */
+#include "limits.h"
+#include "report.h"
+#include "base/env.h"
+#include "rt/cpuinfo.h"
+#include "rt/module.h"
+
+/* Why the level is no higher: the first feature of the next level that was not granted. */
+static const char *why_level(tool *t, int level) {
+    const char *missing;
+    size_t n;
+    if (level + 1 >= IR_LEVEL_COUNT) return "the highest level: every feature of it is granted";
+    if (rt_host_has(ir_levels[level + 1].features, &missing, &n)) return "";
+    return fu_format(&t->arena, "%s needs %.*s, which this machine does not grant", ir_levels[level + 1].name, (int)n, missing);
+}
+
+int cmd_info(tool *t) {
+    if (t->args.n) return tool_usage(t, "argument '%s' was not expected", t->args.at[0]);
+    int status = tool_context(t, 0), level = rt_host_level();
+    if (status) return status;
+    const rt_caches *c = rt_host_caches();
+    const fusor_codegen_table *module = NULL;
+    fu_error e;
+    fu_error_clear(&e);
+    const char *problem = rt_module_get(&e, &module) == FUSOR_OK ? NULL : e.text;
+    int n_threads = t->ctx->n_threads;
+    limits l = limits_get(t, n_threads, t->measure);
+    const char *level_name = level < 0 ? "none" : ir_levels[level].name, *why = why_level(t, level);
+    const char *dir = fusor_cache_directory(t->ctx);
+    fu_str features;
+    fu_str_init(&features, &t->arena);
+    for (int i = 0; i < rt_feature_count(); i++)
+        if (rt_host_features() >> i & 1) fu_str_addf(&features, "%s%s", features.n ? " " : "", rt_feature_name(i));
+    if (t->json) {
+        json_t *d = report_new("fusor-info/1"), *list = json_array(), *env = json_object();
+        for (int i = 0; i < rt_feature_count(); i++)
+            if (rt_host_features() >> i & 1) (void)json_array_append_new(list, json_string(rt_feature_name(i)));
+        for (int i = 0; i < FU_ENV_COUNT; i++)
+            (void)json_object_set_new(env, fu_env_table[i].name, json_pack("{s:s, s:b}", "value", fu_env_string((fu_env)i), "set", fu_env_is_set((fu_env)i)));
+        (void)json_object_update_new(d, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:{s:I, s:I, s:I, s:i}, s:i, s:i, s:f, s:f, s:s, s:s, s:o?, s:s, s:o, s:[s]}",
+            "version", fusor_version_string(), "build_id", rt_build_id(), "llvm", FUSOR_LLVM_VERSION, "cpu", rt_host_brand(), "level", level_name,
+            "level_why", why, "features", list, "caches", "l1d_bytes", (json_int_t)c->l1d_bytes, "l2_bytes", (json_int_t)c->l2_bytes, "l3_bytes",
+            (json_int_t)c->l3_bytes, "l3_sharers", c->l3_sharers, "threads", n_threads, "cpus", rt_affinity_count(), "peak_gflops", l.flops / 1e9,
+            "bandwidth_gbs", l.bytes / 1e9, "cache_dir", dir, "module", rt_module_path(), "module_problem", problem ? json_string(problem) : NULL,
+            "module_llvm", module ? module->llvm_version : "", "environment", env, "devices", "cpu"));
+        return report_print(t, d);
+    }
+    printf("fusor %s, build %s\n", fusor_version_string(), rt_build_id());
+    printf("CPU: %s\nlevel: %s (%s)\nfeatures: %s\n", rt_host_brand(), level_name, why, features.at);
+    printf("caches: L1d %s, L2 %s, L3 %s shared by %d thread%s\n", report_bytes(t, (double)c->l1d_bytes), report_bytes(t, (double)c->l2_bytes),
+           report_bytes(t, (double)c->l3_bytes), c->l3_sharers, c->l3_sharers == 1 ? "" : "s");
+    printf("threads: %d (CPUs that this process may use: %d)\n", n_threads, rt_affinity_count());
+    printf("measured limits of %d thread%s: %s of f32 multiply-adds, %s of memory bandwidth\n", n_threads, n_threads == 1 ? "" : "s",
+           report_rate(t, l.flops, "GFLOP/s"), report_rate(t, l.bytes, "GB/s"));
+    printf("devices: cpu, reference\n");
+    if (module) printf("code generation: %s (LLVM %s)\n", rt_module_path(), module->llvm_version);
+    else printf("code generation: none; the reference evaluator serves what is not cached (%s)\n", problem);
+    printf("cache: %s\n", dir[0] ? dir : "memory only");
+    printf("environment:\n");
+    report_table table = {.t = t, .columns = 3, .left_mask = 7};
+    for (int i = 0; i < FU_ENV_COUNT; i++) {
+        const fu_env_info *v = &fu_env_table[i];
+        const char *value = fu_env_string((fu_env)i);
+        report_row(&table, fu_format(&t->arena, "  %s", v->name),
+                   fu_format(&t->arena, "%s%s", value[0] ? value : "\"\"", fu_env_is_set((fu_env)i) ? " (set)" : ""), v->text);
+    }
+    report_table_print(&table, stdout);
+    return 0;
+}

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* cmd_run.c: fusor run. Binds the inputs, compiles, calls; then whichever were asked for: check, timing, files, summary. */
+#include "inputs.h"
+#include "limits.h"
+#include "ref/bounds.h"
+#include "report.h"
+#include "timing.h"
+#include "base/log.h"
+#include "base/env.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+typedef struct run {
+    tool     *t;
+    program   program;
+    ir_graph *flat;                 /* the function as written, calls inlined: what --check evaluates */
+    inputs    in;
+    const char **output;            /* path of each result; NULL: none */
+    double    limit_ulp;            /* --check=ULP; -1: documented bounds */
+    bool      writes_stdout;
+    int       n_threads[64], n_thread_counts;
+} run;
+
+/* One compiled function on one set of inputs. */
+typedef struct point {
+    fusor_executable *exe;
+    fusor_buffer *out;
+    void   **copies;                /* of aliased parameters, for timing */
+    ref_tensor *expected;
+    double **bound;
+    ref_comparison *comparison;
+    timing  time;
+    traffic traffic;
+    int64_t compile_ns, load_ns;
+    const char *cache;
+    int     threads;
+    int64_t t_compile, t_compiled, t_called;    /* of --trace */
+} point;
+
+/* ---- outputs ---- */
+static int find_result(const ir_graph *g, const char *name, size_t n) {
+    if (n && name[0] == '%') name++, n--;
+    for (uint32_t i = 0; i < g->results.n; i++)
+        if (strlen(g->results.at[i].name) == n && memcmp(g->results.at[i].name, name, n) == 0) return (int)i;
+    return -1;
+}
+
+static bool is_directory(const char *path) {
+    struct stat st;
+    size_t n = strlen(path);
+    return (n && path[n - 1] == '/') || (stat(path, &st) == 0 && S_ISDIR(st.st_mode));
+}
+
+static int find_outputs(run *r) {
+    tool *t = r->t;
+    const ir_graph *g = r->flat;
+    r->output = FU_NEW_N(&t->arena, const char *, g->results.n + 1);
+    for (uint32_t k = 0; k < t->outputs.n; k++) {
+        const char *o = t->outputs.at[k], *equals = strchr(o, '=');
+        int i = equals ? find_result(g, o, (size_t)(equals - o)) : -1;
+        if (equals && i < 0 && !is_directory(o)) {
+            const char **names = FU_NEW_N(&t->arena, const char *, g->results.n + 1);
+            for (uint32_t p = 0; p < g->results.n; p++) names[p] = g->results.at[p].name;
+            const char *name = fu_strndup(&t->arena, o, (size_t)(equals - o));
+            return tool_usage(t, "-o %s: @%s has no result '%s'%s\n  %s", o, g->name, name, tool_suggest(t, name, names, g->results.n, ""), program_signature(t, g));
+        }
+        if (i >= 0 && !equals[1]) return tool_usage(t, "-o %s: expected a path or - after '='", o);
+        if (i >= 0 && r->output[i]) return tool_usage(t, "-o %s: result '%s' goes to %s already", o, g->results.at[i].name, r->output[i]);
+        if (i >= 0) r->output[i] = equals + 1;
+        else if (is_directory(o)) {
+            for (uint32_t p = 0; p < g->results.n; p++)
+                if (!r->output[p]) r->output[p] = fu_format(&t->arena, "%s%s%s.npy", o, o[strlen(o) - 1] == '/' ? "" : "/", g->results.at[p].name);
+        } else if (g->results.n == 1 && !r->output[0]) r->output[0] = o;
+        else return tool_usage(t, "-o %s: expected NAME=path.npy, NAME=- or DIR/", o);
+    }
+    for (uint32_t i = 0; i < g->results.n; i++) {
+        if (!r->output[i]) continue;
+        if (strcmp(r->output[i], "-") == 0 && t->json) return tool_usage(t, "-o %s=- and --json both want stdout", g->results.at[i].name);
+        for (uint32_t k = 0; k < i; k++)
+            if (r->output[k] && strcmp(r->output[k], r->output[i]) == 0)
+                return tool_usage(t, "results '%s' and '%s' both go to %s", g->results.at[k].name, g->results.at[i].name, r->output[i]);
+        r->writes_stdout |= strcmp(r->output[i], "-") == 0;
+    }
+    return 0;
+}
+
+static int write_outputs(run *r, const point *p) {
+    fu_error e;
+    for (uint32_t i = 0; i < r->flat->results.n; i++) {
+        const char *path = r->output[i];
+        if (!path) continue;
+        const char *slash = strrchr(path, '/');
+        if (slash && slash > path) {
+            int why = fu_make_dirs(fu_strndup(&r->t->arena, path, (size_t)(slash - path)), 0777);
+            if (why) return tool_environment(r->t, "%s: %s", path, strerror(why));
+        }
+        fu_error_clear(&e);
+        if (strcmp(path, "-") == 0) (void)fflush(stdout);
+        if (rt_data_write_npy(&e, path, &p->out[i]) == FUSOR_OK) continue;
+        struct pollfd pipe = {.fd = 1};
+        if (strcmp(path, "-") == 0 && poll(&pipe, 1, 0) > 0 && (pipe.revents & POLLERR)) continue;     /* the reader went away */
+        return tool_fail(r->t, &e);
+    }
+    return 0;
+}
+
+/* ---- one call ---- */
+static int context_error(run *r, fusor_status status) {
+    fu_error e;
+    fu_error_clear(&e);
+    const char *text = fusor_error_message(r->t->ctx);
+    (void)FU_FAIL(&e, status, "%s", text[0] ? text : fusor_status_name(status));
+    return tool_fail(r->t, &e);
+}
+
+static int compile(run *r, point *p) {
+    fu_error e;
+    fu_error_clear(&e);
+    compile_request request = {.ctx = r->t->ctx, .name = r->program.name, .module = r->program.module, .function = r->flat->name,
+                               .flags = FUSOR_KEEP_SOURCES | (r->t->no_fuse ? FUSOR_NO_FUSE : 0)};
+    p->t_compile = fu_now_ns();
+    if (compile_executable(&e, &request, &p->exe) != FUSOR_OK) {
+        if (r->t->ctx->option_status == FUSOR_ERROR_ARGUMENT) return tool_usage(r->t, "%s", e.text);    /* FUSOR_TARGET, FUSOR_THREADS */
+        return tool_fail(r->t, &e);
+    }
+    p->t_compiled = fu_now_ns();
+    rt_cache_stats s = rt_cache_get_stats(r->t->ctx->cache);
+    p->compile_ns = s.compile_ns;
+    p->load_ns = s.load_ns;
+    p->threads = r->t->ctx->n_threads;
+    const ir_plan *plan = rt_exec_plan(p->exe->exec);
+    rt_cache_mode mode = rt_cache_mode_parse(fu_env_string(FU_FUSOR_CACHE));
+    p->cache = "hit";
+    for (uint32_t i = 0; i < plan->steps.n; i++)
+        if (plan->steps.at[i].kind == IR_STEP_KERNEL && rt_exec_step(p->exe->exec, (int)i)->outcome.source == RT_CACHE_COMPILED) p->cache = "miss";
+    if (mode == RT_CACHE_OFF || !rt_cache_dir(r->t->ctx->cache)[0]) p->cache = "off";
+    return 0;
+}
+
+static void to_reference(const fusor_buffer *b, ref_tensor *out) {
+    out->dtype = (ir_dtype)b->dtype;
+    out->rank = b->rank;
+    memcpy(out->shape, b->shape, sizeof out->shape);
+    out->data = b->data;
+}
+
+/* The reference is evaluated first: the call may write over its inputs. */
+static int evaluate_reference(run *r, point *p) {
+    tool *t = r->t;
+    int n = r->in.n, n_out = (int)r->flat->results.n;
+    ref_tensor *in = FU_NEW_N(&t->arena, ref_tensor, n + 1);
+    fu_error e;
+    fu_error_clear(&e);
+    p->expected = FU_NEW_N(&t->arena, ref_tensor, n_out + 1);
+    p->bound = FU_NEW_N(&t->arena, double *, n_out + 1);
+    p->comparison = FU_NEW_N(&t->arena, ref_comparison, n_out + 1);
+    for (int i = 0; i < n; i++) to_reference(&r->in.buffer[i], &in[i]);
+    if (ref_eval_bounds(&t->arena, &e, r->flat, n, in, n_out, p->expected, p->bound) != FUSOR_OK) return tool_fail(t, &e);
+    return 0;
+}
+
+static void compare(run *r, point *p) {
+    for (uint32_t i = 0; i < r->flat->results.n; i++) {
+        ref_tensor got;
+        to_reference(&p->out[i], &got);
+        p->comparison[i] = ref_compare(&got, &p->expected[i], p->bound[i], r->limit_ulp);
+    }
+}
+
+typedef struct timed { run *r; fusor_call *call; fusor_status status; } timed;
+static bool call_once(void *user) {
+    timed *c = user;
+    c->status = fusor_call_run(c->call);
+    return c->status == FUSOR_OK;
+}
+
+/* Repeated on memory of their own where results are written over parameters: what is reported is the first call's. */
+static int measure(run *r, point *p, fusor_buffer *first_in) {
+    tool *t = r->t;
+    int n_out = (int)r->flat->results.n;
+    fusor_buffer *out = FU_NEW_N(&t->arena, fusor_buffer, n_out + 1);
+    timed c = {.r = r};
+    memcpy(out, p->out, (size_t)n_out * sizeof *out);
+    for (int i = 0; i < n_out; i++)
+        if (r->flat->results.at[i].alias >= 0) out[i].data = first_in[r->flat->results.at[i].alias].data;
+    fusor_status status = fusor_executable_prepare(p->exe, r->in.n, first_in, n_out, out, &c.call);
+    if (status != FUSOR_OK) return context_error(r, status);
+    bool ok = timing_measure(t, call_once, &c, t->warmup >= 0 ? t->warmup : 3, t->runs, t->min_time >= 0 ? t->min_time : 0.5, &p->time);
+    fusor_call_free(c.call);
+    if (!ok) return context_error(r, c.status);
+    p->traffic = timing_traffic(rt_exec_plan(p->exe->exec), r->in.symbols);
+    return 0;
+}
+
+static int run_point(run *r, point *p) {
+    tool *t = r->t;
+    int n_out = (int)r->flat->results.n, status;
+    p->out = FU_NEW_N(&t->arena, fusor_buffer, n_out + 1);
+    p->copies = FU_NEW_N(&t->arena, void *, r->in.n + 1);
+    if (t->check && (status = evaluate_reference(r, p)) != 0) return status;
+    fusor_buffer *in = FU_NEW_N(&t->arena, fusor_buffer, r->in.n + 1);
+    bool has_memory = !t->time || inputs_copy_aliased(&r->in, in, p->copies);
+    if (!has_memory) return tool_environment(t, "no memory for copies of the inputs");
+    fusor_status called = fusor_executable_call(p->exe, r->in.n, r->in.buffer, n_out, p->out);
+    p->t_called = fu_now_ns();
+    if (called != FUSOR_OK) return context_error(r, called);
+    if (t->check) compare(r, p);
+    return t->time ? measure(r, p, in) : 0;
+}
+
+static void free_point(run *r, point *p) {
+    for (uint32_t i = 0; p->out && i < r->flat->results.n; i++)
+        if (r->flat->results.at[i].alias < 0) fusor_buffer_free(r->t->ctx, &p->out[i]);
+    for (int i = 0; p->copies && i < r->in.n; i++) fu_free(p->copies[i]);
+    fusor_executable_free(p->exe);
+    memset(p, 0, sizeof *p);
+}
+
+/* ---- reports ---- */
+static bool all_ok(const run *r, const point *p) {
+    for (uint32_t i = 0; r->t->check && i < r->flat->results.n; i++)
+        if (!p->comparison[i].ok) return false;
+    return true;
+}
+
+static void json_time(run *r, const point *p, json_t *o) {
+    const ir_plan *plan = rt_exec_plan(p->exe->exec);
+    (void)json_object_update_new(o, json_pack("{s:f, s:f, s:f, s:I, s:I, s:I, s:s, s:i, s:I, s:I, s:I, s:i, s:s, s:s}",
+        "median_ns", p->time.median_ns, "min_ns", p->time.min_ns, "p99_ns", p->time.p99_ns, "runs", (json_int_t)p->time.runs,
+        "compile_ns", (json_int_t)p->compile_ns, "load_ns", (json_int_t)p->load_ns, "cache", p->cache, "kernels", p->traffic.kernels,
+        "bytes_read", (json_int_t)p->traffic.bytes_read, "bytes_written", (json_int_t)p->traffic.bytes_written, "flops", (json_int_t)p->traffic.flops,
+        "threads", p->threads,
+        "device", plan->options.reference ? "reference" : "cpu", "target", ir_levels[plan->options.level].name));
+    (void)r;
+}
+
+static json_t *json_point(run *r, const point *p, bool with_results) {
+    tool *t = r->t;
+    json_t *o = json_object(), *a = json_array();
+    for (uint32_t i = 0; with_results && i < r->flat->results.n; i++) {
+        const fusor_buffer *b = &p->out[i];
+        report_summary s = report_summarize(b);
+        bool any = s.n > s.n_nan;
+        (void)json_array_append_new(a, json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:I}", "name", r->flat->results.at[i].name, "dtype", fusor_dtype_name((fusor_dtype)b->dtype),
+            "shape", report_shape(b->rank, b->shape), "min", any ? report_real(s.min) : json_null(), "max", any ? report_real(s.max) : json_null(),
+            "mean", any ? report_real(s.mean) : json_null(), "nan", (json_int_t)s.n_nan));
+    }
+    if (with_results) (void)json_object_set_new(o, "results", a);
+    else json_decref(a);
+    if (t->check) {
+        a = json_array();
+        for (uint32_t i = 0; i < r->flat->results.n; i++) {
+            const ref_comparison *c = &p->comparison[i];
+            (void)json_array_append_new(a, json_pack("{s:s, s:o, s:o, s:b}", "name", r->flat->results.at[i].name, "max_ulp", report_real(c->max_ulp),
+                                                     "bound", report_real(c->bound_ulp), "ok", c->ok));
+        }
+        (void)json_object_set_new(o, "check", a);
+    }
+    if (t->time) json_time(r, p, o);
+    return o;
+}
+
+static void print_check(run *r, const point *p, FILE *out) {
+    for (uint32_t i = 0; i < r->flat->results.n; i++) {
+        const ref_comparison *c = &p->comparison[i];
+        fprintf(out, "check %%%s: largest error %.3g ULP, bound %.3g ULP: %s", r->flat->results.at[i].name, c->max_ulp, c->bound_ulp, c->ok ? "ok" : "ABOVE THE BOUND");
+        if (!c->ok) fprintf(out, " (worst at element %" PRId64 ")", c->at);
+        fputc('\n', out);
+    }
+}
+
+static void print_time(run *r, const point *p, FILE *out) {
+    tool *t = r->t;
+    double seconds = p->time.median_ns * 1e-9, bytes = (p->traffic.bytes_read + p->traffic.bytes_written) / seconds, flops = p->traffic.flops / seconds;
+    limits l = limits_get(t, p->threads, false);
+    fprintf(out, "time: median %s, min %s, p99 %s over %" PRId64 " calls\n", report_ns(t, p->time.median_ns), report_ns(t, p->time.min_ns),
+            report_ns(t, p->time.p99_ns), p->time.runs);
+    fprintf(out, "rate: %s, %s; %s\n", report_rate(t, bytes, "GB/s"), report_rate(t, flops, "GFLOP/s"), limits_share(t, &l, bytes, flops));
+    fprintf(out, "cost: compile %s, load %s, cache %s; %d kernel%s, %s read, %s written, %d thread%s\n", report_ns(t, (double)p->compile_ns),
+            report_ns(t, (double)p->load_ns), p->cache, p->traffic.kernels, p->traffic.kernels == 1 ? "" : "s", report_bytes(t, p->traffic.bytes_read),
+            report_bytes(t, p->traffic.bytes_written), p->threads, p->threads == 1 ? "" : "s");
+}
+
+static void print_results(run *r, const point *p) {
+    for (uint32_t i = 0; i < r->flat->results.n; i++) {
+        const fusor_buffer *b = &p->out[i];
+        report_summary s = report_summarize(b);
+        printf("%%%s: %s", r->flat->results.at[i].name, report_shape_text(r->t, (ir_dtype)b->dtype, b->rank, b->shape));
+        if (s.n > s.n_nan) printf("  min %.6g  max %.6g  mean %.6g", s.min, s.max, s.mean);
+        printf("  nan %" PRId64 "\n", s.n_nan);
+        report_tensor(r->t, stdout, b);
+    }
+}
+
+/* Chrome trace events: what happened when, from the parse to the first call. */
+static int write_trace(run *r, const point *p) {
+    json_t *events = json_array();
+    const ir_plan *plan = rt_exec_plan(p->exe->exec);
+    double start = (double)(p->t_compile - r->program.parse_ns) / 1e3, at = (double)p->t_compile / 1e3;
+#define EVENT(name, category, begin, length) \
+    (void)json_array_append_new(events, json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i}", "name", name, "cat", category, "ph", "X", "ts", (begin), "dur", (length), "pid", 1, "tid", 1))
+    EVENT("parse", "fusor", start, (double)r->program.parse_ns / 1e3);
+    double kernels = 0;
+    for (uint32_t i = 0; i < plan->steps.n; i++)
+        if (plan->steps.at[i].kind == IR_STEP_KERNEL) kernels += (double)rt_exec_step(p->exe->exec, (int)i)->outcome.ns / 1e3;
+    double compiled = (double)p->t_compiled / 1e3, first = compiled - kernels > at ? compiled - kernels : at;
+    EVENT("plan", "fusor", at, first - at);
+    for (uint32_t i = 0; i < plan->steps.n; i++) {
+        const rt_step_info *info = rt_exec_step(p->exe->exec, (int)i);
+        if (plan->steps.at[i].kind != IR_STEP_KERNEL || !info->kernel) continue;
+        EVENT(info->kernel->symbol, info->outcome.source == RT_CACHE_COMPILED ? "compile" : "load", first, (double)info->outcome.ns / 1e3);
+        first += (double)info->outcome.ns / 1e3;
+    }
+    EVENT(r->flat->name, "call", compiled, (double)(p->t_called - p->t_compiled) / 1e3);
+#undef EVENT
+    json_t *document = json_pack("{s:o, s:s}", "traceEvents", events, "displayTimeUnit", "ns");
+    char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
+    json_decref(document);
+    if (!text) return tool_environment(r->t, "out of memory");
+    fu_part part = {text, strlen(text)};
+    int why = fu_file_write_atomic(r->t->trace, 0666, &part, 1);
+    free(text);
+    return why ? tool_environment(r->t, "%s: %s", r->t->trace, strerror(why)) : 0;
+}
+
+/* ---- one run, or a sweep ---- */
+static int run_single(run *r) {
+    tool *t = r->t;
+    point p = {0};
+    int status = tool_context(t, r->n_thread_counts ? r->n_threads[0] : 0);
+    if (!status) status = compile(r, &p);
+    if (!status) status = run_point(r, &p);
+    if (!status && t->trace) status = write_trace(r, &p);
+    if (!status) status = write_outputs(r, &p);
+    if (!status && t->json) {
+        json_t *document = report_new("fusor-run/1");
+        json_t *fields = json_point(r, &p, true);
+        (void)json_object_update_new(document, fields);
+        status = report_print(t, document);
+    } else if (!status) {
+        FILE *out = r->writes_stdout ? stderr : stdout;
+        if (t->outputs.n == 0 && !t->quiet) print_results(r, &p);
+        if (t->check && (!t->quiet || !all_ok(r, &p))) print_check(r, &p, out);
+        if (t->time) print_time(r, &p, out);
+    }
+    if (!status && !all_ok(r, &p)) status = EXIT_NO;
+    free_point(r, &p);
+    return status;
+}
+
+static const char *dims_text(run *r) {
+    fu_str s;
+    fu_str_init(&s, &r->t->arena);
+    for (uint32_t k = 0; k < r->in.dims.n; k++)
+        fu_str_addf(&s, "%s%s=%" PRId64, k ? " " : "", ir_size_symbol_name(r->flat->sizes, r->in.dims.at[k].symbol), r->in.symbols[r->in.dims.at[k].symbol]);
+    return s.at;
+}
+
+static int run_sweep(run *r) {
+    tool *t = r->t;
+    json_t *points = json_array();
+    report_table table = {.t = t, .columns = 8};
+    report_row(&table, "sizes", "threads", "median", "min", "p99", "GB/s", "GFLOP/s", t->check ? "check" : "");
+    int *choice = FU_NEW_N(&t->arena, int, r->in.dims.n + 1);
+    bool is_ok = true, more = true;
+    int status = 0;
+    t->time = true;
+    while (more && !status) {
+        for (int k = 0; k < r->n_thread_counts && !status; k++) {
+            point p = {0};
+            status = inputs_bind(t, &r->in, choice);
+            if (!status) status = tool_context(t, r->n_threads[k]);
+            if (!status) status = compile(r, &p);
+            if (!status) status = run_point(r, &p);
+            if (!status) {
+                json_t *o = json_point(r, &p, false);
+                (void)json_object_set_new(o, "dims", report_dims(r->flat->sizes, r->in.symbols));
+                (void)json_object_set_new(o, "threads", json_integer(p.threads));
+                (void)json_array_append_new(points, o);
+                double s = p.time.median_ns * 1e-9;
+                report_row(&table, dims_text(r), fu_format(&t->arena, "%d", p.threads), report_ns(t, p.time.median_ns), report_ns(t, p.time.min_ns),
+                           report_ns(t, p.time.p99_ns), report_rate(t, (p.traffic.bytes_read + p.traffic.bytes_written) / s, ""),
+                           report_rate(t, p.traffic.flops / s, ""), !t->check ? "" : all_ok(r, &p) ? "ok" : "ABOVE");
+                is_ok &= all_ok(r, &p);
+            }
+            free_point(r, &p);
+        }
+        more = false;
+        for (uint32_t k = r->in.dims.n; k-- > 0 && !more;) {
+            if (++choice[k] < r->in.dims.at[k].n) more = true;
+            else choice[k] = 0;
+        }
+    }
+    if (!status && t->json) {
+        json_t *document = report_new("fusor-run/1");
+        (void)json_object_set(document, "points", points);
+        status = report_print(t, document);
+    } else if (!status) report_table_print(&table, stdout);
+    json_decref(points);
+    return status ? status : is_ok ? 0 : EXIT_NO;
+}
+
+static int read_threads(run *r) {
+    for (const char *p = r->t->threads; p && *p;) {
+        if (r->n_thread_counts == 64) return tool_usage(r->t, "--threads: at most 64 values");
+        r->n_threads[r->n_thread_counts++] = atoi(p);
+        p += strcspn(p, ",");
+        p += *p == ',';
+    }
+    return 0;
+}
+
+int cmd_run(tool *t) {
+    run r = {.t = t, .limit_ulp = -1};
+    uint32_t used;
+    char *end;
+    if (t->profile) return tool_usage(t, "--profile: not in this version; 'fusor explain' shows the kernels, --no-fuse --time compares, --perf names kernels for Linux perf");
+    if (t->check && t->check[0] && ((r.limit_ulp = strtod(t->check, &end)) < 0 || *end || end == t->check))
+        return tool_usage(t, "--check=%s: expected a number of ULP from 0 up", t->check);
+    int status = program_load(t, &r.program, &used);
+    if (!status) status = program_function(t, &r.program, used, NULL, &r.flat);
+    if (!status) status = inputs_find(t, &r.program, r.flat, used, &r.in);
+    if (!status) status = find_outputs(&r);
+    if (!status) status = read_threads(&r);
+    if (status) return status;
+    bool is_sweep = r.n_thread_counts > 1;
+    for (uint32_t k = 0; k < r.in.dims.n; k++) is_sweep |= r.in.dims.at[k].n > 1;
+    if (is_sweep && t->outputs.n) return tool_usage(t, "-o: a sweep over several sizes or thread counts writes no results");
+    if (is_sweep && t->trace) return tool_usage(t, "--trace: not with a sweep");
+    if (is_sweep) {
+        if (!r.n_thread_counts) r.n_threads[r.n_thread_counts++] = 0;
+        status = run_sweep(&r);
+    } else {
+        status = inputs_bind(t, &r.in, NULL);
+        if (!status) status = run_single(&r);
+    }
+    inputs_free(&r.in);
+    return status;
+}

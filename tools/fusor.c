@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* fusor.c: the command. Reads the command line, runs the subcommand, turns its outcome into an exit status. */
+#include "report.h"
+#include "rt/cpuinfo.h"
+#include "rt/module.h"
+#include <locale.h>
+#include <signal.h>
+#include <stdlib.h>
+
+static void print_version(tool *t) {
+    int level = rt_host_level();
+    printf("fusor %s\nbuild %s\nLLVM %s\nCPU level %s\n", fusor_version_string(), rt_build_id(), FUSOR_LLVM_VERSION,
+           level < 0 ? "below x86-64-v2 (reference evaluator only)" : ir_levels[level].name);
+    (void)t;
+}
+
+static int run_tool(tool *t, int argc, char **argv) {
+    int status = tool_parse_options(t, argc, argv);
+    if (status) return status;
+    if (t->help) tool_print_help(stdout, t->command);
+    else if (t->version) print_version(t);
+    else if (!t->command) {
+        tool_print_help(stderr, NULL);
+        return EXIT_USAGE;
+    } else status = t->command->run(t);
+    int flushed = report_flush(t);
+    return status ? status : flushed;
+}
+
+/* Subcommands of the language that this version does not have. */
+int cmd_fmt(tool *t) { return tool_usage(t, "this version has no 'fmt'; 'fusor emit FILE --stage ir' prints the canonical layout, without comments"); }
+int cmd_eval(tool *t) { return tool_usage(t, "this version has no 'eval'; write the function in full: fusor run -e 'func @f(%%a: f32[N]) -> f32[N] { ... }'"); }
+
+int main(int argc, char **argv) {
+    static tool t;
+    (void)signal(SIGPIPE, SIG_IGN);     /* writes report it instead */
+    (void)setlocale(LC_ALL, "C");
+    fu_arena_init(&t.arena, &t.oom);
+    int status;
+    if (setjmp(t.oom)) status = tool_environment(&t, "out of memory");
+    else status = run_tool(&t, argc, argv);
+    if (t.ctx) fusor_context_free(t.ctx);
+    fu_arena_free(&t.arena);
+    return status;
+}

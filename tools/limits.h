@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef TOOL_LIMITS_H
+#define TOOL_LIMITS_H
+/* What this machine can do at most, measured: the yardstick of run --time, bench and info. */
+#include "options.h"
+
+typedef struct limits { double flops, bytes; int n_threads; bool is_known; } limits;    /* per second: f32 multiply-adds counted as two; read + write */
+/* For n_threads; from the file beside the cache where there is one (unless `again`), else measured (about 0.3 s) and kept there. */
+limits limits_get(tool *t, int n_threads, bool again);
+/* "37% of peak" style share of what binds: the larger of the two shares. */
+const char *limits_share(tool *t, const limits *l, double bytes_per_s, double flops_per_s);
+#endif

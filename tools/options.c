@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* options.c: the command line, driven by options.def and commands.def; help; messages; the context that the options ask for. */
+#include "options.h"
+#include "rt/cpuinfo.h"
+#include "rt/module.h"
+#include "base/env.h"
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+const tool_command tool_commands[COMMAND_COUNT] = {
+#define COMMAND(ID, name, synopsis, text, example) {name, synopsis, text, example, cmd_##ID},
+#include "commands.def"
+#undef COMMAND
+};
+
+typedef enum option_kind { FLAG, COUNT, TEXT, MAYBE, LIST, INT, NUMBER } option_kind;
+typedef struct option { char letter; const char *name; option_kind kind; size_t field; const char *argument; uint32_t commands; const char *text; } option;
+#define ALL UINT32_MAX
+#define C(id) (1u << COMMAND_##id)
+static const option options[] = {
+#define OPTION(letter, name, kind, field, argument, commands, text) {letter, name, kind, offsetof(tool, field), argument, commands, text},
+#include "options.def"
+#undef OPTION
+};
+enum { N_OPTIONS = sizeof options / sizeof *options };
+
+/* ---- messages ---- */
+static void message(tool *t, const char *what, const char *fmt, va_list ap) {
+    (void)fflush(stdout);
+    fprintf(stderr, "fusor%s%s: ", t->command ? " " : "", t->command ? t->command->name : "");
+    if (what[0]) fprintf(stderr, t->use_color ? "\033[1;31m%s\033[0m " : "%s ", what);
+    vfprintf(stderr, fmt, ap);
+    fputc('\n', stderr);
+}
+
+int tool_usage(tool *t, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    message(t, "error:", fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "Try 'fusor %s%s--help'.\n", t->command ? t->command->name : "", t->command ? " " : "");
+    return EXIT_USAGE;
+}
+
+int tool_environment(tool *t, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    message(t, "error:", fmt, ap);
+    va_end(ap);
+    return EXIT_ENVIRONMENT;
+}
+
+void tool_note(tool *t, const char *fmt, ...) {
+    va_list ap;
+    if (t->quiet) return;
+    va_start(ap, fmt);
+    message(t, "", fmt, ap);
+    va_end(ap);
+}
+
+int tool_fail(tool *t, const fu_error *e) {
+    size_t n = strlen(e->text);
+    bool has_place = strstr(e->text, ": error: ") != NULL;      /* FILE:LINE:COL, as compilers write it: no name before it */
+    (void)fflush(stdout);
+    if (!has_place) fprintf(stderr, t->use_color ? "fusor%s%s: \033[1;31merror:\033[0m " : "fusor%s%s: error: ", t->command ? " " : "", t->command ? t->command->name : "");
+    fprintf(stderr, "%s%s", e->text, n && e->text[n - 1] == '\n' ? "" : "\n");
+    switch (e->status) {
+    case FUSOR_OK: return EXIT_DONE;
+    case FUSOR_ERROR_ARGUMENT: case FUSOR_ERROR_SYNTAX: case FUSOR_ERROR_TYPE: case FUSOR_ERROR_SHAPE: case FUSOR_ERROR_INDEX:
+    case FUSOR_ERROR_OVERLAP: case FUSOR_ERROR_STALE: return EXIT_PROGRAM;
+    default: return EXIT_ENVIRONMENT;
+    }
+}
+
+const char *tool_suggest(tool *t, const char *word, const char *const *candidates, size_t n, const char *prefix) {
+    const char *near = n ? fu_nearest(word, candidates, n) : NULL;
+    return near ? fu_format(&t->arena, "; did you mean '%s%s'?", prefix, near) : "";
+}
+
+/* ---- parsing ---- */
+bool tool_parse_size(const char *text, int unit, int64_t *out) {
+    char *end;
+    errno = 0;
+    double v = strtod(text, &end);
+    if (end == text || !(text[0] >= '0' && text[0] <= '9') || text[1] == 'x' || text[1] == 'X') return false;
+    bool is_plain = strspn(text, "0123456789") == (size_t)(end - text);
+    int64_t exact = is_plain ? strtoll(text, NULL, 10) : 0;
+    if (errno == ERANGE) return false;
+    double scale = 1;
+    if (*end) {
+        const char *letters = "KMGT", *at = strchr(letters, *end >= 'a' ? *end - 32 : *end);
+        if (!at || (end[1] && strcmp(end + 1, "B") != 0 && strcmp(end + 1, "iB") != 0)) return false;
+        scale = pow(unit, (double)(at - letters + 1));
+    }
+    v *= scale;
+    if (!(v >= 0 && v < 9.2e18) || v != floor(v)) return false;
+    *out = is_plain && scale == 1 ? exact : (int64_t)v;
+    return true;
+}
+
+static bool applies(const tool *t, const option *o) {
+    return o->commands == ALL || (t->command && o->commands >> (t->command - tool_commands) & 1);
+}
+
+static int unknown_option(tool *t, const char *given, const char *name) {
+    const char *names[N_OPTIONS];
+    size_t n = 0;
+    for (int i = 0; i < N_OPTIONS; i++) {
+        if (strcmp(options[i].name, name) == 0 && t->command)
+            return tool_usage(t, "option '--%s' is not one of 'fusor %s'", name, t->command->name);
+        if (applies(t, &options[i])) names[n++] = options[i].name;
+    }
+    return tool_usage(t, "unknown option '%s'%s", given, tool_suggest(t, name, names, n, "--"));
+}
+
+static int store(tool *t, const option *o, const char *value) {
+    void *at = (char *)t + o->field;
+    char *end;
+    switch (o->kind) {
+    case FLAG: *(bool *)at = true; break;
+    case COUNT: ++*(int64_t *)at; break;
+    case TEXT: *(const char **)at = value; break;
+    case MAYBE: *(const char **)at = value ? value : ""; break;
+    case LIST: fu_push(&t->arena, (tool_words *)at, value); break;
+    case INT:
+        if (!tool_parse_size(value, 1000, at)) return tool_usage(t, "--%s %s: expected a count", o->name, value);
+        break;
+    case NUMBER: {
+        double v = strtod(value, &end);
+        if (end == value || *end || !(v >= 0)) return tool_usage(t, "--%s %s: expected a number from 0 up", o->name, value);
+        *(double *)at = v;
+        break;
+    }
+    }
+    return 0;
+}
+
+static bool takes_value(const option *o) { return o->kind == TEXT || o->kind == LIST || o->kind == INT || o->kind == NUMBER; }
+
+static int long_option(tool *t, char **argv, int argc, int *i) {
+    const char *word = argv[*i] + 2, *equals = strchr(word, '=');
+    size_t n = equals ? (size_t)(equals - word) : strlen(word);
+    char *name = fu_strndup(&t->arena, word, n);
+    const char *value = equals ? equals + 1 : NULL;
+    for (int k = 0; k < N_OPTIONS; k++) {
+        const option *o = &options[k];
+        if (strcmp(o->name, name) != 0 || !applies(t, o)) continue;
+        if (value && (o->kind == FLAG || o->kind == COUNT)) return tool_usage(t, "option '--%s' takes no value", name);
+        if (takes_value(o) && !value) {
+            if (*i + 1 >= argc) return tool_usage(t, "option '--%s' needs a value: --%s %s", name, name, o->argument);
+            value = argv[++*i];
+        }
+        return store(t, o, value);
+    }
+    return unknown_option(t, argv[*i], name);
+}
+
+static int short_options(tool *t, char **argv, int argc, int *i) {
+    for (const char *p = argv[*i] + 1; *p; p++) {
+        const option *o = NULL;
+        for (int k = 0; k < N_OPTIONS; k++)
+            if (options[k].letter == *p && applies(t, &options[k])) o = &options[k];
+        char given[3] = {'-', *p, 0};
+        if (!o) return tool_usage(t, "unknown option '%s'", given);
+        if (!takes_value(o)) {
+            int status = store(t, o, NULL);
+            if (status) return status;
+            continue;
+        }
+        if (p[1]) return store(t, o, p + 1);
+        if (*i + 1 >= argc) return tool_usage(t, "option '%s' needs a value: %s %s", given, given, o->argument);
+        return store(t, o, argv[++*i]);
+    }
+    return 0;
+}
+
+static int find_command(tool *t, const char *word) {
+    const char *names[COMMAND_COUNT + 1];
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        names[i] = tool_commands[i].name;
+        if (strcmp(word, names[i]) == 0) {
+            t->command = &tool_commands[i];
+            return 0;
+        }
+    }
+    names[COMMAND_COUNT] = "help";
+    return tool_usage(t, "unknown command '%s'%s", word, tool_suggest(t, word, names, COMMAND_COUNT + 1, ""));
+}
+
+static int one_of(tool *t, const char *option_name, const char *value, const char *const *words, size_t n) {
+    if (!value) return 0;
+    fu_str expected;
+    fu_str_init(&expected, &t->arena);
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(value, words[i]) == 0) return 0;
+        fu_str_addf(&expected, "%s%s", i == 0 ? "" : i + 1 == n ? " or " : ", ", words[i]);
+    }
+    return tool_usage(t, "--%s %s: expected %s%s", option_name, value, expected.at, tool_suggest(t, value, words, n, ""));
+}
+
+static int check_values(tool *t) {
+    static const char *const caches[] = {"off", "ro", "rw", "refresh"}, *const maths[] = {"precise", "fast"}, *const colors[] = {"auto", "always", "never"};
+    int status = one_of(t, "cache", t->cache, caches, 4);
+    if (!status) status = one_of(t, "math", t->math, maths, 2);
+    if (!status) status = one_of(t, "color", t->color, colors, 3);
+    if (status) return status;
+    const char *device = t->device;
+    if (device && strcmp(device, "cpu") != 0 && strcmp(device, "reference") != 0 && strcmp(device, "auto") != 0) {
+        if (strncmp(device, "cuda", 4) == 0 && (device[4] == 0 || device[4] == ':'))
+            return tool_environment(t, "--device %s: this version has no CUDA device; expected cpu, reference or auto", device);
+        return tool_usage(t, "--device %s: expected cpu, reference or auto", device);
+    }
+    ir_level level;
+    if (t->target && (status = tool_level(t, &level)) != 0) return status;
+    if (t->threads) {
+        for (const char *p = t->threads;;) {
+            size_t n = strcspn(p, ",");
+            int64_t v;
+            if (!tool_parse_size(fu_strndup(&t->arena, p, n), 1000, &v) || v < 1 || v > 1024)
+                return tool_usage(t, "--threads %s: expected 1 to 1024", t->threads);
+            if (!p[n]) break;
+            p += n + 1;
+        }
+    }
+    return 0;
+}
+
+int tool_parse_options(tool *t, int argc, char **argv) {
+    bool only_words = false;
+    int status = 0;
+    t->min_time = t->threshold = -1;
+    t->runs = t->warmup = -1;
+    for (int i = 1; i < argc; i++) {
+        const char *w = argv[i];
+        if (!only_words && strcmp(w, "--") == 0) only_words = true;
+        else if (!only_words && w[0] == '-' && w[1] == '-') status = long_option(t, argv, argc, &i);
+        else if (!only_words && w[0] == '-' && w[1]) status = short_options(t, argv, argc, &i);
+        else if (!t->command && t->args.n == 0 && strcmp(w, "help") == 0) {
+            t->help = true;
+            if (i + 1 < argc && argv[i + 1][0] != '-') status = find_command(t, argv[++i]);
+        } else if (!t->command) status = find_command(t, w);
+        else fu_push(&t->arena, &t->args, w);
+        if (status) return status;
+    }
+    const char *color = t->color ? t->color : "auto", *no_color = getenv("NO_COLOR");
+    t->use_color = strcmp(color, "always") == 0 || (strcmp(color, "auto") == 0 && isatty(2) && !(no_color && *no_color));
+    return t->help || t->version ? 0 : check_values(t);
+}
+
+/* ---- help ---- */
+static void print_options(FILE *out, const tool_command *c) {
+    for (int k = 0; k < N_OPTIONS; k++) {
+        const option *o = &options[k];
+        if (c ? o->commands != ALL && !(o->commands >> (c - tool_commands) & 1) : o->commands != ALL) continue;
+        char left[64];
+        snprintf(left, sizeof left, "%s--%s%s%s", o->letter ? (char[]){'-', o->letter, ',', ' ', 0} : "    ", o->name,
+                 o->argument[0] && o->kind != MAYBE ? " " : "", o->argument);
+        fprintf(out, "  %-28s %s\n", left, o->text);
+    }
+}
+
+void tool_print_help(FILE *out, const tool_command *c) {
+    if (c) {
+        fprintf(out, "fusor %s: %s.\n\nUsage: fusor %s %s%s[OPTION ...]\n\nOptions:\n", c->name, c->text, c->name, c->synopsis, c->synopsis[0] ? " " : "");
+        print_options(out, c);
+        fprintf(out, "\nExample:\n  %s\n", c->example);
+        return;
+    }
+    fprintf(out, "fusor: fused kernels for chains of tensor operators, made at run time.\n\nUsage: fusor COMMAND ...\n\nCommands:\n");
+    for (int i = 0; i < COMMAND_COUNT; i++) fprintf(out, "  %-10s %s\n", tool_commands[i].name, tool_commands[i].text);
+    fprintf(out, "  %-10s %s\n", "help", "help of a command: fusor help run");
+    fprintf(out, "\nOptions of every command:\n");
+    print_options(out, NULL);
+    fprintf(out, "\nExit status: 0 done; 1 the answer is no; 2 usage; 3 the program or its data are wrong; 4 the environment.\n"
+                 "\nExample:\n  fusor run -e 'func @f(%%a: f32[4]) -> f32[4] { %%y = relu(%%a) return %%y }' a=arange\n");
+}
+
+/* ---- what the options ask for ---- */
+int tool_level(tool *t, ir_level *out) {
+    const char *name = t->target ? t->target : fu_env_string(FU_FUSOR_TARGET);
+    int level = name[0] ? ir_level_find(name) : rt_host_level();
+    if (name[0] && level < 0) {
+        const char *names[2 * IR_LEVEL_COUNT];
+        for (int i = 0; i < IR_LEVEL_COUNT; i++) names[2 * i] = ir_levels[i].name, names[2 * i + 1] = ir_levels[i].short_name;
+        return tool_usage(t, "unknown target '%s'; expected x86-64-v2, x86-64-v3 or x86-64-v4 (v2, v3, v4)%s", name,
+                          tool_suggest(t, name, names, 2 * IR_LEVEL_COUNT, ""));
+    }
+    *out = (ir_level)(level < 0 ? 0 : level);
+    return 0;
+}
+
+static void context_log(void *user, int level, const char *line) {
+    (void)level;
+    tool_note(user, "%s", line);
+}
+
+int tool_context(tool *t, int n_threads) {
+    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
+    if (t->cache) (void)setenv("FUSOR_CACHE", t->cache, 1);     /* read once, by fusor_context_new */
+    if (t->perf) (void)setenv("FUSOR_PERF", "map", 1);
+    o.cache_dir = t->cache_dir;
+    o.target = t->target;
+    o.device = t->device;
+    o.n_threads = n_threads ? n_threads : t->threads ? atoi(t->threads) : 0;
+    if (t->math && strcmp(t->math, "fast") == 0) o.flags |= FUSOR_FAST_MATH;
+    o.log = context_log;
+    o.user = t;
+    if (t->ctx) fusor_context_free(t->ctx);
+    t->ctx = fusor_context_new(&o);
+    if (!t->ctx) return tool_environment(t, "out of memory");
+    return 0;
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* report.c: numbers and tables for people, JSON for programs. */
+#include "report.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <unistd.h>
+
+/* ---- JSON ---- */
+json_t *report_new(const char *schema) { return json_pack("{s:s}", "schema", schema); }
+
+int report_flush(tool *t) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return 0;
+    struct pollfd p = {.fd = 1};
+    if (errno == EPIPE || (poll(&p, 1, 0) > 0 && (p.revents & POLLERR))) return 0;      /* nobody reads on: no mishap */
+    return tool_environment(t, "standard output: %s", strerror(errno));
+}
+
+int report_print(tool *t, json_t *document) {
+    if (!document) return tool_environment(t, "out of memory");
+    (void)json_dumpf(document, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    (void)fputc('\n', stdout);
+    json_decref(document);
+    return report_flush(t);
+}
+
+json_t *report_real(double v) {
+    if (isnan(v)) return json_string("nan");
+    if (isinf(v)) return json_string(v > 0 ? "inf" : "-inf");
+    return json_real(v);
+}
+
+json_t *report_shape(int rank, const int64_t *shape) {
+    json_t *a = json_array();
+    for (int d = 0; d < rank; d++) (void)json_array_append_new(a, json_integer(shape[d]));
+    return a;
+}
+
+json_t *report_dims(const ir_sizes *s, const int64_t *values) {
+    json_t *o = json_object();
+    for (uint32_t i = 0; i < ir_size_symbol_count(s); i++)
+        if (values[i] >= 0) (void)json_object_set_new(o, ir_size_symbol_name(s, i), json_integer(values[i]));
+    return o;
+}
+
+/* ---- numbers ---- */
+static const char *scaled(tool *t, double v, double step, const char *const *units, int n) {
+    int i = 0;
+    while (i + 1 < n && fabs(v) >= step) v /= step, i++;
+    int digits = fabs(v) >= 100 || (i == 0 && v == floor(v)) ? 0 : fabs(v) >= 10 ? 1 : 2;
+    return fu_format(&t->arena, "%.*f%s%s", digits, v, units[i][0] ? " " : "", units[i]);
+}
+
+const char *report_ns(tool *t, double ns) {
+    static const char *const units[] = {"ns", "us", "ms", "s"};
+    return scaled(t, ns, 1000, units, 4);
+}
+
+const char *report_bytes(tool *t, double bytes) {
+    static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
+    return scaled(t, bytes, 1000, units, 5);
+}
+
+const char *report_rate(tool *t, double per_second, const char *unit) {
+    double v = per_second / 1e9;
+    return fu_format(&t->arena, "%.*f %s", v >= 100 ? 0 : v >= 10 ? 1 : v >= 0.01 ? 2 : 4, v, unit);
+}
+
+const char *report_shape_text(tool *t, ir_dtype dtype, int rank, const int64_t *shape) {
+    fu_str s;
+    fu_str_init(&s, &t->arena);
+    fu_str_add(&s, ir_dtypes[dtype].name);
+    for (int d = 0; d < rank; d++) fu_str_addf(&s, "%s%" PRId64, d ? ", " : "[", shape[d]);
+    if (rank) fu_str_addc(&s, ']');
+    return s.at;
+}
+
+/* ---- tables ---- */
+void report_row(report_table *table, ...) {
+    va_list ap;
+    va_start(ap, table);
+    for (int i = 0; i < table->columns; i++) {
+        const char *cell = va_arg(ap, const char *);
+        fu_push(&table->t->arena, &table->cells, cell ? cell : "");
+    }
+    va_end(ap);
+}
+
+void report_table_print(report_table *table, FILE *out) {
+    for (uint32_t i = 0; i < table->cells.n; i++) {
+        int c = (int)(i % (uint32_t)table->columns);
+        size_t width = 0;
+        for (uint32_t k = (uint32_t)c; k < table->cells.n; k += (uint32_t)table->columns)
+            if (strlen(table->cells.at[k]) > width) width = strlen(table->cells.at[k]);
+        bool is_left = c == 0 || table->left_mask >> c & 1, is_last = c + 1 == table->columns;
+        if (is_last && is_left) fprintf(out, "%s\n", table->cells.at[i]);
+        else fprintf(out, is_left ? "%-*s%s" : "%*s%s", (int)width, table->cells.at[i], is_last ? "\n" : "  ");
+    }
+}
+
+/* ---- tensors ---- */
+static ir_bits element_bits(const fusor_buffer *b, int64_t i) {
+    ir_bits v = 0;
+    size_t bytes = fusor_dtype_size((fusor_dtype)b->dtype);
+    memcpy(&v, (const char *)b->data + (size_t)i * bytes, bytes);   /* little endian */
+    return v;
+}
+
+static int64_t count(const fusor_buffer *b) {
+    int64_t n = 1;
+    for (int d = 0; d < b->rank; d++) n *= b->shape[d];
+    return n;
+}
+
+report_summary report_summarize(const fusor_buffer *b) {
+    report_summary s = {NAN, NAN, NAN, count(b), 0};
+    double sum = 0;
+    int64_t n = 0;
+    for (int64_t i = 0; i < s.n; i++) {
+        double v = ir_bits_to_double((ir_dtype)b->dtype, element_bits(b, i));
+        if (isnan(v)) {
+            s.n_nan++;
+            continue;
+        }
+        if (!n || v < s.min) s.min = v;
+        if (!n || v > s.max) s.max = v;
+        sum += v;
+        n++;
+    }
+    if (n) s.mean = sum / (double)n;
+    return s;
+}
+
+enum { WHOLE = 1000, EDGE = 3, LINE_WIDTH = 75 };
+
+typedef struct printer {
+    tool *t;
+    const fusor_buffer *b;
+    FILE *out;
+    bool is_short, is_exponent;
+    double least, most;             /* magnitudes shown, without zeros */
+    int digits;                     /* exponent form: after the point, the same in every cell */
+    int left, right;                /* characters before the point, and from it on */
+    int column;
+} printer;
+
+/* Shortest decimal of a float of the buffer's type, with at most 8 digits after the point, as NumPy's default does. */
+static void format_float(const printer *p, double v, char *out, size_t room) {
+    if (isnan(v) || isinf(v)) {
+        snprintf(out, room, "%s", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
+        return;
+    }
+    for (int digits = p->is_exponent ? p->digits : 0; digits <= 8; digits++) {
+        snprintf(out, room, p->is_exponent ? "%.*e" : "%.*f", digits, v);
+        double back = strtod(out, NULL);
+        bool is_same = back == v;
+        switch (p->b->dtype) {
+        case FUSOR_F32: is_same = (float)back == (float)v; break;
+        case FUSOR_F16: is_same = ir_f64_to_f16(back) == ir_f64_to_f16(v); break;
+        case FUSOR_BF16: is_same = ir_f64_to_bf16(back) == ir_f64_to_bf16(v); break;
+        default: break;
+        }
+        if (is_same && digits == 0 && !p->is_exponent) snprintf(out, room, "%.0f.", v);
+        if (is_same && digits == 0 && p->is_exponent) {         /* 1.e-10 */
+            char *e = strchr(out, 'e');
+            memmove(e + 1, e, strlen(e) + 1);
+            *e = '.';
+        }
+        if (is_same) return;
+    }
+    char *dot = strchr(out, '.');           /* 8 digits were not enough: NumPy cuts there and drops zeros */
+    if (dot && !p->is_exponent) {
+        char *end = out + strlen(out);
+        while (end > dot + 1 && end[-1] == '0') *--end = 0;
+    }
+}
+
+static void format_cell(const printer *p, int64_t i, char *out, size_t room) {
+    ir_dtype t = (ir_dtype)p->b->dtype;
+    ir_bits bits = element_bits(p->b, i);
+    if (t == FUSOR_BOOL) snprintf(out, room, "%s", bits ? "True" : "False");
+    else if (t == FUSOR_U64) snprintf(out, room, "%" PRIu64, bits);
+    else if (ir_is_float(t)) format_float(p, ir_bits_to_double(t, bits), out, room);
+    else if (t == FUSOR_I64) snprintf(out, room, "%" PRId64, (int64_t)bits);
+    else snprintf(out, room, "%.0f", ir_bits_to_double(t, bits));
+}
+
+/* Calls each with the offset of every element that is shown. */
+static void shown(const printer *p, int axis, int64_t offset, void (*each)(printer *, int64_t), printer *to) {
+    if (axis == p->b->rank) {
+        each(to, offset);
+        return;
+    }
+    int64_t n = p->b->shape[axis], stride = 1;
+    for (int d = axis + 1; d < p->b->rank; d++) stride *= p->b->shape[d];
+    for (int64_t i = 0; i < n; i++) {
+        if (p->is_short && n > 2 * EDGE && i == EDGE) i = n - EDGE;
+        shown(p, axis + 1, offset + i * stride, each, to);
+    }
+}
+
+static void choose_form(printer *p, int64_t i) {
+    double v = fabs(ir_bits_to_double((ir_dtype)p->b->dtype, element_bits(p->b, i)));
+    if (v == 0 || !isfinite(v)) return;
+    if (p->most == 0 || v < p->least) p->least = v;
+    if (v > p->most) p->most = v;
+}
+
+static void choose_digits(printer *p, int64_t i) {
+    char text[64];
+    format_cell(p, i, text, sizeof text);
+    const char *dot = strchr(text, '.'), *e = strchr(text, 'e');
+    if (dot && e && (int)(e - dot) - 1 > p->digits) p->digits = (int)(e - dot) - 1;
+}
+
+static void measure(printer *p, int64_t i) {
+    char text[64];
+    format_cell(p, i, text, sizeof text);
+    int n = (int)strlen(text), left = n, right = 0;
+    const char *dot = strchr(text, '.');
+    if (ir_is_float((ir_dtype)p->b->dtype) && dot) {
+        left = (int)(dot - text);
+        right = n - left;
+    }
+    if (left > p->left) p->left = left;
+    if (right > p->right) p->right = right;
+}
+
+static void print_cell(printer *p, int64_t i) {
+    char text[64];
+    format_cell(p, i, text, sizeof text);
+    const char *dot = strchr(text, '.');
+    int n = (int)strlen(text), width = p->left + p->right;
+    if (p->b->rank == 0) width = 0;
+    if (ir_is_float((ir_dtype)p->b->dtype) && dot) {
+        int pad = p->left - (int)(dot - text);
+        p->column += fprintf(p->out, "%*s%s", p->b->rank && pad > 0 ? pad : 0, "", text);
+        int after = p->b->rank ? p->right - (n - (int)(dot - text)) : 0;
+        p->column += fprintf(p->out, "%*s", after > 0 ? after : 0, "");
+    } else {
+        p->column += fprintf(p->out, "%*s", width, text);
+    }
+}
+
+static void print_axis(printer *p, int axis, int64_t offset) {
+    if (axis == p->b->rank) {
+        print_cell(p, offset);
+        return;
+    }
+    int64_t n = p->b->shape[axis], stride = 1;
+    int rank = p->b->rank;
+    for (int d = axis + 1; d < rank; d++) stride *= p->b->shape[d];
+    fputc('[', p->out);
+    p->column++;
+    for (int64_t i = 0; i < n; i++) {
+        bool is_gap = p->is_short && n > 2 * EDGE && i == EDGE;
+        if (i && axis + 1 < rank) {
+            for (int k = 0; k < rank - axis - 1; k++) fputc('\n', p->out);
+            p->column = fprintf(p->out, "%*s", axis + 1, "");
+        } else if (i) {
+            if (p->column + 1 + (is_gap ? 3 : p->left + p->right) >= LINE_WIDTH) p->column = fprintf(p->out, "\n%*s", axis + 1, "") - 1;
+            else p->column += fprintf(p->out, " ");
+        }
+        if (is_gap) {
+            p->column += fprintf(p->out, "...");
+            i = n - EDGE - 1;
+            continue;
+        }
+        print_axis(p, axis + 1, offset + i * stride);
+    }
+    fputc(']', p->out);
+    p->column++;
+}
+
+void report_tensor(tool *t, FILE *out, const fusor_buffer *b) {
+    printer p = {.t = t, .b = b, .out = out, .is_short = count(b) > WHOLE};
+    if (ir_is_float((ir_dtype)b->dtype)) {
+        shown(&p, 0, 0, choose_form, &p);
+        p.is_exponent = p.most > 0 && (p.most >= 1e8 || p.least < 1e-4 || p.most / p.least > 1000);     /* NumPy's rule */
+        if (p.is_exponent) shown(&p, 0, 0, choose_digits, &p);
+    }
+    shown(&p, 0, 0, measure, &p);
+    print_axis(&p, 0, 0);
+    fputc('\n', out);
+}

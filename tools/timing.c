@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* timing.c: repeats a call and sums up the samples. */
+#include "timing.h"
+#include "base/log.h"
+#include <math.h>
+#include <stdlib.h>
+
+enum { MAX_SAMPLES = 1 << 16 };
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double timing_median(double *samples, int64_t n) {
+    if (n == 0) return NAN;
+    qsort(samples, (size_t)n, sizeof *samples, by_value);
+    return n % 2 ? samples[n / 2] : (samples[n / 2 - 1] + samples[n / 2]) / 2;
+}
+
+bool timing_measure(tool *t, bool (*run)(void *user), void *user, int64_t warmup, int64_t runs, double min_time, timing *out) {
+    double *samples = FU_NEW_N(&t->arena, double, MAX_SAMPLES);
+    for (int64_t i = 0; i < warmup; i++)
+        if (!run(user)) return false;
+    int64_t from = fu_now_ns();
+    if (!run(user)) return false;
+    int64_t one = fu_now_ns() - from, batch = runs > 0 || one > 5000 ? 1 : 10000 / (one + 1) + 1, n = 0;
+    int64_t limit = runs > 0 ? runs : MAX_SAMPLES;
+    *out = (timing){0};
+    for (int64_t start = fu_now_ns(); n < limit; n++) {
+        if (runs <= 0 && n >= 5 && (double)(fu_now_ns() - start) >= min_time * 1e9) break;
+        from = fu_now_ns();
+        for (int64_t k = 0; k < batch; k++)
+            if (!run(user)) return false;
+        samples[n % MAX_SAMPLES] = (double)(fu_now_ns() - from) / (double)batch;
+    }
+    out->runs = n * batch;
+    if (n > MAX_SAMPLES) n = MAX_SAMPLES;
+    out->median_ns = timing_median(samples, n);
+    out->min_ns = samples[0];
+    out->p99_ns = samples[(n - 1) * 99 / 100];
+    return true;
+}
+
+traffic timing_traffic(const ir_plan *plan, const int64_t *symbols) {
+    traffic sum = {0};
+    for (uint32_t i = 0; i < plan->steps.n; i++) {
+        ir_cost c = ir_step_cost(plan, (int)i, symbols);
+        sum.bytes_read += c.bytes_read;
+        sum.bytes_written += c.bytes_written;
+        sum.flops += c.flops;
+        sum.kernels += plan->steps.at[i].kind != IR_STEP_COPY;
+    }
+    return sum;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef TOOL_TIMING_H
+#define TOOL_TIMING_H
+/* Repeated calls and what they took. */
+#include "options.h"
+
+typedef struct timing { double median_ns, min_ns, p99_ns; int64_t runs; } timing;
+/* Calls run(user) until min_time seconds and at least a few samples are full, or exactly `runs` times where runs > 0. Calls too
+ * short for the clock are timed in batches. run returns false to stop with an error. */
+bool timing_measure(tool *t, bool (*run)(void *user), void *user, int64_t warmup, int64_t runs, double min_time, timing *out);
+double timing_median(double *samples, int64_t n);       /* sorts */
+
+typedef struct traffic { double bytes_read, bytes_written, flops; int kernels; } traffic;
+traffic timing_traffic(const ir_plan *plan, const int64_t *symbols);
+#endif
