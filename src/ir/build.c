@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* build.c: the tree of ast.h to graphs, callees before callers. A statement that fails leaves its results "poisoned": they
- * are known but have no node, and what uses them is skipped without a message. */
+/* build.c: the tree of ast.h to graphs, callees before callers. A statement that fails leaves its results "poisoned":
+ * they are known but have no node, and what uses them is skipped without a message. */
 #include "ir/ast.h"
 #include "ir/call.h"
 #include <string.h>
 
 typedef struct builder {
-    ast      *m;
+    ast *m;
     ast_func *f;
     ir_graph *g;
-    uint32_t  mark;                 /* of words that belong to this function */
-    bool      has_lost;             /* a broken statement has unknown results: what is not known may be one of them */
+    uint32_t mark; /* of words that belong to this function */
+    bool has_lost; /* a broken statement has unknown results: what is not known may be one of them */
 } builder;
 
 static const char *type_text(builder *b, ir_id id) {
@@ -33,7 +33,8 @@ static void fail_no_value(builder *b, ast_word word, fu_loc loc) {
     const char *text = ast_text(m, word), *near = NULL;
     ast_word_info *w = &m->words.at[word];
     if (w->defined_mark == b->mark) {
-        AST_FAIL(m, FUSOR_ERROR_SYNTAX, loc, "value %%%.64s is used before it is defined at line %u", text, w->defined_loc.line);
+        AST_FAIL(m, FUSOR_ERROR_SYNTAX, loc, "value %%%.64s is used before it is defined at line %u", text,
+                 w->defined_loc.line);
         return;
     }
     if (strlen(text) <= 64) {
@@ -43,8 +44,8 @@ static void fail_no_value(builder *b, ast_word word, fu_loc loc) {
             if (ir_at(b->g, i)->name) names[n++] = ir_at(b->g, i)->name;
         near = fu_nearest(text, names, n);
     }
-    AST_FAIL(m, FUSOR_ERROR_SYNTAX, loc, "there is no value %%%.64s%s%s%s", text, near ? "; did you mean %" : "", near ? near : "",
-             near ? "?" : "");
+    AST_FAIL(m, FUSOR_ERROR_SYNTAX, loc, "there is no value %%%.64s%s%s%s", text, near ? "; did you mean %" : "",
+             near ? near : "", near ? "?" : "");
 }
 
 /* False: reported. *out 0: poisoned. */
@@ -64,7 +65,7 @@ static bool find_value(builder *b, ast_word word, fu_loc loc, ir_id *out) {
 
 static void define(builder *b, ast_name name, ir_id id) {
     ast_word_info *w = &b->m->words.at[name.word];
-    if (w->value_mark == b->mark) return;   /* reported as a second definition; the first one stays */
+    if (w->value_mark == b->mark) return; /* reported as a second definition; the first one stays */
     w->value_mark = b->mark;
     w->value = id;
     w->value_loc = name.loc;
@@ -73,14 +74,15 @@ static void define(builder *b, ast_name name, ir_id id) {
 static bool check_new(builder *b, ast_name name, const char *what) {
     const ast_word_info *w = &b->m->words.at[name.word];
     if (w->value_mark != b->mark) return true;
-    AST_FAIL(b->m, FUSOR_ERROR_SYNTAX, name.loc, "%s %%%.64s is already defined at line %u", what, w->text, w->value_loc.line);
+    AST_FAIL(b->m, FUSOR_ERROR_SYNTAX, name.loc, "%s %%%.64s is already defined at line %u", what, w->text,
+             w->value_loc.line);
     return false;
 }
 
 /* Moves an error that a graph function left in the scratch record. */
 static bool failed(builder *b, fu_loc loc) {
     ast_report(b->m, loc);
-    b->g->failed = false;           /* later statements do not depend on this one */
+    b->g->failed = false; /* later statements do not depend on this one */
     return false;
 }
 
@@ -93,12 +95,13 @@ static bool check_type(builder *b, const ast_type *t, ir_id id, fu_loc loc, bool
     const ir_node *n = ir_at(b->g, id);
     if (!ast_type_build(m, b->g, b->mark, t, dim)) return false;
     if (t->dtype != n->dtype) {
-        AST_FAIL(m, FUSOR_ERROR_TYPE, loc, "%s is %s but is declared %s", what, type_text(b, id), ir_dtypes[t->dtype].name);
+        AST_FAIL(m, FUSOR_ERROR_TYPE, loc, "%s is %s but is declared %s", what, type_text(b, id),
+                 ir_dtypes[t->dtype].name);
         return false;
     }
     if (t->rank != n->rank) {
-        AST_FAIL(m, FUSOR_ERROR_SHAPE, loc, "%s is %s but is declared with %u dimension%s", what, type_text(b, id), t->rank,
-                 t->rank == 1 ? "" : "s");
+        AST_FAIL(m, FUSOR_ERROR_SHAPE, loc, "%s is %s but is declared with %u dimension%s", what, type_text(b, id),
+                 t->rank, t->rank == 1 ? "" : "s");
         return false;
     }
     for (unsigned d = 0; d < t->rank; d++) {
@@ -108,9 +111,12 @@ static bool check_type(builder *b, const ast_type *t, ir_id id, fu_loc loc, bool
                      size_text(b, dim[d]));
             return false;
         }
-        ir_add_check(b->g, (ir_check){ .a = n->dim[d], .b = dim[d], .kind = IR_CHECK_EQUAL, .loc = loc,
-                                       .what = fu_format(m->arena, "%s: dim %u", what, d),
-                                       .origin = is_result ? IR_CHECK_RESULT : IR_CHECK_ANNOTATION });
+        ir_add_check(b->g, (ir_check){.a = n->dim[d],
+                                      .b = dim[d],
+                                      .kind = IR_CHECK_EQUAL,
+                                      .loc = loc,
+                                      .what = fu_format(m->arena, "%s: dim %u", what, d),
+                                      .origin = is_result ? IR_CHECK_RESULT : IR_CHECK_ANNOTATION});
     }
     return true;
 }
@@ -125,8 +131,8 @@ static bool build_source(builder *b, const ast_param *p, ir_param *out) {
     if (p->source != AST_SOURCE_LITERAL && p->source != AST_SOURCE_LIST) return true;
     if (p->source == AST_SOURCE_LIST) {
         if (p->value_rank != n->rank) {
-            AST_FAIL(m, FUSOR_ERROR_SHAPE, p->source_loc, "the list has %u dimension%s but parameter %%%.64s is %s", p->value_rank,
-                     p->value_rank == 1 ? "" : "s", out->name, type_text(b, out->node));
+            AST_FAIL(m, FUSOR_ERROR_SHAPE, p->source_loc, "the list has %u dimension%s but parameter %%%.64s is %s",
+                     p->value_rank, p->value_rank == 1 ? "" : "s", out->name, type_text(b, out->node));
             return false;
         }
         for (unsigned d = 0; d < n->rank; d++) {
@@ -192,21 +198,24 @@ static bool fail_operator(builder *b, const ast_stmt *s) {
     ast *m = b->m;
     const char *word = ast_text(m, s->op.word);
     if (ir_op_is_planned(word, strlen(word))) {
-        AST_FAIL(m, FUSOR_ERROR_UNSUPPORTED, s->op.loc, "operator '%s' is part of the language but not in this version of fusor", word);
+        AST_FAIL(m, FUSOR_ERROR_UNSUPPORTED, s->op.loc,
+                 "operator '%s' is part of the language but not in this version of fusor", word);
         return false;
     }
     const char *near = ir_op_nearest(word);
     if (m->words.at[s->op.word].function)
         AST_FAIL(m, FUSOR_ERROR_SYNTAX, s->op.loc, "unknown operator '%.64s'; did you mean '@%.64s'?", word, word);
-    else AST_FAIL(m, FUSOR_ERROR_SYNTAX, s->op.loc, "unknown operator '%.64s'%s%s%s", word, near ? "; did you mean '" : "",
-                  near ? near : "", near ? "'?" : "");
+    else
+        AST_FAIL(m, FUSOR_ERROR_SYNTAX, s->op.loc, "unknown operator '%.64s'%s%s%s", word,
+                 near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     return false;
 }
 
 typedef fu_vec(ir_operand) operands;
 
 /* Positional arguments. *to: the type argument. *poisoned: some operand has no node. */
-static bool build_operands(builder *b, const ast_stmt *s, const char *label, bool takes_type, operands *out, ir_dtype *to, bool *poisoned) {
+static bool build_operands(builder *b, const ast_stmt *s, const char *label, bool takes_type, operands *out,
+                           ir_dtype *to, bool *poisoned) {
     ast *m = b->m;
     bool after_attr = false;
     for (uint32_t i = 0; i < s->n_args; i++) {
@@ -225,8 +234,10 @@ static bool build_operands(builder *b, const ast_stmt *s, const char *label, boo
         }
         if (a->kind == AST_ARG_TYPE) {
             if (!takes_type || *to || out->n != 1) {
-                AST_FAIL(m, FUSOR_ERROR_TYPE, a->loc, takes_type ? "%s takes one type, as its second argument: %s(%%x, f16)"
-                                                                 : "%s takes no type as an argument", label, label);
+                AST_FAIL(m, FUSOR_ERROR_TYPE, a->loc,
+                         takes_type ? "%s takes one type, as its second argument: %s(%%x, f16)"
+                                    : "%s takes no type as an argument",
+                         label, label);
                 return false;
             }
             if (a->as.type->has_dims) {
@@ -236,7 +247,7 @@ static bool build_operands(builder *b, const ast_stmt *s, const char *label, boo
             *to = a->as.type->dtype;
             continue;
         }
-        ir_operand x = { .loc = a->loc };
+        ir_operand x = {.loc = a->loc};
         if (a->kind == AST_ARG_LITERAL) x = ast_operand(m, &a->as.literal, true);
         else if (!find_value(b, a->word, a->loc, &x.node)) return false;
         *poisoned |= a->kind == AST_ARG_VALUE && !x.node;
@@ -258,11 +269,11 @@ static bool build_operator(builder *b, const ast_stmt *s, ir_id *result) {
     }
     ir_op op = w->op;
     if (op == IR_OP_NONE) return fail_operator(b, s);
-    operands in = { 0 };
+    operands in = {0};
     ir_dtype to = 0;
     bool poisoned = false;
     const char *name = NULL, *loc = NULL;
-    ir_attr attr[IR_MAX_ATTRS] = { { 0 } };
+    ir_attr attr[IR_MAX_ATTRS] = {{0}};
     if (!build_operands(b, s, w->text, ir_ops[op].kind == IR_KIND_CONVERT, &in, &to, &poisoned)) return false;
     if (!ast_attrs_build(m, b->g, b->mark, s, op, attr, &name, &loc)) return false;
     if (s->n_results != 1) {
@@ -289,8 +300,8 @@ static bool fail_function(builder *b, const ast_stmt *s) {
     const char **names = FU_NEW_N(m->arena, const char *, m->funcs.n);
     for (uint32_t i = 0; i < m->funcs.n; i++) names[i] = ast_text(m, m->funcs.at[i].name.word);
     const char *near = fu_nearest(word, names, m->funcs.n);
-    AST_FAIL(m, FUSOR_ERROR_SYNTAX, s->op.loc, "there is no function @%.64s%s%s%s", word, near ? "; did you mean @" : "", near ? near : "",
-             near ? "?" : "");
+    AST_FAIL(m, FUSOR_ERROR_SYNTAX, s->op.loc, "there is no function @%.64s%s%s%s", word,
+             near ? "; did you mean @" : "", near ? near : "", near ? "?" : "");
     return false;
 }
 
@@ -298,15 +309,16 @@ static bool fail_function(builder *b, const ast_stmt *s) {
 static bool build_call_args(builder *b, const ast_stmt *s, const ir_graph *callee, const operands *in, ir_id *arg) {
     ast *m = b->m;
     if (in->n > callee->params.n) {
-        AST_FAIL(m, FUSOR_ERROR_TYPE, in->at[callee->params.n].loc, "@%s takes %u argument%s, got %u", callee->name, callee->params.n,
-                 callee->params.n == 1 ? "" : "s", in->n);
+        AST_FAIL(m, FUSOR_ERROR_TYPE, in->at[callee->params.n].loc, "@%s takes %u argument%s, got %u", callee->name,
+                 callee->params.n, callee->params.n == 1 ? "" : "s", in->n);
         return false;
     }
     for (uint32_t i = in->n; i < callee->params.n; i++) {
         const ir_param *p = &callee->params.at[i];
         if (p->path || p->has_value) continue;
-        AST_FAIL(m, FUSOR_ERROR_TYPE, s->op.loc, "@%s: argument %u (%%%.64s) is missing; only parameters with a source may be left out",
-                 callee->name, i + 1, p->name);
+        AST_FAIL(m, FUSOR_ERROR_TYPE, s->op.loc,
+                 "@%s: argument %u (%%%.64s) is missing; only parameters with a source may be left out", callee->name,
+                 i + 1, p->name);
         return false;
     }
     for (uint32_t i = 0; i < in->n; i++) {
@@ -320,17 +332,19 @@ static bool build_call_args(builder *b, const ast_stmt *s, const ir_graph *calle
         } else {
             ir_bits bits;
             if (want->rank) {
-                AST_FAIL(m, FUSOR_ERROR_SHAPE, in->at[i].loc, "@%s: argument %u is a number but %%%.64s is %s", callee->name, i + 1, p->name,
-                         type.at);
+                AST_FAIL(m, FUSOR_ERROR_SHAPE, in->at[i].loc, "@%s: argument %u is a number but %%%.64s is %s",
+                         callee->name, i + 1, p->name, type.at);
                 return false;
             }
-            if (ir_literal_bits(b->g, callee->name, &in->at[i], want->dtype, &bits) != FUSOR_OK) return failed(b, in->at[i].loc);
+            if (ir_literal_bits(b->g, callee->name, &in->at[i], want->dtype, &bits) != FUSOR_OK)
+                return failed(b, in->at[i].loc);
             arg[i] = ir_add_literal(b->g, want->dtype, bits);
         }
         const ir_node *got = ir_at(b->g, arg[i]);
         if (got->dtype == want->dtype && got->rank == want->rank) continue;
         AST_FAIL(m, got->dtype != want->dtype ? FUSOR_ERROR_TYPE : FUSOR_ERROR_SHAPE, in->at[i].loc,
-                 "@%s: argument %u is %s but %%%.64s is %s", callee->name, i + 1, type_text(b, arg[i]), p->name, type.at);
+                 "@%s: argument %u is %s but %%%.64s is %s", callee->name, i + 1, type_text(b, arg[i]), p->name,
+                 type.at);
         return false;
     }
     return true;
@@ -341,7 +355,7 @@ static bool build_call(builder *b, const ast_stmt *s, ir_id *result) {
     uint32_t index = m->words.at[s->op.word].function;
     if (!index) return fail_function(b, s);
     ast_func *callee = &m->funcs.at[index - 1];
-    operands in = { 0 };
+    operands in = {0};
     ir_dtype to = 0;
     bool poisoned = false;
     const char *name = NULL, *loc = NULL, *label = fu_format(m->arena, "@%.64s", ast_text(m, s->op.word));
@@ -364,24 +378,37 @@ static bool build_call(builder *b, const ast_stmt *s, ir_id *result) {
     uint64_t limit = m->source->length > IR_MAX_INLINED ? m->source->length : IR_MAX_INLINED;
     if (b->f->inlined > limit || m->n_copied_checks > IR_MAX_INLINED_TOTAL + (uint64_t)m->source->length) {
         b->f->inlined -= callee->inlined;
-        AST_FAIL(m, FUSOR_ERROR_UNSUPPORTED, s->op.loc, "with this call of %s inlined the program becomes too large (more than %llu operators)",
-                 label, (unsigned long long)limit);
+        AST_FAIL(m, FUSOR_ERROR_UNSUPPORTED, s->op.loc,
+                 "with this call of %s inlined the program becomes too large (more than %llu operators)", label,
+                 (unsigned long long)limit);
         return false;
     }
     ir_graph *g = b->g;
     ir_size *map = FU_NEW_N(m->arena, ir_size, ir_size_symbol_count(from->sizes));
     if (ir_call_bind(g, from, in.n, arg, s->op.loc, true, map) != FUSOR_OK) return failed(b, s->op.loc);
-    ir_node call = { .op = IR_OP_CALL, .n_in = (uint16_t)in.n, .in = arg, .callee = from->name, .loc = s->op.loc, .meta_name = name,
-                     .meta_loc = loc };
+    ir_node call = {.op = IR_OP_CALL,
+                    .n_in = (uint16_t)in.n,
+                    .in = arg,
+                    .callee = from->name,
+                    .loc = s->op.loc,
+                    .meta_name = name,
+                    .meta_loc = loc};
     ir_id id = ir_add_raw(g, &call);
     for (uint32_t i = 0; i < from->results.n; i++) {
         ir_node n = *ir_at(from, from->results.at[i].node);
-        ir_node r = { .op = IR_OP_RESULT, .dtype = n.dtype, .rank = n.rank, .n_in = 1, .in = &id, .index = (uint16_t)i,
-                      .loc = s->op.loc, .name = ast_text(m, s->result[i].word) };
+        ir_node r = {.op = IR_OP_RESULT,
+                     .dtype = n.dtype,
+                     .rank = n.rank,
+                     .n_in = 1,
+                     .in = &id,
+                     .index = (uint16_t)i,
+                     .loc = s->op.loc,
+                     .name = ast_text(m, s->result[i].word)};
         for (unsigned d = 0; d < n.rank; d++) {
             r.dim[d] = ir_size_substitute(g->sizes, from->sizes, n.dim[d], map);
             if (ir_size_is_huge(g->sizes, r.dim[d])) {
-                AST_FAIL(m, FUSOR_ERROR_SHAPE, s->op.loc, "call of %s: a size of result %u does not fit in 64 bits, or its expression is too large",
+                AST_FAIL(m, FUSOR_ERROR_SHAPE, s->op.loc,
+                         "call of %s: a size of result %u does not fit in 64 bits, or its expression is too large",
                          label, i);
                 return false;
             }
@@ -406,8 +433,8 @@ static bool build_stmt(builder *b, const ast_stmt *s, ir_id *result) {
     }
     if (!(s->is_call ? build_call(b, s, result) : build_operator(b, s, result))) return false;
     if (s->n_annotations && s->n_annotations != s->n_results) {
-        AST_FAIL(m, FUSOR_ERROR_TYPE, s->annotation[0].loc, "%u result%s but %u type%s after ':'", s->n_results, s->n_results == 1 ? "" : "s",
-                 s->n_annotations, s->n_annotations == 1 ? "" : "s");
+        AST_FAIL(m, FUSOR_ERROR_TYPE, s->annotation[0].loc, "%u result%s but %u type%s after ':'", s->n_results,
+                 s->n_results == 1 ? "" : "s", s->n_annotations, s->n_annotations == 1 ? "" : "s");
         return false;
     }
     for (uint32_t i = 0; i < s->n_annotations; i++) {
@@ -464,18 +491,23 @@ static bool build_alias(builder *b, const ast_result *r, ir_id id, bool *is_take
     }
     if (!same) {
         AST_FAIL(m, n->dtype != to->dtype ? FUSOR_ERROR_TYPE : FUSOR_ERROR_SHAPE, r->alias.loc,
-                 "alias %%%.64s: the parameter is %s but the result is %s; they must be equal", name, type_text(b, p), type_text(b, id));
+                 "alias %%%.64s: the parameter is %s but the result is %s; they must be equal", name, type_text(b, p),
+                 type_text(b, id));
         return false;
     }
     if (is_taken[to->index]) {
-        AST_FAIL(m, FUSOR_ERROR_SYNTAX, r->alias.loc, "alias %%%.64s: an earlier result is written over that parameter already", name);
+        AST_FAIL(m, FUSOR_ERROR_SYNTAX, r->alias.loc,
+                 "alias %%%.64s: an earlier result is written over that parameter already", name);
         return false;
     }
     is_taken[to->index] = true;
     *out = to->index;
     for (unsigned d = 0; d < n->rank; d++)
-        ir_add_check(g, (ir_check){ .a = n->dim[d], .b = to->dim[d], .kind = IR_CHECK_EQUAL, .loc = r->alias.loc,
-                                    .what = fu_format(m->arena, "alias %%%.64s: dim %u", name, d) });
+        ir_add_check(g, (ir_check){.a = n->dim[d],
+                                   .b = to->dim[d],
+                                   .kind = IR_CHECK_EQUAL,
+                                   .loc = r->alias.loc,
+                                   .what = fu_format(m->arena, "alias %%%.64s: dim %u", name, d)});
     return true;
 }
 
@@ -483,13 +515,13 @@ static bool build_result(builder *b, uint32_t i, bool *is_taken, ir_result *out)
     ast *m = b->m;
     const ast_result *r = &b->f->result[i];
     const ast_arg *a = &b->f->returned[i];
-    *out = (ir_result){ .alias = -1, .is_declared = r->has_name, .loc = r->has_name ? r->name.loc : a->loc };
+    *out = (ir_result){.alias = -1, .is_declared = r->has_name, .loc = r->has_name ? r->name.loc : a->loc};
     if (a->kind == AST_ARG_LITERAL) {
         ir_operand x = ast_operand(m, &a->as.literal, true);
         ir_bits bits;
         if (r->type.rank) {
-            AST_FAIL(m, FUSOR_ERROR_SHAPE, a->loc, "result %u is a number but is declared with %u dimension%s", i, r->type.rank,
-                     r->type.rank == 1 ? "" : "s");
+            AST_FAIL(m, FUSOR_ERROR_SHAPE, a->loc, "result %u is a number but is declared with %u dimension%s", i,
+                     r->type.rank, r->type.rank == 1 ? "" : "s");
             return false;
         }
         if (ir_literal_bits(b->g, "return", &x, r->type.dtype, &bits) != FUSOR_OK) return failed(b, a->loc);
@@ -543,8 +575,8 @@ static bool build_results(builder *b) {
     ast *m = b->m;
     ast_func *f = b->f;
     if (f->n_returned != f->n_results) {
-        AST_FAIL(m, FUSOR_ERROR_TYPE, f->return_loc, "@%.64s declares %u result%s but returns %u", b->g->name, f->n_results,
-                 f->n_results == 1 ? "" : "s", f->n_returned);
+        AST_FAIL(m, FUSOR_ERROR_TYPE, f->return_loc, "@%.64s declares %u result%s but returns %u", b->g->name,
+                 f->n_results, f->n_results == 1 ? "" : "s", f->n_returned);
         return false;
     }
     bool good = true, *is_taken = FU_NEW_N(m->arena, bool, b->g->params.n);
@@ -563,7 +595,7 @@ static void build_func(ast *m, uint32_t index) {
         f->failed = true;
         return;
     }
-    builder b = { m, f, ir_graph_new(m->arena, m->scratch, m->source, ast_text(m, f->name.word)), index + 1, false };
+    builder b = {m, f, ir_graph_new(m->arena, m->scratch, m->source, ast_text(m, f->name.word)), index + 1, false};
     b.g->loc = f->name.loc;
     f->graph = b.g;
     bool params = build_params(&b), stmts = build_stmts(&b), results = build_results(&b);
@@ -571,7 +603,9 @@ static void build_func(ast *m, uint32_t index) {
     f->inlined += b.g->nodes.n;
 }
 
-typedef struct walk { uint32_t func, stmt; } walk;
+typedef struct walk {
+    uint32_t func, stmt;
+} walk;
 
 static void fail_recursion(ast *m, const walk *stack, uint32_t n, uint32_t to, fu_loc loc) {
     uint32_t first = n;
@@ -587,16 +621,16 @@ static void fail_recursion(ast *m, const walk *stack, uint32_t n, uint32_t to, f
         fu_str_addf(&path, "@%.64s -> ", ast_text(m, m->funcs.at[stack[i].func].name.word));
     }
     const char *name = ast_text(m, m->funcs.at[to].name.word);
-    AST_FAIL(m, FUSOR_ERROR_SYNTAX, loc, "@%.64s calls itself (%s@%.64s); calls are inlined, so recursion is not possible", name,
-             path.at, name);
+    AST_FAIL(m, FUSOR_ERROR_SYNTAX, loc,
+             "@%.64s calls itself (%s@%.64s); calls are inlined, so recursion is not possible", name, path.at, name);
 }
 
 void ast_build(ast *m, ir_module *module) {
     enum { NEW, OPEN, DONE };
-    fu_vec(walk) stack = { 0 };
+    fu_vec(walk) stack = {0};
     for (uint32_t i = 0; i < m->funcs.n && !ast_is_full(m); i++) {
         if (m->funcs.at[i].color != NEW) continue;
-        fu_push(m->arena, &stack, (walk){ i, 0 });
+        fu_push(m->arena, &stack, (walk){i, 0});
         while (stack.n && !ast_is_full(m)) {
             walk *top = &stack.at[stack.n - 1];
             ast_func *f = &m->funcs.at[top->func];
@@ -611,7 +645,7 @@ void ast_build(ast *m, ir_module *module) {
             uint32_t callee = s->is_call && !s->is_bad ? m->words.at[s->op.word].function : 0;
             if (!callee || m->funcs.at[callee - 1].color == DONE) continue;
             if (m->funcs.at[callee - 1].color == NEW) {
-                fu_push(m->arena, &stack, (walk){ callee - 1, 0 });
+                fu_push(m->arena, &stack, (walk){callee - 1, 0});
                 continue;
             }
             fail_recursion(m, stack.at, stack.n, callee - 1, s->op.loc);

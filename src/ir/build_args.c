@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* build_args.c: the parts of a statement that are not values: literals, sizes, types, attributes by their descriptors. */
+/* build_args.c: the parts of a statement that are not values: literals, sizes, types, attributes by their descriptors.
+ */
 #include "ir/ast.h"
 #include <string.h>
 
 ir_operand ast_operand(ast *m, const ast_literal *l, bool with_text) {
-    ir_operand x = { .i = l->number.i, .f = l->number.f, .residue = l->number.residue, .loc = l->loc };
+    ir_operand x = {.i = l->number.i, .f = l->number.f, .residue = l->number.residue, .loc = l->loc};
     x.literal = l->kind == AST_INT ? IR_LIT_INT : l->kind == AST_BOOL ? IR_LIT_BOOL : IR_LIT_FLOAT;
     if (l->kind == AST_BOOL) x.f = (double)x.i;
     /* Past 64 bits only a float type can hold it. */
@@ -23,8 +24,9 @@ static void fail_unbound(ast *m, ir_graph *g, const ast_size_item *item) {
         for (uint32_t i = 0; i < n; i++) names[i] = ir_size_symbol_name(g->sizes, i);
         near = fu_nearest(word, names, n);
     }
-    AST_FAIL(m, FUSOR_ERROR_SHAPE, item->loc, "size %.64s is not bound: no parameter has a dimension that is just %.64s%s%s%s", word,
-             word, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+    AST_FAIL(m, FUSOR_ERROR_SHAPE, item->loc,
+             "size %.64s is not bound: no parameter has a dimension that is just %.64s%s%s%s", word, word,
+             near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
 bool ast_size_build(ast *m, ir_graph *g, uint32_t mark, const ast_size *size, ir_size *out) {
@@ -50,9 +52,11 @@ bool ast_size_build(ast *m, ir_graph *g, uint32_t mark, const ast_size *size, ir
         }
         v = item->kind == AST_SIZE_ADD   ? ir_size_add(g->sizes, a, b)
             : item->kind == AST_SIZE_SUB ? ir_size_sub(g->sizes, a, b)
-            : item->kind == AST_SIZE_MUL ? ir_size_mul(g->sizes, a, b) : ir_size_div(g->sizes, a, b);
+            : item->kind == AST_SIZE_MUL ? ir_size_mul(g->sizes, a, b)
+                                         : ir_size_div(g->sizes, a, b);
         if (ir_size_is_huge(g->sizes, v)) {
-            AST_FAIL(m, FUSOR_ERROR_SHAPE, item->loc, "the size does not fit in 64 bits, or its expression is too large");
+            AST_FAIL(m, FUSOR_ERROR_SHAPE, item->loc,
+                     "the size does not fit in 64 bits, or its expression is too large");
             return false;
         }
         stack[n - 1] = v;
@@ -99,10 +103,15 @@ static const char *describe(ast *m, const ast_attr *a) {
     return "something else";
 }
 
-typedef struct attr_place { const char *op, *name; ir_graph *g; uint32_t mark; } attr_place;
+typedef struct attr_place {
+    const char *op, *name;
+    ir_graph *g;
+    uint32_t mark;
+} attr_place;
 
 static bool wrong(ast *m, const attr_place *at, const ast_attr *a, const char *want) {
-    AST_FAIL(m, FUSOR_ERROR_TYPE, a->loc, "%s: attribute %s must be %s, not %s", at->op, at->name, want, describe(m, a));
+    AST_FAIL(m, FUSOR_ERROR_TYPE, a->loc, "%s: attribute %s must be %s, not %s", at->op, at->name, want,
+             describe(m, a));
     return false;
 }
 
@@ -115,11 +124,11 @@ static bool build_integer(ast *m, const attr_place *at, const ast_attr *a, const
 
 static bool build_list(ast *m, const attr_place *at, const ast_attr *a, bool sizes, ir_attr *out) {
     const char *want = sizes ? "a list of sizes such as [B, 8]" : "a list of axes such as [0, 1]";
-    enum { MAX_LIST = 64 };         /* more than any rank can use; longer ones would only be refused later */
+    enum { MAX_LIST = 64 }; /* more than any rank can use; longer ones would only be refused later */
     if (a->kind != AST_ATTR_LIST) return wrong(m, at, a, want);
     if (a->as.list.n > MAX_LIST) {
-        AST_FAIL(m, FUSOR_ERROR_SHAPE, a->loc, "%s: attribute %s has %u entries; tensors have rank %d at most", at->op, at->name,
-                 a->as.list.n, IR_MAX_RANK);
+        AST_FAIL(m, FUSOR_ERROR_SHAPE, a->loc, "%s: attribute %s has %u entries; tensors have rank %d at most", at->op,
+                 at->name, a->as.list.n, IR_MAX_RANK);
         return false;
     }
     out->n = a->as.list.n;
@@ -163,8 +172,8 @@ static bool build_enum(ast *m, const attr_place *at, const ast_attr *a, const ch
     fu_str want;
     fu_str_init(&want, m->arena);
     for (size_t i = 0; i < n; i++) fu_str_addf(&want, "%s%s", i == 0 ? "" : i + 1 == n ? " or " : ", ", list[i]);
-    AST_FAIL(m, FUSOR_ERROR_TYPE, a->loc, "%s: attribute %s must be %s, not %s%s%s%s", at->op, at->name, want.at, describe(m, a),
-             near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+    AST_FAIL(m, FUSOR_ERROR_TYPE, a->loc, "%s: attribute %s must be %s, not %s%s%s%s", at->op, at->name, want.at,
+             describe(m, a), near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
     return false;
 }
 
@@ -194,7 +203,7 @@ static bool build_attr(ast *m, const attr_place *at, const ast_attr *a, const ir
 }
 
 static void fail_unknown(ast *m, const char *op, const ir_op_info *info, const ast_arg *arg) {
-    const char *names[IR_MAX_ATTRS + 2] = { "name", "loc" }, *word = ast_text(m, arg->word);
+    const char *names[IR_MAX_ATTRS + 2] = {"name", "loc"}, *word = ast_text(m, arg->word);
     size_t n = 2;
     for (unsigned i = 0; i < info->n_attrs; i++) names[n++] = info->attrs[i].name;
     const char *near = fu_nearest(word, names, n);
@@ -202,19 +211,19 @@ static void fail_unknown(ast *m, const char *op, const ir_op_info *info, const a
     fu_str_init(&known, m->arena);
     for (size_t i = 2; i < n; i++) fu_str_addf(&known, "%s%s", names[i], i + 1 < n ? ", " : "");
     if (near) fu_str_addf(&known, "; did you mean %s?", near);
-    AST_FAIL(m, FUSOR_ERROR_SYNTAX, arg->loc, "%s has no attribute %.40s; it has %s%s", op, word, n > 2 ? "" : "none but name and loc",
-             known.at);
+    AST_FAIL(m, FUSOR_ERROR_SYNTAX, arg->loc, "%s has no attribute %.40s; it has %s%s", op, word,
+             n > 2 ? "" : "none but name and loc", known.at);
 }
 
-bool ast_attrs_build(ast *m, ir_graph *g, uint32_t mark, const ast_stmt *s, ir_op op, ir_attr *attr, const char **name_out,
-                     const char **loc_out) {
+bool ast_attrs_build(ast *m, ir_graph *g, uint32_t mark, const ast_stmt *s, ir_op op, ir_attr *attr,
+                     const char **name_out, const char **loc_out) {
     const ir_op_info *info = &ir_ops[op];
     const char *label = s->is_call ? fu_format(m->arena, "@%.64s", ast_text(m, s->op.word)) : info->name;
     for (uint32_t i = 0; i < s->n_args; i++) {
         const ast_arg *arg = &s->arg[i];
         if (arg->kind != AST_ARG_ATTR) continue;
         const char *word = ast_text(m, arg->word);
-        attr_place at = { label, word, g, mark };
+        attr_place at = {label, word, g, mark};
         const char **meta = strcmp(word, "name") == 0 ? name_out : strcmp(word, "loc") == 0 ? loc_out : NULL;
         unsigned k = 0;
         while (!meta && k < info->n_attrs && strcmp(info->attrs[k].name, word) != 0) k++;

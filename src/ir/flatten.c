@@ -19,8 +19,8 @@ const char *ir_call_name(fu_arena *a, const ir_graph *callee, const char *name, 
 
 /* ---- binding ---- */
 
-/* The symbol of g for a size that no argument gives. An ident of the user's own that reads the same is refused: it would
- * quietly be taken for equal. */
+/* The symbol of g for a size that no argument gives. An ident of the user's own that reads the same is refused: it
+ * would quietly be taken for equal. */
 static fusor_status outer_symbol(ir_graph *g, const ir_graph *callee, const char *name, bool is_inner, fu_loc loc,
                                  bool demand, ir_size *out) {
     const char *full = ir_call_name(g->arena, callee, name, is_inner);
@@ -30,9 +30,10 @@ static fusor_status outer_symbol(ir_graph *g, const ir_graph *callee, const char
             const ir_node *n = ir_at(g, g->params.at[p].node);
             for (unsigned d = 0; d < n->rank; d++)
                 if (n->dim[d] == symbol)
-                    return FU_FAIL_AT(g->error, FUSOR_ERROR_SHAPE, g->source, loc,
-                                      "call of @%s: size %s of @%s reads like the size that @%s takes from its source; rename it",
-                                      callee->name, full, g->name, callee->name);
+                    return FU_FAIL_AT(
+                        g->error, FUSOR_ERROR_SHAPE, g->source, loc,
+                        "call of @%s: size %s of @%s reads like the size that @%s takes from its source; rename it",
+                        callee->name, full, g->name, callee->name);
         }
     }
     *out = ir_size_sym(g->sizes, full);
@@ -44,14 +45,20 @@ static void bind_symbol(const ir_graph *callee, ir_size dim, ir_size to, ir_size
     if (ir_size_is_symbol(callee->sizes, dim, &symbol) && map[symbol] == UNBOUND) map[symbol] = to;
 }
 
-static fusor_status must_equal(ir_graph *g, const ir_graph *callee, const char *param, unsigned d, ir_size got, ir_size want,
-                               fu_loc loc) {
+static fusor_status must_equal(ir_graph *g, const ir_graph *callee, const char *param, unsigned d, ir_size got,
+                               ir_size want, fu_loc loc) {
     if (got == want) return FUSOR_OK;
     if (ir_size_never_equal(g->sizes, got, want))
-        return FU_FAIL_AT(g->error, FUSOR_ERROR_SHAPE, g->source, loc, "call of @%s: dim %u of argument %%%s is %s, expected %s",
-                          callee->name, d, param, size_text(g->arena, g->sizes, got), size_text(g->arena, g->sizes, want));
-    ir_add_check(g, (ir_check){ .a = got, .b = want, .kind = IR_CHECK_EQUAL, .loc = loc, .origin = IR_CHECK_COPIED,
-                                .what = fu_format(g->arena, "call of @%s: dim %u of argument %%%s", callee->name, d, param) });
+        return FU_FAIL_AT(g->error, FUSOR_ERROR_SHAPE, g->source, loc,
+                          "call of @%s: dim %u of argument %%%s is %s, expected %s", callee->name, d, param,
+                          size_text(g->arena, g->sizes, got), size_text(g->arena, g->sizes, want));
+    ir_add_check(
+        g, (ir_check){.a = got,
+                      .b = want,
+                      .kind = IR_CHECK_EQUAL,
+                      .loc = loc,
+                      .origin = IR_CHECK_COPIED,
+                      .what = fu_format(g->arena, "call of @%s: dim %u of argument %%%s", callee->name, d, param)});
     return FUSOR_OK;
 }
 
@@ -74,14 +81,15 @@ static fusor_status copy_check(ir_graph *g, const ir_graph *callee, const ir_che
         return FUSOR_OK;
     }
     if (c->kind == IR_CHECK_EQUAL)
-        return FU_FAIL_AT(g->error, FUSOR_ERROR_SHAPE, g->source, loc, "call of @%s, line %u: %s: %s but %s", callee->name, c->loc.line,
-                          c->what, size_text(g->arena, s, to.a), size_text(g->arena, s, to.b));
-    return FU_FAIL_AT(g->error, FUSOR_ERROR_SHAPE, g->source, loc, "call of @%s, line %u: %s (size %s)", callee->name, c->loc.line,
-                      c->what, size_text(g->arena, s, to.a));
+        return FU_FAIL_AT(g->error, FUSOR_ERROR_SHAPE, g->source, loc, "call of @%s, line %u: %s: %s but %s",
+                          callee->name, c->loc.line, c->what, size_text(g->arena, s, to.a),
+                          size_text(g->arena, s, to.b));
+    return FU_FAIL_AT(g->error, FUSOR_ERROR_SHAPE, g->source, loc, "call of @%s, line %u: %s (size %s)", callee->name,
+                      c->loc.line, c->what, size_text(g->arena, s, to.a));
 }
 
-fusor_status ir_call_bind(ir_graph *g, const ir_graph *callee, uint32_t n_args, const ir_id *arg, fu_loc loc, bool demand,
-                          ir_size *map) {
+fusor_status ir_call_bind(ir_graph *g, const ir_graph *callee, uint32_t n_args, const ir_id *arg, fu_loc loc,
+                          bool demand, ir_size *map) {
     uint32_t n_symbols = ir_size_symbol_count(callee->sizes);
     bool *has_param = FU_NEW_N(g->arena, bool, n_symbols);
     for (uint32_t i = 0; i < n_symbols; i++) map[i] = UNBOUND;
@@ -105,17 +113,18 @@ fusor_status ir_call_bind(ir_graph *g, const ir_graph *callee, uint32_t n_args, 
         for (unsigned d = 0; d < n->rank && param->path; d++) {
             uint32_t symbol;
             if (!ir_size_is_symbol(callee->sizes, n->dim[d], &symbol) || map[symbol] != UNBOUND) continue;
-            FU_TRY(outer_symbol(g, callee, ir_size_symbol_name(callee->sizes, symbol), false, loc, demand,
-                                &map[symbol]));
+            FU_TRY(
+                outer_symbol(g, callee, ir_size_symbol_name(callee->sizes, symbol), false, loc, demand, &map[symbol]));
         }
     }
     for (uint32_t i = 0; i < n_symbols; i++) {
         if (map[i] != UNBOUND) continue;
         const char *name = ir_size_symbol_name(callee->sizes, i);
         if (has_param[i])
-            return FU_FAIL_AT(g->error, FUSOR_ERROR_SHAPE, g->source, loc,
-                              "call of @%s: no argument gives the size %s; pass the parameter that has it as a dimension",
-                              callee->name, name);
+            return FU_FAIL_AT(
+                g->error, FUSOR_ERROR_SHAPE, g->source, loc,
+                "call of @%s: no argument gives the size %s; pass the parameter that has it as a dimension",
+                callee->name, name);
         FU_TRY(outer_symbol(g, callee, name, true, loc, demand, &map[i]));
     }
     if (!demand) return FUSOR_OK;
@@ -137,20 +146,20 @@ fusor_status ir_call_bind(ir_graph *g, const ir_graph *callee, uint32_t n_args, 
 
 typedef struct frame {
     const ir_graph *f;
-    ir_size *map;                   /* f's symbols in the result's sizes; NULL for the function itself, whose sizes are the result's */
-    ir_id   *node;                  /* f's nodes in the result; of a CALL: 0 */
-    ir_id  **call;                  /* of a CALL: what its results became */
-    ir_id    next;                  /* the next node of f to copy */
-    ir_id    caller_node;           /* the CALL in the frame below */
-    const char *meta_name, *meta_loc;   /* of the innermost call that has them */
+    ir_size *map; /* f's symbols in the result's sizes; NULL for the function itself, whose sizes are the result's */
+    ir_id *node;  /* f's nodes in the result; of a CALL: 0 */
+    ir_id **call; /* of a CALL: what its results became */
+    ir_id next;   /* the next node of f to copy */
+    ir_id caller_node;                /* the CALL in the frame below */
+    const char *meta_name, *meta_loc; /* of the innermost call that has them */
 } frame;
 
 typedef struct flattener {
     fu_arena *a;
     const ir_module *m;
     ir_graph *out;
-    fu_map    params;               /* extra parameters by hash of (callee, name) */
-    fu_map    functions;
+    fu_map params; /* extra parameters by hash of (callee, name) */
+    fu_map functions;
     fu_vec(frame) stack;
 } flattener;
 
@@ -170,19 +179,19 @@ static const ir_graph *find_function(flattener *x, const char *name) {
     return NULL;
 }
 
-/* `id` as an operand of exactly these sizes. An argument whose size is another expression of the same value (which a check
- * guarantees) goes through a reshape, so that the callee's nodes keep the types that its text gives them. */
+/* `id` as an operand of exactly these sizes. An argument whose size is another expression of the same value (which a
+ * check guarantees) goes through a reshape, so that the callee's nodes keep the types that its text gives them. */
 static ir_id with_sizes(ir_graph *g, ir_id id, unsigned rank, const ir_size *dim, fu_loc loc) {
     const ir_node *n = ir_at(g, id);
     if (rank == 0 || memcmp(n->dim, dim, rank * sizeof *dim) == 0) return id;
-    ir_attr attr[IR_MAX_ATTRS] = { { 0 } };
-    attr[0] = (ir_attr){ .is_set = true, .list = fu_dup(g->arena, dim, rank * sizeof *dim), .n = rank };
+    ir_attr attr[IR_MAX_ATTRS] = {{0}};
+    attr[0] = (ir_attr){.is_set = true, .list = fu_dup(g->arena, dim, rank * sizeof *dim), .n = rank};
     ir_operand in = ir_use(id);
     return ir_add(g, IR_OP_RESHAPE, 1, &in, attr, 0, loc);
 }
 
-/* A parameter with a source that the call leaves out. One number: a constant tensor. Else: a parameter of the result, one
- * for all calls that want it with the same sizes. */
+/* A parameter with a source that the call leaves out. One number: a constant tensor. Else: a parameter of the result,
+ * one for all calls that want it with the same sizes. */
 static ir_id left_out(flattener *x, const frame *f, uint32_t p) {
     ir_graph *g = x->out;
     const ir_param *from = &f->f->params.at[p];
@@ -190,15 +199,15 @@ static ir_id left_out(flattener *x, const frame *f, uint32_t p) {
     ir_size dim[IR_MAX_RANK];
     for (unsigned d = 0; d < n->rank; d++) dim[d] = size_of(x, f, n->dim[d]);
     if (from->has_value && from->value_rank == 0) {
-        ir_attr attr[IR_MAX_ATTRS] = { { 0 } };
+        ir_attr attr[IR_MAX_ATTRS] = {{0}};
         const ir_op_info *info = &ir_ops[IR_OP_FULL];
         for (unsigned i = 0; i < info->n_attrs; i++) {
             if (info->attrs[i].type == IR_ATTR_SIZES)
-                attr[i] = (ir_attr){ .is_set = true, .list = fu_dup(g->arena, dim, n->rank * sizeof *dim), .n = n->rank };
-            else if (info->attrs[i].type == IR_ATTR_DTYPE) attr[i] = (ir_attr){ .is_set = true, .integer = n->dtype };
+                attr[i] = (ir_attr){.is_set = true, .list = fu_dup(g->arena, dim, n->rank * sizeof *dim), .n = n->rank};
+            else if (info->attrs[i].type == IR_ATTR_DTYPE) attr[i] = (ir_attr){.is_set = true, .integer = n->dtype};
         }
         ir_operand in = ir_use(ir_add_literal(g, n->dtype, from->value[0]));
-        return ir_add(g, IR_OP_FULL, 1, &in, attr, 0, (fu_loc){ 0, 0 });
+        return ir_add(g, IR_OP_FULL, 1, &in, attr, 0, (fu_loc){0, 0});
     }
     const char *name = ir_call_name(x->a, f->f, from->name, false);
     uint64_t h = fu_hash(name, strlen(name), 0);
@@ -226,11 +235,12 @@ static fusor_status enter_call(flattener *x, ir_id id) {
     const ir_node *call = ir_at(top->f, id);
     const ir_graph *f = find_function(x, call->callee);
     ir_graph *g = x->out;
-    if (!f) return FU_FAIL_AT(g->error, FUSOR_ERROR_SYNTAX, g->source, call->loc, "there is no function @%s", call->callee);
+    if (!f)
+        return FU_FAIL_AT(g->error, FUSOR_ERROR_SYNTAX, g->source, call->loc, "there is no function @%s", call->callee);
     if (call->n_in > f->params.n)
-        return FU_FAIL_AT(g->error, FUSOR_ERROR_TYPE, g->source, call->loc, "@%s takes %u arguments, got %u", call->callee, f->params.n,
-                          call->n_in);
-    frame inner = { .f = f, .next = 1, .caller_node = id };
+        return FU_FAIL_AT(g->error, FUSOR_ERROR_TYPE, g->source, call->loc, "@%s takes %u arguments, got %u",
+                          call->callee, f->params.n, call->n_in);
+    frame inner = {.f = f, .next = 1, .caller_node = id};
     inner.meta_name = call->meta_name ? call->meta_name : top->meta_name;
     inner.meta_loc = call->meta_loc ? call->meta_loc : top->meta_loc;
     inner.map = FU_NEW_N(x->a, ir_size, ir_size_symbol_count(f->sizes));
@@ -296,7 +306,7 @@ fusor_status ir_flatten(fu_arena *a, fu_error *e, const ir_module *m, const ir_g
     g->loc = f->loc;
     g->sizes = ir_sizes_copy(a, f->sizes);
     for (uint32_t i = 0; i < f->checks.n; i++) fu_push(a, &g->checks, f->checks.at[i]);
-    frame whole = { .f = f, .next = 1, .node = FU_NEW_N(a, ir_id, f->nodes.n), .call = FU_NEW_N(a, ir_id *, f->nodes.n) };
+    frame whole = {.f = f, .next = 1, .node = FU_NEW_N(a, ir_id, f->nodes.n), .call = FU_NEW_N(a, ir_id *, f->nodes.n)};
     fu_push(a, &x->stack, whole);
     for (uint32_t p = 0; p < f->params.n; p++) {
         ir_param param = f->params.at[p];

@@ -9,10 +9,10 @@ static bool is_letter(int c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <
 static bool is_digit(int c) { return c >= '0' && c <= '9'; }
 static bool is_part(int c) { return is_letter(c) || is_digit(c) || c == '.'; }
 static bool is_hex(int c) { return is_digit(c) || ((c | 32) >= 'a' && (c | 32) <= 'f'); }
-static int  peek(const ir_lexer *x, size_t k) { return (size_t)(x->end - x->p) > k ? (unsigned char)x->p[k] : -1; }
+static int peek(const ir_lexer *x, size_t k) { return (size_t)(x->end - x->p) > k ? (unsigned char)x->p[k] : -1; }
 
 void ir_lex_init(ir_lexer *x, fu_arena *a, const char *text, size_t length) {
-    *x = (ir_lexer){ .arena = a, .p = text, .end = text + length, .loc = { 1, 1 }, .at_line_start = true };
+    *x = (ir_lexer){.arena = a, .p = text, .end = text + length, .loc = {1, 1}, .at_line_start = true};
 }
 
 bool ir_token_is(const ir_token *t, const char *word) {
@@ -20,8 +20,8 @@ bool ir_token_is(const ir_token *t, const char *word) {
 }
 
 bool ir_word_is_reserved(const char *at, size_t n) {
-    static const char *const words[] = { "func", "return", "fusor", "const", "alias", "inf", "nan", "true", "false",
-                                         "f8e4m3", "f8e5m2", "i4", "u4" };
+    static const char *const words[] = {"func", "return", "fusor",  "const",  "alias", "inf", "nan",
+                                        "true", "false",  "f8e4m3", "f8e5m2", "i4",    "u4"};
     if (ir_dtype_parse(at, n)) return true;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strlen(words[i]) == n && memcmp(words[i], at, n) == 0) return true;
@@ -40,8 +40,11 @@ bool ir_is_ident(const char *text) {
 /* Length of the UTF-8 sequence at p, 0 where it is not valid (overlong forms and surrogates are not). */
 static size_t utf8_length(const char *at, const char *end) {
     const unsigned char *p = (const unsigned char *)at;
-    size_t left = (size_t)(end - at), n = p[0] < 0x80 ? 1 : p[0] >= 0xC2 && p[0] < 0xE0 ? 2 : (p[0] & 0xF0) == 0xE0 ? 3
-                                          : p[0] >= 0xF0 && p[0] < 0xF5 ? 4 : 0;
+    size_t left = (size_t)(end - at), n = p[0] < 0x80                   ? 1
+                                          : p[0] >= 0xC2 && p[0] < 0xE0 ? 2
+                                          : (p[0] & 0xF0) == 0xE0       ? 3
+                                          : p[0] >= 0xF0 && p[0] < 0xF5 ? 4
+                                                                        : 0;
     if (n == 0 || n > left) return 0;
     for (size_t i = 1; i < n; i++)
         if ((p[i] & 0xC0) != 0x80) return 0;
@@ -83,7 +86,7 @@ static bool skip_space(ir_lexer *x, ir_token *t) {
         char c = *x->p;
         if (c == '\n') {
             x->p++;
-            x->loc = (fu_loc){ x->loc.line + 1, 1 };
+            x->loc = (fu_loc){x->loc.line + 1, 1};
             x->at_line_start = true;
             comment = false;
         } else if (c == ' ' || c == '\t' || c == '\r') {
@@ -109,7 +112,10 @@ static bool hex4(const char *p, const char *end, uint32_t *out) {
     uint32_t v = 0;
     for (int i = 0; i < 4; i++) {
         int c = (unsigned char)p[i];
-        int digit = is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int digit = is_digit(c)            ? c - '0'
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                           : -1;
         if (digit < 0) return false;
         v = v * 16 + (uint32_t)digit;
     }
@@ -164,7 +170,7 @@ static const char *lex_escape(ir_lexer *x, fu_str *s) {
 
 static void lex_string(ir_lexer *x, ir_token *t) {
     const char *wrong = NULL;
-    fu_loc where = { 0, 0 };
+    fu_loc where = {0, 0};
     fu_str s;
     fu_str_init(&s, x->arena);
     skip_ascii(x, 1);
@@ -287,7 +293,7 @@ static void lex_number(ir_lexer *x, ir_token *t) {
 }
 
 void ir_lex_next(ir_lexer *x, ir_token *t) {
-    *t = (ir_token){ .kind = IR_TOKEN_ERROR };
+    *t = (ir_token){.kind = IR_TOKEN_ERROR};
     bool after_operand = x->after_operand;
     if (!skip_space(x, t)) return;
     t->starts_line = x->at_line_start;
@@ -349,8 +355,9 @@ void ir_lex_next(ir_lexer *x, ir_token *t) {
         skip_ascii(x, 1);
     } else {
         size_t n = utf8_length(x->p, x->end);
-        fail(t, t->loc, c < 0x20 || c == 0x7f ? fu_format(x->arena, "control character 0x%02x in the text", (unsigned)c)
-                                              : fu_format(x->arena, "unexpected character '%.*s'", (int)n, x->p));
+        fail(t, t->loc,
+             c < 0x20 || c == 0x7f ? fu_format(x->arena, "control character 0x%02x in the text", (unsigned)c)
+                                   : fu_format(x->arena, "unexpected character '%.*s'", (int)n, x->p));
         skip_character(x, n);
     }
 }

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* parse.c: the grammar of the text form, to the tree of ast.h, and ir_parse. Recursion only for lists and parentheses,
- * whose depth is limited. After an error the rest of the statement (outside of statements: of the function) is skipped. */
+ * whose depth is limited. After an error the rest of the statement (outside of statements: of the function) is skipped.
+ */
 #include "ir/ast.h"
 #include <string.h>
 
 typedef struct parser {
-    ast      *m;
-    ir_lexer  lexer;
-    ir_token  token;                /* the next one, not yet taken */
-    fu_vec(ast_size_item) size;     /* of the dimexpr being read */
-    int       depth;                /* of lists and parentheses */
+    ast *m;
+    ir_lexer lexer;
+    ir_token token;             /* the next one, not yet taken */
+    fu_vec(ast_size_item) size; /* of the dimexpr being read */
+    int depth;                  /* of lists and parentheses */
 } parser;
 
 /* ---- diagnostics ---- */
@@ -18,7 +19,8 @@ void ast_report(ast *m, fu_loc loc) {
     fu_error *e = m->scratch;
     if (e->n && m->n_diagnostics < 2 * FU_ERROR_MAX_DIAGNOSTICS) {
         ast_diagnostic *d = &m->diagnostic[m->n_diagnostics++];
-        *d = (ast_diagnostic){ e->status, loc, e->source_file, e->source_line, e->length, fu_strndup(m->arena, e->text, e->length) };
+        *d = (ast_diagnostic){e->status,      loc,       e->source_file,
+                              e->source_line, e->length, fu_strndup(m->arena, e->text, e->length)};
         m->n_phase++;
     }
     fu_error_clear(e);
@@ -60,7 +62,7 @@ ast_word ast_intern(ast *m, const char *at, size_t n) {
         const ast_word_info *w = &m->words.at[m->word_map.value[i]];
         if (w->length == n && memcmp(w->text, at, n) == 0) return m->word_map.value[i];
     }
-    fu_push(m->arena, &m->words, (ast_word_info){ .text = fu_strndup(m->arena, at, n), .length = (uint32_t)n });
+    fu_push(m->arena, &m->words, (ast_word_info){.text = fu_strndup(m->arena, at, n), .length = (uint32_t)n});
     fu_map_add(&m->word_map, h, m->words.n - 1);
     return m->words.n - 1;
 }
@@ -119,7 +121,7 @@ static bool enter(parser *p) {
 }
 
 static ast_name take_name(parser *p) {
-    ast_name name = { ast_intern(p->m, p->token.at, p->token.n), p->token.loc };
+    ast_name name = {ast_intern(p->m, p->token.at, p->token.n), p->token.loc};
     next(p);
     return name;
 }
@@ -146,11 +148,11 @@ static bool size_atom(parser *p) {
         }
         int64_t v = p->token.number.i;
         next(p);
-        return push_size(p, (ast_size_item){ .kind = AST_SIZE_INT, .value = v, .loc = loc });
+        return push_size(p, (ast_size_item){.kind = AST_SIZE_INT, .value = v, .loc = loc});
     }
     if (at_plain_word(p)) {
         ast_name name = take_name(p);
-        return push_size(p, (ast_size_item){ .kind = AST_SIZE_WORD, .word = name.word, .loc = loc });
+        return push_size(p, (ast_size_item){.kind = AST_SIZE_WORD, .word = name.word, .loc = loc});
     }
     if (!at(p, '(')) return expected(p, "a size: an integer, a name or '('");
     if (!enter(p)) return false;
@@ -163,7 +165,7 @@ static bool size_atom(parser *p) {
 static bool size_term(parser *p) {
     if (!size_atom(p)) return false;
     while (at(p, '*') || at(p, '/')) {
-        ast_size_item op = { .kind = at(p, '*') ? AST_SIZE_MUL : AST_SIZE_DIV, .loc = p->token.loc };
+        ast_size_item op = {.kind = at(p, '*') ? AST_SIZE_MUL : AST_SIZE_DIV, .loc = p->token.loc};
         next(p);
         if (!size_atom(p) || !push_size(p, op)) return false;
     }
@@ -173,7 +175,7 @@ static bool size_term(parser *p) {
 static bool size_expr(parser *p) {
     if (!size_term(p)) return false;
     while (at(p, '+') || at(p, '-')) {
-        ast_size_item op = { .kind = at(p, '+') ? AST_SIZE_ADD : AST_SIZE_SUB, .loc = p->token.loc };
+        ast_size_item op = {.kind = at(p, '+') ? AST_SIZE_ADD : AST_SIZE_SUB, .loc = p->token.loc};
         next(p);
         if (!size_term(p) || !push_size(p, op)) return false;
     }
@@ -184,7 +186,7 @@ static bool parse_size(parser *p, ast_size *out) {
     fu_loc loc = p->token.loc;
     p->size.n = 0;
     if (!size_expr(p)) return false;
-    *out = (ast_size){ fu_dup(p->m->arena, p->size.at, p->size.n * sizeof *p->size.at), p->size.n, loc, false };
+    *out = (ast_size){fu_dup(p->m->arena, p->size.at, p->size.n * sizeof *p->size.at), p->size.n, loc, false};
     return true;
 }
 
@@ -193,7 +195,7 @@ static ir_dtype token_dtype(const parser *p) {
 }
 
 static bool parse_type(parser *p, bool may_infer, ast_type *out) {
-    *out = (ast_type){ .dtype = token_dtype(p), .loc = p->token.loc };
+    *out = (ast_type){.dtype = token_dtype(p), .loc = p->token.loc};
     if (!out->dtype) {
         if (p->token.kind != IR_TOKEN_WORD) return expected(p, "a type such as f32 or f32[N, 4]");
         const char *names[IR_DTYPE_COUNT], *near = NULL;
@@ -201,9 +203,12 @@ static bool parse_type(parser *p, bool may_infer, ast_type *out) {
         for (int i = 1; i < IR_DTYPE_COUNT; i++) names[n++] = ir_dtypes[i].name;
         if (p->token.n <= 64) near = fu_nearest(fu_strndup(p->m->arena, p->token.at, p->token.n), names, n);
         bool later = at_word(p, "f8e4m3") || at_word(p, "f8e5m2") || at_word(p, "i4") || at_word(p, "u4");
-        if (later) AST_FAIL(p->m, FUSOR_ERROR_UNSUPPORTED, out->loc, "type %s is reserved for a later version", found(p));
-        else AST_FAIL(p->m, FUSOR_ERROR_SYNTAX, out->loc, "unknown type %s%s%s%s", found(p), near ? "; did you mean '" : "",
-                      near ? near : "; types are f64 f32 f16 bf16 i64 i32 i16 i8 u64 u32 u16 u8 bool", near ? "'?" : "");
+        if (later)
+            AST_FAIL(p->m, FUSOR_ERROR_UNSUPPORTED, out->loc, "type %s is reserved for a later version", found(p));
+        else
+            AST_FAIL(p->m, FUSOR_ERROR_SYNTAX, out->loc, "unknown type %s%s%s%s", found(p),
+                     near ? "; did you mean '" : "",
+                     near ? near : "; types are f64 f32 f16 bf16 i64 i32 i16 i8 u64 u32 u16 u8 bool", near ? "'?" : "");
         return false;
     }
     next(p);
@@ -220,7 +225,7 @@ static bool parse_type(parser *p, bool may_infer, ast_type *out) {
         }
         ast_size *d = &dim[out->rank];
         if (at(p, '?')) {
-            *d = (ast_size){ .loc = p->token.loc, .is_inferred = true };
+            *d = (ast_size){.loc = p->token.loc, .is_inferred = true};
             if (!may_infer) {
                 AST_FAIL(p->m, FUSOR_ERROR_SYNTAX, p->token.loc, "'?' stands only in a result type or an annotation");
                 return false;
@@ -239,12 +244,13 @@ static bool parse_type(parser *p, bool may_infer, ast_type *out) {
 /* ---- literals and sources ---- */
 
 static bool at_literal(const parser *p) {
-    return p->token.kind == IR_TOKEN_INTEGER || p->token.kind == IR_TOKEN_FLOAT || at_word(p, "inf") || at_word(p, "nan") ||
-           at_word(p, "true") || at_word(p, "false");
+    return p->token.kind == IR_TOKEN_INTEGER || p->token.kind == IR_TOKEN_FLOAT || at_word(p, "inf") ||
+           at_word(p, "nan") || at_word(p, "true") || at_word(p, "false");
 }
 
 static ast_literal take_literal(parser *p) {
-    ast_literal l = { .kind = AST_FLOAT, .loc = p->token.loc, .at = p->token.at, .n = p->token.n, .number = p->token.number };
+    ast_literal l = {
+        .kind = AST_FLOAT, .loc = p->token.loc, .at = p->token.at, .n = p->token.n, .number = p->token.number};
     if (p->token.kind == IR_TOKEN_INTEGER) l.kind = AST_INT;
     else if (at_word(p, "inf")) l.number.f = __builtin_inf();
     else if (at_word(p, "nan")) l.number.f = __builtin_nan("");
@@ -261,8 +267,8 @@ typedef fu_vec(ast_literal) literals;
 /* The list at depth `level` (0 = outermost). All lists of one depth have one length, given by the first of them. */
 static bool parse_list(parser *p, ast_param *out, literals *values, int level, int *leaf_level) {
     if (level >= IR_MAX_RANK) {
-        AST_FAIL(p->m, FUSOR_ERROR_SHAPE, p->token.loc, "a list of data nests at most %d deep, as tensors have rank %d at most",
-                 IR_MAX_RANK, IR_MAX_RANK);
+        AST_FAIL(p->m, FUSOR_ERROR_SHAPE, p->token.loc,
+                 "a list of data nests at most %d deep, as tensors have rank %d at most", IR_MAX_RANK, IR_MAX_RANK);
         return false;
     }
     fu_loc loc = p->token.loc;
@@ -291,8 +297,9 @@ static bool parse_list(parser *p, ast_param *out, literals *values, int level, i
     if (first_here) {
         out->value_dim[level] = n;
     } else if (out->value_dim[level] != n) {
-        AST_FAIL(p->m, FUSOR_ERROR_SHAPE, loc, "this list has length %lld but the first one at its depth has length %lld",
-                 (long long)n, (long long)out->value_dim[level]);
+        AST_FAIL(p->m, FUSOR_ERROR_SHAPE, loc,
+                 "this list has length %lld but the first one at its depth has length %lld", (long long)n,
+                 (long long)out->value_dim[level]);
         return false;
     }
     return true;
@@ -320,7 +327,7 @@ static bool parse_source(parser *p, ast_param *out) {
     if (!at(p, '[')) return expected(p, "a source: a number, a list or a file name in quotes");
     out->source = AST_SOURCE_LIST;
     for (int i = 0; i < IR_MAX_RANK; i++) out->value_dim[i] = -1;
-    literals values = { 0 };
+    literals values = {0};
     int leaf_level = -1;
     if (!parse_list(p, out, &values, 0, &leaf_level)) return false;
     while (out->value_rank < IR_MAX_RANK && out->value_dim[out->value_rank] >= 0) out->value_rank++;
@@ -333,12 +340,12 @@ static bool parse_source(parser *p, ast_param *out) {
 /* ---- statements ---- */
 
 static bool parse_attr(parser *p, ast_attr *out) {
-    *out = (ast_attr){ .loc = p->token.loc };
+    *out = (ast_attr){.loc = p->token.loc};
     if (at(p, '[')) {
         if (!enter(p)) return false;
         next(p);
         out->kind = AST_ATTR_LIST;
-        fu_vec(ast_attr) list = { 0 };
+        fu_vec(ast_attr) list = {0};
         while (!at(p, ']')) {
             ast_attr item;
             if (list.n && !expect(p, ',', "or ']' in the list")) return false;
@@ -388,7 +395,7 @@ static bool parse_operand(parser *p, ast_arg *out) {
 }
 
 static bool parse_arg(parser *p, ast_arg *out) {
-    *out = (ast_arg){ .loc = p->token.loc };
+    *out = (ast_arg){.loc = p->token.loc};
     if (token_dtype(p)) {
         out->kind = AST_ARG_TYPE;
         out->as.type = FU_NEW(p->m->arena, ast_type);
@@ -406,7 +413,8 @@ static bool parse_arg(parser *p, ast_arg *out) {
         const char *name = found(p);
         out->word = take_name(p).word;
         if (!at(p, '=')) {
-            AST_FAIL(p->m, FUSOR_ERROR_SYNTAX, out->loc, "expected '=' after attribute name %s; a value is written %%%s", name,
+            AST_FAIL(p->m, FUSOR_ERROR_SYNTAX, out->loc,
+                     "expected '=' after attribute name %s; a value is written %%%s", name,
                      p->m->words.at[out->word].length <= 40 ? ast_text(p->m, out->word) : "x");
             return false;
         }
@@ -419,13 +427,14 @@ static bool parse_arg(parser *p, ast_arg *out) {
 
 static bool parse_stmt(parser *p, ast_stmt *s) {
     ast *m = p->m;
-    fu_vec(ast_name) results = { 0 };
-    fu_vec(ast_arg) args = { 0 };
-    fu_vec(ast_type) annotations = { 0 };
+    fu_vec(ast_name) results = {0};
+    fu_vec(ast_arg) args = {0};
+    fu_vec(ast_type) annotations = {0};
     p->depth = 0;
     for (;;) {
         if (p->token.kind != IR_TOKEN_VALUE)
-            return expected(p, results.n ? "a value such as %y after ','" : "a statement such as '%y = relu(%x)', 'return' or '}'");
+            return expected(p, results.n ? "a value such as %y after ','"
+                                         : "a statement such as '%y = relu(%x)', 'return' or '}'");
         fu_push(m->arena, &results, take_name(p));
         s->result = results.at;
         s->n_results = results.n;
@@ -433,7 +442,8 @@ static bool parse_stmt(parser *p, ast_stmt *s) {
     }
     if (!expect(p, '=', "after the result")) return false;
     s->is_call = p->token.kind == IR_TOKEN_FUNCTION;
-    if (!s->is_call && !at_plain_word(p)) return expected(p, "the name of an operator, or @ and the name of a function,");
+    if (!s->is_call && !at_plain_word(p))
+        return expected(p, "the name of an operator, or @ and the name of a function,");
     s->op = take_name(p);
     if (!expect(p, '(', "after the name of the operator")) return false;
     while (!at(p, ')')) {
@@ -483,7 +493,7 @@ static void skip_statement(parser *p) {
 /* ---- functions ---- */
 
 static bool parse_param(parser *p, ast_param *out) {
-    *out = (ast_param){ 0 };
+    *out = (ast_param){0};
     p->depth = 0;
     if (at_word(p, "const")) {
         out->is_const = true;
@@ -497,7 +507,7 @@ static bool parse_param(parser *p, ast_param *out) {
 }
 
 static bool parse_result(parser *p, ast_result *out) {
-    *out = (ast_result){ .loc = p->token.loc };
+    *out = (ast_result){.loc = p->token.loc};
     p->depth = 0;
     if (p->token.kind == IR_TOKEN_VALUE) {
         out->has_name = true;
@@ -515,8 +525,8 @@ static bool parse_result(parser *p, ast_result *out) {
 
 static bool parse_signature(parser *p, ast_func *f) {
     ast *m = p->m;
-    fu_vec(ast_param) params = { 0 };
-    fu_vec(ast_result) results = { 0 };
+    fu_vec(ast_param) params = {0};
+    fu_vec(ast_result) results = {0};
     if (!expect(p, '(', "after the function's name")) return false;
     while (!at(p, ')')) {
         ast_param a;
@@ -552,11 +562,11 @@ static bool parse_signature(parser *p, ast_func *f) {
 }
 
 static bool parse_return(parser *p, ast_func *f) {
-    fu_vec(ast_arg) returned = { 0 };
+    fu_vec(ast_arg) returned = {0};
     f->return_loc = p->token.loc;
     next(p);
     do {
-        ast_arg a = { 0 };
+        ast_arg a = {0};
         if (!parse_operand(p, &a)) return false;
         fu_push(p->m->arena, &returned, a);
     } while (take(p, ','));
@@ -583,7 +593,7 @@ static bool parse_function(parser *p, ast_func *f) {
             if (f->stmts.n && f->stmts.at[f->stmts.n - 1].is_bad) return false;
             return expected(p, "a statement or 'return'");
         }
-        ast_stmt s = { 0 };
+        ast_stmt s = {0};
         if (!parse_stmt(p, &s)) {
             s.is_bad = true;
             if (ast_is_full(m)) return false;
@@ -603,8 +613,8 @@ static void parse_module(parser *p) {
         next(p);
         if (p->token.kind != IR_TOKEN_INTEGER || p->token.number.range != IR_RANGE_I64 || p->token.number.i != 1) {
             if (p->token.kind == IR_TOKEN_INTEGER)
-                AST_FAIL(m, FUSOR_ERROR_SYNTAX, p->token.loc, "the text is of language version %s; this fusor reads version 1",
-                         found(p));
+                AST_FAIL(m, FUSOR_ERROR_SYNTAX, p->token.loc,
+                         "the text is of language version %s; this fusor reads version 1", found(p));
             else expected(p, "the language version 1");
             return;
         }
@@ -618,7 +628,7 @@ static void parse_module(parser *p) {
             continue;
         }
         uint32_t index = m->funcs.n;
-        ast_func f = { 0 };
+        ast_func f = {0};
         f.is_bad = !parse_function(p, &f);
         if (f.is_bad) skip_function(p);
         if (!f.name.loc.line) continue;
@@ -634,10 +644,11 @@ static void parse_module(parser *p) {
 }
 
 fusor_status ir_parse(fu_arena *a, fu_error *e, const char *name, const char *text, size_t length, ir_module **out) {
-    if (length >= (size_t)1 << 30) return FU_FAIL(e, FUSOR_ERROR_SYNTAX, "%s: the text is larger than 1 GiB", name ? name : "<text>");
+    if (length >= (size_t)1 << 30)
+        return FU_FAIL(e, FUSOR_ERROR_SYNTAX, "%s: the text is larger than 1 GiB", name ? name : "<text>");
     ir_module *module = FU_NEW(a, ir_module);
     module->arena = a;
-    module->source = (fu_source){ fu_strdup(a, name ? name : "<text>"), fu_strndup(a, "", 0), length };
+    module->source = (fu_source){fu_strdup(a, name ? name : "<text>"), fu_strndup(a, "", 0), length};
     if (length) {
         char *copy = fu_alloc(a, length + 1);
         memcpy(copy, text, length);
@@ -666,7 +677,7 @@ fusor_status ir_parse(fu_arena *a, fu_error *e, const char *name, const char *te
 
 static void parse_attr_list(parser *p, ir_op op, ast_stmt *s, ir_dtype *to) {
     ast *m = p->m;
-    fu_vec(ast_arg) args = { 0 };
+    fu_vec(ast_arg) args = {0};
     next(p);
     while (!at_end(p)) {
         ast_arg x;
@@ -688,7 +699,7 @@ fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, ir_attr *at
     enum { MARK = 1 };
     fu_arena *a = g->arena;
     fu_source *source = FU_NEW(a, fu_source);
-    *source = (fu_source){ "<attributes>", fu_strdup(a, text), strlen(text) };
+    *source = (fu_source){"<attributes>", fu_strdup(a, text), strlen(text)};
     ast *m = FU_NEW(a, ast);
     m->arena = a;
     m->source = source;
@@ -697,7 +708,7 @@ fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, ir_attr *at
     parser *p = FU_NEW(a, parser);
     p->m = m;
     ir_lex_init(&p->lexer, a, source->text, source->length);
-    ast_stmt s = { 0 };
+    ast_stmt s = {0};
     const char *name = NULL, *loc = NULL;
     parse_attr_list(p, op, &s, to);
     for (uint32_t i = 0; i < ir_size_symbol_count(g->sizes); i++) {

@@ -9,17 +9,17 @@
 #include <string.h>
 
 typedef struct printer {
-    fu_str  *out;
+    fu_str *out;
     fu_arena *a;
     const ir_graph *g;
-    const char **name;              /* by node; NULL = printed inline or not at all */
-    fu_vec(const char *) taken;     /* names in use */
-    fu_map   taken_map;             /* hash of a name -> index in taken */
-    fu_map   next_map;              /* hash of a base name -> index in next */
-    fu_vec(uint32_t) next;          /* the number to try next */
-    ir_size **declared;             /* by node: dims of its annotation; NULL = none */
-    ir_size **result_dim;           /* by result: declared dims; NULL = the node's */
-    bool     has_unbound;           /* some symbol is no parameter's: a call leaves out a parameter with a file */
+    const char **name;          /* by node; NULL = printed inline or not at all */
+    fu_vec(const char *) taken; /* names in use */
+    fu_map taken_map;           /* hash of a name -> index in taken */
+    fu_map next_map;            /* hash of a base name -> index in next */
+    fu_vec(uint32_t) next;      /* the number to try next */
+    ir_size **declared;         /* by node: dims of its annotation; NULL = none */
+    ir_size **result_dim;       /* by result: declared dims; NULL = the node's */
+    bool has_unbound;           /* some symbol is no parameter's: a call leaves out a parameter with a file */
 } printer;
 
 /* ---- literals ---- */
@@ -143,7 +143,8 @@ static void name_nodes(printer *p) {
     for (uint32_t i = 0; i < g->results.n; i++) {
         ir_id id = g->results.at[i].node;
         const char *name = ir_at(g, id)->name;
-        if (wants[id] && !p->name[id] && name && strcmp(name, g->results.at[i].name) == 0 && take_name(p, name)) p->name[id] = name;
+        if (wants[id] && !p->name[id] && name && strcmp(name, g->results.at[i].name) == 0 && take_name(p, name))
+            p->name[id] = name;
     }
     for (ir_id id = 1; id < g->nodes.n; id++)
         if (wants[id] && !p->name[id] && take_name(p, ir_at(g, id)->name)) p->name[id] = ir_at(g, id)->name;
@@ -160,7 +161,9 @@ static void print_dim(printer *p, ir_size x) {
     if (!p->has_unbound) return;
     for (const char *t = p->out->at + start; *t;) {
         size_t n = 0;
-        while ((t[n] >= 'a' && t[n] <= 'z') || (t[n] >= 'A' && t[n] <= 'Z') || (t[n] >= '0' && t[n] <= '9') || t[n] == '_' || t[n] == '.') n++;
+        while ((t[n] >= 'a' && t[n] <= 'z') || (t[n] >= 'A' && t[n] <= 'Z') || (t[n] >= '0' && t[n] <= '9') ||
+               t[n] == '_' || t[n] == '.')
+            n++;
         if (n == 0) {
             t++;
             continue;
@@ -210,24 +213,24 @@ static bool has_statement(const printer *p, ir_id id) {
 }
 
 static uint64_t hash_check(const ir_check *c) {
-    const ir_size pair[2] = { c->a < c->b ? c->a : c->b, c->a < c->b ? c->b : c->a };
+    const ir_size pair[2] = {c->a < c->b ? c->a : c->b, c->a < c->b ? c->b : c->a};
     return fu_hash(pair, sizeof pair, 0);
 }
 
-/* Finds each check that the user wrote as a type (or that came with a call) a statement or a result with one of its sizes,
- * and declares the other there. Results come first where it was written in a result, else statements; so reading the text
- * back gives the checks the same places. What an operator demands anyway is not written. */
+/* Finds each check that the user wrote as a type (or that came with a call) a statement or a result with one of its
+ * sizes, and declares the other there. Results come first where it was written in a result, else statements; so reading
+ * the text back gives the checks the same places. What an operator demands anyway is not written. */
 static void place_checks(printer *p) {
     const ir_graph *g = p->g;
     bool has_calls = false;
-    fu_map known;                   /* a collision of hashes would lose a check in the text, not in the graph */
+    fu_map known; /* a collision of hashes would lose a check in the text, not in the graph */
     fu_map_init(&known, p->a);
     for (ir_id id = 1; id < g->nodes.n; id++) has_calls |= ir_at(g, id)->op == IR_OP_CALL;
     for (uint32_t k = 0; k < g->checks.n; k++) {
         const ir_check *c = &g->checks.at[k];
         if (c->kind == IR_CHECK_EQUAL && c->origin == IR_CHECK_INFERRED) fu_map_add(&known, hash_check(c), k);
     }
-    uint32_t budget = 1u << 24;     /* hosts looked at; checks past it are not printed rather than never finished */
+    uint32_t budget = 1u << 24; /* hosts looked at; checks past it are not printed rather than never finished */
     for (uint32_t k = 0; k < g->checks.n; k++) {
         const ir_check *c = &g->checks.at[k];
         if (c->kind != IR_CHECK_EQUAL || c->origin == IR_CHECK_INFERRED) continue;
@@ -248,7 +251,7 @@ static void place_checks(printer *p) {
 /* ---- functions ---- */
 
 static void print_list(fu_str *out, const ir_param *param, ir_dtype t) {
-    int64_t at[IR_MAX_RANK] = { 0 };
+    int64_t at[IR_MAX_RANK] = {0};
     const ir_bits *value = param->value;
     unsigned rank = param->value_rank, level = 0;
     /* A list of lists without recursion: at[level] counts the elements written at each depth. */
@@ -294,7 +297,8 @@ static void print_attr(printer *p, const ir_attr_info *info, const ir_attr *x) {
     switch (info->type) {
     case IR_ATTR_FLOAT: fu_str_add_float(out, x->number, 64); return;
     case IR_ATTR_BOOL: fu_str_add(out, x->integer ? "true" : "false"); return;
-    case IR_ATTR_INT: case IR_ATTR_AXIS: fu_str_addf(out, "%lld", (long long)x->integer); return;
+    case IR_ATTR_INT:
+    case IR_ATTR_AXIS: fu_str_addf(out, "%lld", (long long)x->integer); return;
     case IR_ATTR_DTYPE: fu_str_add(out, ir_dtypes[x->integer].name); return;
     case IR_ATTR_ENUM: {
         const char *word = info->words;
@@ -305,7 +309,8 @@ static void print_attr(printer *p, const ir_attr_info *info, const ir_attr *x) {
         fu_str_addn(out, word, strcspn(word, "|"));
         return;
     }
-    case IR_ATTR_AXES: case IR_ATTR_SIZES: break;
+    case IR_ATTR_AXES:
+    case IR_ATTR_SIZES: break;
     }
     fu_str_addc(out, '[');
     for (uint32_t i = 0; i < x->n; i++) {
@@ -409,11 +414,14 @@ static void print_results(printer *p) {
 }
 
 /* The results of each call, in order: index by the call, results[first[call] + k]. */
-typedef struct call_results { uint32_t *first, *n; ir_id *id; } call_results;
+typedef struct call_results {
+    uint32_t *first, *n;
+    ir_id *id;
+} call_results;
 
 static call_results find_results(printer *p) {
     const ir_graph *g = p->g;
-    call_results c = { FU_NEW_N(p->a, uint32_t, g->nodes.n), FU_NEW_N(p->a, uint32_t, g->nodes.n), NULL };
+    call_results c = {FU_NEW_N(p->a, uint32_t, g->nodes.n), FU_NEW_N(p->a, uint32_t, g->nodes.n), NULL};
     uint32_t total = 0;
     for (ir_id id = 1; id < g->nodes.n; id++) {
         const ir_node *n = ir_at(g, id);

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* verify.c: every invariant of graph.h. Code generation may assume them: what it would crash on is refused here, with the
- * pass that broke it. Types are compared with what infer.c says of a copy of the node. */
+/* verify.c: every invariant of graph.h. Code generation may assume them: what it would crash on is refused here, with
+ * the pass that broke it. Types are compared with what infer.c says of a copy of the node. */
 #include "ir/graph.h"
 #include "ir/lex.h"
 #include <string.h>
 
 typedef struct verifier {
-    fu_arena       *a;              /* scratch */
+    fu_arena *a; /* scratch */
     const ir_graph *g;
-    ir_graph       *shadow;         /* g with sizes, checks and errors of its own, for ir_infer */
-    fu_error       *e;
-    const char     *pass;
+    ir_graph *shadow; /* g with sizes, checks and errors of its own, for ir_infer */
+    fu_error *e;
+    const char *pass;
 } verifier;
 
 #define FAIL(v, loc, ...) fail((v), (loc), __LINE__, fu_format((v)->a, __VA_ARGS__))
 static fusor_status fail(verifier *v, fu_loc loc, int line, const char *message) {
-    return fu_fail_at(v->e, FUSOR_ERROR_INTERNAL, v->g->source, loc, __FILE__, line, "@%s%s%s: %s", v->g->name ? v->g->name : "?",
-                      v->pass ? " after pass " : "", v->pass ? v->pass : "", message);
+    return fu_fail_at(v->e, FUSOR_ERROR_INTERNAL, v->g->source, loc, __FILE__, line, "@%s%s%s: %s",
+                      v->g->name ? v->g->name : "?", v->pass ? " after pass " : "", v->pass ? v->pass : "", message);
 }
 
 static const char *describe(verifier *v, ir_id id) {
@@ -42,14 +42,16 @@ static fusor_status verify_operands(verifier *v, ir_id id) {
     if (n->n_in && !n->in) return FAIL(v, n->loc, "%s has no operand array", describe(v, id));
     for (unsigned i = 0; i < n->n_in; i++) {
         if (n->in[i] == 0 || n->in[i] >= id)
-            return FAIL(v, n->loc, "%s: operand %u is node %u, which does not come before it", describe(v, id), i, n->in[i]);
+            return FAIL(v, n->loc, "%s: operand %u is node %u, which does not come before it", describe(v, id), i,
+                        n->in[i]);
         if (ir_at(v->g, n->in[i])->op == IR_OP_CALL && n->op != IR_OP_RESULT)
             return FAIL(v, n->loc, "%s: operand %u is a call, not one of its results", describe(v, id), i);
     }
     if (n->stretch)
         for (unsigned i = 0; i < n->n_in; i++)
-            if (n->stretch[i] >> n->rank) return FAIL(v, n->loc, "%s: stretch mask %u is 0x%x at rank %u", describe(v, id), i,
-                                                      n->stretch[i], n->rank);
+            if (n->stretch[i] >> n->rank)
+                return FAIL(v, n->loc, "%s: stretch mask %u is 0x%x at rank %u", describe(v, id), i, n->stretch[i],
+                            n->rank);
     return FUSOR_OK;
 }
 
@@ -70,7 +72,8 @@ static fusor_status verify_attrs(verifier *v, ir_id id) {
             int64_t words = 1;
             for (const char *p = d->words; p && *p; p++) words += *p == '|';
             if (x->integer < 0 || x->integer >= words)
-                return FAIL(v, n->loc, "%s: attribute %s is word %lld of %s", describe(v, id), d->name, (long long)x->integer, d->words);
+                return FAIL(v, n->loc, "%s: attribute %s is word %lld of %s", describe(v, id), d->name,
+                            (long long)x->integer, d->words);
         }
         for (uint32_t k = 0; d->type == IR_ATTR_AXES && k < x->n; k++)
             if (!ir_size_is_const(v->shadow->sizes, x->list[k], NULL))
@@ -115,7 +118,8 @@ static fusor_status verify_type(verifier *v, ir_id id) {
     for (unsigned d = 0; same && d < n->rank; d++)
         same = copy.dim[d] == n->dim[d] || !ir_size_never_equal(v->shadow->sizes, copy.dim[d], n->dim[d]);
     if (!same)
-        return FAIL(v, n->loc, "%s has type %s but its operands give %s", describe(v, id), type_text(v, n), type_text(v, &copy));
+        return FAIL(v, n->loc, "%s has type %s but its operands give %s", describe(v, id), type_text(v, n),
+                    type_text(v, &copy));
     return FUSOR_OK;
 }
 
@@ -135,7 +139,8 @@ static fusor_status verify_node(verifier *v, ir_id id) {
     return verify_type(v, id);
 }
 
-static fusor_status verify_name(verifier *v, fu_map *names, const char *const *texts, uint32_t i, fu_loc loc, const char *what) {
+static fusor_status verify_name(verifier *v, fu_map *names, const char *const *texts, uint32_t i, fu_loc loc,
+                                const char *what) {
     const char *name = texts[i];
     if (!name) return FAIL(v, loc, "%s %u has no name", what, i);
     uint64_t h = fu_hash(name, strlen(name), 0);
@@ -155,13 +160,15 @@ static fusor_status verify_params(verifier *v) {
         const ir_param *p = &g->params.at[i];
         texts[i] = p->name;
         FU_TRY(verify_name(v, &names, texts, i, p->loc, "parameter"));
-        if (p->node == 0 || p->node >= g->nodes.n || ir_at(g, p->node)->op != IR_OP_PARAM || ir_at(g, p->node)->index != i)
+        if (p->node == 0 || p->node >= g->nodes.n || ir_at(g, p->node)->op != IR_OP_PARAM ||
+            ir_at(g, p->node)->index != i)
             return FAIL(v, p->loc, "parameter %u (%%%s) is node %u, which is another thing", i, p->name, p->node);
         if (p->path && p->has_value) return FAIL(v, p->loc, "parameter %%%s has two sources", p->name);
         if (!p->has_value) continue;
         int64_t n = 1;
         for (unsigned d = 0; d < p->value_rank && d < IR_MAX_RANK; d++) n *= p->value_dim[d];
-        if (p->value_rank > IR_MAX_RANK || (n > 0 && !p->value)) return FAIL(v, p->loc, "parameter %%%s has a broken source", p->name);
+        if (p->value_rank > IR_MAX_RANK || (n > 0 && !p->value))
+            return FAIL(v, p->loc, "parameter %%%s has a broken source", p->name);
     }
     return FUSOR_OK;
 }
@@ -181,14 +188,16 @@ static fusor_status verify_results(verifier *v) {
         if (r->alias == -1) continue;
         if (r->alias < 0 || (uint32_t)r->alias >= g->params.n)
             return FAIL(v, r->loc, "result %%%s is over parameter %d, which does not exist", r->name, r->alias);
-        if (taken[r->alias]) return FAIL(v, r->loc, "result %%%s is over a parameter that another result is over", r->name);
+        if (taken[r->alias])
+            return FAIL(v, r->loc, "result %%%s is over a parameter that another result is over", r->name);
         taken[r->alias] = true;
         const ir_node *n = ir_at(g, r->node), *p = ir_at(g, g->params.at[r->alias].node);
         bool same = n->dtype == p->dtype && n->rank == p->rank;
-        for (unsigned d = 0; same && d < n->rank; d++) same = !ir_size_never_equal(v->shadow->sizes, n->dim[d], p->dim[d]);
+        for (unsigned d = 0; same && d < n->rank; d++)
+            same = !ir_size_never_equal(v->shadow->sizes, n->dim[d], p->dim[d]);
         if (!same)
-            return FAIL(v, r->loc, "result %%%s is %s but over %%%s, which is %s", r->name, type_text(v, n), g->params.at[r->alias].name,
-                        type_text(v, p));
+            return FAIL(v, r->loc, "result %%%s is %s but over %%%s, which is %s", r->name, type_text(v, n),
+                        g->params.at[r->alias].name, type_text(v, p));
     }
     return FUSOR_OK;
 }
@@ -202,7 +211,8 @@ static fusor_status verify(verifier *v) {
     for (uint32_t i = 0; i < g->checks.n; i++) {
         const ir_check *c = &g->checks.at[i];
         if (!c->what) return FAIL(v, c->loc, "check %u says nothing", i);
-        if (c->kind < IR_CHECK_EQUAL || c->kind > IR_CHECK_NOT_ZERO) return FAIL(v, c->loc, "check %u has kind %d", i, (int)c->kind);
+        if (c->kind < IR_CHECK_EQUAL || c->kind > IR_CHECK_NOT_ZERO)
+            return FAIL(v, c->loc, "check %u has kind %d", i, (int)c->kind);
     }
     return FUSOR_OK;
 }
@@ -223,7 +233,7 @@ fusor_status ir_verify(const ir_graph *g, fu_error *e, const char *after_pass) {
     shadow->error = FU_NEW(&arena, fu_error);
     shadow->source = NULL;
     memset(&shadow->checks, 0, sizeof shadow->checks);
-    verifier v = { &arena, g, shadow, e, after_pass };
+    verifier v = {&arena, g, shadow, e, after_pass};
     fusor_status status = verify(&v);
     fu_arena_free(&arena);
     return status;

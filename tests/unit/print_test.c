@@ -7,34 +7,50 @@ TestSuite(print, .init = text_start, .fini = text_stop);
 
 Test(print, version_line_always) {
     cr_assert_str_eq(round_trip(""), "fusor 1\n");
-    cr_assert_str_eq(round_trip("func @f(%x:f32[])->f32{return%x}"), "fusor 1\nfunc @f(%x: f32) -> f32 {\n  return %x\n}\n");
+    cr_assert_str_eq(round_trip("func @f(%x:f32[])->f32{return%x}"),
+                     "fusor 1\nfunc @f(%x: f32) -> f32 {\n  return %x\n}\n");
 }
 
 Test(print, literals_of_every_type) {
     static const char *const rows[][3] = {
-        { "f32", "0.1", "0.1" }, { "f32", "1e-7", "1e-07" }, { "f32", "3", "3.0" }, { "f32", "-inf", "-inf" }, { "f32", "nan", "nan" },
-        { "f32", "0x1p-149", "1e-45" }, { "f64", "0.1", "0.1" }, { "f64", "1e300", "1e+300" }, { "f64", "-0.0", "-0.0" },
-        { "f16", "0.1", "0.1" }, { "f16", "65504", "65500.0" }, { "f16", "0x1p-24", "6e-08" }, { "bf16", "3.14", "3.14" },
-        { "bf16", "3.3895314e38", "3.39e+38" }, { "i8", "-128", "-128" }, { "u8", "255", "255" }, { "i64", "-9223372036854775808", "-9223372036854775808" },
-        { "u64", "18446744073709551615", "18446744073709551615" }, { "bool", "true", "true" },
+        {"f32", "0.1", "0.1"},
+        {"f32", "1e-7", "1e-07"},
+        {"f32", "3", "3.0"},
+        {"f32", "-inf", "-inf"},
+        {"f32", "nan", "nan"},
+        {"f32", "0x1p-149", "1e-45"},
+        {"f64", "0.1", "0.1"},
+        {"f64", "1e300", "1e+300"},
+        {"f64", "-0.0", "-0.0"},
+        {"f16", "0.1", "0.1"},
+        {"f16", "65504", "65500.0"},
+        {"f16", "0x1p-24", "6e-08"},
+        {"bf16", "3.14", "3.14"},
+        {"bf16", "3.3895314e38", "3.39e+38"},
+        {"i8", "-128", "-128"},
+        {"u8", "255", "255"},
+        {"i64", "-9223372036854775808", "-9223372036854775808"},
+        {"u64", "18446744073709551615", "18446744073709551615"},
+        {"bool", "true", "true"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const char *text = fu_format(&arena, "func @f(%%x: %s = %s) -> %s { return %s }", rows[i][0], rows[i][1], rows[i][0], rows[i][1]);
-        const char *want = fu_format(&arena, "fusor 1\nfunc @f(%%x: %s = %s) -> %s {\n  return %s\n}\n", rows[i][0], rows[i][2],
-                                     rows[i][0], rows[i][2]);
+        const char *text = fu_format(&arena, "func @f(%%x: %s = %s) -> %s { return %s }", rows[i][0], rows[i][1],
+                                     rows[i][0], rows[i][1]);
+        const char *want = fu_format(&arena, "fusor 1\nfunc @f(%%x: %s = %s) -> %s {\n  return %s\n}\n", rows[i][0],
+                                     rows[i][2], rows[i][0], rows[i][2]);
         cr_expect_str_eq(round_trip(text), want);
     }
 }
 
 /* Every f16 and bf16 value reads back. */
 Test(print, short_floats_read_back, .timeout = 120) {
-    static const ir_dtype types[] = { FUSOR_F16, FUSOR_BF16 };
+    static const ir_dtype types[] = {FUSOR_F16, FUSOR_BF16};
     for (int k = 0; k < 2; k++) {
         fu_str s;
         fu_str_init(&s, &arena);
         fu_str_addf(&s, "func @f(%%x: %s[N] = [0", ir_dtypes[types[k]].name);
         ir_module *m = must_parse("func @f(%x: f16) -> f16 { return %x }");
-        ir_param p = { .name = "x", .node = 1, .has_value = true, .value_rank = 1, .value_dim = { 65536 } };
+        ir_param p = {.name = "x", .node = 1, .has_value = true, .value_rank = 1, .value_dim = {65536}};
         p.value = FU_NEW_N(&arena, ir_bits, 65536);
         for (uint32_t b = 0; b < 65536; b++) p.value[b] = b;
         ir_graph *g = m->functions.at[0];
@@ -44,15 +60,18 @@ Test(print, short_floats_read_back, .timeout = 120) {
         ir_at(g, 1)->dim[0] = ir_size_const(g->sizes, 65536);
         ir_module *back = must_parse(graph_text(g));
         for (uint32_t b = 0; b < 65536; b++) {
-            double was = ir_bits_to_double(types[k], b), is = ir_bits_to_double(types[k], back->functions.at[0]->params.at[0].value[b]);
-            cr_assert(was != was ? is != is : back->functions.at[0]->params.at[0].value[b] == b, "%s 0x%x", ir_dtypes[types[k]].name, b);
+            double was = ir_bits_to_double(types[k], b),
+                   is = ir_bits_to_double(types[k], back->functions.at[0]->params.at[0].value[b]);
+            cr_assert(was != was ? is != is : back->functions.at[0]->params.at[0].value[b] == b, "%s 0x%x",
+                      ir_dtypes[types[k]].name, b);
         }
     }
 }
 
 Test(print, attributes_only_when_set) {
-    const char *text = round_trip("func @f(%x: f32[N, 4]) -> f32[?, ?] {\n%a = softmax(%x)\n%b = softmax(%a, axis=-1)\n"
-                                  "%c = reduce_sum(%b, keepdims=false, axes=[0])\n%d = leaky_relu(%b, alpha=0.3) return %d }");
+    const char *text =
+        round_trip("func @f(%x: f32[N, 4]) -> f32[?, ?] {\n%a = softmax(%x)\n%b = softmax(%a, axis=-1)\n"
+                   "%c = reduce_sum(%b, keepdims=false, axes=[0])\n%d = leaky_relu(%b, alpha=0.3) return %d }");
     cr_expect(strstr(text, "%a = softmax(%x)\n"));
     cr_expect(strstr(text, "%b = softmax(%a, axis=1)\n"));
     cr_expect(strstr(text, "%c = reduce_sum(%b, axes=[0], keepdims=false)\n"));
@@ -60,19 +79,22 @@ Test(print, attributes_only_when_set) {
 }
 
 Test(print, strings_and_metadata) {
-    const char *text = round_trip("func @f(%x: f32 = \"a\\\"\\u0001\\n\\u00e9.npy\") -> f32 { %y = relu(%x, loc=\"m.py:12\", name=\"l/ffn\") return %y }");
+    const char *text = round_trip("func @f(%x: f32 = \"a\\\"\\u0001\\n\\u00e9.npy\") -> f32 { %y = relu(%x, "
+                                  "loc=\"m.py:12\", name=\"l/ffn\") return %y }");
     cr_expect(strstr(text, "= \"a\\\"\\u0001\\n\xc3\xa9.npy\""), "%s", text);
     cr_expect(strstr(text, "relu(%x, name=\"l/ffn\", loc=\"m.py:12\")"), "%s", text);
 }
 
 Test(print, result_names_by_the_rule_are_not_written) {
     cr_expect(strstr(round_trip("func @f(%x: f32) -> (f32, f32) { %a = relu(%x) return %a, %a }"), "-> (f32, f32) {"));
-    cr_expect(strstr(round_trip("func @f(%x: f32) -> (%a: f32, f32) { %a = relu(%x) return %a, %a }"), "-> (%a: f32, f32) {"));
+    cr_expect(strstr(round_trip("func @f(%x: f32) -> (%a: f32, f32) { %a = relu(%x) return %a, %a }"),
+                     "-> (%a: f32, f32) {"));
     cr_expect(strstr(round_trip("func @f(%x: f32) -> %x: f32 { return %x }"), "-> (%x: f32) {"));
 }
 
 Test(print, checked_sizes_are_kept) {
-    const char *text = round_trip("func @f(%x: f32[N], %k: f32[K]) -> (f32[5], f32[?]) { %y = relu(%x) : f32[K*2] return %k, %y }");
+    const char *text =
+        round_trip("func @f(%x: f32[N], %k: f32[K]) -> (f32[5], f32[?]) { %y = relu(%x) : f32[K*2] return %k, %y }");
     cr_expect(strstr(text, "-> (f32[5], f32[N]) {"), "%s", text);
     cr_expect(strstr(text, "%y = relu(%x) : f32[2*K]\n"), "%s", text);
     cr_expect_eq(must_parse(text)->functions.at[0]->checks.n, 2);
@@ -83,15 +105,17 @@ Test(print, made_nodes) {
     ir_module *m = must_parse("func @f(%x: f32[N], %1: f32[N]) -> f32[N] { %y = relu(%x) return %y }");
     ir_graph *g = m->functions.at[0];
     ir_id x = g->params.at[0].node, half = ir_add_literal(g, FUSOR_F32, 0x3f000000);
-    ir_id a = ir_add_op(g, IR_OP_NEG, 1, (ir_id[]){ x });
-    ir_id sum = ir_add_op(g, IR_OP_ADD, 2, (ir_id[]){ half, half });
-    ir_id b = ir_add_op(g, IR_OP_MUL, 2, (ir_id[]){ a, half });
-    ir_id c = ir_add_op(g, IR_OP_MUL, 2, (ir_id[]){ b, sum });
+    ir_id a = ir_add_op(g, IR_OP_NEG, 1, (ir_id[]){x});
+    ir_id sum = ir_add_op(g, IR_OP_ADD, 2, (ir_id[]){half, half});
+    ir_id b = ir_add_op(g, IR_OP_MUL, 2, (ir_id[]){a, half});
+    ir_id c = ir_add_op(g, IR_OP_MUL, 2, (ir_id[]){b, sum});
     ir_at(g, b)->name = "y";
     g->results.at[0].node = c;
     const char *text = graph_text(g);
-    cr_assert_str_eq(text, "func @f(%x: f32[N], %1: f32[N]) -> (%y: f32[N]) {\n  %y = relu(%x)\n  %2 = full(0.5, shape=[], dtype=f32)\n"
-                           "  %3 = neg(%x)\n  %4 = add(%2, %2)\n  %y.1 = mul(%3, 0.5)\n  %5 = mul(%y.1, %4)\n  return %5\n}\n");
+    cr_assert_str_eq(
+        text,
+        "func @f(%x: f32[N], %1: f32[N]) -> (%y: f32[N]) {\n  %y = relu(%x)\n  %2 = full(0.5, shape=[], dtype=f32)\n"
+        "  %3 = neg(%x)\n  %4 = add(%2, %2)\n  %y.1 = mul(%3, 0.5)\n  %5 = mul(%y.1, %4)\n  return %5\n}\n");
     cr_assert_str_eq(graph_text(must_parse(text)->functions.at[0]), text);
 }
 

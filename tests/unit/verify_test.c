@@ -10,7 +10,8 @@ static ir_id y, z;
 static void make(void) {
     g = must_parse("func @f(%x: f32[N, 4], %b: f32[4], %p: f32[N, 4]) -> (%z: f32[N, 4] alias %p, %s: f32[N]) {\n"
                    "  %y = add(%x, %b)\n  %z = gelu(%y, approximate=tanh)\n  %s = reduce_sum(%z, axes=[1], dtype=f32)\n"
-                   "  %c = cast(%y, f16)\n  %t = reshape(%x, shape=[-1])\n  %l = mul(%x, 2.0)\n  return %z, %s\n}\n")->functions.at[0];
+                   "  %c = cast(%y, f16)\n  %t = reshape(%x, shape=[-1])\n  %l = mul(%x, 2.0)\n  return %z, %s\n}\n")
+            ->functions.at[0];
     for (ir_id i = 1; i < g->nodes.n; i++) {
         if (ir_at(g, i)->op == IR_OP_ADD) y = i;
         if (ir_at(g, i)->op == IR_OP_GELU) z = i;
@@ -18,13 +19,14 @@ static void make(void) {
 }
 
 /* Breaks a fresh graph and expects the message. */
-#define BROKEN(fragment, ...)                                                                                               \
-    do {                                                                                                                    \
-        make();                                                                                                             \
-        __VA_ARGS__;                                                                                                        \
-        fu_error_clear(&error);                                                                                             \
-        cr_expect_eq(ir_verify(g, &error, "fuse"), FUSOR_ERROR_INTERNAL, "%s", fragment);                                   \
-        cr_expect(strstr(error.text, fragment) && strstr(error.text, "after pass fuse"), "%s, not:\n%s", fragment, error.text); \
+#define BROKEN(fragment, ...)                                                                                          \
+    do {                                                                                                               \
+        make();                                                                                                        \
+        __VA_ARGS__;                                                                                                   \
+        fu_error_clear(&error);                                                                                        \
+        cr_expect_eq(ir_verify(g, &error, "fuse"), FUSOR_ERROR_INTERNAL, "%s", fragment);                              \
+        cr_expect(strstr(error.text, fragment) && strstr(error.text, "after pass fuse"), "%s, not:\n%s", fragment,     \
+                  error.text);                                                                                         \
     } while (0)
 
 Test(verify, good) {
@@ -53,7 +55,7 @@ Test(verify, types) {
     BROKEN("has rank 9", ir_at(g, y)->rank = 9);
     BROKEN("dim 0 is -1", ir_at(g, y)->dim[0] = ir_size_const(g->sizes, -1));
     BROKEN("is not well formed", ir_at(g, y)->op = IR_OP_AND);
-    BROKEN("stretch mask", ir_at(g, y)->stretch = (uint8_t[]){ 0, 4 });
+    BROKEN("stretch mask", ir_at(g, y)->stretch = (uint8_t[]){0, 4});
 }
 
 Test(verify, attributes) {
@@ -62,7 +64,8 @@ Test(verify, attributes) {
     for (ir_id i = 1; i < 12; i++) {
         make();
         if (i >= g->nodes.n) break;
-        if (ir_at(g, i)->op == IR_OP_REDUCE_SUM) BROKEN("attribute dtype is type 99", ir_at(g, i)->attr[2].integer = 99);
+        if (ir_at(g, i)->op == IR_OP_REDUCE_SUM)
+            BROKEN("attribute dtype is type 99", ir_at(g, i)->attr[2].integer = 99);
         if (ir_at(g, i)->op == IR_OP_RESHAPE) BROKEN("lacks attribute shape", ir_at(g, i)->attr[0].is_set = false);
         if (ir_at(g, i)->op == IR_OP_LITERAL) BROKEN("do not fit f32", ir_at(g, i)->bits = 1ull << 32);
     }
@@ -80,6 +83,4 @@ Test(verify, params_and_results) {
     BROKEN("but over %b", g->results.at[0].alias = 1);
 }
 
-Test(verify, the_place_is_told) {
-    BROKEN("t:2:8: error: @f after pass fuse: node", ir_at(g, y)->dtype = FUSOR_F64);
-}
+Test(verify, the_place_is_told) { BROKEN("t:2:8: error: @f after pass fuse: node", ir_at(g, y)->dtype = FUSOR_F64); }
