@@ -85,3 +85,6 @@ fuzz_cppflags = -DFUSOR_LIBFUZZER
 else
 fuzz_cppflags =
 endif
+script_tests += %D%/doc/reference.sh
+script_tests += %D%/doc/examples.sh
+script_tests += %D%/doc/readme.sh
