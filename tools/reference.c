@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* reference.c: writes the pages of doc/ that are made from tables: "reference operators" (ops.def, planned.def) and "reference
- * environment" (env.def) print doc/operators.md and doc/environment.md, "reference reasons" (plan.c) a table of doc/planning.md.
- * tests/doc/reference.sh checks that all are current. */
+/* reference.c: writes the pages of doc/ that are made from tables: "reference operators" (ops.def, planned.def) and
+ * "reference environment" (env.def) print doc/operators.md and doc/environment.md, "reference reasons" (plan.c) a table
+ * of doc/planning.md. tests/doc/reference.sh checks that all are current. */
 #include "base/env.h"
 #include "ir/plan.h"
 #include <math.h>
@@ -15,9 +15,15 @@ static const char *const planned[] = {
 };
 
 static const char *types_of(uint8_t classes) {
-    static const struct { uint8_t classes; const char *text; } names[] = {
-        {IR_CLASS_F, "floats"}, {IR_CLASS_S | IR_CLASS_U, "integers"}, {IR_CLASS_B, "bool"},
-        {IR_CLASS_F | IR_CLASS_S | IR_CLASS_U, "numbers"}, {IR_CLASS_S | IR_CLASS_U | IR_CLASS_B, "integers, bool"},
+    static const struct {
+        uint8_t classes;
+        const char *text;
+    } names[] = {
+        {IR_CLASS_F, "floats"},
+        {IR_CLASS_S | IR_CLASS_U, "integers"},
+        {IR_CLASS_B, "bool"},
+        {IR_CLASS_F | IR_CLASS_S | IR_CLASS_U, "numbers"},
+        {IR_CLASS_S | IR_CLASS_U | IR_CLASS_B, "integers, bool"},
         {IR_CLASS_F | IR_CLASS_S | IR_CLASS_U | IR_CLASS_B, "any"},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -45,8 +51,10 @@ static void print_signature(const ir_op_info *op) {
             for (const char *p = a->words; *p; p++) printf(*p == '|' ? "\\|" : "%c", *p);
             break;
         case IR_ATTR_DTYPE: fputs("T", stdout); break;
-        case IR_ATTR_AXES: case IR_ATTR_SIZES: fputs("[..]", stdout); break;
-        case IR_ATTR_INT: case IR_ATTR_AXIS:
+        case IR_ATTR_AXES:
+        case IR_ATTR_SIZES: fputs("[..]", stdout); break;
+        case IR_ATTR_INT:
+        case IR_ATTR_AXIS:
             if (isnan(a->default_value)) fputs("k", stdout);
             else printf("%g", a->default_value);
             break;
@@ -63,8 +71,11 @@ static void print_bound(const ir_op_info *op) {
 }
 
 static void print_kernel_types(const ir_op_info *op) {
-    static const struct { ir_dtype type; const char *text; } shown[] = {
-        {FUSOR_F32, "f32"}, {FUSOR_F64, "f64"}, {FUSOR_F16, "f16"}, {FUSOR_BF16, "bf16"}, {FUSOR_I64, "integers"}, {FUSOR_BOOL, "bool"}};
+    static const struct {
+        ir_dtype type;
+        const char *text;
+    } shown[] = {{FUSOR_F32, "f32"},   {FUSOR_F64, "f64"},      {FUSOR_F16, "f16"},
+                 {FUSOR_BF16, "bf16"}, {FUSOR_I64, "integers"}, {FUSOR_BOOL, "bool"}};
     const char *space = "";
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
         if (op->kernel_types >> shown[i].type & 1) {
@@ -75,7 +86,8 @@ static void print_kernel_types(const ir_op_info *op) {
 
 static void print_group(const char *title, ir_kind kind, ir_kind also, int operands) {
     bool is_ew = kind == IR_KIND_EW;
-    printf("\n## %s\n\n| operator | types | %smeaning |\n|---|---|%s---|\n", title, is_ew ? "error at most | kernels for | " : "", is_ew ? "---|---|" : "");
+    printf("\n## %s\n\n| operator | types | %smeaning |\n|---|---|%s---|\n", title,
+           is_ew ? "error at most | kernels for | " : "", is_ew ? "---|---|" : "");
     for (int i = IR_OP_RESULT + 1; i < IR_OP_COUNT; i++) {
         const ir_op_info *op = &ir_ops[i];
         if ((op->kind != kind && op->kind != also) || (operands && op->min_in != operands)) continue;
@@ -95,12 +107,18 @@ static void print_group(const char *title, ir_kind kind, ir_kind also, int opera
 
 static void print_operators(void) {
     puts("# Operators\n\n"
-         "Made from `src/ir/ops.def` by `tools/reference`; `tests/doc/reference.sh` fails when this page is not current.\n\n"
-         "*Types* are those of the main operands; the result has the same type unless it says otherwise. *Error* is for f32 against the\n"
-         "correctly rounded result, in units in the last place, or absolute where two are given; integers are exact. *Kernels for* lists the\n"
-         "types with generated code; the reference evaluator computes the others (`fusor explain` says so). Every element-wise operator\n"
-         "also takes `dtype=T`, the type of its literals where no operand is a tensor. A `k`, a `T` or `[..]` stands for a value: `axis=k`\n"
-         "without one means all axes, `dtype=T` another type for result and accumulation. Meanings name operands x, y, z or a, b, c in\n"
+         "Made from `src/ir/ops.def` by `tools/reference`; `tests/doc/reference.sh` fails when this page is not "
+         "current.\n\n"
+         "*Types* are those of the main operands; the result has the same type unless it says otherwise. *Error* is "
+         "for f32 against the\n"
+         "correctly rounded result, in units in the last place, or absolute where two are given; integers are exact. "
+         "*Kernels for* lists the\n"
+         "types with generated code; the reference evaluator computes the others (`fusor explain` says so). Every "
+         "element-wise operator\n"
+         "also takes `dtype=T`, the type of its literals where no operand is a tensor. A `k`, a `T` or `[..]` stands "
+         "for a value: `axis=k`\n"
+         "without one means all axes, `dtype=T` another type for result and accumulation. Meanings name operands x, y, "
+         "z or a, b, c in\n"
          "their order. numerics.md has the rules of rounding.");
     print_group("Element-wise, one operand", IR_KIND_EW, IR_KIND_EW, 1);
     print_group("Element-wise, two operands", IR_KIND_EW, IR_KIND_EW, 2);
@@ -122,14 +140,17 @@ static void print_operators(void) {
 
 static void print_environment(void) {
     puts("# Environment variables\n\n"
-         "Made from `src/base/env.def` by `tools/reference`; `tests/doc/reference.sh` fails when this page is not current. Options of the\n"
-         "command and fields of `fusor_context_options` come before the environment; `FUSOR_IGNORE_ENVIRONMENT` switches it off for a\n"
+         "Made from `src/base/env.def` by `tools/reference`; `tests/doc/reference.sh` fails when this page is not "
+         "current. Options of the\n"
+         "command and fields of `fusor_context_options` come before the environment; `FUSOR_IGNORE_ENVIRONMENT` "
+         "switches it off for a\n"
          "context, and set-user-id programs do not see it. `fusor info` prints what is in force.\n\n"
          "| variable | type | default | meaning |\n|---|---|---|---|");
     for (int i = 0; i < FU_ENV_COUNT; i++) {
         const fu_env_info *v = &fu_env_table[i];
         const char *type = strcmp(v->type, "STRING") == 0 ? "text" : strcmp(v->type, "BOOL") == 0 ? "0 or 1" : "number";
-        printf("| `%s` | %s | %s%s%s | %s |\n", v->name, type, *v->default_value ? "`" : "", v->default_value, *v->default_value ? "`" : "", v->text);
+        printf("| `%s` | %s | %s%s%s | %s |\n", v->name, type, *v->default_value ? "`" : "", v->default_value,
+               *v->default_value ? "`" : "", v->text);
     }
 }
 

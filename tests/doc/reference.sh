@@ -21,7 +21,8 @@ for page in README.md doc/*.md examples/*/README.md; do
     [ -z "$broken" ]
     verdict $? "$page links to what is not there: $broken"
     # Paths of the tree that a page names in back quotes exist.
-    missing=$(grep -oE '`(src|include|tests|tools|doc|examples|scripts|bench)/[A-Za-z0-9_./-]*`' "$page" | tr -d '`' | sort -u | while read -r path; do
+    pattern='`(src|include|tests|tools|doc|examples|scripts|bench)/[A-Za-z0-9_./-]*`'
+    missing=$(grep -oE "$pattern" "$page" | tr -d '`' | sort -u | while read -r path; do
         [ -e "$path" ] || [ "$path" = tools/reference ] || echo "$path"
     done)
     [ -z "$missing" ]
