@@ -28,7 +28,11 @@ field() {
         for (i = 1; i <= n; i++) {
             if (name != "." && !index(object[i], "\"name\":\"" name "\"")) continue
             at = index(object[i], key)
-            if (at) { split(substr(object[i], at + length(key)), part, /[,}\]]/); gsub(/"/, "", part[1]); print part[1]; exit }
+            if (!at) continue
+            split(substr(object[i], at + length(key)), part, /[,}\]]/)
+            gsub(/"/, "", part[1])
+            print part[1]
+            exit
         }
     }'
 }
@@ -44,26 +48,30 @@ for _ in 1 2 3 4 5; do
     warm=$(awk -v a="$ms" -v b="${warm:-$ms}" 'BEGIN { print a < b ? a : b }')
 done
 
-"$fusor" run "$program" @score "label=$work/label.npy" --json >"$work/score.json" || fail "the score cannot be computed" $?
+"$fusor" run "$program" @score "label=$work/label.npy" --json >"$work/score.json" ||
+    fail "the score cannot be computed" $?
 accuracy=$(field accuracy mean <"$work/score.json")
 held_out=$(field digits mean <"$work/score.json")
 differ=$(field differ mean <"$work/score.json")
 # Alternately, and the best median of each: other processes on the machine disturb both alike.
 for i in 1 2 3; do
     digits --time --min-time 0.1 --json >"$work/fused$i.json" || fail "the fused program cannot be timed" $?
-    digits --time --min-time 0.1 --json --no-fuse >"$work/unfused$i.json" || fail "the unfused program cannot be timed" $?
+    digits --time --min-time 0.1 --json --no-fuse >"$work/unfused$i.json" ||
+        fail "the unfused program cannot be timed" $?
 done
 # least PREFIX: the smallest median of its three runs.
 least() { for i in 1 2 3; do field . median_ns <"$work/$1$i.json"; done | sort -g | head -n 1; }
 
 awk -v accuracy="$accuracy" -v held_out="$held_out" -v differ="$differ" -v cold="$cold" -v warm="$warm" \
     -v fused="$(least fused)" -v unfused="$(least unfused)" \
-    -v kernels="$(field . kernels <"$work/fused1.json")" -v unfused_kernels="$(field . kernels <"$work/unfused1.json")" '
+    -v kernels="$(field . kernels <"$work/fused1.json")" \
+    -v unfused_kernels="$(field . kernels <"$work/unfused1.json")" '
 BEGIN {
     printf "1,797 handwritten digits, 8x8 pixels; log-softmax(relu(x w1 + b1) w2 + b2) and its argmax\n"
     printf "accuracy    %.4f on the %d digits that training has not seen (at least 0.95 expected)\n", accuracy, held_out
     equal = differ != "" && differ + 0 == 0
-    printf "labels      %s\n", equal ? "equal to those of NumPy for every digit" : differ " of them are not those of NumPy"
+    printf "labels      %s\n", equal ? "equal to those of NumPy for every digit" :
+        differ " of them are not those of NumPy"
     printf "kernels     %d for 7 operators; with an operator a kernel: %d\n", kernels, unfused_kernels
 }
 FNR == 1 && /^#/ { next }

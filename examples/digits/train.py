@@ -5,8 +5,8 @@
 usage: train.py DIGITS.CSV.GZ       (sklearn/datasets/data/digits.csv.gz of the scikit-learn wheel; see README.md)
 
 A multilayer perceptron 64-128-10 with ReLU is trained on the first two thirds (1,198 digits) with AdamW, small affine
-distortions, dropout and smoothed labels. Needs NumPy only. The seed is fixed; another BLAS may round sums otherwise and so
-end with weights that differ in the last digits."""
+distortions, dropout and smoothed labels. Needs NumPy only. The seed is fixed; another BLAS may round sums otherwise and
+so end with weights that differ in the last digits."""
 import sys
 import numpy as np
 
@@ -51,7 +51,8 @@ def train(x, y):
             for j, g in enumerate((a.T @ ds, ds.sum(0), h.T @ d, d.sum(0))):
                 m[j] = 0.9 * m[j] + 0.1 * g
                 v[j] = 0.999 * v[j] + 0.001 * g * g
-                p[j] = p[j] - rate * (m[j] / (1 - 0.9**step) / (np.sqrt(v[j] / (1 - 0.999**step)) + 1e-8) + DECAY * p[j])
+                adam = m[j] / (1 - 0.9**step) / (np.sqrt(v[j] / (1 - 0.999**step)) + 1e-8)
+                p[j] = p[j] - rate * (adam + DECAY * p[j])
     return [a.astype(np.float32) for a in p]
 
 

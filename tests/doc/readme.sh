@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# readme.sh: what README.md and doc/*.md show is run. Fenced blocks: c, a program that is compiled against the build, run,
-# and compared with the text block that follows; fusor, a program that is checked, and saved as the NAME.fusor of
+# readme.sh: what README.md and doc/*.md show is run. Fenced blocks: c, a program that is compiled against the build,
+# run, and compared with the text block that follows; fusor, a program that is checked, and saved as the NAME.fusor of
 # its first comment; sh, commands that start with "fusor".
 passed=0 failed=0 skipped=0
 verdict() { # verdict STATUS TEXT
@@ -12,7 +12,13 @@ mkdir "$TMPDIR/blocks"
 cd "$TMPDIR" || exit 1
 # blocks/001.c, blocks/002.text ...: numbered in order of appearance.
 awk '
-/^```/ && !kind { kind = substr($0, 4); if (kind == "") kind = "plain"; file = sprintf("blocks/%03d.%s", ++n, kind); printf "" >file; next }
+/^```/ && !kind {
+    kind = substr($0, 4)
+    if (kind == "") kind = "plain"
+    file = sprintf("blocks/%03d.%s", ++n, kind)
+    printf "" >file
+    next
+}
 /^```/ { kind = ""; close(file); next }
 kind { print >file }
 ' "$FUSOR_SRCDIR/README.md" "$FUSOR_SRCDIR"/doc/*.md
