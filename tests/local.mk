@@ -88,3 +88,6 @@ endif
 script_tests += %D%/doc/reference.sh
 script_tests += %D%/doc/examples.sh
 script_tests += %D%/doc/readme.sh
+unit_tests += %D%/unit/bounds_test
+%C%_unit_bounds_test_LDADD = $(ref_test_libs)
+script_tests += %D%/cli/command.sh

@@ -17,3 +17,10 @@ tool_sources += %D%/cmd_emit.c
 tool_sources += %D%/cmd_info.c
 tool_sources += %D%/cmd_cache.c
 tool_sources += %D%/cmd_bench.c
+# The manual page, and completion under the name that bash looks for.
+dist_man_MANS = doc/man/fusor.1
+install-data-local:
+	$(MKDIR_P) '$(DESTDIR)$(datadir)/bash-completion/completions'
+	$(INSTALL_DATA) '$(srcdir)/tools/fusor.bash' '$(DESTDIR)$(datadir)/bash-completion/completions/fusor'
+uninstall-local:
+	rm -f '$(DESTDIR)$(datadir)/bash-completion/completions/fusor'

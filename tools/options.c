@@ -214,7 +214,9 @@ static int check_values(tool *t) {
         return tool_usage(t, "--device %s: expected cpu, reference or auto", device);
     }
     ir_level level;
-    if (t->target && (status = tool_level(t, &level)) != 0) return status;
+    /* cache warm takes a list of targets, and looks at each itself */
+    bool is_list = t->command == &tool_commands[COMMAND_cache];
+    if (t->target && !is_list && (status = tool_level(t, &level)) != 0) return status;
     if (t->threads) {
         for (const char *p = t->threads;;) {
             size_t n = strcspn(p, ",");

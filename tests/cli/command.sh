@@ -1,0 +1,184 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# command.sh: the command's contract: exit statuses, messages, JSON, files that appear whole, inputs that never change.
+src=${FUSOR_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}
+fusor=${FUSOR:-./fusor}
+passed=0 failed=0
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+export FUSOR_CACHE_DIR=$work/cache
+mkdir -m 700 "$FUSOR_CACHE_DIR"
+${CC:-cc} -o "$work/json_check" "$src/tests/cli/json_check.c" -ljansson || exit 1
+fusor=$(realpath "$fusor")
+cd "$work" || exit 1
+
+ok() { passed=$((passed + 1)); }
+bad() { failed=$((failed + 1)); echo "FAILED: $1"; [ -f out ] && sed 's/^/    out: /' out | head -5; [ -f err ] && sed 's/^/    err: /' err | head -5; }
+# expect STATUS WORDS ARGUMENT...: the exit status, and WORDS (a grep pattern, "" for any) in stdout or stderr.
+expect() {
+    local want=$1 words=$2
+    shift 2
+    "$fusor" "$@" >out 2>err </dev/null
+    local got=$?
+    if [ $got -ne "$want" ]; then bad "status $got, expected $want: fusor $*"
+    elif [ -n "$words" ] && ! grep -qe "$words" out err; then bad "no '$words': fusor $*"
+    else ok; fi
+}
+# json SCHEMA 'PATHS' ARGUMENT...: one JSON document on stdout with a value at each path.
+json() {
+    local schema=$1 paths=$2
+    shift 2
+    "$fusor" "$@" --json >out 2>err </dev/null
+    # shellcheck disable=SC2086
+    if ./json_check "$schema" $paths <out >why; then ok; else bad "$(cat why): fusor $* --json"; fi
+}
+same() { if cmp -s "$1" "$2"; then ok; else bad "$3"; fi; }
+
+sgd='func @sgd(%p: f32[N], %g: f32[N], %lr: f32) -> (%q: f32[N] alias %p) { %d = mul(%lr, %g) %q = sub(%p, %d) return %q }'
+two='func @f(%a: f32[N], %b: f32[N]) -> (%s: f32[N], %m: f32) { %s = add(%a, %b) %m = reduce_sum(%s) return %s, %m }
+func @g(%a: f32[4]) -> f32[4] { %y = relu(%a) return %y }'
+mlp='func @m(%x: f32[B, 8], const %w: f32[8, 4], %b: f32[4]) -> (%y: f32[B, 4]) { %h = matmul(%x, %w) %s = add(%h, %b) %r = relu(%s) %y = softmax(%r) return %y }'
+printf '%s\n' "$two" >two.fusor
+
+# help, version, usage
+expect 0 'Usage: fusor COMMAND' --help
+expect 0 'Usage: fusor COMMAND' help
+expect 2 'Usage' 
+expect 0 '^fusor 0' -V
+expect 0 'build' --version
+for c in run check explain emit cache bench info fmt eval; do
+    expect 0 'Example:' help $c
+    expect 0 'Example:' $c --help
+done
+expect 2 "did you mean 'run'" rnu
+expect 2 "did you mean '--time'" run --tmie
+expect 2 'needs a value' run --dim
+expect 2 'takes no value' run --time=3
+expect 2 'not one of' check --time
+expect 2 'expected off, ro, rw or refresh' run --cache on
+expect 2 'unknown target' run --target v9 -e "$sgd"
+expect 2 'expected cpu, reference or auto' run --device gpu -e "$sgd"
+expect 4 'no CUDA' run --device cuda -e "$sgd"
+expect 2 '1 to 1024' run --threads 0 -e "$sgd"
+expect 2 'no program' run
+expect 2 "it has @f, @g" run two.fusor @relu
+expect 2 "has no parameter" run two.fusor @g aa=1
+expect 2 'expected NAME=SOURCE' run two.fusor @g a
+expect 2 'given twice' run two.fusor @g a=1 a=2
+expect 2 'not in this version' emit two.fusor --stage ptx
+expect 2 'which stage' emit two.fusor
+expect 2 'not in this version' run two.fusor @g a=1 --profile
+expect 2 "no 'fmt'" fmt two.fusor
+expect 2 "no 'eval'" eval 'a+b'
+
+# missing inputs: the signature and a command that works
+expect 2 'A complete command' run two.fusor
+line=$(grep -A1 'A complete command' err | tail -1 | sed "s|^  fusor |$fusor |")
+if eval "$line" >out 2>err; then ok; else bad "the command to copy does not work: $line"; fi
+expect 2 'give --dim N=SIZE' run two.fusor --fill ones
+line=$(grep -A1 'A complete command' err | tail -1 | sed "s|^  fusor |$fusor |")
+if eval "$line" >out 2>err; then ok; else bad "the command to copy does not work: $line"; fi
+
+# programs and data that are wrong
+expect 3 "<text>:1:.*unknown operator 'rleu'; did you mean 'relu'" run -e 'func @f(%a: f32[4]) -> f32[4] { %y = rleu(%a) return %y }'
+expect 3 'the module has no function' run -e ''
+expect 3 'unknown operator' check -e 'func @f(%a: f32[4]) -> f32[4] { %y = rleu(%a) return %y }'
+expect 4 'No such file' run nowhere.fusor
+expect 4 'No such file' check nowhere.fusor
+expect 4 'No such file' run two.fusor a=nowhere.npy b=ones
+expect 4 '' run two.fusor --fill ones --dim N=1e18
+expect 3 'no such\|No such\|rleu' run -e 'func @f(%a: f32[4]) -> f32[4] { %y = rleu(%a) return %y }' a=nowhere.npy
+
+# running
+expect 0 '^\[0\. 1\. 2\. 3\.\]$' run two.fusor @g a=arange
+expect 0 'f32\[3\]' run two.fusor --fill ones --dim N=3
+expect 0 '' run two.fusor -q --fill ones --dim N=3
+[ -s out ] && bad '-q prints' || ok
+expect 0 ': ok' run -e "$mlp" --fill normal:1 --dim B=7 --check
+expect 1 'ABOVE' run -e "$mlp" --fill normal:1 --dim B=64 --check=0
+expect 0 'median' run two.fusor --fill ones --dim N=1K --time --runs 3
+expect 0 'N=2000' run two.fusor --fill ones --dim N=1e3,2e3 --threads 1,2 --runs 2 --time
+expect 0 'f32\[3\]' run two.fusor --fill ones --dim N=3 --no-fuse
+expect 0 'f32\[3\]' run two.fusor --fill ones --dim N=3 --device reference
+"$fusor" run - @g a=arange <two.fusor >out 2>err && grep -q '0\. 1\.' out && ok || bad 'a program on stdin'
+
+# files: whole or not at all, inputs unchanged unless named
+expect 0 '' run -e "$sgd" p=arange g=ones lr=0.5 --dim N=5 -o q=p.npy
+cp p.npy before.npy
+expect 0 '' run -e "$sgd" p=p.npy g=ones lr=0.5 --time --runs 3
+same p.npy before.npy 'an aliased input file changed'
+expect 3 'dim N is 6 in --dim but 5 in p.npy' run -e "$sgd" p=p.npy g=ones lr=1 --dim N=6
+"$fusor" run -e "$sgd" p=- g=ones lr=0.5 -o q=- <p.npy >q.npy 2>err && cmp -s -n 6 q.npy p.npy && ok || bad 'stdin to stdout'
+expect 0 '' run -e "$sgd" p=p.npy g=ones lr=0.5 -o q=p.npy
+same p.npy q.npy 'in place: another result'
+expect 0 '' run two.fusor --fill ones --dim N=3 -o results/here/
+[ -f results/here/s.npy ] && [ -f results/here/m.npy ] && ok || bad '-o DIR/'
+expect 2 "has no result 'x'" run two.fusor --fill ones --dim N=3 -o x=x.npy
+expect 4 '' run two.fusor --fill ones --dim N=3 -o s=/dev/full/x.npy
+[ -z "$(ls | grep -v -e '\.npy$' -e '\.fusor$' -e '^out$' -e '^err$' -e '^why$' -e cache -e results -e json_check)" ] && ok || bad "left behind: $(ls)"
+
+# pipes
+"$fusor" run two.fusor --fill ones --dim N=900 2>err | head -c 1 >/dev/null
+[ "${PIPESTATUS[0]}" -eq 0 ] && [ ! -s err ] && ok || bad 'EPIPE is not quiet'
+if [ -w /dev/full ]; then "$fusor" run two.fusor --fill ones --dim N=9 >/dev/full 2>err; [ $? -eq 4 ] && ok || bad 'a full disk is not exit 4'; fi
+
+# JSON
+json fusor-run/1 'results.0.dtype results.0.shape results.1.mean results.0.nan' run two.fusor --fill ones --dim N=3
+json fusor-run/1 'check.0.max_ulp check.0.bound check.0.ok check.1.name' run two.fusor --fill normal:1 --dim N=300 --check
+json fusor-run/1 'median_ns min_ns p99_ns runs compile_ns load_ns cache kernels bytes_read bytes_written flops threads device target' \
+    run two.fusor --fill ones --dim N=3 --time --runs 2
+json fusor-run/1 'points.1.dims.N points.1.threads points.0.median_ns' run two.fusor --fill ones --dim N=3,4 --runs 2
+json fusor-run/1 'results.0.max' run -e 'func @f(%a: f32[4]) -> f32[4] { %y = log(%a) return %y }' a=zeros
+json fusor-check/1 'files.0.functions.1.signature' check two.fusor
+json fusor-check/1 'files.0.errors' check -e 'func @f('
+json fusor-explain/1 'kernels.0.key kernels.0.kind kernels.0.ops.0 kernels.0.bytes_read kernels.0.flops kernels.0.estimated_ns boundaries fused.kernels fused.bytes fused.peak_bytes unfused.kernels memory' \
+    explain -e "$mlp" --dim B=4
+json fusor-info/1 'level features.0 threads environment.FUSOR_CACHE.value peak_gflops bandwidth_gbs' info
+json fusor-cache-list/1 'directory entries' cache list
+json fusor-cache-stats/1 'entries bytes' cache stats
+json fusor-bench-list/1 'workloads.0.name' bench --list
+json fusor-bench/1 'results.0.fused_ns results.0.unfused_ns' bench chains --quick --filter silu --min-time 0.001 --threads 1
+
+# explain, emit: what is printed is read again
+expect 0 'unfused' explain -e "$mlp"
+expect 0 'digraph' explain -e "$mlp" --format dot
+expect 0 'html' explain -e "$mlp" --format html
+for stage in ir opt; do
+    "$fusor" emit -e "$mlp" --stage $stage >$stage.fusor 2>err && "$fusor" emit $stage.fusor --stage ir >again.fusor 2>>err && ok || bad "emit --stage $stage is not read"
+done
+expect 0 'plan @m' emit -e "$mlp" --stage plan
+if [ -n "${FUSOR_CODEGEN-}" ]; then
+    for level in v2 v3 v4; do
+        expect 0 'globl' emit -e "$sgd" --stage asm --target $level
+        ${CC:-cc} -c -x assembler out -o asm.o 2>err && ok || bad "asm of $level does not assemble"
+        rm -f asm.o
+    done
+    expect 0 'target triple' emit -e "$sgd" --stage llvm
+    expect 0 '' emit -e "$sgd" --stage obj -o k.o
+    expect 2 'choose' emit -e "$mlp" --stage obj -o k.o
+    expect 0 '' emit -e "$mlp" --stage obj --kernel 0 -o k.o
+    rm -f k.o
+
+    # cache
+    expect 0 'fk_map_f32' cache list
+    key=$(sed -n 2p out | cut -c1-12)
+    expect 0 'fusor-kernel' cache show "$key"
+    expect 0 'ret' cache disasm "$key"
+    expect 0 ' 0 bad' cache verify
+    file=$(ls "$FUSOR_CACHE_DIR"/*.fk | head -1)
+    printf x | dd of="$file" bs=1 seek=700 conv=notrunc 2>/dev/null
+    expect 1 '1 bad' cache verify
+    expect 0 'would delete' cache prune --max-size 1K --dry-run
+    expect 0 'ready' cache warm two.fusor --target v2,v3
+    expect 0 'written' cache export app.fbundle
+    expect 0 'deleted' cache clear
+    expect 0 'read from' cache import app.fbundle
+    json fusor-run/1 'cache' run two.fusor @g a=ones --time --runs 1 --cache off
+    grep -q '"cache": "off"' out && ok || bad 'cache off'
+fi
+expect 2 'no entry' cache show ffffffffffffffffffff
+expect 2 'unknown action' cache lsit
+expect 0 "$FUSOR_CACHE_DIR" cache path
+
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed -eq 0 ]

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# fusor.bash: completion for bash (and zsh, after "autoload -U bashcompinit; bashcompinit"). Commands and options are those
+# that the installed command's help tells.
+_fusor() {
+    local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} program=${COMP_WORDS[0]} command= i words
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        case ${COMP_WORDS[i]} in -*) ;; *) command=${COMP_WORDS[i]}; break ;; esac
+    done
+    case $previous in
+    --target) words='v2 v3 v4 x86-64-v2 x86-64-v3 x86-64-v4' ;;
+    --cache) words='off ro rw refresh' ;;
+    --device) words='cpu reference auto' ;;
+    --math) words='precise fast' ;;
+    --color) words='auto always never' ;;
+    --stage) words='ir opt plan llvm asm obj' ;;
+    --format) words='text json dot html' ;;
+    --sort) words='key size age kind level' ;;
+    *)
+        if [[ -z $command ]]; then words="$("$program" --help 2>/dev/null | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')"
+        elif [[ $word == -* ]]; then words="$("$program" "$command" --help 2>/dev/null | grep -o -e '--[a-z-]*' | sort -u)"
+        elif [[ $command == help ]]; then words="$("$program" --help 2>/dev/null | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')"
+        elif [[ $command == cache && $previous == cache ]]; then words='list show disasm verify prune clear stats path warm export import'
+        fi ;;
+    esac
+    if [[ -n $words ]]; then mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+    else mapfile -t COMPREPLY < <(compgen -f -- "$word"); fi
+}
+complete -o filenames -F _fusor fusor
