@@ -70,8 +70,8 @@ BEGIN {
     printf "1,797 handwritten digits, 8x8 pixels; log-softmax(relu(x w1 + b1) w2 + b2) and its argmax\n"
     printf "accuracy    %.4f on the %d digits that training has not seen (at least 0.95 expected)\n", accuracy, held_out
     equal = differ != "" && differ + 0 == 0
-    printf "labels      %s\n", equal ? "equal to those of NumPy for every digit" :
-        differ " of them are not those of NumPy"
+    if (equal) print "labels      equal to those of NumPy for every digit"
+    else print "labels      " differ " of them are not those of NumPy"
     printf "kernels     %d for 7 operators; with an operator a kernel: %d\n", kernels, unfused_kernels
 }
 FNR == 1 && /^#/ { next }
