@@ -140,6 +140,9 @@ fusor_status ir_verify(const ir_graph *g, fu_error *e, const char *after_pass);
 /* parse.c: the whole text; all diagnostics; static errors of all functions. On failure *out is untouched.
  * Type errors, unknown operators (ir_op_nearest), planned operators, calls (existence, argument types, no recursion) included. */
 fusor_status ir_parse(fu_arena *a, fu_error *e, const char *name, const char *text, size_t length, ir_module **out);
+/* "axis=1, keepdims=true" into attr (ir_ops[op].n_attrs entries, zeroed); the type argument of cast and bitcast into *to. The
+ * sizes of g may be named. Messages say "<attributes>:1:6". */
+fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, ir_attr *attr, ir_dtype *to);
 ir_graph *ir_module_find(const ir_module *m, const char *function);      /* NULL: the first; NULL back: not there */
 /* flatten.c: function with its calls inlined, as a new graph in arena a (names, locs and stretch masks kept; callee checks come along). */
 fusor_status ir_flatten(fu_arena *a, fu_error *e, const ir_module *m, const ir_graph *f, ir_graph **out);
