@@ -16,7 +16,8 @@ typedef struct cse {
     ir_graph *pool;  /* one node of each kind, without metadata: its hash-consing does the merging */
     ir_id *in_pool;  /* by id of `from` */
     ir_id *first;    /* by id of `pool`: the node of `from` it was made of */
-    uint64_t *hash;  /* by id of `pool`: of what the node computes, the same whatever the ids are */
+    uint64_t *hash;  /* by id of `pool`: of the shape of what the node computes, the same whatever the ids are */
+    uint64_t *exact; /* the same with its numbers and sizes: decides where the shapes are equal */
     uint32_t *group; /* by group number: union-find */
 } cse;
 
@@ -27,21 +28,31 @@ static uint32_t root(uint32_t *group, uint32_t x) {
 
 static uint64_t mix(uint64_t h, uint64_t v) { return fu_hash(&v, sizeof v, h); }
 
-static uint64_t structural_hash(const cse *c, const ir_node *n) {
+/* What becomes an argument of a kernel must not decide the order of operands: the same chain over other sizes, under other names
+ * of sizes, or with other numbers in it, is the same kernel. Of sizes, only those that may be baked into its description count
+ * (ir/kernel.h); literals and attributes that are numbers do not. */
+static uint64_t size_class(const ir_sizes *s, ir_size x) {
+    int64_t v;
+    return ir_size_is_const(s, x, &v) && v >= 0 && v <= 64 ? (uint64_t)v : UINT64_MAX;
+}
+
+static uint64_t structural_hash(const cse *c, const ir_node *n, bool is_exact) {
+    const uint64_t *hash = is_exact ? c->exact : c->hash;
     const ir_sizes *s = c->pool->sizes;
+    if (n->op == IR_OP_PARAM) return 1u + n->index;     /* parameters come first, in their order */
     /* By name: a new row of the table does not reorder old programs. */
     const char *name = ir_ops[n->op].name;
     uint64_t h = mix(fu_hash(name, strlen(name), 0), (uint64_t)n->dtype << 32 | (uint64_t)n->rank << 16 | n->index);
-    h = mix(h, n->bits);
-    h = mix(h, n->group);
-    for (unsigned d = 0; d < n->rank; d++) h = mix(h, ir_size_hash(s, n->dim[d]));
-    for (unsigned i = 0; i < n->n_in; i++) h = mix(mix(h, c->hash[n->in[i]]), n->stretch ? n->stretch[i] : 0);
+    h = mix(h, n->group != 0);
+    if (is_exact) h = mix(h, n->bits);
+    for (unsigned d = 0; d < n->rank; d++) h = mix(h, is_exact ? ir_size_hash(s, n->dim[d]) : size_class(s, n->dim[d]));
+    for (unsigned i = 0; i < n->n_in; i++) h = mix(mix(h, hash[n->in[i]]), n->stretch ? n->stretch[i] : 0);
     for (unsigned i = 0; n->attr && i < ir_ops[n->op].n_attrs; i++) {
         const ir_attr *x = &n->attr[i];
-        uint64_t number;
-        memcpy(&number, &x->number, sizeof number);
+        uint64_t number = 0;
+        if (is_exact) memcpy(&number, &x->number, sizeof number);
         h = mix(mix(h, (uint64_t)x->integer), number);
-        for (uint32_t k = 0; k < x->n; k++) h = mix(h, ir_size_hash(s, x->list[k]));
+        for (uint32_t k = 0; k < x->n; k++) h = mix(h, is_exact ? ir_size_hash(s, x->list[k]) : size_class(s, x->list[k]));
     }
     return h;
 }
@@ -78,7 +89,9 @@ static void normalize_literal_type(const cse *c, ir_node *n) {
 static bool is_out_of_order(const cse *c, const ir_node *n) {
     if (!(ir_ops[n->op].flags & IR_COMMUTES) || n->n_in != 2) return false;
     const bool x = ir_at(c->pool, n->in[0])->op == IR_OP_LITERAL, y = ir_at(c->pool, n->in[1])->op == IR_OP_LITERAL;
-    return x != y ? x : c->hash[n->in[0]] > c->hash[n->in[1]];
+    if (x != y) return x;
+    const uint64_t hx = c->hash[n->in[0]], hy = c->hash[n->in[1]];
+    return hx != hy ? hx > hy : c->exact[n->in[0]] > c->exact[n->in[1]];
 }
 
 static void merge(cse *c) {
@@ -101,7 +114,8 @@ static void merge(cse *c) {
             continue;
         }
         c->first[id] = i;
-        c->hash[id] = structural_hash(c, &n);
+        c->hash[id] = structural_hash(c, &n, false);
+        c->exact[id] = structural_hash(c, &n, true);
     }
 }
 
@@ -136,6 +150,7 @@ fusor_status ir_pass_cse(fu_arena *a, fu_error *e, ir_graph **g) {
              .in_pool = FU_NEW_N(a, ir_id, count),
              .first = FU_NEW_N(a, ir_id, count + 1),
              .hash = FU_NEW_N(a, uint64_t, count + 1),
+             .exact = FU_NEW_N(a, uint64_t, count + 1),
              .group = FU_NEW_N(a, uint32_t, max_group + 1)};
     for (uint32_t i = 0; i <= max_group; i++) c.group[i] = i;
     merge(&c);

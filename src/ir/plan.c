@@ -287,7 +287,10 @@ static bool try_join(planner *p, ir_id id, int c, ir_reason *why) {
         return false;
     }
     if (!take_room(p, c, n)) return *why = IR_REASON_LIMIT, false;
+    k = &p->clusters.at[c];
     if (k->kind == CLUSTER_REDUCE && varies_along_reduced(p, c, n, p->info[id].coord)) k->is_row = true;
+    for (int i = 0; i < n->n_in; i++)           /* what an earlier cluster has comes from memory */
+        if (!in_cluster(p, n->in[i], c)) needs_memory(p, n->in[i], IR_REASON_DIFFERENT_SPACE);
     p->info[id].home = c;
     p->info[id].avail = c;
     return true;
@@ -395,12 +398,13 @@ static void place_reduction(planner *p, ir_id id) {
     uint32_t axes = reduced_axes(p, n);
     node_info *v = &p->info[id];
     int c = p->info[xid].home, joined = 0;
-    if (c && same_space(p, &p->clusters.at[c], x, axes) && identity_coords(p, xid) && may_share(p, id, xid) &&
-        p->clusters.at[c].n_reductions < MAX_REDUCTIONS && take_room(p, c, n)) {
-        joined = c;             /* a reduction of a row value: one more pass over the row */
-    } else if (c) {
-        needs_memory(p, xid, p->clusters.at[c].kind == CLUSTER_CONTRACT ? IR_REASON_CONTRACT_THEN_REDUCE : IR_REASON_REDUCE_OTHER_AXES);
+    const cluster *mine = &p->clusters.at[c];
+    if (c && same_space(p, mine, x, axes) && (mine->is_row || mine->can_row) && identity_coords(p, xid) && may_share(p, id, xid) &&
+        mine->n_reductions < MAX_REDUCTIONS && take_room(p, c, n)) {
+        joined = c;             /* a reduction of a row value: one more pass over the row, be it of one element */
+        p->clusters.at[c].is_row = true;
     } else {
+        if (c) needs_memory(p, xid, p->clusters.at[c].kind == CLUSTER_CONTRACT ? IR_REASON_CONTRACT_THEN_REDUCE : IR_REASON_REDUCE_OTHER_AXES);
         for (int k = (int)p->clusters.n - 1; k > p->info[xid].avail && !joined; k--)
             if (same_space(p, &p->clusters.at[k], x, axes) && may_share(p, id, p->clusters.at[k].anchor) &&
                 p->clusters.at[k].n_reductions < MAX_REDUCTIONS && take_room(p, k, n))
@@ -551,6 +555,23 @@ static void store_shared(planner *p) {
     }
 }
 
+/* Results that wait for the same cluster may share a kernel only where none is read by a shared value that another one
+ * needs: that would be a cycle. Equal tiers guarantee it. Clusters from first_shared on were made by store_shared. */
+static void find_tiers(planner *p, int first_shared) {
+    for (ir_id id = 1; id < p->g->nodes.n; id++) {
+        const ir_node *n = ir_at(p->g, id);
+        node_info *v = &p->info[id];
+        if (v->home || (v->made_by && v->made_by < first_shared)) continue;
+        int avail = v->made_by ? p->clusters.at[v->made_by].after : v->avail;
+        for (int i = 0; i < n->n_in; i++) {
+            const node_info *x = &p->info[n->in[i]];
+            bool is_shared = x->made_by >= first_shared;
+            int x_avail = is_shared ? p->clusters.at[x->made_by].after : x->avail;
+            if (x_avail == avail && x->tier + is_shared > v->tier) v->tier = x->tier + is_shared;
+        }
+    }
+}
+
 static void place_results(planner *p) {
     for (uint32_t r = 0; r < p->g->results.n; r++) {
         ir_id id = p->g->results.at[r].node;
@@ -566,7 +587,7 @@ static void place_results(planner *p) {
         /* siblings over the same space that wait for the same clusters share one kernel */
         for (int c = 1; c < (int)p->clusters.n && !found && !p->options->no_fuse; c++) {
             cluster *k = &p->clusters.at[c];
-            if (k->kind != CLUSTER_MAP || k->rank != n->rank || k->after != v->avail || k->n_nodes + s.n > MAX_CLUSTER_NODES ||
+            if (k->kind != CLUSTER_MAP || k->rank != n->rank || k->after != v->avail || k->tier != v->tier || k->n_nodes + s.n > MAX_CLUSTER_NODES ||
                 k->n_leaves + s.leaves > MAX_CLUSTER_LEAVES || k->stores.n >= 16) continue;
             if (memcmp(k->dim, n->dim, (size_t)n->rank * sizeof *n->dim) != 0 || k->anchor != 0) continue;
             bool is_result = true;
@@ -576,6 +597,7 @@ static void place_results(planner *p) {
         if (!found) {
             found = new_cluster(p, CLUSTER_MAP, 0, n->rank, n->dim);
             p->clusters.at[found].after = v->avail;
+            p->clusters.at[found].tier = v->tier;
         }
         p->clusters.at[found].n_nodes += s.n;
         p->clusters.at[found].n_leaves += s.leaves;
@@ -699,7 +721,9 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
     fu_push(a, &p.clusters, (cluster){.step = -1});
     if (options->no_fuse) mark_unfused(&p);
     for (ir_id id = 1; id < g->nodes.n; id++) place(&p, id);
+    int first_shared = (int)p.clusters.n;
     if (!options->no_fuse) store_shared(&p);
+    find_tiers(&p, first_shared);
     place_results(&p);
     make_buffers(&p);
     save_parameters(&p);

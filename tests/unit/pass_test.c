@@ -107,6 +107,16 @@ Test(pass, views_meet) {
                 "  %y = add(%x, %b)\n  return %y\n");
 }
 
+/* Sizes and numbers become arguments of a kernel, so they must not decide the order of its operands. */
+Test(pass, arguments_do_not_order_operands) {
+    EXPECT_BODY("%a: f32[10000], %b: f32[10000], %c: f32[10000]) -> (%y: f32[10000]",
+                "%t = mul(%b, %a)\n%u = mul(%c, 0.5)\n%y = add(%u, %t)\nreturn %y\n",
+                "  %t = mul(%a, %b)\n  %u = mul(%c, 0.5)\n  %y = add(%t, %u)\n  return %y\n");
+    EXPECT_BODY("%a: f32[N], %b: f32[N], %c: f32[N]) -> (%y: f32[N]",
+                "%t = mul(%a, %b)\n%u = mul(%c, 0.25)\n%y = add(%t, %u)\nreturn %y\n",
+                "  %t = mul(%a, %b)\n  %u = mul(%c, 0.25)\n  %y = add(%t, %u)\n  return %y\n");
+}
+
 Test(pass, order_of_statements_and_operands_does_not_matter) {
     const ir_graph *one = optimized("func @f(%x: f32[N], %y: f32[N]) -> (%p: f32[N], %q: f32) {\n"
                                     "%1 = exp(%x)\n%2 = mul(%x, %y)\n%3 = add(%1, %2)\n%4 = exp(%x)\n"
