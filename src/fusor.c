@@ -50,6 +50,13 @@ fusor_status compile_plan(fu_arena *arena, fu_error *e, const compile_request *r
     FU_TRY(find_function(arena, e, r, &module, &function));
     dump_module(arena, module);
     FU_TRY(ir_flatten(arena, e, module, function, &graph));
+    if (r->module && graph->source) {       /* the plan outlives the module */
+        fu_source *source = FU_NEW(arena, fu_source);
+        source->name = graph->source->name ? fu_strdup(arena, graph->source->name) : NULL;
+        source->text = graph->source->text ? fu_strndup(arena, graph->source->text, graph->source->length) : NULL;
+        source->length = graph->source->length;
+        graph->source = source;
+    }
     FU_TRY(ir_run_passes(arena, e, &graph));
     FU_TRY(ir_plan_make(arena, e, graph, &options, out));
     dump_plan(arena, &r->ctx->log, *out);

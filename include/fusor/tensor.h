@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef FUSOR_TENSOR_H
 #define FUSOR_TENSOR_H
-/* fusor/tensor.h: lazy tensors. Every operator (op.h) returns a handle at once and computes nothing; fusor_eval, fusor_read and
- * the end of a scope evaluate what they need as one graph, in as few kernels as pays.
+/* fusor/tensor.h: lazy tensors. Every operator (op.h) returns a handle at once and computes nothing; fusor_eval,
+ * fusor_read and the end of a scope evaluate what they need as one graph, in as few kernels as pays.
  *
- * A tensor is a 16-byte value, copied freely. Every result belongs to the calling thread's innermost open scope (none open:
- * to the context). Producers are kept alive by the graph itself. fusor_keep gives the caller one reference that outlives the scope,
- * even unevaluated; fusor_release returns it. A handle used after its scope is FUSOR_ERROR_STALE naming the operator
- * that made it, never a use after free. Errors are sticky: an operator on a bad handle returns a bad handle; eval, read and
- * the scope's status report the first error. Tensors are immutable; fusor_assign overwrites wrapped memory when evaluated, and
- * expressions made before it read the old contents. */
+ * A tensor is a 16-byte value, copied freely. Every result belongs to the calling thread's innermost open scope (none
+ * open: to the context). Producers are kept alive by the graph itself. fusor_keep gives the caller one reference that
+ * outlives the scope, even unevaluated; fusor_release returns it. A handle used after its scope is FUSOR_ERROR_STALE
+ * naming the operator that made it, never a use after free. Errors are sticky: an operator on a bad handle returns a
+ * bad handle; eval, read and the scope's status report the first error. Tensors are immutable; fusor_assign overwrites
+ * wrapped memory when evaluated, and expressions made before it read the old contents. */
 #include <fusor/context.h>
 
 #ifdef __cplusplus
@@ -17,40 +17,57 @@ extern "C" {
 #endif
 
 /** A handle. Its fields are fusor's. */
-typedef struct fusor_tensor { void *owner; uint32_t slot, generation; } fusor_tensor;
+typedef struct fusor_tensor {
+    void *owner;
+    uint32_t slot, generation;
+} fusor_tensor;
 
 /** Opaque, on the caller's stack: begin and end must be in one thread, innermost first. */
-typedef struct fusor_scope { fusor_context *ctx; fusor_status *status; uint64_t id; int32_t is_open, pass; } fusor_scope;
+typedef struct fusor_scope {
+    fusor_context *ctx;
+    fusor_status *status;
+    uint64_t id;
+    int32_t is_open, pass;
+} fusor_scope;
 /** Opens a scope. *status (may be NULL) gets the first error of the scope when it ends, else FUSOR_OK. */
 FUSOR_API fusor_scope fusor_scope_begin(fusor_context *ctx, fusor_status *status);
-/** Runs the scope's pending assignments as one graph, sets its status, drops its tensors. A second call does nothing. */
+/** Runs the scope's pending assignments as one graph, sets its status, drops its tensors. A second call: nothing. */
 FUSOR_API void fusor_scope_end(fusor_scope *scope);
 #if defined(__GNUC__) && !defined(__cplusplus)
 /** FUSOR_SCOPE(ctx, &status) { ... }: ends at the brace, by break, return and goto too. */
-#define FUSOR_SCOPE(ctx, status)                                                                                        \
-    for (fusor_scope fusor_scope_ __attribute__((cleanup(fusor_scope_end))) = fusor_scope_begin((ctx), (status));       \
+#define FUSOR_SCOPE(ctx, status)                                                                                       \
+    for (fusor_scope fusor_scope_ __attribute__((cleanup(fusor_scope_end))) = fusor_scope_begin((ctx), (status));      \
          fusor_scope_.pass == 0; fusor_scope_.pass = 1)
 #endif
 
-/** Wraps the caller's contiguous row-major memory without a copy; it stays valid and unchanged until what reads it has been evaluated.
- *  fusor_wrap may be assigned to; fusor_wrap_const is read only. **Shapes**: rank sizes at `shape` (FUSOR_SHAPE(2, 3) is both).
- *  **Ownership**: the memory stays the caller's. **Errors**: a bad handle (ARGUMENT, SHAPE), reported when evaluated. **Cost**: under 1 microsecond. */
+/** Wraps the caller's contiguous row-major memory without a copy; it stays valid and unchanged until what reads it has
+ *  been evaluated. fusor_wrap may be assigned to; fusor_wrap_const is read only. **Shapes**: rank sizes at `shape`
+ *  (FUSOR_SHAPE(2, 3) is both). **Ownership**: the memory stays the caller's. **Errors**: a bad handle (ARGUMENT, SHAPE),
+ *  reported when evaluated. **Cost**: under 1 microsecond. */
 FUSOR_API fusor_tensor fusor_wrap(fusor_context *ctx, void *data, fusor_dtype dtype, int rank, const int64_t *shape);
-FUSOR_API fusor_tensor fusor_wrap_const(fusor_context *ctx, const void *data, fusor_dtype dtype, int rank, const int64_t *shape);
-/** Takes over memory described by a buffer (strides allowed): release(user) runs exactly once, also on failure, with no lock held. */
-FUSOR_API fusor_tensor fusor_adopt(fusor_context *ctx, const fusor_buffer *buffer, void (*release)(void *user), void *user);
+FUSOR_API fusor_tensor fusor_wrap_const(fusor_context *ctx, const void *data, fusor_dtype dtype, int rank,
+                                        const int64_t *shape);
+/** Takes over memory described by a buffer (strides allowed): release(user) runs exactly once, also on failure, with no
+ * lock held. */
+FUSOR_API fusor_tensor fusor_adopt(fusor_context *ctx, const fusor_buffer *buffer, void (*release)(void *user),
+                                   void *user);
 
-/** A weak scalar: takes the dtype of the tensors beside it, as a literal of the IR does; a kernel argument, never part of a key. */
+/** A weak scalar: takes the dtype of the tensors beside it, as a literal of the IR does; a kernel argument, never part
+ * of a key. */
 FUSOR_API fusor_tensor fusor_f(double value);
 FUSOR_API fusor_tensor fusor_i(int64_t value);
+FUSOR_API fusor_tensor fusor_u(uint64_t value);
+FUSOR_API fusor_tensor fusor_b(int value); /* true or false: stands beside bool only */
 /** One reference for the caller; the handle then outlives its scope. Returns t. */
 FUSOR_API fusor_tensor fusor_keep(fusor_tensor t);
 FUSOR_API void fusor_release(fusor_tensor t);
 /** Names the value in explain, profiles and errors; the text is copied. Returns t. */
 FUSOR_API fusor_tensor fusor_name(fusor_tensor t, const char *name);
 
-/** Schedules writing `value` over the memory that `wrapped` wraps (dtype and shape equal): when the scope ends, or with the next
- *  fusor_eval or fusor_read of this thread in the same scope. Expressions made before read the old contents, later ones the new. */
+/** Schedules writing `value` over the memory that `wrapped` wraps (dtype and shape equal): when the scope ends, or with
+ * the next fusor_eval or fusor_read of this thread in the same scope. Expressions made before read the old contents,
+ * later ones the new. value may be a scalar, which fills. **Errors**: ARGUMENT (not wrapped, or read only), TYPE,
+ * SHAPE, those of value; after a failed assignment none of its scope is run, so no step is done by half. */
 FUSOR_API fusor_status fusor_assign(fusor_tensor wrapped, fusor_tensor value);
 /** Evaluates n tensors as one graph (and pending assignments); their values are then kept in memory. */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_eval(int n, const fusor_tensor *t);

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* lazy_record.c: recording one operator. The type and shape of its result come from ir_infer at once, so that errors
+ * are found where they are made; what it said is remembered by operand types, and a repeated step costs one look-up an
+ * operator. */
+#include "lazy_internal.h"
+
+uint32_t lazy_pack_attrs(ir_op op, const op_attr *attr, unsigned char *out, uint32_t room) {
+    uint32_t n = 0;
+    for (unsigned i = 0; i < ir_ops[op].n_attrs; i++) {
+        const op_attr *x = &attr[i];
+        uint32_t bytes = 2 + (uint32_t)sizeof x->integer + x->n * (uint32_t)sizeof *x->list;
+        if (n + bytes > room || x->n > 64) return 0;
+        out[n] = x->is_set;
+        out[n + 1] = (unsigned char)x->n;
+        if (ir_ops[op].attrs[i].type == IR_ATTR_FLOAT) memcpy(out + n + 2, &x->number, sizeof x->number);
+        else memcpy(out + n + 2, &x->integer, sizeof x->integer);
+        if (x->n) memcpy(out + n + 10, x->list, x->n * sizeof *x->list);
+        n += bytes;
+    }
+    return n;
+}
+
+void lazy_unpack_attrs(ir_op op, const unsigned char *in, op_attr *out) {
+    for (unsigned i = 0; i < ir_ops[op].n_attrs; i++) {
+        op_attr *x = &out[i];
+        *x = (op_attr){.is_set = in[0], .n = in[1]};
+        if (ir_ops[op].attrs[i].type == IR_ATTR_FLOAT) memcpy(&x->number, in + 2, sizeof x->number);
+        else memcpy(&x->integer, in + 2, sizeof x->integer);
+        x->list = (const int64_t *)(const void *)(in + 10); /* not aligned: read by memcpy only */
+        in += 10 + x->n * sizeof *x->list;
+    }
+}
+
+/* The attributes of fusor_apply's text, encoded. */
+static fusor_status pack_text(fu_arena *arena, fu_error *e, const op_call *c, unsigned char *out, uint32_t room,
+                              uint32_t *bytes, ir_dtype *to) {
+    ir_attr attr[IR_MAX_ATTRS] = {{0}};
+    op_attr plain[IR_MAX_ATTRS] = {{0}};
+    ir_graph *g = ir_graph_new(arena, e, NULL, "lazy");
+    FU_TRY(ir_parse_attrs(g, c->op, c->text, attr, to));
+    for (unsigned i = 0; i < ir_ops[c->op].n_attrs; i++) {
+        int64_t *list = FU_NEW_N(arena, int64_t, attr[i].n);
+        for (uint32_t k = 0; k < attr[i].n; k++)
+            if (!ir_size_is_const(g->sizes, attr[i].list[k], &list[k]))
+                return FU_FAIL(e, FUSOR_ERROR_SHAPE, "%s: a size in \"%.80s\" is too large", ir_ops[c->op].name,
+                               c->text);
+        plain[i] = (op_attr){attr[i].is_set, attr[i].number, attr[i].integer, list, attr[i].n};
+    }
+    *bytes = lazy_pack_attrs(c->op, plain, out, room);
+    return FUSOR_OK;
+}
+
+typedef struct recording {
+    lazy_state *s;
+    const op_call *call;
+    const uint32_t *in; /* slots; 0: a scalar */
+    unsigned char *key;
+    uint32_t key_bytes, attr_at, attr_bytes;
+    ir_dtype to;
+    uint8_t dtype, rank, *in_dtype;
+    int64_t shape[IR_MAX_RANK];
+} recording;
+
+/* What ir_infer says of these operands, in a graph of its own. */
+static fusor_status infer_graph(fu_arena *arena, recording *r, fu_error *e) {
+    static const fu_source source = {"lazy", NULL, 0};
+    static const fu_loc nowhere = {0, 0};
+    const op_call *c = r->call;
+    const ir_op_info *info = &ir_ops[c->op];
+    ir_graph *g = ir_graph_new(arena, e, &source, "lazy");
+    ir_operand *in = FU_NEW_N(arena, ir_operand, c->n + 1);
+    ir_attr attr[IR_MAX_ATTRS] = {{0}};
+    op_attr plain[IR_MAX_ATTRS] = {{0}};
+    for (int i = 0; i < c->n; i++) {
+        if (!r->in[i]) {
+            in[i] = op_weak_operand(c->args[i]);
+            continue;
+        }
+        const lazy_slot *x = lazy_at(r->s, r->in[i]);
+        ir_size dim[IR_MAX_RANK];
+        for (int d = 0; d < x->rank; d++) dim[d] = ir_size_const(g->sizes, x->shape[d]);
+        in[i] = ir_use(ir_add_param(g, x->text, x->dtype, x->rank, dim, nowhere));
+    }
+    if (r->attr_bytes) lazy_unpack_attrs(c->op, r->key + r->attr_at, plain);
+    for (unsigned i = 0; i < info->n_attrs; i++) {
+        attr[i] = (ir_attr){
+            .is_set = plain[i].is_set, .number = plain[i].number, .integer = plain[i].integer, .n = plain[i].n};
+        attr[i].list = FU_NEW_N(arena, ir_size, attr[i].n);
+        for (uint32_t k = 0; k < attr[i].n; k++) attr[i].list[k] = ir_size_const(g->sizes, lazy_list_at(&plain[i], k));
+    }
+    ir_id id = ir_add(g, c->op, c->n, in, r->attr_bytes ? attr : NULL, r->to, nowhere);
+    if (!id) return e->status != FUSOR_OK ? e->status : FU_FAIL(e, FUSOR_ERROR_INTERNAL, "%s: failed", info->name);
+    const ir_node *n = ir_at(g, id);
+    r->dtype = (uint8_t)n->dtype;
+    r->rank = n->rank;
+    memset(r->shape, 0, sizeof r->shape);
+    for (int d = 0; d < n->rank; d++)
+        if (!ir_size_is_const(g->sizes, n->dim[d], &r->shape[d]))
+            return FU_FAIL(e, FUSOR_ERROR_SHAPE, "%s: a size overflows 64 bits", info->name);
+    for (int i = 0; i < c->n; i++) r->in_dtype[i] = (uint8_t)ir_at(g, n->in[i])->dtype;
+    return FUSOR_OK;
+}
+
+static fusor_status infer(recording *r, fu_error *e) {
+    fu_arena arena;
+    jmp_buf oom;
+    fu_arena_init(&arena, &oom);
+    if (setjmp(oom)) {
+        fu_arena_free(&arena);
+        return lazy_no_memory(e);
+    }
+    fusor_status status = infer_graph(&arena, r, e);
+    fu_arena_free(&arena);
+    return status;
+}
+
+/* Type and shape of the result, and the dtypes of the scalars: remembered, or inferred. */
+static fusor_status type_of(recording *r, fu_error *e) {
+    uint64_t hash = fu_hash(r->key, r->key_bytes, 0);
+    lazy_memo **place = &r->s->memo[hash % LAZY_MEMO], *m = *place;
+    if (m && m->hash == hash && m->bytes == r->key_bytes && memcmp(m->key, r->key, r->key_bytes) == 0) {
+        r->dtype = m->dtype;
+        r->rank = m->rank;
+        memcpy(r->shape, m->shape, sizeof r->shape);
+        memcpy(r->in_dtype, m->in_dtype, (size_t)r->call->n);
+        return FUSOR_OK;
+    }
+    FU_TRY(infer(r, e));
+    if (r->call->n > 8) return FUSOR_OK;
+    m = fu_malloc(sizeof *m + r->key_bytes);
+    if (!m) return FUSOR_OK;
+    *m = (lazy_memo){.hash = hash, .bytes = r->key_bytes, .dtype = r->dtype, .rank = r->rank};
+    memcpy(m->in_dtype, r->in_dtype, (size_t)r->call->n);
+    memcpy(m->shape, r->shape, sizeof m->shape);
+    memcpy(m->key, r->key, r->key_bytes);
+    fu_free(*place);
+    *place = m;
+    return FUSOR_OK;
+}
+
+static uint32_t add_operand(lazy_state *s, unsigned char *key, uint32_t at, uint32_t slot, fusor_tensor t) {
+    if (!slot) {
+        key[at] = (unsigned char)(0x80 | op_weak_operand(t).literal);
+        return at + 1;
+    }
+    const lazy_slot *x = lazy_at(s, slot);
+    key[at] = x->dtype;
+    key[at + 1] = x->rank;
+    memcpy(key + at + 2, x->shape, x->rank * sizeof *x->shape);
+    return at + 2 + x->rank * (uint32_t)sizeof *x->shape;
+}
+
+static fusor_status new_op(recording *r, fu_error *e, uint32_t *out) {
+    lazy_state *s = r->s;
+    const op_call *c = r->call;
+    ir_graph shell = {.error = e}; /* ir_literal_bits reports there */
+    ir_bits bits[256];
+    for (int i = 0; i < c->n; i++) {
+        if (r->in[i]) continue;
+        ir_operand x = op_weak_operand(c->args[i]);
+        FU_TRY(ir_literal_bits(&shell, ir_ops[c->op].name, &x, r->in_dtype[i], &bits[i]));
+    }
+    lazy_input *in = c->n > LAZY_INLINE ? fu_malloc((size_t)c->n * sizeof *in) : NULL;
+    unsigned char *attr = r->attr_bytes ? fu_malloc(r->attr_bytes) : NULL;
+    uint32_t slot = (c->n > LAZY_INLINE && !in) || (r->attr_bytes && !attr) ? 0 : lazy_slot_new(s, SLOT_OP, c->op);
+    if (!slot) {
+        fu_free(in);
+        fu_free(attr);
+        return lazy_no_memory(e);
+    }
+    lazy_slot *x = lazy_at(s, slot);
+    if (in) x->in = in;
+    x->n_in = (uint32_t)c->n;
+    x->to = (uint8_t)r->to;
+    x->dtype = r->dtype;
+    x->rank = r->rank;
+    memcpy(x->shape, r->shape, sizeof x->shape);
+    x->attr = attr;
+    x->attr_bytes = r->attr_bytes;
+    if (attr) memcpy(attr, r->key + r->attr_at, r->attr_bytes);
+    for (int i = 0; i < c->n; i++) {
+        x->in[i] = (lazy_input){.slot = r->in[i], .dtype = r->in_dtype[i], .bits = r->in[i] ? 0 : bits[i]};
+        if (r->in[i]) lazy_at(s, r->in[i])->refs++;
+    }
+    *out = slot;
+    return FUSOR_OK;
+}
+
+static fusor_status record(lazy_state *s, fu_error *e, const op_call *c, uint32_t *out) {
+    enum { ATTR_ROOM = 4 * 1024 };
+    unsigned char key[ATTR_ROOM + 8 + 256 * (2 + IR_MAX_RANK * 8)];
+    uint32_t in[256];
+    uint8_t in_dtype[256];
+    const char *name = ir_ops[c->op].name;
+    recording r = {.s = s, .call = c, .in = in, .key = key, .to = c->to, .in_dtype = in_dtype, .attr_at = 4};
+    if (c->n > 256) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s: %d operands; expected at most 256", name, c->n);
+    for (int i = 0; i < c->n; i++) {
+        in[i] = 0;
+        if (op_is_weak(c->args[i])) continue;
+        in[i] = lazy_resolve(s, c->args[i], name, e);
+        if (!in[i]) return e->status;
+    }
+    for (int i = 0; i < c->n; i++)
+        if (in[i] && !(in[i] = lazy_value_of(s, in[i]))) return lazy_no_memory(e);
+    if (c->text) {
+        fu_arena arena;
+        jmp_buf oom;
+        fu_arena_init(&arena, &oom);
+        if (setjmp(oom)) {
+            fu_arena_free(&arena);
+            return lazy_no_memory(e);
+        }
+        fusor_status status = pack_text(&arena, e, c, key + 4, ATTR_ROOM, &r.attr_bytes, &r.to);
+        fu_arena_free(&arena);
+        if (status != FUSOR_OK) return status;
+    } else if (c->attrs && ir_ops[c->op].n_attrs) {
+        r.attr_bytes = lazy_pack_attrs(c->op, c->attrs, key + 4, ATTR_ROOM);
+    }
+    key[0] = (unsigned char)c->op;
+    key[1] = (unsigned char)r.to;
+    key[2] = (unsigned char)c->n;
+    key[3] = r.attr_bytes != 0;
+    r.key_bytes = 4 + r.attr_bytes;
+    for (int i = 0; i < c->n; i++) r.key_bytes = add_operand(s, key, r.key_bytes, in[i], c->args[i]);
+    FU_TRY(type_of(&r, e));
+    return new_op(&r, e, out);
+}
+
+fusor_tensor lazy_record(fusor_context *ctx, const op_call *c) {
+    fu_error e;
+    uint32_t slot = 0;
+    fu_error_clear(&e);
+    lazy_state *s = lazy_enter(ctx);
+    if (!s) return (fusor_tensor){ctx, 0, 0};
+    fusor_tensor t = record(s, &e, c, &slot) == FUSOR_OK ? lazy_handle(s, slot) : lazy_bad_slot(s, c->op, &e);
+    lazy_leave(s);
+    return t;
+}

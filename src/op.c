@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* op.c: the functions of op.h, made from ops.def, and weak scalars. A row whose attribute set has no FN_ macro here
+ * does not compile: the set needs a form for C. Each function packs its arguments and asks the operands whether the
+ * call is lazy or traces a function. */
+#define FUSOR_NO_GENERIC
+#include "op_call.h"
+#include <stdio.h>
+
+/* ---- weak scalars ---- */
+
+enum { WEAK_FLOAT, WEAK_INT, WEAK_UINT, WEAK_BOOL, WEAK_KINDS };
+static char weak_tags[WEAK_KINDS];
+
+static fusor_tensor weak(int kind, uint64_t bits) {
+    return (fusor_tensor){&weak_tags[kind], (uint32_t)bits, (uint32_t)(bits >> 32)};
+}
+
+fusor_tensor fusor_f(double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return weak(WEAK_FLOAT, bits);
+}
+fusor_tensor fusor_i(int64_t value) { return weak(WEAK_INT, (uint64_t)value); }
+fusor_tensor fusor_u(uint64_t value) { return weak(WEAK_UINT, value); }
+fusor_tensor fusor_b(int value) { return weak(WEAK_BOOL, value != 0); }
+
+static int weak_kind(fusor_tensor t) {
+    for (int i = 0; i < WEAK_KINDS; i++)
+        if (t.owner == &weak_tags[i]) return i;
+    return -1;
+}
+
+bool op_is_weak(fusor_tensor t) { return weak_kind(t) >= 0; }
+
+ir_operand op_weak_operand(fusor_tensor t) {
+    ir_operand x = {0};
+    uint64_t bits = (uint64_t)t.generation << 32 | t.slot;
+    int kind = weak_kind(t);
+    x.literal = kind == WEAK_FLOAT ? IR_LIT_FLOAT : kind == WEAK_BOOL ? IR_LIT_BOOL : IR_LIT_INT;
+    if (kind == WEAK_FLOAT) memcpy(&x.f, &bits, sizeof x.f);
+    else x.i = (int64_t)bits;
+    if (kind == WEAK_INT) x.f = (double)x.i;
+    if (kind == WEAK_UINT) x.f = (double)bits;
+    return x;
+}
+
+/* ---- dispatch ---- */
+
+static fusor_tensor record(const op_call *c) {
+    fusor_tensor lead = {NULL, 0, 0};
+    for (int i = 0; i < c->n && !lead.owner; i++)
+        if (!op_is_weak(c->args[i])) lead = c->args[i];
+    fusor_context *ctx = lead.owner && !builder_owns(lead) ? lead.owner : c->ctx;
+    bool traces = lead.owner ? builder_owns(lead) : builder_is_open(c->ctx);
+    if (c->bad_status != FUSOR_OK && (traces || ctx)) {
+        fu_error e;
+        fu_error_clear(&e);
+        if (c->op == IR_OP_NONE) FU_FAIL(&e, c->bad_status, "%s", c->bad_text);
+        else FU_FAIL(&e, c->bad_status, "%s: %s", ir_ops[c->op].name, c->bad_text);
+        if (!traces) return lazy_bad(ctx, &e);
+        builder_bad(&e);
+        return (fusor_tensor){NULL, 0, 0};
+    }
+    if (traces) return builder_record(c);
+    return ctx ? lazy_record(ctx, c) : (fusor_tensor){NULL, 0, 0};
+}
+
+static void bad(op_call *c, fusor_status status, const char *text) {
+    if (c->bad_status == FUSOR_OK) c->bad_status = status;
+    if (!c->bad_text) c->bad_text = text;
+}
+
+/* A list argument; a negative count is "not given". */
+static op_attr list(op_call *c, int n, const int64_t *at) {
+    enum { MAX_LIST = 64 };
+    op_attr x = {.is_set = n >= 0};
+    if (n > MAX_LIST || (n > 0 && !at)) {
+        bad(c, FUSOR_ERROR_ARGUMENT,
+            n > MAX_LIST ? "a list has more than 64 entries; a tensor has at most 8 dims"
+                         : "a list is NULL but its count is not 0");
+        return x;
+    }
+    x.list = at;
+    x.n = n > 0 ? (uint32_t)n : 0;
+    return x;
+}
+static op_attr flag(int on) { return (op_attr){.is_set = true, .integer = on != 0}; }
+static op_attr integer(int64_t v) { return (op_attr){.is_set = true, .integer = v}; }
+static op_attr number(double v) { return (op_attr){.is_set = true, .number = v}; }
+static ir_dtype type(op_call *c, fusor_dtype t) {
+    if (fusor_dtype_size(t)) return t;
+    bad(c, FUSOR_ERROR_ARGUMENT, "dtype is no fusor_dtype");
+    return FUSOR_F32;
+}
+
+#define CALL(ID, count, ...) op_call c = {.op = IR_OP_##ID, .n = (count), .args = (const fusor_tensor[]){__VA_ARGS__}}
+#define CALL_ATTRS(ID, x, ...)                                                                                         \
+    CALL(ID, 1, x);                                                                                                    \
+    op_attr attrs[IR_MAX_ATTRS] = {__VA_ARGS__};                                                                       \
+    c.attrs = attrs
+
+/* ---- element by element ---- */
+
+#define FN_NONE_1(ID, name)                                                                                            \
+    fusor_tensor fusor_##name(fusor_tensor x) {                                                                        \
+        CALL(ID, 1, x);                                                                                                \
+        return record(&c);                                                                                             \
+    }
+#define FN_NONE_2(ID, name)                                                                                            \
+    fusor_tensor fusor_##name(fusor_tensor a, fusor_tensor b) {                                                        \
+        CALL(ID, 2, a, b);                                                                                             \
+        return record(&c);                                                                                             \
+    }
+#define FN_NONE_3(ID, name)                                                                                            \
+    fusor_tensor fusor_##name(fusor_tensor a, fusor_tensor b, fusor_tensor d) {                                        \
+        CALL(ID, 3, a, b, d);                                                                                          \
+        return record(&c);                                                                                             \
+    }
+#define FN_ALPHA_001_1(ID, name)                                                                                       \
+    fusor_tensor fusor_##name(fusor_tensor x, double alpha) {                                                          \
+        CALL_ATTRS(ID, x, number(alpha));                                                                              \
+        return record(&c);                                                                                             \
+    }
+#define FN_ALPHA_1_1(ID, name) FN_ALPHA_001_1(ID, name)
+#define FN_ALPHA_BETA_1(ID, name)                                                                                      \
+    fusor_tensor fusor_##name(fusor_tensor x, double alpha, double beta) {                                             \
+        CALL_ATTRS(ID, x, number(alpha), number(beta));                                                                \
+        return record(&c);                                                                                             \
+    }
+#define FN_GELU_1(ID, name) FN_NONE_1(ID, name)
+
+/* ---- the rest ---- */
+
+#define FN_REDUCE(ID, name)                                                                                            \
+    fusor_tensor fusor_##name(fusor_tensor x, int n_axes, const int64_t *axes, int keepdims) {                         \
+        CALL_ATTRS(ID, x, list(&c, n_axes, axes), flag(keepdims));                                                     \
+        return record(&c);                                                                                             \
+    }
+#define FN_REDUCE_BOOL(ID, name) FN_REDUCE(ID, name)
+#define FN_ARGREDUCE(ID, name)                                                                                         \
+    fusor_tensor fusor_##name(fusor_tensor x, int axis, int keepdims) {                                                \
+        CALL_ATTRS(ID, x, {.is_set = axis != FUSOR_FLAT, .integer = axis}, flag(keepdims));                            \
+        return record(&c);                                                                                             \
+    }
+#define FN_MATMUL(ID, name) FN_NONE_2(ID, name)
+#define FN_SOFTMAX(ID, name)                                                                                           \
+    fusor_tensor fusor_##name(fusor_tensor x, int axis) {                                                              \
+        CALL_ATTRS(ID, x, integer(axis));                                                                              \
+        return record(&c);                                                                                             \
+    }
+#define FN_DIM(ID, name) FN_SOFTMAX(ID, name)
+#define FN_LIST(ID, name)                                                                                              \
+    fusor_tensor fusor_##name(fusor_tensor x, int n, const int64_t *sizes) {                                           \
+        CALL_ATTRS(ID, x, list(&c, n, sizes));                                                                         \
+        return record(&c);                                                                                             \
+    }
+#define FN_SHAPE(ID, name) FN_LIST(ID, name)
+#define FN_PERM(ID, name)  FN_LIST(ID, name)
+#define FN_AXES(ID, name)  FN_LIST(ID, name)
+#define FN_FULL(ID, name)                                                                                              \
+    fusor_tensor fusor_##name(fusor_context *ctx, fusor_tensor value, fusor_dtype dtype, int rank,                     \
+                              const int64_t *shape) {                                                                  \
+        CALL_ATTRS(ID, value, list(&c, rank, shape), integer(type(&c, dtype)));                                        \
+        c.ctx = ctx;                                                                                                   \
+        return record(&c);                                                                                             \
+    }
+#define FN_IOTA(ID, name)                                                                                              \
+    fusor_tensor fusor_##name(fusor_context *ctx, fusor_dtype dtype, int axis, int rank, const int64_t *shape) {       \
+        op_call c = {.ctx = ctx, .op = IR_OP_##ID};                                                                    \
+        op_attr attrs[IR_MAX_ATTRS] = {list(&c, rank, shape), integer(axis), integer(type(&c, dtype))};                \
+        c.attrs = attrs;                                                                                               \
+        return record(&c);                                                                                             \
+    }
+
+#define EW(ID, name, min, max, types, result, flags, set, ...) FN_##set##_##max(ID, name)
+#define CONVERT(ID, name, ...)                                                                                         \
+    fusor_tensor fusor_##name(fusor_tensor x, fusor_dtype dtype) {                                                     \
+        CALL(ID, 1, x);                                                                                                \
+        c.to = type(&c, dtype);                                                                                        \
+        return record(&c);                                                                                             \
+    }
+#define REDUCE(ID, name, combine, types, sums, set, ...) FN_##set(ID, name)
+#define OTHER(ID, name, min, max, kind, types, set, ...) FN_##set(ID, name)
+#include "ir/ops.def"
+
+/* ---- by name ---- */
+
+fusor_tensor fusor_apply(fusor_context *ctx, const char *op, int n, const fusor_tensor *args, const char *attributes) {
+    char text[160];
+    op_call c = {.ctx = ctx, .n = n, .args = args, .text = attributes && attributes[0] ? attributes : NULL};
+    if (n < 0 || (n > 0 && !args)) {
+        bad(&c, FUSOR_ERROR_ARGUMENT, "fusor_apply: the operands are missing");
+        c.n = 0;
+    }
+    size_t length = op ? strlen(op) : 0;
+    c.op = ir_op_find(op ? op : "", length);
+    if (c.op == IR_OP_NONE) {
+        const char *near = op && length < 64 && !ir_op_is_planned(op, length) ? ir_op_nearest(op) : NULL;
+        snprintf(text, sizeof text, "fusor_apply: %s '%.64s'%s%s%s",
+                 op && ir_op_is_planned(op, length) ? "this version does not have the operator" : "unknown operator",
+                 op ? op : "", near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+        bad(&c, FUSOR_ERROR_SYNTAX, text);
+    }
+    return record(&c);
+}
