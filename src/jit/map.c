@@ -8,7 +8,8 @@
  *           vector steps: plain, or with non-temporal stores
  *           tail: masked vector steps where the level has masks, single elements where not
  *
- * A costly program is emitted once, as masked steps only, where the level has masks: the mask costs nothing beside it.
+ * The main loop has no masks, for costly programs too: masked steps alone would halve the code, but stream from L3 at 0.4 of the
+ * rate (gelu(x*w+b), 1e6 elements, Zen 5, `fusor bench --filter gelu`: 1.11 ms against 0.43).
  * All values of a step are computed before its first store, so an output may be the same memory as an input. */
 #include "jit/emit.h"
 #include <string.h>
@@ -140,19 +141,16 @@ static void emit_main_loop(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end
 
 /* Columns begin..end of a row. streaming: i1, or NULL where the kernel has no such stores. */
 static void emit_segment(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef streaming, bool has_tail) {
-    LLVMValueRef at = begin;
-    if (!m->is_costly || !e->level->has_mask) {
-        LLVMValueRef whole = em_and(e, em_sub(e, end, begin), em_i64s(e, -(int64_t)(m->unroll * e->lanes)));
-        at = em_add(e, begin, whole);
-        if (streaming) {
-            em_branch branch = em_if(e, streaming);
-            emit_main_loop(e, m, begin, at, true);
-            em_else(e, &branch);
-            emit_main_loop(e, m, begin, at, false);
-            em_endif(e, &branch);
-        } else emit_main_loop(e, m, begin, at, false);
-        if (!has_tail) return;
-    }
+    LLVMValueRef whole = em_and(e, em_sub(e, end, begin), em_i64s(e, -(int64_t)(m->unroll * e->lanes)));
+    LLVMValueRef at = em_add(e, begin, whole);
+    if (streaming) {
+        em_branch branch = em_if(e, streaming);
+        emit_main_loop(e, m, begin, at, true);
+        em_else(e, &branch);
+        emit_main_loop(e, m, begin, at, false);
+        em_endif(e, &branch);
+    } else emit_main_loop(e, m, begin, at, false);
+    if (!has_tail) return;
     int lanes = e->lanes;
     if (!e->level->has_mask) e->lanes = 1;
     em_loop l = em_for(e, at, end, em_i64s(e, e->lanes));
