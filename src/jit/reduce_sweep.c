@@ -5,10 +5,10 @@
  *
  *   cheap program: a loop over groups of IR_REDUCE_UNROLL vectors, accumulators in registers; then the rest
  *
- *   costly program: the rest only, one copy of the code
+ *   costly program: the rest only, two copies of the code
  *
- * The rest: masked vectors where the level has masks; else whole vectors, then single elements, each combined into its
- * own accumulator in memory. All values of a step are computed before its first store, so an output may be the same
+ * The rest: whole vectors (left out where the level has masks and a cheap program's loop came before), then masked vectors
+ * where the level has masks, else single elements, each combined into its own accumulator in memory. All values of a step are computed before its first store, so an output may be the same
  * memory as an input of this pass. */
 #include "jit/reduce_common.h"
 #include <string.h>
@@ -193,14 +193,21 @@ static void rest_in_memory(red_sweep *s, LLVMValueRef from) {
     emit *e = r->e;
     int lanes = e->lanes;
     LLVMValueRef width = em_i64s(e, lanes);
+    em_loop l;
+    LLVMValueRef whole = em_and(e, em_sub(e, r->end, from), em_i64s(e, -(int64_t)lanes));
     if (e->level->has_mask) {
-        em_loop l = em_for(e, from, r->end, width);
+        if (s->is_costly) {     /* all of a costly program's elements come here, and masked steps stream at half the rate */
+            l = em_for(e, from, em_add(e, from, whole), width);
+            step_in_memory(s, l.i, NULL);
+            em_end(e, &l);
+            from = em_add(e, from, whole);
+        }
+        l = em_for(e, from, r->end, width);
         step_in_memory(s, l.i, em_mask(e, em_sub(e, r->end, l.i)));
         em_end(e, &l);
         return;
     }
-    LLVMValueRef whole = em_and(e, em_sub(e, r->end, from), em_i64s(e, -(int64_t)lanes));
-    em_loop l = em_for(e, from, em_add(e, from, whole), width);
+    l = em_for(e, from, em_add(e, from, whole), width);
     step_in_memory(s, l.i, NULL);
     em_end(e, &l);
     e->lanes = 1;
