@@ -508,6 +508,10 @@ static void add_store(builder *b, ir_id id, uint16_t inst, int buffer) {
         int at = v->home == b->c ? v->coord[d] : d;
         if (at >= 0 && strides[d] != b->zero) out[at] = strides[d];
     }
+    /* the dims m and n of a contraction are there at size 1 too; its result is stored along both */
+    const cluster *c = &b->p->clusters.at[b->c];
+    for (int d = c->rank - 2; d < c->rank && c->kind == CLUSTER_CONTRACT; d++)
+        if (ir_size_is(b->p->g->sizes, b->dim[d], 1)) out[d] = b->one;
     ir_kinst st;
     memset(&st, 0, sizeof st);
     st.op = IR_K_STORE;

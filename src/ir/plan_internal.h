@@ -22,6 +22,7 @@ typedef struct cluster {
     int       n_nodes, n_leaves, n_reductions;
     bool      is_building;
     int       after;            /* MAP: largest cluster it must follow */
+    int       tier;             /* MAP of results: as node_info.tier */
     fu_vec(ir_id) stores;       /* nodes stored, in order of decision */
     int       step;             /* number in the plan, once built; -1 */
 } cluster;
@@ -29,6 +30,7 @@ typedef struct cluster {
 typedef struct node_info {
     int      home;              /* cluster number, 0 = floating or leaf */
     int      avail;             /* largest cluster number it depends on */
+    int      tier;              /* floating: length of the chain of shared values it reads that follow the same cluster */
     int      made_by;           /* cluster that stores it; 0 = not materialized */
     int      buffer;            /* plan buffer that holds it; -1 */
     bool     must_store;        /* needs memory of its own whoever uses it */

@@ -54,7 +54,12 @@ LLVMValueRef math_cbrt(emit *e, LLVMValueRef x) {
 }
 
 /* Two correctly rounded steps. Error: 1.49 ULP. */
-LLVMValueRef math_rsqrt(emit *e, LLVMValueRef x) { return em_fdiv(e, em_f32(e, 1), mi_sqrt(e, x)); }
+LLVMValueRef math_rsqrt(emit *e, LLVMValueRef x) {
+    LLVMTypeRef t = LLVMTypeOf(x);
+    if (LLVMGetTypeKind(t) == LLVMVectorTypeKind) t = LLVMGetElementType(t);
+    ir_dtype dtype = LLVMGetTypeKind(t) == LLVMDoubleTypeKind ? FUSOR_F64 : FUSOR_F32;
+    return em_fdiv(e, em_const(e, dtype, 1), mi_sqrt(e, x));
+}
 
 /* hypot in f64: the squares are exact and in range. An infinity wins over NaN. Error: 0.51 ULP. */
 LLVMValueRef math_hypot(emit *e, LLVMValueRef x, LLVMValueRef y) {

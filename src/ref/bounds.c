@@ -155,7 +155,7 @@ static fusor_status reduce_bounds(const walk *w, const ir_node *n, value *const 
         fu_free(memory);
         return FUSOR_OK;
     }
-    if (in[0]->error) {
+    if (in[0]->error && ref_count(x) > 0) {     /* over an empty axis there is no largest error */
         ref_tensor errors = shaped(x, in[0]->error);
         bool is_bool = x->dtype == FUSOR_BOOL && !is_sum;
         FU_TRY(eval_f64(w, n, is_sum ? n->op : IR_OP_REDUCE_MAX, &errors, &v->t, &terms));
