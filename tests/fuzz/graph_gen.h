@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef TESTS_FUZZ_GRAPH_GEN_H
+#define TESTS_FUZZ_GRAPH_GEN_H
+/* Random typed programs for graph_fuzz.c, kept as statements so that a failing one can be cut down: any statement may
+ * become a parameter of its type, any result may go, and what nothing needs is not printed. Operators come from ir_ops, so a new
+ * row is in the programs without an edit here. */
+#include "ir/graph.h"
+#include "../diff/check.h"
+
+enum { GEN_RANK = 4, GEN_DIM = 40, GEN_VALUES = 64, GEN_SYMBOLS = 4, GEN_RESULTS = 5 };
+
+typedef struct gen_value {
+    ir_dtype dtype;
+    int rank;
+    char dim[GEN_RANK + 1][GEN_DIM];    /* as written: "B", "7", "B*7" */
+    bool is_param;
+    char text[200];                     /* the right side, operands as %vN */
+    int  pair;                          /* the second result of the call before it: index of the first; else -1 */
+    int  in[3], n_in;
+    bool is_used;
+} gen_value;
+
+typedef struct gen_program {
+    uint64_t seed;
+    gen_value value[GEN_VALUES];
+    int n, n_results, result[GEN_RESULTS], alias[GEN_RESULTS];      /* alias: value of a parameter, or -1 */
+    int64_t size[GEN_SYMBOLS];
+    ir_level level;
+    int n_threads, special;
+    bool strided;                       /* inputs are given with strides */
+    double scale;
+} gen_program;
+
+static const char *const gen_symbols[GEN_SYMBOLS] = {"A", "B", "C", "D"};
+
+/* ---- sizes ---- */
+static int64_t dim_value(const gen_program *p, const char *text) {      /* products of names and numbers */
+    int64_t v = 1;
+    for (const char *c = text; *c;) {
+        if (*c >= 'A' && *c <= 'D') v *= p->size[*c++ - 'A'];
+        else if (*c >= '0' && *c <= '9') v *= strtoll(c, (char **)&c, 10);
+        else c++;
+    }
+    return v;
+}
+static int64_t value_count(const gen_program *p, const gen_value *v) {
+    int64_t n = 1;
+    for (int d = 0; d < v->rank; d++) n *= dim_value(p, v->dim[d]);
+    return n;
+}
+static void choose_dim(rng *r, char *out) {
+    static const char *const numbers[] = {"1", "2", "3", "4", "5", "7", "8", "10", "15", "16", "17", "31", "32", "33", "64", "65"};
+    if (chance(r, 60)) strcpy(out, gen_symbols[below(r, GEN_SYMBOLS)]);
+    else strcpy(out, numbers[below(r, 16)]);
+}
+static void choose_sizes(gen_program *p, rng *r) {
+    static const int64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 100, 127, 128, 129, 255, 300};
+    int64_t most = chance(r, 10) ? 3000000 : 60000;
+    for (int i = 0; i < GEN_SYMBOLS; i++) p->size[i] = chance(r, 3) ? 0 : sizes[below(r, 24)];
+    if (chance(r, 15)) p->size[below(r, GEN_SYMBOLS)] = 1000 + below(r, 9000);
+    for (int round = 0; round < 200; round++) {
+        bool fits = true;
+        for (int i = 0; i < p->n && fits; i++) fits = value_count(p, &p->value[i]) <= most;
+        if (fits) return;
+        int largest = 0;
+        for (int i = 1; i < GEN_SYMBOLS; i++)
+            if (p->size[i] > p->size[largest]) largest = i;
+        p->size[largest] = p->size[largest] / 2 + p->size[largest] % 2;
+    }
+}
+
+static void print_type(fu_str *s, const gen_value *v) {
+    fu_str_addf(s, "%s", ir_dtypes[v->dtype].name);
+    for (int d = 0; d < v->rank; d++) fu_str_addf(s, "%s%s", d ? ", " : "[", v->dim[d]);
+    if (v->rank) fu_str_addf(s, "]");
+}
+
+static void mark_used(gen_program *p) {
+    for (int i = 0; i < p->n; i++) p->value[i].is_used = false;
+    for (int r = 0; r < p->n_results; r++) {
+        p->value[p->result[r]].is_used = true;
+        if (p->alias[r] >= 0) p->value[p->alias[r]].is_used = true;
+    }
+    for (int i = p->n - 1; i >= 0; i--) {
+        gen_value *v = &p->value[i];
+        if (!v->is_used) continue;
+        if (v->pair >= 0) p->value[v->pair].is_used = true;
+        for (int k = 0; k < v->n_in && !v->is_param; k++) p->value[v->in[k]].is_used = true;
+    }
+}
+
+static const char *gen_print(gen_program *p, fu_arena *arena) {
+    fu_str s;
+    bool calls[2] = {false, false};
+    fu_str_init(&s, arena);
+    mark_used(p);
+    fu_str_addf(&s, "# fuzz: seed=%llu level=%s threads=%d special=%d strided=%d scale=%g A=%lld B=%lld C=%lld D=%lld\n", (unsigned long long)p->seed,
+                  ir_levels[p->level].short_name, p->n_threads, p->special, p->strided, p->scale, (long long)p->size[0], (long long)p->size[1],
+                  (long long)p->size[2], (long long)p->size[3]);
+    fu_str_addf(&s, "func @f(");
+    bool first = true;
+    for (int i = 0; i < p->n; i++) {
+        gen_value *v = &p->value[i];
+        if (!v->is_param || !v->is_used) continue;
+        fu_str_addf(&s, "%s%%v%d: ", first ? "" : ", ", i);
+        print_type(&s, v);
+        first = false;
+    }
+    fu_str_addf(&s, ") -> (");
+    for (int r = 0; r < p->n_results; r++) {
+        fu_str_addf(&s, "%s%%r%d: ", r ? ", " : "", r);
+        print_type(&s, &p->value[p->result[r]]);
+        if (p->alias[r] >= 0) fu_str_addf(&s, " alias %%v%d", p->alias[r]);
+    }
+    fu_str_addf(&s, ") {\n");
+    for (int i = 0; i < p->n; i++) {
+        gen_value *v = &p->value[i];
+        if (v->is_param || !v->is_used || v->pair >= 0) continue;
+        bool is_pair = i + 1 < p->n && p->value[i + 1].pair == i && !p->value[i + 1].is_param;
+        fu_str_addf(&s, "  %%v%d", i);
+        if (is_pair) fu_str_addf(&s, ", %%v%d", i + 1);
+        else if (strncmp(v->text, "@two", 4) == 0) fu_str_addf(&s, ", %%w%d", i);
+        fu_str_addf(&s, " = %s\n", v->text);
+        calls[0] |= strncmp(v->text, "@one", 4) == 0;
+        calls[1] |= strncmp(v->text, "@two", 4) == 0;
+    }
+    fu_str_addf(&s, "  return ");
+    for (int r = 0; r < p->n_results; r++) fu_str_addf(&s, "%s%%v%d", r ? ", " : "", p->result[r]);
+    fu_str_addf(&s, "\n}\n");
+    if (calls[0])
+        fu_str_addf(&s, "func @one(%%x: f32[P, Q], %%y: f32[Q]) -> f32[P, Q] {\n  %%t = mul(%%x, %%y)\n  %%u = add(%%t, 0.5)\n  %%m = reduce_mean(%%u, "
+                          "axes=[1], keepdims=true)\n  %%z = sub(%%u, %%m)\n  return %%z\n}\n");
+    if (calls[1])
+        fu_str_addf(&s, "func @two(%%x: f32[P, Q]) -> (f32[P, Q], f32[P]) {\n  %%s = square(%%x)\n  %%r = reduce_sum(%%s, axes=[1])\n  %%t = relu(%%x)\n"
+                          "  return %%t, %%r\n}\n");
+    return s.at;
+}
+
+/* ---- values ---- */
+static int add_value(gen_program *p, const gen_value *v) {
+    if (p->n == GEN_VALUES) return -1;
+    p->value[p->n] = *v;
+    return p->n++;
+}
+static gen_value like(const gen_value *v, ir_dtype dtype) {
+    gen_value w = {.dtype = dtype, .rank = v->rank, .pair = -1};
+    memcpy(w.dim, v->dim, sizeof w.dim);
+    return w;
+}
+static int add_param(gen_program *p, const gen_value *shape) {
+    gen_value v = *shape;
+    v.is_param = true;
+    v.pair = -1;
+    v.n_in = 0;
+    return add_value(p, &v);
+}
+static void uses(gen_value *v, int n, int a, int b, int c) {
+    v->n_in = n;
+    v->in[0] = a;
+    v->in[1] = b;
+    v->in[2] = c;
+}
+
+static ir_dtype choose_dtype(rng *r) {
+    static const ir_dtype most[] = {FUSOR_F32, FUSOR_F32, FUSOR_F32, FUSOR_F32, FUSOR_F32, FUSOR_F32, FUSOR_F64, FUSOR_F16, FUSOR_BF16, FUSOR_I32, FUSOR_I64, FUSOR_BOOL};
+    return chance(r, 85) ? most[below(r, 12)] : (ir_dtype)(1 + below(r, IR_DTYPE_COUNT - 1));
+}
+
+static bool stretches_to(const gen_value *b, const gen_value *a) {
+    if (b->rank > a->rank) return false;
+    for (int d = 0; d < b->rank; d++) {
+        const char *x = b->dim[d], *y = a->dim[d + a->rank - b->rank];
+        if (strcmp(x, y) != 0 && strcmp(x, "1") != 0) return false;
+    }
+    return true;
+}
+
+/* An operand beside `a`, of dtype t, that leaves its shape alone; text for it. -1: a literal. */
+static int partner(gen_program *p, rng *r, const gen_value *a, ir_dtype t, bool literal, char *text) {
+    int found[GEN_VALUES], n = 0;
+    if (literal && t != FUSOR_BOOL && chance(r, 20)) {
+        static const char *const f[] = {"0.5", "2.", "-1.25", "0.", "1.", "0.1"}, *const s[] = {"3", "-2", "0", "1", "7", "-1"}, *const u[] = {"3", "2", "0", "1", "7", "5"};
+        strcpy(text, (ir_is_float(t) ? f : ir_is_signed(t) ? s : u)[below(r, 6)]);
+        return -1;
+    }
+    for (int i = 0; i < p->n; i++)
+        if (p->value[i].dtype == t && stretches_to(&p->value[i], a)) found[n++] = i;
+    int b;
+    if (n && chance(r, 70)) {
+        b = found[below(r, n)];
+    } else {
+        gen_value v = like(a, t);
+        int drop = chance(r, 50) ? 0 : below(r, v.rank + 1);
+        for (int d = 0; d + drop < v.rank; d++) strcpy(v.dim[d], a->dim[d + drop]);
+        v.rank -= drop;
+        for (int d = 0; d < v.rank; d++)
+            if (chance(r, 15)) strcpy(v.dim[d], "1");
+        b = add_param(p, &v);
+        if (b < 0) b = n ? found[0] : 0;
+    }
+    sprintf(text, "%%v%d", b);
+    return b;
+}
+
+/* ---- statements: each adds a value made of value `a`, or nothing ---- */
+static void gen_elementwise(gen_program *p, rng *r, int a) {
+    const gen_value x = p->value[a];
+    for (int tries = 0; tries < 40; tries++) {
+        ir_op op = (ir_op)(1 + below(r, IR_OP_COUNT - 1));
+        const ir_op_info *info = &ir_ops[op];
+        int arity = info->min_in, in[3] = {a, -1, -1}, at = 0;
+        char operand[3][24];
+        if (info->kind != IR_KIND_EW || !(info->classes & ir_dtypes[x.dtype].cls)) continue;
+        if ((info->flags & IR_COSTLY) && chance(r, 50)) continue;
+        gen_value v = like(&x, info->result_is_bool ? FUSOR_BOOL : x.dtype);
+        /* a remainder jumps where its operands move a little, and a computed NaN has any sign: parameters only */
+        bool jumps = ir_is_float(x.dtype) && (op == IR_OP_MOD || op == IR_OP_FMOD || op == IR_OP_COPYSIGN);
+        bool is_select = (info->flags & IR_COND) != 0;
+        int main_at = is_select ? 1 : arity == 2 ? below(r, 2) : 0;
+        for (int k = 0; k < arity; k++) {
+            if (k == main_at) {
+                sprintf(operand[k], "%%v%d", a);
+                at = a;
+            } else {
+                at = partner(p, r, &x, is_select && k == 0 ? FUSOR_BOOL : x.dtype, true, operand[k]);
+                if (is_select && k == 0 && at < 0) return;
+            }
+            in[k] = at;
+            if (jumps && at >= 0 && !p->value[at].is_param) return;
+        }
+        int n = 0;
+        for (int k = 0; k < arity; k++)
+            if (in[k] >= 0) v.in[n++] = in[k];
+        v.n_in = n;
+        snprintf(v.text, sizeof v.text, "%s(%s%s%s%s%s)", info->name, operand[0], arity > 1 ? ", " : "", arity > 1 ? operand[1] : "", arity > 2 ? ", " : "",
+                 arity > 2 ? operand[2] : "");
+        add_value(p, &v);
+        return;
+    }
+}
+
+static void gen_cast(gen_program *p, rng *r, int a) {
+    gen_value v = like(&p->value[a], choose_dtype(r));
+    if (v.dtype == p->value[a].dtype) return;
+    uses(&v, 1, a, 0, 0);
+    snprintf(v.text, sizeof v.text, "cast(%%v%d, %s)", a, ir_dtypes[v.dtype].name);
+    add_value(p, &v);
+}
+
+static void gen_reduce(gen_program *p, rng *r, int a) {
+    const gen_value x = p->value[a];
+    for (int tries = 0; tries < 40; tries++) {
+        ir_op op = (ir_op)(1 + below(r, IR_OP_COUNT - 1));
+        const ir_op_info *info = &ir_ops[op];
+        bool is_arg = info->kind == IR_KIND_ARGREDUCE;
+        if ((info->kind != IR_KIND_REDUCE && !is_arg) || !(info->classes & ir_dtypes[x.dtype].cls)) continue;
+        if (op == IR_OP_REDUCE_PROD && ir_is_float(x.dtype) && chance(r, 70)) continue;
+        gen_value v = {.dtype = x.dtype, .pair = -1};
+        if (is_arg || (info->is_sum_like && !ir_is_float(x.dtype))) v.dtype = FUSOR_I64;
+        uses(&v, 1, a, 0, 0);
+        int mask = 0, end = snprintf(v.text, sizeof v.text, "%s(%%v%d", info->name, a);
+        bool keep = chance(r, 50), all = x.rank == 0 || chance(r, 15);
+        if (all) mask = (1 << x.rank) - 1;
+        else if (is_arg || chance(r, 60)) mask = 1 << (chance(r, 60) ? x.rank - 1 : below(r, x.rank));
+        else mask = below(r, 1 << x.rank);
+        if (!all) {
+            end += sprintf(v.text + end, is_arg ? ", axis=" : ", axes=[");
+            bool first = true;
+            for (int d = 0; d < x.rank; d++) {
+                if (!(mask >> d & 1)) continue;
+                end += sprintf(v.text + end, "%s%d", first ? "" : ", ", chance(r, 30) ? d - x.rank : d);
+                first = false;
+            }
+            if (!is_arg) end += sprintf(v.text + end, "]");
+        }
+        if (keep) end += sprintf(v.text + end, ", keepdims=true");
+        if (is_arg && chance(r, 30)) end += sprintf(v.text + end, ", select_last=true");
+        if (info->is_sum_like && chance(r, 15)) {
+            v.dtype = ir_is_float(x.dtype) ? (chance(r, 50) ? FUSOR_F64 : FUSOR_F32) : FUSOR_I32;
+            end += sprintf(v.text + end, ", dtype=%s", ir_dtypes[v.dtype].name);
+        }
+        sprintf(v.text + end, ")");
+        for (int d = 0; d < x.rank; d++)
+            if (!(mask >> d & 1)) strcpy(v.dim[v.rank++], x.dim[d]);
+            else if (keep) strcpy(v.dim[v.rank++], "1");
+        add_value(p, &v);
+        return;
+    }
+}
+
+static void gen_row(gen_program *p, rng *r, int a) {
+    const gen_value x = p->value[a];
+    if (!ir_is_float(x.dtype) || x.rank == 0) return;
+    gen_value v = like(&x, x.dtype);
+    uses(&v, 1, a, 0, 0);
+    int axis = chance(r, 70) ? x.rank - 1 : below(r, x.rank);
+    snprintf(v.text, sizeof v.text, "%s(%%v%d, axis=%d)", chance(r, 60) ? "softmax" : "log_softmax", a, axis);
+    add_value(p, &v);
+}
+
+static void gen_matmul(gen_program *p, rng *r, int a) {
+    const gen_value x = p->value[a];
+    if (x.rank < 2 || x.dtype == FUSOR_BOOL) return;
+    bool ta = chance(r, 20), tb = chance(r, 35);
+    const char *m = x.dim[x.rank - 2 + ta], *k = x.dim[x.rank - 1 - ta];
+    gen_value v = like(&x, x.dtype), y = like(&x, x.dtype);
+    int b = -1;
+    if (chance(r, 25)) {                                /* a value that fits by chance, with itself most often */
+        for (int i = p->n - 1; i >= 0 && b < 0; i--) {
+            const gen_value *w = &p->value[i];
+            if (w->dtype == x.dtype && (w->rank == 2 || (w->rank == x.rank && memcmp(w->dim, x.dim, sizeof w->dim[0] * (size_t)(x.rank - 2)) == 0)) &&
+                strcmp(w->dim[w->rank - 2 + tb], k) == 0)
+                b = i;
+        }
+    }
+    if (b < 0) {
+        char n[GEN_DIM];
+        choose_dim(r, n);
+        if (chance(r, 60)) {
+            y.rank = 2;
+            memmove(y.dim[0], x.dim[x.rank - 2], sizeof y.dim[0] * 2);
+        } else {
+            for (int d = 0; d < x.rank - 2; d++)
+                if (chance(r, 20)) strcpy(y.dim[d], "1");
+        }
+        strcpy(y.dim[y.rank - 2 + tb], k);
+        strcpy(y.dim[y.rank - 1 - tb], n);
+        b = add_param(p, &y);
+        if (b < 0) return;
+    }
+    const gen_value *w = &p->value[b];
+    strcpy(v.dim[v.rank - 2], m);
+    strcpy(v.dim[v.rank - 1], w->dim[w->rank - 1 - tb]);
+    if (!ir_is_float(x.dtype)) v.dtype = ir_dtypes[x.dtype].bytes == 1 ? FUSOR_I32 : FUSOR_I64;
+    uses(&v, 2, a, b, 0);
+    snprintf(v.text, sizeof v.text, "matmul(%%v%d, %%v%d%s%s)", a, b, ta ? ", transpose_a=true" : "", tb ? ", transpose_b=true" : "");
+    add_value(p, &v);
+}
+
+static void gen_view(gen_program *p, rng *r, int a) {
+    const gen_value x = p->value[a];
+    gen_value v = like(&x, x.dtype);
+    uses(&v, 1, a, 0, 0);
+    int end = 0, kind = below(r, 6), at;
+    switch (kind) {
+    case 0: case 1: {                                   /* transpose */
+        int perm[GEN_RANK];
+        if (x.rank < 2) return;
+        for (int d = 0; d < x.rank; d++) perm[d] = d;
+        for (int d = x.rank - 1; d > 0; d--) {
+            int other = below(r, d + 1), t = perm[d];
+            perm[d] = perm[other];
+            perm[other] = t;
+        }
+        end = sprintf(v.text, "transpose(%%v%d, perm=[", a);
+        for (int d = 0; d < x.rank; d++) {
+            end += sprintf(v.text + end, "%s%d", d ? ", " : "", perm[d]);
+            strcpy(v.dim[d], x.dim[perm[d]]);
+        }
+        sprintf(v.text + end, "])");
+        break;
+    }
+    case 2:                                             /* two dims become one, or all */
+        if (x.rank < 2 || strlen(x.dim[0]) + strlen(x.dim[1]) + 4 > GEN_DIM / 2) return;
+        at = below(r, x.rank - 1);
+        if (strlen(x.dim[at]) + strlen(x.dim[at + 1]) + 2 > GEN_DIM / 2) return;
+        snprintf(v.dim[at], GEN_DIM, "%.19s*%.19s", x.dim[at], x.dim[at + 1]);
+        for (int d = at + 1; d + 1 < x.rank; d++) strcpy(v.dim[d], x.dim[d + 1]);
+        v.rank--;
+        break;
+    case 3:                                             /* unsqueeze */
+        if (x.rank == GEN_RANK) return;
+        at = below(r, x.rank + 1);
+        for (int d = x.rank; d > at; d--) strcpy(v.dim[d], x.dim[d - 1]);
+        strcpy(v.dim[at], "1");
+        v.rank++;
+        sprintf(v.text, "unsqueeze(%%v%d, axes=[%d])", a, at);
+        break;
+    case 4:                                             /* squeeze */
+        for (at = 0; at < x.rank && strcmp(x.dim[at], "1") != 0; at++) {}
+        if (at == x.rank) return;
+        for (int d = at; d + 1 < x.rank; d++) strcpy(v.dim[d], x.dim[d + 1]);
+        v.rank--;
+        sprintf(v.text, "squeeze(%%v%d, axes=[%d])", a, at);
+        break;
+    default:                                            /* broadcast_to */
+        if (x.rank < GEN_RANK && chance(r, 60)) {
+            for (int d = x.rank; d > 0; d--) strcpy(v.dim[d], x.dim[d - 1]);
+            choose_dim(r, v.dim[0]);
+            v.rank++;
+        } else {
+            for (at = 0; at < x.rank && strcmp(x.dim[at], "1") != 0; at++) {}
+            if (at == x.rank) return;
+            choose_dim(r, v.dim[at]);
+        }
+    }
+    if (kind == 2 || kind >= 5) {
+        end = sprintf(v.text, "%s(%%v%d, shape=[", kind == 2 ? "reshape" : "broadcast_to", a);
+        for (int d = 0; d < v.rank; d++) end += sprintf(v.text + end, "%s%s", d ? ", " : "", v.dim[d]);
+        sprintf(v.text + end, "])");
+    }
+    add_value(p, &v);
+}
+
+static void gen_create(gen_program *p, rng *r, int a) {
+    const gen_value x = p->value[a];
+    gen_value v = like(&x, chance(r, 70) ? FUSOR_F32 : FUSOR_I64);
+    char shape[GEN_RANK * (GEN_DIM + 2) + 4] = "[";
+    for (int d = 0; d < x.rank; d++) sprintf(shape + strlen(shape), "%s%s", d ? ", " : "", x.dim[d]);
+    strcat(shape, "]");
+    if (strlen(shape) > 120) return;
+    if (x.rank && chance(r, 40)) {
+        snprintf(v.text, sizeof v.text, "iota(shape=%.120s, axis=%d, dtype=%s)", shape, below(r, x.rank), ir_dtypes[v.dtype].name);
+    } else if (x.rank && chance(r, 40)) {
+        v.dtype = FUSOR_I64;
+        v.rank = 0;
+        uses(&v, 1, a, 0, 0);
+        snprintf(v.text, sizeof v.text, "dim(%%v%d, axis=%d)", a, below(r, x.rank));
+    } else {
+        snprintf(v.text, sizeof v.text, "full(%d, shape=%.120s, dtype=%s)", below(r, 3), shape, ir_dtypes[v.dtype].name);
+    }
+    add_value(p, &v);
+}
+
+static void gen_call(gen_program *p, rng *r, int a) {
+    const gen_value x = p->value[a];
+    if (x.dtype != FUSOR_F32 || x.rank != 2) return;
+    gen_value v = like(&x, FUSOR_F32), row = like(&x, FUSOR_F32);
+    uses(&v, 1, a, 0, 0);
+    if (chance(r, 50)) {
+        strcpy(row.dim[0], x.dim[1]);
+        row.rank = 1;
+        int b = add_param(p, &row);
+        if (b < 0) return;
+        uses(&v, 2, a, b, 0);
+        sprintf(v.text, "@one(%%v%d, %%v%d)", a, b);
+        add_value(p, &v);
+    } else if (p->n + 2 <= GEN_VALUES) {
+        sprintf(v.text, "@two(%%v%d)", a);
+        row.rank = 1;
+        row.pair = add_value(p, &v);
+        add_value(p, &row);
+    }
+}
+
+static void generate(gen_program *p, uint64_t seed, int forced_level) {
+    rng r = {mix(seed) ^ 0x6675736f72u};
+    memset(p, 0, sizeof *p);
+    p->seed = seed;
+    int n_first = 1 + below(&r, 2), steps = 2 + below(&r, chance(&r, 20) ? 25 : 9);
+    for (int i = 0; i < n_first; i++) {
+        gen_value v = {.dtype = choose_dtype(&r), .rank = below(&r, 4), .pair = -1};
+        if (chance(&r, 60)) v.rank = 2;
+        for (int d = 0; d < v.rank; d++) choose_dim(&r, v.dim[d]);
+        add_param(p, &v);
+    }
+    for (int s = 0; s < steps && p->n < GEN_VALUES - 6; s++) {
+        /* mostly the newest values, so that chains grow */
+        int a = chance(&r, 60) ? p->n - 1 : below(&r, p->n), what = below(&r, 100);
+        if (what < 50) gen_elementwise(p, &r, a);
+        else if (what < 56) gen_cast(p, &r, a);
+        else if (what < 68) gen_reduce(p, &r, a);
+        else if (what < 73) gen_row(p, &r, a);
+        else if (what < 82) gen_matmul(p, &r, a);
+        else if (what < 92) gen_view(p, &r, a);
+        else if (what < 96) gen_create(p, &r, a);
+        else gen_call(p, &r, a);
+    }
+    p->result[0] = p->n - 1;
+    p->n_results = 1;
+    mark_used(p);
+    for (int i = p->n - 2; i >= 0 && p->n_results < GEN_RESULTS; i--) {
+        if (p->value[i].is_param && !chance(&r, 2)) continue;
+        if (p->value[i].is_used ? !chance(&r, 6) : !chance(&r, 80)) continue;
+        p->result[p->n_results++] = i;
+        mark_used(p);
+    }
+    for (int k = 0; k < p->n_results; k++) {
+        const gen_value *v = &p->value[p->result[k]];
+        p->alias[k] = -1;
+        if (!chance(&r, 15)) continue;
+        for (int i = 0; i < p->n && p->alias[k] < 0; i++) {
+            const gen_value *w = &p->value[i];
+            bool fits = w->is_param && w->dtype == v->dtype && w->rank == v->rank;
+            for (int d = 0; d < v->rank && fits; d++) fits = strcmp(w->dim[d], v->dim[d]) == 0;
+            for (int j = 0; j < k && fits; j++) fits = p->alias[j] != i;
+            if (fits) p->alias[k] = i;
+        }
+    }
+    choose_sizes(p, &r);
+    int host = rt_host_level();
+    p->level = (ir_level)(forced_level >= 0 ? forced_level : below(&r, host + 1));
+    p->n_threads = 2 + below(&r, 6);
+    p->special = chance(&r, 25) ? SPECIAL_SOME : SPECIAL_NONE;
+    p->strided = chance(&r, 10);
+    p->scale = chance(&r, 70) ? 2 : chance(&r, 50) ? 0.25 : 30;
+}
+#endif
