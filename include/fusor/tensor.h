@@ -35,15 +35,18 @@ FUSOR_API fusor_scope fusor_scope_begin(fusor_context *ctx, fusor_status *status
 FUSOR_API void fusor_scope_end(fusor_scope *scope);
 #if defined(__GNUC__) && !defined(__cplusplus)
 /** FUSOR_SCOPE(ctx, &status) { ... }: ends at the brace, by break, return and goto too. */
-#define FUSOR_SCOPE(ctx, status)                                                                                       \
-    for (fusor_scope fusor_scope_ __attribute__((cleanup(fusor_scope_end))) = fusor_scope_begin((ctx), (status));      \
-         fusor_scope_.pass == 0; fusor_scope_.pass = 1)
+#define FUSOR_SCOPE(ctx, status)                 FUSOR_SCOPE_COUNTED_(ctx, status, __COUNTER__)
+#define FUSOR_SCOPE_COUNTED_(ctx, status, count) FUSOR_SCOPE_NAMED_(ctx, status, count)
+#define FUSOR_SCOPE_NAMED_(context, status_out, count)                                                                 \
+    for (fusor_scope fusor_scope_##count                                                                               \
+         __attribute__((cleanup(fusor_scope_end))) = fusor_scope_begin((context), (status_out));                       \
+         fusor_scope_##count.pass == 0; fusor_scope_##count.pass = 1)
 #endif
 
 /** Wraps the caller's contiguous row-major memory without a copy; it stays valid and unchanged until what reads it has
  *  been evaluated. fusor_wrap may be assigned to; fusor_wrap_const is read only. **Shapes**: rank sizes at `shape`
- *  (FUSOR_SHAPE(2, 3) is both). **Ownership**: the memory stays the caller's. **Errors**: a bad handle (ARGUMENT, SHAPE),
- *  reported when evaluated. **Cost**: under 1 microsecond. */
+ *  (FUSOR_SHAPE(2, 3) is both). **Ownership**: the memory stays the caller's. **Errors**: a bad handle (ARGUMENT,
+ * SHAPE), reported when evaluated. **Cost**: under 1 microsecond. */
 FUSOR_API fusor_tensor fusor_wrap(fusor_context *ctx, void *data, fusor_dtype dtype, int rank, const int64_t *shape);
 FUSOR_API fusor_tensor fusor_wrap_const(fusor_context *ctx, const void *data, fusor_dtype dtype, int rank,
                                         const int64_t *shape);

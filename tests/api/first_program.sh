@@ -1,0 +1,41 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# first_program.sh: first_program.c compiles against nothing but the public headers, without a warning, links
+# libfusor.so alone, and prints what it should: compiled, from the cache, and with the reference evaluator.
+src=${FUSOR_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}
+cd "${FUSOR_BUILDDIR:-.}" || exit 1
+passed=0 failed=0 skipped=0
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+cat >"$tmp/expected" <<END
+4.5 0
+0 0
+0.1000 3.9970 0.9750
+0.8000 3.9970 0.7999
+2.0000 4.0000 0.5000
+2.7000 3.9960 0.3247
+END
+check() { # WHAT COMMAND...
+    local what=$1
+    shift
+    if "$@" >"$tmp/out" 2>"$tmp/err" && diff -u "$tmp/expected" "$tmp/out" >"$tmp/diff" && [ ! -s "$tmp/err" ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $what"
+        cat "$tmp/err" "$tmp/diff" 2>/dev/null
+    fi
+}
+# shellcheck disable=SC2086
+if ! ${CC:-cc} -std=c11 -Wall -Wextra -Wshadow -pedantic -Werror ${FUSOR_SANITIZE-} -I"$src/include" "$src/tests/api/first_program.c" \
+    -o "$tmp/program" -L.libs -lfusor -Wl,-rpath,"$PWD/.libs" 2>"$tmp/err"; then
+    cat "$tmp/err"
+    echo "0 passed, 1 failed, 0 skipped"
+    exit 1
+fi
+export FUSOR_CACHE_DIR=$tmp/cache
+check "the first program, compiled" "$tmp/program"
+check "the first program, from the cache" "$tmp/program"
+check "the first program, by the reference evaluator" env FUSOR_DEVICE=reference "$tmp/program"
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* lazy_test.c: lazy tensors: values, scopes, stale handles, sticky errors, snapshots, keeps, adopted memory, plans that
+ * are found again, threads, failing allocations. */
+#include "fusor/fusor.h"
+#include "lazy.h"
+#include <criterion/criterion.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+
+static fusor_context *new_context(void) {
+    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
+    o.cache_dir = "";
+    fusor_context *ctx = fusor_context_new(&o);
+    cr_assert(ctx);
+    return ctx;
+}
+
+static int64_t compiles(fusor_context *ctx) {
+    fusor_cache_stats s = {.size = sizeof s};
+    cr_assert_eq(fusor_cache_get_stats(ctx, &s), FUSOR_OK);
+    return s.compiles;
+}
+
+#define OK(expr) cr_assert_eq((expr), FUSOR_OK, "%s", fusor_error_message(ctx))
+#define FAILS(expr, status, text)                                                                                      \
+    do {                                                                                                               \
+        cr_assert_eq((expr), (status), "%s", fusor_error_message(ctx));                                                \
+        cr_assert(strstr(fusor_error_message(ctx), text), "%s", fusor_error_message(ctx));                             \
+    } while (0)
+
+Test(lazy, computes_a_layer) {
+    fusor_context *ctx = new_context();
+    float x[6] = {1, -2, 3, 4, 5, -6}, w[6] = {1, 0, 0, 1, 1, 1}, b[2] = {.5f, -9}, y[4];
+    fusor_tensor X = fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(2, 3));
+    fusor_tensor W = fusor_wrap_const(ctx, w, FUSOR_F32, FUSOR_SHAPE(3, 2));
+    fusor_tensor B = fusor_wrap_const(ctx, b, FUSOR_F32, FUSOR_SHAPE(2));
+    fusor_tensor Y = fusor_relu(fusor_add(fusor_matmul(X, W), B));
+    fusor_buffer shape;
+    OK(fusor_shape_of(Y, &shape));
+    cr_assert(shape.rank == 2 && shape.shape[0] == 2 && shape.shape[1] == 2 && shape.dtype == FUSOR_F32);
+    OK(fusor_read(Y, y, sizeof y));
+    cr_assert(y[0] == 4.5f && y[1] == 0 && y[2] == 0 && y[3] == 0);
+    FAILS(fusor_read(Y, y, 3), FUSOR_ERROR_ARGUMENT, "3 bytes given; the tensor has 16");
+    fusor_context_free(ctx);
+}
+
+Test(lazy, numbers_take_the_type_beside_them_and_never_compile_again) {
+    fusor_context *ctx = new_context();
+    float x[3] = {1, 2, 3}, y[3];
+    int32_t i[3] = {1, 2, 3}, j[3];
+    fusor_tensor X = fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(3));
+    fusor_tensor I = fusor_wrap_const(ctx, i, FUSOR_I32, FUSOR_SHAPE(3));
+    OK(fusor_read(fusor_add(fusor_mul(X, .5), 1), y, sizeof y));
+    cr_assert(y[0] == 1.5f && y[2] == 2.5f);
+    OK(fusor_read(fusor_sub(10u, I), j, sizeof j));
+    cr_assert(j[0] == 9 && j[2] == 7);
+    int64_t before = compiles(ctx);
+    lazy_stats plans = lazy_get_stats(ctx);
+    for (int k = 0; k < 20; k++) {
+        OK(fusor_read(fusor_add(fusor_mul(X, .25 * k), k), y, sizeof y));
+        cr_assert_eq(y[1], (float)(.5 * k + k));
+    }
+    cr_assert_eq(compiles(ctx), before);
+    cr_assert_eq(lazy_get_stats(ctx).plans_made, plans.plans_made);
+    FAILS(fusor_status_of(fusor_add(I, .5)), FUSOR_ERROR_TYPE, "float literal");
+    FAILS(fusor_status_of(fusor_add(fusor_cast(I, FUSOR_I8), 1000)), FUSOR_ERROR_TYPE, "does not fit i8");
+    FAILS(fusor_status_of(fusor_eq(fusor_gt(X, 0), 1)), FUSOR_ERROR_TYPE, "beside bool");
+    cr_assert_eq(fusor_status_of(fusor_eq(fusor_gt(X, 0), fusor_b(1))), FUSOR_OK);
+    fusor_context_free(ctx);
+}
+
+Test(lazy, other_sizes_in_the_same_pattern_are_the_same_plan) {
+    fusor_context *ctx = new_context();
+    float x[600], y[600];
+    for (int k = 0; k < 600; k++) x[k] = (float)(k % 7);
+    for (int n = 2; n <= 100; n += 7) {
+        FUSOR_SCOPE(ctx, NULL) {
+            fusor_tensor X = fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(n, 6));
+            fusor_tensor Y = fusor_mul(fusor_reshape(fusor_reshape(X, FUSOR_SHAPE(n * 6)), FUSOR_SHAPE(-1, 6)), 2);
+            OK(fusor_read(fusor_sub(Y, fusor_reduce_max(X, FUSOR_AXES(1), 1)), y, sizeof(float) * (size_t)n * 6));
+        }
+        for (int r = 0; r < n; r++) {
+            float m = 0;
+            for (int c = 0; c < 6; c++) m = fmaxf(m, x[r * 6 + c]);
+            for (int c = 0; c < 6; c++) cr_assert_eq(y[r * 6 + c], 2 * x[r * 6 + c] - m);
+        }
+    }
+    cr_assert_leq(lazy_get_stats(ctx).plans_made, 2);
+    fusor_context_free(ctx);
+}
+
+/* Adam: one kernel at the end of the scope, the old contents everywhere on the right. */
+Test(lazy, optimizer_step_is_one_kernel) {
+    enum { N = 1000 };
+    fusor_context *ctx = new_context();
+    static float m[N], v[N], p[N], g[N], em[N], ev[N], ep[N];
+    for (int k = 0; k < N; k++) em[k] = m[k] = k, ev[k] = v[k] = 2 * k, ep[k] = p[k] = 3, g[k] = (float)(k % 13) - 6;
+    fusor_tensor M = fusor_wrap(ctx, m, FUSOR_F32, FUSOR_SHAPE(N)), V = fusor_wrap(ctx, v, FUSOR_F32, FUSOR_SHAPE(N));
+    fusor_tensor P = fusor_wrap(ctx, p, FUSOR_F32, FUSOR_SHAPE(N)),
+                 G = fusor_wrap_const(ctx, g, FUSOR_F32, FUSOR_SHAPE(N));
+    int64_t before = 0;
+    for (int step = 0; step < 50; step++) {
+        double lr = .01 / (step + 1);
+        fusor_status status = FUSOR_ERROR_INTERNAL;
+        FUSOR_SCOPE(ctx, &status) {
+            fusor_tensor m1 = fusor_add(fusor_mul(M, .9), fusor_mul(G, .1));
+            fusor_tensor v1 = fusor_add(fusor_mul(V, .999), fusor_mul(fusor_square(G), .001));
+            OK(fusor_assign(M, m1));
+            OK(fusor_assign(V, v1));
+            OK(fusor_assign(P, fusor_sub(P, fusor_div(fusor_mul(m1, lr), fusor_add(fusor_sqrt(v1), 1e-8)))));
+        }
+        OK(status);
+        for (int k = 0; k < N; k++) {
+            em[k] = em[k] * .9f + g[k] * .1f;
+            ev[k] = ev[k] * .999f + (g[k] * g[k]) * .001f;
+            ep[k] = ep[k] - em[k] * (float)lr / (sqrtf(ev[k]) + 1e-8f);
+        }
+        cr_assert_arr_eq(m, em, sizeof m);
+        cr_assert_arr_eq(v, ev, sizeof v);
+        cr_assert_arr_eq(p, ep, sizeof p);
+        if (step == 0) before = compiles(ctx);
+    }
+    if (before > 0) cr_assert_eq(lazy_get_stats(ctx).last_steps, 1u, "%u steps", lazy_get_stats(ctx).last_steps);
+    cr_assert_eq(compiles(ctx), before);
+    cr_assert_eq(lazy_get_stats(ctx).plans_made, 1u);
+    cr_assert_eq(lazy_get_stats(ctx).live, 4u);
+    fusor_context_free(ctx);
+}
+
+Test(lazy, assignments_are_snapshots) {
+    fusor_context *ctx = new_context();
+    float a[2] = {1, 2}, b[2] = {10, 20}, y[2];
+    fusor_tensor A = fusor_wrap(ctx, a, FUSOR_F32, FUSOR_SHAPE(2)), B = fusor_wrap(ctx, b, FUSOR_F32, FUSOR_SHAPE(2));
+    fusor_tensor old = fusor_keep(fusor_mul(A, 100)), half = {0};
+    FUSOR_SCOPE(ctx, NULL) {
+        fusor_tensor a0 = fusor_add(A, 0);
+        OK(fusor_assign(A, B)); /* a swap */
+        OK(fusor_assign(B, a0));
+        half = fusor_keep(fusor_mul(A, .5)); /* reads the new contents */
+        cr_assert(a[0] == 1 && b[0] == 10);
+    }
+    cr_assert(a[0] == 10 && a[1] == 20 && b[0] == 1 && b[1] == 2);
+    OK(fusor_read(old, y, sizeof y));
+    cr_assert(y[0] == 100 && y[1] == 200);
+    OK(fusor_read(half, y, sizeof y));
+    cr_assert(y[0] == 5 && y[1] == 10);
+    /* An evaluated value stays what it was when its memory is written again. */
+    fusor_tensor sum = fusor_add(A, B);
+    OK(fusor_assign(A, sum));
+    OK(fusor_assign(B, fusor_mul(A, 2)));
+    OK(fusor_read(A, y, sizeof y));
+    cr_assert(y[0] == 11 && a[0] == 11 && b[0] == 22);
+    OK(fusor_assign(A, fusor_i(7)));
+    OK(fusor_read(sum, y, sizeof y));
+    cr_assert(y[0] == 11 && y[1] == 22 && a[0] == 7);
+    fusor_buffer buffer;
+    OK(fusor_assign(A, fusor_add(sum, 1)));
+    OK(fusor_assign(A, fusor_add(A, 1)));
+    OK(fusor_buffer_of(A, &buffer));
+    cr_assert(buffer.data == a && a[0] == 13);
+    fusor_release(old);
+    fusor_release(half);
+    fusor_context_free(ctx);
+}
+
+Test(lazy, inner_scopes_and_outer_assignments) {
+    fusor_context *ctx = new_context();
+    float a[2] = {1, 2}, y[2];
+    fusor_tensor A = fusor_wrap(ctx, a, FUSOR_F32, FUSOR_SHAPE(2));
+    fusor_status outer, inner;
+    FUSOR_SCOPE(ctx, &outer) {
+        OK(fusor_assign(A, fusor_add(A, 1)));
+        FUSOR_SCOPE(ctx, &inner) {
+            OK(fusor_read(A, y, sizeof y));
+            cr_assert(y[0] == 2 && a[0] == 1); /* pending outside: computed, not yet written */
+            OK(fusor_assign(A, fusor_mul(A, 10)));
+        }
+        cr_assert(inner == FUSOR_OK && a[0] == 20);
+    }
+    cr_assert(outer == FUSOR_OK && a[0] == 20 && a[1] == 30);
+    fusor_context_free(ctx);
+}
+
+Test(lazy, errors_stick_and_scopes_report_the_first) {
+    fusor_context *ctx = new_context();
+    float a[6] = {1, 2, 3, 4, 5, 6}, b[4] = {0};
+    fusor_tensor A = fusor_name(fusor_wrap(ctx, a, FUSOR_F32, FUSOR_SHAPE(2, 3)), "activations");
+    fusor_tensor B = fusor_wrap(ctx, b, FUSOR_F32, FUSOR_SHAPE(2, 2));
+    fusor_status status;
+    FUSOR_SCOPE(ctx, &status) {
+        fusor_tensor bad = fusor_relu(fusor_mul(fusor_add(A, B), 2));
+        FAILS(fusor_status_of(bad), FUSOR_ERROR_SHAPE, "add: ");
+        FAILS(fusor_eval(1, &bad), FUSOR_ERROR_SHAPE, "f32[2, 3]");
+        (void)fusor_status_of(fusor_softmax(A, 7));
+        OK(fusor_assign(B, fusor_add(B, 1)));
+    }
+    FAILS(status, FUSOR_ERROR_SHAPE, "add: ");
+    cr_assert(b[0] == 1); /* an error of something else does not stop an assignment */
+    FUSOR_SCOPE(ctx, &status) {
+        OK(fusor_assign(B, fusor_add(B, 1)));
+        FAILS(fusor_assign(B, fusor_matmul(A, B)), FUSOR_ERROR_SHAPE, "matmul: ");
+    }
+    FAILS(status, FUSOR_ERROR_SHAPE, "matmul: ");
+    cr_assert(b[0] == 1); /* but a failed assignment stops all of its scope */
+    FAILS(fusor_assign(A, B), FUSOR_ERROR_SHAPE, "[2, 2] but the target [2, 3]");
+    FAILS(fusor_assign(A, fusor_cast(A, FUSOR_F64)), FUSOR_ERROR_TYPE, "f64");
+    FAILS(fusor_assign(fusor_add(A, 1), A), FUSOR_ERROR_ARGUMENT, "the result of 'add'");
+    FAILS(fusor_assign(fusor_wrap_const(ctx, a, FUSOR_F32, FUSOR_SHAPE(2, 3)), A), FUSOR_ERROR_ARGUMENT, "read only");
+    FAILS(fusor_status_of(fusor_wrap(ctx, NULL, FUSOR_F32, FUSOR_SHAPE(2))), FUSOR_ERROR_ARGUMENT, "NULL");
+    FAILS(fusor_status_of(fusor_wrap(ctx, a, FUSOR_F32, FUSOR_SHAPE(-2))), FUSOR_ERROR_SHAPE, "negative");
+    FAILS(fusor_status_of(fusor_wrap(ctx, a, (fusor_dtype)99, FUSOR_SHAPE(2))), FUSOR_ERROR_ARGUMENT, "99");
+    FAILS(fusor_status_of(fusor_wrap(ctx, a, FUSOR_F32, FUSOR_SHAPE(INT64_MAX, INT64_MAX))), FUSOR_ERROR_SHAPE,
+          "overflow");
+    cr_assert_eq(fusor_status_of(fusor_add(1, 2)), FUSOR_ERROR_ARGUMENT);
+    cr_assert_neq(fusor_status_of((fusor_tensor){NULL, 0, 0}), FUSOR_OK);
+    fusor_context_free(ctx);
+}
+
+Test(lazy, stale_handles_name_their_operator) {
+    fusor_context *ctx = new_context();
+    float a[2] = {1, 2}, y[2];
+    fusor_tensor A = fusor_wrap(ctx, a, FUSOR_F32, FUSOR_SHAPE(2)), stale = {0}, kept = {0};
+    FUSOR_SCOPE(ctx, NULL) {
+        stale = fusor_tanh(A);
+        kept = fusor_keep(fusor_add(stale, 1)); /* needs what stale was */
+    }
+    FAILS(fusor_read(stale, y, sizeof y), FUSOR_ERROR_STALE, "'tanh'");
+    FAILS(fusor_status_of(fusor_add(stale, A)), FUSOR_ERROR_STALE, "'tanh'");
+    FAILS(fusor_status_of(fusor_keep(stale)), FUSOR_ERROR_STALE, "'tanh'");
+    for (int k = 0; k < 1000; k++) /* slots come round */
+        FUSOR_SCOPE(ctx, NULL) { (void)fusor_exp(A); }
+    FAILS(fusor_read(stale, y, sizeof y), FUSOR_ERROR_STALE, "'tanh'");
+    OK(fusor_read(kept, y, sizeof y));
+    cr_assert_float_eq(y[0], tanhf(1) + 1, 1e-6);
+    fusor_release(kept);
+    FAILS(fusor_read(kept, y, sizeof y), FUSOR_ERROR_STALE, "'add'");
+    fusor_release(kept); /* one too many does nothing */
+    fusor_context_free(ctx);
+}
+
+Test(lazy, a_kept_tensor_holds_the_context) {
+    fusor_context *ctx = new_context();
+    float a[2] = {1, 2}, y[2];
+    fusor_tensor kept = fusor_keep(fusor_neg(fusor_wrap(ctx, a, FUSOR_F32, FUSOR_SHAPE(2))));
+    fusor_context_free(ctx);
+    OK(fusor_read(kept, y, sizeof y));
+    cr_assert_eq(y[1], -2);
+    fusor_release(kept);
+}
+
+static void count(void *user) { ++*(int *)user; }
+
+Test(lazy, adopted_memory_is_released_once) {
+    fusor_context *ctx = new_context();
+    float a[6] = {1, 2, 3, 4, 5, 6}, y[6];
+    int released = 0;
+    fusor_buffer b = {
+        .data = a, .dtype = FUSOR_F32, .rank = 2, .shape = {3, 2}, .stride = {1, 3}, .flags = FUSOR_STRIDED};
+    FUSOR_SCOPE(ctx, NULL) {
+        fusor_tensor A = fusor_adopt(ctx, &b, count, &released);
+        OK(fusor_read(A, y, sizeof y));
+        cr_assert(y[1] == 4 && y[2] == 2);
+        OK(fusor_read(fusor_add(A, 1), y, sizeof y));
+        cr_assert(y[1] == 5 && y[2] == 3);
+        FAILS(fusor_assign(A, A), FUSOR_ERROR_ARGUMENT, "strides");
+        cr_assert_eq(released, 0);
+    }
+    cr_assert_eq(released, 1);
+    fusor_tensor kept = {0};
+    FUSOR_SCOPE(ctx, NULL) kept = fusor_keep(fusor_neg(fusor_adopt(ctx, &b, count, &released)));
+    cr_assert_eq(released, 1); /* still needed */
+    OK(fusor_eval(1, &kept));
+    cr_assert_eq(released, 2); /* the value is there: its operands are not needed any more */
+    fusor_release(kept);
+    b.rank = 9;
+    FAILS(fusor_status_of(fusor_adopt(ctx, &b, count, &released)), FUSOR_ERROR_SHAPE, "rank 9");
+    cr_assert_eq(released, 3);
+    (void)fusor_adopt(NULL, &b, count, &released);
+    (void)fusor_adopt(ctx, NULL, count, &released);
+    cr_assert_eq(released, 5);
+    b.rank = 2;
+    (void)fusor_adopt(ctx, &b, count, &released);
+    fusor_context_free(ctx);
+    cr_assert_eq(released, 6);
+}
+
+Test(lazy, long_chains_and_wide_graphs) {
+    fusor_context *ctx = new_context();
+    float a[3] = {0, 0, 0}, y[3];
+    fusor_tensor A = fusor_wrap(ctx, a, FUSOR_F32, FUSOR_SHAPE(3));
+    FUSOR_SCOPE(ctx, NULL) {
+        fusor_tensor t = A;
+        for (int k = 0; k < 300; k++) t = fusor_add(t, k % 2 ? -1 : 2);
+        OK(fusor_read(t, y, sizeof y));
+        cr_assert_eq(y[0], 150);
+        t = A;
+        for (int k = 0; k < 200000; k++) t = fusor_add(t, 1); /* never computed: freed without recursion */
+    }
+    cr_assert_eq(lazy_get_stats(ctx).live, 1u);
+    fusor_context_free(ctx);
+}
+
+Test(lazy, creation_and_shapes) {
+    fusor_context *ctx = new_context();
+    float y[6];
+    int64_t n = 0, index[2];
+    fusor_tensor I = fusor_iota(ctx, FUSOR_F32, 1, FUSOR_SHAPE(2, 3));
+    fusor_tensor F = fusor_full(ctx, 2.5, FUSOR_F32, FUSOR_SHAPE(3));
+    OK(fusor_read(fusor_add(I, F), y, sizeof y));
+    cr_assert(y[0] == 2.5f && y[5] == 4.5f);
+    OK(fusor_read(fusor_transpose(I, FUSOR_ALL_AXES), y, sizeof y));
+    cr_assert(y[0] == 0 && y[1] == 0 && y[2] == 1 && y[5] == 2);
+    OK(fusor_read(fusor_dim(I, -1), &n, sizeof n));
+    cr_assert_eq(n, 3);
+    OK(fusor_read(fusor_argmax(I, 1, 0), index, sizeof index));
+    cr_assert(index[0] == 2 && index[1] == 2);
+    OK(fusor_read(fusor_argmin(I, FUSOR_FLAT, 0), &n, sizeof n));
+    cr_assert_eq(n, 0);
+    OK(fusor_read(fusor_reduce_sum(I, FUSOR_ALL_AXES, 0), y, sizeof *y));
+    cr_assert_eq(y[0], 6);
+    OK(fusor_read(fusor_apply(ctx, "reduce_sum", 1, &I, "axes=[0], keepdims=true"), y, 3 * sizeof *y));
+    cr_assert(y[0] == 0 && y[1] == 2 && y[2] == 4);
+    double d[6];
+    OK(fusor_read(fusor_apply(ctx, "cast", 1, &I, "f64"), d, sizeof d));
+    cr_assert_eq(d[5], 2);
+    FAILS(fusor_status_of(fusor_apply(ctx, "softmax", 1, &I, "axes=0")), FUSOR_ERROR_SYNTAX, "did you mean axis?");
+    FAILS(fusor_status_of(fusor_apply(ctx, "sofmax", 1, &I, NULL)), FUSOR_ERROR_SYNTAX, "did you mean softmax?");
+    FAILS(fusor_status_of(fusor_apply(ctx, "add", 1, &I, NULL)), FUSOR_ERROR_TYPE, "takes 2 operands");
+    FAILS(fusor_status_of(fusor_apply(ctx, "add", -1, NULL, NULL)), FUSOR_ERROR_ARGUMENT, "operands");
+    FAILS(fusor_status_of(fusor_reshape(I, 2, NULL)), FUSOR_ERROR_ARGUMENT, "NULL");
+    FAILS(fusor_status_of(fusor_cast(I, (fusor_dtype)0)), FUSOR_ERROR_ARGUMENT, "fusor_dtype");
+    fusor_context_free(ctx);
+}
+
+typedef struct worker {
+    fusor_context *ctx;
+    fusor_tensor shared;
+    int id, failed;
+} worker;
+
+static void *work(void *user) {
+    worker *w = user;
+    for (int k = 0; k < 200; k++) {
+        float x[4] = {1, 2, 3, (float)w->id}, y[4];
+        fusor_status status;
+        FUSOR_SCOPE(w->ctx, &status) {
+            fusor_tensor X = fusor_wrap(w->ctx, x, FUSOR_F32, FUSOR_SHAPE(4));
+            w->failed += fusor_read(fusor_add(fusor_mul(X, k), w->shared), y, sizeof y) != FUSOR_OK;
+            w->failed += y[3] != (float)(w->id * k + 4);
+            w->failed += fusor_assign(X, fusor_neg(X)) != FUSOR_OK;
+        }
+        w->failed += status != FUSOR_OK || x[1] != -2;
+    }
+    return NULL;
+}
+
+Test(lazy, threads_share_a_context) {
+    fusor_context *ctx = new_context();
+    float s[4] = {1, 2, 3, 4};
+    fusor_tensor shared = fusor_wrap_const(ctx, s, FUSOR_F32, FUSOR_SHAPE(4));
+    pthread_t thread[4];
+    worker w[4];
+    for (int i = 0; i < 4; i++) {
+        w[i] = (worker){ctx, shared, i, 0};
+        cr_assert_eq(pthread_create(&thread[i], NULL, work, &w[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(thread[i], NULL);
+        cr_assert_eq(w[i].failed, 0);
+    }
+    cr_assert_eq(lazy_get_stats(ctx).live, 1u);
+    fusor_context_free(ctx);
+}
+
+Test(lazy, plans_are_bounded) {
+    fusor_context *ctx = new_context();
+    float x[1000] = {0}, y[1000];
+    for (int k = 0; k < 300; k++) {
+        FUSOR_SCOPE(ctx, NULL) {
+            fusor_tensor t = fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(8));
+            for (int b = 0; b < 9; b++) t = k >> b & 1 ? fusor_add(t, 1) : fusor_mul(t, 2);
+            OK(fusor_read(t, y, 8 * sizeof *y));
+        }
+    }
+    cr_assert_leq(lazy_get_stats(ctx).plans, 256u);
+    fusor_context_free(ctx);
+}
+
+Test(lazy, no_allocation_that_fails_crashes_or_leaks) {
+    for (long n = 1; n < 120; n++) {
+        fusor_context *ctx = new_context();
+        float a[4] = {1, 2, 3, 4}, y[4];
+        int released = 0;
+        fu_malloc_fail_at(n);
+        fusor_status status = FUSOR_OK;
+        FUSOR_SCOPE(ctx, &status) {
+            fusor_buffer b = {.data = a, .dtype = FUSOR_F32, .rank = 1, .shape = {4}};
+            fusor_tensor A = fusor_adopt(ctx, &b, count, &released),
+                         B = fusor_add(fusor_reshape(A, FUSOR_SHAPE(2, 2)), 1);
+            (void)!fusor_read(B, y, sizeof y);
+            (void)fusor_assign(A, fusor_mul(A, 2));
+        }
+        fu_malloc_fail_at(0);
+        fusor_context_free(ctx);
+        cr_assert_eq(released, 1);
+    }
+}
