@@ -268,6 +268,8 @@ static int latest_avail(const planner *p, const ir_node *n) {
     return m;
 }
 
+static bool keeps_merged(const planner *p, int c, ir_id id, const int8_t *coord);
+
 static bool try_join(planner *p, ir_id id, int c, ir_reason *why) {
     ir_node *n = ir_at(p->g, id);
     cluster *k = &p->clusters.at[c];
@@ -286,6 +288,7 @@ static bool try_join(planner *p, ir_id id, int c, ir_reason *why) {
         *why = k->kind == CLUSTER_REDUCE ? IR_REASON_REDUCE_OTHER_AXES : IR_REASON_DIFFERENT_SPACE;
         return false;
     }
+    if (k->kind == CLUSTER_REDUCE && !keeps_merged(p, c, id, p->info[id].coord)) return *why = IR_REASON_DIFFERENT_SPACE, false;
     if (!take_room(p, c, n)) return *why = IR_REASON_LIMIT, false;
     k = &p->clusters.at[c];
     if (k->kind == CLUSTER_REDUCE && varies_along_reduced(p, c, n, p->info[id].coord)) k->is_row = true;
@@ -328,6 +331,76 @@ static uint32_t reduced_axes(const planner *p, const ir_node *n) {
     return m;
 }
 
+/* ---- the order of a reduction ----
+ * It depends on two choices: the form (column or inner) and which reduced dims are walked as one. Both follow from the program
+ * alone, never from what was fused or stored: so fused and unfused kernels give the same bits. */
+
+/* Where the walk down an operand ends: a parameter, or what is always in memory, row-major. */
+static bool is_source(const planner *p, const ir_node *n) {
+    ir_kind kind = ir_ops[n->op].kind;
+    return n->n_in == 0 || kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE || kind == IR_KIND_CONTRACT || !plan_has_kernel(p, n) ||
+           (is_view(n) && !plan_view_is_index_map(p->g, n));
+}
+
+/* Can dims x and y of a value (-1: it does not vary) be walked as one dim in whatever memory it, or a value under it, may lie? */
+static bool is_one_run(const planner *p, ir_id id, int x, int y, int *budget) {
+    const ir_node *n = ir_at(p->g, id);
+    int from[IR_MAX_RANK];
+    if (x >= 0 && ir_size_is(p->g->sizes, n->dim[x], 1)) x = -1;
+    if (y >= 0 && ir_size_is(p->g->sizes, n->dim[y], 1)) y = -1;
+    if (x < 0 && y < 0) return true;
+    if (x < 0 || y <= x || --*budget < 0) return false;
+    for (int d = x + 1; d < y; d++)
+        if (!ir_size_is(p->g->sizes, n->dim[d], 1)) return false;
+    if (n->op == IR_OP_IOTA) {
+        int axis = axis_of(n->attr[1].is_set ? n->attr[1].integer : 0, n->rank);
+        return axis != x && axis != y;
+    }
+    if (is_source(p, n)) return true;
+    if (is_view(n)) {
+        plan_view_dims(p->g, n, from);
+        return is_one_run(p, n->in[0], from[x], from[y], budget);
+    }
+    for (int i = 0; i < n->n_in; i++) {
+        int lead = n->rank - ir_at(p->g, n->in[i])->rank, mask = n->stretch ? n->stretch[i] : 0;
+        int ox = x < lead || mask >> x & 1 ? -1 : x - lead, oy = y < lead || mask >> y & 1 ? -1 : y - lead;
+        if (ir_ops[n->op].kind != IR_KIND_CREATE && !is_one_run(p, n->in[i], ox, oy, budget)) return false;
+    }
+    return true;
+}
+
+enum { WALK_BUDGET = 4096 };
+
+/* The reduced dims of x that are one with the next reduced dim. */
+static uint32_t merged_axes(const planner *p, ir_id xid, uint32_t axes) {
+    const ir_node *x = ir_at(p->g, xid);
+    int before = -1, budget = WALK_BUDGET;
+    uint32_t merged = 0;
+    for (int d = 0; d < x->rank; d++) {
+        if (!(axes >> d & 1) || ir_size_is(p->g->sizes, x->dim[d], 1)) continue;
+        if (before >= 0 && is_one_run(p, xid, before, d, &budget)) merged |= 1u << before;
+        before = d;
+    }
+    return merged;
+}
+
+/* A value per element that joins a row kernel must let the merged dims be one, too. */
+static bool keeps_merged(const planner *p, int c, ir_id id, const int8_t *coord) {
+    const cluster *k = &p->clusters.at[c];
+    int budget = WALK_BUDGET;
+    for (int d = 0; d < k->rank; d++) {
+        int next = d + 1, x = -1, y = -1;
+        if (!(k->merged >> d & 1)) continue;
+        while (next < k->rank && (!(k->reduced >> next & 1) || ir_size_is(p->g->sizes, k->dim[next], 1))) next++;
+        for (int i = 0; i < ir_at(p->g, id)->rank; i++) {
+            if (coord[i] == d) x = i;
+            if (coord[i] == next) y = i;
+        }
+        if (!is_one_run(p, id, x, y, &budget)) return false;
+    }
+    return true;
+}
+
 /* The dim along which a value's elements are adjacent in memory: its last one, through views and first operands. */
 static int fast_dim(const planner *p, ir_id id) {
     for (int depth = 0; depth < 64; depth++) {
@@ -335,7 +408,7 @@ static int fast_dim(const planner *p, ir_id id) {
         int last = -1, from[IR_MAX_RANK];
         for (int d = 0; d < n->rank; d++)
             if (!ir_size_is(p->g->sizes, n->dim[d], 1)) last = d;
-        if (last < 0 || is_leaf(p, id) || p->info[id].home || n->n_in == 0) return last;
+        if (last < 0 || is_source(p, n)) return last;
         if (!is_view(n)) {
             int best = -1;
             for (int i = 0; i < n->n_in && best < 0; i++)
@@ -344,7 +417,6 @@ static int fast_dim(const planner *p, ir_id id) {
             id = n->in[best];
             continue;
         }
-        if (!plan_view_is_index_map(p->g, n)) return last;
         plan_view_dims(p->g, n, from);
         int inner = fast_dim(p, n->in[0]);
         for (int d = 0; d < n->rank; d++)
@@ -366,12 +438,22 @@ static void reduction_coords(planner *p, ir_id id, uint32_t axes) {
     }
 }
 
-static bool same_space(const planner *p, const cluster *k, const ir_node *x, uint32_t axes) {
-    if (k->kind != CLUSTER_REDUCE || k->rank != x->rank || k->reduced != axes) return false;
+/* The same space, walked in the same order. */
+static bool same_space(const cluster *k, const ir_node *x, uint32_t axes, int column, uint32_t merged) {
+    if (k->kind != CLUSTER_REDUCE || k->rank != x->rank || k->reduced != axes || k->column != column || k->merged != merged) return false;
     for (int d = 0; d < k->rank; d++)
         if (k->dim[d] != x->dim[d]) return false;
-    (void)p;
     return true;
+}
+
+/* The dim along which column form has its lanes; -1: inner form. */
+static int column_of(const planner *p, ir_id xid, uint32_t axes) {
+    const ir_node *x = ir_at(p->g, xid);
+    int fast = fast_dim(p, xid);
+    if (fast < 0 || axes >> fast & 1) return -1;
+    for (int d = 0; d < x->rank; d++)
+        if (axes >> d & 1 && !ir_size_is(p->g->sizes, x->dim[d], 1)) return fast;
+    return -1;
 }
 
 static bool identity_coords(const planner *p, ir_id id) {
@@ -397,16 +479,17 @@ static void place_reduction(planner *p, ir_id id) {
     const ir_node *x = ir_at(p->g, xid);
     uint32_t axes = reduced_axes(p, n);
     node_info *v = &p->info[id];
-    int c = p->info[xid].home, joined = 0;
+    int c = p->info[xid].home, joined = 0, column = column_of(p, xid, axes);
+    uint32_t merged = merged_axes(p, xid, axes);
     const cluster *mine = &p->clusters.at[c];
-    if (c && same_space(p, mine, x, axes) && (mine->is_row || mine->can_row) && identity_coords(p, xid) && may_share(p, id, xid) &&
+    if (c && same_space(mine, x, axes, column, merged) && (mine->is_row || mine->can_row) && identity_coords(p, xid) && may_share(p, id, xid) &&
         mine->n_reductions < MAX_REDUCTIONS && take_room(p, c, n)) {
         joined = c;             /* a reduction of a row value: one more pass over the row, be it of one element */
         p->clusters.at[c].is_row = true;
     } else {
         if (c) needs_memory(p, xid, p->clusters.at[c].kind == CLUSTER_CONTRACT ? IR_REASON_CONTRACT_THEN_REDUCE : IR_REASON_REDUCE_OTHER_AXES);
         for (int k = (int)p->clusters.n - 1; k > p->info[xid].avail && !joined; k--)
-            if (same_space(p, &p->clusters.at[k], x, axes) && may_share(p, id, p->clusters.at[k].anchor) &&
+            if (same_space(&p->clusters.at[k], x, axes, column, merged) && may_share(p, id, p->clusters.at[k].anchor) &&
                 p->clusters.at[k].n_reductions < MAX_REDUCTIONS && take_room(p, k, n))
                 joined = k;     /* a sibling over the same space */
     }
@@ -415,13 +498,10 @@ static void place_reduction(planner *p, ir_id id) {
         cluster *k = &p->clusters.at[joined];
         k->reduced = axes;
         (void)take_room(p, joined, n);
-        int fast = fast_dim(p, xid);
-        uint32_t real = 0;
-        for (int d = 0; d < x->rank; d++)
-            if (axes >> d & 1 && !ir_size_is(p->g->sizes, x->dim[d], 1)) real |= 1u << d;
         bool has_rows = false;
         for (int d = 0; d < x->rank; d++) has_rows |= !(axes >> d & 1) && !ir_size_is(p->g->sizes, x->dim[d], 1);
-        if (fast >= 0 && !(axes >> fast & 1) && real) k->column = fast;
+        k->column = column;
+        k->merged = merged;
         k->can_row = k->column < 0 && (has_rows || small_constant_space(p, x));
     }
     v->home = joined;

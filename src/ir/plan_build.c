@@ -409,6 +409,7 @@ static void order_dims(builder *b, ir_step *st) {
     for (int d = n - 2; d >= 0; d--) {
         bool same = role[d] == role[d + 1] && role[d] != 'v';
         if (contract && role[d] == 'b' && role[d + 1] == 'm') same = true;
+        if (role[d] == 'r' && order[d] != MAX_SPACE - 1 && !(c->merged >> order[d] & 1)) same = false;
         if (!same || order[d] == MAX_SPACE - 1 || order[d + 1] == MAX_SPACE - 1 || !mergeable(b, order, d)) continue;
         if (role[d] == 'b' && role[d + 1] == 'm' && ir_size_is(sz, b->dim[order[d + 1]], 1)) continue;
         b->dim[order[d + 1]] = ir_size_mul(sz, b->dim[order[d]], b->dim[order[d + 1]]);

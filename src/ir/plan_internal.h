@@ -18,6 +18,7 @@ typedef struct cluster {
     bool      is_row;           /* REDUCE: element values use reduction results */
     bool      can_row;          /* REDUCE: layout and space allow that */
     int       column;           /* REDUCE: dim vectorized in column form, -1 = inner form */
+    uint32_t  merged;           /* REDUCE: reduced dims that are one with the next reduced dim; sizes of 1 have no bit */
     ir_id     anchor;           /* matmul, first reduction, reference node; 0 for maps */
     int       n_nodes, n_leaves, n_reductions;
     bool      is_building;
