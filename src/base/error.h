@@ -2,7 +2,7 @@
 #ifndef FU_ERROR_H
 #define FU_ERROR_H
 /* The error record of one call: the first error wins; parse and type errors of later statements are appended
- * to its text, up to 20 (spec/ir.md, Errors). */
+ * to its text, up to 20 (doc/language.md, Errors). */
 #include "fusor/type.h"
 #include <stdarg.h>
 #include <stdbool.h>

@@ -56,7 +56,7 @@ typedef struct ir_param {
 } ir_param;
 
 typedef struct ir_result {
-    const char *name;               /* declared, or derived by the rule of spec/ir.md; never NULL in a finished graph */
+    const char *name;               /* declared, or derived (doc/language.md, Grammar); never NULL in a finished graph */
     ir_id       node;
     int         alias;              /* parameter index whose buffer it is written over; -1 = none */
     bool        is_declared;        /* the name was written in the text */
@@ -125,7 +125,7 @@ ir_id ir_add_op(ir_graph *g, ir_op op, int n_in, const ir_id *in);     /* ir_add
 fusor_status ir_infer(ir_graph *g, ir_node *node, ir_dtype to);
 /* Axes of operand 0 that a REDUCE, ARGREDUCE or ROW node works along, as a bit mask. */
 uint32_t ir_node_axes(const ir_graph *g, const ir_node *n);
-/* The type that a REDUCE, CONTRACT or ROW node accumulates in (spec/ir.md: the wider of dtype= and the default). */
+/* The type that a REDUCE, CONTRACT or ROW node accumulates in: the wider of dtype= and the default (doc/numerics.md). */
 ir_dtype ir_node_accumulator(const ir_graph *g, const ir_node *n);
 /* Number of elements. */
 ir_size ir_node_count(ir_graph *g, const ir_node *n);

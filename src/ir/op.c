@@ -16,7 +16,7 @@
 #define ATTR_ALPHA(v)                                                                                                  \
     { .name = "alpha", .type = IR_ATTR_FLOAT, .default_value = v }
 
-/* Element-wise rows all take dtype=: the type of their literals where no operand is a tensor (spec/ir.md). */
+/* Element-wise rows all take dtype=: the type of their literals where no operand is a tensor (doc/operators.md). */
 static const ir_attr_info attrs_NONE[] = {ATTR_DTYPE};
 static const ir_attr_info attrs_ALPHA_001[] = {ATTR_ALPHA(0.01), ATTR_DTYPE};
 static const ir_attr_info attrs_ALPHA_1[] = {ATTR_ALPHA(1), ATTR_DTYPE};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* lower_cast.c: conversions between types (spec/ir.md: one rounding; float to integer truncates and saturates, NaN
+/* lower_cast.c: conversions between types (doc/numerics.md: one rounding; float to integer truncates and saturates, NaN
  * gives 0). */
 #include "jit/emit.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef REF_BOUNDS_H
 #define REF_BOUNDS_H
-/* How far a result may be from the reference evaluator's: the documented bounds of the operators (spec/ir.md, Accuracy), carried
+/* How far a result may be from the reference evaluator's: the documented bounds of the operators (doc/numerics.md, Bounds), carried
  * through the graph for the very inputs at hand. Used by `fusor run --check` and the differential tests.
  *
  * Every value has an absolute bound per element. An operator's own bound (0 where its result is the correctly rounded one; its row's

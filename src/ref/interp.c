@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The reference evaluator: one node at a time, in the order of the graph, each operator as spec/ir.md words it. This
+/* The reference evaluator: one node at a time, in the order of the graph, each operator as doc/operators.md words it. This
  * file has the walk over a graph, element-wise operators, conversions, views and creation; reduce.c and contract.c have
  * the rest. */
 #include "ref/kinds.h"

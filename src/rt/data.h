@@ -33,7 +33,7 @@ fusor_status rt_data_write_npy(fu_error *e, const char *path, const fusor_buffer
 bool         rt_data_is_fill(const char *source);
 /* Fills a contiguous tensor.
  *   number       every element; must be representable (floats are rounded once); true and false for bool only
- *   uniform:SEED floats in [0, 1): Philox 4x32-10 as spec/ir.md; integers 0..99; bool: value < 0.5
+ *   uniform:SEED floats in [0, 1): Philox 4x32-10 (data_fill.c); integers 0..99; bool: value < 0.5
  *   normal:SEED  floats: Box-Muller on the same words; integers: ten times the value, cast; bool: value < 0
  *   arange       0 .. n-1 in row-major order, cast;  zeros, ones: in any type */
 fusor_status rt_data_fill(fu_error *e, const char *spec, const fusor_buffer *b);

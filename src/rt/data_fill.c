@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Tensors from a word: a number, ranges, and reproducible random values (Philox 4x32-10, Salmon et al. 2011; spec/ir.md
- * says which word makes which element). */
+/* Tensors from a word: a number, ranges, and reproducible random values (Philox 4x32-10, Salmon et al. 2011):
+ * fill_random says which word makes which element. */
 #include "ir/scalar.h"
 #include "rt/data.h"
 #include <inttypes.h>

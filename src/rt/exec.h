@@ -44,7 +44,7 @@ bool         rt_exec_is_bound(const rt_exec *x, int param);
 
 /* Inputs in parameter order without bound ones. FUSOR_STRIDED inputs that are not contiguous are packed into frame memory first,
  * strided outputs are computed into frame memory and scattered. Outputs with data == NULL get pool memory (fusor_buffer_free).
- * Checks: dtype, rank, sizes (ir_bind_sizes), NULL data, READONLY outputs, alias rules and overlaps as spec/api.md. */
+ * Checks: dtype, rank, sizes (ir_bind_sizes), NULL data, READONLY outputs, alias rules and overlaps (exec_buffer.c). */
 fusor_status rt_exec_call(rt_exec *x, fu_error *e, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *out);
 /* dtype, rank and shape of every output for inputs of these shapes (data is not read). */
 fusor_status rt_exec_infer(rt_exec *x, fu_error *e, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *out);

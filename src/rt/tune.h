@@ -2,7 +2,7 @@
 #ifndef RT_TUNE_H
 #define RT_TUNE_H
 /* The run-time fields of a launch and whether threads are worth their start. Nothing here may change a bit of a result:
- * tile sizes only say how much of the work one worker takes at a time (DESIGN.md, Pipeline 4). */
+ * tile sizes only say how much of the work one worker takes at a time (doc/planning.md, last section). */
 #include "ir/kernel.h"
 
 /* Fills tune[] for a call with these sizes (each >= 0) on at most n_threads workers; caches are the host's. */
