@@ -99,3 +99,5 @@ unit_tests += %D%/unit/lazy_test
 unit_tests += %D%/unit/builder_test
 unit_tests += %D%/unit/op_header_test
 script_tests += %D%/api/first_program.sh
+unit_tests += %D%/diff/ops_test
+%C%_diff_ops_test_LDADD = libfu-ref.la $(rt_test_libs)

@@ -95,6 +95,7 @@ bool plan_has_kernel(const planner *p, const ir_node *n) {
         return n->op == IR_OP_MATMUL && (simple >> main & 1) && main == ir_at(p->g, n->in[1])->dtype && main != FUSOR_BOOL &&
                (ir_is_float(main) ? n->dtype == main : n->dtype == (ir_dtypes[main].bytes == 1 ? FUSOR_I32 : FUSOR_I64));
     case IR_KIND_ROW: return false;
+    case IR_KIND_CREATE: return n->op != IR_OP_IOTA || (simple >> n->dtype & 1);
     default: return true;
     }
 }

@@ -6,7 +6,7 @@
  *   products         n * u * |result|
  *   contractions     (512 + ceil(n / 512)) * u * sum|a*b|
  *   softmax family   8 ULP + 1e-7, and the bound of the sum of n positive terms
- * What operands may do: element-wise, all corners of their ranges; sums, the sum of the bounds; contractions, |a|*eb + ea*|b| + ea*eb;
+ * What operands may do: element-wise, all corners of their ranges, and 0 in them; sums, the sum of the bounds; contractions, |a|*eb + ea*|b| + ea*eb;
  * max and min, the largest bound; softmax y * (exp(2E) - 1) and log_softmax 2E for the largest bound E; argmax of an inexact
  * operand is not judged. */
 #include "ref/bounds.h"
@@ -71,10 +71,13 @@ static bool make_error(value *v) {
 }
 
 /* ---- what the operands' bounds do to an operator that works element by element ---- */
-static void shift(const ref_tensor *from, const double *error, bool is_up, ref_tensor *to) {
+enum { END_LOW, END_HIGH, END_ZERO };      /* ZERO: functions jump there (1/x, log): 0 where it is in the range */
+static void shift(const ref_tensor *from, const double *error, int end, ref_tensor *to) {
     int64_t n = ref_count(from);
+    bool is_up = end == END_HIGH;
     for (int64_t i = 0; i < n; i++) {
-        if (error[i] == 0) ref_put(to, i, ref_get(from, i));
+        if (error[i] == 0 || (end == END_ZERO && error[i] < INFINITY && !(fabs(get(from, i)) <= error[i]))) ref_put(to, i, ref_get(from, i));
+        else if (end == END_ZERO) ref_put(to, i, 0);
         else if (from->dtype == FUSOR_BOOL) ref_put(to, i, is_up);
         else ref_put_real(to, i, (long double)get(from, i) + (is_up ? error[i] : -error[i]));
     }
@@ -96,8 +99,8 @@ static fusor_status corners(const walk *w, const ir_node *n, value *const *in, v
     for (int i = 0; i < k; i++)
         if (!result.data || !operand[inexact[i]].data) status = no_memory(w);
     int64_t count = ref_count(&v->t);
-    for (int c = 0; c < 1 << k && status == FUSOR_OK; c++) {
-        for (int i = 0; i < k; i++) shift(&in[inexact[i]]->t, in[inexact[i]]->error, c >> i & 1, &operand[inexact[i]]);
+    for (int c = 0; c <= 1 << k && status == FUSOR_OK; c++) {
+        for (int i = 0; i < k; i++) shift(&in[inexact[i]]->t, in[inexact[i]]->error, c == 1 << k ? END_ZERO : c >> i & 1, &operand[inexact[i]]);
         status = ref_eval_node(w->g, w->e, n, operand, &result, w->symbols);
         for (int64_t i = 0; i < count && status == FUSOR_OK; i++) {
             double a = get(&v->t, i), b = get(&result, i), d = fabs(a - b);
@@ -109,6 +112,32 @@ static fusor_status corners(const walk *w, const ir_node *n, value *const *in, v
     fu_free(result.data);
     for (int i = 0; i < k; i++) fu_free(operand[inexact[i]].data);
     return status;
+}
+
+/* eq and ne jump inside the ranges: wherever these overlap, both answers are right. */
+static void overlaps(const walk *w, const ir_node *n, value *const *in, value *v) {
+    if ((n->op != IR_OP_EQ && n->op != IR_OP_NE) || !v->error) return;
+    int lead[2];
+    int64_t stride[2][IR_MAX_RANK], at[IR_MAX_RANK] = {0}, offset[2] = {0, 0}, count = ref_count(&v->t);
+    (void)w;
+    for (int k = 0; k < 2; k++) {
+        lead[k] = v->t.rank - in[k]->t.rank;
+        ref_strides(in[k]->t.rank, in[k]->t.shape, stride[k]);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        double d = fabs(get(&in[0]->t, offset[0]) - get(&in[1]->t, offset[1]));
+        double e = (in[0]->error ? in[0]->error[offset[0]] : 0) + (in[1]->error ? in[1]->error[offset[1]] : 0);
+        if (e > 0 && !(d > e)) v->error[i] = 1;
+        for (int dim = v->t.rank - 1; dim >= 0; dim--) {
+            bool wraps = ++at[dim] == v->t.shape[dim];
+            for (int k = 0; k < 2; k++) {
+                if (dim < lead[k] || in[k]->t.shape[dim - lead[k]] == 1) continue;
+                offset[k] += wraps ? -(at[dim] - 1) * stride[k][dim - lead[k]] : stride[k][dim - lead[k]];
+            }
+            if (!wraps) break;
+            at[dim] = 0;
+        }
+    }
 }
 
 static fusor_status own_elementwise(const walk *w, const ir_node *n, value *v) {
@@ -148,11 +177,25 @@ static fusor_status reduce_bounds(const walk *w, const ir_node *n, value *const 
     if (!in[0]->error && (!is_float || !ir_ops[n->op].is_sum_like)) return FUSOR_OK;
     if (!make_error(v)) return no_memory(w);
     if (n->op == IR_OP_REDUCE_PROD) {
-        FU_TRY(corners(w, n, in, v));
+        if (in[0]->error) {                     /* as far as the product of |x| + error is from that of |x| */
+            if (!(memory = as_f64(x, true))) return no_memory(w);
+            for (int64_t i = 0; i < ref_count(x); i++) memory[i] += in[0]->error[i];
+            ref_tensor most = shaped(x, memory);
+            fusor_status status = eval_f64(w, n, n->op, &most, &v->t, &terms);
+            fu_free(memory);
+            FU_TRY(status);
+            for (int64_t i = 0; i < outputs; i++) {
+                double far = terms[i] - fabs(get(&v->t, i));
+                v->error[i] += far >= 0 ? far : INFINITY;
+            }
+            fu_free(terms);
+        }
         if (!is_float) return FUSOR_OK;
         if (!(memory = as_f64(&v->t, true))) return no_memory(w);
         add_terms(v, memory, each * unit(w, n), unit(w, n));
         fu_free(memory);
+        /* products on the way may be subnormal */
+        for (int64_t i = 0; i < outputs; i++) v->error[i] += each * ref_ulp(ir_node_accumulator(w->g, n), 0);
         return FUSOR_OK;
     }
     if (in[0]->error && ref_count(x) > 0) {     /* over an empty axis there is no largest error */
@@ -237,6 +280,7 @@ static fusor_status node_bounds(const walk *w, const ir_node *n, value *const *i
     switch (ir_ops[n->op].kind) {
     case IR_KIND_EW:
         FU_TRY(corners(w, n, in, v));
+        overlaps(w, n, in, v);
         return own_elementwise(w, n, v);
     case IR_KIND_CONVERT: return corners(w, n, in, v);
     case IR_KIND_REDUCE: return reduce_bounds(w, n, in, v);
