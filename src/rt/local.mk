@@ -5,7 +5,8 @@ rt_sources += %D%/data.c
 rt_sources += %D%/data_archive.c
 rt_sources += %D%/data_fill.c
 rt_sources += %D%/cpuinfo.c
-rt_sources += %D%/fork.c
+# fork.c goes with it: threads.c needs it, and the other files need both.
+rt_openmp_sources += %D%/fork.c
 rt_sources += %D%/debugger.c
 rt_sources += %D%/loader.c
 rt_openmp_sources += %D%/threads.c
