@@ -16,9 +16,25 @@
 
 _Static_assert(sizeof(rt_tensor) == sizeof(ref_tensor) && offsetof(rt_tensor, data) == offsetof(ref_tensor, data), "one layout");
 
+/* The module in the plan's own arena: the plan keeps names and places, and outlives the module that it was made from. */
+static ir_module *copy_module(fu_arena *arena, fu_error *e, const ir_module *from) {
+    ir_module *to = FU_NEW(arena, ir_module);
+    const fu_source *source = &from->source;
+    to->arena = arena;
+    to->source = (fu_source){source->name ? fu_strdup(arena, source->name) : NULL, NULL, source->length};
+    if (source->text) to->source.text = fu_dup(arena, source->text, source->length);
+    for (uint32_t i = 0; i < from->functions.n; i++) {
+        ir_graph *g = ir_graph_copy_live(arena, from->functions.at[i]);
+        g->error = e;
+        if (g->source) g->source = &to->source;
+        fu_push(arena, &to->functions, g);
+    }
+    return to;
+}
+
 static fusor_status find_function(fu_arena *arena, fu_error *e, const compile_request *r, ir_module **module, ir_graph **out) {
-    *module = r->module;
-    if (!*module) FU_TRY(ir_parse(arena, e, r->name, r->text, r->length, module));
+    if (r->module) *module = copy_module(arena, e, r->module);
+    else FU_TRY(ir_parse(arena, e, r->name, r->text, r->length, module));
     *out = ir_module_find(*module, r->function);
     if (*out) return FUSOR_OK;
     if (!r->function)
@@ -50,13 +66,6 @@ fusor_status compile_plan(fu_arena *arena, fu_error *e, const compile_request *r
     FU_TRY(find_function(arena, e, r, &module, &function));
     dump_module(arena, module);
     FU_TRY(ir_flatten(arena, e, module, function, &graph));
-    if (r->module && graph->source) {       /* the plan outlives the module */
-        fu_source *source = FU_NEW(arena, fu_source);
-        source->name = graph->source->name ? fu_strdup(arena, graph->source->name) : NULL;
-        source->text = graph->source->text ? fu_strndup(arena, graph->source->text, graph->source->length) : NULL;
-        source->length = graph->source->length;
-        graph->source = source;
-    }
     FU_TRY(ir_run_passes(arena, e, &graph));
     FU_TRY(ir_plan_make(arena, e, graph, &options, out));
     dump_plan(arena, &r->ctx->log, *out);
