@@ -182,11 +182,7 @@ fusor_status fusor_explain_json(fusor_executable *exe, char **text_out) {
         fu_arena_free(&arena);
         return FU_FAIL(&e, FUSOR_ERROR_MEMORY, "out of memory"), context_fail(exe->ctx, &e);
     }
-    if (explain_json(&arena, &e, rt_exec_plan(exe->exec), exe->exec, NULL, &text) == FUSOR_OK) {
-        char *copy = fu_malloc(strlen(text) + 1);
-        if (copy) *text_out = strcpy(copy, text);
-        else FU_FAIL(&e, FUSOR_ERROR_MEMORY, "out of memory");
-    }
+    if (explain_json(&arena, &e, rt_exec_plan(exe->exec), exe->exec, NULL, &text) == FUSOR_OK) *text_out = text;
     fu_arena_free(&arena);
     return context_fail(exe->ctx, &e);
 }

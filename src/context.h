@@ -57,6 +57,6 @@ typedef struct compile_request {
 fusor_status compile_plan(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **out);
 /* The whole pipeline. */
 fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_executable **out);
-/* explain.c: the plan as JSON text in arena. exec may be NULL. */
+/* explain.c: the plan as JSON text, the caller's (fu_free). exec may be NULL. arena: for what it needs on the way. */
 fusor_status explain_json(fu_arena *arena, fu_error *e, const ir_plan *plan, const rt_exec *exec, const int64_t *symbol_values, char **out);
 #endif

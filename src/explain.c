@@ -168,11 +168,11 @@ fusor_status explain_json(fu_arena *arena, fu_error *e, const ir_plan *plan, con
     (void)json_object_set_new(d, "fused", totals_json(&fused));
     (void)json_object_set_new(d, "unfused", totals_json(&apart));
     (void)json_object_set_new(d, "memory", memory_json(plan, symbols));
-    char *text = d ? json_dumps(d, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+    const size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(17), bytes = d ? json_dumpb(d, NULL, 0, flags) : 0;
+    char *text = bytes ? fu_malloc(bytes + 1) : NULL;
+    if (text) text[json_dumpb(d, text, bytes, flags)] = 0;
     json_decref(d);
     if (!text) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory while explaining @%s", g->name);
-    size_t bytes = strlen(text) + 1;
-    *out = fu_dup(arena, text, bytes);
-    free(text);
+    *out = text;
     return FUSOR_OK;
 }

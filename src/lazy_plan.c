@@ -13,7 +13,7 @@ enum { MAX_NAMED = 64 }; /* distinct sizes; what comes after stays a number */
 
 typedef struct size_map {
     bool is_baked;  /* all stay numbers */
-    uint64_t inner; /* bit v - 1: the size v stays */
+    uint64_t inner; /* IR_BAKE_MAX bits: bit v - 1: the size v stays */
     uint32_t n;
     int64_t value[MAX_NAMED];
 } size_map;
@@ -23,14 +23,14 @@ typedef struct mapped {
 } mapped; /* v: number, or index of the name */
 
 static mapped map_size(const size_map *m, int64_t v) {
-    if (m->is_baked || v == 1 || (v >= 1 && v <= 64 && m->inner >> (v - 1) & 1)) return (mapped){v, false};
+    if (m->is_baked || v == 1 || (v >= 1 && v <= IR_BAKE_MAX && m->inner >> (v - 1) & 1)) return (mapped){v, false};
     for (uint32_t i = 0; i < m->n; i++)
         if (m->value[i] == v) return (mapped){i, true};
     return (mapped){v, false};
 }
 
 static void keep_inner(size_map *m, int64_t v) {
-    if (v >= 1 && v <= 64) m->inner |= UINT64_C(1) << (v - 1);
+    if (v >= 1 && v <= IR_BAKE_MAX) m->inner |= UINT64_C(1) << (v - 1);
 }
 
 static void name_sizes(const lazy_state *s, bool is_baked, size_map *m) {

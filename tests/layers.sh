@@ -50,7 +50,7 @@ may_include src/ref 'fusor/|base/|ir/|ref/' 'public headers, base/ and ir/' "${r
 may_include src/rt 'fusor/|base/|ir/|rt/' 'public headers, base/ and ir/ (never jit/ or ref/)' "${rt[@]}"
 may_include src/jit 'fusor/|base/|ir/|jit/' 'public headers, base/ and ir/ (never rt/ or ref/)' "${jit[@]}"
 may_include 'src/*.c' '[a-z_]+\.h|fusor/|base/|ir/|ref/|rt/' 'public headers, base/, ir/, ref/ and rt/ (never jit/)' "${top[@]}"
-may_include tools '[a-z_]+\.(h|def)|fusor/|base/|ir/|rt/' 'public headers, ir/, base/ and rt/' "${tools[@]}"
+may_include tools '[a-z_]+\.(h|def)|\.\./bench/|fusor/|base/|ir/|ref/|rt/' 'public headers, ir/, base/, ref/ (run --check) and rt/' "${tools[@]}"
 may_include examples '[a-z_]+\.h|fusor/' 'public headers' "${examples[@]}"
 
 all=("${base[@]}" "${ir[@]}" "${ref[@]}" "${rt[@]}" "${top[@]}" "${tools[@]}" "${public[@]}")

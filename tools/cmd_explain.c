@@ -118,10 +118,14 @@ int cmd_explain(tool *t) {
     if (format == 1) fu_str_addf(&out, "%s\n", text);
     else {
         json_t *d = json_loads(text, 0, NULL);
-        if (!d) return tool_environment(t, "out of memory");
+        if (!d) {
+            fu_free(text);
+            return tool_environment(t, "out of memory");
+        }
         (format == 0 ? as_text : format == 2 ? as_dot : as_html)(t, &out, d);
         json_decref(d);
     }
+    fu_free(text);
     if (t->outputs.n == 0 || strcmp(t->outputs.at[0], "-") == 0) {
         (void)fwrite(out.at, 1, out.n, stdout);
         return 0;

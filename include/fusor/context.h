@@ -11,8 +11,9 @@ extern "C" {
 enum {
     FUSOR_CACHE_ONLY = 1,           /* never load the code generation module: a miss is FUSOR_ERROR_MISS from compile */
     FUSOR_REFERENCE_ON_MISS = 2,    /* the reference evaluator serves what would have to be compiled, with one log line */
-    FUSOR_IGNORE_ENVIRONMENT = 4,   /* FUSOR_* variables are not read */
-    FUSOR_FAST_MATH = 8             /* documented faster functions; part of the cache key */
+    FUSOR_IGNORE_ENVIRONMENT = 4,   /* target, device, threads, cache and check are not taken from FUSOR_* variables (those for debugging,
+                                       and FUSOR_CODEGEN, are the process's and still count) */
+    FUSOR_FAST_MATH = 8             /* allows faster functions than the documented bounds; this version has none, so it changes nothing */
 };
 
 /** Options of a context. Start from FUSOR_CONTEXT_OPTIONS_INIT; zero and NULL mean the default, which the environment may set. */

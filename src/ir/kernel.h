@@ -134,7 +134,7 @@ void ir_kernel_print(fu_str *out, const ir_kernel *k);      /* canonical: equal 
 fusor_status ir_kernel_parse(fu_error *e, const char *text, size_t length, ir_kernel *out);   /* and verifies */
 fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e);
 enum { IR_KEY_BYTES = 16, IR_SYMBOL_MAX = 128 };
-/* Key = hash of (description, options, level, build id). */
+/* Key = hash of (description, build id); level and options are lines of the description. */
 void ir_kernel_key(const char *description, size_t length, const char *build_id, uint8_t key[IR_KEY_BYTES]);
 /* fk_<kind>_<types>_<ops>_<shape class>__<isa>_w<lanes>u<unroll>_<key8> */
 void ir_kernel_symbol(const ir_kernel *k, const uint8_t key[IR_KEY_BYTES], char out[IR_SYMBOL_MAX]);

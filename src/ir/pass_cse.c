@@ -7,6 +7,7 @@
  * Composites that share nodes after merging (softmax and log_softmax of one tensor) become one group, and groups are
  * numbered in canonical order. Nodes inside and outside of composites are kept apart. Needs: types. Keeps: types.
  * Breaks: ids, order. Cost: O(nodes + edges). */
+#include "ir/kernel.h"
 #include "ir/pass.h"
 #include <string.h>
 
@@ -33,7 +34,7 @@ static uint64_t mix(uint64_t h, uint64_t v) { return fu_hash(&v, sizeof v, h); }
  * (ir/kernel.h); literals and attributes that are numbers do not. */
 static uint64_t size_class(const ir_sizes *s, ir_size x) {
     int64_t v;
-    return ir_size_is_const(s, x, &v) && v >= 0 && v <= 64 ? (uint64_t)v : UINT64_MAX;
+    return ir_size_is_const(s, x, &v) && v >= 0 && v <= IR_BAKE_MAX ? (uint64_t)v : UINT64_MAX;
 }
 
 static uint64_t structural_hash(const cse *c, const ir_node *n, bool is_exact) {

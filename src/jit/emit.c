@@ -45,10 +45,6 @@ LLVMValueRef em_f64(emit *e, double v) { return em_splat(e, LLVMConstReal(e->t_f
 LLVMValueRef em_i32(emit *e, int32_t v) { return em_splat(e, LLVMConstInt(e->t_i32, (uint32_t)v, 0)); }
 LLVMValueRef em_i64s(emit *e, int64_t v) { return LLVMConstInt(e->t_i64, (uint64_t)v, 0); }
 
-LLVMValueRef em_f32_bits(emit *e, uint32_t bits) {
-    return em_splat(e, LLVMConstBitCast(LLVMConstInt(e->t_i32, bits, 0), e->t_f32));
-}
-
 LLVMValueRef em_int(emit *e, ir_dtype t, int64_t v) {
     LLVMTypeRef type = em_scalar_type(e, t);
     unsigned width = LLVMGetIntTypeWidth(type);
@@ -239,23 +235,6 @@ LLVMValueRef em_identity(emit *e, ir_op reduce_op, ir_dtype t) {
 LLVMValueRef em_combine(emit *e, ir_op reduce_op, ir_dtype t, LLVMValueRef acc, LLVMValueRef x) {
     ir_kinst inst = {.op = (uint16_t)ir_ops[reduce_op].combine, .dtype = t, .n_in = 2};
     return em_lower(e, &inst, (LLVMValueRef[]){acc, x}, (ir_dtype[]){t, t});
-}
-
-LLVMValueRef em_reduce_lanes(emit *e, ir_op reduce_op, ir_dtype t, LLVMValueRef acc) {
-    int lanes = e->lanes;
-    for (int n = lanes / 2; n >= 1; n /= 2) {
-        LLVMValueRef half[2], index[64];
-        for (int h = 0; h < 2; h++) {
-            for (int i = 0; i < n; i++) index[i] = LLVMConstInt(e->t_i32, (unsigned)(h * n + i), 0);
-            half[h] = n == 1 ? em_lane(e, acc, h)
-                             : LLVMBuildShuffleVector(e->b, acc, LLVMGetPoison(LLVMTypeOf(acc)),
-                                                      LLVMConstVector(index, (unsigned)n), "");
-        }
-        e->lanes = n;
-        acc = em_combine(e, reduce_op, t, half[0], half[1]);
-    }
-    e->lanes = lanes;
-    return acc;
 }
 
 /* ---- the scalar program ---- */

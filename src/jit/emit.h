@@ -35,7 +35,6 @@ LLVMTypeRef  em_type(emit *e, ir_dtype t);                             /* at e->
 LLVMTypeRef  em_vec(emit *e, LLVMTypeRef scalar);                      /* at e->lanes */
 LLVMValueRef em_splat(emit *e, LLVMValueRef scalar);                   /* scalar -> current width (no-op at 1) */
 LLVMValueRef em_f32(emit *e, double v);                                /* v rounded to float, splat */
-LLVMValueRef em_f32_bits(emit *e, uint32_t bits);
 LLVMValueRef em_f64(emit *e, double v);
 LLVMValueRef em_int(emit *e, ir_dtype t, int64_t v);                   /* splat constant of an integer dtype or bool */
 LLVMValueRef em_i32(emit *e, int32_t v);
@@ -102,8 +101,6 @@ LLVMValueRef em_cast(emit *e, LLVMValueRef x, ir_dtype from, ir_dtype to);
 LLVMValueRef em_combine(emit *e, ir_op reduce_op, ir_dtype t, LLVMValueRef acc, LLVMValueRef x);
 LLVMValueRef em_identity(emit *e, ir_op reduce_op, ir_dtype t);         /* current width */
 LLVMValueRef em_lane(emit *e, LLVMValueRef vector, int lane);
-/* Halves: acc[l] op acc[l + n/2] ... down to one scalar (e->lanes wide in, scalar out). */
-LLVMValueRef em_reduce_lanes(emit *e, ir_op reduce_op, ir_dtype t, LLVMValueRef acc);
 
 /* Evaluates the program lazily: em_value(e, v, inst) lowers `inst` and what it needs once into v->at[]; loads go through
  * v->load so that each kernel kind decides addresses. */
