@@ -658,7 +658,7 @@ static void place_results(planner *p) {
         ir_id id = p->g->results.at[r].node;
         node_info *v = &p->info[id];
         const ir_node *n = ir_at(p->g, id);
-        if (v->made_by || n->op == IR_OP_PARAM) continue;      /* a parameter returned as it is: copied */
+        if (v->made_by || n->op == IR_OP_PARAM || n->op == IR_OP_LITERAL) continue;     /* returned as it is: copied */
         if (v->home) {
             store_in(p, v->home, id);
             continue;
@@ -695,15 +695,23 @@ static int new_buffer(planner *p, ir_storage storage, int index, const ir_node *
     return (int)p->plan->buffers.n - 1;
 }
 
+void plan_literal_buffer(planner *p, ir_id id) {
+    const ir_node *n = ir_at(p->g, id);
+    if (n->op != IR_OP_LITERAL || p->info[id].buffer >= 0) return;
+    p->info[id].buffer = new_buffer(p, IR_STORE_LITERAL, 0, n, id);
+    p->plan->buffers.at[p->info[id].buffer].bits = n->bits;
+}
+
 static void make_buffers(planner *p) {
     ir_graph *g = p->g;
     for (uint32_t i = 0; i < g->params.n; i++) p->info[g->params.at[i].node].buffer = new_buffer(p, IR_STORE_INPUT, (int)i, ir_at(g, g->params.at[i].node), g->params.at[i].node);
     for (uint32_t r = 0; r < g->results.n; r++) {
         int b = new_buffer(p, IR_STORE_OUTPUT, (int)r, ir_at(g, g->results.at[r].node), g->results.at[r].node);
         node_info *v = &p->info[g->results.at[r].node];
-        /* an aliased result is computed in memory of its own until plan_build proves that it may be written in place */
-        if (v->buffer < 0 && g->results.at[r].alias < 0) v->buffer = b;
+        /* an aliased result is computed in memory of its own until write_in_place proves that it need not be */
+        if (v->buffer < 0 && g->results.at[r].alias < 0 && ir_at(g, g->results.at[r].node)->op != IR_OP_LITERAL) v->buffer = b;
     }
+    for (uint32_t r = 0; r < g->results.n; r++) plan_literal_buffer(p, g->results.at[r].node);
     for (ir_id id = 1; id < g->nodes.n; id++)
         if (p->info[id].made_by && p->info[id].buffer < 0) p->info[id].buffer = new_buffer(p, IR_STORE_TEMP, 0, ir_at(g, id), id);
 }
@@ -783,7 +791,8 @@ static void copy_results(planner *p) {
         ir_step st = {.kind = IR_STEP_COPY, .n_args = 2, .arg = FU_NEW_N(p->arena, int, 2), .prepack_param = -1};
         st.arg[0] = from;
         st.arg[1] = out;
-        st.reason = ir_at(g, g->results.at[r].node)->op == IR_OP_PARAM ? "a parameter is returned as it is"
+        st.reason = ir_at(g, g->results.at[r].node)->op == IR_OP_PARAM     ? "a parameter is returned as it is"
+                    : ir_at(g, g->results.at[r].node)->op == IR_OP_LITERAL ? "a number is returned"
                     : g->results.at[r].alias >= 0                     ? ir_reason_texts[IR_REASON_ALIAS]
                                                                       : "a result is returned under a second name";
         fu_push(p->arena, &p->plan->steps, st);

@@ -478,13 +478,9 @@ static fusor_status build_reference(planner *p, int c) {
     builder b = {.p = p, .c = c};
     ir_step st = {.kind = IR_STEP_REFERENCE, .node = id, .n_args = n->n_in + 1, .arg = FU_NEW_N(p->arena, int, n->n_in + 1), .prepack_param = -1};
     for (int i = 0; i < n->n_in; i++) {
-        const ir_node *x = ir_at(p->g, n->in[i]);
-        node_info *v = &p->info[n->in[i]];
-        if (x->op == IR_OP_LITERAL && v->buffer < 0) {
-            ir_plan_buffer lit = {.storage = IR_STORE_LITERAL, .dtype = x->dtype, .bits = x->bits, .node = n->in[i], .first_step = -1, .last_step = -1};
-            fu_push(p->arena, &p->plan->buffers, lit);
-            v->buffer = (int)p->plan->buffers.n - 1;
-        } else if (v->made_by) {
+        const node_info *v = &p->info[n->in[i]];
+        plan_literal_buffer(p, n->in[i]);
+        if (v->made_by) {
             FU_TRY(plan_build_step(p, v->made_by));
             add_boundary(&b, n->in[i]);
         }

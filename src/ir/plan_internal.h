@@ -61,6 +61,8 @@ bool plan_view_is_index_map(const ir_graph *g, const ir_node *n);
 void plan_perm(const ir_graph *g, const ir_node *n, int perm[IR_MAX_RANK]);
 /* Result dim of an index-map view -> operand dim, or -1 (inserted or repeated). */
 void plan_view_dims(const ir_graph *g, const ir_node *n, int from[IR_MAX_RANK]);
+/* Gives a literal that something reads from memory a buffer; nothing for other nodes. */
+void plan_literal_buffer(planner *p, ir_id id);
 bool plan_has_kernel(const planner *p, const ir_node *n);
 /* plan_build.c: turns cluster c into a step of the plan. */
 /* and, before it, those whose values it reads. Does nothing when it is built already. */
