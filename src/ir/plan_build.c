@@ -65,6 +65,10 @@ static const chain *operand_chain(builder *b, const chain *at, const ir_node *n,
     return intern(b, &c);
 }
 
+/* The stride of the dim before one of size dim that has stride run. A size of 0 counts as 1, or a row of no elements would
+ * have stride 0, which means that nothing varies along it. */
+static ir_size next_run(ir_sizes *sz, ir_size run, ir_size dim) { return ir_size_is(sz, dim, 0) ? run : ir_size_mul(sz, run, dim); }
+
 /* Strides over a node's dims -> strides over the cluster's dims. */
 static bool push_strides(builder *b, const chain *at, const ir_size *in, ir_size out[MAX_SPACE]) {
     const ir_graph *g = b->p->g;
@@ -88,12 +92,12 @@ static bool push_strides(builder *b, const chain *at, const ir_size *in, ir_size
                 ir_size run = b->one;
                 for (int d = x->rank - 1; d >= 0; d--) {
                     if (s[d] != run && !ir_size_is(sz, x->dim[d], 1)) return false;
-                    run = ir_size_mul(sz, run, x->dim[d]);
+                    run = next_run(sz, run, x->dim[d]);
                 }
                 run = b->one;
                 for (int d = to - 1; d >= 0; d--) {
                     t[d] = ir_size_is(sz, n->dim[d], 1) ? b->zero : run;
-                    run = ir_size_mul(sz, run, n->dim[d]);
+                    run = next_run(sz, run, n->dim[d]);
                 }
             }
         }
@@ -109,7 +113,7 @@ static void contiguous(builder *b, const ir_node *n, ir_size out[MAX_SPACE]) {
     ir_size run = b->one;
     for (int d = n->rank - 1; d >= 0; d--) {
         out[d] = ir_size_is(b->p->g->sizes, n->dim[d], 1) ? b->zero : run;
-        run = ir_size_mul(b->p->g->sizes, run, n->dim[d]);
+        run = next_run(b->p->g->sizes, run, n->dim[d]);
     }
 }
 
