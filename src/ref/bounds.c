@@ -194,8 +194,20 @@ static fusor_status reduce_bounds(const walk *w, const ir_node *n, value *const 
         if (!(memory = as_f64(&v->t, true))) return no_memory(w);
         add_terms(v, memory, each * unit(w, n), unit(w, n));
         fu_free(memory);
-        /* products on the way may be subnormal */
-        for (int64_t i = 0; i < outputs; i++) v->error[i] += each * ref_ulp(ir_node_accumulator(w->g, n), 0);
+        /* On the way some factors above 1 may overflow, and what underflows is multiplied by them later. */
+        if (!(memory = as_f64(x, true))) return no_memory(w);
+        for (int64_t i = 0; i < ref_count(x); i++)
+            if (memory[i] < 1) memory[i] = 1;
+        ref_tensor above = shaped(x, memory);
+        fusor_status status = eval_f64(w, n, n->op, &above, &v->t, &terms);
+        fu_free(memory);
+        FU_TRY(status);
+        ir_dtype acc = ir_node_accumulator(w->g, n);
+        for (int64_t i = 0; i < outputs; i++) {
+            if (!(terms[i] < (acc == FUSOR_F64 ? 0x1p1023 : 0x1p127))) v->error[i] = INFINITY;
+            else v->error[i] += each * terms[i] * ref_ulp(acc, 0);
+        }
+        fu_free(terms);
         return FUSOR_OK;
     }
     if (in[0]->error && ref_count(x) > 0) {     /* over an empty axis there is no largest error */

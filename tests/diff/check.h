@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef TESTS_DIFF_CHECK_H
 #define TESTS_DIFF_CHECK_H
-/* What the differential tests and the graph fuzzer share: numbers with special values in them, memory between guard pages,
- * the pipeline of src/fusor.c at a given level, thread count and fusion, and the comparison of bits. A test includes it once. */
+/* What the differential tests and the graph fuzzer share: numbers with special values in them, memory between guard
+ * pages, the pipeline of src/fusor.c at a given level, thread count and fusion, and the comparison of bits. A test
+ * includes it once. */
 #include "ir/pass.h"
 #include "ref/bounds.h"
 #include "ref/kinds.h"
@@ -19,18 +20,21 @@
 #define UNUSED __attribute__((unused))
 
 /* ---- numbers ---- */
-static uint64_t mix(uint64_t x) {               /* splitmix64 (Steele, Lea, Flood 2014) */
+static uint64_t mix(uint64_t x) { /* splitmix64 (Steele, Lea, Flood 2014) */
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     return x ^ (x >> 31);
 }
-typedef struct rng { uint64_t state; } rng;
+typedef struct rng {
+    uint64_t state;
+} rng;
 static UNUSED uint64_t rnd(rng *r) { return mix(r->state++); }
 static UNUSED int below(rng *r, int n) { return (int)(rnd(r) % (uint64_t)n); }
 static UNUSED bool chance(rng *r, int percent) { return below(r, 100) < percent; }
 
-/* Which values besides ordinary ones. HUGE: the largest finite ones too, on which sums overflow in one order and not in another. */
+/* Which values besides ordinary ones. HUGE: the largest finite ones too, on which sums overflow in one order and not in
+ * another. */
 enum { SPECIAL_NONE, SPECIAL_SOME, SPECIAL_HUGE };
 
 static UNUSED ir_bits special_value(ir_dtype t, int k, int special) {
@@ -38,10 +42,10 @@ static UNUSED ir_bits special_value(ir_dtype t, int k, int special) {
     if (!ir_is_float(t)) {
         switch (k % 5) {
         case 0: return 0;
-        case 1: return t == FUSOR_BOOL ? 1 : (ir_bits)1 << (width - 1);                     /* the minimum, or half of the range */
-        case 2: return t == FUSOR_BOOL ? 1 : (~(ir_bits)0 >> (64 - width)) >> ir_is_signed(t);   /* the maximum */
+        case 1: return t == FUSOR_BOOL ? 1 : (ir_bits)1 << (width - 1); /* the minimum, or half of the range */
+        case 2: return t == FUSOR_BOOL ? 1 : (~(ir_bits)0 >> (64 - width)) >> ir_is_signed(t); /* the maximum */
         case 3: return 1;
-        default: return t == FUSOR_BOOL ? 0 : ~(ir_bits)0 >> (64 - width);                  /* -1, or the maximum */
+        default: return t == FUSOR_BOOL ? 0 : ~(ir_bits)0 >> (64 - width); /* -1, or the maximum */
         }
     }
     int digits = t == FUSOR_F64 ? 52 : t == FUSOR_F32 ? 23 : t == FUSOR_F16 ? 10 : 7;
@@ -50,9 +54,9 @@ static UNUSED ir_bits special_value(ir_dtype t, int k, int special) {
     case 0: return sign;
     case 1: return sign | infinity;
     case 2: return sign | infinity | (ir_bits)1 << (digits - 1);
-    case 3: return sign | (1 + (ir_bits)k * 3);                                             /* subnormal */
-    case 4: return sign | (infinity - 1);                                                   /* the largest */
-    default: return sign | (ir_bits)1 << digits;                                            /* the smallest normal */
+    case 3: return sign | (1 + (ir_bits)k * 3);  /* subnormal */
+    case 4: return sign | (infinity - 1);        /* the largest */
+    default: return sign | (ir_bits)1 << digits; /* the smallest normal */
     }
 }
 
@@ -75,7 +79,11 @@ static UNUSED void fill(ref_tensor *t, uint64_t seed, double lo, double hi, int 
 }
 
 /* ---- memory between guard pages ---- */
-typedef struct guarded { char *map; size_t mapped; char *data; } guarded;
+typedef struct guarded {
+    char *map;
+    size_t mapped;
+    char *data;
+} guarded;
 
 /* `bytes` bytes that end, or begin, at a page that may not be touched. */
 static UNUSED guarded guard_new(size_t bytes, bool at_end) {
@@ -96,9 +104,14 @@ static UNUSED void guard_free(guarded *g) {
 }
 
 /* ---- the pipeline ---- */
-typedef struct setup { ir_level level; int n_threads; bool no_fuse, reference; } setup;
+typedef struct setup {
+    ir_level level;
+    int n_threads;
+    bool no_fuse, reference;
+} setup;
 
-static fusor_status reference_node(const ir_graph *g, fu_error *e, const ir_node *n, const rt_tensor *in, rt_tensor *out, const int64_t *symbols) {
+static fusor_status reference_node(const ir_graph *g, fu_error *e, const ir_node *n, const rt_tensor *in,
+                                   rt_tensor *out, const int64_t *symbols) {
     return ref_eval_node(g, e, n, (const ref_tensor *)in, (ref_tensor *)out, symbols);
 }
 
@@ -118,15 +131,16 @@ static UNUSED rt_exec *build(fu_error *e, rt_cache *cache, const char *text, set
     }
     ir_plan_options po = {.level = s.level, .no_fuse = s.no_fuse, .reference = s.reference};
     rt_exec_options xo = {.n_threads = s.n_threads, .reference = reference_node};
-    if (ir_parse(&arena, e, "<text>", text, strlen(text), &m) == FUSOR_OK && ir_flatten(&arena, e, m, ir_module_find(m, NULL), &g) == FUSOR_OK
-        && ir_run_passes(&arena, e, &g) == FUSOR_OK && ir_plan_make(&arena, e, g, &po, &plan) == FUSOR_OK
-        && rt_exec_new(e, &arena, plan, cache, &xo, &x) == FUSOR_OK)
+    if (ir_parse(&arena, e, "<text>", text, strlen(text), &m) == FUSOR_OK &&
+        ir_flatten(&arena, e, m, ir_module_find(m, NULL), &g) == FUSOR_OK && ir_run_passes(&arena, e, &g) == FUSOR_OK &&
+        ir_plan_make(&arena, e, g, &po, &plan) == FUSOR_OK && rt_exec_new(e, &arena, plan, cache, &xo, &x) == FUSOR_OK)
         return x;
     fu_arena_free(&arena);
     return NULL;
 }
 
-/* The text as a graph with calls inlined and nothing else done to it: what the reference evaluates. NULL where it is refused. */
+/* The text as a graph with calls inlined and nothing else done to it: what the reference evaluates. NULL where it is
+ * refused. */
 static UNUSED ir_graph *reference_graph(fu_arena *arena, fu_error *e, const char *text) {
     ir_module *m;
     ir_graph *g;
@@ -150,14 +164,16 @@ static UNUSED int64_t first_difference(const ref_tensor *a, const ref_tensor *b)
     if (bytes_of(a) == 0 || memcmp(a->data, b->data, bytes_of(a)) == 0) return -1;
     for (int64_t i = 0; i < n; i++) {
         ir_bits x = ref_get(a, i), y = ref_get(b, i);
-        if (x != y && !(ir_is_float(a->dtype) && isnan(ir_bits_to_double(a->dtype, x)) && isnan(ir_bits_to_double(a->dtype, y)))) return i;
+        if (x != y &&
+            !(ir_is_float(a->dtype) && isnan(ir_bits_to_double(a->dtype, x)) && isnan(ir_bits_to_double(a->dtype, y))))
+            return i;
     }
     return -1;
 }
 
 /* ---- strided buffers of the caller ---- */
-/* A layout of t with dims in another order, some of them backwards, and gaps; strides in elements. Returns the elements it
- * spans; *first_out is the number of the first element in them. */
+/* A layout of t with dims in another order, some of them backwards, and gaps; strides in elements. Returns the elements
+ * it spans; *first_out is the number of the first element in them. */
 static UNUSED int64_t strided_layout(const ref_tensor *t, rng *r, int64_t *stride, int64_t *first_out) {
     int order[IR_MAX_RANK];
     int64_t span = 1, at = 1;

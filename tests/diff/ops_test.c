@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* ops_test.c: every operator of ops.def x element type x class of shapes x level x threads, against the reference evaluator: to
- * the bit for exact rows, within the documented bound else; the same bits for every number of threads, fused or not. Special
- * values are among the inputs, and every buffer lies between pages that may not be touched. */
+/* ops_test.c: every operator of ops.def x element type x class of shapes x level x threads, against the reference
+ * evaluator: to the bit for exact rows, within the documented bound else; the same bits for every number of threads,
+ * fused or not. Special values are among the inputs, and every buffer lies between pages that may not be touched. */
 #include "check.h"
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -22,10 +22,15 @@ static bool begin(void) {
 }
 
 /* ---- one program at some sizes ---- */
-typedef struct domain { double lo, hi; int special; bool is_exact; } domain;
+typedef struct domain {
+    double lo, hi;
+    int special;
+    bool is_exact;
+} domain;
 enum { MAX_OUT = 2 };
 
-static void run(rt_exec *x, const ir_graph *g, uint64_t seed, bool strided, bool at_end, const ref_tensor *in, ref_tensor *out, const char *where) {
+static void run(rt_exec *x, const ir_graph *g, uint64_t seed, bool strided, bool at_end, const ref_tensor *in,
+                ref_tensor *out, const char *where) {
     int n_in = (int)g->params.n, n_out = (int)g->results.n;
     fusor_buffer bi[4] = {{0}}, bo[MAX_OUT] = {{0}};
     guarded gi[4] = {{0}}, go[MAX_OUT] = {{0}};
@@ -61,15 +66,18 @@ static double at(const ref_tensor *t, int64_t i) { return ir_bits_to_double(t->d
 
 static void equal_bits(const ref_tensor *a, const ref_tensor *b, const char *where, const char *what) {
     int64_t i = first_difference(a, b);
-    cr_assert(i < 0, "%s: element %lld: %.17g, but %.17g %s", where, (long long)i, i < 0 ? 0 : at(a, i), i < 0 ? 0 : at(b, i), what);
+    cr_assert(i < 0, "%s: element %lld: %.17g, but %.17g %s", where, (long long)i, i < 0 ? 0 : at(a, i),
+              i < 0 ? 0 : at(b, i), what);
 }
 
 /* size: of A, B, C, D. */
-static void check(const char *text, domain dom, const int64_t size[4], const int *threads, bool strided, uint32_t levels) {
+static void check(const char *text, domain dom, const int64_t size[4], const int *threads, bool strided,
+                  uint32_t levels) {
     static jmp_buf oom;
     fu_arena arena;
     char where[1400];
-    uint64_t seed = mix((uint64_t)size[0] * 31 + (uint64_t)size[1] * 7 + (uint64_t)size[2] * 3 + (uint64_t)size[3] + strided);
+    uint64_t seed =
+        mix((uint64_t)size[0] * 31 + (uint64_t)size[1] * 7 + (uint64_t)size[2] * 3 + (uint64_t)size[3] + strided);
     fu_arena_init(&arena, &oom);
     if (setjmp(oom)) cr_assert(false, "out of memory");
     ir_graph *g = reference_graph(&arena, &error, text);
@@ -79,18 +87,20 @@ static void check(const char *text, domain dom, const int64_t size[4], const int
     int n_in = (int)g->params.n, n_out = (int)g->results.n;
     cr_assert(n_in <= 4 && n_out <= MAX_OUT);
     int64_t symbols[8] = {0};
-    for (uint32_t s = 0; s < ir_size_symbol_count(g->sizes); s++) symbols[s] = size[ir_size_symbol_name(g->sizes, s)[0] - 'A'];
+    for (uint32_t s = 0; s < ir_size_symbol_count(g->sizes); s++)
+        symbols[s] = size[ir_size_symbol_name(g->sizes, s)[0] - 'A'];
     for (int i = 0; i < n_in; i++) {
         const ir_node *n = ir_at(g, g->params.at[i].node);
         in[i].dtype = n->dtype;
         in[i].rank = n->rank;
-        for (int d = 0; d < n->rank; d++) cr_assert_eq(ir_size_eval(g->sizes, n->dim[d], symbols, &in[i].shape[d]), IR_SIZE_OK);
+        for (int d = 0; d < n->rank; d++)
+            cr_assert_eq(ir_size_eval(g->sizes, n->dim[d], symbols, &in[i].shape[d]), IR_SIZE_OK);
         in[i].data = fu_alloc(&arena, bytes_of(&in[i]) + 1);
         fill(&in[i], seed + (uint64_t)i, dom.lo, dom.hi, dom.special);
     }
     fu_error_clear(&error);
     fusor_status expected = ref_eval_bounds(&arena, &error, g, n_in, in, n_out, want, bound);
-    if (expected == FUSOR_ERROR_SHAPE) return;          /* the largest of nothing; exec_test has the kernels' answer */
+    if (expected == FUSOR_ERROR_SHAPE) return; /* the largest of nothing; exec_test has the kernels' answer */
     cr_assert_eq(expected, FUSOR_OK, "%s%s", text, error.text);
     for (int k = 0; k < n_out; k++) {
         first[k] = got[k] = want[k];
@@ -102,12 +112,16 @@ static void check(const char *text, domain dom, const int64_t size[4], const int
         bool is_first = true;
         for (int t = 0; threads[t]; t++)
             for (int no_fuse = 0; no_fuse < (t == 0 ? 2 : 1); no_fuse++) {
-                snprintf(where, sizeof where, "%s A=%lld B=%lld C=%lld D=%lld %s, %d threads%s%s", text, (long long)size[0], (long long)size[1],
-                         (long long)size[2], (long long)size[3], ir_levels[level].short_name, threads[t], no_fuse ? ", unfused" : "", strided ? ", strided" : "");
-                rt_exec *x = build(&error, cache, text, (setup){.level = (ir_level)level, .n_threads = threads[t], .no_fuse = no_fuse});
+                snprintf(where, sizeof where, "%s A=%lld B=%lld C=%lld D=%lld %s, %d threads%s%s", text,
+                         (long long)size[0], (long long)size[1], (long long)size[2], (long long)size[3],
+                         ir_levels[level].short_name, threads[t], no_fuse ? ", unfused" : "",
+                         strided ? ", strided" : "");
+                rt_exec *x = build(&error, cache, text,
+                                   (setup){.level = (ir_level)level, .n_threads = threads[t], .no_fuse = no_fuse});
                 cr_assert(x, "%s: %s", where, error.text);
                 run(x, g, seed, strided, (t + no_fuse) % 2 == 0, in, is_first ? first : got, where);
-                for (int k = 0; k < n_out && !is_first; k++) equal_bits(&got[k], &first[k], where, "on one thread, fused");
+                for (int k = 0; k < n_out && !is_first; k++)
+                    equal_bits(&got[k], &first[k], where, "on one thread, fused");
                 is_first = false;
                 rt_exec_release(x);
             }
@@ -117,7 +131,8 @@ static void check(const char *text, domain dom, const int64_t size[4], const int
                 continue;
             }
             ref_comparison c = ref_compare(&first[k], &want[k], bound[k], -1);
-            cr_assert(c.ok, "%s: element %lld: %.17g; the reference has %.17g, bound %g", where, (long long)c.at, at(&first[k], c.at), at(&want[k], c.at), bound[k][c.at]);
+            cr_assert(c.ok, "%s: element %lld: %.17g; the reference has %.17g, bound %g", where, (long long)c.at,
+                      at(&first[k], c.at), at(&want[k], c.at), bound[k][c.at]);
         }
     }
     fu_arena_free(&arena);
@@ -136,40 +151,63 @@ static void elementwise(const ir_op_info *op, ir_dtype t) {
     char text[600];
     int n = op->min_in;
     const char *arguments = n == 1 ? "%x" : n == 2 ? "%x, %y" : "%x, %y, %z";
-    const struct { const char *params, *before, *arguments, *result; bool is_plane; } shapes[] = {
-        {n == 1 ? "%%x: %1$s[A]" : n == 2 ? "%%x: %1$s[A], %%y: %2$s[A]" : "%%x: %1$s[A], %%y: %2$s[A], %%z: %2$s[A]", "", arguments, "[A]", false},
-        {n == 1 ? "%%x: %1$s" : n == 2 ? "%%x: %1$s, %%y: %2$s" : "%%x: %1$s, %%y: %2$s, %%z: %2$s", "", arguments, "[]", false},
-        {n == 1 ? "%%x: %1$s[A, B]" : n == 2 ? "%%x: %1$s[A, B], %%y: %2$s[B]" : "%%x: %1$s[A, B], %%y: %2$s[B], %%z: %2$s[A, 1]", "", arguments, "[A, B]", true},
-        {n == 1 ? "%%x: %1$s[A, 1, B, 1]" : n == 2 ? "%%x: %1$s[A, 1, 1, 1], %%y: %2$s[1, B, 1]" : "%%x: %1$s, %%y: %2$s[A, 1, B, 1], %%z: %2$s[B, 1]", "", arguments,
-         "[A, 1, B, 1]", true},
-        {n == 1 ? "%%q: %1$s[A, B]" : n == 2 ? "%%q: %1$s[A, B], %%y: %2$s[B, A]" : "%%q: %1$s[A, B], %%y: %2$s[B, A], %%z: %2$s", "%x = transpose(%q) ", arguments, "[B, A]",
-         true},
+    const struct {
+        const char *params, *before, *arguments, *result;
+        bool is_plane;
+    } shapes[] = {
+        {n == 1   ? "%%x: %1$s[A]"
+         : n == 2 ? "%%x: %1$s[A], %%y: %2$s[A]"
+                  : "%%x: %1$s[A], %%y: %2$s[A], %%z: %2$s[A]",
+         "", arguments, "[A]", false},
+        {n == 1   ? "%%x: %1$s"
+         : n == 2 ? "%%x: %1$s, %%y: %2$s"
+                  : "%%x: %1$s, %%y: %2$s, %%z: %2$s",
+         "", arguments, "[]", false},
+        {n == 1   ? "%%x: %1$s[A, B]"
+         : n == 2 ? "%%x: %1$s[A, B], %%y: %2$s[B]"
+                  : "%%x: %1$s[A, B], %%y: %2$s[B], %%z: %2$s[A, 1]",
+         "", arguments, "[A, B]", true},
+        {n == 1   ? "%%x: %1$s[A, 1, B, 1]"
+         : n == 2 ? "%%x: %1$s[A, 1, 1, 1], %%y: %2$s[1, B, 1]"
+                  : "%%x: %1$s, %%y: %2$s[A, 1, B, 1], %%z: %2$s[B, 1]",
+         "", arguments, "[A, 1, B, 1]", true},
+        {n == 1   ? "%%q: %1$s[A, B]"
+         : n == 2 ? "%%q: %1$s[A, B], %%y: %2$s[B, A]"
+                  : "%%q: %1$s[A, B], %%y: %2$s[B, A], %%z: %2$s",
+         "%x = transpose(%q) ", arguments, "[B, A]", true},
     };
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         char params[300], result[64];
-        snprintf(params, sizeof params, shapes[s].params, first, T);    /* formats of this file, operator-free */
+        snprintf(params, sizeof params, shapes[s].params, first, T); /* formats of this file, operator-free */
         snprintf(result, sizeof result, "%s%s", R, shapes[s].result);
-        snprintf(text, sizeof text, "func @f(%s) -> %s { %s%%r = %s(%s) return %%r }", params, result, shapes[s].before, op->name, shapes[s].arguments);
+        snprintf(text, sizeof text, "func @f(%s) -> %s { %s%%r = %s(%s) return %%r }", params, result, shapes[s].before,
+                 op->name, shapes[s].arguments);
         uint32_t levels = s == 0 ? ALL_LEVELS : 1u << (mix(s + t) % 3) | 1;
         if (shapes[s].is_plane) {
             for (size_t k = 0; k < sizeof planes / sizeof *planes; k++)
-                check(text, dom, (int64_t[4]){planes[k][0], planes[k][1]}, k == 4 ? two_threads : one_thread, k % 3 == 1, levels);
+                check(text, dom, (int64_t[4]){planes[k][0], planes[k][1]}, k == 4 ? two_threads : one_thread,
+                      k % 3 == 1, levels);
         } else {
-            for (size_t k = 0; k < (s ? 1 : sizeof lengths / sizeof *lengths); k++) check(text, dom, (int64_t[4]){lengths[k]}, one_thread, k % 4 == 2, levels);
+            for (size_t k = 0; k < (s ? 1 : sizeof lengths / sizeof *lengths); k++)
+                check(text, dom, (int64_t[4]){lengths[k]}, one_thread, k % 4 == 2, levels);
         }
-        if (s == 0 && (t == FUSOR_F32 || t == FUSOR_I32 || t == FUSOR_BOOL)) check(text, dom, (int64_t[4]){100003}, many_threads, false, ALL_LEVELS);
+        if (s == 0 && (t == FUSOR_F32 || t == FUSOR_I32 || t == FUSOR_BOOL))
+            check(text, dom, (int64_t[4]){100003}, many_threads, false, ALL_LEVELS);
     }
 }
 
 static void conversion(ir_op op, ir_dtype from) {
     char text[300];
     for (ir_dtype to = 1; to < IR_DTYPE_COUNT; to++) {
-        if (op == IR_OP_BITCAST && (ir_dtypes[to].bytes != ir_dtypes[from].bytes || to == FUSOR_BOOL || from == FUSOR_BOOL)) continue;
-        snprintf(text, sizeof text, "func @f(%%x: %s[A]) -> %s[A] { %%r = %s(%%x, %s) return %%r }", ir_dtypes[from].name, ir_dtypes[to].name, ir_ops[op].name,
-                 ir_dtypes[to].name);
+        if (op == IR_OP_BITCAST &&
+            (ir_dtypes[to].bytes != ir_dtypes[from].bytes || to == FUSOR_BOOL || from == FUSOR_BOOL))
+            continue;
+        snprintf(text, sizeof text, "func @f(%%x: %s[A]) -> %s[A] { %%r = %s(%%x, %s) return %%r }",
+                 ir_dtypes[from].name, ir_dtypes[to].name, ir_ops[op].name, ir_dtypes[to].name);
         for (int k = 0; k < 3; k++) {
             double scale = k == 0 ? 300 : k == 1 ? 3e9 : 1e30;
-            check(text, (domain){-scale, scale, SPECIAL_HUGE, op == IR_OP_CAST}, (int64_t[4]){k == 1 ? 133 : 65}, one_thread, k == 2, ALL_LEVELS);
+            check(text, (domain){-scale, scale, SPECIAL_HUGE, op == IR_OP_CAST}, (int64_t[4]){k == 1 ? 133 : 65},
+                  one_thread, k == 2, ALL_LEVELS);
         }
     }
 }
@@ -181,7 +219,10 @@ static ir_dtype reduced_type(const ir_op_info *op, ir_dtype t) {
 }
 
 static void reduction(const ir_op_info *op, ir_dtype t) {
-    static const struct { const char *params, *attrs, *result; bool is_arg; } shapes[] = {
+    static const struct {
+        const char *params, *attrs, *result;
+        bool is_arg;
+    } shapes[] = {
         {"[A]", "", "", true},
         {"[A, B]", "axis=1", "[A]", true},
         {"[A, B]", "axis=0, keepdims=true", "[1, B]", true},
@@ -192,44 +233,60 @@ static void reduction(const ir_op_info *op, ir_dtype t) {
         {"[A, B]", "", "", false},
         {"[A, B]", "axes=[]", "[A, B]", false},
     };
-    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 7, 2}, {17, 5, 3}, {2, 129, 16}, {33, 64, 1}, {5, 1000, 2}, {300, 9, 4}, {0, 3, 2}, {3, 0, 2}};
+    static const int64_t sizes[][3] = {{1, 1, 1},    {3, 7, 2},   {17, 5, 3}, {2, 129, 16}, {33, 64, 1},
+                                       {5, 1000, 2}, {300, 9, 4}, {0, 3, 2},  {3, 0, 2}};
     bool is_sum = op->is_sum_like && ir_is_float(t);
     char text[300], attrs[80];
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         bool is_arg = op->kind == IR_KIND_ARGREDUCE;
         if (is_arg && !shapes[s].is_arg) continue;
         snprintf(attrs, sizeof attrs, "%s", shapes[s].attrs);
-        if (!is_arg && strncmp(attrs, "axis=", 5) == 0) snprintf(attrs, sizeof attrs, "axes=[%.*s]%s", (int)strcspn(shapes[s].attrs + 5, ","), shapes[s].attrs + 5,
-                                                                 shapes[s].attrs + 5 + strcspn(shapes[s].attrs + 5, ","));
-        snprintf(text, sizeof text, "func @f(%%x: %s%s) -> %s%s { %%r = %s(%%x%s%s) return %%r }", ir_dtypes[t].name, shapes[s].params,
-                 ir_dtypes[reduced_type(op, t)].name, shapes[s].result, op->name, attrs[0] ? ", " : "", attrs);
+        int number = 0, end = 0;
+        if (!is_arg && sscanf(shapes[s].attrs, "axis=%d%n", &number, &end) == 1)
+            snprintf(attrs, sizeof attrs, "axes=[%d]%s", number, shapes[s].attrs + end);
+        snprintf(text, sizeof text, "func @f(%%x: %s%s) -> %s%s { %%r = %s(%%x%s%s) return %%r }", ir_dtypes[t].name,
+                 shapes[s].params, ir_dtypes[reduced_type(op, t)].name, shapes[s].result, op->name,
+                 attrs[0] ? ", " : "", attrs);
         double scale = op->combine == IR_OP_MUL && op->kind == IR_KIND_REDUCE ? 1.2 : 4;
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
             for (int special = 0; special < 2; special++)
-                check(text, (domain){scale > 2 ? -scale : 0.8, scale, special ? (is_sum ? SPECIAL_SOME : SPECIAL_HUGE) : SPECIAL_NONE, is_arg},
-                      (int64_t[4]){sizes[k][0], sizes[k][1], sizes[k][2]}, k == 5 || k == 6 ? many_threads : one_thread, k == 2, k == 3 ? ALL_LEVELS : 1u << (mix(k + s) % 3) | 1);
+                check(text,
+                      (domain){scale > 2 ? -scale : 0.8, scale,
+                               special ? (is_sum ? SPECIAL_SOME : SPECIAL_HUGE) : SPECIAL_NONE, is_arg},
+                      (int64_t[4]){sizes[k][0], sizes[k][1], sizes[k][2]}, k == 5 || k == 6 ? many_threads : one_thread,
+                      k == 2, k == 3 ? ALL_LEVELS : 1u << (mix(k + s) % 3) | 1);
     }
     if (t == FUSOR_F32 || t == FUSOR_I32) {
-        snprintf(text, sizeof text, "func @f(%%x: %s[A]) -> %s { %%r = %s(%%x) return %%r }", ir_dtypes[t].name, ir_dtypes[reduced_type(op, t)].name, op->name);
-        check(text, (domain){op->combine == IR_OP_MUL && op->kind == IR_KIND_REDUCE ? 0.9999 : -4, 1.0001, SPECIAL_NONE, false}, (int64_t[4]){100003}, many_threads, false, ALL_LEVELS);
+        snprintf(text, sizeof text, "func @f(%%x: %s[A]) -> %s { %%r = %s(%%x) return %%r }", ir_dtypes[t].name,
+                 ir_dtypes[reduced_type(op, t)].name, op->name);
+        check(
+            text,
+            (domain){op->combine == IR_OP_MUL && op->kind == IR_KIND_REDUCE ? 0.9999 : -4, 1.0001, SPECIAL_NONE, false},
+            (int64_t[4]){100003}, many_threads, false, ALL_LEVELS);
     }
 }
 
 static void row(const ir_op_info *op, ir_dtype t) {
-    static const char *const shapes[] = {"[A, B], axis=1", "[A, B], axis=0", "[A, B, 10], axis=-1", "[A, 1, B], axis=2"};
+    static const char *const shapes[] = {"[A, B], axis=1", "[A, B], axis=0", "[A, B, 10], axis=-1",
+                                         "[A, 1, B], axis=2"};
     static const int64_t sizes[][2] = {{1, 1}, {3, 7}, {2, 17}, {31, 5}, {5, 1000}, {300, 33}, {0, 4}, {2, 5000}};
     char text[300], type[64];
     for (int s = 0; s < 4; s++) {
-        snprintf(type, sizeof type, "%s%.*s", ir_dtypes[t].name, (int)(strchr(shapes[s], ']') - shapes[s] + 1), shapes[s]);
-        snprintf(text, sizeof text, "func @f(%%x: %s) -> %s { %%r = %s(%%x%s) return %%r }", type, type, op->name, strchr(shapes[s], ']') + 1);
+        snprintf(type, sizeof type, "%s%.*s", ir_dtypes[t].name, (int)(strchr(shapes[s], ']') - shapes[s] + 1),
+                 shapes[s]);
+        snprintf(text, sizeof text, "func @f(%%x: %s) -> %s { %%r = %s(%%x%s) return %%r }", type, type, op->name,
+                 strchr(shapes[s], ']') + 1);
         for (int k = 0; k < 8; k++)
-            check(text, (domain){-8, 8, k % 3 == 2 ? SPECIAL_SOME : SPECIAL_NONE, false}, (int64_t[4]){sizes[k][0], sizes[k][1]}, k == 4 || k == 5 ? many_threads : one_thread, k == 3,
+            check(text, (domain){-8, 8, k % 3 == 2 ? SPECIAL_SOME : SPECIAL_NONE, false},
+                  (int64_t[4]){sizes[k][0], sizes[k][1]}, k == 4 || k == 5 ? many_threads : one_thread, k == 3,
                   ALL_LEVELS);
     }
 }
 
 static void contraction(const ir_op_info *op, ir_dtype t) {
-    static const struct { const char *a, *b, *attrs, *result; } shapes[] = {
+    static const struct {
+        const char *a, *b, *attrs, *result;
+    } shapes[] = {
         {"[A, B]", "[B, C]", "", "[A, C]"},
         {"[B, A]", "[B, C]", ", transpose_a=true", "[A, C]"},
         {"[A, B]", "[C, B]", ", transpose_b=true", "[A, C]"},
@@ -243,21 +300,27 @@ static void contraction(const ir_op_info *op, ir_dtype t) {
         {"[A, 16]", "[16, 10]", "", "[A, 10]"},
         {"[1, B]", "[B, 1]", "", "[1, 1]"},
     };
-    static const int64_t sizes[][4] = {{1, 1, 1, 1}, {3, 7, 2, 2}, {17, 5, 31, 3}, {2, 129, 16, 2}, {33, 64, 65, 1}, {70, 600, 90, 2}, {0, 3, 2, 2}, {3, 0, 2, 2}, {5, 4, 0, 0}};
+    static const int64_t sizes[][4] = {{1, 1, 1, 1},     {3, 7, 2, 2}, {17, 5, 31, 3}, {2, 129, 16, 2}, {33, 64, 65, 1},
+                                       {70, 600, 90, 2}, {0, 3, 2, 2}, {3, 0, 2, 2},   {5, 4, 0, 0}};
     ir_dtype result = ir_is_float(t) ? t : ir_dtypes[t].bytes == 1 ? FUSOR_I32 : FUSOR_I64;
     char text[300];
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
-        snprintf(text, sizeof text, "func @f(%%x: %s%s, %%y: %s%s) -> %s%s { %%r = %s(%%x, %%y%s) return %%r }", ir_dtypes[t].name, shapes[s].a, ir_dtypes[t].name, shapes[s].b,
-                 ir_dtypes[result].name, shapes[s].result, op->name, shapes[s].attrs);
+        snprintf(text, sizeof text, "func @f(%%x: %s%s, %%y: %s%s) -> %s%s { %%r = %s(%%x, %%y%s) return %%r }",
+                 ir_dtypes[t].name, shapes[s].a, ir_dtypes[t].name, shapes[s].b, ir_dtypes[result].name,
+                 shapes[s].result, op->name, shapes[s].attrs);
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
-            check(text, (domain){-4, 4, k % 3 == 1 ? SPECIAL_SOME : SPECIAL_NONE, !ir_is_float(t)}, sizes[k], k == 5 ? many_threads : one_thread, k == 2,
+            check(text, (domain){-4, 4, k % 3 == 1 ? SPECIAL_SOME : SPECIAL_NONE, !ir_is_float(t)}, sizes[k],
+                  k == 5 ? many_threads : one_thread, k == 2,
                   s == 0 || k == 4 ? ALL_LEVELS : 1u << (mix(k + s) % 3) | 1);
     }
 }
 
 /* ---- movement and creation ---- */
 static void movement(ir_op op, ir_dtype t) {
-    static const struct { ir_op op; const char *params, *arguments, *result; } cases[] = {
+    static const struct {
+        ir_op op;
+        const char *params, *arguments, *result;
+    } cases[] = {
         {IR_OP_RESHAPE, "[A, B]", "shape=[B, A]", "[B, A]"},
         {IR_OP_RESHAPE, "[A, 6]", "shape=[A, 2, -1]", "[A, 2, 3]"},
         {IR_OP_TRANSPOSE, "[A, B]", "", "[B, A]"},
@@ -270,20 +333,35 @@ static void movement(ir_op op, ir_dtype t) {
     char text[300];
     for (size_t s = 0; s < sizeof cases / sizeof *cases; s++) {
         if (cases[s].op != op) continue;
-        snprintf(text, sizeof text, "func @f(%%x: %s%s) -> %s%s { %%r = %s(%%x%s%s) return %%r }", ir_dtypes[t].name, cases[s].params, ir_dtypes[t].name, cases[s].result,
-                 ir_ops[op].name, cases[s].arguments[0] ? ", " : "", cases[s].arguments);
+        snprintf(text, sizeof text, "func @f(%%x: %s%s) -> %s%s { %%r = %s(%%x%s%s) return %%r }", ir_dtypes[t].name,
+                 cases[s].params, ir_dtypes[t].name, cases[s].result, ir_ops[op].name,
+                 cases[s].arguments[0] ? ", " : "", cases[s].arguments);
         for (size_t k = 0; k < sizeof planes / sizeof *planes; k++)
-            check(text, (domain){-100, 100, SPECIAL_HUGE, true}, (int64_t[4]){planes[k][0], planes[k][1], 3}, k == 5 ? two_threads : one_thread, k % 3 == 1, ALL_LEVELS);
+            check(text, (domain){-100, 100, SPECIAL_HUGE, true}, (int64_t[4]){planes[k][0], planes[k][1], 3},
+                  k == 5 ? two_threads : one_thread, k % 3 == 1, ALL_LEVELS);
     }
 }
 
 static void creation(ir_op op, ir_dtype t) {
     const char *T = ir_dtypes[t].name;
     char text[300];
-    if (op == IR_OP_DIM) snprintf(text, sizeof text, "func @f(%%x: %s[A, B]) -> (i64, i64) { %%r = dim(%%x, axis=0) %%s = dim(%%x, axis=-1) return %%r, %%s }", T);
-    else if (op == IR_OP_FULL) snprintf(text, sizeof text, "func @f(%%x: %s[A, B]) -> %s[B, A] { %%r = full(%s, shape=[B, A], dtype=%s) return %%r }", T, T, t == FUSOR_BOOL ? "true" : "3", T);
-    else snprintf(text, sizeof text, "func @f(%%x: %s[A, B]) -> (%s[A, B], %s[A, B]) { %%r = iota(shape=[A, B], axis=0, dtype=%s) %%s = iota(shape=[A, B], axis=-1, dtype=%s) return %%r, %%s }", T, T, T, T, T);
-    for (size_t k = 0; k < sizeof planes / sizeof *planes; k++) check(text, (domain){0, 1, SPECIAL_NONE, true}, (int64_t[4]){planes[k][0], planes[k][1]}, one_thread, k == 4, ALL_LEVELS);
+    if (op == IR_OP_DIM)
+        snprintf(
+            text, sizeof text,
+            "func @f(%%x: %s[A, B]) -> (i64, i64) { %%r = dim(%%x, axis=0) %%s = dim(%%x, axis=-1) return %%r, %%s }",
+            T);
+    else if (op == IR_OP_FULL)
+        snprintf(text, sizeof text,
+                 "func @f(%%x: %s[A, B]) -> %s[B, A] { %%r = full(%s, shape=[B, A], dtype=%s) return %%r }", T, T,
+                 t == FUSOR_BOOL ? "true" : "3", T);
+    else
+        snprintf(text, sizeof text,
+                 "func @f(%%x: %s[A, B]) -> (%s[A, B], %s[A, B]) { %%r = iota(shape=[A, B], axis=0, dtype=%s) %%s = "
+                 "iota(shape=[A, B], axis=-1, dtype=%s) return %%r, %%s }",
+                 T, T, T, T, T);
+    for (size_t k = 0; k < sizeof planes / sizeof *planes; k++)
+        check(text, (domain){0, 1, SPECIAL_NONE, true}, (int64_t[4]){planes[k][0], planes[k][1]}, one_thread, k == 4,
+              ALL_LEVELS);
 }
 
 ParameterizedTestParameters(ops, agree_with_the_reference) {
@@ -302,7 +380,8 @@ ParameterizedTest(int *row_number, ops, agree_with_the_reference, .timeout = 600
         switch (info->kind) {
         case IR_KIND_EW: elementwise(info, t); break;
         case IR_KIND_CONVERT: conversion(op, t); break;
-        case IR_KIND_REDUCE: case IR_KIND_ARGREDUCE: reduction(info, t); break;
+        case IR_KIND_REDUCE:
+        case IR_KIND_ARGREDUCE: reduction(info, t); break;
         case IR_KIND_ROW: row(info, t); break;
         case IR_KIND_CONTRACT: contraction(info, t); break;
         case IR_KIND_VIEW: movement(op, t); break;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* graph_fuzz.c: random programs give the same bits fused and not, on one thread and several, at a second call of the same
- * executable, and numbers within the documented bounds of the reference evaluator.
+/* graph_fuzz.c: random programs give the same bits fused and not, on one thread and several, at a second call of the
+ * same executable, and numbers within the documented bounds of the reference evaluator.
  *
  *     graph_fuzz [--seed N] [--count N] [--seconds N] [--level v2|v3|v4] [--print] [FILE ...]
  *
- * FILEs are cases found before (their "# fuzz:" line has sizes and seed); with them nothing is made up. Cases run in child
- * processes, so that a crash is a finding like others. A failure prints its seed and the program cut down as far as it still fails.
- * The last line is "N passed, N failed, N skipped". */
+ * FILEs are cases found before (their "# fuzz:" line has sizes and seed); with them nothing is made up. Cases run in
+ * child processes, so that a crash is a finding like others. A failure prints its seed and the program cut down as far
+ * as it still fails. The last line is "N passed, N failed, N skipped". */
 #include "graph_gen.h"
 #include <signal.h>
 #include <sys/wait.h>
@@ -25,7 +25,7 @@ typedef struct facts {
 
 /* What a child tells: in memory that both see. */
 typedef struct report {
-    volatile uint64_t at;               /* the seed in work */
+    volatile uint64_t at; /* the seed in work */
     volatile long passed, rejected;
     volatile int failed;
     char message[4096];
@@ -60,7 +60,8 @@ static uint64_t name_hash(const char *name) {
 }
 
 /* Calls with inputs and outputs between guard pages; results are copied to r->out. */
-static int call(run *r, const ir_graph *g, const facts *f, const ref_tensor *in, const ref_tensor *shape, fu_arena *arena) {
+static int call(run *r, const ir_graph *g, const facts *f, const ref_tensor *in, const ref_tensor *shape,
+                fu_arena *arena) {
     int n_in = (int)g->params.n, n_out = (int)g->results.n;
     fusor_buffer *bi = FU_NEW_N(arena, fusor_buffer, n_in + 1), *bo = FU_NEW_N(arena, fusor_buffer, n_out + 1);
     guarded *gi = FU_NEW_N(arena, guarded, n_in + 1), *go = FU_NEW_N(arena, guarded, n_out + 1);
@@ -94,17 +95,19 @@ static int call(run *r, const ir_graph *g, const facts *f, const ref_tensor *in,
         r->out[k] = shape[k];
         r->out[k].data = fu_alloc(arena, bytes_of(&shape[k]) + 1);
         if (bo[k].dtype != shape[k].dtype || bo[k].rank != shape[k].rank || (bytes_of(&shape[k]) && !bo[k].data))
-            return fail("%s: result %d has type %d and rank %d; expected %d and %d", r->name, k, bo[k].dtype, bo[k].rank, shape[k].dtype, shape[k].rank);
+            return fail("%s: result %d has type %d and rank %d; expected %d and %d", r->name, k, bo[k].dtype,
+                        bo[k].rank, shape[k].dtype, shape[k].rank);
         if (bo[k].flags & FUSOR_STRIDED) strided_copy(&r->out[k], &bo[k], false);
         else if (bytes_of(&shape[k])) memcpy(r->out[k].data, bo[k].data, bytes_of(&shape[k]));
     }
-    for (int i = 0; i < n_in && r->status == FUSOR_OK; i++) {       /* inputs must stay as they were */
+    for (int i = 0; i < n_in && r->status == FUSOR_OK; i++) { /* inputs must stay as they were */
         bool is_aliased = false;
         ref_tensor now = in[i];
         for (int k = 0; k < n_out; k++) is_aliased |= g->results.at[k].alias == i;
         if (is_aliased || bi[i].flags) continue;
         now.data = bi[i].data;
-        if (bytes_of(&now) && memcmp(now.data, in[i].data, bytes_of(&now)) != 0) return fail("%s: input %d was written", r->name, i);
+        if (bytes_of(&now) && memcmp(now.data, in[i].data, bytes_of(&now)) != 0)
+            return fail("%s: input %d was written", r->name, i);
     }
     for (int k = 0; k < n_out; k++) {
         if (!go[k].map && g->results.at[k].alias < 0 && bo[k].data) rt_buffer_release(NULL, bo[k].data);
@@ -120,7 +123,8 @@ static int same(const run *a, const run *b, int n_out) {
     for (int k = 0; k < n_out; k++) {
         int64_t i = first_difference(&a->out[k], &b->out[k]);
         if (i >= 0)
-            return fail("result %d [%lld]: %.17g %s, but %.17g %s", k, (long long)i, shown(&a->out[k], i), a->name, shown(&b->out[k], i), b->name);
+            return fail("result %d [%lld]: %.17g %s, but %.17g %s", k, (long long)i, shown(&a->out[k], i), a->name,
+                        shown(&b->out[k], i), b->name);
     }
     return 0;
 }
@@ -138,8 +142,9 @@ static int near_reference(const run *a, const ref_tensor *want, double *const *b
         }
         ref_comparison c = ref_compare(&a->out[k], &want[k], bound[k], -1);
         if (!c.ok)
-            return fail("result %d [%lld]: %.17g %s; the reference has %.17g, bound %.3g (%.3g ULP away)", k, (long long)c.at, shown(&a->out[k], c.at), a->name,
-                        shown(&want[k], c.at), bound[k][c.at], c.max_ulp);
+            return fail("result %d [%lld]: %.17g %s; the reference has %.17g, bound %.3g (%.3g ULP away)", k,
+                        (long long)c.at, shown(&a->out[k], c.at), a->name, shown(&want[k], c.at), bound[k][c.at],
+                        c.max_ulp);
     }
     return 0;
 }
@@ -147,7 +152,8 @@ static int near_reference(const run *a, const ref_tensor *want, double *const *b
 static int check_case(fu_arena *arena, const char *text, const facts *f) {
     ir_graph *g = reference_graph(arena, &error, text);
     if (!g) {
-        if (error.status == FUSOR_ERROR_INTERNAL || error.status == FUSOR_ERROR_MEMORY) return fail("refused: %s", error.text);
+        if (error.status == FUSOR_ERROR_INTERNAL || error.status == FUSOR_ERROR_MEMORY)
+            return fail("refused: %s", error.text);
         if (getenv("GRAPH_FUZZ_VERBOSE")) fprintf(stderr, "rejected: %s%s\n", text, error.text);
         return 1;
     }
@@ -165,7 +171,8 @@ static int check_case(fu_arena *arena, const char *text, const facts *f) {
         in[i].dtype = n->dtype;
         in[i].rank = n->rank;
         for (int d = 0; d < n->rank; d++)
-            if (ir_size_eval(g->sizes, n->dim[d], symbols, &in[i].shape[d]) != IR_SIZE_OK || in[i].shape[d] < 0) return 1;
+            if (ir_size_eval(g->sizes, n->dim[d], symbols, &in[i].shape[d]) != IR_SIZE_OK || in[i].shape[d] < 0)
+                return 1;
         in[i].data = fu_alloc(arena, bytes_of(&in[i]) + 1);
         fill(&in[i], f->seed ^ name_hash(g->params.at[i].name), -f->scale, f->scale, f->special);
     }
@@ -173,11 +180,16 @@ static int check_case(fu_arena *arena, const char *text, const facts *f) {
     fusor_status expected = ref_eval_bounds(arena, &error, g, n_in, in, n_out, want, bound);
     if (expected != FUSOR_OK && expected != FUSOR_ERROR_SHAPE) return fail("the reference evaluator: %s", error.text);
 
-    run runs[5] = {{.name = "fused"}, {.name = "with threads"}, {.name = "unfused"}, {.name = "unfused, with threads"}, {.name = "again, with threads"}};
+    run runs[5] = {{.name = "fused"},
+                   {.name = "with threads"},
+                   {.name = "unfused"},
+                   {.name = "unfused, with threads"},
+                   {.name = "again, with threads"}};
     for (int k = 0; k < 4; k++) {
         setup s = {.level = (ir_level)f->level, .n_threads = k & 1 ? f->n_threads : 1, .no_fuse = k >= 2};
         runs[k].exec = build(&error, cache, text, s);
-        if (!runs[k].exec) return fail("%s: not compiled: %s: %s", runs[k].name, fusor_status_name(error.status), error.text);
+        if (!runs[k].exec)
+            return fail("%s: not compiled: %s: %s", runs[k].name, fusor_status_name(error.status), error.text);
     }
     runs[4].exec = runs[1].exec;
     if (expected != FUSOR_OK) {
@@ -187,7 +199,8 @@ static int check_case(fu_arena *arena, const char *text, const facts *f) {
     for (int k = 0; k < 5 && rc == 0; k++) {
         rc = call(&runs[k], g, f, in, want, arena);
         if (rc == 0 && runs[k].status != expected)
-            rc = fail("%s: %s: %s; the reference gives %s", runs[k].name, fusor_status_name(runs[k].status), error.text, fusor_status_name(expected));
+            rc = fail("%s: %s: %s; the reference gives %s", runs[k].name, fusor_status_name(runs[k].status), error.text,
+                      fusor_status_name(expected));
         if (rc == 0 && k > 0 && expected == FUSOR_OK) rc = same(&runs[0], &runs[k], n_out);
     }
     if (rc == 0 && expected == FUSOR_OK) rc = near_reference(&runs[0], want, bound, n_out);
@@ -214,7 +227,12 @@ static int run_case(const char *text, const facts *f) {
 
 /* ---- cases in child processes ---- */
 static facts facts_of(const gen_program *p) {
-    facts f = {.seed = p->seed, .level = (int)p->level, .n_threads = p->n_threads, .special = p->special, .strided = p->strided, .scale = p->scale};
+    facts f = {.seed = p->seed,
+               .level = (int)p->level,
+               .n_threads = p->n_threads,
+               .special = p->special,
+               .strided = p->strided,
+               .scale = p->scale};
     for (int i = 0; i < GEN_SYMBOLS; i++) f.size[i] = p->size[i];
     return f;
 }
@@ -222,7 +240,9 @@ static facts facts_of(const gen_program *p) {
 static int wait_for(pid_t child) {
     int status;
     while (waitpid(child, &status, 0) < 0) {}
-    if (WIFSIGNALED(status)) return fail("killed by signal %d (%s)", WTERMSIG(status), WTERMSIG(status) == SIGALRM ? "time" : strsignal(WTERMSIG(status)));
+    if (WIFSIGNALED(status))
+        return fail("killed by signal %d (%s)", WTERMSIG(status),
+                    WTERMSIG(status) == SIGALRM ? "time" : strsignal(WTERMSIG(status)));
     if (WEXITSTATUS(status) > 1) return fail("exit status %d", WEXITSTATUS(status));
     return shared->failed ? -1 : 0;
 }
@@ -249,15 +269,16 @@ static bool still_fails(gen_program *p) {
     return fails;
 }
 
-/* Cuts the program down while it fails: results, statements (which become parameters), sizes, strides, special values. */
+/* Cuts the program down while it fails: results, statements (which become parameters), sizes, strides, special values.
+ */
 static void minimise(gen_program *p) {
     gen_program best = *p;
     bool better = true;
-#define TRY(...)                                            \
-    do {                                                    \
-        gen_program t = best;                               \
-        __VA_ARGS__;                                        \
-        if (still_fails(&t)) best = t, better = true;       \
+#define TRY(...)                                                                                                       \
+    do {                                                                                                               \
+        gen_program t = best;                                                                                          \
+        __VA_ARGS__;                                                                                                   \
+        if (still_fails(&t)) best = t, better = true;                                                                  \
     } while (0)
     for (int round = 0; better && round < 5; round++) {
         better = false;
@@ -313,8 +334,11 @@ static bool read_facts(const char *text, facts *f) {
     char level[16] = "";
     const char *at = strstr(text, "# fuzz:");
     memset(f, 0, sizeof *f);
-    if (!at || sscanf(at, "# fuzz: seed=%llu level=%15s threads=%d special=%d strided=%d scale=%lf A=%lld B=%lld C=%lld D=%lld", &f->seed, level, &f->n_threads,
-                      &f->special, &f->strided, &f->scale, &f->size[0], &f->size[1], &f->size[2], &f->size[3]) != 10)
+    if (!at ||
+        sscanf(at,
+               "# fuzz: seed=%llu level=%15s threads=%d special=%d strided=%d scale=%lf A=%lld B=%lld C=%lld D=%lld",
+               &f->seed, level, &f->n_threads, &f->special, &f->strided, &f->scale, &f->size[0], &f->size[1],
+               &f->size[2], &f->size[3]) != 10)
         return false;
     f->level = ir_level_find(level);
     return f->level >= 0 && f->n_threads >= 1;
@@ -407,7 +431,10 @@ int main(int argc, char **argv) {
         else if (strcmp(argv[i], "--level") == 0) level = ir_level_find(next), i++;
         else if (strcmp(argv[i], "--print") == 0) print = true;
         else if (argv[i][0] == '-') {
-            fprintf(stderr, "graph_fuzz: unknown option %s; expected --seed N, --count N, --seconds N, --level L, --print or files\n", argv[i]);
+            fprintf(stderr,
+                    "graph_fuzz: unknown option %s; expected --seed N, --count N, --seconds N, --level L, --print or "
+                    "files\n",
+                    argv[i]);
             return 2;
         } else {
             bool is_skipped = false;
@@ -433,8 +460,9 @@ int main(int argc, char **argv) {
             if (made == 0) break;
         }
         passed = shared->passed;
-        skipped = shared->rejected;     /* programs that the generator got wrong */
-        printf("seeds from %llu, %ld programs were refused by the type rules\n", (unsigned long long)seed, (long)shared->rejected);
+        skipped = shared->rejected; /* programs that the generator got wrong */
+        printf("seeds from %llu, %ld programs were refused by the type rules\n", (unsigned long long)seed,
+               (long)shared->rejected);
     }
     printf("%ld passed, %ld failed, %ld skipped\n", passed, failed, skipped);
     return failed > 0;

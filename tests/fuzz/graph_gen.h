@@ -2,8 +2,8 @@
 #ifndef TESTS_FUZZ_GRAPH_GEN_H
 #define TESTS_FUZZ_GRAPH_GEN_H
 /* Random typed programs for graph_fuzz.c, kept as statements so that a failing one can be cut down: any statement may
- * become a parameter of its type, any result may go, and what nothing needs is not printed. Operators come from ir_ops, so a new
- * row is in the programs without an edit here. */
+ * become a parameter of its type, any result may go, and what nothing needs is not printed. Operators come from ir_ops,
+ * so a new row is in the programs without an edit here. */
 #include "ir/graph.h"
 #include "../diff/check.h"
 
@@ -12,29 +12,29 @@ enum { GEN_RANK = 4, GEN_DIM = 40, GEN_VALUES = 64, GEN_SYMBOLS = 4, GEN_RESULTS
 typedef struct gen_value {
     ir_dtype dtype;
     int rank;
-    char dim[GEN_RANK + 1][GEN_DIM];    /* as written: "B", "7", "B*7" */
+    char dim[GEN_RANK + 1][GEN_DIM]; /* as written: "B", "7", "B*7" */
     bool is_param;
-    char text[200];                     /* the right side, operands as %vN */
-    int  pair;                          /* the second result of the call before it: index of the first; else -1 */
-    int  in[3], n_in;
+    char text[200]; /* the right side, operands as %vN */
+    int pair;       /* the second result of the call before it: index of the first; else -1 */
+    int in[3], n_in;
     bool is_used;
 } gen_value;
 
 typedef struct gen_program {
     uint64_t seed;
     gen_value value[GEN_VALUES];
-    int n, n_results, result[GEN_RESULTS], alias[GEN_RESULTS];      /* alias: value of a parameter, or -1 */
+    int n, n_results, result[GEN_RESULTS], alias[GEN_RESULTS]; /* alias: value of a parameter, or -1 */
     int64_t size[GEN_SYMBOLS];
     ir_level level;
     int n_threads, special;
-    bool strided;                       /* inputs are given with strides */
+    bool strided; /* inputs are given with strides */
     double scale;
 } gen_program;
 
 static const char *const gen_symbols[GEN_SYMBOLS] = {"A", "B", "C", "D"};
 
 /* ---- sizes ---- */
-static int64_t dim_value(const gen_program *p, const char *text) {      /* products of names and numbers */
+static int64_t dim_value(const gen_program *p, const char *text) { /* products of names and numbers */
     int64_t v = 1;
     for (const char *c = text; *c;) {
         if (*c >= 'A' && *c <= 'D') v *= p->size[*c++ - 'A'];
@@ -49,12 +49,14 @@ static int64_t value_count(const gen_program *p, const gen_value *v) {
     return n;
 }
 static void choose_dim(rng *r, char *out) {
-    static const char *const numbers[] = {"1", "2", "3", "4", "5", "7", "8", "10", "15", "16", "17", "31", "32", "33", "64", "65"};
+    static const char *const numbers[] = {"1",  "2",  "3",  "4",  "5",  "7",  "8",  "10",
+                                          "15", "16", "17", "31", "32", "33", "64", "65"};
     if (chance(r, 60)) strcpy(out, gen_symbols[below(r, GEN_SYMBOLS)]);
     else strcpy(out, numbers[below(r, 16)]);
 }
 static void choose_sizes(gen_program *p, rng *r) {
-    static const int64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 100, 127, 128, 129, 255, 300};
+    static const int64_t sizes[] = {1,  2,  3,  4,  5,  7,  8,   9,   15,  16,  17,  31,
+                                    32, 33, 47, 63, 64, 65, 100, 127, 128, 129, 255, 300};
     int64_t most = chance(r, 10) ? 3000000 : 60000;
     for (int i = 0; i < GEN_SYMBOLS; i++) p->size[i] = chance(r, 3) ? 0 : sizes[below(r, 24)];
     if (chance(r, 15)) p->size[below(r, GEN_SYMBOLS)] = 1000 + below(r, 9000);
@@ -94,9 +96,10 @@ static const char *gen_print(gen_program *p, fu_arena *arena) {
     bool calls[2] = {false, false};
     fu_str_init(&s, arena);
     mark_used(p);
-    fu_str_addf(&s, "# fuzz: seed=%llu level=%s threads=%d special=%d strided=%d scale=%g A=%lld B=%lld C=%lld D=%lld\n", (unsigned long long)p->seed,
-                  ir_levels[p->level].short_name, p->n_threads, p->special, p->strided, p->scale, (long long)p->size[0], (long long)p->size[1],
-                  (long long)p->size[2], (long long)p->size[3]);
+    fu_str_addf(&s,
+                "# fuzz: seed=%llu level=%s threads=%d special=%d strided=%d scale=%g A=%lld B=%lld C=%lld D=%lld\n",
+                (unsigned long long)p->seed, ir_levels[p->level].short_name, p->n_threads, p->special, p->strided,
+                p->scale, (long long)p->size[0], (long long)p->size[1], (long long)p->size[2], (long long)p->size[3]);
     fu_str_addf(&s, "func @f(");
     bool first = true;
     for (int i = 0; i < p->n; i++) {
@@ -128,11 +131,13 @@ static const char *gen_print(gen_program *p, fu_arena *arena) {
     for (int r = 0; r < p->n_results; r++) fu_str_addf(&s, "%s%%v%d", r ? ", " : "", p->result[r]);
     fu_str_addf(&s, "\n}\n");
     if (calls[0])
-        fu_str_addf(&s, "func @one(%%x: f32[P, Q], %%y: f32[Q]) -> f32[P, Q] {\n  %%t = mul(%%x, %%y)\n  %%u = add(%%t, 0.5)\n  %%m = reduce_mean(%%u, "
-                          "axes=[1], keepdims=true)\n  %%z = sub(%%u, %%m)\n  return %%z\n}\n");
+        fu_str_addf(&s, "func @one(%%x: f32[P, Q], %%y: f32[Q]) -> f32[P, Q] {\n  %%t = mul(%%x, %%y)\n  %%u = "
+                        "add(%%t, 0.5)\n  %%m = reduce_mean(%%u, "
+                        "axes=[1], keepdims=true)\n  %%z = sub(%%u, %%m)\n  return %%z\n}\n");
     if (calls[1])
-        fu_str_addf(&s, "func @two(%%x: f32[P, Q]) -> (f32[P, Q], f32[P]) {\n  %%s = square(%%x)\n  %%r = reduce_sum(%%s, axes=[1])\n  %%t = relu(%%x)\n"
-                          "  return %%t, %%r\n}\n");
+        fu_str_addf(&s, "func @two(%%x: f32[P, Q]) -> (f32[P, Q], f32[P]) {\n  %%s = square(%%x)\n  %%r = "
+                        "reduce_sum(%%s, axes=[1])\n  %%t = relu(%%x)\n"
+                        "  return %%t, %%r\n}\n");
     return s.at;
 }
 
@@ -162,7 +167,8 @@ static void uses(gen_value *v, int n, int a, int b, int c) {
 }
 
 static ir_dtype choose_dtype(rng *r) {
-    static const ir_dtype most[] = {FUSOR_F32, FUSOR_F32, FUSOR_F32, FUSOR_F32, FUSOR_F32, FUSOR_F32, FUSOR_F64, FUSOR_F16, FUSOR_BF16, FUSOR_I32, FUSOR_I64, FUSOR_BOOL};
+    static const ir_dtype most[] = {FUSOR_F32, FUSOR_F32, FUSOR_F32,  FUSOR_F32, FUSOR_F32, FUSOR_F32,
+                                    FUSOR_F64, FUSOR_F16, FUSOR_BF16, FUSOR_I32, FUSOR_I64, FUSOR_BOOL};
     return chance(r, 85) ? most[below(r, 12)] : (ir_dtype)(1 + below(r, IR_DTYPE_COUNT - 1));
 }
 
@@ -179,7 +185,9 @@ static bool stretches_to(const gen_value *b, const gen_value *a) {
 static int partner(gen_program *p, rng *r, const gen_value *a, ir_dtype t, bool literal, char *text) {
     int found[GEN_VALUES], n = 0;
     if (literal && t != FUSOR_BOOL && chance(r, 20)) {
-        static const char *const f[] = {"0.5", "2.", "-1.25", "0.", "1.", "0.1"}, *const s[] = {"3", "-2", "0", "1", "7", "-1"}, *const u[] = {"3", "2", "0", "1", "7", "5"};
+        static const char *const f[] = {"0.5", "2.", "-1.25", "0.", "1.", "0.1"},
+                                 *const s[] = {"3", "-2", "0", "1", "7", "-1"}, *const u[] = {"3", "2", "0",
+                                                                                              "1", "7", "5"};
         strcpy(text, (ir_is_float(t) ? f : ir_is_signed(t) ? s : u)[below(r, 6)]);
         return -1;
     }
@@ -232,8 +240,8 @@ static void gen_elementwise(gen_program *p, rng *r, int a) {
         for (int k = 0; k < arity; k++)
             if (in[k] >= 0) v.in[n++] = in[k];
         v.n_in = n;
-        snprintf(v.text, sizeof v.text, "%s(%s%s%s%s%s)", info->name, operand[0], arity > 1 ? ", " : "", arity > 1 ? operand[1] : "", arity > 2 ? ", " : "",
-                 arity > 2 ? operand[2] : "");
+        snprintf(v.text, sizeof v.text, "%s(%s%s%s%s%s)", info->name, operand[0], arity > 1 ? ", " : "",
+                 arity > 1 ? operand[1] : "", arity > 2 ? ", " : "", arity > 2 ? operand[2] : "");
         add_value(p, &v);
         return;
     }
@@ -305,10 +313,12 @@ static void gen_matmul(gen_program *p, rng *r, int a) {
     const char *m = x.dim[x.rank - 2 + ta], *k = x.dim[x.rank - 1 - ta];
     gen_value v = like(&x, x.dtype), y = like(&x, x.dtype);
     int b = -1;
-    if (chance(r, 25)) {                                /* a value that fits by chance, with itself most often */
+    if (chance(r, 25)) { /* a value that fits by chance, with itself most often */
         for (int i = p->n - 1; i >= 0 && b < 0; i--) {
             const gen_value *w = &p->value[i];
-            if (w->dtype == x.dtype && (w->rank == 2 || (w->rank == x.rank && memcmp(w->dim, x.dim, sizeof w->dim[0] * (size_t)(x.rank - 2)) == 0)) &&
+            if (w->dtype == x.dtype &&
+                (w->rank == 2 ||
+                 (w->rank == x.rank && memcmp(w->dim, x.dim, sizeof w->dim[0] * (size_t)(x.rank - 2)) == 0)) &&
                 strcmp(w->dim[w->rank - 2 + tb], k) == 0)
                 b = i;
         }
@@ -333,7 +343,8 @@ static void gen_matmul(gen_program *p, rng *r, int a) {
     strcpy(v.dim[v.rank - 1], w->dim[w->rank - 1 - tb]);
     if (!ir_is_float(x.dtype)) v.dtype = ir_dtypes[x.dtype].bytes == 1 ? FUSOR_I32 : FUSOR_I64;
     uses(&v, 2, a, b, 0);
-    snprintf(v.text, sizeof v.text, "matmul(%%v%d, %%v%d%s%s)", a, b, ta ? ", transpose_a=true" : "", tb ? ", transpose_b=true" : "");
+    snprintf(v.text, sizeof v.text, "matmul(%%v%d, %%v%d%s%s)", a, b, ta ? ", transpose_a=true" : "",
+             tb ? ", transpose_b=true" : "");
     add_value(p, &v);
 }
 
@@ -343,7 +354,8 @@ static void gen_view(gen_program *p, rng *r, int a) {
     uses(&v, 1, a, 0, 0);
     int end = 0, kind = below(r, 6), at;
     switch (kind) {
-    case 0: case 1: {                                   /* transpose */
+    case 0:
+    case 1: { /* transpose */
         int perm[GEN_RANK];
         if (x.rank < 2) return;
         for (int d = 0; d < x.rank; d++) perm[d] = d;
@@ -360,7 +372,7 @@ static void gen_view(gen_program *p, rng *r, int a) {
         sprintf(v.text + end, "])");
         break;
     }
-    case 2:                                             /* two dims become one, or all */
+    case 2: /* two dims become one, or all */
         if (x.rank < 2 || strlen(x.dim[0]) + strlen(x.dim[1]) + 4 > GEN_DIM / 2) return;
         at = below(r, x.rank - 1);
         if (strlen(x.dim[at]) + strlen(x.dim[at + 1]) + 2 > GEN_DIM / 2) return;
@@ -368,7 +380,7 @@ static void gen_view(gen_program *p, rng *r, int a) {
         for (int d = at + 1; d + 1 < x.rank; d++) strcpy(v.dim[d], x.dim[d + 1]);
         v.rank--;
         break;
-    case 3:                                             /* unsqueeze */
+    case 3: /* unsqueeze */
         if (x.rank == GEN_RANK) return;
         at = below(r, x.rank + 1);
         for (int d = x.rank; d > at; d--) strcpy(v.dim[d], x.dim[d - 1]);
@@ -376,14 +388,14 @@ static void gen_view(gen_program *p, rng *r, int a) {
         v.rank++;
         sprintf(v.text, "unsqueeze(%%v%d, axes=[%d])", a, at);
         break;
-    case 4:                                             /* squeeze */
+    case 4: /* squeeze */
         for (at = 0; at < x.rank && strcmp(x.dim[at], "1") != 0; at++) {}
         if (at == x.rank) return;
         for (int d = at; d + 1 < x.rank; d++) strcpy(v.dim[d], x.dim[d + 1]);
         v.rank--;
         sprintf(v.text, "squeeze(%%v%d, axes=[%d])", a, at);
         break;
-    default:                                            /* broadcast_to */
+    default: /* broadcast_to */
         if (x.rank < GEN_RANK && chance(r, 60)) {
             for (int d = x.rank; d > 0; d--) strcpy(v.dim[d], x.dim[d - 1]);
             choose_dim(r, v.dim[0]);
@@ -410,14 +422,16 @@ static void gen_create(gen_program *p, rng *r, int a) {
     strcat(shape, "]");
     if (strlen(shape) > 120) return;
     if (x.rank && chance(r, 40)) {
-        snprintf(v.text, sizeof v.text, "iota(shape=%.120s, axis=%d, dtype=%s)", shape, below(r, x.rank), ir_dtypes[v.dtype].name);
+        snprintf(v.text, sizeof v.text, "iota(shape=%.120s, axis=%d, dtype=%s)", shape, below(r, x.rank),
+                 ir_dtypes[v.dtype].name);
     } else if (x.rank && chance(r, 40)) {
         v.dtype = FUSOR_I64;
         v.rank = 0;
         uses(&v, 1, a, 0, 0);
         snprintf(v.text, sizeof v.text, "dim(%%v%d, axis=%d)", a, below(r, x.rank));
     } else {
-        snprintf(v.text, sizeof v.text, "full(%d, shape=%.120s, dtype=%s)", below(r, 3), shape, ir_dtypes[v.dtype].name);
+        snprintf(v.text, sizeof v.text, "full(%d, shape=%.120s, dtype=%s)", below(r, 3), shape,
+                 ir_dtypes[v.dtype].name);
     }
     add_value(p, &v);
 }
