@@ -62,7 +62,11 @@ unit_tests += %D%/unit/pass_test
 jit_unit_tests += %D%/unit/math_test
 %C%_unit_math_test_LDADD = $(jit_test_libs)
 jit_diff_programs += %D%/diff/ulp
+%C%_diff_ulp_SOURCES = %D%/diff/ulp.c %D%/diff/ulp_exact.c
 %C%_diff_ulp_LDADD = $(jit_test_libs)
+if HAVE_MPFR
+%C%_diff_ulp_CPPFLAGS = $(AM_CPPFLAGS) -DFUSOR_HAVE_MPFR
+endif
 script_tests += %D%/diff/ulp.sh
 jit_unit_tests += %D%/unit/reduce_test
 %C%_unit_reduce_test_LDADD = $(jit_test_libs)
