@@ -71,6 +71,7 @@ int tool_fail(tool *t, const fu_error *e) {
     case FUSOR_OK: return EXIT_DONE;
     case FUSOR_ERROR_ARGUMENT: case FUSOR_ERROR_SYNTAX: case FUSOR_ERROR_TYPE: case FUSOR_ERROR_SHAPE: case FUSOR_ERROR_INDEX:
     case FUSOR_ERROR_OVERLAP: case FUSOR_ERROR_STALE: return EXIT_PROGRAM;
+    case FUSOR_ERROR_UNSUPPORTED: return has_place ? EXIT_PROGRAM : EXIT_ENVIRONMENT;   /* a place in the program: its operator or type */
     default: return EXIT_ENVIRONMENT;
     }
 }
