@@ -26,11 +26,6 @@ static fusor_status (*const emit_kind[IR_KERNEL_KIND_COUNT])(emit *, fu_error *)
     [IR_KERNEL_CONTRACT] = jit_emit_contract,
 };
 
-/* optnone on an O2 target machine halves the time of compilation and gives the same speed where memory is the limit; a
- * contraction would run at half its speed (measured: relu(a*b+c) 2.35 against 4.3 ms; 12x32 tile 0.43-0.6 of the peak).
- */
-const bool jit_kind_is_compute_bound[IR_KERNEL_KIND_COUNT] = {[IR_KERNEL_CONTRACT] = true};
-
 /* What one request holds of LLVM: released in one place, also when memory runs out. */
 typedef struct job {
     fu_arena arena;
@@ -135,11 +130,9 @@ FIELD(fault, 120);
 #undef FIELD
 _Static_assert(sizeof(ir_kernel_args) == 128, "ABI of kernels");
 
-static void emit_entry(emit *e) {
+void em_load_args(emit *e, LLVMValueRef args) {
     const ir_kernel *k = e->k;
-    e->args = LLVMGetParam(e->fn, 0);
-    e->tile_begin = LLVMGetParam(e->fn, 1);
-    e->tile_end = LLVMGetParam(e->fn, 2);
+    e->args = args;
 #define FIELD(type, name)                                                                                              \
     load_field(e, type, e->args, offsetof(ir_kernel_args, name), sizeof(((ir_kernel_args *)0)->name))
     e->phase = FIELD(e->t_i32, phase);
@@ -169,9 +162,26 @@ static void emit_entry(emit *e) {
     }
 }
 
-static void add_attribute(emit *e, const char *name) {
+static void add_attribute(LLVMValueRef fn, LLVMContextRef ctx, const char *name) {
     unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
-    LLVMAddAttributeAtIndex(e->fn, LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(e->ctx, kind, 0));
+    LLVMAddAttributeAtIndex(fn, LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(ctx, kind, 0));
+}
+
+/* optnone on an O2 target machine (FastISel, then the greedy register allocator) halves the time of compilation and
+ * gives the same speed where memory is the limit; the register tile of a contraction would run at half its speed. */
+static void leave_unoptimized(LLVMValueRef fn, LLVMContextRef ctx) {
+    add_attribute(fn, ctx, "optnone");
+    add_attribute(fn, ctx, "noinline");
+}
+
+LLVMValueRef em_function(emit *e, const char *name, LLVMTypeRef type, bool is_optimized) {
+    LLVMValueRef fn = LLVMAddFunction(e->mod, name, type);
+    add_attribute(fn, e->ctx, "nounwind");
+    if (!is_optimized) leave_unoptimized(fn, e->ctx);
+    /* A jump table is a table of addresses: it would need relocations that a blob cannot have. */
+    LLVMAddTargetDependentFunctionAttr(fn, "no-jump-tables", "true");
+    LLVMSetAlignment(fn, JIT_BLOB_ALIGN);
+    return fn;
 }
 
 static emit *new_emit(job *j) {
@@ -218,19 +228,14 @@ static fusor_status build_module(job *j) {
 
     emit *e = new_emit(j);
     LLVMTypeRef parameters[3] = {e->t_ptr, e->t_i64, e->t_i64};
-    e->fn = LLVMAddFunction(j->mod, r->symbol, LLVMFunctionType(e->t_i32, parameters, 3, 0));
-    add_attribute(e, "nounwind");
-    if (!jit_kind_is_compute_bound[j->kernel->kind]) {
-        add_attribute(e, "optnone");
-        add_attribute(e, "noinline");
-    }
-    /* A jump table is a table of addresses: it would need relocations that a blob cannot have. */
-    LLVMAddTargetDependentFunctionAttr(e->fn, "no-jump-tables", "true");
-    LLVMSetAlignment(e->fn, JIT_BLOB_ALIGN);
+    e->fn = em_function(e, r->symbol, LLVMFunctionType(e->t_i32, parameters, 3, 0), true);
     LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
-    emit_entry(e);
+    e->tile_begin = LLVMGetParam(e->fn, 1);
+    e->tile_end = LLVMGetParam(e->fn, 2);
+    em_load_args(e, LLVMGetParam(e->fn, 0));
     FU_TRY(emit_kind[j->kernel->kind](e, &j->error));
     if (!LLVMGetBasicBlockTerminator(LLVMGetInsertBlock(e->b))) LLVMBuildRet(e->b, LLVMConstInt(e->t_i32, 0, 0));
+    if (!e->is_optimized) leave_unoptimized(e->fn, e->ctx);
     if (LLVMVerifyModule(j->mod, LLVMReturnStatusAction, &j->message))
         return FU_FAIL(&j->error, FUSOR_ERROR_INTERNAL, "code generation of %s made wrong LLVM IR: %s", r->symbol,
                        j->message);

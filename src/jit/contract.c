@@ -3,14 +3,18 @@
  * output: for each K block in order it packs a block of operand 0 and runs the register tile over the panels of both;
  * the last K block's totals go through the epilogue. Memory layouts are in ir/kernel.h, packing is in contract_pack.c.
  *
+ * In machine code these are functions, which share nothing but their arguments and the scratch memory: the kernel
+ * (loops and calls), pack0 and pack1, tile, add, finish. LLVM's time grows faster than the size of a function; this
+ * way, with only `tile` optimized and words in memory elsewhere (demote.c), it is 0.41 of what one optimized function
+ * took.
+ *
  * The order that an element is accumulated in depends on K, kb and the level alone: a block's products from 0 upwards,
  * then block sums in order. So blocking, threads and fusion do not change bits. */
 #include "jit/contract.h"
 #include <string.h>
 
 enum {
-    MAX_TILE = 32, /* vector registers in a tile */
-    UNROLL = 2     /* products in an iteration of the inner loop: 4 are no faster, and integers spill then */
+    MAX_TILE = 32 /* vector registers in a tile */
 };
 
 LLVMValueRef contract_min(emit *e, LLVMValueRef a, LLVMValueRef b) {
@@ -82,19 +86,91 @@ static LLVMValueRef ceil_div(contract *c, LLVMValueRef a, int64_t b) {
     return LLVMBuildUDiv(c->e->b, em_add(c->e, a, num(c, b - 1)), num(c, b), "");
 }
 
-/* ---- phase 0: a tile is one panel of one batch of operand 1 ---- */
+/* What is loaded at the entry of each function. */
+static void set_values(contract *c) {
+    emit *e = c->e;
+    int64_t tile_bytes = (int64_t)c->mr * c->nr * c->acc_bytes;
+    c->m = e->size[c->dim_m];
+    c->n = e->size[c->dim_n];
+    c->kk = e->size[c->dim_k];
+    c->staging = em_gep(e, e->scratch, e->t_i8, num(c, (tile_bytes + 63) / 64 * 64));
+}
+
 static LLVMValueRef panel_of_b(contract *c, LLVMValueRef batch, LLVMValueRef panel, LLVMValueRef panels) {
     LLVMValueRef i = em_add(c->e, em_mul(c->e, batch, panels), panel);
     return element(c, c->e->shared, em_mul(c->e, em_mul(c->e, i, c->kk), num(c, c->nr)));
 }
 
+/* ---- functions beside the kernel's: deep nests of loops in one function cost much more to compile ---- */
+typedef struct outer {
+    emit e;
+    contract c;
+    LLVMBasicBlockRef block;
+} outer;
+
+/* Into a new function. But for tile and add, its first parameter is the argument block, and what it holds is loaded. */
+static outer *begin_function(contract *c, contract_function f, const char *name, LLVMTypeRef *parameter, unsigned n,
+                             bool is_optimized) {
+    emit *e = c->e;
+    c->function_type[f] = LLVMFunctionType(e->t_void, parameter, n, 0);
+    c->function[f] = em_function(e, name, c->function_type[f], is_optimized);
+    LLVMSetLinkage(c->function[f], LLVMInternalLinkage);
+    outer *o = FU_NEW(e->arena, outer);
+    *o = (outer){*e, *c, LLVMGetInsertBlock(e->b)};
+    e->fn = c->function[f];
+    LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
+    if (f == TILE || f == ADD) return o;
+    em_load_args(e, LLVMGetParam(e->fn, 0));
+    set_values(c);
+    return o;
+}
+
+static void end_function(contract *c, const outer *o) {
+    emit *e = c->e;
+    LLVMBuildRetVoid(e->b);
+    LLVMPositionBuilderAtEnd(e->b, o->block);
+    *e = o->e;
+    *c = o->c;
+}
+
+static void call(contract *c, contract_function f, LLVMValueRef *in, unsigned n) {
+    LLVMBuildCall2(c->e->b, c->function_type[f], c->function[f], in, n, "");
+}
+
+/* ---- packing ---- */
+/* (args, dst, batch, first, panels, k0, k_count): `panels` panels of the operand from row (column) `first` on, each
+ * min(K, kb) * mr elements behind the one before. */
+static void emit_pack_function(contract *c, int operand) {
+    emit *e = c->e;
+    LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
+    outer *o = begin_function(c, operand ? PACK1 : PACK0, operand ? "pack1" : "pack0", parameter, 7, false);
+    LLVMValueRef in[7];
+    LLVMGetParams(e->fn, in);
+    decode_batch(c, in[2], operand ? ir_kernel_varies(c->k, c->operand[1]) : UINT32_MAX);
+    int rows = operand ? c->nr : c->mr;
+    LLVMValueRef elements = em_mul(e, contract_min(e, c->kk, num(c, c->kb)), num(c, rows));
+    em_loop l = em_for(e, num(c, 0), in[4], num(c, 1));
+    contract_pack(c, operand, element(c, in[1], em_mul(e, l.i, elements)),
+                  em_add(e, in[3], em_mul(e, l.i, num(c, rows))), in[5], in[6]);
+    em_end(e, &l);
+    em_demote(e);
+    end_function(c, o);
+}
+
+static void call_pack(contract *c, int operand, LLVMValueRef dst, LLVMValueRef batch, LLVMValueRef first,
+                      LLVMValueRef panels, LLVMValueRef k0, LLVMValueRef k_count) {
+    LLVMValueRef in[7] = {c->e->args, dst, batch, first, panels, k0, k_count};
+    call(c, operand ? PACK1 : PACK0, in, 7);
+}
+
+/* Phase 0: a tile is one panel of one batch of operand 1. */
 static void emit_pack_phase(contract *c) {
     emit *e = c->e;
     LLVMValueRef panels = ceil_div(c, c->n, c->nr);
     em_loop t = em_for(e, e->tile_begin, e->tile_end, num(c, 1));
     LLVMValueRef batch = LLVMBuildUDiv(e->b, t.i, panels, ""), panel = LLVMBuildURem(e->b, t.i, panels, "");
-    decode_batch(c, batch, ir_kernel_varies(c->k, c->operand[1]));
-    contract_pack(c, 1, panel_of_b(c, batch, panel, panels), em_mul(e, panel, num(c, c->nr)), num(c, 0), c->kk);
+    call_pack(c, 1, panel_of_b(c, batch, panel, panels), batch, em_mul(e, panel, num(c, c->nr)), num(c, 1), num(c, 0),
+              c->kk);
     em_end(e, &t);
 }
 
@@ -110,74 +186,33 @@ static LLVMValueRef mul_add(contract *c, LLVMValueRef a, LLVMValueRef b, LLVMVal
     return ir_is_float(c->acc) ? em_mad(e, a, b, acc) : em_add(e, em_mul(e, a, b), acc);
 }
 
-static void prefetch(contract *c, LLVMValueRef ptr, int write) {
+static void prefetch(contract *c, LLVMValueRef ptr) {
     emit *e = c->e;
     LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID("llvm.prefetch", 13), &e->t_ptr, 1);
-    LLVMValueRef in[4] = {ptr, LLVMConstInt(e->t_i32, (unsigned)write, 0), LLVMConstInt(e->t_i32, 3, 0),
+    LLVMValueRef in[4] = {ptr, LLVMConstInt(e->t_i32, 0, 0), LLVMConstInt(e->t_i32, 3, 0),
                           LLVMConstInt(e->t_i32, 1, 0)};
     LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, in, 4, "");
 }
 
-/* `steps` products of the panels at pa and pb into acc. Returns where pb is after them. */
-static LLVMValueRef tile_steps(contract *c, LLVMValueRef *acc, LLVMValueRef pa, LLVMValueRef pb, int steps,
-                               bool ahead) {
-    emit *e = c->e;
-    int b_row = c->nr * c->acc_bytes;
-    LLVMValueRef zeros = LLVMConstNull(LLVMVectorType(e->t_i32, (unsigned)c->v_lanes));
-    for (int s = 0; s < steps; s++) {
-        LLVMValueRef b[8];
-        for (int j = 0; j < c->nv; j++) b[j] = tile_load(c, element(c, pb, num(c, j * c->v_lanes)), c->acc_bytes);
-        /* The panel of operand 1 comes from the next cache the first time; the hardware's prefetcher is late for it. */
-        for (int at = 0; at < b_row && ahead; at += 64)
-            if (at || s * b_row % 64 == 0) prefetch(c, em_gep(e, element(c, pb, c->b_ahead), e->t_i8, num(c, at)), 0);
-        pb = element(c, pb, c->b_stride);
-        for (int i = 0; i < c->mr; i++) {
-            LLVMValueRef x = LLVMBuildLoad2(e->b, c->t_acc, element(c, pa, num(c, s * c->mr + i)), "");
-            LLVMSetAlignment(x, (unsigned)c->acc_bytes);
-            LLVMValueRef poison = LLVMGetPoison(c->t_vec);
-            LLVMValueRef a = LLVMBuildShuffleVector(
-                e->b, LLVMBuildInsertElement(e->b, poison, x, LLVMConstInt(e->t_i32, 0, 0), ""), poison, zeros, "");
-            for (int j = 0; j < c->nv; j++) acc[i * c->nv + j] = mul_add(c, a, b[j], acc[i * c->nv + j]);
-        }
-    }
-    return pb;
-}
+/* How far ahead the panel is prefetched: a kilobyte. */
+static int64_t rows_ahead(const contract *c) { return 1024 / (c->nr * c->acc_bytes) + 1; }
 
-typedef struct k_loop {
-    LLVMBasicBlockRef body;
-    LLVMValueRef pa, pb, count, acc[MAX_TILE];
-} k_loop;
-
-/* A loop tested at its end (the caller made sure that it runs): `steps` products an iteration. Phis from block `from`.
- */
-static LLVMBasicBlockRef tile_loop(contract *c, k_loop *l, LLVMBasicBlockRef from, LLVMBasicBlockRef done,
-                                   LLVMValueRef pa, LLVMValueRef pb, LLVMValueRef count, LLVMValueRef *acc, int steps) {
+/* One product of the panels at pa and pb into acc. */
+static void tile_step(contract *c, LLVMValueRef *acc, LLVMValueRef pa, LLVMValueRef pb) {
     emit *e = c->e;
-    int n = c->mr * c->nv;
-    LLVMPositionBuilderAtEnd(e->b, l->body);
-    LLVMValueRef next[MAX_TILE], phi[3] = {pa, pb, count};
-    for (int i = 0; i < 3; i++) {
-        LLVMValueRef p = LLVMBuildPhi(e->b, LLVMTypeOf(phi[i]), "");
-        LLVMAddIncoming(p, &phi[i], &from, 1);
-        phi[i] = p;
+    LLVMValueRef zeros = LLVMConstNull(LLVMVectorType(e->t_i32, (unsigned)c->v_lanes)), b[8];
+    for (int j = 0; j < c->nv; j++) b[j] = tile_load(c, element(c, pb, num(c, j * c->v_lanes)), c->acc_bytes);
+    /* The panel of operand 1 comes from the next cache the first time; the hardware's prefetcher is late for it. */
+    for (int at = 0; at < c->nr * c->acc_bytes; at += 64)
+        prefetch(c, em_gep(e, element(c, pb, c->b_ahead), e->t_i8, num(c, at)));
+    for (int i = 0; i < c->mr; i++) {
+        LLVMValueRef x = LLVMBuildLoad2(e->b, c->t_acc, element(c, pa, num(c, i)), "");
+        LLVMSetAlignment(x, (unsigned)c->acc_bytes);
+        LLVMValueRef poison = LLVMGetPoison(c->t_vec);
+        LLVMValueRef a = LLVMBuildShuffleVector(
+            e->b, LLVMBuildInsertElement(e->b, poison, x, LLVMConstInt(e->t_i32, 0, 0), ""), poison, zeros, "");
+        for (int j = 0; j < c->nv; j++) acc[i * c->nv + j] = mul_add(c, a, b[j], acc[i * c->nv + j]);
     }
-    for (int i = 0; i < n; i++) {
-        l->acc[i] = next[i] = LLVMBuildPhi(e->b, c->t_vec, "");
-        LLVMAddIncoming(next[i], &acc[i], &from, 1);
-    }
-    l->pb = tile_steps(c, next, phi[0], phi[1], steps, steps > 1);
-    l->pa = element(c, phi[0], num(c, steps * c->mr));
-    l->count = em_sub(e, phi[2], num(c, 1));
-    LLVMBasicBlockRef end = LLVMGetInsertBlock(e->b);
-    LLVMAddIncoming(phi[0], &l->pa, &end, 1);
-    LLVMAddIncoming(phi[1], &l->pb, &end, 1);
-    LLVMAddIncoming(phi[2], &l->count, &end, 1);
-    for (int i = 0; i < n; i++) {
-        LLVMAddIncoming(l->acc[i], &next[i], &end, 1);
-        l->acc[i] = next[i];
-    }
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntNE, l->count, num(c, 0)), l->body, done);
-    return end;
 }
 
 static LLVMValueRef merge(contract *c, LLVMValueRef a, LLVMBasicBlockRef from_a, LLVMValueRef b,
@@ -188,42 +223,45 @@ static LLVMValueRef merge(contract *c, LLVMValueRef a, LLVMBasicBlockRef from_a,
     return phi;
 }
 
-/* acc = sum over k < k_count of pa[k] x pb[k]: a loop of several products an iteration, then one of single products. */
-static void emit_products(contract *c, LLVMValueRef pa, LLVMValueRef pb, LLVMValueRef k_count, LLVMValueRef *acc) {
+/* (pa, pb, count, dst, b_stride, b_ahead): dst[mr][nr] = sum over k < count of pa[k] x pb[k]. The only function that is
+ * optimized, and what costs most to compile: so it has a loop of single products (two an iteration are no faster:
+ * EPYC 9005, 512^3 f32, level v4 and v3), and stores its sums however they go on. */
+static void emit_tile_function(contract *c) {
     emit *e = c->e;
     int n = c->mr * c->nv;
-    LLVMValueRef zero = LLVMConstNull(c->t_vec), zeros[MAX_TILE];
-    for (int i = 0; i < n; i++) zeros[i] = zero;
-    LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b);
-    k_loop l = {.body = em_block(e, "products")}, r = {.body = NULL};
-    LLVMBasicBlockRef rest = em_block(e, "rest");
-    r.body = em_block(e, "product");
-    LLVMBasicBlockRef done = em_block(e, "total");
+    LLVMTypeRef parameter[6] = {e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_i64};
+    outer *o = begin_function(c, TILE, "tile", parameter, 6, true);
+    LLVMValueRef in[6], zero = LLVMConstNull(c->t_vec), phi[3], sum[MAX_TILE], next[MAX_TILE];
+    LLVMGetParams(e->fn, in);
+    bool in_place = ir_kernel_contract_in_place(c->k);
+    c->b_stride = in_place ? in[4] : num(c, c->nr);
+    c->b_ahead = in_place ? in[5] : num(c, c->nr * rows_ahead(c));
 
-    LLVMValueRef whole = LLVMBuildUDiv(e->b, k_count, num(c, UNROLL), "");
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, whole, num(c, 0)), l.body, rest);
-    LLVMBasicBlockRef end = tile_loop(c, &l, entry, rest, pa, pb, whole, zeros, UNROLL);
-
-    LLVMPositionBuilderAtEnd(e->b, rest);
-    LLVMValueRef rest_pa = merge(c, pa, entry, l.pa, end), rest_pb = merge(c, pb, entry, l.pb, end), sum[MAX_TILE];
-    for (int i = 0; i < n; i++) sum[i] = merge(c, zero, entry, l.acc[i], end);
-    LLVMValueRef left = LLVMBuildURem(e->b, k_count, num(c, UNROLL), "");
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, left, num(c, 0)), r.body, done);
-    end = tile_loop(c, &r, rest, done, rest_pa, rest_pb, left, sum, 1);
+    LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b), body = em_block(e, "products"), done = em_block(e, "sums");
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, in[2], num(c, 0)), body, done);
+    LLVMPositionBuilderAtEnd(e->b, body);
+    for (int i = 0; i < 3; i++) {
+        phi[i] = LLVMBuildPhi(e->b, LLVMTypeOf(in[i]), "");
+        LLVMAddIncoming(phi[i], &in[i], &entry, 1);
+    }
+    for (int i = 0; i < n; i++) {
+        next[i] = sum[i] = LLVMBuildPhi(e->b, c->t_vec, "");
+        LLVMAddIncoming(sum[i], &zero, &entry, 1);
+    }
+    tile_step(c, next, phi[0], phi[1]);
+    LLVMValueRef then[3] = {element(c, phi[0], num(c, c->mr)), element(c, phi[1], c->b_stride),
+                            em_sub(e, phi[2], num(c, 1))};
+    for (int i = 0; i < 3; i++) LLVMAddIncoming(phi[i], &then[i], &body, 1);
+    for (int i = 0; i < n; i++) LLVMAddIncoming(sum[i], &next[i], &body, 1);
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntNE, then[2], num(c, 0)), body, done);
 
     LLVMPositionBuilderAtEnd(e->b, done);
-    for (int i = 0; i < n; i++) acc[i] = merge(c, sum[i], rest, r.acc[i], end);
-}
-
-static LLVMValueRef tile_element(contract *c, LLVMValueRef tile, int i, int j) {
-    return element(c, tile, num(c, i * c->nr + j * c->v_lanes));
-}
-
-static void tile_store(contract *c, LLVMValueRef *acc, LLVMValueRef tile) {
-    for (int i = 0; i < c->mr; i++)
-        for (int j = 0; j < c->nv; j++)
-            LLVMSetAlignment(LLVMBuildStore(c->e->b, acc[i * c->nv + j], tile_element(c, tile, i, j)),
-                             (unsigned)(c->v_lanes * c->acc_bytes));
+    for (int i = 0; i < n; i++) sum[i] = merge(c, zero, entry, next[i], body);
+    for (int i = 0; i < n; i++) {
+        LLVMValueRef at = element(c, in[3], num(c, i / c->nv * c->nr + i % c->nv * c->v_lanes));
+        LLVMSetAlignment(LLVMBuildStore(e->b, sum[i], at), (unsigned)(c->v_lanes * c->acc_bytes));
+    }
+    end_function(c, o);
 }
 
 /* ---- the epilogue: from the tile in memory (in L1, just written) to the outputs, row by row ---- */
@@ -243,66 +281,102 @@ static void epilogue_at(contract *c, contract_point *at, LLVMValueRef x) {
     }
 }
 
-static void epilogue_rows(contract *c, LLVMValueRef tile, LLVMValueRef m0, LLVMValueRef rows, LLVMValueRef n0,
-                          LLVMValueRef columns, bool whole) {
+static bool is_costly_epilogue(const contract *c) {
+    for (int i = c->matmul; i < c->k->n_insts; i++)
+        if (c->k->inst[i].op < IR_OP_COUNT && (ir_ops[c->k->inst[i].op].flags & IR_COSTLY)) return true;
+    return false;
+}
+
+/* Vectors of a row, or single elements where the end cannot be masked. A costly program is emitted once, in a loop.
+ * Whole vectors are stored without masks: masked stores are slow where they miss the caches near. */
+static void epilogue_row(contract *c, LLVMValueRef row, LLVMValueRef m, LLVMValueRef n0, LLVMValueRef columns,
+                         LLVMValueRef *mask, bool is_whole, bool in_loop) {
     emit *e = c->e;
-    int steps = c->nr / c->lanes;
-    LLVMValueRef mask[8] = {0};
-    for (int j = 0; j < steps && !whole && e->level->has_mask; j++)
-        mask[j] = em_mask(e, em_sub(e, columns, num(c, j * c->lanes)));
-    em_loop l = em_for(e, num(c, 0), rows, num(c, 1));
-    LLVMValueRef row = element(c, tile, em_mul(e, l.i, num(c, c->nr))), m = em_add(e, m0, l.i);
-    if (!whole && !e->level->has_mask) {
-        e->lanes = 1;
-        em_loop lc = em_for(e, num(c, 0), columns, num(c, 1));
-        contract_point at = {c, m, em_add(e, n0, lc.i), NULL, -1, NULL};
-        epilogue_at(c, &at, element(c, row, lc.i));
-        em_end(e, &lc);
-        e->lanes = c->lanes;
-    } else {
-        for (int j = 0; j < steps; j++) {
+    if (!in_loop) {
+        for (int j = 0; j < c->nr / c->lanes; j++) {
             contract_point at = {c, m, em_add(e, n0, num(c, j * c->lanes)), NULL, c->dim_n, mask[j]};
             epilogue_at(c, &at, element(c, row, num(c, j * c->lanes)));
         }
+        return;
     }
+    em_loop l = em_for(e, num(c, 0), columns, num(c, e->lanes));
+    bool is_masked = !is_whole && e->lanes > 1;
+    contract_point at = {c,
+                         m,
+                         em_add(e, n0, l.i),
+                         NULL,
+                         e->lanes > 1 ? c->dim_n : -1,
+                         is_masked ? em_mask(e, em_sub(e, columns, l.i)) : NULL};
+    epilogue_at(c, &at, element(c, row, l.i));
     em_end(e, &l);
 }
 
-static void emit_epilogue(contract *c, LLVMValueRef tile, LLVMValueRef m0, LLVMValueRef n0) {
+static void epilogue_rows(contract *c, LLVMValueRef tile, LLVMValueRef m0, LLVMValueRef rows, LLVMValueRef n0,
+                          LLVMValueRef columns, bool is_whole, bool is_costly) {
     emit *e = c->e;
-    LLVMValueRef rows = contract_min(e, em_sub(e, c->m, m0), num(c, c->mr)), columns = em_sub(e, c->n, n0);
-    e->lanes = c->lanes;
-    em_branch b = em_if(e, em_icmp(e, LLVMIntSGE, columns, num(c, c->nr)));
-    epilogue_rows(c, tile, m0, rows, n0, columns, true);
+    LLVMValueRef mask[8] = {0};
+    bool has_mask = e->level->has_mask;
+    e->lanes = is_whole || has_mask ? c->lanes : 1;
+    for (int j = 0; j < c->nr / c->lanes && !is_whole && !is_costly && has_mask; j++)
+        mask[j] = em_mask(e, em_sub(e, columns, num(c, j * c->lanes)));
+    em_loop l = em_for(e, num(c, 0), rows, num(c, 1));
+    LLVMValueRef row = element(c, tile, em_mul(e, l.i, num(c, c->nr)));
+    epilogue_row(c, row, em_add(e, m0, l.i), n0, columns, mask, is_whole, is_costly || e->lanes == 1);
+    em_end(e, &l);
+}
+
+/* (args, batch, m0, n0): what becomes of the tile in scratch, whose first element is at m0, n0. */
+static void emit_epilogue_function(contract *c) {
+    emit *e = c->e;
+    bool is_costly = is_costly_epilogue(c);
+    LLVMTypeRef parameter[4] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64};
+    outer *o = begin_function(c, FINISH, "finish", parameter, 4, is_costly);
+    LLVMValueRef m0 = LLVMGetParam(e->fn, 2), n0 = LLVMGetParam(e->fn, 3), tile = e->scratch, nr = num(c, c->nr);
+    decode_batch(c, LLVMGetParam(e->fn, 1), UINT32_MAX);
+    LLVMValueRef rows = contract_min(e, em_sub(e, c->m, m0), num(c, c->mr)), left = em_sub(e, c->n, n0);
+    em_branch b = em_if(e, em_icmp(e, LLVMIntSGE, left, nr));
+    epilogue_rows(c, tile, m0, rows, n0, nr, true, is_costly);
     em_else(e, &b);
-    epilogue_rows(c, tile, m0, rows, n0, contract_min(e, columns, num(c, c->nr)), false);
+    epilogue_rows(c, tile, m0, rows, n0, left, false, is_costly);
     em_endif(e, &b);
+    end_function(c, o);
 }
 
 /* ---- phase 1: a tile is a block of MC x NC elements of one batch ---- */
 typedef struct block {
-    LLVMValueRef k0, k_count, is_first, is_last, in_place, edge, a, partial, tile;
+    LLVMValueRef k0, k_count, is_first, is_last, in_place, edge, a, batch, b_batch, partial, tile;
 } block;
+
+/* (partial, tile, dst): dst = partial + tile, a row at a time: once a K block, so simple. */
+static void emit_add_function(contract *c) {
+    emit *e = c->e;
+    int align = c->v_lanes * c->acc_bytes;
+    LLVMTypeRef parameter[3] = {e->t_ptr, e->t_ptr, e->t_ptr};
+    outer *o = begin_function(c, ADD, "add", parameter, 3, false);
+    LLVMValueRef in[3];
+    LLVMGetParams(e->fn, in);
+    em_loop l = em_for(e, num(c, 0), num(c, c->mr * c->nr), num(c, c->nr));
+    for (int j = 0; j < c->nv; j++) {
+        LLVMValueRef at = em_add(e, l.i, num(c, j * c->v_lanes));
+        LLVMValueRef a = tile_load(c, element(c, in[0], at), align), b = tile_load(c, element(c, in[1], at), align);
+        LLVMValueRef sum = ir_is_float(c->acc) ? em_fadd(e, a, b) : em_add(e, a, b);
+        LLVMSetAlignment(LLVMBuildStore(e->b, sum, element(c, in[2], at)), (unsigned)align);
+    }
+    em_end(e, &l);
+    end_function(c, o);
+}
 
 static void emit_register_tile(contract *c, const block *s, LLVMValueRef pa, LLVMValueRef pb, LLVMValueRef partial,
                                LLVMValueRef m0, LLVMValueRef n0) {
     emit *e = c->e;
-    int n = c->mr * c->nv;
-    LLVMValueRef acc[MAX_TILE], total[MAX_TILE];
-    emit_products(c, pa, pb, s->k_count, acc);
-    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b), more = em_block(e, "add"), join = em_block(e, "join");
-    LLVMBuildCondBr(e->b, s->is_first, join, more);
-    LLVMPositionBuilderAtEnd(e->b, more);
-    for (int i = 0; i < n; i++) {
-        LLVMValueRef x = tile_load(c, tile_element(c, partial, i / c->nv, i % c->nv), c->v_lanes * c->acc_bytes);
-        total[i] = ir_is_float(c->acc) ? em_fadd(e, x, acc[i]) : em_add(e, x, acc[i]);
-    }
-    LLVMBuildBr(e->b, join);
-    LLVMPositionBuilderAtEnd(e->b, join);
-    for (int i = 0; i < n; i++) total[i] = merge(c, acc[i], from, total[i], more);
-    tile_store(c, total, em_select(e, s->is_last, s->tile, partial));
+    LLVMValueRef kept = em_and(e, s->is_first, em_xor(e, s->is_last, LLVMConstInt(e->t_i1, 1, 0)));
+    LLVMValueRef in[6] = {pa, pb, s->k_count, em_select(e, kept, partial, s->tile), c->b_stride, c->b_ahead};
+    call(c, TILE, in, 6);
+    em_branch later = em_if(e, em_icmp(e, LLVMIntEQ, s->is_first, LLVMConstInt(e->t_i1, 0, 0)));
+    call(c, ADD, (LLVMValueRef[]){partial, s->tile, em_select(e, s->is_last, s->tile, partial)}, 3);
+    em_endif(e, &later);
     em_branch last = em_if(e, s->is_last);
-    emit_epilogue(c, s->tile, m0, n0);
+    call(c, FINISH, (LLVMValueRef[]){e->args, s->batch, m0, n0}, 4);
     em_endif(e, &last);
 }
 
@@ -310,7 +384,7 @@ static void emit_register_tile(contract *c, const block *s, LLVMValueRef pa, LLV
  * of the last one is packed into scratch, K block by K block. */
 static LLVMValueRef panel_to_read(contract *c, const block *s, LLVMValueRef packed, LLVMValueRef n0) {
     emit *e = c->e;
-    LLVMValueRef nr = num(c, c->nr), rows_ahead = num(c, 1024 / (c->nr * c->acc_bytes) + 1);
+    LLVMValueRef nr = num(c, c->nr);
     c->b_stride = nr;
     if (s->in_place) {
         int buffer = c->k->inst[c->operand[1]].index;
@@ -322,7 +396,7 @@ static LLVMValueRef panel_to_read(contract *c, const block *s, LLVMValueRef pack
         LLVMValueRef here = em_gep(e, e->base[buffer], c->t_acc, contract_offset(c, buffer, &at));
         LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGE, em_sub(e, c->n, n0), nr), ready, edge);
         LLVMPositionBuilderAtEnd(e->b, edge);
-        contract_pack(c, 1, s->edge, n0, s->k0, s->k_count);
+        call_pack(c, 1, s->edge, s->b_batch, n0, num(c, 1), s->k0, s->k_count);
         LLVMBasicBlockRef edge_end = LLVMGetInsertBlock(e->b);
         LLVMBuildBr(e->b, ready);
         LLVMPositionBuilderAtEnd(e->b, ready);
@@ -332,7 +406,7 @@ static LLVMValueRef panel_to_read(contract *c, const block *s, LLVMValueRef pack
         LLVMAddIncoming(c->b_stride, &nr, &edge_end, 1);
         packed = from;
     }
-    c->b_ahead = em_mul(e, c->b_stride, rows_ahead);
+    c->b_ahead = em_mul(e, c->b_stride, num(c, rows_ahead(c)));
     return packed;
 }
 
@@ -371,6 +445,8 @@ static void emit_compute_phase(contract *c) {
     for (int i = 0; i < c->n_batch; i++)
         if (b_dims >> c->batch[i] & 1)
             b_batch = em_add(e, em_mul(e, b_batch, e->size[c->batch[i]]), c->index[c->batch[i]]);
+    s.b_batch = b_batch;
+    s.batch = batch;
     LLVMValueRef m_first = em_mul(e, mb, mc), n_first = em_mul(e, nb, nc);
     LLVMValueRef m_count = contract_min(e, em_sub(e, m_panels, m_first), mc),
                  n_count = contract_min(e, em_sub(e, n_panels, n_first), nc);
@@ -384,10 +460,7 @@ static void emit_compute_phase(contract *c) {
     s.is_last = em_icmp(e, LLVMIntSGE, em_add(e, lk.i, num(c, c->kb)), c->kk);
 
     LLVMValueRef panel_elements = em_mul(e, k_panel, num(c, c->mr));
-    em_loop lp = em_for(e, zero, m_count, one);
-    contract_pack(c, 0, element(c, s.a, em_mul(e, lp.i, panel_elements)),
-                  em_mul(e, em_add(e, m_first, lp.i), num(c, c->mr)), s.k0, s.k_count);
-    em_end(e, &lp);
+    call_pack(c, 0, s.a, batch, em_mul(e, m_first, num(c, c->mr)), m_count, s.k0, s.k_count);
 
     em_loop lj = em_for(e, zero, n_count, one);
     LLVMValueRef panel = em_add(e, n_first, lj.i);
@@ -458,16 +531,18 @@ fusor_status jit_emit_contract(emit *e, fu_error *err) {
                        c->nr, c->kb, e->level->name);
     c->t_acc = em_scalar_type(e, c->acc);
     c->t_vec = LLVMVectorType(c->t_acc, (unsigned)c->v_lanes);
-    c->m = e->size[c->dim_m];
-    c->n = e->size[c->dim_n];
-    c->kk = e->size[c->dim_k];
-    int64_t tile_bytes = (int64_t)c->mr * c->nr * c->acc_bytes;
-    c->staging = em_gep(e, e->scratch, e->t_i8, num(c, (tile_bytes + 63) / 64 * 64));
+    set_values(c);
+    emit_pack_function(c, 0);
+    emit_pack_function(c, 1);
+    emit_tile_function(c);
+    emit_add_function(c);
+    emit_epilogue_function(c);
 
     em_branch phase = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, LLVMConstInt(LLVMTypeOf(e->phase), 0, 0)));
     emit_pack_phase(c);
     em_else(e, &phase);
     emit_compute_phase(c);
     em_endif(e, &phase);
+    em_demote(e);
     return FUSOR_OK;
 }

@@ -4,6 +4,8 @@
 /* What the two files of the contraction kernel share. */
 #include "jit/emit.h"
 
+typedef enum contract_function { PACK0, PACK1, TILE, ADD, FINISH, CONTRACT_FUNCTIONS } contract_function;
+
 typedef struct contract {
     emit *e;
     const ir_kernel *k;
@@ -19,6 +21,8 @@ typedef struct contract {
     LLVMValueRef index[IR_KERNEL_MAX_DIMS];        /* of the batch dims, in the tile being made */
     LLVMValueRef batch_off[IR_KERNEL_MAX_BUFFERS]; /* what they add to each buffer's offset */
     LLVMValueRef b_stride, b_ahead; /* of the panel being read: elements between rows, and to what to prefetch */
+    LLVMValueRef function[CONTRACT_FUNCTIONS]; /* beside the kernel's */
+    LLVMTypeRef function_type[CONTRACT_FUNCTIONS];
     LLVMValueRef staging;           /* part of scratch: see ir/kernel.h */
 } contract;
 

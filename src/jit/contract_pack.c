@@ -99,87 +99,90 @@ static LLVMValueRef unpack(contract *c, LLVMValueRef a, LLVMValueRef b, int u, i
     return shuffle(c, a, b, index, n);
 }
 
-/* 128-bit lanes x, y of a, then z, w of b (of four); with two lanes: x of a, y of b. */
-static LLVMValueRef pick_lanes(contract *c, LLVMValueRef a, LLVMValueRef b, int x, int y, int z, int w) {
-    int n = c->v_lanes, in_lane = 16 / c->acc_bytes, index[64], lane[4] = {x, y, z, w};
-    if (n / in_lane == 2) lane[1] = y + 2;
-    else lane[2] = z + 4, lane[3] = w + 4;
-    for (int i = 0; i < n; i++) index[i] = lane[i / in_lane] * in_lane + i % in_lane;
-    return shuffle(c, a, b, index, n);
-}
-
-/* In-place transposition of v_lanes vectors: elements inside 128-bit lanes, then whole lanes. Each shuffle is one
- * instruction at every level, and none needs a constant. */
-static void transpose(contract *c, LLVMValueRef *v) {
-    int in_lane = 16 / c->acc_bytes, lanes = c->v_lanes / in_lane;
-    for (int r = 0; r < c->v_lanes; r += in_lane) {
-        LLVMValueRef t[4] = {0}, *o = v + r;
-        for (int i = 0; i < in_lane; i++) t[i] = unpack(c, o[i / 2 * 2], o[i / 2 * 2 + 1], 1, i & 1);
-        for (int i = 0; i < in_lane; i++) o[i] = in_lane == 2 ? t[i] : unpack(c, t[i / 2], t[i / 2 + 2], 2, i & 1);
-    }
-    for (int j = 0; j < in_lane && lanes > 1; j++) {
-        LLVMValueRef a[4], h[4];
-        for (int g = 0; g < lanes; g++) a[g] = v[g * in_lane + j];
-        if (lanes == 2) {
-            for (int g = 0; g < 2; g++) v[g * in_lane + j] = pick_lanes(c, a[0], a[1], g, g, 0, 0);
-            continue;
-        }
-        for (int i = 0; i < 4; i++)
-            h[i] = pick_lanes(c, a[i / 2 * 2], a[i / 2 * 2 + 1], i % 2 * 2, i % 2 * 2 + 1, i % 2 * 2, i % 2 * 2 + 1);
-        for (int g = 0; g < 4; g++)
-            v[g * in_lane + j] = pick_lanes(c, h[g / 2], h[g / 2 + 2], g % 2, g % 2 + 2, g % 2, g % 2 + 2);
-    }
-}
-
-static LLVMValueRef part(contract *c, LLVMValueRef wide, int begin) {
+/* a and b, of n elements each, one behind the other; NULL for what is not there. */
+static LLVMValueRef join(contract *c, LLVMValueRef a, LLVMValueRef b, int n) {
     int index[64];
-    if (c->v_lanes == c->lanes) return wide;
-    for (int i = 0; i < c->v_lanes; i++) index[i] = begin + i;
-    return shuffle(c, wide, LLVMGetPoison(LLVMTypeOf(wide)), index, c->v_lanes);
+    LLVMValueRef none = LLVMGetPoison(LLVMVectorType(c->t_acc, (unsigned)n));
+    if (!a && !b) return NULL;
+    for (int i = 0; i < 2 * n; i++) index[i] = i;
+    return shuffle(c, a ? a : none, b ? b : none, index, 2 * n);
 }
 
-/* Is the operand so cheap that its program may be repeated for each row of a panel? */
-static bool is_plain_load(contract *c, int operand) { return c->k->inst[c->operand[operand]].op == IR_K_LOAD; }
+/* Elements [i][l]: column k.. of row in_lane * l + i, for l up to 4 and in_lane columns: 128 bits each. */
+typedef struct source {
+    LLVMValueRef at, row[4], lane; /* first element; elements to row i; to the rows of the next l */
+} source;
 
-/* One step: `lanes` columns from k0 on. Groups of v_lanes rows, the last group first: where it is not full its stores
- * spill over into the first elements of the next column, which are written afterwards. */
-static void transpose_step(contract *c, int operand, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef last,
-                           LLVMValueRef k_first, LLVMValueRef k0, LLVMValueRef mask) {
+/* in_lane columns of `have` rows, up to v_lanes: 128 bits of rows in_lane * l + i become lane l of vector i, so that a
+ * transposition inside lanes makes whole columns of the panel. */
+static void transpose(contract *c, const source *from, LLVMValueRef to, int rows, int have) {
     emit *e = c->e;
-    int rows = operand ? c->nr : c->mr, groups = (rows + c->v_lanes - 1) / c->v_lanes;
-    bool plain = is_plain_load(c, operand);
-    LLVMValueRef k = em_add(e, k_first, k0), to = em_mul(e, k0, em_i64s(e, rows));
-    if (!plain) {
-        em_loop l = em_for(e, em_i64s(e, 0), em_i64s(e, rows), em_i64s(e, 1));
-        contract_point at = point(c, operand, em_add(e, first, contract_min(e, l.i, last)), k, c->dim_k, mask);
-        store_acc(c, operand_value(c, operand, &at), at_index(c, c->staging, em_mul(e, l.i, em_i64s(e, c->lanes))));
-        em_end(e, &l);
+    int in_lane = 16 / c->acc_bytes, lanes = c->v_lanes / in_lane;
+    LLVMTypeRef t_lane = LLVMVectorType(c->t_acc, (unsigned)in_lane);
+    LLVMValueRef v[4] = {0}, t[4] = {0}, at[4] = {from->at};
+    for (int l = 1; l < lanes; l++) at[l] = at_index(c, at[l - 1], from->lane);
+    for (int i = 0; i < in_lane; i++) {
+        LLVMValueRef part[4] = {0};
+        for (int l = 0; l < lanes && l * in_lane + i < have; l++) {
+            part[l] = LLVMBuildLoad2(e->b, t_lane, i ? at_index(c, at[l], from->row[i]) : at[l], "");
+            LLVMSetAlignment(part[l], (unsigned)c->acc_bytes);
+        }
+        if (lanes == 4) part[0] = join(c, part[0], part[1], in_lane), part[1] = join(c, part[2], part[3], in_lane);
+        v[i] = lanes == 1 ? part[0] : join(c, part[0], part[1], lanes / 2 * in_lane);
+        if (!v[i]) v[i] = LLVMGetPoison(c->t_vec);
     }
+    for (int i = 0; i < in_lane; i++) t[i] = unpack(c, v[i / 2 * 2], v[i / 2 * 2 + 1], 1, i & 1);
+    for (int i = 0; i < in_lane; i++) {
+        LLVMValueRef column = in_lane == 2 ? t[i] : unpack(c, t[i / 2], t[i / 2 + 2], 2, i & 1);
+        store_acc(c, column, at_index(c, to, em_i64s(e, i * rows)));
+    }
+}
+
+/* Is the operand's program nothing but a load, so that rows can be read from memory as they are? */
+static bool is_plain_load(contract *c, int operand) {
+    const ir_kinst *in = &c->k->inst[c->operand[operand]];
+    return in->op == IR_K_LOAD && in->dtype == c->acc && c->k->buffer[in->index].stride[c->dim_k] == 1;
+}
+
+/* Values of `lanes` columns of all rows, one row behind the other in scratch. Rows past the end repeat the last one. */
+static void stage(contract *c, int operand, LLVMValueRef first, LLVMValueRef last, LLVMValueRef k, LLVMValueRef mask) {
+    emit *e = c->e;
+    em_loop l = em_for(e, em_i64s(e, 0), em_i64s(e, operand ? c->nr : c->mr), em_i64s(e, 1));
+    contract_point at = point(c, operand, em_add(e, first, contract_min(e, l.i, last)), k, c->dim_k, mask);
+    store_acc(c, operand_value(c, operand, &at), at_index(c, c->staging, em_mul(e, l.i, em_i64s(e, c->lanes))));
+    em_end(e, &l);
+}
+
+/* One step: `lanes` columns from k0 on. is_direct (i1, or NULL for never): they are read where they lie, else staged.
+ * In a column the last group of v_lanes rows comes first: where it is not full its stores spill over into the first
+ * elements of the next column, which are written afterwards. */
+static void transpose_step(contract *c, int operand, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef last,
+                           LLVMValueRef k_first, LLVMValueRef k0, LLVMValueRef mask, LLVMValueRef is_direct) {
+    emit *e = c->e;
+    int rows = operand ? c->nr : c->mr, groups = (rows + c->v_lanes - 1) / c->v_lanes, in_lane = 16 / c->acc_bytes;
+    LLVMValueRef k = em_add(e, k_first, k0), stride = em_i64s(e, c->lanes), begin = c->staging;
+    if (is_direct) {
+        int buffer = c->k->inst[c->operand[operand]].index;
+        contract_point at = point(c, operand, first, k, -1, NULL);
+        LLVMValueRef own = e->stride[buffer][operand ? c->dim_n : c->dim_m];
+        stride = em_select(e, is_direct, own, stride);
+        begin = em_select(e, is_direct, at_index(c, e->base[buffer], contract_offset(c, buffer, &at)), begin);
+        em_branch staged = em_if(e, em_xor(e, is_direct, LLVMConstInt(e->t_i1, 1, 0)));
+        stage(c, operand, first, last, k, mask);
+        em_endif(e, &staged);
+    } else stage(c, operand, first, last, k, mask);
+    source from = {.row = {NULL, stride}};
+    for (int i = 2; i < in_lane; i++) from.row[i] = em_mul(e, stride, em_i64s(e, i));
+    from.lane = em_mul(e, stride, em_i64s(e, in_lane));
+    LLVMValueRef to = at_index(c, dst, em_mul(e, k0, em_i64s(e, rows)));
+    em_loop l = em_for(e, em_i64s(e, 0), em_i64s(e, c->lanes), em_i64s(e, in_lane));
+    LLVMValueRef column = at_index(c, begin, l.i), panel = at_index(c, to, em_mul(e, l.i, em_i64s(e, rows)));
     for (int g = groups - 1; g >= 0; g--) {
-        LLVMValueRef wide[64], v[64];
         int have = rows - g * c->v_lanes < c->v_lanes ? rows - g * c->v_lanes : c->v_lanes;
-        for (int r = 0; r < have && plain; r++) {
-            LLVMValueRef row = em_add(e, first, contract_min(e, em_i64s(e, g * c->v_lanes + r), last));
-            contract_point at = point(c, operand, row, k, c->dim_k, mask);
-            wide[r] = operand_value(c, operand, &at);
-        }
-        for (int p = 0; p < c->lanes; p += c->v_lanes) {
-            for (int r = 0; r < c->v_lanes; r++) {
-                if (r >= have) {
-                    v[r] = LLVMGetPoison(c->t_vec);
-                } else if (plain) {
-                    v[r] = part(c, wide[r], p);
-                } else {
-                    LLVMValueRef from = em_i64s(e, (g * c->v_lanes + r) * c->lanes + p);
-                    v[r] = LLVMBuildLoad2(e->b, c->t_vec, at_index(c, c->staging, from), "");
-                    LLVMSetAlignment(v[r], (unsigned)c->acc_bytes);
-                }
-            }
-            transpose(c, v);
-            for (int i = 0; i < c->v_lanes; i++)
-                store_acc(c, v[i], at_index(c, dst, em_add(e, to, em_i64s(e, (p + i) * rows + g * c->v_lanes))));
-        }
+        from.at = g ? at_index(c, column, em_mul(e, stride, em_i64s(e, g * c->v_lanes))) : column;
+        transpose(c, &from, g ? at_index(c, panel, em_i64s(e, g * c->v_lanes)) : panel, rows, have);
     }
+    em_end(e, &l);
 }
 
 /* Operand 0 is packed panel after panel by one worker, so with masks the last step may write whole vectors past the end
@@ -189,10 +192,14 @@ static void pack_transposed(contract *c, int operand, LLVMValueRef dst, LLVMValu
                             LLVMValueRef k_first, LLVMValueRef k_count) {
     emit *e = c->e;
     bool masked = operand == 0 && e->level->has_mask;
-    LLVMValueRef step = em_i64s(e, c->lanes), last = em_sub(e, valid, em_i64s(e, 1));
-    LLVMValueRef whole = masked ? k_count : em_and(e, k_count, em_i64s(e, -c->lanes));
-    em_loop l = em_for(e, em_i64s(e, 0), whole, step);
-    transpose_step(c, operand, dst, first, last, k_first, l.i, masked ? em_mask(e, em_sub(e, k_count, l.i)) : NULL);
+    LLVMValueRef step = em_i64s(e, c->lanes), last = em_sub(e, valid, em_i64s(e, 1)), is_direct = NULL;
+    LLVMValueRef whole = em_and(e, k_count, em_i64s(e, -c->lanes));
+    LLVMValueRef is_whole = em_icmp(e, LLVMIntSGE, valid, em_i64s(e, operand ? c->nr : c->mr));
+    em_loop l = em_for(e, em_i64s(e, 0), masked ? k_count : whole, step);
+    if (is_plain_load(c, operand))
+        is_direct = masked ? em_and(e, is_whole, em_icmp(e, LLVMIntSLT, l.i, whole)) : is_whole;
+    transpose_step(c, operand, dst, first, last, k_first, l.i, masked ? em_mask(e, em_sub(e, k_count, l.i)) : NULL,
+                   is_direct);
     em_end(e, &l);
     if (!masked) pack_scalar(c, operand, dst, first, valid, k_first, whole, k_count);
 }

@@ -18,6 +18,7 @@ typedef struct emit {
     ir_dtype  dt;               /* main-role dtype of the operator being lowered */
     int       variant;          /* its ENUM attribute */
     bool      fast_math;
+    bool      is_optimized;     /* set by the function of a kind: e->fn is compiled at O2, else without optimization */
     LLVMTypeRef t_void, t_i1, t_i8, t_i16, t_i32, t_i64, t_f32, t_f64, t_ptr;
     /* loaded once at function entry */
     LLVMValueRef args, phase, tile_begin, tile_end, scratch, shared;
@@ -118,5 +119,10 @@ fusor_status jit_emit_map(emit *e, fu_error *err);
 fusor_status jit_emit_reduce(emit *e, fu_error *err);
 fusor_status jit_emit_row(emit *e, fu_error *err);
 fusor_status jit_emit_contract(emit *e, fu_error *err);
-extern const bool jit_kind_is_compute_bound[IR_KERNEL_KIND_COUNT];      /* true: plain O2; false: optnone noinline */
+/* A function beside e->fn in its module, with the attributes of all generated code. */
+/* demote.c: integers and pointers of e->fn that live in more than one block go through memory; the builder at its end. */
+void         em_demote(emit *e);
+/* Loads what the argument block holds into e, at the entry of e->fn. */
+void         em_load_args(emit *e, LLVMValueRef args);
+LLVMValueRef em_function(emit *e, const char *name, LLVMTypeRef type, bool is_optimized);
 #endif
