@@ -108,3 +108,4 @@ unit_tests += %D%/diff/ops_test
 unit_tests += %D%/chaos/alloc_test
 unit_tests += %D%/chaos/fork_test
 unit_tests += %D%/chaos/threads_test
+script_tests += %D%/api/valgrind.sh
