@@ -59,7 +59,7 @@ static void init(void) {
     static const char *const names[] = {"FUSOR_CACHE", "FUSOR_CACHE_DIR", "FUSOR_CACHE_PATH", "FUSOR_CODEGEN",
                                         "XDG_CACHE_HOME"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
-    setenv("HOME", "/nonexistent", 1);
+    setenv("HOME", "/dev/null/home", 1);
 }
 static void fini(void) {
     char command[300];
@@ -390,7 +390,7 @@ Test(cache, modes) {
     rt_cache_close(c);
     o = options();
     o.mode = RT_CACHE_RO;
-    o.dir = "/nonexistent/fusor";
+    o.dir = "/dev/null/fusor";
     n_warnings = 0;
     rt_cache_close(open_with(o));
     cr_assert_eq(n_warnings, 0, "a reader does not need the directory");
@@ -678,7 +678,7 @@ Test(cache, list_quarantine_prune_clear) {
     cr_assert_eq(rmdir(dir), 0, "nothing is left");
     cr_assert_eq(mkdir(dir, 0700), 0);
     fu_error_clear(&error);
-    cr_assert_eq(rt_cache_list(&error, "/nonexistent", visit, NULL), FUSOR_ERROR_IO);
+    cr_assert_eq(rt_cache_list(&error, "/dev/null/nowhere", visit, NULL), FUSOR_ERROR_IO);
     fu_error_clear(&error);
     cr_assert_eq(rt_cache_quarantine(&error, dir, "../x"), FUSOR_ERROR_ARGUMENT);
 }
@@ -704,7 +704,7 @@ Test(cache, bundles) {
     o.path = "";
     o.only = false;
     c = open_with(o); /* added later; a directory as a tier, too */
-    cr_assert_eq(rt_cache_add_tier(c, &error, "/nonexistent"), FUSOR_ERROR_IO);
+    cr_assert_eq(rt_cache_add_tier(c, &error, "/dev/null/nowhere"), FUSOR_ERROR_IO);
     cr_assert_eq(rt_cache_add_tier(c, &error, dir), FUSOR_OK);
     cr_assert_eq(want(c, 3), RT_CACHE_DISK);
     rt_cache_close(c);
