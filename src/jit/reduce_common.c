@@ -259,6 +259,47 @@ red_acc red_halves(red *r, int j, red_acc *acc, int64_t elements) {
     return a[0];
 }
 
+/* The greater (argmin: smaller) of two at the current width. One instruction, for NaNs do not matter. */
+static LLVMValueRef better(red *r, int j, LLVMValueRef a, LLVMValueRef b) {
+    emit *e = r->e;
+    ir_dtype t = red_type(r, j);
+    bool max = op_of(r, j) == IR_OP_ARGMAX;
+    if (ir_is_float(t)) return em_select(e, em_fcmp(e, max ? LLVMRealOGT : LLVMRealOLT, a, b), a, b);
+    LLVMIntPredicate p = ir_is_signed(t) ? (max ? LLVMIntSGT : LLVMIntSLT) : max ? LLVMIntUGT : LLVMIntULT;
+    return em_select(e, em_icmp(e, p, a, b), a, b);
+}
+
+static LLVMValueRef bits_of(emit *e, LLVMValueRef mask) {
+    LLVMTypeRef t = LLVMIntTypeInContext(e->ctx, (unsigned)e->lanes);
+    return LLVMBuildZExt(e->b, LLVMBuildBitCast(e->b, mask, t, ""), e->t_i32, "");
+}
+
+red_acc red_find(red *r, int j, LLVMValueRef x, int64_t elements) {
+    emit *e = r->e;
+    ir_dtype t = red_type(r, j);
+    int lanes = e->lanes;
+    LLVMValueRef m = x, valid = elements < lanes ? em_mask(e, em_i64s(e, elements)) : NULL;
+    if (valid) m = em_select(e, valid, x, em_identity(e, op_of(r, j), t));
+    for (int n = lanes / 2; n >= 1; n /= 2) {
+        LLVMValueRef low = part(e, m, 0, n);
+        e->lanes = n;
+        m = n < elements ? better(r, j, low, part(e, m, n, n)) : low;
+    }
+    e->lanes = lanes;
+    LLVMValueRef all = em_splat(e, m), is_float = ir_is_float(t) ? em_fcmp(e, LLVMRealOEQ, x, all) : NULL;
+    LLVMValueRef found = bits_of(e, is_float ? is_float : em_icmp(e, LLVMIntEQ, x, all));
+    LLVMValueRef zero = LLVMConstInt(e->t_i32, 0, 0), mask = LLVMConstInt(e->t_i32, (1ull << elements) - 1, 0);
+    if (is_float) { /* the first NaN, if there is one */
+        LLVMValueRef nans = bits_of(e, em_fcmp(e, LLVMRealUNO, x, x));
+        if (valid) nans = em_and(e, nans, mask);
+        found = em_select(e, em_icmp(e, LLVMIntNE, nans, zero), nans, found);
+    }
+    if (valid) found = em_and(e, found, mask);
+    LLVMValueRef in[2] = {found, LLVMConstInt(e->t_i1, 1, 0)};
+    if (!is_last(r, j)) return (red_acc){m, em_intrinsic(e, "llvm.cttz", 2, in)};
+    return (red_acc){m, em_sub(e, LLVMConstInt(e->t_i32, 31, 0), em_intrinsic(e, "llvm.ctlz", 2, in))};
+}
+
 /* ---- partial results of the inner form ---- */
 LLVMValueRef red_slot(emit *e, LLVMValueRef base, LLVMValueRef number) {
     return em_gep(e, base, e->t_i8, em_mul(e, number, em_i64s(e, IR_PARTIAL_BYTES)));

@@ -75,6 +75,9 @@ void red_store(red *r, int j, red_acc acc, LLVMValueRef at, LLVMValueRef index_a
                LLVMValueRef mask);
 /* acc[0..IR_REDUCE_UNROLL) of the level's lanes, of which the first `elements` (up to all) took part: one scalar. */
 red_acc red_halves(red *r, int j, red_acc *acc, int64_t elements);
+/* Arg-reduction of one vector's first `elements` lanes, 1 to e->lanes, at the level's lanes: which lane (i32) holds the
+ * extreme value, or the first (last) NaN. Where whole rows fit a vector it needs a third of red_halves' instructions. */
+red_acc red_find(red *r, int j, LLVMValueRef x, int64_t elements);
 LLVMValueRef red_lane_numbers(emit *e, LLVMTypeRef element, int from);
 
 /* ---- inner form: partial results are 16 bytes, value then i64 index ---- */

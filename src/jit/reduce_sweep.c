@@ -276,6 +276,11 @@ static void rest(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], LLVMValueRef fr
         }
 }
 
+/* The whole block is one vector: red_find does what the accumulator and its halves do. */
+static bool is_found(const red_sweep *s, int a, int64_t n) {
+    return red_is_arg(s->r, s->acc[a]) && n > 0 && n <= s->r->e->level->lanes;
+}
+
 static void straight(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], int64_t n) {
     red *r = s->r;
     emit *e = r->e;
@@ -285,7 +290,10 @@ static void straight(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], int64_t n) 
         LLVMValueRef i = em_add(e, r->begin, em_i64s(e, (int64_t)u * e->lanes)), position = positions(s, i);
         LLVMValueRef mask = left < e->lanes ? em_mask(e, em_i64s(e, left)) : NULL;
         evaluate(s, &b, i, mask);
-        for (int a = 0; a < s->n_acc; a++) acc[a][u] = red_take(r, s->acc[a], acc[a][u], s->x[a], position, mask);
+        for (int a = 0; a < s->n_acc; a++) {
+            if (is_found(s, a, n)) acc[a][u].value = s->x[a];
+            else acc[a][u] = red_take(r, s->acc[a], acc[a][u], s->x[a], position, mask);
+        }
         red_write(s, &b);
     }
 }
@@ -327,7 +335,9 @@ void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot) {
         rest(s, acc, main_loop(s, acc, s->n_acc ? IR_REDUCE_UNROLL : 2));
     }
     for (int a = 0; a < s->n_acc; a++) {
-        red_acc total = red_halves(r, s->acc[a], acc[a], known ? n : INT64_MAX);
+        int64_t elements = known ? n : INT64_MAX;
+        red_acc total = is_found(s, a, elements) ? red_find(r, s->acc[a], acc[a][0].value, elements)
+                                                 : red_halves(r, s->acc[a], acc[a], elements);
         if (total.index) {
             LLVMValueRef first = em_add(e, s->kept_at, r->begin);
             total.index = em_add(e, first, LLVMBuildSExt(e->b, total.index, e->t_i64, ""));

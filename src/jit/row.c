@@ -72,10 +72,15 @@ static LLVMValueRef load_or_reduce(emit *e, em_values *v, const ir_kinst *inst, 
     red *r = at->r;
     if (!ir_kernel_is_reduce_op(inst->op)) return red_load_value(e, v, inst, user);
     int j = r->number[inst - r->k->inst];
+    int64_t n = known_length(r);
+    if (red_is_arg(r, j) && n > 0) {
+        LLVMValueRef lane = red_find(r, j, em_value(e, v, inst->in[0]), n).index;
+        return em_splat(e, LLVMBuildZExt(e->b, lane, e->t_i64, ""));
+    }
     LLVMValueRef position = red_is_arg(r, j) ? red_lane_numbers(e, e->t_i32, 0) : NULL;
     red_acc acc[IR_REDUCE_UNROLL] = {red_identity(r, j, position ? red_no_index(r, j, position) : NULL)};
     acc[0] = red_take(r, j, acc[0], em_value(e, v, inst->in[0]), position, at->mask);
-    acc[0] = red_halves(r, j, acc, known_length(r));
+    acc[0] = red_halves(r, j, acc, n);
     return em_splat(e, acc[0].index ? LLVMBuildSExt(e->b, acc[0].index, e->t_i64, "") : acc[0].value);
 }
 
