@@ -30,6 +30,7 @@ export LC_ALL=C.UTF-8
 # malloc fills its memory: reads of freed or uninitialized memory show as wrong results.
 export MALLOC_PERTURB_=165
 export UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=${ASAN_OPTIONS-detect_leaks=1:allocator_may_return_null=1}
+export LSAN_OPTIONS=${LSAN_OPTIONS-suppressions=$FUSOR_SRCDIR/tests/lsan.supp:print_suppressions=0}
 log=tests/log
 rm -rf "$log"
 mkdir -p "$log"
