@@ -28,18 +28,20 @@ cat <<'END'
 - The judge is MPFR with 160 bits, on a grid of every 40,009th float and special values, and for every argument whose
   error in long double is the largest so far or near the bound. Long double chooses those; on the grid it agrees to
   0.001 ULP.
-- *max* is the largest error found that is within the ULP bound. Where the bound is "4 or 1e-07" (ULP or absolute),
-  errors of more ULP may occur where results are near zero; *beyond* is the largest absolute error of those.
+- *max* is the largest error found; in bold where it is beyond the bound, which is a defect. Where the bound is
+  "4 or 1e-07" (ULP or absolute), errors of more ULP may occur where results are near zero: *beyond* is the largest absolute error of
+  those, and *max* that of the others.
 - *mean* is that of the grid, which is even in the bits of the argument, over arguments whose result is a number.
 - *every*: the distance in bits of the arguments that were measured; for two arguments 2^32 / N pairs: special values,
   random bits, moderate values, values around 1, values of similar size.
-- 1 ULP is 2^-149 for results below the smallest normal number. Infinities, NaNs and signs of zero are right everywhere.
+- 1 ULP is 2^-149 for results below the smallest normal number. Infinities, NaNs and signs of zero are right in all.
 
 | function | level | max ULP | mean ULP | worst argument | beyond | bound | every |
 |---|---|---|---|---|---|---|---|
 END
 cat -- "$@" | awk -F ' *[|] *' '/^\| / {
     key = $2 " " $3
+    if ($4 + 0 > $(NF - 2) + 0) sub(/[|] [0-9.]+ [|]/, "| **" $4 "** |")
     stride = $(NF - 1) ~ /^every/ ? 1 : $(NF - 1)
     if (!(key in row)) order[++n] = key
     if (!(key in row) || stride < best[key]) { row[key] = $0; best[key] = stride }
