@@ -142,26 +142,41 @@ typedef struct printer {
     bool is_short, is_exponent;
     double least, most;             /* magnitudes shown, without zeros */
     int digits;                     /* exponent form: after the point, the same in every cell */
-    int left, right;                /* characters before the point, and from it on */
-    int column;
+    int left, right, special;       /* characters before the point, from it on, and of nan and inf */
+    int column, after;              /* after: spaces that follow the last cell, unless a line ends there */
 } printer;
 
-/* Shortest decimal of a float of the buffer's type, with at most 8 digits after the point, as NumPy's default does. */
+/* From this magnitude on numbers are shown with an exponent: the rule of NumPy 2.3. */
+static double large(const fusor_buffer *b, double of_f64) { return b->dtype == FUSOR_F64 ? of_f64 : b->dtype == FUSOR_F16 ? 1e3 : 1e6; }
+
+/* Does the text read back as v in the buffer's type? */
+static bool is_exact(const printer *p, const char *text, double v) {
+    double back = strtod(text, NULL);
+    switch (p->b->dtype) {
+    case FUSOR_F32: return (float)back == (float)v;
+    case FUSOR_F16: return ir_f64_to_f16(back) == ir_f64_to_f16(v);
+    case FUSOR_BF16: return ir_f64_to_bf16(back) == ir_f64_to_bf16(v);
+    default: return back == v;
+    }
+}
+
+/* Shortest decimal of a float of the buffer's type; in an array with at most 8 digits after the point, as NumPy's default does. */
 static void format_float(const printer *p, double v, char *out, size_t room) {
     if (isnan(v) || isinf(v)) {
         snprintf(out, room, "%s", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
         return;
     }
+    if (p->b->rank == 0) {
+        int digits = 0;
+        do snprintf(out, room, "%.*e", digits, v);
+        while (digits++ < 17 && !is_exact(p, out, v));
+        int decimals = digits - 1 - atoi(strchr(out, 'e') + 1);
+        if (v == 0 || (fabs(v) >= 1e-4 && fabs(v) < large(p->b, 1e16))) snprintf(out, room, "%.*f", decimals > 1 ? decimals : 1, strtod(out, NULL));
+        return;
+    }
     for (int digits = p->is_exponent ? p->digits : 0; digits <= 8; digits++) {
         snprintf(out, room, p->is_exponent ? "%.*e" : "%.*f", digits, v);
-        double back = strtod(out, NULL);
-        bool is_same = back == v;
-        switch (p->b->dtype) {
-        case FUSOR_F32: is_same = (float)back == (float)v; break;
-        case FUSOR_F16: is_same = ir_f64_to_f16(back) == ir_f64_to_f16(v); break;
-        case FUSOR_BF16: is_same = ir_f64_to_bf16(back) == ir_f64_to_bf16(v); break;
-        default: break;
-        }
+        bool is_same = is_exact(p, out, v);
         if (is_same && digits == 0 && !p->is_exponent) snprintf(out, room, "%.0f.", v);
         if (is_same && digits == 0 && p->is_exponent) {         /* 1.e-10 */
             char *e = strchr(out, 'e');
@@ -223,6 +238,11 @@ static void measure(printer *p, int64_t i) {
     if (ir_is_float((ir_dtype)p->b->dtype) && dot) {
         left = (int)(dot - text);
         right = n - left;
+    } else if (ir_is_float((ir_dtype)p->b->dtype)) {
+        left = 0;
+        if (n > p->special) p->special = n;
+    } else if (p->b->dtype == FUSOR_BOOL) {
+        left = 5;               /* " True" too */
     }
     if (left > p->left) p->left = left;
     if (right > p->right) p->right = right;
@@ -238,10 +258,16 @@ static void print_cell(printer *p, int64_t i) {
         int pad = p->left - (int)(dot - text);
         p->column += fprintf(p->out, "%*s%s", p->b->rank && pad > 0 ? pad : 0, "", text);
         int after = p->b->rank ? p->right - (n - (int)(dot - text)) : 0;
-        p->column += fprintf(p->out, "%*s", after > 0 ? after : 0, "");
+        p->after = after > 0 ? after : 0;
+        p->column += p->after;
     } else {
         p->column += fprintf(p->out, "%*s", width, text);
     }
+}
+
+static void print_after(printer *p) {
+    fprintf(p->out, "%*s", p->after, "");
+    p->after = 0;
 }
 
 static void print_axis(printer *p, int axis, int64_t offset) {
@@ -260,8 +286,13 @@ static void print_axis(printer *p, int axis, int64_t offset) {
             for (int k = 0; k < rank - axis - 1; k++) fputc('\n', p->out);
             p->column = fprintf(p->out, "%*s", axis + 1, "");
         } else if (i) {
-            if (p->column + 1 + (is_gap ? 3 : p->left + p->right) >= LINE_WIDTH) p->column = fprintf(p->out, "\n%*s", axis + 1, "") - 1;
-            else p->column += fprintf(p->out, " ");
+            if (p->column + 1 + (is_gap ? 3 : p->left + p->right) >= LINE_WIDTH - axis) {
+                p->after = 0;
+                p->column = fprintf(p->out, "\n%*s", axis + 1, "") - 1;
+            } else {
+                print_after(p);
+                p->column += fprintf(p->out, " ");
+            }
         }
         if (is_gap) {
             p->column += fprintf(p->out, "...");
@@ -270,6 +301,7 @@ static void print_axis(printer *p, int axis, int64_t offset) {
         }
         print_axis(p, axis + 1, offset + i * stride);
     }
+    print_after(p);
     fputc(']', p->out);
     p->column++;
 }
@@ -278,10 +310,12 @@ void report_tensor(tool *t, FILE *out, const fusor_buffer *b) {
     printer p = {.t = t, .b = b, .out = out, .is_short = count(b) > WHOLE};
     if (ir_is_float((ir_dtype)b->dtype)) {
         shown(&p, 0, 0, choose_form, &p);
-        p.is_exponent = p.most > 0 && (p.most >= 1e8 || p.least < 1e-4 || p.most / p.least > 1000);     /* NumPy's rule */
+        p.is_exponent = p.most > 0 && (p.most >= large(b, 1e8) || p.least < 1e-4 || p.most / p.least > 1000);
         if (p.is_exponent) shown(&p, 0, 0, choose_digits, &p);
     }
     shown(&p, 0, 0, measure, &p);
-    print_axis(&p, 0, 0);
+    if (p.special > p.left + p.right) p.left = p.special - p.right;
+    if (count(b) == 0) fprintf(out, "[]");
+    else print_axis(&p, 0, 0);
     fputc('\n', out);
 }

@@ -71,6 +71,14 @@ expect 2 'not in this version' run two.fusor @g a=1 --profile
 expect 2 "no 'fmt'" fmt two.fusor
 expect 2 "no 'eval'" eval 'a+b'
 
+# tensors as NumPy 2.3 prints them
+expect 0 '^\[\]$' run -e 'func @f(%x: f32[5, 0]) -> f32[5, 0] { %y = neg(%x) return %y }' --fill ones
+expect 0 '^\[ nan   1.  inf -inf\]$' run -e 'func @f(%x: f32[4] = [nan, 1, inf, -inf]) -> f32[4] { return %x }'
+expect 0 '^\[ True  True\]$' run -e 'func @f(%x: bool[2] = true) -> bool[2] { return %x }'
+expect 0 '^0.33482960055713207$' run -e 'func @f(%x: f64 = 0.33482960055713207) -> f64 { return %x }'
+expect 0 '^-1.6522202e+07$' run -e 'func @f(%x: f32 = -16522202) -> f32 { return %x }'
+expect 0 '^\[1.e+00 2.e+00 1.e+03\]$' run -e 'func @f(%x: f16[3] = [1, 2, 1000]) -> f16[3] { return %x }'
+
 # missing inputs: the signature and a command that works
 expect 2 'A complete command' run two.fusor
 line=$(grep -A1 'A complete command' err | tail -1 | sed "s|^  fusor |$fusor |")
