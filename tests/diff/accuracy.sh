@@ -29,8 +29,8 @@ cat <<'END'
   error in long double is the largest so far or near the bound. Long double chooses those; on the grid it agrees to
   0.001 ULP.
 - *max* is the largest error found; in bold where it is beyond the bound, which is a defect. Where the bound is
-  "4 or 1e-07" (ULP or absolute), errors of more ULP may occur where results are near zero: *beyond* is the largest absolute error of
-  those, and *max* that of the others.
+  "4 or 1e-07" (ULP or absolute), errors of more ULP may occur where results are near zero: *beyond* is the
+  largest absolute error of those, and *max* the largest error of the others.
 - *mean* is that of the grid, which is even in the bits of the argument, over arguments whose result is a number.
 - *every*: the distance in bits of the arguments that were measured; for two arguments 2^32 / N pairs: special values,
   random bits, moderate values, values around 1, values of similar size.
