@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#define FRAME_MAX "16384" /* bytes of a function's frame: workers may have small stacks */
 static const char triple[] = "x86_64-unknown-linux-gnu";
 
 static fusor_status (*const emit_kind[IR_KERNEL_KIND_COUNT])(emit *, fu_error *) = {
@@ -42,6 +43,7 @@ typedef struct job {
     LLVMDisasmContextRef disasm;
     char *message; /* LLVM's */
     char diagnostic[256];
+    bool is_narrow, is_frame_large;
 } job;
 
 /* ---- target machines ---- */
@@ -178,6 +180,7 @@ LLVMValueRef em_function(emit *e, const char *name, LLVMTypeRef type, bool is_op
     LLVMValueRef fn = LLVMAddFunction(e->mod, name, type);
     add_attribute(fn, e->ctx, "nounwind");
     if (!is_optimized) leave_unoptimized(fn, e->ctx);
+    LLVMAddTargetDependentFunctionAttr(fn, "warn-stack-size", FRAME_MAX);
     /* A jump table is a table of addresses: it would need relocations that a blob cannot have. */
     LLVMAddTargetDependentFunctionAttr(fn, "no-jump-tables", "true");
     LLVMSetAlignment(fn, JIT_BLOB_ALIGN);
@@ -193,6 +196,7 @@ static emit *new_emit(job *j) {
     e->level = &ir_levels[j->kernel->level];
     e->lanes = 1;
     e->fast_math = j->kernel->fast_math;
+    e->is_narrow = j->is_narrow;
     e->arena = &j->arena;
     e->t_void = LLVMVoidTypeInContext(e->ctx);
     e->t_i1 = LLVMInt1TypeInContext(e->ctx);
@@ -208,9 +212,10 @@ static emit *new_emit(job *j) {
 
 static void take_diagnostic(LLVMDiagnosticInfoRef info, void *user) {
     job *j = user;
-    if (LLVMGetDiagInfoSeverity(info) != LLVMDSError || j->diagnostic[0]) return;
     char *text = LLVMGetDiagInfoDescription(info);
-    snprintf(j->diagnostic, sizeof j->diagnostic, "%s", text);
+    if (strstr(text, "stack frame size")) j->is_frame_large = true; /* a warning */
+    else if (LLVMGetDiagInfoSeverity(info) == LLVMDSError && !j->diagnostic[0])
+        snprintf(j->diagnostic, sizeof j->diagnostic, "%s", text);
     LLVMDisposeMessage(text);
 }
 
@@ -255,11 +260,39 @@ static fusor_status give(job *j, const void *data, size_t bytes) {
     return FUSOR_OK;
 }
 
-static fusor_status compile(job *j, LLVMCodeGenFileType type) {
+static void drop_module(job *j) {
+    if (j->object) LLVMDisposeMemoryBuffer(j->object);
+    if (j->builder) LLVMDisposeBuilder(j->builder);
+    if (j->mod) LLVMDisposeModule(j->mod);
+    if (j->ctx) LLVMContextDispose(j->ctx);
+    j->object = NULL;
+    j->builder = NULL;
+    j->mod = NULL;
+    j->ctx = NULL;
+}
+
+static fusor_status compile_once(job *j, LLVMCodeGenFileType type) {
+    j->is_frame_large = false;
     bool failed = LLVMTargetMachineEmitToMemoryBuffer(j->machine, j->mod, type, &j->message, &j->object);
     if (failed || j->diagnostic[0])
         return FU_FAIL(&j->error, FUSOR_ERROR_INTERNAL, "LLVM made no code for %s: %s", j->request->symbol,
                        failed ? j->message : j->diagnostic);
+    return FUSOR_OK;
+}
+
+/* All values of a step are alive before its first store: some hundred outputs do not fit a frame as vectors. */
+static fusor_status compile(job *j, LLVMCodeGenFileType type) {
+    FU_TRY(compile_once(j, type));
+    if (j->is_frame_large && j->kernel->kind == IR_KERNEL_MAP) {
+        drop_module(j);
+        j->is_narrow = true;
+        FU_TRY(build_module(j));
+        FU_TRY(compile_once(j, type));
+    }
+    if (j->is_frame_large)
+        return FU_FAIL(&j->error, FUSOR_ERROR_UNSUPPORTED,
+                       "%s needs more than " FRAME_MAX " bytes of stack: %d instructions have too many values at once",
+                       j->request->symbol, j->kernel->n_insts);
     return FUSOR_OK;
 }
 
@@ -335,11 +368,8 @@ static fusor_status run_job(job *j) {
 
 static void release(job *j) {
     if (j->disasm) LLVMDisasmDispose(j->disasm);
-    if (j->object) LLVMDisposeMemoryBuffer(j->object);
     if (j->message) LLVMDisposeMessage(j->message);
-    if (j->builder) LLVMDisposeBuilder(j->builder);
-    if (j->mod) LLVMDisposeModule(j->mod);
-    if (j->ctx) LLVMContextDispose(j->ctx);
+    drop_module(j);
     give_machine(j);
     fu_arena_free(&j->arena);
 }

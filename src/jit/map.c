@@ -213,14 +213,14 @@ static void analyze(emit *e, map *m) {
         n_ops++;
         if (ir_ops[k->inst[i].op].flags & IR_COSTLY) m->is_costly = true;
     }
-    e->lanes = m->last < 0 ? 1 : e->level->lanes;
+    e->lanes = m->last < 0 || e->is_narrow ? 1 : e->level->lanes;
     int64_t columns = m->last < 0 ? 1 : k->dim[m->last].size;
     m->unroll = m->is_costly || n_ops > 16 || (columns != IR_SIZE_RUNTIME && columns < 2 * e->lanes) ? 1 : 2;
     /* Optimized code keeps constants in registers and folds loads. Ratio of speeds to unoptimized code, EPYC 9005, 1e3 and
      * 1e4 elements: exp 1.29, log 1.13, tanh(a)*sigmoid(b)+c 1.07, pow 1.05, gelu(x*w+b) 1.03, sin 1.03; for 1.5 times
      * the time of compilation (exp 1 ms more). Two vectors a step are no faster (exp 1.01, gelu 1.02) and cost 1.2 times that. */
     e->is_optimized = m->is_costly;
-    m->has_stream = !m->is_costly && can_stream(k, m->last);
+    m->has_stream = !m->is_costly && !e->is_narrow && can_stream(k, m->last);
 }
 
 fusor_status jit_emit_map(emit *e, fu_error *err) {

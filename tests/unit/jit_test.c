@@ -362,6 +362,48 @@ Test(jit_codegen, stages) {
     }
 }
 
+/* The largest constant that is subtracted from the stack pointer. */
+static int frame_bytes(const char *code, size_t bytes) {
+    int most = 0;
+    for (size_t i = 0; i + 7 <= bytes; i++) {
+        int n = 0;
+        if (memcmp(code + i, "\x48\x81\xec", 3) == 0) memcpy(&n, code + i + 3, 4);
+        if (n > most && n < 1 << 20) most = n;
+    }
+    return most;
+}
+
+/* A hundred values of a step that are all alive before the first store. */
+Test(jit_codegen, frames_are_bounded, .timeout = 120) {
+    enum { OUTPUTS = 100, SIZE = 33 };
+    for (int level = 0; level < IR_LEVEL_COUNT; level++) {
+        ir_kernel k = new_map((ir_level)level);
+        int value[OUTPUTS];
+        for (int i = 0; i < OUTPUTS; i++) value[i] = add_load(&k, FUSOR_F64);
+        for (int i = 0; i < OUTPUTS; i++)
+            add_store(&k, add_inst(&k, IR_OP_MUL, FUSOR_F64, 0, 2, (int[]){value[i], value[(i + 1) % OUTPUTS]}));
+        run_kernel r = compile(&k);
+        cr_assert(frame_bytes(r.map, r.map_bytes) <= 16384, "%s: a frame of %d bytes", ir_levels[level].name,
+                  frame_bytes(r.map, r.map_bytes));
+        if (run_has_level((ir_level)level)) {
+            static double data[2 * OUTPUTS][SIZE];
+            void *pointer[2 * OUTPUTS];
+            int64_t n = SIZE, stride[2 * OUTPUTS];
+            for (int b = 0; b < 2 * OUTPUTS; b++) {
+                pointer[b] = data[b], stride[b] = 1;
+                for (int i = 0; i < SIZE; i++) data[b][i] = b < OUTPUTS ? b + i : -1;
+            }
+            ir_kernel_args a = {
+                .version = IR_KERNEL_ABI, .tune = {1, 64, 0}, .buffer = pointer, .size = &n, .stride = stride};
+            r.fn(&a, 0, 1);
+            for (int b = 0; b < OUTPUTS; b++)
+                for (int i = 0; i < SIZE; i++)
+                    cr_assert(data[OUTPUTS + b][i] == data[b][i] * data[(b + 1) % OUTPUTS][i]);
+        }
+        run_drop(&r);
+    }
+}
+
 Test(jit_codegen, refuses_what_it_cannot_build) {
     char error[1024];
     cr_assert_null(run_stage("", FUSOR_CODEGEN_BLOB, NULL, error));
