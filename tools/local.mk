@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # tools: to add a file of the fusor command, append one line "tool_sources += %D%/NAME.c".
-# reference writes the pages of doc/ that come from tables; make check builds it.
+# reference writes what is made from tables; make generated and make check build it.
 doc_programs += %D%/reference
 %C%_reference_LDADD = libfu-ir.la libfu-base.la $(FUSOR_LIBS)
 tool_sources += %D%/options.c

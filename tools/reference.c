@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* reference.c: writes the pages of doc/ that are made from tables: "reference operators" (ops.def, planned.def) and
- * "reference environment" (env.def) print doc/operators.md and doc/environment.md, "reference reasons" (plan.c) a table
- * of doc/planning.md. tests/doc/reference.sh checks that all are current. */
+/* reference.c: writes what is made from tables, each as a page: "reference operators" (ops.def, planned.def) and
+ * "reference environment" (env.def) print doc/operators.md and doc/environment.md; "op-declarations", "op-macros" and
+ * "op-symbols" (ops.def) the regions of include/fusor/op.h and tests/api/symbols.txt between markers with these names.
+ * scripts/generated.sh puts them in their places. "reference reasons" (plan.c) prints a table of doc/planning.md. */
 #include "base/env.h"
 #include "ir/plan.h"
 #include <math.h>
@@ -107,7 +108,7 @@ static void print_group(const char *title, ir_kind kind, ir_kind also, int opera
 
 static void print_operators(void) {
     puts("# Operators\n\n"
-         "Made from `src/ir/ops.def` by `tools/reference`; `tests/doc/reference.sh` fails when this page is not "
+         "Made from `src/ir/ops.def` by `make generated`; `tests/doc/reference.sh` fails when this page is not "
          "current.\n\n"
          "*Types* are those of the main operands; the result has the same type unless it says otherwise. *Error* is "
          "for f32 against the\n"
@@ -140,7 +141,7 @@ static void print_operators(void) {
 
 static void print_environment(void) {
     puts("# Environment variables\n\n"
-         "Made from `src/base/env.def` by `tools/reference`; `tests/doc/reference.sh` fails when this page is not "
+         "Made from `src/base/env.def` by `make generated`; `tests/doc/reference.sh` fails when this page is not "
          "current. Options of the\n"
          "command and fields of `fusor_context_options` come before the environment; `FUSOR_IGNORE_ENVIRONMENT` "
          "switches it off for a\n"
@@ -159,11 +160,66 @@ static void print_reasons(void) {
     for (int i = 0; i < IR_REASON_COUNT; i++) printf("| %s | %s |\n", ir_reason_names[i], ir_reason_texts[i]);
 }
 
+/* ---- what C has of the operators ---- */
+
+/* The functions of these rows have operands only, so their C forms follow from the row. A scalar attribute has a place
+ * and a name among the arguments that the table does not decide: such functions are written by hand. */
+static bool takes_operands_only(const ir_op_info *op) { return op->kind == IR_KIND_EW && op->n_scalar_attrs == 0; }
+
+static void print_op_declarations(void) {
+    static const char *const titles[] = {"unary", "binary", "ternary"};
+    static const char *const plain[][3] = {{"x"}, {"a", "b"}, {"a", "b", "c"}}, *const selecting[] = {"cond", "a", "b"};
+    for (int n = 1; n <= 3; n++) {
+        printf("%s/* ---- element by element: %s ---- */\n", n > 1 ? "\n" : "", titles[n - 1]);
+        for (int i = IR_OP_RESULT + 1; i < IR_OP_COUNT; i++) {
+            const ir_op_info *op = &ir_ops[i];
+            if (!takes_operands_only(op) || op->max_in != n) continue;
+            const char *const *operand = op->flags & IR_COND ? selecting : plain[n - 1];
+            printf("/** %s */\nFUSOR_API fusor_tensor fusor_%s(", op->text, op->name);
+            for (int k = 0; k < n; k++) printf("%sfusor_tensor %s", k ? ", " : "", operand[k]);
+            puts(");");
+        }
+    }
+}
+
+/* In columns, as clang-format aligns consecutive macros. */
+static void print_op_macros(void) {
+    static const char *const arguments[] = {"(a)", "(a, b)", "(a, b, c)"};
+    int width = 0;
+    for (int i = IR_OP_RESULT + 1; i < IR_OP_COUNT; i++) {
+        if (!takes_operands_only(&ir_ops[i])) continue;
+        int length = (int)(strlen(ir_ops[i].name) + strlen(arguments[ir_ops[i].max_in - 1]));
+        if (length > width) width = length;
+    }
+    for (int n = 1; n <= 3; n++)
+        for (int i = IR_OP_RESULT + 1; i < IR_OP_COUNT; i++) {
+            const ir_op_info *op = &ir_ops[i];
+            if (!takes_operands_only(op) || op->max_in != n) continue;
+            int pad = width - (int)strlen(op->name);
+            printf("#define fusor_%s%-*s fusor_%s(", op->name, pad, arguments[n - 1], op->name);
+            for (int k = 0; k < n; k++) printf("%sFUSOR_TENSOR_OF(%c)", k ? ", " : "", 'a' + k);
+            puts(")");
+        }
+}
+
+static void print_op_symbols(void) {
+    for (int i = IR_OP_RESULT + 1; i < IR_OP_COUNT; i++) printf("fusor_%s\n", ir_ops[i].name);
+}
+
 int main(int argc, char **argv) {
-    const char *page = argc == 2 ? argv[1] : "";
-    if (strcmp(page, "operators") == 0) print_operators();
-    else if (strcmp(page, "environment") == 0) print_environment();
-    else if (strcmp(page, "reasons") == 0) print_reasons();
-    else return fputs("usage: reference operators|environment|reasons\n", stderr), 2;
-    return fflush(stdout) || ferror(stdout);
+    static const struct {
+        const char *name;
+        void (*print)(void);
+    } pages[] = {{"operators", print_operators}, {"environment", print_environment},
+                 {"reasons", print_reasons},     {"op-declarations", print_op_declarations},
+                 {"op-macros", print_op_macros}, {"op-symbols", print_op_symbols}};
+    for (size_t i = 0; argc == 2 && i < sizeof pages / sizeof *pages; i++)
+        if (strcmp(argv[1], pages[i].name) == 0) {
+            pages[i].print();
+            return fflush(stdout) || ferror(stdout);
+        }
+    fputs("usage: reference PAGE, one of", stderr);
+    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) fprintf(stderr, " %s", pages[i].name);
+    fputs("\n", stderr);
+    return 2;
 }

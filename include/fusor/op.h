@@ -29,6 +29,7 @@ enum { FUSOR_FLAT = INT32_MIN }; /* fusor_argmax(x, FUSOR_FLAT, 0): over all ele
 FUSOR_API fusor_tensor fusor_apply(fusor_context *ctx, const char *op, int n, const fusor_tensor *args,
                                    const char *attributes);
 
+/* ---- op-declarations, made from src/ir/ops.def by `make generated`: do not edit ---- */
 /* ---- element by element: unary ---- */
 /** negation; wraps for integers */
 FUSOR_API fusor_tensor fusor_neg(fusor_tensor x);
@@ -124,16 +125,6 @@ FUSOR_API fusor_tensor fusor_softplus(fusor_tensor x);
 FUSOR_API fusor_tensor fusor_softsign(fusor_tensor x);
 /** x * tanh(softplus(x)) */
 FUSOR_API fusor_tensor fusor_mish(fusor_tensor x);
-
-/* ---- element by element: with scalar attributes ---- */
-/** alpha * x where x < 0, else x */
-FUSOR_API fusor_tensor fusor_leaky_relu(fusor_tensor x, double alpha);
-/** alpha * (exp(x) - 1) where x < 0, else x */
-FUSOR_API fusor_tensor fusor_elu(fusor_tensor x, double alpha);
-/** alpha * (exp(x / alpha) - 1) where x < 0, else x */
-FUSOR_API fusor_tensor fusor_celu(fusor_tensor x, double alpha);
-/** alpha * x + beta between 0 and 1 */
-FUSOR_API fusor_tensor fusor_hard_sigmoid(fusor_tensor x, double alpha, double beta);
 /** Gaussian error linear unit: x * Phi(x), or its tanh approximation */
 FUSOR_API fusor_tensor fusor_gelu(fusor_tensor x);
 
@@ -188,10 +179,21 @@ FUSOR_API fusor_tensor fusor_shr(fusor_tensor a, fusor_tensor b);
 /* ---- element by element: ternary ---- */
 /** a where cond, else b */
 FUSOR_API fusor_tensor fusor_select(fusor_tensor cond, fusor_tensor a, fusor_tensor b);
-/** minimum(maximum(x, lo), hi) */
-FUSOR_API fusor_tensor fusor_clamp(fusor_tensor x, fusor_tensor lo, fusor_tensor hi);
+/** a between b and c: minimum(maximum(a, b), c) */
+FUSOR_API fusor_tensor fusor_clamp(fusor_tensor a, fusor_tensor b, fusor_tensor c);
 /** a * b + c rounded once */
 FUSOR_API fusor_tensor fusor_fma(fusor_tensor a, fusor_tensor b, fusor_tensor c);
+/* ---- end of op-declarations ---- */
+
+/* ---- element by element: with scalar attributes ---- */
+/** alpha * x where x < 0, else x */
+FUSOR_API fusor_tensor fusor_leaky_relu(fusor_tensor x, double alpha);
+/** alpha * (exp(x) - 1) where x < 0, else x */
+FUSOR_API fusor_tensor fusor_elu(fusor_tensor x, double alpha);
+/** alpha * (exp(x / alpha) - 1) where x < 0, else x */
+FUSOR_API fusor_tensor fusor_celu(fusor_tensor x, double alpha);
+/** alpha * x + beta between 0 and 1 */
+FUSOR_API fusor_tensor fusor_hard_sigmoid(fusor_tensor x, double alpha, double beta);
 
 /* ---- conversion ---- */
 /** the value in another type: one rounding; float to integer truncates and saturates, NaN gives 0 */
@@ -283,84 +285,86 @@ static inline fusor_tensor fusor_same_tensor(fusor_tensor t) { return t; }
 #else
 #define FUSOR_TENSOR_OF(x) FUSOR_GENERIC_(x)
 #endif
-#define fusor_neg(a)                fusor_neg(FUSOR_TENSOR_OF(a))
-#define fusor_abs(a)                fusor_abs(FUSOR_TENSOR_OF(a))
-#define fusor_sign(a)               fusor_sign(FUSOR_TENSOR_OF(a))
-#define fusor_square(a)             fusor_square(FUSOR_TENSOR_OF(a))
-#define fusor_sqrt(a)               fusor_sqrt(FUSOR_TENSOR_OF(a))
-#define fusor_rsqrt(a)              fusor_rsqrt(FUSOR_TENSOR_OF(a))
-#define fusor_cbrt(a)               fusor_cbrt(FUSOR_TENSOR_OF(a))
-#define fusor_reciprocal(a)         fusor_reciprocal(FUSOR_TENSOR_OF(a))
-#define fusor_exp(a)                fusor_exp(FUSOR_TENSOR_OF(a))
-#define fusor_exp2(a)               fusor_exp2(FUSOR_TENSOR_OF(a))
-#define fusor_expm1(a)              fusor_expm1(FUSOR_TENSOR_OF(a))
-#define fusor_log(a)                fusor_log(FUSOR_TENSOR_OF(a))
-#define fusor_log2(a)               fusor_log2(FUSOR_TENSOR_OF(a))
-#define fusor_log10(a)              fusor_log10(FUSOR_TENSOR_OF(a))
-#define fusor_log1p(a)              fusor_log1p(FUSOR_TENSOR_OF(a))
-#define fusor_sin(a)                fusor_sin(FUSOR_TENSOR_OF(a))
-#define fusor_cos(a)                fusor_cos(FUSOR_TENSOR_OF(a))
-#define fusor_tan(a)                fusor_tan(FUSOR_TENSOR_OF(a))
-#define fusor_asin(a)               fusor_asin(FUSOR_TENSOR_OF(a))
-#define fusor_acos(a)               fusor_acos(FUSOR_TENSOR_OF(a))
-#define fusor_atan(a)               fusor_atan(FUSOR_TENSOR_OF(a))
-#define fusor_sinh(a)               fusor_sinh(FUSOR_TENSOR_OF(a))
-#define fusor_cosh(a)               fusor_cosh(FUSOR_TENSOR_OF(a))
-#define fusor_tanh(a)               fusor_tanh(FUSOR_TENSOR_OF(a))
-#define fusor_asinh(a)              fusor_asinh(FUSOR_TENSOR_OF(a))
-#define fusor_acosh(a)              fusor_acosh(FUSOR_TENSOR_OF(a))
-#define fusor_atanh(a)              fusor_atanh(FUSOR_TENSOR_OF(a))
-#define fusor_erf(a)                fusor_erf(FUSOR_TENSOR_OF(a))
-#define fusor_erfc(a)               fusor_erfc(FUSOR_TENSOR_OF(a))
-#define fusor_floor(a)              fusor_floor(FUSOR_TENSOR_OF(a))
-#define fusor_ceil(a)               fusor_ceil(FUSOR_TENSOR_OF(a))
-#define fusor_round(a)              fusor_round(FUSOR_TENSOR_OF(a))
-#define fusor_trunc(a)              fusor_trunc(FUSOR_TENSOR_OF(a))
-#define fusor_isnan(a)              fusor_isnan(FUSOR_TENSOR_OF(a))
-#define fusor_isinf(a)              fusor_isinf(FUSOR_TENSOR_OF(a))
-#define fusor_isfinite(a)           fusor_isfinite(FUSOR_TENSOR_OF(a))
-#define fusor_not(a)                fusor_not(FUSOR_TENSOR_OF(a))
-#define fusor_bitwise_not(a)        fusor_bitwise_not(FUSOR_TENSOR_OF(a))
-#define fusor_relu(a)               fusor_relu(FUSOR_TENSOR_OF(a))
-#define fusor_relu6(a)              fusor_relu6(FUSOR_TENSOR_OF(a))
-#define fusor_selu(a)               fusor_selu(FUSOR_TENSOR_OF(a))
-#define fusor_sigmoid(a)            fusor_sigmoid(FUSOR_TENSOR_OF(a))
-#define fusor_hard_swish(a)         fusor_hard_swish(FUSOR_TENSOR_OF(a))
-#define fusor_silu(a)               fusor_silu(FUSOR_TENSOR_OF(a))
-#define fusor_softplus(a)           fusor_softplus(FUSOR_TENSOR_OF(a))
-#define fusor_softsign(a)           fusor_softsign(FUSOR_TENSOR_OF(a))
-#define fusor_mish(a)               fusor_mish(FUSOR_TENSOR_OF(a))
+/* ---- op-macros, made from src/ir/ops.def by `make generated`: do not edit ---- */
+#define fusor_neg(a)          fusor_neg(FUSOR_TENSOR_OF(a))
+#define fusor_abs(a)          fusor_abs(FUSOR_TENSOR_OF(a))
+#define fusor_sign(a)         fusor_sign(FUSOR_TENSOR_OF(a))
+#define fusor_square(a)       fusor_square(FUSOR_TENSOR_OF(a))
+#define fusor_sqrt(a)         fusor_sqrt(FUSOR_TENSOR_OF(a))
+#define fusor_rsqrt(a)        fusor_rsqrt(FUSOR_TENSOR_OF(a))
+#define fusor_cbrt(a)         fusor_cbrt(FUSOR_TENSOR_OF(a))
+#define fusor_reciprocal(a)   fusor_reciprocal(FUSOR_TENSOR_OF(a))
+#define fusor_exp(a)          fusor_exp(FUSOR_TENSOR_OF(a))
+#define fusor_exp2(a)         fusor_exp2(FUSOR_TENSOR_OF(a))
+#define fusor_expm1(a)        fusor_expm1(FUSOR_TENSOR_OF(a))
+#define fusor_log(a)          fusor_log(FUSOR_TENSOR_OF(a))
+#define fusor_log2(a)         fusor_log2(FUSOR_TENSOR_OF(a))
+#define fusor_log10(a)        fusor_log10(FUSOR_TENSOR_OF(a))
+#define fusor_log1p(a)        fusor_log1p(FUSOR_TENSOR_OF(a))
+#define fusor_sin(a)          fusor_sin(FUSOR_TENSOR_OF(a))
+#define fusor_cos(a)          fusor_cos(FUSOR_TENSOR_OF(a))
+#define fusor_tan(a)          fusor_tan(FUSOR_TENSOR_OF(a))
+#define fusor_asin(a)         fusor_asin(FUSOR_TENSOR_OF(a))
+#define fusor_acos(a)         fusor_acos(FUSOR_TENSOR_OF(a))
+#define fusor_atan(a)         fusor_atan(FUSOR_TENSOR_OF(a))
+#define fusor_sinh(a)         fusor_sinh(FUSOR_TENSOR_OF(a))
+#define fusor_cosh(a)         fusor_cosh(FUSOR_TENSOR_OF(a))
+#define fusor_tanh(a)         fusor_tanh(FUSOR_TENSOR_OF(a))
+#define fusor_asinh(a)        fusor_asinh(FUSOR_TENSOR_OF(a))
+#define fusor_acosh(a)        fusor_acosh(FUSOR_TENSOR_OF(a))
+#define fusor_atanh(a)        fusor_atanh(FUSOR_TENSOR_OF(a))
+#define fusor_erf(a)          fusor_erf(FUSOR_TENSOR_OF(a))
+#define fusor_erfc(a)         fusor_erfc(FUSOR_TENSOR_OF(a))
+#define fusor_floor(a)        fusor_floor(FUSOR_TENSOR_OF(a))
+#define fusor_ceil(a)         fusor_ceil(FUSOR_TENSOR_OF(a))
+#define fusor_round(a)        fusor_round(FUSOR_TENSOR_OF(a))
+#define fusor_trunc(a)        fusor_trunc(FUSOR_TENSOR_OF(a))
+#define fusor_isnan(a)        fusor_isnan(FUSOR_TENSOR_OF(a))
+#define fusor_isinf(a)        fusor_isinf(FUSOR_TENSOR_OF(a))
+#define fusor_isfinite(a)     fusor_isfinite(FUSOR_TENSOR_OF(a))
+#define fusor_not(a)          fusor_not(FUSOR_TENSOR_OF(a))
+#define fusor_bitwise_not(a)  fusor_bitwise_not(FUSOR_TENSOR_OF(a))
+#define fusor_relu(a)         fusor_relu(FUSOR_TENSOR_OF(a))
+#define fusor_relu6(a)        fusor_relu6(FUSOR_TENSOR_OF(a))
+#define fusor_selu(a)         fusor_selu(FUSOR_TENSOR_OF(a))
+#define fusor_sigmoid(a)      fusor_sigmoid(FUSOR_TENSOR_OF(a))
+#define fusor_hard_swish(a)   fusor_hard_swish(FUSOR_TENSOR_OF(a))
+#define fusor_silu(a)         fusor_silu(FUSOR_TENSOR_OF(a))
+#define fusor_softplus(a)     fusor_softplus(FUSOR_TENSOR_OF(a))
+#define fusor_softsign(a)     fusor_softsign(FUSOR_TENSOR_OF(a))
+#define fusor_mish(a)         fusor_mish(FUSOR_TENSOR_OF(a))
+#define fusor_gelu(a)         fusor_gelu(FUSOR_TENSOR_OF(a))
+#define fusor_add(a, b)       fusor_add(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_sub(a, b)       fusor_sub(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_mul(a, b)       fusor_mul(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_div(a, b)       fusor_div(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_mod(a, b)       fusor_mod(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_fmod(a, b)      fusor_fmod(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_pow(a, b)       fusor_pow(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_atan2(a, b)     fusor_atan2(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_maximum(a, b)   fusor_maximum(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_minimum(a, b)   fusor_minimum(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_hypot(a, b)     fusor_hypot(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_copysign(a, b)  fusor_copysign(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_eq(a, b)        fusor_eq(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_ne(a, b)        fusor_ne(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_lt(a, b)        fusor_lt(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_le(a, b)        fusor_le(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_gt(a, b)        fusor_gt(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_ge(a, b)        fusor_ge(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_and(a, b)       fusor_and(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_or(a, b)        fusor_or(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_xor(a, b)       fusor_xor(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_shl(a, b)       fusor_shl(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_shr(a, b)       fusor_shr(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
+#define fusor_select(a, b, c) fusor_select(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b), FUSOR_TENSOR_OF(c))
+#define fusor_clamp(a, b, c)  fusor_clamp(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b), FUSOR_TENSOR_OF(c))
+#define fusor_fma(a, b, c)    fusor_fma(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b), FUSOR_TENSOR_OF(c))
+/* ---- end of op-macros ---- */
 #define fusor_leaky_relu(a, ...)    fusor_leaky_relu(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_elu(a, ...)           fusor_elu(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_celu(a, ...)          fusor_celu(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_hard_sigmoid(a, ...)  fusor_hard_sigmoid(FUSOR_TENSOR_OF(a), __VA_ARGS__)
-#define fusor_gelu(a)               fusor_gelu(FUSOR_TENSOR_OF(a))
-#define fusor_add(a, b)             fusor_add(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_sub(a, b)             fusor_sub(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_mul(a, b)             fusor_mul(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_div(a, b)             fusor_div(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_mod(a, b)             fusor_mod(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_fmod(a, b)            fusor_fmod(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_pow(a, b)             fusor_pow(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_atan2(a, b)           fusor_atan2(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_maximum(a, b)         fusor_maximum(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_minimum(a, b)         fusor_minimum(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_hypot(a, b)           fusor_hypot(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_copysign(a, b)        fusor_copysign(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_eq(a, b)              fusor_eq(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_ne(a, b)              fusor_ne(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_lt(a, b)              fusor_lt(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_le(a, b)              fusor_le(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_gt(a, b)              fusor_gt(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_ge(a, b)              fusor_ge(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_and(a, b)             fusor_and(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_or(a, b)              fusor_or(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_xor(a, b)             fusor_xor(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_shl(a, b)             fusor_shl(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_shr(a, b)             fusor_shr(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b))
-#define fusor_select(a, b, c)       fusor_select(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b), FUSOR_TENSOR_OF(c))
-#define fusor_clamp(a, b, c)        fusor_clamp(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b), FUSOR_TENSOR_OF(c))
-#define fusor_fma(a, b, c)          fusor_fma(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b), FUSOR_TENSOR_OF(c))
 #define fusor_cast(a, ...)          fusor_cast(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_bitcast(a, ...)       fusor_bitcast(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_reduce_sum(a, ...)    fusor_reduce_sum(FUSOR_TENSOR_OF(a), __VA_ARGS__)
