@@ -132,7 +132,7 @@ static float of_bits(uint32_t b) {
     return f;
 }
 
-static const double specials[] = {0,
+static const double specials[] = {0, -0x1.1af982p+0,
                                   1,
                                   2,
                                   3,
