@@ -110,8 +110,10 @@ static void choose_device(fusor_context *ctx, const char *device) {
     ctx->has_level = false;
 }
 
+static atomic_uint_fast64_t next_id = 1;
+static atomic_int n_contexts;
+
 fusor_context *fusor_context_new(const fusor_context_options *options) {
-    static atomic_uint_fast64_t next_id = 1;
     fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
     if (options) memcpy(&o, options, options->size && options->size < sizeof o ? options->size : sizeof o);
     fusor_context *ctx = fu_calloc(1, sizeof *ctx);
@@ -143,6 +145,7 @@ fusor_context *fusor_context_new(const fusor_context_options *options) {
         fu_free(ctx);
         return NULL;
     }
+    atomic_fetch_add(&n_contexts, 1);
     return ctx;
 }
 
@@ -156,6 +159,7 @@ void fusor_context_free(fusor_context *ctx) {
     lazy_free(ctx);
     rt_cache_close(ctx->cache);
     fu_free(ctx);
+    if (atomic_fetch_sub(&n_contexts, 1) == 1) rt_memory_trim();       /* the last one: nothing of the library stays behind */
 }
 
 void fusor_buffer_free(fusor_context *ctx, fusor_buffer *buffer) {

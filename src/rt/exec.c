@@ -163,6 +163,26 @@ static fusor_status bind_one(rt_exec *x, fu_error *e, int param, const fusor_buf
     return FUSOR_OK;
 }
 
+/* Sizes that two constants give must agree: else no call could ever be right. */
+static fusor_status check_bound_sizes(const rt_exec *x, fu_error *e) {
+    const ir_graph *g = x->core->plan->graph;
+    for (int p = 0; p < x->core->n_params; p++)
+        for (int q = 0; q < p && x->bound[p]; q++) {
+            if (!x->bound[q]) continue;
+            const ir_node *a = ir_at(g, g->params.at[p].node), *b = ir_at(g, g->params.at[q].node);
+            for (int i = 0; i < a->rank; i++)
+                for (int j = 0; j < b->rank; j++) {
+                    uint32_t symbol;
+                    int64_t given = x->bound[p]->value.shape[i], other = x->bound[q]->value.shape[j];
+                    if (a->dim[i] != b->dim[j] || given == other || !ir_size_is_symbol(g->sizes, a->dim[i], &symbol)) continue;
+                    return FU_FAIL(e, FUSOR_ERROR_SHAPE, "bind: dim %s is %lld in parameter %%%s but %lld in parameter %%%s",
+                                   ir_size_symbol_name(g->sizes, symbol), (long long)other, g->params.at[q].name, (long long)given,
+                                   g->params.at[p].name);
+                }
+        }
+    return FUSOR_OK;
+}
+
 fusor_status rt_exec_bind(rt_exec *x, fu_error *e, int n, const int *param, const fusor_buffer *values, rt_exec **out) {
     core *c = x->core;
     rt_exec *made;
@@ -176,6 +196,11 @@ fusor_status rt_exec_bind(rt_exec *x, fu_error *e, int n, const int *param, cons
             rt_exec_release(made);
             return s;
         }
+    }
+    fusor_status status = check_bound_sizes(made, e);
+    if (status != FUSOR_OK) {
+        rt_exec_release(made);
+        return status;
     }
     made->n_inputs = 0;
     for (int p = 0; p < c->n_params; p++)

@@ -363,6 +363,10 @@ static void binding(bool reference, int n_threads) {
     cr_assert_eq(rt_exec_bind(x, &error, 2, both, &in[1], &bound), FUSOR_OK, "%s", error.text);
     cr_assert_eq(rt_exec_bind(x, &error, 1, &first, &in[1], &half), FUSOR_OK, "%s", error.text);
     memset(w2, 0, sizeof w2); /* the contents were copied */
+    fusor_buffer unlike[2] = {in[1], f32(b, 1, N - 1, 0)};
+    cr_assert_eq(rt_exec_bind(x, &error, 2, both, unlike, &rest), FUSOR_ERROR_SHAPE);
+    cr_assert(strstr(error.text, "dim N is 70 in parameter %w but 69 in parameter %b"), "%s", error.text);
+    fu_error_clear(&error);
     rt_exec_release(x);
     cr_assert(rt_exec_n_inputs(bound) == 1 && rt_exec_is_bound(bound, 1) && !rt_exec_is_bound(half, 2));
     out.data = got;
