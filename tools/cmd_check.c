@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* cmd_check.c: fusor check. Parses and types every function of the files; prints signatures and sizes. */
-#include "base/file.h"
 #include "report.h"
 
 static json_t *json_value(tool *t, const ir_graph *g, ir_id id, const char *name) {
@@ -39,15 +38,12 @@ static json_t *json_function(tool *t, const ir_graph *g) {
 static int check_one(tool *t, const char *path, json_t *files) {
     program p;
     fu_error e;
-    void *data = NULL;
     memset(&p, 0, sizeof p);
     fu_error_clear(&e);
     if (!path) p.name = "<text>", p.text = t->text, p.length = strlen(t->text);
     else {
-        int why = fu_file_read(path, SIZE_MAX / 4, &data, &p.length);
-        if (why) return tool_environment(t, "%s: %s", strcmp(path, "-") == 0 ? "stdin" : path, strerror(why));
-        p.name = strcmp(path, "-") == 0 ? "<text>" : path;
-        p.text = data;
+        int status = program_text(t, path, &p);
+        if (status) return status;
     }
     fusor_status status = ir_parse(&t->arena, &e, p.name, p.text, p.length, &p.module);
     json_t *o = json_pack("{s:s, s:b}", "file", p.name, "ok", status == FUSOR_OK);

@@ -80,6 +80,8 @@ typedef struct program {
 } program;
 /* From -e TEXT, else the first argument; *used_out: arguments taken. Reports what is wrong with it. */
 int program_load(tool *t, program *out, uint32_t *used_out);
+/* Reads the text of a file ("-" is stdin) without parsing it, and with. */
+int program_text(tool *t, const char *path, program *out);
 int program_read(tool *t, const char *path, program *out);
 /* The function named by an argument "@NAME" among args[from ...] (removed there), else the first; flattened. */
 int program_function(tool *t, const program *p, uint32_t from, ir_graph **function_out, ir_graph **flat_out);

@@ -13,14 +13,22 @@ static int parse(tool *t, program *p) {
     return 0;
 }
 
-int program_read(tool *t, const char *path, program *p) {
+int program_text(tool *t, const char *path, program *p) {
     void *data = NULL;
     memset(p, 0, sizeof *p);
     int why = fu_file_read(path, SIZE_MAX / 4, &data, &p->length);
     if (why) return tool_environment(t, "%s: %s", strcmp(path, "-") == 0 ? "stdin" : path, strerror(why));
     p->name = strcmp(path, "-") == 0 ? "<text>" : path;
-    p->text = data;                 /* lives as long as the process: graphs point into it */
-    return parse(t, p);
+    char *text = fu_alloc(&t->arena, p->length + 1);
+    if (p->length) memcpy(text, data, p->length);
+    fu_free(data);
+    p->text = text;
+    return 0;
+}
+
+int program_read(tool *t, const char *path, program *p) {
+    int status = program_text(t, path, p);
+    return status ? status : parse(t, p);
 }
 
 int program_load(tool *t, program *p, uint32_t *used_out) {
