@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef FUSOR_SRC_OP_CALL_H
 #define FUSOR_SRC_OP_CALL_H
-/* One operator as it is called from C: what op.c makes of every fusor_<operator>() and hands to lazy.c or builder.c. */
+/* One operator as it is called from C: what op.c makes of every fusor_<operator>() and hands to lazy_record.c or builder.c. */
 #include "context.h"
 #include "fusor/op.h"
 
@@ -30,7 +30,7 @@ typedef struct op_call {
 bool op_is_weak(fusor_tensor t);
 ir_operand op_weak_operand(fusor_tensor t); /* the literal it stands for */
 
-/* lazy.c: records the call. builder.c: traces it. ctx is that of the first tensor operand, or call->ctx. */
+/* lazy_record.c: records the call. builder.c: traces it. ctx is that of the first tensor operand, or call->ctx. */
 fusor_tensor lazy_record(fusor_context *ctx, const op_call *call);
 /* An operator that is none, or a bad argument: a bad handle with this error. */
 fusor_tensor lazy_bad(fusor_context *ctx, const fu_error *e);

@@ -324,11 +324,11 @@ ir_id ir_add_op(ir_graph *g, ir_op op, int n_in, const ir_id *in) {
 
 uint32_t *ir_use_counts(fu_arena *a, const ir_graph *g) {
     uint32_t *uses = FU_NEW_N(a, uint32_t, g->nodes.n);
-    for (ir_id i = 1; i < g->nodes.n; i++) {
-        const ir_node *n = ir_at(g, i);
-        for (unsigned k = 0; k < n->n_in; k++) uses[n->in[k]]++;
-    }
     for (uint32_t i = 0; i < g->results.n; i++) uses[g->results.at[i].node]++;
+    for (ir_id i = g->nodes.n; i-- > 1;) {
+        const ir_node *n = ir_at(g, i);
+        for (unsigned k = 0; k < n->n_in && uses[i]; k++) uses[n->in[k]]++;
+    }
     return uses;
 }
 

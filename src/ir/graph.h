@@ -154,7 +154,7 @@ void ir_print_graph(fu_str *out, const ir_graph *g);                     /* one 
 ir_graph *ir_graph_copy_live(fu_arena *a, const ir_graph *g);
 /* A graph with g's name, source and sizes (same ids) and nothing in it: what a pass fills. Checks come along. */
 ir_graph *ir_graph_like(fu_arena *a, const ir_graph *g);
-uint32_t *ir_use_counts(fu_arena *a, const ir_graph *g);                 /* by id; results count as uses */
+uint32_t *ir_use_counts(fu_arena *a, const ir_graph *g);                 /* by id, by live nodes; results count as uses. 0 = dead */
 
 /* Binds dim symbols from concrete parameter shapes and evaluates all checks; symbol_values has ir_size_symbol_count entries.
  * shape[p] is the shape of parameter p; ranks are already checked. Messages name the dim, both parameters and both sizes. */

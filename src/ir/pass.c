@@ -15,7 +15,6 @@ const ir_pass ir_passes[] = {
     {"dce", "nodes that no result needs go", ir_pass_dce},
     {NULL, NULL, NULL},
 };
-const int ir_pass_count = sizeof ir_passes / sizeof *ir_passes - 1;
 
 /* ---- rewriting ---- */
 

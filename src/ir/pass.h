@@ -10,7 +10,6 @@ typedef struct ir_pass {
     fusor_status (*run)(fu_arena *a, fu_error *e, ir_graph **g);    /* replaces *g where it changes anything */
 } ir_pass;
 extern const ir_pass ir_passes[];       /* ends with a NULL name; in pipeline order: expand, fold, simplify, cse, dce */
-extern const int ir_pass_count;
 
 /* What every pass does: walk the nodes of `from` in order and make each anew in `to`, or something better in its place.
  * map[i] is what became of node i. begin adds the parameters; finish the results, and replaces *g if is_changed. */

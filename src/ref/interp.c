@@ -325,13 +325,13 @@ fusor_status ref_eval(fu_arena *a, fu_error *e, const ir_graph *g, int n_in, con
 
     /* Uses of live nodes; a result's use is never dropped. */
     value *values = FU_NEW_N(a, value, g->nodes.n + 1);
+    const uint32_t *uses = ir_use_counts(a, g);
     uint32_t most = 1;
-    for (uint32_t r = 0; r < g->results.n; r++) values[g->results.at[r].node].uses++;
     for (ir_id id = g->nodes.n; id-- > 1;) {
         const ir_node *n = ir_at(g, id);
-        if (!values[id].uses) continue;
+        values[id].uses = uses[id];
+        if (!uses[id]) continue;
         if (n->n_in > most) most = n->n_in;
-        for (int k = 0; k < n->n_in; k++) values[n->in[k]].uses++;
         if (n->op == IR_OP_PARAM) values[id].t = in[n->index];
         else FU_TRY(node_shape(g, e, n, symbols, &values[id].t));
     }

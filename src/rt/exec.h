@@ -4,8 +4,8 @@
 /* Runs a plan: checks the caller's buffers, binds sizes, lays out temps, launches each step's kernel over its tiles.
  *
  * An rt_exec is immutable after rt_exec_new / rt_exec_bind; any number of threads may call it at once. What one call needs
- * (evaluated sizes and strides, tune fields, launches, the temp and scratch memory) is a frame; frames are kept in a lock-free
- * or briefly locked free list of the rt_exec, so a call with the same shapes as the frame's last one evaluates no size
+ * (evaluated sizes and strides, tune fields, launches, the temp and scratch memory) is a frame; up to 16 spare frames wait in
+ * atomic slots of the rt_exec, so a call with the same shapes as the frame's last one evaluates no size
  * expression and allocates nothing: a one-element chain costs under 200 ns. */
 #include "ir/plan.h"
 #include "rt/cache.h"
