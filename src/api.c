@@ -131,40 +131,77 @@ int fusor_would_compile(const fusor_executable *exe, int n_inputs, const fusor_b
     return 0;
 }
 
+/* An executable of its own for a prepared call: the user may free the one that it was made of. */
+static fusor_executable *hold(fusor_executable *exe) {
+    fusor_executable *held = fu_calloc(1, sizeof *held);
+    if (!held) return NULL;
+    held->ctx = context_keep(exe->ctx);
+    held->exec = rt_exec_keep(exe->exec);
+    return held;
+}
+
+static fusor_call *call_new(fusor_executable *exe, fu_error *e) {
+    fusor_call *c = fu_calloc(1, sizeof *c);
+    if (c && (c->exe = hold(exe))) return c;
+    fu_free(c);
+    FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory");
+    return NULL;
+}
+
 fusor_status fusor_executable_prepare(fusor_executable *exe, int n_inputs, const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs, fusor_call **out) {
     fu_error e;
     if (!exe) return FUSOR_ERROR_ARGUMENT;
     fu_error_clear(&e);
     CHECK_ARGUMENT(exe->ctx, &e, out, "fusor_executable_prepare: out must not be NULL");
-    fusor_call *c = fu_calloc(1, sizeof *c);
-    if (!c) return FU_FAIL(&e, FUSOR_ERROR_MEMORY, "out of memory"), context_fail(exe->ctx, &e);
+    fusor_call *c = call_new(exe, &e);
+    if (!c) return context_fail(exe->ctx, &e);
     if (rt_call_new(exe->exec, &e, n_inputs, inputs, n_outputs, outputs, &c->call) != FUSOR_OK) {
-        fu_free(c);
+        fusor_call_free(c);
         return context_fail(exe->ctx, &e);
     }
-    fusor_executable *held = fu_calloc(1, sizeof *held);
-    if (!held) {
-        rt_call_free(c->call);
-        fu_free(c);
-        return FU_FAIL(&e, FUSOR_ERROR_MEMORY, "out of memory"), context_fail(exe->ctx, &e);
-    }
-    held->ctx = context_keep(exe->ctx);
-    held->exec = rt_exec_keep(exe->exec);
-    c->exe = held;
     *out = c;
     return FUSOR_OK;
+}
+
+_Static_assert(sizeof(rt_buffers) == sizeof(fusor_buffer_list) && offsetof(rt_buffers, n) == offsetof(fusor_buffer_list, n), "one layout");
+
+fusor_status fusor_executable_prepare_each(fusor_executable *exe, int64_t n_sets, int n_inputs, const fusor_buffer_list *inputs, int n_outputs,
+                                           const fusor_buffer_list *outputs, fusor_call **out) {
+    fu_error e;
+    if (!exe) return FUSOR_ERROR_ARGUMENT;
+    fu_error_clear(&e);
+    CHECK_ARGUMENT(exe->ctx, &e, out, "fusor_executable_prepare_each: out must not be NULL");
+    fusor_call *c = call_new(exe, &e);
+    if (!c) return context_fail(exe->ctx, &e);
+    if (rt_each_new(exe->exec, &e, n_sets, n_inputs, (const rt_buffers *)inputs, n_outputs, (const rt_buffers *)outputs, &c->each) != FUSOR_OK) {
+        fusor_call_free(c);
+        return context_fail(exe->ctx, &e);
+    }
+    *out = c;
+    return FUSOR_OK;
+}
+
+fusor_status fusor_executable_call_each(fusor_executable *exe, int64_t n_sets, int n_inputs, const fusor_buffer_list *inputs, int n_outputs,
+                                        const fusor_buffer_list *outputs) {
+    fusor_call *c;
+    FU_TRY(fusor_executable_prepare_each(exe, n_sets, n_inputs, inputs, n_outputs, outputs, &c));
+    fusor_status status = fusor_call_run(c);
+    fusor_call_free(c);
+    return status;
 }
 
 fusor_status fusor_call_run(fusor_call *call) {
     fu_error e;
     if (!call) return FUSOR_ERROR_ARGUMENT;
     fu_error_clear(&e);
-    return rt_call_run(call->call, &e) == FUSOR_OK ? FUSOR_OK : context_fail(call->exe->ctx, &e);
+    fusor_status status = call->each ? rt_each_run(call->each, &e) : rt_call_run(call->call, &e);
+    return status == FUSOR_OK ? FUSOR_OK : context_fail(call->exe->ctx, &e);
 }
 
 void fusor_call_free(fusor_call *call) {
     if (!call) return;
     rt_call_free(call->call);
+    rt_each_free(call->each);
     fusor_executable_free(call->exe);
     fu_free(call);
 }

@@ -41,7 +41,7 @@ struct fusor_executable {
     fusor_context *ctx;             /* held */
     rt_exec   *exec;
 };
-struct fusor_call { fusor_executable *exe; rt_call *call; };
+struct fusor_call { fusor_executable *exe; rt_call *call; rt_each *each; };    /* one of the two */
 
 /* What a compile is told: fusor.c. */
 typedef struct compile_request {

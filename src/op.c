@@ -70,6 +70,11 @@ static void bad(op_call *c, fusor_status status, const char *text) {
     if (!c->bad_text) c->bad_text = text;
 }
 
+fusor_tensor op_refuse(fusor_tensor x, fusor_status status, const char *text) {
+    op_call c = {.n = 1, .args = &x, .bad_status = status, .bad_text = text};
+    return record(&c);
+}
+
 /* A list argument; a negative count is "not given". */
 static op_attr list(op_call *c, int n, const int64_t *at) {
     enum { MAX_LIST = 64 };

@@ -30,6 +30,9 @@ typedef struct op_call {
 bool op_is_weak(fusor_tensor t);
 ir_operand op_weak_operand(fusor_tensor t); /* the literal it stands for */
 
+/* op.c: a bad handle in the place of x's result: for functions that are composed of operators. */
+fusor_tensor op_refuse(fusor_tensor x, fusor_status status, const char *text);
+
 /* lazy_record.c: records the call. builder.c: traces it. ctx is that of the first tensor operand, or call->ctx. */
 fusor_tensor lazy_record(fusor_context *ctx, const op_call *call);
 /* An operator that is none, or a bad argument: a bad handle with this error. */

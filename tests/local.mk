@@ -100,6 +100,7 @@ jit_diff_programs += %D%/fuzz/graph_fuzz
 %C%_fuzz_graph_fuzz_LDADD = $(fu_libs) $(fu_system_libs)
 script_tests += %D%/fuzz/graphs.sh
 unit_tests += %D%/unit/lazy_test
+unit_tests += %D%/unit/optim_test
 unit_tests += %D%/unit/builder_test
 unit_tests += %D%/unit/op_header_test
 script_tests += %D%/api/first_program.sh

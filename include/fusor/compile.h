@@ -71,6 +71,20 @@ FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_prepare(fusor_executabl
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_call_run(fusor_call *call);
 FUSOR_API void fusor_call_free(fusor_call *call);
 
+/** The buffers of one input or output over all sets of a call: n is the number of sets, or, for an input that no result is
+ *  written over, 1: the same buffer for all (a learning rate). */
+typedef struct fusor_buffer_list { fusor_buffer *at; int64_t n; } fusor_buffer_list;
+/** One call over many sets of buffers, as an optimizer step over all parameters of a model: the same results as n_sets calls of
+ *  fusor_executable_call, with one launch a kernel for any number of sets and any sizes. Checks everything once; fusor_call_run then runs on the
+ *  same memory, which must outlive the call object. Lists: in parameter order without bound ones, and in result order. The sets run side by
+ *  side, so what one writes no other may use. Outputs with data NULL get memory, or for an aliased result the parameter's.
+ *  **Errors**: as fusor_executable_call, with the number of the set; OVERLAP between sets; ARGUMENT (length of a list). */
+FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_prepare_each(fusor_executable *exe, int64_t n_sets, int n_inputs, const fusor_buffer_list *inputs,
+                                                                      int n_outputs, const fusor_buffer_list *outputs, fusor_call **out);
+/** The same, prepared, run once and freed. */
+FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_call_each(fusor_executable *exe, int64_t n_sets, int n_inputs, const fusor_buffer_list *inputs,
+                                                                   int n_outputs, const fusor_buffer_list *outputs);
+
 /** The plan as a JSON document ("fusor-explain/1"); free with fusor_text_free. */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_explain_json(fusor_executable *exe, char **text_out);
 FUSOR_API void fusor_text_free(char *text);

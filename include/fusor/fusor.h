@@ -9,6 +9,7 @@
  *   graph.h    modules and the function builder
  *   tensor.h   lazy tensors and scopes
  *   op.h       one function an operator
+ *   optim.h    optimizer steps composed of operators
  *   cache.h    the kernel cache
  */
 #include <fusor/type.h>
@@ -17,5 +18,6 @@
 #include <fusor/tensor.h>
 #include <fusor/graph.h>
 #include <fusor/op.h>
+#include <fusor/optim.h>
 #include <fusor/cache.h>
 #endif

@@ -138,3 +138,18 @@ fusor_status fu_fail_at(fu_error *e, fusor_status status, const fu_source *src, 
     cut(e);
     return e->status;
 }
+
+void fu_error_prefix(fu_error *e, const char *fmt, ...) {
+    char prefix[256];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(prefix, sizeof prefix, fmt, ap);
+    va_end(ap);
+    size_t room = FU_ERROR_TEXT_MAX - 1, size = n < 0 ? 0 : (size_t)n < sizeof prefix ? (size_t)n : sizeof prefix - 1;
+    size_t kept = e->length < room - size ? e->length : room - size;
+    memmove(e->text + size, e->text, kept);
+    memcpy(e->text, prefix, size);
+    e->length = size + kept;
+    e->text[e->length] = 0;
+    cut(e);
+}

@@ -32,6 +32,9 @@ fusor_status fu_fail(fu_error *e, fusor_status status, const char *file, int lin
 fusor_status fu_fail_at(fu_error *e, fusor_status status, const fu_source *src, fu_loc loc, const char *file, int line,
                         const char *fmt, ...) __attribute__((format(printf, 7, 8)));
 
+/* Puts more in front of a recorded message: which of many things failed. */
+void fu_error_prefix(fu_error *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
 #define FU_FAIL(e, status, ...) fu_fail((e), (status), __FILE__, __LINE__, __VA_ARGS__)
 #define FU_FAIL_AT(e, status, src, loc, ...) fu_fail_at((e), (status), (src), (loc), __FILE__, __LINE__, __VA_ARGS__)
 #define FU_TRY(expr)                                                                            \

@@ -257,8 +257,7 @@ static fusor_status take_inputs(frame *f, fu_error *e, int n_in, const fusor_buf
     return exec_evaluate(f, e, with_memory);
 }
 
-static fusor_status prepare(frame *f, fu_error *e, int n_in, const fusor_buffer *in, int n_out,
-                            const fusor_buffer *out) {
+fusor_status exec_prepare(frame *f, fu_error *e, int n_in, const fusor_buffer *in, int n_out, const fusor_buffer *out) {
     const core *c = f->x->core;
     if (n_out != c->n_results || (n_out && !out))
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s gives %d results; %d outputs given", c->plan->graph->name,
@@ -283,7 +282,7 @@ static fusor_status run(frame *f, fu_error *e) {
 fusor_status rt_exec_call(rt_exec *x, fu_error *e, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *out) {
     frame *f;
     FU_TRY(take_frame(x, e, &f));
-    fusor_status s = prepare(f, e, n_in, in, n_out, out);
+    fusor_status s = exec_prepare(f, e, n_in, in, n_out, out);
     if (s == FUSOR_OK) {
         s = run(f, e);
         if (s == FUSOR_OK) exec_give_outputs(f, out);
@@ -322,7 +321,7 @@ fusor_status rt_call_new(rt_exec *x, fu_error *e, int n_in, const fusor_buffer *
     rt_call *c = fu_calloc(1, sizeof *c);
     if (!c) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a prepared call");
     fusor_status s = exec_frame_new(x, e, &c->f);
-    if (s == FUSOR_OK) s = prepare(c->f, e, n_in, in, n_out, out);
+    if (s == FUSOR_OK) s = exec_prepare(c->f, e, n_in, in, n_out, out);
     if (s != FUSOR_OK) {
         exec_frame_free(c->f);
         fu_free(c);

@@ -57,6 +57,13 @@ typedef struct rt_call rt_call;
 fusor_status rt_call_new(rt_exec *x, fu_error *e, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *out, rt_call **call_out);
 fusor_status rt_call_run(rt_call *c, fu_error *e);      /* under 60 ns for a small chain */
 void         rt_call_free(rt_call *c);
+/* One call over many sets of buffers, checked once (exec_each.c): every kernel of the plan is launched once, over the tiles of
+ * all sets. A list has a buffer a set, or one for all sets (inputs only). Fails with the number of the set in the message. */
+typedef struct rt_each rt_each;
+typedef struct rt_buffers { fusor_buffer *at; int64_t n; } rt_buffers;
+fusor_status rt_each_new(rt_exec *x, fu_error *e, int64_t n_sets, int n_in, const rt_buffers *in, int n_out, const rt_buffers *out, rt_each **each_out);
+fusor_status rt_each_run(rt_each *c, fu_error *e);
+void         rt_each_free(rt_each *c);
 /* Bytes of temps and scratch that a call with these sizes needs; -1 where a size overflows. */
 int64_t rt_exec_peak_bytes(const rt_exec *x, const int64_t *symbol_values);
 #endif

@@ -221,6 +221,10 @@ static bool overlaps(const call_end *a, size_t a_bytes, const call_end *b, size_
     return found;
 }
 
+bool exec_ends_overlap(const call_end *a, const call_end *b) {
+    return overlaps(a, ir_dtypes[a->user.dtype].bytes, b, ir_dtypes[b->user.dtype].bytes);
+}
+
 static bool overlaps_itself(const call_end *n, size_t bytes) {
     if (n->is_dense || n->low >= n->high) return false;
     /* Sorted by stride, each step past everything inside it: no two elements meet. */
@@ -322,12 +326,12 @@ static fusor_status check_overlaps(const frame *f, fu_error *e, int r) {
                        g->results.at[r].name);
     for (int p = 0; p < c->n_params; p++) {
         if (f->x->bound[p] || c->alias_of[p] == r) continue;
-        if (overlaps(n, bytes, &f->in[p], ir_dtypes[f->in[p].user.dtype].bytes))
+        if (exec_ends_overlap(n, &f->in[p]))
             return FU_FAIL(e, FUSOR_ERROR_OVERLAP, "output %%%s overlaps input %%%s", g->results.at[r].name,
                            g->params.at[p].name);
     }
     for (int q = 0; q < r; q++)
-        if (overlaps(n, bytes, &f->out[q], ir_dtypes[f->out[q].user.dtype].bytes))
+        if (exec_ends_overlap(n, &f->out[q]))
             return FU_FAIL(e, FUSOR_ERROR_OVERLAP, "output %%%s overlaps output %%%s", g->results.at[r].name,
                            g->results.at[q].name);
     return FUSOR_OK;

@@ -3,9 +3,7 @@
  * is then a walk over the steps. */
 #include "rt/exec_internal.h"
 #include "rt/buffer.h"
-#include "rt/threads.h"
 #include "rt/tune.h"
-#include <pthread.h>
 
 enum { ALIGN = 64 };
 /* Iterations of one kernel; above it, products of sizes in launches might leave 64 bits. No machine gets there in a
@@ -287,20 +285,8 @@ fusor_status exec_evaluate(frame *f, fu_error *e, bool with_memory) {
 }
 
 /* ---- running ---- */
-/* One phase of one kernel. */
-typedef struct phase_run {
-    const frame_step *s;
-    ir_kernel_fn fn;
-    char     *scratch;
-    size_t    scratch_stride;
-    uint32_t  phase;
-    struct trouble *trouble;
-} phase_run;
-/* Of a step: the smallest failing position wins, whoever finds it. */
-typedef struct trouble { pthread_mutex_t lock; int code; ir_fault fault; } trouble;
-
-static void run_tiles(void *user, int worker, int64_t begin, int64_t end) {
-    phase_run *r = user;
+void exec_run_tiles(void *user, int worker, int64_t begin, int64_t end) {
+    exec_phase *r = user;
     ir_kernel_args args = r->s->args;
     ir_fault fault = {.position = INT64_MAX};
     args.phase = r->phase;
@@ -314,24 +300,28 @@ static void run_tiles(void *user, int worker, int64_t begin, int64_t end) {
     pthread_mutex_unlock(&r->trouble->lock);
 }
 
+fusor_status exec_trouble_report(const exec_trouble *t, fu_error *e, const rt_kernel *k) {
+    if (t->fault.position != INT64_MAX)
+        return FU_FAIL(e, FUSOR_ERROR_INDEX, "index %lld at position %lld is out of range", (long long)t->fault.value,
+                       (long long)t->fault.position);
+    if (t->code) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel %s returned %d", k->symbol, t->code);
+    return FUSOR_OK;
+}
+
 static fusor_status run_phases(const frame *f, fu_error *e, int number, const frame_step *s, int first_phase) {
     const core *c = f->x->core;
     const rt_kernel *k = c->info[number].kernel;
-    trouble t = {.lock = PTHREAD_MUTEX_INITIALIZER, .fault = {.position = INT64_MAX}};
-    phase_run run[3];
+    exec_trouble t = EXEC_NO_TROUBLE;
+    exec_phase run[3];
     rt_phase phase[3];
     int n = s->launch.n_phases - first_phase;
     for (int i = 0; i < n; i++) {
-        run[i] = (phase_run){s, k->fn, f->memory + f->scratch_at, f->scratch_stride, (uint32_t)(i + first_phase), &t};
-        phase[i] = (rt_phase){s->launch.tiles[i + first_phase], run_tiles, &run[i]};
+        run[i] = (exec_phase){s, k->fn, f->memory + f->scratch_at, f->scratch_stride, (uint32_t)(i + first_phase), &t};
+        phase[i] = (rt_phase){s->launch.tiles[i + first_phase], exec_run_tiles, &run[i]};
     }
     rt_parallel_for own = {c->options.parallel_for, c->options.parallel_user};
     rt_parallel_phases(s->n_threads, n, phase, own.run ? &own : NULL);
-    if (t.fault.position != INT64_MAX)
-        return FU_FAIL(e, FUSOR_ERROR_INDEX, "index %lld at position %lld is out of range", (long long)t.fault.value,
-                       (long long)t.fault.position);
-    if (t.code) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel %s returned %d", k->symbol, t.code);
-    return FUSOR_OK;
+    return exec_trouble_report(&t, e, k);
 }
 
 void exec_packed_free(const rt_exec_options *options, packed *p) {
@@ -371,13 +361,16 @@ static fusor_status find_packed(const frame *f, fu_error *e, int number, void **
     return FUSOR_OK;
 }
 
-static fusor_status run_kernel(frame *f, fu_error *e, int number) {
+fusor_status exec_aim_kernel(frame *f, fu_error *e, int number) {
     const ir_step *st = &f->x->core->plan->steps.at[number];
     frame_step *s = &f->step[number];
     for (int b = 0; b < st->n_args; b++) s->buffer[b] = (char *)f->base[st->arg[b]] + s->offset_bytes[b];
-    if (!s->is_prepacked) return run_phases(f, e, number, s, 0);
-    FU_TRY(find_packed(f, e, number, &s->args.shared));
-    return run_phases(f, e, number, s, 1);
+    return s->is_prepacked ? find_packed(f, e, number, &s->args.shared) : FUSOR_OK;
+}
+
+static fusor_status run_kernel(frame *f, fu_error *e, int number) {
+    FU_TRY(exec_aim_kernel(f, e, number));
+    return run_phases(f, e, number, &f->step[number], f->step[number].is_prepacked);
 }
 
 static fusor_status run_reference(frame *f, fu_error *e, int number) {
@@ -390,18 +383,20 @@ static fusor_status run_reference(frame *f, fu_error *e, int number) {
     return c->options.reference(c->plan->graph, e, ir_at(c->plan->graph, st->node), t, &t[st->n_args - 1], f->symbols);
 }
 
-fusor_status exec_run(frame *f, fu_error *e) {
-    const core *c = f->x->core;
-    for (int i = 0; i < c->n_steps; i++) {
-        const ir_step *st = &c->plan->steps.at[i];
-        switch (st->kind) {
-        case IR_STEP_KERNEL: FU_TRY(run_kernel(f, e, i)); break;
-        case IR_STEP_REFERENCE: FU_TRY(run_reference(f, e, i)); break;
-        case IR_STEP_COPY:
-            if (f->base[st->arg[0]] != f->base[st->arg[1]] && f->bytes[st->arg[0]])
-                memmove(f->base[st->arg[1]], f->base[st->arg[0]], (size_t)f->bytes[st->arg[0]]);
-            break;
-        }
+fusor_status exec_run_step(frame *f, fu_error *e, int number) {
+    const ir_step *st = &f->x->core->plan->steps.at[number];
+    switch (st->kind) {
+    case IR_STEP_KERNEL: return run_kernel(f, e, number);
+    case IR_STEP_REFERENCE: return run_reference(f, e, number);
+    case IR_STEP_COPY:
+        if (f->base[st->arg[0]] != f->base[st->arg[1]] && f->bytes[st->arg[0]])
+            memmove(f->base[st->arg[1]], f->base[st->arg[0]], (size_t)f->bytes[st->arg[0]]);
+        break;
     }
+    return FUSOR_OK;
+}
+
+fusor_status exec_run(frame *f, fu_error *e) {
+    for (int i = 0; i < f->x->core->n_steps; i++) FU_TRY(exec_run_step(f, e, i));
     return FUSOR_OK;
 }

@@ -2,8 +2,10 @@
 #ifndef RT_EXEC_INTERNAL_H
 #define RT_EXEC_INTERNAL_H
 /* Inside the executor: what is shared by exec.c (life, binding, calls), exec_frame.c (sizes, memory, running) and
- * exec_buffer.c (the caller's buffers). */
+ * exec_buffer.c (the caller's buffers), exec_each.c (one call over many sets of buffers). */
 #include "rt/exec.h"
+#include "rt/threads.h"
+#include <pthread.h>
 #include <stdatomic.h>
 
 /* Operand 1 of a contraction, packed once. */
@@ -89,8 +91,25 @@ void         exec_frame_free(frame *f);
 fusor_status exec_evaluate(frame *f, fu_error *e, bool with_memory);
 /* Bytes that a run with these symbol values needs; -1 where a size overflows. Makes no memory. */
 int64_t      exec_peak(frame *f, fu_error *e, const int64_t *symbol_values);
-/* Runs all steps; ends are prepared. */
+/* Runs all steps, or one; ends are prepared. */
 fusor_status exec_run(frame *f, fu_error *e);
+fusor_status exec_run_step(frame *f, fu_error *e, int number);
+/* Points a kernel step at the call's memory; its phases may then run. */
+fusor_status exec_aim_kernel(frame *f, fu_error *e, int number);
+/* One phase of one kernel: the `user` of exec_run_tiles. trouble: of a step; the smallest failing position wins, whoever
+ * finds it. */
+typedef struct exec_trouble { pthread_mutex_t lock; int code; ir_fault fault; } exec_trouble;
+#define EXEC_NO_TROUBLE {.lock = PTHREAD_MUTEX_INITIALIZER, .fault = {.position = INT64_MAX}}
+typedef struct exec_phase {
+    const frame_step *s;
+    ir_kernel_fn  fn;
+    char         *scratch;              /* of worker 0; the others' follow */
+    size_t        scratch_stride;
+    uint32_t      phase;
+    exec_trouble *trouble;
+} exec_phase;
+void         exec_run_tiles(void *user, int worker, int64_t begin, int64_t end);
+fusor_status exec_trouble_report(const exec_trouble *t, fu_error *e, const rt_kernel *k);
 void         exec_packed_free(const rt_exec_options *options, packed *p);
 
 /* exec_buffer.c */
@@ -108,4 +127,9 @@ void         exec_copy_out(frame *f);
 void         exec_gather(void *dst, const fusor_buffer *src, size_t bytes);
 void         exec_normalize_bool(uint8_t *p, int64_t n);
 void         exec_fill_shape(const frame *f, int result, fusor_buffer *out);
+/* Do two ends share a byte? Exact also where strides interleave. */
+bool         exec_ends_overlap(const call_end *a, const call_end *b);
+
+/* exec.c */
+fusor_status exec_prepare(frame *f, fu_error *e, int n_in, const fusor_buffer *in, int n_out, const fusor_buffer *out);
 #endif

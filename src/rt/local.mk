@@ -19,4 +19,5 @@ rt_sources += %D%/buffer.c
 rt_sources += %D%/tune.c
 rt_sources += %D%/exec.c
 rt_sources += %D%/exec_frame.c
+rt_sources += %D%/exec_each.c
 rt_sources += %D%/exec_buffer.c

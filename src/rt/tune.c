@@ -152,15 +152,20 @@ void rt_tune(const ir_kernel *k, const int64_t *size, int n_threads, int64_t tun
     }
 }
 
-int rt_tune_threads(const ir_kernel *k, const int64_t *size, int n_threads) {
-    if (n_threads <= 1) return 1;
+int64_t rt_tune_work(const ir_kernel *k, const int64_t *size) {
     int64_t elements = all(k, size);
-    if (k->kind == IR_KERNEL_CONTRACT) return elements < SERIAL_PRODUCTS ? 1 : n_threads;
+    if (k->kind == IR_KERNEL_CONTRACT) return times(elements / SERIAL_PRODUCTS, SERIAL_WORK) + elements % SERIAL_PRODUCTS * SERIAL_WORK / SERIAL_PRODUCTS;
     int64_t quarters = 0;   /* of an access */
     for (int i = 0; i < k->n_insts; i++) {
         uint16_t op = k->inst[i].op;
         if (op == IR_K_LOAD || op == IR_K_STORE) quarters += 4;
         else if (op < IR_OP_COUNT) quarters += ir_ops[op].flags & IR_COSTLY ? 16 : 1;
     }
-    return times(elements, quarters) / 4 < SERIAL_WORK ? 1 : n_threads;
+    return times(elements, quarters) / 4;
+}
+
+int rt_tune_team(int64_t work, int n_threads) { return n_threads <= 1 || work < SERIAL_WORK ? 1 : n_threads; }
+
+int rt_tune_threads(const ir_kernel *k, const int64_t *size, int n_threads) {
+    return n_threads <= 1 ? 1 : rt_tune_team(rt_tune_work(k, size), n_threads);
 }
