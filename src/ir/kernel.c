@@ -333,8 +333,10 @@ static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const ui
     if (kind == IR_KIND_EW) {
         ir_dtype main = k->inst[in->in[(op->flags & IR_COND) ? 1 : 0]].dtype;
         REQUIRE(ir_has_lowering((ir_op)in->op, main), "no lowering for this type");
-        for (int j = 0; j < in->n_in; j++)
-            REQUIRE(k->inst[in->in[j]].dtype == ((op->flags & IR_COND) && j == 0 ? FUSOR_BOOL : main), "operand types differ");
+        for (int j = 0; j < in->n_in; j++) {    /* scalar attributes of halves are f32 */
+            ir_dtype expected = (op->flags & IR_COND) && j == 0 ? FUSOR_BOOL : j >= op->max_in && ir_is_half(main) ? FUSOR_F32 : main;
+            REQUIRE(k->inst[in->in[j]].dtype == expected, "operand types differ");
+        }
         REQUIRE(in->dtype == (op->result_is_bool ? FUSOR_BOOL : main), "wrong result type");
     }
     if (in->is_kept) REQUIRE(k->kind == IR_KERNEL_ROW, "only rows keep values");

@@ -56,7 +56,7 @@ _Static_assert(N_ATTRS(ALPHA_BETA) <= IR_MAX_ATTRS && N_ATTRS(REDUCE) <= IR_MAX_
 
 /* ---- the array ---- */
 enum {
-    KF32 = 1u << FUSOR_F32,
+    KF32 = 1u << FUSOR_F32 | 1u << FUSOR_F16 | 1u << FUSOR_BF16,
     KF64 = 1u << FUSOR_F64,
     KBOOL = 1u << FUSOR_BOOL,
     KINT = 1u << FUSOR_I64 | 1u << FUSOR_I32 | 1u << FUSOR_I16 | 1u << FUSOR_I8 | 1u << FUSOR_U64 | 1u << FUSOR_U32 |

@@ -25,7 +25,7 @@ typedef enum ir_op {
 
 typedef enum ir_kind { IR_KIND_CORE, IR_KIND_EW, IR_KIND_CONVERT, IR_KIND_REDUCE, IR_KIND_ARGREDUCE, IR_KIND_CONTRACT, IR_KIND_ROW,
                        IR_KIND_VIEW, IR_KIND_CREATE } ir_kind;
-enum { IR_COMMUTES = 1, IR_EXACT = 2, IR_COND = 4, IR_COSTLY = 8 };
+enum { IR_COMMUTES = 1, IR_EXACT = 2, IR_COND = 4, IR_COSTLY = 8, IR_CLOSED = 16 };
 
 /* Attributes. A set is a NULL-terminated list of descriptors. */
 typedef enum ir_attr_type {

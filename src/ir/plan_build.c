@@ -122,9 +122,6 @@ static uint16_t fail(builder *b, const char *what) {
     return 0;
 }
 
-/* f16 and bf16 only pass through kernels (moves): as 16 bits. */
-static ir_dtype moved_type(ir_dtype t) { return t == FUSOR_F16 || t == FUSOR_BF16 ? FUSOR_U16 : t; }
-
 static uint16_t push_inst(builder *b, ir_kinst inst) {
     ir_kernel *k = b->k;
     if (k->n_insts >= IR_KERNEL_MAX_INSTS) return fail(b, "too many instructions in one kernel");
@@ -157,7 +154,7 @@ static uint16_t add_buffer(builder *b, int buffer, bool is_output, ir_dtype t, c
     access a = {.buffer = buffer, .is_output = is_output};
     memcpy(a.stride, stride, (size_t)b->space * sizeof *stride);
     fu_push(b->p->arena, &b->accesses, a);
-    b->k->buffer[b->accesses.n - 1].dtype = moved_type(t);
+    b->k->buffer[b->accesses.n - 1].dtype = t;
     b->k->buffer[b->accesses.n - 1].is_output = is_output;
     b->k->n_buffers = (int)b->accesses.n;
     return (uint16_t)(b->accesses.n - 1);
@@ -205,7 +202,7 @@ static uint16_t load(builder *b, ir_id id, const chain *at) {
     ir_kinst inst;
     memset(&inst, 0, sizeof inst);
     inst.op = IR_K_LOAD;
-    inst.dtype = moved_type(n->dtype);
+    inst.dtype = n->dtype;
     inst.index = add_buffer(b, p->info[id].buffer, false, n->dtype, out);
     return push_inst(b, inst);
 }
@@ -258,6 +255,7 @@ static uint16_t push_op(builder *b, const ir_node *n, ir_id id, int n_in, const 
         bool set = at && at->is_set, ok = true;
         if (op->attrs[i].type == IR_ATTR_FLOAT) {
             ir_dtype t = ir_at(b->p->g, n->in[0])->dtype;
+            if (ir_is_half(t)) t = FUSOR_F32;      /* as the reference rounds it */
             double v = set ? at->number : op->attrs[i].default_value;
             inst.in[inst.n_in++] = push_scalar(b, (ir_plan_scalar){.dtype = t, .bits = ir_bits_from_double(t, v, &ok)});
             scalars++;
@@ -289,9 +287,14 @@ static uint16_t reduction(builder *b, const ir_node *n, ir_id id) {
     const ir_node *x = ir_at(b->p->g, n->in[0]);
     int8_t identity[IR_MAX_RANK];
     for (int d = 0; d < x->rank; d++) identity[d] = ir_size_is(b->p->g->sizes, x->dim[d], 1) ? -1 : (int8_t)d;
-    uint16_t in = value(b, n->in[0], top(b, x->rank, identity));
-    if (ir_ops[n->op].kind == IR_KIND_REDUCE) in = cast_to(b, in, n->dtype);    /* integers and bool sum in i64 */
-    return push_op(b, n, id, 1, &in);
+    /* Integers and bool sum in i64, halves in f32; the extremes of halves too, which is exact and saves conversions. */
+    ir_dtype acc = ir_node_accumulator(b->p->g, n);
+    if (ir_is_half(acc)) acc = FUSOR_F32;
+    uint16_t in = cast_to(b, value(b, n->in[0], top(b, x->rank, identity)), acc);
+    if (ir_ops[n->op].kind == IR_KIND_ARGREDUCE) return push_op(b, n, id, 1, &in);
+    ir_node in_acc = *n;
+    in_acc.dtype = acc;
+    return cast_to(b, push_op(b, &in_acc, id, 1, &in), n->dtype);
 }
 
 static uint16_t contraction(builder *b, const ir_node *n, ir_id id) {
@@ -359,7 +362,7 @@ static uint16_t value(builder *b, ir_id id, const chain *at) {
     const ir_node *n = ir_at(p->g, id);
     const node_info *v = &p->info[id];
     if (b->status != FUSOR_OK) return 0;
-    if (n->op == IR_OP_LITERAL) return push_scalar(b, (ir_plan_scalar){.dtype = moved_type(n->dtype), .bits = n->bits});
+    if (n->op == IR_OP_LITERAL) return push_scalar(b, (ir_plan_scalar){.dtype = n->dtype, .bits = n->bits});
     bool is_mine = v->home == b->c || v->made_by == b->c;
     if (v->home == b->c) at = NULL;
     for (uint32_t i = 0; i < b->memos.n; i++)
@@ -516,7 +519,7 @@ static void add_store(builder *b, ir_id id, uint16_t inst, int buffer) {
     ir_kinst st;
     memset(&st, 0, sizeof st);
     st.op = IR_K_STORE;
-    st.dtype = moved_type(n->dtype);
+    st.dtype = n->dtype;
     st.n_in = 1;
     st.in[0] = inst;
     st.index = add_buffer(b, buffer, true, n->dtype, out);

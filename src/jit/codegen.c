@@ -100,8 +100,6 @@ static fusor_status check_types(const ir_kernel *k, fu_error *err) {
     for (int i = 0; i < k->n_buffers + k->n_scalars + k->n_insts; i++) {
         int s = i - k->n_buffers, n = s - k->n_scalars;
         ir_dtype t = n >= 0 ? k->inst[n].dtype : s >= 0 ? k->scalar[s] : k->buffer[i].dtype;
-        if (t == FUSOR_F16 || t == FUSOR_BF16)
-            return FU_FAIL(err, FUSOR_ERROR_UNSUPPORTED, "code generation has no %s yet", ir_dtypes[t].name);
         if (n < 0 || k->inst[n].op != IR_OP_BITCAST) continue;
         ir_dtype from = k->inst[k->inst[n].in[0]].dtype;
         if (ir_dtypes[from].bytes != ir_dtypes[t].bytes || ir_is_bool(from) || ir_is_bool(t))
@@ -157,11 +155,16 @@ void em_load_args(emit *e, LLVMValueRef args) {
                                   : load_field(e, e->t_i64, strides, 8 * (size_t)(b * k->n_dims + d), 8);
         }
     }
+    int lanes = e->lanes;
+    e->lanes = 1;
     for (int s = 0; s < k->n_scalars; s++) {
         ir_dtype t = k->scalar[s];
         LLVMValueRef v = load_field(e, em_memory_type(e, t), scalars, 8 * (size_t)s, 8); /* little-endian */
-        e->scalar[s] = ir_is_bool(t) ? em_icmp(e, LLVMIntNE, v, LLVMConstInt(e->t_i8, 0, 0)) : v;
+        e->scalar[s] = ir_is_bool(t)   ? em_icmp(e, LLVMIntNE, v, LLVMConstInt(e->t_i8, 0, 0))
+                       : ir_is_half(t) ? em_half_value(e, t, v)
+                                       : v;
     }
+    e->lanes = lanes;
 }
 
 static void add_attribute(LLVMValueRef fn, LLVMContextRef ctx, const char *name) {

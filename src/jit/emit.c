@@ -8,7 +8,9 @@
 LLVMTypeRef em_scalar_type(emit *e, ir_dtype t) {
     switch (t) {
     case FUSOR_F64: return e->t_f64;
-    case FUSOR_F32: return e->t_f32;
+    case FUSOR_F32:
+    case FUSOR_F16:
+    case FUSOR_BF16: return e->t_f32;
     case FUSOR_BOOL: return e->t_i1;
     case FUSOR_I64:
     case FUSOR_U64: return e->t_i64;
@@ -16,11 +18,13 @@ LLVMTypeRef em_scalar_type(emit *e, ir_dtype t) {
     case FUSOR_U32: return e->t_i32;
     case FUSOR_I8:
     case FUSOR_U8: return e->t_i8;
-    default: return e->t_i16; /* i16, u16; the halves as their bits */
+    default: return e->t_i16;
     }
 }
 
-LLVMTypeRef em_memory_type(emit *e, ir_dtype t) { return ir_is_bool(t) ? e->t_i8 : em_scalar_type(e, t); }
+LLVMTypeRef em_memory_type(emit *e, ir_dtype t) {
+    return ir_is_bool(t) ? e->t_i8 : ir_is_half(t) ? e->t_i16 : em_scalar_type(e, t);
+}
 LLVMTypeRef em_vec(emit *e, LLVMTypeRef scalar) {
     return e->lanes == 1 ? scalar : LLVMVectorType(scalar, (unsigned)e->lanes);
 }

@@ -3,9 +3,14 @@
 #define JIT_EMIT_H
 /* Emit context: one LLVM context, module and function per kernel, cached types, loop helpers. Lowering functions are
  * vector-width agnostic: `e->lanes` is 1 (scalar code: plain float, i32, i1) or the level's lanes (<16 x float> ...), and every
- * helper makes values of the current width. A bool is i1 in registers and a byte (0 or 1; any nonzero byte is true when read) in memory. */
+ * helper makes values of the current width. A bool is i1 in registers and a byte (0 or 1; any nonzero byte is true when read) in memory.
+ * An f16 or bf16 is a float in registers, always a value of its type, and 16 bits in memory (lower_half.c). */
 #include "ir/kernel.h"
 #include <llvm-c/Core.h>
+
+/* A half in a register (a float) with its 16 bits, so that what only passes through is not converted back. */
+typedef struct em_half { LLVMValueRef value, bits; ir_dtype type; } em_half;
+enum { EM_HALVES = 64 };
 
 typedef struct emit {
     LLVMContextRef ctx;
@@ -27,12 +32,14 @@ typedef struct emit {
     LLVMValueRef stride[IR_KERNEL_MAX_BUFFERS][IR_KERNEL_MAX_DIMS];     /* i64; constants where baked */
     LLVMValueRef base[IR_KERNEL_MAX_BUFFERS];
     LLVMValueRef scalar[IR_KERNEL_MAX_INSTS];                          /* scalar args as scalars of their type; splat at use */
+    em_half  half[EM_HALVES];   /* the last ones */
+    unsigned n_half;
     fu_arena *arena;
 } emit;
 
 /* ---- types and constants at the current width ---- */
-LLVMTypeRef  em_scalar_type(emit *e, ir_dtype t);                      /* bool: i1 */
-LLVMTypeRef  em_memory_type(emit *e, ir_dtype t);                      /* bool: i8 */
+LLVMTypeRef  em_scalar_type(emit *e, ir_dtype t);                      /* bool: i1; halves: float */
+LLVMTypeRef  em_memory_type(emit *e, ir_dtype t);                      /* bool: i8; halves: i16 */
 LLVMTypeRef  em_type(emit *e, ir_dtype t);                             /* at e->lanes */
 LLVMTypeRef  em_vec(emit *e, LLVMTypeRef scalar);                      /* at e->lanes */
 LLVMValueRef em_splat(emit *e, LLVMValueRef scalar);                   /* scalar -> current width (no-op at 1) */
@@ -76,6 +83,7 @@ LLVMValueRef em_load(emit *e, int buf, LLVMValueRef off, LLVMValueRef step, LLVM
 void         em_store(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask);
 LLVMValueRef em_load_ptr(emit *e, ir_dtype t, LLVMValueRef ptr, LLVMValueRef mask, unsigned align);    /* contiguous, current width */
 void         em_store_ptr(emit *e, ir_dtype t, LLVMValueRef value, LLVMValueRef ptr, LLVMValueRef mask, unsigned align);
+LLVMValueRef em_to_memory(emit *e, ir_dtype t, LLVMValueRef v);         /* a value as its memory type */
 /* Lanes i < n of the current width; n is a scalar i64, any value. Only where level->has_mask or n is a constant. */
 LLVMValueRef em_mask(emit *e, LLVMValueRef n);
 
@@ -99,6 +107,10 @@ LLVMBasicBlockRef em_block(emit *e, const char *name);
 /* Lowers instruction op on operand values of the current width (operands, then scalar attributes); dispatch made from ops.def. */
 LLVMValueRef em_lower(emit *e, const ir_kinst *inst, LLVMValueRef *in, const ir_dtype *in_type);
 LLVMValueRef em_cast(emit *e, LLVMValueRef x, ir_dtype from, ir_dtype to);
+/* lower_half.c; t is f16 or bf16, bits are i16. */
+LLVMValueRef em_half_value(emit *e, ir_dtype t, LLVMValueRef bits);
+LLVMValueRef em_half_bits(emit *e, ir_dtype t, LLVMValueRef value);     /* of a value of the type */
+LLVMValueRef em_half_round(emit *e, ir_dtype t, LLVMValueRef value);    /* any float to the nearest value of the type */
 /* Operator of a reduction on accumulators: combine(acc, x) for values of dtype t. */
 LLVMValueRef em_combine(emit *e, ir_op reduce_op, ir_dtype t, LLVMValueRef acc, LLVMValueRef x);
 LLVMValueRef em_identity(emit *e, ir_op reduce_op, ir_dtype t);         /* current width */

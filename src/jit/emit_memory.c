@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* emit_memory.c: loads and stores. Buffers are aligned to their element only. Inactive lanes of a mask are never
- * touched. A bool is a byte in memory: compared with zero when it is read, 0 or 1 when it is written. */
+ * touched. A bool is a byte in memory: compared with zero when it is read, 0 or 1 when it is written; a half is 16 bits. */
 #include "jit/emit.h"
 #include "jit/llvm_compat.h"
 
 static LLVMValueRef to_register(emit *e, ir_dtype t, LLVMValueRef v) {
+    if (ir_is_half(t)) return em_half_value(e, t, v);
     return ir_is_bool(t) ? em_icmp(e, LLVMIntNE, v, LLVMConstNull(LLVMTypeOf(v))) : v;
 }
 
-static LLVMValueRef to_memory(emit *e, ir_dtype t, LLVMValueRef v) {
+LLVMValueRef em_to_memory(emit *e, ir_dtype t, LLVMValueRef v) {
+    if (ir_is_half(t)) return em_half_bits(e, t, v);
     if (!ir_is_bool(t)) return v;
     LLVMTypeRef type = LLVMTypeOf(v);
     bool is_vector = LLVMGetTypeKind(type) == LLVMVectorTypeKind;
@@ -45,7 +47,7 @@ LLVMValueRef em_load_ptr(emit *e, ir_dtype t, LLVMValueRef ptr, LLVMValueRef mas
 }
 
 void em_store_ptr(emit *e, ir_dtype t, LLVMValueRef value, LLVMValueRef ptr, LLVMValueRef mask, unsigned align) {
-    LLVMValueRef v = to_memory(e, t, value);
+    LLVMValueRef v = em_to_memory(e, t, value);
     if (mask && e->lanes > 1) {
         compat_masked_store(e->mod, e->b, COMPAT_CONTIGUOUS, v, ptr, mask, align);
         return;
@@ -114,7 +116,7 @@ void em_store(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueR
         em_store_ptr(e, t, value, em_gep(e, base, element, off), mask, align);
         return;
     }
-    LLVMValueRef v = to_memory(e, t, value);
+    LLVMValueRef v = em_to_memory(e, t, value);
     if (mask || has_gather(e, t)) {
         LLVMValueRef at = lane_pointers(e, base, element, off, step);
         compat_masked_store(e->mod, e->b, COMPAT_SCATTERED, v, at, mask ? mask : all_lanes(e), align);

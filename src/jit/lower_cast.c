@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* lower_cast.c: conversions between types (doc/numerics.md: one rounding; float to integer truncates and saturates, NaN
  * gives 0). */
-#include "jit/emit.h"
+#include "jit/lower.h"
 
 /* fptosi and fptoui give poison out of range; the selects behind them take none of it. */
 static LLVMValueRef float_to_int(emit *e, LLVMValueRef x, ir_dtype from, ir_dtype to) {
@@ -33,6 +33,8 @@ static LLVMValueRef float_to_int(emit *e, LLVMValueRef x, ir_dtype from, ir_dtyp
 LLVMValueRef em_cast(emit *e, LLVMValueRef x, ir_dtype from, ir_dtype to) {
     LLVMTypeRef type = em_type(e, to);
     if (from == to) return x;
+    if (ir_is_half(from)) return em_cast(e, x, FUSOR_F32, to);
+    if (ir_is_half(to)) return em_half_cast(e, x, from, to);
     if (ir_is_bool(to)) {
         if (ir_is_float(from)) return em_fcmp(e, LLVMRealUNE, x, em_const(e, from, 0));
         return em_icmp(e, LLVMIntNE, x, em_int(e, from, 0));

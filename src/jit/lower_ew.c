@@ -257,11 +257,19 @@ static const lowering lowerings[IR_OP_COUNT] = {
 #undef OTHER
 };
 
+static LLVMValueRef bitcast(emit *e, LLVMValueRef x, ir_dtype from, ir_dtype to) {
+    if (from == to) return x;
+    if (ir_is_half(from)) x = em_half_bits(e, from, x);
+    return ir_is_half(to) ? em_half_value(e, to, x) : LLVMBuildBitCast(e->b, x, em_type(e, to), "");
+}
+
 LLVMValueRef em_lower(emit *e, const ir_kinst *inst, LLVMValueRef *in, const ir_dtype *in_type) {
     ir_op op = (ir_op)inst->op;
     if (op == IR_OP_CAST) return em_cast(e, in[0], in_type[0], inst->dtype);
-    if (op == IR_OP_BITCAST) return LLVMBuildBitCast(e->b, in[0], em_type(e, inst->dtype), "");
-    e->dt = in_type[ir_ops[op].flags & IR_COND ? 1 : 0];
+    if (op == IR_OP_BITCAST) return bitcast(e, in[0], in_type[0], inst->dtype);
+    ir_dtype t = in_type[ir_ops[op].flags & IR_COND ? 1 : 0];
+    e->dt = ir_is_half(t) ? FUSOR_F32 : t;
     e->variant = inst->variant;
-    return lowerings[op](e, in);
+    LLVMValueRef v = lowerings[op](e, in);
+    return ir_is_half(inst->dtype) && !(ir_ops[op].flags & IR_CLOSED) ? em_half_round(e, t, v) : v;
 }

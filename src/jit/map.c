@@ -57,7 +57,7 @@ static LLVMValueRef load(emit *e, em_values *v, const ir_kinst *inst, void *user
 static void store_streaming(emit *e, map *m, int b, LLVMValueRef value) {
     ir_dtype t = e->k->buffer[b].dtype;
     LLVMValueRef at = em_gep(e, e->base[b], em_memory_type(e, t), em_add(e, m->offset[b], m->column));
-    LLVMValueRef store = LLVMBuildStore(e->b, value, at);
+    LLVMValueRef store = LLVMBuildStore(e->b, em_to_memory(e, t, value), at);
     LLVMSetAlignment(store, (unsigned)e->level->vector_bytes);
     LLVMMetadataRef one = LLVMValueAsMetadata(LLVMConstInt(e->t_i32, 1, 0));
     LLVMValueRef node = LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, &one, 1));
