@@ -154,11 +154,12 @@ static inline ir_bits run_value(ir_dtype t, uint64_t *state) {
         if (pick == 1) d = -__builtin_inf();
         if (pick == 2) d = __builtin_nan("");
         if (pick == 3) d = (double)(int64_t)(r >> 44) / 64 - 8192;
-        if (pick >= 6) return t == FUSOR_F64 ? r : r >> 32;
+        if (pick >= 6) return r >> (64 - bits);
         float f = (float)d;
         uint64_t v = 0;
         if (t == FUSOR_F64) memcpy(&v, &d, 8);
-        else memcpy(&v, &f, 4);
+        else if (t == FUSOR_F32) memcpy(&v, &f, 4);
+        else v = t == FUSOR_F16 ? ir_f64_to_f16(d) : ir_f64_to_bf16(d);
         return v;
     }
     if (pick < 3) r = r % 140 - 70;
@@ -169,6 +170,7 @@ static inline ir_bits run_value(ir_dtype t, uint64_t *state) {
 
 static inline bool run_is_nan(ir_dtype t, ir_bits v) {
     if (t == FUSOR_F32) return (v & 0x7fffffff) > 0x7f800000;
+    if (ir_is_half(t)) return (v & 0x7fff) > (t == FUSOR_F16 ? 0x7c00 : 0x7f80);
     return t == FUSOR_F64 && (v & INT64_MAX) > UINT64_C(0x7ff0000000000000);
 }
 /* Bits, but all NaNs are equal. */
