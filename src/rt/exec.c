@@ -267,6 +267,24 @@ fusor_status exec_prepare(frame *f, fu_error *e, int n_in, const fusor_buffer *i
     return exec_prepare_outputs(f, e, out);
 }
 
+static bool is_equal(const fusor_buffer *a, const fusor_buffer *b, int n) {
+    return n == 0 || (b && memcmp(a, b, (size_t)n * sizeof *a) == 0);
+}
+
+/* A loop that calls with the same buffers again: what was checked then holds now. */
+static bool is_last_call(const frame *f, int n_in, const fusor_buffer *in, int n_out, const fusor_buffer *out) {
+    return f->has_last && n_in == f->x->n_inputs && n_out == f->x->core->n_results &&
+           is_equal(f->last, in, n_in) && is_equal(f->last + n_in, out, n_out);
+}
+
+static void note_call(frame *f, int n_in, const fusor_buffer *in, int n_out, const fusor_buffer *out) {
+    f->has_last = n_out > 0;
+    for (int r = 0; r < n_out; r++) f->has_last &= out[r].data != NULL;
+    if (!f->has_last) return;
+    if (n_in) memcpy(f->last, in, (size_t)n_in * sizeof *in);
+    memcpy(f->last + n_in, out, (size_t)n_out * sizeof *out);
+}
+
 static fusor_status run(frame *f, fu_error *e) {
     const core *c = f->x->core;
     int64_t start = c->logs_run ? fu_now_ns() : 0;
@@ -282,7 +300,12 @@ static fusor_status run(frame *f, fu_error *e) {
 fusor_status rt_exec_call(rt_exec *x, fu_error *e, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *out) {
     frame *f;
     FU_TRY(take_frame(x, e, &f));
-    fusor_status s = exec_prepare(f, e, n_in, in, n_out, out);
+    fusor_status s = FUSOR_OK;
+    if (!is_last_call(f, n_in, in, n_out, out)) {
+        f->has_last = false;
+        s = exec_prepare(f, e, n_in, in, n_out, out);
+        if (s == FUSOR_OK) note_call(f, n_in, in, n_out, out);
+    }
     if (s == FUSOR_OK) {
         s = run(f, e);
         if (s == FUSOR_OK) exec_give_outputs(f, out);
@@ -299,6 +322,7 @@ fusor_status rt_exec_infer(rt_exec *x, fu_error *e, int n_in, const fusor_buffer
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s gives %d results; %d outputs given", c->plan->graph->name,
                        c->n_results, n_out);
     FU_TRY(take_frame(x, e, &f));
+    f->has_last = false;
     fusor_status s = take_inputs(f, e, n_in, in, false);
     for (int r = 0; r < n_out && s == FUSOR_OK; r++) {
         void *data = out[r].data;

@@ -47,6 +47,7 @@ static void allocate(frame *f) {
     f->base = FU_NEW_N(&f->arena, void *, c->n_buffers + 1);
     f->in = FU_NEW_N(&f->arena, call_end, c->n_params + 1);
     f->out = FU_NEW_N(&f->arena, call_end, c->n_results + 1);
+    f->last = FU_NEW_N(&f->arena, fusor_buffer, c->n_params + c->n_results + 1);
     allocate_steps(f);
     for (int p = 0; p < c->n_params; p++) {
         f->shapes[p] = f->shape[p];

@@ -80,6 +80,8 @@ struct frame {
     void    **base;                     /* where each plan buffer is in this call */
     frame_step *step;
     call_end      *in, *out;                 /* by param, by result */
+    fusor_buffer  *last;                /* inputs then outputs of the last call that passed all checks, where every output had memory */
+    bool      has_last;
     char     *memory;
     size_t    memory_bytes, need_bytes, shared_at, scratch_at, scratch_stride;
 };
