@@ -48,7 +48,8 @@ static int64_t grain(int64_t units, int64_t elements_per_unit, int n_threads) {
 static void tune_map(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
     int64_t columns = k->n_dims ? size[k->n_dims - 1] : 1, total = all(k, size);
     int64_t rows = columns > 0 ? total / columns : 0;
-    int64_t tile = clamp(ceil_div(total, (int64_t)n_threads * TILES_PER_THREAD), TILE_MIN, TILE_MAX);
+    /* Alone, nothing is gained by stopping: streams of loads that run on are prefetched best. */
+    int64_t tile = n_threads == 1 ? at_least_one(total) : clamp(ceil_div(total, (int64_t)n_threads * TILES_PER_THREAD), TILE_MIN, TILE_MAX);
     if (columns > tile) {
         tune[IR_TUNE_MAP_ROWS] = 1;
         tune[IR_TUNE_MAP_COLUMNS] = round_up(tile, COLUMN_STEP);
