@@ -44,7 +44,7 @@ static void name_sizes(const lazy_state *s, bool is_baked, size_map *m) {
         if (x->kind != SLOT_OP) continue;
         ir_kind kind = ir_ops[x->op].kind;
         has_rows |=
-            kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE || kind == IR_KIND_ROW || kind == IR_KIND_CONTRACT;
+            kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE || kind == IR_KIND_ROW || kind == IR_KIND_NORM || kind == IR_KIND_SCAN || kind == IR_KIND_CONTRACT;
         if (kind != IR_KIND_CONTRACT || x->n_in < 2 || !x->in[1].slot) continue;
         const lazy_slot *b = lazy_at(s, x->in[1].slot);
         for (int d = b->rank > 2 ? b->rank - 2 : 0; d < b->rank; d++) keep_inner(m, b->shape[d]);

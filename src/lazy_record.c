@@ -4,6 +4,11 @@
  * operator. */
 #include "lazy_internal.h"
 
+static bool is_number(ir_op op, unsigned i) {
+    ir_attr_type t = ir_ops[op].attrs[i].type;
+    return t == IR_ATTR_FLOAT || t == IR_ATTR_NUMBER;
+}
+
 uint32_t lazy_pack_attrs(ir_op op, const op_attr *attr, unsigned char *out, uint32_t room) {
     uint32_t n = 0;
     for (unsigned i = 0; i < ir_ops[op].n_attrs; i++) {
@@ -12,7 +17,7 @@ uint32_t lazy_pack_attrs(ir_op op, const op_attr *attr, unsigned char *out, uint
         if (n + bytes > room || x->n > 64) return 0;
         out[n] = x->is_set;
         out[n + 1] = (unsigned char)x->n;
-        if (ir_ops[op].attrs[i].type == IR_ATTR_FLOAT) memcpy(out + n + 2, &x->number, sizeof x->number);
+        if (is_number(op, i)) memcpy(out + n + 2, &x->number, sizeof x->number);
         else memcpy(out + n + 2, &x->integer, sizeof x->integer);
         if (x->n) memcpy(out + n + 10, x->list, x->n * sizeof *x->list);
         n += bytes;
@@ -24,7 +29,7 @@ void lazy_unpack_attrs(ir_op op, const unsigned char *in, op_attr *out) {
     for (unsigned i = 0; i < ir_ops[op].n_attrs; i++) {
         op_attr *x = &out[i];
         *x = (op_attr){.is_set = in[0], .n = in[1]};
-        if (ir_ops[op].attrs[i].type == IR_ATTR_FLOAT) memcpy(&x->number, in + 2, sizeof x->number);
+        if (is_number(op, i)) memcpy(&x->number, in + 2, sizeof x->number);
         else memcpy(&x->integer, in + 2, sizeof x->integer);
         x->list = (const int64_t *)(const void *)(in + 10); /* not aligned: read by memcpy only */
         in += 10 + x->n * sizeof *x->list;

@@ -142,6 +142,16 @@ static ir_dtype type(op_call *c, fusor_dtype t) {
         return record(&c);                                                                                             \
     }
 #define FN_REDUCE_BOOL(ID, name) FN_REDUCE(ID, name)
+#define FN_VAR(ID, name)                                                                                               \
+    fusor_tensor fusor_##name(fusor_tensor x, int n_axes, const int64_t *axes, int keepdims, double correction) {      \
+        CALL_ATTRS(ID, x, list(&c, n_axes, axes), flag(keepdims), {.is_set = false}, number(correction));              \
+        return record(&c);                                                                                             \
+    }
+#define FN_SCAN(ID, name)                                                                                              \
+    fusor_tensor fusor_##name(fusor_tensor x, int axis, int exclusive, int reverse) {                                  \
+        CALL_ATTRS(ID, x, integer(axis), flag(exclusive), flag(reverse));                                              \
+        return record(&c);                                                                                             \
+    }
 #define FN_ARGREDUCE(ID, name)                                                                                         \
     fusor_tensor fusor_##name(fusor_tensor x, int axis, int keepdims) {                                                \
         CALL_ATTRS(ID, x, {.is_set = axis != FUSOR_FLAT, .integer = axis}, flag(keepdims));                            \
@@ -152,6 +162,31 @@ static ir_dtype type(op_call *c, fusor_dtype t) {
     fusor_tensor fusor_##name(fusor_tensor x, int axis) {                                                              \
         CALL_ATTRS(ID, x, integer(axis));                                                                              \
         return record(&c);                                                                                             \
+    }
+/* A handle of zeros stands for an operand that is left out; only the last ones may be. */
+static int operands(op_call *c, int n, const fusor_tensor *x) {
+    int given = 1;
+    for (int i = 1; i < n; i++) {
+        if (!x[i].owner) continue;
+        if (given < i) bad(c, FUSOR_ERROR_ARGUMENT, "an operand before the last one given is FUSOR_NO_TENSOR");
+        given = i + 1;
+    }
+    return given;
+}
+#define FN_NORM_CALL(ID, ...)                                                                                          \
+    const fusor_tensor x_[] = {__VA_ARGS__};                                                                           \
+    op_call c = {.op = IR_OP_##ID, .args = x_};                                                                        \
+    op_attr attrs[IR_MAX_ATTRS] = {integer(axis), number(epsilon)};                                                    \
+    c.attrs = attrs;                                                                                                   \
+    c.n = operands(&c, (int)(sizeof x_ / sizeof *x_), x_);                                                             \
+    return record(&c);
+#define FN_LAYER_NORM(ID, name)                                                                                            \
+    fusor_tensor fusor_##name(fusor_tensor x, fusor_tensor gamma, fusor_tensor beta, int axis, double epsilon) {       \
+        FN_NORM_CALL(ID, x, gamma, beta)                                                                               \
+    }
+#define FN_RMS_NORM(ID, name)                                                                                          \
+    fusor_tensor fusor_##name(fusor_tensor x, fusor_tensor gamma, int axis, double epsilon) {                          \
+        FN_NORM_CALL(ID, x, gamma)                                                                                     \
     }
 #define FN_DIM(ID, name) FN_SOFTMAX(ID, name)
 #define FN_LIST(ID, name)                                                                                              \

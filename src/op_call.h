@@ -8,7 +8,7 @@
 /* Value of one attribute, in the order of ir_op_info.attrs. */
 typedef struct op_attr {
     bool is_set;
-    double number;       /* FLOAT */
+    double number;       /* FLOAT, NUMBER */
     int64_t integer;     /* BOOL, INT, AXIS, DTYPE, ENUM */
     const int64_t *list; /* AXES, SIZES; borrowed */
     uint32_t n;

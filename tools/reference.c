@@ -35,10 +35,15 @@ static const char *types_of(uint8_t classes) {
 /* "gelu(x, approximate=none\|tanh)": operands, then attributes with their defaults. */
 static void print_signature(const ir_op_info *op) {
     static const char *const names[] = {"x", "y", "z"}, *const selecting[] = {"cond", "a", "b"};
-    const char *const *operand = op->flags & IR_COND ? selecting : names;
+    static const char *const of_norms[] = {"x", "gamma", "beta"};
+    const char *const *operand = op->flags & IR_COND ? selecting : op->kind == IR_KIND_NORM ? of_norms : names;
     const char *comma = "";
     printf("`%s(", op->name);
     for (int i = 0; i < op->min_in; i++, comma = ", ") printf("%s%s", comma, operand[i]);
+    if (op->max_in <= 3) { /* operands that may be left out */
+        for (int i = op->min_in; i < op->max_in; i++) printf(" [, %s", operand[i]);
+        for (int i = op->min_in; i < op->max_in; i++) putchar(']');
+    }
     if (op->kind == IR_KIND_CONVERT) printf(", DTYPE");
     for (int i = 0; i < op->n_attrs; i++, comma = ", ") {
         const ir_attr_info *a = &op->attrs[i];
@@ -46,7 +51,8 @@ static void print_signature(const ir_op_info *op) {
         if (op->kind == IR_KIND_EW && a->type == IR_ATTR_DTYPE) continue;
         printf("%s%s=", comma, a->name);
         switch (a->type) {
-        case IR_ATTR_FLOAT: printf("%g", a->default_value); break;
+        case IR_ATTR_FLOAT:
+        case IR_ATTR_NUMBER: printf("%g", a->default_value); break;
         case IR_ATTR_BOOL: fputs(a->default_value != 0 ? "true" : "false", stdout); break;
         case IR_ATTR_ENUM:
             for (const char *p = a->words; *p; p++) printf(*p == '|' ? "\\|" : "%c", *p);
@@ -126,6 +132,8 @@ static void print_operators(void) {
     print_group("Element-wise, three operands", IR_KIND_EW, IR_KIND_EW, 3);
     print_group("Conversion", IR_KIND_CONVERT, IR_KIND_CONVERT, 0);
     print_group("Reductions", IR_KIND_REDUCE, IR_KIND_ARGREDUCE, 0);
+    print_group("Running sums and products", IR_KIND_SCAN, IR_KIND_SCAN, 0);
+    print_group("Norms", IR_KIND_NORM, IR_KIND_NORM, 0);
     print_group("Contractions and row composites", IR_KIND_CONTRACT, IR_KIND_ROW, 0);
     print_group("Movement", IR_KIND_VIEW, IR_KIND_VIEW, 0);
     print_group("Creation", IR_KIND_CREATE, IR_KIND_CREATE, 0);

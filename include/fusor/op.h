@@ -212,6 +212,18 @@ FUSOR_API fusor_tensor fusor_reduce_max(fusor_tensor x, int n_axes, const int64_
 FUSOR_API fusor_tensor fusor_reduce_min(fusor_tensor x, int n_axes, const int64_t *axes, int keepdims);
 /** arithmetic mean; NaN over an empty axis */
 FUSOR_API fusor_tensor fusor_reduce_mean(fusor_tensor x, int n_axes, const int64_t *axes, int keepdims);
+/** variance: the sum of squared deviations from the mean / max(n - correction, 0) */
+FUSOR_API fusor_tensor fusor_reduce_var(fusor_tensor x, int n_axes, const int64_t *axes, int keepdims,
+                                        double correction);
+/** standard deviation: the square root of the variance */
+FUSOR_API fusor_tensor fusor_reduce_std(fusor_tensor x, int n_axes, const int64_t *axes, int keepdims,
+                                        double correction);
+/** sum of absolute values; integers give i64 */
+FUSOR_API fusor_tensor fusor_reduce_l1(fusor_tensor x, int n_axes, const int64_t *axes, int keepdims);
+/** square root of the sum of squares */
+FUSOR_API fusor_tensor fusor_reduce_l2(fusor_tensor x, int n_axes, const int64_t *axes, int keepdims);
+/** log(sum(exp(x))) without overflow; -inf over an empty axis */
+FUSOR_API fusor_tensor fusor_reduce_logsumexp(fusor_tensor x, int n_axes, const int64_t *axes, int keepdims);
 /** are all elements true */
 FUSOR_API fusor_tensor fusor_reduce_all(fusor_tensor x, int n_axes, const int64_t *axes, int keepdims);
 /** is any element true */
@@ -220,6 +232,21 @@ FUSOR_API fusor_tensor fusor_reduce_any(fusor_tensor x, int n_axes, const int64_
 FUSOR_API fusor_tensor fusor_argmax(fusor_tensor x, int axis, int keepdims);
 /** index of the smallest element, i64; the first of equals and of NaNs */
 FUSOR_API fusor_tensor fusor_argmin(fusor_tensor x, int axis, int keepdims);
+
+/* ---- running sums and products ---- */
+/** sum of the elements up to each along an axis (exclusive: before each; reverse: from the end); integers and bool give i64 */
+FUSOR_API fusor_tensor fusor_cumsum(fusor_tensor x, int axis, int exclusive, int reverse);
+/** product of the elements up to each along an axis; integers and bool give i64 */
+FUSOR_API fusor_tensor fusor_cumprod(fusor_tensor x, int axis, int exclusive, int reverse);
+
+/* ---- norms ---- */
+/** Stands for an operand that is left out. */
+#define FUSOR_NO_TENSOR ((fusor_tensor){0, 0, 0})
+/** (x - mean) / sqrt(variance + epsilon) * gamma + beta, over all axes from axis on; gamma and beta, or beta, may be
+ * FUSOR_NO_TENSOR */
+FUSOR_API fusor_tensor fusor_layer_norm(fusor_tensor x, fusor_tensor gamma, fusor_tensor beta, int axis, double epsilon);
+/** x / sqrt(mean(x * x) + epsilon) * gamma, over all axes from axis on; gamma may be FUSOR_NO_TENSOR */
+FUSOR_API fusor_tensor fusor_rms_norm(fusor_tensor x, fusor_tensor gamma, int axis, double epsilon);
 
 /* ---- rows and contractions ---- */
 /** exp(x - max) / sum(exp(x - max)) along an axis */
@@ -372,6 +399,16 @@ static inline fusor_tensor fusor_same_tensor(fusor_tensor t) { return t; }
 #define fusor_reduce_max(a, ...)    fusor_reduce_max(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_reduce_min(a, ...)    fusor_reduce_min(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_reduce_mean(a, ...)   fusor_reduce_mean(FUSOR_TENSOR_OF(a), __VA_ARGS__)
+#define fusor_reduce_var(a, ...)    fusor_reduce_var(FUSOR_TENSOR_OF(a), __VA_ARGS__)
+#define fusor_reduce_std(a, ...)    fusor_reduce_std(FUSOR_TENSOR_OF(a), __VA_ARGS__)
+#define fusor_reduce_l1(a, ...)     fusor_reduce_l1(FUSOR_TENSOR_OF(a), __VA_ARGS__)
+#define fusor_reduce_l2(a, ...)     fusor_reduce_l2(FUSOR_TENSOR_OF(a), __VA_ARGS__)
+#define fusor_reduce_logsumexp(a, ...) fusor_reduce_logsumexp(FUSOR_TENSOR_OF(a), __VA_ARGS__)
+#define fusor_cumsum(a, ...)        fusor_cumsum(FUSOR_TENSOR_OF(a), __VA_ARGS__)
+#define fusor_cumprod(a, ...)       fusor_cumprod(FUSOR_TENSOR_OF(a), __VA_ARGS__)
+#define fusor_layer_norm(a, b, c, ...) \
+    fusor_layer_norm(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b), FUSOR_TENSOR_OF(c), __VA_ARGS__)
+#define fusor_rms_norm(a, b, ...)   fusor_rms_norm(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(b), __VA_ARGS__)
 #define fusor_reduce_all(a, ...)    fusor_reduce_all(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_reduce_any(a, ...)    fusor_reduce_any(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_argmax(a, ...)        fusor_argmax(FUSOR_TENSOR_OF(a), __VA_ARGS__)

@@ -181,6 +181,7 @@ static bool build_attr(ast *m, const attr_place *at, const ast_attr *a, const ir
     out->is_set = true;
     switch (info->type) {
     case IR_ATTR_FLOAT:
+    case IR_ATTR_NUMBER:
         if (is_integer(a)) out->number = (double)a->as.size.item[0].value;
         else if (a->kind == AST_ATTR_LITERAL && a->as.literal.kind != AST_BOOL) out->number = a->as.literal.number.f;
         else return wrong(m, at, a, "a number");

@@ -40,7 +40,8 @@ ir_graph *ir_graph_like(fu_arena *a, const ir_graph *from) {
 
 static bool same_attr(const ir_attr_info *info, const ir_attr *x, const ir_attr *y) {
     switch (info->type) {
-    case IR_ATTR_FLOAT: return memcmp(&x->number, &y->number, sizeof x->number) == 0;
+    case IR_ATTR_FLOAT:
+    case IR_ATTR_NUMBER: return memcmp(&x->number, &y->number, sizeof x->number) == 0;
     case IR_ATTR_BOOL:
     case IR_ATTR_INT:
     case IR_ATTR_ENUM: return x->integer == y->integer;
@@ -280,9 +281,11 @@ ir_id ir_add(ir_graph *g, ir_op op, int n_in, const ir_operand *in, const ir_att
         }
     }
     if (n_in < info->min_in || n_in > info->max_in || n_in > MAX_OPERANDS) {
-        FU_FAIL_AT(g->error, FUSOR_ERROR_TYPE, g->source, loc, "%s: takes %d operand%s%s, got %d", info->name,
-                   info->min_in, info->min_in == info->max_in && info->min_in == 1 ? "" : "s",
-                   info->min_in == info->max_in ? "" : " or more", n_in);
+        FU_FAIL_AT(g->error, FUSOR_ERROR_TYPE, g->source, loc, "%s: takes %s operand%s, got %d", info->name,
+                   info->min_in == info->max_in  ? fu_format(g->arena, "%d", info->min_in)
+                   : info->max_in < UINT8_MAX ? fu_format(g->arena, "%d to %d", info->min_in, info->max_in)
+                                              : fu_format(g->arena, "%d or more", info->min_in),
+                   info->max_in == 1 ? "" : "s", n_in);
         g->failed = true;
         return 0;
     }

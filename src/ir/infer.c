@@ -61,7 +61,9 @@ static fusor_status infer_convert(ir_graph *g, ir_node *n, ir_dtype to) {
 uint32_t ir_node_axes(const ir_graph *g, const ir_node *n) {
     const ir_attr *axes = attr_of(n, "axes"), *axis = ir_node_attr(n, "axis");
     const uint32_t all = (1u << ir_at(g, n->in[0])->rank) - 1;
-    if (axis) return axis->is_set || ir_ops[n->op].kind == IR_KIND_ROW ? 1u << axis->integer : all;
+    const ir_kind kind = ir_ops[n->op].kind;
+    if (axis && kind == IR_KIND_NORM) return all & ~((1u << axis->integer) - 1);
+    if (axis) return axis->is_set || kind == IR_KIND_ROW || kind == IR_KIND_SCAN ? 1u << axis->integer : all;
     if (!axes->is_set) return all;
     uint32_t mask = 0;
     for (uint32_t i = 0; i < axes->n; i++) {
@@ -142,6 +144,54 @@ static fusor_status infer_row(ir_graph *g, ir_node *n) {
     const ir_dtype said = dtype_attr(n);
     n->dtype = said ? said : x->dtype;
     copy_dims(n, x);
+    return FUSOR_OK;
+}
+
+/* Running sums and products keep the shape; integers and bool become i64, as sums do. */
+static fusor_status infer_scan(ir_graph *g, ir_node *n) {
+    const ir_node *x = ir_at(g, n->in[0]);
+    FU_TRY(check_class(g, n, 0, ir_ops[n->op].classes));
+    FU_TRY(fix_axis(g, n, &attr_to_fix(n, "axis")->integer, x->rank, operand_text(g, n)));
+    const ir_dtype said = dtype_attr(n);
+    n->dtype = said ? said : default_accumulator(n, x->dtype, x->dtype);
+    if (!said && ir_is_float(x->dtype)) n->dtype = x->dtype;
+    copy_dims(n, x);
+    return FUSOR_OK;
+}
+
+/* gamma and beta stretch to x, not the other way round. */
+static fusor_status infer_norm(ir_graph *g, ir_node *n) {
+    static const char *const role[] = {"operand", "gamma", "beta"};
+    const ir_node x = *ir_at(g, n->in[0]);
+    unsigned part[3];
+    for (unsigned i = 0; i < n->n_in; i++) {
+        const ir_node *o = ir_at(g, n->in[i]);
+        FU_TRY(check_class(g, n, i, ir_ops[n->op].classes));
+        if (o->dtype != x.dtype) {
+            return TYPE_ERROR("%s is %s but %s is %s; expected one type: cast one of them", label(g, n, 0),
+                              type_text(g, &x), role[i], type_text(g, o));
+        }
+        part[i] = o->rank;
+        if (o->rank > x.rank) {
+            return SHAPE_ERROR("%s is %s but %s is %s; expected rank %u at most", role[i], type_text(g, o),
+                               label(g, n, 0), type_text(g, &x), x.rank);
+        }
+    }
+    FU_TRY(fix_axis(g, n, &attr_to_fix(n, "axis")->integer, x.rank, operand_text(g, n)));
+    n->rank = x.rank;
+    FU_TRY(broadcast(g, n, part, x.rank));
+    for (unsigned d = 0; d < x.rank; d++) {
+        if (!(n->stretch[0] >> d & 1)) continue;
+        for (unsigned i = 1; i < n->n_in; i++) {
+            if (n->stretch[i] >> d & 1) continue;
+            return SHAPE_ERROR("%s is %s but %s is %s; expected %s dim %u = 1", role[i],
+                               type_text(g, ir_at(g, n->in[i])), label(g, n, 0), type_text(g, &x), role[i],
+                               d - (x.rank - part[i]));
+        }
+    }
+    const ir_dtype said = dtype_attr(n);
+    n->dtype = said ? said : x.dtype;
+    copy_dims(n, &x);
     return FUSOR_OK;
 }
 
@@ -343,6 +393,8 @@ fusor_status ir_infer(ir_graph *g, ir_node *n, ir_dtype to) {
     case IR_KIND_REDUCE:
     case IR_KIND_ARGREDUCE: FU_TRY(infer_reduce(g, n)); break;
     case IR_KIND_ROW: FU_TRY(infer_row(g, n)); break;
+    case IR_KIND_SCAN: FU_TRY(infer_scan(g, n)); break;
+    case IR_KIND_NORM: FU_TRY(infer_norm(g, n)); break;
     case IR_KIND_CONTRACT: FU_TRY(infer_contract(g, n)); break;
     case IR_KIND_VIEW: FU_TRY(infer_view(g, n)); break;
     case IR_KIND_CREATE: FU_TRY(infer_create(g, n)); break;

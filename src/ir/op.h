@@ -24,12 +24,13 @@ typedef enum ir_op {
 } ir_op;
 
 typedef enum ir_kind { IR_KIND_CORE, IR_KIND_EW, IR_KIND_CONVERT, IR_KIND_REDUCE, IR_KIND_ARGREDUCE, IR_KIND_CONTRACT, IR_KIND_ROW,
-                       IR_KIND_VIEW, IR_KIND_CREATE } ir_kind;
+                       IR_KIND_SCAN, IR_KIND_NORM, IR_KIND_VIEW, IR_KIND_CREATE } ir_kind;
 enum { IR_COMMUTES = 1, IR_EXACT = 2, IR_COND = 4, IR_COSTLY = 8, IR_CLOSED = 16 };
 
 /* Attributes. A set is a NULL-terminated list of descriptors. */
 typedef enum ir_attr_type {
     IR_ATTR_FLOAT,              /* a scalar parameter of an EW row: references and lowering see it as operand a, then b */
+    IR_ATTR_NUMBER,             /* any number that is no operand (correction, epsilon) */
     IR_ATTR_BOOL, IR_ATTR_INT, IR_ATTR_AXIS, IR_ATTR_AXES /* list of ints */, IR_ATTR_SIZES /* list of dimexpr; -1 allowed where the operator says so */,
     IR_ATTR_DTYPE, IR_ATTR_ENUM /* words: index of the word */
 } ir_attr_type;
@@ -37,7 +38,7 @@ typedef struct ir_attr_info {
     const char  *name;
     ir_attr_type type;
     bool         is_required;
-    double       default_value;     /* FLOAT, BOOL, INT, AXIS, ENUM; others: absent */
+    double       default_value;     /* FLOAT, NUMBER, BOOL, INT, AXIS, ENUM; others: absent */
     const char  *words;             /* ENUM: "none|tanh" */
 } ir_attr_info;
 enum { IR_MAX_ATTRS = 4 };
@@ -54,10 +55,12 @@ typedef struct ir_op_info {
     uint8_t     n_scalar_attrs;     /* leading IR_ATTR_FLOAT ones */
     double      lo, hi, ulp, abs;   /* EW */
     uint32_t    kernel_types;       /* bit per fusor_dtype of the main role for which code generation has a lowering */
-    ir_op       combine;            /* REDUCE */
+    ir_op       combine;            /* REDUCE; IR_OP_NONE: composite */
     bool        is_sum_like;        /* REDUCE */
 } ir_op_info;
 extern const ir_op_info ir_ops[IR_OP_COUNT];
+/* A REDUCE row that is made of others: it has no kernel of its own. */
+static inline bool ir_is_composite_reduce(ir_op op) { return ir_ops[op].kind == IR_KIND_REDUCE && ir_ops[op].combine == IR_OP_NONE; }
 
 ir_op       ir_op_find(const char *name, size_t n);         /* IR_OP_NONE when there is none (PARAM ... RESULT are never found) */
 bool        ir_op_is_planned(const char *name, size_t n);   /* of the language, not in this version */

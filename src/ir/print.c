@@ -295,7 +295,8 @@ static void print_attr(printer *p, const ir_attr_info *info, const ir_attr *x) {
     fu_str *out = p->out;
     fu_str_addf(out, "%s=", info->name);
     switch (info->type) {
-    case IR_ATTR_FLOAT: fu_str_add_float(out, x->number, 64); return;
+    case IR_ATTR_FLOAT:
+    case IR_ATTR_NUMBER: fu_str_add_float(out, x->number, 64); return;
     case IR_ATTR_BOOL: fu_str_add(out, x->integer ? "true" : "false"); return;
     case IR_ATTR_INT:
     case IR_ATTR_AXIS: fu_str_addf(out, "%lld", (long long)x->integer); return;

@@ -6,10 +6,12 @@
  *   products         n * u * |result|
  *   contractions     (512 + ceil(n / 512)) * u * sum|a*b|
  *   softmax family   8 ULP + 1e-7, and the bound of the sum of n positive terms
+ *   others           bounds_norm.c
  * What operands may do: element-wise, all corners of their ranges, and 0 in them; sums, the sum of the bounds; contractions, |a|*eb + ea*|b| + ea*eb;
  * max and min, the largest bound; softmax y * (exp(2E) - 1) and log_softmax 2E for the largest bound E; argmax of an inexact
  * operand is not judged. */
 #include "ref/bounds.h"
+#include "ref/bounds_norm.h"
 #include "ref/kinds.h"
 #include <math.h>
 
@@ -285,6 +287,30 @@ static fusor_status row_bounds(const walk *w, const ir_node *n, value *const *in
     return FUSOR_OK;
 }
 
+/* Those of bounds_norm.c. */
+static fusor_status other_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
+    ref_tensor operand[3];
+    const double *errors[3] = {NULL, NULL, NULL};
+    const ref_call c = {.g = w->g, .e = w->e, .n = n, .in = operand, .out = &v->t, .symbols = w->symbols};
+    bool any = ir_is_float(in[0]->t.dtype);
+    for (int k = 0; k < n->n_in; k++) {
+        operand[k] = in[k]->t;
+        errors[k] = in[k]->error;
+        any |= errors[k] != NULL;
+    }
+    if (!any) return FUSOR_OK;
+    if (!make_error(v)) return no_memory(w);
+    switch (ir_ops[n->op].kind) {
+    case IR_KIND_NORM: return ref_bound_norm(&c, errors, unit(w, n), v->error);
+    case IR_KIND_SCAN: ref_bound_scan(&c, errors, unit(w, n), v->error); return FUSOR_OK;
+    default: ref_bound_composite(&c, errors, unit(w, n), v->error); return FUSOR_OK;
+    }
+}
+
+static bool is_plain_sum(ir_op op) {
+    return ir_ops[op].combine != IR_OP_NONE ? op != IR_OP_REDUCE_VAR : op == IR_OP_REDUCE_MEAN || op == IR_OP_REDUCE_L1;
+}
+
 static fusor_status node_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
     ref_tensor moved;
     bool any = false;
@@ -295,7 +321,8 @@ static fusor_status node_bounds(const walk *w, const ir_node *n, value *const *i
         overlaps(w, n, in, v);
         return own_elementwise(w, n, v);
     case IR_KIND_CONVERT: return corners(w, n, in, v);
-    case IR_KIND_REDUCE: return reduce_bounds(w, n, in, v);
+    case IR_KIND_REDUCE: return is_plain_sum(n->op) ? reduce_bounds(w, n, in, v) : other_bounds(w, n, in, v);
+    case IR_KIND_SCAN: case IR_KIND_NORM: return other_bounds(w, n, in, v);
     case IR_KIND_CONTRACT: return contract_bounds(w, n, in, v);
     case IR_KIND_ROW: return row_bounds(w, n, in, v);
     case IR_KIND_VIEW:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The reference evaluator: one node at a time, in the order of the graph, each operator as doc/operators.md words it. This
- * file has the walk over a graph, element-wise operators, conversions, views and creation; reduce.c and contract.c have
+ * file has the walk over a graph, element-wise operators, conversions, views and creation; the files beside it have
  * the rest. */
 #include "ref/kinds.h"
 #include "ir/scalar.h"
@@ -223,6 +223,8 @@ fusor_status ref_eval_node(const ir_graph *g, fu_error *e, const ir_node *n, con
     case IR_KIND_REDUCE:    return ref_reduce(&c);
     case IR_KIND_ARGREDUCE: return ref_argreduce(&c);
     case IR_KIND_ROW:       return ref_row(&c);
+    case IR_KIND_SCAN:      return ref_scan(&c);
+    case IR_KIND_NORM:      return ref_norm(&c);
     case IR_KIND_CONTRACT:  return ref_contract(&c);
     case IR_KIND_VIEW:      return eval_view(&c);
     case IR_KIND_CREATE:    return eval_create(&c);

@@ -76,4 +76,6 @@ fusor_status ref_reduce(const ref_call *c);
 fusor_status ref_argreduce(const ref_call *c);
 fusor_status ref_row(const ref_call *c);
 fusor_status ref_contract(const ref_call *c);
+fusor_status ref_scan(const ref_call *c);
+fusor_status ref_norm(const ref_call *c);
 #endif

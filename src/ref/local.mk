@@ -4,3 +4,6 @@ ref_sources += %D%/interp.c
 ref_sources += %D%/reduce.c
 ref_sources += %D%/contract.c
 ref_sources += %D%/bounds.c
+ref_sources += %D%/scan.c
+ref_sources += %D%/norm.c
+ref_sources += %D%/bounds_norm.c

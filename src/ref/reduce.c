@@ -15,65 +15,133 @@ static ir_bits infinity_of(ir_dtype t, bool negative) {     /* of integers: the 
 typedef enum how { SUM_REAL, SUM_INT, COMBINE } how;
 typedef union total { long double real; uint64_t integer; ir_bits bits; } total;
 
-fusor_status ref_reduce(const ref_call *c) {
-    const ir_op_info *info = &ir_ops[c->n->op];
-    const ref_tensor *x = c->in;
-    ir_dtype t = x->dtype;
-    uint32_t mask;
-    FU_TRY(ref_attr_axes(c, "axes", x->rank, (1u << x->rank) - 1, &mask));
-    bool is_product = info->combine == IR_OP_MUL;
-    how way = !info->is_sum_like ? COMBINE : ir_is_float(t) ? SUM_REAL : SUM_INT;
+/* The reduction of one operand: each element is combined into the total of its position. */
+typedef struct reduction {
+    const ref_call *c;
+    const ref_tensor *x;
+    uint32_t mask;          /* the reduced axes */
+    int64_t n_out, n_each;
+    how     way;
+    bool    is_product;
+    ir_op   combine;
+    total  *totals;
+} reduction;
 
-    int64_t kept[IR_MAX_RANK], strides[IR_MAX_RANK], n_out = 1, n_each = 1;
-    for (int d = 0; d < x->rank; d++) {
-        kept[d] = mask >> d & 1 ? 1 : x->shape[d];
-        n_out *= kept[d];
-        if (mask >> d & 1) n_each *= x->shape[d];
+/* What a composite sums: the term of a real element, with what an earlier sweep said of its position. */
+static long double term(ir_op op, long double v, long double center) {
+    switch (op) {
+    case IR_OP_REDUCE_VAR: case IR_OP_REDUCE_STD: return (v - center) * (v - center);
+    case IR_OP_REDUCE_L1: return fabsl(v);
+    case IR_OP_REDUCE_L2: return v * v;
+    case IR_OP_REDUCE_LOGSUMEXP: return expl(v - center);
+    default: return v;
     }
-    if (n_out != ref_count(c->out))
-        return REF_FAIL(c, FUSOR_ERROR_SHAPE, "%s: %lld results; expected %lld", info->name, (long long)n_out,
-                        (long long)ref_count(c->out));
-    bool is_bounded = info->combine == IR_OP_MAXIMUM || info->combine == IR_OP_MINIMUM;
-    if (is_bounded && n_each == 0 && n_out > 0)
-        return REF_FAIL(c, FUSOR_ERROR_SHAPE,
-                        "%s: no elements to choose from: a reduced axis has size 0; expected 1 or more", info->name);
-    if (n_out == 0) return FUSOR_OK;
+}
 
-    total start = {0};
-    if (way == SUM_REAL) start.real = is_product;
-    else if (way == SUM_INT) start.integer = is_product;
-    else if (is_bounded) start.bits = infinity_of(t, info->combine == IR_OP_MAXIMUM);
-    else start.bits = info->combine == IR_OP_AND;
-    total *totals = fu_malloc((size_t)n_out * sizeof *totals);
-    if (!totals) return REF_FAIL(c, FUSOR_ERROR_MEMORY, "%s: no memory for %lld totals", info->name, (long long)n_out);
-    for (int64_t o = 0; o < n_out; o++) totals[o] = start;
+static void take(const reduction *r, total *to, ir_op op, ir_bits b, long double center) {
+    const ir_dtype t = r->x->dtype;
+    if (r->way == SUM_REAL) {
+        const long double v = term(op, ir_bits_to_double(t, b), center);
+        to->real = r->is_product ? to->real * v : to->real + v;
+    } else if (r->way == SUM_INT) {
+        uint64_t v = (uint64_t)ref_int(t, b);
+        if (op == IR_OP_REDUCE_L1 && ir_is_signed(t) && (int64_t)v < 0) v = 0 - v;
+        to->integer = r->is_product ? to->integer * v : to->integer + v;
+    } else {
+        ir_bits pair[2] = { to->bits, b };
+        to->bits = ir_scalar_ew(r->combine, t, pair, NULL, 0);
+    }
+}
 
+/* totals: from `start` on, the terms of `op` about centers[position] (NULL: 0). */
+static void sweep(const reduction *r, ir_op op, total start, const total *centers) {
+    int64_t kept[IR_MAX_RANK], strides[IR_MAX_RANK];
     ref_walk w;                                 /* operand 0: the total of each position */
-    ref_walk_init(&w, 1, x->rank, x->shape);
-    ref_strides(x->rank, kept, strides);
-    for (int d = 0; d < x->rank; d++) w.stride[0][d] = mask >> d & 1 ? 0 : strides[d];
+    for (int64_t o = 0; o < r->n_out; o++) r->totals[o] = start;
+    for (int d = 0; d < r->x->rank; d++) kept[d] = r->mask >> d & 1 ? 1 : r->x->shape[d];
+    ref_walk_init(&w, 1, r->x->rank, r->x->shape);
+    ref_strides(r->x->rank, kept, strides);
+    for (int d = 0; d < r->x->rank; d++) w.stride[0][d] = r->mask >> d & 1 ? 0 : strides[d];
     int64_t i = 0;
     while (ref_walk_next(&w))
         for (int64_t j = 0; j < w.inner; j++, i++) {
-            total *to = &totals[w.offset[0] + j * w.step[0]];
-            ir_bits b = ref_get(x, i);
-            if (way == SUM_REAL) {
-                double v = ir_bits_to_double(t, b);
-                to->real = is_product ? to->real * v : to->real + v;
-            } else if (way == SUM_INT) {
-                uint64_t v = (uint64_t)ref_int(t, b);
-                to->integer = is_product ? to->integer * v : to->integer + v;
-            } else {
-                ir_bits pair[2] = { to->bits, b };
-                to->bits = ir_scalar_ew(info->combine, t, pair, NULL, 0);
-            }
+            const int64_t o = w.offset[0] + j * w.step[0];
+            take(r, &r->totals[o], op, ref_get(r->x, i), centers ? centers[o].real : 0);
         }
-    for (int64_t o = 0; o < n_out; o++) {
-        if (way == SUM_REAL)
-            ref_put_real(c->out, o, c->n->op == IR_OP_REDUCE_MEAN ? totals[o].real / n_each : totals[o].real);
-        else ref_put(c->out, o, ir_scalar_cast(way == SUM_INT ? FUSOR_I64 : t, c->out->dtype, totals[o].bits));
+}
+
+/* The largest element of each position as a real, 0 where that is no number: log(sum(exp(x))) is taken about it. */
+static void largest(const reduction *r, total *centers) {
+    reduction m = *r;
+    m.way = COMBINE;
+    m.combine = IR_OP_MAXIMUM;
+    m.totals = centers;
+    sweep(&m, IR_OP_REDUCE_MAX, (total){.bits = infinity_of(r->x->dtype, true)}, NULL);
+    for (int64_t o = 0; o < r->n_out; o++) {
+        const double v = ir_bits_to_double(r->x->dtype, centers[o].bits);
+        centers[o].real = isfinite(v) ? v : 0;
     }
-    fu_free(totals);
+}
+
+static void means(const reduction *r, total *centers) {
+    reduction m = *r;
+    m.totals = centers;
+    sweep(&m, IR_OP_REDUCE_SUM, (total){.real = 0}, NULL);
+    for (int64_t o = 0; o < r->n_out; o++) centers[o].real /= r->n_each;
+}
+
+/* What is done with a total last. */
+static long double finished(const reduction *r, long double sum, long double center) {
+    const ir_attr *correction = ir_node_attr(r->c->n, "correction");
+    const long double n = r->n_each - (correction ? (long double)correction->number : 0);
+    switch (r->c->n->op) {
+    case IR_OP_REDUCE_MEAN: return sum / r->n_each;
+    case IR_OP_REDUCE_VAR: return sum / (n > 0 ? n : 0);
+    case IR_OP_REDUCE_STD: return sqrtl(sum / (n > 0 ? n : 0));
+    case IR_OP_REDUCE_L2: return sqrtl(sum);
+    case IR_OP_REDUCE_LOGSUMEXP: return center + logl(sum);
+    default: return sum;
+    }
+}
+
+fusor_status ref_reduce(const ref_call *c) {
+    const ir_op op = c->n->op;
+    const ir_op_info *info = &ir_ops[op];
+    const ref_tensor *x = c->in;
+    const ir_dtype t = x->dtype;
+    reduction r = {.c = c, .x = x, .n_out = 1, .n_each = 1, .is_product = info->combine == IR_OP_MUL, .combine = info->combine};
+    FU_TRY(ref_attr_axes(c, "axes", x->rank, (1u << x->rank) - 1, &r.mask));
+    r.way = !info->is_sum_like ? COMBINE : ir_is_float(t) ? SUM_REAL : SUM_INT;
+    for (int d = 0; d < x->rank; d++) *(r.mask >> d & 1 ? &r.n_each : &r.n_out) *= x->shape[d];
+    if (r.n_out != ref_count(c->out))
+        return REF_FAIL(c, FUSOR_ERROR_SHAPE, "%s: %lld results; expected %lld", info->name, (long long)r.n_out,
+                        (long long)ref_count(c->out));
+    /* Inside a composite the largest of nothing is -inf: what the composite gives then is its own affair. */
+    bool is_bounded = info->combine == IR_OP_MAXIMUM || info->combine == IR_OP_MINIMUM;
+    if (is_bounded && r.n_each == 0 && r.n_out > 0 && !c->n->group)
+        return REF_FAIL(c, FUSOR_ERROR_SHAPE,
+                        "%s: no elements to choose from: a reduced axis has size 0; expected 1 or more", info->name);
+    if (r.n_out == 0) return FUSOR_OK;
+
+    total start = {0}, *centers = NULL;
+    if (r.way == SUM_REAL) start.real = r.is_product;
+    else if (r.way == SUM_INT) start.integer = r.is_product;
+    else if (is_bounded) start.bits = infinity_of(t, info->combine == IR_OP_MAXIMUM);
+    else start.bits = info->combine == IR_OP_AND;
+    const bool is_centered = op == IR_OP_REDUCE_VAR || op == IR_OP_REDUCE_STD || op == IR_OP_REDUCE_LOGSUMEXP;
+    r.totals = fu_malloc((size_t)r.n_out * sizeof *r.totals * (is_centered ? 2 : 1));
+    if (!r.totals) return REF_FAIL(c, FUSOR_ERROR_MEMORY, "%s: no memory for %lld totals", info->name, (long long)r.n_out);
+    if (is_centered) {
+        centers = r.totals + r.n_out;
+        if (op == IR_OP_REDUCE_LOGSUMEXP) largest(&r, centers);
+        else means(&r, centers);
+    }
+    sweep(&r, op, start, centers);
+    for (int64_t o = 0; o < r.n_out; o++) {
+        if (r.way == SUM_REAL) ref_put_real(c->out, o, finished(&r, r.totals[o].real, centers ? centers[o].real : 0));
+        else ref_put(c->out, o, ir_scalar_cast(r.way == SUM_INT ? FUSOR_I64 : t, c->out->dtype, r.totals[o].bits));
+    }
+    fu_free(r.totals);
     return FUSOR_OK;
 }
 

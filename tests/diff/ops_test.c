@@ -213,8 +213,9 @@ static void conversion(ir_op op, ir_dtype from) {
 }
 
 /* ---- reductions, rows, contractions ---- */
+/* The result of a reduction or running sum. */
 static ir_dtype reduced_type(const ir_op_info *op, ir_dtype t) {
-    if (op->kind == IR_KIND_ARGREDUCE || (op->is_sum_like && !ir_is_float(t))) return FUSOR_I64;
+    if (op->kind == IR_KIND_ARGREDUCE || ((op->is_sum_like || op->kind == IR_KIND_SCAN) && !ir_is_float(t))) return FUSOR_I64;
     return t;
 }
 
@@ -280,6 +281,69 @@ static void row(const ir_op_info *op, ir_dtype t) {
             check(text, (domain){-8, 8, k % 3 == 2 ? SPECIAL_SOME : SPECIAL_NONE, false},
                   (int64_t[4]){sizes[k][0], sizes[k][1]}, k == 4 || k == 5 ? many_threads : one_thread, k == 3,
                   ALL_LEVELS);
+    }
+}
+
+/* Both axes of a plane and one in the middle, every combination of flags; a line that several blocks make, and lines in numbers. */
+static void scan(const ir_op_info *op, ir_dtype t) {
+    static const char *const shapes[] = {"[A, B], axis=1", "[A, B], axis=0", "[A, B, 5], axis=1", "[A, 12], axis=-1",
+                                         "[A, 1, B], axis=2"};
+    static const char *const flags[] = {"", ", exclusive=true", ", reverse=true", ", exclusive=true, reverse=true"};
+    static const int64_t sizes[][2] = {{1, 1}, {3, 7}, {2, 17}, {31, 5}, {5, 1000}, {300, 33}, {0, 4}, {4, 0}, {2, 5000}};
+    const bool is_product = strcmp(op->name, "cumprod") == 0, is_float = ir_is_float(t);
+    const ir_dtype to = reduced_type(op, t);
+    char text[300];
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (size_t f = 0; f < sizeof flags / sizeof *flags; f++) {
+            const int end = (int)(strchr(shapes[s], ']') - shapes[s] + 1);
+            snprintf(text, sizeof text, "func @f(%%x: %s%.*s) -> %s%.*s { %%r = %s(%%x%s%s) return %%r }", ir_dtypes[t].name, end,
+                     shapes[s], ir_dtypes[to].name, end, shapes[s], op->name, shapes[s] + end, flags[f]);
+            for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+                check(text,
+                      (domain){is_product ? 0.9 : -4, is_product ? 1.1 : 4, (k + f) % 3 == 2 ? SPECIAL_SOME : SPECIAL_NONE, !is_float},
+                      (int64_t[4]){sizes[k][0], sizes[k][1]}, k == 4 || k == 5 ? many_threads : one_thread, k == 3,
+                      1u << (mix(k + s + f) % 3) | (f == 0 ? 4u : 1u));
+        }
+    if (t != FUSOR_F32 && t != FUSOR_F64 && t != FUSOR_I32) return;
+    for (size_t f = 0; f < sizeof flags / sizeof *flags; f++) {
+        snprintf(text, sizeof text, "func @f(%%x: %s[A]) -> %s[A] { %%r = %s(%%x, axis=0%s) return %%r }", ir_dtypes[t].name,
+                 ir_dtypes[to].name, op->name, flags[f]);
+        check(text, (domain){is_product ? 0.9999 : -4, is_product ? 1.0001 : 4, SPECIAL_NONE, !is_float}, (int64_t[4]){200003},
+              many_threads, false, ALL_LEVELS);
+    }
+    if (t != FUSOR_F32) return;
+    snprintf(text, sizeof text,     /* what is fused in front and behind, and another type */
+             "func @f(%%x: f32[A, B], %%y: f32[B]) -> (f32[A, B], f64[A, B]) { %%a = mul(%%x, %%y) %%b = %s(%%a, axis=1) "
+             "%%c = sub(%%b, %%x) %%d = %s(%%c, axis=1, dtype=f64, reverse=true) return %%c, %%d }",
+             op->name, op->name);
+    check(text, (domain){is_product ? 0.9 : -4, is_product ? 1.1 : 4, SPECIAL_NONE, false}, (int64_t[4]){7, 1500}, many_threads,
+          false, ALL_LEVELS);
+}
+
+static void norm(const ir_op_info *op, ir_dtype t) {
+    static const struct {
+        const char *x, *gamma, *beta, *attrs;
+    } shapes[] = {
+        {"[A, B]", NULL, NULL, ""},
+        {"[A, B]", "[B]", NULL, ", axis=1"},
+        {"[A, B]", "[B]", "[B]", ", epsilon=0.001"},
+        {"[A, B, 10]", "[B, 10]", "[10]", ", axis=1"},
+        {"[B, 5, A]", "[1]", "[5, 1]", ", axis=-3"},
+        {"[A, 12]", "[12]", "[A, 1]", ""},
+    };
+    static const int64_t sizes[][2] = {{1, 1}, {3, 7}, {2, 17}, {31, 5}, {5, 1000}, {300, 33}, {0, 4}, {2, 5000}};
+    char text[400], gamma[80], beta[80];
+    const char *T = ir_dtypes[t].name;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        const bool has_gamma = shapes[s].gamma && op->max_in > 1, has_beta = shapes[s].beta && op->max_in > 2;
+        snprintf(gamma, sizeof gamma, has_gamma ? ", %%g: %s%s" : "", T, shapes[s].gamma);
+        snprintf(beta, sizeof beta, has_beta ? ", %%b: %s%s" : "", T, shapes[s].beta);
+        snprintf(text, sizeof text, "func @f(%%x: %s%s%s%s) -> %s%s { %%r = %s(%%x%s%s%s) return %%r }", T, shapes[s].x, gamma, beta,
+                 T, shapes[s].x, op->name, has_gamma ? ", %g" : "", has_beta ? ", %b" : "", shapes[s].attrs);
+        for (int k = 0; k < 8; k++)
+            check(text, (domain){k == 2 ? 999 : -8, k == 2 ? 1001 : 8, k % 3 == 2 ? SPECIAL_SOME : SPECIAL_NONE, false},
+                  (int64_t[4]){sizes[k][0], sizes[k][1]}, k == 4 || k == 5 ? many_threads : one_thread, k == 3,
+                  k == 4 ? ALL_LEVELS : 1u << (mix((uint64_t)k + s) % 3) | 1);
     }
 }
 
@@ -367,7 +431,9 @@ static void creation(ir_op op, ir_dtype t) {
 ParameterizedTestParameters(ops, agree_with_the_reference) {
     static int rows[IR_OP_COUNT];
     size_t n = 0;
-    for (int op = IR_OP_RESULT + 1; op < IR_OP_COUNT; op++) rows[n++] = op;
+    const char *only = getenv("FUSOR_TEST_OPS"); /* names of operators, for a look at a few */
+    for (int op = IR_OP_RESULT + 1; op < IR_OP_COUNT; op++)
+        if (!only || strstr(only, ir_ops[op].name)) rows[n++] = op;
     return cr_make_param_array(int, rows, n);
 }
 
@@ -383,6 +449,8 @@ ParameterizedTest(int *row_number, ops, agree_with_the_reference, .timeout = 600
         case IR_KIND_REDUCE:
         case IR_KIND_ARGREDUCE: reduction(info, t); break;
         case IR_KIND_ROW: row(info, t); break;
+        case IR_KIND_SCAN: scan(info, t); break;
+        case IR_KIND_NORM: norm(info, t); break;
         case IR_KIND_CONTRACT: contraction(info, t); break;
         case IR_KIND_VIEW: movement(op, t); break;
         case IR_KIND_CREATE: creation(op, t); break;

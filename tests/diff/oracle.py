@@ -178,6 +178,10 @@ def int_programs(rng):
             p.expect(f"{name}(%x, %y)", f(x, y))
         # Sums of anything are i64 and wrap; so is matmul but for 8-bit operands.
         total = python_int("i64", lambda *v: sum(v))
+        p.expect("reduce_l1(%x)", np.array(python_int("i64", lambda *v: sum(abs(i) for i in v))(*x), dtype="<i8"))
+        with np.errstate(over="ignore"):
+            p.expect("cumsum(%x, axis=0)", np.cumsum(x.astype("<i8"), dtype="<i8"))
+            p.expect("cumprod(%x, axis=0)", np.cumprod(x.astype("<i8"), dtype="<i8"))
         p.expect("reduce_sum(%x)", np.array(total(*x), dtype="<i8"))
         p.expect("reduce_max(%x)", x.max())
         p.expect("reduce_min(%x)", x.min())
@@ -225,10 +229,33 @@ def reduce_programs(rng):
             for keep in (False, True):
                 a = "" if axes is None else f", axes=[{', '.join(str(v) for v in axes)}]"
                 k = ", keepdims=true" if keep else ""
-                for name, f in {"sum": np.sum, "prod": np.prod, "mean": np.mean, "max": np.max, "min": np.min}.items():
+                for name, f in {"sum": np.sum, "prod": np.prod, "mean": np.mean, "max": np.max, "min": np.min,
+                                "var": np.var, "std": np.std,
+                                "l1": lambda v, **k: np.sum(np.abs(v), **k),
+                                "l2": lambda v, **k: np.sqrt(np.sum(v * v, **k)),
+                                "logsumexp": lambda v, **k: np.log(np.sum(np.exp(v), **k))}.items():
                     p.expect(f"reduce_{name}(%x{a}{k})", f(w, axis=axes, keepdims=keep).astype(x.dtype),
                              ulp=1, rtol=1e-15)
+        for ddof in (1, 3.5):
+            p.expect(f"reduce_var(%x, axes=[1], correction={ddof})", np.var(w, axis=1, ddof=ddof).astype(x.dtype), ulp=1)
+            p.expect(f"reduce_std(%x, correction={ddof})", np.std(w, ddof=ddof).astype(x.dtype), ulp=1)
         for axis in (0, 1, -1):
+            for name, f in {"cumsum": np.cumsum, "cumprod": np.cumprod}.items():
+                forward, tiny = f(w, axis=axis), dict(ulp=1, atol=1e-6 if t == "f32" else 1e-3 if t == "f16" else 1e-14)
+                back = np.flip(f(np.flip(w, axis), axis=axis), axis)
+                before = np.roll(forward, 1, axis)
+                first = [slice(None)] * 3
+                first[axis] = slice(0, 1)
+                before[tuple(first)] = 0 if name == "cumsum" else 1
+                p.expect(f"{name}(%x, axis={axis})", forward.astype(x.dtype), **tiny)
+                p.expect(f"{name}(%x, axis={axis}, reverse=true)", back.astype(x.dtype), **tiny)
+                p.expect(f"{name}(%x, axis={axis}, exclusive=true)", before.astype(x.dtype), **tiny)
+            over = tuple(range(axis % 3, 3))
+            mean, var = w.mean(axis=over, keepdims=True), w.var(axis=over, keepdims=True)
+            near = dict(ulp=2, atol=1e-6 if t == "f32" else 1e-3 if t == "f16" else 1e-14)
+            p.expect(f"layer_norm(%x, axis={axis})", ((w - mean) / np.sqrt(var + 1e-5)).astype(x.dtype), **near)
+            p.expect(f"rms_norm(%x, axis={axis}, epsilon=0.25)",
+                     (w / np.sqrt((w * w).mean(axis=over, keepdims=True) + 0.25)).astype(x.dtype), **near)
             p.expect(f"argmax(%x, axis={axis})", np.argmax(x, axis=axis))
             p.expect(f"argmin(%x, axis={axis}, keepdims=true)", np.argmin(x, axis=axis, keepdims=True))
             m = np.exp(w - w.max(axis=axis, keepdims=True))

@@ -306,6 +306,40 @@ static void gen_row(gen_program *p, rng *r, int a) {
     add_value(p, &v);
 }
 
+static void gen_scan(gen_program *p, rng *r, int a) {
+    const gen_value x = p->value[a];
+    const bool is_product = chance(r, 25);
+    if (x.rank == 0 || (is_product && ir_is_float(x.dtype) && chance(r, 70))) return;
+    gen_value v = like(&x, ir_is_float(x.dtype) ? x.dtype : FUSOR_I64);
+    uses(&v, 1, a, 0, 0);
+    int axis = chance(r, 60) ? x.rank - 1 : below(r, x.rank);
+    int end = snprintf(v.text, sizeof v.text, "%s(%%v%d, axis=%d%s%s", is_product ? "cumprod" : "cumsum", a, axis,
+                       chance(r, 30) ? ", exclusive=true" : "", chance(r, 30) ? ", reverse=true" : "");
+    if (chance(r, 15)) {
+        v.dtype = ir_is_float(x.dtype) ? (chance(r, 50) ? FUSOR_F64 : FUSOR_F32) : FUSOR_I32;
+        end += sprintf(v.text + end, ", dtype=%s", ir_dtypes[v.dtype].name);
+    }
+    sprintf(v.text + end, ")");
+    add_value(p, &v);
+}
+
+static void gen_norm(gen_program *p, rng *r, int a) {
+    const gen_value x = p->value[a];
+    if (!ir_is_float(x.dtype) || x.rank == 0) return;
+    const bool is_layer = chance(r, 60);
+    gen_value v = like(&x, x.dtype);
+    char operand[2][24] = {"", ""};
+    int n = chance(r, 40) ? 0 : is_layer && chance(r, 60) ? 2 : 1, in[3] = {a, -1, -1}, used = 1;
+    for (int k = 0; k < n; k++) {
+        const int at = partner(p, r, &x, x.dtype, true, operand[k]);
+        if (at >= 0) in[used++] = at;
+    }
+    uses(&v, used, in[0], in[1], in[2]);
+    snprintf(v.text, sizeof v.text, "%s(%%v%d%s%s%s%s, axis=%d)", is_layer ? "layer_norm" : "rms_norm", a, n > 0 ? ", " : "", operand[0],
+             n > 1 ? ", " : "", operand[1], chance(r, 70) ? x.rank - 1 : below(r, x.rank));
+    add_value(p, &v);
+}
+
 static void gen_matmul(gen_program *p, rng *r, int a) {
     const gen_value x = p->value[a];
     if (x.rank < 2 || x.dtype == FUSOR_BOOL) return;
@@ -474,7 +508,8 @@ static void generate(gen_program *p, uint64_t seed, int forced_level) {
         if (what < 50) gen_elementwise(p, &r, a);
         else if (what < 56) gen_cast(p, &r, a);
         else if (what < 68) gen_reduce(p, &r, a);
-        else if (what < 73) gen_row(p, &r, a);
+        else if (what < 73) chance(&r, 40) ? gen_norm(p, &r, a) : gen_row(p, &r, a);
+        else if (what < 76) gen_scan(p, &r, a);
         else if (what < 82) gen_matmul(p, &r, a);
         else if (what < 92) gen_view(p, &r, a);
         else if (what < 96) gen_create(p, &r, a);

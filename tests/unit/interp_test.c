@@ -209,6 +209,68 @@ Test(interp, softmax_family) {
     CHECK("%a: f32[2,0]", "f32[2,0]", "softmax(%a)", IN(make("f32[2,0]", NULL)), V(0));
 }
 
+Test(interp, composite_reductions) {
+    const double big = 1e6, inf = INFINITY;
+    ref_tensor a = make("f32[4]", V(big - 1, big + 1, big - 1, big + 1)), e = make("f32[2,0]", NULL);
+    CHECK("%a: f32[4]", "f32", "reduce_var(%a)", IN(a), V(1));
+    CHECK("%a: f32[4]", "f32", "reduce_var(%a, correction=1)", IN(a), V(4. / 3));
+    CHECK("%a: f32[4]", "f32", "reduce_var(%a, correction=0.5)", IN(a), V(4 / 3.5));
+    CHECK("%a: f32[4]", "f32", "reduce_var(%a, correction=9)", IN(a), V(inf));
+    CHECK("%a: f32[4]", "f32", "reduce_std(%a, correction=2)", IN(a), V(sqrt(2)));
+    CHECK("%a: f32[2,0]", "f32[2]", "reduce_var(%a, axes=[1])", IN(e), V(NAN, NAN));
+    CHECK("%a: f32[1]", "f32", "reduce_var(%a)", IN(make("f32[1]", V(7))), V(0));
+    CHECK("%a: f32[1]", "f32", "reduce_var(%a, correction=1)", IN(make("f32[1]", V(7))), V(NAN));
+    CHECK("%a: f32[2]", "f32", "reduce_std(%a)", IN(make("f32[2]", V(inf, 1))), V(NAN));
+    ref_tensor b = make("f16[2,2]", V(3, -4, 0, -2));
+    CHECK("%a: f16[2,2]", "f16[2]", "reduce_l2(%a, axes=[1])", IN(b), V(5, 2));
+    CHECK("%a: f16[2,2]", "f16[1,2]", "reduce_l1(%a, axes=[0], keepdims=true)", IN(b), V(3, 6));
+    CHECK("%a: f16[2,2]", "f32", "reduce_l1(%a, dtype=f32)", IN(b), V(9));
+    CHECK("%a: i8[3]", "i64", "reduce_l1(%a)", IN(make("i8[3]", V(-128, 127, -1))), V(256));
+    CHECK("%a: i8[3]", "i8", "reduce_l1(%a, dtype=i8)", IN(make("i8[3]", V(-128, 127, -1))), V(0));
+    CHECK("%a: u8[2]", "i64", "reduce_l1(%a)", IN(make("u8[2]", V(200, 100))), V(300));
+    CHECK("%a: f32[3]", "f32", "reduce_logsumexp(%a)", IN(make("f32[3]", V(1000, 1000, 1000))), V(1000 + log(3)));
+    CHECK("%a: f32[2]", "f32", "reduce_logsumexp(%a)", IN(make("f32[2]", V(-inf, -inf))), V(-inf));
+    CHECK("%a: f32[2]", "f32", "reduce_logsumexp(%a)", IN(make("f32[2]", V(-inf, 3))), V(3));
+    CHECK("%a: f32[2]", "f32", "reduce_logsumexp(%a)", IN(make("f32[2]", V(inf, 3))), V(inf));
+    CHECK("%a: f32[2]", "f32", "reduce_logsumexp(%a)", IN(make("f32[2]", V(NAN, 3))), V(NAN));
+    CHECK("%a: f32[2,0]", "f32[2]", "reduce_logsumexp(%a, axes=[1])", IN(e), V(-inf, -inf));
+    CHECK("%a: f32[2,0]", "f32[2]", "reduce_l2(%a, axes=[1])", IN(e), V(0, 0));
+}
+
+Test(interp, running_sums_and_products) {
+    ref_tensor a = make("i8[2,3]", V(100, 100, 100, -1, 2, -3)), f = make("f32[3]", V(1e8, 1, -1e8));
+    CHECK("%a: i8[2,3]", "i64[2,3]", "cumsum(%a, axis=1)", IN(a), V(100, 200, 300, -1, 1, -2));
+    CHECK("%a: i8[2,3]", "i64[2,3]", "cumsum(%a, axis=-2)", IN(a), V(100, 100, 100, 99, 102, 97));
+    CHECK("%a: i8[2,3]", "i64[2,3]", "cumsum(%a, axis=1, exclusive=true)", IN(a), V(0, 100, 200, 0, -1, 1));
+    CHECK("%a: i8[2,3]", "i64[2,3]", "cumsum(%a, axis=1, reverse=true)", IN(a), V(300, 200, 100, -2, -1, -3));
+    CHECK("%a: i8[2,3]", "i64[2,3]", "cumsum(%a, axis=1, exclusive=true, reverse=true)", IN(a), V(200, 100, 0, -1, -3, 0));
+    CHECK("%a: i8[2,3]", "i64[2,3]", "cumprod(%a, axis=1)", IN(a), V(100, 1e4, 1e6, -1, -2, 6));
+    CHECK("%a: i8[2,3]", "i8[2,3]", "cumsum(%a, axis=1, dtype=i8)", IN(a), V(100, -56, 44, -1, 1, -2));
+    CHECK("%a: bool[3]", "i64[3]", "cumsum(%a, axis=0)", IN(make("bool[3]", V(1, 0, 1))), V(1, 1, 2));
+    CHECK("%a: f32[3]", "f32[3]", "cumsum(%a, axis=0)", IN(f), V(1e8, 1e8, 1));
+    CHECK("%a: f32[3]", "f64[3]", "cumsum(%a, axis=0, dtype=f64)", IN(f), V(1e8, 1e8 + 1, 1));
+    CHECK("%a: f32[3]", "f32[3]", "cumprod(%a, axis=0, exclusive=true)", IN(f), V(1, 1e8, 1e8));
+    CHECK("%a: f32[2,0]", "f32[2,0]", "cumsum(%a, axis=1)", IN(make("f32[2,0]", NULL)), V(0));
+    CHECK("%a: f32[3]", "f32[3]", "cumsum(%a, axis=0)", IN(make("f32[3]", V(1, INFINITY, 2))), V(1, INFINITY, INFINITY));
+}
+
+Test(interp, norms) {
+    const double s = 1 / sqrt(1 + 1e-5), r = 1 / sqrt(2.5 + 0.5);
+    ref_tensor a = make("f32[2,2]", V(1, 3, 6, 4)), g = make("f32[2]", V(2, 10)), b = make("f32[2,1]", V(100, 200));
+    CHECK("%a: f32[2,2]", "f32[2,2]", "layer_norm(%a)", IN(a), V(-s, s, s, -s));
+    CHECK("%a: f32[2,2], %b: f32[2]", "f32[2,2]", "layer_norm(%a, %b)", IN(a, g), V(-2 * s, 10 * s, 2 * s, -10 * s));
+    CHECK("%a: f32[2,2], %b: f32[2], %c: f32[2,1]", "f32[2,2]", "layer_norm(%a, %b, %c)", IN(a, g, b),
+          V(100 - 2 * s, 100 + 10 * s, 200 + 2 * s, 200 - 10 * s));
+    CHECK("%a: f32[4]", "f32[4]", "layer_norm(%a, epsilon=0)", IN(make("f32[4]", V(1, 1, 3, 3))), V(-1, -1, 1, 1));
+    CHECK("%a: f32[2,2]", "f32[2,2]", "layer_norm(%a, axis=0, epsilon=3)",
+          IN(make("f32[2,2]", V(1, 3, 6, 4))), V(-2.5 / 2.5, -.5 / 2.5, 2.5 / 2.5, .5 / 2.5));
+    CHECK("%a: f32[2]", "f32[2]", "rms_norm(%a, epsilon=0.5)", IN(make("f32[2]", V(1, 2))), V(r, 2 * r));
+    CHECK("%a: f32[2], %b: f32[2]", "f32[2]", "rms_norm(%a, %b, epsilon=0.5)", IN(make("f32[2]", V(1, 2)), g),
+          V(2 * r, 20 * r));
+    CHECK("%a: f32[0,3]", "f32[0,3]", "layer_norm(%a)", IN(make("f32[0,3]", NULL)), V(0));
+    CHECK("%a: f32[2]", "f32[2]", "layer_norm(%a)", IN(make("f32[2]", V(NAN, 1))), V(NAN, NAN));
+}
+
 Test(interp, graphs) {
     ref_tensor x = make("f32[3]", V(-1, 2, 3)), w = make("f32[3]", V(1, 1, 1)), out[3] = {0};
     float mine[3] = {0};

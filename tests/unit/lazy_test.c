@@ -182,6 +182,40 @@ Test(lazy, inner_scopes_and_outer_assignments) {
     fusor_context_free(ctx);
 }
 
+/* The C forms whose arguments the table does not decide: each attribute reaches its place. */
+Test(lazy, reductions_running_sums_and_norms) {
+    fusor_context *ctx = new_context();
+    float a[4] = {1, 2, 3, 6}, g[4] = {1, 1, 1, 2}, y[4], one;
+    fusor_tensor A = fusor_wrap(ctx, a, FUSOR_F32, FUSOR_SHAPE(4)), G = fusor_wrap(ctx, g, FUSOR_F32, FUSOR_SHAPE(4));
+    OK(fusor_read(fusor_reduce_var(A, FUSOR_ALL_AXES, 0, 0), &one, sizeof one));
+    cr_assert_float_eq(one, 3.5f, 1e-6);
+    OK(fusor_read(fusor_reduce_var(A, FUSOR_ALL_AXES, 0, 1), &one, sizeof one));
+    cr_assert_float_eq(one, 14.f / 3, 1e-6);
+    OK(fusor_read(fusor_reduce_std(A, FUSOR_AXES(0), 0, 0.5), &one, sizeof one));
+    cr_assert_float_eq(one, 2, 1e-6);
+    OK(fusor_read(fusor_reduce_l1(fusor_neg(A), FUSOR_ALL_AXES, 0), &one, sizeof one));
+    cr_assert_float_eq(one, 12, 1e-6);
+    OK(fusor_read(fusor_reduce_l2(A, FUSOR_ALL_AXES, 0), &one, sizeof one));
+    cr_assert_float_eq(one, 7.0710678f, 1e-6);
+    OK(fusor_read(fusor_reduce_logsumexp(fusor_sub(A, A), FUSOR_ALL_AXES, 0), &one, sizeof one));
+    cr_assert_float_eq(one, 1.3862944f, 1e-6);
+    OK(fusor_read(fusor_cumsum(A, 0, 0, 0), y, sizeof y));
+    cr_assert(y[0] == 1 && y[1] == 3 && y[2] == 6 && y[3] == 12);
+    OK(fusor_read(fusor_cumsum(A, 0, 1, 0), y, sizeof y));
+    cr_assert(y[0] == 0 && y[1] == 1 && y[2] == 3 && y[3] == 6);
+    OK(fusor_read(fusor_cumprod(A, -1, 0, 1), y, sizeof y));
+    cr_assert(y[0] == 36 && y[1] == 36 && y[2] == 18 && y[3] == 6);
+    OK(fusor_read(fusor_layer_norm(A, FUSOR_NO_TENSOR, FUSOR_NO_TENSOR, -1, 0.5), y, sizeof y));
+    cr_assert_float_eq(y[0], -1, 1e-6);
+    OK(fusor_read(fusor_layer_norm(A, G, 10, 0, 0.5), y, sizeof y));
+    cr_assert(fabsf(y[0] - 9) < 1e-5f && fabsf(y[3] - 13) < 1e-5f);
+    OK(fusor_read(fusor_rms_norm(A, G, 0, 3.5), y, sizeof y));
+    cr_assert(fabsf(y[0] - .25f) < 1e-6f && fabsf(y[3] - 3) < 1e-5f);
+    FAILS(fusor_status_of(fusor_layer_norm(A, FUSOR_NO_TENSOR, G, -1, 0.5)), FUSOR_ERROR_ARGUMENT, "FUSOR_NO_TENSOR");
+    FAILS(fusor_status_of(fusor_rms_norm(A, FUSOR_NO_TENSOR, 3, 0.5)), FUSOR_ERROR_SHAPE, "axis 3 is out of range");
+    fusor_context_free(ctx);
+}
+
 Test(lazy, errors_stick_and_scopes_report_the_first) {
     fusor_context *ctx = new_context();
     float a[6] = {1, 2, 3, 4, 5, 6}, b[4] = {0};
