@@ -72,6 +72,7 @@ static const char *setting(const fusor_context *ctx, const char *option, fu_env 
 static void choose_level(fusor_context *ctx, const char *target) {
     int host = rt_host_level(), level = target[0] ? ir_level_find(target) : host;
     ctx->has_level = true;
+    ctx->is_level_given = target[0] != 0;
     if (host < 0) {
         ctx->is_reference = true;       /* below x86-64-v2: nothing can be generated */
         return;

@@ -17,6 +17,7 @@ struct fusor_context {
     int        n_threads;
     bool       is_reference;        /* device "reference" */
     ir_level   level;
+    bool       is_level_given;      /* by option or environment: no lower level serves instead */
     bool       checks;              /* FUSOR_CHECK */
     bool       has_level;           /* false: option_error says why nothing can run here */
     char       option_error[256];

@@ -81,10 +81,39 @@ static bool falls_back(const fusor_context *ctx, fusor_status status) {
     return status == FUSOR_ERROR_UNSUPPORTED || (status == FUSOR_ERROR_MISS && (ctx->flags & FUSOR_REFERENCE_ON_MISS));
 }
 
+/* Is there an entry for every kernel? */
+static bool is_held(rt_cache *cache, const ir_plan *p, bool in_tiers_only) {
+    for (uint32_t i = 0; i < p->steps.n; i++)
+        if (p->steps.at[i].kind == IR_STEP_KERNEL && !rt_cache_holds(cache, p->steps.at[i].kernel, in_tiers_only)) return false;
+    return true;
+}
+
+/* A program that a read-only tier (a bundle that was shipped) holds for a lower level only is taken from there, before anything is
+ * compiled: all of it from one level. Not where somebody named the level. */
+static void choose_held_level(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **plan) {
+    ir_plan_options options = (*plan)->options;
+    if (r->target || r->ctx->is_level_given || options.reference || !rt_cache_has_tiers(r->ctx->cache) ||
+        is_held(r->ctx->cache, *plan, false))
+        return;
+    for (int level = (int)options.level - 1; level >= 0; level--) {
+        ir_plan *lower;
+        options.level = (ir_level)level;
+        if (ir_plan_make(arena, e, (*plan)->graph, &options, &lower) != FUSOR_OK) {
+            fu_error_clear(e);
+            return;
+        }
+        if (!is_held(r->ctx->cache, lower, true)) continue;
+        fu_log_event(&r->ctx->log, "dispatch", "@%s,level,%s", lower->graph->name, ir_levels[level].name);
+        *plan = lower;
+        return;
+    }
+}
+
 static fusor_status make_exec(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan *plan, rt_exec **out) {
     rt_exec_options options = r->ctx->exec;
     options.reference = reference_node;
     options.log = &r->ctx->log;
+    choose_held_level(arena, e, r, &plan);
     fusor_status status = rt_exec_new(e, arena, plan, r->ctx->cache, &options, out);
     if (!falls_back(r->ctx, status)) return status;
     fu_log_warn(&r->ctx->log, "the reference evaluator serves @%s: %s", plan->graph->name, e->text);

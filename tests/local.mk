@@ -108,6 +108,7 @@ unit_tests += %D%/unit/op_header_test
 script_tests += %D%/api/first_program.sh
 unit_tests += %D%/diff/ops_test
 %C%_diff_ops_test_LDADD = libfu-ref.la $(rt_test_libs)
+unit_tests += %D%/unit/cache_api_test
 unit_tests += %D%/chaos/alloc_test
 unit_tests += %D%/chaos/fork_test
 unit_tests += %D%/chaos/threads_test

@@ -6,8 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FUSOR_CODEGEN_VERSION 1
+#define FUSOR_CODEGEN_VERSION 2
 typedef enum fusor_codegen_stage { FUSOR_CODEGEN_BLOB, FUSOR_CODEGEN_LLVM, FUSOR_CODEGEN_ASM, FUSOR_CODEGEN_OBJECT, FUSOR_CODEGEN_DISASM } fusor_codegen_stage;
+
+enum { FUSOR_CODEGEN_LINES = 1 };        /* option: a line table */
+/* From this offset of the blob on, up to the next row's, the instructions belong to this line of the description (1-based;
+ * 0: to none). Sorted by offset. */
+typedef struct fusor_codegen_line { uint32_t offset, line; } fusor_codegen_line;
 
 typedef struct fusor_codegen_request {
     uint32_t    version;                    /* FUSOR_CODEGEN_VERSION */
@@ -15,7 +20,7 @@ typedef struct fusor_codegen_request {
     const char *description;                /* ir_kernel_print text */
     size_t      description_bytes;
     const char *symbol;                     /* name of the kernel function */
-    uint32_t    options;                    /* bit 0: line tables */
+    uint32_t    options;                    /* FUSOR_CODEGEN_LINES */
     const void *blob; size_t blob_bytes;    /* DISASM: what to disassemble */
     void     *(*allocate)(void *user, size_t bytes);    /* NULL back = out of memory */
     void       *user;
@@ -24,6 +29,7 @@ typedef struct fusor_codegen_result {
     void    *data; size_t bytes;            /* from allocate; text stages are NUL-terminated after bytes */
     uint64_t entry;                         /* BLOB: offset of the kernel function */
     uint64_t code_bytes;                    /* BLOB: bytes of its instructions */
+    void    *lines; size_t lines_bytes;     /* BLOB with LINES: fusor_codegen_line rows, from allocate; NULL where there are none */
     char     error[1024];                   /* when it failed */
 } fusor_codegen_result;
 typedef struct fusor_codegen_table {

@@ -3,71 +3,22 @@
  * generation.
  *
  * The lock covers the table and the list of flights only: no file, no compile, no loader call happens under it. */
-#include "rt/cache_entry.h"
+#include "rt/cache_internal.h"
 #include "base/arena.h"
 #include "base/env.h"
 #include "rt/cpuinfo.h"
-#include "rt/fork.h"
 #include "rt/module.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-enum {
-    BUCKETS = 1024,
-    MAX_TIERS = 32,
-    TOUCH_SECONDS = 3600,
-    WRITES_PER_SURVEY = 256,
-    NEAREST_LIMIT = 4096,
-    DEFAULT_KERNELS = 1024
-};
+enum { TOUCH_SECONDS = 3600, WRITES_PER_SURVEY = 256, DEFAULT_KERNELS = 1024, COMPILES_PER_FLUSH = 64 };
 #define DEFAULT_MAX_BYTES ((uint64_t)512 << 20)
+#define DEFAULT_CODE_BYTES ((uint64_t)64 << 20)
 #define UNKNOWN_BYTES UINT64_MAX
-
-typedef struct item { struct item *next; rt_kernel *kernel; uint64_t used; } item;
-/* A kernel that a thread is making; lives on that thread's stack. */
-typedef struct flight { struct flight *next; const uint8_t *key; } flight;
-typedef struct tier { bool is_dir; rt_dir dir; rt_bundle bundle; char *path; } tier;
-
-struct rt_cache {
-    pthread_mutex_t lock;
-    pthread_cond_t  landed;
-    rt_fork_hook    hook;
-    item   *bucket[BUCKETS];
-    int     n_items;
-    uint64_t clock;
-    flight *flights;
-    rt_cache_stats stats;
-    /* Set when opened. */
-    rt_cache_mode mode;
-    bool     only;
-    uint64_t max_bytes;
-    int      max_kernels;
-    char     build_id[64];
-    int    (*generate)(const fusor_codegen_request *, fusor_codegen_result *);
-    fu_log   log;
-    bool     has_dir;
-    rt_dir   dir;
-    tier     tiers[MAX_TIERS];
-    atomic_int n_tiers;
-    /* The directory's state; under the lock. */
-    bool     is_write_broken;       /* one warning was given; entries are not written any more */
-    uint64_t dir_bytes;
-    int      writes;
-};
-
-/* One request, as it goes through the tiers. */
-typedef struct wish {
-    const char *description, *symbol;
-    size_t bytes;
-    ir_level level;
-    const uint8_t *key;
-    char file[2 * IR_KEY_BYTES + 1 + RT_ENTRY_SUFFIX_BYTES + 5];
-} wish;
 
 /* ---- kernels ---- */
 rt_kernel *rt_kernel_keep(rt_kernel *k) {
@@ -82,11 +33,11 @@ void rt_kernel_release(rt_kernel *k) {
 }
 
 /* Loads a blob. The new kernel has one reference. */
-static fusor_status make_kernel(fu_error *e, const wish *w, const void *blob, size_t blob_bytes, uint64_t entry,
-                                uint64_t code_bytes, int64_t compile_ns, rt_kernel **out) {
+static fusor_status make_kernel(fu_error *e, const cache_wish *w, const void *blob, size_t blob_bytes, uint64_t entry,
+                                uint64_t code_bytes, int64_t compile_ns, const rt_code_debug *debug, rt_kernel **out) {
     rt_kernel *k = fu_calloc(1, sizeof *k + w->bytes + 1);
     if (!k) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "kernel %s: no memory", w->symbol);
-    fusor_status s = rt_code_load(e, blob, blob_bytes, entry, w->symbol, &k->code);
+    fusor_status s = rt_code_load(e, blob, blob_bytes, entry, w->symbol, debug, &k->code);
     if (s != FUSOR_OK) {
         fu_free(k);
         return s;
@@ -107,14 +58,14 @@ static fusor_status make_kernel(fu_error *e, const wish *w, const void *blob, si
 }
 
 /* ---- the memory table; all under the lock ---- */
-static item **bucket_of(rt_cache *c, const uint8_t *key) {
+static cache_item **bucket_of(rt_cache *c, const uint8_t *key) {
     uint32_t h;
     memcpy(&h, key, sizeof h);
-    return &c->bucket[h % BUCKETS];
+    return &c->bucket[h % RT_CACHE_BUCKETS];
 }
 
-static rt_kernel *find_in_memory(rt_cache *c, const wish *w) {
-    for (item *i = *bucket_of(c, w->key); i; i = i->next) {
+rt_kernel *cache_find_in_memory(rt_cache *c, const cache_wish *w) {
+    for (cache_item *i = *bucket_of(c, w->key); i; i = i->next) {
         rt_kernel *k = i->kernel;
         if (memcmp(k->key, w->key, IR_KEY_BYTES) != 0 || k->description_bytes != w->bytes ||
             memcmp(k->description, w->description, w->bytes) != 0)
@@ -125,33 +76,42 @@ static rt_kernel *find_in_memory(rt_cache *c, const wish *w) {
     return NULL;
 }
 
+/* One event, for this cache and for the directory's counters. Under the lock. */
+#define COUNT(c, field, n) ((c)->stats.field += (n), (c)->delta.counts.field += (n))
+
 /* The kernel longest unused that nobody else holds leaves the table; it is returned and released outside the lock. */
 static rt_kernel *take_oldest(rt_cache *c) {
-    item **oldest = NULL;
-    for (int b = 0; b < BUCKETS; b++)
-        for (item **p = &c->bucket[b]; *p; p = &(*p)->next)
+    cache_item **oldest = NULL;
+    for (int b = 0; b < RT_CACHE_BUCKETS; b++)
+        for (cache_item **p = &c->bucket[b]; *p; p = &(*p)->next)
             if (atomic_load(&(*p)->kernel->refs) == 1 && (!oldest || (*p)->used < (*oldest)->used)) oldest = p;
     if (!oldest) return NULL;
-    item *i = *oldest;
+    cache_item *i = *oldest;
     rt_kernel *k = i->kernel;
     *oldest = i->next;
     fu_free(i);
     c->n_items--;
+    c->code_bytes -= k->blob_bytes;
     return k;
 }
 
-/* Adds k (the table takes a reference of its own). Without memory for it the kernel is simply not found again. */
+/* Adds k (the table takes a reference of its own). Without memory for it the kernel is simply not found again. Returns
+ * what leaves for it: at most one, so a table above its limits shrinks as long as it is used. */
 static rt_kernel *remember(rt_cache *c, rt_kernel *k) {
-    rt_kernel *leaves = c->n_items >= c->max_kernels ? take_oldest(c) : NULL;
-    item *i = fu_malloc(sizeof *i);
+    rt_kernel *leaves =
+        c->n_items >= c->max_kernels || c->code_bytes + k->blob_bytes > c->max_code_bytes ? take_oldest(c) : NULL;
+    cache_item *i = fu_malloc(sizeof *i);
     if (i) {
-        item **b = bucket_of(c, k->key);
-        *i = (item){*b, rt_kernel_keep(k), ++c->clock};
+        cache_item **b = bucket_of(c, k->key);
+        *i = (cache_item){*b, rt_kernel_keep(k), ++c->clock};
         *b = i;
         c->n_items++;
+        c->code_bytes += k->blob_bytes;
     }
     return leaves;
 }
+
+const char *const rt_miss_reason_names[RT_MISS_COUNT] = {"new", "gone", "damaged", "foreign", "features", "unreadable", "no-lines", "refresh", "off"};
 
 /* ---- fork ---- */
 static void before_fork(void *user) { pthread_mutex_lock(&((rt_cache *)user)->lock); }
@@ -159,6 +119,7 @@ static void after_fork_parent(void *user) { pthread_mutex_unlock(&((rt_cache *)u
 static void after_fork_child(void *user) {
     rt_cache *c = user;
     c->flights = NULL;      /* who was making them is not here */
+    c->delta = (rt_stats_delta){0};         /* the parent tells them */
     pthread_cond_init(&c->landed, NULL);
     pthread_mutex_unlock(&c->lock);
 }
@@ -166,44 +127,63 @@ static void after_fork_child(void *user) {
 /* ---- entries ---- */
 static void count_bad(rt_cache *c) {
     pthread_mutex_lock(&c->lock);
-    c->stats.bad_entries++;
+    COUNT(c, bad_entries, 1);
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Is the decoded entry the one that is wanted? NULL, or why not. */
-static const char *mismatch(const rt_cache *c, const wish *w, const rt_entry *entry) {
+const char *cache_mismatch(const rt_cache *c, cache_wish *w, const rt_entry *entry) {
     const rt_entry_header *h = entry->head;
+    w->reason = RT_MISS_FOREIGN;
     if (memcmp(h->key, w->key, IR_KEY_BYTES) != 0) return "the key inside is not that of its name";
     if (strcmp(h->build_id, c->build_id) != 0) return "of another build";
     if (h->description_bytes != w->bytes || memcmp(entry->description, w->description, w->bytes) != 0)
         return "of another kernel with the same key";
     if (strcmp(h->level, ir_levels[w->level].name) != 0) return "of another level";
+    w->reason = RT_MISS_NEW;
     return NULL;
 }
 
 /* One tier's answer. where names it for the warning. True: *out is loaded (or, with out NULL, an intact entry is
  * there). A bad entry is a miss; only a loader that has no memory or is not allowed to make code is an error, in
  * *status. */
-static bool try_entry(rt_cache *c, fu_error *e, const wish *w, const void *data, size_t bytes, const char *where,
+static bool try_entry(rt_cache *c, fu_error *e, cache_wish *w, const void *data, size_t bytes, const char *where,
                       bool *is_bad, rt_kernel **out, fusor_status *status) {
     rt_entry entry;
     const char *problem = rt_entry_decode(data, bytes, &entry);
-    if (!problem) problem = mismatch(c, w, &entry);
-    if (!problem && !rt_host_has(entry.head->features, NULL, NULL) && out)
+    w->reason = RT_MISS_DAMAGED;
+    if (!problem) problem = cache_mismatch(c, w, &entry);
+    if (!problem && !rt_host_has(entry.head->features, NULL, NULL) && out) {
         problem = "it needs features that this machine lacks";
+        w->reason = RT_MISS_FEATURES;
+    }
     if (problem) {
         *is_bad = true;
         count_bad(c);
         fu_log_warn(&c->log, "cache entry %s/%s: %s; it is ignored", where, w->file, problem);
         return false;
     }
+    if (w->wants_lines && !entry.head->lines_bytes && !c->only) {
+        w->reason = RT_MISS_NO_LINES;
+        return false;
+    }
     if (!out) return true;
     const rt_entry_header *h = entry.head;
-    *status = make_kernel(e, w, entry.blob, (size_t)h->blob_bytes, h->entry, h->code_bytes, h->compile_ns, out);
+    rt_code_debug debug = {w->description, w->bytes, entry.lines, (size_t)h->lines_bytes};
+    *status = make_kernel(e, w, entry.blob, (size_t)h->blob_bytes, h->entry, h->code_bytes, h->compile_ns, &debug, out);
     return *status == FUSOR_OK;
 }
 
-static bool try_dir(rt_cache *c, fu_error *e, const wish *w, const rt_dir *d, bool is_ours, rt_kernel **out,
+/* Sets a bad entry aside: it is found no more, and there to look at for an hour (the next survey removes it). */
+static void quarantine(const rt_dir *d, const char *file) {
+    char to[2 * IR_KEY_BYTES + 1 + RT_ENTRY_SUFFIX_BYTES + 16];
+    struct stat st;
+    if (fstatat(d->fd, file, &st, AT_SYMLINK_NOFOLLOW) || S_ISDIR(st.st_mode)) return;
+    snprintf(to, sizeof to, "%s.bad", file);
+    if (renameat(d->fd, file, d->fd, to)) unlinkat(d->fd, file, 0);
+    else utimensat(d->fd, to, NULL, AT_SYMLINK_NOFOLLOW);
+}
+
+static bool try_dir(rt_cache *c, fu_error *e, cache_wish *w, const rt_dir *d, bool is_ours, rt_kernel **out,
                     fusor_status *status) {
     void *data;
     size_t bytes;
@@ -213,6 +193,7 @@ static bool try_dir(rt_cache *c, fu_error *e, const wish *w, const rt_dir *d, bo
     if (problem == ENOENT || problem == ENOMEM) return false;
     if (problem) {
         is_bad = true;
+        w->reason = RT_MISS_UNREADABLE;
         count_bad(c);
         fu_log_warn(&c->log, "cache entry %s/%s: %s; it is ignored", d->path, w->file,
                     problem == EPERM ? "not a plain file that only you or root may write" : strerror(problem));
@@ -221,28 +202,71 @@ static bool try_dir(rt_cache *c, fu_error *e, const wish *w, const rt_dir *d, bo
         fu_free(data);
     }
     bool may_write = is_ours && c->mode != RT_CACHE_RO;
-    if (is_bad && may_write) unlinkat(d->fd, w->file, 0);
-    if (found && may_write && time(NULL) - mtime_s > TOUCH_SECONDS)
+    if (is_bad && may_write) quarantine(d, w->file);
+    /* Once an hour; a time in the future (a clock that was wrong) is set right at once, or the entry would never age. */
+    int64_t age_s = time(NULL) - mtime_s;
+    if (found && may_write && (age_s > TOUCH_SECONDS || age_s < -TOUCH_SECONDS))
         utimensat(d->fd, w->file, NULL, AT_SYMLINK_NOFOLLOW);
     return found;
 }
 
 /* Bundles and read-only directories, then the cache directory. */
-static bool try_tiers(rt_cache *c, fu_error *e, const wish *w, rt_kernel **out, fusor_status *status) {
-    if (c->mode == RT_CACHE_REFRESH) return false;
+static bool try_tiers(rt_cache *c, fu_error *e, cache_wish *w, rt_kernel **out, fusor_status *status) {
+    if (c->mode == RT_CACHE_REFRESH) {
+        w->reason = RT_MISS_REFRESH;
+        return false;
+    }
     int n_tiers = atomic_load_explicit(&c->n_tiers, memory_order_acquire);
+    if (!n_tiers && !c->has_dir) w->reason = RT_MISS_OFF;
     for (int i = 0; i < n_tiers && *status == FUSOR_OK; i++) {
-        tier *t = &c->tiers[i];
+        cache_tier *t = &c->tiers[i];
         if (t->is_dir) {
             if (try_dir(c, e, w, &t->dir, false, out, status)) return true;
             continue;
         }
         size_t bytes;
         bool is_bad = false;
-        const void *data = rt_bundle_find(&t->bundle, w->key, &bytes);
-        if (data && try_entry(c, e, w, data, bytes, t->path, &is_bad, out, status)) return true;
+        void *data = rt_bundle_find(&t->bundle, w->key, &bytes);
+        bool found = data && try_entry(c, e, w, data, bytes, t->path, &is_bad, out, status);
+        fu_free(data);
+        if (found) return true;
     }
     return *status == FUSOR_OK && c->has_dir && try_dir(c, e, w, &c->dir, true, out, status);
+}
+
+bool rt_cache_holds(rt_cache *c, const ir_kernel *k, bool in_tiers_only) {
+    jmp_buf oom;
+    fu_arena arena;
+    fu_arena_init(&arena, &oom);
+    if (setjmp(oom)) {
+        fu_arena_free(&arena);
+        return false;
+    }
+    uint8_t key[IR_KEY_BYTES];
+    char symbol[IR_SYMBOL_MAX];
+    cache_wish w;
+    cache_wish_make(c, &arena, k, key, symbol, &w);
+    bool held = false;
+    if (!in_tiers_only) {
+        pthread_mutex_lock(&c->lock);
+        held = cache_find_in_memory(c, &w) != NULL;
+        pthread_mutex_unlock(&c->lock);
+    }
+    int n_tiers = c->mode == RT_CACHE_REFRESH ? 0 : atomic_load_explicit(&c->n_tiers, memory_order_acquire);
+    for (int i = 0; i < n_tiers && !held; i++) {
+        const cache_tier *t = &c->tiers[i];
+        held = t->is_dir ? faccessat(t->dir.fd, w.file, F_OK, 0) == 0 : rt_bundle_has(&t->bundle, key);
+    }
+    /* The directory is a read-only tier where nothing may be compiled or written. */
+    if (!held && c->has_dir && c->mode != RT_CACHE_REFRESH && (!in_tiers_only || c->only || c->mode == RT_CACHE_RO))
+        held = faccessat(c->dir.fd, w.file, F_OK, 0) == 0;
+    fu_arena_free(&arena);
+    return held;
+}
+
+bool rt_cache_has_tiers(rt_cache *c) {
+    return c->mode != RT_CACHE_REFRESH && (atomic_load_explicit(&c->n_tiers, memory_order_acquire) > 0 ||
+                                           (c->has_dir && (c->only || c->mode == RT_CACHE_RO)));
 }
 
 /* ---- writing ---- */
@@ -261,7 +285,7 @@ static bool may_write(rt_cache *c) {
     return yes;
 }
 
-static int write_entry(rt_cache *c, const wish *w, const fusor_codegen_result *r, int64_t compile_ns) {
+static int write_entry(rt_cache *c, const cache_wish *w, const fusor_codegen_result *r, int64_t compile_ns) {
     rt_entry_header h = {
         .entry = r->entry, .code_bytes = r->code_bytes, .compile_ns = compile_ns, .created_s = time(NULL)};
     memcpy(h.key, w->key, IR_KEY_BYTES);
@@ -269,15 +293,16 @@ static int write_entry(rt_cache *c, const wish *w, const fusor_codegen_result *r
     snprintf(h.level, sizeof h.level, "%s", ir_levels[w->level].name);
     snprintf(h.features, sizeof h.features, "%s", ir_levels[w->level].features);
     snprintf(h.symbol, sizeof h.symbol, "%s", w->symbol);
-    const void *parts[4];
-    size_t part_bytes[4];
-    if (!rt_entry_encode(&h, w->description, w->bytes, r->data, r->bytes, parts, part_bytes)) return EFBIG;
-    int problem = rt_dir_write(&c->dir, w->file, parts, part_bytes, 4);
+    const void *parts[RT_ENTRY_PARTS];
+    size_t part_bytes[RT_ENTRY_PARTS];
+    if (!rt_entry_encode(&h, w->description, w->bytes, r->data, r->bytes, r->lines, r->lines_bytes, parts, part_bytes))
+        return EFBIG;
+    int problem = rt_dir_write(&c->dir, w->file, parts, part_bytes, RT_ENTRY_PARTS);
     if (problem == ENOENT) {    /* the directory was removed under us: make it again, once */
         rt_dir again;
         char why[256];
         if (!rt_dir_open(c->dir.path, true, &again, why, sizeof why)) {
-            problem = rt_dir_write(&again, w->file, parts, part_bytes, 4);
+            problem = rt_dir_write(&again, w->file, parts, part_bytes, RT_ENTRY_PARTS);
             /* Other threads may be using the descriptor: it keeps its number and gets the new directory. */
             if (dup3(again.fd, c->dir.fd, O_CLOEXEC) < 0) problem = errno;
             rt_dir_close(&again);
@@ -288,7 +313,7 @@ static int write_entry(rt_cache *c, const wish *w, const fusor_codegen_result *r
         return problem;
     }
     pthread_mutex_lock(&c->lock);
-    c->stats.written++;
+    COUNT(c, written, 1);
     bool survey = c->dir_bytes == UNKNOWN_BYTES || ++c->writes % WRITES_PER_SURVEY == 0;
     if (!survey) survey = (c->dir_bytes += h.file_bytes) > c->max_bytes;
     pthread_mutex_unlock(&c->lock);
@@ -297,7 +322,7 @@ static int write_entry(rt_cache *c, const wish *w, const fusor_codegen_result *r
         uint64_t left = rt_dir_evict(&c->dir, c->max_bytes, c->max_bytes / 10 * 9, 0, false, false, &gone, NULL);
         pthread_mutex_lock(&c->lock);
         c->dir_bytes = left;
-        c->stats.evicted += gone;
+        COUNT(c, evicted, gone);
         pthread_mutex_unlock(&c->lock);
     }
     return 0;
@@ -309,7 +334,13 @@ static void *allocate(void *user, size_t bytes) {
     return fu_malloc(bytes);
 }
 
-static fusor_status generate(rt_cache *c, fu_error *e, const wish *w, fusor_codegen_result *r, int64_t *ns_out) {
+static void free_result(fusor_codegen_result *r) {
+    fu_free(r->data);
+    fu_free(r->lines);
+    r->data = r->lines = NULL;
+}
+
+static fusor_status generate(rt_cache *c, fu_error *e, const cache_wish *w, fusor_codegen_result *r, int64_t *ns_out) {
     int (*call)(const fusor_codegen_request *, fusor_codegen_result *) = c->generate;
     if (!call) {
         const fusor_codegen_table *table;
@@ -321,25 +352,25 @@ static fusor_status generate(rt_cache *c, fu_error *e, const wish *w, fusor_code
                                .description = w->description,
                                .description_bytes = w->bytes,
                                .symbol = w->symbol,
+                               .options = w->wants_lines ? FUSOR_CODEGEN_LINES : 0,
                                .allocate = allocate};
     *r = (fusor_codegen_result){0};
     int64_t start = fu_now_ns();
     int s = call(&q, r);
     *ns_out = fu_now_ns() - start;
     r->error[sizeof r->error - 1] = 0;
-    if (!s && (!r->data || !r->bytes || r->entry >= r->bytes || r->code_bytes > r->bytes)) {
+    if (!s && (!r->data || !r->bytes || r->entry >= r->bytes || r->code_bytes > r->bytes || (r->lines_bytes && !r->lines))) {
         s = FUSOR_ERROR_INTERNAL;
         snprintf(r->error, sizeof r->error, "code generation returned an impossible result");
     }
     pthread_mutex_lock(&c->lock);
-    if (s) c->stats.failures++;
-    else c->stats.compiles++;
-    c->stats.compile_ns += *ns_out;
+    if (s) COUNT(c, failures, 1);
+    else COUNT(c, compiles, 1);
+    COUNT(c, compile_ns, *ns_out);
     pthread_mutex_unlock(&c->lock);
     fu_log_event(&c->log, "compile", "%s,%lld,%s", w->symbol, (long long)*ns_out, s ? "failed" : "ok");
     if (!s) return FUSOR_OK;
-    fu_free(r->data);
-    r->data = NULL;
+    free_result(r);
     fusor_status status = s > 0 && s <= FUSOR_ERROR_INTERNAL ? (fusor_status)s : FUSOR_ERROR_INTERNAL;
     return FU_FAIL(e, status, "kernel %s: %s", w->symbol,
                    r->error[0] ? r->error : "code generation failed without a message");
@@ -348,11 +379,11 @@ static fusor_status generate(rt_cache *c, fu_error *e, const wish *w, fusor_code
 static bool entry_is_there(void *user) {
     const void *const *arg = user;
     const rt_cache *c = arg[0];
-    return faccessat(c->dir.fd, ((const wish *)arg[1])->file, F_OK, 0) == 0;
+    return faccessat(c->dir.fd, ((const cache_wish *)arg[1])->file, F_OK, 0) == 0;
 }
 
 /* Compiles, loads and stores; looks at the disk once more when another process held the lock. out NULL: stores only. */
-static fusor_status make(rt_cache *c, fu_error *e, const wish *w, rt_kernel **out, bool *from_disk_out) {
+static fusor_status make(rt_cache *c, fu_error *e, cache_wish *w, rt_kernel **out, bool *from_disk_out) {
     char lock_name[sizeof w->file];
     int lock_fd = -1;
     bool has_disk = may_write(c);
@@ -372,7 +403,8 @@ static fusor_status make(rt_cache *c, fu_error *e, const wish *w, rt_kernel **ou
         else status = generate(c, e, w, r, &compile_ns);
     }
     if (r && status == FUSOR_OK) {
-        if (out) status = make_kernel(e, w, r->data, r->bytes, r->entry, r->code_bytes, compile_ns, out);
+        rt_code_debug debug = {w->description, w->bytes, r->lines, r->lines_bytes};
+        if (out) status = make_kernel(e, w, r->data, r->bytes, r->entry, r->code_bytes, compile_ns, &debug, out);
         if (status == FUSOR_OK && has_disk) {
             int problem = write_entry(c, w, r, compile_ns);
             if (problem && !out)
@@ -380,102 +412,16 @@ static fusor_status make(rt_cache *c, fu_error *e, const wish *w, rt_kernel **ou
         } else if (status == FUSOR_OK && !out) {
             status = FU_FAIL(e, FUSOR_ERROR_IO, "kernel %s: there is no cache directory to write it to", w->symbol);
         }
-        fu_free(r->data);
+        free_result(r);
     }
     fu_free(r);
     if (has_disk) rt_dir_unlock(&c->dir, lock_name, lock_fd);
     return status;
 }
 
-/* ---- a miss that must not compile: which line of the description differs from the nearest entry ---- */
-typedef struct nearest {
-    const wish *w;
-    const char *build_id;
-    int best, examined;
-    char key[9], wanted[160], has[160];
-} nearest;
-
-static size_t line_length(const char *text, const char *end) {
-    const char *newline = memchr(text, '\n', (size_t)(end - text));
-    return (size_t)((newline ? newline : end) - text);
-}
-
-static void compare(nearest *n, const uint8_t *key, const char *build_id, const char *text, size_t bytes) {
-    const char *a = n->w->description, *a_end = a + n->w->bytes, *b = text, *b_end = text + bytes;
-    int same = 0;
-    size_t la, lb;
-    for (;; same++) {
-        la = line_length(a, a_end);
-        lb = line_length(b, b_end);
-        if (la != lb || memcmp(a, b, la) != 0 || a + la == a_end || b + lb == b_end) break;
-        a += la + 1;
-        b += lb + 1;
-    }
-    bool is_equal = n->w->bytes == bytes && memcmp(n->w->description, text, bytes) == 0;
-    if (is_equal) same = INT32_MAX;
-    n->examined++;
-    if (same <= n->best) return;
-    n->best = same;
-    char full[2 * IR_KEY_BYTES + 1];
-    rt_key_text(key, full);
-    snprintf(n->key, sizeof n->key, "%.8s", full);
-    if (is_equal) {
-        snprintf(n->wanted, sizeof n->wanted, "build %s", n->build_id);
-        snprintf(n->has, sizeof n->has, "build %s", build_id);
-    } else {
-        snprintf(n->wanted, sizeof n->wanted, "%.*s", (int)(la < 150 ? la : 150), la ? a : "its end");
-        snprintf(n->has, sizeof n->has, "%.*s", (int)(lb < 150 ? lb : 150), lb ? b : "its end");
-    }
-}
-
-static void compare_dir(nearest *n, const rt_dir *d) {
-    char **names;
-    size_t count;
-    if (rt_dir_names(d, &names, &count)) return;
-    for (size_t i = 0; i < count && n->examined < NEAREST_LIMIT; i++) {
-        void *data;
-        size_t bytes;
-        rt_entry entry;
-        if (rt_dir_read(d, names[i], RT_ENTRY_MAX_BYTES, &data, &bytes, NULL)) continue;
-        if (!rt_entry_decode(data, bytes, &entry))
-            compare(n, entry.head->key, entry.head->build_id, entry.description, (size_t)entry.head->description_bytes);
-        fu_free(data);
-    }
-    fu_free(names);
-}
-
-static fusor_status miss(rt_cache *c, fu_error *e, const wish *w) {
-    nearest n = {.w = w, .build_id = c->build_id, .best = -1};
-    pthread_mutex_lock(&c->lock);
-    for (int b = 0; b < BUCKETS; b++)
-        for (item *i = c->bucket[b]; i; i = i->next)
-            compare(&n, i->kernel->key, c->build_id, i->kernel->description, i->kernel->description_bytes);
-    pthread_mutex_unlock(&c->lock);
-    int n_tiers = atomic_load(&c->n_tiers);
-    for (int t = 0; t < n_tiers; t++) {
-        if (c->tiers[t].is_dir) compare_dir(&n, &c->tiers[t].dir);
-        for (uint64_t i = 0; i < c->tiers[t].bundle.n && n.examined < NEAREST_LIMIT; i++) {
-            size_t bytes;
-            rt_entry entry;
-            const void *data = rt_bundle_at(&c->tiers[t].bundle, i, &bytes);
-            if (data && !rt_entry_decode(data, bytes, &entry))
-                compare(&n, entry.head->key, entry.head->build_id, entry.description,
-                        (size_t)entry.head->description_bytes);
-        }
-    }
-    if (c->has_dir) compare_dir(&n, &c->dir);
-    if (n.best < 0)
-        return FU_FAIL(e, FUSOR_ERROR_MISS,
-                       "kernel %s is in no cache, and compiling is switched off; the cache is empty", w->symbol);
-    return FU_FAIL(e, FUSOR_ERROR_MISS,
-                   "kernel %s is in no cache, and compiling is switched off; the nearest entry (%s) differs first in: "
-                   "'%s', where it has '%s'",
-                   w->symbol, n.key, n.wanted, n.has);
-}
-
 /* ---- find or make ---- */
-static void land(rt_cache *c, flight *f) {
-    for (flight **p = &c->flights; *p; p = &(*p)->next)
+static void land(rt_cache *c, cache_flight *f) {
+    for (cache_flight **p = &c->flights; *p; p = &(*p)->next)
         if (*p == f) {
             *p = f->next;
             break;
@@ -484,32 +430,46 @@ static void land(rt_cache *c, flight *f) {
 }
 
 /* A kernel from memory (kept for the caller), or NULL: the caller's flight has begun. */
-static rt_kernel *find_or_take_off(rt_cache *c, const wish *w, flight *f) {
+static rt_kernel *find_or_take_off(rt_cache *c, const cache_wish *w, cache_flight *f) {
     pthread_mutex_lock(&c->lock);
     rt_kernel *k;
     for (;;) {
-        k = find_in_memory(c, w);
+        k = cache_find_in_memory(c, w);
         if (k) break;
-        flight *other = c->flights;
+        cache_flight *other = c->flights;
         while (other && memcmp(other->key, w->key, IR_KEY_BYTES) != 0) other = other->next;
         if (!other) break;
         pthread_cond_wait(&c->landed, &c->lock);
     }
     if (k) {
         rt_kernel_keep(k);
-        c->stats.memory_hits++;
+        COUNT(c, memory_hits, 1);
     } else {
-        *f = (flight){c->flights, w->key};
+        *f = (cache_flight){c->flights, w->key};
         c->flights = f;
     }
     pthread_mutex_unlock(&c->lock);
     return k;
 }
 
+/* Adds what happened to the directory's counters. Without the file lock for it, or without the file, nothing is lost but
+ * counts. */
+static void tell_stats(rt_cache *c) {
+    pthread_mutex_lock(&c->lock);
+    bool tells = c->has_dir && c->mode != RT_CACHE_RO && !c->is_write_broken &&
+                 (c->delta.counts.disk_hits || c->delta.counts.misses || c->delta.counts.bad_entries);
+    rt_stats_delta *delta = tells ? fu_malloc(sizeof *delta) : NULL;
+    if (delta) *delta = c->delta;
+    if (delta || !tells) c->delta = (rt_stats_delta){0};
+    pthread_mutex_unlock(&c->lock);
+    if (delta) rt_stats_add(&c->dir, delta);
+    fu_free(delta);
+}
+
 fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description, size_t bytes, ir_level level,
                                const char *symbol, const uint8_t key[IR_KEY_BYTES], rt_kernel **out,
                                rt_cache_outcome *outcome) {
-    wish w = {.description = description, .symbol = symbol, .bytes = bytes, .level = level, .key = key};
+    cache_wish w = {.description = description, .symbol = symbol, .bytes = bytes, .level = level, .key = key};
     int64_t start = fu_now_ns();
     const char *missing;
     size_t length;
@@ -519,7 +479,7 @@ fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description
                        ir_levels[level].name, (int)length, missing);
     rt_key_text(key, w.file);
     strcat(w.file, RT_ENTRY_SUFFIX);
-    flight f;
+    cache_flight f;
     rt_kernel *k = out ? find_or_take_off(c, &w, &f) : NULL;
     rt_cache_source source = RT_CACHE_MEMORY;
     fusor_status status = FUSOR_OK;
@@ -529,22 +489,31 @@ fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description
         source = RT_CACHE_DISK;
         if (!found && status == FUSOR_OK) {
             pthread_mutex_lock(&c->lock);
-            c->stats.misses++;
+            COUNT(c, misses, 1);
+            COUNT(c, miss[w.reason], 1);
+            rt_stats_note_use(&c->delta, key, false);
             pthread_mutex_unlock(&c->lock);
-            if (c->only) status = miss(c, e, &w);
+            fu_log_event(&c->log, "cache", "%s,why,%s", symbol, rt_miss_reason_names[w.reason]);
+            if (c->only) status = cache_miss(c, e, &w);
             else status = make(c, e, &w, want, &found);
             if (!found) source = RT_CACHE_COMPILED;
         }
         pthread_mutex_lock(&c->lock);
         rt_kernel *leaves = NULL;
         if (status == FUSOR_OK && source == RT_CACHE_DISK) {
-            c->stats.disk_hits++;
-            c->stats.load_ns += fu_now_ns() - start;
+            int64_t load_ns = fu_now_ns() - start;
+            COUNT(c, disk_hits, 1);
+            COUNT(c, load_ns, load_ns);
+            if (k && k->compile_ns > load_ns) COUNT(c, saved_ns, k->compile_ns - load_ns);
+            rt_stats_note_use(&c->delta, key, true);
         }
         if (status == FUSOR_OK && out) leaves = remember(c, k);
         if (out) land(c, &f);
+        bool flush = c->delta.counts.compiles + c->delta.counts.failures >= COMPILES_PER_FLUSH ||
+                     c->delta.n_uses == RT_STATS_PENDING;
         pthread_mutex_unlock(&c->lock);
         rt_kernel_release(leaves);
+        if (flush) tell_stats(c);
         if (status != FUSOR_OK) return status;
     }
     int64_t ns = fu_now_ns() - start;
@@ -555,6 +524,18 @@ fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description
     return FUSOR_OK;
 }
 
+void cache_wish_make(const rt_cache *c, fu_arena *a, const ir_kernel *k, uint8_t key[IR_KEY_BYTES],
+                     char symbol[IR_SYMBOL_MAX], cache_wish *out) {
+    fu_str text;
+    fu_str_init(&text, a);
+    ir_kernel_print(&text, k);
+    ir_kernel_key(text.at, text.n, c->build_id, key);
+    ir_kernel_symbol(k, key, symbol);
+    *out = (cache_wish){.description = text.at, .symbol = symbol, .bytes = text.n, .level = k->level, .key = key};
+    rt_key_text(key, out->file);
+    strcat(out->file, RT_ENTRY_SUFFIX);
+}
+
 fusor_status rt_cache_get(rt_cache *c, fu_error *e, const ir_kernel *k, rt_kernel **out, rt_cache_outcome *outcome) {
     jmp_buf oom;
     fu_arena arena;
@@ -563,15 +544,12 @@ fusor_status rt_cache_get(rt_cache *c, fu_error *e, const ir_kernel *k, rt_kerne
         fu_arena_free(&arena);
         return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for the description of a kernel");
     }
-    fu_str text;
-    fu_str_init(&text, &arena);
-    ir_kernel_print(&text, k);
-    /* Nothing below allocates from the arena, so nothing below is left by longjmp. */
     uint8_t key[IR_KEY_BYTES];
     char symbol[IR_SYMBOL_MAX];
-    ir_kernel_key(text.at, text.n, c->build_id, key);
-    ir_kernel_symbol(k, key, symbol);
-    fusor_status s = rt_cache_get_text(c, e, text.at, text.n, k->level, symbol, key, out, outcome);
+    cache_wish w;
+    cache_wish_make(c, &arena, k, key, symbol, &w);
+    /* Nothing below allocates from the arena, so nothing below is left by longjmp. */
+    fusor_status s = rt_cache_get_text(c, e, w.description, w.bytes, k->level, symbol, key, out, outcome);
     fu_arena_free(&arena);
     return s;
 }
@@ -591,29 +569,52 @@ rt_cache_mode rt_cache_mode_parse(const char *text) {
     return RT_CACHE_DEFAULT;
 }
 
-fusor_status rt_cache_add_tier(rt_cache *c, fu_error *e, const char *path) {
+static fusor_status add_tier(rt_cache *c, fu_error *e, cache_tier *t, const char *problem) {
+    pthread_mutex_lock(&c->lock);
     int n = atomic_load(&c->n_tiers);
+    if (!problem && n == RT_CACHE_MAX_TIERS) problem = "there are 32 tiers already";
+    if (!problem) {
+        c->tiers[n] = *t;
+        atomic_store_explicit(&c->n_tiers, n + 1, memory_order_release);
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (!problem) return FUSOR_OK;
+    fu_log_warn(&c->log, "cache tier %s: %s; it is not used", t->path, problem);
+    fusor_status s = FU_FAIL(e, FUSOR_ERROR_IO, "cache tier %s: %s", t->path, problem);
+    if (t->is_dir) rt_dir_close(&t->dir);
+    else rt_bundle_close(&t->bundle);
+    fu_free(t->path);
+    return s;
+}
+
+static bool new_tier(fu_error *e, const char *path, cache_tier *out) {
+    *out = (cache_tier){.path = fu_malloc(strlen(path) + 1)};
+    out->dir.fd = out->bundle.fd = -1;
+    if (out->path) strcpy(out->path, path);
+    else FU_FAIL(e, FUSOR_ERROR_MEMORY, "cache tier %s: no memory", path);
+    return out->path != NULL;
+}
+
+fusor_status rt_cache_add_tier(rt_cache *c, fu_error *e, const char *path) {
     char why[256];
     const char *problem = NULL;
     struct stat st;
-    tier t = {.path = fu_malloc(strlen(path) + 1)};
-    t.dir.fd = -1;
-    if (!t.path) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "cache tier %s: no memory", path);
-    strcpy(t.path, path);
-    if (n == MAX_TIERS) problem = "there are 32 tiers already";
-    else if (stat(path, &st)) problem = strerror(errno);
+    cache_tier t;
+    if (!new_tier(e, path, &t)) return FUSOR_ERROR_MEMORY;
+    if (stat(path, &st)) problem = strerror(errno);
     else if (S_ISDIR(st.st_mode)) {
         t.is_dir = true;
         problem = rt_dir_open(path, false, &t.dir, why, sizeof why);
     } else problem = rt_bundle_open(path, &t.bundle);
-    if (problem) {
-        fu_free(t.path);
-        fu_log_warn(&c->log, "cache tier %s: %s; it is not used", path, problem);
-        return FU_FAIL(e, FUSOR_ERROR_IO, "cache tier %s: %s", path, problem);
-    }
-    c->tiers[n] = t;
-    atomic_store_explicit(&c->n_tiers, n + 1, memory_order_release);
-    return FUSOR_OK;
+    return add_tier(c, e, &t, problem);
+}
+
+fusor_status rt_cache_add_memory_tier(rt_cache *c, fu_error *e, const void *data, size_t bytes) {
+    cache_tier t;
+    char name[64];
+    snprintf(name, sizeof name, "memory at %p", data);
+    if (!new_tier(e, name, &t)) return FUSOR_ERROR_MEMORY;
+    return add_tier(c, e, &t, rt_bundle_of_memory(data, bytes, &t.bundle));
 }
 
 static void add_tiers(rt_cache *c, const char *list) {
@@ -651,6 +652,7 @@ fusor_status rt_cache_open(fu_error *e, const rt_cache_options *o, rt_cache **ou
     c->only = o->only;
     c->max_bytes = o->max_bytes ? o->max_bytes : DEFAULT_MAX_BYTES;
     c->max_kernels = o->max_kernels > 0 ? o->max_kernels : DEFAULT_KERNELS;
+    c->max_code_bytes = o->max_code_bytes ? o->max_code_bytes : DEFAULT_CODE_BYTES;
     snprintf(c->build_id, sizeof c->build_id, "%s", o->build_id ? o->build_id : rt_build_id());
     c->generate = o->generate;
     c->log = o->log;
@@ -676,8 +678,9 @@ fusor_status rt_cache_open(fu_error *e, const rt_cache_options *o, rt_cache **ou
 void rt_cache_close(rt_cache *c) {
     if (!c) return;
     rt_fork_remove(&c->hook);
-    for (int b = 0; b < BUCKETS; b++)
-        for (item *i = c->bucket[b], *next; i; i = next) {
+    tell_stats(c);
+    for (int b = 0; b < RT_CACHE_BUCKETS; b++)
+        for (cache_item *i = c->bucket[b], *next; i; i = next) {
             next = i->next;
             rt_kernel_release(i->kernel);
             fu_free(i);

@@ -45,6 +45,7 @@ typedef struct rt_cache_options {
     const char *path;               /* read-only tiers, separated by ':'. NULL: FUSOR_CACHE_PATH */
     uint64_t    max_bytes;          /* of the directory; 0 = 512 MB */
     int         max_kernels;        /* in memory that nobody uses any more; 0 = 1024 */
+    uint64_t    max_code_bytes;     /* of code in memory that nobody uses any more; 0 = 64 MB */
     bool        only;               /* never compile: a miss is FUSOR_ERROR_MISS */
     bool        ignore_environment;
     const char *build_id;           /* NULL: the library's. Tests only */
@@ -55,9 +56,24 @@ typedef struct rt_cache_options {
 
 typedef enum rt_cache_source { RT_CACHE_MEMORY, RT_CACHE_DISK, RT_CACHE_COMPILED } rt_cache_source;
 typedef struct rt_cache_outcome { rt_cache_source source; int64_t ns; } rt_cache_outcome;
-typedef struct rt_cache_stats {
+/* Why a kernel was in no tier. ORDER rt_miss_reason: names in cache.c, fields in fusor/cache.h */
+typedef enum rt_miss_reason {
+    RT_MISS_NEW,                    /* no entry with this key */
+    RT_MISS_GONE,                   /* as before, but there was one: evicted or deleted (the stats file knows) */
+    RT_MISS_DAMAGED,                /* truncated, or the checksum does not match */
+    RT_MISS_FOREIGN,                /* of another build, kernel or level */
+    RT_MISS_FEATURES,               /* needs features that this machine lacks */
+    RT_MISS_UNREADABLE,             /* owner, mode, kind of file, input error */
+    RT_MISS_NO_LINES,               /* a debugger or profiler wants line tables, and the entry has none */
+    RT_MISS_REFRESH,                /* mode refresh: not looked for */
+    RT_MISS_OFF,                    /* there is neither tier nor directory */
+    RT_MISS_COUNT
+} rt_miss_reason;
+extern const char *const rt_miss_reason_names[RT_MISS_COUNT];
+typedef struct rt_cache_stats {     /* int64_t only */
     int64_t memory_hits, disk_hits, misses, compiles, failures, written, evicted, bad_entries;
-    int64_t load_ns, compile_ns;
+    int64_t load_ns, compile_ns, saved_ns;      /* saved: compile time of what came from disk, less its loading */
+    int64_t miss[RT_MISS_COUNT];    /* misses by reason */
 } rt_cache_stats;
 
 typedef struct rt_cache rt_cache;
@@ -71,6 +87,15 @@ const char *rt_cache_dir(const rt_cache *c);
  * FUSOR_ERROR_IO. */
 fusor_status rt_cache_add_tier(rt_cache *c, fu_error *e, const char *path);
 
+/* The same for a bundle in memory, which the caller leaves alone as long as the cache lives. */
+fusor_status rt_cache_add_memory_tier(rt_cache *c, fu_error *e, const void *data, size_t bytes);
+
+/* Is there an entry for the kernel (or the kernel itself, in memory)? Its content is not looked at. in_tiers_only: in a
+ * tier that is only read. False also where there is no memory. */
+bool rt_cache_holds(rt_cache *c, const ir_kernel *k, bool in_tiers_only);
+/* Is there a tier that is only read? */
+bool rt_cache_has_tiers(rt_cache *c);
+
 /* *out is a reference that the caller owns. out NULL: the kernel is only made sure to be on disk (another level's too);
  * outcome may be NULL. Errors: MISS (o.only), DEVICE (the kernel needs features that this machine lacks), UNSUPPORTED
  * (no module, no executable memory), MEMORY, and whatever code generation says. */
@@ -80,6 +105,20 @@ fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description
                                const char *symbol, const uint8_t key[IR_KEY_BYTES], rt_kernel **out,
                                rt_cache_outcome *outcome);
 rt_cache_stats rt_cache_get_stats(rt_cache *c);
+
+/* What a request for this kernel would meet now; nothing is loaded, compiled, counted or changed. */
+typedef struct rt_cache_answer {
+    bool is_hit;
+    rt_cache_source source;         /* of a hit: MEMORY or DISK */
+    char where[4200];               /* of a hit from disk: path of the directory or bundle */
+    rt_miss_reason reason;          /* of a miss */
+    char problem[160];              /* what is wrong with an entry that is there; "" */
+    char key[2 * IR_KEY_BYTES + 1], symbol[IR_SYMBOL_MAX];
+    /* Of a miss: the entry with the most lines in common; nearest[0] = 0 when there is no entry at all. */
+    char nearest[2 * IR_KEY_BYTES + 1];
+    char field[16], wanted[160], has[160];      /* the first key field that differs ("level", "dim", ... or "build") */
+} rt_cache_answer;
+fusor_status rt_cache_why(rt_cache *c, fu_error *e, const ir_kernel *k, rt_cache_answer *out);
 
 /* ---- inspection: work on a directory, without a cache object ---- */
 /* The directory that a cache with these settings would use; false when none. dir as in rt_cache_options. */
@@ -92,7 +131,10 @@ typedef struct rt_cache_entry {
     const char *symbol, *level, *features, *build_id, *description;
     uint64_t    file_bytes, blob_bytes, code_bytes, entry;
     const void *blob;
+    const void *lines;              /* line table (ir/codegen_api.h); NULL: it was not asked for */
+    uint64_t    lines_bytes;
     int64_t     compile_ns, created_s, used_s;      /* Unix times; used: within the hour */
+    int64_t     hits;               /* loads from disk that the stats file knows of */
     bool        is_of_this_build;
 } rt_cache_entry;
 /* Calls visit for each entry, in name order; everything is borrowed for the call; false ends it. Errors: IO (no such
@@ -104,11 +146,17 @@ fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *use
  * went, or would go. */
 fusor_status rt_cache_prune(fu_error *e, const char *dir, uint64_t max_bytes, int64_t max_age_s, bool is_dry_run,
                             int64_t *n_out, int64_t *bytes_out);
+/* Counters of all processes since *since_s_out (0: nothing was counted); zeros where the file is missing or damaged. */
+fusor_status rt_cache_read_totals(fu_error *e, const char *dir, rt_cache_stats *totals_out, int64_t *since_s_out);
+fusor_status rt_cache_zero_totals(fu_error *e, const char *dir);
 fusor_status rt_cache_clear(fu_error *e, const char *dir, int64_t *n_out);
 /* Renames a bad entry so that it is found no more: DIR/NAME.bad. */
 fusor_status rt_cache_quarantine(fu_error *e, const char *dir, const char *file);
 /* Writes the intact entries of a directory that are of this build as one bundle file. */
 fusor_status rt_cache_export(fu_error *e, const char *dir, const char *bundle, int64_t *n_out);
+/* The same for the files that are named: DIR/<key>.fk for each of n keys; those that are missing are left out. */
+fusor_status rt_cache_export_keys(fu_error *e, const char *dir, const uint8_t (*keys)[IR_KEY_BYTES], size_t n,
+                                  const char *bundle, int64_t *n_out);
 /* Copies the intact entries of a bundle that are of this build into a directory. */
 fusor_status rt_cache_import(fu_error *e, const char *bundle, const char *dir, int64_t *n_out);
 #endif

@@ -57,17 +57,34 @@ void rt_dir_close(rt_dir *d) {
     d->fd = -1;
 }
 
-int rt_dir_read(const rt_dir *d, const char *name, uint64_t max_bytes, void **data_out, size_t *bytes_out,
-                int64_t *mtime_s_out) {
+int rt_dir_open_file(const rt_dir *d, const char *name, uint64_t *bytes_out, int64_t *mtime_s_out) {
     /* O_NONBLOCK: a pipe of that name must not hang the open. */
     int fd = openat(d->fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) return errno == ELOOP ? EPERM : errno;
+    if (fd < 0) {
+        if (errno == ELOOP) errno = EPERM;
+        return -1;
+    }
     struct stat st;
     int e = fstat(fd, &st) ? errno : 0;
     if (!e && (!S_ISREG(st.st_mode) || !is_trusted(&st))) e = EPERM;
-    if (!e && (uint64_t)st.st_size > max_bytes) e = EFBIG;
+    if (e) {
+        close(fd);
+        errno = e;
+        return -1;
+    }
+    *bytes_out = (uint64_t)st.st_size;
+    if (mtime_s_out) *mtime_s_out = st.st_mtime;
+    return fd;
+}
+
+int rt_dir_read(const rt_dir *d, const char *name, uint64_t max_bytes, void **data_out, size_t *bytes_out,
+                int64_t *mtime_s_out) {
+    uint64_t file_bytes;
+    int fd = rt_dir_open_file(d, name, &file_bytes, mtime_s_out);
+    if (fd < 0) return errno;
+    int e = file_bytes > max_bytes ? EFBIG : 0;
     char *data = NULL;
-    size_t n = 0, size = e ? 0 : (size_t)st.st_size;
+    size_t n = 0, size = e ? 0 : (size_t)file_bytes;
     if (!e && !(data = fu_malloc(size + 1))) e = ENOMEM;
     while (!e && n < size) {
         ssize_t got = read(fd, data + n, size - n);
@@ -80,7 +97,6 @@ int rt_dir_read(const rt_dir *d, const char *name, uint64_t max_bytes, void **da
     data[n] = 0;
     *data_out = data;
     *bytes_out = n;
-    if (mtime_s_out) *mtime_s_out = st.st_mtime;
     return 0;
 }
 

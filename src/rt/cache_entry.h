@@ -4,10 +4,10 @@
 /* Inside the cache: the format of entries and bundles, and files in the cache directory. */
 #include "rt/cache.h"
 
-/* ---- entry: header, description, zeros up to 64, blob ---- */
+/* ---- entry: header, description, zeros up to 64, blob, line table (where one was asked for) ---- */
 #define RT_ENTRY_MAGIC "FUSORK1\n"
 #define RT_BUNDLE_MAGIC "FUSORB1\n"
-enum { RT_ENTRY_FORMAT = 1, RT_BUNDLE_FORMAT = 1, RT_ENTRY_SUFFIX_BYTES = 3 };
+enum { RT_ENTRY_FORMAT = 2, RT_BUNDLE_FORMAT = 1, RT_ENTRY_SUFFIX_BYTES = 3, RT_ENTRY_ALIGN = 64, RT_ENTRY_PARTS = 5 };
 #define RT_ENTRY_SUFFIX ".fk"
 /* No kernel comes near; a larger file is not read. */
 #define RT_ENTRY_MAX_BYTES ((uint64_t)64 << 20)
@@ -21,16 +21,22 @@ typedef struct rt_entry_header {
     char     build_id[64], level[32], features[256], symbol[IR_SYMBOL_MAX];     /* NUL-terminated and zero-filled */
     uint64_t description_bytes, blob_bytes, entry, code_bytes;
     int64_t  compile_ns, created_s;
+    uint64_t lines_bytes;           /* the rest of the file, behind the blob */
 } rt_entry_header;
 
 /* What is in an entry, pointing into the bytes it was read from. */
-typedef struct rt_entry { const rt_entry_header *head; const char *description; const void *blob; } rt_entry;
+typedef struct rt_entry {
+    const rt_entry_header *head;
+    const char *description;
+    const void *blob, *lines;       /* lines: NULL where there is none; not aligned */
+} rt_entry;
 /* NULL when the bytes are an intact entry, else what is wrong (static text). data is 8-byte aligned. */
 const char *rt_entry_decode(const void *data, size_t bytes, rt_entry *out);
-/* Fills in sizes and the checksum of *head. The file is then the four parts one after the other; they point to head, to
- * the caller's memory and to static zeros. False: too long, or no memory for the checksum. */
+/* Fills in sizes and the checksum of *head. The file is then the parts one after the other; they point to head, to the
+ * caller's memory and to static zeros. False: too long, or no memory for the checksum. */
 bool rt_entry_encode(rt_entry_header *head, const char *description, size_t description_bytes, const void *blob,
-                     size_t blob_bytes, const void *parts[4], size_t part_bytes[4]);
+                     size_t blob_bytes, const void *lines, size_t lines_bytes, const void *parts[RT_ENTRY_PARTS],
+                     size_t part_bytes[RT_ENTRY_PARTS]);
 void rt_key_text(const uint8_t key[IR_KEY_BYTES], char text[2 * IR_KEY_BYTES + 1]);
 
 /* ---- directory ---- */
@@ -39,6 +45,8 @@ typedef struct rt_dir { int fd; char path[4096]; } rt_dir;
  * caller). */
 const char *rt_dir_open(const char *path, bool make, rt_dir *out, char *why, size_t room);
 void rt_dir_close(rt_dir *d);
+/* Opens a plain file that only the effective user or root may write; the descriptor, or -1 with errno (EPERM: it is not one). */
+int  rt_dir_open_file(const rt_dir *d, const char *name, uint64_t *bytes_out, int64_t *mtime_s_out);
 /* Whole content of a file, by fu_malloc; 0 or errno. EPERM: a file that others may write, or that is not plain. mtime_s
  * may be NULL. */
 int rt_dir_read(const rt_dir *d, const char *name, uint64_t max_bytes, void **data_out, size_t *bytes_out,
@@ -54,13 +62,21 @@ uint64_t rt_dir_evict(const rt_dir *d, uint64_t max_bytes, uint64_t target_bytes
 /* Names of all entries, sorted, in one block by fu_malloc: *names_out[i]. 0 or errno. */
 int  rt_dir_names(const rt_dir *d, char ***names_out, size_t *n_out);
 
-/* ---- bundle: magic, format, count, index sorted by key, entries at multiples of 64 ---- */
+/* ---- bundle: magic, format, count, index sorted by key, entries at multiples of 64. Only the index is read when it is opened; a
+ * file that is cut or changed later costs misses. ---- */
 typedef struct rt_bundle_slot { uint8_t key[IR_KEY_BYTES]; uint64_t at, bytes; } rt_bundle_slot;
-typedef struct rt_bundle { void *data; size_t bytes; uint64_t n; const rt_bundle_slot *slot; } rt_bundle;
-/* NULL, or what is wrong with the file. */
+typedef struct rt_bundle {
+    int      fd;                    /* -1: in memory */
+    const char *memory;             /* the caller's */
+    uint64_t bytes, n;
+    rt_bundle_slot *slot;           /* by fu_malloc */
+} rt_bundle;
+/* NULL, or what is wrong with the file. Files that others may write are refused. */
 const char *rt_bundle_open(const char *path, rt_bundle *out);
+const char *rt_bundle_of_memory(const void *data, size_t bytes, rt_bundle *out);
 void rt_bundle_close(rt_bundle *b);
-/* Bytes of the entry with this key (not yet decoded); NULL when there is none. */
-const void *rt_bundle_find(const rt_bundle *b, const uint8_t key[IR_KEY_BYTES], size_t *bytes_out);
-const void *rt_bundle_at(const rt_bundle *b, uint64_t i, size_t *bytes_out);
+bool rt_bundle_has(const rt_bundle *b, const uint8_t key[IR_KEY_BYTES]);
+/* A copy of the entry with this key, by fu_malloc, not yet decoded; NULL when there is none, or no memory. */
+void *rt_bundle_find(const rt_bundle *b, const uint8_t key[IR_KEY_BYTES], size_t *bytes_out);
+void *rt_bundle_at(const rt_bundle *b, uint64_t i, size_t *bytes_out);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* cache_list.c: looks at a cache directory and tidies it, without a cache object: what `fusor cache` does. */
-#include "rt/cache_entry.h"
+#include "rt/cache_stats.h"
 #include "rt/module.h"
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ static fusor_status open_dir(fu_error *e, const char *dir, rt_dir *out) {
 }
 
 static void describe(const rt_entry *in, const char *file, const char *problem, size_t bytes, int64_t mtime_s,
-                     rt_cache_entry *out) {
+                     const rt_stats_content *stats, rt_cache_entry *out) {
     *out = (rt_cache_entry){.file = file, .problem = problem, .file_bytes = bytes, .used_s = mtime_s};
     out->symbol = out->level = out->features = out->build_id = out->description = "";
     snprintf(out->key, sizeof out->key, "%.*s", 2 * IR_KEY_BYTES, file);
@@ -36,6 +36,13 @@ static void describe(const rt_entry *in, const char *file, const char *problem, 
     out->blob_bytes = h->blob_bytes;
     out->code_bytes = h->code_bytes;
     out->entry = h->entry;
+    out->lines = in->lines;
+    out->lines_bytes = h->lines_bytes;
+    const rt_stats_use *use = rt_stats_find(stats, h->key);
+    if (use) {
+        out->hits = use->hits;
+        if (use->last_s > mtime_s) out->used_s = use->last_s;
+    }
 }
 
 fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *user, const rt_cache_entry *entry),
@@ -51,6 +58,8 @@ fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *use
                        strerror(failed));
     }
     bool go_on = true;
+    rt_stats_content stats;
+    rt_stats_read(&d, &stats);
     for (size_t i = 0; i < n && go_on; i++) {
         void *data = NULL;
         size_t bytes = 0;
@@ -62,10 +71,11 @@ fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *use
         const char *text = problem == EPERM ? "not a plain file that only its owner may write"
                            : problem        ? strerror(problem)
                                             : rt_entry_decode(data, bytes, &entry);
-        describe(&entry, names[i], text, bytes, mtime_s, &shown);
+        describe(&entry, names[i], text, bytes, mtime_s, &stats, &shown);
         go_on = visit(user, &shown);
         fu_free(data);
     }
+    rt_stats_free(&stats);
     fu_free(names);
     rt_dir_close(&d);
     return FUSOR_OK;
@@ -84,6 +94,7 @@ fusor_status rt_cache_clear(fu_error *e, const char *dir, int64_t *n_out) {
     rt_dir d;
     FU_TRY(open_dir(e, dir, &d));
     rt_dir_evict(&d, 0, 0, 0, false, true, n_out, NULL);
+    unlinkat(d.fd, RT_STATS_FILE, 0);
     rt_dir_close(&d);
     return FUSOR_OK;
 }

@@ -142,7 +142,8 @@ static void watch_forks(void) {
     rt_fork_add(&hook);
 }
 
-void *rt_debugger_add(const char *symbol, const void *code, size_t bytes) {
+void *rt_debugger_add(const char *symbol, const void *code, size_t bytes, const rt_code_debug *debug) {
+    (void)debug;
     bool has_perf = strcmp(fu_env_string(FU_FUSOR_PERF), "map") == 0, has_gdb = fu_env_bool(FU_FUSOR_GDB);
     if (!has_perf && !has_gdb) return NULL;
     static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -192,7 +192,7 @@ static bool place(rt_code *code, const void *blob, int *dual_out, int *protect_o
 }
 
 fusor_status rt_code_load(fu_error *e, const void *blob, size_t bytes, uint64_t entry, const char *symbol,
-                          rt_code **out) {
+                          const rt_code_debug *debug, rt_code **out) {
     if (!bytes || bytes > BLOB_MAX || entry >= bytes)
         return FU_FAIL(
             e, FUSOR_ERROR_ARGUMENT,
@@ -216,7 +216,7 @@ fusor_status rt_code_load(fu_error *e, const void *blob, size_t bytes, uint64_t 
                        dual < 0 ? "not tried" : strerror(dual), protect < 0 ? "not tried" : strerror(protect));
     }
     __builtin___clear_cache(code->rx, code->rx + bytes);
-    code->debugger = rt_debugger_add(symbol, code->rx, bytes);
+    code->debugger = rt_debugger_add(symbol, code->rx, bytes, debug);
     *out = code;
     return FUSOR_OK;
 }

@@ -14,11 +14,14 @@
 
 typedef struct rt_code rt_code;
 
-/* Copies the blob. *out is owned by the caller (rt_code_release). symbol: for perf (FUSOR_PERF=map) and GDB
+/* What tools that look at the code are told: the text that it was made of, and its line table (ir/codegen_api.h), if it
+ * has one. All borrowed for the call. */
+typedef struct rt_code_debug { const char *text; size_t text_bytes; const void *lines; size_t lines_bytes; } rt_code_debug;
+/* Copies the blob. *out is owned by the caller (rt_code_release). symbol and debug (may be NULL): for perf (FUSOR_PERF) and GDB
  * (FUSOR_GDB=1). Errors: ARGUMENT (entry outside the blob, empty blob), MEMORY, UNSUPPORTED (executable memory is
  * forbidden here). */
 fusor_status rt_code_load(fu_error *e, const void *blob, size_t bytes, uint64_t entry, const char *symbol,
-                          rt_code **out);
+                          const rt_code_debug *debug, rt_code **out);
 void *rt_code_entry(const rt_code *c);      /* address of the function at `entry` */
 const void *rt_code_blob(const rt_code *c, size_t *bytes_out);  /* the blob where it runs, readable */
 /* Nothing may run in it any more. NULL is allowed. */

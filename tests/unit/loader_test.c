@@ -21,7 +21,7 @@ static rt_code *load(int value, size_t bytes, size_t entry) {
     blob[entry + 5] = 0xc3;
     rt_code *c = NULL;
     fu_error_clear(&error);
-    fusor_status s = rt_code_load(&error, blob, bytes, entry, "fk_test", &c);
+    fusor_status s = rt_code_load(&error, blob, bytes, entry, "fk_test", NULL, &c);
     cr_assert_eq(s, FUSOR_OK, "%s", error.text);
     free(blob);
     return c;
@@ -90,9 +90,9 @@ Test(loader, large_blobs) {
 Test(loader, bad_requests) {
     rt_code *c = NULL;
     fu_error_clear(&error);
-    cr_assert_eq(rt_code_load(&error, "", 0, 0, "k", &c), FUSOR_ERROR_ARGUMENT);
+    cr_assert_eq(rt_code_load(&error, "", 0, 0, "k", NULL, &c), FUSOR_ERROR_ARGUMENT);
     fu_error_clear(&error);
-    cr_assert_eq(rt_code_load(&error, "abc", 3, 3, "k", &c), FUSOR_ERROR_ARGUMENT);
+    cr_assert_eq(rt_code_load(&error, "abc", 3, 3, "k", NULL, &c), FUSOR_ERROR_ARGUMENT);
     cr_assert_null(c);
 }
 
@@ -100,7 +100,7 @@ Test(loader, forbidden_memory_is_a_clear_status) {
     rt_code_set_mode(RT_CODE_NONE);
     rt_code *c = NULL;
     fu_error_clear(&error);
-    cr_assert_eq(rt_code_load(&error, "\xc3", 1, 0, "fk_x", &c), FUSOR_ERROR_UNSUPPORTED);
+    cr_assert_eq(rt_code_load(&error, "\xc3", 1, 0, "fk_x", NULL, &c), FUSOR_ERROR_UNSUPPORTED);
     cr_assert(strstr(error.text, "fk_x") && strstr(error.text, "executable memory"), "%s", error.text);
     rt_code_set_mode(RT_CODE_AUTO);
     c = load(3, 10, 0);

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* cache_bundle.c: many entries in one file that is only read: opening and finding, writing (export) and unpacking (import).
+ * Whatever the bytes are, what is found goes through the same checks as an entry of a directory. */
+#include "rt/cache_entry.h"
+#include "rt/module.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+typedef struct bundle_header { char magic[8]; uint32_t format, slot_bytes; uint64_t n; } bundle_header;
+
+static uint64_t align_up(uint64_t n) { return (n + RT_ENTRY_ALIGN - 1) / RT_ENTRY_ALIGN * RT_ENTRY_ALIGN; }
+
+/* False: the bundle ends before. */
+static bool read_at(const rt_bundle *b, uint64_t at, void *to, size_t bytes) {
+    if (at > b->bytes || bytes > b->bytes - at) return false;
+    if (b->fd < 0) {
+        memcpy(to, b->memory + at, bytes);
+        return true;
+    }
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = pread(b->fd, (char *)to + done, bytes - done, (off_t)(at + done));
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        done += (size_t)n;
+    }
+    return true;
+}
+
+static const char *read_index(rt_bundle *b) {
+    bundle_header h;
+    const char *problem = NULL;
+    if (!read_at(b, 0, &h, sizeof h) || memcmp(h.magic, RT_BUNDLE_MAGIC, 8) != 0) problem = "not a bundle";
+    else if (h.format != RT_BUNDLE_FORMAT || h.slot_bytes != sizeof(rt_bundle_slot))
+        problem = "a bundle of another format version";
+    else if (h.n > (b->bytes - sizeof h) / sizeof(rt_bundle_slot)) problem = "truncated";
+    else if (!(b->slot = fu_malloc((size_t)h.n * sizeof *b->slot + 1))) problem = strerror(ENOMEM);
+    else if (!read_at(b, sizeof h, b->slot, (size_t)h.n * sizeof *b->slot)) problem = "truncated";
+    else b->n = h.n;
+    if (problem) rt_bundle_close(b);
+    return problem;
+}
+
+const char *rt_bundle_open(const char *path, rt_bundle *out) {
+    rt_dir here = {.fd = AT_FDCWD};
+    *out = (rt_bundle){.fd = -1};
+    out->fd = rt_dir_open_file(&here, path, &out->bytes, NULL);
+    if (out->fd < 0) return errno == EPERM ? "not a plain file that only you or root may write" : strerror(errno);
+    return read_index(out);
+}
+
+const char *rt_bundle_of_memory(const void *data, size_t bytes, rt_bundle *out) {
+    *out = (rt_bundle){.fd = -1, .memory = data, .bytes = bytes};
+    return read_index(out);
+}
+
+void rt_bundle_close(rt_bundle *b) {
+    if (b->fd >= 0) close(b->fd);
+    fu_free(b->slot);
+    *b = (rt_bundle){.fd = -1};
+}
+
+void *rt_bundle_at(const rt_bundle *b, uint64_t i, size_t *bytes_out) {
+    const rt_bundle_slot *s = &b->slot[i];
+    if (s->bytes > RT_ENTRY_MAX_BYTES || s->at > b->bytes || s->bytes > b->bytes - s->at) return NULL;
+    void *data = fu_malloc((size_t)s->bytes + 1);
+    if (data && !read_at(b, s->at, data, (size_t)s->bytes)) {
+        fu_free(data);
+        data = NULL;
+    }
+    if (data) *bytes_out = (size_t)s->bytes;
+    return data;
+}
+
+static bool find(const rt_bundle *b, const uint8_t key[IR_KEY_BYTES], uint64_t *at_out) {
+    uint64_t low = 0, high = b->n;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        int order = memcmp(b->slot[middle].key, key, IR_KEY_BYTES);
+        if (order == 0) return *at_out = middle, true;
+        if (order < 0) low = middle + 1;
+        else high = middle;
+    }
+    return false;
+}
+
+bool rt_bundle_has(const rt_bundle *b, const uint8_t key[IR_KEY_BYTES]) {
+    uint64_t at;
+    return find(b, key, &at);
+}
+
+void *rt_bundle_find(const rt_bundle *b, const uint8_t key[IR_KEY_BYTES], size_t *bytes_out) {
+    uint64_t at;
+    return find(b, key, &at) ? rt_bundle_at(b, at, bytes_out) : NULL;
+}
+
+/* ---- writing ---- */
+static int write_bundle(const char *bundle, rt_bundle_slot *slot, void *const *data, size_t n) {
+    static const char zeros[RT_ENTRY_ALIGN];
+    bundle_header h = {.format = RT_BUNDLE_FORMAT, .slot_bytes = sizeof *slot, .n = n};
+    memcpy(h.magic, RT_BUNDLE_MAGIC, 8);
+    const void **parts = fu_calloc(2 * n + 4, sizeof *parts);
+    size_t *part_bytes = fu_calloc(2 * n + 4, sizeof *part_bytes);
+    rt_dir here = {.fd = AT_FDCWD};
+    int failed = ENOMEM;
+    if (parts && part_bytes) {
+        uint64_t end = sizeof h + n * sizeof *slot, at = align_up(end);
+        int k = 0;
+        parts[k] = &h, part_bytes[k++] = sizeof h;
+        parts[k] = slot, part_bytes[k++] = n * sizeof *slot;
+        parts[k] = zeros, part_bytes[k++] = (size_t)(at - end);
+        for (size_t i = 0; i < n; i++) {
+            slot[i].at = at;
+            parts[k] = data[i], part_bytes[k++] = (size_t)slot[i].bytes;
+            parts[k] = zeros, part_bytes[k++] = (size_t)(align_up(slot[i].bytes) - slot[i].bytes);
+            at += align_up(slot[i].bytes);
+        }
+        failed = rt_dir_write(&here, bundle, parts, part_bytes, k);
+    }
+    fu_free(parts);
+    fu_free(part_bytes);
+    return failed;
+}
+
+/* Names are hex digits of the keys and sorted, so name order is key order. */
+static fusor_status export_names(fu_error *e, const rt_dir *d, char *const *names, size_t n_names, const char *bundle,
+                                 int64_t *n_out) {
+    size_t n = 0;
+    rt_bundle_slot *slot = fu_calloc(n_names + 1, sizeof *slot);
+    void **data = fu_calloc(n_names + 1, sizeof *data);
+    int failed = slot && data ? 0 : ENOMEM;
+    for (size_t i = 0; i < n_names && !failed; i++) {
+        size_t bytes;
+        rt_entry entry;
+        if (rt_dir_read(d, names[i], RT_ENTRY_MAX_BYTES, &data[n], &bytes, NULL)) continue;
+        if (rt_entry_decode(data[n], bytes, &entry) || strcmp(entry.head->build_id, rt_build_id()) != 0) {
+            fu_free(data[n]);
+            data[n] = NULL;
+            continue;
+        }
+        memcpy(slot[n].key, entry.head->key, IR_KEY_BYTES);
+        slot[n++].bytes = bytes;
+    }
+    if (!failed) failed = write_bundle(bundle, slot, data, n);
+    for (size_t i = 0; i < n && data; i++) fu_free(data[i]);
+    fu_free(data);
+    fu_free(slot);
+    if (failed)
+        return FU_FAIL(e, failed == ENOMEM ? FUSOR_ERROR_MEMORY : FUSOR_ERROR_IO, "bundle %s: %s", bundle,
+                       strerror(failed));
+    if (n_out) *n_out = (int64_t)n;
+    return FUSOR_OK;
+}
+
+static fusor_status open_dir(fu_error *e, const char *dir, bool make, rt_dir *out) {
+    char why[256];
+    if (rt_dir_open(dir, make, out, why, sizeof why))
+        return FU_FAIL(e, FUSOR_ERROR_IO, "cache directory %s: %s", dir, why);
+    return FUSOR_OK;
+}
+
+fusor_status rt_cache_export(fu_error *e, const char *dir, const char *bundle, int64_t *n_out) {
+    rt_dir d;
+    FU_TRY(open_dir(e, dir, false, &d));
+    char **names = NULL;
+    size_t n = 0;
+    int failed = rt_dir_names(&d, &names, &n);
+    fusor_status s = failed ? FU_FAIL(e, failed == ENOMEM ? FUSOR_ERROR_MEMORY : FUSOR_ERROR_IO, "cache directory %s: %s",
+                                      dir, strerror(failed))
+                            : export_names(e, &d, names, n, bundle, n_out);
+    fu_free(names);
+    rt_dir_close(&d);
+    return s;
+}
+
+typedef char key_name[2 * IR_KEY_BYTES + 1 + RT_ENTRY_SUFFIX_BYTES];
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+fusor_status rt_cache_export_keys(fu_error *e, const char *dir, const uint8_t (*keys)[IR_KEY_BYTES], size_t n,
+                                  const char *bundle, int64_t *n_out) {
+    rt_dir d;
+    FU_TRY(open_dir(e, dir, false, &d));
+    key_name *text = fu_calloc(n + 1, sizeof *text);
+    char **names = fu_calloc(n + 1, sizeof *names);
+    fusor_status s = FUSOR_OK;
+    if (!text || !names) s = FU_FAIL(e, FUSOR_ERROR_MEMORY, "bundle %s: no memory", bundle);
+    else {
+        for (size_t i = 0; i < n; i++) {
+            rt_key_text(keys[i], text[i]);
+            names[i] = strcat(text[i], RT_ENTRY_SUFFIX);
+        }
+        qsort(names, n, sizeof *names, by_name);
+        size_t kept = 0;
+        for (size_t i = 0; i < n; i++)
+            if (!kept || strcmp(names[kept - 1], names[i]) != 0) names[kept++] = names[i];
+        s = export_names(e, &d, names, kept, bundle, n_out);
+    }
+    fu_free(names);
+    fu_free(text);
+    rt_dir_close(&d);
+    return s;
+}
+
+fusor_status rt_cache_import(fu_error *e, const char *bundle, const char *dir, int64_t *n_out) {
+    rt_bundle b;
+    rt_dir d;
+    const char *problem = rt_bundle_open(bundle, &b);
+    if (problem) return FU_FAIL(e, FUSOR_ERROR_IO, "bundle %s: %s", bundle, problem);
+    fusor_status s = open_dir(e, dir, true, &d);
+    if (s != FUSOR_OK) {
+        rt_bundle_close(&b);
+        return s;
+    }
+    int64_t n = 0;
+    int failed = 0;
+    for (uint64_t i = 0; i < b.n && !failed; i++) {
+        size_t bytes;
+        rt_entry entry;
+        void *data = rt_bundle_at(&b, i, &bytes);
+        if (data && !rt_entry_decode(data, bytes, &entry) && strcmp(entry.head->build_id, rt_build_id()) == 0) {
+            key_name name;
+            const void *part = data;
+            rt_key_text(entry.head->key, name);
+            strcat(name, RT_ENTRY_SUFFIX);
+            failed = rt_dir_write(&d, name, &part, &bytes, 1);
+            n += !failed;
+        }
+        fu_free(data);
+    }
+    rt_dir_close(&d);
+    rt_bundle_close(&b);
+    if (failed) return FU_FAIL(e, FUSOR_ERROR_IO, "cache directory %s: %s", dir, strerror(failed));
+    if (n_out) *n_out = n;
+    return FUSOR_OK;
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* cache_api_test.c: fusor/cache.h from outside: counters that may be lost, why a kernel misses, bundles from files and memory,
+ * entries of several levels. */
+#include "fusor/fusor.h"
+#include "rt/cpuinfo.h"
+#include "rt/module.h"
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PROGRAM(op) "func @f(%x: f32[N]) -> f32[N] { %a = mul(%x, 3.) %y = " op "(%a) return %y }"
+static char dir[128];
+static fu_error error;
+
+static bool has_module(void) {
+    const fusor_codegen_table *t;
+    return rt_host_level() >= 0 && rt_module_get(&error, &t) == FUSOR_OK;
+}
+
+static void init(void) {
+    strcpy(dir, "/tmp/fusor-cache-api-XXXXXX");
+    cr_assert(mkdtemp(dir));
+    unsetenv("FUSOR_CACHE");
+    unsetenv("FUSOR_CACHE_PATH");
+    unsetenv("FUSOR_TARGET");
+}
+static void fini(void) {
+    char command[300];
+    snprintf(command, sizeof command, "chmod -R u+w %s; rm -rf %s", dir, dir);
+    cr_assert_eq(system(command), 0);
+}
+TestSuite(cache_api, .init = init, .fini = fini, .timeout = 120);
+
+static fusor_context *new_context(const char *where, uint32_t flags, const char *target) {
+    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
+    o.cache_dir = where;
+    o.flags = flags;
+    o.target = target;
+    fusor_context *ctx = fusor_context_new(&o);
+    cr_assert(ctx);
+    return ctx;
+}
+
+static fusor_status compile(fusor_context *ctx, const char *text) {
+    fusor_executable *exe = NULL;
+    fusor_status s = fusor_compile_text(ctx, text, NULL, &exe);
+    float x[5] = {1, -2, 3, -4, 5}, y[5] = {0};
+    if (s != FUSOR_OK) return s;
+    fusor_buffer in = {.data = x, .dtype = FUSOR_F32, .rank = 1, .shape = {5}}, out = in;
+    out.data = y;
+    cr_assert_eq(fusor_executable_call(exe, 1, &in, 1, &out), FUSOR_OK, "%s", fusor_error_message(ctx));
+    cr_assert_eq(y[0], strstr(text, "neg") ? -3 : 3);
+    fusor_executable_free(exe);
+    return FUSOR_OK;
+}
+
+static fusor_cache_stats totals(int64_t *since) {
+    fusor_context *ctx = new_context(dir, 0, NULL);
+    fusor_cache_stats s = {.size = sizeof s};
+    cr_assert_eq(fusor_cache_get_totals(ctx, &s, since), FUSOR_OK, "%s", fusor_error_message(ctx));
+    fusor_context_free(ctx);
+    return s;
+}
+
+static void compile_in(const char *text) {
+    fusor_context *ctx = new_context(dir, 0, NULL);
+    cr_assert_eq(compile(ctx, text), FUSOR_OK, "%s", fusor_error_message(ctx));
+    fusor_context_free(ctx);
+}
+
+static int64_t hits_seen;
+static int sum_hits(void *user, const fusor_cache_entry *e) {
+    (void)user;
+    hits_seen += e->hits;
+    return 1;
+}
+
+static void entry_path(char *path, size_t room) {
+    char command[300];
+    snprintf(command, sizeof command, "ls %s/*.fk", dir);
+    FILE *p = popen(command, "r");
+    cr_assert(p && fgets(path, (int)room, p));
+    pclose(p);
+    path[strcspn(path, "\n")] = 0;
+}
+
+Test(cache_api, counters_over_processes) {
+    if (!has_module()) cr_skip("no code generation module");
+    int64_t since = -1;
+    fusor_cache_stats s = totals(&since);
+    cr_assert(s.misses == 0 && since == 0);
+    compile_in(PROGRAM("relu"));
+    compile_in(PROGRAM("relu"));
+    compile_in(PROGRAM("relu"));
+    s = totals(&since);
+    cr_assert(s.misses == 1 && s.miss_new == 1 && s.compiles == 1 && s.disk_hits == 2 && s.written == 1);
+    cr_assert(s.saved_ns > 0 && s.saved_ns < 2 * s.compile_ns && s.load_ns > 0);
+    cr_assert(since > time(NULL) - 100 && since <= time(NULL));
+    fusor_context *ctx = new_context(dir, 0, NULL);
+    hits_seen = 0;
+    cr_assert_eq(fusor_cache_list(ctx, sum_hits, NULL), FUSOR_OK);
+    cr_assert_eq(hits_seen, 2);
+    /* an older caller's struct */
+    struct { fusor_cache_stats s; int64_t guard; } old = {.s = {.size = offsetof(fusor_cache_stats, saved_ns), .saved_ns = 77}};
+    cr_assert_eq(fusor_cache_get_totals(ctx, &old.s, NULL), FUSOR_OK);
+    cr_assert(old.s.saved_ns == 77 && old.s.disk_hits == 2);
+    old.s.size = 8;
+    cr_assert_eq(fusor_cache_get_stats(ctx, &old.s), FUSOR_ERROR_ARGUMENT);
+    /* evicted: the next miss is one of an entry that was there */
+    int64_t n = 0;
+    cr_assert_eq(fusor_cache_prune(ctx, 0, 0, &n, NULL), FUSOR_OK);
+    cr_assert_eq(n, 1);
+    fusor_context_free(ctx);
+    compile_in(PROGRAM("relu"));
+    s = totals(NULL);
+    cr_assert(s.misses == 2 && s.miss_new == 1 && s.miss_gone == 1, "%ld new, %ld gone", (long)s.miss_new, (long)s.miss_gone);
+}
+
+/* The counters may vanish or be damaged at any time: they begin anew, and nothing else happens. */
+Test(cache_api, damaged_counters) {
+    if (!has_module()) cr_skip("no code generation module");
+    compile_in(PROGRAM("relu"));
+    char path[256], command[600];
+    snprintf(path, sizeof path, "%s/stats", dir);
+    struct stat st;
+    cr_assert_eq(stat(path, &st), 0);
+    unsigned char data[4096];
+    cr_assert(st.st_size > 0 && st.st_size <= (off_t)sizeof data);
+    int fd = open(path, O_RDONLY);
+    cr_assert_eq(read(fd, data, sizeof data), st.st_size);
+    close(fd);
+    for (off_t i = 0; i < st.st_size; i += 7) {
+        data[i] ^= 0x10;
+        fd = open(path, O_WRONLY | O_TRUNC);
+        cr_assert(fd >= 0 && write(fd, data, (size_t)st.st_size) == st.st_size);
+        close(fd);
+        data[i] ^= 0x10;
+        fusor_cache_stats s = totals(NULL);
+        cr_assert(s.misses == 0 && s.disk_hits == 0, "byte %ld is not checked", (long)i);
+    }
+    compile_in(PROGRAM("relu"));
+    fusor_cache_stats s = totals(NULL);
+    cr_assert(s.disk_hits == 1 && s.misses == 0);
+    static const char *const kinds[] = {"rm -f %s; mkdir %s", "rmdir %s; mkfifo -m 600 %s", "rm -f %s; ln -s /dev/zero %s",
+                                        "rm -f %s; touch %s; chmod 666 %s/stats"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        snprintf(command, sizeof command, kinds[i], path, path, dir);
+        (void)!system(command);
+        compile_in(PROGRAM("relu"));
+        s = totals(NULL);
+        cr_assert(s.misses == 0, "kind %zu", i);
+    }
+}
+
+static fusor_cache_answer last;
+static char last_text[5][256];
+static int n_answers;
+static int note(void *user, const fusor_cache_answer *a) {
+    (void)user;
+    last = *a;
+    snprintf(last_text[0], sizeof last_text[0], "%s", a->reason);
+    snprintf(last_text[1], sizeof last_text[1], "%s", a->field);
+    snprintf(last_text[2], sizeof last_text[2], "%s", a->has);
+    snprintf(last_text[3], sizeof last_text[3], "%s", a->where);
+    snprintf(last_text[4], sizeof last_text[4], "%s", a->problem);
+    n_answers++;
+    return 1;
+}
+
+static void ask(fusor_context *ctx, const char *text) {
+    n_answers = 0;
+    cr_assert_eq(fusor_cache_why(ctx, text, NULL, note, NULL), FUSOR_OK, "%s", fusor_error_message(ctx));
+    cr_assert_eq(n_answers, 1);
+}
+
+Test(cache_api, why) {
+    if (!has_module()) cr_skip("no code generation module");
+    fusor_context *ctx = new_context(dir, 0, NULL);
+    ask(ctx, PROGRAM("relu"));
+    cr_assert(!last.is_hit);
+    cr_assert_str_eq(last_text[0], "new");
+    cr_assert_str_eq(last_text[1], "");
+    cr_assert_eq(compile(ctx, PROGRAM("relu")), FUSOR_OK);
+    ask(ctx, PROGRAM("relu"));
+    cr_assert(last.is_hit && strcmp(last_text[3], "memory") == 0);
+    ask(ctx, PROGRAM("neg"));
+    cr_assert(!last.is_hit);
+    cr_assert_str_eq(last_text[1], "program");
+    cr_assert(strstr(last_text[2], "relu.f32"), "%s", last_text[2]);
+    fusor_context_free(ctx);
+    ctx = new_context(dir, 0, NULL);
+    ask(ctx, PROGRAM("relu"));
+    cr_assert(last.is_hit && strcmp(last_text[3], dir) == 0, "%s", last_text[3]);
+    if (rt_host_level() > IR_LEVEL_V2) {
+        fusor_context *low = new_context(dir, 0, "x86-64-v2");
+        ask(low, PROGRAM("relu"));
+        cr_assert(!last.is_hit);
+        cr_assert_str_eq(last_text[1], "level");
+        fusor_context_free(low);
+    }
+    char path[512];
+    entry_path(path, sizeof path);
+    cr_assert_eq(truncate(path, 300), 0);
+    ask(ctx, PROGRAM("relu"));
+    cr_assert(!last.is_hit);
+    cr_assert_str_eq(last_text[0], "damaged");
+    cr_assert_str_eq(last_text[4], "shorter than a header");
+    cr_assert_eq(access(path, F_OK), 0, "asking changes nothing");
+    int64_t n = 0, bad = 0;
+    cr_assert_eq(fusor_cache_verify(ctx, &n, &bad), FUSOR_OK);
+    cr_assert(n == 1 && bad == 1 && access(path, F_OK) != 0);
+    ask(ctx, PROGRAM("relu"));
+    cr_assert_str_eq(last_text[0], "gone");
+    cr_assert_eq(fusor_cache_why(ctx, "func", NULL, note, NULL), FUSOR_ERROR_SYNTAX);
+    cr_assert_eq(fusor_cache_why(ctx, NULL, NULL, note, NULL), FUSOR_ERROR_ARGUMENT);
+    fusor_context_free(ctx);
+}
+
+Test(cache_api, bundles_from_file_and_memory) {
+    if (!has_module()) cr_skip("no code generation module");
+    char bundle[256];
+    int64_t n = 0;
+    snprintf(bundle, sizeof bundle, "%s/app.fbundle", dir);
+    fusor_context *ctx = new_context(dir, 0, NULL);
+    cr_assert_eq(compile(ctx, PROGRAM("relu")), FUSOR_OK);
+    cr_assert_eq(compile(ctx, PROGRAM("neg")), FUSOR_OK);
+    cr_assert_eq(fusor_cache_export(ctx, bundle, &n), FUSOR_OK, "%s", fusor_error_message(ctx));
+    cr_assert_eq(n, 2);
+    fusor_context_free(ctx);
+    struct stat st;
+    cr_assert_eq(stat(bundle, &st), 0);
+    char *data = malloc((size_t)st.st_size + 1);
+    int fd = open(bundle, O_RDONLY);
+    cr_assert_eq(read(fd, data + 1, (size_t)st.st_size), st.st_size);
+    close(fd);
+    ctx = new_context("", FUSOR_CACHE_ONLY, NULL);
+    cr_assert_eq(compile(ctx, PROGRAM("neg")), FUSOR_ERROR_MISS);
+    cr_assert_eq(fusor_cache_add_bundle_memory(ctx, data + 1, (size_t)st.st_size), FUSOR_OK);     /* any alignment */
+    cr_assert_eq(compile(ctx, PROGRAM("neg")), FUSOR_OK, "%s", fusor_error_message(ctx));
+    cr_assert_eq(fusor_cache_add_bundle_memory(ctx, "nothing", 7), FUSOR_ERROR_IO);
+    cr_assert_eq(fusor_cache_add_bundle_memory(ctx, NULL, 7), FUSOR_ERROR_ARGUMENT);
+    fusor_context_free(ctx);
+    /* cut while it is in use */
+    ctx = new_context("", FUSOR_CACHE_ONLY, NULL);
+    cr_assert_eq(fusor_cache_add_bundle(ctx, bundle), FUSOR_OK);
+    cr_assert_eq(truncate(bundle, 200), 0);
+    cr_assert_eq(compile(ctx, PROGRAM("neg")), FUSOR_ERROR_MISS);
+    fusor_context_free(ctx);
+    for (off_t cut = 0; cut < st.st_size; cut += 33) {
+        ctx = new_context("", FUSOR_CACHE_ONLY, NULL);
+        (void)!fusor_cache_add_bundle_memory(ctx, data + 1, (size_t)cut);
+        fusor_status s = compile(ctx, PROGRAM("neg"));
+        cr_assert(s == FUSOR_OK || s == FUSOR_ERROR_MISS);
+        fusor_context_free(ctx);
+    }
+    free(data);
+}
+
+/* A bundle of a lower level serves before anything is compiled; not where somebody named the level. */
+Test(cache_api, lower_levels) {
+    if (!has_module() || rt_host_level() <= IR_LEVEL_V2) cr_skip("no module, or no lower level");
+    char bundle[256];
+    snprintf(bundle, sizeof bundle, "%s/app.fbundle", dir);
+    fusor_context *ctx = new_context(dir, 0, "x86-64-v2");
+    cr_assert_eq(compile(ctx, PROGRAM("relu")), FUSOR_OK);
+    cr_assert_eq(fusor_cache_export(ctx, bundle, NULL), FUSOR_OK);
+    fusor_context_free(ctx);
+    ctx = new_context("", FUSOR_CACHE_ONLY, NULL);
+    cr_assert_eq(compile(ctx, PROGRAM("relu")), FUSOR_ERROR_MISS);
+    cr_assert_eq(fusor_cache_add_bundle(ctx, bundle), FUSOR_OK);
+    cr_assert_eq(compile(ctx, PROGRAM("relu")), FUSOR_OK, "%s", fusor_error_message(ctx));
+    fusor_context_free(ctx);
+    ctx = new_context("", 0, NULL);
+    fusor_cache_stats s = {.size = sizeof s};
+    cr_assert_eq(fusor_cache_add_bundle(ctx, bundle), FUSOR_OK);
+    cr_assert_eq(compile(ctx, PROGRAM("relu")), FUSOR_OK);
+    cr_assert_eq(compile(ctx, PROGRAM("neg")), FUSOR_OK);
+    cr_assert_eq(fusor_cache_get_stats(ctx, &s), FUSOR_OK);
+    cr_assert(s.disk_hits == 1 && s.compiles == 1);
+    fusor_context_free(ctx);
+    ctx = new_context("", FUSOR_CACHE_ONLY, ir_levels[rt_host_level()].name);
+    cr_assert_eq(fusor_cache_add_bundle(ctx, bundle), FUSOR_OK);
+    cr_assert_eq(compile(ctx, PROGRAM("relu")), FUSOR_ERROR_MISS);
+    fusor_context_free(ctx);
+}
