@@ -14,12 +14,12 @@ _fusor() {
     --color) words='auto always never' ;;
     --stage) words='ir opt plan llvm asm obj' ;;
     --format) words='text json dot html' ;;
-    --sort) words='key size age kind level' ;;
+    --sort) words='key symbol kind target size compile hits age' ;;
     *)
         if [[ -z $command ]]; then words="$("$program" --help 2>/dev/null | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')"
         elif [[ $word == -* ]]; then words="$("$program" "$command" --help 2>/dev/null | grep -o -e '--[a-z-]*' | sort -u)"
         elif [[ $command == help ]]; then words="$("$program" --help 2>/dev/null | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')"
-        elif [[ $command == cache && $previous == cache ]]; then words='list show disasm verify prune clear stats path warm export import'
+        elif [[ $command == cache && $previous == cache ]]; then words='list show disasm why verify prune clear stats path warm export import'
         fi ;;
     esac
     if [[ -n $words ]]; then mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")

@@ -16,6 +16,9 @@ tool_sources += %D%/cmd_explain.c
 tool_sources += %D%/cmd_emit.c
 tool_sources += %D%/cmd_info.c
 tool_sources += %D%/cmd_cache.c
+tool_sources += %D%/cmd_cache_warm.c
+tool_sources += %D%/cache_entries.c
+tool_sources += %D%/specialize.c
 tool_sources += %D%/cmd_bench.c
 # The manual page, and completion under the name that bash looks for.
 dist_man_MANS = doc/man/fusor.1

@@ -143,7 +143,9 @@ json fusor-explain/1 'kernels.0.key kernels.0.kind kernels.0.ops.0 kernels.0.byt
     explain -e "$mlp" --dim B=4
 json fusor-info/1 'level features.0 threads environment.FUSOR_CACHE.value peak_gflops bandwidth_gbs' info
 json fusor-cache-list/1 'directory entries' cache list
-json fusor-cache-stats/1 'entries bytes' cache stats
+json fusor-cache-stats/1 'entries bytes hits misses misses_by_reason.new misses_by_reason.gone saved_ns since' cache stats
+json fusor-cache-path/1 'directory exists' cache path
+json fusor-cache-why/1 'hits misses kernels' cache why two.fusor
 json fusor-bench-list/1 'workloads.0.name' bench --list
 json fusor-bench/1 'results.0.fused_ns results.0.unfused_ns' bench chains --quick --filter silu --min-time 0.001 --threads 1
 
@@ -177,13 +179,29 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     printf x | dd of="$file" bs=1 seek=700 conv=notrunc 2>/dev/null
     expect 1 '1 bad' cache verify
     expect 0 'would delete' cache prune --max-size 1K --dry-run
-    expect 0 'ready' cache warm two.fusor --target v2,v3
+    expect 0 'would be compiled' cache why two.fusor --dim N=7
+    expect 0 'ready' cache warm two.fusor --target v2,v3 --dim N=1,32
+    expect 0 ' hit ' cache why two.fusor --target v3
+    expect 0 ' 0 would be compiled' cache why two.fusor --target v2,v3 --dim N=32
+    expect 0 'ready' cache warm -e 'func @one(%a: f32[N]) -> f32[N] { %y = tanh(%a) return %y }' --target v2 -o one.fbundle
+    expect 0 '1 entries' cache import one.fbundle
+    rm -f one.fbundle
+    expect 2 'no function has a size' cache why two.fusor --dim Q=2
+    expect 2 'expected NAME=SIZE' cache warm two.fusor --dim 3
+    json fusor-cache-warm/1 'directory kernels compiled' cache warm two.fusor --target v2
+    json fusor-cache-why/1 'kernels.0.symbol kernels.0.key kernels.0.hit kernels.0.target kernels.0.where' cache why two.fusor --target v2
+    json fusor-cache-list/1 'entries.0.key entries.0.symbol entries.0.kind entries.0.shape entries.0.bytes entries.0.hits entries.0.used' cache list --sort hits
+    expect 0 'x86-64-v2' cache list --filter target=v2 --sort age
+    expect 2 "did you mean 'size'" cache list --sort siez
+    expect 0 'counted since' cache stats
+    expect 0 'nothing was counted' cache stats -z
     expect 0 'written' cache export app.fbundle
     expect 0 'deleted' cache clear
     expect 0 'read from' cache import app.fbundle
     json fusor-run/1 'cache' run two.fusor @g a=ones --time --runs 1 --cache off
     grep -q '"cache": "off"' out && ok || bad 'cache off'
 fi
+expect 2 'cache why: expected FILE' cache why
 expect 2 'no entry' cache show ffffffffffffffffffff
 expect 2 'unknown action' cache lsit
 expect 0 "$FUSOR_CACHE_DIR" cache path
