@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Makes the polynomial coefficients of src/jit/math_*.c. Needs mpmath.
+"""Makes the polynomial coefficients of src/jit/math_*.c and math64_*.c. Needs mpmath (gmpy2 makes it ten times as fast).
 
 usage: minimax.py [NAME ...]      (all tables when none is named)
 
 Each table is a minimax fit of g(x) by x^shift * P(x^step) on a Chebyshev grid, relative to weight(x): least squares,
 made nearly minimax by Lawson's reweighting (the exchange algorithm does not converge where rounded coefficients leave
 an error at 0). Coefficients are rounded to float (24 bits) or double (53) one after the other, lowest first, and the
-rest is fitted anew after each, so that later ones make up for the rounding of earlier ones. The error given is the
-largest one after rounding."""
+rest is fitted anew after each, so that later ones make up for the rounding of earlier ones. The tables of f64 functions
+(names in 64) have the first three treated so, or more where the argument goes up to 1: what the rounding of the others
+leaves is far below 2^-53, because their powers are small. The error given is the largest one after rounding."""
 import re
 import sys
 from mpmath import (mp, mpf, matrix, lu_solve, exp, expm1, log, log1p, sin, cos, asin, atan, sinh, tanh, erf, erfc,
@@ -23,11 +24,11 @@ def rounded(v, bits):
     return mp.ldexp(mp.nint(mp.ldexp(m, bits)), int(e) - bits)
 
 
-def minimax(basis, target, weight, n):
+def minimax(basis, target, weight, n, rounds=24):
     """basis[j][i], target[i], weight[i] on a grid; returns n coefficients."""
     size, lawson = len(target), [mpf(1)] * len(target)
     kept, kept_peak = None, mpf("inf")
-    for _ in range(24):
+    for _ in range(rounds):
         a, b = matrix(n, n), matrix(n, 1)
         v = [l * w * w for l, w in zip(lawson, weight)]
         for j in range(n):
@@ -46,17 +47,20 @@ def minimax(basis, target, weight, n):
     return kept
 
 
-def fit(name, g, lo, hi, n, weight, shift=0, step=1, bits=24, points=None):
+def fit(name, g, lo, hi, n, weight, shift=0, step=1, bits=24, points=None, one_by_one=None):
+    """one_by_one: how many coefficients are rounded before the rest is fitted; None: all."""
     lo, hi, points = mpf(lo), mpf(hi), points or max(120, 12 * n)
     xs = [(lo + hi) / 2 - (hi - lo) / 2 * mp.cos(pi * (i + mpf(1) / 2) / points) for i in range(points)]
     xs = [x for x in xs if abs(x) > mpf(2) ** -30]
     target, w = [g(x) for x in xs], [1 / abs(weight(x)) for x in xs]
     powers = [[x ** (shift + step * j) for x in xs] for j in range(n)]
     done = []
-    for j in range(n):
-        c = minimax(powers[j:], target, w, n - j)
-        done.append(rounded(c[0], bits))
-        target = [t - done[-1] * p for t, p in zip(target, powers[j])]
+    while len(done) < n:
+        j = len(done)
+        c = minimax(powers[j:], target, w, n - j, 24 if one_by_one is None else 12)
+        for v in c if one_by_one is not None and j >= one_by_one else c[:1]:
+            target = [t - rounded(v, bits) * p for t, p in zip(target, powers[len(done)])]
+            done.append(rounded(v, bits))
     worst = max(abs(t * v) for t, v in zip(target, w))
     text = [re.sub(r"\.?0*p", "p", float(c).hex()) + ("f" if bits == 24 else "") for c in done]
     print("/* %s: error 2^%.1f */" % (name, float(mp.log(worst, 2))))
@@ -65,6 +69,19 @@ def fit(name, g, lo, hi, n, weight, shift=0, step=1, bits=24, points=None):
         print("    " + " ".join(t + "," for t in text[i:i + 3]))
     print("};")
     sys.stdout.flush()
+
+
+def fit64(name, g, lo, hi, n, weight, shift=0, step=1, one_by_one=3):
+    fit(name, g, lo, hi, n, weight, shift, step, bits=53, one_by_one=one_by_one)
+
+
+def log_ratio(s):                               # log((1 + s) / (1 - s))
+    return log1p(2 * s / (1 - s))
+
+
+def erfcx_flat(q):                              # (1 + 2 a) erfcx(a), nearly flat, of q = (a - 4) / (a + 4)
+    a = 4 * (1 + q) / (1 - q)
+    return (1 + 2 * a) * erfcx_scaled(a)
 
 
 def erfcx_scaled(a):                            # erfc(a) * exp(a * a)
@@ -106,6 +123,19 @@ TABLES = {
     "cos_d": lambda k: fit(k, lambda x: cos(x) - 1, "0", Q, 5, cos, 2, 2, bits=53),
     "erfcx_d": lambda k: fit(k, lambda t: erfcx_scaled(from_t(t, mpf("0.4"))), str(1 / (1 + mpf("4.08"))), "1", 14,
                              lambda t: erfcx_scaled(from_t(t, mpf("0.4"))), 1, bits=53),
+    "exp_64": lambda k: fit64(k, lambda x: exp(x) - 1 - x, "-" + H, H, 10, exp, 2),
+    "exp2_64": lambda k: fit64(k, lambda x: mpf(2) ** x - 1, "-0.5", "0.5", 11, lambda x: mpf(2) ** x, 1),
+    "expm1_64": lambda k: fit64(k, lambda x: expm1(x) - x, "-" + H, H, 11, expm1, 2),
+    "log_64": lambda k: fit64(k, lambda s: log_ratio(s) - 2 * s, "0", "0.2001", 8, log_ratio, 3, 2),
+    "log_tail_64": lambda k: fit64(k, lambda s: log_ratio(s) - 2 * s - 2 * s ** 3 / 3, "0", "0.2001", 9, log_ratio, 5, 2),
+    "sin_64": lambda k: fit64(k, lambda x: sin(x) - x, "0", Q, 6, sin, 3, 2),
+    "cos_64": lambda k: fit64(k, lambda x: cos(x) - 1 + x * x / 2, "0", Q, 6, cos, 4, 2),
+    "asin_64": lambda k: fit64(k, lambda x: asin(x) - x, "0", "0.5", 13, asin, 3, 2),
+    "atan_64": lambda k: fit64(k, lambda x: atan(x) - x, "0", "0.4143", 11, atan, 3, 2),
+    "sinh_64": lambda k: fit64(k, lambda x: sinh(x) - x, "0", "1", 7, sinh, 3, 2),
+    "erf_64": lambda k: fit64(k, lambda x: erf(x) - x, "0", "0.95", 13, erf, 1, 2, one_by_one=7),
+    "erfcx_64": lambda k: fit64(k, erfcx_flat, "-1", "0.746", 23, erfcx_flat, one_by_one=10),
+    "cbrt_64": lambda k: fit64(k, lambda d: 1 / mp.cbrt(1 + d), "-0.135", "0.135", 6, lambda d: 1 / mp.cbrt(1 + d)),
 }
 
 if __name__ == "__main__":

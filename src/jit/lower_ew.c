@@ -149,7 +149,7 @@ LOWER(mod) {
 
 /* Integers: square and multiply over the bits of the exponent, as a loop (unrolled it would be 64 steps of code). */
 LOWER(pow) {
-    if (is_float(e)) return math_pow(e, x[0], x[1]);
+    if (is_float(e)) return e->dt == FUSOR_F64 ? math64_pow(e, x[0], x[1]) : math_pow(e, x[0], x[1]);
     LLVMValueRef one = integer(e, 1), zero = integer(e, 0);
     em_loop l = em_for(e, em_i64s(e, 0), em_i64s(e, width(e)), em_i64s(e, 1));
     LLVMValueRef r = em_loop_phi(e, &l, one), b = em_loop_phi(e, &l, x[0]), n = em_loop_phi(e, &l, x[1]);
@@ -206,10 +206,10 @@ LOWER(fma) { return jit_fma(e, x[0], x[1], x[2]); }
 
 /* ---- functions of math_*.c ---- */
 #define MATH1(name)                                                                                                    \
-    LOWER(name) { return math_##name(e, x[0]); }
+    LOWER(name) { return e->dt == FUSOR_F64 ? math64_##name(e, x[0]) : math_##name(e, x[0]); }
 #define MATH2(name)                                                                                                    \
-    LOWER(name) { return math_##name(e, x[0], x[1]); }
-MATH1(rsqrt)
+    LOWER(name) { return e->dt == FUSOR_F64 ? math64_##name(e, x[0], x[1]) : math_##name(e, x[0], x[1]); }
+LOWER(rsqrt) { return math_rsqrt(e, x[0]); }
 MATH1(cbrt)
 MATH1(exp)
 MATH1(exp2)

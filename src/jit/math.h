@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef JIT_MATH_H
 #define JIT_MATH_H
-/* Functions on f32 values of the current width (1 to 16 lanes), emitted inline, without calls: the same bits at every
- * width of one level. Straight-line code, but for sin, cos and tan, which may leave the builder in a new block. One function
- * a row of ops.def that is KF32 and not a few instructions. Bounds against the correctly rounded result are in the rows;
- * each function's comment has the largest error over every 53rd float (tests/diff/ulp.c). Scalar attributes (alpha) come as
+/* Functions on f32 and f64 values of the current width (1 to 16 lanes), emitted inline, without calls: the same bits at
+ * every width of one level. Straight-line code, but for sin, cos and tan, which may leave the builder in a new block. Two
+ * functions a row of ops.def that is KFF and not a few instructions. Bounds against the correctly rounded result: f32, in the
+ * rows; f64, 4 ULP; each function's comment has the largest error found (tests/diff/ulp.c). Scalar attributes (alpha) come as
  * splats. Special values are those of C99 Annex F; subnormals are kept. */
 #include "jit/emit.h"
 
@@ -50,4 +50,38 @@ LLVMValueRef math_sigmoid(emit *e, LLVMValueRef x);
 LLVMValueRef math_silu(emit *e, LLVMValueRef x);
 LLVMValueRef math_softplus(emit *e, LLVMValueRef x);
 LLVMValueRef math_mish(emit *e, LLVMValueRef x);
+/* The same for f64 values, in the math64_*.c of the same names. */
+LLVMValueRef math64_exp(emit *e, LLVMValueRef x);
+LLVMValueRef math64_exp2(emit *e, LLVMValueRef x);
+LLVMValueRef math64_expm1(emit *e, LLVMValueRef x);
+LLVMValueRef math64_log(emit *e, LLVMValueRef x);
+LLVMValueRef math64_log2(emit *e, LLVMValueRef x);
+LLVMValueRef math64_log10(emit *e, LLVMValueRef x);
+LLVMValueRef math64_log1p(emit *e, LLVMValueRef x);
+LLVMValueRef math64_sin(emit *e, LLVMValueRef x);
+LLVMValueRef math64_cos(emit *e, LLVMValueRef x);
+LLVMValueRef math64_tan(emit *e, LLVMValueRef x);
+LLVMValueRef math64_asin(emit *e, LLVMValueRef x);
+LLVMValueRef math64_acos(emit *e, LLVMValueRef x);
+LLVMValueRef math64_atan(emit *e, LLVMValueRef x);
+LLVMValueRef math64_atan2(emit *e, LLVMValueRef y, LLVMValueRef x);
+LLVMValueRef math64_sinh(emit *e, LLVMValueRef x);
+LLVMValueRef math64_cosh(emit *e, LLVMValueRef x);
+LLVMValueRef math64_tanh(emit *e, LLVMValueRef x);
+LLVMValueRef math64_asinh(emit *e, LLVMValueRef x);
+LLVMValueRef math64_acosh(emit *e, LLVMValueRef x);
+LLVMValueRef math64_atanh(emit *e, LLVMValueRef x);
+LLVMValueRef math64_erf(emit *e, LLVMValueRef x);
+LLVMValueRef math64_erfc(emit *e, LLVMValueRef x);
+LLVMValueRef math64_gelu(emit *e, LLVMValueRef x);
+LLVMValueRef math64_pow(emit *e, LLVMValueRef x, LLVMValueRef y);
+LLVMValueRef math64_cbrt(emit *e, LLVMValueRef x);
+LLVMValueRef math64_hypot(emit *e, LLVMValueRef x, LLVMValueRef y);
+LLVMValueRef math64_elu(emit *e, LLVMValueRef x, LLVMValueRef alpha);
+LLVMValueRef math64_celu(emit *e, LLVMValueRef x, LLVMValueRef alpha);
+LLVMValueRef math64_selu(emit *e, LLVMValueRef x);
+LLVMValueRef math64_sigmoid(emit *e, LLVMValueRef x);
+LLVMValueRef math64_silu(emit *e, LLVMValueRef x);
+LLVMValueRef math64_softplus(emit *e, LLVMValueRef x);
+LLVMValueRef math64_mish(emit *e, LLVMValueRef x);
 #endif

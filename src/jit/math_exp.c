@@ -5,6 +5,7 @@
  * - k ln 2 by Cody and Waite with a first part of 15 bits, so that k * part is exact with and without fma; then a
  * polynomial of degree 6 on |r| <= ln(2) / 2, and 2^k put in at the end in a way that rounds subnormal results once. */
 #include "jit/math_impl.h"
+#include <stdio.h>
 #include <string.h>
 
 #define LOG2E    1.44269504088896340736
@@ -44,6 +45,11 @@ LLVMValueRef mi_poly_d(emit *e, LLVMValueRef x, const double *c, int n) {
     return v;
 }
 
+bool mi_is_f64(const emit *e, LLVMValueRef x) {
+    LLVMTypeRef t = LLVMTypeOf(x);
+    return t == e->t_f64 || (LLVMGetTypeKind(t) == LLVMVectorTypeKind && LLVMGetElementType(t) == e->t_f64);
+}
+
 LLVMValueRef mi_to_f64(emit *e, LLVMValueRef x) { return LLVMBuildFPExt(e->b, x, em_vec(e, e->t_f64), ""); }
 LLVMValueRef mi_to_f32(emit *e, LLVMValueRef x) { return LLVMBuildFPTrunc(e->b, x, em_vec(e, e->t_f32), ""); }
 LLVMValueRef mi_bits_d(emit *e, LLVMValueRef x) { return LLVMBuildBitCast(e->b, x, em_vec(e, e->t_i64), ""); }
@@ -67,12 +73,14 @@ LLVMValueRef mi_not(emit *e, LLVMValueRef c) { return em_xor(e, c, em_int(e, FUS
 /* ---- AVX-512 exponent instructions ---- */
 bool mi_has_exponents(const emit *e) { return e->level->has_mask && (e->lanes == 16 || e->lanes == 1); }
 
-/* Calls the form of 16 lanes, or at width 1 the scalar form, which works on the first of four lanes. */
-static LLVMValueRef avx512_call(emit *e, const char *vector, const char *scalar, LLVMValueRef a, LLVMValueRef b,
-                                int imm) {
-    bool is_scalar = e->lanes == 1;
-    const char *name = is_scalar ? scalar : vector;
-    LLVMTypeRef type = LLVMVectorType(e->t_f32, is_scalar ? 4 : 16);
+/* Calls the form of a full register: of 16 floats, or twice of 8 doubles; at width 1 the scalar form, which works on
+ * the first lane of four or two. */
+static LLVMValueRef avx512_part(emit *e, const char *op, LLVMValueRef a, LLVMValueRef b, int imm) {
+    bool is_scalar = e->lanes == 1, is_wide = mi_is_f64(e, a);
+    LLVMTypeRef type = LLVMVectorType(is_wide ? e->t_f64 : e->t_f32, (is_scalar ? 4 : 16) / (is_wide ? 2 : 1));
+    char name[64];
+    snprintf(name, sizeof name, "llvm.x86.avx512.mask.%s.%s", op,
+             is_scalar ? (is_wide ? "sd" : "ss") : (is_wide ? "pd.512" : "ps.512"));
     LLVMValueRef in[2] = {a, b}, args[6];
     int n = 0;
     for (int i = 0; i < 2; i++) {
@@ -83,23 +91,33 @@ static LLVMValueRef avx512_call(emit *e, const char *vector, const char *scalar,
     if (!b && is_scalar) args[n++] = in[0]; /* upper lanes come from the first, the value from the second */
     if (imm >= 0) args[n++] = LLVMConstInt(e->t_i32, (unsigned)imm, 0);
     args[n++] = LLVMConstNull(type);
-    args[n++] = LLVMConstAllOnes(is_scalar ? e->t_i8 : e->t_i16);
+    args[n++] = LLVMConstAllOnes(is_scalar || is_wide ? e->t_i8 : e->t_i16);
     args[n++] = LLVMConstInt(e->t_i32, 4, 0); /* current rounding mode */
     LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID(name, strlen(name)), NULL, 0);
     LLVMValueRef v = LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, args, (unsigned)n, "");
     return is_scalar ? LLVMBuildExtractElement(e->b, v, LLVMConstInt(e->t_i32, 0, 0), "") : v;
 }
 
-LLVMValueRef mi_scalef(emit *e, LLVMValueRef x, LLVMValueRef k) {
-    return avx512_call(e, "llvm.x86.avx512.mask.scalef.ps.512", "llvm.x86.avx512.mask.scalef.ss", x, k, -1);
+/* Lanes first .. first + n - 1 of a, or of a and b one behind the other. */
+static LLVMValueRef lanes_of(emit *e, LLVMValueRef a, LLVMValueRef b, int first, int n) {
+    LLVMValueRef index[64];
+    for (int i = 0; i < n; i++) index[i] = LLVMConstInt(e->t_i32, (unsigned)(first + i), 0);
+    return LLVMBuildShuffleVector(e->b, a, b ? b : LLVMGetPoison(LLVMTypeOf(a)), LLVMConstVector(index, (unsigned)n),
+                                  "");
 }
-LLVMValueRef mi_getexp(emit *e, LLVMValueRef x) {
-    return avx512_call(e, "llvm.x86.avx512.mask.getexp.ps.512", "llvm.x86.avx512.mask.getexp.ss", x, NULL, -1);
+
+static LLVMValueRef avx512_call(emit *e, const char *op, LLVMValueRef a, LLVMValueRef b, int imm) {
+    if (e->lanes == 1 || !mi_is_f64(e, a)) return avx512_part(e, op, a, b, imm);
+    LLVMValueRef half[2];
+    for (int i = 0; i < 2; i++)
+        half[i] = avx512_part(e, op, lanes_of(e, a, NULL, 8 * i, 8), b ? lanes_of(e, b, NULL, 8 * i, 8) : NULL, imm);
+    return lanes_of(e, half[0], half[1], 0, 16);
 }
+
+LLVMValueRef mi_scalef(emit *e, LLVMValueRef x, LLVMValueRef k) { return avx512_call(e, "scalef", x, k, -1); }
+LLVMValueRef mi_getexp(emit *e, LLVMValueRef x) { return avx512_call(e, "getexp", x, NULL, -1); }
 /* 0xf: interval [0.75, 1.5), sign of the result +, NaN for negative numbers (-0 gives 1). */
-LLVMValueRef mi_getmant(emit *e, LLVMValueRef x) {
-    return avx512_call(e, "llvm.x86.avx512.mask.getmant.ps.512", "llvm.x86.avx512.mask.getmant.ss", x, NULL, 0xf);
-}
+LLVMValueRef mi_getmant(emit *e, LLVMValueRef x) { return avx512_call(e, "getmant", x, NULL, 0xf); }
 
 /* ---- cores ---- */
 /* k and its bits from x * scale, and the remainder x - k * (high + low). */

@@ -9,6 +9,7 @@
 LLVMValueRef mi_poly(emit *e, LLVMValueRef x, const float *c, int n);
 LLVMValueRef mi_poly_d(emit *e, LLVMValueRef x, const double *c, int n); /* the same on f64 values */
 
+bool mi_is_f64(const emit *e, LLVMValueRef x); /* are its elements f64 (else f32) */
 LLVMValueRef mi_to_f64(emit *e, LLVMValueRef x);
 LLVMValueRef mi_to_f32(emit *e, LLVMValueRef x);
 LLVMValueRef mi_bits_d(emit *e, LLVMValueRef x); /* f64 -> i64 */
@@ -22,7 +23,7 @@ LLVMValueRef mi_flip_sign(emit *e, LLVMValueRef x,
 LLVMValueRef mi_is_inf(emit *e, LLVMValueRef magnitude);
 LLVMValueRef mi_not(emit *e, LLVMValueRef c);
 
-/* AVX-512's instructions on exponents do in one step, subnormals and infinities included, what takes five to ten. */
+/* f32 and f64. AVX-512's instructions on exponents do in one step, subnormals and infinities included, what takes five to ten. */
 bool mi_has_exponents(const emit *e);
 LLVMValueRef mi_scalef(emit *e, LLVMValueRef x, LLVMValueRef k); /* x * 2^floor(k) */
 LLVMValueRef mi_getexp(emit *e, LLVMValueRef x);                 /* floor(log2 |x|) */

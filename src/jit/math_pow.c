@@ -55,10 +55,7 @@ LLVMValueRef math_cbrt(emit *e, LLVMValueRef x) {
 
 /* Two correctly rounded steps. Error: 1.49 ULP. */
 LLVMValueRef math_rsqrt(emit *e, LLVMValueRef x) {
-    LLVMTypeRef t = LLVMTypeOf(x);
-    if (LLVMGetTypeKind(t) == LLVMVectorTypeKind) t = LLVMGetElementType(t);
-    ir_dtype dtype = LLVMGetTypeKind(t) == LLVMDoubleTypeKind ? FUSOR_F64 : FUSOR_F32;
-    return em_fdiv(e, em_const(e, dtype, 1), mi_sqrt(e, x));
+    return em_fdiv(e, mi_is_f64(e, x) ? em_f64(e, 1) : em_f32(e, 1), mi_sqrt(e, x));
 }
 
 /* hypot in f64: the squares are exact and in range. An infinity wins over NaN. Error: 0.51 ULP. */
