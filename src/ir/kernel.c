@@ -106,10 +106,17 @@ static void launch_map(const ir_kernel *k, const int64_t *size, const int64_t *t
     out->tiles[0] = ceil_div(rows, tune[IR_TUNE_MAP_ROWS]) * ceil_div(columns, tune[IR_TUNE_MAP_COLUMNS]);
 }
 
+bool ir_kernel_is_one_phase(const ir_kernel *k) {
+    int r = 0;
+    for (int d = 0; d < k->n_dims; d++) r += k->dim[d].role == 'r';
+    return k->kind == IR_KERNEL_REDUCE && !ir_kernel_is_column(k) && r == 1 && k->dim[k->n_dims - 1].size > 0 &&
+           k->dim[k->n_dims - 1].size <= IR_REDUCE_BLOCK;
+}
+
 static void launch_reduce(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
     int64_t rows = role_product(k, size, 'p'), partials = ir_kernel_partials(k, size);
     int64_t reductions = count_reductions(k);
-    out->n_phases = 2;
+    out->n_phases = ir_kernel_is_one_phase(k) ? 1 : 2;
     if (ir_kernel_is_column(k)) {
         int64_t columns = size[k->n_dims - 1], chunks = ceil_div(columns, tune[IR_TUNE_REDUCE_COLUMNS]);
         out->tiles[0] = ceil_div(rows * partials * chunks, tune[IR_TUNE_REDUCE_GRAIN]);
@@ -117,7 +124,7 @@ static void launch_reduce(const ir_kernel *k, const int64_t *size, const int64_t
         out->shared_bytes = IR_PARTIAL_BYTES * reductions * rows * partials * columns;
     } else {
         out->tiles[0] = ceil_div(rows * partials, tune[IR_TUNE_REDUCE_GRAIN]);
-        out->tiles[1] = ceil_div(rows, tune[IR_TUNE_REDUCE_FINISH_GRAIN]);
+        if (out->n_phases > 1) out->tiles[1] = ceil_div(rows, tune[IR_TUNE_REDUCE_FINISH_GRAIN]);
         out->shared_bytes = IR_PARTIAL_BYTES * reductions * rows * partials;
     }
 }

@@ -112,6 +112,9 @@ bool ir_kernel_contract_in_place(const ir_kernel *k);   /* operand 1 is a load o
 /* reduce and row: number of partial results of one reduction = product of outer r sizes * blocks of the last r. */
 int64_t ir_kernel_partials(const ir_kernel *k, const int64_t *size);
 
+/* reduce, inner form, one r dim of a baked size: each row is one partial result, and phase 0 finishes it. */
+bool ir_kernel_is_one_phase(const ir_kernel *k);
+
 /* ---- data flow, used by code generation and launch alike ---- */
 /* Bit d set = the value varies along dim d (loads: nonzero stride or output; reductions clear their r dims). */
 uint32_t ir_kernel_varies(const ir_kernel *k, int inst);

@@ -31,6 +31,7 @@ jit_sources += %D%/math_erf.c
 jit_sources += %D%/math_pow.c
 jit_sources += %D%/math_act.c
 jit_sources += %D%/reduce_common.c
+jit_sources += %D%/reduce_short.c
 jit_sources += %D%/reduce_sweep.c
 jit_sources += %D%/reduce_column.c
 jit_sources += %D%/row.c

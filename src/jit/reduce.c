@@ -7,10 +7,14 @@
  *   phase 1     a unit is a row (and a chunk of columns):
  *               combines the partial results and evaluates what depends on them
  *
- * The inner form is here; the column form is in reduce_column.c. */
+ * Rows that are known to be one partial result are finished in phase 0, and there is no other; those of a few elements
+ * several at once (reduce_short.c). The inner form is here; the column form is in reduce_column.c. */
 #include "jit/reduce_common.h"
 
-static void emit_partials(red *r, red_sweep *s) {
+static void finish_row(red *r, LLVMValueRef q);
+
+/* is_whole: a row is one partial result and is finished at once. */
+static void emit_partials(red *r, red_sweep *s, bool is_whole) {
     emit *e = r->e;
     LLVMValueRef grain = e->tune[IR_TUNE_REDUCE_GRAIN], slot[s->n_acc + 1], q, i;
     LLVMValueRef units = em_mul(e, r->rows, r->partials), end = red_min(e, em_mul(e, e->tile_end, grain), units);
@@ -27,7 +31,21 @@ static void emit_partials(red *r, red_sweep *s) {
     red_enter_block(r, i);
     red_sweep_block(s, &row, slot);
     red_leave_block(r);
+    if (is_whole) finish_row(r, q);
     em_end(e, &l);
+}
+
+/* The row entered, number q. */
+static void finish_row(red *r, LLVMValueRef q) {
+    emit *e = r->e;
+    red_at at = {r, NULL, NULL, NULL};
+    em_values row;
+    em_values_init(&row, red_load_value, &at);
+    for (int j = 0; j < r->n_reductions; j++) {
+        LLVMValueRef number = em_add(e, em_mul(e, em_i64s(e, j), r->rows), q);
+        row.at[r->reduction[j]] = red_tree(r, j, red_slot(e, e->shared, em_mul(e, number, r->partials)));
+    }
+    red_finish(r, &row, &at);
 }
 
 static void emit_finish(red *r) {
@@ -35,15 +53,8 @@ static void emit_finish(red *r) {
     LLVMValueRef grain = e->tune[IR_TUNE_REDUCE_FINISH_GRAIN];
     LLVMValueRef end = red_min(e, em_mul(e, e->tile_end, grain), r->rows);
     em_loop l = em_for(e, em_mul(e, e->tile_begin, grain), end, em_i64s(e, 1));
-    red_at at = {r, NULL, NULL, NULL};
-    em_values row;
-    em_values_init(&row, red_load_value, &at);
     red_enter_row(r, l.i);
-    for (int j = 0; j < r->n_reductions; j++) {
-        LLVMValueRef number = em_add(e, em_mul(e, em_i64s(e, j), r->rows), l.i);
-        row.at[r->reduction[j]] = red_tree(r, j, red_slot(e, e->shared, em_mul(e, number, r->partials)));
-    }
-    red_finish(r, &row, &at);
+    finish_row(r, l.i);
     em_end(e, &l);
 }
 
@@ -60,10 +71,19 @@ fusor_status jit_emit_reduce(emit *e, fu_error *err) {
                            "that needs a row kernel",
                            i);
     }
+    if (red_is_short(r)) {
+        LLVMValueRef grain = e->tune[IR_TUNE_REDUCE_GRAIN];
+        red_short_rows(r, em_mul(e, e->tile_begin, grain), red_min(e, em_mul(e, e->tile_end, grain), r->rows));
+        return FUSOR_OK;
+    }
     FU_TRY(red_sweep_new(r, 0, NULL, err, &s));
+    if (ir_kernel_is_one_phase(e->k)) {
+        emit_partials(r, s, true);
+        return FUSOR_OK;
+    }
     em_branch first = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, LLVMConstInt(e->t_i32, 0, 0)));
     if (r->v >= 0) red_column_partials(r, s);
-    else emit_partials(r, s);
+    else emit_partials(r, s, false);
     em_else(e, &first);
     if (r->v >= 0) red_column_finish(r);
     else emit_finish(r);

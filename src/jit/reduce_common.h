@@ -120,6 +120,10 @@ void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot);
 /* Row-level program and stores, at the current width, at v's place; results of reductions are in v->at. */
 void red_finish(red *r, em_values *v, const red_at *at);
 
+/* reduce_short.c: rows of few elements, known, of types and strides that suit; rows [begin, end) completely. */
+bool red_is_short(const red *r);
+void red_short_rows(red *r, LLVMValueRef begin, LLVMValueRef end);
+
 /* reduce_column.c: the column form; each makes what is between the entry of the phase and its end. */
 void red_column_partials(red *r, red_sweep *s);
 void red_column_finish(red *r);

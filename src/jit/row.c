@@ -5,7 +5,8 @@
  *       for each pass: sweep the blocks of the row; combine the partial results; they are scalars of the passes behind
  *       row-level stores
  *
- * A row that is known to fit one masked vector stays in registers through all passes. */
+ * Rows of a few elements go several at once where that can be (reduce_short.c). Else a row that is known to fit one masked
+ * vector stays in registers through all passes. */
 #include "jit/reduce_common.h"
 
 typedef struct row {
@@ -111,6 +112,12 @@ fusor_status jit_emit_row(emit *e, fu_error *err) {
     row *w = FU_NEW(e->arena, row);
     FU_TRY(red_init(e, err, &w->r));
     red *r = w->r;
+    LLVMValueRef tile = e->tune[IR_TUNE_ROW_ROWS], begin = em_mul(e, e->tile_begin, tile);
+    LLVMValueRef end = red_min(e, em_mul(e, e->tile_end, tile), r->rows);
+    if (red_is_short(r)) {
+        red_short_rows(r, begin, end);
+        return FUSOR_OK;
+    }
     bool one_vector = known_length(r) <= e->level->lanes;
     if (!one_vector) {
         find_kept_rows(w);
@@ -118,9 +125,7 @@ fusor_status jit_emit_row(emit *e, fu_error *err) {
             if (r->pass[i] >= w->n_passes) w->n_passes = r->pass[i] + 1;
         for (int p = 0; p < w->n_passes; p++) FU_TRY(red_sweep_new(r, p, w->kept, err, &w->sweep[p]));
     }
-    LLVMValueRef tile = e->tune[IR_TUNE_ROW_ROWS];
-    LLVMValueRef end = red_min(e, em_mul(e, e->tile_end, tile), r->rows);
-    em_loop l = em_for(e, em_mul(e, e->tile_begin, tile), end, em_i64s(e, 1));
+    em_loop l = em_for(e, begin, end, em_i64s(e, 1));
     red_enter_row(r, l.i);
     if (one_vector) emit_one_vector(w);
     else emit_passes(w);

@@ -547,6 +547,53 @@ Test(row, baked_lengths_give_the_same_bits) {
     }
 }
 
+/* As many rows at once as there are lanes: whole groups and what is left of them; written out and in loops. */
+Test(row, short_rows) {
+    static const char cheap[] =
+        "row\ndim p ?\ndim r ?\nbuffer in f32 ? 1\nbuffer in f32 0 1\nbuffer in f32 1 0\nbuffer in f32 1 ?\n"
+        "buffer out f32 ? 1\nbuffer out f32 1 ?\nbuffer out f64 1 0\nbuffer out i64 ? 0\n"
+        "%0 = load.f32 #0\n%1 = load.f32 #1\n%2 = load.f32 #2\n%3 = load.f32 #3\n%4 = mul.f32 %0 %1\n%5 = add.f32 %4 %2\n"
+        "%6 = reduce_sum.f32 %5\n%7 = sub.f32 %5 %6\n%8 = mul.f32 %7 %3\n%9 = store.f32 #4 %8\n%10 = store.f32 #5 %7\n"
+        "%11 = cast.f64 %6\n%12 = store.f64 #6 %11\n%13 = argmin.i64 %8 variant 1\n%14 = store.i64 #7 %13\n";
+    static const char integers[] =
+        "reduce\ndim p ?\ndim p ?\ndim r ?\nbuffer in i32 ? ? 1\nbuffer out i64 ? 1 0\nbuffer out i32 ? 1 0\n"
+        "buffer out i64 ? 1 0\n"
+        "%0 = load.i32 #0\n%1 = cast.i64 %0\n%2 = reduce_sum.i64 %1\n%3 = store.i64 #1 %2\n%4 = reduce_min.i32 %0\n"
+        "%5 = store.i32 #2 %4\n%6 = index.i64 #1\n%7 = index.i64 #2\n%8 = mul.i64 %6 %7\n%9 = reduce_max.i64 %8\n"
+        "%10 = store.i64 #3 %9\n";
+    static const int64_t length[] = {2, 3, 5, 8, 10, 16, 17, 24, 32, 33}, rows[] = {1, 4, 15, 16, 17, 35, 0};
+    static const int flags[] = {BAKE, BAKE | SPECIAL | AT_BEGIN, BAKE | STRETCH, BAKE | STRETCH | AT_BEGIN};
+    for (int l = 0; l < 10; l++)
+        for (int q = 0; q < 7; q++) {
+            int64_t size[4] = {rows[q], length[l]}, three[4] = {3, rows[q], length[l]};
+            check(cheap, size, flags[(l + q) % 4] & ~SPECIAL, l % 2 ? 100 : 17);
+            check(norm, size, flags[(l + q + 1) % 4], l % 3 ? 100 : 16);
+            check(sum_f32, size, flags[(l + q + 2) % 4], 100);
+            check(integers, three, flags[(l + q + 3) % 4], q % 3 ? 100 : 13);
+        }
+}
+
+/* A sum of nothing but -0 is +0, in one lane as in accumulators. */
+Test(row, short_rows_of_minus_zero) {
+    float x[17 * 3], y[17];
+    for (int i = 0; i < 17 * 3; i++) x[i] = -0.0f;
+    for (int level = 0; level < IR_LEVEL_COUNT; level++) {
+        char text[1024];
+        if (!run_has_level((ir_level)level)) continue;
+        snprintf(text, sizeof text, "fusor-kernel 1\nkind reduce\nlevel %s\ndim p ?\ndim r 3%s", ir_levels[level].name,
+                 strstr(sum_f32, "dim r ?") + 7);
+        run_kernel r = run_compile(text);
+        ir_kernel_args a = {.version = 1,
+                            .tune = {17, 17},
+                            .buffer = (void *[]){x, y},
+                            .size = (int64_t[]){17, 3},
+                            .stride = (int64_t[]){3, 1, 1, 0}};
+        cr_assert_eq(r.fn(&a, 0, 1), 0);
+        for (int i = 0; i < 17; i++) cr_assert(y[i] == 0 && !signbit(y[i]), "level %d row %d: %g", level, i, (double)y[i]);
+        run_drop(&r);
+    }
+}
+
 Test(row, refuses_what_it_cannot_reduce) {
     char error[1024];
     static const char late[] =
