@@ -55,7 +55,8 @@ static fusor_tensor handle(struct builder_state *b, ir_id id) {
 static ir_id record(struct builder_state *b, const op_call *c) {
     ir_graph *g = b->g;
     const ir_op_info *info = &ir_ops[c->op];
-    ir_operand *in = FU_NEW_N(g->arena, ir_operand, c->n + 1);
+    ir_operand *in = FU_NEW_N(g->arena, ir_operand, c->n + 1), scalar = {0};
+    int n = c->n;
     ir_attr attr[IR_MAX_ATTRS] = {{0}};
     ir_dtype to = c->to;
     for (int i = 0; i < c->n; i++) {
@@ -66,14 +67,17 @@ static ir_id record(struct builder_state *b, const op_call *c) {
         in[i] = ir_use(node_of(b, c->args[i], info->name));
         if (!in[i].node) return 0;
     }
-    if (c->text && ir_parse_attrs(g, c->op, c->text, attr, &to) != FUSOR_OK) return 0;
+    if (c->text && ir_parse_attrs(g, c->op, c->text, attr, &to, &scalar) != FUSOR_OK) return 0;
+    if (scalar.literal) in[n++] = scalar;
     for (unsigned i = 0; c->attrs && i < info->n_attrs; i++) {
         const op_attr *x = &c->attrs[i];
         attr[i] = (ir_attr){.is_set = x->is_set, .number = x->number, .integer = x->integer, .n = x->n};
         attr[i].list = FU_NEW_N(g->arena, ir_size, x->n);
         for (uint32_t k = 0; k < x->n; k++) attr[i].list[k] = ir_size_const(g->sizes, x->list[k]);
     }
-    return ir_add(g, c->op, c->n, in, info->n_attrs ? attr : NULL, to, (fu_loc){0, 0});
+    const ir_attr *given = info->n_attrs ? attr : NULL;
+    return info->n_results == 1 ? ir_add(g, c->op, n, in, given, to, (fu_loc){0, 0})
+                                : ir_add_result(g, c->op, c->result, n, in, given, (fu_loc){0, 0});
 }
 
 /* What needs memory runs under this: the arena's way out leads here. */

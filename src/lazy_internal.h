@@ -44,7 +44,7 @@ typedef struct lazy_slot {
     bool in_scope;
     uint8_t dtype, rank;
     uint8_t op; /* that made it; stays when it has been evaluated. 0: wrapped memory */
-    uint8_t to;
+    uint8_t to, result;
     int64_t shape[IR_MAX_RANK];
     uint32_t n_in, attr_bytes; /* OP */
     lazy_input *in, inline_in[LAZY_INLINE];

@@ -113,7 +113,7 @@ static bool put_leaf(lazy_state *s, const size_map *m, const lazy_slot *x) {
 
 static bool put_op(lazy_state *s, const size_map *m, const lazy_slot *x) {
     const ir_op_info *info = &ir_ops[x->op];
-    unsigned char head[5] = {'O', x->op, x->to, (unsigned char)x->n_in, x->attr != NULL};
+    unsigned char head[6] = {'O', x->op, x->to, x->result, (unsigned char)x->n_in, x->attr != NULL};
     bool good = put(s, head, sizeof head);
     for (uint32_t k = 0; good && k < x->n_in; k++) {
         uint32_t in = x->in[k].slot ? lazy_at(s, x->in[k].slot)->index : UINT32_MAX - x->in[k].dtype;
@@ -211,7 +211,10 @@ static bool add_op(building *b, const lazy_slot *x) {
             attr[i].list[k] = is_sizes ? graph_size(b, map_listed(b->map, &plain[i], k, inferred))
                                        : ir_size_const(g->sizes, lazy_list_at(&plain[i], k));
     }
-    ir_id id = ir_add(g, x->op, (int)x->n_in, in, x->attr ? attr : NULL, x->to, (fu_loc){0, 0});
+    const ir_attr *given = x->attr ? attr : NULL;
+    ir_id id = info->n_results == 1
+                   ? ir_add(g, x->op, (int)x->n_in, in, given, x->to, (fu_loc){0, 0})
+                   : ir_add_result(g, x->op, x->result, (int)x->n_in, in, given, (fu_loc){0, 0});
     b->id[x->index] = id;
     if (id && x->text && !ir_at(g, id)->meta_name) ir_at(g, id)->meta_name = fu_strdup(g->arena, x->text);
     return id && same_shape(b, x, id);

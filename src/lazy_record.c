@@ -14,7 +14,7 @@ uint32_t lazy_pack_attrs(ir_op op, const op_attr *attr, unsigned char *out, uint
     for (unsigned i = 0; i < ir_ops[op].n_attrs; i++) {
         const op_attr *x = &attr[i];
         uint32_t bytes = 2 + (uint32_t)sizeof x->integer + x->n * (uint32_t)sizeof *x->list;
-        if (n + bytes > room || x->n > 64) return 0;
+        if (n + bytes > room || x->n > IR_MAX_LIST) return 0;
         out[n] = x->is_set;
         out[n + 1] = (unsigned char)x->n;
         if (is_number(op, i)) memcpy(out + n + 2, &x->number, sizeof x->number);
@@ -36,13 +36,13 @@ void lazy_unpack_attrs(ir_op op, const unsigned char *in, op_attr *out) {
     }
 }
 
-/* The attributes of fusor_apply's text, encoded. */
+/* The attributes of fusor_apply's text, encoded. *scalar: the operand among them, if there is one. */
 static fusor_status pack_text(fu_arena *arena, fu_error *e, const op_call *c, unsigned char *out, uint32_t room,
-                              uint32_t *bytes, ir_dtype *to) {
+                              uint32_t *bytes, ir_dtype *to, ir_operand *scalar) {
     ir_attr attr[IR_MAX_ATTRS] = {{0}};
     op_attr plain[IR_MAX_ATTRS] = {{0}};
     ir_graph *g = ir_graph_new(arena, e, NULL, "lazy");
-    FU_TRY(ir_parse_attrs(g, c->op, c->text, attr, to));
+    FU_TRY(ir_parse_attrs(g, c->op, c->text, attr, to, scalar));
     for (unsigned i = 0; i < ir_ops[c->op].n_attrs; i++) {
         int64_t *list = FU_NEW_N(arena, int64_t, attr[i].n);
         for (uint32_t k = 0; k < attr[i].n; k++)
@@ -53,6 +53,20 @@ static fusor_status pack_text(fu_arena *arena, fu_error *e, const op_call *c, un
     }
     *bytes = lazy_pack_attrs(c->op, plain, out, room);
     return FUSOR_OK;
+}
+
+static fusor_status pack_text_once(fu_error *e, const op_call *c, unsigned char *out, uint32_t room, uint32_t *bytes,
+                                   ir_dtype *to, ir_operand *scalar) {
+    fu_arena arena;
+    jmp_buf oom;
+    fu_arena_init(&arena, &oom);
+    if (setjmp(oom)) {
+        fu_arena_free(&arena);
+        return lazy_no_memory(e);
+    }
+    fusor_status status = pack_text(&arena, e, c, out, room, bytes, to, scalar);
+    fu_arena_free(&arena);
+    return status;
 }
 
 typedef struct recording {
@@ -93,7 +107,9 @@ static fusor_status infer_graph(fu_arena *arena, recording *r, fu_error *e) {
         attr[i].list = FU_NEW_N(arena, ir_size, attr[i].n);
         for (uint32_t k = 0; k < attr[i].n; k++) attr[i].list[k] = ir_size_const(g->sizes, lazy_list_at(&plain[i], k));
     }
-    ir_id id = ir_add(g, c->op, c->n, in, r->attr_bytes ? attr : NULL, r->to, nowhere);
+    const ir_attr *given = r->attr_bytes ? attr : NULL;
+    ir_id id = info->n_results == 1 ? ir_add(g, c->op, c->n, in, given, r->to, nowhere)
+                                    : ir_add_result(g, c->op, c->result, c->n, in, given, nowhere);
     if (!id) return e->status != FUSOR_OK ? e->status : FU_FAIL(e, FUSOR_ERROR_INTERNAL, "%s: failed", info->name);
     const ir_node *n = ir_at(g, id);
     r->dtype = (uint8_t)n->dtype;
@@ -177,6 +193,7 @@ static fusor_status new_op(recording *r, fu_error *e, uint32_t *out) {
     if (in) x->in = in;
     x->n_in = (uint32_t)c->n;
     x->to = (uint8_t)r->to;
+    x->result = (uint8_t)c->result;
     x->dtype = r->dtype;
     x->rank = r->rank;
     memcpy(x->shape, r->shape, sizeof x->shape);
@@ -192,12 +209,14 @@ static fusor_status new_op(recording *r, fu_error *e, uint32_t *out) {
 }
 
 static fusor_status record(lazy_state *s, fu_error *e, const op_call *c, uint32_t *out) {
-    enum { ATTR_ROOM = 4 * 1024 };
-    unsigned char key[ATTR_ROOM + 8 + 256 * (2 + IR_MAX_RANK * 8)];
+    enum { HEAD = 5, ATTR_ROOM = IR_MAX_ATTRS * (10 + IR_MAX_LIST * 8) };
+    unsigned char key[HEAD + ATTR_ROOM + 256 * (2 + IR_MAX_RANK * 8)];
     uint32_t in[256];
     uint8_t in_dtype[256];
     const char *name = ir_ops[c->op].name;
-    recording r = {.s = s, .call = c, .in = in, .key = key, .to = c->to, .in_dtype = in_dtype, .attr_at = 4};
+    recording r = {.s = s, .call = c, .in = in, .key = key, .to = c->to, .in_dtype = in_dtype, .attr_at = HEAD};
+    fusor_tensor args[256];
+    op_call with_scalar = *c;
     if (c->n > 256) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s: %d operands; expected at most 256", name, c->n);
     for (int i = 0; i < c->n; i++) {
         in[i] = 0;
@@ -208,24 +227,25 @@ static fusor_status record(lazy_state *s, fu_error *e, const op_call *c, uint32_
     for (int i = 0; i < c->n; i++)
         if (in[i] && !(in[i] = lazy_value_of(s, in[i]))) return lazy_no_memory(e);
     if (c->text) {
-        fu_arena arena;
-        jmp_buf oom;
-        fu_arena_init(&arena, &oom);
-        if (setjmp(oom)) {
-            fu_arena_free(&arena);
-            return lazy_no_memory(e);
+        ir_operand scalar = {0};
+        FU_TRY(pack_text_once(e, c, key + HEAD, ATTR_ROOM, &r.attr_bytes, &r.to, &scalar));
+        if (scalar.literal && c->n < 256) {
+            if (c->n) memcpy(args, c->args, (size_t)c->n * sizeof *args);
+            args[c->n] = op_weak_of(&scalar);
+            in[c->n] = 0;
+            with_scalar.args = args;
+            with_scalar.n++;
+            r.call = c = &with_scalar;
         }
-        fusor_status status = pack_text(&arena, e, c, key + 4, ATTR_ROOM, &r.attr_bytes, &r.to);
-        fu_arena_free(&arena);
-        if (status != FUSOR_OK) return status;
     } else if (c->attrs && ir_ops[c->op].n_attrs) {
-        r.attr_bytes = lazy_pack_attrs(c->op, c->attrs, key + 4, ATTR_ROOM);
+        r.attr_bytes = lazy_pack_attrs(c->op, c->attrs, key + HEAD, ATTR_ROOM);
     }
     key[0] = (unsigned char)c->op;
     key[1] = (unsigned char)r.to;
     key[2] = (unsigned char)c->n;
     key[3] = r.attr_bytes != 0;
-    r.key_bytes = 4 + r.attr_bytes;
+    key[4] = (unsigned char)c->result;
+    r.key_bytes = HEAD + r.attr_bytes;
     for (int i = 0; i < c->n; i++) r.key_bytes = add_operand(s, key, r.key_bytes, in[i], c->args[i]);
     FU_TRY(type_of(&r, e));
     return new_op(&r, e, out);

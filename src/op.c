@@ -44,6 +44,12 @@ ir_operand op_weak_operand(fusor_tensor t) {
     return x;
 }
 
+fusor_tensor op_weak_of(const ir_operand *x) {
+    if (x->literal == IR_LIT_FLOAT) return fusor_f(x->f);
+    if (x->literal == IR_LIT_BOOL) return fusor_b(x->i != 0);
+    return x->f >= 0x1p63 ? fusor_u((uint64_t)x->i) : fusor_i(x->i);
+}
+
 /* ---- dispatch ---- */
 
 static fusor_tensor record(const op_call *c) {
@@ -77,17 +83,20 @@ fusor_tensor op_refuse(fusor_tensor x, fusor_status status, const char *text) {
 
 /* A list argument; a negative count is "not given". */
 static op_attr list(op_call *c, int n, const int64_t *at) {
-    enum { MAX_LIST = 64 };
     op_attr x = {.is_set = n >= 0};
-    if (n > MAX_LIST || (n > 0 && !at)) {
+    if (n > IR_MAX_LIST || (n > 0 && !at)) {
         bad(c, FUSOR_ERROR_ARGUMENT,
-            n > MAX_LIST ? "a list has more than 64 entries; a tensor has at most 8 dims"
-                         : "a list is NULL but its count is not 0");
+            n > IR_MAX_LIST ? "a list has more than 255 entries" : "a list is NULL but its count is not 0");
         return x;
     }
     x.list = at;
     x.n = n > 0 ? (uint32_t)n : 0;
     return x;
+}
+static op_attr optional_list(op_call *c, int n, const int64_t *at) { return list(c, at ? n : -1, at); }
+static op_attr word(op_call *c, int v, int n_words) {
+    if (v < 0 || v >= n_words) bad(c, FUSOR_ERROR_ARGUMENT, "the mode is none of those that op.h lists");
+    return (op_attr){.is_set = true, .integer = v < 0 || v >= n_words ? 0 : v};
 }
 static op_attr flag(int on) { return (op_attr){.is_set = true, .integer = on != 0}; }
 static op_attr integer(int64_t v) { return (op_attr){.is_set = true, .integer = v}; }
@@ -212,6 +221,68 @@ static int operands(op_call *c, int n, const fusor_tensor *x) {
         return record(&c);                                                                                             \
     }
 
+/* ---- movement ---- */
+
+#define FN_SLICE(ID, name)                                                                                             \
+    fusor_tensor fusor_##name(fusor_tensor x, int n, const int64_t *starts, const int64_t *ends, const int64_t *steps, \
+                              const int64_t *axes) {                                                                   \
+        CALL_ATTRS(ID, x, list(&c, n < 0 ? 0 : n, starts), list(&c, n < 0 ? 0 : n, ends), optional_list(&c, n, steps), \
+                   optional_list(&c, n, axes));                                                                        \
+        return record(&c);                                                                                             \
+    }
+#define FN_PAD(ID, name)                                                                                               \
+    fusor_tensor fusor_##name(fusor_tensor x, fusor_tensor value, int mode, int n, const int64_t *pads) {              \
+        CALL(ID, mode == FUSOR_PAD_CONSTANT ? 2 : 1, x, value);                                                        \
+        op_attr attrs[IR_MAX_ATTRS] = {list(&c, n < 0 ? 0 : n, pads), {0}, word(&c, mode, FUSOR_PAD_WRAP + 1)};        \
+        c.attrs = attrs;                                                                                               \
+        return record(&c);                                                                                             \
+    }
+#define FN_CONCAT(ID, name)                                                                                            \
+    fusor_tensor fusor_##name(int n, const fusor_tensor *x, int axis) {                                                \
+        op_call c = {.op = IR_OP_##ID, .n = n, .args = x};                                                             \
+        if (n < 0 || (n > 0 && !x)) {                                                                                  \
+            bad(&c, FUSOR_ERROR_ARGUMENT, "the operands are missing");                                                 \
+            c.n = 0;                                                                                                   \
+        }                                                                                                              \
+        op_attr attrs[IR_MAX_ATTRS] = {integer(axis)};                                                                 \
+        c.attrs = attrs;                                                                                               \
+        return record(&c);                                                                                             \
+    }
+#define FN_SPLIT(ID, name)                                                                                             \
+    void fusor_##name(fusor_tensor x, int axis, int n, const int64_t *sizes, fusor_tensor *results) {                  \
+        CALL_ATTRS(ID, x, integer(axis), list(&c, n < 0 ? 0 : n, sizes));                                              \
+        for (int i = 0; i < n && results; i++) {                                                                       \
+            c.result = (unsigned)i;                                                                                    \
+            results[i] = record(&c);                                                                                   \
+        }                                                                                                              \
+    }
+#define FN_REPEATS(ID, name) FN_LIST(ID, name)
+#define FN_DIAGONAL(ID, name)                                                                                          \
+    fusor_tensor fusor_##name(fusor_tensor x, int64_t k) {                                                             \
+        CALL_ATTRS(ID, x, integer(k));                                                                                 \
+        return record(&c);                                                                                             \
+    }
+#define FN_TAKE(ID, name)                                                                                              \
+    fusor_tensor fusor_##name(fusor_tensor x, fusor_tensor indices, int axis) {                                        \
+        CALL(ID, 2, x, indices);                                                                                       \
+        op_attr attrs[IR_MAX_ATTRS] = {integer(axis)};                                                                 \
+        c.attrs = attrs;                                                                                               \
+        return record(&c);                                                                                             \
+    }
+#define FN_SCATTER(ID, name)                                                                                           \
+    fusor_tensor fusor_##name(fusor_tensor x, fusor_tensor indices, fusor_tensor updates, int axis, int mode) {        \
+        CALL(ID, 3, x, indices, updates);                                                                              \
+        op_attr attrs[IR_MAX_ATTRS] = {integer(axis), word(&c, mode, FUSOR_SCATTER_MIN + 1)};                          \
+        c.attrs = attrs;                                                                                               \
+        return record(&c);                                                                                             \
+    }
+#define FN_ONE_HOT(ID, name)                                                                                           \
+    fusor_tensor fusor_##name(fusor_tensor indices, int64_t depth, fusor_dtype dtype) {                                \
+        CALL_ATTRS(ID, indices, list(&c, 1, &depth), integer(type(&c, dtype)));                                        \
+        return record(&c);                                                                                             \
+    }
+#define FN_TAKE_ALONG(ID, name) FN_TAKE(ID, name)
+
 #define EW(ID, name, min, max, types, result, flags, set, ...) FN_##set##_##max(ID, name)
 #define CONVERT(ID, name, ...)                                                                                         \
     fusor_tensor fusor_##name(fusor_tensor x, fusor_dtype dtype) {                                                     \
@@ -226,12 +297,18 @@ static int operands(op_call *c, int n, const fusor_tensor *x) {
 /* ---- by name ---- */
 
 fusor_tensor fusor_apply(fusor_context *ctx, const char *op, int n, const fusor_tensor *args, const char *attributes) {
+    return fusor_apply_result(ctx, op, 0, n, args, attributes);
+}
+
+fusor_tensor fusor_apply_result(fusor_context *ctx, const char *op, int result, int n, const fusor_tensor *args,
+                                const char *attributes) {
     char text[160];
     op_call c = {.ctx = ctx, .n = n, .args = args, .text = attributes && attributes[0] ? attributes : NULL};
     if (n < 0 || (n > 0 && !args)) {
         bad(&c, FUSOR_ERROR_ARGUMENT, "fusor_apply: the operands are missing");
         c.n = 0;
     }
+    c.result = result < 0 ? UINT8_MAX : (unsigned)result;
     size_t length = op ? strlen(op) : 0;
     c.op = ir_op_find(op ? op : "", length);
     if (c.op == IR_OP_NONE) {

@@ -17,6 +17,7 @@ typedef struct op_attr {
 typedef struct op_call {
     fusor_context *ctx; /* of an operator without tensor operands; else NULL: the operands tell */
     ir_op op;
+    unsigned result; /* which, of an operator with several */
     int n;
     const fusor_tensor *args;
     const op_attr *attrs;    /* ir_ops[op].n_attrs of them, or NULL: all defaults */
@@ -29,6 +30,7 @@ typedef struct op_call {
 /* Weak scalars: their owner is a tag, their bits fill slot and generation. */
 bool op_is_weak(fusor_tensor t);
 ir_operand op_weak_operand(fusor_tensor t); /* the literal it stands for */
+fusor_tensor op_weak_of(const ir_operand *literal);
 
 /* op.c: a bad handle in the place of x's result: for functions that are composed of operators. */
 fusor_tensor op_refuse(fusor_tensor x, fusor_status status, const char *text);

@@ -40,10 +40,13 @@ static void print_signature(const ir_op_info *op) {
     const char *comma = "";
     printf("`%s(", op->name);
     for (int i = 0; i < op->min_in; i++, comma = ", ") printf("%s%s", comma, operand[i]);
-    if (op->max_in <= 3) { /* operands that may be left out */
+    bool has_scalar = false;
+    for (int i = 0; i < op->n_attrs; i++) has_scalar |= op->attrs[i].type == IR_ATTR_SCALAR;
+    if (op->max_in <= 3 && !has_scalar) { /* operands that may be left out */
         for (int i = op->min_in; i < op->max_in; i++) printf(" [, %s", operand[i]);
         for (int i = op->min_in; i < op->max_in; i++) putchar(']');
     }
+    if (op->max_in == IR_ANY_NUMBER) printf(", ..");
     if (op->kind == IR_KIND_CONVERT) printf(", DTYPE");
     for (int i = 0; i < op->n_attrs; i++, comma = ", ") {
         const ir_attr_info *a = &op->attrs[i];
@@ -59,7 +62,11 @@ static void print_signature(const ir_op_info *op) {
             break;
         case IR_ATTR_DTYPE: fputs("T", stdout); break;
         case IR_ATTR_AXES:
-        case IR_ATTR_SIZES: fputs("[..]", stdout); break;
+        case IR_ATTR_INTS:
+        case IR_ATTR_SIZES:
+        case IR_ATTR_INDICES: fputs("[..]", stdout); break;
+        case IR_ATTR_SIZE: fputs("n", stdout); break;
+        case IR_ATTR_SCALAR: fputs("%v", stdout); break;
         case IR_ATTR_INT:
         case IR_ATTR_AXIS:
             if (isnan(a->default_value)) fputs("k", stdout);
@@ -122,8 +129,8 @@ static void print_operators(void) {
          "*Kernels for* lists the\n"
          "types with generated code; the reference evaluator computes the others (`fusor explain` says so). Every "
          "element-wise operator\n"
-         "also takes `dtype=T`, the type of its literals where no operand is a tensor. A `k`, a `T` or `[..]` stands "
-         "for a value: `axis=k`\n"
+         "also takes `dtype=T`, the type of its literals where no operand is a tensor. A `k`, an `n`, a `T` or `[..]` "
+         "stands for a value: `axis=k`\n"
          "without one means all axes, `dtype=T` another type for result and accumulation. Meanings name operands x, y, "
          "z or a, b, c in\n"
          "their order. numerics.md has the rules of rounding.");
@@ -136,6 +143,7 @@ static void print_operators(void) {
     print_group("Norms", IR_KIND_NORM, IR_KIND_NORM, 0);
     print_group("Contractions and row composites", IR_KIND_CONTRACT, IR_KIND_ROW, 0);
     print_group("Movement", IR_KIND_VIEW, IR_KIND_VIEW, 0);
+    print_group("Movement: parts, pads and indices", IR_KIND_MOVE, IR_KIND_INDEX, 0);
     print_group("Creation", IR_KIND_CREATE, IR_KIND_CREATE, 0);
     puts("\n## Names of later versions\n\nThese are reserved; a program that uses one gets a message that says so.\n");
     int column = 0;

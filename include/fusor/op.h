@@ -28,6 +28,9 @@ enum { FUSOR_FLAT = INT32_MIN }; /* fusor_argmax(x, FUSOR_FLAT, 0): over all ele
  * such operator or attribute, or one that does not fit. */
 FUSOR_API fusor_tensor fusor_apply(fusor_context *ctx, const char *op, int n, const fusor_tensor *args,
                                    const char *attributes);
+/** The same for an operator with several results: the one of that number, from 0. */
+FUSOR_API fusor_tensor fusor_apply_result(fusor_context *ctx, const char *op, int result, int n,
+                                          const fusor_tensor *args, const char *attributes);
 
 /* ---- op-declarations, made from src/ir/ops.def by `make generated`: do not edit ---- */
 /* ---- element by element: unary ---- */
@@ -268,6 +271,38 @@ FUSOR_API fusor_tensor fusor_squeeze(fusor_tensor x, int n_axes, const int64_t *
 /** axes of size 1 put in, counted in the result */
 FUSOR_API fusor_tensor fusor_unsqueeze(fusor_tensor x, int n_axes, const int64_t *axes);
 
+/** a part of each axis from starts to ends by steps, n of each; negative bounds count from the end, bounds clamp. steps
+ * NULL: 1; axes NULL: the first n */
+FUSOR_API fusor_tensor fusor_slice(fusor_tensor x, int n, const int64_t *starts, const int64_t *ends,
+                                   const int64_t *steps, const int64_t *axes);
+/** axes in reverse order */
+FUSOR_API fusor_tensor fusor_flip(fusor_tensor x, int n_axes, const int64_t *axes);
+enum { FUSOR_PAD_CONSTANT, FUSOR_PAD_EDGE, FUSOR_PAD_REFLECT, FUSOR_PAD_WRAP };
+/** elements before and after each axis. value: a scalar, for mode FUSOR_PAD_CONSTANT only; pads: all begins, then all
+ * ends; negative ones cut off */
+FUSOR_API fusor_tensor fusor_pad(fusor_tensor x, fusor_tensor value, int mode, int n, const int64_t *pads);
+/** operands one after the other along an axis */
+FUSOR_API fusor_tensor fusor_concat(int n, const fusor_tensor *x, int axis);
+/** parts of an axis of the given sizes, n of them into results */
+FUSOR_API void fusor_split(fusor_tensor x, int axis, int n, const int64_t *sizes, fusor_tensor *results);
+/** the tensor again and again along each axis */
+FUSOR_API fusor_tensor fusor_tile(fusor_tensor x, int n, const int64_t *repeats);
+/** 0 above diagonal k of the last two axes */
+FUSOR_API fusor_tensor fusor_tril(fusor_tensor x, int64_t k);
+/** 0 below diagonal k of the last two axes */
+FUSOR_API fusor_tensor fusor_triu(fusor_tensor x, int64_t k);
+
+/* ---- indices: of any integer type; negative ones count from the end, others out of range are FUSOR_ERROR_INDEX ---- */
+/** the slices along an axis that indices name */
+FUSOR_API fusor_tensor fusor_take(fusor_tensor x, fusor_tensor indices, int axis);
+/** the element along an axis that each index names; ranks are equal, other axes broadcast */
+FUSOR_API fusor_tensor fusor_take_along(fusor_tensor x, fusor_tensor indices, int axis);
+enum { FUSOR_SCATTER_SET, FUSOR_SCATTER_ADD, FUSOR_SCATTER_MUL, FUSOR_SCATTER_MAX, FUSOR_SCATTER_MIN };
+/** x with updates at indices along an axis, one after the other, of mode FUSOR_SCATTER_SET, .._ADD, .. */
+FUSOR_API fusor_tensor fusor_scatter(fusor_tensor x, fusor_tensor indices, fusor_tensor updates, int axis, int mode);
+/** rows of zeros with a 1 where the index says; an index out of range gives zeros */
+FUSOR_API fusor_tensor fusor_one_hot(fusor_tensor indices, int64_t depth, fusor_dtype dtype);
+
 /* ---- creation: inside fusor_function_begin and _end of a module of ctx they trace ---- */
 /** a tensor of one value: a scalar, or a tensor of rank 0 of that dtype */
 FUSOR_API fusor_tensor fusor_full(fusor_context *ctx, fusor_tensor value, fusor_dtype dtype, int rank,
@@ -421,6 +456,18 @@ static inline fusor_tensor fusor_same_tensor(fusor_tensor t) { return t; }
 #define fusor_broadcast_to(a, ...)  fusor_broadcast_to(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_squeeze(a, ...)       fusor_squeeze(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_unsqueeze(a, ...)     fusor_unsqueeze(FUSOR_TENSOR_OF(a), __VA_ARGS__)
+#define fusor_slice(a, ...)         fusor_slice(FUSOR_TENSOR_OF(a), __VA_ARGS__)
+#define fusor_flip(a, ...)          fusor_flip(FUSOR_TENSOR_OF(a), __VA_ARGS__)
+#define fusor_pad(a, value, ...)    fusor_pad(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(value), __VA_ARGS__)
+#define fusor_split(a, ...)         fusor_split(FUSOR_TENSOR_OF(a), __VA_ARGS__)
+#define fusor_tile(a, ...)          fusor_tile(FUSOR_TENSOR_OF(a), __VA_ARGS__)
+#define fusor_tril(a, ...)          fusor_tril(FUSOR_TENSOR_OF(a), __VA_ARGS__)
+#define fusor_triu(a, ...)          fusor_triu(FUSOR_TENSOR_OF(a), __VA_ARGS__)
+#define fusor_take(a, i, ...)       fusor_take(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(i), __VA_ARGS__)
+#define fusor_take_along(a, i, ...) fusor_take_along(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(i), __VA_ARGS__)
+#define fusor_scatter(a, i, u, ...)                                                                                    \
+    fusor_scatter(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(i), FUSOR_TENSOR_OF(u), __VA_ARGS__)
+#define fusor_one_hot(a, ...)       fusor_one_hot(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_full(ctx, value, ...) fusor_full(ctx, FUSOR_TENSOR_OF(value), __VA_ARGS__)
 #define fusor_dim(a, ...)           fusor_dim(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #endif

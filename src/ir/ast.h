@@ -149,4 +149,7 @@ bool ast_type_build(ast *m, ir_graph *g, uint32_t mark, const ast_type *type, ir
 /* attr: ir_ops[op].n_attrs entries, zeroed. op IR_OP_CALL: metadata only. */
 bool ast_attrs_build(ast *m, ir_graph *g, uint32_t mark, const ast_stmt *s, ir_op op, ir_attr *attr, const char **name_out,
                      const char **loc_out);
+/* The IR_ATTR_SCALAR of op that s gives, taken out of attr (as ast_attrs_build left it); NULL: none. */
+const ast_attr *ast_scalar_attr(ast *m, const ast_stmt *s, ir_op op, ir_attr *attr);
+ir_operand ast_attr_operand(ast *m, const ast_attr *a);     /* of one that is a number */
 #endif

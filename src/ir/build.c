@@ -260,6 +260,18 @@ static bool build_operands(builder *b, const ast_stmt *s, const char *label, boo
     return true;
 }
 
+/* The operand that the operator takes as an attribute, if it is given. */
+static bool build_scalar(builder *b, const ast_stmt *s, ir_op op, ir_attr *attr, operands *in, bool *poisoned) {
+    const ast_attr *a = ast_scalar_attr(b->m, s, op, attr);
+    if (!a) return true;
+    ir_operand x = {.loc = a->loc};
+    if (a->kind != AST_ATTR_VALUE) x = ast_attr_operand(b->m, a);
+    else if (!find_value(b, a->as.word, a->loc, &x.node)) return false;
+    *poisoned |= a->kind == AST_ATTR_VALUE && !x.node;
+    fu_push(b->m->arena, in, x);
+    return true;
+}
+
 static bool build_operator(builder *b, const ast_stmt *s, ir_id *result) {
     ast *m = b->m;
     ast_word_info *w = &m->words.at[s->op.word];
@@ -276,19 +288,27 @@ static bool build_operator(builder *b, const ast_stmt *s, ir_id *result) {
     ir_attr attr[IR_MAX_ATTRS] = {{0}};
     if (!build_operands(b, s, w->text, ir_ops[op].kind == IR_KIND_CONVERT, &in, &to, &poisoned)) return false;
     if (!ast_attrs_build(m, b->g, b->mark, s, op, attr, &name, &loc)) return false;
-    if (s->n_results != 1) {
-        AST_FAIL(m, FUSOR_ERROR_TYPE, s->result[1].loc, "%s has 1 result, not %u", w->text, s->n_results);
+    if (!build_scalar(b, s, op, attr, &in, &poisoned)) return false;
+    const uint32_t n_results = ir_count_results(op, attr);
+    /* Without the attribute that tells their number, that it is missing is the error. */
+    if (s->n_results != n_results && n_results) {
+        AST_FAIL(m, FUSOR_ERROR_TYPE, s->result[s->n_results > n_results ? n_results : 0].loc,
+                 "%s has %u result%s%s, not %u", w->text, n_results, n_results == 1 ? "" : "s",
+                 ir_ops[op].n_results ? "" : " for these sizes", s->n_results);
         return false;
     }
     if (poisoned) return true;
-    int n_in = in.n > INT16_MAX ? INT16_MAX : (int)in.n;
-    ir_id id = ir_add(b->g, op, n_in, in.at, attr, to, s->op.loc);
-    if (!id) return failed(b, s->op.loc);
-    ir_node *n = ir_at(b->g, id);
-    n->name = ast_text(m, s->result[0].word);
-    n->meta_name = name;
-    n->meta_loc = loc;
-    *result = id;
+    int n_in = in.n > INT16_MAX ? INT16_MAX + 1 : (int)in.n;
+    for (uint32_t i = 0; i < s->n_results; i++) {
+        ir_id id = n_results == 1 ? ir_add(b->g, op, n_in, in.at, attr, to, s->op.loc)
+                                  : ir_add_result(b->g, op, i, n_in, in.at, attr, s->op.loc);
+        if (!id) return failed(b, s->op.loc);
+        ir_node *n = ir_at(b->g, id);
+        n->name = ast_text(m, s->result[i].word);
+        n->meta_name = name;
+        n->meta_loc = loc;
+        result[i] = id;
+    }
     return true;
 }
 

@@ -122,13 +122,16 @@ static bool build_integer(ast *m, const attr_place *at, const ast_attr *a, const
     return ir_size_is_const(at->g->sizes, size, out) || wrong(m, at, a, want);
 }
 
-static bool build_list(ast *m, const attr_place *at, const ast_attr *a, bool sizes, ir_attr *out) {
-    const char *want = sizes ? "a list of sizes such as [B, 8]" : "a list of axes such as [0, 1]";
-    enum { MAX_LIST = 64 }; /* more than any rank can use; longer ones would only be refused later */
+static bool build_list(ast *m, const attr_place *at, const ast_attr *a, ir_attr_type type, ir_attr *out) {
+    const char *want = type == IR_ATTR_SIZES     ? "a list of sizes such as [B, 8]"
+                       : type == IR_ATTR_INDICES ? "a list of integers or sizes such as [0, B-1]"
+                       : type == IR_ATTR_INTS    ? "a list of integers such as [1, -1]"
+                                                 : "a list of axes such as [0, 1]";
+    const bool has_sizes = type == IR_ATTR_SIZES || type == IR_ATTR_INDICES;
     if (a->kind != AST_ATTR_LIST) return wrong(m, at, a, want);
-    if (a->as.list.n > MAX_LIST) {
-        AST_FAIL(m, FUSOR_ERROR_SHAPE, a->loc, "%s: attribute %s has %u entries; tensors have rank %d at most", at->op,
-                 at->name, a->as.list.n, IR_MAX_RANK);
+    if (a->as.list.n > IR_MAX_LIST) {
+        AST_FAIL(m, FUSOR_ERROR_SHAPE, a->loc, "%s: attribute %s has %u entries; a list has at most %d", at->op,
+                 at->name, a->as.list.n, IR_MAX_LIST);
         return false;
     }
     out->n = a->as.list.n;
@@ -136,7 +139,7 @@ static bool build_list(ast *m, const attr_place *at, const ast_attr *a, bool siz
     for (uint32_t i = 0; i < out->n; i++) {
         const ast_attr *item = &a->as.list.at[i];
         int64_t v;
-        if (!sizes) {
+        if (!has_sizes) {
             if (!build_integer(m, at, item, want, &v)) return false;
             out->list[i] = ir_size_const(at->g->sizes, v);
             continue;
@@ -144,7 +147,7 @@ static bool build_list(ast *m, const attr_place *at, const ast_attr *a, bool siz
         if (item->kind != AST_ATTR_SIZE) return wrong(m, at, item, want);
         if (!ast_size_build(m, at->g, at->mark, &item->as.size, &out->list[i])) return false;
         /* -1 has a meaning to some operators; infer.c knows which. */
-        if (ir_size_is_const(at->g->sizes, out->list[i], &v) && v < -1) {
+        if (type == IR_ATTR_SIZES && ir_size_is_const(at->g->sizes, out->list[i], &v) && v < -1) {
             AST_FAIL(m, FUSOR_ERROR_SHAPE, item->loc, "%s: size %lld is negative", at->op, (long long)v);
             return false;
         }
@@ -193,7 +196,17 @@ static bool build_attr(ast *m, const attr_place *at, const ast_attr *a, const ir
     case IR_ATTR_INT:
     case IR_ATTR_AXIS: return build_integer(m, at, a, "an integer", &out->integer);
     case IR_ATTR_AXES:
-    case IR_ATTR_SIZES: return build_list(m, at, a, info->type == IR_ATTR_SIZES, out);
+    case IR_ATTR_INTS:
+    case IR_ATTR_SIZES:
+    case IR_ATTR_INDICES: return build_list(m, at, a, info->type, out);
+    case IR_ATTR_SIZE:
+        if (a->kind != AST_ATTR_SIZE) return wrong(m, at, a, "a size such as 8 or N");
+        out->n = 1;
+        out->list = FU_NEW(m->arena, ir_size);
+        return ast_size_build(m, at->g, at->mark, &a->as.size, out->list);
+    case IR_ATTR_SCALAR:
+        return a->kind == AST_ATTR_VALUE || a->kind == AST_ATTR_LITERAL || is_integer(a) ||
+               wrong(m, at, a, "a number or a value such as %v");
     case IR_ATTR_DTYPE:
         if (a->kind != AST_ATTR_DTYPE) return wrong(m, at, a, "a type such as f32");
         out->integer = a->as.dtype;
@@ -201,6 +214,25 @@ static bool build_attr(ast *m, const attr_place *at, const ast_attr *a, const ir
     case IR_ATTR_ENUM: return build_enum(m, at, a, info->words, out);
     }
     return false;
+}
+
+const ast_attr *ast_scalar_attr(ast *m, const ast_stmt *s, ir_op op, ir_attr *attr) {
+    for (unsigned k = 0; k < ir_ops[op].n_attrs; k++) {
+        if (ir_ops[op].attrs[k].type != IR_ATTR_SCALAR || !attr[k].is_set) continue;
+        attr[k] = (ir_attr){0};
+        for (uint32_t i = 0; i < s->n_args; i++) {
+            const ast_arg *arg = &s->arg[i];
+            if (arg->kind == AST_ARG_ATTR && strcmp(ast_text(m, arg->word), ir_ops[op].attrs[k].name) == 0)
+                return arg->as.attr;
+        }
+    }
+    return NULL;
+}
+
+ir_operand ast_attr_operand(ast *m, const ast_attr *a) {
+    if (a->kind == AST_ATTR_LITERAL) return ast_operand(m, &a->as.literal, true);
+    const int64_t v = a->as.size.item[0].value;
+    return (ir_operand){.literal = IR_LIT_INT, .i = v, .f = (double)v, .loc = a->loc};
 }
 
 static void fail_unknown(ast *m, const char *op, const ir_op_info *info, const ast_arg *arg) {

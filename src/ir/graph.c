@@ -44,11 +44,15 @@ static bool same_attr(const ir_attr_info *info, const ir_attr *x, const ir_attr 
     case IR_ATTR_NUMBER: return memcmp(&x->number, &y->number, sizeof x->number) == 0;
     case IR_ATTR_BOOL:
     case IR_ATTR_INT:
+    case IR_ATTR_SCALAR: /* an operand: compared there */
     case IR_ATTR_ENUM: return x->integer == y->integer;
     case IR_ATTR_DTYPE: return x->is_set == y->is_set && x->integer == y->integer;
     case IR_ATTR_AXIS: return x->integer == y->integer && (x->is_set == y->is_set || !isnan(info->default_value));
     case IR_ATTR_AXES:
-    case IR_ATTR_SIZES: break;
+    case IR_ATTR_INTS:
+    case IR_ATTR_SIZES:
+    case IR_ATTR_INDICES:
+    case IR_ATTR_SIZE: break;
     }
     return x->is_set == y->is_set && x->n == y->n &&
            (x->n == 0 || memcmp(x->list, y->list, x->n * sizeof *x->list) == 0);
@@ -73,6 +77,13 @@ static uint64_t hash_node(const ir_node *n) {
 
 static unsigned mask_of(const ir_node *n, unsigned i) { return n->stretch ? n->stretch[i] : 0; }
 
+bool ir_same_attrs(const ir_node *x, const ir_node *y) {
+    for (unsigned i = 0; x->attr && i < ir_ops[x->op].n_attrs; i++) {
+        if (!same_attr(&ir_ops[x->op].attrs[i], &x->attr[i], &y->attr[i])) return false;
+    }
+    return true;
+}
+
 static bool same_node(const ir_node *x, const ir_node *y) {
     if (x->op != y->op || x->dtype != y->dtype || x->rank != y->rank || x->n_in != y->n_in || x->index != y->index ||
         x->group != y->group || x->bits != y->bits || (x->callee == NULL) != (y->callee == NULL) ||
@@ -82,10 +93,7 @@ static bool same_node(const ir_node *x, const ir_node *y) {
     for (unsigned i = 0; i < x->n_in; i++) {
         if (x->in[i] != y->in[i] || mask_of(x, i) != mask_of(y, i)) return false;
     }
-    for (unsigned i = 0; x->attr && i < ir_ops[x->op].n_attrs; i++) {
-        if (!same_attr(&ir_ops[x->op].attrs[i], &x->attr[i], &y->attr[i])) return false;
-    }
-    return true;
+    return ir_same_attrs(x, y);
 }
 
 ir_id ir_add_raw(ir_graph *g, const ir_node *node) {
@@ -231,6 +239,7 @@ static ir_attr *fill_attrs(ir_graph *g, ir_op op, const ir_attr *given, fu_loc l
             FU_FAIL_AT(g->error, FUSOR_ERROR_TYPE, g->source, loc, "%s: needs the attribute %s=%s", info->name, d->name,
                        d->type == IR_ATTR_AXIS    ? "k"
                        : d->type == IR_ATTR_DTYPE ? "T, an element type"
+                       : d->type == IR_ATTR_SIZE  ? "n"
                                                   : "[..]");
             return NULL;
         } else {
@@ -252,15 +261,17 @@ const ir_attr *ir_node_attr(const ir_node *n, const char *name) {
 /* The type of the literals of operand i's role; 0 with a message where nothing decides it. */
 static ir_dtype literal_type(ir_graph *g, const ir_node *n, int n_in, const ir_operand *in, int i, ir_dtype to) {
     const ir_op_info *info = &ir_ops[n->op];
-    const bool has_cond = (info->flags & IR_COND) != 0;
-    if (has_cond && i == 0) return FUSOR_BOOL;
+    const ir_role role = ir_operand_role(n->op, (unsigned)i);
+    if (role == IR_ROLE_CONDITION) return FUSOR_BOOL;
+    if (role == IR_ROLE_INDEX) return FUSOR_I64;
     if (n->op == IR_OP_CAST) {
         /* The exact value is converted: the literal itself takes the widest type of its kind. */
         (void)to;
         return in[i].literal == IR_LIT_FLOAT ? FUSOR_F64 : in[i].literal == IR_LIT_BOOL ? FUSOR_BOOL : FUSOR_I64;
     }
-    for (int k = has_cond; k < n_in; k++) {
-        if (in[k].literal == IR_LIT_NONE) return ir_at(g, in[k].node)->dtype;
+    for (int k = 0; k < n_in; k++) {
+        if (in[k].literal == IR_LIT_NONE && ir_operand_role(n->op, (unsigned)k) == role)
+            return ir_at(g, in[k].node)->dtype;
     }
     const ir_attr *dtype = ir_node_attr(n, "dtype");
     if (dtype && dtype->is_set) return (ir_dtype)dtype->integer;
@@ -271,8 +282,9 @@ static ir_dtype literal_type(ir_graph *g, const ir_node *n, int n_in, const ir_o
     return 0;
 }
 
-ir_id ir_add(ir_graph *g, ir_op op, int n_in, const ir_operand *in, const ir_attr *attr, ir_dtype to, fu_loc loc) {
-    enum { MAX_OPERANDS = 256 };
+static ir_id add(ir_graph *g, ir_op op, unsigned index, int n_in, const ir_operand *in, const ir_attr *attr, ir_dtype to,
+                 fu_loc loc) {
+    enum { MAX_OPERANDS = INT16_MAX };
     const ir_op_info *info = &ir_ops[op];
     for (int i = 0; i < n_in; i++) {
         if (in[i].literal == IR_LIT_NONE && (in[i].node == 0 || in[i].node >= g->nodes.n)) {
@@ -280,21 +292,27 @@ ir_id ir_add(ir_graph *g, ir_op op, int n_in, const ir_operand *in, const ir_att
             return 0;
         }
     }
-    if (n_in < info->min_in || n_in > info->max_in || n_in > MAX_OPERANDS) {
+    if (!ir_op_takes(op, (unsigned)n_in) || n_in > MAX_OPERANDS) {
         FU_FAIL_AT(g->error, FUSOR_ERROR_TYPE, g->source, loc, "%s: takes %s operand%s, got %d", info->name,
                    info->min_in == info->max_in  ? fu_format(g->arena, "%d", info->min_in)
-                   : info->max_in < UINT8_MAX ? fu_format(g->arena, "%d to %d", info->min_in, info->max_in)
+                   : info->max_in != IR_ANY_NUMBER ? fu_format(g->arena, "%d to %d", info->min_in, info->max_in)
                                               : fu_format(g->arena, "%d or more", info->min_in),
                    info->max_in == 1 ? "" : "s", n_in);
         g->failed = true;
         return 0;
     }
-    ir_node n = {.op = op, .n_in = (uint16_t)n_in, .loc = loc};
-    ir_id ids[MAX_OPERANDS];
-    uint8_t stretch[MAX_OPERANDS] = {0};
+    ir_node n = {.op = op, .n_in = (uint16_t)n_in, .index = (uint16_t)index, .loc = loc};
+    ir_id few_ids[8], *ids = n_in <= 8 ? few_ids : FU_NEW_N(g->arena, ir_id, n_in);
+    uint8_t few_masks[8] = {0};
     n.in = ids;
-    n.stretch = stretch;
+    n.stretch = n_in <= 8 ? few_masks : FU_NEW_N(g->arena, uint8_t, n_in);
     if (info->n_attrs && !(n.attr = fill_attrs(g, op, attr, loc))) {
+        g->failed = true;
+        return 0;
+    }
+    if (info->n_results != 1 && index >= ir_count_results(op, n.attr)) {
+        FU_FAIL_AT(g->error, FUSOR_ERROR_ARGUMENT, g->source, loc, "%s: there is no result %u; it has %u", info->name,
+                   index, ir_count_results(op, n.attr));
         g->failed = true;
         return 0;
     }
@@ -314,6 +332,24 @@ ir_id ir_add(ir_graph *g, ir_op op, int n_in, const ir_operand *in, const ir_att
         return 0;
     }
     return ir_add_raw(g, &n);
+}
+
+ir_id ir_add(ir_graph *g, ir_op op, int n_in, const ir_operand *in, const ir_attr *attr, ir_dtype to, fu_loc loc) {
+    return add(g, op, 0, n_in, in, attr, to, loc);
+}
+
+ir_id ir_add_result(ir_graph *g, ir_op op, unsigned index, int n_in, const ir_operand *in, const ir_attr *attr,
+                    fu_loc loc) {
+    return add(g, op, index, n_in, in, attr, 0, loc);
+}
+
+uint32_t ir_count_results(ir_op op, const ir_attr *attr) {
+    const ir_op_info *info = &ir_ops[op];
+    if (info->n_results) return info->n_results;
+    for (unsigned i = 0; attr && i < info->n_attrs; i++) {
+        if (info->attrs[i].type == IR_ATTR_SIZES) return attr[i].n;
+    }
+    return 0;
 }
 
 ir_id ir_add_op(ir_graph *g, ir_op op, int n_in, const ir_id *in) {

@@ -16,7 +16,7 @@ typedef struct ir_attr {            /* value of one attribute of the node's op, 
     bool      is_set;               /* written by the user; else default_value */
     double    number;               /* FLOAT */
     int64_t   integer;              /* BOOL, INT, AXIS, DTYPE, ENUM (word index) */
-    ir_size  *list;                 /* AXES (constants), SIZES; arena */
+    ir_size  *list;                 /* where ir_attr_is_list; AXES and INTS: constants; arena */
     uint32_t  n;
 } ir_attr;
 
@@ -25,7 +25,7 @@ typedef struct ir_node {
     ir_dtype  dtype;
     uint8_t   rank;
     uint16_t  n_in;
-    uint16_t  index;                /* RESULT: which; PARAM: which */
+    uint16_t  index;                /* which PARAM; which result, of a RESULT and of operators that have several */
     ir_size   dim[IR_MAX_RANK];
     ir_id    *in;                   /* n_in; arena */
     uint8_t  *stretch;              /* n_in masks: bit d = result dim d is a broadcast of this operand (decided by the text, kept by
@@ -115,6 +115,10 @@ fusor_status ir_literal_bits(ir_graph *g, const char *what, const ir_operand *li
 /* attr: array of ir_ops[op].n_attrs (is_set false = default), or NULL. to: CAST/BITCAST result type, else 0.
  * Decides literal types, checks types and shapes, computes the result, adds call-time checks. 0 after an error. */
 ir_id ir_add(ir_graph *g, ir_op op, int n_in, const ir_operand *in, const ir_attr *attr, ir_dtype to, fu_loc loc);
+/* Result `index` of an operator with several: a node of its own, like any other. ir_add makes result 0. */
+ir_id ir_add_result(ir_graph *g, ir_op op, unsigned index, int n_in, const ir_operand *in, const ir_attr *attr, fu_loc loc);
+/* How many results the operator has with these attributes (filled in, or ir_op_info.n_attrs given ones). */
+uint32_t ir_count_results(ir_op op, const ir_attr *attr);
 /* Raw node for passes: everything given, hash-consed unless it has a name, a place or metadata; no inference (ir_verify checks
  * it). The node's arrays are copied. */
 ir_id ir_add_raw(ir_graph *g, const ir_node *node);
@@ -127,8 +131,15 @@ fusor_status ir_infer(ir_graph *g, ir_node *node, ir_dtype to);
 uint32_t ir_node_axes(const ir_graph *g, const ir_node *n);
 /* The type that a REDUCE, CONTRACT or ROW node accumulates in: the wider of dtype= and the default (doc/numerics.md). */
 ir_dtype ir_node_accumulator(const ir_graph *g, const ir_node *n);
+/* SLICE: dim d of the result, at i, is dim d of the operand at start[d] + i * step[d]. */
+void ir_slice_map(ir_graph *g, const ir_node *n, ir_size *start, int64_t *step);
+/* TAKE, TAKE_ALONG, SCATTER: the message for an index that is out of range, as every evaluator words it. `at`: its place
+ * in the row-major order of the operand of indices, whose shape is `shape`; size: of the axis that it points into. */
+fusor_status ir_fail_index(const ir_graph *g, fu_error *e, const ir_node *n, ir_bits index, int64_t at, const int64_t *shape,
+                           int64_t size);
 /* Number of elements. */
 ir_size ir_node_count(ir_graph *g, const ir_node *n);
+bool ir_same_attrs(const ir_node *x, const ir_node *y);      /* of two nodes of one operator, both with attributes */
 /* Attribute of that name, or NULL. */
 const ir_attr *ir_node_attr(const ir_node *n, const char *name);
 /* "f32[B, 784]" */
@@ -140,9 +151,9 @@ fusor_status ir_verify(const ir_graph *g, fu_error *e, const char *after_pass);
 /* parse.c: the whole text; all diagnostics; static errors of all functions. On failure *out is untouched.
  * Type errors, unknown operators (ir_op_nearest), planned operators, calls (existence, argument types, no recursion) included. */
 fusor_status ir_parse(fu_arena *a, fu_error *e, const char *name, const char *text, size_t length, ir_module **out);
-/* "axis=1, keepdims=true" into attr (ir_ops[op].n_attrs entries, zeroed); the type argument of cast and bitcast into *to. The
- * sizes of g may be named. Messages say "<attributes>:1:6". */
-fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, ir_attr *attr, ir_dtype *to);
+/* "axis=1, keepdims=true" into attr (ir_ops[op].n_attrs entries, zeroed); the type argument of cast and bitcast into *to; an
+ * IR_ATTR_SCALAR that is given into *scalar (else untouched). The sizes of g may be named. Messages say "<attributes>:1:6". */
+fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, ir_attr *attr, ir_dtype *to, ir_operand *scalar);
 ir_graph *ir_module_find(const ir_module *m, const char *function);      /* NULL: the first; NULL back: not there */
 /* flatten.c: function with its calls inlined, as a new graph in arena a (names, locs and stretch masks kept; callee checks come along). */
 fusor_status ir_flatten(fu_arena *a, fu_error *e, const ir_module *m, const ir_graph *f, ir_graph **out);

@@ -398,6 +398,8 @@ fusor_status ir_infer(ir_graph *g, ir_node *n, ir_dtype to) {
     case IR_KIND_CONTRACT: FU_TRY(infer_contract(g, n)); break;
     case IR_KIND_VIEW: FU_TRY(infer_view(g, n)); break;
     case IR_KIND_CREATE: FU_TRY(infer_create(g, n)); break;
+    case IR_KIND_MOVE: FU_TRY(infer_move(g, n)); break;
+    case IR_KIND_INDEX: FU_TRY(infer_index(g, n)); break;
     }
     return infer_finish(g, n);
 }

@@ -177,9 +177,11 @@ fusor_status check_class(ir_graph *g, const ir_node *n, unsigned i, unsigned cla
 /* ---- broadcasting ---- */
 
 /* NumPy's rule, decided by the text: only a missing dim or the constant 1 stretches. Operand i takes part with its
- * first part[i] dims; the result has `rank` dims. Fills n->dim[0..rank) and the stretch masks. */
-fusor_status broadcast(ir_graph *g, ir_node *n, const unsigned *part, unsigned rank) {
+ * first part[i] dims; the result has `rank` dims. Fills n->dim[0..rank) and the stretch masks, but for the dims in
+ * `skip`. */
+fusor_status broadcast_but(ir_graph *g, ir_node *n, const unsigned *part, unsigned rank, unsigned skip) {
     for (unsigned d = 0; d < rank; d++) {
+        if (skip >> d & 1) continue;
         int base = -1, base_dim = 0;
         bool base_is_const = false;
         for (unsigned i = 0; i < n->n_in; i++) {
@@ -217,6 +219,10 @@ fusor_status broadcast(ir_graph *g, ir_node *n, const unsigned *part, unsigned r
         }
     }
     return FUSOR_OK;
+}
+
+fusor_status broadcast(ir_graph *g, ir_node *n, const unsigned *part, unsigned rank) {
+    return broadcast_but(g, n, part, rank, 0);
 }
 
 /* Sizes of a shape= list into n's dims. -1 counts as a size only where `inferred` takes its place. */

@@ -19,6 +19,7 @@
 #define operand_text infer_operand_text
 #define check_class  infer_check_class
 #define broadcast    infer_broadcast
+#define broadcast_but infer_broadcast_but
 #define shape_attr   infer_shape_attr
 
 /* ---- words: arena text ---- */
@@ -53,6 +54,11 @@ bool agree(ir_graph *g, const ir_node *n, ir_size a, ir_size b, const char *who_
 /* NumPy's rule, decided by the text: only a missing dim or the constant 1 stretches. Operand i takes part with its first
  * part[i] dims; the result has `rank` dims. Fills n->dim[0..rank) and the stretch masks. */
 fusor_status broadcast(ir_graph *g, ir_node *n, const unsigned *part, unsigned rank);
+fusor_status broadcast_but(ir_graph *g, ir_node *n, const unsigned *part, unsigned rank, unsigned skip);   /* dims to leave alone */
 /* The result's dims as such: no size past 64 bits or below 0, and a byte count that fits. */
 fusor_status infer_finish(ir_graph *g, ir_node *n);
+
+/* ---- the rules of other files: infer_move.c ---- */
+fusor_status infer_move(ir_graph *g, ir_node *n);
+fusor_status infer_index(ir_graph *g, ir_node *n);
 #endif

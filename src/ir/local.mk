@@ -8,6 +8,7 @@ ir_sources += %D%/op.c
 ir_sources += %D%/graph.c
 ir_sources += %D%/infer.c
 ir_sources += %D%/infer_parts.c
+ir_sources += %D%/infer_move.c
 ir_sources += %D%/kernel.c
 ir_sources += %D%/schedule.c
 ir_sources += %D%/launch_contract.c

@@ -50,6 +50,25 @@ static const ir_attr_info attrs_IOTA[] = {
 static const ir_attr_info attrs_DIM[] = {
     {.name = "axis", .type = IR_ATTR_AXIS, .is_required = true, .default_value = NAN}};
 
+static const ir_attr_info attrs_SLICE[] = {{.name = "starts", .type = IR_ATTR_INDICES, .is_required = true},
+                                           {.name = "ends", .type = IR_ATTR_INDICES, .is_required = true},
+                                           {.name = "steps", .type = IR_ATTR_INTS},
+                                           ATTR_AXES};
+static const ir_attr_info attrs_PAD[] = {{.name = "pads", .type = IR_ATTR_INDICES, .is_required = true},
+                                         {.name = "value", .type = IR_ATTR_SCALAR},
+                                         {.name = "mode", .type = IR_ATTR_ENUM, .words = "constant|edge|reflect|wrap"}};
+#define ATTR_AXIS                                                                                                      \
+    { .name = "axis", .type = IR_ATTR_AXIS, .is_required = true, .default_value = NAN }
+static const ir_attr_info attrs_CONCAT[] = {ATTR_AXIS};
+static const ir_attr_info attrs_TAKE_ALONG[] = {ATTR_AXIS};
+static const ir_attr_info attrs_TAKE[] = {{.name = "axis", .type = IR_ATTR_AXIS}};
+static const ir_attr_info attrs_SPLIT[] = {ATTR_AXIS, {.name = "sizes", .type = IR_ATTR_SIZES, .is_required = true}};
+static const ir_attr_info attrs_REPEATS[] = {{.name = "repeats", .type = IR_ATTR_INDICES, .is_required = true}};
+static const ir_attr_info attrs_SCATTER[] = {
+    ATTR_AXIS, {.name = "mode", .type = IR_ATTR_ENUM, .words = "set|add|mul|max|min"}}; /* ORDER ir_scatter_combine */
+static const ir_attr_info attrs_ONE_HOT[] = {{.name = "depth", .type = IR_ATTR_SIZE, .is_required = true}, ATTR_DTYPE};
+static const ir_attr_info attrs_DIAGONAL[] = {{.name = "k", .type = IR_ATTR_INT}};
+
 #define N_ATTRS(set) (sizeof attrs_##set / sizeof *attrs_##set)
 enum {
     SCALARS_NONE = 0,
@@ -60,7 +79,8 @@ enum {
 };
 _Static_assert(N_ATTRS(ALPHA_BETA) <= IR_MAX_ATTRS && N_ATTRS(REDUCE) <= IR_MAX_ATTRS &&
                    N_ATTRS(IOTA) <= IR_MAX_ATTRS && N_ATTRS(ARGREDUCE) <= IR_MAX_ATTRS &&
-                   N_ATTRS(MATMUL) <= IR_MAX_ATTRS && N_ATTRS(VAR) <= IR_MAX_ATTRS && N_ATTRS(SCAN) <= IR_MAX_ATTRS,
+                   N_ATTRS(MATMUL) <= IR_MAX_ATTRS && N_ATTRS(VAR) <= IR_MAX_ATTRS && N_ATTRS(SCAN) <= IR_MAX_ATTRS &&
+                   N_ATTRS(SLICE) <= IR_MAX_ATTRS,
                "a row of attributes is too long");
 
 /* ---- the array ---- */
@@ -81,16 +101,17 @@ enum {
 #define RESULT_BOOL true
 
 const ir_op_info ir_ops[IR_OP_COUNT] = {
-    [IR_OP_NONE] = {.name = "none", .text = "no operator"},
-    [IR_OP_PARAM] = {.name = "param", .text = "a parameter of the function"},
-    [IR_OP_LITERAL] = {.name = "literal", .text = "a literal operand"},
+    [IR_OP_NONE] = {.name = "none", .text = "no operator", .n_results = 1},
+    [IR_OP_PARAM] = {.name = "param", .text = "a parameter of the function", .n_results = 1},
+    [IR_OP_LITERAL] = {.name = "literal", .text = "a literal operand", .n_results = 1},
     [IR_OP_CALL] = {.name = "call", .text = "a call of another function", .max_in = UINT8_MAX},
-    [IR_OP_RESULT] = {.name = "result", .text = "one result of a call", .min_in = 1, .max_in = 1},
+    [IR_OP_RESULT] = {.name = "result", .text = "one result of a call", .min_in = 1, .max_in = 1, .n_results = 1},
 #define EW(ID, op_name, min, max, types, result, op_flags, set, fref, iref, from, to, max_ulp, max_abs, ktypes,        \
            sentence)                                                                                                   \
     [IR_OP_##ID] = {.name = #op_name,                                                                                  \
                     .text = sentence,                                                                                  \
                     .kind = IR_KIND_EW,                                                                                \
+                    .n_results = 1,                                                                                    \
                     .min_in = min,                                                                                     \
                     .max_in = max,                                                                                     \
                     .classes = CLASSES(types),                                                                         \
@@ -108,6 +129,7 @@ const ir_op_info ir_ops[IR_OP_COUNT] = {
     [IR_OP_##ID] = {.name = #op_name,                                                                                  \
                     .text = sentence,                                                                                  \
                     .kind = IR_KIND_CONVERT,                                                                           \
+                    .n_results = 1,                                                                                    \
                     .min_in = 1,                                                                                       \
                     .max_in = 1,                                                                                       \
                     .classes = CLASSES("FSUB"),                                                                        \
@@ -116,6 +138,7 @@ const ir_op_info ir_ops[IR_OP_COUNT] = {
     [IR_OP_##ID] = {.name = #op_name,                                                                                  \
                     .text = sentence,                                                                                  \
                     .kind = IR_KIND_REDUCE,                                                                            \
+                    .n_results = 1,                                                                                    \
                     .min_in = 1,                                                                                       \
                     .max_in = 1,                                                                                       \
                     .classes = CLASSES(types),                                                                         \
@@ -124,22 +147,29 @@ const ir_op_info ir_ops[IR_OP_COUNT] = {
                     .combine = IR_OP_##with,                                                                           \
                     .is_sum_like = sums,                                                                               \
                     .kernel_types = KANY},
-#define OTHER(ID, op_name, min, max, op_kind, types, set, sentence)                                                    \
+#define SEVERAL(ID, op_name, results, min, max, op_kind, types, set, sentence)                                         \
     [IR_OP_##ID] = {.name = #op_name,                                                                                  \
                     .text = sentence,                                                                                  \
                     .kind = IR_KIND_##op_kind,                                                                         \
+                    .n_results = results,                                                                              \
                     .min_in = min,                                                                                     \
                     .max_in = max,                                                                                     \
                     .classes = CLASSES(types),                                                                         \
                     .attrs = attrs_##set,                                                                              \
                     .n_attrs = N_ATTRS(set),                                                                           \
                     .kernel_types = KANY},
+#define OTHER(ID, op_name, ...) SEVERAL(ID, op_name, 1, __VA_ARGS__)
 #include "ir/ops.def"
 #undef EW
 #undef CONVERT
 #undef REDUCE
 #undef OTHER
 };
+
+ir_op ir_scatter_combine(int64_t mode) {
+    static const ir_op ops[] = {IR_OP_NONE, IR_OP_ADD, IR_OP_MUL, IR_OP_MAXIMUM, IR_OP_MINIMUM};
+    return ops[mode];
+}
 
 /* ---- lookup ---- */
 enum { FIRST_OP = IR_OP_RESULT + 1 };

@@ -695,7 +695,8 @@ static void parse_attr_list(parser *p, ir_op op, ast_stmt *s, ir_dtype *to) {
     s->n_args = args.n;
 }
 
-fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, ir_attr *attr, ir_dtype *to) {
+fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, ir_attr *attr, ir_dtype *to,
+                            ir_operand *scalar) {
     enum { MARK = 1 };
     fu_arena *a = g->arena;
     fu_source *source = FU_NEW(a, fu_source);
@@ -715,7 +716,13 @@ fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, ir_attr *at
         const char *symbol = ir_size_symbol_name(g->sizes, i);
         m->words.at[ast_intern(m, symbol, strlen(symbol))].dim_mark = MARK;
     }
-    if (!m->n_diagnostics) (void)ast_attrs_build(m, g, MARK, &s, op, attr, &name, &loc);
+    const ast_attr *operand = NULL;
+    if (!m->n_diagnostics && ast_attrs_build(m, g, MARK, &s, op, attr, &name, &loc))
+        operand = ast_scalar_attr(m, &s, op, attr);
+    if (operand && operand->kind == AST_ATTR_VALUE)
+        AST_FAIL(m, FUSOR_ERROR_TYPE, operand->loc, "%s: a text of attributes has no values; give the tensor as an operand",
+                 ir_ops[op].name);
+    else if (operand) *scalar = ast_attr_operand(m, operand);
     if (!m->n_diagnostics) return FUSOR_OK;
     report_all(m, g->error);
     g->failed = true;

@@ -88,7 +88,7 @@ bool plan_has_kernel(const planner *p, const ir_node *n) {
     case IR_KIND_CONTRACT:
         return n->op == IR_OP_MATMUL && main == ir_at(p->g, n->in[1])->dtype && main != FUSOR_BOOL &&
                (ir_is_float(main) ? ir_is_float(n->dtype) : n->dtype == (ir_dtypes[main].bytes == 1 ? FUSOR_I32 : FUSOR_I64));
-    case IR_KIND_ROW: case IR_KIND_NORM: case IR_KIND_SCAN: return false;
+    case IR_KIND_ROW: case IR_KIND_NORM: case IR_KIND_SCAN: case IR_KIND_MOVE: case IR_KIND_INDEX: return false;
     default: return true;
     }
 }

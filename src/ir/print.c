@@ -118,12 +118,13 @@ static bool is_literal(const ir_graph *g, ir_id id) { return ir_at(g, id)->op ==
 /* Does operand i of n, a literal, get its type from the rest of the statement when it is read back? */
 static bool is_inline(const ir_graph *g, const ir_node *n, unsigned i) {
     ir_dtype t = ir_at(g, n->in[i])->dtype;
-    unsigned first = ir_ops[n->op].flags & IR_COND ? 1 : 0;
     if (n->op == IR_OP_CALL) return true;
-    if (i < first) return t == FUSOR_BOOL;
+    const ir_role role = ir_operand_role(n->op, i);
+    if (role == IR_ROLE_CONDITION) return t == FUSOR_BOOL;
+    if (role == IR_ROLE_INDEX) return t == FUSOR_I64;
     if (n->op == IR_OP_CAST) return t == FUSOR_F64 || t == FUSOR_I64 || t == FUSOR_BOOL;
-    for (unsigned k = first; k < n->n_in; k++)
-        if (!is_literal(g, n->in[k])) return ir_at(g, n->in[k])->dtype == t;
+    for (unsigned k = 0; k < n->n_in; k++)
+        if (!is_literal(g, n->in[k]) && ir_operand_role(n->op, k) == role) return ir_at(g, n->in[k])->dtype == t;
     const ir_attr *dtype = ir_node_attr(n, "dtype");
     return dtype && dtype->is_set && dtype->integer == t;
 }
@@ -154,9 +155,13 @@ static void name_nodes(printer *p) {
 
 /* ---- sizes and types ---- */
 
-/* A size in a type. What no parameter binds cannot be written; it is inferred again. */
+/* A size in a type. What no parameter binds, and what has no form in a text, cannot be written; it is inferred again. */
 static void print_dim(printer *p, ir_size x) {
     size_t start = p->out->n;
+    if (!ir_size_is_writable(p->g->sizes, x)) {
+        fu_str_addc(p->out, '?');
+        return;
+    }
     ir_size_print(p->out, p->g->sizes, x);
     if (!p->has_unbound) return;
     for (const char *t = p->out->at + start; *t;) {
@@ -310,8 +315,12 @@ static void print_attr(printer *p, const ir_attr_info *info, const ir_attr *x) {
         fu_str_addn(out, word, strcspn(word, "|"));
         return;
     }
+    case IR_ATTR_SIZE: ir_size_print(out, p->g->sizes, x->list[0]); return;
+    case IR_ATTR_SCALAR: return; /* an operand */
     case IR_ATTR_AXES:
-    case IR_ATTR_SIZES: break;
+    case IR_ATTR_INTS:
+    case IR_ATTR_SIZES:
+    case IR_ATTR_INDICES: break;
     }
     fu_str_addc(out, '[');
     for (uint32_t i = 0; i < x->n; i++) {
@@ -319,6 +328,35 @@ static void print_attr(printer *p, const ir_attr_info *info, const ir_attr *x) {
         ir_size_print(out, p->g->sizes, x->list[i]);
     }
     fu_str_addc(out, ']');
+}
+
+/* The name of operand i where it is written as an attribute; else NULL. */
+static const char *scalar_name(const ir_node *n, unsigned i) {
+    const ir_op_info *info = &ir_ops[n->op];
+    for (unsigned k = 0; i + 1 == info->max_in && k < info->n_attrs; k++)
+        if (info->attrs[k].type == IR_ATTR_SCALAR) return info->attrs[k].name;
+    return NULL;
+}
+
+/* The nodes of one statement with several results stand in a row, as far as they live: how many there are from `id` on. */
+static uint32_t count_siblings(const ir_graph *g, ir_id id) {
+    const ir_node *n = ir_at(g, id);
+    uint32_t count = 1;
+    for (ir_id k = id + 1; ir_ops[n->op].n_results != 1 && k < g->nodes.n; k++, count++) {
+        const ir_node *x = ir_at(g, k);
+        if (x->op != n->op || x->index <= ir_at(g, k - 1)->index || x->n_in != n->n_in ||
+            memcmp(x->in, n->in, n->n_in * sizeof *n->in) != 0 || x->loc.line != n->loc.line ||
+            x->loc.col != n->loc.col || !ir_same_attrs(x, n))
+            break;
+    }
+    return count;
+}
+
+/* A type for a result that nothing uses, beside others that have to be declared: every size is left to be inferred. */
+static void print_unused(printer *p, const ir_node *sibling) {
+    fu_str_add(p->out, ir_dtypes[sibling->dtype].name);
+    for (unsigned d = 0; d < sibling->rank; d++) fu_str_add(p->out, d ? ", ?" : "[?");
+    if (sibling->rank) fu_str_addc(p->out, ']');
 }
 
 static const char *comma(unsigned *n) { return (*n)++ ? ", " : ""; }
@@ -340,7 +378,8 @@ static void print_node(printer *p, ir_id id, const ir_id *result, uint32_t n_res
     if (n->op == IR_OP_CALL) fu_str_addf(out, " = @%s(", n->callee);
     else fu_str_addf(out, " = %s(", info->name);
     for (unsigned i = 0; i < n->n_in; i++) {
-        fu_str_add(out, comma(&args));
+        const char *name = scalar_name(n, i);
+        fu_str_addf(out, "%s%s%s", comma(&args), name ? name : "", name ? "=" : "");
         print_operand(p, n->in[i], is_literal(p->g, n->in[i]) && is_inline(p->g, n, i));
     }
     if (info->kind == IR_KIND_CONVERT) fu_str_addf(out, "%s%s", comma(&args), ir_dtypes[n->dtype].name);
@@ -361,8 +400,12 @@ static void print_node(printer *p, ir_id id, const ir_id *result, uint32_t n_res
     bool annotated = false;
     for (uint32_t i = 0; i < n_results; i++) annotated |= result[i] && p->declared[result[i]];
     for (uint32_t i = 0; annotated && i < n_results; i++) {
-        const ir_node *r = ir_at(p->g, result[i]);
+        const ir_node *r = ir_at(p->g, result[i] ? result[i] : id);
         fu_str_add(out, i ? ", " : " : ");
+        if (!result[i] && r->op != IR_OP_CALL) {
+            print_unused(p, r);
+            continue;
+        }
         print_type(p, r, p->declared[result[i]] ? p->declared[result[i]] : r->dim);
     }
     fu_str_addc(out, '\n');
@@ -478,8 +521,17 @@ void ir_print_graph(fu_str *out, const ir_graph *g) {
     call_results calls = find_results(p);
     for (ir_id id = 1; id < g->nodes.n; id++) {
         ir_op op = ir_at(g, id)->op;
-        if (op == IR_OP_CALL) print_node(p, id, calls.id + calls.first[id], calls.n[id]);
-        else if (op != IR_OP_PARAM && op != IR_OP_RESULT && p->name[id]) print_node(p, id, &id, 1);
+        if (op == IR_OP_CALL) {
+            print_node(p, id, calls.id + calls.first[id], calls.n[id]);
+        } else if (ir_ops[op].n_results != 1) {
+            uint32_t n = count_siblings(g, id), n_results = ir_count_results(op, ir_at(g, id)->attr);
+            ir_id *result = FU_NEW_N(a, ir_id, n_results);
+            for (ir_id k = id; k < id + n; k++) result[ir_at(g, k)->index] = k;
+            print_node(p, id, result, n_results);
+            id += n - 1;
+        } else if (op != IR_OP_PARAM && op != IR_OP_RESULT && p->name[id]) {
+            print_node(p, id, &id, 1);
+        }
     }
     fu_str_add(out, "  return ");
     for (uint32_t i = 0; i < g->results.n; i++) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* size.c: symbolic sizes (types.h). Every size is a polynomial with 64-bit coefficients over atoms, which are symbols
- * and opaque floor quotients, kept sorted and hash-consed: equal polynomials have one id.
+ * opaque floor quotients and positive parts max(x, 0), kept sorted and hash-consed: equal polynomials have one id.
+ * Minima and maxima are written with positive parts, so there is one form for them all; no text can say one, they come
+ * from bounds that clamp (slice).
  *
  * Limits keep hostile input cheap: a polynomial has at most MAX_TERMS terms of at most MAX_DEGREE factors, quotients
  * nest MAX_DEPTH deep, and the tree behind a size has at most MAX_WEIGHT leaves (so walking it needs no memo). What
@@ -30,7 +32,7 @@ typedef struct expr {
     uint32_t symbol;  /* SYM */
     uint32_t n_terms; /* POLY */
     term *terms;      /* POLY; arena */
-    ir_size num, den; /* DIV */
+    ir_size num, den; /* DIV; POSITIVE: num */
     int depth, weight;
     uint64_t hash; /* of the structure, symbols by name: the same in every table */
 } expr;
@@ -54,6 +56,7 @@ static bool same_expr(const expr *a, const expr *b) {
     case IR_SIZE_CONST: return a->value == b->value;
     case IR_SIZE_SYM: return a->symbol == b->symbol;
     case IR_SIZE_DIV: return a->num == b->num && a->den == b->den;
+    case IR_SIZE_POSITIVE: return a->num == b->num;
     case IR_SIZE_POLY: break;
     case IR_SIZE_HUGE: return true;
     }
@@ -79,6 +82,13 @@ static ir_size intern(ir_sizes *s, expr e) {
         h = fu_hash(part, sizeof part, h);
         e.depth = 1 + (num->depth > den->depth ? num->depth : den->depth);
         e.weight = 1 + num->weight + den->weight;
+        break;
+    }
+    case IR_SIZE_POSITIVE: {
+        const expr *x = at(s, e.num);
+        h = fu_hash(&x->hash, sizeof x->hash, h);
+        e.depth = 1 + x->depth;
+        e.weight = 1 + x->weight;
         break;
     }
     case IR_SIZE_POLY:
@@ -160,14 +170,14 @@ const char *ir_size_symbol_name(const ir_sizes *s, uint32_t symbol) {
 
 static int compare_sizes(const ir_sizes *s, ir_size a, ir_size b);
 
-/* Symbols by name, then quotients by structure: the order does not depend on which was made first. */
+/* Symbols by name, then quotients and positive parts by structure: the order does not depend on which was made first. */
 static int compare_atoms(const ir_sizes *s, ir_size a, ir_size b) {
     if (a == b) return 0;
     const expr *x = at(s, a), *y = at(s, b);
-    if (x->kind != y->kind) return x->kind == IR_SIZE_SYM ? -1 : 1;
+    if (x->kind != y->kind) return x->kind < y->kind ? -1 : 1; /* ORDER ir_size_kind */
     if (x->kind == IR_SIZE_SYM) return strcmp(s->names.at[x->symbol], s->names.at[y->symbol]);
     const int c = compare_sizes(s, x->num, y->num);
-    return c ? c : compare_sizes(s, x->den, y->den);
+    return c || x->kind == IR_SIZE_POSITIVE ? c : compare_sizes(s, x->den, y->den);
 }
 
 /* Graded lexicographic, leading term first. A monomial order, which exact division relies on. */
@@ -378,6 +388,102 @@ ir_size ir_size_div(ir_sizes *s, ir_size a, ir_size b) {
     return ir_size_add(s, make(s, &out), quotient);
 }
 
+/* ---- positive parts ---- */
+
+/* Nothing is subtracted anywhere in x. Quotients nest deep, so this keeps its frames small. */
+static bool is_plainly_positive(const ir_sizes *s, ir_size x) {
+    const expr *e = at(s, x);
+    switch (e->kind) {
+    case IR_SIZE_CONST: return e->value >= 0;
+    case IR_SIZE_SYM:
+    case IR_SIZE_POSITIVE: return true;
+    case IR_SIZE_DIV: return is_plainly_positive(s, e->num) && is_plainly_positive(s, e->den);
+    case IR_SIZE_HUGE: return false;
+    case IR_SIZE_POLY: break;
+    }
+    for (uint32_t i = 0; i < e->n_terms; i++) {
+        if (e->terms[i].coef < 0) return false;
+        for (uint32_t k = 0; k < e->terms[i].n; k++) {
+            if (!is_plainly_positive(s, e->terms[i].factor[k])) return false;
+        }
+    }
+    return true;
+}
+
+/* The argument of t, where t is some multiple of one positive part alone. */
+static bool is_positive_part(const ir_sizes *s, const term *t, ir_size *argument) {
+    if (t->n != 1 || at(s, t->factor[0])->kind != IR_SIZE_POSITIVE) return false;
+    *argument = at(s, t->factor[0])->num;
+    return true;
+}
+
+/* p with its term i, coef * max(x, 0), replaced by coef * x, or by nothing. */
+static void without_term(const ir_sizes *s, const poly *p, int i, ir_size x, bool is_replaced, poly *out) {
+    const int64_t coef = p->at[i].coef;
+    *out = *p;
+    memmove(&out->at[i], &out->at[i + 1], (size_t)(out->n - i - 1) * sizeof *out->at);
+    out->n--;
+    if (!is_replaced) return;
+    poly q;
+    expand(s, x, &q);
+    out->overflow |= q.overflow;
+    for (int k = 0; k < q.n; k++) {
+        if (__builtin_mul_overflow(q.at[k].coef, coef, &q.at[k].coef)) out->overflow = true;
+        add_term(s, out, &q.at[k]);
+    }
+}
+
+static bool poly_never_negative(const ir_sizes *s, const poly *p, int depth) {
+    enum { MAX_CASES = 3 };
+    int minus = -1, plus = -1;
+    bool is_plain = !p->overflow;
+    ir_size x = 0, y = 0, argument;
+    if (p->overflow) return false;
+    for (int i = 0; i < p->n; i++) {
+        const term *t = &p->at[i];
+        is_plain &= t->coef > 0;
+        for (uint32_t k = 0; k < t->n; k++) is_plain &= is_plainly_positive(s, t->factor[k]);
+        if (!is_positive_part(s, t, &argument)) continue;
+        if (t->coef < 0) minus = i, x = argument;
+        else plus = i, y = argument;
+    }
+    if (is_plain || depth == MAX_CASES) return is_plain;
+    poly q;
+    if (minus >= 0) { /* -max(x, 0) is -x or 0: both have to do */
+        without_term(s, p, minus, x, false, &q);
+        if (!poly_never_negative(s, &q, depth + 1)) return false;
+        without_term(s, p, minus, x, true, &q);
+        return poly_never_negative(s, &q, depth + 1);
+    }
+    if (plus < 0) return false;
+    without_term(s, p, plus, y, true, &q); /* max(y, 0) is at least y, and at least 0 */
+    if (poly_never_negative(s, &q, depth + 1)) return true;
+    without_term(s, p, plus, y, false, &q);
+    return poly_never_negative(s, &q, depth + 1);
+}
+
+ir_size ir_size_positive(ir_sizes *s, ir_size x) {
+    poly p;
+    if (x == HUGE_SIZE) return HUGE_SIZE;
+    expand(s, x, &p);
+    if (poly_never_negative(s, &p, 0)) return x;
+    const ir_size minus = ir_size_sub(s, ir_size_const(s, 0), x);
+    if (minus == HUGE_SIZE) return HUGE_SIZE;
+    expand(s, minus, &p);
+    if (poly_never_negative(s, &p, 0)) return ir_size_const(s, 0);
+    /* max(x, 0) = max(-x, 0) + x: the one whose leading term is positive stands for both. */
+    if (p.at[0].coef < 0) return intern(s, (expr){.kind = IR_SIZE_POSITIVE, .num = x});
+    return ir_size_add(s, intern(s, (expr){.kind = IR_SIZE_POSITIVE, .num = minus}), x);
+}
+
+ir_size ir_size_max(ir_sizes *s, ir_size a, ir_size b) {
+    return ir_size_add(s, b, ir_size_positive(s, ir_size_sub(s, a, b)));
+}
+
+ir_size ir_size_min(ir_sizes *s, ir_size a, ir_size b) {
+    return ir_size_sub(s, a, ir_size_positive(s, ir_size_sub(s, a, b)));
+}
+
 /* ---- questions ---- */
 
 bool ir_size_is_const(const ir_sizes *s, ir_size x, int64_t *value_out) {
@@ -411,21 +517,21 @@ bool ir_size_never_equal(const ir_sizes *s, ir_size a, ir_size b) {
 }
 
 bool ir_size_never_negative(const ir_sizes *s, ir_size x) {
+    poly p;
+    if (at(s, x)->kind != IR_SIZE_POLY || is_plainly_positive(s, x)) return is_plainly_positive(s, x);
+    expand(s, x, &p);
+    return poly_never_negative(s, &p, 0);
+}
+
+bool ir_size_is_writable(const ir_sizes *s, ir_size x) {
     const expr *e = at(s, x);
-    switch (e->kind) {
-    case IR_SIZE_CONST: return e->value >= 0;
-    case IR_SIZE_SYM: return true;
-    case IR_SIZE_DIV: return ir_size_never_negative(s, e->num) && ir_size_never_negative(s, e->den);
-    case IR_SIZE_HUGE: return false;
-    case IR_SIZE_POLY: break;
-    }
-    for (uint32_t i = 0; i < e->n_terms; i++) {
-        if (e->terms[i].coef < 0) return false;
+    if (e->kind == IR_SIZE_DIV) return ir_size_is_writable(s, e->num) && ir_size_is_writable(s, e->den);
+    for (uint32_t i = 0; e->kind == IR_SIZE_POLY && i < e->n_terms; i++) {
         for (uint32_t k = 0; k < e->terms[i].n; k++) {
-            if (!ir_size_never_negative(s, e->terms[i].factor[k])) return false;
+            if (!ir_size_is_writable(s, e->terms[i].factor[k])) return false;
         }
     }
-    return true;
+    return e->kind != IR_SIZE_POSITIVE;
 }
 
 ir_size_result ir_size_eval(const ir_sizes *s, ir_size x, const int64_t *symbol_values, int64_t *out) {
@@ -434,6 +540,11 @@ ir_size_result ir_size_eval(const ir_sizes *s, ir_size x, const int64_t *symbol_
     case IR_SIZE_CONST: *out = e->value; return IR_SIZE_OK;
     case IR_SIZE_SYM: *out = symbol_values[e->symbol]; return IR_SIZE_OK;
     case IR_SIZE_HUGE: return IR_SIZE_OVERFLOW;
+    case IR_SIZE_POSITIVE: {
+        const ir_size_result r = ir_size_eval(s, e->num, symbol_values, out);
+        if (r == IR_SIZE_OK && *out < 0) *out = 0;
+        return r;
+    }
     case IR_SIZE_DIV: {
         int64_t num, den;
         ir_size_result r = ir_size_eval(s, e->num, symbol_values, &num);
@@ -473,6 +584,7 @@ ir_size ir_size_substitute(ir_sizes *to, const ir_sizes *from, ir_size x, const 
     case IR_SIZE_CONST: return ir_size_const(to, e.value);
     case IR_SIZE_SYM: return map[e.symbol];
     case IR_SIZE_HUGE: return HUGE_SIZE;
+    case IR_SIZE_POSITIVE: return ir_size_positive(to, ir_size_substitute(to, from, e.num, map));
     case IR_SIZE_DIV: {
         const ir_size num = ir_size_substitute(to, from, e.num, map);
         return ir_size_div(to, num, ir_size_substitute(to, from, e.den, map));
@@ -526,6 +638,11 @@ void ir_size_print(fu_str *out, const ir_sizes *s, ir_size x) {
     case IR_SIZE_CONST: fu_str_addf(out, "%lld", (long long)e->value); return;
     case IR_SIZE_SYM: fu_str_add(out, s->names.at[e->symbol]); return;
     case IR_SIZE_HUGE: fu_str_add(out, "9223372036854775807*9223372036854775807"); return;
+    case IR_SIZE_POSITIVE:
+        fu_str_add(out, "max(");
+        ir_size_print(out, s, e->num);
+        fu_str_add(out, ", 0)");
+        return;
     case IR_SIZE_DIV: {
         const expr *num = at(s, e->num), *den = at(s, e->den);
         const bool is_sum = num->kind == IR_SIZE_POLY && num->n_terms > 1;

@@ -39,7 +39,7 @@ uint16_t ir_f64_to_bf16(double d);
  * meets, and evaluating it is IR_SIZE_OVERFLOW. Symbols stand for sizes, so they are never negative. */
 typedef uint32_t ir_size;
 typedef struct ir_sizes ir_sizes;
-typedef enum ir_size_kind { IR_SIZE_CONST, IR_SIZE_SYM, IR_SIZE_POLY, IR_SIZE_DIV, IR_SIZE_HUGE } ir_size_kind;
+typedef enum ir_size_kind { IR_SIZE_CONST, IR_SIZE_SYM, IR_SIZE_POLY, IR_SIZE_DIV, IR_SIZE_POSITIVE, IR_SIZE_HUGE } ir_size_kind;
 
 ir_sizes *ir_sizes_new(fu_arena *a);
 ir_sizes *ir_sizes_copy(fu_arena *a, const ir_sizes *from);    /* every id keeps its meaning */
@@ -53,6 +53,11 @@ ir_size ir_size_add(ir_sizes *s, ir_size a, ir_size b);
 ir_size ir_size_sub(ir_sizes *s, ir_size a, ir_size b);
 ir_size ir_size_mul(ir_sizes *s, ir_size a, ir_size b);
 ir_size ir_size_div(ir_sizes *s, ir_size a, ir_size b);        /* floor; an exact polynomial quotient simplifies; division by constant 0 stays and fails when evaluated */
+/* What clamped bounds come to. No text of a program can say them (ir_size_is_writable); messages print "max(N-1, 0)". */
+ir_size ir_size_positive(ir_sizes *s, ir_size x);              /* max(x, 0) */
+ir_size ir_size_max(ir_sizes *s, ir_size a, ir_size b);
+ir_size ir_size_min(ir_sizes *s, ir_size a, ir_size b);
+bool ir_size_is_writable(const ir_sizes *s, ir_size x);        /* can a program's text say it */
 bool ir_size_is_const(const ir_sizes *s, ir_size x, int64_t *value_out);
 bool ir_size_is(const ir_sizes *s, ir_size x, int64_t value);  /* is the constant `value` */
 bool ir_size_never_equal(const ir_sizes *s, ir_size a, ir_size b);   /* the difference is a constant other than 0 */

@@ -37,7 +37,7 @@ static const char *type_text(verifier *v, const ir_node *n) {
 static fusor_status verify_operands(verifier *v, ir_id id) {
     const ir_node *n = ir_at(v->g, id);
     const ir_op_info *info = &ir_ops[n->op];
-    if (info->kind != IR_KIND_CORE && (n->n_in < info->min_in || n->n_in > info->max_in))
+    if (info->kind != IR_KIND_CORE && !ir_op_takes(n->op, n->n_in))
         return FAIL(v, n->loc, "%s has %u operands", describe(v, id), n->n_in);
     if (n->n_in && !n->in) return FAIL(v, n->loc, "%s has no operand array", describe(v, id));
     for (unsigned i = 0; i < n->n_in; i++) {
@@ -75,10 +75,12 @@ static fusor_status verify_attrs(verifier *v, ir_id id) {
                 return FAIL(v, n->loc, "%s: attribute %s is word %lld of %s", describe(v, id), d->name,
                             (long long)x->integer, d->words);
         }
-        for (uint32_t k = 0; d->type == IR_ATTR_AXES && k < x->n; k++)
+        for (uint32_t k = 0; (d->type == IR_ATTR_AXES || d->type == IR_ATTR_INTS) && k < x->n; k++)
             if (!ir_size_is_const(v->shadow->sizes, x->list[k], NULL))
-                return FAIL(v, n->loc, "%s: attribute %s has an axis that is no constant", describe(v, id), d->name);
+                return FAIL(v, n->loc, "%s: attribute %s has an entry that is no constant", describe(v, id), d->name);
     }
+    if (info->n_results != 1 && info->kind != IR_KIND_CORE && n->index >= ir_count_results(n->op, n->attr))
+        return FAIL(v, n->loc, "%s is result %u of %u", describe(v, id), n->index, ir_count_results(n->op, n->attr));
     return FUSOR_OK;
 }
 

@@ -312,6 +312,33 @@ static bool is_plain_sum(ir_op op) {
     return ir_ops[op].combine != IR_OP_NONE ? op != IR_OP_REDUCE_VAR : op == IR_OP_REDUCE_MEAN || op == IR_OP_REDUCE_L1;
 }
 
+/* Movement: the bounds of the elements that are moved. An operand of indices stays what it is; inexact ones judge nothing.
+ * Sums of updates add their bounds, the largest of them has at most the largest bound; other combinations are not judged. */
+static fusor_status move_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
+    bool is_unknown = n->op == IR_OP_ONE_HOT;
+    if (n->op == IR_OP_SCATTER) {
+        const ir_op with = ir_scatter_combine(ir_node_attr(n, "mode")->integer);
+        is_unknown = with != IR_OP_NONE && with != IR_OP_ADD && with != IR_OP_MAXIMUM;
+    }
+    for (int k = 0; k < n->n_in; k++) is_unknown |= in[k]->error && ir_operand_role(n->op, (unsigned)k) == IR_ROLE_INDEX;
+    if (is_unknown) {
+        if (!make_error(v)) return no_memory(w);
+        for (int64_t i = 0; i < ref_count(&v->t); i++) v->error[i] = INFINITY;
+        return FUSOR_OK;
+    }
+    ref_tensor *operand = fu_calloc((size_t)n->n_in + 1, sizeof *operand);
+    bool good = operand != NULL;
+    for (int k = 0; good && k < n->n_in; k++) {
+        operand[k] = in[k]->t;
+        if (ir_operand_role(n->op, (unsigned)k) == IR_ROLE_INDEX) continue;
+        good = make_error(in[k]);
+        operand[k] = shaped(&in[k]->t, in[k]->error);
+    }
+    fusor_status status = good ? eval_f64(w, n, n->op, operand, &v->t, &v->error) : no_memory(w);
+    fu_free(operand);
+    return status;
+}
+
 static fusor_status node_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
     ref_tensor moved;
     bool any = false;
@@ -330,6 +357,8 @@ static fusor_status node_bounds(const walk *w, const ir_node *n, value *const *i
         if (!in[0]->error) return FUSOR_OK;
         moved = shaped(&in[0]->t, in[0]->error);
         return eval_f64(w, n, n->op, &moved, &v->t, &v->error);
+    case IR_KIND_MOVE:
+    case IR_KIND_INDEX: return any ? move_bounds(w, n, in, v) : FUSOR_OK;
     case IR_KIND_ARGREDUCE:
         if (!any) return FUSOR_OK;
         if (!make_error(v)) return no_memory(w);

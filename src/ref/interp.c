@@ -41,7 +41,7 @@ fusor_status ref_attr_axes(const ref_call *c, const char *name, int rank, uint32
     uint32_t mask = 0;
     int i = attr_index(c->n, name);
     if (!a) { *mask_out = absent; return FUSOR_OK; }
-    bool is_list = ir_ops[c->n->op].attrs[i].type == IR_ATTR_AXES || ir_ops[c->n->op].attrs[i].type == IR_ATTR_SIZES;
+    bool is_list = ir_attr_is_list(ir_ops[c->n->op].attrs[i].type);
     for (uint32_t k = 0; k < (is_list ? a->n : 1); k++) {
         int64_t axis = a->integer;
         if (is_list && ir_size_eval(c->g->sizes, a->list[k], c->symbols, &axis) != IR_SIZE_OK) axis = INT64_MAX;
@@ -228,6 +228,8 @@ fusor_status ref_eval_node(const ir_graph *g, fu_error *e, const ir_node *n, con
     case IR_KIND_CONTRACT:  return ref_contract(&c);
     case IR_KIND_VIEW:      return eval_view(&c);
     case IR_KIND_CREATE:    return eval_create(&c);
+    case IR_KIND_MOVE:      return ref_move(&c);
+    case IR_KIND_INDEX:     return ref_index(&c);
     case IR_KIND_CORE:      break;
     }
     if (n->op != IR_OP_LITERAL)

@@ -78,4 +78,6 @@ fusor_status ref_row(const ref_call *c);
 fusor_status ref_contract(const ref_call *c);
 fusor_status ref_scan(const ref_call *c);
 fusor_status ref_norm(const ref_call *c);
+fusor_status ref_move(const ref_call *c);
+fusor_status ref_index(const ref_call *c);
 #endif

@@ -7,3 +7,4 @@ ref_sources += %D%/bounds.c
 ref_sources += %D%/scan.c
 ref_sources += %D%/norm.c
 ref_sources += %D%/bounds_norm.c
+ref_sources += %D%/move.c

@@ -454,6 +454,8 @@ ParameterizedTest(int *row_number, ops, agree_with_the_reference, .timeout = 600
         case IR_KIND_CONTRACT: contraction(info, t); break;
         case IR_KIND_VIEW: movement(op, t); break;
         case IR_KIND_CREATE: creation(op, t); break;
+        case IR_KIND_MOVE:
+        case IR_KIND_INDEX:
         case IR_KIND_CORE: break;
         }
     }
