@@ -142,6 +142,19 @@ static void overlaps(const walk *w, const ir_node *n, value *const *in, value *v
     }
 }
 
+/* Periodic functions turn inside the ranges, and tan jumps at its poles: the ends say nothing of what lies between. */
+static void turns(const ir_node *n, value *const *in, value *v) {
+    if ((n->op != IR_OP_SIN && n->op != IR_OP_COS && n->op != IR_OP_TAN) || !v->error) return;
+    int64_t count = ref_count(&v->t);
+    for (int64_t i = 0; i < count; i++) {
+        double x = get(&in[0]->t, i), e = in[0]->error[i];
+        if (!(e > 0)) continue;
+        if (n->op != IR_OP_TAN) v->error[i] = e < 2 ? e : 2;
+        else if (!(e < 3) || floor((x + e) / M_PI - 0.5) != floor((x - e) / M_PI - 0.5)) v->error[i] = INFINITY;
+        if (isnan(get(&v->t, i)) || !(e < INFINITY)) v->error[i] = INFINITY;
+    }
+}
+
 static fusor_status own_elementwise(const walk *w, const ir_node *n, value *v) {
     const ir_op_info *op = &ir_ops[n->op];
     if ((op->flags & IR_EXACT) || !ir_is_float(v->t.dtype)) return FUSOR_OK;
@@ -347,6 +360,7 @@ static fusor_status node_bounds(const walk *w, const ir_node *n, value *const *i
     case IR_KIND_EW:
         FU_TRY(corners(w, n, in, v));
         overlaps(w, n, in, v);
+        turns(n, in, v);
         return own_elementwise(w, n, v);
     case IR_KIND_CONVERT: return corners(w, n, in, v);
     case IR_KIND_REDUCE: return is_plain_sum(n->op) ? reduce_bounds(w, n, in, v) : other_bounds(w, n, in, v);

@@ -150,14 +150,14 @@ fusor_status ref_bound_norm(const ref_call *c, const double *const *in_error, do
             }
             const double z = (double)((get(x, i) - row.mean) / row.deviation), y = get(c->out, i);
             if (!isfinite(y) && off == 0 && !overflows && isnan((double)row.deviation)) continue;
-            double e = k * (is_centered + fabs(z)) + fabs(z) * relative;
+            double e = k * (is_centered + fabs(z)) + fabs(z) * relative + 2 * least_of(u);
             if (off > 0) e += ((is_centered ? 2 : 1) * off + fabs(z) * off) / least;
             for (int o = 1; o < c->n->n_in; o++) {
                 const int64_t at = w.offset[o] + j * w.step[o];
                 const double v = get(&c->in[o], at), ve = in_error[o] ? in_error[o][at] : 0;
                 e = o == 1 ? fabs(v) * e + (fabs(z) + e) * ve + 2 * u * fabs(z * v) : e + ve + 2 * u * fabs(y);
             }
-            e += 2 * u * fabs(y) + ref_ulp(x->dtype, 0) + narrowing(c->out->dtype, u, y);
+            e += 2 * u * fabs(y) + 2 * least_of(u) + narrowing(c->out->dtype, u, y);
             if (overflows || isnan(e)) error[i] = off > 0 || overflows || isfinite(y) ? INFINITY : error[i];
             else error[i] += e;
         }

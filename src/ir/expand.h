@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef IR_EXPAND_H
+#define IR_EXPAND_H
+/* What the files of pass_expand share: making the primitives of one composite. A family of operators is a file pass_expand_*.c,
+ * with one function that says whether a node is one of its own and what becomes of it. */
+#include "ir/pass.h"
+
+typedef struct ir_expand {
+    ir_rewrite *rw;
+    ir_node model; /* place, metadata and group of the nodes made */
+} ir_expand;
+
+/* A node like the model, attributes at their defaults; `dims` gives rank and dims. To be completed and added. */
+ir_node ir_expand_node(const ir_expand *c, ir_op op, ir_dtype t, const ir_node *dims, unsigned n_in);
+ir_id ir_expand_1(const ir_expand *c, ir_op op, ir_id x);
+/* x op y over the dims of x; y is stretched along the dims of `mask`. */
+ir_id ir_expand_2(const ir_expand *c, ir_op op, ir_id x, ir_id y, unsigned mask);
+ir_id ir_expand_cast(const ir_expand *c, ir_id x, ir_dtype t);    /* x where it has the type */
+/* A literal of a float type. */
+ir_id ir_expand_number(const ir_expand *c, ir_dtype t, double v);
+/* x reduced over the axes of `mask` in type t, as the node `dims` is shaped. */
+ir_id ir_expand_reduce(const ir_expand *c, ir_op op, ir_id x, uint32_t mask, bool keepdims, ir_dtype t, const ir_node *dims);
+/* Product of the sizes of x along the dims of `mask`, i64. */
+ir_id ir_expand_count(const ir_expand *c, ir_id x, uint32_t mask);
+/* The last node of a composite is the one that the user named. */
+ir_id ir_expand_finish(const ir_expand *c, ir_id id, ir_id operand);
+
+/* The families: what becomes of node n, its operands mapped already; 0: none of them. */
+bool  ir_expands_reduce(const ir_node *n);          /* pass_expand_reduce.c: reductions, softmax family, norms */
+ir_id ir_expand_reduction(const ir_expand *c, const ir_node *n);
+#endif
