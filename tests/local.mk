@@ -61,6 +61,8 @@ unit_tests += %D%/unit/tune_test
 %C%_unit_tune_test_LDADD = $(rt_test_libs)
 unit_tests += %D%/unit/pass_test
 %C%_unit_pass_test_LDADD = $(ref_test_libs)
+jit_unit_tests += %D%/unit/line_table_test
+%C%_unit_line_table_test_LDADD = $(jit_test_libs)
 jit_unit_tests += %D%/unit/math_test
 %C%_unit_math_test_LDADD = $(jit_test_libs)
 jit_diff_programs += %D%/diff/ulp
@@ -91,12 +93,19 @@ fuzz_cppflags = -DFUSOR_LIBFUZZER
 else
 fuzz_cppflags =
 endif
+# entry_fuzz reads cache files and kernel objects; make check runs it for a bounded count. It has its own copy of the linker.
+check_programs += %D%/fuzz/entry_fuzz
+%C%_fuzz_entry_fuzz_SOURCES = %D%/fuzz/entry_fuzz.c src/jit/link.c src/jit/line_table.c
+%C%_fuzz_entry_fuzz_LDADD = libfu-rt.la libfu-openmp.la $(OPENMP_CFLAGS) libfu-ir.la libfu-base.la $(FUSOR_LIBS) $(FUZZ_FLAGS)
+%C%_fuzz_entry_fuzz_CPPFLAGS = $(AM_CPPFLAGS) $(fuzz_cppflags)
+script_tests += %D%/fuzz/entries.sh
 script_tests += %D%/doc/reference.sh
 script_tests += %D%/doc/examples.sh
 script_tests += %D%/doc/readme.sh
 unit_tests += %D%/unit/bounds_test
 %C%_unit_bounds_test_LDADD = $(ref_test_libs)
 script_tests += %D%/cli/command.sh
+script_tests += %D%/cli/debuggers.sh
 # Not one of fuzz_programs: it has its own driver, with libFuzzer too.
 jit_diff_programs += %D%/fuzz/graph_fuzz
 %C%_fuzz_graph_fuzz_LDADD = $(fu_libs) $(fu_system_libs)

@@ -23,6 +23,7 @@ json_t *cache_entry_json(const cache_entry *e);
 /* "now", "5m", "3h", "2d" */
 const char *cache_age(tool *t, int64_t since);
 
+int cache_disasm(tool *t, const char *dir);      /* cmd_cache_disasm.c */
 /* cmd_cache_warm.c */
 int cache_warm(tool *t);
 int cache_why(tool *t);

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* cmd_cache.c: fusor cache. Looks at the directory of compiled kernels, and tidies it. cache_entries.c reads it, cmd_cache_warm.c has
- * the two actions that need a program. */
+ * the two actions that need a program, cmd_cache_disasm.c the one that needs LLVM. */
 #include "cache_entries.h"
 #include "base/file.h"
-#include "ir/codegen_api.h"
 #include "rt/cache.h"
-#include "rt/module.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
@@ -104,34 +102,6 @@ static int show(tool *t, const char *dir) {
     printf("code       %" PRIu64 " bytes of %" PRIu64 ", line table: %s\ncompiled   in %s, %s\nused       %s, %" PRId64 " loads\nchecksum   %s\n\n%s", e->code_bytes,
            e->blob_bytes, e->lines_bytes ? "yes" : "no (FUSOR_GDB=1 or FUSOR_PERF=jitdump makes one)", report_ns(t, (double)e->compile_ns), date(t, e->created_s),
            cache_age(t, e->used_s), e->hits, e->problem ? e->problem : "good", e->description);
-    return 0;
-}
-
-static void *allocate(void *user, size_t bytes) {
-    (void)user;
-    return malloc(bytes ? bytes : 1);
-}
-
-static int disassemble(tool *t, const char *dir) {
-    const cache_entry *e;
-    const fusor_codegen_table *module;
-    fu_error error;
-    fu_error_clear(&error);
-    int status = cache_find_key(t, dir, &e);
-    if (status) return status;
-    if (e->problem) return tool_environment(t, "entry %s is bad: %s", e->key, e->problem);
-    if (rt_module_get(&error, &module) != FUSOR_OK) return tool_fail(t, &error);
-    fusor_codegen_request request = {.version = FUSOR_CODEGEN_VERSION, .stage = FUSOR_CODEGEN_DISASM, .description = e->description,
-                                     .description_bytes = strlen(e->description), .symbol = e->symbol, .blob = e->blob, .blob_bytes = e->code_bytes + e->start <= e->blob_bytes && e->code_bytes ? e->code_bytes + e->start : e->blob_bytes,
-                                     .allocate = allocate};
-    fusor_codegen_result result = {0};
-    if (module->generate(&request, &result) != 0) {
-        free(result.data);
-        return tool_environment(t, "%s", result.error);
-    }
-    printf("# %s: %" PRIu64 " bytes of code\n", e->symbol, e->code_bytes);
-    (void)fwrite(result.data, 1, result.bytes, stdout);
-    free(result.data);
     return 0;
 }
 
@@ -271,7 +241,7 @@ int cmd_cache(tool *t) {
     switch (action) {
     case LIST: return list(t, dir);
     case SHOW: return show(t, dir);
-    case DISASM: return disassemble(t, dir);
+    case DISASM: return cache_disasm(t, dir);
     case VERIFY: return verify(t, dir);
     case PRUNE: return prune(t, dir, false);
     case CLEAR: return prune(t, dir, true);

@@ -17,6 +17,7 @@ tool_sources += %D%/cmd_emit.c
 tool_sources += %D%/cmd_info.c
 tool_sources += %D%/cmd_cache.c
 tool_sources += %D%/cmd_cache_warm.c
+tool_sources += %D%/cmd_cache_disasm.c
 tool_sources += %D%/cache_entries.c
 tool_sources += %D%/specialize.c
 tool_sources += %D%/cmd_bench.c

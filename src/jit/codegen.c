@@ -4,6 +4,7 @@
  * One LLVM context a request, gone at its end. Target machines (0.4 ms and more to make) are kept in a few slots that
  * are taken and given back by atomic exchange: never shared by two threads at once, and no lock for a fork to inherit.
  * LLVM's fatal errors end the process, so ir_kernel_verify and check_types refuse what could cause one. */
+#include "jit/debug_info.h"
 #include "jit/emit.h"
 #include "jit/link.h"
 #include "ir/codegen_api.h"
@@ -37,6 +38,7 @@ typedef struct job {
     LLVMContextRef ctx;
     LLVMModuleRef mod;
     LLVMBuilderRef builder;
+    jit_debug debug;
     LLVMTargetMachineRef machine;
     ir_level level; /* of machine */
     LLVMMemoryBufferRef object;
@@ -236,6 +238,7 @@ static fusor_status build_module(job *j) {
 
     emit *e = new_emit(j);
     LLVMTypeRef parameters[3] = {e->t_ptr, e->t_i64, e->t_i64};
+    if (r->options & FUSOR_CODEGEN_LINES) jit_debug_begin(&j->debug, e, r->symbol, r->description, r->description_bytes);
     e->fn = em_function(e, r->symbol, LLVMFunctionType(e->t_i32, parameters, 3, 0), true);
     LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
     e->tile_begin = LLVMGetParam(e->fn, 1);
@@ -244,6 +247,7 @@ static fusor_status build_module(job *j) {
     FU_TRY(emit_kind[j->kernel->kind](e, &j->error));
     if (!LLVMGetBasicBlockTerminator(LLVMGetInsertBlock(e->b))) LLVMBuildRet(e->b, LLVMConstInt(e->t_i32, 0, 0));
     if (!e->is_optimized) leave_unoptimized(e->fn, e->ctx);
+    jit_debug_end(&j->debug, e);
     if (LLVMVerifyModule(j->mod, LLVMReturnStatusAction, &j->message))
         return FU_FAIL(&j->error, FUSOR_ERROR_INTERNAL, "code generation of %s made wrong LLVM IR: %s", r->symbol,
                        j->message);
@@ -265,6 +269,7 @@ static fusor_status give(job *j, const void *data, size_t bytes) {
 
 static void drop_module(job *j) {
     if (j->object) LLVMDisposeMemoryBuffer(j->object);
+    jit_debug_drop(&j->debug);
     if (j->builder) LLVMDisposeBuilder(j->builder);
     if (j->mod) LLVMDisposeModule(j->mod);
     if (j->ctx) LLVMContextDispose(j->ctx);
@@ -324,6 +329,16 @@ static fusor_status link_object(job *j, jit_blob *blob) {
                     &j->error);
 }
 
+static fusor_status give_lines(job *j, const jit_blob *blob) {
+    size_t bytes = blob->n_lines * sizeof *blob->lines;
+    if (!bytes) return FUSOR_OK;
+    j->result->lines = j->request->allocate(j->request->user, bytes);
+    if (!j->result->lines) return FU_FAIL(&j->error, FUSOR_ERROR_MEMORY, "no memory for %zu bytes of lines", bytes);
+    memcpy(j->result->lines, blob->lines, bytes);
+    j->result->lines_bytes = bytes;
+    return FUSOR_OK;
+}
+
 static fusor_status run_stage(job *j) {
     jit_blob blob;
     switch (j->request->stage) {
@@ -338,6 +353,7 @@ static fusor_status run_stage(job *j) {
     default:
         FU_TRY(link_object(j, &blob));
         FU_TRY(give(j, blob.data, blob.bytes));
+        FU_TRY(give_lines(j, &blob));
         j->result->entry = blob.entry;
         j->result->code_bytes = blob.code_bytes;
         return FUSOR_OK;

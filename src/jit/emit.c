@@ -238,7 +238,12 @@ LLVMValueRef em_identity(emit *e, ir_op reduce_op, ir_dtype t) {
 
 LLVMValueRef em_combine(emit *e, ir_op reduce_op, ir_dtype t, LLVMValueRef acc, LLVMValueRef x) {
     ir_kinst inst = {.op = (uint16_t)ir_ops[reduce_op].combine, .dtype = t, .n_in = 2};
-    return em_lower(e, &inst, (LLVMValueRef[]){acc, x}, (ir_dtype[]){t, t});
+    int number = 0;
+    while (number < e->k->n_insts && e->k->inst[number].op != (uint16_t)reduce_op) number++;
+    void *before = em_at(e, number < e->k->n_insts ? number : -1);
+    LLVMValueRef v = em_lower(e, &inst, (LLVMValueRef[]){acc, x}, (ir_dtype[]){t, t});
+    em_back(e, before);
+    return v;
 }
 
 /* ---- the scalar program ---- */
@@ -256,12 +261,20 @@ LLVMValueRef em_value(emit *e, em_values *v, int number) {
     if (inst->op == IR_K_SCALAR) return v->at[number] = em_splat(e, e->scalar[inst->index]);
     if (inst->op == IR_K_STORE) return em_value(e, v, inst->in[0]);
     if (inst->op >= IR_OP_COUNT || (ir_ops[inst->op].kind != IR_KIND_EW && ir_ops[inst->op].kind != IR_KIND_CONVERT))
-        return v->at[number] = v->load(e, v, inst, v->user);
+    {
+        void *before = em_at(e, number);
+        v->at[number] = v->load(e, v, inst, v->user);
+        em_back(e, before);
+        return v->at[number];
+    }
     LLVMValueRef in[5];
     ir_dtype type[5];
     for (int i = 0; i < inst->n_in; i++) {
         in[i] = em_value(e, v, inst->in[i]);
         type[i] = e->k->inst[inst->in[i]].dtype;
     }
-    return v->at[number] = em_lower(e, inst, in, type);
+    void *before = em_at(e, number);
+    v->at[number] = em_lower(e, inst, in, type);
+    em_back(e, before);
+    return v->at[number];
 }

@@ -35,6 +35,7 @@ typedef struct emit {
     em_half  half[EM_HALVES];   /* the last ones */
     unsigned n_half;
     fu_arena *arena;
+    struct jit_debug *debug;    /* debug_info.c; NULL: no line table is wanted */
 } emit;
 
 /* ---- types and constants at the current width ---- */
@@ -102,6 +103,11 @@ void         em_else(emit *e, em_branch *b);
 void         em_endif(emit *e, em_branch *b);                           /* works without em_else */
 LLVMValueRef em_alloca(emit *e, LLVMTypeRef t, unsigned align);         /* in the entry block */
 LLVMBasicBlockRef em_block(emit *e, const char *name);
+
+/* ---- line tables (debug_info.c) ---- */
+/* What is emitted up to em_back belongs to this instruction of the kernel; em_back takes what em_at gave. */
+void        *em_at(emit *e, int inst);
+void         em_back(emit *e, void *before);
 
 /* ---- the scalar program ---- */
 /* Lowers instruction op on operand values of the current width (operands, then scalar attributes); dispatch made from ops.def. */

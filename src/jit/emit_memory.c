@@ -107,7 +107,8 @@ LLVMValueRef em_load(emit *e, int buf, LLVMValueRef off, LLVMValueRef step, LLVM
     return to_register(e, t, v);
 }
 
-void em_store(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask) {
+static void store_lanes(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueRef step,
+                        LLVMValueRef mask) {
     ir_dtype t = e->k->buffer[buf].dtype;
     unsigned align = ir_dtypes[t].bytes;
     LLVMTypeRef element = em_memory_type(e, t);
@@ -126,6 +127,14 @@ void em_store(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueR
         LLVMSetAlignment(LLVMBuildStore(e->b, em_lane(e, v, i), em_gep(e, base, element, off)), align);
         if (i + 1 < e->lanes) off = em_add(e, off, step);
     }
+}
+
+void em_store(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask) {
+    int number = e->k->n_insts - 1;
+    while (number >= 0 && (e->k->inst[number].op != IR_K_STORE || e->k->inst[number].index != buf)) number--;
+    void *before = em_at(e, number);
+    store_lanes(e, buf, value, off, step, mask);
+    em_back(e, before);
 }
 
 /* n is brought into 0..lanes first. With mask registers: the low n bits of an integer, moved to the mask

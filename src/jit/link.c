@@ -4,6 +4,7 @@
  * symbol would be a library call, a writable section state, another relocation an absolute address, and none of them
  * may be in a cached blob. */
 #include "jit/link.h"
+#include "jit/line_table.h"
 #include <elf.h>
 #include <string.h>
 
@@ -139,6 +140,42 @@ static fusor_status find_entry(const object *o, const char *symbol, uint64_t *en
     return REFUSE(o, "function %s is not in it", symbol);
 }
 
+/* Addresses in a debug section, as offsets in the blob; what else is relocated there is not read. */
+static fusor_status relocate_debug(const object *o, const Elf64_Shdr *table, uint8_t *section, uint64_t bytes) {
+    if (!is_table(o, table->sh_link, SHT_SYMTAB, sizeof(Elf64_Sym))) return REFUSE(o, "relocations without symbols");
+    const Elf64_Shdr *symbols = &o->section[table->sh_link];
+    for (uint64_t i = 0; i < table->sh_size / sizeof(Elf64_Rela); i++) {
+        Elf64_Rela r;
+        Elf64_Sym s;
+        read_entry(o, table, i, &r, sizeof r);
+        if (ELF64_R_TYPE(r.r_info) != R_X86_64_64) continue;
+        uint64_t number = ELF64_R_SYM(r.r_info);
+        if (number >= symbols->sh_size / sizeof s || bytes < 8 || r.r_offset > bytes - 8)
+            return REFUSE(o, "relocation %llu of the line table lies outside", (unsigned long long)i);
+        read_entry(o, symbols, number, &s, sizeof s);
+        if (s.st_shndx >= o->header.e_shnum || o->at[s.st_shndx] == NOT_PLACED)
+            return REFUSE(o, "the line table is of section %u, which is no code", (unsigned)s.st_shndx);
+        uint64_t value = o->at[s.st_shndx] + s.st_value + (uint64_t)r.r_addend;
+        memcpy(section + r.r_offset, &value, sizeof value);
+    }
+    return FUSOR_OK;
+}
+
+static fusor_status read_lines(const object *o, fu_arena *a, jit_blob *out) {
+    for (uint32_t i = 0; i < o->header.e_shnum; i++) {
+        const Elf64_Shdr *s = &o->section[i];
+        if (s->sh_type != SHT_PROGBITS || strcmp(section_name(o, i), ".debug_line") != 0) continue;
+        if (s->sh_flags & SHF_COMPRESSED || !in_file(o, s->sh_offset, s->sh_size)) return REFUSE(o, "the line table lies outside the file");
+        uint8_t *copy = fu_alloc(a, s->sh_size + 1);
+        memcpy(copy, o->data + s->sh_offset, s->sh_size);
+        for (uint32_t r = 0; r < o->header.e_shnum; r++)
+            if (o->section[r].sh_info == i && is_table(o, r, SHT_RELA, sizeof(Elf64_Rela)))
+                FU_TRY(relocate_debug(o, &o->section[r], copy, s->sh_size));
+        return jit_line_table(copy, s->sh_size, out->code_bytes, a, &out->lines, &out->n_lines, o->err);
+    }
+    return FUSOR_OK;
+}
+
 fusor_status jit_link(const void *data, size_t bytes, const char *symbol, fu_arena *a, jit_blob *out, fu_error *err) {
     object o = {.data = data, .bytes = bytes, .err = err};
     uint64_t code = 0, end;
@@ -161,6 +198,7 @@ fusor_status jit_link(const void *data, size_t bytes, const char *symbol, fu_are
             return REFUSE(&o, "section %s is malformed", section_name(&o, i));
         FU_TRY(relocate(&o, s, blob.data));
     }
+    FU_TRY(read_lines(&o, a, &blob));
     *out = blob;
     return FUSOR_OK;
 }

@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/env.h"
 #include "rt/cpuinfo.h"
+#include "rt/debugger.h"
 #include "rt/module.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -469,7 +470,8 @@ static void tell_stats(rt_cache *c) {
 fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description, size_t bytes, ir_level level,
                                const char *symbol, const uint8_t key[IR_KEY_BYTES], rt_kernel **out,
                                rt_cache_outcome *outcome) {
-    cache_wish w = {.description = description, .symbol = symbol, .bytes = bytes, .level = level, .key = key};
+    cache_wish w = {.description = description, .symbol = symbol, .bytes = bytes, .level = level, .key = key,
+                    .wants_lines = rt_debugger_wants_lines()};
     int64_t start = fu_now_ns();
     const char *missing;
     size_t length;

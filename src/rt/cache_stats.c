@@ -33,8 +33,7 @@ static void add_counts(rt_cache_stats *to, const rt_cache_stats *from) {
     memcpy(to, a, sizeof a);
 }
 
-/* False: not an intact file; *out is zeros then. */
-static bool decode(const void *data, size_t bytes, rt_stats_content *out) {
+bool rt_stats_decode(const void *data, size_t bytes, rt_stats_content *out) {
     const header *h = data;
     uint8_t sum[16];
     *out = (rt_stats_content){0};
@@ -57,7 +56,7 @@ void rt_stats_read(const rt_dir *d, rt_stats_content *out) {
     size_t bytes;
     *out = (rt_stats_content){0};
     if (rt_dir_read(d, RT_STATS_FILE, sizeof(header) + MAX_USES * sizeof(rt_stats_use), &data, &bytes, NULL)) return;
-    decode(data, bytes, out);
+    rt_stats_decode(data, bytes, out);
     fu_free(data);
 }
 

@@ -18,6 +18,8 @@ typedef struct rt_stats_delta {
 
 /* The file's content; zeros where there is none. uses: by fu_malloc, sorted by key (NULL when none). */
 typedef struct rt_stats_content { rt_cache_stats totals; int64_t since_s; rt_stats_use *use; size_t n; } rt_stats_content;
+/* False: the bytes (8-byte aligned) are no intact file; *out is zeros then. */
+bool rt_stats_decode(const void *data, size_t bytes, rt_stats_content *out);
 void rt_stats_read(const rt_dir *d, rt_stats_content *out);
 void rt_stats_free(rt_stats_content *s);
 const rt_stats_use *rt_stats_find(const rt_stats_content *s, const uint8_t key[IR_KEY_BYTES]);

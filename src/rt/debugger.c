@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* debugger.c: the perf map and the GDB JIT interface. */
-#include "rt/debugger.h"
+/* debugger.c: what tools are told of a kernel that is loaded: the perf map and the GDB JIT interface; dwarf.c and jitdump.c write
+ * the larger formats. */
+#include "rt/debugger_internal.h"
 #include "base/arena.h"
 #include "base/env.h"
 #include "rt/fork.h"
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -70,69 +72,52 @@ extern struct jit_descriptor __jit_debug_descriptor;
 __attribute__((weak, noinline)) void __jit_debug_register_code(void) { __asm__ volatile("" ::: "memory"); }
 __attribute__((weak)) struct jit_descriptor __jit_debug_descriptor = {1, JIT_NOACTION, NULL, NULL};
 
-/* The smallest file that GDB takes: one text section that lies where the code is, with one function symbol. */
-typedef struct symbol_file {
-    struct jit_code_entry entry;
-    Elf64_Ehdr head;
-    Elf64_Shdr section[5];
-    Elf64_Sym  symbol[2];
-    char names[40];                 /* section names */
-    char text[160];                 /* symbol names */
-} symbol_file;
+typedef struct registration { struct jit_code_entry entry; void *file; } registration;
 
-static void fill(symbol_file *f, const char *symbol, const void *code, size_t bytes) {
-    static const char names[] = "\0.text\0.symtab\0.strtab\0.shstrtab";
-    memcpy(f->names, names, sizeof names);
-    snprintf(f->text + 1, sizeof f->text - 1, "%s", symbol);
-    const char *start = (const char *)&f->head;
-#define OFFSET(field) ((Elf64_Off)((const char *)&f->field - start))
-    memcpy(f->head.e_ident, ELFMAG, SELFMAG);
-    f->head.e_ident[EI_CLASS] = ELFCLASS64;
-    f->head.e_ident[EI_DATA] = ELFDATA2LSB;
-    f->head.e_ident[EI_VERSION] = EV_CURRENT;
-    f->head.e_type = ET_EXEC;
-    f->head.e_machine = EM_X86_64;
-    f->head.e_version = EV_CURRENT;
-    f->head.e_ehsize = sizeof f->head;
-    f->head.e_shoff = OFFSET(section);
-    f->head.e_shentsize = sizeof f->section[0];
-    f->head.e_shnum = 5;
-    f->head.e_shstrndx = 4;
-    f->section[1] = (Elf64_Shdr){.sh_name = 1, .sh_type = SHT_NOBITS, .sh_flags = SHF_ALLOC | SHF_EXECINSTR,
-                                 .sh_addr = (Elf64_Addr)code, .sh_size = bytes, .sh_addralign = 64};
-    f->section[2] = (Elf64_Shdr){.sh_name = 7,
-                                 .sh_type = SHT_SYMTAB,
-                                 .sh_offset = OFFSET(symbol),
-                                 .sh_size = sizeof f->symbol,
-                                 .sh_link = 3,
-                                 .sh_info = 1,
-                                 .sh_addralign = 8,
-                                 .sh_entsize = sizeof f->symbol[0]};
-    f->section[3] = (Elf64_Shdr){
-        .sh_name = 15, .sh_type = SHT_STRTAB, .sh_offset = OFFSET(text), .sh_size = sizeof f->text, .sh_addralign = 1};
-    f->section[4] = (Elf64_Shdr){.sh_name = 23,
-                                 .sh_type = SHT_STRTAB,
-                                 .sh_offset = OFFSET(names),
-                                 .sh_size = sizeof f->names,
-                                 .sh_addralign = 1};
-    f->symbol[1] = (Elf64_Sym){.st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_shndx = 1,
-                               .st_value = (Elf64_Addr)code, .st_size = bytes};
-#undef OFFSET
-    f->entry.symfile_addr = start;
-    f->entry.symfile_size = sizeof *f - offsetof(symbol_file, head);
-}
-
-static void *add_to_gdb(const char *symbol, const void *code, size_t bytes) {
-    symbol_file *f = fu_calloc(1, sizeof *f);
-    if (!f) return NULL;
-    fill(f, symbol, code, bytes);
-    f->entry.next_entry = __jit_debug_descriptor.first_entry;
-    if (f->entry.next_entry) f->entry.next_entry->prev_entry = &f->entry;
-    __jit_debug_descriptor.first_entry = &f->entry;
-    __jit_debug_descriptor.relevant_entry = &f->entry;
+static void *add_to_gdb(const char *symbol, const void *code, size_t bytes, const rt_code_debug *debug, const char *path) {
+    registration *r = fu_calloc(1, sizeof *r);
+    size_t file_bytes = 0;
+    if (r) r->file = rt_dwarf_file(symbol, code, bytes, debug, path, &file_bytes);
+    if (!r || !r->file) {
+        fu_free(r);
+        return NULL;
+    }
+    r->entry.symfile_addr = r->file;
+    r->entry.symfile_size = file_bytes;
+    r->entry.next_entry = __jit_debug_descriptor.first_entry;
+    if (r->entry.next_entry) r->entry.next_entry->prev_entry = &r->entry;
+    __jit_debug_descriptor.first_entry = &r->entry;
+    __jit_debug_descriptor.relevant_entry = &r->entry;
     __jit_debug_descriptor.action_flag = JIT_REGISTER;
     __jit_debug_register_code();
-    return f;
+    return r;
+}
+
+/* ---- the texts that line tables point at ---- */
+static char text_dir[PATH_MAX];     /* FUSOR_DUMP_DIR, else one that is made; "": not known yet */
+
+/* Writes a description; path_out is "" where that fails (tools then show line numbers without text). */
+static void write_text(const char *symbol, const rt_code_debug *debug, char *path_out, size_t room) {
+    const char *dump = fu_env_string(FU_FUSOR_DUMP_DIR);
+    path_out[0] = 0;
+    if (!text_dir[0]) {
+        if (*dump) {
+            if (!realpath(dump, text_dir)) text_dir[0] = 0;
+        } else {
+            snprintf(text_dir, sizeof text_dir, "/tmp/fusor-%ld-XXXXXX", (long)getpid());
+            if (!mkdtemp(text_dir)) text_dir[0] = 0;
+        }
+    }
+    int n = text_dir[0] ? snprintf(path_out, room, "%s/%s.kernel", text_dir, symbol) : -1;
+    if (n < 0 || (size_t)n >= room) {
+        path_out[0] = 0;
+        return;
+    }
+    /* The symbol ends in the key: a file that is there has this text. (Writing it again would wait for the disk.) */
+    int fd = open(path_out, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0 && errno == EEXIST) return;
+    if (fd < 0 || write(fd, debug->text, debug->text_bytes) != (ssize_t)debug->text_bytes) path_out[0] = 0;
+    if (fd >= 0) close(fd);
 }
 
 static void take_lock(void *user) { (void)user; pthread_mutex_lock(&lock); }
@@ -142,29 +127,37 @@ static void watch_forks(void) {
     rt_fork_add(&hook);
 }
 
+static bool perf_is(const char *word) { return strcmp(fu_env_string(FU_FUSOR_PERF), word) == 0; }
+
+bool rt_debugger_wants_lines(void) { return fu_env_bool(FU_FUSOR_GDB) || perf_is("jitdump"); }
+
 void *rt_debugger_add(const char *symbol, const void *code, size_t bytes, const rt_code_debug *debug) {
-    (void)debug;
-    bool has_perf = strcmp(fu_env_string(FU_FUSOR_PERF), "map") == 0, has_gdb = fu_env_bool(FU_FUSOR_GDB);
-    if (!has_perf && !has_gdb) return NULL;
+    bool has_map = perf_is("map"), has_dump = perf_is("jitdump"), has_gdb = fu_env_bool(FU_FUSOR_GDB);
+    if (!has_map && !has_dump && !has_gdb) return NULL;
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
+    char path[PATH_MAX] = "";
     pthread_mutex_lock(&lock);
-    if (has_perf) add_to_perf(symbol, code, bytes);
-    void *handle = has_gdb ? add_to_gdb(symbol, code, bytes) : NULL;
+    if ((has_dump || has_gdb) && debug && debug->lines_bytes) write_text(symbol, debug, path, sizeof path);
+    const char *file = path[0] ? path : "kernel";
+    if (has_map) add_to_perf(symbol, code, bytes);
+    if (has_dump) rt_jitdump_add(symbol, code, bytes, debug, file);
+    void *handle = has_gdb ? add_to_gdb(symbol, code, bytes, debug, file) : NULL;
     pthread_mutex_unlock(&lock);
     return handle;
 }
 
 void rt_debugger_remove(void *handle) {
-    symbol_file *f = handle;
-    if (!f) return;
+    registration *r = handle;
+    if (!r) return;
     pthread_mutex_lock(&lock);
-    if (f->entry.prev_entry) f->entry.prev_entry->next_entry = f->entry.next_entry;
-    else __jit_debug_descriptor.first_entry = f->entry.next_entry;
-    if (f->entry.next_entry) f->entry.next_entry->prev_entry = f->entry.prev_entry;
-    __jit_debug_descriptor.relevant_entry = &f->entry;
+    if (r->entry.prev_entry) r->entry.prev_entry->next_entry = r->entry.next_entry;
+    else __jit_debug_descriptor.first_entry = r->entry.next_entry;
+    if (r->entry.next_entry) r->entry.next_entry->prev_entry = r->entry.prev_entry;
+    __jit_debug_descriptor.relevant_entry = &r->entry;
     __jit_debug_descriptor.action_flag = JIT_UNREGISTER;
     __jit_debug_register_code();
     pthread_mutex_unlock(&lock);
-    fu_free(f);
+    fu_free(r->file);
+    fu_free(r);
 }

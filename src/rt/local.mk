@@ -8,6 +8,8 @@ rt_sources += %D%/cpuinfo.c
 # fork.c goes with it: threads.c needs it, and the other files need both.
 rt_openmp_sources += %D%/fork.c
 rt_sources += %D%/debugger.c
+rt_sources += %D%/dwarf.c
+rt_sources += %D%/jitdump.c
 rt_sources += %D%/loader.c
 rt_openmp_sources += %D%/threads.c
 rt_sources += %D%/module.c

@@ -174,6 +174,7 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     key=$(sed -n 2p out | cut -c1-12)
     expect 0 'fusor-kernel' cache show "$key"
     expect 0 'ret' cache disasm "$key"
+    json fusor-cache-disasm/1 'symbol code_bytes spills reloads has_lines instructions.0.offset instructions.0.text' cache disasm "$key"
     expect 0 ' 0 bad' cache verify
     file=$(ls "$FUSOR_CACHE_DIR"/*.fk | head -1)
     printf x | dd of="$file" bs=1 seek=700 conv=notrunc 2>/dev/null

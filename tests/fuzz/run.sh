@@ -10,7 +10,7 @@ seconds=${FUSOR_FUZZ_SECONDS:-60}
 seed=${FUSOR_FUZZ_SEED:-1}
 passed=0 failed=0 skipped=0
 
-make -s -C "$build" --no-print-directory fuzz-programs tests/fuzz/graph_fuzz >"$build/fuzz.log" 2>&1 || {
+make -s -C "$build" --no-print-directory fuzz-programs tests/fuzz/graph_fuzz tests/fuzz/entry_fuzz >"$build/fuzz.log" 2>&1 || {
     tail -n 25 "$build/fuzz.log"
     echo "0 passed, 1 failed, 0 skipped"
     exit 1
@@ -42,5 +42,6 @@ add() {
     add "$build/tests/fuzz/graph_fuzz" --seed "$seed" --seconds $((seconds * 3 / 4 + 1))
 }
 [ -f "$build/tests/fuzz/parse_fuzz" ] && add timeout $((seconds + 600)) "$build/tests/fuzz/parse_fuzz" $((seconds * 200)) "$seed"
+[ -f "$build/tests/fuzz/entry_fuzz" ] && add timeout $((seconds + 600)) "$build/tests/fuzz/entry_fuzz" $((seconds * 20000)) "$seed"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
