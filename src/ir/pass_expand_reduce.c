@@ -24,6 +24,37 @@ static ir_id with_scalar(const ir_expand *c, ir_op op, ir_id x, ir_id v) {
     return ir_expand_2(c, op, x, v, all_dims(ir_at(c->rw->to, x)));
 }
 
+/* y, which has sizes of 1 along the axes of `mask`, without them: the shape of n. */
+static ir_id without_axes(const ir_expand *c, const ir_node *n, ir_id y, uint32_t mask) {
+    if (mask == 0) return y;
+    ir_node squeeze = ir_expand_node(c, IR_OP_SQUEEZE, ir_at(c->rw->to, y)->dtype, n, 1);
+    ir_size list[IR_MAX_RANK];
+    uint32_t count = 0;
+    for (unsigned d = 0; d < IR_MAX_RANK; d++)
+        if (mask >> d & 1) list[count++] = ir_size_const(c->rw->to->sizes, (int64_t)d);
+    squeeze.attr[0] = (ir_attr){.is_set = true, .list = list, .n = count};
+    squeeze.in = &y;
+    return ir_add_raw(c->rw->to, &squeeze);
+}
+
+/* What variances are made of: deviations from the rounded mean, their mean, the sum of squared deviations from the
+ * mean. */
+typedef struct deviations {
+    ir_id d, off, squares;
+} deviations;
+
+static deviations deviations_of(const ir_expand *c, ir_id x, uint32_t mask, ir_id count, const ir_node *row,
+                                unsigned stretch) {
+    const ir_dtype t = ir_at(c->rw->to, x)->dtype;
+    const ir_id total = ir_expand_reduce(c, IR_OP_REDUCE_SUM, x, mask, true, t, row);
+    const ir_id d = ir_expand_2(c, IR_OP_SUB, x, with_scalar(c, IR_OP_DIV, total, count), stretch);
+    const ir_id sum = ir_expand_reduce(c, IR_OP_REDUCE_SUM, d, mask, true, t, row);
+    const ir_id squares = ir_expand_reduce(c, IR_OP_REDUCE_SUM, ir_expand_1(c, IR_OP_SQUARE, d), mask, true, t, row);
+    const ir_id off = with_scalar(c, IR_OP_DIV, sum, count);
+    const ir_id about = ir_expand_2(c, IR_OP_SUB, squares, ir_expand_2(c, IR_OP_MUL, sum, off, 0), 0);
+    return (deviations){d, off, with_scalar(c, IR_OP_MAXIMUM, about, ir_expand_number(c, t, 0))};
+}
+
 static ir_id expand_softmax(const ir_expand *c, const ir_node *n) {
     ir_graph *g = c->rw->to;
     const uint32_t mask = ir_node_axes(g, n);
@@ -51,18 +82,23 @@ static ir_id expand_mean(const ir_expand *c, const ir_node *n, uint32_t mask, bo
     return with_scalar(c, IR_OP_DIV, sum, ir_expand_cast(c, ir_expand_count(c, n->in[0], mask), t));
 }
 
-/* reduce_var without correction is a primitive; here is what makes the others of it. */
 static ir_id expand_variance(const ir_expand *c, const ir_node *n, uint32_t mask, bool keepdims, ir_dtype t) {
     const ir_attr *correction = ir_node_attr(n, "correction");
-    ir_id y = ir_expand_reduce(c, IR_OP_REDUCE_VAR, n->in[0], mask, keepdims, t, n);
-    if (correction && correction->number != 0) {
-        /* n / max(n - correction, 0), in f64: n may need its digits */
-        const ir_id count = ir_expand_cast(c, ir_expand_count(c, n->in[0], mask), FUSOR_F64);
-        const ir_id left = ir_expand_2(c, IR_OP_SUB, count, ir_expand_number(c, FUSOR_F64, correction->number), 0);
-        const ir_id some = ir_expand_2(c, IR_OP_MAXIMUM, left, ir_expand_number(c, FUSOR_F64, 0), 0);
-        y = with_scalar(c, IR_OP_MUL, y, ir_expand_cast(c, ir_expand_2(c, IR_OP_DIV, count, some, 0), t));
+    const ir_id x = ir_expand_cast(c, n->in[0], t), elements = ir_expand_count(c, n->in[0], mask);
+    const ir_node of = *ir_at(c->rw->to, x);
+    unsigned stretch;
+    const ir_node row = row_shape(c, &of, mask, &stretch);
+    const ir_id count = ir_expand_cast(c, elements, t);
+    ir_id degrees = count;
+    if (correction && correction->number != 0) { /* in f64: the count may need its digits */
+        const ir_id most = ir_expand_cast(c, elements, FUSOR_F64);
+        const ir_id left = ir_expand_2(c, IR_OP_SUB, most, ir_expand_number(c, FUSOR_F64, correction->number), 0);
+        degrees = ir_expand_2(c, IR_OP_MAXIMUM, left, ir_expand_number(c, FUSOR_F64, 0), 0);
+        degrees = ir_expand_cast(c, degrees, t);
     }
-    return n->op == IR_OP_REDUCE_STD ? ir_expand_1(c, IR_OP_SQRT, y) : y;
+    ir_id y = with_scalar(c, IR_OP_DIV, deviations_of(c, x, mask, count, &row, stretch).squares, degrees);
+    if (n->op == IR_OP_REDUCE_STD) y = ir_expand_1(c, IR_OP_SQRT, y);
+    return keepdims ? y : without_axes(c, n, y, mask);
 }
 
 /* Of unsigned types there is nothing to take the absolute value of: those of 64 bits are negative only as i64. */
@@ -101,15 +137,7 @@ static ir_id expand_logsumexp(const ir_expand *c, const ir_node *n, uint32_t mas
     const ir_id e = ir_expand_1(c, IR_OP_EXP, ir_expand_2(c, IR_OP_SUB, x, about, stretch));
     const ir_id log = ir_expand_1(c, IR_OP_LOG, ir_expand_reduce(c, IR_OP_REDUCE_SUM, e, mask, true, t, &row));
     const ir_id y = ir_expand_2(c, IR_OP_ADD, log, about, 0);
-    if (keepdims || mask == 0) return y;
-    ir_node squeeze = ir_expand_node(c, IR_OP_SQUEEZE, t, n, 1);
-    ir_size list[IR_MAX_RANK];
-    uint32_t count = 0;
-    for (unsigned d = 0; d < of.rank; d++)
-        if (mask >> d & 1) list[count++] = ir_size_const(g->sizes, (int64_t)d);
-    squeeze.attr[0] = (ir_attr){.is_set = true, .list = list, .n = count};
-    squeeze.in = (ir_id[]){y};
-    return ir_add_raw(g, &squeeze);
+    return keepdims ? y : without_axes(c, n, y, mask);
 }
 
 /* 1 / sqrt(v + epsilon), for one value a row. */
@@ -129,17 +157,9 @@ static ir_id expand_norm(const ir_expand *c, const ir_node *n) {
     const ir_id x = ir_expand_cast(c, n->in[0], t), count = ir_expand_cast(c, ir_expand_count(c, n->in[0], mask), t);
     ir_id y;
     if (n->op == IR_OP_LAYER_NORM) {
-        const ir_id mean =
-            with_scalar(c, IR_OP_DIV, ir_expand_reduce(c, IR_OP_REDUCE_SUM, x, mask, true, t, &row), count);
-        const ir_id d = ir_expand_2(c, IR_OP_SUB, x, mean, stretch);
-        const ir_id sum = ir_expand_reduce(c, IR_OP_REDUCE_SUM, d, mask, true, t, &row);
-        const ir_id squares =
-            ir_expand_reduce(c, IR_OP_REDUCE_SUM, ir_expand_1(c, IR_OP_SQUARE, d), mask, true, t, &row);
-        const ir_id off = with_scalar(c, IR_OP_DIV, sum, count);
-        const ir_id about = ir_expand_2(c, IR_OP_SUB, squares, ir_expand_2(c, IR_OP_MUL, sum, off, 0), 0);
-        const ir_id variance =
-            with_scalar(c, IR_OP_DIV, with_scalar(c, IR_OP_MAXIMUM, about, ir_expand_number(c, t, 0)), count);
-        y = ir_expand_2(c, IR_OP_MUL, ir_expand_2(c, IR_OP_SUB, d, off, stretch), scale_of(c, n, variance), stretch);
+        const deviations v = deviations_of(c, x, mask, count, &row, stretch);
+        const ir_id scale = scale_of(c, n, with_scalar(c, IR_OP_DIV, v.squares, count));
+        y = ir_expand_2(c, IR_OP_MUL, ir_expand_2(c, IR_OP_SUB, v.d, v.off, stretch), scale, stretch);
     } else {
         const ir_id squares =
             ir_expand_reduce(c, IR_OP_REDUCE_SUM, ir_expand_1(c, IR_OP_SQUARE, x), mask, true, t, &row);
@@ -153,9 +173,7 @@ static ir_id expand_norm(const ir_expand *c, const ir_node *n) {
 
 bool ir_expands_reduce(const ir_node *n) {
     const ir_kind kind = ir_ops[n->op].kind;
-    if (kind == IR_KIND_ROW || kind == IR_KIND_NORM || ir_is_composite_reduce(n->op)) return true;
-    const ir_attr *correction = n->op == IR_OP_REDUCE_VAR ? ir_node_attr(n, "correction") : NULL;
-    return correction && correction->number != 0;
+    return kind == IR_KIND_ROW || kind == IR_KIND_NORM || ir_is_composite_reduce(n->op);
 }
 
 ir_id ir_expand_reduction(const ir_expand *c, const ir_node *n) {

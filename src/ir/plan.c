@@ -84,7 +84,7 @@ bool plan_has_kernel(const planner *p, const ir_node *n) {
     switch (op->kind) {
     case IR_KIND_EW: return ir_has_lowering(n->op, main);
     case IR_KIND_CONVERT: return true;
-    case IR_KIND_REDUCE: case IR_KIND_ARGREDUCE: return !ir_is_composite_reduce(n->op) && n->op != IR_OP_REDUCE_VAR;
+    case IR_KIND_REDUCE: case IR_KIND_ARGREDUCE: return !ir_is_composite_reduce(n->op);
     case IR_KIND_CONTRACT:
         return n->op == IR_OP_MATMUL && main == ir_at(p->g, n->in[1])->dtype && main != FUSOR_BOOL &&
                (ir_is_float(main) ? ir_is_float(n->dtype) : n->dtype == (ir_dtypes[main].bytes == 1 ? FUSOR_I32 : FUSOR_I64));

@@ -322,7 +322,7 @@ static fusor_status other_bounds(const walk *w, const ir_node *n, value *const *
 }
 
 static bool is_plain_sum(ir_op op) {
-    return ir_ops[op].combine != IR_OP_NONE ? op != IR_OP_REDUCE_VAR : op == IR_OP_REDUCE_MEAN || op == IR_OP_REDUCE_L1;
+    return ir_ops[op].combine != IR_OP_NONE || op == IR_OP_REDUCE_MEAN || op == IR_OP_REDUCE_L1;
 }
 
 /* Movement: the bounds of the elements that are moved. An operand of indices stays what it is; inexact ones judge nothing.

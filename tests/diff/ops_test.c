@@ -219,6 +219,23 @@ static ir_dtype reduced_type(const ir_op_info *op, ir_dtype t) {
     return t;
 }
 
+/* Variances where a sum of squares less the square of the sum has no digit left: elements near a million, and a first
+ * element far from all others. In the forms that differ in order: one line, rows, columns. */
+static void far_from_zero(const ir_op_info *op, ir_dtype t) {
+    static const char *const shapes[][2] = {{"[A]", ""}, {"[A, B]", "axes=[1]"}, {"[A, B]", "axes=[0]"}};
+    char text[400];
+    for (int s = 0; s < 3; s++)
+        for (int outlier = 0; outlier < 2; outlier++) {
+            snprintf(text, sizeof text,
+                     "func @f(%%x: %1$s%2$s) -> %1$s%3$s { %%i = iota(shape=%2$s, axis=0, dtype=i64) %%o = eq(%%i, %5$s) "
+                     "%%y = select(%%o, 1000000.0, %%x) %%r = %4$s(%%y%6$s%7$s) return %%r }",
+                     ir_dtypes[t].name, shapes[s][0], s == 0 ? "" : s == 1 ? "[A]" : "[B]", op->name, outlier ? "0" : "-1",
+                     s ? ", " : "", shapes[s][1]);
+            check(text, outlier ? (domain){-1, 1, SPECIAL_NONE, false} : (domain){999998, 1000002, SPECIAL_NONE, false},
+                  (int64_t[4]){s == 0 ? 100003 : 300, 1000}, many_threads, false, ALL_LEVELS);
+        }
+}
+
 static void reduction(const ir_op_info *op, ir_dtype t) {
     static const struct {
         const char *params, *attrs, *result;
@@ -257,6 +274,8 @@ static void reduction(const ir_op_info *op, ir_dtype t) {
                       (int64_t[4]){sizes[k][0], sizes[k][1], sizes[k][2]}, k == 5 || k == 6 ? many_threads : one_thread,
                       k == 2, k == 3 ? ALL_LEVELS : 1u << (mix(k + s) % 3) | 1);
     }
+    if (strcmp(op->name, "reduce_var") == 0 || strcmp(op->name, "reduce_std") == 0)
+        if (t == FUSOR_F32 || t == FUSOR_F64) far_from_zero(op, t);
     if (t == FUSOR_F32 || t == FUSOR_I32) {
         snprintf(text, sizeof text, "func @f(%%x: %s[A]) -> %s { %%r = %s(%%x) return %%r }", ir_dtypes[t].name,
                  ir_dtypes[reduced_type(op, t)].name, op->name);

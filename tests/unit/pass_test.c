@@ -52,10 +52,6 @@ Test(pass, composite_reductions_become_groups) {
                 "  %1 = square(%x)\n  %2 = reduce_sum(%1, axes=[1])\n  %y = sqrt(%2)\n  return %y\n");
     EXPECT_BODY("%x: u8[B, 8]) -> (%y: i32[B]", "%y = reduce_l1(%x, axes=[1], dtype=i32)\nreturn %y\n",
                 "  %1 = cast(%x, i64)\n  %2 = reduce_sum(%1, axes=[1])\n  %y = cast(%2, i32)\n  return %y\n");
-    EXPECT_BODY("%x: f32[B, 8]) -> (%y: f32[B]", "%y = reduce_var(%x, axes=[1])\nreturn %y\n",
-                "  %y = reduce_var(%x, axes=[1])\n  return %y\n");
-    EXPECT_BODY("%x: f32[B, 8]) -> (%y: f32[B]", "%y = reduce_std(%x, axes=[1], correction=4)\nreturn %y\n",
-                "  %1 = reduce_var(%x, axes=[1])\n  %2 = mul(%1, 2.0)\n  %y = sqrt(%2)\n  return %y\n");
     EXPECT_BODY("%x: f32[2, 0]) -> (%y: f32[2]", "%y = reduce_logsumexp(%x, axes=[1])\nreturn %y\n",
                 "  %1 = exp(%x)\n  %2 = reduce_sum(%1, axes=[1])\n  %y = log(%2)\n  return %y\n");
 }
