@@ -40,7 +40,7 @@ static void analyze(const ir_kernel *k, uint32_t *varies, int *pass) {
         }
         if (in->op == IR_K_LOAD) {
             for (int d = 0; d < k->n_dims; d++)
-                if (k->buffer[in->index].stride[d] != 0) v |= 1u << d;
+                if (k->buffer[in->index].stride[d] != 0) v |= 1u << d;      /* and its operands */
         } else if (in->op == IR_K_INDEX) {
             v = 1u << in->index;
         } else if (ir_kernel_is_reduce_op(in->op)) {
@@ -60,6 +60,11 @@ uint32_t ir_kernel_varies(const ir_kernel *k, int inst) {
     int p[IR_KERNEL_MAX_INSTS];
     analyze(k, v, p);
     return v[inst];
+}
+
+void ir_kernel_vary_all(const ir_kernel *k, uint32_t varies[IR_KERNEL_MAX_INSTS]) {
+    int p[IR_KERNEL_MAX_INSTS];
+    analyze(k, varies, p);
 }
 
 int ir_kernel_pass(const ir_kernel *k, int inst) {
@@ -313,7 +318,16 @@ static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const ui
     }
     switch (in->op) {
     case IR_K_LOAD: case IR_K_STORE:
-        REQUIRE(in->index < k->n_buffers && in->n_in == (in->op == IR_K_STORE), "no such buffer");
+        REQUIRE(in->index < k->n_buffers, "no such buffer");
+        if (in->op == IR_K_LOAD) {
+            int n = 0;
+            REQUIRE((in->variant & ~(IR_LOAD_OFFSET | IR_LOAD_GUARD)) == 0, "unknown operands of a load");
+            REQUIRE(in->n_in == !!(in->variant & IR_LOAD_OFFSET) + !!(in->variant & IR_LOAD_GUARD), "wrong number of operands");
+            if (in->variant & IR_LOAD_OFFSET) REQUIRE(k->inst[in->in[n++]].dtype == FUSOR_I64, "an offset is i64");
+            if (in->variant & IR_LOAD_GUARD) REQUIRE(k->inst[in->in[n]].dtype == FUSOR_BOOL, "a guard is bool");
+        } else {
+            REQUIRE(in->n_in == 1, "a store has one operand");
+        }
         REQUIRE(k->buffer[in->index].is_output == (in->op == IR_K_STORE), "loads read inputs and stores write outputs");
         REQUIRE(k->buffer[in->index].dtype == in->dtype, "type of the buffer differs");
         if (in->op == IR_K_STORE) {

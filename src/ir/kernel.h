@@ -5,7 +5,8 @@
  * what the executor launches. All that jit and rt share.
  *
  * A kernel iterates over a space of dims. Each buffer has a stride (elements) for each dim; 0 = does not vary along it. The
- * program is a list of scalar instructions in SSA order; each value varies along the dims of what it loads.
+ * program is a list of scalar instructions in SSA order; each value varies along the dims of what it loads. A load may have
+ * operands: an element offset added to its address (a gather), and a guard (padding): where that is false nothing is read.
  *
  * kind      dims, outer to inner              program
  * map       p...                              loads, element-wise, stores; the last dim is vectorized
@@ -18,7 +19,7 @@
  *                                             epilogue (element-wise over b, m, n) runs on the register tile
  *
  * Baked: sizes of 1 never appear as dims; a size known as an integer up to 64 in dim r, n, k (and the last p of a map) is
- * baked; strides 0 and 1 are baked. Everything else is read from the arguments. Baked and run-time forms give the same bits. */
+ * baked; strides 0 and 1 are baked, and for loads 2, 3, 4 and -1 along the last dim. Everything else is read from the arguments. Baked and run-time forms give the same bits. */
 #include "ir/op.h"
 #include "ir/schedule.h"
 
@@ -34,13 +35,15 @@ typedef struct ir_kdim { char role; /* p r v b m n k */ int64_t size; /* baked, 
 typedef struct ir_kbuffer {
     ir_dtype dtype;
     bool     is_output;
-    int64_t  stride[IR_KERNEL_MAX_DIMS];    /* 0 or 1 baked, or IR_STRIDE_RUNTIME */
+    int64_t  stride[IR_KERNEL_MAX_DIMS];    /* baked, or IR_STRIDE_RUNTIME */
 } ir_kbuffer;
 
 /* Instruction codes beyond the operators of ops.def (which keep their ir_op number). */
 enum { IR_K_LOAD = IR_OP_COUNT, IR_K_STORE, IR_K_SCALAR, IR_K_INDEX, IR_K_COUNT };
+enum { IR_LOAD_OFFSET = 1, IR_LOAD_GUARD = 2 };    /* variant of IR_K_LOAD: which operands it has, in this order */
 typedef struct ir_kinst {
-    uint16_t op;                    /* ir_op, or IR_K_LOAD (index = buffer), IR_K_STORE (index = buffer, in[0]),
+    uint16_t op;                    /* ir_op, or IR_K_LOAD (index = buffer; operands by variant: an i64 element offset, a bool
+                                       without which nothing is read and the value is 0), IR_K_STORE (index = buffer, in[0]),
                                        IR_K_SCALAR (index = scalar argument), IR_K_INDEX (index = dim: the i64 index along it) */
     ir_dtype dtype;                 /* of the result (STORE: of what is stored) */
     uint8_t  n_in;
@@ -118,6 +121,7 @@ bool ir_kernel_is_one_phase(const ir_kernel *k);
 /* ---- data flow, used by code generation and launch alike ---- */
 /* Bit d set = the value varies along dim d (loads: nonzero stride or output; reductions clear their r dims). */
 uint32_t ir_kernel_varies(const ir_kernel *k, int inst);
+void ir_kernel_vary_all(const ir_kernel *k, uint32_t varies[IR_KERNEL_MAX_INSTS]);
 /* Pass of a row or reduce kernel in which a value is first known: 0 for what needs no reduction, 1 + pass of the operands for a
  * reduction's result. Values of pass p per element are computed while sweeping the row for the p-th time. */
 int ir_kernel_pass(const ir_kernel *k, int inst);

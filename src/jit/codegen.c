@@ -200,6 +200,7 @@ static emit *new_emit(job *j) {
     e->k = j->kernel;
     e->level = &ir_levels[j->kernel->level];
     e->lanes = 1;
+    ir_kernel_vary_all(e->k, e->varies);
     e->fast_math = j->kernel->fast_math;
     e->is_narrow = j->is_narrow;
     e->arena = &j->arena;

@@ -51,10 +51,9 @@ LLVMValueRef contract_step(contract *c, int buffer, int axis) {
 
 LLVMValueRef contract_load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
     contract_point *at = user;
-    (void)v;
     if (inst->op == IR_K_LOAD)
-        return em_load(e, inst->index, contract_offset(at->c, inst->index, at),
-                       contract_step(at->c, inst->index, at->axis), at->mask);
+        return em_load_value(e, v, inst, at->axis, contract_offset(at->c, inst->index, at),
+                             contract_step(at->c, inst->index, at->axis), at->mask);
     LLVMValueRef x = em_splat(e, coordinate(at, inst->index));
     if (inst->index != at->axis || e->lanes == 1) return x;
     LLVMValueRef lane[64];

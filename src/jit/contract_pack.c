@@ -141,7 +141,7 @@ static void transpose(contract *c, const source *from, LLVMValueRef to, int rows
 /* Is the operand's program nothing but a load, so that rows can be read from memory as they are? */
 static bool is_plain_load(contract *c, int operand) {
     const ir_kinst *in = &c->k->inst[c->operand[operand]];
-    return in->op == IR_K_LOAD && in->dtype == c->acc && c->k->buffer[in->index].stride[c->dim_k] == 1;
+    return in->op == IR_K_LOAD && !in->variant && in->dtype == c->acc && c->k->buffer[in->index].stride[c->dim_k] == 1;
 }
 
 /* Values of `lanes` columns of all rows, one row behind the other in scratch. Rows past the end repeat the last one. */

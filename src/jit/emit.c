@@ -251,6 +251,20 @@ void em_values_init(em_values *v, LLVMValueRef (*load)(emit *, em_values *, cons
     memset(v->at, 0, sizeof v->at);
     v->load = load;
     v->user = user;
+    v->one = NULL;
+}
+
+LLVMValueRef em_uniform(emit *e, em_values *v, int inst) {
+    if (e->lanes == 1) return em_value(e, v, inst);
+    if (!v->one) {
+        v->one = FU_NEW(e->arena, em_values);
+        em_values_init(v->one, v->load, v->user);
+    }
+    int lanes = e->lanes;
+    e->lanes = 1;
+    LLVMValueRef x = em_value(e, v->one, inst);
+    e->lanes = lanes;
+    return x;
 }
 
 /* Operators that are not element-wise (reductions, MATMUL) are the kernel kind's: it sets at[] before, or v->load makes

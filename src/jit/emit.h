@@ -31,6 +31,7 @@ typedef struct emit {
     LLVMValueRef tune[IR_TUNE_COUNT], size[IR_KERNEL_MAX_DIMS];
     LLVMValueRef stride[IR_KERNEL_MAX_BUFFERS][IR_KERNEL_MAX_DIMS];     /* i64; constants where baked */
     LLVMValueRef base[IR_KERNEL_MAX_BUFFERS];
+    uint32_t varies[IR_KERNEL_MAX_INSTS];                              /* ir_kernel_varies */
     LLVMValueRef scalar[IR_KERNEL_MAX_INSTS];                          /* scalar args as scalars of their type; splat at use */
     em_half  half[EM_HALVES];   /* the last ones */
     unsigned n_half;
@@ -85,6 +86,8 @@ void         em_store(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LL
 LLVMValueRef em_load_ptr(emit *e, ir_dtype t, LLVMValueRef ptr, LLVMValueRef mask, unsigned align);    /* contiguous, current width */
 void         em_store_ptr(emit *e, ir_dtype t, LLVMValueRef value, LLVMValueRef ptr, LLVMValueRef mask, unsigned align);
 LLVMValueRef em_to_memory(emit *e, ir_dtype t, LLVMValueRef v);         /* a value as its memory type */
+/* One element for each lane, `at` elements (<lanes x i64>) behind element `off`. */
+LLVMValueRef em_gather(emit *e, int buf, LLVMValueRef off, LLVMValueRef at, LLVMValueRef mask);
 /* Lanes i < n of the current width; n is a scalar i64, any value. Only where level->has_mask or n is a constant. */
 LLVMValueRef em_mask(emit *e, LLVMValueRef n);
 
@@ -129,9 +132,15 @@ struct em_values {
     LLVMValueRef at[IR_KERNEL_MAX_INSTS];       /* NULL = not yet lowered in this body */
     LLVMValueRef (*load)(emit *e, em_values *v, const ir_kinst *inst, void *user);  /* IR_K_LOAD and IR_K_INDEX */
     void *user;
+    em_values *one;             /* scalars of what does not vary along the lanes; made where it is needed */
 };
 void         em_values_init(em_values *v, LLVMValueRef (*load)(emit *, em_values *, const ir_kinst *, void *), void *user);
 LLVMValueRef em_value(emit *e, em_values *v, int inst);
+/* A value that does not vary along the lanes, as a scalar whatever the width. */
+LLVMValueRef em_uniform(emit *e, em_values *v, int inst);
+/* emit_access.c: what v->load does for IR_K_LOAD: the lanes along dim `lane_dim` (-1: none) are `step` apart from element
+ * `off` on; the instruction's own offset and guard come to that. */
+LLVMValueRef em_load_value(emit *e, em_values *v, const ir_kinst *inst, int lane_dim, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask);
 
 /* ---- one function a kernel kind: builds the whole body of e->fn after the entry block; codegen.c adds the last `ret 0` ---- */
 fusor_status jit_emit_map(emit *e, fu_error *err);

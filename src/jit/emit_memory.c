@@ -77,6 +77,55 @@ static LLVMValueRef lane_pointers(emit *e, LLVMValueRef base, LLVMTypeRef elemen
 
 static LLVMValueRef all_lanes(emit *e) { return LLVMConstAllOnes(em_vec(e, e->t_i1)); }
 
+/* One address a lane. */
+static LLVMValueRef load_lanes(emit *e, ir_dtype t, LLVMValueRef at, LLVMValueRef mask) {
+    LLVMTypeRef type = em_vec(e, em_memory_type(e, t));
+    unsigned align = ir_dtypes[t].bytes;
+    return to_register(e, t,
+                       compat_masked_load(e->mod, e->b, COMPAT_SCATTERED, type, at, mask ? mask : all_lanes(e),
+                                          LLVMConstNull(type), align));
+}
+
+LLVMValueRef em_gather(emit *e, int buf, LLVMValueRef off, LLVMValueRef at, LLVMValueRef mask) {
+    ir_dtype t = e->k->buffer[buf].dtype;
+    LLVMTypeRef element = em_memory_type(e, t);
+    LLVMValueRef base = em_gep(e, e->base[buf], element, off);
+    if (e->lanes == 1) return em_load_ptr(e, t, em_gep(e, base, element, at), mask, ir_dtypes[t].bytes);
+    if (mask || has_gather(e, t)) return load_lanes(e, t, LLVMBuildGEP2(e->b, element, base, &at, 1, ""), mask);
+    LLVMValueRef v = LLVMGetPoison(em_vec(e, element));
+    for (int i = 0; i < e->lanes; i++) {
+        LLVMValueRef x = LLVMBuildLoad2(e->b, element, em_gep(e, base, element, em_lane(e, at, i)), "");
+        LLVMSetAlignment(x, ir_dtypes[t].bytes);
+        v = LLVMBuildInsertElement(e->b, v, x, LLVMConstInt(e->t_i32, (unsigned)i, 0), "");
+    }
+    return to_register(e, t, v);
+}
+
+/* Lanes s = 2, 3, 4 elements apart: s whole vectors, of which the last one ends at the last element that is read; and
+ * shuffles. Backwards (s = -1): one vector, reversed. */
+static LLVMValueRef load_spread(emit *e, ir_dtype t, LLVMValueRef base, LLVMValueRef off, int s) {
+    LLVMTypeRef element = em_memory_type(e, t), type = em_vec(e, element);
+    int n = e->lanes, parts = s < 0 ? 1 : s;
+    LLVMValueRef first = s < 0 ? em_sub(e, off, em_i64s(e, n - 1)) : off, mask[64], v = LLVMGetPoison(type);
+    for (int p = 0; p < parts; p++) {
+        int from = p < parts - 1 || p == 0 ? p * n : (s - 1) * (n - 1);
+        LLVMValueRef x = LLVMBuildLoad2(e->b, type, em_gep(e, base, element, p ? em_add(e, off, em_i64s(e, from)) : first), "");
+        LLVMSetAlignment(x, ir_dtypes[t].bytes);
+        for (int i = 0; i < n; i++) {           /* what this part has joins the lanes that are there already */
+            int at = s < 0 ? n - 1 - i : i * s - from;
+            bool is_here = at >= 0 && at < n && (p == 0 || i * s >= p * n);
+            mask[i] = LLVMConstInt(e->t_i32, (unsigned)(is_here ? n + at : i), 0);
+        }
+        v = LLVMBuildShuffleVector(e->b, v, x, LLVMConstVector(mask, (unsigned)n), "");
+    }
+    return to_register(e, t, v);
+}
+
+static int spread_of(LLVMValueRef step) {
+    int64_t s = LLVMIsAConstantInt(step) ? LLVMConstIntGetSExtValue(step) : 0;
+    return s == -1 || (s >= 2 && s <= 4) ? (int)s : 0;
+}
+
 LLVMValueRef em_load(emit *e, int buf, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask) {
     ir_dtype t = e->k->buffer[buf].dtype;
     unsigned align = ir_dtypes[t].bytes;
@@ -91,12 +140,8 @@ LLVMValueRef em_load(emit *e, int buf, LLVMValueRef off, LLVMValueRef step, LLVM
         return em_splat(e, v);
     }
     LLVMTypeRef type = em_vec(e, element);
-    if (mask || has_gather(e, t)) {
-        LLVMValueRef at = lane_pointers(e, base, element, off, step);
-        return to_register(e, t,
-                           compat_masked_load(e->mod, e->b, COMPAT_SCATTERED, type, at, mask ? mask : all_lanes(e),
-                                              LLVMConstNull(type), align));
-    }
+    if (!mask && spread_of(step)) return load_spread(e, t, base, off, spread_of(step));
+    if (mask || has_gather(e, t)) return load_lanes(e, t, lane_pointers(e, base, element, off, step), mask);
     LLVMValueRef v = LLVMGetPoison(type);
     for (int i = 0; i < e->lanes; i++) {
         LLVMValueRef x = LLVMBuildLoad2(e->b, element, em_gep(e, base, element, off), "");

@@ -3,6 +3,7 @@
 # These files go into the code generation module only.
 jit_sources += %D%/emit.c
 jit_sources += %D%/emit_memory.c
+jit_sources += %D%/emit_access.c
 jit_sources += %D%/demote.c
 jit_sources += %D%/llvm_compat.c
 jit_sources += %D%/codegen.c

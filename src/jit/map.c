@@ -39,7 +39,6 @@ static LLVMValueRef advance(emit *e, LLVMValueRef base, LLVMValueRef index, LLVM
 
 static LLVMValueRef load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
     map *m = user;
-    (void)v;
     if (inst->op == IR_K_INDEX) {
         if (inst->index != m->last) return em_splat(e, m->index[inst->index]);
         LLVMValueRef lane[64];
@@ -48,9 +47,9 @@ static LLVMValueRef load(emit *e, em_values *v, const ir_kinst *inst, void *user
         return em_add(e, em_splat(e, m->column), LLVMConstVector(lane, (unsigned)e->lanes));
     }
     int b = inst->index;
-    if (m->last < 0) return em_load(e, b, m->offset[b], em_i64s(e, 0), NULL);
+    if (m->last < 0) return em_load_value(e, v, inst, -1, m->offset[b], em_i64s(e, 0), NULL);
     LLVMValueRef stride = e->stride[b][m->last];
-    return em_load(e, b, advance(e, m->offset[b], m->column, stride), stride, m->mask);
+    return em_load_value(e, v, inst, m->last, advance(e, m->offset[b], m->column, stride), stride, m->mask);
 }
 
 /* ---- one step: e->lanes columns from `column` on ---- */
@@ -66,9 +65,12 @@ static void store_streaming(emit *e, map *m, int b, LLVMValueRef value) {
 
 static void emit_step(emit *e, map *m, LLVMValueRef column, LLVMValueRef mask, bool is_streaming) {
     const ir_kernel *k = e->k;
-    em_values v;
+    em_values v, one;
     em_values_init(&v, load, m);
+    em_values_init(&one, load, m);
     memcpy(v.at, e->lanes == 1 ? m->row_scalar : m->row_splat, sizeof v.at);
+    memcpy(one.at, m->row_scalar, sizeof one.at);
+    v.one = &one;
     m->column = column;
     m->mask = mask;
     for (int i = 0; i < k->n_insts; i++)

@@ -85,12 +85,15 @@ static void accumulate(column *w, LLVMValueRef c, int vectors, LLVMValueRef mask
     LLVMValueRef *seed = FU_NEW_N(e->arena, LLVMValueRef, VECTORS * r->k->n_insts), at[VECTORS];
     red_acc acc[s->n_acc][VECTORS], phi[s->n_acc][VECTORS];
     red_body b;
+    memset(s->seed, 0, sizeof s->seed);
     for (int u = 0; u < vectors; u++) { /* what does not vary along the block */
         at[u] = em_add(e, c, em_i64s(e, (int64_t)u * e->lanes));
         b.at = (red_at){r, NULL, at[u], mask};
         em_values_init(&b.v, red_load_value, &b.at);
         for (int n = 0; n < r->k->n_insts; n++)
             if (s->is_seed[n]) seed[u * r->k->n_insts + n] = em_value(e, &b.v, n);
+        for (int n = 0; n < r->k->n_insts && r->has_access && u == 0 && e->lanes > 1; n++)
+            if (s->is_seed[n] && !(r->varies[n] >> r->v & 1)) s->seed[n] = em_uniform(e, &b.v, n);
     }
     em_loop l = em_for(e, r->begin, r->end, em_i64s(e, 1));
     for (int a = 0; a < s->n_acc; a++)

@@ -30,6 +30,7 @@ fusor_status red_init(emit *e, fu_error *err, red **out) {
         const ir_kinst *inst = &k->inst[i];
         r->varies[i] = ir_kernel_varies(k, i);
         r->pass[i] = ir_kernel_pass(k, i);
+        r->has_access |= inst->op == IR_K_LOAD && inst->variant;
         if (inst->op == IR_K_STORE)
             for (int d = r->r0; d <= r->last; d++)
                 if (k->buffer[inst->index].stride[d] != 0) r->is_element_store[i] = true;
@@ -144,7 +145,6 @@ void red_leave_block(red *r) { memcpy(r->e->base, r->at_row, sizeof r->at_row); 
 LLVMValueRef red_load_value(emit *e, em_values *v, const ir_kinst *inst, void *user) {
     red_at *at = user;
     red *r = at->r;
-    (void)v;
     if (inst->op == IR_K_INDEX) {
         LLVMValueRef n = inst->index == r->last ? at->i : inst->index == r->v ? at->c : r->index[inst->index];
         LLVMValueRef all = em_splat(e, n);
@@ -154,7 +154,7 @@ LLVMValueRef red_load_value(emit *e, em_values *v, const ir_kinst *inst, void *u
     LLVMValueRef off = NULL;
     if (at->i) off = red_advance(e, off, at->i, e->stride[b][r->last]);
     if (at->c) off = red_advance(e, off, at->c, e->stride[b][r->v]);
-    return em_load(e, b, off ? off : em_i64s(e, 0), e->stride[b][r->along], at->mask);
+    return em_load_value(e, v, inst, r->along, off ? off : em_i64s(e, 0), e->stride[b][r->along], at->mask);
 }
 
 /* ---- accumulators ---- */

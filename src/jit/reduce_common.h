@@ -21,6 +21,7 @@ typedef struct red {
     uint32_t varies[IR_KERNEL_MAX_INSTS];
     int pass[IR_KERNEL_MAX_INSTS];
     bool is_element_store[IR_KERNEL_MAX_INSTS];
+    bool has_access;      /* a load has an offset or a guard */
     /* known from function entry on */
     LLVMValueRef rows, blocks, partials, columns;
     LLVMValueRef root[IR_KERNEL_MAX_BUFFERS];
@@ -101,7 +102,7 @@ typedef struct red_sweep {
     LLVMValueRef *kept_row;              /* by instruction */
     LLVMValueRef kept_at;                /* row-major number of element 0 of the last r dim */
     LLVMValueRef *memory, *index_memory; /* accumulators between steps, one area per acc */
-    LLVMValueRef seed[IR_KERNEL_MAX_INSTS], seed_splat[IR_KERNEL_MAX_INSTS];
+    LLVMValueRef seed[IR_KERNEL_MAX_INSTS], seed_splat[IR_KERNEL_MAX_INSTS];    /* column form: seed is what lanes share, or NULL */
 } red_sweep;
 
 /* What is to be computed per element in one pass: reductions, element stores and kept values; NULL when nothing.
@@ -110,7 +111,7 @@ fusor_status red_sweep_new(red *r, int pass, LLVMValueRef *kept, fu_error *err, 
 /* One step: all values at a place (seeds given), then its stores; so an output may be the same memory as an input. */
 typedef struct red_body {
     red_at at;
-    em_values v;
+    em_values v, one;
 } red_body;
 void red_evaluate(red_sweep *s, red_body *b, red_at at, LLVMValueRef *seed);
 void red_write(red_sweep *s, red_body *b);

@@ -94,6 +94,11 @@ void red_evaluate(red_sweep *s, red_body *b, red_at at, LLVMValueRef *seed) {
     const ir_kernel *k = r->k;
     b->at = at;
     em_values_init(&b->v, red_load_value, &b->at);
+    if (r->has_access && e->lanes > 1) {
+        em_values_init(&b->one, red_load_value, &b->at);
+        memcpy(b->one.at, s->seed, sizeof b->one.at);
+        b->v.one = &b->one;
+    }
     for (int n = 0; n < k->n_insts; n++) {
         if (s->is_seed[n]) b->v.at[n] = seed[n];
         if (!s->is_loaded[n]) continue;
