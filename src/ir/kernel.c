@@ -18,6 +18,7 @@ bool ir_kernel_is_reduce_op(uint16_t op) {
     return op < IR_OP_COUNT && (ir_ops[op].kind == IR_KIND_REDUCE || ir_ops[op].kind == IR_KIND_ARGREDUCE);
 }
 
+bool ir_kernel_is_transposed(const ir_kernel *k) { return k->n_dims > 1 && k->dim[k->n_dims - 2].role == 't'; }
 bool ir_kernel_is_column(const ir_kernel *k) { return k->n_dims > 0 && k->dim[k->n_dims - 1].role == 'v'; }
 
 static uint32_t dims_of_role(const ir_kernel *k, char role) {
@@ -106,8 +107,14 @@ static int64_t count_reductions(const ir_kernel *k) {
 
 static void launch_map(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
     int64_t rows = 1, columns = k->n_dims ? size[k->n_dims - 1] : 1;
-    for (int d = 0; d + 1 < k->n_dims; d++) rows *= size[d];
     out->n_phases = 1;
+    if (ir_kernel_is_transposed(k)) {
+        int t = k->n_dims - 2;
+        out->tiles[0] = ceil_div(size[t], tune[IR_TUNE_MAP_ROWS]) * ceil_div(columns, tune[IR_TUNE_MAP_COLUMNS]);
+        for (int d = 0; d < t; d++) out->tiles[0] *= size[d];
+        return;
+    }
+    for (int d = 0; d + 1 < k->n_dims; d++) rows *= size[d];
     out->tiles[0] = ceil_div(rows, tune[IR_TUNE_MAP_ROWS]) * ceil_div(columns, tune[IR_TUNE_MAP_COLUMNS]);
 }
 
@@ -212,7 +219,7 @@ static int find_word(const char *word, const char *const *table, int n) {
 
 static fusor_status read_dim(reader *r, const char *line, ir_kernel *k) {
     char role, value[32];
-    if (k->n_dims >= IR_KERNEL_MAX_DIMS || sscanf(line, "dim %c %31s", &role, value) != 2 || !strchr("prvbmnk", role))
+    if (k->n_dims >= IR_KERNEL_MAX_DIMS || sscanf(line, "dim %c %31s", &role, value) != 2 || !strchr("ptrvbmnk", role))
         return bad(r, "expected 'dim ROLE SIZE'");
     int64_t size = strcmp(value, "?") == 0 ? IR_SIZE_RUNTIME : strtoll(value, NULL, 10);
     if (size < IR_SIZE_RUNTIME) return bad(r, "a size is '?' or not negative");
@@ -366,16 +373,19 @@ static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const ui
 }
 
 fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
-    static const char *const orders[IR_KERNEL_KIND_COUNT] = {"p", "prv", "pr", "bmnk"};
+    static const char *const orders[IR_KERNEL_KIND_COUNT] = {"ptp", "prv", "pr", "bmnk"};
     int at = 0, last_count = 0, matmuls = 0, reductions = 0;
     for (int d = 0; d < k->n_dims; d++) {
         const char *p = strchr(orders[k->kind] + at, k->dim[d].role);
         if (!p || !k->dim[d].role) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: role '%c' is out of place", d, k->dim[d].role);
         at = (int)(p - orders[k->kind]);
-        if (strchr("vmnk", k->dim[d].role) && d && k->dim[d - 1].role == k->dim[d].role)
+        if (strchr("tvmnk", k->dim[d].role) && d && k->dim[d - 1].role == k->dim[d].role)
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: a second dim of role '%c'", d, k->dim[d].role);
         last_count++;
     }
+    for (int d = 0; d < k->n_dims; d++)
+        if (k->dim[d].role == 't' && (d != k->n_dims - 2 || k->dim[d].size != IR_SIZE_RUNTIME || k->dim[d + 1].size != IR_SIZE_RUNTIME))
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: a transposed kernel ends with two dims of any size, t and p", d);
     if (k->kind == IR_KERNEL_CONTRACT && (k->n_dims < 3 || k->dim[k->n_dims - 3].role != 'm' || k->dim[k->n_dims - 2].role != 'n' ||
                                           k->dim[k->n_dims - 1].role != 'k' || k->tile.mr < 1 || k->tile.nr < 1 || k->tile.kb < 1))
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a contract kernel needs dims m, n, k and a tile");

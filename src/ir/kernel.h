@@ -10,6 +10,7 @@
  *
  * kind      dims, outer to inner              program
  * map       p...                              loads, element-wise, stores; the last dim is vectorized
+ *           p... t p        (transposed)    the same; some loads are contiguous along t, the stores along the last dim
  * reduce    p... r...        (inner)          loads, element-wise, reductions; element-wise on their results; stores of both
  *           p... r... v      (column)         the same, vectorized along the kept dim v
  * row       p... r...                         as reduce, but values per element may use results of reductions (softmax): the
@@ -31,7 +32,7 @@ extern const char *const ir_kernel_kind_names[IR_KERNEL_KIND_COUNT];    /* "map"
 
 #define IR_SIZE_RUNTIME (-1)
 #define IR_STRIDE_RUNTIME INT64_MIN
-typedef struct ir_kdim { char role; /* p r v b m n k */ int64_t size; /* baked, or IR_SIZE_RUNTIME */ } ir_kdim;
+typedef struct ir_kdim { char role; /* p t r v b m n k */ int64_t size; /* baked, or IR_SIZE_RUNTIME */ } ir_kdim;
 typedef struct ir_kbuffer {
     ir_dtype dtype;
     bool     is_output;
@@ -82,7 +83,8 @@ typedef struct ir_kernel_args {
 typedef int (*ir_kernel_fn)(const ir_kernel_args *args, int64_t tile_begin, int64_t tile_end);
 
 enum {
-    /* map: the space is rows (all dims but the last) x columns (the last); a tile is a block of both */
+    /* map: the space is rows (all dims but the last) x columns (the last); a tile is a block of both. Transposed: rows are
+     * along t, and a tile has one place in the dims before it; both multiples of 16 unless they cover the dim */
     IR_TUNE_MAP_ROWS = 0, IR_TUNE_MAP_COLUMNS = 1,      /* >= 1; columns a multiple of 64 unless it covers the dim */
     IR_TUNE_MAP_STREAM = 2,                             /* 1: non-temporal stores where the kernel has them */
     /* reduce: phase 0 tiles are (p rows x partials), phase 1 tiles are p rows; grain = units per tile */
@@ -126,6 +128,7 @@ void ir_kernel_vary_all(const ir_kernel *k, uint32_t varies[IR_KERNEL_MAX_INSTS]
  * reduction's result. Values of pass p per element are computed while sweeping the row for the p-th time. */
 int ir_kernel_pass(const ir_kernel *k, int inst);
 bool ir_kernel_is_reduce_op(uint16_t op);           /* REDUCE and ARGREDUCE kinds */
+bool ir_kernel_is_transposed(const ir_kernel *k);   /* a map whose last dim but one has role t */
 bool ir_kernel_is_column(const ir_kernel *k);       /* the last dim has role v */
 /* Accumulators of one partial result of a reduction instruction, in bytes, in ir_kernel_launch's shared layout: arg-reductions
  * hold the value then an i64 index (16 bytes), others one element of dtype rounded up to 8 bytes. */

@@ -383,6 +383,29 @@ static bool mergeable(builder *b, const int *order, int d) {
     return true;
 }
 
+/* MAP: the dim along which inputs are contiguous that have the last dim's elements apart; -1: there is none. Where the last dim is
+ * short, or that one is, blocks of both are no use. */
+static int transposed_dim(builder *b) {
+    const ir_sizes *sz = b->p->g->sizes;
+    int last = b->space - 1, found = -1;
+    int64_t n = 0;
+    while (last >= 0 && ir_size_is(sz, b->dim[last], 1)) last--;
+    if (last < 1 || (ir_size_is_const(sz, b->dim[last], &n) && n <= IR_BAKE_MAX)) return -1;
+    for (uint32_t i = 0; i < b->accesses.n; i++) {
+        const access *a = &b->accesses.at[i];
+        if (a->is_output && a->stride[last] != b->one) return -1;
+        if (a->is_output || ir_size_is_const(sz, a->stride[last], &n)) {
+            if (a->is_output || (n >= -1 && n <= 4)) continue;
+        }
+        for (int d = 0; d < last; d++) {
+            if (a->stride[d] != b->one || ir_size_is(sz, b->dim[d], 1) || (ir_size_is_const(sz, b->dim[d], &n) && n < 16)) continue;
+            if (found >= 0 && found != d) return -1;
+            found = d;
+        }
+    }
+    return found;
+}
+
 static void order_dims(builder *b, ir_step *st) {
     const cluster *c = &b->p->clusters.at[b->c];
     ir_sizes *sz = b->p->g->sizes;
@@ -409,7 +432,11 @@ static void order_dims(builder *b, ir_step *st) {
         }
         if (column) TAKE(d == c->column, 'v')
     } else {
-        TAKE(true, 'p')
+        int t = transposed_dim(b), last = b->space - 1;
+        while (last > 0 && ir_size_is(sz, b->dim[last], 1)) last--;
+        TAKE(d != t && (t < 0 || d != last), 'p')
+        TAKE(d == t, 't')
+        TAKE(t >= 0 && d == last, 'p')
     }
 #undef TAKE
     /* merge neighbours of one role, and a batch that only operand 0 has into the rows */

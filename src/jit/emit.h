@@ -85,6 +85,7 @@ LLVMValueRef em_load(emit *e, int buf, LLVMValueRef off, LLVMValueRef step, LLVM
 void         em_store(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask);
 LLVMValueRef em_load_ptr(emit *e, ir_dtype t, LLVMValueRef ptr, LLVMValueRef mask, unsigned align);    /* contiguous, current width */
 void         em_store_ptr(emit *e, ir_dtype t, LLVMValueRef value, LLVMValueRef ptr, LLVMValueRef mask, unsigned align);
+LLVMValueRef em_to_register(emit *e, ir_dtype t, LLVMValueRef v);       /* and back */
 LLVMValueRef em_to_memory(emit *e, ir_dtype t, LLVMValueRef v);         /* a value as its memory type */
 /* One element for each lane, `at` elements (<lanes x i64>) behind element `off`. */
 LLVMValueRef em_gather(emit *e, int buf, LLVMValueRef off, LLVMValueRef at, LLVMValueRef mask);
@@ -144,6 +145,7 @@ LLVMValueRef em_load_value(emit *e, em_values *v, const ir_kinst *inst, int lane
 
 /* ---- one function a kernel kind: builds the whole body of e->fn after the entry block; codegen.c adds the last `ret 0` ---- */
 fusor_status jit_emit_map(emit *e, fu_error *err);
+void map_emit_transposed(emit *e);                                     /* map_transpose.c */
 fusor_status jit_emit_reduce(emit *e, fu_error *err);
 fusor_status jit_emit_row(emit *e, fu_error *err);
 fusor_status jit_emit_contract(emit *e, fu_error *err);

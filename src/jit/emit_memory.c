@@ -4,7 +4,7 @@
 #include "jit/emit.h"
 #include "jit/llvm_compat.h"
 
-static LLVMValueRef to_register(emit *e, ir_dtype t, LLVMValueRef v) {
+LLVMValueRef em_to_register(emit *e, ir_dtype t, LLVMValueRef v) {
     if (ir_is_half(t)) return em_half_value(e, t, v);
     return ir_is_bool(t) ? em_icmp(e, LLVMIntNE, v, LLVMConstNull(LLVMTypeOf(v))) : v;
 }
@@ -31,10 +31,10 @@ LLVMValueRef em_load_ptr(emit *e, ir_dtype t, LLVMValueRef ptr, LLVMValueRef mas
     if (!mask) {
         LLVMValueRef v = LLVMBuildLoad2(e->b, type, ptr, "");
         LLVMSetAlignment(v, align);
-        return to_register(e, t, v);
+        return em_to_register(e, t, v);
     }
     if (e->lanes > 1)
-        return to_register(
+        return em_to_register(
             e, t, compat_masked_load(e->mod, e->b, COMPAT_CONTIGUOUS, type, ptr, mask, LLVMConstNull(type), align));
     em_branch branch = em_if(e, mask);
     LLVMValueRef v = LLVMBuildLoad2(e->b, type, ptr, ""), zero = LLVMConstNull(type);
@@ -43,7 +43,7 @@ LLVMValueRef em_load_ptr(emit *e, ir_dtype t, LLVMValueRef ptr, LLVMValueRef mas
     LLVMValueRef phi = LLVMBuildPhi(e->b, type, "");
     LLVMAddIncoming(phi, &v, &branch.then, 1);
     LLVMAddIncoming(phi, &zero, &branch.other, 1);
-    return to_register(e, t, phi);
+    return em_to_register(e, t, phi);
 }
 
 void em_store_ptr(emit *e, ir_dtype t, LLVMValueRef value, LLVMValueRef ptr, LLVMValueRef mask, unsigned align) {
@@ -81,7 +81,7 @@ static LLVMValueRef all_lanes(emit *e) { return LLVMConstAllOnes(em_vec(e, e->t_
 static LLVMValueRef load_lanes(emit *e, ir_dtype t, LLVMValueRef at, LLVMValueRef mask) {
     LLVMTypeRef type = em_vec(e, em_memory_type(e, t));
     unsigned align = ir_dtypes[t].bytes;
-    return to_register(e, t,
+    return em_to_register(e, t,
                        compat_masked_load(e->mod, e->b, COMPAT_SCATTERED, type, at, mask ? mask : all_lanes(e),
                                           LLVMConstNull(type), align));
 }
@@ -98,7 +98,7 @@ LLVMValueRef em_gather(emit *e, int buf, LLVMValueRef off, LLVMValueRef at, LLVM
         LLVMSetAlignment(x, ir_dtypes[t].bytes);
         v = LLVMBuildInsertElement(e->b, v, x, LLVMConstInt(e->t_i32, (unsigned)i, 0), "");
     }
-    return to_register(e, t, v);
+    return em_to_register(e, t, v);
 }
 
 /* Lanes s = 2, 3, 4 elements apart: s whole vectors, of which the last one ends at the last element that is read; and
@@ -118,7 +118,7 @@ static LLVMValueRef load_spread(emit *e, ir_dtype t, LLVMValueRef base, LLVMValu
         }
         v = LLVMBuildShuffleVector(e->b, v, x, LLVMConstVector(mask, (unsigned)n), "");
     }
-    return to_register(e, t, v);
+    return em_to_register(e, t, v);
 }
 
 static int spread_of(LLVMValueRef step) {
@@ -149,7 +149,7 @@ LLVMValueRef em_load(emit *e, int buf, LLVMValueRef off, LLVMValueRef step, LLVM
         v = LLVMBuildInsertElement(e->b, v, x, LLVMConstInt(e->t_i32, (unsigned)i, 0), "");
         if (i + 1 < e->lanes) off = em_add(e, off, step);
     }
-    return to_register(e, t, v);
+    return em_to_register(e, t, v);
 }
 
 static void store_lanes(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueRef step,

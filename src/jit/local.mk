@@ -15,6 +15,7 @@ jit_sources += %D%/lower_cast.c
 jit_sources += %D%/lower_fma.c
 jit_sources += %D%/lower_half.c
 jit_sources += %D%/map.c
+jit_sources += %D%/map_transpose.c
 jit_sources += %D%/contract.c
 jit_sources += %D%/contract_pack.c
 jit_sources += %D%/math64_act.c

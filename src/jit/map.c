@@ -225,9 +225,24 @@ static void analyze(emit *e, map *m) {
     m->has_stream = !m->is_costly && !e->is_narrow && can_stream(k, m->last);
 }
 
+/* Non-temporal stores must be seen before whatever tells another thread of them. */
+static void fence_streams(emit *e, bool has_stream) {
+    if (!has_stream) return;
+    em_branch branch = em_if(e, em_icmp(e, LLVMIntNE, e->tune[IR_TUNE_MAP_STREAM], em_i64s(e, 0)));
+    unsigned id = LLVMLookupIntrinsicID("llvm.x86.sse.sfence", 19);
+    LLVMValueRef fence = LLVMGetIntrinsicDeclaration(e->mod, id, NULL, 0);
+    LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fence), fence, NULL, 0, "");
+    em_endif(e, &branch);
+}
+
 fusor_status jit_emit_map(emit *e, fu_error *err) {
     (void)err; /* whatever ir_kernel_verify lets pass can be emitted */
     map *m = FU_NEW(e->arena, map);
+    if (ir_kernel_is_transposed(e->k)) {
+        map_emit_transposed(e);
+        fence_streams(e, e->level->vector_bytes >= 32);
+        return FUSOR_OK;
+    }
     analyze(e, m);
     LLVMValueRef one = em_i64s(e, 1), columns = m->last < 0 ? one : e->size[m->last], rows = one;
     for (int d = 0; d < m->last; d++) rows = em_mul(e, rows, e->size[d]);
@@ -247,12 +262,6 @@ fusor_status jit_emit_map(emit *e, fu_error *err) {
     em_end(e, &each_row);
     em_end(e, &tiles);
 
-    if (m->has_stream) { /* the stores must be seen before whatever tells another thread of them */
-        em_branch branch = em_if(e, em_icmp(e, LLVMIntNE, e->tune[IR_TUNE_MAP_STREAM], em_i64s(e, 0)));
-        unsigned id = LLVMLookupIntrinsicID("llvm.x86.sse.sfence", 19);
-        LLVMValueRef fence = LLVMGetIntrinsicDeclaration(e->mod, id, NULL, 0);
-        LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fence), fence, NULL, 0, "");
-        em_endif(e, &branch);
-    }
+    fence_streams(e, m->has_stream);
     return FUSOR_OK;
 }

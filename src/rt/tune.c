@@ -5,7 +5,7 @@
 
 /* A tile is large enough that taking it (some 50 ns with a contended counter) does not show, and small enough that a
  * worker which lost its core delays the end by little. */
-enum { TILE_MIN = 16 << 10, TILE_MAX = 64 << 10, TILES_PER_THREAD = 4, COLUMN_STEP = 64 };
+enum { TURN_ROWS = 256, TURN_COLUMNS = 64, TILE_MIN = 16 << 10, TILE_MAX = 64 << 10, TILES_PER_THREAD = 4, COLUMN_STEP = 64 };
 /* Work that is not worth a team, in element visits of a cheap kernel (3 accesses each): a fork and join costs 0.7
  * microseconds while the team spins and 13 to 25 when it sleeps; 16 Ki elements of an addition take 2. And products,
  * for contractions. */
@@ -50,7 +50,10 @@ static void tune_map(const ir_kernel *k, const int64_t *size, int n_threads, int
     int64_t rows = columns > 0 ? total / columns : 0;
     /* Alone, nothing is gained by stopping: streams of loads that run on are prefetched best. */
     int64_t tile = n_threads == 1 ? at_least_one(total) : clamp(ceil_div(total, (int64_t)n_threads * TILES_PER_THREAD), TILE_MIN, TILE_MAX);
-    if (columns > tile) {
+    if (ir_kernel_is_transposed(k)) {       /* some rows of pages read, some written: both stay in the TLB and L2 */
+        tune[IR_TUNE_MAP_ROWS] = TURN_ROWS;
+        tune[IR_TUNE_MAP_COLUMNS] = TURN_COLUMNS;
+    } else if (columns > tile) {
         tune[IR_TUNE_MAP_ROWS] = 1;
         tune[IR_TUNE_MAP_COLUMNS] = round_up(tile, COLUMN_STEP);
     } else {
