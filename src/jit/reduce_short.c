@@ -66,7 +66,7 @@ bool red_is_short(const red *r) {
     int64_t n = 0, work = 0, bytes = 0;
     bool any_costly = false;
     if (r->v >= 0 || r->n_p == 0 || r->r0 != r->last || !red_constant(r->e->size[r->last], &n)) return false;
-    if (n < 2) return false;
+    if (n < 2 || r->has_access) return false;
     for (int i = 0; i < k->n_insts; i++) {
         const ir_kinst *in = &k->inst[i];
         bool is_memory = in->op == IR_K_LOAD || in->op == IR_K_STORE;
