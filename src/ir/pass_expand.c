@@ -99,6 +99,10 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
     for (ir_id i = 1; i < (*g)->nodes.n; i++) {
         if (rw.map[i]) continue;
         const ir_node n = ir_rewrite_node(&rw, i);
+        if (ir_expand_move(&rw, &n, &rw.map[i])) {
+            rw.is_changed = true;
+            continue;
+        }
         if (!ir_expands_reduce(&n)) {
             rw.map[i] = ir_add_raw(rw.to, &n);
             continue;
