@@ -4,6 +4,7 @@
 #include "limits.h"
 #include "ref/bounds.h"
 #include "report.h"
+#include "run.h"
 #include "timing.h"
 #include "base/log.h"
 #include "base/env.h"
@@ -23,6 +24,7 @@ typedef struct run {
     double    limit_ulp;            /* --check=ULP; -1: documented bounds */
     bool      writes_stdout;
     int       n_threads[64], n_thread_counts;
+    int     (*after)(tool *t, const program *p, const inputs *in);
 } run;
 
 /* One compiled function on one set of inputs. */
@@ -347,6 +349,7 @@ static int run_single(run *r) {
         if (t->check && (!t->quiet || !all_ok(r, &p))) print_check(r, &p, out);
         if (t->time) print_time(r, &p, out);
     }
+    if (!status && r->after) status = r->after(t, &r->program, &r->in);
     if (!status && !all_ok(r, &p)) status = EXIT_NO;
     free_point(r, &p);
     return status;
@@ -414,15 +417,13 @@ static int read_threads(run *r) {
     return 0;
 }
 
-int cmd_run(tool *t) {
-    run r = {.t = t, .limit_ulp = -1};
-    uint32_t used;
+int run_program(tool *t, const program *p, uint32_t used, int (*after)(tool *t, const program *p, const inputs *in)) {
+    run r = {.t = t, .program = *p, .limit_ulp = -1, .after = after};
     char *end;
     if (t->profile) return tool_usage(t, "--profile: not in this version; 'fusor explain' shows the kernels, --no-fuse --time compares, --perf names kernels for Linux perf");
     if (t->check && t->check[0] && ((r.limit_ulp = strtod(t->check, &end)) < 0 || *end || end == t->check))
         return tool_usage(t, "--check=%s: expected a number of ULP from 0 up", t->check);
-    int status = program_load(t, &r.program, &used);
-    if (!status) status = program_function(t, &r.program, used, NULL, &r.flat);
+    int status = program_function(t, &r.program, used, NULL, &r.flat);
     if (!status) status = inputs_find(t, &r.program, r.flat, used, &r.in);
     if (!status) status = find_outputs(&r);
     if (!status) status = read_threads(&r);
@@ -440,4 +441,11 @@ int cmd_run(tool *t) {
     }
     inputs_free(&r.in);
     return status;
+}
+
+int cmd_run(tool *t) {
+    program p;
+    uint32_t used;
+    int status = program_load(t, &p, &used);
+    return status ? status : run_program(t, &p, used, NULL);
 }

@@ -27,10 +27,6 @@ static int run_tool(tool *t, int argc, char **argv) {
     return status ? status : flushed;
 }
 
-/* Subcommands of the language that this version does not have. */
-int cmd_fmt(tool *t) { return tool_usage(t, "this version has no 'fmt'; 'fusor emit FILE --stage ir' prints the canonical layout, without comments"); }
-int cmd_eval(tool *t) { return tool_usage(t, "this version has no 'eval'; write the function in full: fusor run -e 'func @f(%%a: f32[N]) -> f32[N] { ... }'"); }
-
 int main(int argc, char **argv) {
     static tool t;
     (void)signal(SIGPIPE, SIG_IGN);     /* writes report it instead */

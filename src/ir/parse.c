@@ -714,7 +714,8 @@ fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, ir_attr *at
     parse_attr_list(p, op, &s, to);
     for (uint32_t i = 0; i < ir_size_symbol_count(g->sizes); i++) {
         const char *symbol = ir_size_symbol_name(g->sizes, i);
-        m->words.at[ast_intern(m, symbol, strlen(symbol))].dim_mark = MARK;
+        ast_word word = ast_intern(m, symbol, strlen(symbol));      /* may move the words */
+        m->words.at[word].dim_mark = MARK;
     }
     const ast_attr *operand = NULL;
     if (!m->n_diagnostics && ast_attrs_build(m, g, MARK, &s, op, attr, &name, &loc))
