@@ -106,6 +106,7 @@ unit_tests += %D%/unit/bounds_test
 %C%_unit_bounds_test_LDADD = $(ref_test_libs)
 script_tests += %D%/cli/command.sh
 script_tests += %D%/cli/debuggers.sh
+script_tests += %D%/cli/eval_fmt.sh
 # Not one of fuzz_programs: it has its own driver, with libFuzzer too.
 jit_diff_programs += %D%/fuzz/graph_fuzz
 %C%_fuzz_graph_fuzz_LDADD = $(fu_libs) $(fu_system_libs)

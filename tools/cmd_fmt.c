@@ -77,10 +77,11 @@ static size_t width_of_rest(const line *l, uint32_t from) {
 static void put_line(formatter *f, int indent) {
     line *l = &f->now;
     bool in_signature = l->pieces.n && is_text(&l->pieces.at[0], "func");
+    int comments = l->pieces.n && is(&l->pieces.at[0], '}') ? INDENT : indent;      /* they stand in the body */
     if (l->blank_before && f->has_lines) fu_str_addc(&f->out, '\n');
     for (uint32_t i = 0; i < l->above.n; i++) {
         if (i && l->above.at[i].depth) fu_str_addc(&f->out, '\n');      /* depth: empty lines before it */
-        fu_str_addf(&f->out, "%*s%.*s\n", indent, "", (int)l->above.at[i].n, l->above.at[i].at);
+        fu_str_addf(&f->out, "%*s%.*s\n", comments, "", (int)l->above.at[i].n, l->above.at[i].at);
     }
     if (l->blank_between && l->above.n && l->pieces.n) fu_str_addc(&f->out, '\n');
     size_t column = (size_t)indent, open = (size_t)indent + 2 * INDENT;

@@ -54,7 +54,7 @@ expect 2 "did you mean 'run'" rnu
 expect 2 "did you mean '--time'" run --tmie
 expect 2 'needs a value' run --dim
 expect 2 'takes no value' run --time=3
-expect 2 'not one of' check --time
+expect 2 "not one of" check --time
 expect 2 'expected off, ro, rw or refresh' run --cache on
 expect 2 'unknown target' run --target v9 -e "$sgd"
 expect 2 'expected cpu, reference or auto' run --device gpu -e "$sgd"
