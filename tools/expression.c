@@ -157,7 +157,7 @@ static const char *skip_value(const char *p) {
 }
 
 static ir_operand call(parser *x, const char *p, size_t n) {
-    ir_operand in[MAX_ARGS];
+    ir_operand in[MAX_ARGS + 1];
     int n_in = 0;
     fu_str text;        /* attributes, as the language writes them */
     fu_str_init(&text, x->arena);
@@ -191,10 +191,13 @@ static ir_operand call(parser *x, const char *p, size_t n) {
     if (!x->g) return ir_use(1);
     ir_attr *attr = FU_NEW_N(x->arena, ir_attr, ir_ops[op].n_attrs + 1);
     ir_dtype to = 0;
-    if (ir_parse_attrs(x->g, op, text.n ? text.at : "", attr, &to) != FUSOR_OK) {
+    ir_operand scalar = {0};
+    if (ir_parse_attrs(x->g, op, text.n ? text.at : "", attr, &to, &scalar) != FUSOR_OK) {
         x->failed = true;
         return (ir_operand){0};
     }
+    if (ir_ops[op].n_results != 1) return FAIL(x, p, "%s has several results; an expression takes operators of one", ir_ops[op].name);
+    if (scalar.literal) in[n_in++] = scalar;
     return apply(x, p, op, n_in, in, attr, to);
 }
 
@@ -335,7 +338,8 @@ static void add_result(parser *x, const char *name, ir_operand v, const char *pl
         ir_attr *attr = FU_NEW_N(x->arena, ir_attr, ir_ops[IR_OP_FULL].n_attrs + 1);
         const char *dtype = v.literal == IR_LIT_INT ? "shape=[], dtype=i64" : v.literal == IR_LIT_BOOL ? "shape=[], dtype=bool" : "shape=[], dtype=f64";
         ir_dtype to = 0;
-        if (ir_parse_attrs(x->g, IR_OP_FULL, dtype, attr, &to) != FUSOR_OK) {
+        ir_operand none = {0};
+        if (ir_parse_attrs(x->g, IR_OP_FULL, dtype, attr, &to, &none) != FUSOR_OK) {
             x->failed = true;
             return;
         }

@@ -38,7 +38,7 @@ static const char *whole_command(tool *t, const inputs *in) {
     fu_str_addf(&s, "fusor %s ", t->command->name);
     if (t->text) fu_str_add(&s, "-e "), add_quoted(&s, t->text);
     else add_quoted(&s, t->args.at[0]);
-    fu_str_addf(&s, " @%s", g->name);
+    if (strcmp(t->command->name, "eval") != 0) fu_str_addf(&s, " @%s", g->name);
     bool *needs = FU_NEW_N(&t->arena, bool, ir_size_symbol_count(g->sizes) + 1);
     for (uint32_t k = 0; k < ir_size_symbol_count(g->sizes); k++) needs[k] = true;
     for (int i = 0; i < in->n; i++) {

@@ -68,8 +68,6 @@ expect 2 'given twice' run two.fusor @g a=1 a=2
 expect 2 'not in this version' emit two.fusor --stage ptx
 expect 2 'which stage' emit two.fusor
 expect 2 'not in this version' run two.fusor @g a=1 --profile
-expect 2 "no 'fmt'" fmt two.fusor
-expect 2 "no 'eval'" eval 'a+b'
 
 # tensors as NumPy 2.3 prints them
 expect 0 '^\[\]$' run -e 'func @f(%x: f32[5, 0]) -> f32[5, 0] { %y = neg(%x) return %y }' --fill ones
