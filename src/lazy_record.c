@@ -161,7 +161,9 @@ static fusor_status type_of(recording *r, fu_error *e) {
 
 static uint32_t add_operand(lazy_state *s, unsigned char *key, uint32_t at, uint32_t slot, fusor_tensor t) {
     if (!slot) {
-        key[at] = (unsigned char)(0x80 | op_weak_operand(t).literal);
+        const ir_operand x = op_weak_operand(t); /* a seed from 2^63 up is a u64 */
+        const bool is_past_i64 = x.literal == IR_LIT_INT && x.i < 0 && x.f > 0;
+        key[at] = (unsigned char)(0x80 | (is_past_i64 ? 0x40 : 0) | x.literal);
         return at + 1;
     }
     const lazy_slot *x = lazy_at(s, slot);

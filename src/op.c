@@ -282,6 +282,13 @@ static int operands(op_call *c, int n, const fusor_tensor *x) {
         return record(&c);                                                                                             \
     }
 #define FN_TAKE_ALONG(ID, name) FN_TAKE(ID, name)
+#define FN_RANDOM(ID, name)                                                                                            \
+    fusor_tensor fusor_##name(fusor_context *ctx, fusor_tensor seed, fusor_dtype dtype, int rank,                      \
+                              const int64_t *shape) {                                                                  \
+        CALL_ATTRS(ID, seed, list(&c, rank, shape), {0}, integer(type(&c, dtype)));                       \
+        c.ctx = ctx;                                                                                                   \
+        return record(&c);                                                                                             \
+    }
 
 #define EW(ID, name, min, max, types, result, flags, set, ...) FN_##set##_##max(ID, name)
 #define CONVERT(ID, name, ...)                                                                                         \

@@ -57,6 +57,7 @@ unit_tests += %D%/unit/data_test
 %C%_unit_data_test_LDADD = $(rt_test_libs)
 unit_tests += %D%/unit/buffer_test
 %C%_unit_buffer_test_LDADD = $(rt_test_libs)
+unit_tests += %D%/unit/random_test
 unit_tests += %D%/unit/tune_test
 %C%_unit_tune_test_LDADD = $(rt_test_libs)
 unit_tests += %D%/unit/pass_test

@@ -39,9 +39,12 @@ static void print_signature(const ir_op_info *op) {
     const char *const *operand = op->flags & IR_COND ? selecting : op->kind == IR_KIND_NORM ? of_norms : names;
     const char *comma = "";
     printf("`%s(", op->name);
-    for (int i = 0; i < op->min_in; i++, comma = ", ") printf("%s%s", comma, operand[i]);
-    bool has_scalar = false;
-    for (int i = 0; i < op->n_attrs; i++) has_scalar |= op->attrs[i].type == IR_ATTR_SCALAR;
+    bool has_scalar = false, needs_scalar = false;
+    for (int i = 0; i < op->n_attrs; i++) {
+        has_scalar |= op->attrs[i].type == IR_ATTR_SCALAR;
+        needs_scalar |= op->attrs[i].type == IR_ATTR_SCALAR && op->attrs[i].is_required;
+    }
+    for (int i = 0; i < op->min_in - needs_scalar; i++, comma = ", ") printf("%s%s", comma, operand[i]);
     if (op->max_in <= 3 && !has_scalar) { /* operands that may be left out */
         for (int i = op->min_in; i < op->max_in; i++) printf(" [, %s", operand[i]);
         for (int i = op->min_in; i < op->max_in; i++) putchar(']');
@@ -144,7 +147,7 @@ static void print_operators(void) {
     print_group("Contractions and row composites", IR_KIND_CONTRACT, IR_KIND_ROW, 0);
     print_group("Movement", IR_KIND_VIEW, IR_KIND_VIEW, 0);
     print_group("Movement: parts, pads and indices", IR_KIND_MOVE, IR_KIND_INDEX, 0);
-    print_group("Creation", IR_KIND_CREATE, IR_KIND_CREATE, 0);
+    print_group("Creation", IR_KIND_CREATE, IR_KIND_RANDOM, 0);
     puts("\n## Names of later versions\n\nThese are reserved; a program that uses one gets a message that says so.\n");
     int column = 0;
     for (size_t i = 0; i < sizeof planned / sizeof *planned; i++) {

@@ -309,6 +309,12 @@ FUSOR_API fusor_tensor fusor_full(fusor_context *ctx, fusor_tensor value, fusor_
                                   const int64_t *shape);
 /** the index along an axis, cast */
 FUSOR_API fusor_tensor fusor_iota(fusor_context *ctx, fusor_dtype dtype, int axis, int rank, const int64_t *shape);
+/** random numbers, uniform in [0, 1): an integer, or a scalar tensor of an integer type, as seed */
+FUSOR_API fusor_tensor fusor_random_uniform(fusor_context *ctx, fusor_tensor seed, fusor_dtype dtype, int rank,
+                                            const int64_t *shape);
+/** random numbers, normally distributed: mean 0, variance 1 */
+FUSOR_API fusor_tensor fusor_random_normal(fusor_context *ctx, fusor_tensor seed, fusor_dtype dtype, int rank,
+                                           const int64_t *shape);
 /** the size of an axis, i64 */
 FUSOR_API fusor_tensor fusor_dim(fusor_tensor x, int axis);
 
@@ -470,5 +476,7 @@ static inline fusor_tensor fusor_same_tensor(fusor_tensor t) { return t; }
 #define fusor_one_hot(a, ...)       fusor_one_hot(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_full(ctx, value, ...) fusor_full(ctx, FUSOR_TENSOR_OF(value), __VA_ARGS__)
 #define fusor_dim(a, ...)           fusor_dim(FUSOR_TENSOR_OF(a), __VA_ARGS__)
+#define fusor_random_uniform(ctx, seed, ...) fusor_random_uniform(ctx, FUSOR_TENSOR_OF(seed), __VA_ARGS__)
+#define fusor_random_normal(ctx, seed, ...)  fusor_random_normal(ctx, FUSOR_TENSOR_OF(seed), __VA_ARGS__)
 #endif
 #endif

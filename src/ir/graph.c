@@ -235,7 +235,7 @@ static ir_attr *fill_attrs(ir_graph *g, ir_op op, const ir_attr *given, fu_loc l
             out[i] = given[i];
             /* infer.c normalizes lists in place: never the caller's. */
             out[i].list = given[i].n ? fu_dup(g->arena, given[i].list, given[i].n * sizeof *given[i].list) : NULL;
-        } else if (d->is_required) {
+        } else if (d->is_required && d->type != IR_ATTR_SCALAR) { /* those are operands */
             FU_FAIL_AT(g->error, FUSOR_ERROR_TYPE, g->source, loc, "%s: needs the attribute %s=%s", info->name, d->name,
                        d->type == IR_ATTR_AXIS    ? "k"
                        : d->type == IR_ATTR_DTYPE ? "T, an element type"
@@ -264,6 +264,7 @@ static ir_dtype literal_type(ir_graph *g, const ir_node *n, int n_in, const ir_o
     const ir_role role = ir_operand_role(n->op, (unsigned)i);
     if (role == IR_ROLE_CONDITION) return FUSOR_BOOL;
     if (role == IR_ROLE_INDEX) return FUSOR_I64;
+    if (role == IR_ROLE_SEED) return in[i].literal == IR_LIT_INT && in[i].f >= 0x1p63 && in[i].i < 0 ? FUSOR_U64 : FUSOR_I64;
     if (n->op == IR_OP_CAST) {
         /* The exact value is converted: the literal itself takes the widest type of its kind. */
         (void)to;
@@ -291,6 +292,13 @@ static ir_id add(ir_graph *g, ir_op op, unsigned index, int n_in, const ir_opera
             g->failed = true; /* the error that made this operand 0 has been reported */
             return 0;
         }
+    }
+    for (unsigned i = 0; i < info->n_attrs && n_in == info->max_in - 1; i++) {
+        if (info->attrs[i].type != IR_ATTR_SCALAR || !info->attrs[i].is_required) continue;
+        FU_FAIL_AT(g->error, FUSOR_ERROR_TYPE, g->source, loc, "%s: needs the attribute %s=n, an integer or a scalar value",
+                   info->name, info->attrs[i].name);
+        g->failed = true;
+        return 0;
     }
     if (!ir_op_takes(op, (unsigned)n_in) || n_in > MAX_OPERANDS) {
         FU_FAIL_AT(g->error, FUSOR_ERROR_TYPE, g->source, loc, "%s: takes %s operand%s, got %d", info->name,

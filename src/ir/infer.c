@@ -380,6 +380,21 @@ static fusor_status infer_create(ir_graph *g, ir_node *n) {
     return FUSOR_OK;
 }
 
+/* A tensor of random numbers; operand 0 is the seed. */
+static fusor_status infer_random(ir_graph *g, ir_node *n) {
+    const ir_dtype said = dtype_attr(n), t = said ? said : FUSOR_F32;
+    const ir_node *seed = ir_at(g, n->in[0]);
+    FU_TRY(shape_attr(g, n, NULL));
+    if (!(ir_dtypes[t].cls & ir_ops[n->op].classes))
+        return TYPE_ERROR("dtype=%s; expected %s", ir_dtypes[t].name, class_text(ir_ops[n->op].classes));
+    if (seed->rank || !(ir_dtypes[seed->dtype].cls & (IR_CLASS_S | IR_CLASS_U)))
+        return TYPE_ERROR("seed=%s%s is %s; expected a scalar of an integer type", seed->name ? "%" : "",
+                          seed->name ? seed->name : "", type_text(g, seed));
+    n->dtype = t;
+    n->stretch[0] = (uint8_t)((1u << n->rank) - 1);
+    return FUSOR_OK;
+}
+
 fusor_status ir_infer(ir_graph *g, ir_node *n, ir_dtype to) {
     if (!n->stretch && n->n_in) n->stretch = FU_NEW_N(g->arena, uint8_t, n->n_in);
     if (n->n_in) memset(n->stretch, 0, n->n_in);
@@ -400,6 +415,7 @@ fusor_status ir_infer(ir_graph *g, ir_node *n, ir_dtype to) {
     case IR_KIND_CREATE: FU_TRY(infer_create(g, n)); break;
     case IR_KIND_MOVE: FU_TRY(infer_move(g, n)); break;
     case IR_KIND_INDEX: FU_TRY(infer_index(g, n)); break;
+    case IR_KIND_RANDOM: FU_TRY(infer_random(g, n)); break;
     }
     return infer_finish(g, n);
 }

@@ -354,7 +354,12 @@ static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const ui
     const ir_op_info *op = &ir_ops[in->op];
     ir_kind kind = op->kind;
     REQUIRE(kind == IR_KIND_EW || kind == IR_KIND_CONVERT || kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE ||
-            in->op == IR_OP_MATMUL, "not an operator of kernels");
+            in->op == IR_OP_MATMUL || kind == IR_KIND_RANDOM, "not an operator of kernels");
+    if (kind == IR_KIND_RANDOM) {   /* seed, row-major number of the element */
+        REQUIRE(in->n_in == 2 && k->inst[in->in[0]].dtype == FUSOR_I64 && k->inst[in->in[1]].dtype == FUSOR_I64, "needs a seed and a number");
+        REQUIRE(in->dtype == FUSOR_F32 || in->dtype == FUSOR_F64, "wrong result type");
+        return FUSOR_OK;
+    }
     REQUIRE(in->n_in >= op->min_in && in->n_in <= op->max_in + (kind == IR_KIND_EW ? op->n_scalar_attrs : 0), "wrong number of operands");
     if (ir_kernel_is_reduce_op(in->op)) REQUIRE(k->kind == IR_KERNEL_REDUCE || k->kind == IR_KERNEL_ROW, "a reduction outside a reduce or row kernel");
     if (in->op == IR_OP_MATMUL) REQUIRE(k->kind == IR_KERNEL_CONTRACT, "a contraction outside a contract kernel");

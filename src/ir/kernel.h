@@ -19,6 +19,8 @@
  *                                             b, k, n (each a load or element-wise on loads: evaluated while packing); the
  *                                             epilogue (element-wise over b, m, n) runs on the register tile
  *
+ * Random numbers are instructions of two operands: the seed, and the row-major number of the element, both i64.
+ *
  * Baked: sizes of 1 never appear as dims; a size known as an integer up to 64 in dim r, n, k (and the last p of a map) is
  * baked; strides 0 and 1 are baked, and for loads 2, 3, 4 and -1 along the last dim. Everything else is read from the arguments. Baked and run-time forms give the same bits. */
 #include "ir/op.h"

@@ -36,3 +36,4 @@ ir_sources += %D%/pass_simplify.c
 ir_sources += %D%/pass_cse.c
 ir_sources += %D%/pass_dce.c
 ir_sources += %D%/pass_expand_reduce.c
+ir_sources += %D%/pass_expand_random.c

@@ -47,6 +47,8 @@ static const ir_attr_info attrs_AXES[] = {{.name = "axes", .type = IR_ATTR_AXES,
 static const ir_attr_info attrs_FULL[] = {ATTR_SHAPE, ATTR_DTYPE};
 static const ir_attr_info attrs_IOTA[] = {
     ATTR_SHAPE, {.name = "axis", .type = IR_ATTR_AXIS}, {.name = "dtype", .type = IR_ATTR_DTYPE, .is_required = true}};
+static const ir_attr_info attrs_RANDOM[] = {
+    ATTR_SHAPE, {.name = "seed", .type = IR_ATTR_SCALAR, .is_required = true}, ATTR_DTYPE};
 static const ir_attr_info attrs_DIM[] = {
     {.name = "axis", .type = IR_ATTR_AXIS, .is_required = true, .default_value = NAN}};
 
@@ -152,6 +154,7 @@ const ir_op_info ir_ops[IR_OP_COUNT] = {
                     .text = sentence,                                                                                  \
                     .kind = IR_KIND_##op_kind,                                                                         \
                     .n_results = results,                                                                              \
+                    .flags = IR_KIND_##op_kind == IR_KIND_RANDOM ? IR_COSTLY : 0,                                      \
                     .min_in = min,                                                                                     \
                     .max_in = max,                                                                                     \
                     .classes = CLASSES(types),                                                                         \

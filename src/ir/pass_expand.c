@@ -103,13 +103,14 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
             rw.is_changed = true;
             continue;
         }
-        if (!ir_expands_reduce(&n)) {
+        const bool is_random = ir_expands_random(rw.to, &n);
+        if (!ir_expands_reduce(&n) && !is_random) {
             rw.map[i] = ir_add_raw(rw.to, &n);
             continue;
         }
         ir_expand c = {.rw = &rw, .model = n};
         c.model.group = ++group;
-        rw.map[i] = ir_expand_reduction(&c, &n);
+        rw.map[i] = is_random ? ir_expand_random(&c, &n) : ir_expand_reduction(&c, &n);
         rw.is_changed = true;
     }
     ir_rewrite_finish(&rw, g);

@@ -89,6 +89,7 @@ bool plan_has_kernel(const planner *p, const ir_node *n) {
         return n->op == IR_OP_MATMUL && main == ir_at(p->g, n->in[1])->dtype && main != FUSOR_BOOL &&
                (ir_is_float(main) ? ir_is_float(n->dtype) : n->dtype == (ir_dtypes[main].bytes == 1 ? FUSOR_I32 : FUSOR_I64));
     case IR_KIND_ROW: case IR_KIND_NORM: case IR_KIND_SCAN: case IR_KIND_MOVE: case IR_KIND_INDEX: return false;
+    case IR_KIND_RANDOM: return ir_dtypes[n->dtype].bytes >= 4;
     default: return true;
     }
 }
@@ -332,7 +333,7 @@ static uint32_t reduced_axes(const planner *p, const ir_node *n) {
 /* Where the walk down an operand ends: a parameter, or what is always in memory, row-major. */
 static bool is_source(const planner *p, const ir_node *n) {
     ir_kind kind = ir_ops[n->op].kind;
-    return n->n_in == 0 || kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE || kind == IR_KIND_CONTRACT || !plan_has_kernel(p, n) ||
+    return n->n_in == 0 || kind == IR_KIND_RANDOM || kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE || kind == IR_KIND_CONTRACT || !plan_has_kernel(p, n) ||
            (is_view(n) && !plan_view_is_index_map(p->g, n));
 }
 
@@ -593,7 +594,7 @@ static void mark_unfused(planner *p) {
     for (ir_id id = 1; id < p->g->nodes.n; id++) {
         const ir_node *n = ir_at(p->g, id);
         ir_kind kind = ir_ops[n->op].kind;
-        if (kind == IR_KIND_EW || kind == IR_KIND_CONVERT) p->info[id].must_store = is_used_elsewhere[id] || !n->group;
+        if (kind == IR_KIND_EW || kind == IR_KIND_CONVERT || kind == IR_KIND_RANDOM) p->info[id].must_store = is_used_elsewhere[id] || !n->group;
     }
 }
 

@@ -29,6 +29,7 @@ typedef struct builder {
     ir_kernel *k;
     fu_vec(access) accesses;    /* by kernel buffer */
     fu_vec(access) indexes;     /* IOTA: pseudo buffers that keep dims apart; buffer = instruction */
+    fu_vec(access) places;      /* element numbers (place): strides, as of a buffer; made instructions when dims are known */
     fu_vec(memo)   memos;
     fu_vec(const chain *) chains;
     fu_vec(ir_plan_scalar) scalars;
@@ -241,6 +242,29 @@ static uint16_t iota(builder *b, ir_id id, const chain *at) {
     return push_inst(b, cast);
 }
 
+/* The row-major number of the element of node n at this chain, as i64: a sum over the kernel's dims, which are known last. Until
+ * then an INDEX of no dim stands for it (PLACE + number). */
+enum { PLACE = 1000 };
+static uint16_t place(builder *b, const ir_node *n, const chain *at) {
+    ir_size strides[MAX_SPACE];
+    access a = {0};
+    contiguous(b, n, strides);
+    for (int d = 0; d < b->space; d++) a.stride[d] = b->zero;
+    if (n->rank && !push_strides(b, at, strides, a.stride)) return fail(b, "random numbers under a reshape");
+    uint32_t i = 0;
+    while (i < b->places.n && memcmp(b->places.at[i].stride, a.stride, (size_t)b->space * sizeof *a.stride) != 0) i++;
+    if (i == b->places.n) {
+        fu_push(b->p->arena, &b->places, a);
+        fu_push(b->p->arena, &b->indexes, a);
+    }
+    ir_kinst inst;
+    memset(&inst, 0, sizeof inst);
+    inst.op = IR_K_INDEX;
+    inst.dtype = FUSOR_I64;
+    inst.index = (uint16_t)(PLACE + i);
+    return push_inst(b, inst);
+}
+
 static uint16_t push_op(builder *b, const ir_node *n, ir_id id, int n_in, const uint16_t *in) {
     const ir_op_info *op = &ir_ops[n->op];
     ir_kinst inst;
@@ -351,6 +375,12 @@ static uint16_t compute(builder *b, ir_id id, const chain *at) {
             chain c = {.kind = CHAIN_STRETCH, .outer = at, .rank = 0};
             return value(b, n->in[0], intern(b, &c));
         }
+    case IR_KIND_RANDOM: {
+        chain c = {.kind = CHAIN_STRETCH, .outer = at, .rank = 0};
+        in[0] = value(b, n->in[0], intern(b, &c));
+        in[1] = place(b, n, at);
+        return push_op(b, n, id, 2, in);
+    }
     default: break;
     }
     for (int i = 0; i < n->n_in; i++) in[i] = value(b, n->in[i], operand_chain(b, at, n, i));
@@ -404,6 +434,54 @@ static int transposed_dim(builder *b) {
         }
     }
     return found;
+}
+
+/* The sums that place() left open: over the kernel's dims, whose cluster dims are order[]. */
+static void make_places(builder *b, const int *order) {
+    ir_kernel *k = b->k;
+    if (!b->places.n) return;
+    int n = k->n_insts;
+    ir_kinst *old = fu_dup(b->p->arena, k->inst, (size_t)n * sizeof *old);
+    uint16_t *now = FU_NEW_N(b->p->arena, uint16_t, n);
+    k->n_insts = 0;
+    for (int i = 0; i < n; i++) {
+        ir_kinst inst = old[i];
+        for (int j = 0; j < inst.n_in; j++) inst.in[j] = now[inst.in[j]];
+        if (inst.op != IR_K_INDEX || inst.index < PLACE) {
+            if (k->n_insts == IR_KERNEL_MAX_INSTS) {
+                fail(b, "too many instructions in one kernel");
+                return;
+            }
+            k->inst[k->n_insts] = inst; /* as it was: push_inst would merge stores */
+            now[i] = (uint16_t)k->n_insts++;
+            continue;
+        }
+        const access *a = &b->places.at[inst.index - PLACE];
+        int sum = -1;
+        for (int d = 0; d < k->n_dims; d++) {
+            ir_size s = order[d] == MAX_SPACE - 1 ? b->zero : a->stride[order[d]];
+            if (s == b->zero) continue;
+            ir_kinst x;
+            memset(&x, 0, sizeof x);
+            x.dtype = FUSOR_I64;
+            x.op = IR_K_INDEX;
+            x.index = (uint16_t)d;
+            uint16_t term = push_inst(b, x);
+            x.index = 0;
+            x.n_in = 2;
+            if (s != b->one) {
+                x.op = IR_OP_MUL;
+                x.in[0] = term;
+                x.in[1] = push_scalar(b, (ir_plan_scalar){.dtype = FUSOR_I64, .kind = IR_SCALAR_SIZE, .size = s});
+                term = push_inst(b, x);
+            }
+            x.op = IR_OP_ADD;
+            x.in[0] = (uint16_t)sum;
+            x.in[1] = term;
+            sum = sum < 0 ? term : push_inst(b, x);
+        }
+        now[i] = sum >= 0 ? (uint16_t)sum : push_scalar(b, (ir_plan_scalar){.dtype = FUSOR_I64});
+    }
 }
 
 static void order_dims(builder *b, ir_step *st) {
@@ -476,6 +554,7 @@ static void order_dims(builder *b, ir_step *st) {
                 break;
             }
     }
+    make_places(b, order);
 }
 
 /* Values of a pass that a later pass reads again are kept where a function makes them costly. */
@@ -589,6 +668,7 @@ static fusor_status build_kernel(planner *p, int c) {
     FU_TRY(b.status);
     ir_step st = {.kind = IR_STEP_KERNEL, .kernel = b.k, .prepack_param = -1};
     order_dims(&b, &st);
+    FU_TRY(b.status);
     if (b.k->kind == IR_KERNEL_ROW) mark_kept(b.k);
     st.n_args = b.k->n_buffers;
     st.arg = FU_NEW_N(p->arena, int, st.n_args);

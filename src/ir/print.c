@@ -122,6 +122,7 @@ static bool is_inline(const ir_graph *g, const ir_node *n, unsigned i) {
     const ir_role role = ir_operand_role(n->op, i);
     if (role == IR_ROLE_CONDITION) return t == FUSOR_BOOL;
     if (role == IR_ROLE_INDEX) return t == FUSOR_I64;
+    if (role == IR_ROLE_SEED) return t == FUSOR_I64 || (t == FUSOR_U64 && ir_at(g, n->in[i])->bits >> 63);
     if (n->op == IR_OP_CAST) return t == FUSOR_F64 || t == FUSOR_I64 || t == FUSOR_BOOL;
     for (unsigned k = 0; k < n->n_in; k++)
         if (!is_literal(g, n->in[k]) && ir_operand_role(n->op, k) == role) return ir_at(g, n->in[k])->dtype == t;

@@ -274,8 +274,8 @@ LLVMValueRef em_value(emit *e, em_values *v, int number) {
     if (v->at[number]) return v->at[number];
     if (inst->op == IR_K_SCALAR) return v->at[number] = em_splat(e, e->scalar[inst->index]);
     if (inst->op == IR_K_STORE) return em_value(e, v, inst->in[0]);
-    if (inst->op >= IR_OP_COUNT || (ir_ops[inst->op].kind != IR_KIND_EW && ir_ops[inst->op].kind != IR_KIND_CONVERT))
-    {
+    const ir_kind kind = inst->op < IR_OP_COUNT ? ir_ops[inst->op].kind : IR_KIND_CORE;
+    if (kind != IR_KIND_EW && kind != IR_KIND_CONVERT && kind != IR_KIND_RANDOM) {
         void *before = em_at(e, number);
         v->at[number] = v->load(e, v, inst, v->user);
         em_back(e, before);
@@ -288,7 +288,7 @@ LLVMValueRef em_value(emit *e, em_values *v, int number) {
         type[i] = e->k->inst[inst->in[i]].dtype;
     }
     void *before = em_at(e, number);
-    v->at[number] = em_lower(e, inst, in, type);
+    v->at[number] = kind == IR_KIND_RANDOM ? em_random(e, inst, in[0], in[1]) : em_lower(e, inst, in, type);
     em_back(e, before);
     return v->at[number];
 }

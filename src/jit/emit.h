@@ -121,6 +121,11 @@ LLVMValueRef em_cast(emit *e, LLVMValueRef x, ir_dtype from, ir_dtype to);
 LLVMValueRef em_half_value(emit *e, ir_dtype t, LLVMValueRef bits);
 LLVMValueRef em_half_bits(emit *e, ir_dtype t, LLVMValueRef value);     /* of a value of the type */
 LLVMValueRef em_half_round(emit *e, ir_dtype t, LLVMValueRef value);    /* any float to the nearest value of the type */
+/* random.c: elements of a RANDOM instruction: one a lane, of any numbers (i64); or as em_random_block(...) vectors those from element
+ * `first` on (a scalar, a multiple of 4) in adjacent lanes: a quarter of the work. seed: i64 at the current width. */
+LLVMValueRef em_random(emit *e, const ir_kinst *inst, LLVMValueRef seed, LLVMValueRef number);
+enum { EM_RANDOM_MAX = 4 };
+int          em_random_block(emit *e, const ir_kinst *inst, LLVMValueRef seed, LLVMValueRef first, LLVMValueRef out[EM_RANDOM_MAX]);
 /* Operator of a reduction on accumulators: combine(acc, x) for values of dtype t. */
 LLVMValueRef em_combine(emit *e, ir_op reduce_op, ir_dtype t, LLVMValueRef acc, LLVMValueRef x);
 LLVMValueRef em_identity(emit *e, ir_op reduce_op, ir_dtype t);         /* current width */

@@ -10,9 +10,16 @@
  *
  * The main loop has no masks, for costly programs too: masked steps alone would halve the code, but stream from L3 at 0.4 of the
  * rate (gelu(x*w+b), 1e6 elements, Zen 5, `fusor bench --filter gelu`: 1.11 ms against 0.43).
- * All values of a step are computed before its first store, so an output may be the same memory as an input. */
+ * All values of a step are computed before its first store, so an output may be the same memory as an input.
+ *
+ * Random numbers of adjacent elements come four vectors at a time (random.c): a body of the main loop is that many steps, and a head of
+ * up to three elements is peeled so that it starts at a whole group. */
 #include "jit/emit.h"
 #include <string.h>
+
+typedef struct vectors {
+    LLVMValueRef at[EM_RANDOM_MAX];
+} vectors;
 
 typedef struct map {
     int last; /* number of the last dim; -1: a single element */
@@ -23,6 +30,9 @@ typedef struct map {
     LLVMValueRef index[IR_KERNEL_MAX_DIMS];                                       /* along the outer dims */
     LLVMValueRef row_scalar[IR_KERNEL_MAX_INSTS], row_splat[IR_KERNEL_MAX_INSTS]; /* values per row; NULL = varies */
     LLVMValueRef column, mask;                                                    /* of the step being emitted */
+    int number;                        /* instruction with the elements' numbers in a block of random ones; -1: no blocks */
+    vectors *random;                   /* by instruction: of the body's steps; NULL in the first: none */
+    int step_of_body;                  /* -1: not in a body that has them */
 } map;
 
 static bool varies_in_row(const map *m, int inst) { return m->last >= 0 && (m->varies[inst] >> m->last & 1) != 0; }
@@ -73,6 +83,8 @@ static void emit_step(emit *e, map *m, LLVMValueRef column, LLVMValueRef mask, b
     v.one = &one;
     m->column = column;
     m->mask = mask;
+    for (int i = 0; i < k->n_insts && m->step_of_body >= 0; i++)
+        if (m->random[i].at[0]) v.at[i] = m->random[i].at[m->step_of_body];
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_K_STORE) em_value(e, &v, k->inst[i].in[0]);
     for (int i = 0; i < k->n_insts; i++) {
@@ -134,10 +146,64 @@ static LLVMValueRef stream_head(emit *e, map *m, LLVMValueRef begin, LLVMValueRe
     return head;
 }
 
+/* ---- blocks of random numbers ---- */
+static bool is_random(uint16_t op) { return op < IR_OP_COUNT && ir_ops[op].kind == IR_KIND_RANDOM; }
+
+/* Is instruction i the column, plus what a row has one of? */
+static bool counts_columns(const ir_kernel *k, const map *m, int i) {
+    const ir_kinst *in = &k->inst[i];
+    if (in->op == IR_K_INDEX) return in->index == m->last;
+    if (in->op != IR_OP_ADD) return false;
+    return (counts_columns(k, m, in->in[0]) && !varies_in_row(m, in->in[1])) ||
+           (counts_columns(k, m, in->in[1]) && !varies_in_row(m, in->in[0]));
+}
+
+/* Its value at a column, as a scalar. */
+static LLVMValueRef number_at(emit *e, const map *m, int i, LLVMValueRef column) {
+    const ir_kinst *in = &e->k->inst[i];
+    if (in->op == IR_K_INDEX) return column;
+    const int counts = counts_columns(e->k, m, in->in[0]) && !varies_in_row(m, in->in[1]) ? 0 : 1;
+    return em_add(e, number_at(e, m, in->in[counts], column), m->row_scalar[in->in[1 - counts]]);
+}
+
+static bool is_in_block(const ir_kernel *k, const map *m, int i) {
+    return m->number >= 0 && is_random(k->inst[i].op) && k->inst[i].in[1] == m->number && !varies_in_row(m, k->inst[i].in[0]);
+}
+
+static void find_blocks(emit *e, map *m) {
+    const ir_kernel *k = e->k;
+    m->number = m->step_of_body = -1;
+    m->random = FU_NEW_N(e->arena, vectors, k->n_insts);
+    if (e->lanes == 1) return;
+    if (k->dim[m->last].size != IR_SIZE_RUNTIME && k->dim[m->last].size < EM_RANDOM_MAX * e->lanes) return;
+    for (int i = 0; i < k->n_insts && m->number < 0; i++) {
+        if (!is_random(k->inst[i].op) || varies_in_row(m, k->inst[i].in[0])) continue;
+        if (counts_columns(k, m, k->inst[i].in[1])) m->number = k->inst[i].in[1];
+    }
+}
+
+/* The vectors of a body that starts at `column`, a whole group's first element. */
+static void emit_blocks(emit *e, map *m, LLVMValueRef column) {
+    const ir_kernel *k = e->k;
+    for (int i = 0; i < k->n_insts; i++) {
+        if (!is_in_block(k, m, i)) continue;
+        LLVMValueRef first = number_at(e, m, m->number, column);
+        for (int u = 0; u < m->unroll;) {
+            LLVMValueRef at = em_add(e, first, em_i64s(e, u * e->lanes));
+            u += em_random_block(e, &k->inst[i], m->row_splat[k->inst[i].in[0]], at, m->random[i].at + u);
+        }
+    }
+}
+
 static void emit_main_loop(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end, bool is_streaming) {
+    const bool has_blocks = m->number >= 0;
     em_loop l = em_for(e, begin, end, em_i64s(e, m->unroll * e->lanes));
-    for (int u = 0; u < m->unroll; u++)
+    if (has_blocks) emit_blocks(e, m, l.i);
+    for (int u = 0; u < m->unroll; u++) {
+        m->step_of_body = has_blocks ? u : -1;
         emit_step(e, m, u ? em_add(e, l.i, em_i64s(e, u * e->lanes)) : l.i, NULL, is_streaming);
+    }
+    m->step_of_body = -1;
     em_end(e, &l);
 }
 
@@ -176,13 +242,18 @@ static void emit_row(emit *e, map *m, LLVMValueRef row, LLVMValueRef begin, LLVM
         emit_step(e, m, em_i64s(e, 0), NULL, false);
         return;
     }
-    if (!m->has_stream) {
+    if (!m->has_stream && m->number < 0) {
         emit_segment(e, m, begin, end, NULL, has_tail);
         return;
     }
-    LLVMValueRef possible, zero = em_i64s(e, 0), one = em_i64s(e, 1);
-    LLVMValueRef head = stream_head(e, m, begin, &possible);
-    LLVMValueRef middle = em_add(e, begin, minimum64(e, em_select(e, possible, head, zero), em_sub(e, end, begin)));
+    LLVMValueRef possible = NULL, head, zero = em_i64s(e, 0), one = em_i64s(e, 1);
+    if (m->has_stream) {
+        head = stream_head(e, m, begin, &possible);
+        head = em_select(e, possible, head, zero);
+    } else { /* to the next whole group */
+        head = em_and(e, em_sub(e, zero, number_at(e, m, m->number, begin)), em_i64s(e, EM_RANDOM_MAX - 1));
+    }
+    LLVMValueRef middle = em_add(e, begin, minimum64(e, head, em_sub(e, end, begin)));
     /* Segment 0 is the head, too short for a vector step; it is left out where it is empty. */
     LLVMValueRef first = em_select(e, em_icmp(e, LLVMIntEQ, middle, begin), one, zero);
     em_loop l = em_for(e, first, em_i64s(e, 2), one);
@@ -216,8 +287,10 @@ static void analyze(emit *e, map *m) {
         if (ir_ops[k->inst[i].op].flags & IR_COSTLY) m->is_costly = true;
     }
     e->lanes = m->last < 0 || e->is_narrow ? 1 : e->level->lanes;
+    find_blocks(e, m);
     int64_t columns = m->last < 0 ? 1 : k->dim[m->last].size;
     m->unroll = m->is_costly || n_ops > 16 || (columns != IR_SIZE_RUNTIME && columns < 2 * e->lanes) ? 1 : 2;
+    if (m->number >= 0) m->unroll = EM_RANDOM_MAX;
     /* Optimized code keeps constants in registers and folds loads. Ratio of speeds to unoptimized code, EPYC 9005, 1e3 and
      * 1e4 elements: exp 1.29, log 1.13, tanh(a)*sigmoid(b)+c 1.07, pow 1.05, gelu(x*w+b) 1.03, sin 1.03; for 1.5 times
      * the time of compilation (exp 1 ms more). Two vectors a step are no faster (exp 1.01, gelu 1.02) and cost 1.2 times that. */

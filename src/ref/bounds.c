@@ -301,6 +301,16 @@ static fusor_status row_bounds(const walk *w, const ir_node *n, value *const *in
     return FUSOR_OK;
 }
 
+/* Uniform numbers are exact. A seed that is not: any numbers. */
+static fusor_status random_bounds(const walk *w, const ir_node *n, bool any, value *v) {
+    const double ulp = v->t.dtype == FUSOR_F32 || v->t.dtype == FUSOR_F64 ? 4 : 1;
+    if (n->op == IR_OP_RANDOM_UNIFORM && !any) return FUSOR_OK;
+    if (!make_error(v)) return no_memory(w);
+    for (int64_t i = 0; i < ref_count(&v->t); i++)
+        v->error[i] = any ? INFINITY : fmax(ulp * ref_ulp(v->t.dtype, get(&v->t, i)), v->t.dtype == FUSOR_F64 ? 1e-15 : 1e-7);
+    return FUSOR_OK;
+}
+
 /* Those of bounds_norm.c. */
 static fusor_status other_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
     ref_tensor operand[3];
@@ -378,6 +388,7 @@ static fusor_status node_bounds(const walk *w, const ir_node *n, value *const *i
         if (!make_error(v)) return no_memory(w);
         for (int64_t i = 0; i < ref_count(&v->t); i++) v->error[i] = INFINITY;
         return FUSOR_OK;
+    case IR_KIND_RANDOM: return random_bounds(w, n, any, v);
     case IR_KIND_CREATE: case IR_KIND_CORE: break;
     }
     return FUSOR_OK;

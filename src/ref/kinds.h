@@ -80,4 +80,5 @@ fusor_status ref_scan(const ref_call *c);
 fusor_status ref_norm(const ref_call *c);
 fusor_status ref_move(const ref_call *c);
 fusor_status ref_index(const ref_call *c);
+fusor_status ref_random(const ref_call *c);
 #endif

@@ -2,6 +2,7 @@
 # src/ref: to add a file, append one line "ref_sources += %D%/NAME.c". Headers need no line.
 ref_sources += %D%/interp.c
 ref_sources += %D%/reduce.c
+ref_sources += %D%/random.c
 ref_sources += %D%/contract.c
 ref_sources += %D%/bounds.c
 ref_sources += %D%/scan.c

@@ -1,27 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Tensors from a word: a number, ranges, and reproducible random values (Philox 4x32-10, Salmon et al. 2011):
  * fill_random says which word makes which element. */
+#include "ir/philox.h"
 #include "ir/scalar.h"
 #include "rt/data.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-
-static void philox(uint64_t seed, uint64_t group, uint32_t out[4]) {
-    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-    uint32_t c[4] = { (uint32_t)group, (uint32_t)(group >> 32), 0, 0 };
-    for (int round = 0; round < 10; round++) {
-        uint64_t a = (uint64_t)0xD2511F53 * c[0], b = (uint64_t)0xCD9E8D57 * c[2];
-        uint32_t n0 = (uint32_t)(b >> 32) ^ c[1] ^ k0, n2 = (uint32_t)(a >> 32) ^ c[3] ^ k1;
-        c[0] = n0;
-        c[1] = (uint32_t)b;
-        c[2] = n2;
-        c[3] = (uint32_t)a;
-        k0 += 0x9E3779B9;
-        k1 += 0xBB67AE85;
-    }
-    memcpy(out, c, sizeof c);
-}
 
 static void put(void *data, ir_dtype t, int64_t i, ir_bits b) {
     uint16_t h = (uint16_t)b;
@@ -49,20 +34,10 @@ static ir_bits random_bits(ir_dtype t, bool is_normal, double v) {
 }
 
 static void fill_random(void *data, ir_dtype t, int64_t n, bool is_normal, uint64_t seed) {
-    int each = t == FUSOR_F64 ? 2 : 4;          /* elements a group of four words */
-    const double turn = 6.283185307179586476925;
+    const int each = philox_each(t == FUSOR_F64);
     for (int64_t i = 0; i < n; i += each) {
-        uint32_t w[4];
         double v[4];
-        philox(seed, (uint64_t)(i / each), w);
-        for (int k = 0; k < each; k++)
-            v[k] = each == 4 ? (w[k] >> 8) * 0x1p-24
-                             : ((double)(w[2 * k] >> 5) * 0x1p26 + (double)(w[2 * k + 1] >> 6)) * 0x1p-53;
-        for (int k = 0; is_normal && k < each; k += 2) {
-            double r = sqrt(-2 * log1p(-v[k])), angle = turn * v[k + 1];
-            v[k] = r * cos(angle);
-            v[k + 1] = r * sin(angle);
-        }
+        philox_group(seed, (uint64_t)(i / each), t == FUSOR_F64, is_normal, v);
         for (int k = 0; k < each && i + k < n; k++) put(data, t, i + k, random_bits(t, is_normal, v[k]));
     }
 }

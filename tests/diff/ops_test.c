@@ -447,6 +447,30 @@ static void creation(ir_op op, ir_dtype t) {
               ALL_LEVELS);
 }
 
+/* Alone, where a kernel makes whole groups at once; across, along rows and under reductions, where it may not. */
+static void random_numbers(ir_op op, ir_dtype t) {
+    const char *T = ir_dtypes[t].name, *name = ir_ops[op].name;
+    char text[500];
+    bool is_exact = op == IR_OP_RANDOM_UNIFORM;
+    snprintf(text, sizeof text, "func @f(%%x: %s[A], %%s: i64) -> %s[A] { %%r = %s(shape=[A], seed=%%s, dtype=%s) return %%r }", T, T, name, T);
+    for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++)
+        check(text, (domain){-1e9, 1e9, SPECIAL_NONE, is_exact}, (int64_t[4]){lengths[k]}, one_thread, k % 4 == 2, ALL_LEVELS);
+    check(text, (domain){-1e9, 1e9, SPECIAL_NONE, is_exact}, (int64_t[4]){100003}, many_threads, false, ALL_LEVELS);
+    snprintf(text, sizeof text,
+             "func @f(%%x: %s[A, B]) -> (%s[B, A], %s[A, B]) { %%u = %s(shape=[A, B], seed=3, dtype=%s) %%r = transpose(%%u) "
+             "%%v = %s(shape=[B], seed=4, dtype=%s) %%w = add(%%x, %%v) %%z = select(true, %%w, %%u) return %%r, %%z }",
+             T, T, T, name, T, name, T);
+    for (size_t k = 0; k < sizeof planes / sizeof *planes; k++)
+        check(text, (domain){-1, 1, SPECIAL_NONE, is_exact}, (int64_t[4]){planes[k][0], planes[k][1]}, k == 4 ? two_threads : one_thread,
+              k % 3 == 1, ALL_LEVELS);
+    snprintf(text, sizeof text,
+             "func @f(%%x: %s[A, B]) -> (%s[A], %s[A, B]) { %%u = %s(shape=[A, B], seed=5, dtype=%s) %%p = mul(%%x, %%u) "
+             "%%r = reduce_max(%%p, axes=[1]) %%y = softmax(%%p, axis=1) return %%r, %%y }",
+             T, T, T, name, T);
+    for (size_t k = 0; k < sizeof planes / sizeof *planes; k++)
+        check(text, (domain){-1, 1, SPECIAL_NONE, false}, (int64_t[4]){planes[k][0], planes[k][1] ? planes[k][1] : 1}, one_thread, false, ALL_LEVELS);
+}
+
 ParameterizedTestParameters(ops, agree_with_the_reference) {
     static int rows[IR_OP_COUNT];
     size_t n = 0;
@@ -473,6 +497,7 @@ ParameterizedTest(int *row_number, ops, agree_with_the_reference, .timeout = 600
         case IR_KIND_CONTRACT: contraction(info, t); break;
         case IR_KIND_VIEW: movement(op, t); break;
         case IR_KIND_CREATE: creation(op, t); break;
+        case IR_KIND_RANDOM: random_numbers(op, t); break;
         case IR_KIND_MOVE:
         case IR_KIND_INDEX:
         case IR_KIND_CORE: break;

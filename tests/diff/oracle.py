@@ -319,6 +319,39 @@ def view_programs(rng):
     yield p
 
 
+def philox(seed, groups):
+    """Words of Philox 4x32-10: an array [groups, 4]."""
+    mask = np.uint64(0xFFFFFFFF)
+    g = np.arange(groups, dtype=np.uint64)
+    c = [g & mask, g >> np.uint64(32), np.zeros_like(g), np.zeros_like(g)]
+    key = [seed & 0xFFFFFFFF, seed >> 32]
+    for _ in range(10):
+        a, b = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
+        c = [(b >> np.uint64(32)) ^ c[1] ^ np.uint64(key[0]), b & mask,
+             (a >> np.uint64(32)) ^ c[3] ^ np.uint64(key[1]), a & mask]
+        key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return np.stack(c, axis=1)
+
+
+def random_programs(_):
+    p = Program("random")
+    for seed in (0, 7, 2 ** 64 - 1):
+        w = philox(seed, 30)
+        f32 = ((w >> np.uint64(8)).astype("<f8") * 2.0 ** -24).reshape(-1)
+        f64 = ((w[:, ::2] >> np.uint64(5)).astype("<f8") * 2.0 ** 26 + (w[:, 1::2] >> np.uint64(6)).astype("<f8")) * 2.0 ** -53
+        f64 = f64.reshape(-1)
+        for name, u in (("f32", f32), ("f64", f64), ("f16", f32)):
+            n = u.size - 3
+            radius, turn = np.sqrt(-2 * np.log1p(-u[::2])), 2 * np.pi * u[1::2]
+            normal = np.stack([radius * np.cos(turn), radius * np.sin(turn)], axis=1).reshape(-1)
+            p.expect(f"random_uniform(shape=[{n}], seed={seed}, dtype={name})", u[:n].astype("<f4" if name == "f16" else TYPES[name])
+                     .astype(TYPES[name]))
+            p.expect(f"random_normal(shape=[3, {n // 3}], seed={seed}, dtype={name})",
+                     normal[:n // 3 * 3].reshape(3, -1).astype("<f4" if name == "f16" else TYPES[name]).astype(TYPES[name]),
+                     ulp=1 if name == "f16" else 4, atol=1e-7)
+    yield p
+
+
 # ---- running --------------------------------------------------------------------------------------------------------
 def save(path, name, array):
     if name == "swapped":
@@ -381,7 +414,7 @@ def main():
         return 0
     passed = failed = 0
     for make in (unary_programs, binary_programs, int_programs, cast_programs, reduce_programs,
-                 matmul_programs, view_programs):
+                 matmul_programs, view_programs, random_programs):
         for program in make(np.random.default_rng(options.seed)):
             if options.words and not any(w in program.name for w in options.words):
                 continue

@@ -455,7 +455,12 @@ static void gen_create(gen_program *p, rng *r, int a) {
     for (int d = 0; d < x.rank; d++) sprintf(shape + strlen(shape), "%s%s", d ? ", " : "", x.dim[d]);
     strcat(shape, "]");
     if (strlen(shape) > 120) return;
-    if (x.rank && chance(r, 40)) {
+    if (chance(r, 30)) {
+        v.dtype = choose_dtype(r);
+        if (!ir_is_float(v.dtype)) v.dtype = FUSOR_F32;
+        snprintf(v.text, sizeof v.text, "random_%s(shape=%.120s, seed=%d, dtype=%s)", chance(r, 50) ? "uniform" : "normal", shape,
+                 below(r, 1000), ir_dtypes[v.dtype].name);
+    } else if (x.rank && chance(r, 40)) {
         snprintf(v.text, sizeof v.text, "iota(shape=%.120s, axis=%d, dtype=%s)", shape, below(r, x.rank),
                  ir_dtypes[v.dtype].name);
     } else if (x.rank && chance(r, 40)) {
