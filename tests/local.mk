@@ -64,10 +64,12 @@ unit_tests += %D%/unit/pass_test
 %C%_unit_pass_test_LDADD = $(ref_test_libs)
 jit_unit_tests += %D%/unit/line_table_test
 %C%_unit_line_table_test_LDADD = $(jit_test_libs)
+jit_unit_tests += %D%/unit/math64_test
+%C%_unit_math64_test_LDADD = $(jit_test_libs)
 jit_unit_tests += %D%/unit/math_test
 %C%_unit_math_test_LDADD = $(jit_test_libs)
 jit_diff_programs += %D%/diff/ulp
-%C%_diff_ulp_SOURCES = %D%/diff/ulp.c %D%/diff/ulp_exact.c
+%C%_diff_ulp_SOURCES = %D%/diff/ulp.c %D%/diff/ulp_exact.c %D%/diff/ulp_inputs.c %D%/diff/ulp_kernel.c
 %C%_diff_ulp_LDADD = $(jit_test_libs)
 if HAVE_MPFR
 %C%_diff_ulp_CPPFLAGS = $(AM_CPPFLAGS) -DFUSOR_HAVE_MPFR

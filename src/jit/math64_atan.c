@@ -35,7 +35,7 @@ static asin_parts asin_reduce(emit *e, LLVMValueRef x) {
     return v;
 }
 
-/* Error: 1.7 ULP. */
+/* Error: 1.54 ULP. */
 LLVMValueRef math64_asin(emit *e, LLVMValueRef x) {
     asin_parts v = asin_reduce(e, x);
     LLVMValueRef two = em_f64(e, 2), small = em_fadd(e, v.s, v.rest);
@@ -52,7 +52,7 @@ static LLVMValueRef add_angle(emit *e, LLVMValueRef high, LLVMValueRef low, LLVM
     return em_fadd(e, em_fadd(e, high, s), em_fadd(e, low, rest));
 }
 
-/* |x| <= 1/2: pi/2 - (x + rest); above: 2 (s + rest), or pi minus it for negative x. Error: 1.2 ULP. */
+/* |x| <= 1/2: pi/2 - (x + rest); above: 2 (s + rest), or pi minus it for negative x. Error: 1.14 ULP. */
 LLVMValueRef math64_acos(emit *e, LLVMValueRef x) {
     asin_parts v = asin_reduce(e, x);
     LLVMValueRef zero = em_f64(e, 0), is_negative = em_fcmp(e, LLVMRealOLT, x, zero), is_small = mi_not(e, v.is_large);
@@ -91,7 +91,7 @@ static LLVMValueRef atan_finish(emit *e, atan_parts v, LLVMValueRef high, LLVMVa
     return add_angle(e, high, low, minus, v.t, v.rest);
 }
 
-/* Above 1: pi/2 - atan(1 / |x|). Error: 2 ULP. */
+/* Above 1: pi/2 - atan(1 / |x|). Error: 1.74 ULP. */
 LLVMValueRef math64_atan(emit *e, LLVMValueRef x) {
     LLVMValueRef a = em_fabs(e, x), one = em_f64(e, 1), zero = em_f64(e, 0);
     LLVMValueRef is_large = em_fcmp(e, LLVMRealOGT, a, one);
@@ -104,7 +104,7 @@ LLVMValueRef math64_atan(emit *e, LLVMValueRef x) {
 }
 
 /* pi/2 - where |y| is the larger, pi - where x is negative, -0 too, and the sign of y. Very large operands are halved
- * twice, so that their sum is finite; infinite ones become 2^1023 and the others beside them 0. Error: 2.5 ULP. */
+ * twice, so that their sum is finite; infinite ones become 2^1023 and the others beside them 0. Error: 1.94 ULP. */
 LLVMValueRef math64_atan2(emit *e, LLVMValueRef y, LLVMValueRef x) {
     LLVMValueRef ax = em_fabs(e, x), ay = em_fabs(e, y), zero = em_f64(e, 0), inf = em_f64(e, __builtin_inf());
     LLVMValueRef is_steep = em_fcmp(e, LLVMRealOGT, ay, ax);

@@ -141,13 +141,13 @@ LLVMValueRef mi64_exp_neg(emit *e, LLVMValueRef x) {
 }
 
 /* ---- functions ---- */
-/* Error: 0.81 ULP. */
+/* Error: 0.87 ULP (1.13 without fma). */
 LLVMValueRef math64_exp(emit *e, LLVMValueRef x) {
     x = mi_max(e, em_f64(e, -746), mi_min(e, em_f64(e, 710), x));
     return mi64_scale(e, mi64_exp_reduce(e, x, NULL), 0);
 }
 
-/* Error: 0.81 ULP. */
+/* Error: 0.76 ULP (1.05 without fma). */
 LLVMValueRef math64_exp2(emit *e, LLVMValueRef x) {
     x = mi_max(e, em_f64(e, -1076), mi_min(e, em_f64(e, 1025), x));
     return mi64_scale(e, mi64_exp2_reduce(e, x, NULL), 0);
@@ -163,7 +163,7 @@ LLVMValueRef mi64_expm1_held(emit *e, LLVMValueRef x) {
     return em_select(e, em_fcmp(e, LLVMRealUEQ, v.k, em_f64(e, 0)), p, em_fadd(e, y, y));
 }
 
-/* The sign is that of x, which the reduction loses at -0. Error: 1.4 ULP. */
+/* The sign is that of x, which the reduction loses at -0. Error: 1.81 ULP (1.92 without fma). */
 LLVMValueRef math64_expm1(emit *e, LLVMValueRef x) {
     LLVMValueRef y = mi64_expm1_held(e, mi_max(e, em_f64(e, -40), mi_min(e, em_f64(e, 710), x)));
     return em_copysign(e, y, x);

@@ -8,7 +8,7 @@ static const double sinh_64[7] = {
     0x1.ae646f1b71b61p-26, 0x1.61174f999f96bp-33, 0x1.b5abf3fb300b4p-41,
 };
 
-/* tanh = t / (t + 2), t = expm1(2 |x|); at 20 it is 1. Error: 2.2 ULP. */
+/* tanh = t / (t + 2), t = expm1(2 |x|); at 20 it is 1. Error: 2.26 ULP. */
 LLVMValueRef math64_tanh(emit *e, LLVMValueRef x) {
     LLVMValueRef a = mi_min(e, em_f64(e, 20), em_fabs(e, x)), t = mi64_expm1_held(e, em_fadd(e, a, a));
     return em_copysign(e, em_fdiv(e, t, em_fadd(e, t, em_f64(e, 2))), x);
@@ -19,7 +19,7 @@ static LLVMValueRef half_exp(emit *e, LLVMValueRef a) {
     return mi64_scale(e, mi64_exp_reduce(e, mi_min(e, em_f64(e, 712), a), NULL), -1);
 }
 
-/* |x| < 1: x + x^3 P(x^2). Above: w - 1 / (4 w), w = exp(|x|) / 2. Error: 1.5 ULP. */
+/* |x| < 1: x + x^3 P(x^2). Above: w - 1 / (4 w), w = exp(|x|) / 2. Error: 1.58 ULP (1.62 without fma). */
 LLVMValueRef math64_sinh(emit *e, LLVMValueRef x) {
     LLVMValueRef a = em_fabs(e, x), z = em_fmul(e, x, x), w = half_exp(e, a);
     LLVMValueRef small = em_mad(e, em_fmul(e, mi_poly_d(e, z, sinh_64, 7), z), x, x);
@@ -27,7 +27,7 @@ LLVMValueRef math64_sinh(emit *e, LLVMValueRef x) {
     return em_select(e, em_fcmp(e, LLVMRealULT, a, em_f64(e, 1)), small, large);
 }
 
-/* w + 1 / (4 w). Error: 1.2 ULP. */
+/* w + 1 / (4 w). Error: 1.21 ULP (1.44 without fma). */
 LLVMValueRef math64_cosh(emit *e, LLVMValueRef x) {
     LLVMValueRef w = half_exp(e, em_fabs(e, x));
     return em_fadd(e, w, em_fdiv(e, em_f64(e, 0.25), w));
@@ -39,7 +39,7 @@ static LLVMValueRef log_of(emit *e, LLVMValueRef a, LLVMValueRef t) {
     return mi64_log1p(e, em_select(e, is_big, a, t), em_select(e, is_big, em_f64(e, 1), em_f64(e, 0)));
 }
 
-/* log1p(a + a^2 / (1 + sqrt(1 + a^2))): every term is positive. Error: 1.9 ULP. */
+/* log1p(a + a^2 / (1 + sqrt(1 + a^2))): every term is positive. Error: 1.63 ULP. */
 LLVMValueRef math64_asinh(emit *e, LLVMValueRef x) {
     LLVMValueRef a = em_fabs(e, x), z = em_fmul(e, a, a), one = em_f64(e, 1);
     LLVMValueRef t = em_fadd(e, a, em_fdiv(e, z, em_fadd(e, one, mi_sqrt(e, em_fadd(e, one, z)))));
@@ -47,7 +47,7 @@ LLVMValueRef math64_asinh(emit *e, LLVMValueRef x) {
     return em_select(e, em_fcmp(e, LLVMRealOLT, a, em_f64(e, __builtin_inf())), y, x);
 }
 
-/* log1p(t + sqrt(2 t + t^2)), t = x - 1. Error: 2 ULP. */
+/* log1p(t + sqrt(2 t + t^2)), t = x - 1. Error: 2.06 ULP. */
 LLVMValueRef math64_acosh(emit *e, LLVMValueRef x) {
     LLVMValueRef one = em_f64(e, 1), t = em_fsub(e, x, one);
     LLVMValueRef s = mi_sqrt(e, em_mad(e, t, t, em_fadd(e, t, t)));
@@ -56,7 +56,7 @@ LLVMValueRef math64_acosh(emit *e, LLVMValueRef x) {
     return mi64_nan_where(e, em_fcmp(e, LLVMRealULT, x, one), y);
 }
 
-/* log1p(2 a / (1 - a)) / 2. Error: 2 ULP. */
+/* log1p(2 a / (1 - a)) / 2. Error: 1.91 ULP. */
 LLVMValueRef math64_atanh(emit *e, LLVMValueRef x) {
     LLVMValueRef a = em_fabs(e, x), one = em_f64(e, 1);
     LLVMValueRef t = em_fdiv(e, em_fadd(e, a, a), em_fsub(e, one, a));

@@ -26,8 +26,7 @@ mi_exp_parts mi64_exp_pair(emit *e, LLVMValueRef x, LLVMValueRef low, mi_pair *p
 mi_exp_parts mi64_exp2_reduce(emit *e, LLVMValueRef x, LLVMValueRef low);
 LLVMValueRef mi64_scale(emit *e, mi_exp_parts v, int bias); /* p * 2^(k + bias), rounded once, |k + bias| < 2044 */
 LLVMValueRef mi64_exp_neg(emit *e, LLVMValueRef x);         /* exp(x) for x <= 0 or NaN */
-/* p * exp(x) for x <= 0, p at most some thousands: a subnormal result is rounded once. */
-LLVMValueRef mi64_expm1_held(emit *e, LLVMValueRef x); /* expm1(x), -40 <= x <= 710 */
+LLVMValueRef mi64_expm1_held(emit *e, LLVMValueRef x);      /* expm1(x), -40 <= x <= 710 */
 
 LLVMValueRef mi64_log_sum(emit *e, LLVMValueRef f, LLVMValueRef c, LLVMValueRef n); /* log(1 + f + c) + n ln 2, -0.25 <=
                                                                                        f <= 0.5, c tiny or NULL */

@@ -41,7 +41,7 @@ static mi_pair log2_pair(emit *e, LLVMValueRef x) {
 
 /* 2^(y log2 |x|) with both as pairs; then, by C99 Annex F: the sign of odd y, NaN for a negative x and an y that is not
  * an integer, 1 for y = 0 and for x = 1, 0 and infinity as limits. |y| above 2^66 is held there: where log2 |x| is not
- * 0 it is 2^-53 at least. Error: 1.3 ULP. */
+ * 0 it is 2^-53 at least. Error: 0.87 ULP (1.12 without fma). */
 LLVMValueRef math64_pow(emit *e, LLVMValueRef x, LLVMValueRef y) {
     LLVMValueRef a = em_fabs(e, x), zero = em_f64(e, 0), one = em_f64(e, 1), inf = em_f64(e, __builtin_inf());
     LLVMValueRef is_zero = em_fcmp(e, LLVMRealOEQ, a, zero), is_inf = em_fcmp(e, LLVMRealOEQ, a, inf);
@@ -68,7 +68,7 @@ LLVMValueRef math64_pow(emit *e, LLVMValueRef x, LLVMValueRef y) {
 
 /* A third of the upper word as a number is within 5 % (subnormal arguments times 2^54 before, the result times 2^-18
  * after); t (t^3 / c)^(-1/3) by a polynomial leaves 2^-25; of t rounded to 26 bits the square is exact, and a step of
- * Halley's makes the rest (the steps are those of Lynn Dunn's and Bruce Evans' cbrt). Error: 0.67 ULP. */
+ * Halley's makes the rest (the steps are those of Lynn Dunn's and Bruce Evans' cbrt). Error: 0.81 ULP. */
 LLVMValueRef math64_cbrt(emit *e, LLVMValueRef x) {
     LLVMValueRef a = em_fabs(e, x), is_small = em_fcmp(e, LLVMRealOLT, a, em_f64(e, 0x1p-1000)), one = em_f64(e, 1);
     LLVMValueRef c = em_select(e, is_small, em_fmul(e, a, em_f64(e, 0x1p54)), a);
@@ -91,7 +91,7 @@ LLVMValueRef math64_cbrt(emit *e, LLVMValueRef x) {
 }
 
 /* Both scaled by a power of two, so that the larger square is in range; what of the smaller one underflows does not
- * count. An infinity wins over NaN. Error: 1.2 ULP. */
+ * count. An infinity wins over NaN. Error: 1.17 ULP. */
 LLVMValueRef math64_hypot(emit *e, LLVMValueRef x, LLVMValueRef y) {
     LLVMValueRef a = em_fabs(e, x), b = em_fabs(e, y), inf = em_f64(e, __builtin_inf()), one = em_f64(e, 1);
     LLVMValueRef most = em_select(e, em_fcmp(e, LLVMRealOGT, a, b), a, b);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* bounds.c: the documented error bounds of a whole function for given inputs, and the comparison with them.
  *
- *   element-wise     0 (exact rows), else ulp * ULP(result) or abs, whichever is larger; f64: 4 ULP or abs * 2^-29; halves: one ULP of theirs
+ *   element-wise     0 (exact rows), else ulp * ULP(result) or abs, whichever is larger; f64: 4 ULP, hard_* or abs * 2^-29; halves: one ULP of theirs
  *   sums, means      (256 + log2 n) * u * sum|terms|
  *   products         n * u * |result|
  *   contractions     (512 + ceil(n / 512)) * u * sum|a*b|
@@ -160,7 +160,7 @@ static fusor_status own_elementwise(const walk *w, const ir_node *n, value *v) {
     if ((op->flags & IR_EXACT) || !ir_is_float(v->t.dtype)) return FUSOR_OK;
     if (!make_error(v)) return no_memory(w);
     double ulp = v->t.dtype == FUSOR_F32 ? op->ulp : v->t.dtype == FUSOR_F64 ? (op->ulp > 4 ? op->ulp : 4) : 1;
-    double absolute = v->t.dtype == FUSOR_F64 ? op->abs * 0x1p-29 : op->abs;    /* f64 has 29 bits more */
+    double absolute = v->t.dtype != FUSOR_F64 ? op->abs : op->flags & IR_COSTLY ? 0 : op->abs * 0x1p-29;   /* 29 bits more */
     int64_t count = ref_count(&v->t);
     for (int64_t i = 0; i < count; i++) {
         double y = get(&v->t, i), own = ulp * ref_ulp(v->t.dtype, y);

@@ -1,15 +1,28 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# ulp.sh: the accuracy of the approximated functions over a stride of all floats, at every level that the host has. One
-# test case a function and level, one more for the agreement of long double with MPFR, skipped without MPFR.
-# FUSOR_ULP_STRIDE=1 measures every float (hours).
+# ulp.sh: the accuracy of the approximated functions in every float type, at every level that the host has: over a stride
+# of all floats, over all halves (of a few functions: the code is that of f32), over a grid and a search in f64. One test
+# case a function, level and type, one more for the agreement of the f64 kernels with MPFR, skipped without MPFR.
+# FUSOR_ULP_STRIDE=1 measures every float (an hour of a core).
 ulp=$FUSOR_BUILDDIR/tests/diff/ulp
 if [ ! -x "$ulp" ]; then
     echo "no code generation in this build"
     echo "0 passed, 0 failed, 1 skipped"
     exit 0
 fi
-out=$("$ulp" --stride "${FUSOR_ULP_STRIDE:-5003}")
+status=0
+measure() {
+    "$ulp" "$@" || status=1
+}
+out=$(
+    measure --stride "${FUSOR_ULP_STRIDE:-5003}"
+    measure --type f64 --stride 100003
+    for function in exp gelu sin; do
+        measure --type f16 --function $function
+        measure --type bf16 --function $function
+    done
+    exit $status
+)
 status=$?
 echo "$out"
 lines=$(echo "$out" | grep -c ' max ')
