@@ -28,7 +28,7 @@ static totals sum_up(const ir_plan *p, const int64_t *symbols) {
     for (uint32_t i = 0; i < p->steps.n; i++) {
         ir_cost c = ir_step_cost(p, (int)i, symbols);
         double live = 0;
-        t.kernels += p->steps.at[i].kind != IR_STEP_COPY;
+        t.kernels += p->steps.at[i].kind != IR_STEP_COPY && p->steps.at[i].kind != IR_STEP_CHECK;
         t.bytes += c.bytes_read + c.bytes_written;
         t.flops += c.flops;
         for (uint32_t b = 0; b < p->buffers.n; b++)
@@ -91,7 +91,7 @@ static json_t *step_json(fu_arena *arena, const ir_plan *p, const rt_exec *exec,
     const ir_step *s = &p->steps.at[i];
     ir_cost c = ir_step_cost(p, i, symbols);
     json_t *o = json_object(), *ops = json_array(), *reads = json_array(), *writes = json_array();
-    static const char *const kinds[] = {"kernel", "reference", "copy"};
+    static const char *const kinds[] = {"kernel", "reference", "check", "copy"};
     (void)json_object_set_new(o, "kind", json_string(s->kind == IR_STEP_KERNEL ? ir_kernel_kind_names[s->kernel->kind] : kinds[s->kind]));
     (void)json_object_set_new(o, "key", json_string(""));
     for (int k = 0; k < s->n_ops; k++) {
@@ -100,7 +100,7 @@ static json_t *step_json(fu_arena *arena, const ir_plan *p, const rt_exec *exec,
         if (n->meta_name) (void)json_object_set_new(o, "name", json_string(n->meta_name));
     }
     for (int a = 0; a < s->n_args; a++) {
-        bool is_output = s->kind == IR_STEP_KERNEL ? s->kernel->buffer[a].is_output : a + 1 == s->n_args;
+        bool is_output = s->kind == IR_STEP_KERNEL ? s->kernel->buffer[a].is_output : a + 1 == s->n_args && s->kind != IR_STEP_CHECK;
         (void)json_array_append_new(is_output ? writes : reads, json_string(buffer_name(p, s->arg[a])));
     }
     (void)json_object_set_new(o, "ops", ops);

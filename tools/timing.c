@@ -49,7 +49,7 @@ traffic timing_traffic(const ir_plan *plan, const int64_t *symbols) {
         sum.bytes_read += c.bytes_read;
         sum.bytes_written += c.bytes_written;
         sum.flops += c.flops;
-        sum.kernels += plan->steps.at[i].kind != IR_STEP_COPY;
+        sum.kernels += plan->steps.at[i].kind != IR_STEP_COPY && plan->steps.at[i].kind != IR_STEP_CHECK;
     }
     return sum;
 }

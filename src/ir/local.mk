@@ -14,6 +14,7 @@ ir_sources += %D%/schedule.c
 ir_sources += %D%/launch_contract.c
 ir_sources += %D%/plan.c
 ir_sources += %D%/plan_build.c
+ir_sources += %D%/plan_move.c
 ir_sources += %D%/plan_print.c
 codegen_ir_sources += %D%/types.c
 codegen_ir_sources += %D%/size.c

@@ -9,7 +9,7 @@
 
 const char *const ir_reason_names[IR_REASON_COUNT] = {
     "two-contractions", "contract-then-reduce", "reduce-other-axes", "reduce-into-contract", "different-space", "layout",
-    "recompute", "no-lowering", "limit", "cycle", "alias", "user",
+    "indices", "recompute", "no-lowering", "limit", "cycle", "alias", "user",
 };
 const char *const ir_reason_texts[IR_REASON_COUNT] = {
     "a contraction reads the whole result of another contraction, so that result must be complete first",
@@ -18,6 +18,7 @@ const char *const ir_reason_texts[IR_REASON_COUNT] = {
     "a contraction reads the reduction's result many times, so it is computed once",
     "the two iterate over spaces that do not map onto each other element by element",
     "a reshape or a layout change between them is no index map of one kernel",
+    "indices that are computed are checked as a whole before they are used",
     "fusing would compute a costly or widely read value more than once",
     "this operator has no kernel for this type yet: the reference evaluator computes it",
     "one kernel would exceed the limit on instructions or buffers",
@@ -67,6 +68,8 @@ void plan_view_dims(const ir_graph *g, const ir_node *n, int from[IR_MAX_RANK]) 
     const ir_node *x = ir_at(g, n->in[0]);
     if (n->op == IR_OP_TRANSPOSE) {
         plan_perm(g, n, from);
+    } else if (n->op == IR_OP_SLICE) {
+        for (int d = 0; d < n->rank; d++) from[d] = d;
     } else if (n->op == IR_OP_BROADCAST_TO) {
         for (int d = 0; d < n->rank; d++) {
             int xd = d - (n->rank - x->rank);
@@ -88,8 +91,10 @@ bool plan_has_kernel(const planner *p, const ir_node *n) {
     case IR_KIND_CONTRACT:
         return n->op == IR_OP_MATMUL && main == ir_at(p->g, n->in[1])->dtype && main != FUSOR_BOOL &&
                (ir_is_float(main) ? ir_is_float(n->dtype) : n->dtype == (ir_dtypes[main].bytes == 1 ? FUSOR_I32 : FUSOR_I64));
-    case IR_KIND_ROW: case IR_KIND_NORM: case IR_KIND_SCAN: case IR_KIND_MOVE: case IR_KIND_INDEX: return false;
+    case IR_KIND_ROW: case IR_KIND_NORM: case IR_KIND_SCAN: return false;
     case IR_KIND_RANDOM: return ir_dtypes[n->dtype].bytes >= 4;
+    case IR_KIND_MOVE: return n->op == IR_OP_SLICE || n->op == IR_OP_PAD || n->op == IR_OP_CONCAT;      /* others are expanded */
+    case IR_KIND_INDEX: return n->op == IR_OP_TAKE || n->op == IR_OP_TAKE_ALONG;
     default: return true;
     }
 }
@@ -146,31 +151,34 @@ static void store_floating(planner *p, ir_id id, ir_reason reason) {
     p->info[id].reason = reason;
 }
 
-/* Size of the floating subtree under id, up to a limit. */
-typedef struct subtree { int n, leaves; bool is_costly; uint32_t stamp; } subtree;
-static void measure(const planner *p, ir_id id, subtree *s, ir_id *seen, int *n_seen) {
+/* Size of the floating subtree under id, up to a limit. A value behind two movements is computed twice, at two places: so a node
+ * counts once for each path of movements that leads to it. */
+typedef struct subtree { int n, leaves; bool is_costly; } subtree;
+typedef struct visit { ir_id id; uint32_t path; } visit;
+static bool is_move(const ir_node *n) { return ir_ops[n->op].kind == IR_KIND_MOVE || ir_ops[n->op].kind == IR_KIND_INDEX; }
+static void measure(const planner *p, ir_id id, uint32_t path, subtree *s, visit *seen, int *n_seen) {
     if (s->n > MAX_SUBTREE || *n_seen >= 2 * MAX_SUBTREE) {
         s->n = MAX_SUBTREE + 1;
         return;
     }
     for (int i = 0; i < *n_seen; i++)
-        if (seen[i] == id) return;
-    seen[(*n_seen)++] = id;
+        if (seen[i].id == id && seen[i].path == path) return;
+    seen[(*n_seen)++] = (visit){id, path};
     const ir_node *n = ir_at(p->g, id);
     if (is_leaf(p, id) || p->info[id].home) {
         s->leaves += n->rank > 0;
         return;
     }
-    if (!is_view(n)) s->n++;
+    if (!is_view(n)) s->n += is_move(n) ? 4 * (n->rank + n->n_in) : 1;
     s->is_costly |= (ir_ops[n->op].flags & IR_COSTLY) != 0;
-    for (int i = 0; i < n->n_in; i++) measure(p, n->in[i], s, seen, n_seen);
+    for (int i = 0; i < n->n_in; i++) measure(p, n->in[i], is_move(n) ? path * 31 + id * 8 + (uint32_t)i : path, s, seen, n_seen);
 }
 
 static subtree measure_subtree(const planner *p, ir_id id) {
-    ir_id seen[2 * MAX_SUBTREE];
+    visit seen[2 * MAX_SUBTREE];
     int n_seen = 0;
     subtree s = {0};
-    measure(p, id, &s, seen, &n_seen);
+    measure(p, id, 0, &s, seen, &n_seen);
     return s;
 }
 
@@ -299,7 +307,7 @@ static bool try_join_view(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id);
     const node_info *x = &p->info[n->in[0]];
     int from[IR_MAX_RANK];
-    if (!x->home || !plan_view_is_index_map(p->g, n)) return false;
+    if (!x->home || n->op == IR_OP_SLICE || !plan_view_is_index_map(p->g, n)) return false;
     plan_view_dims(p->g, n, from);
     for (int d = 0; d < n->rank; d++) {
         if (from[d] < 0 && !ir_size_is(p->g->sizes, n->dim[d], 1)) return false;    /* a broadcast: no one-to-one map */
@@ -352,6 +360,13 @@ static bool is_one_run(const planner *p, ir_id id, int x, int y, int *budget) {
         return axis != x && axis != y;
     }
     if (is_source(p, n)) return true;
+    if (is_move(n)) {
+        for (int i = 0; i < n->n_in; i++) {
+            int ox = x < 0 ? -1 : plan_move_dim(p->g, n, i, x), oy = y < 0 ? -1 : plan_move_dim(p->g, n, i, y);
+            if (ox == PLAN_DIM_MOVED || oy == PLAN_DIM_MOVED || !is_one_run(p, n->in[i], ox, oy, budget)) return false;
+        }
+        return true;
+    }
     if (is_view(n)) {
         plan_view_dims(p->g, n, from);
         return is_one_run(p, n->in[0], from[x], from[y], budget);
@@ -569,6 +584,25 @@ static void place_elementwise(planner *p, ir_id id) {
         store_floating(p, id, p->options->no_fuse ? IR_REASON_USER : IR_REASON_LIMIT);
 }
 
+/* Padding, concatenation and gathers float, like element-wise values: the kernels that read them compute where to read. */
+static void place_move(planner *p, ir_id id) {
+    ir_node *n = ir_at(p->g, id);
+    for (int i = 0; i < n->n_in; i++) needs_memory(p, n->in[i], IR_REASON_DIFFERENT_SPACE);
+    if (plan_has_index(n)) {
+        subtree table = measure_subtree(p, n->in[0]);
+        if (table.is_costly || table.leaves > 2) store_floating(p, n->in[0], IR_REASON_RECOMPUTE);     /* an element may be taken often */
+        store_floating(p, n->in[1], IR_REASON_INDICES);
+    }
+    for (int i = 0; i < n->n_in && n->n_in > 1; i++) {      /* half of the room for each operand, so that nests end */
+        subtree s = measure_subtree(p, n->in[i]);
+        if (s.n > MAX_SUBTREE / 2 || s.leaves > MAX_SUBTREE_LEAVES / 2) store_floating(p, n->in[i], IR_REASON_LIMIT);
+    }
+    p->info[id].avail = latest_avail(p, n);
+    subtree s = measure_subtree(p, id);
+    if (p->info[id].must_store || s.n > MAX_SUBTREE || s.leaves > MAX_SUBTREE_LEAVES)
+        store_floating(p, id, p->options->no_fuse ? IR_REASON_USER : IR_REASON_LIMIT);
+}
+
 static void place(planner *p, ir_id id) {
     const ir_node *n = ir_at(p->g, id);
     if (n->op == IR_OP_PARAM || n->op == IR_OP_LITERAL) return;
@@ -579,6 +613,13 @@ static void place(planner *p, ir_id id) {
     switch (ir_ops[n->op].kind) {
     case IR_KIND_CONTRACT: place_contraction(p, id); break;
     case IR_KIND_REDUCE: case IR_KIND_ARGREDUCE: place_reduction(p, id); break;
+    case IR_KIND_MOVE: case IR_KIND_INDEX:
+        if (!is_view(n)) {
+            place_move(p, id);
+            break;
+        }
+        place_elementwise(p, id);
+        break;
     default: place_elementwise(p, id); break;
     }
 }
@@ -594,7 +635,8 @@ static void mark_unfused(planner *p) {
     for (ir_id id = 1; id < p->g->nodes.n; id++) {
         const ir_node *n = ir_at(p->g, id);
         ir_kind kind = ir_ops[n->op].kind;
-        if (kind == IR_KIND_EW || kind == IR_KIND_CONVERT || kind == IR_KIND_RANDOM) p->info[id].must_store = is_used_elsewhere[id] || !n->group;
+        if (kind == IR_KIND_EW || kind == IR_KIND_CONVERT || kind == IR_KIND_RANDOM || (is_move(n) && !is_view(n)))
+            p->info[id].must_store = is_used_elsewhere[id] || !n->group;
     }
 }
 
@@ -745,6 +787,7 @@ static void write_in_place(planner *p) {
                 if (st->kind == IR_STEP_KERNEL && st->arg[a] == temp && st->kernel->buffer[a].is_output) writer = (int)s;
                 if (st->arg[a] == param && writer >= 0 && (int)s > writer) is_safe = false;
             }
+            if (st->kind == IR_STEP_CHECK && writer >= 0) is_safe = false;      /* a wrong index leaves parameters as they were */
         }
         if (!is_safe || writer < 0 || plan->steps.at[writer].kernel->kind != IR_KERNEL_MAP) continue;
         ir_step *w = &plan->steps.at[writer];
@@ -754,6 +797,11 @@ static void write_in_place(planner *p) {
         for (int a = 0; a < w->n_args; a++)
             if (w->arg[a] == param && memcmp(&w->stride[a * w->kernel->n_dims], &w->stride[store * w->kernel->n_dims], (size_t)w->kernel->n_dims * sizeof *w->stride) != 0)
                 is_safe = false;
+        for (int a = 0; a < w->n_args; a++) is_safe &= w->arg[a] != param || w->offset[a] == w->offset[store];
+        for (int i = 0; i < w->kernel->n_insts; i++) {
+            const ir_kinst *in = &w->kernel->inst[i];
+            if (in->op == IR_K_LOAD && in->variant & IR_LOAD_OFFSET && w->arg[in->index] == param) is_safe = false;
+        }
         if (!is_safe) continue;
         for (uint32_t s = 0; s < plan->steps.n; s++)
             for (int a = 0; a < plan->steps.at[s].n_args; a++)
@@ -810,6 +858,9 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
     find_tiers(&p, first_shared);
     place_results(&p);
     make_buffers(&p);
+    p.is_checked = FU_NEW_N(a, bool, g->nodes.n);
+    for (ir_id id = 1; id < g->nodes.n; id++)       /* parameters' before anything is written */
+        if (plan_has_index(ir_at(g, id)) && ir_at(g, ir_at(g, id)->in[1])->op == IR_OP_PARAM) FU_TRY(plan_check_index(&p, id));
     save_parameters(&p);
     for (int c = 1; c < (int)p.clusters.n; c++) FU_TRY(plan_build_step(&p, c));
     write_in_place(&p);

@@ -33,18 +33,19 @@ typedef struct ir_plan_scalar {
 typedef enum ir_step_kind {
     IR_STEP_KERNEL,
     IR_STEP_REFERENCE,                  /* one node by the reference evaluator: no lowering for its operator or type */
+    IR_STEP_CHECK,                      /* every element of buffer arg[0] is an index into an axis of size dim[0] of `node`, or an error */
     IR_STEP_COPY                        /* buffer arg[0] to buffer arg[1], same bytes: a result that is a parameter, an aliased result */
 } ir_step_kind;
 typedef struct ir_step {
     ir_step_kind kind;
     ir_kernel   *kernel;                /* KERNEL; arena */
-    int          n_args;                /* KERNEL: kernel->n_buffers; REFERENCE: operands then the result; COPY: 2 */
+    int          n_args;                /* KERNEL: kernel->n_buffers; REFERENCE: operands then the result; CHECK: 1; COPY: 2 */
     int         *arg;                   /* plan buffer numbers */
     ir_size     *offset;                /* KERNEL: first element of each buffer, in elements (0 mostly) */
-    ir_size     *dim;                   /* KERNEL: n_dims sizes */
+    ir_size     *dim;                   /* KERNEL: n_dims sizes; CHECK: 1 */
     ir_size     *stride;                /* KERNEL: n_buffers * n_dims strides in elements */
     ir_plan_scalar *scalar;             /* KERNEL: n_scalars */
-    ir_id        node;                  /* REFERENCE */
+    ir_id        node;                  /* REFERENCE, CHECK */
     ir_id       *ops;                   /* nodes computed in this step, for explain; n_ops */
     int          n_ops;
     const char  *reason;                /* REFERENCE, COPY: why */
@@ -60,6 +61,7 @@ typedef enum ir_reason {
     IR_REASON_REDUCE_INTO_CONTRACT,
     IR_REASON_DIFFERENT_SPACE,          /* iteration spaces that do not map onto each other */
     IR_REASON_LAYOUT,                   /* a reshape or transpose between them that is no index map of the kernel */
+    IR_REASON_INDICES,                  /* indices are checked in memory before they are used */
     IR_REASON_RECOMPUTE,                /* fusing would recompute a costly value */
     IR_REASON_NO_LOWERING,              /* no kernel for this operator and type: reference evaluator */
     IR_REASON_LIMIT,                    /* limit on instructions or buffers of one kernel */

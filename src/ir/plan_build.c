@@ -4,45 +4,12 @@
  * value(id, chain) emits the instruction for element `id[chain^-1(kernel index)]`. A chain is the list of index maps (views,
  * broadcasts) between a floating node and the cluster's space; at a leaf the leaf's contiguous strides are pushed through it
  * and come out as one stride for each cluster dim. */
-#include "ir/plan_internal.h"
+#include "ir/plan_builder.h"
 
-typedef struct chain chain;
-struct chain {
-    enum { CHAIN_TOP, CHAIN_STRETCH, CHAIN_VIEW } kind;
-    const chain *outer;
-    int     rank;               /* dims of the node this chain starts at */
-    int8_t  coord[IR_MAX_RANK]; /* TOP: cluster dim of each; -1: size 1 */
-    uint8_t mask;               /* STRETCH: dims of the consumer that repeat */
-    ir_id   view;               /* VIEW */
-};
-
-enum { MAX_SPACE = IR_MAX_RANK + 2 };
-typedef struct access { int buffer; bool is_output; ir_size stride[MAX_SPACE]; } access;
-typedef struct memo { ir_id id; const chain *at; uint16_t inst; } memo;
-
-typedef struct builder {
-    planner   *p;
-    int        c;
-    int        space;           /* cluster dims, plus k of a contraction */
-    ir_size    dim[MAX_SPACE];
-    ir_size    zero, one;
-    ir_kernel *k;
-    fu_vec(access) accesses;    /* by kernel buffer */
-    fu_vec(access) indexes;     /* IOTA: pseudo buffers that keep dims apart; buffer = instruction */
-    fu_vec(access) places;      /* element numbers (place): strides, as of a buffer; made instructions when dims are known */
-    fu_vec(memo)   memos;
-    fu_vec(const chain *) chains;
-    fu_vec(ir_plan_scalar) scalars;
-    fu_vec(ir_id)  ops;
-    fusor_status status;
-} builder;
-
-static uint16_t value(builder *b, ir_id id, const chain *at);
-
-static const chain *intern(builder *b, const chain *c) {
+const chain *builder_chain(builder *b, const chain *c) {
     for (uint32_t i = 0; i < b->chains.n; i++) {
         const chain *o = b->chains.at[i];
-        if (o->kind == c->kind && o->outer == c->outer && o->rank == c->rank && o->mask == c->mask && o->view == c->view &&
+        if (o->kind == c->kind && o->outer == c->outer && o->rank == c->rank && o->mask == c->mask && o->view == c->view && o->operand == c->operand &&
             memcmp(o->coord, c->coord, sizeof o->coord) == 0)
             return o;
     }
@@ -54,7 +21,7 @@ static const chain *intern(builder *b, const chain *c) {
 static const chain *top(builder *b, int rank, const int8_t *coord) {
     chain c = {.kind = CHAIN_TOP, .rank = rank};
     for (int d = 0; d < rank; d++) c.coord[d] = coord[d];
-    return intern(b, &c);
+    return builder_chain(b, &c);
 }
 
 /* Operand i of an element-wise node that sits at `at`. */
@@ -63,7 +30,7 @@ static const chain *operand_chain(builder *b, const chain *at, const ir_node *n,
     uint8_t mask = n->stretch ? n->stretch[i] : 0;
     if (o->rank == n->rank && mask == 0) return at;
     chain c = {.kind = CHAIN_STRETCH, .outer = at, .rank = o->rank, .mask = mask};
-    return intern(b, &c);
+    return builder_chain(b, &c);
 }
 
 /* The stride of the dim before one of size dim that has stride run. A size of 0 counts as 1, or a row of no elements would
@@ -71,10 +38,14 @@ static const chain *operand_chain(builder *b, const chain *at, const ir_node *n,
 static ir_size next_run(ir_sizes *sz, ir_size run, ir_size dim) { return ir_size_is(sz, dim, 0) ? run : ir_size_mul(sz, run, dim); }
 
 /* Strides over a node's dims -> strides over the cluster's dims. */
-static bool push_strides(builder *b, const chain *at, const ir_size *in, ir_size out[MAX_SPACE]) {
+bool builder_push(builder *b, const chain *at, const ir_size *in, place *out) {
     const ir_graph *g = b->p->g;
     ir_sizes *sz = g->sizes;
     ir_size s[MAX_SPACE], t[MAX_SPACE];
+    out->offset = b->zero;
+    out->n_terms = out->n_guards = 0;
+    for (int d = 0; d < b->space; d++) out->stride[d] = b->zero;
+    if (!at) return true;       /* a scalar */
     memcpy(s, in, (size_t)at->rank * sizeof *s);
     for (; at->kind != CHAIN_TOP; at = at->outer) {
         int to = at->outer->rank, from[IR_MAX_RANK];
@@ -83,6 +54,8 @@ static bool push_strides(builder *b, const chain *at, const ir_size *in, ir_size
                 int od = d - (to - at->rank);
                 t[d] = od < 0 || (at->mask >> d & 1) ? b->zero : s[od];
             }
+        } else if (at->kind == CHAIN_MOVE) {
+            builder_move_link(b, at, s, t, out);
         } else {
             const ir_node *n = ir_at(g, at->view);
             const ir_node *x = ir_at(g, n->in[0]);
@@ -104,9 +77,8 @@ static bool push_strides(builder *b, const chain *at, const ir_size *in, ir_size
         }
         memcpy(s, t, (size_t)to * sizeof *s);
     }
-    for (int d = 0; d < b->space; d++) out[d] = b->zero;
     for (int d = 0; d < at->rank; d++)
-        if (at->coord[d] >= 0) out[at->coord[d]] = ir_size_add(sz, out[at->coord[d]], s[d]);
+        if (at->coord[d] >= 0) out->stride[at->coord[d]] = ir_size_add(sz, out->stride[at->coord[d]], s[d]);
     return true;
 }
 
@@ -118,14 +90,14 @@ static void contiguous(builder *b, const ir_node *n, ir_size out[MAX_SPACE]) {
     }
 }
 
-static uint16_t fail(builder *b, const char *what) {
+uint16_t builder_fail(builder *b, const char *what) {
     if (b->status == FUSOR_OK) b->status = FU_FAIL(b->p->error, FUSOR_ERROR_INTERNAL, "planner: %s", what);
     return 0;
 }
 
-static uint16_t push_inst(builder *b, ir_kinst inst) {
+uint16_t builder_inst(builder *b, ir_kinst inst) {
     ir_kernel *k = b->k;
-    if (k->n_insts >= IR_KERNEL_MAX_INSTS) return fail(b, "too many instructions in one kernel");
+    if (k->n_insts >= IR_KERNEL_MAX_INSTS) return builder_fail(b, "too many instructions in one kernel");
     if (inst.op != IR_K_SCALAR)
         for (int i = 0; i < k->n_insts; i++)
             if (memcmp(&k->inst[i], &inst, sizeof inst) == 0) return (uint16_t)i;
@@ -133,9 +105,9 @@ static uint16_t push_inst(builder *b, ir_kinst inst) {
     return (uint16_t)k->n_insts++;
 }
 
-static uint16_t push_scalar(builder *b, ir_plan_scalar s) {
+uint16_t builder_scalar(builder *b, ir_plan_scalar s) {
     ir_kernel *k = b->k;
-    if (k->n_scalars >= IR_KERNEL_MAX_INSTS) return fail(b, "too many scalars in one kernel");
+    if (k->n_scalars >= IR_KERNEL_MAX_INSTS) return builder_fail(b, "too many scalars in one kernel");
     ir_kinst inst;
     memset(&inst, 0, sizeof inst);
     inst.op = IR_K_SCALAR;
@@ -143,16 +115,16 @@ static uint16_t push_scalar(builder *b, ir_plan_scalar s) {
     inst.index = (uint16_t)k->n_scalars;
     k->scalar[k->n_scalars++] = s.dtype;
     fu_push(b->p->arena, &b->scalars, s);
-    return push_inst(b, inst);
+    return builder_inst(b, inst);
 }
 
-static uint16_t add_buffer(builder *b, int buffer, bool is_output, ir_dtype t, const ir_size stride[MAX_SPACE]) {
+static uint16_t add_buffer(builder *b, int buffer, bool is_output, ir_dtype t, const ir_size stride[MAX_SPACE], ir_size offset) {
     for (uint32_t i = 0; i < b->accesses.n && !is_output; i++) {
         const access *a = &b->accesses.at[i];
-        if (a->buffer == buffer && !a->is_output && memcmp(a->stride, stride, (size_t)b->space * sizeof *stride) == 0) return (uint16_t)i;
+        if (a->buffer == buffer && !a->is_output && a->offset == offset && memcmp(a->stride, stride, (size_t)b->space * sizeof *stride) == 0) return (uint16_t)i;
     }
-    if (b->accesses.n >= IR_KERNEL_MAX_BUFFERS) return fail(b, "too many buffers in one kernel");
-    access a = {.buffer = buffer, .is_output = is_output};
+    if (b->accesses.n >= IR_KERNEL_MAX_BUFFERS) return builder_fail(b, "too many buffers in one kernel");
+    access a = {.buffer = buffer, .is_output = is_output, .offset = offset};
     memcpy(a.stride, stride, (size_t)b->space * sizeof *stride);
     fu_push(b->p->arena, &b->accesses, a);
     b->k->buffer[b->accesses.n - 1].dtype = t;
@@ -185,7 +157,8 @@ static void add_boundary(builder *b, ir_id id) {
 static uint16_t load(builder *b, ir_id id, const chain *at) {
     planner *p = b->p;
     const ir_node *n = ir_at(p->g, id);
-    ir_size strides[MAX_SPACE], out[MAX_SPACE];
+    ir_size strides[MAX_SPACE];
+    place where = {.is_unguarded = false};
     if (p->info[id].made_by) {
         fusor_status st = plan_build_step(p, p->info[id].made_by);
         if (st != FUSOR_OK) {
@@ -195,62 +168,40 @@ static uint16_t load(builder *b, ir_id id, const chain *at) {
         add_boundary(b, id);
     }
     contiguous(b, n, strides);
-    if (n->rank == 0) {
-        for (int d = 0; d < b->space; d++) out[d] = b->zero;
-    } else if (!push_strides(b, at, strides, out)) {
-        return fail(b, "a reshape of strided memory is no index map");
-    }
+    if (!builder_push(b, n->rank ? at : NULL, strides, &where)) return builder_fail(b, "a reshape of strided memory is no index map");
     ir_kinst inst;
     memset(&inst, 0, sizeof inst);
     inst.op = IR_K_LOAD;
     inst.dtype = n->dtype;
-    inst.index = add_buffer(b, p->info[id].buffer, false, n->dtype, out);
-    return push_inst(b, inst);
+    if (where.n_terms) inst.in[inst.n_in++] = builder_offset(b, &where), inst.variant |= IR_LOAD_OFFSET;
+    if (where.n_guards) inst.in[inst.n_in++] = builder_guard(b, &where), inst.variant |= IR_LOAD_GUARD;
+    inst.index = add_buffer(b, p->info[id].buffer, false, n->dtype, where.stride, where.offset);
+    return builder_inst(b, inst);
 }
 
 static uint16_t iota(builder *b, ir_id id, const chain *at) {
     const ir_node *n = ir_at(b->p->g, id);
-    ir_size strides[MAX_SPACE], out[MAX_SPACE];
     int64_t axis = n->attr[1].is_set ? n->attr[1].integer : 0;
-    for (int d = 0; d < n->rank; d++) strides[d] = b->zero;
-    if (n->rank && !ir_size_is(b->p->g->sizes, n->dim[axis < 0 ? axis + n->rank : axis], 1)) strides[axis < 0 ? axis + n->rank : axis] = b->one;
-    if (n->rank == 0) memset(out, 0, sizeof out);
-    else if (!push_strides(b, at, strides, out)) return fail(b, "an index under a reshape");
-    int dim = -1;
-    for (int d = 0; d < b->space && n->rank; d++)
-        if (out[d] != b->zero) dim = d;
-    ir_kinst inst, cast;
-    memset(&inst, 0, sizeof inst);
-    uint16_t i;
-    if (dim < 0) {
-        i = push_scalar(b, (ir_plan_scalar){.dtype = FUSOR_I64});
-    } else {
-        inst.op = IR_K_INDEX;
-        inst.dtype = FUSOR_I64;
-        inst.index = (uint16_t)dim;     /* a cluster dim; renumbered with the dims */
-        i = push_inst(b, inst);
-        access a = {.buffer = (int)i};
-        memcpy(a.stride, out, (size_t)b->space * sizeof *out);
-        fu_push(b->p->arena, &b->indexes, a);
-    }
-    if (n->dtype == FUSOR_I64) return i;
-    memset(&cast, 0, sizeof cast);
-    cast.op = IR_OP_CAST;
-    cast.dtype = n->dtype;
-    cast.n_in = 1;
-    cast.in[0] = i;
-    return push_inst(b, cast);
+    if (n->rank == 0) return builder_cast(b, builder_size(b, b->zero), n->dtype);
+    return builder_cast(b, builder_coordinate(b, at, (int)(axis < 0 ? axis + n->rank : axis)), n->dtype);
+}
+
+static void note_op(builder *b, ir_id id) {
+    for (uint32_t i = 0; i < b->ops.n; i++)
+        if (b->ops.at[i] == id) return;
+    fu_push(b->p->arena, &b->ops, id);
 }
 
 /* The row-major number of the element of node n at this chain, as i64: a sum over the kernel's dims, which are known last. Until
  * then an INDEX of no dim stands for it (PLACE + number). */
 enum { PLACE = 1000 };
-static uint16_t place(builder *b, const ir_node *n, const chain *at) {
+static uint16_t element_number(builder *b, const ir_node *n, const chain *at) {
     ir_size strides[MAX_SPACE];
+    place where = {.is_unguarded = true};
     access a = {0};
     contiguous(b, n, strides);
-    for (int d = 0; d < b->space; d++) a.stride[d] = b->zero;
-    if (n->rank && !push_strides(b, at, strides, a.stride)) return fail(b, "random numbers under a reshape");
+    if (!builder_push(b, n->rank ? at : NULL, strides, &where)) return builder_fail(b, "random numbers under a reshape");
+    memcpy(a.stride, where.stride, sizeof a.stride);
     uint32_t i = 0;
     while (i < b->places.n && memcmp(b->places.at[i].stride, a.stride, (size_t)b->space * sizeof *a.stride) != 0) i++;
     if (i == b->places.n) {
@@ -262,7 +213,10 @@ static uint16_t place(builder *b, const ir_node *n, const chain *at) {
     inst.op = IR_K_INDEX;
     inst.dtype = FUSOR_I64;
     inst.index = (uint16_t)(PLACE + i);
-    return push_inst(b, inst);
+    uint16_t number = builder_inst(b, inst);
+    if (where.offset != b->zero) number = builder_op(b, IR_OP_ADD, FUSOR_I64, 2, (uint16_t[]){number, builder_size(b, where.offset)});
+    if (where.n_terms) number = builder_op(b, IR_OP_ADD, FUSOR_I64, 2, (uint16_t[]){number, builder_offset(b, &where)});
+    return number;
 }
 
 static uint16_t push_op(builder *b, const ir_node *n, ir_id id, int n_in, const uint16_t *in) {
@@ -281,7 +235,7 @@ static uint16_t push_op(builder *b, const ir_node *n, ir_id id, int n_in, const 
             ir_dtype t = ir_at(b->p->g, n->in[0])->dtype;
             if (ir_is_half(t)) t = FUSOR_F32;      /* as the reference rounds it */
             double v = set ? at->number : op->attrs[i].default_value;
-            inst.in[inst.n_in++] = push_scalar(b, (ir_plan_scalar){.dtype = t, .bits = ir_bits_from_double(t, v, &ok)});
+            inst.in[inst.n_in++] = builder_scalar(b, (ir_plan_scalar){.dtype = t, .bits = ir_bits_from_double(t, v, &ok)});
             scalars++;
         } else if (op->attrs[i].type == IR_ATTR_ENUM) {
             inst.variant = (uint16_t)(set ? at->integer : (int64_t)op->attrs[i].default_value);
@@ -289,14 +243,12 @@ static uint16_t push_op(builder *b, const ir_node *n, ir_id id, int n_in, const 
             inst.variant = set && at->integer;
         }
     }
-    bool is_known = false;
-    for (uint32_t i = 0; i < b->ops.n; i++) is_known |= b->ops.at[i] == id;
-    if (!is_known) fu_push(b->p->arena, &b->ops, id);
+    note_op(b, id);
     (void)scalars;
-    return push_inst(b, inst);
+    return builder_inst(b, inst);
 }
 
-static uint16_t cast_to(builder *b, uint16_t x, ir_dtype t) {
+uint16_t builder_cast(builder *b, uint16_t x, ir_dtype t) {
     if (b->k->inst[x].dtype == t) return x;
     ir_kinst inst;
     memset(&inst, 0, sizeof inst);
@@ -304,7 +256,7 @@ static uint16_t cast_to(builder *b, uint16_t x, ir_dtype t) {
     inst.dtype = t;
     inst.n_in = 1;
     inst.in[0] = x;
-    return push_inst(b, inst);
+    return builder_inst(b, inst);
 }
 
 static uint16_t reduction(builder *b, const ir_node *n, ir_id id) {
@@ -314,11 +266,11 @@ static uint16_t reduction(builder *b, const ir_node *n, ir_id id) {
     /* Integers and bool sum in i64, halves in f32; the extremes of halves too, which is exact and saves conversions. */
     ir_dtype acc = ir_node_accumulator(b->p->g, n);
     if (ir_is_half(acc)) acc = FUSOR_F32;
-    uint16_t in = cast_to(b, value(b, n->in[0], top(b, x->rank, identity)), acc);
+    uint16_t in = builder_cast(b, builder_value(b, n->in[0], top(b, x->rank, identity)), acc);
     if (ir_ops[n->op].kind == IR_KIND_ARGREDUCE) return push_op(b, n, id, 1, &in);
     ir_node in_acc = *n;
     in_acc.dtype = acc;
-    return cast_to(b, push_op(b, &in_acc, id, 1, &in), n->dtype);
+    return builder_cast(b, push_op(b, &in_acc, id, 1, &in), n->dtype);
 }
 
 static uint16_t contraction(builder *b, const ir_node *n, ir_id id) {
@@ -344,7 +296,7 @@ static uint16_t contraction(builder *b, const ir_node *n, ir_id id) {
         }
         for (int d = 0; d < x->rank; d++)
             if (ir_size_is(b->p->g->sizes, x->dim[d], 1)) coord[d] = -1;
-        in[i] = value(b, n->in[i], top(b, x->rank, coord));
+        in[i] = builder_value(b, n->in[i], top(b, x->rank, coord));
     }
     return push_op(b, n, id, 2, in);
 }
@@ -361,38 +313,39 @@ static uint16_t compute(builder *b, ir_id id, const chain *at) {
     }
     switch (op->kind) {
     case IR_KIND_VIEW: {
-        if (p->info[id].home == b->c && p->info[n->in[0]].home == b->c) return value(b, n->in[0], NULL);
+        if (p->info[id].home == b->c && p->info[n->in[0]].home == b->c) return builder_value(b, n->in[0], NULL);
         chain v = {.kind = CHAIN_VIEW, .outer = at, .rank = ir_at(p->g, n->in[0])->rank, .view = id};
-        return value(b, n->in[0], intern(b, &v));
+        return builder_value(b, n->in[0], builder_chain(b, &v));
     }
+    case IR_KIND_MOVE: case IR_KIND_INDEX: note_op(b, id); return builder_move(b, id, at);
     case IR_KIND_CREATE:
         if (n->op == IR_OP_IOTA) return iota(b, id, at);
         if (n->op == IR_OP_DIM) {
             const ir_node *x = ir_at(p->g, n->in[0]);
             int64_t axis = n->attr[0].integer;
-            return push_scalar(b, (ir_plan_scalar){.dtype = FUSOR_I64, .kind = IR_SCALAR_SIZE, .size = x->dim[axis < 0 ? axis + x->rank : axis]});
+            return builder_scalar(b, (ir_plan_scalar){.dtype = FUSOR_I64, .kind = IR_SCALAR_SIZE, .size = x->dim[axis < 0 ? axis + x->rank : axis]});
         } else {
             chain c = {.kind = CHAIN_STRETCH, .outer = at, .rank = 0};
-            return value(b, n->in[0], intern(b, &c));
+            return builder_value(b, n->in[0], builder_chain(b, &c));
         }
     case IR_KIND_RANDOM: {
         chain c = {.kind = CHAIN_STRETCH, .outer = at, .rank = 0};
-        in[0] = value(b, n->in[0], intern(b, &c));
-        in[1] = place(b, n, at);
+        in[0] = builder_value(b, n->in[0], builder_chain(b, &c));
+        in[1] = element_number(b, n, at);
         return push_op(b, n, id, 2, in);
     }
     default: break;
     }
-    for (int i = 0; i < n->n_in; i++) in[i] = value(b, n->in[i], operand_chain(b, at, n, i));
+    for (int i = 0; i < n->n_in; i++) in[i] = builder_value(b, n->in[i], operand_chain(b, at, n, i));
     return push_op(b, n, id, n->n_in, in);
 }
 
-static uint16_t value(builder *b, ir_id id, const chain *at) {
+uint16_t builder_value(builder *b, ir_id id, const chain *at) {
     planner *p = b->p;
     const ir_node *n = ir_at(p->g, id);
     const node_info *v = &p->info[id];
     if (b->status != FUSOR_OK) return 0;
-    if (n->op == IR_OP_LITERAL) return push_scalar(b, (ir_plan_scalar){.dtype = n->dtype, .bits = n->bits});
+    if (n->op == IR_OP_LITERAL) return builder_scalar(b, (ir_plan_scalar){.dtype = n->dtype, .bits = n->bits});
     bool is_mine = v->home == b->c || v->made_by == b->c;
     if (v->home == b->c) at = NULL;
     for (uint32_t i = 0; i < b->memos.n; i++)
@@ -449,10 +402,10 @@ static void make_places(builder *b, const int *order) {
         for (int j = 0; j < inst.n_in; j++) inst.in[j] = now[inst.in[j]];
         if (inst.op != IR_K_INDEX || inst.index < PLACE) {
             if (k->n_insts == IR_KERNEL_MAX_INSTS) {
-                fail(b, "too many instructions in one kernel");
+                builder_fail(b, "too many instructions in one kernel");
                 return;
             }
-            k->inst[k->n_insts] = inst; /* as it was: push_inst would merge stores */
+            k->inst[k->n_insts] = inst; /* as it was: builder_inst would merge stores */
             now[i] = (uint16_t)k->n_insts++;
             continue;
         }
@@ -466,21 +419,21 @@ static void make_places(builder *b, const int *order) {
             x.dtype = FUSOR_I64;
             x.op = IR_K_INDEX;
             x.index = (uint16_t)d;
-            uint16_t term = push_inst(b, x);
+            uint16_t term = builder_inst(b, x);
             x.index = 0;
             x.n_in = 2;
             if (s != b->one) {
                 x.op = IR_OP_MUL;
                 x.in[0] = term;
-                x.in[1] = push_scalar(b, (ir_plan_scalar){.dtype = FUSOR_I64, .kind = IR_SCALAR_SIZE, .size = s});
-                term = push_inst(b, x);
+                x.in[1] = builder_scalar(b, (ir_plan_scalar){.dtype = FUSOR_I64, .kind = IR_SCALAR_SIZE, .size = s});
+                term = builder_inst(b, x);
             }
             x.op = IR_OP_ADD;
             x.in[0] = (uint16_t)sum;
             x.in[1] = term;
-            sum = sum < 0 ? term : push_inst(b, x);
+            sum = sum < 0 ? term : builder_inst(b, x);
         }
-        now[i] = sum >= 0 ? (uint16_t)sum : push_scalar(b, (ir_plan_scalar){.dtype = FUSOR_I64});
+        now[i] = sum >= 0 ? (uint16_t)sum : builder_scalar(b, (ir_plan_scalar){.dtype = FUSOR_I64});
     }
 }
 
@@ -541,7 +494,9 @@ static void order_dims(builder *b, ir_step *st) {
         st->dim[d] = size;
         for (int i = 0; i < k->n_buffers; i++) {
             ir_size s = order[d] == MAX_SPACE - 1 ? b->zero : b->accesses.at[i].stride[order[d]];
-            bool baked = ir_size_is_const(sz, s, &v) && (v == 0 || v == 1);
+            /* along the lanes, loads of every 2nd to 4th element, or backwards, are whole vectors and shuffles */
+            bool spreads = d == n - 1 && !contract && !k->buffer[i].is_output;
+            bool baked = ir_size_is_const(sz, s, &v) && (v == 0 || v == 1 || (spreads && (v == -1 || (v >= 2 && v <= 4))));
             k->buffer[i].stride[d] = baked ? v : IR_STRIDE_RUNTIME;
             st->stride[i * n + d] = s;
         }
@@ -601,6 +556,7 @@ static fusor_status build_reference(planner *p, int c) {
         st.arg[i] = v->buffer;
     }
     st.arg[n->n_in] = p->info[id].buffer;
+    if (plan_has_index(n)) FU_TRY(plan_check_index(p, id));
     st.ops = fu_dup(p->arena, &id, sizeof id);
     st.n_ops = 1;
     st.reason = ir_reason_texts[IR_REASON_NO_LOWERING];
@@ -628,8 +584,8 @@ static void add_store(builder *b, ir_id id, uint16_t inst, int buffer) {
     st.dtype = n->dtype;
     st.n_in = 1;
     st.in[0] = inst;
-    st.index = add_buffer(b, buffer, true, n->dtype, out);
-    push_inst(b, st);
+    st.index = add_buffer(b, buffer, true, n->dtype, out, b->zero);
+    builder_inst(b, st);
 }
 
 static fusor_status build_kernel(planner *p, int c) {
@@ -653,7 +609,7 @@ static fusor_status build_kernel(planner *p, int c) {
     uint32_t n_stores = cl->stores.n;
     for (uint32_t s = 0; s < n_stores; s++) {
         ir_id id = cl->stores.at[s];
-        inst[s] = value(&b, id, p->info[id].home == c ? NULL : top(&b, cl->rank, identity));
+        inst[s] = builder_value(&b, id, p->info[id].home == c ? NULL : top(&b, cl->rank, identity));
         cl = &p->clusters.at[c];
     }
     for (uint32_t s = 0; s < n_stores; s++) {
@@ -675,7 +631,7 @@ static fusor_status build_kernel(planner *p, int c) {
     st.offset = FU_NEW_N(p->arena, ir_size, st.n_args);
     for (int i = 0; i < st.n_args; i++) {
         st.arg[i] = b.accesses.at[i].buffer;
-        st.offset[i] = b.zero;
+        st.offset[i] = b.accesses.at[i].offset;
     }
     st.scalar = b.scalars.at;
     st.ops = b.ops.at;
@@ -684,7 +640,7 @@ static fusor_status build_kernel(planner *p, int c) {
         for (int i = 0; i < b.k->n_insts; i++) {
             if (b.k->inst[i].op != IR_OP_MATMUL) continue;
             const ir_kinst *w = &b.k->inst[b.k->inst[i].in[1]];
-            if (w->op != IR_K_LOAD) continue;
+            if (w->op != IR_K_LOAD || w->variant) continue;
             const ir_plan_buffer *pb = &p->plan->buffers.at[st.arg[w->index]];
             if (pb->storage == IR_STORE_INPUT && p->g->params.at[pb->index].is_const) st.prepack_param = pb->index;
         }

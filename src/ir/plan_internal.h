@@ -49,9 +49,11 @@ typedef struct planner {
     node_info *info;            /* by node id */
     int       *saved;           /* by result: plan buffer with the old contents of the parameter it returns; -1 */
     fu_vec(cluster) clusters;   /* [0] unused */
+    bool      *is_checked;      /* by node id: its indices have a step */
 } planner;
 
-static inline bool is_view(const ir_node *n) { return ir_ops[n->op].kind == IR_KIND_VIEW; }
+/* Strides and an offset: costs nothing. */
+static inline bool is_view(const ir_node *n) { return ir_ops[n->op].kind == IR_KIND_VIEW || n->op == IR_OP_SLICE; }
 static inline bool is_leaf(const planner *p, ir_id id) {
     return p->g->nodes.at[id].op == IR_OP_PARAM || p->info[id].made_by != 0;
 }
@@ -63,6 +65,13 @@ void plan_perm(const ir_graph *g, const ir_node *n, int perm[IR_MAX_RANK]);
 void plan_view_dims(const ir_graph *g, const ir_node *n, int from[IR_MAX_RANK]);
 /* Gives a literal that something reads from memory a buffer; nothing for other nodes. */
 void plan_literal_buffer(planner *p, ir_id id);
+/* plan_move.c. Dim of an operand along which dim d of a MOVE or take's result moves, unchanged; -1: it does not vary;
+ * PLAN_DIM_MOVED: not at the same index. */
+enum { PLAN_DIM_MOVED = -2 };
+int plan_move_dim(ir_graph *g, const ir_node *n, int operand, int d);
+/* A step that checks the indices of node id, unless there is one. */
+fusor_status plan_check_index(planner *p, ir_id id);
+bool plan_has_index(const ir_node *n);
 bool plan_has_kernel(const planner *p, const ir_node *n);
 /* plan_build.c: turns cluster c into a step of the plan. */
 /* and, before it, those whose values it reads. Does nothing when it is built already. */

@@ -66,6 +66,11 @@ void ir_plan_print(fu_str *o, const ir_plan *p) {
             fu_str_addc(o, '\n');
             print_kernel(o, p, s);
             break;
+        case IR_STEP_CHECK:
+            fu_str_addf(o, "check the indices of %s", ir_ops[ir_at(p->graph, s->node)->op].name);
+            print_buffer(o, p, s->arg[0]);
+            fu_str_addc(o, '\n');
+            break;
         case IR_STEP_REFERENCE:
         case IR_STEP_COPY:
             fu_str_add(o, s->kind == IR_STEP_COPY ? "copy" : "reference: ");
@@ -102,7 +107,7 @@ ir_cost ir_step_cost(const ir_plan *p, int step, const int64_t *symbols) {
     const ir_step *s = &p->steps.at[step];
     ir_cost c = {0};
     for (int a = 0; a < s->n_args; a++) {
-        bool is_output = s->kind == IR_STEP_KERNEL ? s->kernel->buffer[a].is_output : a + 1 == s->n_args, again = false;
+        bool is_output = s->kind == IR_STEP_KERNEL ? s->kernel->buffer[a].is_output : a + 1 == s->n_args && s->kind != IR_STEP_CHECK, again = false;
         for (int b = 0; b < a; b++)     /* a buffer read in two ways is counted once */
             again |= s->arg[b] == s->arg[a] && (s->kind != IR_STEP_KERNEL || s->kernel->buffer[b].is_output == is_output);
         if (again) continue;

@@ -262,6 +262,7 @@ static fusor_status evaluate_steps(frame *f, fu_error *e) {
     const core *c = f->x->core;
     for (int i = 0; i < c->n_steps; i++) {
         if (c->plan->steps.at[i].kind == IR_STEP_KERNEL) FU_TRY(evaluate_kernel(f, e, i));
+        if (c->plan->steps.at[i].kind == IR_STEP_CHECK) FU_TRY(evaluate(f, e, c->plan->steps.at[i].dim[0], &f->step[i].axis_size));
         if (c->plan->steps.at[i].kind == IR_STEP_REFERENCE) evaluate_reference(f, i);
     }
     return lay_out(f, e);
@@ -389,6 +390,7 @@ fusor_status exec_run_step(frame *f, fu_error *e, int number) {
     switch (st->kind) {
     case IR_STEP_KERNEL: return run_kernel(f, e, number);
     case IR_STEP_REFERENCE: return run_reference(f, e, number);
+    case IR_STEP_CHECK: return exec_check_indices(f, e, number);
     case IR_STEP_COPY:
         if (f->base[st->arg[0]] != f->base[st->arg[1]] && f->bytes[st->arg[0]])
             memmove(f->base[st->arg[1]], f->base[st->arg[0]], (size_t)f->bytes[st->arg[0]]);

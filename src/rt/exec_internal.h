@@ -54,6 +54,7 @@ typedef struct frame_step {
     int64_t   *size, *stride, *offset_bytes;
     uint64_t  *scalar;
     rt_tensor *tensor;                  /* REFERENCE */
+    int64_t    axis_size;               /* CHECK */
 } frame_step;
 
 /* One end of a call: an input or output as the caller gave it. */
@@ -113,6 +114,9 @@ typedef struct exec_phase {
 void         exec_run_tiles(void *user, int worker, int64_t begin, int64_t end);
 fusor_status exec_trouble_report(const exec_trouble *t, fu_error *e, const rt_kernel *k);
 void         exec_packed_free(const rt_exec_options *options, packed *p);
+
+/* exec_check.c: a step of kind CHECK. */
+fusor_status exec_check_indices(const frame *f, fu_error *e, int number);
 
 /* exec_buffer.c */
 /* Is b usable as parameter p? Fills *out but for staging; data is looked at where needs_data. */

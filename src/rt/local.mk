@@ -26,3 +26,4 @@ rt_sources += %D%/exec.c
 rt_sources += %D%/exec_frame.c
 rt_sources += %D%/exec_each.c
 rt_sources += %D%/exec_buffer.c
+rt_sources += %D%/exec_check.c

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef IR_PLAN_BUILDER_H
+#define IR_PLAN_BUILDER_H
+/* Shared by plan_build.c (the kernel of one cluster) and plan_move.c (slices, padding, concatenation, gathers in it).
+ *
+ * A chain is the list of index maps between a floating node and the cluster's space. Each link says, for each dim of the node it
+ * starts at, which coordinate of the next link's node it reads: one dim with a start and a step, or a computed index. */
+#include "ir/plan_internal.h"
+
+typedef struct chain chain;
+struct chain {
+    enum { CHAIN_TOP, CHAIN_STRETCH, CHAIN_VIEW, CHAIN_MOVE } kind;
+    const chain *outer;
+    int     rank;               /* dims of the node this chain starts at */
+    int8_t  coord[IR_MAX_RANK]; /* TOP: cluster dim of each; -1: size 1 */
+    uint8_t mask;               /* STRETCH: dims of the consumer that repeat */
+    ir_id   view;               /* VIEW, MOVE */
+    uint8_t operand;            /* MOVE */
+};
+
+enum { MAX_SPACE = IR_MAX_RANK + 2, MAX_TERMS = 8 };
+typedef struct access { int buffer; bool is_output; ir_size stride[MAX_SPACE], offset; } access;
+typedef struct memo { ir_id id; const chain *at; uint16_t inst; } memo;
+
+typedef struct builder {
+    planner   *p;
+    int        c;
+    int        space;           /* cluster dims, plus k of a contraction */
+    ir_size    dim[MAX_SPACE];
+    ir_size    zero, one;
+    ir_kernel *k;
+    fu_vec(access) accesses;    /* by kernel buffer */
+    fu_vec(access) indexes;     /* IOTA: pseudo buffers that keep dims apart; buffer = instruction */
+    fu_vec(access) places;      /* element numbers: strides, as of a buffer; made instructions when dims are known */
+    fu_vec(memo)   memos;
+    fu_vec(const chain *) chains;
+    fu_vec(ir_plan_scalar) scalars;
+    fu_vec(ir_id)  ops;
+    fusor_status status;
+} builder;
+
+/* Where strides over a node's dims lead: element = offset + sum of stride * index + sum of term, where all guards hold. */
+typedef struct place {
+    ir_size  stride[MAX_SPACE], offset;
+    bool     is_unguarded;          /* given: no guards are wanted */
+    int      n_terms, n_guards;
+    uint16_t term[MAX_TERMS];       /* i64 index instruction, times ... */
+    ir_size  term_stride[MAX_TERMS];
+    uint16_t guard[MAX_TERMS];      /* bool instructions */
+} place;
+
+/* plan_build.c */
+uint16_t builder_value(builder *b, ir_id id, const chain *at);
+uint16_t builder_fail(builder *b, const char *what);
+uint16_t builder_inst(builder *b, ir_kinst inst);
+uint16_t builder_scalar(builder *b, ir_plan_scalar s);
+uint16_t builder_cast(builder *b, uint16_t x, ir_dtype t);
+const chain *builder_chain(builder *b, const chain *c);
+/* Strides over a node's dims -> its elements over the cluster's space. */
+bool builder_push(builder *b, const chain *at, const ir_size *in, place *out);
+
+/* plan_move.c */
+/* The instruction of an element-wise operator on operands of the main type. */
+uint16_t builder_op(builder *b, ir_op op, ir_dtype t, int n, const uint16_t *in);
+uint16_t builder_size(builder *b, ir_size s);
+/* Coordinate of dim d of the node at `at`, i64. */
+uint16_t builder_coordinate(builder *b, const chain *at, int d);
+/* Through one link of kind MOVE: strides s over its operand's dims become t over its result's; offset, terms and guards add up. */
+void builder_move_link(builder *b, const chain *at, const ir_size *s, ir_size *t, place *out);
+uint16_t builder_offset(builder *b, const place *where);
+uint16_t builder_guard(builder *b, const place *where);
+/* A node of kind MOVE at a chain. */
+uint16_t builder_move(builder *b, ir_id id, const chain *at);
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* exec_check.c: steps that check indices. Tiles of a tensor of indices are scanned by the team; each block of a tile is one
+ * branch, and the first wrong index in row-major order is the lowest that any tile found. */
+#include "rt/exec_internal.h"
+#include "rt/threads.h"
+
+enum { TILE = 64 << 10, BLOCK = 256 };
+
+typedef struct scan {
+    const void *data;
+    ir_dtype    dtype;
+    int64_t     n, size;
+    _Atomic int64_t first;      /* position of a wrong index; n: none */
+} scan;
+
+/* -size <= v < size, for size < 2^62: v + size and 2 * size - 1 - (v + size) are both not negative (and where the sum wraps
+ * it is negative). */
+static inline uint64_t wrong(uint64_t v, uint64_t size) {
+    uint64_t up = v + size;
+    return (up | (2 * size - 1 - up)) >> 63;
+}
+
+#define SCAN(type)                                                                                                     \
+    static int64_t scan_##type(const type *x, int64_t begin, int64_t end, int64_t size) {                              \
+        for (int64_t at = begin; at < end; at += BLOCK) {                                                              \
+            int64_t stop = at + BLOCK < end ? at + BLOCK : end;                                                        \
+            uint64_t any = 0;                                                                                          \
+            for (int64_t i = at; i < stop; i++) any |= wrong((uint64_t)(int64_t)x[i], (uint64_t)size);                 \
+            for (int64_t i = at; any && i < stop; i++)                                                                 \
+                if (wrong((uint64_t)(int64_t)x[i], (uint64_t)size)) return i;                                          \
+        }                                                                                                              \
+        return -1;                                                                                                     \
+    }
+SCAN(int64_t)
+SCAN(int32_t)
+SCAN(int16_t)
+SCAN(int8_t)
+SCAN(uint32_t)
+SCAN(uint16_t)
+SCAN(uint8_t)
+#undef SCAN
+
+static int64_t scan_uint64_t(const uint64_t *x, int64_t begin, int64_t end, int64_t size) {
+    for (int64_t i = begin; i < end; i++)
+        if (x[i] >= (uint64_t)size) return i;
+    return -1;
+}
+
+static void scan_tiles(void *user, int worker, int64_t begin, int64_t end) {
+    scan *s = user;
+    int64_t from = begin * TILE, to = end * TILE < s->n ? end * TILE : s->n, at = -1;
+    (void)worker;
+    if (from >= atomic_load_explicit(&s->first, memory_order_relaxed)) return;
+    switch (s->dtype) {
+    case FUSOR_I64: at = scan_int64_t(s->data, from, to, s->size); break;
+    case FUSOR_I32: at = scan_int32_t(s->data, from, to, s->size); break;
+    case FUSOR_I16: at = scan_int16_t(s->data, from, to, s->size); break;
+    case FUSOR_I8: at = scan_int8_t(s->data, from, to, s->size); break;
+    case FUSOR_U64: at = scan_uint64_t(s->data, from, to, s->size); break;
+    case FUSOR_U32: at = scan_uint32_t(s->data, from, to, s->size); break;
+    case FUSOR_U16: at = scan_uint16_t(s->data, from, to, s->size); break;
+    case FUSOR_U8: at = scan_uint8_t(s->data, from, to, s->size); break;
+    default: break;
+    }
+    int64_t first = atomic_load(&s->first);
+    while (at >= 0 && at < first && !atomic_compare_exchange_weak(&s->first, &first, at)) {}
+}
+
+fusor_status exec_check_indices(const frame *f, fu_error *e, int number) {
+    const core *c = f->x->core;
+    const ir_step *st = &c->plan->steps.at[number];
+    int arg = st->arg[0];
+    ir_dtype t = c->plan->buffers.at[arg].dtype;
+    scan s = {.data = f->base[arg], .dtype = t, .n = f->count[arg], .size = f->step[number].axis_size};
+    atomic_init(&s.first, s.n);
+    int64_t tiles = s.n / TILE + (s.n % TILE != 0);
+    rt_parallel_for own = {c->options.parallel_for, c->options.parallel_user};
+    rt_parallel(c->options.n_threads, tiles, scan_tiles, &s, own.run ? &own : NULL);
+    int64_t at = atomic_load(&s.first);
+    if (at >= s.n) return FUSOR_OK;
+    ir_bits bits = 0;
+    int bytes = ir_dtypes[t].bytes;
+    memcpy(&bits, (const char *)s.data + at * bytes, (size_t)bytes);     /* little-endian */
+    return ir_fail_index(c->plan->graph, e, ir_at(c->plan->graph, st->node), bits, at, f->dim[arg], s.size);
+}
