@@ -75,6 +75,10 @@ if HAVE_MPFR
 %C%_diff_ulp_CPPFLAGS = $(AM_CPPFLAGS) -DFUSOR_HAVE_MPFR
 endif
 script_tests += %D%/diff/ulp.sh
+jit_diff_programs += %D%/diff/vectors
+%C%_diff_vectors_SOURCES = %D%/diff/vectors.c %D%/diff/ulp_inputs.c %D%/diff/ulp_kernel.c
+%C%_diff_vectors_LDADD = $(jit_test_libs)
+script_tests += %D%/diff/vectors.sh
 jit_unit_tests += %D%/unit/reduce_test
 %C%_unit_reduce_test_LDADD = $(jit_test_libs)
 unit_tests += %D%/unit/exec_test
