@@ -20,6 +20,7 @@ fusor_headers += include/fusor/op.h
 fusor_sources += %D%/op.c
 fusor_headers += include/fusor/optim.h
 fusor_sources += %D%/compose_optim.c
+fusor_sources += %D%/dlpack.c
 fusor_sources += %D%/lazy.c
 fusor_sources += %D%/lazy_record.c
 fusor_sources += %D%/lazy_scope.c

@@ -55,6 +55,14 @@ FUSOR_API fusor_tensor fusor_wrap_const(fusor_context *ctx, const void *data, fu
 FUSOR_API fusor_tensor fusor_adopt(fusor_context *ctx, const fusor_buffer *buffer, void (*release)(void *user),
                                    void *user);
 
+struct DLManagedTensor; /* of dlpack.h, which fusor does not need */
+/** Takes over a DLPack tensor in memory of the CPU, strides too, without a copy: its deleter runs exactly once, also on
+ *  failure, when nothing reads it any more. **Errors**: a bad handle (UNSUPPORTED: device, type or rank). */
+FUSOR_API fusor_tensor fusor_from_dlpack(fusor_context *ctx, struct DLManagedTensor *managed);
+/** Evaluates t and hands its memory out without a copy. The DLPack tensor holds a reference of t (and so the context) until
+ *  its deleter runs, on any thread. The memory must not be written. *out is untouched on failure. */
+FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_to_dlpack(fusor_tensor t, struct DLManagedTensor **out);
+
 /** A weak scalar: takes the dtype of the tensors beside it, as a literal of the IR does; a kernel argument, never part
  * of a key. */
 FUSOR_API fusor_tensor fusor_f(double value);
