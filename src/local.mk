@@ -3,6 +3,7 @@
 # "fusor_headers += include/fusor/NAME.h" (those are installed).
 fusor_headers += include/fusor/type.h
 fusor_headers += include/fusor/fusor.h
+fusor_headers += include/fusor/fusor.hpp
 fusor_headers += include/fusor/context.h
 fusor_headers += include/fusor/compile.h
 fusor_headers += include/fusor/tensor.h

@@ -27,6 +27,7 @@ unit_tests += %D%/unit/file_test
 
 script_tests += %D%/layers.sh
 script_tests += %D%/api/headers.sh
+script_tests += %D%/api/cpp_program.sh
 script_tests += %D%/api/symbols.sh
 script_tests += %D%/diff/oracle.sh
 unit_tests += %D%/unit/types_test

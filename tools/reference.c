@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* reference.c: writes what is made from tables, each as a page: "reference operators" (ops.def, planned.def) and
- * "reference environment" (env.def) print doc/operators.md and doc/environment.md; "op-declarations", "op-macros" and
- * "op-symbols" (ops.def) the regions of include/fusor/op.h and tests/api/symbols.txt between markers with these names.
+ * "reference environment" (env.def) print doc/operators.md and doc/environment.md; "op-declarations", "op-macros",
+ * "op-overloads" and "op-symbols" (ops.def) the regions of include/fusor/op.h, fusor.hpp and tests/api/symbols.txt between markers with these names.
  * scripts/generated.sh puts them in their places. "reference reasons" (plan.c) prints a table of doc/planning.md. */
 #include "base/env.h"
 #include "ir/plan.h"
@@ -221,6 +221,23 @@ static void print_op_macros(void) {
         }
 }
 
+/* C++ has words of its own for some of them. */
+static bool is_cpp_word(const char *name) {
+    static const char *const words[] = {"and", "or", "not", "xor"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(words[i], name) == 0) return true;
+    return false;
+}
+
+static void print_op_overloads(void) {
+    static const char *const operands[] = {"tensor a", "tensor a, tensor b", "tensor a, tensor b, tensor c"}, *const given[] = {"a", "a, b", "a, b, c"};
+    for (int i = IR_OP_RESULT + 1; i < IR_OP_COUNT; i++) {
+        const ir_op_info *op = &ir_ops[i];
+        if (!takes_operands_only(op)) continue;
+        printf("inline tensor %s%s(%s) { return fusor_%s(%s); }\n", op->name, is_cpp_word(op->name) ? "_" : "", operands[op->max_in - 1], op->name, given[op->max_in - 1]);
+    }
+}
+
 static void print_op_symbols(void) {
     for (int i = IR_OP_RESULT + 1; i < IR_OP_COUNT; i++) printf("fusor_%s\n", ir_ops[i].name);
 }
@@ -231,7 +248,8 @@ int main(int argc, char **argv) {
         void (*print)(void);
     } pages[] = {{"operators", print_operators}, {"environment", print_environment},
                  {"reasons", print_reasons},     {"op-declarations", print_op_declarations},
-                 {"op-macros", print_op_macros}, {"op-symbols", print_op_symbols}};
+                 {"op-macros", print_op_macros}, {"op-overloads", print_op_overloads},
+                 {"op-symbols", print_op_symbols}};
     for (size_t i = 0; argc == 2 && i < sizeof pages / sizeof *pages; i++)
         if (strcmp(argv[1], pages[i].name) == 0) {
             pages[i].print();

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef FUSOR_FUSOR_HPP
+#define FUSOR_FUSOR_HPP
+/* fusor/fusor.hpp: the C API for C++17: numbers stand for tensors, operators are overloaded, contexts, scopes and executables free
+ * themselves, and failures are exceptions of type fusor::error. Header only; everything is inline and calls the C functions.
+ *
+ *   fusor::context ctx;
+ *   fusor::tensor x = ctx.wrap(data, {2, 3});
+ *   std::vector<float> y = fusor::read<float>(fusor::relu(matmul(x, w) + 0.5));
+ */
+#include <fusor/fusor.h>
+#include <initializer_list>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace fusor {
+
+/** What a failing call came to: status() is its code, what() the context's message. */
+class error : public std::runtime_error {
+public:
+    error(fusor_status status, const char *text) : std::runtime_error(text && *text ? text : fusor_status_name(status)), status_(status) {}
+    fusor_status status() const noexcept { return status_; }
+
+private:
+    fusor_status status_;
+};
+
+/** The dtype of a C++ type. */
+template <class T> struct dtype_of;
+template <> struct dtype_of<double> { static constexpr fusor_dtype value = FUSOR_F64; };
+template <> struct dtype_of<float> { static constexpr fusor_dtype value = FUSOR_F32; };
+template <> struct dtype_of<int64_t> { static constexpr fusor_dtype value = FUSOR_I64; };
+template <> struct dtype_of<int32_t> { static constexpr fusor_dtype value = FUSOR_I32; };
+template <> struct dtype_of<int16_t> { static constexpr fusor_dtype value = FUSOR_I16; };
+template <> struct dtype_of<int8_t> { static constexpr fusor_dtype value = FUSOR_I8; };
+template <> struct dtype_of<uint64_t> { static constexpr fusor_dtype value = FUSOR_U64; };
+template <> struct dtype_of<uint32_t> { static constexpr fusor_dtype value = FUSOR_U32; };
+template <> struct dtype_of<uint16_t> { static constexpr fusor_dtype value = FUSOR_U16; };
+template <> struct dtype_of<uint8_t> { static constexpr fusor_dtype value = FUSOR_U8; };
+template <> struct dtype_of<bool> { static constexpr fusor_dtype value = FUSOR_BOOL; };
+
+/** A handle (fusor_tensor), or a number that takes the dtype of the tensors beside it. Copies are the same tensor. */
+class tensor {
+public:
+    tensor(fusor_tensor t) : t_(t) {}
+    tensor(float v) : t_(fusor_f(v)) {}
+    tensor(double v) : t_(fusor_f(v)) {}
+    tensor(int v) : t_(fusor_i(v)) {}
+    tensor(long v) : t_(fusor_i(v)) {}
+    tensor(long long v) : t_(fusor_i(v)) {}
+    tensor(unsigned v) : t_(fusor_u(v)) {}
+    tensor(unsigned long v) : t_(fusor_u(v)) {}
+    tensor(unsigned long long v) : t_(fusor_u(v)) {}
+    tensor(bool v) : t_(fusor_b(v)) {}
+    operator fusor_tensor() const noexcept { return t_; }
+    fusor_tensor handle() const noexcept { return t_; }
+
+private:
+    fusor_tensor t_;
+};
+
+using sizes = std::initializer_list<int64_t>;
+
+/* ---- op-overloads, made from src/ir/ops.def by `make generated`: do not edit ---- */
+inline tensor neg(tensor a) { return fusor_neg(a); }
+inline tensor abs(tensor a) { return fusor_abs(a); }
+inline tensor sign(tensor a) { return fusor_sign(a); }
+inline tensor square(tensor a) { return fusor_square(a); }
+inline tensor sqrt(tensor a) { return fusor_sqrt(a); }
+inline tensor rsqrt(tensor a) { return fusor_rsqrt(a); }
+inline tensor cbrt(tensor a) { return fusor_cbrt(a); }
+inline tensor reciprocal(tensor a) { return fusor_reciprocal(a); }
+inline tensor exp(tensor a) { return fusor_exp(a); }
+inline tensor exp2(tensor a) { return fusor_exp2(a); }
+inline tensor expm1(tensor a) { return fusor_expm1(a); }
+inline tensor log(tensor a) { return fusor_log(a); }
+inline tensor log2(tensor a) { return fusor_log2(a); }
+inline tensor log10(tensor a) { return fusor_log10(a); }
+inline tensor log1p(tensor a) { return fusor_log1p(a); }
+inline tensor sin(tensor a) { return fusor_sin(a); }
+inline tensor cos(tensor a) { return fusor_cos(a); }
+inline tensor tan(tensor a) { return fusor_tan(a); }
+inline tensor asin(tensor a) { return fusor_asin(a); }
+inline tensor acos(tensor a) { return fusor_acos(a); }
+inline tensor atan(tensor a) { return fusor_atan(a); }
+inline tensor sinh(tensor a) { return fusor_sinh(a); }
+inline tensor cosh(tensor a) { return fusor_cosh(a); }
+inline tensor tanh(tensor a) { return fusor_tanh(a); }
+inline tensor asinh(tensor a) { return fusor_asinh(a); }
+inline tensor acosh(tensor a) { return fusor_acosh(a); }
+inline tensor atanh(tensor a) { return fusor_atanh(a); }
+inline tensor erf(tensor a) { return fusor_erf(a); }
+inline tensor erfc(tensor a) { return fusor_erfc(a); }
+inline tensor floor(tensor a) { return fusor_floor(a); }
+inline tensor ceil(tensor a) { return fusor_ceil(a); }
+inline tensor round(tensor a) { return fusor_round(a); }
+inline tensor trunc(tensor a) { return fusor_trunc(a); }
+inline tensor isnan(tensor a) { return fusor_isnan(a); }
+inline tensor isinf(tensor a) { return fusor_isinf(a); }
+inline tensor isfinite(tensor a) { return fusor_isfinite(a); }
+inline tensor not_(tensor a) { return fusor_not(a); }
+inline tensor bitwise_not(tensor a) { return fusor_bitwise_not(a); }
+inline tensor relu(tensor a) { return fusor_relu(a); }
+inline tensor relu6(tensor a) { return fusor_relu6(a); }
+inline tensor selu(tensor a) { return fusor_selu(a); }
+inline tensor sigmoid(tensor a) { return fusor_sigmoid(a); }
+inline tensor hard_swish(tensor a) { return fusor_hard_swish(a); }
+inline tensor silu(tensor a) { return fusor_silu(a); }
+inline tensor softplus(tensor a) { return fusor_softplus(a); }
+inline tensor softsign(tensor a) { return fusor_softsign(a); }
+inline tensor mish(tensor a) { return fusor_mish(a); }
+inline tensor gelu(tensor a) { return fusor_gelu(a); }
+inline tensor add(tensor a, tensor b) { return fusor_add(a, b); }
+inline tensor sub(tensor a, tensor b) { return fusor_sub(a, b); }
+inline tensor mul(tensor a, tensor b) { return fusor_mul(a, b); }
+inline tensor div(tensor a, tensor b) { return fusor_div(a, b); }
+inline tensor mod(tensor a, tensor b) { return fusor_mod(a, b); }
+inline tensor fmod(tensor a, tensor b) { return fusor_fmod(a, b); }
+inline tensor pow(tensor a, tensor b) { return fusor_pow(a, b); }
+inline tensor atan2(tensor a, tensor b) { return fusor_atan2(a, b); }
+inline tensor maximum(tensor a, tensor b) { return fusor_maximum(a, b); }
+inline tensor minimum(tensor a, tensor b) { return fusor_minimum(a, b); }
+inline tensor hypot(tensor a, tensor b) { return fusor_hypot(a, b); }
+inline tensor copysign(tensor a, tensor b) { return fusor_copysign(a, b); }
+inline tensor eq(tensor a, tensor b) { return fusor_eq(a, b); }
+inline tensor ne(tensor a, tensor b) { return fusor_ne(a, b); }
+inline tensor lt(tensor a, tensor b) { return fusor_lt(a, b); }
+inline tensor le(tensor a, tensor b) { return fusor_le(a, b); }
+inline tensor gt(tensor a, tensor b) { return fusor_gt(a, b); }
+inline tensor ge(tensor a, tensor b) { return fusor_ge(a, b); }
+inline tensor and_(tensor a, tensor b) { return fusor_and(a, b); }
+inline tensor or_(tensor a, tensor b) { return fusor_or(a, b); }
+inline tensor xor_(tensor a, tensor b) { return fusor_xor(a, b); }
+inline tensor shl(tensor a, tensor b) { return fusor_shl(a, b); }
+inline tensor shr(tensor a, tensor b) { return fusor_shr(a, b); }
+inline tensor select(tensor a, tensor b, tensor c) { return fusor_select(a, b, c); }
+inline tensor clamp(tensor a, tensor b, tensor c) { return fusor_clamp(a, b, c); }
+inline tensor fma(tensor a, tensor b, tensor c) { return fusor_fma(a, b, c); }
+/* ---- end of op-overloads ---- */
+
+inline tensor leaky_relu(tensor x, double alpha = 0.01) { return fusor_leaky_relu(x, alpha); }
+inline tensor elu(tensor x, double alpha = 1) { return fusor_elu(x, alpha); }
+inline tensor celu(tensor x, double alpha = 1) { return fusor_celu(x, alpha); }
+inline tensor hard_sigmoid(tensor x, double alpha = 0.2, double beta = 0.5) { return fusor_hard_sigmoid(x, alpha, beta); }
+inline tensor cast(tensor x, fusor_dtype dtype) { return fusor_cast(x, dtype); }
+inline tensor bitcast(tensor x, fusor_dtype dtype) { return fusor_bitcast(x, dtype); }
+template <class T> tensor cast(tensor x) { return fusor_cast(x, dtype_of<T>::value); }
+/** Over these axes; over all of them without a list. */
+inline tensor reduce_sum(tensor x) { return fusor_reduce_sum(x, -1, nullptr, 0); }
+inline tensor reduce_sum(tensor x, sizes axes, bool keepdims = false) { return fusor_reduce_sum(x, int(axes.size()), axes.begin(), keepdims); }
+inline tensor reduce_prod(tensor x) { return fusor_reduce_prod(x, -1, nullptr, 0); }
+inline tensor reduce_prod(tensor x, sizes axes, bool keepdims = false) { return fusor_reduce_prod(x, int(axes.size()), axes.begin(), keepdims); }
+inline tensor reduce_max(tensor x) { return fusor_reduce_max(x, -1, nullptr, 0); }
+inline tensor reduce_max(tensor x, sizes axes, bool keepdims = false) { return fusor_reduce_max(x, int(axes.size()), axes.begin(), keepdims); }
+inline tensor reduce_min(tensor x) { return fusor_reduce_min(x, -1, nullptr, 0); }
+inline tensor reduce_min(tensor x, sizes axes, bool keepdims = false) { return fusor_reduce_min(x, int(axes.size()), axes.begin(), keepdims); }
+inline tensor reduce_mean(tensor x) { return fusor_reduce_mean(x, -1, nullptr, 0); }
+inline tensor reduce_mean(tensor x, sizes axes, bool keepdims = false) { return fusor_reduce_mean(x, int(axes.size()), axes.begin(), keepdims); }
+inline tensor reduce_var(tensor x, sizes axes, bool keepdims = false, double correction = 0) { return fusor_reduce_var(x, int(axes.size()), axes.begin(), keepdims, correction); }
+inline tensor reduce_std(tensor x, sizes axes, bool keepdims = false, double correction = 0) { return fusor_reduce_std(x, int(axes.size()), axes.begin(), keepdims, correction); }
+inline tensor argmax(tensor x, int axis = FUSOR_FLAT, bool keepdims = false) { return fusor_argmax(x, axis, keepdims); }
+inline tensor argmin(tensor x, int axis = FUSOR_FLAT, bool keepdims = false) { return fusor_argmin(x, axis, keepdims); }
+inline tensor softmax(tensor x, int axis = -1) { return fusor_softmax(x, axis); }
+inline tensor log_softmax(tensor x, int axis = -1) { return fusor_log_softmax(x, axis); }
+inline tensor matmul(tensor a, tensor b) { return fusor_matmul(a, b); }
+inline tensor reshape(tensor x, sizes shape) { return fusor_reshape(x, int(shape.size()), shape.begin()); }
+inline tensor transpose(tensor x) { return fusor_transpose(x, -1, nullptr); }
+inline tensor transpose(tensor x, sizes perm) { return fusor_transpose(x, int(perm.size()), perm.begin()); }
+inline tensor broadcast_to(tensor x, sizes shape) { return fusor_broadcast_to(x, int(shape.size()), shape.begin()); }
+
+inline tensor operator-(tensor a) { return fusor_neg(a); }
+inline tensor operator+(tensor a, tensor b) { return fusor_add(a, b); }
+inline tensor operator-(tensor a, tensor b) { return fusor_sub(a, b); }
+inline tensor operator*(tensor a, tensor b) { return fusor_mul(a, b); }
+inline tensor operator/(tensor a, tensor b) { return fusor_div(a, b); }
+inline tensor operator%(tensor a, tensor b) { return fusor_mod(a, b); }
+/** Element by element, giving bool tensors. == and != compare elements too, not handles. */
+inline tensor operator<(tensor a, tensor b) { return fusor_lt(a, b); }
+inline tensor operator<=(tensor a, tensor b) { return fusor_le(a, b); }
+inline tensor operator>(tensor a, tensor b) { return fusor_gt(a, b); }
+inline tensor operator>=(tensor a, tensor b) { return fusor_ge(a, b); }
+inline tensor operator==(tensor a, tensor b) { return fusor_eq(a, b); }
+inline tensor operator!=(tensor a, tensor b) { return fusor_ne(a, b); }
+inline tensor operator&(tensor a, tensor b) { return fusor_and(a, b); }
+inline tensor operator|(tensor a, tensor b) { return fusor_or(a, b); }
+inline tensor operator^(tensor a, tensor b) { return fusor_xor(a, b); }
+inline tensor operator!(tensor a) { return fusor_not(a); }
+
+/** A context of its own; the last of its executables and kept tensors frees what it has. */
+class context {
+public:
+    /** **Errors**: std::bad_alloc. */
+    explicit context(const fusor_context_options *options = nullptr) : ctx_(fusor_context_new(options), fusor_context_free) {
+        if (!ctx_) throw std::bad_alloc();
+    }
+    operator fusor_context *() const noexcept { return ctx_.get(); }
+    void check(fusor_status status) const {
+        if (status != FUSOR_OK) throw error(status, fusor_error_message(ctx_.get()));
+    }
+    /** The caller's memory, which must outlive what reads it; writable: fusor_assign may target it. */
+    template <class T> tensor wrap(T *data, sizes shape) const { return fusor_wrap(ctx_.get(), data, dtype_of<T>::value, int(shape.size()), shape.begin()); }
+    template <class T> tensor wrap(const T *data, sizes shape) const { return fusor_wrap_const(ctx_.get(), data, dtype_of<T>::value, int(shape.size()), shape.begin()); }
+
+private:
+    std::unique_ptr<fusor_context, void (*)(fusor_context *)> ctx_;
+};
+
+/** The context behind a tensor is that of its handle. */
+inline void check(tensor t, fusor_status status) {
+    if (status != FUSOR_OK) throw error(status, fusor_error_message(static_cast<fusor_context *>(t.handle().owner)));
+}
+
+/** Evaluates t. **Errors**: those of t, as fusor::error; the element type must be that of t. */
+template <class T> std::vector<T> read(tensor t) {
+    fusor_buffer b;
+    check(t, fusor_buffer_of(t, &b));
+    if (b.dtype != dtype_of<T>::value)
+        throw error(FUSOR_ERROR_TYPE, (std::string("read: the tensor is ") + fusor_dtype_name(fusor_dtype(b.dtype)) + "; asked for " + fusor_dtype_name(dtype_of<T>::value)).c_str());
+    size_t n = 1;
+    for (int d = 0; d < b.rank; d++) n *= size_t(b.shape[d]);
+    std::unique_ptr<T[]> out(new T[n]);      /* a vector of bool has no memory to read into */
+    check(t, fusor_read(t, out.get(), n * sizeof(T)));
+    return std::vector<T>(out.get(), out.get() + n);
+}
+
+inline void assign(tensor wrapped, tensor value) { check(wrapped, fusor_assign(wrapped, value)); }
+
+/** Ends with the block; end() also throws what failed, which a destructor cannot. */
+class scope {
+public:
+    explicit scope(fusor_context *ctx) : ctx_(ctx), scope_(fusor_scope_begin(ctx, &status_)) {}
+    scope(const scope &) = delete;
+    scope &operator=(const scope &) = delete;
+    ~scope() { fusor_scope_end(&scope_); }
+    void end() {
+        fusor_scope_end(&scope_);
+        if (status_ != FUSOR_OK) throw error(status_, fusor_error_message(ctx_));
+    }
+
+private:
+    fusor_context *ctx_;
+    fusor_status status_ = FUSOR_OK;
+    fusor_scope scope_;
+};
+
+/** A compiled function. */
+class executable {
+public:
+    executable(const context &ctx, const char *text, const char *function = nullptr) : ctx_(ctx), exe_(nullptr, fusor_executable_free) {
+        fusor_executable *made = nullptr;
+        ctx.check(fusor_compile_text(ctx, text, function, &made));
+        exe_.reset(made);
+    }
+    operator fusor_executable *() const noexcept { return exe_.get(); }
+    /** Outputs without data get memory, to be freed with fusor_buffer_free. */
+    void call(const std::vector<fusor_buffer> &inputs, std::vector<fusor_buffer> &outputs) const {
+        fusor_status status = fusor_executable_call(exe_.get(), int(inputs.size()), inputs.data(), int(outputs.size()), outputs.data());
+        if (status != FUSOR_OK) throw error(status, fusor_error_message(ctx_));
+    }
+
+private:
+    fusor_context *ctx_;
+    std::unique_ptr<fusor_executable, void (*)(fusor_executable *)> exe_;
+};
+
+/** A contiguous buffer over the caller's memory. */
+template <class T> fusor_buffer buffer(T *data, sizes shape) {
+    fusor_buffer b = {};
+    b.data = const_cast<std::remove_const_t<T> *>(data);
+    b.dtype = dtype_of<std::remove_const_t<T>>::value;
+    for (int64_t n : shape) b.shape[b.rank++] = n;
+    if (std::is_const<T>::value) b.flags = FUSOR_READONLY;
+    return b;
+}
+
+} // namespace fusor
+#endif

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// cpp_program.cc: fusor.hpp as a program uses it. Prints what cpp_program.sh expects.
+#include <cstdio>
+#include <fusor/fusor.hpp>
+
+using fusor::tensor;
+
+int main() {
+    fusor::context ctx;
+    float x[6] = {1, -2, 3, 4, 5, -6}, w[6] = {1, 0, 0, 1, 1, 1}, b[2] = {.5f, -9};
+    tensor X = ctx.wrap(x, {2, 3}), W = ctx.wrap(w, {3, 2}), B = ctx.wrap(b, {2});
+    for (float v : fusor::read<float>(relu(matmul(X, W) + B))) std::printf("%g ", v);
+    std::printf("\n");
+    for (bool v : fusor::read<bool>((X > 0) & !(X == 3.0))) std::printf("%d ", v);
+    std::printf("\n%g\n", fusor::read<float>(reduce_sum(1 - 2 * X, {0, 1}))[0]);
+    std::printf("%d\n", int(fusor::read<int64_t>(argmax(X))[0]));
+
+    float p[3] = {1, 2, 3}, g[3] = {10, 20, 30};
+    {
+        fusor::scope scope(ctx);
+        tensor P = ctx.wrap(p, {3}), G = ctx.wrap(static_cast<const float *>(g), {3});
+        assign(P, P - 0.1 * G);
+        scope.end();
+    }
+    std::printf("%g %g %g\n", p[0], p[1], p[2]);
+
+    fusor::executable f(ctx, "func @f(%a: f32[N]) -> f32[N] { %y = square(%a) return %y }");
+    float y[3];
+    std::vector<fusor_buffer> out = {fusor::buffer(y, {3})};
+    f.call({fusor::buffer(g, {3})}, out);
+    std::printf("%g %g %g\n", y[0], y[1], y[2]);
+
+    try {
+        (void)fusor::read<float>(X + B + ctx.wrap(p, {3}));
+        std::printf("no error\n");
+    } catch (const fusor::error &e) {
+        std::printf("%s\n", fusor_status_name(e.status()));
+    }
+    try {
+        (void)fusor::read<double>(X);
+    } catch (const fusor::error &e) {
+        std::printf("%s\n", e.what());
+    }
+    try {
+        fusor::executable bad(ctx, "func @f(");
+    } catch (const fusor::error &e) {
+        std::printf("%s\n", fusor_status_name(e.status()));
+    }
+}
