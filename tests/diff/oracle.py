@@ -352,6 +352,59 @@ def random_programs(_):
     yield p
 
 
+def move_programs(rng):
+    big, least = 2**63 - 1, -2**63
+    for t in ["f32", "f16", "i64", "u8", "bool"]:
+        p = Program(f"move {t}")
+        x, y = rng.integers(0, 2 if t == "bool" else 100, (5, 7)), rng.integers(0, 2 if t == "bool" else 100, (5, 3))
+        x, y = x.astype(TYPES[t]), y.astype(TYPES[t])
+        k, m = rng.integers(-5, 5, (2, 3)), rng.integers(-7, 7, (5, 4)).astype("<i4")
+        for name, array in (("x", x), ("y", y), ("k", k), ("m", m)):
+            p.input(name, array)
+        for start, end, step in itertools.product([0, 2, -3, 9, -9, least, big], [0, 4, -1, -2, 9, -9, least, big],
+                                                  [1, 2, -1, -3]):
+            # NumPy starts behind the front for a start before it, which ONNX clamps to the first element.
+            if step < 0 and start < -5:
+                continue
+            last = None if step < 0 and end < -5 else end
+            p.expect(f"slice(%x, starts=[{start}], ends=[{end}], steps=[{step}])", x[start:last:step])
+        p.expect("slice(%x, starts=[1, 6], ends=[4, 0], steps=[1, -2], axes=[0, 1])", x[1:4, 6:0:-2])
+        p.expect("flip(%x, axes=[1])", np.flip(x, 1))
+        p.expect("flip(%x, axes=[0, -1])", np.flip(x))
+        p.expect("pad(%x, pads=[1, 2, 3, 0])", np.pad(x, ((1, 3), (2, 0))))
+        p.expect(f"pad(%x, pads=[0, 2, 1, 1], value={'true' if t == 'bool' else 9})",
+                 np.pad(x, ((0, 1), (2, 1)), constant_values=9))
+        p.expect("pad(%x, pads=[2, 9, 0, 1], mode=edge)", np.pad(x, ((2, 0), (9, 1)), mode="edge"))
+        p.expect("pad(%x, pads=[4, 6, 4, 6], mode=reflect)", np.pad(x, ((4, 4), (6, 6)), mode="reflect"))
+        p.expect("pad(%x, pads=[12, 3, 11, 20], mode=wrap)", np.pad(x, ((12, 11), (3, 20)), mode="wrap"))
+        p.expect("pad(%x, pads=[-1, 2, 3, -2])", np.pad(x[1:, :-2], ((0, 3), (2, 0))))
+        p.expect("concat(%x, %y, %x, axis=1)", np.concatenate([x, y, x], 1))
+        p.expect("tile(%x, repeats=[2, 3])", np.tile(x, (2, 3)))
+        p.expect("tril(%x)", np.tril(x))
+        p.expect("triu(%x, k=-2)", np.triu(x, -2))
+        p.expect("take(%x, %k)", np.take(x, k, 0))
+        p.expect("take(%x, %m, axis=1)", np.take(x, m, 1))
+        p.expect("take(%x, -2, axis=1)", np.take(x, -2, 1))
+        p.expect("take_along(%x, %m, axis=-1)", np.take_along_axis(x, m.astype("<i8"), -1))
+        p.expect("one_hot(%k, depth=4, dtype=u8)", (k[..., None] == np.arange(4)).astype("|u1"))
+        yield p
+    p = Program("scatter")
+    x, u = rng.integers(-9, 9, (4, 6)).astype("<f4"), rng.integers(-9, 9, (3, 5)).astype("<f4")
+    k = rng.integers(-4, 4, (3, 5))
+    for name, array in (("x", x), ("u", u), ("k", k)):
+        p.input(name, array)
+    rows, columns = k % 4, np.broadcast_to(np.arange(5), k.shape)
+    for mode, at in {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}.items():
+        want = x.copy()
+        at.at(want, (rows, columns), u)
+        p.expect(f"scatter(%x, %k, %u, axis=0, mode={mode})", want)
+    want = x.copy()
+    for i, j in np.ndindex(k.shape):
+        want[rows[i, j], j] = u[i, j]
+    p.expect("scatter(%x, %k, %u, axis=0)", want)
+    yield p
+
+
 # ---- running --------------------------------------------------------------------------------------------------------
 def save(path, name, array):
     if name == "swapped":
@@ -414,7 +467,7 @@ def main():
         return 0
     passed = failed = 0
     for make in (unary_programs, binary_programs, int_programs, cast_programs, reduce_programs,
-                 matmul_programs, view_programs, random_programs):
+                 matmul_programs, view_programs, random_programs, move_programs):
         for program in make(np.random.default_rng(options.seed)):
             if options.words and not any(w in program.name for w in options.words):
                 continue

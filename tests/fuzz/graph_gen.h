@@ -448,6 +448,121 @@ static void gen_view(gen_program *p, rng *r, int a) {
     add_value(p, &v);
 }
 
+/* A value that holds indices 0 .. n - 1 in the dims given; -1: no room. */
+static int gen_indices(gen_program *p, const gen_value *shape, int axis, int64_t n) {
+    gen_value v = like(shape, FUSOR_I64), w = v;
+    char dims[GEN_RANK * (GEN_DIM + 2) + 4] = "";
+    for (int d = 0; d < v.rank; d++) sprintf(dims + strlen(dims), "%s%s", d ? ", " : "", v.dim[d]);
+    if (strlen(dims) > 120 || p->n + 2 > GEN_VALUES) return -1;
+    v.n_in = 0;
+    snprintf(v.text, sizeof v.text, "iota(shape=[%.120s], axis=%d, dtype=i64)", dims, axis);
+    uses(&w, 1, add_value(p, &v), 0, 0);
+    snprintf(w.text, sizeof w.text, "mod(%%v%d, %lld)", w.in[0], (long long)n);
+    return add_value(p, &w);
+}
+
+/* "[0, 3, 0]" or, for pads, "[0, 3, 0, 0, 1, 0]". */
+static int put_list(char *out, int rank, int at, int64_t v, int64_t other) {
+    int end = sprintf(out, "[");
+    for (int d = 0; d < rank; d++) end += sprintf(out + end, "%s%lld", d ? ", " : "", (long long)(d == at ? v : other));
+    return end + sprintf(out + end, "]");
+}
+
+/* Movement. Named sizes stay whole or are multiplied; numbers are cut, grown and indexed. */
+static void gen_move(gen_program *p, rng *r, int a) {
+    const gen_value x = p->value[a];
+    if (x.rank == 0) return;
+    gen_value v = like(&x, x.dtype), w;
+    uses(&v, 1, a, 0, 0);
+    const int axis = below(r, x.rank), kind = below(r, 12);
+    char *end, list[2][80];
+    const int64_t n = strtoll(x.dim[axis], &end, 10);
+    const bool is_number = end != x.dim[axis] && *end == 0;
+    int b, c;
+    if (kind >= 5 && kind < 11 && !is_number) return;
+    switch (kind) {
+    case 0:
+    case 1: snprintf(v.text, sizeof v.text, "flip(%%v%d, axes=[%d])", a, axis); break;
+    case 2:
+        if (x.rank < 2) return;
+        snprintf(v.text, sizeof v.text, "%s(%%v%d, k=%d)", chance(r, 50) ? "tril" : "triu", a, below(r, 5) - 2);
+        break;
+    case 3:
+        if (strlen(x.dim[axis]) > 20) return;
+        snprintf(v.dim[axis], GEN_DIM, "%.20s*2", x.dim[axis]);
+        snprintf(v.text, sizeof v.text, "concat(%%v%d, %%v%d, axis=%d)", a, a, axis);
+        break;
+    case 4:
+        if (strlen(x.dim[axis]) > 20) return;
+        snprintf(v.dim[axis], GEN_DIM, "%.20s*3", x.dim[axis]);
+        put_list(list[0], x.rank, axis, 3, 1);
+        snprintf(v.text, sizeof v.text, "tile(%%v%d, repeats=%.79s)", a, list[0]);
+        break;
+    case 5: {
+        const int64_t start = below(r, (int)n), step = 1 + below(r, 3), count = (n - start + step - 1) / step;
+        const bool is_back = chance(r, 40);
+        snprintf(v.dim[axis], GEN_DIM, "%lld", (long long)(is_back ? start / step + 1 : count));
+        snprintf(v.text, sizeof v.text, "slice(%%v%d, starts=[%lld], ends=[%s], steps=[%lld], axes=[%d])", a,
+                 (long long)start, is_back ? "-9223372036854775808" : "9223372036854775807",
+                 (long long)(is_back ? -step : step), axis);
+        break;
+    }
+    case 6: {
+        static const char *const modes[] = {"constant", "edge", "reflect", "wrap"};
+        const int mode = below(r, 4), most = mode == 2 ? (int)n : 6, before = below(r, most), after = below(r, most);
+        put_list(list[0], x.rank, axis, before, 0);
+        put_list(list[1], x.rank, axis, after, 0);
+        snprintf(v.dim[axis], GEN_DIM, "%lld", (long long)n + before + after);
+        snprintf(v.text, sizeof v.text, "pad(%%v%d, pads=%.*s, %.78s, mode=%s)", a, (int)strlen(list[0]) - 1, list[0],
+                 list[1] + 1, modes[mode]);
+        break;
+    }
+    case 7: /* split */
+        if (n < 2 || p->n + 2 > GEN_VALUES) return;
+        w = v;
+        b = 1 + below(r, (int)n - 1);
+        sprintf(v.dim[axis], "%d", b);
+        sprintf(w.dim[axis], "%d", (int)n - b);
+        snprintf(v.text, sizeof v.text, "split(%%v%d, axis=%d, sizes=[%d, %d])", a, axis, b, (int)n - b);
+        w.pair = add_value(p, &v);
+        add_value(p, &w);
+        return;
+    case 8: {
+        gen_value shape = {.rank = 1 + (x.rank < GEN_RANK && chance(r, 30)), .pair = -1};
+        for (int d = 0; d < shape.rank; d++) choose_dim(r, shape.dim[d]);
+        if ((b = gen_indices(p, &shape, below(r, shape.rank), n)) < 0) return;
+        v.rank = x.rank - 1 + shape.rank;
+        for (int d = x.rank - 1; d > axis; d--) strcpy(v.dim[d - 1 + shape.rank], x.dim[d]);
+        for (int d = 0; d < shape.rank; d++) strcpy(v.dim[axis + d], shape.dim[d]);
+        uses(&v, 2, a, b, 0);
+        snprintf(v.text, sizeof v.text, "take(%%v%d, %%v%d, axis=%d)", a, b, axis);
+        break;
+    }
+    case 9:
+        choose_dim(r, v.dim[axis]);
+        if ((b = gen_indices(p, &v, below(r, x.rank), n)) < 0) return;
+        uses(&v, 2, a, b, 0);
+        snprintf(v.text, sizeof v.text, "take_along(%%v%d, %%v%d, axis=%d)", a, b, axis);
+        break;
+    case 10: {
+        static const char *const modes[] = {"set", "add", "max", "min", "mul"};
+        gen_value updates = like(&x, x.dtype);
+        choose_dim(r, updates.dim[axis]);
+        if ((b = gen_indices(p, &updates, below(r, x.rank), n)) < 0 || (c = add_param(p, &updates)) < 0) return;
+        uses(&v, 3, a, b, c);
+        snprintf(v.text, sizeof v.text, "scatter(%%v%d, %%v%d, %%v%d, axis=%d, mode=%s)", a, b, c, axis,
+                 modes[x.dtype == FUSOR_BOOL ? 0 : below(r, ir_is_float(x.dtype) ? 4 : 5)]);
+        break;
+    }
+    default:
+        if (!ir_is_int(x.dtype) || x.rank == GEN_RANK) return;
+        v.dtype = chance(r, 70) ? FUSOR_F32 : FUSOR_I32;
+        strcpy(v.dim[v.rank++], "5");
+        snprintf(v.text, sizeof v.text, "one_hot(%%v%d, depth=5, dtype=%s)", a, ir_dtypes[v.dtype].name);
+    }
+    add_value(p, &v);
+}
+
 static void gen_create(gen_program *p, rng *r, int a) {
     const gen_value x = p->value[a];
     gen_value v = like(&x, chance(r, 70) ? FUSOR_F32 : FUSOR_I64);
@@ -516,8 +631,9 @@ static void generate(gen_program *p, uint64_t seed, int forced_level) {
         else if (what < 73) chance(&r, 40) ? gen_norm(p, &r, a) : gen_row(p, &r, a);
         else if (what < 76) gen_scan(p, &r, a);
         else if (what < 82) gen_matmul(p, &r, a);
-        else if (what < 92) gen_view(p, &r, a);
-        else if (what < 96) gen_create(p, &r, a);
+        else if (what < 88) gen_view(p, &r, a);
+        else if (what < 94) gen_move(p, &r, a);
+        else if (what < 97) gen_create(p, &r, a);
         else gen_call(p, &r, a);
     }
     p->result[0] = p->n - 1;
