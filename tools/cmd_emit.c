@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* cmd_emit.c: fusor emit. What each step of the pipeline made, as text that later steps (or the system's tools) read. */
+#include "export.h"
 #include "report.h"
 #include "base/file.h"
 #include "ir/codegen_api.h"
@@ -23,24 +24,19 @@ static int write_out(tool *t, const void *data, size_t bytes) {
     return why ? tool_environment(t, "%s: %s", t->outputs.at[0], strerror(why)) : 0;
 }
 
-typedef struct one_kernel { const ir_kernel *k; fu_str text; char symbol[IR_SYMBOL_MAX]; char key[2 * IR_KEY_BYTES + 1]; } one_kernel;
-
-static bool is_chosen(const tool *t, const one_kernel *k, int number) {
+static bool is_chosen(const tool *t, const export_kernel *k, int number) {
     char *end;
     if (!t->kernel) return true;
     if (strncmp(k->symbol, t->kernel, strlen(t->kernel)) == 0 || strncmp(k->key, t->kernel, strlen(t->kernel)) == 0) return true;
     return strtol(t->kernel, &end, 10) == number && !*end && end != t->kernel;
 }
 
-static int generate(tool *t, const ir_plan *plan, fusor_codegen_stage stage) {
-    fu_error e;
-    fu_error_clear(&e);
-    const fusor_codegen_table *module;
-    fu_vec(one_kernel) kernels = {0};
+/* The different kernels of a plan that --kernel takes. 0, or the exit status. */
+static int find_kernels(tool *t, const ir_plan *plan, export_kernels *out) {
     int number = 0;
     for (uint32_t i = 0; i < plan->steps.n; i++) {
         if (plan->steps.at[i].kind != IR_STEP_KERNEL) continue;
-        one_kernel k = {.k = plan->steps.at[i].kernel};
+        export_kernel k = {.k = plan->steps.at[i].kernel};
         uint8_t key[IR_KEY_BYTES];
         fu_str_init(&k.text, &t->arena);
         ir_kernel_print(&k.text, k.k);
@@ -48,33 +44,65 @@ static int generate(tool *t, const ir_plan *plan, fusor_codegen_stage stage) {
         ir_kernel_symbol(k.k, key, k.symbol);
         for (int b = 0; b < IR_KEY_BYTES; b++) snprintf(k.key + 2 * b, 3, "%02x", key[b]);
         bool is_new = true;
-        for (uint32_t j = 0; j < kernels.n; j++) is_new &= strcmp(kernels.at[j].key, k.key) != 0;
-        if (is_new && is_chosen(t, &k, number)) fu_push(&t->arena, &kernels, k);
+        for (uint32_t j = 0; j < out->n; j++) is_new &= strcmp(out->at[j].key, k.key) != 0;
+        if (is_new && is_chosen(t, &k, number)) fu_push(&t->arena, out, k);
         number++;
     }
     if (number == 0) return tool_usage(t, "@%s has no kernel: its plan is copies and reference steps (see --stage plan)", plan->graph->name);
-    if (kernels.n == 0) return tool_usage(t, "--kernel %s: no kernel of @%s has this symbol, key or number (see fusor explain)", t->kernel, plan->graph->name);
-    if (stage == FUSOR_CODEGEN_OBJECT && kernels.n > 1) {
+    if (out->n == 0) return tool_usage(t, "--kernel %s: no kernel of @%s has this symbol, key or number (see fusor explain)", t->kernel, plan->graph->name);
+    return 0;
+}
+
+static int generate_one(tool *t, const fusor_codegen_table *module, const export_kernel *k, fusor_codegen_stage stage, fusor_codegen_result *result) {
+    fu_error e;
+    fu_error_clear(&e);
+    fusor_codegen_request request = {.version = FUSOR_CODEGEN_VERSION, .stage = stage, .description = k->text.at, .description_bytes = k->text.n,
+                                     .symbol = k->symbol, .allocate = allocate};
+    *result = (fusor_codegen_result){0};
+    int status = module->generate(&request, result);
+    if (!status) return 0;
+    (void)FU_FAIL(&e, (fusor_status)status, "kernel %s: %s", k->symbol, result->error);
+    free(result->data);
+    return tool_fail(t, &e);
+}
+
+/* All kernels of the function as one object; --kernel: LLVM's own object of one. */
+static int write_object(tool *t, const fusor_codegen_table *module, const export_kernels *kernels) {
+    export_blob *blob = FU_NEW_N(&t->arena, export_blob, kernels->n + 1);
+    fu_str out;
+    fu_str_init(&out, &t->arena);
+    for (uint32_t i = 0; i < kernels->n; i++) {
+        fusor_codegen_result r;
+        int status = generate_one(t, module, &kernels->at[i], FUSOR_CODEGEN_BLOB, &r);
+        if (status) return status;
+        blob[i] = (export_blob){kernels->at[i].symbol, fu_dup(&t->arena, r.data, r.bytes), r.bytes, r.entry, r.code_bytes};
+        free(r.data);
+    }
+    export_object(&out, blob, kernels->n);
+    return write_out(t, out.at, out.n);
+}
+
+static int generate(tool *t, const ir_plan *plan, fusor_codegen_stage stage) {
+    fu_error e;
+    fu_error_clear(&e);
+    const fusor_codegen_table *module;
+    export_kernels kernels = {0};
+    int status = find_kernels(t, plan, &kernels);
+    if (status) return status;
+    if (stage == FUSOR_CODEGEN_OBJECT && t->kernel && kernels.n > 1) {
         fu_str names;
         fu_str_init(&names, &t->arena);
         for (uint32_t i = 0; i < kernels.n; i++) fu_str_addf(&names, "\n  --kernel %s", kernels.at[i].key);
-        return tool_usage(t, "@%s has %u kernels and an object file holds one; choose:%s", plan->graph->name, kernels.n, names.at);
+        return tool_usage(t, "--kernel %s: %u kernels of @%s start so; choose:%s", t->kernel, kernels.n, plan->graph->name, names.at);
     }
     if (stage == FUSOR_CODEGEN_OBJECT && t->outputs.n == 0) return tool_usage(t, "--stage obj: an object file is no text; give -o FILE (or -o -)");
     if (rt_module_get(&e, &module) != FUSOR_OK) return tool_fail(t, &e);
+    if (stage == FUSOR_CODEGEN_OBJECT && !t->kernel) return write_object(t, module, &kernels);
     fu_str all;
     fu_str_init(&all, &t->arena);
     for (uint32_t i = 0; i < kernels.n; i++) {
-        const one_kernel *k = &kernels.at[i];
-        fusor_codegen_request request = {.version = FUSOR_CODEGEN_VERSION, .stage = stage, .description = k->text.at, .description_bytes = k->text.n,
-                                         .symbol = k->symbol, .allocate = allocate};
-        fusor_codegen_result result = {0};
-        int status = module->generate(&request, &result);
-        if (status) {
-            (void)FU_FAIL(&e, (fusor_status)status, "kernel %s: %s", k->symbol, result.error);
-            free(result.data);
-            return tool_fail(t, &e);
-        }
+        fusor_codegen_result result;
+        if ((status = generate_one(t, module, &kernels.at[i], stage, &result)) != 0) return status;
         fu_str_addn(&all, result.data, result.bytes);
         free(result.data);
         if (stage != FUSOR_CODEGEN_OBJECT && all.n && all.at[all.n - 1] != '\n') fu_str_addc(&all, '\n');
@@ -83,19 +111,19 @@ static int generate(tool *t, const ir_plan *plan, fusor_codegen_stage stage) {
 }
 
 int cmd_emit(tool *t) {
-    static const char *const stages[] = {"ir", "opt", "plan", "llvm", "asm", "obj"}, *const planned[] = {"header", "ptx", "cubin"};
+    static const char *const stages[] = {"ir", "opt", "plan", "llvm", "asm", "obj", "header"}, *const planned[] = {"ptx", "cubin"};
     program p;
     uint32_t used;
     int stage = -1, status;
     ir_graph *function, *graph;
     fu_error e;
     fu_error_clear(&e);
-    if (!t->stage) return tool_usage(t, "which stage? give --stage ir, opt, plan, llvm, asm or obj");
-    for (int i = 0; i < 6; i++)
+    if (!t->stage) return tool_usage(t, "which stage? give --stage ir, opt, plan, llvm, asm, obj or header");
+    for (int i = 0; i < 7; i++)
         if (strcmp(t->stage, stages[i]) == 0) stage = i;
-    for (int i = 0; i < 3; i++)
-        if (strcmp(t->stage, planned[i]) == 0) return tool_usage(t, "--stage %s: not in this version; expected ir, opt, plan, llvm, asm or obj", t->stage);
-    if (stage < 0) return tool_usage(t, "--stage %s: expected ir, opt, plan, llvm, asm or obj%s", t->stage, tool_suggest(t, t->stage, stages, 6, ""));
+    for (int i = 0; i < 2; i++)
+        if (strcmp(t->stage, planned[i]) == 0) return tool_usage(t, "--stage %s: not in this version; expected ir, opt, plan, llvm, asm, obj or header", t->stage);
+    if (stage < 0) return tool_usage(t, "--stage %s: expected ir, opt, plan, llvm, asm, obj or header%s", t->stage, tool_suggest(t, t->stage, stages, 7, ""));
     if (t->outputs.n > 1) return tool_usage(t, "-o is given %u times; expected one file", t->outputs.n);
     if ((status = program_load(t, &p, &used)) != 0) return status;
     fu_str out;
@@ -121,6 +149,12 @@ int cmd_emit(tool *t) {
     if (ir_plan_make(&t->arena, &e, graph, &options, &plan) != FUSOR_OK) return tool_fail(t, &e);
     if (stage == 2) {
         ir_plan_print(&out, plan);
+        return write_out(t, out.at, out.n);
+    }
+    if (stage == 6) {
+        export_kernels kernels = {0};
+        t->kernel = NULL;
+        if ((status = find_kernels(t, plan, &kernels)) != 0 || (status = export_header(t, plan, &kernels, &out)) != 0) return status;
         return write_out(t, out.at, out.n);
     }
     return generate(t, plan, stage == 3 ? FUSOR_CODEGEN_LLVM : stage == 4 ? FUSOR_CODEGEN_ASM : FUSOR_CODEGEN_OBJECT);

@@ -12,7 +12,7 @@ _fusor() {
     --device) words='cpu reference auto' ;;
     --math) words='precise fast' ;;
     --color) words='auto always never' ;;
-    --stage) words='ir opt plan llvm asm obj' ;;
+    --stage) words='ir opt plan llvm asm obj header' ;;
     --format) words='text json dot html' ;;
     --sort) words='key symbol kind target size compile hits age' ;;
     *)

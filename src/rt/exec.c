@@ -59,7 +59,7 @@ static fusor_status exec_make(fu_error *e, core *c, bound_param *const *bound, r
 static fusor_status find_kernels(core *c, fu_error *e, rt_cache *cache) {
     for (int i = 0; i < c->n_steps; i++) {
         const ir_step *st = &c->plan->steps.at[i];
-        if (st->kind != IR_STEP_KERNEL) continue;
+        if (st->kind != IR_STEP_KERNEL || c->options.is_layout_only) continue;
         rt_kernel *k;
         FU_TRY(rt_cache_get(cache, e, st->kernel, &k, &c->info[i].outcome));
         c->info[i].kernel = k;

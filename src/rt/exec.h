@@ -25,6 +25,7 @@ typedef struct rt_exec_options {
     void (*deallocate)(void *user, void *p, size_t bytes);
     void  *memory_user;
     rt_reference_fn reference;
+    bool   is_layout_only;              /* no kernel is found or made: sizes and memory of calls only (exec_peak) */
     const fu_log *log;                  /* borrowed for the exec's life */
 } rt_exec_options;
 

@@ -163,7 +163,8 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     done
     expect 0 'target triple' emit -e "$sgd" --stage llvm
     expect 0 '' emit -e "$sgd" --stage obj -o k.o
-    expect 2 'choose' emit -e "$mlp" --stage obj -o k.o
+    expect 0 '' emit -e "$mlp" --stage obj -o k.o
+    expect 2 'no text' emit -e "$mlp" --stage obj
     expect 0 '' emit -e "$mlp" --stage obj --kernel 0 -o k.o
     rm -f k.o
 

@@ -1,0 +1,84 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# export.sh: a function as object and header, in a C program without the library: same results as fusor run, to the byte.
+set -u
+work=$TMPDIR/export
+mkdir -p "$work" && cd "$work" || exit 1
+passed=0 failed=0
+ok() { passed=$((passed + 1)); }
+bad() {
+    failed=$((failed + 1))
+    printf 'FAIL: %s\n' "$1"
+    head -c 2000 err
+}
+if [ -z "${FUSOR_CODEGEN-}" ]; then
+    echo "skip: no code generation module"
+    echo "0 passed, 0 failed, 1 skipped"
+    exit 0
+fi
+cat >p.fusor <<'P'
+func @mlp(%x: f32[B, 70], %w: f32[70, 33], %b: f32[33], %int: f32[B, 33]) -> (%y: f32[B, 33], %m: f32, %q: f32[B, 33] alias %int) {
+  %h = matmul(%x, %w) %s = add(%h, %b) %y = softmax(%s, axis=1) %m = reduce_max(%y)
+  %k = mul(%int, 0.5) %q = add(%k, %y) return %y, %m, %q
+}
+func @count(%a: i32[N]) -> (i64, i32[N]) { %c = cast(%a, i64) %s = reduce_sum(%c) %d = mul(%a, 3) return %s, %d }
+P
+cat >main.c <<'M'
+#include <stdio.h>
+#include "mlp.h"
+#include "count.h"
+static void fill(float *p, int n, int seed) { for (int i = 0; i < n; i++) p[i] = (float)((i * 7 + seed) % 23) / 8 - 1; }
+static int save(const char *name, const void *p, size_t n) { FILE *f = fopen(name, "wb"); return !f || fwrite(p, 1, n, f) != n || fclose(f); }
+static float x[40 * 70], w[70 * 33], b[33], z[40 * 33], y[40 * 33], m;
+int main(void) {
+    static const int batch[] = {1, 3, 40};
+    for (int i = 0; i < 3; i++) {
+        char name[32];
+        int n = batch[i];
+        fill(x, n * 70, 1), fill(w, 70 * 33, 2), fill(b, 33, 3), fill(z, n * 33, 4);
+        snprintf(name, sizeof name, "x%d", n); if (save(name, x, (size_t)n * 280)) return 9;
+        snprintf(name, sizeof name, "z%d", n); if (save(name, z, (size_t)n * 132)) return 9;
+        if (save("w", w, sizeof w) || save("b", b, sizeof b)) return 9;
+        int status = mlp(x, w, b, z, y, &m, n);
+        if (status) return 10 + status;
+        snprintf(name, sizeof name, "y%d", n); if (save(name, y, (size_t)n * 132)) return 9;
+        snprintf(name, sizeof name, "q%d", n); if (save(name, z, (size_t)n * 132)) return 9;
+        snprintf(name, sizeof name, "m%d", n); if (save(name, &m, 4)) return 9;
+    }
+    if (mlp(x, w, b, z, y, &m, 2) != FUSOR_AOT_SIZES) return 2;
+    int32_t a[5] = {1, -2, 3, 2147483647, 5}, d[5];
+    int64_t s;
+    if (count(a, &s, d, 5) || s != 2147483654 || d[1] != -6) return 3;
+    return 0;
+}
+M
+# npy NAME SHAPE: raw little-endian floats as .npy
+npy() {
+    local head="{'descr': '<f4', 'fortran_order': False, 'shape': ($2), }"
+    printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "$head" | cat - "$1" >"$1.npy"
+}
+for f in mlp count; do
+    dims='--dim B=1,3,40'
+    [ $f = count ] && dims='--dim N=5'
+    "$FUSOR" emit p.fusor @$f --stage obj -o $f.o 2>err && "$FUSOR" emit p.fusor @$f --stage header $dims -o $f.h 2>>err && ok || bad "export of @$f"
+done
+${CC:-cc} -std=c11 -O2 -Wall -Wextra -Werror main.c mlp.o count.o -o main 2>err && ok || bad 'it does not compile'
+if ldd ./main 2>/dev/null | grep -q fusor; then bad 'it links the library'; else ok; fi
+if readelf -lW ./main 2>/dev/null | grep -q 'GNU_STACK.*RWE'; then bad 'an executable stack'; else ok; fi
+env -u FUSOR_CODEGEN -u FUSOR_CACHE_DIR ./main 2>err && ok || bad "the program ended with $?"
+for n in 1 3 40; do
+    npy x$n "$n, 70" && npy z$n "$n, 33" && npy w '70, 33' && npy b '33,'
+    "$FUSOR" run p.fusor @mlp x=x$n.npy w=w.npy b=b.npy int=z$n.npy -o y=ry.npy -o m=rm.npy -o q=rq.npy >err 2>&1 || bad "fusor run, B=$n"
+    for r in y m q; do
+        size=$(stat -c %s $r$n)
+        tail -c "$size" r$r.npy | cmp -s - $r$n && ok || bad "B=$n: result $r differs"
+    done
+done
+if command -v "${CXX:-c++}" >/dev/null; then
+    printf '#include "mlp.h"\nint main() { return mlp(0, 0, 0, 0, 0, 0, 2) != FUSOR_AOT_SIZES; }\n' >cpp.cc
+    ${CXX:-c++} -Wall -Wextra -Werror cpp.cc mlp.o -o cpp 2>err && ./cpp && ok || bad 'C++'
+fi
+"$FUSOR" emit p.fusor @mlp --stage header >out 2>err
+[ $? -eq 2 ] && grep -q "size 'B' of @mlp is not known" err && ok || bad 'a size that is missing'
+echo "$passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ]

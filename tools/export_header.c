@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* export_header.c: the C header of a function that is compiled ahead of time. The executor lays the call out for each combination of
+ * sizes (exec_peak: sizes, strides, tiles, memory), and the header is that, as tables, with one function that runs the steps. */
+#include "export.h"
+#include "inputs.h"
+#include "rt/exec_internal.h"
+#include <ctype.h>
+#include <inttypes.h>
+
+static const char *c_type(ir_dtype t) {
+    switch (t) {
+    case FUSOR_F64: return "double";
+    case FUSOR_F32: return "float";
+    case FUSOR_F16: case FUSOR_BF16: case FUSOR_U16: return "uint16_t";
+    case FUSOR_I64: return "int64_t";
+    case FUSOR_I32: return "int32_t";
+    case FUSOR_I16: return "int16_t";
+    case FUSOR_I8: return "int8_t";
+    case FUSOR_U32: return "uint32_t";
+    case FUSOR_U64: return "uint64_t";
+    default: return "uint8_t";      /* u8, bool */
+    }
+}
+
+/* A name as one of C. */
+static const char *c_name(tool *t, const char *name) {
+    static const char *const keywords[] = {"auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto",
+                                           "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch",
+                                           "typedef", "union", "unsigned", "void", "volatile", "while", "bool", "class", "new", "delete", "this", "template", "in", "out", "memory"};
+    fu_str s;
+    fu_str_init(&s, &t->arena);
+    if (isdigit((unsigned char)name[0])) fu_str_addc(&s, '_');
+    for (; *name; name++) fu_str_addc(&s, isalnum((unsigned char)*name) ? *name : '_');
+    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
+        if (strcmp(s.at, keywords[i]) == 0) return fu_format(&t->arena, "%s_", s.at);
+    return s.at;
+}
+
+static const char prelude[] =
+    "#include <stdint.h>\n#include <stdlib.h>\n#include <string.h>\n\n"
+    "#ifndef FUSOR_AOT_ARGS\n#define FUSOR_AOT_ARGS\n"
+    "typedef struct fusor_aot_fault { int64_t position, value; int32_t code, which; } fusor_aot_fault;\n"
+    "typedef struct fusor_aot_args {\n    uint32_t version, phase;\n    int64_t tune[8];\n    void *const *buffer;\n    const int64_t *size, *stride;\n"
+    "    const uint64_t *scalar;\n    void *scratch, *shared;\n    fusor_aot_fault *fault;\n} fusor_aot_args;\n"
+    "/* Results of the functions: 0 is success. */\n"
+    "enum { FUSOR_AOT_OK, FUSOR_AOT_NO_MEMORY, FUSOR_AOT_SIZES, FUSOR_AOT_INDEX, FUSOR_AOT_KERNEL, FUSOR_AOT_CPU };\n"
+    "static inline int fusor_aot_run(int (*kernel)(const fusor_aot_args *, int64_t, int64_t), fusor_aot_args *args, int n_phases, const int64_t *tiles) {\n"
+    "    fusor_aot_fault fault = {INT64_MAX, 0, 0, 0};\n    int failed = 0;\n    args->fault = &fault;\n"
+    "    for (int p = 0; p < n_phases && !failed; p++) {\n        args->phase = (uint32_t)p;\n        if (tiles[p]) failed = kernel(args, 0, tiles[p]);\n    }\n"
+    "    args->fault = NULL;\n    if (failed) return FUSOR_AOT_KERNEL;\n    return fault.position == INT64_MAX ? FUSOR_AOT_OK : FUSOR_AOT_INDEX;\n}\n#endif\n\n";
+
+static void add_list(fu_str *s, const char *type, const char *name, const int64_t *v, int n) {
+    fu_str_addf(s, "        static const %s %s[] = {", type, name);
+    for (int i = 0; i < n; i++) {
+        if (v[i] == INT64_MIN) fu_str_add(s, i ? ", INT64_MIN" : "INT64_MIN");
+        else fu_str_addf(s, "%s%" PRId64, i ? ", " : "", v[i]);
+    }
+    fu_str_add(s, n ? "};\n" : "0};\n");
+}
+
+/* Where plan buffer `number` is. */
+static const char *place(tool *t, const frame *f, int number) {
+    const ir_plan *plan = f->x->core->plan;
+    const ir_plan_buffer *b = &plan->buffers.at[number];
+    if (b->storage == IR_STORE_INPUT) return fu_format(&t->arena, "(char *)in[%d]", b->index);
+    if (b->storage == IR_STORE_OUTPUT) return fu_format(&t->arena, "(char *)out[%d]", b->index);
+    if (b->storage == IR_STORE_LITERAL) return fu_format(&t->arena, "(char *)&literal%d", number);
+    return fu_format(&t->arena, "memory + %" PRId64, f->temp_at[number]);
+}
+
+static void add_kernel(tool *t, fu_str *s, const frame *f, int number, const char *symbol) {
+    const ir_step *st = &f->x->core->plan->steps.at[number];
+    const frame_step *x = &f->step[number];
+    const ir_kernel *k = st->kernel;
+    add_list(s, "int64_t", "size", x->size, k->n_dims);
+    add_list(s, "int64_t", "stride", x->stride, k->n_buffers * k->n_dims);
+    add_list(s, "int64_t", "tiles", x->launch.tiles, x->launch.n_phases);
+    fu_str_add(s, "        static const uint64_t scalar[] = {");
+    for (int i = 0; i < k->n_scalars; i++) fu_str_addf(s, "%s0x%" PRIx64 "u", i ? ", " : "", x->scalar[i]);
+    fu_str_add(s, k->n_scalars ? "};\n        void *const buffer[] = {" : "0};\n        void *const buffer[] = {");
+    for (int b = 0; b < st->n_args; b++) {
+        fu_str_addf(s, "%s%s", b ? ", " : "", place(t, f, st->arg[b]));
+        if (x->offset_bytes[b]) fu_str_addf(s, " + %" PRId64, x->offset_bytes[b]);
+    }
+    fu_str_addf(s, "};\n        fusor_aot_args args = {%d, 0, {", IR_KERNEL_ABI);
+    for (int i = 0; i < IR_TUNE_COUNT; i++) fu_str_addf(s, "%s%" PRId64, i ? ", " : "", x->args.tune[i]);
+    fu_str_addf(s, "}, buffer, size, stride, scalar, memory + %zu, memory + %zu, NULL};\n", f->scratch_at, f->shared_at);
+    fu_str_addf(s, "        if ((status = fusor_aot_run(%s, &args, %d, tiles)) != 0) return status;\n", symbol, x->launch.n_phases);
+}
+
+static const char *symbol_of(const export_kernels *kernels, const ir_kernel *k, fu_arena *a) {
+    fu_str text;
+    fu_str_init(&text, a);
+    ir_kernel_print(&text, k);
+    for (uint32_t i = 0; i < kernels->n; i++)
+        if (kernels->at[i].text.n == text.n && memcmp(kernels->at[i].text.at, text.at, text.n) == 0) return kernels->at[i].symbol;
+    return "";
+}
+
+/* NAME__<variant>: the steps with everything known. */
+static void add_variant(tool *t, fu_str *s, const frame *f, const export_kernels *kernels, const char *name, int variant) {
+    const ir_plan *plan = f->x->core->plan;
+    fu_str_addf(s, "static inline int %s__%d(void *const *in, void *const *out, char *memory) {\n    int status = FUSOR_AOT_OK;\n", name, variant);
+    for (uint32_t i = 0; i < plan->buffers.n; i++)
+        if (plan->buffers.at[i].storage == IR_STORE_LITERAL) fu_str_addf(s, "    static const uint64_t literal%u = 0x%" PRIx64 "u;\n", i, plan->buffers.at[i].bits);
+    fu_str_add(s, "    (void)in, (void)out, (void)memory;\n");
+    for (int i = 0; i < (int)plan->steps.n; i++) {
+        const ir_step *st = &plan->steps.at[i];
+        fu_str_add(s, "    {\n");
+        if (st->kind == IR_STEP_KERNEL) add_kernel(t, s, f, i, symbol_of(kernels, st->kernel, &t->arena));
+        else if (f->bytes[st->arg[0]])
+            fu_str_addf(s, "        if (%s != %s) memmove(%s, %s, %" PRId64 ");\n", place(t, f, st->arg[1]), place(t, f, st->arg[0]), place(t, f, st->arg[1]),
+                        place(t, f, st->arg[0]), f->bytes[st->arg[0]]);
+        fu_str_add(s, "    }\n");
+    }
+    fu_str_add(s, "    return status;\n}\n\n");
+}
+
+typedef struct sizes { inputs in; int *choice; int64_t *values; } sizes;
+
+static void set_values(const ir_graph *g, sizes *z) {
+    (void)g;
+    for (uint32_t i = 0; i < z->in.dims.n; i++) z->values[z->in.dims.at[i].symbol] = z->in.dims.at[i].value[z->choice[i]];
+}
+/* The next combination; false after the last. */
+static bool next_choice(sizes *z) {
+    for (uint32_t d = 0; d < z->in.dims.n; d++) {
+        if (++z->choice[d] < z->in.dims.at[d].n) return true;
+        z->choice[d] = 0;
+    }
+    return false;
+}
+
+static int check_plan(tool *t, const ir_plan *plan) {
+    for (uint32_t i = 0; i < plan->steps.n; i++) {
+        const ir_step *st = &plan->steps.at[i];
+        if (st->kind == IR_STEP_REFERENCE)
+            return tool_usage(t, "@%s cannot be exported: its operator '%s' has no kernel here (%s)", plan->graph->name, ir_ops[ir_at(plan->graph, st->node)->op].name,
+                              st->reason ? st->reason : "reference evaluator");
+    }
+    return 0;
+}
+
+/* int NAME(const float *x, ..., float *y, ..., int64_t B, ...): parameters, results that are no parameter's memory, sizes. */
+static void add_signature(tool *t, fu_str *s, const ir_graph *g, const char *name) {
+    bool first = true;
+    fu_str_addf(s, "static inline int %s(", name);
+    for (uint32_t p = 0; p < g->params.n; p++, first = false) {
+        bool is_written = false;
+        for (uint32_t r = 0; r < g->results.n; r++) is_written |= g->results.at[r].alias == (int)p;
+        fu_str_addf(s, "%s%s%s *%s", first ? "" : ", ", is_written ? "" : "const ", c_type(ir_at(g, g->params.at[p].node)->dtype), c_name(t, g->params.at[p].name));
+    }
+    for (uint32_t r = 0; r < g->results.n; r++) {
+        if (g->results.at[r].alias >= 0) continue;
+        fu_str_addf(s, "%s%s *result_%s", first ? "" : ", ", c_type(ir_at(g, g->results.at[r].node)->dtype), c_name(t, g->results.at[r].name));
+        first = false;
+    }
+    for (uint32_t i = 0; i < ir_size_symbol_count(g->sizes); i++, first = false) fu_str_addf(s, "%sint64_t %s", first ? "" : ", ", c_name(t, ir_size_symbol_name(g->sizes, i)));
+    fu_str_add(s, first ? "void)" : ")");
+}
+
+static void add_body(tool *t, fu_str *s, const ir_graph *g) {
+    fu_str_add(s, " {\n    void *const in[] = {");
+    for (uint32_t p = 0; p < g->params.n; p++) fu_str_addf(s, "%s(void *)%s", p ? ", " : "", c_name(t, g->params.at[p].name));
+    fu_str_add(s, g->params.n ? "};\n    void *const out[] = {" : "NULL};\n    void *const out[] = {");
+    for (uint32_t r = 0; r < g->results.n; r++) {
+        int alias = g->results.at[r].alias;
+        fu_str_addf(s, "%s(void *)%s%s", r ? ", " : "", alias >= 0 ? "" : "result_", c_name(t, alias >= 0 ? g->params.at[alias].name : g->results.at[r].name));
+    }
+    fu_str_add(s, "};\n    char *memory;\n    int status = FUSOR_AOT_SIZES;\n");
+}
+
+int export_header(tool *t, ir_plan *plan, const export_kernels *kernels, fu_str *out) {
+    const ir_graph *g = plan->graph;
+    const ir_level level = plan->options.level;
+    uint32_t n_symbols = ir_size_symbol_count(g->sizes);
+    sizes z = {.values = FU_NEW_N(&t->arena, int64_t, n_symbols + 1)};
+    fu_error e;
+    fu_error_clear(&e);
+    int status = check_plan(t, plan);
+    if (!status) status = inputs_dims(t, g, &z.in);
+    if (status) return status;
+    for (uint32_t i = 0; i < n_symbols; i++) z.values[i] = -1;
+    z.choice = FU_NEW_N(&t->arena, int, z.in.dims.n + 1);
+    set_values(g, &z);
+    for (uint32_t i = 0; i < n_symbols; i++)
+        if (z.values[i] < 0)
+            return tool_usage(t, "--stage header: size '%s' of @%s is not known; a header has fixed sizes: --dim %s=N or %s=N,N,...", ir_size_symbol_name(g->sizes, i), g->name,
+                              ir_size_symbol_name(g->sizes, i), ir_size_symbol_name(g->sizes, i));
+    const char *name = c_name(t, g->name);
+    fu_str_addf(out, "/* %s for %s. Made by fusor emit --stage header; link the object of --stage obj.\n * Sizes are those that were given; others are FUSOR_AOT_SIZES. Single-threaded, no library. */\n",
+                program_signature(t, g), ir_levels[level].name);
+    fu_str_addf(out, "#ifndef FUSOR_AOT_%s_H\n#define FUSOR_AOT_%s_H\n%s#ifdef __cplusplus\nextern \"C\" {\n#endif\n", name, name, prelude);
+    for (uint32_t i = 0; i < kernels->n; i++) fu_str_addf(out, "int %s(const fusor_aot_args *, int64_t, int64_t);\n", kernels->at[i].symbol);
+    fu_str_add(out, "#ifdef __cplusplus\n}\n#endif\n\n");
+    fu_str body;
+    fu_str_init(&body, &t->arena);
+    add_signature(t, &body, g, name);
+    add_body(t, &body, g);
+    fu_str_addf(&body, "#if defined __GNUC__ && (__GNUC__ >= 12 || __clang_major__ >= 18)\n    if (!__builtin_cpu_supports(\"%s\")) return FUSOR_AOT_CPU;\n#endif\n", ir_levels[level].name);
+    /* From here on the plan is the executor's. */
+    fu_arena own;
+    rt_exec *x = NULL;
+    frame *f = NULL;
+    fu_arena_init(&own, &t->oom);
+    rt_exec_options options = {.n_threads = 1, .is_layout_only = true};
+    if (rt_exec_new(&e, &own, plan, NULL, &options, &x) != FUSOR_OK || exec_frame_new(x, &e, &f) != FUSOR_OK) status = tool_fail(t, &e);
+    int variant = 0;
+    if (!status) do {
+        set_values(g, &z);
+        int64_t bytes = exec_peak(f, &e, z.values);
+        if (bytes < 0) {
+            status = tool_fail(t, &e);
+            break;
+        }
+        add_variant(t, out, f, kernels, name, variant);
+        fu_str_add(&body, "    if (1");
+        for (uint32_t i = 0; i < n_symbols; i++) fu_str_addf(&body, " && %s == %" PRId64, c_name(t, ir_size_symbol_name(g->sizes, i)), z.values[i]);
+        fu_str_addf(&body, ") {\n        if (!(memory = (char *)aligned_alloc(64, %" PRId64 "))) return FUSOR_AOT_NO_MEMORY;\n        status = %s__%d(in, out, memory);\n        free(memory);\n    }\n",
+                    (bytes + 127) / 64 * 64, name, variant++);
+    } while (next_choice(&z));
+    exec_frame_free(f);
+    rt_exec_release(x);
+    fu_str_addf(&body, "    return status;\n}\n#endif\n");
+    fu_str_addn(out, body.at, body.n);
+    return status;
+}
