@@ -115,6 +115,7 @@ unit_tests += %D%/unit/bounds_test
 script_tests += %D%/cli/command.sh
 script_tests += %D%/cli/debuggers.sh
 script_tests += %D%/cli/eval_fmt.sh
+script_tests += %D%/cli/export.sh
 # Not one of fuzz_programs: it has its own driver, with libFuzzer too.
 jit_diff_programs += %D%/fuzz/graph_fuzz
 %C%_fuzz_graph_fuzz_LDADD = $(fu_libs) $(fu_system_libs)
@@ -130,5 +131,8 @@ unit_tests += %D%/diff/ops_test
 unit_tests += %D%/unit/cache_api_test
 unit_tests += %D%/chaos/alloc_test
 unit_tests += %D%/chaos/fork_test
+unit_tests += %D%/chaos/flat_test
+unit_tests += %D%/chaos/processes_test
+%C%_chaos_processes_test_LDADD = $(rt_test_libs)
 unit_tests += %D%/chaos/threads_test
 script_tests += %D%/api/valgrind.sh
