@@ -27,7 +27,7 @@ tool_sources += %D%/cache_entries.c
 tool_sources += %D%/specialize.c
 tool_sources += %D%/cmd_bench.c
 # The manual page, and completion under the name that bash looks for.
-dist_man_MANS = doc/man/fusor.1
+dist_man_MANS = doc/man/fusor.1 doc/man/fusor-cache.1
 install-data-local:
 	$(MKDIR_P) '$(DESTDIR)$(datadir)/bash-completion/completions'
 	$(INSTALL_DATA) '$(srcdir)/tools/fusor.bash' '$(DESTDIR)$(datadir)/bash-completion/completions/fusor'

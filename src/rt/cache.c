@@ -9,6 +9,7 @@
 #include "rt/cpuinfo.h"
 #include "rt/debugger.h"
 #include "rt/module.h"
+#include "rt/probes.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -359,6 +360,7 @@ static fusor_status generate(rt_cache *c, fu_error *e, const cache_wish *w, fuso
     int64_t start = fu_now_ns();
     int s = call(&q, r);
     *ns_out = fu_now_ns() - start;
+    RT_PROBE_COMPILE(w->symbol, *ns_out, s);
     r->error[sizeof r->error - 1] = 0;
     if (!s && (!r->data || !r->bytes || r->entry >= r->bytes || r->code_bytes > r->bytes || (r->lines_bytes && !r->lines))) {
         s = FUSOR_ERROR_INTERNAL;

@@ -2,6 +2,7 @@
 /* exec_frame.c: what one call needs. Sizes are evaluated when shapes change; memory is laid out once for them; running
  * is then a walk over the steps. */
 #include "rt/exec_internal.h"
+#include "rt/probes.h"
 #include "rt/buffer.h"
 #include "rt/tune.h"
 
@@ -321,6 +322,7 @@ static fusor_status run_phases(const frame *f, fu_error *e, int number, const fr
         run[i] = (exec_phase){s, k->fn, f->memory + f->scratch_at, f->scratch_stride, (uint32_t)(i + first_phase), &t};
         phase[i] = (rt_phase){s->launch.tiles[i + first_phase], exec_run_tiles, &run[i]};
     }
+    RT_PROBE_RUN(k->symbol, n, s->launch.tiles[first_phase]);
     rt_parallel_for own = {c->options.parallel_for, c->options.parallel_user};
     rt_parallel_phases(s->n_threads, n, phase, own.run ? &own : NULL);
     return exec_trouble_report(&t, e, k);

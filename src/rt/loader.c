@@ -5,6 +5,7 @@
 #include "base/env.h"
 #include "rt/debugger.h"
 #include "rt/fork.h"
+#include "rt/probes.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -219,6 +220,7 @@ fusor_status rt_code_load(fu_error *e, const void *blob, size_t bytes, uint64_t 
                        dual < 0 ? "not tried" : strerror(dual), protect < 0 ? "not tried" : strerror(protect));
     }
     __builtin___clear_cache(code->rx, code->rx + bytes);
+    RT_PROBE_LOAD(symbol, code->rx, bytes);
     code->debugger = rt_debugger_add(symbol, code->rx, bytes, debug);
     *out = code;
     return FUSOR_OK;

@@ -67,6 +67,15 @@ else
     grep -q 'fk_row_f32_exp' report && ok || { cat report >>out; bad 'perf: no sample in the kernel'; }
 fi
 
+# USDT probes, where the library was built with them
+if ! echo '#include <sys/sdt.h>' | ${CC:-cc} -E -xc - >/dev/null 2>&1; then skip 'no sys/sdt.h (systemtap-sdt-dev)'
+else
+    readelf -n "$FUSOR" >out 2>&1
+    for probe in compile load run; do
+        grep -A1 'Provider: fusor' out | grep -q "Name: $probe\$" && ok || bad "no probe fusor:$probe"
+    done
+fi
+
 # instructions below their lines
 FUSOR_GDB=0 "$FUSOR" cache disasm fk_row_f32_exp >out 2>&1
 grep -q '^; [0-9]*: %[0-9]* = tanh\.f32' out && grep -q 'loads from it$' out && ok || bad 'disasm: no lines'
