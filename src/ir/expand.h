@@ -26,7 +26,7 @@ ir_id ir_expand_count(const ir_expand *c, ir_id x, uint32_t mask);
 ir_id ir_expand_finish(const ir_expand *c, ir_id id, ir_id operand);
 
 /* The families: what becomes of node n, its operands mapped already; 0: none of them. */
-bool  ir_expands_reduce(const ir_node *n);          /* pass_expand_reduce.c: reductions, softmax family, norms */
+bool  ir_expands_reduce(const ir_graph *g, const ir_node *n);          /* pass_expand_reduce.c: reductions, softmax family, norms */
 ir_id ir_expand_reduction(const ir_expand *c, const ir_node *n);
 bool  ir_expands_random(const ir_graph *g, const ir_node *n);           /* pass_expand_random.c */
 ir_id ir_expand_random(const ir_expand *c, const ir_node *n);

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-const char *const ir_kernel_kind_names[IR_KERNEL_KIND_COUNT] = {"map", "reduce", "row", "contract"};
+const char *const ir_kernel_kind_names[IR_KERNEL_KIND_COUNT] = {"map", "reduce", "row", "contract", "scan"};
 static const char *const k_names[] = {"load", "store", "scalar", "index"};   /* ORDER IR_K_* */
 
 static const char *inst_name(uint16_t op) {
@@ -47,6 +47,8 @@ static void analyze(const ir_kernel *k, uint32_t *varies, int *pass) {
         } else if (ir_kernel_is_reduce_op(in->op)) {
             v &= ~r;
             p++;
+        } else if (in->op < IR_OP_COUNT && ir_ops[in->op].kind == IR_KIND_SCAN) {
+            v |= r;
         } else if (in->op == IR_OP_MATMUL) {
             v = dims_of_role(k, 'm') | dims_of_role(k, 'n') | (v & dims_of_role(k, 'b'));
             v &= ~kk;
@@ -150,12 +152,29 @@ static void launch_row(const ir_kernel *k, const int64_t *size, const int64_t *t
         if (k->inst[i].is_kept) out->scratch_bytes += (length * ir_dtypes[k->inst[i].dtype].bytes + 63) / 64 * 64;
 }
 
+static void launch_scan(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
+    int64_t lines = role_product(k, size, 'p'), blocks = ceil_div(role_product(k, size, 'r'), IR_SCAN_BLOCK);
+    bool split = tune[IR_TUNE_SCAN_TWO_PHASES] != 0 && !ir_kernel_is_column(k);
+    int64_t units = split ? lines * blocks : lines;
+    out->n_phases = 3;
+    if (ir_kernel_is_column(k)) {
+        units *= ceil_div(size[k->n_dims - 1], tune[IR_TUNE_SCAN_COLUMNS]);
+        out->scratch_bytes = 3 * 8 * tune[IR_TUNE_SCAN_COLUMNS];
+    }
+    out->tiles[2] = ceil_div(units, tune[IR_TUNE_SCAN_GRAIN]);
+    if (!split) return;
+    out->tiles[0] = out->tiles[2];
+    out->tiles[1] = lines;
+    out->shared_bytes = 8 * units;
+}
+
 void ir_kernel_launch(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
     memset(out, 0, sizeof *out);
     switch (k->kind) {
     case IR_KERNEL_MAP: launch_map(k, size, tune, out); break;
     case IR_KERNEL_REDUCE: launch_reduce(k, size, tune, out); break;
     case IR_KERNEL_ROW: launch_row(k, size, tune, out); break;
+    case IR_KERNEL_SCAN: launch_scan(k, size, tune, out); break;
     case IR_KERNEL_CONTRACT: ir_launch_contract(k, size, tune, out); break;
     case IR_KERNEL_KIND_COUNT: break;
     }
@@ -354,7 +373,7 @@ static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const ui
     const ir_op_info *op = &ir_ops[in->op];
     ir_kind kind = op->kind;
     REQUIRE(kind == IR_KIND_EW || kind == IR_KIND_CONVERT || kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE ||
-            in->op == IR_OP_MATMUL || kind == IR_KIND_RANDOM, "not an operator of kernels");
+            kind == IR_KIND_SCAN || in->op == IR_OP_MATMUL || kind == IR_KIND_RANDOM, "not an operator of kernels");
     if (kind == IR_KIND_RANDOM) {   /* seed, row-major number of the element */
         REQUIRE(in->n_in == 2 && k->inst[in->in[0]].dtype == FUSOR_I64 && k->inst[in->in[1]].dtype == FUSOR_I64, "needs a seed and a number");
         REQUIRE(in->dtype == FUSOR_F32 || in->dtype == FUSOR_F64, "wrong result type");
@@ -362,6 +381,10 @@ static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const ui
     }
     REQUIRE(in->n_in >= op->min_in && in->n_in <= op->max_in + (kind == IR_KIND_EW ? op->n_scalar_attrs : 0), "wrong number of operands");
     if (ir_kernel_is_reduce_op(in->op)) REQUIRE(k->kind == IR_KERNEL_REDUCE || k->kind == IR_KERNEL_ROW, "a reduction outside a reduce or row kernel");
+    if (kind == IR_KIND_SCAN) {
+        REQUIRE(k->kind == IR_KERNEL_SCAN, "a running sum or product outside a scan kernel");
+        REQUIRE(k->inst[in->in[0]].dtype == in->dtype, "operand type differs");
+    }
     if (in->op == IR_OP_MATMUL) REQUIRE(k->kind == IR_KERNEL_CONTRACT, "a contraction outside a contract kernel");
     if (kind == IR_KIND_EW) {
         ir_dtype main = k->inst[in->in[(op->flags & IR_COND) ? 1 : 0]].dtype;
@@ -378,8 +401,8 @@ static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const ui
 }
 
 fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
-    static const char *const orders[IR_KERNEL_KIND_COUNT] = {"ptp", "prv", "pr", "bmnk"};
-    int at = 0, last_count = 0, matmuls = 0, reductions = 0;
+    static const char *const orders[IR_KERNEL_KIND_COUNT] = {"ptp", "prv", "pr", "bmnk", "prv"};
+    int at = 0, last_count = 0, matmuls = 0, reductions = 0, scans = 0;
     for (int d = 0; d < k->n_dims; d++) {
         const char *p = strchr(orders[k->kind] + at, k->dim[d].role);
         if (!p || !k->dim[d].role) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: role '%c' is out of place", d, k->dim[d].role);
@@ -403,10 +426,19 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel instruction %%%d: no such buffer", i);
         matmuls += k->inst[i].op == IR_OP_MATMUL;
         reductions += ir_kernel_is_reduce_op(k->inst[i].op);
+        scans += k->inst[i].op < IR_OP_COUNT && ir_ops[k->inst[i].op].kind == IR_KIND_SCAN;
     }
     analyze(k, varies, pass);
     for (int i = 0; i < k->n_insts; i++) FU_TRY(verify_inst(k, i, e, varies));
     if (k->kind == IR_KERNEL_CONTRACT && matmuls != 1) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a contract kernel has exactly one matmul");
+    if (k->kind == IR_KERNEL_SCAN) {
+        int last = k->n_dims - 1 - ir_kernel_is_column(k);
+        if (scans != 1 || last < 0 || k->dim[last].role != 'r' || (last > 0 && k->dim[last - 1].role == 'r'))
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a scan kernel has exactly one running sum or product, along one dim of role 'r'");
+        for (int i = 0; i < k->n_insts; i++)
+            if (k->inst[i].op == IR_K_STORE && k->buffer[k->inst[i].index].stride[last] == 0)
+                return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel instruction %%%d: a scan kernel stores values per element only", i);
+    }
     if ((k->kind == IR_KERNEL_REDUCE || k->kind == IR_KERNEL_ROW) && reductions == 0)
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a %s kernel needs a reduction", ir_kernel_kind_names[k->kind]);
     return FUSOR_OK;

@@ -15,6 +15,8 @@
  *           p... r... v      (column)         the same, vectorized along the kept dim v
  * row       p... r...                         as reduce, but values per element may use results of reductions (softmax): the
  *                                             passes over a row follow from the data flow; one row is one unit of work
+ * scan      p... r           (inner)          loads, element-wise, exactly one running sum or product along r, element-wise on it and
+ *           p... r v         (column)         stores, all per element; vectorized along r, or along the kept dim v
  * contract  b... m n k                        exactly one MATMUL instruction: operand 0 varies along b, m, k and operand 1 along
  *                                             b, k, n (each a load or element-wise on loads: evaluated while packing); the
  *                                             epilogue (element-wise over b, m, n) runs on the register tile
@@ -29,7 +31,7 @@
 #define IR_KERNEL_ABI 1
 enum { IR_KERNEL_MAX_DIMS = 10, IR_KERNEL_MAX_BUFFERS = 256, IR_KERNEL_MAX_INSTS = 512, IR_TUNE_COUNT = 8, IR_BAKE_MAX = 64 };
 
-typedef enum ir_kernel_kind { IR_KERNEL_MAP, IR_KERNEL_REDUCE, IR_KERNEL_ROW, IR_KERNEL_CONTRACT, IR_KERNEL_KIND_COUNT } ir_kernel_kind;
+typedef enum ir_kernel_kind { IR_KERNEL_MAP, IR_KERNEL_REDUCE, IR_KERNEL_ROW, IR_KERNEL_CONTRACT, IR_KERNEL_SCAN, IR_KERNEL_KIND_COUNT } ir_kernel_kind;
 extern const char *const ir_kernel_kind_names[IR_KERNEL_KIND_COUNT];    /* "map" ... */
 
 #define IR_SIZE_RUNTIME (-1)
@@ -44,6 +46,7 @@ typedef struct ir_kbuffer {
 /* Instruction codes beyond the operators of ops.def (which keep their ir_op number). */
 enum { IR_K_LOAD = IR_OP_COUNT, IR_K_STORE, IR_K_SCALAR, IR_K_INDEX, IR_K_COUNT };
 enum { IR_LOAD_OFFSET = 1, IR_LOAD_GUARD = 2 };    /* variant of IR_K_LOAD: which operands it has, in this order */
+enum { IR_SCAN_EXCLUSIVE = 1, IR_SCAN_REVERSE = 2 };
 typedef struct ir_kinst {
     uint16_t op;                    /* ir_op, or IR_K_LOAD (index = buffer; operands by variant: an i64 element offset, a bool
                                        without which nothing is read and the value is 0), IR_K_STORE (index = buffer, in[0]),
@@ -52,7 +55,7 @@ typedef struct ir_kinst {
     uint8_t  n_in;
     uint16_t in[5];                 /* instruction numbers; scalar attributes (alpha, beta) follow the operands */
     uint16_t index;
-    uint16_t variant;               /* value of the operator's ENUM attribute; argmax: 1 = select_last */
+    uint16_t variant;               /* value of the operator's ENUM attribute; argmax: 1 = select_last; scans: IR_SCAN_* bits */
     bool     is_kept;               /* row: computed once, kept in the worker's scratch row for later passes */
 } ir_kinst;
 
@@ -92,6 +95,9 @@ enum {
     /* reduce: phase 0 tiles are (p rows x partials), phase 1 tiles are p rows; grain = units per tile */
     IR_TUNE_REDUCE_GRAIN = 0, IR_TUNE_REDUCE_FINISH_GRAIN = 1,
     IR_TUNE_REDUCE_COLUMNS = 2,                         /* column form: columns per unit, a multiple of 64 */
+    /* scan: lines (inner form: or their blocks, column form: and chunks of columns) per tile of phase 2 and of phase 0; inner
+     * form: 1 = a line is split into its blocks, whose totals come first; column form: columns per chunk, a multiple of 64 */
+    IR_TUNE_SCAN_GRAIN = 0, IR_TUNE_SCAN_TWO_PHASES = 1, IR_TUNE_SCAN_COLUMNS = 2,
     /* row: rows per tile */
     IR_TUNE_ROW_ROWS = 0,
     /* contract: output block of a tile: multiples of mr and nr */
@@ -138,6 +144,7 @@ enum { IR_PARTIAL_BYTES = 16 };
 /* Layout of `shared` in a reduce kernel: for reduction number j (in instruction order), row q and partial i (and column c):
  *   inner:  shared + 16 * ((j * rows + q) * partials + i)
  *   column: from shared + 16 * ((j * rows + q) * partials + i) * columns on: all values, and 8 * columns further all indices
+ * Scans: shared holds 8 bytes for each line and block (two phases only); scratch, in column form, 3 rows of a chunk, 8 bytes a column.
  * Row kernels use the worker's scratch: first 16 * reductions * partials bytes, then each kept value's row (row length elements
  * of its dtype, each row rounded up to 64 bytes), in instruction order. */
 

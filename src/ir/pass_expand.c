@@ -104,7 +104,7 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
             continue;
         }
         const bool is_random = ir_expands_random(rw.to, &n);
-        if (!ir_expands_reduce(&n) && !is_random) {
+        if (!ir_expands_reduce(rw.to, &n) && !is_random) {
             rw.map[i] = ir_add_raw(rw.to, &n);
             continue;
         }

@@ -171,14 +171,33 @@ static ir_id expand_norm(const ir_expand *c, const ir_node *n) {
     return ir_expand_finish(c, ir_expand_cast(c, y, n->dtype), n->in[0]);
 }
 
-bool ir_expands_reduce(const ir_node *n) {
+/* Along an axis of one element: it, or what an exclusive scan begins with. */
+static ir_id expand_scan(const ir_expand *c, const ir_node *n) {
+    const ir_dtype t = ir_node_accumulator(c->rw->to, n);
+    if (!ir_node_attr(n, "exclusive")->integer)
+        return ir_expand_finish(c, ir_expand_cast(c, ir_expand_cast(c, n->in[0], t), n->dtype), n->in[0]);
+    ir_node full = ir_expand_node(c, IR_OP_FULL, n->dtype, n, 1);
+    const bool is_product = n->op == IR_OP_CUMPROD;
+    ir_id value = ir_is_float(n->dtype) ? ir_expand_number(c, n->dtype, is_product)
+                                        : ir_add_literal(c->rw->to, n->dtype, (ir_bits)is_product);
+    /* ORDER attrs_FULL: shape, dtype */
+    full.attr[0] = (ir_attr){.is_set = true, .list = full.dim, .n = full.rank};
+    full.attr[1] = (ir_attr){.is_set = true, .integer = n->dtype};
+    full.in = &value;
+    full.stretch = (uint8_t[]){(uint8_t)all_dims(n)};
+    return ir_expand_finish(c, ir_add_raw(c->rw->to, &full), n->in[0]);
+}
+
+bool ir_expands_reduce(const ir_graph *g, const ir_node *n) {
     const ir_kind kind = ir_ops[n->op].kind;
+    if (kind == IR_KIND_SCAN) return ir_size_is(g->sizes, n->dim[__builtin_ctz(ir_node_axes(g, n))], 1);
     return kind == IR_KIND_ROW || kind == IR_KIND_NORM || ir_is_composite_reduce(n->op);
 }
 
 ir_id ir_expand_reduction(const ir_expand *c, const ir_node *n) {
     if (ir_ops[n->op].kind == IR_KIND_ROW) return expand_softmax(c, n);
     if (ir_ops[n->op].kind == IR_KIND_NORM) return expand_norm(c, n);
+    if (ir_ops[n->op].kind == IR_KIND_SCAN) return expand_scan(c, n);
     const uint32_t mask = ir_node_axes(c->rw->to, n);
     const ir_dtype t = ir_node_accumulator(c->rw->to, n);
     const ir_attr *keepdims = ir_node_attr(n, "keepdims");

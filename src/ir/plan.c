@@ -9,7 +9,7 @@
 
 const char *const ir_reason_names[IR_REASON_COUNT] = {
     "two-contractions", "contract-then-reduce", "reduce-other-axes", "reduce-into-contract", "different-space", "layout",
-    "indices", "recompute", "no-lowering", "limit", "cycle", "alias", "user",
+    "indices", "recompute", "scan", "no-lowering", "limit", "cycle", "alias", "user",
 };
 const char *const ir_reason_texts[IR_REASON_COUNT] = {
     "a contraction reads the whole result of another contraction, so that result must be complete first",
@@ -20,6 +20,7 @@ const char *const ir_reason_texts[IR_REASON_COUNT] = {
     "a reshape or a layout change between them is no index map of one kernel",
     "indices that are computed are checked as a whole before they are used",
     "fusing would compute a costly or widely read value more than once",
+    "a running sum or product streams along its axis: what is not element by element with it is another kernel",
     "this operator has no kernel for this type yet: the reference evaluator computes it",
     "one kernel would exceed the limit on instructions or buffers",
     "a path between them leads through another kernel",
@@ -91,7 +92,8 @@ bool plan_has_kernel(const planner *p, const ir_node *n) {
     case IR_KIND_CONTRACT:
         return n->op == IR_OP_MATMUL && main == ir_at(p->g, n->in[1])->dtype && main != FUSOR_BOOL &&
                (ir_is_float(main) ? ir_is_float(n->dtype) : n->dtype == (ir_dtypes[main].bytes == 1 ? FUSOR_I32 : FUSOR_I64));
-    case IR_KIND_ROW: case IR_KIND_NORM: case IR_KIND_SCAN: return false;
+    case IR_KIND_ROW: case IR_KIND_NORM: return false;
+    case IR_KIND_SCAN: return !ir_size_is(p->g->sizes, n->dim[__builtin_ctz(ir_node_axes(p->g, n))], 1);     /* pass_expand has those */
     case IR_KIND_RANDOM: return ir_dtypes[n->dtype].bytes >= 4;
     case IR_KIND_MOVE: return n->op == IR_OP_SLICE || n->op == IR_OP_PAD || n->op == IR_OP_CONCAT;      /* others are expanded */
     case IR_KIND_INDEX: return n->op == IR_OP_TAKE || n->op == IR_OP_TAKE_ALONG;
@@ -341,7 +343,8 @@ static uint32_t reduced_axes(const planner *p, const ir_node *n) {
 /* Where the walk down an operand ends: a parameter, or what is always in memory, row-major. */
 static bool is_source(const planner *p, const ir_node *n) {
     ir_kind kind = ir_ops[n->op].kind;
-    return n->n_in == 0 || kind == IR_KIND_RANDOM || kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE || kind == IR_KIND_CONTRACT || !plan_has_kernel(p, n) ||
+    return n->n_in == 0 || kind == IR_KIND_RANDOM || kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE || kind == IR_KIND_SCAN ||
+           kind == IR_KIND_CONTRACT || !plan_has_kernel(p, n) ||
            (is_view(n) && !plan_view_is_index_map(p->g, n));
 }
 
@@ -550,6 +553,23 @@ static void place_contraction(planner *p, ir_id id) {
     (void)take_room(p, c, n);
 }
 
+/* ---- running sums and products ---- */
+/* A kernel of its own, with what is element-wise before and after it. Its order depends on the form alone, as a reduction's. */
+static void place_scan(planner *p, ir_id id) {
+    ir_node *n = ir_at(p->g, id);
+    const ir_node *x = ir_at(p->g, n->in[0]);
+    const int axis = __builtin_ctz(ir_node_axes(p->g, n));
+    if (p->info[behind_views(p, n->in[0])].home) needs_memory(p, n->in[0], IR_REASON_SCAN);
+    int c = new_cluster(p, CLUSTER_SCAN, id, x->rank, x->dim);
+    cluster *k = &p->clusters.at[c];
+    k->scanned = axis;
+    k->column = column_of(p, n->in[0], 1u << axis);
+    (void)take_room(p, c, n);
+    node_info *v = &p->info[id];
+    v->home = v->avail = c;
+    for (int d = 0; d < n->rank; d++) v->coord[d] = ir_size_is(p->g->sizes, n->dim[d], 1) ? -1 : (int8_t)d;
+}
+
 static void place_reference(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id);
     for (int i = 0; i < n->n_in; i++) {
@@ -613,6 +633,7 @@ static void place(planner *p, ir_id id) {
     switch (ir_ops[n->op].kind) {
     case IR_KIND_CONTRACT: place_contraction(p, id); break;
     case IR_KIND_REDUCE: case IR_KIND_ARGREDUCE: place_reduction(p, id); break;
+    case IR_KIND_SCAN: place_scan(p, id); break;
     case IR_KIND_MOVE: case IR_KIND_INDEX:
         if (!is_view(n)) {
             place_move(p, id);

@@ -63,6 +63,7 @@ typedef enum ir_reason {
     IR_REASON_LAYOUT,                   /* a reshape or transpose between them that is no index map of the kernel */
     IR_REASON_INDICES,                  /* indices are checked in memory before they are used */
     IR_REASON_RECOMPUTE,                /* fusing would recompute a costly value */
+    IR_REASON_SCAN,                     /* into or out of a running sum or product, not element by element */
     IR_REASON_NO_LOWERING,              /* no kernel for this operator and type: reference evaluator */
     IR_REASON_LIMIT,                    /* limit on instructions or buffers of one kernel */
     IR_REASON_CYCLE,                    /* a path through another kernel */

@@ -142,6 +142,7 @@ static void add_boundary(builder *b, ir_id id) {
     if (p->options->no_fuse) r = IR_REASON_USER;
     else if (from->kind == CLUSTER_REFERENCE || to->kind == CLUSTER_REFERENCE) r = IR_REASON_NO_LOWERING;
     else if (from->kind == CLUSTER_CONTRACT && to_contract) r = IR_REASON_TWO_CONTRACTIONS;
+    else if (from->kind == CLUSTER_SCAN || to->kind == CLUSTER_SCAN) r = IR_REASON_SCAN;
     else if (from_reduce && to_contract) r = IR_REASON_REDUCE_INTO_CONTRACT;
     else if (from->kind == CLUSTER_CONTRACT && to->kind == CLUSTER_REDUCE) r = IR_REASON_CONTRACT_THEN_REDUCE;
     else if (from_reduce && to->kind == CLUSTER_REDUCE) r = IR_REASON_REDUCE_OTHER_AXES;
@@ -241,6 +242,8 @@ static uint16_t push_op(builder *b, const ir_node *n, ir_id id, int n_in, const 
             inst.variant = (uint16_t)(set ? at->integer : (int64_t)op->attrs[i].default_value);
         } else if (op->kind == IR_KIND_ARGREDUCE && op->attrs[i].type == IR_ATTR_BOOL && strcmp(op->attrs[i].name, "select_last") == 0) {
             inst.variant = set && at->integer;
+        } else if (op->kind == IR_KIND_SCAN && op->attrs[i].type == IR_ATTR_BOOL && set && at->integer) {
+            inst.variant |= strcmp(op->attrs[i].name, "reverse") == 0 ? IR_SCAN_REVERSE : IR_SCAN_EXCLUSIVE;
         }
     }
     note_op(b, id);
@@ -259,6 +262,7 @@ uint16_t builder_cast(builder *b, uint16_t x, ir_dtype t) {
     return builder_inst(b, inst);
 }
 
+/* A reduction, or a running one. */
 static uint16_t reduction(builder *b, const ir_node *n, ir_id id) {
     const ir_node *x = ir_at(b->p->g, n->in[0]);
     int8_t identity[IR_MAX_RANK];
@@ -308,6 +312,7 @@ static uint16_t compute(builder *b, ir_id id, const chain *at) {
     uint16_t in[5];
     if (p->info[id].home == b->c) {
         if (op->kind == IR_KIND_REDUCE || op->kind == IR_KIND_ARGREDUCE) return reduction(b, n, id);
+        if (op->kind == IR_KIND_SCAN) return reduction(b, n, id);
         if (op->kind == IR_KIND_CONTRACT) return contraction(b, n, id);
         at = top(b, n->rank, p->info[id].coord);
     }
@@ -437,6 +442,19 @@ static void make_places(builder *b, const int *order) {
     }
 }
 
+/* Column form of a scan: the first of the dims from which on memory runs on to the column in every buffer; they are walked as one. */
+static int first_column(builder *b, const cluster *c) {
+    int first = c->column;
+    for (int d = c->column - 1; d > c->scanned; d--) {
+        int pair[2] = {d, first};
+        if (ir_size_is(b->p->g->sizes, b->dim[d], 1)) continue;
+        if (!mergeable(b, pair, 0)) break;
+        b->dim[first] = ir_size_mul(b->p->g->sizes, b->dim[d], b->dim[first]);
+        b->dim[d] = b->one;     /* its strides are those of the column, whose size it is part of now */
+    }
+    return first;
+}
+
 static void order_dims(builder *b, ir_step *st) {
     const cluster *c = &b->p->clusters.at[b->c];
     ir_sizes *sz = b->p->g->sizes;
@@ -462,6 +480,11 @@ static void order_dims(builder *b, ir_step *st) {
             role[n++] = 'r';
         }
         if (column) TAKE(d == c->column, 'v')
+    } else if (c->kind == CLUSTER_SCAN) {
+        int column = c->column >= 0 ? first_column(b, c) : -1;
+        TAKE(d != c->scanned && d != column, 'p')
+        TAKE(d == c->scanned, 'r')
+        TAKE(d == column, 'v')
     } else {
         int t = transposed_dim(b), last = b->space - 1;
         while (last > 0 && ir_size_is(sz, b->dim[last], 1)) last--;
@@ -596,7 +619,7 @@ static fusor_status build_kernel(planner *p, int c) {
     b.one = ir_size_const(p->g->sizes, 1);
     b.k->level = p->options->level;
     b.k->fast_math = p->options->fast_math;
-    b.k->kind = cl->kind == CLUSTER_MAP ? IR_KERNEL_MAP : cl->kind == CLUSTER_CONTRACT ? IR_KERNEL_CONTRACT : cl->is_row ? IR_KERNEL_ROW : IR_KERNEL_REDUCE;
+    b.k->kind = cl->kind == CLUSTER_MAP ? IR_KERNEL_MAP : cl->kind == CLUSTER_SCAN ? IR_KERNEL_SCAN : cl->kind == CLUSTER_CONTRACT ? IR_KERNEL_CONTRACT : cl->is_row ? IR_KERNEL_ROW : IR_KERNEL_REDUCE;
     int8_t identity[IR_MAX_RANK];
     for (int d = 0; d < IR_MAX_RANK; d++) identity[d] = d < cl->rank && !ir_size_is(p->g->sizes, cl->dim[d], 1) ? (int8_t)d : -1;
     if (cl->kind == CLUSTER_CONTRACT) {

@@ -9,7 +9,7 @@
  *   materialized: stored to memory by its cluster, a leaf for every other cluster. */
 #include "ir/plan.h"
 
-typedef enum cluster_kind { CLUSTER_MAP, CLUSTER_REDUCE, CLUSTER_CONTRACT, CLUSTER_REFERENCE } cluster_kind;
+typedef enum cluster_kind { CLUSTER_MAP, CLUSTER_REDUCE, CLUSTER_CONTRACT, CLUSTER_SCAN, CLUSTER_REFERENCE } cluster_kind;
 typedef struct cluster {
     cluster_kind kind;
     int       rank;
@@ -17,7 +17,8 @@ typedef struct cluster {
     uint32_t  reduced;          /* REDUCE: bit per dim */
     bool      is_row;           /* REDUCE: element values use reduction results */
     bool      can_row;          /* REDUCE: layout and space allow that */
-    int       column;           /* REDUCE: dim vectorized in column form, -1 = inner form */
+    int       column;           /* REDUCE, SCAN: dim vectorized in column form, -1 = inner form */
+    int       scanned;          /* SCAN: the dim */
     uint32_t  merged;           /* REDUCE: reduced dims that are one with the next reduced dim; sizes of 1 have no bit */
     ir_id     anchor;           /* matmul, first reduction, reference node; 0 for maps */
     int       n_nodes, n_leaves, n_reductions;

@@ -31,6 +31,15 @@ int ir_level_find(const char *name);                 /* by name or short name; -
  * Error: at most 4096 / lanes / 4 + 6 + log2(n) additions deep. */
 enum { IR_REDUCE_BLOCK = 4096, IR_REDUCE_UNROLL = 4, IR_COLUMN_BLOCK = 128 };
 
+/* The order of a running sum or product (cumsum, cumprod), in the direction of the scan:
+ *   inner (vectorized along the axis): blocks of IR_SCAN_BLOCK elements, each from the identity, vector by vector: within a vector
+ *     x[l] = x[l - d] op x[l] for d = 1, 2, 4 ..., then the total of the block so far op that; what is left of the last block
+ *     is one vector with identities where the level has masks, else single elements.
+ *   column (vectorized along a kept axis): blocks of IR_SCAN_COLUMN_BLOCK, each in order from the identity.
+ * Each result is (what is before the block) op (the block's). Before a block is, for float sums, the higher part of a sum in
+ * two parts (two-sum, renormalized after each block); else the blocks' totals combined in order. */
+enum { IR_SCAN_BLOCK = 1024, IR_SCAN_COLUMN_BLOCK = 128 };
+
 /* Register tile of a contraction: mr rows x nr columns of the accumulator type; k block: partial sums of kb products are
  * accumulated in order from 0 with fma (mul and add where the level has none), then block sums are added in order. */
 typedef struct ir_tile { int mr, nr, kb; } ir_tile;

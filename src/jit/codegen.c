@@ -25,6 +25,7 @@ static fusor_status (*const emit_kind[IR_KERNEL_KIND_COUNT])(emit *, fu_error *)
     [IR_KERNEL_MAP] = jit_emit_map,
     [IR_KERNEL_REDUCE] = jit_emit_reduce,
     [IR_KERNEL_ROW] = jit_emit_row,
+    [IR_KERNEL_SCAN] = jit_emit_scan,
     [IR_KERNEL_CONTRACT] = jit_emit_contract,
 };
 

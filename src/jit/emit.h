@@ -153,6 +153,7 @@ fusor_status jit_emit_map(emit *e, fu_error *err);
 void map_emit_transposed(emit *e);                                     /* map_transpose.c */
 fusor_status jit_emit_reduce(emit *e, fu_error *err);
 fusor_status jit_emit_row(emit *e, fu_error *err);
+fusor_status jit_emit_scan(emit *e, fu_error *err);
 fusor_status jit_emit_contract(emit *e, fu_error *err);
 /* A function beside e->fn in its module, with the attributes of all generated code. */
 /* demote.c: integers and pointers of e->fn that live in more than one block go through memory; the builder at its end. */

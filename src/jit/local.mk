@@ -41,3 +41,4 @@ jit_sources += %D%/reduce_sweep.c
 jit_sources += %D%/reduce_column.c
 jit_sources += %D%/row.c
 jit_sources += %D%/reduce.c
+jit_sources += %D%/scan.c

@@ -95,6 +95,27 @@ static void tune_reduce(const ir_kernel *k, const int64_t *size, int n_threads, 
     tune[IR_TUNE_REDUCE_FINISH_GRAIN] = grain(times(rows, chunks), times(at_least_one(partials), columns), n_threads);
 }
 
+/* A line is split where there are fewer lines than threads can use; reading it twice pays only while it is in a cache, or with
+ * more threads than memory has room for. */
+static void tune_scan(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
+    int64_t lines = product(k, size, "p"), length = product(k, size, "r"), units = lines, each = length;
+    tune[IR_TUNE_SCAN_COLUMNS] = COLUMN_STEP;
+    if (ir_kernel_is_column(k)) {
+        int64_t v = at_least_one(size[k->n_dims - 1]);
+        int64_t columns = clamp(round_up(v, COLUMN_STEP), COLUMN_STEP, 1024);
+        while (columns > 2 * COLUMN_STEP && times(lines, ceil_div(v, columns)) < (int64_t)n_threads * TILES_PER_THREAD)
+            columns = round_up(columns / 2, COLUMN_STEP);
+        tune[IR_TUNE_SCAN_COLUMNS] = columns;
+        units = times(lines, ceil_div(v, columns));
+        each = times(length, columns);
+    } else if (n_threads > 1 && lines < 2 * (int64_t)n_threads && times(lines, length) >= SERIAL_WORK) {
+        tune[IR_TUNE_SCAN_TWO_PHASES] = 1;
+        each = IR_SCAN_BLOCK;
+        units = times(lines, ceil_div(length, IR_SCAN_BLOCK));
+    }
+    tune[IR_TUNE_SCAN_GRAIN] = grain(units, each, n_threads);
+}
+
 static void tune_row(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
     tune[IR_TUNE_ROW_ROWS] = grain(product(k, size, "p"), product(k, size, "r"), n_threads);
 }
@@ -150,6 +171,7 @@ void rt_tune(const ir_kernel *k, const int64_t *size, int n_threads, int64_t tun
     switch (k->kind) {
     case IR_KERNEL_MAP: tune_map(k, size, n_threads, tune); break;
     case IR_KERNEL_REDUCE: tune_reduce(k, size, n_threads, tune); break;
+    case IR_KERNEL_SCAN: tune_scan(k, size, n_threads, tune); break;
     case IR_KERNEL_ROW: tune_row(k, size, n_threads, tune); break;
     case IR_KERNEL_CONTRACT: tune_contract(k, size, n_threads, tune); break;
     case IR_KERNEL_KIND_COUNT: break;
