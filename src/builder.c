@@ -76,7 +76,7 @@ static ir_id record(struct builder_state *b, const op_call *c) {
         for (uint32_t k = 0; k < x->n; k++) attr[i].list[k] = ir_size_const(g->sizes, x->list[k]);
     }
     const ir_attr *given = info->n_attrs ? attr : NULL;
-    return info->n_results == 1 ? ir_add(g, c->op, n, in, given, to, (fu_loc){0, 0})
+    return info->n_results == 1 && !c->result ? ir_add(g, c->op, n, in, given, to, (fu_loc){0, 0})
                                 : ir_add_result(g, c->op, c->result, n, in, given, (fu_loc){0, 0});
 }
 

@@ -108,7 +108,7 @@ static fusor_status infer_graph(fu_arena *arena, recording *r, fu_error *e) {
         for (uint32_t k = 0; k < attr[i].n; k++) attr[i].list[k] = ir_size_const(g->sizes, lazy_list_at(&plain[i], k));
     }
     const ir_attr *given = r->attr_bytes ? attr : NULL;
-    ir_id id = info->n_results == 1 ? ir_add(g, c->op, c->n, in, given, r->to, nowhere)
+    ir_id id = info->n_results == 1 && !c->result ? ir_add(g, c->op, c->n, in, given, r->to, nowhere)
                                     : ir_add_result(g, c->op, c->result, c->n, in, given, nowhere);
     if (!id) return e->status != FUSOR_OK ? e->status : FU_FAIL(e, FUSOR_ERROR_INTERNAL, "%s: failed", info->name);
     const ir_node *n = ir_at(g, id);

@@ -318,7 +318,7 @@ static ir_id add(ir_graph *g, ir_op op, unsigned index, int n_in, const ir_opera
         g->failed = true;
         return 0;
     }
-    if (info->n_results != 1 && index >= ir_count_results(op, n.attr)) {
+    if (index && index >= ir_count_results(op, n.attr)) {
         FU_FAIL_AT(g->error, FUSOR_ERROR_ARGUMENT, g->source, loc, "%s: there is no result %u; it has %u", info->name,
                    index, ir_count_results(op, n.attr));
         g->failed = true;

@@ -92,6 +92,32 @@ Test(builder, aliases_attributes_and_names_of_sizes) {
     fusor_module_free(m);
 }
 
+Test(builder, traces_movement_and_several_results) {
+    fusor_module *m = NULL;
+    OK(fusor_module_new(ctx, &m));
+    OK(fusor_function_begin(m, "parts"));
+    fusor_tensor x = fusor_function_param(m, "x", FUSOR_F32, 2, (fusor_size[]){{"N", 0}, {NULL, 5}}, 0), part[2];
+    fusor_split(x, 1, FUSOR_SHAPE(2, 3), part);
+    fusor_function_result(m, "a", fusor_apply(ctx, "pad", 1, &part[0], "pads=[0, 0, 0, 1], value=9"), NULL);
+    fusor_function_result(m, "b", part[1], NULL);
+    OK(fusor_function_end(m));
+    char *text = NULL;
+    OK(fusor_module_print(m, &text));
+    cr_assert(strstr(text, "= split(%x, axis=1, sizes=[2, 3])") && strstr(text, "value=9.0, pads=[0, 0, 0, 1])"), "%s", text);
+    cr_assert_eq(strstr(strstr(text, "split(") + 1, "split("), NULL, "one statement: %s", text);
+    fusor_text_free(text);
+    fusor_executable *exe = NULL;
+    OK(fusor_module_compile(m, NULL, NULL, &exe));
+    float data[5] = {1, 2, 3, 4, 5}, a[3], b[3];
+    fusor_buffer in = {.data = data, .dtype = FUSOR_F32, .rank = 2, .shape = {1, 5}};
+    fusor_buffer out[2] = {{.data = a, .dtype = FUSOR_F32, .rank = 2, .shape = {1, 3}},
+                           {.data = b, .dtype = FUSOR_F32, .rank = 2, .shape = {1, 3}}};
+    OK(fusor_executable_call(exe, 1, &in, 2, out));
+    cr_assert(a[1] == 2 && a[2] == 9 && b[0] == 3 && b[2] == 5);
+    fusor_executable_free(exe);
+    fusor_module_free(m);
+}
+
 Test(builder, errors_stick_until_the_end) {
     fusor_module *m = NULL;
     OK(fusor_module_new(ctx, &m));

@@ -440,3 +440,54 @@ Test(lazy, no_allocation_that_fails_crashes_or_leaks) {
         cr_assert_eq(released, 1);
     }
 }
+
+Test(lazy, movement_and_several_results) {
+    fusor_context *ctx = new_context();
+    float x[6] = {0, 1, 2, 3, 4, 5}, y[24];
+    int32_t at[2] = {-1, 0}, far[2] = {0, 2};
+    fusor_tensor X = fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(2, 3)), part[2];
+    fusor_tensor I = fusor_wrap_const(ctx, at, FUSOR_I32, FUSOR_SHAPE(2));
+    fusor_split(X, 1, FUSOR_SHAPE(1, 2), part);
+    OK(fusor_read(part[0], y, 2 * sizeof *y));
+    cr_assert(y[0] == 0 && y[1] == 3);
+    OK(fusor_read(part[1], y, 4 * sizeof *y));
+    cr_assert(y[0] == 1 && y[1] == 2 && y[2] == 4 && y[3] == 5);
+    OK(fusor_read(fusor_apply_result(ctx, "split", 1, 1, &X, "axis=0, sizes=[1, 1]"), y, 3 * sizeof *y));
+    cr_assert(y[0] == 3 && y[2] == 5);
+    FAILS(fusor_status_of(fusor_apply_result(ctx, "split", 2, 1, &X, "axis=0, sizes=[1, 1]")), FUSOR_ERROR_ARGUMENT,
+          "there is no result 2; it has 2");
+    FAILS(fusor_status_of(fusor_apply_result(ctx, "relu", 1, 1, &X, NULL)), FUSOR_ERROR_ARGUMENT, "no result 1");
+    const int64_t from[2] = {0, -1}, to[2] = {2, INT64_MIN}, by[2] = {1, -2};
+    OK(fusor_read(fusor_slice(X, 2, from, to, by, NULL), y, 4 * sizeof *y));
+    cr_assert(y[0] == 2 && y[1] == 0 && y[2] == 5 && y[3] == 3);
+    OK(fusor_read(fusor_flip(X, FUSOR_AXES(0)), y, 6 * sizeof *y));
+    cr_assert(y[0] == 3 && y[3] == 0);
+    OK(fusor_read(fusor_pad(X, 7, FUSOR_PAD_CONSTANT, FUSOR_SHAPE(0, 1, 0, 0)), y, 8 * sizeof *y));
+    cr_assert(y[0] == 7 && y[1] == 0 && y[4] == 7 && y[7] == 5);
+    OK(fusor_read(fusor_apply(ctx, "pad", 1, &X, "pads=[0, 1, 0, 0], value=-2.5"), y, 8 * sizeof *y));
+    cr_assert(y[0] == -2.5f && y[1] == 0);
+    OK(fusor_read(fusor_pad(X, 0, FUSOR_PAD_WRAP, FUSOR_SHAPE(0, 1, 0, 0)), y, 8 * sizeof *y));
+    cr_assert(y[0] == 2 && y[4] == 5);
+    FAILS(fusor_status_of(fusor_pad(X, 0, 9, FUSOR_SHAPE(0, 0, 0, 0))), FUSOR_ERROR_ARGUMENT, "mode");
+    OK(fusor_read(fusor_concat(3, (fusor_tensor[]){X, X, fusor_neg(X)}, 0), y, 18 * sizeof *y));
+    cr_assert(y[6] == 0 && y[11] == 5 && y[17] == -5);
+    OK(fusor_read(fusor_tile(X, FUSOR_SHAPE(1, 2)), y, 12 * sizeof *y));
+    cr_assert(y[3] == 0 && y[5] == 2 && y[11] == 5);
+    OK(fusor_read(fusor_tril(X, 0), y, 6 * sizeof *y));
+    cr_assert(y[1] == 0 && y[3] == 3 && y[4] == 4 && y[5] == 0);
+    OK(fusor_read(fusor_triu(X, 1), y, 6 * sizeof *y));
+    cr_assert(y[0] == 0 && y[1] == 1 && y[3] == 0 && y[5] == 5);
+    OK(fusor_read(fusor_take(X, I, 1), y, 4 * sizeof *y));
+    cr_assert(y[0] == 2 && y[1] == 0 && y[2] == 5 && y[3] == 3);
+    OK(fusor_read(fusor_take_along(X, fusor_reshape(I, FUSOR_SHAPE(2, 1)), 1), y, 2 * sizeof *y));
+    cr_assert(y[0] == 2 && y[1] == 3);
+    fusor_tensor row = fusor_reshape(I, FUSOR_SHAPE(1, 2)), ten = fusor_full(ctx, 10, FUSOR_F32, FUSOR_SHAPE(1, 2));
+    OK(fusor_read(fusor_scatter(X, row, ten, 0, FUSOR_SCATTER_ADD), y, 6 * sizeof *y));
+    cr_assert(y[0] == 0 && y[1] == 11 && y[3] == 13 && y[4] == 4);
+    OK(fusor_read(fusor_one_hot(I, 2, FUSOR_F32), y, 4 * sizeof *y));
+    cr_assert(y[0] == 0 && y[1] == 0 && y[2] == 1 && y[3] == 0);
+    fusor_tensor J = fusor_wrap_const(ctx, far, FUSOR_I32, FUSOR_SHAPE(2));
+    FAILS(fusor_read(fusor_take(X, J, 0), y, 6 * sizeof *y), FUSOR_ERROR_INDEX, "index 2 at position [1]");
+    FAILS(fusor_read(fusor_take(X, J, 0), y, 6 * sizeof *y), FUSOR_ERROR_INDEX, "axis 0 of size 2; expected -2 to 1");
+    fusor_context_free(ctx);
+}
