@@ -120,7 +120,8 @@ LLVMValueRef em_cast(emit *e, LLVMValueRef x, ir_dtype from, ir_dtype to);
 /* lower_half.c; t is f16 or bf16, bits are i16. */
 LLVMValueRef em_half_value(emit *e, ir_dtype t, LLVMValueRef bits);
 LLVMValueRef em_half_bits(emit *e, ir_dtype t, LLVMValueRef value);     /* of a value of the type */
-LLVMValueRef em_half_round(emit *e, ir_dtype t, LLVMValueRef value);    /* any float to the nearest value of the type */
+LLVMValueRef em_half_round(emit *e, ir_dtype t, LLVMValueRef value, bool is_arithmetic);  /* any float to the nearest value of the type;
+                                    is_arithmetic: a NaN can only come from operands of that type, or from the instruction itself */
 /* random.c: elements of a RANDOM instruction: one a lane, of any numbers (i64); or as em_random_block(...) vectors those from element
  * `first` on (a scalar, a multiple of 4) in adjacent lanes: a quarter of the work. seed: i64 at the current width. */
 LLVMValueRef em_random(emit *e, const ir_kinst *inst, LLVMValueRef seed, LLVMValueRef number);

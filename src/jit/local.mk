@@ -14,6 +14,7 @@ jit_sources += %D%/lower_ew.c
 jit_sources += %D%/lower_cast.c
 jit_sources += %D%/lower_fma.c
 jit_sources += %D%/lower_half.c
+jit_sources += %D%/lower_mod.c
 jit_sources += %D%/map.c
 jit_sources += %D%/map_transpose.c
 jit_sources += %D%/contract.c

@@ -135,11 +135,13 @@ LOWER(div) {
 
 /* 0 for divisors 0 and -1, as x - x / 1 * 1. */
 LOWER(fmod) {
+    if (is_float(e)) return jit_fmod(e, x[0], x[1]);
     LLVMValueRef y = safe_divisor(e, x[1]);
     return em_sub(e, x[0], em_mul(e, quotient(e, x[0], y), y));
 }
 
 LOWER(mod) {
+    if (is_float(e)) return jit_mod(e, x[0], x[1]);
     LLVMValueRef r = lower_fmod(e, x), zero = integer(e, 0);
     if (!is_signed(e)) return r;
     LLVMValueRef other_sign = less(e, em_xor(e, r, x[1]), zero);
@@ -271,5 +273,6 @@ LLVMValueRef em_lower(emit *e, const ir_kinst *inst, LLVMValueRef *in, const ir_
     e->dt = ir_is_half(t) ? FUSOR_F32 : t;
     e->variant = inst->variant;
     LLVMValueRef v = lowerings[op](e, in);
-    return ir_is_half(inst->dtype) && !(ir_ops[op].flags & IR_CLOSED) ? em_half_round(e, t, v) : v;
+    if (!ir_is_half(inst->dtype) || ir_ops[op].flags & IR_CLOSED) return v;
+    return em_half_round(e, t, v, (ir_ops[op].flags & IR_EXACT) != 0);
 }

@@ -81,16 +81,17 @@ LLVMValueRef em_half_bits(emit *e, ir_dtype t, LLVMValueRef value) {
     return LLVMBuildTrunc(e->b, em_lshr(e, em_bits_of_f32(e, value), 16), em_vec(e, e->t_i16), "");
 }
 
-LLVMValueRef em_half_round(emit *e, ir_dtype t, LLVMValueRef value) {
+LLVMValueRef em_half_round(emit *e, ir_dtype t, LLVMValueRef value, bool is_arithmetic) {
     if (recall(e, t, value)) return value;
     if (t == FUSOR_F16) return em_half_value(e, t, has_f16c(e) ? narrow_with_f16c(e, value) : narrow_f16(e, value));
-    /* The carry of the addition goes into the exponent as it should, to infinity too; a NaN only gets its quiet bit. */
+    /* The carry of the addition goes into the exponent as it should, to infinity too; a NaN only gets its quiet bit. But
+     * NaNs that arithmetic makes of bf16 operands are quiet and have 16 zeros below: they stay as they are. */
     LLVMValueRef x = em_bits_of_f32(e, value), odd = em_and(e, em_lshr(e, x, 16), i32(e, 1));
     LLVMValueRef up = em_add(e, em_add(e, x, i32(e, 0x7fff)), odd);
-    LLVMValueRef nan = em_or(e, x, i32(e, 0x400000));
-    x = em_select(e, em_fcmp(e, LLVMRealUNO, value, value), nan, up);
-    LLVMValueRef top = em_lshr(e, x, 16), rounded = em_f32_of_bits(e, em_shl(e, top, 16));
-    remember(e, t, rounded, LLVMBuildTrunc(e->b, top, em_vec(e, e->t_i16), ""));
+    if (!is_arithmetic)
+        up = em_select(e, em_fcmp(e, LLVMRealUNO, value, value), em_or(e, x, i32(e, 0x400000)), up);
+    LLVMValueRef rounded = em_f32_of_bits(e, em_and(e, up, i32(e, 0xffff0000)));
+    remember(e, t, rounded, LLVMBuildTrunc(e->b, em_lshr(e, up, 16), em_vec(e, e->t_i16), ""));
     return rounded;
 }
 
@@ -126,5 +127,5 @@ LLVMValueRef em_half_cast(emit *e, LLVMValueRef x, ir_dtype from, ir_dtype to) {
         if (to == FUSOR_BF16 && ir_dtypes[from].bytes == 4) x = sticky(e, x, from, 24, 8);
     }
     LLVMValueRef f = em_cast(e, x, from, is_wide ? FUSOR_F64 : FUSOR_F32);
-    return em_half_round(e, to, is_wide ? f32_to_odd(e, f) : f);
+    return em_half_round(e, to, is_wide ? f32_to_odd(e, f) : f, false);
 }
