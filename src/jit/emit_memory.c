@@ -194,6 +194,7 @@ LLVMValueRef em_mask(emit *e, LLVMValueRef n) {
         return em_icmp(e, LLVMIntSLT, lane_numbers(e, e->t_i32), limit);
     }
     LLVMValueRef bits = em_sub(e, LLVMBuildShl(e->b, em_i64s(e, 1), n, ""), em_i64s(e, 1));
+    if (e->lanes == 64) bits = em_select(e, em_icmp(e, LLVMIntEQ, n, lanes), em_i64s(e, -1), bits);
     LLVMTypeRef narrow = LLVMIntTypeInContext(e->ctx, (unsigned)e->lanes);
     return LLVMBuildBitCast(e->b, LLVMBuildTrunc(e->b, bits, narrow, ""), em_vec(e, e->t_i1), "");
 }

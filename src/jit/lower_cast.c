@@ -6,14 +6,14 @@
 /* fptosi and fptoui give poison out of range; the selects behind them take none of it. */
 static LLVMValueRef float_to_int(emit *e, LLVMValueRef x, ir_dtype from, ir_dtype to) {
     int width = 8 * ir_dtypes[to].bytes;
-    if (width < 32) { /* through a saturated i32 */
-        LLVMValueRef v = float_to_int(e, x, from, FUSOR_I32);
+    if (width < 32) { /* brought into range as a float, which is exact: one maximum, that takes NaN to 0 if lo is 0, one minimum */
         int64_t lo = ir_is_signed(to) ? -(INT64_C(1) << (width - 1)) : 0;
         int64_t hi = ir_is_signed(to) ? -lo - 1 : (INT64_C(1) << width) - 1;
-        LLVMValueRef low = em_int(e, FUSOR_I32, lo), high = em_int(e, FUSOR_I32, hi);
-        v = em_select(e, em_icmp(e, LLVMIntSLT, v, low), low, v);
-        v = em_select(e, em_icmp(e, LLVMIntSGT, v, high), high, v);
-        return LLVMBuildTrunc(e->b, v, em_type(e, to), "");
+        LLVMValueRef low = em_const(e, from, (double)lo), high = em_const(e, from, (double)hi);
+        if (lo < 0) x = em_select(e, em_fcmp(e, LLVMRealORD, x, x), x, em_const(e, from, 0));
+        x = em_select(e, em_fcmp(e, LLVMRealOGT, x, low), x, low);
+        x = em_select(e, em_fcmp(e, LLVMRealOLT, x, high), x, high);
+        return LLVMBuildTrunc(e->b, LLVMBuildFPToSI(e->b, x, em_vec(e, e->t_i32), ""), em_type(e, to), "");
     }
     LLVMTypeRef type = em_type(e, to);
     if (!ir_is_signed(to)) {

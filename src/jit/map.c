@@ -6,7 +6,10 @@
  *       offsets of the row; values that do not vary along the columns, once
  *       for each segment of the columns (streaming peels a head that aligns the stores; else one segment):
  *           vector steps: plain, or with non-temporal stores
- *           tail: masked vector steps where the level has masks, single elements where not
+ *           tail: masked vector steps where the level has masks; where not, vectors of the level's lanes if the steps
+ *           were longer, then single elements
+ *
+ * A step has the level's lanes; more where all values are 8- or 16-bit integers, so that they fill a register.
  *
  * The main loop has no masks, for costly programs too: masked steps alone would halve the code, but stream from L3 at 0.4 of the
  * rate (gelu(x*w+b), 1e6 elements, Zen 5, `fusor bench --filter gelu`: 1.11 ms against 0.43).
@@ -24,7 +27,7 @@ typedef struct vectors {
 typedef struct map {
     int last; /* number of the last dim; -1: a single element */
     uint32_t varies[IR_KERNEL_MAX_INSTS];
-    int unroll;
+    int unroll, lanes;
     bool is_costly, has_stream;
     LLVMValueRef offset[IR_KERNEL_MAX_BUFFERS];                                   /* of the row's first element */
     LLVMValueRef index[IR_KERNEL_MAX_DIMS];                                       /* along the outer dims */
@@ -63,11 +66,17 @@ static LLVMValueRef load(emit *e, em_values *v, const ir_kinst *inst, void *user
 }
 
 /* ---- one step: e->lanes columns from `column` on ---- */
+/* Bytes of one store of a step. */
+static int store_bytes(const emit *e, ir_dtype t) {
+    int bytes = e->lanes * ir_dtypes[t].bytes;
+    return bytes < e->level->vector_bytes ? bytes : e->level->vector_bytes;
+}
+
 static void store_streaming(emit *e, map *m, int b, LLVMValueRef value) {
     ir_dtype t = e->k->buffer[b].dtype;
     LLVMValueRef at = em_gep(e, e->base[b], em_memory_type(e, t), em_add(e, m->offset[b], m->column));
     LLVMValueRef store = LLVMBuildStore(e->b, em_to_memory(e, t, value), at);
-    LLVMSetAlignment(store, (unsigned)e->level->vector_bytes);
+    LLVMSetAlignment(store, (unsigned)store_bytes(e, t));
     LLVMMetadataRef one = LLVMValueAsMetadata(LLVMConstInt(e->t_i32, 1, 0));
     LLVMValueRef node = LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, &one, 1));
     LLVMSetMetadata(store, LLVMGetMDKindIDInContext(e->ctx, "nontemporal", 11), node);
@@ -78,7 +87,9 @@ static void emit_step(emit *e, map *m, LLVMValueRef column, LLVMValueRef mask, b
     em_values v, one;
     em_values_init(&v, load, m);
     em_values_init(&one, load, m);
-    memcpy(v.at, e->lanes == 1 ? m->row_scalar : m->row_splat, sizeof v.at);
+    memcpy(v.at, e->lanes == m->lanes && m->lanes > 1 ? m->row_splat : m->row_scalar, sizeof v.at);
+    for (int i = 0; i < k->n_insts && e->lanes > 1 && e->lanes < m->lanes; i++)
+        if (v.at[i]) v.at[i] = em_splat(e, v.at[i]);
     memcpy(one.at, m->row_scalar, sizeof one.at);
     v.one = &one;
     m->column = column;
@@ -138,8 +149,8 @@ static LLVMValueRef stream_head(emit *e, map *m, LLVMValueRef begin, LLVMValueRe
         LLVMValueRef at =
             em_gep(e, e->base[b], em_memory_type(e, e->k->buffer[b].dtype), em_add(e, m->offset[b], begin));
         LLVMValueRef address = LLVMBuildPtrToInt(e->b, at, e->t_i64, "");
-        LLVMValueRef past = em_and(e, em_sub(e, em_i64s(e, 0), address), em_i64s(e, e->level->vector_bytes - 1));
-        LLVMValueRef n = em_lshr(e, past, bytes == 8 ? 3 : 2);
+        LLVMValueRef past = em_and(e, em_sub(e, em_i64s(e, 0), address), em_i64s(e, store_bytes(e, e->k->buffer[b].dtype) - 1));
+        LLVMValueRef n = em_lshr(e, past, __builtin_ctz((unsigned)bytes));
         if (head) *possible = em_and(e, *possible, em_icmp(e, LLVMIntEQ, head, n));
         else head = n;
     }
@@ -220,6 +231,14 @@ static void emit_segment(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end, 
     } else emit_main_loop(e, m, begin, at, false);
     if (!has_tail) return;
     int lanes = e->lanes;
+    if (!e->level->has_mask && lanes > e->level->lanes) {
+        e->lanes = e->level->lanes;
+        LLVMValueRef to = em_add(e, at, em_and(e, em_sub(e, end, at), em_i64s(e, -(int64_t)e->lanes)));
+        em_loop vectors = em_for(e, at, to, em_i64s(e, e->lanes));
+        emit_step(e, m, vectors.i, NULL, false);
+        em_end(e, &vectors);
+        at = to;
+    }
     if (!e->level->has_mask) e->lanes = 1;
     em_loop l = em_for(e, at, end, em_i64s(e, e->lanes));
     emit_step(e, m, l.i, e->lanes > 1 ? em_mask(e, em_sub(e, end, l.i)) : NULL, false);
@@ -264,13 +283,13 @@ static void emit_row(emit *e, map *m, LLVMValueRef row, LLVMValueRef begin, LLVM
 
 /* ---- the kernel ---- */
 /* Non-temporal stores need whole aligned vectors, so contiguous outputs whose vectors are whole registers. */
-static bool can_stream(const ir_kernel *k, int last) {
+static bool can_stream(const ir_kernel *k, int last, int lanes) {
     bool any = false;
     if (last < 0 || ir_levels[k->level].vector_bytes < 32) return false;
     if (k->dim[last].size != IR_SIZE_RUNTIME) return false; /* at most 64 columns */
     for (int b = 0; b < k->n_buffers; b++) {
         if (!k->buffer[b].is_output) continue;
-        if (k->buffer[b].stride[last] != 1 || ir_dtypes[k->buffer[b].dtype].bytes < 4) return false;
+        if (k->buffer[b].stride[last] != 1 || lanes * ir_dtypes[k->buffer[b].dtype].bytes < 16) return false;
         any = true;
     }
     return any;
@@ -278,15 +297,19 @@ static bool can_stream(const ir_kernel *k, int last) {
 
 static void analyze(emit *e, map *m) {
     const ir_kernel *k = e->k;
-    int n_ops = 0;
+    int n_ops = 0, bytes = 1; /* of the widest value in a register */
     m->last = k->n_dims - 1;
     for (int i = 0; i < k->n_insts; i++) {
         m->varies[i] = ir_kernel_varies(k, i);
+        int of_value = ir_is_half(k->inst[i].dtype) ? 4 : ir_dtypes[k->inst[i].dtype].bytes;
+        if (of_value > bytes) bytes = of_value;
         if (k->inst[i].op >= IR_OP_COUNT || !varies_in_row(m, i)) continue;
         n_ops++;
         if (ir_ops[k->inst[i].op].flags & IR_COSTLY) m->is_costly = true;
     }
     e->lanes = m->last < 0 || e->is_narrow ? 1 : e->level->lanes;
+    if (e->lanes > 1 && bytes < 4 && !m->is_costly) e->lanes = e->level->vector_bytes / bytes;
+    m->lanes = e->lanes;
     find_blocks(e, m);
     int64_t columns = m->last < 0 ? 1 : k->dim[m->last].size;
     m->unroll = m->is_costly || n_ops > 16 || (columns != IR_SIZE_RUNTIME && columns < 2 * e->lanes) ? 1 : 2;
@@ -295,7 +318,7 @@ static void analyze(emit *e, map *m) {
      * 1e4 elements: exp 1.29, log 1.13, tanh(a)*sigmoid(b)+c 1.07, pow 1.05, gelu(x*w+b) 1.03, sin 1.03; for 1.5 times
      * the time of compilation (exp 1 ms more). Two vectors a step are no faster (exp 1.01, gelu 1.02) and cost 1.2 times that. */
     e->is_optimized = m->is_costly;
-    m->has_stream = !m->is_costly && !e->is_narrow && can_stream(k, m->last);
+    m->has_stream = !m->is_costly && !e->is_narrow && can_stream(k, m->last, m->lanes);
 }
 
 /* Non-temporal stores must be seen before whatever tells another thread of them. */
