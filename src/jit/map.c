@@ -234,9 +234,9 @@ static void emit_segment(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end, 
     if (!e->level->has_mask && lanes > e->level->lanes) {
         e->lanes = e->level->lanes;
         LLVMValueRef to = em_add(e, at, em_and(e, em_sub(e, end, at), em_i64s(e, -(int64_t)e->lanes)));
-        em_loop vectors = em_for(e, at, to, em_i64s(e, e->lanes));
-        emit_step(e, m, vectors.i, NULL, false);
-        em_end(e, &vectors);
+        em_loop narrow = em_for(e, at, to, em_i64s(e, e->lanes));
+        emit_step(e, m, narrow.i, NULL, false);
+        em_end(e, &narrow);
         at = to;
     }
     if (!e->level->has_mask) e->lanes = 1;
