@@ -258,11 +258,13 @@ void map_emit_transposed(emit *e) {
     const ir_kernel *k = e->k;
     square *q = FU_NEW(e->arena, square);
     int bytes = 1, n_ops = 0, n_turned = 0;
+    bool is_costly = false;
     q->y = k->n_dims - 2;
     q->x = k->n_dims - 1;
     for (int i = 0; i < k->n_insts; i++) {
         const ir_kinst *in = &k->inst[i];
         n_ops += in->op < IR_OP_COUNT;
+        is_costly |= in->op < IR_OP_COUNT && (ir_ops[in->op].flags & IR_COSTLY);
         if (in->op != IR_K_LOAD || in->variant) continue;
         const int64_t *stride = k->buffer[in->index].stride;
         if (stride[q->y] != 1 || stride[q->x] != IR_STRIDE_RUNTIME) continue;
@@ -271,7 +273,7 @@ void map_emit_transposed(emit *e) {
         if (ir_dtypes[in->dtype].bytes > bytes) bytes = ir_dtypes[in->dtype].bytes;
     }
     q->side = e->level->vector_bytes / bytes < MAX_SIDE ? e->level->vector_bytes / bytes : MAX_SIDE;
-    q->is_staged = n_ops > MAX_UNROLLED || n_turned > 1;
+    q->is_staged = n_ops > MAX_UNROLLED || n_turned > 1 || is_costly; /* 16 copies of sin would not fit a frame */
     for (int i = 0; i < k->n_insts && q->is_staged; i++)
         if (q->is_turned[i])
             q->block[i] = em_alloca(e, LLVMArrayType2(em_memory_type(e, k->inst[i].dtype), (uint64_t)q->side * (uint64_t)q->side), 64);
