@@ -367,6 +367,7 @@ fusor_status jit_emit_scan(emit *e, fu_error *err) {
     s->length = e->size[s->r->last];
     s->blocks = em_lshr(e, em_add(e, s->length, em_i64s(e, IR_SCAN_BLOCK - 1)), __builtin_ctz(IR_SCAN_BLOCK));
     e->lanes = 1;
+    e->is_optimized = true;
     if (s->r->v >= 0) { /* phase 2 alone has tiles */
         emit_columns(s);
         return FUSOR_OK;
