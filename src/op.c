@@ -282,6 +282,40 @@ static int operands(op_call *c, int n, const fusor_tensor *x) {
         return record(&c);                                                                                             \
     }
 #define FN_TAKE_ALONG(ID, name) FN_TAKE(ID, name)
+/* ---- windows, quantization ---- */
+
+#define WINDOW_LISTS(n, kernel, strides, pads, dilations)                                                              \
+    list(&c, n < 0 ? 0 : n, kernel), optional_list(&c, n, strides), optional_list(&c, 2 * (n > 64 ? 64 : n), pads),    \
+        optional_list(&c, n, dilations)
+#define FN_MAX_POOL(ID, name)                                                                                          \
+    fusor_tensor fusor_##name(fusor_tensor x, int n, const int64_t *kernel, const int64_t *strides,                    \
+                              const int64_t *pads, const int64_t *dilations, int ceil) {                               \
+        CALL_ATTRS(ID, x, WINDOW_LISTS(n, kernel, strides, pads, dilations), flag(ceil));                              \
+        return record(&c);                                                                                             \
+    }
+#define FN_AVERAGE_POOL(ID, name)                                                                                      \
+    fusor_tensor fusor_##name(fusor_tensor x, int n, const int64_t *kernel, const int64_t *strides,                    \
+                              const int64_t *pads, const int64_t *dilations, int ceil, int count_include_pad) {        \
+        CALL_ATTRS(ID, x, WINDOW_LISTS(n, kernel, strides, pads, dilations), flag(ceil), flag(count_include_pad));     \
+        return record(&c);                                                                                             \
+    }
+#define FN_NONE(ID, name) FN_NONE_1(ID, name)
+#define FN_QUANTIZE(ID, name)                                                                                          \
+    fusor_tensor fusor_##name(fusor_tensor x, fusor_tensor scale, fusor_tensor zero_point, int axis,                   \
+                              fusor_dtype dtype) {                                                                     \
+        CALL(ID, 3, x, scale, zero_point);                                                                             \
+        op_attr attrs[IR_MAX_ATTRS] = {{.is_set = axis != FUSOR_FLAT, .integer = axis}, integer(type(&c, dtype))};     \
+        c.attrs = attrs;                                                                                               \
+        return record(&c);                                                                                             \
+    }
+#define FN_DEQUANTIZE(ID, name)                                                                                        \
+    fusor_tensor fusor_##name(fusor_tensor x, fusor_tensor scale, fusor_tensor zero_point, int axis) {                 \
+        CALL(ID, 3, x, scale, zero_point);                                                                             \
+        op_attr attrs[IR_MAX_ATTRS] = {{.is_set = axis != FUSOR_FLAT, .integer = axis}};                               \
+        c.attrs = attrs;                                                                                               \
+        return record(&c);                                                                                             \
+    }
+
 #define FN_RANDOM(ID, name)                                                                                            \
     fusor_tensor fusor_##name(fusor_context *ctx, fusor_tensor seed, fusor_dtype dtype, int rank,                      \
                               const int64_t *shape) {                                                                  \

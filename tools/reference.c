@@ -36,7 +36,8 @@ static const char *types_of(uint8_t classes) {
 static void print_signature(const ir_op_info *op) {
     static const char *const names[] = {"x", "y", "z"}, *const selecting[] = {"cond", "a", "b"};
     static const char *const of_norms[] = {"x", "gamma", "beta"};
-    const char *const *operand = op->flags & IR_COND ? selecting : op->kind == IR_KIND_NORM ? of_norms : names;
+    static const char *const of_quantization[] = {"x", "scale", "zero_point"};
+    const char *const *operand = op->kind == IR_KIND_QUANTIZE ? of_quantization : op->flags & IR_COND ? selecting : op->kind == IR_KIND_NORM ? of_norms : names;
     const char *comma = "";
     printf("`%s(", op->name);
     bool has_scalar = false, needs_scalar = false;
@@ -148,6 +149,7 @@ static void print_operators(void) {
     print_group("Movement", IR_KIND_VIEW, IR_KIND_VIEW, 0);
     print_group("Movement: parts, pads and indices", IR_KIND_MOVE, IR_KIND_INDEX, 0);
     print_group("Creation", IR_KIND_CREATE, IR_KIND_RANDOM, 0);
+    print_group("Windows and quantization", IR_KIND_WINDOW, IR_KIND_QUANTIZE, 0);
     puts("\n## Names of later versions\n\nThese are reserved; a program that uses one gets a message that says so.\n");
     int column = 0;
     for (size_t i = 0; i < sizeof planned / sizeof *planned; i++) {

@@ -271,6 +271,21 @@ FUSOR_API fusor_tensor fusor_squeeze(fusor_tensor x, int n_axes, const int64_t *
 /** axes of size 1 put in, counted in the result */
 FUSOR_API fusor_tensor fusor_unsqueeze(fusor_tensor x, int n_axes, const int64_t *axes);
 
+/* ---- windows over the n spatial axes of [N, C, ..], and quantization ---- */
+/** the largest element of each window. strides, pads (all begins, then all ends) and dilations may be NULL: ones and zeros */
+FUSOR_API fusor_tensor fusor_max_pool(fusor_tensor x, int n, const int64_t *kernel, const int64_t *strides,
+                                      const int64_t *pads, const int64_t *dilations, int ceil);
+/** the mean of each window */
+FUSOR_API fusor_tensor fusor_average_pool(fusor_tensor x, int n, const int64_t *kernel, const int64_t *strides,
+                                          const int64_t *pads, const int64_t *dilations, int ceil, int count_include_pad);
+/** the mean over all spatial axes */
+FUSOR_API fusor_tensor fusor_global_average_pool(fusor_tensor x);
+/** saturate(round(x / scale) + zero_point) in dtype; axis FUSOR_FLAT: one scale and zero point for all elements */
+FUSOR_API fusor_tensor fusor_quantize(fusor_tensor x, fusor_tensor scale, fusor_tensor zero_point, int axis,
+                                      fusor_dtype dtype);
+/** (x - zero_point) * scale */
+FUSOR_API fusor_tensor fusor_dequantize(fusor_tensor x, fusor_tensor scale, fusor_tensor zero_point, int axis);
+
 /** a part of each axis from starts to ends by steps, n of each; negative bounds count from the end, bounds clamp. steps
  * NULL: 1; axes NULL: the first n */
 FUSOR_API fusor_tensor fusor_slice(fusor_tensor x, int n, const int64_t *starts, const int64_t *ends,
@@ -462,6 +477,13 @@ static inline fusor_tensor fusor_same_tensor(fusor_tensor t) { return t; }
 #define fusor_broadcast_to(a, ...)  fusor_broadcast_to(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_squeeze(a, ...)       fusor_squeeze(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_unsqueeze(a, ...)     fusor_unsqueeze(FUSOR_TENSOR_OF(a), __VA_ARGS__)
+#define fusor_max_pool(a, ...)      fusor_max_pool(FUSOR_TENSOR_OF(a), __VA_ARGS__)
+#define fusor_average_pool(a, ...)  fusor_average_pool(FUSOR_TENSOR_OF(a), __VA_ARGS__)
+#define fusor_global_average_pool(a) fusor_global_average_pool(FUSOR_TENSOR_OF(a))
+#define fusor_quantize(a, scale, zero, ...)                                                                            \
+    fusor_quantize(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(scale), FUSOR_TENSOR_OF(zero), __VA_ARGS__)
+#define fusor_dequantize(a, scale, zero, ...)                                                                          \
+    fusor_dequantize(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(scale), FUSOR_TENSOR_OF(zero), __VA_ARGS__)
 #define fusor_slice(a, ...)         fusor_slice(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_flip(a, ...)          fusor_flip(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_pad(a, value, ...)    fusor_pad(FUSOR_TENSOR_OF(a), FUSOR_TENSOR_OF(value), __VA_ARGS__)

@@ -416,6 +416,8 @@ fusor_status ir_infer(ir_graph *g, ir_node *n, ir_dtype to) {
     case IR_KIND_MOVE: FU_TRY(infer_move(g, n)); break;
     case IR_KIND_INDEX: FU_TRY(infer_index(g, n)); break;
     case IR_KIND_RANDOM: FU_TRY(infer_random(g, n)); break;
+    case IR_KIND_WINDOW: FU_TRY(infer_window(g, n)); break;
+    case IR_KIND_QUANTIZE: FU_TRY(infer_quantize(g, n)); break;
     }
     return infer_finish(g, n);
 }

@@ -38,3 +38,7 @@ ir_sources += %D%/pass_cse.c
 ir_sources += %D%/pass_dce.c
 ir_sources += %D%/pass_expand_reduce.c
 ir_sources += %D%/pass_expand_random.c
+ir_sources += %D%/pass_expand_window.c
+ir_sources += %D%/pass_expand_quantize.c
+ir_sources += %D%/infer_window.c
+ir_sources += %D%/infer_quantize.c

@@ -47,6 +47,16 @@ static const ir_attr_info attrs_AXES[] = {{.name = "axes", .type = IR_ATTR_AXES,
 static const ir_attr_info attrs_FULL[] = {ATTR_SHAPE, ATTR_DTYPE};
 static const ir_attr_info attrs_IOTA[] = {
     ATTR_SHAPE, {.name = "axis", .type = IR_ATTR_AXIS}, {.name = "dtype", .type = IR_ATTR_DTYPE, .is_required = true}};
+#define ATTR_INTS(word, required)                                                                                      \
+    { .name = word, .type = IR_ATTR_INTS, .is_required = required }
+#define ATTRS_WINDOW                                                                                                   \
+    ATTR_INTS("kernel", true), ATTR_INTS("strides", false), ATTR_INTS("pads", false), ATTR_INTS("dilations", false), { \
+        .name = "ceil", .type = IR_ATTR_BOOL                                                                           \
+    }
+static const ir_attr_info attrs_MAX_POOL[] = {ATTRS_WINDOW};
+static const ir_attr_info attrs_AVERAGE_POOL[] = {ATTRS_WINDOW, {.name = "count_include_pad", .type = IR_ATTR_BOOL}};
+static const ir_attr_info attrs_QUANTIZE[] = {{.name = "axis", .type = IR_ATTR_AXIS, .default_value = NAN}, ATTR_DTYPE};
+static const ir_attr_info attrs_DEQUANTIZE[] = {{.name = "axis", .type = IR_ATTR_AXIS, .default_value = NAN}};
 static const ir_attr_info attrs_RANDOM[] = {
     ATTR_SHAPE, {.name = "seed", .type = IR_ATTR_SCALAR, .is_required = true}, ATTR_DTYPE};
 static const ir_attr_info attrs_DIM[] = {
@@ -82,7 +92,7 @@ enum {
 _Static_assert(N_ATTRS(ALPHA_BETA) <= IR_MAX_ATTRS && N_ATTRS(REDUCE) <= IR_MAX_ATTRS &&
                    N_ATTRS(IOTA) <= IR_MAX_ATTRS && N_ATTRS(ARGREDUCE) <= IR_MAX_ATTRS &&
                    N_ATTRS(MATMUL) <= IR_MAX_ATTRS && N_ATTRS(VAR) <= IR_MAX_ATTRS && N_ATTRS(SCAN) <= IR_MAX_ATTRS &&
-                   N_ATTRS(SLICE) <= IR_MAX_ATTRS,
+                   N_ATTRS(SLICE) <= IR_MAX_ATTRS && N_ATTRS(AVERAGE_POOL) <= IR_MAX_ATTRS,
                "a row of attributes is too long");
 
 /* ---- the array ---- */

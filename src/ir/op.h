@@ -24,7 +24,7 @@ typedef enum ir_op {
 } ir_op;
 
 typedef enum ir_kind { IR_KIND_CORE, IR_KIND_EW, IR_KIND_CONVERT, IR_KIND_REDUCE, IR_KIND_ARGREDUCE, IR_KIND_CONTRACT, IR_KIND_ROW,
-                       IR_KIND_SCAN, IR_KIND_NORM, IR_KIND_VIEW, IR_KIND_CREATE, IR_KIND_RANDOM,
+                       IR_KIND_SCAN, IR_KIND_NORM, IR_KIND_VIEW, IR_KIND_CREATE, IR_KIND_RANDOM, IR_KIND_WINDOW, IR_KIND_QUANTIZE,
                        IR_KIND_MOVE,    /* elements of operand 0 (concat: of all) at other places */
                        IR_KIND_INDEX    /* places told by an operand of indices: the second, or the only one */
 } ir_kind;
@@ -50,7 +50,7 @@ typedef struct ir_attr_info {
 static inline bool ir_attr_is_list(ir_attr_type t) {
     return t == IR_ATTR_AXES || t == IR_ATTR_INTS || t == IR_ATTR_SIZES || t == IR_ATTR_INDICES || t == IR_ATTR_SIZE;
 }
-enum { IR_MAX_ATTRS = 4, IR_MAX_LIST = 255 /* entries of a list */ };
+enum { IR_MAX_ATTRS = 6, IR_MAX_LIST = 255 /* entries of a list */ };
 
 typedef struct ir_op_info {
     const char *name, *text;        /* "relu"; one sentence */
@@ -75,10 +75,12 @@ static inline bool ir_is_composite_reduce(ir_op op) { return ir_ops[op].kind == 
 
 /* Operands of one role have one dtype, which literals among them take. Others have a role of their own. */
 typedef enum ir_role { IR_ROLE_MAIN, IR_ROLE_CONDITION /* bool */, IR_ROLE_INDEX /* any integer type; literals: i64 */,
-               IR_ROLE_SEED /* any integer type; literals: i64, from 2^63 up u64 */ } ir_role;
+               IR_ROLE_SEED /* any integer type; literals: i64, from 2^63 up u64 */,
+               IR_ROLE_QUANTIZED /* zero points and what is beside them */ } ir_role;
 static inline ir_role ir_operand_role(ir_op op, unsigned i) {
     if (ir_ops[op].flags & IR_COND) return i == 0 ? IR_ROLE_CONDITION : IR_ROLE_MAIN;
     if (ir_ops[op].kind == IR_KIND_RANDOM) return IR_ROLE_SEED;
+    if (ir_ops[op].kind == IR_KIND_QUANTIZE) return i == 2 || (i == 0 && !(ir_ops[op].classes & 1)) ? IR_ROLE_QUANTIZED : IR_ROLE_MAIN;
     return ir_ops[op].kind == IR_KIND_INDEX && i == (ir_ops[op].max_in > 1) ? IR_ROLE_INDEX : IR_ROLE_MAIN;
 }
 static inline bool ir_op_takes(ir_op op, unsigned n_in) {

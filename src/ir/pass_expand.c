@@ -91,7 +91,6 @@ ir_id ir_expand_finish(const ir_expand *c, ir_id id, ir_id operand) {
 }
 
 fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
-    (void)e;
     ir_rewrite rw;
     ir_rewrite_begin(&rw, a, *g);
     uint32_t group = 0;
@@ -103,14 +102,19 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
             rw.is_changed = true;
             continue;
         }
-        const bool is_random = ir_expands_random(rw.to, &n);
-        if (!ir_expands_reduce(rw.to, &n) && !is_random) {
+        ir_id (*family)(const ir_expand *c, const ir_node *n) = ir_expands_reduce(rw.to, &n)   ? ir_expand_reduction
+                                                                : ir_expands_random(rw.to, &n) ? ir_expand_random
+                                                                : ir_expands_window(rw.to, &n) ? ir_expand_window
+                                                                : ir_expands_quantize(&n)      ? ir_expand_quantize
+                                                                                               : NULL;
+        if (!family) {
             rw.map[i] = ir_add_raw(rw.to, &n);
             continue;
         }
         ir_expand c = {.rw = &rw, .model = n};
         c.model.group = ++group;
-        rw.map[i] = is_random ? ir_expand_random(&c, &n) : ir_expand_reduction(&c, &n);
+        rw.map[i] = family(&c, &n);
+        if (!rw.map[i]) return e->status != FUSOR_OK ? e->status : FU_FAIL(e, FUSOR_ERROR_INTERNAL, "expand: %s", ir_ops[n.op].name);
         rw.is_changed = true;
     }
     ir_rewrite_finish(&rw, g);

@@ -362,6 +362,37 @@ static fusor_status move_bounds(const walk *w, const ir_node *n, value *const *i
     return status;
 }
 
+/* max_pool: the largest bound in the window. Averages: that of the bounds, and of a sum of up to n terms. */
+static fusor_status window_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
+    const bool is_max = n->op == IR_OP_MAX_POOL;
+    const int64_t outputs = ref_count(&v->t);
+    double *terms, *memory, each = 1;
+    if (is_max && !in[0]->error) return FUSOR_OK;
+    if (!make_error(v)) return no_memory(w);
+    if (in[0]->error) {
+        ref_tensor errors = shaped(&in[0]->t, in[0]->error);
+        FU_TRY(eval_f64(w, n, n->op, &errors, &v->t, &terms));
+        for (int64_t i = 0; i < outputs; i++) v->error[i] += isnan(terms[i]) || terms[i] < 0 ? 0 : terms[i];
+        fu_free(terms);
+    }
+    if (is_max) return FUSOR_OK;
+    const ir_attr *kernel = ir_node_attr(n, "kernel");
+    for (uint32_t i = 0; kernel && i < kernel->n; i++) {
+        int64_t k = 1;
+        ir_size_is_const(w->g->sizes, kernel->list[i], &k);
+        each *= (double)k;
+    }
+    for (int d = 2; !kernel && d < in[0]->t.rank; d++) each *= (double)in[0]->t.shape[d];
+    if (!(memory = as_f64(&in[0]->t, true))) return no_memory(w);
+    ref_tensor absolute = shaped(&in[0]->t, memory);
+    fusor_status status = eval_f64(w, n, n->op, &absolute, &v->t, &terms);
+    fu_free(memory);
+    FU_TRY(status);
+    add_terms(v, terms, (512 + ceil(each / 512)) * unit(w, n), unit(w, n));
+    fu_free(terms);
+    return FUSOR_OK;
+}
+
 static fusor_status node_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
     ref_tensor moved;
     bool any = false;
@@ -389,6 +420,8 @@ static fusor_status node_bounds(const walk *w, const ir_node *n, value *const *i
         for (int64_t i = 0; i < ref_count(&v->t); i++) v->error[i] = INFINITY;
         return FUSOR_OK;
     case IR_KIND_RANDOM: return random_bounds(w, n, any, v);
+    case IR_KIND_WINDOW: return window_bounds(w, n, in, v);
+    case IR_KIND_QUANTIZE: return corners(w, n, in, v);
     case IR_KIND_CREATE: case IR_KIND_CORE: break;
     }
     return FUSOR_OK;

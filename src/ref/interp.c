@@ -231,6 +231,8 @@ fusor_status ref_eval_node(const ir_graph *g, fu_error *e, const ir_node *n, con
     case IR_KIND_MOVE:      return ref_move(&c);
     case IR_KIND_INDEX:     return ref_index(&c);
     case IR_KIND_RANDOM:    return ref_random(&c);
+    case IR_KIND_WINDOW:    return ref_window(&c);
+    case IR_KIND_QUANTIZE:  return ref_quantize(&c);
     case IR_KIND_CORE:      break;
     }
     if (n->op != IR_OP_LITERAL)

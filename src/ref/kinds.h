@@ -81,4 +81,6 @@ fusor_status ref_norm(const ref_call *c);
 fusor_status ref_move(const ref_call *c);
 fusor_status ref_index(const ref_call *c);
 fusor_status ref_random(const ref_call *c);
+fusor_status ref_window(const ref_call *c);
+fusor_status ref_quantize(const ref_call *c);
 #endif

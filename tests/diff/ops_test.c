@@ -621,6 +621,61 @@ static void random_numbers(ir_op op, ir_dtype t) {
         check(text, (domain){-1, 1, SPECIAL_NONE, false}, (int64_t[4]){planes[k][0], planes[k][1] ? planes[k][1] : 1}, one_thread, false, ALL_LEVELS);
 }
 
+/* Alone, and between what fuses with it. */
+static void windows(ir_op op, ir_dtype t) {
+    static const struct {
+        const char *shape, *attrs, *result;
+    } cases[] = {
+        {"[A, B, C, D]", "kernel=[2, 2], strides=[2, 2]", "[A, B, ?, ?]"},
+        {"[A, B, C, D]", "kernel=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]", "[A, B, ?, ?]"},
+        {"[A, B, C, D]", "kernel=[3, 2], dilations=[2, 3], pads=[2, 1, 0, 3]", "[A, B, ?, ?]"},
+        {"[A, B, C, D]", "kernel=[3, 3], strides=[2, 3], pads=[0, 1, 1, 0], ceil=true", "[A, B, ?, ?]"},
+        {"[A, B, D]", "kernel=[4], strides=[3], pads=[1, 2], ceil=true", "[A, B, ?]"},
+        {"[A, B, 7, C, D]", "kernel=[2, 1, 3], strides=[1, 2, 2], pads=[1, 0, 0, 0, 0, 2]", "[A, B, ?, ?, ?]"},
+        {"[A, B, C, D]", "kernel=[9, 9], pads=[4, 4, 4, 4]", "[A, B, ?, ?]"},
+    };
+    static const int64_t sizes[][4] = {{1, 1, 5, 5}, {2, 3, 8, 24}, {1, 2, 9, 33}, {3, 1, 16, 70}, {0, 2, 6, 6}};
+    const bool is_global = op == IR_OP_GLOBAL_AVERAGE_POOL, is_max = op == IR_OP_MAX_POOL;
+    const char *T = ir_dtypes[t].name;
+    char text[500];
+    for (size_t s = 0; s < (is_global ? 2 : sizeof cases / sizeof *cases); s++)
+        for (int variant = 0; variant < (op == IR_OP_AVERAGE_POOL ? 2 : 1); variant++) {
+            const char *shape = s == 1 && is_global ? "[A, B, D]" : cases[s].shape;
+            const char *result = !is_global ? cases[s].result : s ? "[A, B, 1]" : "[A, B, 1, 1]";
+            snprintf(text, sizeof text,
+                     "func @f(%%x: %s%s, %%b: %s[B]) -> (%s%s, %s%s) { %%p = %s(%%x%s%s%s) %%h = relu(%%x) %%q = %s(%%h%s%s%s) "
+                     "%%c = unsqueeze(%%b, axes=[%s]) %%r = add(%%q, %%c) return %%p, %%r }",
+                     T, shape, T, T, result, T, result, ir_ops[op].name, is_global ? "" : ", ", is_global ? "" : cases[s].attrs,
+                     variant ? ", count_include_pad=true" : "", ir_ops[op].name, is_global ? "" : ", ",
+                     is_global ? "" : cases[s].attrs, variant ? ", count_include_pad=true" : "",
+                     strlen(result) < 10 ? "1" : strlen(result) < 13 ? "1, 2" : "1, 2, 3");
+            for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+                check(text, (domain){-4, 4, is_max && k % 2 ? SPECIAL_SOME : SPECIAL_NONE, false}, sizes[k],
+                      k == 1 ? two_threads : one_thread, k == 2, k == 1 ? ALL_LEVELS : 1u << (mix(k + s) % 3) | 1);
+        }
+}
+
+/* t: the float type of quantize, the integer type of dequantize. */
+static void quantization(ir_op op, ir_dtype t) {
+    static const char *const to[] = {"i8", "u8", "i16", "u16"}, *const floats[] = {"f32", "f16", "bf16"};
+    const bool quantizes = op == IR_OP_QUANTIZE;
+    char text[500];
+    if (quantizes ? t == FUSOR_F64 : ir_dtypes[t].bytes > 2 && t != FUSOR_I32) return;
+    for (int k = 0; k < (quantizes ? 4 : 3); k++) {
+        const char *X = ir_dtypes[t].name, *F = quantizes ? X : floats[k], *Q = quantizes ? to[k] : X, *R = quantizes ? Q : F;
+        const double scale = ir_dtypes[t].bytes == 4 ? 300 : 100;
+        for (int axis = -1; axis < 2; axis++) {
+            const char *P = axis < 0 ? "" : axis ? "[B]" : "[A]";
+            snprintf(text, sizeof text,
+                     "func @f(%%x: %s[A, B], %%s: %s%s, %%z: %s%s) -> %s[A, B] { %%y = %s(%%x, %%s, %%z%s) return %%y }", X, F, P, Q, P, R,
+                     ir_ops[op].name, axis < 0 ? "" : axis ? ", axis=-1" : ", axis=0");
+            for (size_t p = 0; p < sizeof planes / sizeof *planes; p++)
+                check(text, (domain){-scale, scale, p % 2 ? SPECIAL_SOME : SPECIAL_NONE, true}, (int64_t[4]){planes[p][0], planes[p][1]},
+                      p == 4 ? two_threads : one_thread, p % 3 == 1, ALL_LEVELS);
+        }
+    }
+}
+
 ParameterizedTestParameters(ops, agree_with_the_reference) {
     static int rows[IR_OP_COUNT];
     size_t n = 0;
@@ -648,6 +703,8 @@ ParameterizedTest(int *row_number, ops, agree_with_the_reference, .timeout = 600
         case IR_KIND_VIEW: movement(op, t); break;
         case IR_KIND_CREATE: creation(op, t); break;
         case IR_KIND_RANDOM: random_numbers(op, t); break;
+        case IR_KIND_WINDOW: windows(op, t); break;
+        case IR_KIND_QUANTIZE: quantization(op, t); break;
         case IR_KIND_MOVE:
         case IR_KIND_INDEX: moving(op, t); break;
         case IR_KIND_CORE: break;

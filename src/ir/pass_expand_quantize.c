@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* pass_expand_quantize.c: quantize and dequantize as element-wise operators that stay in lanes of 32 bits.
+ *
+ *   quantize    cast(cast(clamp(round(x / scale), least - zero, most - zero), i32) + zero): what the sum would saturate to is clamped before
+ *               it, where numbers are small and exact; a NaN passes the clamp and is cast to 0
+ *   dequantize  cast(cast(x - zero) * scale) */
+#include "ir/expand.h"
+#include <string.h>
+
+bool ir_expands_quantize(const ir_node *n) { return ir_ops[n->op].kind == IR_KIND_QUANTIZE; }
+
+/* Scale and zero point as they stand beside x: along the axis, or scalars. */
+typedef struct beside {
+    ir_node dims; /* 1 but along the axis */
+    uint8_t mask; /* dims that they repeat along */
+    unsigned axis;
+    bool is_vector;
+} beside;
+
+static ir_id aligned(const ir_expand *c, const beside *b, ir_id p) {
+    ir_graph *g = c->rw->to;
+    if (!b->is_vector) return p;
+    ir_node view = ir_expand_node(c, IR_OP_UNSQUEEZE, ir_at(g, p)->dtype, &b->dims, 1);
+    ir_size axes[IR_MAX_RANK];
+    uint32_t n = 0;
+    for (unsigned d = 0; d < b->dims.rank; d++)
+        if (d != b->axis) axes[n++] = ir_size_const(g->sizes, (int64_t)d);
+    if (n == 0) return p;
+    view.attr[0] = (ir_attr){.is_set = true, .list = axes, .n = n}; /* ORDER attrs_AXES */
+    view.in = &p;
+    return ir_add_raw(g, &view);
+}
+
+static ir_id clamp(const ir_expand *c, ir_id x, ir_id low, ir_id high, uint8_t mask) {
+    ir_node n = ir_expand_node(c, IR_OP_CLAMP, ir_at(c->rw->to, x)->dtype, ir_at(c->rw->to, x), 3);
+    ir_id in[3] = {x, low, high};
+    uint8_t stretch[3] = {0, mask, mask};
+    n.in = in;
+    n.stretch = stretch;
+    return ir_add_raw(c->rw->to, &n);
+}
+
+/* (v - zero) as f32, where zero is i32. */
+static ir_id distance(const ir_expand *c, int64_t v, ir_id zero) {
+    ir_graph *g = c->rw->to;
+    const ir_node *z = ir_at(g, zero);
+    ir_node n = ir_expand_node(c, IR_OP_SUB, FUSOR_I32, z, 2);
+    ir_id in[2] = {ir_add_literal(g, FUSOR_I32, (ir_bits)(uint32_t)v), zero};
+    uint8_t stretch[2] = {(uint8_t)((1u << z->rank) - 1), 0};
+    n.in = in;
+    n.stretch = stretch;
+    return ir_expand_cast(c, ir_add_raw(g, &n), FUSOR_F32);
+}
+
+ir_id ir_expand_quantize(const ir_expand *c, const ir_node *n) {
+    ir_graph *g = c->rw->to;
+    const ir_attr *axis = ir_node_attr(n, "axis");
+    beside b = {.dims = *n, .is_vector = axis->is_set, .axis = axis->is_set ? (unsigned)axis->integer : 0};
+    for (unsigned d = 0; d < n->rank; d++) {
+        if (b.is_vector && d == b.axis) continue;
+        b.dims.dim[d] = ir_size_const(g->sizes, 1);
+        if (!b.is_vector || !ir_size_is(g->sizes, n->dim[d], 1)) b.mask |= (uint8_t)(1u << d);
+    }
+    const ir_id scale = ir_expand_cast(c, aligned(c, &b, n->in[1]), FUSOR_F32);
+    const ir_id zero = ir_expand_cast(c, aligned(c, &b, n->in[2]), FUSOR_I32);
+    if (n->op == IR_OP_DEQUANTIZE) {
+        const ir_id from_zero = ir_expand_2(c, IR_OP_SUB, ir_expand_cast(c, n->in[0], FUSOR_I32), zero, b.mask);
+        const ir_id y = ir_expand_2(c, IR_OP_MUL, ir_expand_cast(c, from_zero, FUSOR_F32), scale, b.mask);
+        return ir_expand_finish(c, ir_expand_cast(c, y, n->dtype), n->in[0]);
+    }
+    const int bits = 8 * ir_dtypes[n->dtype].bytes;
+    const int64_t least = ir_is_signed(n->dtype) ? -(INT64_C(1) << (bits - 1)) : 0, most = least + (INT64_C(1) << bits) - 1;
+    const ir_id quotient = ir_expand_2(c, IR_OP_DIV, ir_expand_cast(c, n->in[0], FUSOR_F32), scale, b.mask);
+    ir_id y = clamp(c, ir_expand_1(c, IR_OP_ROUND, quotient), distance(c, least, zero), distance(c, most, zero), b.mask);
+    y = ir_expand_2(c, IR_OP_ADD, ir_expand_cast(c, y, FUSOR_I32), zero, b.mask);
+    return ir_expand_finish(c, ir_expand_cast(c, y, n->dtype), n->in[0]);
+}
