@@ -2,6 +2,7 @@
 /* api.c: the entry points of compile.h: arguments checked, work handed to the layer that does it, errors recorded. */
 #include "check.h"
 #include "context.h"
+#include "start.h"
 #include "fusor/graph.h"
 
 #define CHECK_ARGUMENT(ctx, e, cond, ...) \
@@ -12,7 +13,8 @@ fusor_status fusor_compile_text(fusor_context *ctx, const char *text, const char
     if (!ctx) return FUSOR_ERROR_ARGUMENT;
     fu_error_clear(&e);
     CHECK_ARGUMENT(ctx, &e, text && out, "fusor_compile_text: text and out must not be NULL");
-    compile_request r = {.ctx = ctx, .name = "<text>", .text = text, .length = strlen(text), .function = function};
+    compile_request r = {.ctx = ctx, .name = "<text>", .text = text, .length = strlen(text), .function = function, .may_start_unfused = true};
+    r.may_start_unfused = true;
     return compile_executable(&e, &r, out) == FUSOR_OK ? FUSOR_OK : context_fail(ctx, &e);
 }
 
@@ -23,7 +25,8 @@ fusor_status fusor_module_compile(fusor_module *module, const char *function, co
     fu_error_clear(&e);
     CHECK_ARGUMENT(module->ctx, &e, out, "fusor_module_compile: out must not be NULL");
     if (options) memcpy(&o, options, options->size && options->size < sizeof o ? options->size : sizeof o);
-    compile_request r = {.ctx = module->ctx, .module = module->module, .function = function, .flags = o.flags, .target = o.target};
+    compile_request r = {.ctx = module->ctx, .module = module->module, .function = function, .flags = o.flags, .target = o.target, .may_start_unfused = true};
+    r.may_start_unfused = true;
     return compile_executable(&e, &r, out) == FUSOR_OK ? FUSOR_OK : context_fail(module->ctx, &e);
 }
 
@@ -40,6 +43,7 @@ fusor_status fusor_executable_bind(fusor_executable *exe, int n, const char *con
     const ir_graph *g = rt_exec_plan(exe->exec)->graph;
     CHECK_ARGUMENT(exe->ctx, &e, n >= 0 && n <= (int)g->params.n && (n == 0 || (names && values)) && out,
                    "fusor_executable_bind: %d names given; @%s has %u parameters", n, g->name, g->params.n);
+    start_wait(exe);        /* what is bound is used for long: it gets the fused program */
     int *param = fu_calloc((size_t)n + 1, sizeof *param);
     if (!param) return FU_FAIL(&e, FUSOR_ERROR_MEMORY, "out of memory"), context_fail(exe->ctx, &e);
     for (int i = 0; i < n && e.status == FUSOR_OK; i++) {
@@ -50,7 +54,7 @@ fusor_status fusor_executable_bind(fusor_executable *exe, int n, const char *con
             if (param[j] == param[i]) FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "bind: parameter %%%s is named twice", g->params.at[param[i]].name);
     }
     rt_exec *bound = NULL;
-    if (e.status == FUSOR_OK) (void)rt_exec_bind(exe->exec, &e, n, param, values, &bound);
+    if (e.status == FUSOR_OK) (void)rt_exec_bind(start_exec(exe), &e, n, param, values, &bound);
     fu_free(param);
     if (e.status != FUSOR_OK) return context_fail(exe->ctx, &e);
     fusor_executable *made = fu_calloc(1, sizeof *made);
@@ -68,21 +72,22 @@ fusor_status fusor_executable_infer(fusor_executable *exe, int n_inputs, const f
     fu_error e;
     if (!exe) return FUSOR_ERROR_ARGUMENT;
     fu_error_clear(&e);
-    return rt_exec_infer(exe->exec, &e, n_inputs, inputs, n_outputs, outputs) == FUSOR_OK ? FUSOR_OK : context_fail(exe->ctx, &e);
+    return rt_exec_infer(start_exec(exe), &e, n_inputs, inputs, n_outputs, outputs) == FUSOR_OK ? FUSOR_OK : context_fail(exe->ctx, &e);
 }
 
 fusor_status fusor_executable_call(fusor_executable *exe, int n_inputs, const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs) {
     fu_error e;
     if (!exe) return FUSOR_ERROR_ARGUMENT;
     fu_error_clear(&e);
-    fusor_status status = exe->ctx->checks && n_inputs >= 0 && inputs && outputs ? check_call(&e, exe->exec, n_inputs, inputs, n_outputs, outputs)
-                                                                              : rt_exec_call(exe->exec, &e, n_inputs, inputs, n_outputs, outputs);
+    fusor_status status = exe->ctx->checks && n_inputs >= 0 && inputs && outputs ? check_call(&e, start_exec(exe), n_inputs, inputs, n_outputs, outputs)
+                                                                              : rt_exec_call(start_exec(exe), &e, n_inputs, inputs, n_outputs, outputs);
     return status == FUSOR_OK ? FUSOR_OK : context_fail(exe->ctx, &e);
 }
 
 void fusor_executable_free(fusor_executable *exe) {
     if (!exe) return;
     rt_exec_release(exe->exec);
+    start_drop(exe->job);
     fusor_context_free(exe->ctx);
     fu_free(exe);
 }
@@ -135,8 +140,9 @@ int fusor_would_compile(const fusor_executable *exe, int n_inputs, const fusor_b
 static fusor_executable *hold(fusor_executable *exe) {
     fusor_executable *held = fu_calloc(1, sizeof *held);
     if (!held) return NULL;
+    start_wait(exe);        /* prepared once, called often */
     held->ctx = context_keep(exe->ctx);
-    held->exec = rt_exec_keep(exe->exec);
+    held->exec = rt_exec_keep(start_exec(exe));
     return held;
 }
 
@@ -155,7 +161,7 @@ fusor_status fusor_executable_prepare(fusor_executable *exe, int n_inputs, const
     CHECK_ARGUMENT(exe->ctx, &e, out, "fusor_executable_prepare: out must not be NULL");
     fusor_call *c = call_new(exe, &e);
     if (!c) return context_fail(exe->ctx, &e);
-    if (rt_call_new(exe->exec, &e, n_inputs, inputs, n_outputs, outputs, &c->call) != FUSOR_OK) {
+    if (rt_call_new(start_exec(exe), &e, n_inputs, inputs, n_outputs, outputs, &c->call) != FUSOR_OK) {
         fusor_call_free(c);
         return context_fail(exe->ctx, &e);
     }
@@ -173,7 +179,7 @@ fusor_status fusor_executable_prepare_each(fusor_executable *exe, int64_t n_sets
     CHECK_ARGUMENT(exe->ctx, &e, out, "fusor_executable_prepare_each: out must not be NULL");
     fusor_call *c = call_new(exe, &e);
     if (!c) return context_fail(exe->ctx, &e);
-    if (rt_each_new(exe->exec, &e, n_sets, n_inputs, (const rt_buffers *)inputs, n_outputs, (const rt_buffers *)outputs, &c->each) != FUSOR_OK) {
+    if (rt_each_new(start_exec(exe), &e, n_sets, n_inputs, (const rt_buffers *)inputs, n_outputs, (const rt_buffers *)outputs, &c->each) != FUSOR_OK) {
         fusor_call_free(c);
         return context_fail(exe->ctx, &e);
     }

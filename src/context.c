@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* context.c: contexts, their options and environment, and the error record of each thread. */
 #include "context.h"
+#include "start.h"
 #include "base/env.h"
 #include "lazy.h"
 #include "rt/buffer.h"
@@ -146,6 +147,7 @@ fusor_context *fusor_context_new(const fusor_context_options *options) {
         fu_free(ctx);
         return NULL;
     }
+    start_open(ctx);
     atomic_fetch_add(&n_contexts, 1);
     return ctx;
 }
@@ -159,6 +161,7 @@ void fusor_context_free(fusor_context *ctx) {
     if (!ctx || atomic_fetch_sub_explicit(&ctx->refs, 1, memory_order_acq_rel) != 1) return;
     lazy_free(ctx);
     rt_cache_close(ctx->cache);
+    start_close(ctx);
     fu_free(ctx);
     if (atomic_fetch_sub(&n_contexts, 1) == 1) rt_memory_trim();       /* the last one: nothing of the library stays behind */
 }

@@ -24,6 +24,7 @@ struct fusor_context {
     fusor_status option_status;
     fu_log     log;
     rt_cache  *cache;
+    rt_cache  *start_cache;         /* start.c: kernels of one operator; NULL */
     rt_exec_options exec;
     struct lazy_state *lazy;        /* owned by lazy.c; NULL until first used */
 };
@@ -41,6 +42,7 @@ struct fusor_module {
 struct fusor_executable {
     fusor_context *ctx;             /* held */
     rt_exec   *exec;
+    struct start_job *job;          /* start.c: exec is the interim of a program that is being compiled; NULL */
 };
 struct fusor_call { fusor_executable *exe; rt_call *call; rt_each *each; };    /* one of the two */
 
@@ -53,6 +55,7 @@ typedef struct compile_request {
     const char *function;           /* NULL: the first */
     uint32_t    flags;              /* FUSOR_NO_FUSE, FUSOR_KEEP_SOURCES */
     const char *target;             /* NULL: the context's */
+    bool        may_start_unfused;  /* start.c */
 } compile_request;
 /* Front half, shared with the tools: text or module to plan. The plan lives in arena. Level from target, else ctx. */
 fusor_status compile_plan(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **out);

@@ -13,6 +13,7 @@
 #include "ir/pass.h"
 #include "ref/interp.h"
 #include "sources.h"
+#include "start.h"
 
 _Static_assert(sizeof(rt_tensor) == sizeof(ref_tensor) && offsetof(rt_tensor, data) == offsetof(ref_tensor, data), "one layout");
 
@@ -109,11 +110,14 @@ static void choose_held_level(fu_arena *arena, fu_error *e, const compile_reques
     }
 }
 
-static fusor_status make_exec(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan *plan, rt_exec **out) {
+/* *is_interim_out: unfused, while the fused kernels are not there (start.c). */
+static fusor_status make_exec(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan *plan, rt_exec **out, bool *is_interim_out) {
     rt_exec_options options = r->ctx->exec;
     options.reference = reference_node;
     options.log = &r->ctx->log;
     choose_held_level(arena, e, r, &plan);
+    *is_interim_out = r->may_start_unfused && start_unfused(arena, e, r, plan, &options, out);
+    if (*is_interim_out) return FUSOR_OK;
     fusor_status status = rt_exec_new(e, arena, plan, r->ctx->cache, &options, out);
     if (!falls_back(r->ctx, status)) return status;
     fu_log_warn(&r->ctx->log, "the reference evaluator serves @%s: %s", plan->graph->name, e->text);
@@ -130,6 +134,7 @@ fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_exe
     rt_exec *volatile exec = NULL;
     rt_exec *made = NULL;
     ir_plan *plan = NULL;
+    bool is_interim = false;
     fu_arena_init(&arena, &oom);
     fusor_status status;
     if (setjmp(oom)) {
@@ -138,7 +143,7 @@ fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_exe
         return status;
     }
     status = compile_plan(&arena, e, r, &plan);
-    if (status == FUSOR_OK) status = make_exec(&arena, e, r, plan, &made);
+    if (status == FUSOR_OK) status = make_exec(&arena, e, r, plan, &made, &is_interim);
     if (status != FUSOR_OK) {
         fu_arena_free(&arena);
         return status;
@@ -158,6 +163,7 @@ fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_exe
     }
     exe->ctx = context_keep(r->ctx);
     exe->exec = exec;
+    if (is_interim) exe->job = start_compile(r);
     *out = exe;
     return FUSOR_OK;
 }

@@ -11,6 +11,7 @@ fusor_headers += include/fusor/graph.h
 fusor_headers += include/fusor/cache.h
 fusor_sources += %D%/fusor.c
 fusor_sources += %D%/context.c
+fusor_sources += %D%/start.c
 fusor_sources += %D%/api.c
 fusor_sources += %D%/sources.c
 fusor_sources += %D%/cache_api.c

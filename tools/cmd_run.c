@@ -123,7 +123,7 @@ static int compile(run *r, point *p) {
     fu_error e;
     fu_error_clear(&e);
     compile_request request = {.ctx = r->t->ctx, .name = r->program.name, .module = r->program.module, .function = r->flat->name,
-                               .flags = FUSOR_KEEP_SOURCES | (r->t->no_fuse ? FUSOR_NO_FUSE : 0)};
+                               .flags = FUSOR_KEEP_SOURCES | (r->t->no_fuse ? FUSOR_NO_FUSE : 0), .may_start_unfused = !r->t->time};
     p->t_compile = fu_now_ns();
     if (compile_executable(&e, &request, &p->exe) != FUSOR_OK) {
         if (r->t->ctx->option_status == FUSOR_ERROR_ARGUMENT) return tool_usage(r->t, "%s", e.text);    /* FUSOR_TARGET, FUSOR_THREADS */

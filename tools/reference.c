@@ -2,7 +2,8 @@
 /* reference.c: writes what is made from tables, each as a page: "reference operators" (ops.def, planned.def) and
  * "reference environment" (env.def) print doc/operators.md and doc/environment.md; "op-declarations", "op-macros",
  * "op-overloads" and "op-symbols" (ops.def) the regions of include/fusor/op.h, fusor.hpp and tests/api/symbols.txt between markers with these names.
- * scripts/generated.sh puts them in their places. "reference reasons" (plan.c) prints a table of doc/planning.md. */
+ * scripts/generated.sh puts them in their places. "start-programs" is the text of programs of one operator each, whose kernels
+ * are installed (start.c). "reference reasons" (plan.c) prints a table of doc/planning.md. */
 #include "base/env.h"
 #include "ir/plan.h"
 #include <math.h>
@@ -244,6 +245,47 @@ static void print_op_symbols(void) {
     for (int i = IR_OP_RESULT + 1; i < IR_OP_COUNT; i++) printf("fusor_%s\n", ir_ops[i].name);
 }
 
+/* ---- the programs of the start bundle: kernels that unfused programs of f32, and some of i32 and bool, are made of ---- */
+static void start_function(const ir_op_info *op, const char *form, const char *params, const char *operands, const char *type, const char *dims) {
+    printf("func @%s_%s_%s(%s) -> %s[%s] { %%y = %s(%s) return %%y }\n", op->name, form, dims[0] == 'N' ? "n" : "m", params, op->result_is_bool ? "bool" : type, dims, op->name,
+           operands);
+}
+
+static void print_start_programs(void) {
+    for (int i = IR_OP_RESULT + 1; i < IR_OP_COUNT; i++) {
+        const ir_op_info *op = &ir_ops[i];
+        const char *t = op->classes & IR_CLASS_F ? "f32" : op->classes & IR_CLASS_S ? "i32" : "bool";
+        fusor_dtype dtype = op->classes & IR_CLASS_F ? FUSOR_F32 : op->classes & IR_CLASS_S ? FUSOR_I32 : FUSOR_BOOL;
+        bool needs_attribute = false;
+        for (int a = 0; a < op->n_attrs; a++) needs_attribute |= op->attrs[a].is_required;
+        if (op->kind != IR_KIND_EW || needs_attribute || !(op->kernel_types >> dtype & 1)) continue;
+        char params[200];
+        bool selects = op->flags & IR_COND;
+        snprintf(params, sizeof params, selects ? "%%c: bool[N], %%a: %s[N], %%b: %s[N]" : "%%a: %s[N], %%b: %s[N], %%c: %s[N]", t, t, t);
+        if (op->min_in == 3) start_function(op, "all", params, selects ? "%c, %a, %b" : "%a, %b, %c", t, "N");
+        snprintf(params, sizeof params, "%%a: %s[N]", t);
+        if (op->min_in == 1) start_function(op, "one", params, "%a", t, "N");
+        if (op->min_in != 2) continue;
+        snprintf(params, sizeof params, "%%a: %s[N], %%b: %s[N]", t, t);
+        start_function(op, "all", params, "%a, %b", t, "N");
+        snprintf(params, sizeof params, "%%a: %s[M, N], %%b: %s[N]", t, t);
+        start_function(op, "row", params, "%a, %b", t, "M, N");
+        snprintf(params, sizeof params, "%%a: %s[M, N], %%b: %s[M, 1]", t, t);
+        start_function(op, "column", params, "%a, %b", t, "M, N");
+        snprintf(params, sizeof params, "%%a: %s[N]", t);
+        start_function(op, "literal", params, dtype == FUSOR_BOOL ? "%a, true" : "%a, 2", t, "N");
+        start_function(op, "of_literal", params, dtype == FUSOR_BOOL ? "true, %a" : "2, %a", t, "N");
+    }
+    static const char *const sums[] = {"reduce_sum", "reduce_max", "reduce_min", "reduce_mean"};
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
+        printf("func @%s_rows(%%a: f32[M, N]) -> f32[M] { %%y = %s(%%a, axes=[1]) return %%y }\n"
+               "func @%s_columns(%%a: f32[M, N]) -> f32[N] { %%y = %s(%%a, axes=[0]) return %%y }\n"
+               "func @%s_all(%%a: f32[N]) -> f32 { %%y = %s(%%a) return %%y }\n",
+               sums[i], sums[i], sums[i], sums[i], sums[i], sums[i]);
+    puts("func @softmax_rows(%a: f32[M, N]) -> f32[M, N] { %y = softmax(%a, axis=1) return %y }\n"
+         "func @matmul_plain(%a: f32[M, K], %b: f32[K, N]) -> f32[M, N] { %y = matmul(%a, %b) return %y }");
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -251,7 +293,7 @@ int main(int argc, char **argv) {
     } pages[] = {{"operators", print_operators}, {"environment", print_environment},
                  {"reasons", print_reasons},     {"op-declarations", print_op_declarations},
                  {"op-macros", print_op_macros}, {"op-overloads", print_op_overloads},
-                 {"op-symbols", print_op_symbols}};
+                 {"op-symbols", print_op_symbols}, {"start-programs", print_start_programs}};
     for (size_t i = 0; argc == 2 && i < sizeof pages / sizeof *pages; i++)
         if (strcmp(argv[1], pages[i].name) == 0) {
             pages[i].print();

@@ -13,6 +13,8 @@ enum {
     FUSOR_REFERENCE_ON_MISS = 2,    /* the reference evaluator serves what would have to be compiled, with one log line */
     FUSOR_IGNORE_ENVIRONMENT = 4,   /* target, device, threads, cache and check are not taken from FUSOR_* variables (those for debugging,
                                        and FUSOR_CODEGEN, are the process's and still count) */
+    FUSOR_START_UNFUSED = 16,       /* a program whose kernels are in no cache starts at once, one kernel an operator from the bundle that is installed
+                                       with the library, while a thread compiles the fused kernels; the bits are the same. bind and prepared calls wait */
     FUSOR_FAST_MATH = 8             /* allows faster functions than the documented bounds; this version has none, so it changes nothing */
 };
 

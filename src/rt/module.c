@@ -23,12 +23,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 const char *rt_build_id(void) { return FUSOR_BUILD_ID; }
 
-/* Where the module may be, from the directory of the library (or of the program that contains it): installed libraries,
+/* Where the module and what belongs to it may be, from the directory of the library (or of the program that contains it): installed libraries,
  * installed programs, a build tree's library, program and tests. */
-static const char *const places[] = {
-    "fusor/" MODULE_FILE, MODULE_FILE, "../" MODULE_FILE, "../lib/fusor/" MODULE_FILE, "../lib64/fusor/" MODULE_FILE,
-    ".libs/" MODULE_FILE, "../.libs/" MODULE_FILE, "../../.libs/" MODULE_FILE, "../../../.libs/" MODULE_FILE,
-};
+static const char *const places[] = {"fusor/", "", "../", "../lib/fusor/", "../lib64/fusor/", ".libs/", "../.libs/", "../../.libs/", "../../../.libs/"};
 
 /* Directory of this code, with its '/'. */
 static bool own_directory(char *path) {
@@ -49,16 +46,15 @@ static bool own_directory(char *path) {
     return true;
 }
 
-/* The first place with a readable file; false when there is none. */
-static bool find(char *path) {
+bool rt_module_find_file(const char *name, char *path, size_t room) {
     char dir[PATH_MAX];
     if (own_directory(dir))
         for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-            int n = snprintf(path, PATH_MAX, "%s%s", dir, places[i]);
-            if (n > 0 && n < PATH_MAX && access(path, R_OK) == 0) return true;
+            int n = snprintf(path, room, "%s%s%s", dir, places[i], name);
+            if (n > 0 && (size_t)n < room && access(path, R_OK) == 0) return true;
         }
-    snprintf(path, PATH_MAX, "%s/%s", FUSOR_PKGLIBDIR, MODULE_FILE);
-    return access(path, R_OK) == 0;
+    int n = snprintf(path, room, "%s/%s", FUSOR_PKGLIBDIR, name);
+    return n > 0 && (size_t)n < room && access(path, R_OK) == 0;
 }
 
 /* Under the lock. */
@@ -66,7 +62,7 @@ static fusor_status load(fu_error *e, const fusor_codegen_table **out) {
     char path[PATH_MAX];
     const char *given = fu_env_string(FU_FUSOR_CODEGEN);
     if (*given) snprintf(path, sizeof path, "%s", given);
-    else if (!find(path))
+    else if (!rt_module_find_file(MODULE_FILE, path, sizeof path))
         return FU_FAIL(
             e, FUSOR_ERROR_UNSUPPORTED,
             "no code generation module: %s is neither beside the library nor in %s (FUSOR_CODEGEN names another path)",

@@ -3,6 +3,7 @@
 #define RT_MODULE_H
 /* Finds and loads the code generation module (the part with LLVM in it), at the first kernel that no cache holds. */
 #include "base/error.h"
+#include <stdbool.h>
 #include "ir/codegen_api.h"
 
 /* The build id that this library was compiled with; the module must have the same. Static storage. */
@@ -13,4 +14,6 @@ const char *rt_build_id(void);
 fusor_status rt_module_get(fu_error *e, const fusor_codegen_table **out);
 /* The path it was loaded from; "" before. */
 const char *rt_module_path(void);
+/* The path of a file that is installed with the module (or lies in the build tree); false: there is none. */
+bool rt_module_find_file(const char *name, char *path, size_t room);
 #endif

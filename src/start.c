@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* start.c: programs that start unfused (start.h). The interim executable and the fused one are two executables of the same
+ * program; both live until the outer one is freed, so a call never meets one that goes away.
+ *
+ * A process that ends waits for the threads: LLVM must not be taken down under one. A forked child has no such thread and stays
+ * unfused. */
+#include "start.h"
+#include "base/env.h"
+#include "base/env.h"
+#include "rt/fork.h"
+#include "rt/module.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+typedef struct start_job {
+    atomic_int refs;
+    pid_t      pid;                             /* whose thread it is */
+    pthread_mutex_t lock;
+    pthread_cond_t  done;
+    bool       is_done;
+    _Atomic(fusor_executable *) fused;          /* NULL until it is there */
+    fusor_context *ctx;                         /* held */
+    char      *name, *text, *function, *target; /* the last two may be NULL */
+    size_t     length;
+    uint32_t   flags;
+} start_job;
+
+/* ---- threads that still compile ---- */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t  ended = PTHREAD_COND_INITIALIZER;
+static int n_running;
+static pthread_once_t once = PTHREAD_ONCE_INIT, once_loaded = PTHREAD_ONCE_INIT;
+
+static void before_fork(void *user) { (void)user; pthread_mutex_lock(&lock); }
+static void after_fork(void *user) { (void)user; pthread_mutex_unlock(&lock); }
+static void after_fork_child(void *user) {
+    (void)user;
+    n_running = 0;
+    pthread_cond_init(&ended, NULL);
+    pthread_mutex_unlock(&lock);
+}
+static void watch_forks(void) {
+    static rt_fork_hook hook = {.prepare = before_fork, .parent = after_fork, .child = after_fork_child};
+    rt_fork_add(&hook);
+}
+
+static void wait_for_all(void) {
+    pthread_mutex_lock(&lock);
+    while (n_running) pthread_cond_wait(&ended, &lock);
+    pthread_mutex_unlock(&lock);
+}
+/* Registered once the module is loaded: what is registered last runs first, so before LLVM's own destructors. */
+static void wait_at_exit(void) { (void)atexit(wait_for_all); }
+
+/* ---- jobs ---- */
+void start_drop(start_job *j) {
+    if (!j || atomic_fetch_sub_explicit(&j->refs, 1, memory_order_acq_rel) != 1) return;
+    fusor_executable_free(atomic_load(&j->fused));
+    fusor_context_free(j->ctx);
+    pthread_mutex_destroy(&j->lock);
+    pthread_cond_destroy(&j->done);
+    fu_free(j->name);
+    fu_free(j->text);
+    fu_free(j->function);
+    fu_free(j->target);
+    fu_free(j);
+}
+
+static void *compile_fused(void *arg) {
+    start_job *j = arg;
+    fusor_executable *exe = NULL;
+    const fusor_codegen_table *module;
+    fu_error *e = fu_calloc(1, sizeof *e);
+    if (e && rt_module_get(e, &module) == FUSOR_OK) {
+        pthread_once(&once_loaded, wait_at_exit);
+        compile_request r = {.ctx = j->ctx, .name = j->name, .text = j->text, .length = j->length, .function = j->function, .flags = j->flags, .target = j->target};
+        fu_error_clear(e);
+        if (compile_executable(e, &r, &exe) == FUSOR_OK) {
+            fu_log_event(&j->ctx->log, "dispatch", "@%s,fused", rt_exec_plan(exe->exec)->graph->name);
+            atomic_store_explicit(&j->fused, exe, memory_order_release);
+        }
+    }
+    fu_free(e);
+    pthread_mutex_lock(&j->lock);
+    j->is_done = true;
+    pthread_cond_broadcast(&j->done);
+    pthread_mutex_unlock(&j->lock);
+    start_drop(j);
+    pthread_mutex_lock(&lock);
+    n_running--;
+    pthread_cond_broadcast(&ended);
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static char *copy(const char *text, size_t n) {
+    char *p = text ? fu_malloc(n + 1) : NULL;
+    if (p) {
+        memcpy(p, text, n);
+        p[n] = 0;
+    }
+    return p;
+}
+
+start_job *start_compile(const compile_request *r) {
+    const fu_source *source = r->module ? &r->module->source : NULL;
+    const char *text = source ? source->text : r->text, *name = source ? source->name : r->name;
+    size_t length = source ? source->length : r->length;
+    start_job *j = fu_calloc(1, sizeof *j);
+    if (!j) return NULL;
+    pthread_once(&once, watch_forks);
+    pthread_mutex_init(&j->lock, NULL);
+    pthread_cond_init(&j->done, NULL);
+    atomic_init(&j->refs, 2);
+    j->pid = getpid();
+    j->ctx = context_keep(r->ctx);
+    j->text = copy(text, length);
+    j->length = length;
+    j->name = copy(name ? name : "<text>", strlen(name ? name : "<text>"));
+    j->function = r->function ? copy(r->function, strlen(r->function)) : NULL;
+    j->target = r->target ? copy(r->target, strlen(r->target)) : NULL;
+    j->flags = r->flags;
+    bool ok = j->text && j->name && (!r->function || j->function) && (!r->target || j->target);
+    pthread_t thread;
+    pthread_mutex_lock(&lock);
+    ok = ok && pthread_create(&thread, NULL, compile_fused, j) == 0;
+    if (ok) {
+        n_running++;
+        (void)pthread_detach(thread);
+    }
+    pthread_mutex_unlock(&lock);
+    if (!ok) {
+        atomic_store(&j->refs, 1);
+        start_drop(j);
+        return NULL;
+    }
+    return j;
+}
+
+rt_exec *start_exec(const fusor_executable *exe) {
+    if (!exe->job) return exe->exec;
+    const fusor_executable *fused = atomic_load_explicit(&exe->job->fused, memory_order_acquire);
+    return fused ? fused->exec : exe->exec;
+}
+
+void start_wait(const fusor_executable *exe) {
+    start_job *j = exe->job;
+    if (!j || j->pid != getpid()) return;
+    pthread_mutex_lock(&j->lock);
+    while (!j->is_done) pthread_cond_wait(&j->done, &j->lock);
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* ---- the interim ---- */
+void start_open(fusor_context *ctx) {
+    char found[4096];
+    const char *path = fu_env_string(FU_FUSOR_START_BUNDLE);
+    fu_error *e = fu_calloc(1, sizeof *e);
+    bool is_wanted = ctx->flags & FUSOR_START_UNFUSED || (!(ctx->flags & FUSOR_IGNORE_ENVIRONMENT) && fu_env_bool(FU_FUSOR_START_UNFUSED));
+    is_wanted = is_wanted && e && !(ctx->flags & (FUSOR_CACHE_ONLY | FUSOR_REFERENCE_ON_MISS));
+    if (is_wanted && !path[0] && rt_module_find_file("fusor-start.fbundle", found, sizeof found)) path = found;
+    if (is_wanted && path[0]) {
+        rt_cache_options o = {.mode = RT_CACHE_RO, .dir = "", .path = path, .only = true, .log = ctx->log};
+        if (rt_cache_open(e, &o, &ctx->start_cache) != FUSOR_OK) ctx->start_cache = NULL;
+    }
+    fu_free(e);
+}
+
+void start_close(fusor_context *ctx) { rt_cache_close(ctx->start_cache); }
+
+static bool is_held(rt_cache *cache, const ir_plan *p) {
+    for (uint32_t i = 0; i < p->steps.n; i++)
+        if (p->steps.at[i].kind == IR_STEP_KERNEL && !rt_cache_holds(cache, p->steps.at[i].kernel, false)) return false;
+    return true;
+}
+
+bool start_unfused(fu_arena *arena, fu_error *e, const compile_request *r, const ir_plan *plan, const rt_exec_options *options, rt_exec **out) {
+    rt_cache *cache = r->ctx->start_cache;
+    ir_plan_options unfused = plan->options;
+    ir_plan *interim;
+    const char *text = r->module ? r->module->source.text : r->text;
+    if (!cache || !text || unfused.no_fuse || unfused.reference || is_held(r->ctx->cache, plan)) return false;
+    unfused.no_fuse = true;
+    if (ir_plan_make(arena, e, plan->graph, &unfused, &interim) == FUSOR_OK && is_held(cache, interim) &&
+        rt_exec_new(e, arena, interim, cache, options, out) == FUSOR_OK) {
+        fu_log_event(&r->ctx->log, "dispatch", "@%s,starts-unfused", (*out ? rt_exec_plan(*out) : interim)->graph->name);
+        return true;
+    }
+    fu_error_clear(e);
+    return false;
+}

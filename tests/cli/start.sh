@@ -1,0 +1,45 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# start.sh: a program that was never seen starts on kernels of one operator each, gives the same bytes as the fused one, and leaves the
+# fused kernels in the cache.
+set -u
+work=$TMPDIR/start
+mkdir -p "$work" && cd "$work" || exit 1
+passed=0 failed=0
+ok() { passed=$((passed + 1)); }
+bad() {
+    failed=$((failed + 1))
+    printf 'FAIL: %s\n' "$1"
+    head -c 2000 out
+}
+if [ -z "${FUSOR_CODEGEN-}" ]; then
+    echo "skip: no code generation module"
+    echo "0 passed, 0 failed, 1 skipped"
+    exit 0
+fi
+# Of the programs that are installed, those that this one needs; all of them must be right.
+"$FUSOR_BUILDDIR/tools/reference" start-programs >all.fusor && "$FUSOR" check all.fusor >out 2>&1 && ok || bad 'the start programs'
+grep -E '^func @(mul|add|tanh|exp|sub|maximum|softmax)_' all.fusor >few.fusor
+FUSOR_CACHE_DIR=$work/made "$FUSOR" cache warm few.fusor --no-fuse -o start.fbundle >out 2>&1 && ok || bad 'the bundle'
+cat >p.fusor <<'P'
+func @f(%x: f32[M, N], %b: f32[N]) -> f32[M, N] {
+  %a = mul(%x, 2.) %c = add(%a, %b) %d = tanh(%c) %e = exp(%d) %g = sub(%e, %x) %y = maximum(%g, .1) return %y
+}
+func @other(%x: f32[N]) -> f32[N] { %a = cosh(%x) %y = neg(%a) return %y }
+P
+run() { "$FUSOR" run p.fusor "$@" --fill normal:1 --dim M=37 --dim N=101 >out 2>&1; }
+export FUSOR_CACHE_DIR=$work/cache FUSOR_START_BUNDLE=$work/start.fbundle
+FUSOR_VERBOSE=dispatch FUSOR_START_UNFUSED=1 run @f -o y=unfused.npy && ok || bad 'the first run'
+grep -q '@f,starts-unfused' out && ok || bad 'it did not start unfused'
+grep -q '@f,fused' out && ok || bad 'the fused program was not made'
+FUSOR_VERBOSE=dispatch FUSOR_START_UNFUSED=1 FUSOR_CODEGEN=/nowhere run @f -o y=fused.npy && ok || bad 'the second run: the fused kernel is not in the cache'
+grep -q 'starts-unfused' out && bad 'the second run started unfused' || ok
+cmp -s unfused.npy fused.npy && ok || bad 'other bytes'
+# An operator that the bundle lacks: compiled as ever. So is everything where the bundle is missing or damaged.
+FUSOR_VERBOSE=dispatch FUSOR_START_UNFUSED=1 "$FUSOR" run p.fusor @other --fill normal:1 --dim N=5 >out 2>&1 && ! grep -q 'starts-unfused' out && ok || bad 'without a kernel in the bundle'
+rm -rf cache && truncate -s 100 start.fbundle
+FUSOR_START_UNFUSED=1 run @f -o y=again.npy && cmp -s fused.npy again.npy && ok || bad 'a bundle that is cut'
+rm -rf cache
+FUSOR_START_UNFUSED=1 FUSOR_START_BUNDLE=/nowhere run @f -o y=again.npy && cmp -s fused.npy again.npy && ok || bad 'a bundle that is missing'
+echo "$passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ]
