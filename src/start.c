@@ -11,6 +11,7 @@
 #include "rt/module.h"
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 typedef struct start_job {
@@ -40,18 +41,19 @@ static void after_fork_child(void *user) {
     pthread_cond_init(&ended, NULL);
     pthread_mutex_unlock(&lock);
 }
-static void watch_forks(void) {
-    static rt_fork_hook hook = {.prepare = before_fork, .parent = after_fork, .child = after_fork_child};
-    rt_fork_add(&hook);
-}
-
 static void wait_for_all(void) {
     pthread_mutex_lock(&lock);
     while (n_running) pthread_cond_wait(&ended, &lock);
     pthread_mutex_unlock(&lock);
 }
-/* Registered once the module is loaded: what is registered last runs first, so before LLVM's own destructors. */
+/* Registered when the first job begins, for a process that ends before the module is loaded, and again once it is: what is
+ * registered last runs first, so before LLVM's own destructors. */
 static void wait_at_exit(void) { (void)atexit(wait_for_all); }
+static void watch_forks_and_exit(void) {
+    wait_at_exit();
+    static rt_fork_hook hook = {.prepare = before_fork, .parent = after_fork, .child = after_fork_child};
+    rt_fork_add(&hook);
+}
 
 /* ---- jobs ---- */
 void start_drop(start_job *j) {
@@ -70,6 +72,7 @@ void start_drop(start_job *j) {
 static void *compile_fused(void *arg) {
     start_job *j = arg;
     fusor_executable *exe = NULL;
+    (void)setpriority(PRIO_PROCESS, 0, 10);     /* this thread: the caller's work goes first */
     const fusor_codegen_table *module;
     fu_error *e = fu_calloc(1, sizeof *e);
     if (e && rt_module_get(e, &module) == FUSOR_OK) {
@@ -109,7 +112,7 @@ start_job *start_compile(const compile_request *r) {
     size_t length = source ? source->length : r->length;
     start_job *j = fu_calloc(1, sizeof *j);
     if (!j) return NULL;
-    pthread_once(&once, watch_forks);
+    pthread_once(&once, watch_forks_and_exit);
     pthread_mutex_init(&j->lock, NULL);
     pthread_cond_init(&j->done, NULL);
     atomic_init(&j->refs, 2);

@@ -272,6 +272,11 @@ static void print_start_programs(void) {
         start_function(op, "row", params, "%a, %b", t, "M, N");
         snprintf(params, sizeof params, "%%a: %s[M, N], %%b: %s[M, 1]", t, t);
         start_function(op, "column", params, "%a, %b", t, "M, N");
+        /* The broadcast operand first: also what a commutative operator gets whose other operand is made later. */
+        snprintf(params, sizeof params, "%%b: %s[N], %%a: %s[M, N]", t, t);
+        start_function(op, "row_first", params, "%b, %a", t, "M, N");
+        snprintf(params, sizeof params, "%%b: %s[M, 1], %%a: %s[M, N]", t, t);
+        start_function(op, "column_first", params, "%b, %a", t, "M, N");
         snprintf(params, sizeof params, "%%a: %s[N]", t);
         start_function(op, "literal", params, dtype == FUSOR_BOOL ? "%a, true" : "%a, 2", t, "N");
         start_function(op, "of_literal", params, dtype == FUSOR_BOOL ? "true, %a" : "2, %a", t, "N");
