@@ -148,6 +148,7 @@ em_loop em_for(emit *e, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef step)
     l.body = em_block(e, "body");
     l.done = LLVMCreateBasicBlockInContext(e->ctx, "done");
     l.step = step;
+    l.number = ++e->n_loops;
     LLVMBuildBr(e->b, l.head);
     LLVMPositionBuilderAtEnd(e->b, l.head);
     l.i = LLVMBuildPhi(e->b, e->t_i64, "i");
@@ -176,6 +177,7 @@ void em_end(emit *e, em_loop *l) {
     LLVMValueRef i = em_add(e, l->i, l->step);
     LLVMAddIncoming(l->i, &i, &l->next, 1);
     LLVMBuildBr(e->b, l->head);
+    if (l->number == e->n_loops) fu_push(e->arena, &e->inner, (em_inner){LLVMGetIncomingBlock(l->i, 0), l->head, l->next});
     LLVMAppendExistingBasicBlock(e->fn, l->done);
     LLVMPositionBuilderAtEnd(e->b, l->done);
 }

@@ -12,6 +12,9 @@
 typedef struct em_half { LLVMValueRef value, bits; ir_dtype type; } em_half;
 enum { EM_HALVES = 64 };
 
+/* A loop without loops in it: the block before it, its first and its last one. */
+typedef struct em_inner { LLVMBasicBlockRef before, head, last; } em_inner;
+
 typedef struct emit {
     LLVMContextRef ctx;
     LLVMModuleRef  mod;
@@ -33,6 +36,8 @@ typedef struct emit {
     LLVMValueRef base[IR_KERNEL_MAX_BUFFERS];
     uint32_t varies[IR_KERNEL_MAX_INSTS];                              /* ir_kernel_varies */
     LLVMValueRef scalar[IR_KERNEL_MAX_INSTS];                          /* scalar args as scalars of their type; splat at use */
+    fu_vec(em_inner) inner;     /* loops made so far */
+    int      n_loops;
     em_half  half[EM_HALVES];   /* the last ones */
     unsigned n_half;
     fu_arena *arena;
@@ -94,7 +99,7 @@ LLVMValueRef em_mask(emit *e, LLVMValueRef n);
 
 /* ---- control ---- */
 /* next: the block that ends the body, known after em_end. */
-typedef struct em_loop { LLVMBasicBlockRef head, body, next, done; LLVMValueRef i, step; } em_loop;
+typedef struct em_loop { LLVMBasicBlockRef head, body, next, done; LLVMValueRef i, step; int number; } em_loop;
 /* for (i64 i = begin; i < end; i += step). Between the calls the builder is inside the body; after em_end it is behind the loop.
  * Values that change across iterations live in allocas (em_alloca; the back end keeps them in memory under optnone) or in phis made by em_loop_phi. */
 em_loop      em_for(emit *e, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef step);
@@ -159,6 +164,8 @@ fusor_status jit_emit_contract(emit *e, fu_error *err);
 /* A function beside e->fn in its module, with the attributes of all generated code. */
 /* demote.c: integers and pointers of e->fn that live in more than one block go through memory; the builder at its end. */
 void         em_demote(emit *e);
+/* The same but inside innermost loops: what they use from outside is loaded in front of them. */
+void         em_demote_nests(emit *e);
 /* Loads what the argument block holds into e, at the entry of e->fn. */
 void         em_load_args(emit *e, LLVMValueRef args);
 LLVMValueRef em_function(emit *e, const char *name, LLVMTypeRef type, bool is_optimized);

@@ -88,5 +88,6 @@ fusor_status jit_emit_reduce(emit *e, fu_error *err) {
     if (r->v >= 0) red_column_finish(r);
     else emit_finish(r);
     em_endif(e, &first);
+    em_demote_nests(e);
     return FUSOR_OK;
 }

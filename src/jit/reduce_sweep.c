@@ -5,7 +5,8 @@
  *
  *   cheap program: a loop over groups of IR_REDUCE_UNROLL vectors, accumulators in registers; then the rest
  *
- *   costly program: the rest only, two copies of the code
+ *   costly program: one vector a step, accumulators that go round in registers, then one masked step; where that cannot
+ *   be, the rest only, two copies of the code
  *
  * The rest: whole vectors (left out where the level has masks and a cheap program's loop came before), then masked vectors
  * where the level has masks, else single elements, each combined into its own accumulator in memory. All values of a step are computed before its first store, so an output may be the same
@@ -281,6 +282,47 @@ static void rest(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], LLVMValueRef fr
         }
 }
 
+/* ---- accumulators in registers, of costly programs ---- */
+/* One copy of the program for whole vectors and one for the rest. The accumulators go round: the first takes the next
+ * vector and becomes the last. What they hold is then combined by pairs of the same distance, in another order of the
+ * operands only: which must not show. */
+static bool may_rotate(const red_sweep *s) {
+    if (!s->r->e->level->has_mask || s->has_arg) return false;
+    for (int a = 0; a < s->n_acc; a++) {
+        ir_op combine = ir_ops[s->r->k->inst[s->r->reduction[s->acc[a]]].op].combine;
+        bool is_extreme = combine == IR_OP_MAXIMUM || combine == IR_OP_MINIMUM; /* of +0 and -0 the second wins */
+        if (is_extreme && ir_is_float(red_type(s->r, s->acc[a]))) return false;
+    }
+    return true;
+}
+
+static void rotating_loop(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL]) {
+    red *r = s->r;
+    emit *e = r->e;
+    red_body b;
+    const int last = IR_REDUCE_UNROLL - 1;
+    LLVMValueRef whole = em_and(e, em_sub(e, r->end, r->begin), em_i64s(e, -(int64_t)e->lanes));
+    LLVMValueRef end = em_add(e, r->begin, whole), took[s->n_acc + 1];
+    em_loop l = em_for(e, r->begin, end, em_i64s(e, e->lanes));
+    for (int a = 0; a < s->n_acc; a++)
+        for (int u = 0; u <= last; u++) acc[a][u].value = em_loop_phi(e, &l, acc[a][u].value);
+    evaluate(s, &b, l.i, NULL);
+    for (int a = 0; a < s->n_acc; a++) {
+        took[a] = red_take(r, s->acc[a], acc[a][0], s->x[a], NULL, NULL).value;
+        for (int u = 0; u <= last; u++) em_loop_next(e, acc[a][u].value, u == last ? took[a] : acc[a][u + 1].value);
+    }
+    red_write(s, &b);
+    em_end(e, &l);
+    em_branch some = em_if(e, em_icmp(e, LLVMIntSLT, end, r->end));
+    LLVMValueRef mask = em_mask(e, em_sub(e, r->end, end));
+    evaluate(s, &b, end, mask);
+    for (int a = 0; a < s->n_acc; a++) took[a] = red_take(r, s->acc[a], acc[a][0], s->x[a], NULL, mask).value;
+    red_write(s, &b);
+    LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
+    em_endif(e, &some);
+    for (int a = 0; a < s->n_acc; a++) acc[a][0].value = join(e, took[a], then, acc[a][0].value, some.other);
+}
+
 /* The whole block is one vector: red_find does what the accumulator and its halves do. */
 static bool is_found(const red_sweep *s, int a, int64_t n) {
     return red_is_arg(s->r, s->acc[a]) && n > 0 && n <= s->r->e->level->lanes;
@@ -332,6 +374,9 @@ void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot) {
     int64_t most = !s->is_costly ? group : e->level->has_mask ? e->lanes : 2 * e->lanes;
     if (known && n <= most) {
         straight(s, acc, n);
+    } else if (s->is_costly && may_rotate(s)) {
+        rotating_loop(s, acc);
+        known = false; /* an accumulator that took nothing may be any of them now */
     } else if (s->is_costly) {
         spill(s, acc);
         rest_in_memory(s, r->begin);

@@ -130,5 +130,6 @@ fusor_status jit_emit_row(emit *e, fu_error *err) {
     if (one_vector) emit_one_vector(w);
     else emit_passes(w);
     em_end(e, &l);
+    em_demote_nests(e);
     return FUSOR_OK;
 }
