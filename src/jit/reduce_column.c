@@ -2,14 +2,16 @@
 /* reduce_column.c: reduce kernels of the column form: the lanes are along the kept dim v, so each lane accumulates its
  * own column in order and nothing is combined across lanes.
  *
- *   phase 0     chunk of columns, VECTORS vectors at a time: the block's elements in order, accumulators in registers
+ *   phase 0     costly programs, and those that need to know where they are: chunk of columns, VECTORS vectors at a time:
+ *               the block's elements in order, accumulators in registers. Else ROWS rows at a time, along them: memory is
+ *               read in longer runs, and the partial results themselves are the accumulators
  *   phase 1     chunk of columns: the tree over the partial results, then the row-level program, vector by vector
  *
  * The end of a chunk: masked vectors where the level has masks; else whole vectors, then single columns. */
 #include "jit/reduce_common.h"
 #include <string.h>
 
-enum { VECTORS = 4 };
+enum { VECTORS = 4, ROWS = 8 };
 
 typedef struct column {
     red *r;
@@ -130,6 +132,74 @@ static void accumulate(column *w, LLVMValueRef c, int vectors, LLVMValueRef mask
         }
 }
 
+/* ---- phase 0, along the rows ---- */
+static bool may_go_along(const red_sweep *s) {
+    const red *r = s->r;
+    if (s->is_costly || s->has_arg || s->n_acc == 0) return false;
+    for (int n = 0; n < r->k->n_insts; n++) {
+        uint16_t op = r->k->inst[n].op;
+        if (op == IR_K_INDEX) return false;
+        if (s->is_seed[n] && op < IR_OP_COUNT && ir_ops[op].flags & IR_COSTLY) return false; /* computed again for each group */
+    }
+    return true;
+}
+
+/* Elements [i, i + rows) of the block for the chunk's whole vectors, up to column `end`. */
+static void go_along(column *w, LLVMValueRef i, int rows, LLVMValueRef end) {
+    red *r = w->r;
+    red_sweep *s = w->s;
+    emit *e = r->e;
+    const ir_kernel *k = r->k;
+    LLVMValueRef base[ROWS][IR_KERNEL_MAX_BUFFERS], block[IR_KERNEL_MAX_BUFFERS], seed[k->n_insts];
+    red_acc acc[s->n_acc];
+    red_body b;
+    memcpy(block, e->base, sizeof block);
+    for (int u = 0; u < rows; u++)
+        for (int n = 0; n < k->n_buffers; n++) {
+            LLVMValueRef off = red_advance(e, NULL, em_add(e, i, em_i64s(e, u)), e->stride[n][r->last]);
+            base[u][n] = em_gep(e, block[n], em_memory_type(e, k->buffer[n].dtype), off);
+        }
+    em_loop l = em_for(e, w->begin, end, em_i64s(e, e->lanes));
+    b.at = (red_at){r, NULL, l.i, NULL};
+    em_values_init(&b.v, red_load_value, &b.at);
+    for (int n = 0; n < k->n_insts; n++)
+        if (s->is_seed[n]) seed[n] = em_value(e, &b.v, n);
+    for (int a = 0; a < s->n_acc; a++)
+        acc[a] = red_load(r, s->acc[a], value_at(w, s->acc[a], w->partial, l.i, false), NULL, FUSOR_I64, NULL);
+    for (int u = 0; u < rows; u++) {
+        memcpy(e->base, base[u], sizeof block);
+        red_evaluate(s, &b, (red_at){r, em_i64s(e, 0), l.i, NULL}, seed);
+        for (int a = 0; a < s->n_acc; a++) acc[a] = red_take(r, s->acc[a], acc[a], s->x[a], NULL, NULL);
+        red_write(s, &b);
+    }
+    memcpy(e->base, block, sizeof block);
+    for (int a = 0; a < s->n_acc; a++)
+        red_store(r, s->acc[a], acc[a], value_at(w, s->acc[a], w->partial, l.i, false), NULL, FUSOR_I64, NULL);
+    em_end(e, &l);
+}
+
+static void emit_chunk_along(column *w) {
+    red *r = w->r;
+    emit *e = r->e;
+    e->lanes = e->level->lanes;
+    LLVMValueRef end = whole(w, w->begin, e->lanes), groups = em_and(e, em_sub(e, r->end, r->begin), em_i64s(e, -ROWS));
+    groups = em_add(e, r->begin, groups);
+    em_loop l = em_for(e, w->begin, end, em_i64s(e, e->lanes));
+    for (int a = 0; a < w->s->n_acc; a++) {
+        int j = w->s->acc[a];
+        red_store(r, j, red_identity(r, j, NULL), value_at(w, j, w->partial, l.i, false), NULL, FUSOR_I64, NULL);
+    }
+    em_end(e, &l);
+    l = em_for(e, r->begin, groups, em_i64s(e, ROWS));
+    go_along(w, l.i, ROWS, end);
+    em_end(e, &l);
+    l = em_for(e, groups, r->end, em_i64s(e, 1));
+    go_along(w, l.i, 1, end);
+    em_end(e, &l);
+    w->begin = end;
+    emit_chunk(w, 1);
+}
+
 void red_column_partials(red *r, red_sweep *s) {
     emit *e = r->e;
     column w = {.r = r, .s = s, .step = accumulate};
@@ -142,7 +212,8 @@ void red_column_partials(red *r, red_sweep *s) {
     red_enter_row(r, w.q);
     red_enter_block(r, w.partial);
     enter_chunk(&w, chunk);
-    emit_chunk(&w, s->is_costly ? 1 : VECTORS);
+    if (may_go_along(s)) emit_chunk_along(&w);
+    else emit_chunk(&w, s->is_costly ? 1 : VECTORS);
     red_leave_block(r);
     em_end(e, &l);
 }
