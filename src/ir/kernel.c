@@ -18,6 +18,12 @@ bool ir_kernel_is_reduce_op(uint16_t op) {
     return op < IR_OP_COUNT && (ir_ops[op].kind == IR_KIND_REDUCE || ir_ops[op].kind == IR_KIND_ARGREDUCE);
 }
 
+bool ir_kernel_is_scatter(const ir_kernel *k) {
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_K_STORE && k->inst[i].variant) return true;
+    return false;
+}
+
 bool ir_kernel_is_transposed(const ir_kernel *k) { return k->n_dims > 1 && k->dim[k->n_dims - 2].role == 't'; }
 bool ir_kernel_is_column(const ir_kernel *k) { return k->n_dims > 0 && k->dim[k->n_dims - 1].role == 'v'; }
 
@@ -352,7 +358,8 @@ static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const ui
             if (in->variant & IR_LOAD_OFFSET) REQUIRE(k->inst[in->in[n++]].dtype == FUSOR_I64, "an offset is i64");
             if (in->variant & IR_LOAD_GUARD) REQUIRE(k->inst[in->in[n]].dtype == FUSOR_BOOL, "a guard is bool");
         } else {
-            REQUIRE(in->n_in == 1, "a store has one operand");
+            REQUIRE(in->variant <= IR_STORE_OFFSET && in->n_in == 1 + in->variant, "wrong number of operands");
+            if (in->variant) REQUIRE(k->kind == IR_KERNEL_MAP && k->inst[in->in[1]].dtype == FUSOR_I64, "only maps scatter, by i64 offsets");
         }
         REQUIRE(k->buffer[in->index].is_output == (in->op == IR_K_STORE), "loads read inputs and stores write outputs");
         REQUIRE(k->buffer[in->index].dtype == in->dtype, "type of the buffer differs");
@@ -360,7 +367,7 @@ static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const ui
             uint32_t has = 0;
             for (int d = 0; d < k->n_dims; d++)
                 if (k->buffer[in->index].stride[d] != 0) has |= 1u << d;
-            REQUIRE((varies[in->in[0]] & ~has) == 0, "the value varies along a dim that the output does not have");
+            REQUIRE(in->variant || (varies[in->in[0]] & ~has) == 0, "the value varies along a dim that the output does not have");
             REQUIRE(k->inst[in->in[0]].dtype == in->dtype, "type of the value differs");
         }
         return FUSOR_OK;

@@ -46,10 +46,12 @@ typedef struct ir_kbuffer {
 /* Instruction codes beyond the operators of ops.def (which keep their ir_op number). */
 enum { IR_K_LOAD = IR_OP_COUNT, IR_K_STORE, IR_K_SCALAR, IR_K_INDEX, IR_K_COUNT };
 enum { IR_LOAD_OFFSET = 1, IR_LOAD_GUARD = 2 };    /* variant of IR_K_LOAD: which operands it has, in this order */
+enum { IR_STORE_OFFSET = 1 };                       /* variant of IR_K_STORE */
 enum { IR_SCAN_EXCLUSIVE = 1, IR_SCAN_REVERSE = 2 };
 typedef struct ir_kinst {
     uint16_t op;                    /* ir_op, or IR_K_LOAD (index = buffer; operands by variant: an i64 element offset, a bool
-                                       without which nothing is read and the value is 0), IR_K_STORE (index = buffer, in[0]),
+                                       without which nothing is read and the value is 0), IR_K_STORE (index = buffer, in[0]; variant IR_STORE_OFFSET:
+                                       in[1] is an i64 element offset, and the last dim is walked in order: maps only),
                                        IR_K_SCALAR (index = scalar argument), IR_K_INDEX (index = dim: the i64 index along it) */
     ir_dtype dtype;                 /* of the result (STORE: of what is stored) */
     uint8_t  n_in;
@@ -136,6 +138,7 @@ void ir_kernel_vary_all(const ir_kernel *k, uint32_t varies[IR_KERNEL_MAX_INSTS]
  * reduction's result. Values of pass p per element are computed while sweeping the row for the p-th time. */
 int ir_kernel_pass(const ir_kernel *k, int inst);
 bool ir_kernel_is_reduce_op(uint16_t op);           /* REDUCE and ARGREDUCE kinds */
+bool ir_kernel_is_scatter(const ir_kernel *k);      /* a store has an offset */
 bool ir_kernel_is_transposed(const ir_kernel *k);   /* a map whose last dim but one has role t */
 bool ir_kernel_is_column(const ir_kernel *k);       /* the last dim has role v */
 /* Accumulators of one partial result of a reduction instruction, in bytes, in ir_kernel_launch's shared layout: arg-reductions

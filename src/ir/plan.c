@@ -96,7 +96,12 @@ bool plan_has_kernel(const planner *p, const ir_node *n) {
     case IR_KIND_SCAN: return !ir_size_is(p->g->sizes, n->dim[__builtin_ctz(ir_node_axes(p->g, n))], 1);     /* pass_expand has those */
     case IR_KIND_RANDOM: return ir_dtypes[n->dtype].bytes >= 4;
     case IR_KIND_MOVE: return n->op == IR_OP_SLICE || n->op == IR_OP_PAD || n->op == IR_OP_CONCAT;      /* others are expanded */
-    case IR_KIND_INDEX: return n->op == IR_OP_TAKE || n->op == IR_OP_TAKE_ALONG;
+    case IR_KIND_INDEX:
+        if (n->op == IR_OP_SCATTER) {
+            ir_op combine = ir_scatter_combine(n->attr[1].is_set ? n->attr[1].integer : 0);
+            return combine == IR_OP_NONE || ir_has_lowering(combine, n->dtype);
+        }
+        return n->op == IR_OP_TAKE || n->op == IR_OP_TAKE_ALONG;
     default: return true;
     }
 }
@@ -623,6 +628,21 @@ static void place_move(planner *p, ir_id id) {
         store_floating(p, id, p->options->no_fuse ? IR_REASON_USER : IR_REASON_LIMIT);
 }
 
+/* A cluster of its own over the space of the updates, which are fused; operand 0 and the indices are in memory. */
+static void place_scatter(planner *p, ir_id id) {
+    ir_node *n = ir_at(p->g, id), *indices = ir_at(p->g, n->in[1]);
+    for (int i = 0; i < n->n_in; i++) needs_memory(p, n->in[i], IR_REASON_DIFFERENT_SPACE);
+    for (int i = 0; i < 2; i++)
+        if (!p->info[n->in[i]].home) store_floating(p, n->in[i], i ? IR_REASON_INDICES : IR_REASON_DIFFERENT_SPACE);
+    subtree s = measure_subtree(p, n->in[2]);
+    if (s.n > MAX_SUBTREE || s.leaves > MAX_SUBTREE_LEAVES) store_floating(p, n->in[2], IR_REASON_LIMIT);
+    int c = new_cluster(p, CLUSTER_MAP, id, indices->rank, indices->dim);
+    p->clusters.at[c].after = latest_avail(p, n);
+    store_in(p, c, id);
+    p->info[id].avail = c;
+    p->info[id].reason = IR_REASON_DIFFERENT_SPACE;
+}
+
 static void place(planner *p, ir_id id) {
     const ir_node *n = ir_at(p->g, id);
     if (n->op == IR_OP_PARAM || n->op == IR_OP_LITERAL) return;
@@ -635,6 +655,10 @@ static void place(planner *p, ir_id id) {
     case IR_KIND_REDUCE: case IR_KIND_ARGREDUCE: place_reduction(p, id); break;
     case IR_KIND_SCAN: place_scan(p, id); break;
     case IR_KIND_MOVE: case IR_KIND_INDEX:
+        if (n->op == IR_OP_SCATTER) {
+            place_scatter(p, id);
+            break;
+        }
         if (!is_view(n)) {
             place_move(p, id);
             break;

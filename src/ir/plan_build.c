@@ -487,8 +487,10 @@ static void order_dims(builder *b, ir_step *st) {
         TAKE(d == column, 'v')
     } else {
         int t = transposed_dim(b), last = b->space - 1;
+        if (c->anchor) last = (int)ir_at(b->p->g, c->anchor)->attr[0].integer, t = MAX_SPACE;     /* a scatter's axis is walked in order */
+        else
         while (last > 0 && ir_size_is(sz, b->dim[last], 1)) last--;
-        TAKE(d != t && (t < 0 || d != last), 'p')
+        TAKE(d != t && (t < 0 || d != last), 'p')       /* t past the space: last only moves to the end */
         TAKE(d == t, 't')
         TAKE(t >= 0 && d == last, 'p')
     }
@@ -611,6 +613,56 @@ static void add_store(builder *b, ir_id id, uint16_t inst, int buffer) {
     builder_inst(b, st);
 }
 
+/* A scatter: its result is a copy of operand 0 by the step before, and each update is stored where its index says, combined with
+ * what is there by then. Lines along other axes are independent; in one, updates come one after the other. */
+static void add_scatter(builder *b, ir_id id, const int8_t *identity) {
+    planner *p = b->p;
+    const ir_node *n = ir_at(p->g, id);
+    int axis = (int)n->attr[0].integer, buffer = p->info[id].buffer;
+    ir_op combine = ir_scatter_combine(n->attr[1].is_set ? n->attr[1].integer : 0);
+    ir_size strides[MAX_SPACE], out[MAX_SPACE];
+    uint16_t update = builder_value(b, n->in[2], top(b, n->rank, identity)), i = builder_value(b, n->in[1], top(b, n->rank, identity));
+    if (b->status == FUSOR_OK) b->status = plan_check_index(p, id);
+    if (b->status != FUSOR_OK) return;
+    contiguous(b, n, strides);
+    for (int d = 0; d < b->space; d++) out[d] = d == axis || identity[d] < 0 ? b->zero : strides[d];
+    place where = {.n_terms = 1, .term = {builder_wrapped(b, id, i)}, .term_stride = {strides[axis] == b->zero ? b->one : strides[axis]}};
+    ir_kinst inst;
+    memset(&inst, 0, sizeof inst);
+    inst.dtype = n->dtype;
+    inst.variant = IR_LOAD_OFFSET;
+    uint16_t offset = builder_offset(b, &where);
+    if (combine != IR_OP_NONE) {
+        inst.op = IR_K_LOAD;
+        inst.n_in = 1;
+        inst.in[0] = offset;
+        inst.index = add_buffer(b, buffer, false, n->dtype, out, b->zero);
+        update = builder_op(b, combine, n->dtype, 2, (uint16_t[]){builder_inst(b, inst), update});
+    }
+    inst.op = IR_K_STORE;
+    inst.variant = IR_STORE_OFFSET;
+    inst.n_in = 2;
+    inst.in[0] = update;
+    inst.in[1] = offset;
+    inst.index = add_buffer(b, buffer, true, n->dtype, out, b->zero);
+    builder_inst(b, inst);
+    note_op(b, id);
+}
+
+/* The copy before it. */
+static fusor_status copy_operand(builder *b, ir_id id) {
+    planner *p = b->p;
+    ir_id x = ir_at(p->g, id)->in[0];
+    ir_step st = {.kind = IR_STEP_COPY, .n_args = 2, .arg = FU_NEW_N(p->arena, int, 2), .prepack_param = -1,
+                  .reason = "updates are scattered into a copy"};
+    if (p->info[x].made_by) FU_TRY(plan_build_step(p, p->info[x].made_by));
+    if (p->info[x].buffer < 0) return FU_FAIL(p->error, FUSOR_ERROR_INTERNAL, "planner: an operand of 'scatter' has no memory");
+    st.arg[0] = p->info[x].buffer;
+    st.arg[1] = p->info[id].buffer;
+    fu_push(p->arena, &p->plan->steps, st);
+    return FUSOR_OK;
+}
+
 static fusor_status build_kernel(planner *p, int c) {
     cluster *cl = &p->clusters.at[c];
     builder b = {.p = p, .c = c, .k = FU_NEW(p->arena, ir_kernel), .space = cl->rank};
@@ -629,7 +681,9 @@ static fusor_status build_kernel(planner *p, int c) {
         b.k->tile = ir_contract_tile(b.k->level, ir_contract_acc(x->dtype, ir_at(p->g, n->in[1])->dtype, n->dtype));
     }
     uint16_t *inst = FU_NEW_N(p->arena, uint16_t, cl->stores.n);
-    uint32_t n_stores = cl->stores.n;
+    ir_id scatter = cl->kind == CLUSTER_MAP ? cl->anchor : 0;
+    uint32_t n_stores = scatter ? 0 : cl->stores.n;
+    if (scatter) add_scatter(&b, scatter, identity);
     for (uint32_t s = 0; s < n_stores; s++) {
         ir_id id = cl->stores.at[s];
         inst[s] = builder_value(&b, id, p->info[id].home == c ? NULL : top(&b, cl->rank, identity));
@@ -669,6 +723,7 @@ static fusor_status build_kernel(planner *p, int c) {
         }
     }
     FU_TRY(ir_kernel_verify(b.k, p->error));
+    if (scatter) FU_TRY(copy_operand(&b, scatter));
     push_step(p, c, st);
     return FUSOR_OK;
 }

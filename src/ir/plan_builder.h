@@ -69,6 +69,8 @@ uint16_t builder_coordinate(builder *b, const chain *at, int d);
 void builder_move_link(builder *b, const chain *at, const ir_size *s, ir_size *t, place *out);
 uint16_t builder_offset(builder *b, const place *where);
 uint16_t builder_guard(builder *b, const place *where);
+/* Index i of node id, as i64, from the end where it is negative. */
+uint16_t builder_wrapped(builder *b, ir_id id, uint16_t i);
 /* A node of kind MOVE at a chain. */
 uint16_t builder_move(builder *b, ir_id id, const chain *at);
 #endif

@@ -158,18 +158,23 @@ static bool repeats(const builder *b, const ir_node *n, int operand, int od, int
     return ir_size_is(sizes(b), node(b, n->in[operand])->dim[od], 1) && !ir_size_is(sizes(b), n->dim[d], 1);
 }
 
-/* The index of a take, at a link's consumer: wrapped from the end where it is negative. */
-static uint16_t taken_index(builder *b, ir_id id, const chain *outer) {
-    const ir_node *n = node(b, id), *index = node(b, n->in[1]);
-    chain c = {.kind = CHAIN_MOVE, .outer = outer, .rank = index->rank, .view = id, .operand = 1};
-    uint16_t i = builder_value(b, n->in[1], builder_chain(b, &c));
-    if (b->status == FUSOR_OK) b->status = plan_check_index(b->p, id);
-    bool is_signed = ir_is_signed(index->dtype);
+uint16_t builder_wrapped(builder *b, ir_id id, uint16_t i) {
+    const ir_node *n = node(b, id);
+    bool is_signed = ir_is_signed(node(b, n->in[1])->dtype);
     i = builder_cast(b, i, FUSOR_I64);
     if (!is_signed) return i;
     uint16_t is_negative = binary(b, IR_OP_LT, FUSOR_BOOL, i, builder_size(b, b->zero));
     uint16_t size = builder_size(b, node(b, n->in[0])->dim[axis_of_node(n)]);
     return select_op(b, is_negative, binary(b, IR_OP_ADD, FUSOR_I64, i, size), i);
+}
+
+/* The index of a take, at a link's consumer. */
+static uint16_t taken_index(builder *b, ir_id id, const chain *outer) {
+    const ir_node *n = node(b, id);
+    chain c = {.kind = CHAIN_MOVE, .outer = outer, .rank = node(b, n->in[1])->rank, .view = id, .operand = 1};
+    uint16_t i = builder_value(b, n->in[1], builder_chain(b, &c));
+    if (b->status == FUSOR_OK) b->status = plan_check_index(b->p, id);
+    return builder_wrapped(b, id, i);
 }
 
 int plan_move_dim(ir_graph *g, const ir_node *n, int operand, int d) {

@@ -97,7 +97,7 @@ static void emit_step(emit *e, map *m, LLVMValueRef column, LLVMValueRef mask, b
     for (int i = 0; i < k->n_insts && m->step_of_body >= 0; i++)
         if (m->random[i].at[0]) v.at[i] = m->random[i].at[m->step_of_body];
     for (int i = 0; i < k->n_insts; i++)
-        if (k->inst[i].op == IR_K_STORE) em_value(e, &v, k->inst[i].in[0]);
+        for (int j = 0; k->inst[i].op == IR_K_STORE && j < k->inst[i].n_in; j++) em_value(e, &v, k->inst[i].in[j]);
     for (int i = 0; i < k->n_insts; i++) {
         if (k->inst[i].op != IR_K_STORE) continue;
         int b = k->inst[i].index;
@@ -107,7 +107,9 @@ static void emit_step(emit *e, map *m, LLVMValueRef column, LLVMValueRef mask, b
             continue;
         }
         LLVMValueRef stride = m->last >= 0 ? e->stride[b][m->last] : em_i64s(e, 1);
-        em_store(e, b, value, advance(e, m->offset[b], column, stride), stride, mask);
+        LLVMValueRef off = advance(e, m->offset[b], column, stride);
+        if (k->inst[i].variant & IR_STORE_OFFSET) off = em_add(e, off, em_value(e, &v, k->inst[i].in[1]));   /* one lane */
+        em_store(e, b, value, off, stride, mask);
     }
 }
 
@@ -307,12 +309,12 @@ static void analyze(emit *e, map *m) {
         n_ops++;
         if (ir_ops[k->inst[i].op].flags & IR_COSTLY) m->is_costly = true;
     }
-    e->lanes = m->last < 0 || e->is_narrow ? 1 : e->level->lanes;
+    e->lanes = m->last < 0 || e->is_narrow || ir_kernel_is_scatter(k) ? 1 : e->level->lanes;
     if (e->lanes > 1 && bytes < 4 && !m->is_costly) e->lanes = e->level->vector_bytes / bytes;
     m->lanes = e->lanes;
     find_blocks(e, m);
     int64_t columns = m->last < 0 ? 1 : k->dim[m->last].size;
-    m->unroll = m->is_costly || n_ops > 16 || (columns != IR_SIZE_RUNTIME && columns < 2 * e->lanes) ? 1 : 2;
+    m->unroll = ir_kernel_is_scatter(k) || m->is_costly || n_ops > 16 || (columns != IR_SIZE_RUNTIME && columns < 2 * e->lanes) ? 1 : 2;
     if (m->number >= 0) m->unroll = EM_RANDOM_MAX;
     /* Optimized code keeps constants in registers and folds loads. Ratio of speeds to unoptimized code, EPYC 9005, 1e3 and
      * 1e4 elements: exp 1.29, log 1.13, tanh(a)*sigmoid(b)+c 1.07, pow 1.05, gelu(x*w+b) 1.03, sin 1.03; for 1.5 times

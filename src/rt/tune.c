@@ -53,7 +53,7 @@ static void tune_map(const ir_kernel *k, const int64_t *size, int n_threads, int
     if (ir_kernel_is_transposed(k)) {       /* some rows of pages read, some written: both stay in the TLB and L2 */
         tune[IR_TUNE_MAP_ROWS] = TURN_ROWS;
         tune[IR_TUNE_MAP_COLUMNS] = TURN_COLUMNS;
-    } else if (columns > tile) {
+    } else if (columns > tile && !ir_kernel_is_scatter(k)) {        /* a line's updates apply in order */
         tune[IR_TUNE_MAP_ROWS] = 1;
         tune[IR_TUNE_MAP_COLUMNS] = round_up(tile, COLUMN_STEP);
     } else {
