@@ -129,6 +129,7 @@ fusor_context *fusor_context_new(const fusor_context_options *options) {
     ctx->id = atomic_fetch_add(&next_id, 1);
     ctx->flags = o.flags;
     ctx->log = (fu_log){o.log, o.user};
+    ctx->exec.profile = &ctx->profile;
     ctx->exec.parallel_for = o.parallel_for;
     ctx->exec.parallel_user = o.user;
     ctx->exec.allocate = o.allocate && o.deallocate ? o.allocate : NULL;
@@ -162,6 +163,7 @@ void fusor_context_free(fusor_context *ctx) {
     lazy_free(ctx);
     rt_cache_close(ctx->cache);
     start_close(ctx);
+    fu_free(atomic_load(&ctx->profile));
     fu_free(ctx);
     if (atomic_fetch_sub(&n_contexts, 1) == 1) rt_memory_trim();       /* the last one: nothing of the library stays behind */
 }

@@ -26,6 +26,7 @@ struct fusor_context {
     rt_cache  *cache;
     rt_cache  *start_cache;         /* start.c: kernels of one operator; NULL */
     rt_exec_options exec;
+    _Atomic(rt_profile *) profile;  /* profile_api.c; NULL until first switched on */
     struct lazy_state *lazy;        /* owned by lazy.c; NULL until first used */
 };
 fusor_context *context_keep(fusor_context *ctx);

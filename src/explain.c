@@ -135,7 +135,11 @@ static json_t *memory_json(const ir_plan *p, const int64_t *symbols) {
     json_t *a = json_array();
     for (uint32_t i = 0; i < p->buffers.n; i++) {
         const ir_plan_buffer *b = &p->buffers.at[i];
-        if (b->storage != IR_STORE_TEMP) continue;
+        if (b->storage == IR_STORE_OUTPUT && b->first_step >= 0 && p->graph->results.at[b->index].alias >= 0)
+            (void)json_array_append_new(a, json_pack("{s:s, s:s, s:i, s:i, s:i, s:s}", "value", p->graph->results.at[b->index].name, "dtype", ir_dtypes[b->dtype].name,
+                                                     "bytes", 0, "first", b->first_step, "last", b->last_step, "in_place",
+                                                     p->graph->params.at[p->graph->results.at[b->index].alias].name));
+        if (b->storage != IR_STORE_TEMP || b->first_step < 0) continue;
         (void)json_array_append_new(a, json_pack("{s:s, s:s, s:I, s:i, s:i}", "value", node_name(p->graph, b->node), "dtype", ir_dtypes[b->dtype].name,
                                                  "bytes", (json_int_t)buffer_bytes(p, (int)i, symbols), "first", b->first_step, "last", b->last_step));
     }

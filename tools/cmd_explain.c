@@ -54,8 +54,13 @@ static void as_text(tool *t, fu_str *o, const json_t *d) {
     json_array_foreach(json_object_get(d, "kernels"), i, v) kernel_text(t, o, i, v);
     json_array_foreach(json_object_get(d, "boundaries"), i, v)
         fu_str_addf(o, "boundary %.0f -> %.0f at %%%s: %s: %s\n", number_of(v, "from"), number_of(v, "to"), text_of(v, "value"), text_of(v, "reason"), text_of(v, "text"));
-    json_array_foreach(json_object_get(d, "memory"), i, v)
+    json_array_foreach(json_object_get(d, "memory"), i, v) {
+        if (json_object_get(v, "in_place")) {
+            fu_str_addf(o, "memory %%%s: in place of %%%s, written by kernel %.0f\n", text_of(v, "value"), text_of(v, "in_place"), number_of(v, "last"));
+            continue;
+        }
         fu_str_addf(o, "memory %%%s: %s, kernels %.0f to %.0f\n", text_of(v, "value"), report_bytes(t, number_of(v, "bytes")), number_of(v, "first"), number_of(v, "last"));
+    }
 }
 
 static void as_dot(tool *t, fu_str *o, const json_t *d) {

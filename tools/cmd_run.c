@@ -6,6 +6,7 @@
 #include "report.h"
 #include "run.h"
 #include "timing.h"
+#include "fusor/profile.h"
 #include "base/log.h"
 #include "base/env.h"
 #include <errno.h>
@@ -41,6 +42,7 @@ typedef struct point {
     const char *cache;
     int     threads;
     int64_t t_compile, t_compiled, t_called;    /* of --trace */
+    json_t *profile;                /* of --profile: the document of fusor_profile_json */
 } point;
 
 /* ---- outputs ---- */
@@ -180,6 +182,18 @@ static bool call_once(void *user) {
     return c->status == FUSOR_OK;
 }
 
+/* More calls with the profile on: the figures of --time are not touched by it. */
+static bool measure_profile(tool *t, timed *c, point *p) {
+    char *text = NULL;
+    timing unused;
+    bool ok = (c->status = fusor_profile_enable(t->ctx, 1)) == FUSOR_OK &&
+              timing_measure(t, call_once, c, 3, t->runs, t->min_time >= 0 ? t->min_time : 0.3, &unused) &&
+              (c->status = fusor_profile_enable(t->ctx, 0)) == FUSOR_OK && (c->status = fusor_profile_json(t->ctx, &text)) == FUSOR_OK;
+    if (ok) p->profile = json_loads(text, 0, NULL);
+    fusor_text_free(text);
+    return ok;
+}
+
 /* Repeated on memory of their own where results are written over parameters: what is reported is the first call's. */
 static int measure(run *r, point *p, fusor_buffer *first_in) {
     tool *t = r->t;
@@ -191,7 +205,8 @@ static int measure(run *r, point *p, fusor_buffer *first_in) {
         if (r->flat->results.at[i].alias >= 0) out[i].data = first_in[r->flat->results.at[i].alias].data;
     fusor_status status = fusor_executable_prepare(p->exe, r->in.n, first_in, n_out, out, &c.call);
     if (status != FUSOR_OK) return context_error(r, status);
-    bool ok = timing_measure(t, call_once, &c, t->warmup >= 0 ? t->warmup : 3, t->runs, t->min_time >= 0 ? t->min_time : 0.5, &p->time);
+    bool ok = !t->time || timing_measure(t, call_once, &c, t->warmup >= 0 ? t->warmup : 3, t->runs, t->min_time >= 0 ? t->min_time : 0.5, &p->time);
+    if (ok && t->profile) ok = measure_profile(t, &c, p);
     fusor_call_free(c.call);
     if (!ok) return context_error(r, c.status);
     p->traffic = timing_traffic(rt_exec_plan(p->exe->exec), r->in.symbols);
@@ -205,19 +220,20 @@ static int run_point(run *r, point *p) {
     p->copies = FU_NEW_N(&t->arena, void *, r->in.n + 1);
     if (t->check && (status = evaluate_reference(r, p)) != 0) return status;
     fusor_buffer *in = FU_NEW_N(&t->arena, fusor_buffer, r->in.n + 1);
-    bool has_memory = !t->time || inputs_copy_aliased(&r->in, in, p->copies);
+    bool repeats = t->time || t->profile, has_memory = !repeats || inputs_copy_aliased(&r->in, in, p->copies);
     if (!has_memory) return tool_environment(t, "no memory for copies of the inputs");
     fusor_status called = fusor_executable_call(p->exe, r->in.n, r->in.buffer, n_out, p->out);
     p->t_called = fu_now_ns();
     if (called != FUSOR_OK) return context_error(r, called);
     if (t->check) compare(r, p);
-    return t->time ? measure(r, p, in) : 0;
+    return repeats ? measure(r, p, in) : 0;
 }
 
 static void free_point(run *r, point *p) {
     for (uint32_t i = 0; p->out && i < r->flat->results.n; i++)
         if (r->flat->results.at[i].alias < 0) fusor_buffer_free(r->t->ctx, &p->out[i]);
     for (int i = 0; p->copies && i < r->in.n; i++) fu_free(p->copies[i]);
+    json_decref(p->profile);
     fusor_executable_free(p->exe);
     memset(p, 0, sizeof *p);
 }
@@ -263,6 +279,7 @@ static json_t *json_point(run *r, const point *p, bool with_results) {
         (void)json_object_set_new(o, "check", a);
     }
     if (t->time) json_time(r, p, o);
+    if (p->profile) (void)json_object_set(o, "profile", json_object_get(p->profile, "kernels"));
     return o;
 }
 
@@ -296,6 +313,46 @@ static void print_results(run *r, const point *p) {
         printf("  nan %" PRId64 "\n", s.n_nan);
         report_tensor(r->t, stdout, b);
     }
+}
+
+/* ---- --profile ---- */
+/* Which of the two measured limits is nearer, and how near: "memory 83 %". */
+static const char *binding_limit(tool *t, const limits *l, const json_t *k) {
+    double bytes = json_number_value(json_object_get(k, "gb_s")) * 1e9, flops = json_number_value(json_object_get(k, "gflop_s")) * 1e9;
+    if (!l->is_known) return "";
+    bool memory = bytes / l->bytes >= flops / l->flops;
+    return fu_format(&t->arena, "%s %.0f %%", memory ? "memory" : "arithmetic", 100 * (memory ? bytes / l->bytes : flops / l->flops));
+}
+
+static void print_profile(run *r, const point *p, FILE *out) {
+    tool *t = r->t;
+    const json_t *d = p->profile;
+    limits l = limits_get(t, p->threads, false);
+    report_table table = {.t = t, .columns = 10, .left_mask = 1u << 1 | 1u << 2 | 1u << 9};
+    json_t *k;
+    size_t i;
+    report_row(&table, "kernel", "kind", "operators", "calls", "mean", "min", "share", "GB/s", "GFLOP/s", "limit");
+    json_array_foreach(json_object_get(d, "kernels"), i, k) {
+        double calls = json_number_value(json_object_get(k, "calls")), ns = json_number_value(json_object_get(k, "ns"));
+        report_row(&table, fu_format(&t->arena, "%d", (int)json_integer_value(json_object_get(k, "step"))), json_string_value(json_object_get(k, "kind")),
+                   json_string_value(json_object_get(k, "ops")), fu_format(&t->arena, "%.0f", calls), report_ns(t, ns / calls), report_ns(t, json_number_value(json_object_get(k, "min_ns"))),
+                   fu_format(&t->arena, "%.1f %%", 100 * json_number_value(json_object_get(k, "share"))),
+                   report_rate(t, json_number_value(json_object_get(k, "gb_s")) * 1e9, ""), report_rate(t, json_number_value(json_object_get(k, "gflop_s")) * 1e9, ""),
+                   binding_limit(t, &l, k));
+    }
+    report_table_print(&table, out);
+    k = json_array_get(json_object_get(d, "kernels"), 0);
+    if (!k) return;
+    const char *kind = json_string_value(json_object_get(k, "kind"));
+    double one = json_number_value(json_object_get(k, "ns")) / json_number_value(json_object_get(k, "calls"));
+    const char *advice = strcmp(kind, "reference") == 0 ? "the reference evaluator computes this operator: another type or operator would have a kernel (doc/operators.md)"
+                         : strcmp(kind, "copy") == 0    ? "a copy: return a computed value, or let the aliased parameter be read only by what overwrites it"
+                         : strcmp(kind, "check") == 0   ? "indices are checked: computed ones are stored for it; indices that are parameters cost less"
+                         : one < 2000                   ? "each call is short: more work a call, or fusor_executable_prepare, would help most"
+                         : strstr(binding_limit(t, &l, k), "memory") ? "memory binds it: fewer bytes would help most (a narrower type, or more operators in one kernel: fusor explain)"
+                                                                     : "arithmetic binds it: --math fast, fewer functions, or more threads";
+    fprintf(out, "slowest: kernel %d, %.0f %% of the time: %s\n", (int)json_integer_value(json_object_get(k, "step")),
+            100 * json_number_value(json_object_get(k, "share")), advice);
 }
 
 /* Chrome trace events: what happened when, from the parse to the first call. */
@@ -348,6 +405,7 @@ static int run_single(run *r) {
         if (t->outputs.n == 0 && !t->quiet) print_results(r, &p);
         if (t->check && (!t->quiet || !all_ok(r, &p))) print_check(r, &p, out);
         if (t->time) print_time(r, &p, out);
+        if (p.profile) print_profile(r, &p, out);
     }
     if (!status && r->after) status = r->after(t, &r->program, &r->in);
     if (!status && !all_ok(r, &p)) status = EXIT_NO;
@@ -420,7 +478,6 @@ static int read_threads(run *r) {
 int run_program(tool *t, const program *p, uint32_t used, int (*after)(tool *t, const program *p, const inputs *in)) {
     run r = {.t = t, .program = *p, .limit_ulp = -1, .after = after};
     char *end;
-    if (t->profile) return tool_usage(t, "--profile: not in this version; 'fusor explain' shows the kernels, --no-fuse --time compares, --perf names kernels for Linux perf");
     if (t->check && t->check[0] && ((r.limit_ulp = strtod(t->check, &end)) < 0 || *end || end == t->check))
         return tool_usage(t, "--check=%s: expected a number of ULP from 0 up", t->check);
     int status = program_function(t, &r.program, used, NULL, &r.flat);

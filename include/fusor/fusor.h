@@ -11,6 +11,7 @@
  *   op.h       one function an operator
  *   optim.h    optimizer steps composed of operators
  *   cache.h    the kernel cache
+ *   profile.h  how long kernels take
  */
 #include <fusor/type.h>
 #include <fusor/context.h>
@@ -20,4 +21,5 @@
 #include <fusor/op.h>
 #include <fusor/optim.h>
 #include <fusor/cache.h>
+#include <fusor/profile.h>
 #endif

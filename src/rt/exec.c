@@ -9,6 +9,7 @@ static void core_release(core *c) {
     for (int i = 0; i < c->n_steps && c->info; i++) rt_kernel_release((rt_kernel *)c->info[i].kernel);
     fu_arena_free(&c->arena);
     fu_free(c->info);
+    fu_free(c->profile_entry);
     fu_free(c->normalizes);
     fu_free(c->alias_of);
     fu_free(c);
@@ -82,10 +83,11 @@ fusor_status rt_exec_new(fu_error *e, fu_arena *arena, ir_plan *plan, rt_cache *
     c->n_symbols = ir_size_symbol_count(plan->graph->sizes);
     c->logs_run = fu_log_on("run");
     c->info = fu_calloc((size_t)c->n_steps + 1, sizeof *c->info);
+    c->profile_entry = fu_calloc((size_t)c->n_steps + 1, sizeof *c->profile_entry);
     c->normalizes = fu_calloc((size_t)c->n_params + 1, sizeof *c->normalizes);
     c->alias_of = fu_calloc((size_t)c->n_params + 1, sizeof *c->alias_of);
     fusor_status status = FUSOR_OK;
-    if (!c->info || !c->normalizes || !c->alias_of)
+    if (!c->info || !c->normalizes || !c->alias_of || !c->profile_entry)
         status = FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for an executable");
     if (status == FUSOR_OK) status = find_kernels(c, e, cache);
     if (status != FUSOR_OK) {

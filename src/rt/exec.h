@@ -9,6 +9,7 @@
  * expression and allocates nothing: a one-element chain costs under 200 ns. */
 #include "ir/plan.h"
 #include "rt/cache.h"
+#include "rt/profile.h"
 
 typedef struct rt_exec rt_exec;         /* counted */
 
@@ -27,6 +28,7 @@ typedef struct rt_exec_options {
     rt_reference_fn reference;
     bool   is_layout_only;              /* no kernel is found or made: sizes and memory of calls only (exec_peak) */
     const fu_log *log;                  /* borrowed for the exec's life */
+    _Atomic(rt_profile *) *profile;     /* borrowed; NULL, or where a profile may appear */
 } rt_exec_options;
 
 /* Per compile: what each step's kernel cost to get. */

@@ -66,12 +66,15 @@ fusor_status rt_each_run(rt_each *c, fu_error *e) {
     const core *of = c->x->core;
     int64_t start = of->logs_run ? fu_now_ns() : 0;
     for (int64_t i = 0; i < c->n; i++) exec_copy_in(c->set[i]);
+    rt_profile *profile = exec_profile(of);
     for (int s = 0; s < of->n_steps; s++) {
-        if (of->plan->steps.at[s].kind == IR_STEP_KERNEL) {
-            FU_TRY(run_joint(c, e, s));
-            continue;
-        }
-        for (int64_t i = 0; i < c->n; i++) FU_TRY(exec_run_step(c->set[i], e, s));
+        int64_t from = profile ? fu_now_ns() : 0;
+        if (of->plan->steps.at[s].kind == IR_STEP_KERNEL) FU_TRY(run_joint(c, e, s));
+        else
+            for (int64_t i = 0; i < c->n; i++) FU_TRY(exec_run_step(c->set[i], e, s));
+        /* One launch serves all sets: its time is shared out evenly, so that the sums are right. */
+        int64_t each = profile && c->n ? (fu_now_ns() - from) / c->n : 0;
+        for (int64_t i = 0; profile && i < c->n; i++) exec_profile_step(c->set[i], profile, s, each);
     }
     for (int64_t i = 0; i < c->n; i++) exec_copy_out(c->set[i]);
     if (of->logs_run)

@@ -262,6 +262,7 @@ static fusor_status make_memory(frame *f, fu_error *e) {
 static fusor_status evaluate_steps(frame *f, fu_error *e) {
     const core *c = f->x->core;
     for (int i = 0; i < c->n_steps; i++) {
+        f->step[i].has_cost = false;
         if (c->plan->steps.at[i].kind == IR_STEP_KERNEL) FU_TRY(evaluate_kernel(f, e, i));
         if (c->plan->steps.at[i].kind == IR_STEP_CHECK) FU_TRY(evaluate(f, e, c->plan->steps.at[i].dim[0], &f->step[i].axis_size));
         if (c->plan->steps.at[i].kind == IR_STEP_REFERENCE) evaluate_reference(f, i);
@@ -401,7 +402,40 @@ fusor_status exec_run_step(frame *f, fu_error *e, int number) {
     return FUSOR_OK;
 }
 
+void exec_profile_step(frame *f, rt_profile *p, int number, int64_t ns) {
+    const core *c = f->x->core;
+    frame_step *s = &f->step[number];
+    int entry = atomic_load_explicit(&c->profile_entry[number], memory_order_acquire), none = 0;
+    if (entry == 0 && atomic_compare_exchange_strong(&c->profile_entry[number], &none, -2)) {
+        entry = rt_profile_add(p, c->plan, number, c->info[number].kernel ? c->info[number].kernel->symbol : NULL);
+        atomic_store_explicit(&c->profile_entry[number], entry, memory_order_release);
+    }
+    if (!s->has_cost) {
+        ir_cost cost = ir_step_cost(c->plan, number, f->symbols);
+        s->bytes = cost.bytes_read + cost.bytes_written;
+        s->flops = cost.flops;
+        s->has_cost = true;
+    }
+    rt_profile_count(p, entry, ns, s->bytes, s->flops);
+}
+
+static fusor_status run_profiled(frame *f, fu_error *e, rt_profile *p) {
+    for (int i = 0; i < f->x->core->n_steps; i++) {
+        int64_t start = fu_now_ns();
+        FU_TRY(exec_run_step(f, e, i));
+        exec_profile_step(f, p, i, fu_now_ns() - start);
+    }
+    return FUSOR_OK;
+}
+
+rt_profile *exec_profile(const core *c) {
+    rt_profile *p = c->options.profile ? atomic_load_explicit(c->options.profile, memory_order_acquire) : NULL;
+    return p && atomic_load_explicit(&p->on, memory_order_relaxed) ? p : NULL;
+}
+
 fusor_status exec_run(frame *f, fu_error *e) {
+    rt_profile *p = exec_profile(f->x->core);
+    if (__builtin_expect(p != NULL, 0)) return run_profiled(f, e, p);
     for (int i = 0; i < f->x->core->n_steps; i++) FU_TRY(exec_run_step(f, e, i));
     return FUSOR_OK;
 }

@@ -32,6 +32,7 @@ typedef struct core {
     bool *normalizes; /* by param: bool elements must become 0 or 1, since not only kernels read them */
     int        *alias_of;               /* by param: the result written over it; -1 */
     bool        logs_run;
+    atomic_int *profile_entry;          /* by step; 0: none yet, -2: being made, else as rt_profile_add */
 } core;
 
 enum { SPARE_FRAMES = 16 };
@@ -55,6 +56,8 @@ typedef struct frame_step {
     uint64_t  *scalar;
     rt_tensor *tensor;                  /* REFERENCE */
     int64_t    axis_size;               /* CHECK */
+    bool       has_cost;                /* of these sizes, for a profile */
+    double     bytes, flops;
 } frame_step;
 
 /* One end of a call: an input or output as the caller gave it. */
@@ -97,6 +100,9 @@ int64_t      exec_peak(frame *f, fu_error *e, const int64_t *symbol_values);
 /* Runs all steps, or one; ends are prepared. */
 fusor_status exec_run(frame *f, fu_error *e);
 fusor_status exec_run_step(frame *f, fu_error *e, int number);
+/* The profile that is on, or NULL; and counts one run of a step, of any frame of the exec. */
+rt_profile  *exec_profile(const core *c);
+void         exec_profile_step(frame *f, rt_profile *p, int number, int64_t ns);
 /* Points a kernel step at the call's memory; its phases may then run. */
 fusor_status exec_aim_kernel(frame *f, fu_error *e, int number);
 /* One phase of one kernel: the `user` of exec_run_tiles. trouble: of a step; the smallest failing position wins, whoever

@@ -22,6 +22,7 @@ rt_sources += %D%/cache_dir.c
 rt_sources += %D%/cache_list.c
 rt_sources += %D%/buffer.c
 rt_sources += %D%/tune.c
+rt_sources += %D%/profile.c
 rt_sources += %D%/exec.c
 rt_sources += %D%/exec_frame.c
 rt_sources += %D%/exec_each.c

@@ -67,7 +67,8 @@ expect 2 'expected NAME=SOURCE' run two.fusor @g a
 expect 2 'given twice' run two.fusor @g a=1 a=2
 expect 2 'not in this version' emit two.fusor --stage ptx
 expect 2 'which stage' emit two.fusor
-expect 2 'not in this version' run two.fusor @g a=1 --profile
+expect 0 'slowest: kernel 0' run two.fusor @g a=1 --profile --runs 5
+json fusor-run/1 'profile.0.calls profile.0.gb_s profile.0.share' run two.fusor @g a=1 --profile --runs 5
 
 # tensors as NumPy 2.3 prints them
 expect 0 '^\[\]$' run -e 'func @f(%x: f32[5, 0]) -> f32[5, 0] { %y = neg(%x) return %y }' --fill ones

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* profile_test.c: profile.h: nothing is counted while it is off; calls, prepared calls, calls over sets and lazy tensors are counted
+ * while it is on; entries outlive executables. */
+#include "fusor/fusor.h"
+#include <criterion/criterion.h>
+#include <jansson.h>
+
+static fusor_context *new_context(void) {
+    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
+    o.cache_dir = "";
+    fusor_context *ctx = fusor_context_new(&o);
+    cr_assert(ctx);
+    return ctx;
+}
+#define OK(expr) cr_assert_eq((expr), FUSOR_OK, "%s", fusor_error_message(ctx))
+
+static json_t *profile(fusor_context *ctx) {
+    char *text = NULL;
+    OK(fusor_profile_json(ctx, &text));
+    json_t *d = json_loads(text, 0, NULL);
+    cr_assert(d, "%s", text);
+    cr_assert_str_eq(json_string_value(json_object_get(d, "schema")), "fusor-profile/1");
+    fusor_text_free(text);
+    return d;
+}
+
+static int64_t calls(fusor_context *ctx) {
+    json_t *d = profile(ctx), *k;
+    size_t i;
+    int64_t n = 0;
+    json_array_foreach(json_object_get(d, "kernels"), i, k) n += json_integer_value(json_object_get(k, "calls"));
+    json_decref(d);
+    return n;
+}
+
+Test(profile, counts_while_it_is_on) {
+    fusor_context *ctx = new_context();
+    fusor_executable *exe;
+    OK(fusor_compile_text(ctx, "func @f(%a: f32[N], %b: f32[N]) -> f32[N] {\n  %s = add(%a, %b)\n  %r = relu(%s)\n  return %r\n}\n", NULL, &exe));
+    enum { N = 1000 };
+    float a[N] = {1}, b[N] = {2}, y[N];
+    fusor_buffer in[2] = {{.data = a, .dtype = FUSOR_F32, .rank = 1, .shape = {N}}, {.data = b, .dtype = FUSOR_F32, .rank = 1, .shape = {N}}};
+    fusor_buffer out = {.data = y, .dtype = FUSOR_F32, .rank = 1, .shape = {N}};
+    OK(fusor_executable_call(exe, 2, in, 1, &out));
+    cr_assert_eq(calls(ctx), 0);
+    OK(fusor_profile_enable(ctx, 1));
+    for (int i = 0; i < 3; i++) OK(fusor_executable_call(exe, 2, in, 1, &out));
+    fusor_call *call;
+    OK(fusor_executable_prepare(exe, 2, in, 1, &out, &call));
+    OK(fusor_call_run(call));
+    fusor_call_free(call);
+    json_t *d = profile(ctx), *k = json_array_get(json_object_get(d, "kernels"), 0);
+    cr_assert_eq(json_array_size(json_object_get(d, "kernels")), 1);
+    cr_assert_eq(json_integer_value(json_object_get(k, "calls")), 4);
+    cr_assert_eq(json_integer_value(json_object_get(k, "bytes")), 4 * 3 * N * 4);
+    cr_assert_str_eq(json_string_value(json_object_get(k, "function")), "f");
+    cr_assert_str_eq(json_string_value(json_object_get(k, "kind")), "map");
+    cr_assert_str_eq(json_string_value(json_object_get(k, "ops")), "add relu");
+    cr_assert(json_integer_value(json_object_get(k, "ns")) >= 4 * json_integer_value(json_object_get(k, "min_ns")));
+    json_decref(d);
+    fusor_buffer_list lists[2] = {{in, 1}, {in + 1, 1}}, to = {&out, 1};
+    OK(fusor_executable_call_each(exe, 1, 2, lists, 1, &to));
+    cr_assert_eq(calls(ctx), 5);
+    fusor_executable_free(exe);
+    OK(fusor_profile_enable(ctx, 0));
+    cr_assert_eq(calls(ctx), 5);
+    float z[N];
+    OK(fusor_read(fusor_exp(fusor_wrap_const(ctx, a, FUSOR_F32, FUSOR_SHAPE(N))), z, sizeof z));
+    cr_assert_eq(calls(ctx), 5);
+    OK(fusor_profile_enable(ctx, 1));       /* from zero */
+    cr_assert_eq(calls(ctx), 0);
+    OK(fusor_read(fusor_exp(fusor_wrap_const(ctx, a, FUSOR_F32, FUSOR_SHAPE(N))), z, sizeof z));
+    cr_assert_eq(calls(ctx), 1);
+    fusor_context_free(ctx);
+}
+
+/* More steps than the table has: counted as dropped, and nothing else happens. */
+Test(profile, a_full_table_drops) {
+    fusor_context *ctx = new_context();
+    float a[4] = {1, 2, 3, 4}, y[4];
+    fusor_buffer in = {.data = a, .dtype = FUSOR_F32, .rank = 1, .shape = {4}}, out = {.data = y, .dtype = FUSOR_F32, .rank = 1, .shape = {4}};
+    OK(fusor_profile_enable(ctx, 1));
+    for (int i = 0; i < 1100; i++) {
+        fusor_executable *exe;
+        OK(fusor_compile_text(ctx, "func @f(%a: f32[N]) -> f32[N] {\n  %y = neg(%a)\n  return %y\n}\n", NULL, &exe));
+        OK(fusor_executable_call(exe, 1, &in, 1, &out));
+        fusor_executable_free(exe);
+    }
+    json_t *d = profile(ctx);
+    cr_assert_eq(json_array_size(json_object_get(d, "kernels")), 1024);
+    cr_assert_eq(json_integer_value(json_object_get(d, "dropped")), 1100 - 1024);
+    json_decref(d);
+    fusor_context_free(ctx);
+}
