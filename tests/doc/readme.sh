@@ -51,8 +51,7 @@ for block in blocks/*; do
     *.sh)
         while read -r command; do
             [[ $command == fusor\ * ]] || continue
-            # shellcheck disable=SC2086 # words of the command line
-            "$FUSOR" ${command#fusor } >out 2>&1
+            eval "\"\$FUSOR\" ${command#fusor }" >out 2>&1      # as a shell reads it: quotes and comments
             verdict $? "README command '$command': $(cat out)"
         done <"$block"
         ;;
