@@ -39,15 +39,18 @@ static const char *c_name(tool *t, const char *name) {
 static const char prelude[] =
     "#include <stdint.h>\n#include <stdlib.h>\n#include <string.h>\n\n"
     "#ifndef FUSOR_AOT_ARGS\n#define FUSOR_AOT_ARGS\n"
-    "typedef struct fusor_aot_fault { int64_t position, value; int32_t code, which; } fusor_aot_fault;\n"
     "typedef struct fusor_aot_args {\n    uint32_t version, phase;\n    int64_t tune[8];\n    void *const *buffer;\n    const int64_t *size, *stride;\n"
-    "    const uint64_t *scalar;\n    void *scratch, *shared;\n    fusor_aot_fault *fault;\n} fusor_aot_args;\n"
+    "    const uint64_t *scalar;\n    void *scratch, *shared, *reserved;\n} fusor_aot_args;\n"
     "/* Results of the functions: 0 is success. */\n"
     "enum { FUSOR_AOT_OK, FUSOR_AOT_NO_MEMORY, FUSOR_AOT_SIZES, FUSOR_AOT_INDEX, FUSOR_AOT_KERNEL, FUSOR_AOT_CPU };\n"
     "static inline int fusor_aot_run(int (*kernel)(const fusor_aot_args *, int64_t, int64_t), fusor_aot_args *args, int n_phases, const int64_t *tiles) {\n"
-    "    fusor_aot_fault fault = {INT64_MAX, 0, 0, 0};\n    int failed = 0;\n    args->fault = &fault;\n"
+    "    int failed = 0;\n"
     "    for (int p = 0; p < n_phases && !failed; p++) {\n        args->phase = (uint32_t)p;\n        if (tiles[p]) failed = kernel(args, 0, tiles[p]);\n    }\n"
-    "    args->fault = NULL;\n    if (failed) return FUSOR_AOT_KERNEL;\n    return fault.position == INT64_MAX ? FUSOR_AOT_OK : FUSOR_AOT_INDEX;\n}\n#endif\n\n";
+    "    return failed ? FUSOR_AOT_KERNEL : FUSOR_AOT_OK;\n}\n#endif\n\n";
+/* The text above is ir_kernel_args. */
+_Static_assert(offsetof(ir_kernel_args, tune) == 8 && IR_TUNE_COUNT == 8 && offsetof(ir_kernel_args, buffer) == 72 && offsetof(ir_kernel_args, size) == 80 &&
+               offsetof(ir_kernel_args, stride) == 88 && offsetof(ir_kernel_args, scalar) == 96 && offsetof(ir_kernel_args, scratch) == 104 &&
+               offsetof(ir_kernel_args, shared) == 112 && offsetof(ir_kernel_args, reserved) == 120 && sizeof(ir_kernel_args) == 128, "prelude");
 
 static void add_list(fu_str *s, const char *type, const char *name, const int64_t *v, int n) {
     fu_str_addf(s, "        static const %s %s[] = {", type, name);
@@ -97,6 +100,21 @@ static const char *symbol_of(const export_kernels *kernels, const ir_kernel *k, 
     return "";
 }
 
+/* Indices within [-size, size) (from 0 where they have no sign), as rt/exec_check.c. */
+static void add_check(tool *t, fu_str *s, const frame *f, int number) {
+    int arg = f->x->core->plan->steps.at[number].arg[0];
+    ir_dtype dtype = f->x->core->plan->buffers.at[arg].dtype;
+    int64_t size = f->step[number].axis_size;
+    fu_str_addf(s, "        const %s *index = (const %s *)(%s);\n        for (int64_t i = 0; i < %" PRId64 "; i++)\n", c_type(dtype), c_type(dtype), place(t, f, arg), f->count[arg]);
+    if (ir_is_signed(dtype)) fu_str_addf(s, "            if (index[i] < -INT64_C(%" PRId64 ") || index[i] >= INT64_C(%" PRId64 ")) return FUSOR_AOT_INDEX;\n", size, size);
+    else fu_str_addf(s, "            if (index[i] >= UINT64_C(%" PRId64 ")) return FUSOR_AOT_INDEX;\n", size);
+}
+
+static void add_copy(tool *t, fu_str *s, const frame *f, const int *arg) {
+    if (!f->bytes[arg[0]]) return;
+    fu_str_addf(s, "        if (%s != %s) memmove(%s, %s, %" PRId64 ");\n", place(t, f, arg[1]), place(t, f, arg[0]), place(t, f, arg[1]), place(t, f, arg[0]), f->bytes[arg[0]]);
+}
+
 /* NAME__<variant>: the steps with everything known. */
 static void add_variant(tool *t, fu_str *s, const frame *f, const export_kernels *kernels, const char *name, int variant) {
     const ir_plan *plan = f->x->core->plan;
@@ -107,10 +125,12 @@ static void add_variant(tool *t, fu_str *s, const frame *f, const export_kernels
     for (int i = 0; i < (int)plan->steps.n; i++) {
         const ir_step *st = &plan->steps.at[i];
         fu_str_add(s, "    {\n");
-        if (st->kind == IR_STEP_KERNEL) add_kernel(t, s, f, i, symbol_of(kernels, st->kernel, &t->arena));
-        else if (f->bytes[st->arg[0]])
-            fu_str_addf(s, "        if (%s != %s) memmove(%s, %s, %" PRId64 ");\n", place(t, f, st->arg[1]), place(t, f, st->arg[0]), place(t, f, st->arg[1]),
-                        place(t, f, st->arg[0]), f->bytes[st->arg[0]]);
+        switch (st->kind) {
+        case IR_STEP_KERNEL: add_kernel(t, s, f, i, symbol_of(kernels, st->kernel, &t->arena)); break;
+        case IR_STEP_CHECK: add_check(t, s, f, i); break;
+        case IR_STEP_COPY: add_copy(t, s, f, st->arg); break;
+        case IR_STEP_REFERENCE: break;      /* check_plan refuses it */
+        }
         fu_str_add(s, "    }\n");
     }
     fu_str_add(s, "    return status;\n}\n\n");
@@ -118,8 +138,7 @@ static void add_variant(tool *t, fu_str *s, const frame *f, const export_kernels
 
 typedef struct sizes { inputs in; int *choice; int64_t *values; } sizes;
 
-static void set_values(const ir_graph *g, sizes *z) {
-    (void)g;
+static void set_values(sizes *z) {
     for (uint32_t i = 0; i < z->in.dims.n; i++) z->values[z->in.dims.at[i].symbol] = z->in.dims.at[i].value[z->choice[i]];
 }
 /* The next combination; false after the last. */
@@ -182,7 +201,7 @@ int export_header(tool *t, ir_plan *plan, const export_kernels *kernels, fu_str 
     if (status) return status;
     for (uint32_t i = 0; i < n_symbols; i++) z.values[i] = -1;
     z.choice = FU_NEW_N(&t->arena, int, z.in.dims.n + 1);
-    set_values(g, &z);
+    set_values(&z);
     for (uint32_t i = 0; i < n_symbols; i++)
         if (z.values[i] < 0)
             return tool_usage(t, "--stage header: size '%s' of @%s is not known; a header has fixed sizes: --dim %s=N or %s=N,N,...", ir_size_symbol_name(g->sizes, i), g->name,
@@ -207,7 +226,7 @@ int export_header(tool *t, ir_plan *plan, const export_kernels *kernels, fu_str 
     if (rt_exec_new(&e, &own, plan, NULL, &options, &x) != FUSOR_OK || exec_frame_new(x, &e, &f) != FUSOR_OK) status = tool_fail(t, &e);
     int variant = 0;
     if (!status) do {
-        set_values(g, &z);
+        set_values(&z);
         int64_t bytes = exec_peak(f, &e, z.values);
         if (bytes < 0) {
             status = tool_fail(t, &e);

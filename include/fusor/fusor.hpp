@@ -160,15 +160,49 @@ inline tensor reduce_mean(tensor x) { return fusor_reduce_mean(x, -1, nullptr, 0
 inline tensor reduce_mean(tensor x, sizes axes, bool keepdims = false) { return fusor_reduce_mean(x, int(axes.size()), axes.begin(), keepdims); }
 inline tensor reduce_var(tensor x, sizes axes, bool keepdims = false, double correction = 0) { return fusor_reduce_var(x, int(axes.size()), axes.begin(), keepdims, correction); }
 inline tensor reduce_std(tensor x, sizes axes, bool keepdims = false, double correction = 0) { return fusor_reduce_std(x, int(axes.size()), axes.begin(), keepdims, correction); }
+inline tensor reduce_l1(tensor x, sizes axes, bool keepdims = false) { return fusor_reduce_l1(x, int(axes.size()), axes.begin(), keepdims); }
+inline tensor reduce_l2(tensor x, sizes axes, bool keepdims = false) { return fusor_reduce_l2(x, int(axes.size()), axes.begin(), keepdims); }
+inline tensor reduce_logsumexp(tensor x, sizes axes, bool keepdims = false) { return fusor_reduce_logsumexp(x, int(axes.size()), axes.begin(), keepdims); }
+inline tensor reduce_all(tensor x, sizes axes, bool keepdims = false) { return fusor_reduce_all(x, int(axes.size()), axes.begin(), keepdims); }
+inline tensor reduce_any(tensor x, sizes axes, bool keepdims = false) { return fusor_reduce_any(x, int(axes.size()), axes.begin(), keepdims); }
 inline tensor argmax(tensor x, int axis = FUSOR_FLAT, bool keepdims = false) { return fusor_argmax(x, axis, keepdims); }
 inline tensor argmin(tensor x, int axis = FUSOR_FLAT, bool keepdims = false) { return fusor_argmin(x, axis, keepdims); }
 inline tensor softmax(tensor x, int axis = -1) { return fusor_softmax(x, axis); }
 inline tensor log_softmax(tensor x, int axis = -1) { return fusor_log_softmax(x, axis); }
+inline tensor cumsum(tensor x, int axis, bool exclusive = false, bool reverse = false) { return fusor_cumsum(x, axis, exclusive, reverse); }
+inline tensor cumprod(tensor x, int axis, bool exclusive = false, bool reverse = false) { return fusor_cumprod(x, axis, exclusive, reverse); }
+inline tensor layer_norm(tensor x, int axis = -1, double epsilon = 1e-5) { return fusor_layer_norm(x, fusor_tensor{}, fusor_tensor{}, axis, epsilon); }
+inline tensor layer_norm(tensor x, tensor gamma, tensor beta, int axis = -1, double epsilon = 1e-5) { return fusor_layer_norm(x, gamma, beta, axis, epsilon); }
+inline tensor rms_norm(tensor x, int axis = -1, double epsilon = 1e-5) { return fusor_rms_norm(x, fusor_tensor{}, axis, epsilon); }
+inline tensor rms_norm(tensor x, tensor gamma, int axis = -1, double epsilon = 1e-5) { return fusor_rms_norm(x, gamma, axis, epsilon); }
 inline tensor matmul(tensor a, tensor b) { return fusor_matmul(a, b); }
 inline tensor reshape(tensor x, sizes shape) { return fusor_reshape(x, int(shape.size()), shape.begin()); }
 inline tensor transpose(tensor x) { return fusor_transpose(x, -1, nullptr); }
 inline tensor transpose(tensor x, sizes perm) { return fusor_transpose(x, int(perm.size()), perm.begin()); }
 inline tensor broadcast_to(tensor x, sizes shape) { return fusor_broadcast_to(x, int(shape.size()), shape.begin()); }
+
+inline tensor squeeze(tensor x, sizes axes) { return fusor_squeeze(x, int(axes.size()), axes.begin()); }
+inline tensor unsqueeze(tensor x, sizes axes) { return fusor_unsqueeze(x, int(axes.size()), axes.begin()); }
+inline tensor slice(tensor x, sizes starts, sizes ends) { return fusor_slice(x, int(starts.size()), starts.begin(), ends.begin(), nullptr, nullptr); }
+inline tensor flip(tensor x, sizes axes) { return fusor_flip(x, int(axes.size()), axes.begin()); }
+inline tensor pad(tensor x, sizes pads, tensor value = 0, int mode = FUSOR_PAD_CONSTANT) { return fusor_pad(x, value, mode, int(pads.size()), pads.begin()); }
+inline tensor concat(std::initializer_list<tensor> x, int axis) {
+    std::vector<fusor_tensor> handles(x.begin(), x.end());
+    return fusor_concat(int(handles.size()), handles.data(), axis);
+}
+inline std::vector<tensor> split(tensor x, int axis, sizes parts) {
+    std::vector<fusor_tensor> handles(parts.size());
+    fusor_split(x, axis, int(parts.size()), parts.begin(), handles.data());
+    return std::vector<tensor>(handles.begin(), handles.end());
+}
+inline tensor tile(tensor x, sizes repeats) { return fusor_tile(x, int(repeats.size()), repeats.begin()); }
+inline tensor tril(tensor x, int64_t k = 0) { return fusor_tril(x, k); }
+inline tensor triu(tensor x, int64_t k = 0) { return fusor_triu(x, k); }
+inline tensor take(tensor x, tensor indices, int axis = 0) { return fusor_take(x, indices, axis); }
+inline tensor take_along(tensor x, tensor indices, int axis) { return fusor_take_along(x, indices, axis); }
+inline tensor scatter(tensor x, tensor indices, tensor updates, int axis, int mode = FUSOR_SCATTER_SET) { return fusor_scatter(x, indices, updates, axis, mode); }
+inline tensor one_hot(tensor indices, int64_t depth, fusor_dtype dtype = FUSOR_F32) { return fusor_one_hot(indices, depth, dtype); }
+inline tensor dim(tensor x, int axis) { return fusor_dim(x, axis); }
 
 inline tensor operator-(tensor a) { return fusor_neg(a); }
 inline tensor operator+(tensor a, tensor b) { return fusor_add(a, b); }
@@ -199,6 +233,13 @@ public:
     void check(fusor_status status) const {
         if (status != FUSOR_OK) throw error(status, fusor_error_message(ctx_.get()));
     }
+    /** Any operator by its name, with attributes as the language writes them: ctx.apply("max_pool", {x}, "kernel=[2, 2]"). */
+    tensor apply(const char *op, std::initializer_list<tensor> operands, const char *attributes = nullptr) const {
+        std::vector<fusor_tensor> handles(operands.begin(), operands.end());
+        return fusor_apply(ctx_.get(), op, int(handles.size()), handles.data(), attributes);
+    }
+    tensor full(tensor value, fusor_dtype dtype, sizes shape) const { return fusor_full(ctx_.get(), value, dtype, int(shape.size()), shape.begin()); }
+    tensor iota(fusor_dtype dtype, int axis, sizes shape) const { return fusor_iota(ctx_.get(), dtype, axis, int(shape.size()), shape.begin()); }
     /** The caller's memory, which must outlive what reads it; writable: fusor_assign may target it. */
     template <class T> tensor wrap(T *data, sizes shape) const { return fusor_wrap(ctx_.get(), data, dtype_of<T>::value, int(shape.size()), shape.begin()); }
     template <class T> tensor wrap(const T *data, sizes shape) const { return fusor_wrap_const(ctx_.get(), data, dtype_of<T>::value, int(shape.size()), shape.begin()); }

@@ -74,7 +74,6 @@ typedef struct ir_kernel {
 } ir_kernel;
 
 /* ---- arguments: the ABI of generated code. Offsets are fixed; codegen.c asserts them. ---- */
-typedef struct ir_fault { int64_t position, value; int32_t code, which; } ir_fault;     /* position = INT64_MAX: none */
 typedef struct ir_kernel_args {
     uint32_t version, phase;        /* IR_KERNEL_ABI; 0-based phase */
     int64_t  tune[IR_TUNE_COUNT];   /* run-time fields, by kind: enum below */
@@ -84,7 +83,7 @@ typedef struct ir_kernel_args {
     const uint64_t *scalar;         /* n_scalars, each in its dtype's bits, zero-extended */
     void     *scratch;              /* of this worker, ir_launch.scratch_bytes, 64-byte aligned */
     void     *shared;               /* of this call, ir_launch.shared_bytes, 64-byte aligned; kept between phases */
-    ir_fault *fault;
+    void     *reserved;             /* NULL */
 } ir_kernel_args;
 /* Runs tiles [begin, end) of args->phase. 0 = done. */
 typedef int (*ir_kernel_fn)(const ir_kernel_args *args, int64_t tile_begin, int64_t tile_end);

@@ -129,7 +129,7 @@ FIELD(stride, 88);
 FIELD(scalar, 96);
 FIELD(scratch, 104);
 FIELD(shared, 112);
-FIELD(fault, 120);
+FIELD(reserved, 120);
 #undef FIELD
 _Static_assert(sizeof(ir_kernel_args) == 128, "ABI of kernels");
 

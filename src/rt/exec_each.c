@@ -46,20 +46,20 @@ static fusor_status run_joint(rt_each *c, fu_error *e, int step) {
     const core *of = c->x->core;
     const rt_kernel *k = of->info[step].kernel;
     rt_parallel_for own = {of->options.parallel_for, of->options.parallel_user};
-    exec_trouble t = EXEC_NO_TROUBLE;
+    atomic_int code = 0;
     for (int64_t i = 0; i < c->n; i++) FU_TRY(exec_aim_kernel(c->set[i], e, step));
     for (uint32_t p = 0; p < MAX_PHASES; p++) {
         int64_t tiles = 0;
         for (int64_t i = 0; i < c->n; i++) {
             const frame_step *s = &c->set[i]->step[step];
             bool has = (int)p < s->launch.n_phases && !(p == 0 && s->is_prepacked);
-            c->runs[i] = (exec_phase){s, k->fn, c->scratch, c->scratch_stride, p, &t};
+            c->runs[i] = (exec_phase){s, k->fn, c->scratch, c->scratch_stride, p, &code};
             c->ends[i] = tiles += has ? s->launch.tiles[p] : 0;
         }
         joint j = {c->ends, c->runs, c->n};
         if (tiles) rt_parallel(c->n_threads[step], tiles, run_joint_tiles, &j, own.run ? &own : NULL);
     }
-    return exec_trouble_report(&t, e, k);
+    return code ? FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel %s returned %d", k->symbol, code) : FUSOR_OK;
 }
 
 fusor_status rt_each_run(rt_each *c, fu_error *e) {

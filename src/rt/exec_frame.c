@@ -292,41 +292,27 @@ fusor_status exec_evaluate(frame *f, fu_error *e, bool with_memory) {
 void exec_run_tiles(void *user, int worker, int64_t begin, int64_t end) {
     exec_phase *r = user;
     ir_kernel_args args = r->s->args;
-    ir_fault fault = {.position = INT64_MAX};
     args.phase = r->phase;
     args.scratch = r->scratch + (size_t)worker * r->scratch_stride;
-    args.fault = &fault;
     int code = r->fn(&args, begin, end);
-    if (__builtin_expect(code == 0 && fault.position == INT64_MAX, 1)) return;
-    pthread_mutex_lock(&r->trouble->lock);
-    if (code) r->trouble->code = code;
-    if (fault.position < r->trouble->fault.position) r->trouble->fault = fault;
-    pthread_mutex_unlock(&r->trouble->lock);
-}
-
-fusor_status exec_trouble_report(const exec_trouble *t, fu_error *e, const rt_kernel *k) {
-    if (t->fault.position != INT64_MAX)
-        return FU_FAIL(e, FUSOR_ERROR_INDEX, "index %lld at position %lld is out of range", (long long)t->fault.value,
-                       (long long)t->fault.position);
-    if (t->code) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel %s returned %d", k->symbol, t->code);
-    return FUSOR_OK;
+    if (__builtin_expect(code != 0, 0)) atomic_store_explicit(r->code, code, memory_order_relaxed);
 }
 
 static fusor_status run_phases(const frame *f, fu_error *e, int number, const frame_step *s, int first_phase) {
     const core *c = f->x->core;
     const rt_kernel *k = c->info[number].kernel;
-    exec_trouble t = EXEC_NO_TROUBLE;
+    atomic_int code = 0;
     exec_phase run[3];
     rt_phase phase[3];
     int n = s->launch.n_phases - first_phase;
     for (int i = 0; i < n; i++) {
-        run[i] = (exec_phase){s, k->fn, f->memory + f->scratch_at, f->scratch_stride, (uint32_t)(i + first_phase), &t};
+        run[i] = (exec_phase){s, k->fn, f->memory + f->scratch_at, f->scratch_stride, (uint32_t)(i + first_phase), &code};
         phase[i] = (rt_phase){s->launch.tiles[i + first_phase], exec_run_tiles, &run[i]};
     }
     RT_PROBE_RUN(k->symbol, n, s->launch.tiles[first_phase]);
     rt_parallel_for own = {c->options.parallel_for, c->options.parallel_user};
     rt_parallel_phases(s->n_threads, n, phase, own.run ? &own : NULL);
-    return exec_trouble_report(&t, e, k);
+    return code ? FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel %s returned %d", k->symbol, code) : FUSOR_OK;
 }
 
 void exec_packed_free(const rt_exec_options *options, packed *p) {

@@ -5,7 +5,6 @@
  * exec_buffer.c (the caller's buffers), exec_each.c (one call over many sets of buffers). */
 #include "rt/exec.h"
 #include "rt/threads.h"
-#include <pthread.h>
 #include <stdatomic.h>
 
 /* Operand 1 of a contraction, packed once. */
@@ -105,20 +104,16 @@ rt_profile  *exec_profile(const core *c);
 void         exec_profile_step(frame *f, rt_profile *p, int number, int64_t ns);
 /* Points a kernel step at the call's memory; its phases may then run. */
 fusor_status exec_aim_kernel(frame *f, fu_error *e, int number);
-/* One phase of one kernel: the `user` of exec_run_tiles. trouble: of a step; the smallest failing position wins, whoever
- * finds it. */
-typedef struct exec_trouble { pthread_mutex_t lock; int code; ir_fault fault; } exec_trouble;
-#define EXEC_NO_TROUBLE {.lock = PTHREAD_MUTEX_INITIALIZER, .fault = {.position = INT64_MAX}}
+/* One phase of one kernel: the `user` of exec_run_tiles. */
 typedef struct exec_phase {
     const frame_step *s;
     ir_kernel_fn  fn;
     char         *scratch;              /* of worker 0; the others' follow */
     size_t        scratch_stride;
     uint32_t      phase;
-    exec_trouble *trouble;
+    atomic_int   *code;                 /* of the step: what a kernel returned that was not 0 */
 } exec_phase;
 void         exec_run_tiles(void *user, int worker, int64_t begin, int64_t end);
-fusor_status exec_trouble_report(const exec_trouble *t, fu_error *e, const rt_kernel *k);
 void         exec_packed_free(const rt_exec_options *options, packed *p);
 
 /* exec_check.c: a step of kind CHECK. */

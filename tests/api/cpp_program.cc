@@ -15,6 +15,11 @@ int main() {
     std::printf("\n%g\n", fusor::read<float>(reduce_sum(1 - 2 * X, {0, 1}))[0]);
     std::printf("%d\n", int(fusor::read<int64_t>(argmax(X))[0]));
 
+    tensor stacked = fusor::concat({slice(X, {0, 1}, {2, 3}), W}, 0);      // 5 x 2
+    for (float v : fusor::read<float>(reduce_max(pad(stacked, {0, 1, 0, 0}), {1}))) std::printf("%g ", v);
+    for (float v : fusor::read<float>(ctx.apply("cumsum", {split(X, 1, {1, 2})[1]}, "axis=1"))) std::printf("%g ", v);
+    std::printf("\n");
+
     float p[3] = {1, 2, 3}, g[3] = {10, 20, 30};
     {
         fusor::scope scope(ctx);

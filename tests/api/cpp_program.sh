@@ -17,6 +17,7 @@ cat >"$tmp/expected" <<END
 1 0 0 1 1 0 
 -4
 4
+3 5 1 1 1 -2 1 5 -1 
 0 0 0
 100 400 900
 FUSOR_ERROR_SHAPE

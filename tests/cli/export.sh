@@ -78,6 +78,27 @@ if command -v "${CXX:-c++}" >/dev/null; then
     printf '#include "mlp.h"\nint main() { return mlp(0, 0, 0, 0, 0, 0, 2) != FUSOR_AOT_SIZES; }\n' >cpp.cc
     ${CXX:-c++} -Wall -Wextra -Werror cpp.cc mlp.o -o cpp 2>err && ./cpp && ok || bad 'C++'
 fi
+# Indices are checked, and nothing is written over.
+cat >pick.fusor <<'END'
+func @pick(%x: f32[4, 2], %i: i32[N]) -> f32[N, 2] {
+  %y = take(%x, %i, axis=0)
+  return %y
+}
+END
+cat >pick.c <<'END'
+#include "pick.h"
+int main(void) {
+    float x[8] = {0, 1, 2, 3, 4, 5, 6, 7}, y[6];
+    int32_t good[3] = {3, -4, 1}, bad[3] = {3, 4, 1};
+    if (pick(x, good, y, 3) || y[0] != 6 || y[1] != 7 || y[2] != 0 || y[3] != 1 || y[4] != 2 || y[5] != 3) return 1;
+    if (pick(x, bad, y, 3) != FUSOR_AOT_INDEX) return 2;
+    for (int i = 0; i < 8; i++)
+        if (x[i] != (float)i) return 3;
+    return 0;
+}
+END
+"$FUSOR" emit pick.fusor --stage obj -o pick.o 2>err && "$FUSOR" emit pick.fusor --stage header --dim N=3 -o pick.h 2>>err &&
+    ${CC:-cc} -std=c11 -O2 -Wall -Wextra -Werror pick.c pick.o -o pick 2>>err && ./pick && ok || bad "indices in an exported function: $?"
 "$FUSOR" emit p.fusor @mlp --stage header >out 2>err
 [ $? -eq 2 ] && grep -q "size 'B' of @mlp is not known" err && ok || bad 'a size that is missing'
 echo "$passed passed, $failed failed, 0 skipped"
