@@ -30,7 +30,7 @@ bool  ir_expands_reduce(const ir_graph *g, const ir_node *n);          /* pass_e
 ir_id ir_expand_reduction(const ir_expand *c, const ir_node *n);
 bool  ir_expands_random(const ir_graph *g, const ir_node *n);           /* pass_expand_random.c */
 ir_id ir_expand_random(const ir_expand *c, const ir_node *n);
-bool  ir_expands_window(const ir_graph *g, const ir_node *n);           /* pass_expand_window.c: pooling */
+bool  ir_expands_window(const ir_node *n);          /* pass_expand_window.c: pooling */
 ir_id ir_expand_window(const ir_expand *c, const ir_node *n);
 bool  ir_expands_quantize(const ir_node *n);        /* pass_expand_quantize.c */
 ir_id ir_expand_quantize(const ir_expand *c, const ir_node *n);

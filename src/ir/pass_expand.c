@@ -104,7 +104,7 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
         }
         ir_id (*family)(const ir_expand *c, const ir_node *n) = ir_expands_reduce(rw.to, &n)   ? ir_expand_reduction
                                                                 : ir_expands_random(rw.to, &n) ? ir_expand_random
-                                                                : ir_expands_window(rw.to, &n) ? ir_expand_window
+                                                                : ir_expands_window(&n)         ? ir_expand_window
                                                                 : ir_expands_quantize(&n)      ? ir_expand_quantize
                                                                                                : NULL;
         if (!family) {

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* pass_expand_window.c: pooling as what maps know: the element of each window at one place is a strided slice of the padded operand,
- * and the slices of all places are combined element by element. So a pool is one map kernel, with what comes before and after it.
+ * and the slices of all places are combined element by element. So a pool is a map, with what comes before and after it.
  *
  *   max_pool      maximum of the slices; the pads are the lowest value
  *   average_pool  sum of the slices / how many are no padding, from the index where that is not the same everywhere
  *   global        reduce_mean over the spatial axes
  *
- * The places of a window are taken in row-major order. A window of more than MAX_PLACES stays one operator, for the reference. */
+ * Windows of up to MAX_PLACES are taken as they are, in row-major order, in one kernel. Larger ones are taken axis by axis, the last
+ * one first: 9x9 is 9 + 9 operations instead of 81. And a long axis by parts: `part` adjacent elements are combined first, then
+ * every part-th of the results, so an axis of 100 is 10 + 10. What an axis or a part makes is stored (plan.c: taps_of), so there
+ * are few kernels and none grows with the window. Order of combination follows from attributes alone. */
 #include "ir/expand.h"
 #include "ir/window.h"
 #include <string.h>
 
-enum { MAX_PLACES = 64 };
+enum { MAX_PLACES = 16 };
 
 typedef struct pool {
     const ir_expand *c;
@@ -20,17 +23,13 @@ typedef struct pool {
     ir_window w;
 } pool;
 
-static int64_t places_of(const ir_window *w) {
+static bool is_small(const ir_window *w) {
     int64_t n = 1;
-    for (int i = 0; i < w->n; i++) n = n > MAX_PLACES || w->axis[i].kernel > MAX_PLACES ? MAX_PLACES + 1 : n * w->axis[i].kernel;
-    return n;
+    for (int i = 0; i < w->n; i++) n = w->axis[i].kernel > MAX_PLACES ? MAX_PLACES + 1 : n * w->axis[i].kernel;
+    return n <= MAX_PLACES;
 }
 
-bool ir_expands_window(const ir_graph *g, const ir_node *n) {
-    if (ir_ops[n->op].kind != IR_KIND_WINDOW) return false;
-    const ir_window w = ir_window_of(g, n);
-    return places_of(&w) <= MAX_PLACES;
-}
+bool ir_expands_window(const ir_node *n) { return ir_ops[n->op].kind == IR_KIND_WINDOW; }
 
 /* An operator by its usual rules; what is new belongs to the composite. attr: its leading attributes. */
 static ir_id add(const pool *p, ir_op op, int n_in, const ir_id *in, const ir_attr *attr, unsigned n_attrs, ir_dtype to) {
@@ -60,13 +59,13 @@ static ir_bits lowest(ir_dtype t) {
     return ir_is_signed(t) ? (ir_bits)1 << (8 * ir_dtypes[t].bytes - 1) : 0;
 }
 
-/* x with `value` around it, as far as any window reaches: ceil adds less than a stride. */
-static ir_id padded(const pool *p, ir_id x, ir_bits value) {
+/* x with `value` around spatial axes [first, last], as far as any window reaches: ceil adds less than a stride. */
+static ir_id padded(const pool *p, ir_id x, ir_bits value, int first, int last) {
     const unsigned rank = p->n->rank;
     ir_size list[2 * IR_MAX_RANK];
     bool any = false;
     for (unsigned i = 0; i < 2 * rank; i++) list[i] = constant(p, 0);
-    for (int i = 0; i < p->w.n; i++) {
+    for (int i = first; i <= last; i++) {
         const ir_window_axis *a = &p->w.axis[i];
         const int64_t end = a->end + (p->w.is_ceil ? a->stride - 1 : 0);
         list[IR_SPATIAL_AT + i] = constant(p, a->begin);
@@ -78,41 +77,110 @@ static ir_id padded(const pool *p, ir_id x, ir_bits value) {
     return add(p, IR_OP_PAD, 2, (ir_id[]){x, ir_add_literal(p->g, ir_at(p->g, x)->dtype, value)}, &pads, 1, 0);
 }
 
-/* The elements at one place of every window. */
-static ir_id at_place(const pool *p, ir_id x, const int64_t *place) {
+/* `count` elements of an axis: from element `from` on, `step` apart. */
+typedef struct part {
+    unsigned axis;
+    int64_t from, step;
+    ir_size count;
+} part;
+
+static ir_id slice(const pool *p, ir_id x, const part *parts, unsigned n) {
     ir_size start[IR_MAX_SPATIAL], end[IR_MAX_SPATIAL], step[IR_MAX_SPATIAL], axis[IR_MAX_SPATIAL];
     ir_sizes *s = p->g->sizes;
     bool is_all = true;
-    for (int i = 0; i < p->w.n; i++) {
-        const ir_window_axis *a = &p->w.axis[i];
-        const ir_size count = p->n->dim[IR_SPATIAL_AT + i], stride = constant(p, a->stride);
-        const int64_t from = place[i] * a->dilation;
-        start[i] = constant(p, from);
-        end[i] = ir_size_add(s, ir_size_mul(s, ir_size_sub(s, count, constant(p, 1)), stride), constant(p, from + 1));
-        step[i] = stride;
-        axis[i] = constant(p, IR_SPATIAL_AT + i);
-        is_all &= from == 0 && a->stride == 1 && ir_at(p->g, x)->dim[IR_SPATIAL_AT + i] == count;
+    for (unsigned i = 0; i < n; i++) {
+        const ir_size before = ir_size_mul(s, ir_size_sub(s, parts[i].count, constant(p, 1)), constant(p, parts[i].step));
+        start[i] = constant(p, parts[i].from);
+        end[i] = ir_size_add(s, before, constant(p, parts[i].from + 1));
+        step[i] = constant(p, parts[i].step);
+        axis[i] = constant(p, parts[i].axis);
+        is_all &= parts[i].from == 0 && parts[i].step == 1 && ir_at(p->g, x)->dim[parts[i].axis] == parts[i].count;
     }
     if (is_all) return x;
-    const unsigned n = (unsigned)p->w.n; /* ORDER attrs_SLICE: starts, ends, steps, axes */
+    /* ORDER attrs_SLICE: starts, ends, steps, axes */
     const ir_attr attr[4] = {list_attr(start, n), list_attr(end, n), list_attr(step, n), list_attr(axis, n)};
-    const ir_id part = add(p, IR_OP_SLICE, 1, &x, attr, 4, 0);
-    if (!part) return 0;
+    const ir_id id = add(p, IR_OP_SLICE, 1, &x, attr, 4, 0);
     /* Bounds that clamp make the same sizes in other words. */
-    memcpy(ir_at(p->g, part)->dim, p->n->dim, sizeof p->n->dim);
-    return part;
+    for (unsigned i = 0; i < n && id; i++) ir_at(p->g, id)->dim[parts[i].axis] = parts[i].count;
+    return id;
 }
 
+/* All places of the windows at once. */
 static ir_id combined(const pool *p, ir_op op, ir_id x) {
-    int64_t place[IR_MAX_SPATIAL] = {0};
+    int64_t at[IR_MAX_SPATIAL] = {0};
     ir_id sum = 0;
     for (;;) {
-        const ir_id part = at_place(p, x, place);
-        sum = sum ? add2(p, op, sum, part) : part;
+        part parts[IR_MAX_SPATIAL];
+        for (int i = 0; i < p->w.n; i++)
+            parts[i] = (part){IR_SPATIAL_AT + (unsigned)i, at[i] * p->w.axis[i].dilation, p->w.axis[i].stride, p->n->dim[IR_SPATIAL_AT + i]};
+        const ir_id one = slice(p, x, parts, (unsigned)p->w.n);
+        sum = sum ? add2(p, op, sum, one) : one;
         int i = p->w.n - 1;
-        while (i >= 0 && ++place[i] == p->w.axis[i].kernel) place[i--] = 0;
+        while (i >= 0 && ++at[i] == p->w.axis[i].kernel) at[i--] = 0;
         if (i < 0) return sum;
     }
+}
+
+static int64_t common_divisor(int64_t a, int64_t b) {
+    while (b) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Places combined by the first of two steps along an axis: what has the fewest reads for an element of the operand. Results are
+ * needed at multiples of what divides the stride and the distance of parts. */
+static int64_t best_part(int64_t kernel, int64_t dilation, int64_t stride) {
+    int64_t best = 2;
+    double least = 1e300;
+    for (int64_t n = 2; n <= MAX_PLACES; n++) {
+        const double apart = (double)common_divisor(stride, n * dilation);
+        const double reads = ((double)n + 1) / apart + (double)(kernel / n + kernel % n) / (double)stride;
+        if (reads < least) best = n, least = reads;
+    }
+    return best;
+}
+
+/* Element o of the result along `axis`: x[o * stride + k * dilation] for all k of the kernel, combined. x is padded. */
+static ir_id along(const pool *p, ir_op op, ir_id x, unsigned axis, ir_window_axis a, ir_size count) {
+    ir_sizes *s = p->g->sizes;
+    ir_id sum = 0;
+    int64_t n = 0, known;
+    if (a.kernel > MAX_PLACES) {
+        const int64_t taken = best_part(a.kernel, a.dilation, a.stride), parts = a.kernel / taken;
+        const int64_t apart = common_divisor(a.stride, taken * a.dilation);
+        const ir_window_axis first = {.kernel = taken, .stride = apart, .dilation = a.dilation};
+        const ir_window_axis rest = {.kernel = parts, .stride = a.stride / apart, .dilation = taken * a.dilation / apart};
+        ir_size needed = ir_size_mul(s, ir_size_sub(s, count, constant(p, 1)), constant(p, rest.stride));
+        needed = ir_size_add(s, needed, constant(p, (parts - 1) * rest.dilation + 1));
+        /* no window: nothing is there to combine */
+        if (!ir_size_is_const(s, count, &known)) needed = ir_size_mul(s, needed, ir_size_min(s, count, constant(p, 1)));
+        else if (known == 0) needed = count;
+        sum = along(p, op, along(p, op, x, axis, first, needed), axis, rest, count);
+        n = parts * taken;
+    }
+    for (; n < a.kernel && (sum || n == 0); n++) {
+        const ir_id one = slice(p, x, &(part){axis, n * a.dilation, a.stride, count}, 1);
+        sum = sum ? add2(p, op, sum, one) : one;
+    }
+    return sum;
+}
+
+/* x over all windows. */
+static ir_id pooled(const pool *p, ir_op op, ir_id x, ir_bits pad) {
+    if (is_small(&p->w)) return combined(p, op, padded(p, x, pad, 0, p->w.n - 1));
+    for (int i = p->w.n - 1; i >= 0; i--)
+        x = along(p, op, padded(p, x, pad, i, i), IR_SPATIAL_AT + (unsigned)i, p->w.axis[i], p->n->dim[IR_SPATIAL_AT + i]);
+    return x;
+}
+
+/* How many places of a dilated window that starts at `first` lie before `end`. */
+static ir_id places_before(const pool *p, const ir_window_axis *a, ir_id first, ir_id end) {
+    const ir_id distance = add2(p, IR_OP_MAXIMUM, add2(p, IR_OP_SUB, end, first), integer(p, 0));
+    const ir_id up = add2(p, IR_OP_ADD, distance, integer(p, a->dilation - 1));
+    return add2(p, IR_OP_MINIMUM, add2(p, IR_OP_DIV, up, integer(p, a->dilation)), integer(p, a->kernel));
 }
 
 /* How many places of the windows along axis i count, as f32 or f64: a tensor of that axis's windows; 0: all of them do. */
@@ -135,12 +203,8 @@ static ir_id counted(const pool *p, int i, ir_id x, ir_dtype t) {
     if (a->dilation == 1) {
         const ir_id past = add2(p, IR_OP_MINIMUM, add2(p, IR_OP_ADD, first, integer(p, a->kernel)), high);
         count = add2(p, IR_OP_SUB, past, add2(p, IR_OP_MAXIMUM, first, low));
-    }
-    for (int64_t k = 0; k < a->kernel && a->dilation != 1; k++) {
-        const ir_id at = add2(p, IR_OP_ADD, first, integer(p, k * a->dilation));
-        const ir_id is_in = add2(p, IR_OP_AND, add2(p, IR_OP_GE, at, low), add2(p, IR_OP_LT, at, high));
-        const ir_id one = add(p, IR_OP_CAST, 1, &is_in, NULL, 0, FUSOR_I64);
-        count = count ? add2(p, IR_OP_ADD, count, one) : one;
+    } else { /* those before high without those before low */
+        count = add2(p, IR_OP_SUB, places_before(p, a, first, high), places_before(p, a, first, low));
     }
     /* a window in the padding only has none, and its average is NaN */
     count = add2(p, IR_OP_MAXIMUM, count, integer(p, 0));
@@ -151,7 +215,7 @@ static ir_id expand_average(const pool *p) {
     const ir_id operand = p->n->in[0];
     const ir_dtype t = p->n->dtype == FUSOR_F64 ? FUSOR_F64 : FUSOR_F32;
     const ir_id x = ir_expand_cast(p->c, operand, t);
-    const ir_id sum = combined(p, IR_OP_ADD, padded(p, x, 0));
+    const ir_id sum = pooled(p, IR_OP_ADD, x, 0);
     double same = 1;
     ir_id count = 0;
     for (int i = 0; i < p->w.n; i++) {
@@ -176,6 +240,6 @@ ir_id ir_expand_window(const ir_expand *c, const ir_node *n) {
         mean.attr[1] = (ir_attr){.is_set = true, .integer = 1};
         return ir_expand_reduction(c, &mean);
     }
-    const ir_id y = n->op == IR_OP_MAX_POOL ? combined(&p, IR_OP_MAXIMUM, padded(&p, n->in[0], lowest(n->dtype))) : expand_average(&p);
+    const ir_id y = n->op == IR_OP_MAX_POOL ? pooled(&p, IR_OP_MAXIMUM, n->in[0], lowest(n->dtype)) : expand_average(&p);
     return ir_expand_finish(c, y, n->in[0]);
 }

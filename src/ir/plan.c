@@ -176,7 +176,7 @@ static void measure(const planner *p, ir_id id, uint32_t path, subtree *s, visit
         s->leaves += n->rank > 0;
         return;
     }
-    if (!is_view(n)) s->n += is_move(n) ? 4 * (n->rank + n->n_in) : 1;
+    if (!is_view(n)) s->n += n->op == IR_OP_PAD ? 1 + plan_padded_dims(p->g, n) : is_move(n) ? 4 * (n->rank + n->n_in) : 1;
     s->is_costly |= (ir_ops[n->op].flags & IR_COSTLY) != 0;
     for (int i = 0; i < n->n_in; i++) measure(p, n->in[i], is_move(n) ? path * 31 + id * 8 + (uint32_t)i : path, s, seen, n_seen);
 }
@@ -588,6 +588,37 @@ static void place_reference(planner *p, ir_id id) {
     p->info[id].reason = IR_REASON_NO_LOWERING;
 }
 
+/* ---- values that windows read ---- */
+/* Slices of one composite that read a value, or it padded: a window is as many slices as it has places (pass_expand_window.c). */
+static void count_taps(planner *p) {
+    const ir_graph *g = p->g;
+    uint32_t *group = FU_NEW_N(p->arena, uint32_t, g->nodes.n);
+    for (ir_id id = 1; id < g->nodes.n; id++) {
+        const ir_node *n = ir_at(g, id);
+        if (n->op != IR_OP_SLICE || !n->group) continue;
+        node_info *x = &p->info[n->in[0]];
+        ir_size start[IR_MAX_RANK];
+        int64_t step[IR_MAX_RANK], all = 1;
+        ir_slice_map(p->g, n, start, step);
+        for (int d = 0; d < n->rank && all < INT32_MAX; d++) all *= step[d] < 0 ? 1 : step[d];
+        x->taps = group[n->in[0]] == n->group ? x->taps + 1 : x->taps > 1 ? x->taps : 1;
+        x->step = all;
+        group[n->in[0]] = n->group;
+    }
+    for (ir_id id = g->nodes.n - 1; id >= 1; id--) {
+        const ir_node *n = ir_at(g, id);
+        node_info *x = &p->info[n->n_in ? n->in[0] : 0];
+        if (n->op == IR_OP_PAD && n->group && p->info[id].taps > x->taps) x->taps = p->info[id].taps, x->step = p->info[id].step;
+    }
+}
+
+/* Windows that overlap would compute it at each of their places. */
+static bool is_recomputed(const planner *p, ir_id id, const subtree *s) {
+    const node_info *v = &p->info[id];
+    if (v->taps < 2 || v->taps <= v->step) return false;
+    return s->is_costly || s->leaves * v->taps > MAX_SUBTREE_LEAVES - 4 || s->n * v->taps > MAX_SUBTREE / 2;
+}
+
 /* ---- one node ---- */
 static void place_elementwise(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id);
@@ -607,6 +638,7 @@ static void place_elementwise(planner *p, ir_id id) {
     subtree s = measure_subtree(p, id);
     if (p->info[id].must_store || s.n > MAX_SUBTREE || s.leaves > MAX_SUBTREE_LEAVES)
         store_floating(p, id, p->options->no_fuse ? IR_REASON_USER : IR_REASON_LIMIT);
+    else if (!is_view(n) && is_recomputed(p, id, &s)) store_floating(p, id, IR_REASON_RECOMPUTE);
 }
 
 /* Padding, concatenation and gathers float, like element-wise values: the kernels that read them compute where to read. */
@@ -897,6 +929,7 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
     for (uint32_t r = 0; r < g->results.n; r++) p.saved[r] = -1;
     fu_push(a, &p.clusters, (cluster){.step = -1});
     if (options->no_fuse) mark_unfused(&p);
+    count_taps(&p);
     for (ir_id id = 1; id < g->nodes.n; id++) place(&p, id);
     int first_shared = (int)p.clusters.n;
     if (!options->no_fuse) store_shared(&p);

@@ -39,6 +39,8 @@ typedef struct node_info {
     bool     is_used_outside;   /* homed, and some other cluster or the reference evaluator reads it */
     int8_t   coord[IR_MAX_RANK];/* homed: cluster dim of each dim; -1 where its size is 1 */
     ir_reason reason;           /* why it was cut from its consumers */
+    int64_t   taps, step;       /* slices by which one composite reads it, and product of a slice's steps: a pool's windows overlap
+                                   where there are more of them than that */
 } node_info;
 
 typedef struct planner {
@@ -70,6 +72,7 @@ void plan_literal_buffer(planner *p, ir_id id);
  * PLAN_DIM_MOVED: not at the same index. */
 enum { PLAN_DIM_MOVED = -2 };
 int plan_move_dim(ir_graph *g, const ir_node *n, int operand, int d);
+int plan_padded_dims(const ir_graph *g, const ir_node *n);      /* of a PAD: those with pads */
 /* A step that checks the indices of node id, unless there is one. */
 fusor_status plan_check_index(planner *p, ir_id id);
 bool plan_has_index(const ir_node *n);

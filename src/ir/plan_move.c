@@ -125,6 +125,12 @@ static bool is_padded(const builder *b, const ir_node *n, int d) {
     return pads[d] != b->zero || pads[n->rank + d] != b->zero;
 }
 
+int plan_padded_dims(const ir_graph *g, const ir_node *n) {
+    int count = 0;
+    for (int d = 0; d < n->rank; d++) count += !ir_size_is(g->sizes, pads_of(n)[d], 0) || !ir_size_is(g->sizes, pads_of(n)[n->rank + d], 0);
+    return count;
+}
+
 static int pad_guard(builder *b, const chain *outer, const ir_node *n, int d) {
     ir_size begin = pads_of(n)[d], end = ir_size_add(sizes(b), begin, node(b, n->in[0])->dim[d]);
     return between(b, outer, d, begin, end, n->dim[d]);
