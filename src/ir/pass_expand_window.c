@@ -148,6 +148,7 @@ static ir_id along(const pool *p, ir_op op, ir_id x, unsigned axis, ir_window_ax
     ir_sizes *s = p->g->sizes;
     ir_id sum = 0;
     int64_t n = 0, known;
+    if (ir_size_is(s, count, 1)) a.stride = a.kernel * a.dilation; /* the only window: as well as any other */
     if (a.kernel > MAX_PLACES) {
         const int64_t taken = best_part(a.kernel, a.dilation, a.stride), parts = a.kernel / taken;
         const int64_t apart = common_divisor(a.stride, taken * a.dilation);

@@ -612,11 +612,13 @@ static void count_taps(planner *p) {
     }
 }
 
-/* Windows that overlap would compute it at each of their places. */
-static bool is_recomputed(const planner *p, ir_id id, const subtree *s) {
+/* Is it better in memory before windows read it? Those that overlap would compute it once for each of their places; and one kernel
+ * has no room for all that lies under them. */
+static bool is_stored_for_windows(const planner *p, ir_id id, const subtree *s) {
     const node_info *v = &p->info[id];
-    if (v->taps < 2 || v->taps <= v->step) return false;
-    return s->is_costly || s->leaves * v->taps > MAX_SUBTREE_LEAVES - 4 || s->n * v->taps > MAX_SUBTREE / 2;
+    if (v->taps < 2) return false;
+    if (s->leaves * v->taps > MAX_SUBTREE_LEAVES - 4) return s->n > 0;
+    return v->taps > v->step && (s->is_costly || s->n * v->taps > MAX_SUBTREE / 2);
 }
 
 /* ---- one node ---- */
@@ -638,7 +640,7 @@ static void place_elementwise(planner *p, ir_id id) {
     subtree s = measure_subtree(p, id);
     if (p->info[id].must_store || s.n > MAX_SUBTREE || s.leaves > MAX_SUBTREE_LEAVES)
         store_floating(p, id, p->options->no_fuse ? IR_REASON_USER : IR_REASON_LIMIT);
-    else if (!is_view(n) && is_recomputed(p, id, &s)) store_floating(p, id, IR_REASON_RECOMPUTE);
+    else if (!is_view(n) && is_stored_for_windows(p, id, &s)) store_floating(p, id, IR_REASON_RECOMPUTE);
 }
 
 /* Padding, concatenation and gathers float, like element-wise values: the kernels that read them compute where to read. */

@@ -563,6 +563,62 @@ static void gen_move(gen_program *p, rng *r, int a) {
     add_value(p, &v);
 }
 
+/* Windows over the last one or two axes: named sizes keep their size, numbers may shrink. */
+static void gen_pool(gen_program *p, rng *r, int a) {
+    gen_value x = p->value[a];
+    if (x.rank == 0 || x.rank > 4 || ir_is_bool(x.dtype) || p->n + 2 > GEN_VALUES) return;
+    if (x.rank < 3) { /* [N, C, ..] */
+        gen_value up = like(&x, x.dtype);
+        uses(&up, 1, a, 0, 0);
+        snprintf(up.text, sizeof up.text, "unsqueeze(%%v%d, axes=[%s])", a, x.rank == 1 ? "0, 1" : "1");
+        memmove(up.dim[2], up.dim[x.rank - 1], GEN_DIM);
+        strcpy(up.dim[1], "1");
+        if (x.rank == 1) strcpy(up.dim[0], "1");
+        up.rank = 3;
+        a = add_value(p, &up);
+        x = up;
+    }
+    gen_value v = like(&x, x.dtype);
+    const int n = x.rank - 2;
+    const bool is_max = !ir_is_float(x.dtype) || chance(r, 50);
+    char lists[4][40] = {"", "", "", ""}, ends[40] = "";
+    for (int i = 0; i < n; i++) {
+        char *end;
+        const int64_t size = strtoll(x.dim[2 + i], &end, 10);
+        const bool is_number = end != x.dim[2 + i] && *end == 0;
+        const int kernel = 1 + below(r, chance(r, 20) ? 40 : 4), dilation = 1 + (chance(r, 20) ? below(r, 3) : 0);
+        const int extent = (kernel - 1) * dilation + 1, begin = below(r, extent), after = extent - 1 - begin;
+        const int stride = is_number ? 1 + below(r, 4) : 1;
+        if (is_number) snprintf(v.dim[2 + i], GEN_DIM, "%lld", (long long)((size - 1) / stride + 1));
+        const int values[] = {kernel, stride, dilation, begin};
+        for (int k = 0; k < 4; k++) sprintf(lists[k] + strlen(lists[k]), "%s%d", i ? ", " : "", values[k]);
+        sprintf(ends + strlen(ends), ", %d", after);
+    }
+    uses(&v, 1, a, 0, 0);
+    snprintf(v.text, sizeof v.text, "%s(%%v%d, kernel=[%s], strides=[%s], dilations=[%s], pads=[%s%s]%s)",
+             is_max ? "max_pool" : "average_pool", a, lists[0], lists[1], lists[2], lists[3], ends,
+             !is_max && chance(r, 30) ? ", count_include_pad=true" : "");
+    add_value(p, &v);
+}
+
+static void gen_quantize(gen_program *p, rng *r, int a) {
+    const gen_value x = p->value[a];
+    static const ir_dtype types[] = {FUSOR_I8, FUSOR_U8, FUSOR_I16, FUSOR_U16};
+    const bool quantizes = x.dtype == FUSOR_F32 || ir_is_half(x.dtype);
+    if ((!quantizes && x.dtype != FUSOR_I8 && x.dtype != FUSOR_U8 && x.dtype != FUSOR_I16 && x.dtype != FUSOR_U16) ||
+        p->n + 3 > GEN_VALUES)
+        return;
+    gen_value scale = {.dtype = quantizes ? x.dtype : FUSOR_F32, .pair = -1};
+    gen_value zero = {.dtype = quantizes ? types[below(r, 4)] : x.dtype, .pair = -1};
+    snprintf(scale.text, sizeof scale.text, "full(0.%d, shape=[], dtype=%s)", 1 + below(r, 9), ir_dtypes[scale.dtype].name);
+    snprintf(zero.text, sizeof zero.text, "full(%d, shape=[], dtype=%s)", below(r, 100), ir_dtypes[zero.dtype].name);
+    gen_value v = like(&x, quantizes ? zero.dtype : scale.dtype);
+    const int s = add_value(p, &scale), z = add_value(p, &zero);
+    uses(&v, 3, a, s, z);
+    snprintf(v.text, sizeof v.text, "%s(%%v%d, %%v%d, %%v%d)", quantizes ? "quantize" : "dequantize", a, s, z);
+    add_value(p, &v);
+}
+
 static void gen_create(gen_program *p, rng *r, int a) {
     const gen_value x = p->value[a];
     gen_value v = like(&x, chance(r, 70) ? FUSOR_F32 : FUSOR_I64);
@@ -632,7 +688,9 @@ static void generate(gen_program *p, uint64_t seed, int forced_level) {
         else if (what < 76) gen_scan(p, &r, a);
         else if (what < 82) gen_matmul(p, &r, a);
         else if (what < 88) gen_view(p, &r, a);
-        else if (what < 94) gen_move(p, &r, a);
+        else if (what < 92) gen_move(p, &r, a);
+        else if (what < 94) gen_pool(p, &r, a);
+        else if (what < 95) gen_quantize(p, &r, a);
         else if (what < 97) gen_create(p, &r, a);
         else gen_call(p, &r, a);
     }

@@ -441,6 +441,39 @@ Test(lazy, no_allocation_that_fails_crashes_or_leaks) {
     }
 }
 
+Test(lazy, pools_and_quantization) {
+    fusor_context *ctx = new_context();
+    float x[16], y[16];
+    int8_t q[4];
+    const int64_t two[2] = {2, 2}, three[2] = {3, 3}, pads[4] = {1, 1, 1, 1};
+    for (int i = 0; i < 16; i++) x[i] = (float)i;
+    fusor_tensor X = fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(1, 1, 4, 4));
+    OK(fusor_read(fusor_max_pool(X, 2, two, two, NULL, NULL, 0), y, 4 * sizeof *y));
+    cr_assert(y[0] == 5 && y[1] == 7 && y[2] == 13 && y[3] == 15);
+    OK(fusor_read(fusor_max_pool(X, 2, two, NULL, NULL, three, 0), y, 1 * sizeof *y));
+    cr_assert(y[0] == 15);
+    OK(fusor_read(fusor_max_pool(X, 2, three, two, NULL, NULL, 1), y, 4 * sizeof *y));
+    cr_assert(y[0] == 10 && y[1] == 11 && y[2] == 14 && y[3] == 15);
+    OK(fusor_read(fusor_average_pool(X, 2, three, NULL, pads, NULL, 0, 0), y, 16 * sizeof *y));
+    cr_assert(y[0] == 2.5f && y[1] == 3 && y[5] == 5 && y[15] == 12.5f);
+    OK(fusor_read(fusor_average_pool(X, 2, three, NULL, pads, NULL, 0, 1), y, 16 * sizeof *y));
+    cr_assert(y[0] == 10.0f / 9 && y[5] == 5);
+    OK(fusor_read(fusor_global_average_pool(X), y, 1 * sizeof *y));
+    cr_assert_eq(y[0], 7.5f);
+    FAILS(fusor_status_of(fusor_max_pool(X, 1, two, NULL, NULL, NULL, 0)), FUSOR_ERROR_SHAPE, "kernel= has 1 entries");
+    FAILS(fusor_status_of(fusor_max_pool(X, 2, pads + 2, NULL, (int64_t[4]){0, 0, 0, -1}, NULL, 0)), FUSOR_ERROR_SHAPE, "pads=");
+    const float row[4] = {-100, 0.25f, 0.75f, 1000};
+    const int8_t three_i8 = 3;
+    const float half = 0.5f;
+    fusor_tensor R = fusor_wrap_const(ctx, row, FUSOR_F32, FUSOR_SHAPE(4)), S = fusor_wrap_const(ctx, &half, FUSOR_F32, 0, NULL);
+    fusor_tensor Z = fusor_wrap_const(ctx, &three_i8, FUSOR_I8, 0, NULL), Q = fusor_quantize(R, S, Z, FUSOR_FLAT, FUSOR_I8);
+    OK(fusor_read(Q, q, sizeof q));
+    cr_assert(q[0] == -128 && q[1] == 3 && q[2] == 5 && q[3] == 127);
+    OK(fusor_read(fusor_dequantize(Q, S, Z, FUSOR_FLAT), y, 4 * sizeof *y));
+    cr_assert(y[0] == -65.5f && y[1] == 0 && y[2] == 1 && y[3] == 62);
+    fusor_context_free(ctx);
+}
+
 Test(lazy, movement_and_several_results) {
     fusor_context *ctx = new_context();
     float x[6] = {0, 1, 2, 3, 4, 5}, y[24];

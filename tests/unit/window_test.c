@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* window_test.c: pools in plans: how many kernels a window is, what fuses with it and what is stored before it. */
+#include "ir/pass.h"
+#include "ir/plan.h"
+#include "text_test.h"
+
+TestSuite(window, .init = text_start, .fini = text_stop);
+
+typedef struct made {
+    int kernels, others, reads; /* steps; most buffers that one kernel reads */
+} made;
+
+/* The plan of a function of %x: f32[N, C, H, W] and %b: f32[C, 1, 1]. */
+static made plan_of(const char *body) {
+    char text[600];
+    ir_module *m;
+    ir_graph *g;
+    ir_plan *plan;
+    made n = {0};
+    snprintf(text, sizeof text, "func @f(%%x: f32[N, C, 24, 40], %%b: f32[C, 1, 1]) -> f32[?, ?, ?, ?] { %s return %%r }", body);
+    cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
+                  ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
+                  ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
+                  ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = IR_LEVEL_V3}, &plan) == FUSOR_OK,
+              "%s", error.text);
+    for (uint32_t s = 0; s < plan->steps.n; s++) {
+        const ir_step *st = &plan->steps.at[s];
+        if (st->kind == IR_STEP_KERNEL) n.kernels++;
+        else n.others++;
+        if (st->kind == IR_STEP_KERNEL && st->n_args - 1 > n.reads) n.reads = st->n_args - 1;
+    }
+    return n;
+}
+
+#define KERNELS(n, body)                                                                                               \
+    do {                                                                                                               \
+        const made is = plan_of(body);                                                                                 \
+        cr_expect(is.kernels == (n) && is.others == 0, "%s: %d kernels and %d other steps", body, is.kernels, is.others); \
+        cr_expect(is.reads <= 24, "%s: a kernel of %d inputs", body, is.reads);                                        \
+    } while (0)
+
+Test(window, small_windows_fuse_with_what_is_around_them) {
+    KERNELS(1, "%h = relu(%x) %p = max_pool(%h, kernel=[2, 2], strides=[2, 2]) %r = add(%p, %b)");
+    KERNELS(1, "%h = relu(%x) %p = average_pool(%h, kernel=[3, 3], pads=[1, 1, 1, 1]) %q = add(%p, %b) %r = relu(%q)");
+    KERNELS(1, "%h = add(%x, %b) %r = max_pool(%h, kernel=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])");
+    KERNELS(1, "%r = max_pool(%x, kernel=[4, 4], strides=[4, 4])");
+}
+
+Test(window, costly_values_are_stored_where_windows_overlap) {
+    KERNELS(1, "%h = gelu(%x) %r = max_pool(%h, kernel=[2, 2], strides=[2, 2])");
+    KERNELS(2, "%h = gelu(%x) %r = max_pool(%h, kernel=[3, 3], strides=[2, 2])");
+}
+
+Test(window, large_windows_are_taken_by_axes_and_parts) {
+    KERNELS(2, "%r = max_pool(%x, kernel=[9, 9], pads=[4, 4, 4, 4])");
+    KERNELS(2, "%r = max_pool(%x, kernel=[1, 40])");
+    KERNELS(4, "%r = average_pool(%x, kernel=[24, 40])");
+    KERNELS(2, "%h = exp(%x) %r = max_pool(%h, kernel=[1, 30], strides=[1, 30])");
+    KERNELS(4, "%r = average_pool(%x, kernel=[4001, 1], pads=[2000, 0, 2000, 0])");
+}
