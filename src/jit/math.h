@@ -4,7 +4,7 @@
 /* Functions on f32 and f64 values of the current width (1 to 16 lanes), emitted inline, without calls: the same bits at
  * every width of one level. Straight-line code, but for sin, cos and tan, which may leave the builder in a new block. Two
  * functions a row of ops.def that is KFF and not a few instructions. Bounds against the correctly rounded result: f32, in the
- * rows; f64, 4 ULP; each function's comment has the largest error found (tests/diff/ulp.c). Scalar attributes (alpha) come as
+ * rows; f64, 4 ULP; doc/accuracy.md has the largest errors found (tests/diff/ulp.c). Scalar attributes (alpha) come as
  * splats. Special values are those of C99 Annex F; subnormals are kept. */
 #include "jit/emit.h"
 
