@@ -13,8 +13,7 @@ fusor_status fusor_compile_text(fusor_context *ctx, const char *text, const char
     if (!ctx) return FUSOR_ERROR_ARGUMENT;
     fu_error_clear(&e);
     CHECK_ARGUMENT(ctx, &e, text && out, "fusor_compile_text: text and out must not be NULL");
-    compile_request r = {.ctx = ctx, .name = "<text>", .text = text, .length = strlen(text), .function = function, .may_start_unfused = true};
-    r.may_start_unfused = true;
+    compile_request r = {.ctx = ctx, .name = "<text>", .text = text, .length = strlen(text), .function = function, .start = START_IF_ASKED};
     return compile_executable(&e, &r, out) == FUSOR_OK ? FUSOR_OK : context_fail(ctx, &e);
 }
 
@@ -25,8 +24,7 @@ fusor_status fusor_module_compile(fusor_module *module, const char *function, co
     fu_error_clear(&e);
     CHECK_ARGUMENT(module->ctx, &e, out, "fusor_module_compile: out must not be NULL");
     if (options) memcpy(&o, options, options->size && options->size < sizeof o ? options->size : sizeof o);
-    compile_request r = {.ctx = module->ctx, .module = module->module, .function = function, .flags = o.flags, .target = o.target, .may_start_unfused = true};
-    r.may_start_unfused = true;
+    compile_request r = {.ctx = module->ctx, .module = module->module, .function = function, .flags = o.flags, .target = o.target, .start = START_IF_ASKED};
     return compile_executable(&e, &r, out) == FUSOR_OK ? FUSOR_OK : context_fail(module->ctx, &e);
 }
 

@@ -148,7 +148,6 @@ fusor_context *fusor_context_new(const fusor_context_options *options) {
         fu_free(ctx);
         return NULL;
     }
-    start_open(ctx);
     atomic_fetch_add(&n_contexts, 1);
     return ctx;
 }

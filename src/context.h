@@ -24,7 +24,8 @@ struct fusor_context {
     fusor_status option_status;
     fu_log     log;
     rt_cache  *cache;
-    rt_cache  *start_cache;         /* start.c: kernels of one operator; NULL */
+    _Atomic(rt_cache *) start_cache;    /* start.c: kernels of one operator, opened when first needed; NULL */
+    atomic_int start_state;         /* start.c */
     rt_exec_options exec;
     _Atomic(rt_profile *) profile;  /* profile_api.c; NULL until first switched on */
     struct lazy_state *lazy;        /* owned by lazy.c; NULL until first used */
@@ -47,6 +48,13 @@ struct fusor_executable {
 };
 struct fusor_call { fusor_executable *exe; rt_call *call; rt_each *each; };    /* one of the two */
 
+/* May a program run unfused while its kernels compile (start.c)? */
+typedef enum start_mode {
+    START_NEVER,
+    START_IF_ASKED,                 /* by the context's flag or FUSOR_START_UNFUSED=1 */
+    START_IF_QUICK,                 /* also where little memory would be moved, unless FUSOR_START_UNFUSED=0 */
+} start_mode;
+
 /* What a compile is told: fusor.c. */
 typedef struct compile_request {
     fusor_context *ctx;
@@ -56,7 +64,8 @@ typedef struct compile_request {
     const char *function;           /* NULL: the first */
     uint32_t    flags;              /* FUSOR_NO_FUSE, FUSOR_KEEP_SOURCES */
     const char *target;             /* NULL: the context's */
-    bool        may_start_unfused;  /* start.c */
+    start_mode  start;
+    const int64_t *symbol_values;   /* of START_IF_QUICK: the sizes of the coming call */
 } compile_request;
 /* Front half, shared with the tools: text or module to plan. The plan lives in arena. Level from target, else ctx. */
 fusor_status compile_plan(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **out);

@@ -116,7 +116,7 @@ static fusor_status make_exec(fu_arena *arena, fu_error *e, const compile_reques
     options.reference = reference_node;
     options.log = &r->ctx->log;
     choose_held_level(arena, e, r, &plan);
-    *is_interim_out = r->may_start_unfused && start_unfused(arena, e, r, plan, &options, out);
+    *is_interim_out = r->start != START_NEVER && start_unfused(arena, e, r, plan, &options, out);
     if (*is_interim_out) return FUSOR_OK;
     fusor_status status = rt_exec_new(e, arena, plan, r->ctx->cache, &options, out);
     if (!falls_back(r->ctx, status)) return status;

@@ -2,10 +2,10 @@
 /* start.c: programs that start unfused (start.h). The interim executable and the fused one are two executables of the same
  * program; both live until the outer one is freed, so a call never meets one that goes away.
  *
- * A process that ends waits for the threads: LLVM must not be taken down under one. A forked child has no such thread and stays
+ * A process that ends waits for the threads, so that their kernels reach the cache; the module leaves LLVM standing meanwhile
+ * (src/jit/exit.c). A forked child has no such thread and stays
  * unfused. */
 #include "start.h"
-#include "base/env.h"
 #include "base/env.h"
 #include "rt/fork.h"
 #include "rt/module.h"
@@ -20,6 +20,7 @@ typedef struct start_job {
     pthread_mutex_t lock;
     pthread_cond_t  done;
     bool       is_done;
+    bool       is_nice;                         /* the program goes on, and does not end with the first result */
     _Atomic(fusor_executable *) fused;          /* NULL until it is there */
     fusor_context *ctx;                         /* held */
     char      *name, *text, *function, *target; /* the last two may be NULL */
@@ -46,8 +47,8 @@ static void wait_for_all(void) {
     while (n_running) pthread_cond_wait(&ended, &lock);
     pthread_mutex_unlock(&lock);
 }
-/* Registered when the first job begins, for a process that ends before the module is loaded, and again once it is: what is
- * registered last runs first, so before LLVM's own destructors. */
+/* Registered when the first job begins, and again once the module is loaded: where LLVM is a library of its own, what is registered last
+ * runs first, so before its destructors. */
 static void wait_at_exit(void) { (void)atexit(wait_for_all); }
 static void watch_forks_and_exit(void) {
     wait_at_exit();
@@ -72,7 +73,7 @@ void start_drop(start_job *j) {
 static void *compile_fused(void *arg) {
     start_job *j = arg;
     fusor_executable *exe = NULL;
-    (void)setpriority(PRIO_PROCESS, 0, 10);     /* this thread: the caller's work goes first */
+    if (j->is_nice) (void)setpriority(PRIO_PROCESS, 0, 10);     /* this thread: the caller's work goes first */
     const fusor_codegen_table *module;
     fu_error *e = fu_calloc(1, sizeof *e);
     if (e && rt_module_get(e, &module) == FUSOR_OK) {
@@ -124,6 +125,7 @@ start_job *start_compile(const compile_request *r) {
     j->function = r->function ? copy(r->function, strlen(r->function)) : NULL;
     j->target = r->target ? copy(r->target, strlen(r->target)) : NULL;
     j->flags = r->flags;
+    j->is_nice = r->start != START_IF_QUICK;
     bool ok = j->text && j->name && (!r->function || j->function) && (!r->target || j->target);
     pthread_t thread;
     pthread_mutex_lock(&lock);
@@ -156,21 +158,43 @@ void start_wait(const fusor_executable *exe) {
 }
 
 /* ---- the interim ---- */
-void start_open(fusor_context *ctx) {
-    char found[4096];
-    const char *path = fu_env_string(FU_FUSOR_START_BUNDLE);
-    fu_error *e = fu_calloc(1, sizeof *e);
-    bool is_wanted = ctx->flags & FUSOR_START_UNFUSED || (!(ctx->flags & FUSOR_IGNORE_ENVIRONMENT) && fu_env_bool(FU_FUSOR_START_UNFUSED));
-    is_wanted = is_wanted && e && !(ctx->flags & (FUSOR_CACHE_ONLY | FUSOR_REFERENCE_ON_MISS));
-    if (is_wanted && !path[0] && rt_module_find_file("fusor-start.fbundle", found, sizeof found)) path = found;
-    if (is_wanted && path[0]) {
-        rt_cache_options o = {.mode = RT_CACHE_RO, .dir = "", .path = path, .only = true, .log = ctx->log};
-        if (rt_cache_open(e, &o, &ctx->start_cache) != FUSOR_OK) ctx->start_cache = NULL;
-    }
-    fu_free(e);
+/* A call that moves more memory than this is left to the fused kernels: moving it takes about as long as compiling. */
+#define QUICK_BYTES (64.0 * (1 << 20))
+enum { START_NOT_OPENED, START_OPENING, START_OPENED };     /* fusor_context.start_state */
+
+static bool is_wanted(const fusor_context *ctx, start_mode mode) {
+    if (ctx->flags & (FUSOR_CACHE_ONLY | FUSOR_REFERENCE_ON_MISS)) return false;
+    if (ctx->flags & FUSOR_START_UNFUSED) return true;
+    if (ctx->flags & FUSOR_IGNORE_ENVIRONMENT) return mode == START_IF_QUICK;
+    return fu_env_is_set(FU_FUSOR_START_UNFUSED) ? fu_env_bool(FU_FUSOR_START_UNFUSED) : mode == START_IF_QUICK;
 }
 
-void start_close(fusor_context *ctx) { rt_cache_close(ctx->start_cache); }
+/* Once a context; who comes while another thread opens it compiles as ever. */
+static rt_cache *open_bundle(fusor_context *ctx) {
+    int state = START_NOT_OPENED;
+    if (!atomic_compare_exchange_strong(&ctx->start_state, &state, START_OPENING)) return atomic_load(&ctx->start_cache);
+    char found[4096];
+    const char *path = ctx->flags & FUSOR_IGNORE_ENVIRONMENT ? "" : fu_env_string(FU_FUSOR_START_BUNDLE);
+    fu_error *e = fu_calloc(1, sizeof *e);
+    if (!path[0] && rt_module_find_file("fusor-start.fbundle", found, sizeof found)) path = found;
+    rt_cache *cache = NULL;
+    rt_cache_options o = {.mode = RT_CACHE_RO, .dir = "", .path = path, .only = true, .log = ctx->log};
+    if (e && path[0] && rt_cache_open(e, &o, &cache) == FUSOR_OK) atomic_store(&ctx->start_cache, cache);
+    fu_free(e);
+    atomic_store(&ctx->start_state, START_OPENED);
+    return cache;
+}
+
+void start_close(fusor_context *ctx) { rt_cache_close(atomic_load(&ctx->start_cache)); }
+
+static bool moves_little(const ir_plan *p, const int64_t *symbol_values) {
+    double bytes = 0;
+    for (uint32_t i = 0; i < p->steps.n; i++) {
+        ir_cost c = ir_step_cost(p, (int)i, symbol_values);
+        bytes += c.bytes_read + c.bytes_written;
+    }
+    return bytes <= QUICK_BYTES;
+}
 
 static bool is_held(rt_cache *cache, const ir_plan *p) {
     for (uint32_t i = 0; i < p->steps.n; i++)
@@ -179,13 +203,16 @@ static bool is_held(rt_cache *cache, const ir_plan *p) {
 }
 
 bool start_unfused(fu_arena *arena, fu_error *e, const compile_request *r, const ir_plan *plan, const rt_exec_options *options, rt_exec **out) {
-    rt_cache *cache = r->ctx->start_cache;
     ir_plan_options unfused = plan->options;
     ir_plan *interim;
+    rt_cache *cache;
     const char *text = r->module ? r->module->source.text : r->text;
-    if (!cache || !text || unfused.no_fuse || unfused.reference || is_held(r->ctx->cache, plan)) return false;
+    if (!text || unfused.no_fuse || unfused.reference || !is_wanted(r->ctx, r->start) || is_held(r->ctx->cache, plan) || !(cache = open_bundle(r->ctx)))
+        return false;
     unfused.no_fuse = true;
+    bool is_asked = is_wanted(r->ctx, START_IF_ASKED);
     if (ir_plan_make(arena, e, plan->graph, &unfused, &interim) == FUSOR_OK && is_held(cache, interim) &&
+        (is_asked || moves_little(interim, r->symbol_values)) &&
         rt_exec_new(e, arena, interim, cache, options, out) == FUSOR_OK) {
         fu_log_event(&r->ctx->log, "dispatch", "@%s,starts-unfused", (*out ? rt_exec_plan(*out) : interim)->graph->name);
         return true;

@@ -26,6 +26,8 @@ if [ -z "${FUSOR_CODEGEN-}" ] && [ -f .libs/fusor-codegen.so ]; then
     export FUSOR_CODEGEN=$FUSOR_BUILDDIR/.libs/fusor-codegen.so
 fi
 unset MAKEFLAGS MFLAGS MAKELEVEL FUSOR_DEBUG FUSOR_VERBOSE FUSOR_LOG_FILE FUSOR_DUMP_DIR FUSOR_CACHE FUSOR_CACHE_PATH FUSOR_TARGET FUSOR_PASSES
+# fusor run must run the fused kernels, but in the test of the other way (cli/start.sh).
+export FUSOR_START_UNFUSED=0
 export LC_ALL=C.UTF-8
 # malloc fills its memory: reads of freed or uninitialized memory show as wrong results.
 export MALLOC_PERTURB_=165

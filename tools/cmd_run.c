@@ -121,11 +121,19 @@ static int context_error(run *r, fusor_status status) {
     return tool_fail(r->t, &e);
 }
 
+/* What looks at the fused kernels, or at compiling, waits for them; so does who asked for a certain use of the cache. */
+static start_mode start_of(const run *r) {
+    const tool *t = r->t;
+    if (t->wait || t->time) return START_NEVER;
+    bool looks = t->check || t->trace || t->profile || t->perf || t->ctx->checks || fu_env_bool(FU_FUSOR_GDB) || strcmp(fu_env_string(FU_FUSOR_PERF), "off") != 0;
+    return looks || rt_cache_mode_parse(fu_env_string(FU_FUSOR_CACHE)) != RT_CACHE_RW ? START_IF_ASKED : START_IF_QUICK;
+}
+
 static int compile(run *r, point *p) {
     fu_error e;
     fu_error_clear(&e);
     compile_request request = {.ctx = r->t->ctx, .name = r->program.name, .module = r->program.module, .function = r->flat->name,
-                               .flags = FUSOR_KEEP_SOURCES | (r->t->no_fuse ? FUSOR_NO_FUSE : 0), .may_start_unfused = !r->t->time};
+                               .flags = FUSOR_KEEP_SOURCES | (r->t->no_fuse ? FUSOR_NO_FUSE : 0), .start = start_of(r), .symbol_values = r->in.symbols};
     p->t_compile = fu_now_ns();
     if (compile_executable(&e, &request, &p->exe) != FUSOR_OK) {
         if (r->t->ctx->option_status == FUSOR_ERROR_ARGUMENT) return tool_usage(r->t, "%s", e.text);    /* FUSOR_TARGET, FUSOR_THREADS */
@@ -278,6 +286,7 @@ static json_t *json_point(run *r, const point *p, bool with_results) {
         }
         (void)json_object_set_new(o, "check", a);
     }
+    if (with_results) (void)json_object_set_new(o, "started", json_string(p->exe->job ? "unfused" : "fused"));
     if (t->time) json_time(r, p, o);
     if (p->profile) (void)json_object_set(o, "profile", json_object_get(p->profile, "kernels"));
     return o;

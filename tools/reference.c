@@ -245,42 +245,59 @@ static void print_op_symbols(void) {
     for (int i = IR_OP_RESULT + 1; i < IR_OP_COUNT; i++) printf("fusor_%s\n", ir_ops[i].name);
 }
 
-/* ---- the programs of the start bundle: kernels that unfused programs of f32, and some of i32 and bool, are made of ---- */
+/* ---- the programs of the start bundle: kernels that unfused programs are made of. All operators for f32 (else i32, else bool), and
+ * those that are a few instructions for the other common types ---- */
 static void start_function(const ir_op_info *op, const char *form, const char *params, const char *operands, const char *type, const char *dims) {
-    printf("func @%s_%s_%s(%s) -> %s[%s] { %%y = %s(%s) return %%y }\n", op->name, form, dims[0] == 'N' ? "n" : "m", params, op->result_is_bool ? "bool" : type, dims, op->name,
-           operands);
+    printf("func @%s_%s_%s_%s(%s) -> %s[%s] { %%y = %s(%s) return %%y }\n", op->name, form, type, dims[0] == 'N' ? "n" : "m", params, op->result_is_bool ? "bool" : type, dims,
+           op->name, operands);
+}
+
+static void start_functions(const ir_op_info *op, fusor_dtype dtype, bool all_forms) {
+    const char *t = fusor_dtype_name(dtype);
+    char params[200];
+    bool selects = op->flags & IR_COND;
+    snprintf(params, sizeof params, selects ? "%%c: bool[N], %%a: %s[N], %%b: %s[N]" : "%%a: %s[N], %%b: %s[N], %%c: %s[N]", t, t, t);
+    if (op->min_in == 3) start_function(op, "all", params, selects ? "%c, %a, %b" : "%a, %b, %c", t, "N");
+    snprintf(params, sizeof params, "%%a: %s[N]", t);
+    if (op->min_in == 1) start_function(op, "one", params, "%a", t, "N");
+    if (op->min_in != 2) return;
+    snprintf(params, sizeof params, "%%a: %s[N], %%b: %s[N]", t, t);
+    start_function(op, "all", params, "%a, %b", t, "N");
+    snprintf(params, sizeof params, "%%a: %s[M, N], %%b: %s[N]", t, t);
+    start_function(op, "row", params, "%a, %b", t, "M, N");
+    snprintf(params, sizeof params, "%%a: %s[N]", t);
+    start_function(op, "literal", params, dtype == FUSOR_BOOL ? "%a, true" : "%a, 2", t, "N");
+    if (!all_forms) return;
+    snprintf(params, sizeof params, "%%a: %s[M, N], %%b: %s[M, 1]", t, t);
+    start_function(op, "column", params, "%a, %b", t, "M, N");
+    /* The broadcast operand first: also what a commutative operator gets whose other operand is made later. */
+    snprintf(params, sizeof params, "%%b: %s[N], %%a: %s[M, N]", t, t);
+    start_function(op, "row_first", params, "%b, %a", t, "M, N");
+    snprintf(params, sizeof params, "%%b: %s[M, 1], %%a: %s[M, N]", t, t);
+    start_function(op, "column_first", params, "%b, %a", t, "M, N");
+    snprintf(params, sizeof params, "%%a: %s[N]", t);
+    start_function(op, "of_literal", params, dtype == FUSOR_BOOL ? "true, %a" : "2, %a", t, "N");
 }
 
 static void print_start_programs(void) {
+    static const fusor_dtype types[] = {FUSOR_F32, FUSOR_F64, FUSOR_F16, FUSOR_BF16, FUSOR_I32, FUSOR_I64, FUSOR_BOOL};
+    static const uint8_t classes[] = {IR_CLASS_F, IR_CLASS_F, IR_CLASS_F, IR_CLASS_F, IR_CLASS_S, IR_CLASS_S, IR_CLASS_B};
+    enum { TYPES = sizeof types / sizeof *types };
     for (int i = IR_OP_RESULT + 1; i < IR_OP_COUNT; i++) {
         const ir_op_info *op = &ir_ops[i];
-        const char *t = op->classes & IR_CLASS_F ? "f32" : op->classes & IR_CLASS_S ? "i32" : "bool";
-        fusor_dtype dtype = op->classes & IR_CLASS_F ? FUSOR_F32 : op->classes & IR_CLASS_S ? FUSOR_I32 : FUSOR_BOOL;
         bool needs_attribute = false;
         for (int a = 0; a < op->n_attrs; a++) needs_attribute |= op->attrs[a].is_required;
-        if (op->kind != IR_KIND_EW || needs_attribute || !(op->kernel_types >> dtype & 1)) continue;
-        char params[200];
-        bool selects = op->flags & IR_COND;
-        snprintf(params, sizeof params, selects ? "%%c: bool[N], %%a: %s[N], %%b: %s[N]" : "%%a: %s[N], %%b: %s[N], %%c: %s[N]", t, t, t);
-        if (op->min_in == 3) start_function(op, "all", params, selects ? "%c, %a, %b" : "%a, %b, %c", t, "N");
-        snprintf(params, sizeof params, "%%a: %s[N]", t);
-        if (op->min_in == 1) start_function(op, "one", params, "%a", t, "N");
-        if (op->min_in != 2) continue;
-        snprintf(params, sizeof params, "%%a: %s[N], %%b: %s[N]", t, t);
-        start_function(op, "all", params, "%a, %b", t, "N");
-        snprintf(params, sizeof params, "%%a: %s[M, N], %%b: %s[N]", t, t);
-        start_function(op, "row", params, "%a, %b", t, "M, N");
-        snprintf(params, sizeof params, "%%a: %s[M, N], %%b: %s[M, 1]", t, t);
-        start_function(op, "column", params, "%a, %b", t, "M, N");
-        /* The broadcast operand first: also what a commutative operator gets whose other operand is made later. */
-        snprintf(params, sizeof params, "%%b: %s[N], %%a: %s[M, N]", t, t);
-        start_function(op, "row_first", params, "%b, %a", t, "M, N");
-        snprintf(params, sizeof params, "%%b: %s[M, 1], %%a: %s[M, N]", t, t);
-        start_function(op, "column_first", params, "%b, %a", t, "M, N");
-        snprintf(params, sizeof params, "%%a: %s[N]", t);
-        start_function(op, "literal", params, dtype == FUSOR_BOOL ? "%a, true" : "%a, 2", t, "N");
-        start_function(op, "of_literal", params, dtype == FUSOR_BOOL ? "true, %a" : "2, %a", t, "N");
+        if (op->kind != IR_KIND_EW || needs_attribute) continue;
+        fusor_dtype main_type = op->classes & IR_CLASS_F ? FUSOR_F32 : op->classes & IR_CLASS_S ? FUSOR_I32 : FUSOR_BOOL;
+        bool is_cheap = op->flags & IR_EXACT || op->result_is_bool || op->flags & IR_COND;
+        for (int t = 0; t < TYPES; t++)
+            if (op->classes & classes[t] && op->kernel_types >> types[t] & 1 && (is_cheap || types[t] == main_type)) start_functions(op, types[t], types[t] == main_type);
     }
+    for (int from = 0; from < TYPES; from++)
+        for (int to = 0; to < TYPES; to++)
+            if (from != to)
+                printf("func @cast_%s_%s(%%a: %s[N]) -> %s[N] { %%y = cast(%%a, %s) return %%y }\n", fusor_dtype_name(types[from]), fusor_dtype_name(types[to]),
+                       fusor_dtype_name(types[from]), fusor_dtype_name(types[to]), fusor_dtype_name(types[to]));
     static const char *const sums[] = {"reduce_sum", "reduce_max", "reduce_min", "reduce_mean"};
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
         printf("func @%s_rows(%%a: f32[M, N]) -> f32[M] { %%y = %s(%%a, axes=[1]) return %%y }\n"

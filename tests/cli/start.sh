@@ -3,6 +3,7 @@
 # start.sh: a program that was never seen starts on kernels of one operator each, gives the same bytes as the fused one, and leaves the
 # fused kernels in the cache.
 set -u
+unset FUSOR_START_UNFUSED
 work=$TMPDIR/start
 mkdir -p "$work" && cd "$work" || exit 1
 passed=0 failed=0
@@ -36,10 +37,32 @@ FUSOR_VERBOSE=dispatch FUSOR_START_UNFUSED=1 FUSOR_CODEGEN=/nowhere run @f -o y=
 grep -q 'starts-unfused' out && bad 'the second run started unfused' || ok
 cmp -s unfused.npy fused.npy && ok || bad 'other bytes'
 # An operator that the bundle lacks: compiled as ever. So is everything where the bundle is missing or damaged.
-FUSOR_VERBOSE=dispatch FUSOR_START_UNFUSED=1 "$FUSOR" run p.fusor @other --fill normal:1 --dim N=5 >out 2>&1 && ! grep -q 'starts-unfused' out && ok || bad 'without a kernel in the bundle'
+FUSOR_VERBOSE=dispatch "$FUSOR" run p.fusor @other --fill normal:1 --dim N=5 >out 2>&1 && ! grep -q 'starts-unfused' out && ok || bad 'without a kernel in the bundle'
 rm -rf cache && truncate -s 100 start.fbundle
 FUSOR_START_UNFUSED=1 run @f -o y=again.npy && cmp -s fused.npy again.npy && ok || bad 'a bundle that is cut'
 rm -rf cache
 FUSOR_START_UNFUSED=1 FUSOR_START_BUNDLE=/nowhere run @f -o y=again.npy && cmp -s fused.npy again.npy && ok || bad 'a bundle that is missing'
+# fusor run starts so without being told, says it, and not where somebody wants the fused kernels, or where it moves much memory.
+FUSOR_CACHE_DIR=$work/made2 "$FUSOR" cache warm few.fusor --no-fuse -o start.fbundle >out 2>&1
+json() { rm -rf cache; run @f --json "$@"; }
+json && grep -q '"started": "unfused"' out && ok || bad 'it does not start unfused by itself'
+json -o y=again.npy && cmp -s fused.npy again.npy && ok || bad 'started by itself: other bytes'
+run @f --json && grep -q '"started": "fused"' out && ok || bad 'the kernels are in the cache'
+json --wait && grep -q '"started": "fused"' out && ok || bad '--wait'
+FUSOR_START_UNFUSED=0 json && grep -q '"started": "fused"' out && ok || bad 'FUSOR_START_UNFUSED=0'
+json --check && grep -q '"started": "fused"' out && ok || bad '--check looks at the fused kernels'
+json --cache refresh && grep -q '"started": "fused"' out && ok || bad '--cache refresh'
+rm -rf cache
+"$FUSOR" run p.fusor @f --fill normal:1 --dim M=3000 --dim N=3000 --json >out 2>&1 && grep -q '"started": "fused"' out && ok || bad 'a call that moves much memory'
+# Types beside f32: a chain in each, on what make put beside the module.
+if [ -f "$FUSOR_BUILDDIR/.libs/fusor-start.fbundle" ]; then
+    unset FUSOR_START_BUNDLE
+    for t in f32 f64 f16 bf16 i32 i64; do
+        rm -rf cache
+        echo "func @g(%x: $t[N], %z: $t[N]) -> $t[N] { %a = mul(%x, %z) %b = add(%a, 2) %c = maximum(%b, %x) %y = sub(%c, %z) return %y }" >g.fusor
+        "$FUSOR" run g.fusor --fill arange --dim N=301 --json -o y=g1.npy >out 2>&1 && grep -q '"started": "unfused"' out && ok || bad "a chain in $t"
+        "$FUSOR" run g.fusor --fill arange --dim N=301 --json -o y=g2.npy >out 2>&1 && grep -q '"started": "fused"' out && cmp -s g1.npy g2.npy && ok || bad "the same in $t, fused"
+    done
+fi
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]
