@@ -69,6 +69,7 @@ regions() { # regions FILE PAGE...
 regions include/fusor/op.h op-declarations op-macros
 regions include/fusor/fusor.hpp op-overloads
 regions tests/api/symbols.txt op-symbols
+regions doc/numerics.md fast-functions
 whole doc/operators.md operators
 whole doc/environment.md environment
 exit $failed

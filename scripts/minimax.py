@@ -75,6 +75,41 @@ def fit64(name, g, lo, hi, n, weight, shift=0, step=1, one_by_one=3):
     fit(name, g, lo, hi, n, weight, shift, step, bits=53, one_by_one=one_by_one)
 
 
+def fit_ratio(name, g, hi, n, m, points=160, rounds=30):
+    """g(x) = x P(x^2) / Q(x^2) on (0, hi], relative to g; n coefficients of P, m of Q, whose first is 1. Weighted by the
+    last denominator the problem is linear; coefficients are rounded at the end."""
+    hi = mpf(hi)
+    xs = [hi / 2 - hi / 2 * mp.cos(pi * (i + mpf(1) / 2) / points) for i in range(points)]
+    target, lawson, q = [g(x) for x in xs], [mpf(1)] * points, [mpf(1)] * points
+    basis = [[x ** (2 * j + 1) / y for x, y in zip(xs, target)] for j in range(n)]
+    basis += [[-x ** (2 * j) for x in xs] for j in range(1, m)]
+    best = None
+    for _ in range(rounds):
+        size = n + m - 1
+        a, b, v = matrix(size, size), matrix(size, 1), [l / w ** 2 for l, w in zip(lawson, q)]
+        for j in range(size):
+            row = [p * w for p, w in zip(basis[j], v)]
+            b[j] = sum(row)
+            for k in range(j, size):
+                a[j, k] = a[k, j] = mp.fdot(row, basis[k])
+        c = lu_solve(a, b)
+        kept = [rounded(c[j], 24) for j in range(size)]
+        q = [1 + mp.fsum(kept[n + j - 1] * x ** (2 * j) for j in range(1, m)) for x in xs]
+        p = [mp.fsum(kept[j] * basis[j][i] for j in range(n)) for i in range(points)]
+        err = [abs(u / w - 1) for u, w in zip(p, q)]
+        if best is None or max(err) < best[0]:
+            best = (max(err), kept)
+        lawson = [l * (x / max(err) + mpf("1e-6")) for l, x in zip(lawson, err)]
+        total = sum(lawson) / points
+        lawson = [l / total for l in lawson]
+    text = [re.sub(r"\.?0*p", "p", float(v).hex()) + "f" for v in best[1]]
+    text.insert(n, "0x1p+0f")
+    print("/* %s: error 2^%.1f */" % (name, float(mp.log(best[0], 2))))
+    for kind, part in (("p", text[:n]), ("q", text[n:])):
+        print("static const float %s_%s[%d] = {%s};" % (name, kind, len(part), ", ".join(part)))
+    sys.stdout.flush()
+
+
 def log_ratio(s):                               # log((1 + s) / (1 - s))
     return log1p(2 * s / (1 - s))
 
@@ -123,6 +158,23 @@ TABLES = {
     "cos_d": lambda k: fit(k, lambda x: cos(x) - 1, "0", Q, 5, cos, 2, 2, bits=53),
     "erfcx_d": lambda k: fit(k, lambda t: erfcx_scaled(from_t(t, mpf("0.4"))), str(1 / (1 + mpf("4.08"))), "1", 14,
                              lambda t: erfcx_scaled(from_t(t, mpf("0.4"))), 1, bits=53),
+    "fast_exp": lambda k: fit(k, exp, "-" + H, H, 5, exp),
+    "fast_exp2": lambda k: fit(k, lambda x: mpf(2) ** x, "-0.5", "0.5", 5, lambda x: mpf(2) ** x),
+    "fast_expm1": lambda k: fit(k, lambda x: expm1(x) - x, "-" + H, H, 4, expm1, 2),
+    "fast_log": lambda k: fit(k, log1p, "-0.25", "0.5", 7, log1p, 1),
+    "fast_log2": lambda k: fit(k, lambda x: log1p(x) / LN2, "-0.25", "0.5", 7, log1p, 1),
+    "fast_log10": lambda k: fit(k, lambda x: log1p(x) / log(mpf(10)), "-0.25", "0.5", 7, log1p, 1),
+    "fast_softplus": lambda k: fit(k, log1p, "0", "1", 7, log1p, 1),
+    "fast_sin": lambda k: fit(k, lambda x: sin(x) - x, "0", "1.5709", 3, sin, 3, 2),
+    "fast_gelu": lambda k: fit(k, lambda s: mills(from_t(s + mpf("0.5"), mpf("0.5"))) / (s + mpf("0.5")),
+                               1 / (1 + mpf("14.6") / 2) - mpf("0.5"), "0.5", 9,
+                               lambda s: mills(from_t(s + mpf("0.5"), mpf("0.5"))) / (s + mpf("0.5"))),
+    "fast_erfc": lambda k: fit(k, lambda t: erfcx_scaled(from_t(t, mpf("0.4"))), str(1 / (1 + mpf("4.08"))), "1", 8,
+                               lambda t: erfcx_scaled(from_t(t, mpf("0.4"))), 1),
+    "fast_cbrt": lambda k: fit(k, lambda d: 1 / mp.cbrt(1 + d), "-0.1035", "0.1035", 5, lambda d: 1 / mp.cbrt(1 + d)),
+    "fast_log_d": lambda k: fit(k, lambda x: log1p(x) - x, "-0.25", "0.5", 9, log1p, 2, bits=53),
+    "fast_tanh": lambda k: fit_ratio(k, tanh, "9", 5, 4),
+    "fast_erf": lambda k: fit_ratio(k, erf, "3.9", 5, 5),
     "exp_64": lambda k: fit64(k, lambda x: exp(x) - 1 - x, "-" + H, H, 10, exp, 2),
     "exp2_64": lambda k: fit64(k, lambda x: mpf(2) ** x - 1, "-0.5", "0.5", 11, lambda x: mpf(2) ** x, 1),
     "expm1_64": lambda k: fit64(k, lambda x: expm1(x) - x, "-" + H, H, 11, expm1, 2),

@@ -33,10 +33,10 @@ static bool is_empty(const fusor_buffer *b) {
     return false;
 }
 
-static fusor_status compare(fu_arena *a, fu_error *e, const ir_graph *g, int n_in, const ref_tensor *in, int n_out, const fusor_buffer *out) {
+static fusor_status compare(fu_arena *a, fu_error *e, const ir_graph *g, bool is_fast, int n_in, const ref_tensor *in, int n_out, const fusor_buffer *out) {
     ref_tensor *expected = FU_NEW_N(a, ref_tensor, n_out + 1);
     double **bound = FU_NEW_N(a, double *, n_out + 1);
-    FU_TRY(ref_eval_bounds(a, e, g, n_in, in, n_out, expected, bound));
+    FU_TRY(ref_eval_bounds_of(a, e, g, is_fast, n_in, in, n_out, expected, bound));
     for (int r = 0; r < n_out; r++) {
         ref_tensor got = copy_of(a, &out[r]);
         ref_comparison c = ref_compare(&got, &expected[r], bound[r], -1);
@@ -70,7 +70,7 @@ fusor_status check_call(fu_error *e, rt_exec *x, int n_in, const fusor_buffer *i
     ref_tensor *copies = FU_NEW_N(&arena, ref_tensor, n_in + 1);
     for (int i = 0; i < n_in && status == FUSOR_OK; i++) copies[i] = copy_of(&arena, &in[i]);   /* before aliased results overwrite them */
     if (status == FUSOR_OK) status = rt_exec_call(x, e, n_in, in, n_out, out);
-    if (status == FUSOR_OK) status = compare(&arena, e, g, n_in, copies, n_out, out);
+    if (status == FUSOR_OK) status = compare(&arena, e, g, rt_exec_plan(x)->options.fast_math, n_in, copies, n_out, out);
     fu_arena_free(&arena);
     return status;
 }

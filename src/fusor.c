@@ -47,6 +47,7 @@ static fusor_status find_function(fu_arena *arena, fu_error *e, const compile_re
 static fusor_status plan_options(fu_error *e, const compile_request *r, ir_plan_options *out) {
     const fusor_context *ctx = r->ctx;
     *out = (ir_plan_options){.level = ctx->level, .no_fuse = (r->flags & FUSOR_NO_FUSE) != 0,
+                             .fast_math = (ctx->flags & FUSOR_FAST_MATH) != 0,
                              .reference = ctx->is_reference};
     if (r->target) {
         int level = ir_level_find(r->target);

@@ -182,6 +182,16 @@ static void print_reasons(void) {
     for (int i = 0; i < IR_REASON_COUNT; i++) printf("| %s | %s |\n", ir_reason_names[i], ir_reason_texts[i]);
 }
 
+/* The table of the fast tier in doc/numerics.md. */
+static void print_fast(void) {
+    for (int i = 0; i < IR_OP_COUNT; i++) {
+        if (!ir_fast[i].levels) continue;
+        printf("| %s | %g ULP", ir_ops[i].name, ir_fast[i].ulp);
+        if (ir_fast[i].abs > 0) printf(" or %g", ir_fast[i].abs);
+        printf(" | %s |\n", ir_fast[i].levels);
+    }
+}
+
 /* ---- what C has of the operators ---- */
 
 /* The functions of these rows have operands only, so their C forms follow from the row. A scalar attribute has a place
@@ -313,7 +323,7 @@ int main(int argc, char **argv) {
         const char *name;
         void (*print)(void);
     } pages[] = {{"operators", print_operators}, {"environment", print_environment},
-                 {"reasons", print_reasons},     {"op-declarations", print_op_declarations},
+                 {"reasons", print_reasons},     {"fast-functions", print_fast}, {"op-declarations", print_op_declarations},
                  {"op-macros", print_op_macros}, {"op-overloads", print_op_overloads},
                  {"op-symbols", print_op_symbols}, {"start-programs", print_start_programs}};
     for (size_t i = 0; argc == 2 && i < sizeof pages / sizeof *pages; i++)

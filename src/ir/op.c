@@ -179,6 +179,12 @@ const ir_op_info ir_ops[IR_OP_COUNT] = {
 #undef OTHER
 };
 
+const ir_fast_info ir_fast[IR_OP_COUNT] = {
+#define FAST(ID, op_name, max_ulp, max_abs, where) [IR_OP_##ID] = {.levels = where, .ulp = max_ulp, .abs = max_abs},
+#include "ir/fast.def"
+#undef FAST
+};
+
 ir_op ir_scatter_combine(int64_t mode) {
     static const ir_op ops[] = {IR_OP_NONE, IR_OP_ADD, IR_OP_MUL, IR_OP_MAXIMUM, IR_OP_MINIMUM};
     return ops[mode];

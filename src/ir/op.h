@@ -70,6 +70,10 @@ typedef struct ir_op_info {
 } ir_op_info;
 enum { IR_ANY_NUMBER = UINT8_MAX };
 extern const ir_op_info ir_ops[IR_OP_COUNT];
+
+/* The fast tier's bound for f32 and where there is another version than the precise one (fast.def); levels NULL: nowhere. */
+typedef struct ir_fast_info { const char *levels; double ulp, abs; } ir_fast_info;
+extern const ir_fast_info ir_fast[IR_OP_COUNT];
 /* A REDUCE row that is made of others: it has no kernel of its own. */
 static inline bool ir_is_composite_reduce(ir_op op) { return ir_ops[op].kind == IR_KIND_REDUCE && ir_ops[op].combine == IR_OP_NONE; }
 

@@ -50,6 +50,9 @@ LLVMValueRef math_sigmoid(emit *e, LLVMValueRef x);
 LLVMValueRef math_silu(emit *e, LLVMValueRef x);
 LLVMValueRef math_softplus(emit *e, LLVMValueRef x);
 LLVMValueRef math_mish(emit *e, LLVMValueRef x);
+/* math_fast.c: the fast tier's version of a row of fast.def on f32 values, x as for the lowering of the row; NULL: there is
+ * none, or the precise one is as fast at this level. */
+LLVMValueRef math_fast(emit *e, ir_op op, LLVMValueRef *x);
 /* The same for f64 values, in the math64_*.c of the same names. */
 LLVMValueRef math64_exp(emit *e, LLVMValueRef x);
 LLVMValueRef math64_exp2(emit *e, LLVMValueRef x);

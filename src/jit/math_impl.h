@@ -43,7 +43,19 @@ LLVMValueRef mi_exp_neg(emit *e, LLVMValueRef x);   /* exp(x) for x <= 0 or NaN 
 LLVMValueRef mi_expm1_neg(emit *e, LLVMValueRef x); /* expm1(x); right for x <= 0 or NaN, garbage else */
 LLVMValueRef mi_exp2_d(emit *e, LLVMValueRef x);    /* 2^x in f64, |x| <= 1000, within 2^-39 */
 
+/* x = (1 + f) 2^n; is_balanced: m in [sqrt(1/2), sqrt(2)), else in [0.75, 1.5) */
+typedef struct mi_log_parts {
+    LLVMValueRef f, n;
+} mi_log_parts;
+mi_log_parts mi_log_reduce(emit *e, LLVMValueRef x, bool is_balanced);
+LLVMValueRef mi_log_limits(emit *e, LLVMValueRef x, LLVMValueRef y);   /* y, or log x where x is 0, infinite, < 0, NaN */
+LLVMValueRef mi_log_specials(emit *e, LLVMValueRef x, LLVMValueRef y); /* the same of mi_log_reduce's y: AVX-512 needs nothing */
+LLVMValueRef mi_log_with_d(emit *e, LLVMValueRef x, const double *c, int n); /* log(x) in f64, x normal > 0; c: mi_log_terms, or fewer */
+/* y log2 |x| in f64 with a polynomial for the logarithm, infinite or 0 where that is the limit; and r = 2^that with its
+ * sign, NaN and 1 where C99 Annex F has them. */
+LLVMValueRef mi_pow_exponent(emit *e, LLVMValueRef x, LLVMValueRef y, const double *c, int n);
+LLVMValueRef mi_pow_specials(emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef r);
 LLVMValueRef mi_log1p_poly(emit *e, LLVMValueRef f); /* log(1 + f), -0.25 <= f <= 0.5 */
-LLVMValueRef mi_log_d(emit *e, LLVMValueRef x);      /* log(x) in f64, x normal > 0, within 2^-38 */
+extern const double mi_log_terms[14];                /* good to 2^-38 */
 LLVMValueRef mi_log1p_d(emit *e, LLVMValueRef x);    /* log(1 + x) in f64, -1 < x < 2^1000, within 2^-37 */
 #endif

@@ -28,21 +28,17 @@ static const float log10_p[10] = {
     0x1.bcb7b2p-2f,  -0x1.bcb7b2p-3f, 0x1.287906p-3f,  -0x1.bcb6aep-4f, 0x1.64462cp-4f,
     -0x1.2899a2p-4f, 0x1.ebb36cp-5f,  -0x1.b92c5cp-5f, 0x1.01c844p-4f,  -0x1.91b534p-5f,
 };
-/* log_d: error 2^-41.0 */
-static const double log_d[14] = {
+/* log_d of minimax.py: error 2^-41.0 */
+const double mi_log_terms[14] = {
     -0x1.00000000062f1p-1, 0x1.55555559e06acp-2,  -0x1.ffffffeae2062p-3, 0x1.999993199d79bp-3, -0x1.555551aba6739p-3,
     0x1.2493cb80cfa9ap-3,  -0x1.00035b529d885p-3, 0x1.c6d330547c58fp-4,  -0x1.9884d4b62284p-4, 0x1.768f6586ca5f5p-4,
     -0x1.658a850092454p-4, 0x1.49e5b45dde68cp-4,  -0x1.ca63d2c6a8319p-5, 0x1.3aaed87e69ae1p-6,
 };
 
-typedef struct log_parts {
-    LLVMValueRef f, n;
-} log_parts;
-
 /* is_balanced: m in [sqrt(1/2), sqrt(2)), so that the sum cannot lose a bit: log2 and log10, whose f P(f) is a rounded
  * product, need that. */
-static log_parts reduce(emit *e, LLVMValueRef x, bool is_balanced) {
-    log_parts v;
+mi_log_parts mi_log_reduce(emit *e, LLVMValueRef x, bool is_balanced) {
+    mi_log_parts v;
     if (mi_has_exponents(e)) {
         LLVMValueRef m = mi_getmant(e, x);
         v.n = em_fsub(e, mi_getexp(e, x), mi_getexp(e, m));
@@ -65,12 +61,15 @@ static log_parts reduce(emit *e, LLVMValueRef x, bool is_balanced) {
 }
 
 /* The result for arguments that are zero, infinite, negative or NaN. */
-static LLVMValueRef specials(emit *e, LLVMValueRef x, LLVMValueRef y) {
-    if (mi_has_exponents(e)) return y;
+LLVMValueRef mi_log_limits(emit *e, LLVMValueRef x, LLVMValueRef y) {
     LLVMValueRef inf = em_f32(e, __builtin_inf());
     y = em_select(e, em_fcmp(e, LLVMRealOEQ, x, inf), inf, y);
     y = em_select(e, em_fcmp(e, LLVMRealULT, x, em_f32(e, 0)), em_f32(e, __builtin_nan("")), y);
     return em_select(e, em_fcmp(e, LLVMRealOEQ, x, em_f32(e, 0)), em_f32(e, -__builtin_inf()), y);
+}
+
+LLVMValueRef mi_log_specials(emit *e, LLVMValueRef x, LLVMValueRef y) {
+    return mi_has_exponents(e) ? y : mi_log_limits(e, x, y);
 }
 
 LLVMValueRef mi_log1p_poly(emit *e, LLVMValueRef f) {
@@ -81,43 +80,46 @@ LLVMValueRef mi_log1p_poly(emit *e, LLVMValueRef f) {
 /* log: n ln 2 + (f - f^2/2 + f^3 P(f)). With fma the product n * ln 2 is not rounded and ln 2 as one float is good to
  * 2^-28; without, its first part is exact. Error: 0.91 ULP. */
 LLVMValueRef math_log(emit *e, LLVMValueRef x) {
-    log_parts v = reduce(e, x, false);
+    mi_log_parts v = mi_log_reduce(e, x, false);
     LLVMValueRef y = mi_log1p_poly(e, v.f);
-    if (e->level->has_fma) return specials(e, x, em_mad(e, v.n, em_f32(e, LN2), y));
+    if (e->level->has_fma) return mi_log_specials(e, x, em_mad(e, v.n, em_f32(e, LN2), y));
     y = em_mad(e, v.n, em_f32(e, LN2_LOW), y);
-    return specials(e, x, em_mad(e, v.n, em_f32(e, LN2_HIGH), y));
+    return mi_log_specials(e, x, em_mad(e, v.n, em_f32(e, LN2_HIGH), y));
 }
 
 /* log2: n + f P(f). Error: 1.41 ULP (1.57 without fma). */
 LLVMValueRef math_log2(emit *e, LLVMValueRef x) {
-    log_parts v = reduce(e, x, true);
-    return specials(e, x, em_mad(e, v.f, mi_poly(e, v.f, log2_p, 10), v.n));
+    mi_log_parts v = mi_log_reduce(e, x, true);
+    return mi_log_specials(e, x, em_mad(e, v.f, mi_poly(e, v.f, log2_p, 10), v.n));
 }
 
 /* log10: n log10(2) in two parts + f P(f). The second part is positive: n is infinite where AVX-512 reduced 0 or
  * infinity. Error: 1.59 ULP (1.62 without fma). */
 LLVMValueRef math_log10(emit *e, LLVMValueRef x) {
-    log_parts v = reduce(e, x, true);
+    mi_log_parts v = mi_log_reduce(e, x, true);
     LLVMValueRef y = em_fmul(e, v.f, mi_poly(e, v.f, log10_p, 10));
     y = em_mad(e, v.n, em_f32(e, LOG10_2_LOW), y);
-    return specials(e, x, em_mad(e, v.n, em_f32(e, LOG10_2_HIGH), y));
+    return mi_log_specials(e, x, em_mad(e, v.n, em_f32(e, LOG10_2_HIGH), y));
 }
 
 /* ---- in f64, for functions of more than one step ---- */
 /* n = exponent of u, by putting the biased exponent into the low bits of 2^52; f = x * 2^-n + rest(2^-n). */
-static LLVMValueRef log_core_d(emit *e, LLVMValueRef u, LLVMValueRef x, double minus_one) {
+static LLVMValueRef log_core_d(emit *e, LLVMValueRef u, LLVMValueRef x, double minus_one, const double *c,
+                               int terms) {
     LLVMValueRef biased = em_lshr(e, em_add(e, mi_bits_d(e, u), mi_i64(e, 0x0008000000000000)), 52);
     LLVMValueRef n = mi_of_bits_d(e, em_or(e, biased, mi_i64(e, 0x4330000000000000)));
     n = em_fsub(e, n, em_f64(e, 0x1p52 + 1023));
     LLVMValueRef s = mi_of_bits_d(e, em_shl(e, em_sub(e, mi_i64(e, 2046), biased), 52));
     LLVMValueRef rest = minus_one != 0 ? em_f64(e, minus_one) : em_fsub(e, s, em_f64(e, 1));
     LLVMValueRef f = em_mad(e, x, s, rest);
-    LLVMValueRef y = em_mad(e, em_fmul(e, f, f), mi_poly_d(e, f, log_d, 14), f);
+    LLVMValueRef y = em_mad(e, em_fmul(e, f, f), mi_poly_d(e, f, c, terms), f);
     return em_mad(e, n, em_f64(e, LN2), y);
 }
 
-LLVMValueRef mi_log_d(emit *e, LLVMValueRef x) { return log_core_d(e, x, x, -1); }
-LLVMValueRef mi_log1p_d(emit *e, LLVMValueRef x) { return log_core_d(e, em_fadd(e, x, em_f64(e, 1)), x, 0); }
+LLVMValueRef mi_log_with_d(emit *e, LLVMValueRef x, const double *c, int n) { return log_core_d(e, x, x, -1, c, n); }
+LLVMValueRef mi_log1p_d(emit *e, LLVMValueRef x) { 
+    return log_core_d(e, em_fadd(e, x, em_f64(e, 1)), x, 0, mi_log_terms, 14);
+}
 
 /* log1p: in f64, where 1 + x keeps every bit that matters: x * 2^-n + (2^-n - 1) is f with one rounding, and x itself
  * for n = 0. Error: 0.51 ULP. */

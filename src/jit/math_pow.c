@@ -8,22 +8,29 @@
  * 150, so the error stays below 2^-30. Then, by C99 Annex F: the sign of odd y, NaN for a negative x and an y that is
  * not an integer, 1 for y = 0 and for x = 1, 0 and infinity as limits. Error: 0.51 ULP. */
 LLVMValueRef math_pow(emit *e, LLVMValueRef x, LLVMValueRef y) {
+    LLVMValueRef w = mi_pow_exponent(e, x, y, mi_log_terms, 14);
+    w = mi_max(e, em_f64(e, -1000), mi_min(e, em_f64(e, 1000), w));
+    return mi_pow_specials(e, x, y, mi_to_f32(e, mi_exp2_d(e, w)));
+}
+
+LLVMValueRef mi_pow_exponent(emit *e, LLVMValueRef x, LLVMValueRef y, const double *c, int n) {
     LLVMValueRef a = em_fabs(e, x), zero = em_f32(e, 0), one = em_f32(e, 1), inf = em_f64(e, __builtin_inf());
-    LLVMValueRef log = em_fmul(e, mi_log_d(e, mi_to_f64(e, a)), em_f64(e, LOG2E));
+    LLVMValueRef log = em_fmul(e, mi_log_with_d(e, mi_to_f64(e, a), c, n), em_f64(e, LOG2E));
     log = em_select(e, em_fcmp(e, LLVMRealOEQ, a, zero), em_f64(e, -__builtin_inf()), log);
     log = em_select(e, mi_is_inf(e, a), inf, log);
     LLVMValueRef w = em_fmul(e, mi_to_f64(e, y), log);
-    w = em_select(e, em_fcmp(e, LLVMRealOEQ, a, one), em_f64(e, 0), w); /* infinity times 0 */
-    w = mi_max(e, em_f64(e, -1000), mi_min(e, em_f64(e, 1000), w));
-    LLVMValueRef r = mi_to_f32(e, mi_exp2_d(e, w));
+    return em_select(e, em_fcmp(e, LLVMRealOEQ, a, one), em_f64(e, 0), w); /* infinity times 0 */
+}
 
+LLVMValueRef mi_pow_specials(emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef r) {
+    LLVMValueRef zero = em_f32(e, 0), one = em_f32(e, 1);
     LLVMValueRef is_negative = em_icmp(e, LLVMIntSLT, em_bits_of_f32(e, x), em_i32(e, 0));
     LLVMValueRef half = em_fmul(e, y, em_f32(e, 0.5));
     LLVMValueRef is_integer = em_fcmp(e, LLVMRealOEQ, em_rint(e, y), y);
     LLVMValueRef is_odd = em_and(e, is_integer, em_fcmp(e, LLVMRealUNE, em_rint(e, half), half));
     r = em_select(e, em_and(e, is_negative, is_odd), em_fneg(e, r), r);
     LLVMValueRef is_inside =
-        em_and(e, em_fcmp(e, LLVMRealOLT, x, zero), em_fcmp(e, LLVMRealOLT, a, em_f32(e, __builtin_inf())));
+        em_and(e, em_fcmp(e, LLVMRealOLT, x, zero), em_fcmp(e, LLVMRealOGT, x, em_f32(e, -__builtin_inf())));
     LLVMValueRef is_nan = em_and(e, is_inside, mi_not(e, is_integer));
     r = em_select(e, is_nan, em_f32(e, __builtin_nan("")), r);
     r = em_select(e, em_fcmp(e, LLVMRealUNO, x, y), em_fadd(e, x, y), r);

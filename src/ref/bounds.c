@@ -7,6 +7,7 @@
  *   contractions     (512 + ceil(n / 512)) * u * sum|a*b|
  *   softmax family   8 ULP + 1e-7, and the bound of the sum of n positive terms
  *   others           bounds_norm.c
+ * With the fast tier: element-wise, the bounds of ir_fast; softmax 2 * 2^-17 of the result more; log_softmax and logsumexp 2^-17 (1 + log n).
  * What operands may do: element-wise, all corners of their ranges, and 0 in them; sums, the sum of the bounds; contractions, |a|*eb + ea*|b| + ea*eb;
  * max and min, the largest bound; softmax y * (exp(2E) - 1) and log_softmax 2E for the largest bound E; argmax of an inexact
  * operand is not judged. */
@@ -16,7 +17,10 @@
 #include <math.h>
 
 typedef struct value { ref_tensor t; double *error; uint32_t uses; bool is_owned; } value;   /* error NULL: exact */
-typedef struct walk { const ir_graph *g; fu_error *e; const int64_t *symbols; } walk;
+typedef struct walk { const ir_graph *g; fu_error *e; const int64_t *symbols; bool is_fast; } walk;
+
+/* Relative error of the fast tier's exp and log: 64 ULP. */
+#define FAST_EXP 0x1p-17
 
 static size_t bytes_of(const ref_tensor *t) { return (size_t)ref_count(t) * ir_dtypes[t->dtype].bytes; }
 
@@ -159,8 +163,11 @@ static fusor_status own_elementwise(const walk *w, const ir_node *n, value *v) {
     const ir_op_info *op = &ir_ops[n->op];
     if ((op->flags & IR_EXACT) || !ir_is_float(v->t.dtype)) return FUSOR_OK;
     if (!make_error(v)) return no_memory(w);
+    const ir_fast_info *fast = w->is_fast && v->t.dtype != FUSOR_F64 && ir_fast[n->op].levels ? &ir_fast[n->op] : NULL;
     double ulp = v->t.dtype == FUSOR_F32 ? op->ulp : v->t.dtype == FUSOR_F64 ? (op->ulp > 4 ? op->ulp : 4) : 1;
     double absolute = v->t.dtype != FUSOR_F64 ? op->abs : op->flags & IR_COSTLY ? 0 : op->abs * 0x1p-29;   /* 29 bits more */
+    if (fast && v->t.dtype == FUSOR_F32) ulp = fast->ulp;
+    if (fast) absolute = fast->abs;
     int64_t count = ref_count(&v->t);
     for (int64_t i = 0; i < count; i++) {
         double y = get(&v->t, i), own = ulp * ref_ulp(v->t.dtype, y);
@@ -283,6 +290,7 @@ static fusor_status row_bounds(const walk *w, const ir_node *n, value *const *in
     int64_t count = ref_count(&v->t);
     uint32_t axes = ir_node_axes(w->g, n);
     double most = 0, length = 1, u = unit(w, n);
+    const double fast = w->is_fast && u > 0x1p-53 ? FAST_EXP : 0;
     if (!make_error(v)) return no_memory(w);
     for (int d = 0; d < v->t.rank; d++)
         if (axes >> d & 1) length *= (double)v->t.shape[d];
@@ -297,6 +305,7 @@ static fusor_status row_bounds(const walk *w, const ir_node *n, value *const *in
         }
         double part = n->op == IR_OP_SOFTMAX ? fabs(y) * (sum + expm1(2 * most)) : sum + 2 * most;
         v->error[i] += part + 8 * ref_ulp(v->t.dtype, y) + 1e-7;
+        if (fast > 0) v->error[i] += n->op == IR_OP_SOFTMAX ? 2 * fast * fabs(y) : fast * (1 + log(length + 1));
     }
     return FUSOR_OK;
 }
@@ -309,6 +318,14 @@ static fusor_status random_bounds(const walk *w, const ir_node *n, bool any, val
     for (int64_t i = 0; i < ref_count(&v->t); i++)
         v->error[i] = any ? INFINITY : fmax(ulp * ref_ulp(v->t.dtype, get(&v->t, i)), v->t.dtype == FUSOR_F64 ? 1e-15 : 1e-7);
     return FUSOR_OK;
+}
+
+/* What the fast tier's exp and log add to max + log(sum(exp(x - max))). */
+static void fast_logsumexp(const walk *w, const ir_node *n, const value *in, value *v) {
+    const int64_t outputs = ref_count(&v->t);
+    if (!w->is_fast || n->op != IR_OP_REDUCE_LOGSUMEXP || unit(w, n) <= 0x1p-53) return;
+    const double each = outputs ? (double)ref_count(&in->t) / (double)outputs : 0;
+    for (int64_t i = 0; i < outputs; i++) v->error[i] += FAST_EXP * (1 + log(each + 1));
 }
 
 /* Those of bounds_norm.c. */
@@ -327,7 +344,10 @@ static fusor_status other_bounds(const walk *w, const ir_node *n, value *const *
     switch (ir_ops[n->op].kind) {
     case IR_KIND_NORM: return ref_bound_norm(&c, errors, unit(w, n), v->error);
     case IR_KIND_SCAN: ref_bound_scan(&c, errors, unit(w, n), v->error); return FUSOR_OK;
-    default: ref_bound_composite(&c, errors, unit(w, n), v->error); return FUSOR_OK;
+    default:
+        ref_bound_composite(&c, errors, unit(w, n), v->error);
+        fast_logsumexp(w, n, in[0], v);
+        return FUSOR_OK;
     }
 }
 
@@ -461,6 +481,11 @@ static fusor_status eval_one(const walk *w, ir_id id, value *values, ref_tensor 
 
 fusor_status ref_eval_bounds(fu_arena *a, fu_error *e, const ir_graph *g, int n_in, const ref_tensor *in, int n_out, ref_tensor *out,
                              double **bound) {
+    return ref_eval_bounds_of(a, e, g, false, n_in, in, n_out, out, bound);
+}
+
+fusor_status ref_eval_bounds_of(fu_arena *a, fu_error *e, const ir_graph *g, bool is_fast, int n_in, const ref_tensor *in, int n_out,
+                                ref_tensor *out, double **bound) {
     if ((uint32_t)n_in != g->params.n || (uint32_t)n_out != g->results.n)
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s: %d inputs and %d results given; expected %u and %u", g->name, n_in, n_out, g->params.n, g->results.n);
     int64_t *symbols = FU_NEW_N(a, int64_t, ir_size_symbol_count(g->sizes) + 1);
@@ -479,7 +504,7 @@ fusor_status ref_eval_bounds(fu_arena *a, fu_error *e, const ir_graph *g, int n_
     }
     ref_tensor *operand = FU_NEW_N(a, ref_tensor, most);
     value **used = FU_NEW_N(a, value *, most);
-    walk w = {g, e, symbols};
+    walk w = {g, e, symbols, is_fast};
     fusor_status status = FUSOR_OK;
     for (ir_id id = 1; id < g->nodes.n && status == FUSOR_OK; id++)
         if (values[id].uses && ir_at(g, id)->op != IR_OP_PARAM) status = eval_one(&w, id, values, operand, used);

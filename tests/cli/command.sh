@@ -103,6 +103,13 @@ expect 0 '' run two.fusor -q --fill ones --dim N=3
 [ -s out ] && bad '-q prints' || ok
 expect 0 ': ok' run -e "$mlp" --fill normal:1 --dim B=7 --check
 expect 1 'ABOVE' run -e "$mlp" --fill normal:1 --dim B=64 --check=0
+# the fast tier: its own bounds, its own kernels
+acts='func @a(%x: f32[N]) -> (%s: f32[N], %g: f32[N], %d: f64[N]) { %s = sigmoid(%x) %g = exp(%x) %w = cast(%x, f64) %d = exp(%w) return %s, %g, %d }'
+expect 0 'check %g: .* bound 64 ULP: ok' run -e "$acts" --fill normal:1 --dim N=3001 --math fast --check
+expect 0 'check %d: .* bound 4 ULP: ok' run -e "$acts" --fill normal:1 --dim N=3001 --math fast --check
+expect 0 'check %g: .* bound 2 ULP: ok' run -e "$acts" --fill normal:1 --dim N=3001 --check
+expect 1 'ABOVE' run -e "$acts" --fill normal:1 --dim N=3001 --math fast --check=4
+expect 0 ': ok' run -e "$mlp" --fill normal:1 --dim B=64 --math fast --check
 expect 0 'median' run two.fusor --fill ones --dim N=1K --time --runs 3
 expect 0 'N=2000' run two.fusor --fill ones --dim N=1e3,2e3 --threads 1,2 --runs 2 --time
 expect 0 'f32\[3\]' run two.fusor --fill ones --dim N=3 --no-fuse

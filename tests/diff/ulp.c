@@ -3,7 +3,7 @@
  * CPU level that the host has. MPFR (ulp_exact.c) is the judge; something faster chooses what is worth judging.
  *
  *   ulp [--type f32|f64|f16|bf16] [--function NAME] [--level NAME] [--stride N] [--all] [--range I/N] [--table]
- * [--time]
+ * [--time] [--fast]
  *
  * First a grid with MPFR throughout: special values with their neighbours, random bits, the row's domain, values around
  * 1, multiples of pi/2 and more (ulp_inputs.c).
@@ -19,7 +19,7 @@
  *
  * An error passes that is within the row's ULP or absolute bound (f64: 4 ULP); infinities, NaNs and the sign of zero
  * must be right. Exit status 1 when something does not pass. --table: rows for accuracy.sh. --time: speed instead of
- * accuracy. Without MPFR the chooser is the judge, which the last line says. */
+ * accuracy. --fast: the fast tier, its functions against its bounds (fast.def). Without MPFR the chooser is the judge, which the last line says. */
 #include "ir/scalar.h"
 #include "ulp_exact.h"
 #include "ulp_inputs.h"
@@ -145,7 +145,8 @@ static void judge_all(job *j, int n) {
                 is_number = exact_is_finite(j->type);
             }
             record(j, l, ulp, abs_error, i, is_number);
-            if (j->type == FUSOR_F64 || !j->has_exact) continue;
+            /* Within the fast tier's bounds two neighbouring powers of 2 may be nearest: the precise run checks the f64 kernel. */
+            if (j->type == FUSOR_F64 || !j->has_exact || j->v->is_fast) continue;
             double difference = quick == ulp ? 0 : fabs(quick - ulp) / fmax(1, ulp);
             if (difference < INFINITY) most_difference = fmax(most_difference, difference);
             if (!(difference <= AGREEMENT) && j->n_other++ == 0)
@@ -354,7 +355,7 @@ typedef struct options {
     const char *only;
     int level;
     long long stride, part, parts;
-    bool is_table, is_timing;
+    bool is_table, is_timing, is_fast;
 } options;
 
 /* Returns the number of levels where something failed; -1 when a kernel could not be made. */
@@ -366,6 +367,7 @@ static int measure(const options *o, const variant *v) {
     if (o->type == FUSOR_F64)
         j.ulp = info->ulp > 4 ? info->ulp : 4, j.abs *= info->flags & IR_COSTLY ? 0 : 0x1p-29,
         j.inf_from = 0x1.fffffffffffffp1023;
+    if (o->is_fast) j.ulp = ir_fast[v->op].ulp, j.abs = ir_fast[v->op].abs;
     if (o->type == FUSOR_F16 || o->type == FUSOR_BF16) j.ulp = 1;
     j.has_exact = exact_has(v->op, v->variant);
     if (!kernel_make(v, FUSOR_F64, kernel_best_level(), &j.wide)) return -1;
@@ -398,10 +400,24 @@ static int measure(const options *o, const variant *v) {
     return n_failed;
 }
 
-/* Nanoseconds an element, in the first cache, on arguments of the row's test domain: the best of many runs. */
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Nanoseconds an element on arguments of the row's test domain, by medians; with --fast both tiers in turns. */
 static void time_it(const options *o, const variant *v) {
     const ir_op_info *info = &ir_ops[v->op];
-    enum { N = 10000 };
+    enum { N = 10000, ROUNDS = 101, CALLS = 4 };
+    static double took[2][ROUNDS];
+    const variant precise = {.op = v->op, .variant = v->variant, .attr = {v->attr[0], v->attr[1]}};
+    const int tiers = o->is_fast ? 2 : 1;
     printf("%-12s %-4s", info->name, ir_dtypes[o->type].name);
     for (int j = 0; j < 2; j++)
         for (int i = 0; i < N; i++) {
@@ -410,26 +426,28 @@ static void time_it(const options *o, const variant *v) {
             memcpy(raw[j] + (size_t)i * size_of(o->type), &b, size_of(o->type));
         }
     for (int l = 0; l < IR_LEVEL_COUNT; l++) {
-        kernel k = {0};
-        if (!kernel_has_level(l) || (o->level >= 0 && l != o->level) || !kernel_make(v, o->type, l, &k)) continue;
-        double best = 1e9;
-        for (int repeat = 0; repeat < 100; repeat++) {
-            struct timespec a, b;
-            clock_gettime(CLOCK_MONOTONIC, &a);
-            for (int i = 0; i < 4; i++) kernel_run(&k, raw[0], raw[1], raw[2], N);
-            clock_gettime(CLOCK_MONOTONIC, &b);
-            double ns = (double)(b.tv_sec - a.tv_sec) * 1e9 + (double)(b.tv_nsec - a.tv_nsec);
-            best = fmin(best, ns / (4 * N));
+        kernel k[2] = {{0}, {0}};
+        if (!kernel_has_level(l) || (o->level >= 0 && l != o->level) || !kernel_make(&precise, o->type, l, &k[0])) continue;
+        if (o->is_fast && !kernel_make(v, o->type, l, &k[1])) continue;
+        for (int round = 0; round < ROUNDS; round++)
+            for (int tier = 0; tier < tiers; tier++) {
+                double start = seconds();
+                for (int i = 0; i < CALLS; i++) kernel_run(&k[tier], raw[0], raw[1], raw[2], N);
+                took[tier][round] = (seconds() - start) * 1e9 / (CALLS * N);
+            }
+        for (int tier = 0; tier < tiers; tier++) {
+            qsort(took[tier], ROUNDS, sizeof(double), by_value);
+            printf("%s%s %6.3f ns", tier ? "" : "  ", tier ? " fast" : ir_levels[l].short_name, took[tier][ROUNDS / 2]);
+            kernel_drop(&k[tier]);
         }
-        printf("  %s %6.3f ns", ir_levels[l].short_name, best);
-        kernel_drop(&k);
+        if (o->is_fast) printf(" x%.2f", took[0][ROUNDS / 2] / took[1][ROUNDS / 2]);
     }
     printf("%s\n", v->variant ? "  (tanh form)" : "");
 }
 
 static int usage(void) {
     fprintf(stderr, "usage: ulp [--type f32|f64|f16|bf16] [--function NAME] [--level NAME] [--stride N] [--all] "
-                    "[--range I/N] [--table] [--time]\n");
+                    "[--range I/N] [--table] [--time] [--fast]\n");
     return 2;
 }
 
@@ -439,6 +457,7 @@ static bool parse(options *o, int argc, char **argv) {
         if (strcmp(name, "--all") == 0) o->stride = 1;
         else if (strcmp(name, "--table") == 0) o->is_table = true;
         else if (strcmp(name, "--time") == 0) o->is_timing = true;
+        else if (strcmp(name, "--fast") == 0) o->is_fast = true;
         else if (++i >= argc) return false;
         else if (strcmp(name, "--function") == 0) o->only = argv[i];
         else if (strcmp(name, "--stride") == 0) o->stride = strtoll(argv[i], NULL, 10);
@@ -455,7 +474,7 @@ static bool parse(options *o, int argc, char **argv) {
             if (!is_found) return false;
         } else return false;
     }
-    return o->stride >= 1 && o->part >= 0 && o->parts >= 1 && o->part < o->parts;
+    return (!o->is_fast || o->type != FUSOR_F64) && o->stride >= 1 && o->part >= 0 && o->parts >= 1 && o->part < o->parts;
 }
 
 int main(int argc, char **argv) {
@@ -466,13 +485,14 @@ int main(int argc, char **argv) {
     for (int op = 0; op < IR_OP_COUNT; op++) {
         const ir_op_info *info = &ir_ops[op];
         bool has_kernels = (info->kernel_types >> FUSOR_F32 & 1) && (info->kernel_types >> FUSOR_F64 & 1);
-        if (info->kind != IR_KIND_EW || !has_kernels || info->flags & IR_EXACT || info->max_in > 2) continue;
+        if (info->kind != IR_KIND_EW || !has_kernels || info->max_in > 2) continue;
+        if (o.is_fast ? !ir_fast[op].levels : (info->flags & IR_EXACT) != 0) continue;
         if (info->n_scalar_attrs > 2 || (o.only && strcmp(o.only, info->name) != 0)) continue;
         is_known = true;
         for (int form = 0; form < 2; form++) {
             bool has_words = info->n_attrs > 0 && info->attrs[0].type == IR_ATTR_ENUM;
             if (form && !has_words) break;
-            variant v = {(ir_op)op, form, {0}};
+            variant v = {.op = (ir_op)op, .variant = form, .is_fast = o.is_fast};
             for (int j = 0; j < info->n_scalar_attrs; j++) v.attr[j] = (double)(float)info->attrs[j].default_value;
             has_all_exact = has_all_exact && exact_has(v.op, form);
             if (o.is_timing) time_it(&o, &v);

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # ulp.sh: the accuracy of the approximated functions in every float type, at every level that the host has: over a stride
-# of all floats, over all halves (of a few functions: the code is that of f32), over a grid and a search in f64. One test
+# of all floats, over all halves (of a few functions: the code is that of f32), over a grid and a search in f64; the
+# fast tier in f32 and some functions of the halves. One test
 # case a function, level and type, one more for the agreement of the f64 kernels with MPFR, skipped without MPFR.
 # FUSOR_ULP_STRIDE=1 measures every float (an hour of a core).
 ulp=$FUSOR_BUILDDIR/tests/diff/ulp
@@ -20,6 +21,11 @@ out=$(
     for function in exp gelu sin; do
         measure --type f16 --function $function
         measure --type bf16 --function $function
+    done
+    measure --fast --stride "${FUSOR_ULP_STRIDE:-5003}"
+    for function in exp gelu tanh; do
+        measure --fast --type f16 --function $function
+        measure --fast --type bf16 --function $function
     done
     exit $status
 )

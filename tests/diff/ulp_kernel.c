@@ -32,7 +32,8 @@ static size_t describe(const variant *v, const char *type, const char *scalar_ty
     size_t n = 0;
     int value = 0;
 #define PUT(...) n += (size_t)snprintf(text + n, room - n, __VA_ARGS__)
-    PUT("fusor-kernel %d\nkind map\nlevel %s\ndim p ?\n", IR_KERNEL_ABI, ir_levels[level].name);
+    PUT("fusor-kernel %d\nkind map\nlevel %s\n%sdim p ?\n", IR_KERNEL_ABI, ir_levels[level].name,
+        v->is_fast ? "math fast\n" : "");
     for (int i = 0; i < info->max_in; i++) PUT("buffer in %s 1\n", type);
     PUT("buffer out %s 1\n", type);
     for (int i = 0; i < info->n_scalar_attrs; i++) PUT("scalar %s\n", scalar_type);

@@ -9,6 +9,7 @@ enum { CHUNK = 16384 };
 typedef struct variant {
     ir_op op;
     int variant;
+    bool is_fast;   /* the fast tier */
     double attr[2]; /* rounded to f32, as a kernel's scalars of that type are; f64 kernels get the same */
 } variant;
 

@@ -265,12 +265,12 @@ static bool is_measured(int op) {
 }
 
 /* One operator as a kernel over one dim, or over none (a single element: scalar code). */
-static run_kernel compile(ir_op op, int level, int variant, bool is_single) {
+static run_kernel compile_tier(ir_op op, int level, int variant, bool is_single, bool is_fast) {
     const ir_op_info *info = &ir_ops[op];
     const char *stride = is_single ? "" : " 1";
     char text[1024], operands[64] = "", *p = text, *end = text + sizeof text;
-    p += snprintf(p, (size_t)(end - p), "fusor-kernel %d\nkind map\nlevel %s\n%s", IR_KERNEL_ABI, ir_levels[level].name,
-                  is_single ? "" : "dim p ?\n");
+    p += snprintf(p, (size_t)(end - p), "fusor-kernel %d\nkind map\nlevel %s\n%s%s", IR_KERNEL_ABI, ir_levels[level].name,
+                  is_fast ? "math fast\n" : "", is_single ? "" : "dim p ?\n");
     for (int i = 0; i < info->max_in; i++) p += snprintf(p, (size_t)(end - p), "buffer in f32%s\n", stride);
     p += snprintf(p, (size_t)(end - p), "buffer out f32%s\n", stride);
     if (info->n_scalar_attrs) p += snprintf(p, (size_t)(end - p), "scalar f32\n");
@@ -285,6 +285,10 @@ static run_kernel compile(ir_op op, int level, int variant, bool is_single) {
     if (variant) p += snprintf(p, (size_t)(end - p), " variant %d", variant);
     snprintf(p, (size_t)(end - p), "\n%%%d = store.f32 #%d %%%d\n", n + 1, info->max_in, n);
     return run_compile(text);
+}
+
+static run_kernel compile(ir_op op, int level, int variant, bool is_single) {
+    return compile_tier(op, level, variant, is_single, false);
 }
 
 static void run(const run_kernel *k, ir_op op, float *x, float *y, float *out, int64_t n) {
@@ -330,10 +334,12 @@ static void fill(float *x, float *y, uint64_t *state, uint32_t first, uint32_t s
     }
 }
 
-static void check_bounds(int op, int level, int variant) {
+static void check_bounds(int op, int level, int variant, bool is_fast) {
     static float x[CHUNK], y[CHUNK], out[CHUNK], alone[1];
     const ir_op_info *info = &ir_ops[op];
-    run_kernel k = compile((ir_op)op, level, variant, false), single = compile((ir_op)op, level, variant, true);
+    run_kernel k = compile_tier((ir_op)op, level, variant, false, is_fast);
+    run_kernel single = compile_tier((ir_op)op, level, variant, true, is_fast);
+    const double most_ulp = is_fast ? ir_fast[op].ulp : info->ulp, most = is_fast ? ir_fast[op].abs : info->abs;
     uint64_t state = 5;
     const uint32_t step = 104729; /* 2^32 / (10 * CHUNK), a prime */
     for (uint32_t pass = 0; pass < 10; pass++) {
@@ -353,7 +359,7 @@ static void check_bounds(int op, int level, int variant) {
             frexpl(real, &e);
             double error = (double)fabsl((isinf(out[i]) ? copysignl(0x1p128L, out[i]) : out[i]) - real);
             double ulp = ldexp(1, (e > 128 ? 128 : e < -125 ? -125 : e) - 24);
-            cr_assert(error <= info->ulp * ulp || error <= info->abs, "%s(%a, %a) at %s: %a, exactly %La", info->name,
+            cr_assert(error <= most_ulp * ulp || error <= most, "%s(%a, %a) at %s: %a, exactly %La", info->name,
                       (double)x[i], (double)y[i], ir_levels[level].short_name, (double)out[i], real);
         }
     }
@@ -365,7 +371,34 @@ Test(math, bounds_and_equal_bits) {
     for (int op = 0; op < IR_OP_COUNT; op++)
         for (int level = 0; is_measured(op) && level < IR_LEVEL_COUNT; level++) {
             if (!run_has_level((ir_level)level)) continue;
-            check_bounds(op, level, 0);
-            if (op == IR_OP_GELU) check_bounds(op, level, 1);
+            check_bounds(op, level, 0, false);
+            if (op == IR_OP_GELU) check_bounds(op, level, 1, false);
+        }
+}
+
+Test(math, fast_tier_has_bounds_and_equal_bits) {
+    for (int op = 0; op < IR_OP_COUNT; op++)
+        for (int level = 0; ir_fast[op].levels && level < IR_LEVEL_COUNT; level++) {
+            if (!run_has_level((ir_level)level)) continue;
+            check_bounds(op, level, 0, true);
+            if (op == IR_OP_GELU) check_bounds(op, level, 1, true);
+        }
+}
+
+/* Each row differs from the precise version somewhere where it says so, and nowhere else. */
+Test(math, fast_tier_is_where_its_table_says) {
+    static float x[CHUNK], y[CHUNK], out[2][CHUNK];
+    for (int op = 0; op < IR_OP_COUNT; op++)
+        for (int level = 0; ir_fast[op].levels && level < IR_LEVEL_COUNT; level++) {
+            if (!run_has_level((ir_level)level)) continue;
+            for (int i = 0; i < CHUNK; i++) x[i] = (i % 2 ? 1.0f : -1.0f) * (float)(i + 1) / 512, y[i] = 1.5f;
+            for (int tier = 0; tier < 2; tier++) {
+                run_kernel k = compile_tier((ir_op)op, level, 0, false, tier);
+                run(&k, (ir_op)op, x, y, out[tier], CHUNK);
+                run_drop(&k);
+            }
+            bool says = strstr(ir_fast[op].levels, ir_levels[level].short_name) != NULL;
+            cr_assert_eq(says, memcmp(out[0], out[1], sizeof out[0]) != 0, "%s at %s", ir_ops[op].name,
+                         ir_levels[level].short_name);
         }
 }
