@@ -102,15 +102,27 @@ LLVMValueRef em_gather(emit *e, int buf, LLVMValueRef off, LLVMValueRef at, LLVM
 }
 
 /* Lanes s = 2, 3, 4 elements apart: s whole vectors, of which the last one ends at the last element that is read; and
- * shuffles. Backwards (s = -1): one vector, reversed. */
-static LLVMValueRef load_spread(emit *e, ir_dtype t, LLVMValueRef base, LLVMValueRef off, int s) {
+ * shuffles. Backwards (s = -1): one vector, reversed. With a mask each vector is read under what it means for its elements: for
+ * 12 active lanes of 16 that are 2 apart, a quarter of the time of a gather. */
+static LLVMValueRef load_spread(emit *e, ir_dtype t, LLVMValueRef base, LLVMValueRef off, int s, LLVMValueRef active) {
     LLVMTypeRef element = em_memory_type(e, t), type = em_vec(e, element);
     int n = e->lanes, parts = s < 0 ? 1 : s;
     LLVMValueRef first = s < 0 ? em_sub(e, off, em_i64s(e, n - 1)) : off, mask[64], v = LLVMGetPoison(type);
     for (int p = 0; p < parts; p++) {
         int from = p < parts - 1 || p == 0 ? p * n : (s - 1) * (n - 1);
-        LLVMValueRef x = LLVMBuildLoad2(e->b, type, em_gep(e, base, element, p ? em_add(e, off, em_i64s(e, from)) : first), "");
-        LLVMSetAlignment(x, ir_dtypes[t].bytes);
+        LLVMValueRef x, ptr = em_gep(e, base, element, p ? em_add(e, off, em_i64s(e, from)) : first);
+        if (active) {
+            for (int i = 0; i < n; i++) {       /* the lane that element i of this part is, or none: lane n, which is false */
+                int lane = s < 0 ? n - 1 - i : (from + i) % s ? n : (from + i) / s;
+                mask[i] = LLVMConstInt(e->t_i32, (unsigned)lane, 0);
+            }
+            LLVMValueRef none = LLVMConstNull(LLVMTypeOf(active));
+            LLVMValueRef here = LLVMBuildShuffleVector(e->b, active, none, LLVMConstVector(mask, (unsigned)n), "");
+            x = compat_masked_load(e->mod, e->b, COMPAT_CONTIGUOUS, type, ptr, here, LLVMConstNull(type), ir_dtypes[t].bytes);
+        } else {
+            x = LLVMBuildLoad2(e->b, type, ptr, "");
+            LLVMSetAlignment(x, ir_dtypes[t].bytes);
+        }
         for (int i = 0; i < n; i++) {           /* what this part has joins the lanes that are there already */
             int at = s < 0 ? n - 1 - i : i * s - from;
             bool is_here = at >= 0 && at < n && (p == 0 || i * s >= p * n);
@@ -140,7 +152,7 @@ LLVMValueRef em_load(emit *e, int buf, LLVMValueRef off, LLVMValueRef step, LLVM
         return em_splat(e, v);
     }
     LLVMTypeRef type = em_vec(e, element);
-    if (!mask && spread_of(step)) return load_spread(e, t, base, off, spread_of(step));
+    if ((!mask || e->level->has_mask) && spread_of(step)) return load_spread(e, t, base, off, spread_of(step), mask);
     if (mask || has_gather(e, t)) return load_lanes(e, t, lane_pointers(e, base, element, off, step), mask);
     LLVMValueRef v = LLVMGetPoison(type);
     for (int i = 0; i < e->lanes; i++) {
