@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# oracle.sh: the outside oracles (oracle.py: NumPy, optim_oracle.py: torch) as a test of `make check`. An oracle that is
+# oracle.sh: the outside oracles (oracle.py: NumPy, optim_oracle.py: torch, pool_oracle.py: ONNX Runtime) as a test of
+# `make check`. An oracle that is
 # not installed is one counted skip. PYTHON names the interpreter that has them (python3).
 FUSOR=${FUSOR:-fusor}
 python=${PYTHON:-python3}
@@ -13,7 +14,7 @@ command -v "$python" >/dev/null || skip "there is no $python"
 "$FUSOR" run --help >/dev/null 2>&1 || skip "there is no command '$FUSOR run'"
 here=${FUSOR_SRCDIR:-.}/tests/diff
 passed=0 failed=0 skipped=0
-for oracle in oracle optim_oracle; do
+for oracle in oracle optim_oracle pool_oracle; do
     out=$("$python" "$here/$oracle.py" --fusor "$FUSOR" 2>&1)
     status=$?
     last=${out##*$'\n'}
