@@ -12,7 +12,7 @@ rest is fitted anew after each, so that later ones make up for the rounding of e
 leaves is far below 2^-53, because their powers are small. The error given is the largest one after rounding."""
 import re
 import sys
-from mpmath import (mp, mpf, matrix, lu_solve, exp, expm1, log, log1p, sin, cos, asin, atan, sinh, tanh, erf, erfc,
+from mpmath import (mp, mpf, matrix, lu_solve, exp, expm1, log, log1p, sin, cos, tan, asin, atan, sinh, tanh, erf, erfc,
                     sqrt, pi)
 
 mp.dps = 50
@@ -67,6 +67,44 @@ def fit(name, g, lo, hi, n, weight, shift=0, step=1, bits=24, points=None, one_b
     print("static const %s %s[%d] = {" % ("float" if bits == 24 else "double", name, n))
     for i in range(0, n, 3):
         print("    " + " ".join(t + "," for t in text[i:i + 3]))
+    print("};")
+    sys.stdout.flush()
+
+
+def fit_pieces(name, f, top, weight):
+    """f(a) = ((c5 h + c4) h + ...) h + c0, h = a - center, in 32 pieces: four an octave from 2^-4 on, the first one
+    from 0 on, numbered by the five bits of the float a that tell them apart; from top on a constant. A center is
+    near the middle of its piece, where c0 is almost a float, so that its rounding does not count; that of the first is 0."""
+    rows, worst = [None] * 32, mpf(0)
+    for i in range(32):
+        octave, part = i // 4 - 4, i % 4
+        lo, hi = (1 + mpf(part) / 4) * mpf(2) ** octave, (1 + mpf(part + 1) / 4) * mpf(2) ** octave
+        if i == 0:
+            lo = mpf(0)
+        number = ((octave + 127) * 4 + part) & 31
+        if lo >= top:
+            rows[number] = [lo, rounded(f(lo), 24)] + [mpf(0)] * 5
+            continue
+        middle = rounded((lo + hi) / 2, 24)
+        if i == 0:
+            center, c0 = mpf(0), rounded(f(mpf(0)), 24)
+            c = mp.chebyfit(lambda h: (f(h) - c0) / h if abs(h) > mpf(2) ** -40 else mp.diff(f, 0), [lo, hi], 5)
+        else:
+            p = mp.chebyfit(lambda h: f(middle + h), [lo - middle, hi - middle], 6)
+            value = lambda k: mp.polyval(p, k * mpf(2) ** (octave - 23))
+            k = min(range(-200, 200), key=lambda k: abs(value(k) / rounded(value(k), 24) - 1))
+            center, c0 = middle + k * mpf(2) ** (octave - 23), rounded(value(k), 24)
+            c = mp.chebyfit(lambda h: f(center + h), [lo - center, hi - center], 6)[:5]
+        c = [rounded(v, 24) for v in reversed(c)]
+        rows[number] = [center, c0] + c
+        for k in range(1, 41):
+            h = lo - center + (hi - lo) * k / 40
+            worst = max(worst, abs((mp.polyval(list(reversed([c0] + c)), h) - f(center + h)) / weight(center + h)))
+    print("/* %s: error 2^%.1f */" % (name, float(mp.log(worst, 2))))
+    print("static const float %s[COLUMNS][PIECES] = {" % name)
+    for column in range(7):
+        text = [re.sub(r"\.?0*p", "p", float(row[column]).hex()) + "f" if row[column] else "0" for row in rows]
+        print("    {" + ",\n     ".join(", ".join(text[i:i + 6]) for i in range(0, 32, 6)) + "},")
     print("};")
     sys.stdout.flush()
 
@@ -138,12 +176,17 @@ TABLES = {
     "exp2_p": lambda k: fit(k, lambda x: mpf(2) ** x - 1, "-0.5", "0.5", 6, lambda x: mpf(2) ** x, 1),
     "expm1_p": lambda k: fit(k, lambda x: expm1(x) - x, "-" + H, H, 6, expm1, 2),
     "tanh_p": lambda k: fit(k, lambda x: tanh(x) - x, "0", "0.55", 5, tanh, 3, 2),
+    "tanh_pieces": lambda k: fit_pieces(k, tanh, 10, tanh),
+    "erf_pieces": lambda k: fit_pieces(k, lambda a: erf(a) - a / 4, 4, erf),
+    "gelu_pieces": lambda k: fit_pieces(k, lambda a: erfc(a / sqrt(mpf(2))) / 2 if a < 7 else mpf(0), 7,
+                                       lambda a: 1 / (1 + a)),
     "exp2x_p": lambda k: fit(k, lambda x: exp(2 * x) - 1, "-0.1735", "0.1735", 6, lambda x: exp(2 * x), 1),
     "log_p": lambda k: fit(k, lambda x: log1p(x) - x + x * x / 2, "-0.25", "0.5", 8, log1p, 3),
     "log2_p": lambda k: fit(k, lambda x: log1p(x) / LN2, "-0.2930", "0.4143", 10, log1p, 1),
     "log10_p": lambda k: fit(k, lambda x: log1p(x) / log(mpf(10)), "-0.2930", "0.4143", 10, log1p, 1),
     "sin_p": lambda k: fit(k, lambda x: sin(x) - x, "0", Q, 3, sin, 3, 2),
     "cos_p": lambda k: fit(k, lambda x: cos(x) - 1 + x * x / 2, "0", Q, 3, cos, 4, 2),
+    "tan_p": lambda k: fit(k, lambda x: tan(x) - x, "0", "0.82", 7, tan, 3, 2),         # up to 2^20 quarters are off by as much
     "asin_p": lambda k: fit(k, lambda x: asin(x) - x, "0", "0.5", 5, asin, 3, 2),
     "atan_p": lambda k: fit(k, lambda x: atan(x) - x, "0", "1.01", 9, atan, 3, 2),     # 1.01: atan(1) rounds to pi/4
     "sinh_p": lambda k: fit(k, lambda x: sinh(x) - x, "0", "1", 4, sinh, 3, 2),

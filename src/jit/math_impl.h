@@ -29,6 +29,12 @@ LLVMValueRef mi_scalef(emit *e, LLVMValueRef x, LLVMValueRef k); /* x * 2^floor(
 LLVMValueRef mi_getexp(emit *e, LLVMValueRef x);                 /* floor(log2 |x|) */
 LLVMValueRef mi_getmant(emit *e, LLVMValueRef x);                /* x / 2^n in [0.75, 1.5); NaN below 0 */
 
+/* math_pieces.c, where mi_has_exponents. Of a >= 0 or NaN: tanh(a) and erf(a) within 2 ULP; the normal distribution's upper
+ * tail within 3e-9, 0 from 8 on. */
+LLVMValueRef mi_tanh_pieces(emit *e, LLVMValueRef a);
+LLVMValueRef mi_erf_pieces(emit *e, LLVMValueRef a);
+LLVMValueRef mi_normal_tail_pieces(emit *e, LLVMValueRef a);
+
 /* exp(x) = p * 2^k. k is a float; bits are those of k + 1.5 * 2^23, whose low part is k as an integer. */
 typedef struct mi_exp_parts {
     LLVMValueRef p, k, bits;
@@ -57,5 +63,8 @@ LLVMValueRef mi_pow_exponent(emit *e, LLVMValueRef x, LLVMValueRef y, const doub
 LLVMValueRef mi_pow_specials(emit *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef r);
 LLVMValueRef mi_log1p_poly(emit *e, LLVMValueRef f); /* log(1 + f), -0.25 <= f <= 0.5 */
 extern const double mi_log_terms[14];                /* good to 2^-38 */
+/* log(1 + x + low), |low| below an ULP of x, or NULL. Levels with fma. The sign of a zero x is lost. */
+LLVMValueRef mi_log1p_pair(emit *e, LLVMValueRef x, LLVMValueRef low);
+LLVMValueRef mi_log_d(emit *e, LLVMValueRef x);      /* log(x) in f64, x normal > 0, within 2^-38 */
 LLVMValueRef mi_log1p_d(emit *e, LLVMValueRef x);    /* log(1 + x) in f64, -1 < x < 2^1000, within 2^-37 */
 #endif

@@ -4,7 +4,7 @@
  * |x| = n pi/2 + r, |r| <= pi/4, r in f64. Below 2^20 by Cody and Waite: the first part of pi/2 has 33 bits, so that n
  * times it is exact. From there on by Payne and Hanek: x = m 2^e with m of 24 bits; of 2/pi only the bits count whose
  * product with x is below 4, and three pieces of them (27, 28 and 53 bits, from a table by e) make m times the first
- * two exact. This part stands behind a branch that is taken when any lane needs it; each lane selects, so that its
+ * two exact. tan, where the level has fma, does the first in f32, with a remainder of two parts. Payne and Hanek's stands behind a branch that is taken when any lane needs it; each lane selects, so that its
  * result does not depend on the others. */
 #include "jit/llvm_compat.h"
 #include "jit/math_impl.h"
@@ -13,6 +13,10 @@
 #define HALF_PI      1.57079632679489661923
 #define HALF_PI_HIGH 0x1.921fb544p0 /* 33 bits */
 #define HALF_PI_LOW  6.07710050650619224932e-11
+#define HALF_PI_1    0x1.921fb6p+0
+#define HALF_PI_2    -0x1.777a5cp-25
+#define HALF_PI_3    -0x1.ee59dap-50
+#define MAGIC        0x1.8p23
 #define MAGIC_D      0x1.8p52
 #define LIMIT        0x1p20
 
@@ -27,6 +31,12 @@ static const float cos_p[3] = {
     0x1.55554ap-5f,
     -0x1.6c0c2ap-10f,
     0x1.99e91p-16f,
+};
+/* tan_p: error 2^-28.4 */
+static const float tan_p[7] = {
+    0x1.55556cp-2f, 0x1.110a74p-3f, 0x1.bb66aep-5f,
+    0x1.572a58p-6f, 0x1.7f41bap-7f, -0x1.01b3e2p-10f,
+    0x1.40df92p-8f,
 };
 /* sin_d: error 2^-37.5 */
 static const double sin_d[4] = {
@@ -150,15 +160,59 @@ LLVMValueRef math_sin(emit *e, LLVMValueRef x) { return sine(e, em_fabs(e, x), x
 /* Error: 1.57 ULP. */
 LLVMValueRef math_cos(emit *e, LLVMValueRef x) { return sine(e, em_fabs(e, x), NULL, 1); }
 
-/* sin / cos or -cos / sin, in f64. Error: 0.51 ULP. */
-LLVMValueRef math_tan(emit *e, LLVMValueRef x) {
-    LLVMValueRef a = em_fabs(e, x);
+/* sin / cos or -cos / sin, in f64. */
+static LLVMValueRef tan_wide(emit *e, LLVMValueRef a) {
     trig v = reduce(e, a);
     LLVMValueRef z = em_fmul(e, v.r, v.r);
     LLVMValueRef s = em_mad(e, em_fmul(e, v.r, z), mi_poly_d(e, z, sin_d, 4), v.r);
     LLVMValueRef c = em_mad(e, z, mi_poly_d(e, z, cos_d, 5), em_f64(e, 1));
     LLVMValueRef is_odd = em_icmp(e, LLVMIntNE, em_and(e, v.n, em_i32(e, 1)), em_i32(e, 0));
     LLVMValueRef top = em_select(e, is_odd, em_fneg(e, c), s), bottom = em_select(e, is_odd, s, c);
-    LLVMValueRef y = mi_to_f32(e, em_fdiv(e, top, bottom));
+    return mi_to_f32(e, em_fdiv(e, top, bottom));
+}
+
+/* The remainder in two parts of f32, with fma: x - k * HALF_PI_1 is exact, for k < 2^21 and x >= 0.5; what the next
+ * step rounds off is the second part. */
+typedef struct trig_pair {
+    LLVMValueRef r, low, n;
+} trig_pair;
+
+static trig_pair reduce_pair(emit *e, LLVMValueRef a) {
+    LLVMValueRef is_large = em_fcmp(e, LLVMRealOGE, a, em_f32(e, LIMIT)), any = is_large;
+    if (e->lanes > 1) any = em_intrinsic(e, "llvm.vector.reduce.or", 1, &is_large);
+    LLVMValueRef magic = em_f32(e, MAGIC), t = em_mad(e, a, em_f32(e, TWO_OVER_PI), magic), k = em_fsub(e, t, magic);
+    LLVMValueRef minus = em_fneg(e, k), whole = em_mad(e, minus, em_f32(e, HALF_PI_1), a);
+    LLVMValueRef part = em_fmul(e, k, em_f32(e, HALF_PI_2)), rest = em_mad(e, minus, em_f32(e, HALF_PI_2), part);
+    trig_pair fast = {.r = em_fsub(e, whole, part), .n = em_bits_of_f32(e, t)};
+    fast.low = em_fadd(e, em_fsub(e, em_fsub(e, whole, fast.r), part), em_mad(e, minus, em_f32(e, HALF_PI_3), rest));
+
+    em_branch b = em_if(e, any);
+    trig wide = payne_hanek(e, a);
+    LLVMValueRef r = mi_to_f32(e, wide.r), low = mi_to_f32(e, em_fsub(e, wide.r, mi_to_f64(e, r)));
+    trig_pair slow = {em_select(e, is_large, r, fast.r), em_select(e, is_large, low, fast.low),
+                      em_select(e, is_large, wide.n, fast.n)};
+    LLVMBasicBlockRef from[2] = {LLVMGetInsertBlock(e->b), b.other};
+    em_endif(e, &b);
+    LLVMTypeRef f32 = em_vec(e, e->t_f32);
+    trig_pair v = {LLVMBuildPhi(e->b, f32, ""), LLVMBuildPhi(e->b, f32, ""), LLVMBuildPhi(e->b, em_vec(e, e->t_i32), "")};
+    LLVMAddIncoming(v.r, (LLVMValueRef[]){slow.r, fast.r}, from, 2);
+    LLVMAddIncoming(v.low, (LLVMValueRef[]){slow.low, fast.low}, from, 2);
+    LLVMAddIncoming(v.n, (LLVMValueRef[]){slow.n, fast.n}, from, 2);
+    return v;
+}
+
+/* t = r + (r^3 P(r^2) + low tan'(r)), or -1 / t. */
+static LLVMValueRef tan_pair(emit *e, LLVMValueRef a) {
+    trig_pair v = reduce_pair(e, a);
+    LLVMValueRef z = em_fmul(e, v.r, v.r), cube = em_fmul(e, z, v.r);
+    LLVMValueRef low = em_mad(e, v.low, em_fmul(e, z, em_f32(e, 1.6)), v.low); /* tan' = 1 + tan^2, near pi/4 about 1 + 1.6 r^2 */
+    LLVMValueRef t = em_fadd(e, v.r, em_mad(e, cube, mi_poly(e, z, tan_p, 7), low));
+    LLVMValueRef is_odd = em_icmp(e, LLVMIntNE, em_and(e, v.n, em_i32(e, 1)), em_i32(e, 0));
+    return em_select(e, is_odd, em_fdiv(e, em_f32(e, -1), t), t);
+}
+
+/* Error: 1.99 ULP (0.51 without fma). */
+LLVMValueRef math_tan(emit *e, LLVMValueRef x) {
+    LLVMValueRef a = em_fabs(e, x), y = e->level->has_fma ? tan_pair(e, a) : tan_wide(e, a);
     return finite_only(e, a, mi_flip_sign(e, y, em_bits_of_f32(e, x)));
 }
