@@ -186,7 +186,7 @@ TABLES = {
     "log10_p": lambda k: fit(k, lambda x: log1p(x) / log(mpf(10)), "-0.2930", "0.4143", 10, log1p, 1),
     "sin_p": lambda k: fit(k, lambda x: sin(x) - x, "0", Q, 3, sin, 3, 2),
     "cos_p": lambda k: fit(k, lambda x: cos(x) - 1 + x * x / 2, "0", Q, 3, cos, 4, 2),
-    "tan_p": lambda k: fit(k, lambda x: tan(x) - x, "0", "0.82", 7, tan, 3, 2),         # up to 2^20 quarters are off by as much
+    "tan_p": lambda k: fit(k, lambda x: tan(x) - x, "0", "0.82", 7, tan, 3, 2),    # near 2^20 r is off by as much
     "asin_p": lambda k: fit(k, lambda x: asin(x) - x, "0", "0.5", 5, asin, 3, 2),
     "atan_p": lambda k: fit(k, lambda x: atan(x) - x, "0", "1.01", 9, atan, 3, 2),     # 1.01: atan(1) rounds to pi/4
     "sinh_p": lambda k: fit(k, lambda x: sinh(x) - x, "0", "1", 4, sinh, 3, 2),

@@ -25,11 +25,11 @@ static const double erfcx_d[14] = {
     0x1.a8d269011e21bp-1, -0x1.c152c977afc9bp-2, 0x1.068bc26c9c3cfp-3,  -0x1.08447a86feeap-6,
 };
 
-/* erf: pieces where the level has them. Else, |x| < 0.95: x + x P(x^2). Above: 1 - 2^Q(|x|), Q a polynomial for log2(erfc); at 4 the result is 1. Error: 1.43
- * ULP (v3 1.15, without fma 1.37). */
+/* erf: pieces where the level has them. Else, |x| < 0.95: x + x P(x^2). Above: 1 - 2^Q(|x|), Q a polynomial for
+ * log2(erfc); at 4 the result is 1. Error: 1.43 ULP (v3 1.15, without fma 1.37). */
 LLVMValueRef math_erf(emit *e, LLVMValueRef x) {
     LLVMValueRef a = em_fabs(e, x), z = em_fmul(e, x, x);
-    if (mi_has_exponents(e)) return em_copysign(e, mi_erf_pieces(e, a), x);
+    if (mi_has_pieces(e)) return em_copysign(e, mi_erf_pieces(e, a), x);
     LLVMValueRef small = em_mad(e, mi_poly(e, z, erf_p, 7), x, x);
     LLVMValueRef q = mi_poly(e, mi_min(e, em_f32(e, 4), a), erf_q, 9);
     LLVMValueRef large = em_fsub(e, em_f32(e, 1), mi_scale_normal(e, mi_exp2_reduce(e, q)));
@@ -53,9 +53,9 @@ LLVMValueRef math_erfc(emit *e, LLVMValueRef x) {
  * either side. The square is made exact in two parts: with fma, or from the upper 12 bits of a. At 14.6 Phi(-a) is 0.
  * Where the level has pieces Phi(-a) is one of those, 0 from 7 on. */
 static LLVMValueRef gelu_erf(emit *e, LLVMValueRef x) {
-    if (mi_has_exponents(e)) {
-        LLVMValueRef tail = mi_normal_tail_pieces(e, em_fabs(e, x)), is_below = em_fcmp(e, LLVMRealOLT, x, em_f32(e, 0));
-        return em_fmul(e, x, em_select(e, is_below, tail, em_fsub(e, em_f32(e, 1), tail)));
+    if (mi_has_pieces(e)) {
+        LLVMValueRef below = mi_normal_tail_pieces(e, em_fabs(e, x)), above = em_fsub(e, em_f32(e, 1), below);
+        return em_fmul(e, x, em_select(e, em_fcmp(e, LLVMRealOLT, x, em_f32(e, 0)), below, above));
     }
     LLVMValueRef a = mi_min(e, em_f32(e, 14.6), em_fabs(e, x)), one = em_f32(e, 1), high, low;
     if (e->level->has_fma) {

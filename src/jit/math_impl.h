@@ -29,8 +29,9 @@ LLVMValueRef mi_scalef(emit *e, LLVMValueRef x, LLVMValueRef k); /* x * 2^floor(
 LLVMValueRef mi_getexp(emit *e, LLVMValueRef x);                 /* floor(log2 |x|) */
 LLVMValueRef mi_getmant(emit *e, LLVMValueRef x);                /* x / 2^n in [0.75, 1.5); NaN below 0 */
 
-/* math_pieces.c, where mi_has_exponents. Of a >= 0 or NaN: tanh(a) and erf(a) within 2 ULP; the normal distribution's upper
- * tail within 3e-9, 0 from 8 on. */
+/* math_pieces.c: where the level has AVX-512, at any width. Of a >= 0 or NaN: tanh(a) and erf(a) within 2 ULP; the upper tail of the
+ * normal distribution within 7e-8 / (1 + a), 0 from 7 on. */
+bool mi_has_pieces(const emit *e);
 LLVMValueRef mi_tanh_pieces(emit *e, LLVMValueRef a);
 LLVMValueRef mi_erf_pieces(emit *e, LLVMValueRef a);
 LLVMValueRef mi_normal_tail_pieces(emit *e, LLVMValueRef a);

@@ -145,7 +145,8 @@ LLVMValueRef mi_log1p_pair(emit *e, LLVMValueRef x, LLVMValueRef low) {
         return em_mad(e, n, em_f32(e, -LN2), mi_log1p_poly(e, f));
     }
     /* From 2^63 on 1 + x is x, which times 2^-64 keeps s normal. */
-    LLVMValueRef is_huge = em_fcmp(e, LLVMRealOGE, x, em_f32(e, 0x1p63)), part = em_select(e, is_huge, em_f32(e, 0x1p-64), one);
+    LLVMValueRef is_huge = em_fcmp(e, LLVMRealOGE, x, em_f32(e, 0x1p63));
+    LLVMValueRef part = em_select(e, is_huge, em_f32(e, 0x1p-64), one);
     LLVMValueRef held = em_fmul(e, x, part), bits = em_bits_of_f32(e, em_fmul(e, u, part));
     LLVMValueRef field = em_and(e, em_sub(e, bits, em_i32(e, 0x3f400000)), em_i32(e, (int32_t)0xff800000u));
     s = em_f32_of_bits(e, em_sub(e, em_i32(e, 0x3f800000), field));

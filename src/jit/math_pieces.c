@@ -6,7 +6,7 @@
  * down to 0. The permutation takes the low five bits of its index, so the octaves wrap around by themselves. */
 #include "jit/math_impl.h"
 
-enum { PIECES = 32, COLUMNS = 7, SHIFT = 21 };
+enum { PIECES = 32, HALF = PIECES / 2, COLUMNS = 7, SHIFT = 21 };
 
 /* tanh_pieces: error 2^-25.0 */
 static const float tanh_pieces[COLUMNS][PIECES] = {
@@ -150,16 +150,35 @@ static LLVMValueRef row_of(emit *e, const float *c, int first, int n) {
     return LLVMConstVector(v, (unsigned)n);
 }
 
-/* Element index % 32 of a column: by the permutation, or one element from memory, where the columns of a table are
- * a constant of the module. */
-static LLVMValueRef look_up(emit *e, const char *name, const float (*table)[PIECES], int column, LLVMValueRef index) {
-    if (e->lanes > 1) {
-        static const char permute[] = "llvm.x86.avx512.vpermi2var.ps.512";
-        unsigned id = LLVMLookupIntrinsicID(permute, sizeof permute - 1);
-        LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, id, NULL, 0);
-        LLVMValueRef args[3] = {row_of(e, table[column], 0, 16), index, row_of(e, table[column], 16, 16)};
-        return LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, args, 3, "");
+/* Lanes first .. first + n - 1 of v; those beyond its last one are any. */
+static LLVMValueRef lanes_of(emit *e, LLVMValueRef v, int first, int n) {
+    LLVMValueRef index[2 * HALF];
+    for (int i = 0; i < n; i++) index[i] = LLVMConstInt(e->t_i32, (unsigned)((first + i) % e->lanes), 0);
+    return LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(index, (unsigned)n), "");
+}
+
+/* Elements index % 32 of a column: 16 at a time. */
+static LLVMValueRef permute(emit *e, const float *column, LLVMValueRef index) {
+    static const char name[] = "llvm.x86.avx512.vpermi2var.ps.512";
+    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID(name, sizeof name - 1), NULL, 0);
+    LLVMValueRef args[3] = {row_of(e, column, 0, HALF), index, row_of(e, column, HALF, HALF)}, out = NULL;
+    if (e->lanes == HALF) return LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, args, 3, "");
+    for (int first = 0; first < e->lanes; first += HALF) { /* another width: blocks that are transposed */
+        int n = e->lanes - first < HALF ? e->lanes - first : HALF;
+        args[1] = lanes_of(e, index, first, HALF);
+        LLVMValueRef v = LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, args, 3, "");
+        for (int i = 0; i < n; i++) {
+            LLVMValueRef lane = LLVMBuildExtractElement(e->b, v, LLVMConstInt(e->t_i32, (unsigned)i, 0), "");
+            LLVMValueRef to = LLVMConstInt(e->t_i32, (unsigned)(first + i), 0);
+            out = LLVMBuildInsertElement(e->b, out ? out : LLVMGetPoison(em_vec(e, e->t_f32)), lane, to, "");
+        }
     }
+    return out;
+}
+
+/* By the permutation, or one element from memory, where the columns of a table are a constant of the module. */
+static LLVMValueRef look_up(emit *e, const char *name, const float (*table)[PIECES], int column, LLVMValueRef index) {
+    if (e->lanes > 1) return permute(e, table[column], index);
     LLVMValueRef global = LLVMGetNamedGlobal(e->mod, name);
     if (!global) {
         LLVMValueRef v[COLUMNS * PIECES];
@@ -182,6 +201,8 @@ static LLVMValueRef pieces(emit *e, const char *name, const float (*table)[PIECE
     for (int c = COLUMNS - 2; c > 0; c--) v = em_mad(e, v, h, look_up(e, name, table, c, index));
     return v;
 }
+
+bool mi_has_pieces(const emit *e) { return e->level->has_mask; }
 
 /* From 10 on the result is 1. */
 LLVMValueRef mi_tanh_pieces(emit *e, LLVMValueRef a) {

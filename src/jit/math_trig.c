@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* math_trig.c: sine, cosine, tangent, for every finite argument.
  *
- * |x| = n pi/2 + r, |r| <= pi/4, r in f64. Below 2^20 by Cody and Waite: the first part of pi/2 has 33 bits, so that n
- * times it is exact. From there on by Payne and Hanek: x = m 2^e with m of 24 bits; of 2/pi only the bits count whose
- * product with x is below 4, and three pieces of them (27, 28 and 53 bits, from a table by e) make m times the first
- * two exact. tan, where the level has fma, does the first in f32, with a remainder of two parts. Payne and Hanek's stands behind a branch that is taken when any lane needs it; each lane selects, so that its
+ * |x| = n pi/2 + r, |r| <= pi/4, r in f64. Below 2^20 by Cody and Waite: the first part of pi/2 has 33 bits, so
+ * that n times it is exact. From there on by Payne and Hanek: x = m 2^e with m of 24 bits; of 2/pi only the bits
+ * count whose product with x is below 4, and three pieces of them (27, 28 and 53 bits, from a table by e) make m
+ * times the first two exact. tan, where the level has fma, does the first in f32, with a remainder of two parts.
+ * Payne and Hanek's stands behind a branch that is taken when any lane needs it; each lane selects, so that its
  * result does not depend on the others. */
 #include "jit/llvm_compat.h"
 #include "jit/math_impl.h"
@@ -194,7 +195,8 @@ static trig_pair reduce_pair(emit *e, LLVMValueRef a) {
     LLVMBasicBlockRef from[2] = {LLVMGetInsertBlock(e->b), b.other};
     em_endif(e, &b);
     LLVMTypeRef f32 = em_vec(e, e->t_f32);
-    trig_pair v = {LLVMBuildPhi(e->b, f32, ""), LLVMBuildPhi(e->b, f32, ""), LLVMBuildPhi(e->b, em_vec(e, e->t_i32), "")};
+    trig_pair v = {LLVMBuildPhi(e->b, f32, ""), LLVMBuildPhi(e->b, f32, ""),
+                   LLVMBuildPhi(e->b, em_vec(e, e->t_i32), "")};
     LLVMAddIncoming(v.r, (LLVMValueRef[]){slow.r, fast.r}, from, 2);
     LLVMAddIncoming(v.low, (LLVMValueRef[]){slow.low, fast.low}, from, 2);
     LLVMAddIncoming(v.n, (LLVMValueRef[]){slow.n, fast.n}, from, 2);
@@ -205,7 +207,7 @@ static trig_pair reduce_pair(emit *e, LLVMValueRef a) {
 static LLVMValueRef tan_pair(emit *e, LLVMValueRef a) {
     trig_pair v = reduce_pair(e, a);
     LLVMValueRef z = em_fmul(e, v.r, v.r), cube = em_fmul(e, z, v.r);
-    LLVMValueRef low = em_mad(e, v.low, em_fmul(e, z, em_f32(e, 1.6)), v.low); /* tan' = 1 + tan^2, near pi/4 about 1 + 1.6 r^2 */
+    LLVMValueRef low = em_mad(e, v.low, em_fmul(e, z, em_f32(e, 1.6)), v.low); /* tan' = 1 + tan^2, nearly 1 + 1.6 r^2 */
     LLVMValueRef t = em_fadd(e, v.r, em_mad(e, cube, mi_poly(e, z, tan_p, 7), low));
     LLVMValueRef is_odd = em_icmp(e, LLVMIntNE, em_and(e, v.n, em_i32(e, 1)), em_i32(e, 0));
     return em_select(e, is_odd, em_fdiv(e, em_f32(e, -1), t), t);
