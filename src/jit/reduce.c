@@ -7,11 +7,20 @@
  *   phase 1     a unit is a row (and a chunk of columns):
  *               combines the partial results and evaluates what depends on them
  *
- * Rows that are known to be one partial result are finished in phase 0, and there is no other; those of a few elements
+ * Rows that are known to be one partial result are finished in phase 0, and there is no other (arg-reductions: in phase 0
+ * wherever they turn out to be one, since each row is searched for its extreme value at the end); those of a few elements
  * several at once (reduce_short.c). The inner form is here; the column form is in reduce_column.c. */
 #include "jit/reduce_common.h"
 
-static void finish_row(red *r, LLVMValueRef q);
+static void finish_row(red *r, red_sweep *s, LLVMValueRef q);
+
+static bool searches(const red_sweep *s) {
+    for (int a = 0; a < s->n_acc; a++)
+        if (s->find[a]) return true;
+    return false;
+}
+
+static LLVMValueRef is_one_partial(red *r) { return em_icmp(r->e, LLVMIntEQ, r->partials, em_i64s(r->e, 1)); }
 
 /* is_whole: a row is one partial result and is finished at once. */
 static void emit_partials(red *r, red_sweep *s, bool is_whole) {
@@ -31,30 +40,41 @@ static void emit_partials(red *r, red_sweep *s, bool is_whole) {
     red_enter_block(r, i);
     red_sweep_block(s, &row, slot);
     red_leave_block(r);
-    if (is_whole) finish_row(r, q);
+    if (is_whole) {
+        finish_row(r, s, q);
+    } else if (searches(s)) { /* as long as the row is in the first-level cache */
+        LLVMValueRef partials = r->partials;
+        em_branch one = em_if(e, is_one_partial(r));
+        r->partials = em_i64s(e, 1);
+        finish_row(r, s, q);
+        r->partials = partials;
+        em_endif(e, &one);
+    }
     em_end(e, &l);
 }
 
 /* The row entered, number q. */
-static void finish_row(red *r, LLVMValueRef q) {
+static void finish_row(red *r, red_sweep *s, LLVMValueRef q) {
     emit *e = r->e;
     red_at at = {r, NULL, NULL, NULL};
     em_values row;
     em_values_init(&row, red_load_value, &at);
-    for (int j = 0; j < r->n_reductions; j++) {
-        LLVMValueRef number = em_add(e, em_mul(e, em_i64s(e, j), r->rows), q);
-        row.at[r->reduction[j]] = red_tree(r, j, red_slot(e, e->shared, em_mul(e, number, r->partials)));
+    for (int a = 0; a < s->n_acc; a++) {
+        LLVMValueRef number = em_add(e, em_mul(e, em_i64s(e, s->acc[a]), r->rows), q);
+        LLVMValueRef first = red_slot(e, e->shared, em_mul(e, number, r->partials));
+        row.at[r->reduction[s->acc[a]]] = red_result(s, a, &row, first);
     }
     red_finish(r, &row, &at);
 }
 
-static void emit_finish(red *r) {
+static void emit_finish(red *r, red_sweep *s) {
     emit *e = r->e;
     LLVMValueRef grain = e->tune[IR_TUNE_REDUCE_FINISH_GRAIN];
     LLVMValueRef end = red_min(e, em_mul(e, e->tile_end, grain), r->rows);
+    if (searches(s)) end = em_select(e, is_one_partial(r), em_i64s(e, 0), end); /* phase 0 has finished the rows */
     em_loop l = em_for(e, em_mul(e, e->tile_begin, grain), end, em_i64s(e, 1));
     red_enter_row(r, l.i);
-    finish_row(r, l.i);
+    finish_row(r, s, l.i);
     em_end(e, &l);
 }
 
@@ -86,7 +106,7 @@ fusor_status jit_emit_reduce(emit *e, fu_error *err) {
     else emit_partials(r, s, false);
     em_else(e, &first);
     if (r->v >= 0) red_column_finish(r);
-    else emit_finish(r);
+    else emit_finish(r, s);
     em_endif(e, &first);
     em_demote_nests(e);
     return FUSOR_OK;

@@ -132,6 +132,7 @@ void red_enter_block(red *r, LLVMValueRef partial) {
     emit *e = r->e;
     int64_t block = r->v >= 0 ? IR_COLUMN_BLOCK : IR_REDUCE_BLOCK, only = 0;
     LLVMValueRef number = partial;
+    r->partial = partial;
     r->outer = em_i64s(e, 0);
     if (r->r0 < r->last) red_divide(e, partial, r->blocks, &r->outer, &number);
     if (red_constant(r->blocks, &only) && only <= 1) number = em_i64s(e, 0);
@@ -159,7 +160,7 @@ LLVMValueRef red_load_value(emit *e, em_values *v, const ir_kinst *inst, void *u
 
 /* ---- accumulators ---- */
 static ir_op op_of(const red *r, int j) { return (ir_op)r->k->inst[r->reduction[j]].op; }
-static bool is_last(const red *r, int j) { return r->k->inst[r->reduction[j]].variant == 1; }
+bool red_is_last(const red *r, int j) { return r->k->inst[r->reduction[j]].variant == 1; }
 
 red_acc red_identity(red *r, int j, LLVMValueRef index) {
     return (red_acc){em_identity(r->e, op_of(r, j), red_type(r, j)), index};
@@ -168,7 +169,7 @@ red_acc red_identity(red *r, int j, LLVMValueRef index) {
 /* The first of equals wins: an accumulator starts with the identity at its own first position, so an element equal to
  * the identity (-inf) needs no care, and one past the end loses each tie. The last wins: -1 loses each tie. */
 LLVMValueRef red_no_index(red *r, int j, LLVMValueRef position) {
-    return is_last(r, j) ? LLVMConstAllOnes(LLVMTypeOf(position)) : position;
+    return red_is_last(r, j) ? LLVMConstAllOnes(LLVMTypeOf(position)) : position;
 }
 
 /* b before a in the order of values that argmax or argmin looks for; a NaN is before all numbers. `ties`: or equal. */
@@ -201,7 +202,7 @@ red_acc red_take(red *r, int j, red_acc acc, LLVMValueRef x, LLVMValueRef positi
         LLVMValueRef next = em_combine(e, op_of(r, j), red_type(r, j), acc.value, x);
         return (red_acc){mask ? em_select(e, mask, next, acc.value) : next, NULL};
     }
-    LLVMValueRef take = wins(r, j, x, acc.value, is_last(r, j)); /* positions only grow */
+    LLVMValueRef take = wins(r, j, x, acc.value, red_is_last(r, j)); /* positions only grow */
     if (mask) take = em_and(e, take, mask);
     return (red_acc){em_select(e, take, x, acc.value), em_select(e, take, position, acc.index)};
 }
@@ -209,7 +210,7 @@ red_acc red_take(red *r, int j, red_acc acc, LLVMValueRef x, LLVMValueRef positi
 red_acc red_merge(red *r, int j, red_acc a, red_acc b) {
     emit *e = r->e;
     if (!red_is_arg(r, j)) return (red_acc){em_combine(e, op_of(r, j), red_type(r, j), a.value, b.value), NULL};
-    LLVMValueRef order = em_icmp(e, is_last(r, j) ? LLVMIntSGT : LLVMIntSLT, b.index, a.index);
+    LLVMValueRef order = em_icmp(e, red_is_last(r, j) ? LLVMIntSGT : LLVMIntSLT, b.index, a.index);
     LLVMValueRef take =
         em_or(e, wins(r, j, b.value, a.value, false), em_and(e, ties_of(r, j, a.value, b.value), order));
     return (red_acc){em_select(e, take, b.value, a.value), em_select(e, take, b.index, a.index)};
@@ -237,28 +238,6 @@ static LLVMValueRef part(emit *e, LLVMValueRef v, int from, int n) {
     return LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(index, (unsigned)n), "");
 }
 
-/* Steps that would only combine with identities are left out: they change no bit (a sum is never -0: it began at +0).
- */
-red_acc red_halves(red *r, int j, red_acc *acc, int64_t elements) {
-    emit *e = r->e;
-    int lanes = e->lanes;
-    red_acc a[IR_REDUCE_UNROLL];
-    memcpy(a, acc, sizeof a);
-    for (int h = IR_REDUCE_UNROLL / 2; h >= 1; h /= 2)
-        for (int u = 0; u < h && (int64_t)(u + h) * lanes < elements; u++) a[u] = red_merge(r, j, a[u], a[u + h]);
-    for (int n = lanes / 2; n >= 1; n /= 2) {
-        red_acc low = {part(e, a[0].value, 0, n), part(e, a[0].index, 0, n)};
-        if (n < elements) {
-            red_acc high = {part(e, a[0].value, n, n), part(e, a[0].index, n, n)};
-            e->lanes = n;
-            low = red_merge(r, j, low, high);
-        }
-        a[0] = low;
-    }
-    e->lanes = lanes;
-    return a[0];
-}
-
 /* The greater (argmin: smaller) of two at the current width. One instruction, for NaNs do not matter. */
 static LLVMValueRef better(red *r, int j, LLVMValueRef a, LLVMValueRef b) {
     emit *e = r->e;
@@ -272,6 +251,92 @@ static LLVMValueRef better(red *r, int j, LLVMValueRef a, LLVMValueRef b) {
 static LLVMValueRef bits_of(emit *e, LLVMValueRef mask) {
     LLVMTypeRef t = LLVMIntTypeInContext(e->ctx, (unsigned)e->lanes);
     return LLVMBuildZExt(e->b, LLVMBuildBitCast(e->b, mask, t, ""), e->t_i32, "");
+}
+
+/* One accumulator of the lanes: the extreme value, then the first (last) index among the lanes that have it. */
+static red_acc arg_of_lanes(red *r, int j, red_acc acc, int64_t elements) {
+    emit *e = r->e;
+    ir_dtype t = red_type(r, j);
+    int lanes = e->lanes;
+    LLVMValueRef m = acc.value, is, index;
+    for (int n = lanes / 2; n >= 1; n /= 2) {
+        e->lanes = n;
+        m = n < elements ? better(r, j, part(e, m, 0, n), part(e, m, n, n)) : part(e, m, 0, n);
+    }
+    if (ir_is_float(t)) {
+        e->lanes = lanes;
+        LLVMValueRef nan = em_fcmp(e, LLVMRealUNO, acc.value, acc.value);
+        LLVMValueRef any = em_icmp(e, LLVMIntNE, bits_of(e, nan), LLVMConstInt(e->t_i32, 0, 0));
+        e->lanes = 1;
+        m = em_select(e, any, em_const(e, t, __builtin_nan("")), m);
+        e->lanes = lanes;
+        is = em_or(e, nan, em_fcmp(e, LLVMRealOEQ, acc.value, em_splat(e, m)));
+    } else {
+        e->lanes = lanes;
+        is = em_icmp(e, LLVMIntEQ, acc.value, em_splat(e, m));
+    }
+    index = em_select(e, is, acc.index, em_int(e, FUSOR_I32, red_is_last(r, j) ? -1 : INT32_MAX));
+    for (int n = lanes / 2; n >= 1; n /= 2) {
+        LLVMValueRef low = part(e, index, 0, n), high = part(e, index, n, n);
+        e->lanes = n;
+        index = em_select(e, em_icmp(e, red_is_last(r, j) ? LLVMIntSGT : LLVMIntSLT, low, high), low, high);
+    }
+    e->lanes = lanes;
+    return (red_acc){m, index};
+}
+
+/* Steps that would only combine with identities are left out: they change no bit (a sum is never -0: it began at +0).
+ */
+red_acc red_halves(red *r, int j, red_acc *acc, int64_t elements) {
+    emit *e = r->e;
+    int lanes = e->lanes;
+    red_acc a[IR_REDUCE_UNROLL];
+    memcpy(a, acc, sizeof a);
+    for (int h = IR_REDUCE_UNROLL / 2; h >= 1; h /= 2)
+        for (int u = 0; u < h && (int64_t)(u + h) * lanes < elements; u++) a[u] = red_merge(r, j, a[u], a[u + h]);
+    if (red_is_arg(r, j) && lanes > 1) return arg_of_lanes(r, j, a[0], elements);
+    for (int n = lanes / 2; n >= 1; n /= 2) {
+        red_acc low = {part(e, a[0].value, 0, n), part(e, a[0].index, 0, n)};
+        if (n < elements) {
+            red_acc high = {part(e, a[0].value, n, n), part(e, a[0].index, n, n)};
+            e->lanes = n;
+            low = red_merge(r, j, low, high);
+        }
+        a[0] = low;
+    }
+    e->lanes = lanes;
+    return a[0];
+}
+
+LLVMValueRef red_no_nan(red *r, int j) { return em_int(r->e, FUSOR_I32, red_is_last(r, j) ? -1 : INT32_MAX); }
+
+red_acc red_take_group(red *r, int j, red_acc acc, const LLVMValueRef *x, LLVMValueRef first, LLVMValueRef *nan) {
+    emit *e = r->e;
+    ir_dtype t = red_type(r, j);
+    bool max = op_of(r, j) == IR_OP_ARGMAX, last = red_is_last(r, j);
+    LLVMValueRef m[IR_REDUCE_UNROLL], any = NULL, take;
+    memcpy(m, x, sizeof m);
+    for (int h = IR_REDUCE_UNROLL / 2; h >= 1; h /= 2)
+        for (int u = 0; u < h; u++) m[u] = better(r, j, m[u], m[u + h]);
+    if (!ir_is_float(t)) {
+        take = wins(r, j, m[0], acc.value, last);
+    } else { /* m may be a number where a NaN is: its group is remembered, and nothing else counts */
+        for (int u = 0; u < IR_REDUCE_UNROLL; u += 2) {
+            LLVMValueRef either = em_fcmp(e, LLVMRealUNO, x[u], x[u + 1]);
+            any = any ? em_or(e, any, either) : either;
+        }
+        LLVMValueRef earlier = em_select(e, em_icmp(e, LLVMIntSLT, first, *nan), first, *nan);
+        *nan = em_select(e, any, last ? first : earlier, *nan);
+        take = em_fcmp(e, max ? (last ? LLVMRealOGE : LLVMRealOGT) : last ? LLVMRealOLE : LLVMRealOLT, m[0], acc.value);
+    }
+    return (red_acc){better(r, j, m[0], acc.value), em_select(e, take, first, acc.index)};
+}
+
+red_acc red_with_nans(red *r, int j, red_acc acc, LLVMValueRef nan) {
+    emit *e = r->e;
+    if (!ir_is_float(red_type(r, j))) return acc;
+    LLVMValueRef is = em_icmp(e, LLVMIntNE, nan, red_no_nan(r, j));
+    return (red_acc){em_select(e, is, em_const(e, red_type(r, j), __builtin_nan("")), acc.value), em_select(e, is, nan, acc.index)};
 }
 
 red_acc red_find(red *r, int j, LLVMValueRef x, int64_t elements) {
@@ -296,7 +361,7 @@ red_acc red_find(red *r, int j, LLVMValueRef x, int64_t elements) {
     }
     if (valid) found = em_and(e, found, mask);
     LLVMValueRef in[2] = {found, LLVMConstInt(e->t_i1, 1, 0)};
-    if (!is_last(r, j)) return (red_acc){m, em_intrinsic(e, "llvm.cttz", 2, in)};
+    if (!red_is_last(r, j)) return (red_acc){m, em_intrinsic(e, "llvm.cttz", 2, in)};
     return (red_acc){m, em_sub(e, LLVMConstInt(e->t_i32, 31, 0), em_intrinsic(e, "llvm.ctlz", 2, in))};
 }
 

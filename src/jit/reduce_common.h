@@ -29,6 +29,7 @@ typedef struct red {
     LLVMValueRef index[IR_KERNEL_MAX_DIMS]; /* along p and the outer r dims */
     /* address of the row's first element; e->base is this, or the block's */
     LLVMValueRef at_row[IR_KERNEL_MAX_BUFFERS];
+    LLVMValueRef partial;           /* the block's number in the row */
     LLVMValueRef outer, begin, end; /* row-major number of the outer r index; range of the last r dim */
 } red;
 
@@ -47,6 +48,7 @@ fusor_status red_init(emit *e, fu_error *err, red **out);
 static inline bool red_is_row(const red *r, int inst) { return (r->varies[inst] & r->r_mask) == 0; }
 static inline bool red_is_block(const red *r, int inst) { return (r->varies[inst] >> r->last & 1) == 0; }
 bool red_is_arg(const red *r, int j);
+bool red_is_last(const red *r, int j); /* the last of equals wins */
 ir_dtype red_type(const red *r, int j); /* of the accumulator */
 
 /* ---- arithmetic on indices ---- */
@@ -79,6 +81,12 @@ red_acc red_halves(red *r, int j, red_acc *acc, int64_t elements);
 /* Arg-reduction of one vector's first `elements` lanes, 1 to e->lanes, at the level's lanes: which lane (i32) holds the
  * extreme value, or the first (last) NaN. Where whole rows fit a vector it needs a third of red_halves' instructions. */
 red_acc red_find(red *r, int j, LLVMValueRef x, int64_t elements);
+/* An arg-reduction's next IR_REDUCE_UNROLL vectors, lane by lane, from element `first` of the block on (i32 lanes), which is what
+ * the accumulator holds then. NaNs apart: *nan is the first (last) group that has one, at first red_no_nan. So the values
+ * make a chain of one instruction a group. red_with_nans: what red_take would have. */
+red_acc red_take_group(red *r, int j, red_acc acc, const LLVMValueRef *x, LLVMValueRef first, LLVMValueRef *nan);
+LLVMValueRef red_no_nan(red *r, int j);
+red_acc red_with_nans(red *r, int j, red_acc acc, LLVMValueRef nan);
 LLVMValueRef red_lane_numbers(emit *e, LLVMTypeRef element, int from);
 
 /* ---- inner form: partial results are 16 bytes, value then i64 index ---- */
@@ -96,7 +104,8 @@ typedef struct red_sweep {
     bool is_needed[IR_KERNEL_MAX_INSTS];
     bool is_seed[IR_KERNEL_MAX_INSTS];   /* row or block value that element values use */
     bool is_loaded[IR_KERNEL_MAX_INSTS]; /* kept by an earlier pass */
-    bool is_costly, has_arg;
+    bool is_costly, has_arg;             /* has_arg: an accumulator carries an index */
+    struct red_sweep **find;             /* by acc: evaluates an arg-reduction's operand for red_locate, or NULL */
     LLVMValueRef *x; /* of the step emitted last: what it reduces, one per acc */
     /* inner form */
     LLVMValueRef *kept_row;              /* by instruction */
@@ -118,6 +127,14 @@ void red_write(red_sweep *s, red_body *b);
 /* Row values that the sweep needs, once; and the sweep over the block entered: partial results to slot[a]. */
 void red_sweep_row(red_sweep *s, em_values *row);
 void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot);
+/* The result of acc a from its partial results: the tree over slots `first` ...; the row is entered. Where partial
+ * results of an arg-reduction know the place of the extreme value only roughly (s->find), it is looked for. */
+LLVMValueRef red_result(red_sweep *s, int a, const em_values *row, LLVMValueRef first);
+/* reduce_find.c: place = block * IR_REDUCE_BLOCK + element within the block. Of the IR_REDUCE_UNROLL vectors there, cut off at
+ * the end of the block, the first (last) element that is `value`, or a NaN where value is one: its row-major number. */
+LLVMValueRef red_locate(red_sweep *s, const em_values *row, LLVMValueRef place, LLVMValueRef value);
+/* Values of the row and of the block entered that the sweep's elements use. */
+void red_seeds(red_sweep *s, const em_values *row);
 /* Row-level program and stores, at the current width, at v's place; results of reductions are in v->at. */
 void red_finish(red *r, em_values *v, const red_at *at);
 

@@ -55,19 +55,44 @@ static fusor_status make_memory(red_sweep *s, fu_error *err) {
     return FUSOR_OK;
 }
 
-fusor_status red_sweep_new(red *r, int pass, LLVMValueRef *kept, fu_error *err, red_sweep **out) {
-    const ir_kernel *k = r->k;
+static red_sweep *new_sweep(red *r, int pass, LLVMValueRef *kept) {
+    int n = r->k->n_insts;
     fu_arena *arena = r->e->arena;
     red_sweep *s = FU_NEW(arena, red_sweep);
     s->r = r;
     s->pass = pass;
     s->kept_row = kept;
-    s->acc = FU_NEW_N(arena, int, k->n_insts);
-    s->store = FU_NEW_N(arena, int, k->n_insts);
-    s->kept = FU_NEW_N(arena, int, k->n_insts);
-    s->memory = FU_NEW_N(arena, LLVMValueRef, k->n_insts);
-    s->index_memory = FU_NEW_N(arena, LLVMValueRef, k->n_insts);
-    s->x = FU_NEW_N(arena, LLVMValueRef, k->n_insts);
+    s->acc = FU_NEW_N(arena, int, n);
+    s->store = FU_NEW_N(arena, int, n);
+    s->kept = FU_NEW_N(arena, int, n);
+    s->memory = FU_NEW_N(arena, LLVMValueRef, n);
+    s->index_memory = FU_NEW_N(arena, LLVMValueRef, n);
+    s->x = FU_NEW_N(arena, LLVMValueRef, n);
+    s->find = FU_NEW_N(arena, red_sweep *, n);
+    return s;
+}
+
+/* Arg-reductions of cheap programs compare groups of IR_REDUCE_UNROLL vectors, and carry the number of the group along:
+ * half the work. The element is looked for at the end, by evaluating the group again. Not where a block is straight code;
+ * and an output of the sweep may have overwritten what would be read again. */
+static void find_by_group(red_sweep *s) {
+    red *r = s->r;
+    int64_t n;
+    if (s->is_costly || s->n_stores || r->v >= 0) return;
+    if (red_constant(r->e->size[r->last], &n) && n <= IR_REDUCE_UNROLL * r->e->level->lanes) return;
+    for (int a = 0; a < s->n_acc; a++) {
+        if (!red_is_arg(r, s->acc[a])) continue;
+        red_sweep *f = new_sweep(r, s->pass, s->kept_row);
+        int count = 0;
+        f->acc[f->n_acc++] = s->acc[a];
+        need(f, r->k->inst[r->reduction[s->acc[a]]].in[0], &count);
+        s->find[a] = f;
+    }
+}
+
+fusor_status red_sweep_new(red *r, int pass, LLVMValueRef *kept, fu_error *err, red_sweep **out) {
+    const ir_kernel *k = r->k;
+    red_sweep *s = new_sweep(r, pass, kept);
     int count = 0;
     for (int i = 0; i < k->n_insts; i++) {
         const ir_kinst *in = &k->inst[i];
@@ -84,6 +109,7 @@ fusor_status red_sweep_new(red *r, int pass, LLVMValueRef *kept, fu_error *err, 
         }
     }
     if (count > CHEAP_MAX) s->is_costly = true;
+    if (s->has_arg) find_by_group(s);
     *out = s->n_acc + s->n_stores + s->n_kept ? s : NULL;
     return *out && s->n_acc && r->v < 0 ? make_memory(s, err) : FUSOR_OK;
 }
@@ -234,8 +260,12 @@ static LLVMValueRef main_loop(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], in
     if (red_constant(whole, &n) && n == 0) return end;
     em_loop l = em_for(e, r->begin, end, em_i64s(e, group));
     red_acc phi[s->n_acc + 1][IR_REDUCE_UNROLL];
+    LLVMValueRef group_of[s->n_acc + 1][IR_REDUCE_UNROLL]; /* elements compared at once: the first accumulator takes them */
+    LLVMValueRef nans[s->n_acc + 1];
     for (int a = 0; a < s->n_acc; a++)
-        for (int u = 0; u < unroll; u++) {
+        if (s->find[a]) nans[a] = em_loop_phi(e, &l, red_no_nan(r, s->acc[a]));
+    for (int a = 0; a < s->n_acc; a++)
+        for (int u = 0; u < (s->find[a] ? 1 : unroll); u++) {
             phi[a][u].value = em_loop_phi(e, &l, acc[a][u].value);
             phi[a][u].index = acc[a][u].index ? em_loop_phi(e, &l, acc[a][u].index) : NULL;
             acc[a][u] = phi[a][u];
@@ -243,16 +273,28 @@ static LLVMValueRef main_loop(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], in
     for (int u = 0; u < unroll; u++) {
         LLVMValueRef i = u ? em_add(e, l.i, em_i64s(e, (int64_t)u * e->lanes)) : l.i, position = positions(s, i);
         evaluate(s, &b, i, NULL);
-        for (int a = 0; a < s->n_acc; a++) acc[a][u] = red_take(r, s->acc[a], acc[a][u], s->x[a], position, NULL);
+        for (int a = 0; a < s->n_acc; a++) {
+            group_of[a][u] = s->x[a];
+            if (!s->find[a]) acc[a][u] = red_take(r, s->acc[a], acc[a][u], s->x[a], position, NULL);
+        }
         red_write(s, &b);
     }
+    for (int a = 0; a < s->n_acc; a++) {
+        if (!s->find[a]) continue;
+        LLVMValueRef first = em_splat(e, LLVMBuildTrunc(e->b, em_sub(e, l.i, r->begin), e->t_i32, ""));
+        LLVMValueRef nan = nans[a];
+        acc[a][0] = red_take_group(r, s->acc[a], acc[a][0], group_of[a], first, &nan);
+        em_loop_next(e, nans[a], nan);
+    }
     for (int a = 0; a < s->n_acc; a++)
-        for (int u = 0; u < unroll; u++) {
+        for (int u = 0; u < (s->find[a] ? 1 : unroll); u++) {
             em_loop_next(e, phi[a][u].value, acc[a][u].value);
             if (phi[a][u].index) em_loop_next(e, phi[a][u].index, acc[a][u].index);
             acc[a][u] = phi[a][u];
         }
     em_end(e, &l);
+    for (int a = 0; a < s->n_acc; a++)
+        if (s->find[a]) acc[a][0] = red_with_nans(r, s->acc[a], acc[a][0], nans[a]);
     return end;
 }
 
@@ -346,12 +388,7 @@ static void straight(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], int64_t n) 
 }
 
 /* ---- the sweep ---- */
-void red_sweep_row(red_sweep *s, em_values *row) {
-    for (int n = 0; n < s->r->k->n_insts; n++)
-        if (s->is_seed[n] && red_is_row(s->r, n)) em_value(s->r->e, row, n);
-}
-
-void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot) {
+void red_seeds(red_sweep *s, const em_values *row) {
     red *r = s->r;
     emit *e = r->e;
     red_body b;
@@ -364,7 +401,17 @@ void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot) {
     for (int n = 0; n < r->k->n_insts; n++)
         if (s->is_seed[n]) s->seed_splat[n] = em_splat(e, s->seed[n]);
     s->kept_at = red_advance(e, NULL, r->outer, e->size[r->last]);
+}
 
+void red_sweep_row(red_sweep *s, em_values *row) {
+    for (int n = 0; n < s->r->k->n_insts; n++)
+        if (s->is_seed[n] && red_is_row(s->r, n)) em_value(s->r->e, row, n);
+}
+
+void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot) {
+    red *r = s->r;
+    emit *e = r->e;
+    red_seeds(s, row);
     int64_t n = INT64_MAX, group = IR_REDUCE_UNROLL * e->lanes;
     bool known = red_constant(em_sub(e, r->end, r->begin), &n);
     red_acc acc[s->n_acc + 1][IR_REDUCE_UNROLL];
@@ -389,10 +436,27 @@ void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot) {
         red_acc total = is_found(s, a, elements) ? red_find(r, s->acc[a], acc[a][0].value, elements)
                                                  : red_halves(r, s->acc[a], acc[a], elements);
         if (total.index) {
-            LLVMValueRef first = em_add(e, s->kept_at, r->begin);
+            LLVMValueRef first = s->find[a] ? em_mul(e, r->partial, em_i64s(e, IR_REDUCE_BLOCK)) : em_add(e, s->kept_at, r->begin);
             total.index = em_add(e, first, LLVMBuildSExt(e->b, total.index, e->t_i64, ""));
         }
         red_store_partial(r, s->acc[a], total, slot[a]);
     }
     e->lanes = 1;
+}
+
+LLVMValueRef red_result(red_sweep *s, int a, const em_values *row, LLVMValueRef first) {
+    red *r = s->r;
+    emit *e = r->e;
+    int j = s->acc[a];
+    LLVMValueRef result = red_tree(r, j, first);
+    if (!s->find[a]) return result;
+    int64_t n = -1;
+    if (red_constant(r->partials, &n) && n == 0) return result;
+    em_branch any = {0};
+    if (n < 0) any = em_if(e, em_icmp(e, LLVMIntSGT, r->partials, em_i64s(e, 0)));
+    LLVMValueRef found = red_locate(s->find[a], row, result, red_load(r, j, first, first, FUSOR_I64, NULL).value);
+    LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
+    if (n >= 0) return found;
+    em_endif(e, &any);
+    return join(e, found, then, result, any.other);
 }

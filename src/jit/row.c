@@ -50,7 +50,7 @@ static void emit_pass(row *w, red_sweep *s, em_values *values) {
     if (!one) em_end(e, &l);
     for (int a = 0; a < s->n_acc; a++)
         first[a] = red_slot(e, e->scratch, em_mul(e, em_i64s(e, s->acc[a]), r->partials));
-    for (int a = 0; a < s->n_acc; a++) values->at[r->reduction[s->acc[a]]] = red_tree(r, s->acc[a], first[a]);
+    for (int a = 0; a < s->n_acc; a++) values->at[r->reduction[s->acc[a]]] = red_result(s, a, values, first[a]);
 }
 
 static void emit_passes(row *w) {
