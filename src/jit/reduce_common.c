@@ -242,7 +242,7 @@ static LLVMValueRef part(emit *e, LLVMValueRef v, int from, int n) {
 static LLVMValueRef better(red *r, int j, LLVMValueRef a, LLVMValueRef b) {
     emit *e = r->e;
     ir_dtype t = red_type(r, j);
-    bool max = op_of(r, j) == IR_OP_ARGMAX;
+    bool max = op_of(r, j) == IR_OP_ARGMAX || ir_ops[op_of(r, j)].combine == IR_OP_MAXIMUM;
     if (ir_is_float(t)) return em_select(e, em_fcmp(e, max ? LLVMRealOGT : LLVMRealOLT, a, b), a, b);
     LLVMIntPredicate p = ir_is_signed(t) ? (max ? LLVMIntSGT : LLVMIntSLT) : max ? LLVMIntUGT : LLVMIntULT;
     return em_select(e, em_icmp(e, p, a, b), a, b);
@@ -253,28 +253,34 @@ static LLVMValueRef bits_of(emit *e, LLVMValueRef mask) {
     return LLVMBuildZExt(e->b, LLVMBuildBitCast(e->b, mask, t, ""), e->t_i32, "");
 }
 
+/* The extreme value of the lanes, by halves; a NaN where a lane (*nan) is one: asked once, beside the chain of maxima. Of +0
+ * and -0 the second wins, as in the operator. */
+static LLVMValueRef extreme_of_lanes(red *r, int j, LLVMValueRef x, int64_t elements, LLVMValueRef *nan) {
+    emit *e = r->e;
+    ir_dtype t = red_type(r, j);
+    int lanes = e->lanes;
+    LLVMValueRef m = x;
+    for (int n = lanes / 2; n >= 1; n /= 2) {
+        e->lanes = n;
+        m = n < elements ? better(r, j, part(e, m, 0, n), part(e, m, n, n)) : part(e, m, 0, n);
+    }
+    e->lanes = lanes;
+    if (!ir_is_float(t)) return m;
+    *nan = em_fcmp(e, LLVMRealUNO, x, x);
+    LLVMValueRef any = em_icmp(e, LLVMIntNE, bits_of(e, *nan), LLVMConstInt(e->t_i32, 0, 0));
+    e->lanes = 1;
+    m = em_select(e, any, em_const(e, t, __builtin_nan("")), m);
+    e->lanes = lanes;
+    return m;
+}
+
 /* One accumulator of the lanes: the extreme value, then the first (last) index among the lanes that have it. */
 static red_acc arg_of_lanes(red *r, int j, red_acc acc, int64_t elements) {
     emit *e = r->e;
     ir_dtype t = red_type(r, j);
     int lanes = e->lanes;
-    LLVMValueRef m = acc.value, is, index;
-    for (int n = lanes / 2; n >= 1; n /= 2) {
-        e->lanes = n;
-        m = n < elements ? better(r, j, part(e, m, 0, n), part(e, m, n, n)) : part(e, m, 0, n);
-    }
-    if (ir_is_float(t)) {
-        e->lanes = lanes;
-        LLVMValueRef nan = em_fcmp(e, LLVMRealUNO, acc.value, acc.value);
-        LLVMValueRef any = em_icmp(e, LLVMIntNE, bits_of(e, nan), LLVMConstInt(e->t_i32, 0, 0));
-        e->lanes = 1;
-        m = em_select(e, any, em_const(e, t, __builtin_nan("")), m);
-        e->lanes = lanes;
-        is = em_or(e, nan, em_fcmp(e, LLVMRealOEQ, acc.value, em_splat(e, m)));
-    } else {
-        e->lanes = lanes;
-        is = em_icmp(e, LLVMIntEQ, acc.value, em_splat(e, m));
-    }
+    LLVMValueRef nan, m = extreme_of_lanes(r, j, acc.value, elements, &nan), is, index, all = em_splat(e, m);
+    is = ir_is_float(t) ? em_or(e, nan, em_fcmp(e, LLVMRealOEQ, acc.value, all)) : em_icmp(e, LLVMIntEQ, acc.value, all);
     index = em_select(e, is, acc.index, em_int(e, FUSOR_I32, red_is_last(r, j) ? -1 : INT32_MAX));
     for (int n = lanes / 2; n >= 1; n /= 2) {
         LLVMValueRef low = part(e, index, 0, n), high = part(e, index, n, n);
@@ -295,6 +301,11 @@ red_acc red_halves(red *r, int j, red_acc *acc, int64_t elements) {
     for (int h = IR_REDUCE_UNROLL / 2; h >= 1; h /= 2)
         for (int u = 0; u < h && (int64_t)(u + h) * lanes < elements; u++) a[u] = red_merge(r, j, a[u], a[u + h]);
     if (red_is_arg(r, j) && lanes > 1) return arg_of_lanes(r, j, a[0], elements);
+    ir_op combine = ir_ops[op_of(r, j)].combine;
+    if (lanes > 1 && ir_is_float(red_type(r, j)) && (combine == IR_OP_MAXIMUM || combine == IR_OP_MINIMUM)) {
+        LLVMValueRef nan;
+        return (red_acc){extreme_of_lanes(r, j, a[0].value, elements, &nan), NULL};
+    }
     for (int n = lanes / 2; n >= 1; n /= 2) {
         red_acc low = {part(e, a[0].value, 0, n), part(e, a[0].index, 0, n)};
         if (n < elements) {

@@ -123,7 +123,10 @@ fusor_status jit_emit_row(emit *e, fu_error *err) {
         find_kept_rows(w);
         for (int i = 0; i < e->k->n_insts; i++)
             if (r->pass[i] >= w->n_passes) w->n_passes = r->pass[i] + 1;
-        for (int p = 0; p < w->n_passes; p++) FU_TRY(red_sweep_new(r, p, w->kept, err, &w->sweep[p]));
+        for (int p = 0; p < w->n_passes; p++) {
+            FU_TRY(red_sweep_new(r, p, w->kept, err, &w->sweep[p]));
+            if (w->sweep[p] && w->sweep[p]->is_costly) e->is_optimized = true; /* a function's constants stay in registers */
+        }
     }
     em_loop l = em_for(e, begin, end, em_i64s(e, 1));
     red_enter_row(r, l.i);
