@@ -380,6 +380,42 @@ Test(reduce, argmax_picks_the_first) {
     }
 }
 
+/* Two equal extremes at each pair of places of a row: groups of vectors, the vectors behind the last group, two blocks;
+ * the first or the last of the pair wins. */
+Test(reduce, argmax_at_every_place) {
+    static float x[4300];
+    static const int64_t sizes[] = {70, 127, 300, 4096 + 150};
+    for (int level = 0; level < IR_LEVEL_COUNT; level++) {
+        if (!run_has_level((ir_level)level)) continue;
+        for (int variant = 0; variant < 2; variant++) {
+            char text[512];
+            snprintf(text, sizeof text,
+                     "fusor-kernel 1\nkind reduce\nlevel %s\ndim r ?\nbuffer in f32 1\nbuffer out i64 0\n%%0 = load.f32 #0\n"
+                     "%%1 = argmax.i64 %%0%s\n%%2 = store.i64 #1 %%1\n",
+                     ir_levels[level].name, variant ? " variant 1" : "");
+            run_kernel r = run_compile(text);
+            for (int l = 0; l < 4; l++) {
+                int64_t n = sizes[l], out = -1, stride[2] = {1, 0};
+                for (int64_t i = 0; i < n; i++) x[i] = (float)(i % 7) - 9;
+                for (int64_t first = 0; first < n; first += 1 + n / 150) {
+                    int64_t second = first + (n - 1 - first) * (first % 5) / 4;
+                    float top[2] = {x[first], x[second]};
+                    x[first] = x[second] = first & 1 ? INFINITY : 0;
+                    char shared[64];
+                    void *pointer[2] = {x, &out};
+                    ir_kernel_args a = {.version = 1, .tune = {1, 1}, .buffer = pointer, .size = &n, .stride = stride, .shared = shared};
+                    for (a.phase = 0; a.phase < 2; a.phase++) r.fn(&a, 0, a.phase ? 1 : (n + 4095) / 4096);
+                    cr_assert_eq(out, variant ? second : first, "level %d variant %d length %d: %d, of %d and %d", level, variant,
+                                 (int)n, (int)out, (int)first, (int)second);
+                    x[second] = top[1];
+                    x[first] = top[0];
+                }
+            }
+            run_drop(&r);
+        }
+    }
+}
+
 Test(reduce, several_dims) {
     static const char body[] =
         "reduce\ndim p ?\ndim p ?\ndim r ?\ndim r ?\ndim r ?\nbuffer in f32 ? ? ? ? ?\nbuffer in f32 0 ? 0 1 0\n"
