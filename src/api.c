@@ -10,7 +10,7 @@
 
 fusor_status fusor_compile_text(fusor_context *ctx, const char *text, const char *function, fusor_executable **out) {
     fu_error e;
-    if (!ctx) return FUSOR_ERROR_ARGUMENT;
+    if (!ctx) return context_refuse("fusor_compile_text: the context is NULL");
     fu_error_clear(&e);
     CHECK_ARGUMENT(ctx, &e, text && out, "fusor_compile_text: text and out must not be NULL");
     compile_request r = {.ctx = ctx, .name = "<text>", .text = text, .length = strlen(text), .function = function, .start = START_IF_ASKED};
@@ -20,7 +20,7 @@ fusor_status fusor_compile_text(fusor_context *ctx, const char *text, const char
 fusor_status fusor_module_compile(fusor_module *module, const char *function, const fusor_compile_options *options, fusor_executable **out) {
     fu_error e;
     fusor_compile_options o = FUSOR_COMPILE_OPTIONS_INIT;
-    if (!module) return FUSOR_ERROR_ARGUMENT;
+    if (!module) return context_refuse("fusor_module_compile: the module is NULL");
     fu_error_clear(&e);
     CHECK_ARGUMENT(module->ctx, &e, out, "fusor_module_compile: out must not be NULL");
     if (options) memcpy(&o, options, options->size && options->size < sizeof o ? options->size : sizeof o);
@@ -36,7 +36,7 @@ static int find_param(const ir_graph *g, const char *name) {
 
 fusor_status fusor_executable_bind(fusor_executable *exe, int n, const char *const *names, const fusor_buffer *values, fusor_executable **out) {
     fu_error e;
-    if (!exe) return FUSOR_ERROR_ARGUMENT;
+    if (!exe) return context_refuse("fusor_executable_bind: the executable is NULL");
     fu_error_clear(&e);
     const ir_graph *g = rt_exec_plan(exe->exec)->graph;
     CHECK_ARGUMENT(exe->ctx, &e, n >= 0 && n <= (int)g->params.n && (n == 0 || (names && values)) && out,
@@ -68,14 +68,14 @@ fusor_status fusor_executable_bind(fusor_executable *exe, int n, const char *con
 
 fusor_status fusor_executable_infer(fusor_executable *exe, int n_inputs, const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs) {
     fu_error e;
-    if (!exe) return FUSOR_ERROR_ARGUMENT;
+    if (!exe) return context_refuse("fusor_executable_infer: the executable is NULL");
     fu_error_clear(&e);
     return rt_exec_infer(start_exec(exe), &e, n_inputs, inputs, n_outputs, outputs) == FUSOR_OK ? FUSOR_OK : context_fail(exe->ctx, &e);
 }
 
 fusor_status fusor_executable_call(fusor_executable *exe, int n_inputs, const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs) {
     fu_error e;
-    if (!exe) return FUSOR_ERROR_ARGUMENT;
+    if (!exe) return context_refuse("fusor_executable_call: the executable is NULL");
     fu_error_clear(&e);
     fusor_status status = exe->ctx->checks && n_inputs >= 0 && inputs && outputs ? check_call(&e, start_exec(exe), n_inputs, inputs, n_outputs, outputs)
                                                                               : rt_exec_call(start_exec(exe), &e, n_inputs, inputs, n_outputs, outputs);
@@ -154,7 +154,7 @@ static fusor_call *call_new(fusor_executable *exe, fu_error *e) {
 
 fusor_status fusor_executable_prepare(fusor_executable *exe, int n_inputs, const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs, fusor_call **out) {
     fu_error e;
-    if (!exe) return FUSOR_ERROR_ARGUMENT;
+    if (!exe) return context_refuse("fusor_executable_prepare: the executable is NULL");
     fu_error_clear(&e);
     CHECK_ARGUMENT(exe->ctx, &e, out, "fusor_executable_prepare: out must not be NULL");
     fusor_call *c = call_new(exe, &e);
@@ -172,7 +172,7 @@ _Static_assert(sizeof(rt_buffers) == sizeof(fusor_buffer_list) && offsetof(rt_bu
 fusor_status fusor_executable_prepare_each(fusor_executable *exe, int64_t n_sets, int n_inputs, const fusor_buffer_list *inputs, int n_outputs,
                                            const fusor_buffer_list *outputs, fusor_call **out) {
     fu_error e;
-    if (!exe) return FUSOR_ERROR_ARGUMENT;
+    if (!exe) return context_refuse("fusor_executable_prepare_each: the executable is NULL");
     fu_error_clear(&e);
     CHECK_ARGUMENT(exe->ctx, &e, out, "fusor_executable_prepare_each: out must not be NULL");
     fusor_call *c = call_new(exe, &e);
@@ -196,7 +196,7 @@ fusor_status fusor_executable_call_each(fusor_executable *exe, int64_t n_sets, i
 
 fusor_status fusor_call_run(fusor_call *call) {
     fu_error e;
-    if (!call) return FUSOR_ERROR_ARGUMENT;
+    if (!call) return context_refuse("fusor_call_run: the call is NULL");
     fu_error_clear(&e);
     fusor_status status = call->each ? rt_each_run(call->each, &e) : rt_call_run(call->call, &e);
     return status == FUSOR_OK ? FUSOR_OK : context_fail(call->exe->ctx, &e);
@@ -215,7 +215,7 @@ fusor_status fusor_explain_json(fusor_executable *exe, char **text_out) {
     fu_arena arena;
     jmp_buf oom;
     char *text = NULL;
-    if (!exe) return FUSOR_ERROR_ARGUMENT;
+    if (!exe) return context_refuse("fusor_explain_json: the executable is NULL");
     fu_error_clear(&e);
     CHECK_ARGUMENT(exe->ctx, &e, text_out, "fusor_explain_json: text_out must not be NULL");
     fu_arena_init(&arena, &oom);

@@ -11,7 +11,9 @@
 #include <stdio.h>
 
 /* ---- error records: one per context and thread, made when a call first fails there ---- */
-typedef struct record { struct record *next; uint64_t ctx; fu_error error; } record;
+/* Context 0: errors of calls that name no context (a NULL handle, a number alone); they show in every context until a later one. */
+typedef struct record { struct record *next; uint64_t ctx, order; fu_error error; } record;
+static _Atomic uint64_t n_errors;
 static pthread_key_t record_key;
 static pthread_once_t record_once = PTHREAD_ONCE_INIT;
 
@@ -40,22 +42,34 @@ static record *find_record(uint64_t ctx, bool make) {
     return r;
 }
 
+fusor_status context_refuse(const char *text) {
+    fu_error e;
+    fu_error_clear(&e);
+    (void)FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "%s", text);
+    return context_fail(NULL, &e);
+}
+
 fusor_status context_fail(const fusor_context *ctx, const fu_error *e) {
-    if (e->status == FUSOR_OK || !ctx) return e->status;
-    record *r = find_record(ctx->id, true);
-    if (r) r->error = *e;
-    if (fu_log_on("error")) fu_log_event(&ctx->log, "error", "%s,%.*s", fusor_status_name(e->status), (int)strcspn(e->text, "\n"), e->text);
+    if (e->status == FUSOR_OK) return e->status;
+    record *r = find_record(ctx ? ctx->id : 0, true);
+    if (r) {
+        r->error = *e;
+        r->order = atomic_fetch_add(&n_errors, 1);
+    }
+    if (ctx && fu_log_on("error")) fu_log_event(&ctx->log, "error", "%s,%.*s", fusor_status_name(e->status), (int)strcspn(e->text, "\n"), e->text);
     return e->status;
 }
 
 const char *fusor_error_message(const fusor_context *ctx) {
-    const record *r = ctx ? find_record(ctx->id, false) : NULL;
+    const record *r = ctx ? find_record(ctx->id, false) : NULL, *none = find_record(0, false);
+    if (none && none->error.status != FUSOR_OK && (!r || r->error.status == FUSOR_OK || none->order > r->order)) r = none;
     return r && r->error.status != FUSOR_OK ? r->error.text : "";
 }
 
 void fusor_error_clear(fusor_context *ctx) {
-    record *r = ctx ? find_record(ctx->id, false) : NULL;
+    record *r = ctx ? find_record(ctx->id, false) : NULL, *none = find_record(0, false);
     if (r) fu_error_clear(&r->error);
+    if (none) fu_error_clear(&none->error);
 }
 
 /* ---- options ---- */

@@ -31,8 +31,10 @@ struct fusor_context {
     struct lazy_state *lazy;        /* owned by lazy.c; NULL until first used */
 };
 fusor_context *context_keep(fusor_context *ctx);
-/* Makes `e` the calling thread's record of ctx; returns its status. */
+/* Makes `e` the calling thread's record of ctx (NULL: of the thread, whatever context it asks); returns its status. */
 fusor_status   context_fail(const fusor_context *ctx, const fu_error *e);
+/* ARGUMENT with this text, for calls that name no context. */
+fusor_status   context_refuse(const char *text);
 
 struct fusor_module {
     fusor_context *ctx;             /* held */

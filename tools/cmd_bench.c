@@ -201,7 +201,6 @@ static int list_workloads(tool *t) {
 static int run_threads(tool *t, int threads, json_t *results, report_table *table) {
     int status = tool_context(t, threads);
     if (status) return status;
-    limits l = limits_get(t, t->ctx->n_threads, false);
     for (int i = 0; i < N_WORKLOADS; i++) {
         const workload *w = &workloads[i];
         if (!is_wanted(t, w)) continue;
@@ -218,6 +217,7 @@ static int run_threads(tool *t, int threads, json_t *results, report_table *tabl
                 if (status) return status;
                 (void)json_array_append_new(results, to_json(&r));
                 double bytes = r.bytes / r.fused_ns * 1e9, flops = r.flops / r.fused_ns * 1e9;
+                limits l = limits_beside(t, t->ctx->n_threads, flops);
                 report_row(table, w->name, fu_format(&t->arena, "%" PRId64, size), fu_format(&t->arena, "%d", r.threads), report_ns(t, r.fused_ns),
                            report_ns(t, r.unfused_ns), fu_format(&t->arena, "%.2fx", r.unfused_ns / r.fused_ns), fu_format(&t->arena, "%.0f%%", 100 * r.spread),
                            report_rate(t, bytes, ""), report_rate(t, flops, ""), limits_share(t, &l, bytes, flops));

@@ -182,7 +182,7 @@ static int print_bars(tool *t, const program *p, const inputs *in) {
         }
         double one = timing_median(a, n), apart = timing_median(b, n);
         traffic moved = timing_traffic(rt_exec_plan(fused.exe->exec), in->symbols), more = timing_traffic(rt_exec_plan(unfused.exe->exec), in->symbols);
-        limits l = limits_get(t, t->ctx->n_threads, false);
+        limits l = limits_beside(t, t->ctx->n_threads, moved.flops / one * 1e9);
         double bytes = moved.bytes_read + moved.bytes_written, limit = l.is_known ? fmax(bytes / l.bytes, moved.flops / l.flops) * 1e9 : 0;
         double longest = fmax(one, fmax(apart, limit));
         printf("\n");

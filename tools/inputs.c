@@ -252,11 +252,17 @@ static int fill(tool *t, inputs *in, int i) {
     for (int d = 0; d < n->rank; d++) {
         if (p->has_value && !in->source[i] && p->value_rank == n->rank) b->shape[d] = p->value_dim[d];
         else if (ir_size_eval(g->sizes, n->dim[d], in->symbols, &b->shape[d]) != IR_SIZE_OK || b->shape[d] < 0) {
-            (void)FU_FAIL(&e, FUSOR_ERROR_SHAPE, "parameter %%%s: dim %d of %s is no size (negative, too large, or a division by 0)", p->name, d, wanted_type(t, g, n));
+            ir_size_result why = ir_size_eval(g->sizes, n->dim[d], in->symbols, &b->shape[d]);
+            (void)FU_FAIL_AT(&e, FUSOR_ERROR_SHAPE, g->source, p->loc, "parameter %%%s: dim %d of %s %s with these sizes", p->name, d, wanted_type(t, g, n),
+                             why == IR_SIZE_ZERO_DIVISION ? "divides by zero" : why == IR_SIZE_OVERFLOW ? "does not fit 64 bits" : "is negative");
             return tool_fail(t, &e);
         }
     }
     int64_t bytes = bytes_of(b);
+    if (bytes < 0) {
+        (void)FU_FAIL_AT(&e, FUSOR_ERROR_SHAPE, g->source, p->loc, "parameter %%%s: the bytes of %s overflow 64 bits", p->name, buffer_type(t, b));
+        return tool_fail(t, &e);
+    }
     b->data = allocate(bytes, &in->memory[i]);
     if (!b->data) return tool_environment(t, "parameter %%%s: no memory for %s", p->name, buffer_type(t, b));
     if (in->source[i]) {

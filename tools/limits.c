@@ -86,6 +86,14 @@ static const char *file_of(tool *t, int n_threads) {
     return dir[0] ? fu_format(&t->arena, "%s/limits-%d", dir, n_threads) : NULL;
 }
 
+static void keep(tool *t, const limits *l) {
+    const char *file = file_of(t, l->n_threads);
+    if (!file || (t->cache && (strcmp(t->cache, "off") == 0 || strcmp(t->cache, "ro") == 0))) return;
+    const char *text = fu_format(&t->arena, "fusor-limits 1 level %d flops %.6g bytes %.6g on %s\n", rt_host_level(), l->flops, l->bytes, rt_host_brand());
+    fu_part part = {text, strlen(text)};
+    (void)fu_file_write_atomic(file, 0600, &part, 1);       /* not kept: measured again */
+}
+
 limits limits_get(tool *t, int n_threads, bool again) {
     limits l = {0};
     const char *file = file_of(t, n_threads), *brand = rt_host_brand();
@@ -103,11 +111,18 @@ limits limits_get(tool *t, int n_threads, bool again) {
         if (l.is_known) return l;
     }
     l = measure(n_threads);
-    if (file && !(t->cache && (strcmp(t->cache, "off") == 0 || strcmp(t->cache, "ro") == 0))) {
-        const char *text = fu_format(&t->arena, "fusor-limits 1 level %d flops %.6g bytes %.6g on %s\n", level, l.flops, l.bytes, brand);
-        fu_part part = {text, strlen(text)};
-        (void)fu_file_write_atomic(file, 0600, &part, 1);       /* not kept: measured again */
-    }
+    keep(t, &l);
+    return l;
+}
+
+limits limits_beside(tool *t, int n_threads, double flops_per_s) {
+    limits l = limits_get(t, n_threads, false);
+    if (!l.is_known || flops_per_s <= l.flops) return l;
+    limits again = measure(n_threads);
+    if (again.flops > l.flops) l.flops = again.flops;
+    if (again.bytes > l.bytes) l.bytes = again.bytes;
+    if (flops_per_s > l.flops) l.flops = flops_per_s;
+    keep(t, &l);
     return l;
 }
 

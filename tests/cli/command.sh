@@ -68,6 +68,9 @@ expect 2 'given twice' run two.fusor @g a=1 a=2
 expect 2 'not in this version' emit two.fusor --stage ptx
 expect 2 'which stage' emit two.fusor
 expect 0 'slowest: kernel 0' run two.fusor @g a=1 --profile --runs 5
+expect 3 ':1:23: error: parameter %y: dim 0 of f32\[N-4\] is negative' run -e 'func @f(%x: f32[N],   %y: f32[N-4]) -> f32[N] { %z = neg(%x) return %z }' --fill 1 --dim N=2
+expect 3 'divides by zero' run -e 'func @f(%x: f32[N], %y: f32[4/N]) -> f32[N] { %z = neg(%x) return %z }' --fill 1 --dim N=0
+expect 3 'overflow 64 bits' run -e 'func @f(%x: f32[N,N]) -> f32 { %y = reduce_sum(%x) return %y }' x=1 --dim N=4e9
 json fusor-run/1 'profile.0.calls profile.0.gb_s profile.0.share' run two.fusor @g a=1 --profile --runs 5
 
 # tensors as NumPy 2.3 prints them

@@ -45,6 +45,28 @@ Test(lazy, computes_a_layer) {
     fusor_context_free(ctx);
 }
 
+Test(lazy, wrapped_bool_bytes_come_out_as_0_or_1) {
+    fusor_context *ctx = new_context();
+    unsigned char b[4] = {0, 2, 255, 1}, o[4];
+    OK(fusor_read(fusor_wrap_const(ctx, b, FUSOR_BOOL, FUSOR_SHAPE(4)), o, sizeof o));
+    cr_assert(o[0] == 0 && o[1] == 1 && o[2] == 1 && o[3] == 1 && b[1] == 2);
+    fusor_context_free(ctx);
+}
+
+/* Nothing tells a number which context it belongs to: its error shows in any. */
+Test(lazy, numbers_alone_are_an_error_that_is_told) {
+    fusor_context *ctx = new_context();
+    double d = 3;
+    (void)fusor_status_of(fusor_apply(ctx, "rellu", 0, NULL, NULL));
+    FAILS(fusor_read(fusor_f(1), &d, sizeof d), FUSOR_ERROR_ARGUMENT, "a number alone");
+    FAILS(fusor_status_of(fusor_apply(ctx, "rellu", 0, NULL, NULL)), FUSOR_ERROR_SYNTAX, "rellu");
+    FAILS(fusor_executable_call(NULL, 0, NULL, 0, NULL), FUSOR_ERROR_ARGUMENT, "fusor_executable_call: the executable is NULL");
+    fusor_error_clear(ctx);
+    cr_assert_str_eq(fusor_error_message(ctx), "");
+    cr_assert_eq(d, 3);
+    fusor_context_free(ctx);
+}
+
 Test(lazy, numbers_take_the_type_beside_them_and_never_compile_again) {
     fusor_context *ctx = new_context();
     float x[3] = {1, 2, 3}, y[3];
