@@ -7,8 +7,8 @@ export DEBIAN_FRONTEND=noninteractive
 
 needed="gcc g++ make autoconf automake libtool pkg-config libjansson-dev libxxhash-dev zlib1g-dev libzstd-dev
     libcriterion-dev libmpfr-dev binutils file"
-# Good to have: memory checking, layout, fuzzing. Nothing fails without them.
-wanted="valgrind clang-format clang python3"
+# Good to have: memory checking, layout, fuzzing, probes (sys/sdt.h). Nothing fails without them.
+wanted="valgrind clang-format clang python3 systemtap-sdt-dev"
 
 is_installed() { [ "$(dpkg-query -W -f '${db:Status-Abbrev}' "$1" 2>/dev/null)" = "ii " ]; }
 missing_of() { for p in $1; do is_installed "$p" || printf '%s ' "$p"; done; }

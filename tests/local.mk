@@ -121,6 +121,7 @@ script_tests += %D%/cli/debuggers.sh
 script_tests += %D%/cli/eval_fmt.sh
 script_tests += %D%/cli/export.sh
 script_tests += %D%/cli/start.sh
+script_tests += %D%/cli/readonly.sh
 # Not one of fuzz_programs: it has its own driver, with libFuzzer too.
 jit_diff_programs += %D%/fuzz/graph_fuzz
 %C%_fuzz_graph_fuzz_LDADD = $(fu_libs) $(fu_system_libs)
