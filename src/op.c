@@ -316,6 +316,36 @@ static int operands(op_call *c, int n, const fusor_tensor *x) {
         return record(&c);                                                                                             \
     }
 
+/* ---- recurrent ---- */
+
+#define FN_LSTM(ID, name)                                                                                              \
+    void fusor_##name(fusor_tensor x, fusor_tensor h, fusor_tensor state, fusor_tensor w_ih, fusor_tensor w_hh,        \
+                      fusor_tensor b_ih, fusor_tensor b_hh, fusor_tensor *h_out, fusor_tensor *state_out) {            \
+        const fusor_tensor x_[] = {x, h, state, w_ih, w_hh, b_ih, b_hh};                                               \
+        op_call c = {.op = IR_OP_##ID, .args = x_};                                                                    \
+        c.n = operands(&c, 7, x_);                                                                                     \
+        if (h_out) *h_out = record(&c);                                                                                \
+        c.result = 1;                                                                                                  \
+        if (state_out) *state_out = record(&c);                                                                        \
+    }
+#define FN_CELL_CALL(ID, attribute)                                                                                    \
+    const fusor_tensor x_[] = {x, h, w_ih, w_hh, b_ih, b_hh};                                                          \
+    op_call c = {.op = IR_OP_##ID, .args = x_};                                                                        \
+    op_attr attrs[IR_MAX_ATTRS] = {attribute};                                                                         \
+    c.attrs = attrs;                                                                                                   \
+    c.n = operands(&c, 6, x_);                                                                                         \
+    return record(&c);
+#define FN_GRU(ID, name)                                                                                               \
+    fusor_tensor fusor_##name(fusor_tensor x, fusor_tensor h, fusor_tensor w_ih, fusor_tensor w_hh, fusor_tensor b_ih, \
+                              fusor_tensor b_hh, int linear_before_reset) {                                            \
+        FN_CELL_CALL(ID, flag(linear_before_reset))                                                                    \
+    }
+#define FN_RNN(ID, name)                                                                                               \
+    fusor_tensor fusor_##name(fusor_tensor x, fusor_tensor h, fusor_tensor w_ih, fusor_tensor w_hh, fusor_tensor b_ih, \
+                              fusor_tensor b_hh, int activation) {                                                     \
+        FN_CELL_CALL(ID, word(&c, activation, FUSOR_RNN_RELU + 1))                                                     \
+    }
+
 #define FN_RANDOM(ID, name)                                                                                            \
     fusor_tensor fusor_##name(fusor_context *ctx, fusor_tensor seed, fusor_dtype dtype, int rank,                      \
                               const int64_t *shape) {                                                                  \

@@ -39,6 +39,9 @@ static void print_signature(const ir_op_info *op) {
     static const char *const of_norms[] = {"x", "gamma", "beta"};
     static const char *const of_quantization[] = {"x", "scale", "zero_point"};
     const char *const *operand = op->kind == IR_KIND_QUANTIZE ? of_quantization : op->flags & IR_COND ? selecting : op->kind == IR_KIND_NORM ? of_norms : names;
+    static const char *const of_lstm[] = {"x", "h", "c", "w_ih", "w_hh", "b_ih", "b_hh"};
+    static const char *const of_cells[] = {"x", "h", "w_ih", "w_hh", "b_ih", "b_hh"};
+    if (op->kind == IR_KIND_CELL) operand = op->max_in == 7 ? of_lstm : of_cells;
     const char *comma = "";
     printf("`%s(", op->name);
     bool has_scalar = false, needs_scalar = false;
@@ -47,7 +50,8 @@ static void print_signature(const ir_op_info *op) {
         needs_scalar |= op->attrs[i].type == IR_ATTR_SCALAR && op->attrs[i].is_required;
     }
     for (int i = 0; i < op->min_in - needs_scalar; i++, comma = ", ") printf("%s%s", comma, operand[i]);
-    if (op->max_in <= 3 && !has_scalar) { /* operands that may be left out */
+    if (op->kind == IR_KIND_CELL) printf(" [, b_ih, b_hh]");
+    else if (op->max_in <= 3 && !has_scalar) { /* operands that may be left out */
         for (int i = op->min_in; i < op->max_in; i++) printf(" [, %s", operand[i]);
         for (int i = op->min_in; i < op->max_in; i++) putchar(']');
     }
@@ -151,6 +155,7 @@ static void print_operators(void) {
     print_group("Movement: parts, pads and indices", IR_KIND_MOVE, IR_KIND_INDEX, 0);
     print_group("Creation", IR_KIND_CREATE, IR_KIND_RANDOM, 0);
     print_group("Windows and quantization", IR_KIND_WINDOW, IR_KIND_QUANTIZE, 0);
+    print_group("Recurrent cells", IR_KIND_CELL, IR_KIND_CELL, 0);
     puts("\n## Names of later versions\n\nThese are reserved; a program that uses one gets a message that says so.\n");
     int column = 0;
     for (size_t i = 0; i < sizeof planned / sizeof *planned; i++) {

@@ -286,6 +286,19 @@ FUSOR_API fusor_tensor fusor_quantize(fusor_tensor x, fusor_tensor scale, fusor_
 /** (x - zero_point) * scale */
 FUSOR_API fusor_tensor fusor_dequantize(fusor_tensor x, fusor_tensor scale, fusor_tensor zero_point, int axis);
 
+/* ---- recurrent cells: x [.., I], h and state [.., H]; weights [gates * H, I] and [gates * H, H], biases [gates * H], in the gate
+ * order of PyTorch. Both biases may be FUSOR_NO_TENSOR ---- */
+/** gates i, f, g, o: state' = f * state + i * g into *state_out, o * tanh(state') into *h_out */
+FUSOR_API void fusor_lstm_cell(fusor_tensor x, fusor_tensor h, fusor_tensor state, fusor_tensor w_ih, fusor_tensor w_hh,
+                               fusor_tensor b_ih, fusor_tensor b_hh, fusor_tensor *h_out, fusor_tensor *state_out);
+/** gates r, z, n: (1 - z) * n + z * h. linear_before_reset: r times the product of h and its weights, else of r * h */
+FUSOR_API fusor_tensor fusor_gru_cell(fusor_tensor x, fusor_tensor h, fusor_tensor w_ih, fusor_tensor w_hh,
+                                      fusor_tensor b_ih, fusor_tensor b_hh, int linear_before_reset);
+enum { FUSOR_RNN_TANH, FUSOR_RNN_RELU };
+/** tanh or relu of x w_ih^T + b_ih + h w_hh^T + b_hh */
+FUSOR_API fusor_tensor fusor_rnn_cell(fusor_tensor x, fusor_tensor h, fusor_tensor w_ih, fusor_tensor w_hh,
+                                      fusor_tensor b_ih, fusor_tensor b_hh, int activation);
+
 /** a part of each axis from starts to ends by steps, n of each; negative bounds count from the end, bounds clamp. steps
  * NULL: 1; axes NULL: the first n */
 FUSOR_API fusor_tensor fusor_slice(fusor_tensor x, int n, const int64_t *starts, const int64_t *ends,

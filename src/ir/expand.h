@@ -34,4 +34,6 @@ bool  ir_expands_window(const ir_node *n);          /* pass_expand_window.c: poo
 ir_id ir_expand_window(const ir_expand *c, const ir_node *n);
 bool  ir_expands_quantize(const ir_node *n);        /* pass_expand_quantize.c */
 ir_id ir_expand_quantize(const ir_expand *c, const ir_node *n);
+bool  ir_expands_cell(const ir_node *n);            /* pass_expand_cell.c: recurrent */
+ir_id ir_expand_cell(const ir_expand *c, const ir_node *n);
 #endif

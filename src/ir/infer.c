@@ -418,6 +418,7 @@ fusor_status ir_infer(ir_graph *g, ir_node *n, ir_dtype to) {
     case IR_KIND_RANDOM: FU_TRY(infer_random(g, n)); break;
     case IR_KIND_WINDOW: FU_TRY(infer_window(g, n)); break;
     case IR_KIND_QUANTIZE: FU_TRY(infer_quantize(g, n)); break;
+    case IR_KIND_CELL: FU_TRY(infer_cell(g, n)); break;
     }
     return infer_finish(g, n);
 }

@@ -40,5 +40,7 @@ ir_sources += %D%/pass_expand_reduce.c
 ir_sources += %D%/pass_expand_random.c
 ir_sources += %D%/pass_expand_window.c
 ir_sources += %D%/pass_expand_quantize.c
+ir_sources += %D%/pass_expand_cell.c
+ir_sources += %D%/infer_cell.c
 ir_sources += %D%/infer_window.c
 ir_sources += %D%/infer_quantize.c

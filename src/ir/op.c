@@ -69,6 +69,9 @@ static const ir_attr_info attrs_SLICE[] = {{.name = "starts", .type = IR_ATTR_IN
 static const ir_attr_info attrs_PAD[] = {{.name = "pads", .type = IR_ATTR_INDICES, .is_required = true},
                                          {.name = "value", .type = IR_ATTR_SCALAR},
                                          {.name = "mode", .type = IR_ATTR_ENUM, .words = "constant|edge|reflect|wrap"}};
+static const ir_attr_info attrs_LSTM[] = {};
+static const ir_attr_info attrs_GRU[] = {{.name = "linear_before_reset", .type = IR_ATTR_BOOL, .default_value = 1}};
+static const ir_attr_info attrs_RNN[] = {{.name = "activation", .type = IR_ATTR_ENUM, .words = "tanh|relu"}};
 #define ATTR_AXIS                                                                                                      \
     { .name = "axis", .type = IR_ATTR_AXIS, .is_required = true, .default_value = NAN }
 static const ir_attr_info attrs_CONCAT[] = {ATTR_AXIS};

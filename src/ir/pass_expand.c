@@ -106,6 +106,7 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
                                                                 : ir_expands_random(rw.to, &n) ? ir_expand_random
                                                                 : ir_expands_window(&n)         ? ir_expand_window
                                                                 : ir_expands_quantize(&n)      ? ir_expand_quantize
+                                                                : ir_expands_cell(&n)          ? ir_expand_cell
                                                                                                : NULL;
         if (!family) {
             rw.map[i] = ir_add_raw(rw.to, &n);

@@ -6,6 +6,7 @@
  *   products         n * u * |result|
  *   contractions     (512 + ceil(n / 512)) * u * sum|a*b|
  *   softmax family   8 ULP + 1e-7, and the bound of the sum of n positive terms
+ *   cells            that of their contractions and functions, carried through the formula (cell.c)
  *   others           bounds_norm.c
  * With the fast tier: element-wise, the bounds of ir_fast; softmax 2 * 2^-17 of the result more; log_softmax and logsumexp 2^-17 (1 + log n).
  * What operands may do: element-wise, all corners of their ranges, and 0 in them; sums, the sum of the bounds; contractions, |a|*eb + ea*|b| + ea*eb;
@@ -330,8 +331,8 @@ static void fast_logsumexp(const walk *w, const ir_node *n, const value *in, val
 
 /* Those of bounds_norm.c. */
 static fusor_status other_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
-    ref_tensor operand[3];
-    const double *errors[3] = {NULL, NULL, NULL};
+    ref_tensor operand[7];
+    const double *errors[7] = {NULL};
     const ref_call c = {.g = w->g, .e = w->e, .n = n, .in = operand, .out = &v->t, .symbols = w->symbols};
     bool any = ir_is_float(in[0]->t.dtype);
     for (int k = 0; k < n->n_in; k++) {
@@ -342,6 +343,7 @@ static fusor_status other_bounds(const walk *w, const ir_node *n, value *const *
     if (!any) return FUSOR_OK;
     if (!make_error(v)) return no_memory(w);
     switch (ir_ops[n->op].kind) {
+    case IR_KIND_CELL: return ref_cell(&c, errors, v->error, unit(w, n));
     case IR_KIND_NORM: return ref_bound_norm(&c, errors, unit(w, n), v->error);
     case IR_KIND_SCAN: ref_bound_scan(&c, errors, unit(w, n), v->error); return FUSOR_OK;
     default:
@@ -425,7 +427,7 @@ static fusor_status node_bounds(const walk *w, const ir_node *n, value *const *i
         return own_elementwise(w, n, v);
     case IR_KIND_CONVERT: return corners(w, n, in, v);
     case IR_KIND_REDUCE: return is_plain_sum(n->op) ? reduce_bounds(w, n, in, v) : other_bounds(w, n, in, v);
-    case IR_KIND_SCAN: case IR_KIND_NORM: return other_bounds(w, n, in, v);
+    case IR_KIND_SCAN: case IR_KIND_NORM: case IR_KIND_CELL: return other_bounds(w, n, in, v);
     case IR_KIND_CONTRACT: return contract_bounds(w, n, in, v);
     case IR_KIND_ROW: return row_bounds(w, n, in, v);
     case IR_KIND_VIEW:

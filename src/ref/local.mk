@@ -5,6 +5,7 @@ ref_sources += %D%/reduce.c
 ref_sources += %D%/random.c
 ref_sources += %D%/window.c
 ref_sources += %D%/contract.c
+ref_sources += %D%/cell.c
 ref_sources += %D%/bounds.c
 ref_sources += %D%/scan.c
 ref_sources += %D%/norm.c

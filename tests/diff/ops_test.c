@@ -27,13 +27,13 @@ typedef struct domain {
     int special;
     bool is_exact;
 } domain;
-enum { MAX_OUT = 2 };
+enum { MAX_IN = 7, MAX_OUT = 2 };
 
 static void run(rt_exec *x, const ir_graph *g, uint64_t seed, bool strided, bool at_end, const ref_tensor *in,
                 ref_tensor *out, const char *where) {
     int n_in = (int)g->params.n, n_out = (int)g->results.n;
-    fusor_buffer bi[4] = {{0}}, bo[MAX_OUT] = {{0}};
-    guarded gi[4] = {{0}}, go[MAX_OUT] = {{0}};
+    fusor_buffer bi[MAX_IN] = {{0}}, bo[MAX_OUT] = {{0}};
+    guarded gi[MAX_IN] = {{0}}, go[MAX_OUT] = {{0}};
     rng r = {mix(seed)};
     for (int k = 0; k < n_in + n_out; k++) {
         bool is_in = k < n_in;
@@ -73,7 +73,7 @@ static void equal_bits(const ref_tensor *a, const ref_tensor *b, const char *whe
 /* An index that the reference refuses is one that a plan refuses, in the same words. */
 static void refuses_index(const char *text, const ir_graph *g, const ref_tensor *in) {
     char words[400];
-    fusor_buffer bi[4] = {{0}}, bo[MAX_OUT] = {{0}};
+    fusor_buffer bi[MAX_IN] = {{0}}, bo[MAX_OUT] = {{0}};
     snprintf(words, sizeof words, "%.390s", strstr(error.text, "index ") ? strstr(error.text, "index ") : error.text);
     for (uint32_t i = 0; i < g->params.n; i++) bi[i] = describe(&in[i], in[i].data);
     rt_exec *x = build(&error, cache, text, (setup){.level = (ir_level)rt_host_level(), .n_threads = 1});
@@ -121,10 +121,10 @@ static void check(const char *text, domain dom, const int64_t size[4], const int
     ir_graph *g = reference_graph(&arena, &error, text);
     cr_assert(g, "%s%s", text, error.text);
     has_kernels(text);
-    ref_tensor in[4] = {{0}}, want[MAX_OUT], first[MAX_OUT], got[MAX_OUT];
+    ref_tensor in[MAX_IN] = {{0}}, want[MAX_OUT], first[MAX_OUT], got[MAX_OUT];
     double *bound[MAX_OUT];
     int n_in = (int)g->params.n, n_out = (int)g->results.n;
-    cr_assert(n_in <= 4 && n_out <= MAX_OUT);
+    cr_assert(n_in <= MAX_IN && n_out <= MAX_OUT);
     int64_t symbols[8] = {0};
     for (uint32_t s = 0; s < ir_size_symbol_count(g->sizes); s++)
         symbols[s] = size[ir_size_symbol_name(g->sizes, s)[0] - 'A'];
@@ -671,6 +671,38 @@ static void quantization(ir_op op, ir_dtype t) {
     }
 }
 
+/* Leading axes: one, none, two; biases or none; sizes of gates named or computed. */
+static void cell(ir_op op, ir_dtype t) {
+    static const struct {
+        const char *lead, *rows; /* rows: of weights, where they are a name of their own */
+        bool has_biases;
+    } cases[] = {{"A, ", NULL, true}, {"A, ", "D", false}, {"", NULL, true}, {"2, A, ", NULL, false}, {"A, 3, ", "D", true}};
+    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 7, 5}, {17, 5, 33}, {2, 0, 4}, {0, 3, 2}, {2, 4, 0}, {5, 600, 19}};
+    const char *T = ir_dtypes[t].name;
+    const int gates = op == IR_OP_LSTM_CELL ? 4 : op == IR_OP_GRU_CELL ? 3 : 1;
+    const char *variants[2] = {"", op == IR_OP_GRU_CELL ? ", linear_before_reset=false" : op == IR_OP_RNN_CELL ? ", activation=relu" : NULL};
+    char text[800], rows[20], state[40], second[40], biases[80];
+    for (size_t s = 0; s < sizeof cases / sizeof *cases; s++)
+        for (int v = 0; v < 2 && variants[v]; v++) {
+            const char *lead = cases[s].lead;
+            snprintf(rows, sizeof rows, "%d*C", gates);
+            if (cases[s].rows) snprintf(rows, sizeof rows, "%s", cases[s].rows);
+            snprintf(state, sizeof state, ", %%c: %s[%sC]", T, lead);
+            snprintf(second, sizeof second, ", %s[%sC]", T, lead);
+            snprintf(biases, sizeof biases, ", %%b: %s[%s], %%d: %s[%s]", T, rows, T, rows);
+            snprintf(text, sizeof text,
+                     "func @f(%%x: %s[%sB], %%h: %s[%sC]%s, %%w: %s[%s, B], %%u: %s[%s, C]%s) -> (%s[%sC]%s) { "
+                     "%%r%s = %s(%%x, %%h%s, %%w, %%u%s%s) return %%r%s }",
+                     T, lead, T, lead, gates == 4 ? state : "", T, rows, T, rows, cases[s].has_biases ? biases : "", T, lead,
+                     gates == 4 ? second : "", gates == 4 ? ", %s" : "", ir_ops[op].name, gates == 4 ? ", %c" : "",
+                     cases[s].has_biases ? ", %b, %d" : "", variants[v], gates == 4 ? ", %s" : "");
+            for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+                check(text, (domain){-1, 1, k == 1 ? SPECIAL_SOME : SPECIAL_NONE, false},
+                      (int64_t[4]){sizes[k][0], sizes[k][1], sizes[k][2], gates * sizes[k][2]}, k == 2 ? two_threads : one_thread, k == 1,
+                      s == 0 || k == 1 ? ALL_LEVELS : 1u << (mix(k + s) % 3));
+        }
+}
+
 ParameterizedTestParameters(ops, agree_with_the_reference) {
     static int rows[IR_OP_COUNT];
     size_t n = 0;
@@ -700,6 +732,7 @@ ParameterizedTest(int *row_number, ops, agree_with_the_reference, .timeout = 600
         case IR_KIND_RANDOM: random_numbers(op, t); break;
         case IR_KIND_WINDOW: windows(op, t); break;
         case IR_KIND_QUANTIZE: quantization(op, t); break;
+        case IR_KIND_CELL: cell(op, t); break;
         case IR_KIND_MOVE:
         case IR_KIND_INDEX: moving(op, t); break;
         case IR_KIND_CORE: break;

@@ -34,18 +34,24 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -2.5, 6.5, math.inf, -math.inf, math.
 
 class Program:
     def __init__(self, name):
-        self.name, self.inputs, self.results = name, {}, []
+        self.name, self.inputs, self.results, self.lines = name, {}, [], []
 
     def input(self, name, array):
         self.inputs[name] = np.asarray(array, order="C")
 
     def expect(self, expression, array, ulp=0, atol=0.0, rtol=0.0):
-        self.results.append((expression, np.asarray(array), ulp, atol, rtol))
+        """array: what the expression gives; a list: of an operator with several results."""
+        arrays = array if isinstance(array, list) else [array]
+        self.lines.append((expression, len(arrays)))
+        self.results += [(expression, np.asarray(a), ulp, atol, rtol) for a in arrays]
 
     def text(self):
         params = ", ".join(f"%{n}: {type_of(a)}" for n, a in self.inputs.items())
         results = ", ".join(f"%r{i}: {type_of(r[1])}" for i, r in enumerate(self.results))
-        lines = [f"  %r{i} = {r[0]}" for i, r in enumerate(self.results)]
+        lines, first = [], 0
+        for expression, n in self.lines:
+            lines.append("  " + ", ".join(f"%r{first + k}" for k in range(n)) + f" = {expression}")
+            first += n
         values = ", ".join(f"%r{i}" for i in range(len(self.results)))
         return f"fusor 1\nfunc @f({params}) -> ({results}) {{\n" + "\n".join(lines) + f"\n  return {values}\n}}\n"
 
@@ -405,6 +411,58 @@ def move_programs(rng):
     yield p
 
 
+def cell_programs(rng):
+    """Recurrent cells by their formulas in the gate order of PyTorch, in a wider type; torch itself where it is there."""
+    try:
+        import torch
+    except ImportError:
+        torch = None
+
+    def sigmoid(v):
+        return 1 / (1 + np.exp(-v))
+
+    for t, (lead, biases) in itertools.product(FLOATS, [((3,), True), ((), False), ((2, 5), True)]):
+        p = Program(f"cells {t} {len(lead)}")
+        features, hidden = 7, 5
+        x, h, c = (rng.uniform(-1, 1, lead + (n,)).astype(TYPES[t]) for n in (features, hidden, hidden))
+        for name, array in (("x", x), ("h", h), ("c", c)):
+            p.input(name, array)
+        x, h, c = x.astype(wide(t)), h.astype(wide(t)), c.astype(wide(t))
+        slack = {"f64": 1e-14, "f32": 4e-6, "f16": 2e-3}[t]
+        weights = {}
+        for kind, gates in (("rnn", 1), ("gru", 3), ("lstm", 4)):
+            shapes = [(gates * hidden, features), (gates * hidden, hidden)] + [(gates * hidden,)] * (2 if biases else 0)
+            arrays = [rng.uniform(-1, 1, s).astype(TYPES[t]) for s in shapes]
+            for i, array in enumerate(arrays):
+                p.input(f"{kind}{i}", array)
+            wide_arrays = [a.astype(wide(t)) for a in arrays] + [0] * (0 if biases else 2)
+            weights[kind] = [", ".join(f"%{kind}{i}" for i in range(len(arrays))), wide_arrays, arrays]
+        text, (w, u, b, d), _ = weights["rnn"]
+        s = x @ w.T + b + h @ u.T + d
+        narrow = np.dtype(TYPES[t])
+        p.expect(f"rnn_cell(%x, %h, {text})", np.tanh(s).astype(narrow), atol=slack)
+        p.expect(f"rnn_cell(%x, %h, {text}, activation=relu)", np.maximum(s, 0).astype(narrow), atol=slack)
+        text, (w, u, b, d), arrays = weights["gru"]
+        q = (h @ u.T + d)
+        (xr, xz, xn), (hr, hz, hn) = (np.split(v, 3, axis=-1) for v in (x @ w.T + b, q))
+        r, z = sigmoid(xr + hr), sigmoid(xz + hz)
+        p.expect(f"gru_cell(%x, %h, {text})", ((1 - z) * np.tanh(xn + r * hn) + z * h).astype(narrow), atol=slack)
+        n = np.tanh(xn + (r * h) @ u[2 * hidden:].T + (d[2 * hidden:] if biases else 0))
+        p.expect(f"gru_cell(%x, %h, {text}, linear_before_reset=false)", ((1 - z) * n + z * h).astype(narrow), atol=slack)
+        if torch and t != "f16" and lead == (3,):
+            of = torch.gru_cell(*(torch.from_numpy(a) for a in (p.inputs["x"], p.inputs["h"], *arrays)))
+            p.expect(f"gru_cell(%x, %h, {text})", of.numpy(), atol=slack)
+        text, (w, u, b, d), arrays = weights["lstm"]
+        i, f, g, o = np.split(x @ w.T + b + h @ u.T + d, 4, axis=-1)
+        state = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        p.expect(f"lstm_cell(%x, %h, %c, {text})", [(sigmoid(o) * np.tanh(state)).astype(narrow), state.astype(narrow)], atol=slack)
+        if torch and t != "f16" and lead == (3,):
+            given = [torch.from_numpy(a) for a in (p.inputs["x"], p.inputs["h"], p.inputs["c"], *arrays)]
+            both = torch.lstm_cell(given[0], (given[1], given[2]), *given[3:])
+            p.expect(f"lstm_cell(%x, %h, %c, {text})", [v.numpy() for v in both], atol=slack)
+        yield p
+
+
 # ---- running --------------------------------------------------------------------------------------------------------
 def save(path, name, array):
     if name == "swapped":
@@ -467,7 +525,7 @@ def main():
         return 0
     passed = failed = 0
     for make in (unary_programs, binary_programs, int_programs, cast_programs, reduce_programs,
-                 matmul_programs, view_programs, random_programs, move_programs):
+                 matmul_programs, view_programs, random_programs, move_programs, cell_programs):
         for program in make(np.random.default_rng(options.seed)):
             if options.words and not any(w in program.name for w in options.words):
                 continue

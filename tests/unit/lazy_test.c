@@ -546,3 +546,35 @@ Test(lazy, movement_and_several_results) {
     FAILS(fusor_read(fusor_take(X, J, 0), y, 6 * sizeof *y), FUSOR_ERROR_INDEX, "axis 0 of size 2; expected -2 to 1");
     fusor_context_free(ctx);
 }
+
+Test(lazy, recurrent_cells) {
+    fusor_context *ctx = new_context();
+    float x[2] = {1, 2}, h[1] = {0.5f}, w[8] = {1, 0, 0, 1, 1, 1, -1, 0}, u[4] = {0, 1, 0, 2}, b[4] = {0, 0, -1, 1}, y[1], s[1];
+    fusor_tensor X = fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(2)), H = fusor_wrap_const(ctx, h, FUSOR_F32, FUSOR_SHAPE(1));
+    fusor_tensor W = fusor_wrap_const(ctx, w, FUSOR_F32, FUSOR_SHAPE(4, 2)), U = fusor_wrap_const(ctx, u, FUSOR_F32, FUSOR_SHAPE(4, 1));
+    fusor_tensor B = fusor_wrap_const(ctx, b, FUSOR_F32, FUSOR_SHAPE(4)), R, S;
+    fusor_lstm_cell(X, H, H, W, U, B, B, &R, &S);
+    OK(fusor_read(R, y, sizeof y));
+    OK(fusor_read(S, s, sizeof s));
+    /* gates: i 1, f 2 + 0.5, g 3 - 2, o -1 + 1 + 2 */
+    const double state = 0.5 / (1 + exp(-2.5)) + tanh(1) / (1 + exp(-1));
+    cr_assert_float_eq(s[0], state, 1e-6);
+    cr_assert_float_eq(y[0], tanh(state) / (1 + exp(-2)), 1e-6);
+    fusor_lstm_cell(X, H, H, W, U, FUSOR_NO_TENSOR, FUSOR_NO_TENSOR, NULL, &S);
+    OK(fusor_read(S, s, sizeof s));
+    cr_assert_float_eq(s[0], 0.5 / (1 + exp(-2.5)) + tanh(3) / (1 + exp(-1)), 1e-6);
+    fusor_tensor W3 = fusor_slice(W, 1, (int64_t[]){0}, (int64_t[]){3}, NULL, NULL), U3 = fusor_slice(U, 1, (int64_t[]){1}, (int64_t[]){4}, NULL, NULL);
+    const double r = 1 / (1 + exp(-1.5)), z = 1 / (1 + exp(-2));    /* U3: 1, 0, 2 */
+    OK(fusor_read(fusor_gru_cell(X, H, W3, U3, FUSOR_NO_TENSOR, FUSOR_NO_TENSOR, 1), y, sizeof y));
+    cr_assert_float_eq(y[0], (1 - z) * tanh(3 + r) + z * 0.5, 1e-6);
+    OK(fusor_read(fusor_gru_cell(X, H, W3, U3, FUSOR_NO_TENSOR, FUSOR_NO_TENSOR, 0), y, sizeof y));
+    cr_assert_float_eq(y[0], (1 - z) * tanh(3 + r) + z * 0.5, 1e-6);
+    fusor_tensor W1 = fusor_slice(W, 1, (int64_t[]){3}, (int64_t[]){4}, NULL, NULL), U1 = fusor_slice(U, 1, (int64_t[]){1}, (int64_t[]){2}, NULL, NULL);
+    OK(fusor_read(fusor_rnn_cell(X, H, W1, U1, FUSOR_NO_TENSOR, FUSOR_NO_TENSOR, FUSOR_RNN_TANH), y, sizeof y));
+    cr_assert_float_eq(y[0], tanh(-0.5), 1e-6);
+    OK(fusor_read(fusor_rnn_cell(X, H, W1, U1, FUSOR_NO_TENSOR, FUSOR_NO_TENSOR, FUSOR_RNN_RELU), y, sizeof y));
+    cr_assert_eq(y[0], 0);
+    FAILS(fusor_status_of(fusor_rnn_cell(X, H, W1, U1, FUSOR_NO_TENSOR, FUSOR_NO_TENSOR, 2)), FUSOR_ERROR_ARGUMENT, "mode");
+    FAILS(fusor_status_of(fusor_rnn_cell(X, H, W1, U1, B, FUSOR_NO_TENSOR, 0)), FUSOR_ERROR_TYPE, "both or neither");
+    fusor_context_free(ctx);
+}
