@@ -167,6 +167,19 @@ static ir_dtype type(op_call *c, fusor_dtype t) {
         return record(&c);                                                                                             \
     }
 #define FN_MATMUL(ID, name) FN_NONE_2(ID, name)
+/* The operands that are there: an offset may come without a mask. scale 0: the usual one. */
+#define FN_ATTENTION(ID, name)                                                                                         \
+    fusor_tensor fusor_##name(fusor_tensor q, fusor_tensor k, fusor_tensor v, fusor_tensor mask, int causal,           \
+                              fusor_tensor causal_offset, const int64_t *window, double softcap, double scale) {       \
+        fusor_tensor x[5] = {q, k, v};                                                                                 \
+        op_call c = {.op = IR_OP_##ID, .n = 3, .args = x};                                                             \
+        if (mask.owner) x[c.n++] = mask;                                                                               \
+        if (causal_offset.owner) x[c.n++] = causal_offset;                                                             \
+        op_attr attrs[IR_MAX_ATTRS] = {flag(causal), {0}, optional_list(&c, 2, window), number(softcap), number(scale)}; \
+        attrs[4].is_set = scale != 0;                                                                                  \
+        c.attrs = attrs;                                                                                               \
+        return record(&c);                                                                                             \
+    }
 #define FN_SOFTMAX(ID, name)                                                                                           \
     fusor_tensor fusor_##name(fusor_tensor x, int axis) {                                                              \
         CALL_ATTRS(ID, x, integer(axis));                                                                              \

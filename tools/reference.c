@@ -37,8 +37,9 @@ static const char *types_of(uint8_t classes) {
 static void print_signature(const ir_op_info *op) {
     static const char *const names[] = {"x", "y", "z"}, *const selecting[] = {"cond", "a", "b"};
     static const char *const of_norms[] = {"x", "gamma", "beta"};
+    static const char *const of_attention[] = {"q", "k", "v"};
     static const char *const of_quantization[] = {"x", "scale", "zero_point"};
-    const char *const *operand = op->kind == IR_KIND_QUANTIZE ? of_quantization : op->flags & IR_COND ? selecting : op->kind == IR_KIND_NORM ? of_norms : names;
+    const char *const *operand = op->kind == IR_KIND_ATTENTION ? of_attention : op->kind == IR_KIND_QUANTIZE ? of_quantization : op->flags & IR_COND ? selecting : op->kind == IR_KIND_NORM ? of_norms : names;
     static const char *const of_lstm[] = {"x", "h", "c", "w_ih", "w_hh", "b_ih", "b_hh"};
     static const char *const of_cells[] = {"x", "h", "w_ih", "w_hh", "b_ih", "b_hh"};
     if (op->kind == IR_KIND_CELL) operand = op->max_in == 7 ? of_lstm : of_cells;
@@ -55,6 +56,7 @@ static void print_signature(const ir_op_info *op) {
         for (int i = op->min_in; i < op->max_in; i++) printf(" [, %s", operand[i]);
         for (int i = op->min_in; i < op->max_in; i++) putchar(']');
     }
+    if (op->kind == IR_KIND_ATTENTION) printf(" [, mask]");
     if (op->max_in == IR_ANY_NUMBER) printf(", ..");
     if (op->kind == IR_KIND_CONVERT) printf(", DTYPE");
     for (int i = 0; i < op->n_attrs; i++, comma = ", ") {
@@ -64,7 +66,10 @@ static void print_signature(const ir_op_info *op) {
         printf("%s%s=", comma, a->name);
         switch (a->type) {
         case IR_ATTR_FLOAT:
-        case IR_ATTR_NUMBER: printf("%g", a->default_value); break;
+        case IR_ATTR_NUMBER:
+            if (isnan(a->default_value)) fputs("n", stdout);
+            else printf("%g", a->default_value);
+            break;
         case IR_ATTR_BOOL: fputs(a->default_value != 0 ? "true" : "false", stdout); break;
         case IR_ATTR_ENUM:
             for (const char *p = a->words; *p; p++) printf(*p == '|' ? "\\|" : "%c", *p);
@@ -151,6 +156,7 @@ static void print_operators(void) {
     print_group("Running sums and products", IR_KIND_SCAN, IR_KIND_SCAN, 0);
     print_group("Norms", IR_KIND_NORM, IR_KIND_NORM, 0);
     print_group("Contractions and row composites", IR_KIND_CONTRACT, IR_KIND_ROW, 0);
+    print_group("Attention", IR_KIND_ATTENTION, IR_KIND_ATTENTION, 0);
     print_group("Movement", IR_KIND_VIEW, IR_KIND_VIEW, 0);
     print_group("Movement: parts, pads and indices", IR_KIND_MOVE, IR_KIND_INDEX, 0);
     print_group("Creation", IR_KIND_CREATE, IR_KIND_RANDOM, 0);

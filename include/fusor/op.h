@@ -271,6 +271,14 @@ FUSOR_API fusor_tensor fusor_squeeze(fusor_tensor x, int n_axes, const int64_t *
 /** axes of size 1 put in, counted in the result */
 FUSOR_API fusor_tensor fusor_unsqueeze(fusor_tensor x, int n_axes, const int64_t *axes);
 
+/** softmax(q @ transpose(k) * scale) @ v for q [.., heads, Sq, D], k [.., heads, Sk, D] and v [.., heads, Sk, E]; the heads of q may be
+ * a multiple of those of k and v. mask: bool (true keeps the key) or a float that is added to the scores, or FUSOR_NO_TENSOR.
+ * causal: query i sees key j where j <= i + causal_offset, a scalar integer or FUSOR_NO_TENSOR for 0. window: NULL, or the
+ * {left, right} of i - left <= j <= i + right, with the offset added, -1 for no bound. softcap c > 0: c * tanh(scores / c).
+ * scale 0: 1 / sqrt(D). A row without a key gives 0 */
+FUSOR_API fusor_tensor fusor_attention(fusor_tensor q, fusor_tensor k, fusor_tensor v, fusor_tensor mask, int causal,
+                                       fusor_tensor causal_offset, const int64_t *window, double softcap, double scale);
+
 /* ---- windows over the n spatial axes of [N, C, ..], and quantization ---- */
 /** the largest element of each window. strides, pads (all begins, then all ends) and dilations may be NULL: ones and zeros */
 FUSOR_API fusor_tensor fusor_max_pool(fusor_tensor x, int n, const int64_t *kernel, const int64_t *strides,
@@ -490,6 +498,9 @@ static inline fusor_tensor fusor_same_tensor(fusor_tensor t) { return t; }
 #define fusor_broadcast_to(a, ...)  fusor_broadcast_to(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_squeeze(a, ...)       fusor_squeeze(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_unsqueeze(a, ...)     fusor_unsqueeze(FUSOR_TENSOR_OF(a), __VA_ARGS__)
+#define fusor_attention(q, k, v, mask, causal, offset, ...)                                                            \
+    fusor_attention(FUSOR_TENSOR_OF(q), FUSOR_TENSOR_OF(k), FUSOR_TENSOR_OF(v), FUSOR_TENSOR_OF(mask), causal,          \
+                    FUSOR_TENSOR_OF(offset), __VA_ARGS__)
 #define fusor_max_pool(a, ...)      fusor_max_pool(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_average_pool(a, ...)  fusor_average_pool(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_global_average_pool(a) fusor_global_average_pool(FUSOR_TENSOR_OF(a))

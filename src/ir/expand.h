@@ -22,6 +22,8 @@ ir_id ir_expand_number(const ir_expand *c, ir_dtype t, double v);
 ir_id ir_expand_reduce(const ir_expand *c, ir_op op, ir_id x, uint32_t mask, bool keepdims, ir_dtype t, const ir_node *dims);
 /* Product of the sizes of x along the dims of `mask`, i64. */
 ir_id ir_expand_count(const ir_expand *c, ir_id x, uint32_t mask);
+/* An operator by its usual rules; what is new belongs to the composite. attr: its leading attributes, n_attrs of them. */
+ir_id ir_expand_op(const ir_expand *c, ir_op op, int n_in, const ir_id *in, const ir_attr *attr, unsigned n_attrs, ir_dtype to);
 /* The last node of a composite is the one that the user named. */
 ir_id ir_expand_finish(const ir_expand *c, ir_id id, ir_id operand);
 
@@ -32,6 +34,8 @@ bool  ir_expands_random(const ir_graph *g, const ir_node *n);           /* pass_
 ir_id ir_expand_random(const ir_expand *c, const ir_node *n);
 bool  ir_expands_window(const ir_node *n);          /* pass_expand_window.c: pooling */
 ir_id ir_expand_window(const ir_expand *c, const ir_node *n);
+bool  ir_expands_attention(const ir_node *n);        /* pass_expand_attention.c */
+ir_id ir_expand_attention(const ir_expand *c, const ir_node *n);
 bool  ir_expands_quantize(const ir_node *n);        /* pass_expand_quantize.c */
 ir_id ir_expand_quantize(const ir_expand *c, const ir_node *n);
 bool  ir_expands_cell(const ir_node *n);            /* pass_expand_cell.c: recurrent */

@@ -411,6 +411,7 @@ fusor_status ir_infer(ir_graph *g, ir_node *n, ir_dtype to) {
     case IR_KIND_SCAN: FU_TRY(infer_scan(g, n)); break;
     case IR_KIND_NORM: FU_TRY(infer_norm(g, n)); break;
     case IR_KIND_CONTRACT: FU_TRY(infer_contract(g, n)); break;
+    case IR_KIND_ATTENTION: FU_TRY(infer_attention(g, n)); break;
     case IR_KIND_VIEW: FU_TRY(infer_view(g, n)); break;
     case IR_KIND_CREATE: FU_TRY(infer_create(g, n)); break;
     case IR_KIND_MOVE: FU_TRY(infer_move(g, n)); break;

@@ -58,10 +58,11 @@ fusor_status broadcast_but(ir_graph *g, ir_node *n, const unsigned *part, unsign
 /* The result's dims as such: no size past 64 bits or below 0, and a byte count that fits. */
 fusor_status infer_finish(ir_graph *g, ir_node *n);
 
-/* ---- the rules of other files: infer_move.c, infer_window.c, infer_quantize.c, infer_cell.c ---- */
+/* ---- the rules of other files: infer_move.c, infer_window.c, infer_quantize.c, infer_attention.c, infer_cell.c ---- */
 fusor_status infer_move(ir_graph *g, ir_node *n);
 fusor_status infer_index(ir_graph *g, ir_node *n);
 fusor_status infer_window(ir_graph *g, ir_node *n);
 fusor_status infer_quantize(ir_graph *g, ir_node *n);
 fusor_status infer_cell(ir_graph *g, ir_node *n);
+fusor_status infer_attention(ir_graph *g, ir_node *n);
 #endif

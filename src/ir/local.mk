@@ -44,3 +44,5 @@ ir_sources += %D%/pass_expand_cell.c
 ir_sources += %D%/infer_cell.c
 ir_sources += %D%/infer_window.c
 ir_sources += %D%/infer_quantize.c
+ir_sources += %D%/infer_attention.c
+ir_sources += %D%/pass_expand_attention.c

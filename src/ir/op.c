@@ -49,6 +49,12 @@ static const ir_attr_info attrs_IOTA[] = {
     ATTR_SHAPE, {.name = "axis", .type = IR_ATTR_AXIS}, {.name = "dtype", .type = IR_ATTR_DTYPE, .is_required = true}};
 #define ATTR_INTS(word, required)                                                                                      \
     { .name = word, .type = IR_ATTR_INTS, .is_required = required }
+static const ir_attr_info attrs_ATTENTION[] = {{.name = "causal", .type = IR_ATTR_BOOL},
+                                               {.name = "causal_offset", .type = IR_ATTR_SCALAR},
+                                               ATTR_INTS("window", false),
+                                               {.name = "softcap", .type = IR_ATTR_NUMBER},
+                                               {.name = "scale", .type = IR_ATTR_NUMBER, .default_value = NAN},
+                                               ATTR_DTYPE};
 #define ATTRS_WINDOW                                                                                                   \
     ATTR_INTS("kernel", true), ATTR_INTS("strides", false), ATTR_INTS("pads", false), ATTR_INTS("dilations", false), { \
         .name = "ceil", .type = IR_ATTR_BOOL                                                                           \
@@ -95,7 +101,8 @@ enum {
 _Static_assert(N_ATTRS(ALPHA_BETA) <= IR_MAX_ATTRS && N_ATTRS(REDUCE) <= IR_MAX_ATTRS &&
                    N_ATTRS(IOTA) <= IR_MAX_ATTRS && N_ATTRS(ARGREDUCE) <= IR_MAX_ATTRS &&
                    N_ATTRS(MATMUL) <= IR_MAX_ATTRS && N_ATTRS(VAR) <= IR_MAX_ATTRS && N_ATTRS(SCAN) <= IR_MAX_ATTRS &&
-                   N_ATTRS(SLICE) <= IR_MAX_ATTRS && N_ATTRS(AVERAGE_POOL) <= IR_MAX_ATTRS,
+                   N_ATTRS(SLICE) <= IR_MAX_ATTRS && N_ATTRS(AVERAGE_POOL) <= IR_MAX_ATTRS &&
+                   N_ATTRS(ATTENTION) <= IR_MAX_ATTRS,
                "a row of attributes is too long");
 
 /* ---- the array ---- */

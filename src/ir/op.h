@@ -24,7 +24,7 @@ typedef enum ir_op {
 } ir_op;
 
 typedef enum ir_kind { IR_KIND_CORE, IR_KIND_EW, IR_KIND_CONVERT, IR_KIND_REDUCE, IR_KIND_ARGREDUCE, IR_KIND_CONTRACT, IR_KIND_ROW,
-                       IR_KIND_SCAN, IR_KIND_NORM, IR_KIND_VIEW, IR_KIND_CREATE, IR_KIND_RANDOM, IR_KIND_WINDOW, IR_KIND_QUANTIZE,
+                       IR_KIND_SCAN, IR_KIND_NORM, IR_KIND_ATTENTION, IR_KIND_VIEW, IR_KIND_CREATE, IR_KIND_RANDOM, IR_KIND_WINDOW, IR_KIND_QUANTIZE,
                        IR_KIND_CELL,    /* one step of a recurrent network */
                        IR_KIND_MOVE,    /* elements of operand 0 (concat: of all) at other places */
                        IR_KIND_INDEX    /* places told by an operand of indices: the second, or the only one */
@@ -86,6 +86,7 @@ static inline ir_role ir_operand_role(ir_op op, unsigned i) {
     if (ir_ops[op].flags & IR_COND) return i == 0 ? IR_ROLE_CONDITION : IR_ROLE_MAIN;
     if (ir_ops[op].kind == IR_KIND_RANDOM) return IR_ROLE_SEED;
     if (ir_ops[op].kind == IR_KIND_QUANTIZE) return i == 2 || (i == 0 && !(ir_ops[op].classes & 1)) ? IR_ROLE_QUANTIZED : IR_ROLE_MAIN;
+    if (ir_ops[op].kind == IR_KIND_ATTENTION) return i < 3 ? IR_ROLE_MAIN : IR_ROLE_INDEX;   /* causal_offset; a mask is no literal */
     return ir_ops[op].kind == IR_KIND_INDEX && i == (ir_ops[op].max_in > 1) ? IR_ROLE_INDEX : IR_ROLE_MAIN;
 }
 static inline bool ir_op_takes(ir_op op, unsigned n_in) {

@@ -85,6 +85,23 @@ ir_id ir_expand_count(const ir_expand *c, ir_id x, uint32_t mask) {
     return count ? count : ir_add_literal(c->rw->to, FUSOR_I64, 1);
 }
 
+ir_id ir_expand_op(const ir_expand *c, ir_op op, int n_in, const ir_id *in, const ir_attr *attr, unsigned n_attrs, ir_dtype to) {
+    ir_graph *g = c->rw->to;
+    ir_operand x[3];
+    ir_attr all[IR_MAX_ATTRS] = {{0}};
+    if (n_attrs) memcpy(all, attr, n_attrs * sizeof *attr);
+    for (int i = 0; i < n_in; i++) x[i] = ir_use(in[i]);
+    const uint32_t before = g->nodes.n;
+    const ir_id id = ir_add(g, op, n_in, x, n_attrs ? all : NULL, to, c->model.loc);
+    if (id >= before) {
+        ir_node *made = ir_at(g, id);
+        made->group = c->model.group;
+        made->meta_name = c->model.meta_name;
+        made->meta_loc = c->model.meta_loc;
+    }
+    return id;
+}
+
 ir_id ir_expand_finish(const ir_expand *c, ir_id id, ir_id operand) {
     if (id != operand) ir_at(c->rw->to, id)->name = c->model.name;
     return id;
@@ -105,6 +122,7 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
         ir_id (*family)(const ir_expand *c, const ir_node *n) = ir_expands_reduce(rw.to, &n)   ? ir_expand_reduction
                                                                 : ir_expands_random(rw.to, &n) ? ir_expand_random
                                                                 : ir_expands_window(&n)         ? ir_expand_window
+                                                                : ir_expands_attention(&n)     ? ir_expand_attention
                                                                 : ir_expands_quantize(&n)      ? ir_expand_quantize
                                                                 : ir_expands_cell(&n)          ? ir_expand_cell
                                                                                                : NULL;

@@ -31,21 +31,8 @@ static bool is_small(const ir_window *w) {
 
 bool ir_expands_window(const ir_node *n) { return ir_ops[n->op].kind == IR_KIND_WINDOW; }
 
-/* An operator by its usual rules; what is new belongs to the composite. attr: its leading attributes. */
 static ir_id add(const pool *p, ir_op op, int n_in, const ir_id *in, const ir_attr *attr, unsigned n_attrs, ir_dtype to) {
-    ir_operand x[3];
-    ir_attr all[IR_MAX_ATTRS] = {{0}};
-    if (n_attrs) memcpy(all, attr, n_attrs * sizeof *attr);
-    for (int i = 0; i < n_in; i++) x[i] = ir_use(in[i]);
-    const uint32_t before = p->g->nodes.n;
-    const ir_id id = ir_add(p->g, op, n_in, x, n_attrs ? all : NULL, to, p->n->loc);
-    if (id >= before) {
-        ir_node *made = ir_at(p->g, id);
-        made->group = p->c->model.group;
-        made->meta_name = p->c->model.meta_name;
-        made->meta_loc = p->c->model.meta_loc;
-    }
-    return id;
+    return ir_expand_op(p->c, op, n_in, in, attr, n_attrs, to);
 }
 static ir_id add2(const pool *p, ir_op op, ir_id a, ir_id b) { return add(p, op, 2, (ir_id[]){a, b}, NULL, 0, 0); }
 static ir_size constant(const pool *p, int64_t v) { return ir_size_const(p->g->sizes, v); }

@@ -331,10 +331,12 @@ static void print_attr(printer *p, const ir_attr_info *info, const ir_attr *x) {
     fu_str_addc(out, ']');
 }
 
-/* The name of operand i where it is written as an attribute; else NULL. */
-static const char *scalar_name(const ir_node *n, unsigned i) {
+/* The name of operand i where it is written as an attribute; else NULL. It is the last one that the row may have; attention's
+ * may stand without the mask before it, and is told from a mask by its type. */
+static const char *scalar_name(const ir_graph *g, const ir_node *n, unsigned i) {
     const ir_op_info *info = &ir_ops[n->op];
-    for (unsigned k = 0; i + 1 == info->max_in && k < info->n_attrs; k++)
+    const bool is_offset = info->kind == IR_KIND_ATTENTION && i == info->min_in && ir_is_int(ir_at(g, n->in[i])->dtype);
+    for (unsigned k = 0; (i + 1 == info->max_in || is_offset) && k < info->n_attrs; k++)
         if (info->attrs[k].type == IR_ATTR_SCALAR) return info->attrs[k].name;
     return NULL;
 }
@@ -379,7 +381,7 @@ static void print_node(printer *p, ir_id id, const ir_id *result, uint32_t n_res
     if (n->op == IR_OP_CALL) fu_str_addf(out, " = @%s(", n->callee);
     else fu_str_addf(out, " = %s(", info->name);
     for (unsigned i = 0; i < n->n_in; i++) {
-        const char *name = scalar_name(n, i);
+        const char *name = scalar_name(p->g, n, i);
         fu_str_addf(out, "%s%s%s", comma(&args), name ? name : "", name ? "=" : "");
         print_operand(p, n->in[i], is_literal(p->g, n->in[i]) && is_inline(p->g, n, i));
     }

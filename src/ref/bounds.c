@@ -7,6 +7,7 @@
  *   contractions     (512 + ceil(n / 512)) * u * sum|a*b|
  *   softmax family   8 ULP + 1e-7, and the bound of the sum of n positive terms
  *   cells            that of their contractions and functions, carried through the formula (cell.c)
+ *   attention        attention.c
  *   others           bounds_norm.c
  * With the fast tier: element-wise, the bounds of ir_fast; softmax 2 * 2^-17 of the result more; log_softmax and logsumexp 2^-17 (1 + log n).
  * What operands may do: element-wise, all corners of their ranges, and 0 in them; sums, the sum of the bounds; contractions, |a|*eb + ea*|b| + ea*eb;
@@ -344,6 +345,7 @@ static fusor_status other_bounds(const walk *w, const ir_node *n, value *const *
     if (!make_error(v)) return no_memory(w);
     switch (ir_ops[n->op].kind) {
     case IR_KIND_CELL: return ref_cell(&c, errors, v->error, unit(w, n));
+    case IR_KIND_ATTENTION: return ref_bound_attention(&c, errors, unit(w, n), v->error);
     case IR_KIND_NORM: return ref_bound_norm(&c, errors, unit(w, n), v->error);
     case IR_KIND_SCAN: ref_bound_scan(&c, errors, unit(w, n), v->error); return FUSOR_OK;
     default:
@@ -427,7 +429,7 @@ static fusor_status node_bounds(const walk *w, const ir_node *n, value *const *i
         return own_elementwise(w, n, v);
     case IR_KIND_CONVERT: return corners(w, n, in, v);
     case IR_KIND_REDUCE: return is_plain_sum(n->op) ? reduce_bounds(w, n, in, v) : other_bounds(w, n, in, v);
-    case IR_KIND_SCAN: case IR_KIND_NORM: case IR_KIND_CELL: return other_bounds(w, n, in, v);
+    case IR_KIND_SCAN: case IR_KIND_NORM: case IR_KIND_ATTENTION: case IR_KIND_CELL: return other_bounds(w, n, in, v);
     case IR_KIND_CONTRACT: return contract_bounds(w, n, in, v);
     case IR_KIND_ROW: return row_bounds(w, n, in, v);
     case IR_KIND_VIEW:

@@ -226,6 +226,7 @@ fusor_status ref_eval_node(const ir_graph *g, fu_error *e, const ir_node *n, con
     case IR_KIND_SCAN:      return ref_scan(&c);
     case IR_KIND_NORM:      return ref_norm(&c);
     case IR_KIND_CONTRACT:  return ref_contract(&c);
+    case IR_KIND_ATTENTION: return ref_attention(&c);
     case IR_KIND_VIEW:      return eval_view(&c);
     case IR_KIND_CREATE:    return eval_create(&c);
     case IR_KIND_MOVE:      return ref_move(&c);

@@ -11,3 +11,4 @@ ref_sources += %D%/scan.c
 ref_sources += %D%/norm.c
 ref_sources += %D%/bounds_norm.c
 ref_sources += %D%/move.c
+ref_sources += %D%/attention.c

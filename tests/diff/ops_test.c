@@ -610,6 +610,38 @@ static void random_numbers(ir_op op, ir_dtype t) {
         check(text, (domain){-1, 1, SPECIAL_NONE, false}, (int64_t[4]){planes[k][0], planes[k][1] ? planes[k][1] : 1}, one_thread, false, ALL_LEVELS);
 }
 
+/* Masks, grouped heads, bounds of keys, and what stands before and behind; rows without a key among them. D is causal_offset. */
+static void attention_op(ir_dtype t) {
+    static const struct {
+        const char *params, *arguments, *result;
+    } cases[] = {
+        {"%q: T[A, B], %k: T[C, B], %v: T[C, 5]", "", "T[A, 5]"},
+        {"%q: T[2, A, B], %k: T[2, C, B], %v: T[2, C, B]", ", causal=true", "T[2, A, B]"},
+        {"%q: T[A, 6, C, 8], %k: T[A, 2, B, 8], %v: T[A, 2, B, 7]", ", causal=true, causal_offset=-1, scale=0.3", "T[A, 6, C, 7]"},
+        {"%q: T[4, A, 16], %k: T[B, 16], %v: T[B, 16]", ", window=[3, 1], causal_offset=2", "T[4, A, 16]"},
+        {"%q: T[A, 8], %k: T[3, B, 8], %v: T[3, B, 9], %m: bool[A, B]", ", %m, causal=true, window=[9, -1]", "T[3, A, 9]"},
+        {"%q: T[4, A, B], %k: T[2, C, B], %v: T[1, C, 3], %m: T[4, 1, C]", ", %m, softcap=5", "T[4, A, 3]"},
+        {"%q: T[2, A, 4], %k: T[2, B, 4], %v: T[2, B, 4], %m: bool[B]", ", %m", "T[2, A, 4]"},
+        {"%q: T[A, B], %k: T[C, B], %v: T[C, 5], %o: i32", ", causal=true, causal_offset=%o", "T[A, 5]"},
+        {"%q: T[A, B], %k: T[C, B], %v: T[C, 5], %o: u64", ", causal=true, causal_offset=%o", "T[A, 5]"},
+        {"%q: T[A, 2*B, 3, 4], %k: T[A, B, C, 4], %v: T[B, C, 2]", ", causal=true, causal_offset=1", "T[A, 2*B, 3, 2]"},
+    };
+    static const int64_t sizes[][4] = {{1, 1, 1}, {3, 7, 5}, {2, 17, 33}, {5, 2, 70}, {2, 0, 3}, {3, 4, 0}, {0, 3, 2}};
+    char text[500], typed[500];
+    for (size_t s = 0; s < sizeof cases / sizeof *cases; s++) {
+        snprintf(text, sizeof text, "func @f(%s) -> %s { %%a = neg(%%q) %%y = attention(%%a, %%k, %%v%s) %%r = square(%%y) return %%r }",
+                 cases[s].params, cases[s].result, cases[s].arguments);
+        with_type(typed, sizeof typed, text, ir_dtypes[t].name);
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+            check(typed, (domain){-3, 3, SPECIAL_NONE, false}, sizes[k], k == 2 ? two_threads : one_thread, k == 3,
+                  k == 2 ? ALL_LEVELS : 1u << (mix(k + s) % 3) | 1);
+    }
+    if (t == FUSOR_F32)
+        check("func @f(%q: f16[4, A, B], %k: f16[2, C, B], %v: f16[2, C, B]) -> f32[4, A, B] { %y = attention(%q, %k, %v, "
+              "causal=true, dtype=f32) return %y }",
+              (domain){-3, 3, SPECIAL_NONE, false}, (int64_t[4]){130, 32, 600}, many_threads, false, ALL_LEVELS);
+}
+
 /* Alone, and between what fuses with it. */
 static void windows(ir_op op, ir_dtype t) {
     static const struct {
@@ -730,6 +762,7 @@ ParameterizedTest(int *row_number, ops, agree_with_the_reference, .timeout = 600
         case IR_KIND_VIEW: movement(op, t); break;
         case IR_KIND_CREATE: creation(op, t); break;
         case IR_KIND_RANDOM: random_numbers(op, t); break;
+        case IR_KIND_ATTENTION: attention_op(t); break;
         case IR_KIND_WINDOW: windows(op, t); break;
         case IR_KIND_QUANTIZE: quantization(op, t); break;
         case IR_KIND_CELL: cell(op, t); break;
