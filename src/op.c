@@ -312,6 +312,25 @@ static int operands(op_call *c, int n, const fusor_tensor *x) {
         CALL_ATTRS(ID, x, WINDOW_LISTS(n, kernel, strides, pads, dilations), flag(ceil), flag(count_include_pad));     \
         return record(&c);                                                                                             \
     }
+#define CONV_CALL(ID, n, strides, pads, dilations, groups, ...)                                                        \
+    const fusor_tensor x_[] = {x, w, b};                                                                               \
+    op_call c = {.op = IR_OP_##ID, .args = x_};                                                                        \
+    op_attr attrs[IR_MAX_ATTRS] = {optional_list(&c, n, strides), optional_list(&c, 2 * (n > 64 ? 64 : n), pads),      \
+                                   optional_list(&c, n, dilations), integer(groups), __VA_ARGS__};                     \
+    c.attrs = attrs;                                                                                                   \
+    c.n = operands(&c, 3, x_);                                                                                         \
+    return record(&c);
+#define FN_CONV(ID, name)                                                                                              \
+    fusor_tensor fusor_##name(fusor_tensor x, fusor_tensor w, fusor_tensor b, int n, const int64_t *strides,           \
+                              const int64_t *pads, const int64_t *dilations, int64_t groups) {                         \
+        CONV_CALL(ID, n, strides, pads, dilations, groups, {0})                                                        \
+    }
+#define FN_CONV_TRANSPOSE(ID, name)                                                                                    \
+    fusor_tensor fusor_##name(fusor_tensor x, fusor_tensor w, fusor_tensor b, int n, const int64_t *strides,           \
+                              const int64_t *pads, const int64_t *dilations, const int64_t *output_padding,            \
+                              int64_t groups) {                                                                        \
+        CONV_CALL(ID, n, strides, pads, dilations, groups, optional_list(&c, n, output_padding))                       \
+    }
 #define FN_NONE(ID, name) FN_NONE_1(ID, name)
 #define FN_QUANTIZE(ID, name)                                                                                          \
     fusor_tensor fusor_##name(fusor_tensor x, fusor_tensor scale, fusor_tensor zero_point, int axis,                   \

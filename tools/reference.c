@@ -160,6 +160,7 @@ static void print_operators(void) {
     print_group("Movement", IR_KIND_VIEW, IR_KIND_VIEW, 0);
     print_group("Movement: parts, pads and indices", IR_KIND_MOVE, IR_KIND_INDEX, 0);
     print_group("Creation", IR_KIND_CREATE, IR_KIND_RANDOM, 0);
+    print_group("Convolutions", IR_KIND_CONV, IR_KIND_CONV, 0);
     print_group("Windows and quantization", IR_KIND_WINDOW, IR_KIND_QUANTIZE, 0);
     print_group("Recurrent cells", IR_KIND_CELL, IR_KIND_CELL, 0);
     puts("\n## Names of later versions\n\nThese are reserved; a program that uses one gets a message that says so.\n");

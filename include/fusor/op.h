@@ -288,6 +288,14 @@ FUSOR_API fusor_tensor fusor_average_pool(fusor_tensor x, int n, const int64_t *
                                           const int64_t *pads, const int64_t *dilations, int ceil, int count_include_pad);
 /** the mean over all spatial axes */
 FUSOR_API fusor_tensor fusor_global_average_pool(fusor_tensor x);
+/** convolution with weights w [O, C / groups, ..] and a bias b [O] or FUSOR_NO_TENSOR. strides, pads (all begins, then all ends) and
+ * dilations, n (2 n pads) each, may be NULL: ones and zeros */
+FUSOR_API fusor_tensor fusor_conv(fusor_tensor x, fusor_tensor w, fusor_tensor b, int n, const int64_t *strides,
+                                  const int64_t *pads, const int64_t *dilations, int64_t groups);
+/** transposed convolution with weights w [C, O / groups, ..]; output_padding, n places at the ends, may be NULL */
+FUSOR_API fusor_tensor fusor_conv_transpose(fusor_tensor x, fusor_tensor w, fusor_tensor b, int n, const int64_t *strides,
+                                            const int64_t *pads, const int64_t *dilations, const int64_t *output_padding,
+                                            int64_t groups);
 /** saturate(round(x / scale) + zero_point) in dtype; axis FUSOR_FLAT: one scale and zero point for all elements */
 FUSOR_API fusor_tensor fusor_quantize(fusor_tensor x, fusor_tensor scale, fusor_tensor zero_point, int axis,
                                       fusor_dtype dtype);
@@ -501,6 +509,9 @@ static inline fusor_tensor fusor_same_tensor(fusor_tensor t) { return t; }
 #define fusor_attention(q, k, v, mask, causal, offset, ...)                                                            \
     fusor_attention(FUSOR_TENSOR_OF(q), FUSOR_TENSOR_OF(k), FUSOR_TENSOR_OF(v), FUSOR_TENSOR_OF(mask), causal,          \
                     FUSOR_TENSOR_OF(offset), __VA_ARGS__)
+#define fusor_conv(x, w, b, ...)    fusor_conv(FUSOR_TENSOR_OF(x), FUSOR_TENSOR_OF(w), FUSOR_TENSOR_OF(b), __VA_ARGS__)
+#define fusor_conv_transpose(x, w, b, ...)                                                                             \
+    fusor_conv_transpose(FUSOR_TENSOR_OF(x), FUSOR_TENSOR_OF(w), FUSOR_TENSOR_OF(b), __VA_ARGS__)
 #define fusor_max_pool(a, ...)      fusor_max_pool(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_average_pool(a, ...)  fusor_average_pool(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_global_average_pool(a) fusor_global_average_pool(FUSOR_TENSOR_OF(a))

@@ -77,7 +77,7 @@ uint32_t ir_node_axes(const ir_graph *g, const ir_node *n) {
 static ir_dtype default_accumulator(const ir_node *n, ir_dtype t, ir_dtype other) {
     const ir_op_info *info = &ir_ops[n->op];
     if (ir_is_float(t)) return t == FUSOR_F64 ? FUSOR_F64 : FUSOR_F32;
-    if (info->kind == IR_KIND_CONTRACT && ir_dtypes[t].bytes == 1 && ir_dtypes[other].bytes == 1) return FUSOR_I32;
+    if ((info->kind == IR_KIND_CONTRACT || info->kind == IR_KIND_CONV) && ir_dtypes[t].bytes == 1 && ir_dtypes[other].bytes == 1) return FUSOR_I32;
     return FUSOR_I64;
 }
 
@@ -86,7 +86,7 @@ ir_dtype ir_node_accumulator(const ir_graph *g, const ir_node *n) {
     const ir_dtype t = ir_at(g, n->in[0])->dtype;
     /* max, min, all and any pick an element: the type does not matter, so it stays. */
     if (info->kind == IR_KIND_ARGREDUCE || (info->kind == IR_KIND_REDUCE && !info->is_sum_like)) return t;
-    const ir_dtype base = default_accumulator(n, t, ir_at(g, n->in[n->n_in - 1])->dtype), said = dtype_attr(n);
+    const ir_dtype base = default_accumulator(n, t, ir_at(g, n->in[info->kind == IR_KIND_CONV ? 1 : n->n_in - 1])->dtype), said = dtype_attr(n);
     /* An integer type said of float operands only converts the result. */
     if (!said || (ir_is_float(base) && !ir_is_float(said)) || ir_is_bool(said)) return base;
     return ir_dtypes[said].bytes > ir_dtypes[base].bytes ? said : base;
@@ -418,6 +418,7 @@ fusor_status ir_infer(ir_graph *g, ir_node *n, ir_dtype to) {
     case IR_KIND_INDEX: FU_TRY(infer_index(g, n)); break;
     case IR_KIND_RANDOM: FU_TRY(infer_random(g, n)); break;
     case IR_KIND_WINDOW: FU_TRY(infer_window(g, n)); break;
+    case IR_KIND_CONV: FU_TRY(infer_conv(g, n)); break;
     case IR_KIND_QUANTIZE: FU_TRY(infer_quantize(g, n)); break;
     case IR_KIND_CELL: FU_TRY(infer_cell(g, n)); break;
     }

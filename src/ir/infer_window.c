@@ -8,7 +8,7 @@
 
 static const int64_t MOST = INT64_C(1) << 31; /* of any number in an attribute: products stay within 64 bits */
 
-static int64_t entry(const ir_graph *g, const ir_node *n, const char *name, uint32_t i, int64_t absent) {
+int64_t infer_window_entry(const ir_graph *g, const ir_node *n, const char *name, uint32_t i, int64_t absent) {
     const ir_attr *x = attr_of(n, name);
     int64_t v = absent;
     if (x->is_set && i < x->n) ir_size_is_const(g->sizes, x->list[i], &v);
@@ -20,16 +20,16 @@ ir_window ir_window_of(const ir_graph *g, const ir_node *n) {
                    .is_ceil = attr_of(n, "ceil")->integer != 0,
                    .counts_pads = attr_of(n, "count_include_pad")->integer != 0};
     for (uint32_t i = 0; i < (uint32_t)w.n; i++)
-        w.axis[i] = (ir_window_axis){.kernel = entry(g, n, "kernel", i, 1),
-                                     .stride = entry(g, n, "strides", i, 1),
-                                     .dilation = entry(g, n, "dilations", i, 1),
-                                     .begin = entry(g, n, "pads", i, 0),
-                                     .end = entry(g, n, "pads", i + (uint32_t)w.n, 0)};
+        w.axis[i] = (ir_window_axis){.kernel = infer_window_entry(g, n, "kernel", i, 1),
+                                     .stride = infer_window_entry(g, n, "strides", i, 1),
+                                     .dilation = infer_window_entry(g, n, "dilations", i, 1),
+                                     .begin = infer_window_entry(g, n, "pads", i, 0),
+                                     .end = infer_window_entry(g, n, "pads", i + (uint32_t)w.n, 0)};
     return w;
 }
 
 /* A list of `count` numbers from `least` on, where it is given. */
-static fusor_status check_list(ir_graph *g, const ir_node *n, const char *name, uint32_t count, int64_t least,
+fusor_status infer_window_list(ir_graph *g, const ir_node *n, const char *name, uint32_t count, int64_t least,
                                const char *per) {
     const ir_attr *x = attr_of(n, name);
     if (!x->is_set) return FUSOR_OK;
@@ -38,7 +38,7 @@ static fusor_status check_list(ir_graph *g, const ir_node *n, const char *name, 
                            operand_text(g, n));
     }
     for (uint32_t i = 0; i < count; i++) {
-        const int64_t v = entry(g, n, name, i, 0);
+        const int64_t v = infer_window_entry(g, n, name, i, 0);
         if (v < least || v > MOST) {
             return SHAPE_ERROR("entry %u of %s= is %lld; expected %lld to %lld", i, name, (long long)v, (long long)least,
                                (long long)MOST);
@@ -74,10 +74,10 @@ fusor_status infer_window(ir_graph *g, ir_node *n) {
         for (unsigned d = IR_SPATIAL_AT; d < n->rank; d++) n->dim[d] = ir_size_const(g->sizes, 1);
         return FUSOR_OK;
     }
-    FU_TRY(check_list(g, n, "kernel", spatial, 1, "one for each"));
-    FU_TRY(check_list(g, n, "strides", spatial, 1, "one for each"));
-    FU_TRY(check_list(g, n, "dilations", spatial, 1, "one for each"));
-    FU_TRY(check_list(g, n, "pads", 2 * spatial, 0, "begins and ends"));
+    FU_TRY(infer_window_list(g, n, "kernel", spatial, 1, "one for each"));
+    FU_TRY(infer_window_list(g, n, "strides", spatial, 1, "one for each"));
+    FU_TRY(infer_window_list(g, n, "dilations", spatial, 1, "one for each"));
+    FU_TRY(infer_window_list(g, n, "pads", 2 * spatial, 0, "begins and ends"));
     const ir_window w = ir_window_of(g, n);
     for (uint32_t i = 0; i < spatial; i++) {
         ir_size *d = &n->dim[IR_SPATIAL_AT + i];

@@ -46,3 +46,5 @@ ir_sources += %D%/infer_window.c
 ir_sources += %D%/infer_quantize.c
 ir_sources += %D%/infer_attention.c
 ir_sources += %D%/pass_expand_attention.c
+ir_sources += %D%/infer_conv.c
+ir_sources += %D%/pass_expand_conv.c

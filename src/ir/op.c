@@ -61,6 +61,12 @@ static const ir_attr_info attrs_ATTENTION[] = {{.name = "causal", .type = IR_ATT
     }
 static const ir_attr_info attrs_MAX_POOL[] = {ATTRS_WINDOW};
 static const ir_attr_info attrs_AVERAGE_POOL[] = {ATTRS_WINDOW, {.name = "count_include_pad", .type = IR_ATTR_BOOL}};
+#define ATTRS_CONV                                                                                                     \
+    ATTR_INTS("strides", false), ATTR_INTS("pads", false), ATTR_INTS("dilations", false), {                            \
+        .name = "groups", .type = IR_ATTR_INT, .default_value = 1                                                      \
+    }
+static const ir_attr_info attrs_CONV[] = {ATTRS_CONV, ATTR_DTYPE};
+static const ir_attr_info attrs_CONV_TRANSPOSE[] = {ATTRS_CONV, ATTR_INTS("output_padding", false), ATTR_DTYPE};
 static const ir_attr_info attrs_QUANTIZE[] = {{.name = "axis", .type = IR_ATTR_AXIS, .default_value = NAN}, ATTR_DTYPE};
 static const ir_attr_info attrs_DEQUANTIZE[] = {{.name = "axis", .type = IR_ATTR_AXIS, .default_value = NAN}};
 static const ir_attr_info attrs_RANDOM[] = {

@@ -24,7 +24,7 @@ typedef enum ir_op {
 } ir_op;
 
 typedef enum ir_kind { IR_KIND_CORE, IR_KIND_EW, IR_KIND_CONVERT, IR_KIND_REDUCE, IR_KIND_ARGREDUCE, IR_KIND_CONTRACT, IR_KIND_ROW,
-                       IR_KIND_SCAN, IR_KIND_NORM, IR_KIND_ATTENTION, IR_KIND_VIEW, IR_KIND_CREATE, IR_KIND_RANDOM, IR_KIND_WINDOW, IR_KIND_QUANTIZE,
+                       IR_KIND_SCAN, IR_KIND_NORM, IR_KIND_ATTENTION, IR_KIND_VIEW, IR_KIND_CREATE, IR_KIND_RANDOM, IR_KIND_WINDOW, IR_KIND_CONV, IR_KIND_QUANTIZE,
                        IR_KIND_CELL,    /* one step of a recurrent network */
                        IR_KIND_MOVE,    /* elements of operand 0 (concat: of all) at other places */
                        IR_KIND_INDEX    /* places told by an operand of indices: the second, or the only one */

@@ -417,6 +417,45 @@ static fusor_status window_bounds(const walk *w, const ir_node *n, value *const 
     return FUSOR_OK;
 }
 
+/* The sum of |x * w| over a window, with |b|; what operands are off by adds as in a product. */
+static fusor_status conv_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
+    const bool is_float = ir_is_float(v->t.dtype) && ir_is_float(in[0]->t.dtype);
+    const ref_tensor *weights = &in[1]->t;
+    double *plain[3] = {NULL}, *wide[3] = {NULL}, *terms = NULL, *far = NULL;
+    ref_tensor operand[3];
+    bool any = is_float;
+    for (int k = 0; k < n->n_in; k++) any |= in[k]->error != NULL;
+    if (!any) return FUSOR_OK;
+    if (!make_error(v)) return no_memory(w);
+    fusor_status status = FUSOR_OK;
+    for (int k = 0; k < n->n_in; k++) {
+        plain[k] = as_f64(&in[k]->t, true);
+        wide[k] = as_f64(&in[k]->t, true);
+        if (!plain[k] || !wide[k]) status = no_memory(w);
+        for (int64_t i = 0; wide[k] && in[k]->error && i < ref_count(&in[k]->t); i++) wide[k][i] += in[k]->error[i];
+    }
+    for (int k = 0; k < n->n_in; k++) operand[k] = shaped(&in[k]->t, plain[k]);
+    if (status == FUSOR_OK) status = eval_f64(w, n, n->op, operand, &v->t, &terms);
+    for (int k = 0; k < n->n_in; k++) operand[k] = shaped(&in[k]->t, wide[k]);
+    if (status == FUSOR_OK) status = eval_f64(w, n, n->op, operand, &v->t, &far);
+    if (status == FUSOR_OK) {
+        double each = 1;
+        for (int d = 1; d < weights->rank; d++) each *= (double)weights->shape[d];
+        if (n->op == IR_OP_CONV_TRANSPOSE) each *= (double)in[0]->t.shape[1];
+        /* Inexact operands: all that |x| + error makes of it more than |x| does, and the rounding of this difference here. */
+        for (int64_t i = 0; i < ref_count(&v->t); i++)
+            v->error[i] += far[i] == terms[i] ? 0 : far[i] - terms[i] >= 0 ? far[i] - terms[i] + 0x1p-50 * far[i] : INFINITY;
+        if (is_float) add_terms(v, terms, (512 + ceil(each / 512)) * unit(w, n), unit(w, n));
+    }
+    for (int k = 0; k < 3; k++) {
+        fu_free(plain[k]);
+        fu_free(wide[k]);
+    }
+    fu_free(terms);
+    fu_free(far);
+    return status;
+}
+
 static fusor_status node_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
     ref_tensor moved;
     bool any = false;
@@ -444,6 +483,7 @@ static fusor_status node_bounds(const walk *w, const ir_node *n, value *const *i
         for (int64_t i = 0; i < ref_count(&v->t); i++) v->error[i] = INFINITY;
         return FUSOR_OK;
     case IR_KIND_RANDOM: return random_bounds(w, n, any, v);
+    case IR_KIND_CONV: return conv_bounds(w, n, in, v);
     case IR_KIND_WINDOW: return window_bounds(w, n, in, v);
     case IR_KIND_QUANTIZE: return corners(w, n, in, v);
     case IR_KIND_CREATE: case IR_KIND_CORE: break;

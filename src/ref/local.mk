@@ -12,3 +12,4 @@ ref_sources += %D%/norm.c
 ref_sources += %D%/bounds_norm.c
 ref_sources += %D%/move.c
 ref_sources += %D%/attention.c
+ref_sources += %D%/conv.c

@@ -682,6 +682,38 @@ static void windows(ir_op op, ir_dtype t) {
         }
 }
 
+/* Strides, pads, dilations, groups, depthwise, a bias, one to three spatial axes; behind what is fused in front. Of integers the result,
+ * and the bias, are those of sums. */
+static void convolution(ir_op op, ir_dtype t) {
+    static const struct {
+        const char *x, *plain, *transposed, *bias, *attrs;
+    } cases[] = {
+        {"[A, 4, C, D]", "[5, 4, 1, 1]", "[4, 5, 1, 1]", "[5]", ""},
+        {"[A, B, C, D]", "[3, B, 3, 3]", "[B, 3, 3, 3]", NULL, ", pads=[1, 1, 1, 1]"},
+        {"[A, 4, C, D]", "[6, 2, 3, 2]", "[4, 3, 3, 2]", "[6]", ", strides=[2, 3], pads=[0, 1, 2, 1], groups=2"},
+        {"[A, 3, D]", "[6, 1, 3]", "[3, 2, 3]", NULL, ", groups=3, dilations=[2], pads=[3, 1]"},
+        {"[A, 2, 4, C, D]", "[3, 2, 2, 1, 3]", "[2, 3, 2, 1, 3]", "[3]", ", strides=[1, 2, 1], pads=[1, 0, 0, 0, 0, 2]"},
+    };
+    static const int64_t sizes[][4] = {{1, 1, 5, 7}, {2, 3, 8, 24}, {0, 2, 6, 6}};
+    const bool is_plain = op == IR_OP_CONV;
+    const ir_dtype to = ir_is_float(t) ? t : ir_dtypes[t].bytes == 1 ? FUSOR_I32 : FUSOR_I64;
+    char text[500], bias[40];
+    for (size_t s = 0; s < sizeof cases / sizeof *cases; s++) {
+        const bool is_strided = strstr(cases[s].attrs, "strides=[2, 3]") != NULL;
+        snprintf(bias, sizeof bias, cases[s].bias ? ", %%b: %s%s" : "", ir_dtypes[to].name, cases[s].bias);
+        snprintf(text, sizeof text, "func @f(%%x: %s%s, %%w: %s%s%s) -> %s%s { %%h = relu(%%x) %%r = %s(%%h, %%w%s%s%s) return %%r }",
+                 ir_dtypes[t].name, cases[s].x, ir_dtypes[t].name, is_plain ? cases[s].plain : cases[s].transposed, bias,
+                 ir_dtypes[to].name, s == 3 ? "[?, ?, ?]" : s == 4 ? "[?, ?, ?, ?, ?]" : "[?, ?, ?, ?]", ir_ops[op].name,
+                 cases[s].bias ? ", %b" : "", cases[s].attrs, is_strided && !is_plain ? ", output_padding=[1, 2]" : "");
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+            check(text, (domain){-3, 3, SPECIAL_NONE, !ir_is_float(t)}, sizes[k], k == 1 ? two_threads : one_thread, k == 0,
+                  k == 1 ? ALL_LEVELS : 1u << (mix(k + s) % 3) | 1);
+    }
+    if (t == FUSOR_U8 && is_plain)
+        check("func @f(%x: u8[A, 4, D], %w: i8[3, 4, 3]) -> i32[A, 3, ?] { %r = conv(%x, %w, strides=[2]) return %r }",
+              (domain){-120, 120, SPECIAL_NONE, true}, sizes[1], one_thread, false, ALL_LEVELS);
+}
+
 /* t: the float type of quantize, the integer type of dequantize. */
 static void quantization(ir_op op, ir_dtype t) {
     static const char *const to[] = {"i8", "u8", "i16", "u16"}, *const floats[] = {"f32", "f16", "bf16"};
@@ -764,6 +796,7 @@ ParameterizedTest(int *row_number, ops, agree_with_the_reference, .timeout = 600
         case IR_KIND_RANDOM: random_numbers(op, t); break;
         case IR_KIND_ATTENTION: attention_op(t); break;
         case IR_KIND_WINDOW: windows(op, t); break;
+        case IR_KIND_CONV: convolution(op, t); break;
         case IR_KIND_QUANTIZE: quantization(op, t); break;
         case IR_KIND_CELL: cell(op, t); break;
         case IR_KIND_MOVE:

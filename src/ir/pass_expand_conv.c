@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* pass_expand_conv.c: convolutions as matrix products and movement, in the type that sums are made in.
+ *
+ *   conv            for each place of the kernel, weights [O, C] @ the strided slice of the padded operand [N, C, positions]; added up
+ *   depthwise       (one channel a group) the same with products element by element
+ *   conv_transpose  weights [C, O * places] transposed @ operand [N, C, positions], once; then the part of each place, zeros between
+ *                   its elements, where it lies in the result; added up
+ *
+ * Groups are a batch axis. A kernel of more than MAX_PLACES, or of sizes that have names, stays one operator, for the reference. */
+#include "ir/expand.h"
+#include "ir/window.h"
+#include <string.h>
+
+enum { MAX_PLACES = 64 };
+
+typedef struct conv {
+    const ir_expand *c;
+    ir_graph *g;
+    ir_sizes *s;
+    const ir_node *n;
+    ir_dtype t;                     /* of sums */
+    unsigned spatial, rank;
+    int64_t groups, kernel[IR_MAX_SPATIAL], places;
+    int64_t stride[IR_MAX_SPATIAL], dilation[IR_MAX_SPATIAL], begin[IR_MAX_SPATIAL], end[IR_MAX_SPATIAL];
+} conv;
+
+static int64_t entry(const ir_graph *g, const ir_node *n, const char *name, uint32_t i, int64_t absent) {
+    const ir_attr *a = ir_node_attr(n, name);
+    int64_t v = absent;
+    if (a && a->is_set && i < a->n) ir_size_is_const(g->sizes, a->list[i], &v);
+    return v;
+}
+
+static int64_t places_of(const ir_graph *g, const ir_node *n, int64_t *kernel) {
+    const ir_node *w = ir_at(g, n->in[1]);
+    int64_t places = 1;
+    for (unsigned d = IR_SPATIAL_AT; d < w->rank; d++) {
+        int64_t v;
+        if (!ir_size_is_const(g->sizes, w->dim[d], &v) || v > MAX_PLACES) return MAX_PLACES + 1;
+        if (kernel) kernel[d - IR_SPATIAL_AT] = v;
+        places *= v;
+    }
+    return places;
+}
+
+bool ir_expands_conv(const ir_graph *g, const ir_node *n) {
+    return ir_ops[n->op].kind == IR_KIND_CONV && places_of(g, n, NULL) <= MAX_PLACES;
+}
+
+static ir_size number(const conv *v, int64_t x) { return ir_size_const(v->s, x); }
+static ir_attr list_attr(ir_size *list, unsigned n) { return (ir_attr){.is_set = true, .list = list, .n = n}; }
+static ir_id add2(const conv *v, ir_op op, ir_id a, ir_id b) { return ir_expand_op(v->c, op, 2, (ir_id[]){a, b}, NULL, 0, 0); }
+static ir_id cast(const conv *v, ir_id x, ir_dtype t) {
+    return ir_at(v->g, x)->dtype == t ? x : ir_expand_op(v->c, IR_OP_CAST, 1, &x, NULL, 0, t);
+}
+static ir_id reshape(const conv *v, ir_id x, const ir_size *dim, unsigned rank) {
+    ir_size list[IR_MAX_RANK];
+    memcpy(list, dim, rank * sizeof *dim);
+    const ir_attr shape = list_attr(list, rank);
+    return ir_expand_op(v->c, IR_OP_RESHAPE, 1, &x, &shape, 1, 0);
+}
+/* Sizes of the spatial axes of a node, multiplied. */
+static ir_size area(const conv *v, const ir_node *x) {
+    ir_size n = number(v, 1);
+    for (unsigned i = 0; i < v->spatial; i++) n = ir_size_mul(v->s, n, x->dim[IR_SPATIAL_AT + i]);
+    return n;
+}
+
+/* begin and end, which may be negative, around axes from `first` on. */
+static ir_id padded(const conv *v, ir_id x, unsigned first, const int64_t *begin, const int64_t *end) {
+    const unsigned rank = ir_at(v->g, x)->rank;
+    ir_size list[2 * IR_MAX_RANK];
+    bool any = false;
+    for (unsigned i = 0; i < 2 * rank; i++) list[i] = number(v, 0);
+    for (unsigned i = 0; i < v->spatial; i++) {
+        list[first + i] = number(v, begin[i]);
+        list[rank + first + i] = number(v, end[i]);
+        any |= begin[i] || end[i];
+    }
+    if (!any) return x;
+    const ir_attr pads = list_attr(list, 2 * rank); /* ORDER attrs_PAD: pads, value, mode */
+    return ir_expand_op(v->c, IR_OP_PAD, 2, (ir_id[]){x, ir_add_literal(v->g, ir_at(v->g, x)->dtype, 0)}, &pads, 1, 0);
+}
+
+/* Element `place` of the axes of a kernel, from axis `first` on, kept as sizes of 1. */
+static ir_id one_place(const conv *v, ir_id w, unsigned first, const int64_t *place) {
+    ir_size start[IR_MAX_SPATIAL], end[IR_MAX_SPATIAL], step[IR_MAX_SPATIAL], axis[IR_MAX_SPATIAL];
+    for (unsigned i = 0; i < v->spatial; i++) {
+        start[i] = number(v, place[i]);
+        end[i] = number(v, place[i] + 1);
+        step[i] = number(v, 1);
+        axis[i] = number(v, first + i);
+    }
+    if (v->places == 1) return w;
+    const unsigned n = v->spatial; /* ORDER attrs_SLICE: starts, ends, steps, axes */
+    const ir_attr attr[4] = {list_attr(start, n), list_attr(end, n), list_attr(step, n), list_attr(axis, n)};
+    return ir_expand_op(v->c, IR_OP_SLICE, 1, &w, attr, 4, 0);
+}
+
+/* The elements of the padded operand that one place of the kernel meets. */
+static ir_id met(const conv *v, ir_id x, const int64_t *place) {
+    ir_size start[IR_MAX_SPATIAL], end[IR_MAX_SPATIAL], step[IR_MAX_SPATIAL], axis[IR_MAX_SPATIAL];
+    bool is_all = true;
+    for (unsigned i = 0; i < v->spatial; i++) {
+        const ir_size count = v->n->dim[IR_SPATIAL_AT + i], stride = number(v, v->stride[i]);
+        const int64_t from = place[i] * v->dilation[i];
+        start[i] = number(v, from);
+        end[i] = ir_size_add(v->s, ir_size_mul(v->s, ir_size_sub(v->s, count, number(v, 1)), stride), number(v, from + 1));
+        step[i] = stride;
+        axis[i] = number(v, IR_SPATIAL_AT + (int)i);
+        is_all &= from == 0 && v->stride[i] == 1 && ir_at(v->g, x)->dim[IR_SPATIAL_AT + i] == count;
+    }
+    if (is_all) return x;
+    const unsigned n = v->spatial;
+    const ir_attr attr[4] = {list_attr(start, n), list_attr(end, n), list_attr(step, n), list_attr(axis, n)};
+    const ir_id part = ir_expand_op(v->c, IR_OP_SLICE, 1, &x, attr, 4, 0);
+    /* Bounds that clamp make the same sizes in other words. */
+    if (part) memcpy(&ir_at(v->g, part)->dim[IR_SPATIAL_AT], &v->n->dim[IR_SPATIAL_AT], v->spatial * sizeof(ir_size));
+    return part;
+}
+
+/* Products in the type of sums: floats, and 8-bit operands of one type in i32, are so as they are; other integers in i64. */
+static ir_id product(const conv *v, ir_id a, ir_id b, bool is_transposed) {
+    const ir_attr attr[3] = {/* ORDER attrs_MATMUL: transpose_a, transpose_b, dtype */
+                             {.is_set = is_transposed, .integer = is_transposed},
+                             {0},
+                             {.is_set = ir_is_float(v->t), .integer = v->t}};
+    const ir_id y = ir_expand_op(v->c, IR_OP_MATMUL, 2, (ir_id[]){a, b}, attr, 3, 0);
+    return y ? cast(v, y, v->t) : 0;
+}
+
+static bool next_place(const conv *v, int64_t *place) {
+    int i = (int)v->spatial - 1;
+    while (i >= 0 && ++place[i] == v->kernel[i]) place[i--] = 0;
+    return i >= 0;
+}
+
+/* Weights of a place by its elements: [O, 1, C / g ..] and [N, g, C / g, positions]; the result [N, O, positions..]. */
+static ir_id multiplied(const conv *v, ir_id w, ir_id x) {
+    const ir_node weights = *ir_at(v->g, w), part = *ir_at(v->g, x);
+    const ir_size groups = number(v, v->groups), each = ir_size_div(v->s, weights.dim[0], groups), count = area(v, v->n);
+    if (v->groups == 1)
+        return product(v, reshape(v, w, (ir_size[]){weights.dim[0], weights.dim[1]}, 2),
+                       reshape(v, x, (ir_size[]){part.dim[0], part.dim[1], count}, 3), false);
+    return product(v, reshape(v, w, (ir_size[]){groups, each, weights.dim[1]}, 3),
+                   reshape(v, x, (ir_size[]){part.dim[0], groups, weights.dim[1], count}, 4), false);
+}
+
+/* One channel a group: products element by element, [g, O / g, 1] and [N, g, 1, positions]. */
+static ir_id scaled(const conv *v, ir_id w, ir_id x) {
+    const ir_node weights = *ir_at(v->g, w), part = *ir_at(v->g, x);
+    const ir_size groups = number(v, v->groups), each = ir_size_div(v->s, weights.dim[0], groups), one = number(v, 1);
+    const ir_id a = reshape(v, cast(v, w, v->t), (ir_size[]){groups, each, one}, 3);
+    const ir_id b = reshape(v, cast(v, x, v->t), (ir_size[]){part.dim[0], groups, one, area(v, v->n)}, 4);
+    return add2(v, IR_OP_MUL, b, a);
+}
+
+static ir_id expand_plain(const conv *v, ir_id x, ir_id w) {
+    int64_t place[IR_MAX_SPATIAL] = {0};
+    const bool is_depthwise = v->groups > 1 && ir_size_is(v->s, ir_at(v->g, w)->dim[1], 1);
+    ir_id sum = 0;
+    x = padded(v, x, IR_SPATIAL_AT, v->begin, v->end);
+    do {
+        const ir_id weights = one_place(v, w, IR_SPATIAL_AT, place), part = met(v, x, place);
+        if (!weights || !part) return 0;
+        const ir_id y = is_depthwise ? scaled(v, weights, part) : multiplied(v, weights, part);
+        sum = sum ? add2(v, IR_OP_ADD, sum, y) : y;
+    } while (sum && next_place(v, place));
+    return sum ? reshape(v, sum, v->n->dim, v->rank) : 0;
+}
+
+/* Zeros between the elements of the spatial axes, and behind the last one: as many as the stride has places for. */
+static ir_id spread(const conv *v, ir_id x) {
+    ir_size dim[IR_MAX_RANK];
+    for (unsigned i = 0; x && i < v->spatial; i++) {
+        const unsigned d = IR_SPATIAL_AT + i;
+        const ir_node of = *ir_at(v->g, x);
+        if (v->stride[i] == 1) continue;
+        /* [.., a, b ..] to [.., a, 1, b ..], padded, and to [.., a * stride, b ..] */
+        memcpy(dim, of.dim, d * sizeof *dim);
+        dim[d] = of.dim[d];
+        dim[d + 1] = number(v, 1);
+        memcpy(&dim[d + 2], &of.dim[d + 1], (of.rank - d - 1) * sizeof *dim);
+        ir_size list[2 * IR_MAX_RANK];
+        const unsigned rank = of.rank + 1;
+        for (unsigned k = 0; k < 2 * rank; k++) list[k] = number(v, 0);
+        list[rank + d + 1] = number(v, v->stride[i] - 1);
+        const ir_attr pads = list_attr(list, 2 * rank);
+        x = reshape(v, x, dim, rank);
+        if (!x) return 0;
+        x = ir_expand_op(v->c, IR_OP_PAD, 2, (ir_id[]){x, ir_add_literal(v->g, of.dtype, 0)}, &pads, 1, 0);
+        memcpy(dim, of.dim, of.rank * sizeof *dim);
+        dim[d] = ir_size_mul(v->s, of.dim[d], number(v, v->stride[i]));
+        if (x) x = reshape(v, x, dim, of.rank);
+    }
+    return x;
+}
+
+/* Place k of the kernel puts element i at i * stride + k * dilation - begin of the result. */
+static ir_id expand_transposed(const conv *v, ir_id x, ir_id w) {
+    const ir_node of = *ir_at(v->g, x), weights = *ir_at(v->g, w);
+    const ir_size groups = number(v, v->groups), taken = ir_size_div(v->s, of.dim[1], groups);
+    const ir_size made = ir_size_mul(v->s, weights.dim[1], number(v, v->places)), count = area(v, &of);
+    ir_size dim[IR_MAX_RANK] = {of.dim[0], v->n->dim[1]};
+    int64_t place[IR_MAX_SPATIAL] = {0}, begin[IR_MAX_SPATIAL], end[IR_MAX_SPATIAL];
+    const ir_id all = v->groups == 1 ? product(v, reshape(v, w, (ir_size[]){taken, made}, 2),
+                                               reshape(v, x, (ir_size[]){of.dim[0], taken, count}, 3), true)
+                                     : product(v, reshape(v, w, (ir_size[]){groups, taken, made}, 3),
+                                               reshape(v, x, (ir_size[]){of.dim[0], groups, taken, count}, 4), true);
+    if (!all) return 0;
+    const ir_id by_place = reshape(v, all, (ir_size[]){of.dim[0], v->n->dim[1], number(v, v->places), count}, 4);
+    memcpy(&dim[IR_SPATIAL_AT], &of.dim[IR_SPATIAL_AT], v->spatial * sizeof *dim);
+    ir_id sum = 0;
+    int64_t number_of = 0;
+    do {
+        ir_size start = number(v, number_of), stop = number(v, number_of + 1), step = number(v, 1), axis = number(v, 2);
+        const ir_attr attr[4] = {list_attr(&start, 1), list_attr(&stop, 1), list_attr(&step, 1), list_attr(&axis, 1)};
+        const ir_id part = by_place ? ir_expand_op(v->c, IR_OP_SLICE, 1, &by_place, attr, 4, 0) : 0;
+        const ir_id wide = part ? spread(v, reshape(v, part, dim, v->rank)) : 0;
+        for (unsigned i = 0; i < v->spatial; i++) {
+            begin[i] = place[i] * v->dilation[i] - v->begin[i];
+            end[i] = (v->kernel[i] - 1 - place[i]) * v->dilation[i] + 1 + v->end[i] - v->stride[i];
+        }
+        const ir_id y = wide ? padded(v, wide, IR_SPATIAL_AT, begin, end) : 0;
+        if (!y) return 0;
+        sum = sum ? add2(v, IR_OP_ADD, sum, y) : y;
+        number_of++;
+    } while (sum && next_place(v, place));
+    return sum;
+}
+
+ir_id ir_expand_conv(const ir_expand *c, const ir_node *n) {
+    ir_graph *g = c->rw->to;
+    const bool is_transposed = n->op == IR_OP_CONV_TRANSPOSE;
+    conv v = {.c = c, .g = g, .s = g->sizes, .n = n, .t = ir_node_accumulator(g, n), .rank = n->rank, .spatial = n->rank - IR_SPATIAL_AT,
+              .groups = ir_node_attr(n, "groups")->integer};
+    v.places = places_of(g, n, v.kernel);
+    for (uint32_t i = 0; i < v.spatial; i++) {
+        v.stride[i] = entry(g, n, "strides", i, 1);
+        v.dilation[i] = entry(g, n, "dilations", i, 1);
+        v.begin[i] = entry(g, n, "pads", i, 0);
+        v.end[i] = entry(g, n, "pads", i + v.spatial, 0);
+        if (is_transposed) v.end[i] = entry(g, n, "output_padding", i, 0) - v.end[i];
+    }
+    ir_id x = n->in[0], w = n->in[1];
+    const ir_dtype tx = ir_at(g, x)->dtype, tw = ir_at(g, w)->dtype;
+    if (v.t == FUSOR_F64 || tx != tw || (!ir_is_float(tx) && ir_dtypes[tx].bytes == 1 && v.t != FUSOR_I32)) {
+        const ir_dtype wide = ir_is_float(tx) ? v.t : FUSOR_I16;    /* what u8 and i8 both fit into */
+        x = cast(&v, x, wide);
+        w = cast(&v, w, wide);
+    }
+    ir_id y = is_transposed ? expand_transposed(&v, x, w) : expand_plain(&v, x, w);
+    if (y && n->n_in > 2) {
+        ir_size dim[IR_MAX_RANK] = {n->dim[1]};
+        for (unsigned i = 1; i <= v.spatial; i++) dim[i] = number(&v, 1);
+        y = add2(&v, IR_OP_ADD, y, cast(&v, reshape(&v, n->in[2], dim, v.rank - 1), v.t));
+    }
+    return y ? ir_expand_finish(c, cast(&v, y, n->dtype), n->in[0]) : 0;
+}
