@@ -751,6 +751,16 @@ static void store_shared(planner *p) {
     }
 }
 
+/* A floating value may have been stored (as the indices of a gather, say) after its other consumers were placed: they wait for it
+ * too, or a result among them would share a kernel with what the store reads. */
+static void refresh_avail(planner *p) {
+    for (ir_id id = 1; id < p->g->nodes.n; id++) {
+        node_info *v = &p->info[id];
+        int latest = latest_avail(p, ir_at(p->g, id));
+        if (!v->home && !v->made_by && latest > v->avail) v->avail = latest;
+    }
+}
+
 /* Results that wait for the same cluster may share a kernel only where none is read by a shared value that another one
  * needs: that would be a cycle. Equal tiers guarantee it. Clusters from first_shared on were made by store_shared. */
 static void find_tiers(planner *p, int first_shared) {
@@ -933,6 +943,7 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
     if (options->no_fuse) mark_unfused(&p);
     count_taps(&p);
     for (ir_id id = 1; id < g->nodes.n; id++) place(&p, id);
+    refresh_avail(&p);
     int first_shared = (int)p.clusters.n;
     if (!options->no_fuse) store_shared(&p);
     find_tiers(&p, first_shared);

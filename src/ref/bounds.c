@@ -282,6 +282,8 @@ static fusor_status contract_bounds(const walk *w, const ir_node *n, value *cons
     bool is_transposed = transposed && transposed->is_set && transposed->integer && a->rank >= 2;
     double k = a->rank ? (double)a->shape[a->rank - 1 - is_transposed] : 1;
     if (is_float) FU_TRY(add_product(w, n, in, v, false, false, (512 + ceil(k / 512)) * unit(w, n)));
+    /* Products below the normal numbers are rounded to a multiple of the smallest one, each. */
+    for (int64_t i = 0; is_float && i < ref_count(&v->t); i++) v->error[i] += k * ref_ulp(v->t.dtype, 0);
     if (ea) FU_TRY(add_product(w, n, in, v, true, false, 1));
     if (eb) FU_TRY(add_product(w, n, in, v, false, true, 1));
     if (ea && eb) FU_TRY(add_product(w, n, in, v, true, true, 1));
