@@ -125,15 +125,6 @@ void lazy_unread(lazy_state *s, uint32_t slot) {
     lazy_storage_drop(s, m);
 }
 
-static void copy_elements(const fusor_buffer *b, void *to);
-
-void lazy_copy_elements(const fusor_buffer *b, void *to) {
-    copy_elements(b, to);
-    uint8_t *p = to;
-    if (b->dtype == FUSOR_BOOL)     /* the caller's bytes may be any; what comes out is 0 or 1 */
-        for (int64_t i = 0; i < lazy_bytes(b); i++) p[i] = p[i] != 0;
-}
-
 static void copy_elements(const fusor_buffer *b, void *to) {
     size_t each = ir_dtypes[b->dtype].bytes, bytes = (size_t)lazy_bytes(b);
     if (bytes == 0) return;
@@ -151,6 +142,13 @@ static void copy_elements(const fusor_buffer *b, void *to) {
             at[d] = 0;
         }
     }
+}
+
+void lazy_copy_elements(const fusor_buffer *b, void *to) {
+    copy_elements(b, to);
+    uint8_t *p = to;
+    if (b->dtype == FUSOR_BOOL)     /* the caller's bytes may be any; what comes out is 0 or 1 */
+        for (int64_t i = 0; i < lazy_bytes(b); i++) p[i] = p[i] != 0;
 }
 
 /* ---- slots ---- */

@@ -75,31 +75,18 @@ static int open_side(tool *t, const workload *w, int64_t size, bool no_fuse, sid
     return 0;
 }
 
-static double batch_ns(side *s, int64_t batch) {
-    int64_t from = fu_now_ns();
-    for (int64_t i = 0; i < batch; i++)
-        if (fusor_call_run(s->call) != FUSOR_OK) return NAN;
-    return (double)(fu_now_ns() - from) / (double)batch;
-}
-
-static int64_t batch_of(side *s) {
-    double one = 1e30;
-    for (int i = 0; i < 3; i++) one = fmin(one, batch_ns(s, 1));
-    return one < 200e3 ? (int64_t)(200e3 / (one + 1)) + 1 : 1;
-}
-
 static int run_one(tool *t, const workload *w, int64_t size, result *out) {
     side fused = {0}, unfused = {0};
     double *a = FU_NEW_N(&t->arena, double, MAX_ROUNDS), *b = FU_NEW_N(&t->arena, double, MAX_ROUNDS);
     int status = open_side(t, w, size, false, &fused);
     if (!status) status = open_side(t, w, size, true, &unfused);
     if (!status) {
-        int64_t na = batch_of(&fused), nb = batch_of(&unfused), start = fu_now_ns();
+        int64_t na = timing_batch_of(fused.call, 200e3), nb = timing_batch_of(unfused.call, 200e3), start = fu_now_ns();
         double seconds = t->min_time >= 0 ? t->min_time : t->quick ? 0.05 : 0.3;
         int n = 0;
         for (; n < MAX_ROUNDS && (n < 5 || (double)(fu_now_ns() - start) < seconds * 1e9); n++) {
-            a[n] = batch_ns(&fused, na);
-            b[n] = batch_ns(&unfused, nb);
+            a[n] = timing_batch_ns(fused.call, na);
+            b[n] = timing_batch_ns(unfused.call, nb);
         }
         int64_t symbols[1] = {size};
         traffic moved = timing_traffic(rt_exec_plan(fused.exe->exec), symbols), apart = timing_traffic(rt_exec_plan(unfused.exe->exec), symbols);
@@ -201,6 +188,7 @@ static int list_workloads(tool *t) {
 static int run_threads(tool *t, int threads, json_t *results, report_table *table) {
     int status = tool_context(t, threads);
     if (status) return status;
+    limits l = limits_get(t, t->ctx->n_threads, false);
     for (int i = 0; i < N_WORKLOADS; i++) {
         const workload *w = &workloads[i];
         if (!is_wanted(t, w)) continue;
@@ -217,7 +205,7 @@ static int run_threads(tool *t, int threads, json_t *results, report_table *tabl
                 if (status) return status;
                 (void)json_array_append_new(results, to_json(&r));
                 double bytes = r.bytes / r.fused_ns * 1e9, flops = r.flops / r.fused_ns * 1e9;
-                limits l = limits_beside(t, t->ctx->n_threads, flops);
+                limits_beside(t, &l, flops);
                 report_row(table, w->name, fu_format(&t->arena, "%" PRId64, size), fu_format(&t->arena, "%d", r.threads), report_ns(t, r.fused_ns),
                            report_ns(t, r.unfused_ns), fu_format(&t->arena, "%.2fx", r.unfused_ns / r.fused_ns), fu_format(&t->arena, "%.0f%%", 100 * r.spread),
                            report_rate(t, bytes, ""), report_rate(t, flops, ""), limits_share(t, &l, bytes, flops));

@@ -141,19 +141,6 @@ static void close_side(tool *t, side *s) {
     fusor_executable_free(s->exe);
 }
 
-static double batch_ns(const side *s, int64_t n) {
-    int64_t from = fu_now_ns();
-    for (int64_t i = 0; i < n; i++)
-        if (fusor_call_run(s->call) != FUSOR_OK) return NAN;
-    return (double)(fu_now_ns() - from) / (double)n;
-}
-
-static int64_t batch_of(const side *s) {
-    double one = batch_ns(s, 1);
-    for (int i = 0; i < 3; i++) one = fmin(one, batch_ns(s, 1));
-    return one < 100e3 ? (int64_t)(100e3 / (one + 1)) + 1 : 1;
-}
-
 static void bar(tool *t, const char *name, double ns, double longest, const char *note) {
     enum { WIDTH = 44 };
     static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
@@ -174,15 +161,16 @@ static int print_bars(tool *t, const program *p, const inputs *in) {
     if (!status) status = open_side(t, p, in, FUSOR_NO_FUSE, &unfused);
     if (!status) {
         double a[ROUNDS], b[ROUNDS];
-        int64_t na = batch_of(&fused), nb = batch_of(&unfused), start = fu_now_ns();
+        int64_t na = timing_batch_of(fused.call, 100e3), nb = timing_batch_of(unfused.call, 100e3), start = fu_now_ns();
         int n = 0;
         for (; n < ROUNDS && (n < 3 || fu_now_ns() - start < 600000000); n++) {
-            a[n] = batch_ns(&fused, na);
-            b[n] = batch_ns(&unfused, nb);
+            a[n] = timing_batch_ns(fused.call, na);
+            b[n] = timing_batch_ns(unfused.call, nb);
         }
         double one = timing_median(a, n), apart = timing_median(b, n);
         traffic moved = timing_traffic(rt_exec_plan(fused.exe->exec), in->symbols), more = timing_traffic(rt_exec_plan(unfused.exe->exec), in->symbols);
-        limits l = limits_beside(t, t->ctx->n_threads, moved.flops / one * 1e9);
+        limits l = limits_get(t, t->ctx->n_threads, false);
+        limits_beside(t, &l, moved.flops / one * 1e9);
         double bytes = moved.bytes_read + moved.bytes_written, limit = l.is_known ? fmax(bytes / l.bytes, moved.flops / l.flops) * 1e9 : 0;
         double longest = fmax(one, fmax(apart, limit));
         printf("\n");

@@ -306,7 +306,8 @@ static void print_check(run *r, const point *p, FILE *out) {
 static void print_time(run *r, const point *p, FILE *out) {
     tool *t = r->t;
     double seconds = p->time.median_ns * 1e-9, bytes = (p->traffic.bytes_read + p->traffic.bytes_written) / seconds, flops = p->traffic.flops / seconds;
-    limits l = limits_beside(t, p->threads, flops);
+    limits l = limits_get(t, p->threads, false);
+    limits_beside(t, &l, flops);
     fprintf(out, "time: median %s, min %s, p99 %s over %" PRId64 " calls\n", report_ns(t, p->time.median_ns), report_ns(t, p->time.min_ns),
             report_ns(t, p->time.p99_ns), p->time.runs);
     fprintf(out, "rate: %s, %s; %s\n", report_rate(t, bytes, "GB/s"), report_rate(t, flops, "GFLOP/s"), limits_share(t, &l, bytes, flops));
@@ -342,7 +343,8 @@ static void print_profile(run *r, const point *p, FILE *out) {
     json_t *k;
     size_t i;
     json_array_foreach(json_object_get(d, "kernels"), i, k) fastest = fmax(fastest, json_number_value(json_object_get(k, "gflop_s")) * 1e9);
-    limits l = limits_beside(t, p->threads, fastest);
+    limits l = limits_get(t, p->threads, false);
+    limits_beside(t, &l, fastest);
     report_table table = {.t = t, .columns = 10, .left_mask = 1u << 1 | 1u << 2 | 1u << 9};
     report_row(&table, "kernel", "kind", "operators", "calls", "mean", "min", "share", "GB/s", "GFLOP/s", "limit");
     json_array_foreach(json_object_get(d, "kernels"), i, k) {

@@ -115,15 +115,13 @@ limits limits_get(tool *t, int n_threads, bool again) {
     return l;
 }
 
-limits limits_beside(tool *t, int n_threads, double flops_per_s) {
-    limits l = limits_get(t, n_threads, false);
-    if (!l.is_known || flops_per_s <= l.flops) return l;
-    limits again = measure(n_threads);
-    if (again.flops > l.flops) l.flops = again.flops;
-    if (again.bytes > l.bytes) l.bytes = again.bytes;
-    if (flops_per_s > l.flops) l.flops = flops_per_s;
-    keep(t, &l);
-    return l;
+void limits_beside(tool *t, limits *l, double flops_per_s) {
+    if (!l->is_known || flops_per_s <= l->flops) return;
+    limits again = measure(l->n_threads);
+    if (again.flops > l->flops) l->flops = again.flops;
+    if (again.bytes > l->bytes) l->bytes = again.bytes;
+    if (flops_per_s > l->flops) l->flops = flops_per_s;
+    keep(t, l);
 }
 
 const char *limits_share(tool *t, const limits *l, double bytes_per_s, double flops_per_s) {

@@ -7,9 +7,8 @@
 typedef struct limits { double flops, bytes; int n_threads; bool is_known; } limits;    /* per second: f32 multiply-adds counted as two; read + write */
 /* For n_threads; from the file beside the cache where there is one (unless `again`), else measured (about 0.3 s) and kept there. */
 limits limits_get(tool *t, int n_threads, bool again);
-/* The same beside a rate that was reached: one above the peak shows that the limits were measured at a bad moment; they are measured again,
- * and the larger ones are kept. */
-limits limits_beside(tool *t, int n_threads, double flops_per_s);
+/* A rate above the peak shows that the limits were measured at a bad moment: they are measured again, and the larger ones are kept. */
+void limits_beside(tool *t, limits *l, double flops_per_s);
 /* "37% of peak" style share of what binds: the larger of the two shares. */
 const char *limits_share(tool *t, const limits *l, double bytes_per_s, double flops_per_s);
 #endif

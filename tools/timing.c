@@ -42,6 +42,19 @@ bool timing_measure(tool *t, bool (*run)(void *user), void *user, int64_t warmup
     return true;
 }
 
+double timing_batch_ns(fusor_call *call, int64_t n) {
+    int64_t from = fu_now_ns();
+    for (int64_t i = 0; i < n; i++)
+        if (fusor_call_run(call) != FUSOR_OK) return NAN;
+    return (double)(fu_now_ns() - from) / (double)n;
+}
+
+int64_t timing_batch_of(fusor_call *call, double batch_ns) {
+    double one = 1e30;
+    for (int i = 0; i < 3; i++) one = fmin(one, timing_batch_ns(call, 1));
+    return one < batch_ns ? (int64_t)(batch_ns / (one + 1)) + 1 : 1;
+}
+
 traffic timing_traffic(const ir_plan *plan, const int64_t *symbols) {
     traffic sum = {0};
     for (uint32_t i = 0; i < plan->steps.n; i++) {
