@@ -30,56 +30,6 @@ const char *const ir_reason_texts[IR_REASON_COUNT] = {
 
 enum { MAX_CLUSTER_NODES = 220, MAX_CLUSTER_LEAVES = 32, MAX_SUBTREE = 96, MAX_SUBTREE_LEAVES = 24, MAX_REDUCTIONS = 12, SMALL_SPACE = 16384 };
 
-/* ---- views ---- */
-static int axis_of(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
-
-void plan_perm(const ir_graph *g, const ir_node *n, int perm[IR_MAX_RANK]) {
-    const ir_attr *at = n->attr;
-    for (int i = 0; i < n->rank; i++) {
-        perm[i] = n->rank - 1 - i;
-        if (at && at->is_set) {
-            int64_t v = 0;
-            ir_size_is_const(g->sizes, at->list[i], &v);
-            perm[i] = axis_of(v, n->rank);
-        }
-    }
-}
-
-/* Dims of a and b other than 1, in order, are the same sizes: from[] maps result dims to operand dims. */
-static bool match_without_ones(const ir_graph *g, const ir_node *n, const ir_node *x, int from[IR_MAX_RANK]) {
-    int j = 0;
-    for (int d = 0; d < n->rank; d++) {
-        from[d] = -1;
-        if (ir_size_is(g->sizes, n->dim[d], 1)) continue;
-        while (j < x->rank && ir_size_is(g->sizes, x->dim[j], 1)) j++;
-        if (j >= x->rank || x->dim[j] != n->dim[d]) return false;
-        from[d] = j++;
-    }
-    while (j < x->rank && ir_size_is(g->sizes, x->dim[j], 1)) j++;
-    return j == x->rank;
-}
-
-bool plan_view_is_index_map(const ir_graph *g, const ir_node *n) {
-    int from[IR_MAX_RANK];
-    if (n->op != IR_OP_RESHAPE) return true;
-    return match_without_ones(g, n, ir_at(g, n->in[0]), from);
-}
-
-void plan_view_dims(const ir_graph *g, const ir_node *n, int from[IR_MAX_RANK]) {
-    const ir_node *x = ir_at(g, n->in[0]);
-    if (n->op == IR_OP_TRANSPOSE) {
-        plan_perm(g, n, from);
-    } else if (n->op == IR_OP_SLICE) {
-        for (int d = 0; d < n->rank; d++) from[d] = d;
-    } else if (n->op == IR_OP_BROADCAST_TO) {
-        for (int d = 0; d < n->rank; d++) {
-            int xd = d - (n->rank - x->rank);
-            from[d] = xd < 0 || (ir_size_is(g->sizes, x->dim[xd], 1) && !ir_size_is(g->sizes, n->dim[d], 1)) ? -1 : xd;
-        }
-    } else if (!match_without_ones(g, n, x, from)) {    /* squeeze, unsqueeze and reshapes by ones always match */
-        for (int d = 0; d < n->rank; d++) from[d] = -1;
-    }
-}
 
 bool plan_has_kernel(const planner *p, const ir_node *n) {
     const ir_op_info *op = &ir_ops[n->op];
@@ -162,7 +112,6 @@ static void store_floating(planner *p, ir_id id, ir_reason reason) {
  * counts once for each path of movements that leads to it. */
 typedef struct subtree { int n, leaves; bool is_costly; } subtree;
 typedef struct visit { ir_id id; uint32_t path; } visit;
-static bool is_move(const ir_node *n) { return ir_ops[n->op].kind == IR_KIND_MOVE || ir_ops[n->op].kind == IR_KIND_INDEX; }
 static void measure(const planner *p, ir_id id, uint32_t path, subtree *s, visit *seen, int *n_seen) {
     if (s->n > MAX_SUBTREE || *n_seen >= 2 * MAX_SUBTREE) {
         s->n = MAX_SUBTREE + 1;
@@ -278,8 +227,6 @@ static int latest_avail(const planner *p, const ir_node *n) {
     return m;
 }
 
-static bool keeps_merged(const planner *p, int c, ir_id id, const int8_t *coord);
-
 static bool try_join(planner *p, ir_id id, int c, ir_reason *why) {
     ir_node *n = ir_at(p->g, id);
     cluster *k = &p->clusters.at[c];
@@ -298,7 +245,7 @@ static bool try_join(planner *p, ir_id id, int c, ir_reason *why) {
         *why = k->kind == CLUSTER_REDUCE ? IR_REASON_REDUCE_OTHER_AXES : IR_REASON_DIFFERENT_SPACE;
         return false;
     }
-    if (k->kind == CLUSTER_REDUCE && !keeps_merged(p, c, id, p->info[id].coord)) return *why = IR_REASON_DIFFERENT_SPACE, false;
+    if (k->kind == CLUSTER_REDUCE && !plan_keeps_merged(p, c, id, p->info[id].coord)) return *why = IR_REASON_DIFFERENT_SPACE, false;
     if (!take_room(p, c, n)) return *why = IR_REASON_LIMIT, false;
     k = &p->clusters.at[c];
     if (k->kind == CLUSTER_REDUCE && varies_along_reduced(p, c, n, p->info[id].coord)) k->is_row = true;
@@ -330,119 +277,17 @@ static uint32_t reduced_axes(const planner *p, const ir_node *n) {
     const ir_node *x = ir_at(p->g, n->in[0]);
     uint32_t all = x->rank >= 32 ? 0 : (1u << x->rank) - 1;
     const ir_attr *at = n->attr;
-    if (ir_ops[n->op].kind == IR_KIND_ARGREDUCE) return at && at[0].is_set ? 1u << axis_of(at[0].integer, x->rank) : all;
+    if (ir_ops[n->op].kind == IR_KIND_ARGREDUCE) return at && at[0].is_set ? 1u << plan_axis(at[0].integer, x->rank) : all;
     if (!at || !at[0].is_set) return all;
     uint32_t m = 0;
     for (uint32_t i = 0; i < at[0].n; i++) {
         int64_t v = 0;
         ir_size_is_const(p->g->sizes, at[0].list[i], &v);
-        m |= 1u << axis_of(v, x->rank);
+        m |= 1u << plan_axis(v, x->rank);
     }
     return m;
 }
 
-/* ---- the order of a reduction ----
- * It depends on two choices: the form (column or inner) and which reduced dims are walked as one. Both follow from the program
- * alone, never from what was fused or stored: so fused and unfused kernels give the same bits. */
-
-/* Where the walk down an operand ends: a parameter, or what is always in memory, row-major. */
-static bool is_source(const planner *p, const ir_node *n) {
-    ir_kind kind = ir_ops[n->op].kind;
-    return n->n_in == 0 || kind == IR_KIND_RANDOM || kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE || kind == IR_KIND_SCAN ||
-           kind == IR_KIND_CONTRACT || !plan_has_kernel(p, n) ||
-           (is_view(n) && !plan_view_is_index_map(p->g, n));
-}
-
-/* Can dims x and y of a value (-1: it does not vary) be walked as one dim in whatever memory it, or a value under it, may lie? */
-static bool is_one_run(const planner *p, ir_id id, int x, int y, int *budget) {
-    const ir_node *n = ir_at(p->g, id);
-    int from[IR_MAX_RANK];
-    if (x >= 0 && ir_size_is(p->g->sizes, n->dim[x], 1)) x = -1;
-    if (y >= 0 && ir_size_is(p->g->sizes, n->dim[y], 1)) y = -1;
-    if (x < 0 && y < 0) return true;
-    if (x < 0 || y <= x || --*budget < 0) return false;
-    for (int d = x + 1; d < y; d++)
-        if (!ir_size_is(p->g->sizes, n->dim[d], 1)) return false;
-    if (n->op == IR_OP_IOTA) {
-        int axis = axis_of(n->attr[1].is_set ? n->attr[1].integer : 0, n->rank);
-        return axis != x && axis != y;
-    }
-    if (is_source(p, n)) return true;
-    if (is_move(n)) {
-        for (int i = 0; i < n->n_in; i++) {
-            int ox = x < 0 ? -1 : plan_move_dim(p->g, n, i, x), oy = y < 0 ? -1 : plan_move_dim(p->g, n, i, y);
-            if (ox == PLAN_DIM_MOVED || oy == PLAN_DIM_MOVED || !is_one_run(p, n->in[i], ox, oy, budget)) return false;
-        }
-        return true;
-    }
-    if (is_view(n)) {
-        plan_view_dims(p->g, n, from);
-        return is_one_run(p, n->in[0], from[x], from[y], budget);
-    }
-    for (int i = 0; i < n->n_in; i++) {
-        int lead = n->rank - ir_at(p->g, n->in[i])->rank, mask = n->stretch ? n->stretch[i] : 0;
-        int ox = x < lead || mask >> x & 1 ? -1 : x - lead, oy = y < lead || mask >> y & 1 ? -1 : y - lead;
-        if (ir_ops[n->op].kind != IR_KIND_CREATE && !is_one_run(p, n->in[i], ox, oy, budget)) return false;
-    }
-    return true;
-}
-
-enum { WALK_BUDGET = 4096 };
-
-/* The reduced dims of x that are one with the next reduced dim. */
-static uint32_t merged_axes(const planner *p, ir_id xid, uint32_t axes) {
-    const ir_node *x = ir_at(p->g, xid);
-    int before = -1, budget = WALK_BUDGET;
-    uint32_t merged = 0;
-    for (int d = 0; d < x->rank; d++) {
-        if (!(axes >> d & 1) || ir_size_is(p->g->sizes, x->dim[d], 1)) continue;
-        if (before >= 0 && is_one_run(p, xid, before, d, &budget)) merged |= 1u << before;
-        before = d;
-    }
-    return merged;
-}
-
-/* A value per element that joins a row kernel must let the merged dims be one, too. */
-static bool keeps_merged(const planner *p, int c, ir_id id, const int8_t *coord) {
-    const cluster *k = &p->clusters.at[c];
-    int budget = WALK_BUDGET;
-    for (int d = 0; d < k->rank; d++) {
-        int next = d + 1, x = -1, y = -1;
-        if (!(k->merged >> d & 1)) continue;
-        while (next < k->rank && (!(k->reduced >> next & 1) || ir_size_is(p->g->sizes, k->dim[next], 1))) next++;
-        for (int i = 0; i < ir_at(p->g, id)->rank; i++) {
-            if (coord[i] == d) x = i;
-            if (coord[i] == next) y = i;
-        }
-        if (!is_one_run(p, id, x, y, &budget)) return false;
-    }
-    return true;
-}
-
-/* The dim along which a value's elements are adjacent in memory: its last one, through views and first operands. */
-static int fast_dim(const planner *p, ir_id id) {
-    for (int depth = 0; depth < 64; depth++) {
-        const ir_node *n = ir_at(p->g, id);
-        int last = -1, from[IR_MAX_RANK];
-        for (int d = 0; d < n->rank; d++)
-            if (!ir_size_is(p->g->sizes, n->dim[d], 1)) last = d;
-        if (last < 0 || is_source(p, n)) return last;
-        if (!is_view(n)) {
-            int best = -1;
-            for (int i = 0; i < n->n_in && best < 0; i++)
-                if (ir_at(p->g, n->in[i])->rank == n->rank && !(n->stretch && n->stretch[i])) best = i;
-            if (best < 0) return last;
-            id = n->in[best];
-            continue;
-        }
-        plan_view_dims(p->g, n, from);
-        int inner = fast_dim(p, n->in[0]);
-        for (int d = 0; d < n->rank; d++)
-            if (from[d] == inner && inner >= 0) return d;
-        return last;
-    }
-    return -1;
-}
 
 static void reduction_coords(planner *p, ir_id id, uint32_t axes) {
     ir_node *n = ir_at(p->g, id);
@@ -462,16 +307,6 @@ static bool same_space(const cluster *k, const ir_node *x, uint32_t axes, int co
     for (int d = 0; d < k->rank; d++)
         if (k->dim[d] != x->dim[d]) return false;
     return true;
-}
-
-/* The dim along which column form has its lanes; -1: inner form. */
-static int column_of(const planner *p, ir_id xid, uint32_t axes) {
-    const ir_node *x = ir_at(p->g, xid);
-    int fast = fast_dim(p, xid);
-    if (fast < 0 || axes >> fast & 1) return -1;
-    for (int d = 0; d < x->rank; d++)
-        if (axes >> d & 1 && !ir_size_is(p->g->sizes, x->dim[d], 1)) return fast;
-    return -1;
 }
 
 static bool identity_coords(const planner *p, ir_id id) {
@@ -497,8 +332,8 @@ static void place_reduction(planner *p, ir_id id) {
     const ir_node *x = ir_at(p->g, xid);
     uint32_t axes = reduced_axes(p, n);
     node_info *v = &p->info[id];
-    int c = p->info[xid].home, joined = 0, column = column_of(p, xid, axes);
-    uint32_t merged = merged_axes(p, xid, axes);
+    int c = p->info[xid].home, joined = 0, column = plan_column_of(p, xid, axes);
+    uint32_t merged = plan_merged_axes(p, xid, axes);
     const cluster *mine = &p->clusters.at[c];
     if (c && same_space(mine, x, axes, column, merged) && (mine->is_row || mine->can_row) && identity_coords(p, xid) && may_share(p, id, xid) &&
         mine->n_reductions < MAX_REDUCTIONS && take_room(p, c, n)) {
@@ -568,7 +403,7 @@ static void place_scan(planner *p, ir_id id) {
     int c = new_cluster(p, CLUSTER_SCAN, id, x->rank, x->dim);
     cluster *k = &p->clusters.at[c];
     k->scanned = axis;
-    k->column = column_of(p, n->in[0], 1u << axis);
+    k->column = plan_column_of(p, n->in[0], 1u << axis);
     (void)take_room(p, c, n);
     node_info *v = &p->info[id];
     v->home = v->avail = c;
@@ -812,123 +647,6 @@ static void place_results(planner *p) {
     }
 }
 
-/* ---- buffers ---- */
-static int new_buffer(planner *p, ir_storage storage, int index, const ir_node *n, ir_id id) {
-    ir_plan_buffer b = {.storage = storage, .index = index, .dtype = n->dtype, .rank = n->rank, .node = id, .first_step = -1, .last_step = -1};
-    memcpy(b.dim, n->dim, sizeof b.dim);
-    fu_push(p->arena, &p->plan->buffers, b);
-    return (int)p->plan->buffers.n - 1;
-}
-
-void plan_literal_buffer(planner *p, ir_id id) {
-    const ir_node *n = ir_at(p->g, id);
-    if (n->op != IR_OP_LITERAL || p->info[id].buffer >= 0) return;
-    p->info[id].buffer = new_buffer(p, IR_STORE_LITERAL, 0, n, id);
-    p->plan->buffers.at[p->info[id].buffer].bits = n->bits;
-}
-
-static void make_buffers(planner *p) {
-    ir_graph *g = p->g;
-    for (uint32_t i = 0; i < g->params.n; i++) p->info[g->params.at[i].node].buffer = new_buffer(p, IR_STORE_INPUT, (int)i, ir_at(g, g->params.at[i].node), g->params.at[i].node);
-    for (uint32_t r = 0; r < g->results.n; r++) {
-        int b = new_buffer(p, IR_STORE_OUTPUT, (int)r, ir_at(g, g->results.at[r].node), g->results.at[r].node);
-        node_info *v = &p->info[g->results.at[r].node];
-        /* an aliased result is computed in memory of its own until write_in_place proves that it need not be */
-        if (v->buffer < 0 && g->results.at[r].alias < 0 && ir_at(g, g->results.at[r].node)->op != IR_OP_LITERAL) v->buffer = b;
-    }
-    for (uint32_t r = 0; r < g->results.n; r++) plan_literal_buffer(p, g->results.at[r].node);
-    for (ir_id id = 1; id < g->nodes.n; id++)
-        if (p->info[id].made_by && p->info[id].buffer < 0) p->info[id].buffer = new_buffer(p, IR_STORE_TEMP, 0, ir_at(g, id), id);
-}
-
-/* A result that is a parameter which another result overwrites: its old contents are saved before anything runs. */
-static void save_parameters(planner *p) {
-    ir_graph *g = p->g;
-    for (uint32_t r = 0; r < g->results.n; r++) {
-        ir_id id = g->results.at[r].node;
-        const ir_node *n = ir_at(g, id);
-        if (n->op != IR_OP_PARAM) continue;
-        for (uint32_t q = 0; q < g->results.n; q++) {
-            if (q == r || g->results.at[q].alias != (int)n->index) continue;
-            ir_step st = {.kind = IR_STEP_COPY, .n_args = 2, .arg = FU_NEW_N(p->arena, int, 2), .prepack_param = -1};
-            st.arg[0] = p->info[id].buffer;
-            st.arg[1] = new_buffer(p, IR_STORE_TEMP, 0, n, id);
-            st.reason = ir_reason_texts[IR_REASON_ALIAS];
-            fu_push(p->arena, &p->plan->steps, st);
-            p->saved[r] = st.arg[1];
-            break;
-        }
-    }
-}
-
-/* An aliased result is written straight into its parameter where no later step reads the parameter and the step that makes it,
- * a map, reads the parameter only at the element it writes. Else it is copied at the end. */
-static void write_in_place(planner *p) {
-    ir_graph *g = p->g;
-    ir_plan *plan = p->plan;
-    for (uint32_t r = 0; r < g->results.n; r++) {
-        int param = g->results.at[r].alias, temp = p->info[g->results.at[r].node].buffer, writer = -1;
-        if (param < 0 || temp < 0 || plan->buffers.at[temp].storage != IR_STORE_TEMP) continue;
-        bool is_safe = true;
-        for (uint32_t s = 0; s < plan->steps.n && is_safe; s++) {
-            const ir_step *st = &plan->steps.at[s];
-            for (int a = 0; a < st->n_args; a++) {
-                if (st->kind == IR_STEP_KERNEL && st->arg[a] == temp && st->kernel->buffer[a].is_output) writer = (int)s;
-                if (st->arg[a] == param && writer >= 0 && (int)s > writer) is_safe = false;
-            }
-            if (st->kind == IR_STEP_CHECK && writer >= 0) is_safe = false;      /* a wrong index leaves parameters as they were */
-        }
-        if (!is_safe || writer < 0 || plan->steps.at[writer].kernel->kind != IR_KERNEL_MAP) continue;
-        ir_step *w = &plan->steps.at[writer];
-        int store = -1;
-        for (int a = 0; a < w->n_args; a++)
-            if (w->arg[a] == temp) store = a;
-        for (int a = 0; a < w->n_args; a++)
-            if (w->arg[a] == param && memcmp(&w->stride[a * w->kernel->n_dims], &w->stride[store * w->kernel->n_dims], (size_t)w->kernel->n_dims * sizeof *w->stride) != 0)
-                is_safe = false;
-        for (int a = 0; a < w->n_args; a++) is_safe &= w->arg[a] != param || w->offset[a] == w->offset[store];
-        for (int i = 0; i < w->kernel->n_insts; i++) {
-            const ir_kinst *in = &w->kernel->inst[i];
-            if (in->op == IR_K_LOAD && in->variant & IR_LOAD_OFFSET && w->arg[in->index] == param) is_safe = false;
-        }
-        if (!is_safe) continue;
-        for (uint32_t s = 0; s < plan->steps.n; s++)
-            for (int a = 0; a < plan->steps.at[s].n_args; a++)
-                if (plan->steps.at[s].arg[a] == temp) plan->steps.at[s].arg[a] = (int)(g->params.n + r);
-        p->info[g->results.at[r].node].buffer = (int)(g->params.n + r);
-    }
-}
-
-static void lifetimes(ir_plan *plan) {
-    for (uint32_t s = 0; s < plan->steps.n; s++) {
-        const ir_step *st = &plan->steps.at[s];
-        for (int a = 0; a < st->n_args; a++) {
-            ir_plan_buffer *b = &plan->buffers.at[st->arg[a]];
-            if (b->first_step < 0) b->first_step = (int)s;
-            b->last_step = (int)s;
-        }
-    }
-}
-
-/* Results that no step wrote in place: copied last, all reads before. A parameter returned under another alias is saved first. */
-static void copy_results(planner *p) {
-    ir_graph *g = p->g;
-    for (uint32_t r = 0; r < g->results.n; r++) {
-        int out = (int)g->params.n + (int)r, from = p->saved[r] >= 0 ? p->saved[r] : p->info[g->results.at[r].node].buffer;
-        bool is_written = false;
-        for (uint32_t s = 0; s < p->plan->steps.n; s++)
-            for (int a = 0; a < p->plan->steps.at[s].n_args; a++) is_written |= p->plan->steps.at[s].arg[a] == out;
-        if (is_written) continue;
-        ir_step st = {.kind = IR_STEP_COPY, .n_args = 2, .arg = FU_NEW_N(p->arena, int, 2), .prepack_param = -1};
-        st.arg[0] = from;
-        st.arg[1] = out;
-        st.reason = ir_at(g, g->results.at[r].node)->op == IR_OP_PARAM     ? "a parameter is returned as it is"
-                    : ir_at(g, g->results.at[r].node)->op == IR_OP_LITERAL ? "a number is returned"
-                    : g->results.at[r].alias >= 0                     ? ir_reason_texts[IR_REASON_ALIAS]
-                                                                      : "a result is returned under a second name";
-        fu_push(p->arena, &p->plan->steps, st);
-    }
-}
 
 fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_options *options, ir_plan **out) {
     ir_plan *plan = FU_NEW(a, ir_plan);
@@ -948,15 +666,15 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
     if (!options->no_fuse) store_shared(&p);
     find_tiers(&p, first_shared);
     place_results(&p);
-    make_buffers(&p);
+    plan_make_buffers(&p);
     p.is_checked = FU_NEW_N(a, bool, g->nodes.n);
     for (ir_id id = 1; id < g->nodes.n; id++)       /* parameters' before anything is written */
         if (plan_has_index(ir_at(g, id)) && ir_at(g, ir_at(g, id)->in[1])->op == IR_OP_PARAM) FU_TRY(plan_check_index(&p, id));
-    save_parameters(&p);
+    plan_save_parameters(&p);
     for (int c = 1; c < (int)p.clusters.n; c++) FU_TRY(plan_build_step(&p, c));
-    write_in_place(&p);
-    copy_results(&p);
-    lifetimes(plan);
+    plan_write_in_place(&p);
+    plan_copy_results(&p);
+    plan_lifetimes(plan);
     *out = plan;
     return FUSOR_OK;
 }

@@ -60,15 +60,37 @@ static inline bool is_view(const ir_node *n) { return ir_ops[n->op].kind == IR_K
 static inline bool is_leaf(const planner *p, ir_id id) {
     return p->g->nodes.at[id].op == IR_OP_PARAM || p->info[id].made_by != 0;
 }
+static inline bool is_move(const ir_node *n) { return ir_ops[n->op].kind == IR_KIND_MOVE || ir_ops[n->op].kind == IR_KIND_INDEX; }
+static inline int plan_axis(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
+
+/* ---- plan_view.c ---- */
 /* A view that only drops or inserts sizes of 1, permutes or repeats; false = a reshape that splits or merges dims. */
 bool plan_view_is_index_map(const ir_graph *g, const ir_node *n);
 /* Perm of a transpose; dim of the result -> dim of the operand. */
 void plan_perm(const ir_graph *g, const ir_node *n, int perm[IR_MAX_RANK]);
 /* Result dim of an index-map view -> operand dim, or -1 (inserted or repeated). */
 void plan_view_dims(const ir_graph *g, const ir_node *n, int from[IR_MAX_RANK]);
+
+/* ---- plan_order.c ---- */
+/* The dim of x along which column form has its lanes; -1: inner form. */
+int plan_column_of(const planner *p, ir_id x, uint32_t axes);
+/* The reduced dims of x that are one with the next reduced dim. */
+uint32_t plan_merged_axes(const planner *p, ir_id x, uint32_t axes);
+/* Does a value per element of cluster c let its merged dims be one? */
+bool plan_keeps_merged(const planner *p, int c, ir_id id, const int8_t *coord);
+
+/* ---- plan_memory.c ---- */
+void plan_make_buffers(planner *p);
+/* A result that is a parameter which another result overwrites: its old contents are saved before anything runs. */
+void plan_save_parameters(planner *p);
+void plan_write_in_place(planner *p);
+void plan_copy_results(planner *p);
+void plan_lifetimes(ir_plan *plan);
 /* Gives a literal that something reads from memory a buffer; nothing for other nodes. */
 void plan_literal_buffer(planner *p, ir_id id);
-/* plan_move.c. Dim of an operand along which dim d of a MOVE or take's result moves, unchanged; -1: it does not vary;
+
+/* ---- plan_move.c ---- */
+/* Dim of an operand along which dim d of a MOVE or take's result moves, unchanged; -1: it does not vary;
  * PLAN_DIM_MOVED: not at the same index. */
 enum { PLAN_DIM_MOVED = -2 };
 int plan_move_dim(ir_graph *g, const ir_node *n, int operand, int d);
@@ -76,8 +98,11 @@ int plan_padded_dims(const ir_graph *g, const ir_node *n);      /* of a PAD: tho
 /* A step that checks the indices of node id, unless there is one. */
 fusor_status plan_check_index(planner *p, ir_id id);
 bool plan_has_index(const ir_node *n);
+
+/* ---- plan.c ---- */
 bool plan_has_kernel(const planner *p, const ir_node *n);
-/* plan_build.c: turns cluster c into a step of the plan. */
-/* and, before it, those whose values it reads. Does nothing when it is built already. */
+
+/* ---- plan_build.c ---- */
+/* Turns cluster c into a step of the plan, after those whose values it reads. Nothing when it is built already. */
 fusor_status plan_build_step(planner *p, int c);
 #endif

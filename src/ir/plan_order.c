@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* plan_order.c: the order of a reduction. It depends on two choices: the form (column or inner) and which reduced dims are walked as one. Both follow from the program
+ * alone, never from what was fused or stored: so fused and unfused kernels give the same bits. */
+#include "ir/plan_internal.h"
+
+/* Where the walk down an operand ends: a parameter, or what is always in memory, row-major. */
+static bool is_source(const planner *p, const ir_node *n) {
+    ir_kind kind = ir_ops[n->op].kind;
+    return n->n_in == 0 || kind == IR_KIND_RANDOM || kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE || kind == IR_KIND_SCAN ||
+           kind == IR_KIND_CONTRACT || !plan_has_kernel(p, n) ||
+           (is_view(n) && !plan_view_is_index_map(p->g, n));
+}
+
+/* Can dims x and y of a value (-1: it does not vary) be walked as one dim in whatever memory it, or a value under it, may lie? */
+static bool is_one_run(const planner *p, ir_id id, int x, int y, int *budget) {
+    const ir_node *n = ir_at(p->g, id);
+    int from[IR_MAX_RANK];
+    if (x >= 0 && ir_size_is(p->g->sizes, n->dim[x], 1)) x = -1;
+    if (y >= 0 && ir_size_is(p->g->sizes, n->dim[y], 1)) y = -1;
+    if (x < 0 && y < 0) return true;
+    if (x < 0 || y <= x || --*budget < 0) return false;
+    for (int d = x + 1; d < y; d++)
+        if (!ir_size_is(p->g->sizes, n->dim[d], 1)) return false;
+    if (n->op == IR_OP_IOTA) {
+        int axis = plan_axis(n->attr[1].is_set ? n->attr[1].integer : 0, n->rank);
+        return axis != x && axis != y;
+    }
+    if (is_source(p, n)) return true;
+    if (is_move(n)) {
+        for (int i = 0; i < n->n_in; i++) {
+            int ox = x < 0 ? -1 : plan_move_dim(p->g, n, i, x), oy = y < 0 ? -1 : plan_move_dim(p->g, n, i, y);
+            if (ox == PLAN_DIM_MOVED || oy == PLAN_DIM_MOVED || !is_one_run(p, n->in[i], ox, oy, budget)) return false;
+        }
+        return true;
+    }
+    if (is_view(n)) {
+        plan_view_dims(p->g, n, from);
+        return is_one_run(p, n->in[0], from[x], from[y], budget);
+    }
+    for (int i = 0; i < n->n_in; i++) {
+        int lead = n->rank - ir_at(p->g, n->in[i])->rank, mask = n->stretch ? n->stretch[i] : 0;
+        int ox = x < lead || mask >> x & 1 ? -1 : x - lead, oy = y < lead || mask >> y & 1 ? -1 : y - lead;
+        if (ir_ops[n->op].kind != IR_KIND_CREATE && !is_one_run(p, n->in[i], ox, oy, budget)) return false;
+    }
+    return true;
+}
+
+enum { WALK_BUDGET = 4096 };
+
+/* The reduced dims of x that are one with the next reduced dim. */
+uint32_t plan_merged_axes(const planner *p, ir_id xid, uint32_t axes) {
+    const ir_node *x = ir_at(p->g, xid);
+    int before = -1, budget = WALK_BUDGET;
+    uint32_t merged = 0;
+    for (int d = 0; d < x->rank; d++) {
+        if (!(axes >> d & 1) || ir_size_is(p->g->sizes, x->dim[d], 1)) continue;
+        if (before >= 0 && is_one_run(p, xid, before, d, &budget)) merged |= 1u << before;
+        before = d;
+    }
+    return merged;
+}
+
+/* A value per element that joins a row kernel must let the merged dims be one, too. */
+bool plan_keeps_merged(const planner *p, int c, ir_id id, const int8_t *coord) {
+    const cluster *k = &p->clusters.at[c];
+    int budget = WALK_BUDGET;
+    for (int d = 0; d < k->rank; d++) {
+        int next = d + 1, x = -1, y = -1;
+        if (!(k->merged >> d & 1)) continue;
+        while (next < k->rank && (!(k->reduced >> next & 1) || ir_size_is(p->g->sizes, k->dim[next], 1))) next++;
+        for (int i = 0; i < ir_at(p->g, id)->rank; i++) {
+            if (coord[i] == d) x = i;
+            if (coord[i] == next) y = i;
+        }
+        if (!is_one_run(p, id, x, y, &budget)) return false;
+    }
+    return true;
+}
+
+/* The dim along which a value's elements are adjacent in memory: its last one, through views and first operands. */
+static int fast_dim(const planner *p, ir_id id) {
+    for (int depth = 0; depth < 64; depth++) {
+        const ir_node *n = ir_at(p->g, id);
+        int last = -1, from[IR_MAX_RANK];
+        for (int d = 0; d < n->rank; d++)
+            if (!ir_size_is(p->g->sizes, n->dim[d], 1)) last = d;
+        if (last < 0 || is_source(p, n)) return last;
+        if (!is_view(n)) {
+            int best = -1;
+            for (int i = 0; i < n->n_in && best < 0; i++)
+                if (ir_at(p->g, n->in[i])->rank == n->rank && !(n->stretch && n->stretch[i])) best = i;
+            if (best < 0) return last;
+            id = n->in[best];
+            continue;
+        }
+        plan_view_dims(p->g, n, from);
+        int inner = fast_dim(p, n->in[0]);
+        for (int d = 0; d < n->rank; d++)
+            if (from[d] == inner && inner >= 0) return d;
+        return last;
+    }
+    return -1;
+}
+
+/* The dim along which column form has its lanes; -1: inner form. */
+int plan_column_of(const planner *p, ir_id xid, uint32_t axes) {
+    const ir_node *x = ir_at(p->g, xid);
+    int fast = fast_dim(p, xid);
+    if (fast < 0 || axes >> fast & 1) return -1;
+    for (int d = 0; d < x->rank; d++)
+        if (axes >> d & 1 && !ir_size_is(p->g->sizes, x->dim[d], 1)) return fast;
+    return -1;
+}
