@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* cmd_explain.c: fusor explain. The document of src/explain.c, as it is or as text, a graph for dot, or a page. */
+#include "html.h"
 #include "inputs.h"
 #include "report.h"
 #include "base/file.h"
@@ -78,14 +79,11 @@ static void as_html(tool *t, fu_str *o, const json_t *d) {
     fu_str text;
     fu_str_init(&text, &t->arena);
     as_text(t, &text, d);
-    fu_str_addf(o, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>@%s</title></head>\n<body><pre>\n", text_of(d, "function"));
-    for (const char *p = text.at; *p; p++) {
-        if (*p == '<') fu_str_add(o, "&lt;");
-        else if (*p == '>') fu_str_add(o, "&gt;");
-        else if (*p == '&') fu_str_add(o, "&amp;");
-        else fu_str_addc(o, *p);
-    }
-    fu_str_add(o, "</pre></body></html>\n");
+    html_begin(o, fu_format(&t->arena, "@%s", text_of(d, "function")), NULL, NULL);
+    fu_str_add(o, "<pre>");
+    html_text(o, text.at);
+    fu_str_add(o, "</pre>\n");
+    html_end(o, NULL);
 }
 
 int cmd_explain(tool *t) {

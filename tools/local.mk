@@ -6,6 +6,7 @@ doc_programs += %D%/reference
 tool_sources += %D%/options.c
 tool_sources += %D%/program.c
 tool_sources += %D%/report.c
+tool_sources += %D%/html.c
 tool_sources += %D%/inputs.c
 tool_sources += %D%/limits.c
 tool_sources += %D%/timing.c
