@@ -1,25 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* builder_test.c: modules and the function builder: what is built prints, compiles and runs as what is parsed. */
-#include "fusor/fusor.h"
-#include <criterion/criterion.h>
-#include <string.h>
+#include "api_test.h"
 
 static fusor_context *ctx;
-static void setup(void) {
-    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
-    o.cache_dir = "";
-    ctx = fusor_context_new(&o);
-    cr_assert(ctx);
-}
+static void setup(void) { ctx = new_context(0); }
 static void teardown(void) { fusor_context_free(ctx); }
 TestSuite(builder, .init = setup, .fini = teardown);
-
-#define OK(expr) cr_assert_eq((expr), FUSOR_OK, "%s", fusor_error_message(ctx))
-#define FAILS(expr, status, text)                                                                                      \
-    do {                                                                                                               \
-        cr_assert_eq((expr), (status), "%s", fusor_error_message(ctx));                                                \
-        cr_assert(strstr(fusor_error_message(ctx), text), "%s", fusor_error_message(ctx));                             \
-    } while (0)
 
 static fusor_module *dense(void) {
     fusor_module *m = NULL;

@@ -3,7 +3,7 @@
  * entries of several levels. */
 #include "fusor/fusor.h"
 #include "rt/cpuinfo.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* dlpack_test.c: DLPack tensors come in and go out without a copy; deleters run exactly once, also on failure. */
-#include "fusor/fusor.h"
-#include <criterion/criterion.h>
+#include "api_test.h"
 
 /* As a program has them from dlpack.h. */
 typedef struct { int32_t device_type, device_id; } DLDevice;
@@ -15,17 +14,8 @@ static void count_delete(DLManagedTensor *self) {
     deleted++;
 }
 
-static fusor_context *new_context(void) {
-    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
-    o.cache_dir = "";
-    fusor_context *ctx = fusor_context_new(&o);
-    cr_assert(ctx);
-    return ctx;
-}
-#define OK(expr) cr_assert_eq((expr), FUSOR_OK, "%s", fusor_error_message(ctx))
-
 Test(dlpack, strided_tensors_come_in) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float data[] = {-1, 0, 1, 2, 3, 4, 5}, y[6];
     int64_t shape[] = {3, 2}, strides[] = {1, 3};
     DLManagedTensor in = {.dl_tensor = {data, {1, 0}, 2, {2, 32, 1}, shape, strides, 4}, .deleter = count_delete};
@@ -40,7 +30,7 @@ Test(dlpack, strided_tensors_come_in) {
 }
 
 Test(dlpack, what_cannot_come_in_is_deleted_and_bad) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float data[4] = {0};
     int64_t shape[] = {4};
     DLManagedTensor in = {.dl_tensor = {data, {2, 0}, 1, {2, 32, 1}, shape, NULL, 0}, .deleter = count_delete};
@@ -63,7 +53,7 @@ Test(dlpack, what_cannot_come_in_is_deleted_and_bad) {
 }
 
 Test(dlpack, values_go_out_and_outlive_scope_and_context) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float x[] = {1, 2, 3, 4};
     DLManagedTensor *out = NULL;
     fusor_scope scope = fusor_scope_begin(ctx, NULL);
@@ -83,7 +73,7 @@ Test(dlpack, values_go_out_and_outlive_scope_and_context) {
 
 /* Out of one context and into another: no copy. */
 Test(dlpack, round_trip_is_the_same_memory) {
-    fusor_context *a = new_context(), *ctx = new_context();
+    fusor_context *a = new_context(0), *ctx = new_context(0);
     double x[] = {1, 2, 3};
     DLManagedTensor *out;
     cr_assert_eq(fusor_to_dlpack(fusor_neg(fusor_wrap_const(a, x, FUSOR_F64, FUSOR_SHAPE(3))), &out), FUSOR_OK);

@@ -7,7 +7,7 @@
 #include "ref/interp.h"
 #include "rt/buffer.h"
 #include "rt/cpuinfo.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 #include <criterion/criterion.h>
 #include <math.h>
 #include <pthread.h>

@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* lazy_test.c: lazy tensors: values, scopes, stale handles, sticky errors, snapshots, keeps, adopted memory, plans that
  * are found again, threads, failing allocations. */
-#include "fusor/fusor.h"
+#include "api_test.h"
 #include "lazy.h"
-#include <criterion/criterion.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
-
-static fusor_context *new_context(void) {
-    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
-    o.cache_dir = "";
-    fusor_context *ctx = fusor_context_new(&o);
-    cr_assert(ctx);
-    return ctx;
-}
 
 static int64_t compiles(fusor_context *ctx) {
     fusor_cache_stats s = {.size = sizeof s};
@@ -22,15 +13,8 @@ static int64_t compiles(fusor_context *ctx) {
     return s.compiles;
 }
 
-#define OK(expr) cr_assert_eq((expr), FUSOR_OK, "%s", fusor_error_message(ctx))
-#define FAILS(expr, status, text)                                                                                      \
-    do {                                                                                                               \
-        cr_assert_eq((expr), (status), "%s", fusor_error_message(ctx));                                                \
-        cr_assert(strstr(fusor_error_message(ctx), text), "%s", fusor_error_message(ctx));                             \
-    } while (0)
-
 Test(lazy, computes_a_layer) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float x[6] = {1, -2, 3, 4, 5, -6}, w[6] = {1, 0, 0, 1, 1, 1}, b[2] = {.5f, -9}, y[4];
     fusor_tensor X = fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(2, 3));
     fusor_tensor W = fusor_wrap_const(ctx, w, FUSOR_F32, FUSOR_SHAPE(3, 2));
@@ -46,7 +30,7 @@ Test(lazy, computes_a_layer) {
 }
 
 Test(lazy, wrapped_bool_bytes_come_out_as_0_or_1) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     unsigned char b[4] = {0, 2, 255, 1}, o[4];
     OK(fusor_read(fusor_wrap_const(ctx, b, FUSOR_BOOL, FUSOR_SHAPE(4)), o, sizeof o));
     cr_assert(o[0] == 0 && o[1] == 1 && o[2] == 1 && o[3] == 1 && b[1] == 2);
@@ -55,7 +39,7 @@ Test(lazy, wrapped_bool_bytes_come_out_as_0_or_1) {
 
 /* Nothing tells a number which context it belongs to: its error shows in any. */
 Test(lazy, numbers_alone_are_an_error_that_is_told) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     double d = 3;
     (void)fusor_status_of(fusor_apply(ctx, "rellu", 0, NULL, NULL));
     FAILS(fusor_read(fusor_f(1), &d, sizeof d), FUSOR_ERROR_ARGUMENT, "a number alone");
@@ -68,7 +52,7 @@ Test(lazy, numbers_alone_are_an_error_that_is_told) {
 }
 
 Test(lazy, numbers_take_the_type_beside_them_and_never_compile_again) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float x[3] = {1, 2, 3}, y[3];
     int32_t i[3] = {1, 2, 3}, j[3];
     fusor_tensor X = fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(3));
@@ -93,7 +77,7 @@ Test(lazy, numbers_take_the_type_beside_them_and_never_compile_again) {
 }
 
 Test(lazy, other_sizes_in_the_same_pattern_are_the_same_plan) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float x[600], y[600];
     for (int k = 0; k < 600; k++) x[k] = (float)(k % 7);
     for (int n = 2; n <= 100; n += 7) {
@@ -115,7 +99,7 @@ Test(lazy, other_sizes_in_the_same_pattern_are_the_same_plan) {
 /* Adam: one kernel at the end of the scope, the old contents everywhere on the right. */
 Test(lazy, optimizer_step_is_one_kernel) {
     enum { N = 1000 };
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     static float m[N], v[N], p[N], g[N], em[N], ev[N], ep[N];
     for (int k = 0; k < N; k++) em[k] = m[k] = k, ev[k] = v[k] = 2 * k, ep[k] = p[k] = 3, g[k] = (float)(k % 13) - 6;
     fusor_tensor M = fusor_wrap(ctx, m, FUSOR_F32, FUSOR_SHAPE(N)), V = fusor_wrap(ctx, v, FUSOR_F32, FUSOR_SHAPE(N));
@@ -151,7 +135,7 @@ Test(lazy, optimizer_step_is_one_kernel) {
 }
 
 Test(lazy, assignments_are_snapshots) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float a[2] = {1, 2}, b[2] = {10, 20}, y[2];
     fusor_tensor A = fusor_wrap(ctx, a, FUSOR_F32, FUSOR_SHAPE(2)), B = fusor_wrap(ctx, b, FUSOR_F32, FUSOR_SHAPE(2));
     fusor_tensor old = fusor_keep(fusor_mul(A, 100)), half = {0};
@@ -187,7 +171,7 @@ Test(lazy, assignments_are_snapshots) {
 }
 
 Test(lazy, inner_scopes_and_outer_assignments) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float a[2] = {1, 2}, y[2];
     fusor_tensor A = fusor_wrap(ctx, a, FUSOR_F32, FUSOR_SHAPE(2));
     fusor_status outer, inner;
@@ -206,7 +190,7 @@ Test(lazy, inner_scopes_and_outer_assignments) {
 
 /* The C forms whose arguments the table does not decide: each attribute reaches its place. */
 Test(lazy, reductions_running_sums_and_norms) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float a[4] = {1, 2, 3, 6}, g[4] = {1, 1, 1, 2}, y[4], one;
     fusor_tensor A = fusor_wrap(ctx, a, FUSOR_F32, FUSOR_SHAPE(4)), G = fusor_wrap(ctx, g, FUSOR_F32, FUSOR_SHAPE(4));
     OK(fusor_read(fusor_reduce_var(A, FUSOR_ALL_AXES, 0, 0), &one, sizeof one));
@@ -239,7 +223,7 @@ Test(lazy, reductions_running_sums_and_norms) {
 }
 
 Test(lazy, errors_stick_and_scopes_report_the_first) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float a[6] = {1, 2, 3, 4, 5, 6}, b[4] = {0};
     fusor_tensor A = fusor_name(fusor_wrap(ctx, a, FUSOR_F32, FUSOR_SHAPE(2, 3)), "activations");
     fusor_tensor B = fusor_wrap(ctx, b, FUSOR_F32, FUSOR_SHAPE(2, 2));
@@ -274,7 +258,7 @@ Test(lazy, errors_stick_and_scopes_report_the_first) {
 }
 
 Test(lazy, stale_handles_name_their_operator) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float a[2] = {1, 2}, y[2];
     fusor_tensor A = fusor_wrap(ctx, a, FUSOR_F32, FUSOR_SHAPE(2)), stale = {0}, kept = {0};
     FUSOR_SCOPE(ctx, NULL) {
@@ -296,7 +280,7 @@ Test(lazy, stale_handles_name_their_operator) {
 }
 
 Test(lazy, a_kept_tensor_holds_the_context) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float a[2] = {1, 2}, y[2];
     fusor_tensor kept = fusor_keep(fusor_neg(fusor_wrap(ctx, a, FUSOR_F32, FUSOR_SHAPE(2))));
     fusor_context_free(ctx);
@@ -308,7 +292,7 @@ Test(lazy, a_kept_tensor_holds_the_context) {
 static void count(void *user) { ++*(int *)user; }
 
 Test(lazy, adopted_memory_is_released_once) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float a[6] = {1, 2, 3, 4, 5, 6}, y[6];
     int released = 0;
     fusor_buffer b = {
@@ -342,7 +326,7 @@ Test(lazy, adopted_memory_is_released_once) {
 }
 
 Test(lazy, long_chains_and_wide_graphs) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float a[3] = {0, 0, 0}, y[3];
     fusor_tensor A = fusor_wrap(ctx, a, FUSOR_F32, FUSOR_SHAPE(3));
     FUSOR_SCOPE(ctx, NULL) {
@@ -358,7 +342,7 @@ Test(lazy, long_chains_and_wide_graphs) {
 }
 
 Test(lazy, creation_and_shapes) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float y[6];
     int64_t n = 0, index[2];
     fusor_tensor I = fusor_iota(ctx, FUSOR_F32, 1, FUSOR_SHAPE(2, 3));
@@ -412,7 +396,7 @@ static void *work(void *user) {
 }
 
 Test(lazy, threads_share_a_context) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float s[4] = {1, 2, 3, 4};
     fusor_tensor shared = fusor_wrap_const(ctx, s, FUSOR_F32, FUSOR_SHAPE(4));
     pthread_t thread[4];
@@ -430,7 +414,7 @@ Test(lazy, threads_share_a_context) {
 }
 
 Test(lazy, plans_are_bounded) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float x[1000] = {0}, y[1000];
     for (int k = 0; k < 300; k++) {
         FUSOR_SCOPE(ctx, NULL) {
@@ -445,7 +429,7 @@ Test(lazy, plans_are_bounded) {
 
 Test(lazy, no_allocation_that_fails_crashes_or_leaks) {
     for (long n = 1; n < 120; n++) {
-        fusor_context *ctx = new_context();
+        fusor_context *ctx = new_context(0);
         float a[4] = {1, 2, 3, 4}, y[4];
         int released = 0;
         fu_malloc_fail_at(n);
@@ -464,7 +448,7 @@ Test(lazy, no_allocation_that_fails_crashes_or_leaks) {
 }
 
 Test(lazy, pools_and_quantization) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float x[16], y[16];
     int8_t q[4];
     const int64_t two[2] = {2, 2}, three[2] = {3, 3}, pads[4] = {1, 1, 1, 1};
@@ -497,7 +481,7 @@ Test(lazy, pools_and_quantization) {
 }
 
 Test(lazy, movement_and_several_results) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float x[6] = {0, 1, 2, 3, 4, 5}, y[24];
     int32_t at[2] = {-1, 0}, far[2] = {0, 2};
     fusor_tensor X = fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(2, 3)), part[2];
@@ -548,7 +532,7 @@ Test(lazy, movement_and_several_results) {
 }
 
 Test(lazy, recurrent_cells) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float x[2] = {1, 2}, h[1] = {0.5f}, w[8] = {1, 0, 0, 1, 1, 1, -1, 0}, u[4] = {0, 1, 0, 2}, b[4] = {0, 0, -1, 1}, y[1], s[1];
     fusor_tensor X = fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(2)), H = fusor_wrap_const(ctx, h, FUSOR_F32, FUSOR_SHAPE(1));
     fusor_tensor W = fusor_wrap_const(ctx, w, FUSOR_F32, FUSOR_SHAPE(4, 2)), U = fusor_wrap_const(ctx, u, FUSOR_F32, FUSOR_SHAPE(4, 1));

@@ -1,27 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* optim_test.c: optimizer steps: composed ones (optim.h) against the formulas in double, three steps each, one kernel a
  * step; and calls over many sets of buffers: the bits of separate calls, for every number of threads, and their errors. */
-#include "fusor/fusor.h"
+#include "api_test.h"
 #include "lazy.h"
-#include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
-
-static fusor_context *new_context(int n_threads) {
-    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
-    o.cache_dir = "";
-    o.n_threads = n_threads;
-    fusor_context *ctx = fusor_context_new(&o);
-    cr_assert(ctx);
-    return ctx;
-}
-
-#define OK(expr) cr_assert_eq((expr), FUSOR_OK, "%s", fusor_error_message(ctx))
-#define FAILS(expr, status, text)                                                                                      \
-    do {                                                                                                               \
-        cr_assert_eq((expr), (status), "%s", fusor_error_message(ctx));                                                \
-        cr_assert(strstr(fusor_error_message(ctx), text), "%s", fusor_error_message(ctx));                             \
-    } while (0)
 
 /* ---- composed steps ---- */
 enum { N = 100, STEPS = 8 };

@@ -1,18 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* profile_test.c: profile.h: nothing is counted while it is off; calls, prepared calls, calls over sets and lazy tensors are counted
  * while it is on; entries outlive executables. */
-#include "fusor/fusor.h"
-#include <criterion/criterion.h>
+#include "api_test.h"
 #include <jansson.h>
-
-static fusor_context *new_context(void) {
-    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
-    o.cache_dir = "";
-    fusor_context *ctx = fusor_context_new(&o);
-    cr_assert(ctx);
-    return ctx;
-}
-#define OK(expr) cr_assert_eq((expr), FUSOR_OK, "%s", fusor_error_message(ctx))
 
 static json_t *profile(fusor_context *ctx) {
     char *text = NULL;
@@ -34,7 +24,7 @@ static int64_t calls(fusor_context *ctx) {
 }
 
 Test(profile, counts_while_it_is_on) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     fusor_executable *exe;
     OK(fusor_compile_text(ctx, "func @f(%a: f32[N], %b: f32[N]) -> f32[N] {\n  %s = add(%a, %b)\n  %r = relu(%s)\n  return %r\n}\n", NULL, &exe));
     enum { N = 1000 };
@@ -76,7 +66,7 @@ Test(profile, counts_while_it_is_on) {
 
 /* More steps than the table has: counted as dropped, and nothing else happens. */
 Test(profile, a_full_table_drops) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float a[4] = {1, 2, 3, 4}, y[4];
     fusor_buffer in = {.data = a, .dtype = FUSOR_F32, .rank = 1, .shape = {4}}, out = {.data = y, .dtype = FUSOR_F32, .rank = 1, .shape = {4}};
     OK(fusor_profile_enable(ctx, 1));

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* random_test.c: Philox against the known answers of Random123, the numbers made of its words against the definition, seeds as
  * numbers and as tensors, moments, and the same values whatever reads them. */
-#include "fusor/fusor.h"
+#include "api_test.h"
 #include "ir/philox.h"
-#include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -27,15 +26,6 @@ Test(random, philox_has_the_published_answers) {
     }
 }
 
-static fusor_context *new_context(void) {
-    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
-    o.cache_dir = "";
-    fusor_context *ctx = fusor_context_new(&o);
-    cr_assert(ctx);
-    return ctx;
-}
-
-#define OK(expr) cr_assert_eq((expr), FUSOR_OK, "%s", fusor_error_message(ctx))
 enum { N = 1003 };
 
 /* Element i of a tensor of u numbers with this seed, by the words themselves. */
@@ -47,7 +37,7 @@ static double uniform(uint64_t seed, int64_t i, bool is_f64) {
 }
 
 Test(random, kernels_make_the_numbers_of_the_definition) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     static float f[N];
     static double d[N];
     const uint64_t seeds[] = {0, 7, UINT64_MAX, UINT64_C(0x123456789abcdef0)};
@@ -67,7 +57,7 @@ Test(random, kernels_make_the_numbers_of_the_definition) {
 }
 
 Test(random, a_seed_may_be_a_tensor_of_any_integer_type) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float want[5], got[5];
     const int8_t small = -3;
     const uint64_t large = UINT64_MAX - 2;
@@ -90,7 +80,7 @@ Test(random, a_seed_may_be_a_tensor_of_any_integer_type) {
 }
 
 Test(random, another_seed_compiles_nothing) {
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float y[7];
     fusor_cache_stats before = {.size = sizeof before}, after = {.size = sizeof after};
     for (int64_t seed = 0; seed < 9; seed++) {
@@ -104,7 +94,7 @@ Test(random, another_seed_compiles_nothing) {
 
 Test(random, moments_are_those_of_the_distributions) {
     enum { M = 1 << 20 };
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = new_context(0);
     float *x = malloc(M * sizeof *x);
     cr_assert(x);
     for (int normal = 0; normal < 2; normal++) {

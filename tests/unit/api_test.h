@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef API_TEST_H
+#define API_TEST_H
+/* What tests of the C API share: a context that keeps nothing on disk, and checks of a status and its message. The context
+ * of the test is a variable `ctx`. */
+#include "fusor/fusor.h"
+#include <criterion/criterion.h>
+#include <string.h>
+
+/* n_threads 0: as many as the machine has. */
+static inline fusor_context *new_context(int n_threads) {
+    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
+    o.cache_dir = "";
+    o.n_threads = n_threads;
+    fusor_context *ctx = fusor_context_new(&o);
+    cr_assert(ctx);
+    return ctx;
+}
+
+#define OK(expr) cr_assert_eq((expr), FUSOR_OK, "%s", fusor_error_message(ctx))
+#define FAILS(expr, status, text)                                                                                      \
+    do {                                                                                                               \
+        cr_assert_eq((expr), (status), "%s", fusor_error_message(ctx));                                                \
+        cr_assert(strstr(fusor_error_message(ctx), text), "%s", fusor_error_message(ctx));                             \
+    } while (0)
+#endif
