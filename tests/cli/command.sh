@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # command.sh: the command's contract: exit statuses, messages, JSON, files that appear whole, inputs that never change.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
 src=${FUSOR_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}
 fusor=${FUSOR:-./fusor}
-passed=0 failed=0
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 export FUSOR_CACHE_DIR=$work/cache
@@ -12,18 +13,6 @@ ${CC:-cc} -o "$work/json_check" "$src/tests/cli/json_check.c" -ljansson || exit 
 fusor=$(realpath "$fusor")
 cd "$work" || exit 1
 
-ok() { passed=$((passed + 1)); }
-bad() { failed=$((failed + 1)); echo "FAILED: $1"; [ -f out ] && sed 's/^/    out: /' out | head -5; [ -f err ] && sed 's/^/    err: /' err | head -5; }
-# expect STATUS WORDS ARGUMENT...: the exit status, and WORDS (a grep pattern, "" for any) in stdout or stderr.
-expect() {
-    local want=$1 words=$2
-    shift 2
-    "$fusor" "$@" >out 2>err </dev/null
-    local got=$?
-    if [ $got -ne "$want" ]; then bad "status $got, expected $want: fusor $*"
-    elif [ -n "$words" ] && ! grep -qe "$words" out err; then bad "no '$words': fusor $*"
-    else ok; fi
-}
 # json SCHEMA 'PATHS' ARGUMENT...: one JSON document on stdout with a value at each path.
 json() {
     local schema=$1 paths=$2
@@ -217,5 +206,4 @@ expect 2 'no entry' cache show ffffffffffffffffffff
 expect 2 'unknown action' cache lsit
 expect 0 "$FUSOR_CACHE_DIR" cache path
 
-echo "$passed passed, $failed failed, 0 skipped"
-[ $failed -eq 0 ]
+finish

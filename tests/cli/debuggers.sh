@@ -2,25 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # debuggers.sh: what gdb and perf see of a kernel: its name, and the line of its description. Skips, counted, where a tool is
 # missing or may not trace.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
 set -u
 work=$TMPDIR/debuggers
 mkdir -p "$work/dump" && cd "$work" || exit 1
-passed=0 failed=0 skipped=0
-ok() { passed=$((passed + 1)); }
-bad() {
-    failed=$((failed + 1))
-    printf 'FAIL: %s\n' "$1"
-    head -c 3000 out
-}
-skip() {
-    skipped=$((skipped + 1))
-    echo "skip: $1"
-}
-if [ -z "${FUSOR_CODEGEN-}" ]; then
-    echo "skip: no code generation module"
-    echo "0 passed, 0 failed, 1 skipped"
-    exit 0
-fi
+need_module
 cat >p.fusor <<'P'
 func @f(%x: f32[N, 200]) -> f32[N, 200] { %e = exp(%x) %y = softmax(%e, axis=1) %z = tanh(%y) return %z }
 P
@@ -79,5 +66,4 @@ fi
 # instructions below their lines
 FUSOR_GDB=0 "$FUSOR" cache disasm fk_row_f32_exp >out 2>&1
 grep -q '^; [0-9]*: %[0-9]* = tanh\.f32' out && grep -q 'loads from it$' out && ok || bad 'disasm: no lines'
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+finish

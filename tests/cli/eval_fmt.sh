@@ -1,28 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # eval_fmt.sh: fusor eval (infix expressions: values, types of inputs, errors, --emit) and fusor fmt (layout, comments, idempotence).
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
 src=${FUSOR_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}
 src=$(realpath "$src")
 fusor=$(realpath "${FUSOR:-./fusor}")
-passed=0 failed=0
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 export FUSOR_CACHE_DIR=$work/cache
 mkdir -m 700 "$FUSOR_CACHE_DIR"
 cd "$work" || exit 1
 
-ok() { passed=$((passed + 1)); }
-bad() { failed=$((failed + 1)); echo "FAILED: $1"; [ -f out ] && sed 's/^/    out: /' out | head -8; [ -f err ] && sed 's/^/    err: /' err | head -8; }
-# expect STATUS WORDS ARGUMENT...: the exit status, and WORDS (a fixed string, "" for any) in stdout or stderr.
-expect() {
-    local want=$1 words=$2
-    shift 2
-    "$fusor" "$@" >out 2>err </dev/null
-    local got=$?
-    if [ $got -ne "$want" ]; then bad "status $got, expected $want: fusor $*"
-    elif [ -n "$words" ] && ! grep -qFe "$words" out err; then bad "no '$words': fusor $*"
-    else ok; fi
-}
+fixed=-F # words are no patterns
 # value WANT EXPRESSION ARGUMENT...: the printed elements of the one result.
 value() {
     local want=$1
@@ -165,5 +155,4 @@ expect 3 'error:' fmt -e 'func @f('
 expect 4 'No such file' fmt nowhere.fusor
 expect 2 'no program' fmt
 
-echo "$passed passed, $failed failed, 0 skipped"
-[ $failed -eq 0 ]
+finish

@@ -1,21 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # export.sh: a function as object and header, in a C program without the library: same results as fusor run, to the byte.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
 set -u
 work=$TMPDIR/export
 mkdir -p "$work" && cd "$work" || exit 1
-passed=0 failed=0
-ok() { passed=$((passed + 1)); }
-bad() {
-    failed=$((failed + 1))
-    printf 'FAIL: %s\n' "$1"
-    head -c 2000 err
-}
-if [ -z "${FUSOR_CODEGEN-}" ]; then
-    echo "skip: no code generation module"
-    echo "0 passed, 0 failed, 1 skipped"
-    exit 0
-fi
+need_module
 cat >p.fusor <<'P'
 func @mlp(%x: f32[B, 70], %w: f32[70, 33], %b: f32[33], %int: f32[B, 33]) -> (%y: f32[B, 33], %m: f32, %q: f32[B, 33] alias %int) {
   %h = matmul(%x, %w) %s = add(%h, %b) %y = softmax(%s, axis=1) %m = reduce_max(%y)
@@ -101,5 +92,4 @@ END
     ${CC:-cc} -std=c11 -O2 -Wall -Wextra -Werror pick.c pick.o -o pick 2>>err && ./pick && ok || bad "indices in an exported function: $?"
 "$FUSOR" emit p.fusor @mlp --stage header >out 2>err
 [ $? -eq 2 ] && grep -q "size 'B' of @mlp is not known" err && ok || bad 'a size that is missing'
-echo "$passed passed, $failed failed, 0 skipped"
-[ "$failed" -eq 0 ]
+finish

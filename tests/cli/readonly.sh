@@ -2,23 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # readonly.sh: a cache that is shipped: files of root, a user that nobody knows, no home, no code generation module, a directory or bundle
 # that nobody may write to, a file system that is read-only. Everything is a hit. Needs root and setpriv; mount for the last part.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
 set -u
-passed=0 failed=0 skipped=0
-ok() { passed=$((passed + 1)); }
-bad() {
-    failed=$((failed + 1))
-    printf 'FAIL: %s\n' "$1"
-    head -c 2000 "$TMPDIR/out"
-}
-finish() {
-    echo "$passed passed, $failed failed, $skipped skipped"
-    [ "$failed" -eq 0 ]
-    exit
-}
-skip() {
-    echo "skip: $1"
-    skipped=$((skipped + 1))
-}
+cd "$TMPDIR" || exit 1
 user="setpriv --reuid=54321 --regid=54321 --clear-groups"
 if [ -z "${FUSOR_CODEGEN-}" ] || [ "$(id -u)" -ne 0 ] || ! $user true 2>/dev/null; then
     skip 'no module, not root, or no setpriv'

@@ -2,22 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # start.sh: a program that was never seen starts on kernels of one operator each, gives the same bytes as the fused one, and leaves the
 # fused kernels in the cache.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
 set -u
 unset FUSOR_START_UNFUSED
 work=$TMPDIR/start
 mkdir -p "$work" && cd "$work" || exit 1
-passed=0 failed=0
-ok() { passed=$((passed + 1)); }
-bad() {
-    failed=$((failed + 1))
-    printf 'FAIL: %s\n' "$1"
-    head -c 2000 out
-}
-if [ -z "${FUSOR_CODEGEN-}" ]; then
-    echo "skip: no code generation module"
-    echo "0 passed, 0 failed, 1 skipped"
-    exit 0
-fi
+need_module
 # Of the programs that are installed, those that this one needs; all of them must be right.
 "$FUSOR_BUILDDIR/tools/reference" start-programs >all.fusor && "$FUSOR" check all.fusor >out 2>&1 && ok || bad 'the start programs'
 grep -E '^func @(mul|add|tanh|exp|sub|maximum|softmax)_' all.fusor >few.fusor
@@ -64,5 +55,4 @@ if [ -f "$FUSOR_BUILDDIR/.libs/fusor-start.fbundle" ]; then
         "$FUSOR" run g.fusor --fill arange --dim N=301 --json -o y=g2.npy >out 2>&1 && grep -q '"started": "fused"' out && cmp -s g1.npy g2.npy && ok || bad "the same in $t, fused"
     done
 fi
-echo "$passed passed, $failed failed, 0 skipped"
-[ "$failed" -eq 0 ]
+finish
