@@ -84,18 +84,26 @@ static bool is_table(const object *o, uint32_t i, uint32_t type, size_t entry) {
            in_file(o, o->section[i].sh_offset, o->section[i].sh_size);
 }
 
+/* Relocation i of a table and its symbol; symbols: the table's own. */
+static fusor_status read_relocation(const object *o, const Elf64_Shdr *table, uint64_t i, Elf64_Rela *r, Elf64_Sym *s,
+                                    const Elf64_Shdr **symbols) {
+    if (!is_table(o, table->sh_link, SHT_SYMTAB, sizeof *s)) return REFUSE(o, "relocations without symbols");
+    *symbols = &o->section[table->sh_link];
+    read_entry(o, table, i, r, sizeof *r);
+    uint64_t number = ELF64_R_SYM(r->r_info);
+    if (number >= (*symbols)->sh_size / sizeof *s)
+        return REFUSE(o, "relocation %llu has no symbol", (unsigned long long)i);
+    read_entry(o, *symbols, number, s, sizeof *s);
+    return FUSOR_OK;
+}
+
 static fusor_status relocate(const object *o, const Elf64_Shdr *table, uint8_t *blob) {
     uint32_t target = table->sh_info;
-    if (!is_table(o, table->sh_link, SHT_SYMTAB, sizeof(Elf64_Sym))) return REFUSE(o, "relocations without symbols");
-    const Elf64_Shdr *symbols = &o->section[table->sh_link];
     for (uint64_t i = 0; i < table->sh_size / sizeof(Elf64_Rela); i++) {
         Elf64_Rela r;
         Elf64_Sym s;
-        read_entry(o, table, i, &r, sizeof r);
-        uint64_t number = ELF64_R_SYM(r.r_info);
-        if (number >= symbols->sh_size / sizeof s)
-            return REFUSE(o, "relocation %llu has no symbol", (unsigned long long)i);
-        read_entry(o, symbols, number, &s, sizeof s);
+        const Elf64_Shdr *symbols;
+        FU_TRY(read_relocation(o, table, i, &r, &s, &symbols));
         const char *name = string_at(o, symbols->sh_link, s.st_name);
         if (s.st_shndx == SHN_UNDEF)
             return REFUSE(o, "undefined symbol %s; kernels call nothing outside themselves", name);
@@ -142,17 +150,14 @@ static fusor_status find_entry(const object *o, const char *symbol, uint64_t *en
 
 /* Addresses in a debug section, as offsets in the blob; what else is relocated there is not read. */
 static fusor_status relocate_debug(const object *o, const Elf64_Shdr *table, uint8_t *section, uint64_t bytes) {
-    if (!is_table(o, table->sh_link, SHT_SYMTAB, sizeof(Elf64_Sym))) return REFUSE(o, "relocations without symbols");
-    const Elf64_Shdr *symbols = &o->section[table->sh_link];
     for (uint64_t i = 0; i < table->sh_size / sizeof(Elf64_Rela); i++) {
         Elf64_Rela r;
         Elf64_Sym s;
-        read_entry(o, table, i, &r, sizeof r);
+        const Elf64_Shdr *symbols;
+        FU_TRY(read_relocation(o, table, i, &r, &s, &symbols));
         if (ELF64_R_TYPE(r.r_info) != R_X86_64_64) continue;
-        uint64_t number = ELF64_R_SYM(r.r_info);
-        if (number >= symbols->sh_size / sizeof s || bytes < 8 || r.r_offset > bytes - 8)
+        if (bytes < 8 || r.r_offset > bytes - 8)
             return REFUSE(o, "relocation %llu of the line table lies outside", (unsigned long long)i);
-        read_entry(o, symbols, number, &s, sizeof s);
         if (s.st_shndx >= o->header.e_shnum || o->at[s.st_shndx] == NOT_PLACED)
             return REFUSE(o, "the line table is of section %u, which is no code", (unsigned)s.st_shndx);
         uint64_t value = o->at[s.st_shndx] + s.st_value + (uint64_t)r.r_addend;

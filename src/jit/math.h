@@ -8,83 +8,58 @@
  * splats. Special values are those of C99 Annex F; subnormals are kept. */
 #include "jit/emit.h"
 
-/* math_exp.c */
-LLVMValueRef math_exp(emit *e, LLVMValueRef x);
-LLVMValueRef math_exp2(emit *e, LLVMValueRef x);
-LLVMValueRef math_expm1(emit *e, LLVMValueRef x);
-/* math_log.c */
-LLVMValueRef math_log(emit *e, LLVMValueRef x);
-LLVMValueRef math_log2(emit *e, LLVMValueRef x);
-LLVMValueRef math_log10(emit *e, LLVMValueRef x);
-LLVMValueRef math_log1p(emit *e, LLVMValueRef x);
-/* math_trig.c */
-LLVMValueRef math_sin(emit *e, LLVMValueRef x);
-LLVMValueRef math_cos(emit *e, LLVMValueRef x);
-LLVMValueRef math_tan(emit *e, LLVMValueRef x);
-/* math_atan.c */
-LLVMValueRef math_asin(emit *e, LLVMValueRef x);
-LLVMValueRef math_acos(emit *e, LLVMValueRef x);
-LLVMValueRef math_atan(emit *e, LLVMValueRef x);
-LLVMValueRef math_atan2(emit *e, LLVMValueRef y, LLVMValueRef x);
-/* math_hyper.c */
-LLVMValueRef math_sinh(emit *e, LLVMValueRef x);
-LLVMValueRef math_cosh(emit *e, LLVMValueRef x);
-LLVMValueRef math_tanh(emit *e, LLVMValueRef x);
-LLVMValueRef math_asinh(emit *e, LLVMValueRef x);
-LLVMValueRef math_acosh(emit *e, LLVMValueRef x);
-LLVMValueRef math_atanh(emit *e, LLVMValueRef x);
-/* math_erf.c; gelu: e->variant 0 = by erf, 1 = the tanh form */
-LLVMValueRef math_erf(emit *e, LLVMValueRef x);
-LLVMValueRef math_erfc(emit *e, LLVMValueRef x);
-LLVMValueRef math_gelu(emit *e, LLVMValueRef x);
-/* math_pow.c; rsqrt: f64 too */
-LLVMValueRef math_pow(emit *e, LLVMValueRef x, LLVMValueRef y);
-LLVMValueRef math_cbrt(emit *e, LLVMValueRef x);
+/* math_<name> on f32 values (any precision above it is inside) and math64_<name> on f64 values, with as many operands. */
+#define MATH_1(name) LLVMValueRef math_##name(emit *e, LLVMValueRef x), math64_##name(emit *e, LLVMValueRef x)
+#define MATH_2(name)                                                                                                   \
+    LLVMValueRef math_##name(emit *e, LLVMValueRef x, LLVMValueRef y),                                                 \
+        math64_##name(emit *e, LLVMValueRef x, LLVMValueRef y)
+
+/* math_exp.c, math64_exp.c; so for the rest */
+MATH_1(exp);
+MATH_1(exp2);
+MATH_1(expm1);
+/* log */
+MATH_1(log);
+MATH_1(log2);
+MATH_1(log10);
+MATH_1(log1p);
+/* trig */
+MATH_1(sin);
+MATH_1(cos);
+MATH_1(tan);
+/* atan; operands of atan2 as in C */
+MATH_1(asin);
+MATH_1(acos);
+MATH_1(atan);
+MATH_2(atan2);
+/* hyper */
+MATH_1(sinh);
+MATH_1(cosh);
+MATH_1(tanh);
+MATH_1(asinh);
+MATH_1(acosh);
+MATH_1(atanh);
+/* erf; gelu: e->variant 0 = by erf, 1 = the tanh form */
+MATH_1(erf);
+MATH_1(erfc);
+MATH_1(gelu);
+/* pow */
+MATH_2(pow);
+MATH_1(cbrt);
+MATH_2(hypot);
+/* f32 and f64 in one, in math_pow.c */
 LLVMValueRef math_rsqrt(emit *e, LLVMValueRef x);
-LLVMValueRef math_hypot(emit *e, LLVMValueRef x, LLVMValueRef y);
-/* math_act.c */
-LLVMValueRef math_elu(emit *e, LLVMValueRef x, LLVMValueRef alpha);
-LLVMValueRef math_celu(emit *e, LLVMValueRef x, LLVMValueRef alpha);
-LLVMValueRef math_selu(emit *e, LLVMValueRef x);
-LLVMValueRef math_sigmoid(emit *e, LLVMValueRef x);
-LLVMValueRef math_silu(emit *e, LLVMValueRef x);
-LLVMValueRef math_softplus(emit *e, LLVMValueRef x);
-LLVMValueRef math_mish(emit *e, LLVMValueRef x);
+/* act; the second operand of elu and celu is alpha */
+MATH_2(elu);
+MATH_2(celu);
+MATH_1(selu);
+MATH_1(sigmoid);
+MATH_1(silu);
+MATH_1(softplus);
+MATH_1(mish);
+#undef MATH_1
+#undef MATH_2
 /* math_fast.c: the fast tier's version of a row of fast.def on f32 values, x as for the lowering of the row; NULL: there is
  * none, or the precise one is as fast at this level. */
 LLVMValueRef math_fast(emit *e, ir_op op, LLVMValueRef *x);
-/* The same for f64 values, in the math64_*.c of the same names. */
-LLVMValueRef math64_exp(emit *e, LLVMValueRef x);
-LLVMValueRef math64_exp2(emit *e, LLVMValueRef x);
-LLVMValueRef math64_expm1(emit *e, LLVMValueRef x);
-LLVMValueRef math64_log(emit *e, LLVMValueRef x);
-LLVMValueRef math64_log2(emit *e, LLVMValueRef x);
-LLVMValueRef math64_log10(emit *e, LLVMValueRef x);
-LLVMValueRef math64_log1p(emit *e, LLVMValueRef x);
-LLVMValueRef math64_sin(emit *e, LLVMValueRef x);
-LLVMValueRef math64_cos(emit *e, LLVMValueRef x);
-LLVMValueRef math64_tan(emit *e, LLVMValueRef x);
-LLVMValueRef math64_asin(emit *e, LLVMValueRef x);
-LLVMValueRef math64_acos(emit *e, LLVMValueRef x);
-LLVMValueRef math64_atan(emit *e, LLVMValueRef x);
-LLVMValueRef math64_atan2(emit *e, LLVMValueRef y, LLVMValueRef x);
-LLVMValueRef math64_sinh(emit *e, LLVMValueRef x);
-LLVMValueRef math64_cosh(emit *e, LLVMValueRef x);
-LLVMValueRef math64_tanh(emit *e, LLVMValueRef x);
-LLVMValueRef math64_asinh(emit *e, LLVMValueRef x);
-LLVMValueRef math64_acosh(emit *e, LLVMValueRef x);
-LLVMValueRef math64_atanh(emit *e, LLVMValueRef x);
-LLVMValueRef math64_erf(emit *e, LLVMValueRef x);
-LLVMValueRef math64_erfc(emit *e, LLVMValueRef x);
-LLVMValueRef math64_gelu(emit *e, LLVMValueRef x);
-LLVMValueRef math64_pow(emit *e, LLVMValueRef x, LLVMValueRef y);
-LLVMValueRef math64_cbrt(emit *e, LLVMValueRef x);
-LLVMValueRef math64_hypot(emit *e, LLVMValueRef x, LLVMValueRef y);
-LLVMValueRef math64_elu(emit *e, LLVMValueRef x, LLVMValueRef alpha);
-LLVMValueRef math64_celu(emit *e, LLVMValueRef x, LLVMValueRef alpha);
-LLVMValueRef math64_selu(emit *e, LLVMValueRef x);
-LLVMValueRef math64_sigmoid(emit *e, LLVMValueRef x);
-LLVMValueRef math64_silu(emit *e, LLVMValueRef x);
-LLVMValueRef math64_softplus(emit *e, LLVMValueRef x);
-LLVMValueRef math64_mish(emit *e, LLVMValueRef x);
 #endif
