@@ -6,7 +6,7 @@
 #include "lazy.h"
 #include "rt/buffer.h"
 #include "rt/cpuinfo.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 #include <pthread.h>
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* dump.c: FUSOR_DEBUG=ir,plan,key,llvm,asm and FUSOR_VERBOSE=dispatch: what a compile made, for people who debug it. */
 #include "dump.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 
 static void *allocate(void *user, size_t bytes) { return fu_alloc(user, bytes); }
 

@@ -2,7 +2,7 @@
 /* explain.c: a plan as a JSON document ("fusor-explain/1"): kernels, boundaries with their reasons, memory, and the same
  * function unfused. `fusor explain` prints its text form from the same document. */
 #include "context.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include "start.h"
 #include "base/env.h"
 #include "rt/fork.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/resource.h>

@@ -3,7 +3,7 @@
  * without a line table is generated again with one; where that gives the same code, its table serves. */
 #include "cache_entries.h"
 #include "ir/codegen_api.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
  * combination of --dim; warm makes the kernels without running them, why tells what a request for each would meet. */
 #include "cache_entries.h"
 #include "inputs.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 
 typedef struct key_bytes { uint8_t at[IR_KEY_BYTES]; } key_bytes;
 typedef struct walk {

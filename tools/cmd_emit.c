@@ -6,7 +6,7 @@
 #include "ir/codegen_api.h"
 #include "ir/pass.h"
 #include "rt/cpuinfo.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 #include <stdlib.h>
 
 static void *allocate(void *user, size_t bytes) {

@@ -4,7 +4,7 @@
 #include "report.h"
 #include "base/env.h"
 #include "rt/cpuinfo.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 
 /* Why the level is no higher: the first feature of the next level that was not granted. */
 static const char *why_level(tool *t, int level) {

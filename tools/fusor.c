@@ -2,7 +2,7 @@
 /* fusor.c: the command. Reads the command line, runs the subcommand, turns its outcome into an exit status. */
 #include "report.h"
 #include "rt/cpuinfo.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 #include <locale.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* options.c: the command line, driven by options.def and commands.def; help; messages; the context that the options ask for. */
 #include "options.h"
 #include "rt/cpuinfo.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 #include "base/env.h"
 #include <errno.h>
 #include <math.h>

@@ -8,7 +8,7 @@
 #include "base/env.h"
 #include "rt/cpuinfo.h"
 #include "rt/debugger.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 #include "rt/probes.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* cache_list.c: looks at a cache directory and tidies it, without a cache object: what `fusor cache` does. */
 #include "rt/cache_stats.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>

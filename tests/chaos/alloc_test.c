@@ -5,7 +5,7 @@
 #include "base/arena.h"
 #include "fusor/fusor.h"
 #include "rt/cpuinfo.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>

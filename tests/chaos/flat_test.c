@@ -5,7 +5,7 @@
 #include "fusor/fusor.h"
 #include "rt/cpuinfo.h"
 #include "rt/loader.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <stdio.h>

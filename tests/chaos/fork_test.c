@@ -3,7 +3,7 @@
  * kernels they have and with new ones, and neither hangs nor disturbs the other. */
 #include "fusor/fusor.h"
 #include "rt/cpuinfo.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>

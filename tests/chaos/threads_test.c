@@ -4,7 +4,7 @@
  * disk cache, never maps the code generation module. */
 #include "fusor/fusor.h"
 #include "rt/cpuinfo.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -10,7 +10,7 @@
 #include "rt/buffer.h"
 #include "rt/cpuinfo.h"
 #include "rt/exec.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "jit/link.h"
 #include "rt/cache_stats.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 #include <elf.h>
 #include <unistd.h>
 #include <stdio.h>

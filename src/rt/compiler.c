@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* module.c: the way to the code generation module. */
-#include "rt/module.h"
+/* compiler.c: the way to the code generation module. */
+#include "rt/compiler.h"
 #include "base/build_id.h"
 #include "base/env.h"
 #include <dlfcn.h>

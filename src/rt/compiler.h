@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-#ifndef RT_MODULE_H
-#define RT_MODULE_H
+#ifndef RT_COMPILER_H
+#define RT_COMPILER_H
 /* Finds and loads the code generation module (the part with LLVM in it), at the first kernel that no cache holds. */
 #include "base/error.h"
 #include <stdbool.h>
