@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* contract.c: the contraction kernel. Phase 0 packs operand 1 into panels of nr columns; phase 1 makes blocks of the
  * output: for each K block in order it packs a block of operand 0 and runs the register tile over the panels of both;
- * the last K block's totals go through the epilogue. Memory layouts are in ir/kernel.h, packing is in contract_pack.c.
+ * the last K block's totals go through the epilogue. Memory layouts are in ir/kernel.h. Here are the loops and what all
+ * parts share; packing is in contract_pack.c, the register tile in contract_tile.c, the epilogue in contract_epilogue.c.
  *
  * In machine code these are functions, which share nothing but their arguments and the scratch memory: the kernel
  * (loops and calls), pack0 and pack1, tile, add, finish. LLVM's time grows faster than the size of a function; this
@@ -11,18 +12,10 @@
  * The order that an element is accumulated in depends on K, kb and the level alone: a block's products from 0 upwards,
  * then block sums in order. So blocking, threads and fusion do not change bits. */
 #include "jit/contract.h"
-#include <string.h>
-
-enum {
-    MAX_TILE = 32 /* vector registers in a tile */
-};
 
 LLVMValueRef contract_min(emit *e, LLVMValueRef a, LLVMValueRef b) {
     return em_select(e, em_icmp(e, LLVMIntSLT, a, b), a, b);
 }
-
-static LLVMValueRef num(contract *c, int64_t v) { return em_i64s(c->e, v); }
-static LLVMValueRef element(contract *c, LLVMValueRef base, LLVMValueRef i) { return em_gep(c->e, base, c->t_acc, i); }
 
 /* ---- loads of the program ---- */
 static LLVMValueRef coordinate(const contract_point *at, int dim) {
@@ -62,7 +55,7 @@ LLVMValueRef contract_load(emit *e, em_values *v, const ir_kinst *inst, void *us
 }
 
 /* Batch number -> index of each batch dim and offset of each buffer. With only the dims in `which`. */
-static void decode_batch(contract *c, LLVMValueRef number, uint32_t which) {
+void contract_decode_batch(contract *c, LLVMValueRef number, uint32_t which) {
     emit *e = c->e;
     for (int i = c->n_batch - 1; i >= 0; i--) {
         int d = c->batch[i];
@@ -101,21 +94,15 @@ static LLVMValueRef panel_of_b(contract *c, LLVMValueRef batch, LLVMValueRef pan
 }
 
 /* ---- functions beside the kernel's: deep nests of loops in one function cost much more to compile ---- */
-typedef struct outer {
-    emit e;
-    contract c;
-    LLVMBasicBlockRef block;
-} outer;
-
 /* Into a new function. But for tile and add, its first parameter is the argument block, and what it holds is loaded. */
-static outer *begin_function(contract *c, contract_function f, const char *name, LLVMTypeRef *parameter, unsigned n,
-                             bool is_optimized) {
+contract_outer *contract_begin(contract *c, contract_function f, const char *name, LLVMTypeRef *parameter, unsigned n,
+                               bool is_optimized) {
     emit *e = c->e;
     c->function_type[f] = LLVMFunctionType(e->t_void, parameter, n, 0);
     c->function[f] = em_function(e, name, c->function_type[f], is_optimized);
     LLVMSetLinkage(c->function[f], LLVMInternalLinkage);
-    outer *o = FU_NEW(e->arena, outer);
-    *o = (outer){*e, *c, LLVMGetInsertBlock(e->b)};
+    contract_outer *o = FU_NEW(e->arena, contract_outer);
+    *o = (contract_outer){*e, *c, LLVMGetInsertBlock(e->b)};
     e->fn = c->function[f];
     LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
     if (f == TILE || f == ADD) return o;
@@ -124,7 +111,7 @@ static outer *begin_function(contract *c, contract_function f, const char *name,
     return o;
 }
 
-static void end_function(contract *c, const outer *o) {
+void contract_end(contract *c, const contract_outer *o) {
     emit *e = c->e;
     LLVMBuildRetVoid(e->b);
     LLVMPositionBuilderAtEnd(e->b, o->block);
@@ -132,7 +119,7 @@ static void end_function(contract *c, const outer *o) {
     *c = o->c;
 }
 
-static void call(contract *c, contract_function f, LLVMValueRef *in, unsigned n) {
+void contract_call(contract *c, contract_function f, LLVMValueRef *in, unsigned n) {
     LLVMBuildCall2(c->e->b, c->function_type[f], c->function[f], in, n, "");
 }
 
@@ -142,10 +129,10 @@ static void call(contract *c, contract_function f, LLVMValueRef *in, unsigned n)
 static void emit_pack_function(contract *c, int operand) {
     emit *e = c->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
-    outer *o = begin_function(c, operand ? PACK1 : PACK0, operand ? "pack1" : "pack0", parameter, 7, false);
+    contract_outer *o = contract_begin(c, operand ? PACK1 : PACK0, operand ? "pack1" : "pack0", parameter, 7, false);
     LLVMValueRef in[7];
     LLVMGetParams(e->fn, in);
-    decode_batch(c, in[2], operand ? ir_kernel_varies(c->k, c->operand[1]) : UINT32_MAX);
+    contract_decode_batch(c, in[2], operand ? ir_kernel_varies(c->k, c->operand[1]) : UINT32_MAX);
     int rows = operand ? c->nr : c->mr;
     LLVMValueRef elements = em_mul(e, contract_min(e, c->kk, num(c, c->kb)), num(c, rows));
     em_loop l = em_for(e, num(c, 0), in[4], num(c, 1));
@@ -153,13 +140,13 @@ static void emit_pack_function(contract *c, int operand) {
                   em_add(e, in[3], em_mul(e, l.i, num(c, rows))), in[5], in[6]);
     em_end(e, &l);
     em_demote(e);
-    end_function(c, o);
+    contract_end(c, o);
 }
 
 static void call_pack(contract *c, int operand, LLVMValueRef dst, LLVMValueRef batch, LLVMValueRef first,
                       LLVMValueRef panels, LLVMValueRef k0, LLVMValueRef k_count) {
     LLVMValueRef in[7] = {c->e->args, dst, batch, first, panels, k0, k_count};
-    call(c, operand ? PACK1 : PACK0, in, 7);
+    contract_call(c, operand ? PACK1 : PACK0, in, 7);
 }
 
 /* Phase 0: a tile is one panel of one batch of operand 1. */
@@ -173,209 +160,22 @@ static void emit_pack_phase(contract *c) {
     em_end(e, &t);
 }
 
-/* ---- the register tile ---- */
-static LLVMValueRef tile_load(contract *c, LLVMValueRef ptr, int align) {
-    LLVMValueRef v = LLVMBuildLoad2(c->e->b, c->t_vec, ptr, "");
-    LLVMSetAlignment(v, (unsigned)align);
-    return v;
-}
-
-static LLVMValueRef mul_add(contract *c, LLVMValueRef a, LLVMValueRef b, LLVMValueRef acc) {
-    emit *e = c->e;
-    return ir_is_float(c->acc) ? em_mad(e, a, b, acc) : em_add(e, em_mul(e, a, b), acc);
-}
-
-static void prefetch(contract *c, LLVMValueRef ptr) {
-    emit *e = c->e;
-    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID("llvm.prefetch", 13), &e->t_ptr, 1);
-    LLVMValueRef in[4] = {ptr, LLVMConstInt(e->t_i32, 0, 0), LLVMConstInt(e->t_i32, 3, 0),
-                          LLVMConstInt(e->t_i32, 1, 0)};
-    LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, in, 4, "");
-}
-
-/* How far ahead the panel is prefetched: a kilobyte. */
-static int64_t rows_ahead(const contract *c) { return 1024 / (c->nr * c->acc_bytes) + 1; }
-
-/* One product of the panels at pa and pb into acc. */
-static void tile_step(contract *c, LLVMValueRef *acc, LLVMValueRef pa, LLVMValueRef pb) {
-    emit *e = c->e;
-    LLVMValueRef zeros = LLVMConstNull(LLVMVectorType(e->t_i32, (unsigned)c->v_lanes)), b[8];
-    for (int j = 0; j < c->nv; j++) b[j] = tile_load(c, element(c, pb, num(c, j * c->v_lanes)), c->acc_bytes);
-    /* The panel of operand 1 comes from the next cache the first time; the hardware's prefetcher is late for it. */
-    for (int at = 0; at < c->nr * c->acc_bytes; at += 64)
-        prefetch(c, em_gep(e, element(c, pb, c->b_ahead), e->t_i8, num(c, at)));
-    for (int i = 0; i < c->mr; i++) {
-        LLVMValueRef x = LLVMBuildLoad2(e->b, c->t_acc, element(c, pa, num(c, i)), "");
-        LLVMSetAlignment(x, (unsigned)c->acc_bytes);
-        LLVMValueRef poison = LLVMGetPoison(c->t_vec);
-        LLVMValueRef a = LLVMBuildShuffleVector(
-            e->b, LLVMBuildInsertElement(e->b, poison, x, LLVMConstInt(e->t_i32, 0, 0), ""), poison, zeros, "");
-        for (int j = 0; j < c->nv; j++) acc[i * c->nv + j] = mul_add(c, a, b[j], acc[i * c->nv + j]);
-    }
-}
-
-static LLVMValueRef merge(contract *c, LLVMValueRef a, LLVMBasicBlockRef from_a, LLVMValueRef b,
-                          LLVMBasicBlockRef from_b) {
-    LLVMValueRef phi = LLVMBuildPhi(c->e->b, LLVMTypeOf(a), "");
-    LLVMAddIncoming(phi, &a, &from_a, 1);
-    LLVMAddIncoming(phi, &b, &from_b, 1);
-    return phi;
-}
-
-/* (pa, pb, count, dst, b_stride, b_ahead): dst[mr][nr] = sum over k < count of pa[k] x pb[k]. The only function that is
- * optimized, and what costs most to compile: so it has a loop of single products (two an iteration are no faster:
- * EPYC 9005, 512^3 f32, level v4 and v3), and stores its sums however they go on. */
-static void emit_tile_function(contract *c) {
-    emit *e = c->e;
-    int n = c->mr * c->nv;
-    LLVMTypeRef parameter[6] = {e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_i64};
-    outer *o = begin_function(c, TILE, "tile", parameter, 6, true);
-    LLVMValueRef in[6], zero = LLVMConstNull(c->t_vec), phi[3], sum[MAX_TILE], next[MAX_TILE];
-    LLVMGetParams(e->fn, in);
-    bool in_place = ir_kernel_contract_in_place(c->k);
-    c->b_stride = in_place ? in[4] : num(c, c->nr);
-    c->b_ahead = in_place ? in[5] : num(c, c->nr * rows_ahead(c));
-
-    LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b), body = em_block(e, "products"), done = em_block(e, "sums");
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, in[2], num(c, 0)), body, done);
-    LLVMPositionBuilderAtEnd(e->b, body);
-    for (int i = 0; i < 3; i++) {
-        phi[i] = LLVMBuildPhi(e->b, LLVMTypeOf(in[i]), "");
-        LLVMAddIncoming(phi[i], &in[i], &entry, 1);
-    }
-    for (int i = 0; i < n; i++) {
-        next[i] = sum[i] = LLVMBuildPhi(e->b, c->t_vec, "");
-        LLVMAddIncoming(sum[i], &zero, &entry, 1);
-    }
-    tile_step(c, next, phi[0], phi[1]);
-    LLVMValueRef then[3] = {element(c, phi[0], num(c, c->mr)), element(c, phi[1], c->b_stride),
-                            em_sub(e, phi[2], num(c, 1))};
-    for (int i = 0; i < 3; i++) LLVMAddIncoming(phi[i], &then[i], &body, 1);
-    for (int i = 0; i < n; i++) LLVMAddIncoming(sum[i], &next[i], &body, 1);
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntNE, then[2], num(c, 0)), body, done);
-
-    LLVMPositionBuilderAtEnd(e->b, done);
-    for (int i = 0; i < n; i++) sum[i] = merge(c, zero, entry, next[i], body);
-    for (int i = 0; i < n; i++) {
-        LLVMValueRef at = element(c, in[3], num(c, i / c->nv * c->nr + i % c->nv * c->v_lanes));
-        LLVMSetAlignment(LLVMBuildStore(e->b, sum[i], at), (unsigned)(c->v_lanes * c->acc_bytes));
-    }
-    end_function(c, o);
-}
-
-/* ---- the epilogue: from the tile in memory (in L1, just written) to the outputs, row by row ---- */
-/* Evaluates and stores everything at one point; x is where the accumulators of this point lie. */
-static void epilogue_at(contract *c, contract_point *at, LLVMValueRef x) {
-    emit *e = c->e;
-    em_values v;
-    em_values_init(&v, contract_load, at);
-    LLVMValueRef sum = em_load_ptr(e, c->acc, x, NULL, (unsigned)c->acc_bytes);
-    v.at[c->matmul] = em_cast(e, sum, c->acc, c->k->inst[c->matmul].dtype);
-    for (int i = 0; i < c->k->n_insts; i++) {
-        const ir_kinst *in = &c->k->inst[i];
-        if (in->op != IR_K_STORE) continue;
-        LLVMValueRef value = em_value(e, &v, in->in[0]);
-        em_store(e, in->index, value, contract_offset(c, in->index, at), contract_step(c, in->index, at->axis),
-                 at->mask);
-    }
-}
-
-static bool is_costly_epilogue(const contract *c) {
-    for (int i = c->matmul; i < c->k->n_insts; i++)
-        if (c->k->inst[i].op < IR_OP_COUNT && (ir_ops[c->k->inst[i].op].flags & IR_COSTLY)) return true;
-    return false;
-}
-
-/* Vectors of a row, or single elements where the end cannot be masked. A costly program is emitted once, in a loop.
- * Whole vectors are stored without masks: masked stores are slow where they miss the caches near. */
-static void epilogue_row(contract *c, LLVMValueRef row, LLVMValueRef m, LLVMValueRef n0, LLVMValueRef columns,
-                         LLVMValueRef *mask, bool is_whole, bool in_loop) {
-    emit *e = c->e;
-    if (!in_loop) {
-        for (int j = 0; j < c->nr / c->lanes; j++) {
-            contract_point at = {c, m, em_add(e, n0, num(c, j * c->lanes)), NULL, c->dim_n, mask[j]};
-            epilogue_at(c, &at, element(c, row, num(c, j * c->lanes)));
-        }
-        return;
-    }
-    em_loop l = em_for(e, num(c, 0), columns, num(c, e->lanes));
-    bool is_masked = !is_whole && e->lanes > 1;
-    contract_point at = {c,
-                         m,
-                         em_add(e, n0, l.i),
-                         NULL,
-                         e->lanes > 1 ? c->dim_n : -1,
-                         is_masked ? em_mask(e, em_sub(e, columns, l.i)) : NULL};
-    epilogue_at(c, &at, element(c, row, l.i));
-    em_end(e, &l);
-}
-
-static void epilogue_rows(contract *c, LLVMValueRef tile, LLVMValueRef m0, LLVMValueRef rows, LLVMValueRef n0,
-                          LLVMValueRef columns, bool is_whole, bool is_costly) {
-    emit *e = c->e;
-    LLVMValueRef mask[8] = {0};
-    bool has_mask = e->level->has_mask;
-    e->lanes = is_whole || has_mask ? c->lanes : 1;
-    for (int j = 0; j < c->nr / c->lanes && !is_whole && !is_costly && has_mask; j++)
-        mask[j] = em_mask(e, em_sub(e, columns, num(c, j * c->lanes)));
-    em_loop l = em_for(e, num(c, 0), rows, num(c, 1));
-    LLVMValueRef row = element(c, tile, em_mul(e, l.i, num(c, c->nr)));
-    epilogue_row(c, row, em_add(e, m0, l.i), n0, columns, mask, is_whole, is_costly || e->lanes == 1);
-    em_end(e, &l);
-}
-
-/* (args, batch, m0, n0): what becomes of the tile in scratch, whose first element is at m0, n0. */
-static void emit_epilogue_function(contract *c) {
-    emit *e = c->e;
-    bool is_costly = is_costly_epilogue(c);
-    LLVMTypeRef parameter[4] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64};
-    outer *o = begin_function(c, FINISH, "finish", parameter, 4, is_costly);
-    LLVMValueRef m0 = LLVMGetParam(e->fn, 2), n0 = LLVMGetParam(e->fn, 3), tile = e->scratch, nr = num(c, c->nr);
-    decode_batch(c, LLVMGetParam(e->fn, 1), UINT32_MAX);
-    LLVMValueRef rows = contract_min(e, em_sub(e, c->m, m0), num(c, c->mr)), left = em_sub(e, c->n, n0);
-    em_branch b = em_if(e, em_icmp(e, LLVMIntSGE, left, nr));
-    epilogue_rows(c, tile, m0, rows, n0, nr, true, is_costly);
-    em_else(e, &b);
-    epilogue_rows(c, tile, m0, rows, n0, left, false, is_costly);
-    em_endif(e, &b);
-    end_function(c, o);
-}
-
 /* ---- phase 1: a tile is a block of MC x NC elements of one batch ---- */
 typedef struct block {
     LLVMValueRef k0, k_count, is_first, is_last, in_place, edge, a, batch, b_batch, partial, tile;
 } block;
-
-/* (partial, tile, dst): dst = partial + tile, a row at a time: once a K block, so simple. */
-static void emit_add_function(contract *c) {
-    emit *e = c->e;
-    int align = c->v_lanes * c->acc_bytes;
-    LLVMTypeRef parameter[3] = {e->t_ptr, e->t_ptr, e->t_ptr};
-    outer *o = begin_function(c, ADD, "add", parameter, 3, false);
-    LLVMValueRef in[3];
-    LLVMGetParams(e->fn, in);
-    em_loop l = em_for(e, num(c, 0), num(c, c->mr * c->nr), num(c, c->nr));
-    for (int j = 0; j < c->nv; j++) {
-        LLVMValueRef at = em_add(e, l.i, num(c, j * c->v_lanes));
-        LLVMValueRef a = tile_load(c, element(c, in[0], at), align), b = tile_load(c, element(c, in[1], at), align);
-        LLVMValueRef sum = ir_is_float(c->acc) ? em_fadd(e, a, b) : em_add(e, a, b);
-        LLVMSetAlignment(LLVMBuildStore(e->b, sum, element(c, in[2], at)), (unsigned)align);
-    }
-    em_end(e, &l);
-    end_function(c, o);
-}
 
 static void emit_register_tile(contract *c, const block *s, LLVMValueRef pa, LLVMValueRef pb, LLVMValueRef partial,
                                LLVMValueRef m0, LLVMValueRef n0) {
     emit *e = c->e;
     LLVMValueRef kept = em_and(e, s->is_first, em_xor(e, s->is_last, LLVMConstInt(e->t_i1, 1, 0)));
     LLVMValueRef in[6] = {pa, pb, s->k_count, em_select(e, kept, partial, s->tile), c->b_stride, c->b_ahead};
-    call(c, TILE, in, 6);
+    contract_call(c, TILE, in, 6);
     em_branch later = em_if(e, em_icmp(e, LLVMIntEQ, s->is_first, LLVMConstInt(e->t_i1, 0, 0)));
-    call(c, ADD, (LLVMValueRef[]){partial, s->tile, em_select(e, s->is_last, s->tile, partial)}, 3);
+    contract_call(c, ADD, (LLVMValueRef[]){partial, s->tile, em_select(e, s->is_last, s->tile, partial)}, 3);
     em_endif(e, &later);
     em_branch last = em_if(e, s->is_last);
-    call(c, FINISH, (LLVMValueRef[]){e->args, s->batch, m0, n0}, 4);
+    contract_call(c, FINISH, (LLVMValueRef[]){e->args, s->batch, m0, n0}, 4);
     em_endif(e, &last);
 }
 
@@ -399,13 +199,13 @@ static LLVMValueRef panel_to_read(contract *c, const block *s, LLVMValueRef pack
         LLVMBasicBlockRef edge_end = LLVMGetInsertBlock(e->b);
         LLVMBuildBr(e->b, ready);
         LLVMPositionBuilderAtEnd(e->b, ready);
-        LLVMValueRef from = merge(c, packed, start, here, check);
+        LLVMValueRef from = contract_merge(c, packed, start, here, check);
         LLVMAddIncoming(from, (LLVMValueRef[]){s->edge}, &edge_end, 1);
-        c->b_stride = merge(c, nr, start, e->stride[buffer][c->dim_k], check);
+        c->b_stride = contract_merge(c, nr, start, e->stride[buffer][c->dim_k], check);
         LLVMAddIncoming(c->b_stride, &nr, &edge_end, 1);
         packed = from;
     }
-    c->b_ahead = em_mul(e, c->b_stride, num(c, rows_ahead(c)));
+    c->b_ahead = em_mul(e, c->b_stride, num(c, contract_rows_ahead(c)));
     return packed;
 }
 
@@ -438,7 +238,7 @@ static void emit_compute_phase(contract *c) {
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
     LLVMValueRef nb = LLVMBuildURem(e->b, t.i, n_blocks, ""), q = LLVMBuildUDiv(e->b, t.i, n_blocks, "");
     LLVMValueRef mb = LLVMBuildURem(e->b, q, m_blocks, ""), batch = LLVMBuildUDiv(e->b, q, m_blocks, "");
-    decode_batch(c, batch, UINT32_MAX);
+    contract_decode_batch(c, batch, UINT32_MAX);
     uint32_t b_dims = ir_kernel_varies(c->k, c->operand[1]);
     LLVMValueRef b_batch = zero;
     for (int i = 0; i < c->n_batch; i++)
@@ -525,7 +325,7 @@ fusor_status jit_emit_contract(emit *e, fu_error *err) {
     c->kb = c->k->tile.kb;
     c->nv = c->nr / c->v_lanes;
     if (c->mr < 1 || c->kb < 1 || c->nr < 1 || c->nr % c->lanes || c->nr % c->v_lanes || c->mr > c->lanes ||
-        c->nv > 8 || c->mr * c->nv > MAX_TILE)
+        c->nv > 8 || c->mr * c->nv > CONTRACT_MAX_TILE)
         return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "contract kernel: tile %d x %d x %d does not fit level %s", c->mr,
                        c->nr, c->kb, e->level->name);
     c->t_acc = em_scalar_type(e, c->acc);
@@ -533,9 +333,9 @@ fusor_status jit_emit_contract(emit *e, fu_error *err) {
     set_values(c);
     emit_pack_function(c, 0);
     emit_pack_function(c, 1);
-    emit_tile_function(c);
-    emit_add_function(c);
-    emit_epilogue_function(c);
+    contract_emit_tile(c);
+    contract_emit_add(c);
+    contract_emit_epilogue(c);
 
     em_branch phase = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, LLVMConstInt(LLVMTypeOf(e->phase), 0, 0)));
     emit_pack_phase(c);

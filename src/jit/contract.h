@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef JIT_CONTRACT_H
 #define JIT_CONTRACT_H
-/* What the two files of the contraction kernel share. */
+/* What the files of the contraction kernel share. */
 #include "jit/emit.h"
 
 typedef enum contract_function { PACK0, PACK1, TILE, ADD, FINISH, CONTRACT_FUNCTIONS } contract_function;
+enum { CONTRACT_MAX_TILE = 32 /* vector registers in a tile */ };
 
 typedef struct contract {
     emit *e;
@@ -37,6 +38,40 @@ LLVMValueRef contract_load(emit *e, em_values *v, const ir_kinst *inst, void *po
 LLVMValueRef contract_offset(contract *c, int buffer, const contract_point *at);
 LLVMValueRef contract_step(contract *c, int buffer, int axis);
 LLVMValueRef contract_min(emit *e, LLVMValueRef a, LLVMValueRef b);
+/* Batch number -> index of each batch dim and offset of each buffer. With only the dims in `which`. */
+void contract_decode_batch(contract *c, LLVMValueRef number, uint32_t which);
+static inline LLVMValueRef num(contract *c, int64_t v) { return em_i64s(c->e, v); }
+static inline LLVMValueRef element(contract *c, LLVMValueRef base, LLVMValueRef i) {
+    return em_gep(c->e, base, c->t_acc, i);
+}
+/* A phi of two values, at the begin of the block that both blocks lead to. */
+LLVMValueRef contract_merge(contract *c, LLVMValueRef a, LLVMBasicBlockRef from_a, LLVMValueRef b,
+                            LLVMBasicBlockRef from_b);
+
+/* ---- functions beside the kernel's: deep nests of loops in one function cost much more to compile ---- */
+typedef struct contract_outer {
+    emit e;
+    contract c;
+    LLVMBasicBlockRef block;
+} contract_outer;
+/* Into a new function. But for tile and add, its first parameter is the argument block, and what it holds is loaded. */
+contract_outer *contract_begin(contract *c, contract_function f, const char *name, LLVMTypeRef *parameter, unsigned n,
+                               bool is_optimized);
+void contract_end(contract *c, const contract_outer *o); /* and back */
+void contract_call(contract *c, contract_function f, LLVMValueRef *in, unsigned n);
+
+/* ---- contract_tile.c ---- */
+/* (pa, pb, count, dst, b_stride, b_ahead): dst[mr][nr] = sum over k < count of pa[k] x pb[k]. */
+void contract_emit_tile(contract *c);
+/* (partial, tile, dst): dst = partial + tile. */
+void contract_emit_add(contract *c);
+int64_t contract_rows_ahead(const contract *c); /* k steps from what is read to what is prefetched of operand 1 */
+
+/* ---- contract_epilogue.c ---- */
+/* (args, batch, m0, n0): what becomes of the tile in scratch, whose first element is at m0, n0. */
+void contract_emit_epilogue(contract *c);
+
+/* ---- contract_pack.c ---- */
 
 /* Emits: dst[k][r] = operand at row first + r, column k_first + k for k < k_count, r < rows (mr for operand 0 along m,
  * nr for operand 1 along n). Rows past the end of the dim repeat valid ones or are 0. Up to lanes * rows elements
