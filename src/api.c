@@ -194,12 +194,17 @@ fusor_status fusor_executable_call_each(fusor_executable *exe, int64_t n_sets, i
     return status;
 }
 
-fusor_status fusor_call_run(fusor_call *call) {
+/* Apart, so that a call which succeeds makes no room for a message. */
+static __attribute__((noinline)) fusor_status run_call(fusor_call *call) {
     fu_error e;
     if (!call) return context_refuse("fusor_call_run: the call is NULL");
     fu_error_clear(&e);
     fusor_status status = call->each ? rt_each_run(call->each, &e) : rt_call_run(call->call, &e);
     return status == FUSOR_OK ? FUSOR_OK : context_fail(call->exe->ctx, &e);
+}
+
+fusor_status fusor_call_run(fusor_call *call) {
+    return call && call->call && rt_call_again(call->call) ? FUSOR_OK : run_call(call);
 }
 
 void fusor_call_free(fusor_call *call) {

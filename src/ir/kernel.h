@@ -109,9 +109,10 @@ enum {
 };
 
 /* How a call of given sizes is laid out: pure arithmetic on the description, the sizes and the run-time fields. */
+enum { IR_MAX_PHASES = 3 };
 typedef struct ir_launch {
-    int     n_phases;               /* 1..3; a barrier between them */
-    int64_t tiles[3];
+    int     n_phases;               /* at least 1; a barrier between them */
+    int64_t tiles[IR_MAX_PHASES];
     int64_t scratch_bytes, shared_bytes;
 } ir_launch;
 void ir_kernel_launch(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out);

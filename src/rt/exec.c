@@ -216,13 +216,18 @@ bool rt_exec_is_bound(const rt_exec *x, int param) {
 }
 
 /* ---- frames: a few slots, taken and given by exchange; no lock that a fork could leave behind ---- */
-static fusor_status take_frame(rt_exec *x, fu_error *e, frame **out) {
+static frame *take_spare(rt_exec *x) {
     for (int i = 0; i < SPARE_FRAMES; i++) {
         if (!atomic_load_explicit(&x->spare[i], memory_order_relaxed)) continue;
         frame *f = atomic_exchange_explicit(&x->spare[i], NULL, memory_order_acquire);
-        if (f) return *out = f, FUSOR_OK;
+        if (f) return f;
     }
-    return exec_frame_new(x, e, out);
+    return NULL;
+}
+
+static fusor_status take_frame(rt_exec *x, fu_error *e, frame **out) {
+    frame *f = take_spare(x);
+    return f ? (*out = f, FUSOR_OK) : exec_frame_new(x, e, out);
 }
 
 static void give_frame(rt_exec *x, frame *f) {
@@ -264,19 +269,30 @@ fusor_status exec_prepare(frame *f, fu_error *e, int n_in, const fusor_buffer *i
     if (n_out != c->n_results || (n_out && !out))
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s gives %d results; %d outputs given", c->plan->graph->name,
                        c->n_results, n_out);
+    f->again_is = AGAIN_UNKNOWN;
     FU_TRY(take_inputs(f, e, n_in, in, true));
     FU_TRY(exec_stage_inputs(f, e));
     return exec_prepare_outputs(f, e, out);
 }
 
-static bool is_equal(const fusor_buffer *a, const fusor_buffer *b, int n) {
-    return n == 0 || (b && memcmp(a, b, (size_t)n * sizeof *a) == 0);
+/* All that a call looks at: sizes and strides past the rank, and strides that do not count, may differ. */
+static bool is_equal(const fusor_buffer *a, const fusor_buffer *b) {
+    if (a->data != b->data || a->dtype != b->dtype || a->rank != b->rank || a->flags != b->flags || a->device != b->device)
+        return false;
+    for (int d = 0; d < a->rank; d++)
+        if (a->shape[d] != b->shape[d] || (a->flags & FUSOR_STRIDED && a->stride[d] != b->stride[d])) return false;
+    return true;
 }
 
 /* A loop that calls with the same buffers again: what was checked then holds now. */
 static bool is_last_call(const frame *f, int n_in, const fusor_buffer *in, int n_out, const fusor_buffer *out) {
-    return f->has_last && n_in == f->x->n_inputs && n_out == f->x->core->n_results &&
-           is_equal(f->last, in, n_in) && is_equal(f->last + n_in, out, n_out);
+    if (!f->has_last || n_in != f->x->n_inputs || n_out != f->x->core->n_results || (n_in && !in) || (n_out && !out))
+        return false;
+    for (int i = 0; i < n_in; i++)
+        if (!is_equal(&f->last[i], &in[i])) return false;
+    for (int r = 0; r < n_out; r++)
+        if (!is_equal(&f->last[n_in + r], &out[r])) return false;
+    return true;
 }
 
 static void note_call(frame *f, int n_in, const fusor_buffer *in, int n_out, const fusor_buffer *out) {
@@ -299,20 +315,28 @@ static fusor_status run(frame *f, fu_error *e) {
     return FUSOR_OK;
 }
 
+static fusor_status call_with(frame *f, fu_error *e, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *out) {
+    bool is_again = is_last_call(f, n_in, in, n_out, out);
+    if (is_again && exec_again(f)) return FUSOR_OK;
+    if (!is_again) {
+        f->has_last = false;
+        FU_TRY(exec_prepare(f, e, n_in, in, n_out, out));
+        note_call(f, n_in, in, n_out, out);
+    }
+    fusor_status s = run(f, e);
+    if (s != FUSOR_OK) {
+        exec_drop_outputs(f);
+        return s;
+    }
+    exec_give_outputs(f, out);
+    if (is_again) exec_again_make(f);
+    return FUSOR_OK;
+}
+
 fusor_status rt_exec_call(rt_exec *x, fu_error *e, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *out) {
     frame *f;
     FU_TRY(take_frame(x, e, &f));
-    fusor_status s = FUSOR_OK;
-    if (!is_last_call(f, n_in, in, n_out, out)) {
-        f->has_last = false;
-        s = exec_prepare(f, e, n_in, in, n_out, out);
-        if (s == FUSOR_OK) note_call(f, n_in, in, n_out, out);
-    }
-    if (s == FUSOR_OK) {
-        s = run(f, e);
-        if (s == FUSOR_OK) exec_give_outputs(f, out);
-        else exec_drop_outputs(f);
-    }
+    fusor_status s = call_with(f, e, n_in, in, n_out, out);
     give_frame(x, f);
     return s;
 }
@@ -359,7 +383,13 @@ fusor_status rt_call_new(rt_exec *x, fu_error *e, int n_in, const fusor_buffer *
     return FUSOR_OK;
 }
 
-fusor_status rt_call_run(rt_call *c, fu_error *e) { return run(c->f, e); }
+bool rt_call_again(const rt_call *c) { return exec_again(c->f); }
+
+fusor_status rt_call_run(rt_call *c, fu_error *e) {
+    FU_TRY(run(c->f, e));
+    exec_again_make(c->f);
+    return FUSOR_OK;
+}
 
 void rt_call_free(rt_call *c) {
     if (!c) return;

@@ -49,6 +49,8 @@ static void allocate(frame *f) {
     f->in = FU_NEW_N(&f->arena, call_end, c->n_params + 1);
     f->out = FU_NEW_N(&f->arena, call_end, c->n_results + 1);
     f->last = FU_NEW_N(&f->arena, fusor_buffer, c->n_params + c->n_results + 1);
+    f->again = FU_NEW_N(&f->arena, again_launch, IR_MAX_PHASES * c->n_steps + 1);
+    f->profile = c->options.profile;
     allocate_steps(f);
     for (int p = 0; p < c->n_params; p++) {
         f->shapes[p] = f->shape[p];
@@ -302,8 +304,8 @@ static fusor_status run_phases(const frame *f, fu_error *e, int number, const fr
     const core *c = f->x->core;
     const rt_kernel *k = c->info[number].kernel;
     atomic_int code = 0;
-    exec_phase run[3];
-    rt_phase phase[3];
+    exec_phase run[IR_MAX_PHASES];
+    rt_phase phase[IR_MAX_PHASES];
     int n = s->launch.n_phases - first_phase;
     for (int i = 0; i < n; i++) {
         run[i] = (exec_phase){s, k->fn, f->memory + f->scratch_at, f->scratch_stride, (uint32_t)(i + first_phase), &code};

@@ -2,7 +2,7 @@
 #ifndef RT_EXEC_INTERNAL_H
 #define RT_EXEC_INTERNAL_H
 /* Inside the executor: what is shared by exec.c (life, binding, calls), exec_frame.c (sizes, memory, running) and
- * exec_buffer.c (the caller's buffers), exec_each.c (one call over many sets of buffers). */
+ * exec_buffer.c (the caller's buffers), exec_each.c (one call over many sets of buffers), exec_again.c (a call repeated). */
 #include "rt/exec.h"
 #include "rt/threads.h"
 #include <stdatomic.h>
@@ -70,8 +70,22 @@ typedef struct call_end {
     size_t staging_bytes;
 } call_end;
 
+/* One phase of a kernel on one thread, with all that its code is given. */
+typedef struct again_launch {
+    ir_kernel_fn fn;
+    int64_t      tiles;
+    const char  *symbol;
+    int          n_phases;              /* of the kernel; 0 where it is not its first launch */
+    ir_kernel_args args;
+} again_launch;
+typedef enum again_state { AGAIN_UNKNOWN, AGAIN_NO, AGAIN_YES } again_state;
+
 struct frame {
     rt_exec  *x;                        /* borrowed */
+    again_state    again_is;            /* of these ends: can a repetition be the launches below and nothing else? */
+    int            n_again;
+    again_launch  *again;
+    _Atomic(rt_profile *) *profile;     /* as in rt_exec_options */
     fu_arena  arena;
     bool      is_evaluated;
     int64_t (*shape)[IR_MAX_RANK];      /* by param, of the last evaluation */
@@ -115,6 +129,10 @@ typedef struct exec_phase {
 } exec_phase;
 void         exec_run_tiles(void *user, int worker, int64_t begin, int64_t end);
 void         exec_packed_free(const rt_exec_options *options, packed *p);
+
+/* exec_again.c. After a run of the frame: decides how it is repeated; and repeats it, true when done. */
+void         exec_again_make(frame *f);
+bool         exec_again(const frame *f);
 
 /* exec_check.c: a step of kind CHECK. */
 fusor_status exec_check_indices(const frame *f, fu_error *e, int number);

@@ -51,12 +51,28 @@ Test(profile, counts_while_it_is_on) {
     fusor_buffer_list lists[2] = {{in, 1}, {in + 1, 1}}, to = {&out, 1};
     OK(fusor_executable_call_each(exe, 1, 2, lists, 1, &to));
     cr_assert_eq(calls(ctx), 5);
-    fusor_executable_free(exe);
     OK(fusor_profile_enable(ctx, 0));
     cr_assert_eq(calls(ctx), 5);
+    /* calls that are repeated without looking at anything look at this */
+    OK(fusor_executable_prepare(exe, 2, in, 1, &out, &call));
+    for (int i = 0; i < 3; i++) {
+        OK(fusor_call_run(call));
+        OK(fusor_executable_call(exe, 2, in, 1, &out));
+    }
+    OK(fusor_profile_enable(ctx, 1));       /* from zero */
+    for (int i = 0; i < 3; i++) {
+        OK(fusor_call_run(call));
+        OK(fusor_executable_call(exe, 2, in, 1, &out));
+    }
+    cr_assert_eq(calls(ctx), 6);
+    OK(fusor_profile_enable(ctx, 0));
+    OK(fusor_call_run(call));
+    cr_assert_eq(calls(ctx), 6);
+    fusor_call_free(call);
+    fusor_executable_free(exe);
     float z[N];
     OK(fusor_read(fusor_exp(fusor_wrap_const(ctx, a, FUSOR_F32, FUSOR_SHAPE(N))), z, sizeof z));
-    cr_assert_eq(calls(ctx), 5);
+    cr_assert_eq(calls(ctx), 6);
     OK(fusor_profile_enable(ctx, 1));       /* from zero */
     cr_assert_eq(calls(ctx), 0);
     OK(fusor_read(fusor_exp(fusor_wrap_const(ctx, a, FUSOR_F32, FUSOR_SHAPE(N))), z, sizeof z));
