@@ -84,23 +84,29 @@ static const char *setting(const fusor_context *ctx, const char *option, fu_env 
     return ctx->flags & FUSOR_IGNORE_ENVIRONMENT ? "" : fu_env_string(variable);
 }
 
-static void choose_level(fusor_context *ctx, const char *target) {
-    int host = rt_host_level(), level = target[0] ? ir_level_find(target) : host;
+static void choose_target(fusor_context *ctx, const char *text) {
+    int host = rt_host_level();
     ctx->has_level = true;
-    ctx->is_level_given = target[0] != 0;
+    ctx->is_level_given = text[0] != 0;
     if (host < 0) {
         ctx->is_reference = true;       /* below x86-64-v2: nothing can be generated */
         return;
     }
-    if (level < 0) {
-        bad_option(ctx, FUSOR_ERROR_ARGUMENT, "unknown target '%s'; expected %s", target, "x86-64-v2, x86-64-v3 or x86-64-v4 (v2, v3, v4)");
+    ir_target own = {(ir_level)host, rt_host_extras((ir_level)host)}, target = own;
+    fu_error e;
+    fu_error_clear(&e);
+    if (text[0] && ir_target_parse(&e, text, &target) != FUSOR_OK) {
+        bad_option(ctx, FUSOR_ERROR_ARGUMENT, "%.500s%s", e.text, "");
         ctx->has_level = false;
-        level = host;
-    } else if (level > host) {
-        bad_option(ctx, FUSOR_ERROR_DEVICE, "this machine cannot run target '%s'; its level is %s", target, ir_levels[host].name);
-        ctx->has_level = false;
+    } else {
+        char list[IR_TARGET_FEATURES_MAX], name[IR_TARGET_MAX];
+        if (!rt_host_has(ir_target_features(target, list), NULL, NULL)) {
+            bad_option(ctx, FUSOR_ERROR_DEVICE, "this machine cannot run target '%s'; its own is %s", text, ir_target_name(own, name));
+            ctx->has_level = false;
+        }
     }
-    ctx->level = (ir_level)level;
+    ctx->level = target.level;
+    ctx->features = target.features;
 }
 
 static void choose_threads(fusor_context *ctx, int32_t option) {
@@ -150,7 +156,7 @@ fusor_context *fusor_context_new(const fusor_context_options *options) {
     ctx->exec.deallocate = o.allocate && o.deallocate ? o.deallocate : NULL;
     ctx->exec.memory_user = o.user;
     ctx->checks = !(o.flags & FUSOR_IGNORE_ENVIRONMENT) && fu_env_bool(FU_FUSOR_CHECK);
-    choose_level(ctx, setting(ctx, o.target, FU_FUSOR_TARGET));
+    choose_target(ctx, setting(ctx, o.target, FU_FUSOR_TARGET));
     choose_threads(ctx, o.n_threads);
     choose_device(ctx, setting(ctx, o.device, FU_FUSOR_DEVICE));
     rt_cache_options c = {.dir = o.cache_dir, .max_bytes = o.cache_max_bytes, .only = (o.flags & FUSOR_CACHE_ONLY) != 0,

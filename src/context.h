@@ -17,10 +17,11 @@ struct fusor_context {
     int        n_threads;
     bool       is_reference;        /* device "reference" */
     ir_level   level;
+    ir_features features;           /* beside the level */
     bool       is_level_given;      /* by option or environment: no lower level serves instead */
     bool       checks;              /* FUSOR_CHECK */
     bool       has_level;           /* false: option_error says why nothing can run here */
-    char       option_error[256];
+    char       option_error[512];
     fusor_status option_status;
     fu_log     log;
     rt_cache  *cache;

@@ -162,7 +162,8 @@ fusor_status explain_json(fu_arena *arena, fu_error *e, const ir_plan *plan, con
     FU_TRY(ir_plan_make(arena, e, ir_graph_copy_live(arena, g), &options, &unfused));
     totals fused = sum_up(plan, symbols), apart = sum_up(unfused, symbols);
 
-    json_t *d = json_pack("{s:s, s:s, s:s, s:b}", "schema", "fusor-explain/1", "function", g->name, "target", ir_levels[plan->options.level].name, "assumed", is_assumed);
+    char target[IR_TARGET_MAX];
+    json_t *d = json_pack("{s:s, s:s, s:s, s:b}", "schema", "fusor-explain/1", "function", g->name, "target", ir_target_name((ir_target){plan->options.level, plan->options.features}, target), "assumed", is_assumed);
     json_t *dims = json_object(), *kernels = json_array();
     for (uint32_t i = 0; i < n; i++) (void)json_object_set_new(dims, ir_size_symbol_name(g->sizes, i), json_integer(symbols[i]));
     for (uint32_t i = 0; i < plan->steps.n; i++) (void)json_array_append_new(kernels, step_json(arena, plan, exec, (int)i, symbols));

@@ -12,6 +12,7 @@
 #include "dump.h"
 #include "ir/pass.h"
 #include "ref/interp.h"
+#include "rt/cpuinfo.h"
 #include "sources.h"
 #include "start.h"
 
@@ -46,14 +47,14 @@ static fusor_status find_function(fu_arena *arena, fu_error *e, const compile_re
 
 static fusor_status plan_options(fu_error *e, const compile_request *r, ir_plan_options *out) {
     const fusor_context *ctx = r->ctx;
-    *out = (ir_plan_options){.level = ctx->level, .no_fuse = (r->flags & FUSOR_NO_FUSE) != 0,
+    *out = (ir_plan_options){.level = ctx->level, .features = ctx->features, .no_fuse = (r->flags & FUSOR_NO_FUSE) != 0,
                              .fast_math = (ctx->flags & FUSOR_FAST_MATH) != 0,
                              .reference = ctx->is_reference};
     if (r->target) {
-        int level = ir_level_find(r->target);
-        if (level < 0)
-            return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "unknown target '%s'; expected x86-64-v2, x86-64-v3 or x86-64-v4 (v2, v3, v4)", r->target);
-        out->level = (ir_level)level;
+        ir_target target;
+        FU_TRY(ir_target_parse(e, r->target, &target));
+        out->level = target.level;
+        out->features = target.features;
     } else if (!ctx->has_level && !ctx->is_reference) {
         return FU_FAIL(e, ctx->option_status, "%s", ctx->option_error);
     }
@@ -90,24 +91,30 @@ static bool is_held(rt_cache *cache, const ir_plan *p, bool in_tiers_only) {
     return true;
 }
 
-/* A program that a read-only tier (a bundle that was shipped) holds for a lower level only is taken from there, before anything is
- * compiled: all of it from one level. Not where somebody named the level. */
-static void choose_held_level(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **plan) {
+/* A program that a read-only tier (a bundle that was shipped) holds for a lower target only is taken from there, before anything is
+ * compiled: all of it from one target, a level with or without what the host has beside it. Not where somebody named the target. */
+static void choose_held_target(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **plan) {
     ir_plan_options options = (*plan)->options;
     if (r->target || r->ctx->is_level_given || options.reference || !rt_cache_has_tiers(r->ctx->cache) ||
         is_held(r->ctx->cache, *plan, false))
         return;
-    for (int level = (int)options.level - 1; level >= 0; level--) {
-        ir_plan *lower;
-        options.level = (ir_level)level;
-        if (ir_plan_make(arena, e, (*plan)->graph, &options, &lower) != FUSOR_OK) {
-            fu_error_clear(e);
+    for (int level = (int)options.level; level >= 0; level--) {
+        ir_target target[2] = {{(ir_level)level, rt_host_extras((ir_level)level)}, {(ir_level)level, 0}};
+        for (int i = 0; i < 2; i++) {
+            ir_plan *lower;
+            char name[IR_TARGET_MAX];
+            if (i ? !target[0].features : target[0].level == (*plan)->options.level) continue;
+            options.level = target[i].level;
+            options.features = target[i].features;
+            if (ir_plan_make(arena, e, (*plan)->graph, &options, &lower) != FUSOR_OK) {
+                fu_error_clear(e);
+                return;
+            }
+            if (!is_held(r->ctx->cache, lower, true)) continue;
+            fu_log_event(&r->ctx->log, "dispatch", "@%s,level,%s", lower->graph->name, ir_target_name(target[i], name));
+            *plan = lower;
             return;
         }
-        if (!is_held(r->ctx->cache, lower, true)) continue;
-        fu_log_event(&r->ctx->log, "dispatch", "@%s,level,%s", lower->graph->name, ir_levels[level].name);
-        *plan = lower;
-        return;
     }
 }
 
@@ -116,7 +123,7 @@ static fusor_status make_exec(fu_arena *arena, fu_error *e, const compile_reques
     rt_exec_options options = r->ctx->exec;
     options.reference = reference_node;
     options.log = &r->ctx->log;
-    choose_held_level(arena, e, r, &plan);
+    choose_held_target(arena, e, r, &plan);
     *is_interim_out = r->start != START_NEVER && start_unfused(arena, e, r, plan, &options, out);
     if (*is_interim_out) return FUSOR_OK;
     fusor_status status = rt_exec_new(e, arena, plan, r->ctx->cache, &options, out);

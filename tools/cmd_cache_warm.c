@@ -46,9 +46,10 @@ static int explain_kernel(walk *w, const char *function, const ir_kernel *k) {
     if (rt_cache_why(t->ctx->cache, &e, k, a) != FUSOR_OK) return tool_fail(t, &e);
     w->n_kernels++;
     w->n_made += !a->is_hit;
-    const char *level = ir_levels[k->level].name;
+    char name[IR_TARGET_MAX];
+    const char *target = ir_target_name(ir_kernel_target(k), name);
     if (t->json) {
-        json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:b}", "function", function, "symbol", a->symbol, "key", a->key, "target", level, "hit", a->is_hit);
+        json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:b}", "function", function, "symbol", a->symbol, "key", a->key, "target", target, "hit", a->is_hit);
         if (a->is_hit) (void)json_object_set_new(o, "where", json_string(a->where));
         else {
             (void)json_object_set_new(o, "reason", json_string(rt_miss_reason_names[a->reason]));

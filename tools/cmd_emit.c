@@ -138,7 +138,10 @@ int cmd_emit(tool *t) {
     if (used < t->args.n) return tool_usage(t, "argument '%s' was not expected", t->args.at[used]);
     ir_plan_options options = {.no_fuse = t->no_fuse, .fast_math = t->math && strcmp(t->math, "fast") == 0,
                                .reference = t->device && strcmp(t->device, "reference") == 0};
-    if ((status = tool_level(t, &options.level)) != 0) return status;
+    ir_target target;
+    if ((status = tool_target(t, &target)) != 0) return status;
+    options.level = target.level;
+    options.features = target.features;
     if (ir_run_passes(&t->arena, &e, &graph) != FUSOR_OK) return tool_fail(t, &e);
     if (stage == 1) {
         fu_str_add(&out, "fusor 1\n");

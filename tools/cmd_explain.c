@@ -96,6 +96,7 @@ int cmd_explain(tool *t) {
     int format = t->json ? 1 : 0, status;
     ir_plan_options options = {.no_fuse = t->no_fuse, .fast_math = t->math && strcmp(t->math, "fast") == 0, .reference = t->device && strcmp(t->device, "reference") == 0};
     fu_error_clear(&e);
+    ir_target target;
     if (t->format) {
         format = -1;
         for (int i = 0; i < 4; i++)
@@ -106,7 +107,9 @@ int cmd_explain(tool *t) {
     if (t->outputs.n > 1) return tool_usage(t, "-o is given %u times; expected one file", t->outputs.n);
     if ((status = program_load(t, &p, &used)) != 0 || (status = program_function(t, &p, used, NULL, &graph)) != 0) return status;
     if (used < t->args.n) return tool_usage(t, "argument '%s' was not expected", t->args.at[used]);
-    if ((status = inputs_dims(t, graph, &in)) != 0 || (status = tool_level(t, &options.level)) != 0) return status;
+    if ((status = inputs_dims(t, graph, &in)) != 0 || (status = tool_target(t, &target)) != 0) return status;
+    options.level = target.level;
+    options.features = target.features;
     if (ir_run_passes(&t->arena, &e, &graph) != FUSOR_OK) return tool_fail(t, &e);
     ir_plan *plan;
     if (ir_plan_make(&t->arena, &e, graph, &options, &plan) != FUSOR_OK) return tool_fail(t, &e);

@@ -15,6 +15,17 @@ static const char *why_level(tool *t, int level) {
     return fu_format(&t->arena, "%s needs %.*s, which this machine does not grant", ir_levels[level + 1].name, (int)n, missing);
 }
 
+/* "vnni (products of 8-bit integers), bf16 (...): granted" and what is not. */
+static const char *extras_text(tool *t, int level, bool granted) {
+    fu_str s;
+    fu_str_init(&s, &t->arena);
+    ir_features all = level < 0 ? 0 : ir_level_extras((ir_level)level), has = level < 0 ? 0 : rt_host_extras((ir_level)level);
+    for (int i = 0; i < IR_FEATURE_COUNT; i++)
+        if ((granted ? has : all & ~has) >> i & 1)
+            fu_str_addf(&s, "%s%s (%s)", s.n ? ", " : "", ir_feature_table[i].name, ir_feature_table[i].text);
+    return s.n ? s.at : "none";
+}
+
 int cmd_info(tool *t) {
     if (t->args.n) return tool_usage(t, "argument '%s' was not expected", t->args.at[0]);
     int status = tool_context(t, 0), level = rt_host_level();
@@ -28,6 +39,9 @@ int cmd_info(tool *t) {
     limits l = limits_get(t, n_threads, t->measure);
     const char *level_name = level < 0 ? "none" : ir_levels[level].name, *why = why_level(t, level);
     const char *dir = fusor_cache_directory(t->ctx);
+    char target[IR_TARGET_MAX];
+    if (level < 0) snprintf(target, sizeof target, "none");
+    else ir_target_name((ir_target){(ir_level)level, rt_host_extras((ir_level)level)}, target);
     fu_str features;
     fu_str_init(&features, &t->arena);
     for (int i = 0; i < rt_feature_count(); i++)
@@ -38,8 +52,8 @@ int cmd_info(tool *t) {
             if (rt_host_features() >> i & 1) (void)json_array_append_new(list, json_string(rt_feature_name(i)));
         for (int i = 0; i < FU_ENV_COUNT; i++)
             (void)json_object_set_new(env, fu_env_table[i].name, json_pack("{s:s, s:b}", "value", fu_env_string((fu_env)i), "set", fu_env_is_set((fu_env)i)));
-        (void)json_object_update_new(d, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:{s:I, s:I, s:I, s:i}, s:i, s:i, s:f, s:f, s:s, s:s, s:o?, s:s, s:o, s:[s]}",
-            "version", fusor_version_string(), "build_id", rt_build_id(), "llvm", FUSOR_LLVM_VERSION, "cpu", rt_host_brand(), "level", level_name,
+        (void)json_object_update_new(d, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:{s:I, s:I, s:I, s:i}, s:i, s:i, s:f, s:f, s:s, s:s, s:o?, s:s, s:o, s:[s]}",
+            "version", fusor_version_string(), "build_id", rt_build_id(), "llvm", FUSOR_LLVM_VERSION, "cpu", rt_host_brand(), "target", target, "level", level_name,
             "level_why", why, "features", list, "caches", "l1d_bytes", (json_int_t)c->l1d_bytes, "l2_bytes", (json_int_t)c->l2_bytes, "l3_bytes",
             (json_int_t)c->l3_bytes, "l3_sharers", c->l3_sharers, "threads", n_threads, "cpus", rt_affinity_count(), "peak_gflops", l.flops / 1e9,
             "bandwidth_gbs", l.bytes / 1e9, "cache_dir", dir, "module", rt_module_path(), "module_problem", problem ? json_string(problem) : NULL,
@@ -47,7 +61,8 @@ int cmd_info(tool *t) {
         return report_print(t, d);
     }
     printf("fusor %s, build %s\n", fusor_version_string(), rt_build_id());
-    printf("CPU: %s\nlevel: %s (%s)\nfeatures: %s\n", rt_host_brand(), level_name, why, features.at);
+    printf("CPU: %s\ntarget: %s\nlevel: %s (%s)\n", rt_host_brand(), target, level_name, why);
+    printf("used beside the level: %s\nnot granted: %s\nfeatures: %s\n", extras_text(t, level, true), extras_text(t, level, false), features.at);
     printf("caches: L1d %s, L2 %s, L3 %s shared by %d thread%s\n", report_bytes(t, (double)c->l1d_bytes), report_bytes(t, (double)c->l2_bytes),
            report_bytes(t, (double)c->l3_bytes), c->l3_sharers, c->l3_sharers == 1 ? "" : "s");
     printf("threads: %d (CPUs that this process may use: %d)\n", n_threads, rt_affinity_count());

@@ -257,12 +257,14 @@ static bool all_ok(const run *r, const point *p) {
 
 static void json_time(run *r, const point *p, json_t *o) {
     const ir_plan *plan = rt_exec_plan(p->exe->exec);
+    char target[IR_TARGET_MAX];
     (void)json_object_update_new(o, json_pack("{s:f, s:f, s:f, s:I, s:I, s:I, s:s, s:i, s:I, s:I, s:I, s:i, s:s, s:s}",
         "median_ns", p->time.median_ns, "min_ns", p->time.min_ns, "p99_ns", p->time.p99_ns, "runs", (json_int_t)p->time.runs,
         "compile_ns", (json_int_t)p->compile_ns, "load_ns", (json_int_t)p->load_ns, "cache", p->cache, "kernels", p->traffic.kernels,
         "bytes_read", (json_int_t)p->traffic.bytes_read, "bytes_written", (json_int_t)p->traffic.bytes_written, "flops", (json_int_t)p->traffic.flops,
         "threads", p->threads,
-        "device", plan->options.reference ? "reference" : "cpu", "target", ir_levels[plan->options.level].name));
+        "device", plan->options.reference ? "reference" : "cpu", "target",
+        ir_target_name((ir_target){plan->options.level, plan->options.features}, target)));
     (void)r;
 }
 

@@ -207,8 +207,16 @@ int export_header(tool *t, ir_plan *plan, const export_kernels *kernels, fu_str 
             return tool_usage(t, "--stage header: size '%s' of @%s is not known; a header has fixed sizes: --dim %s=N or %s=N,N,...", ir_size_symbol_name(g->sizes, i), g->name,
                               ir_size_symbol_name(g->sizes, i), ir_size_symbol_name(g->sizes, i));
     const char *name = c_name(t, g->name);
+    ir_features used = 0;
+    char target[IR_TARGET_MAX];
+    fu_str beside;
+    fu_str_init(&beside, &t->arena);
+    for (uint32_t i = 0; i < plan->steps.n; i++)
+        if (plan->steps.at[i].kind == IR_STEP_KERNEL) used |= plan->steps.at[i].kernel->features;
+    for (int i = 0; i < IR_FEATURE_COUNT; i++)
+        if (used >> i & 1) fu_str_addf(&beside, "%s%s", beside.n ? "," : "", ir_feature_table[i].features);
     fu_str_addf(out, "/* %s for %s. Made by fusor emit --stage header; link the object of --stage obj.\n * Sizes are those that were given; others are FUSOR_AOT_SIZES. Single-threaded, no library. */\n",
-                program_signature(t, g), ir_levels[level].name);
+                program_signature(t, g), ir_target_name((ir_target){level, used}, target));
     fu_str_addf(out, "#ifndef FUSOR_AOT_%s_H\n#define FUSOR_AOT_%s_H\n%s#ifdef __cplusplus\nextern \"C\" {\n#endif\n", name, name, prelude);
     for (uint32_t i = 0; i < kernels->n; i++) fu_str_addf(out, "int %s(const fusor_aot_args *, int64_t, int64_t);\n", kernels->at[i].symbol);
     fu_str_add(out, "#ifdef __cplusplus\n}\n#endif\n\n");
@@ -216,7 +224,10 @@ int export_header(tool *t, ir_plan *plan, const export_kernels *kernels, fu_str 
     fu_str_init(&body, &t->arena);
     add_signature(t, &body, g, name);
     add_body(t, &body, g);
-    fu_str_addf(&body, "#if defined __GNUC__ && (__GNUC__ >= 12 || __clang_major__ >= 18)\n    if (!__builtin_cpu_supports(\"%s\")) return FUSOR_AOT_CPU;\n#endif\n", ir_levels[level].name);
+    fu_str_addf(&body, "#if defined __GNUC__ && (__GNUC__ >= 12 || __clang_major__ >= 18)\n    if (!__builtin_cpu_supports(\"%s\")", ir_levels[level].name);
+    for (const char *f = beside.at; f && *f; f += strcspn(f, ",") + (f[strcspn(f, ",")] == ','))
+        fu_str_addf(&body, " || !__builtin_cpu_supports(\"%.*s\")", (int)strcspn(f, ","), f);
+    fu_str_add(&body, ") return FUSOR_AOT_CPU;\n#endif\n");
     /* From here on the plan is the executor's. */
     fu_arena own;
     rt_exec *x = NULL;

@@ -7,7 +7,7 @@ _fusor() {
         case ${COMP_WORDS[i]} in -*) ;; *) command=${COMP_WORDS[i]}; break ;; esac
     done
     case $previous in
-    --target) words='v2 v3 v4 x86-64-v2 x86-64-v3 x86-64-v4' ;;
+    --target) words='v2 v3 v4 x86-64-v2 x86-64-v3 x86-64-v4 v3+avxvnni v4+vnni v4+bf16 v4+vnni+bf16' ;;
     --cache) words='off ro rw refresh' ;;
     --device) words='cpu reference auto' ;;
     --math) words='precise fast' ;;

@@ -9,8 +9,9 @@
 
 static void print_version(tool *t) {
     int level = rt_host_level();
+    char name[IR_TARGET_MAX];
     printf("fusor %s\nbuild %s\nLLVM %s\nCPU level %s\n", fusor_version_string(), rt_build_id(), FUSOR_LLVM_VERSION,
-           level < 0 ? "below x86-64-v2 (reference evaluator only)" : ir_levels[level].name);
+           level < 0 ? "below x86-64-v2 (reference evaluator only)" : ir_target_name((ir_target){(ir_level)level, rt_host_extras((ir_level)level)}, name));
     (void)t;
 }
 

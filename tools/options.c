@@ -214,10 +214,10 @@ static int check_values(tool *t) {
             return tool_environment(t, "--device %s: this version has no CUDA device; expected cpu, reference or auto", device);
         return tool_usage(t, "--device %s: expected cpu, reference or auto", device);
     }
-    ir_level level;
+    ir_target target;
     /* cache warm takes a list of targets, and looks at each itself */
     bool is_list = t->command == &tool_commands[COMMAND_cache];
-    if (t->target && !is_list && (status = tool_level(t, &level)) != 0) return status;
+    if (t->target && !is_list && (status = tool_target(t, &target)) != 0) return status;
     if (t->threads) {
         for (const char *p = t->threads;;) {
             size_t n = strcspn(p, ",");
@@ -282,17 +282,13 @@ void tool_print_help(FILE *out, const tool_command *c) {
 }
 
 /* ---- what the options ask for ---- */
-int tool_level(tool *t, ir_level *out) {
+int tool_target(tool *t, ir_target *out) {
     const char *name = t->target ? t->target : fu_env_string(FU_FUSOR_TARGET);
-    int level = name[0] ? ir_level_find(name) : rt_host_level();
-    if (name[0] && level < 0) {
-        const char *names[2 * IR_LEVEL_COUNT];
-        for (int i = 0; i < IR_LEVEL_COUNT; i++) names[2 * i] = ir_levels[i].name, names[2 * i + 1] = ir_levels[i].short_name;
-        return tool_usage(t, "unknown target '%s'; expected x86-64-v2, x86-64-v3 or x86-64-v4 (v2, v3, v4)%s", name,
-                          tool_suggest(t, name, names, 2 * IR_LEVEL_COUNT, ""));
-    }
-    *out = (ir_level)(level < 0 ? 0 : level);
-    return 0;
+    int level = rt_host_level();
+    *out = (ir_target){(ir_level)(level < 0 ? 0 : level), level < 0 ? 0 : rt_host_extras((ir_level)level)};
+    fu_error e;
+    fu_error_clear(&e);
+    return name[0] && ir_target_parse(&e, name, out) != FUSOR_OK ? tool_usage(t, "%s", e.text) : 0;
 }
 
 static void context_log(void *user, int level, const char *line) {

@@ -69,7 +69,7 @@ bool tool_parse_size(const char *text, int unit, int64_t *out);
 /* The context that the options ask for; t->ctx. 0, or the exit status. n_threads 0: as the options say. */
 int tool_context(tool *t, int n_threads);
 /* The target that the options and the environment ask for, or the host's. 0, or the exit status. */
-int tool_level(tool *t, ir_level *out);
+int tool_target(tool *t, ir_target *out);
 
 /* A program, parsed. */
 typedef struct program {

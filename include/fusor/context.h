@@ -24,7 +24,7 @@ typedef struct fusor_context_options {
     uint32_t flags;
     int32_t  n_threads;             /* 1..1024; 0: FUSOR_THREADS, else min(OMP_NUM_THREADS, affinity, cgroup quota) */
     const char *device;             /* "cpu" or "reference" */
-    const char *target;             /* "x86-64-v3" ...; NULL: FUSOR_TARGET, else the host's level */
+    const char *target;             /* "x86-64-v3", "v4+vnni" ...; NULL: FUSOR_TARGET, else what the host has */
     const char *cache_dir;          /* NULL: FUSOR_CACHE_DIR, XDG_CACHE_HOME/fusor, HOME/.cache/fusor, else memory only. "": memory only */
     uint64_t cache_max_bytes;       /* of the directory; 0 = 512 MB */
     void *(*allocate)(void *user, size_t bytes, size_t align);

@@ -193,7 +193,9 @@ static void print_stride(fu_str *o, int64_t s) {
 }
 
 void ir_kernel_print(fu_str *o, const ir_kernel *k) {
-    fu_str_addf(o, "fusor-kernel %d\nkind %s\nlevel %s\n", IR_KERNEL_ABI, ir_kernel_kind_names[k->kind], ir_levels[k->level].name);
+    char target[IR_TARGET_MAX];
+    fu_str_addf(o, "fusor-kernel %d\nkind %s\nlevel %s\n", IR_KERNEL_ABI, ir_kernel_kind_names[k->kind],
+                ir_target_name(ir_kernel_target(k), target));
     if (k->fast_math) fu_str_add(o, "math fast\n");
     if (k->tile.mr) fu_str_addf(o, "tile %d %d %d\n", k->tile.mr, k->tile.nr, k->tile.kb);
     for (int d = 0; d < k->n_dims; d++) {
@@ -312,9 +314,10 @@ static fusor_status read_line(reader *r, char *line, ir_kernel *k) {
         return FUSOR_OK;
     }
     if (sscanf(line, "level %63s", word) == 1) {
-        int level = ir_level_find(word);
-        if (level < 0) return bad(r, "unknown CPU level");
-        k->level = (ir_level)level;
+        ir_target target;
+        FU_TRY(ir_target_parse(r->e, word, &target));
+        k->level = target.level;
+        k->features = target.features;
         return FUSOR_OK;
     }
     if (sscanf(line, "scalar %63s", word) == 1) {

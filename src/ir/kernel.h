@@ -64,6 +64,7 @@ typedef struct ir_kinst {
 typedef struct ir_kernel {
     ir_kernel_kind kind;
     ir_level  level;
+    ir_features features;           /* beside the level: those that this kernel uses */
     int       n_dims, n_buffers, n_scalars, n_insts;
     ir_kdim   dim[IR_KERNEL_MAX_DIMS];
     ir_kbuffer buffer[IR_KERNEL_MAX_BUFFERS];
@@ -160,6 +161,7 @@ enum { IR_KEY_BYTES = 16, IR_SYMBOL_MAX = 128 };
 void ir_kernel_key(const char *description, size_t length, const char *build_id, uint8_t key[IR_KEY_BYTES]);
 /* fk_<kind>_<types>_<ops>_<shape class>__<isa>_w<lanes>u<unroll>_<key8> */
 void ir_kernel_symbol(const ir_kernel *k, const uint8_t key[IR_KEY_BYTES], char out[IR_SYMBOL_MAX]);
+static inline ir_target ir_kernel_target(const ir_kernel *k) { return (ir_target){k->level, k->features}; }
 /* Does the level have a lowering for this operator at this main-role dtype? */
 bool ir_has_lowering(ir_op op, ir_dtype t);
 #endif

@@ -75,7 +75,7 @@ extern const char *const ir_reason_names[IR_REASON_COUNT];     /* "two-contracti
 extern const char *const ir_reason_texts[IR_REASON_COUNT];     /* one sentence */
 typedef struct ir_boundary { int from, to; ir_id value; ir_reason reason; } ir_boundary;   /* step indices */
 
-typedef struct ir_plan_options { ir_level level; bool no_fuse, fast_math, reference; } ir_plan_options;
+typedef struct ir_plan_options { ir_level level; ir_features features; bool no_fuse, fast_math, reference; } ir_plan_options;
 typedef struct ir_plan {
     ir_graph   *graph;                  /* the normalized graph the plan was made of */
     ir_plan_options options;

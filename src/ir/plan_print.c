@@ -53,7 +53,9 @@ static void print_kernel(fu_str *o, const ir_plan *p, const ir_step *s) {
 }
 
 void ir_plan_print(fu_str *o, const ir_plan *p) {
-    fu_str_addf(o, "plan @%s level %s%s%s\n", p->graph->name, ir_levels[p->options.level].name, p->options.no_fuse ? " no-fuse" : "",
+    char target[IR_TARGET_MAX];
+    fu_str_addf(o, "plan @%s level %s%s%s\n", p->graph->name,
+                ir_target_name((ir_target){p->options.level, p->options.features}, target), p->options.no_fuse ? " no-fuse" : "",
                 p->options.reference ? " reference" : "");
     for (uint32_t i = 0; i < p->steps.n; i++) {
         const ir_step *s = &p->steps.at[i];

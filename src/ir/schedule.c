@@ -2,19 +2,6 @@
 /* schedule.c: tables by CPU level. */
 #include "ir/schedule.h"
 
-const ir_level_info ir_levels[IR_LEVEL_COUNT] = {
-#define LEVEL(ID, name, short_name, lanes, bytes, fma, mask, features)                                                 \
-    {name, short_name, lanes, bytes, fma, mask, features},
-#include "ir/level.def"
-#undef LEVEL
-};
-
-int ir_level_find(const char *name) {
-    for (int i = 0; i < IR_LEVEL_COUNT; i++)
-        if (strcmp(ir_levels[i].name, name) == 0 || strcmp(ir_levels[i].short_name, name) == 0) return i;
-    return -1;
-}
-
 ir_dtype ir_contract_acc(ir_dtype a, ir_dtype b, ir_dtype result) {
     if (ir_is_float(a)) return a == FUSOR_F64 || b == FUSOR_F64 || result == FUSOR_F64 ? FUSOR_F64 : FUSOR_F32;
     bool narrow = ir_dtypes[a].bytes == 1 && ir_dtypes[b].bytes == 1;

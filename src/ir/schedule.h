@@ -3,22 +3,8 @@
 #define IR_SCHEDULE_H
 /* What the CPU level alone decides: lanes, register tiles, blocks of reductions. All of it is part of a kernel's description,
  * so a cache key; nothing here may depend on cache sizes, on measurements or on run-time sizes. */
+#include "ir/target.h"
 #include "ir/types.h"
-
-typedef enum ir_level {
-#define LEVEL(ID, ...) IR_LEVEL_##ID,
-#include "ir/level.def"
-#undef LEVEL
-    IR_LEVEL_COUNT
-} ir_level;
-typedef struct ir_level_info {
-    const char *name, *short_name;
-    int  lanes, vector_bytes;
-    bool has_fma, has_mask;
-    const char *features;           /* "a,b,c" */
-} ir_level_info;
-extern const ir_level_info ir_levels[IR_LEVEL_COUNT];
-int ir_level_find(const char *name);                 /* by name or short name; -1 when there is none */
 
 /* The order of a reduction (the same in every kernel, fused or not, for any number of threads):
  *   inner (reduced elements contiguous or strided, vectorized along the reduction): the reduced space in row-major order; its

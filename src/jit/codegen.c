@@ -41,7 +41,7 @@ typedef struct job {
     LLVMBuilderRef builder;
     jit_debug debug;
     LLVMTargetMachineRef machine;
-    ir_level level; /* of machine */
+    ir_target target; /* of machine */
     LLVMMemoryBufferRef object;
     LLVMDisasmContextRef disasm;
     char *message; /* LLVM's */
@@ -51,7 +51,7 @@ typedef struct job {
 
 /* ---- target machines ---- */
 enum { SLOTS = 8 };
-static _Atomic(LLVMTargetMachineRef) machines[IR_LEVEL_COUNT][SLOTS];
+static _Atomic(LLVMTargetMachineRef) machines[IR_LEVEL_COUNT][1 << IR_FEATURE_COUNT][SLOTS];
 static pthread_once_t initialized = PTHREAD_ONCE_INIT;
 
 static void initialize(void) {
@@ -63,7 +63,9 @@ static void initialize(void) {
 }
 
 /* "a,b" -> "+a,+b" */
-static const char *feature_list(fu_arena *a, const char *features) {
+static const char *feature_list(fu_arena *a, ir_target target) {
+    char list[IR_TARGET_FEATURES_MAX];
+    const char *features = ir_target_features(target, list);
     fu_str s;
     fu_str_init(&s, a);
     fu_str_addc(&s, '+');
@@ -74,12 +76,12 @@ static const char *feature_list(fu_arena *a, const char *features) {
     return s.at;
 }
 
-static fusor_status take_machine(job *j, ir_level level) {
-    for (int i = 0; i < SLOTS && !j->machine; i++) j->machine = atomic_exchange(&machines[level][i], NULL);
-    j->level = level;
+static fusor_status take_machine(job *j, ir_target want) {
+    for (int i = 0; i < SLOTS && !j->machine; i++) j->machine = atomic_exchange(&machines[want.level][want.features][i], NULL);
+    j->target = want;
     if (j->machine) return FUSOR_OK;
-    const ir_level_info *info = &ir_levels[level];
-    const char *features = feature_list(&j->arena, info->features);
+    const ir_level_info *info = &ir_levels[want.level];
+    const char *features = feature_list(&j->arena, want);
     LLVMTargetRef target;
     if (LLVMGetTargetFromTriple(triple, &target, &j->message))
         return FU_FAIL(&j->error, FUSOR_ERROR_UNSUPPORTED, "LLVM has no target %s: %s", triple, j->message);
@@ -92,7 +94,7 @@ static fusor_status take_machine(job *j, ir_level level) {
 static void give_machine(job *j) {
     for (int i = 0; i < SLOTS && j->machine; i++) {
         LLVMTargetMachineRef none = NULL;
-        if (atomic_compare_exchange_strong(&machines[j->level][i], &none, j->machine)) j->machine = NULL;
+        if (atomic_compare_exchange_strong(&machines[j->target.level][j->target.features][i], &none, j->machine)) j->machine = NULL;
     }
     if (j->machine) LLVMDisposeTargetMachine(j->machine);
     j->machine = NULL;
@@ -309,9 +311,9 @@ static fusor_status compile(job *j, LLVMCodeGenFileType type) {
 /* One line an instruction: offset, bytes, text; an int3 of padding ends nothing, bytes that are no instruction are
  * shown as such. */
 static fusor_status disassemble(job *j, const uint8_t *code, size_t bytes) {
-    const ir_level_info *level = &ir_levels[j->level];
+    const ir_level_info *level = &ir_levels[j->target.level];
     j->disasm =
-        LLVMCreateDisasmCPUFeatures(triple, level->name, feature_list(&j->arena, level->features), NULL, 0, NULL, NULL);
+        LLVMCreateDisasmCPUFeatures(triple, level->name, feature_list(&j->arena, j->target), NULL, 0, NULL, NULL);
     if (!j->disasm) return FU_FAIL(&j->error, FUSOR_ERROR_UNSUPPORTED, "LLVM has no disassembler for %s", level->name);
     LLVMSetDisasmOptions(j->disasm, LLVMDisassembler_Option_PrintImmHex);
     fu_str out;
@@ -369,8 +371,8 @@ static fusor_status run_job(job *j) {
                        FUSOR_CODEGEN_DISASM);
     pthread_once(&initialized, initialize);
     bool has_blob = r->stage == FUSOR_CODEGEN_DISASM && r->blob;
-    if (has_blob && !r->description) { /* instructions of an unknown level: the highest knows all of them */
-        j->level = IR_LEVEL_COUNT - 1;
+    if (has_blob && !r->description) { /* instructions of an unknown target: the highest knows all of them */
+        j->target = (ir_target){IR_LEVEL_COUNT - 1, ir_level_extras(IR_LEVEL_COUNT - 1)};
         return disassemble(j, r->blob, r->blob_bytes);
     }
     if (!r->description || !r->symbol || !r->symbol[0])
@@ -378,11 +380,11 @@ static fusor_status run_job(job *j) {
     j->kernel = FU_NEW(&j->arena, ir_kernel);
     FU_TRY(ir_kernel_parse(&j->error, r->description, r->description_bytes, j->kernel));
     if (has_blob) {
-        j->level = j->kernel->level;
+        j->target = ir_kernel_target(j->kernel);
         return disassemble(j, r->blob, r->blob_bytes);
     }
     FU_TRY(check_types(j->kernel, &j->error));
-    FU_TRY(take_machine(j, j->kernel->level));
+    FU_TRY(take_machine(j, ir_kernel_target(j->kernel)));
     FU_TRY(build_module(j));
     return run_stage(j);
 }

@@ -140,7 +140,8 @@ const char *cache_mismatch(const rt_cache *c, cache_wish *w, const rt_entry *ent
     if (strcmp(h->build_id, c->build_id) != 0) return "of another build";
     if (h->description_bytes != w->bytes || memcmp(entry->description, w->description, w->bytes) != 0)
         return "of another kernel with the same key";
-    if (strcmp(h->level, ir_levels[w->level].name) != 0) return "of another level";
+    char target[IR_TARGET_MAX];
+    if (strcmp(h->level, ir_target_name(w->target, target)) != 0) return "of another target";
     w->reason = RT_MISS_NEW;
     return NULL;
 }
@@ -292,8 +293,9 @@ static int write_entry(rt_cache *c, const cache_wish *w, const fusor_codegen_res
         .entry = r->entry, .code_bytes = r->code_bytes, .compile_ns = compile_ns, .created_s = time(NULL)};
     memcpy(h.key, w->key, IR_KEY_BYTES);
     snprintf(h.build_id, sizeof h.build_id, "%s", c->build_id);
-    snprintf(h.level, sizeof h.level, "%s", ir_levels[w->level].name);
-    snprintf(h.features, sizeof h.features, "%s", ir_levels[w->level].features);
+    _Static_assert(sizeof h.level >= IR_TARGET_MAX && sizeof h.features >= IR_TARGET_FEATURES_MAX, "they fit");
+    ir_target_name(w->target, h.level);
+    ir_target_features(w->target, h.features);
     snprintf(h.symbol, sizeof h.symbol, "%s", w->symbol);
     const void *parts[RT_ENTRY_PARTS];
     size_t part_bytes[RT_ENTRY_PARTS];
@@ -469,18 +471,19 @@ static void tell_stats(rt_cache *c) {
     fu_free(delta);
 }
 
-fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description, size_t bytes, ir_level level,
+fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description, size_t bytes, ir_target target,
                                const char *symbol, const uint8_t key[IR_KEY_BYTES], rt_kernel **out,
                                rt_cache_outcome *outcome) {
-    cache_wish w = {.description = description, .symbol = symbol, .bytes = bytes, .level = level, .key = key,
+    cache_wish w = {.description = description, .symbol = symbol, .bytes = bytes, .target = target, .key = key,
                     .wants_lines = rt_debugger_wants_lines()};
     int64_t start = fu_now_ns();
     const char *missing;
     size_t length;
-    if (out && !rt_host_has(ir_levels[level].features, &missing, &length))
+    char features[IR_TARGET_FEATURES_MAX], name[IR_TARGET_MAX];
+    if (out && !rt_host_has(ir_target_features(target, features), &missing, &length))
         return FU_FAIL(e, FUSOR_ERROR_DEVICE,
-                       "kernel %s is for level %s, which needs %.*s; this machine does not have it", symbol,
-                       ir_levels[level].name, (int)length, missing);
+                       "kernel %s is for %s, which needs %.*s; this machine does not have it", symbol,
+                       ir_target_name(target, name), (int)length, missing);
     rt_key_text(key, w.file);
     strcat(w.file, RT_ENTRY_SUFFIX);
     cache_flight f;
@@ -535,7 +538,7 @@ void cache_wish_make(const rt_cache *c, fu_arena *a, const ir_kernel *k, uint8_t
     ir_kernel_print(&text, k);
     ir_kernel_key(text.at, text.n, c->build_id, key);
     ir_kernel_symbol(k, key, symbol);
-    *out = (cache_wish){.description = text.at, .symbol = symbol, .bytes = text.n, .level = k->level, .key = key};
+    *out = (cache_wish){.description = text.at, .symbol = symbol, .bytes = text.n, .target = ir_kernel_target(k), .key = key};
     rt_key_text(key, out->file);
     strcat(out->file, RT_ENTRY_SUFFIX);
 }
@@ -553,7 +556,7 @@ fusor_status rt_cache_get(rt_cache *c, fu_error *e, const ir_kernel *k, rt_kerne
     cache_wish w;
     cache_wish_make(c, &arena, k, key, symbol, &w);
     /* Nothing below allocates from the arena, so nothing below is left by longjmp. */
-    fusor_status s = rt_cache_get_text(c, e, w.description, w.bytes, k->level, symbol, key, out, outcome);
+    fusor_status s = rt_cache_get_text(c, e, w.description, w.bytes, ir_kernel_target(k), symbol, key, out, outcome);
     fu_arena_free(&arena);
     return s;
 }

@@ -101,7 +101,7 @@ bool rt_cache_has_tiers(rt_cache *c);
  * (no module, no executable memory), MEMORY, and whatever code generation says. */
 fusor_status rt_cache_get(rt_cache *c, fu_error *e, const ir_kernel *k, rt_kernel **out, rt_cache_outcome *outcome);
 /* The same for a printed description. */
-fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description, size_t bytes, ir_level level,
+fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description, size_t bytes, ir_target target,
                                const char *symbol, const uint8_t key[IR_KEY_BYTES], rt_kernel **out,
                                rt_cache_outcome *outcome);
 rt_cache_stats rt_cache_get_stats(rt_cache *c);

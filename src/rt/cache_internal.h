@@ -46,7 +46,7 @@ struct rt_cache {
 typedef struct cache_wish {
     const char *description, *symbol;
     size_t bytes;
-    ir_level level;
+    ir_target target;
     const uint8_t *key;
     rt_miss_reason reason;          /* of a miss, as far as the tiers have told */
     bool wants_lines;               /* a debugger or profiler listens: an entry without a line table is a miss */

@@ -121,7 +121,7 @@ static bool is_good(const rt_cache *c, cache_wish *w, const void *data, size_t b
         problem = cache_mismatch(c, w, &entry);
         out->reason = w->reason;
     }
-    if (!problem && !rt_host_has(entry.head->features, NULL, NULL) && w->level <= (ir_level)rt_host_level()) {
+    if (!problem && !rt_host_has(entry.head->features, NULL, NULL) && w->target.level <= (ir_level)rt_host_level()) {
         problem = "it needs features that this machine lacks";
         out->reason = RT_MISS_FEATURES;
     }

@@ -223,6 +223,14 @@ int rt_host_level(void) {
     return -1;
 }
 
+ir_features rt_host_extras(ir_level level) {
+    ir_features granted = 0;
+    for (int i = 0; i < IR_FEATURE_COUNT; i++)
+        if (ir_feature_table[i].level == level && rt_host_has(ir_feature_table[i].features, NULL, NULL))
+            granted |= (ir_features)1 << i;
+    return granted;
+}
+
 /* ---- cores ---- */
 int rt_affinity_count(void) {
     /* The mask may be wider than cpu_set_t on machines with more than 1024 CPUs. */

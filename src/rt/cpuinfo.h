@@ -26,6 +26,8 @@ uint64_t    rt_host_features(void);
 bool rt_host_has(const char *list, const char **missing_out, size_t *length_out);
 /* The highest level whose features are all granted; -1 when not even the lowest is. */
 int  rt_host_level(void);
+/* What is granted of the features that kernels of a level may use beside it. */
+ir_features rt_host_extras(ir_level level);
 
 typedef struct rt_caches {
     int64_t l1d_bytes, l2_bytes, l3_bytes;      /* of one core (L3: the whole cache); defaults where unknown */

@@ -46,6 +46,13 @@ expect 2 'takes no value' run --time=3
 expect 2 "not one of" check --time
 expect 2 'expected off, ro, rw or refresh' run --cache on
 expect 2 'unknown target' run --target v9 -e "$sgd"
+expect 2 "did you mean 'vnni'" run --target v4+vnnu -e "$sgd"
+expect 2 'vnni adds to x86-64-v4' run --target v3+vnni -e "$sgd"
+expect 2 'vnni adds to x86-64-v4' explain --target v3+vnni two.fusor @f
+expect 2 'vnni adds to x86-64-v4' cache warm --target v3+vnni two.fusor
+expect 0 'level x86-64-v4' emit --target v4+vnni+bf16 --stage plan two.fusor @f
+if grep -q '^flags.* avx512_vnni' /proc/cpuinfo; then expect 0 '' run --target v4+vnni two.fusor @g a=1
+else expect 4 'cannot run target' run --target v4+vnni two.fusor @g a=1; fi
 expect 2 'expected cpu, reference or auto' run --device gpu -e "$sgd"
 expect 4 'no CUDA' run --device cuda -e "$sgd"
 expect 2 '1 to 1024' run --threads 0 -e "$sgd"

@@ -77,6 +77,16 @@ Test(cpuinfo, every_level_feature_is_known) {
         }
 }
 
+Test(cpuinfo, extras_are_granted_features) {
+    for (int l = 0; l < IR_LEVEL_COUNT; l++) {
+        ir_features granted = rt_host_extras((ir_level)l);
+        cr_expect_eq(granted & ~ir_level_extras((ir_level)l), 0);
+        for (int i = 0; i < IR_FEATURE_COUNT; i++)
+            if (ir_feature_table[i].level == (ir_level)l)
+                cr_expect_eq(granted >> i & 1, has(rt_host_features(), ir_feature_table[i].features), "%s", ir_feature_table[i].name);
+    }
+}
+
 Test(cpuinfo, level_is_consistent) {
     int level = rt_host_level();
     for (int l = 0; l <= level; l++) cr_expect(rt_host_has(ir_levels[l].features, NULL, NULL));

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef IR_TARGET_H
+#define IR_TARGET_H
+/* What code is generated for: a CPU level (level.def) and features beside it (feature.def), as "x86-64-v4+vnni+bf16" in texts. */
+#include "base/error.h"
+
+typedef enum ir_level {
+#define LEVEL(ID, ...) IR_LEVEL_##ID,
+#include "ir/level.def"
+#undef LEVEL
+    IR_LEVEL_COUNT
+} ir_level;
+typedef struct ir_level_info {
+    const char *name, *short_name;
+    int  lanes, vector_bytes;
+    bool has_fma, has_mask;
+    const char *features;           /* "a,b,c" */
+} ir_level_info;
+extern const ir_level_info ir_levels[IR_LEVEL_COUNT];
+int ir_level_find(const char *name);                 /* by name or short name; -1 when there is none */
+
+enum {
+#define FEATURE(ID, ...) IR_FEATURE_NUMBER_##ID,
+#include "ir/feature.def"
+#undef FEATURE
+    IR_FEATURE_COUNT
+};
+typedef uint32_t ir_features;       /* a set: IR_FEATURE_VNNI | IR_FEATURE_BF16 */
+enum {
+#define FEATURE(ID, ...) IR_FEATURE_##ID = 1 << IR_FEATURE_NUMBER_##ID,
+#include "ir/feature.def"
+#undef FEATURE
+};
+typedef struct ir_feature_info {
+    const char *name;
+    ir_level    level;              /* what it adds to */
+    const char *features, *text;    /* LLVM's names; what uses it */
+} ir_feature_info;
+extern const ir_feature_info ir_feature_table[IR_FEATURE_COUNT];
+
+typedef struct ir_target { ir_level level; ir_features features; } ir_target;
+enum { IR_TARGET_MAX = 32, IR_TARGET_FEATURES_MAX = 256 };
+/* "x86-64-v4+vnni", "v4". Errors: ARGUMENT, with what is accepted and the nearest name. */
+fusor_status ir_target_parse(fu_error *e, const char *text, ir_target *out);
+/* The name, in a fixed order of features. */
+const char *ir_target_name(ir_target t, char out[IR_TARGET_MAX]);
+/* LLVM's names of all features, of the level and beside it: "a,b,c". */
+const char *ir_target_features(ir_target t, char out[IR_TARGET_FEATURES_MAX]);
+/* All features that add to a level. */
+ir_features ir_level_extras(ir_level level);
+#endif
