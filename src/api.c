@@ -168,6 +168,7 @@ fusor_status fusor_executable_prepare(fusor_executable *exe, int n_inputs, const
 }
 
 _Static_assert(sizeof(rt_buffers) == sizeof(fusor_buffer_list) && offsetof(rt_buffers, n) == offsetof(fusor_buffer_list, n), "one layout");
+_Static_assert(sizeof(rt_carry) == sizeof(fusor_carry) && offsetof(rt_carry, output) == offsetof(fusor_carry, output), "one layout");
 
 fusor_status fusor_executable_prepare_each(fusor_executable *exe, int64_t n_sets, int n_inputs, const fusor_buffer_list *inputs, int n_outputs,
                                            const fusor_buffer_list *outputs, fusor_call **out) {
@@ -194,12 +195,37 @@ fusor_status fusor_executable_call_each(fusor_executable *exe, int64_t n_sets, i
     return status;
 }
 
+fusor_status fusor_executable_prepare_scan(fusor_executable *exe, int64_t n_steps, int n_carries, const fusor_carry *carries, int n_inputs,
+                                           const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs, fusor_call **out) {
+    fu_error e;
+    if (!exe) return context_refuse("fusor_executable_prepare_scan: the executable is NULL");
+    fu_error_clear(&e);
+    CHECK_ARGUMENT(exe->ctx, &e, out, "fusor_executable_prepare_scan: out must not be NULL");
+    fusor_call *c = call_new(exe, &e);
+    if (!c) return context_fail(exe->ctx, &e);
+    if (rt_scan_new(start_exec(exe), &e, n_steps, n_carries, (const rt_carry *)carries, n_inputs, inputs, n_outputs, outputs, &c->scan) != FUSOR_OK) {
+        fusor_call_free(c);
+        return context_fail(exe->ctx, &e);
+    }
+    *out = c;
+    return FUSOR_OK;
+}
+
+fusor_status fusor_executable_scan(fusor_executable *exe, int64_t n_steps, int n_carries, const fusor_carry *carries, int n_inputs,
+                                   const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs) {
+    fusor_call *c;
+    FU_TRY(fusor_executable_prepare_scan(exe, n_steps, n_carries, carries, n_inputs, inputs, n_outputs, outputs, &c));
+    fusor_status status = fusor_call_run(c);
+    fusor_call_free(c);
+    return status;
+}
+
 /* Apart, so that a call which succeeds makes no room for a message. */
 static __attribute__((noinline)) fusor_status run_call(fusor_call *call) {
     fu_error e;
     if (!call) return context_refuse("fusor_call_run: the call is NULL");
     fu_error_clear(&e);
-    fusor_status status = call->each ? rt_each_run(call->each, &e) : rt_call_run(call->call, &e);
+    fusor_status status = call->each ? rt_each_run(call->each, &e) : call->scan ? rt_scan_run(call->scan, &e) : rt_call_run(call->call, &e);
     return status == FUSOR_OK ? FUSOR_OK : context_fail(call->exe->ctx, &e);
 }
 
@@ -211,6 +237,7 @@ void fusor_call_free(fusor_call *call) {
     if (!call) return;
     rt_call_free(call->call);
     rt_each_free(call->each);
+    rt_scan_free(call->scan);
     fusor_executable_free(call->exe);
     fu_free(call);
 }

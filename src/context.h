@@ -49,7 +49,7 @@ struct fusor_executable {
     rt_exec   *exec;
     struct start_job *job;          /* start.c: exec is the interim of a program that is being compiled; NULL */
 };
-struct fusor_call { fusor_executable *exe; rt_call *call; rt_each *each; };    /* one of the two */
+struct fusor_call { fusor_executable *exe; rt_call *call; rt_each *each; rt_scan *scan; };     /* one of the three */
 
 /* May a program run unfused while its kernels compile (start.c)? */
 typedef enum start_mode {

@@ -86,6 +86,23 @@ FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_prepare_each(fusor_exec
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_call_each(fusor_executable *exe, int64_t n_sets, int n_inputs, const fusor_buffer_list *inputs,
                                                                    int n_outputs, const fusor_buffer_list *outputs);
 
+/** A state of a sequence: what result `output` is after a step, parameter `input` (its position among the inputs) is in the next. */
+typedef struct fusor_carry { int32_t input, output; } fusor_carry;
+/** One program over the steps of a sequence, as a recurrent cell: the same results as n_steps calls of fusor_executable_call, with
+ *  everything checked once, nothing allocated in a step, and bound weights packed once for all (fusor_executable_bind). fusor_call_run runs all steps on the
+ *  same memory, which must outlive the call object. **Shapes**: an input with one dim more than its parameter is a sequence: step t reads element
+ *  t of dim 0, which has n_steps (a stride may be negative: backwards). Any other is the same in each step. The input of a carry is the first
+ *  state. An output with one dim more than its result gets all steps; one of the result's own rank what the last step left, and may be the first state's
+ *  memory. With data NULL it gets memory for all steps. An aliased result is written over its parameter in each step, so it carries itself, and its output has that
+ *  data or NULL. **Types**: of a state and the result that it is carried on from: equal. **Errors**: as fusor_executable_call; ARGUMENT (carries; the last value of 0
+ *  steps, except of a state), OVERLAP between what any steps read and write. **Threads**: as fusor_executable_prepare. */
+FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_prepare_scan(fusor_executable *exe, int64_t n_steps, int n_carries, const fusor_carry *carries,
+                                                                      int n_inputs, const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs,
+                                                                      fusor_call **out);
+/** The same, prepared, run once and freed. */
+FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_scan(fusor_executable *exe, int64_t n_steps, int n_carries, const fusor_carry *carries, int n_inputs,
+                                                              const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs);
+
 /** The plan as a JSON document ("fusor-explain/1"); free with fusor_text_free. */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_explain_json(fusor_executable *exe, char **text_out);
 FUSOR_API void fusor_text_free(char *text);

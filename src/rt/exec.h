@@ -71,6 +71,13 @@ typedef struct rt_buffers { fusor_buffer *at; int64_t n; } rt_buffers;
 fusor_status rt_each_new(rt_exec *x, fu_error *e, int64_t n_sets, int n_in, const rt_buffers *in, int n_out, const rt_buffers *out, rt_each **each_out);
 fusor_status rt_each_run(rt_each *c, fu_error *e);
 void         rt_each_free(rt_each *c);
+/* One program over the steps of a sequence (exec_scan.c), checked once; a step allocates nothing. Outputs with data NULL get memory. */
+typedef struct rt_scan rt_scan;
+typedef struct rt_carry { int32_t input, output; } rt_carry;      /* numbers of inputs, without bound ones, and of results */
+fusor_status rt_scan_new(rt_exec *x, fu_error *e, int64_t n_steps, int n_carries, const rt_carry *carries, int n_in, const fusor_buffer *in,
+                         int n_out, fusor_buffer *out, rt_scan **scan_out);
+fusor_status rt_scan_run(rt_scan *c, fu_error *e);
+void         rt_scan_free(rt_scan *c);
 /* Bytes of temps and scratch that a call with these sizes needs; -1 where a size overflows. */
 int64_t rt_exec_peak_bytes(const rt_exec *x, const int64_t *symbol_values);
 #endif

@@ -57,6 +57,8 @@ static bool measure(call_end *n, size_t bytes) {
     return true;
 }
 
+bool exec_measure(call_end *n) { return measure(n, ir_dtypes[n->user.dtype].bytes); }
+
 fusor_status exec_check_input(const core *c, fu_error *e, int p, const fusor_buffer *b, bool needs_data,
                               call_end *out) {
     const ir_plan_buffer *want = &c->plan->buffers.at[p];
@@ -129,6 +131,12 @@ void exec_gather(void *dst, const fusor_buffer *src, size_t bytes) {
     fusor_buffer b = *src;
     if (!(b.flags & FUSOR_STRIDED)) fill_strides(&b);
     copy_strided(dst, &b, bytes, true);
+}
+
+void exec_scatter(const fusor_buffer *dst, const void *src, size_t bytes) {
+    fusor_buffer b = *dst;
+    if (!(b.flags & FUSOR_STRIDED)) fill_strides(&b);
+    copy_strided((void *)src, &b, bytes, false);
 }
 
 void exec_normalize_bool(uint8_t *p, int64_t n) {
@@ -253,6 +261,8 @@ static bool overlaps_itself(const call_end *n, size_t bytes) {
     fu_free(bits);
     return found;
 }
+
+bool exec_overlaps_itself(const call_end *n) { return overlaps_itself(n, ir_dtypes[n->user.dtype].bytes); }
 
 /* ---- outputs ---- */
 void exec_fill_shape(const frame *f, int result, fusor_buffer *out) {

@@ -2,7 +2,8 @@
 #ifndef RT_EXEC_INTERNAL_H
 #define RT_EXEC_INTERNAL_H
 /* Inside the executor: what is shared by exec.c (life, binding, calls), exec_frame.c (sizes, memory, running) and
- * exec_buffer.c (the caller's buffers), exec_each.c (one call over many sets of buffers), exec_again.c (a call repeated). */
+ * exec_buffer.c (the caller's buffers), exec_each.c (one call over many sets of buffers), exec_scan.c (over a sequence),
+ * exec_again.c (a call repeated). */
 #include "rt/exec.h"
 #include "rt/threads.h"
 #include <stdatomic.h>
@@ -150,10 +151,14 @@ void         exec_copy_in(frame *f);
 void         exec_copy_out(frame *f);
 /* Contiguous <-> strided; elements of `bytes` bytes. */
 void         exec_gather(void *dst, const fusor_buffer *src, size_t bytes);
+void         exec_scatter(const fusor_buffer *dst, const void *src, size_t bytes);
 void         exec_normalize_bool(uint8_t *p, int64_t n);
 void         exec_fill_shape(const frame *f, int result, fusor_buffer *out);
 /* Do two ends share a byte? Exact also where strides interleave. */
 bool         exec_ends_overlap(const call_end *a, const call_end *b);
+bool         exec_overlaps_itself(const call_end *n);
+/* Fills in strides, range and is_dense of n->user; false where an offset leaves the address space. */
+bool         exec_measure(call_end *n);
 
 /* exec.c */
 fusor_status exec_prepare(frame *f, fu_error *e, int n_in, const fusor_buffer *in, int n_out, const fusor_buffer *out);

@@ -27,5 +27,6 @@ rt_sources += %D%/exec.c
 rt_sources += %D%/exec_frame.c
 rt_sources += %D%/exec_each.c
 rt_sources += %D%/exec_again.c
+rt_sources += %D%/exec_scan.c
 rt_sources += %D%/exec_buffer.c
 rt_sources += %D%/exec_check.c
