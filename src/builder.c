@@ -110,6 +110,19 @@ fusor_tensor builder_name(fusor_tensor t, const char *name) {
     return t;
 }
 
+fusor_tensor builder_hint(fusor_tensor t, const fusor_tensor *with) {
+    struct builder_state *b = current;
+    const char *who = with ? "fusor_fuse_with" : "fusor_barrier";
+    if (!b || b->error.status != FUSOR_OK) return t;
+    GUARD(b, t);
+    ir_hint h = {.kind = with ? IR_HINT_FUSE_WITH : IR_HINT_BARRIER, .node = node_of(b, t, who)};
+    if (!h.node || (with && !(h.with = node_of(b, *with, who)))) return no_tensor();
+    h.name = ir_at(b->g, h.node)->meta_name;
+    h.with_name = h.with ? ir_at(b->g, h.with)->meta_name : NULL;
+    fu_push(b->g->arena, &b->g->hints, h);
+    return t;
+}
+
 fusor_status builder_status_of(fusor_tensor t) {
     struct builder_state *b = current;
     if (!b || t.owner != owner_of(b) || t.generation != b->serial) return FUSOR_ERROR_STALE;

@@ -178,6 +178,7 @@ uint32_t lazy_slot_hidden(lazy_state *s, slot_kind kind, ir_op op) {
     x->op = (uint8_t)op;
     x->generation = (uint32_t)op << 24 | count;
     x->in = x->inline_in;
+    x->birth = ++s->next_birth;
     s->n_live++;
     return slot;
 }
@@ -209,8 +210,12 @@ void lazy_clear_inputs(lazy_state *s, uint32_t slot) {
     if (x->in != x->inline_in) fu_free(x->in);
     x->in = x->inline_in;
     fu_free(x->attr);
+    fu_free(x->wants);
     x->attr = NULL;
     x->attr_bytes = 0;
+    x->wants = NULL;
+    x->n_wants = 0;
+    x->is_barrier = false;
 }
 
 /* Chains are as long as a user's loop, so what dies is a list, not a recursion. */
@@ -230,6 +235,7 @@ void lazy_drop(lazy_state *s, uint32_t slot) {
         }
         if (x->in != x->inline_in) fu_free(x->in);
         fu_free(x->attr);
+        fu_free(x->wants);
         fu_free(x->text);
         if (x->kind == SLOT_LEAF) lazy_unread(s, dead);
         if (x->kind == SLOT_WRAP) {

@@ -38,6 +38,12 @@ typedef struct lazy_input {
 
 enum { LAZY_INLINE = 3, LAZY_CHUNK = 256, LAZY_MEMO = 1024, LAZY_PLANS = 256, LAZY_COUNT_MASK = 0xffffff };
 
+/* Another slot that a hint names: not counted, so it may be gone; then its birth differs. */
+typedef struct lazy_want {
+    uint32_t slot;
+    uint64_t birth;
+} lazy_want;
+
 typedef struct lazy_slot {
     slot_kind kind;
     uint32_t generation, refs, keeps;
@@ -49,6 +55,10 @@ typedef struct lazy_slot {
     uint32_t n_in, attr_bytes; /* OP */
     lazy_input *in, inline_in[LAZY_INLINE];
     unsigned char *attr;   /* encoded by lazy_pack_attrs; NULL: all defaults */
+    lazy_want *wants;      /* OP: values to be computed in one kernel with it */
+    uint32_t n_wants;
+    bool is_barrier;       /* OP */
+    uint64_t birth;        /* a number that no other slot ever has */
     lazy_storage *storage; /* LEAF, WRAP */
     uint32_t next_reader, prev_reader;
     fusor_status status;  /* ERROR */
@@ -94,7 +104,7 @@ typedef struct lazy_state {
     lazy_slot **chunks;
     uint32_t n_chunks, n_slots, n_live, free_head, free_tail, base_count;
     lazy_scope root, *scopes;
-    uint64_t next_scope, mark;
+    uint64_t next_scope, next_birth, mark;
     lazy_storage *to_release;
     lazy_memo *memo[LAZY_MEMO];
     lazy_plan *plans[LAZY_PLANS]; /* buckets */
@@ -135,6 +145,12 @@ fusor_tensor lazy_handle(lazy_state *s, uint32_t slot);
 void lazy_copy_elements(const fusor_buffer *from, void *to);
 fusor_tensor lazy_bad_slot(lazy_state *s, ir_op op, const fu_error *e); /* an error as a handle; recorded too */
 bool lazy_grow(void *at, uint32_t *cap, uint32_t want, size_t each);    /* at: address of a pointer */
+/* ---- lazy_hint.c ---- */
+bool lazy_has_hints(const lazy_slot *x);
+/* The place in s->order of a value that x wants beside it, or UINT32_MAX where it is not computed there. */
+uint32_t lazy_want_at(const lazy_state *s, const lazy_want *w);
+/* Hints of x for the graph; id_of: nodes by place in the order. */
+fusor_status lazy_add_hints(const lazy_state *s, ir_graph *g, const lazy_slot *x, const ir_id *id_of);
 /* ---- lazy_record.c ---- */
 /* Attributes as bytes and back. Lists point into the bytes, which are not aligned: lazy_list_at. */
 uint32_t lazy_pack_attrs(ir_op op, const op_attr *attr, unsigned char *out, uint32_t room); /* 0: does not fit */

@@ -113,11 +113,18 @@ static bool put_leaf(lazy_state *s, const size_map *m, const lazy_slot *x) {
 
 static bool put_op(lazy_state *s, const size_map *m, const lazy_slot *x) {
     const ir_op_info *info = &ir_ops[x->op];
-    unsigned char head[6] = {'O', x->op, x->to, x->result, (unsigned char)x->n_in, x->attr != NULL};
+    unsigned char head[7] = {'O', x->op, x->to, x->result, (unsigned char)x->n_in, x->attr != NULL, lazy_has_hints(x)};
     bool good = put(s, head, sizeof head);
     for (uint32_t k = 0; good && k < x->n_in; k++) {
         uint32_t in = x->in[k].slot ? lazy_at(s, x->in[k].slot)->index : UINT32_MAX - x->in[k].dtype;
         good = put(s, &in, sizeof in);
+    }
+    if (good && lazy_has_hints(x)) {
+        good = put(s, (unsigned char[]){'H', x->is_barrier}, 2) && put(s, &x->n_wants, sizeof x->n_wants);
+        for (uint32_t i = 0; good && i < x->n_wants; i++) {
+            uint32_t at = lazy_want_at(s, &x->wants[i]);
+            good = put(s, &at, sizeof at);
+        }
     }
     if (!x->attr) return good;
     op_attr attr[IR_MAX_ATTRS];
@@ -230,6 +237,10 @@ static bool build(building *b, uint32_t n, const lazy_result *results) {
         const lazy_slot *x = lazy_at(s, s->order[i]);
         b->param[i] = (int)g->params.n;
         if (x->kind == SLOT_OP ? !add_op(b, x) : !(b->id[i] = add_param(b, 'p', x, x->dtype))) return false;
+    }
+    for (uint32_t i = 0; i < s->n_order; i++) {
+        const lazy_slot *x = lazy_at(s, s->order[i]);
+        if (x->kind == SLOT_OP && lazy_has_hints(x) && lazy_add_hints(s, g, x, b->id) != FUSOR_OK) return false;
     }
     for (uint32_t r = 0; r < n; r++) {
         int leaf = results[r].over ? leaf_of(s, results[r].over) : -1;

@@ -45,6 +45,8 @@ bool builder_owns(fusor_tensor t);
 bool builder_is_open(const fusor_context *ctx); /* does this thread build a function of a module of ctx? */
 fusor_tensor builder_record(const op_call *call);
 void builder_bad(const fu_error *e); /* sticky in the function that this thread builds */
+/* fusor_barrier(t) (with NULL), fusor_fuse_with(t, *with). */
+fusor_tensor builder_hint(fusor_tensor t, const fusor_tensor *with);
 fusor_tensor builder_name(fusor_tensor t, const char *name);
 fusor_status builder_shape_of(fusor_tensor t, fusor_buffer *out);
 fusor_status builder_status_of(fusor_tensor t);

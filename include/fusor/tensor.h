@@ -75,6 +75,15 @@ FUSOR_API void fusor_release(fusor_tensor t);
 /** Names the value in explain, profiles and errors; the text is copied. Returns t. */
 FUSOR_API fusor_tensor fusor_name(fusor_tensor t, const char *name);
 
+/** Hints about which operators share a kernel; they never change a bit of any result. For lazy tensors and for values of a function that
+ * is being built; in a text the same is `barrier=true` and `fuse_with=%b` on a statement. fusor_barrier: t is complete in memory before
+ * anything that reads it starts, so its kernel ends there. fusor_fuse_with: a and b, results of operators that are still to be computed,
+ * are computed in one kernel, also where the planner would rather keep them apart. Both return their first argument. **Errors**:
+ * fusor_fuse_with: a bad handle (ARGUMENT); evaluation, or the compile of the function, fails with ARGUMENT and the reason where no kernel
+ * can compute both. **Cost**: under 1 microsecond. */
+FUSOR_API fusor_tensor fusor_barrier(fusor_tensor t);
+FUSOR_API fusor_tensor fusor_fuse_with(fusor_tensor a, fusor_tensor b);
+
 /** Schedules writing `value` over the memory that `wrapped` wraps (dtype and shape equal): when the scope ends, or with
  * the next fusor_eval or fusor_read of this thread in the same scope. Expressions made before read the old contents,
  * later ones the new. value may be a scalar, which fills. **Errors**: ARGUMENT (not wrapped, or read only), TYPE,

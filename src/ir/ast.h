@@ -146,9 +146,15 @@ ir_operand ast_operand(ast *m, const ast_literal *l, bool with_text);
 bool ast_size_build(ast *m, ir_graph *g, uint32_t mark, const ast_size *size, ir_size *out);
 /* dim: type->rank entries; those of "?" are left alone. */
 bool ast_type_build(ast *m, ir_graph *g, uint32_t mark, const ast_type *type, ir_size *dim);
-/* attr: ir_ops[op].n_attrs entries, zeroed. op IR_OP_CALL: metadata only. */
-bool ast_attrs_build(ast *m, ir_graph *g, uint32_t mark, const ast_stmt *s, ir_op op, ir_attr *attr, const char **name_out,
-                     const char **loc_out);
+/* What every statement accepts beside its operator's attributes. */
+typedef struct ast_meta {
+    const char *name, *loc;
+    bool        is_barrier;
+    fu_loc      barrier_loc;
+    const ast_attr *fuse_with;      /* a value or a list of values; NULL: not given */
+} ast_meta;
+/* attr: ir_ops[op].n_attrs entries, zeroed. op IR_OP_CALL: metadata only. meta: zeroed. */
+bool ast_attrs_build(ast *m, ir_graph *g, uint32_t mark, const ast_stmt *s, ir_op op, ir_attr *attr, ast_meta *meta);
 /* The IR_ATTR_SCALAR of op that s gives, taken out of attr (as ast_attrs_build left it); NULL: none. */
 const ast_attr *ast_scalar_attr(ast *m, const ast_stmt *s, ir_op op, ir_attr *attr);
 ir_operand ast_attr_operand(ast *m, const ast_attr *a);     /* of one that is a number */

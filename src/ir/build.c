@@ -272,6 +272,26 @@ static bool build_scalar(builder *b, const ast_stmt *s, ir_op op, ir_attr *attr,
     return true;
 }
 
+/* Hints on the statement's results. */
+static bool build_hints(builder *b, const ast_stmt *s, const ast_meta *meta, const ir_id *result) {
+    ast *m = b->m;
+    const ast_attr *a = meta->fuse_with;
+    const uint32_t n = !a ? 0 : a->kind == AST_ATTR_LIST ? a->as.list.n : 1;
+    for (uint32_t r = 0; r < s->n_results; r++) {
+        ir_hint h = {.kind = IR_HINT_BARRIER, .node = result[r], .loc = meta->barrier_loc, .name = ast_text(m, s->result[r].word)};
+        if (meta->is_barrier) fu_push(m->arena, &b->g->hints, h);
+        h.kind = IR_HINT_FUSE_WITH;
+        for (uint32_t i = 0; i < n; i++) {
+            const ast_attr *item = a->kind == AST_ATTR_LIST ? &a->as.list.at[i] : a;
+            if (!find_value(b, item->as.word, item->loc, &h.with)) return false;
+            h.loc = item->loc;
+            h.with_name = ast_text(m, item->as.word);
+            if (h.with) fu_push(m->arena, &b->g->hints, h);     /* else its own statement has been reported */
+        }
+    }
+    return true;
+}
+
 static bool build_operator(builder *b, const ast_stmt *s, ir_id *result) {
     ast *m = b->m;
     ast_word_info *w = &m->words.at[s->op.word];
@@ -284,10 +304,10 @@ static bool build_operator(builder *b, const ast_stmt *s, ir_id *result) {
     operands in = {0};
     ir_dtype to = 0;
     bool poisoned = false;
-    const char *name = NULL, *loc = NULL;
+    ast_meta meta = {0};
     ir_attr attr[IR_MAX_ATTRS] = {{0}};
     if (!build_operands(b, s, w->text, ir_ops[op].kind == IR_KIND_CONVERT, &in, &to, &poisoned)) return false;
-    if (!ast_attrs_build(m, b->g, b->mark, s, op, attr, &name, &loc)) return false;
+    if (!ast_attrs_build(m, b->g, b->mark, s, op, attr, &meta)) return false;
     if (!build_scalar(b, s, op, attr, &in, &poisoned)) return false;
     const uint32_t n_results = ir_count_results(op, attr);
     /* Without the attribute that tells their number, that it is missing is the error. */
@@ -305,11 +325,11 @@ static bool build_operator(builder *b, const ast_stmt *s, ir_id *result) {
         if (!id) return failed(b, s->op.loc);
         ir_node *n = ir_at(b->g, id);
         n->name = ast_text(m, s->result[i].word);
-        n->meta_name = name;
-        n->meta_loc = loc;
+        n->meta_name = meta.name;
+        n->meta_loc = meta.loc;
         result[i] = id;
     }
-    return true;
+    return build_hints(b, s, &meta, result);
 }
 
 /* ---- calls ---- */
@@ -378,9 +398,10 @@ static bool build_call(builder *b, const ast_stmt *s, ir_id *result) {
     operands in = {0};
     ir_dtype to = 0;
     bool poisoned = false;
-    const char *name = NULL, *loc = NULL, *label = fu_format(m->arena, "@%.64s", ast_text(m, s->op.word));
+    ast_meta meta = {0};
+    const char *label = fu_format(m->arena, "@%.64s", ast_text(m, s->op.word));
     if (!build_operands(b, s, label, false, &in, &to, &poisoned)) return false;
-    if (!ast_attrs_build(m, b->g, b->mark, s, IR_OP_CALL, NULL, &name, &loc)) return false;
+    if (!ast_attrs_build(m, b->g, b->mark, s, IR_OP_CALL, NULL, &meta)) return false;
     const ir_graph *from = callee->graph;
     if (poisoned || callee->failed || !from) {
         b->f->failed = true;
@@ -411,8 +432,8 @@ static bool build_call(builder *b, const ast_stmt *s, ir_id *result) {
                     .in = arg,
                     .callee = from->name,
                     .loc = s->op.loc,
-                    .meta_name = name,
-                    .meta_loc = loc};
+                    .meta_name = meta.name,
+                    .meta_loc = meta.loc};
     ir_id id = ir_add_raw(g, &call);
     for (uint32_t i = 0; i < from->results.n; i++) {
         ir_node n = *ir_at(from, from->results.at[i].node);
@@ -435,7 +456,7 @@ static bool build_call(builder *b, const ast_stmt *s, ir_id *result) {
         }
         result[i] = ir_add_raw(g, &r);
     }
-    return true;
+    return build_hints(b, s, &meta, result);
 }
 
 static bool build_stmt(builder *b, const ast_stmt *s, ir_id *result) {
@@ -620,7 +641,7 @@ static void build_func(ast *m, uint32_t index) {
     f->graph = b.g;
     bool params = build_params(&b), stmts = build_stmts(&b), results = build_results(&b);
     if (!params || !stmts || !results) f->failed = true;
-    f->inlined += b.g->nodes.n;
+    f->inlined += b.g->nodes.n + b.g->hints.n;
 }
 
 typedef struct walk {

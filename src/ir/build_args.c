@@ -235,45 +235,69 @@ ir_operand ast_attr_operand(ast *m, const ast_attr *a) {
     return (ir_operand){.literal = IR_LIT_INT, .i = v, .f = (double)v, .loc = a->loc};
 }
 
+/* ORDER build_meta */
+static const char *const meta_names[] = {"name", "loc", "barrier", "fuse_with"};
+enum { N_META = sizeof meta_names / sizeof *meta_names };
+
 static void fail_unknown(ast *m, const char *op, const ir_op_info *info, const ast_arg *arg) {
-    const char *names[IR_MAX_ATTRS + 2] = {"name", "loc"}, *word = ast_text(m, arg->word);
-    size_t n = 2;
+    const char *names[IR_MAX_ATTRS + N_META], *word = ast_text(m, arg->word);
+    size_t n = N_META;
+    memcpy(names, meta_names, sizeof meta_names);
     for (unsigned i = 0; i < info->n_attrs; i++) names[n++] = info->attrs[i].name;
     const char *near = fu_nearest(word, names, n);
     fu_str known;
     fu_str_init(&known, m->arena);
-    for (size_t i = 2; i < n; i++) fu_str_addf(&known, "%s%s", names[i], i + 1 < n ? ", " : "");
+    for (size_t i = N_META; i < n; i++) fu_str_addf(&known, "%s%s", names[i], i + 1 < n ? ", " : "");
     if (near) fu_str_addf(&known, "; did you mean %s?", near);
     AST_FAIL(m, FUSOR_ERROR_SYNTAX, arg->loc, "%s has no attribute %.40s; it has %s%s", op, word,
-             n > 2 ? "" : "none but name and loc", known.at);
+             n > N_META ? "" : "none but name, loc, barrier and fuse_with", known.at);
 }
 
-bool ast_attrs_build(ast *m, ir_graph *g, uint32_t mark, const ast_stmt *s, ir_op op, ir_attr *attr,
-                     const char **name_out, const char **loc_out) {
+static bool build_meta(ast *m, const attr_place *at, const ast_attr *a, int which, ast_meta *meta) {
+    switch (which) {
+    case 0:
+    case 1:
+        if (a->kind != AST_ATTR_STRING) return wrong(m, at, a, "a string");
+        *(which ? &meta->loc : &meta->name) = a->as.string;
+        return true;
+    case 2:
+        if (a->kind != AST_ATTR_LITERAL || a->as.literal.kind != AST_BOOL) return wrong(m, at, a, "true or false");
+        meta->is_barrier = a->as.literal.number.i;
+        meta->barrier_loc = a->loc;
+        return true;
+    default:
+        if (a->kind != AST_ATTR_VALUE && a->kind != AST_ATTR_LIST) return wrong(m, at, a, "a value such as %h, or a list of values");
+        for (uint32_t i = 0; a->kind == AST_ATTR_LIST && i < a->as.list.n; i++)
+            if (a->as.list.at[i].kind != AST_ATTR_VALUE) return wrong(m, at, &a->as.list.at[i], "a list of values such as [%a, %b]");
+        meta->fuse_with = a;
+        return true;
+    }
+}
+
+bool ast_attrs_build(ast *m, ir_graph *g, uint32_t mark, const ast_stmt *s, ir_op op, ir_attr *attr, ast_meta *meta) {
     const ir_op_info *info = &ir_ops[op];
     const char *label = s->is_call ? fu_format(m->arena, "@%.64s", ast_text(m, s->op.word)) : info->name;
+    bool is_given[N_META] = {false};
     for (uint32_t i = 0; i < s->n_args; i++) {
         const ast_arg *arg = &s->arg[i];
         if (arg->kind != AST_ARG_ATTR) continue;
         const char *word = ast_text(m, arg->word);
         attr_place at = {label, word, g, mark};
-        const char **meta = strcmp(word, "name") == 0 ? name_out : strcmp(word, "loc") == 0 ? loc_out : NULL;
+        int which = 0;
+        while (which < N_META && strcmp(meta_names[which], word) != 0) which++;
+        const bool is_meta = which < N_META;
         unsigned k = 0;
-        while (!meta && k < info->n_attrs && strcmp(info->attrs[k].name, word) != 0) k++;
-        if (!meta && k == info->n_attrs) {
+        while (!is_meta && k < info->n_attrs && strcmp(info->attrs[k].name, word) != 0) k++;
+        if (!is_meta && k == info->n_attrs) {
             fail_unknown(m, label, info, arg);
             return false;
         }
-        if (meta ? *meta != NULL : attr[k].is_set) {
+        if (is_meta ? is_given[which] : attr[k].is_set) {
             AST_FAIL(m, FUSOR_ERROR_SYNTAX, arg->loc, "%s: attribute %s is given twice", label, word);
             return false;
         }
-        if (meta) {
-            if (arg->as.attr->kind != AST_ATTR_STRING) return wrong(m, &at, arg->as.attr, "a string");
-            *meta = arg->as.attr->as.string;
-        } else if (!build_attr(m, &at, arg->as.attr, &info->attrs[k], &attr[k])) {
-            return false;
-        }
+        if (is_meta) is_given[which] = true;
+        if (!(is_meta ? build_meta(m, &at, arg->as.attr, which, meta) : build_attr(m, &at, arg->as.attr, &info->attrs[k], &attr[k]))) return false;
     }
     return true;
 }

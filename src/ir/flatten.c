@@ -268,6 +268,7 @@ static fusor_status enter_call(flattener *x, ir_id id) {
 
 static void leave_call(flattener *x) {
     frame done = x->stack.at[--x->stack.n];
+    ir_map_hints(x->out, done.f, done.node);
     frame *top = &x->stack.at[x->stack.n - 1];
     ir_id *result = FU_NEW_N(x->a, ir_id, done.f->results.n);
     for (uint32_t i = 0; i < done.f->results.n; i++) result[i] = done.node[done.f->results.at[i].node];
@@ -333,6 +334,7 @@ fusor_status ir_flatten(fu_arena *a, fu_error *e, const ir_module *m, const ir_g
         r.node = x->stack.at[0].node[r.node];
         fu_push(a, &g->results, r);
     }
+    ir_map_hints(g, f, x->stack.at[0].node);
     *out = g;
     return FUSOR_OK;
 }

@@ -380,6 +380,17 @@ uint32_t *ir_use_counts(fu_arena *a, const ir_graph *g) {
     return uses;
 }
 
+void ir_map_hints(ir_graph *g, const ir_graph *from, const ir_id *map) {
+    for (uint32_t i = 0; i < from->hints.n; i++) {
+        ir_hint h = from->hints.at[i];
+        h.node = map[h.node];
+        h.with = h.with ? map[h.with] : 0;
+        h.name = keep(g->arena, from, h.name);
+        h.with_name = keep(g->arena, from, h.with_name);
+        if (h.node) fu_push(g->arena, &g->hints, h);
+    }
+}
+
 ir_graph *ir_graph_copy_live(fu_arena *a, const ir_graph *g) {
     ir_graph *out = ir_graph_like(a, g);
     bool *live = FU_NEW_N(a, bool, g->nodes.n);
@@ -420,6 +431,7 @@ ir_graph *ir_graph_copy_live(fu_arena *a, const ir_graph *g) {
         r.name = keep(a, g, r.name);
         fu_push(a, &out->results, r);
     }
+    ir_map_hints(out, g, map);
     out->failed = g->failed;
     return out;
 }

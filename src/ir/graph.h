@@ -75,6 +75,15 @@ typedef struct ir_check {
     enum { IR_CHECK_INFERRED, IR_CHECK_ANNOTATION, IR_CHECK_RESULT, IR_CHECK_COPIED } origin;
 } ir_check;
 
+/* What the user asks of the plan: that a value is complete in memory before what reads it starts, or that two values are computed in
+ * one kernel. Hints are beside the nodes, so that they are in no key; passes carry them to what became of the nodes. */
+typedef struct ir_hint {
+    enum { IR_HINT_BARRIER, IR_HINT_FUSE_WITH } kind;
+    ir_id  node, with;              /* with: FUSE_WITH */
+    fu_loc loc;                     /* of the attribute; 0:0: not from a text */
+    const char *name, *with_name;   /* of the values as the user wrote them, for messages; may be NULL */
+} ir_hint;
+
 typedef struct ir_graph {
     fu_arena   *arena;              /* borrowed */
     fu_error   *error;              /* borrowed */
@@ -86,6 +95,7 @@ typedef struct ir_graph {
     fu_vec(ir_param)  params;
     fu_vec(ir_result) results;
     fu_vec(ir_check)  checks;
+    fu_vec(ir_hint)   hints;
     fu_map      unique;
     bool        failed;             /* sticky */
 } ir_graph;
@@ -100,6 +110,8 @@ ir_graph *ir_graph_new(fu_arena *a, fu_error *e, const fu_source *src, const cha
 static inline ir_node *ir_at(const ir_graph *g, ir_id id) { return &g->nodes.at[id]; }
 ir_id ir_add_param(ir_graph *g, const char *name, ir_dtype t, int rank, const ir_size *dim, fu_loc loc);
 ir_id ir_add_literal(ir_graph *g, ir_dtype t, ir_bits bits);
+/* Hints of `from` whose nodes became map[node] of g, those on dead nodes (map: 0) excepted. */
+void ir_map_hints(ir_graph *g, const ir_graph *from, const ir_id *map);
 void ir_add_check(ir_graph *g, ir_check check);             /* unless it is there already, or always holds */
 /* What the front ends hand to ir_add: operands may be weak literals, whose dtype infer decides. */
 typedef struct ir_operand {

@@ -17,6 +17,7 @@ ir_sources += %D%/plan.c
 ir_sources += %D%/plan_view.c
 ir_sources += %D%/plan_order.c
 ir_sources += %D%/plan_memory.c
+ir_sources += %D%/plan_hint.c
 ir_sources += %D%/plan_build.c
 ir_sources += %D%/plan_move.c
 ir_sources += %D%/plan_print.c

@@ -710,7 +710,7 @@ fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, ir_attr *at
     p->m = m;
     ir_lex_init(&p->lexer, a, source->text, source->length);
     ast_stmt s = {0};
-    const char *name = NULL, *loc = NULL;
+    ast_meta meta = {0};
     parse_attr_list(p, op, &s, to);
     for (uint32_t i = 0; i < ir_size_symbol_count(g->sizes); i++) {
         const char *symbol = ir_size_symbol_name(g->sizes, i);
@@ -718,8 +718,11 @@ fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, ir_attr *at
         m->words.at[word].dim_mark = MARK;
     }
     const ast_attr *operand = NULL;
-    if (!m->n_diagnostics && ast_attrs_build(m, g, MARK, &s, op, attr, &name, &loc))
+    if (!m->n_diagnostics && ast_attrs_build(m, g, MARK, &s, op, attr, &meta))
         operand = ast_scalar_attr(m, &s, op, attr);
+    if (!m->n_diagnostics && (meta.is_barrier || meta.fuse_with))
+        AST_FAIL(m, FUSOR_ERROR_SYNTAX, s.arg[0].loc, "%s: a text of attributes has no hints; call fusor_barrier or fusor_fuse_with",
+                 ir_ops[op].name);
     if (operand && operand->kind == AST_ATTR_VALUE)
         AST_FAIL(m, FUSOR_ERROR_TYPE, operand->loc, "%s: a text of attributes has no values; give the tensor as an operand",
                  ir_ops[op].name);

@@ -42,6 +42,7 @@ void ir_rewrite_finish(ir_rewrite *rw, ir_graph **g) {
         result.node = rw->map[result.node];
         fu_push(rw->arena, &rw->to->results, result);
     }
+    ir_map_hints(rw->to, rw->from, rw->map);
     rw->to->failed = rw->from->failed;
     if (rw->is_changed) *g = rw->to;
 }

@@ -9,7 +9,7 @@
 
 const char *const ir_reason_names[IR_REASON_COUNT] = {
     "two-contractions", "contract-then-reduce", "reduce-other-axes", "reduce-into-contract", "different-space", "layout",
-    "indices", "recompute", "scan", "no-lowering", "limit", "cycle", "alias", "user",
+    "indices", "recompute", "shared", "working-set", "registers", "scan", "no-lowering", "limit", "cycle", "alias", "barrier", "user",
 };
 const char *const ir_reason_texts[IR_REASON_COUNT] = {
     "a contraction reads the whole result of another contraction, so that result must be complete first",
@@ -20,11 +20,15 @@ const char *const ir_reason_texts[IR_REASON_COUNT] = {
     "a reshape or a layout change between them is no index map of one kernel",
     "indices that are computed are checked as a whole before they are used",
     "fusing would compute a costly or widely read value more than once",
+    "several kernels need it, and it is fewer bytes than what it is made of",
+    "what the reduction spans would have to be kept until it is complete, and that is no small row",
+    "one kernel would have more accumulators than registers hold",
     "a running sum or product streams along its axis: what is not element by element with it is another kernel",
     "this operator has no kernel for this type yet: the reference evaluator computes it",
     "one kernel would exceed the limit on instructions or buffers",
     "a path between them leads through another kernel",
     "the old contents of an aliased parameter are read after this point, so the result is copied last",
+    "a barrier asks that this value is stored before anything reads it",
     "fusion was switched off",
 };
 
@@ -142,9 +146,10 @@ static subtree measure_subtree(const planner *p, ir_id id) {
 static bool in_cluster(const planner *p, ir_id id, int c) { return p->info[id].home == c && c != 0; }
 
 /* Coordinates of an element-wise node from those of its homed operands; false when it does not fit. */
-static bool fit_coords(const planner *p, int c, const ir_node *n, int8_t coord[IR_MAX_RANK]) {
+static bool fit_coords(const planner *p, int c, const ir_node *n, int8_t coord[IR_MAX_RANK], ir_reason *why) {
     const cluster *k = &p->clusters.at[c];
     uint32_t used = 0;
+    *why = k->kind == CLUSTER_REDUCE ? IR_REASON_REDUCE_OTHER_AXES : IR_REASON_DIFFERENT_SPACE;
     for (int d = 0; d < n->rank; d++) coord[d] = -2;
     for (int i = 0; i < n->n_in; i++) {
         const ir_node *o = ir_at(p->g, n->in[i]);
@@ -189,6 +194,7 @@ static bool fit_coords(const planner *p, int c, const ir_node *n, int8_t coord[I
     uint32_t kept = full & ~k->reduced;
     if ((used & kept) != kept) return false;
     uint32_t r = used & k->reduced & full;
+    if (r == (k->reduced & full) && !k->is_row && !k->can_row) *why = IR_REASON_WORKING_SET;
     return r == 0 || (r == (k->reduced & full) && (k->is_row || k->can_row));
 }
 
@@ -236,15 +242,13 @@ static bool try_join(planner *p, ir_id id, int c, ir_reason *why) {
         if (in_cluster(p, n->in[i], c)) {
             any = true;
             if (!may_share(p, id, behind_views(p, n->in[i]))) return *why = IR_REASON_USER, false;
+            if (p->info[n->in[i]].is_barrier) return *why = IR_REASON_BARRIER, false;
         } else if (p->info[n->in[i]].avail >= c) {
             return *why = IR_REASON_CYCLE, false;
         }
     }
     if (!any) return false;
-    if (!fit_coords(p, c, n, p->info[id].coord)) {
-        *why = k->kind == CLUSTER_REDUCE ? IR_REASON_REDUCE_OTHER_AXES : IR_REASON_DIFFERENT_SPACE;
-        return false;
-    }
+    if (!fit_coords(p, c, n, p->info[id].coord, why)) return false;
     if (k->kind == CLUSTER_REDUCE && !plan_keeps_merged(p, c, id, p->info[id].coord)) return *why = IR_REASON_DIFFERENT_SPACE, false;
     if (!take_room(p, c, n)) return *why = IR_REASON_LIMIT, false;
     k = &p->clusters.at[c];
@@ -261,7 +265,7 @@ static bool try_join_view(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id);
     const node_info *x = &p->info[n->in[0]];
     int from[IR_MAX_RANK];
-    if (!x->home || n->op == IR_OP_SLICE || !plan_view_is_index_map(p->g, n)) return false;
+    if (!x->home || x->is_barrier || p->info[id].is_barrier || n->op == IR_OP_SLICE || !plan_view_is_index_map(p->g, n)) return false;
     plan_view_dims(p->g, n, from);
     for (int d = 0; d < n->rank; d++) {
         if (from[d] < 0 && !ir_size_is(p->g->sizes, n->dim[d], 1)) return false;    /* a broadcast: no one-to-one map */
@@ -335,12 +339,16 @@ static void place_reduction(planner *p, ir_id id) {
     int c = p->info[xid].home, joined = 0, column = plan_column_of(p, xid, axes);
     uint32_t merged = plan_merged_axes(p, xid, axes);
     const cluster *mine = &p->clusters.at[c];
-    if (c && same_space(mine, x, axes, column, merged) && (mine->is_row || mine->can_row) && identity_coords(p, xid) && may_share(p, id, xid) &&
-        mine->n_reductions < MAX_REDUCTIONS && take_room(p, c, n)) {
+    bool fits = c && same_space(mine, x, axes, column, merged) && (mine->is_row || mine->can_row) && identity_coords(p, xid) && may_share(p, id, xid) &&
+                !p->info[xid].is_barrier, has_registers = mine->n_reductions < MAX_REDUCTIONS;
+    if (fits && has_registers && take_room(p, c, n)) {
         joined = c;             /* a reduction of a row value: one more pass over the row, be it of one element */
         p->clusters.at[c].is_row = true;
     } else {
-        if (c) needs_memory(p, xid, p->clusters.at[c].kind == CLUSTER_CONTRACT ? IR_REASON_CONTRACT_THEN_REDUCE : IR_REASON_REDUCE_OTHER_AXES);
+        if (c) needs_memory(p, xid, p->clusters.at[c].kind == CLUSTER_CONTRACT ? IR_REASON_CONTRACT_THEN_REDUCE
+                                    : !fits                                    ? IR_REASON_REDUCE_OTHER_AXES
+                                    : has_registers                            ? IR_REASON_LIMIT
+                                                                               : IR_REASON_REGISTERS);
         for (int k = (int)p->clusters.n - 1; k > p->info[xid].avail && !joined; k--)
             if (same_space(&p->clusters.at[k], x, axes, column, merged) && may_share(p, id, p->clusters.at[k].anchor) &&
                 p->clusters.at[k].n_reductions < MAX_REDUCTIONS && take_room(p, k, n))
@@ -376,7 +384,7 @@ static void place_contraction(planner *p, ir_id id) {
             needs_memory(p, n->in[i], p->options->no_fuse ? IR_REASON_USER : kind == CLUSTER_CONTRACT ? IR_REASON_TWO_CONTRACTIONS : IR_REASON_REDUCE_INTO_CONTRACT);
         } else {
             subtree s = measure_subtree(p, n->in[i]);
-            if (s.n > 0 && (s.leaves > MAX_CLUSTER_LEAVES / 2 - 2 || (s.is_costly && i == 0)))
+            if (s.n > 0 && (s.leaves > MAX_CLUSTER_LEAVES / 2 - 2 || (s.is_costly && i == 0 && !p->info[root].is_wanted)))
                 store_floating(p, n->in[i], IR_REASON_RECOMPUTE);   /* packing evaluates operand 0 once for every block of columns */
         }
     }
@@ -536,6 +544,7 @@ static void place(planner *p, ir_id id) {
         break;
     default: place_elementwise(p, id); break;
     }
+    if (p->info[id].is_barrier) store_floating(p, id, IR_REASON_BARRIER);
 }
 
 /* no_fuse: every operator has memory of its own, but the primitives inside one composite. */
@@ -574,8 +583,8 @@ static void store_shared(planner *p) {
         if (v->op == IR_OP_PARAM || v->op == IR_OP_LITERAL) continue;
         if (mine == -1 && !is_view(v) && v->rank > 0 && ir_ops[v->op].kind != IR_KIND_CREATE) {
             subtree s = measure_subtree(p, id);
-            if (s.is_costly || s.leaves > 1) {
-                store_floating(p, id, IR_REASON_RECOMPUTE);
+            if (!p->info[id].is_wanted && (s.is_costly || s.leaves > 1)) {
+                store_floating(p, id, s.is_costly ? IR_REASON_RECOMPUTE : IR_REASON_SHARED);
                 mine = p->info[id].made_by;
             }
         }
@@ -658,6 +667,7 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
     p.saved = FU_NEW_N(a, int, g->results.n);
     for (uint32_t r = 0; r < g->results.n; r++) p.saved[r] = -1;
     fu_push(a, &p.clusters, (cluster){.step = -1});
+    plan_take_hints(&p);
     if (options->no_fuse) mark_unfused(&p);
     count_taps(&p);
     for (ir_id id = 1; id < g->nodes.n; id++) place(&p, id);
@@ -675,6 +685,7 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
     plan_write_in_place(&p);
     plan_copy_results(&p);
     plan_lifetimes(plan);
+    FU_TRY(plan_check_hints(&p));
     *out = plan;
     return FUSOR_OK;
 }

@@ -63,11 +63,15 @@ typedef enum ir_reason {
     IR_REASON_LAYOUT,                   /* a reshape or transpose between them that is no index map of the kernel */
     IR_REASON_INDICES,                  /* indices are checked in memory before they are used */
     IR_REASON_RECOMPUTE,                /* fusing would recompute a costly value */
+    IR_REASON_SHARED,                   /* several kernels need it, and what it is made of is more bytes than it */
+    IR_REASON_WORKING_SET,              /* what a reduction spans must be kept until it is complete, and is too much */
+    IR_REASON_REGISTERS,                /* more accumulators than registers hold */
     IR_REASON_SCAN,                     /* into or out of a running sum or product, not element by element */
     IR_REASON_NO_LOWERING,              /* no kernel for this operator and type: reference evaluator */
     IR_REASON_LIMIT,                    /* limit on instructions or buffers of one kernel */
     IR_REASON_CYCLE,                    /* a path through another kernel */
     IR_REASON_ALIAS,                    /* the old contents of an aliased parameter are read later */
+    IR_REASON_BARRIER,                  /* barrier=true, fusor_barrier */
     IR_REASON_USER,                     /* --no-fuse */
     IR_REASON_COUNT
 } ir_reason;

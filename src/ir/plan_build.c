@@ -139,14 +139,17 @@ static void add_boundary(builder *b, ir_id id) {
     const cluster *from = &p->clusters.at[p->info[id].made_by], *to = &p->clusters.at[b->c];
     ir_reason r = p->info[id].reason;
     bool from_reduce = from->kind == CLUSTER_REDUCE, to_contract = to->kind == CLUSTER_CONTRACT;
+    const bool is_exact = r == IR_REASON_WORKING_SET || r == IR_REASON_REGISTERS;       /* says more than the kinds of the two do */
     if (p->options->no_fuse) r = IR_REASON_USER;
+    else if (p->info[id].is_barrier) r = IR_REASON_BARRIER;
+    else if (is_exact) {}
     else if (from->kind == CLUSTER_REFERENCE || to->kind == CLUSTER_REFERENCE) r = IR_REASON_NO_LOWERING;
     else if (from->kind == CLUSTER_CONTRACT && to_contract) r = IR_REASON_TWO_CONTRACTIONS;
     else if (from->kind == CLUSTER_SCAN || to->kind == CLUSTER_SCAN) r = IR_REASON_SCAN;
     else if (from_reduce && to_contract) r = IR_REASON_REDUCE_INTO_CONTRACT;
     else if (from->kind == CLUSTER_CONTRACT && to->kind == CLUSTER_REDUCE) r = IR_REASON_CONTRACT_THEN_REDUCE;
     else if (from_reduce && to->kind == CLUSTER_REDUCE) r = IR_REASON_REDUCE_OTHER_AXES;
-    else if (r >= IR_REASON_COUNT || r == IR_REASON_USER) r = from_reduce ? IR_REASON_REDUCE_OTHER_AXES : IR_REASON_RECOMPUTE;
+    else if (r >= IR_REASON_COUNT || r == IR_REASON_USER) r = from_reduce ? IR_REASON_REDUCE_OTHER_AXES : IR_REASON_SHARED;
     for (uint32_t i = 0; i < p->plan->boundaries.n; i++) {
         const ir_boundary *o = &p->plan->boundaries.at[i];
         if (o->value == id && o->to == (int)p->plan->steps.n) return;

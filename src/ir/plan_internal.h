@@ -36,6 +36,8 @@ typedef struct node_info {
     int      made_by;           /* cluster that stores it; 0 = not materialized */
     int      buffer;            /* plan buffer that holds it; -1 */
     bool     must_store;        /* needs memory of its own whoever uses it */
+    bool     is_barrier;        /* a hint: stored, and no consumer is in its kernel */
+    bool     is_wanted;         /* a hint: rather computed again than cut from the other value */
     bool     is_used_outside;   /* homed, and some other cluster or the reference evaluator reads it */
     int8_t   coord[IR_MAX_RANK];/* homed: cluster dim of each dim; -1 where its size is 1 */
     ir_reason reason;           /* why it was cut from its consumers */
@@ -98,6 +100,12 @@ int plan_padded_dims(const ir_graph *g, const ir_node *n);      /* of a PAD: tho
 /* A step that checks the indices of node id, unless there is one. */
 fusor_status plan_check_index(planner *p, ir_id id);
 bool plan_has_index(const ir_node *n);
+
+/* ---- plan_hint.c ---- */
+/* Marks what hints ask for in p->info. */
+void plan_take_hints(planner *p);
+/* Is every hint met? Else an error at its place, with the reason why not. */
+fusor_status plan_check_hints(planner *p);
 
 /* ---- plan.c ---- */
 bool plan_has_kernel(const planner *p, const ir_node *n);

@@ -19,6 +19,7 @@ typedef struct printer {
     fu_vec(uint32_t) next;      /* the number to try next */
     ir_size **declared;         /* by node: dims of its annotation; NULL = none */
     ir_size **result_dim;       /* by result: declared dims; NULL = the node's */
+    uint32_t *first_hint, *next_hint; /* by node, by hint: 1 + a hint that is written there; NULL: the graph has none */
     bool has_unbound;           /* some symbol is no parameter's: a call leaves out a parameter with a file */
 } printer;
 
@@ -362,6 +363,46 @@ static void print_unused(printer *p, const ir_node *sibling) {
     if (sibling->rank) fu_str_addc(p->out, ']');
 }
 
+/* A hint on two values is written where the later one is defined. */
+static ir_id hint_place(const ir_hint *h) { return h->with > h->node ? h->with : h->node; }
+
+static void place_hints(printer *p) {
+    const ir_graph *g = p->g;
+    if (!g->hints.n) return;
+    p->first_hint = FU_NEW_N(p->a, uint32_t, g->nodes.n);
+    p->next_hint = FU_NEW_N(p->a, uint32_t, g->hints.n);
+    for (uint32_t i = g->hints.n; i-- > 0;) {
+        uint32_t *first = &p->first_hint[hint_place(&g->hints.at[i])];
+        p->next_hint[i] = *first;
+        *first = i + 1;
+    }
+}
+
+static const char *comma(unsigned *n);
+
+/* All results of a statement have the hints that it has: those of the first one that lives. */
+static void print_hints(printer *p, const ir_id *result, uint32_t n_results, unsigned *args) {
+    const ir_graph *g = p->g;
+    uint32_t r = 0, n = 0;
+    while (r < n_results && (!result[r] || !p->first_hint[result[r]])) r++;
+    if (r == n_results) return;
+    for (uint32_t k = p->first_hint[result[r]]; k; k = p->next_hint[k - 1])
+        if (g->hints.at[k - 1].kind == IR_HINT_BARRIER) {
+            fu_str_addf(p->out, "%sbarrier=true", comma(args));
+            break;
+        }
+    fu_str list;
+    fu_str_init(&list, p->a);
+    for (uint32_t k = p->first_hint[result[r]]; k; k = p->next_hint[k - 1]) {
+        const ir_hint *h = &g->hints.at[k - 1];
+        ir_id with = h->with == result[r] ? h->node : h->with;
+        bool is_own = false;
+        for (uint32_t i = 0; i < n_results; i++) is_own |= with == result[i];
+        if (h->kind == IR_HINT_FUSE_WITH && with && !is_own && p->name[with]) fu_str_addf(&list, "%s%%%s", n++ ? ", " : "", p->name[with]);
+    }
+    if (n) fu_str_addf(p->out, "%sfuse_with=%s%s%s", comma(args), n > 1 ? "[" : "", list.at, n > 1 ? "]" : "");
+}
+
 static const char *comma(unsigned *n) { return (*n)++ ? ", " : ""; }
 
 static void print_node(printer *p, ir_id id, const ir_id *result, uint32_t n_results) {
@@ -399,6 +440,7 @@ static void print_node(printer *p, ir_id id, const ir_id *result, uint32_t n_res
         fu_str_addf(out, "%sloc=", comma(&args));
         print_string(out, n->meta_loc);
     }
+    if (p->first_hint) print_hints(p, result, n_results, &args);
     fu_str_addc(out, ')');
     bool annotated = false;
     for (uint32_t i = 0; i < n_results; i++) annotated |= result[i] && p->declared[result[i]];
@@ -514,6 +556,7 @@ void ir_print_graph(fu_str *out, const ir_graph *g) {
     p->has_unbound = any_unbound(p);
     name_nodes(p);
     place_checks(p);
+    place_hints(p);
     fu_str_addf(out, "func @%s(", g->name);
     for (uint32_t i = 0; i < g->params.n; i++) {
         if (i) fu_str_add(out, ", ");

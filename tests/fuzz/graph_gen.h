@@ -123,7 +123,10 @@ static const char *gen_print(gen_program *p, fu_arena *arena) {
         fu_str_addf(&s, "  %%v%d", i);
         if (is_pair) fu_str_addf(&s, ", %%v%d", i + 1);
         else if (strncmp(v->text, "@two", 4) == 0) fu_str_addf(&s, ", %%w%d", i);
-        fu_str_addf(&s, " = %s\n", v->text);
+        /* Every so often a barrier, by seed and number: a cut-down program keeps it. */
+        const bool is_cut = (p->seed * 31 + (uint64_t)i * 7) % 19 == 0;
+        if (is_cut) fu_str_addf(&s, " = %.*s, barrier=true)\n", (int)strlen(v->text) - 1, v->text);
+        else fu_str_addf(&s, " = %s\n", v->text);
         calls[0] |= strncmp(v->text, "@one", 4) == 0;
         calls[1] |= strncmp(v->text, "@two", 4) == 0;
     }
