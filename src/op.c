@@ -167,6 +167,21 @@ static ir_dtype type(op_call *c, fusor_dtype t) {
         return record(&c);                                                                                             \
     }
 #define FN_MATMUL(ID, name) FN_NONE_2(ID, name)
+#define FN_EINSUM(ID, name)                                                                                            \
+    fusor_tensor fusor_##name(const char *subscripts, int n, const fusor_tensor *x) {                                  \
+        int64_t at[IR_MAX_LIST];                                                                                       \
+        const size_t length = subscripts ? strlen(subscripts) : 0;                                                     \
+        op_call c = {.op = IR_OP_##ID, .n = n, .args = x};                                                             \
+        if (n < 1 || !x || !subscripts || length > IR_MAX_LIST) {                                                      \
+            bad(&c, FUSOR_ERROR_ARGUMENT,                                                                              \
+                length > IR_MAX_LIST ? "the subscripts have more than 255 characters" : "operands or subscripts are missing"); \
+            if (n < 1 || !x) c.n = 0;                                                                                  \
+        }                                                                                                              \
+        for (size_t i = 0; i < length && i < IR_MAX_LIST; i++) at[i] = (unsigned char)subscripts[i];                   \
+        op_attr attrs[IR_MAX_ATTRS] = {{.is_set = true, .list = at, .n = length > IR_MAX_LIST ? 0 : (uint32_t)length}}; \
+        c.attrs = attrs;                                                                                               \
+        return record(&c);                                                                                             \
+    }
 /* The operands that are there: an offset may come without a mask. scale 0: the usual one. */
 #define FN_ATTENTION(ID, name)                                                                                         \
     fusor_tensor fusor_##name(fusor_tensor q, fusor_tensor k, fusor_tensor v, fusor_tensor mask, int causal,           \
@@ -415,10 +430,9 @@ fusor_tensor fusor_apply_result(fusor_context *ctx, const char *op, int result, 
     size_t length = op ? strlen(op) : 0;
     c.op = ir_op_find(op ? op : "", length);
     if (c.op == IR_OP_NONE) {
-        const char *near = op && length < 64 && !ir_op_is_planned(op, length) ? ir_op_nearest(op) : NULL;
-        snprintf(text, sizeof text, "fusor_apply: %s '%.64s'%s%s%s",
-                 op && ir_op_is_planned(op, length) ? "this version does not have the operator" : "unknown operator",
-                 op ? op : "", near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+        const char *near = op && length < 64 ? ir_op_nearest(op) : NULL;
+        snprintf(text, sizeof text, "fusor_apply: unknown operator '%.64s'%s%s%s", op ? op : "", near ? "; did you mean " : "",
+                 near ? near : "", near ? "?" : "");
         bad(&c, FUSOR_ERROR_SYNTAX, text);
     }
     return record(&c);

@@ -128,6 +128,7 @@ script_tests += %D%/cli/readonly.sh
 jit_diff_programs += %D%/fuzz/graph_fuzz
 %C%_fuzz_graph_fuzz_LDADD = $(fu_libs) $(fu_system_libs)
 script_tests += %D%/fuzz/graphs.sh
+unit_tests += %D%/unit/einsum_test
 unit_tests += %D%/unit/lazy_test
 unit_tests += %D%/unit/optim_test
 unit_tests += %D%/unit/sequence_test

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* reference.c: writes what is made from tables, each as a page: "reference operators" (ops.def, planned.def) and
+/* reference.c: writes what is made from tables, each as a page: "reference operators" (ops.def) and
  * "reference environment" (env.def) print doc/operators.md and doc/environment.md; "op-declarations", "op-macros",
  * "op-overloads" and "op-symbols" (ops.def) the regions of include/fusor/op.h, fusor.hpp and tests/api/symbols.txt between markers with these names.
  * scripts/generated.sh puts them in their places. "start-programs" is the text of programs of one operator each, whose kernels
@@ -9,12 +9,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-static const char *const planned[] = {
-#define PLANNED(op_name) #op_name,
-#include "ir/planned.def"
-#undef PLANNED
-};
 
 static const char *types_of(uint8_t classes) {
     static const struct {
@@ -50,6 +44,8 @@ static void print_signature(const ir_op_info *op) {
         has_scalar |= op->attrs[i].type == IR_ATTR_SCALAR;
         needs_scalar |= op->attrs[i].type == IR_ATTR_SCALAR && op->attrs[i].is_required;
     }
+    for (int i = 0; i < op->n_attrs; i++)
+        if (op->attrs[i].type == IR_ATTR_TEXT) printf("\"%s\", ", op->attrs[i].name);
     for (int i = 0; i < op->min_in - needs_scalar; i++, comma = ", ") printf("%s%s", comma, operand[i]);
     if (op->kind == IR_KIND_CELL) printf(" [, b_ih, b_hh]");
     else if (op->max_in <= 3 && !has_scalar) { /* operands that may be left out */
@@ -63,6 +59,7 @@ static void print_signature(const ir_op_info *op) {
         const ir_attr_info *a = &op->attrs[i];
         /* The type of literals that have no tensor beside them: said once, above the table. */
         if (op->kind == IR_KIND_EW && a->type == IR_ATTR_DTYPE) continue;
+        if (a->type == IR_ATTR_TEXT) continue; /* written before the operands */
         printf("%s%s=", comma, a->name);
         switch (a->type) {
         case IR_ATTR_FLOAT:
@@ -81,6 +78,7 @@ static void print_signature(const ir_op_info *op) {
         case IR_ATTR_INDICES: fputs("[..]", stdout); break;
         case IR_ATTR_SIZE: fputs("n", stdout); break;
         case IR_ATTR_SCALAR: fputs("%v", stdout); break;
+        case IR_ATTR_TEXT: break;
         case IR_ATTR_INT:
         case IR_ATTR_AXIS:
             if (isnan(a->default_value)) fputs("k", stdout);
@@ -156,6 +154,7 @@ static void print_operators(void) {
     print_group("Running sums and products", IR_KIND_SCAN, IR_KIND_SCAN, 0);
     print_group("Norms", IR_KIND_NORM, IR_KIND_NORM, 0);
     print_group("Contractions and row composites", IR_KIND_CONTRACT, IR_KIND_ROW, 0);
+    print_group("Sums of products by subscripts", IR_KIND_EINSUM, IR_KIND_EINSUM, 0);
     print_group("Attention", IR_KIND_ATTENTION, IR_KIND_ATTENTION, 0);
     print_group("Movement", IR_KIND_VIEW, IR_KIND_VIEW, 0);
     print_group("Movement: parts, pads and indices", IR_KIND_MOVE, IR_KIND_INDEX, 0);
@@ -163,14 +162,6 @@ static void print_operators(void) {
     print_group("Convolutions", IR_KIND_CONV, IR_KIND_CONV, 0);
     print_group("Windows and quantization", IR_KIND_WINDOW, IR_KIND_QUANTIZE, 0);
     print_group("Recurrent cells", IR_KIND_CELL, IR_KIND_CELL, 0);
-    puts("\n## Names of later versions\n\nThese are reserved; a program that uses one gets a message that says so.\n");
-    int column = 0;
-    for (size_t i = 0; i < sizeof planned / sizeof *planned; i++) {
-        column += printf("`%s`", planned[i]);
-        bool breaks = column > 90 || i + 1 == sizeof planned / sizeof *planned;
-        putchar(breaks ? '\n' : ' ');
-        column = breaks ? 0 : column + 1;
-    }
 }
 
 static void print_environment(void) {

@@ -176,6 +176,10 @@ inline tensor layer_norm(tensor x, tensor gamma, tensor beta, int axis = -1, dou
 inline tensor rms_norm(tensor x, int axis = -1, double epsilon = 1e-5) { return fusor_rms_norm(x, fusor_tensor{}, axis, epsilon); }
 inline tensor rms_norm(tensor x, tensor gamma, int axis = -1, double epsilon = 1e-5) { return fusor_rms_norm(x, gamma, axis, epsilon); }
 inline tensor matmul(tensor a, tensor b) { return fusor_matmul(a, b); }
+inline tensor einsum(const char *subscripts, std::initializer_list<tensor> x) {
+    std::vector<fusor_tensor> handles(x.begin(), x.end());
+    return fusor_einsum(subscripts, int(handles.size()), handles.data());
+}
 inline tensor reshape(tensor x, sizes shape) { return fusor_reshape(x, int(shape.size()), shape.begin()); }
 inline tensor transpose(tensor x) { return fusor_transpose(x, -1, nullptr); }
 inline tensor transpose(tensor x, sizes perm) { return fusor_transpose(x, int(perm.size()), perm.begin()); }

@@ -258,6 +258,8 @@ FUSOR_API fusor_tensor fusor_softmax(fusor_tensor x, int axis);
 FUSOR_API fusor_tensor fusor_log_softmax(fusor_tensor x, int axis);
 /** matrix product, batched and broadcasting as numpy.matmul */
 FUSOR_API fusor_tensor fusor_matmul(fusor_tensor a, fusor_tensor b);
+/** sum of products over subscripts such as "bij,bjk->bik", as numpy.einsum: n operands; ellipsis, implicit result, diagonals */
+FUSOR_API fusor_tensor fusor_einsum(const char *subscripts, int n, const fusor_tensor *x);
 
 /* ---- movement: FUSOR_SHAPE(2, 3) and FUSOR_AXES(1, 0) stand for two arguments ---- */
 /** the same elements in row-major order under another shape; one size may be -1: what is left */

@@ -155,6 +155,8 @@ typedef struct ast_meta {
 } ast_meta;
 /* attr: ir_ops[op].n_attrs entries, zeroed. op IR_OP_CALL: metadata only. meta: zeroed. */
 bool ast_attrs_build(ast *m, ir_graph *g, uint32_t mark, const ast_stmt *s, ir_op op, ir_attr *attr, ast_meta *meta);
+/* A string as an IR_ATTR_TEXT. */
+bool ast_text_attr(ast *m, ir_graph *g, const char *op, const char *text, fu_loc loc, ir_attr *out);
 /* The IR_ATTR_SCALAR of op that s gives, taken out of attr (as ast_attrs_build left it); NULL: none. */
 const ast_attr *ast_scalar_attr(ast *m, const ast_stmt *s, ir_op op, ir_attr *attr);
 ir_operand ast_attr_operand(ast *m, const ast_attr *a);     /* of one that is a number */

@@ -197,11 +197,6 @@ static bool build_params(builder *b) {
 static bool fail_operator(builder *b, const ast_stmt *s) {
     ast *m = b->m;
     const char *word = ast_text(m, s->op.word);
-    if (ir_op_is_planned(word, strlen(word))) {
-        AST_FAIL(m, FUSOR_ERROR_UNSUPPORTED, s->op.loc,
-                 "operator '%s' is part of the language but not in this version of fusor", word);
-        return false;
-    }
     const char *near = ir_op_nearest(word);
     if (m->words.at[s->op.word].function)
         AST_FAIL(m, FUSOR_ERROR_SYNTAX, s->op.loc, "unknown operator '%.64s'; did you mean '@%.64s'?", word, word);
@@ -213,8 +208,8 @@ static bool fail_operator(builder *b, const ast_stmt *s) {
 
 typedef fu_vec(ir_operand) operands;
 
-/* Positional arguments. *to: the type argument. *poisoned: some operand has no node. */
-static bool build_operands(builder *b, const ast_stmt *s, const char *label, bool takes_type, operands *out,
+/* Positional arguments. text: the attribute that the string before them is; NULL: none. *to: the type argument. *poisoned: some operand has no node. */
+static bool build_operands(builder *b, const ast_stmt *s, const char *label, bool takes_type, ir_attr *text, operands *out,
                            ir_dtype *to, bool *poisoned) {
     ast *m = b->m;
     bool after_attr = false;
@@ -227,6 +222,10 @@ static bool build_operands(builder *b, const ast_stmt *s, const char *label, boo
         if (after_attr) {
             AST_FAIL(m, FUSOR_ERROR_SYNTAX, a->loc, "%s: operands come before attributes", label);
             return false;
+        }
+        if (a->kind == AST_ARG_STRING && text && !text->is_set && !out->n) {
+            if (!ast_text_attr(m, b->g, label, a->as.string, a->loc, text)) return false;
+            continue;
         }
         if (a->kind == AST_ARG_STRING) {
             AST_FAIL(m, FUSOR_ERROR_TYPE, a->loc, "%s takes no string", label);
@@ -306,7 +305,10 @@ static bool build_operator(builder *b, const ast_stmt *s, ir_id *result) {
     bool poisoned = false;
     ast_meta meta = {0};
     ir_attr attr[IR_MAX_ATTRS] = {{0}};
-    if (!build_operands(b, s, w->text, ir_ops[op].kind == IR_KIND_CONVERT, &in, &to, &poisoned)) return false;
+    ir_attr *string = NULL;
+    for (unsigned i = 0; i < ir_ops[op].n_attrs; i++)
+        if (ir_ops[op].attrs[i].type == IR_ATTR_TEXT) string = &attr[i];
+    if (!build_operands(b, s, w->text, ir_ops[op].kind == IR_KIND_CONVERT, string, &in, &to, &poisoned)) return false;
     if (!ast_attrs_build(m, b->g, b->mark, s, op, attr, &meta)) return false;
     if (!build_scalar(b, s, op, attr, &in, &poisoned)) return false;
     const uint32_t n_results = ir_count_results(op, attr);
@@ -400,7 +402,7 @@ static bool build_call(builder *b, const ast_stmt *s, ir_id *result) {
     bool poisoned = false;
     ast_meta meta = {0};
     const char *label = fu_format(m->arena, "@%.64s", ast_text(m, s->op.word));
-    if (!build_operands(b, s, label, false, &in, &to, &poisoned)) return false;
+    if (!build_operands(b, s, label, false, NULL, &in, &to, &poisoned)) return false;
     if (!ast_attrs_build(m, b->g, b->mark, s, IR_OP_CALL, NULL, &meta)) return false;
     const ir_graph *from = callee->graph;
     if (poisoned || callee->failed || !from) {

@@ -180,6 +180,18 @@ static bool build_enum(ast *m, const attr_place *at, const ast_attr *a, const ch
     return false;
 }
 
+bool ast_text_attr(ast *m, ir_graph *g, const char *op, const char *text, fu_loc loc, ir_attr *out) {
+    const size_t n = strlen(text);
+    if (n > IR_MAX_LIST) {
+        AST_FAIL(m, FUSOR_ERROR_SHAPE, loc, "%s: the string has %zu characters; expected at most %d", op, n, IR_MAX_LIST);
+        return false;
+    }
+    *out = (ir_attr){.is_set = true, .n = (uint32_t)n, .list = FU_NEW_N(m->arena, ir_size, n + 1),
+                     .integer = (int64_t)((uint64_t)loc.line << 32 | loc.col)};
+    for (size_t i = 0; i < n; i++) out->list[i] = ir_size_const(g->sizes, (unsigned char)text[i]);
+    return true;
+}
+
 static bool build_attr(ast *m, const attr_place *at, const ast_attr *a, const ir_attr_info *info, ir_attr *out) {
     out->is_set = true;
     switch (info->type) {
@@ -212,6 +224,9 @@ static bool build_attr(ast *m, const attr_place *at, const ast_attr *a, const ir
         out->integer = a->as.dtype;
         return true;
     case IR_ATTR_ENUM: return build_enum(m, at, a, info->words, out);
+    case IR_ATTR_TEXT:
+        if (a->kind != AST_ATTR_STRING) return wrong(m, at, a, "a string");
+        return ast_text_attr(m, at->g, at->op, a->as.string, a->loc, out);
     }
     return false;
 }

@@ -38,6 +38,8 @@ bool  ir_expands_attention(const ir_node *n);        /* pass_expand_attention.c 
 ir_id ir_expand_attention(const ir_expand *c, const ir_node *n);
 bool  ir_expands_conv(const ir_graph *g, const ir_node *n);             /* pass_expand_conv.c */
 ir_id ir_expand_conv(const ir_expand *c, const ir_node *n);
+bool  ir_expands_einsum(const ir_node *n);          /* pass_expand_einsum.c */
+ir_id ir_expand_einsum(const ir_expand *c, const ir_node *n);
 bool  ir_expands_quantize(const ir_node *n);        /* pass_expand_quantize.c */
 ir_id ir_expand_quantize(const ir_expand *c, const ir_node *n);
 bool  ir_expands_cell(const ir_node *n);            /* pass_expand_cell.c: recurrent */

@@ -52,6 +52,7 @@ static bool same_attr(const ir_attr_info *info, const ir_attr *x, const ir_attr 
     case IR_ATTR_INTS:
     case IR_ATTR_SIZES:
     case IR_ATTR_INDICES:
+    case IR_ATTR_TEXT:
     case IR_ATTR_SIZE: break;
     }
     return x->is_set == y->is_set && x->n == y->n &&
@@ -68,7 +69,7 @@ static uint64_t hash_node(const ir_node *n) {
     if (n->n_in) h = fu_hash(n->in, n->n_in * sizeof *n->in, h);
     for (unsigned i = 0; n->attr && i < ir_ops[n->op].n_attrs; i++) {
         const ir_attr *x = &n->attr[i];
-        h = fu_hash(&x->integer, sizeof x->integer, h);
+        if (ir_ops[n->op].attrs[i].type != IR_ATTR_TEXT) h = fu_hash(&x->integer, sizeof x->integer, h);
         h = fu_hash(&x->number, sizeof x->number, h);
         if (x->n) h = fu_hash(x->list, x->n * sizeof *x->list, h);
     }
@@ -240,6 +241,7 @@ static ir_attr *fill_attrs(ir_graph *g, ir_op op, const ir_attr *given, fu_loc l
                        d->type == IR_ATTR_AXIS    ? "k"
                        : d->type == IR_ATTR_DTYPE ? "T, an element type"
                        : d->type == IR_ATTR_SIZE  ? "n"
+                       : d->type == IR_ATTR_TEXT  ? "\"..\", a string, as its first argument"
                                                   : "[..]");
             return NULL;
         } else {
@@ -248,6 +250,17 @@ static ir_attr *fill_attrs(ir_graph *g, ir_op op, const ir_attr *given, fu_loc l
         }
     }
     return out;
+}
+
+const char *ir_attr_text(const ir_graph *g, fu_arena *a, const ir_attr *x) {
+    char *text = fu_dup(a, "", 1);
+    if (x->n) text = memset(FU_NEW_N(a, char, x->n + 1), 0, x->n + 1);
+    for (uint32_t i = 0; i < x->n; i++) {
+        int64_t c = '?';
+        ir_size_is_const(g->sizes, x->list[i], &c);
+        text[i] = (char)c;
+    }
+    return text;
 }
 
 const ir_attr *ir_node_attr(const ir_node *n, const char *name) {

@@ -152,6 +152,8 @@ fusor_status ir_fail_index(const ir_graph *g, fu_error *e, const ir_node *n, ir_
 /* Number of elements. */
 ir_size ir_node_count(ir_graph *g, const ir_node *n);
 bool ir_same_attrs(const ir_node *x, const ir_node *y);      /* of two nodes of one operator, both with attributes */
+/* An IR_ATTR_TEXT as a string. */
+const char *ir_attr_text(const ir_graph *g, fu_arena *a, const ir_attr *x);
 /* Attribute of that name, or NULL. */
 const ir_attr *ir_node_attr(const ir_node *n, const char *name);
 /* "f32[B, 784]" */

@@ -77,7 +77,7 @@ uint32_t ir_node_axes(const ir_graph *g, const ir_node *n) {
 static ir_dtype default_accumulator(const ir_node *n, ir_dtype t, ir_dtype other) {
     const ir_op_info *info = &ir_ops[n->op];
     if (ir_is_float(t)) return t == FUSOR_F64 ? FUSOR_F64 : FUSOR_F32;
-    if ((info->kind == IR_KIND_CONTRACT || info->kind == IR_KIND_CONV) && ir_dtypes[t].bytes == 1 && ir_dtypes[other].bytes == 1) return FUSOR_I32;
+    if ((info->kind == IR_KIND_CONTRACT || info->kind == IR_KIND_CONV || info->kind == IR_KIND_EINSUM) && ir_dtypes[t].bytes == 1 && ir_dtypes[other].bytes == 1) return FUSOR_I32;
     return FUSOR_I64;
 }
 
@@ -419,6 +419,7 @@ fusor_status ir_infer(ir_graph *g, ir_node *n, ir_dtype to) {
     case IR_KIND_RANDOM: FU_TRY(infer_random(g, n)); break;
     case IR_KIND_WINDOW: FU_TRY(infer_window(g, n)); break;
     case IR_KIND_CONV: FU_TRY(infer_conv(g, n)); break;
+    case IR_KIND_EINSUM: FU_TRY(infer_einsum(g, n)); break;
     case IR_KIND_QUANTIZE: FU_TRY(infer_quantize(g, n)); break;
     case IR_KIND_CELL: FU_TRY(infer_cell(g, n)); break;
     }

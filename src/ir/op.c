@@ -40,6 +40,7 @@ static const ir_attr_info attrs_ARGREDUCE[] = {{.name = "axis", .type = IR_ATTR_
                                                {.name = "select_last", .type = IR_ATTR_BOOL}};
 static const ir_attr_info attrs_MATMUL[] = {
     {.name = "transpose_a", .type = IR_ATTR_BOOL}, {.name = "transpose_b", .type = IR_ATTR_BOOL}, ATTR_DTYPE};
+static const ir_attr_info attrs_EINSUM[] = {{.name = "subscripts", .type = IR_ATTR_TEXT, .is_required = true}, ATTR_DTYPE};
 static const ir_attr_info attrs_SOFTMAX[] = {{.name = "axis", .type = IR_ATTR_AXIS, .default_value = -1}, ATTR_DTYPE};
 static const ir_attr_info attrs_SHAPE[] = {ATTR_SHAPE};
 static const ir_attr_info attrs_PERM[] = {{.name = "perm", .type = IR_ATTR_AXES}};
@@ -214,19 +215,6 @@ ir_op ir_op_find(const char *name, size_t n) {
         if (strlen(ir_ops[op].name) == n && memcmp(ir_ops[op].name, name, n) == 0) return (ir_op)op;
     }
     return IR_OP_NONE;
-}
-
-bool ir_op_is_planned(const char *name, size_t n) {
-    static const char *const planned[] = {
-#define PLANNED(op_name) #op_name,
-#include "ir/planned.def"
-#undef PLANNED
-        "" /* keeps the array legal when the table is empty */
-    };
-    for (size_t i = 0; i + 1 < sizeof planned / sizeof *planned; i++) {
-        if (strlen(planned[i]) == n && memcmp(planned[i], name, n) == 0) return true;
-    }
-    return false;
 }
 
 const char *ir_op_nearest(const char *name) {

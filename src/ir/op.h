@@ -24,7 +24,7 @@ typedef enum ir_op {
 } ir_op;
 
 typedef enum ir_kind { IR_KIND_CORE, IR_KIND_EW, IR_KIND_CONVERT, IR_KIND_REDUCE, IR_KIND_ARGREDUCE, IR_KIND_CONTRACT, IR_KIND_ROW,
-                       IR_KIND_SCAN, IR_KIND_NORM, IR_KIND_ATTENTION, IR_KIND_VIEW, IR_KIND_CREATE, IR_KIND_RANDOM, IR_KIND_WINDOW, IR_KIND_CONV, IR_KIND_QUANTIZE,
+                       IR_KIND_SCAN, IR_KIND_NORM, IR_KIND_ATTENTION, IR_KIND_VIEW, IR_KIND_CREATE, IR_KIND_RANDOM, IR_KIND_WINDOW, IR_KIND_CONV, IR_KIND_EINSUM, IR_KIND_QUANTIZE,
                        IR_KIND_CELL,    /* one step of a recurrent network */
                        IR_KIND_MOVE,    /* elements of operand 0 (concat: of all) at other places */
                        IR_KIND_INDEX    /* places told by an operand of indices: the second, or the only one */
@@ -38,6 +38,7 @@ typedef enum ir_attr_type {
     IR_ATTR_BOOL, IR_ATTR_INT, IR_ATTR_AXIS, IR_ATTR_AXES /* list of ints */, IR_ATTR_SIZES /* list of dimexpr; -1 allowed where the operator says so */,
     IR_ATTR_INTS /* list of ints */, IR_ATTR_INDICES /* list of dimexpr of any sign */, IR_ATTR_SIZE /* one dimexpr, as a list of one */,
     IR_ATTR_DTYPE, IR_ATTR_ENUM /* words: index of the word */,
+    IR_ATTR_TEXT                /* a string, as a list of its bytes; written as the first argument. integer: its place, line << 32 | column */,
     IR_ATTR_SCALAR              /* an operand that is written as an attribute: value=0.5, value=%v. It comes after the positional
                                    operands, a row has at most one, and in a node it is an operand, never set here */
 } ir_attr_type;
@@ -49,7 +50,7 @@ typedef struct ir_attr_info {
     const char  *words;             /* ENUM: "none|tanh" */
 } ir_attr_info;
 static inline bool ir_attr_is_list(ir_attr_type t) {
-    return t == IR_ATTR_AXES || t == IR_ATTR_INTS || t == IR_ATTR_SIZES || t == IR_ATTR_INDICES || t == IR_ATTR_SIZE;
+    return t == IR_ATTR_AXES || t == IR_ATTR_INTS || t == IR_ATTR_SIZES || t == IR_ATTR_INDICES || t == IR_ATTR_SIZE || t == IR_ATTR_TEXT;
 }
 enum { IR_MAX_ATTRS = 6, IR_MAX_LIST = 255 /* entries of a list */ };
 
@@ -96,6 +97,5 @@ static inline bool ir_op_takes(ir_op op, unsigned n_in) {
 /* What scatter's mode= does with an element and an update (in that order); IR_OP_NONE: the update replaces it. */
 ir_op       ir_scatter_combine(int64_t mode);
 ir_op       ir_op_find(const char *name, size_t n);         /* IR_OP_NONE when there is none (PARAM ... RESULT are never found) */
-bool        ir_op_is_planned(const char *name, size_t n);   /* of the language, not in this version */
 const char *ir_op_nearest(const char *name);                /* for "did you mean"; NULL when none is near */
 #endif

@@ -52,7 +52,7 @@ static uint64_t structural_hash(const cse *c, const ir_node *n, bool is_exact) {
         const ir_attr *x = &n->attr[i];
         uint64_t number = 0;
         if (is_exact) memcpy(&number, &x->number, sizeof number);
-        h = mix(mix(h, (uint64_t)x->integer), number);
+        h = mix(mix(h, ir_ops[n->op].attrs[i].type == IR_ATTR_TEXT ? 0 : (uint64_t)x->integer), number);
         for (uint32_t k = 0; k < x->n; k++) h = mix(h, is_exact ? ir_size_hash(s, x->list[k]) : size_class(s, x->list[k]));
     }
     return h;

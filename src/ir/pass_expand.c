@@ -60,7 +60,8 @@ ir_id ir_expand_reduce(const ir_expand *c, ir_op op, ir_id x, uint32_t mask, boo
     /* ORDER attrs_REDUCE: axes, keepdims, dtype */
     n.attr[0] = (ir_attr){.is_set = true, .list = list, .n = count};
     n.attr[1] = (ir_attr){.is_set = keepdims, .integer = keepdims};
-    if (of.dtype != t) n.attr[2] = (ir_attr){.is_set = true, .integer = t};
+    const bool is_narrow = ir_ops[op].is_sum_like && ir_is_int(t) && t != FUSOR_I64; /* sums of integers are i64 by themselves */
+    if (of.dtype != t || is_narrow) n.attr[2] = (ir_attr){.is_set = true, .integer = t};
     n.in = &x;
     return ir_add_raw(c->rw->to, &n);
 }
@@ -124,6 +125,7 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
                                                                 : ir_expands_window(&n)         ? ir_expand_window
                                                                 : ir_expands_attention(&n)     ? ir_expand_attention
                                                                 : ir_expands_conv(rw.to, &n)   ? ir_expand_conv
+                                                                : ir_expands_einsum(&n)        ? ir_expand_einsum
                                                                 : ir_expands_quantize(&n)      ? ir_expand_quantize
                                                                 : ir_expands_cell(&n)          ? ir_expand_cell
                                                                                                : NULL;

@@ -318,7 +318,8 @@ static void print_attr(printer *p, const ir_attr_info *info, const ir_attr *x) {
         return;
     }
     case IR_ATTR_SIZE: ir_size_print(out, p->g->sizes, x->list[0]); return;
-    case IR_ATTR_SCALAR: return; /* an operand */
+    case IR_ATTR_TEXT:
+    case IR_ATTR_SCALAR: return; /* the first argument; an operand */
     case IR_ATTR_AXES:
     case IR_ATTR_INTS:
     case IR_ATTR_SIZES:
@@ -421,6 +422,11 @@ static void print_node(printer *p, ir_id id, const ir_id *result, uint32_t n_res
     }
     if (n->op == IR_OP_CALL) fu_str_addf(out, " = @%s(", n->callee);
     else fu_str_addf(out, " = %s(", info->name);
+    for (unsigned i = 0; n->attr && i < info->n_attrs; i++) {
+        if (info->attrs[i].type != IR_ATTR_TEXT || !n->attr[i].is_set) continue;
+        fu_str_add(out, comma(&args));
+        print_string(out, ir_attr_text(p->g, p->a, &n->attr[i]));
+    }
     for (unsigned i = 0; i < n->n_in; i++) {
         const char *name = scalar_name(p->g, n, i);
         fu_str_addf(out, "%s%s%s", comma(&args), name ? name : "", name ? "=" : "");
@@ -428,7 +434,7 @@ static void print_node(printer *p, ir_id id, const ir_id *result, uint32_t n_res
     }
     if (info->kind == IR_KIND_CONVERT) fu_str_addf(out, "%s%s", comma(&args), ir_dtypes[n->dtype].name);
     for (unsigned i = 0; n->attr && i < info->n_attrs; i++) {
-        if (!n->attr[i].is_set) continue;
+        if (!n->attr[i].is_set || info->attrs[i].type == IR_ATTR_TEXT) continue;
         fu_str_add(out, comma(&args));
         print_attr(p, &info->attrs[i], &n->attr[i]);
     }

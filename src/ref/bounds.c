@@ -419,43 +419,60 @@ static fusor_status window_bounds(const walk *w, const ir_node *n, value *const 
     return FUSOR_OK;
 }
 
-/* The sum of |x * w| over a window, with |b|; what operands are off by adds as in a product. */
-static fusor_status conv_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
+/* Sums of up to `each` products of absolute values: what operands are off by adds as in a product. */
+static fusor_status product_bounds(const walk *w, const ir_node *n, value *const *in, value *v, double each) {
     const bool is_float = ir_is_float(v->t.dtype) && ir_is_float(in[0]->t.dtype);
-    const ref_tensor *weights = &in[1]->t;
-    double *plain[3] = {NULL}, *wide[3] = {NULL}, *terms = NULL, *far = NULL;
-    ref_tensor operand[3];
-    bool any = is_float;
+    double **memory = NULL, *terms = NULL, *far = NULL;
+    bool any = is_float, good;
     for (int k = 0; k < n->n_in; k++) any |= in[k]->error != NULL;
     if (!any) return FUSOR_OK;
     if (!make_error(v)) return no_memory(w);
-    fusor_status status = FUSOR_OK;
-    for (int k = 0; k < n->n_in; k++) {
-        plain[k] = as_f64(&in[k]->t, true);
-        wide[k] = as_f64(&in[k]->t, true);
-        if (!plain[k] || !wide[k]) status = no_memory(w);
-        for (int64_t i = 0; wide[k] && in[k]->error && i < ref_count(&in[k]->t); i++) wide[k][i] += in[k]->error[i];
+    ref_tensor *operand = fu_calloc((size_t)n->n_in + 1, sizeof *operand);
+    memory = fu_calloc(2 * (size_t)n->n_in + 1, sizeof *memory);    /* |x|, then |x| + error */
+    good = operand && memory;
+    for (int k = 0; good && k < 2 * n->n_in; k++) {
+        const value *x = in[k % n->n_in];
+        good = (memory[k] = as_f64(&x->t, true)) != NULL;
+        for (int64_t i = 0; good && k >= n->n_in && x->error && i < ref_count(&x->t); i++) memory[k][i] += x->error[i];
     }
-    for (int k = 0; k < n->n_in; k++) operand[k] = shaped(&in[k]->t, plain[k]);
-    if (status == FUSOR_OK) status = eval_f64(w, n, n->op, operand, &v->t, &terms);
-    for (int k = 0; k < n->n_in; k++) operand[k] = shaped(&in[k]->t, wide[k]);
-    if (status == FUSOR_OK) status = eval_f64(w, n, n->op, operand, &v->t, &far);
+    fusor_status status = good ? FUSOR_OK : no_memory(w);
+    for (int pass = 0; status == FUSOR_OK && pass < 2; pass++) {
+        for (int k = 0; k < n->n_in; k++) operand[k] = shaped(&in[k]->t, memory[pass * n->n_in + k]);
+        status = eval_f64(w, n, n->op, operand, &v->t, pass ? &far : &terms);
+    }
     if (status == FUSOR_OK) {
-        double each = 1;
-        for (int d = 1; d < weights->rank; d++) each *= (double)weights->shape[d];
-        if (n->op == IR_OP_CONV_TRANSPOSE) each *= (double)in[0]->t.shape[1];
         /* Inexact operands: all that |x| + error makes of it more than |x| does, and the rounding of this difference here. */
         for (int64_t i = 0; i < ref_count(&v->t); i++)
             v->error[i] += far[i] == terms[i] ? 0 : far[i] - terms[i] >= 0 ? far[i] - terms[i] + 0x1p-50 * far[i] : INFINITY;
         if (is_float) add_terms(v, terms, (512 + ceil(each / 512)) * unit(w, n), unit(w, n));
     }
-    for (int k = 0; k < 3; k++) {
-        fu_free(plain[k]);
-        fu_free(wide[k]);
-    }
+    for (int k = 0; memory && k < 2 * n->n_in; k++) fu_free(memory[k]);
+    fu_free(memory);
+    fu_free(operand);
     fu_free(terms);
     fu_free(far);
     return status;
+}
+
+/* The sum of |x * w| over a window, with |b|. */
+static fusor_status conv_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
+    const ref_tensor *weights = &in[1]->t;
+    double each = 1;
+    for (int d = 1; d < weights->rank; d++) each *= (double)weights->shape[d];
+    if (n->op == IR_OP_CONV_TRANSPOSE) each *= (double)in[0]->t.shape[1];
+    return product_bounds(w, n, in, v, each);
+}
+
+static fusor_status einsum_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
+    double each = 1;
+    ref_tensor *operand = fu_calloc((size_t)n->n_in + 1, sizeof *operand);
+    if (!operand) return no_memory(w);
+    for (int k = 0; k < n->n_in; k++) operand[k] = in[k]->t;
+    const ref_call c = {.g = w->g, .e = w->e, .n = n, .in = operand, .out = &v->t, .symbols = w->symbols};
+    const fusor_status status = ref_einsum_products(&c, &each);
+    fu_free(operand);
+    FU_TRY(status);
+    return product_bounds(w, n, in, v, each);
 }
 
 static fusor_status node_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
@@ -486,6 +503,7 @@ static fusor_status node_bounds(const walk *w, const ir_node *n, value *const *i
         return FUSOR_OK;
     case IR_KIND_RANDOM: return random_bounds(w, n, any, v);
     case IR_KIND_CONV: return conv_bounds(w, n, in, v);
+    case IR_KIND_EINSUM: return einsum_bounds(w, n, in, v);
     case IR_KIND_WINDOW: return window_bounds(w, n, in, v);
     case IR_KIND_QUANTIZE: return corners(w, n, in, v);
     case IR_KIND_CREATE: case IR_KIND_CORE: break;

@@ -234,6 +234,7 @@ fusor_status ref_eval_node(const ir_graph *g, fu_error *e, const ir_node *n, con
     case IR_KIND_RANDOM:    return ref_random(&c);
     case IR_KIND_WINDOW:    return ref_window(&c);
     case IR_KIND_CONV:      return ref_conv(&c);
+    case IR_KIND_EINSUM:    return ref_einsum(&c);
     case IR_KIND_QUANTIZE:  return ref_quantize(&c);
     case IR_KIND_CELL:      return ref_cell(&c, NULL, NULL, 0);
     case IR_KIND_CORE:      break;

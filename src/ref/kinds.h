@@ -87,5 +87,7 @@ fusor_status ref_quantize(const ref_call *c);
  * the last place of 1 in the accumulation type; NULL: only the values. */
 fusor_status ref_cell(const ref_call *c, const double *const *in_error, double *error, double u);
 fusor_status ref_conv(const ref_call *c);
+fusor_status ref_einsum(const ref_call *c);
+fusor_status ref_einsum_products(const ref_call *c, double *products);  /* how many are added up for an element of the result */
 fusor_status ref_attention(const ref_call *c);
 #endif

@@ -13,3 +13,4 @@ ref_sources += %D%/bounds_norm.c
 ref_sources += %D%/move.c
 ref_sources += %D%/attention.c
 ref_sources += %D%/conv.c
+ref_sources += %D%/einsum.c

@@ -682,6 +682,54 @@ static void windows(ir_op op, ir_dtype t) {
         }
 }
 
+/* What becomes of subscripts: products with one or several dims of each kind, in every order in memory; diagonals, sums, sizes of 1;
+ * three operands and more; behind an operator and before one. */
+static void subscripts(ir_dtype t) {
+    static const struct {
+        const char *text, *x, *y, *z, *result;
+    } cases[] = {
+        {"ij,jk->ik", "[A, B]", "[B, C]", NULL, "[A, C]"},
+        {"ij,kj->ki", "[A, B]", "[C, B]", NULL, "[C, A]"},
+        {"bij,bjk->bik", "[3, A, B]", "[3, B, C]", NULL, "[3, A, C]"},
+        {"ijkl,klmn->ijmn", "[A, 2, B, 3]", "[B, 3, C, 2]", NULL, "[A, 2, C, 2]"},
+        {"ikjl,lmkn->imnj", "[A, B, 2, 3]", "[3, C, B, 2]", NULL, "[A, C, 2, 2]"},
+        {"bqhd,bkhd->bhqk", "[2, A, 3, B]", "[2, C, 3, B]", NULL, "[2, 3, A, C]"},
+        {"...ij,...jk", "[2, 1, A, B]", "[4, B, C]", NULL, "[2, 4, A, C]"},
+        {"i,j", "[A]", "[C]", NULL, "[A, C]"},
+        {"ij,ij->i", "[A, B]", "[A, B]", NULL, "[A]"},
+        {"ij,jk->", "[A, B]", "[B, C]", NULL, ""},
+        {"ij,jk,kl->il", "[A, B]", "[B, C]", "[C, A]", "[A, A]"},
+        {"i,ij,j->", "[A]", "[A, B]", "[B]", ""},
+        {"aij,bij,cij->abc", "[A, B, 2]", "[C, B, 2]", "[3, B, 2]", "[A, C, 3]"},
+        {"iij,jk->ki", "[A, A, B]", "[B, C]", NULL, "[C, A]"},
+        {"iji,jk->ik", "[5, B, 5]", "[B, C]", NULL, "[5, C]"},
+        {"iij->ji", "[7, 7, B]", NULL, NULL, "[B, 7]"},
+        {"ii", "[A, A]", NULL, NULL, ""},
+        {"kij->ji", "[C, A, B]", NULL, NULL, "[B, A]"},
+    };
+    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 7, 5}, {17, 40, 33}, {2, 0, 3}, {0, 2, 4}, {21, 600, 18}};
+    const char *T = ir_dtypes[t].name, *to = ir_is_float(t) ? T : ir_dtypes[t].bytes == 1 ? "i32" : "i64";
+    char text[600], operands[3][40] = {""};
+    for (size_t s = 0; s < sizeof cases / sizeof *cases; s++) {
+        snprintf(operands[1], sizeof operands[1], cases[s].y ? ", %%y: %s%s" : "", T, cases[s].y);
+        snprintf(operands[2], sizeof operands[2], cases[s].z ? ", %%z: %s%s" : "", T, cases[s].z);
+        snprintf(text, sizeof text, "func @f(%%x: %s%s%s%s) -> (%s%s, %s%s) { %%h = relu(%%x) %%r = einsum(\"%s\", %%h%s%s) %%q = abs(%%r) return %%r, %%q }", T,
+                 cases[s].x, operands[1], operands[2], to, cases[s].result, to, cases[s].result, cases[s].text, cases[s].y ? ", %y" : "",
+                 cases[s].z ? ", %z" : "");
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+            if (t != FUSOR_F32 && (s + k + t) % 3) continue;     /* other types: a third of the cases each */
+            check(text, (domain){-1, 1, SPECIAL_NONE, !ir_is_float(t)}, (int64_t[4]){sizes[k][0], sizes[k][1], sizes[k][2]},
+                  k == 2 ? two_threads : one_thread, k == 1, k == 1 || k == 2 ? ALL_LEVELS : 1u << (mix(k + s) % 3));
+        }
+    }
+    if (t == FUSOR_U8)
+        check("func @f(%x: u8[A, B], %y: i8[B, C]) -> i32[A, C] { %r = einsum(\"ij,jk\", %x, %y) return %r }",
+              (domain){-120, 120, SPECIAL_NONE, true}, (int64_t[4]){5, 70, 19}, one_thread, false, ALL_LEVELS);
+    if (t == FUSOR_F16)
+        check("func @f(%x: f16[A, B], %y: f16[B, C], %z: f16[C]) -> f32[A] { %r = einsum(\"ij,jk,k->i\", %x, %y, %z, dtype=f32) return %r }",
+              (domain){-1, 1, SPECIAL_NONE, false}, (int64_t[4]){5, 70, 19}, one_thread, false, ALL_LEVELS);
+}
+
 /* Strides, pads, dilations, groups, depthwise, a bias, one to three spatial axes; behind what is fused in front. Of integers the result,
  * and the bias, are those of sums. */
 static void convolution(ir_op op, ir_dtype t) {
@@ -797,6 +845,7 @@ ParameterizedTest(int *row_number, ops, agree_with_the_reference, .timeout = 600
         case IR_KIND_ATTENTION: attention_op(t); break;
         case IR_KIND_WINDOW: windows(op, t); break;
         case IR_KIND_CONV: convolution(op, t); break;
+        case IR_KIND_EINSUM: subscripts(t); break;
         case IR_KIND_QUANTIZE: quantization(op, t); break;
         case IR_KIND_CELL: cell(op, t); break;
         case IR_KIND_MOVE:

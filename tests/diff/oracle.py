@@ -301,6 +301,40 @@ def matmul_programs(rng):
             yield p
 
 
+def einsum_programs(rng):
+    cases = [("ij,jk->ik", (3, 4), (4, 5)), ("ij,jk", (3, 4), (4, 5)), ("ij,jk->ki", (3, 4), (4, 5)), ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)),
+             ("ba,ca", (3, 4), (2, 4)), ("ii", (4, 4)), ("ii->i", (4, 4)), ("iij->ji", (3, 3, 5)), ("iji->j", (4, 3, 4)),
+             ("iii->i", (3, 3, 3)), ("ijij->", (2, 3, 2, 3)), ("ijk->", (2, 3, 4)), ("ijk->kj", (2, 3, 4)), ("ba", (3, 4)),
+             ("i,i", (5,), (5,)), ("i,j", (5,), (3,)), ("i,j->ji", (5,), (3,)), ("i,i->i", (5,), (5,)), (",ij", (), (2, 3)), ("->", ()),
+             ("...ij,...jk->...ik", (2, 1, 3, 4), (5, 4, 2)), ("...ij,jk", (2, 3, 4), (4, 5)), ("i...,i...->...", (3, 2, 4), (3, 2, 4)),
+             ("i...->...", (3, 2)), ("...", (2, 3)), ("...a->a...", (2, 3, 4)), ("ab...,b...->a...", (2, 3, 4), (3, 1)),
+             ("ij,jk,kl->il", (3, 4), (4, 5), (5, 2)), ("ij,jk,ki->", (3, 4), (4, 5), (5, 3)), ("i,ij,j", (3,), (3, 4), (4,)),
+             ("abc,cd,def->abef", (2, 3, 4), (4, 5), (5, 2, 3)), ("ijkl,klmn->ijmn", (2, 3, 4, 5), (4, 5, 3, 2)),
+             ("ikjl,lmkn->imnj", (2, 4, 3, 5), (5, 3, 4, 2)), ("bhqd,bhkd->bhqk", (2, 3, 4, 5), (2, 3, 6, 5)),
+             ("bqhd,bkhd->bhqk", (2, 4, 3, 5), (2, 6, 3, 5)), ("bhqk,bkhd->bqhd", (2, 3, 4, 6), (2, 6, 3, 5)),
+             ("ijk,jil->kl", (3, 4, 5), (4, 3, 2)), ("ij,ij->", (3, 4), (3, 4)), ("ij,ij->i", (3, 4), (3, 4)), ("ij,kj->ijk", (3, 4), (2, 4)),
+             ("ij,jk->ik", (3, 1), (4, 5)), ("ij,ij->ij", (3, 1), (1, 4)), ("ij,jk->ik", (0, 4), (4, 5)), ("ij,jk->ik", (3, 0), (0, 5)),
+             (" i j , j k -> i k ", (3, 4), (4, 5)), ("Ab,bC->AC", (3, 4), (4, 5)), ("aij,bij,cij->abc", (2, 3, 4), (3, 3, 4), (2, 3, 4)),
+             ("abcdefgh->hgfedcba", (2, 1, 2, 1, 2, 1, 2, 3)), ("abcdefgh,abcdefgh->abcdefgh", (2, 1, 2, 1, 2, 1, 2, 3), (2, 1, 2, 2, 2, 1, 2, 3)),
+             ("ab,bc,cd,de,ef,fg,gh,hi,ij->aj",) + ((2, 2),) * 9, ("iij,jkk->ik", (3, 3, 4), (4, 2, 2)), ("ij,k->i", (2, 3), (4,))]
+    for t in FLOATS + ["i32", "i8", "u16"]:
+        p = Program("einsum-" + t)
+        for i, (subscripts, *shapes) in enumerate(cases):
+            if t in FLOATS:
+                x = [rng.uniform(-1, 1, size=s).astype(TYPES[t]) for s in shapes]
+                out, acc = np.dtype(TYPES[t]), wide(t)
+            else:
+                x = [rng.integers(np.iinfo(TYPES[t]).min, np.iinfo(TYPES[t]).max, s, dtype=TYPES[t], endpoint=True) for s in shapes]
+                out, acc = np.dtype("<i4" if t == "i8" else "<i8"), np.int64
+            for k, v in enumerate(x):
+                p.input(f"x{i}_{k}", v)
+            with np.errstate(over="ignore"):
+                want = np.asarray(np.einsum(subscripts, *(v.astype(acc) for v in x))).astype(out)
+            loose = {"f16": 2e-3, "f32": 2e-6, "f64": 1e-13}.get(t, 0)
+            p.expect(f'einsum("{subscripts}", ' + ", ".join(f"%x{i}_{k}" for k in range(len(x))) + ")", want, ulp=1, atol=loose)
+        yield p
+
+
 def view_programs(rng):
     p = Program("views")
     x = rng.integers(-100, 100, (2, 3, 4)).astype("<i4")
@@ -525,7 +559,7 @@ def main():
         return 0
     passed = failed = 0
     for make in (unary_programs, binary_programs, int_programs, cast_programs, reduce_programs,
-                 matmul_programs, view_programs, random_programs, move_programs, cell_programs):
+                 matmul_programs, einsum_programs, view_programs, random_programs, move_programs, cell_programs):
         for program in make(np.random.default_rng(options.seed)):
             if options.words and not any(w in program.name for w in options.words):
                 continue

@@ -385,6 +385,60 @@ static void gen_matmul(gen_program *p, rng *r, int a) {
     add_value(p, &v);
 }
 
+static void shuffle_letters(rng *r, char *s) {
+    for (int i = (int)strlen(s) - 1; i > 0; i--) {
+        const int other = below(r, i + 1);
+        const char c = s[i];
+        s[i] = s[other];
+        s[other] = c;
+    }
+}
+
+/* One or two operands. The axes of the first are i, j, ..; equal neighbours may be a diagonal. The second has some of these and one of
+ * its own; the result has some of all, in any order. */
+static void gen_einsum(gen_program *p, rng *r, int a) {
+    const gen_value x = p->value[a];
+    char first[GEN_RANK + 1] = "", second[GEN_RANK + 2] = "", result[2 * GEN_RANK + 2] = "", size[128][GEN_DIM];
+    if (x.dtype == FUSOR_BOOL) return;
+    for (int d = 0; d < x.rank; d++) {
+        first[d] = d && strcmp(x.dim[d], x.dim[d - 1]) == 0 && chance(r, 30) ? first[d - 1] : (char)('i' + d);
+        first[d + 1] = 0;
+        strcpy(size[(int)first[d]], x.dim[d]);
+    }
+    int b = -1;
+    if (chance(r, 75)) {
+        gen_value y = like(&x, x.dtype);
+        int n = 0;
+        for (int d = 0; d < x.rank; d++)
+            if (!strchr(second, first[d]) && chance(r, 50)) second[n++] = first[d], second[n] = 0;
+        if (n < GEN_RANK && chance(r, 70)) second[n++] = 'a', second[n] = 0, choose_dim(r, size['a']);
+        shuffle_letters(r, second);
+        y.rank = n;
+        for (int d = 0; d < n; d++) strcpy(y.dim[d], chance(r, 8) ? "1" : size[(int)second[d]]);
+        for (int d = 0; d < n; d++)
+            if (second[d] == 'a') strcpy(size['a'], y.dim[d]);
+        b = add_param(p, &y);
+        if (b < 0) return;
+    }
+    gen_value v = like(&x, x.dtype);
+    int n = 0;
+    for (const char *from = first; from; from = from == first ? second : NULL)
+        for (int d = 0; from[d]; d++)
+            if (!strchr(result, from[d]) && n < GEN_RANK && chance(r, 60)) result[n++] = from[d], result[n] = 0;
+    shuffle_letters(r, result);
+    v.rank = n;
+    for (int d = 0; d < n; d++) strcpy(v.dim[d], size[(int)result[d]]);
+    if (!ir_is_float(x.dtype)) v.dtype = ir_dtypes[x.dtype].bytes == 1 ? FUSOR_I32 : FUSOR_I64;
+    if (b < 0) {
+        uses(&v, 1, a, 0, 0);
+        snprintf(v.text, sizeof v.text, "einsum(\"%s->%s\", %%v%d)", first, result, a);
+    } else {
+        uses(&v, 2, a, b, 0);
+        snprintf(v.text, sizeof v.text, "einsum(\"%s,%s->%s\", %%v%d, %%v%d)", first, second, result, a, b);
+    }
+    add_value(p, &v);
+}
+
 static void gen_view(gen_program *p, rng *r, int a) {
     const gen_value x = p->value[a];
     gen_value v = like(&x, x.dtype);
@@ -689,7 +743,8 @@ static void generate(gen_program *p, uint64_t seed, int forced_level) {
         else if (what < 68) gen_reduce(p, &r, a);
         else if (what < 73) chance(&r, 40) ? gen_norm(p, &r, a) : gen_row(p, &r, a);
         else if (what < 76) gen_scan(p, &r, a);
-        else if (what < 82) gen_matmul(p, &r, a);
+        else if (what < 80) gen_matmul(p, &r, a);
+        else if (what < 82) gen_einsum(p, &r, a);
         else if (what < 88) gen_view(p, &r, a);
         else if (what < 92) gen_move(p, &r, a);
         else if (what < 94) gen_pool(p, &r, a);

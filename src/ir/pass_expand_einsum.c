@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* pass_expand_einsum.c: einsum as products of two terms, one after the other (einsum_order.c), in the type that sums are made in.
+ *
+ *   each operand    sizes of 1 dropped; a subscript that it has twice: its diagonal; one that is nowhere else: summed
+ *   a product       a matmul of [batch.., m, k] and [batch.., k, n]; without a k, element by element
+ *   at the end      the axes in the result's order, sizes of 1 put in, one conversion
+ *
+ * The axes that are one dim of a matmul are merged where they lie by a reshape, which costs nothing where they are neighbours in
+ * memory; else the operand is put in order first. Of the two possible orders of k the one is taken that moves less. */
+#include "ir/expand.h"
+#include "ir/einsum.h"
+#include <string.h>
+
+typedef struct term { ir_id id; unsigned rank; uint8_t label[IR_MAX_RANK]; } term;
+typedef struct list { unsigned n; uint8_t at[IR_MAX_RANK]; } list;
+typedef struct einsum {
+    const ir_expand *c;
+    ir_graph *g;
+    ir_sizes *s;
+    fu_arena *arena;
+    ir_dtype t;                         /* of sums */
+    ir_size size[IR_EINSUM_LABELS];     /* of each label */
+    double  volume[IR_EINSUM_LABELS];   /* the same, for the order: sizes that have names count as GUESS */
+} einsum;
+
+enum { GUESS = 64 };
+
+bool ir_expands_einsum(const ir_node *n) { return ir_ops[n->op].kind == IR_KIND_EINSUM; }
+
+static ir_labels bit(unsigned label) { return (ir_labels)1 << label; }
+static ir_labels labels_of(const term *x) {
+    ir_labels s = 0;
+    for (unsigned d = 0; d < x->rank; d++) s |= bit(x->label[d]);
+    return s;
+}
+
+/* ---- operators ---- */
+static ir_id binary(const einsum *v, ir_op op, ir_id a, ir_id b) { return ir_expand_op(v->c, op, 2, (ir_id[]){a, b}, NULL, 0, 0); }
+static ir_id cast(const einsum *v, ir_id x, ir_dtype t) {
+    return !x || ir_at(v->g, x)->dtype == t ? x : ir_expand_op(v->c, IR_OP_CAST, 1, &x, NULL, 0, t);
+}
+
+static ir_id reshape(const einsum *v, ir_id x, const ir_size *dim, unsigned rank) {
+    const ir_node *of = x ? ir_at(v->g, x) : NULL;
+    ir_size copy[IR_MAX_RANK];
+    if (!x || (of->rank == rank && memcmp(of->dim, dim, rank * sizeof *dim) == 0)) return x;
+    memcpy(copy, dim, rank * sizeof *dim);
+    const ir_attr shape = {.is_set = true, .list = copy, .n = rank};
+    return ir_expand_op(v->c, IR_OP_RESHAPE, 1, &x, &shape, 1, 0);
+}
+
+static ir_id permute(const einsum *v, ir_id x, const unsigned *from, unsigned rank) {
+    ir_size perm[IR_MAX_RANK];
+    bool is_same = true;
+    for (unsigned d = 0; d < rank; d++) {
+        perm[d] = ir_size_const(v->s, from[d]);
+        is_same &= from[d] == d;
+    }
+    if (!x || is_same) return x;
+    const ir_attr attr = {.is_set = true, .list = perm, .n = rank};
+    return ir_expand_op(v->c, IR_OP_TRANSPOSE, 1, &x, &attr, 1, 0);
+}
+
+/* x with its axes in the order of `want`, which are labels of its own. */
+static term ordered(const einsum *v, term x, const uint8_t *want) {
+    unsigned from[IR_MAX_RANK] = {0};
+    for (unsigned d = 0; d < x.rank; d++)
+        while (x.label[from[d]] != want[d]) from[d]++;
+    x.id = permute(v, x.id, from, x.rank);
+    memcpy(x.label, want, x.rank);
+    return x;
+}
+
+/* ---- one operand ---- */
+/* Labels p and q of x are one: only elements with equal indices along them. Adjacent axes of a known size: every n + 1st element of
+ * both. Else the others are replaced by 0, and one of the axes is summed; 0 adds nothing, whatever is at the other places. */
+static term diagonal(const einsum *v, term x, unsigned p, unsigned q) {
+    const ir_node of = *ir_at(v->g, x.id);
+    int64_t n;
+    if (q == p + 1 && ir_size_is_const(v->s, of.dim[p], &n) && n > 0 && n < INT32_MAX) {
+        ir_size dim[IR_MAX_RANK];
+        memcpy(dim, of.dim, sizeof dim);
+        dim[p] = ir_size_const(v->s, n * n);
+        memmove(&dim[q], &dim[q + 1], (of.rank - q - 1) * sizeof *dim);
+        ir_size start = ir_size_const(v->s, 0), end = dim[p], step = ir_size_const(v->s, n + 1), axis = ir_size_const(v->s, p);
+        const ir_attr attr[4] = {/* ORDER attrs_SLICE: starts, ends, steps, axes */
+                                 {.is_set = true, .list = &start, .n = 1}, {.is_set = true, .list = &end, .n = 1},
+                                 {.is_set = true, .list = &step, .n = 1}, {.is_set = true, .list = &axis, .n = 1}};
+        const ir_id flat = reshape(v, x.id, dim, of.rank - 1u);
+        x.id = flat ? ir_expand_op(v->c, IR_OP_SLICE, 1, &flat, attr, 4, 0) : 0;
+    } else {
+        ir_node plane = ir_expand_node(v->c, IR_OP_IOTA, FUSOR_I64, &of, 0), reduced = {.rank = 0};
+        ir_id index[2];
+        for (unsigned i = 0; i < 2; i++) {
+            /* ORDER attrs_IOTA: shape, axis, dtype. [n, 1, ..] or [n, .. of the axes behind it]: broadcasting does the rest. */
+            const unsigned d = i ? q : p;
+            ir_size dim[IR_MAX_RANK];
+            plane.rank = (uint8_t)(of.rank - d);
+            for (unsigned k = 0; k < plane.rank; k++) dim[k] = k ? ir_size_const(v->s, 1) : of.dim[d];
+            const ir_attr attr[3] = {{.is_set = true, .list = dim, .n = plane.rank}, {.is_set = true}, {.is_set = true, .integer = FUSOR_I64}};
+            index[i] = ir_expand_op(v->c, IR_OP_IOTA, 0, NULL, attr, 3, 0);
+            if (!index[i]) return (term){0};
+        }
+        const ir_id same = binary(v, IR_OP_EQ, index[0], index[1]);
+        const ir_id kept = same ? ir_expand_op(v->c, IR_OP_SELECT, 3, (ir_id[]){same, x.id, ir_add_literal(v->g, of.dtype, 0)}, NULL, 0, 0) : 0;
+        if (!kept) return (term){0};
+        for (unsigned d = 0; d < of.rank; d++)
+            if (d != q) reduced.dim[reduced.rank++] = of.dim[d];
+        x.id = ir_expand_reduce(v->c, IR_OP_REDUCE_SUM, kept, 1u << q, false, ir_is_float(of.dtype) ? of.dtype : v->t, &reduced);
+    }
+    memmove(&x.label[q], &x.label[q + 1], x.rank - q - 1);
+    x.rank--;
+    return x;
+}
+
+/* `elsewhere`: labels of the result and of other operands. */
+static term prepare(const einsum *v, ir_id id, const ir_einsum_term *subscripts, ir_labels elsewhere) {
+    const ir_node of = *ir_at(v->g, id);
+    term x = {.id = id};
+    ir_size dim[IR_MAX_RANK];
+    for (unsigned d = 0; d < of.rank; d++) {
+        if (ir_size_is(v->s, of.dim[d], 1)) continue;
+        dim[x.rank] = of.dim[d];
+        x.label[x.rank++] = subscripts->label[d];
+    }
+    x.id = reshape(v, id, dim, x.rank);
+    for (unsigned p = 0; x.id && p < x.rank; p++)
+        for (unsigned q = x.rank - 1; x.id && q > p; q--)
+            if (x.label[q] == x.label[p]) x = diagonal(v, x, p, q);
+    if (!x.id) return x;
+    const ir_node whole = *ir_at(v->g, x.id);
+    ir_node kept = {.rank = 0};
+    term y = {.rank = 0};
+    uint32_t axes = 0;
+    for (unsigned d = 0; d < x.rank; d++) {
+        if (!(elsewhere & bit(x.label[d]))) {
+            axes |= 1u << d;
+            continue;
+        }
+        kept.dim[kept.rank++] = whole.dim[d];
+        y.label[y.rank++] = x.label[d];
+    }
+    if (!axes) return x;
+    y.id = ir_expand_reduce(v->c, IR_OP_REDUCE_SUM, x.id, axes, false, v->t, &kept);
+    return y;
+}
+
+/* ---- a product of two ---- */
+/* Are the labels of l neighbours in x, in this order? */
+static bool is_run(const term *x, const list *l) {
+    unsigned d = 0;
+    while (l->n && d < x->rank && x->label[d] != l->at[0]) d++;
+    if (d + l->n > x->rank) return l->n == 0;
+    return memcmp(&x->label[d], l->at, l->n) == 0;
+}
+
+/* x as a tensor with one axis for each group of labels. */
+static ir_id grouped(const einsum *v, term x, const list *group, unsigned n_groups) {
+    bool is_merged = true;
+    for (unsigned i = 0; i < n_groups; i++) is_merged &= is_run(&x, &group[i]);
+    if (!is_merged) {       /* put in order first: then every group is a run */
+        uint8_t all[IR_MAX_RANK];
+        unsigned n = 0;
+        for (unsigned i = 0; i < n_groups; i++)
+            for (unsigned k = 0; k < group[i].n; k++) all[n++] = group[i].at[k];
+        x = ordered(v, x, all);
+    }
+    if (!x.id) return 0;
+    /* Merge where they lie, the groups in the order of memory; then turn. Groups of nothing are sizes of 1, wherever. */
+    ir_size dim[IR_MAX_RANK];
+    unsigned from[IR_MAX_RANK], rank = 0;
+    const ir_node of = *ir_at(v->g, x.id);
+    for (unsigned d = 0; d < x.rank;) {
+        unsigned i = 0;
+        while (!group[i].n || group[i].at[0] != x.label[d]) i++;
+        from[i] = rank;
+        dim[rank] = of.dim[d];
+        for (unsigned k = 1; k < group[i].n; k++) dim[rank] = ir_size_mul(v->s, dim[rank], of.dim[d + k]);
+        d += group[i].n;
+        rank++;
+    }
+    for (unsigned i = 0; i < n_groups; i++)
+        if (!group[i].n) from[i] = rank, dim[rank++] = ir_size_const(v->s, 1);
+    return permute(v, reshape(v, x.id, dim, rank), from, rank);
+}
+
+static void append(list *l, uint8_t label) { l->at[l->n++] = label; }
+/* The labels of `set` in the order of x. */
+static list in_order_of(const term *x, ir_labels set) {
+    list l = {0};
+    for (unsigned d = 0; d < x->rank; d++)
+        if (set & bit(x->label[d])) append(&l, x->label[d]);
+    return l;
+}
+
+/* Operands of a matmul are of one type whose products are made in v->t. */
+static void one_type(const einsum *v, ir_id *a, ir_id *b) {
+    const ir_dtype ta = ir_at(v->g, *a)->dtype, tb = ir_at(v->g, *b)->dtype;
+    ir_dtype wide = v->t;
+    const bool is_narrow = ir_dtypes[ta].bytes == 1 && ir_dtypes[tb].bytes == 1;
+    if (ta == tb && (ir_is_float(ta) ? v->t != FUSOR_F64 || ta == FUSOR_F64 : !is_narrow || v->t == FUSOR_I32)) return;
+    if (is_narrow) wide = FUSOR_I16;    /* what u8 and i8 both fit into */
+    *a = cast(v, *a, wide);
+    *b = cast(v, *b, wide);
+}
+
+/* Numbers of groups of both that have to be moved to be merged, with k in this order. */
+static unsigned moved(const term *a, const term *b, const list *k) { return 2u - is_run(a, k) - is_run(b, k); }
+
+/* x with its axes in the order of y, and sizes of 1 for those that it lacks. */
+static ir_id spread(const einsum *v, term x, const term *y) {
+    const ir_labels has = labels_of(&x);
+    uint8_t own[IR_MAX_RANK];
+    ir_size dim[IR_MAX_RANK];
+    unsigned rank = 0;
+    for (unsigned d = 0; d < y->rank; d++)
+        if (has & bit(y->label[d])) own[rank++] = y->label[d];
+    x = ordered(v, x, own);
+    if (!x.id) return 0;
+    for (unsigned d = 0, k = 0; d < y->rank; d++)
+        dim[d] = has & bit(y->label[d]) ? ir_at(v->g, x.id)->dim[k++] : ir_size_const(v->s, 1);
+    return cast(v, reshape(v, x.id, dim, y->rank), v->t);
+}
+
+/* want: the order of the result; NULL: any. */
+static term multiply(const einsum *v, term a, term b, ir_labels kept, const term *want) {
+    const ir_labels summed = labels_of(&a) & labels_of(&b) & ~kept;
+    if (want && want->rank && !(labels_of(&b) & bit(want->label[want->rank - 1]))) {   /* the last axis is b's: there lanes lie */
+        const term t = a;
+        a = b;
+        b = t;
+    }
+    const ir_labels la = labels_of(&a), lb = labels_of(&b);
+    const list batch = in_order_of(want ? want : &a, la & lb & kept), m = in_order_of(&a, la & kept & ~lb), n = in_order_of(&b, lb & kept & ~la);
+    term y = {.rank = 0};
+    for (unsigned i = 0; i < batch.n; i++) y.label[y.rank++] = batch.at[i];
+    for (unsigned i = 0; i < m.n; i++) y.label[y.rank++] = m.at[i];
+    for (unsigned i = 0; i < n.n; i++) y.label[y.rank++] = n.at[i];
+    if (!summed) {
+        if (want) y = *want;
+        const ir_id left = spread(v, a, &y), right = spread(v, b, &y);
+        y.id = left && right ? binary(v, IR_OP_MUL, left, right) : 0;
+        return y;
+    }
+    ir_size dim[IR_MAX_RANK];
+    for (unsigned d = 0; d < y.rank; d++) dim[d] = v->size[y.label[d]];
+    list k = in_order_of(&a, summed);
+    const list other = in_order_of(&b, summed);
+    if (moved(&a, &b, &other) < moved(&a, &b, &k)) k = other;
+    /* One axis for each label of the batch, or one for all of them where there would be too many. */
+    list group[2][IR_MAX_RANK];
+    const unsigned n_batch = batch.n > IR_MAX_RANK - 2 ? 1 : batch.n;
+    for (unsigned i = 0; i < n_batch; i++) {
+        group[0][i] = (list){.n = 1, .at = {batch.at[i]}};
+        if (n_batch != batch.n) group[0][i] = batch;
+        group[1][i] = group[0][i];
+    }
+    group[0][n_batch] = m;
+    group[0][n_batch + 1] = group[1][n_batch] = k;
+    group[1][n_batch + 1] = n;
+    ir_id left = grouped(v, a, group[0], n_batch + 2), right = grouped(v, b, group[1], n_batch + 2);
+    if (!left || !right) return y;
+    one_type(v, &left, &right);
+    if (!left || !right) return y;
+    const ir_attr attr[3] = {{0}, {0}, {.is_set = ir_is_float(v->t), .integer = v->t}}; /* ORDER attrs_MATMUL: transpose_a, transpose_b, dtype */
+    const ir_id product = ir_expand_op(v->c, IR_OP_MATMUL, 2, (ir_id[]){left, right}, attr, 3, 0);
+    y.id = reshape(v, cast(v, product, v->t), dim, y.rank);
+    return y;
+}
+
+ir_id ir_expand_einsum(const ir_expand *c, const ir_node *n) {
+    einsum v = {.c = c, .g = c->rw->to, .s = c->rw->to->sizes, .arena = c->rw->arena, .t = ir_node_accumulator(c->rw->to, n)};
+    const ir_einsum e = ir_einsum_of(v.g, v.arena, n);
+    const uint32_t count = e.n;
+    ir_labels *term_labels = FU_NEW_N(v.arena, ir_labels, count), out = 0;
+    ir_einsum_step *step = FU_NEW_N(v.arena, ir_einsum_step, count);
+    term *terms = FU_NEW_N(v.arena, term, 2 * count), want = {.rank = 0};
+    uint32_t uses[IR_EINSUM_LABELS] = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        const ir_node *x = ir_at(v.g, n->in[i]);
+        for (unsigned d = 0; d < x->rank; d++) {
+            const unsigned l = e.in[i].label[d];
+            int64_t size;
+            if (ir_size_is(v.s, x->dim[d], 1)) continue;
+            const bool is_new = !(term_labels[i] & bit(l)), is_known = ir_size_is_const(v.s, x->dim[d], &size);
+            if (!uses[l] || is_known) v.size[l] = x->dim[d], v.volume[l] = is_known ? (double)size : GUESS;
+            uses[l] += is_new;
+            term_labels[i] |= bit(l);
+        }
+    }
+    for (unsigned d = 0; d < e.out.rank; d++) {
+        if (!uses[e.out.label[d]]) continue;        /* its size is 1 */
+        out |= bit(e.out.label[d]);
+        want.label[want.rank++] = e.out.label[d];
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        ir_labels elsewhere = out;
+        for (unsigned l = 0; l < IR_EINSUM_LABELS; l++)
+            if (uses[l] > ((term_labels[i] & bit(l)) != 0)) elsewhere |= bit(l);
+        terms[i] = prepare(&v, n->in[i], &e.in[i], elsewhere);
+        if (!terms[i].id) return 0;
+        term_labels[i] &= elsewhere;
+    }
+    if (!ir_einsum_order(v.arena, count, term_labels, out, v.volume, step)) return ir_add_raw(v.g, n);   /* for the reference */
+    uint32_t last = 0;
+    for (uint32_t s = 0; s + 1 < count; s++) {
+        last = count + s;
+        terms[last] = multiply(&v, terms[step[s].a], terms[step[s].b], step[s].kept, s + 2 == count ? &want : NULL);
+        if (!terms[last].id) return 0;
+    }
+    const term result = ordered(&v, terms[last], want.label);
+    ir_id y = reshape(&v, result.id, n->dim, n->rank);
+    return y ? ir_expand_finish(c, cast(&v, y, n->dtype), n->in[0]) : 0;
+}
