@@ -121,8 +121,10 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
 /* contract: accumulator type, and the part of `scratch` before the packed block of operand 0. Layout of scratch: one register
  * tile [mr][nr], rows being transposed [max(mr, nr)][lanes], where operand 1 can be read in place a panel of it [min(K, kb)][nr],
  * each of the accumulator type and rounded up to 64 bytes; the packed block [panels][min(K, kb)][mr] and lanes * mr elements that the last store may touch; where K > kb, partial sums of the output
- * block [n panels][m panels][mr][nr]. Layout of shared: [batches of operand 1][n panels][K][nr]: all that phase 1 needs of phase 0. */
+ * block [n panels][m panels][mr][nr]. Layout of shared: [batches of operand 1][n panels][K][nr]: all that phase 1 needs of phase 0. With an
+ * ir_dot, K and kb count words of ir_dots[].group elements there, and each K block of a panel begins with its heads[]. K = 0: a head all the same. */
 ir_dtype ir_kernel_contract_acc(const ir_kernel *k);
+ir_dot ir_kernel_contract_dot(const ir_kernel *k);
 int64_t ir_kernel_contract_head_bytes(const ir_kernel *k);     /* tile and rows */
 bool ir_kernel_contract_in_place(const ir_kernel *k);   /* operand 1 is a load of the accumulator type, contiguous along n */
 /* reduce and row: number of partial results of one reduction = product of outer r sizes * blocks of the last r. */

@@ -16,6 +16,13 @@ ir_dtype ir_kernel_contract_acc(const ir_kernel *k) {
     return mm ? ir_contract_acc(k->inst[mm->in[0]].dtype, k->inst[mm->in[1]].dtype, mm->dtype) : FUSOR_F32;
 }
 
+ir_dot ir_kernel_contract_dot(const ir_kernel *k) {
+    const ir_kinst *mm = find_matmul(k);
+    if (!mm) return IR_DOT_NONE;
+    return ir_contract_dot(ir_kernel_target(k), k->inst[mm->in[0]].dtype, k->inst[mm->in[1]].dtype,
+                           ir_kernel_contract_acc(k));
+}
+
 int64_t ir_kernel_contract_head_bytes(const ir_kernel *k) {
     int64_t bytes = ir_dtypes[ir_kernel_contract_acc(k)].bytes, lanes = ir_levels[k->level].lanes;
     int64_t rows = k->tile.mr > k->tile.nr ? k->tile.mr : k->tile.nr;
@@ -53,8 +60,10 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
     out->n_phases = 2;
     out->tiles[0] = b_batches * np; /* whatever M is: a packed operand may serve later calls */
     out->tiles[1] = batches * ceil_div(mp, mc) * ceil_div(np, nc);
-    out->shared_bytes = b_batches * np * kk * nr * bytes;
-    int64_t kc = kk < kb ? kk : kb;
+    const ir_dot_info *dot = &ir_dots[ir_kernel_contract_dot(k)];
+    out->shared_bytes = b_batches * np * (ceil_div(kk, dot->group) + dot->heads[1] * (kk > kb ? ceil_div(kk, kb) : 1)) *
+                        nr * bytes;
+    int64_t kc = ceil_div(kk < kb ? kk : kb, dot->group) + dot->heads[0];
     if (mc > mp) mc = mp;
     if (nc > np) nc = np;
     out->scratch_bytes =

@@ -43,9 +43,11 @@ bool plan_has_kernel(const planner *p, const ir_node *n) {
     case IR_KIND_EW: return ir_has_lowering(n->op, main);
     case IR_KIND_CONVERT: return true;
     case IR_KIND_REDUCE: case IR_KIND_ARGREDUCE: return !ir_is_composite_reduce(n->op);
-    case IR_KIND_CONTRACT:
-        return n->op == IR_OP_MATMUL && main == ir_at(p->g, n->in[1])->dtype && main != FUSOR_BOOL &&
+    case IR_KIND_CONTRACT: {
+        ir_dtype other = ir_at(p->g, n->in[1])->dtype;  /* another one only of 8-bit integers */
+        return n->op == IR_OP_MATMUL && ir_dtypes[main].bytes == ir_dtypes[other].bytes && main != FUSOR_BOOL &&
                (ir_is_float(main) ? ir_is_float(n->dtype) : n->dtype == (ir_dtypes[main].bytes == 1 ? FUSOR_I32 : FUSOR_I64));
+    }
     case IR_KIND_ROW: case IR_KIND_NORM: case IR_KIND_ATTENTION: case IR_KIND_WINDOW: case IR_KIND_CONV: case IR_KIND_EINSUM: case IR_KIND_QUANTIZE: case IR_KIND_CELL: return false;
     case IR_KIND_SCAN: return !ir_size_is(p->g->sizes, n->dim[__builtin_ctz(ir_node_axes(p->g, n))], 1);     /* pass_expand has those */
     case IR_KIND_RANDOM: return ir_dtypes[n->dtype].bytes >= 4;

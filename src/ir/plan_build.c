@@ -681,7 +681,11 @@ static fusor_status build_kernel(planner *p, int c) {
         const ir_node *n = ir_at(p->g, cl->anchor), *x = ir_at(p->g, n->in[0]);
         bool flip = n->attr && n->attr[0].is_set && n->attr[0].integer && x->rank > 1;
         b.dim[b.space++] = x->dim[flip ? x->rank - 2 : x->rank - 1];
-        b.k->tile = ir_contract_tile(b.k->level, ir_contract_acc(x->dtype, ir_at(p->g, n->in[1])->dtype, n->dtype));
+        ir_target target = {p->options->level, p->options->features};
+        ir_dtype y = ir_at(p->g, n->in[1])->dtype, acc = ir_contract_acc(x->dtype, y, n->dtype);
+        ir_dot dot = ir_contract_dot(target, x->dtype, y, acc);
+        b.k->tile = dot ? ir_dot_tile(target.level, dot) : ir_contract_tile(target.level, acc);
+        b.k->features = ir_contract_features(target, x->dtype, y, acc);
     }
     uint16_t *inst = FU_NEW_N(p->arena, uint16_t, cl->stores.n);
     ir_id scatter = cl->kind == CLUSTER_MAP ? cl->anchor : 0;

@@ -20,3 +20,33 @@ ir_tile ir_contract_tile(ir_level level, ir_dtype acc) {
     if (acc == FUSOR_I32 && level != IR_LEVEL_V4) mr -= 1 + (level == IR_LEVEL_V3);
     return (ir_tile){mr, 2 * lanes, ir_dtypes[acc].bytes == 8 ? 256 : 512};
 }
+
+const ir_dot_info ir_dots[IR_DOT_COUNT] = {
+    [IR_DOT_NONE] = {1, {0, 0}},
+    [IR_DOT_I16] = {2, {0, 0}},
+    [IR_DOT_I8] = {4, {0, 1}},
+    [IR_DOT_BF16] = {2, {1, 1}},
+};
+
+ir_dot ir_contract_dot(ir_target target, ir_dtype a, ir_dtype b, ir_dtype acc) {
+    ir_features bytes = IR_FEATURE_VNNI | IR_FEATURE_AVXVNNI;
+    if (acc == FUSOR_I32 && ir_dtypes[a].bytes == 1 && ir_dtypes[b].bytes == 1)
+        return target.features & bytes ? IR_DOT_I8 : IR_DOT_I16;
+    bool halves = a == FUSOR_BF16 && b == FUSOR_BF16 && acc == FUSOR_F32;
+    return halves && target.features & IR_FEATURE_BF16 ? IR_DOT_BF16 : IR_DOT_NONE;
+}
+
+ir_features ir_contract_features(ir_target target, ir_dtype a, ir_dtype b, ir_dtype acc) {
+    switch (ir_contract_dot(target, a, b, acc)) {
+    case IR_DOT_I8: return target.features & (IR_FEATURE_VNNI | IR_FEATURE_AVXVNNI);
+    case IR_DOT_BF16: return IR_FEATURE_BF16;
+    default: return 0;
+    }
+}
+
+/* K blocks of the bytes of an f32 panel; of bf16, of as many elements, since that is part of the order. */
+ir_tile ir_dot_tile(ir_level level, ir_dot dot) {
+    ir_tile t = ir_contract_tile(level, dot == IR_DOT_I16 ? FUSOR_I32 : FUSOR_F32);
+    if (dot != IR_DOT_BF16) t.kb *= ir_dots[dot].group;
+    return t;
+}

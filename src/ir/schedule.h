@@ -33,4 +33,27 @@ ir_tile ir_contract_tile(ir_level level, ir_dtype acc);
 /* Type a contraction of a and b accumulates in: f32 for floats up to 32 bits, f64, i32 for two 8-bit integers, i64 for other
  * integers; the result's type where that is of the same class and wider. */
 ir_dtype ir_contract_acc(ir_dtype a, ir_dtype b, ir_dtype result);
+
+/* Contractions of narrow operands may multiply several adjacent k at once: a word of a panel is then `group` elements of one row,
+ * and one instruction adds their products to each accumulator.
+ *   DOT_I16   two 8-bit integers as i16, any level                         pmaddwd
+ *   DOT_I8    four 8-bit integers, unsigned times signed                   vpdpbusd   (vnni, avxvnni)
+ *   DOT_BF16  two bf16                                                     vdpbf16ps  (bf16)
+ * DOT_I8 of two signed operands takes operand 0 + 128, of two unsigned ones operand 0 - 128 (both are its bits ^ 0x80); what that
+ * adds to each column of the result, 128 times the sum of operand 1, is taken off in a row of words in front of each K block of a
+ * panel. Integers are exact, in any order, wrapping.
+ * DOT_BF16 adds the products of a word one after the other, each fused and rounded to nearest even, the upper one first: so k is the
+ * upper half and k + 1 the lower, and the sum is bit by bit that of contractions without it. But it takes subnormals for 0: each K
+ * block of a panel begins with the least exponent of its nonzero elements, and where the exponents of both panels allow a product
+ * or sum to be subnormal, their tile is made by fma. */
+typedef enum ir_dot { IR_DOT_NONE, IR_DOT_I16, IR_DOT_I8, IR_DOT_BF16, IR_DOT_COUNT } ir_dot;
+ir_dot ir_contract_dot(ir_target target, ir_dtype a, ir_dtype b, ir_dtype acc);
+typedef struct ir_dot_info {
+    int group;                      /* elements of a word */
+    int heads[2];                   /* rows of words in front of each K block of a panel of operand 0, 1 */
+} ir_dot_info;
+extern const ir_dot_info ir_dots[IR_DOT_COUNT];
+ir_tile ir_dot_tile(ir_level level, ir_dot dot);
+/* Of the target's features, those that a contraction of these types uses. */
+ir_features ir_contract_features(ir_target target, ir_dtype a, ir_dtype b, ir_dtype acc);
 #endif

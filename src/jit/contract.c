@@ -5,7 +5,7 @@
  * parts share; packing is in contract_pack.c, the register tile in contract_tile.c, the epilogue in contract_epilogue.c.
  *
  * In machine code these are functions, which share nothing but their arguments and the scratch memory: the kernel
- * (loops and calls), pack0 and pack1, tile, add, finish. LLVM's time grows faster than the size of a function; this
+ * (loops and calls), pack0 and pack1, tile, add, finish, and with words of several elements (contract_dot.c) head0 and head1. LLVM's time grows faster than the size of a function; this
  * way, with only `tile` optimized and words in memory elsewhere (demote.c), it is 0.41 of what one optimized function
  * took.
  *
@@ -85,12 +85,31 @@ static void set_values(contract *c) {
     c->m = e->size[c->dim_m];
     c->n = e->size[c->dim_n];
     c->kk = e->size[c->dim_k];
+    c->k_words = contract_in_words(c, c->kk);
     c->staging = em_gep(e, e->scratch, e->t_i8, num(c, (tile_bytes + 63) / 64 * 64));
 }
 
+/* At least one. */
+static LLVMValueRef blocks_of_k(contract *c) {
+    LLVMValueRef n = ceil_div(c, c->kk, c->kb), one = num(c, 1);
+    return em_select(c->e, em_icmp(c->e, LLVMIntSGT, n, one), n, one);
+}
+
+/* Its heads and words are [K block][head, words][nr]. */
 static LLVMValueRef panel_of_b(contract *c, LLVMValueRef batch, LLVMValueRef panel, LLVMValueRef panels) {
-    LLVMValueRef i = em_add(c->e, em_mul(c->e, batch, panels), panel);
-    return element(c, c->e->shared, em_mul(c->e, em_mul(c->e, i, c->kk), num(c, c->nr)));
+    LLVMValueRef i = em_add(c->e, em_mul(c->e, batch, panels), panel), words = c->k_words;
+    if (c->heads[1]) words = em_add(c->e, words, blocks_of_k(c));
+    return element(c, c->e->shared, em_mul(c->e, em_mul(c->e, i, words), num(c, c->nr)));
+}
+
+/* Where in it the K block at k0, a multiple of kb, begins, behind its head: words. */
+static LLVMValueRef block_of_panel(contract *c, LLVMValueRef k0) {
+    LLVMValueRef words = contract_in_words(c, k0);
+    if (c->heads[1]) {
+        LLVMValueRef number = LLVMBuildUDiv(c->e->b, k0, num(c, c->kb), "");
+        words = em_add(c->e, words, em_add(c->e, number, num(c, 1)));
+    }
+    return em_mul(c->e, words, num(c, c->nr));
 }
 
 /* ---- functions beside the kernel's: deep nests of loops in one function cost much more to compile ---- */
@@ -105,7 +124,7 @@ contract_outer *contract_begin(contract *c, contract_function f, const char *nam
     *o = (contract_outer){*e, *c, LLVMGetInsertBlock(e->b)};
     e->fn = c->function[f];
     LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
-    if (f == TILE || f == ADD) return o;
+    if (f == TILE || f == SLOW_TILE || f == ADD || f == HEAD0 || f == HEAD1) return o;
     em_load_args(e, LLVMGetParam(e->fn, 0));
     set_values(c);
     return o;
@@ -125,7 +144,7 @@ void contract_call(contract *c, contract_function f, LLVMValueRef *in, unsigned 
 
 /* ---- packing ---- */
 /* (args, dst, batch, first, panels, k0, k_count): `panels` panels of the operand from row (column) `first` on, each
- * min(K, kb) * mr elements behind the one before. */
+ * min(K, kb) words and its head, of mr, behind the one before; heads are in front of dst. */
 static void emit_pack_function(contract *c, int operand) {
     emit *e = c->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
@@ -134,10 +153,13 @@ static void emit_pack_function(contract *c, int operand) {
     LLVMGetParams(e->fn, in);
     contract_decode_batch(c, in[2], operand ? ir_kernel_varies(c->k, c->operand[1]) : UINT32_MAX);
     int rows = operand ? c->nr : c->mr;
-    LLVMValueRef elements = em_mul(e, contract_min(e, c->kk, num(c, c->kb)), num(c, rows));
+    LLVMValueRef words = contract_min(e, c->k_words, num(c, c->kb / c->group));
+    LLVMValueRef elements = em_mul(e, em_add(e, words, num(c, c->heads[operand])), num(c, rows));
     em_loop l = em_for(e, num(c, 0), in[4], num(c, 1));
-    contract_pack(c, operand, element(c, in[1], em_mul(e, l.i, elements)),
-                  em_add(e, in[3], em_mul(e, l.i, num(c, rows))), in[5], in[6]);
+    LLVMValueRef dst = element(c, in[1], em_mul(e, l.i, elements));
+    contract_pack(c, operand, dst, em_add(e, in[3], em_mul(e, l.i, num(c, rows))), in[5], in[6]);
+    if (c->heads[operand])
+        contract_call(c, operand ? HEAD1 : HEAD0, (LLVMValueRef[]){dst, contract_in_words(c, in[6])}, 2);
     em_end(e, &l);
     em_demote(e);
     contract_end(c, o);
@@ -155,8 +177,13 @@ static void emit_pack_phase(contract *c) {
     LLVMValueRef panels = ceil_div(c, c->n, c->nr);
     em_loop t = em_for(e, e->tile_begin, e->tile_end, num(c, 1));
     LLVMValueRef batch = LLVMBuildUDiv(e->b, t.i, panels, ""), panel = LLVMBuildURem(e->b, t.i, panels, "");
-    call_pack(c, 1, panel_of_b(c, batch, panel, panels), batch, em_mul(e, panel, num(c, c->nr)), num(c, 1), num(c, 0),
-              c->kk);
+    LLVMValueRef to = panel_of_b(c, batch, panel, panels), first = em_mul(e, panel, num(c, c->nr));
+    if (c->heads[1]) {
+        em_loop l = em_for(e, num(c, 0), em_mul(e, blocks_of_k(c), num(c, c->kb)), num(c, c->kb));
+        call_pack(c, 1, element(c, to, block_of_panel(c, l.i)), batch, first, num(c, 1), l.i,
+                  contract_min(e, em_sub(e, c->kk, l.i), num(c, c->kb)));
+        em_end(e, &l);
+    } else call_pack(c, 1, to, batch, first, num(c, 1), num(c, 0), c->kk);
     em_end(e, &t);
 }
 
@@ -169,8 +196,15 @@ static void emit_register_tile(contract *c, const block *s, LLVMValueRef pa, LLV
                                LLVMValueRef m0, LLVMValueRef n0) {
     emit *e = c->e;
     LLVMValueRef kept = em_and(e, s->is_first, em_xor(e, s->is_last, LLVMConstInt(e->t_i1, 1, 0)));
-    LLVMValueRef in[6] = {pa, pb, s->k_count, em_select(e, kept, partial, s->tile), c->b_stride, c->b_ahead};
-    contract_call(c, TILE, in, 6);
+    LLVMValueRef words = contract_in_words(c, s->k_count), dst = em_select(e, kept, partial, s->tile);
+    LLVMValueRef in[6] = {pa, pb, words, dst, c->b_stride, c->b_ahead};
+    if (c->dot == IR_DOT_BF16) {
+        em_branch exact = em_if(e, contract_is_exact(c, pa, pb));
+        contract_call(c, TILE, in, 6);
+        em_else(e, &exact);
+        contract_call(c, SLOW_TILE, in, 6);
+        em_endif(e, &exact);
+    } else contract_call(c, TILE, in, 6);
     em_branch later = em_if(e, em_icmp(e, LLVMIntEQ, s->is_first, LLVMConstInt(e->t_i1, 0, 0)));
     contract_call(c, ADD, (LLVMValueRef[]){partial, s->tile, em_select(e, s->is_last, s->tile, partial)}, 3);
     em_endif(e, &later);
@@ -219,7 +253,7 @@ static void emit_compute_phase(contract *c) {
     nc = em_select(e, em_icmp(e, LLVMIntSLT, nc, one), one, nc);
     LLVMValueRef m_blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, m_panels, mc), one), mc, "");
     LLVMValueRef n_blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, n_panels, nc), one), nc, "");
-    LLVMValueRef k_panel = contract_min(e, c->kk, num(c, c->kb));
+    LLVMValueRef k_panel = contract_min(e, c->k_words, num(c, c->kb / c->group));
 
     /* scratch: ir_kernel_contract_head_bytes, the packed block, partial sums */
     block s = {.tile = e->scratch};
@@ -232,7 +266,8 @@ static void emit_compute_phase(contract *c) {
     }
     LLVMValueRef a_rows = em_mul(e, contract_min(e, mc, m_panels), num(c, c->mr));
     LLVMValueRef a_bytes =
-        em_mul(e, em_add(e, em_mul(e, a_rows, k_panel), num(c, c->lanes * c->mr)), num(c, c->acc_bytes));
+        em_mul(e, em_add(e, em_mul(e, a_rows, em_add(e, k_panel, num(c, c->heads[0]))), num(c, c->lanes * c->mr)),
+               num(c, c->acc_bytes));
     s.partial = em_gep(e, s.a, e->t_i8, em_and(e, em_add(e, a_bytes, num(c, 63)), num(c, -64)));
 
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
@@ -258,13 +293,14 @@ static void emit_compute_phase(contract *c) {
     s.is_first = em_icmp(e, LLVMIntEQ, lk.i, zero);
     s.is_last = em_icmp(e, LLVMIntSGE, em_add(e, lk.i, num(c, c->kb)), c->kk);
 
-    LLVMValueRef panel_elements = em_mul(e, k_panel, num(c, c->mr));
+    LLVMValueRef panel_elements = em_mul(e, em_add(e, k_panel, num(c, c->heads[0])), num(c, c->mr));
+    s.a = element(c, s.a, num(c, c->heads[0] * c->mr));
     call_pack(c, 0, s.a, batch, em_mul(e, m_first, num(c, c->mr)), m_count, s.k0, s.k_count);
 
     em_loop lj = em_for(e, zero, n_count, one);
     LLVMValueRef panel = em_add(e, n_first, lj.i);
     LLVMValueRef n0 = em_mul(e, panel, num(c, c->nr));
-    LLVMValueRef pb = element(c, panel_of_b(c, b_batch, panel, n_panels), em_mul(e, s.k0, num(c, c->nr)));
+    LLVMValueRef pb = element(c, panel_of_b(c, b_batch, panel, n_panels), block_of_panel(c, s.k0));
     pb = panel_to_read(c, &s, pb, n0);
     em_loop li = em_for(e, zero, m_count, one);
     LLVMValueRef pa = element(c, s.a, em_mul(e, li.i, panel_elements));
@@ -330,7 +366,11 @@ fusor_status jit_emit_contract(emit *e, fu_error *err) {
                        c->nr, c->kb, e->level->name);
     c->t_acc = em_scalar_type(e, c->acc);
     c->t_vec = LLVMVectorType(c->t_acc, (unsigned)c->v_lanes);
+    contract_set_dot(c);
+    if (c->kb % c->group)
+        return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "contract kernel: K blocks of %d are no whole words", c->kb);
     set_values(c);
+    contract_emit_heads(c);
     emit_pack_function(c, 0);
     emit_pack_function(c, 1);
     contract_emit_tile(c);

@@ -4,7 +4,7 @@
 /* What the files of the contraction kernel share. */
 #include "jit/emit.h"
 
-typedef enum contract_function { PACK0, PACK1, TILE, ADD, FINISH, CONTRACT_FUNCTIONS } contract_function;
+typedef enum contract_function { PACK0, PACK1, TILE, SLOW_TILE, ADD, FINISH, HEAD0, HEAD1, CONTRACT_FUNCTIONS } contract_function;
 enum { CONTRACT_MAX_TILE = 32 /* vector registers in a tile */ };
 
 typedef struct contract {
@@ -13,12 +13,17 @@ typedef struct contract {
     int dim_m, dim_n, dim_k; /* the last three dims */
     int n_batch, batch[IR_KERNEL_MAX_DIMS];
     int matmul, operand[2]; /* instruction numbers */
-    ir_dtype acc;           /* type of the accumulators and of packed operands */
+    ir_dtype acc;           /* type of the accumulators and of the words of panels */
+    ir_dot dot;             /* how words are multiplied; NONE: each is one element */
+    int group, heads[2];    /* ir_dots[dot] */
+    ir_dtype packed;        /* type of an element in a word: acc, but with a dot */
+    int packed_bytes;
     int acc_bytes, lanes;   /* lanes: of the level; programs are evaluated this wide */
     int v_lanes, nv;        /* elements of one vector register; registers in a row of the tile: nr = nv * v_lanes */
     int mr, nr, kb;
     LLVMTypeRef t_acc, t_vec;                      /* scalar; one vector register */
-    LLVMValueRef m, n, kk;                         /* sizes */
+    LLVMTypeRef t_packed;                          /* as it is in memory */
+    LLVMValueRef m, n, kk, k_words;                /* sizes; words of a row of a panel, without heads */
     LLVMValueRef index[IR_KERNEL_MAX_DIMS];        /* of the batch dims, in the tile being made */
     LLVMValueRef batch_off[IR_KERNEL_MAX_BUFFERS]; /* what they add to each buffer's offset */
     LLVMValueRef b_stride, b_ahead; /* of the panel being read: elements between rows, and to what to prefetch */
@@ -41,6 +46,11 @@ LLVMValueRef contract_min(emit *e, LLVMValueRef a, LLVMValueRef b);
 /* Batch number -> index of each batch dim and offset of each buffer. With only the dims in `which`. */
 void contract_decode_batch(contract *c, LLVMValueRef number, uint32_t which);
 static inline LLVMValueRef num(contract *c, int64_t v) { return em_i64s(c->e, v); }
+/* Words that hold n elements along k. */
+static inline LLVMValueRef contract_in_words(contract *c, LLVMValueRef n) {
+    if (c->group == 1) return n;
+    return LLVMBuildLShr(c->e->b, em_add(c->e, n, em_i64s(c->e, c->group - 1)), em_i64s(c->e, c->group / 2), "");
+}
 static inline LLVMValueRef element(contract *c, LLVMValueRef base, LLVMValueRef i) {
     return em_gep(c->e, base, c->t_acc, i);
 }
@@ -61,11 +71,30 @@ void contract_end(contract *c, const contract_outer *o); /* and back */
 void contract_call(contract *c, contract_function f, LLVMValueRef *in, unsigned n);
 
 /* ---- contract_tile.c ---- */
-/* (pa, pb, count, dst, b_stride, b_ahead): dst[mr][nr] = sum over k < count of pa[k] x pb[k]. */
+/* (pa, pb, count, dst, b_stride, b_ahead): dst[mr][nr] = sum over k < count of pa[k] x pb[k]; k counts words. */
 void contract_emit_tile(contract *c);
+LLVMValueRef contract_tile_load(contract *c, LLVMValueRef ptr, int align);
 /* (partial, tile, dst): dst = partial + tile. */
 void contract_emit_add(contract *c);
 int64_t contract_rows_ahead(const contract *c); /* k steps from what is read to what is prefetched of operand 1 */
+
+/* ---- contract_dot.c: words of several elements ---- */
+/* Fills in what follows from c->dot. */
+void contract_set_dot(contract *c);
+/* acc + the products of the words of a and b (vectors): of their elements in order. is_slow: DOT_BF16, by fma. */
+LLVMValueRef contract_dot(contract *c, LLVMValueRef acc, LLVMValueRef a, LLVMValueRef b, bool is_slow);
+/* Are the bits of operand 0 changed (elements ^ 0x80) while they are packed? */
+bool contract_is_flipped(const contract *c);
+/* What fills a word of an operand behind the last k: products with it change no sum. An element, zero-extended. */
+int contract_padding(const contract *c, int operand);
+/* (panel, words along k): writes the heads[] in front of the panel. Where there are any. */
+void contract_emit_heads(contract *c);
+/* Words [lanes] of elements [group][lanes], as integers. */
+LLVMValueRef contract_words(contract *c, int operand, const LLVMValueRef *element);
+/* A vector register of words, read from adjacent elements in memory. */
+LLVMValueRef contract_memory_words(contract *c, int operand, LLVMValueRef words);
+/* i1: may the tile of these panels be made by the instruction? */
+LLVMValueRef contract_is_exact(contract *c, LLVMValueRef pa, LLVMValueRef pb);
 
 /* ---- contract_epilogue.c ---- */
 /* (args, batch, m0, n0): what becomes of the tile in scratch, whose first element is at m0, n0. */
@@ -73,7 +102,7 @@ void contract_emit_epilogue(contract *c);
 
 /* ---- contract_pack.c ---- */
 
-/* Emits: dst[k][r] = operand at row first + r, column k_first + k for k < k_count, r < rows (mr for operand 0 along m,
+/* Emits: dst[k][r] (with a dot, dst[k / group][r] and there element k % group) = operand at row first + r, column k_first + k for k < k_count, r < rows (mr for operand 0 along m,
  * nr for operand 1 along n). Rows past the end of the dim repeat valid ones or are 0. Up to lanes * rows elements
  * behind the panel are overwritten where rows is no multiple of the vector length. */
 void contract_pack(contract *c, int operand, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef k_first,

@@ -23,12 +23,14 @@ static bool is_contiguous_along_k(contract *c, int inst, int row_dim) {
     return k_unit && !k_other && row_other;
 }
 
-/* Value of the operand at a point, in the accumulator type. */
+/* Value of the operand at a point, as it lies in panels. */
 static LLVMValueRef operand_value(contract *c, int operand, contract_point *at) {
     em_values v;
     int inst = c->operand[operand];
+    ir_dtype type = c->k->inst[inst].dtype;
     em_values_init(&v, contract_load, at);
-    return em_cast(c->e, em_value(c->e, &v, inst), c->k->inst[inst].dtype, c->acc);
+    LLVMValueRef x = em_value(c->e, &v, inst);
+    return c->dot == IR_DOT_BF16 || c->dot == IR_DOT_I8 ? em_to_memory(c->e, type, x) : em_cast(c->e, x, type, c->packed);
 }
 
 static contract_point point(contract *c, int operand, LLVMValueRef row, LLVMValueRef k, int axis, LLVMValueRef mask) {
@@ -37,9 +39,39 @@ static contract_point point(contract *c, int operand, LLVMValueRef row, LLVMValu
 }
 
 static LLVMValueRef at_index(contract *c, LLVMValueRef base, LLVMValueRef i) { return em_gep(c->e, base, c->t_acc, i); }
+static LLVMValueRef at_element(contract *c, LLVMValueRef base, LLVMValueRef i) {
+    return em_gep(c->e, base, c->t_packed, i);
+}
 
 static void store_acc(contract *c, LLVMValueRef value, LLVMValueRef ptr) {
     LLVMSetAlignment(LLVMBuildStore(c->e->b, value, ptr), (unsigned)c->acc_bytes);
+}
+
+static void store_packed(contract *c, LLVMValueRef value, LLVMValueRef ptr) {
+    LLVMSetAlignment(LLVMBuildStore(c->e->b, value, ptr), (unsigned)c->packed_bytes);
+}
+
+/* Element k of row `row` of a panel. */
+static LLVMValueRef panel_element(contract *c, LLVMValueRef dst, LLVMValueRef k, LLVMValueRef row, int rows) {
+    emit *e = c->e;
+    if (c->group == 1) return at_index(c, dst, em_add(e, em_mul(e, k, em_i64s(e, rows)), row));
+    LLVMValueRef word = LLVMBuildLShr(e->b, k, em_i64s(e, c->group / 2), ""), lane = em_and(e, k, em_i64s(e, c->group - 1));
+    if (c->dot == IR_DOT_BF16) lane = em_xor(e, lane, em_i64s(e, 1));
+    word = em_add(e, em_mul(e, word, em_i64s(e, rows)), row);
+    return at_element(c, dst, em_add(e, em_mul(e, word, em_i64s(e, c->group)), lane));
+}
+
+/* Elements of the last words behind the last k. */
+static void pad_words(contract *c, int operand, LLVMValueRef dst, LLVMValueRef k_count) {
+    emit *e = c->e;
+    int rows = operand ? c->nr : c->mr;
+    LLVMValueRef one = em_i64s(e, 1);
+    LLVMValueRef end = em_and(e, em_add(e, k_count, em_i64s(e, c->group - 1)), em_i64s(e, -c->group));
+    LLVMValueRef zero = LLVMConstInt(c->t_packed, (unsigned)contract_padding(c, operand), 0);
+    em_loop lk = em_for(e, k_count, end, one), lr = em_for(e, em_i64s(e, 0), em_i64s(e, rows), one);
+    store_packed(c, zero, panel_element(c, dst, lk.i, lr.i, rows));
+    em_end(e, &lr);
+    em_end(e, &lk);
 }
 
 /* One element at a time; rows past the end repeat the last one, so that every element of the panel is defined. */
@@ -52,10 +84,12 @@ static void pack_scalar(contract *c, int operand, LLVMValueRef dst, LLVMValueRef
     em_loop lk = em_for(e, k_begin, k_count, one), lr = em_for(e, em_i64s(e, 0), em_i64s(e, rows), one);
     LLVMValueRef row = em_add(e, first, contract_min(e, lr.i, last));
     contract_point at = point(c, operand, row, em_add(e, k_first, lk.i), -1, NULL);
-    LLVMValueRef to = em_add(e, em_mul(e, lk.i, em_i64s(e, rows)), lr.i);
-    store_acc(c, operand_value(c, operand, &at), at_index(c, dst, to));
+    LLVMValueRef x = operand_value(c, operand, &at);
+    if (operand == 0 && contract_is_flipped(c)) x = em_xor(e, x, LLVMConstInt(c->t_packed, 0x80, 0));
+    store_packed(c, x, panel_element(c, dst, lk.i, lr.i, rows));
     em_end(e, &lr);
     em_end(e, &lk);
+    if (c->group > 1) pad_words(c, operand, dst, k_count);
     e->lanes = c->lanes;
 }
 
@@ -70,15 +104,22 @@ static void pack_rows(contract *c, int operand, LLVMValueRef dst, LLVMValueRef f
             LLVMValueRef left = em_sub(e, valid, em_i64s(e, j * c->lanes));
             mask[j] = em_mask(e, contract_min(e, left, em_i64s(e, rows - j * c->lanes)));
         }
-    em_loop l = em_for(e, em_i64s(e, 0), k_count, em_i64s(e, 1));
-    LLVMValueRef k = em_add(e, k_first, l.i), to = em_mul(e, l.i, em_i64s(e, rows)), value[8];
+    LLVMValueRef whole = em_and(e, k_count, em_i64s(e, -c->group));
+    em_loop l = em_for(e, em_i64s(e, 0), whole, em_i64s(e, c->group));
+    LLVMValueRef to = em_mul(e, contract_in_words(c, l.i), em_i64s(e, rows)), value[8];
     for (int j = 0; j < steps; j++) {
-        contract_point at =
-            point(c, operand, em_add(e, first, em_i64s(e, j * c->lanes)), k, operand ? c->dim_n : c->dim_m, mask[j]);
-        value[j] = operand_value(c, operand, &at);
+        LLVMValueRef part[4];
+        for (int g = 0; g < c->group; g++) {
+            LLVMValueRef k = em_add(e, em_add(e, k_first, l.i), em_i64s(e, g));
+            contract_point at = point(c, operand, em_add(e, first, em_i64s(e, j * c->lanes)), k,
+                                      operand ? c->dim_n : c->dim_m, mask[j]);
+            part[g] = operand_value(c, operand, &at);
+        }
+        value[j] = c->group == 1 ? part[0] : contract_words(c, operand, part);
     }
     for (int j = 0; j < steps; j++) store_acc(c, value[j], at_index(c, dst, em_add(e, to, em_i64s(e, j * c->lanes))));
     em_end(e, &l);
+    if (c->group > 1) pack_scalar(c, operand, dst, first, valid, k_first, whole, k_count);
 }
 
 /* ---- lanes along k ---- */
@@ -108,28 +149,30 @@ static LLVMValueRef join(contract *c, LLVMValueRef a, LLVMValueRef b, int n) {
     return shuffle(c, a ? a : none, b ? b : none, index, 2 * n);
 }
 
-/* Elements [i][l]: column k.. of row in_lane * l + i, for l up to 4 and in_lane columns: 128 bits each. */
+/* Words [i][l]: column k.. of row in_lane * l + i, for l up to 4 and in_lane columns: 128 bits each. */
 typedef struct source {
-    LLVMValueRef at, row[4], lane; /* first element; elements to row i; to the rows of the next l */
+    LLVMValueRef at, row[4], lane; /* first word; bytes to row i; to the rows of the next l */
 } source;
+static LLVMValueRef at_byte(contract *c, LLVMValueRef base, LLVMValueRef i) { return em_gep(c->e, base, c->e->t_i8, i); }
 
 /* in_lane columns of `have` rows, up to v_lanes: 128 bits of rows in_lane * l + i become lane l of vector i, so that a
  * transposition inside lanes makes whole columns of the panel. */
-static void transpose(contract *c, const source *from, LLVMValueRef to, int rows, int have) {
+static void transpose(contract *c, const source *from, LLVMValueRef to, int rows, int have, int operand) {
     emit *e = c->e;
     int in_lane = 16 / c->acc_bytes, lanes = c->v_lanes / in_lane;
     LLVMTypeRef t_lane = LLVMVectorType(c->t_acc, (unsigned)in_lane);
     LLVMValueRef v[4] = {0}, t[4] = {0}, at[4] = {from->at};
-    for (int l = 1; l < lanes; l++) at[l] = at_index(c, at[l - 1], from->lane);
+    for (int l = 1; l < lanes; l++) at[l] = at_byte(c, at[l - 1], from->lane);
     for (int i = 0; i < in_lane; i++) {
         LLVMValueRef part[4] = {0};
         for (int l = 0; l < lanes && l * in_lane + i < have; l++) {
-            part[l] = LLVMBuildLoad2(e->b, t_lane, i ? at_index(c, at[l], from->row[i]) : at[l], "");
-            LLVMSetAlignment(part[l], (unsigned)c->acc_bytes);
+            part[l] = LLVMBuildLoad2(e->b, t_lane, i ? at_byte(c, at[l], from->row[i]) : at[l], "");
+            LLVMSetAlignment(part[l], (unsigned)c->packed_bytes);
         }
         if (lanes == 4) part[0] = join(c, part[0], part[1], in_lane), part[1] = join(c, part[2], part[3], in_lane);
         v[i] = lanes == 1 ? part[0] : join(c, part[0], part[1], lanes / 2 * in_lane);
         if (!v[i]) v[i] = LLVMGetPoison(c->t_vec);
+        else v[i] = contract_memory_words(c, operand, v[i]);
     }
     for (int i = 0; i < in_lane; i++) t[i] = unpack(c, v[i / 2 * 2], v[i / 2 * 2 + 1], 1, i & 1);
     for (int i = 0; i < in_lane; i++) {
@@ -141,32 +184,50 @@ static void transpose(contract *c, const source *from, LLVMValueRef to, int rows
 /* Is the operand's program nothing but a load, so that rows can be read from memory as they are? */
 static bool is_plain_load(contract *c, int operand) {
     const ir_kinst *in = &c->k->inst[c->operand[operand]];
-    return in->op == IR_K_LOAD && !in->variant && in->dtype == c->acc && c->k->buffer[in->index].stride[c->dim_k] == 1;
+    return in->op == IR_K_LOAD && !in->variant && c->k->buffer[in->index].stride[c->dim_k] == 1 &&
+           (in->dtype == c->packed || (c->dot == IR_DOT_I8 && ir_dtypes[in->dtype].bytes == 1));
 }
 
-/* Values of `lanes` columns of all rows, one row behind the other in scratch. Rows past the end repeat the last one. */
+/* Columns of a step: those of a vector of the program, and of the 128 bits that are transposed. */
+static int step_columns(const contract *c) {
+    int block = 16 / c->acc_bytes * c->group;
+    return c->lanes > block ? c->lanes : block;
+}
+
+/* Values of a step's columns of all rows, one row behind the other in scratch. Rows past the end repeat the last one. */
 static void stage(contract *c, int operand, LLVMValueRef first, LLVMValueRef last, LLVMValueRef k, LLVMValueRef mask) {
     emit *e = c->e;
+    int columns = step_columns(c);
     em_loop l = em_for(e, em_i64s(e, 0), em_i64s(e, operand ? c->nr : c->mr), em_i64s(e, 1));
-    contract_point at = point(c, operand, em_add(e, first, contract_min(e, l.i, last)), k, c->dim_k, mask);
-    store_acc(c, operand_value(c, operand, &at), at_index(c, c->staging, em_mul(e, l.i, em_i64s(e, c->lanes))));
+    LLVMValueRef to = em_mul(e, l.i, em_i64s(e, columns)), row = em_add(e, first, contract_min(e, l.i, last));
+    for (int j = 0; j < columns; j += c->lanes) {
+        contract_point at = point(c, operand, row, j ? em_add(e, k, em_i64s(e, j)) : k, c->dim_k, mask);
+        LLVMValueRef x = operand_value(c, operand, &at);
+        if (mask && c->group > 1) { /* what the program makes of no element */
+            LLVMValueRef padding = LLVMConstInt(c->t_packed, (unsigned)contract_padding(c, operand), 0);
+            x = em_select(e, mask, x, em_splat(e, padding));
+        }
+        store_packed(c, x, at_element(c, c->staging, j ? em_add(e, to, em_i64s(e, j)) : to));
+    }
     em_end(e, &l);
 }
 
-/* One step: `lanes` columns from k0 on. is_direct (i1, or NULL for never): they are read where they lie, else staged.
+/* One step: its columns from k0 on. is_direct (i1, or NULL for never): they are read where they lie, else staged.
  * In a column the last group of v_lanes rows comes first: where it is not full its stores spill over into the first
  * elements of the next column, which are written afterwards. */
 static void transpose_step(contract *c, int operand, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef last,
                            LLVMValueRef k_first, LLVMValueRef k0, LLVMValueRef mask, LLVMValueRef is_direct) {
     emit *e = c->e;
     int rows = operand ? c->nr : c->mr, groups = (rows + c->v_lanes - 1) / c->v_lanes, in_lane = 16 / c->acc_bytes;
-    LLVMValueRef k = em_add(e, k_first, k0), stride = em_i64s(e, c->lanes), begin = c->staging;
+    int columns = step_columns(c);
+    LLVMValueRef k = em_add(e, k_first, k0), stride = em_i64s(e, columns * c->packed_bytes), begin = c->staging;
+
     if (is_direct) {
         int buffer = c->k->inst[c->operand[operand]].index;
         contract_point at = point(c, operand, first, k, -1, NULL);
-        LLVMValueRef own = e->stride[buffer][operand ? c->dim_n : c->dim_m];
+        LLVMValueRef own = em_mul(e, e->stride[buffer][operand ? c->dim_n : c->dim_m], em_i64s(e, c->packed_bytes));
         stride = em_select(e, is_direct, own, stride);
-        begin = em_select(e, is_direct, at_index(c, e->base[buffer], contract_offset(c, buffer, &at)), begin);
+        begin = em_select(e, is_direct, at_element(c, e->base[buffer], contract_offset(c, buffer, &at)), begin);
         em_branch staged = em_if(e, em_xor(e, is_direct, LLVMConstInt(e->t_i1, 1, 0)));
         stage(c, operand, first, last, k, mask);
         em_endif(e, &staged);
@@ -174,13 +235,13 @@ static void transpose_step(contract *c, int operand, LLVMValueRef dst, LLVMValue
     source from = {.row = {NULL, stride}};
     for (int i = 2; i < in_lane; i++) from.row[i] = em_mul(e, stride, em_i64s(e, i));
     from.lane = em_mul(e, stride, em_i64s(e, in_lane));
-    LLVMValueRef to = at_index(c, dst, em_mul(e, k0, em_i64s(e, rows)));
-    em_loop l = em_for(e, em_i64s(e, 0), em_i64s(e, c->lanes), em_i64s(e, in_lane));
+    LLVMValueRef to = at_index(c, dst, em_mul(e, contract_in_words(c, k0), em_i64s(e, rows)));
+    em_loop l = em_for(e, em_i64s(e, 0), em_i64s(e, columns / c->group), em_i64s(e, in_lane));
     LLVMValueRef column = at_index(c, begin, l.i), panel = at_index(c, to, em_mul(e, l.i, em_i64s(e, rows)));
     for (int g = groups - 1; g >= 0; g--) {
         int have = rows - g * c->v_lanes < c->v_lanes ? rows - g * c->v_lanes : c->v_lanes;
-        from.at = g ? at_index(c, column, em_mul(e, stride, em_i64s(e, g * c->v_lanes))) : column;
-        transpose(c, &from, g ? at_index(c, panel, em_i64s(e, g * c->v_lanes)) : panel, rows, have);
+        from.at = g ? at_byte(c, column, em_mul(e, stride, em_i64s(e, g * c->v_lanes))) : column;
+        transpose(c, &from, g ? at_index(c, panel, em_i64s(e, g * c->v_lanes)) : panel, rows, have, operand);
     }
     em_end(e, &l);
 }
@@ -192,8 +253,8 @@ static void pack_transposed(contract *c, int operand, LLVMValueRef dst, LLVMValu
                             LLVMValueRef k_first, LLVMValueRef k_count) {
     emit *e = c->e;
     bool masked = operand == 0 && e->level->has_mask;
-    LLVMValueRef step = em_i64s(e, c->lanes), last = em_sub(e, valid, em_i64s(e, 1)), is_direct = NULL;
-    LLVMValueRef whole = em_and(e, k_count, em_i64s(e, -c->lanes));
+    LLVMValueRef step = em_i64s(e, step_columns(c)), last = em_sub(e, valid, em_i64s(e, 1)), is_direct = NULL;
+    LLVMValueRef whole = em_and(e, k_count, em_i64s(e, -step_columns(c)));
     LLVMValueRef is_whole = em_icmp(e, LLVMIntSGE, valid, em_i64s(e, operand ? c->nr : c->mr));
     em_loop l = em_for(e, em_i64s(e, 0), masked ? k_count : whole, step);
     if (is_plain_load(c, operand))

@@ -134,7 +134,7 @@ static void tune_contract(const ir_kernel *k, const int64_t *size, int n_threads
     int64_t bytes = 4;
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_OP_MATMUL && ir_dtypes[k->inst[i].dtype].bytes == 8) bytes = 8;
-    int64_t l2 = rt_host_caches()->l2_bytes, kc = clamp(kk, 1, kb);
+    int64_t l2 = rt_host_caches()->l2_bytes, kc = ceil_div(clamp(kk, 1, kb), ir_dots[ir_kernel_contract_dot(k)].group);
     int64_t mp = at_least_one(ceil_div(m, mr)), np = at_least_one(ceil_div(n, nr));
     int64_t nc = clamp(1024 / nr, 1, np);                           /* in register tiles from here on; 512 packs operand 0 twice at
                                                                        1024 columns: 3 % slower (Zen 5, fusor bench) */

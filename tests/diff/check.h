@@ -106,6 +106,7 @@ static UNUSED void guard_free(guarded *g) {
 /* ---- the pipeline ---- */
 typedef struct setup {
     ir_level level;
+    ir_features features;
     int n_threads;
     bool no_fuse, reference;
 } setup;
@@ -129,7 +130,7 @@ static UNUSED rt_exec *build(fu_error *e, rt_cache *cache, const char *text, set
         fprintf(stderr, "out of memory\n");
         exit(2);
     }
-    ir_plan_options po = {.level = s.level, .no_fuse = s.no_fuse, .reference = s.reference};
+    ir_plan_options po = {.level = s.level, .features = s.features, .no_fuse = s.no_fuse, .reference = s.reference};
     rt_exec_options xo = {.n_threads = s.n_threads, .reference = reference_node};
     if (ir_parse(&arena, e, "<text>", text, strlen(text), &m) == FUSOR_OK &&
         ir_flatten(&arena, e, m, ir_module_find(m, NULL), &g) == FUSOR_OK && ir_run_passes(&arena, e, &g) == FUSOR_OK &&

@@ -71,6 +71,15 @@ static void equal_bits(const ref_tensor *a, const ref_tensor *b, const char *whe
 }
 
 /* An index that the reference refuses is one that a plan refuses, in the same words. */
+/* May it have a kernel that uses features beside the level's? */
+static bool is_narrow_contraction(const char *text) {
+    static const char *const types[] = {"i8[", "u8[", "bf16["}, *const ops[] = {"matmul(", "einsum(", "conv", "attention(", "_cell("};
+    bool has_type = false, has_op = false;
+    for (int i = 0; i < 3; i++) has_type |= strstr(text, types[i]) != NULL;
+    for (int i = 0; i < 5; i++) has_op |= strstr(text, ops[i]) != NULL;
+    return has_type && has_op;
+}
+
 static void refuses_index(const char *text, const ir_graph *g, const ref_tensor *in) {
     char words[400];
     fusor_buffer bi[MAX_IN] = {{0}}, bo[MAX_OUT] = {{0}};
@@ -151,17 +160,20 @@ static void check(const char *text, domain dom, const int64_t size[4], const int
         first[k].data = fu_alloc(&arena, bytes_of(&want[k]) + 1);
         got[k].data = fu_alloc(&arena, bytes_of(&want[k]) + 1);
     }
-    for (int level = 0; level <= rt_host_level(); level++) {
-        if (!(levels >> level & 1)) continue;
+    for (int i = 0; i <= 2 * rt_host_level() + 1; i++) { /* each level, then with what this machine has beside it */
+        int level = i / 2;
+        ir_features features = i & 1 ? rt_host_extras((ir_level)level) : 0;
+        if (!(levels >> level & 1) || (i & 1 && (!features || !is_narrow_contraction(text)))) continue;
         bool is_first = true;
         for (int t = 0; threads[t]; t++)
             for (int no_fuse = 0; no_fuse < (t == 0 ? 2 : 1); no_fuse++) {
-                snprintf(where, sizeof where, "%s A=%lld B=%lld C=%lld D=%lld %s, %d threads%s%s", text,
+                snprintf(where, sizeof where, "%s A=%lld B=%lld C=%lld D=%lld %s %s, %d threads%s%s", text,
                          (long long)size[0], (long long)size[1], (long long)size[2], (long long)size[3],
-                         ir_levels[level].short_name, threads[t], no_fuse ? ", unfused" : "",
+                         features ? "with features" : "", ir_levels[level].short_name, threads[t], no_fuse ? ", unfused" : "",
                          strided ? ", strided" : "");
                 rt_exec *x = build(&error, cache, text,
-                                   (setup){.level = (ir_level)level, .n_threads = threads[t], .no_fuse = no_fuse});
+                                   (setup){.level = (ir_level)level, .features = features,
+                                           .n_threads = threads[t], .no_fuse = no_fuse});
                 cr_assert(x, "%s: %s", where, error.text);
                 run(x, g, seed, strided, (t + no_fuse) % 2 == 0, in, is_first ? first : got, where);
                 for (int k = 0; k < n_out && !is_first; k++)
@@ -410,7 +422,7 @@ static void norm(const ir_op_info *op, ir_dtype t) {
     }
 }
 
-static void contraction(const ir_op_info *op, ir_dtype t) {
+static void contraction_of(const ir_op_info *op, ir_dtype t, ir_dtype t2) {
     static const struct {
         const char *a, *b, *attrs, *result;
     } shapes[] = {
@@ -433,13 +445,19 @@ static void contraction(const ir_op_info *op, ir_dtype t) {
     char text[300];
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         snprintf(text, sizeof text, "func @f(%%x: %s%s, %%y: %s%s) -> %s%s { %%r = %s(%%x, %%y%s) return %%r }",
-                 ir_dtypes[t].name, shapes[s].a, ir_dtypes[t].name, shapes[s].b, ir_dtypes[result].name,
+                 ir_dtypes[t].name, shapes[s].a, ir_dtypes[t2].name, shapes[s].b, ir_dtypes[result].name,
                  shapes[s].result, op->name, shapes[s].attrs);
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
             check(text, (domain){-4, 4, k % 3 == 1 ? SPECIAL_SOME : SPECIAL_NONE, !ir_is_float(t)}, sizes[k],
                   k == 5 ? many_threads : one_thread, k == 2,
                   s == 0 || k == 4 ? ALL_LEVELS : 1u << (mix(k + s) % 3) | 1);
     }
+}
+
+static void contraction(const ir_op_info *op, ir_dtype t) {
+    contraction_of(op, t, t);
+    if (t == FUSOR_I8) contraction_of(op, t, FUSOR_U8);
+    if (t == FUSOR_U8) contraction_of(op, t, FUSOR_I8);
 }
 
 /* ---- movement and creation ---- */

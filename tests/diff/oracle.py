@@ -276,16 +276,16 @@ def matmul_programs(rng):
     shapes = [((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 5)), ((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((3, 4), (2, 4, 5)),
               ((2, 1, 3, 4), (5, 4, 2)), ((1, 1, 4), (2, 2, 4, 1)), ((0, 4), (4, 2)), ((3, 0), (0, 2)),
               ((70, 130), (130, 67))]
-    for t in FLOATS + ["i32", "i8", "u16"]:
+    for t, t2 in [(t, t) for t in FLOATS + ["i32", "i8", "u8", "u16"]] + [("u8", "i8"), ("i8", "u8")]:
         for i, (a, b) in enumerate(shapes):
-            p = Program(f"matmul-{t}-{i}")
+            p = Program(f"matmul-{t}-{t2}-{i}")
             if t in FLOATS:
                 x, y = rng.normal(size=a).astype(TYPES[t]), rng.normal(size=b).astype(TYPES[t])
                 out, acc = x.dtype, wide(t)
             else:
-                info = np.iinfo(TYPES[t])
-                x, y = (rng.integers(info.min, info.max, s, dtype=TYPES[t], endpoint=True) for s in (a, b))
-                out, acc = np.dtype("<i4" if t == "i8" else "<i8"), np.int64
+                ranges = [np.iinfo(TYPES[v]) for v in (t, t2)]
+                x, y = (rng.integers(v.min, v.max, s, dtype=v.dtype, endpoint=True) for v, s in zip(ranges, (a, b)))
+                out, acc = np.dtype("<i4" if t in ("i8", "u8") else "<i8"), np.int64
             p.input("x", x)
             p.input("y", y)
             # f16 products sum in more than NumPy's float32 here; near zero only the absolute error counts.

@@ -19,6 +19,7 @@ enum { CASE_SECONDS = 60, CASES_A_CHILD = 200, MAX_FAILURES = 8 };
 typedef struct facts {
     unsigned long long seed;
     long long size[GEN_SYMBOLS];
+    ir_features features;
     int level, n_threads, special, strided;
     double scale;
 } facts;
@@ -186,7 +187,7 @@ static int check_case(fu_arena *arena, const char *text, const facts *f) {
                    {.name = "unfused, with threads"},
                    {.name = "again, with threads"}};
     for (int k = 0; k < 4; k++) {
-        setup s = {.level = (ir_level)f->level, .n_threads = k & 1 ? f->n_threads : 1, .no_fuse = k >= 2};
+        setup s = {.level = (ir_level)f->level, .features = f->features, .n_threads = k & 1 ? f->n_threads : 1, .no_fuse = k >= 2};
         runs[k].exec = build(&error, cache, text, s);
         if (!runs[k].exec)
             return fail("%s: not compiled: %s: %s", runs[k].name, fusor_status_name(error.status), error.text);
@@ -229,6 +230,7 @@ static int run_case(const char *text, const facts *f) {
 static facts facts_of(const gen_program *p) {
     facts f = {.seed = p->seed,
                .level = (int)p->level,
+               .features = p->features,
                .n_threads = p->n_threads,
                .special = p->special,
                .strided = p->strided,
@@ -331,17 +333,22 @@ static void show_failure(gen_program *p) {
 }
 
 static bool read_facts(const char *text, facts *f) {
-    char level[16] = "";
+    char level[IR_TARGET_MAX] = "";
     const char *at = strstr(text, "# fuzz:");
     memset(f, 0, sizeof *f);
     if (!at ||
         sscanf(at,
-               "# fuzz: seed=%llu level=%15s threads=%d special=%d strided=%d scale=%lf A=%lld B=%lld C=%lld D=%lld",
+               "# fuzz: seed=%llu level=%31s threads=%d special=%d strided=%d scale=%lf A=%lld B=%lld C=%lld D=%lld",
                &f->seed, level, &f->n_threads, &f->special, &f->strided, &f->scale, &f->size[0], &f->size[1],
                &f->size[2], &f->size[3]) != 10)
         return false;
-    f->level = ir_level_find(level);
-    return f->level >= 0 && f->n_threads >= 1;
+    ir_target target;
+    fu_error e;
+    fu_error_clear(&e);
+    if (ir_target_parse(&e, level, &target) != FUSOR_OK) return false;
+    f->level = (int)target.level;
+    f->features = target.features;
+    return f->n_threads >= 1;
 }
 
 static int replay(const char *path, bool *skipped) {
@@ -355,7 +362,7 @@ static int replay(const char *path, bool *skipped) {
         printf("FAILED %s: no '# fuzz:' line\n", path);
         return -1;
     }
-    if (f.level > rt_host_level()) {
+    if (f.level > rt_host_level() || f.features & ~rt_host_extras((ir_level)f.level)) {
         *skipped = true;
         return 0;
     }

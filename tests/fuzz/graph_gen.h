@@ -26,6 +26,7 @@ typedef struct gen_program {
     int n, n_results, result[GEN_RESULTS], alias[GEN_RESULTS]; /* alias: value of a parameter, or -1 */
     int64_t size[GEN_SYMBOLS];
     ir_level level;
+    ir_features features;
     int n_threads, special;
     bool strided; /* inputs are given with strides */
     double scale;
@@ -94,11 +95,12 @@ static void mark_used(gen_program *p) {
 static const char *gen_print(gen_program *p, fu_arena *arena) {
     fu_str s;
     bool calls[2] = {false, false};
+    char target[IR_TARGET_MAX];
     fu_str_init(&s, arena);
     mark_used(p);
     fu_str_addf(&s,
                 "# fuzz: seed=%llu level=%s threads=%d special=%d strided=%d scale=%g A=%lld B=%lld C=%lld D=%lld\n",
-                (unsigned long long)p->seed, ir_levels[p->level].short_name, p->n_threads, p->special, p->strided,
+                (unsigned long long)p->seed, ir_target_name((ir_target){p->level, p->features}, target), p->n_threads, p->special, p->strided,
                 p->scale, (long long)p->size[0], (long long)p->size[1], (long long)p->size[2], (long long)p->size[3]);
     fu_str_addf(&s, "func @f(");
     bool first = true;
@@ -350,7 +352,9 @@ static void gen_matmul(gen_program *p, rng *r, int a) {
     const char *m = x.dim[x.rank - 2 + ta], *k = x.dim[x.rank - 1 - ta];
     gen_value v = like(&x, x.dtype), y = like(&x, x.dtype);
     int b = -1;
-    if (chance(r, 25)) { /* a value that fits by chance, with itself most often */
+    bool mixed = ir_is_int(x.dtype) && ir_dtypes[x.dtype].bytes == 1 && chance(r, 50);
+    if (mixed) y.dtype = x.dtype == FUSOR_I8 ? FUSOR_U8 : FUSOR_I8;
+    if (!mixed && chance(r, 25)) { /* a value that fits by chance, with itself most often */
         for (int i = p->n - 1; i >= 0 && b < 0; i--) {
             const gen_value *w = &p->value[i];
             if (w->dtype == x.dtype &&
@@ -776,6 +780,7 @@ static void generate(gen_program *p, uint64_t seed, int forced_level) {
     choose_sizes(p, &r);
     int host = rt_host_level();
     p->level = (ir_level)(forced_level >= 0 ? forced_level : below(&r, host + 1));
+    p->features = p->seed & 1 ? rt_host_extras(p->level) : 0;
     p->n_threads = 2 + below(&r, 6);
     p->special = chance(&r, 25) ? SPECIAL_SOME : SPECIAL_NONE;
     p->strided = chance(&r, 10);

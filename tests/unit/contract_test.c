@@ -23,6 +23,12 @@ static bool host_has(int level) {
     return __builtin_cpu_supports("sse4.1");
 }
 
+static bool host_has_features(ir_features f) {
+    return (!(f & IR_FEATURE_AVXVNNI) || __builtin_cpu_supports("avxvnni")) &&
+           (!(f & IR_FEATURE_VNNI) || __builtin_cpu_supports("avx512vnni")) &&
+           (!(f & IR_FEATURE_BF16) || __builtin_cpu_supports("avx512bf16"));
+}
+
 /* ---- memory that ends (or begins) at a page nobody may touch ---- */
 typedef struct guarded {
     char *map;
@@ -95,6 +101,8 @@ enum { A, B, BIAS, ROW, OUT, OUT2, N_BUFFERS };
 enum { PLAIN, BIAS_RELU, TWO_OUTPUTS, SCALED_A }; /* epilogue, or a program on operand 0 */
 typedef struct problem {
     int level;
+    ir_features features;               /* of the target; the kernel has those that it uses */
+    int values;                         /* 0: like a user's; 1: the least and the greatest; bf16 2: any but the largest; 3: sums that cancel below 2^-126 */
     ir_dtype in, in_b, out;
     int program;
     int n_batch;
@@ -160,7 +168,11 @@ static ir_kernel describe(const problem *p) {
     ir_kernel k;
     memset(&k, 0, sizeof k);
     k.kind = IR_KERNEL_CONTRACT;
-    k.level = (ir_level)p->level;
+    ir_dtype acc = ir_contract_acc(p->in, p->in_b, p->out);
+    ir_target target = {(ir_level)p->level, p->features};
+    ir_dot dot = ir_contract_dot(target, p->in, p->in_b, acc);
+    k.level = target.level;
+    k.features = ir_contract_features(target, p->in, p->in_b, acc);
     int which[5];
     k.n_dims = dims_of(p, which);
     layout l = lay_out(p, &(shape){{1000, 1000}, 1000, 1000, 1000});
@@ -186,7 +198,7 @@ static ir_kernel describe(const problem *p) {
         x = add(&k, IR_OP_RELU, p->out, 1, x, 0, 0);
     }
     add(&k, IR_K_STORE, p->out, 1, x, 0, OUT);
-    k.tile = p->tile.mr ? p->tile : ir_contract_tile(k.level, ir_contract_acc(p->in, p->in_b, p->out));
+    k.tile = p->tile.mr ? p->tile : dot ? ir_dot_tile(k.level, dot) : ir_contract_tile(k.level, acc);
     return k;
 }
 
@@ -199,10 +211,32 @@ static uint64_t random_bits(void) {
     return random_state * 0x2545f4914f6cdd1du;
 }
 
-static void fill(ir_dtype t, void *p, int64_t n) {
+static float of_bf16(uint16_t bits) {
+    uint32_t word = (uint32_t)bits << 16;
+    float x;
+    memcpy(&x, &word, 4);
+    return x;
+}
+
+static uint16_t to_bf16(float x) { /* to nearest even; no NaNs here */
+    uint32_t word;
+    memcpy(&word, &x, 4);
+    return (uint16_t)((word + 0x7fff + (word >> 16 & 1)) >> 16);
+}
+
+static void fill(ir_dtype t, void *p, int64_t n, int values) {
     for (int64_t i = 0; i < n; i++) {
         uint64_t r = random_bits();
         double x = (double)(int64_t)r / 9.3e18;
+        if (t == FUSOR_BF16) {
+            uint16_t half = to_bf16((float)x), tiny = (uint16_t)(r & 0x807f) | (uint16_t)(r >> 20 & 3) << 7;
+            if (values == 1) half = r >> 40 & 1 ? tiny : r >> 41 & 1 ? (uint16_t)(r >> 50 << 15) : half;
+            if (values == 2) half = (uint16_t)r & 0xbfff;
+            if (values == 3) half = (uint16_t)(r >> 40 << 15 | (70 + (r >> 30 & 1)) << 7 | (r >> 31 & 1));
+            ((uint16_t *)p)[i] = half;
+            continue;
+        }
+        if (ir_dtypes[t].bytes == 1 && values == 1) r = r >> 32 & 1 ? (r >> 33 & 1 ? 0x80 : 0x7f) : (r >> 33 & 1 ? 0xff : 0);
         if (t == FUSOR_F32) ((float *)p)[i] = (float)x;
         else if (t == FUSOR_F64) ((double *)p)[i] = x;
         else memcpy((char *)p + i * ir_dtypes[t].bytes, &r, ir_dtypes[t].bytes);
@@ -236,13 +270,21 @@ static double element(const problem *p, const layout *l, const guarded *mem, int
             int64_t ai = a + k * l->stride[A][4], bi = b + k * l->stride[B][4];
             if (ir_is_int(p->in)) {
                 uint64_t x = (uint64_t)get_int(p->in, mem[A].at, ai);
-                if (p->program == SCALED_A) x *= (uint64_t)get_int(p->in, mem[ROW].at, at[2]);
+                if (p->program == SCALED_A) {
+                    x *= (uint64_t)get_int(p->in, mem[ROW].at, at[2]);
+                    x = (uint64_t)get_int(p->in, &x, 0); /* wraps */
+                }
                 whole += x * (uint64_t)get_int(p->in_b, mem[B].at, bi);
             } else if (is_double) {
                 double x = ((double *)mem[A].at)[ai], y = ((double *)mem[B].at)[bi];
                 if (p->program == SCALED_A) x *= ((double *)mem[ROW].at)[at[2]];
                 volatile double product = x * y;
                 sum = fma_level ? fma(x, y, sum) : product + sum;
+            } else if (p->in == FUSOR_BF16) {
+                float x = of_bf16(((uint16_t *)mem[A].at)[ai]), y = of_bf16(((uint16_t *)mem[B].at)[bi]);
+                if (p->program == SCALED_A) x = of_bf16(to_bf16(x * of_bf16(((uint16_t *)mem[ROW].at)[at[2]])));
+                volatile float product = x * y;
+                sum = fma_level ? fmaf(x, y, (float)sum) : product + (float)sum;
             } else {
                 float x = ((float *)mem[A].at)[ai], y = ((float *)mem[B].at)[bi];
                 if (p->program == SCALED_A) x *= ((float *)mem[ROW].at)[at[2]];
@@ -274,7 +316,7 @@ static void check(const problem *p, const ir_kernel *k, ir_kernel_fn run, const 
         ir_dtype t = k->buffer[b].dtype;
         mem[b] = guarded_new((size_t)l.elements[b] * ir_dtypes[t].bytes, at_end);
         buffer[b] = mem[b].at;
-        fill(t, mem[b].at, l.elements[b]);
+        fill(t, mem[b].at, l.elements[b], p->values);
     }
     int which[5], n_dims = dims_of(p, which);
     int64_t all[5] = {s->batch[0], s->batch[1], s->m, s->n, s->k}, size[5], stride[N_BUFFERS * 5];
@@ -304,8 +346,8 @@ static void check(const problem *p, const ir_kernel *k, ir_kernel_fn run, const 
                     double x = element(p, &l, mem, k->tile.kb, s, at, &si), y = x;
                     bool biased = p->program == BIAS_RELU || p->program == TWO_OUTPUTS;
 #define WHERE                                                                                                          \
-    "level %s %s program %d m %ld n %ld k %ld at %ld,%ld,%ld,%ld", ir_levels[p->level].name, ir_dtypes[p->in].name,    \
-        p->program, (long)s->m, (long)s->n, (long)s->k, (long)at[0], (long)at[1], (long)at[2], (long)at[3]
+    "level %s features %x %s %s values %d program %d m %ld n %ld k %ld at %ld,%ld,%ld,%ld", ir_levels[p->level].name,     \
+        p->features, ir_dtypes[p->in].name, ir_dtypes[p->in_b].name, p->values, p->program, (long)s->m, (long)s->n, (long)s->k, (long)at[0], (long)at[1], (long)at[2], (long)at[3]
                     if (p->out == FUSOR_F32) {
                         if (biased) y = (float)x + ((float *)mem[BIAS].at)[at[3]], y = (float)y < 0 ? 0 : (float)y;
                         float want = (float)y, raw = (float)x;
@@ -354,7 +396,7 @@ static int64_t any_of(const int64_t *values, int n) { return values[random_bits(
 
 /* Compiles once, runs `count` random sizes. */
 static void check_sizes(const problem *p, int count) {
-    if (!host_has(p->level)) return;
+    if (!host_has(p->level) || !host_has_features(p->features)) return;
     static const int64_t mn[] = {0, 1, 2, 3, 5, 7, 11, 12, 13, 16, 17, 24, 31, 32, 33, 47, 64, 65, 97};
     static const int64_t ks[] = {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 127};
     static const int64_t blocks[] = {0, 1, 2, 3, 100};
@@ -363,7 +405,7 @@ static void check_sizes(const problem *p, int count) {
     for (int i = 0; i < count; i++) {
         shape s = {{1, 1}, any_of(mn, 19), any_of(mn, 19), any_of(ks, 17)};
         if (i % 8 == 7)
-            s = (shape){{1, 1}, any_of(mn, 9), any_of(mn, 9), any_of((int64_t[]){511, 512, 513, 1024, 1031}, 5)};
+            s = (shape){{1, 1}, any_of(mn, 9), any_of(mn, 9), any_of((int64_t[]){511, 512, 513, 1024, 1031, 2047, 2048, 2051}, k.tile.kb > 512 ? 8 : 5)};
         for (int d = 0; d < p->n_batch; d++) s.batch[d] = 1 + (int64_t)(random_bits() % 3);
         if (p->baked_n) s.n = p->baked_n;
         if (p->baked_k) s.k = p->baked_k;
@@ -437,6 +479,47 @@ Test(contract, types) {
     }
 }
 
+/* Words of several elements: every pair of types, layout, program and set of features, and values that the instructions
+ * are not made for: the largest products of integers, subnormal bf16. */
+static void check_dots(ir_dtype a, ir_dtype b, int n_values, int count) {
+    static const ir_target targets[] = {{IR_LEVEL_V2, 0},
+                                        {IR_LEVEL_V3, 0},
+                                        {IR_LEVEL_V3, IR_FEATURE_AVXVNNI},
+                                        {IR_LEVEL_V4, 0},
+                                        {IR_LEVEL_V4, IR_FEATURE_VNNI},
+                                        {IR_LEVEL_V4, IR_FEATURE_BF16}};
+    for (size_t t = 0; t < sizeof targets / sizeof *targets; t++) {
+        ir_dtype acc = ir_contract_acc(a, b, FUSOR_F32);
+        if (targets[t].features && !ir_contract_features(targets[t], a, b, acc)) continue;
+        for (int i = 0; i < 8; i++) {
+            problem p = plain((int)targets[t].level, a, i & 4 ? SCALED_A : i & 1 ? TWO_OUTPUTS : BIAS_RELU);
+            p.in_b = b;
+            p.features = targets[t].features;
+            p.out = acc;
+            p.transpose_a = i & 1;
+            p.transpose_b = i & 2;
+            p.gap = i == 6;
+            p.values = i % n_values;
+            p.n_batch = i == 5;
+            p.a_batched[0] = true;
+            if (i == 7) {
+                ir_dot dot = ir_contract_dot(targets[t], a, b, acc);
+                p.tile = dot ? ir_dot_tile(targets[t].level, dot) : ir_contract_tile(targets[t].level, acc);
+                p.tile.kb = 8;
+            }
+            check_sizes(&p, count);
+        }
+    }
+}
+
+Test(contract, dots_of_unsigned_and_signed) {
+    check_dots(FUSOR_U8, FUSOR_I8, 2, 24);
+    check_dots(FUSOR_I8, FUSOR_U8, 2, 24);
+}
+Test(contract, dots_of_signed) { check_dots(FUSOR_I8, FUSOR_I8, 2, 24); }
+Test(contract, dots_of_unsigned) { check_dots(FUSOR_U8, FUSOR_U8, 2, 24); }
+Test(contract, dots_of_bf16) { check_dots(FUSOR_BF16, FUSOR_BF16, 4, 48); }
+
 Test(contract, baked) {
     FOR_LEVELS
     for (int i = 0; i < 3; i++) {
@@ -449,10 +532,12 @@ Test(contract, baked) {
 
 /* The loop with the most products must not touch the stack: one spilled accumulator costs a third of the speed. */
 Test(contract, the_inner_loop_spills_nothing) {
-    static const ir_dtype types[] = {FUSOR_F32, FUSOR_F64, FUSOR_I64, FUSOR_I8};
+    static const ir_dtype types[] = {FUSOR_F32, FUSOR_F64, FUSOR_I64, FUSOR_I8, FUSOR_I8, FUSOR_BF16};
     FOR_LEVELS
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 6; i++) {
         problem p = plain(level, types[i], BIAS_RELU);
+        if (i > 3) p.features = ir_level_extras((ir_level)level);
+        if (i == 5) p.out = FUSOR_F32;
         ir_kernel k = describe(&p);
         fusor_codegen_result r = generate(&k, FUSOR_CODEGEN_ASM);
         const char *text = r.data, *best = NULL, *best_end = NULL;
@@ -464,7 +549,8 @@ Test(contract, the_inner_loop_spills_nothing) {
             if (!end) end = at + strlen(at);
             int products = 0;
             for (const char *q = at; q < end; q++)
-                products += strncmp(q, "\tvfmadd", 7) == 0 || strncmp(q, "\tmulp", 5) == 0 || strncmp(q, "mul", 3) == 0;
+                products += strncmp(q, "\tvfmadd", 7) == 0 || strncmp(q, "\tmulp", 5) == 0 || strncmp(q, "mul", 3) == 0 ||
+                            strncmp(q, "pmaddwd", 7) == 0 || strncmp(q, "vpdpbusd", 8) == 0 || strncmp(q, "vdpbf16ps", 9) == 0;
             if (products > most) most = products, best = at, best_end = end;
             at = *end ? end + 1 : end;
         }

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* contract_dot.c: contractions of narrow operands, whose panels have words of several elements (ir/schedule.h, ir_dot):
+ * how words are made of elements, what lies in front of each K block of a panel, and the products of two words. */
+#include "jit/contract.h"
+#include <string.h>
+
+static ir_dtype type_of(const contract *c, int operand) { return c->k->inst[c->operand[operand]].dtype; }
+
+void contract_set_dot(contract *c) {
+    c->dot = ir_kernel_contract_dot(c->k);
+    c->group = ir_dots[c->dot].group;
+    for (int i = 0; i < 2; i++) c->heads[i] = ir_dots[c->dot].heads[i];
+    c->packed = c->dot == IR_DOT_I16 ? FUSOR_I16 : c->dot == IR_DOT_I8 ? FUSOR_I8 : c->dot == IR_DOT_BF16 ? FUSOR_BF16 : c->acc;
+    c->packed_bytes = ir_dtypes[c->packed].bytes;
+    c->t_packed = em_memory_type(c->e, c->packed);
+}
+
+bool contract_is_flipped(const contract *c) {
+    return c->dot == IR_DOT_I8 && ir_is_signed(type_of(c, 0)) == ir_is_signed(type_of(c, 1));
+}
+
+/* Products with a padded element: 0, and of bf16 -0, which changes no sum. What operand 0 has is then of no matter, but
+ * that it is no NaN. */
+int contract_padding(const contract *c, int operand) { return c->dot == IR_DOT_BF16 && operand == 1 ? 0x8000 : 0; }
+
+static LLVMValueRef splat(contract *c, LLVMValueRef x) {
+    LLVMValueRef all[64];
+    for (int i = 0; i < c->v_lanes; i++) all[i] = x;
+    return LLVMConstVector(all, (unsigned)c->v_lanes);
+}
+
+static LLVMValueRef i32_splat(contract *c, uint32_t x) { return splat(c, LLVMConstInt(c->e->t_i32, x, 0)); }
+
+/* DOT_BF16 adds the product of the upper halves first. */
+LLVMValueRef contract_words(contract *c, int operand, const LLVMValueRef *element) {
+    emit *e = c->e;
+    LLVMTypeRef type = em_vec(e, e->t_i32);
+    LLVMValueRef word = NULL;
+    for (int g = 0; g < c->group; g++) {
+        int place = c->dot == IR_DOT_BF16 ? 1 - g : g;
+        LLVMValueRef x = LLVMBuildZExt(e->b, element[g], type, "");
+        if (place) x = em_shl(e, x, place * 8 * c->packed_bytes);
+        word = word ? em_or(e, word, x) : x;
+    }
+    return operand == 0 && contract_is_flipped(c) ? em_xor(e, word, em_i32(e, (int32_t)0x80808080u)) : word;
+}
+
+/* Words as they lie in memory: the change of their bits, the order of their halves. */
+LLVMValueRef contract_memory_words(contract *c, int operand, LLVMValueRef words) {
+    emit *e = c->e;
+    if (operand == 0 && contract_is_flipped(c)) return em_xor(e, words, i32_splat(c, 0x80808080u));
+    if (c->dot != IR_DOT_BF16) return words;
+    LLVMTypeRef type = LLVMTypeOf(words);
+    words = LLVMBuildBitCast(e->b, words, LLVMVectorType(e->t_i32, (unsigned)c->v_lanes), "");
+    LLVMValueRef by = i32_splat(c, 16);
+    words = em_or(e, LLVMBuildShl(e->b, words, by, ""), LLVMBuildLShr(e->b, words, by, ""));
+    return LLVMBuildBitCast(e->b, words, type, "");
+}
+
+/* ---- products ---- */
+static LLVMValueRef call_dot(contract *c, const char *name, LLVMValueRef *in, unsigned n) {
+    emit *e = c->e;
+    unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+    LLVMTypeRef type = LLVMIntrinsicGetType(e->ctx, id, NULL, 0), parameter[3];
+    LLVMValueRef cast[3];
+    LLVMGetParamTypes(type, parameter);
+    for (unsigned i = 0; i < n; i++) cast[i] = LLVMBuildBitCast(e->b, in[i], parameter[i], "");
+    return LLVMBuildCall2(e->b, type, LLVMGetIntrinsicDeclaration(e->mod, id, NULL, 0), cast, n, "");
+}
+
+/* The upper, or else the lower half of each word, as f32. */
+static LLVMValueRef half(contract *c, LLVMValueRef words, bool is_upper) {
+    emit *e = c->e;
+    words = LLVMBuildBitCast(e->b, words, LLVMVectorType(e->t_i32, (unsigned)c->v_lanes), "");
+    LLVMValueRef bits = is_upper ? LLVMBuildAnd(e->b, words, i32_splat(c, 0xffff0000u), "")
+                                 : LLVMBuildShl(e->b, words, i32_splat(c, 16), "");
+    return LLVMBuildBitCast(e->b, bits, c->t_vec, "");
+}
+
+LLVMValueRef contract_dot(contract *c, LLVMValueRef acc, LLVMValueRef a, LLVMValueRef b, bool is_slow) {
+    emit *e = c->e;
+    int bits = e->level->vector_bytes * 8;
+    if (c->dot == IR_DOT_BF16) {
+        if (!is_slow) return call_dot(c, "llvm.x86.avx512bf16.dpbf16ps.512", (LLVMValueRef[]){acc, a, b}, 3);
+        acc = em_mad(e, half(c, a, true), half(c, b, true), acc);
+        return em_mad(e, half(c, a, false), half(c, b, false), acc);
+    }
+    if (c->dot == IR_DOT_I16) {
+        const char *name = bits == 512 ? "llvm.x86.avx512.pmaddw.d.512" : bits == 256 ? "llvm.x86.avx2.pmadd.wd" : "llvm.x86.sse2.pmadd.wd";
+        return em_add(e, acc, call_dot(c, name, (LLVMValueRef[]){a, b}, 2));
+    }
+    /* Unsigned first: operand 0 where it was made so (see contract_is_flipped), or is. */
+    bool is_first = ir_is_signed(type_of(c, 1));
+    LLVMValueRef in[3] = {acc, is_first ? a : b, is_first ? b : a};
+    return call_dot(c, bits == 512 ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256", in, 3);
+}
+
+/* ---- heads ---- */
+/* DOT_I8: what operand 0 being changed by 128 adds to each column, with the sign changed: nothing where it is not. */
+static void emit_sums_head(contract *c, LLVMValueRef panel, LLVMValueRef words) {
+    emit *e = c->e;
+    LLVMValueRef sum[8], zero = LLVMConstNull(c->t_vec);
+    LLVMTypeRef type = c->t_vec;
+    bool is_signed = ir_is_signed(type_of(c, 1));
+    if (contract_is_flipped(c)) {
+        em_loop l = em_for(e, em_i64s(e, 0), words, em_i64s(e, 1));
+        LLVMValueRef row = element(c, panel, em_mul(e, l.i, em_i64s(e, c->nr)));
+        LLVMValueRef by = i32_splat(c, 0x80808080u), next[8];
+        for (int j = 0; j < c->nv; j++) sum[j] = em_loop_phi(e, &l, zero);
+        for (int j = 0; j < c->nv; j++) {
+            LLVMValueRef b = contract_tile_load(c, element(c, row, num(c, j * c->v_lanes)), c->acc_bytes);
+            LLVMValueRef in[3] = {sum[j], is_signed ? by : b, is_signed ? b : by};
+            next[j] = call_dot(c, e->level->vector_bytes == 64 ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256", in, 3);
+        }
+        for (int j = 0; j < c->nv; j++) em_loop_next(e, sum[j], next[j]);
+        em_end(e, &l);
+    }
+    for (int j = 0; j < c->nv; j++) {
+        LLVMValueRef x = contract_is_flipped(c) ? LLVMBuildSub(e->b, zero, sum[j], "") : LLVMConstNull(type);
+        LLVMSetAlignment(LLVMBuildStore(e->b, x, element(c, panel, num(c, j * c->v_lanes - c->nr))), (unsigned)c->acc_bytes);
+    }
+}
+
+/* DOT_BF16: the least exponent field of an element that is not 0, -1000 where it is subnormal; 512 where all are 0. */
+static void emit_exponent_head(contract *c, LLVMValueRef panel, LLVMValueRef words, int rows) {
+    emit *e = c->e;
+    LLVMTypeRef halves = LLVMVectorType(e->t_i16, 2 * (unsigned)c->v_lanes);
+    LLVMValueRef all[64], n = em_mul(e, words, em_i64s(e, rows)), least;
+    for (int i = 0; i < 2 * c->v_lanes; i++) all[i] = LLVMConstInt(e->t_i16, 0x7fff, 0);
+    LLVMValueRef magnitude = LLVMConstVector(all, 2 * (unsigned)c->v_lanes), ones = LLVMConstAllOnes(halves);
+    e->lanes = c->v_lanes;
+    em_loop l = em_for(e, em_i64s(e, 0), n, em_i64s(e, c->v_lanes));
+    least = em_loop_phi(e, &l, ones);
+    LLVMValueRef x = em_load_ptr(e, FUSOR_I32, element(c, panel, l.i), em_mask(e, em_sub(e, n, l.i)), 4);
+    x = LLVMBuildAnd(e->b, LLVMBuildBitCast(e->b, x, halves, ""), magnitude, "");
+    x = LLVMBuildAdd(e->b, x, ones, ""); /* 0 becomes the largest */
+    em_loop_next(e, least, LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntULT, x, least, ""), x, least, ""));
+    em_end(e, &l);
+    const char *name = "llvm.vector.reduce.umin";
+    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID(name, strlen(name)), &halves, 1);
+    LLVMValueRef bits = LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, &least, 1, "");
+    bits = LLVMBuildAdd(e->b, LLVMBuildZExt(e->b, bits, e->t_i32, ""), LLVMConstInt(e->t_i32, 1, 0), "");
+    bits = LLVMBuildLShr(e->b, bits, LLVMConstInt(e->t_i32, 7, 0), "");
+    LLVMValueRef none = LLVMConstInt(e->t_i32, 0, 0), subnormal = LLVMConstInt(e->t_i32, (uint32_t)-1000, 0);
+    bits = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, bits, none, ""), subnormal, bits, "");
+    LLVMSetAlignment(LLVMBuildStore(e->b, bits, element(c, panel, em_i64s(e, -rows))), 4);
+}
+
+void contract_emit_heads(contract *c) {
+    emit *e = c->e;
+    LLVMTypeRef parameter[2] = {e->t_ptr, e->t_i64};
+    for (int i = 0; i < 2; i++) {
+        if (!c->heads[i]) continue;
+        contract_outer *o = contract_begin(c, i ? HEAD1 : HEAD0, i ? "head1" : "head0", parameter, 2, true);
+        LLVMValueRef panel = LLVMGetParam(e->fn, 0), words = LLVMGetParam(e->fn, 1);
+        if (c->dot == IR_DOT_BF16) emit_exponent_head(c, panel, words, i ? c->nr : c->mr);
+        else emit_sums_head(c, panel, words);
+        contract_end(c, o);
+    }
+}
+
+/* Elements are multiples of 2^(E - 134), E the exponent field, so products, and whatever they add up to, of
+ * 2^(Ea + Eb - 268): with Ea + Eb >= 142 nothing but 0 is below 2^-126. */
+LLVMValueRef contract_is_exact(contract *c, LLVMValueRef pa, LLVMValueRef pb) {
+    emit *e = c->e;
+    LLVMValueRef x = LLVMBuildLoad2(e->b, e->t_i32, element(c, pa, num(c, -c->mr)), "");
+    LLVMValueRef y = LLVMBuildLoad2(e->b, e->t_i32, element(c, pb, num(c, -c->nr)), "");
+    LLVMSetAlignment(x, 4);
+    LLVMSetAlignment(y, 4);
+    return LLVMBuildICmp(e->b, LLVMIntSGE, LLVMBuildAdd(e->b, x, y, ""), LLVMConstInt(e->t_i32, 142, 0), "");
+}
