@@ -27,6 +27,21 @@ tool_sources += %D%/cmd_cache_disasm.c
 tool_sources += %D%/cache_entries.c
 tool_sources += %D%/specialize.c
 tool_sources += %D%/cmd_bench.c
+tool_sources += %D%/bench_suite.c
+tool_sources += %D%/bench_kind.c
+tool_sources += %D%/bench_lazy.c
+tool_sources += %D%/bench_plain.c
+tool_sources += %D%/bench_peer.c
+tool_sources += %D%/bench_run.c
+tool_sources += %D%/bench_compare.c
+tool_sources += %D%/bench_counts.c
+tool_sources += %D%/bench_html.c
+tool_sources += %D%/bench_chart.c
+# The text of the peers' worker, as numbers: fusor bench hands it to the interpreter.
+MOSTLYCLEANFILES = bench/peers/worker.inc
+bench/peers/worker.inc: $(srcdir)/bench/peers/worker.py
+	$(AM_V_GEN)$(MKDIR_P) bench/peers && od -An -v -t u1 $(srcdir)/bench/peers/worker.py | sed 's/\([0-9]\{1,\}\)/\1,/g' >$@.tmp && mv $@.tmp $@
+tools/bench_peer.$(OBJEXT): bench/peers/worker.inc
 # The manual page, and completion under the name that bash looks for.
 dist_man_MANS = doc/man/fusor.1 doc/man/fusor-cache.1
 install-data-local:

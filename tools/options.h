@@ -44,11 +44,12 @@ struct tool {
     fusor_context *ctx;                 /* made by tool_context */
     bool use_color;
     /* options.def */
-    bool help, version, quiet, emit, in_place, json, no_fuse, time, wait, profile, perf, measure, dry_run, zero, list, quick;
+    bool help, version, quiet, emit, in_place, json, no_fuse, time, wait, profile, perf, measure, dry_run, zero, list, quick, counts;
     int64_t verbose, runs, warmup;
     double min_time, threshold;
     const char *color, *text, *target, *cache, *cache_dir, *device, *math, *threads, *fill, *check, *trace, *stage, *kernel,
-               *format, *filter, *sort, *max_size, *max_age, *export_json, *save_baseline, *baseline;
+               *format, *filter, *sort, *max_size, *max_age, *export_json, *export_html,
+               *import_json, *peers, *python, *save_baseline, *baseline;
     tool_words dims, outputs, weights;
 };
 
