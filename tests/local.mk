@@ -148,3 +148,5 @@ unit_tests += %D%/chaos/processes_test
 unit_tests += %D%/chaos/threads_test
 script_tests += %D%/api/valgrind.sh
 unit_tests += %D%/unit/hint_test
+script_tests += %D%/cli/bench.sh
+script_tests += %D%/bench/counts.sh

@@ -113,7 +113,7 @@ int bench_html(tool *t, const char *path, const json_t *document, const json_t *
 typedef struct bench_series { const char *name, *colour; int n; const double *x, *y; const char *const *tip; } bench_series;
 typedef struct bench_chart {
     const char *title, *x_label, *y_label;
-    bool log_x, log_y, has_lines, has_points;
+    bool log_x, log_y, has_lines, has_points, is_without_key;
     const bench_series *series;
     int n_series;
     double flops, bytes;                /* a roof where not 0 */

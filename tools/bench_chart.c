@@ -4,7 +4,7 @@
 #include "bench.h"
 #include <math.h>
 
-enum { WIDTH = 460, HEIGHT = 270, LEFT = 50, RIGHT = 12, TOP = 10, BOTTOM = 40 };
+enum { WIDTH = 460, LEFT = 50, RIGHT = 12, TOP = 10, BOTTOM = 40 };
 
 const char bench_style[] =
     ":root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--text:#1b2430;--muted:#5c6878;--line:#dfe4ea;--grid:#e9edf1;--accent:#0b63ce;--good:#0a7d43;--bad:#c22f2f;"
@@ -20,7 +20,7 @@ const char bench_style[] =
     "padding:9px 20px;display:flex;gap:4px 16px;overflow-x:auto;white-space:nowrap;font-size:14px;scrollbar-width:none}nav a{text-decoration:none}nav a:hover{text-decoration:underline}"
     ".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,170px),1fr));gap:12px;margin:18px 0 0}.tile{background:var(--card);border:1px solid var(--line);"
     "border-radius:10px;padding:12px 16px}.tile b{display:block;font-size:24px;line-height:1.25;font-variant-numeric:tabular-nums}.tile span{color:var(--muted);font-size:13px}"
-    ".grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,380px),1fr));gap:14px;align-items:start}.card{background:var(--card);border:1px solid var(--line);"
+    ".grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,380px),1fr));gap:14px;align-items:start}.large{grid-template-columns:repeat(auto-fill,minmax(min(100%,520px),1fr))}.card{background:var(--card);border:1px solid var(--line);"
     "border-radius:10px;padding:14px 16px;min-width:0}.bar{display:grid;grid-template-columns:6.6em 1fr 8.6em;gap:8px;align-items:center;font-size:13px;margin:3px 0}"
     ".bar .n{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.bar .t{height:14px;background:var(--grid);border-radius:4px;overflow:hidden}.bar .t i{display:block;height:100%;"
     "border-radius:4px;min-width:2px}.bar .v{font-variant-numeric:tabular-nums;white-space:nowrap;text-align:right;color:var(--muted)}.bar .v b{color:var(--text);font-weight:600}"
@@ -56,22 +56,22 @@ const char *bench_colour(const char *rival) {
     return "var(--compiled)";
 }
 
-typedef struct frame { double x0, x1, y0, y1; bool log_x, log_y; } frame;      /* the data's ends */
+typedef struct frame { double x0, x1, y0, y1; bool log_x, log_y; int height; } frame;      /* the data's ends */
 static double along(double v, double from, double to, bool is_log) {
     return is_log ? log(v / from) / log(to / from) : (v - from) / (to - from);
 }
 static double at_x(const frame *f, double v) { return LEFT + (WIDTH - LEFT - RIGHT) * along(v, f->x0, f->x1, f->log_x); }
-static double at_y(const frame *f, double v) { return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * along(v, f->y0, f->y1, f->log_y); }
+static double at_y(const frame *f, double v) { return f->height - BOTTOM - (f->height - TOP - BOTTOM) * along(v, f->y0, f->y1, f->log_y); }
 
 /* 0.01, 1, 250, 10k, 1M */
 static void add_number(fu_str *s, double v) {
     if (v >= 999999) fu_str_addf(s, "%.3gM", v / 1e6);
-    else if (v >= 9999) fu_str_addf(s, "%.3gk", v / 1e3);
+    else if (v >= 1000) fu_str_addf(s, "%.3gk", v / 1e3);
     else fu_str_addf(s, "%.3g", v);
 }
 
 static void tick(fu_str *s, const frame *f, bool is_x, double v, const char *name) {
-    if (is_x) fu_str_addf(s, "<path class=\"g\" d=\"M%.1f %dV%d\"/><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">", at_x(f, v), TOP, HEIGHT - BOTTOM, at_x(f, v), HEIGHT - BOTTOM + 15);
+    if (is_x) fu_str_addf(s, "<path class=\"g\" d=\"M%.1f %dV%d\"/><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">", at_x(f, v), TOP, f->height - BOTTOM, at_x(f, v), f->height - BOTTOM + 15);
     else fu_str_addf(s, "<path class=\"g\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT, at_y(f, v), WIDTH - RIGHT, LEFT - 6, at_y(f, v) + 4);
     if (name) bench_escape(s, name);
     else add_number(s, v);
@@ -96,7 +96,7 @@ static void ticks(fu_str *s, const frame *f, bool is_x) {
 }
 
 static frame frame_of(const bench_chart *c) {
-    frame f = {HUGE_VAL, -HUGE_VAL, HUGE_VAL, -HUGE_VAL, c->log_x, c->log_y};
+    frame f = {HUGE_VAL, -HUGE_VAL, HUGE_VAL, -HUGE_VAL, c->log_x, c->log_y, c->is_without_key ? 200 : 270};
     for (int i = 0; i < c->n_series; i++)
         for (int k = 0; k < c->series[i].n; k++) {
             double x = c->series[i].x[k], y = c->series[i].y[k];
@@ -124,23 +124,23 @@ static void roof(fu_str *s, const frame *f, const bench_chart *c) {
     if (ridge > x) fu_str_addf(s, "L%.1f %.1f", at_x(f, ridge), at_y(f, c->flops / 1e9));
     fu_str_addf(s, "H%d\"><title>memory %.3g GB/s, arithmetic %.4g GFLOP/s, measured</title></path>", WIDTH - RIGHT, c->bytes / 1e9, c->flops / 1e9);
     fu_str_addf(s, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.4g GFLOP/s</text>", WIDTH - RIGHT - 4, at_y(f, c->flops / 1e9) - 5, c->flops / 1e9);
-    double middle = sqrt(x * ridge);
-    if (ridge > x) fu_str_addf(s, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%.3g GB/s</text>", at_x(f, middle) - 6, at_y(f, middle * c->bytes / 1e9) - 3, c->bytes / 1e9);
+    double near = ridge / pow(ridge / x, 0.25);         /* below the line, where few points are */
+    if (ridge > x) fu_str_addf(s, "<text x=\"%.1f\" y=\"%.1f\">%.3g GB/s</text>", at_x(f, near) + 8, at_y(f, near * c->bytes / 1e9) + 10, c->bytes / 1e9);
 }
 
 void bench_draw(fu_str *s, const bench_chart *c) {
     frame f = frame_of(c);
-    fu_str_addf(s, "<svg viewBox=\"0 0 %d %d\" role=\"img\"><title>", WIDTH, HEIGHT);
+    fu_str_addf(s, "<svg viewBox=\"0 0 %d %d\" role=\"img\"><title>", WIDTH, f.height);
     bench_escape(s, c->title);
     fu_str_add(s, "</title>");
     if (c->n_x_names)
-        for (int i = 0; i < c->n_x_names; i++) tick(s, &f, true, i, c->x_names[i]);
+        for (int i = 0, step = (c->n_x_names + 5) / 6; i < c->n_x_names; i++) tick(s, &f, true, i, (c->n_x_names - 1 - i) % step ? "" : c->x_names[i]);
     else ticks(s, &f, true);
     ticks(s, &f, false);
-    fu_str_addf(s, "<path class=\"a\" fill=\"none\" d=\"M%d %dV%dH%d\"/>", LEFT, TOP, HEIGHT - BOTTOM, WIDTH - RIGHT);
-    fu_str_addf(s, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6);
+    fu_str_addf(s, "<path class=\"a\" fill=\"none\" d=\"M%d %dV%dH%d\"/>", LEFT, TOP, f.height - BOTTOM, WIDTH - RIGHT);
+    fu_str_addf(s, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">", (LEFT + WIDTH - RIGHT) / 2, f.height - 6);
     bench_escape(s, c->x_label);
-    fu_str_addf(s, "</text><text transform=\"translate(11 %d) rotate(-90)\" text-anchor=\"middle\">", (TOP + HEIGHT - BOTTOM) / 2);
+    fu_str_addf(s, "</text><text transform=\"translate(11 %d) rotate(-90)\" text-anchor=\"middle\">", (TOP + f.height - BOTTOM) / 2);
     bench_escape(s, c->y_label);
     fu_str_add(s, "</text>");
     if (c->flops > 0) roof(s, &f, c);
@@ -158,7 +158,7 @@ void bench_draw(fu_str *s, const bench_chart *c) {
         }
     }
     fu_str_add(s, "</svg>");
-    if (c->n_series < 2) return;
+    if (c->n_series < 2 || c->is_without_key) return;
     fu_str_add(s, "<div class=\"key\">");
     for (int i = 0; i < c->n_series; i++) {
         fu_str_addf(s, "<span><i style=\"background:%s\"></i>", c->series[i].colour);

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-enum { MAX_POINTS = 256, MAX_LINES = 8 };
+enum { MAX_POINTS = 1024, MAX_LINES = 8, MAX_HISTORY = 20 };
 typedef struct page { tool *t; fu_str s; const json_t *document, *results; int max_threads, min_threads; } page;
 
 static double number(const json_t *o, const char *field) { return json_number_value(json_object_get(o, field)); }
@@ -162,7 +162,7 @@ static void card(page *p, const char *suite, const char *name) {
             series[n_series++] = (bench_series){label_of(rivals[i]), bench_colour(rivals[i]), m, x, y, tip};
         }
         bench_chart c = {.title = fu_format(&t->arena, "%s: speed beside fused by size", name), .x_label = "size", .y_label = "speed beside fused", .log_x = true, .log_y = true,
-                         .has_lines = true, .has_points = true, .series = series, .n_series = n_series};
+                         .has_lines = true, .has_points = true, .is_without_key = true, .series = series, .n_series = n_series};
         bench_draw(&p->s, &c);
     }
     add(p, "</section>");
@@ -277,18 +277,18 @@ static const json_t *same_row(const json_t *row, const json_t *rows) {
 static void history_chart(page *p, const json_t *history) {
     tool *t = p->t;
     const char *suites[64];
-    int n_suites = distinct(p, NULL, suites, 64), n = (int)json_array_size(history) + 1;
+    int kept = (int)json_array_size(history), first = kept > MAX_HISTORY ? kept - MAX_HISTORY : 0, n = kept - first + 1, n_suites = distinct(p, NULL, suites, 64);
     const char **names = FU_NEW_N(&t->arena, const char *, n);
     if (n < 2) return;
     add(p, "<h2 id=\"history\">History</h2><p>Speed of the fused kernels beside this run, by suite, over the baselines that are kept: geometric means over the results that both have."
            " Machines are not told apart here.</p><div class=\"grid\">");
-    for (int b = 0; b < n; b++) names[b] = b + 1 < n ? text(json_array_get(history, (size_t)b), "name") : "now";
+    for (int b = 0; b < n; b++) names[b] = b + 1 < n ? text(json_array_get(history, (size_t)(first + b)), "name") : "now";
     for (int i = 0; i < n_suites; i++) {
         double *x = FU_NEW_N(&t->arena, double, n), *y = FU_NEW_N(&t->arena, double, n);
         const char **tip = FU_NEW_N(&t->arena, const char *, n);
         int m = 0;
         for (int b = 0; b < n; b++) {
-            const json_t *rows = b + 1 < n ? json_object_get(json_array_get(history, (size_t)b), "results") : p->results, *row;
+            const json_t *rows = b + 1 < n ? json_object_get(json_array_get(history, (size_t)(first + b)), "results") : p->results, *row;
             double sum = 0;
             size_t k;
             int common = 0;
@@ -329,12 +329,11 @@ static void changes(page *p) {
     json_array_foreach(p->results, i, row) {
         const char *verdict = text(row, "verdict");
         if (strcmp(verdict, "slower") != 0 && strcmp(verdict, "faster") != 0) continue;
-        if (!shown++) add(p, "<div class=\"wide\"><table><tr><th>workload</th><th>size</th><th>threads</th><th>then</th><th>now</th><th>change</th><th>noise</th></tr>");
+        if (!shown++) add(p, "<div class=\"wide\"><table><tr><th>workload</th><th>size</th><th>change</th><th>noise</th><th>then</th><th>now</th><th>threads</th></tr>");
         add(p, "<tr><td>");
         put(p, fu_format(&t->arena, "%s: %s", text(row, "suite"), text(row, "name")));
-        fu_str_addf(&p->s, "</td><td>%s</td><td>%.0f</td><td>%s</td><td>%s</td><td class=\"%s\">%+.1f %%</td><td>%.1f %%</td></tr>", size_text(t, number(row, "size")),
-                    number(row, "threads"), report_ns(t, number(row, "baseline_ns")), report_ns(t, number(row, "fused_ns")), verdict, 100 * number(row, "change"),
-                    100 * number(row, "noise"));
+        fu_str_addf(&p->s, "</td><td>%s</td><td class=\"%s\">%+.1f %%</td><td>%.1f %%</td><td>%s</td><td>%s</td><td>%.0f</td></tr>", size_text(t, number(row, "size")), verdict,
+                    100 * number(row, "change"), 100 * number(row, "noise"), report_ns(t, number(row, "baseline_ns")), report_ns(t, number(row, "fused_ns")), number(row, "threads"));
     }
     if (shown) add(p, "</table></div>");
 }
@@ -412,7 +411,7 @@ int bench_html(tool *t, const char *path, const json_t *document, const json_t *
         add(&p, "</div>");
     }
     add(&p, "<h2 id=\"roofline\">Roofline</h2><p>A point for each result: the arithmetic that a byte of memory traffic serves, and the rate reached. Fusing moves a point to the right."
-            " The lines are this machine's measured limits; sizes that fit a cache pass that of memory.</p><div class=\"grid\">");
+            " The lines are this machine's measured limits; sizes that fit a cache pass that of memory.</p><div class=\"grid large\">");
     json_array_foreach(json_object_get(document, "limits"), i, limit) roofline(&p, limit);
     add(&p, "</div><h2 id=\"sizes\">Scaling with size</h2><p>The rate of the fused kernels");
     if (p.results && json_array_size(p.results)) put(&p, fu_format(&t->arena, ", %s", threads_text(t, p.min_threads)));

@@ -16,6 +16,21 @@ bool bench_is_wanted(const tool *t, const bench_workload *w) {
     return is_named && (!t->filter || strstr(w->name, t->filter) || strstr(w->suite, t->filter));
 }
 
+/* Sizes in a list; -1: one is none. */
+static int read_sizes(const char *list, char separator, int64_t sizes[8]) {
+    int n = 0;
+    for (const char *p = list; n < 8; p++) {
+        char word[32];
+        size_t length = strcspn(p, (char[]){separator, 0});
+        snprintf(word, sizeof word, "%.*s", (int)length, p);
+        if (!tool_parse_size(word, 1000, &sizes[n]) || sizes[n] < 1) return -1;
+        n++;
+        p += length;
+        if (!*p) break;
+    }
+    return n;
+}
+
 int bench_check_suites(tool *t) {
     const char *names[N];
     size_t n = 0;
@@ -28,20 +43,16 @@ int bench_check_suites(tool *t) {
         if (!is_known) return tool_usage(t, "unknown suite '%s'%s (see fusor bench --list)", t->args.at[i], tool_suggest(t, t->args.at[i], names, n, ""));
     }
     for (int i = 0; i < N; i++) is_any |= bench_is_wanted(t, &bench_workloads[i]);
+    for (uint32_t i = 0; i < t->dims.n; i++)
+        if (strncmp(t->dims.at[i], "N=", 2) != 0 || read_sizes(t->dims.at[i] + 2, ',', (int64_t[8]){0}) < 1)
+            return tool_usage(t, "--dim %s: expected N=SIZE or N=SIZE,SIZE (up to 8)", t->dims.at[i]);
     if (!is_any) return tool_usage(t, "no workload%s has '%s' in its name (see fusor bench --list)", t->args.n ? " of these suites" : "", t->filter);
     return 0;
 }
 
 int bench_sizes(const tool *t, const bench_workload *w, int64_t sizes[8]) {
-    int n = 0;
-    for (const char *p = w->sizes; *p && n < 8;) {
-        char word[32];
-        size_t length = strcspn(p, " ");
-        snprintf(word, sizeof word, "%.*s", (int)length, p);
-        if (tool_parse_size(word, 1000, &sizes[n])) n++;
-        p += length;
-        p += *p == ' ';
-    }
+    if (t->dims.n) return read_sizes(t->dims.at[t->dims.n - 1] + 2, ',', sizes);
+    int n = read_sizes(w->sizes, ' ', sizes);
     return t->quick && n > 1 ? n - 1 : n;
 }
 

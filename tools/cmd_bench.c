@@ -2,7 +2,8 @@
 /* cmd_bench.c: fusor bench. From the command line to a document of results (measured, or read with --import-json), and from it to the
  * table, the files and the comparison that were asked for. */
 #include "bench.h"
-#include <inttypes.h>
+#include <errno.h>
+#include <unistd.h>
 
 static double number(const json_t *o, const char *field) { return json_number_value(json_object_get(o, field)); }
 static const char *text(const json_t *o, const char *field) { return json_string_value(json_object_get(o, field)); }
@@ -37,7 +38,7 @@ static void print_table(tool *t, const json_t *document) {
         has_peers |= best_peer(t, row)[0] != 0;
     }
     struct { const char *title; bool is_on, is_left; } columns[] = {
-        {"workload", true, true}, {"size", true, false}, {"threads", true, false}, {"fused", true, false}, {"unfused", true, false}, {"ratio", true, false}, {"C", has_c, false},
+        {"suite", true, true}, {"workload", true, true}, {"size", true, false}, {"threads", true, false}, {"fused", true, false}, {"unfused", true, false}, {"ratio", true, false}, {"C", has_c, false},
         {"prepared", has_prepared, false}, {"best peer", has_peers, true}, {"spread", true, false}, {"GB/s", true, false}, {"GFLOP/s", true, false},
         {"share of the measured limit", true, true}, {fu_format(&t->arena, "since %s", t->baseline ? t->baseline : ""), has_baseline, true}};
     enum { N = sizeof columns / sizeof *columns };
@@ -48,13 +49,14 @@ static void print_table(tool *t, const json_t *document) {
         table.columns++;
         fu_push(&t->arena, &table.cells, columns[c].title);
     }
+    const char *suite = "";
     json_array_foreach(results, i, row) {
         const json_t *rivals = json_object_get(row, "rivals");
         double ns = number(row, "fused_ns"), bytes = number(row, "bytes") / ns * 1e9, flops = number(row, "flops") / ns * 1e9;
         const char *kind = text(row, "kind"), *verdict = text(row, "verdict");
         bool is_work = !kind || strcmp(kind, "call") == 0;
         limits l = limits_of(document, (int)number(row, "threads"));
-        const char *cells[N] = {text(row, "name"), fu_format(&t->arena, "%.0f", number(row, "size")), fu_format(&t->arena, "%.0f", number(row, "threads")), report_ns(t, ns),
+        const char *cells[N] = {strcmp(text(row, "suite"), suite) == 0 ? "" : text(row, "suite"), text(row, "name"), fu_format(&t->arena, "%.0f", number(row, "size")), fu_format(&t->arena, "%.0f", number(row, "threads")), report_ns(t, ns),
                                 report_ns(t, number(row, "unfused_ns")), fu_format(&t->arena, "%.2fx", number(row, "unfused_ns") / ns),
                                 (r = json_object_get(rivals, "c")) ? fu_format(&t->arena, "%.2fx", number(r, "ns") / ns) : "",
                                 (r = json_object_get(rivals, "prepared")) ? report_ns(t, number(r, "ns")) : "", best_peer(t, row),
@@ -62,10 +64,18 @@ static void print_table(tool *t, const json_t *document) {
                                 is_work ? limits_share(t, &l, bytes, flops) : "",
                                 !verdict ? "" : strcmp(verdict, "new") == 0 ? "new" : fu_format(&t->arena, "%+.1f%%%s%s", 100 * number(row, "change"),
                                                                                              strcmp(verdict, "same") == 0 ? "" : " ", strcmp(verdict, "same") == 0 ? "" : verdict)};
+        suite = text(row, "suite");
         for (int c = 0; c < N; c++)
             if (columns[c].is_on) fu_push(&t->arena, &table.cells, cells[c]);
     }
     report_table_print(&table, stdout);
+}
+
+/* Can a file be made there? */
+static int check_path(tool *t, const char *path) {
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    const char *directory = !slash ? "." : slash == path ? "/" : fu_strndup(&t->arena, path, (size_t)(slash - path));
+    return path && access(directory, W_OK | X_OK) ? tool_environment(t, "%s: %s: %s", path, directory, strerror(errno)) : 0;
 }
 
 int cmd_bench(tool *t) {
@@ -75,7 +85,8 @@ int cmd_bench(tool *t) {
     if (status) return status;
     if (t->list) return bench_list(t);
     if (t->counts) return bench_counts(t);
-    /* What will be written is refused now rather than after minutes. */
+    /* What cannot be written is refused now rather than after minutes. */
+    if ((status = check_path(t, t->export_json)) != 0 || (status = check_path(t, t->export_html)) != 0) return status;
     if (t->save_baseline && (status = bench_baseline_path(t, t->save_baseline, &path)) != 0) return status;
     if (t->baseline && ((status = bench_baseline_path(t, t->baseline, &path)) != 0 || (status = bench_read(t, path, fu_format(&t->arena, "baseline '%s'", t->baseline), &document)) != 0))
         return status;

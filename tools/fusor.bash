@@ -13,12 +13,14 @@ _fusor() {
     --math) words='precise fast' ;;
     --color) words='auto always never' ;;
     --stage) words='ir opt plan llvm asm obj header' ;;
+    --peers) words='found all none numpy numba torch jax onnxruntime torch.compile' ;;
     --format) words='text json dot html' ;;
     --sort) words='key symbol kind target size compile hits age' ;;
     *)
         if [[ -z $command ]]; then words="$("$program" --help 2>/dev/null | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')"
         elif [[ $word == -* ]]; then words="$("$program" "$command" --help 2>/dev/null | grep -o -e '--[a-z-]*' | sort -u)"
         elif [[ $command == help ]]; then words="$("$program" --help 2>/dev/null | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')"
+        elif [[ $command == bench ]]; then words="$("$program" bench --list 2>/dev/null | sed -n 's/^\([a-z]*\) .*/\1/p' | sort -u)"
         elif [[ $command == cache && $previous == cache ]]; then words='list show disasm why verify prune clear stats path warm export import'
         fi ;;
     esac
