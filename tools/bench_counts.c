@@ -5,7 +5,7 @@
 #include "bench.h"
 #include "timing.h"
 #include "ir/codegen_api.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 #include <inttypes.h>
 #include <stdlib.h>
 

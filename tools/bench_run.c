@@ -6,7 +6,7 @@
 #include "timing.h"
 #include "base/log.h"
 #include "rt/cpuinfo.h"
-#include "rt/module.h"
+#include "rt/compiler.h"
 #include <inttypes.h>
 #include <math.h>
 #include <sched.h>
