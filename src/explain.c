@@ -82,7 +82,7 @@ static void add_kernel_fields(fu_arena *arena, const ir_plan *p, const ir_step *
     (void)json_object_set_new(o, "key", json_string(hex));
     (void)json_object_set_new(o, "symbol", json_string(symbol));
     (void)json_object_set_new(o, "loop", json_string(loop.at ? loop.at : ""));
-    if (k->kind == IR_KERNEL_CONTRACT)
+    if (k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW)
         (void)json_object_set_new(o, "tile", json_pack("{s:i, s:i, s:i}", "rows", k->tile.mr, "columns", k->tile.nr, "k_block", k->tile.kb));
     (void)json_object_set_new(o, "vector", json_integer(ir_levels[k->level].lanes));
 }

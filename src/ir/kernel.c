@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-const char *const ir_kernel_kind_names[IR_KERNEL_KIND_COUNT] = {"map", "reduce", "row", "contract", "scan"};
+const char *const ir_kernel_kind_names[IR_KERNEL_KIND_COUNT] = {"map", "reduce", "row", "contract", "scan", "window"};
 static const char *const k_names[] = {"load", "store", "scalar", "index"};   /* ORDER IR_K_* */
 
 static const char *inst_name(uint16_t op) {
@@ -56,7 +56,7 @@ static void analyze(const ir_kernel *k, uint32_t *varies, int *pass) {
         } else if (in->op < IR_OP_COUNT && ir_ops[in->op].kind == IR_KIND_SCAN) {
             v |= r;
         } else if (in->op == IR_OP_MATMUL) {
-            v = dims_of_role(k, 'm') | dims_of_role(k, 'n') | (v & dims_of_role(k, 'b'));
+            v = dims_of_role(k, 'm') | dims_of_role(k, 'n') | (v & (dims_of_role(k, 'b') | dims_of_role(k, 'y')));
             v &= ~kk;
         }
         varies[i] = v;
@@ -182,6 +182,7 @@ void ir_kernel_launch(const ir_kernel *k, const int64_t *size, const int64_t *tu
     case IR_KERNEL_ROW: launch_row(k, size, tune, out); break;
     case IR_KERNEL_SCAN: launch_scan(k, size, tune, out); break;
     case IR_KERNEL_CONTRACT: ir_launch_contract(k, size, tune, out); break;
+    case IR_KERNEL_WINDOW: ir_launch_window(k, size, tune, out); break;
     case IR_KERNEL_KIND_COUNT: break;
     }
 }
@@ -246,7 +247,7 @@ static int find_word(const char *word, const char *const *table, int n) {
 
 static fusor_status read_dim(reader *r, const char *line, ir_kernel *k) {
     char role, value[32];
-    if (k->n_dims >= IR_KERNEL_MAX_DIMS || sscanf(line, "dim %c %31s", &role, value) != 2 || !strchr("ptrvbmnk", role))
+    if (k->n_dims >= IR_KERNEL_MAX_DIMS || sscanf(line, "dim %c %31s", &role, value) != 2 || !strchr("ptrvbmynk", role))
         return bad(r, "expected 'dim ROLE SIZE'");
     int64_t size = strcmp(value, "?") == 0 ? IR_SIZE_RUNTIME : strtoll(value, NULL, 10);
     if (size < IR_SIZE_RUNTIME) return bad(r, "a size is '?' or not negative");
@@ -395,7 +396,7 @@ static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const ui
         REQUIRE(k->kind == IR_KERNEL_SCAN, "a running sum or product outside a scan kernel");
         REQUIRE(k->inst[in->in[0]].dtype == in->dtype, "operand type differs");
     }
-    if (in->op == IR_OP_MATMUL) REQUIRE(k->kind == IR_KERNEL_CONTRACT, "a contraction outside a contract kernel");
+    if (in->op == IR_OP_MATMUL) REQUIRE(k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW, "a contraction outside a contract or window kernel");
     if (kind == IR_KIND_EW) {
         ir_dtype main = k->inst[in->in[(op->flags & IR_COND) ? 1 : 0]].dtype;
         REQUIRE(ir_has_lowering((ir_op)in->op, main), "no lowering for this type");
@@ -411,13 +412,13 @@ static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const ui
 }
 
 fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
-    static const char *const orders[IR_KERNEL_KIND_COUNT] = {"ptp", "prv", "pr", "bmnk", "prv"};
+    static const char *const orders[IR_KERNEL_KIND_COUNT] = {"ptp", "prv", "pr", "bmnk", "prv", "bmynk"};
     int at = 0, last_count = 0, matmuls = 0, reductions = 0, scans = 0;
     for (int d = 0; d < k->n_dims; d++) {
         const char *p = strchr(orders[k->kind] + at, k->dim[d].role);
         if (!p || !k->dim[d].role) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: role '%c' is out of place", d, k->dim[d].role);
         at = (int)(p - orders[k->kind]);
-        if (strchr("tvmnk", k->dim[d].role) && d && k->dim[d - 1].role == k->dim[d].role)
+        if (strchr(k->kind == IR_KERNEL_WINDOW ? "myn" : "tvmnk", k->dim[d].role) && d && k->dim[d - 1].role == k->dim[d].role)
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: a second dim of role '%c'", d, k->dim[d].role);
         last_count++;
     }
@@ -427,6 +428,7 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
     if (k->kind == IR_KERNEL_CONTRACT && (k->n_dims < 3 || k->dim[k->n_dims - 3].role != 'm' || k->dim[k->n_dims - 2].role != 'n' ||
                                           k->dim[k->n_dims - 1].role != 'k' || k->tile.mr < 1 || k->tile.nr < 1 || k->tile.kb < 1))
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a contract kernel needs dims m, n, k and a tile");
+    if (k->kind == IR_KERNEL_WINDOW) FU_TRY(ir_verify_window(k, e));
     uint32_t varies[IR_KERNEL_MAX_INSTS];
     int pass[IR_KERNEL_MAX_INSTS];
     for (int i = 0; i < k->n_insts; i++) {      /* operand order first: the analysis relies on it */
@@ -440,7 +442,7 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
     }
     analyze(k, varies, pass);
     for (int i = 0; i < k->n_insts; i++) FU_TRY(verify_inst(k, i, e, varies));
-    if (k->kind == IR_KERNEL_CONTRACT && matmuls != 1) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a contract kernel has exactly one matmul");
+    if ((k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW) && matmuls != 1) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a %s kernel has exactly one matmul", ir_kernel_kind_names[k->kind]);
     if (k->kind == IR_KERNEL_SCAN) {
         int last = k->n_dims - 1 - ir_kernel_is_column(k);
         if (scans != 1 || last < 0 || k->dim[last].role != 'r' || (last > 0 && k->dim[last - 1].role == 'r'))

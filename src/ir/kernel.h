@@ -21,6 +21,11 @@
  *                                             b, k, n (each a load or element-wise on loads: evaluated while packing); the
  *                                             epilogue (element-wise over b, m, n) runs on the register tile
  *
+ * window    b... m y n k...                   a convolution: exactly one MATMUL instruction of two plain loads of the accumulator type:
+ *                                             operand 0, the weights, varies along b, m, k, and its dims k are one in memory, of stride 1;
+ *                                             operand 1 varies along b, y, n, k, where it is read in place: element k of column n of
+ *                                             row y at the sum of all strides; its stride along n is 1 or 2. Epilogue over b, m, y, n
+ *
  * Random numbers are instructions of two operands: the seed, and the row-major number of the element, both i64.
  *
  * Baked: sizes of 1 never appear as dims; a size known as an integer up to 64 in dim r, n, k (and the last p of a map) is
@@ -31,12 +36,12 @@
 #define IR_KERNEL_ABI 1
 enum { IR_KERNEL_MAX_DIMS = 10, IR_KERNEL_MAX_BUFFERS = 256, IR_KERNEL_MAX_INSTS = 512, IR_TUNE_COUNT = 8, IR_BAKE_MAX = 64 };
 
-typedef enum ir_kernel_kind { IR_KERNEL_MAP, IR_KERNEL_REDUCE, IR_KERNEL_ROW, IR_KERNEL_CONTRACT, IR_KERNEL_SCAN, IR_KERNEL_KIND_COUNT } ir_kernel_kind;
+typedef enum ir_kernel_kind { IR_KERNEL_MAP, IR_KERNEL_REDUCE, IR_KERNEL_ROW, IR_KERNEL_CONTRACT, IR_KERNEL_SCAN, IR_KERNEL_WINDOW, IR_KERNEL_KIND_COUNT } ir_kernel_kind;
 extern const char *const ir_kernel_kind_names[IR_KERNEL_KIND_COUNT];    /* "map" ... */
 
 #define IR_SIZE_RUNTIME (-1)
 #define IR_STRIDE_RUNTIME INT64_MIN
-typedef struct ir_kdim { char role; /* p t r v b m n k */ int64_t size; /* baked, or IR_SIZE_RUNTIME */ } ir_kdim;
+typedef struct ir_kdim { char role; /* p t r v b m y n k */ int64_t size; /* baked, or IR_SIZE_RUNTIME */ } ir_kdim;
 typedef struct ir_kbuffer {
     ir_dtype dtype;
     bool     is_output;
@@ -102,6 +107,8 @@ enum {
     IR_TUNE_SCAN_GRAIN = 0, IR_TUNE_SCAN_TWO_PHASES = 1, IR_TUNE_SCAN_COLUMNS = 2,
     /* row: rows per tile */
     IR_TUNE_ROW_ROWS = 0,
+    /* window: rows (of dim y) of a tile, which has all of m */
+    IR_TUNE_WINDOW_ROWS = 0,
     /* contract: output block of a tile: multiples of mr and nr */
     IR_TUNE_CONTRACT_MC = 0, IR_TUNE_CONTRACT_NC = 1,
     /* 1: operand 1 is read where it lies, there is no packing (phase 0 has no tiles, shared is not used): for few rows (M up to
@@ -118,6 +125,8 @@ typedef struct ir_launch {
 } ir_launch;
 void ir_kernel_launch(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out);
 void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out);    /* launch_contract.c */
+void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out);      /* launch_window.c */
+fusor_status ir_verify_window(const ir_kernel *k, fu_error *e);
 /* contract: accumulator type, and the part of `scratch` before the packed block of operand 0. Layout of scratch: one register
  * tile [mr][nr], rows being transposed [max(mr, nr)][lanes], where operand 1 can be read in place a panel of it [min(K, kb)][nr],
  * each of the accumulator type and rounded up to 64 bytes; the packed block [panels][min(K, kb)][mr] and lanes * mr elements that the last store may touch; where K > kb, partial sums of the output
@@ -127,6 +136,9 @@ ir_dtype ir_kernel_contract_acc(const ir_kernel *k);
 ir_dot ir_kernel_contract_dot(const ir_kernel *k);
 int64_t ir_kernel_contract_head_bytes(const ir_kernel *k);     /* tile and rows */
 bool ir_kernel_contract_in_place(const ir_kernel *k);   /* operand 1 is a load of the accumulator type, contiguous along n */
+/* window: its scratch is the offsets of K elements (i64), those of the edge panel, the register tile [mr][nr], the edge panel
+ * [K][nr * stride along n], and a vector behind it that loads may touch; each rounded up to 64 bytes. */
+int ir_kernel_window_step(const ir_kernel *k);          /* stride of operand 1 along n */
 /* reduce and row: number of partial results of one reduction = product of outer r sizes * blocks of the last r. */
 int64_t ir_kernel_partials(const ir_kernel *k, const int64_t *size);
 

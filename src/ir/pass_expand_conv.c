@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* pass_expand_conv.c: convolutions as matrix products and movement, in the type that sums are made in.
  *
- *   conv            for each place of the kernel, weights [O, C] @ the strided slice of the padded operand [N, C, positions]; added up
+ *   conv            of floats, with a stride of 1 or 2 along the last axis: of the padded operand, in one kernel (plan_window.c)
+ *   other conv      for each place of the kernel, weights [O, C] @ the strided slice of the padded operand [N, C, positions]; added up
  *   depthwise       (one channel a group) the same with products element by element
  *   conv_transpose  weights [C, O * places] transposed @ operand [N, C, positions], once; then the part of each place, zeros between
  *                   its elements, where it lies in the result; added up
@@ -11,7 +12,7 @@
 #include "ir/window.h"
 #include <string.h>
 
-enum { MAX_PLACES = 64 };
+enum { MAX_PLACES = IR_MAX_WINDOW };
 
 typedef struct conv {
     const ir_expand *c;
@@ -44,7 +45,8 @@ static int64_t places_of(const ir_graph *g, const ir_node *n, int64_t *kernel) {
 }
 
 bool ir_expands_conv(const ir_graph *g, const ir_node *n) {
-    return ir_ops[n->op].kind == IR_KIND_CONV && places_of(g, n, NULL) <= MAX_PLACES;
+    if (ir_ops[n->op].kind != IR_KIND_CONV || ir_conv_is_window(g, n)) return false;
+    return places_of(g, n, NULL) <= MAX_PLACES || ir_conv_fits_window(g, n);
 }
 
 static ir_size number(const conv *v, int64_t x) { return ir_size_const(v->s, x); }
@@ -155,6 +157,21 @@ static ir_id scaled(const conv *v, ir_id w, ir_id x) {
     return add2(v, IR_OP_MUL, b, a);
 }
 
+/* A convolution that one kernel reads in place: of the padded operand. */
+static ir_id windowed(const conv *v, ir_id x, ir_id w) {
+    ir_size stride[IR_MAX_SPATIAL], dilation[IR_MAX_SPATIAL];
+    for (unsigned i = 0; i < v->spatial; i++) {
+        stride[i] = number(v, v->stride[i]);
+        dilation[i] = number(v, v->dilation[i]);
+    }
+    const ir_attr attr[4] = {/* ORDER attrs_CONV: strides, pads, dilations, groups */
+                             list_attr(stride, v->spatial), {0}, list_attr(dilation, v->spatial), {.is_set = true, .integer = v->groups}};
+    const ir_id wide = padded(v, x, IR_SPATIAL_AT, v->begin, v->end);
+    const ir_id y = wide ? ir_expand_op(v->c, IR_OP_CONV, 2, (ir_id[]){wide, w}, attr, 4, 0) : 0;
+    if (y) memcpy(ir_at(v->g, y)->dim, v->n->dim, v->rank * sizeof(ir_size));   /* the same sizes in other words */
+    return y;
+}
+
 static ir_id expand_plain(const conv *v, ir_id x, ir_id w) {
     int64_t place[IR_MAX_SPATIAL] = {0};
     const bool is_depthwise = v->groups > 1 && ir_size_is(v->s, ir_at(v->g, w)->dim[1], 1);
@@ -234,7 +251,8 @@ ir_id ir_expand_conv(const ir_expand *c, const ir_node *n) {
     const bool is_transposed = n->op == IR_OP_CONV_TRANSPOSE;
     conv v = {.c = c, .g = g, .s = g->sizes, .n = n, .t = ir_node_accumulator(g, n), .rank = n->rank, .spatial = n->rank - IR_SPATIAL_AT,
               .groups = ir_node_attr(n, "groups")->integer};
-    v.places = places_of(g, n, v.kernel);
+    const bool is_window = ir_conv_fits_window(g, n);
+    if (!is_window) v.places = places_of(g, n, v.kernel);
     for (uint32_t i = 0; i < v.spatial; i++) {
         v.stride[i] = entry(g, n, "strides", i, 1);
         v.dilation[i] = entry(g, n, "dilations", i, 1);
@@ -244,12 +262,12 @@ ir_id ir_expand_conv(const ir_expand *c, const ir_node *n) {
     }
     ir_id x = n->in[0], w = n->in[1];
     const ir_dtype tx = ir_at(g, x)->dtype, tw = ir_at(g, w)->dtype;
-    if (v.t == FUSOR_F64 || tx != tw || (!ir_is_float(tx) && ir_dtypes[tx].bytes == 1 && v.t != FUSOR_I32)) {
+    if (is_window || v.t == FUSOR_F64 || tx != tw || (!ir_is_float(tx) && ir_dtypes[tx].bytes == 1 && v.t != FUSOR_I32)) {
         const ir_dtype wide = ir_is_float(tx) ? v.t : FUSOR_I16;    /* what u8 and i8 both fit into */
         x = cast(&v, x, wide);
         w = cast(&v, w, wide);
     }
-    ir_id y = is_transposed ? expand_transposed(&v, x, w) : expand_plain(&v, x, w);
+    ir_id y = is_window ? windowed(&v, x, w) : is_transposed ? expand_transposed(&v, x, w) : expand_plain(&v, x, w);
     if (y && n->n_in > 2) {
         ir_size dim[IR_MAX_RANK] = {n->dim[1]};
         for (unsigned i = 1; i <= v.spatial; i++) dim[i] = number(&v, 1);

@@ -6,6 +6,7 @@
  * recomputed where it is used, unless that would cost more than storing it. A cluster depends only on clusters of smaller
  * number, so the plan has no cycles. Cost: O(nodes * rank), and O(nodes) for each node that nears a limit. */
 #include "ir/plan_internal.h"
+#include "ir/window.h"
 
 const char *const ir_reason_names[IR_REASON_COUNT] = {
     "two-contractions", "contract-then-reduce", "reduce-other-axes", "reduce-into-contract", "different-space", "layout",
@@ -48,8 +49,9 @@ bool plan_has_kernel(const planner *p, const ir_node *n) {
         return n->op == IR_OP_MATMUL && ir_dtypes[main].bytes == ir_dtypes[other].bytes && main != FUSOR_BOOL &&
                (ir_is_float(main) ? ir_is_float(n->dtype) : n->dtype == (ir_dtypes[main].bytes == 1 ? FUSOR_I32 : FUSOR_I64));
     }
-    case IR_KIND_ROW: case IR_KIND_NORM: case IR_KIND_ATTENTION: case IR_KIND_WINDOW: case IR_KIND_CONV: case IR_KIND_EINSUM: case IR_KIND_QUANTIZE: case IR_KIND_CELL: return false;
+    case IR_KIND_ROW: case IR_KIND_NORM: case IR_KIND_ATTENTION: case IR_KIND_WINDOW: case IR_KIND_EINSUM: case IR_KIND_QUANTIZE: case IR_KIND_CELL: return false;
     case IR_KIND_SCAN: return !ir_size_is(p->g->sizes, n->dim[__builtin_ctz(ir_node_axes(p->g, n))], 1);     /* pass_expand has those */
+    case IR_KIND_CONV: return ir_conv_is_window(p->g, n);
     case IR_KIND_RANDOM: return ir_dtypes[n->dtype].bytes >= 4;
     case IR_KIND_MOVE: return n->op == IR_OP_SLICE || n->op == IR_OP_PAD || n->op == IR_OP_CONCAT;      /* others are expanded */
     case IR_KIND_INDEX:
@@ -192,7 +194,7 @@ static bool fit_coords(const planner *p, int c, const ir_node *n, int8_t coord[I
     uint32_t full = 0;
     for (int d = 0; d < k->rank; d++)
         if (!ir_size_is(p->g->sizes, k->dim[d], 1)) full |= 1u << d;
-    if (k->kind == CLUSTER_CONTRACT) return (used & full) == full;
+    if (k->kind == CLUSTER_CONTRACT || k->kind == CLUSTER_WINDOW) return (used & full) == full;
     uint32_t kept = full & ~k->reduced;
     if ((used & kept) != kept) return false;
     uint32_t r = used & k->reduced & full;
@@ -347,7 +349,7 @@ static void place_reduction(planner *p, ir_id id) {
         joined = c;             /* a reduction of a row value: one more pass over the row, be it of one element */
         p->clusters.at[c].is_row = true;
     } else {
-        if (c) needs_memory(p, xid, p->clusters.at[c].kind == CLUSTER_CONTRACT ? IR_REASON_CONTRACT_THEN_REDUCE
+        if (c) needs_memory(p, xid, p->clusters.at[c].kind == CLUSTER_CONTRACT || p->clusters.at[c].kind == CLUSTER_WINDOW ? IR_REASON_CONTRACT_THEN_REDUCE
                                     : !fits                                    ? IR_REASON_REDUCE_OTHER_AXES
                                     : has_registers                            ? IR_REASON_LIMIT
                                                                                : IR_REASON_REGISTERS);
@@ -383,7 +385,7 @@ static void place_contraction(planner *p, ir_id id) {
         ir_id root = behind_views(p, n->in[i]);
         if (p->info[root].home) {
             cluster_kind kind = p->clusters.at[p->info[root].home].kind;
-            needs_memory(p, n->in[i], p->options->no_fuse ? IR_REASON_USER : kind == CLUSTER_CONTRACT ? IR_REASON_TWO_CONTRACTIONS : IR_REASON_REDUCE_INTO_CONTRACT);
+            needs_memory(p, n->in[i], p->options->no_fuse ? IR_REASON_USER : kind == CLUSTER_CONTRACT || kind == CLUSTER_WINDOW ? IR_REASON_TWO_CONTRACTIONS : IR_REASON_REDUCE_INTO_CONTRACT);
         } else {
             subtree s = measure_subtree(p, n->in[i]);
             if (s.n > 0 && (s.leaves > MAX_CLUSTER_LEAVES / 2 - 2 || (s.is_costly && i == 0 && !p->info[root].is_wanted)))
@@ -400,6 +402,25 @@ static void place_contraction(planner *p, ir_id id) {
         int at = i < batch ? i : i == batch && has_m ? batch : batch + 1;
         v->coord[i] = ir_size_is(p->g->sizes, n->dim[i], 1) ? -1 : (int8_t)at;
     }
+    (void)take_room(p, c, n);
+}
+
+/* A convolution reads both operands where they lie: what is computed is stored first. */
+static void place_window(planner *p, ir_id id) {
+    const ir_node *n = ir_at(p->g, id);
+    for (int i = 0; i < 2; i++) {
+        const ir_id root = behind_views(p, n->in[i]);
+        if (p->info[root].home) {
+            const cluster_kind kind = p->clusters.at[p->info[root].home].kind;
+            needs_memory(p, n->in[i], p->options->no_fuse ? IR_REASON_USER
+                                      : kind == CLUSTER_CONTRACT || kind == CLUSTER_WINDOW ? IR_REASON_TWO_CONTRACTIONS : IR_REASON_REDUCE_INTO_CONTRACT);
+        }
+        store_floating(p, n->in[i], IR_REASON_RECOMPUTE);
+    }
+    const int c = new_cluster(p, CLUSTER_WINDOW, id, n->rank, n->dim);
+    node_info *v = &p->info[id];
+    v->home = v->avail = c;
+    for (int d = 0; d < n->rank; d++) v->coord[d] = ir_size_is(p->g->sizes, n->dim[d], 1) ? -1 : (int8_t)d;
     (void)take_room(p, c, n);
 }
 
@@ -531,6 +552,7 @@ static void place(planner *p, ir_id id) {
     }
     switch (ir_ops[n->op].kind) {
     case IR_KIND_CONTRACT: place_contraction(p, id); break;
+    case IR_KIND_CONV: place_window(p, id); break;
     case IR_KIND_REDUCE: case IR_KIND_ARGREDUCE: place_reduction(p, id); break;
     case IR_KIND_SCAN: place_scan(p, id); break;
     case IR_KIND_MOVE: case IR_KIND_INDEX:

@@ -138,16 +138,17 @@ static void add_boundary(builder *b, ir_id id) {
     planner *p = b->p;
     const cluster *from = &p->clusters.at[p->info[id].made_by], *to = &p->clusters.at[b->c];
     ir_reason r = p->info[id].reason;
-    bool from_reduce = from->kind == CLUSTER_REDUCE, to_contract = to->kind == CLUSTER_CONTRACT;
+    bool from_reduce = from->kind == CLUSTER_REDUCE, to_contract = to->kind == CLUSTER_CONTRACT || to->kind == CLUSTER_WINDOW;
+    bool from_contract = from->kind == CLUSTER_CONTRACT || from->kind == CLUSTER_WINDOW;
     const bool is_exact = r == IR_REASON_WORKING_SET || r == IR_REASON_REGISTERS;       /* says more than the kinds of the two do */
     if (p->options->no_fuse) r = IR_REASON_USER;
     else if (p->info[id].is_barrier) r = IR_REASON_BARRIER;
     else if (is_exact) {}
     else if (from->kind == CLUSTER_REFERENCE || to->kind == CLUSTER_REFERENCE) r = IR_REASON_NO_LOWERING;
-    else if (from->kind == CLUSTER_CONTRACT && to_contract) r = IR_REASON_TWO_CONTRACTIONS;
+    else if (from_contract && to_contract) r = IR_REASON_TWO_CONTRACTIONS;
     else if (from->kind == CLUSTER_SCAN || to->kind == CLUSTER_SCAN) r = IR_REASON_SCAN;
     else if (from_reduce && to_contract) r = IR_REASON_REDUCE_INTO_CONTRACT;
-    else if (from->kind == CLUSTER_CONTRACT && to->kind == CLUSTER_REDUCE) r = IR_REASON_CONTRACT_THEN_REDUCE;
+    else if (from_contract && to->kind == CLUSTER_REDUCE) r = IR_REASON_CONTRACT_THEN_REDUCE;
     else if (from_reduce && to->kind == CLUSTER_REDUCE) r = IR_REASON_REDUCE_OTHER_AXES;
     else if (r >= IR_REASON_COUNT || r == IR_REASON_USER) r = from_reduce ? IR_REASON_REDUCE_OTHER_AXES : IR_REASON_SHARED;
     for (uint32_t i = 0; i < p->plan->boundaries.n; i++) {
@@ -180,6 +181,25 @@ static uint16_t load(builder *b, ir_id id, const chain *at) {
     if (where.n_terms) inst.in[inst.n_in++] = builder_offset(b, &where), inst.variant |= IR_LOAD_OFFSET;
     if (where.n_guards) inst.in[inst.n_in++] = builder_guard(b, &where), inst.variant |= IR_LOAD_GUARD;
     inst.index = add_buffer(b, p->info[id].buffer, false, n->dtype, where.stride, where.offset);
+    return builder_inst(b, inst);
+}
+
+uint16_t builder_load(builder *b, ir_id id, const ir_size stride[MAX_SPACE]) {
+    planner *p = b->p;
+    const ir_node *n = ir_at(p->g, id);
+    if (p->info[id].made_by) {
+        const fusor_status st = plan_build_step(p, p->info[id].made_by);
+        if (st != FUSOR_OK) {
+            b->status = st;
+            return 0;
+        }
+        add_boundary(b, id);
+    }
+    ir_kinst inst;
+    memset(&inst, 0, sizeof inst);
+    inst.op = IR_K_LOAD;
+    inst.dtype = n->dtype;
+    inst.index = add_buffer(b, p->info[id].buffer, false, n->dtype, stride, b->zero);
     return builder_inst(b, inst);
 }
 
@@ -317,6 +337,10 @@ static uint16_t compute(builder *b, ir_id id, const chain *at) {
         if (op->kind == IR_KIND_REDUCE || op->kind == IR_KIND_ARGREDUCE) return reduction(b, n, id);
         if (op->kind == IR_KIND_SCAN) return reduction(b, n, id);
         if (op->kind == IR_KIND_CONTRACT) return contraction(b, n, id);
+        if (op->kind == IR_KIND_CONV) {
+            note_op(b, id);
+            return plan_window_value(b, n);
+        }
         at = top(b, n->rank, p->info[id].coord);
     }
     switch (op->kind) {
@@ -473,6 +497,8 @@ static void order_dims(builder *b, ir_step *st) {
         TAKE(d == c->rank - 2, 'm')
         TAKE(d == c->rank - 1, 'n')
         TAKE(d == c->rank, 'k')
+    } else if (c->kind == CLUSTER_WINDOW) {
+        n = plan_window_order(b, ir_at(b->p->g, c->anchor), order, role);
     } else if (c->kind == CLUSTER_REDUCE) {
         bool column = c->column >= 0 && k->kind == IR_KERNEL_REDUCE;
         TAKE(!(c->reduced >> d & 1) && !(column && d == c->column), 'p')
@@ -500,7 +526,7 @@ static void order_dims(builder *b, ir_step *st) {
 #undef TAKE
     /* merge neighbours of one role, and a batch that only operand 0 has into the rows */
     for (int d = n - 2; d >= 0; d--) {
-        bool same = role[d] == role[d + 1] && role[d] != 'v';
+        bool same = role[d] == role[d + 1] && role[d] != 'v' && c->kind != CLUSTER_WINDOW;
         if (contract && role[d] == 'b' && role[d + 1] == 'm') same = true;
         if (role[d] == 'r' && order[d] != MAX_SPACE - 1 && !(c->merged >> order[d] & 1)) same = false;
         if (!same || order[d] == MAX_SPACE - 1 || order[d + 1] == MAX_SPACE - 1 || !mergeable(b, order, d)) continue;
@@ -517,13 +543,14 @@ static void order_dims(builder *b, ir_step *st) {
         ir_size size = order[d] == MAX_SPACE - 1 ? b->one : b->dim[order[d]];
         int64_t v = 0;
         bool bakes = strchr("rnk", role[d]) != NULL || (k->kind == IR_KERNEL_MAP && d == n - 1);
-        bakes = bakes && ir_size_is_const(sz, size, &v) && v <= IR_BAKE_MAX;
+        bakes = bakes && c->kind != CLUSTER_WINDOW && ir_size_is_const(sz, size, &v) && v <= IR_BAKE_MAX;
         k->dim[d] = (ir_kdim){role[d], bakes ? v : IR_SIZE_RUNTIME};
         st->dim[d] = size;
         for (int i = 0; i < k->n_buffers; i++) {
             ir_size s = order[d] == MAX_SPACE - 1 ? b->zero : b->accesses.at[i].stride[order[d]];
             /* along the lanes, loads of every 2nd to 4th element, or backwards, are whole vectors and shuffles */
             bool spreads = d == n - 1 && !contract && !k->buffer[i].is_output;
+            spreads |= role[d] == 'n' && i == b->window[1] && c->kind == CLUSTER_WINDOW;
             bool baked = ir_size_is_const(sz, s, &v) && (v == 0 || v == 1 || (spreads && (v == -1 || (v >= 2 && v <= 4))));
             k->buffer[i].stride[d] = baked ? v : IR_STRIDE_RUNTIME;
             st->stride[i * n + d] = s;
@@ -604,6 +631,7 @@ static void add_store(builder *b, ir_id id, uint16_t inst, int buffer) {
     }
     /* the dims m and n of a contraction are there at size 1 too; its result is stored along both */
     const cluster *c = &b->p->clusters.at[b->c];
+    if (c->kind == CLUSTER_WINDOW && ir_size_is(b->p->g->sizes, b->dim[c->rank - 1], 1)) out[c->rank - 1] = b->one;
     for (int d = c->rank - 2; d < c->rank && c->kind == CLUSTER_CONTRACT; d++)
         if (ir_size_is(b->p->g->sizes, b->dim[d], 1)) out[d] = b->one;
     ir_kinst st;
@@ -674,7 +702,7 @@ static fusor_status build_kernel(planner *p, int c) {
     b.one = ir_size_const(p->g->sizes, 1);
     b.k->level = p->options->level;
     b.k->fast_math = p->options->fast_math;
-    b.k->kind = cl->kind == CLUSTER_MAP ? IR_KERNEL_MAP : cl->kind == CLUSTER_SCAN ? IR_KERNEL_SCAN : cl->kind == CLUSTER_CONTRACT ? IR_KERNEL_CONTRACT : cl->is_row ? IR_KERNEL_ROW : IR_KERNEL_REDUCE;
+    b.k->kind = cl->kind == CLUSTER_MAP ? IR_KERNEL_MAP : cl->kind == CLUSTER_SCAN ? IR_KERNEL_SCAN : cl->kind == CLUSTER_CONTRACT ? IR_KERNEL_CONTRACT : cl->kind == CLUSTER_WINDOW ? IR_KERNEL_WINDOW : cl->is_row ? IR_KERNEL_ROW : IR_KERNEL_REDUCE;
     int8_t identity[IR_MAX_RANK];
     for (int d = 0; d < IR_MAX_RANK; d++) identity[d] = d < cl->rank && !ir_size_is(p->g->sizes, cl->dim[d], 1) ? (int8_t)d : -1;
     if (cl->kind == CLUSTER_CONTRACT) {
@@ -687,6 +715,7 @@ static fusor_status build_kernel(planner *p, int c) {
         b.k->tile = dot ? ir_dot_tile(target.level, dot) : ir_contract_tile(target.level, acc);
         b.k->features = ir_contract_features(target, x->dtype, y, acc);
     }
+    if (cl->kind == CLUSTER_WINDOW) plan_window_space(&b, ir_at(p->g, cl->anchor));
     uint16_t *inst = FU_NEW_N(p->arena, uint16_t, cl->stores.n);
     ir_id scatter = cl->kind == CLUSTER_MAP ? cl->anchor : 0;
     uint32_t n_stores = scatter ? 0 : cl->stores.n;

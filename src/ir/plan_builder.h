@@ -18,7 +18,7 @@ struct chain {
     uint8_t operand;            /* MOVE */
 };
 
-enum { MAX_SPACE = IR_MAX_RANK + 2, MAX_TERMS = 8 };
+enum { MAX_SPACE = IR_MAX_RANK + 3, MAX_TERMS = 8 };
 typedef struct access { int buffer; bool is_output; ir_size stride[MAX_SPACE], offset; } access;
 typedef struct memo { ir_id id; const chain *at; uint16_t inst; } memo;
 
@@ -29,6 +29,7 @@ typedef struct builder {
     ir_size    dim[MAX_SPACE];
     ir_size    zero, one;
     ir_kernel *k;
+    int        window[2];       /* accesses that are the operands of a convolution */
     fu_vec(access) accesses;    /* by kernel buffer */
     fu_vec(access) indexes;     /* IOTA: pseudo buffers that keep dims apart; buffer = instruction */
     fu_vec(access) places;      /* element numbers: strides, as of a buffer; made instructions when dims are known */
@@ -58,6 +59,14 @@ uint16_t builder_cast(builder *b, uint16_t x, ir_dtype t);
 const chain *builder_chain(builder *b, const chain *c);
 /* Strides over a node's dims -> its elements over the cluster's space. */
 bool builder_push(builder *b, const chain *at, const ir_size *in, place *out);
+
+/* The element of node id, in memory, at these strides over the cluster's space. */
+uint16_t builder_load(builder *b, ir_id id, const ir_size stride[MAX_SPACE]);
+
+/* plan_window.c: the space of a convolution, its instruction, the order and roles of its kernel's dims (how many). */
+void plan_window_space(builder *b, const ir_node *n);
+uint16_t plan_window_value(builder *b, const ir_node *n);
+int plan_window_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], char role[MAX_SPACE + 1]);
 
 /* plan_move.c */
 /* The instruction of an element-wise operator on operands of the main type. */

@@ -50,3 +50,25 @@ ir_tile ir_dot_tile(ir_level level, ir_dot dot) {
     if (dot != IR_DOT_BF16) t.kb *= ir_dots[dot].group;
     return t;
 }
+
+/* Cycles for each product that is wanted, of all tiles that fit the registers (accumulators, a row of operand 1 and one element of
+ * operand 0): two multiply-adds a cycle, two loads, those of operand 1 across lines of the cache counting half more; a sum waits
+ * 4 cycles for the one before. Of near equal ones, the one with fewer loads. */
+ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m) {
+    const int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = level == IR_LEVEL_V4 ? 32 : 16;
+    ir_tile best = {1, lanes, ir_contract_tile(level, acc).kb};
+    double least = 1e300;
+    for (int mr = 1; mr <= 12 && mr <= m; mr++)
+        for (int nv = 1; nv <= (mr <= 3 ? 8 : 4) && mr * nv + nv + 1 <= registers; nv++) {
+            const double products = mr * nv / 2.0, loads = (mr + 1.5 * nv + 1) / 2;
+            double cycles = products > loads ? products : loads;
+            if (cycles < 4) cycles = 4;
+            const int64_t tiles = (m + mr - 1) / mr;
+            const double cost = cycles * (double)tiles / nv * (1 + loads / products / 10);
+            if (cost >= least) continue;
+            least = cost;
+            best.mr = mr;
+            best.nr = nv * lanes;
+        }
+    return best;
+}

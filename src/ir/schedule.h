@@ -30,6 +30,8 @@ enum { IR_SCAN_BLOCK = 1024, IR_SCAN_COLUMN_BLOCK = 128 };
  * accumulated in order from 0 with fma (mul and add where the level has none), then block sums are added in order. */
 typedef struct ir_tile { int mr, nr, kb; } ir_tile;
 ir_tile ir_contract_tile(ir_level level, ir_dtype acc);
+/* The tile of a convolution with m channels in a group: no more rows than those. Only what the K block is has a say in bits. */
+ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m);
 /* Type a contraction of a and b accumulates in: f32 for floats up to 32 bits, f64, i32 for two 8-bit integers, i64 for other
  * integers; the result's type where that is of the same class and wider. */
 ir_dtype ir_contract_acc(ir_dtype a, ir_dtype b, ir_dtype result);

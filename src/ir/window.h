@@ -5,7 +5,7 @@
  * axis, element k of window o is at o * stride + k * dilation - begin; what lies outside 0 .. size - 1 is padding. */
 #include "ir/graph.h"
 
-enum { IR_MAX_SPATIAL = 3, IR_SPATIAL_AT = 2 /* the first spatial axis */ };
+enum { IR_MAX_WINDOW = 64 /* places of a kernel that are operators each */, IR_MAX_SPATIAL = 3, IR_SPATIAL_AT = 2 /* the first spatial axis */ };
 typedef struct ir_window_axis { int64_t kernel, stride, dilation, begin, end; } ir_window_axis;
 typedef struct ir_window {
     int n;                      /* spatial axes; 0: the window is all of them */
@@ -14,4 +14,8 @@ typedef struct ir_window {
 } ir_window;
 /* The attributes of a node that ir_infer has accepted. */
 ir_window ir_window_of(const ir_graph *g, const ir_node *n);
+/* A convolution of f32 or f64 without pads and bias, whose kernel is known: one kernel of kind window reads it in place (plan_window.c).
+ * pass_expand_conv.c makes others of this one. */
+bool ir_conv_fits_window(const ir_graph *g, const ir_node *n);     /* but for pads, bias and types */
+bool ir_conv_is_window(const ir_graph *g, const ir_node *n);
 #endif

@@ -21,7 +21,7 @@ static void find_lines(jit_debug *d, const ir_kernel *k, const char *text, size_
     }
     d->first_line = 2; /* "kind ..." */
     for (int i = 0; i < k->n_insts; i++)
-        if (k->inst[i].op == IR_OP_MATMUL && k->kind == IR_KERNEL_CONTRACT) d->first_line = d->line[i];
+        if (k->inst[i].op == IR_OP_MATMUL && (k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW)) d->first_line = d->line[i];
 }
 
 static LLVMMetadataRef subprogram(jit_debug *d, const char *name, size_t n) {

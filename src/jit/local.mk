@@ -17,6 +17,7 @@ jit_sources += %D%/lower_half.c
 jit_sources += %D%/lower_mod.c
 jit_sources += %D%/map.c
 jit_sources += %D%/map_transpose.c
+jit_sources += %D%/window.c
 jit_sources += %D%/contract.c
 jit_sources += %D%/contract_pack.c
 jit_sources += %D%/contract_tile.c

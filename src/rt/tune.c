@@ -165,6 +165,14 @@ static void tune_contract(const ir_kernel *k, const int64_t *size, int n_threads
     tune[IR_TUNE_CONTRACT_IN_PLACE] = m <= mr && ir_kernel_contract_in_place(k);
 }
 
+/* Whole images, or so few rows of one that there are enough tiles for the team, but some panels of columns in each. */
+static void tune_window(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
+    int64_t batches = at_least_one(product(k, size, "b")), y = at_least_one(product(k, size, "y")), n = at_least_one(product(k, size, "n"));
+    int64_t rows = y, fewest = clamp(ceil_div(4 * at_least_one(k->tile.nr), n), 1, y);
+    if (n_threads > 1 && batches % n_threads) rows = ceil_div(y, ceil_div((int64_t)n_threads * TILES_PER_THREAD, batches));
+    tune[IR_TUNE_WINDOW_ROWS] = rows < fewest ? fewest : rows;
+}
+
 void rt_tune(const ir_kernel *k, const int64_t *size, int n_threads, int64_t tune[IR_TUNE_COUNT]) {
     for (int i = 0; i < IR_TUNE_COUNT; i++) tune[i] = 0;
     if (n_threads < 1) n_threads = 1;
@@ -174,13 +182,14 @@ void rt_tune(const ir_kernel *k, const int64_t *size, int n_threads, int64_t tun
     case IR_KERNEL_SCAN: tune_scan(k, size, n_threads, tune); break;
     case IR_KERNEL_ROW: tune_row(k, size, n_threads, tune); break;
     case IR_KERNEL_CONTRACT: tune_contract(k, size, n_threads, tune); break;
+    case IR_KERNEL_WINDOW: tune_window(k, size, n_threads, tune); break;
     case IR_KERNEL_KIND_COUNT: break;
     }
 }
 
 int64_t rt_tune_work(const ir_kernel *k, const int64_t *size) {
     int64_t elements = all(k, size);
-    if (k->kind == IR_KERNEL_CONTRACT) return times(elements / SERIAL_PRODUCTS, SERIAL_WORK) + elements % SERIAL_PRODUCTS * SERIAL_WORK / SERIAL_PRODUCTS;
+    if (k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW) return times(elements / SERIAL_PRODUCTS, SERIAL_WORK) + elements % SERIAL_PRODUCTS * SERIAL_WORK / SERIAL_PRODUCTS;
     int64_t quarters = 0;   /* of an access */
     for (int i = 0; i < k->n_insts; i++) {
         uint16_t op = k->inst[i].op;

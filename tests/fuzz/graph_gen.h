@@ -662,6 +662,43 @@ static void gen_pool(gen_program *p, rng *r, int a) {
     add_value(p, &v);
 }
 
+/* Of [N, C, ..] with weights that keep the spatial sizes, or whose stride divides those that are numbers; groups of one channel or one
+ * group; sometimes a bias. */
+static void gen_conv(gen_program *p, rng *r, int a) {
+    const gen_value x = p->value[a];
+    if (x.rank < 3 || x.rank > 4 || ir_is_bool(x.dtype) || p->n + 3 > GEN_VALUES) return;
+    gen_value v = like(&x, x.dtype), w = like(&x, x.dtype), bias = {.dtype = x.dtype, .rank = 1, .pair = -1};
+    const int n = x.rank - 2, made = 1 + below(r, chance(r, 30) ? 20 : 6);
+    char lists[3][40] = {"", "", ""}, ends[40] = "", groups[24] = "", third[16] = "", *end;
+    const int64_t channels = strtoll(x.dim[1], &end, 10);
+    if (!ir_is_float(x.dtype)) v.dtype = bias.dtype = ir_dtypes[x.dtype].bytes == 1 ? FUSOR_I32 : FUSOR_I64;
+    snprintf(w.dim[0], GEN_DIM, "%d", made);
+    if (end != x.dim[1] && !*end && channels > 1 && channels < 20 && chance(r, 30)) {
+        snprintf(w.dim[0], GEN_DIM, "%lld", (long long)channels * (1 + made % 2));
+        strcpy(w.dim[1], "1");
+        snprintf(groups, sizeof groups, ", groups=%lld", (long long)channels);
+    }
+    for (int i = 0; i < n; i++) {
+        const int64_t size = strtoll(x.dim[2 + i], &end, 10);
+        const bool is_number = end != x.dim[2 + i] && *end == 0;
+        const int kernel = 1 + below(r, 4), dilation = 1 + (chance(r, 20) ? below(r, 3) : 0), extent = (kernel - 1) * dilation + 1;
+        const int begin = below(r, extent), stride = is_number ? 1 + below(r, 3) : 1, values[] = {stride, dilation, begin};
+        if (is_number) snprintf(v.dim[2 + i], GEN_DIM, "%lld", (long long)((size - 1) / stride + 1));
+        snprintf(w.dim[2 + i], GEN_DIM, "%d", kernel);
+        for (int k = 0; k < 3; k++) sprintf(lists[k] + strlen(lists[k]), "%s%d", i ? ", " : "", values[k]);
+        sprintf(ends + strlen(ends), ", %d", extent - 1 - begin);
+    }
+    strcpy(v.dim[1], w.dim[0]);
+    strcpy(bias.dim[0], w.dim[0]);
+    const int b = add_param(p, &w), c = b >= 0 && chance(r, 40) ? add_param(p, &bias) : -1;
+    if (b < 0) return;
+    if (c >= 0) snprintf(third, sizeof third, ", %%v%d", c);
+    uses(&v, 2 + (c >= 0), a, b, c < 0 ? 0 : c);
+    snprintf(v.text, sizeof v.text, "conv(%%v%d, %%v%d%s, strides=[%s], dilations=[%s], pads=[%s%s]%s)", a, b, third, lists[0], lists[1],
+             lists[2], ends, groups);
+    add_value(p, &v);
+}
+
 static void gen_quantize(gen_program *p, rng *r, int a) {
     const gen_value x = p->value[a];
     static const ir_dtype types[] = {FUSOR_I8, FUSOR_U8, FUSOR_I16, FUSOR_U16};
@@ -751,7 +788,7 @@ static void generate(gen_program *p, uint64_t seed, int forced_level) {
         else if (what < 82) gen_einsum(p, &r, a);
         else if (what < 88) gen_view(p, &r, a);
         else if (what < 92) gen_move(p, &r, a);
-        else if (what < 94) gen_pool(p, &r, a);
+        else if (what < 94) chance(&r, 40) ? gen_conv(p, &r, a) : gen_pool(p, &r, a);
         else if (what < 95) gen_quantize(p, &r, a);
         else if (what < 97) gen_create(p, &r, a);
         else gen_call(p, &r, a);
