@@ -113,7 +113,9 @@ enum {
     IR_TUNE_CONTRACT_MC = 0, IR_TUNE_CONTRACT_NC = 1,
     /* 1: operand 1 is read where it lies, there is no packing (phase 0 has no tiles, shared is not used): for few rows (M up to
      * about mr). Ignored where ir_kernel_contract_in_place is false; must be 0 where shared was packed before. */
-    IR_TUNE_CONTRACT_IN_PLACE = 2
+    IR_TUNE_CONTRACT_IN_PLACE = 2,
+    /* 1: operand 0 is read where it lies too. Ignored where ir_kernel_contract_a_in_place is false. */
+    IR_TUNE_CONTRACT_A_IN_PLACE = 3
 };
 
 /* How a call of given sizes is laid out: pure arithmetic on the description, the sizes and the run-time fields. */
@@ -129,13 +131,14 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
 fusor_status ir_verify_window(const ir_kernel *k, fu_error *e);
 /* contract: accumulator type, and the part of `scratch` before the packed block of operand 0. Layout of scratch: one register
  * tile [mr][nr], rows being transposed [max(mr, nr)][lanes], where operand 1 can be read in place a panel of it [min(K, kb)][nr],
- * each of the accumulator type and rounded up to 64 bytes; the packed block [panels][min(K, kb)][mr] and lanes * mr elements that the last store may touch; where K > kb, partial sums of the output
+ * each of the accumulator type and rounded up to 64 bytes; unless operand 0 is read in place, the packed block [panels][min(K, kb)][mr] and lanes * mr elements that the last store may touch; where K > kb, partial sums of the output
  * block [n panels][m panels][mr][nr]. Layout of shared: [batches of operand 1][n panels][K][nr]: all that phase 1 needs of phase 0. With an
  * ir_dot, K and kb count words of ir_dots[].group elements there, and each K block of a panel begins with its heads[]. K = 0: a head all the same. */
 ir_dtype ir_kernel_contract_acc(const ir_kernel *k);
 ir_dot ir_kernel_contract_dot(const ir_kernel *k);
 int64_t ir_kernel_contract_head_bytes(const ir_kernel *k);     /* tile and rows */
 bool ir_kernel_contract_in_place(const ir_kernel *k);   /* operand 1 is a load of the accumulator type, contiguous along n */
+bool ir_kernel_contract_a_in_place(const ir_kernel *k); /* operand 0 is a load of the accumulator type */
 /* window: its scratch is the offsets of K elements (i64), those of the edge panel, the register tile [mr][nr], the edge panel
  * [K][nr * stride along n], and a vector behind it that loads may touch; each rounded up to 64 bytes. */
 int ir_kernel_window_step(const ir_kernel *k);          /* stride of operand 1 along n */

@@ -36,6 +36,11 @@ bool ir_kernel_contract_in_place(const ir_kernel *k) {
            k->buffer[b->index].stride[n] == 1;
 }
 
+bool ir_kernel_contract_a_in_place(const ir_kernel *k) {
+    const ir_kinst *mm = find_matmul(k), *a = mm ? &k->inst[mm->in[0]] : NULL;
+    return a && a->op == IR_K_LOAD && !a->variant && a->dtype == ir_kernel_contract_acc(k);
+}
+
 void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
     const ir_kinst *mm = find_matmul(k);
     int64_t mr = k->tile.mr, nr = k->tile.nr, kb = k->tile.kb;
@@ -66,8 +71,9 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
     int64_t kc = ceil_div(kk < kb ? kk : kb, dot->group) + dot->heads[0];
     if (mc > mp) mc = mp;
     if (nc > np) nc = np;
-    out->scratch_bytes =
-        ir_kernel_contract_head_bytes(k) + round_up((mc * mr * kc + ir_levels[k->level].lanes * mr) * bytes, 64);
+    out->scratch_bytes = ir_kernel_contract_head_bytes(k);
+    if (!tune[IR_TUNE_CONTRACT_A_IN_PLACE] || !ir_kernel_contract_a_in_place(k))
+        out->scratch_bytes += round_up((mc * mr * kc + ir_levels[k->level].lanes * mr) * bytes, 64);
     if (kk > kb) out->scratch_bytes += round_up(mc * nc * mr * nr * bytes, 64);
     if (!ir_kernel_contract_in_place(k)) return;
     out->scratch_bytes += round_up(kc * nr * bytes, 64);

@@ -5,7 +5,7 @@
  * parts share; packing is in contract_pack.c, the register tile in contract_tile.c, the epilogue in contract_epilogue.c.
  *
  * In machine code these are functions, which share nothing but their arguments and the scratch memory: the kernel
- * (loops and calls), pack0 and pack1, tile, add, finish, and with words of several elements (contract_dot.c) head0 and head1. LLVM's time grows faster than the size of a function; this
+ * (loops and calls), pack0 and pack1, tile, finish, and with words of several elements (contract_dot.c) head0 and head1. LLVM's time grows faster than the size of a function; this
  * way, with only `tile` optimized and words in memory elsewhere (demote.c), it is 0.41 of what one optimized function
  * took.
  *
@@ -74,6 +74,14 @@ void contract_decode_batch(contract *c, LLVMValueRef number, uint32_t which) {
     }
 }
 
+LLVMValueRef contract_merge(contract *c, LLVMValueRef a, LLVMBasicBlockRef from_a, LLVMValueRef b,
+                            LLVMBasicBlockRef from_b) {
+    LLVMValueRef phi = LLVMBuildPhi(c->e->b, LLVMTypeOf(a), "");
+    LLVMAddIncoming(phi, &a, &from_a, 1);
+    LLVMAddIncoming(phi, &b, &from_b, 1);
+    return phi;
+}
+
 static LLVMValueRef ceil_div(contract *c, LLVMValueRef a, int64_t b) {
     return LLVMBuildUDiv(c->e->b, em_add(c->e, a, num(c, b - 1)), num(c, b), "");
 }
@@ -112,6 +120,18 @@ static LLVMValueRef block_of_panel(contract *c, LLVMValueRef k0) {
     return em_mul(c->e, words, num(c, c->nr));
 }
 
+/* Row panels: as few as mr rows allow, the first `tall` of them one row higher than the others. */
+typedef struct row_panels { LLVMValueRef n, rows, tall; } row_panels;
+static row_panels cut_rows(contract *c) {
+    LLVMBuilderRef b = c->e->b;
+    LLVMValueRef n = ceil_div(c, c->m, c->mr), at_least_one = em_select(c->e, em_icmp(c->e, LLVMIntSLT, n, num(c, 1)), num(c, 1), n);
+    return (row_panels){n, LLVMBuildUDiv(b, c->m, at_least_one, ""), LLVMBuildURem(b, c->m, at_least_one, "")};
+}
+
+static LLVMValueRef first_row(contract *c, const row_panels *p, LLVMValueRef panel) {
+    return em_add(c->e, em_mul(c->e, panel, p->rows), contract_min(c->e, panel, p->tall));
+}
+
 /* ---- functions beside the kernel's: deep nests of loops in one function cost much more to compile ---- */
 /* Into a new function. But for tile and add, its first parameter is the argument block, and what it holds is loaded. */
 contract_outer *contract_begin(contract *c, contract_function f, const char *name, LLVMTypeRef *parameter, unsigned n,
@@ -124,7 +144,7 @@ contract_outer *contract_begin(contract *c, contract_function f, const char *nam
     *o = (contract_outer){*e, *c, LLVMGetInsertBlock(e->b)};
     e->fn = c->function[f];
     LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
-    if (f == TILE || f == SLOW_TILE || f == ADD || f == HEAD0 || f == HEAD1) return o;
+    if (f == HEAD0 || f == HEAD1) return o;
     em_load_args(e, LLVMGetParam(e->fn, 0));
     set_values(c);
     return o;
@@ -143,7 +163,7 @@ void contract_call(contract *c, contract_function f, LLVMValueRef *in, unsigned 
 }
 
 /* ---- packing ---- */
-/* (args, dst, batch, first, panels, k0, k_count): `panels` panels of the operand from row (column) `first` on, each
+/* (args, dst, batch, first, panels, k0, k_count): `panels` panels of the operand from number `first` on, each
  * min(K, kb) words and its head, of mr, behind the one before; heads are in front of dst. */
 static void emit_pack_function(contract *c, int operand) {
     emit *e = c->e;
@@ -155,9 +175,11 @@ static void emit_pack_function(contract *c, int operand) {
     int rows = operand ? c->nr : c->mr;
     LLVMValueRef words = contract_min(e, c->k_words, num(c, c->kb / c->group));
     LLVMValueRef elements = em_mul(e, em_add(e, words, num(c, c->heads[operand])), num(c, rows));
+    row_panels p = cut_rows(c);
     em_loop l = em_for(e, num(c, 0), in[4], num(c, 1));
-    LLVMValueRef dst = element(c, in[1], em_mul(e, l.i, elements));
-    contract_pack(c, operand, dst, em_add(e, in[3], em_mul(e, l.i, num(c, rows))), in[5], in[6]);
+    LLVMValueRef dst = element(c, in[1], em_mul(e, l.i, elements)), panel = em_add(e, in[3], l.i);
+    LLVMValueRef first = operand ? em_mul(e, panel, num(c, rows)) : first_row(c, &p, panel);
+    contract_pack(c, operand, dst, first, in[5], in[6]);
     if (c->heads[operand])
         contract_call(c, operand ? HEAD1 : HEAD0, (LLVMValueRef[]){dst, contract_in_words(c, in[6])}, 2);
     em_end(e, &l);
@@ -177,47 +199,26 @@ static void emit_pack_phase(contract *c) {
     LLVMValueRef panels = ceil_div(c, c->n, c->nr);
     em_loop t = em_for(e, e->tile_begin, e->tile_end, num(c, 1));
     LLVMValueRef batch = LLVMBuildUDiv(e->b, t.i, panels, ""), panel = LLVMBuildURem(e->b, t.i, panels, "");
-    LLVMValueRef to = panel_of_b(c, batch, panel, panels), first = em_mul(e, panel, num(c, c->nr));
+    LLVMValueRef to = panel_of_b(c, batch, panel, panels);
     if (c->heads[1]) {
         em_loop l = em_for(e, num(c, 0), em_mul(e, blocks_of_k(c), num(c, c->kb)), num(c, c->kb));
-        call_pack(c, 1, element(c, to, block_of_panel(c, l.i)), batch, first, num(c, 1), l.i,
+        call_pack(c, 1, element(c, to, block_of_panel(c, l.i)), batch, panel, num(c, 1), l.i,
                   contract_min(e, em_sub(e, c->kk, l.i), num(c, c->kb)));
         em_end(e, &l);
-    } else call_pack(c, 1, to, batch, first, num(c, 1), num(c, 0), c->kk);
+    } else call_pack(c, 1, to, batch, panel, num(c, 1), num(c, 0), c->kk);
     em_end(e, &t);
 }
 
 /* ---- phase 1: a tile is a block of MC x NC elements of one batch ---- */
 typedef struct block {
-    LLVMValueRef k0, k_count, is_first, is_last, in_place, edge, a, batch, b_batch, partial, tile;
+    LLVMValueRef k0, k_count, in_place, edge, a_in_place, a, batch, b_batch, partial;
 } block;
-
-static void emit_register_tile(contract *c, const block *s, LLVMValueRef pa, LLVMValueRef pb, LLVMValueRef partial,
-                               LLVMValueRef m0, LLVMValueRef n0) {
-    emit *e = c->e;
-    LLVMValueRef kept = em_and(e, s->is_first, em_xor(e, s->is_last, LLVMConstInt(e->t_i1, 1, 0)));
-    LLVMValueRef words = contract_in_words(c, s->k_count), dst = em_select(e, kept, partial, s->tile);
-    LLVMValueRef in[6] = {pa, pb, words, dst, c->b_stride, c->b_ahead};
-    if (c->dot == IR_DOT_BF16) {
-        em_branch exact = em_if(e, contract_is_exact(c, pa, pb));
-        contract_call(c, TILE, in, 6);
-        em_else(e, &exact);
-        contract_call(c, SLOW_TILE, in, 6);
-        em_endif(e, &exact);
-    } else contract_call(c, TILE, in, 6);
-    em_branch later = em_if(e, em_icmp(e, LLVMIntEQ, s->is_first, LLVMConstInt(e->t_i1, 0, 0)));
-    contract_call(c, ADD, (LLVMValueRef[]){partial, s->tile, em_select(e, s->is_last, s->tile, partial)}, 3);
-    em_endif(e, &later);
-    em_branch last = em_if(e, s->is_last);
-    contract_call(c, FINISH, (LLVMValueRef[]){e->args, s->batch, m0, n0}, 4);
-    em_endif(e, &last);
-}
 
 /* Where the panel of columns from n0 on begins, and c->b_stride. In place only whole panels can be read; what is left
  * of the last one is packed into scratch, K block by K block. */
-static LLVMValueRef panel_to_read(contract *c, const block *s, LLVMValueRef packed, LLVMValueRef n0) {
+static LLVMValueRef panel_to_read(contract *c, const block *s, LLVMValueRef packed, LLVMValueRef panel) {
     emit *e = c->e;
-    LLVMValueRef nr = num(c, c->nr);
+    LLVMValueRef nr = num(c, c->nr), n0 = em_mul(e, panel, nr);
     c->b_stride = nr;
     if (s->in_place) {
         int buffer = c->k->inst[c->operand[1]].index;
@@ -229,7 +230,7 @@ static LLVMValueRef panel_to_read(contract *c, const block *s, LLVMValueRef pack
         LLVMValueRef here = em_gep(e, e->base[buffer], c->t_acc, contract_offset(c, buffer, &at));
         LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGE, em_sub(e, c->n, n0), nr), ready, edge);
         LLVMPositionBuilderAtEnd(e->b, edge);
-        call_pack(c, 1, s->edge, s->b_batch, n0, num(c, 1), s->k0, s->k_count);
+        call_pack(c, 1, s->edge, s->b_batch, panel, num(c, 1), s->k0, s->k_count);
         LLVMBasicBlockRef edge_end = LLVMGetInsertBlock(e->b);
         LLVMBuildBr(e->b, ready);
         LLVMPositionBuilderAtEnd(e->b, ready);
@@ -239,14 +240,44 @@ static LLVMValueRef panel_to_read(contract *c, const block *s, LLVMValueRef pack
         LLVMAddIncoming(c->b_stride, &nr, &edge_end, 1);
         packed = from;
     }
-    c->b_ahead = em_mul(e, c->b_stride, num(c, contract_rows_ahead(c)));
     return packed;
+}
+
+/* Packs the block of operand 0, unless it is read where it lies: what the tile's function gets of it. */
+static void block_of_a(contract *c, const block *s, LLVMValueRef m_first, LLVMValueRef m_count, LLVMValueRef *tile_in) {
+    emit *e = c->e;
+    LLVMValueRef zero = num(c, 0), bytes = num(c, c->acc_bytes), row = bytes, next_row = zero, a = s->a;
+    LLVMValueRef k = num(c, c->mr * c->acc_bytes), words = contract_min(e, c->k_words, num(c, c->kb / c->group));
+    LLVMValueRef next = em_mul(e, em_add(e, words, num(c, c->heads[0])), k);
+    LLVMBasicBlockRef ready = em_block(e, "ready"), here = NULL;
+    if (s->a_in_place) {
+        int buffer = c->k->inst[c->operand[0]].index;
+        LLVMBasicBlockRef pack = em_block(e, "pack");
+        here = em_block(e, "in_place");
+        LLVMBuildCondBr(e->b, s->a_in_place, here, pack);
+        LLVMPositionBuilderAtEnd(e->b, here);
+        contract_point at = {c, tile_in[CONTRACT_M0], NULL, s->k0, -1, NULL};
+        a = em_gep(e, e->base[buffer], c->t_acc, contract_offset(c, buffer, &at));
+        row = next_row = em_mul(e, e->stride[buffer][c->dim_m], bytes);
+        k = em_mul(e, e->stride[buffer][c->dim_k], bytes);
+        LLVMBuildBr(e->b, ready);
+        LLVMPositionBuilderAtEnd(e->b, pack);
+    }
+    call_pack(c, 0, s->a, s->batch, m_first, m_count, s->k0, s->k_count);
+    LLVMBasicBlockRef packed = LLVMGetInsertBlock(e->b);
+    LLVMBuildBr(e->b, ready);
+    LLVMPositionBuilderAtEnd(e->b, ready);
+    LLVMValueRef from_pack[5] = {s->a, bytes, num(c, c->mr * c->acc_bytes), next, zero};
+    LLVMValueRef in_place[5] = {a, row, k, zero, next_row};
+    for (int i = 0; i < 5; i++)
+        tile_in[CONTRACT_A + i] = here ? contract_merge(c, from_pack[i], packed, in_place[i], here) : from_pack[i];
 }
 
 static void emit_compute_phase(contract *c) {
     emit *e = c->e;
     LLVMValueRef one = num(c, 1), zero = num(c, 0);
-    LLVMValueRef m_panels = ceil_div(c, c->m, c->mr), n_panels = ceil_div(c, c->n, c->nr);
+    row_panels rp = cut_rows(c);
+    LLVMValueRef m_panels = rp.n, n_panels = ceil_div(c, c->n, c->nr);
     LLVMValueRef mc = LLVMBuildUDiv(e->b, e->tune[IR_TUNE_CONTRACT_MC], num(c, c->mr), "");
     LLVMValueRef nc = LLVMBuildUDiv(e->b, e->tune[IR_TUNE_CONTRACT_NC], num(c, c->nr), "");
     mc = em_select(e, em_icmp(e, LLVMIntSLT, mc, one), one, mc);
@@ -256,7 +287,7 @@ static void emit_compute_phase(contract *c) {
     LLVMValueRef k_panel = contract_min(e, c->k_words, num(c, c->kb / c->group));
 
     /* scratch: ir_kernel_contract_head_bytes, the packed block, partial sums */
-    block s = {.tile = e->scratch};
+    block s = {0};
     s.a = em_gep(e, e->scratch, e->t_i8, num(c, ir_kernel_contract_head_bytes(c->k)));
     if (ir_kernel_contract_in_place(c->k)) {
         LLVMValueRef bytes = em_mul(e, k_panel, num(c, c->nr * c->acc_bytes));
@@ -268,7 +299,13 @@ static void emit_compute_phase(contract *c) {
     LLVMValueRef a_bytes =
         em_mul(e, em_add(e, em_mul(e, a_rows, em_add(e, k_panel, num(c, c->heads[0]))), num(c, c->lanes * c->mr)),
                num(c, c->acc_bytes));
-    s.partial = em_gep(e, s.a, e->t_i8, em_and(e, em_add(e, a_bytes, num(c, 63)), num(c, -64)));
+    a_bytes = em_and(e, em_add(e, a_bytes, num(c, 63)), num(c, -64));
+    if (ir_kernel_contract_a_in_place(c->k)) {
+        s.a_in_place = em_icmp(e, LLVMIntNE, e->tune[IR_TUNE_CONTRACT_A_IN_PLACE], zero);
+        a_bytes = em_select(e, s.a_in_place, zero, a_bytes);
+    }
+    s.partial = em_gep(e, s.a, e->t_i8, a_bytes);
+    s.a = element(c, s.a, num(c, c->heads[0] * c->mr));
 
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
     LLVMValueRef nb = LLVMBuildURem(e->b, t.i, n_blocks, ""), q = LLVMBuildUDiv(e->b, t.i, n_blocks, "");
@@ -290,24 +327,28 @@ static void emit_compute_phase(contract *c) {
     em_loop lk = em_for(e, zero, k_end, num(c, c->kb));
     s.k0 = lk.i;
     s.k_count = contract_min(e, em_sub(e, c->kk, lk.i), num(c, c->kb));
-    s.is_first = em_icmp(e, LLVMIntEQ, lk.i, zero);
-    s.is_last = em_icmp(e, LLVMIntSGE, em_add(e, lk.i, num(c, c->kb)), c->kk);
-
-    LLVMValueRef panel_elements = em_mul(e, em_add(e, k_panel, num(c, c->heads[0])), num(c, c->mr));
-    s.a = element(c, s.a, num(c, c->heads[0] * c->mr));
-    call_pack(c, 0, s.a, batch, em_mul(e, m_first, num(c, c->mr)), m_count, s.k0, s.k_count);
+    LLVMValueRef tile_in[CONTRACT_TILE_PARAMETERS] = {
+        [CONTRACT_ARGS] = e->args,
+        [CONTRACT_COUNT] = contract_in_words(c, s.k_count),
+        [CONTRACT_M0] = first_row(c, &rp, m_first),
+        [CONTRACT_PANELS] = m_count,
+        [CONTRACT_ROWS] = rp.rows,
+        [CONTRACT_TALL] = em_sub(e, rp.tall, m_first),
+        [CONTRACT_BATCH] = batch,
+        [CONTRACT_IS_LATER] = em_icmp(e, LLVMIntNE, lk.i, zero),
+        [CONTRACT_IS_LAST] = em_icmp(e, LLVMIntSGE, em_add(e, lk.i, num(c, c->kb)), c->kk),
+    };
+    block_of_a(c, &s, m_first, m_count, tile_in);
 
     em_loop lj = em_for(e, zero, n_count, one);
     LLVMValueRef panel = em_add(e, n_first, lj.i);
-    LLVMValueRef n0 = em_mul(e, panel, num(c, c->nr));
     LLVMValueRef pb = element(c, panel_of_b(c, b_batch, panel, n_panels), block_of_panel(c, s.k0));
-    pb = panel_to_read(c, &s, pb, n0);
-    em_loop li = em_for(e, zero, m_count, one);
-    LLVMValueRef pa = element(c, s.a, em_mul(e, li.i, panel_elements));
-    LLVMValueRef tile = em_add(e, em_mul(e, lj.i, m_count), li.i);
-    emit_register_tile(c, &s, pa, pb, element(c, s.partial, em_mul(e, tile, num(c, c->mr * c->nr))),
-                       em_mul(e, em_add(e, m_first, li.i), num(c, c->mr)), n0);
-    em_end(e, &li);
+    tile_in[CONTRACT_B] = panel_to_read(c, &s, pb, panel);
+    tile_in[CONTRACT_B_K] = em_mul(e, c->b_stride, num(c, c->acc_bytes));
+    tile_in[CONTRACT_N0] = em_mul(e, panel, num(c, c->nr));
+    LLVMValueRef before = em_mul(e, em_mul(e, lj.i, m_count), num(c, c->mr * c->nr));
+    tile_in[CONTRACT_PARTIAL] = element(c, s.partial, before);
+    contract_call(c, TILE, tile_in, CONTRACT_TILE_PARAMETERS);
     em_end(e, &lj);
     em_end(e, &lk);
     em_end(e, &t);
@@ -360,7 +401,7 @@ fusor_status jit_emit_contract(emit *e, fu_error *err) {
     c->nr = c->k->tile.nr;
     c->kb = c->k->tile.kb;
     c->nv = c->nr / c->v_lanes;
-    if (c->mr < 1 || c->kb < 1 || c->nr < 1 || c->nr % c->lanes || c->nr % c->v_lanes || c->mr > c->lanes ||
+    if (c->mr < 1 || c->kb < 1 || c->nr < 1 || c->nr % c->lanes || c->nr % c->v_lanes || c->mr > c->lanes || c->mr > CONTRACT_MAX_ROWS ||
         c->nv > 8 || c->mr * c->nv > CONTRACT_MAX_TILE)
         return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "contract kernel: tile %d x %d x %d does not fit level %s", c->mr,
                        c->nr, c->kb, e->level->name);
@@ -373,9 +414,8 @@ fusor_status jit_emit_contract(emit *e, fu_error *err) {
     contract_emit_heads(c);
     emit_pack_function(c, 0);
     emit_pack_function(c, 1);
-    contract_emit_tile(c);
-    contract_emit_add(c);
     contract_emit_epilogue(c);
+    contract_emit_tile(c);
 
     em_branch phase = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, LLVMConstInt(LLVMTypeOf(e->phase), 0, 0)));
     emit_pack_phase(c);

@@ -4,8 +4,8 @@
 /* What the files of the contraction kernel share. */
 #include "jit/emit.h"
 
-typedef enum contract_function { PACK0, PACK1, TILE, SLOW_TILE, ADD, FINISH, HEAD0, HEAD1, CONTRACT_FUNCTIONS } contract_function;
-enum { CONTRACT_MAX_TILE = 32 /* vector registers in a tile */ };
+typedef enum contract_function { PACK0, PACK1, TILE, FINISH, HEAD0, HEAD1, CONTRACT_FUNCTIONS } contract_function;
+enum { CONTRACT_MAX_TILE = 32, CONTRACT_MAX_ROWS = 16 }; /* vector registers in a tile, and rows */
 
 typedef struct contract {
     emit *e;
@@ -26,7 +26,7 @@ typedef struct contract {
     LLVMValueRef m, n, kk, k_words;                /* sizes; words of a row of a panel, without heads */
     LLVMValueRef index[IR_KERNEL_MAX_DIMS];        /* of the batch dims, in the tile being made */
     LLVMValueRef batch_off[IR_KERNEL_MAX_BUFFERS]; /* what they add to each buffer's offset */
-    LLVMValueRef b_stride, b_ahead; /* of the panel being read: elements between rows, and to what to prefetch */
+    LLVMValueRef b_stride; /* of the panel being read: elements between rows */
     LLVMValueRef function[CONTRACT_FUNCTIONS]; /* beside the kernel's */
     LLVMTypeRef function_type[CONTRACT_FUNCTIONS];
     LLVMValueRef staging;           /* part of scratch: see ir/kernel.h */
@@ -64,19 +64,23 @@ typedef struct contract_outer {
     contract c;
     LLVMBasicBlockRef block;
 } contract_outer;
-/* Into a new function. But for tile and add, its first parameter is the argument block, and what it holds is loaded. */
+/* Into a new function. But for heads, its first parameter is the argument block, and what it holds is loaded. */
 contract_outer *contract_begin(contract *c, contract_function f, const char *name, LLVMTypeRef *parameter, unsigned n,
                                bool is_optimized);
 void contract_end(contract *c, const contract_outer *o); /* and back */
 void contract_call(contract *c, contract_function f, LLVMValueRef *in, unsigned n);
 
 /* ---- contract_tile.c ---- */
-/* (pa, pb, count, dst, b_stride, b_ahead): dst[mr][nr] = sum over k < count of pa[k] x pb[k]; k counts words. */
+/* Parameters of the tile's function; strides in bytes. Element (i, k) of operand 0 is A_ROW * i + A_K * k behind A. The
+ * next panel is A_NEXT and A_NEXT_ROW * rows behind it: one for packed panels, the other in place. The first TALL of
+ * the PANELS panels have ROWS + 1 rows, the others ROWS. PARTIAL: their partial sums, one tile behind the other. */
+enum {
+    CONTRACT_ARGS, CONTRACT_A, CONTRACT_A_ROW, CONTRACT_A_K, CONTRACT_A_NEXT, CONTRACT_A_NEXT_ROW, CONTRACT_B,
+    CONTRACT_B_K, CONTRACT_COUNT, CONTRACT_M0, CONTRACT_PANELS, CONTRACT_ROWS, CONTRACT_TALL, CONTRACT_N0,
+    CONTRACT_BATCH, CONTRACT_PARTIAL, CONTRACT_IS_LATER, CONTRACT_IS_LAST, CONTRACT_TILE_PARAMETERS
+};
 void contract_emit_tile(contract *c);
 LLVMValueRef contract_tile_load(contract *c, LLVMValueRef ptr, int align);
-/* (partial, tile, dst): dst = partial + tile. */
-void contract_emit_add(contract *c);
-int64_t contract_rows_ahead(const contract *c); /* k steps from what is read to what is prefetched of operand 1 */
 
 /* ---- contract_dot.c: words of several elements ---- */
 /* Fills in what follows from c->dot. */
@@ -97,8 +101,14 @@ LLVMValueRef contract_memory_words(contract *c, int operand, LLVMValueRef words)
 LLVMValueRef contract_is_exact(contract *c, LLVMValueRef pa, LLVMValueRef pb);
 
 /* ---- contract_epilogue.c ---- */
-/* (args, batch, m0, n0): what becomes of the tile in scratch, whose first element is at m0, n0. */
+/* (args, batch, m0, n0, rows): what becomes of the tile in scratch, whose first element is at m0, n0. */
 void contract_emit_epilogue(contract *c);
+/* The same from registers, in the tile's function, for whole tiles: is the program simple enough; what it needs of
+ * columns n0...; then one row after the other. */
+typedef struct contract_columns contract_columns;
+bool contract_is_direct(const contract *c);
+contract_columns *contract_epilogue_begin(contract *c, LLVMValueRef n0);
+void contract_epilogue_row(contract *c, const contract_columns *columns, LLVMValueRef m, LLVMValueRef *sum);
 
 /* ---- contract_pack.c ---- */
 

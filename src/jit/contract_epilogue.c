@@ -1,10 +1,120 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* contract_epilogue.c: from a register tile to the outputs.
+/* contract_epilogue.c: from a register tile to the outputs: the program behind the matmul is evaluated, and what it
+ * stores is stored.
  *
- * The tile is in memory (in L1, just written); the program behind the matmul is evaluated on it row by row, and what
- * it stores is stored. */
+ * Two ways. Cheap programs on whole tiles run on the registers, as part of the tile's function (contract_epilogue_row).
+ * Costly ones, and the last columns where they fill no tile, run on the tile in memory (in L1, just written), row by
+ * row, in a function beside it: they are emitted once and compiled without optimization. */
 #include "jit/contract.h"
+#include <string.h>
 
+static void store_all(contract *c, contract_point *at, em_values *v) {
+    emit *e = c->e;
+    for (int i = 0; i < c->k->n_insts; i++) {
+        const ir_kinst *in = &c->k->inst[i];
+        if (in->op != IR_K_STORE) continue;
+        LLVMValueRef value = em_value(e, v, in->in[0]);
+        em_store(e, in->index, value, contract_offset(c, in->index, at), contract_step(c, in->index, at->axis),
+                 at->mask);
+    }
+}
+
+static bool is_costly(const ir_kinst *in) {
+    return in->op < IR_OP_COUNT && (ir_ops[in->op].flags & IR_COSTLY);
+}
+
+static bool is_costly_epilogue(const contract *c) {
+    for (int i = c->matmul; i < c->k->n_insts; i++)
+        if (is_costly(&c->k->inst[i])) return true;
+    return false;
+}
+
+/* ---- on the registers ---- */
+/* Instructions for which the tile's function is unrolled: each costs as many as the tile has registers. */
+enum { DIRECT_MAX = 8 };
+
+/* What the stores need that is not an operand's. */
+static void mark_used(const contract *c, bool *used) {
+    memset(used, 0, sizeof *used * IR_KERNEL_MAX_INSTS);
+    for (int i = c->k->n_insts - 1; i >= 0; i--) {
+        const ir_kinst *in = &c->k->inst[i];
+        if (i == c->matmul || (in->op != IR_K_STORE && !used[i])) continue;
+        for (int j = 0; j < in->n_in; j++) used[in->in[j]] = true;
+    }
+}
+
+bool contract_is_direct(const contract *c) {
+    bool used[IR_KERNEL_MAX_INSTS];
+    int n = 0;
+    mark_used(c, used);
+    for (int i = 0; i < c->k->n_insts; i++) {
+        const ir_kinst *in = &c->k->inst[i];
+        bool is_store = in->op == IR_K_STORE;
+        if (i == c->matmul || (!used[i] && !is_store)) continue;
+        if (is_store || in->op == IR_K_LOAD) {
+            int64_t stride = c->k->buffer[in->index].stride[c->dim_n];
+            if (in->variant || (stride != 1 && (is_store || stride != 0))) return false;
+        } else if (in->op == IR_K_INDEX || is_costly(in)) {
+            return false;
+        }
+        n += in->op != IR_K_SCALAR;
+    }
+    return n <= DIRECT_MAX;
+}
+
+/* Values that do not vary along m, of each vector of columns: evaluated once a tile. */
+struct contract_columns {
+    int n;
+    contract_point at[8];
+    em_values v[8];
+};
+
+static void columns_of(contract *c, em_values *v, int inst) {
+    const ir_kinst *in = &c->k->inst[inst];
+    if (inst == c->matmul || v->at[inst]) return;
+    if (c->e->varies[inst] >> c->dim_m & 1) {
+        if (in->op == IR_K_LOAD) return;
+        for (int j = 0; j < in->n_in; j++) columns_of(c, v, in->in[j]);
+        return;
+    }
+    em_value(c->e, v, inst);
+}
+
+contract_columns *contract_epilogue_begin(contract *c, LLVMValueRef n0) {
+    emit *e = c->e;
+    contract_columns *s = FU_NEW(e->arena, contract_columns);
+    e->lanes = c->lanes;
+    s->n = c->nr / c->lanes;
+    for (int j = 0; j < s->n; j++) {
+        s->at[j] = (contract_point){c, num(c, 0), em_add(e, n0, num(c, j * c->lanes)), NULL, c->dim_n, NULL};
+        em_values_init(&s->v[j], contract_load, &s->at[j]);
+        for (int i = 0; i < c->k->n_insts; i++)
+            if (c->k->inst[i].op == IR_K_STORE) columns_of(c, &s->v[j], c->k->inst[i].in[0]);
+    }
+    return s;
+}
+
+void contract_epilogue_row(contract *c, const contract_columns *s, LLVMValueRef m, LLVMValueRef *sum) {
+    emit *e = c->e;
+    int parts = c->lanes / c->v_lanes;
+    for (int j = 0; j < s->n; j++) {
+        contract_point at = s->at[j];
+        em_values v = s->v[j];
+        LLVMValueRef x = sum[j * parts];
+        at.m = m;
+        v.user = &at;
+        v.one = NULL;
+        if (parts == 2) {
+            LLVMValueRef lane[64];
+            for (int i = 0; i < c->lanes; i++) lane[i] = LLVMConstInt(e->t_i32, (unsigned)i, 0);
+            x = LLVMBuildShuffleVector(e->b, x, sum[j * parts + 1], LLVMConstVector(lane, (unsigned)c->lanes), "");
+        }
+        v.at[c->matmul] = em_cast(e, x, c->acc, c->k->inst[c->matmul].dtype);
+        store_all(c, &at, &v);
+    }
+}
+
+/* ---- on the tile in memory ---- */
 /* Evaluates and stores everything at one point; x is where the accumulators of this point lie. */
 static void epilogue_at(contract *c, contract_point *at, LLVMValueRef x) {
     emit *e = c->e;
@@ -12,19 +122,7 @@ static void epilogue_at(contract *c, contract_point *at, LLVMValueRef x) {
     em_values_init(&v, contract_load, at);
     LLVMValueRef sum = em_load_ptr(e, c->acc, x, NULL, (unsigned)c->acc_bytes);
     v.at[c->matmul] = em_cast(e, sum, c->acc, c->k->inst[c->matmul].dtype);
-    for (int i = 0; i < c->k->n_insts; i++) {
-        const ir_kinst *in = &c->k->inst[i];
-        if (in->op != IR_K_STORE) continue;
-        LLVMValueRef value = em_value(e, &v, in->in[0]);
-        em_store(e, in->index, value, contract_offset(c, in->index, at), contract_step(c, in->index, at->axis),
-                 at->mask);
-    }
-}
-
-static bool is_costly_epilogue(const contract *c) {
-    for (int i = c->matmul; i < c->k->n_insts; i++)
-        if (c->k->inst[i].op < IR_OP_COUNT && (ir_ops[c->k->inst[i].op].flags & IR_COSTLY)) return true;
-    return false;
+    store_all(c, at, &v);
 }
 
 /* Vectors of a row, or single elements where the end cannot be masked. A costly program is emitted once, in a loop.
@@ -52,32 +150,31 @@ static void epilogue_row(contract *c, LLVMValueRef row, LLVMValueRef m, LLVMValu
 }
 
 static void epilogue_rows(contract *c, LLVMValueRef tile, LLVMValueRef m0, LLVMValueRef rows, LLVMValueRef n0,
-                          LLVMValueRef columns, bool is_whole, bool is_costly) {
+                          LLVMValueRef columns, bool is_whole, bool costly) {
     emit *e = c->e;
     LLVMValueRef mask[8] = {0};
     bool has_mask = e->level->has_mask;
     e->lanes = is_whole || has_mask ? c->lanes : 1;
-    for (int j = 0; j < c->nr / c->lanes && !is_whole && !is_costly && has_mask; j++)
+    for (int j = 0; j < c->nr / c->lanes && !is_whole && !costly && has_mask; j++)
         mask[j] = em_mask(e, em_sub(e, columns, num(c, j * c->lanes)));
     em_loop l = em_for(e, num(c, 0), rows, num(c, 1));
     LLVMValueRef row = element(c, tile, em_mul(e, l.i, num(c, c->nr)));
-    epilogue_row(c, row, em_add(e, m0, l.i), n0, columns, mask, is_whole, is_costly || e->lanes == 1);
+    epilogue_row(c, row, em_add(e, m0, l.i), n0, columns, mask, is_whole, costly || e->lanes == 1);
     em_end(e, &l);
 }
 
-/* (args, batch, m0, n0): what becomes of the tile in scratch, whose first element is at m0, n0. */
 void contract_emit_epilogue(contract *c) {
     emit *e = c->e;
-    bool is_costly = is_costly_epilogue(c);
-    LLVMTypeRef parameter[4] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64};
-    contract_outer *o = contract_begin(c, FINISH, "finish", parameter, 4, is_costly);
-    LLVMValueRef m0 = LLVMGetParam(e->fn, 2), n0 = LLVMGetParam(e->fn, 3), tile = e->scratch, nr = num(c, c->nr);
+    bool costly = is_costly_epilogue(c);
+    LLVMTypeRef parameter[5] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
+    contract_outer *o = contract_begin(c, FINISH, "finish", parameter, 5, costly);
+    LLVMValueRef m0 = LLVMGetParam(e->fn, 2), n0 = LLVMGetParam(e->fn, 3), rows = LLVMGetParam(e->fn, 4);
+    LLVMValueRef tile = e->scratch, nr = num(c, c->nr), left = em_sub(e, c->n, n0);
     contract_decode_batch(c, LLVMGetParam(e->fn, 1), UINT32_MAX);
-    LLVMValueRef rows = contract_min(e, em_sub(e, c->m, m0), num(c, c->mr)), left = em_sub(e, c->n, n0);
     em_branch b = em_if(e, em_icmp(e, LLVMIntSGE, left, nr));
-    epilogue_rows(c, tile, m0, rows, n0, nr, true, is_costly);
+    epilogue_rows(c, tile, m0, rows, n0, nr, true, costly);
     em_else(e, &b);
-    epilogue_rows(c, tile, m0, rows, n0, left, false, is_costly);
+    epilogue_rows(c, tile, m0, rows, n0, left, false, costly);
     em_endif(e, &b);
     contract_end(c, o);
 }

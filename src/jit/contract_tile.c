@@ -1,8 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* contract_tile.c: the register tile of a contraction: mr x nr accumulators over the panels of both operands, and the
- * addition of a K block's sums to those before it.
+/* contract_tile.c: the register tile of a contraction, the one function of the kernel that is optimized. A call makes
+ * the tiles of one panel of operand 1 and a run of row panels of operand 0, one below the other:
+ *
+ *   accumulators = 0; for k: for each row of the panel: products with nv vectors of operand 1
+ *   not the first K block: add what the blocks before left
+ *   not the last: store to the partial sums; else to the outputs from the registers, where the program behind the
+ *   matmul is cheap and the columns are whole, or by way of memory and contract_epilogue.c
+ *
+ * A panel has any number of rows up to mr: each step branches out behind the panel's last row. So an output is cut into
+ * panels that differ by one row at most, none is filled up, and operand 0 can be read where it lies. The branches cost
+ * nothing measurable: the products of a row take a cycle, and all steps of a panel branch alike.
+ *
  * Words of panels that hold several elements are multiplied by contract_dot.c. */
 #include "jit/contract.h"
+#include <string.h>
+
+/* Rows that one pointer into operand 0 serves: x86 addresses reach 0, 1 and 2 strides from it. */
+enum { ROWS_A_POINTER = 3, A_POINTERS = (CONTRACT_MAX_ROWS + ROWS_A_POINTER - 1) / ROWS_A_POINTER };
+
+typedef struct tile {
+    contract *c;
+    LLVMValueRef in[CONTRACT_TILE_PARAMETERS];
+    LLVMValueRef m0, rows, pa, partial;      /* of the panel */
+    LLVMValueRef sum[CONTRACT_MAX_TILE];     /* [row][vector] */
+} tile;
+
+static LLVMValueRef bytes_behind(contract *c, LLVMValueRef p, LLVMValueRef bytes) {
+    return em_gep(c->e, p, c->e->t_i8, bytes);
+}
 
 LLVMValueRef contract_tile_load(contract *c, LLVMValueRef ptr, int align) {
     LLVMValueRef v = LLVMBuildLoad2(c->e->b, c->t_vec, ptr, "");
@@ -24,99 +49,210 @@ static void prefetch(contract *c, LLVMValueRef ptr) {
     LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, in, 4, "");
 }
 
-/* How far ahead the panel is prefetched: a kilobyte. */
-int64_t contract_rows_ahead(const contract *c) { return 1024 / (c->nr * c->acc_bytes) + 1; }
+/* The same value, of which the compiler does not see where it comes from: it would make one pointer and a register for
+ * the distance of each row of several pointers that advance alike. */
+static LLVMValueRef opaque(contract *c, LLVMValueRef x) {
+    LLVMTypeRef type = LLVMTypeOf(x), fn = LLVMFunctionType(type, &type, 1, 0);
+    LLVMValueRef same = LLVMGetInlineAsm(fn, "", 0, "=r,0", 4, 0, 0, LLVMInlineAsmDialectATT, 0);
+    return LLVMBuildCall2(c->e->b, fn, same, &x, 1, "");
+}
 
-/* One product of the panels at pa and pb into acc. */
-static void tile_step(contract *c, LLVMValueRef *acc, LLVMValueRef pa, LLVMValueRef pb, bool is_slow) {
+static LLVMBasicBlockRef here(contract *c) { return LLVMGetInsertBlock(c->e->b); }
+static void at_end_of(contract *c, LLVMBasicBlockRef block) { LLVMPositionBuilderAtEnd(c->e->b, block); }
+
+/* Behind row i of a step or store: on to the next row, in a block of its own, if the panel has it, else to `out`. */
+static void next_row(tile *t, int i, LLVMBasicBlockRef out) {
+    contract *c = t->c;
+    LLVMBasicBlockRef next = em_block(c->e, "row");
+    LLVMBuildCondBr(c->e->b, em_icmp(c->e, LLVMIntSGT, t->rows, num(c, i + 1)), next, out);
+    at_end_of(c, next);
+}
+
+/* The products of one step into acc, and on to `latch`. end[i]: where row i ends. */
+static void tile_step(tile *t, LLVMValueRef *acc, LLVMValueRef *pa, LLVMValueRef pb, LLVMBasicBlockRef latch,
+                      LLVMBasicBlockRef *end, bool is_slow) {
+    contract *c = t->c;
     emit *e = c->e;
     LLVMValueRef zeros = LLVMConstNull(LLVMVectorType(e->t_i32, (unsigned)c->v_lanes)), b[8];
+    LLVMValueRef poison = LLVMGetPoison(c->t_vec), row = t->in[CONTRACT_A_ROW];
     for (int j = 0; j < c->nv; j++) b[j] = contract_tile_load(c, element(c, pb, num(c, j * c->v_lanes)), c->acc_bytes);
-    /* The panel of operand 1 comes from the next cache the first time; the hardware's prefetcher is late for it. */
-    for (int at = 0; at < c->nr * c->acc_bytes; at += 64)
-        prefetch(c, em_gep(e, element(c, pb, c->b_ahead), e->t_i8, num(c, at)));
+    /* The panel of operand 1 comes from the next cache the first time; the hardware's prefetcher is late for it. Eight
+     * steps ahead: as far as an address reaches. */
+    LLVMValueRef ahead = bytes_behind(c, pb, LLVMBuildShl(e->b, t->in[CONTRACT_B_K], num(c, 3), ""));
+    for (int at = 0; at < c->nr * c->acc_bytes; at += 64) prefetch(c, em_gep(e, ahead, e->t_i8, num(c, at)));
     for (int i = 0; i < c->mr; i++) {
-        LLVMValueRef x = LLVMBuildLoad2(e->b, c->t_acc, element(c, pa, num(c, i)), "");
+        int far = i % ROWS_A_POINTER;
+        LLVMValueRef p = pa[i / ROWS_A_POINTER];
+        if (far) p = bytes_behind(c, p, far == 1 ? row : LLVMBuildShl(e->b, row, num(c, 1), ""));
+        LLVMValueRef x = LLVMBuildLoad2(e->b, c->t_acc, p, "");
         LLVMSetAlignment(x, (unsigned)c->acc_bytes);
-        LLVMValueRef poison = LLVMGetPoison(c->t_vec);
         LLVMValueRef a = LLVMBuildShuffleVector(
             e->b, LLVMBuildInsertElement(e->b, poison, x, LLVMConstInt(e->t_i32, 0, 0), ""), poison, zeros, "");
         for (int j = 0; j < c->nv; j++) acc[i * c->nv + j] = mul_add(c, a, b[j], acc[i * c->nv + j], is_slow);
+        end[i] = here(c);
+        if (i + 1 < c->mr) next_row(t, i, latch);
     }
+    LLVMBuildBr(e->b, latch);
+    at_end_of(c, latch);
 }
 
-LLVMValueRef contract_merge(contract *c, LLVMValueRef a, LLVMBasicBlockRef from_a, LLVMValueRef b,
-                          LLVMBasicBlockRef from_b) {
-    LLVMValueRef phi = LLVMBuildPhi(c->e->b, LLVMTypeOf(a), "");
-    LLVMAddIncoming(phi, &a, &from_a, 1);
-    LLVMAddIncoming(phi, &b, &from_b, 1);
-    return phi;
-}
-
-/* (pa, pb, count, dst, b_stride, b_ahead): dst[mr][nr] = sum over k < count of pa[k] x pb[k]. The only function that is
- * optimized, and what costs most to compile: so it has a loop of single products (two an iteration are no faster:
- * EPYC 9005, 512^3 f32, level v4 and v3), and stores its sums however they go on. */
-static void emit_tile(contract *c, contract_function f, const char *name) {
+/* t->sum = the products of the panels. */
+static void sum_products(tile *t, bool is_slow) {
+    contract *c = t->c;
     emit *e = c->e;
+    int n = c->mr * c->nv, n_pointers = (c->mr + ROWS_A_POINTER - 1) / ROWS_A_POINTER;
+    LLVMBasicBlockRef entry = here(c), body = em_block(e, "products"), done = em_block(e, "sums"), end[CONTRACT_MAX_ROWS];
+    LLVMBasicBlockRef latch = em_block(e, "step");
+    LLVMValueRef first[8], acc[CONTRACT_MAX_TILE], pa[A_POINTERS], row = t->in[CONTRACT_A_ROW];
+    LLVMValueRef begin[A_POINTERS + 2], phi[A_POINTERS + 2];
+    for (int j = 0; j < c->nv; j++) { /* sums begin with the head of the panel */
+        LLVMValueRef head = element(c, t->in[CONTRACT_B], num(c, j * c->v_lanes - c->nr));
+        first[j] = c->dot == IR_DOT_I8 ? contract_tile_load(c, head, c->acc_bytes) : LLVMConstNull(c->t_vec);
+    }
+    begin[0] = t->in[CONTRACT_B];
+    begin[1] = t->in[CONTRACT_COUNT];
+    for (int i = 0; i < n_pointers; i++)
+        begin[2 + i] = i ? bytes_behind(c, begin[1 + i], em_mul(e, row, num(c, ROWS_A_POINTER))) : t->pa;
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, begin[1], num(c, 0)), body, done);
+
+    at_end_of(c, body);
+    for (int i = 0; i < n_pointers + 2; i++) {
+        phi[i] = LLVMBuildPhi(e->b, LLVMTypeOf(begin[i]), "");
+        LLVMAddIncoming(phi[i], &begin[i], &entry, 1);
+        if (i >= 2) pa[i - 2] = phi[i];
+    }
+    for (int i = 0; i < n; i++) {
+        acc[i] = t->sum[i] = LLVMBuildPhi(e->b, c->t_vec, "");
+        LLVMAddIncoming(t->sum[i], &first[i % c->nv], &entry, 1);
+    }
+    tile_step(t, acc, pa, phi[0], latch, end, is_slow);
+    for (int i = 0; i < n; i++) {
+        LLVMValueRef after = LLVMBuildPhi(e->b, c->t_vec, "");
+        for (int r = 0; r < c->mr; r++) LLVMAddIncoming(after, r < i / c->nv ? &t->sum[i] : &acc[i], &end[r], 1);
+        LLVMAddIncoming(t->sum[i], &after, &latch, 1);
+        acc[i] = after;
+    }
+    LLVMValueRef then[A_POINTERS + 2] = {bytes_behind(c, phi[0], t->in[CONTRACT_B_K]), em_sub(e, phi[1], num(c, 1))};
+    for (int i = 0; i < n_pointers; i++) then[2 + i] = opaque(c, bytes_behind(c, pa[i], t->in[CONTRACT_A_K]));
+    for (int i = 0; i < n_pointers + 2; i++) LLVMAddIncoming(phi[i], &then[i], &latch, 1);
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntNE, then[1], num(c, 0)), body, done);
+
+    at_end_of(c, done);
+    for (int i = 0; i < n; i++) t->sum[i] = contract_merge(c, first[i % c->nv], entry, acc[i], latch);
+}
+
+/* The same, where the instruction that adds products of bf16 may not be used for all panels (contract_dot.c). */
+static void sum_exact_products(tile *t) {
+    contract *c = t->c;
+    LLVMValueRef fast[CONTRACT_MAX_TILE];
+    LLVMBasicBlockRef exact = em_block(c->e, "exact"), slow = em_block(c->e, "slow"), done = em_block(c->e, "all_products"), fast_end;
+    LLVMBuildCondBr(c->e->b, contract_is_exact(c, t->pa, t->in[CONTRACT_B]), exact, slow);
+    at_end_of(c, exact);
+    sum_products(t, false);
+    memcpy(fast, t->sum, sizeof fast);
+    fast_end = here(c);
+    LLVMBuildBr(c->e->b, done);
+    at_end_of(c, slow);
+    sum_products(t, true);
+    LLVMBasicBlockRef slow_end = here(c);
+    LLVMBuildBr(c->e->b, done);
+    at_end_of(c, done);
+    for (int i = 0; i < c->mr * c->nv; i++) t->sum[i] = contract_merge(c, fast[i], fast_end, t->sum[i], slow_end);
+}
+
+/* t->sum += the partial sums, behind the first K block. */
+static void add_partial(tile *t) {
+    contract *c = t->c;
+    emit *e = c->e;
+    LLVMBasicBlockRef before = here(c), add = em_block(e, "add"), done = em_block(e, "added");
+    LLVMValueRef sum[CONTRACT_MAX_TILE];
     int n = c->mr * c->nv;
-    LLVMTypeRef parameter[6] = {e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_i64};
-    contract_outer *o = contract_begin(c, f, name, parameter, 6, true);
-    LLVMValueRef in[6], zero = LLVMConstNull(c->t_vec), phi[3];
-    LLVMValueRef sum[CONTRACT_MAX_TILE], next[CONTRACT_MAX_TILE], first[8];
-    LLVMGetParams(e->fn, in);
-    bool in_place = ir_kernel_contract_in_place(c->k);
-    c->b_stride = in_place ? in[4] : num(c, c->nr);
-    c->b_ahead = in_place ? in[5] : num(c, c->nr * contract_rows_ahead(c));
-
-    for (int j = 0; j < c->nv; j++) /* sums begin with the head of the panel */
-        first[j] = c->dot == IR_DOT_I8 ? contract_tile_load(c, element(c, in[1], num(c, j * c->v_lanes - c->nr)), c->acc_bytes) : zero;
-    LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b), body = em_block(e, "products"), done = em_block(e, "sums");
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, in[2], num(c, 0)), body, done);
-    LLVMPositionBuilderAtEnd(e->b, body);
-    for (int i = 0; i < 3; i++) {
-        phi[i] = LLVMBuildPhi(e->b, LLVMTypeOf(in[i]), "");
-        LLVMAddIncoming(phi[i], &in[i], &entry, 1);
-    }
+    LLVMBuildCondBr(e->b, t->in[CONTRACT_IS_LATER], add, done);
+    at_end_of(c, add);
     for (int i = 0; i < n; i++) {
-        next[i] = sum[i] = LLVMBuildPhi(e->b, c->t_vec, "");
-        LLVMAddIncoming(sum[i], &first[i % c->nv], &entry, 1);
+        LLVMValueRef p = contract_tile_load(c, element(c, t->partial, num(c, i * c->v_lanes)), c->v_lanes * c->acc_bytes);
+        sum[i] = ir_is_float(c->acc) ? em_fadd(e, p, t->sum[i]) : em_add(e, p, t->sum[i]);
     }
-    tile_step(c, next, phi[0], phi[1], f == SLOW_TILE);
-    LLVMValueRef then[3] = {element(c, phi[0], num(c, c->mr)), element(c, phi[1], c->b_stride),
-                            em_sub(e, phi[2], num(c, 1))};
-    for (int i = 0; i < 3; i++) LLVMAddIncoming(phi[i], &then[i], &body, 1);
-    for (int i = 0; i < n; i++) LLVMAddIncoming(sum[i], &next[i], &body, 1);
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntNE, then[2], num(c, 0)), body, done);
+    LLVMBuildBr(e->b, done);
+    at_end_of(c, done);
+    for (int i = 0; i < n; i++) t->sum[i] = contract_merge(c, t->sum[i], before, sum[i], add);
+}
 
-    LLVMPositionBuilderAtEnd(e->b, done);
-    for (int i = 0; i < n; i++) sum[i] = contract_merge(c, first[i % c->nv], entry, next[i], body);
-    for (int i = 0; i < n; i++) {
-        LLVMValueRef at = element(c, in[3], num(c, i / c->nv * c->nr + i % c->nv * c->v_lanes));
-        LLVMSetAlignment(LLVMBuildStore(e->b, sum[i], at), (unsigned)(c->v_lanes * c->acc_bytes));
+/* All rows, whatever the panel has: the memory is that of a whole tile. */
+static void store_tile(tile *t, LLVMValueRef to) {
+    contract *c = t->c;
+    for (int i = 0; i < c->mr * c->nv; i++) {
+        LLVMValueRef store = LLVMBuildStore(c->e->b, t->sum[i], element(c, to, num(c, i * c->v_lanes)));
+        LLVMSetAlignment(store, (unsigned)(c->v_lanes * c->acc_bytes));
     }
-    contract_end(c, o);
+}
+
+/* From the registers to the outputs, and on to `done`. */
+static void store_rows(tile *t, LLVMBasicBlockRef done) {
+    contract *c = t->c;
+    contract_columns *columns = contract_epilogue_begin(c, t->in[CONTRACT_N0]);
+    for (int i = 0; i < c->mr; i++) {
+        contract_epilogue_row(c, columns, em_add(c->e, t->m0, num(c, i)), &t->sum[i * c->nv]);
+        if (i + 1 < c->mr) next_row(t, i, done);
+    }
+    LLVMBuildBr(c->e->b, done);
+}
+
+static void store_sums(tile *t) {
+    contract *c = t->c;
+    emit *e = c->e;
+    LLVMBasicBlockRef done = em_block(e, "done");
+    LLVMValueRef is_last = t->in[CONTRACT_IS_LAST];
+    if (contract_is_direct(c)) {
+        LLVMBasicBlockRef rows = em_block(e, "rows"), memory = em_block(e, "memory");
+        LLVMValueRef is_whole = em_icmp(e, LLVMIntSGE, em_sub(e, c->n, t->in[CONTRACT_N0]), num(c, c->nr));
+        LLVMBuildCondBr(e->b, em_and(e, is_last, is_whole), rows, memory);
+        at_end_of(c, rows);
+        store_rows(t, done);
+        at_end_of(c, memory);
+    }
+    store_tile(t, em_select(e, is_last, e->scratch, t->partial));
+    LLVMBasicBlockRef finish = em_block(e, "finish");
+    LLVMBuildCondBr(e->b, is_last, finish, done);
+    at_end_of(c, finish);
+    contract_call(c, FINISH, (LLVMValueRef[]){t->in[CONTRACT_ARGS], t->in[CONTRACT_BATCH], t->m0, t->in[CONTRACT_N0], t->rows}, 5);
+    LLVMBuildBr(e->b, done);
+    at_end_of(c, done);
 }
 
 void contract_emit_tile(contract *c) {
-    emit_tile(c, TILE, "tile");
-    if (c->dot == IR_DOT_BF16) emit_tile(c, SLOW_TILE, "slow_tile");
-}
-
-/* (partial, tile, dst): dst = partial + tile, a row at a time: once a K block, so simple. */
-void contract_emit_add(contract *c) {
     emit *e = c->e;
-    int align = c->v_lanes * c->acc_bytes;
-    LLVMTypeRef parameter[3] = {e->t_ptr, e->t_ptr, e->t_ptr};
-    contract_outer *o = contract_begin(c, ADD, "add", parameter, 3, false);
-    LLVMValueRef in[3];
-    LLVMGetParams(e->fn, in);
-    em_loop l = em_for(e, num(c, 0), num(c, c->mr * c->nr), num(c, c->nr));
-    for (int j = 0; j < c->nv; j++) {
-        LLVMValueRef at = em_add(e, l.i, num(c, j * c->v_lanes));
-        LLVMValueRef a = contract_tile_load(c, element(c, in[0], at), align), b = contract_tile_load(c, element(c, in[1], at), align);
-        LLVMValueRef sum = ir_is_float(c->acc) ? em_fadd(e, a, b) : em_add(e, a, b);
-        LLVMSetAlignment(LLVMBuildStore(e->b, sum, element(c, in[2], at)), (unsigned)align);
+    LLVMTypeRef type[CONTRACT_TILE_PARAMETERS];
+    for (int i = 0; i < CONTRACT_TILE_PARAMETERS; i++) type[i] = e->t_i64;
+    type[CONTRACT_ARGS] = type[CONTRACT_A] = type[CONTRACT_B] = type[CONTRACT_PARTIAL] = e->t_ptr;
+    type[CONTRACT_IS_LATER] = type[CONTRACT_IS_LAST] = e->t_i1;
+    contract_outer *o = contract_begin(c, TILE, "tile", type, CONTRACT_TILE_PARAMETERS, true);
+    tile t = {.c = c};
+    LLVMGetParams(e->fn, t.in);
+    contract_decode_batch(c, t.in[CONTRACT_BATCH], UINT32_MAX);
+
+    LLVMBasicBlockRef entry = here(c), panel = em_block(e, "panel"), done = em_block(e, "return");
+    LLVMValueRef begin[4] = {num(c, 0), t.in[CONTRACT_A], t.in[CONTRACT_M0], t.in[CONTRACT_PARTIAL]}, phi[4];
+    LLVMBuildBr(e->b, panel);
+    at_end_of(c, panel);
+    for (int i = 0; i < 4; i++) {
+        phi[i] = LLVMBuildPhi(e->b, LLVMTypeOf(begin[i]), "");
+        LLVMAddIncoming(phi[i], &begin[i], &entry, 1);
     }
-    em_end(e, &l);
+    LLVMValueRef is_tall = em_icmp(e, LLVMIntSLT, phi[0], t.in[CONTRACT_TALL]);
+    t.rows = em_add(e, t.in[CONTRACT_ROWS], LLVMBuildZExt(e->b, is_tall, e->t_i64, ""));
+    t.pa = phi[1];
+    t.m0 = phi[2];
+    t.partial = phi[3];
+    if (c->dot == IR_DOT_BF16) sum_exact_products(&t);
+    else sum_products(&t, false);
+    add_partial(&t);
+    store_sums(&t);
+    LLVMValueRef next_a = em_add(e, em_mul(e, t.rows, t.in[CONTRACT_A_NEXT_ROW]), t.in[CONTRACT_A_NEXT]);
+    LLVMValueRef next[4] = {em_add(e, phi[0], num(c, 1)), bytes_behind(c, t.pa, next_a), em_add(e, t.m0, t.rows),
+                            element(c, t.partial, num(c, c->mr * c->nr))};
+    for (int i = 0; i < 4; i++) LLVMAddIncoming(phi[i], &next[i], (LLVMBasicBlockRef[]){here(c)}, 1);
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, next[0], t.in[CONTRACT_PANELS]), panel, done);
+    at_end_of(c, done);
     contract_end(c, o);
 }

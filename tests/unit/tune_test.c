@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* tune_test.c: run-time fields keep the rules of ir/kernel.h for every size, and tiles have a sensible number. */
 #include "rt/tune.h"
+#include "rt/cpuinfo.h"
 #include <criterion/criterion.h>
 
 static ir_kernel kernel(ir_kernel_kind kind, const char *roles) {
@@ -38,7 +39,7 @@ Test(tune, map_rules) {
         for (int b = 0; b < N_SIZES; b++)
             for (int t = 0; t < 5; t++) {
                 int64_t size[2] = {sizes[a], sizes[b]}, tune[IR_TUNE_COUNT];
-                rt_tune(&k, size, threads[t], tune);
+                rt_tune(&k, size, NULL, threads[t], tune);
                 cr_assert_geq(tune[IR_TUNE_MAP_ROWS], 1);
                 cr_assert_geq(tune[IR_TUNE_MAP_COLUMNS], 1);
                 cr_assert(tune[IR_TUNE_MAP_COLUMNS] >= size[1] || tune[IR_TUNE_MAP_COLUMNS] % 64 == 0);
@@ -47,20 +48,20 @@ Test(tune, map_rules) {
                     cr_assert(tune[IR_TUNE_MAP_ROWS] >= size[0] && tune[IR_TUNE_MAP_COLUMNS] >= size[1]);
             }
     int64_t size[2] = {1000, 1000}, tune[IR_TUNE_COUNT];
-    rt_tune(&k, size, 2, tune);
+    rt_tune(&k, size, NULL, 2, tune);
     ir_launch l;
     ir_kernel_launch(&k, size, tune, &l);
     cr_assert(l.tiles[0] >= 8 && l.tiles[0] < 100, "%ld", (long)l.tiles[0]);
     cr_assert_eq(tune[IR_TUNE_MAP_STREAM], 0);
     size[0] = 1000000;
-    rt_tune(&k, size, 2, tune);
+    rt_tune(&k, size, NULL, 2, tune);
     cr_assert_eq(tune[IR_TUNE_MAP_STREAM], 1);
 }
 
 Test(tune, a_map_without_dims) {
     ir_kernel k = kernel(IR_KERNEL_MAP, "");
     int64_t tune[IR_TUNE_COUNT];
-    rt_tune(&k, NULL, 4, tune);
+    rt_tune(&k, NULL, NULL, 4, tune);
     ir_launch l;
     ir_kernel_launch(&k, NULL, tune, &l);
     cr_assert_eq(l.tiles[0], 1);
@@ -76,7 +77,7 @@ Test(tune, reduce_and_row_rules) {
             for (int b = 0; b < N_SIZES - 1; b++)
                 for (int t = 0; t < 5; t++) {
                     int64_t size[2] = {sizes[a], sizes[b]}, tune[IR_TUNE_COUNT];
-                    rt_tune(&k, size, threads[t], tune);
+                    rt_tune(&k, size, NULL, threads[t], tune);
                     cr_assert_geq(tune[0], 1);
                     if (k.kind == IR_KERNEL_REDUCE) cr_assert(tune[1] >= 1 && tune[2] >= 64 && tune[2] % 64 == 0);
                     ir_launch l;
@@ -86,7 +87,7 @@ Test(tune, reduce_and_row_rules) {
     }
     ir_kernel k = kernel(IR_KERNEL_REDUCE, "rv");
     int64_t size[2] = {4096, 4096}, tune[IR_TUNE_COUNT];
-    rt_tune(&k, size, 2, tune);
+    rt_tune(&k, size, NULL, 2, tune);
     ir_launch l;
     ir_kernel_launch(&k, size, tune, &l);
     cr_assert(l.tiles[0] >= 8, "%ld", (long)l.tiles[0]);
@@ -99,14 +100,32 @@ Test(tune, contract_rules) {
             for (int c = 0; c < N_SIZES - 2; c++)
                 for (int t = 0; t < 5; t++) {
                     int64_t size[4] = {1, sizes[a], sizes[b], sizes[c]}, tune[IR_TUNE_COUNT];
-                    rt_tune(&k, size, threads[t], tune);
+                    rt_tune(&k, size, NULL, threads[t], tune);
                     cr_assert(tune[0] >= 6 && tune[0] % 6 == 0 && tune[1] >= 16 && tune[1] % 16 == 0);
                 }
     int64_t size[4] = {1, 1024, 1024, 1024}, tune[IR_TUNE_COUNT];
-    rt_tune(&k, size, 2, tune);
+    rt_tune(&k, size, NULL, 2, tune);
     ir_launch l;
     ir_kernel_launch(&k, size, tune, &l);
     cr_assert(l.tiles[1] >= 8 && l.tiles[1] <= 64, "%ld", (long)l.tiles[1]);
+    cr_assert_eq(tune[IR_TUNE_CONTRACT_A_IN_PLACE], 0, "in place without strides");
+}
+
+/* Operand 0 is read in place unless its rows crowd a set of the L1 cache, or its columns lie far apart. */
+Test(tune, operand_0_in_place) {
+    ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
+    k.tile.mr = 12;
+    int64_t size[3] = {256, 256, 256}, stride[6] = {256, 0, 1}, tune[IR_TUNE_COUNT];
+    rt_tune(&k, size, stride, 1, tune);
+    cr_assert_eq(tune[IR_TUNE_CONTRACT_A_IN_PLACE], 1);
+    stride[0] = 1, stride[2] = 100000;
+    rt_tune(&k, size, stride, 1, tune);
+    cr_assert_eq(tune[IR_TUNE_CONTRACT_A_IN_PLACE], 0, "columns far apart");
+    stride[0] = 1024, stride[2] = 1;
+    k.tile.mr = 16;
+    size[0] = 1 << 20;
+    rt_tune(&k, size, stride, 1, tune);
+    cr_assert_eq(tune[IR_TUNE_CONTRACT_A_IN_PLACE], rt_host_caches()->l1d_bytes >= 16 * 4096);
 }
 
 Test(tune, threshold) {
