@@ -199,6 +199,7 @@ void ir_kernel_print(fu_str *o, const ir_kernel *k) {
                 ir_target_name(ir_kernel_target(k), target));
     if (k->fast_math) fu_str_add(o, "math fast\n");
     if (k->tile.mr) fu_str_addf(o, "tile %d %d %d\n", k->tile.mr, k->tile.nr, k->tile.kb);
+    if (k->is_direct) fu_str_add(o, "form direct\n");
     for (int d = 0; d < k->n_dims; d++) {
         if (k->dim[d].size == IR_SIZE_RUNTIME) fu_str_addf(o, "dim %c ?\n", k->dim[d].role);
         else fu_str_addf(o, "dim %c %" PRId64 "\n", k->dim[d].role, k->dim[d].size);
@@ -329,6 +330,7 @@ static fusor_status read_line(reader *r, char *line, ir_kernel *k) {
         return FUSOR_OK;
     }
     if (strcmp(line, "math fast") == 0) return k->fast_math = true, FUSOR_OK;
+    if (strcmp(line, "form direct") == 0) return k->is_direct = true, FUSOR_OK;
     if (sscanf(line, "tile %d %d %d", &k->tile.mr, &k->tile.nr, &k->tile.kb) == 3) return FUSOR_OK;
     return bad(r, "unknown line");
 }
@@ -443,6 +445,8 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
     analyze(k, varies, pass);
     for (int i = 0; i < k->n_insts; i++) FU_TRY(verify_inst(k, i, e, varies));
     if ((k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW) && matmuls != 1) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a %s kernel has exactly one matmul", ir_kernel_kind_names[k->kind]);
+    if (k->is_direct && (k->kind != IR_KERNEL_CONTRACT || !ir_kernel_can_be_direct(k)))
+        return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a direct kernel needs a contraction of known sizes, and an operand 0 that is read in place");
     if (k->kind == IR_KERNEL_SCAN) {
         int last = k->n_dims - 1 - ir_kernel_is_column(k);
         if (scans != 1 || last < 0 || k->dim[last].role != 'r' || (last > 0 && k->dim[last - 1].role == 'r'))

@@ -29,7 +29,7 @@
  * Random numbers are instructions of two operands: the seed, and the row-major number of the element, both i64.
  *
  * Baked: sizes of 1 never appear as dims; a size known as an integer up to 64 in dim r, n, k (and the last p of a map) is
- * baked; strides 0 and 1 are baked, and for loads 2, 3, 4 and -1 along the last dim. Everything else is read from the arguments. Baked and run-time forms give the same bits. */
+ * baked (and in dim m of a direct contraction, as are its strides); strides 0 and 1 are baked, and for loads 2, 3, 4 and -1 along the last dim. Everything else is read from the arguments. Baked and run-time forms give the same bits. */
 #include "ir/op.h"
 #include "ir/schedule.h"
 
@@ -76,6 +76,7 @@ typedef struct ir_kernel {
     ir_dtype  scalar[IR_KERNEL_MAX_INSTS];  /* dtype of each scalar argument */
     ir_kinst  inst[IR_KERNEL_MAX_INSTS];
     ir_tile   tile;                 /* contract; zeros else */
+    bool      is_direct;            /* contract: the form for small operands, below */
     bool      fast_math;
 } ir_kernel;
 
@@ -125,6 +126,10 @@ typedef struct ir_launch {
     int64_t tiles[IR_MAX_PHASES];
     int64_t scratch_bytes, shared_bytes;
 } ir_launch;
+/* contract, direct form ("form direct" in the text): m, n and k are baked, up to IR_BAKE_MAX, as are the strides of the operands along
+ * them; operand 0 is a load of the accumulator type that is read where it lies. So is operand 1 where it is such a load, contiguous
+ * along n; else each batch of it is packed into scratch. One phase, whose tiles are batches; no run-time field matters. */
+bool ir_kernel_can_be_direct(const ir_kernel *k);       /* launch_contract.c: does the description say all of that, but for the tile? */
 void ir_kernel_launch(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out);
 void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out);    /* launch_contract.c */
 void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out);      /* launch_window.c */
@@ -132,7 +137,7 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e);
 /* contract: accumulator type, and the part of `scratch` before the packed block of operand 0. Layout of scratch: one register
  * tile [mr][nr], rows being transposed [max(mr, nr)][lanes], where operand 1 can be read in place a panel of it [min(K, kb)][nr],
  * each of the accumulator type and rounded up to 64 bytes; unless operand 0 is read in place, the packed block [panels][min(K, kb)][mr] and lanes * mr elements that the last store may touch; where K > kb, partial sums of the output
- * block [n panels][m panels][mr][nr]. Layout of shared: [batches of operand 1][n panels][K][nr]: all that phase 1 needs of phase 0. With an
+ * block [n panels][m panels][mr][nr]. Direct form: a tile and rows as above, where operand 1 is packed [n panels][K][nr] of it. Layout of shared: [batches of operand 1][n panels][K][nr]: all that phase 1 needs of phase 0. With an
  * ir_dot, K and kb count words of ir_dots[].group elements there, and each K block of a panel begins with its heads[]. K = 0: a head all the same. */
 ir_dtype ir_kernel_contract_acc(const ir_kernel *k);
 ir_dot ir_kernel_contract_dot(const ir_kernel *k);

@@ -41,6 +41,25 @@ bool ir_kernel_contract_a_in_place(const ir_kernel *k) {
     return a && a->op == IR_K_LOAD && !a->variant && a->dtype == ir_kernel_contract_acc(k);
 }
 
+static bool is_known(int64_t stride) { return stride != IR_STRIDE_RUNTIME; }
+
+bool ir_kernel_can_be_direct(const ir_kernel *k) {
+    const ir_kinst *mm = find_matmul(k), *a = mm ? &k->inst[mm->in[0]] : NULL, *b = mm ? &k->inst[mm->in[1]] : NULL;
+    int m = k->n_dims - 3, n = m + 1, kk = m + 2;
+    if (!mm || m < 0 || k->dim[m].role != 'm' || k->dim[n].role != 'n' || (m > 0 && k->dim[m - 1].role != 'b')) return false;
+    for (int d = m; d <= kk; d++)
+        if (k->dim[d].size < 1 || k->dim[d].size > IR_BAKE_MAX) return false;
+    if (!ir_kernel_contract_a_in_place(k)) return false;
+    const int64_t *x = k->buffer[a->index].stride, *y = b->op == IR_K_LOAD ? k->buffer[b->index].stride : NULL;
+    if (!is_known(x[m]) || !is_known(x[kk])) return false;
+    if (ir_kernel_contract_in_place(k)) return is_known(y[kk]);
+    /* Packed anew for each batch: only where each batch has its own. */
+    uint32_t varies = ir_kernel_varies(k, mm->in[1]);
+    for (int d = 0; d < m; d++)
+        if (!(varies >> d & 1)) return false;
+    return true;
+}
+
 void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
     const ir_kinst *mm = find_matmul(k);
     int64_t mr = k->tile.mr, nr = k->tile.nr, kb = k->tile.kb;
@@ -56,6 +75,13 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
             batches *= size[d];
             if (b_varies >> d & 1) b_batches *= size[d];
         }
+    }
+    if (k->is_direct) {
+        out->n_phases = 1;
+        out->tiles[0] = batches * (m > 0 && n > 0);
+        out->scratch_bytes = ir_kernel_contract_head_bytes(k);
+        if (!ir_kernel_contract_in_place(k)) out->scratch_bytes += round_up(ceil_div(n, nr) * nr * kk * bytes, 64);
+        return;
     }
     /* Blocks are whole register tiles, at least one, and no larger than the output needs. */
     int64_t mp = ceil_div(m, mr), np = ceil_div(n, nr);

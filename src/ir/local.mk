@@ -16,6 +16,7 @@ ir_sources += %D%/launch_contract.c
 ir_sources += %D%/plan.c
 ir_sources += %D%/plan_view.c
 ir_sources += %D%/plan_order.c
+ir_sources += %D%/plan_direct.c
 ir_sources += %D%/plan_memory.c
 ir_sources += %D%/plan_hint.c
 ir_sources += %D%/plan_build.c

@@ -758,6 +758,7 @@ static fusor_status build_kernel(planner *p, int c) {
             if (pb->storage == IR_STORE_INPUT && p->g->params.at[pb->index].is_const) st.prepack_param = pb->index;
         }
     }
+    plan_make_direct(p, b.k, &st);
     FU_TRY(ir_kernel_verify(b.k, p->error));
     if (scatter) FU_TRY(copy_operand(&b, scatter));
     push_step(p, c, st);

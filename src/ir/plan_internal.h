@@ -113,4 +113,6 @@ bool plan_has_kernel(const planner *p, const ir_node *n);
 /* ---- plan_build.c ---- */
 /* Turns cluster c into a step of the plan, after those whose values it reads. Nothing when it is built already. */
 fusor_status plan_build_step(planner *p, int c);
+/* plan_direct.c: gives a contraction of small known sizes its direct form; its step is ready but for being pushed. */
+void plan_make_direct(const planner *p, ir_kernel *k, ir_step *st);
 #endif

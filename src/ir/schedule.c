@@ -72,3 +72,37 @@ ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m) {
         }
     return best;
 }
+
+/* The time of one step along k, in half cycles, of a core with two vector products and two loads a cycle and products of four
+ * cycles: h rows of v vectors are h * v products, h + v loads (one row of vectors: an element of operand 0 comes with each
+ * product), and no less than 8 that do not wait for each other. */
+static int step_time(int h, int v) {
+    int products = h * v, loads = h + v, time = products > loads ? products : loads;
+    return 16 * (time < 8 ? 8 : time) + loads + 16;
+}
+
+/* All tiles are tried: mr * nv accumulators, nv vectors of operand 1 and an element of operand 0 in all lanes, which may stay in
+ * memory at v4 where it is used once; products where the level has none that add. Rows that are left over, and vectors, are tiles
+ * of their own. */
+ir_tile ir_contract_direct_tile(ir_level level, ir_dtype acc, int m, int n) {
+    int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = level == IR_LEVEL_V4 ? 32 : 16;
+    int spare = level == IR_LEVEL_V4 ? 1 : level == IR_LEVEL_V3 ? 2 : 4;
+    if (ir_is_int(acc) && level != IR_LEVEL_V4) spare += 2;
+    int vectors = (n + lanes - 1) / lanes, unit = ir_levels[level].lanes / lanes, best = 0;
+    if (unit < 1) unit = 1;
+    ir_tile tile = {1, unit * lanes, ir_contract_tile(level, acc).kb};
+    for (int nv = unit; nv <= 8 && nv < vectors + unit; nv += unit)
+        for (int h = 1; h <= m && h <= 30; h++) {
+            bool is_folded = nv == 1 && level == IR_LEVEL_V4 && ir_is_float(acc);
+            if (h * nv + nv + !is_folded + spare > registers) break;
+            int v = nv < vectors ? nv : vectors, time = 0;
+            for (int row = 0; row < m; row += h)
+                for (int j = 0; j < vectors; j += v)
+                    time += step_time(row + h <= m ? h : m - row, j + v <= vectors ? v : vectors - j);
+            if (best && time >= best) continue;
+            best = time;
+            tile.mr = h;
+            tile.nr = nv * lanes;
+        }
+    return tile;
+}

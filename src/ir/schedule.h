@@ -32,6 +32,8 @@ typedef struct ir_tile { int mr, nr, kb; } ir_tile;
 ir_tile ir_contract_tile(ir_level level, ir_dtype acc);
 /* The tile of a convolution with m channels in a group: no more rows than those. Only what the K block is has a say in bits. */
 ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m);
+/* The same for the direct form (ir/kernel.h): a tile that fits m x n, both known, and stays in registers. */
+ir_tile ir_contract_direct_tile(ir_level level, ir_dtype acc, int m, int n);
 /* Type a contraction of a and b accumulates in: f32 for floats up to 32 bits, f64, i32 for two 8-bit integers, i64 for other
  * integers; the result's type where that is of the same class and wider. */
 ir_dtype ir_contract_acc(ir_dtype a, ir_dtype b, ir_dtype result);

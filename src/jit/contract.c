@@ -61,8 +61,9 @@ void contract_decode_batch(contract *c, LLVMValueRef number, uint32_t which) {
         int d = c->batch[i];
         c->index[d] = num(c, 0);
         if (!(which >> d & 1)) continue;
-        c->index[d] = LLVMBuildURem(e->b, number, e->size[d], "");
-        number = LLVMBuildUDiv(e->b, number, e->size[d], "");
+        bool is_last = !(which & ((1u << d) - 1));      /* of those that the number is made of */
+        c->index[d] = is_last ? number : LLVMBuildURem(e->b, number, e->size[d], "");
+        if (!is_last) number = LLVMBuildUDiv(e->b, number, e->size[d], "");
     }
     for (int b = 0; b < c->k->n_buffers; b++) {
         c->batch_off[b] = num(c, 0);
@@ -87,7 +88,7 @@ static LLVMValueRef ceil_div(contract *c, LLVMValueRef a, int64_t b) {
 }
 
 /* What is loaded at the entry of each function. */
-static void set_values(contract *c) {
+void contract_set_values(contract *c) {
     emit *e = c->e;
     int64_t tile_bytes = (int64_t)c->mr * c->nr * c->acc_bytes;
     c->m = e->size[c->dim_m];
@@ -146,7 +147,7 @@ contract_outer *contract_begin(contract *c, contract_function f, const char *nam
     LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
     if (f == HEAD0 || f == HEAD1) return o;
     em_load_args(e, LLVMGetParam(e->fn, 0));
-    set_values(c);
+    contract_set_values(c);
     return o;
 }
 
@@ -165,7 +166,7 @@ void contract_call(contract *c, contract_function f, LLVMValueRef *in, unsigned 
 /* ---- packing ---- */
 /* (args, dst, batch, first, panels, k0, k_count): `panels` panels of the operand from number `first` on, each
  * min(K, kb) words and its head, of mr, behind the one before; heads are in front of dst. */
-static void emit_pack_function(contract *c, int operand) {
+void contract_emit_pack(contract *c, int operand) {
     emit *e = c->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
     contract_outer *o = contract_begin(c, operand ? PACK1 : PACK0, operand ? "pack1" : "pack0", parameter, 7, false);
@@ -187,8 +188,8 @@ static void emit_pack_function(contract *c, int operand) {
     contract_end(c, o);
 }
 
-static void call_pack(contract *c, int operand, LLVMValueRef dst, LLVMValueRef batch, LLVMValueRef first,
-                      LLVMValueRef panels, LLVMValueRef k0, LLVMValueRef k_count) {
+void contract_call_pack(contract *c, int operand, LLVMValueRef dst, LLVMValueRef batch, LLVMValueRef first,
+                        LLVMValueRef panels, LLVMValueRef k0, LLVMValueRef k_count) {
     LLVMValueRef in[7] = {c->e->args, dst, batch, first, panels, k0, k_count};
     contract_call(c, operand ? PACK1 : PACK0, in, 7);
 }
@@ -202,10 +203,10 @@ static void emit_pack_phase(contract *c) {
     LLVMValueRef to = panel_of_b(c, batch, panel, panels);
     if (c->heads[1]) {
         em_loop l = em_for(e, num(c, 0), em_mul(e, blocks_of_k(c), num(c, c->kb)), num(c, c->kb));
-        call_pack(c, 1, element(c, to, block_of_panel(c, l.i)), batch, panel, num(c, 1), l.i,
+        contract_call_pack(c, 1, element(c, to, block_of_panel(c, l.i)), batch, panel, num(c, 1), l.i,
                   contract_min(e, em_sub(e, c->kk, l.i), num(c, c->kb)));
         em_end(e, &l);
-    } else call_pack(c, 1, to, batch, panel, num(c, 1), num(c, 0), c->kk);
+    } else contract_call_pack(c, 1, to, batch, panel, num(c, 1), num(c, 0), c->kk);
     em_end(e, &t);
 }
 
@@ -230,7 +231,7 @@ static LLVMValueRef panel_to_read(contract *c, const block *s, LLVMValueRef pack
         LLVMValueRef here = em_gep(e, e->base[buffer], c->t_acc, contract_offset(c, buffer, &at));
         LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGE, em_sub(e, c->n, n0), nr), ready, edge);
         LLVMPositionBuilderAtEnd(e->b, edge);
-        call_pack(c, 1, s->edge, s->b_batch, panel, num(c, 1), s->k0, s->k_count);
+        contract_call_pack(c, 1, s->edge, s->b_batch, panel, num(c, 1), s->k0, s->k_count);
         LLVMBasicBlockRef edge_end = LLVMGetInsertBlock(e->b);
         LLVMBuildBr(e->b, ready);
         LLVMPositionBuilderAtEnd(e->b, ready);
@@ -263,7 +264,7 @@ static void block_of_a(contract *c, const block *s, LLVMValueRef m_first, LLVMVa
         LLVMBuildBr(e->b, ready);
         LLVMPositionBuilderAtEnd(e->b, pack);
     }
-    call_pack(c, 0, s->a, s->batch, m_first, m_count, s->k0, s->k_count);
+    contract_call_pack(c, 0, s->a, s->batch, m_first, m_count, s->k0, s->k_count);
     LLVMBasicBlockRef packed = LLVMGetInsertBlock(e->b);
     LLVMBuildBr(e->b, ready);
     LLVMPositionBuilderAtEnd(e->b, ready);
@@ -401,19 +402,20 @@ fusor_status jit_emit_contract(emit *e, fu_error *err) {
     c->nr = c->k->tile.nr;
     c->kb = c->k->tile.kb;
     c->nv = c->nr / c->v_lanes;
+    c->t_acc = em_scalar_type(e, c->acc);
+    c->t_vec = LLVMVectorType(c->t_acc, (unsigned)c->v_lanes);
+    contract_set_dot(c);
+    if (c->k->is_direct) return contract_emit_direct(c, err);
     if (c->mr < 1 || c->kb < 1 || c->nr < 1 || c->nr % c->lanes || c->nr % c->v_lanes || c->mr > c->lanes || c->mr > CONTRACT_MAX_ROWS ||
         c->nv > 8 || c->mr * c->nv > CONTRACT_MAX_TILE)
         return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "contract kernel: tile %d x %d x %d does not fit level %s", c->mr,
                        c->nr, c->kb, e->level->name);
-    c->t_acc = em_scalar_type(e, c->acc);
-    c->t_vec = LLVMVectorType(c->t_acc, (unsigned)c->v_lanes);
-    contract_set_dot(c);
     if (c->kb % c->group)
         return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "contract kernel: K blocks of %d are no whole words", c->kb);
-    set_values(c);
+    contract_set_values(c);
     contract_emit_heads(c);
-    emit_pack_function(c, 0);
-    emit_pack_function(c, 1);
+    contract_emit_pack(c, 0);
+    contract_emit_pack(c, 1);
     contract_emit_epilogue(c);
     contract_emit_tile(c);
 

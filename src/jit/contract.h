@@ -70,6 +70,15 @@ contract_outer *contract_begin(contract *c, contract_function f, const char *nam
 void contract_end(contract *c, const contract_outer *o); /* and back */
 void contract_call(contract *c, contract_function f, LLVMValueRef *in, unsigned n);
 
+void contract_set_values(contract *c); /* what is loaded at the entry of each function */
+/* Of operand 0 or 1: see the function. */
+void contract_emit_pack(contract *c, int operand);
+void contract_call_pack(contract *c, int operand, LLVMValueRef dst, LLVMValueRef batch, LLVMValueRef first,
+                        LLVMValueRef panels, LLVMValueRef k0, LLVMValueRef k_count);
+
+/* ---- contract_direct.c ---- */
+fusor_status contract_emit_direct(contract *c, fu_error *err); /* the whole kernel */
+
 /* ---- contract_tile.c ---- */
 /* Parameters of the tile's function; strides in bytes. Element (i, k) of operand 0 is A_ROW * i + A_K * k behind A. The
  * next panel is A_NEXT and A_NEXT_ROW * rows behind it: one for packed panels, the other in place. The first TALL of
@@ -109,6 +118,8 @@ typedef struct contract_columns contract_columns;
 bool contract_is_direct(const contract *c);
 contract_columns *contract_epilogue_begin(contract *c, LLVMValueRef n0);
 void contract_epilogue_row(contract *c, const contract_columns *columns, LLVMValueRef m, LLVMValueRef *sum);
+/* At one point, e->lanes wide; sum: its totals, in the accumulator type. */
+void contract_finish(contract *c, contract_point *at, LLVMValueRef sum);
 
 /* ---- contract_pack.c ---- */
 

@@ -19,6 +19,13 @@ static void store_all(contract *c, contract_point *at, em_values *v) {
     }
 }
 
+void contract_finish(contract *c, contract_point *at, LLVMValueRef sum) {
+    em_values v;
+    em_values_init(&v, contract_load, at);
+    v.at[c->matmul] = em_cast(c->e, sum, c->acc, c->k->inst[c->matmul].dtype);
+    store_all(c, at, &v);
+}
+
 static bool is_costly(const ir_kinst *in) {
     return in->op < IR_OP_COUNT && (ir_ops[in->op].flags & IR_COSTLY);
 }
@@ -117,12 +124,7 @@ void contract_epilogue_row(contract *c, const contract_columns *s, LLVMValueRef 
 /* ---- on the tile in memory ---- */
 /* Evaluates and stores everything at one point; x is where the accumulators of this point lie. */
 static void epilogue_at(contract *c, contract_point *at, LLVMValueRef x) {
-    emit *e = c->e;
-    em_values v;
-    em_values_init(&v, contract_load, at);
-    LLVMValueRef sum = em_load_ptr(e, c->acc, x, NULL, (unsigned)c->acc_bytes);
-    v.at[c->matmul] = em_cast(e, sum, c->acc, c->k->inst[c->matmul].dtype);
-    store_all(c, at, &v);
+    contract_finish(c, at, em_load_ptr(c->e, c->acc, x, NULL, (unsigned)c->acc_bytes));
 }
 
 /* Vectors of a row, or single elements where the end cannot be masked. A costly program is emitted once, in a loop.

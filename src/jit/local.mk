@@ -20,6 +20,7 @@ jit_sources += %D%/map_transpose.c
 jit_sources += %D%/window.c
 jit_sources += %D%/contract.c
 jit_sources += %D%/contract_pack.c
+jit_sources += %D%/contract_direct.c
 jit_sources += %D%/contract_tile.c
 jit_sources += %D%/contract_epilogue.c
 jit_sources += %D%/contract_dot.c

@@ -52,6 +52,10 @@ bool exec_again(const frame *f) {
         if (__builtin_expect(p && atomic_load_explicit(&p->on, memory_order_relaxed), 0)) return false;
     }
     int code = 0;
+    if (__builtin_expect(f->n_again == 1, 1)) {
+        RT_PROBE_RUN(f->again->symbol, f->again->n_phases, f->again->tiles);
+        return f->again->fn(&f->again->args, 0, f->again->tiles) == 0;
+    }
     for (const again_launch *a = f->again, *end = a + f->n_again; a != end; a++) {
         if (a->n_phases) RT_PROBE_RUN(a->symbol, a->n_phases, a->tiles);
         code |= a->fn(&a->args, 0, a->tiles);

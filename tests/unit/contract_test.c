@@ -99,7 +99,10 @@ static code compile(const ir_kernel *k) {
 
 /* ---- problems ---- */
 enum { A, B, BIAS, ROW, OUT, OUT2, N_BUFFERS };
-enum { PLAIN, BIAS_RELU, TWO_OUTPUTS, SCALED_A }; /* epilogue, or a program on operand 0 */
+enum { PLAIN, BIAS_RELU, TWO_OUTPUTS, SCALED_A, LONG }; /* epilogue, or a program on operand 0 */
+typedef struct shape {
+    int64_t batch[2], m, n, k;
+} shape;
 typedef struct problem {
     int level;
     ir_features features;               /* of the target; the kernel has those that it uses */
@@ -111,10 +114,9 @@ typedef struct problem {
     bool transpose_a, transpose_b, gap; /* gap: nothing is contiguous */
     int64_t baked_n, baked_k;           /* 0: run-time */
     ir_tile tile;                       /* zeros: the level's */
+    bool is_direct;
+    shape direct;                       /* its sizes */
 } problem;
-typedef struct shape {
-    int64_t batch[2], m, n, k;
-} shape;
 typedef struct layout {
     int64_t stride[N_BUFFERS][5], elements[N_BUFFERS];
 } layout; /* stride by b0 b1 m n k */
@@ -176,29 +178,35 @@ static ir_kernel describe(const problem *p) {
     k.features = ir_contract_features(target, p->in, p->in_b, acc);
     int which[5];
     k.n_dims = dims_of(p, which);
-    layout l = lay_out(p, &(shape){{1000, 1000}, 1000, 1000, 1000});
+    layout l = lay_out(p, p->is_direct ? &p->direct : &(shape){{1000, 1000}, 1000, 1000, 1000});
+    k.is_direct = p->is_direct;
     k.n_buffers = N_BUFFERS;
     for (int b = 0; b < N_BUFFERS; b++) {
         k.buffer[b].dtype = b == A ? p->in : b == B ? p->in_b : b == ROW ? p->in : p->out;
         k.buffer[b].is_output = b >= OUT;
         for (int d = 0; d < k.n_dims; d++) {
             int64_t s = l.stride[b][which[d]];
-            k.buffer[b].stride[d] = s <= 1 ? s : IR_STRIDE_RUNTIME;
+            k.buffer[b].stride[d] = s <= 1 || (p->is_direct && which[d] >= 2) ? s : IR_STRIDE_RUNTIME;
         }
     }
     for (int d = 0; d < k.n_dims; d++) {
         int64_t baked = which[d] == 3 ? p->baked_n : which[d] == 4 ? p->baked_k : 0;
+        if (p->is_direct && which[d] >= 2) baked = (&p->direct.m)[which[d] - 2];
         k.dim[d] = (ir_kdim){"bbmnk"[which[d]], baked ? baked : IR_SIZE_RUNTIME};
     }
     int a = add(&k, IR_K_LOAD, p->in, 0, 0, 0, A), b = add(&k, IR_K_LOAD, p->in_b, 0, 0, 0, B);
     if (p->program == SCALED_A) a = add(&k, IR_OP_MUL, p->in, 2, a, add(&k, IR_K_LOAD, p->in, 0, 0, 0, ROW), 0);
     int x = add(&k, IR_OP_MATMUL, p->out, 2, a, b, 0);
     if (p->program == TWO_OUTPUTS) add(&k, IR_K_STORE, p->out, 1, x, 0, OUT2);
-    if (p->program == BIAS_RELU || p->program == TWO_OUTPUTS) {
+    if (p->program == BIAS_RELU || p->program == TWO_OUTPUTS || p->program == LONG) {
         x = add(&k, IR_OP_ADD, p->out, 2, x, add(&k, IR_K_LOAD, p->out, 0, 0, 0, BIAS), 0);
-        x = add(&k, IR_OP_RELU, p->out, 1, x, 0, 0);
+        for (int i = 0; i < (p->program == LONG ? 20 : 1); i++) x = add(&k, IR_OP_RELU, p->out, 1, x, 0, 0);
     }
     add(&k, IR_K_STORE, p->out, 1, x, 0, OUT);
+    if (p->is_direct && !p->tile.mr) {
+        k.tile = ir_contract_direct_tile(k.level, ir_contract_acc(p->in, p->in_b, p->out), (int)p->direct.m, (int)p->direct.n);
+        return k;
+    }
     k.tile = p->tile.mr ? p->tile : dot ? ir_dot_tile(k.level, dot) : ir_contract_tile(k.level, acc);
     return k;
 }
@@ -345,7 +353,7 @@ static void check(const problem *p, const ir_kernel *k, ir_kernel_fn run, const 
                     int64_t o = 0, o2 = 0, si;
                     for (int d = 0; d < 4; d++) o += at[d] * l.stride[OUT][d], o2 += at[d] * l.stride[OUT2][d];
                     double x = element(p, &l, mem, k->tile.kb, s, at, &si), y = x;
-                    bool biased = p->program == BIAS_RELU || p->program == TWO_OUTPUTS;
+                    bool biased = p->program == BIAS_RELU || p->program == TWO_OUTPUTS || p->program == LONG;
 #define WHERE                                                                                                          \
     "level %s features %x %s %s values %d program %d m %ld n %ld k %ld at %ld,%ld,%ld,%ld", ir_levels[p->level].name,     \
         p->features, ir_dtypes[p->in].name, ir_dtypes[p->in_b].name, p->values, p->program, (long)s->m, (long)s->n, (long)s->k, (long)at[0], (long)at[1], (long)at[2], (long)at[3]
@@ -373,7 +381,7 @@ static void check(const problem *p, const ir_kernel *k, ir_kernel_fn run, const 
                     }
                 }
     /* Operand 1 as it was packed serves later calls. */
-    if (s->m > 0 && s->n > 0 && !(tune[IR_TUNE_CONTRACT_IN_PLACE] && ir_kernel_contract_in_place(k))) {
+    if (s->m > 0 && s->n > 0 && launch.n_phases > 1 && !(tune[IR_TUNE_CONTRACT_IN_PLACE] && ir_kernel_contract_in_place(k))) {
         memset(scratch.at, 0xff, (size_t)launch.scratch_bytes);
         void *before = malloc((size_t)l.elements[OUT] * ir_dtypes[p->out].bytes + 1);
         memcpy(before, mem[OUT].at, (size_t)l.elements[OUT] * ir_dtypes[p->out].bytes);
@@ -531,6 +539,99 @@ Test(contract, baked) {
     }
 }
 
+/* ---- the direct form ---- */
+/* The very bits of the packed form, whose order this is; every layout, edges against pages that fault. */
+static void check_direct(problem p, shape s) {
+    if (!host_has(p.level)) return;
+    static const int64_t no_tune[IR_TUNE_COUNT] = {0};
+    p.is_direct = true;
+    p.direct = s;
+    ir_kernel k = describe(&p);
+    code c = compile(&k);
+    for (int i = 0; i < 4; i++) {
+        for (int d = 0; d < p.n_batch; d++) s.batch[d] = i == 3 ? 0 : 1 + (int64_t)(random_bits() % 4);
+        check(&p, &k, c.run, &s, no_tune, i & 1);
+    }
+    munmap(c.map, c.bytes);
+}
+
+static shape small_shape(void) {
+    static const int64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 28, 31, 32, 33, 40, 48, 57, 63, 64};
+    return (shape){{1, 1}, any_of(sizes, 22), any_of(sizes, 22), any_of(sizes, 22)};
+}
+
+Test(contract, direct, .timeout = 300) {
+    static const ir_dtype types[] = {FUSOR_F32, FUSOR_F64, FUSOR_I64};
+    FOR_LEVELS
+    for (int i = 0; i < 64; i++) {
+        problem p = plain(level, types[i % 8 < 5 ? 0 : i % 8 - 5], (int[]){PLAIN, BIAS_RELU, TWO_OUTPUTS, LONG}[i / 2 % 4]);
+        p.transpose_a = i & 1;
+        p.transpose_b = random_bits() % 4 == 0;
+        p.gap = i % 16 == 5;
+        p.n_batch = (int)(random_bits() % 3);
+        for (int d = 0; d < p.n_batch; d++) {
+            p.a_batched[d] = random_bits() % 4 != 0;
+            p.b_batched[d] = p.transpose_b || p.gap || random_bits() % 4 != 0;
+        }
+        check_direct(p, small_shape());
+    }
+}
+
+/* Tiles of every kind: left over rows, vectors and lanes; one tile for all; many. */
+Test(contract, direct_tiles) {
+    FOR_LEVELS
+    for (int mr = 1; mr <= 5; mr += 2)
+        for (int nv = 1; nv <= 3; nv++) {
+            problem p = plain(level, FUSOR_F32, mr == 3 ? LONG : BIAS_RELU);
+            p.n_batch = 1;
+            p.a_batched[0] = p.b_batched[0] = true;
+            p.tile = (ir_tile){mr, nv * ir_levels[level].lanes, 512};
+            check_direct(p, (shape){{1, 1}, 1 + (int64_t)(random_bits() % 12), 1 + (int64_t)(random_bits() % 64), 30});
+        }
+}
+
+/* Over all sizes the accumulators fit: the tile that is chosen is never larger than the output, but for whole vectors. */
+Test(contract, direct_tiles_fit) {
+    static const ir_dtype types[] = {FUSOR_F32, FUSOR_F64, FUSOR_I64};
+    FOR_LEVELS
+    for (int t = 0; t < 3; t++)
+        for (int m = 1; m <= IR_BAKE_MAX; m++)
+            for (int n = 1; n <= IR_BAKE_MAX; n++) {
+                ir_tile tile = ir_contract_direct_tile((ir_level)level, types[t], m, n);
+                int lanes = ir_levels[level].vector_bytes / ir_dtypes[types[t]].bytes;
+                int unit = lanes > ir_levels[level].lanes ? lanes : ir_levels[level].lanes;
+                cr_assert(tile.mr >= 1 && tile.mr <= m && tile.nr % unit == 0 && tile.nr < n + unit && tile.kb >= IR_BAKE_MAX);
+                cr_assert(tile.mr * (tile.nr / lanes) <= (level == IR_LEVEL_V4 ? 30 : 14));
+            }
+}
+
+/* The loop with the most products must not touch the stack: one spilled accumulator costs a third of the speed. */
+static void check_spills(const problem *p) {
+    ir_kernel k = describe(p);
+    fusor_codegen_result r = generate(&k, FUSOR_CODEGEN_ASM);
+    const char *text = r.data, *best = NULL, *best_end = NULL;
+    int most = 0;
+    bool has_frame = strstr(text, "movq\t%rsp, %rbp") != NULL;
+    for (const char *at = text; at && *at;) { /* from label or jump to the next */
+        const char *end = strstr(at, "\n.L"), *jump = strstr(at, "\n\tj");
+        if (jump && (!end || jump < end)) end = jump;
+        if (!end) end = at + strlen(at);
+        int products = 0;
+        for (const char *q = at; q < end; q++)
+            products += strncmp(q, "\tvfmadd", 7) == 0 || strncmp(q, "\tmulp", 5) == 0 || strncmp(q, "mul", 3) == 0 ||
+                        strncmp(q, "pmaddwd", 7) == 0 || strncmp(q, "vpdpbusd", 8) == 0 || strncmp(q, "vdpbf16ps", 9) == 0;
+        if (products > most) most = products, best = at, best_end = end;
+        at = *end ? end + 1 : end;
+    }
+    cr_assert(most >= (k.tile.mr < 4 ? k.tile.mr : 4), "no products found in the code of %s", ir_levels[p->level].name);
+    for (const char *q = best; q && q < best_end; q++) {
+        bool stack = strncmp(q, "(%rsp", 5) == 0 || (has_frame && strncmp(q, "(%rbp", 5) == 0);
+        cr_assert(!stack, "%s %s: the inner loop uses the stack:\n%.*s", ir_levels[p->level].name,
+                  ir_dtypes[p->in].name, (int)(best_end - best), best);
+    }
+    free(r.data);
+}
+
 /* The code of the tile's function from its first product to its last, which is its loop over k: no vector register goes
  * to the stack or comes from there. */
 static bool is_product(const char *line) {
@@ -568,15 +669,35 @@ Test(contract, the_inner_loop_spills_nothing) {
         }
 }
 
+Test(contract, the_direct_loop_spills_nothing) {
+    static const int sizes[] = {13, 16, 28, 32, 48, 64};
+    FOR_LEVELS
+    for (int i = 0; i < 6; i++) {
+        problem p = plain(level, FUSOR_F32, BIAS_RELU);
+        p.is_direct = true;
+        p.direct = (shape){{1, 1}, sizes[i], sizes[i], 64};
+        check_spills(&p);
+    }
+}
+
 Test(contract, bad_descriptions_are_refused) {
     problem p = plain(IR_LEVEL_V2, FUSOR_F32, PLAIN);
     ir_kernel good = describe(&p);
-    for (int i = 0; i < 4; i++) {
-        ir_kernel k = good;
+    p.is_direct = true;
+    p.direct = (shape){{1, 1}, 20, 20, 20};
+    ir_kernel direct = describe(&p);
+    for (int i = 0; i < 10; i++) {
+        ir_kernel k = i < 4 ? good : direct;
         if (i == 0) k.tile.mr = 9;
         if (i == 1) k.dim[2].role = 'n';
         if (i == 2) k.buffer[A].stride[1] = 1;
         if (i == 3) k.tile = (ir_tile){0};
+        if (i == 4) k.tile.mr = 40;
+        if (i == 5) k.tile.nr = 6;
+        if (i == 6) k.dim[0].size = IR_SIZE_RUNTIME;
+        if (i == 7) k.dim[2].size = IR_BAKE_MAX + 1;
+        if (i == 8) k.buffer[A].stride[0] = IR_STRIDE_RUNTIME;
+        if (i == 9) k.inst[0].dtype = k.buffer[A].dtype = FUSOR_F16;
         jmp_buf oom;
         fu_arena a;
         fu_str text;

@@ -499,6 +499,33 @@ Test(exec, repeated_calls_with_constants) {
     rt_exec_release(x);
 }
 
+/* Which contractions take the direct form is read in the text. */
+Test(exec, small_contractions_are_direct) {
+    static const struct {
+        const char *text;
+        bool is_direct;
+    } cases[] = {
+        {"func @f(%a: f32[64, 64], %b: f32[64, 64]) -> f32[64, 64] { %y = matmul(%a, %b) return %y }", true},
+        {"func @f(%a: f64[B, 5, 7], %b: f64[B, 7, 9]) -> f64[B, 5, 9] { %y = matmul(%a, %b) return %y }", true},
+        {"func @f(%a: f32[5, 7], const %b: f32[7, 9], %c: f32[9]) -> f32[5, 9] { %x = matmul(%a, %b) %y = add(%x, %c) return %y }", true},
+        {"func @f(%a: f32[B, 7, 5], %b: f32[B, 9, 7]) -> f32[B, 5, 9] { %y = matmul(%a, %b, transpose_a=true, transpose_b=true) return %y }", true},
+        {"func @f(%a: f32[4, 7], const %b: f32[9, 7]) -> f32[4, 9] { %y = matmul(%a, %b, transpose_b=true) return %y }", false},
+        {"func @f(%a: f32[M, 7], %b: f32[7, 9]) -> f32[M, 9] { %y = matmul(%a, %b) return %y }", false},
+        {"func @f(%a: f32[4, 65], %b: f32[65, 9]) -> f32[4, 9] { %y = matmul(%a, %b) return %y }", false},
+        {"func @f(%a: f16[4, 8], %b: f16[8, 9]) -> f16[4, 9] { %y = matmul(%a, %b) return %y }", false},
+        {"func @f(%a: f32[4, 0], %b: f32[0, 9]) -> f32[4, 9] { %y = matmul(%a, %b) return %y }", false},
+    };
+    if (!has_module()) return;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rt_exec *x = compile(cases[i].text, (setup){1, false});
+        cr_assert(x, "%s", error.text);
+        const ir_plan *plan = rt_exec_plan(x);
+        cr_expect_eq(plan->steps.n, 1);
+        cr_expect_eq(plan->steps.at[0].kernel->is_direct, cases[i].is_direct, "%s", cases[i].text);
+        rt_exec_release(x);
+    }
+}
+
 /* The sanitizers' own allocator takes locks that a fork of a threaded process leaves behind in the child. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { FORKS = 0 };
