@@ -255,7 +255,8 @@ fusor_status fusor_explain_json(fusor_executable *exe, char **text_out) {
         fu_arena_free(&arena);
         return FU_FAIL(&e, FUSOR_ERROR_MEMORY, "out of memory"), context_fail(exe->ctx, &e);
     }
-    if (explain_json(&arena, &e, rt_exec_plan(exe->exec), exe->exec, NULL, &text) == FUSOR_OK) *text_out = text;
+    explain_request r = {.plan = rt_exec_plan(exe->exec), .exec = exe->exec, .n_threads = exe->ctx->n_threads};
+    if (explain_json(&arena, &e, &r, &text) == FUSOR_OK) *text_out = text;
     fu_arena_free(&arena);
     return context_fail(exe->ctx, &e);
 }

@@ -182,7 +182,7 @@ void fusor_context_free(fusor_context *ctx) {
     lazy_free(ctx);
     rt_cache_close(ctx->cache);
     start_close(ctx);
-    fu_free(atomic_load(&ctx->profile));
+    rt_profile_free(atomic_load(&ctx->profile));
     fu_free(ctx);
     if (atomic_fetch_sub(&n_contexts, 1) == 1) rt_memory_trim();       /* the last one: nothing of the library stays behind */
 }

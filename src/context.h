@@ -8,6 +8,7 @@
 #include "ir/plan.h"
 #include "rt/cache.h"
 #include "rt/exec.h"
+#include "rt/limits.h"
 #include <stdatomic.h>
 
 struct fusor_context {
@@ -74,6 +75,18 @@ typedef struct compile_request {
 fusor_status compile_plan(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **out);
 /* The whole pipeline. */
 fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_executable **out);
-/* explain.c: the plan as JSON text, the caller's (fu_free). exec may be NULL. arena: for what it needs on the way. */
-fusor_status explain_json(fu_arena *arena, fu_error *e, const ir_plan *plan, const rt_exec *exec, const int64_t *symbol_values, char **out);
+/* explain.c: the plan as JSON text, the caller's (fu_free). arena: for what it needs on the way. */
+enum { EXPLAIN_ASSUMED_SIZE = 1024 };   /* sizes that nobody gave stand at this; the document says so */
+typedef struct explain_request {
+    const ir_plan *plan;
+    const rt_exec *exec;                /* or NULL: says where each kernel came from */
+    const int64_t *symbol_values;       /* by symbol, -1: not given; NULL: none is */
+    int            n_threads;           /* of a call */
+    const double  *measured_ns;         /* by step: of one call, with these sizes; NULL: nothing was measured */
+    double         fused_ns, unfused_ns;    /* of one whole call; 0: not measured */
+    const rt_limits *limits;            /* of n_threads; NULL: no shares of them */
+} explain_request;
+fusor_status explain_json(fu_arena *arena, fu_error *e, const explain_request *r, char **out);
+/* explain_text.c: that document for a terminal. */
+void explain_text(fu_str *out, const char *json);
 #endif

@@ -3,14 +3,12 @@
  * function unfused. `fusor explain` prints its text form from the same document. */
 #include "context.h"
 #include "rt/compiler.h"
+#include "rt/tune.h"
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 
-/* Sizes that nobody gave stand at this; the document says so. */
-enum { ASSUMED_SIZE = 1024 };
-
-typedef struct totals { int kernels; double bytes, peak_bytes, flops; } totals;
+typedef struct totals { int kernels; double bytes, peak_bytes, temp_bytes, flops; } totals;   /* peak: of temps that live at once; temp: of all */
 
 static double buffer_bytes(const ir_plan *p, int i, const int64_t *symbols) {
     const ir_plan_buffer *b = &p->buffers.at[i];
@@ -36,12 +34,14 @@ static totals sum_up(const ir_plan *p, const int64_t *symbols) {
                 live += buffer_bytes(p, (int)b, symbols);
         if (live > t.peak_bytes) t.peak_bytes = live;
     }
+    for (uint32_t b = 0; b < p->buffers.n; b++)
+        if (p->buffers.at[b].storage == IR_STORE_TEMP && p->buffers.at[b].first_step >= 0) t.temp_bytes += buffer_bytes(p, (int)b, symbols);
     return t;
 }
 
 static json_t *totals_json(const totals *t) {
-    return json_pack("{s:i, s:I, s:I, s:I}", "kernels", t->kernels, "bytes", (json_int_t)t->bytes, "peak_bytes", (json_int_t)t->peak_bytes,
-                     "flops", (json_int_t)t->flops);
+    return json_pack("{s:i, s:I, s:I, s:I, s:I}", "kernels", t->kernels, "bytes", (json_int_t)t->bytes, "peak_bytes", (json_int_t)t->peak_bytes,
+                     "temp_bytes", (json_int_t)t->temp_bytes, "flops", (json_int_t)t->flops);
 }
 
 static const char *node_name(const ir_graph *g, ir_id id) {
@@ -58,10 +58,45 @@ static const char *buffer_name(const ir_plan *p, int i) {
     return b->storage == IR_STORE_LITERAL ? "literal" : node_name(p->graph, b->node);
 }
 
-/* Time that moving the bytes or doing the arithmetic takes on a modest core of the level: a constant of the level, not measured. */
-static double estimate_ns(const ir_plan *p, const ir_cost *c) {
-    double memory = (c->bytes_read + c->bytes_written) / 10, compute = c->flops / (2.0 * ir_levels[p->options.level].lanes);
-    return 200 + (memory > compute ? memory : compute);
+/* Time that moving the bytes or doing the arithmetic takes on a modest core of the level: constants of the level, not measured, so that
+ * two machines print the same. */
+static double estimate_ns(const ir_plan *p, const ir_cost *c, const char **limit_out) {
+    enum { CALL_NS = 200, BYTES_A_NS = 10, OPERATIONS_A_NS = 8 };  /* a lane: two multiply-adds a cycle at 2 GHz */
+    double memory = (c->bytes_read + c->bytes_written) / BYTES_A_NS, compute = c->work / (OPERATIONS_A_NS * ir_levels[p->options.level].lanes);
+    double most = memory > compute ? memory : compute;
+    *limit_out = most < CALL_NS ? "call" : memory > compute ? "memory" : "arithmetic";
+    return CALL_NS + most;
+}
+
+/* ---- one step ---- */
+/* How its loops go, in words. */
+static const char *form_of(const ir_kernel *k) {
+    switch (k->kind) {
+    case IR_KERNEL_MAP: return ir_kernel_is_scatter(k) ? "scatter: updates in order" : ir_kernel_is_transposed(k) ? "transposed: blocks of rows and columns" : "every element once, in order";
+    case IR_KERNEL_REDUCE: return ir_kernel_is_column(k) ? "columns: vectors of adjacent columns run down the rows" : "inner: vectors run along the reduced elements";
+    case IR_KERNEL_ROW: return "rows: as many sweeps over a row as its reductions need, then the next row";
+    case IR_KERNEL_SCAN: return ir_kernel_is_column(k) ? "columns: vectors of adjacent columns run along the axis" : "lines: blocks of a line, with the totals before them";
+    case IR_KERNEL_WINDOW: return "tiles: places of the windows by channels, no copy of the windows";
+    case IR_KERNEL_CONTRACT: return "tiles: operands packed, register tiles of the result, blocks of k";
+    default: return "";
+    }
+}
+
+static void add_schedule(const ir_plan *p, const ir_step *s, const int64_t *symbols, int n_threads, json_t *o) {
+    const ir_kernel *k = s->kernel;
+    int64_t size[IR_KERNEL_MAX_DIMS], tune[IR_TUNE_COUNT] = {0}, tiles = 0;
+    ir_launch launch;
+    for (int d = 0; d < k->n_dims; d++)
+        if (ir_size_eval(p->graph->sizes, s->dim[d], symbols, &size[d]) != IR_SIZE_OK) size[d] = 0;
+    const int n = rt_tune_threads(k, size, n_threads);
+    rt_tune(k, size, n, tune);
+    ir_kernel_launch(k, size, tune, &launch);
+    for (int i = 0; i < launch.n_phases; i++) tiles += launch.tiles[i];
+    json_t *schedule = json_pack("{s:s, s:i, s:i, s:i, s:I, s:I, s:I}", "form", form_of(k), "vector", ir_levels[k->level].lanes, "threads", n, "phases", launch.n_phases,
+                                 "tiles", (json_int_t)tiles, "scratch_bytes", (json_int_t)launch.scratch_bytes, "shared_bytes", (json_int_t)launch.shared_bytes);
+    if (k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW)
+        (void)json_object_set_new(schedule, "tile", json_pack("{s:i, s:i, s:i}", "rows", k->tile.mr, "columns", k->tile.nr, "k_block", k->tile.kb));
+    (void)json_object_set_new(o, "schedule", schedule);
 }
 
 static void add_kernel_fields(fu_arena *arena, const ir_plan *p, const ir_step *s, json_t *o) {
@@ -82,14 +117,65 @@ static void add_kernel_fields(fu_arena *arena, const ir_plan *p, const ir_step *
     (void)json_object_set_new(o, "key", json_string(hex));
     (void)json_object_set_new(o, "symbol", json_string(symbol));
     (void)json_object_set_new(o, "loop", json_string(loop.at ? loop.at : ""));
-    if (k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW)
-        (void)json_object_set_new(o, "tile", json_pack("{s:i, s:i, s:i}", "rows", k->tile.mr, "columns", k->tile.nr, "k_block", k->tile.kb));
-    (void)json_object_set_new(o, "vector", json_integer(ir_levels[k->level].lanes));
+    (void)json_object_set_new(o, "description", json_string(text.at));
 }
 
-static json_t *step_json(fu_arena *arena, const ir_plan *p, const rt_exec *exec, int i, const int64_t *symbols) {
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.'; }
+
+/* The operator of the text at a place, and the values that its statement defines ("%h, %c"): what normalization made several nodes of is
+ * called as the user wrote it. False: there is no text. */
+static bool read_statement(fu_arena *arena, const fu_source *source, fu_loc loc, const char **op_out, const char **values_out) {
+    if (!source || !source->text || !loc.line) return false;
+    const char *p = source->text, *end = p + source->length;
+    for (uint32_t line = 1; line < loc.line && p < end; p++) line += *p == '\n';
+    const char *start = p;
+    for (uint32_t col = 1; p < end && *p != '\n' && (col < loc.col || ((unsigned char)*p & 0xc0) == 0x80); p++) col += ((unsigned char)*p & 0xc0) != 0x80;
+    const char *op = p;
+    if (p < end && *p == '@') p++;
+    while (p < end && is_letter(*p)) p++;
+    const char *q = op;
+    while (q > start && (q[-1] == ' ' || q[-1] == '\t')) q--;
+    if (p == op || q == start || q[-1] != '=') return false;
+    const char *last = --q;
+    while (q > start && (is_letter(q[-1]) || strchr(" ,%\t", q[-1]))) q--;
+    while (q < last && *q != '%') q++;
+    while (last > q && (last[-1] == ' ' || last[-1] == '\t')) last--;
+    if (q == last) return false;
+    *op_out = fu_strndup(arena, op, (size_t)(p - op));
+    *values_out = fu_strndup(arena, q + 1, (size_t)(last - q - 1));
+    return true;
+}
+
+/* The statements that the step computes something of: what the user wrote, where, and under which name. */
+static json_t *statements_json(fu_arena *arena, const ir_plan *p, const ir_step *s) {
+    const ir_graph *g = p->graph;
+    json_t *a = json_array();
+    for (int k = 0; k < s->n_ops; k++) {
+        const ir_node *n = ir_at(g, s->ops[k]);
+        const char *op = ir_ops[n->op].name, *value = node_name(g, s->ops[k]);
+        bool is_known = false;
+        for (int j = 0; j < k && !is_known; j++) {
+            const ir_node *m = ir_at(g, s->ops[j]);
+            is_known = n->loc.line && m->loc.line == n->loc.line && m->loc.col == n->loc.col;
+        }
+        if (is_known) continue;             /* another part of the same composite */
+        (void)read_statement(arena, g->source, n->loc, &op, &value);
+        json_t *o = json_pack("{s:s, s:s}", "op", op, "value", value);
+        if (n->loc.line && g->source)
+            (void)json_object_set_new(o, "at", json_string(fu_format(arena, "%s:%u:%u", g->source->name ? g->source->name : "<text>", n->loc.line, n->loc.col)));
+        if (n->meta_name) (void)json_object_set_new(o, "name", json_string(n->meta_name));
+        if (n->meta_loc) (void)json_object_set_new(o, "loc", json_string(n->meta_loc));
+        (void)json_array_append_new(a, o);
+    }
+    return a;
+}
+
+static json_t *step_json(fu_arena *arena, const explain_request *r, int i, const int64_t *symbols) {
+    const ir_plan *p = r->plan;
     const ir_step *s = &p->steps.at[i];
     ir_cost c = ir_step_cost(p, i, symbols);
+    const char *limit;
+    const double estimated = estimate_ns(p, &c, &limit);
     json_t *o = json_object(), *ops = json_array(), *reads = json_array(), *writes = json_array();
     static const char *const kinds[] = {"kernel", "reference", "check", "copy"};
     (void)json_object_set_new(o, "kind", json_string(s->kind == IR_STEP_KERNEL ? ir_kernel_kind_names[s->kernel->kind] : kinds[s->kind]));
@@ -98,22 +184,42 @@ static json_t *step_json(fu_arena *arena, const ir_plan *p, const rt_exec *exec,
         const ir_node *n = ir_at(p->graph, s->ops[k]);
         (void)json_array_append_new(ops, json_string(ir_ops[n->op].name));
         if (n->meta_name) (void)json_object_set_new(o, "name", json_string(n->meta_name));
+        if (n->meta_loc) (void)json_object_set_new(o, "loc", json_string(n->meta_loc));
     }
     for (int a = 0; a < s->n_args; a++) {
         bool is_output = s->kind == IR_STEP_KERNEL ? s->kernel->buffer[a].is_output : a + 1 == s->n_args && s->kind != IR_STEP_CHECK;
         (void)json_array_append_new(is_output ? writes : reads, json_string(buffer_name(p, s->arg[a])));
     }
     (void)json_object_set_new(o, "ops", ops);
+    (void)json_object_set_new(o, "statements", statements_json(arena, p, s));
+    fu_str ir;
+    fu_str_init(&ir, arena);
+    ir_print_nodes(&ir, p->graph, s->ops, s->n_ops);
+    (void)json_object_set_new(o, "ir", json_string(ir.at));
     (void)json_object_set_new(o, "reads", reads);
     (void)json_object_set_new(o, "writes", writes);
     (void)json_object_set_new(o, "bytes_read", json_integer((json_int_t)c.bytes_read));
     (void)json_object_set_new(o, "bytes_written", json_integer((json_int_t)c.bytes_written));
     (void)json_object_set_new(o, "flops", json_integer((json_int_t)c.flops));
-    (void)json_object_set_new(o, "estimated_ns", json_real(estimate_ns(p, &c)));
-    if (s->kind == IR_STEP_KERNEL) add_kernel_fields(arena, p, s, o);
-    else (void)json_object_set_new(o, "reason", json_string(s->reason ? s->reason : ""));
-    if (exec && s->kind == IR_STEP_KERNEL) {
-        const rt_step_info *info = rt_exec_step(exec, i);
+    (void)json_object_set_new(o, "work", json_integer((json_int_t)c.work));
+    (void)json_object_set_new(o, "estimated_ns", json_real(estimated));
+    (void)json_object_set_new(o, "estimated_limit", json_string(limit));
+    if (s->kind == IR_STEP_KERNEL) {
+        add_kernel_fields(arena, p, s, o);
+        add_schedule(p, s, symbols, r->n_threads, o);
+    } else (void)json_object_set_new(o, "reason", json_string(s->reason ? s->reason : ""));
+    if (r->measured_ns) {
+        const double ns = r->measured_ns[i];
+        (void)json_object_set_new(o, "measured_ns", json_real(ns));
+        if (r->limits) {
+            rt_bound b = rt_limits_bound(r->limits, ir_step_work_type(p, i), c.bytes_read + c.bytes_written, c.work, ns);
+            (void)json_object_set_new(o, "limit", json_string(b.limit));
+            (void)json_object_set_new(o, "limit_share", json_real(b.share));
+            (void)json_object_set_new(o, "limit_ns", json_real(b.least_ns));
+        }
+    }
+    if (r->exec && s->kind == IR_STEP_KERNEL) {
+        const rt_step_info *info = rt_exec_step(r->exec, i);
         static const char *const sources[] = {"memory", "disk", "compiled"};
         (void)json_object_set_new(o, "source", json_string(sources[info->outcome.source]));
         (void)json_object_set_new(o, "ready_ns", json_integer(info->outcome.ns));
@@ -121,12 +227,24 @@ static json_t *step_json(fu_arena *arena, const ir_plan *p, const rt_exec *exec,
     return o;
 }
 
-static json_t *boundaries_json(const ir_plan *p) {
+static double value_bytes(const ir_plan *p, ir_id id, const int64_t *symbols) {
+    const ir_node *n = ir_at(p->graph, id);
+    double bytes = ir_dtypes[n->dtype].bytes;
+    for (int d = 0; d < n->rank; d++) {
+        int64_t v;
+        if (ir_size_eval(p->graph->sizes, n->dim[d], symbols, &v) != IR_SIZE_OK) return 0;
+        bytes *= (double)v;
+    }
+    return bytes;
+}
+
+static json_t *boundaries_json(const ir_plan *p, const int64_t *symbols) {
     json_t *a = json_array();
     for (uint32_t i = 0; i < p->boundaries.n; i++) {
         const ir_boundary *b = &p->boundaries.at[i];
-        (void)json_array_append_new(a, json_pack("{s:i, s:i, s:s, s:s, s:s}", "from", b->from, "to", b->to, "value", node_name(p->graph, b->value),
-                                                 "reason", ir_reason_names[b->reason], "text", ir_reason_texts[b->reason]));
+        (void)json_array_append_new(a, json_pack("{s:i, s:i, s:s, s:s, s:s, s:I}", "from", b->from, "to", b->to, "value", node_name(p->graph, b->value),
+                                                 "reason", ir_reason_names[b->reason], "text", ir_reason_texts[b->reason], "bytes",
+                                                 (json_int_t)value_bytes(p, b->value, symbols)));
     }
     return a;
 }
@@ -146,14 +264,22 @@ static json_t *memory_json(const ir_plan *p, const int64_t *symbols) {
     return a;
 }
 
-fusor_status explain_json(fu_arena *arena, fu_error *e, const ir_plan *plan, const rt_exec *exec, const int64_t *symbol_values, char **out) {
+/* ---- the document ---- */
+static json_t *totals_json_of(const totals *t, double measured_ns) {
+    json_t *o = totals_json(t);
+    if (measured_ns > 0) (void)json_object_set_new(o, "measured_ns", json_real(measured_ns));
+    return o;
+}
+
+fusor_status explain_json(fu_arena *arena, fu_error *e, const explain_request *r, char **out) {
+    const ir_plan *plan = r->plan;
     const ir_graph *g = plan->graph;
     uint32_t n = ir_size_symbol_count(g->sizes);
     int64_t *symbols = FU_NEW_N(arena, int64_t, n + 1);
     bool is_assumed = false;
     for (uint32_t i = 0; i < n; i++) {
-        symbols[i] = symbol_values && symbol_values[i] >= 0 ? symbol_values[i] : ASSUMED_SIZE;
-        is_assumed |= !symbol_values || symbol_values[i] < 0;
+        symbols[i] = r->symbol_values && r->symbol_values[i] >= 0 ? r->symbol_values[i] : EXPLAIN_ASSUMED_SIZE;
+        is_assumed |= !r->symbol_values || r->symbol_values[i] < 0;
     }
     /* The graph of an executable is never written to: the unfused plan is made of a copy. */
     ir_plan_options options = plan->options;
@@ -161,17 +287,18 @@ fusor_status explain_json(fu_arena *arena, fu_error *e, const ir_plan *plan, con
     ir_plan *unfused;
     FU_TRY(ir_plan_make(arena, e, ir_graph_copy_live(arena, g), &options, &unfused));
     totals fused = sum_up(plan, symbols), apart = sum_up(unfused, symbols);
-
     char target[IR_TARGET_MAX];
-    json_t *d = json_pack("{s:s, s:s, s:s, s:b}", "schema", "fusor-explain/1", "function", g->name, "target", ir_target_name((ir_target){plan->options.level, plan->options.features}, target), "assumed", is_assumed);
+    ir_target_name((ir_target){plan->options.level, plan->options.features}, target);
+
+    json_t *d = json_pack("{s:s, s:s, s:s, s:b, s:i}", "schema", "fusor-explain/1", "function", g->name, "target", target, "assumed", is_assumed, "threads", r->n_threads);
     json_t *dims = json_object(), *kernels = json_array();
     for (uint32_t i = 0; i < n; i++) (void)json_object_set_new(dims, ir_size_symbol_name(g->sizes, i), json_integer(symbols[i]));
-    for (uint32_t i = 0; i < plan->steps.n; i++) (void)json_array_append_new(kernels, step_json(arena, plan, exec, (int)i, symbols));
+    for (uint32_t i = 0; i < plan->steps.n; i++) (void)json_array_append_new(kernels, step_json(arena, r, (int)i, symbols));
     (void)json_object_set_new(d, "dims", dims);
     (void)json_object_set_new(d, "kernels", kernels);
-    (void)json_object_set_new(d, "boundaries", boundaries_json(plan));
-    (void)json_object_set_new(d, "fused", totals_json(&fused));
-    (void)json_object_set_new(d, "unfused", totals_json(&apart));
+    (void)json_object_set_new(d, "boundaries", boundaries_json(plan, symbols));
+    (void)json_object_set_new(d, "fused", totals_json_of(&fused, r->fused_ns));
+    (void)json_object_set_new(d, "unfused", totals_json_of(&apart, r->unfused_ns));
     (void)json_object_set_new(d, "memory", memory_json(plan, symbols));
     const size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(17), bytes = d ? json_dumpb(d, NULL, 0, flags) : 0;
     char *text = bytes ? fu_malloc(bytes + 1) : NULL;

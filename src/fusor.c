@@ -14,6 +14,7 @@
 #include "ref/interp.h"
 #include "rt/cpuinfo.h"
 #include "sources.h"
+#include "rt/trace.h"
 #include "start.h"
 
 _Static_assert(sizeof(rt_tensor) == sizeof(ref_tensor) && offsetof(rt_tensor, data) == offsetof(ref_tensor, data), "one layout");
@@ -61,16 +62,34 @@ static fusor_status plan_options(fu_error *e, const compile_request *r, ir_plan_
     return FUSOR_OK;
 }
 
+/* ---- what a trace shows of a compile ---- */
+typedef struct stages { rt_trace *trace; int64_t begin; } stages;
+static stages begin_stages(const compile_request *r) {
+    rt_trace *trace = rt_trace_of(&r->ctx->profile);
+    return (stages){trace, trace ? fu_now_ns() : 0};
+}
+static void end_stage(stages *s, const char *name) {
+    if (!s->trace) return;
+    const int64_t now = fu_now_ns();
+    rt_trace_add(s->trace, RT_EVENT_STAGE, name, s->begin, now);
+    s->begin = now;
+}
+
 fusor_status compile_plan(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **out) {
     ir_module *module;
     ir_graph *function, *graph;
     ir_plan_options options;
+    stages s = begin_stages(r);
     FU_TRY(plan_options(e, r, &options));
     FU_TRY(find_function(arena, e, r, &module, &function));
     dump_module(arena, module);
+    end_stage(&s, r->module ? "module" : "parse");
     FU_TRY(ir_flatten(arena, e, module, function, &graph));
+    end_stage(&s, "flatten");
     FU_TRY(ir_run_passes(arena, e, &graph));
+    end_stage(&s, "passes");
     FU_TRY(ir_plan_make(arena, e, graph, &options, out));
+    end_stage(&s, "plan");
     dump_plan(arena, &r->ctx->log, *out);
     return FUSOR_OK;
 }

@@ -150,3 +150,4 @@ script_tests += %D%/api/valgrind.sh
 unit_tests += %D%/unit/hint_test
 script_tests += %D%/cli/bench.sh
 script_tests += %D%/bench/counts.sh
+unit_tests += %D%/unit/explain_test

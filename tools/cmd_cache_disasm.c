@@ -2,6 +2,7 @@
 /* cmd_cache_disasm.c: fusor cache disasm. The instructions of an entry, below the line of the description that they come from. An entry
  * without a line table is generated again with one; where that gives the same code, its table serves. */
 #include "cache_entries.h"
+#include "disasm.h"
 #include "ir/codegen_api.h"
 #include "rt/compiler.h"
 #include <inttypes.h>
@@ -34,14 +35,6 @@ static const fusor_codegen_line *find_lines(tool *t, const fusor_codegen_table *
     return lines;
 }
 
-/* Moves between a register and the frame: what did not fit the registers. */
-static bool is_spill(const char *text, bool *is_store) {
-    const char *frame = strstr(text, "(%rsp)");
-    if (!strstr(text, "mov") || !frame) return false;
-    *is_store = frame[6] == 0;
-    return true;
-}
-
 int cache_disasm(tool *t, const char *dir) {
     const cache_entry *e;
     const fusor_codegen_table *module;
@@ -59,37 +52,20 @@ int cache_disasm(tool *t, const char *dir) {
         free(result.data);
         return tool_environment(t, "%s", result.error);
     }
-    size_t n_lines, at_row = 0;
+    size_t n_lines;
     const fusor_codegen_line *rows = find_lines(t, module, e, &n_lines);
-    tool_words description = {0};
-    for (const char *p = e->description; *p; p += strcspn(p, "\n"), p += *p == '\n') fu_push(&t->arena, &description, fu_strndup(&t->arena, p, strcspn(p, "\n")));
-    int n = 0, stores = 0, loads = 0;
-    uint32_t line = 0, shown = 0;
     fu_str out;
     fu_str_init(&out, &t->arena);
     json_t *instructions = t->json ? json_array() : NULL;
-    for (const char *p = result.data; *p; p += strcspn(p, "\n"), p += *p == '\n') {
-        char *text, *row = fu_strndup(&t->arena, p, strcspn(p, "\n"));
-        unsigned long offset = strtoul(row, &text, 16);
-        bool is_store;
-        text += *text == ':';
-        while (at_row < n_lines && rows[at_row].offset <= offset) line = rows[at_row++].line;
-        if (is_spill(text, &is_store)) *(is_store ? &stores : &loads) += 1;
-        n++;
-        while (*text == '\t' || *text == ' ') text++;
-        if (instructions) (void)json_array_append_new(instructions, json_pack("{s:I, s:I, s:s}", "offset", (json_int_t)offset, "line", (json_int_t)line, "text", text));
-        if (line != shown && line && line <= description.n) fu_str_addf(&out, "; %u: %s\n", line, description.at[line - 1]);
-        shown = line;
-        fu_str_addf(&out, "%s\n", row);
-    }
+    const disasm_counts n = disasm_interleave(t, &out, result.data, e->description, rows, n_lines, instructions);
     free(result.data);
     if (t->json) {
         json_t *d = report_new("fusor-cache-disasm/1");
-        (void)json_object_update_new(d, json_pack("{s:s, s:s, s:I, s:i, s:i, s:b, s:o}", "key", e->key, "symbol", e->symbol, "code_bytes", (json_int_t)e->code_bytes, "spills", stores,
-                                                  "reloads", loads, "has_lines", rows != NULL, "instructions", instructions));
+        (void)json_object_update_new(d, json_pack("{s:s, s:s, s:I, s:i, s:i, s:b, s:o}", "key", e->key, "symbol", e->symbol, "code_bytes", (json_int_t)e->code_bytes, "spills", n.stores,
+                                                  "reloads", n.loads, "has_lines", rows != NULL, "instructions", instructions));
         return report_print(t, d);
     }
-    printf("# %s: %" PRIu64 " bytes of code, %d instructions, %d stores to the frame and %d loads from it%s\n", e->symbol, e->code_bytes, n, stores, loads,
+    printf("# %s: %" PRIu64 " bytes of code, %d instructions, %d stores to the frame and %d loads from it%s\n", e->symbol, e->code_bytes, n.instructions, n.stores, n.loads,
            rows ? "" : "; no line table");
     (void)fwrite(out.at, 1, out.n, stdout);
     return report_flush(t);

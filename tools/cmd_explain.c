@@ -1,89 +1,148 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cmd_explain.c: fusor explain. The document of src/explain.c, as it is or as text, a graph for dot, or a page. */
-#include "html.h"
+/* cmd_explain.c: fusor explain. The document of src/explain.c, as it is or as text, a graph for dot, or a page; with --measure the times
+ * of calls, fused and unfused, and of each kernel. */
+#include "explain.h"
 #include "inputs.h"
-#include "report.h"
+#include "limits.h"
+#include "timing.h"
+#include "fusor/profile.h"
 #include "base/file.h"
 #include "ir/pass.h"
+#include "rt/compiler.h"
+#include "rt/cpuinfo.h"
 #include <inttypes.h>
+#include <stdlib.h>
 
-static const char *text_of(const json_t *o, const char *name) {
-    const char *s = json_string_value(json_object_get(o, name));
-    return s ? s : "";
-}
-static double number_of(const json_t *o, const char *name) { return json_number_value(json_object_get(o, name)); }
-
-static const char *words(tool *t, const json_t *list, const char *prefix) {
+static const char *words(tool *t, const json_t *list) {
     fu_str s;
     size_t i;
     json_t *w;
     fu_str_init(&s, &t->arena);
-    json_array_foreach(list, i, w) fu_str_addf(&s, "%s%s%s", i ? " " : "", prefix, json_string_value(w));
+    json_array_foreach(json_array_size(list) ? (json_t *)list : NULL, i, w) fu_str_addf(&s, "%s%s", i ? " " : "", json_string_value(w));
     return s.at ? s.at : "";
-}
-
-static const char *count_text(tool *t, double flops) {
-    return flops >= 1e9 ? fu_format(&t->arena, "%.2f GFLOP", flops / 1e9) : flops >= 1e6 ? fu_format(&t->arena, "%.2f MFLOP", flops / 1e6)
-                                                                              : fu_format(&t->arena, "%.0f FLOP", flops);
-}
-
-static void kernel_text(tool *t, fu_str *o, size_t i, const json_t *k) {
-    const char *key = text_of(k, "key");
-    fu_str_addf(o, "kernel %zu: %s: %s\n", i, text_of(k, "kind"), words(t, json_object_get(k, "ops"), ""));
-    if (key[0]) fu_str_addf(o, "  %s\n  loop %s", text_of(k, "symbol"), text_of(k, "loop")[0] ? text_of(k, "loop") : "(one element)");
-    else fu_str_addf(o, "  because %s", text_of(k, "reason"));
-    const json_t *tile = json_object_get(k, "tile");
-    if (tile) fu_str_addf(o, "; tile %.0f x %.0f, k block %.0f", number_of(tile, "rows"), number_of(tile, "columns"), number_of(tile, "k_block"));
-    fu_str_addf(o, "\n  reads %s; writes %s\n", words(t, json_object_get(k, "reads"), "%"), words(t, json_object_get(k, "writes"), "%"));
-    fu_str_addf(o, "  %s read, %s written, %s, about %s\n", report_bytes(t, number_of(k, "bytes_read")), report_bytes(t, number_of(k, "bytes_written")),
-                count_text(t, number_of(k, "flops")), report_ns(t, number_of(k, "estimated_ns")));
-}
-
-static void as_text(tool *t, fu_str *o, const json_t *d) {
-    const json_t *fused = json_object_get(d, "fused"), *unfused = json_object_get(d, "unfused"), *dims = json_object_get(d, "dims");
-    const char *name;
-    size_t i;
-    json_t *v;
-    fu_str_addf(o, "@%s for %s", text_of(d, "function"), text_of(d, "target"));
-    json_object_foreach((json_t *)dims, name, v) fu_str_addf(o, ", %s=%" JSON_INTEGER_FORMAT, name, json_integer_value(v));
-    fu_str_addf(o, "%s\n", json_is_true(json_object_get(d, "assumed")) ? " (sizes not given are assumed: --dim)" : "");
-    for (int k = 0; k < 2; k++) {
-        const json_t *x = k ? unfused : fused;
-        fu_str_addf(o, "%s  %.0f kernel%s, %s moved, peak of temporaries %s\n", k ? "unfused" : "fused  ", number_of(x, "kernels"), number_of(x, "kernels") == 1 ? "" : "s",
-                    report_bytes(t, number_of(x, "bytes")), report_bytes(t, number_of(x, "peak_bytes")));
-    }
-    json_array_foreach(json_object_get(d, "kernels"), i, v) kernel_text(t, o, i, v);
-    json_array_foreach(json_object_get(d, "boundaries"), i, v)
-        fu_str_addf(o, "boundary %.0f -> %.0f at %%%s: %s: %s\n", number_of(v, "from"), number_of(v, "to"), text_of(v, "value"), text_of(v, "reason"), text_of(v, "text"));
-    json_array_foreach(json_object_get(d, "memory"), i, v) {
-        if (json_object_get(v, "in_place")) {
-            fu_str_addf(o, "memory %%%s: in place of %%%s, written by kernel %.0f\n", text_of(v, "value"), text_of(v, "in_place"), number_of(v, "last"));
-            continue;
-        }
-        fu_str_addf(o, "memory %%%s: %s, kernels %.0f to %.0f\n", text_of(v, "value"), report_bytes(t, number_of(v, "bytes")), number_of(v, "first"), number_of(v, "last"));
-    }
 }
 
 static void as_dot(tool *t, fu_str *o, const json_t *d) {
     size_t i;
     json_t *v;
-    fu_str_addf(o, "digraph \"%s\" {\n  node [shape=box, fontname=\"monospace\"];\n", text_of(d, "function"));
+    fu_str_addf(o, "digraph \"%s\" {\n  node [shape=box, fontname=\"monospace\"];\n", explain_text_of(d, "function"));
     json_array_foreach(json_object_get(d, "kernels"), i, v)
-        fu_str_addf(o, "  k%zu [label=\"%zu %s\\n%s\"];\n", i, i, text_of(v, "kind"), words(t, json_object_get(v, "ops"), ""));
+        fu_str_addf(o, "  k%zu [label=\"%zu %s\\n%s\"];\n", i, i, explain_text_of(v, "kind"), words(t, json_object_get(v, "ops")));
     json_array_foreach(json_object_get(d, "boundaries"), i, v)
-        fu_str_addf(o, "  k%.0f -> k%.0f [label=\"%%%s\\n%s\"];\n", number_of(v, "from"), number_of(v, "to"), text_of(v, "value"), text_of(v, "reason"));
+        fu_str_addf(o, "  k%.0f -> k%.0f [label=\"%%%s\\n%s\"];\n", explain_number(v, "from"), explain_number(v, "to"), explain_text_of(v, "value"), explain_text_of(v, "reason"));
     fu_str_add(o, "}\n");
 }
 
-static void as_html(tool *t, fu_str *o, const json_t *d) {
-    fu_str text;
-    fu_str_init(&text, &t->arena);
-    as_text(t, &text, d);
-    html_begin(o, fu_format(&t->arena, "@%s", text_of(d, "function")), NULL, NULL);
-    fu_str_add(o, "<pre>");
-    html_text(o, text.at);
-    fu_str_add(o, "</pre>\n");
-    html_end(o, NULL);
+/* ---- --measure ---- */
+typedef struct measured { fusor_executable *fused, *apart; fusor_call *call[2]; fusor_buffer *out[2]; double *step_ns, ns[2]; } measured;
+
+static int context_error(tool *t, fusor_status status) {
+    fu_error e;
+    fu_error_clear(&e);
+    const char *text = fusor_error_message(t->ctx);
+    (void)FU_FAIL(&e, status, "%s", text[0] ? text : fusor_status_name(status));
+    return tool_fail(t, &e);
+}
+
+static int prepare(tool *t, const program *p, const ir_graph *g, const inputs *in, bool no_fuse, fusor_executable **exe, fusor_call **call, fusor_buffer **out) {
+    fu_error e;
+    fu_error_clear(&e);
+    compile_request request = {.ctx = t->ctx, .name = p->name, .module = p->module, .function = g->name, .flags = FUSOR_KEEP_SOURCES | (no_fuse ? FUSOR_NO_FUSE : 0)};
+    if (compile_executable(&e, &request, exe) != FUSOR_OK) return tool_fail(t, &e);
+    *out = FU_NEW_N(&t->arena, fusor_buffer, g->results.n + 1);
+    fusor_status status = fusor_executable_call(*exe, in->n, in->buffer, (int)g->results.n, *out);
+    if (status == FUSOR_OK) status = fusor_executable_prepare(*exe, in->n, in->buffer, (int)g->results.n, *out, call);
+    return status == FUSOR_OK ? 0 : context_error(t, status);
+}
+
+/* Rounds alternate between fused and unfused; then the fused call with the profile on. */
+static int time_both(tool *t, measured *m) {
+    enum { ROUNDS = 15 };
+    const double batch_ns = (t->min_time >= 0 ? t->min_time : 0.4) * 1e9 / (2 * ROUNDS);
+    double samples[2][ROUNDS];
+    int64_t batch[2], n_steps = rt_exec_plan(m->fused->exec)->steps.n;
+    char *text = NULL;
+    size_t i;
+    json_t *k;
+    for (int side = 0; side < 2; side++) batch[side] = timing_batch_of(m->call[side], batch_ns);
+    for (int round = 0; round < ROUNDS; round++)
+        for (int side = 0; side < 2; side++) samples[side][round] = timing_batch_ns(m->call[side], batch[side]);
+    for (int side = 0; side < 2; side++) m->ns[side] = timing_median(samples[side], ROUNDS);
+    fusor_status status = fusor_profile_enable(t->ctx, 1);
+    for (int64_t run = 0; run < 20 + batch[0] * 3 && status == FUSOR_OK; run++) status = fusor_call_run(m->call[0]);
+    if (status == FUSOR_OK) status = fusor_profile_enable(t->ctx, 0);
+    if (status == FUSOR_OK) status = fusor_profile_json(t->ctx, &text);
+    if (status != FUSOR_OK) return context_error(t, status);
+    json_t *d = json_loads(text, 0, NULL);
+    fusor_text_free(text);
+    m->step_ns = FU_NEW_N(&t->arena, double, n_steps + 1);
+    json_array_foreach(json_object_get(d, "kernels"), i, k) {
+        const int64_t step = json_integer_value(json_object_get(k, "step"));
+        if (step >= 0 && step < n_steps) m->step_ns[step] = (double)json_integer_value(json_object_get(k, "median_ns"));
+    }
+    json_decref(d);
+    return 0;
+}
+
+static int measure(tool *t, const program *p, const ir_graph *g, inputs *in, measured *m) {
+    int status = inputs_bind(t, in, NULL);
+    if (!status) status = prepare(t, p, g, in, t->no_fuse, &m->fused, &m->call[0], &m->out[0]);
+    if (!status) status = prepare(t, p, g, in, true, &m->apart, &m->call[1], &m->out[1]);
+    return status ? status : time_both(t, m);
+}
+
+static void end_measure(tool *t, const ir_graph *g, measured *m, inputs *in) {
+    for (int side = 0; side < 2; side++) {
+        fusor_call_free(m->call[side]);
+        for (uint32_t r = 0; m->out[side] && r < g->results.n; r++)
+            if (g->results.at[r].alias < 0) fusor_buffer_free(t->ctx, &m->out[side][r]);
+        fusor_executable_free(side ? m->apart : m->fused);
+    }
+    if (in->buffer) inputs_free(in);
+}
+
+/* Sizes that nobody gives, and inputs that nobody names, are assumed; with NAME=SOURCE the sizes come from these. */
+static int find_inputs(tool *t, const program *p, const ir_graph *g, uint32_t used, inputs *in) {
+    if (!t->measure) {
+        if (used < t->args.n) return tool_usage(t, "argument '%s' was not expected; inputs are for --measure", t->args.at[used]);
+        return inputs_dims(t, g, in);
+    }
+    if (!t->fill) t->fill = "uniform:1";
+    const bool is_bare = used == t->args.n && t->weights.n == 0;
+    for (uint32_t i = 0; i < ir_size_symbol_count(g->sizes) && is_bare; i++) {
+        const char *name = ir_size_symbol_name(g->sizes, i);
+        bool is_given = false;
+        for (uint32_t k = 0; k < t->dims.n; k++) is_given |= strncmp(t->dims.at[k], name, strlen(name)) == 0 && t->dims.at[k][strlen(name)] == '=';
+        if (!is_given) fu_push(&t->arena, &t->dims, fu_format(&t->arena, "%s=%d", name, EXPLAIN_ASSUMED_SIZE));
+    }
+    return inputs_find(t, p, g, used, in);
+}
+
+static int write_document(tool *t, int format, const char *text) {
+    fu_str out;
+    fu_str_init(&out, &t->arena);
+    if (format == 1) fu_str_addf(&out, "%s\n", text);
+    else if (format == 0) explain_text(&out, text);
+    else {
+        fu_error e;
+        const fusor_codegen_table *module = NULL;
+        json_t *d = json_loads(text, 0, NULL);
+        if (!d) return tool_environment(t, "out of memory");
+        fu_error_clear(&e);
+        if (format == 2) as_dot(t, &out, d);
+        else {
+            const bool has_module = rt_module_get(&e, &module) == FUSOR_OK;
+            explain_html(t, &out, d, has_module ? module : NULL, e.text);
+        }
+        json_decref(d);
+    }
+    if (t->outputs.n == 0 || strcmp(t->outputs.at[0], "-") == 0) {
+        (void)fwrite(out.at, 1, out.n, stdout);
+        return 0;
+    }
+    fu_part part = {out.at, out.n};
+    int why = fu_file_write_atomic(t->outputs.at[0], 0666, &part, 1);
+    return why ? tool_environment(t, "%s: %s", t->outputs.at[0], strerror(why)) : 0;
 }
 
 int cmd_explain(tool *t) {
@@ -106,37 +165,34 @@ int cmd_explain(tool *t) {
     }
     if (t->outputs.n > 1) return tool_usage(t, "-o is given %u times; expected one file", t->outputs.n);
     if ((status = program_load(t, &p, &used)) != 0 || (status = program_function(t, &p, used, NULL, &graph)) != 0) return status;
-    if (used < t->args.n) return tool_usage(t, "argument '%s' was not expected", t->args.at[used]);
-    if ((status = inputs_dims(t, graph, &in)) != 0 || (status = tool_target(t, &target)) != 0) return status;
+    if ((status = find_inputs(t, &p, graph, used, &in)) != 0 || (status = tool_target(t, &target)) != 0) return status;
     options.level = target.level;
     options.features = target.features;
-    if (ir_run_passes(&t->arena, &e, &graph) != FUSOR_OK) return tool_fail(t, &e);
+    if (t->measure && (status = tool_context(t, 0)) != 0) return status;
+    const ir_graph *flat = graph;
     ir_plan *plan;
-    if (ir_plan_make(&t->arena, &e, graph, &options, &plan) != FUSOR_OK) return tool_fail(t, &e);
-    uint32_t n = ir_size_symbol_count(plan->graph->sizes);
+    measured m = {0};
+    if (t->measure && (status = measure(t, &p, flat, &in, &m)) != 0) {
+        end_measure(t, flat, &m, &in);
+        return status;
+    }
+    if (!t->measure && (ir_run_passes(&t->arena, &e, &graph) != FUSOR_OK || ir_plan_make(&t->arena, &e, graph, &options, &plan) != FUSOR_OK)) return tool_fail(t, &e);
+    explain_request request = {.plan = t->measure ? rt_exec_plan(m.fused->exec) : plan, .exec = t->measure ? m.fused->exec : NULL, .n_threads = rt_default_threads(),
+                               .measured_ns = m.step_ns, .fused_ns = m.ns[0], .unfused_ns = m.ns[1]};
+    limits l;
+    if (t->measure) {
+        request.n_threads = t->ctx->n_threads;
+        l = limits_get(t, request.n_threads, false);
+        request.limits = &l.all;
+    } else if (t->threads && atoi(t->threads) > 0) request.n_threads = atoi(t->threads);
+    uint32_t n = ir_size_symbol_count(flat->sizes);
     int64_t *symbols = FU_NEW_N(&t->arena, int64_t, n + 1);
-    for (uint32_t i = 0; i < n; i++) symbols[i] = -1;
-    for (uint32_t i = 0; i < in.dims.n; i++) symbols[in.dims.at[i].symbol] = in.dims.at[i].value[0];
-    char *text;
-    if (explain_json(&t->arena, &e, plan, NULL, symbols, &text) != FUSOR_OK) return tool_fail(t, &e);
-    fu_str out;
-    fu_str_init(&out, &t->arena);
-    if (format == 1) fu_str_addf(&out, "%s\n", text);
-    else {
-        json_t *d = json_loads(text, 0, NULL);
-        if (!d) {
-            fu_free(text);
-            return tool_environment(t, "out of memory");
-        }
-        (format == 0 ? as_text : format == 2 ? as_dot : as_html)(t, &out, d);
-        json_decref(d);
-    }
+    for (uint32_t i = 0; i < n; i++) symbols[i] = t->measure ? in.symbols[i] : -1;
+    for (uint32_t i = 0; i < in.dims.n && !t->measure; i++) symbols[in.dims.at[i].symbol] = in.dims.at[i].value[0];
+    request.symbol_values = symbols;
+    char *text = NULL;
+    status = explain_json(&t->arena, &e, &request, &text) == FUSOR_OK ? write_document(t, format, text) : tool_fail(t, &e);
     fu_free(text);
-    if (t->outputs.n == 0 || strcmp(t->outputs.at[0], "-") == 0) {
-        (void)fwrite(out.at, 1, out.n, stdout);
-        return 0;
-    }
-    fu_part part = {out.at, out.n};
-    int why = fu_file_write_atomic(t->outputs.at[0], 0666, &part, 1);
-    return why ? tool_environment(t, "%s: %s", t->outputs.at[0], strerror(why)) : 0;
+    end_measure(t, flat, &m, &in);
+    return status;
 }

@@ -26,6 +26,44 @@ static const char *extras_text(tool *t, int level, bool granted) {
     return s.n ? s.at : "none";
 }
 
+enum { MAX_COUNTS = 12 };
+
+/* Of 1, 2, 4 ... and all threads: each is measured once. */
+static int limits_of_all(tool *t, int n_threads, limits *out) {
+    int n = 0;
+    for (int k = 1; k < n_threads && n < MAX_COUNTS - 1; k *= 2) out[n++] = limits_get(t, k, t->measure);
+    out[n++] = limits_get(t, n_threads, t->measure);
+    return n;
+}
+
+static json_t *limits_json(const limits *all, int n) {
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++) {
+        json_t *peaks = json_object(), *bandwidths = json_object();
+        for (int k = 0; k < RT_LIMIT_TYPES; k++)
+            (void)json_object_set_new(peaks, rt_limit_type_names[k], all[i].all.peak[k] > 0 ? json_real(all[i].all.peak[k] / 1e9) : json_null());
+        for (int k = 0; k < RT_LIMIT_LEVELS; k++)
+            (void)json_object_set_new(bandwidths, rt_limit_level_names[k], all[i].all.bandwidth[k] > 0 ? json_real(all[i].all.bandwidth[k] / 1e9) : json_null());
+        (void)json_array_append_new(list, json_pack("{s:i, s:o, s:o}", "threads", all[i].n_threads, "peak_gflops", peaks, "bandwidth_gbs", bandwidths));
+    }
+    return list;
+}
+
+static void print_limits(tool *t, const limits *all, int n) {
+    report_table table = {.t = t, .columns = 1 + RT_LIMIT_TYPES + RT_LIMIT_LEVELS};
+    report_row(&table, "  threads", "f64", "f32", "bf16 dot", "i8 dot", "L1", "L2", "L3", "memory");
+    for (int i = 0; i < n; i++) {
+        const char *cell[RT_LIMIT_TYPES + RT_LIMIT_LEVELS];
+        for (int k = 0; k < RT_LIMIT_TYPES + RT_LIMIT_LEVELS; k++) {
+            double v = k < RT_LIMIT_TYPES ? all[i].all.peak[k] : all[i].all.bandwidth[k - RT_LIMIT_TYPES];
+            cell[k] = v > 0 ? fu_format(&t->arena, "%.*f", v < 1e10 ? 1 : 0, v / 1e9) : "-";
+        }
+        report_row(&table, fu_format(&t->arena, "  %d", all[i].n_threads), cell[0], cell[1], cell[2], cell[3], cell[4], cell[5], cell[6], cell[7]);
+    }
+    printf("measured limits: peak arithmetic in GFLOP/s by type, bandwidth in GB/s by where the data lies\n");
+    report_table_print(&table, stdout);
+}
+
 int cmd_info(tool *t) {
     if (t->args.n) return tool_usage(t, "argument '%s' was not expected", t->args.at[0]);
     int status = tool_context(t, 0), level = rt_host_level();
@@ -36,7 +74,9 @@ int cmd_info(tool *t) {
     fu_error_clear(&e);
     const char *problem = rt_module_get(&e, &module) == FUSOR_OK ? NULL : e.text;
     int n_threads = t->ctx->n_threads;
-    limits l = limits_get(t, n_threads, t->measure);
+    limits all[MAX_COUNTS];
+    const int n_limits = limits_of_all(t, n_threads, all);
+    const limits l = all[n_limits - 1];
     const char *level_name = level < 0 ? "none" : ir_levels[level].name, *why = why_level(t, level);
     const char *dir = fusor_cache_directory(t->ctx);
     char target[IR_TARGET_MAX];
@@ -52,12 +92,12 @@ int cmd_info(tool *t) {
             if (rt_host_features() >> i & 1) (void)json_array_append_new(list, json_string(rt_feature_name(i)));
         for (int i = 0; i < FU_ENV_COUNT; i++)
             (void)json_object_set_new(env, fu_env_table[i].name, json_pack("{s:s, s:b}", "value", fu_env_string((fu_env)i), "set", fu_env_is_set((fu_env)i)));
-        (void)json_object_update_new(d, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:{s:I, s:I, s:I, s:i}, s:i, s:i, s:f, s:f, s:s, s:s, s:o?, s:s, s:o, s:[s]}",
+        (void)json_object_update_new(d, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:{s:I, s:I, s:I, s:i}, s:i, s:i, s:f, s:f, s:s, s:s, s:o?, s:s, s:o, s:o, s:[s]}",
             "version", fusor_version_string(), "build_id", rt_build_id(), "llvm", FUSOR_LLVM_VERSION, "cpu", rt_host_brand(), "target", target, "level", level_name,
             "level_why", why, "features", list, "caches", "l1d_bytes", (json_int_t)c->l1d_bytes, "l2_bytes", (json_int_t)c->l2_bytes, "l3_bytes",
             (json_int_t)c->l3_bytes, "l3_sharers", c->l3_sharers, "threads", n_threads, "cpus", rt_affinity_count(), "peak_gflops", l.flops / 1e9,
             "bandwidth_gbs", l.bytes / 1e9, "cache_dir", dir, "module", rt_module_path(), "module_problem", problem ? json_string(problem) : NULL,
-            "module_llvm", module ? module->llvm_version : "", "environment", env, "devices", "cpu"));
+            "module_llvm", module ? module->llvm_version : "", "environment", env, "limits", limits_json(all, n_limits), "devices", "cpu"));
         return report_print(t, d);
     }
     printf("fusor %s, build %s\n", fusor_version_string(), rt_build_id());
@@ -66,8 +106,7 @@ int cmd_info(tool *t) {
     printf("caches: L1d %s, L2 %s, L3 %s shared by %d thread%s\n", report_bytes(t, (double)c->l1d_bytes), report_bytes(t, (double)c->l2_bytes),
            report_bytes(t, (double)c->l3_bytes), c->l3_sharers, c->l3_sharers == 1 ? "" : "s");
     printf("threads: %d (CPUs that this process may use: %d)\n", n_threads, rt_affinity_count());
-    printf("measured limits of %d thread%s: %s of f32 multiply-adds, %s of memory bandwidth\n", n_threads, n_threads == 1 ? "" : "s",
-           report_rate(t, l.flops, "GFLOP/s"), report_rate(t, l.bytes, "GB/s"));
+    print_limits(t, all, n_limits);
     printf("devices: cpu, reference\n");
     if (module) printf("code generation: %s (LLVM %s)\n", rt_module_path(), module->llvm_version);
     else printf("code generation: none; the reference evaluator serves what is not cached (%s)\n", problem);

@@ -42,7 +42,6 @@ typedef struct point {
     int64_t compile_ns, load_ns;
     const char *cache;
     int     threads;
-    int64_t t_compile, t_compiled, t_called;    /* of --trace */
     json_t *profile;                /* of --profile: the document of fusor_profile_json */
 } point;
 
@@ -135,12 +134,10 @@ static int compile(run *r, point *p) {
     fu_error_clear(&e);
     compile_request request = {.ctx = r->t->ctx, .name = r->program.name, .module = r->program.module, .function = r->flat->name,
                                .flags = FUSOR_KEEP_SOURCES | (r->t->no_fuse ? FUSOR_NO_FUSE : 0), .start = start_of(r), .symbol_values = r->in.symbols};
-    p->t_compile = fu_now_ns();
     if (compile_executable(&e, &request, &p->exe) != FUSOR_OK) {
         if (r->t->ctx->option_status == FUSOR_ERROR_ARGUMENT) return tool_usage(r->t, "%s", e.text);    /* FUSOR_TARGET, FUSOR_THREADS */
         return tool_fail(r->t, &e);
     }
-    p->t_compiled = fu_now_ns();
     rt_cache_stats s = rt_cache_get_stats(r->t->ctx->cache);
     p->compile_ns = s.compile_ns;
     p->load_ns = s.load_ns;
@@ -233,7 +230,7 @@ static int run_point(run *r, point *p) {
     bool repeats = t->time || t->profile, has_memory = !repeats || inputs_copy_aliased(&r->in, in, p->copies);
     if (!has_memory) return tool_environment(t, "no memory for copies of the inputs");
     fusor_status called = fusor_executable_call(p->exe, r->in.n, r->in.buffer, n_out, p->out);
-    p->t_called = fu_now_ns();
+    if (t->trace && called == FUSOR_OK) called = fusor_profile_enable(t->ctx, 0);       /* the timeline ends with the first call */
     if (called != FUSOR_OK) return context_error(r, called);
     if (t->check) compare(r, p);
     return repeats ? measure(r, p, in) : 0;
@@ -330,72 +327,54 @@ static void print_results(run *r, const point *p) {
 }
 
 /* ---- --profile ---- */
-/* Which of the two measured limits is nearer, and how near: "memory 83 %". */
-static const char *binding_limit(tool *t, const limits *l, const json_t *k) {
-    double bytes = json_number_value(json_object_get(k, "gb_s")) * 1e9, flops = json_number_value(json_object_get(k, "gflop_s")) * 1e9;
-    if (!l->is_known) return "";
-    bool memory = bytes / l->bytes >= flops / l->flops;
-    return fu_format(&t->arena, "%s %.0f %%", memory ? "memory" : "arithmetic", 100 * (memory ? bytes / l->bytes : flops / l->flops));
-}
-
 static void print_profile(run *r, const point *p, FILE *out) {
     tool *t = r->t;
-    const json_t *d = p->profile;
-    double fastest = 0;
+    const json_t *d = p->profile, *pool = json_object_get(d, "pool"), *cache = json_object_get(d, "cache");
     json_t *k;
     size_t i;
-    json_array_foreach(json_object_get(d, "kernels"), i, k) fastest = fmax(fastest, json_number_value(json_object_get(k, "gflop_s")) * 1e9);
-    limits l = limits_get(t, p->threads, false);
-    limits_beside(t, &l, fastest);
-    report_table table = {.t = t, .columns = 10, .left_mask = 1u << 1 | 1u << 2 | 1u << 9};
-    report_row(&table, "kernel", "kind", "operators", "calls", "mean", "min", "share", "GB/s", "GFLOP/s", "limit");
+    report_table table = {.t = t, .columns = 11, .left_mask = 1u << 1 | 1u << 2 | 1u << 9 | 1u << 10};
+    report_row(&table, "kernel", "kind", "operators", "calls", "median", "min", "share", "GB/s", "GFLOP/s", "limit", "from");
     json_array_foreach(json_object_get(d, "kernels"), i, k) {
-        double calls = json_number_value(json_object_get(k, "calls")), ns = json_number_value(json_object_get(k, "ns"));
+        const char *limit = json_string_value(json_object_get(k, "limit")), *names = json_string_value(json_object_get(k, "names")),
+                   *places = json_string_value(json_object_get(k, "places"));
         report_row(&table, fu_format(&t->arena, "%d", (int)json_integer_value(json_object_get(k, "step"))), json_string_value(json_object_get(k, "kind")),
-                   json_string_value(json_object_get(k, "ops")), fu_format(&t->arena, "%.0f", calls), report_ns(t, ns / calls), report_ns(t, json_number_value(json_object_get(k, "min_ns"))),
+                   json_string_value(json_object_get(k, "ops")), fu_format(&t->arena, "%lld", (long long)json_integer_value(json_object_get(k, "calls"))),
+                   report_ns(t, json_number_value(json_object_get(k, "median_ns"))), report_ns(t, json_number_value(json_object_get(k, "min_ns"))),
                    fu_format(&t->arena, "%.1f %%", 100 * json_number_value(json_object_get(k, "share"))),
                    report_rate(t, json_number_value(json_object_get(k, "gb_s")) * 1e9, ""), report_rate(t, json_number_value(json_object_get(k, "gflop_s")) * 1e9, ""),
-                   binding_limit(t, &l, k));
+                   limit[0] ? fu_format(&t->arena, "%s %.0f %%", limit, 100 * json_number_value(json_object_get(k, "limit_share"))) : "", names[0] ? names : places);
     }
     report_table_print(&table, out);
-    k = json_array_get(json_object_get(d, "kernels"), 0);
-    if (!k) return;
-    const char *kind = json_string_value(json_object_get(k, "kind"));
-    double one = json_number_value(json_object_get(k, "ns")) / json_number_value(json_object_get(k, "calls"));
-    const char *advice = strcmp(kind, "reference") == 0 ? "the reference evaluator computes this operator: another type or operator would have a kernel (doc/operators.md)"
-                         : strcmp(kind, "copy") == 0    ? "a copy: return a computed value, or let the aliased parameter be read only by what overwrites it"
-                         : strcmp(kind, "check") == 0   ? "indices are checked: computed ones are stored for it; indices that are parameters cost less"
-                         : one < 2000                   ? "each call is short: more work a call, or fusor_executable_prepare, would help most"
-                         : strstr(binding_limit(t, &l, k), "memory") ? "memory binds it: fewer bytes would help most (a narrower type, or more operators in one kernel: fusor explain)"
-                                                                     : "arithmetic binds it: --math fast, fewer functions, or more threads";
-    fprintf(out, "slowest: kernel %d, %.0f %% of the time: %s\n", (int)json_integer_value(json_object_get(k, "step")),
-            100 * json_number_value(json_object_get(k, "share")), advice);
+    fprintf(out, "memory: %lld blocks taken from the pool, %lld of them used before, %s asked of the system\n", (long long)json_integer_value(json_object_get(pool, "gets")),
+            (long long)json_integer_value(json_object_get(pool, "reused")), report_bytes(t, json_number_value(json_object_get(pool, "system_bytes"))));
+    fprintf(out, "cache: %lld kernels from memory, %lld from disk, %lld compiled\n", (long long)json_integer_value(json_object_get(cache, "memory_hits")),
+            (long long)json_integer_value(json_object_get(cache, "disk_hits")), (long long)json_integer_value(json_object_get(cache, "compiles")));
+    json_array_foreach(json_object_get(d, "bottleneck"), i, k) fprintf(out, "bottleneck: %s\n", json_string_value(k));
 }
 
-/* Chrome trace events: what happened when, from the parse to the first call. */
-static int write_trace(run *r, const point *p) {
-    json_t *events = json_array();
-    const ir_plan *plan = rt_exec_plan(p->exe->exec);
-    double start = (double)(p->t_compile - r->program.parse_ns) / 1e3, at = (double)p->t_compile / 1e3;
-#define EVENT(name, category, begin, length) \
-    (void)json_array_append_new(events, json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i}", "name", name, "cat", category, "ph", "X", "ts", (begin), "dur", (length), "pid", 1, "tid", 1))
-    EVENT("parse", "fusor", start, (double)r->program.parse_ns / 1e3);
-    double kernels = 0;
-    for (uint32_t i = 0; i < plan->steps.n; i++)
-        if (plan->steps.at[i].kind == IR_STEP_KERNEL) kernels += (double)rt_exec_step(p->exe->exec, (int)i)->outcome.ns / 1e3;
-    double compiled = (double)p->t_compiled / 1e3, first = compiled - kernels > at ? compiled - kernels : at;
-    EVENT("plan", "fusor", at, first - at);
-    for (uint32_t i = 0; i < plan->steps.n; i++) {
-        const rt_step_info *info = rt_exec_step(p->exe->exec, (int)i);
-        if (plan->steps.at[i].kind != IR_STEP_KERNEL || !info->kernel) continue;
-        EVENT(info->kernel->symbol, info->outcome.source == RT_CACHE_COMPILED ? "compile" : "load", first, (double)info->outcome.ns / 1e3);
-        first += (double)info->outcome.ns / 1e3;
+/* The parse happened before there was a context that could keep events. */
+static json_t *parse_event(const run *r, const json_t *events) {
+    double first = 0;
+    size_t i;
+    json_t *x;
+    json_array_foreach((json_t *)events, i, x) {
+        const json_t *ts = json_object_get(x, "ts");
+        if (ts && json_number_value(ts) < first) first = json_number_value(ts);
     }
-    EVENT(r->flat->name, "call", compiled, (double)(p->t_called - p->t_compiled) / 1e3);
-#undef EVENT
-    json_t *document = json_pack("{s:o, s:s}", "traceEvents", events, "displayTimeUnit", "ns");
-    char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
-    json_decref(document);
+    const double took = (double)r->program.parse_ns / 1e3;
+    return json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i}", "name", "parse", "cat", "plan", "ph", "X", "ts", first - took, "dur", took, "pid", 1, "tid", 1);
+}
+
+/* What happened when, on which thread: Chrome trace events. */
+static int write_trace(run *r) {
+    char *text = NULL;
+    fusor_status status = fusor_trace_json(r->t->ctx, &text);
+    if (status != FUSOR_OK) return context_error(r, status);
+    json_t *d = json_loads(text, 0, NULL), *events = json_object_get(d, "traceEvents");
+    fusor_text_free(text);
+    (void)json_array_append_new(events, parse_event(r, events));
+    text = d ? json_dumps(d, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    json_decref(d);
     if (!text) return tool_environment(r->t, "out of memory");
     fu_part part = {text, strlen(text)};
     int why = fu_file_write_atomic(r->t->trace, 0666, &part, 1);
@@ -408,9 +387,11 @@ static int run_single(run *r) {
     tool *t = r->t;
     point p = {0};
     int status = tool_context(t, r->n_thread_counts ? r->n_threads[0] : 0);
+    fusor_status traced = !status && t->trace ? fusor_profile_enable(t->ctx, FUSOR_PROFILE_EVENTS) : FUSOR_OK;
+    if (traced != FUSOR_OK) status = context_error(r, traced);
     if (!status) status = compile(r, &p);
     if (!status) status = run_point(r, &p);
-    if (!status && t->trace) status = write_trace(r, &p);
+    if (!status && t->trace) status = write_trace(r);
     if (!status) status = write_outputs(r, &p);
     if (!status && t->json) {
         json_t *document = report_new("fusor-run/1");

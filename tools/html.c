@@ -29,7 +29,7 @@ static const char style_text[] =
     ".bar{position:relative;display:block;min-width:90px;background:var(--code);border-radius:3px;overflow:hidden}"
     ".bar i{position:absolute;inset:0 auto 0 0;opacity:.35;border-radius:3px}.bar b{position:relative;font-weight:400;padding:0 6px;"
     "font-variant-numeric:tabular-nums;white-space:nowrap}\n"
-    ".key{display:inline-flex;align-items:center;gap:6px;margin-right:14px;font-size:13px}.key i{width:11px;height:11px;border-radius:2px}\n"
+    ".key{white-space:nowrap;display:inline-flex;align-items:center;gap:6px;margin-right:14px;font-size:13px}.key i{width:11px;height:11px;border-radius:2px}\n"
     ".good{color:var(--good)}.bad{color:var(--bad)}\n"
     "svg text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:var(--ink)}svg .soft{fill:var(--soft)}"
     "svg .axis{stroke:var(--line);fill:none}\n";

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef TOOL_LIMITS_H
 #define TOOL_LIMITS_H
-/* What this machine can do at most, measured: the yardstick of run --time, bench and info. */
+/* The machine's measured limits (rt/limits.h) as the subcommands use them: kept beside the cache of the tool's context. */
 #include "options.h"
+#include "rt/limits.h"
 
-typedef struct limits { double flops, bytes; int n_threads; bool is_known; } limits;    /* per second: f32 multiply-adds counted as two; read + write */
-/* For n_threads; from the file beside the cache where there is one (unless `again`), else measured (about 0.3 s) and kept there. */
+/* Per second: f32 multiply-adds counted as two; memory, read + write. `all` has the other types and the cache levels. */
+typedef struct limits { double flops, bytes; int n_threads; bool is_known; rt_limits all; } limits;
+/* For n_threads; from the file beside the cache where there is one (unless `again`), else measured (about 0.4 s) and kept there. */
 limits limits_get(tool *t, int n_threads, bool again);
 /* A rate above the peak shows that the limits were measured at a bad moment: they are measured again, and the larger ones are kept. */
 void limits_beside(tool *t, limits *l, double flops_per_s);

@@ -92,7 +92,11 @@ typedef struct ir_plan {
 fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_options *options, ir_plan **out);
 /* Text for people and for emit --stage plan. */
 void ir_plan_print(fu_str *out, const ir_plan *p);
-/* Bytes read and written by a step's kernel, flops (0 where a size overflows) for given symbol values. */
-typedef struct ir_cost { double bytes_read, bytes_written, flops; } ir_cost;
+/* Bytes read and written by a step's kernel, flops (0 where a size overflows) for given symbol values. flops counts an operator of an
+ * element as one, whatever it is; work counts a function (exp, tanh) as the some twenty operations that it is made of: what the
+ * arithmetic of the machine has to do. */
+typedef struct ir_cost { double bytes_read, bytes_written, flops, work; } ir_cost;
+/* Whose arithmetic the step's kernel does: the operands' type of a contraction, else f64 or f32. */
+ir_dtype ir_step_work_type(const ir_plan *p, int step);
 ir_cost ir_step_cost(const ir_plan *p, int step, const int64_t *symbol_values);
 #endif

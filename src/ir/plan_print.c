@@ -93,6 +93,8 @@ void ir_plan_print(fu_str *o, const ir_plan *p) {
     }
 }
 
+enum { FUNCTION_WORK = 20 };     /* some ten multiply-adds: range reduction, polynomial, special values */
+
 static double size_of(const ir_plan *p, ir_size s, const int64_t *symbols) {
     int64_t v = 0;
     return ir_size_eval(p->graph->sizes, s, symbols, &v) == IR_SIZE_OK ? (double)v : 0;
@@ -125,6 +127,16 @@ ir_cost ir_step_cost(const ir_plan *p, int step, const int64_t *symbols) {
         for (int d = 0; d < k->n_dims; d++)
             if (varies >> d & 1 || (over_all && strchr("rk", k->dim[d].role))) n *= size_of(p, s->dim[d], symbols);
         c.flops += n;
+        c.work += ir_ops[k->inst[i].op].flags & IR_COSTLY ? FUNCTION_WORK * n : n;
     }
     return c;
+}
+
+ir_dtype ir_step_work_type(const ir_plan *p, int step) {
+    const ir_kernel *k = p->steps.at[step].kernel;
+    if (!k) return FUSOR_F32;
+    if (k->kind == IR_KERNEL_CONTRACT && k->features && k->n_buffers) return k->buffer[0].dtype;   /* products of the narrow type */
+    for (int b = 0; b < k->n_buffers; b++)
+        if (k->buffer[b].dtype == FUSOR_F64) return FUSOR_F64;
+    return FUSOR_F32;
 }

@@ -548,7 +548,7 @@ static bool any_unbound(const printer *p) {
     return false;
 }
 
-void ir_print_graph(fu_str *out, const ir_graph *g) {
+static printer *new_printer(fu_str *out, const ir_graph *g) {
     fu_arena *a = out->arena;
     printer *p = FU_NEW(a, printer);
     p->out = out;
@@ -563,6 +563,41 @@ void ir_print_graph(fu_str *out, const ir_graph *g) {
     name_nodes(p);
     place_checks(p);
     place_hints(p);
+    return p;
+}
+
+/* chosen: by node, the statements to print; NULL: all. */
+static void print_statements(printer *p, const bool *chosen) {
+    const ir_graph *g = p->g;
+    call_results calls = find_results(p);
+    for (ir_id id = 1; id < g->nodes.n; id++) {
+        ir_op op = ir_at(g, id)->op;
+        if (op == IR_OP_CALL) {
+            if (!chosen || chosen[id]) print_node(p, id, calls.id + calls.first[id], calls.n[id]);
+        } else if (ir_ops[op].n_results != 1) {
+            uint32_t n = count_siblings(g, id), n_results = ir_count_results(op, ir_at(g, id)->attr);
+            ir_id *result = FU_NEW_N(p->a, ir_id, n_results);
+            bool is_chosen = !chosen;
+            for (ir_id k = id; k < id + n; k++) {
+                result[ir_at(g, k)->index] = k;
+                is_chosen |= chosen && chosen[k];
+            }
+            if (is_chosen) print_node(p, id, result, n_results);
+            id += n - 1;
+        } else if (op != IR_OP_PARAM && op != IR_OP_RESULT && p->name[id] && (!chosen || chosen[id])) {
+            print_node(p, id, &id, 1);
+        }
+    }
+}
+
+void ir_print_nodes(fu_str *out, const ir_graph *g, const ir_id *id, int n) {
+    bool *chosen = FU_NEW_N(out->arena, bool, g->nodes.n);
+    for (int i = 0; i < n; i++) chosen[id[i]] = true;
+    print_statements(new_printer(out, g), chosen);
+}
+
+void ir_print_graph(fu_str *out, const ir_graph *g) {
+    printer *p = new_printer(out, g);
     fu_str_addf(out, "func @%s(", g->name);
     for (uint32_t i = 0; i < g->params.n; i++) {
         if (i) fu_str_add(out, ", ");
@@ -570,21 +605,7 @@ void ir_print_graph(fu_str *out, const ir_graph *g) {
     }
     fu_str_addc(out, ')');
     print_results(p);
-    call_results calls = find_results(p);
-    for (ir_id id = 1; id < g->nodes.n; id++) {
-        ir_op op = ir_at(g, id)->op;
-        if (op == IR_OP_CALL) {
-            print_node(p, id, calls.id + calls.first[id], calls.n[id]);
-        } else if (ir_ops[op].n_results != 1) {
-            uint32_t n = count_siblings(g, id), n_results = ir_count_results(op, ir_at(g, id)->attr);
-            ir_id *result = FU_NEW_N(a, ir_id, n_results);
-            for (ir_id k = id; k < id + n; k++) result[ir_at(g, k)->index] = k;
-            print_node(p, id, result, n_results);
-            id += n - 1;
-        } else if (op != IR_OP_PARAM && op != IR_OP_RESULT && p->name[id]) {
-            print_node(p, id, &id, 1);
-        }
-    }
+    print_statements(p, NULL);
     fu_str_add(out, "  return ");
     for (uint32_t i = 0; i < g->results.n; i++) {
         if (i) fu_str_add(out, ", ");

@@ -18,6 +18,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static spare *spares[CLASSES];
 static int64_t cached_bytes;
+static rt_memory_stats counted;     /* gets, reused, system_bytes */
 
 /* What callers hold: open addressing by address; grows at 3/4. */
 typedef struct held { void *p; size_t bytes; void (*deallocate)(void *user, void *p, size_t bytes); void *user; } held;
@@ -79,7 +80,10 @@ static void *pool_get(size_t bytes) {
     pthread_once(&once, watch_forks);
     pthread_mutex_lock(&lock);
     spare *s = spares[class];
+    counted.gets++;
+    if (!s) counted.system_bytes += (int64_t)size;
     if (s) {
+        counted.reused++;
         spares[class] = s->next;
         cached_bytes -= (int64_t)size;
     }
@@ -207,7 +211,9 @@ void rt_buffer_release(const rt_exec_options *options, void *p) {
 
 rt_memory_stats rt_memory_get_stats(void) {
     pthread_mutex_lock(&lock);
-    rt_memory_stats s = {cached_bytes, (int64_t)table_n};
+    rt_memory_stats s = counted;
+    s.cached_bytes = cached_bytes;
+    s.live_buffers = (int64_t)table_n;
     pthread_mutex_unlock(&lock);
     return s;
 }

@@ -62,8 +62,11 @@ static fusor_status find_kernels(core *c, fu_error *e, rt_cache *cache) {
         const ir_step *st = &c->plan->steps.at[i];
         if (st->kind != IR_STEP_KERNEL || c->options.is_layout_only) continue;
         rt_kernel *k;
+        rt_trace *trace = rt_trace_of(c->options.profile);
+        const int64_t begin = trace ? fu_now_ns() : 0;
         FU_TRY(rt_cache_get(cache, e, st->kernel, &k, &c->info[i].outcome));
         c->info[i].kernel = k;
+        if (trace) rt_trace_add(trace, c->info[i].outcome.source == RT_CACHE_COMPILED ? RT_EVENT_COMPILE : RT_EVENT_LOAD, k->symbol, begin, fu_now_ns());
     }
     return FUSOR_OK;
 }

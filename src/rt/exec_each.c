@@ -53,7 +53,7 @@ static fusor_status run_joint(rt_each *c, fu_error *e, int step) {
         for (int64_t i = 0; i < c->n; i++) {
             const frame_step *s = &c->set[i]->step[step];
             bool has = (int)p < s->launch.n_phases && !(p == 0 && s->is_prepacked);
-            c->runs[i] = (exec_phase){s, k->fn, c->scratch, c->scratch_stride, p, &code};
+            c->runs[i] = (exec_phase){s, k->fn, c->scratch, c->scratch_stride, p, &code, NULL, 0};
             c->ends[i] = tiles += has ? s->launch.tiles[p] : 0;
         }
         joint j = {c->ends, c->runs, c->n};
@@ -74,7 +74,7 @@ fusor_status rt_each_run(rt_each *c, fu_error *e) {
             for (int64_t i = 0; i < c->n; i++) FU_TRY(exec_run_step(c->set[i], e, s));
         /* One launch serves all sets: its time is shared out evenly, so that the sums are right. */
         int64_t each = profile && c->n ? (fu_now_ns() - from) / c->n : 0;
-        for (int64_t i = 0; profile && i < c->n; i++) exec_profile_step(c->set[i], profile, s, each);
+        for (int64_t i = 0; profile && i < c->n; i++) exec_profile_step(c->set[i], profile, s, from + i * each, from + (i + 1) * each);
     }
     for (int64_t i = 0; i < c->n; i++) exec_copy_out(c->set[i]);
     if (of->logs_run)

@@ -296,7 +296,9 @@ void exec_run_tiles(void *user, int worker, int64_t begin, int64_t end) {
     ir_kernel_args args = r->s->args;
     args.phase = r->phase;
     args.scratch = r->scratch + (size_t)worker * r->scratch_stride;
+    const int64_t from = __builtin_expect(r->trace != NULL, 0) ? fu_now_ns() : 0;
     int code = r->fn(&args, begin, end);
+    if (__builtin_expect(r->trace != NULL, 0)) rt_trace_add_tiles(r->trace, r->entry, (int)r->phase, begin, end, from, fu_now_ns());
     if (__builtin_expect(code != 0, 0)) atomic_store_explicit(r->code, code, memory_order_relaxed);
 }
 
@@ -304,11 +306,13 @@ static fusor_status run_phases(const frame *f, fu_error *e, int number, const fr
     const core *c = f->x->core;
     const rt_kernel *k = c->info[number].kernel;
     atomic_int code = 0;
+    rt_trace *trace = rt_trace_of(c->options.profile);
+    const int entry = trace ? exec_profile_entry(c, atomic_load(c->options.profile), number) : 0;
     exec_phase run[IR_MAX_PHASES];
     rt_phase phase[IR_MAX_PHASES];
     int n = s->launch.n_phases - first_phase;
     for (int i = 0; i < n; i++) {
-        run[i] = (exec_phase){s, k->fn, f->memory + f->scratch_at, f->scratch_stride, (uint32_t)(i + first_phase), &code};
+        run[i] = (exec_phase){s, k->fn, f->memory + f->scratch_at, f->scratch_stride, (uint32_t)(i + first_phase), &code, trace, entry};
         phase[i] = (rt_phase){s->launch.tiles[i + first_phase], exec_run_tiles, &run[i]};
     }
     RT_PROBE_RUN(k->symbol, n, s->launch.tiles[first_phase]);
@@ -390,29 +394,39 @@ fusor_status exec_run_step(frame *f, fu_error *e, int number) {
     return FUSOR_OK;
 }
 
-void exec_profile_step(frame *f, rt_profile *p, int number, int64_t ns) {
-    const core *c = f->x->core;
-    frame_step *s = &f->step[number];
+int exec_profile_entry(const core *c, rt_profile *p, int number) {
     int entry = atomic_load_explicit(&c->profile_entry[number], memory_order_acquire), none = 0;
     if (entry == 0 && atomic_compare_exchange_strong(&c->profile_entry[number], &none, -2)) {
         entry = rt_profile_add(p, c->plan, number, c->info[number].kernel ? c->info[number].kernel->symbol : NULL);
         atomic_store_explicit(&c->profile_entry[number], entry, memory_order_release);
     }
-    if (!s->has_cost) {
-        ir_cost cost = ir_step_cost(c->plan, number, f->symbols);
-        s->bytes = cost.bytes_read + cost.bytes_written;
-        s->flops = cost.flops;
-        s->has_cost = true;
-    }
-    rt_profile_count(p, entry, ns, s->bytes, s->flops);
+    return entry;
 }
 
-static fusor_status run_profiled(frame *f, fu_error *e, rt_profile *p) {
-    for (int i = 0; i < f->x->core->n_steps; i++) {
-        int64_t start = fu_now_ns();
-        FU_TRY(exec_run_step(f, e, i));
-        exec_profile_step(f, p, i, fu_now_ns() - start);
+void exec_profile_step(frame *f, rt_profile *p, int number, int64_t begin_ns, int64_t end_ns) {
+    const core *c = f->x->core;
+    frame_step *s = &f->step[number];
+    const int entry = exec_profile_entry(c, p, number);
+    if (!s->has_cost) {
+        s->cost = ir_step_cost(c->plan, number, f->symbols);
+        s->has_cost = true;
     }
+    rt_profile_count(p, entry, end_ns - begin_ns, &s->cost);
+    if (atomic_load_explicit(&p->on, memory_order_relaxed) == RT_PROFILE_EVENTS) rt_trace_add_step(atomic_load(&p->trace), entry, begin_ns, end_ns);
+}
+
+/* One reading of the clock a step, and one before the first. */
+static fusor_status run_profiled(frame *f, fu_error *e, rt_profile *p) {
+    const int64_t start = fu_now_ns();
+    int64_t begin = start;
+    for (int i = 0; i < f->x->core->n_steps; i++) {
+        FU_TRY(exec_run_step(f, e, i));
+        const int64_t end = fu_now_ns();
+        exec_profile_step(f, p, i, begin, end);
+        begin = end;
+    }
+    if (atomic_load_explicit(&p->on, memory_order_relaxed) == RT_PROFILE_EVENTS)
+        rt_trace_add(atomic_load(&p->trace), RT_EVENT_CALL, f->x->core->plan->graph->name, start, begin);
     return FUSOR_OK;
 }
 

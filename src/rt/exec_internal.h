@@ -5,6 +5,7 @@
  * exec_buffer.c (the caller's buffers), exec_each.c (one call over many sets of buffers), exec_scan.c (over a sequence),
  * exec_again.c (a call repeated). */
 #include "rt/exec.h"
+#include "rt/trace.h"
 #include "rt/threads.h"
 #include <stdatomic.h>
 
@@ -57,7 +58,7 @@ typedef struct frame_step {
     rt_tensor *tensor;                  /* REFERENCE */
     int64_t    axis_size;               /* CHECK */
     bool       has_cost;                /* of these sizes, for a profile */
-    double     bytes, flops;
+    ir_cost    cost;
 } frame_step;
 
 /* One end of a call: an input or output as the caller gave it. */
@@ -116,7 +117,9 @@ fusor_status exec_run(frame *f, fu_error *e);
 fusor_status exec_run_step(frame *f, fu_error *e, int number);
 /* The profile that is on, or NULL; and counts one run of a step, of any frame of the exec. */
 rt_profile  *exec_profile(const core *c);
-void         exec_profile_step(frame *f, rt_profile *p, int number, int64_t ns);
+void         exec_profile_step(frame *f, rt_profile *p, int number, int64_t begin_ns, int64_t end_ns);
+/* Number + 1 of the step's entry, made when it is not there; -1, -2: none. */
+int          exec_profile_entry(const core *c, rt_profile *p, int number);
 /* Points a kernel step at the call's memory; its phases may then run. */
 fusor_status exec_aim_kernel(frame *f, fu_error *e, int number);
 /* One phase of one kernel: the `user` of exec_run_tiles. */
@@ -127,6 +130,8 @@ typedef struct exec_phase {
     size_t        scratch_stride;
     uint32_t      phase;
     atomic_int   *code;                 /* of the step: what a kernel returned that was not 0 */
+    struct rt_trace *trace;             /* NULL: no events are kept */
+    int           entry;                /* of the profile, for the trace */
 } exec_phase;
 void         exec_run_tiles(void *user, int worker, int64_t begin, int64_t end);
 void         exec_packed_free(const rt_exec_options *options, packed *p);

@@ -63,7 +63,7 @@ expect 2 'expected NAME=SOURCE' run two.fusor @g a
 expect 2 'given twice' run two.fusor @g a=1 a=2
 expect 2 'not in this version' emit two.fusor --stage ptx
 expect 2 'which stage' emit two.fusor
-expect 0 'slowest: kernel 0' run two.fusor @g a=1 --profile --runs 5
+expect 0 'bottleneck: kernel 0 (map' run two.fusor @g a=1 --profile --runs 5
 expect 3 ':1:23: error: parameter %y: dim 0 of f32\[N-4\] is negative' run -e 'func @f(%x: f32[N],   %y: f32[N-4]) -> f32[N] { %z = neg(%x) return %z }' --fill 1 --dim N=2
 expect 3 'divides by zero' run -e 'func @f(%x: f32[N], %y: f32[4/N]) -> f32[N] { %z = neg(%x) return %z }' --fill 1 --dim N=0
 expect 3 'overflow 64 bits' run -e 'func @f(%x: f32[N,N]) -> f32 { %y = reduce_sum(%x) return %y }' x=1 --dim N=4e9
@@ -158,6 +158,15 @@ json fusor-bench/1 'results.0.fused_ns results.0.unfused_ns' bench chains --quic
 expect 0 'unfused' explain -e "$mlp"
 expect 0 'digraph' explain -e "$mlp" --format dot
 expect 0 'html' explain -e "$mlp" --format html
+expect 0 'a call takes' explain -e "$mlp" --dim B=4 --measure --min-time 0.001
+json fusor-explain/1 'kernels.0.measured_ns kernels.0.limit kernels.0.limit_share kernels.0.schedule.tiles kernels.0.statements.0.at fused.measured_ns unfused.measured_ns' \
+    explain -e "$mlp" --dim B=4 --measure --min-time 0.001
+expect 2 'inputs are for --measure' explain two.fusor @g a=1
+"$fusor" explain -e "$mlp" --dim B=4 --format html -o page.html 2>err && grep -q 'class="graph"' page.html && grep -q 'data-tab="asm"' page.html &&
+    ! grep -qE '(src|href)="?https?:' page.html && ok || bad 'the page of explain lacks its parts, or is not self-contained'
+rm -f page.html
+"$fusor" run two.fusor --fill ones --dim N=3 --trace trace.json >/dev/null 2>err && ./json_check - traceEvents.0.name traceEvents.3.ts otherData.dropped <trace.json >>err && ok || bad 'run --trace'
+rm -f trace.json
 for stage in ir opt; do
     "$fusor" emit -e "$mlp" --stage $stage >$stage.fusor 2>err && "$fusor" emit $stage.fusor --stage ir >again.fusor 2>>err && ok || bad "emit --stage $stage is not read"
 done

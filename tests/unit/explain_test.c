@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* explain_test.c: the document of fusor_explain_json: what the user wrote comes back; and one plan, with the same kernels, for programs that
+ * say the same in another order, under other names, with dead code between. */
+#include "fusor/fusor.h"
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <string.h>
+
+static fusor_context *ctx;
+static void setup(void) {
+    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
+    o.cache_dir = "";
+    ctx = fusor_context_new(&o);
+    cr_assert(ctx);
+}
+static void teardown(void) { fusor_context_free(ctx); }
+TestSuite(explain, .init = setup, .fini = teardown);
+#define OK(expr) cr_assert_eq((expr), FUSOR_OK, "%s", fusor_error_message(ctx))
+
+static json_t *explain(const char *text, const char *function) {
+    fusor_executable *exe = NULL;
+    char *json = NULL;
+    OK(fusor_compile_text(ctx, text, function, &exe));
+    OK(fusor_explain_json(exe, &json));
+    json_t *d = json_loads(json, 0, NULL);
+    cr_assert(d, "%s", json);
+    fusor_text_free(json);
+    fusor_executable_free(exe);
+    return d;
+}
+
+static const char *text_of(const json_t *o, const char *name) {
+    const char *s = json_string_value(json_object_get(o, name));
+    cr_assert(s, "no %s", name);
+    return s;
+}
+
+Test(explain, statements_come_back_as_they_were_written) {
+    json_t *d = explain("func @f(%a: f32[N, 64]) -> f32[N, 64] {\n"
+                        "  %p = softmax(%a, name=\"layer/attention\", loc=\"model.py:12\")\n"
+                        "  %y = mul(%p, 2.0)  return %y\n}\n", NULL);
+    const json_t *k = json_array_get(json_object_get(d, "kernels"), 0), *s = json_array_get(json_object_get(k, "statements"), 0);
+    cr_assert_eq(json_array_size(json_object_get(d, "kernels")), 1);
+    cr_assert_eq(json_array_size(json_object_get(k, "statements")), 2);
+    cr_assert_str_eq(text_of(s, "op"), "softmax");
+    cr_assert_str_eq(text_of(s, "value"), "p");
+    cr_assert_str_eq(text_of(s, "at"), "<text>:2:8");
+    cr_assert_str_eq(text_of(s, "name"), "layer/attention");
+    cr_assert_str_eq(text_of(s, "loc"), "model.py:12");
+    s = json_array_get(json_object_get(k, "statements"), 1);
+    cr_assert_str_eq(text_of(s, "op"), "mul");
+    cr_assert_str_eq(text_of(s, "value"), "y");
+    cr_assert(strstr(text_of(k, "ir"), "reduce_max(%a") && strstr(text_of(k, "ir"), "%y = mul("), "%s", text_of(k, "ir"));
+    cr_assert(strstr(text_of(k, "description"), "row"));
+    cr_assert_str_eq(text_of(k, "estimated_limit"), "memory");
+    cr_assert_gt(json_integer_value(json_object_get(k, "work")), json_integer_value(json_object_get(k, "flops")));  /* exp is more than one */
+    cr_assert_gt(json_integer_value(json_object_get(json_object_get(k, "schedule"), "tiles")), 0);
+    json_decref(d);
+}
+
+Test(explain, names_of_several_results_and_of_calls) {
+    json_t *d = explain("func @f(%a: f32[64]) -> f32[32] { %p, %q = split(%a, axis=0, sizes=[32, 32]) %s = @g(%p, %q, name=\"call\") return %s }\n"
+                        "func @g(%a: f32[N], %b: f32[N]) -> f32[N] { %t = add(%a, %b) %u = exp(%t, name=\"own\") return %u }", NULL);
+    const json_t *list = json_object_get(json_array_get(json_object_get(d, "kernels"), 0), "statements");
+    const size_t n = json_array_size(list);
+    cr_assert(n >= 2, "%s", json_dumps(list, 0));
+    cr_assert_str_eq(text_of(json_array_get(list, 0), "value"), "p, %q");
+    cr_assert_str_eq(text_of(json_array_get(list, n - 2), "name"), "call");
+    cr_assert_str_eq(text_of(json_array_get(list, n - 1), "name"), "own");
+    json_decref(d);
+}
+
+/* Keys in order, buffers by place, boundaries by steps and reason: all that a plan is but names. */
+static char *shape_of(json_t *d) {
+    json_t *out = json_array(), *x;
+    size_t i;
+    json_array_foreach(json_object_get(d, "kernels"), i, x)
+        (void)json_array_append_new(out, json_pack("[s, O, O, O]", text_of(x, "key"), json_object_get(x, "bytes_read"), json_object_get(x, "bytes_written"), json_object_get(x, "flops")));
+    json_array_foreach(json_object_get(d, "boundaries"), i, x)
+        (void)json_array_append_new(out, json_pack("[O, O, s]", json_object_get(x, "from"), json_object_get(x, "to"), text_of(x, "reason")));
+    json_array_foreach(json_object_get(d, "memory"), i, x)
+        (void)json_array_append_new(out, json_pack("[O, O, O]", json_object_get(x, "bytes"), json_object_get(x, "first"), json_object_get(x, "last")));
+    char *text = json_dumps(out, JSON_COMPACT);
+    json_decref(out);
+    json_decref(d);
+    return text;
+}
+
+Test(explain, equal_programs_have_one_plan) {
+    static const char *const programs[][3] = {
+        {/* as written, permuted, renamed with dead code */
+         "func @f(%a: f32[M, N], %b: f32[N], %w: f32[N, N]) -> (%x: f32[M, N], %z: f32[M]) { %e = exp(%a) %s = reduce_sum(%e, axes=[1], keepdims=true) %p = div(%e, %s)"
+         " %h = matmul(%p, %w) %r = relu(%h) %y = add(%r, %b) %z = reduce_max(%a, axes=[1]) return %y, %z }",
+         "func @f(%a: f32[M, N], %b: f32[N], %w: f32[N, N]) -> (%x: f32[M, N], %z: f32[M]) { %z = reduce_max(%a, axes=[1]) %e = exp(%a) %s = reduce_sum(%e, axes=[1], keepdims=true)"
+         " %p = div(%e, %s) %h = matmul(%p, %w) %r = relu(%h) %y = add(%b, %r) return %y, %z }",
+         "func @other(%p0: f32[R, C], %p1: f32[C], %p2: f32[C, C]) -> (%u: f32[R, C], %v: f32[R]) { %dead = tanh(%p0) %q = exp(%p0, name=\"n\", loc=\"l\") %dead2 = matmul(%p0, %p2)"
+         " %again = exp(%p0) %t = reduce_sum(%again, axes=[-1], keepdims=true) %k = div(%q, %t) %m = matmul(%k, %p2) %o = relu(%m) %dead3 = add(%dead2, %dead) %l = add(%o, %p1)"
+         " %n = reduce_max(%p0, axes=[1]) return %l, %n }"},
+        {"func @f(%a: f32[N], %b: f32[N], %c: f32[N]) -> (%x: f32[N], %y: f32[N], %z: f32) { %t = mul(%a, %b) %u = add(%t, %c) %v = sub(%u, %a) %w = tanh(%v) %s = reduce_sum(%w) return %u, %w, %s }",
+         "func @f(%a: f32[N], %b: f32[N], %c: f32[N]) -> (%x: f32[N], %y: f32[N], %z: f32) { %t = mul(%b, %a) %u = add(%c, %t) %v = sub(%u, %a) %w = tanh(%v) %s = reduce_sum(%w) return %u, %w, %s }",
+         "func @g(%q: f32[K], %r: f32[K], %s: f32[K]) -> (%i: f32[K], %j: f32[K], %k: f32) { %d0 = exp(%q) %1 = mul(%q, %r) %2 = add(%1, %s) %d1 = reduce_sum(%d0) %3 = sub(%2, %q) %4 = tanh(%3)"
+         " %5 = reduce_sum(%4) return %2, %4, %5 }"},
+        {"func @f(%a: f32[M, N]) -> f32[M, N] { %b = exp(%a, barrier=true) %c = layer_norm(%b) %d = gelu(%c) %y = add(%d, %b) return %y }",
+         "func @f(%a: f32[M, N]) -> f32[M, N] { %b = exp(%a, barrier=true) %c = layer_norm(%b) %d = gelu(%c) %y = add(%b, %d) return %y }",
+         "func @f(%v: f32[H, W]) -> f32[H, W] { %z = exp(%v) %b = exp(%v, barrier=true) %x = neg(%z) %c = layer_norm(%b) %d = gelu(%c) %y = add(%d, %z) return %y }"},
+    };
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        char *first = shape_of(explain(programs[i][0], NULL));
+        for (int k = 1; k < 3; k++) {
+            char *other = shape_of(explain(programs[i][k], NULL));
+            cr_assert_str_eq(first, other, "program %zu, variant %d:\n%s\n%s", i, k, first, other);
+            free(other);
+        }
+        free(first);
+    }
+}
+
+/* Chrome's format: complete events with times, a name for each thread's row, kernels inside calls and pieces of work inside kernels. */
+Test(explain, a_trace_has_threads_kernels_and_stages) {
+    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
+    o.cache_dir = "";
+    o.n_threads = 2;
+    fusor_context *two = fusor_context_new(&o);
+    fusor_executable *exe = NULL;
+    char *text = NULL;
+    enum { N = 1 << 20 };
+    float *a = calloc(N, sizeof *a), *y = calloc(N, sizeof *y);
+    fusor_buffer in = {.data = a, .dtype = FUSOR_F32, .rank = 1, .shape = {N}}, out = {.data = y, .dtype = FUSOR_F32, .rank = 1, .shape = {N}};
+    cr_assert(two && a && y);
+    cr_assert_eq(fusor_profile_enable(two, FUSOR_PROFILE_EVENTS), FUSOR_OK);
+    cr_assert_eq(fusor_compile_text(two, "func @f(%a: f32[N]) -> f32[N] { %b = exp(%a, barrier=true, name=\"first\") %y = tanh(%b) return %y }", NULL, &exe), FUSOR_OK);
+    cr_assert_eq(fusor_executable_call(exe, 1, &in, 1, &out), FUSOR_OK);
+    cr_assert_eq(fusor_profile_enable(two, 0), FUSOR_OK);
+    cr_assert_eq(fusor_executable_call(exe, 1, &in, 1, &out), FUSOR_OK);       /* no events any more */
+    cr_assert_eq(fusor_trace_json(two, &text), FUSOR_OK);
+    json_t *d = json_loads(text, 0, NULL), *events = json_object_get(d, "traceEvents"), *x, *k;
+    cr_assert(d, "%s", text);
+    int n_calls = 0, n_kernels = 0, n_plans = 0, n_ready = 0, n_names = 0;
+    int64_t tiles[2] = {0};
+    double begin[2] = {0}, end[2] = {0};
+    size_t i, j;
+    json_array_foreach(events, i, x) {
+        const char *ph = text_of(x, "ph");
+        if (*ph == 'M') {
+            n_names++;
+            continue;
+        }
+        const char *cat = text_of(x, "cat");
+        const double ts = json_number_value(json_object_get(x, "ts")), dur = json_number_value(json_object_get(x, "dur"));
+        cr_assert(*ph == 'X' && ts >= 0 && dur >= 0 && json_integer_value(json_object_get(x, "tid")) >= 1, "%s", text);
+        n_plans += strcmp(cat, "plan") == 0;
+        n_ready += strcmp(cat, "compile") == 0 || strcmp(cat, "load") == 0;
+        n_calls += strcmp(cat, "call") == 0;
+        if (strcmp(cat, "kernel") != 0) continue;
+        begin[n_kernels] = ts;
+        end[n_kernels] = ts + dur;
+        if (n_kernels == 0) cr_assert_str_eq(text_of(json_object_get(x, "args"), "name"), "first");
+        cr_assert(++n_kernels <= 2);
+    }
+    cr_assert(n_calls == 1 && n_kernels == 2 && n_ready == 2 && n_plans >= 3 && n_names >= 2, "%s", text);
+    json_array_foreach(events, j, k) {
+        const char *cat = json_string_value(json_object_get(k, "cat"));
+        if (!cat || strcmp(cat, "tiles") != 0) continue;
+        const double ts = json_number_value(json_object_get(k, "ts")), last = ts + json_number_value(json_object_get(k, "dur"));
+        const int of = ts >= begin[1];
+        cr_assert(ts >= begin[of] - 0.01 && last <= end[of] + 0.01, "%s", text);
+        tiles[of] += json_integer_value(json_object_get(json_object_get(k, "args"), "tiles"));
+    }
+    cr_assert(tiles[0] > 1 && tiles[0] == tiles[1], "%s", text);
+    json_decref(d);
+    fusor_text_free(text);
+    fusor_executable_free(exe);
+    fusor_context_free(two);
+    free(a);
+    free(y);
+}
