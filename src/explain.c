@@ -82,14 +82,17 @@ static const char *form_of(const ir_kernel *k) {
     }
 }
 
-static void add_schedule(const ir_plan *p, const ir_step *s, const int64_t *symbols, int n_threads, json_t *o) {
+static void add_schedule(fu_arena *arena, const ir_plan *p, const ir_step *s, const int64_t *symbols, int n_threads, json_t *o) {
     const ir_kernel *k = s->kernel;
     int64_t size[IR_KERNEL_MAX_DIMS], tune[IR_TUNE_COUNT] = {0}, tiles = 0;
     ir_launch launch;
     for (int d = 0; d < k->n_dims; d++)
         if (ir_size_eval(p->graph->sizes, s->dim[d], symbols, &size[d]) != IR_SIZE_OK) size[d] = 0;
     const int n = rt_tune_threads(k, size, n_threads);
-    rt_tune(k, size, n, tune);
+    int64_t *stride = FU_NEW_N(arena, int64_t, k->n_buffers * k->n_dims + 1);
+    for (int i = 0; i < k->n_buffers * k->n_dims; i++)
+        if (ir_size_eval(p->graph->sizes, s->stride[i], symbols, &stride[i]) != IR_SIZE_OK) stride[i] = 0;
+    rt_tune(k, size, stride, n, tune);
     ir_kernel_launch(k, size, tune, &launch);
     for (int i = 0; i < launch.n_phases; i++) tiles += launch.tiles[i];
     json_t *schedule = json_pack("{s:s, s:i, s:i, s:i, s:I, s:I, s:I}", "form", form_of(k), "vector", ir_levels[k->level].lanes, "threads", n, "phases", launch.n_phases,
@@ -206,7 +209,7 @@ static json_t *step_json(fu_arena *arena, const explain_request *r, int i, const
     (void)json_object_set_new(o, "estimated_limit", json_string(limit));
     if (s->kind == IR_STEP_KERNEL) {
         add_kernel_fields(arena, p, s, o);
-        add_schedule(p, s, symbols, r->n_threads, o);
+        add_schedule(arena, p, s, symbols, r->n_threads, o);
     } else (void)json_object_set_new(o, "reason", json_string(s->reason ? s->reason : ""));
     if (r->measured_ns) {
         const double ns = r->measured_ns[i];
