@@ -120,8 +120,7 @@ typedef struct bench_chart {
     const char *const *x_names;         /* names of the places 0, 1 ... on the x axis; NULL: numbers */
     int n_x_names;
 } bench_chart;
-void bench_escape(fu_str *s, const char *text);
 void bench_draw(fu_str *s, const bench_chart *c);
 const char *bench_colour(const char *rival);    /* "var(--fused)" */
-extern const char bench_style[];
+extern const char bench_style[];        /* beside html.c's */
 #endif

@@ -1,51 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* bench_chart.c: pieces of the page of fusor bench --export-html: its style, and charts of lines and points as inline SVG. A chart is laid
+/* bench_chart.c: pieces of the page of fusor bench --export-html: its own style, and charts of lines and points as inline SVG. A chart is laid
  * out in units of about a pixel; colours are variables of the style, so that one page serves light and dark. */
 #include "bench.h"
+#include "html.h"
 #include <math.h>
 
 enum { WIDTH = 460, LEFT = 50, RIGHT = 12, TOP = 10, BOTTOM = 40 };
 
+/* Beside the style that pages share (html.c): colours of rivals and of lines, cards in a grid, bars, charts. */
 const char bench_style[] =
-    ":root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--text:#1b2430;--muted:#5c6878;--line:#dfe4ea;--grid:#e9edf1;--accent:#0b63ce;--good:#0a7d43;--bad:#c22f2f;"
-    "--fused:#0b63ce;--unfused:#9aa7b5;--c:#b7791f;--prepared:#0f8f8a;--numpy:#4d8c2b;--numba:#c2457f;--torch:#d9542b;--jax:#7c4ddb;--onnxruntime:#0d8db0;--compiled:#8f3f1d;"
-    "--p0:#0b63ce;--p1:#d9542b;--p2:#0a7d43;--p3:#7c4ddb;--p4:#b7791f;--p5:#c2457f;--p6:#0d8db0;--p7:#5f6b2f}"
-    "@media(prefers-color-scheme:dark){:root{--bg:#10151c;--card:#19212b;--text:#e6ebf1;--muted:#9aa8b8;--line:#2c3744;--grid:#252f3a;--accent:#6cb0ff;--good:#4fce8b;--bad:#ff8078;"
-    "--fused:#5aa5ff;--unfused:#66748a;--c:#e3b04b;--prepared:#3fc7bf;--numpy:#8ccb63;--numba:#f283b6;--torch:#ff8a60;--jax:#b394ff;--onnxruntime:#4cc3e6;--compiled:#d08a66;"
-    "--p0:#5aa5ff;--p1:#ff8a60;--p2:#4fce8b;--p3:#b394ff;--p4:#e3b04b;--p5:#f283b6;--p6:#4cc3e6;--p7:#b9c56a}}"
-    "*{box-sizing:border-box}html{scroll-behavior:smooth}body{margin:0;background:var(--bg);color:var(--text);font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}"
-    "main,header,footer{max-width:1240px;margin:0 auto;padding:0 20px}header{padding-top:28px}h1{font-size:26px;line-height:1.2;margin:0 0 4px}h2{font-size:20px;margin:40px 0 4px;"
-    "scroll-margin-top:56px}h3{font-size:15px;margin:0;line-height:1.35;overflow-wrap:anywhere}p{margin:4px 0 12px;max-width:72ch}.sub{color:var(--muted);font-size:13px;margin:0 0 10px}"
-    "a{color:var(--accent)}nav{position:sticky;top:0;z-index:1;background:var(--bg);border-bottom:1px solid var(--line);margin-top:18px}nav div{max-width:1240px;margin:0 auto;"
-    "padding:9px 20px;display:flex;gap:4px 16px;overflow-x:auto;white-space:nowrap;font-size:14px;scrollbar-width:none}nav a{text-decoration:none}nav a:hover{text-decoration:underline}"
-    ".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,170px),1fr));gap:12px;margin:18px 0 0}.tile{background:var(--card);border:1px solid var(--line);"
-    "border-radius:10px;padding:12px 16px}.tile b{display:block;font-size:24px;line-height:1.25;font-variant-numeric:tabular-nums}.tile span{color:var(--muted);font-size:13px}"
-    ".grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,380px),1fr));gap:14px;align-items:start}.large{grid-template-columns:repeat(auto-fill,minmax(min(100%,520px),1fr))}.card{background:var(--card);border:1px solid var(--line);"
-    "border-radius:10px;padding:14px 16px;min-width:0}.bar{display:grid;grid-template-columns:6.6em 1fr 8.6em;gap:8px;align-items:center;font-size:13px;margin:3px 0}"
-    ".bar .n{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.bar .t{height:14px;background:var(--grid);border-radius:4px;overflow:hidden}.bar .t i{display:block;height:100%;"
-    "border-radius:4px;min-width:2px}.bar .v{font-variant-numeric:tabular-nums;white-space:nowrap;text-align:right;color:var(--muted)}.bar .v b{color:var(--text);font-weight:600}"
-    "svg{display:block;width:100%;height:auto;margin-top:8px}svg text{font:11px system-ui,sans-serif;fill:var(--muted)}svg .g{stroke:var(--grid)}svg .a{stroke:var(--line)}"
-    "svg .roof{stroke:var(--text);fill:none;stroke-width:1.5}svg .l{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}svg circle{stroke:var(--card);stroke-width:1}"
-    ".key{display:flex;flex-wrap:wrap;gap:2px 14px;font-size:12.5px;color:var(--muted);margin-top:6px}.key i{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:5px}"
-    ".wide{overflow-x:auto;background:var(--card);border:1px solid var(--line);border-radius:10px;margin-top:10px}table{border-collapse:collapse;width:100%;font-size:13px;"
-    "font-variant-numeric:tabular-nums}th,td{padding:5px 10px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}th{color:var(--muted);font-weight:600}"
-    "tr:last-child td{border-bottom:0}td:first-child,th:first-child,td.w,th.w{text-align:left}.slower{color:var(--bad);font-weight:600}.faster{color:var(--good);font-weight:600}"
-    "summary{cursor:pointer;margin-top:12px;color:var(--accent)}footer{padding:28px 20px 40px;color:var(--muted);font-size:13px}"
-    "@media(max-width:520px){main,header,footer{padding-left:14px;padding-right:14px}nav div{padding-left:14px}.bar{grid-template-columns:5.6em 1fr 8.2em;gap:6px}h1{font-size:22px}}"
-    "@media print{nav{display:none}.card,.wide{break-inside:avoid}}";
-
-void bench_escape(fu_str *s, const char *text) {
-    for (; *text; text++) {
-        switch (*text) {
-        case '<': fu_str_add(s, "&lt;"); break;
-        case '>': fu_str_add(s, "&gt;"); break;
-        case '&': fu_str_add(s, "&amp;"); break;
-        case '"': fu_str_add(s, "&quot;"); break;
-        default:
-            if ((unsigned char)*text >= 32 || *text == '\n') fu_str_addc(s, *text);     /* other control characters are no XML */
-        }
-    }
-}
+    ":root{--grid:#e8ecf0;--fused:#1f6fc4;--unfused:#99a5b3;--c:#b57714;--prepared:#0f8f8a;--numpy:#4d8c2b;--numba:#c2457f;--torch:#d2552d;--jax:#7c4ddb;--onnxruntime:#0d8db0;"
+    "--compiled:#8f3f1d;--p0:#1f6fc4;--p1:#d2552d;--p2:#1f8a52;--p3:#7c4ddb;--p4:#b57714;--p5:#c2457f;--p6:#0d8db0;--p7:#6c7a2f}"
+    "@media(prefers-color-scheme:dark){:root{--grid:#2a3139;--fused:#5aa5f5;--unfused:#6c788a;--c:#e3b04b;--prepared:#3fc7bf;--numpy:#8ccb63;--numba:#f283b6;--torch:#ff8a60;"
+    "--jax:#b394ff;--onnxruntime:#4cc3e6;--compiled:#d08a66;--p0:#5aa5f5;--p1:#ff8a60;--p2:#5cc48e;--p3:#b394ff;--p4:#e3b04b;--p5:#f283b6;--p6:#4cc3e6;--p7:#b9c56a}}"
+    "html{scroll-behavior:smooth}main{max-width:1240px}h2{font-size:19px;margin:38px 0 4px;scroll-margin-top:52px}h3{margin:0;line-height:1.35;overflow-wrap:anywhere}"
+    "p{max-width:78ch}.grid+h2{margin-top:44px}.card{margin:0}.scroll{padding:0;margin-top:10px}.scroll td:first-child{white-space:nowrap}.figures{display:grid;"
+    "grid-template-columns:repeat(auto-fit,minmax(min(100%,160px),1fr))}.figure{min-width:0}"
+    "nav{position:sticky;top:0;z-index:1;background:var(--page);border-bottom:1px solid var(--line);margin:4px 0 0;padding:9px 0;display:flex;flex-wrap:wrap;gap:2px 16px;"
+    "font-size:14px}nav a{text-decoration:none}nav a:hover{text-decoration:underline}"
+    ".grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,370px),1fr));gap:14px;align-items:start;margin-top:12px}"
+    ".large{grid-template-columns:repeat(auto-fill,minmax(min(100%,520px),1fr))}.grid .card{min-width:0}"
+    ".rival{display:grid;grid-template-columns:6.8em 1fr 8.4em;gap:8px;align-items:center;font-size:13px;margin:3px 0}.rival .n{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}"
+    ".rival .t{height:14px;background:var(--grid);border-radius:4px;overflow:hidden}.rival .t i{display:block;height:100%;border-radius:4px;min-width:2px}"
+    ".rival .v{font-variant-numeric:tabular-nums;white-space:nowrap;text-align:right;color:var(--soft)}.rival .v b{color:var(--ink);font-weight:600}"
+    "svg{display:block;width:100%;height:auto;margin-top:8px}svg text{font-size:11px;fill:var(--soft)}svg .g{stroke:var(--grid)}svg .a{stroke:var(--line)}"
+    "svg .roof{stroke:var(--ink);fill:none;stroke-width:1.5}svg .l{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}svg circle{stroke:var(--card);stroke-width:1}"
+    ".keys{display:flex;flex-wrap:wrap;gap:2px 14px;margin-top:6px;color:var(--soft)}.keys .key{margin:0;font-size:12.5px}.slower{color:var(--bad);font-weight:600}.faster{color:var(--good);font-weight:600}"
+    "summary{cursor:pointer;margin-top:10px;color:var(--accent)}footer{margin-top:36px}@media(max-width:520px){main{padding:20px 14px 40px}nav{flex-wrap:nowrap;overflow-x:auto;white-space:nowrap;scrollbar-width:none}.scroll td:first-child{white-space:normal}.rival{grid-template-columns:5.8em 1fr 8.2em;gap:6px}}"
+    "@media print{nav{display:none}.card{break-inside:avoid}}";
 
 const char *bench_colour(const char *rival) {
     static const char *const own[] = {"fused", "unfused", "c", "prepared", "numpy", "numba", "torch", "jax", "onnxruntime"};
@@ -73,7 +55,7 @@ static void add_number(fu_str *s, double v) {
 static void tick(fu_str *s, const frame *f, bool is_x, double v, const char *name) {
     if (is_x) fu_str_addf(s, "<path class=\"g\" d=\"M%.1f %dV%d\"/><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">", at_x(f, v), TOP, f->height - BOTTOM, at_x(f, v), f->height - BOTTOM + 15);
     else fu_str_addf(s, "<path class=\"g\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT, at_y(f, v), WIDTH - RIGHT, LEFT - 6, at_y(f, v) + 4);
-    if (name) bench_escape(s, name);
+    if (name) html_text(s, name);
     else add_number(s, v);
     fu_str_add(s, "</text>");
 }
@@ -131,7 +113,7 @@ static void roof(fu_str *s, const frame *f, const bench_chart *c) {
 void bench_draw(fu_str *s, const bench_chart *c) {
     frame f = frame_of(c);
     fu_str_addf(s, "<svg viewBox=\"0 0 %d %d\" role=\"img\"><title>", WIDTH, f.height);
-    bench_escape(s, c->title);
+    html_text(s, c->title);
     fu_str_add(s, "</title>");
     if (c->n_x_names)
         for (int i = 0, step = (c->n_x_names + 5) / 6; i < c->n_x_names; i++) tick(s, &f, true, i, (c->n_x_names - 1 - i) % step ? "" : c->x_names[i]);
@@ -139,9 +121,9 @@ void bench_draw(fu_str *s, const bench_chart *c) {
     ticks(s, &f, false);
     fu_str_addf(s, "<path class=\"a\" fill=\"none\" d=\"M%d %dV%dH%d\"/>", LEFT, TOP, f.height - BOTTOM, WIDTH - RIGHT);
     fu_str_addf(s, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">", (LEFT + WIDTH - RIGHT) / 2, f.height - 6);
-    bench_escape(s, c->x_label);
+    html_text(s, c->x_label);
     fu_str_addf(s, "</text><text transform=\"translate(11 %d) rotate(-90)\" text-anchor=\"middle\">", (TOP + f.height - BOTTOM) / 2);
-    bench_escape(s, c->y_label);
+    html_text(s, c->y_label);
     fu_str_add(s, "</text>");
     if (c->flops > 0) roof(s, &f, c);
     for (int i = c->n_series - 1; i >= 0; i--) {        /* the first on top */
@@ -153,16 +135,16 @@ void bench_draw(fu_str *s, const bench_chart *c) {
         }
         for (int k = 0; k < p->n && c->has_points; k++) {
             fu_str_addf(s, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" fill=\"%s\"><title>", at_x(&f, p->x[k]), at_y(&f, p->y[k]), p->colour);
-            bench_escape(s, p->tip ? p->tip[k] : p->name);
+            html_text(s, p->tip ? p->tip[k] : p->name);
             fu_str_add(s, "</title></circle>");
         }
     }
     fu_str_add(s, "</svg>");
     if (c->n_series < 2 || c->is_without_key) return;
-    fu_str_add(s, "<div class=\"key\">");
+    fu_str_add(s, "<div class=\"keys\">");
     for (int i = 0; i < c->n_series; i++) {
-        fu_str_addf(s, "<span><i style=\"background:%s\"></i>", c->series[i].colour);
-        bench_escape(s, c->series[i].name);
+        fu_str_addf(s, "<span class=\"key\"><i style=\"background:%s\"></i>", c->series[i].colour);
+        html_text(s, c->series[i].name);
         fu_str_add(s, "</span>");
     }
     fu_str_add(s, "</div>");

@@ -2,6 +2,7 @@
 /* bench_html.c: fusor bench --export-html. One page from a document of results: a sum, bars for each workload with how rivals fare by size,
  * rooflines, scaling with size and threads, the history of the baselines, and all numbers as a table. No script and no other file. */
 #include "bench.h"
+#include "html.h"
 #include "base/file.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -40,7 +41,7 @@ static const char *size_text(tool *t, double v) {
 static const char *threads_text(tool *t, double n) { return fu_format(&t->arena, "%.0f thread%s", n, n == 1 ? "" : "s"); }
 
 static void add(page *p, const char *s) { fu_str_add(&p->s, s); }
-static void put(page *p, const char *s) { bench_escape(&p->s, s); }
+static void put(page *p, const char *s) { html_text(&p->s, s); }
 
 /* Names of suites, or of workloads of a suite, in the order of the results. */
 static int distinct(const page *p, const char *suite, const char *names[], int room) {
@@ -71,13 +72,7 @@ static int rows_of(const page *p, const char *suite, const char *name, int threa
 }
 
 /* ---- the sum ---- */
-static void tile(page *p, const char *value, const char *what) {
-    add(p, "<div class=\"tile\"><b>");
-    put(p, value);
-    add(p, "</b><span>");
-    put(p, what);
-    add(p, "</span></div>");
-}
+static void tile(page *p, const char *value, const char *what) { html_figure(&p->s, value, what); }
 
 static void summary(page *p) {
     tool *t = p->t;
@@ -91,7 +86,7 @@ static void summary(page *p) {
         if (c > 0) plain += log(c / ns), n_plain++;
         if (best > 0) peer += log(best / ns), n_peer++, n_first += best >= ns;
     }
-    add(p, "<div class=\"tiles\">");
+    add(p, "<div class=\"figures\">");
     tile(p, fu_format(&t->arena, "%d", n), "results: workloads by size and threads");
     if (n) tile(p, fu_format(&t->arena, "%.2f×", exp(unfused / n)), "as fast as unfused (geometric mean)");
     if (n_plain) tile(p, fu_format(&t->arena, "%.2f×", exp(plain / n_plain)), fu_format(&t->arena, "as fast as C -O3, over %d", n_plain));
@@ -104,7 +99,7 @@ static void summary(page *p) {
 /* ---- a workload's card ---- */
 static void bar(page *p, const char *rival, double ns, double fused, double fastest, double spread) {
     tool *t = p->t;
-    add(p, "<div class=\"bar\" title=\"");
+    add(p, "<div class=\"rival\" title=\"");
     put(p, fu_format(&t->arena, "%s: %s, %.2f times as fast as fused, spread %.0f %%", label_of(rival), report_ns(t, ns), fused / ns, 100 * spread));
     add(p, "\"><span class=\"n\">");
     put(p, label_of(rival));
@@ -135,11 +130,14 @@ static void card(page *p, const char *suite, const char *name) {
     for (int i = 0; i < n_rivals; i++) fastest = fmin(fastest, rival_ns(row, rivals[i]));
     add(p, "<section class=\"card\"><h3>");
     put(p, name);
-    add(p, "</h3><p class=\"sub\">");
+    add(p, "</h3><p class=\"note\">");
     put(p, fu_format(&t->arena, "size %s, %s", size_text(t, number(row, "size")), threads_text(t, number(row, "threads"))));
+    double kernels = number(row, "kernels"), apart = number(row, "unfused_kernels");
+    const char *plural = kernels == 1 ? "" : "s";
     if (is_kind(row, "call") && number(row, "unfused_bytes") > 0)
-        put(p, fu_format(&t->arena, "; %.0f kernel%s of %.0f, %s of %s moved", number(row, "kernels"), number(row, "kernels") == 1 ? "" : "s", number(row, "unfused_kernels"),
-                         report_bytes(t, number(row, "bytes")), report_bytes(t, number(row, "unfused_bytes"))));
+        put(p, kernels == apart ? fu_format(&t->arena, "; %.0f kernel%s, %s moved", kernels, plural, report_bytes(t, number(row, "bytes")))
+                                : fu_format(&t->arena, "; %.0f kernel%s of %.0f, %s of %s moved", kernels, plural, apart, report_bytes(t, number(row, "bytes")),
+                                            report_bytes(t, number(row, "unfused_bytes"))));
     add(p, "</p>");
     for (int i = 0; i < n_rivals; i++) {
         const json_t *r = json_object_get(json_object_get(row, "rivals"), rivals[i]);
@@ -254,7 +252,7 @@ static void by_threads(page *p, const char *suite) {
                 add(p, "</h3>");
             }
             is_open = true;
-            fu_str_addf(&p->s, "<div class=\"bar\"><span class=\"n\" title=\"");
+            fu_str_addf(&p->s, "<div class=\"rival\"><span class=\"n\" title=\"");
             put(p, names[i]);
             add(p, "\">");
             put(p, names[i]);
@@ -317,6 +315,8 @@ static void history_chart(page *p, const json_t *history) {
 static void changes(page *p) {
     tool *t = p->t;
     const json_t *base = json_object_get(p->document, "baseline"), *row;
+    static const char *const heads[] = {"workload", "size", "change", "noise", "then", "now", "threads"};
+    html_table table;
     size_t i;
     int shown = 0;
     if (!base) return;
@@ -329,39 +329,48 @@ static void changes(page *p) {
     json_array_foreach(p->results, i, row) {
         const char *verdict = text(row, "verdict");
         if (strcmp(verdict, "slower") != 0 && strcmp(verdict, "faster") != 0) continue;
-        if (!shown++) add(p, "<div class=\"wide\"><table><tr><th>workload</th><th>size</th><th>change</th><th>noise</th><th>then</th><th>now</th><th>threads</th></tr>");
-        add(p, "<tr><td>");
+        if (!shown++) table = html_table_begin(&p->s, 7, 0, heads);
+        html_row_begin(&table);
+        html_cell(&table, 0);
         put(p, fu_format(&t->arena, "%s: %s", text(row, "suite"), text(row, "name")));
-        fu_str_addf(&p->s, "</td><td>%s</td><td class=\"%s\">%+.1f %%</td><td>%.1f %%</td><td>%s</td><td>%s</td><td>%.0f</td></tr>", size_text(t, number(row, "size")), verdict,
-                    100 * number(row, "change"), 100 * number(row, "noise"), report_ns(t, number(row, "baseline_ns")), report_ns(t, number(row, "fused_ns")), number(row, "threads"));
+        html_cell(&table, 1);
+        put(p, size_text(t, number(row, "size")));
+        html_cell(&table, 2);
+        fu_str_addf(&p->s, "<span class=\"%s\">%+.1f %%</span>", verdict, 100 * number(row, "change"));
+        const char *cells[] = {fu_format(&t->arena, "%.1f %%", 100 * number(row, "noise")), report_ns(t, number(row, "baseline_ns")), report_ns(t, number(row, "fused_ns")),
+                               fu_format(&t->arena, "%.0f", number(row, "threads"))};
+        for (int c = 0; c < 4; c++) {
+            html_cell(&table, 3 + c);
+            put(p, cells[c]);
+        }
+        html_row_end(&table);
     }
-    if (shown) add(p, "</table></div>");
+    if (shown) html_table_end(&table);
 }
 
 /* ---- all numbers ---- */
 static void numbers(page *p) {
+    static const char *const heads[] = {"workload", "size", "threads", "fused", "unfused", "ratio", "spread", "GB/s", "GFLOP/s", "kernels", "others"};
     tool *t = p->t;
     const json_t *row;
     const char *name;
     json_t *r;
     size_t i;
-    add(p, "<h2 id=\"numbers\">All numbers</h2><p>Medians; the spread is the interquartile range over the median.</p><details><summary>Show the table</summary><div class=\"wide\"><table>"
-           "<tr><th>workload</th><th>size</th><th>threads</th><th>fused</th><th>unfused</th><th>ratio</th><th>spread</th><th>GB/s</th><th>GFLOP/s</th><th>kernels</th>"
-           "<th class=\"w\">others</th></tr>");
+    add(p, "<h2 id=\"numbers\">All numbers</h2><p>Medians; the spread is the interquartile range over the median.</p><details><summary>Show the table</summary>");
+    html_table table = html_table_begin(&p->s, 11, 1u << 10, heads);
     json_array_foreach(p->results, i, row) {
         double ns = number(row, "fused_ns");
         bool is_work = is_kind(row, "call");
-        add(p, "<tr><td>");
-        put(p, fu_format(&t->arena, "%s: %s", text(row, "suite"), text(row, "name")));
-        fu_str_addf(&p->s, "</td><td>%s</td><td>%.0f</td><td>%s</td><td>%s</td><td>%.2f</td><td>%.0f %%</td><td>%s</td><td>%s</td><td>%.0f of %.0f</td><td class=\"w\">",
-                    size_text(t, number(row, "size")), number(row, "threads"), report_ns(t, ns), report_ns(t, number(row, "unfused_ns")), number(row, "unfused_ns") / ns,
-                    100 * number(row, "spread"), is_work ? report_rate(t, number(row, "bytes") / ns * 1e9, "") : "", is_work ? report_rate(t, number(row, "flops") / ns * 1e9, "") : "",
-                    number(row, "kernels"), number(row, "unfused_kernels"));
-        int k = 0;
-        json_object_foreach(json_object_get(row, "rivals"), name, r) put(p, fu_format(&t->arena, "%s%s %s", k++ ? ", " : "", label_of(name), report_ns(t, number(r, "ns"))));
-        add(p, "</td></tr>");
+        fu_str others;
+        fu_str_init(&others, &t->arena);
+        json_object_foreach(json_object_get(row, "rivals"), name, r) fu_str_addf(&others, "%s%s %s", others.n ? ", " : "", label_of(name), report_ns(t, number(r, "ns")));
+        html_row(&table, fu_format(&t->arena, "%s: %s", text(row, "suite"), text(row, "name")), size_text(t, number(row, "size")), fu_format(&t->arena, "%.0f", number(row, "threads")),
+                 report_ns(t, ns), report_ns(t, number(row, "unfused_ns")), fu_format(&t->arena, "%.2f", number(row, "unfused_ns") / ns),
+                 fu_format(&t->arena, "%.0f %%", 100 * number(row, "spread")), is_work ? report_rate(t, number(row, "bytes") / ns * 1e9, "") : "",
+                 is_work ? report_rate(t, number(row, "flops") / ns * 1e9, "") : "", fu_format(&t->arena, "%.0f of %.0f", number(row, "kernels"), number(row, "unfused_kernels")), others.at);
     }
-    add(p, "</table></div></details>");
+    html_table_end(&table);
+    add(p, "</details>");
 }
 
 static void head(page *p) {
@@ -369,16 +378,15 @@ static void head(page *p) {
     const char *suites[64], *name;
     json_t *version, *peers = json_object_get(p->document, "peers");
     int n = distinct(p, NULL, suites, 64);
-    add(p, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/><title>fusor bench</title><style>");
-    add(p, bench_style);
-    add(p, "</style></head>\n<body><header><h1>fusor bench</h1><p class=\"sub\">");
-    put(p, fu_format(&t->arena, "%s · %s · fusor %s, build %.12s · %s", text(p->document, "cpu"), text(p->document, "level"), text(p->document, "version"), text(p->document, "build"),
-                     text(p->document, "date")));
-    if (json_is_true(json_object_get(p->document, "quick"))) put(p, " · quick");
-    json_object_foreach(peers, name, version) put(p, fu_format(&t->arena, " · %s %s", name, json_string_value(version) ? json_string_value(version) : ""));
-    add(p, "</p>");
+    fu_str lead;
+    fu_str_init(&lead, &t->arena);
+    fu_str_addf(&lead, "%s · %s · fusor %s, build %.12s · %s", text(p->document, "cpu"), text(p->document, "level"), text(p->document, "version"), text(p->document, "build"),
+                text(p->document, "date"));
+    if (json_is_true(json_object_get(p->document, "quick"))) fu_str_add(&lead, " · quick");
+    json_object_foreach(peers, name, version) fu_str_addf(&lead, " · %s %s", name, json_string_value(version) ? json_string_value(version) : "");
+    html_begin(&p->s, "fusor bench", lead.at, bench_style);
     summary(p);
-    add(p, "</header>\n<nav><div>");
+    add(p, "<nav>");
     for (int i = 0; i < n; i++) {
         fu_str_addf(&p->s, "<a href=\"#suite%d\">", i);
         put(p, suites[i]);
@@ -386,7 +394,7 @@ static void head(page *p) {
     }
     add(p, "<a href=\"#roofline\">roofline</a><a href=\"#sizes\">sizes</a>");
     if (p->max_threads > p->min_threads) add(p, "<a href=\"#threads\">threads</a>");
-    add(p, "<a href=\"#numbers\">all numbers</a></div></nav>\n<main>");
+    add(p, "<a href=\"#numbers\">all numbers</a></nav>\n");
 }
 
 int bench_html(tool *t, const char *path, const json_t *document, const json_t *history) {
@@ -405,7 +413,7 @@ int bench_html(tool *t, const char *path, const json_t *document, const json_t *
     for (int k = 0; k < n; k++) {
         fu_str_addf(&p.s, "<h2 id=\"suite%d\">", k);
         put(&p, suites[k]);
-        add(&p, "</h2><p class=\"sub\">Longer bars are faster; × is the speed beside fused. Below: the same by size.</p><div class=\"grid\">");
+        add(&p, "</h2><p class=\"note\">Longer bars are faster; × is the speed beside fused. Below: the same by size.</p><div class=\"grid\">");
         int m = distinct(&p, suites[k], names, 64);
         for (int j = 0; j < m; j++) card(&p, suites[k], names[j]);
         add(&p, "</div>");
@@ -427,8 +435,9 @@ int bench_html(tool *t, const char *path, const json_t *document, const json_t *
     }
     history_chart(&p, history);
     numbers(&p);
-    add(&p, "</main>\n<footer>Rivals are timed in turns within one run, pinned to as many CPUs as there are threads; those that are not timed are stopped. Fused and unfused give the same"
-            " bits; others were checked to agree but for rounding. C is compiled with -O3 -march=native. Made by fusor bench --export-html.</footer></body></html>\n");
+    add(&p, "<footer class=\"note\">Rivals are timed in turns within one run, pinned to as many CPUs as there are threads; those that are not timed are stopped. Fused and unfused give the same"
+            " bits; others were checked to agree but for rounding. C is compiled with -O3 -march=native. Made by fusor bench --export-html.</footer>");
+    html_end(&p.s, NULL);
     fu_part part = {p.s.at, p.s.n};
     int why = fu_file_write_atomic(path, 0666, &part, 1);
     return why ? tool_environment(t, "%s: %s", path, strerror(why)) : 0;

@@ -14,8 +14,8 @@ static int bad(const char *page, const char *at, const char *what) {
 }
 
 static int entity(const char *p) {
-    static const char *const known[] = {"&lt;", "&gt;", "&amp;", "&quot;"};
-    for (int i = 0; i < 4; i++)
+    static const char *const known[] = {"&lt;", "&gt;", "&amp;", "&quot;", "&#39;"};
+    for (int i = 0; i < 5; i++)
         if (strncmp(p, known[i], strlen(known[i])) == 0) return 1;
     return 0;
 }
@@ -40,6 +40,7 @@ int main(int argc, char **argv) {
         name[length] = 0;
         if (!length) return bad(page, start, "no name of an element");
         if (is_end) {
+            while (depth && (strcmp(open[depth - 1], "td") == 0 || strcmp(open[depth - 1], "th") == 0) && strcmp(name, open[depth - 1]) != 0) depth--;   /* HTML closes cells itself */
             if (*p++ != '>' || depth == 0 || strcmp(open[--depth], name) != 0) return bad(page, start, "closes what is not open");
             continue;
         }
@@ -61,7 +62,8 @@ int main(int argc, char **argv) {
         p += is_empty;
         if (*p++ != '>') return bad(page, start, "no end of a tag");
         if (strcmp(name, "script") == 0 || strcmp(name, "link") == 0) return bad(page, start, "a script or a link");
-        if (is_empty) continue;
+        if (is_empty || strcmp(name, "meta") == 0 || strcmp(name, "br") == 0) continue;
+        if (depth && strcmp(name, "td") == 0 && strcmp(open[depth - 1], "td") == 0) depth--;
         if (depth == 64) return bad(page, start, "too deep");
         strcpy(open[depth++], name);
         if (strcmp(name, "style") == 0 && !(p = strstr(p, "</style>"))) return bad(page, start, "no end of the style");
