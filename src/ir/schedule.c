@@ -51,9 +51,9 @@ ir_tile ir_dot_tile(ir_level level, ir_dot dot) {
     return t;
 }
 
-/* Cycles for each product that is wanted, of all tiles that fit the registers (accumulators, a row of operand 1 and one element of
- * operand 0): two multiply-adds a cycle, two loads, those of operand 1 across lines of the cache counting half more; a sum waits
- * 4 cycles for the one before. Of near equal ones, the one with fewer loads. */
+/* Cycles for each product that is wanted, of all tiles that fit the registers (accumulators, a row of operand 1 and one
+ * element of operand 0): two multiply-adds a cycle, two loads, those of operand 1 across lines of the cache counting
+ * half more; a sum waits 4 cycles for the one before. Of near equal ones, the one with fewer loads. */
 ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m) {
     const int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = level == IR_LEVEL_V4 ? 32 : 16;
     ir_tile best = {1, lanes, ir_contract_tile(level, acc).kb};

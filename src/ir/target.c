@@ -23,10 +23,11 @@ enum { ACCEPTED_MAX = 256 };
 static const char *accepted(char out[ACCEPTED_MAX]) {
     int n = 0;
     for (int i = 0; i < IR_LEVEL_COUNT && n < ACCEPTED_MAX; i++)
-        n += snprintf(out + n, ACCEPTED_MAX - (size_t)n, "%s%s (%s)", i ? ", " : "", ir_levels[i].name, ir_levels[i].short_name);
+        n += snprintf(out + n, ACCEPTED_MAX - (size_t)n, "%s%s (%s)", i ? ", " : "", ir_levels[i].name,
+                      ir_levels[i].short_name);
     for (int i = 0; i < IR_FEATURE_COUNT && n < ACCEPTED_MAX; i++)
-        n += snprintf(out + n, ACCEPTED_MAX - (size_t)n, "%s+%s (%s)", i ? ", " : "; and with them ", ir_feature_table[i].name,
-                      ir_levels[ir_feature_table[i].level].short_name);
+        n += snprintf(out + n, ACCEPTED_MAX - (size_t)n, "%s+%s (%s)", i ? ", " : "; and with them ",
+                      ir_feature_table[i].name, ir_levels[ir_feature_table[i].level].short_name);
     return out;
 }
 
@@ -62,7 +63,8 @@ fusor_status ir_target_parse(fu_error *e, const char *text, ir_target *out) {
     char nearest[64], all[ACCEPTED_MAX];
     size_t n = strcspn(text, "+");
     int level = find_level(text, n);
-    for (int i = 0; i < IR_LEVEL_COUNT; i++) names[2 * i] = ir_levels[i].name, names[2 * i + 1] = ir_levels[i].short_name;
+    for (int i = 0; i < IR_LEVEL_COUNT; i++)
+        names[2 * i] = ir_levels[i].name, names[2 * i + 1] = ir_levels[i].short_name;
     for (int i = 0; i < IR_FEATURE_COUNT; i++) names[2 * IR_LEVEL_COUNT + i] = ir_feature_table[i].name;
     if (level < 0)
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "unknown target '%.64s'; expected %s%s", text, accepted(all),

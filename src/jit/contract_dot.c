@@ -10,7 +10,10 @@ void contract_set_dot(contract *c) {
     c->dot = ir_kernel_contract_dot(c->k);
     c->group = ir_dots[c->dot].group;
     for (int i = 0; i < 2; i++) c->heads[i] = ir_dots[c->dot].heads[i];
-    c->packed = c->dot == IR_DOT_I16 ? FUSOR_I16 : c->dot == IR_DOT_I8 ? FUSOR_I8 : c->dot == IR_DOT_BF16 ? FUSOR_BF16 : c->acc;
+    c->packed = c->dot == IR_DOT_I16    ? FUSOR_I16
+                : c->dot == IR_DOT_I8   ? FUSOR_I8
+                : c->dot == IR_DOT_BF16 ? FUSOR_BF16
+                                        : c->acc;
     c->packed_bytes = ir_dtypes[c->packed].bytes;
     c->t_packed = em_memory_type(c->e, c->packed);
 }
@@ -86,7 +89,9 @@ LLVMValueRef contract_dot(contract *c, LLVMValueRef acc, LLVMValueRef a, LLVMVal
         return em_mad(e, half(c, a, false), half(c, b, false), acc);
     }
     if (c->dot == IR_DOT_I16) {
-        const char *name = bits == 512 ? "llvm.x86.avx512.pmaddw.d.512" : bits == 256 ? "llvm.x86.avx2.pmadd.wd" : "llvm.x86.sse2.pmadd.wd";
+        const char *name = bits == 512   ? "llvm.x86.avx512.pmaddw.d.512"
+                           : bits == 256 ? "llvm.x86.avx2.pmadd.wd"
+                                         : "llvm.x86.sse2.pmadd.wd";
         return em_add(e, acc, call_dot(c, name, (LLVMValueRef[]){a, b}, 2));
     }
     /* Unsigned first: operand 0 where it was made so (see contract_is_flipped), or is. */
@@ -100,7 +105,6 @@ LLVMValueRef contract_dot(contract *c, LLVMValueRef acc, LLVMValueRef a, LLVMVal
 static void emit_sums_head(contract *c, LLVMValueRef panel, LLVMValueRef words) {
     emit *e = c->e;
     LLVMValueRef sum[8], zero = LLVMConstNull(c->t_vec);
-    LLVMTypeRef type = c->t_vec;
     bool is_signed = ir_is_signed(type_of(c, 1));
     if (contract_is_flipped(c)) {
         em_loop l = em_for(e, em_i64s(e, 0), words, em_i64s(e, 1));
@@ -110,32 +114,50 @@ static void emit_sums_head(contract *c, LLVMValueRef panel, LLVMValueRef words) 
         for (int j = 0; j < c->nv; j++) {
             LLVMValueRef b = contract_tile_load(c, element(c, row, num(c, j * c->v_lanes)), c->acc_bytes);
             LLVMValueRef in[3] = {sum[j], is_signed ? by : b, is_signed ? b : by};
-            next[j] = call_dot(c, e->level->vector_bytes == 64 ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256", in, 3);
+            next[j] = call_dot(
+                c, e->level->vector_bytes == 64 ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256", in,
+                3);
         }
         for (int j = 0; j < c->nv; j++) em_loop_next(e, sum[j], next[j]);
         em_end(e, &l);
     }
     for (int j = 0; j < c->nv; j++) {
-        LLVMValueRef x = contract_is_flipped(c) ? LLVMBuildSub(e->b, zero, sum[j], "") : LLVMConstNull(type);
-        LLVMSetAlignment(LLVMBuildStore(e->b, x, element(c, panel, num(c, j * c->v_lanes - c->nr))), (unsigned)c->acc_bytes);
+        LLVMValueRef x = contract_is_flipped(c) ? LLVMBuildSub(e->b, zero, sum[j], "") : zero;
+        LLVMSetAlignment(LLVMBuildStore(e->b, x, element(c, panel, num(c, j * c->v_lanes - c->nr))),
+                         (unsigned)c->acc_bytes);
     }
+}
+
+/* The least of the magnitudes of the words from i on and of what was found before, less 1: so 0 is the largest. */
+static LLVMValueRef least_of(contract *c, LLVMValueRef least, LLVMValueRef panel, LLVMValueRef i, LLVMValueRef mask) {
+    emit *e = c->e;
+    LLVMTypeRef halves = LLVMTypeOf(least);
+    LLVMValueRef x = em_load_ptr(e, FUSOR_I32, element(c, panel, i), mask, 4);
+    x = LLVMBuildBitCast(e->b, em_and(e, x, em_i32(e, 0x7fff7fff)), halves, "");
+    x = LLVMBuildAdd(e->b, x, LLVMConstAllOnes(halves), "");
+    return LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntULT, x, least, ""), x, least, "");
 }
 
 /* DOT_BF16: the least exponent field of an element that is not 0, -1000 where it is subnormal; 512 where all are 0. */
 static void emit_exponent_head(contract *c, LLVMValueRef panel, LLVMValueRef words, int rows) {
     emit *e = c->e;
+    enum { STEP = 4 }; /* vectors */
     LLVMTypeRef halves = LLVMVectorType(e->t_i16, 2 * (unsigned)c->v_lanes);
-    LLVMValueRef all[64], n = em_mul(e, words, em_i64s(e, rows)), least;
-    for (int i = 0; i < 2 * c->v_lanes; i++) all[i] = LLVMConstInt(e->t_i16, 0x7fff, 0);
-    LLVMValueRef magnitude = LLVMConstVector(all, 2 * (unsigned)c->v_lanes), ones = LLVMConstAllOnes(halves);
+    LLVMValueRef n = em_mul(e, words, num(c, rows)), whole = em_and(e, n, num(c, -STEP * c->v_lanes));
+    LLVMValueRef found[STEP], next[STEP];
     e->lanes = c->v_lanes;
-    em_loop l = em_for(e, em_i64s(e, 0), n, em_i64s(e, c->v_lanes));
-    least = em_loop_phi(e, &l, ones);
-    LLVMValueRef x = em_load_ptr(e, FUSOR_I32, element(c, panel, l.i), em_mask(e, em_sub(e, n, l.i)), 4);
-    x = LLVMBuildAnd(e->b, LLVMBuildBitCast(e->b, x, halves, ""), magnitude, "");
-    x = LLVMBuildAdd(e->b, x, ones, ""); /* 0 becomes the largest */
-    em_loop_next(e, least, LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntULT, x, least, ""), x, least, ""));
+    em_loop l = em_for(e, num(c, 0), whole, num(c, STEP * c->v_lanes));
+    for (int i = 0; i < STEP; i++) found[i] = em_loop_phi(e, &l, LLVMConstAllOnes(halves));
+    for (int i = 0; i < STEP; i++) next[i] = least_of(c, found[i], panel, em_add(e, l.i, num(c, i * c->v_lanes)), NULL);
+    for (int i = 0; i < STEP; i++) em_loop_next(e, found[i], next[i]);
     em_end(e, &l);
+    LLVMValueRef all = found[0];
+    for (int i = 1; i < STEP; i++)
+        all = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntULT, found[i], all, ""), found[i], all, "");
+    em_loop rest = em_for(e, whole, n, num(c, c->v_lanes));
+    LLVMValueRef least = em_loop_phi(e, &rest, all);
+    em_loop_next(e, least, least_of(c, least, panel, rest.i, em_mask(e, em_sub(e, n, rest.i))));
+    em_end(e, &rest);
     const char *name = "llvm.vector.reduce.umin";
     LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID(name, strlen(name)), &halves, 1);
     LLVMValueRef bits = LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, &least, 1, "");
@@ -143,7 +165,7 @@ static void emit_exponent_head(contract *c, LLVMValueRef panel, LLVMValueRef wor
     bits = LLVMBuildLShr(e->b, bits, LLVMConstInt(e->t_i32, 7, 0), "");
     LLVMValueRef none = LLVMConstInt(e->t_i32, 0, 0), subnormal = LLVMConstInt(e->t_i32, (uint32_t)-1000, 0);
     bits = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, bits, none, ""), subnormal, bits, "");
-    LLVMSetAlignment(LLVMBuildStore(e->b, bits, element(c, panel, em_i64s(e, -rows))), 4);
+    LLVMSetAlignment(LLVMBuildStore(e->b, bits, element(c, panel, num(c, -rows))), 4);
 }
 
 void contract_emit_heads(contract *c) {

@@ -56,7 +56,8 @@ Test(target, features) {
         cr_expect(strlen(list) + 1 < sizeof list, "cut off: %s", list);
         cr_expect(strncmp(list, ir_levels[level].features, strlen(ir_levels[level].features)) == 0);
         for (int i = 0; i < IR_FEATURE_COUNT; i++)
-            cr_expect((strstr(list, ir_feature_table[i].features) != NULL) == (ir_feature_table[i].level == (ir_level)level), "%s: %s",
-                      ir_feature_table[i].name, list);
+            cr_expect((strstr(list, ir_feature_table[i].features) != NULL) ==
+                          (ir_feature_table[i].level == (ir_level)level),
+                      "%s: %s", ir_feature_table[i].name, list);
     }
 }
