@@ -143,7 +143,8 @@ ir_dtype ir_kernel_contract_acc(const ir_kernel *k);
 ir_dot ir_kernel_contract_dot(const ir_kernel *k);
 int64_t ir_kernel_contract_head_bytes(const ir_kernel *k);     /* tile and rows */
 bool ir_kernel_contract_in_place(const ir_kernel *k);   /* operand 1 is a load of the accumulator type, contiguous along n */
-bool ir_kernel_contract_a_in_place(const ir_kernel *k); /* operand 0 is a load of the accumulator type */
+bool ir_kernel_contract_a_in_place(const ir_kernel *k); /* operand 0 is a load of the accumulator type, or words of bytes (DOT_I8)
+                                                           as they lie: where K is whole words */
 /* window: its scratch is the offsets of K elements (i64), those of the edge panel, the register tile [mr][nr], the edge panel
  * [K][nr * stride along n], and a vector behind it that loads may touch; each rounded up to 64 bytes. */
 int ir_kernel_window_step(const ir_kernel *k);          /* stride of operand 1 along n */

@@ -38,7 +38,12 @@ bool ir_kernel_contract_in_place(const ir_kernel *k) {
 
 bool ir_kernel_contract_a_in_place(const ir_kernel *k) {
     const ir_kinst *mm = find_matmul(k), *a = mm ? &k->inst[mm->in[0]] : NULL;
-    return a && a->op == IR_K_LOAD && !a->variant && a->dtype == ir_kernel_contract_acc(k);
+    if (!a || a->op != IR_K_LOAD || a->variant) return false;
+    /* Bytes are words as they lie where k is contiguous and one operand is unsigned already. */
+    if (ir_kernel_contract_dot(k) == IR_DOT_I8)
+        return ir_is_signed(a->dtype) != ir_is_signed(k->inst[mm->in[1]].dtype) &&
+               k->buffer[a->index].stride[k->n_dims - 1] == 1;
+    return a->dtype == ir_kernel_contract_acc(k);
 }
 
 static bool is_known(int64_t stride) { return stride != IR_STRIDE_RUNTIME; }
@@ -49,7 +54,7 @@ bool ir_kernel_can_be_direct(const ir_kernel *k) {
     if (!mm || m < 0 || k->dim[m].role != 'm' || k->dim[n].role != 'n' || (m > 0 && k->dim[m - 1].role != 'b')) return false;
     for (int d = m; d <= kk; d++)
         if (k->dim[d].size < 1 || k->dim[d].size > IR_BAKE_MAX) return false;
-    if (!ir_kernel_contract_a_in_place(k)) return false;
+    if (!ir_kernel_contract_a_in_place(k) || ir_kernel_contract_dot(k)) return false;
     const int64_t *x = k->buffer[a->index].stride, *y = b->op == IR_K_LOAD ? k->buffer[b->index].stride : NULL;
     if (!is_known(x[m]) || !is_known(x[kk])) return false;
     if (ir_kernel_contract_in_place(k)) return is_known(y[kk]);
@@ -98,7 +103,7 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
     if (mc > mp) mc = mp;
     if (nc > np) nc = np;
     out->scratch_bytes = ir_kernel_contract_head_bytes(k);
-    if (!tune[IR_TUNE_CONTRACT_A_IN_PLACE] || !ir_kernel_contract_a_in_place(k))
+    if (!tune[IR_TUNE_CONTRACT_A_IN_PLACE] || !ir_kernel_contract_a_in_place(k) || kk % dot->group)
         out->scratch_bytes += round_up((mc * mr * kc + ir_levels[k->level].lanes * mr) * bytes, 64);
     if (kk > kb) out->scratch_bytes += round_up(mc * nc * mr * nr * bytes, 64);
     if (!ir_kernel_contract_in_place(k)) return;

@@ -258,9 +258,9 @@ static void block_of_a(contract *c, const block *s, LLVMValueRef m_first, LLVMVa
         LLVMBuildCondBr(e->b, s->a_in_place, here, pack);
         LLVMPositionBuilderAtEnd(e->b, here);
         contract_point at = {c, tile_in[CONTRACT_M0], NULL, s->k0, -1, NULL};
-        a = em_gep(e, e->base[buffer], c->t_acc, contract_offset(c, buffer, &at));
-        row = next_row = em_mul(e, e->stride[buffer][c->dim_m], bytes);
-        k = em_mul(e, e->stride[buffer][c->dim_k], bytes);
+        a = em_gep(e, e->base[buffer], c->t_packed, contract_offset(c, buffer, &at));
+        row = next_row = em_mul(e, e->stride[buffer][c->dim_m], num(c, c->packed_bytes));
+        k = c->dot ? bytes : em_mul(e, e->stride[buffer][c->dim_k], bytes);
         LLVMBuildBr(e->b, ready);
         LLVMPositionBuilderAtEnd(e->b, pack);
     }
@@ -302,7 +302,8 @@ static void emit_compute_phase(contract *c) {
                num(c, c->acc_bytes));
     a_bytes = em_and(e, em_add(e, a_bytes, num(c, 63)), num(c, -64));
     if (ir_kernel_contract_a_in_place(c->k)) {
-        s.a_in_place = em_icmp(e, LLVMIntNE, e->tune[IR_TUNE_CONTRACT_A_IN_PLACE], zero);
+        LLVMValueRef whole = em_icmp(e, LLVMIntEQ, em_and(e, c->kk, num(c, c->group - 1)), zero);
+        s.a_in_place = em_and(e, em_icmp(e, LLVMIntNE, e->tune[IR_TUNE_CONTRACT_A_IN_PLACE], zero), whole);
         a_bytes = em_select(e, s.a_in_place, zero, a_bytes);
     }
     s.partial = em_gep(e, s.a, e->t_i8, a_bytes);

@@ -85,7 +85,7 @@ static void tile_step(tile *t, LLVMValueRef *acc, LLVMValueRef *pa, LLVMValueRef
         LLVMValueRef p = pa[i / ROWS_A_POINTER];
         if (far) p = bytes_behind(c, p, far == 1 ? row : LLVMBuildShl(e->b, row, num(c, 1), ""));
         LLVMValueRef x = LLVMBuildLoad2(e->b, c->t_acc, p, "");
-        LLVMSetAlignment(x, (unsigned)c->acc_bytes);
+        LLVMSetAlignment(x, (unsigned)c->packed_bytes);
         LLVMValueRef a = LLVMBuildShuffleVector(
             e->b, LLVMBuildInsertElement(e->b, poison, x, LLVMConstInt(e->t_i32, 0, 0), ""), poison, zeros, "");
         for (int j = 0; j < c->nv; j++) acc[i * c->nv + j] = mul_add(c, a, b[j], acc[i * c->nv + j], is_slow);

@@ -133,6 +133,9 @@ static bool is_a_in_place(const ir_kernel *k, const int64_t *size, const int64_t
     const int64_t way = 4096;
     int m = k->n_dims - 3, k_dim = k->n_dims - 1;
     if (!stride || !ir_kernel_contract_a_in_place(k)) return false;
+    ir_dot dot = ir_kernel_contract_dot(k);
+    if (size[k_dim] % ir_dots[dot].group) return false;
+    if (dot) bytes = 1;
     int64_t row = 0, column = 0;
     for (int i = 0; i < k->n_insts; i++) {
         if (k->inst[i].op != IR_OP_MATMUL) continue;
