@@ -132,6 +132,7 @@ unit_tests += %D%/unit/einsum_test
 unit_tests += %D%/unit/lazy_test
 unit_tests += %D%/unit/optim_test
 unit_tests += %D%/unit/sequence_test
+unit_tests += %D%/unit/rows_test
 unit_tests += %D%/unit/profile_test
 unit_tests += %D%/unit/dlpack_test
 unit_tests += %D%/unit/builder_test

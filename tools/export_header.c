@@ -40,7 +40,7 @@ static const char prelude[] =
     "#include <stdint.h>\n#include <stdlib.h>\n#include <string.h>\n\n"
     "#ifndef FUSOR_AOT_ARGS\n#define FUSOR_AOT_ARGS\n"
     "typedef struct fusor_aot_args {\n    uint32_t version, phase;\n    int64_t tune[8];\n    void *const *buffer;\n    const int64_t *size, *stride;\n"
-    "    const uint64_t *scalar;\n    void *scratch, *shared, *reserved;\n} fusor_aot_args;\n"
+    "    const uint64_t *scalar;\n    void *scratch, *shared, *kept;\n} fusor_aot_args;\n"
     "/* Results of the functions: 0 is success. */\n"
     "enum { FUSOR_AOT_OK, FUSOR_AOT_NO_MEMORY, FUSOR_AOT_SIZES, FUSOR_AOT_INDEX, FUSOR_AOT_KERNEL, FUSOR_AOT_CPU };\n"
     "static inline int fusor_aot_run(int (*kernel)(const fusor_aot_args *, int64_t, int64_t), fusor_aot_args *args, int n_phases, const int64_t *tiles) {\n"
@@ -50,7 +50,7 @@ static const char prelude[] =
 /* The text above is ir_kernel_args. */
 _Static_assert(offsetof(ir_kernel_args, tune) == 8 && IR_TUNE_COUNT == 8 && offsetof(ir_kernel_args, buffer) == 72 && offsetof(ir_kernel_args, size) == 80 &&
                offsetof(ir_kernel_args, stride) == 88 && offsetof(ir_kernel_args, scalar) == 96 && offsetof(ir_kernel_args, scratch) == 104 &&
-               offsetof(ir_kernel_args, shared) == 112 && offsetof(ir_kernel_args, reserved) == 120 && sizeof(ir_kernel_args) == 128, "prelude");
+               offsetof(ir_kernel_args, shared) == 112 && offsetof(ir_kernel_args, kept) == 120 && sizeof(ir_kernel_args) == 128, "prelude");
 
 static void add_list(fu_str *s, const char *type, const char *name, const int64_t *v, int n) {
     fu_str_addf(s, "        static const %s %s[] = {", type, name);
@@ -87,7 +87,7 @@ static void add_kernel(tool *t, fu_str *s, const frame *f, int number, const cha
     }
     fu_str_addf(s, "};\n        fusor_aot_args args = {%d, 0, {", IR_KERNEL_ABI);
     for (int i = 0; i < IR_TUNE_COUNT; i++) fu_str_addf(s, "%s%" PRId64, i ? ", " : "", x->args.tune[i]);
-    fu_str_addf(s, "}, buffer, size, stride, scalar, memory + %zu, memory + %zu, NULL};\n", f->scratch_at, f->shared_at);
+    fu_str_addf(s, "}, buffer, size, stride, scalar, memory + %zu, memory + %zu, memory + %zu};\n", f->scratch_at, f->shared_at, f->kept_at);
     fu_str_addf(s, "        if ((status = fusor_aot_run(%s, &args, %d, tiles)) != 0) return status;\n", symbol, x->launch.n_phases);
 }
 

@@ -36,7 +36,7 @@ static uint32_t dims_of_role(const ir_kernel *k, char role) {
 
 /* One forward sweep: what each instruction varies along and the pass it belongs to. */
 static void analyze(const ir_kernel *k, uint32_t *varies, int *pass) {
-    uint32_t r = dims_of_role(k, 'r'), kk = dims_of_role(k, 'k');
+    uint32_t r = dims_of_role(k, k->kind == IR_KERNEL_CONTRACT ? 'n' : 'r'), kk = dims_of_role(k, 'k');
     for (int i = 0; i < k->n_insts; i++) {
         const ir_kinst *in = &k->inst[i];
         uint32_t v = 0;
@@ -393,7 +393,7 @@ static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const ui
         return FUSOR_OK;
     }
     REQUIRE(in->n_in >= op->min_in && in->n_in <= op->max_in + (kind == IR_KIND_EW ? op->n_scalar_attrs : 0), "wrong number of operands");
-    if (ir_kernel_is_reduce_op(in->op)) REQUIRE(k->kind == IR_KERNEL_REDUCE || k->kind == IR_KERNEL_ROW, "a reduction outside a reduce or row kernel");
+    if (ir_kernel_is_reduce_op(in->op)) REQUIRE(k->kind == IR_KERNEL_REDUCE || k->kind == IR_KERNEL_ROW || k->kind == IR_KERNEL_CONTRACT, "a reduction outside a reduce, row or contract kernel");
     if (kind == IR_KIND_SCAN) {
         REQUIRE(k->kind == IR_KERNEL_SCAN, "a running sum or product outside a scan kernel");
         REQUIRE(k->inst[in->in[0]].dtype == in->dtype, "operand type differs");
@@ -408,7 +408,7 @@ static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const ui
         }
         REQUIRE(in->dtype == (op->result_is_bool ? FUSOR_BOOL : main), "wrong result type");
     }
-    if (in->is_kept) REQUIRE(k->kind == IR_KERNEL_ROW, "only rows keep values");
+    if (in->is_kept) REQUIRE(k->kind == IR_KERNEL_ROW || k->kind == IR_KERNEL_CONTRACT, "only rows keep values");
 #undef REQUIRE
     return FUSOR_OK;
 }
@@ -447,6 +447,7 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
     if ((k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW) && matmuls != 1) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a %s kernel has exactly one matmul", ir_kernel_kind_names[k->kind]);
     if (k->is_direct && (k->kind != IR_KERNEL_CONTRACT || !ir_kernel_can_be_direct(k)))
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a direct kernel needs a contraction of known sizes, and an operand 0 that is read in place");
+    if (reductions && k->kind == IR_KERNEL_CONTRACT) FU_TRY(ir_kernel_verify_rows(k, e));
     if (k->kind == IR_KERNEL_SCAN) {
         int last = k->n_dims - 1 - ir_kernel_is_column(k);
         if (scans != 1 || last < 0 || k->dim[last].role != 'r' || (last > 0 && k->dim[last - 1].role == 'r'))

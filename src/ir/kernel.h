@@ -19,7 +19,8 @@
  *           p... r v         (column)         stores, all per element; vectorized along r, or along the kept dim v
  * contract  b... m n k                        exactly one MATMUL instruction: operand 0 varies along b, m, k and operand 1 along
  *                                             b, k, n (each a load or element-wise on loads: evaluated while packing); the
- *                                             epilogue (element-wise over b, m, n) runs on the register tile
+ *                                             epilogue (element-wise over b, m, n) runs on the register tile. With reductions, which
+ *                                             are along n: a row program as in a row kernel runs on complete rows (kernel_rows.c)
  *
  * window    b... m y n k...                   a convolution: exactly one MATMUL instruction of two plain loads of the accumulator type:
  *                                             operand 0, the weights, varies along b, m, k, and its dims k are one in memory, of stride 1;
@@ -63,7 +64,8 @@ typedef struct ir_kinst {
     uint16_t in[5];                 /* instruction numbers; scalar attributes (alpha, beta) follow the operands */
     uint16_t index;
     uint16_t variant;               /* value of the operator's ENUM attribute; argmax: 1 = select_last; scans: IR_SCAN_* bits */
-    bool     is_kept;               /* row: computed once, kept in the worker's scratch row for later passes */
+    bool     is_kept;               /* row: computed once, kept in the worker's scratch row for later passes; contract: a value before
+                                       all reductions: what the row program reads of the tile's */
 } ir_kinst;
 
 typedef struct ir_kernel {
@@ -90,7 +92,7 @@ typedef struct ir_kernel_args {
     const uint64_t *scalar;         /* n_scalars, each in its dtype's bits, zero-extended */
     void     *scratch;              /* of this worker, ir_launch.scratch_bytes, 64-byte aligned */
     void     *shared;               /* of this call, ir_launch.shared_bytes, 64-byte aligned; kept between phases */
-    void     *reserved;             /* NULL */
+    void     *kept;                 /* of this call, ir_launch.kept_bytes, 64-byte aligned; kept between phases */
 } ir_kernel_args;
 /* Runs tiles [begin, end) of args->phase. 0 = done. */
 typedef int (*ir_kernel_fn)(const ir_kernel_args *args, int64_t tile_begin, int64_t tile_end);
@@ -116,7 +118,10 @@ enum {
      * about mr). Ignored where ir_kernel_contract_in_place is false; must be 0 where shared was packed before. */
     IR_TUNE_CONTRACT_IN_PLACE = 2,
     /* 1: operand 0 is read where it lies too. Ignored where ir_kernel_contract_a_in_place is false. */
-    IR_TUNE_CONTRACT_A_IN_PLACE = 3
+    IR_TUNE_CONTRACT_A_IN_PLACE = 3,
+    /* with a row program: 0: a block is as wide as n, and its worker goes on with its rows; else rows are made by phase 2, this
+     * many a tile, and lie in `kept` until then */
+    IR_TUNE_CONTRACT_ROWS = 4
 };
 
 /* How a call of given sizes is laid out: pure arithmetic on the description, the sizes and the run-time fields. */
@@ -124,7 +129,7 @@ enum { IR_MAX_PHASES = 3 };
 typedef struct ir_launch {
     int     n_phases;               /* at least 1; a barrier between them */
     int64_t tiles[IR_MAX_PHASES];
-    int64_t scratch_bytes, shared_bytes;
+    int64_t scratch_bytes, shared_bytes, kept_bytes;
 } ir_launch;
 /* contract, direct form ("form direct" in the text): m, n and k are baked, up to IR_BAKE_MAX, as are the strides of the operands along
  * them; operand 0 is a load of the accumulator type that is read where it lies. So is operand 1 where it is such a load, contiguous
@@ -141,7 +146,7 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e);
  * ir_dot, K and kb count words of ir_dots[].group elements there, and each K block of a panel begins with its heads[]. K = 0: a head all the same. */
 ir_dtype ir_kernel_contract_acc(const ir_kernel *k);
 ir_dot ir_kernel_contract_dot(const ir_kernel *k);
-int64_t ir_kernel_contract_head_bytes(const ir_kernel *k);     /* tile and rows */
+int64_t ir_kernel_contract_head_bytes(const ir_kernel *k);     /* tile and rows; IR_ROW_SLOTS more with a row program */
 bool ir_kernel_contract_in_place(const ir_kernel *k);   /* operand 1 is a load of the accumulator type, contiguous along n */
 bool ir_kernel_contract_a_in_place(const ir_kernel *k); /* operand 0 is a load of the accumulator type, or words of bytes (DOT_I8)
                                                            as they lie: where K is whole words */
@@ -174,6 +179,21 @@ enum { IR_PARTIAL_BYTES = 16 };
  * Scans: shared holds 8 bytes for each line and block (two phases only); scratch, in column form, 3 rows of a chunk, 8 bytes a column.
  * Row kernels use the worker's scratch: first 16 * reductions * partials bytes, then each kept value's row (row length elements
  * of its dtype, each row rounded up to 64 bytes), in instruction order. */
+
+/* ---- kernel_rows.c: contractions with a row program ----
+ * Kept values lie in rows of n elements, row by row as (b..., m) are counted, one value behind the other (rounded up to 64 bytes):
+ * all rows in args.kept, or those of the block in scratch, behind all else there; then the row program's scratch, as a row
+ * kernel has it. (Phase 2: that lies behind the head.) The last IR_ROW_SLOTS bytes of the head: the address of each value's row 0. */
+enum { IR_ROW_VALUES = 8, IR_ROW_SLOTS = 64 };
+bool ir_kernel_has_rows(const ir_kernel *k);
+int ir_kernel_row_values(const ir_kernel *k, int inst[IR_ROW_VALUES]);     /* their number; instructions up to IR_ROW_VALUES */
+int64_t ir_kernel_row_value_bytes(const ir_kernel *k, int64_t rows, int64_t length);
+int64_t ir_kernel_row_scratch_bytes(const ir_kernel *k, int64_t length);
+/* The two programs, as kernels with the numbers of the whole: buffers from k->n_buffers on are the kept values; the row program has
+ * no dim k. Buffers that a program does not use have strides 0 in the second. */
+void ir_kernel_tile_program(const ir_kernel *k, ir_kernel *out);
+void ir_kernel_row_program(const ir_kernel *k, ir_kernel *out);
+fusor_status ir_kernel_verify_rows(const ir_kernel *k, fu_error *e);
 
 /* ---- text ---- */
 void ir_kernel_print(fu_str *out, const ir_kernel *k);      /* canonical: equal kernels print equal bytes */

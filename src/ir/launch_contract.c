@@ -26,7 +26,7 @@ ir_dot ir_kernel_contract_dot(const ir_kernel *k) {
 int64_t ir_kernel_contract_head_bytes(const ir_kernel *k) {
     int64_t bytes = ir_dtypes[ir_kernel_contract_acc(k)].bytes, lanes = ir_levels[k->level].lanes;
     int64_t rows = k->tile.mr > k->tile.nr ? k->tile.mr : k->tile.nr;
-    return round_up(k->tile.mr * k->tile.nr * bytes, 64) + round_up(rows * lanes * bytes, 64);
+    return round_up(k->tile.mr * k->tile.nr * bytes, 64) + round_up(rows * lanes * bytes, 64) + (ir_kernel_has_rows(k) ? IR_ROW_SLOTS : 0);
 }
 
 bool ir_kernel_contract_in_place(const ir_kernel *k) {
@@ -65,6 +65,18 @@ bool ir_kernel_can_be_direct(const ir_kernel *k) {
     return true;
 }
 
+/* block: rows of a block that goes on with them; -1: phase 2 makes them. */
+static void launch_rows(const ir_kernel *k, const int64_t *tune, int64_t rows, int64_t n, int64_t block, ir_launch *out) {
+    out->n_phases = 3;
+    out->scratch_bytes += ir_kernel_row_scratch_bytes(k, n);
+    if (block >= 0) {
+        out->scratch_bytes += ir_kernel_row_value_bytes(k, block, n);
+        return;
+    }
+    out->tiles[2] = ceil_div(rows, tune[IR_TUNE_CONTRACT_ROWS]);
+    out->kept_bytes = ir_kernel_row_value_bytes(k, rows, n);
+}
+
 void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
     const ir_kinst *mm = find_matmul(k);
     int64_t mr = k->tile.mr, nr = k->tile.nr, kb = k->tile.kb;
@@ -86,6 +98,7 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
         out->tiles[0] = batches * (m > 0 && n > 0);
         out->scratch_bytes = ir_kernel_contract_head_bytes(k);
         if (!ir_kernel_contract_in_place(k)) out->scratch_bytes += round_up(ceil_div(n, nr) * nr * kk * bytes, 64);
+        if (ir_kernel_has_rows(k)) out->scratch_bytes += ir_kernel_row_value_bytes(k, m, n) + ir_kernel_row_scratch_bytes(k, n);
         return;
     }
     /* Blocks are whole register tiles, at least one, and no larger than the output needs. */
@@ -93,9 +106,11 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
     int64_t mc = tune[IR_TUNE_CONTRACT_MC] / mr, nc = tune[IR_TUNE_CONTRACT_NC] / nr;
     if (mc < 1) mc = 1;
     if (nc < 1) nc = 1;
+    const bool has_rows = ir_kernel_has_rows(k), in_blocks = has_rows && !tune[IR_TUNE_CONTRACT_ROWS];
+    if (in_blocks) nc = np;
     out->n_phases = 2;
     out->tiles[0] = b_batches * np; /* whatever M is: a packed operand may serve later calls */
-    out->tiles[1] = batches * ceil_div(mp, mc) * ceil_div(np, nc);
+    out->tiles[1] = batches * ceil_div(mp, mc) * (in_blocks ? 1 : ceil_div(np, nc));    /* rows of no elements still have results */
     const ir_dot_info *dot = &ir_dots[ir_kernel_contract_dot(k)];
     out->shared_bytes = b_batches * np * (ceil_div(kk, dot->group) + dot->heads[1] * (kk > kb ? ceil_div(kk, kb) : 1)) *
                         nr * bytes;
@@ -106,7 +121,9 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
     if (!tune[IR_TUNE_CONTRACT_A_IN_PLACE] || !ir_kernel_contract_a_in_place(k) || kk % dot->group)
         out->scratch_bytes += round_up((mc * mr * kc + ir_levels[k->level].lanes * mr) * bytes, 64);
     if (kk > kb) out->scratch_bytes += round_up(mc * nc * mr * nr * bytes, 64);
-    if (!ir_kernel_contract_in_place(k)) return;
-    out->scratch_bytes += round_up(kc * nr * bytes, 64);
-    if (tune[IR_TUNE_CONTRACT_IN_PLACE]) out->tiles[0] = out->shared_bytes = 0;
+    if (ir_kernel_contract_in_place(k)) {
+        out->scratch_bytes += round_up(kc * nr * bytes, 64);
+        if (tune[IR_TUNE_CONTRACT_IN_PLACE]) out->tiles[0] = out->shared_bytes = 0;
+    }
+    if (has_rows) launch_rows(k, tune, batches * m, n, in_blocks ? mc * mr : -1, out);
 }

@@ -14,7 +14,7 @@ const char *const ir_reason_names[IR_REASON_COUNT] = {
 };
 const char *const ir_reason_texts[IR_REASON_COUNT] = {
     "a contraction reads the whole result of another contraction, so that result must be complete first",
-    "a reduction of a contraction's result needs whole rows, and the register tile holds only a part of them",
+    "a reduction of a contraction's result needs more than whole rows of it, or what is made after it",
     "the consumer needs the reduction's result over other axes, or all of it, before its first element",
     "a contraction reads the reduction's result many times, so it is computed once",
     "the two iterate over spaces that do not map onto each other element by element",
@@ -228,6 +228,10 @@ static bool take_room(planner *p, int c, const ir_node *n) {
     k->n_nodes += nodes;
     k->n_leaves += leaves;
     return true;
+}
+
+bool plan_have_room(const cluster *a, const cluster *b) {
+    return a->n_nodes + b->n_nodes <= MAX_CLUSTER_NODES && a->n_leaves + b->n_leaves <= MAX_CLUSTER_LEAVES;
 }
 
 static int latest_avail(const planner *p, const ir_node *n) {
@@ -700,6 +704,7 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
     if (!options->no_fuse) store_shared(&p);
     find_tiers(&p, first_shared);
     place_results(&p);
+    plan_attach_rows(&p);
     plan_make_buffers(&p);
     p.is_checked = FU_NEW_N(a, bool, g->nodes.n);
     for (ir_id id = 1; id < g->nodes.n; id++)       /* parameters' before anything is written */

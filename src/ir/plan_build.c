@@ -328,12 +328,15 @@ static uint16_t contraction(builder *b, const ir_node *n, ir_id id) {
     return push_op(b, n, id, 2, in);
 }
 
+/* Is the cluster part of this kernel? */
+static bool is_mine(const builder *b, int c) { return c == b->c || (b->tail && c == b->tail); }
+
 static uint16_t compute(builder *b, ir_id id, const chain *at) {
     planner *p = b->p;
     const ir_node *n = ir_at(p->g, id);
     const ir_op_info *op = &ir_ops[n->op];
     uint16_t in[5];
-    if (p->info[id].home == b->c) {
+    if (is_mine(b, p->info[id].home)) {
         if (op->kind == IR_KIND_REDUCE || op->kind == IR_KIND_ARGREDUCE) return reduction(b, n, id);
         if (op->kind == IR_KIND_SCAN) return reduction(b, n, id);
         if (op->kind == IR_KIND_CONTRACT) return contraction(b, n, id);
@@ -345,7 +348,7 @@ static uint16_t compute(builder *b, ir_id id, const chain *at) {
     }
     switch (op->kind) {
     case IR_KIND_VIEW: {
-        if (p->info[id].home == b->c && p->info[n->in[0]].home == b->c) return builder_value(b, n->in[0], NULL);
+        if (is_mine(b, p->info[id].home) && p->info[n->in[0]].home == p->info[id].home) return builder_value(b, n->in[0], NULL);
         chain v = {.kind = CHAIN_VIEW, .outer = at, .rank = ir_at(p->g, n->in[0])->rank, .view = id};
         return builder_value(b, n->in[0], builder_chain(b, &v));
     }
@@ -378,11 +381,11 @@ uint16_t builder_value(builder *b, ir_id id, const chain *at) {
     const node_info *v = &p->info[id];
     if (b->status != FUSOR_OK) return 0;
     if (n->op == IR_OP_LITERAL) return builder_scalar(b, (ir_plan_scalar){.dtype = n->dtype, .bits = n->bits});
-    bool is_mine = v->home == b->c || v->made_by == b->c;
-    if (v->home == b->c) at = NULL;
+    const bool is_here = is_mine(b, v->home) || is_mine(b, v->made_by);
+    if (is_mine(b, v->home)) at = NULL;
     for (uint32_t i = 0; i < b->memos.n; i++)
         if (b->memos.at[i].id == id && b->memos.at[i].at == at) return b->memos.at[i].inst;
-    uint16_t inst = !is_mine && (is_leaf(p, id) || v->home) ? load(b, id, at) : compute(b, id, at);
+    uint16_t inst = !is_here && (is_leaf(p, id) || v->home) ? load(b, id, at) : compute(b, id, at);
     fu_push(p->arena, &b->memos, (memo){id, at, inst});
     return inst;
 }
@@ -567,15 +570,17 @@ static void order_dims(builder *b, ir_step *st) {
     make_places(b, order);
 }
 
-/* Values of a pass that a later pass reads again are kept where a function makes them costly. */
+/* Values of a pass that a later pass reads again are kept where a function makes them costly. (A row program's of the first pass are
+ * read from the kept rows of the contraction.) */
 static void mark_kept(ir_kernel *k) {
     uint32_t r = 0;
     for (int d = 0; d < k->n_dims; d++)
-        if (k->dim[d].role == 'r') r |= 1u << d;
+        if (k->dim[d].role == (k->kind == IR_KERNEL_CONTRACT ? 'n' : 'r')) r |= 1u << d;
     for (int i = 0; i < k->n_insts; i++) {
         uint16_t op = k->inst[i].op;
         if (op >= IR_OP_COUNT || !(ir_ops[op].flags & IR_COSTLY) || !(ir_kernel_varies(k, i) & r)) continue;
         int pass = ir_kernel_pass(k, i);
+        if (k->kind == IR_KERNEL_CONTRACT && pass == 0) continue;
         for (int u = i + 1; u < k->n_insts && !k->inst[i].is_kept; u++) {
             if (ir_kernel_is_reduce_op(k->inst[u].op) || ir_kernel_pass(k, u) <= pass) continue;
             for (int j = 0; j < k->inst[u].n_in; j++)
@@ -591,6 +596,7 @@ static ir_step *push_step(planner *p, int c, ir_step st) {
         if (o->to == -1 - c) o->to = (int)p->plan->steps.n;
     }
     p->clusters.at[c].step = (int)p->plan->steps.n;
+    if (p->clusters.at[c].tail) p->clusters.at[p->clusters.at[c].tail].step = (int)p->plan->steps.n;
     fu_push(p->arena, &p->plan->steps, st);
     return &p->plan->steps.at[p->plan->steps.n - 1];
 }
@@ -626,7 +632,7 @@ static void add_store(builder *b, ir_id id, uint16_t inst, int buffer) {
     contiguous(b, n, strides);
     for (int d = 0; d < b->space; d++) out[d] = b->zero;
     for (int d = 0; d < n->rank; d++) {
-        int at = v->home == b->c ? v->coord[d] : d;
+        int at = is_mine(b, v->home) ? v->coord[d] : d;
         if (at >= 0 && strides[d] != b->zero) out[at] = strides[d];
     }
     /* the dims m and n of a contraction are there at size 1 too; its result is stored along both */
@@ -694,9 +700,15 @@ static fusor_status copy_operand(builder *b, ir_id id) {
     return FUSOR_OK;
 }
 
+/* Node that a kernel stores: its cluster's, then those of the tail. */
+static ir_id stored(const planner *p, int c, uint32_t s) {
+    const cluster *k = &p->clusters.at[c];
+    return s < k->stores.n ? k->stores.at[s] : p->clusters.at[k->tail].stores.at[s - k->stores.n];
+}
+
 static fusor_status build_kernel(planner *p, int c) {
     cluster *cl = &p->clusters.at[c];
-    builder b = {.p = p, .c = c, .k = FU_NEW(p->arena, ir_kernel), .space = cl->rank};
+    builder b = {.p = p, .c = c, .tail = cl->tail, .k = FU_NEW(p->arena, ir_kernel), .space = cl->rank};
     memcpy(b.dim, cl->dim, (size_t)cl->rank * sizeof *cl->dim);
     b.zero = ir_size_const(p->g->sizes, 0);
     b.one = ir_size_const(p->g->sizes, 1);
@@ -716,17 +728,16 @@ static fusor_status build_kernel(planner *p, int c) {
         b.k->features = ir_contract_features(target, x->dtype, y, acc);
     }
     if (cl->kind == CLUSTER_WINDOW) plan_window_space(&b, ir_at(p->g, cl->anchor));
-    uint16_t *inst = FU_NEW_N(p->arena, uint16_t, cl->stores.n);
     ir_id scatter = cl->kind == CLUSTER_MAP ? cl->anchor : 0;
-    uint32_t n_stores = scatter ? 0 : cl->stores.n;
+    const uint32_t n_own = scatter ? 0 : cl->stores.n, n_stores = n_own + (cl->tail ? p->clusters.at[cl->tail].stores.n : 0);
+    uint16_t *inst = FU_NEW_N(p->arena, uint16_t, n_stores);
     if (scatter) add_scatter(&b, scatter, identity);
     for (uint32_t s = 0; s < n_stores; s++) {
-        ir_id id = cl->stores.at[s];
-        inst[s] = builder_value(&b, id, p->info[id].home == c ? NULL : top(&b, cl->rank, identity));
-        cl = &p->clusters.at[c];
+        ir_id id = stored(p, c, s);
+        inst[s] = builder_value(&b, id, is_mine(&b, p->info[id].home) ? NULL : top(&b, p->clusters.at[c].rank, identity));
     }
     for (uint32_t s = 0; s < n_stores; s++) {
-        ir_id id = cl->stores.at[s];
+        ir_id id = stored(p, c, s);
         add_store(&b, id, inst[s], p->info[id].buffer);
         /* a value that is the result of several names is stored for each of them that overwrites no parameter */
         for (uint32_t r = 0; r < p->g->results.n; r++) {
@@ -734,11 +745,16 @@ static fusor_status build_kernel(planner *p, int c) {
             if (p->g->results.at[r].node == id && out != p->info[id].buffer && p->g->results.at[r].alias < 0) add_store(&b, id, inst[s], out);
         }
     }
+    cl = &p->clusters.at[c];
+    for (uint32_t i = 0; i < cl->kept.n; i++) {
+        const uint16_t value = builder_value(&b, cl->kept.at[i], NULL);
+        b.k->inst[value].is_kept = true;        /* now that no instruction is compared with it any more */
+    }
     FU_TRY(b.status);
     ir_step st = {.kind = IR_STEP_KERNEL, .kernel = b.k, .prepack_param = -1};
     order_dims(&b, &st);
     FU_TRY(b.status);
-    if (b.k->kind == IR_KERNEL_ROW) mark_kept(b.k);
+    if (b.k->kind == IR_KERNEL_ROW || b.tail) mark_kept(b.k);
     st.n_args = b.k->n_buffers;
     st.arg = FU_NEW_N(p->arena, int, st.n_args);
     st.offset = FU_NEW_N(p->arena, ir_size, st.n_args);
@@ -766,7 +782,8 @@ static fusor_status build_kernel(planner *p, int c) {
 }
 
 fusor_status plan_build_step(planner *p, int c) {
-    if (p->clusters.at[c].step >= 0 || p->clusters.at[c].stores.n == 0) return FUSOR_OK;
+    if (p->clusters.at[c].head) c = p->clusters.at[c].head;
+    if (p->clusters.at[c].step >= 0 || (p->clusters.at[c].stores.n == 0 && !p->clusters.at[c].tail)) return FUSOR_OK;
     if (p->clusters.at[c].is_building) return FU_FAIL(p->error, FUSOR_ERROR_INTERNAL, "planner: kernels depend on each other in a cycle");
     p->clusters.at[c].is_building = true;
     fusor_status st = p->clusters.at[c].kind == CLUSTER_REFERENCE ? build_reference(p, c) : build_kernel(p, c);

@@ -25,6 +25,7 @@ typedef struct memo { ir_id id; const chain *at; uint16_t inst; } memo;
 typedef struct builder {
     planner   *p;
     int        c;
+    int        tail;            /* cluster whose program follows c's in the same kernel; 0 */
     int        space;           /* cluster dims, plus k of a contraction */
     ir_size    dim[MAX_SPACE];
     ir_size    zero, one;

@@ -26,6 +26,8 @@ typedef struct cluster {
     int       after;            /* MAP: largest cluster it must follow */
     int       tier;             /* MAP of results: as node_info.tier */
     fu_vec(ir_id) stores;       /* nodes stored, in order of decision */
+    int       tail, head;       /* CONTRACT: the REDUCE cluster that is computed in its kernel; of that one: the contraction; 0: none */
+    fu_vec(ir_id) kept;         /* CONTRACT with a tail: what that reads of it */
     int       step;             /* number in the plan, once built; -1 */
 } cluster;
 
@@ -109,6 +111,12 @@ fusor_status plan_check_hints(planner *p);
 
 /* ---- plan.c ---- */
 bool plan_has_kernel(const planner *p, const ir_node *n);
+
+bool plan_have_room(const cluster *a, const cluster *b);       /* in one kernel */
+
+/* ---- plan_rows.c ---- */
+/* Reductions along the rows of a contraction's result become tails of its cluster. */
+void plan_attach_rows(planner *p);
 
 /* ---- plan_build.c ---- */
 /* Turns cluster c into a step of the plan, after those whose values it reads. Nothing when it is built already. */

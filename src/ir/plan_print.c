@@ -125,7 +125,7 @@ ir_cost ir_step_cost(const ir_plan *p, int step, const int64_t *symbols) {
         uint32_t varies = ir_kernel_varies(k, i);
         bool over_all = k->inst[i].op == IR_OP_MATMUL || ir_kernel_is_reduce_op(k->inst[i].op);
         for (int d = 0; d < k->n_dims; d++)
-            if (varies >> d & 1 || (over_all && strchr("rk", k->dim[d].role))) n *= size_of(p, s->dim[d], symbols);
+            if (varies >> d & 1 || (over_all && strchr(k->kind == IR_KERNEL_CONTRACT && k->inst[i].op != IR_OP_MATMUL ? "n" : "rk", k->dim[d].role))) n *= size_of(p, s->dim[d], symbols);
         c.flops += n;
         c.work += ir_ops[k->inst[i].op].flags & IR_COSTLY ? FUNCTION_WORK * n : n;
     }

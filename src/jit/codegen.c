@@ -132,7 +132,7 @@ FIELD(stride, 88);
 FIELD(scalar, 96);
 FIELD(scratch, 104);
 FIELD(shared, 112);
-FIELD(reserved, 120);
+FIELD(kept, 120);
 #undef FIELD
 _Static_assert(sizeof(ir_kernel_args) == 128, "ABI of kernels");
 
@@ -148,17 +148,18 @@ void em_load_args(emit *e, LLVMValueRef args) {
     LLVMValueRef strides = FIELD(e->t_ptr, stride), scalars = FIELD(e->t_ptr, scalar);
     e->scratch = FIELD(e->t_ptr, scratch);
     e->shared = FIELD(e->t_ptr, shared);
+    e->kept = FIELD(e->t_ptr, kept);
 #undef FIELD
     for (int d = 0; d < k->n_dims; d++)
         e->size[d] = k->dim[d].size != IR_SIZE_RUNTIME ? em_i64s(e, k->dim[d].size)
                                                        : load_field(e, e->t_i64, sizes, 8 * (size_t)d, 8);
-    for (int b = 0; b < k->n_buffers; b++) {
+    for (int b = 0; b < k->n_buffers && b < e->whole->n_buffers; b++) {
         e->base[b] = load_field(e, e->t_ptr, buffers, 8 * (size_t)b, 8);
         for (int d = 0; d < k->n_dims; d++) {
             int64_t s = k->buffer[b].stride[d];
             e->stride[b][d] = s != IR_STRIDE_RUNTIME
                                   ? em_i64s(e, s)
-                                  : load_field(e, e->t_i64, strides, 8 * (size_t)(b * k->n_dims + d), 8);
+                                  : load_field(e, e->t_i64, strides, 8 * (size_t)(b * e->whole->n_dims + d), 8);
         }
     }
     int lanes = e->lanes;
@@ -185,6 +186,8 @@ static void leave_unoptimized(LLVMValueRef fn, LLVMContextRef ctx) {
     add_attribute(fn, ctx, "noinline");
 }
 
+void em_leave_unoptimized(emit *e, LLVMValueRef fn) { leave_unoptimized(fn, e->ctx); }
+
 LLVMValueRef em_function(emit *e, const char *name, LLVMTypeRef type, bool is_optimized) {
     LLVMValueRef fn = LLVMAddFunction(e->mod, name, type);
     add_attribute(fn, e->ctx, "nounwind");
@@ -201,7 +204,7 @@ static emit *new_emit(job *j) {
     e->ctx = j->ctx;
     e->mod = j->mod;
     e->b = j->builder;
-    e->k = j->kernel;
+    e->k = e->whole = j->kernel;
     e->level = &ir_levels[j->kernel->level];
     e->lanes = 1;
     ir_kernel_vary_all(e->k, e->varies);

@@ -134,7 +134,7 @@ static LLVMValueRef first_row(contract *c, const row_panels *p, LLVMValueRef pan
 }
 
 /* ---- functions beside the kernel's: deep nests of loops in one function cost much more to compile ---- */
-/* Into a new function. But for tile and add, its first parameter is the argument block, and what it holds is loaded. */
+/* Into a new function. But for heads and rows, its first parameter is the argument block, and what it holds is loaded. */
 contract_outer *contract_begin(contract *c, contract_function f, const char *name, LLVMTypeRef *parameter, unsigned n,
                                bool is_optimized) {
     emit *e = c->e;
@@ -145,8 +145,8 @@ contract_outer *contract_begin(contract *c, contract_function f, const char *nam
     *o = (contract_outer){*e, *c, LLVMGetInsertBlock(e->b)};
     e->fn = c->function[f];
     LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
-    if (f == HEAD0 || f == HEAD1) return o;
-    em_load_args(e, LLVMGetParam(e->fn, 0));
+    if (f == HEAD0 || f == HEAD1 || f == ROWS) return o;
+    contract_load_args(c, LLVMGetParam(e->fn, 0));
     contract_set_values(c);
     return o;
 }
@@ -283,13 +283,18 @@ static void emit_compute_phase(contract *c) {
     LLVMValueRef nc = LLVMBuildUDiv(e->b, e->tune[IR_TUNE_CONTRACT_NC], num(c, c->nr), "");
     mc = em_select(e, em_icmp(e, LLVMIntSLT, mc, one), one, mc);
     nc = em_select(e, em_icmp(e, LLVMIntSLT, nc, one), one, nc);
+    const bool has_rows = ir_kernel_has_rows(c->whole);
     LLVMValueRef m_blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, m_panels, mc), one), mc, "");
     LLVMValueRef n_blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, n_panels, nc), one), nc, "");
+    if (has_rows) { /* a block as wide as n, be that 0 */
+        nc = em_select(e, contract_rows_later(c), nc, n_panels);
+        n_blocks = em_select(e, contract_rows_later(c), n_blocks, one);
+    }
     LLVMValueRef k_panel = contract_min(e, c->k_words, num(c, c->kb / c->group));
 
     /* scratch: ir_kernel_contract_head_bytes, the packed block, partial sums */
     block s = {0};
-    s.a = em_gep(e, e->scratch, e->t_i8, num(c, ir_kernel_contract_head_bytes(c->k)));
+    s.a = em_gep(e, e->scratch, e->t_i8, num(c, ir_kernel_contract_head_bytes(c->whole)));
     if (ir_kernel_contract_in_place(c->k)) {
         LLVMValueRef bytes = em_mul(e, k_panel, num(c, c->nr * c->acc_bytes));
         s.in_place = em_icmp(e, LLVMIntNE, e->tune[IR_TUNE_CONTRACT_IN_PLACE], zero);
@@ -308,6 +313,12 @@ static void emit_compute_phase(contract *c) {
     }
     s.partial = em_gep(e, s.a, e->t_i8, a_bytes);
     s.a = element(c, s.a, num(c, c->heads[0] * c->mr));
+    LLVMValueRef kept = NULL;
+    if (has_rows) {
+        LLVMValueRef sums = em_mul(e, em_mul(e, a_rows, contract_min(e, nc, n_panels)), num(c, c->nr * c->acc_bytes));
+        LLVMValueRef has_sums = em_icmp(e, LLVMIntSGT, c->kk, num(c, c->kb));
+        kept = em_gep(e, s.partial, e->t_i8, em_select(e, has_sums, em_and(e, em_add(e, sums, num(c, 63)), num(c, -64)), zero));
+    }
 
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
     LLVMValueRef nb = LLVMBuildURem(e->b, t.i, n_blocks, ""), q = LLVMBuildUDiv(e->b, t.i, n_blocks, "");
@@ -324,6 +335,9 @@ static void emit_compute_phase(contract *c) {
     LLVMValueRef m_count = contract_min(e, em_sub(e, m_panels, m_first), mc),
                  n_count = contract_min(e, em_sub(e, n_panels, n_first), nc);
 
+    LLVMValueRef row_first = first_row(c, &rp, m_first);
+    if (has_rows) contract_begin_block(c, kept, batch, row_first, a_rows);
+
     /* K = 0 still makes one (empty) block: its totals are 0 and the epilogue runs. */
     LLVMValueRef k_end = em_select(e, em_icmp(e, LLVMIntSGT, c->kk, zero), c->kk, one);
     em_loop lk = em_for(e, zero, k_end, num(c, c->kb));
@@ -332,7 +346,7 @@ static void emit_compute_phase(contract *c) {
     LLVMValueRef tile_in[CONTRACT_TILE_PARAMETERS] = {
         [CONTRACT_ARGS] = e->args,
         [CONTRACT_COUNT] = contract_in_words(c, s.k_count),
-        [CONTRACT_M0] = first_row(c, &rp, m_first),
+        [CONTRACT_M0] = row_first,
         [CONTRACT_PANELS] = m_count,
         [CONTRACT_ROWS] = rp.rows,
         [CONTRACT_TALL] = em_sub(e, rp.tall, m_first),
@@ -353,6 +367,7 @@ static void emit_compute_phase(contract *c) {
     contract_call(c, TILE, tile_in, CONTRACT_TILE_PARAMETERS);
     em_end(e, &lj);
     em_end(e, &lk);
+    if (has_rows) contract_end_block(c, kept, batch, row_first, first_row(c, &rp, em_add(e, m_first, m_count)), a_rows);
     em_end(e, &t);
 }
 
@@ -393,6 +408,13 @@ static fusor_status read_description(contract *c, fu_error *err) {
 fusor_status jit_emit_contract(emit *e, fu_error *err) {
     contract *c = FU_NEW(e->arena, contract);
     c->e = e;
+    c->whole = e->k;
+    if (ir_kernel_has_rows(c->whole)) {
+        ir_kernel *tile = FU_NEW(e->arena, ir_kernel);
+        ir_kernel_tile_program(c->whole, tile);
+        e->k = tile;
+        ir_kernel_vary_all(tile, e->varies);
+    }
     c->k = e->k;
     FU_TRY(read_description(c, err));
     c->acc = ir_kernel_contract_acc(c->k);
@@ -406,6 +428,7 @@ fusor_status jit_emit_contract(emit *e, fu_error *err) {
     c->t_acc = em_scalar_type(e, c->acc);
     c->t_vec = LLVMVectorType(c->t_acc, (unsigned)c->v_lanes);
     contract_set_dot(c);
+    if (c->k != c->whole) contract_load_args(c, e->args);
     if (c->k->is_direct) return contract_emit_direct(c, err);
     if (c->mr < 1 || c->kb < 1 || c->nr < 1 || c->nr % c->lanes || c->nr % c->v_lanes || c->mr > c->lanes || c->mr > CONTRACT_MAX_ROWS ||
         c->nv > 8 || c->mr * c->nv > CONTRACT_MAX_TILE)
@@ -419,11 +442,20 @@ fusor_status jit_emit_contract(emit *e, fu_error *err) {
     contract_emit_pack(c, 1);
     contract_emit_epilogue(c);
     contract_emit_tile(c);
+    const bool has_rows = ir_kernel_has_rows(c->whole);
+    if (has_rows) FU_TRY(contract_emit_rows(c, err));
 
     em_branch phase = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, LLVMConstInt(LLVMTypeOf(e->phase), 0, 0)));
     emit_pack_phase(c);
     em_else(e, &phase);
+    em_branch rows = {0};
+    if (has_rows) {
+        rows = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, LLVMConstInt(LLVMTypeOf(e->phase), 2, 0)));
+        contract_emit_row_phase(c);
+        em_else(e, &rows);
+    }
     emit_compute_phase(c);
+    if (has_rows) em_endif(e, &rows);
     em_endif(e, &phase);
     em_demote(e);
     return FUSOR_OK;

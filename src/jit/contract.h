@@ -4,12 +4,13 @@
 /* What the files of the contraction kernel share. */
 #include "jit/emit.h"
 
-typedef enum contract_function { PACK0, PACK1, TILE, FINISH, HEAD0, HEAD1, CONTRACT_FUNCTIONS } contract_function;
+typedef enum contract_function { PACK0, PACK1, TILE, FINISH, HEAD0, HEAD1, ROWS, CONTRACT_FUNCTIONS } contract_function;
 enum { CONTRACT_MAX_TILE = 32, CONTRACT_MAX_ROWS = 16 }; /* vector registers in a tile, and rows */
 
 typedef struct contract {
     emit *e;
     const ir_kernel *k;
+    const ir_kernel *whole;  /* k, or with a row program what k is the tile program of: arguments and scratch are its */
     int dim_m, dim_n, dim_k; /* the last three dims */
     int n_batch, batch[IR_KERNEL_MAX_DIMS];
     int matmul, operand[2]; /* instruction numbers */
@@ -64,7 +65,7 @@ typedef struct contract_outer {
     contract c;
     LLVMBasicBlockRef block;
 } contract_outer;
-/* Into a new function. But for heads, its first parameter is the argument block, and what it holds is loaded. */
+/* Into a new function. But for heads and rows, its first parameter is the argument block, and what it holds is loaded. */
 contract_outer *contract_begin(contract *c, contract_function f, const char *name, LLVMTypeRef *parameter, unsigned n,
                                bool is_optimized);
 void contract_end(contract *c, const contract_outer *o); /* and back */
@@ -120,6 +121,22 @@ contract_columns *contract_epilogue_begin(contract *c, LLVMValueRef n0);
 void contract_epilogue_row(contract *c, const contract_columns *columns, LLVMValueRef m, LLVMValueRef *sum);
 /* At one point, e->lanes wide; sum: its totals, in the accumulator type. */
 void contract_finish(contract *c, contract_point *at, LLVMValueRef sum);
+
+/* ---- contract_row.c: a row program behind the contraction ---- */
+/* em_load_args, and where the kept rows are that c->whole has no buffer for. */
+void contract_load_args(contract *c, LLVMValueRef args);
+/* (args, begin, end, scratch): the row program of complete rows. */
+fusor_status contract_emit_rows(contract *c, fu_error *err);
+/* i1: phase 2 makes the rows. Else a block is as wide as n, and these two are around it: before its first store, and where all
+ * of its rows are complete. Up to most_rows kept rows lie at end_of_scratch. */
+LLVMValueRef contract_rows_later(contract *c);
+void contract_begin_block(contract *c, LLVMValueRef end_of_scratch, LLVMValueRef batch, LLVMValueRef m_first, LLVMValueRef most_rows);
+void contract_end_block(contract *c, LLVMValueRef end_of_scratch, LLVMValueRef batch, LLVMValueRef m_first, LLVMValueRef m_end,
+                        LLVMValueRef most_rows);
+void contract_emit_row_phase(contract *c);
+/* Direct form: the same around the tiles of a batch. */
+void contract_begin_batch(contract *c, LLVMValueRef kept, LLVMValueRef batch);
+void contract_end_batch(contract *c, LLVMValueRef kept, LLVMValueRef batch);
 
 /* ---- contract_pack.c ---- */
 

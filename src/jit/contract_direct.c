@@ -315,19 +315,26 @@ fusor_status contract_emit_direct(contract *c, fu_error *err) {
     contract_set_values(c);
     if (d.is_packed) contract_emit_pack(c, 1);
     if (!d.is_plain) contract_emit_epilogue(c);
+    const bool has_rows = ir_kernel_has_rows(c->whole);
+    if (has_rows) FU_TRY(contract_emit_rows(c, err));
     e->is_optimized = true;
     e->lanes = c->lanes;
     em_loop l = em_for(e, e->tile_begin, e->tile_end, num(c, 1));
     d.batch = l.i;
     contract_decode_batch(c, d.batch, UINT32_MAX);
     d.a = operand_at(&d, 0);
+    int64_t kept_at = ir_kernel_contract_head_bytes(c->whole);
+    if (d.is_packed) kept_at += ((int64_t)(d.n + c->nr - 1) / c->nr * c->nr * d.k * c->acc_bytes + 63) / 64 * 64;
+    LLVMValueRef kept = em_gep(e, e->scratch, e->t_i8, num(c, kept_at));
+    if (has_rows) contract_begin_batch(c, kept, d.batch);
     if (d.is_packed) {
         LLVMValueRef panels = num(c, (d.n + c->nr - 1) / c->nr), zero = num(c, 0);
-        d.b = em_gep(e, e->scratch, e->t_i8, num(c, ir_kernel_contract_head_bytes(c->k)));
+        d.b = em_gep(e, e->scratch, e->t_i8, num(c, ir_kernel_contract_head_bytes(c->whole)));
         contract_call_pack(c, 1, d.b, d.batch, zero, panels, zero, num(c, d.k));
     } else d.b = operand_at(&d, 1);
     plan_prefetch(&d);
     emit_columns(&d);
+    if (has_rows) contract_end_batch(c, kept, d.batch);
     em_end(e, &l);
     return FUSOR_OK;
 }

@@ -21,6 +21,7 @@ typedef struct emit {
     LLVMBuilderRef b;
     LLVMValueRef   fn;
     const ir_kernel *k;
+    const ir_kernel *whole;     /* whose arguments are passed: k, or what k is a program of (ir_kernel_tile_program) */
     const ir_level_info *level;
     int       lanes;            /* 1, or level->lanes */
     ir_dtype  dt;               /* main-role dtype of the operator being lowered */
@@ -30,7 +31,7 @@ typedef struct emit {
     bool      is_optimized;     /* set by the function of a kind: e->fn is compiled at O2, else without optimization */
     LLVMTypeRef t_void, t_i1, t_i8, t_i16, t_i32, t_i64, t_f32, t_f64, t_ptr;
     /* loaded once at function entry */
-    LLVMValueRef args, phase, tile_begin, tile_end, scratch, shared;
+    LLVMValueRef args, phase, tile_begin, tile_end, scratch, shared, kept;
     LLVMValueRef tune[IR_TUNE_COUNT], size[IR_KERNEL_MAX_DIMS];
     LLVMValueRef stride[IR_KERNEL_MAX_BUFFERS][IR_KERNEL_MAX_DIMS];     /* i64; constants where baked */
     LLVMValueRef base[IR_KERNEL_MAX_BUFFERS];
@@ -159,6 +160,7 @@ fusor_status jit_emit_map(emit *e, fu_error *err);
 void map_emit_transposed(emit *e);                                     /* map_transpose.c */
 fusor_status jit_emit_reduce(emit *e, fu_error *err);
 fusor_status jit_emit_row(emit *e, fu_error *err);
+fusor_status row_emit(emit *e, fu_error *err, LLVMValueRef begin, LLVMValueRef end);    /* rows [begin, end) into e->fn; end may be past the last */
 fusor_status jit_emit_scan(emit *e, fu_error *err);
 fusor_status jit_emit_contract(emit *e, fu_error *err);
 fusor_status jit_emit_window(emit *e, fu_error *err);
@@ -167,7 +169,8 @@ fusor_status jit_emit_window(emit *e, fu_error *err);
 void         em_demote(emit *e);
 /* The same but inside innermost loops: what they use from outside is loaded in front of them. */
 void         em_demote_nests(emit *e);
-/* Loads what the argument block holds into e, at the entry of e->fn. */
+/* Loads what the argument block holds into e, at the entry of e->fn; nothing of buffers that e->whole does not have. */
 void         em_load_args(emit *e, LLVMValueRef args);
+void         em_leave_unoptimized(emit *e, LLVMValueRef fn);   /* of a function made as an optimized one */
 LLVMValueRef em_function(emit *e, const char *name, LLVMTypeRef type, bool is_optimized);
 #endif

@@ -24,6 +24,7 @@ jit_sources += %D%/contract_direct.c
 jit_sources += %D%/contract_tile.c
 jit_sources += %D%/contract_epilogue.c
 jit_sources += %D%/contract_dot.c
+jit_sources += %D%/contract_row.c
 jit_sources += %D%/math64_act.c
 jit_sources += %D%/math64_atan.c
 jit_sources += %D%/math64_erf.c

@@ -108,12 +108,11 @@ static void emit_one_vector(row *w) {
 }
 
 /* ---- the kernel ---- */
-fusor_status jit_emit_row(emit *e, fu_error *err) {
+fusor_status row_emit(emit *e, fu_error *err, LLVMValueRef begin, LLVMValueRef end) {
     row *w = FU_NEW(e->arena, row);
     FU_TRY(red_init(e, err, &w->r));
     red *r = w->r;
-    LLVMValueRef tile = e->tune[IR_TUNE_ROW_ROWS], begin = em_mul(e, e->tile_begin, tile);
-    LLVMValueRef end = red_min(e, em_mul(e, e->tile_end, tile), r->rows);
+    end = red_min(e, end, r->rows);
     if (red_is_short(r)) {
         red_short_rows(r, begin, end);
         return FUSOR_OK;
@@ -135,4 +134,9 @@ fusor_status jit_emit_row(emit *e, fu_error *err) {
     em_end(e, &l);
     em_demote_nests(e);
     return FUSOR_OK;
+}
+
+fusor_status jit_emit_row(emit *e, fu_error *err) {
+    LLVMValueRef tile = e->tune[IR_TUNE_ROW_ROWS];
+    return row_emit(e, err, em_mul(e, e->tile_begin, tile), em_mul(e, e->tile_end, tile));
 }

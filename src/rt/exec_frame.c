@@ -211,7 +211,7 @@ static bool add(int64_t *sum, int64_t n) { return !__builtin_add_overflow(*sum, 
 static fusor_status lay_out(frame *f, fu_error *e) {
     const core *c = f->x->core;
     const ir_plan *plan = c->plan;
-    int64_t need = place_temps(f), shared = 0, scratch = 0, workers = 0;
+    int64_t need = place_temps(f), shared = 0, kept = 0, scratch = 0, workers = 0;
     for (uint32_t i = 0; i < plan->buffers.n; i++) {
         if (plan->buffers.at[i].storage != IR_STORE_LITERAL) continue;
         f->temp_at[i] = need;
@@ -225,6 +225,7 @@ static fusor_status lay_out(frame *f, fu_error *e) {
             if (s->launch.tiles[p] > tiles) tiles = s->launch.tiles[p];
         int64_t n = s->n_threads < tiles ? s->n_threads : tiles;
         if (!s->is_prepacked && s->launch.shared_bytes > shared) shared = s->launch.shared_bytes;
+        if (s->launch.kept_bytes > kept) kept = s->launch.kept_bytes;
         if (s->launch.scratch_bytes > scratch) scratch = s->launch.scratch_bytes;
         if (s->launch.scratch_bytes && n > workers) workers = n;
     }
@@ -232,6 +233,8 @@ static fusor_status lay_out(frame *f, fu_error *e) {
     scratch = align_up(scratch);
     f->shared_at = (size_t)need;
     bool ok = add(&need, shared);
+    f->kept_at = (size_t)need;
+    ok = ok && add(&need, align_up(kept));
     f->scratch_at = (size_t)need;
     f->scratch_stride = (size_t)scratch;
     int64_t all;
@@ -257,7 +260,10 @@ static fusor_status make_memory(frame *f, fu_error *e) {
         f->base[i] = f->memory + f->temp_at[i];
         if (b->storage == IR_STORE_LITERAL) memcpy(f->base[i], &b->bits, ir_dtypes[b->dtype].bytes); /* little endian */
     }
-    for (int i = 0; i < c->n_steps; i++) f->step[i].args.shared = f->memory + f->shared_at;
+    for (int i = 0; i < c->n_steps; i++) {
+        f->step[i].args.shared = f->memory + f->shared_at;
+        f->step[i].args.kept = f->memory + f->kept_at;
+    }
     return FUSOR_OK;
 }
 

@@ -102,7 +102,7 @@ struct frame {
     fusor_buffer  *last;                /* inputs then outputs of the last call that passed all checks, where every output had memory */
     bool      has_last;
     char     *memory;
-    size_t    memory_bytes, need_bytes, shared_at, scratch_at, scratch_stride;
+    size_t    memory_bytes, need_bytes, shared_at, kept_at, scratch_at, scratch_stride;
 };
 
 /* exec_frame.c */

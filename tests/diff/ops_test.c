@@ -27,7 +27,7 @@ typedef struct domain {
     int special;
     bool is_exact;
 } domain;
-enum { MAX_IN = 7, MAX_OUT = 2 };
+enum { MAX_IN = 7, MAX_OUT = 3 };
 
 static void run(rt_exec *x, const ir_graph *g, uint64_t seed, bool strided, bool at_end, const ref_tensor *in,
                 ref_tensor *out, const char *where) {
@@ -422,6 +422,45 @@ static void norm(const ir_op_info *op, ir_dtype t) {
     }
 }
 
+/* Reductions along the rows of a product, which share its kernel. N is a name and numbers; R is the type of the product. */
+static void rows_of_products(ir_dtype t) {
+    static const char *const floats[] = {
+        "(%x: T[A, B], %w: T[B, N]) -> T[A, N] { %m = matmul(%x, %w) %r = softmax(%m) return %r }",
+        "(%x: T[A, B], %w: T[B, N], %b: T[N]) -> (i64[A], T[A, N]) { %m = matmul(%x, %w) %s = add(%m, %b) %i = argmax(%s, axis=1) "
+        "%r = log_softmax(%s) return %i, %r }",
+        "(%x: T[A, B], %w: T[N, B], %b: T[A, N], %g: T[N]) -> (T[A, N], T[A, N], T[A]) { %m = matmul(%x, %w, transpose_b=true) %u = tanh(%m) "
+        "%s = add(%u, %b) %r = layer_norm(%s, %g) %e = reduce_mean(%s, axes=[1]) return %r, %s, %e }",
+        "(%x: T[D, A, B], %w: T[D, B, N], %g: T[N]) -> (T[D, A, N], T[D, A, 1]) { %m = matmul(%x, %w) %s = abs(%m) %r = rms_norm(%s, %g) "
+        "%e = reduce_max(%s, axes=[2], keepdims=true) return %r, %e }",
+        "(%x: T[2, A, B], %w: T[B, N]) -> (T[2, A], i64[2, A]) { %m = matmul(%x, %w) %r = reduce_logsumexp(%m, axes=[-1]) "
+        "%i = argmin(%m, axis=2, select_last=true) return %r, %i }",
+    };
+    static const char *const integers[] = {
+        "(%x: T[A, B], %w: T[B, N]) -> (i64[A], i64[A], R[A, N]) { %m = matmul(%x, %w) %s = reduce_sum(%m, axes=[1]) %i = argmax(%m, axis=1) "
+        "%d = neg(%m) return %s, %i, %d }",
+    };
+    static const int64_t sizes[][4] = {{1, 1, 3, 1}, {13, 7, 17, 2}, {37, 513, 65, 1}, {5, 600, 500, 1}, {0, 3, 4, 2}, {3, 0, 5, 2}, {30, 20, 2100, 1}};
+    static const char *const columns[] = {"C", "10", "64", "1000"};
+    const bool is_float = ir_is_float(t);
+    const int n_programs = is_float ? sizeof floats / sizeof *floats : sizeof integers / sizeof *integers;
+    for (int s = 0; s < n_programs; s++)
+        for (size_t n = 0; n < sizeof columns / sizeof *columns; n++) {
+            char text[600] = "func @f", *to = text + 7;
+            for (const char *c = is_float ? floats[s] : integers[s]; *c; c++) {
+                const char *word = NULL;
+                if (*c == 'T') word = ir_dtypes[t].name;
+                if (*c == 'R') word = ir_dtypes[ir_dtypes[t].bytes == 1 ? FUSOR_I32 : FUSOR_I64].name;
+                if (*c == 'N') word = columns[n];
+                to += sprintf(to, "%.*s", word ? (int)strlen(word) : 1, word ? word : c);
+            }
+            for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+                if (k >= 2 && n && (s + n + k) % 3) continue;
+                check(text, (domain){-2, 2, k == 1 ? SPECIAL_SOME : SPECIAL_NONE, !is_float}, sizes[k], k == 2 ? many_threads : two_threads, k == 1,
+                      t == FUSOR_F32 || k == 1 ? ALL_LEVELS : 1u << (mix(k + (size_t)s) % 3) | 1);
+            }
+        }
+}
+
 static void contraction_of(const ir_op_info *op, ir_dtype t, ir_dtype t2) {
     static const struct {
         const char *a, *b, *attrs, *result;
@@ -466,6 +505,7 @@ static void contraction_of(const ir_op_info *op, ir_dtype t, ir_dtype t2) {
 
 static void contraction(const ir_op_info *op, ir_dtype t) {
     contraction_of(op, t, t);
+    rows_of_products(t);
     if (t == FUSOR_I8) contraction_of(op, t, FUSOR_U8);
     if (t == FUSOR_U8) contraction_of(op, t, FUSOR_I8);
 }

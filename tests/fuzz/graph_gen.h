@@ -765,6 +765,18 @@ static void gen_call(gen_program *p, rng *r, int a) {
     }
 }
 
+/* What may share a kernel with the product made last: a value of each element, then reductions along its rows. */
+static void gen_behind_product(gen_program *p, rng *r) {
+    if (chance(r, 50)) gen_elementwise(p, r, p->n - 1);
+    const int x = p->n - 1, times = 1 + below(r, 2);
+    for (int i = 0; i < times && p->n < GEN_VALUES - 4; i++) {
+        const int a = chance(r, 70) ? x : p->n - 1;
+        if (chance(r, 40)) gen_reduce(p, r, a);
+        else if (chance(r, 50)) gen_row(p, r, a);
+        else gen_norm(p, r, a);
+    }
+}
+
 static void generate(gen_program *p, uint64_t seed, int forced_level) {
     rng r = {mix(seed) ^ 0x6675736f72u};
     memset(p, 0, sizeof *p);
@@ -784,8 +796,11 @@ static void generate(gen_program *p, uint64_t seed, int forced_level) {
         else if (what < 68) gen_reduce(p, &r, a);
         else if (what < 73) chance(&r, 40) ? gen_norm(p, &r, a) : gen_row(p, &r, a);
         else if (what < 76) gen_scan(p, &r, a);
-        else if (what < 80) gen_matmul(p, &r, a);
-        else if (what < 82) gen_einsum(p, &r, a);
+        else if (what < 80) {
+            const int before = p->n;
+            gen_matmul(p, &r, a);
+            if (p->n > before && p->n < GEN_VALUES - 6 && chance(&r, 50)) gen_behind_product(p, &r);
+        } else if (what < 82) gen_einsum(p, &r, a);
         else if (what < 88) gen_view(p, &r, a);
         else if (what < 92) gen_move(p, &r, a);
         else if (what < 94) chance(&r, 40) ? gen_conv(p, &r, a) : gen_pool(p, &r, a);
