@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # generated.sh [--check] REFERENCE: rewrites what follows from tables and is kept in the source tree, from the pages
 # that the program REFERENCE (tools/reference of a build) prints. `make generated` calls it. With --check it writes
-# nothing: it shows what differs, says how to refresh it, and fails. Two whole files are pages; in the other files a
+# nothing: it shows what differs, says how to refresh it, and fails. Some whole files are pages; in the other files a
 # page is the region between the lines "---- PAGE, made from ..." and "---- end of PAGE ----".
 set -u
 export LC_ALL=C
@@ -28,7 +28,7 @@ page() { # page NAME: into $tmp/page
     return 1
 }
 put() { # put FILE: FILE should be as $tmp/new; unchanged files keep their times, so that nothing is rebuilt
-    cmp -s "$src/$1" "$tmp/new" && return
+    [ -f "$src/$1" ] && cmp -s "$src/$1" "$tmp/new" && return
     if [ -z "$check" ]; then
         if cp "$tmp/new" "$src/$1"; then echo "rewrote $1"; else failed=1; fi
         return
@@ -70,6 +70,9 @@ regions include/fusor/op.h op-declarations op-macros
 regions include/fusor/fusor.hpp op-overloads
 regions tests/api/symbols.txt op-symbols
 regions doc/numerics.md fast-functions
+regions tools/fusor.bash bash-words
+whole tools/fusor.zsh zsh
+for command in run check explain emit bench info fmt eval; do whole doc/man/fusor-$command.1 man-$command; done
 whole doc/operators.md operators
 whole doc/environment.md environment
 exit $failed

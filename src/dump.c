@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* dump.c: FUSOR_DEBUG=ir,plan,key,llvm,asm and FUSOR_VERBOSE=dispatch: what a compile made, for people who debug it. */
+/* dump.c: FUSOR_DEBUG=ir,plan,key,llvm,asm and FUSOR_VERBOSE=dispatch,compile: what a compile made, for people who debug it, and the command
+ * that compiles it again. */
 #include "dump.h"
+#include "base/env.h"
 #include "rt/compiler.h"
 
 static void *allocate(void *user, size_t bytes) { return fu_alloc(user, bytes); }
@@ -56,4 +58,32 @@ void dump_plan(fu_arena *a, const fu_log *log, const ir_plan *plan) {
         dump_code(a, k, "llvm", FUSOR_CODEGEN_LLVM);
         dump_code(a, k, "asm", FUSOR_CODEGEN_ASM);
     }
+}
+
+const char *dump_replay(fu_arena *a, const ir_graph *flat, const ir_plan_options *options) {
+    enum { LONGEST = 3500 };        /* an event is one line of 4 KB */
+    fu_str program, command;
+    char target[IR_TARGET_MAX];
+    if (!fu_log_on("compile")) return NULL;
+    fu_str_init(&program, a);
+    fu_str_init(&command, a);
+    ir_print_graph(&program, flat);
+    ir_target_name((ir_target){options->level, options->features}, target);
+    const char *dir = fu_env_string(FU_FUSOR_DUMP_DIR);
+    fu_str_add(&command, "fusor cache warm ");
+    if (program.n < LONGEST) {
+        fu_str_add(&command, "-e '");
+        for (const char *p = program.at; *p; p++) {
+            if (*p == '\'') fu_str_add(&command, "'\\''");
+            else fu_str_addc(&command, *p == '\n' ? ' ' : *p);
+        }
+        fu_str_addc(&command, '\'');
+    } else if (*dir) {
+        fu_dump("replay", flat->name, program.at);
+        fu_str_addf(&command, "%s/%s.replay", dir, flat->name);
+    } else {
+        return fu_format(a, "@%s is too long for a line: set FUSOR_DUMP_DIR to have it in a file", flat->name);
+    }
+    fu_str_addf(&command, " --target %s --cache refresh%s%s", target, options->no_fuse ? " --no-fuse" : "", options->fast_math ? " --math fast" : "");
+    return command.at;
 }

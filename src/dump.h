@@ -7,4 +7,7 @@
 
 void dump_module(fu_arena *a, const ir_module *m);                              /* ir */
 void dump_plan(fu_arena *a, const fu_log *log, const ir_plan *plan);            /* plan, key, llvm, asm; and dispatch events */
+
+/* While FUSOR_VERBOSE=compile: the command that compiles this function (calls inlined) again, in the arena; else NULL. */
+const char *dump_replay(fu_arena *a, const ir_graph *flat, const ir_plan_options *options);
 #endif

@@ -75,7 +75,8 @@ static void end_stage(stages *s, const char *name) {
     s->begin = now;
 }
 
-fusor_status compile_plan(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **out) {
+/* *replay_out (may be NULL): the command that compiles it again, while compiles are logged; else NULL. */
+static fusor_status make_plan(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **out, const char **replay_out) {
     ir_module *module;
     ir_graph *function, *graph;
     ir_plan_options options;
@@ -86,12 +87,23 @@ fusor_status compile_plan(fu_arena *arena, fu_error *e, const compile_request *r
     end_stage(&s, r->module ? "module" : "parse");
     FU_TRY(ir_flatten(arena, e, module, function, &graph));
     end_stage(&s, "flatten");
+    if (replay_out) *replay_out = dump_replay(arena, graph, &options);
     FU_TRY(ir_run_passes(arena, e, &graph));
     end_stage(&s, "passes");
     FU_TRY(ir_plan_make(arena, e, graph, &options, out));
     end_stage(&s, "plan");
     dump_plan(arena, &r->ctx->log, *out);
     return FUSOR_OK;
+}
+
+fusor_status compile_plan(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **out) { return make_plan(arena, e, r, out, NULL); }
+
+static void log_replay(const compile_request *r, const rt_exec *exec, const char *command) {
+    const ir_plan *plan = rt_exec_plan(exec);
+    bool is_compiled = false;
+    for (uint32_t i = 0; command && i < plan->steps.n; i++)
+        is_compiled |= plan->steps.at[i].kind == IR_STEP_KERNEL && rt_exec_step(exec, (int)i)->outcome.source == RT_CACHE_COMPILED;
+    if (is_compiled) fu_log_event(&r->ctx->log, "compile", "replay,%s", command);
 }
 
 static fusor_status reference_node(const ir_graph *g, fu_error *e, const ir_node *n, const rt_tensor *in, rt_tensor *out, const int64_t *symbols) {
@@ -161,6 +173,7 @@ fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_exe
     rt_exec *volatile exec = NULL;
     rt_exec *made = NULL;
     ir_plan *plan = NULL;
+    const char *replay = NULL;
     bool is_interim = false;
     fu_arena_init(&arena, &oom);
     fusor_status status;
@@ -169,8 +182,9 @@ fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_exe
         fu_arena_free(&arena);
         return status;
     }
-    status = compile_plan(&arena, e, r, &plan);
+    status = make_plan(&arena, e, r, &plan, &replay);
     if (status == FUSOR_OK) status = make_exec(&arena, e, r, plan, &made, &is_interim);
+    if (status == FUSOR_OK) log_replay(r, made, replay);
     if (status != FUSOR_OK) {
         fu_arena_free(&arena);
         return status;

@@ -95,14 +95,15 @@ static int show(tool *t, const char *dir) {
         (void)json_object_set_new(d, "features", json_string(e->features));
         (void)json_object_set_new(d, "has_lines", json_boolean(e->lines_bytes > 0));
         (void)json_object_set_new(d, "description", json_string(e->description));
-        return report_print(t, d);
+        const int printed = report_print(t, d);
+        return printed ? printed : e->problem ? EXIT_NO : 0;
     }
     printf("key        %s\nsymbol     %s\ntarget     %s\nfeatures   %s\nbuild      %s%s\nfile       %s/%s, %" PRIu64 " bytes\n", e->key, e->symbol, e->level,
            e->features, e->build_id, e->is_of_this_build ? " (this one)" : " (another one)", dir, e->file, e->file_bytes);
     printf("code       %" PRIu64 " bytes of %" PRIu64 ", line table: %s\ncompiled   in %s, %s\nused       %s, %" PRId64 " loads\nchecksum   %s\n\n%s", e->code_bytes,
            e->blob_bytes, e->lines_bytes ? "yes" : "no (FUSOR_GDB=1 or FUSOR_PERF=jitdump makes one)", report_ns(t, (double)e->compile_ns), date(t, e->created_s),
            cache_age(t, e->used_s), e->hits, e->problem ? e->problem : "good", e->description);
-    return 0;
+    return e->problem ? EXIT_NO : 0;
 }
 
 static int verify(tool *t, const char *dir) {
@@ -172,6 +173,8 @@ static int stats(tool *t, const char *dir) {
     if (t->zero && is_there && rt_cache_zero_totals(&e, dir) != FUSOR_OK) return tool_fail(t, &e);
     if ((status = cache_read(t, dir, false, &all)) != 0) return status;
     if (is_there && rt_cache_read_totals(&e, dir, &s, &since) != FUSOR_OK) return tool_fail(t, &e);
+    int64_t n_aside = 0, aside_bytes = 0;
+    if (is_there && rt_cache_count_quarantined(&e, dir, &n_aside, &aside_bytes) != FUSOR_OK) return tool_fail(t, &e);
     for (uint32_t i = 0; i < all.n; i++) {
         bytes += (double)all.at[i].file_bytes;
         code += (double)all.at[i].code_bytes;
@@ -184,6 +187,7 @@ static int stats(tool *t, const char *dir) {
         for (int i = 0; i < RT_MISS_COUNT; i++) (void)json_object_set_new(reasons, rt_miss_reason_names[i], json_integer(s.miss[i]));
         (void)json_object_update_new(d, json_pack("{s:s, s:i, s:I, s:I, s:I, s:i, s:i}", "directory", dir, "entries", (int)all.n, "bytes", (json_int_t)bytes, "code_bytes", (json_int_t)code,
                                                   "compile_ns", (json_int_t)compile, "bad", bad, "other_builds", other));
+        (void)json_object_update_new(d, json_pack("{s:I, s:I}", "quarantined", (json_int_t)n_aside, "quarantined_bytes", (json_int_t)aside_bytes));
         (void)json_object_update_new(d, json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "since", (json_int_t)since, "memory_hits", (json_int_t)s.memory_hits, "hits",
                                                   (json_int_t)s.disk_hits, "misses", (json_int_t)s.misses, "misses_by_reason", reasons, "compiles", (json_int_t)s.compiles, "failures",
                                                   (json_int_t)s.failures, "written", (json_int_t)s.written, "evicted", (json_int_t)s.evicted, "load_ns", (json_int_t)s.load_ns, "saved_ns",
@@ -192,6 +196,7 @@ static int stats(tool *t, const char *dir) {
     }
     printf("directory     %s\nentries       %u (%d of other builds, %d bad)\nbytes         %s, %s of them code\ncompile time  %s in these entries\n", dir, all.n, other, bad,
            report_bytes(t, bytes), report_bytes(t, code), report_ns(t, compile));
+    if (n_aside) printf("set aside     %" PRId64 " bad entr%s, %s (cache prune and clear remove them)\n", n_aside, n_aside == 1 ? "y" : "ies", report_bytes(t, (double)aside_bytes));
     printf("counted since %s\nhits          %" PRId64 " from disk (%s each), %" PRId64 " from memory\nmisses        %" PRId64, since ? date(t, since) : "nothing was counted yet",
            s.disk_hits, report_ns(t, s.disk_hits ? (double)s.load_ns / (double)s.disk_hits : 0), s.memory_hits, s.misses);
     for (int i = 0, n = 0; i < RT_MISS_COUNT; i++)

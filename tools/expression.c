@@ -98,11 +98,38 @@ static bool fold(ir_op op, const ir_operand *a, const ir_operand *b, ir_operand 
     }
 }
 
+/* A number as a scalar tensor: of the widest type of its kind, or f64 where the operator takes floats only. */
+static ir_operand as_tensor(parser *x, const char *place, ir_operand v, bool is_float) {
+    if (!x->g || x->failed || !v.literal) return v;
+    ir_attr *attr = FU_NEW_N(x->arena, ir_attr, ir_ops[IR_OP_FULL].n_attrs + 1);
+    const char *form = v.literal == IR_LIT_BOOL ? "shape=[], dtype=bool" : v.literal == IR_LIT_INT && !is_float ? "shape=[], dtype=i64" : "shape=[], dtype=f64";
+    ir_dtype to = 0;
+    ir_operand none = {0};
+    if (ir_parse_attrs(x->g, IR_OP_FULL, form, attr, &to, &none) != FUSOR_OK) {
+        x->failed = true;
+        return v;
+    }
+    return apply(x, place, IR_OP_FULL, 1, &v, attr, 0);
+}
+
+/* Operands that are numbers alone: the first of the main role becomes a tensor, and the others take its type. */
+static void give_type(parser *x, const char *place, ir_op op, int n, ir_operand *in) {
+    const ir_op_info *info = &ir_ops[op];
+    const int main = (info->flags & IR_COND) != 0;
+    bool is_float = !(info->classes & IR_CLASS_S);
+    for (int i = 0; i < n; i++) {
+        if (!in[i].literal) return;
+        is_float |= i >= main && in[i].literal == IR_LIT_FLOAT;
+    }
+    if (n > main && info->kind != IR_KIND_CREATE && info->kind != IR_KIND_RANDOM) in[main] = as_tensor(x, place, in[main], is_float);
+    if (main && n) in[0] = as_tensor(x, place, in[0], false);
+}
+
 static ir_operand unary(parser *x, const char *place, ir_op op, ir_operand a) {
     ir_operand out;
     if (x->failed) return a;
     if (a.literal && fold(op, &a, NULL, &out)) return out.loc = at(x, place), out;
-    if (a.literal) return FAIL(x, place, "%s of a number; expected a tensor", ir_ops[op].name);
+    give_type(x, place, op, 1, &a);
     return apply(x, place, op, 1, &a, NULL, 0);
 }
 
@@ -110,7 +137,7 @@ static ir_operand binary(parser *x, const char *place, ir_op op, ir_operand a, i
     ir_operand out, in[2] = {a, b};
     if (x->failed) return a;
     if (a.literal && b.literal && fold(op, &a, &b, &out)) return out.loc = at(x, place), out;
-    if (a.literal && b.literal) return FAIL(x, place, "%s of two numbers; expected a tensor on one side", ir_ops[op].name);
+    give_type(x, place, op, 2, in);
     return apply(x, place, op, 2, in, NULL, 0);
 }
 
@@ -156,6 +183,12 @@ static const char *skip_value(const char *p) {
     return p;
 }
 
+static bool has_type(ir_op op, const ir_attr *attr) {
+    for (unsigned i = 0; i < ir_ops[op].n_attrs; i++)
+        if (ir_ops[op].attrs[i].type == IR_ATTR_DTYPE && attr[i].is_set && ir_ops[op].kind == IR_KIND_EW) return true;
+    return false;
+}
+
 static ir_operand call(parser *x, const char *p, size_t n) {
     ir_operand in[MAX_ARGS + 1];
     int n_in = 0;
@@ -197,6 +230,7 @@ static ir_operand call(parser *x, const char *p, size_t n) {
         return (ir_operand){0};
     }
     if (ir_ops[op].n_results != 1) return FAIL(x, p, "%s has several results; an expression takes operators of one", ir_ops[op].name);
+    if (!has_type(op, attr) && !to) give_type(x, p, op, n_in, in);
     if (scalar.literal) in[n_in++] = scalar;
     return apply(x, p, op, n_in, in, attr, to);
 }
@@ -334,18 +368,8 @@ static void name_value(parser *x, const char *name, ir_operand v) {
 
 static void add_result(parser *x, const char *name, ir_operand v, const char *place) {
     if (!x->g || x->failed) return;
-    if (v.literal) {    /* numbers alone: a scalar of the widest type */
-        ir_attr *attr = FU_NEW_N(x->arena, ir_attr, ir_ops[IR_OP_FULL].n_attrs + 1);
-        const char *dtype = v.literal == IR_LIT_INT ? "shape=[], dtype=i64" : v.literal == IR_LIT_BOOL ? "shape=[], dtype=bool" : "shape=[], dtype=f64";
-        ir_dtype to = 0;
-        ir_operand none = {0};
-        if (ir_parse_attrs(x->g, IR_OP_FULL, dtype, attr, &to, &none) != FUSOR_OK) {
-            x->failed = true;
-            return;
-        }
-        v = apply(x, place, IR_OP_FULL, 1, &v, attr, 0);
-        if (x->failed) return;
-    }
+    v = as_tensor(x, place, v, false);      /* numbers alone: a scalar of the widest type */
+    if (x->failed) return;
     bool is_named = name != NULL;
     if (!name) {
         name = "result";

@@ -7,6 +7,7 @@ _fusor() {
         case ${COMP_WORDS[i]} in -*) ;; *) command=${COMP_WORDS[i]}; break ;; esac
     done
     case $previous in
+    # ---- bash-words, made from tools/manual.c by `make generated`: do not edit ----
     --target) words='v2 v3 v4 x86-64-v2 x86-64-v3 x86-64-v4 v3+avxvnni v4+vnni v4+bf16 v4+vnni+bf16' ;;
     --cache) words='off ro rw refresh' ;;
     --device) words='cpu reference auto' ;;
@@ -16,6 +17,7 @@ _fusor() {
     --peers) words='found all none numpy numba torch jax onnxruntime torch.compile' ;;
     --format) words='text json dot html' ;;
     --sort) words='key symbol kind target size compile hits age' ;;
+    # ---- end of bash-words ----
     *)
         if [[ -z $command ]]; then words="$("$program" --help 2>/dev/null | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')"
         elif [[ $word == -* ]]; then words="$("$program" "$command" --help 2>/dev/null | grep -o -e '--[a-z-]*' | sort -u)"

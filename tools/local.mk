@@ -2,6 +2,7 @@
 # tools: to add a file of the fusor command, append one line "tool_sources += %D%/NAME.c".
 # reference writes what is made from tables; make generated and make check build it.
 doc_programs += %D%/reference
+%C%_reference_SOURCES = %D%/reference.c %D%/manual.c
 %C%_reference_LDADD = libfu-ir.la libfu-base.la $(FUSOR_LIBS)
 tool_sources += %D%/options.c
 tool_sources += %D%/program.c
@@ -46,9 +47,12 @@ bench/peers/worker.inc: $(srcdir)/bench/peers/worker.py
 	$(AM_V_GEN)$(MKDIR_P) bench/peers && od -An -v -t u1 $(srcdir)/bench/peers/worker.py | sed 's/\([0-9]\{1,\}\)/\1,/g' >$@.tmp && mv $@.tmp $@
 tools/bench_peer.$(OBJEXT): bench/peers/worker.inc
 # The manual page, and completion under the name that bash looks for.
-dist_man_MANS = doc/man/fusor.1 doc/man/fusor-cache.1
+dist_man_MANS = doc/man/fusor.1 doc/man/fusor-cache.1 doc/man/fusor-run.1 doc/man/fusor-check.1 doc/man/fusor-explain.1 \
+	doc/man/fusor-emit.1 doc/man/fusor-bench.1 doc/man/fusor-info.1 doc/man/fusor-fmt.1 doc/man/fusor-eval.1
 install-data-local:
 	$(MKDIR_P) '$(DESTDIR)$(datadir)/bash-completion/completions'
 	$(INSTALL_DATA) '$(srcdir)/tools/fusor.bash' '$(DESTDIR)$(datadir)/bash-completion/completions/fusor'
+	$(MKDIR_P) '$(DESTDIR)$(datadir)/zsh/site-functions'
+	$(INSTALL_DATA) '$(srcdir)/tools/fusor.zsh' '$(DESTDIR)$(datadir)/zsh/site-functions/_fusor'
 uninstall-local:
-	rm -f '$(DESTDIR)$(datadir)/bash-completion/completions/fusor'
+	rm -f '$(DESTDIR)$(datadir)/bash-completion/completions/fusor' '$(DESTDIR)$(datadir)/zsh/site-functions/_fusor'

@@ -6,6 +6,7 @@
  * are installed (start.c). "reference reasons" (plan.c) prints a table of doc/planning.md. */
 #include "base/env.h"
 #include "ir/plan.h"
+#include "manual.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -334,7 +335,8 @@ int main(int argc, char **argv) {
             pages[i].print();
             return fflush(stdout) || ferror(stdout);
         }
-    fputs("usage: reference PAGE, one of", stderr);
+    if (argc == 2 && manual_print(argv[1])) return fflush(stdout) || ferror(stdout);
+    fputs("usage: reference PAGE, one of man-COMMAND zsh bash-words", stderr);
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) fprintf(stderr, " %s", pages[i].name);
     fputs("\n", stderr);
     return 2;

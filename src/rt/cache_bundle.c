@@ -28,15 +28,19 @@ static bool read_at(const rt_bundle *b, uint64_t at, void *to, size_t bytes) {
     return true;
 }
 
+/* What is wrong with the contents of a file, as against with reaching it. */
+static const char not_a_bundle[] = "not a bundle", other_format[] = "a bundle of another format version", truncated[] = "truncated";
+static bool is_damage(const char *problem) { return problem == not_a_bundle || problem == other_format || problem == truncated; }
+
 static const char *read_index(rt_bundle *b) {
     bundle_header h;
     const char *problem = NULL;
-    if (!read_at(b, 0, &h, sizeof h) || memcmp(h.magic, RT_BUNDLE_MAGIC, 8) != 0) problem = "not a bundle";
+    if (!read_at(b, 0, &h, sizeof h) || memcmp(h.magic, RT_BUNDLE_MAGIC, 8) != 0) problem = not_a_bundle;
     else if (h.format != RT_BUNDLE_FORMAT || h.slot_bytes != sizeof(rt_bundle_slot))
-        problem = "a bundle of another format version";
-    else if (h.n > (b->bytes - sizeof h) / sizeof(rt_bundle_slot)) problem = "truncated";
+        problem = other_format;
+    else if (h.n > (b->bytes - sizeof h) / sizeof(rt_bundle_slot)) problem = truncated;
     else if (!(b->slot = fu_malloc((size_t)h.n * sizeof *b->slot + 1))) problem = strerror(ENOMEM);
-    else if (!read_at(b, sizeof h, b->slot, (size_t)h.n * sizeof *b->slot)) problem = "truncated";
+    else if (!read_at(b, sizeof h, b->slot, (size_t)h.n * sizeof *b->slot)) problem = truncated;
     else b->n = h.n;
     if (problem) rt_bundle_close(b);
     return problem;
@@ -206,19 +210,22 @@ fusor_status rt_cache_import(fu_error *e, const char *bundle, const char *dir, i
     rt_bundle b;
     rt_dir d;
     const char *problem = rt_bundle_open(bundle, &b);
-    if (problem) return FU_FAIL(e, FUSOR_ERROR_IO, "bundle %s: %s", bundle, problem);
+    if (problem) return FU_FAIL(e, is_damage(problem) ? FUSOR_ERROR_ARGUMENT : FUSOR_ERROR_IO, "bundle %s: %s", bundle, problem);
     fusor_status s = open_dir(e, dir, true, &d);
     if (s != FUSOR_OK) {
         rt_bundle_close(&b);
         return s;
     }
-    int64_t n = 0;
+    int64_t n = 0, n_damaged = 0;
+    const int64_t n_all = (int64_t)b.n;
     int failed = 0;
     for (uint64_t i = 0; i < b.n && !failed; i++) {
         size_t bytes;
         rt_entry entry;
         void *data = rt_bundle_at(&b, i, &bytes);
-        if (data && !rt_entry_decode(data, bytes, &entry) && strcmp(entry.head->build_id, rt_build_id()) == 0) {
+        const bool is_good = data && !rt_entry_decode(data, bytes, &entry);
+        n_damaged += !is_good;
+        if (is_good && strcmp(entry.head->build_id, rt_build_id()) == 0) {
             key_name name;
             const void *part = data;
             rt_key_text(entry.head->key, name);
@@ -231,6 +238,9 @@ fusor_status rt_cache_import(fu_error *e, const char *bundle, const char *dir, i
     rt_dir_close(&d);
     rt_bundle_close(&b);
     if (failed) return FU_FAIL(e, FUSOR_ERROR_IO, "cache directory %s: %s", dir, strerror(failed));
+    if (n_damaged)
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "bundle %s: %lld of its %lld entries are damaged; the others were taken over", bundle, (long long)n_damaged,
+                       (long long)n_all);
     if (n_out) *n_out = n;
     return FUSOR_OK;
 }

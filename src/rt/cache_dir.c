@@ -255,6 +255,20 @@ uint64_t rt_dir_evict(const rt_dir *d, uint64_t max_bytes, uint64_t target_bytes
     return total;
 }
 
+void rt_dir_quarantined(const rt_dir *d, bool is_removed, int64_t *n_out, int64_t *bytes_out) {
+    DIR *listing = open_listing(d);
+    *n_out = *bytes_out = 0;
+    if (!listing) return;
+    for (struct dirent *item; (item = readdir(listing)) != NULL;) {
+        struct stat st;
+        if (!is_temporary(item->d_name) || !ends_with(item->d_name, ".bad") || fstatat(d->fd, item->d_name, &st, AT_SYMLINK_NOFOLLOW)) continue;
+        if (is_removed && unlinkat(d->fd, item->d_name, 0) && errno != ENOENT) continue;
+        ++*n_out;
+        *bytes_out += st.st_size;
+    }
+    closedir(listing);
+}
+
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 int rt_dir_names(const rt_dir *d, char ***names_out, size_t *n_out) {

@@ -59,6 +59,8 @@ void rt_dir_unlock(const rt_dir *d, const char *name, int fd);
  * left. */
 uint64_t rt_dir_evict(const rt_dir *d, uint64_t max_bytes, uint64_t target_bytes, int64_t max_age_s, bool is_dry_run,
                       bool all_temporary, int64_t *n_out, int64_t *bytes_out);
+/* Bad entries that were set aside (NAME.bad): how many, and their bytes; is_removed: and deletes them. */
+void rt_dir_quarantined(const rt_dir *d, bool is_removed, int64_t *n_out, int64_t *bytes_out);
 /* Names of all entries, sorted, in one block by fu_malloc: *names_out[i]. 0 or errno. */
 int  rt_dir_names(const rt_dir *d, char ***names_out, size_t *n_out);
 

@@ -85,7 +85,19 @@ fusor_status rt_cache_prune(fu_error *e, const char *dir, uint64_t max_bytes, in
                             int64_t *n_out, int64_t *bytes_out) {
     rt_dir d;
     FU_TRY(open_dir(e, dir, &d));
+    int64_t n_bad, bad_bytes;
+    rt_dir_quarantined(&d, !is_dry_run, &n_bad, &bad_bytes);    /* of no use to anybody but who looks at them */
     rt_dir_evict(&d, max_bytes, max_bytes, max_age_s, is_dry_run, false, n_out, bytes_out);
+    rt_dir_close(&d);
+    if (n_out) *n_out += n_bad;
+    if (bytes_out) *bytes_out += bad_bytes;
+    return FUSOR_OK;
+}
+
+fusor_status rt_cache_count_quarantined(fu_error *e, const char *dir, int64_t *n_out, int64_t *bytes_out) {
+    rt_dir d;
+    FU_TRY(open_dir(e, dir, &d));
+    rt_dir_quarantined(&d, false, n_out, bytes_out);
     rt_dir_close(&d);
     return FUSOR_OK;
 }

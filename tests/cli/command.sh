@@ -193,7 +193,13 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     expect 0 ' 0 bad' cache verify
     file=$(ls "$FUSOR_CACHE_DIR"/*.fk | head -1)
     printf x | dd of="$file" bs=1 seek=700 conv=notrunc 2>/dev/null
+    expect 1 'checksum' cache show "$(basename "$file" .fk | cut -c1-32)"
     expect 1 '1 bad' cache verify
+    expect 0 'set aside     1 bad' cache stats
+    json fusor-cache-stats/1 'quarantined quarantined_bytes' cache stats
+    expect 0 'deleted 1 entr' cache prune --max-size 1G
+    expect 0 'entries' cache stats
+    grep -q 'set aside' out && bad 'prune leaves what was set aside' || ok
     expect 0 'would delete' cache prune --max-size 1K --dry-run
     expect 0 'would be compiled' cache why two.fusor --dim N=7
     expect 0 'ready' cache warm two.fusor --target v2,v3 --dim N=1,32
@@ -214,6 +220,19 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     expect 0 'written' cache export app.fbundle
     expect 0 'deleted' cache clear
     expect 0 'read from' cache import app.fbundle
+    printf x | dd of=app.fbundle bs=1 seek=$(($(wc -c <app.fbundle) - 40)) conv=notrunc 2>/dev/null
+    expect 3 'damaged' cache import app.fbundle
+    head -c 100 app.fbundle >cut.fbundle
+    expect 3 'truncated' cache import cut.fbundle
+    printf '#!/bin/sh\necho hello, this is no bundle at all, but it is long enough\n' >text.fbundle
+    expect 3 'not a bundle' cache import text.fbundle
+    expect 4 'No such file' cache import nowhere.fbundle
+    rm -f cut.fbundle text.fbundle
+    # The line that a compile leaves compiles the same kernel again.
+    FUSOR_VERBOSE=compile "$fusor" run -e "func @f(%a: f32[N]) -> f32[N] { %y = atan(%a, name=\"it's\") return %y }" --fill ones --dim N=4 --cache refresh --wait >out 2>err
+    line=$(grep -o 'fusor cache warm .*' err | sed "s|^fusor |$fusor |")
+    symbol=$(grep -o 'compile,fk_[a-z0-9_]*' err)
+    FUSOR_VERBOSE=compile sh -c "$line" >out 2>err && [ -n "$symbol" ] && grep -q "$symbol" err && ok || bad "replay: $line"
     json fusor-run/1 'cache' run two.fusor @g a=ones --time --runs 1 --cache off
     grep -q '"cache": "off"' out && ok || bad 'cache off'
 fi

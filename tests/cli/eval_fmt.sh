@@ -67,7 +67,13 @@ expect 3 "<expression>:1:3: error: expected ')'" eval '(a'
 expect 3 '<expression>:1:3: error: add: lhs %a is f32[3] but rhs %b is f32[4]' eval 'a + b' a:f32[3]=ones b:f32[4]=ones
 expect 3 'axis 5 is out of range' eval 'sum(a, axes=[5])' --fill 1 --dim 3
 expect 3 'not used' eval 'a; b' --fill 1
-expect 3 'of two numbers' eval '3 > 2'
+expect 0 'True' eval '3 > 2'
+expect 0 '1.4142135623730951' eval 'sqrt(2)'
+expect 0 'i64  min 3' eval 'abs(-3)'
+expect 0 'f64  min 5' eval 'hypot(3, 4)'
+expect 0 'f32  min 8' eval 'pow(2.0, 3.0, dtype=f32)'
+expect 0 '2.5' eval 'clamp(5, 0, 2.5)'
+expect 0 'i64  min 2' eval 'where(false, 1, 2)'
 expect 3 "expected an operator, ',' or the end" eval 'a b'
 expect 3 "two results are called 'y'" eval 'y = a, y = a' --fill 1
 expect 3 'a word of the language' eval 'func + 1'
