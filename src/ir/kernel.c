@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-const char *const ir_kernel_kind_names[IR_KERNEL_KIND_COUNT] = {"map", "reduce", "row", "contract", "scan", "window"};
+const char *const ir_kernel_kind_names[IR_KERNEL_KIND_COUNT] = {"map", "reduce", "row", "contract", "scan", "window", "attention"};
 static const char *const k_names[] = {"load", "store", "scalar", "index"};   /* ORDER IR_K_* */
 
 static const char *inst_name(uint16_t op) {
@@ -58,6 +58,8 @@ static void analyze(const ir_kernel *k, uint32_t *varies, int *pass) {
         } else if (in->op == IR_OP_MATMUL) {
             v = dims_of_role(k, 'm') | dims_of_role(k, 'n') | (v & (dims_of_role(k, 'b') | dims_of_role(k, 'y')));
             v &= ~kk;
+        } else if (in->op == IR_OP_ATTENTION) {
+            v = dims_of_role(k, 'm') | dims_of_role(k, 'n') | dims_of_role(k, 'h') | (v & dims_of_role(k, 'b'));
         }
         varies[i] = v;
         pass[i] = p;
@@ -183,6 +185,7 @@ void ir_kernel_launch(const ir_kernel *k, const int64_t *size, const int64_t *tu
     case IR_KERNEL_SCAN: launch_scan(k, size, tune, out); break;
     case IR_KERNEL_CONTRACT: ir_launch_contract(k, size, tune, out); break;
     case IR_KERNEL_WINDOW: ir_launch_window(k, size, tune, out); break;
+    case IR_KERNEL_ATTENTION: ir_launch_attention(k, size, tune, out); break;
     case IR_KERNEL_KIND_COUNT: break;
     }
 }
@@ -248,7 +251,7 @@ static int find_word(const char *word, const char *const *table, int n) {
 
 static fusor_status read_dim(reader *r, const char *line, ir_kernel *k) {
     char role, value[32];
-    if (k->n_dims >= IR_KERNEL_MAX_DIMS || sscanf(line, "dim %c %31s", &role, value) != 2 || !strchr("ptrvbmynk", role))
+    if (k->n_dims >= IR_KERNEL_MAX_DIMS || sscanf(line, "dim %c %31s", &role, value) != 2 || !strchr("ptrvbmynkhjg", role))
         return bad(r, "expected 'dim ROLE SIZE'");
     int64_t size = strcmp(value, "?") == 0 ? IR_SIZE_RUNTIME : strtoll(value, NULL, 10);
     if (size < IR_SIZE_RUNTIME) return bad(r, "a size is '?' or not negative");
@@ -295,7 +298,7 @@ static fusor_status read_inst(reader *r, char *line, ir_kernel *k) {
         long v = w[0] == '%' || w[0] == '#' ? strtol(w + 1, NULL, 10) : 0;
         if (v < 0 || v > 65535) return bad(r, "number out of range");
         if (w[0] == '#') in->index = (uint16_t)v;
-        else if (w[0] == '%' && in->n_in < 5) in->in[in->n_in++] = (uint16_t)v;
+        else if (w[0] == '%' && in->n_in < IR_KINST_MAX_IN) in->in[in->n_in++] = (uint16_t)v;
         else if (strcmp(w, "kept") == 0) in->is_kept = true;
         else if (strcmp(w, "variant") == 0 && (w = strtok_r(NULL, " ", &save))) in->variant = (uint16_t)strtol(w, NULL, 10);
         else return bad(r, "unexpected word in an instruction");
@@ -386,10 +389,14 @@ static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const ui
     const ir_op_info *op = &ir_ops[in->op];
     ir_kind kind = op->kind;
     REQUIRE(kind == IR_KIND_EW || kind == IR_KIND_CONVERT || kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE ||
-            kind == IR_KIND_SCAN || in->op == IR_OP_MATMUL || kind == IR_KIND_RANDOM, "not an operator of kernels");
+            kind == IR_KIND_SCAN || in->op == IR_OP_MATMUL || in->op == IR_OP_ATTENTION || kind == IR_KIND_RANDOM, "not an operator of kernels");
     if (kind == IR_KIND_RANDOM) {   /* seed, row-major number of the element */
         REQUIRE(in->n_in == 2 && k->inst[in->in[0]].dtype == FUSOR_I64 && k->inst[in->in[1]].dtype == FUSOR_I64, "needs a seed and a number");
         REQUIRE(in->dtype == FUSOR_F32 || in->dtype == FUSOR_F64, "wrong result type");
+        return FUSOR_OK;
+    }
+    if (in->op == IR_OP_ATTENTION) {    /* ir_verify_attention has the rest */
+        REQUIRE(k->kind == IR_KERNEL_ATTENTION, "attention outside an attention kernel");
         return FUSOR_OK;
     }
     REQUIRE(in->n_in >= op->min_in && in->n_in <= op->max_in + (kind == IR_KIND_EW ? op->n_scalar_attrs : 0), "wrong number of operands");
@@ -414,13 +421,13 @@ static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const ui
 }
 
 fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
-    static const char *const orders[IR_KERNEL_KIND_COUNT] = {"ptp", "prv", "pr", "bmnk", "prv", "bmynk"};
+    static const char *const orders[IR_KERNEL_KIND_COUNT] = {"ptp", "prv", "pr", "bmnk", "prv", "bmynk", "bhmnkjg"};
     int at = 0, last_count = 0, matmuls = 0, reductions = 0, scans = 0;
     for (int d = 0; d < k->n_dims; d++) {
         const char *p = strchr(orders[k->kind] + at, k->dim[d].role);
         if (!p || !k->dim[d].role) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: role '%c' is out of place", d, k->dim[d].role);
         at = (int)(p - orders[k->kind]);
-        if (strchr(k->kind == IR_KERNEL_WINDOW ? "myn" : "tvmnk", k->dim[d].role) && d && k->dim[d - 1].role == k->dim[d].role)
+        if (strchr(k->kind == IR_KERNEL_WINDOW ? "myn" : "tvmnkhjg", k->dim[d].role) && d && k->dim[d - 1].role == k->dim[d].role)
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: a second dim of role '%c'", d, k->dim[d].role);
         last_count++;
     }
@@ -456,6 +463,7 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
             if (k->inst[i].op == IR_K_STORE && k->buffer[k->inst[i].index].stride[last] == 0)
                 return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel instruction %%%d: a scan kernel stores values per element only", i);
     }
+    if (k->kind == IR_KERNEL_ATTENTION) FU_TRY(ir_verify_attention(k, varies, e));
     if ((k->kind == IR_KERNEL_REDUCE || k->kind == IR_KERNEL_ROW) && reductions == 0)
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a %s kernel needs a reduction", ir_kernel_kind_names[k->kind]);
     return FUSOR_OK;

@@ -21,7 +21,9 @@
  *                                             b, k, n (each a load or element-wise on loads: evaluated while packing); the
  *                                             epilogue (element-wise over b, m, n) runs on the register tile. With reductions, which
  *                                             are along n: a row program as in a row kernel runs on complete rows (kernel_rows.c)
- *
+ * attention b... [h] m n k j [g]              exactly one ATTENTION instruction (below) of queries m, keys j, head size k, values n;
+ *                                             the epilogue (element-wise over b, h, m, n) runs on whole rows. h and g: query heads
+ *                                             and the fewer key heads; g has no loop, its index is that of h / (heads h / heads g)
  * window    b... m y n k...                   a convolution: exactly one MATMUL instruction of two plain loads of the accumulator type:
  *                                             operand 0, the weights, varies along b, m, k, and its dims k are one in memory, of stride 1;
  *                                             operand 1 varies along b, y, n, k, where it is read in place: element k of column n of
@@ -30,19 +32,20 @@
  * Random numbers are instructions of two operands: the seed, and the row-major number of the element, both i64.
  *
  * Baked: sizes of 1 never appear as dims; a size known as an integer up to 64 in dim r, n, k (and the last p of a map) is
- * baked (and in dim m of a direct contraction, as are its strides); strides 0 and 1 are baked, and for loads 2, 3, 4 and -1 along the last dim. Everything else is read from the arguments. Baked and run-time forms give the same bits. */
+ * baked (attention: n and k; and in dim m of a direct contraction, as are its strides); strides 0 and 1 are baked, and for loads 2, 3, 4 and -1 along the last dim. Everything else is read from the arguments. Baked and run-time forms give the same bits. */
 #include "ir/op.h"
 #include "ir/schedule.h"
 
 #define IR_KERNEL_ABI 1
 enum { IR_KERNEL_MAX_DIMS = 10, IR_KERNEL_MAX_BUFFERS = 256, IR_KERNEL_MAX_INSTS = 512, IR_TUNE_COUNT = 8, IR_BAKE_MAX = 64 };
 
-typedef enum ir_kernel_kind { IR_KERNEL_MAP, IR_KERNEL_REDUCE, IR_KERNEL_ROW, IR_KERNEL_CONTRACT, IR_KERNEL_SCAN, IR_KERNEL_WINDOW, IR_KERNEL_KIND_COUNT } ir_kernel_kind;
+typedef enum ir_kernel_kind { IR_KERNEL_MAP, IR_KERNEL_REDUCE, IR_KERNEL_ROW, IR_KERNEL_CONTRACT, IR_KERNEL_SCAN,
+                              IR_KERNEL_WINDOW, IR_KERNEL_ATTENTION, IR_KERNEL_KIND_COUNT } ir_kernel_kind;
 extern const char *const ir_kernel_kind_names[IR_KERNEL_KIND_COUNT];    /* "map" ... */
 
 #define IR_SIZE_RUNTIME (-1)
 #define IR_STRIDE_RUNTIME INT64_MIN
-typedef struct ir_kdim { char role; /* p t r v b m y n k */ int64_t size; /* baked, or IR_SIZE_RUNTIME */ } ir_kdim;
+typedef struct ir_kdim { char role; /* p t r v b m y n k h j g */ int64_t size; /* baked, or IR_SIZE_RUNTIME */ } ir_kdim;
 typedef struct ir_kbuffer {
     ir_dtype dtype;
     bool     is_output;
@@ -54,6 +57,11 @@ enum { IR_K_LOAD = IR_OP_COUNT, IR_K_STORE, IR_K_SCALAR, IR_K_INDEX, IR_K_COUNT 
 enum { IR_LOAD_OFFSET = 1, IR_LOAD_GUARD = 2 };    /* variant of IR_K_LOAD: which operands it has, in this order */
 enum { IR_STORE_OFFSET = 1 };                       /* variant of IR_K_STORE */
 enum { IR_SCAN_EXCLUSIVE = 1, IR_SCAN_REVERSE = 2 };
+/* variant of ATTENTION: which operands follow q (varies along b, h, m, k), k (b, g, j, k), v (b, g, j, n) and the scale of the
+ * scores: what caps them (cap * tanh(score / cap)), a mask (bool: true keeps the key; or added to the score), the least and the
+ * greatest j - i that is kept (i64). Scale, cap and bounds vary along nothing; the first two are of the accumulator type. */
+enum { IR_ATTENTION_CAP = 1, IR_ATTENTION_MASK = 2, IR_ATTENTION_LOW = 4, IR_ATTENTION_HIGH = 8 };
+enum { IR_KINST_MAX_IN = 8 };
 typedef struct ir_kinst {
     uint16_t op;                    /* ir_op, or IR_K_LOAD (index = buffer; operands by variant: an i64 element offset, a bool
                                        without which nothing is read and the value is 0), IR_K_STORE (index = buffer, in[0]; variant IR_STORE_OFFSET:
@@ -61,9 +69,10 @@ typedef struct ir_kinst {
                                        IR_K_SCALAR (index = scalar argument), IR_K_INDEX (index = dim: the i64 index along it) */
     ir_dtype dtype;                 /* of the result (STORE: of what is stored) */
     uint8_t  n_in;
-    uint16_t in[5];                 /* instruction numbers; scalar attributes (alpha, beta) follow the operands */
+    uint16_t in[IR_KINST_MAX_IN];   /* instruction numbers; scalar attributes (alpha, beta) follow the operands */
     uint16_t index;
-    uint16_t variant;               /* value of the operator's ENUM attribute; argmax: 1 = select_last; scans: IR_SCAN_* bits */
+    uint16_t variant;               /* value of the operator's ENUM attribute; argmax: 1 = select_last; scans: IR_SCAN_* bits;
+                                       attention: IR_ATTENTION_* bits */
     bool     is_kept;               /* row: computed once, kept in the worker's scratch row for later passes; contract: a value before
                                        all reductions: what the row program reads of the tile's */
 } ir_kinst;
@@ -77,7 +86,7 @@ typedef struct ir_kernel {
     ir_kbuffer buffer[IR_KERNEL_MAX_BUFFERS];
     ir_dtype  scalar[IR_KERNEL_MAX_INSTS];  /* dtype of each scalar argument */
     ir_kinst  inst[IR_KERNEL_MAX_INSTS];
-    ir_tile   tile;                 /* contract; zeros else */
+    ir_tile   tile;                 /* contract, window, attention; zeros else */
     bool      is_direct;            /* contract: the form for small operands, below */
     bool      fast_math;
 } ir_kernel;
@@ -121,7 +130,9 @@ enum {
     IR_TUNE_CONTRACT_A_IN_PLACE = 3,
     /* with a row program: 0: a block is as wide as n, and its worker goes on with its rows; else rows are made by phase 2, this
      * many a tile, and lie in `kept` until then */
-    IR_TUNE_CONTRACT_ROWS = 4
+    IR_TUNE_CONTRACT_ROWS = 4,
+    /* attention: panels of queries in a tile, >= 1 */
+    IR_TUNE_ATTENTION_PANELS = 0
 };
 
 /* How a call of given sizes is laid out: pure arithmetic on the description, the sizes and the run-time fields. */
@@ -153,6 +164,20 @@ bool ir_kernel_contract_a_in_place(const ir_kernel *k); /* operand 0 is a load o
 /* window: its scratch is the offsets of K elements (i64), those of the edge panel, the register tile [mr][nr], the edge panel
  * [K][nr * stride along n], and a vector behind it that loads may touch; each rounded up to 64 bytes. */
 int ir_kernel_window_step(const ir_kernel *k);          /* stride of operand 1 along n */
+/* attention: kernel_attention.c. Queries are taken in panels of nr, keys in blocks of kb; up to ir_attention_rows queries
+ * are taken one by one instead, and long rows of keys by parts, which a second phase merges. Layout of scratch, in elements of
+ * the accumulator type, with D and E rounded up to lanes: keys [kb][D] and values [kb][E] where they are packed; scores
+ * [kb][nr]; factors [nr]; rows [nr][max(D, E)]; with a mask its rows [nr][kb] and the same turned [kb][nr]; for each panel queries [D][nr], results [E][nr], largest scores [nr], sums [nr]
+ * (one by one: queries [m][D], and as a part: results [m][E], largest scores and sums [lanes]). Layout of shared: for each part and batch results [m][E], largest scores and sums [lanes]. */
+typedef struct ir_attention_dims { int h, m, n, k, j, g; /* dims; h, g: -1 without groups */ } ir_attention_dims;
+ir_attention_dims ir_kernel_attention_dims(const ir_kernel *k);
+ir_dtype ir_kernel_attention_acc(const ir_kernel *k);
+int ir_attention_rows(const ir_kernel *k);
+/* Most parts that the keys of a batch may be in; each has IR_ATTENTION_PART keys or more. */
+enum { IR_ATTENTION_PART = 1024, IR_ATTENTION_PARTS = 64 };
+int64_t ir_attention_parts(const ir_kernel *k, int64_t batches, int64_t queries, int64_t keys, int64_t *length);
+void ir_launch_attention(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out);
+fusor_status ir_verify_attention(const ir_kernel *k, const uint32_t *varies, fu_error *e);
 /* reduce and row: number of partial results of one reduction = product of outer r sizes * blocks of the last r. */
 int64_t ir_kernel_partials(const ir_kernel *k, const int64_t *size);
 

@@ -9,9 +9,13 @@
  * [.., G, R * S, D]. */
 #include "ir/attention.h"
 #include "ir/expand.h"
+#include "ir/kernel.h"
 #include <math.h>
 
-bool ir_expands_attention(const ir_node *n) { return ir_ops[n->op].kind == IR_KIND_ATTENTION; }
+/* Only what has more dims than a kernel: batches, heads twice, queries, keys, and the two sizes of a head. */
+bool ir_expands_attention(const ir_node *n) {
+    return ir_ops[n->op].kind == IR_KIND_ATTENTION && n->rank > IR_KERNEL_MAX_DIMS - 3;
+}
 
 typedef struct attention {
     const ir_expand *c;

@@ -10,7 +10,7 @@
 
 const char *const ir_reason_names[IR_REASON_COUNT] = {
     "two-contractions", "contract-then-reduce", "reduce-other-axes", "reduce-into-contract", "different-space", "layout",
-    "indices", "recompute", "shared", "working-set", "registers", "scan", "no-lowering", "limit", "cycle", "alias", "barrier", "user",
+    "indices", "recompute", "shared", "working-set", "registers", "scan", "attention", "no-lowering", "limit", "cycle", "alias", "barrier", "user",
 };
 const char *const ir_reason_texts[IR_REASON_COUNT] = {
     "a contraction reads the whole result of another contraction, so that result must be complete first",
@@ -25,6 +25,7 @@ const char *const ir_reason_texts[IR_REASON_COUNT] = {
     "what the reduction spans would have to be kept until it is complete, and that is no small row",
     "one kernel would have more accumulators than registers hold",
     "a running sum or product streams along its axis: what is not element by element with it is another kernel",
+    "attention reads whole keys and values many times, and gives whole rows at once: what is not element by element with its result is another kernel",
     "this operator has no kernel for this type yet: the reference evaluator computes it",
     "one kernel would exceed the limit on instructions or buffers",
     "a path between them leads through another kernel",
@@ -49,7 +50,8 @@ bool plan_has_kernel(const planner *p, const ir_node *n) {
         return n->op == IR_OP_MATMUL && ir_dtypes[main].bytes == ir_dtypes[other].bytes && main != FUSOR_BOOL &&
                (ir_is_float(main) ? ir_is_float(n->dtype) : n->dtype == (ir_dtypes[main].bytes == 1 ? FUSOR_I32 : FUSOR_I64));
     }
-    case IR_KIND_ROW: case IR_KIND_NORM: case IR_KIND_ATTENTION: case IR_KIND_WINDOW: case IR_KIND_EINSUM: case IR_KIND_QUANTIZE: case IR_KIND_CELL: return false;
+    case IR_KIND_ATTENTION: return n->rank <= IR_KERNEL_MAX_DIMS - 3;      /* as pass_expand has it */
+    case IR_KIND_ROW: case IR_KIND_NORM: case IR_KIND_WINDOW: case IR_KIND_EINSUM: case IR_KIND_QUANTIZE: case IR_KIND_CELL: return false;
     case IR_KIND_SCAN: return !ir_size_is(p->g->sizes, n->dim[__builtin_ctz(ir_node_axes(p->g, n))], 1);     /* pass_expand has those */
     case IR_KIND_CONV: return ir_conv_is_window(p->g, n);
     case IR_KIND_RANDOM: return ir_dtypes[n->dtype].bytes >= 4;
@@ -194,7 +196,7 @@ static bool fit_coords(const planner *p, int c, const ir_node *n, int8_t coord[I
     uint32_t full = 0;
     for (int d = 0; d < k->rank; d++)
         if (!ir_size_is(p->g->sizes, k->dim[d], 1)) full |= 1u << d;
-    if (k->kind == CLUSTER_CONTRACT || k->kind == CLUSTER_WINDOW) return (used & full) == full;
+    if (k->kind == CLUSTER_CONTRACT || k->kind == CLUSTER_WINDOW || k->kind == CLUSTER_ATTENTION) return (used & full) == full;
     uint32_t kept = full & ~k->reduced;
     if ((used & kept) != kept) return false;
     uint32_t r = used & k->reduced & full;
@@ -354,6 +356,7 @@ static void place_reduction(planner *p, ir_id id) {
         p->clusters.at[c].is_row = true;
     } else {
         if (c) needs_memory(p, xid, p->clusters.at[c].kind == CLUSTER_CONTRACT || p->clusters.at[c].kind == CLUSTER_WINDOW ? IR_REASON_CONTRACT_THEN_REDUCE
+                                    : p->clusters.at[c].kind == CLUSTER_ATTENTION ? IR_REASON_ATTENTION
                                     : !fits                                    ? IR_REASON_REDUCE_OTHER_AXES
                                     : has_registers                            ? IR_REASON_LIMIT
                                                                                : IR_REASON_REGISTERS);
@@ -389,7 +392,7 @@ static void place_contraction(planner *p, ir_id id) {
         ir_id root = behind_views(p, n->in[i]);
         if (p->info[root].home) {
             cluster_kind kind = p->clusters.at[p->info[root].home].kind;
-            needs_memory(p, n->in[i], p->options->no_fuse ? IR_REASON_USER : kind == CLUSTER_CONTRACT || kind == CLUSTER_WINDOW ? IR_REASON_TWO_CONTRACTIONS : IR_REASON_REDUCE_INTO_CONTRACT);
+            needs_memory(p, n->in[i], p->options->no_fuse ? IR_REASON_USER : kind == CLUSTER_CONTRACT || kind == CLUSTER_WINDOW || kind == CLUSTER_ATTENTION ? IR_REASON_TWO_CONTRACTIONS : IR_REASON_REDUCE_INTO_CONTRACT);
         } else {
             subtree s = measure_subtree(p, n->in[i]);
             if (s.n > 0 && (s.leaves > MAX_CLUSTER_LEAVES / 2 - 2 || (s.is_costly && i == 0 && !p->info[root].is_wanted)))
@@ -422,6 +425,26 @@ static void place_window(planner *p, ir_id id) {
         store_floating(p, n->in[i], IR_REASON_RECOMPUTE);
     }
     const int c = new_cluster(p, CLUSTER_WINDOW, id, n->rank, n->dim);
+    node_info *v = &p->info[id];
+    v->home = v->avail = c;
+    for (int d = 0; d < n->rank; d++) v->coord[d] = ir_size_is(p->g->sizes, n->dim[d], 1) ? -1 : (int8_t)d;
+    (void)take_room(p, c, n);
+}
+
+/* ---- attention ---- */
+/* A kernel of its own over its result, with what is element-wise before and after it. Keys and values are evaluated once for each
+ * tile of queries: what is costly comes from memory. */
+static void place_attention(planner *p, ir_id id) {
+    const ir_node *n = ir_at(p->g, id);
+    for (int i = 0; i < n->n_in; i++) {
+        if (p->info[behind_views(p, n->in[i])].home) {
+            needs_memory(p, n->in[i], p->options->no_fuse ? IR_REASON_USER : IR_REASON_ATTENTION);
+            continue;
+        }
+        subtree s = measure_subtree(p, n->in[i]);
+        if (s.n > 0 && (s.leaves > MAX_CLUSTER_LEAVES / 4 || s.n > MAX_CLUSTER_NODES / 5 || s.is_costly)) store_floating(p, n->in[i], IR_REASON_RECOMPUTE);
+    }
+    int c = new_cluster(p, CLUSTER_ATTENTION, id, n->rank, n->dim);
     node_info *v = &p->info[id];
     v->home = v->avail = c;
     for (int d = 0; d < n->rank; d++) v->coord[d] = ir_size_is(p->g->sizes, n->dim[d], 1) ? -1 : (int8_t)d;
@@ -559,6 +582,7 @@ static void place(planner *p, ir_id id) {
     case IR_KIND_CONV: place_window(p, id); break;
     case IR_KIND_REDUCE: case IR_KIND_ARGREDUCE: place_reduction(p, id); break;
     case IR_KIND_SCAN: place_scan(p, id); break;
+    case IR_KIND_ATTENTION: place_attention(p, id); break;
     case IR_KIND_MOVE: case IR_KIND_INDEX:
         if (n->op == IR_OP_SCATTER) {
             place_scatter(p, id);

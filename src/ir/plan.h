@@ -67,6 +67,7 @@ typedef enum ir_reason {
     IR_REASON_WORKING_SET,              /* what a reduction spans must be kept until it is complete, and is too much */
     IR_REASON_REGISTERS,                /* more accumulators than registers hold */
     IR_REASON_SCAN,                     /* into or out of a running sum or product, not element by element */
+    IR_REASON_ATTENTION,                /* into or out of attention, not element by element with its result */
     IR_REASON_NO_LOWERING,              /* no kernel for this operator and type: reference evaluator */
     IR_REASON_LIMIT,                    /* limit on instructions or buffers of one kernel */
     IR_REASON_CYCLE,                    /* a path through another kernel */

@@ -18,7 +18,7 @@ const chain *builder_chain(builder *b, const chain *c) {
     return copy;
 }
 
-static const chain *top(builder *b, int rank, const int8_t *coord) {
+const chain *builder_top(builder *b, int rank, const int8_t *coord) {
     chain c = {.kind = CHAIN_TOP, .rank = rank};
     for (int d = 0; d < rank; d++) c.coord[d] = coord[d];
     return builder_chain(b, &c);
@@ -147,6 +147,7 @@ static void add_boundary(builder *b, ir_id id) {
     else if (from->kind == CLUSTER_REFERENCE || to->kind == CLUSTER_REFERENCE) r = IR_REASON_NO_LOWERING;
     else if (from_contract && to_contract) r = IR_REASON_TWO_CONTRACTIONS;
     else if (from->kind == CLUSTER_SCAN || to->kind == CLUSTER_SCAN) r = IR_REASON_SCAN;
+    else if (from->kind == CLUSTER_ATTENTION || to->kind == CLUSTER_ATTENTION) r = r == IR_REASON_RECOMPUTE ? r : IR_REASON_ATTENTION;
     else if (from_reduce && to_contract) r = IR_REASON_REDUCE_INTO_CONTRACT;
     else if (from_contract && to->kind == CLUSTER_REDUCE) r = IR_REASON_CONTRACT_THEN_REDUCE;
     else if (from_reduce && to->kind == CLUSTER_REDUCE) r = IR_REASON_REDUCE_OTHER_AXES;
@@ -210,7 +211,7 @@ static uint16_t iota(builder *b, ir_id id, const chain *at) {
     return builder_cast(b, builder_coordinate(b, at, (int)(axis < 0 ? axis + n->rank : axis)), n->dtype);
 }
 
-static void note_op(builder *b, ir_id id) {
+void builder_note(builder *b, ir_id id) {
     for (uint32_t i = 0; i < b->ops.n; i++)
         if (b->ops.at[i] == id) return;
     fu_push(b->p->arena, &b->ops, id);
@@ -269,7 +270,7 @@ static uint16_t push_op(builder *b, const ir_node *n, ir_id id, int n_in, const 
             inst.variant |= strcmp(op->attrs[i].name, "reverse") == 0 ? IR_SCAN_REVERSE : IR_SCAN_EXCLUSIVE;
         }
     }
-    note_op(b, id);
+    builder_note(b, id);
     (void)scalars;
     return builder_inst(b, inst);
 }
@@ -293,7 +294,7 @@ static uint16_t reduction(builder *b, const ir_node *n, ir_id id) {
     /* Integers and bool sum in i64, halves in f32; the extremes of halves too, which is exact and saves conversions. */
     ir_dtype acc = ir_node_accumulator(b->p->g, n);
     if (ir_is_half(acc)) acc = FUSOR_F32;
-    uint16_t in = builder_cast(b, builder_value(b, n->in[0], top(b, x->rank, identity)), acc);
+    uint16_t in = builder_cast(b, builder_value(b, n->in[0], builder_top(b, x->rank, identity)), acc);
     if (ir_ops[n->op].kind == IR_KIND_ARGREDUCE) return push_op(b, n, id, 1, &in);
     ir_node in_acc = *n;
     in_acc.dtype = acc;
@@ -323,7 +324,7 @@ static uint16_t contraction(builder *b, const ir_node *n, ir_id id) {
         }
         for (int d = 0; d < x->rank; d++)
             if (ir_size_is(b->p->g->sizes, x->dim[d], 1)) coord[d] = -1;
-        in[i] = builder_value(b, n->in[i], top(b, x->rank, coord));
+        in[i] = builder_value(b, n->in[i], builder_top(b, x->rank, coord));
     }
     return push_op(b, n, id, 2, in);
 }
@@ -341,10 +342,11 @@ static uint16_t compute(builder *b, ir_id id, const chain *at) {
         if (op->kind == IR_KIND_SCAN) return reduction(b, n, id);
         if (op->kind == IR_KIND_CONTRACT) return contraction(b, n, id);
         if (op->kind == IR_KIND_CONV) {
-            note_op(b, id);
+            builder_note(b, id);
             return plan_window_value(b, n);
         }
-        at = top(b, n->rank, p->info[id].coord);
+        if (op->kind == IR_KIND_ATTENTION) return builder_attention(b, n, id);
+        at = builder_top(b, n->rank, p->info[id].coord);
     }
     switch (op->kind) {
     case IR_KIND_VIEW: {
@@ -352,7 +354,7 @@ static uint16_t compute(builder *b, ir_id id, const chain *at) {
         chain v = {.kind = CHAIN_VIEW, .outer = at, .rank = ir_at(p->g, n->in[0])->rank, .view = id};
         return builder_value(b, n->in[0], builder_chain(b, &v));
     }
-    case IR_KIND_MOVE: case IR_KIND_INDEX: note_op(b, id); return builder_move(b, id, at);
+    case IR_KIND_MOVE: case IR_KIND_INDEX: builder_note(b, id); return builder_move(b, id, at);
     case IR_KIND_CREATE:
         if (n->op == IR_OP_IOTA) return iota(b, id, at);
         if (n->op == IR_OP_DIM) {
@@ -502,6 +504,10 @@ static void order_dims(builder *b, ir_step *st) {
         TAKE(d == c->rank, 'k')
     } else if (c->kind == CLUSTER_WINDOW) {
         n = plan_window_order(b, ir_at(b->p->g, c->anchor), order, role);
+    } else if (c->kind == CLUSTER_ATTENTION) {     /* queries, values, head size and keys are dims at size 1 too */
+        const int heads = b->space == c->rank + 3 ? c->rank - 3 : c->rank - 2;      /* from here on they have roles of their own */
+        TAKE(d < heads, 'b')
+        for (int d = heads; d < b->space; d++) order[n] = d, role[n++] = "hmnkjg"[d - (c->rank - 3)];
     } else if (c->kind == CLUSTER_REDUCE) {
         bool column = c->column >= 0 && k->kind == IR_KERNEL_REDUCE;
         TAKE(!(c->reduced >> d & 1) && !(column && d == c->column), 'p')
@@ -552,7 +558,7 @@ static void order_dims(builder *b, ir_step *st) {
         for (int i = 0; i < k->n_buffers; i++) {
             ir_size s = order[d] == MAX_SPACE - 1 ? b->zero : b->accesses.at[i].stride[order[d]];
             /* along the lanes, loads of every 2nd to 4th element, or backwards, are whole vectors and shuffles */
-            bool spreads = d == n - 1 && !contract && !k->buffer[i].is_output;
+            bool spreads = d == n - 1 && !contract && c->kind != CLUSTER_ATTENTION && !k->buffer[i].is_output;
             spreads |= role[d] == 'n' && i == b->window[1] && c->kind == CLUSTER_WINDOW;
             bool baked = ir_size_is_const(sz, s, &v) && (v == 0 || v == 1 || (spreads && (v == -1 || (v >= 2 && v <= 4))));
             k->buffer[i].stride[d] = baked ? v : IR_STRIDE_RUNTIME;
@@ -638,7 +644,7 @@ static void add_store(builder *b, ir_id id, uint16_t inst, int buffer) {
     /* the dims m and n of a contraction are there at size 1 too; its result is stored along both */
     const cluster *c = &b->p->clusters.at[b->c];
     if (c->kind == CLUSTER_WINDOW && ir_size_is(b->p->g->sizes, b->dim[c->rank - 1], 1)) out[c->rank - 1] = b->one;
-    for (int d = c->rank - 2; d < c->rank && c->kind == CLUSTER_CONTRACT; d++)
+    for (int d = c->rank - 2; d < c->rank && (c->kind == CLUSTER_CONTRACT || c->kind == CLUSTER_ATTENTION); d++)
         if (ir_size_is(b->p->g->sizes, b->dim[d], 1)) out[d] = b->one;
     ir_kinst st;
     memset(&st, 0, sizeof st);
@@ -658,7 +664,7 @@ static void add_scatter(builder *b, ir_id id, const int8_t *identity) {
     int axis = (int)n->attr[0].integer, buffer = p->info[id].buffer;
     ir_op combine = ir_scatter_combine(n->attr[1].is_set ? n->attr[1].integer : 0);
     ir_size strides[MAX_SPACE], out[MAX_SPACE];
-    uint16_t update = builder_value(b, n->in[2], top(b, n->rank, identity)), i = builder_value(b, n->in[1], top(b, n->rank, identity));
+    uint16_t update = builder_value(b, n->in[2], builder_top(b, n->rank, identity)), i = builder_value(b, n->in[1], builder_top(b, n->rank, identity));
     if (b->status == FUSOR_OK) b->status = plan_check_index(p, id);
     if (b->status != FUSOR_OK) return;
     contiguous(b, n, strides);
@@ -683,7 +689,7 @@ static void add_scatter(builder *b, ir_id id, const int8_t *identity) {
     inst.in[1] = offset;
     inst.index = add_buffer(b, buffer, true, n->dtype, out, b->zero);
     builder_inst(b, inst);
-    note_op(b, id);
+    builder_note(b, id);
 }
 
 /* The copy before it. */
@@ -714,7 +720,7 @@ static fusor_status build_kernel(planner *p, int c) {
     b.one = ir_size_const(p->g->sizes, 1);
     b.k->level = p->options->level;
     b.k->fast_math = p->options->fast_math;
-    b.k->kind = cl->kind == CLUSTER_MAP ? IR_KERNEL_MAP : cl->kind == CLUSTER_SCAN ? IR_KERNEL_SCAN : cl->kind == CLUSTER_CONTRACT ? IR_KERNEL_CONTRACT : cl->kind == CLUSTER_WINDOW ? IR_KERNEL_WINDOW : cl->is_row ? IR_KERNEL_ROW : IR_KERNEL_REDUCE;
+    b.k->kind = cl->kind == CLUSTER_MAP ? IR_KERNEL_MAP : cl->kind == CLUSTER_SCAN ? IR_KERNEL_SCAN : cl->kind == CLUSTER_CONTRACT ? IR_KERNEL_CONTRACT : cl->kind == CLUSTER_ATTENTION ? IR_KERNEL_ATTENTION : cl->kind == CLUSTER_WINDOW ? IR_KERNEL_WINDOW : cl->is_row ? IR_KERNEL_ROW : IR_KERNEL_REDUCE;
     int8_t identity[IR_MAX_RANK];
     for (int d = 0; d < IR_MAX_RANK; d++) identity[d] = d < cl->rank && !ir_size_is(p->g->sizes, cl->dim[d], 1) ? (int8_t)d : -1;
     if (cl->kind == CLUSTER_CONTRACT) {
@@ -728,13 +734,14 @@ static fusor_status build_kernel(planner *p, int c) {
         b.k->features = ir_contract_features(target, x->dtype, y, acc);
     }
     if (cl->kind == CLUSTER_WINDOW) plan_window_space(&b, ir_at(p->g, cl->anchor));
+    if (cl->kind == CLUSTER_ATTENTION) builder_attention_space(&b, ir_at(p->g, cl->anchor));
     ir_id scatter = cl->kind == CLUSTER_MAP ? cl->anchor : 0;
     const uint32_t n_own = scatter ? 0 : cl->stores.n, n_stores = n_own + (cl->tail ? p->clusters.at[cl->tail].stores.n : 0);
     uint16_t *inst = FU_NEW_N(p->arena, uint16_t, n_stores);
     if (scatter) add_scatter(&b, scatter, identity);
     for (uint32_t s = 0; s < n_stores; s++) {
         ir_id id = stored(p, c, s);
-        inst[s] = builder_value(&b, id, is_mine(&b, p->info[id].home) ? NULL : top(&b, p->clusters.at[c].rank, identity));
+        inst[s] = builder_value(&b, id, is_mine(&b, p->info[id].home) ? NULL : builder_top(&b, p->clusters.at[c].rank, identity));
     }
     for (uint32_t s = 0; s < n_stores; s++) {
         ir_id id = stored(p, c, s);

@@ -58,6 +58,8 @@ uint16_t builder_inst(builder *b, ir_kinst inst);
 uint16_t builder_scalar(builder *b, ir_plan_scalar s);
 uint16_t builder_cast(builder *b, uint16_t x, ir_dtype t);
 const chain *builder_chain(builder *b, const chain *c);
+const chain *builder_top(builder *b, int rank, const int8_t *coord);
+void builder_note(builder *b, ir_id id);     /* for explain: the node is computed in this kernel */
 /* Strides over a node's dims -> its elements over the cluster's space. */
 bool builder_push(builder *b, const chain *at, const ir_size *in, place *out);
 
@@ -68,6 +70,10 @@ uint16_t builder_load(builder *b, ir_id id, const ir_size stride[MAX_SPACE]);
 void plan_window_space(builder *b, const ir_node *n);
 uint16_t plan_window_value(builder *b, const ir_node *n);
 int plan_window_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], char role[MAX_SPACE + 1]);
+
+/* plan_attention.c: the dims that a cluster of attention has beyond its result; the instruction, its operands evaluated. */
+void builder_attention_space(builder *b, const ir_node *n);
+uint16_t builder_attention(builder *b, const ir_node *n, ir_id id);
 
 /* plan_move.c */
 /* The instruction of an element-wise operator on operands of the main type. */

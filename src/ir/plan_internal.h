@@ -9,7 +9,7 @@
  *   materialized: stored to memory by its cluster, a leaf for every other cluster. */
 #include "ir/plan.h"
 
-typedef enum cluster_kind { CLUSTER_MAP, CLUSTER_REDUCE, CLUSTER_CONTRACT, CLUSTER_SCAN, CLUSTER_WINDOW, CLUSTER_REFERENCE } cluster_kind;
+typedef enum cluster_kind { CLUSTER_MAP, CLUSTER_REDUCE, CLUSTER_CONTRACT, CLUSTER_SCAN, CLUSTER_WINDOW, CLUSTER_ATTENTION, CLUSTER_REFERENCE } cluster_kind;
 typedef struct cluster {
     cluster_kind kind;
     int       rank;

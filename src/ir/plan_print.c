@@ -122,6 +122,13 @@ ir_cost ir_step_cost(const ir_plan *p, int step, const int64_t *symbols) {
     for (int i = 0; i < k->n_insts; i++) {
         if (k->inst[i].op >= IR_OP_COUNT || k->inst[i].op == IR_OP_CAST || k->inst[i].op == IR_OP_BITCAST) continue;
         double n = k->inst[i].op == IR_OP_MATMUL ? 2 : 1;
+        if (k->inst[i].op == IR_OP_ATTENTION) {     /* two products of every key with every query */
+            const ir_attention_dims at = ir_kernel_attention_dims(k);
+            const double head = size_of(p, s->dim[at.k], symbols) + size_of(p, s->dim[at.n], symbols);
+            for (int d = 0; d < k->n_dims; d++) n *= strchr("nkg", k->dim[d].role) ? 1 : size_of(p, s->dim[d], symbols);
+            c.flops += 2 * n * head;
+            continue;
+        }
         uint32_t varies = ir_kernel_varies(k, i);
         bool over_all = k->inst[i].op == IR_OP_MATMUL || ir_kernel_is_reduce_op(k->inst[i].op);
         for (int d = 0; d < k->n_dims; d++)

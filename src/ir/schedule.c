@@ -106,3 +106,10 @@ ir_tile ir_contract_direct_tile(ir_level level, ir_dtype acc, int m, int n) {
         }
     return tile;
 }
+
+/* Products of a block of keys are a register tile whose columns are queries: two vectors of them, and 8 rows keep both
+ * multipliers busy and divide every usual head size. kb: scores of a panel and the block's keys and values stay in L2. */
+ir_tile ir_attention_tile(ir_level level, ir_dtype acc) {
+    int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes;
+    return (ir_tile){level == IR_LEVEL_V4 ? 8 : 4, 2 * lanes, 128};
+}

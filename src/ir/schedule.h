@@ -34,6 +34,8 @@ ir_tile ir_contract_tile(ir_level level, ir_dtype acc);
 ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m);
 /* The same for the direct form (ir/kernel.h): a tile that fits m x n, both known, and stays in registers. */
 ir_tile ir_contract_direct_tile(ir_level level, ir_dtype acc, int m, int n);
+/* Register tile and blocks of attention (doc/numerics.md): mr keys (or values' columns) x nr queries; kb keys a block. */
+ir_tile ir_attention_tile(ir_level level, ir_dtype acc);
 /* Type a contraction of a and b accumulates in: f32 for floats up to 32 bits, f64, i32 for two 8-bit integers, i64 for other
  * integers; the result's type where that is of the same class and wider. */
 ir_dtype ir_contract_acc(ir_dtype a, ir_dtype b, ir_dtype result);

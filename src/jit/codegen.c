@@ -28,6 +28,7 @@ static fusor_status (*const emit_kind[IR_KERNEL_KIND_COUNT])(emit *, fu_error *)
     [IR_KERNEL_SCAN] = jit_emit_scan,
     [IR_KERNEL_CONTRACT] = jit_emit_contract,
     [IR_KERNEL_WINDOW] = jit_emit_window,
+    [IR_KERNEL_ATTENTION] = jit_emit_attention,
 };
 
 /* What one request holds of LLVM: released in one place, also when memory runs out. */

@@ -164,6 +164,7 @@ fusor_status row_emit(emit *e, fu_error *err, LLVMValueRef begin, LLVMValueRef e
 fusor_status jit_emit_scan(emit *e, fu_error *err);
 fusor_status jit_emit_contract(emit *e, fu_error *err);
 fusor_status jit_emit_window(emit *e, fu_error *err);
+fusor_status jit_emit_attention(emit *e, fu_error *err);
 /* A function beside e->fn in its module, with the attributes of all generated code. */
 /* demote.c: integers and pointers of e->fn that live in more than one block go through memory; the builder at its end. */
 void         em_demote(emit *e);

@@ -220,6 +220,13 @@ static void tune_contract_rows(const ir_kernel *k, const int64_t *size, int n_th
     tune[IR_TUNE_CONTRACT_NC] = times(np, nr);
 }
 
+/* Panels of queries that share what a tile does for a block of keys: a few, as long as there are tiles enough. */
+static void tune_attention(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
+    int64_t panels = at_least_one(ceil_div(product(k, size, "m"), at_least_one(k->tile.nr))), batches = product(k, size, "bh"), n = 4;
+    while (n > 1 && n_threads > 1 && times(batches, ceil_div(panels, n)) < (int64_t)n_threads * TILES_PER_THREAD) n /= 2;
+    tune[IR_TUNE_ATTENTION_PANELS] = ceil_div(panels, ceil_div(panels, n));
+}
+
 void rt_tune(const ir_kernel *k, const int64_t *size, const int64_t *stride, int n_threads, int64_t tune[IR_TUNE_COUNT]) {
     for (int i = 0; i < IR_TUNE_COUNT; i++) tune[i] = 0;
     if (n_threads < 1) n_threads = 1;
@@ -233,6 +240,7 @@ void rt_tune(const ir_kernel *k, const int64_t *size, const int64_t *stride, int
         if (ir_kernel_has_rows(k) && !k->is_direct) tune_contract_rows(k, size, n_threads, tune);
         break;
     case IR_KERNEL_WINDOW: tune_window(k, size, n_threads, tune); break;
+    case IR_KERNEL_ATTENTION: tune_attention(k, size, n_threads, tune); break;
     case IR_KERNEL_KIND_COUNT: break;
     }
 }
@@ -240,6 +248,10 @@ void rt_tune(const ir_kernel *k, const int64_t *size, const int64_t *stride, int
 int64_t rt_tune_work(const ir_kernel *k, const int64_t *size) {
     int64_t elements = all(k, size);
     if (k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW) return times(elements / SERIAL_PRODUCTS, SERIAL_WORK) + elements % SERIAL_PRODUCTS * SERIAL_WORK / SERIAL_PRODUCTS;
+    if (k->kind == IR_KERNEL_ATTENTION) {
+        int64_t products = times(product(k, size, "bhmj"), product(k, size, "n") + product(k, size, "k"));
+        return times(products / SERIAL_PRODUCTS, SERIAL_WORK) + products % SERIAL_PRODUCTS * SERIAL_WORK / SERIAL_PRODUCTS;
+    }
     int64_t quarters = 0;   /* of an access */
     for (int i = 0; i < k->n_insts; i++) {
         uint16_t op = k->inst[i].op;

@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* attention.c: the attention kernel: softmax(scale * queries x keys) x values, block of keys by block, without the matrix of
+ * scores. Memory layouts are in ir/kernel.h; products are in attention_tile.c, weights in attention_softmax.c, operands and
+ * results in attention_rows.c.
+ *
+ *   panels        a tile is some panels of nr queries of a batch; for each block of keys, and for each panel that sees any of it:
+ *                 scores = keys x queries, weights and factors, results = results * factors + values x weights
+ *   one by one    up to ir_attention_rows queries: a tile is a part of the keys of a batch, with lanes along the head; where
+ *                 there are several parts, a second phase merges them in order
+ *
+ * Blocks begin at multiples of kb whatever a query sees of them, and parts follow from sizes; so a result does not depend on
+ * the tile it was made in. */
+#include "jit/attention.h"
+
+LLVMValueRef attention_min(emit *e, LLVMValueRef x, LLVMValueRef y) { return em_select(e, em_icmp(e, LLVMIntSLT, x, y), x, y); }
+LLVMValueRef attention_max(emit *e, LLVMValueRef x, LLVMValueRef y) { return em_select(e, em_icmp(e, LLVMIntSGT, x, y), x, y); }
+LLVMValueRef attention_at(attention *a, LLVMValueRef base, LLVMValueRef i) { return em_gep(a->e, base, a->t_acc, i); }
+static LLVMValueRef num(attention *a, int64_t v) { return em_i64s(a->e, v); }
+static LLVMValueRef ceil_div(attention *a, LLVMValueRef x, LLVMValueRef by) {
+    emit *e = a->e;
+    return LLVMBuildUDiv(e->b, em_sub(e, em_add(e, x, by), num(a, 1)), by, "");
+}
+static LLVMValueRef round_up(attention *a, LLVMValueRef x, int64_t by) {    /* by: a power of two */
+    return em_and(a->e, em_add(a->e, x, num(a, by - 1)), num(a, -by));
+}
+static LLVMValueRef round_down(attention *a, LLVMValueRef x, int64_t by) { return em_and(a->e, x, num(a, -by)); }
+
+/* ---- functions ---- */
+static void set_values(attention *a) {
+    emit *e = a->e;
+    a->n_queries = e->size[a->at.m];
+    a->n_values = e->size[a->at.n];
+    a->head = e->size[a->at.k];
+    a->n_keys = e->size[a->at.j];
+    a->head_up = round_up(a, a->head, a->lanes);
+    a->values_up = round_up(a, a->n_values, a->lanes);
+    for (int b = 0; b < a->k->n_buffers; b++) a->batch_off[b] = num(a, 0);
+    for (int d = 0; d < a->k->n_dims; d++) a->index[d] = num(a, 0);
+}
+
+attention_outer *attention_begin(attention *a, attention_function f, const char *name, LLVMTypeRef *parameter, unsigned n, bool has_args,
+                                 bool is_optimized) {
+    emit *e = a->e;
+    a->function_type[f] = LLVMFunctionType(e->t_void, parameter, n, 0);
+    a->function[f] = em_function(e, name, a->function_type[f], is_optimized);
+    LLVMSetLinkage(a->function[f], LLVMInternalLinkage);
+    attention_outer *o = FU_NEW(e->arena, attention_outer);
+    *o = (attention_outer){*e, *a, LLVMGetInsertBlock(e->b)};
+    e->fn = a->function[f];
+    LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
+    if (!has_args) return o;
+    em_load_args(e, LLVMGetParam(e->fn, 0));
+    set_values(a);
+    return o;
+}
+
+void attention_end(attention *a, const attention_outer *o) {
+    emit *e = a->e;
+    LLVMPositionBuilderAtEnd(e->b, o->block);
+    *e = o->e;
+    *a = o->a;
+}
+
+void attention_call(attention *a, attention_function f, LLVMValueRef *in, unsigned n) {
+    LLVMBuildCall2(a->e->b, a->function_type[f], a->function[f], in, n, "");
+}
+
+void attention_decode(attention *a, LLVMValueRef batch) {
+    emit *e = a->e;
+    for (int d = a->at.m - 1; d >= 0; d--) {
+        a->index[d] = d ? LLVMBuildURem(e->b, batch, e->size[d], "") : batch;
+        if (d) batch = LLVMBuildUDiv(e->b, batch, e->size[d], "");
+    }
+    if (a->at.g >= 0) {     /* query head / (query heads / key heads) */
+        LLVMValueRef one = num(a, 1), heads = attention_max(e, e->size[a->at.g], one);
+        LLVMValueRef each = attention_max(e, LLVMBuildUDiv(e->b, e->size[a->at.h], heads, ""), one);
+        a->index[a->at.g] = LLVMBuildUDiv(e->b, a->index[a->at.h], each, "");
+    }
+    for (int b = 0; b < a->k->n_buffers; b++) {
+        a->batch_off[b] = num(a, 0);
+        for (int d = 0; d < a->k->n_dims; d++)
+            if ((d < a->at.m || d == a->at.g) && a->k->buffer[b].stride[d] != 0)
+                a->batch_off[b] = em_add(e, a->batch_off[b], em_mul(e, a->index[d], e->stride[b][d]));
+    }
+}
+
+/* ---- what both forms have ---- */
+typedef struct run {
+    LLVMValueRef keys, values, scores, factors, rows, mask_rows, mask, panels;  /* scratch */
+    LLVMValueRef scale, cap, low, high;
+    LLVMValueRef batch, batches;
+    /* of a block of keys: where keys and values lie, and elements from one key, or one column, to the next */
+    LLVMValueRef k, k_row, k_step, v, v_row, v_step;
+} run;
+
+static LLVMValueRef uniform(attention *a, int inst, attention_point *at) {
+    em_values v;
+    if (inst < 0) return NULL;
+    em_values_init(&v, attention_load, at);
+    return em_value(a->e, &v, inst);
+}
+
+static run begin_run(attention *a) {
+    emit *e = a->e;
+    run r = {0};
+    attention_point at = {.a = a, .axis = -1};
+    LLVMValueRef kb = num(a, a->kb), nr = num(a, a->nr);
+    e->lanes = 1;
+    r.keys = e->scratch;
+    r.values = attention_at(a, r.keys, em_mul(e, kb, a->head_up));
+    r.scores = attention_at(a, r.values, em_mul(e, kb, a->values_up));
+    r.factors = attention_at(a, r.scores, num(a, a->kb * a->nr));
+    r.rows = attention_at(a, r.factors, nr);
+    r.panels = attention_at(a, r.rows, em_mul(e, nr, attention_max(e, a->head_up, a->values_up)));
+    if (a->mask >= 0) {
+        r.mask_rows = r.panels;
+        r.mask = attention_at(a, r.mask_rows, num(a, a->kb * a->nr));
+        r.panels = attention_at(a, r.mask, num(a, a->kb * a->nr));
+    }
+    r.batches = num(a, 1);
+    for (int d = 0; d < a->at.m; d++) r.batches = em_mul(e, r.batches, e->size[d]);
+    r.scale = uniform(a, a->scale, &at);
+    r.cap = uniform(a, a->cap, &at);
+    r.low = uniform(a, a->low, &at);
+    r.high = uniform(a, a->high, &at);
+    return r;
+}
+
+/* The first key that queries from `query` on see, and the end of those that queries up to `query` see. */
+static LLVMValueRef first_key(attention *a, const run *r, LLVMValueRef query) {
+    emit *e = a->e;
+    if (a->low < 0) return num(a, 0);
+    return attention_min(e, a->n_keys, attention_max(e, num(a, 0), em_add(e, query, r->low)));
+}
+static LLVMValueRef end_key(attention *a, const run *r, LLVMValueRef query) {
+    emit *e = a->e;
+    if (a->high < 0) return a->n_keys;
+    return attention_max(e, num(a, 0), attention_min(e, a->n_keys, em_add(e, em_add(e, query, r->high), num(a, 1))));
+}
+
+static LLVMValueRef stride_of(attention *a, int inst, int dim) { return a->e->stride[a->k->inst[inst].index][dim]; }
+
+static LLVMValueRef element_of(attention *a, int inst, LLVMValueRef key) {
+    attention_point at = {.a = a, .j = key, .axis = -1};
+    const int buffer = a->k->inst[inst].index;
+    return attention_at(a, a->e->base[buffer], attention_offset(a, buffer, &at));
+}
+
+static void pack(attention *a, attention_function f, LLVMValueRef batch, LLVMValueRef row, LLVMValueRef count, LLVMValueRef last,
+                 LLVMValueRef column, LLVMValueRef columns, LLVMValueRef dst, LLVMValueRef dst_row) {
+    attention_call(a, f, (LLVMValueRef[]){a->e->args, batch, row, count, last, column, columns, dst, dst_row}, 9);
+}
+
+static LLVMValueRef merge(attention *a, em_branch *b, LLVMBasicBlockRef then, LLVMValueRef x, LLVMValueRef y) {
+    LLVMValueRef phi = LLVMBuildPhi(a->e->b, LLVMTypeOf(x), "");
+    LLVMAddIncoming(phi, (LLVMValueRef[]){x, y}, (LLVMBasicBlockRef[]){then, b->other}, 2);
+    return phi;
+}
+
+/* Keys or values [key, key + count) as accumulators: where they lie if is_direct (i1; NULL: never), else packed. */
+static LLVMValueRef block_of(attention *a, const run *r, attention_function f, LLVMValueRef key, LLVMValueRef count, LLVMValueRef packed,
+                             LLVMValueRef *row, LLVMValueRef is_direct) {
+    emit *e = a->e;
+    const bool is_v = f == PACK_V;
+    const int inst = is_v ? a->v : a->keys;
+    LLVMValueRef columns = is_v ? a->n_values : a->head, up = is_v ? a->values_up : a->head_up;
+    LLVMValueRef last = em_sub(e, a->n_keys, num(a, 1));
+    if (!is_direct) {
+        pack(a, f, r->batch, key, count, last, num(a, 0), columns, packed, up);
+        *row = up;
+        return packed;
+    }
+    em_branch b = em_if(e, is_direct);
+    LLVMValueRef here = element_of(a, inst, key), stride = stride_of(a, inst, a->at.j);
+    LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
+    em_else(e, &b);
+    pack(a, f, r->batch, key, count, last, num(a, 0), columns, packed, up);
+    em_endif(e, &b);
+    *row = merge(a, &b, then, stride, up);
+    return merge(a, &b, then, here, packed);
+}
+
+/* ---- panels ---- */
+typedef struct panel { LLVMValueRef q0, queries, results, largest, sums; } panel;
+
+static panel panel_of(attention *a, const run *r, LLVMValueRef first, LLVMValueRef i) {
+    emit *e = a->e;
+    LLVMValueRef nr = num(a, a->nr), one = em_mul(e, nr, em_add(e, em_add(e, a->head_up, a->values_up), num(a, 2)));
+    panel p = {.q0 = em_mul(e, em_add(e, first, i), nr)};
+    p.queries = attention_at(a, r->panels, em_mul(e, i, one));
+    p.results = attention_at(a, p.queries, em_mul(e, nr, a->head_up));
+    p.largest = attention_at(a, p.results, em_mul(e, nr, a->values_up));
+    p.sums = attention_at(a, p.largest, nr);
+    return p;
+}
+
+static LLVMValueRef last_query(attention *a, const panel *p) {
+    emit *e = a->e;
+    return em_sub(e, attention_min(e, em_add(e, p->q0, num(a, a->nr)), a->n_queries), num(a, 1));
+}
+
+/* v in every element of dst[0, count), a multiple of lanes. */
+static void fill(attention *a, LLVMValueRef dst, LLVMValueRef count, double v) {
+    emit *e = a->e;
+    const int lanes = e->lanes;
+    e->lanes = a->lanes;
+    em_loop l = em_for(e, num(a, 0), count, num(a, a->lanes));
+    em_store_ptr(e, a->acc, em_const(e, a->acc, v), attention_at(a, dst, l.i), NULL, (unsigned)a->acc_bytes);
+    em_end(e, &l);
+    e->lanes = lanes;
+}
+
+static void begin_panel(attention *a, const run *r, const panel *p) {
+    emit *e = a->e;
+    LLVMValueRef nr = num(a, a->nr);
+    pack(a, PACK_Q, r->batch, p->q0, nr, em_sub(e, a->n_queries, num(a, 1)), num(a, 0), a->head, r->rows, a->head_up);
+    attention_call(a, TURN, (LLVMValueRef[]){r->rows, a->head_up, p->queries, nr, nr, a->head_up}, 6);
+    fill(a, p->results, em_mul(e, nr, a->values_up), 0);
+    fill(a, p->largest, nr, -__builtin_inf());
+    fill(a, p->sums, nr, 0);
+}
+
+/* The mask of keys [key, key + count), as weights() reads it. */
+static LLVMValueRef panel_mask(attention *a, const run *r, const panel *p, LLVMValueRef key, LLVMValueRef count) {
+    emit *e = a->e;
+    LLVMValueRef nr = num(a, a->nr), kb = num(a, a->kb), one = num(a, 1);
+    if (a->mask < 0) return LLVMConstNull(e->t_ptr);
+    pack(a, PACK_MASK, r->batch, p->q0, a->mask_has_queries ? nr : one, em_sub(e, a->n_queries, one), key, count, r->mask_rows, kb);
+    if (!a->mask_has_queries) return r->mask_rows;
+    attention_call(a, TURN, (LLVMValueRef[]){r->mask_rows, kb, r->mask, nr, nr, round_up(a, count, a->lanes)}, 6);
+    return r->mask;
+}
+
+/* A block of `count` keys from j0 on, of which the panel may see a part. */
+static void panel_block(attention *a, const run *r, const panel *p, LLVMValueRef j0, LLVMValueRef count) {
+    emit *e = a->e;
+    LLVMValueRef zero = num(a, 0), last = last_query(a, p), none = LLVMConstNull(e->t_ptr);
+    LLVMValueRef begin = round_down(a, attention_max(e, zero, em_sub(e, first_key(a, r, p->q0), j0)), a->mr);
+    LLVMValueRef end = attention_min(e, count, em_sub(e, end_key(a, r, last), j0)), n = em_sub(e, end, begin);
+    em_branch any = em_if(e, em_icmp(e, LLVMIntSGT, n, zero));
+    LLVMValueRef first = em_add(e, j0, begin), k = attention_at(a, r->k, em_mul(e, begin, r->k_row));
+    attention_call(a, PRODUCTS, (LLVMValueRef[]){k, r->k_row, n, r->k_step, p->queries, a->head, r->scores, none}, 8);
+    LLVMValueRef away = em_sub(e, p->q0, first), no_scale = LLVMConstNull(a->t_acc);
+    LLVMValueRef in[10] = {r->scores, n,    p->largest, p->sums, r->factors, r->scale, r->cap ? r->cap : no_scale, panel_mask(a, r, p, first, n),
+                           zero,      zero};
+    if (r->low) in[8] = em_add(e, away, r->low);
+    if (r->high) in[9] = em_add(e, away, r->high);
+    if (!r->low && !r->high) {
+        attention_call(a, WEIGHTS, in, 10);
+    } else {    /* only some of the queries see its first or its last key? */
+        LLVMValueRef is_bound = LLVMConstInt(e->t_i1, 0, 0);
+        if (r->low) is_bound = em_icmp(e, LLVMIntSLT, first, em_add(e, last, r->low));
+        if (r->high) is_bound = em_or(e, is_bound, em_icmp(e, LLVMIntSGT, em_sub(e, em_add(e, j0, end), num(a, 1)), em_add(e, p->q0, r->high)));
+        em_branch b = em_if(e, is_bound);
+        attention_call(a, WEIGHTS_BOUND, in, 10);
+        em_else(e, &b);
+        attention_call(a, WEIGHTS, in, 10);
+        em_endif(e, &b);
+    }
+    LLVMValueRef v = attention_at(a, r->v, em_mul(e, begin, r->v_row));
+    attention_call(a, PRODUCTS, (LLVMValueRef[]){v, r->v_step, a->n_values, r->v_row, r->scores, n, p->results, r->factors}, 8);
+    em_endif(e, &any);
+}
+
+static void emit_panels(attention *a) {
+    emit *e = a->e;
+    run r = begin_run(a);
+    LLVMValueRef zero = num(a, 0), one = num(a, 1), nr = num(a, a->nr), kb = num(a, a->kb);
+    LLVMValueRef all = ceil_div(a, a->n_queries, nr), each = attention_max(e, one, attention_min(e, e->tune[IR_TUNE_ATTENTION_PANELS], all));
+    LLVMValueRef tiles = ceil_div(a, all, each), yes = LLVMConstInt(e->t_i1, 1, 0);
+    em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
+    r.batch = LLVMBuildUDiv(e->b, t.i, tiles, "");
+    /* Causal queries see the more keys the later they are: those first, so that no worker ends with a long one. */
+    LLVMValueRef first = em_mul(e, em_sub(e, em_sub(e, tiles, one), LLVMBuildURem(e->b, t.i, tiles, "")), each);
+    LLVMValueRef n = attention_min(e, each, em_sub(e, all, first));
+    attention_decode(a, r.batch);
+    em_loop i = em_for(e, zero, n, one);
+    panel p = panel_of(a, &r, first, i.i);
+    begin_panel(a, &r, &p);
+    em_end(e, &i);
+    LLVMValueRef q0 = em_mul(e, first, nr), q_end = attention_min(e, a->n_queries, em_mul(e, em_add(e, first, n), nr));
+    em_loop j = em_for(e, round_down(a, first_key(a, &r, q0), a->kb), end_key(a, &r, em_sub(e, q_end, one)), kb);
+    LLVMValueRef count = attention_min(e, kb, em_sub(e, a->n_keys, j.i));
+    const bool k_plain = attention_is_plain(a, a->keys), v_plain = attention_is_plain(a, a->v);
+    r.k = block_of(a, &r, PACK_K, j.i, count, r.keys, &r.k_row, k_plain ? yes : NULL);
+    r.v = block_of(a, &r, PACK_V, j.i, count, r.values, &r.v_row, v_plain ? yes : NULL);
+    r.k_step = k_plain ? stride_of(a, a->keys, a->at.k) : one;
+    r.v_step = v_plain ? stride_of(a, a->v, a->at.n) : one;
+    i = em_for(e, zero, n, one);
+    p = panel_of(a, &r, first, i.i);
+    panel_block(a, &r, &p, j.i, count);
+    em_end(e, &i);
+    em_end(e, &j);
+    i = em_for(e, zero, n, one);
+    p = panel_of(a, &r, first, i.i);
+    attention_call(a, TURN, (LLVMValueRef[]){p.results, nr, r.rows, a->values_up, a->values_up, nr}, 6);
+    LLVMValueRef rows = em_sub(e, em_add(e, last_query(a, &p), one), p.q0);
+    attention_call(a, STORE_ROWS, (LLVMValueRef[]){e->args, r.batch, p.q0, rows, r.rows, a->values_up, p.sums}, 7);
+    em_end(e, &i);
+    em_end(e, &t);
+}
+
+/* ---- one by one ---- */
+typedef struct part { LLVMValueRef results, largest, sums; } part;
+
+static part part_at(attention *a, LLVMValueRef base) {
+    part p = {.results = base};
+    p.largest = attention_at(a, base, em_mul(a->e, a->n_queries, a->values_up));
+    p.sums = attention_at(a, p.largest, num(a, a->lanes));
+    return p;
+}
+
+static part shared_part(attention *a, const run *r, LLVMValueRef number) {
+    emit *e = a->e;
+    LLVMValueRef size = em_add(e, em_mul(e, a->n_queries, a->values_up), num(a, 2 * a->lanes));
+    return part_at(a, attention_at(a, e->shared, em_mul(e, em_add(e, em_mul(e, number, r->batches), r->batch), size)));
+}
+
+static void begin_part(attention *a, const part *p) {
+    fill(a, p->results, em_mul(a->e, a->n_queries, a->values_up), 0);
+    fill(a, p->largest, num(a, a->lanes), -__builtin_inf());
+    fill(a, p->sums, num(a, a->lanes), 0);
+}
+
+/* Query i and the keys [j0, j0 + count). */
+static void row_block(attention *a, const run *r, const part *p, LLVMValueRef i, LLVMValueRef j0, LLVMValueRef count) {
+    emit *e = a->e;
+    LLVMValueRef zero = num(a, 0), one = num(a, 1), end = attention_min(e, count, em_sub(e, end_key(a, r, i), j0));
+    LLVMValueRef is_seen = em_and(e, em_icmp(e, LLVMIntSGT, end, zero), em_icmp(e, LLVMIntSLT, first_key(a, r, i), em_add(e, j0, count)));
+    em_branch any = em_if(e, is_seen);
+    LLVMValueRef q = attention_at(a, r->panels, em_mul(e, i, a->head_up)), mask = LLVMConstNull(e->t_ptr);
+    attention_call(a, DOTS, (LLVMValueRef[]){q, r->k, r->k_row, end, a->head_up, r->scores}, 6);
+    if (a->mask >= 0) {
+        mask = r->mask_rows;
+        pack(a, PACK_MASK, r->batch, i, one, i, j0, end, mask, num(a, a->kb));
+    }
+    LLVMValueRef largest = attention_at(a, p->largest, i), sum = attention_at(a, p->sums, i);
+    LLVMValueRef in[10] = {r->scores, end, largest, sum, r->factors, r->scale, r->cap ? r->cap : LLVMConstNull(a->t_acc), mask, zero, zero};
+    if (r->low) in[8] = em_sub(e, em_add(e, i, r->low), j0);
+    if (r->high) in[9] = em_sub(e, em_add(e, i, r->high), j0);
+    attention_call(a, ROW_WEIGHTS, in, 10);
+    LLVMValueRef to = attention_at(a, p->results, em_mul(e, i, a->values_up));
+    attention_call(a, WEIGH, (LLVMValueRef[]){r->scores, end, r->v, r->v_row, a->values_up, to, r->factors}, 7);
+    em_endif(e, &any);
+}
+
+/* Can rows of a plain operand be read as vectors where they lie? i1, or NULL. */
+static LLVMValueRef whole_rows(attention *a, int inst, int dim, LLVMValueRef size, LLVMValueRef up) {
+    if (!attention_is_plain(a, inst) || a->k->buffer[a->k->inst[inst].index].stride[dim] != 1) return NULL;
+    return em_icmp(a->e, LLVMIntEQ, size, up);
+}
+
+/* As ir_attention_parts. */
+static LLVMValueRef count_parts(attention *a, const run *r, LLVMValueRef *length) {
+    emit *e = a->e;
+    LLVMValueRef one = num(a, 1), each = num(a, IR_ATTENTION_PART), batches = attention_max(e, one, r->batches);
+    LLVMValueRef parts = attention_min(e, ceil_div(a, num(a, IR_ATTENTION_PARTS), batches), LLVMBuildUDiv(e->b, a->n_keys, each, ""));
+    parts = attention_max(e, one, parts);
+    LLVMValueRef is_long = em_icmp(e, LLVMIntSGE, a->n_keys, num(a, 2 * IR_ATTENTION_PART));
+    *length = em_select(e, is_long, round_up(a, ceil_div(a, a->n_keys, parts), a->kb), attention_max(e, one, round_up(a, a->n_keys, a->kb)));
+    return attention_max(e, one, ceil_div(a, a->n_keys, *length));
+}
+
+static void store_part(attention *a, const run *r, const part *p) {
+    attention_call(a, STORE_ROWS, (LLVMValueRef[]){a->e->args, r->batch, num(a, 0), a->n_queries, p->results, a->values_up, p->sums}, 7);
+}
+
+static void emit_one_by_one(attention *a) {
+    emit *e = a->e;
+    run r = begin_run(a);
+    LLVMValueRef zero = num(a, 0), one = num(a, 1), kb = num(a, a->kb), length;
+    LLVMValueRef last = em_sub(e, a->n_queries, one), parts = count_parts(a, &r, &length);
+    LLVMValueRef is_alone = em_icmp(e, LLVMIntEQ, parts, one), own = attention_at(a, r.panels, em_mul(e, num(a, a->nr), a->head_up));
+    em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
+    /* batches first: heads that share keys come one after the other */
+    LLVMValueRef number = LLVMBuildUDiv(e->b, t.i, r.batches, "");
+    r.batch = LLVMBuildURem(e->b, t.i, r.batches, "");
+    attention_decode(a, r.batch);
+    part p = part_at(a, em_select(e, is_alone, own, shared_part(a, &r, number).results));
+    pack(a, PACK_Q, r.batch, zero, a->n_queries, last, zero, a->head, r.panels, a->head_up);
+    begin_part(a, &p);
+    LLVMValueRef from = em_mul(e, number, length), to = attention_min(e, a->n_keys, em_add(e, from, length));
+    from = attention_max(e, from, round_down(a, first_key(a, &r, zero), a->kb));
+    em_loop j = em_for(e, from, attention_min(e, to, end_key(a, &r, last)), kb);
+    LLVMValueRef count = attention_min(e, kb, em_sub(e, a->n_keys, j.i));
+    r.k = block_of(a, &r, PACK_K, j.i, count, r.keys, &r.k_row, whole_rows(a, a->keys, a->at.k, a->head, a->head_up));
+    r.v = block_of(a, &r, PACK_V, j.i, count, r.values, &r.v_row, whole_rows(a, a->v, a->at.n, a->n_values, a->values_up));
+    em_loop i = em_for(e, zero, a->n_queries, one);
+    row_block(a, &r, &p, i.i, j.i, count);
+    em_end(e, &i);
+    em_end(e, &j);
+    em_branch alone = em_if(e, is_alone);
+    store_part(a, &r, &p);
+    em_endif(e, &alone);
+    em_end(e, &t);
+}
+
+/* Phase 1: a tile is a batch, its parts in order. */
+static void emit_merge_phase(attention *a) {
+    emit *e = a->e;
+    run r = begin_run(a);
+    LLVMValueRef zero = num(a, 0), one = num(a, 1), length, parts = count_parts(a, &r, &length);
+    part p = part_at(a, attention_at(a, r.panels, em_mul(e, num(a, a->nr), a->head_up)));
+    em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
+    r.batch = t.i;
+    begin_part(a, &p);
+    em_loop n = em_for(e, zero, parts, one);
+    part other = shared_part(a, &r, n.i);
+    em_loop i = em_for(e, zero, a->n_queries, one);
+    LLVMValueRef row = em_mul(e, i.i, a->values_up);
+    attention_call(a, MERGE,
+                   (LLVMValueRef[]){attention_at(a, p.results, row), attention_at(a, other.results, row), a->values_up, attention_at(a, p.largest, i.i),
+                                    attention_at(a, p.sums, i.i), attention_at(a, other.largest, i.i), attention_at(a, other.sums, i.i)},
+                   7);
+    em_end(e, &i);
+    em_end(e, &n);
+    store_part(a, &r, &p);
+    em_end(e, &t);
+}
+
+/* ---- the description, which ir_verify_attention has checked ---- */
+static void read_description(attention *a) {
+    const ir_kernel *k = a->k;
+    const ir_kinst *in = NULL;
+    int n = 3;
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_OP_ATTENTION) in = &k->inst[i], a->inst = i;
+    a->q = in->in[0];
+    a->keys = in->in[1];
+    a->v = in->in[2];
+    a->scale = in->in[n++];
+    a->cap = in->variant & IR_ATTENTION_CAP ? in->in[n++] : -1;
+    a->mask = in->variant & IR_ATTENTION_MASK ? in->in[n++] : -1;
+    a->low = in->variant & IR_ATTENTION_LOW ? in->in[n++] : -1;
+    a->high = in->variant & IR_ATTENTION_HIGH ? in->in[n++] : -1;
+    a->mask_has_queries = a->mask >= 0 && a->e->varies[a->mask] >> a->at.m & 1;
+}
+
+fusor_status jit_emit_attention(emit *e, fu_error *err) {
+    attention *a = FU_NEW(e->arena, attention);
+    a->e = e;
+    a->k = e->k;
+    a->at = ir_kernel_attention_dims(a->k);
+    read_description(a);
+    a->acc = ir_kernel_attention_acc(a->k);
+    a->acc_bytes = ir_dtypes[a->acc].bytes;
+    a->lanes = e->level->lanes;
+    a->v_lanes = e->level->vector_bytes / a->acc_bytes;
+    a->mr = a->k->tile.mr;
+    a->nr = a->k->tile.nr;
+    a->kb = a->k->tile.kb;
+    if (a->mr > 16 || a->mr * (a->nr / a->v_lanes) > 32 || a->kb & (a->kb - 1))
+        return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "attention kernel: tile %d x %d x %d does not fit level %s", a->mr, a->nr, a->kb, e->level->name);
+    a->t_acc = em_scalar_type(e, a->acc);
+    a->t_vec = LLVMVectorType(a->t_acc, (unsigned)a->v_lanes);
+    set_values(a);
+    attention_emit_tiles(a);
+    attention_emit_softmax(a);
+    attention_emit_rows(a);
+    LLVMValueRef rows = num(a, ir_attention_rows(a->k));
+    em_branch phase = em_if(e, em_icmp(e, LLVMIntNE, e->phase, LLVMConstInt(LLVMTypeOf(e->phase), 0, 0)));
+    emit_merge_phase(a);
+    em_else(e, &phase);
+    em_branch few = em_if(e, em_icmp(e, LLVMIntSLE, a->n_queries, rows));
+    emit_one_by_one(a);
+    em_else(e, &few);
+    emit_panels(a);
+    em_endif(e, &few);
+    em_endif(e, &phase);
+    em_demote(e);
+    return FUSOR_OK;
+}

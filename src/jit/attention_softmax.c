@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* attention_softmax.c: scores become weights, block of keys by block. The largest score so far of each query is kept: the
+ * weights are exp(score - largest), and what was summed with a smaller one is multiplied by exp(smaller - largest), the
+ * factor. A query without a key so far has -infinity, against which 0 is subtracted: all weights and the factor are 0 then.
+ * A NaN is never the largest; it makes the sum a NaN, and with it the whole result. */
+#include "jit/attention.h"
+
+typedef struct scores { attention *a; LLVMValueRef scale, cap, mask, low, high; bool is_bound; } scores;
+enum { S, COUNT, LARGEST, SUM, FACTOR, SCALE, CAP, MASK, LOW, HIGH, N_PARAMETERS };
+
+static LLVMValueRef lower(attention *a, ir_op op, int n, LLVMValueRef x, LLVMValueRef y) {
+    const ir_kinst inst = {.op = (uint16_t)op, .dtype = a->acc, .n_in = (uint8_t)n};
+    return em_lower(a->e, &inst, (LLVMValueRef[]){x, y}, (ir_dtype[]){a->acc, a->acc});
+}
+
+static LLVMValueRef lowest(attention *a) { return em_const(a->e, a->acc, -__builtin_inf()); }
+static LLVMValueRef larger(attention *a, LLVMValueRef x, LLVMValueRef than) {
+    return em_select(a->e, em_fcmp(a->e, LLVMRealOGT, x, than), x, than);
+}
+
+/* What is subtracted from scores whose largest is `largest`. */
+static LLVMValueRef about(attention *a, LLVMValueRef largest) {
+    emit *e = a->e;
+    return em_select(e, em_fcmp(e, LLVMRealOEQ, largest, lowest(a)), em_const(e, a->acc, 0), largest);
+}
+
+/* A bound of key numbers as i32: far ones are as good as none. */
+static LLVMValueRef narrow(attention *a, LLVMValueRef bound) {
+    emit *e = a->e;
+    bound = attention_max(e, attention_num(a, -(1 << 30)), attention_min(e, attention_num(a, 1 << 30), bound));
+    return LLVMBuildTrunc(e->b, bound, e->t_i32, "");
+}
+
+static LLVMValueRef lane_numbers(emit *e) {
+    LLVMValueRef lane[64];
+    for (int i = 0; i < e->lanes; i++) lane[i] = LLVMConstInt(e->t_i32, (unsigned)i, 0);
+    return LLVMConstVector(lane, (unsigned)e->lanes);
+}
+
+/* Scaled, capped, masked. mask: what the mask has at these places as accumulators, or NULL. */
+static LLVMValueRef finished(const scores *v, LLVMValueRef s, LLVMValueRef mask) {
+    attention *a = v->a;
+    emit *e = a->e;
+    s = em_fmul(e, s, em_splat(e, v->scale));
+    if (a->cap >= 0) {
+        LLVMValueRef cap = em_splat(e, v->cap);
+        s = em_fmul(e, lower(a, IR_OP_TANH, 1, em_fdiv(e, s, cap), NULL), cap);
+    }
+    if (!mask) return s;
+    if (!ir_is_bool(a->k->inst[a->mask].dtype)) return em_fadd(e, s, mask);
+    return em_select(e, em_fcmp(e, LLVMRealUNE, mask, em_const(e, a->acc, 0)), s, lowest(a));
+}
+
+static LLVMValueRef get(attention *a, LLVMValueRef base, LLVMValueRef i) {
+    return em_load_ptr(a->e, a->acc, attention_at(a, base, i), NULL, (unsigned)a->acc_bytes);
+}
+static void put(attention *a, LLVMValueRef v, LLVMValueRef base, LLVMValueRef i) {
+    em_store_ptr(a->e, a->acc, v, attention_at(a, base, i), NULL, (unsigned)a->acc_bytes);
+}
+
+static LLVMValueRef get_one(attention *a, LLVMValueRef base, LLVMValueRef i) {
+    const int lanes = a->e->lanes;
+    a->e->lanes = 1;
+    LLVMValueRef x = get(a, base, i);
+    a->e->lanes = lanes;
+    return x;
+}
+
+static attention_outer *begin(attention *a, attention_function f, const char *name, LLVMValueRef *in, scores *v) {
+    emit *e = a->e;
+    LLVMTypeRef parameter[N_PARAMETERS] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr, a->t_acc, a->t_acc, e->t_ptr, e->t_i64, e->t_i64};
+    attention_outer *o = attention_begin(a, f, name, parameter, N_PARAMETERS, false, true);
+    LLVMGetParams(e->fn, in);
+    *v = (scores){.a = a, .scale = in[SCALE], .cap = in[CAP], .mask = a->mask >= 0 ? in[MASK] : NULL};
+    e->lanes = a->lanes;
+    return o;
+}
+
+/* ---- panels: (s, count, largest, sum, factor, scale, cap, mask, low, high). s[count][nr] scores become weights; largest,
+ * sum, factor [nr]. mask: [count][nr], or [count] where it does not vary along queries. Key x of query i is within bounds
+ * where low + i <= x <= high + i. ---- */
+enum { MAX_CHUNKS = 4 };
+
+static LLVMValueRef panel_score(const scores *v, LLVMValueRef s, LLVMValueRef x, int chunk) {
+    attention *a = v->a;
+    emit *e = a->e;
+    LLVMValueRef mask = NULL;
+    if (v->mask && a->mask_has_queries)
+        mask = get(a, v->mask, em_add(e, em_mul(e, x, attention_num(a, a->nr)), attention_num(a, chunk * a->lanes)));
+    else if (v->mask) mask = em_splat(e, get_one(a, v->mask, x));
+    s = finished(v, s, mask);
+    if (!v->is_bound) return s;
+    LLVMValueRef key = em_splat(e, LLVMBuildTrunc(e->b, x, e->t_i32, "")), keep = NULL;
+    LLVMValueRef i = em_add(e, lane_numbers(e), em_i32(e, chunk * a->lanes));
+    if (a->low >= 0) keep = em_icmp(e, LLVMIntSGE, key, em_add(e, i, em_splat(e, v->low)));
+    if (a->high >= 0) {
+        LLVMValueRef below = em_icmp(e, LLVMIntSLE, key, em_add(e, i, em_splat(e, v->high)));
+        keep = keep ? em_and(e, keep, below) : below;
+    }
+    return keep ? em_select(e, keep, s, lowest(a)) : s;
+}
+
+static void emit_panel(attention *a, bool is_bound) {
+    emit *e = a->e;
+    const int chunks = a->nr / a->lanes;
+    LLVMValueRef in[N_PARAMETERS], largest[MAX_CHUNKS], next[MAX_CHUNKS], sum[MAX_CHUNKS], one = attention_num(a, 1);
+    scores v;
+    attention_outer *o = begin(a, is_bound ? WEIGHTS_BOUND : WEIGHTS, is_bound ? "weights_bound" : "weights", in, &v);
+    v.is_bound = is_bound;
+    if (is_bound) v.low = narrow(a, in[LOW]), v.high = narrow(a, in[HIGH]);
+    LLVMValueRef old[MAX_CHUNKS], minus[MAX_CHUNKS];
+    for (int c = 0; c < chunks; c++) old[c] = get(a, in[LARGEST], attention_num(a, c * a->lanes));
+    em_loop l = em_for(e, attention_num(a, 0), in[COUNT], one);
+    for (int c = 0; c < chunks; c++) largest[c] = em_loop_phi(e, &l, old[c]);
+    LLVMValueRef row = em_mul(e, l.i, attention_num(a, a->nr));
+    for (int c = 0; c < chunks; c++) {
+        LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes)), s = panel_score(&v, get(a, in[S], at), l.i, c);
+        put(a, s, in[S], at);
+        next[c] = larger(a, s, largest[c]);
+    }
+    for (int c = 0; c < chunks; c++) em_loop_next(e, largest[c], next[c]);
+    em_end(e, &l);
+    for (int c = 0; c < chunks; c++) {
+        LLVMValueRef at = attention_num(a, c * a->lanes);
+        minus[c] = about(a, largest[c]);
+        put(a, lower(a, IR_OP_EXP, 1, em_fsub(e, old[c], minus[c]), NULL), in[FACTOR], at);
+        put(a, largest[c], in[LARGEST], at);
+    }
+    l = em_for(e, attention_num(a, 0), in[COUNT], one);
+    for (int c = 0; c < chunks; c++) sum[c] = em_loop_phi(e, &l, em_const(e, a->acc, 0));
+    row = em_mul(e, l.i, attention_num(a, a->nr));
+    for (int c = 0; c < chunks; c++) {
+        LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes));
+        LLVMValueRef w = lower(a, IR_OP_EXP, 1, em_fsub(e, get(a, in[S], at), minus[c]), NULL);
+        put(a, w, in[S], at);
+        next[c] = em_fadd(e, sum[c], w);
+    }
+    for (int c = 0; c < chunks; c++) em_loop_next(e, sum[c], next[c]);
+    em_end(e, &l);
+    for (int c = 0; c < chunks; c++) {
+        LLVMValueRef at = attention_num(a, c * a->lanes);
+        put(a, em_mad(e, get(a, in[SUM], at), get(a, in[FACTOR], at), sum[c]), in[SUM], at);
+    }
+    LLVMBuildRetVoid(e->b);
+    attention_end(a, o);
+}
+
+/* ---- one query: the same, of s[count]; low <= x <= high. Scores behind count are made weights of 0, up to whole lanes. ---- */
+/* The lanes of v combined, by halves. */
+static LLVMValueRef across(attention *a, LLVMValueRef v, bool is_sum) {
+    emit *e = a->e;
+    for (int h = e->lanes / 2; h >= 1; h /= 2) {
+        LLVMValueRef lane[64];
+        for (int i = 0; i < e->lanes; i++) lane[i] = LLVMConstInt(e->t_i32, (unsigned)((i + h) % e->lanes), 0);
+        LLVMValueRef other = LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(lane, (unsigned)e->lanes), "");
+        v = is_sum ? em_fadd(e, v, other) : larger(a, v, other);
+    }
+    return em_lane(e, v, 0);
+}
+
+static LLVMValueRef row_score(const scores *v, LLVMValueRef s, LLVMValueRef x, LLVMValueRef count) {
+    attention *a = v->a;
+    emit *e = a->e;
+    s = finished(v, s, v->mask ? get(a, v->mask, x) : NULL);
+    LLVMValueRef keep = em_mask(e, em_sub(e, count, x)), key = lane_numbers(e);
+    if (a->low >= 0) keep = em_and(e, keep, em_icmp(e, LLVMIntSGE, key, em_splat(e, narrow(a, em_sub(e, v->low, x)))));
+    if (a->high >= 0) keep = em_and(e, keep, em_icmp(e, LLVMIntSLE, key, em_splat(e, narrow(a, em_sub(e, v->high, x)))));
+    return em_select(e, keep, s, lowest(a));
+}
+
+static void emit_row(attention *a) {
+    emit *e = a->e;
+    LLVMValueRef in[N_PARAMETERS], zero = attention_num(a, 0), step = attention_num(a, a->lanes);
+    scores v;
+    attention_outer *o = begin(a, ROW_WEIGHTS, "row_weights", in, &v);
+    v.low = in[LOW];
+    v.high = in[HIGH];
+    LLVMValueRef old = get_one(a, in[LARGEST], zero), begin_with = em_splat(e, old);
+    em_loop l = em_for(e, zero, in[COUNT], step);
+    LLVMValueRef largest = em_loop_phi(e, &l, begin_with);
+    LLVMValueRef s = row_score(&v, get(a, in[S], l.i), l.i, in[COUNT]);
+    put(a, s, in[S], l.i);
+    em_loop_next(e, largest, larger(a, s, largest));
+    em_end(e, &l);
+    LLVMValueRef most = across(a, largest, false);
+    e->lanes = 1;
+    LLVMValueRef minus = about(a, most), factor = lower(a, IR_OP_EXP, 1, em_fsub(e, old, minus), NULL);
+    put(a, factor, in[FACTOR], zero);
+    put(a, most, in[LARGEST], zero);
+    e->lanes = a->lanes;
+    l = em_for(e, zero, in[COUNT], step);
+    LLVMValueRef sum = em_loop_phi(e, &l, em_const(e, a->acc, 0));
+    LLVMValueRef w = lower(a, IR_OP_EXP, 1, em_fsub(e, get(a, in[S], l.i), em_splat(e, minus)), NULL);
+    put(a, w, in[S], l.i);
+    em_loop_next(e, sum, em_fadd(e, sum, w));
+    em_end(e, &l);
+    LLVMValueRef total = across(a, sum, true);
+    e->lanes = 1;
+    put(a, em_mad(e, get(a, in[SUM], zero), factor, total), in[SUM], zero);
+    LLVMBuildRetVoid(e->b);
+    attention_end(a, o);
+}
+
+/* (values, from, length, largest, sum, from_largest, from_sum): results of one query over some keys joined with those over
+ * others; length is a multiple of lanes. */
+static void emit_merge(attention *a) {
+    emit *e = a->e;
+    LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr};
+    attention_outer *o = attention_begin(a, MERGE, "merge", parameter, 7, false, true);
+    LLVMValueRef in[7], zero = attention_num(a, 0);
+    LLVMGetParams(e->fn, in);
+    e->lanes = 1;
+    LLVMValueRef mine = get(a, in[3], zero), other = get(a, in[5], zero), most = larger(a, mine, other), minus = about(a, most);
+    LLVMValueRef f = lower(a, IR_OP_EXP, 1, em_fsub(e, mine, minus), NULL), g = lower(a, IR_OP_EXP, 1, em_fsub(e, other, minus), NULL);
+    put(a, most, in[3], zero);
+    put(a, em_mad(e, get(a, in[4], zero), f, em_fmul(e, get(a, in[6], zero), g)), in[4], zero);
+    e->lanes = a->lanes;
+    em_loop l = em_for(e, zero, in[2], attention_num(a, a->lanes));
+    LLVMValueRef x = em_fmul(e, get(a, in[1], l.i), em_splat(e, g));
+    put(a, em_mad(e, get(a, in[0], l.i), em_splat(e, f), x), in[0], l.i);
+    em_end(e, &l);
+    LLVMBuildRetVoid(e->b);
+    attention_end(a, o);
+}
+
+void attention_emit_softmax(attention *a) {
+    emit_panel(a, false);
+    if (a->low >= 0 || a->high >= 0) emit_panel(a, true);
+    emit_row(a);
+    emit_merge(a);
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* attention_tile.c: the products of the attention kernel.
+ *
+ * Panels: keys (or columns of values) are the rows of the register tile and queries its columns, so that a panel's scores
+ * come out as [key][query]: the largest of a query and the sum of its weights need no step across lanes, and the weights
+ * are in the order that the second product reads. Rows are read from memory where they lie, one element at a time, spread
+ * over the lanes; so neither keys nor values are packed or transposed.
+ *
+ * One query: lanes along the head, v_lanes keys at once, whose sums are added across lanes together. */
+#include "jit/attention.h"
+
+enum { AHEAD = 4 };     /* columns of values at once, in registers */
+
+static LLVMValueRef load_vec(attention *a, LLVMValueRef ptr, int align) {
+    LLVMValueRef v = LLVMBuildLoad2(a->e->b, a->t_vec, ptr, "");
+    LLVMSetAlignment(v, (unsigned)align);
+    return v;
+}
+
+static void store_vec(attention *a, LLVMValueRef v, LLVMValueRef ptr) {
+    LLVMSetAlignment(LLVMBuildStore(a->e->b, v, ptr), (unsigned)(a->v_lanes * a->acc_bytes));
+}
+
+/* One element in every lane of a register. */
+static LLVMValueRef spread(attention *a, LLVMValueRef ptr) {
+    emit *e = a->e;
+    LLVMValueRef x = LLVMBuildLoad2(e->b, a->t_acc, ptr, ""), poison = LLVMGetPoison(a->t_vec);
+    LLVMSetAlignment(x, (unsigned)a->acc_bytes);
+    return LLVMBuildShuffleVector(e->b, LLVMBuildInsertElement(e->b, poison, x, LLVMConstInt(e->t_i32, 0, 0), ""), poison,
+                                  LLVMConstNull(LLVMVectorType(e->t_i32, (unsigned)a->v_lanes)), "");
+}
+
+static LLVMValueRef pick(attention *a, LLVMValueRef x, LLVMValueRef y, const int *index, int n) {
+    LLVMValueRef lane[64];
+    for (int i = 0; i < n; i++) lane[i] = LLVMConstInt(a->e->t_i32, (unsigned)index[i], 0);
+    return LLVMBuildShuffleVector(a->e->b, x, y, LLVMConstVector(lane, (unsigned)n), "");
+}
+
+/* Of lanes whose bit h is 0 the values of x, of the others those of y, h lanes before; and the other halves of both. */
+static void exchange(attention *a, LLVMValueRef x, LLVMValueRef y, int h, LLVMValueRef *low, LLVMValueRef *high) {
+    int first[64], second[64], n = a->v_lanes;
+    for (int l = 0; l < n; l++) {
+        first[l] = l & h ? n + l - h : l;
+        second[l] = l & h ? n + l : l + h;
+    }
+    *low = pick(a, x, y, first, n);
+    *high = pick(a, x, y, second, n);
+}
+
+/* (a, row, rows, step, b, count, dst, factors): for each row i < rows, dst[i][nr] = sum over k < count of a[i * row + k *
+ * step] * b[k][nr], the products in order, each added by one rounding; with factors (else NULL) dst[i] * factors + that. Rows
+ * are made mr at a time: the last ones of dst, up to a multiple of mr, repeat row rows - 1. */
+static void emit_products(attention *a) {
+    emit *e = a->e;
+    const int mr = a->mr, nv = a->nr / a->v_lanes;
+    LLVMTypeRef parameter[8] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr};
+    attention_outer *o = attention_begin(a, PRODUCTS, "products", parameter, 8, false, true);
+    LLVMValueRef in[8], zero = LLVMConstNull(a->t_vec), sum[32], next[32], from[16];
+    LLVMGetParams(e->fn, in);
+    LLVMValueRef none = LLVMConstNull(e->t_ptr), one = attention_num(a, 1);
+    LLVMValueRef step = em_mul(e, in[3], attention_num(a, a->acc_bytes));
+    em_loop rows = em_for(e, attention_num(a, 0), in[2], attention_num(a, mr));
+    LLVMValueRef last = em_sub(e, em_sub(e, in[2], rows.i), one);
+    for (int i = 0; i < mr; i++) {
+        LLVMValueRef row = em_add(e, rows.i, attention_min(e, attention_num(a, i), last));
+        from[i] = attention_at(a, in[0], em_mul(e, row, in[1]));
+    }
+    em_loop l = em_for(e, attention_num(a, 0), in[5], one);
+    LLVMValueRef at = em_loop_phi(e, &l, attention_num(a, 0)), pb = em_loop_phi(e, &l, in[4]);
+    for (int i = 0; i < mr * nv; i++) next[i] = sum[i] = em_loop_phi(e, &l, zero);
+    LLVMValueRef b[4];
+    for (int j = 0; j < nv; j++) b[j] = load_vec(a, attention_at(a, pb, attention_num(a, j * a->v_lanes)), a->v_lanes * a->acc_bytes);
+    for (int i = 0; i < mr; i++) {
+        LLVMValueRef x = spread(a, em_gep(e, from[i], e->t_i8, at));
+        for (int j = 0; j < nv; j++) next[i * nv + j] = em_mad(e, x, b[j], next[i * nv + j]);
+    }
+    for (int i = 0; i < mr * nv; i++) em_loop_next(e, sum[i], next[i]);
+    em_loop_next(e, at, em_add(e, at, step));
+    em_loop_next(e, pb, attention_at(a, pb, attention_num(a, a->nr)));
+    em_end(e, &l);
+    LLVMValueRef dst = attention_at(a, in[6], em_mul(e, rows.i, attention_num(a, a->nr)));
+    em_branch first = em_if(e, em_icmp(e, LLVMIntEQ, in[7], none));
+    for (int i = 0; i < mr * nv; i++) store_vec(a, sum[i], attention_at(a, dst, attention_num(a, i * a->v_lanes)));
+    em_else(e, &first);
+    LLVMValueRef factor[4];
+    for (int j = 0; j < nv; j++)
+        factor[j] = load_vec(a, attention_at(a, in[7], attention_num(a, j * a->v_lanes)), a->v_lanes * a->acc_bytes);
+    for (int i = 0; i < mr * nv; i++) {
+        LLVMValueRef p = attention_at(a, dst, attention_num(a, i * a->v_lanes));
+        store_vec(a, em_mad(e, load_vec(a, p, a->v_lanes * a->acc_bytes), factor[i % nv], sum[i]), p);
+    }
+    em_endif(e, &first);
+    em_end(e, &rows);
+    LLVMBuildRetVoid(e->b);
+    attention_end(a, o);
+}
+
+/* (src, src_row, dst, dst_row, rows, columns): dst[c][r] = src[r][c], both counts multiples of v_lanes. */
+static void emit_turn(attention *a) {
+    emit *e = a->e;
+    const int n = a->v_lanes;
+    LLVMTypeRef parameter[6] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_i64, e->t_i64};
+    attention_outer *o = attention_begin(a, TURN, "turn", parameter, 6, false, true);
+    LLVMValueRef in[6], v[16];
+    LLVMGetParams(e->fn, in);
+    em_loop r = em_for(e, attention_num(a, 0), in[4], attention_num(a, n));
+    em_loop c = em_for(e, attention_num(a, 0), in[5], attention_num(a, n));
+    LLVMValueRef src = attention_at(a, in[0], em_add(e, em_mul(e, r.i, in[1]), c.i));
+    LLVMValueRef dst = attention_at(a, in[2], em_add(e, em_mul(e, c.i, in[3]), r.i));
+    for (int i = 0; i < n; i++) {
+        v[i] = load_vec(a, src, a->acc_bytes);
+        src = attention_at(a, src, in[1]);
+    }
+    for (int h = 1; h < n; h *= 2)
+        for (int i = 0; i < n; i++)
+            if (!(i & h)) exchange(a, v[i], v[i + h], h, &v[i], &v[i + h]);
+    for (int i = 0; i < n; i++) {
+        LLVMSetAlignment(LLVMBuildStore(e->b, v[i], dst), (unsigned)a->acc_bytes);
+        dst = attention_at(a, dst, in[3]);
+    }
+    em_end(e, &c);
+    em_end(e, &r);
+    LLVMBuildRetVoid(e->b);
+    attention_end(a, o);
+}
+
+/* (q, keys, row, count, length, dst): dst[j] = sum over i < length of q[i] * keys[j * row + i], for j < count and as many more
+ * as make it a multiple of v_lanes (the last key again). length is a multiple of v_lanes: element i is added to sum i mod v_lanes
+ * in order, and these sums by halves. */
+static void emit_dots(attention *a) {
+    emit *e = a->e;
+    const int n = a->v_lanes;
+    LLVMTypeRef parameter[6] = {e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_ptr};
+    attention_outer *o = attention_begin(a, DOTS, "dots", parameter, 6, false, true);
+    LLVMValueRef in[6], sum[16], from[16];
+    LLVMGetParams(e->fn, in);
+    LLVMValueRef one = attention_num(a, 1);
+    em_loop g = em_for(e, attention_num(a, 0), in[3], attention_num(a, n));
+    LLVMValueRef last = em_sub(e, em_sub(e, in[3], g.i), one);
+    for (int i = 0; i < n; i++)
+        from[i] = attention_at(a, in[1], em_mul(e, em_add(e, g.i, attention_min(e, attention_num(a, i), last)), in[2]));
+    em_loop l = em_for(e, attention_num(a, 0), in[4], attention_num(a, n));
+    for (int i = 0; i < n; i++) sum[i] = em_loop_phi(e, &l, LLVMConstNull(a->t_vec));
+    LLVMValueRef q = load_vec(a, attention_at(a, in[0], l.i), n * a->acc_bytes);
+    for (int i = 0; i < n; i++)
+        em_loop_next(e, sum[i], em_mad(e, load_vec(a, attention_at(a, from[i], l.i), a->acc_bytes), q, sum[i]));
+    em_end(e, &l);
+    for (int h = n / 2; h >= 1; h /= 2)
+        for (int i = 0; i < h; i++) {
+            LLVMValueRef low, high;
+            exchange(a, sum[i], sum[i + h], h, &low, &high);
+            sum[i] = em_fadd(e, low, high);
+        }
+    store_vec(a, sum[0], attention_at(a, in[5], g.i));
+    em_end(e, &g);
+    LLVMBuildRetVoid(e->b);
+    attention_end(a, o);
+}
+
+/* `n` registers of values from column c on: dst[c] = dst[c] * factor + sum over j of weights[j] * values[j][c]. */
+static void weigh_columns(attention *a, LLVMValueRef *in, LLVMValueRef factor, LLVMValueRef c, int n) {
+    emit *e = a->e;
+    LLVMValueRef sum[AHEAD], from = attention_at(a, in[2], c);
+    em_loop l = em_for(e, attention_num(a, 0), in[1], attention_num(a, 1));
+    LLVMValueRef v = em_loop_phi(e, &l, from);
+    for (int i = 0; i < n; i++) sum[i] = em_loop_phi(e, &l, LLVMConstNull(a->t_vec));
+    LLVMValueRef w = spread(a, attention_at(a, in[0], l.i));
+    for (int i = 0; i < n; i++)
+        em_loop_next(e, sum[i], em_mad(e, load_vec(a, attention_at(a, v, attention_num(a, i * a->v_lanes)), a->acc_bytes), w, sum[i]));
+    em_loop_next(e, v, attention_at(a, v, in[3]));
+    em_end(e, &l);
+    for (int i = 0; i < n; i++) {
+        LLVMValueRef p = attention_at(a, in[5], em_add(e, c, attention_num(a, i * a->v_lanes)));
+        store_vec(a, em_mad(e, load_vec(a, p, a->v_lanes * a->acc_bytes), factor, sum[i]), p);
+    }
+}
+
+/* (weights, count, values, row, length, dst, factor): dst[c] = dst[c] * *factor + sum over j < count of weights[j] * values[j *
+ * row + c], for c < length, a multiple of v_lanes. */
+static void emit_weigh(attention *a) {
+    emit *e = a->e;
+    LLVMTypeRef parameter[7] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_i64, e->t_ptr, e->t_ptr};
+    attention_outer *o = attention_begin(a, WEIGH, "weigh", parameter, 7, false, true);
+    LLVMValueRef in[7], wide = attention_num(a, AHEAD * a->v_lanes);
+    LLVMGetParams(e->fn, in);
+    LLVMValueRef factor = spread(a, in[6]), whole = em_sub(e, in[4], LLVMBuildURem(e->b, in[4], wide, ""));
+    em_loop many = em_for(e, attention_num(a, 0), whole, wide);
+    weigh_columns(a, in, factor, many.i, AHEAD);
+    em_end(e, &many);
+    em_loop few = em_for(e, whole, in[4], attention_num(a, a->v_lanes));
+    weigh_columns(a, in, factor, few.i, 1);
+    em_end(e, &few);
+    LLVMBuildRetVoid(e->b);
+    attention_end(a, o);
+}
+
+void attention_emit_tiles(attention *a) {
+    emit_products(a);
+    emit_turn(a);
+    emit_dots(a);
+    emit_weigh(a);
+}
