@@ -22,11 +22,11 @@ const char bench_style[] =
     ".large{grid-template-columns:repeat(auto-fill,minmax(min(100%,520px),1fr))}.grid .card{min-width:0}"
     ".rival{display:grid;grid-template-columns:6.8em 1fr 8.4em;gap:8px;align-items:center;font-size:13px;margin:3px 0}.rival .n{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}"
     ".rival .t{height:14px;background:var(--grid);border-radius:4px;overflow:hidden}.rival .t i{display:block;height:100%;border-radius:4px;min-width:2px}"
-    ".rival .v{font-variant-numeric:tabular-nums;white-space:nowrap;text-align:right;color:var(--soft)}.rival .v b{color:var(--ink);font-weight:600}"
+    ".long{grid-template-columns:11.5em 1fr 7.4em}.rival .v{font-variant-numeric:tabular-nums;white-space:nowrap;text-align:right;color:var(--soft)}.rival .v b{color:var(--ink);font-weight:600}"
     "svg{display:block;width:100%;height:auto;margin-top:8px}svg text{font-size:11px;fill:var(--soft)}svg .g{stroke:var(--grid)}svg .a{stroke:var(--line)}"
     "svg .roof{stroke:var(--ink);fill:none;stroke-width:1.5}svg .l{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}svg circle{stroke:var(--card);stroke-width:1}"
     ".keys{display:flex;flex-wrap:wrap;gap:2px 14px;margin-top:6px;color:var(--soft)}.keys .key{margin:0;font-size:12.5px}.slower{color:var(--bad);font-weight:600}.faster{color:var(--good);font-weight:600}"
-    "summary{cursor:pointer;margin-top:10px;color:var(--accent)}footer{margin-top:36px}@media(max-width:520px){main{padding:20px 14px 40px}nav{flex-wrap:nowrap;overflow-x:auto;white-space:nowrap;scrollbar-width:none}.scroll td:first-child{white-space:normal}.rival{grid-template-columns:5.8em 1fr 8.2em;gap:6px}}"
+    "summary{cursor:pointer;margin-top:10px;color:var(--accent)}footer{margin-top:36px}@media(max-width:520px){main{padding:20px 14px 40px}nav{flex-wrap:nowrap;overflow-x:auto;white-space:nowrap;scrollbar-width:none}.scroll td:first-child{white-space:normal}.rival{grid-template-columns:5.8em 1fr 8.2em;gap:6px}.long{grid-template-columns:9em 1fr 7.4em}}"
     "@media print{nav{display:none}.card{break-inside:avoid}}";
 
 const char *bench_colour(const char *rival) {

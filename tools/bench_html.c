@@ -204,7 +204,7 @@ static void by_size(page *p, const char *suite) {
     bench_series series[MAX_LINES];
     int n_names = distinct(p, suite, names, 64), n_series = 0, n_rows = rows_of(p, suite, names[0], p->min_threads, rows, 8);
     if (!n_rows || !is_kind(rows[0], "call")) return;
-    bool is_arithmetic = number(rows[n_rows - 1], "flops") > 8 * number(rows[n_rows - 1], "bytes");
+    bool is_arithmetic = number(rows[n_rows - 1], "flops") > 4 * number(rows[n_rows - 1], "bytes");
     for (int i = 0; i < n_names && n_series < MAX_LINES; i++) {
         int n = rows_of(p, suite, names[i], p->min_threads, rows, 8);
         if (n < 2) continue;
@@ -252,7 +252,7 @@ static void by_threads(page *p, const char *suite) {
                 add(p, "</h3>");
             }
             is_open = true;
-            fu_str_addf(&p->s, "<div class=\"rival\"><span class=\"n\" title=\"");
+            add(p, "<div class=\"rival long\"><span class=\"n\" title=\"");
             put(p, names[i]);
             add(p, "\">");
             put(p, names[i]);
@@ -373,7 +373,7 @@ static void numbers(page *p) {
     add(p, "</details>");
 }
 
-static void head(page *p) {
+static void head(page *p, bool has_history) {
     tool *t = p->t;
     const char *suites[64], *name;
     json_t *version, *peers = json_object_get(p->document, "peers");
@@ -387,6 +387,7 @@ static void head(page *p) {
     html_begin(&p->s, "fusor bench", lead.at, bench_style);
     summary(p);
     add(p, "<nav>");
+    if (json_object_get(p->document, "baseline")) add(p, "<a href=\"#baseline\">baseline</a>");
     for (int i = 0; i < n; i++) {
         fu_str_addf(&p->s, "<a href=\"#suite%d\">", i);
         put(p, suites[i]);
@@ -394,6 +395,7 @@ static void head(page *p) {
     }
     add(p, "<a href=\"#roofline\">roofline</a><a href=\"#sizes\">sizes</a>");
     if (p->max_threads > p->min_threads) add(p, "<a href=\"#threads\">threads</a>");
+    if (has_history) add(p, "<a href=\"#history\">history</a>");
     add(p, "<a href=\"#numbers\">all numbers</a></nav>\n");
 }
 
@@ -407,7 +409,7 @@ int bench_html(tool *t, const char *path, const json_t *document, const json_t *
         if ((int)number(row, "threads") > p.max_threads) p.max_threads = (int)number(row, "threads");
         if ((int)number(row, "threads") < p.min_threads) p.min_threads = (int)number(row, "threads");
     }
-    head(&p);
+    head(&p, json_array_size(history) > 0);
     int n = distinct(&p, NULL, suites, 64);
     changes(&p);
     for (int k = 0; k < n; k++) {

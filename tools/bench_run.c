@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,7 +27,10 @@ static void show(progress *p, const bench_workload *w, int64_t size, int n_threa
     bar[24] = 0;
     if (left >= 60) snprintf(rest, sizeof rest, ", %.0f min %02.0f s left", floor(left / 60), fmod(left, 60));
     else if (left >= 0) snprintf(rest, sizeof rest, ", %.0f s left", left);
-    fprintf(stderr, "\r\033[K%s %3.0f %%%s  %s: %.40s, %" PRId64 ", %d thread%s", bar, 100 * part, rest, w->suite, w->name, size, n_threads, n_threads == 1 ? "" : "s");
+    struct winsize window;
+    int columns = ioctl(2, TIOCGWINSZ, &window) == 0 && window.ws_col > 20 ? window.ws_col - 1 : 79;      /* a line that wraps is not cleared */
+    const char *line = fu_format(&p->t->arena, "%s %3.0f %%%s  %s: %s, %" PRId64 ", %d thread%s", bar, 100 * part, rest, w->suite, w->name, size, n_threads, n_threads == 1 ? "" : "s");
+    fprintf(stderr, "\r\033[K%.*s", columns, line);
     (void)fflush(stderr);
 }
 static void clear(const progress *p) {
