@@ -119,8 +119,8 @@ enum {
     IR_TUNE_SCAN_GRAIN = 0, IR_TUNE_SCAN_TWO_PHASES = 1, IR_TUNE_SCAN_COLUMNS = 2,
     /* row: rows per tile */
     IR_TUNE_ROW_ROWS = 0,
-    /* window: rows (of dim y) of a tile, which has all of m */
-    IR_TUNE_WINDOW_ROWS = 0,
+    /* window: rows (of dim y) of a tile, which has all of m; how many of m go over these rows at a time */
+    IR_TUNE_WINDOW_ROWS = 0, IR_TUNE_WINDOW_CHANNELS = 1,
     /* contract: output block of a tile: multiples of mr and nr */
     IR_TUNE_CONTRACT_MC = 0, IR_TUNE_CONTRACT_NC = 1,
     /* 1: operand 1 is read where it lies, there is no packing (phase 0 has no tiles, shared is not used): for few rows (M up to

@@ -552,7 +552,7 @@ static void order_dims(builder *b, ir_step *st) {
         ir_size size = order[d] == MAX_SPACE - 1 ? b->one : b->dim[order[d]];
         int64_t v = 0;
         bool bakes = strchr("rnk", role[d]) != NULL || (k->kind == IR_KERNEL_MAP && d == n - 1);
-        bakes = bakes && c->kind != CLUSTER_WINDOW && ir_size_is_const(sz, size, &v) && v <= IR_BAKE_MAX;
+        bakes = bakes && (c->kind != CLUSTER_WINDOW || role[d] == 'k') && ir_size_is_const(sz, size, &v) && v <= IR_BAKE_MAX;
         k->dim[d] = (ir_kdim){role[d], bakes ? v : IR_SIZE_RUNTIME};
         st->dim[d] = size;
         for (int i = 0; i < k->n_buffers; i++) {

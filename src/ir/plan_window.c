@@ -21,19 +21,15 @@ static int64_t groups_of(const ir_node *n) {
     return a ? a->integer : 1;
 }
 
-/* One channel a group is done element by element, unless its kernel has too many places for that (pass_expand_conv.c). */
 bool ir_conv_fits_window(const ir_graph *g, const ir_node *n) {
     if (n->op != IR_OP_CONV) return false;
     const ir_node *w = ir_at(g, n->in[1]);
     const int64_t groups = groups_of(n);
-    int64_t v, places = 1;
+    int64_t v;
     if (!ir_is_float(ir_at(g, n->in[0])->dtype) || !ir_is_float(n->dtype)) return false;
     if (!ir_size_is_const(g->sizes, w->dim[0], &v) || v < groups) return false;
-    for (unsigned d = IR_SPATIAL_AT; d < w->rank; d++) {
+    for (unsigned d = IR_SPATIAL_AT; d < w->rank; d++)
         if (!ir_size_is_const(g->sizes, w->dim[d], &v) || v > INT32_MAX) return false;
-        places = places > INT32_MAX ? places : places * v;
-    }
-    if (groups > 1 && ir_size_is(g->sizes, w->dim[1], 1) && places <= IR_MAX_WINDOW) return false;
     return entry(g, n, "strides", n->rank - IR_SPATIAL_AT - 1u) <= 2;
 }
 
@@ -65,7 +61,13 @@ void plan_window_space(builder *b, const ir_node *n) {
     b->space = dim_group(n) + 1;
     int64_t made = 1;
     ir_size_is_const(g->sizes, w->dim[0], &made);
-    b->k->tile = ir_window_tile(b->k->level, n->dtype, made / groups_of(n));
+    int64_t columns = -1, rows = 1, products = -1, v;
+    if (ir_size_is_const(g->sizes, w->dim[1], &products))
+        for (unsigned i = 0; i < spatial; i++)
+            if (ir_size_is_const(g->sizes, w->dim[IR_SPATIAL_AT + i], &v)) products = products > INT32_MAX ? -1 : products * v;
+    if (!ir_size_is_const(g->sizes, n->dim[n->rank - 1], &columns)) columns = -1;
+    if (spatial > 1 && !ir_size_is_const(g->sizes, n->dim[n->rank - 2], &rows)) rows = -1;
+    b->k->tile = ir_window_tile(b->k->level, n->dtype, made / groups_of(n), columns, rows, products, (int)entry(g, n, "strides", spatial - 1));
 }
 
 uint16_t plan_window_value(builder *b, const ir_node *n) {

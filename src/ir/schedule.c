@@ -51,20 +51,38 @@ ir_tile ir_dot_tile(ir_level level, ir_dot dot) {
     return t;
 }
 
-/* Cycles for each product that is wanted, of all tiles that fit the registers (accumulators, a row of operand 1 and one
- * element of operand 0): two multiply-adds a cycle, two loads, those of operand 1 across lines of the cache counting
- * half more; a sum waits 4 cycles for the one before. Of near equal ones, the one with fewer loads. */
-ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m) {
+/* Cycles of a tile for each k: two multiply-adds a cycle, two loads, those of operand 1 across lines of the cache counting half more
+ * (two of them for a stride of 2); a sum waits 4 cycles for the one before. */
+static double tile_cycles(int mr, int nv, int step) {
+    const double products = mr * nv / 2.0, loads = (mr + 1.5 * nv * step + 1) / 2, most = products > loads ? products : loads;
+    return (most > 4 ? most : 4) * (1 + loads / products / 10);
+}
+
+/* For a line of so many vectors; what is left of the last panel is done as tiles of one vector. */
+static double line_cycles(int mr, int nv, int step, int64_t vectors) {
+    const int64_t left = vectors % nv;
+    return (double)(vectors / nv) * tile_cycles(mr, nv, step) + (double)left * tile_cycles(mr, 1, step);
+}
+
+/* Of all tiles that fit the registers (accumulators, a row of operand 1 and one element of operand 0), the quickest for the result: by rows,
+ * or all rows in one line with a few columns between them. */
+ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k, int step) {
     const int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = level == IR_LEVEL_V4 ? 32 : 16;
+    const bool is_known = n > 0 && n < INT32_MAX && y > 0 && y < INT32_MAX;
     ir_tile best = {1, lanes, ir_contract_tile(level, acc).kb};
+    const double each = k > 0 ? (double)k : 512;
     double least = 1e300;
     for (int mr = 1; mr <= 12 && mr <= m; mr++)
         for (int nv = 1; nv <= (mr <= 3 ? 8 : 4) && mr * nv + nv + 1 <= registers; nv++) {
-            const double products = mr * nv / 2.0, loads = (mr + 1.5 * nv + 1) / 2;
-            double cycles = products > loads ? products : loads;
-            if (cycles < 4) cycles = 4;
-            const int64_t tiles = (m + mr - 1) / mr;
-            const double cost = cycles * (double)tiles / nv * (1 + loads / products / 10);
+            double line = tile_cycles(mr, nv, step) / nv;
+            if (is_known) {
+                /* and for each vector some to go on with it, more where that leads through memory */
+                const int64_t in_row = (n + lanes - 1) / lanes, in_all = ((y - 1) * (n + 2) + n + lanes - 1) / lanes;
+                const double rows = (double)y * (line_cycles(mr, nv, step, in_row) + (double)(in_row * mr) * 1.5 / each);
+                const double flat = line_cycles(mr, nv, step, in_all) + (double)(in_all * mr) * 8 / each;
+                line = step == 1 && flat < rows ? flat : rows;
+            }
+            const double cost = line * (double)((m + mr - 1) / mr);
             if (cost >= least) continue;
             least = cost;
             best.mr = mr;

@@ -30,8 +30,9 @@ enum { IR_SCAN_BLOCK = 1024, IR_SCAN_COLUMN_BLOCK = 128 };
  * accumulated in order from 0 with fma (mul and add where the level has none), then block sums are added in order. */
 typedef struct ir_tile { int mr, nr, kb; } ir_tile;
 ir_tile ir_contract_tile(ir_level level, ir_dtype acc);
-/* The tile of a convolution with m channels in a group: no more rows than those. Only what the K block is has a say in bits. */
-ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m);
+/* The tile of a convolution with m channels in a group: no more rows than those. n, y: columns and rows of the result, k: products of an element,
+ * each -1 where it is not known; step: stride along the columns. Of the tile only the K block has a say in bits. */
+ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k, int step);
 /* The same for the direct form (ir/kernel.h): a tile that fits m x n, both known, and stays in registers. */
 ir_tile ir_contract_direct_tile(ir_level level, ir_dtype acc, int m, int n);
 /* Register tile and blocks of attention (doc/numerics.md): mr keys (or values' columns) x nr queries; kb keys a block. */

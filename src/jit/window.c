@@ -5,16 +5,19 @@
  *   tile of work   rows y0 .. of one image, all channels
  *   lines          where the operand's rows are little longer than the result's, all rows are one line of columns, with some that
  *                  belong to no result between them; else each row is a line
- *   panels         nr columns of a line; the last one begins earlier, so that it is whole; a line that is shorter than a panel is
- *                  copied to where there is room
- *   segments       the columns of a panel that are of one row: the program behind the sums is evaluated on them
+ *   panels         nr columns of a line. With masks the last one reads what there is. Else it begins earlier, so that it is whole,
+ *                  and a line that is shorter than a panel is copied to where there is room
+ *   short sums     of one K block in a row go from registers to the outputs
+ *   segments       else: the columns of a panel that are of one row: the program behind the sums is evaluated on them
  *
  * The order that an element is accumulated in depends on K, kb and the level alone, as in contract.c. */
 #include "jit/emit.h"
+#include "jit/llvm_compat.h"
 #include <string.h>
 
-enum { MAX_TILE = 32, MAX_K = 5 };
-typedef enum window_function { TILE, EDGE, FINISH, FUNCTIONS } window_function;
+enum { MAX_TILE = 32, MAX_K = 5, MEMORY_PRODUCTS = 16 };
+/* NARROW ones are of one vector of columns. In MASKED and ROW the last vector may have fewer: masked loads cost a tenth of the speed. */
+typedef enum window_function { TILE, MASKED, NARROW, ROW, NARROW_ROW, EDGE, FINISH, FUNCTIONS } window_function;
 
 typedef struct window {
     emit *e;
@@ -26,6 +29,7 @@ typedef struct window {
     LLVMTypeRef t_acc, t_vec;
     LLVMValueRef kk;                /* product of the dims k */
     LLVMValueRef table, edge_table, tile, edge;     /* parts of scratch: ir/kernel.h */
+    bool has_rows;                  /* ROW is there */
     LLVMValueRef function[FUNCTIONS];
     LLVMTypeRef function_type[FUNCTIONS];
 } window;
@@ -66,7 +70,7 @@ static outer *begin_function(window *w, window_function f, const char *name, LLV
     *o = (outer){*e, *w, LLVMGetInsertBlock(e->b)};
     e->fn = w->function[f];
     LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
-    if (f == TILE) return o;
+    if (f == TILE || f == MASKED || f == NARROW) return o;
     em_load_args(e, LLVMGetParam(e->fn, 0));
     set_values(w);
     return o;
@@ -91,12 +95,30 @@ static LLVMValueRef load_vector(window *w, LLVMValueRef ptr) {
     return v;
 }
 
-/* v_lanes columns from element `at` on, `step` apart. Of two vectors the second ends with the last element that is wanted. */
-static LLVMValueRef load_columns(window *w, LLVMValueRef base, int column) {
+/* Of v_lanes columns `step` apart: which elements of two vectors are read, of which the second ends with the last element that is wanted.
+ * `active`: the columns; NULL: all. */
+static LLVMValueRef active_elements(window *w, LLVMValueRef active, int vector) {
+    const int n = w->v_lanes;
+    LLVMValueRef index[64];
+    if (!active || w->step == 1) return active;
+    for (int i = 0; i < n; i++) {
+        const int at = vector ? n - 1 + i : i;
+        index[i] = LLVMConstInt(w->e->t_i32, (unsigned)(at % 2 ? n : at / 2), 0);   /* n: the first of none */
+    }
+    return LLVMBuildShuffleVector(w->e->b, active, LLVMConstNull(LLVMTypeOf(active)), LLVMConstVector(index, (unsigned)n), "");
+}
+
+static LLVMValueRef load_masked(window *w, LLVMValueRef ptr, LLVMValueRef mask) {
+    if (!mask) return load_vector(w, ptr);
+    return compat_masked_load(w->e->mod, w->e->b, COMPAT_CONTIGUOUS, w->t_vec, ptr, mask, LLVMConstNull(w->t_vec), (unsigned)w->bytes);
+}
+
+/* v_lanes columns from element `at` on; mask: of the vectors, or NULLs. */
+static LLVMValueRef load_columns(window *w, LLVMValueRef base, int column, LLVMValueRef *mask) {
     const int n = w->v_lanes, at = column * w->step;
-    LLVMValueRef a = load_vector(w, element(w, base, num(w, at)));
+    LLVMValueRef a = load_masked(w, element(w, base, num(w, at)), mask[0]);
     if (w->step == 1) return a;
-    LLVMValueRef b = load_vector(w, element(w, base, num(w, at + n - 1))), index[64];
+    LLVMValueRef b = load_masked(w, element(w, base, num(w, at + n - 1)), mask[1]), index[64];
     for (int i = 0; i < n; i++) index[i] = LLVMConstInt(w->e->t_i32, (unsigned)(2 * i < n ? 2 * i : n + 2 * i - (n - 1)), 0);
     return LLVMBuildShuffleVector(w->e->b, a, b, LLVMConstVector(index, (unsigned)n), "");
 }
@@ -108,52 +130,84 @@ static LLVMValueRef merge(window *w, LLVMValueRef a, LLVMBasicBlockRef from_a, L
     return phi;
 }
 
-/* (weights, elements between their rows, operand, table, count, dst, before): dst[mr][nr] = sum over k < count of weights[.][k] *
- * operand[table[k] + .]; plus what is there where `before` is not 0. */
-static void emit_tile(window *w) {
+/* What a register tile starts from: pointers to the weights of each row, the operand and its table, how many products, which columns. */
+typedef struct products {
+    int nv;
+    LLVMValueRef row[16], operand, table, count, mask[8][2];
+} products;
+
+/* So many columns of the last vector are there; the mask of them. */
+static LLVMValueRef mask_last(window *w, products *p, LLVMValueRef columns) {
     emit *e = w->e;
-    const int n = w->mr * w->nv;
-    LLVMTypeRef parameter[7] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_i64};
-    outer *o = begin_function(w, TILE, "tile", parameter, 7);
-    LLVMValueRef in[7], zero = LLVMConstNull(w->t_vec), sum[MAX_TILE], next[MAX_TILE], row[16], b[8];
+    const int lanes = e->lanes, last = p->nv - 1;
+    e->lanes = w->v_lanes;
+    LLVMValueRef active = em_mask(e, em_sub(e, columns, num(w, last * w->v_lanes)));
+    for (int i = 0; i < 2; i++) p->mask[last][i] = active_elements(w, active, i);
+    e->lanes = lanes;
+    return active;
+}
+
+/* out[i * nv + j] = sum over k < count of row[i][k] * operand[table[k] + j-th vector]. */
+static void emit_products(window *w, const products *p, LLVMValueRef out[MAX_TILE]) {
+    emit *e = w->e;
+    const int nv = p->nv, n = w->mr * nv;
+    LLVMValueRef zero = LLVMConstNull(w->t_vec), sum[MAX_TILE], next[MAX_TILE], b[8], first = num(w, 0);
     LLVMValueRef zeros = LLVMConstNull(LLVMVectorType(e->t_i32, (unsigned)w->v_lanes)), poison = LLVMGetPoison(w->t_vec);
-    LLVMGetParams(e->fn, in);
-    for (int i = 0; i < w->mr; i++) row[i] = i ? element(w, row[i - 1], in[1]) : in[0];
     LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b), body = em_block(e, "products"), done = em_block(e, "sums");
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, in[4], num(w, 0)), body, done);
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, p->count, first), body, done);
     LLVMPositionBuilderAtEnd(e->b, body);
-    LLVMValueRef k = LLVMBuildPhi(e->b, e->t_i64, ""), first = num(w, 0);
+    LLVMValueRef k = LLVMBuildPhi(e->b, e->t_i64, "");
     LLVMAddIncoming(k, &first, &entry, 1);
     for (int i = 0; i < n; i++) {
         next[i] = sum[i] = LLVMBuildPhi(e->b, w->t_vec, "");
         LLVMAddIncoming(sum[i], &zero, &entry, 1);
     }
-    LLVMValueRef at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, in[3], e->t_i64, k), "");
-    LLVMValueRef base = em_gep(e, in[2], e->t_i8, at);
-    for (int j = 0; j < w->nv; j++) b[j] = load_columns(w, base, j * w->v_lanes);
+    LLVMValueRef at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, p->table, e->t_i64, k), "");
+    LLVMValueRef base = em_gep(e, p->operand, e->t_i8, at);
+    for (int j = 0; j < nv; j++) {
+        LLVMValueRef mask[2] = {p->mask[j][0], p->mask[j][1]};
+        b[j] = load_columns(w, base, j * w->v_lanes, mask);
+    }
     for (int i = 0; i < w->mr; i++) {
-        LLVMValueRef x = LLVMBuildLoad2(e->b, w->t_acc, element(w, row[i], k), "");
+        LLVMValueRef x = LLVMBuildLoad2(e->b, w->t_acc, element(w, p->row[i], k), "");
         LLVMSetAlignment(x, (unsigned)w->bytes);
         LLVMValueRef a = LLVMBuildShuffleVector(
             e->b, LLVMBuildInsertElement(e->b, poison, x, LLVMConstInt(e->t_i32, 0, 0), ""), poison, zeros, "");
-        for (int j = 0; j < w->nv; j++) next[i * w->nv + j] = em_mad(e, a, b[j], next[i * w->nv + j]);
+        for (int j = 0; j < nv; j++) next[i * nv + j] = em_mad(e, a, b[j], next[i * nv + j]);
     }
     LLVMValueRef then = em_add(e, k, num(w, 1));
     LLVMAddIncoming(k, &then, &body, 1);
     for (int i = 0; i < n; i++) LLVMAddIncoming(sum[i], &next[i], &body, 1);
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, then, in[4]), body, done);
-
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, then, p->count), body, done);
     LLVMPositionBuilderAtEnd(e->b, done);
-    for (int i = 0; i < n; i++) sum[i] = merge(w, zero, entry, next[i], body);
-    LLVMBasicBlockRef add = em_block(e, "add"), store = em_block(e, "store");
+    for (int i = 0; i < n; i++) out[i] = merge(w, zero, entry, next[i], body);
+}
+
+/* (weights, elements between their rows, operand, table, count, dst, before, columns): dst[mr][nr] = the products; plus what is there
+ * where `before` is not 0. */
+static void emit_tile(window *w, window_function f) {
+    emit *e = w->e;
+    products p = {.nv = f == NARROW ? 1 : w->nv};
+    const int nv = p.nv, n = w->mr * nv;
+    LLVMTypeRef parameter[8] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_i64};
+    outer *o = begin_function(w, f, f == NARROW ? "narrow" : f == MASKED ? "masked" : "tile", parameter, 8);
+    LLVMValueRef in[8], sum[MAX_TILE], both[MAX_TILE], to[MAX_TILE];
+    LLVMGetParams(e->fn, in);
+    for (int i = 0; i < w->mr; i++) p.row[i] = i ? element(w, p.row[i - 1], in[1]) : in[0];
+    for (int i = 0; i < n; i++) to[i] = element(w, in[5], num(w, i / nv * w->nr + i % nv * w->v_lanes));
+    p.operand = in[2];
+    p.table = in[3];
+    p.count = in[4];
+    if (f != TILE) mask_last(w, &p, in[7]);
+    emit_products(w, &p, sum);
+    LLVMBasicBlockRef done = LLVMGetInsertBlock(e->b), add = em_block(e, "add"), store = em_block(e, "store");
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntNE, in[6], num(w, 0)), add, store);
     LLVMPositionBuilderAtEnd(e->b, add);
-    for (int i = 0; i < n; i++) next[i] = em_fadd(e, load_vector(w, element(w, in[5], num(w, i * w->v_lanes))), sum[i]);
+    for (int i = 0; i < n; i++) both[i] = em_fadd(e, load_vector(w, to[i]), sum[i]);
     LLVMBuildBr(e->b, store);
     LLVMPositionBuilderAtEnd(e->b, store);
-    for (int i = 0; i < n; i++) sum[i] = merge(w, sum[i], done, next[i], add);
-    for (int i = 0; i < n; i++)
-        LLVMSetAlignment(LLVMBuildStore(e->b, sum[i], element(w, in[5], num(w, i * w->v_lanes))), (unsigned)w->bytes);
+    for (int i = 0; i < n; i++) sum[i] = merge(w, sum[i], done, both[i], add);
+    for (int i = 0; i < n; i++) LLVMSetAlignment(LLVMBuildStore(e->b, sum[i], to[i]), (unsigned)w->bytes);
     end_function(w, o);
 }
 
@@ -277,6 +331,84 @@ static void emit_finish(window *w) {
     end_function(w, o);
 }
 
+/* ---- a row, from registers to the outputs ---- */
+/* Short sums are not worth a way through memory: where their program is small, too. */
+static bool has_row_functions(const window *w) {
+    int n = 0;
+    int64_t kk = 1;
+    for (int d = w->dim_n + 1; d < w->k->n_dims; d++) kk *= w->k->dim[d].size > 0 ? w->k->dim[d].size : 1;
+    if (!w->e->level->has_mask || w->v_lanes != w->lanes || kk > w->kb) return false;
+    for (int i = w->matmul; i < w->k->n_insts; i++) {
+        const uint16_t op = w->k->inst[i].op;
+        if (op < IR_OP_COUNT && (ir_ops[op].flags & IR_COSTLY)) return false;
+        n++;
+    }
+    return n <= 12;
+}
+
+/* Places of what a row's functions are told: offsets of buffers, then indices of dims before m, and y. */
+static LLVMValueRef told(window *w, LLVMValueRef block, int i) {
+    return LLVMBuildLoad2(w->e->b, w->e->t_i64, em_gep(w->e, block, w->e->t_i64, num(w, i)), "");
+}
+
+static void store_sums(window *w, const products *p, LLVMValueRef *sum, const LLVMValueRef *off, LLVMValueRef *index, LLVMValueRef m0, LLVMValueRef n0,
+                       int j, bool is_masked) {
+    emit *e = w->e;
+    LLVMValueRef column = em_add(e, n0, num(w, j * w->v_lanes)), at_off[IR_KERNEL_MAX_BUFFERS];
+    for (int i = 0; i < w->mr; i++) {
+        index[w->dim_m] = em_add(e, m0, num(w, i));
+        index[w->dim_n] = column;
+        for (int b = 0; b < w->k->n_buffers; b++) {
+            at_off[b] = off[b];
+            if (b == w->weights || b == w->operand) continue;
+            if (w->k->buffer[b].stride[w->dim_m] != 0) at_off[b] = em_add(e, at_off[b], em_mul(e, index[w->dim_m], e->stride[b][w->dim_m]));
+            if (w->k->buffer[b].stride[w->dim_n] != 0) at_off[b] = em_add(e, at_off[b], em_mul(e, column, step_of(w, b, w->dim_n)));
+        }
+        point at = {w, at_off, index, w->dim_n, is_masked ? p->mask[j][0] : NULL};
+        em_values v;
+        em_values_init(&v, load, &at);
+        v.at[w->matmul] = sum[i * p->nv + j];
+        for (int n = 0; n < w->k->n_insts; n++) {
+            const ir_kinst *in = &w->k->inst[n];
+            if (in->op != IR_K_STORE) continue;
+            LLVMValueRef value = em_value(e, &v, in->in[0]);
+            em_store(e, in->index, value, at_off[in->index], step_of(w, in->index, w->dim_n), at.mask);
+        }
+    }
+}
+
+/* (args, block, weights, operand, n0, columns): all channels of columns of one row, more than all vectors but one of a panel. */
+static void emit_row(window *w, window_function f) {
+    emit *e = w->e;
+    products p = {.nv = f == NARROW_ROW ? 1 : w->nv};
+    LLVMTypeRef parameter[6] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64};
+    outer *o = begin_function(w, f, f == NARROW_ROW ? "narrow_row" : "row", parameter, 6);
+    LLVMValueRef in[6], sum[MAX_TILE], off[IR_KERNEL_MAX_BUFFERS], index[IR_KERNEL_MAX_DIMS] = {0}, m = e->size[w->dim_m];
+    LLVMValueRef pitch = e->stride[w->weights][w->dim_m];
+    LLVMGetParams(e->fn, in);
+    for (int b = 0; b < w->k->n_buffers; b++) off[b] = told(w, in[1], b);
+    for (int d = 0; d < w->n_batch; d++) index[d] = told(w, in[1], w->k->n_buffers + d);
+    index[w->dim_y] = told(w, in[1], w->k->n_buffers + w->n_batch);
+    e->lanes = w->v_lanes;
+    p.operand = in[3];
+    p.count = w->kk;
+    p.table = w->table;
+    LLVMValueRef active = mask_last(w, &p, in[5]);
+    em_loop l = em_for(e, num(w, 0), m, num(w, w->mr));
+    LLVMValueRef m0 = least(w, l.i, em_sub(e, m, num(w, w->mr)));
+    for (int i = 0; i < w->mr; i++) p.row[i] = element(w, i ? p.row[i - 1] : in[2], i ? pitch : em_mul(e, m0, pitch));
+    emit_products(w, &p, sum);
+    p.mask[p.nv - 1][0] = active;       /* of the columns, whatever the step is */
+    for (int j = 0; j + 1 < p.nv; j++) store_sums(w, &p, sum, off, index, m0, in[4], j, false);
+    em_branch b = em_if(e, em_icmp(e, LLVMIntEQ, in[5], num(w, p.nv * w->v_lanes)));
+    store_sums(w, &p, sum, off, index, m0, in[4], p.nv - 1, false);
+    em_else(e, &b);
+    store_sums(w, &p, sum, off, index, m0, in[4], p.nv - 1, true);
+    em_endif(e, &b);
+    em_end(e, &l);
+    end_function(w, o);
+}
+
 /* ---- the kernel ---- */
 /* Byte offsets of the elements of K, in order. */
 static void emit_table(window *w) {
@@ -295,6 +427,7 @@ static void emit_table(window *w) {
 
 typedef struct line {
     LLVMValueRef from, length, pitch, batch, y, weights;  /* first element of the operand; columns; columns from row to row */
+    LLVMValueRef m_begin, m_end;
 } line;
 
 /* The columns of a panel by rows: those past the result's columns are skipped. */
@@ -320,32 +453,94 @@ static void emit_segments(window *w, const line *s, LLVMValueRef begin, LLVMValu
     LLVMPositionBuilderAtEnd(e->b, done);
 }
 
-static void emit_panel(window *w, const line *s, LLVMValueRef at) {
+/* A panel that may be shorter than it could be. */
+static void emit_some_columns(window *w, LLVMValueRef in[8]) {
     emit *e = w->e;
-    LLVMValueRef zero = num(w, 0), one = num(w, 1), nr = num(w, w->nr), m = e->size[w->dim_m], mr = num(w, w->mr);
-    LLVMValueRef is_short = em_icmp(e, LLVMIntSLT, s->length, nr);
-    LLVMValueRef begin = em_select(e, is_short, zero, least(w, at, em_sub(e, s->length, nr)));
-    LLVMValueRef end = least(w, em_add(e, begin, nr), s->length);
-    LLVMValueRef from = element(w, s->from, em_mul(e, begin, num(w, w->step)));
-    em_branch b = em_if(e, is_short);
-    call(w, EDGE, (LLVMValueRef[]){e->args, from, s->length}, 3);
-    em_endif(e, &b);
-    LLVMValueRef source = em_select(e, is_short, w->edge, from), table = em_select(e, is_short, w->edge_table, w->table);
-    em_loop lm = em_for(e, zero, m, mr);
+    LLVMValueRef columns = in[7], source = in[2], vl = num(w, w->v_lanes);
+    em_branch whole = em_if(e, em_icmp(e, LLVMIntEQ, columns, num(w, w->nr)));
+    call(w, TILE, in, 8);
+    em_else(e, &whole);
+    em_branch most = em_if(e, em_icmp(e, LLVMIntSGT, columns, num(w, (w->nv - 1) * w->v_lanes)));
+    call(w, MASKED, in, 8);
+    em_else(e, &most);
+    if (w->nv > 1) {
+        em_loop l = em_for(e, num(w, 0), columns, vl);
+        in[2] = element(w, source, em_mul(e, l.i, num(w, w->step)));
+        in[5] = element(w, w->tile, l.i);
+        in[7] = least(w, vl, em_sub(e, columns, l.i));
+        call(w, NARROW, in, 8);
+        em_end(e, &l);
+    }
+    em_endif(e, &most);
+    em_endif(e, &whole);
+}
+
+/* The columns begin .. end - 1 of a line, all channels. */
+static void emit_panel(window *w, const line *s, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef source, LLVMValueRef table) {
+    emit *e = w->e;
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), m = e->size[w->dim_m], mr = num(w, w->mr), columns = em_sub(e, end, begin);
+    em_loop lm = em_for(e, s->m_begin, s->m_end, mr);
     LLVMValueRef m0 = least(w, lm.i, em_sub(e, m, mr)), row = e->stride[w->weights][w->dim_m];
     LLVMValueRef weights = element(w, s->weights, em_mul(e, m0, row));
     LLVMValueRef k_end = em_select(e, em_icmp(e, LLVMIntSGT, w->kk, zero), w->kk, one);   /* K = 0: sums of nothing */
     em_loop lk = em_for(e, zero, k_end, num(w, w->kb));
-    call(w, TILE, (LLVMValueRef[]){element(w, weights, lk.i), row, source, em_gep(e, table, e->t_i64, lk.i),
-                                   least(w, em_sub(e, w->kk, lk.i), num(w, w->kb)), w->tile, lk.i}, 7);
+    LLVMValueRef in[8] = {element(w, weights, lk.i), row, source, em_gep(e, table, e->t_i64, lk.i), least(w, em_sub(e, w->kk, lk.i), num(w, w->kb)),
+                          w->tile, lk.i, columns};
+    if (e->level->has_mask) emit_some_columns(w, in);
+    else call(w, TILE, in, 8);
     em_end(e, &lk);
     emit_segments(w, s, begin, end, m0);
     em_end(e, &lm);
 }
 
+static void emit_line(window *w, const line *s) {
+    emit *e = w->e;
+    LLVMValueRef zero = num(w, 0), nr = num(w, w->nr);
+    em_loop p = em_for(e, zero, s->length, nr);
+    LLVMValueRef begin = p.i, table = w->table, is_short = NULL;
+    if (!e->level->has_mask) {
+        is_short = em_icmp(e, LLVMIntSLT, s->length, nr);
+        begin = em_select(e, is_short, zero, least(w, begin, em_sub(e, s->length, nr)));
+    }
+    LLVMValueRef end = least(w, em_add(e, begin, nr), s->length), source = element(w, s->from, em_mul(e, begin, num(w, w->step)));
+    if (is_short) {
+        em_branch b = em_if(e, is_short);
+        call(w, EDGE, (LLVMValueRef[]){e->args, source, s->length}, 3);
+        em_endif(e, &b);
+        source = em_select(e, is_short, w->edge, source);
+        table = em_select(e, is_short, w->edge_table, w->table);
+    }
+    emit_panel(w, s, begin, end, source, table);
+    em_end(e, &p);
+}
+
+/* A line that is one row, by the functions that go from registers to the outputs. */
+static void emit_short_sums(window *w, const line *s, LLVMValueRef *index) {
+    emit *e = w->e;
+    LLVMValueRef nr = num(w, w->nr), n = s->length;
+    LLVMValueRef block = em_alloca(e, LLVMArrayType(e->t_i64, (unsigned)(w->k->n_buffers + w->n_batch + 1)), 8);
+    index[w->dim_y] = s->y;
+    for (int b = 0; b < w->k->n_buffers; b++)
+        LLVMBuildStore(e->b, offset_of(w, b, index), em_gep(e, block, e->t_i64, num(w, b)));
+    for (int d = 0; d <= w->n_batch; d++)
+        LLVMBuildStore(e->b, index[d < w->n_batch ? d : w->dim_y], em_gep(e, block, e->t_i64, num(w, w->k->n_buffers + d)));
+    LLVMValueRef left = LLVMBuildURem(e->b, n, nr, ""), wide = em_sub(e, n, left);
+    LLVMValueRef is_wide = em_icmp(e, LLVMIntSGT, left, num(w, (w->nv - 1) * w->v_lanes));
+    wide = em_select(e, is_wide, n, wide);
+    em_loop l = em_for(e, num(w, 0), wide, nr);
+    LLVMValueRef from = element(w, s->from, em_mul(e, l.i, num(w, w->step)));
+    call(w, ROW, (LLVMValueRef[]){e->args, block, s->weights, from, l.i, least(w, nr, em_sub(e, n, l.i))}, 6);
+    em_end(e, &l);
+    if (w->nv == 1) return;
+    em_loop rest = em_for(e, wide, n, num(w, w->v_lanes));
+    from = element(w, s->from, em_mul(e, rest.i, num(w, w->step)));
+    call(w, NARROW_ROW, (LLVMValueRef[]){e->args, block, s->weights, from, rest.i, least(w, num(w, w->v_lanes), em_sub(e, n, rest.i))}, 6);
+    em_end(e, &rest);
+}
+
 static void emit_tiles(window *w) {
     emit *e = w->e;
-    LLVMValueRef zero = num(w, 0), one = num(w, 1), nr = num(w, w->nr), n = e->size[w->dim_n], all = e->size[w->dim_y];
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), n = e->size[w->dim_n], all = e->size[w->dim_y];
     LLVMValueRef rows = e->tune[IR_TUNE_WINDOW_ROWS], pitch = e->stride[w->operand][w->dim_y], index[IR_KERNEL_MAX_DIMS] = {0};
     rows = em_select(e, em_icmp(e, LLVMIntSLT, rows, one), one, rows);
     LLVMValueRef blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, all, rows), one), rows, "");
@@ -356,23 +551,39 @@ static void emit_tiles(window *w) {
     s.weights = element(w, e->base[w->weights], offset_of(w, w->weights, index));
     index[w->dim_y] = y0;
     LLVMValueRef from = element(w, e->base[w->operand], offset_of(w, w->operand, index));
-    /* Which way has fewer panels? */
-    LLVMValueRef flat = em_add(e, em_mul(e, em_sub(e, count, one), pitch), n);
-    LLVMValueRef few = LLVMBuildUDiv(e->b, em_add(e, flat, num(w, w->nr - 1)), nr, "");
-    LLVMValueRef many = em_mul(e, count, LLVMBuildUDiv(e->b, em_add(e, n, num(w, w->nr - 1)), nr, ""));
-    LLVMValueRef is_flat = LLVMConstInt(e->t_i1, 0, 0);
-    if (w->step == 1)
-        is_flat = em_and(e, em_icmp(e, LLVMIntSGE, pitch, n), em_icmp(e, LLVMIntSLT, few, many));
+    /* All rows as one line where that is less work; the way through memory counts as so many products. */
+    LLVMValueRef flat = em_add(e, em_mul(e, em_sub(e, count, one), pitch), n), up = num(w, w->v_lanes - 1), vl = num(w, w->v_lanes);
+    LLVMValueRef few = LLVMBuildUDiv(e->b, em_add(e, flat, up), vl, ""), many = em_mul(e, count, LLVMBuildUDiv(e->b, em_add(e, n, up), vl, ""));
+    LLVMValueRef is_row = em_icmp(e, LLVMIntSLE, w->kk, num(w, w->has_rows ? w->kb : -1)), is_flat = LLVMConstInt(e->t_i1, 0, 0);
+    if (w->step == 1) {
+        LLVMValueRef through = num(w, MEMORY_PRODUCTS), by_rows = em_add(e, w->kk, em_select(e, is_row, num(w, 0), through));
+        is_flat = em_icmp(e, LLVMIntSLT, em_mul(e, few, em_add(e, w->kk, through)), em_mul(e, many, by_rows));
+        is_flat = em_and(e, em_icmp(e, LLVMIntSGE, pitch, n), is_flat);
+        is_row = em_and(e, is_row, em_xor(e, is_flat, LLVMConstInt(e->t_i1, 1, 0)));
+    }
     LLVMValueRef lines = em_select(e, is_flat, one, count);
     s.length = em_select(e, is_flat, flat, n);
     s.pitch = em_select(e, is_flat, pitch, n);
+    /* Groups of channels; short sums do all of them at once. */
+    LLVMValueRef m = e->size[w->dim_m], channels = e->tune[IR_TUNE_WINDOW_CHANNELS], mr = num(w, w->mr);
+    channels = em_select(e, em_icmp(e, LLVMIntSLT, channels, mr), mr, channels);
+    if (w->has_rows) channels = em_select(e, is_row, m, channels);
+    em_loop lm = em_for(e, zero, m, channels);
+    s.m_begin = lm.i;
+    s.m_end = least(w, m, em_add(e, lm.i, channels));
     em_loop l = em_for(e, zero, lines, one);
     s.from = element(w, from, em_mul(e, l.i, pitch));
     s.y = em_add(e, y0, l.i);
-    em_loop p = em_for(e, zero, s.length, nr);
-    emit_panel(w, &s, p.i);
-    em_end(e, &p);
+    em_branch b = {0};
+    if (w->has_rows) {
+        b = em_if(e, is_row);
+        emit_short_sums(w, &s, index);
+        em_else(e, &b);
+    }
+    emit_line(w, &s);
+    if (w->has_rows) em_endif(e, &b);
     em_end(e, &l);
+    em_end(e, &lm);
     em_end(e, &t);
 }
 
@@ -408,9 +619,14 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     w->t_acc = em_scalar_type(e, w->acc);
     w->t_vec = LLVMVectorType(w->t_acc, (unsigned)w->v_lanes);
     set_values(w);
-    emit_tile(w);
-    emit_edge(w);
+    emit_tile(w, TILE);
+    if (e->level->has_mask) emit_tile(w, MASKED);
+    if (e->level->has_mask && w->nv > 1) emit_tile(w, NARROW);
+    if (!e->level->has_mask) emit_edge(w);
     emit_finish(w);
+    w->has_rows = has_row_functions(w);
+    if (w->has_rows) emit_row(w, ROW);
+    if (w->has_rows && w->nv > 1) emit_row(w, NARROW_ROW);
     emit_table(w);
     emit_tiles(w);
     em_demote(e);

@@ -198,6 +198,9 @@ static void tune_window(const ir_kernel *k, const int64_t *size, int n_threads, 
     int64_t rows = y, fewest = clamp(ceil_div(4 * at_least_one(k->tile.nr), n), 1, y);
     if (n_threads > 1 && batches % n_threads) rows = ceil_div(y, ceil_div((int64_t)n_threads * TILES_PER_THREAD, batches));
     tune[IR_TUNE_WINDOW_ROWS] = rows < fewest ? fewest : rows;
+    /* Their weights stay in half of L2 while the columns go by. */
+    const int64_t mr = at_least_one(k->tile.mr), row_bytes = times(at_least_one(product(k, size, "k")), ir_dtypes[ir_kernel_contract_acc(k)].bytes);
+    tune[IR_TUNE_WINDOW_CHANNELS] = times(mr, at_least_one(rt_host_caches()->l2_bytes / 2 / times(row_bytes, mr)));
 }
 
 enum { FLAT_PANELS = 4, HIGH_PANELS = 16 };     /* 1024 rows on one thread: 4 to 16 are within 2 % of the best, 1 and 64 up to 5 % above */
