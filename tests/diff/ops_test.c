@@ -825,6 +825,25 @@ static void convolution(ir_op op, ir_dtype t) {
             check(text, (domain){-3, 3, SPECIAL_NONE, !ir_is_float(t)}, sizes[k], k == 1 ? two_threads : one_thread, k == 0,
                   k == 1 ? ALL_LEVELS : 1u << (mix(k + s) % 3) | 1);
     }
+    /* Window kernels: lines and rows, panels that are whole, most and little of one, several K blocks and channel tiles, steps of 2, one
+     * channel a group; a program behind the sums that is short, long, costly. */
+    static const struct {
+        const char *x, *w, *attrs, *behind;
+    } windows_of[] = {
+        {"[A, B, C, D]", "[16, B, 3, 3]", ", pads=[1, 1, 1, 1]", "%s = add(%r, %c) %y = relu(%s)"},
+        {"[A, 64, C, D]", "[9, 64, 3, 3]", "", "%s = mul(%r, %c) %y = gelu(%s)"},
+        {"[A, B, C, D]", "[13, B, 3, 3]", ", strides=[1, 2], pads=[1, 1, 1, 1]", "%s = add(%r, %c) %y = abs(%s)"},
+        {"[A, B, C, 28]", "[16, B, 3, 3]", "", "%s = maximum(%r, %c) %y = neg(%s)"},
+        {"[A, 6, C, D]", "[6, 1, 3, 3]", ", groups=6, pads=[1, 1, 1, 1]", "%s = add(%r, %c) %y = relu6(%s)"},
+        {"[A, 6, C, D]", "[12, 1, 5, 2]", ", groups=6, strides=[2, 2]", "%s = sub(%r, %c) %y = neg(%s)"},
+    };
+    static const int64_t window_sizes[][4] = {{1, 1, 7, 9}, {2, 3, 9, 41}, {3, 5, 30, 58}, {1, 2, 5, 130}};
+    for (size_t s = 0; s < sizeof windows_of / sizeof *windows_of && is_plain && (t == FUSOR_F32 || t == FUSOR_F64); s++) {
+        snprintf(text, sizeof text, "func @f(%%x: %s%s, %%w: %s%s, %%c: %s) -> %s[?, ?, ?, ?] { %%r = conv(%%x, %%w%s) %s return %%y }", ir_dtypes[t].name,
+                 windows_of[s].x, ir_dtypes[t].name, windows_of[s].w, ir_dtypes[t].name, ir_dtypes[t].name, windows_of[s].attrs, windows_of[s].behind);
+        for (size_t k = 0; k < sizeof window_sizes / sizeof *window_sizes; k++)
+            check(text, (domain){-2, 2, SPECIAL_NONE, false}, window_sizes[k], k % 2 ? two_threads : one_thread, k == 0, ALL_LEVELS);
+    }
     if (t == FUSOR_U8 && is_plain)
         check("func @f(%x: u8[A, 4, D], %w: i8[3, 4, 3]) -> i32[A, 3, ?] { %r = conv(%x, %w, strides=[2]) return %r }",
               (domain){-120, 120, SPECIAL_NONE, true}, sizes[1], one_thread, false, ALL_LEVELS);
