@@ -123,10 +123,8 @@ enum {
     IR_TUNE_WINDOW_ROWS = 0, IR_TUNE_WINDOW_CHANNELS = 1,
     /* contract: output block of a tile: multiples of mr and nr */
     IR_TUNE_CONTRACT_MC = 0, IR_TUNE_CONTRACT_NC = 1,
-    /* 1: operand 1 is read where it lies, there is no packing (phase 0 has no tiles, shared is not used): for few rows (M up to
-     * about mr). Ignored where ir_kernel_contract_in_place is false; must be 0 where shared was packed before. */
-    IR_TUNE_CONTRACT_IN_PLACE = 2,
-    /* 1: operand 0 is read where it lies too. Ignored where ir_kernel_contract_a_in_place is false. */
+    IR_TUNE_CONTRACT_B = 2,                     /* how operand 1 is read: below */
+    /* 1: operand 0 is read where it lies. Ignored where ir_kernel_contract_a_in_place is false. */
     IR_TUNE_CONTRACT_A_IN_PLACE = 3,
     /* with a row program: 0: a block is as wide as n, and its worker goes on with its rows; else rows are made by phase 2, this
      * many a tile, and lie in `kept` until then */
@@ -134,6 +132,11 @@ enum {
     /* attention: panels of queries in a tile, >= 1 */
     IR_TUNE_ATTENTION_PANELS = 0
 };
+
+/* IR_TUNE_CONTRACT_B. Packed as a whole by phase 0, into shared, which serves later calls; where it lies (for few rows); or each
+ * panel and K block packed by the block that needs it, into scratch. But for the first, phase 0 has no tiles and shared is not
+ * used. In place counts as the last where ir_kernel_contract_in_place is false. */
+enum { IR_CONTRACT_B_PACKED, IR_CONTRACT_B_IN_PLACE, IR_CONTRACT_B_BY_BLOCK };
 
 /* How a call of given sizes is laid out: pure arithmetic on the description, the sizes and the run-time fields. */
 enum { IR_MAX_PHASES = 3 };
@@ -151,7 +154,7 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
 void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out);      /* launch_window.c */
 fusor_status ir_verify_window(const ir_kernel *k, fu_error *e);
 /* contract: accumulator type, and the part of `scratch` before the packed block of operand 0. Layout of scratch: one register
- * tile [mr][nr], rows being transposed [max(mr, nr)][lanes], where operand 1 can be read in place a panel of it [min(K, kb)][nr],
+ * tile [mr][nr], rows being transposed [max(mr, nr)][lanes], unless operand 1 is packed as a whole a panel of it [min(K, kb)][nr],
  * each of the accumulator type and rounded up to 64 bytes; unless operand 0 is read in place, the packed block [panels][min(K, kb)][mr] and lanes * mr elements that the last store may touch; where K > kb, partial sums of the output
  * block [n panels][m panels][mr][nr]. Direct form: a tile and rows as above, where operand 1 is packed [n panels][K][nr] of it. Layout of shared: [batches of operand 1][n panels][K][nr]: all that phase 1 needs of phase 0. With an
  * ir_dot, K and kb count words of ir_dots[].group elements there, and each K block of a panel begins with its heads[]. K = 0: a head all the same. */

@@ -114,16 +114,16 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
     const ir_dot_info *dot = &ir_dots[ir_kernel_contract_dot(k)];
     out->shared_bytes = b_batches * np * (ceil_div(kk, dot->group) + dot->heads[1] * (kk > kb ? ceil_div(kk, kb) : 1)) *
                         nr * bytes;
-    int64_t kc = ceil_div(kk < kb ? kk : kb, dot->group) + dot->heads[0];
+    int64_t kc = ceil_div(kk < kb ? kk : kb, dot->group);
     if (mc > mp) mc = mp;
     if (nc > np) nc = np;
     out->scratch_bytes = ir_kernel_contract_head_bytes(k);
     if (!tune[IR_TUNE_CONTRACT_A_IN_PLACE] || !ir_kernel_contract_a_in_place(k) || kk % dot->group)
-        out->scratch_bytes += round_up((mc * mr * kc + ir_levels[k->level].lanes * mr) * bytes, 64);
+        out->scratch_bytes += round_up((mc * mr * (kc + dot->heads[0]) + ir_levels[k->level].lanes * mr) * bytes, 64);
     if (kk > kb) out->scratch_bytes += round_up(mc * nc * mr * nr * bytes, 64);
-    if (ir_kernel_contract_in_place(k)) {
-        out->scratch_bytes += round_up(kc * nr * bytes, 64);
-        if (tune[IR_TUNE_CONTRACT_IN_PLACE]) out->tiles[0] = out->shared_bytes = 0;
+    if (tune[IR_TUNE_CONTRACT_B] != IR_CONTRACT_B_PACKED) {
+        out->scratch_bytes += round_up((kc + dot->heads[1]) * nr * bytes, 64);
+        out->tiles[0] = out->shared_bytes = 0;
     }
     if (has_rows) launch_rows(k, tune, batches * m, n, in_blocks ? mc * mr : -1, out);
 }

@@ -184,7 +184,7 @@ void contract_emit_pack(contract *c, int operand) {
     if (c->heads[operand])
         contract_call(c, operand ? HEAD1 : HEAD0, (LLVMValueRef[]){dst, contract_in_words(c, in[6])}, 2);
     em_end(e, &l);
-    em_demote(e);
+    em_demote_nests(e);
     contract_end(c, o);
 }
 
@@ -212,36 +212,39 @@ static void emit_pack_phase(contract *c) {
 
 /* ---- phase 1: a tile is a block of MC x NC elements of one batch ---- */
 typedef struct block {
-    LLVMValueRef k0, k_count, in_place, edge, a_in_place, a, batch, b_batch, partial;
+    LLVMValueRef k0, k_count, packed, in_place, edge, a_in_place, a, batch, b_batch, partial;
 } block;
 
-/* Where the panel of columns from n0 on begins, and c->b_stride. In place only whole panels can be read; what is left
- * of the last one is packed into scratch, K block by K block. */
+/* Where the panel of columns begins, and c->b_stride: in the packed operand; or where it lies, but for what is left of
+ * the last one, which is no whole panel; or in scratch, where it is packed for this block. */
 static LLVMValueRef panel_to_read(contract *c, const block *s, LLVMValueRef packed, LLVMValueRef panel) {
     emit *e = c->e;
-    LLVMValueRef nr = num(c, c->nr), n0 = em_mul(e, panel, nr);
-    c->b_stride = nr;
+    LLVMValueRef nr = num(c, c->nr), n0 = em_mul(e, panel, nr), here = NULL, stride = NULL;
+    LLVMBasicBlockRef start = LLVMGetInsertBlock(e->b), own = em_block(e, "own"), pack = em_block(e, "pack");
+    LLVMBasicBlockRef ready = em_block(e, "ready"), in_place = NULL;
+    LLVMBuildCondBr(e->b, s->packed, ready, own);
+    LLVMPositionBuilderAtEnd(e->b, own);
     if (s->in_place) {
         int buffer = c->k->inst[c->operand[1]].index;
         contract_point at = {c, NULL, n0, s->k0, -1, NULL};
-        LLVMBasicBlockRef start = LLVMGetInsertBlock(e->b), check = em_block(e, "in_place"), edge = em_block(e, "edge");
-        LLVMBasicBlockRef ready = em_block(e, "ready");
-        LLVMBuildCondBr(e->b, s->in_place, check, ready);
-        LLVMPositionBuilderAtEnd(e->b, check);
-        LLVMValueRef here = em_gep(e, e->base[buffer], c->t_acc, contract_offset(c, buffer, &at));
-        LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGE, em_sub(e, c->n, n0), nr), ready, edge);
-        LLVMPositionBuilderAtEnd(e->b, edge);
-        contract_call_pack(c, 1, s->edge, s->b_batch, panel, num(c, 1), s->k0, s->k_count);
-        LLVMBasicBlockRef edge_end = LLVMGetInsertBlock(e->b);
-        LLVMBuildBr(e->b, ready);
-        LLVMPositionBuilderAtEnd(e->b, ready);
-        LLVMValueRef from = contract_merge(c, packed, start, here, check);
-        LLVMAddIncoming(from, (LLVMValueRef[]){s->edge}, &edge_end, 1);
-        c->b_stride = contract_merge(c, nr, start, e->stride[buffer][c->dim_k], check);
-        LLVMAddIncoming(c->b_stride, &nr, &edge_end, 1);
-        packed = from;
+        in_place = own;
+        stride = e->stride[buffer][c->dim_k];
+        here = em_gep(e, e->base[buffer], c->t_acc, contract_offset(c, buffer, &at));
+        LLVMValueRef is_whole = em_icmp(e, LLVMIntSGE, em_sub(e, c->n, n0), nr);
+        LLVMBuildCondBr(e->b, em_and(e, s->in_place, is_whole), ready, pack);
+    } else LLVMBuildBr(e->b, pack);
+    LLVMPositionBuilderAtEnd(e->b, pack);
+    contract_call_pack(c, 1, s->edge, s->b_batch, panel, num(c, 1), s->k0, s->k_count);
+    LLVMBasicBlockRef pack_end = LLVMGetInsertBlock(e->b);
+    LLVMBuildBr(e->b, ready);
+    LLVMPositionBuilderAtEnd(e->b, ready);
+    LLVMValueRef from = contract_merge(c, packed, start, s->edge, pack_end);
+    c->b_stride = contract_merge(c, nr, start, nr, pack_end);
+    if (in_place) {
+        LLVMAddIncoming(from, &here, &in_place, 1);
+        LLVMAddIncoming(c->b_stride, &stride, &in_place, 1);
     }
-    return packed;
+    return from;
 }
 
 /* Packs the block of operand 0, unless it is read where it lies: what the tile's function gets of it. */
@@ -295,12 +298,14 @@ static void emit_compute_phase(contract *c) {
     /* scratch: ir_kernel_contract_head_bytes, the packed block, partial sums */
     block s = {0};
     s.a = em_gep(e, e->scratch, e->t_i8, num(c, ir_kernel_contract_head_bytes(c->whole)));
-    if (ir_kernel_contract_in_place(c->k)) {
-        LLVMValueRef bytes = em_mul(e, k_panel, num(c, c->nr * c->acc_bytes));
-        s.in_place = em_icmp(e, LLVMIntNE, e->tune[IR_TUNE_CONTRACT_IN_PLACE], zero);
-        s.edge = s.a;
-        s.a = em_gep(e, s.edge, e->t_i8, em_and(e, em_add(e, bytes, num(c, 63)), num(c, -64)));
-    }
+    LLVMValueRef b_bytes = em_mul(e, em_add(e, k_panel, num(c, c->heads[1])), num(c, c->nr * c->acc_bytes));
+    LLVMValueRef how = e->tune[IR_TUNE_CONTRACT_B];
+    s.packed = em_icmp(e, LLVMIntEQ, how, num(c, IR_CONTRACT_B_PACKED));
+    if (ir_kernel_contract_in_place(c->k)) s.in_place = em_icmp(e, LLVMIntEQ, how, num(c, IR_CONTRACT_B_IN_PLACE));
+    s.edge = s.a;
+    b_bytes = em_select(e, s.packed, zero, em_and(e, em_add(e, b_bytes, num(c, 63)), num(c, -64)));
+    s.a = em_gep(e, s.edge, e->t_i8, b_bytes);
+    s.edge = element(c, s.edge, num(c, c->heads[1] * c->nr));
     LLVMValueRef a_rows = em_mul(e, contract_min(e, mc, m_panels), num(c, c->mr));
     LLVMValueRef a_bytes =
         em_mul(e, em_add(e, em_mul(e, a_rows, em_add(e, k_panel, num(c, c->heads[0]))), num(c, c->lanes * c->mr)),

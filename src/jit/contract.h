@@ -116,7 +116,7 @@ void contract_emit_epilogue(contract *c);
 /* The same from registers, in the tile's function, for whole tiles: is the program simple enough; what it needs of
  * columns n0...; then one row after the other. */
 typedef struct contract_columns contract_columns;
-bool contract_is_direct(const contract *c);
+bool contract_has_cheap_epilogue(const contract *c);
 contract_columns *contract_epilogue_begin(contract *c, LLVMValueRef n0);
 void contract_epilogue_row(contract *c, const contract_columns *columns, LLVMValueRef m, LLVMValueRef *sum);
 /* At one point, e->lanes wide; sum: its totals, in the accumulator type. */

@@ -50,7 +50,7 @@ static void mark_used(const contract *c, bool *used) {
     }
 }
 
-bool contract_is_direct(const contract *c) {
+bool contract_has_cheap_epilogue(const contract *c) {
     bool used[IR_KERNEL_MAX_INSTS];
     int n = 0;
     mark_used(c, used);

@@ -120,34 +120,75 @@ static void tune_row(const ir_kernel *k, const int64_t *size, int n_threads, int
     tune[IR_TUNE_ROW_ROWS] = grain(product(k, size, "p"), product(k, size, "r"), n_threads);
 }
 
-/* Can `rows` be cut into that many equal blocks (the last may be shorter), so that each thread gets as many tiles? */
-static bool is_even_split(int64_t rows, int64_t blocks, int64_t tiles_of_each, int n_threads) {
-    return blocks >= 1 && ceil_div(rows, ceil_div(rows, blocks)) == blocks && times(blocks, tiles_of_each) % n_threads == 0;
+/* ---- contractions ---- */
+/* What tune_contract knows of a call; counts of panels are those of register tiles. */
+typedef struct contraction {
+    const ir_kernel *k;
+    int64_t m, n, kk, kc, batches, bytes;   /* kc: columns of a K block, in words */
+    int64_t mp, np;                         /* panels of rows and columns */
+    int64_t row[2], column[2];              /* strides in bytes of an operand along m (n) and along k; row < 0: unknown */
+    int64_t element[2];                     /* bytes of one of it */
+} contraction;
+
+static contraction measure(const ir_kernel *k, const int64_t *size, const int64_t *stride) {
+    contraction c = {.k = k, .m = product(k, size, "m"), .n = product(k, size, "n"), .kk = product(k, size, "k"),
+                     .batches = product(k, size, "pb"), .bytes = 4, .row = {-1, -1}};
+    int dim[2] = {k->n_dims - 3, k->n_dims - 2}, dim_k = k->n_dims - 1;
+    for (int i = 0; i < k->n_insts; i++) {
+        if (k->inst[i].op != IR_OP_MATMUL) continue;
+        if (ir_dtypes[k->inst[i].dtype].bytes == 8) c.bytes = 8;
+        for (int j = 0; j < 2 && stride; j++) {
+            const ir_kinst *in = &k->inst[k->inst[i].in[j]];
+            if (in->op != IR_K_LOAD) continue;
+            const int64_t *s = stride + in->index * k->n_dims;
+            c.element[j] = ir_dtypes[in->dtype].bytes;
+            c.row[j] = times(s[dim[j]] < 0 ? -s[dim[j]] : s[dim[j]], c.element[j]);
+            c.column[j] = times(s[dim_k] < 0 ? -s[dim_k] : s[dim_k], c.element[j]);
+        }
+    }
+    c.kc = ceil_div(clamp(c.kk, 1, at_least_one(k->tile.kb)), ir_dots[ir_kernel_contract_dot(k)].group);
+    c.mp = at_least_one(ceil_div(c.m, at_least_one(k->tile.mr)));
+    c.np = at_least_one(ceil_div(c.n, at_least_one(k->tile.nr)));
+    return c;
 }
 
 /* Operand 0 where it lies: no pass over it (Zen 5, f32, interleaved: packing costs 15 % at 64^3, 4 % at 256^3, 2 % at
  * 512^3), and rows at any distance are streams that the prefetcher follows. But not rows that meet in the same sets of
  * the L1 cache in larger numbers than it has ways (a way is 4096 bytes everywhere), nor columns far from each other:
  * each step would touch other lines and pages. */
-static bool is_a_in_place(const ir_kernel *k, const int64_t *size, const int64_t *stride, int64_t bytes) {
-    const int64_t way = 4096;
-    int m = k->n_dims - 3, k_dim = k->n_dims - 1;
-    if (!stride || !ir_kernel_contract_a_in_place(k)) return false;
-    ir_dot dot = ir_kernel_contract_dot(k);
-    if (size[k_dim] % ir_dots[dot].group) return false;
-    if (dot) bytes = 1;
-    int64_t row = 0, column = 0;
-    for (int i = 0; i < k->n_insts; i++) {
-        if (k->inst[i].op != IR_OP_MATMUL) continue;
-        const int64_t *s = stride + k->inst[k->inst[i].in[0]].index * k->n_dims;
-        row = s[m] < 0 ? -s[m] : s[m];
-        column = s[k_dim] < 0 ? -s[k_dim] : s[k_dim];
-    }
-    int64_t kc = clamp(size[k_dim], 1, k->tile.kb);
-    if (column > 1) return times(column, times(kc, bytes)) <= rt_host_caches()->l1d_bytes;
-    int64_t off = times(row, bytes) % way, apart = off < way - off ? off : way - off, ways = rt_host_caches()->l1d_bytes / way;
-    int64_t rows_a_set = apart < 64 ? k->tile.mr : ceil_div(times(k->tile.mr, apart), way);
-    return rows_a_set <= ways || size[m] <= ways;
+static bool is_a_in_place(const contraction *c) {
+    const int64_t way = 4096, l1 = rt_host_caches()->l1d_bytes, ways = l1 / way;
+    if (c->row[0] < 0 || !ir_kernel_contract_a_in_place(c->k)) return false;
+    if (c->kk % ir_dots[ir_kernel_contract_dot(c->k)].group) return false;
+    if (c->column[0] > c->element[0]) return times(c->column[0], c->kc) <= l1;
+    int64_t off = c->row[0] % way, apart = off < way - off ? off : way - off, mr = c->k->tile.mr;
+    int64_t rows_a_set = apart < 64 ? mr : ceil_div(times(mr, apart), way);
+    return rows_a_set <= ways || c->m <= ways;
+}
+
+/* Operand 1 where it lies: as fast as packed (64^3 to 1000^3, 16 to 100 rows), and no pass over it, as long as the L2
+ * cache can hold a panel: at a distance that is a multiple of a large power of two its rows share a few sets. For a few
+ * panels of rows packing costs more than that does. */
+enum { FEW_PANELS = 8 };
+static bool is_b_in_place(const contraction *c) {
+    int64_t l2 = rt_host_caches()->l2_bytes;
+    if (!ir_kernel_contract_in_place(c->k)) return false;
+    if (c->mp <= (c->row[1] < 0 ? 1 : FEW_PANELS)) return true;
+    int64_t apart = c->column[1] & -c->column[1];
+    return c->row[1] >= 0 && (apart == 0 || c->kc <= l2 / (apart < l2 / 16 ? apart : l2 / 16));
+}
+
+/* Can `panels` be cut into that many equal blocks (the last may be shorter), so that each thread gets as many tiles? */
+static bool is_even_split(int64_t panels, int64_t blocks, int64_t tiles_of_each, int n_threads) {
+    return blocks >= 1 && ceil_div(panels, ceil_div(panels, blocks)) == blocks && times(blocks, tiles_of_each) % n_threads == 0;
+}
+
+/* As many blocks as `tiles_of_each` tiles each make `enough`, no fewer than `fewest`; if possible an even split. */
+static int64_t cut(int64_t panels, int64_t fewest, int64_t tiles_of_each, int64_t enough, int n_threads) {
+    int64_t most = clamp(ceil_div(enough, tiles_of_each), fewest, panels);
+    for (int64_t blocks = most; blocks >= fewest && 2 * blocks >= most; blocks--)
+        if (is_even_split(panels, blocks, tiles_of_each, n_threads)) return blocks;
+    return most;
 }
 
 /* About that many blocks, of equal size; where there are few, as many tiles for each thread. */
@@ -160,36 +201,38 @@ static int64_t even_blocks(int64_t rows, int64_t blocks, int64_t tiles_of_each, 
 }
 
 /* The block of operand 0 and, where K has several blocks, the block of sums stay in L2 while panels of operand 1 stream
- * by. */
+ * by. For more tiles than that gives, the team cuts columns where operand 0 is read in place, else rows: a block of
+ * columns packs operand 0 anew. (Two threads, 128^3 and 256^3: by columns 1.13 times as fast as by rows; above, 1.03
+ * with all rows in a block, which then come from L3.) */
 static void tune_contract(const ir_kernel *k, const int64_t *size, const int64_t *stride, int n_threads, int64_t *tune) {
-    int64_t mr = at_least_one(k->tile.mr), nr = at_least_one(k->tile.nr), kb = at_least_one(k->tile.kb);
-    int64_t m = product(k, size, "m"), n = product(k, size, "n"), kk = product(k, size, "k"),
-            batches = product(k, size, "pb");
-    int64_t bytes = 4;
-    for (int i = 0; i < k->n_insts; i++)
-        if (k->inst[i].op == IR_OP_MATMUL && ir_dtypes[k->inst[i].dtype].bytes == 8) bytes = 8;
-    int64_t l2 = rt_host_caches()->l2_bytes, kc = ceil_div(clamp(kk, 1, kb), ir_dots[ir_kernel_contract_dot(k)].group);
-    int64_t mp = at_least_one(ceil_div(m, mr)), np = at_least_one(ceil_div(n, nr));
-    int64_t nc = clamp(1024 / nr, 1, np);                           /* in register tiles from here on; 512 packs operand 0 twice at
+    enum { TILE_PRODUCTS = 64 << 10 }; /* a tile of fewer is not worth taking */
+    contraction c = measure(k, size, stride);
+    int64_t mr = at_least_one(k->tile.mr), nr = at_least_one(k->tile.nr), l2 = rt_host_caches()->l2_bytes;
+    bool in_place = is_a_in_place(&c);
+    int64_t nc = clamp(1024 / nr, 1, c.np);                         /* in register tiles from here on; 512 packs operand 0 twice at
                                                                        1024 columns: 3 % slower (Zen 5, fusor bench) */
-    int64_t row_bytes = (kc + (kk > kb ? nc * nr : 0)) * bytes * mr;
-    int64_t mc = clamp(l2 * 6 / 10 / row_bytes, 1, mp);
-    /* Enough tiles for the team, but none so small that packing operand 0 shows. */
-    while (n_threads > 1 &&
-           times(batches, ceil_div(mp, mc) * ceil_div(np, nc)) < (int64_t)n_threads * TILES_PER_THREAD) {
-        if (mc > 4) mc = ceil_div(mc, 2);
-        else if (nc > 4) nc = ceil_div(nc, 2);
-        else if (mc > 1 && times(batches, ceil_div(mp, mc) * ceil_div(np, nc)) < n_threads) mc = ceil_div(mc, 2);
-        else break;
+    int64_t row_bytes = (c.kc + (c.kk > k->tile.kb ? nc * nr : 0)) * c.bytes * mr;
+    int64_t mc = clamp(l2 * 6 / 10 / row_bytes, 1, c.mp);
+    if (n_threads > 1 && in_place) {
+        mc = clamp(4 * l2 / (c.kc * c.bytes * mr), 1, c.mp);
+        if (c.kk > k->tile.kb) nc = clamp(l2 / (mc * mr * nr * c.bytes), 1, nc);
     }
-    /* Equal blocks: no short one at the end for which the others wait; and where there are few, as many for each thread. */
-    nc = ceil_div(np, ceil_div(np, nc));
-    mc = ceil_div(mp, even_blocks(mp, ceil_div(mp, mc), times(batches, ceil_div(np, nc)), n_threads));
-    tune[IR_TUNE_CONTRACT_MC] = mc * mr;
-    tune[IR_TUNE_CONTRACT_NC] = nc * nr;
-    /* One row of register tiles reads operand 1 once: packing it would only add a pass. */
-    tune[IR_TUNE_CONTRACT_A_IN_PLACE] = is_a_in_place(k, size, stride, bytes);
-    tune[IR_TUNE_CONTRACT_IN_PLACE] = m <= mr && ir_kernel_contract_in_place(k);
+    int64_t m_blocks = ceil_div(c.mp, mc), n_blocks = ceil_div(c.np, nc);
+    if (n_threads > 1) {
+        int64_t products = times(times(c.batches, c.m), times(c.n, at_least_one(c.kk)));
+        int64_t enough = clamp(products / TILE_PRODUCTS, n_threads, (int64_t)n_threads * TILES_PER_THREAD);
+        if (in_place) n_blocks = cut(c.np, n_blocks, times(c.batches, m_blocks), enough, n_threads);
+        if (times(times(c.batches, m_blocks), n_blocks) < (in_place ? n_threads : enough))
+            m_blocks = cut(c.mp, m_blocks, times(c.batches, n_blocks), enough, n_threads);
+        if (!in_place && times(times(c.batches, m_blocks), n_blocks) < enough)
+            n_blocks = cut(c.np, n_blocks, times(c.batches, m_blocks), enough, n_threads);
+    }
+    tune[IR_TUNE_CONTRACT_MC] = ceil_div(c.mp, m_blocks) * mr;
+    tune[IR_TUNE_CONTRACT_NC] = ceil_div(c.np, n_blocks) * nr;
+    tune[IR_TUNE_CONTRACT_A_IN_PLACE] = in_place;
+    tune[IR_TUNE_CONTRACT_B] = is_b_in_place(&c) ? IR_CONTRACT_B_IN_PLACE
+                               : m_blocks == 1   ? IR_CONTRACT_B_BY_BLOCK
+                                                 : IR_CONTRACT_B_PACKED;
 }
 
 /* Whole images, or so few rows of one that there are enough tiles for the team, but some panels of columns in each. */
@@ -221,6 +264,7 @@ static void tune_contract_rows(const ir_kernel *k, const int64_t *size, int n_th
     mc = ceil_div(mp, even_blocks(mp, ceil_div(mp, mc), batches, n_threads));
     tune[IR_TUNE_CONTRACT_MC] = mc * mr;
     tune[IR_TUNE_CONTRACT_NC] = times(np, nr);
+    if (mc < mp && tune[IR_TUNE_CONTRACT_B] == IR_CONTRACT_B_BY_BLOCK) tune[IR_TUNE_CONTRACT_B] = IR_CONTRACT_B_PACKED;
 }
 
 /* Panels of queries that share what a tile does for a block of keys: a few, as long as there are tiles enough. */

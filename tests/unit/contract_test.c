@@ -381,7 +381,7 @@ static void check(const problem *p, const ir_kernel *k, ir_kernel_fn run, const 
                     }
                 }
     /* Operand 1 as it was packed serves later calls. */
-    if (s->m > 0 && s->n > 0 && launch.n_phases > 1 && !(tune[IR_TUNE_CONTRACT_IN_PLACE] && ir_kernel_contract_in_place(k))) {
+    if (s->m > 0 && s->n > 0 && launch.n_phases > 1 && tune[IR_TUNE_CONTRACT_B] == IR_CONTRACT_B_PACKED) {
         memset(scratch.at, 0xff, (size_t)launch.scratch_bytes);
         void *before = malloc((size_t)l.elements[OUT] * ir_dtypes[p->out].bytes + 1);
         memcpy(before, mem[OUT].at, (size_t)l.elements[OUT] * ir_dtypes[p->out].bytes);
@@ -419,7 +419,7 @@ static void check_sizes(const problem *p, int count) {
         if (p->baked_n) s.n = p->baked_n;
         if (p->baked_k) s.k = p->baked_k;
         int64_t tune[IR_TUNE_COUNT] = {any_of(blocks, 5) * k.tile.mr, any_of(blocks, 5) * k.tile.nr,
-                                       (int64_t)(random_bits() & 1), (int64_t)(random_bits() & 1)};
+                                       (int64_t)(random_bits() % 3), (int64_t)(random_bits() & 1)};
         check(p, &k, c.run, &s, tune, i & 1);
     }
     munmap(c.map, c.bytes);

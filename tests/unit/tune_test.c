@@ -128,6 +128,39 @@ Test(tune, operand_0_in_place) {
     cr_assert_eq(tune[IR_TUNE_CONTRACT_A_IN_PLACE], rt_host_caches()->l1d_bytes >= 16 * 4096);
 }
 
+/* Operand 1 is read in place unless its rows crowd a few sets of the L2 cache; then few rows still do it. */
+Test(tune, operand_1_in_place) {
+    ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
+    k.inst[1] = (ir_kinst){.op = IR_K_LOAD, .dtype = FUSOR_F32, .index = 1};
+    k.inst[2] = (ir_kinst){.op = IR_OP_MATMUL, .dtype = FUSOR_F32, .n_in = 2, .in = {0, 1}};
+    k.buffer[1].stride[1] = 1;
+    k.buffer[1].stride[2] = IR_STRIDE_RUNTIME;
+    int64_t size[3] = {1000, 1000, 1000}, stride[6] = {1000, 0, 1, 0, 1, 1000}, tune[IR_TUNE_COUNT];
+    rt_tune(&k, size, stride, 1, tune);
+    cr_assert_eq(tune[IR_TUNE_CONTRACT_B], IR_CONTRACT_B_IN_PLACE);
+    int64_t l2 = rt_host_caches()->l2_bytes;
+    stride[5] = l2 / 16 / 4;
+    rt_tune(&k, size, stride, 1, tune);
+    cr_assert_neq(tune[IR_TUNE_CONTRACT_B], IR_CONTRACT_B_IN_PLACE, "%ld bytes apart", (long)stride[5] * 4);
+    size[0] = 20;
+    rt_tune(&k, size, stride, 1, tune);
+    cr_assert_eq(tune[IR_TUNE_CONTRACT_B], IR_CONTRACT_B_IN_PLACE, "four panels");
+}
+
+/* A team gets enough tiles, and as many for each where that can be. */
+Test(tune, contract_tiles_are_even) {
+    ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
+    for (int64_t n = 64; n <= 1024; n *= 2)
+        for (int t = 2; t <= 16; t *= 2) {
+            int64_t size[3] = {n, n, n}, stride[6] = {n, 0, 1, n, 1, 0}, tune[IR_TUNE_COUNT];
+            rt_tune(&k, size, stride, t, tune);
+            ir_launch l;
+            ir_kernel_launch(&k, size, tune, &l);
+            cr_assert(l.tiles[1] >= (n > 64 || t <= 4 ? t : 4), "%ld: %ld tiles for %d", (long)n, (long)l.tiles[1], t);
+            if (n > 64) cr_assert_eq(l.tiles[1] % t, 0, "%ld: %ld tiles for %d", (long)n, (long)l.tiles[1], t);
+        }
+}
+
 Test(tune, threshold) {
     ir_kernel k = kernel(IR_KERNEL_MAP, "p");
     int64_t n = 10000;
