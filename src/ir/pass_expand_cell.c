@@ -105,7 +105,13 @@ static ir_id gru(const cell *c, ir_id p, ir_id q) {
 ir_id ir_expand_cell(const ir_expand *e, const ir_node *n) {
     const cell c = {.e = e, .n = n, .of = ir_cell_of(n), .acc = ir_node_accumulator(e->rw->to, n)};
     const ir_id p = product(&c, n->in[0], n->in[c.of.w_ih], c.of.b_ih ? n->in[c.of.b_ih] : 0, c.of.gates);
-    const ir_id q = product(&c, n->in[1], n->in[c.of.w_hh], c.of.b_hh ? n->in[c.of.b_hh] : 0, c.of.gates);
+    ir_id w = n->in[c.of.w_hh], b = c.of.b_hh ? n->in[c.of.b_hh] : 0;
+    const int rows = n->op == IR_OP_GRU_CELL && !ir_node_attr(n, "linear_before_reset")->integer ? 2 : c.of.gates;
+    if (rows < c.of.gates) {    /* those of n are multiplied with r * h */
+        w = part(&c, w, 0, 0, rows);
+        if (b) b = part(&c, b, 0, 0, rows);
+    }
+    const ir_id q = product(&c, n->in[1], w, b, rows);
     ir_id y;
     if (n->op == IR_OP_GRU_CELL) {
         y = gru(&c, p, q);

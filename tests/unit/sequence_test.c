@@ -89,6 +89,35 @@ static void free_network(network *n) {
     free(n);
 }
 
+/* Two products and what becomes of the gates; the second product of an rnn adds the first and goes on. */
+Test(sequence, a_cell_is_two_contractions_and_one_kernel_at_most) {
+    static const struct { const char *call; int gates, results, kernels; } cells[] = {
+        {"%y = rnn_cell(%x, %h, %w, %u, %b, %d)", 1, 1, 2},
+        {"%y = rnn_cell(%x, %h, %w, %u, activation=relu)", 1, 1, 2},
+        {"%y, %s = lstm_cell(%x, %h, %c, %w, %u, %b, %d)", 4, 2, 3},
+        {"%y = gru_cell(%x, %h, %w, %u, %b, %d)", 3, 1, 3},
+        {"%y = gru_cell(%x, %h, %w, %u, %b, %d, linear_before_reset=false)", 3, 1, 4}, /* r * h is multiplied again */
+    };
+    fusor_context *ctx = new_context(1);
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
+        char text[600], *plan;
+        const int g = cells[i].gates;
+        fusor_executable *exe;
+        snprintf(text, sizeof text,
+                 "func @f(%%x: f32[B, I], %%h: f32[B, H], %%c: f32[B, H], %%w: f32[%d*H, I], %%u: f32[%d*H, H], %%b: f32[%d*H], %%d: f32[%d*H]) -> "
+                 "(%%y: f32[B, H]%s) {\n  %s\n  return %%y%s\n}\n", g, g, g, g, cells[i].results == 2 ? ", %s: f32[B, H]" : "", cells[i].call,
+                 cells[i].results == 2 ? ", %s" : "");
+        OK(fusor_compile_text(ctx, text, NULL, &exe));
+        OK(fusor_explain_json(exe, &plan));
+        int kernels = 0;
+        for (const char *at = plan; (at = strstr(at, "\"symbol\"")); at++) kernels++;
+        cr_expect_eq(kernels, cells[i].kernels, "%s: %d kernels", cells[i].call, kernels);
+        fusor_text_free(plan);
+        fusor_executable_free(exe);
+    }
+    fusor_context_free(ctx);
+}
+
 static const fusor_carry states[2] = {{1, 0}, {2, 1}};
 
 Test(sequence, has_the_bits_of_single_calls) {
