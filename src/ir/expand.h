@@ -40,6 +40,8 @@ bool  ir_expands_conv(const ir_graph *g, const ir_node *n);             /* pass_
 ir_id ir_expand_conv(const ir_expand *c, const ir_node *n);
 bool  ir_expands_einsum(const ir_node *n);          /* pass_expand_einsum.c */
 ir_id ir_expand_einsum(const ir_expand *c, const ir_node *n);
+bool  ir_expands_matvec(const ir_graph *g, const ir_node *n);           /* pass_expand_matvec.c: matmul with vectors */
+ir_id ir_expand_matvec(const ir_expand *c, const ir_node *n);
 bool  ir_expands_quantize(const ir_node *n);        /* pass_expand_quantize.c */
 ir_id ir_expand_quantize(const ir_expand *c, const ir_node *n);
 bool  ir_expands_cell(const ir_node *n);            /* pass_expand_cell.c: recurrent */

@@ -53,6 +53,7 @@ ir_sources += %D%/pass_expand_random.c
 ir_sources += %D%/pass_expand_window.c
 ir_sources += %D%/pass_expand_quantize.c
 ir_sources += %D%/pass_expand_cell.c
+ir_sources += %D%/pass_expand_matvec.c
 ir_sources += %D%/infer_cell.c
 ir_sources += %D%/infer_window.c
 ir_sources += %D%/infer_quantize.c

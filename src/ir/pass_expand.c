@@ -126,6 +126,7 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
                                                                 : ir_expands_attention(&n)     ? ir_expand_attention
                                                                 : ir_expands_conv(rw.to, &n)   ? ir_expand_conv
                                                                 : ir_expands_einsum(&n)        ? ir_expand_einsum
+                                                                : ir_expands_matvec(rw.to, &n) ? ir_expand_matvec
                                                                 : ir_expands_quantize(&n)      ? ir_expand_quantize
                                                                 : ir_expands_cell(&n)          ? ir_expand_cell
                                                                                                : NULL;

@@ -340,8 +340,22 @@ static bool small_constant_space(const planner *p, const ir_node *x) {
     return true;
 }
 
+/* A matrix times a vector (pass_expand_matvec.c): the vector is read once for each row, so a costly one is computed before. */
+static void store_costly_vector(planner *p, const ir_node *sum) {
+    const ir_id id = sum->in[0];
+    const ir_node *x = ir_at(p->g, id);
+    if (x->op != IR_OP_MUL || !x->group || x->group != sum->group || p->info[id].home) return;
+    for (int i = 0; i < 2; i++) {
+        const bool is_stretched = ir_at(p->g, x->in[i])->rank < x->rank || (x->stretch && x->stretch[i]);
+        if (is_stretched && !p->info[behind_views(p, x->in[i])].is_wanted && measure_subtree(p, x->in[i]).is_costly)
+            store_floating(p, x->in[i], IR_REASON_RECOMPUTE);
+    }
+    p->info[id].avail = latest_avail(p, x);
+}
+
 static void place_reduction(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id);
+    store_costly_vector(p, n);
     ir_id xid = n->in[0];
     const ir_node *x = ir_at(p->g, xid);
     uint32_t axes = reduced_axes(p, n);

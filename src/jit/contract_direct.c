@@ -3,7 +3,7 @@
  *
  * A batch is cut into tiles of mr rows x nr columns; rows and columns that are left over make smaller tiles. The accumulators of a
  * tile are registers: for each k, the vectors of operand 1's row are loaded from where they lie (or from the panel that
- * the batch was packed into) and multiplied with an element of each row of operand 0 in all lanes. The last vector of a row is
+ * the batch was packed into; or element by element, where it is strided and so small that packing would take longer) and multiplied with an element of each row of operand 0 in all lanes. The last vector of a row is
  * as wide as its columns, up to a power of two, and masked. The totals go from the registers through the epilogue to the outputs;
  * an epilogue that depends on the width of its vectors, or is long, reads them from a tile in scratch (contract_epilogue.c).
  *
@@ -24,7 +24,7 @@ typedef struct row { int n; vector v[MAX_VECTORS]; } row;
 typedef struct direct {
     contract *c;
     int m, n, k, w;             /* sizes; lanes of a register */
-    int64_t a_row, a_k, b_k;    /* elements from a row of operand 0 to the next, from k to the next */
+    int64_t a_row, a_k, b_n, b_k;   /* elements from a row of operand 0 or a column of operand 1 to the next, from k to the next */
     bool is_packed;             /* operand 1: in panels of nr columns, else where it lies */
     bool is_plain;              /* the epilogue runs on the accumulators */
     LLVMValueRef batch, a, b;   /* in the batch being made: first elements */
@@ -104,6 +104,15 @@ static LLVMValueRef load_vector(const direct *d, LLVMValueRef at, vector v) {
     contract *c = d->c;
     int lanes = c->e->lanes;
     bool is_whole = v.valid == v.lanes || d->is_packed;     /* panels are wide enough */
+    if (d->b_n != 1 && v.lanes > 1) {
+        LLVMValueRef x = LLVMConstNull(type_of(d, v.lanes));
+        for (int i = 0; i < v.valid; i++) {
+            LLVMValueRef one = LLVMBuildLoad2(c->e->b, c->t_acc, element(c, at, num(c, i * d->b_n)), "");
+            LLVMSetAlignment(one, (unsigned)c->acc_bytes);
+            x = LLVMBuildInsertElement(c->e->b, x, one, LLVMConstInt(c->e->t_i32, (unsigned)i, 0), "");
+        }
+        return x;
+    }
     c->e->lanes = v.lanes;
     LLVMValueRef x = em_load_ptr(c->e, c->acc, at, is_whole ? NULL : first_lanes(d, v.valid, v.lanes), (unsigned)c->acc_bytes);
     c->e->lanes = lanes;
@@ -130,7 +139,7 @@ static LLVMValueRef mul_add(contract *c, LLVMValueRef a, LLVMValueRef b, LLVMVal
 static void add_products(const direct *d, int rows, const row *r, LLVMValueRef *sum, LLVMValueRef pa, LLVMValueRef pb) {
     contract *c = d->c;
     LLVMValueRef b[MAX_VECTORS], a[MAX_VECTORS];
-    for (int j = 0; j < r->n; j++) b[j] = load_vector(d, element(c, pb, num(c, r->v[j].at)), r->v[j]);
+    for (int j = 0; j < r->n; j++) b[j] = load_vector(d, element(c, pb, num(c, r->v[j].at * d->b_n)), r->v[j]);
     for (int i = 0; i < rows; i++) {
         LLVMValueRef x = LLVMBuildLoad2(c->e->b, c->t_acc, element(c, pa, num(c, i * d->a_row)), "");
         LLVMSetAlignment(x, (unsigned)c->acc_bytes);
@@ -258,7 +267,7 @@ static void emit_rows(const direct *d, const row *r, LLVMValueRef n0, LLVMValueR
 
 /* Where the columns from n0 on, of panel number `panel`, begin. */
 static LLVMValueRef columns_at(const direct *d, LLVMValueRef n0) {
-    return element(d->c, d->b, d->is_packed ? em_mul(d->c->e, n0, num(d->c, d->k)) : n0);
+    return element(d->c, d->b, em_mul(d->c->e, n0, num(d->c, d->is_packed ? d->k : d->b_n)));
 }
 
 static void emit_columns(const direct *d) {
@@ -300,7 +309,8 @@ fusor_status contract_emit_direct(contract *c, fu_error *err) {
     emit *e = c->e;
     int lanes = c->v_lanes > c->lanes ? c->v_lanes : c->lanes;
     direct d = {.c = c, .w = c->v_lanes};
-    d.is_packed = !ir_kernel_contract_in_place(c->k);
+    const ir_kinst *y = &c->k->inst[c->operand[1]];
+    const int64_t *b = y->op == IR_K_LOAD && !y->variant && y->dtype == c->acc ? c->k->buffer[y->index].stride : NULL;
     d.is_plain = is_plain_epilogue(c);
     if (c->mr < 1 || c->kb < IR_BAKE_MAX || c->nr < 1 || c->nr % lanes || c->nv > MAX_VECTORS || c->mr * c->nv > MAX_ROWS)
         return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "direct contract kernel: tile %d x %d x %d does not fit level %s", c->mr, c->nr,
@@ -311,7 +321,10 @@ fusor_status contract_emit_direct(contract *c, fu_error *err) {
     const int64_t *a = c->k->buffer[c->k->inst[c->operand[0]].index].stride;
     d.a_row = a[c->dim_m];
     d.a_k = a[c->dim_k];
-    d.b_k = d.is_packed ? c->nr : c->k->buffer[c->k->inst[c->operand[1]].index].stride[c->dim_k];
+    d.is_packed = !b || b[c->dim_n] == IR_STRIDE_RUNTIME || b[c->dim_k] == IR_STRIDE_RUNTIME ||
+                  (b[c->dim_n] != 1 && (d.k >= c->lanes || d.n > c->lanes));
+    d.b_n = d.is_packed ? 1 : b[c->dim_n];
+    d.b_k = d.is_packed ? c->nr : b[c->dim_k];
     contract_set_values(c);
     if (d.is_packed) contract_emit_pack(c, 1);
     if (!d.is_plain) contract_emit_epilogue(c);

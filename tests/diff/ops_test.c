@@ -477,6 +477,12 @@ static void contraction_of(const ir_op_info *op, ir_dtype t, ir_dtype t2) {
         {"[B]", "[B]", "", ""},
         {"[A, 16]", "[16, 10]", "", "[A, 10]"},
         {"[1, B]", "[B, 1]", "", "[1, 1]"},
+        {"[A, B]", "[1, B]", ", transpose_b=true", "[A, 1]"},
+        {"[B, A]", "[B, 1]", ", transpose_a=true", "[A, 1]"},
+        {"[D, 1, B]", "[B, C]", "", "[D, 1, C]"},
+        {"[B, 1]", "[2, C, B]", ", transpose_a=true, transpose_b=true", "[2, 1, C]"},
+        {"[D, A, 1]", "[1, C]", "", "[D, A, C]"},
+        {"[1, A]", "[2, C, 1]", ", transpose_a=true, transpose_b=true", "[2, A, C]"},
         /* all known: the direct form where the type is that of the accumulators */
         {"[D, 13, 24]", "[D, 24, 21]", "", "[D, 13, 21]"},
         {"[3, D, 30, 9]", "[3, D, 30, 64]", ", transpose_a=true", "[3, D, 9, 64]"},

@@ -499,6 +499,32 @@ Test(exec, repeated_calls_with_constants) {
     rt_exec_release(x);
 }
 
+/* What products with vectors become: reductions along k, whichever operand is the vector; outer products are maps. */
+Test(exec, products_with_vectors) {
+    static const struct {
+        const char *text;
+        int n_kernels;
+        ir_kernel_kind last;
+    } cases[] = {
+        {"func @f(%a: f32[M, K], %x: f32[K]) -> f32[M] { %y = matmul(%a, %x) return %y }", 1, IR_KERNEL_REDUCE},
+        {"func @f(%x: f32[K], const %b: f32[K, N], %c: f32[N]) -> f32[N] { %y = matmul(%x, %b) %z = add(%y, %c) return %z }", 1, IR_KERNEL_REDUCE},
+        {"func @f(%x: f16[K], %y: f16[K]) -> f16 { %z = matmul(%x, %y) return %z }", 1, IR_KERNEL_REDUCE},
+        {"func @f(%a: f32[M, 1], %b: f32[1, N]) -> f32[M, N] { %y = matmul(%a, %b) return %y }", 1, IR_KERNEL_MAP},
+        {"func @f(%a: f32[M, K], %x: f32[K]) -> f32[M] { %e = exp(%x) %y = matmul(%a, %e) return %y }", 2, IR_KERNEL_REDUCE},
+        {"func @f(%a: i32[M, K], %x: i32[K]) -> i64[M] { %y = matmul(%a, %x) return %y }", 1, IR_KERNEL_CONTRACT},
+        {"func @f(%a: f32[B, 1, 16], %b: f32[B, 16, 16]) -> f32[B, 1, 16] { %y = matmul(%a, %b) return %y }", 1, IR_KERNEL_CONTRACT},
+    };
+    if (!has_module()) return;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rt_exec *x = compile(cases[i].text, (setup){1, false});
+        cr_assert(x, "%s", error.text);
+        const ir_plan *plan = rt_exec_plan(x);
+        cr_assert_eq((int)plan->steps.n, cases[i].n_kernels, "%s", cases[i].text);
+        cr_expect_eq(plan->steps.at[plan->steps.n - 1].kernel->kind, cases[i].last, "%s", cases[i].text);
+        rt_exec_release(x);
+    }
+}
+
 /* Which contractions take the direct form is read in the text. */
 Test(exec, small_contractions_are_direct) {
     static const struct {
