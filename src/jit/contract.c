@@ -180,9 +180,13 @@ void contract_emit_pack(contract *c, int operand) {
     em_loop l = em_for(e, num(c, 0), in[4], num(c, 1));
     LLVMValueRef dst = element(c, in[1], em_mul(e, l.i, elements)), panel = em_add(e, in[3], l.i);
     LLVMValueRef first = operand ? em_mul(e, panel, num(c, rows)) : first_row(c, &p, panel);
-    contract_pack(c, operand, dst, first, in[5], in[6]);
+    LLVMValueRef filled = num(c, rows); /* rows of the panel */
+    if (c->copies_a && !operand) {
+        filled = contract_min(e, em_sub(e, c->m, first), filled);
+        contract_copy_rows(c, dst, first, filled, in[5], in[6]);
+    } else contract_pack(c, operand, dst, first, in[5], in[6]);
     if (c->heads[operand])
-        contract_call(c, operand ? HEAD1 : HEAD0, (LLVMValueRef[]){dst, contract_in_words(c, in[6])}, 2);
+        contract_call(c, operand ? HEAD1 : HEAD0, (LLVMValueRef[]){dst, contract_in_words(c, in[6]), filled}, 3);
     em_end(e, &l);
     em_demote_nests(e);
     contract_end(c, o);
@@ -253,6 +257,7 @@ static void block_of_a(contract *c, const block *s, LLVMValueRef m_first, LLVMVa
     LLVMValueRef zero = num(c, 0), bytes = num(c, c->acc_bytes), row = bytes, next_row = zero, a = s->a;
     LLVMValueRef k = num(c, c->mr * c->acc_bytes), words = contract_min(e, c->k_words, num(c, c->kb / c->group));
     LLVMValueRef next = em_mul(e, em_add(e, words, num(c, c->heads[0])), k);
+    LLVMValueRef row_bytes = em_mul(e, tile_in[CONTRACT_COUNT], bytes);
     LLVMBasicBlockRef ready = em_block(e, "ready"), here = NULL;
     if (s->a_in_place) {
         int buffer = c->k->inst[c->operand[0]].index;
@@ -271,7 +276,7 @@ static void block_of_a(contract *c, const block *s, LLVMValueRef m_first, LLVMVa
     LLVMBasicBlockRef packed = LLVMGetInsertBlock(e->b);
     LLVMBuildBr(e->b, ready);
     LLVMPositionBuilderAtEnd(e->b, ready);
-    LLVMValueRef from_pack[5] = {s->a, bytes, num(c, c->mr * c->acc_bytes), next, zero};
+    LLVMValueRef from_pack[5] = {s->a, c->copies_a ? row_bytes : bytes, c->copies_a ? bytes : num(c, c->mr * c->acc_bytes), next, zero};
     LLVMValueRef in_place[5] = {a, row, k, zero, next_row};
     for (int i = 0; i < 5; i++)
         tile_in[CONTRACT_A + i] = here ? contract_merge(c, from_pack[i], packed, in_place[i], here) : from_pack[i];

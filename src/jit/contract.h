@@ -17,6 +17,7 @@ typedef struct contract {
     ir_dtype acc;           /* type of the accumulators and of the words of panels */
     ir_dot dot;             /* how words are multiplied; NONE: each is one element */
     int group, heads[2];    /* ir_dots[dot] */
+    bool copies_a;          /* panels of operand 0 are [row][k]: rows of memory, with their words made ready */
     ir_dtype packed;        /* type of an element in a word: acc, but with a dot */
     int packed_bytes;
     int acc_bytes, lanes;   /* lanes: of the level; programs are evaluated this wide */
@@ -101,8 +102,11 @@ LLVMValueRef contract_dot(contract *c, LLVMValueRef acc, LLVMValueRef a, LLVMVal
 bool contract_is_flipped(const contract *c);
 /* What fills a word of an operand behind the last k: products with it change no sum. An element, zero-extended. */
 int contract_padding(const contract *c, int operand);
-/* (panel, words along k): writes the heads[] in front of the panel. Where there are any. */
+/* (panel, words along k, rows): writes the heads[] in front of the panel. Where there are any. */
 void contract_emit_heads(contract *c);
+/* contract_pack of operand 0 where c->copies_a; rows: of them. */
+void contract_copy_rows(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef rows, LLVMValueRef k_first,
+                        LLVMValueRef k_count);
 /* Words [lanes] of elements [group][lanes], as integers. */
 LLVMValueRef contract_words(contract *c, int operand, const LLVMValueRef *element);
 /* A vector register of words, read from adjacent elements in memory. */
@@ -143,6 +147,7 @@ void contract_end_batch(contract *c, LLVMValueRef kept, LLVMValueRef batch);
 /* Emits: dst[k][r] (with a dot, dst[k / group][r] and there element k % group) = operand at row first + r, column k_first + k for k < k_count, r < rows (mr for operand 0 along m,
  * nr for operand 1 along n). Rows past the end of the dim repeat valid ones or are 0. Up to lanes * rows elements
  * behind the panel are overwritten where rows is no multiple of the vector length. */
+bool contract_is_plain_load(contract *c, int operand);
 void contract_pack(contract *c, int operand, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef k_first,
                    LLVMValueRef k_count);
 #endif

@@ -16,6 +16,7 @@ void contract_set_dot(contract *c) {
                                         : c->acc;
     c->packed_bytes = ir_dtypes[c->packed].bytes;
     c->t_packed = em_memory_type(c->e, c->packed);
+    c->copies_a = (c->dot == IR_DOT_I8 || c->dot == IR_DOT_BF16) && contract_is_plain_load(c, 0);
 }
 
 bool contract_is_flipped(const contract *c) {
@@ -58,6 +59,52 @@ LLVMValueRef contract_memory_words(contract *c, int operand, LLVMValueRef words)
     LLVMValueRef by = i32_splat(c, 16);
     words = em_or(e, LLVMBuildShl(e->b, words, by, ""), LLVMBuildLShr(e->b, words, by, ""));
     return LLVMBuildBitCast(e->b, words, type, "");
+}
+
+/* Single elements of a row, from element k on: the last words, and what fills them. */
+static void copy_elements(contract *c, LLVMValueRef to, LLVMValueRef from, LLVMValueRef k, LLVMValueRef k_count) {
+    emit *e = c->e;
+    LLVMValueRef padding = LLVMConstInt(c->t_packed, (unsigned)contract_padding(c, 0), 0);
+    LLVMValueRef end = em_and(e, em_add(e, k_count, num(c, c->group - 1)), num(c, -c->group));
+    for (int i = 0; i < 2; i++) {
+        em_loop l = em_for(e, i ? k_count : k, i ? end : k_count, num(c, 1));
+        LLVMValueRef place = c->dot == IR_DOT_BF16 ? em_xor(e, l.i, num(c, 1)) : l.i, x = padding;
+        if (!i) {
+            x = LLVMBuildLoad2(e->b, c->t_packed, em_gep(e, from, c->t_packed, l.i), "");
+            LLVMSetAlignment(x, (unsigned)c->packed_bytes);
+            if (contract_is_flipped(c)) x = em_xor(e, x, LLVMConstInt(c->t_packed, 0x80, 0));
+        }
+        LLVMValueRef store = LLVMBuildStore(e->b, x, em_gep(e, to, c->t_packed, place));
+        LLVMSetAlignment(store, (unsigned)c->packed_bytes);
+        em_end(e, &l);
+    }
+}
+
+void contract_copy_rows(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef rows, LLVMValueRef k_first,
+                        LLVMValueRef k_count) {
+    emit *e = c->e;
+    enum { STEP = 4 }; /* vectors */
+    int buffer = c->k->inst[c->operand[0]].index, vector = c->v_lanes * c->group;
+    contract_point at = {c, first, NULL, k_first, -1, NULL};
+    LLVMValueRef base = em_gep(e, e->base[buffer], c->t_packed, contract_offset(c, buffer, &at));
+    LLVMValueRef words = contract_in_words(c, k_count), begin = num(c, 0);
+    em_loop r = em_for(e, begin, rows, num(c, 1));
+    LLVMValueRef from = em_gep(e, base, c->t_packed, em_mul(e, r.i, e->stride[buffer][c->dim_m]));
+    LLVMValueRef to = element(c, dst, em_mul(e, r.i, words));
+    for (int step = STEP; step; step = step > 1 ? 1 : 0) {
+        LLVMValueRef end = em_and(e, k_count, num(c, -step * vector));
+        em_loop l = em_for(e, begin, end, num(c, step * vector));
+        for (int i = 0; i < step; i++) {
+            LLVMValueRef k = i ? em_add(e, l.i, num(c, i * vector)) : l.i;
+            LLVMValueRef x = contract_tile_load(c, em_gep(e, from, c->t_packed, k), c->packed_bytes);
+            LLVMValueRef store = LLVMBuildStore(e->b, contract_memory_words(c, 0, x), em_gep(e, to, c->t_packed, k));
+            LLVMSetAlignment(store, (unsigned)c->packed_bytes);
+        }
+        em_end(e, &l);
+        begin = end;
+    }
+    copy_elements(c, to, from, begin, k_count);
+    em_end(e, &r);
 }
 
 /* ---- products ---- */
@@ -139,11 +186,11 @@ static LLVMValueRef least_of(contract *c, LLVMValueRef least, LLVMValueRef panel
 }
 
 /* DOT_BF16: the least exponent field of an element that is not 0, -1000 where it is subnormal; 512 where all are 0. */
-static void emit_exponent_head(contract *c, LLVMValueRef panel, LLVMValueRef words, int rows) {
+static void emit_exponent_head(contract *c, LLVMValueRef panel, LLVMValueRef n, int rows) {
     emit *e = c->e;
     enum { STEP = 4 }; /* vectors */
     LLVMTypeRef halves = LLVMVectorType(e->t_i16, 2 * (unsigned)c->v_lanes);
-    LLVMValueRef n = em_mul(e, words, num(c, rows)), whole = em_and(e, n, num(c, -STEP * c->v_lanes));
+    LLVMValueRef whole = em_and(e, n, num(c, -STEP * c->v_lanes));
     LLVMValueRef found[STEP], next[STEP];
     e->lanes = c->v_lanes;
     em_loop l = em_for(e, num(c, 0), whole, num(c, STEP * c->v_lanes));
@@ -170,12 +217,12 @@ static void emit_exponent_head(contract *c, LLVMValueRef panel, LLVMValueRef wor
 
 void contract_emit_heads(contract *c) {
     emit *e = c->e;
-    LLVMTypeRef parameter[2] = {e->t_ptr, e->t_i64};
+    LLVMTypeRef parameter[3] = {e->t_ptr, e->t_i64, e->t_i64};
     for (int i = 0; i < 2; i++) {
         if (!c->heads[i]) continue;
-        contract_outer *o = contract_begin(c, i ? HEAD1 : HEAD0, i ? "head1" : "head0", parameter, 2, true);
+        contract_outer *o = contract_begin(c, i ? HEAD1 : HEAD0, i ? "head1" : "head0", parameter, 3, true);
         LLVMValueRef panel = LLVMGetParam(e->fn, 0), words = LLVMGetParam(e->fn, 1);
-        if (c->dot == IR_DOT_BF16) emit_exponent_head(c, panel, words, i ? c->nr : c->mr);
+        if (c->dot == IR_DOT_BF16) emit_exponent_head(c, panel, em_mul(e, words, LLVMGetParam(e->fn, 2)), i ? c->nr : c->mr);
         else emit_sums_head(c, panel, words);
         contract_end(c, o);
     }

@@ -182,7 +182,7 @@ static void transpose(contract *c, const source *from, LLVMValueRef to, int rows
 }
 
 /* Is the operand's program nothing but a load, so that rows can be read from memory as they are? */
-static bool is_plain_load(contract *c, int operand) {
+bool contract_is_plain_load(contract *c, int operand) {
     const ir_kinst *in = &c->k->inst[c->operand[operand]];
     return in->op == IR_K_LOAD && !in->variant && c->k->buffer[in->index].stride[c->dim_k] == 1 &&
            (in->dtype == c->packed || (c->dot == IR_DOT_I8 && ir_dtypes[in->dtype].bytes == 1));
@@ -257,7 +257,7 @@ static void pack_transposed(contract *c, int operand, LLVMValueRef dst, LLVMValu
     LLVMValueRef whole = em_and(e, k_count, em_i64s(e, -step_columns(c)));
     LLVMValueRef is_whole = em_icmp(e, LLVMIntSGE, valid, em_i64s(e, operand ? c->nr : c->mr));
     em_loop l = em_for(e, em_i64s(e, 0), masked ? k_count : whole, step);
-    if (is_plain_load(c, operand))
+    if (contract_is_plain_load(c, operand))
         is_direct = masked ? em_and(e, is_whole, em_icmp(e, LLVMIntSLT, l.i, whole)) : is_whole;
     transpose_step(c, operand, dst, first, last, k_first, l.i, masked ? em_mask(e, em_sub(e, k_count, l.i)) : NULL,
                    is_direct);
