@@ -222,7 +222,8 @@ void contract_emit_heads(contract *c) {
         if (!c->heads[i]) continue;
         contract_outer *o = contract_begin(c, i ? HEAD1 : HEAD0, i ? "head1" : "head0", parameter, 3, true);
         LLVMValueRef panel = LLVMGetParam(e->fn, 0), words = LLVMGetParam(e->fn, 1);
-        if (c->dot == IR_DOT_BF16) emit_exponent_head(c, panel, em_mul(e, words, LLVMGetParam(e->fn, 2)), i ? c->nr : c->mr);
+        if (c->dot == IR_DOT_BF16)
+            emit_exponent_head(c, panel, em_mul(e, words, LLVMGetParam(e->fn, 2)), i ? c->nr : c->mr);
         else emit_sums_head(c, panel, words);
         contract_end(c, o);
     }

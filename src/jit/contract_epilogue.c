@@ -64,6 +64,9 @@ bool contract_has_cheap_epilogue(const contract *c) {
         } else if (in->op == IR_K_INDEX || is_costly(in)) {
             return false;
         }
+        /* Halves are rounded with constants that would take registers from the accumulators: one of them spilled in the
+         * loop of products costs half of the speed (Zen 5, bf16). */
+        if (in->op < IR_OP_COUNT && ir_is_half(in->dtype)) return false;
         n += in->op != IR_K_SCALAR;
     }
     return n <= DIRECT_MAX;

@@ -642,9 +642,9 @@ static bool is_product(const char *line) {
 }
 
 Test(contract, the_inner_loop_spills_nothing) {
-    static const ir_dtype types[] = {FUSOR_F32, FUSOR_F64, FUSOR_I64, FUSOR_I8, FUSOR_I8, FUSOR_BF16};
+    static const ir_dtype types[] = {FUSOR_F32, FUSOR_F64, FUSOR_I64, FUSOR_I8, FUSOR_I8, FUSOR_BF16, FUSOR_BF16, FUSOR_F16};
     FOR_LEVELS
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 8; i++)
         for (int program = PLAIN; program <= SCALED_A; program++) {
             problem p = plain(level, types[i], program);
             if (i > 3) p.features = ir_level_extras((ir_level)level);
