@@ -116,7 +116,9 @@ typedef struct bench_chart {
     bool log_x, log_y, has_lines, has_points, is_without_key;
     const bench_series *series;
     int n_series;
-    double flops, bytes;                /* a roof where not 0 */
+    double flops;                       /* a roof at this rate where not 0, */
+    struct { const char *name; double bytes; } slope[RT_LIMIT_LEVELS];      /* and what each level of memory allows below it; the last counts most */
+    int n_slopes;
     const char *const *x_names;         /* names of the places 0, 1 ... on the x axis; NULL: numbers */
     int n_x_names;
 } bench_chart;

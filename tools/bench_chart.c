@@ -24,7 +24,7 @@ const char bench_style[] =
     ".rival .t{height:14px;background:var(--grid);border-radius:4px;overflow:hidden}.rival .t i{display:block;height:100%;border-radius:4px;min-width:2px}"
     ".long{grid-template-columns:11.5em 1fr 7.4em}.rival .v{font-variant-numeric:tabular-nums;white-space:nowrap;text-align:right;color:var(--soft)}.rival .v b{color:var(--ink);font-weight:600}"
     "svg{display:block;width:100%;height:auto;margin-top:8px}svg text{font-size:11px;fill:var(--soft)}svg .g{stroke:var(--grid)}svg .a{stroke:var(--line)}"
-    "svg .roof{stroke:var(--ink);fill:none;stroke-width:1.5}svg .l{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}svg circle{stroke:var(--card);stroke-width:1}"
+    "svg .roof{stroke:var(--ink);fill:none;stroke-width:1.5}svg .thin{stroke:var(--soft);stroke-width:1;stroke-dasharray:4 3}svg .l{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}svg circle{stroke:var(--card);stroke-width:1}"
     ".keys{display:flex;flex-wrap:wrap;gap:2px 14px;margin-top:6px;color:var(--soft)}.keys .key{margin:0;font-size:12.5px}.slower{color:var(--bad);font-weight:600}.faster{color:var(--good);font-weight:600}"
     "summary{cursor:pointer;margin-top:10px;color:var(--accent)}footer{margin-top:36px}@media(max-width:520px){main{padding:20px 14px 40px}nav{flex-wrap:nowrap;overflow-x:auto;white-space:nowrap;scrollbar-width:none}.scroll td:first-child{white-space:normal}.rival{grid-template-columns:5.8em 1fr 8.2em;gap:6px}.long{grid-template-columns:9em 1fr 7.4em}}"
     "@media print{nav{display:none}.card{break-inside:avoid}}";
@@ -85,9 +85,9 @@ static frame frame_of(const bench_chart *c) {
             f.x0 = fmin(f.x0, x), f.x1 = fmax(f.x1, x), f.y0 = fmin(f.y0, y), f.y1 = fmax(f.y1, y);
         }
     if (!(f.x0 <= f.x1)) f.x0 = f.y0 = 1, f.x1 = f.y1 = 10;
-    if (c->flops > 0) {
-        f.x1 = fmax(f.x1, 2 * c->flops / c->bytes);
-        f.y1 = fmax(f.y1, c->flops / 1e9);
+    if (c->flops > 0 && c->n_slopes) {
+        f.x1 = fmax(f.x1, 2 * c->flops / c->slope[c->n_slopes - 1].bytes);
+        f.y1 = fmax(f.y1, 1.2 * c->flops / 1e9);
     }
     if (c->n_x_names) f.x0 = -0.3, f.x1 = c->n_x_names - 0.7;
     else if (c->log_x) f.x0 /= 1.25, f.x1 *= 1.25;
@@ -101,13 +101,19 @@ static frame frame_of(const bench_chart *c) {
 }
 
 static void roof(fu_str *s, const frame *f, const bench_chart *c) {
-    double ridge = c->flops / c->bytes, x = fmax(f->x0, f->y0 * 1e9 / c->bytes);        /* where memory's line comes in */
-    fu_str_addf(s, "<path class=\"roof\" d=\"M%.1f %.1f", at_x(f, x), at_y(f, fmin(x * c->bytes, c->flops) / 1e9));
-    if (ridge > x) fu_str_addf(s, "L%.1f %.1f", at_x(f, ridge), at_y(f, c->flops / 1e9));
-    fu_str_addf(s, "H%d\"><title>memory %.3g GB/s, arithmetic %.4g GFLOP/s, measured</title></path>", WIDTH - RIGHT, c->bytes / 1e9, c->flops / 1e9);
-    fu_str_addf(s, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.4g GFLOP/s</text>", WIDTH - RIGHT - 4, at_y(f, c->flops / 1e9) - 5, c->flops / 1e9);
-    double near = ridge / pow(ridge / x, 0.25);         /* below the line, where few points are */
-    if (ridge > x) fu_str_addf(s, "<text x=\"%.1f\" y=\"%.1f\">%.3g GB/s</text>", at_x(f, near) + 8, at_y(f, near * c->bytes / 1e9) + 10, c->bytes / 1e9);
+    for (int i = 0; i < c->n_slopes; i++) {
+        double bytes = c->slope[i].bytes, ridge = c->flops / bytes, x = fmax(f->x0, f->y0 * 1e9 / bytes);      /* where the line comes in */
+        bool is_last = i + 1 == c->n_slopes;
+        if (ridge <= x) continue;
+        fu_str_addf(s, "<path class=\"roof%s\" d=\"M%.1f %.1fL%.1f %.1f", is_last ? "" : " thin", at_x(f, x), at_y(f, x * bytes / 1e9), at_x(f, ridge), at_y(f, c->flops / 1e9));
+        if (i == 0 || is_last) fu_str_addf(s, "H%d", WIDTH - RIGHT);
+        fu_str_add(s, "\"><title>");
+        html_text(s, c->slope[i].name);
+        fu_str_addf(s, ": %.3g GB/s, measured</title></path>", bytes / 1e9);
+        fu_str_addf(s, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">", at_x(f, ridge), at_y(f, c->flops / 1e9) - 5);
+        html_text(s, c->slope[i].name);
+        fu_str_add(s, "</text>");
+    }
 }
 
 void bench_draw(fu_str *s, const bench_chart *c) {
@@ -125,7 +131,7 @@ void bench_draw(fu_str *s, const bench_chart *c) {
     fu_str_addf(s, "</text><text transform=\"translate(11 %d) rotate(-90)\" text-anchor=\"middle\">", (TOP + f.height - BOTTOM) / 2);
     html_text(s, c->y_label);
     fu_str_add(s, "</text>");
-    if (c->flops > 0) roof(s, &f, c);
+    if (c->flops > 0 && c->n_slopes) roof(s, &f, c);
     for (int i = c->n_series - 1; i >= 0; i--) {        /* the first on top */
         const bench_series *p = &c->series[i];
         if (c->has_lines && p->n > 1) {
@@ -147,5 +153,11 @@ void bench_draw(fu_str *s, const bench_chart *c) {
         html_text(s, c->series[i].name);
         fu_str_add(s, "</span>");
     }
+    for (int i = 0; i < c->n_slopes; i++) {
+        fu_str_add(s, "<span class=\"key\">");
+        html_text(s, c->slope[i].name);
+        fu_str_addf(s, " %.3g GB/s</span>", c->slope[i].bytes / 1e9);
+    }
+    if (c->flops > 0 && c->n_slopes) fu_str_addf(s, "<span class=\"key\">f32 %.4g GFLOP/s</span>", c->flops / 1e9);
     fu_str_add(s, "</div>");
 }

@@ -138,6 +138,7 @@ static void card(page *p, const char *suite, const char *name) {
         put(p, kernels == apart ? fu_format(&t->arena, "; %.0f kernel%s, %s moved", kernels, plural, report_bytes(t, number(row, "bytes")))
                                 : fu_format(&t->arena, "; %.0f kernel%s of %.0f, %s of %s moved", kernels, plural, apart, report_bytes(t, number(row, "bytes")),
                                             report_bytes(t, number(row, "unfused_bytes"))));
+    if (text(row, "limit")[0]) put(p, fu_format(&t->arena, "; %.0f %% of %s", 100 * number(row, "share"), text(row, "limit")));
     add(p, "</p>");
     for (int i = 0; i < n_rivals; i++) {
         const json_t *r = json_object_get(json_object_get(row, "rivals"), rivals[i]);
@@ -187,7 +188,13 @@ static void roofline(page *p, const json_t *limit) {
     }
     if (!series[0].n) return;
     bench_chart c = {.title = "roofline", .x_label = "arithmetic per byte moved (flop/byte)", .y_label = "GFLOP/s", .log_x = true, .log_y = true, .has_points = true,
-                     .series = series, .n_series = 2, .flops = number(limit, "flops"), .bytes = number(limit, "bytes")};
+                     .series = series, .n_series = 2, .flops = number(limit, "flops")};
+    for (int k = 0; k < RT_LIMIT_LEVELS; k++) {
+        double bytes = k == RT_LIMIT_MEMORY ? number(limit, "bytes") : number(json_object_get(limit, "bandwidth"), rt_limit_level_names[k]);
+        if (!(bytes > 0)) continue;
+        c.slope[c.n_slopes].name = rt_limit_level_names[k];
+        c.slope[c.n_slopes++].bytes = bytes;
+    }
     add(p, "<section class=\"card\"><h3>");
     put(p, threads_text(t, number(limit, "threads")));
     add(p, "</h3>");
@@ -421,7 +428,7 @@ int bench_html(tool *t, const char *path, const json_t *document, const json_t *
         add(&p, "</div>");
     }
     add(&p, "<h2 id=\"roofline\">Roofline</h2><p>A point for each result: the arithmetic that a byte of memory traffic serves, and the rate reached. Fusing moves a point to the right."
-            " The lines are this machine's measured limits; sizes that fit a cache pass that of memory.</p><div class=\"grid large\">");
+            " The lines are this machine's measured limits: memory's, and dashed those of the caches, which small sizes fit. Narrow types pass the peak, which is that of f32.</p><div class=\"grid large\">");
     json_array_foreach(json_object_get(document, "limits"), i, limit) roofline(&p, limit);
     add(&p, "</div><h2 id=\"sizes\">Scaling with size</h2><p>The rate of the fused kernels");
     if (p.results && json_array_size(p.results)) put(&p, fu_format(&t->arena, ", %s", threads_text(t, p.min_threads)));

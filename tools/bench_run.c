@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 typedef struct progress { tool *t; bool is_on; double done, all; int64_t start; } progress;
-typedef struct session { tool *t; progress *bar; int n_threads; limits limits; bench_plain *plain; bench_peers *peers; json_t *results; double seconds; } session;
+typedef struct session { tool *t; progress *bar; int n_threads; limits limits; bench_plain *plain; bench_peers *peers; json_t *results; double seconds; int n_again; } session;
 
 /* ---- progress: one line on a terminal ---- */
 static void show(progress *p, const bench_workload *w, int64_t size, int n_threads) {
@@ -91,6 +91,22 @@ static json_t *row_of(const bench_workload *w, int64_t size, int n_threads, cons
     return row;
 }
 
+/* What binds a plan that takes ns: for each kernel the time that the limits allow, added; the limit is that of the kernel that needs most. */
+static void add_limit(json_t *row, const limits *l, const ir_plan *plan, const int64_t *symbols, double ns, bool *is_f32) {
+    double least = 0, most = 0;
+    const char *limit = "";
+    *is_f32 = true;
+    for (uint32_t i = 0; i < plan->steps.n; i++) {
+        ir_cost c = ir_step_cost(plan, (int)i, symbols);
+        ir_dtype type = ir_step_work_type(plan, (int)i);
+        rt_bound b = rt_limits_bound(&l->all, type, c.bytes_read + c.bytes_written, c.work, ns);
+        *is_f32 &= type == FUSOR_F32;
+        least += b.least_ns;
+        if (b.least_ns > most && strcmp(b.limit, "call") != 0) most = b.least_ns, limit = b.limit;
+    }
+    if (limit[0]) (void)json_object_update_new(row, json_pack("{s:s, s:f}", "limit", limit, "share", least / ns));
+}
+
 static int run_one(session *s, const bench_workload *w, int64_t size, double seconds, json_t **row) {
     tool *t = s->t;
     bench_data data = {0};
@@ -106,7 +122,12 @@ static int run_one(session *s, const bench_workload *w, int64_t size, double sec
         if (measure(&rivals, seconds, &t->arena)) {
             int64_t symbols[1] = {size};
             traffic moved = timing_traffic(fused, symbols), apart = timing_traffic(unfused, symbols);
+            bool is_f32 = false;
             *row = row_of(w, size, s->n_threads, &rivals, &moved, &apart, reasons);
+            if (w->kind == BENCH_CALL) add_limit(*row, &s->limits, fused, symbols, rivals.at[0].median_ns, &is_f32);
+            bool is_above = json_number_value(json_object_get(*row, "share")) > 1.2 && s->n_again++ < 2;       /* of another type's peak, or of a cache */
+            if (is_above) limits_beside(t, &s->limits, 1.000001 * s->limits.flops);
+            if (w->kind == BENCH_CALL && is_f32 && s->results) limits_beside(t, &s->limits, moved.flops / rivals.at[0].median_ns * 1e9);
         } else status = tool_environment(t, "%s of suite %s failed at size %" PRId64 ": %s", w->name, w->suite, size, fusor_error_message(t->ctx));
         bench_plain_done(s->plain);
     }
@@ -150,13 +171,13 @@ static int run_threads(session *s, int n_threads, bool is_first, const cpu_set_t
             status = run_one(s, w, sizes[k], s->seconds, &row);
             fu_arena_release(&t->arena, mark);
             s->bar->done++;
-            if (row) {
-                limits_beside(t, &s->limits, json_number_value(json_object_get(row, "flops")) / json_number_value(json_object_get(row, "fused_ns")) * 1e9);
-                (void)json_array_append_new(s->results, row);
-            }
+            if (row) (void)json_array_append_new(s->results, row);
         }
     }
-    (void)json_array_append_new(json_object_get(document, "limits"), json_pack("{s:i, s:f, s:f}", "threads", s->n_threads, "flops", s->limits.flops, "bytes", s->limits.bytes));
+    json_t *limit = json_pack("{s:i, s:f, s:f, s:{}, s:{}}", "threads", s->n_threads, "flops", s->limits.flops, "bytes", s->limits.bytes, "bandwidth", "peak");
+    for (int k = 0; k < RT_LIMIT_LEVELS; k++) (void)json_object_set_new(json_object_get(limit, "bandwidth"), rt_limit_level_names[k], json_real(s->limits.all.bandwidth[k]));
+    for (int k = 0; k < RT_LIMIT_TYPES; k++) (void)json_object_set_new(json_object_get(limit, "peak"), rt_limit_type_names[k], json_real(s->limits.all.peak[k]));
+    (void)json_array_append_new(json_object_get(document, "limits"), limit);
     bench_peers_close(s->peers);
     bench_plain_close(s->plain);
     return status;

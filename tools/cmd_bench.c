@@ -8,14 +8,6 @@
 static double number(const json_t *o, const char *field) { return json_number_value(json_object_get(o, field)); }
 static const char *text(const json_t *o, const char *field) { return json_string_value(json_object_get(o, field)); }
 
-static limits limits_of(const json_t *document, int threads) {
-    const json_t *l;
-    size_t i;
-    json_array_foreach(json_object_get(document, "limits"), i, l)
-        if ((int)number(l, "threads") == threads) return (limits){.flops = number(l, "flops"), .bytes = number(l, "bytes"), .n_threads = threads, .is_known = true};
-    return (limits){0};
-}
-
 static const char *best_peer(tool *t, const json_t *row) {
     const char *name, *best = NULL;
     json_t *r, *rivals = json_object_get(row, "rivals");
@@ -55,13 +47,12 @@ static void print_table(tool *t, const json_t *document) {
         double ns = number(row, "fused_ns"), bytes = number(row, "bytes") / ns * 1e9, flops = number(row, "flops") / ns * 1e9;
         const char *kind = text(row, "kind"), *verdict = text(row, "verdict");
         bool is_work = !kind || strcmp(kind, "call") == 0;
-        limits l = limits_of(document, (int)number(row, "threads"));
         const char *cells[N] = {strcmp(text(row, "suite"), suite) == 0 ? "" : text(row, "suite"), text(row, "name"), fu_format(&t->arena, "%.0f", number(row, "size")), fu_format(&t->arena, "%.0f", number(row, "threads")), report_ns(t, ns),
                                 report_ns(t, number(row, "unfused_ns")), fu_format(&t->arena, "%.2fx", number(row, "unfused_ns") / ns),
                                 (r = json_object_get(rivals, "c")) ? fu_format(&t->arena, "%.2fx", number(r, "ns") / ns) : "",
                                 (r = json_object_get(rivals, "prepared")) ? report_ns(t, number(r, "ns")) : "", best_peer(t, row),
                                 fu_format(&t->arena, "%.0f%%", 100 * number(row, "spread")), is_work ? report_rate(t, bytes, "") : "", is_work ? report_rate(t, flops, "") : "",
-                                is_work ? limits_share(t, &l, bytes, flops) : "",
+                                text(row, "limit") ? fu_format(&t->arena, "%.0f%% of %s", 100 * number(row, "share"), text(row, "limit")) : "",
                                 !verdict ? "" : strcmp(verdict, "new") == 0 ? "new" : fu_format(&t->arena, "%+.1f%%%s%s", 100 * number(row, "change"),
                                                                                              strcmp(verdict, "same") == 0 ? "" : " ", strcmp(verdict, "same") == 0 ? "" : verdict)};
         suite = text(row, "suite");
