@@ -45,7 +45,8 @@ static void fact(fu_str *o, const char *name, const char *text) {
 }
 
 static const char *count_text(tool *t, double v) {
-    return v >= 1e9 ? fu_format(&t->arena, "%.2f GFLOP", v / 1e9) : v >= 1e6 ? fu_format(&t->arena, "%.2f MFLOP", v / 1e6) : fu_format(&t->arena, "%.0f FLOP", v);
+    return v >= 1e9 ? fu_format(&t->arena, "%.2f GFLOP", v / 1e9) : v >= 1e6 ? fu_format(&t->arena, "%.2f MFLOP", v / 1e6)
+           : v >= 1e4 ? fu_format(&t->arena, "%.1f kFLOP", v / 1e3) : fu_format(&t->arena, "%.0f FLOP", v);
 }
 
 /* "memory, 83 %" */
@@ -147,7 +148,10 @@ static void kernel_panel(tool *t, fu_str *o, size_t i, const json_t *k, const fu
     fact(o, "arithmetic", count_text(t, explain_number(k, "flops")));
     fact(o, "estimated", fu_format(&t->arena, "%s, bound by %s", report_ns(t, explain_number(k, "estimated_ns")), explain_text_of(k, "estimated_limit")));
     if (json_object_get(k, "measured_ns"))
-        fact(o, "measured", fu_format(&t->arena, "%s; %s allows %s", report_ns(t, explain_number(k, "measured_ns")), limit_text(t, k), report_ns(t, explain_number(k, "limit_ns"))));
+        fact(o, "measured", strcmp(explain_text_of(k, "limit"), "call") == 0
+                                ? fu_format(&t->arena, "%s; %.0f %% of it is the cost of a call", report_ns(t, explain_number(k, "measured_ns")), 100 * explain_number(k, "limit_share"))
+                                : fu_format(&t->arena, "%s; %s allows %s (%.0f %%)", report_ns(t, explain_number(k, "measured_ns")), explain_text_of(k, "limit"),
+                                            report_ns(t, explain_number(k, "limit_ns")), 100 * explain_number(k, "limit_share")));
     json_array_foreach(json_object_get(k, "statements"), s, v) {
         if (!explain_text_of(v, "at")[0] && !explain_text_of(v, "name")[0] && !explain_text_of(v, "loc")[0]) continue;
         fact(o, s ? "" : "from", fu_format(&t->arena, "%s  %%%s = %s  %s %s", explain_text_of(v, "at"), explain_text_of(v, "value"), explain_text_of(v, "op"),

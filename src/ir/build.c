@@ -461,6 +461,25 @@ static bool build_call(builder *b, const ast_stmt *s, ir_id *result) {
     return build_hints(b, s, &meta, result);
 }
 
+/* Diagnostics from number `from` on are of this statement: what its name= and loc= say goes behind their first line. */
+static void add_where(ast *m, const ast_stmt *s, int from) {
+    const char *name = NULL, *loc = NULL;
+    char where[IR_WHERE_MAX];
+    for (uint32_t i = 0; i < s->n_args; i++) {
+        const ast_arg *arg = &s->arg[i];
+        if (arg->kind != AST_ARG_ATTR || arg->as.attr->kind != AST_ATTR_STRING) continue;
+        if (strcmp(ast_text(m, arg->word), "name") == 0) name = arg->as.attr->as.string;
+        if (strcmp(ast_text(m, arg->word), "loc") == 0) loc = arg->as.attr->as.string;
+    }
+    if (!ir_where(name, loc, where)[0]) return;
+    for (int i = from; i < m->n_diagnostics; i++) {
+        ast_diagnostic *d = &m->diagnostic[i];
+        const int first = (int)strcspn(d->text, "\n");
+        d->text = (char *)fu_format(m->arena, "%.*s%s%s", first, d->text, where, d->text + first);
+        d->length = strlen(d->text);
+    }
+}
+
 static bool build_stmt(builder *b, const ast_stmt *s, ir_id *result) {
     ast *m = b->m;
     for (uint32_t i = 0; i < s->n_results; i++)
@@ -505,7 +524,9 @@ static bool build_stmts(builder *b) {
     for (uint32_t i = 0; i < f->stmts.n && !ast_is_full(m); i++) {
         const ast_stmt *s = &f->stmts.at[i];
         ir_id *result = FU_NEW_N(m->arena, ir_id, s->n_results + 1);
+        const int n_before = m->n_diagnostics;
         bool built = !s->is_bad && build_stmt(b, s, result);
+        if (m->n_diagnostics > n_before) add_where(m, s, n_before);
         good &= built;
         for (uint32_t k = 0; k < s->n_results; k++) define(b, s->result[k], built ? result[k] : 0);
     }

@@ -449,7 +449,26 @@ ir_graph *ir_graph_copy_live(fu_arena *a, const ir_graph *g) {
     return out;
 }
 
+const char *ir_where(const char *name, const char *loc, char text[IR_WHERE_MAX]) {
+    text[0] = 0;
+    if (name || loc)
+        (void)snprintf(text, IR_WHERE_MAX, " (%s%.80s%s%s%s%.80s)", name ? "in \"" : "", name ? name : "", name ? "\"" : "", name && loc ? ", " : "", loc ? "from " : "", loc ? loc : "");
+    for (char *p = text; *p; p++)
+        if ((unsigned char)*p < ' ') *p = '?';      /* a message's first line is one line */
+    return text;
+}
+
 /* ---- sizes at a call ---- */
+
+/* Of the statement at a place. */
+static const char *where_of(const ir_graph *g, fu_loc loc, char text[IR_WHERE_MAX]) {
+    text[0] = 0;
+    for (ir_id i = 1; loc.line && i < g->nodes.n && !text[0]; i++) {
+        const ir_node *n = ir_at(g, i);
+        if (n->loc.line == loc.line && n->loc.col == loc.col) (void)ir_where(n->meta_name, n->meta_loc, text);
+    }
+    return text;
+}
 
 /* Text of a size in a message. An arena of its own: the graph's may not be written during a call. */
 static fusor_status fail_size(const ir_graph *g, fu_error *e, fu_loc loc, const char *what, ir_size a,
@@ -472,7 +491,8 @@ static fusor_status fail_size(const ir_graph *g, fu_error *e, fu_loc loc, const 
     } else {
         fu_str_add(&text, relation);
     }
-    const fusor_status status = FU_FAIL_AT(e, FUSOR_ERROR_SHAPE, g->source, loc, "%s: %s", what, text.at);
+    char where[IR_WHERE_MAX];
+    const fusor_status status = FU_FAIL_AT(e, FUSOR_ERROR_SHAPE, g->source, loc, "%s: %s%s", what, text.at, where_of(g, loc, where));
     fu_arena_free(&arena);
     return status;
 }

@@ -149,6 +149,9 @@ void ir_slice_map(ir_graph *g, const ir_node *n, ir_size *start, int64_t *step);
  * in the row-major order of the operand of indices, whose shape is `shape`; size: of the axis that it points into. */
 fusor_status ir_fail_index(const ir_graph *g, fu_error *e, const ir_node *n, ir_bits index, int64_t at, const int64_t *shape,
                            int64_t size);
+/* " (in \"layer3/ffn\", from model.py:12)": what name= and loc= of a statement say, for messages; "" where neither was given. */
+enum { IR_WHERE_MAX = 200 };
+const char *ir_where(const char *name, const char *loc, char text[IR_WHERE_MAX]);
 /* Number of elements. */
 ir_size ir_node_count(ir_graph *g, const ir_node *n);
 bool ir_same_attrs(const ir_node *x, const ir_node *y);      /* of two nodes of one operator, both with attributes */

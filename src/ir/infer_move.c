@@ -385,12 +385,12 @@ fusor_status infer_index(ir_graph *g, ir_node *n) {
     }
 }
 
-#define INDEX_FORMAT "%s: index %s at position [%s] of the indices%s%s is out of range for axis %lld of size %lld; %s"
+#define INDEX_FORMAT "%s: index %s at position [%s] of the indices%s%s is out of range for axis %lld of size %lld; %s%s"
 fusor_status ir_fail_index(const ir_graph *g, fu_error *e, const ir_node *n, ir_bits index, int64_t at,
                            const int64_t *shape, int64_t size) {
     const ir_node *x = ir_at(g, n->in[1]);
     const unsigned unused = 64u - 8u * ir_dtypes[x->dtype].bytes;
-    char value[24], place[IR_MAX_RANK * 24] = "", range[80];
+    char value[24], place[IR_MAX_RANK * 24] = "", range[80], where[IR_WHERE_MAX];
     if (ir_is_signed(x->dtype)) snprintf(value, sizeof value, "%lld", (long long)((int64_t)(index << unused) >> unused));
     else snprintf(value, sizeof value, "%llu", (unsigned long long)index);
     int64_t coord[IR_MAX_RANK];
@@ -404,6 +404,7 @@ fusor_status ir_fail_index(const ir_graph *g, fu_error *e, const ir_node *n, ir_
     const char *op = ir_ops[n->op].name;
     if (g->source && n->loc.line)
         return FU_FAIL_AT(e, FUSOR_ERROR_INDEX, g->source, n->loc, INDEX_FORMAT, op, value, place, mark, name,
-                          axis, (long long)size, range);
-    return FU_FAIL(e, FUSOR_ERROR_INDEX, INDEX_FORMAT, op, value, place, mark, name, axis, (long long)size, range);
+                          axis, (long long)size, range, ir_where(n->meta_name, n->meta_loc, where));
+    return FU_FAIL(e, FUSOR_ERROR_INDEX, INDEX_FORMAT, op, value, place, mark, name, axis, (long long)size, range,
+                   ir_where(n->meta_name, n->meta_loc, where));
 }

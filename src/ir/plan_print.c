@@ -93,7 +93,8 @@ void ir_plan_print(fu_str *o, const ir_plan *p) {
     }
 }
 
-enum { FUNCTION_WORK = 20 };     /* some ten multiply-adds: range reduction, polynomial, special values */
+/* Some ten multiply-adds: range reduction, polynomial, special values; and div and sqrt, one instruction that takes as long as some. */
+enum { FUNCTION_WORK = 20, DIVISION_WORK = 8 };
 
 static double size_of(const ir_plan *p, ir_size s, const int64_t *symbols) {
     int64_t v = 0;
@@ -134,7 +135,8 @@ ir_cost ir_step_cost(const ir_plan *p, int step, const int64_t *symbols) {
         for (int d = 0; d < k->n_dims; d++)
             if (varies >> d & 1 || (over_all && strchr(k->kind == IR_KERNEL_CONTRACT && k->inst[i].op != IR_OP_MATMUL ? "n" : "rk", k->dim[d].role))) n *= size_of(p, s->dim[d], symbols);
         c.flops += n;
-        c.work += ir_ops[k->inst[i].op].flags & IR_COSTLY ? FUNCTION_WORK * n : n;
+        const uint32_t flags = ir_ops[k->inst[i].op].flags;
+        c.work += !(flags & IR_COSTLY) ? n : flags & IR_EXACT ? DIVISION_WORK * n : FUNCTION_WORK * n;
     }
     return c;
 }

@@ -70,6 +70,24 @@ Test(explain, names_of_several_results_and_of_calls) {
     json_decref(d);
 }
 
+Test(explain, errors_of_a_call_say_whose_statement_it_was) {
+    fusor_executable *exe = NULL;
+    float x[3] = {0}, y[2], z[12] = {0}, w[12];
+    int32_t i[2] = {1, 9};
+    fusor_buffer in[2] = {{.data = x, .dtype = FUSOR_F32, .rank = 1, .shape = {3}}, {.data = i, .dtype = FUSOR_I32, .rank = 1, .shape = {2}}};
+    fusor_buffer out = {.data = y, .dtype = FUSOR_F32, .rank = 1, .shape = {2}};
+    OK(fusor_compile_text(ctx, "func @f(%x: f32[N], %i: i32[K]) -> f32[K] { %y = take(%x, %i, name=\"embed\", loc=\"model.py:7\") return %y }", NULL, &exe));
+    cr_assert_eq(fusor_executable_call(exe, 2, in, 1, &out), FUSOR_ERROR_INDEX);
+    cr_assert(strstr(fusor_error_message(ctx), "expected -3 to 2 (in \"embed\", from model.py:7)"), "%s", fusor_error_message(ctx));
+    fusor_executable_free(exe);
+    fusor_buffer both[2] = {{.data = z, .dtype = FUSOR_F32, .rank = 2, .shape = {3, 4}}, {.data = z, .dtype = FUSOR_F32, .rank = 2, .shape = {4, 3}}};
+    fusor_buffer sum = {.data = w, .dtype = FUSOR_F32, .rank = 2, .shape = {3, 4}};
+    OK(fusor_compile_text(ctx, "func @f(%x: f32[N, M], %y: f32[M, N]) -> f32[N, M] { %z = add(%x, %y, name=\"residual\") return %z }", NULL, &exe));
+    cr_assert_eq(fusor_executable_call(exe, 2, both, 1, &sum), FUSOR_ERROR_SHAPE);
+    cr_assert(strstr(fusor_error_message(ctx), "(in \"residual\")"), "%s", fusor_error_message(ctx));
+    fusor_executable_free(exe);
+}
+
 /* Keys in order, buffers by place, boundaries by steps and reason: all that a plan is but names. */
 static char *shape_of(json_t *d) {
     json_t *out = json_array(), *x;
