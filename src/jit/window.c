@@ -293,24 +293,40 @@ static LLVMValueRef offset_of(window *w, int buffer, LLVMValueRef *index) {
     return off;
 }
 
-/* (args, sums, batch, m0, y, n0, columns): what becomes of mr rows of sums, nr elements apart. */
+/* What functions are told of the row that a line begins with: offsets of buffers, then indices of the dims before m, and of y. */
+static LLVMValueRef told(window *w, LLVMValueRef block, int i) {
+    return LLVMBuildLoad2(w->e->b, w->e->t_i64, em_gep(w->e, block, w->e->t_i64, num(w, i)), "");
+}
+
+static void read_block(window *w, LLVMValueRef block, LLVMValueRef *off, LLVMValueRef *index) {
+    for (int b = 0; b < w->k->n_buffers; b++) off[b] = told(w, block, b);
+    for (int d = 0; d < w->n_batch; d++) index[d] = told(w, block, w->k->n_buffers + d);
+    index[w->dim_y] = told(w, block, w->k->n_buffers + w->n_batch);
+}
+
+/* Offsets of what is not an operand, moved by i along dim d. */
+static void move_offsets(window *w, const LLVMValueRef *off, LLVMValueRef i, int d, LLVMValueRef *to) {
+    for (int b = 0; b < w->k->n_buffers; b++) {
+        const bool varies = b != w->weights && b != w->operand && w->k->buffer[b].stride[d] != 0;
+        to[b] = varies ? em_add(w->e, off[b], em_mul(w->e, i, step_of(w, b, d))) : off[b];
+    }
+}
+
+/* (args, sums, block, m0, row, n0, columns): what becomes of mr rows of sums, nr elements apart. */
 static void emit_finish(window *w) {
     emit *e = w->e;
-    LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
+    LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
     outer *o = begin_function(w, FINISH, "finish", parameter, 7);
     LLVMValueRef in[7], index[IR_KERNEL_MAX_DIMS] = {0}, off[IR_KERNEL_MAX_BUFFERS], lanes = num(w, w->lanes), zero = num(w, 0);
     LLVMGetParams(e->fn, in);
-    decode_batch(w, in[2], index);
+    read_block(w, in[2], off, index);
+    index[w->dim_y] = em_add(e, index[w->dim_y], in[4]);
     index[w->dim_m] = in[3];
-    index[w->dim_y] = in[4];
     index[w->dim_n] = in[5];
-    for (int b = 0; b < w->k->n_buffers; b++) off[b] = offset_of(w, b, index);
+    for (int d = w->dim_m; d <= w->dim_n; d++) move_offsets(w, off, d == w->dim_m ? in[3] : d == w->dim_y ? in[4] : in[5], d, off);
     LLVMValueRef whole = em_and(e, in[6], num(w, -w->lanes)), row_off[IR_KERNEL_MAX_BUFFERS];
     em_loop lr = em_for(e, zero, num(w, w->mr), num(w, 1));
-    for (int b = 0; b < w->k->n_buffers; b++) {
-        const bool varies = w->k->buffer[b].stride[w->dim_m] != 0 && b != w->weights && b != w->operand;
-        row_off[b] = varies ? em_add(e, off[b], em_mul(e, lr.i, e->stride[b][w->dim_m])) : off[b];
-    }
+    move_offsets(w, off, lr.i, w->dim_m, row_off);
     index[w->dim_m] = em_add(e, in[3], lr.i);
     LLVMValueRef x = element(w, in[1], em_mul(e, lr.i, num(w, w->nr)));
     e->lanes = w->lanes;
@@ -346,11 +362,6 @@ static bool has_row_functions(const window *w) {
     return n <= 12;
 }
 
-/* Places of what a row's functions are told: offsets of buffers, then indices of dims before m, and y. */
-static LLVMValueRef told(window *w, LLVMValueRef block, int i) {
-    return LLVMBuildLoad2(w->e->b, w->e->t_i64, em_gep(w->e, block, w->e->t_i64, num(w, i)), "");
-}
-
 static void store_sums(window *w, const products *p, LLVMValueRef *sum, const LLVMValueRef *off, LLVMValueRef *index, LLVMValueRef m0, LLVMValueRef n0,
                        int j, bool is_masked) {
     emit *e = w->e;
@@ -358,12 +369,8 @@ static void store_sums(window *w, const products *p, LLVMValueRef *sum, const LL
     for (int i = 0; i < w->mr; i++) {
         index[w->dim_m] = em_add(e, m0, num(w, i));
         index[w->dim_n] = column;
-        for (int b = 0; b < w->k->n_buffers; b++) {
-            at_off[b] = off[b];
-            if (b == w->weights || b == w->operand) continue;
-            if (w->k->buffer[b].stride[w->dim_m] != 0) at_off[b] = em_add(e, at_off[b], em_mul(e, index[w->dim_m], e->stride[b][w->dim_m]));
-            if (w->k->buffer[b].stride[w->dim_n] != 0) at_off[b] = em_add(e, at_off[b], em_mul(e, column, step_of(w, b, w->dim_n)));
-        }
+        move_offsets(w, off, index[w->dim_m], w->dim_m, at_off);
+        move_offsets(w, at_off, column, w->dim_n, at_off);
         point at = {w, at_off, index, w->dim_n, is_masked ? p->mask[j][0] : NULL};
         em_values v;
         em_values_init(&v, load, &at);
@@ -377,26 +384,29 @@ static void store_sums(window *w, const products *p, LLVMValueRef *sum, const LL
     }
 }
 
-/* (args, block, weights, operand, n0, columns): all channels of columns of one row, more than all vectors but one of a panel. */
+/* (args, block, weights, operand, n0, columns, rows): all channels of columns of rows, more than all vectors but one of a panel. */
 static void emit_row(window *w, window_function f) {
     emit *e = w->e;
     products p = {.nv = f == NARROW_ROW ? 1 : w->nv};
-    LLVMTypeRef parameter[6] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64};
-    outer *o = begin_function(w, f, f == NARROW_ROW ? "narrow_row" : "row", parameter, 6);
-    LLVMValueRef in[6], sum[MAX_TILE], off[IR_KERNEL_MAX_BUFFERS], index[IR_KERNEL_MAX_DIMS] = {0}, m = e->size[w->dim_m];
-    LLVMValueRef pitch = e->stride[w->weights][w->dim_m];
+    LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64};
+    outer *o = begin_function(w, f, f == NARROW_ROW ? "narrow_row" : "row", parameter, 7);
+    LLVMValueRef in[7], sum[MAX_TILE], first[IR_KERNEL_MAX_BUFFERS], off[IR_KERNEL_MAX_BUFFERS], index[IR_KERNEL_MAX_DIMS] = {0};
+    LLVMValueRef m = e->size[w->dim_m], pitch = e->stride[w->weights][w->dim_m];
     LLVMGetParams(e->fn, in);
-    for (int b = 0; b < w->k->n_buffers; b++) off[b] = told(w, in[1], b);
-    for (int d = 0; d < w->n_batch; d++) index[d] = told(w, in[1], w->k->n_buffers + d);
-    index[w->dim_y] = told(w, in[1], w->k->n_buffers + w->n_batch);
+    read_block(w, in[1], first, index);
+    LLVMValueRef y0 = index[w->dim_y];
     e->lanes = w->v_lanes;
-    p.operand = in[3];
     p.count = w->kk;
     p.table = w->table;
-    LLVMValueRef active = mask_last(w, &p, in[5]);
+    LLVMValueRef active = mask_last(w, &p, in[5]), of_step = p.mask[p.nv - 1][0];
+    em_loop ly = em_for(e, num(w, 0), in[6], num(w, 1));
+    p.operand = element(w, in[3], em_mul(e, ly.i, e->stride[w->operand][w->dim_y]));
+    index[w->dim_y] = em_add(e, y0, ly.i);
+    move_offsets(w, first, ly.i, w->dim_y, off);
     em_loop l = em_for(e, num(w, 0), m, num(w, w->mr));
     LLVMValueRef m0 = least(w, l.i, em_sub(e, m, num(w, w->mr)));
     for (int i = 0; i < w->mr; i++) p.row[i] = element(w, i ? p.row[i - 1] : in[2], i ? pitch : em_mul(e, m0, pitch));
+    p.mask[p.nv - 1][0] = of_step;
     emit_products(w, &p, sum);
     p.mask[p.nv - 1][0] = active;       /* of the columns, whatever the step is */
     for (int j = 0; j + 1 < p.nv; j++) store_sums(w, &p, sum, off, index, m0, in[4], j, false);
@@ -406,6 +416,7 @@ static void emit_row(window *w, window_function f) {
     store_sums(w, &p, sum, off, index, m0, in[4], p.nv - 1, true);
     em_endif(e, &b);
     em_end(e, &l);
+    em_end(e, &ly);
     end_function(w, o);
 }
 
@@ -426,7 +437,7 @@ static void emit_table(window *w) {
 }
 
 typedef struct line {
-    LLVMValueRef from, length, pitch, batch, y, weights;  /* first element of the operand; columns; columns from row to row */
+    LLVMValueRef from, length, pitch, block, weights;     /* first element of the operand; columns; columns from row to row */
     LLVMValueRef m_begin, m_end;
 } line;
 
@@ -444,7 +455,7 @@ static void emit_segments(window *w, const line *s, LLVMValueRef begin, LLVMValu
     LLVMValueRef row = LLVMBuildUDiv(e->b, at, s->pitch, ""), column = em_sub(e, at, em_mul(e, row, s->pitch));
     LLVMValueRef columns = least(w, em_sub(e, n, column), em_sub(e, end, at));
     em_branch b = em_if(e, em_icmp(e, LLVMIntSGT, columns, num(w, 0)));
-    call(w, FINISH, (LLVMValueRef[]){e->args, element(w, w->tile, em_sub(e, at, begin)), s->batch, m0, em_add(e, s->y, row), column, columns}, 7);
+    call(w, FINISH, (LLVMValueRef[]){e->args, element(w, w->tile, em_sub(e, at, begin)), s->block, m0, row, column, columns}, 7);
     em_endif(e, &b);
     LLVMValueRef next = em_add(e, at, em_sub(e, s->pitch, column));
     LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
@@ -514,28 +525,27 @@ static void emit_line(window *w, const line *s) {
     em_end(e, &p);
 }
 
-/* A line that is one row, by the functions that go from registers to the outputs. */
-static void emit_short_sums(window *w, const line *s, LLVMValueRef *index) {
+/* Rows, by the functions that go from registers to the outputs. */
+static void emit_short_sums(window *w, const line *s, LLVMValueRef rows) {
     emit *e = w->e;
-    LLVMValueRef nr = num(w, w->nr), n = s->length;
-    LLVMValueRef block = em_alloca(e, LLVMArrayType(e->t_i64, (unsigned)(w->k->n_buffers + w->n_batch + 1)), 8);
-    index[w->dim_y] = s->y;
-    for (int b = 0; b < w->k->n_buffers; b++)
-        LLVMBuildStore(e->b, offset_of(w, b, index), em_gep(e, block, e->t_i64, num(w, b)));
-    for (int d = 0; d <= w->n_batch; d++)
-        LLVMBuildStore(e->b, index[d < w->n_batch ? d : w->dim_y], em_gep(e, block, e->t_i64, num(w, w->k->n_buffers + d)));
-    LLVMValueRef left = LLVMBuildURem(e->b, n, nr, ""), wide = em_sub(e, n, left);
-    LLVMValueRef is_wide = em_icmp(e, LLVMIntSGT, left, num(w, (w->nv - 1) * w->v_lanes));
-    wide = em_select(e, is_wide, n, wide);
+    LLVMValueRef nr = num(w, w->nr), n = s->length, left = LLVMBuildURem(e->b, n, nr, ""), wide = em_sub(e, n, left);
+    wide = em_select(e, em_icmp(e, LLVMIntSGT, left, num(w, (w->nv - 1) * w->v_lanes)), n, wide);
     em_loop l = em_for(e, num(w, 0), wide, nr);
     LLVMValueRef from = element(w, s->from, em_mul(e, l.i, num(w, w->step)));
-    call(w, ROW, (LLVMValueRef[]){e->args, block, s->weights, from, l.i, least(w, nr, em_sub(e, n, l.i))}, 6);
+    call(w, ROW, (LLVMValueRef[]){e->args, s->block, s->weights, from, l.i, least(w, nr, em_sub(e, n, l.i)), rows}, 7);
     em_end(e, &l);
     if (w->nv == 1) return;
     em_loop rest = em_for(e, wide, n, num(w, w->v_lanes));
     from = element(w, s->from, em_mul(e, rest.i, num(w, w->step)));
-    call(w, NARROW_ROW, (LLVMValueRef[]){e->args, block, s->weights, from, rest.i, least(w, num(w, w->v_lanes), em_sub(e, n, rest.i))}, 6);
+    call(w, NARROW_ROW, (LLVMValueRef[]){e->args, s->block, s->weights, from, rest.i, least(w, num(w, w->v_lanes), em_sub(e, n, rest.i)), rows}, 7);
     em_end(e, &rest);
+}
+
+static void write_block(window *w, LLVMValueRef block, LLVMValueRef *index) {
+    emit *e = w->e;
+    for (int b = 0; b < w->k->n_buffers; b++) LLVMBuildStore(e->b, offset_of(w, b, index), em_gep(e, block, e->t_i64, num(w, b)));
+    for (int d = 0; d <= w->n_batch; d++)
+        LLVMBuildStore(e->b, index[d < w->n_batch ? d : w->dim_y], em_gep(e, block, e->t_i64, num(w, w->k->n_buffers + d)));
 }
 
 static void emit_tiles(window *w) {
@@ -545,9 +555,9 @@ static void emit_tiles(window *w) {
     rows = em_select(e, em_icmp(e, LLVMIntSLT, rows, one), one, rows);
     LLVMValueRef blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, all, rows), one), rows, "");
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
-    line s = {.batch = LLVMBuildUDiv(e->b, t.i, blocks, "")};
+    line s = {.block = em_alloca(e, LLVMArrayType(e->t_i64, (unsigned)(w->k->n_buffers + w->n_batch + 1)), 8)};
     LLVMValueRef y0 = em_mul(e, LLVMBuildURem(e->b, t.i, blocks, ""), rows), count = least(w, rows, em_sub(e, all, y0));
-    decode_batch(w, s.batch, index);
+    decode_batch(w, LLVMBuildUDiv(e->b, t.i, blocks, ""), index);
     s.weights = element(w, e->base[w->weights], offset_of(w, w->weights, index));
     index[w->dim_y] = y0;
     LLVMValueRef from = element(w, e->base[w->operand], offset_of(w, w->operand, index));
@@ -561,29 +571,31 @@ static void emit_tiles(window *w) {
         is_flat = em_and(e, em_icmp(e, LLVMIntSGE, pitch, n), is_flat);
         is_row = em_and(e, is_row, em_xor(e, is_flat, LLVMConstInt(e->t_i1, 1, 0)));
     }
+    em_branch b = {0};
+    write_block(w, s.block, index);
+    s.from = from;
+    s.length = n;
+    if (w->has_rows) {
+        b = em_if(e, is_row);
+        emit_short_sums(w, &s, count);
+        em_else(e, &b);
+    }
     LLVMValueRef lines = em_select(e, is_flat, one, count);
     s.length = em_select(e, is_flat, flat, n);
     s.pitch = em_select(e, is_flat, pitch, n);
-    /* Groups of channels; short sums do all of them at once. */
     LLVMValueRef m = e->size[w->dim_m], channels = e->tune[IR_TUNE_WINDOW_CHANNELS], mr = num(w, w->mr);
     channels = em_select(e, em_icmp(e, LLVMIntSLT, channels, mr), mr, channels);
-    if (w->has_rows) channels = em_select(e, is_row, m, channels);
     em_loop lm = em_for(e, zero, m, channels);
     s.m_begin = lm.i;
     s.m_end = least(w, m, em_add(e, lm.i, channels));
     em_loop l = em_for(e, zero, lines, one);
     s.from = element(w, from, em_mul(e, l.i, pitch));
-    s.y = em_add(e, y0, l.i);
-    em_branch b = {0};
-    if (w->has_rows) {
-        b = em_if(e, is_row);
-        emit_short_sums(w, &s, index);
-        em_else(e, &b);
-    }
+    index[w->dim_y] = em_add(e, y0, l.i);
+    write_block(w, s.block, index);
     emit_line(w, &s);
-    if (w->has_rows) em_endif(e, &b);
     em_end(e, &l);
     em_end(e, &lm);
+    if (w->has_rows) em_endif(e, &b);
     em_end(e, &t);
 }
 

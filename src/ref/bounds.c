@@ -87,6 +87,7 @@ static void shift(const ref_tensor *from, const double *error, int end, ref_tens
         if (error[i] == 0 || (end == END_ZERO && error[i] < INFINITY && !(fabs(get(from, i)) <= error[i]))) ref_put(to, i, ref_get(from, i));
         else if (end == END_ZERO) ref_put(to, i, 0);
         else if (from->dtype == FUSOR_BOOL) ref_put(to, i, is_up);
+        else if (isnan(get(from, i)) && isinf(error[i])) ref_put_real(to, i, is_up ? error[i] : -error[i]);  /* it may be anything */
         else ref_put_real(to, i, (long double)get(from, i) + (is_up ? error[i] : -error[i]));
     }
 }
