@@ -100,7 +100,7 @@ static void choose_target(fusor_context *ctx, const char *text) {
         ctx->has_level = false;
     } else {
         char list[IR_TARGET_FEATURES_MAX], name[IR_TARGET_MAX];
-        if (!rt_host_has(ir_target_features(target, list), NULL, NULL)) {
+        if (ir_level_is_gpu(target.level) || !rt_host_has(ir_target_features(target, list), NULL, NULL)) {
             bad_option(ctx, FUSOR_ERROR_DEVICE, "this machine cannot run target '%s'; its own is %s", text, ir_target_name(own, name));
             ctx->has_level = false;
         }

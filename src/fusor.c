@@ -54,6 +54,8 @@ static fusor_status plan_options(fu_error *e, const compile_request *r, ir_plan_
     if (r->target) {
         ir_target target;
         FU_TRY(ir_target_parse(e, r->target, &target));
+        if (ir_level_is_gpu(target.level))
+            return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "kernels for '%s' are not cached; fusor emit --stage ptx prints them", r->target);
         out->level = target.level;
         out->features = target.features;
     } else if (!ctx->has_level && !ctx->is_reference) {

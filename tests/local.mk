@@ -26,6 +26,15 @@ unit_tests += %D%/unit/file_test
 %C%_unit_file_test_LDADD = $(base_test_libs)
 
 script_tests += %D%/layers.sh
+# what GPU code does, in an interpreter of PTX
+unit_tests += %D%/cuda/ptx_test
+%C%_cuda_ptx_test_SOURCES = %D%/cuda/ptx_test.c $(ptx_sources)
+%C%_cuda_ptx_test_LDADD = $(base_test_libs) -lm
+ptx_sources = %D%/cuda/ptx_parse.c %D%/cuda/ptx_run.c %D%/cuda/ptx_alu.c
+script_tests += %D%/cuda/ptxas.sh
+unit_tests += %D%/cuda/gpu_ops_test
+%C%_cuda_gpu_ops_test_SOURCES = %D%/cuda/gpu_ops_test.c $(ptx_sources)
+%C%_cuda_gpu_ops_test_LDADD = libfu-ref.la $(rt_test_libs) -lm
 script_tests += %D%/api/headers.sh
 script_tests += %D%/api/cpp_program.sh
 script_tests += %D%/api/symbols.sh

@@ -7,7 +7,15 @@
 #include "ir/pass.h"
 #include "rt/cpuinfo.h"
 #include "rt/compiler.h"
+#include <errno.h>
+#include <spawn.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef enum emit_stage { EMIT_IR, EMIT_OPT, EMIT_PLAN, EMIT_LLVM, EMIT_ASM, EMIT_OBJ, EMIT_HEADER, EMIT_PTX, EMIT_CUBIN, EMIT_STAGES } emit_stage;
+static const char *const stage_names[EMIT_STAGES] = {"ir", "opt", "plan", "llvm", "asm", "obj", "header", "ptx", "cubin"};
+#define STAGES "ir, opt, plan, llvm, asm, obj, header, ptx or cubin"
 
 static void *allocate(void *user, size_t bytes) {
     (void)user;
@@ -82,13 +90,44 @@ static int write_object(tool *t, const fusor_codegen_table *module, const export
     return write_out(t, out.at, out.n);
 }
 
-static int generate(tool *t, const ir_plan *plan, fusor_codegen_stage stage) {
+/* What ptxas makes of PTX. Its own messages go to stderr. */
+static int assemble(tool *t, const char *ptx, size_t bytes, const char *gpu) {
+    char dir[] = "/tmp/fusor-ptx-XXXXXX";
+    if (!mkdtemp(dir)) return tool_environment(t, "%s: %s", dir, strerror(errno));
+    char *from = fu_format(&t->arena, "%s/kernel.ptx", dir), *to = fu_format(&t->arena, "%s/kernel.cubin", dir), *arch = fu_format(&t->arena, "-arch=%s", gpu);
+    char *argv[] = {"ptxas", arch, "-o", to, from, NULL};
+    fu_part part = {ptx, bytes};
+    void *cubin = NULL;
+    size_t cubin_bytes;
+    pid_t pid;
+    int how = 0, status = 0, why = fu_file_write_atomic(from, 0600, &part, 1);
+    if (!why) why = posix_spawnp(&pid, "ptxas", NULL, NULL, argv, environ);
+    if (why) {
+        status = tool_environment(t, "--stage cubin needs ptxas, an assembler of the CUDA toolkit: %s", strerror(why));
+    } else {
+        while (waitpid(pid, &how, 0) < 0 && errno == EINTR) continue;
+        if (how != 0) status = tool_environment(t, "ptxas %s failed%s", arch, strcmp(gpu, "sm_70") == 0 ? " (toolkits from CUDA 13 on know nothing before sm_75)" : "");
+        else if ((why = fu_file_read(to, SIZE_MAX, &cubin, &cubin_bytes)) != 0) status = tool_environment(t, "%s: %s", to, strerror(why));
+        else status = write_out(t, cubin, cubin_bytes);
+        fu_free(cubin);
+    }
+    (void)unlink(from);
+    (void)unlink(to);
+    (void)rmdir(dir);
+    return status;
+}
+
+static int generate(tool *t, const ir_plan *plan, emit_stage stage_wanted) {
+    fusor_codegen_stage stage = stage_wanted == EMIT_LLVM ? FUSOR_CODEGEN_LLVM : stage_wanted == EMIT_OBJ ? FUSOR_CODEGEN_OBJECT : FUSOR_CODEGEN_ASM;
+
     fu_error e;
     fu_error_clear(&e);
     const fusor_codegen_table *module;
     export_kernels kernels = {0};
     int status = find_kernels(t, plan, &kernels);
     if (status) return status;
+    if (stage_wanted == EMIT_CUBIN && t->outputs.n == 0) return tool_usage(t, "--stage cubin: a cubin is no text; give -o FILE (or -o -)");
+    if (stage_wanted == EMIT_CUBIN && kernels.n > 1) return tool_usage(t, "--stage cubin: @%s has %u kernels; choose one with --kernel (see fusor explain)", plan->graph->name, kernels.n);
     if (stage == FUSOR_CODEGEN_OBJECT && t->kernel && kernels.n > 1) {
         fu_str names;
         fu_str_init(&names, &t->arena);
@@ -107,28 +146,38 @@ static int generate(tool *t, const ir_plan *plan, fusor_codegen_stage stage) {
         free(result.data);
         if (stage != FUSOR_CODEGEN_OBJECT && all.n && all.at[all.n - 1] != '\n') fu_str_addc(&all, '\n');
     }
+    if (stage_wanted == EMIT_CUBIN) return assemble(t, all.at, all.n, ir_levels[plan->options.level].name);
     return write_out(t, all.at, all.n);
 }
 
+/* A GPU's stages need a GPU's target, sm_80 where none is given; the others a CPU's. */
+static int choose_target(tool *t, emit_stage stage, ir_target *out) {
+    bool wants_gpu = stage == EMIT_PTX || stage == EMIT_CUBIN;
+    int status = tool_target(t, out);
+    if (status) return status;
+    bool is_gpu = ir_level_is_gpu(out->level);
+    if (wants_gpu && !is_gpu && t->target) return tool_usage(t, "--stage %s is for a GPU; --target %s is a CPU (expected sm_70, sm_80 or sm_90a)", t->stage, t->target);
+    if (wants_gpu && !is_gpu) *out = (ir_target){IR_LEVEL_SM80, 0};
+    if (is_gpu && (stage == EMIT_ASM || stage == EMIT_OBJ || stage == EMIT_HEADER))
+        return tool_usage(t, "--stage %s is for a CPU; for %s there are ptx and cubin", t->stage, t->target ? t->target : "a GPU");
+    return 0;
+}
+
 int cmd_emit(tool *t) {
-    static const char *const stages[] = {"ir", "opt", "plan", "llvm", "asm", "obj", "header"}, *const planned[] = {"ptx", "cubin"};
     program p;
     uint32_t used;
-    int stage = -1, status;
+    int stage = 0, status;
     ir_graph *function, *graph;
     fu_error e;
     fu_error_clear(&e);
-    if (!t->stage) return tool_usage(t, "which stage? give --stage ir, opt, plan, llvm, asm, obj or header");
-    for (int i = 0; i < 7; i++)
-        if (strcmp(t->stage, stages[i]) == 0) stage = i;
-    for (int i = 0; i < 2; i++)
-        if (strcmp(t->stage, planned[i]) == 0) return tool_usage(t, "--stage %s: not in this version; expected ir, opt, plan, llvm, asm, obj or header", t->stage);
-    if (stage < 0) return tool_usage(t, "--stage %s: expected ir, opt, plan, llvm, asm, obj or header%s", t->stage, tool_suggest(t, t->stage, stages, 7, ""));
+    if (!t->stage) return tool_usage(t, "which stage? give --stage " STAGES);
+    while (stage < EMIT_STAGES && strcmp(t->stage, stage_names[stage]) != 0) stage++;
+    if (stage == EMIT_STAGES) return tool_usage(t, "--stage %s: expected " STAGES "%s", t->stage, tool_suggest(t, t->stage, stage_names, EMIT_STAGES, ""));
     if (t->outputs.n > 1) return tool_usage(t, "-o is given %u times; expected one file", t->outputs.n);
     if ((status = program_load(t, &p, &used)) != 0) return status;
     fu_str out;
     fu_str_init(&out, &t->arena);
-    if (stage == 0) {
+    if (stage == EMIT_IR) {
         if (used < t->args.n && (status = program_function(t, &p, used, &function, &graph)) != 0) return status;
         if (used < t->args.n) return tool_usage(t, "argument '%s' was not expected", t->args.at[used]);
         ir_print_module(&out, p.module);
@@ -139,26 +188,26 @@ int cmd_emit(tool *t) {
     ir_plan_options options = {.no_fuse = t->no_fuse, .fast_math = t->math && strcmp(t->math, "fast") == 0,
                                .reference = t->device && strcmp(t->device, "reference") == 0};
     ir_target target;
-    if ((status = tool_target(t, &target)) != 0) return status;
+    if ((status = choose_target(t, (emit_stage)stage, &target)) != 0) return status;
     options.level = target.level;
     options.features = target.features;
     if (ir_run_passes(&t->arena, &e, &graph) != FUSOR_OK) return tool_fail(t, &e);
-    if (stage == 1) {
+    if (stage == EMIT_OPT) {
         fu_str_add(&out, "fusor 1\n");
         ir_print_graph(&out, graph);
         return write_out(t, out.at, out.n);
     }
     ir_plan *plan;
     if (ir_plan_make(&t->arena, &e, graph, &options, &plan) != FUSOR_OK) return tool_fail(t, &e);
-    if (stage == 2) {
+    if (stage == EMIT_PLAN) {
         ir_plan_print(&out, plan);
         return write_out(t, out.at, out.n);
     }
-    if (stage == 6) {
+    if (stage == EMIT_HEADER) {
         export_kernels kernels = {0};
         t->kernel = NULL;
         if ((status = find_kernels(t, plan, &kernels)) != 0 || (status = export_header(t, plan, &kernels, &out)) != 0) return status;
         return write_out(t, out.at, out.n);
     }
-    return generate(t, plan, stage == 3 ? FUSOR_CODEGEN_LLVM : stage == 4 ? FUSOR_CODEGEN_ASM : FUSOR_CODEGEN_OBJECT);
+    return generate(t, plan, (emit_stage)stage);
 }

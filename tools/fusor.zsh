@@ -8,7 +8,7 @@ _fusor() {
         'run:compile (or load from the cache) and run one function'
         'check:parse and type-check files, print their signatures'
         'explain:the fusion plan\: kernels, boundaries and their reasons, memory traffic'
-        'emit:what each step of the pipeline made (ir, opt, plan, llvm, asm, obj, header)'
+        'emit:what each step of the pipeline made (ir, opt, plan, llvm, asm, obj, header, ptx, cubin)'
         'cache:inspect and manage the kernel cache'
         'bench:fused against unfused, plain C and other systems, in one interleaved run'
         'info:the CPU, its measured limits, the cache and the environment in force'
@@ -90,7 +90,7 @@ _fusor() {
         '*--dim=[a size that no file binds; 64K, 1e6; run\: several (N=1e3,1e4) sweep; bench\: sizes instead of the suites'\'' own]:NAME=N:_files'
         '*-o+[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
         '*--output=[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
-        '--stage=[ir, opt, plan, llvm, asm, obj or header]:stage:(ir opt plan llvm asm obj header)'
+        '--stage=[ir, opt, plan, llvm, asm, obj, header, ptx or cubin]:stage:(ir opt plan llvm asm obj header)'
         '--kernel=[only the kernel whose symbol or key starts so, or its number]:PREFIX:_files'
             )
             _arguments $common $own '*:file:_files' && ret=0 ;;

@@ -50,7 +50,7 @@ bool plan_has_kernel(const planner *p, const ir_node *n) {
         return n->op == IR_OP_MATMUL && ir_dtypes[main].bytes == ir_dtypes[other].bytes && main != FUSOR_BOOL &&
                (ir_is_float(main) ? ir_is_float(n->dtype) : n->dtype == (ir_dtypes[main].bytes == 1 ? FUSOR_I32 : FUSOR_I64));
     }
-    case IR_KIND_ATTENTION: return n->rank <= IR_KERNEL_MAX_DIMS - 3;      /* as pass_expand has it */
+    case IR_KIND_ATTENTION: return !ir_level_is_gpu(p->options->level) && n->rank <= IR_KERNEL_MAX_DIMS - 3;      /* as pass_expand has it */
     case IR_KIND_ROW: case IR_KIND_NORM: case IR_KIND_WINDOW: case IR_KIND_EINSUM: case IR_KIND_QUANTIZE: case IR_KIND_CELL: return false;
     case IR_KIND_SCAN: return !ir_size_is(p->g->sizes, n->dim[__builtin_ctz(ir_node_axes(p->g, n))], 1);     /* pass_expand has those */
     case IR_KIND_CONV: return ir_conv_is_window(p->g, n);
@@ -742,7 +742,7 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
     if (!options->no_fuse) store_shared(&p);
     find_tiers(&p, first_shared);
     place_results(&p);
-    plan_attach_rows(&p);
+    if (!ir_level_is_gpu(options->level)) plan_attach_rows(&p);
     plan_make_buffers(&p);
     p.is_checked = FU_NEW_N(a, bool, g->nodes.n);
     for (ir_id id = 1; id < g->nodes.n; id++)       /* parameters' before anything is written */

@@ -15,7 +15,7 @@ static int64_t known(const ir_sizes *sizes, ir_size s) {
 void plan_make_direct(const planner *p, ir_kernel *k, ir_step *st) {
     const ir_sizes *sizes = p->g->sizes;
     int m = k->n_dims - 3;
-    if (k->kind != IR_KERNEL_CONTRACT || m < 0) return;
+    if (k->kind != IR_KERNEL_CONTRACT || m < 0 || ir_level_is_gpu(k->level)) return;
     ir_kernel *d = fu_dup(p->arena, k, sizeof *k);
     int64_t v;
     if (!ir_size_is_const(sizes, st->dim[m], &v) || v > IR_BAKE_MAX) return;

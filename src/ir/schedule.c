@@ -14,6 +14,7 @@ ir_dtype ir_contract_acc(ir_dtype a, ir_dtype b, ir_dtype result) {
  * kb: f32 12x32 at 1024, one thread, EPYC family 26 (48 KB L1, 1 MB L2): 512 95.9, 384 95.8, 256 92.6 % of the FMA
  * peak. */
 ir_tile ir_contract_tile(ir_level level, ir_dtype acc) {
+    if (ir_level_is_gpu(level)) return (ir_tile){IR_GPU_CONTRACT_TILE, IR_GPU_CONTRACT_TILE, 512};
     int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes;
     int mr = level == IR_LEVEL_V4 ? 12 : level == IR_LEVEL_V3 ? 6 : 4;
     if (acc == FUSOR_I64 && level != IR_LEVEL_V4) mr = 2;
@@ -29,6 +30,7 @@ const ir_dot_info ir_dots[IR_DOT_COUNT] = {
 };
 
 ir_dot ir_contract_dot(ir_target target, ir_dtype a, ir_dtype b, ir_dtype acc) {
+    if (ir_level_is_gpu(target.level)) return IR_DOT_NONE;
     ir_features bytes = IR_FEATURE_VNNI | IR_FEATURE_AVXVNNI;
     if (acc == FUSOR_I32 && ir_dtypes[a].bytes == 1 && ir_dtypes[b].bytes == 1)
         return target.features & bytes ? IR_DOT_I8 : IR_DOT_I16;

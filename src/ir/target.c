@@ -5,11 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
-const ir_level_info ir_levels[IR_LEVEL_COUNT] = {
+const ir_level_info ir_levels[IR_LEVEL_END] = {
 #define LEVEL(ID, name, short_name, lanes, bytes, fma, mask, features)                                                 \
     {name, short_name, lanes, bytes, fma, mask, features},
 #include "ir/level.def"
 #undef LEVEL
+/* one element a thread; IR_GPU_VECTOR of 4 bytes are one access */
+#define GPU(ID, name, text) {name, name, 1, 16, true, false, ""},
+#include "ir/gpu.def"
+#undef GPU
 };
 
 const ir_feature_info ir_feature_table[IR_FEATURE_COUNT] = {
@@ -28,6 +32,9 @@ static const char *accepted(char out[ACCEPTED_MAX]) {
     for (int i = 0; i < IR_FEATURE_COUNT && n < ACCEPTED_MAX; i++)
         n += snprintf(out + n, ACCEPTED_MAX - (size_t)n, "%s+%s (%s)", i ? ", " : "; and with them ",
                       ir_feature_table[i].name, ir_levels[ir_feature_table[i].level].short_name);
+    for (int i = IR_LEVEL_COUNT; i < IR_LEVEL_END && n < ACCEPTED_MAX; i++)
+        n += snprintf(out + n, ACCEPTED_MAX - (size_t)n, "%s%s", i == IR_LEVEL_COUNT ? "; or of a GPU: " : ", ",
+                      ir_levels[i].name);
     return out;
 }
 
@@ -59,16 +66,19 @@ static const char *suggest(const char *word, size_t n, const char *const *names,
 }
 
 fusor_status ir_target_parse(fu_error *e, const char *text, ir_target *out) {
-    const char *names[2 * IR_LEVEL_COUNT + IR_FEATURE_COUNT];
+    enum { LEVELS = 2 * IR_LEVEL_COUNT, GPUS = IR_LEVEL_END - IR_LEVEL_COUNT };
+    const char *names[LEVELS + GPUS + IR_FEATURE_COUNT];
     char nearest[64], all[ACCEPTED_MAX];
     size_t n = strcspn(text, "+");
     int level = find_level(text, n);
-    for (int i = 0; i < IR_LEVEL_COUNT; i++)
-        names[2 * i] = ir_levels[i].name, names[2 * i + 1] = ir_levels[i].short_name;
-    for (int i = 0; i < IR_FEATURE_COUNT; i++) names[2 * IR_LEVEL_COUNT + i] = ir_feature_table[i].name;
+    for (int i = IR_LEVEL_COUNT; i < IR_LEVEL_END; i++)
+        if (strcmp(ir_levels[i].name, text) == 0) return *out = (ir_target){(ir_level)i, 0}, FUSOR_OK;
+    for (int i = 0; i < IR_LEVEL_COUNT; i++) names[2 * i] = ir_levels[i].name, names[2 * i + 1] = ir_levels[i].short_name;
+    for (int i = 0; i < IR_FEATURE_COUNT; i++) names[LEVELS + GPUS + i] = ir_feature_table[i].name;
+    for (int i = 0; i < GPUS; i++) names[LEVELS + i] = ir_levels[IR_LEVEL_COUNT + i].name;
     if (level < 0)
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "unknown target '%.64s'; expected %s%s", text, accepted(all),
-                       suggest(text, n, names, 2 * IR_LEVEL_COUNT, nearest));
+                       suggest(text, n, names, LEVELS + GPUS, nearest));
     ir_target t = {(ir_level)level, 0};
     for (const char *at = text + n; *at; at += n) {
         n = strcspn(++at, "+");
@@ -76,7 +86,7 @@ fusor_status ir_target_parse(fu_error *e, const char *text, ir_target *out) {
         if (f < 0)
             return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "target '%.64s': unknown feature '%.*s'; expected %s%s", text,
                            (int)(n < 32 ? n : 32), at, accepted(all),
-                           suggest(at, n, names + 2 * IR_LEVEL_COUNT, IR_FEATURE_COUNT, nearest));
+                           suggest(at, n, names + LEVELS + GPUS, IR_FEATURE_COUNT, nearest));
         if (ir_feature_table[f].level != t.level)
             return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "target '%.64s': %s adds to %s, not to %s; expected %s", text,
                            ir_feature_table[f].name, ir_levels[ir_feature_table[f].level].name, ir_levels[level].name,

@@ -6,6 +6,7 @@
  * LLVM's fatal errors end the process, so ir_kernel_verify and check_types refuse what could cause one. */
 #include "jit/debug_info.h"
 #include "jit/emit.h"
+#include "jit/gpu.h"
 #include "jit/link.h"
 #include "ir/codegen_api.h"
 #include "base/build_id.h"
@@ -19,7 +20,7 @@
 #include <string.h>
 
 #define FRAME_MAX "16384" /* bytes of a function's frame: workers may have small stacks */
-static const char triple[] = "x86_64-unknown-linux-gnu";
+static const char triple[] = "x86_64-unknown-linux-gnu", gpu_triple[] = "nvptx64-nvidia-cuda";
 
 static fusor_status (*const emit_kind[IR_KERNEL_KIND_COUNT])(emit *, fu_error *) = {
     [IR_KERNEL_MAP] = jit_emit_map,
@@ -29,6 +30,16 @@ static fusor_status (*const emit_kind[IR_KERNEL_KIND_COUNT])(emit *, fu_error *)
     [IR_KERNEL_CONTRACT] = jit_emit_contract,
     [IR_KERNEL_WINDOW] = jit_emit_window,
     [IR_KERNEL_ATTENTION] = jit_emit_attention,
+};
+
+/* NULL: not on a GPU yet. */
+static fusor_status (*const emit_gpu_kind[IR_KERNEL_KIND_COUNT])(emit *, fu_error *) = {
+    [IR_KERNEL_MAP] = gpu_emit_map,
+    [IR_KERNEL_REDUCE] = gpu_emit_row,
+    [IR_KERNEL_ROW] = gpu_emit_row,
+    [IR_KERNEL_SCAN] = gpu_emit_scan,
+    [IR_KERNEL_CONTRACT] = gpu_emit_contract,
+    [IR_KERNEL_WINDOW] = gpu_emit_window,
 };
 
 /* What one request holds of LLVM: released in one place, also when memory runs out. */
@@ -62,6 +73,10 @@ static void initialize(void) {
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
     LLVMInitializeX86Disassembler();
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
 }
 
 /* "a,b" -> "+a,+b" */
@@ -78,7 +93,20 @@ static const char *feature_list(fu_arena *a, ir_target target) {
     return s.at;
 }
 
+/* No list of features: LLVM then takes the oldest version of PTX that the target allows, which the most drivers know. */
+static fusor_status make_gpu_machine(job *j, ir_target want) {
+    LLVMTargetRef target;
+    j->target = want;
+    if (LLVMGetTargetFromTriple(gpu_triple, &target, &j->message))
+        return FU_FAIL(&j->error, FUSOR_ERROR_UNSUPPORTED, "LLVM has no target %s: %s", gpu_triple, j->message);
+    j->machine = LLVMCreateTargetMachine(target, gpu_triple, ir_levels[want.level].name, "", LLVMCodeGenLevelDefault, LLVMRelocDefault,
+                                         LLVMCodeModelDefault);
+    if (!j->machine) return FU_FAIL(&j->error, FUSOR_ERROR_UNSUPPORTED, "LLVM makes no code for %s", ir_levels[want.level].name);
+    return FUSOR_OK;
+}
+
 static fusor_status take_machine(job *j, ir_target want) {
+    if (ir_level_is_gpu(want.level)) return make_gpu_machine(j, want);
     for (int i = 0; i < SLOTS && !j->machine; i++) j->machine = atomic_exchange(&machines[want.level][want.features][i], NULL);
     j->target = want;
     if (j->machine) return FUSOR_OK;
@@ -94,7 +122,7 @@ static fusor_status take_machine(job *j, ir_target want) {
 }
 
 static void give_machine(job *j) {
-    for (int i = 0; i < SLOTS && j->machine; i++) {
+    for (int i = 0; i < SLOTS && j->machine && !ir_level_is_gpu(j->target.level); i++) {
         LLVMTargetMachineRef none = NULL;
         if (atomic_compare_exchange_strong(&machines[j->target.level][j->target.features][i], &none, j->machine)) j->machine = NULL;
     }
@@ -233,18 +261,8 @@ static void take_diagnostic(LLVMDiagnosticInfoRef info, void *user) {
     LLVMDisposeMessage(text);
 }
 
-static fusor_status build_module(job *j) {
+static fusor_status emit_function(job *j) {
     const fusor_codegen_request *r = j->request;
-    j->ctx = LLVMContextCreate();
-    LLVMContextSetDiscardValueNames(j->ctx, r->stage != FUSOR_CODEGEN_LLVM);
-    LLVMContextSetDiagnosticHandler(j->ctx, take_diagnostic, j);
-    j->mod = LLVMModuleCreateWithNameInContext("kernel", j->ctx);
-    j->builder = LLVMCreateBuilderInContext(j->ctx);
-    LLVMSetTarget(j->mod, triple);
-    LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(j->machine);
-    LLVMSetModuleDataLayout(j->mod, layout);
-    LLVMDisposeTargetData(layout);
-
     emit *e = new_emit(j);
     LLVMTypeRef parameters[3] = {e->t_ptr, e->t_i64, e->t_i64};
     if (r->options & FUSOR_CODEGEN_LINES) jit_debug_begin(&j->debug, e, r->symbol, r->description, r->description_bytes);
@@ -257,6 +275,36 @@ static fusor_status build_module(job *j) {
     if (!LLVMGetBasicBlockTerminator(LLVMGetInsertBlock(e->b))) LLVMBuildRet(e->b, LLVMConstInt(e->t_i32, 0, 0));
     if (!e->is_optimized) leave_unoptimized(e->fn, e->ctx);
     jit_debug_end(&j->debug, e);
+    return FUSOR_OK;
+}
+
+static fusor_status emit_gpu_function(job *j) {
+    const ir_kernel *k = j->kernel;
+    if (!emit_gpu_kind[k->kind])
+        return FU_FAIL(&j->error, FUSOR_ERROR_UNSUPPORTED, "there is no code for kernels of kind %s on a GPU yet", ir_kernel_kind_names[k->kind]);
+    if (8 * ir_gpu_words(k) > IR_GPU_PARAM_MAX)
+        return FU_FAIL(&j->error, FUSOR_ERROR_UNSUPPORTED, "%s has %d bytes of parameters; a GPU takes %d", j->request->symbol,
+                       8 * ir_gpu_words(k), IR_GPU_PARAM_MAX);
+    emit *e = new_emit(j);
+    gpu_begin(e, j->request->symbol);
+    FU_TRY(emit_gpu_kind[k->kind](e, &j->error));
+    LLVMBuildRetVoid(e->b);
+    return FUSOR_OK;
+}
+
+static fusor_status build_module(job *j) {
+    const fusor_codegen_request *r = j->request;
+    j->ctx = LLVMContextCreate();
+    LLVMContextSetDiscardValueNames(j->ctx, r->stage != FUSOR_CODEGEN_LLVM);
+    LLVMContextSetDiagnosticHandler(j->ctx, take_diagnostic, j);
+    j->mod = LLVMModuleCreateWithNameInContext("kernel", j->ctx);
+    j->builder = LLVMCreateBuilderInContext(j->ctx);
+    LLVMSetTarget(j->mod, ir_level_is_gpu(j->kernel->level) ? gpu_triple : triple);
+    LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(j->machine);
+    LLVMSetModuleDataLayout(j->mod, layout);
+    LLVMDisposeTargetData(layout);
+
+    FU_TRY(ir_level_is_gpu(j->kernel->level) ? emit_gpu_function(j) : emit_function(j));
     if (LLVMVerifyModule(j->mod, LLVMReturnStatusAction, &j->message))
         return FU_FAIL(&j->error, FUSOR_ERROR_INTERNAL, "code generation of %s made wrong LLVM IR: %s", r->symbol,
                        j->message);

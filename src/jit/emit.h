@@ -27,6 +27,7 @@ typedef struct emit {
     ir_dtype  dt;               /* main-role dtype of the operator being lowered */
     int       variant;          /* its ENUM attribute */
     bool      fast_math;
+    bool      is_aligned;       /* contiguous accesses of all lanes are aligned as one */
     bool      is_narrow;        /* map: one element a step, for kernels whose vectors would not fit a frame */
     bool      is_optimized;     /* set by the function of a kind: e->fn is compiled at O2, else without optimization */
     LLVMTypeRef t_void, t_i1, t_i8, t_i16, t_i32, t_i64, t_f32, t_f64, t_ptr;

@@ -27,6 +27,7 @@ LLVMValueRef em_gep(emit *e, LLVMValueRef base, LLVMTypeRef element, LLVMValueRe
 }
 
 LLVMValueRef em_load_ptr(emit *e, ir_dtype t, LLVMValueRef ptr, LLVMValueRef mask, unsigned align) {
+    if (e->is_aligned) align *= (unsigned)e->lanes;
     LLVMTypeRef type = em_vec(e, em_memory_type(e, t));
     if (!mask) {
         LLVMValueRef v = LLVMBuildLoad2(e->b, type, ptr, "");
@@ -47,6 +48,7 @@ LLVMValueRef em_load_ptr(emit *e, ir_dtype t, LLVMValueRef ptr, LLVMValueRef mas
 }
 
 void em_store_ptr(emit *e, ir_dtype t, LLVMValueRef value, LLVMValueRef ptr, LLVMValueRef mask, unsigned align) {
+    if (e->is_aligned) align *= (unsigned)e->lanes;
     LLVMValueRef v = em_to_memory(e, t, value);
     if (mask && e->lanes > 1) {
         compat_masked_store(e->mod, e->b, COMPAT_CONTIGUOUS, v, ptr, mask, align);

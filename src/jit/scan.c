@@ -14,32 +14,16 @@
  *
  * In two phases a long line is the work of several threads; the bits are the same, for the blocks are. A reversed scan
  * takes its vectors from the end and turns them. */
-#include "jit/reduce_common.h"
+#include "jit/scan.h"
 #include <string.h>
 
-typedef struct scan {
-    red *r;
-    emit *e;
-    const ir_kinst *inst;
-    int number; /* of the scan's instruction */
-    ir_dtype t;
-    bool is_product, is_exclusive, is_reversed, has_carry_rest;
-    LLVMValueRef length, blocks;
-    LLVMValueRef seed[IR_KERNEL_MAX_INSTS]; /* values that do not vary along the lanes' dim, as scalars */
-} scan;
-
-/* What came before a block: high + low. Products and integers have no low part. */
-typedef struct carry {
-    LLVMValueRef high, low;
-} carry;
-
 /* ---- arithmetic ---- */
-static LLVMValueRef combine(scan *s, LLVMValueRef a, LLVMValueRef b) {
+LLVMValueRef scan_combine(scan *s, LLVMValueRef a, LLVMValueRef b) {
     ir_kinst inst = {.op = s->is_product ? IR_OP_MUL : IR_OP_ADD, .dtype = s->t, .n_in = 2};
     return em_lower(s->e, &inst, (LLVMValueRef[]){a, b}, (ir_dtype[]){s->t, s->t});
 }
 
-static LLVMValueRef identity(scan *s) { return em_const(s->e, s->t, s->is_product); }
+LLVMValueRef scan_identity(scan *s) { return em_const(s->e, s->t, s->is_product); }
 
 /* x, or 0 where it is a NaN: the rounding errors of infinite sums are none. */
 static LLVMValueRef number_or_zero(emit *e, LLVMValueRef x) {
@@ -47,17 +31,17 @@ static LLVMValueRef number_or_zero(emit *e, LLVMValueRef x) {
 }
 
 /* The carry past one more block of that total; Knuth's two-sum keeps what the addition rounds off. */
-static carry carry_past(scan *s, carry c, LLVMValueRef total) {
+scan_carry scan_carry_past(scan *s, scan_carry c, LLVMValueRef total) {
     emit *e = s->e;
-    LLVMValueRef sum = combine(s, c.high, total);
-    if (!s->has_carry_rest) return (carry){sum, NULL};
+    LLVMValueRef sum = scan_combine(s, c.high, total);
+    if (!s->has_carry_rest) return (scan_carry){sum, NULL};
     LLVMValueRef part = em_fsub(e, sum, c.high);
     LLVMValueRef rest = em_fadd(e, em_fsub(e, c.high, em_fsub(e, sum, part)), em_fsub(e, total, part));
     LLVMValueRef low = em_fadd(e, c.low, number_or_zero(e, rest)), high = em_fadd(e, sum, low);
-    return (carry){high, number_or_zero(e, em_fsub(e, low, em_fsub(e, high, sum)))};
+    return (scan_carry){high, number_or_zero(e, em_fsub(e, low, em_fsub(e, high, sum)))};
 }
 
-static carry no_carry(scan *s) { return (carry){identity(s), s->has_carry_rest ? em_const(s->e, s->t, 0) : NULL}; }
+scan_carry scan_no_carry(scan *s) { return (scan_carry){scan_identity(s), s->has_carry_rest ? em_const(s->e, s->t, 0) : NULL}; }
 
 /* Lane k of the result is lane by + k of (a, b) put one after the other: by in 0 .. lanes. */
 static LLVMValueRef shifted(emit *e, LLVMValueRef a, LLVMValueRef b, int by) {
@@ -77,7 +61,7 @@ static LLVMValueRef turned(emit *e, LLVMValueRef x) {
 /* Each lane's elements up to it: the distance doubles. */
 static LLVMValueRef prefix(scan *s, LLVMValueRef x) {
     emit *e = s->e;
-    for (int by = 1; by < e->lanes; by *= 2) x = combine(s, shifted(e, identity(s), x, e->lanes - by), x);
+    for (int by = 1; by < e->lanes; by *= 2) x = scan_combine(s, shifted(e, scan_identity(s), x, e->lanes - by), x);
     return x;
 }
 
@@ -110,7 +94,7 @@ static void begin_values(scan *s, em_values *v, red_at *at) {
 }
 
 /* All values, then all stores: an output may be the memory of an input. */
-static void store_values(scan *s, em_values *v, const red_at *at) {
+void scan_store_values(scan *s, em_values *v, const red_at *at) {
     const ir_kernel *k = s->r->k;
     emit *e = s->e;
     for (int i = 0; i < k->n_insts; i++)
@@ -134,16 +118,16 @@ static LLVMValueRef step(scan *s, LLVMValueRef j, LLVMValueRef count, LLVMValueR
     if (s->is_reversed) at.i = em_sub(e, s->length, em_add(e, j, count ? count : em_i64s(e, e->lanes)));
     begin_values(s, &v, &at);
     LLVMValueRef x = em_value(e, &v, s->inst->in[0]);
-    if (at.mask) x = em_select(e, at.mask, x, identity(s));
+    if (at.mask) x = em_select(e, at.mask, x, scan_identity(s));
     if (s->is_reversed) x = turned(e, x);
     x = prefix(s, x);
-    LLVMValueRef after = combine(s, total, em_splat(e, last_lane(e, x)));
+    LLVMValueRef after = scan_combine(s, total, em_splat(e, last_lane(e, x)));
     if (!before) return after; /* of the total alone */
-    LLVMValueRef y = combine(s, total, x);
+    LLVMValueRef y = scan_combine(s, total, x);
     if (s->is_exclusive) y = e->lanes == 1 ? total : shifted(e, total, y, e->lanes - 1);
-    y = combine(s, em_splat(e, before), y);
+    y = scan_combine(s, em_splat(e, before), y);
     v.at[s->number] = s->is_reversed ? turned(e, y) : y;
-    store_values(s, &v, &at);
+    scan_store_values(s, &v, &at);
     return after;
 }
 
@@ -163,7 +147,7 @@ static LLVMValueRef emit_block(scan *s, LLVMValueRef block, LLVMValueRef before)
     LLVMValueRef end = red_min(e, em_add(e, from, em_i64s(e, IR_SCAN_BLOCK)), s->length);
     e->lanes = e->level->lanes;
     LLVMValueRef whole = em_add(e, from, em_and(e, em_sub(e, end, from), em_i64s(e, -(int64_t)e->lanes)));
-    LLVMValueRef total = em_lane(e, step_loop(s, from, whole, identity(s), before), 0);
+    LLVMValueRef total = em_lane(e, step_loop(s, from, whole, scan_identity(s), before), 0);
     if (!e->level->has_mask) {
         e->lanes = 1;
         total = step_loop(s, whole, end, total, before);
@@ -203,19 +187,19 @@ static void emit_totals(scan *s) {
     em_end(e, &u);
 }
 
-/* Calls for each block of [from, to): with the carry before it; its total. */
-typedef LLVMValueRef of_block(scan *s, LLVMValueRef block, carry before, LLVMValueRef line);
-static void for_blocks(scan *s, LLVMValueRef from, LLVMValueRef to, carry first, LLVMValueRef line, of_block *f) {
+/* Calls for each block of [from, to): with the scan_carry before it; its total. */
+typedef LLVMValueRef of_block(scan *s, LLVMValueRef block, scan_carry before, LLVMValueRef line);
+static void for_blocks(scan *s, LLVMValueRef from, LLVMValueRef to, scan_carry first, LLVMValueRef line, of_block *f) {
     emit *e = s->e;
     em_loop l = em_for(e, from, to, em_i64s(e, 1));
-    carry c = {em_loop_phi(e, &l, first.high), first.low ? em_loop_phi(e, &l, first.low) : NULL};
-    carry next = carry_past(s, c, f(s, l.i, c, line));
+    scan_carry c = {em_loop_phi(e, &l, first.high), first.low ? em_loop_phi(e, &l, first.low) : NULL};
+    scan_carry next = scan_carry_past(s, c, f(s, l.i, c, line));
     em_loop_next(e, c.high, next.high);
     if (c.low) em_loop_next(e, c.low, next.low);
     em_end(e, &l);
 }
 
-static LLVMValueRef total_to_before(scan *s, LLVMValueRef block, carry before, LLVMValueRef line) {
+static LLVMValueRef total_to_before(scan *s, LLVMValueRef block, scan_carry before, LLVMValueRef line) {
     LLVMValueRef at = slot(s, em_add(s->e, em_mul(s->e, line, s->blocks), block));
     LLVMValueRef total = em_load_ptr(s->e, s->t, at, NULL, 8);
     em_store_ptr(s->e, s->t, before.high, at, NULL, 8);
@@ -225,11 +209,11 @@ static LLVMValueRef total_to_before(scan *s, LLVMValueRef block, carry before, L
 static void emit_carries(scan *s) {
     emit *e = s->e;
     em_loop u = units_loop(e, em_i64s(e, 1), s->r->rows);
-    for_blocks(s, em_i64s(e, 0), s->blocks, no_carry(s), u.i, total_to_before);
+    for_blocks(s, em_i64s(e, 0), s->blocks, scan_no_carry(s), u.i, total_to_before);
     em_end(e, &u);
 }
 
-static LLVMValueRef results_of_block(scan *s, LLVMValueRef block, carry before, LLVMValueRef line) {
+static LLVMValueRef results_of_block(scan *s, LLVMValueRef block, scan_carry before, LLVMValueRef line) {
     (void)line;
     return emit_block(s, block, before.high);
 }
@@ -250,7 +234,7 @@ static void emit_lines(scan *s) {
     em_branch parts = em_if(e, split);
     LLVMValueRef stored = em_load_ptr(e, s->t, slot(s, u.i), NULL, 8), after = em_add(e, block, one);
     em_endif(e, &parts);
-    carry first = no_carry(s);
+    scan_carry first = scan_no_carry(s);
     first.high = phi2(e, stored, first.high, &parts);
     LLVMValueRef to = phi2(e, after, s->blocks, &parts);
     enter_line(s, line);
@@ -282,10 +266,10 @@ static void column_step(scan *s, LLVMValueRef i, LLVMValueRef first, LLVMValueRe
     red_at at = {s->r, i, em_add(e, first, c), mask};
     em_values v;
     begin_values(s, &v, &at);
-    LLVMValueRef total = get(s, TOTAL, c), after = combine(s, total, em_value(e, &v, s->inst->in[0]));
+    LLVMValueRef total = get(s, TOTAL, c), after = scan_combine(s, total, em_value(e, &v, s->inst->in[0]));
     put(s, TOTAL, c, after);
-    v.at[s->number] = combine(s, get(s, HIGH, c), s->is_exclusive ? total : after);
-    store_values(s, &v, &at);
+    v.at[s->number] = scan_combine(s, get(s, HIGH, c), s->is_exclusive ? total : after);
+    scan_store_values(s, &v, &at);
 }
 
 static void emit_row(scan *s, LLVMValueRef j, LLVMValueRef first, LLVMValueRef n) {
@@ -314,8 +298,8 @@ static void emit_chunk(scan *s, LLVMValueRef first, LLVMValueRef n) {
     emit *e = s->e;
     LLVMValueRef block = em_i64s(e, IR_SCAN_COLUMN_BLOCK);
     em_loop l = scratch_loop(s, n);
-    carry c = no_carry(s);
-    put(s, TOTAL, l.i, identity(s));
+    scan_carry c = scan_no_carry(s);
+    put(s, TOTAL, l.i, scan_identity(s));
     put(s, HIGH, l.i, c.high);
     if (c.low) put(s, LOW, l.i, c.low);
     e->lanes = 1;
@@ -325,9 +309,9 @@ static void emit_chunk(scan *s, LLVMValueRef first, LLVMValueRef n) {
     emit_row(s, j.i, first, n);
     em_end(e, &j);
     l = scratch_loop(s, n);
-    c = (carry){get(s, HIGH, l.i), s->has_carry_rest ? get(s, LOW, l.i) : NULL};
-    c = carry_past(s, c, get(s, TOTAL, l.i));
-    put(s, TOTAL, l.i, identity(s));
+    c = (scan_carry){get(s, HIGH, l.i), s->has_carry_rest ? get(s, LOW, l.i) : NULL};
+    c = scan_carry_past(s, c, get(s, TOTAL, l.i));
+    put(s, TOTAL, l.i, scan_identity(s));
     put(s, HIGH, l.i, c.high);
     if (c.low) put(s, LOW, l.i, c.low);
     e->lanes = 1;
@@ -348,7 +332,7 @@ static void emit_columns(scan *s) {
 }
 
 /* ---- the kernel ---- */
-fusor_status jit_emit_scan(emit *e, fu_error *err) {
+fusor_status scan_init(emit *e, fu_error *err, scan **out) {
     scan *s = FU_NEW(e->arena, scan);
     FU_TRY(red_init(e, err, &s->r));
     s->e = e;
@@ -366,6 +350,13 @@ fusor_status jit_emit_scan(emit *e, fu_error *err) {
     s->has_carry_rest = !s->is_product && ir_is_float(s->t);
     s->length = e->size[s->r->last];
     s->blocks = em_lshr(e, em_add(e, s->length, em_i64s(e, IR_SCAN_BLOCK - 1)), __builtin_ctz(IR_SCAN_BLOCK));
+    *out = s;
+    return FUSOR_OK;
+}
+
+fusor_status jit_emit_scan(emit *e, fu_error *err) {
+    scan *s;
+    FU_TRY(scan_init(e, err, &s));
     e->lanes = 1;
     e->is_optimized = true;
     if (s->r->v >= 0) { /* phase 2 alone has tiles */

@@ -60,7 +60,7 @@ static fusor_status exec_make(fu_error *e, core *c, bound_param *const *bound, r
 static fusor_status find_kernels(core *c, fu_error *e, rt_cache *cache) {
     for (int i = 0; i < c->n_steps; i++) {
         const ir_step *st = &c->plan->steps.at[i];
-        if (st->kind != IR_STEP_KERNEL || c->options.is_layout_only) continue;
+        if (st->kind != IR_STEP_KERNEL || c->options.is_layout_only || c->options.launch) continue;
         rt_kernel *k;
         rt_trace *trace = rt_trace_of(c->options.profile);
         const int64_t begin = trace ? fu_now_ns() : 0;

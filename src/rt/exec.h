@@ -28,6 +28,9 @@ typedef struct rt_exec_options {
     void  *memory_user;
     rt_reference_fn reference;
     bool   is_layout_only;              /* no kernel is found or made: sizes and memory of calls only (exec_peak) */
+    /* Runs a kernel step instead of code of the cache: all phases, on the device that has it. */
+    fusor_status (*launch)(void *user, fu_error *e, const ir_kernel *k, const ir_kernel_args *args);
+    void  *launch_user;
     const fu_log *log;                  /* borrowed for the exec's life */
     _Atomic(rt_profile *) *profile;     /* borrowed; NULL, or where a profile may appear */
 } rt_exec_options;

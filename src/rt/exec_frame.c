@@ -158,7 +158,8 @@ static fusor_status evaluate_kernel(frame *f, fu_error *e, int number) {
     }
     s->n_threads = rt_tune_threads(k, s->size, c->options.n_threads);
     rt_tune(k, s->size, s->stride, s->n_threads, s->args.tune);
-    s->is_prepacked = k->kind == IR_KERNEL_CONTRACT && st->prepack_param >= 0 && f->x->bound[st->prepack_param];
+    s->is_prepacked = k->kind == IR_KERNEL_CONTRACT && st->prepack_param >= 0 && f->x->bound[st->prepack_param] &&
+                      !c->options.launch;
     if (s->is_prepacked) s->args.tune[IR_TUNE_CONTRACT_B] = IR_CONTRACT_B_PACKED;
     ir_kernel_launch(k, s->size, s->args.tune, &s->launch);
     if (s->launch.tiles[0] == 0) s->is_prepacked = false;
@@ -372,7 +373,9 @@ fusor_status exec_aim_kernel(frame *f, fu_error *e, int number) {
 }
 
 static fusor_status run_kernel(frame *f, fu_error *e, int number) {
+    const core *c = f->x->core;
     FU_TRY(exec_aim_kernel(f, e, number));
+    if (c->options.launch) return c->options.launch(c->options.launch_user, e, c->plan->steps.at[number].kernel, &f->step[number].args);
     return run_phases(f, e, number, &f->step[number], f->step[number].is_prepacked);
 }
 

@@ -61,7 +61,7 @@ expect 2 "it has @f, @g" run two.fusor @relu
 expect 2 "has no parameter" run two.fusor @g aa=1
 expect 2 'expected NAME=SOURCE' run two.fusor @g a
 expect 2 'given twice' run two.fusor @g a=1 a=2
-expect 2 'not in this version' emit two.fusor --stage ptx
+expect 2 'is for a GPU' emit two.fusor --stage ptx --target v3
 expect 2 'which stage' emit two.fusor
 expect 0 'bottleneck: kernel 0 (map' run two.fusor @g a=1 --profile --runs 5
 expect 3 ':1:23: error: parameter %y: dim 0 of f32\[N-4\] is negative' run -e 'func @f(%x: f32[N],   %y: f32[N-4]) -> f32[N] { %z = neg(%x) return %z }' --fill 1 --dim N=2

@@ -71,14 +71,6 @@ static void equal_bits(const ref_tensor *a, const ref_tensor *b, const char *whe
 }
 
 /* An index that the reference refuses is one that a plan refuses, in the same words. */
-/* May it have a kernel that uses features beside the level's? */
-static bool is_narrow_contraction(const char *text) {
-    static const char *const types[] = {"i8[", "u8[", "bf16["}, *const ops[] = {"matmul(", "einsum(", "conv", "attention(", "_cell("};
-    bool has_type = false, has_op = false;
-    for (int i = 0; i < 3; i++) has_type |= strstr(text, types[i]) != NULL;
-    for (int i = 0; i < 5; i++) has_op |= strstr(text, ops[i]) != NULL;
-    return has_type && has_op;
-}
 
 static void refuses_index(const char *text, const ir_graph *g, const ref_tensor *in) {
     char words[400];
@@ -117,6 +109,27 @@ static void has_kernels(const char *text) {
     fu_arena_free(&arena);
 }
 
+/* gpu_ops_test.c includes this file with other targets, and kernels that an interpreter runs. */
+#ifndef LAUNCH
+#define LAUNCH NULL
+#define IS_FOR_US(size) true
+#define N_FUSIONS 2 /* fused, and not */
+#define IS_TYPE_FOR_US(op, t) true
+/* May it have a kernel that uses features beside the level's? */
+static bool is_narrow_contraction(const char *text) {
+    static const char *const types[] = {"i8[", "u8[", "bf16["}, *const ops[] = {"matmul(", "einsum(", "conv", "attention(", "_cell("};
+    bool has_type = false, has_op = false;
+    for (int i = 0; i < 3; i++) has_type |= strstr(text, types[i]) != NULL;
+    for (int i = 0; i < 5; i++) has_op |= strstr(text, ops[i]) != NULL;
+    return has_type && has_op;
+}
+#define N_TARGETS (2 * (rt_host_level() + 1)) /* each level, then with what this machine has beside it */
+static bool choose_target(int i, uint32_t levels, const char *text, ir_target *out) {
+    *out = (ir_target){(ir_level)(i / 2), i & 1 ? rt_host_extras((ir_level)(i / 2)) : 0};
+    return levels >> out->level & 1 && (!(i & 1) || (out->features && is_narrow_contraction(text)));
+}
+#endif
+
 /* size: of A, B, C, D. */
 static void check(const char *text, domain dom, const int64_t size[4], const int *threads, bool strided,
                   uint32_t levels) {
@@ -125,6 +138,7 @@ static void check(const char *text, domain dom, const int64_t size[4], const int
     char where[1400];
     uint64_t seed =
         mix((uint64_t)size[0] * 31 + (uint64_t)size[1] * 7 + (uint64_t)size[2] * 3 + (uint64_t)size[3] + strided);
+    if (!IS_FOR_US(size)) return;
     fu_arena_init(&arena, &oom);
     if (setjmp(oom)) cr_assert(false, "out of memory");
     ir_graph *g = reference_graph(&arena, &error, text);
@@ -160,20 +174,21 @@ static void check(const char *text, domain dom, const int64_t size[4], const int
         first[k].data = fu_alloc(&arena, bytes_of(&want[k]) + 1);
         got[k].data = fu_alloc(&arena, bytes_of(&want[k]) + 1);
     }
-    for (int i = 0; i <= 2 * rt_host_level() + 1; i++) { /* each level, then with what this machine has beside it */
-        int level = i / 2;
-        ir_features features = i & 1 ? rt_host_extras((ir_level)level) : 0;
-        if (!(levels >> level & 1) || (i & 1 && (!features || !is_narrow_contraction(text)))) continue;
+    for (int i = 0; i < N_TARGETS; i++) {
+        ir_target target;
+        if (!choose_target(i, levels, text, &target)) continue;
+        int level = (int)target.level;
+        ir_features features = target.features;
         bool is_first = true;
         for (int t = 0; threads[t]; t++)
-            for (int no_fuse = 0; no_fuse < (t == 0 ? 2 : 1); no_fuse++) {
+            for (int no_fuse = 0; no_fuse < (t == 0 ? N_FUSIONS : 1); no_fuse++) {
                 snprintf(where, sizeof where, "%s A=%lld B=%lld C=%lld D=%lld %s %s, %d threads%s%s", text,
                          (long long)size[0], (long long)size[1], (long long)size[2], (long long)size[3],
                          features ? "with features" : "", ir_levels[level].short_name, threads[t], no_fuse ? ", unfused" : "",
                          strided ? ", strided" : "");
                 rt_exec *x = build(&error, cache, text,
-                                   (setup){.level = (ir_level)level, .features = features,
-                                           .n_threads = threads[t], .no_fuse = no_fuse});
+                                   (setup){.level = target.level, .features = features, .n_threads = threads[t],
+                                           .no_fuse = no_fuse, .launch = LAUNCH});
                 cr_assert(x, "%s: %s", where, error.text);
                 run(x, g, seed, strided, (t + no_fuse) % 2 == 0, in, is_first ? first : got, where);
                 for (int k = 0; k < n_out && !is_first; k++)
@@ -923,6 +938,7 @@ ParameterizedTest(int *row_number, ops, agree_with_the_reference, .timeout = 600
     if (!begin()) return;
     for (ir_dtype t = 1; t < IR_DTYPE_COUNT; t++) {
         if (!(info->classes & ir_dtypes[t].cls) && info->kind != IR_KIND_CONVERT) continue;
+        if (!IS_TYPE_FOR_US(op, t)) continue;
         switch (info->kind) {
         case IR_KIND_EW: elementwise(info, t); break;
         case IR_KIND_CONVERT: conversion(op, t); break;

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* gpu.c: the entry of a GPU kernel and the instructions that only a GPU has. */
+#include "jit/gpu.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { GLOBAL = 1, SHARED = 3, PTX_KERNEL = 71 /* LLVM's calling convention */ };
+
+static LLVMValueRef call(emit *e, const char *name, LLVMTypeRef *overload, unsigned n_overload, LLVMValueRef *in, unsigned n) {
+    unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, id, overload, n_overload);
+    return LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, in, n, "");
+}
+
+static void add_type_attribute(emit *e, const char *name, LLVMTypeRef type) {
+    unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
+    LLVMAddAttributeAtIndex(e->fn, 1, LLVMCreateTypeAttribute(e->ctx, kind, type));
+}
+
+static LLVMValueRef load_word(emit *e, LLVMTypeRef type, int word) {
+    LLVMValueRef at = em_gep(e, LLVMGetParam(e->fn, 0), e->t_i8, em_i64s(e, 8 * (int64_t)word));
+    LLVMValueRef v = LLVMBuildLoad2(e->b, type, at, "");
+    LLVMSetAlignment(v, 8);
+    return v;
+}
+
+LLVMValueRef gpu_word(emit *e, int word) { return load_word(e, e->t_i64, word); }
+
+void gpu_begin(emit *e, const char *symbol) {
+    const ir_kernel *k = e->k;
+    char threads[16];
+    LLVMTypeRef words = LLVMArrayType2(e->t_i64, (uint64_t)ir_gpu_words(k));
+    LLVMTypeRef global = LLVMPointerTypeInContext(e->ctx, GLOBAL);
+    e->fn = LLVMAddFunction(e->mod, symbol, LLVMFunctionType(e->t_void, &e->t_ptr, 1, 0));
+    LLVMSetFunctionCallConv(e->fn, PTX_KERNEL);
+    add_type_attribute(e, "byval", words);
+    LLVMAddAttributeAtIndex(e->fn, 1, LLVMCreateEnumAttribute(e->ctx, LLVMGetEnumAttributeKindForName("align", 5), 8));
+    snprintf(threads, sizeof threads, "%d", IR_GPU_THREADS);
+    LLVMAddTargetDependentFunctionAttr(e->fn, "nvvm.maxntid", threads);
+    LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
+    int n = IR_GPU_WORDS;
+    e->phase = gpu_word(e, IR_GPU_WORD_PHASE);
+    e->shared = load_word(e, global, IR_GPU_WORD_SCRATCH);
+    for (int b = 0; b < k->n_buffers; b++) e->base[b] = load_word(e, global, n++);
+    for (int d = 0; d < k->n_dims; d++)
+        e->size[d] = k->dim[d].size == IR_SIZE_RUNTIME ? gpu_word(e, n++) : em_i64s(e, k->dim[d].size);
+    for (int b = 0; b < k->n_buffers; b++)
+        for (int d = 0; d < k->n_dims; d++)
+            e->stride[b][d] = k->buffer[b].stride[d] == IR_STRIDE_RUNTIME ? gpu_word(e, n++) : em_i64s(e, k->buffer[b].stride[d]);
+    for (int s = 0; s < k->n_scalars; s++) e->scalar[s] = em_to_register(e, k->scalar[s], load_word(e, em_memory_type(e, k->scalar[s]), n++));
+}
+
+LLVMValueRef gpu_special(emit *e, const char *name) {
+    char full[64];
+    snprintf(full, sizeof full, "llvm.nvvm.read.ptx.sreg.%s", name);
+    return LLVMBuildZExt(e->b, call(e, full, NULL, 0, NULL, 0), e->t_i64, "");
+}
+
+gpu_span gpu_threads(emit *e, char axis) {
+    char name[16];
+    LLVMValueRef v[4];
+    static const char *const words[4] = {"ctaid", "ntid", "tid", "nctaid"};
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "%s.%c", words[i], axis);
+        v[i] = gpu_special(e, name);
+    }
+    return (gpu_span){em_add(e, em_mul(e, v[0], v[1]), v[2]), em_mul(e, v[3], v[1])};
+}
+
+void gpu_barrier(emit *e) {
+    LLVMValueRef zero = LLVMConstInt(e->t_i32, 0, 0);
+    call(e, "llvm.nvvm.barrier.cta.sync.aligned.all", NULL, 0, &zero, 1);
+}
+
+static LLVMValueRef shuffle_word(emit *e, LLVMValueRef v, int mask) {
+    LLVMValueRef in[4] = {LLVMConstInt(e->t_i32, 0xffffffff, 0), v, LLVMConstInt(e->t_i32, (unsigned)mask, 0),
+                          LLVMConstInt(e->t_i32, IR_GPU_WARP - 1, 0)};
+    return call(e, "llvm.nvvm.shfl.sync.bfly.i32", NULL, 0, in, 4);
+}
+
+LLVMValueRef gpu_shuffle(emit *e, LLVMValueRef v, int mask) {
+    LLVMTypeRef type = LLVMTypeOf(v);
+    bool is_int = LLVMGetTypeKind(type) == LLVMIntegerTypeKind;
+    unsigned bits = is_int ? LLVMGetIntTypeWidth(type) : type == e->t_f64 ? 64 : 32;
+    LLVMTypeRef as_int = LLVMIntTypeInContext(e->ctx, bits);
+    LLVMValueRef x = is_int ? v : LLVMBuildBitCast(e->b, v, as_int, ""), out;
+    if (bits == 64) {
+        LLVMValueRef low = shuffle_word(e, LLVMBuildTrunc(e->b, x, e->t_i32, ""), mask);
+        LLVMValueRef high = shuffle_word(e, LLVMBuildTrunc(e->b, em_lshr(e, x, 32), e->t_i32, ""), mask);
+        out = em_or(e, LLVMBuildZExt(e->b, low, e->t_i64, ""), em_shl(e, LLVMBuildZExt(e->b, high, e->t_i64, ""), 32));
+    } else {
+        out = shuffle_word(e, bits < 32 ? LLVMBuildZExt(e->b, x, e->t_i32, "") : x, mask);
+        if (bits < 32) out = LLVMBuildTrunc(e->b, out, as_int, "");
+    }
+    return is_int ? out : LLVMBuildBitCast(e->b, out, type, "");
+}
+
+LLVMValueRef gpu_shared(emit *e, LLVMTypeRef element, int n) {
+    LLVMTypeRef type = LLVMArrayType2(element, (uint64_t)n);
+    LLVMValueRef g = LLVMAddGlobalInAddressSpace(e->mod, type, "shared", SHARED);
+    LLVMSetInitializer(g, LLVMGetUndef(type));
+    LLVMSetLinkage(g, LLVMInternalLinkage);
+    LLVMSetAlignment(g, 16);
+    return g;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* gpu_map.c: element-wise kernels on a GPU. Threads along x take columns (the last dim), one or IR_GPU_VECTOR at a time, threads
+ * along y rows; each goes on by the size of the grid. A scatter's line is one thread's: its updates come in order. */
+#include "jit/gpu.h"
+#include <string.h>
+
+typedef struct map {
+    int last;       /* number of the last dim; -1: a single element */
+    LLVMValueRef offset[IR_KERNEL_MAX_BUFFERS], index[IR_KERNEL_MAX_DIMS], column;
+} map;
+
+static bool is_value(LLVMValueRef v, int64_t x) { return LLVMIsAConstantInt(v) && LLVMConstIntGetSExtValue(v) == x; }
+
+static LLVMValueRef advance(emit *e, LLVMValueRef base, LLVMValueRef index, LLVMValueRef stride) {
+    if (is_value(stride, 0)) return base;
+    LLVMValueRef by = is_value(stride, 1) ? index : em_mul(e, index, stride);
+    return is_value(base, 0) ? by : em_add(e, base, by);
+}
+
+static LLVMValueRef load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
+    map *m = user;
+    if (inst->op == IR_K_INDEX) {
+        LLVMValueRef lane[IR_GPU_VECTOR], n = inst->index == m->last ? m->column : m->index[inst->index];
+        for (int i = 0; i < e->lanes; i++) lane[i] = em_i64s(e, i);
+        if (inst->index != m->last || e->lanes == 1) return em_splat(e, n);
+        return em_add(e, em_splat(e, n), LLVMConstVector(lane, (unsigned)e->lanes));
+    }
+    int b = inst->index;
+    if (m->last < 0) return em_load_value(e, v, inst, -1, m->offset[b], em_i64s(e, 0), NULL);
+    LLVMValueRef stride = e->stride[b][m->last];
+    return em_load_value(e, v, inst, m->last, advance(e, m->offset[b], m->column, stride), stride, NULL);
+}
+
+/* e->lanes columns from `column` on: all values, then the stores, so an output may be the same memory as an input. */
+static void emit_step(emit *e, map *m, LLVMValueRef column) {
+    const ir_kernel *k = e->k;
+    em_values v;
+    em_values_init(&v, load, m);
+    m->column = column;
+    for (int i = 0; i < k->n_insts; i++)
+        for (int j = 0; k->inst[i].op == IR_K_STORE && j < k->inst[i].n_in; j++) em_value(e, &v, k->inst[i].in[j]);
+    for (int i = 0; i < k->n_insts; i++) {
+        if (k->inst[i].op != IR_K_STORE) continue;
+        int b = k->inst[i].index;
+        LLVMValueRef stride = m->last >= 0 ? e->stride[b][m->last] : em_i64s(e, 1), off = advance(e, m->offset[b], column, stride);
+        if (k->inst[i].variant & IR_STORE_OFFSET) off = em_add(e, off, em_value(e, &v, k->inst[i].in[1]));
+        em_store(e, b, em_value(e, &v, k->inst[i].in[0]), off, stride, NULL);
+    }
+}
+
+static void emit_columns(emit *e, map *m, int lanes, gpu_span x) {
+    LLVMValueRef n = em_i64s(e, lanes);
+    e->lanes = lanes;
+    e->is_aligned = lanes > 1;
+    em_loop l = em_for(e, em_mul(e, x.first, n), e->size[m->last], em_mul(e, x.step, n));
+    emit_step(e, m, l.i);
+    em_end(e, &l);
+    e->lanes = 1;
+    e->is_aligned = false;
+}
+
+static void emit_row(emit *e, map *m, LLVMValueRef row, gpu_span x) {
+    const ir_kernel *k = e->k;
+    for (int d = m->last - 1; d >= 0; d--) { /* the outermost index is what is left */
+        m->index[d] = d ? LLVMBuildURem(e->b, row, e->size[d], "") : row;
+        if (d) row = LLVMBuildUDiv(e->b, row, e->size[d], "");
+    }
+    for (int b = 0; b < k->n_buffers; b++) {
+        m->offset[b] = em_i64s(e, 0);
+        for (int d = 0; d < m->last; d++) m->offset[b] = advance(e, m->offset[b], m->index[d], e->stride[b][d]);
+    }
+    if (!ir_gpu_has_vectors(k)) {
+        emit_columns(e, m, 1, x);
+        return;
+    }
+    em_branch b = em_if(e, em_icmp(e, LLVMIntNE, gpu_word(e, IR_GPU_WORD_VECTOR), em_i64s(e, 0)));
+    emit_columns(e, m, IR_GPU_VECTOR, x);
+    em_else(e, &b);
+    emit_columns(e, m, 1, x);
+    em_endif(e, &b);
+}
+
+fusor_status gpu_emit_map(emit *e, fu_error *err) {
+    (void)err; /* whatever ir_kernel_verify lets pass can be emitted */
+    map *m = FU_NEW(e->arena, map);
+    LLVMValueRef rows = em_i64s(e, 1), zero = em_i64s(e, 0);
+    gpu_span x = gpu_threads(e, 'x'), y = gpu_threads(e, 'y');
+    m->last = e->k->n_dims - 1;
+    for (int d = 0; d < m->last; d++) rows = em_mul(e, rows, e->size[d]);
+    if (m->last < 0) { /* one element: of the first thread */
+        em_branch first = em_if(e, em_icmp(e, LLVMIntEQ, em_or(e, x.first, y.first), zero));
+        for (int b = 0; b < e->k->n_buffers; b++) m->offset[b] = zero;
+        emit_step(e, m, zero);
+        em_endif(e, &first);
+        return FUSOR_OK;
+    }
+    if (ir_kernel_is_scatter(e->k)) x = (gpu_span){zero, em_i64s(e, 1)};
+    em_loop l = em_for(e, y.first, rows, y.step);
+    emit_row(e, m, l.i, x);
+    em_end(e, &l);
+    return FUSOR_OK;
+}

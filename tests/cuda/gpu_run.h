@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef GPU_RUN_H
+#define GPU_RUN_H
+/* A launch function for rt_exec_options that runs kernels as PTX in the interpreter, on the caller's memory. Each description is
+ * compiled once. Where ptxas is present, every kernel is assembled too. A test includes this once. */
+#include "ptx.h"
+#include "ir/codegen_api.h"
+#include "ir/gpu.h"
+#include "rt/compiler.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct gpu_kernel {
+    char *description;
+    ptx_module *module;
+    struct gpu_kernel *next;
+} gpu_kernel;
+static gpu_kernel *gpu_kernels;
+static bool gpu_is_reversed;        /* blocks and warps from the last on */
+
+static void *gpu_allocate(void *user, size_t bytes) {
+    (void)user;
+    return malloc(bytes ? bytes : 1);
+}
+
+/* Guard pages of the test's buffers catch what lies outside them. */
+static void *gpu_memory(void *user, uint64_t address, uint64_t bytes, bool is_write) {
+    (void)user, (void)bytes, (void)is_write;
+    return address < 65536 ? NULL : (void *)(uintptr_t)address;
+}
+
+static fusor_status gpu_compile(fu_error *e, const ir_kernel *k, const gpu_kernel **out) {
+    jmp_buf oom;
+    fu_arena a;
+    fu_str text;
+    uint8_t key[IR_KEY_BYTES];
+    char symbol[IR_SYMBOL_MAX], why[PTX_ERROR_ROOM];
+    const fusor_codegen_table *codegen;
+    FU_TRY(rt_module_get(e, &codegen));
+    fu_arena_init(&a, &oom);
+    if (setjmp(oom)) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a kernel");
+    fu_str_init(&text, &a);
+    ir_kernel_print(&text, k);
+    for (const gpu_kernel *g = gpu_kernels; g; g = g->next)
+        if (strcmp(g->description, text.at) == 0) {
+            *out = g;
+            fu_arena_free(&a);
+            return FUSOR_OK;
+        }
+    ir_kernel_key(text.at, text.n, rt_build_id(), key);
+    ir_kernel_symbol(k, key, symbol);
+    fusor_codegen_request request = {.version = FUSOR_CODEGEN_VERSION, .stage = FUSOR_CODEGEN_ASM, .description = text.at,
+                                     .description_bytes = text.n, .symbol = symbol, .allocate = gpu_allocate};
+    fusor_codegen_result result = {0};
+    int status = codegen->generate(&request, &result);
+    if (status) {
+        fu_arena_free(&a);
+        return FU_FAIL(e, (fusor_status)status, "%s", result.error);
+    }
+    gpu_kernel *g = calloc(1, sizeof *g);
+    g->description = strdup(text.at);
+    g->module = ptx_parse(result.data, why);
+    g->next = gpu_kernels;
+    if (g->module) gpu_kernels = g;
+    else (void)FU_FAIL(e, FUSOR_ERROR_INTERNAL, "%s: %s", symbol, why);
+    free(result.data);
+    fu_arena_free(&a);
+    *out = g;
+    return e->status;
+}
+
+static fusor_status gpu_launch(void *user, fu_error *e, const ir_kernel *k, const ir_kernel_args *args) {
+    const gpu_kernel *g;
+    char why[PTX_ERROR_ROOM];
+    ir_gpu_launch plan;
+    (void)user;
+    FU_TRY(gpu_compile(e, k, &g));
+    ir_gpu_plan(k, args->size, &plan);
+    uint64_t *words = calloc((size_t)ir_gpu_words(k), 8);
+    ir_kernel_args at = *args;
+    at.scratch = aligned_alloc(64, (size_t)(plan.scratch_bytes + 127) / 64 * 64);
+    memset(at.scratch, 0xff, (size_t)plan.scratch_bytes);
+    fusor_status status = FUSOR_OK;
+    for (int p = 0; p < plan.n_phases && status == FUSOR_OK; p++) {
+        ir_gpu_param(k, &at, &plan, p, words);
+        ptx_launch l = {.module = g->module, .entry = &g->module->entry[0], .params = words, .memory = gpu_memory, .is_reversed = gpu_is_reversed};
+        memcpy(l.grid, plan.grid[p], sizeof l.grid);
+        memcpy(l.block, plan.block[p], sizeof l.block);
+        if (!ptx_run(&l, why)) status = FU_FAIL(e, FUSOR_ERROR_DEVICE, "%s", why);
+        gpu_is_reversed = !gpu_is_reversed;
+    }
+    free(at.scratch);
+    free(words);
+    return status;
+}
+#endif

@@ -1,0 +1,588 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* ptx_run.c: runs a grid. A block runs warp after warp; a warp runs until it waits at a barrier or is done. Within a warp, the
+ * lanes with the least program counter go together: threads that took different ways meet again where the ways do. */
+#include "ptx.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LANES = 32, MAX_WARPS = 32, DONE = INT32_MAX };
+#define MAX_STEPS 4000000000ull /* warp instructions of a block: what runs longer hangs */
+
+/* Who touched a word of shared memory since the last barrier. */
+typedef struct word_use {
+    uint32_t epoch;
+    uint8_t writer;       /* warp + 1 */
+    uint32_t readers;     /* bit a warp */
+} word_use;
+
+/* An asynchronous copy that was not waited for. */
+typedef struct pending {
+    uint64_t to, from;
+    uint32_t bytes, given; /* bytes to fill, bytes to copy: the rest is 0 */
+    int lane, group;
+    int line;
+} pending;
+
+typedef struct warp {
+    int number;
+    uint32_t exited;
+    uint32_t waiting;     /* for other lanes at their instruction */
+    int pc[LANES];
+    bool carry[LANES];
+    bool at_barrier;
+    uint64_t *reg;        /* [n_regs][LANES] */
+    uint8_t *local;       /* [LANES][local_bytes] */
+    pending *copy;
+    int n_copies, group;
+} warp;
+
+typedef struct run {
+    const ptx_launch *l;
+    const ptx_entry *e;
+    uint32_t block[3];    /* index of the block that runs */
+    int n_threads, n_warps;
+    warp w[MAX_WARPS];
+    uint8_t *shared;
+    uint64_t shared_bytes;
+    word_use *use;
+    uint32_t epoch;
+    uint64_t steps;
+    const ptx_inst *now;
+    char *error;
+    jmp_buf failed;
+} run;
+
+static _Noreturn void fail(run *r, int thread, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int n = snprintf(r->error, PTX_ERROR_ROOM, "ptx:%d: %s: block %u,%u,%u", r->now ? r->now->line : 0, r->e->name, r->block[0],
+                     r->block[1], r->block[2]);
+    if (thread >= 0) n += snprintf(r->error + n, (size_t)(PTX_ERROR_ROOM - n), " thread %d", thread);
+    n += snprintf(r->error + n, (size_t)(PTX_ERROR_ROOM - n), ": ");
+    vsnprintf(r->error + n, (size_t)(PTX_ERROR_ROOM - n), format, args);
+    va_end(args);
+    longjmp(r->failed, 1);
+}
+
+static bool has(const ptx_inst *i, unsigned __int128 m) { return (i->modifier & m) != 0; }
+static int thread_of(const warp *w, int lane) { return w->number * LANES + lane; }
+
+/* ---- memory ---- */
+static void note_use(run *r, const warp *w, uint64_t at, uint64_t bytes, bool is_write, int lane) {
+    for (uint64_t k = at / 4; k <= (at + bytes - 1) / 4; k++) {
+        word_use *u = &r->use[k];
+        if (u->epoch != r->epoch) *u = (word_use){.epoch = r->epoch};
+        if (u->writer && u->writer != w->number + 1)
+            fail(r, thread_of(w, lane), "race in shared memory at %llu: warp %d wrote it and no barrier is between",
+                 (unsigned long long)(4 * k), u->writer - 1);
+        if (is_write) {
+            if (u->readers & ~(1u << w->number))
+                fail(r, thread_of(w, lane), "race in shared memory at %llu: another warp read it and no barrier is between",
+                     (unsigned long long)(4 * k));
+            u->writer = (uint8_t)(w->number + 1);
+        } else u->readers |= 1u << w->number;
+    }
+}
+
+/* Host memory behind an address; is_atomic: no race. */
+static uint8_t *memory(run *r, warp *w, int lane, ptx_space space, uint64_t at, uint64_t bytes, bool is_write, bool is_atomic) {
+    uint64_t window = at >> 52 << 52;
+    if (space == PTX_GENERIC && window == PTX_WINDOW_SHARED) space = PTX_SHARED, at -= window;
+    if (space == PTX_GENERIC && window == PTX_WINDOW_LOCAL) space = PTX_LOCAL, at -= window;
+    uint64_t align = bytes > 16 ? 16 : bytes;
+    if (at % align) fail(r, thread_of(w, lane), "address %#llx is not aligned to %llu", (unsigned long long)at, (unsigned long long)align);
+    if (space == PTX_SHARED) {
+        if (at > r->shared_bytes || bytes > r->shared_bytes - at)
+            fail(r, thread_of(w, lane), "%llu bytes at %llu of %llu bytes of shared memory", (unsigned long long)bytes,
+                 (unsigned long long)at, (unsigned long long)r->shared_bytes);
+        if (!is_atomic) note_use(r, w, at, bytes, is_write, lane);
+        return r->shared + at;
+    }
+    if (space == PTX_LOCAL) {
+        if (at > r->e->local_bytes || bytes > r->e->local_bytes - at) fail(r, thread_of(w, lane), "outside local memory");
+        return w->local + (uint64_t)lane * r->e->local_bytes + at;
+    }
+    if (space == PTX_PARAM) {
+        if (is_write || at > r->e->param_bytes || bytes > r->e->param_bytes - at) fail(r, thread_of(w, lane), "outside the parameters");
+        return (uint8_t *)(uintptr_t)((const uint8_t *)r->l->params + at);
+    }
+    if (window == PTX_CONSTANTS) {
+        at -= window;
+        if (is_write || at > r->l->module->constant_bytes || bytes > r->l->module->constant_bytes - at)
+            fail(r, thread_of(w, lane), "outside the module's constants");
+        return r->l->module->constants + at;
+    }
+    void *p = r->l->memory(r->l->user, at, bytes, is_write);
+    if (!p) fail(r, thread_of(w, lane), "%s of %llu bytes at %#llx, which is not allocated", is_write ? "write" : "read",
+                 (unsigned long long)bytes, (unsigned long long)at);
+    return p;
+}
+
+/* ---- operands ---- */
+static uint64_t special(const run *r, const warp *w, int lane, int id) {
+    uint32_t t = (uint32_t)thread_of(w, lane);
+    const uint32_t *b = r->l->block;
+    if (id < PTX_NTID) return id == PTX_TID ? t % b[0] : id == PTX_TID + 1 ? t / b[0] % b[1] : t / b[0] / b[1];
+    if (id < PTX_CTAID) return b[id - PTX_NTID];
+    if (id < PTX_NCTAID) return r->block[id - PTX_CTAID];
+    if (id < PTX_LANEID) return r->l->grid[id - PTX_NCTAID];
+    return id == PTX_LANEID ? (uint64_t)lane : id == PTX_WARPID ? (uint64_t)w->number : r->steps & 0xffffffff;
+}
+
+static uint64_t value(const run *r, const warp *w, int lane, const ptx_operand *o) {
+    switch (o->kind) {
+    case PTX_REG: return w->reg[o->reg * LANES + lane] ^ o->is_negated;
+    case PTX_SPECIAL: return special(r, w, lane, o->reg);
+    case PTX_SINK: return 0;
+    default: return o->value;
+    }
+}
+
+static void set(warp *w, int lane, const ptx_operand *o, uint64_t v) {
+    if (o->kind == PTX_REG) w->reg[o->reg * LANES + lane] = v;
+}
+
+static uint64_t address(const warp *w, int lane, const ptx_operand *o) {
+    return o->value + (o->reg >= 0 ? w->reg[o->reg * LANES + lane] : 0);
+}
+
+static const ptx_operand *element(const run *r, const ptx_operand *vector, int k) {
+    return vector->kind == PTX_VECTOR ? &r->e->element[vector->second + k] : vector;
+}
+
+static uint64_t cut(ptx_type t, uint64_t v) {
+    int bytes = ptx_bytes(t);
+    return bytes >= 8 ? v : v & ((1ull << 8 * bytes) - 1);
+}
+
+static uint64_t extended(ptx_type t, uint64_t v) {
+    if (t < PTX_S8 || t > PTX_S64) return v;
+    int shift = 64 - 8 * ptx_bytes(t);
+    return (uint64_t)((int64_t)(v << shift) >> shift);
+}
+
+/* ---- one instruction on one lane ---- */
+static void load(run *r, warp *w, int lane, const ptx_inst *i) {
+    int bytes = ptx_bytes(i->type), n = i->in[0].kind == PTX_VECTOR ? i->in[0].reg : 1;
+    uint8_t *p = memory(r, w, lane, i->in[1].space ? i->in[1].space : i->space, address(w, lane, &i->in[1]), (uint64_t)(n * bytes), false, false);
+    for (int k = 0; k < n; k++) {
+        uint64_t v = 0;
+        memcpy(&v, p + k * bytes, (size_t)bytes);
+        set(w, lane, element(r, &i->in[0], k), extended(i->type, v));
+    }
+}
+
+static void store(run *r, warp *w, int lane, const ptx_inst *i) {
+    int bytes = ptx_bytes(i->type), n = i->in[1].kind == PTX_VECTOR ? i->in[1].reg : 1;
+    uint8_t *p = memory(r, w, lane, i->in[0].space ? i->in[0].space : i->space, address(w, lane, &i->in[0]), (uint64_t)(n * bytes), true, false);
+    for (int k = 0; k < n; k++) {
+        uint64_t v = value(r, w, lane, element(r, &i->in[1], k));
+        memcpy(p + k * bytes, &v, (size_t)bytes);
+    }
+}
+
+static void move(run *r, warp *w, int lane, const ptx_inst *i) {
+    const ptx_operand *to = &i->in[0], *from = &i->in[1];
+    if (from->kind == PTX_VECTOR) {         /* pack */
+        uint64_t v = 0;
+        int bits = 8 * ptx_bytes(i->type) / from->reg;
+        for (int k = 0; k < from->reg; k++) v |= (value(r, w, lane, element(r, from, k)) & ((1ull << bits) - 1)) << k * bits;
+        set(w, lane, to, v);
+    } else if (to->kind == PTX_VECTOR) {    /* unpack */
+        uint64_t v = value(r, w, lane, from);
+        int bits = 8 * ptx_bytes(i->type) / to->reg;
+        for (int k = 0; k < to->reg; k++) set(w, lane, element(r, to, k), v >> k * bits & ((1ull << bits) - 1));
+    } else set(w, lane, to, cut(i->type, value(r, w, lane, from)));
+}
+
+/* The word that says how, of atom, red and redux, as an instruction of its own. */
+static uint64_t combined(run *r, int thread, const ptx_inst *i, uint64_t old, uint64_t v, uint64_t other) {
+    ptx_inst one = {.type = i->type, .n = 3};
+    bool ok;
+    if (has(i, PTX_M(EXCH))) return v;
+    if (has(i, PTX_M(CAS))) return old == cut(i->type, v) ? other : old;
+    one.op = has(i, PTX_M(ADD_)) ? PTX_ADD : has(i, PTX_M(MIN_)) ? PTX_MIN : has(i, PTX_M(MAX_)) ? PTX_MAX : has(i, PTX_M(AND_)) ? PTX_AND
+             : has(i, PTX_M(OR_)) ? PTX_OR : has(i, PTX_M(XOR_)) ? PTX_XOR : PTX_TRAP;
+    uint64_t out = ptx_alu(&one, (uint64_t[]){old, v}, &ok);
+    if (!ok) fail(r, thread, "an atomic operation that is not known");
+    return out;
+}
+
+static void atomic(run *r, warp *w, int lane, const ptx_inst *i) {
+    int where = i->op == PTX_RED ? 0 : 1, bytes = ptx_bytes(i->type);
+    uint8_t *p = memory(r, w, lane, i->space, address(w, lane, &i->in[where]), (uint64_t)bytes, true, true);
+    uint64_t old = 0, v = value(r, w, lane, &i->in[where + 1]), other = i->n > where + 2 ? value(r, w, lane, &i->in[where + 2]) : 0;
+    memcpy(&old, p, (size_t)bytes);
+    uint64_t out = combined(r, thread_of(w, lane), i, old, v, other);
+    memcpy(p, &out, (size_t)bytes);
+    if (i->op == PTX_ATOM) set(w, lane, &i->in[0], old);
+}
+
+/* setp.lt.and.f32 %p|%q, a, b, c */
+static void compare(run *r, warp *w, int lane, const ptx_inst *i) {
+    bool ok = true;
+    ptx_inst bare = *i;
+    bare.modifier &= ~(PTX_M(AND_) | PTX_M(OR_) | PTX_M(XOR_));
+    bool is = ptx_compare(&bare, value(r, w, lane, &i->in[1]), value(r, w, lane, &i->in[2]), &ok), not = !is;
+    if (!ok) fail(r, thread_of(w, lane), "a comparison that is not known");
+    if (i->n > 3) {
+        bool c = value(r, w, lane, &i->in[3]) & 1;
+        is = has(i, PTX_M(AND_)) ? is && c : has(i, PTX_M(OR_)) ? is || c : is != c;
+        not = has(i, PTX_M(AND_)) ? not && c : has(i, PTX_M(OR_)) ? not || c : not != c;
+    }
+    set(w, lane, &i->in[0], is);
+    if (i->in[0].second >= 0) w->reg[i->in[0].second * LANES + lane] = not;
+}
+
+static void compute(run *r, warp *w, int lane, const ptx_inst *i) {
+    uint64_t in[PTX_MAX_OPERANDS];
+    bool ok;
+    for (int k = 1; k < i->n; k++) in[k - 1] = value(r, w, lane, &i->in[k]);
+    uint64_t v = ptx_alu(i, in, &ok);
+    if (!ok) fail(r, thread_of(w, lane), "an instruction with types or modifiers that are not known");
+    set(w, lane, &i->in[0], v);
+}
+
+/* add.cc, addc, sub.cc, subc: sums of several words. */
+static void add_carry(run *r, warp *w, int lane, const ptx_inst *i) {
+    uint64_t a = cut(i->type, value(r, w, lane, &i->in[1])), b = cut(i->type, value(r, w, lane, &i->in[2]));
+    bool is_sub = i->op == PTX_SUB || i->op == PTX_SUBC, takes = i->op == PTX_ADDC || i->op == PTX_SUBC;
+    int bits = 8 * ptx_bytes(i->type);
+    unsigned __int128 c = takes && w->carry[lane], all = is_sub ? (unsigned __int128)a - b - c : (unsigned __int128)a + b + c;
+    set(w, lane, &i->in[0], cut(i->type, (uint64_t)all));
+    if (has(i, PTX_M(CC))) w->carry[lane] = all >> bits & 1;
+}
+
+static void convert_address(run *r, warp *w, int lane, const ptx_inst *i) {
+    uint64_t at = value(r, w, lane, &i->in[1]), window = i->space == PTX_SHARED ? PTX_WINDOW_SHARED : i->space == PTX_LOCAL ? PTX_WINDOW_LOCAL : 0;
+    set(w, lane, &i->in[0], has(i, PTX_M(TO)) ? at - window : at + window);
+}
+
+/* ---- warp-wide instructions ---- */
+static void need_all(run *r, warp *w, uint32_t active, uint32_t mask) {
+    if (mask & ~active) fail(r, thread_of(w, __builtin_ctz(mask & ~active)), "is elsewhere (or has exited) while its warp waits for it here");
+}
+
+static void shuffle(run *r, warp *w, const ptx_inst *i, uint32_t active) {
+    uint64_t out[LANES];
+    bool valid[LANES];
+    for (int lane = 0; lane < LANES; lane++) {
+        if (!(active >> lane & 1)) continue;
+        if (i->n > 4) {
+            uint32_t mask = (uint32_t)value(r, w, lane, &i->in[4]);
+            need_all(r, w, active, mask);
+            if (!(mask >> lane & 1)) fail(r, thread_of(w, lane), "is not in the mask of its own shuffle");
+        }
+        int b = (int)(value(r, w, lane, &i->in[2]) & 31), c = (int)value(r, w, lane, &i->in[3]), segment = c >> 8 & 31, clamp = c & 31;
+        int low = lane & segment, high = low | (clamp & ~segment), from = lane;
+        if (has(i, PTX_M(UP))) from = lane - b, valid[lane] = from >= high;
+        else if (has(i, PTX_M(DOWN))) from = lane + b, valid[lane] = from <= high;
+        else if (has(i, PTX_M(BFLY))) from = lane ^ b, valid[lane] = from <= high;
+        else from = low | (b & ~segment), valid[lane] = from <= high;
+        if (!valid[lane]) from = lane;
+        if (!(active >> from & 1)) fail(r, thread_of(w, lane), "shuffles from lane %d, which is not here", from);
+        out[lane] = value(r, w, from, &i->in[1]) & 0xffffffff;
+    }
+    for (int lane = 0; lane < LANES; lane++) {
+        if (!(active >> lane & 1)) continue;
+        set(w, lane, &i->in[0], out[lane]);
+        if (i->in[0].second >= 0) w->reg[i->in[0].second * LANES + lane] = valid[lane];
+    }
+}
+
+static void vote(run *r, warp *w, const ptx_inst *i, uint32_t active) {
+    uint32_t yes = 0, mask = active;
+    for (int lane = 0; lane < LANES; lane++)
+        if (active >> lane & 1) {
+            yes |= (uint32_t)(value(r, w, lane, &i->in[1]) & 1) << lane;
+            if (i->n > 2) mask = (uint32_t)value(r, w, lane, &i->in[2]);
+        }
+    need_all(r, w, active, mask);
+    uint64_t out = has(i, PTX_M(BALLOT)) ? yes & mask : has(i, PTX_M(ALL)) ? (yes & mask) == mask : has(i, PTX_M(ANY)) ? (yes & mask) != 0
+                                                                                                             : (yes & mask) == 0 || (yes & mask) == mask;
+    for (int lane = 0; lane < LANES; lane++)
+        if (active >> lane & 1) set(w, lane, &i->in[0], out);
+}
+
+static void reduce_warp(run *r, warp *w, const ptx_inst *i, uint32_t active) {
+    uint64_t all = 0;
+    bool any = false;
+    for (int lane = 0; lane < LANES; lane++) {
+        if (!(active >> lane & 1)) continue;
+        need_all(r, w, active, (uint32_t)value(r, w, lane, &i->in[2]));
+        uint64_t v = value(r, w, lane, &i->in[1]);
+        all = any ? combined(r, thread_of(w, lane), i, all, v, 0) : v;
+        any = true;
+    }
+    for (int lane = 0; lane < LANES; lane++)
+        if (active >> lane & 1) set(w, lane, &i->in[0], all);
+}
+
+static void load_matrix(run *r, warp *w, const ptx_inst *i, uint32_t active) {
+    need_all(r, w, active, ~0u);
+    int n = has(i, PTX_M(X4)) ? 4 : has(i, PTX_M(X2)) ? 2 : 1;
+    uint16_t row[4][8][8];
+    for (int m = 0; m < n; m++)
+        for (int k = 0; k < 8; k++)
+            memcpy(row[m][k], memory(r, w, 8 * m + k, PTX_SHARED, address(w, 8 * m + k, &i->in[1]), 16, false, false), 16);
+    for (int lane = 0; lane < LANES; lane++)
+        for (int m = 0; m < n; m++) {
+            int a = lane / 4, b = 2 * (lane % 4);
+            uint64_t v = has(i, PTX_M(TRANS)) ? row[m][b][a] | (uint64_t)row[m][b + 1][a] << 16 : row[m][a][b] | (uint64_t)row[m][a][b + 1] << 16;
+            set(w, lane, element(r, &i->in[0], m), v);
+        }
+}
+
+/* m16n8k16 on halves, m16n8k8 on tf32; accumulators f32. */
+static void multiply_matrix(run *r, warp *w, const ptx_inst *i, uint32_t active) {
+    need_all(r, w, active, ~0u);
+    ptx_type t = i->from;
+    bool is_tf32 = t == PTX_TF32;
+    if (i->type != PTX_F32 || (t != PTX_F16 && t != PTX_BF16 && !is_tf32) || !has(i, is_tf32 ? PTX_M(M16N8K8) : PTX_M(M16N8K16)))
+        fail(r, -1, "mma of a shape or type that is not known");
+    int kk = is_tf32 ? 8 : 16;
+    double a[16][16], b[16][8], d[16][8];
+    for (int lane = 0; lane < LANES; lane++) {
+        int g = lane / 4, c = lane % 4;
+        for (int k = 0; k < 4; k++) {
+            uint64_t v = value(r, w, lane, element(r, &i->in[1], k));
+            int row = g + 8 * (k & 1);
+            if (is_tf32) a[row][c + 4 * (k >> 1)] = ptx_to_double(t, v);
+            else
+                for (int h = 0; h < 2; h++) a[row][2 * c + h + 8 * (k >> 1)] = ptx_to_double(t, v >> 16 * h & 0xffff);
+        }
+        for (int k = 0; k < 2; k++) {
+            uint64_t v = value(r, w, lane, element(r, &i->in[2], k));
+            if (is_tf32) b[c + 4 * k][g] = ptx_to_double(t, v);
+            else
+                for (int h = 0; h < 2; h++) b[2 * c + h + 8 * k][g] = ptx_to_double(t, v >> 16 * h & 0xffff);
+        }
+        for (int k = 0; k < 4; k++) d[g + 8 * (k >> 1)][2 * c + (k & 1)] = ptx_to_double(PTX_F32, value(r, w, lane, element(r, &i->in[3], k)));
+    }
+    for (int m = 0; m < 16; m++)
+        for (int n = 0; n < 8; n++)
+            for (int k = 0; k < kk; k++) d[m][n] += a[m][k] * b[k][n];
+    for (int lane = 0; lane < LANES; lane++)
+        for (int k = 0; k < 4; k++)
+            set(w, lane, element(r, &i->in[0], k), ptx_from_double(PTX_F32, d[lane / 4 + 8 * (k >> 1)][2 * (lane % 4) + (k & 1)]));
+}
+
+/* ---- asynchronous copies: done when they are waited for ---- */
+static void copy_later(run *r, warp *w, int lane, const ptx_inst *i) {
+    if (!(w->n_copies & (w->n_copies - 1))) {
+        pending *more = realloc(w->copy, (size_t)(w->n_copies ? 2 * w->n_copies : 1) * sizeof *more);
+        if (!more) fail(r, -1, "out of memory");
+        w->copy = more;
+    }
+    uint32_t bytes = (uint32_t)i->in[2].value, given = i->n > 3 ? (uint32_t)value(r, w, lane, &i->in[3]) : bytes;
+    w->copy[w->n_copies++] = (pending){address(w, lane, &i->in[0]), address(w, lane, &i->in[1]), bytes, given < bytes ? given : bytes, lane, w->group, i->line};
+}
+
+/* All but the last `keep` groups of a lane's copies are done. */
+static void finish_copies(run *r, warp *w, uint32_t active, int keep) {
+    int left = 0;
+    for (int k = 0; k < w->n_copies; k++) {
+        pending c = w->copy[k];
+        if (!(active >> c.lane & 1) || c.group > w->group - 1 - keep) {
+            w->copy[left++] = c;
+            continue;
+        }
+        uint8_t *to = memory(r, w, c.lane, PTX_SHARED, c.to, c.bytes, true, false);
+        memset(to, 0, c.bytes);
+        if (c.given) memcpy(to, memory(r, w, c.lane, PTX_GENERIC, c.from, c.given, false, false), c.given);
+    }
+    w->n_copies = left;
+}
+
+static void copy_async(run *r, warp *w, const ptx_inst *i, uint32_t active) {
+    if (has(i, PTX_M(COMMIT_GROUP))) w->group++;
+    else if (has(i, PTX_M(WAIT_GROUP))) finish_copies(r, w, active, (int)i->in[0].value);
+    else if (has(i, PTX_M(WAIT_ALL))) w->group++, finish_copies(r, w, active, 0);
+    else
+        for (int lane = 0; lane < LANES; lane++)
+            if (active >> lane & 1) copy_later(r, w, lane, i);
+}
+
+/* ---- a warp ---- */
+static void one_lane(run *r, warp *w, int lane, const ptx_inst *i) {
+    switch (i->op) {
+    case PTX_LD: load(r, w, lane, i); break;
+    case PTX_ST: store(r, w, lane, i); break;
+    case PTX_MOV: move(r, w, lane, i); break;
+    case PTX_ATOM: case PTX_RED: atomic(r, w, lane, i); break;
+    case PTX_ADDC: case PTX_SUBC: add_carry(r, w, lane, i); break;
+    case PTX_ADD: case PTX_SUB:
+        if (has(i, PTX_M(CC))) add_carry(r, w, lane, i);
+        else compute(r, w, lane, i);
+        break;
+    case PTX_SETP: compare(r, w, lane, i); break;
+    case PTX_CVTA: convert_address(r, w, lane, i); break;
+    case PTX_FENCE: case PTX_MEMBAR: case PTX_PREFETCH: break;
+    case PTX_TRAP: fail(r, thread_of(w, lane), "trap");
+    default: compute(r, w, lane, i); break;
+    }
+}
+
+/* false: not an instruction of the whole warp */
+static bool whole_warp(run *r, warp *w, const ptx_inst *i, uint32_t active) {
+    switch (i->op) {
+    case PTX_SHFL: shuffle(r, w, i, active); return true;
+    case PTX_VOTE: vote(r, w, i, active); return true;
+    case PTX_REDUX: reduce_warp(r, w, i, active); return true;
+    case PTX_LDMATRIX: load_matrix(r, w, i, active); return true;
+    case PTX_MMA: multiply_matrix(r, w, i, active); return true;
+    case PTX_CP: copy_async(r, w, i, active); return true;
+    case PTX_ACTIVEMASK:
+        for (int lane = 0; lane < LANES; lane++)
+            if (active >> lane & 1) set(w, lane, &i->in[0], active);
+        return true;
+    case PTX_BAR: case PTX_BARRIER:
+        if (has(i, PTX_M(WARP))) {
+            need_all(r, w, active, (uint32_t)value(r, w, __builtin_ctz(active), &i->in[0]));
+            return true;
+        }
+        need_all(r, w, active, ~w->exited);
+        w->at_barrier = true;
+        return true;
+    default: return false;
+    }
+}
+
+/* The lanes that an instruction of the whole warp needs; 0: it is none. */
+static uint32_t needed(const run *r, const warp *w, int lane, const ptx_inst *i) {
+    switch (i->op) {
+    case PTX_SHFL: return i->n > 4 ? (uint32_t)value(r, w, lane, &i->in[4]) : ~w->exited;
+    case PTX_VOTE: case PTX_REDUX: return i->n > 2 ? (uint32_t)value(r, w, lane, &i->in[2]) : 0;
+    case PTX_LDMATRIX: case PTX_MMA: return ~0u;
+    case PTX_BAR: case PTX_BARRIER: return has(i, PTX_M(WARP)) ? (uint32_t)value(r, w, lane, &i->in[0]) : ~w->exited;
+    default: return 0;
+    }
+}
+
+/* The lanes at the least program counter take one step; false: the warp waits or is done. Lanes at an instruction that needs
+ * others wait for them, as the hardware does from sm_70 on. */
+static bool step(run *r, warp *w) {
+    int pc = DONE, first = 0;
+    for (int lane = 0; lane < LANES; lane++)
+        if (!((w->exited | w->waiting) >> lane & 1) && w->pc[lane] < pc) pc = w->pc[lane];
+    if (pc == DONE && w->waiting) { /* nobody else will come */
+        first = __builtin_ctz(w->waiting);
+        const ptx_inst *stuck = r->now = &r->e->inst[w->pc[first]];
+        uint32_t here = 0;
+        for (int lane = 0; lane < LANES; lane++) here |= (uint32_t)(w->waiting >> lane & 1 && w->pc[lane] == w->pc[first]) << lane;
+        need_all(r, w, here, needed(r, w, first, stuck));
+        w->waiting &= ~here;        /* those that it waited for have exited */
+        pc = w->pc[first];
+    }
+    if (pc == DONE) return false;
+    if (pc >= r->e->n_insts) fail(r, -1, "the end of the entry without ret");
+    const ptx_inst *i = r->now = &r->e->inst[pc];
+    uint32_t here = 0, active = 0;
+    for (int lane = 0; lane < LANES; lane++) {
+        if (w->exited >> lane & 1 || w->pc[lane] != pc) continue;
+        here |= 1u << lane;
+        first = lane;
+        if (i->guard < 0 || (w->reg[i->guard * LANES + lane] & 1) != i->is_guard_negated) active |= 1u << lane;
+    }
+    if (++r->steps > MAX_STEPS) fail(r, -1, "runs for ever");
+    if (active && needed(r, w, first, i) & ~here) {
+        w->waiting |= here;
+        return true;
+    }
+    w->waiting &= ~here;
+    for (int lane = 0; lane < LANES; lane++)
+        if (here >> lane & 1) w->pc[lane] = pc + 1;
+    if (!active) return true;
+    if (i->op == PTX_RET || i->op == PTX_EXIT) {
+        w->exited |= active;
+    } else if (i->op == PTX_BRA) {
+        for (int lane = 0; lane < LANES; lane++)
+            if (active >> lane & 1) w->pc[lane] = (int)i->in[0].value;
+    } else if (!whole_warp(r, w, i, active)) {
+        for (int lane = 0; lane < LANES; lane++)
+            if (active >> lane & 1) one_lane(r, w, lane, i);
+    }
+    return !w->at_barrier;
+}
+
+/* ---- a block ---- */
+static void begin_block(run *r) {
+    memset(r->shared, 0xff, r->shared_bytes);
+    r->epoch++;
+    r->steps = 0;
+    for (int k = 0; k < r->n_warps; k++) {
+        warp *w = &r->w[k];
+        int threads = r->n_threads - k * LANES;
+        w->number = k;
+        w->waiting = 0;
+        w->exited = threads >= LANES ? 0 : ~0u << threads;
+        memset(w->pc, 0, sizeof w->pc);
+        w->at_barrier = false;
+        w->n_copies = w->group = 0;
+        memset(w->reg, 0xff, sizeof *w->reg * (size_t)(r->e->n_regs * LANES));
+        memset(w->local, 0xff, LANES * r->e->local_bytes + 1);
+    }
+}
+
+static void run_block(run *r) {
+    begin_block(r);
+    for (;;) {
+        bool any = false;
+        for (int k = 0; k < r->n_warps; k++) {
+            warp *w = &r->w[r->l->is_reversed ? r->n_warps - 1 - k : k];
+            if (w->exited == ~0u) continue;
+            while (step(r, w)) continue;
+            any = true;
+        }
+        if (!any) return;
+        r->epoch++;         /* every warp that is left waits at a barrier: all go on */
+        for (int k = 0; k < r->n_warps; k++) r->w[k].at_barrier = false;
+    }
+}
+
+static bool run_grid(run *r) {
+    uint64_t blocks = (uint64_t)r->l->grid[0] * r->l->grid[1] * r->l->grid[2];
+    if (setjmp(r->failed)) return false;
+    for (uint64_t k = 0; k < blocks; k++) {
+        uint64_t b = r->l->is_reversed ? blocks - 1 - k : k;
+        r->block[0] = (uint32_t)(b % r->l->grid[0]);
+        r->block[1] = (uint32_t)(b / r->l->grid[0] % r->l->grid[1]);
+        r->block[2] = (uint32_t)(b / r->l->grid[0] / r->l->grid[1]);
+        run_block(r);
+    }
+    return true;
+}
+
+bool ptx_run(const ptx_launch *l, char error[PTX_ERROR_ROOM]) {
+    run *r = calloc(1, sizeof *r);
+    snprintf(error, PTX_ERROR_ROOM, "out of memory");
+    if (!r) return false;
+    r->l = l;
+    r->e = l->entry;
+    r->error = error;
+    r->n_threads = (int)(l->block[0] * l->block[1] * l->block[2]);
+    r->n_warps = (r->n_threads + LANES - 1) / LANES;
+    r->shared_bytes = r->e->shared_bytes + l->dynamic_shared;
+    r->shared = malloc(r->shared_bytes + 1);
+    r->use = calloc(r->shared_bytes / 4 + 2, sizeof *r->use);
+    bool ok = r->shared && r->use && r->n_threads > 0 && r->n_warps <= MAX_WARPS;
+    for (int k = 0; ok && k < r->n_warps; k++) {
+        r->w[k].reg = malloc(sizeof *r->w->reg * (size_t)(r->e->n_regs * LANES + 1));
+        r->w[k].local = malloc(LANES * r->e->local_bytes + 1);
+        ok = r->w[k].reg && r->w[k].local;
+    }
+    if (ok) ok = run_grid(r);
+    for (int k = 0; k < MAX_WARPS; k++) {
+        free(r->w[k].reg);
+        free(r->w[k].local);
+        free(r->w[k].copy);
+    }
+    free(r->shared);
+    free(r->use);
+    free(r);
+    return ok;
+}

@@ -1,0 +1,45 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# ptxas.sh: the PTX of programs of each kernel kind is what ptxas takes, for each target, without spills beyond a budget. Skipped, counted, where
+# there is no ptxas.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/../cli/lib.sh"
+set -u
+cd "$TMPDIR" || exit 1
+fusor=$FUSOR
+need_module
+cat >p.fusor <<'P'
+func @map(%a: f32[N], %b: f32[N], %c: f32[N]) -> f32[N] { %t = mul(%a, %b) %s = add(%t, %c) %y = relu(%s) return %y }
+func @costly(%x: f32[M, N], %b: f32[N]) -> f32[M, N] { %s = add(%x, %b) %y = gelu(%s) return %y }
+func @half(%x: f16[M, N], %b: bf16[M, N]) -> bf16[M, N] { %s = cast(%x, bf16) %t = tanh(%s) %y = mul(%t, %b) return %y }
+func @f64(%x: f64[N]) -> f64[N] { %e = exp(%x) %y = log1p(%e) return %y }
+func @sum(%x: f32[N]) -> f32 { %y = reduce_sum(%x) return %y }
+func @columns(%x: f32[M, N]) -> f32[N] { %y = reduce_max(%x, axes=[0]) return %y }
+func @arg(%x: f32[M, N]) -> i64[M] { %y = argmax(%x, axis=1) return %y }
+func @short(%x: f32[B, 10]) -> f32[B, 10] { %y = log_softmax(%x, axis=1) return %y }
+func @norm(%x: f32[B, N], %g: f32[N], %b: f32[N]) -> f32[B, N] { %y = layer_norm(%x, %g, %b) return %y }
+func @linear(%x: f32[M, K], %w: f32[K, N], %b: f32[N]) -> f32[M, N] { %h = matmul(%x, %w) %s = add(%h, %b) %y = relu(%s) return %y }
+func @conv(%x: f32[B, 3, 32, 32], %w: f32[8, 3, 3, 3]) -> f32[B, 8, 30, 30] { %y = conv(%x, %w) return %y }
+P
+has_ptxas=$(command -v ptxas || true)
+[ -n "$has_ptxas" ] || skip 'no ptxas: PTX is only made'
+for f in map costly half f64 sum columns arg short norm linear conv; do
+    for target in sm_70 sm_80 sm_90a; do
+        if ! "$fusor" emit p.fusor @$f --stage ptx --target $target -o k.ptx 2>err || ! grep -q "^\.target $target" k.ptx; then
+            bad "PTX of @$f for $target"
+            continue
+        fi
+        ok
+        [ -n "$has_ptxas" ] || continue
+        arch=$target
+        [ $target != sm_70 ] || arch=sm_75 # toolkits from CUDA 13 on know nothing older; the text is for sm_70
+        if ! ptxas -arch=$arch -v -o k.cubin k.ptx >out 2>&1; then bad "ptxas -arch=$arch refuses @$f"
+        elif awk '/spill stores/ { if ($5 > 64) exit 1 }' out; then ok
+        else bad "@$f spills for $arch"; fi
+    done
+done
+expect 2 'is for a GPU' emit p.fusor @map --stage ptx --target v3
+expect 2 'is for a CPU' emit p.fusor @map --stage asm --target sm_80
+expect 4 "cannot run target 'sm_80'" run p.fusor @map --fill ones --dim N=3 --target sm_80
+expect 2 'sm_80' emit p.fusor @map --stage ptx --target sm_81
+finish
