@@ -48,6 +48,10 @@ static void name_sizes(const lazy_state *s, bool is_baked, size_map *m) {
         if (kind != IR_KIND_CONTRACT || x->n_in < 2 || !x->in[1].slot) continue;
         const lazy_slot *b = lazy_at(s, x->in[1].slot);
         for (int d = b->rank > 2 ? b->rank - 2 : 0; d < b->rank; d++) keep_inner(m, b->shape[d]);
+        if (b->rank < 3 || !x->in[0].slot) continue;
+        /* many small matrices: with the rows known too, contractions take the direct form (ir/plan_direct.c) */
+        const lazy_slot *a = lazy_at(s, x->in[0].slot);
+        for (int d = a->rank - 2; a->rank > 2 && d < a->rank; d++) keep_inner(m, a->shape[d]);
     }
     for (int pass = has_rows ? 0 : 1; pass < 2; pass++) {
         for (uint32_t i = 0; i < s->n_order; i++) {

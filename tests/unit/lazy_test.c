@@ -96,6 +96,30 @@ Test(lazy, other_sizes_in_the_same_pattern_are_the_same_plan) {
     fusor_context_free(ctx);
 }
 
+/* The sizes of small matrices stay numbers, how many there are does not. */
+Test(lazy, batches_of_small_matrices) {
+    enum { M = 5, K = 9, N = 7, B = 60 };
+    fusor_context *ctx = new_context(0);
+    static float a[B * M * K], b[B * K * N], y[B * M * N];
+    for (int i = 0; i < B * M * K; i++) a[i] = (float)(i % 11 - 5);
+    for (int i = 0; i < B * K * N; i++) b[i] = (float)(i % 13 - 6);
+    for (int n = 12; n <= B; n += 16) {
+        FUSOR_SCOPE(ctx, NULL) {
+            fusor_tensor x = fusor_wrap_const(ctx, a, FUSOR_F32, FUSOR_SHAPE(n, M, K));
+            fusor_tensor w = fusor_wrap_const(ctx, b, FUSOR_F32, FUSOR_SHAPE(n, K, N));
+            OK(fusor_read(fusor_relu(fusor_matmul(x, w)), y, sizeof(float) * (size_t)(n * M * N)));
+        }
+        for (int i = 0; i < n * M * N; i++) {
+            const int batch = i / (M * N), row = i / N % M, column = i % N;
+            float want = 0;
+            for (int k = 0; k < K; k++) want += a[(batch * M + row) * K + k] * b[(batch * K + k) * N + column];
+            cr_assert_eq(y[i], want > 0 ? want : 0);
+        }
+    }
+    cr_assert_eq(lazy_get_stats(ctx).plans_made, 1);
+    fusor_context_free(ctx);
+}
+
 /* Adam: one kernel at the end of the scope, the old contents everywhere on the right. */
 Test(lazy, optimizer_step_is_one_kernel) {
     enum { N = 1000 };
