@@ -335,6 +335,45 @@ def einsum_programs(rng):
         yield p
 
 
+def convolution(x, w, bias, strides, pads, dilations, groups):
+    """By windows of the padded operand; spatial axes as there are."""
+    n = x.ndim - 2
+    x = np.pad(x, [(0, 0), (0, 0)] + [(pads[i], pads[n + i]) for i in range(n)])
+    span = [(w.shape[2 + i] - 1) * dilations[i] + 1 for i in range(n)]
+    seen = np.lib.stride_tricks.sliding_window_view(x, span, axis=tuple(range(2, 2 + n)))
+    seen = seen[(slice(None), slice(None)) + tuple(slice(None, None, s) for s in strides) + tuple(slice(None, None, d) for d in dilations)]
+    parts = []
+    for g in range(groups):
+        taken, made = w.shape[1], w.shape[0] // groups
+        parts.append(np.tensordot(seen[:, g * taken:(g + 1) * taken], w[g * made:(g + 1) * made],
+                                  axes=([1] + list(range(2 + n, 2 + 2 * n)), list(range(1, 2 + n)))))
+    y = np.moveaxis(np.concatenate(parts, axis=-1), -1, 1)
+    return y + bias.reshape((-1,) + (1,) * n)
+
+
+def conv_programs(rng):
+    cases = [((2, 3, 9), (4, 3, 3), [1], [0, 0], [1], 1), ((2, 3, 9, 20), (5, 3, 3, 3), [1, 1], [1, 1, 1, 1], [1, 1], 1),
+             ((1, 4, 12, 37), (6, 2, 3, 2), [2, 2], [1, 0, 2, 1], [1, 2], 2), ((2, 6, 8, 18), (12, 1, 3, 3), [1, 1], [1, 1, 1, 1], [1, 1], 6),
+             ((1, 70, 7, 9), (17, 70, 3, 3), [1, 1], [1, 1, 1, 1], [1, 1], 1), ((1, 2, 5, 6, 20), (3, 2, 2, 3, 3), [1, 2, 1], [0, 1, 1, 1, 0, 1], [1, 1, 1], 1),
+             ((2, 3, 10, 30), (4, 3, 3, 3), [3, 3], [0, 0, 0, 0], [1, 1], 1), ((3, 5, 6, 40), (8, 5, 1, 1), [1, 1], [0, 0, 0, 0], [1, 1], 1)]
+    for t in FLOATS + ["i8", "i32"]:
+        p = Program("conv-" + t)
+        for i, (a, b, strides, pads, dilations, groups) in enumerate(cases):
+            if t in FLOATS:
+                x, w, bias = (rng.uniform(-1, 1, size=s).astype(TYPES[t]) for s in (a, b, b[:1]))
+                out, acc = x.dtype, wide(t)
+            else:
+                out, acc = np.dtype("<i4" if t == "i8" else "<i8"), np.int64
+                x, w = (rng.integers(-100, 100, s).astype(TYPES[t]) for s in (a, b))
+                bias = rng.integers(-1000, 1000, b[:1]).astype(out)
+            for name, v in ((f"x{i}", x), (f"w{i}", w), (f"b{i}", bias)):
+                p.input(name, v)
+            want = convolution(x.astype(acc), w.astype(acc), bias.astype(acc), strides, pads, dilations, groups).astype(out)
+            loose = {"f16": 4e-3, "f32": 2e-5, "f64": 1e-12}.get(t, 0)
+            p.expect(f"conv(%x{i}, %w{i}, %b{i}, strides={strides}, pads={pads}, dilations={dilations}, groups={groups})", want, ulp=1, atol=loose)
+        yield p
+
+
 def view_programs(rng):
     p = Program("views")
     x = rng.integers(-100, 100, (2, 3, 4)).astype("<i4")
@@ -559,7 +598,7 @@ def main():
         return 0
     passed = failed = 0
     for make in (unary_programs, binary_programs, int_programs, cast_programs, reduce_programs,
-                 matmul_programs, einsum_programs, view_programs, random_programs, move_programs, cell_programs):
+                 matmul_programs, einsum_programs, conv_programs, view_programs, random_programs, move_programs, cell_programs):
         for program in make(np.random.default_rng(options.seed)):
             if options.words and not any(w in program.name for w in options.words):
                 continue
