@@ -157,6 +157,7 @@ unit_tests += %D%/chaos/processes_test
 %C%_chaos_processes_test_LDADD = $(rt_test_libs)
 unit_tests += %D%/chaos/threads_test
 script_tests += %D%/api/valgrind.sh
+unit_tests += %D%/unit/attention_test
 unit_tests += %D%/unit/hint_test
 script_tests += %D%/cli/bench.sh
 script_tests += %D%/bench/counts.sh

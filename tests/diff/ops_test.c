@@ -715,7 +715,8 @@ static void attention_op(ir_dtype t) {
         {"%q: T[A, B], %k: T[C, B], %v: T[C, 5], %o: u64", ", causal=true, causal_offset=%o", "T[A, 5]"},
         {"%q: T[A, 2*B, 3, 4], %k: T[A, B, C, 4], %v: T[B, C, 2]", ", causal=true, causal_offset=1", "T[A, 2*B, 3, 2]"},
     };
-    static const int64_t sizes[][4] = {{1, 1, 1}, {3, 7, 5}, {2, 17, 33}, {5, 2, 70}, {2, 0, 3}, {3, 4, 0}, {0, 3, 2}};
+    static const int64_t sizes[][4] = {{1, 1, 1}, {3, 7, 5}, {2, 17, 33}, {5, 2, 70}, {2, 0, 3}, {3, 4, 0}, {0, 3, 2},
+                                     /* panels of queries, blocks of keys */ {70, 19, 140}, {19, 290, 37}};
     char text[500], typed[500];
     for (size_t s = 0; s < sizeof cases / sizeof *cases; s++) {
         snprintf(text, sizeof text, "func @f(%s) -> %s { %%a = neg(%%q) %%y = attention(%%a, %%k, %%v%s) %%r = square(%%y) return %%r }",
@@ -729,6 +730,22 @@ static void attention_op(ir_dtype t) {
         check("func @f(%q: f16[4, A, B], %k: f16[2, C, B], %v: f16[2, C, B]) -> f32[4, A, B] { %y = attention(%q, %k, %v, "
               "causal=true, dtype=f32) return %y }",
               (domain){-3, 3, SPECIAL_NONE, false}, (int64_t[4]){130, 32, 600}, many_threads, false, ALL_LEVELS);
+    if (t == FUSOR_F16) return;
+    /* Keys in parts, which a second phase merges; keys and values in other layouts, heads that are no whole registers. */
+    for (int64_t queries = 1; queries <= 4; queries += 3) {
+        with_type(typed, sizeof typed,
+                  "func @f(%q: T[2, A, B], %k: T[2, C, B], %v: T[2, C, 24], %m: bool[A, C]) -> (T[2, A, 24], T[2, A, 24]) { "
+                  "%x = attention(%q, %k, %v, causal=true, causal_offset=4000, window=[2500, -1]) %y = attention(%q, %k, %v, %m) return %x, %y }",
+                  ir_dtypes[t].name);
+        check(typed, (domain){-3, 3, SPECIAL_NONE, false}, (int64_t[4]){queries, 16 + queries, 4100}, many_threads, queries == 4, ALL_LEVELS);
+    }
+    with_type(typed, sizeof typed,
+              "func @f(%q: T[A, 3, B], %k: T[3, B, C], %v: T[3, 10, C], %n: T[C]) -> T[A, 3, 10] { %a = transpose(%q, perm=[1, 0, 2]) "
+              "%b = transpose(%k, perm=[0, 2, 1]) %c = transpose(%v, perm=[0, 2, 1]) %y = attention(%a, %b, %c, %n) "
+              "%r = transpose(%y, perm=[1, 0, 2]) return %r }",
+              ir_dtypes[t].name);
+    for (int64_t queries = 3; queries <= 40; queries += 37)
+        check(typed, (domain){-3, 3, SPECIAL_NONE, false}, (int64_t[4]){queries, 20, 150}, two_threads, queries == 3, ALL_LEVELS);
 }
 
 /* Alone, and between what fuses with it. */

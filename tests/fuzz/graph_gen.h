@@ -389,6 +389,33 @@ static void gen_matmul(gen_program *p, rng *r, int a) {
     add_value(p, &v);
 }
 
+/* Queries [.., S, D] that are there; keys and values, which may be the keys, with the same heads or one. Every attribute by chance. */
+static void gen_attention(gen_program *p, rng *r, int a) {
+    const gen_value x = p->value[a];
+    if (x.rank < 2 || x.rank > 4 || !ir_is_float(x.dtype) || p->n + 3 > GEN_VALUES) return;
+    gen_value v = like(&x, x.dtype), k = like(&x, x.dtype), y;
+    char more[160] = "";
+    if (x.rank > 2 && chance(r, 25)) strcpy(k.dim[x.rank - 3], "1");
+    choose_dim(r, k.dim[k.rank - 2]);
+    const int b = add_param(p, &k);
+    if (b < 0) return;
+    int c = b;
+    if (chance(r, 70)) {
+        y = like(&k, x.dtype);
+        choose_dim(r, y.dim[y.rank - 1]);
+        strcpy(v.dim[v.rank - 1], y.dim[y.rank - 1]);
+        if ((c = add_param(p, &y)) < 0) return;
+    }
+    if (chance(r, 40)) strcat(more, ", causal=true");
+    if (chance(r, 20)) sprintf(more + strlen(more), ", causal_offset=%d", below(r, 40) - 20);
+    if (chance(r, 20)) sprintf(more + strlen(more), ", window=[%d, %d]", below(r, 90) - 1, below(r, 20) - 1);
+    if (chance(r, 15)) strcat(more, ", softcap=3");
+    if (chance(r, 20)) strcat(more, ", scale=0.37");
+    uses(&v, c == b ? 2 : 3, a, b, c);
+    snprintf(v.text, sizeof v.text, "attention(%%v%d, %%v%d, %%v%d%s)", a, b, c, more);
+    add_value(p, &v);
+}
+
 static void shuffle_letters(rng *r, char *s) {
     for (int i = (int)strlen(s) - 1; i > 0; i--) {
         const int other = below(r, i + 1);
@@ -800,7 +827,7 @@ static void generate(gen_program *p, uint64_t seed, int forced_level) {
             const int before = p->n;
             gen_matmul(p, &r, a);
             if (p->n > before && p->n < GEN_VALUES - 6 && chance(&r, 50)) gen_behind_product(p, &r);
-        } else if (what < 82) gen_einsum(p, &r, a);
+        } else if (what < 82) chance(&r, 35) ? gen_attention(p, &r, a) : gen_einsum(p, &r, a);
         else if (what < 88) gen_view(p, &r, a);
         else if (what < 92) gen_move(p, &r, a);
         else if (what < 94) chance(&r, 40) ? gen_conv(p, &r, a) : gen_pool(p, &r, a);

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* attention_test.c: attention is one kernel whose memory does not grow with the matrix of scores; its description survives text both
+ * ways, and one that code generation could not rely on is refused. */
+#include "ir/ast.h"
+#include "ir/pass.h"
+#include "ir/plan.h"
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+static fu_arena arena;
+static fu_error error;
+static jmp_buf oom;
+
+static ir_plan *plan_of(const char *text, bool no_fuse) {
+    ir_module *m;
+    ir_graph *g;
+    ir_plan *plan = NULL;
+    fu_arena_init(&arena, &oom);
+    if (setjmp(oom)) cr_assert(false, "out of memory");
+    fu_error_clear(&error);
+    cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
+              ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK && ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
+              ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = IR_LEVEL_V4, .no_fuse = no_fuse}, &plan) == FUSOR_OK, "%s", error.text);
+    return plan;
+}
+
+static const char heads[] = "func @f(%q: f32[8, S, 64], %k: f32[2, T, 64], %v: f32[2, T, 64]) -> f32[8, S, 64] { "
+                            "%a = neg(%q) %y = attention(%a, %k, %v, causal=true) %r = square(%y) return %r }";
+
+static const ir_kernel *kernel_of(const ir_plan *p) {
+    cr_assert_eq(p->steps.n, 1u);
+    cr_assert_eq(p->steps.at[0].kernel->kind, IR_KERNEL_ATTENTION);
+    return p->steps.at[0].kernel;
+}
+
+Test(attention, has_no_matrix_of_scores) {
+    const ir_plan *p = plan_of(heads, false);
+    const ir_kernel *k = kernel_of(p);
+    for (uint32_t b = 0; b < p->buffers.n; b++) cr_assert_neq(p->buffers.at[b].storage, IR_STORE_TEMP);
+    const ir_attention_dims at = ir_kernel_attention_dims(k);
+    int64_t size[IR_KERNEL_MAX_DIMS] = {0}, tune[IR_TUNE_COUNT] = {[IR_TUNE_ATTENTION_PANELS] = 4}, first = 0;
+    cr_assert_neq(at.g, -1);
+    for (int64_t s = 512; s <= 16384; s *= 32) {
+        ir_launch l;
+        size[at.h] = 8, size[at.g] = 2, size[at.m] = size[at.j] = s, size[at.n] = size[at.k] = 64;
+        ir_kernel_launch(k, size, tune, &l);
+        cr_assert_eq(l.tiles[0], 8 * s / (4 * k->tile.nr));
+        cr_assert_eq(l.shared_bytes, 0);
+        cr_assert_lt(l.scratch_bytes, 1 << 20);
+        if (first) cr_assert_eq(l.scratch_bytes, first);
+        first = l.scratch_bytes;
+    }
+    fu_arena_free(&arena);
+}
+
+Test(attention, a_long_row_of_keys_is_in_parts) {
+    const ir_kernel *k = kernel_of(plan_of(heads, false));
+    int64_t length;
+    cr_assert_eq(ir_attention_parts(k, 8, 1, 1000, &length), 1);
+    cr_assert_eq(ir_attention_parts(k, 8, 1, 8192, &length), 8);
+    cr_assert_eq(length, 1024);
+    cr_assert_eq(ir_attention_parts(k, 8, 1, 1000000, &length), 8);     /* 64 in all */
+    cr_assert_eq(ir_attention_parts(k, 8, 100, 1000000, &length), 1);   /* enough panels of queries */
+    cr_assert_eq(ir_attention_parts(k, 100, 1, 1000000, &length), 1);
+    fu_arena_free(&arena);
+}
+
+Test(attention, alone_where_nothing_is_fused) {
+    const ir_plan *p = plan_of(heads, true);
+    cr_assert_eq(p->steps.n, 3u);
+    cr_assert_eq(p->steps.at[1].kernel->kind, IR_KERNEL_ATTENTION);
+    fu_arena_free(&arena);
+}
+
+Test(attention, what_reads_whole_rows_is_another_kernel) {
+    const ir_plan *p = plan_of("func @f(%q: f32[S, 64], %k: f32[T, 64]) -> f32[S] { %y = attention(%q, %k, %k) %r = reduce_sum(%y, axes=[1]) return %r }", false);
+    cr_assert_eq(p->steps.n, 2u);
+    cr_assert_eq(p->boundaries.n, 1u);
+    cr_assert_eq(p->boundaries.at[0].reason, IR_REASON_ATTENTION);
+    fu_arena_free(&arena);
+}
+
+/* The description with `from` replaced by `to`. */
+static bool accepts(const char *text, const char *from, const char *to) {
+    char changed[8192];
+    const char *at = strstr(text, from);
+    ir_kernel *k = FU_NEW(&arena, ir_kernel);
+    cr_assert(at, "%s has no %s", text, from);
+    snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    fu_error_clear(&error);
+    return ir_kernel_parse(&error, changed, strlen(changed), k) == FUSOR_OK;
+}
+
+Test(attention, descriptions_are_verified) {
+    const ir_kernel *k = kernel_of(plan_of(heads, false));
+    fu_str text;
+    fu_str_init(&text, &arena);
+    ir_kernel_print(&text, k);
+    cr_assert(accepts(text.at, "dim m ?", "dim m ?"), "%s", error.text);
+    cr_assert_not(accepts(text.at, "dim m ?\n", ""));
+    cr_assert_not(accepts(text.at, "dim g ?\n", ""));
+    cr_assert_not(accepts(text.at, "tile 8 ", "tile 7 "));
+    cr_assert_not(accepts(text.at, "kind attention", "kind contract"));
+    cr_assert_not(accepts(text.at, "variant 8", "variant 4 variant 12"));
+    cr_assert_not(accepts(text.at, " variant 8", ""));
+    fu_arena_free(&arena);
+}
