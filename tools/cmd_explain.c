@@ -176,7 +176,8 @@ int cmd_explain(tool *t) {
         end_measure(t, flat, &m, &in);
         return status;
     }
-    if (!t->measure && (ir_run_passes(&t->arena, &e, &graph) != FUSOR_OK || ir_plan_make(&t->arena, &e, graph, &options, &plan) != FUSOR_OK)) return tool_fail(t, &e);
+    const bool fuses = !options.no_fuse && !options.reference;
+    if (!t->measure && ((fuses && ir_recognize_attention(&t->arena, &e, &graph) != FUSOR_OK) || ir_run_passes(&t->arena, &e, &graph) != FUSOR_OK || ir_plan_make(&t->arena, &e, graph, &options, &plan) != FUSOR_OK)) return tool_fail(t, &e);
     explain_request request = {.plan = t->measure ? rt_exec_plan(m.fused->exec) : plan, .exec = t->measure ? m.fused->exec : NULL, .n_threads = rt_default_threads(),
                                .measured_ns = m.step_ns, .fused_ns = m.ns[0], .unfused_ns = m.ns[1]};
     limits l;

@@ -9,6 +9,10 @@
 /* Offsets are brought between -LIMIT and LIMIT: sums with indices stay within 64 bits, and no key is kept that was not. */
 #define IR_ATTENTION_LIMIT (INT64_C(1) << 61)
 
+/* Index of a node that was recognized in primitives (pass_attention.c): a row without a key is NaN, as its softmax is, instead
+ * of 0. */
+enum { IR_ATTENTION_EMPTY_IS_NAN = 1 };
+
 typedef struct ir_attention {
     int mask, offset;               /* operands; -1: none */
     bool is_causal, has_scale;

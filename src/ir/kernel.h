@@ -59,8 +59,10 @@ enum { IR_STORE_OFFSET = 1 };                       /* variant of IR_K_STORE */
 enum { IR_SCAN_EXCLUSIVE = 1, IR_SCAN_REVERSE = 2 };
 /* variant of ATTENTION: which operands follow q (varies along b, h, m, k), k (b, g, j, k), v (b, g, j, n) and the scale of the
  * scores: what caps them (cap * tanh(score / cap)), a mask (bool: true keeps the key; or added to the score), the least and the
- * greatest j - i that is kept (i64). Scale, cap and bounds vary along nothing; the first two are of the accumulator type. */
-enum { IR_ATTENTION_CAP = 1, IR_ATTENTION_MASK = 2, IR_ATTENTION_LOW = 4, IR_ATTENTION_HIGH = 8 };
+ * greatest j - i that is kept (i64). Scale, cap and bounds vary along nothing; the first two are of the accumulator type.
+ * NAN: no operand; a row whose scores are all -infinity is NaN, not 0. */
+enum { IR_ATTENTION_CAP = 1, IR_ATTENTION_MASK = 2, IR_ATTENTION_LOW = 4, IR_ATTENTION_HIGH = 8,
+       IR_ATTENTION_NAN = 16 };
 enum { IR_KINST_MAX_IN = 8 };
 typedef struct ir_kinst {
     uint16_t op;                    /* ir_op, or IR_K_LOAD (index = buffer; operands by variant: an i64 element offset, a bool

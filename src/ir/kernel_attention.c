@@ -84,7 +84,7 @@ fusor_status ir_verify_attention(const ir_kernel *k, const uint32_t *varies, fu_
         const uint32_t own[3] = {b | h | m | d, b | g | j | d, b | g | j | n};
         int at_in = 4;
         found++;
-        REQUIRE(in->n_in == 4 + __builtin_popcount(in->variant & 15) && in->variant < 16, "wrong number of operands");
+        REQUIRE(in->n_in == 4 + __builtin_popcount(in->variant & 15) && in->variant < 32, "wrong number of operands");
         for (int x = 0; x < 3; x++) {
             REQUIRE((varies[in->in[x]] & ~own[x]) == 0, "an operand varies along another's dim");
             REQUIRE(ir_is_float(k->inst[in->in[x]].dtype), "an operand is no float");

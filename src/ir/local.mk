@@ -69,5 +69,6 @@ ir_sources += %D%/plan_window.c
 ir_sources += %D%/launch_window.c
 codegen_ir_sources += %D%/launch_window.c
 ir_sources += %D%/plan_attention.c
+ir_sources += %D%/pass_attention.c
 ir_sources += %D%/infer_conv.c
 ir_sources += %D%/pass_expand_conv.c

@@ -34,6 +34,8 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g);
 bool ir_expand_move(ir_rewrite *rw, const ir_node *n, ir_id *out);
 /* pass_fold.c: operators of literals only become literals (by the reference evaluation of one element, ir/scalar.h). */
 fusor_status ir_pass_fold(fu_arena *a, fu_error *e, ir_graph **g);
+/* pass_attention.c: attention written in primitives becomes the operator. For plans that fuse: before ir_run_passes. */
+fusor_status ir_recognize_attention(fu_arena *a, fu_error *e, ir_graph **g);
 /* pass_simplify.c: rules.def, bit-exact ones only (x*1, x/1, neg(neg x), double transposes, reshape chains ...). */
 fusor_status ir_pass_simplify(fu_arena *a, fu_error *e, ir_graph **g);
 /* pass_cse.c: equal nodes become one; canonical order of nodes and of commutative operands. */

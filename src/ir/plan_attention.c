@@ -95,6 +95,7 @@ uint16_t builder_attention(builder *b, const ir_node *n, ir_id id) {
     inst.in[inst.n_in++] = operand(b, n, K, keys, d, key_head);
     inst.in[inst.n_in++] = operand(b, n, V, keys, e, key_head);
     inst.in[inst.n_in++] = scale_of(b, n, &a, t);
+    if (n->index == IR_ATTENTION_EMPTY_IS_NAN) inst.variant |= IR_ATTENTION_NAN;
     if (a.softcap > 0) inst.variant |= IR_ATTENTION_CAP, inst.in[inst.n_in++] = real(b, t, a.softcap);
     if (a.mask >= 0) inst.variant |= IR_ATTENTION_MASK, inst.in[inst.n_in++] = operand(b, n, a.mask, m, keys, head);
     if (a.left >= 0) inst.variant |= IR_ATTENTION_LOW, inst.in[inst.n_in++] = bound(b, n, &a, -a.left);

@@ -119,7 +119,7 @@ static bool is_costly(const attention *a) {
 }
 
 /* (args, batch, row, count, src, src_row, sums): rows of unfinished results, each divided by its sum, become results from
- * row `row` on. A sum is 0 (no key: so are the results) or at least the 1 of the largest score. */
+ * row `row` on. A sum is 0 (no key: so are the results, or NaN) or at least the 1 of the largest score. */
 static void emit_store(attention *a) {
     emit *e = a->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr};
@@ -132,7 +132,9 @@ static void emit_store(attention *a) {
     LLVMValueRef m = em_add(e, in[2], l.i), src = attention_at(a, in[4], em_mul(e, l.i, in[5]));
     e->lanes = 1;
     LLVMValueRef sum = em_load_ptr(e, a->acc, attention_at(a, in[6], l.i), NULL, (unsigned)a->acc_bytes);
-    sum = em_select(e, em_fcmp(e, LLVMRealOEQ, sum, em_const(e, a->acc, 0)), em_const(e, a->acc, 1), sum);
+    LLVMValueRef is_empty = em_fcmp(e, LLVMRealOEQ, sum, em_const(e, a->acc, 0));
+    if (a->k->inst[a->inst].variant & IR_ATTENTION_NAN) is_empty = em_and(e, is_empty, em_icmp(e, LLVMIntEQ, a->n_keys, zero));
+    sum = em_select(e, is_empty, em_const(e, a->acc, 1), sum);
     LLVMValueRef by = em_fdiv(e, em_const(e, a->acc, 1), sum);
     e->lanes = a->lanes;
     em_loop c = em_for(e, zero, whole, attention_num(a, a->lanes));

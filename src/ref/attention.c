@@ -100,7 +100,7 @@ static long double weigh(const attention *x, double u) {
             const long double e = x->e[j] + u * (fabsl(x->s[j]) + fabsl(most));
             if (e > error || isnan(e)) error = e;
         }
-        x->s[j] = most == -INFINITY ? 0 : expl(x->s[j] - most);
+        x->s[j] = most == -INFINITY && x->c->n->index != IR_ATTENTION_EMPTY_IS_NAN ? 0 : expl(x->s[j] - most);
         sum += x->s[j];
     }
     for (int64_t j = 0; j < x->keys; j++) x->s[j] /= sum > 0 || isnan(sum) ? sum : 1;

@@ -109,6 +109,16 @@ expect 0 'check %d: .* bound 4 ULP: ok' run -e "$acts" --fill normal:1 --dim N=3
 expect 0 'check %g: .* bound 2 ULP: ok' run -e "$acts" --fill normal:1 --dim N=3001 --check
 expect 1 'ABOVE' run -e "$acts" --fill normal:1 --dim N=3001 --math fast --check=4
 expect 0 ': ok' run -e "$mlp" --fill normal:1 --dim B=64 --math fast --check
+# Attention in primitives: one kernel within the bounds of what was written; unfused, its own kernels.
+scores='func @f(%q: f32[3, S, 64], %k: f32[3, 64, T], %v: f32[3, T, 32], %m: f32[S, T]) -> f32[3, S, 32] {
+  %a = matmul(%q, %k) %b = div(%a, 8.0) %s = add(%b, %m) %p = softmax(%s) %y = matmul(%p, %v) return %y }'
+for sizes in 'S=3 --dim T=7' 'S=40 --dim T=300' 'S=5 --dim T=0'; do
+    expect 0 ': ok' run -e "$scores" --fill normal:1 --dim $sizes --check --wait
+    expect 0 ': ok' run -e "$scores" --fill normal:1 --dim $sizes --check --wait --no-fuse
+done
+expect 0 '^kernel 0: attention: attention$' explain -e "$scores"
+expect 0 'nan 6$' run -e 'func @f(%q: f32[2, 5], %k: f32[5, 4], %v: f32[4, 3]) -> f32[2, 3] {
+  %a = matmul(%q, %k) %s = add(%a, -inf) %p = softmax(%s) %y = matmul(%p, %v) return %y }' --fill normal:1 --wait
 expect 0 'median' run two.fusor --fill ones --dim N=1K --time --runs 3
 expect 0 'N=2000' run two.fusor --fill ones --dim N=1e3,2e3 --threads 1,2 --runs 2 --time
 expect 0 'f32\[3\]' run two.fusor --fill ones --dim N=3 --no-fuse

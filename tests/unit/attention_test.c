@@ -20,7 +20,8 @@ static ir_plan *plan_of(const char *text, bool no_fuse) {
     if (setjmp(oom)) cr_assert(false, "out of memory");
     fu_error_clear(&error);
     cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
-              ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK && ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
+              ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
+              (no_fuse || ir_recognize_attention(&arena, &error, &g) == FUSOR_OK) && ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
               ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = IR_LEVEL_V4, .no_fuse = no_fuse}, &plan) == FUSOR_OK, "%s", error.text);
     return plan;
 }
@@ -104,5 +105,55 @@ Test(attention, descriptions_are_verified) {
     cr_assert_not(accepts(text.at, "kind attention", "kind contract"));
     cr_assert_not(accepts(text.at, "variant 8", "variant 4 variant 12"));
     cr_assert_not(accepts(text.at, " variant 8", ""));
+    fu_arena_free(&arena);
+}
+
+static uint32_t kernels_of(const char *body, bool no_fuse) {
+    char text[1200];
+    snprintf(text, sizeof text,
+             "func @f(%%q: f32[3, S, 64], %%k: f32[3, T, 64], %%t: f32[3, 64, T], %%v: f32[3, T, 32], %%m: f32[S, T], %%c: f32[S, 1], %%o: f32) -> %s", body);
+    const ir_plan *p = plan_of(text, no_fuse);
+    uint32_t attentions = 0;
+    for (uint32_t i = 0; i < p->steps.n; i++) attentions += p->steps.at[i].kernel->kind == IR_KERNEL_ATTENTION;
+    cr_assert(attentions <= 1);
+    cr_assert(!attentions || p->steps.n == 1, "%s: %u kernels", body, p->steps.n);
+    fu_arena_free(&arena);
+    return attentions;
+}
+
+#define BODY(scores) "f32[3, S, 32] { " scores " %p = softmax(%s) %y = matmul(%p, %v) %r = relu(%y) return %r }"
+Test(attention, is_recognized_in_primitives) {
+    static const char *const yes[] = {
+        BODY("%s = matmul(%q, %t)"),
+        BODY("%a = matmul(%q, %k, transpose_b=true) %s = mul(%a, 0.125)"),
+        BODY("%a = matmul(%q, %t) %b = div(%a, 8.0) %s = add(%m, %b)"),
+        BODY("%x = transpose(%k, perm=[0, 2, 1]) %a = matmul(%q, %x) %b = mul(2.0, %a) %d = div(%b, 3.0) %s = add(%d, %c)"),
+    };
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
+        cr_assert_eq(kernels_of(yes[i], false), 1u, "%s", yes[i]);
+        cr_assert_eq(kernels_of(yes[i], true), 0u, "%s", yes[i]);
+    }
+}
+
+Test(attention, what_is_something_else_is_left) {
+    static const char *const no[] = {
+        BODY("%a = matmul(%q, %t) %s = mul(%a, %o)"),              /* scaled by what is no number */
+        BODY("%a = matmul(%q, %t) %s = exp(%a)"),
+        "f32[3, S, 32] { %s = matmul(%q, %t) %p = softmax(%s, axis=1) %y = matmul(%p, %v) return %y }",
+        "(f32[3, S, 32], f32[3, S, T]) { %s = matmul(%q, %t) %p = softmax(%s) %y = matmul(%p, %v) return %y, %p }",
+        "(f32[3, S, 32], f32[3, S, T]) { %s = matmul(%q, %t) %p = softmax(%s) %y = matmul(%p, %v) return %y, %s }",
+        "f16[3, S, 32] { %a = cast(%q, f16) %b = cast(%t, f16) %d = cast(%v, f16) %s = matmul(%a, %b) %p = softmax(%s) %y = matmul(%p, %d) return %y }",
+    };
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++) cr_assert_eq(kernels_of(no[i], false), 0u, "%s", no[i]);
+}
+
+/* The softmax of a row of -infinity is NaN; attention to no key is 0. */
+Test(attention, recognized_rows_without_a_key_are_nan) {
+    const ir_plan *p = plan_of("func @f(%q: f32[S, 8], %k: f32[8, T], %v: f32[T, 8]) -> f32[S, 8] { %s = matmul(%q, %k) %p = softmax(%s) "
+                               "%y = matmul(%p, %v) return %y }", false);
+    const ir_kernel *k = kernel_of(p);
+    int found = 0;
+    for (int i = 0; i < k->n_insts; i++) found += k->inst[i].op == IR_OP_ATTENTION && (k->inst[i].variant & IR_ATTENTION_NAN);
+    cr_assert_eq(found, 1);
     fu_arena_free(&arena);
 }

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* pass_attention.c: attention that is written in primitives becomes the operator, so that its scores are never in memory:
+ *
+ *   s = matmul(q, transpose(k))   or with transpose_b=true
+ *   s = s * number, s / number    any number of times, or not at all
+ *   s = s + mask                  or not; of the type of s, stretched to it
+ *   y = matmul(softmax(s), v)
+ *
+ * All in f32 or in f64 (halves with casts before and behind are that), and nothing else reads what is between. What differs from the
+ * operator is a row whose scores are all -infinity: its softmax is NaN (attention.h). This is the one rewrite that changes the order of
+ * sums, so it is no row of ir_passes: it is for fused plans only. */
+#include "ir/attention.h"
+#include "ir/kernel.h"
+#include "ir/pass.h"
+
+typedef struct recognizer {
+    ir_rewrite rw;
+    const ir_graph *g;          /* rw.from */
+    uint32_t *uses;             /* by node, results among them */
+} recognizer;
+
+typedef struct match { ir_id q, k, v, mask; bool k_is_turned, v_is_turned; double scale; } match;
+
+static const ir_node *at(const recognizer *r, ir_id id) { return ir_at(r->g, id); }
+static bool flag(const ir_node *n, unsigned i) { return n->attr && n->attr[i].is_set && n->attr[i].integer; }
+
+/* A product of matrices in one type. */
+static bool is_product(const recognizer *r, const ir_node *n) {
+    const ir_node *a = at(r, n->in[0]), *b = n->op == IR_OP_MATMUL ? at(r, n->in[1]) : NULL;    /* ORDER attrs_MATMUL */
+    return b && a->rank >= 2 && b->rank >= 2 && a->dtype == n->dtype && b->dtype == n->dtype && !flag(n, 0);
+}
+
+static bool number_of(const recognizer *r, ir_id id, double *v) {
+    const ir_node *n = at(r, id);
+    if (n->op == IR_OP_FULL) n = at(r, n->in[0]);
+    if (n->op != IR_OP_LITERAL) return false;
+    *v = ir_bits_to_double(n->dtype, n->bits);
+    return true;
+}
+
+static bool is_inner(const recognizer *r, ir_id id) { return r->uses[id] == 1; }
+
+static bool same_dims(const ir_node *a, const ir_node *b) {
+    return a->rank == b->rank && memcmp(a->dim, b->dim, a->rank * sizeof *a->dim) == 0;
+}
+
+/* Through scaling; the product behind it, or 0. */
+static ir_id behind_scales(const recognizer *r, ir_id id, double *scale) {
+    for (*scale = 1;;) {
+        const ir_node *n = at(r, id);
+        double v;
+        if (!is_inner(r, id)) return 0;
+        if (is_product(r, n)) return id;
+        if (n->op != IR_OP_MUL && n->op != IR_OP_DIV) return 0;
+        const int x = n->op == IR_OP_MUL && number_of(r, n->in[0], &v);
+        if (!number_of(r, n->in[!x], &v) || !same_dims(n, at(r, n->in[x]))) return 0;
+        *scale = n->op == IR_OP_MUL ? *scale * v : *scale / v;
+        id = n->in[x];
+    }
+}
+
+/* Dim `from_end` of x is that of `like`, or stretches to it. */
+static bool fits(const recognizer *r, const ir_node *x, const ir_node *like, int first) {
+    for (int from_end = first; from_end <= x->rank; from_end++) {
+        const ir_size d = x->dim[x->rank - from_end];
+        if (from_end > like->rank || (d != like->dim[like->rank - from_end] && !ir_size_is(r->g->sizes, d, 1))) return false;
+    }
+    return true;
+}
+
+static bool matches(const recognizer *r, const ir_node *n, match *m) {
+    if (!is_product(r, n) || (n->dtype != FUSOR_F32 && n->dtype != FUSOR_F64) || n->rank > IR_KERNEL_MAX_DIMS - 3) return false;
+    const ir_node *p = at(r, n->in[0]);
+    if (p->op != IR_OP_SOFTMAX || !is_inner(r, n->in[0]) || at(r, p->in[0])->dtype != n->dtype) return false;
+    const int64_t axis = p->attr[0].is_set ? p->attr[0].integer : -1;
+    if (axis != -1 && axis != p->rank - 1) return false;
+    const ir_node *s = at(r, p->in[0]);
+    ir_id product = behind_scales(r, p->in[0], &m->scale);
+    m->mask = 0;
+    if (s->op == IR_OP_ADD && is_inner(r, p->in[0]))
+        for (int i = 0; i < 2 && !product; i++) {
+            if (!same_dims(s, at(r, s->in[i])) || !(product = behind_scales(r, s->in[i], &m->scale))) continue;
+            m->mask = s->in[!i];
+        }
+    if (!product) return false;
+    const ir_node *x = at(r, product), *q = at(r, x->in[0]), *k = at(r, x->in[1]), *v = at(r, n->in[1]);
+    if (x->dtype != n->dtype || x->rank != n->rank) return false;
+    *m = (match){x->in[0], x->in[1], n->in[1], m->mask, !flag(x, 1), flag(n, 1), m->scale};
+    /* Batch dims are the same sizes, or 1: heads of attention may be shared in other ways. */
+    if (!fits(r, q, n, 3) || !fits(r, k, n, 3) || !fits(r, v, n, 3) || !same_dims(p, x)) return false;
+    for (int d = 0; d < n->rank - 2; d++)
+        if (x->dim[d] != n->dim[d]) return false;
+    const ir_size keys = k->dim[k->rank - 1 - !m->k_is_turned], head = k->dim[k->rank - 1 - m->k_is_turned];
+    if (head != q->dim[q->rank - 1] || keys != v->dim[v->rank - 1 - !m->v_is_turned]) return false;
+    return !m->mask || (at(r, m->mask)->dtype == n->dtype && fits(r, at(r, m->mask), x, 1));
+}
+
+/* The last two dims exchanged. */
+static ir_id turned(recognizer *r, ir_id id, fu_loc loc) {
+    ir_graph *g = r->rw.to;
+    const int rank = ir_at(g, id)->rank;
+    ir_size perm[IR_MAX_RANK];
+    for (int d = 0; d < rank; d++) perm[d] = ir_size_const(g->sizes, d < rank - 2 ? d : 2 * rank - 3 - d);
+    const ir_attr attr = {.is_set = true, .list = perm, .n = (uint32_t)rank};
+    return ir_add(g, IR_OP_TRANSPOSE, 1, (ir_operand[]){ir_use(id)}, &attr, 0, loc);
+}
+
+static ir_id make(recognizer *r, const ir_node *n, const match *m) {
+    const ir_id *map = r->rw.map;
+    ir_id k = map[m->k], v = map[m->v];
+    if (m->k_is_turned) k = turned(r, k, n->loc);
+    if (m->v_is_turned) v = turned(r, v, n->loc);
+    ir_attr attr[IR_MAX_ATTRS] = {{0}};
+    attr[4] = (ir_attr){.is_set = true, .number = m->scale};      /* ORDER attrs_ATTENTION */
+    ir_operand in[4] = {ir_use(map[m->q]), ir_use(k), ir_use(v)};
+    if (m->mask) in[3] = ir_use(map[m->mask]);
+    const ir_id id = ir_add(r->rw.to, IR_OP_ATTENTION, m->mask ? 4 : 3, in, attr, 0, n->loc);
+    if (!id) return 0;
+    ir_node *y = ir_at(r->rw.to, id);
+    y->index = IR_ATTENTION_EMPTY_IS_NAN;
+    y->name = n->name;
+    y->meta_name = n->meta_name;
+    y->meta_loc = n->meta_loc;
+    return id;
+}
+
+fusor_status ir_recognize_attention(fu_arena *a, fu_error *e, ir_graph **g) {
+    recognizer r = {.g = *g};
+    match m;
+    bool any = false;
+    if ((*g)->hints.n) return FUSOR_OK;        /* they are about values that would be gone */
+    r.uses = FU_NEW_N(a, uint32_t, (*g)->nodes.n);
+    for (ir_id i = 1; i < (*g)->nodes.n; i++)
+        for (unsigned k = 0; k < ir_at(*g, i)->n_in; k++) r.uses[ir_at(*g, i)->in[k]]++;
+    for (uint32_t i = 0; i < (*g)->results.n; i++) r.uses[(*g)->results.at[i].node]++;
+    for (ir_id i = 1; i < (*g)->nodes.n && !any; i++) any = matches(&r, ir_at(*g, i), &m);
+    if (!any) return FUSOR_OK;
+    ir_rewrite_begin(&r.rw, a, *g);
+    for (ir_id i = 1; i < (*g)->nodes.n; i++) {
+        if (r.rw.map[i]) continue;
+        const ir_node n = ir_rewrite_node(&r.rw, i);
+        if (matches(&r, ir_at(*g, i), &m)) {
+            r.rw.map[i] = make(&r, &n, &m);
+            if (!r.rw.map[i]) return e->status != FUSOR_OK ? e->status : FU_FAIL(e, FUSOR_ERROR_INTERNAL, "attention in primitives");
+            r.rw.is_changed = true;
+        } else r.rw.map[i] = ir_add_raw(r.rw.to, &n);
+    }
+    ir_rewrite_finish(&r.rw, g);
+    return FUSOR_OK;
+}
