@@ -47,6 +47,9 @@ file=run.json json fusor-bench/1 date build cpu level limits.0.flops limits.0.by
     results.0.fused_ns results.0.unfused_ns results.0.ratio results.0.spread results.0.rounds results.0.kernels results.0.unfused_kernels results.0.bytes \
     results.0.unfused_bytes results.0.flops results.1.fused_ns
 file=run.html page 'silu(x)*y' Roofline 'prefers-color-scheme' 'All numbers' '<svg'
+bench 0 'silu' chains --filter silu --dim N=1e4 --threads 1,2 --min-time 0.0005 --peers none --export-json two.json --export-html two.html
+file=two.json json fusor-bench/1 limits.1.threads limits.1.bandwidth.memory limits.1.peak.f32 results.1.threads results.0.limit results.0.share
+file=two.html page 'Scaling with threads' 'GFLOP/s'
 if [ -n "${FUSOR_CODEGEN-}" ]; then
     # Every kind of a workload, and every result beside its C where a compiler is found.
     bench 0 '' dispatch lazy compile start "${quick[@]}" --filter 'relu(a*b+c)' --export-json kinds.json
