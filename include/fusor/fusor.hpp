@@ -304,6 +304,13 @@ public:
         fusor_status status = fusor_executable_call(exe_.get(), int(inputs.size()), inputs.data(), int(outputs.size()), outputs.data());
         if (status != FUSOR_OK) throw error(status, fusor_error_message(ctx_));
     }
+    /** Over the steps of a sequence, with the state that carries name (fusor_executable_prepare_scan says what each buffer is). */
+    void scan(int64_t n_steps, const std::vector<fusor_carry> &carries, const std::vector<fusor_buffer> &inputs,
+              std::vector<fusor_buffer> &outputs) const {
+        fusor_status status = fusor_executable_scan(exe_.get(), n_steps, int(carries.size()), carries.data(), int(inputs.size()), inputs.data(),
+                                                    int(outputs.size()), outputs.data());
+        if (status != FUSOR_OK) throw error(status, fusor_error_message(ctx_));
+    }
 
 private:
     fusor_context *ctx_;

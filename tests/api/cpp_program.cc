@@ -35,6 +35,12 @@ int main() {
     f.call({fusor::buffer(g, {3})}, out);
     std::printf("%g %g %g\n", y[0], y[1], y[2]);
 
+    fusor::executable running(ctx, "func @f(%x: f32[], %s: f32[]) -> (%r: f32[]) { %r = add(%x, %s) return %r }");
+    float start[1] = {1};
+    std::vector<fusor_buffer> sums = {fusor::buffer(y, {3})};
+    running.scan(3, {{1, 0}}, {fusor::buffer(g, {3}), fusor::buffer(start, {})}, sums);
+    std::printf("%g %g %g\n", y[0], y[1], y[2]);
+
     try {
         (void)fusor::read<float>(X + B + ctx.wrap(p, {3}));
         std::printf("no error\n");

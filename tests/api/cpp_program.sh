@@ -20,6 +20,7 @@ cat >"$tmp/expected" <<END
 3 5 1 1 1 -2 1 5 -1 
 0 0 0
 100 400 900
+11 31 61
 FUSOR_ERROR_SHAPE
 read: the tensor is f32; asked for f64
 FUSOR_ERROR_SYNTAX
