@@ -68,7 +68,6 @@ Test(rows, do_not_where_they_cannot) {
     apart("10", "%y = reduce_sum(%a, axes=[0]) return %y", "f32[?]", IR_REASON_CONTRACT_THEN_REDUCE);
     apart("10", "%y = reduce_sum(%a) return %y", "f32[]", IR_REASON_CONTRACT_THEN_REDUCE);
     apart("10", "%y = softmax(%a, axis=0) return %y", "f32[?, ?]", IR_REASON_CONTRACT_THEN_REDUCE);
-    apart("1", "%y = reduce_sum(%a, axes=[0]) return %y", "f32[?]", IR_REASON_CONTRACT_THEN_REDUCE);
     apart("10", "%s = neg(%a, barrier=true) %y = softmax(%s) return %y", "f32[?, ?]", IR_REASON_BARRIER);
     /* another row, in memory */
     apart("10", "%f = flip(%a, axes=[0]) %s = softmax(%a) %y = mul(%s, %f) return %y", "f32[?, ?]", IR_REASON_CONTRACT_THEN_REDUCE);
