@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* einsum.c: subscripts of einsum by NumPy's rules. Spaces mean nothing. A term is letters with at most one "...", which stands for
- * the axes that the letters leave, aligned at the right between operands. Without "->" the result has the axes of "..." first, then
- * the letters that occur once, in the order of their codes. */
+/* einsum.c: subscripts of einsum by NumPy's rules. Spaces mean nothing. A term is letters with at most one "...", which
+ * stands for the axes that the letters leave, aligned at the right between operands. Without "->" the result has the
+ * axes of "..." first, then the letters that occur once, in the order of their codes. */
 #include "ir/einsum.h"
 #include <string.h>
 
@@ -21,7 +21,10 @@ static void skip_spaces(reader *r) {
 }
 
 /* Letters of a term, and where among them the ellipsis is (-1: nowhere). */
-typedef struct letters { int n, ellipsis; uint8_t label[IR_MAX_RANK]; } letters;
+typedef struct letters {
+    int n, ellipsis;
+    uint8_t label[IR_MAX_RANK];
+} letters;
 
 static const char *read_letters(reader *r, const char *what, letters *out) {
     *out = (letters){.ellipsis = -1};
@@ -31,7 +34,8 @@ static const char *read_letters(reader *r, const char *what, letters *out) {
         if (*r->at == '.') {
             if (r->end - r->at < 3 || r->at[1] != '.' || r->at[2] != '.')
                 return fu_format(r->a, "a dot in the subscripts of %s is not part of an ellipsis, ...", what);
-            if (out->ellipsis >= 0) return fu_format(r->a, "the subscripts of %s have two ellipses; one is possible", what);
+            if (out->ellipsis >= 0)
+                return fu_format(r->a, "the subscripts of %s have two ellipses; one is possible", what);
             out->ellipsis = out->n;
             r->at += 2;
             continue;
@@ -40,7 +44,8 @@ static const char *read_letters(reader *r, const char *what, letters *out) {
         if (label < 0)
             return fu_format(r->a, "'%c' in the subscripts of %s is no letter; expected a-z, A-Z, ..., comma or ->",
                              *r->at >= ' ' && *r->at <= '~' ? *r->at : '?', what);
-        if (out->n == IR_MAX_RANK) return fu_format(r->a, "%s has more than 8 subscripts; a tensor has at most 8 dims", what);
+        if (out->n == IR_MAX_RANK)
+            return fu_format(r->a, "%s has more than 8 subscripts; a tensor has at most 8 dims", what);
         out->label[out->n++] = (uint8_t)label;
     }
 }
@@ -49,7 +54,8 @@ static const char *read_letters(reader *r, const char *what, letters *out) {
 static ir_einsum_term place(const letters *l, int width, int most) {
     ir_einsum_term t = {0};
     for (int i = 0; i <= l->n; i++) {
-        for (int k = 0; i == l->ellipsis && k < width; k++) t.label[t.rank++] = (uint8_t)(IR_EINSUM_ELLIPSIS + most - width + k);
+        for (int k = 0; i == l->ellipsis && k < width; k++)
+            t.label[t.rank++] = (uint8_t)(IR_EINSUM_ELLIPSIS + most - width + k);
         if (i < l->n) t.label[t.rank++] = l->label[i];
     }
     return t;
@@ -60,14 +66,17 @@ static const char *read_result(reader *r, const int *count, int most, ir_einsum 
     bool seen[IR_EINSUM_ELLIPSIS] = {false};
     const char *wrong = read_letters(r, "the result", &l);
     if (wrong) return wrong;
-    if (r->at < r->end) return fu_format(r->a, "the result's subscripts are followed by '%c'; expected one term", *r->at);
+    if (r->at < r->end)
+        return fu_format(r->a, "the result's subscripts are followed by '%c'; expected one term", *r->at);
     for (int i = 0; i < l.n; i++) {
         const int label = l.label[i];
-        if (!count[label]) return fu_format(r->a, "the result has the subscript %c, which no operand has", letter_of(label));
+        if (!count[label])
+            return fu_format(r->a, "the result has the subscript %c, which no operand has", letter_of(label));
         if (seen[label]) return fu_format(r->a, "the result has the subscript %c twice", letter_of(label));
         seen[label] = true;
     }
-    if (l.ellipsis < 0 && most > 0) return "operands have an ellipsis that stands for axes, but the result has none; expected ... after ->";
+    if (l.ellipsis < 0 && most > 0)
+        return "operands have an ellipsis that stands for axes, but the result has none; expected ... after ->";
     if (l.n + most > IR_MAX_RANK) return "the result has more than 8 dims; a tensor has at most 8";
     out->out = place(&l, most, most);
     return NULL;
@@ -79,21 +88,25 @@ static const char *read_all(reader *r, uint32_t n, const uint8_t *rank, ir_einsu
     int count[IR_EINSUM_ELLIPSIS] = {0}, most = 0;
     *out = (ir_einsum){.n = n, .in = FU_NEW_N(a, ir_einsum_term, n + 1)};
     for (uint32_t i = 0; i < n; i++) {
-        const char *const start = r->at, *what = fu_format(a, "operand %u", i + 1), *wrong = read_letters(r, what, &term[i]);
+        const char *const start = r->at, *what = fu_format(a, "operand %u", i + 1),
+                          *wrong = read_letters(r, what, &term[i]);
         if (wrong) return wrong;
         const char *const behind = r->at;
         r->at = start;
         const int width = rank[i] - term[i].n;
         if (width < 0 || (width > 0 && term[i].ellipsis < 0))
-            return fu_format(a, "%s has rank %u but %d subscripts%s", what, rank[i], term[i].n, width > 0 ? " and no ellipsis" : "");
+            return fu_format(a, "%s has rank %u but %d subscripts%s", what, rank[i], term[i].n,
+                             width > 0 ? " and no ellipsis" : "");
         r->at = behind;
         if (width > most) most = width;
         for (int k = 0; k < term[i].n; k++) count[term[i].label[k]]++;
         if (i + 1 == n) break;
-        if (r->at == r->end || *r->at != ',') return fu_format(a, "subscripts for %u operand%s, but there are %u", i + 1, i ? "s" : "", n);
+        if (r->at == r->end || *r->at != ',')
+            return fu_format(a, "subscripts for %u operand%s, but there are %u", i + 1, i ? "s" : "", n);
         r->at++;
     }
-    if (r->at < r->end && *r->at == ',') return fu_format(a, "subscripts for more than %u operand%s", n, n == 1 ? "" : "s");
+    if (r->at < r->end && *r->at == ',')
+        return fu_format(a, "subscripts for more than %u operand%s", n, n == 1 ? "" : "s");
     for (uint32_t i = 0; i < n; i++) out->in[i] = place(&term[i], rank[i] - term[i].n, most);
     if (r->at < r->end) {
         if (r->end - r->at < 2 || r->at[1] != '>') return "'-' in the subscripts is not part of ->";
@@ -110,8 +123,8 @@ static const char *read_all(reader *r, uint32_t n, const uint8_t *rank, ir_einsu
     return NULL;
 }
 
-const char *ir_einsum_read(fu_arena *a, const char *text, size_t length, uint32_t n, const uint8_t *rank, ir_einsum *out,
-                           size_t *where) {
+const char *ir_einsum_read(fu_arena *a, const char *text, size_t length, uint32_t n, const uint8_t *rank,
+                           ir_einsum *out, size_t *where) {
     reader r = {a, text, text + length};
     const char *wrong = read_all(&r, n, rank, out);
     *where = (size_t)(r.at - text);

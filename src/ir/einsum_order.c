@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* einsum_order.c: the order in which the operands of an einsum are multiplied, two at a time. Cost of a product: the number of its
- * multiplications, over the labels of both. Up to MAX_EXHAUSTIVE operands the least sum of costs, over all trees, by the subsets of
- * operands; above, one after the other the pair whose product grows least over what it replaces, of equal ones the cheapest. Ties go to what comes first, so that
- * the order follows from the text alone. */
+/* einsum_order.c: the order in which the operands of an einsum are multiplied, two at a time. Cost of a product: the
+ * number of its multiplications, over the labels of both. Up to MAX_EXHAUSTIVE operands the least sum of costs, over
+ * all trees, by the subsets of operands; above, one after the other the pair whose product grows least over what it
+ * replaces, of equal ones the cheapest. Ties go to what comes first, so that the order follows from the text alone. */
 #include "ir/einsum.h"
 
 enum { MAX_EXHAUSTIVE = 8 };
@@ -13,12 +13,14 @@ static double volume(ir_labels s, const double *size) {
     return v;
 }
 
-static bool greedy(fu_arena *arena, uint32_t n, const ir_labels *given, ir_labels out, const double *size, ir_einsum_step *step) {
+static bool greedy(fu_arena *arena, uint32_t n, const ir_labels *given, ir_labels out, const double *size,
+                   ir_einsum_step *step) {
     ir_labels *term = FU_NEW_N(arena, ir_labels, 2 * n);
     bool *is_used = FU_NEW_N(arena, bool, 2 * n);
     for (uint32_t i = 0; i < n; i++) term[i] = given[i];
     for (uint32_t s = 0; s + 1 < n; s++) {
-        /* How many of the terms that are left have a label, to know what a product keeps without a walk for each pair. */
+        /* How many of the terms that are left have a label, to know what a product keeps without a walk for each pair.
+         */
         uint32_t count[64] = {0}, have = n + s;
         double best = 0, most = 0;
         bool found = false;
@@ -51,7 +53,12 @@ static bool greedy(fu_arena *arena, uint32_t n, const ir_labels *given, ir_label
 }
 
 /* One subset of the operands: the best way to its product. */
-typedef struct subset { double cost; ir_labels kept; uint32_t left; bool is_possible; } subset;
+typedef struct subset {
+    double cost;
+    ir_labels kept;
+    uint32_t left;
+    bool is_possible;
+} subset;
 
 static uint32_t emit(const subset *all, uint32_t set, uint32_t n, ir_einsum_step *step, uint32_t *n_steps) {
     if (!(set & (set - 1))) return (uint32_t)__builtin_ctz(set);
@@ -60,7 +67,8 @@ static uint32_t emit(const subset *all, uint32_t set, uint32_t n, ir_einsum_step
     return n + (*n_steps)++;
 }
 
-static bool exhaustive(fu_arena *arena, uint32_t n, const ir_labels *term, ir_labels out, const double *size, ir_einsum_step *step) {
+static bool exhaustive(fu_arena *arena, uint32_t n, const ir_labels *term, ir_labels out, const double *size,
+                       ir_einsum_step *step) {
     const uint32_t whole = (1u << n) - 1;
     subset *all = FU_NEW_N(arena, subset, whole + 1);
     for (uint32_t set = 1; set <= whole; set++) {
@@ -81,7 +89,7 @@ static bool exhaustive(fu_arena *arena, uint32_t n, const ir_labels *term, ir_la
             if (s->is_possible && cost >= s->cost) continue;
             s->is_possible = true;
             s->cost = cost;
-            s->left = set ^ left;       /* the one with the first operand's place, where both are single */
+            s->left = set ^ left; /* the one with the first operand's place, where both are single */
         }
     }
     if (!all[whole].is_possible) return false;
@@ -90,6 +98,7 @@ static bool exhaustive(fu_arena *arena, uint32_t n, const ir_labels *term, ir_la
     return true;
 }
 
-bool ir_einsum_order(fu_arena *a, uint32_t n, const ir_labels *term, ir_labels out, const double *size, ir_einsum_step *step) {
+bool ir_einsum_order(fu_arena *a, uint32_t n, const ir_labels *term, ir_labels out, const double *size,
+                     ir_einsum_step *step) {
     return n <= MAX_EXHAUSTIVE ? exhaustive(a, n, term, out, size, step) : greedy(a, n, term, out, size, step);
 }

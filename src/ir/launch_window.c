@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* launch_window.c: tiles and memory of a window kernel, and what its description must be. The generated code does the same arithmetic. */
+/* launch_window.c: tiles and memory of a window kernel, and what its description must be. The generated code does the
+ * same arithmetic. */
 #include "ir/kernel.h"
 
 static int64_t ceil_div(int64_t a, int64_t b) { return b > 0 ? a / b + (a % b != 0) : 0; }
@@ -26,15 +27,20 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e) {
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_OP_MATMUL) mm = &k->inst[i];
     for (int i = 0; i < 2 && mm; i++) {
-        if (mm->n_in != 2 || mm->in[i] >= k->n_insts) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a window kernel multiplies two operands");
+        if (mm->n_in != 2 || mm->in[i] >= k->n_insts)
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a window kernel multiplies two operands");
         const ir_kinst *x = &k->inst[mm->in[i]];
-        if (x->op != IR_K_LOAD || x->variant || x->index >= k->n_buffers || x->dtype != mm->dtype || !ir_is_float(x->dtype) || ir_is_half(x->dtype))
-            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "operand %d of a window kernel is no plain load of the type of its sums", i);
+        if (x->op != IR_K_LOAD || x->variant || x->index >= k->n_buffers || x->dtype != mm->dtype ||
+            !ir_is_float(x->dtype) || ir_is_half(x->dtype))
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
+                           "operand %d of a window kernel is no plain load of the type of its sums", i);
         const int64_t *stride = k->buffer[x->index].stride;
         if (i == 0 && (stride[y] != 0 || stride[n] != 0 || stride[k->n_dims - 1] != 1))
-            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "the weights of a window kernel vary along y or n, or not by 1 along the last k");
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
+                           "the weights of a window kernel vary along y or n, or not by 1 along the last k");
         if (i == 1 && (stride[m] != 0 || stride[n] < 1 || stride[n] > 2))
-            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "operand 1 of a window kernel varies along m, or not by 1 or 2 along n");
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
+                           "operand 1 of a window kernel varies along m, or not by 1 or 2 along n");
     }
     return FUSOR_OK;
 }

@@ -1,26 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* pass_expand_einsum.c: einsum as products of two terms, one after the other (einsum_order.c), in the type that sums are made in.
+/* pass_expand_einsum.c: einsum as products of two terms, one after the other (einsum_order.c), in the type that sums
+ * are made in.
  *
  *   each operand    sizes of 1 dropped; a subscript that it has twice: its diagonal; one that is nowhere else: summed
  *   a product       a matmul of [batch.., m, k] and [batch.., k, n]; without a k, element by element
  *   at the end      the axes in the result's order, sizes of 1 put in, one conversion
  *
- * The axes that are one dim of a matmul are merged where they lie by a reshape, which costs nothing where they are neighbours in
- * memory; else the operand is put in order first. Of the two possible orders of k the one is taken that moves less. */
+ * The axes that are one dim of a matmul are merged where they lie by a reshape, which costs nothing where they are
+ * neighbours in memory; else the operand is put in order first. Of the two possible orders of k the one is taken that
+ * moves less. */
 #include "ir/expand.h"
 #include "ir/einsum.h"
 #include <string.h>
 
-typedef struct term { ir_id id; unsigned rank; uint8_t label[IR_MAX_RANK]; } term;
-typedef struct list { unsigned n; uint8_t at[IR_MAX_RANK]; } list;
+typedef struct term {
+    ir_id id;
+    unsigned rank;
+    uint8_t label[IR_MAX_RANK];
+} term;
+typedef struct list {
+    unsigned n;
+    uint8_t at[IR_MAX_RANK];
+} list;
 typedef struct einsum {
     const ir_expand *c;
     ir_graph *g;
     ir_sizes *s;
     fu_arena *arena;
-    ir_dtype t;                         /* of sums */
-    ir_size size[IR_EINSUM_LABELS];     /* of each label */
-    double  volume[IR_EINSUM_LABELS];   /* the same, for the order: sizes that have names count as GUESS */
+    ir_dtype t;                      /* of sums */
+    ir_size size[IR_EINSUM_LABELS];  /* of each label */
+    double volume[IR_EINSUM_LABELS]; /* the same, for the order: sizes that have names count as GUESS */
 } einsum;
 
 enum { GUESS = 64 };
@@ -35,7 +44,9 @@ static ir_labels labels_of(const term *x) {
 }
 
 /* ---- operators ---- */
-static ir_id binary(const einsum *v, ir_op op, ir_id a, ir_id b) { return ir_expand_op(v->c, op, 2, (ir_id[]){a, b}, NULL, 0, 0); }
+static ir_id binary(const einsum *v, ir_op op, ir_id a, ir_id b) {
+    return ir_expand_op(v->c, op, 2, (ir_id[]){a, b}, NULL, 0, 0);
+}
 static ir_id cast(const einsum *v, ir_id x, ir_dtype t) {
     return !x || ir_at(v->g, x)->dtype == t ? x : ir_expand_op(v->c, IR_OP_CAST, 1, &x, NULL, 0, t);
 }
@@ -72,8 +83,9 @@ static term ordered(const einsum *v, term x, const uint8_t *want) {
 }
 
 /* ---- one operand ---- */
-/* Labels p and q of x are one: only elements with equal indices along them. Adjacent axes of a known size: every n + 1st element of
- * both. Else the others are replaced by 0, and one of the axes is summed; 0 adds nothing, whatever is at the other places. */
+/* Labels p and q of x are one: only elements with equal indices along them. Adjacent axes of a known size: every n +
+ * 1st element of both. Else the others are replaced by 0, and one of the axes is summed; 0 adds nothing, whatever is at
+ * the other places. */
 static term diagonal(const einsum *v, term x, unsigned p, unsigned q) {
     const ir_node of = *ir_at(v->g, x.id);
     int64_t n;
@@ -82,31 +94,40 @@ static term diagonal(const einsum *v, term x, unsigned p, unsigned q) {
         memcpy(dim, of.dim, sizeof dim);
         dim[p] = ir_size_const(v->s, n * n);
         memmove(&dim[q], &dim[q + 1], (of.rank - q - 1) * sizeof *dim);
-        ir_size start = ir_size_const(v->s, 0), end = dim[p], step = ir_size_const(v->s, n + 1), axis = ir_size_const(v->s, p);
+        ir_size start = ir_size_const(v->s, 0), end = dim[p], step = ir_size_const(v->s, n + 1),
+                axis = ir_size_const(v->s, p);
         const ir_attr attr[4] = {/* ORDER attrs_SLICE: starts, ends, steps, axes */
-                                 {.is_set = true, .list = &start, .n = 1}, {.is_set = true, .list = &end, .n = 1},
-                                 {.is_set = true, .list = &step, .n = 1}, {.is_set = true, .list = &axis, .n = 1}};
+                                 {.is_set = true, .list = &start, .n = 1},
+                                 {.is_set = true, .list = &end, .n = 1},
+                                 {.is_set = true, .list = &step, .n = 1},
+                                 {.is_set = true, .list = &axis, .n = 1}};
         const ir_id flat = reshape(v, x.id, dim, of.rank - 1u);
         x.id = flat ? ir_expand_op(v->c, IR_OP_SLICE, 1, &flat, attr, 4, 0) : 0;
     } else {
         ir_node plane = ir_expand_node(v->c, IR_OP_IOTA, FUSOR_I64, &of, 0), reduced = {.rank = 0};
         ir_id index[2];
         for (unsigned i = 0; i < 2; i++) {
-            /* ORDER attrs_IOTA: shape, axis, dtype. [n, 1, ..] or [n, .. of the axes behind it]: broadcasting does the rest. */
+            /* ORDER attrs_IOTA: shape, axis, dtype. [n, 1, ..] or [n, .. of the axes behind it]: broadcasting does the
+             * rest. */
             const unsigned d = i ? q : p;
             ir_size dim[IR_MAX_RANK];
             plane.rank = (uint8_t)(of.rank - d);
             for (unsigned k = 0; k < plane.rank; k++) dim[k] = k ? ir_size_const(v->s, 1) : of.dim[d];
-            const ir_attr attr[3] = {{.is_set = true, .list = dim, .n = plane.rank}, {.is_set = true}, {.is_set = true, .integer = FUSOR_I64}};
+            const ir_attr attr[3] = {{.is_set = true, .list = dim, .n = plane.rank},
+                                     {.is_set = true},
+                                     {.is_set = true, .integer = FUSOR_I64}};
             index[i] = ir_expand_op(v->c, IR_OP_IOTA, 0, NULL, attr, 3, 0);
             if (!index[i]) return (term){0};
         }
         const ir_id same = binary(v, IR_OP_EQ, index[0], index[1]);
-        const ir_id kept = same ? ir_expand_op(v->c, IR_OP_SELECT, 3, (ir_id[]){same, x.id, ir_add_literal(v->g, of.dtype, 0)}, NULL, 0, 0) : 0;
+        const ir_id kept = same ? ir_expand_op(v->c, IR_OP_SELECT, 3,
+                                               (ir_id[]){same, x.id, ir_add_literal(v->g, of.dtype, 0)}, NULL, 0, 0)
+                                : 0;
         if (!kept) return (term){0};
         for (unsigned d = 0; d < of.rank; d++)
             if (d != q) reduced.dim[reduced.rank++] = of.dim[d];
-        x.id = ir_expand_reduce(v->c, IR_OP_REDUCE_SUM, kept, 1u << q, false, ir_is_float(of.dtype) ? of.dtype : v->t, &reduced);
+        x.id = ir_expand_reduce(v->c, IR_OP_REDUCE_SUM, kept, 1u << q, false, ir_is_float(of.dtype) ? of.dtype : v->t,
+                                &reduced);
     }
     memmove(&x.label[q], &x.label[q + 1], x.rank - q - 1);
     x.rank--;
@@ -158,7 +179,7 @@ static bool is_run(const term *x, const list *l) {
 static ir_id grouped(const einsum *v, term x, const list *group, unsigned n_groups) {
     bool is_merged = true;
     for (unsigned i = 0; i < n_groups; i++) is_merged &= is_run(&x, &group[i]);
-    if (!is_merged) {       /* put in order first: then every group is a run */
+    if (!is_merged) { /* put in order first: then every group is a run */
         uint8_t all[IR_MAX_RANK];
         unsigned n = 0;
         for (unsigned i = 0; i < n_groups; i++)
@@ -166,7 +187,8 @@ static ir_id grouped(const einsum *v, term x, const list *group, unsigned n_grou
         x = ordered(v, x, all);
     }
     if (!x.id) return 0;
-    /* Merge where they lie, the groups in the order of memory; then turn. Groups of nothing are sizes of 1, wherever. */
+    /* Merge where they lie, the groups in the order of memory; then turn. Groups of nothing are sizes of 1, wherever.
+     */
     ir_size dim[IR_MAX_RANK];
     unsigned from[IR_MAX_RANK], rank = 0;
     const ir_node of = *ir_at(v->g, x.id);
@@ -200,7 +222,7 @@ static void one_type(const einsum *v, ir_id *a, ir_id *b) {
     const bool is_narrow = ir_dtypes[ta].bytes == 1 && ir_dtypes[tb].bytes == 1;
     if (is_narrow && v->t == FUSOR_I32) return;
     if (ta == tb && !is_narrow && (v->t != FUSOR_F64 || ta == FUSOR_F64)) return;
-    if (is_narrow) wide = FUSOR_I16;    /* what u8 and i8 both fit into */
+    if (is_narrow) wide = FUSOR_I16; /* what u8 and i8 both fit into */
     *a = cast(v, *a, wide);
     *b = cast(v, *b, wide);
 }
@@ -226,13 +248,15 @@ static ir_id spread(const einsum *v, term x, const term *y) {
 /* want: the order of the result; NULL: any. */
 static term multiply(const einsum *v, term a, term b, ir_labels kept, const term *want) {
     const ir_labels summed = labels_of(&a) & labels_of(&b) & ~kept;
-    if (want && want->rank && !(labels_of(&b) & bit(want->label[want->rank - 1]))) {   /* the last axis is b's: there lanes lie */
+    if (want && want->rank &&
+        !(labels_of(&b) & bit(want->label[want->rank - 1]))) { /* the last axis is b's: there lanes lie */
         const term t = a;
         a = b;
         b = t;
     }
     const ir_labels la = labels_of(&a), lb = labels_of(&b);
-    const list batch = in_order_of(want ? want : &a, la & lb & kept), m = in_order_of(&a, la & kept & ~lb), n = in_order_of(&b, lb & kept & ~la);
+    const list batch = in_order_of(want ? want : &a, la & lb & kept), m = in_order_of(&a, la & kept & ~lb),
+               n = in_order_of(&b, lb & kept & ~la);
     term y = {.rank = 0};
     for (unsigned i = 0; i < batch.n; i++) y.label[y.rank++] = batch.at[i];
     for (unsigned i = 0; i < m.n; i++) y.label[y.rank++] = m.at[i];
@@ -263,14 +287,18 @@ static term multiply(const einsum *v, term a, term b, ir_labels kept, const term
     if (!left || !right) return y;
     one_type(v, &left, &right);
     if (!left || !right) return y;
-    const ir_attr attr[3] = {{0}, {0}, {.is_set = ir_is_float(v->t), .integer = v->t}}; /* ORDER attrs_MATMUL: transpose_a, transpose_b, dtype */
+    const ir_attr attr[3] = {
+        {0},
+        {0},
+        {.is_set = ir_is_float(v->t), .integer = v->t}}; /* ORDER attrs_MATMUL: transpose_a, transpose_b, dtype */
     const ir_id product = ir_expand_op(v->c, IR_OP_MATMUL, 2, (ir_id[]){left, right}, attr, 3, 0);
     y.id = reshape(v, cast(v, product, v->t), dim, y.rank);
     return y;
 }
 
 ir_id ir_expand_einsum(const ir_expand *c, const ir_node *n) {
-    einsum v = {.c = c, .g = c->rw->to, .s = c->rw->to->sizes, .arena = c->rw->arena, .t = ir_node_accumulator(c->rw->to, n)};
+    einsum v = {
+        .c = c, .g = c->rw->to, .s = c->rw->to->sizes, .arena = c->rw->arena, .t = ir_node_accumulator(c->rw->to, n)};
     const ir_einsum e = ir_einsum_of(v.g, v.arena, n);
     const uint32_t count = e.n;
     ir_labels *term_labels = FU_NEW_N(v.arena, ir_labels, count), out = 0;
@@ -290,7 +318,7 @@ ir_id ir_expand_einsum(const ir_expand *c, const ir_node *n) {
         }
     }
     for (unsigned d = 0; d < e.out.rank; d++) {
-        if (!uses[e.out.label[d]]) continue;        /* its size is 1 */
+        if (!uses[e.out.label[d]]) continue; /* its size is 1 */
         out |= bit(e.out.label[d]);
         want.label[want.rank++] = e.out.label[d];
     }
@@ -302,7 +330,8 @@ ir_id ir_expand_einsum(const ir_expand *c, const ir_node *n) {
         if (!terms[i].id) return 0;
         term_labels[i] &= elsewhere;
     }
-    if (!ir_einsum_order(v.arena, count, term_labels, out, v.volume, step)) return ir_add_raw(v.g, n);   /* for the reference */
+    if (!ir_einsum_order(v.arena, count, term_labels, out, v.volume, step))
+        return ir_add_raw(v.g, n); /* for the reference */
     uint32_t last = 0;
     for (uint32_t s = 0; s + 1 < count; s++) {
         last = count + s;

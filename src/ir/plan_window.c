@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_window.c: a convolution as a window kernel. Its space is the result's, then the channels of a group, the places of the kernel, and
- * the groups; the operands are read in place along it, with strides that overlap. */
+/* plan_window.c: a convolution as a window kernel. Its space is the result's, then the channels of a group, the places
+ * of the kernel, and the groups; the operands are read in place along it, with strides that overlap. */
 #include "ir/plan_builder.h"
 #include "ir/window.h"
 
@@ -64,17 +64,19 @@ void plan_window_space(builder *b, const ir_node *n) {
     int64_t columns = -1, rows = 1, products = -1, v;
     if (ir_size_is_const(g->sizes, w->dim[1], &products))
         for (unsigned i = 0; i < spatial; i++)
-            if (ir_size_is_const(g->sizes, w->dim[IR_SPATIAL_AT + i], &v)) products = products > INT32_MAX ? -1 : products * v;
+            if (ir_size_is_const(g->sizes, w->dim[IR_SPATIAL_AT + i], &v))
+                products = products > INT32_MAX ? -1 : products * v;
     if (!ir_size_is_const(g->sizes, n->dim[n->rank - 1], &columns)) columns = -1;
     if (spatial > 1 && !ir_size_is_const(g->sizes, n->dim[n->rank - 2], &rows)) rows = -1;
-    b->k->tile = ir_window_tile(b->k->level, n->dtype, made / groups_of(n), columns, rows, products, (int)entry(g, n, "strides", spatial - 1));
+    b->k->tile = ir_window_tile(b->k->level, n->dtype, made / groups_of(n), columns, rows, products,
+                                (int)entry(g, n, "strides", spatial - 1));
 }
 
 uint16_t plan_window_value(builder *b, const ir_node *n) {
     ir_sizes *sz = b->p->g->sizes;
     const ir_node x = *ir_at(b->p->g, n->in[0]), w = *ir_at(b->p->g, n->in[1]);
     const unsigned spatial = n->rank - (unsigned)IR_SPATIAL_AT;
-    const ir_size each = ir_size_div(sz, w.dim[0], ir_size_const(sz, groups_of(n)));     /* channels made by a group */
+    const ir_size each = ir_size_div(sz, w.dim[0], ir_size_const(sz, groups_of(n))); /* channels made by a group */
     ir_size run[IR_MAX_RANK], stride[2][MAX_SPACE];
     ir_kinst inst;
     for (int i = 0; i < 2; i++)
@@ -97,15 +99,15 @@ uint16_t plan_window_value(builder *b, const ir_node *n) {
     inst.op = IR_OP_MATMUL;
     inst.dtype = n->dtype;
     inst.n_in = 2;
-    for (int i = 0; i < 2; i++) {       /* operand 0 of the kernel is the weights */
+    for (int i = 0; i < 2; i++) { /* operand 0 of the kernel is the weights */
         inst.in[i] = builder_load(b, n->in[1 - i], stride[i]);
         b->window[i] = b->k->inst[inst.in[i]].index;
     }
     return builder_inst(b, inst);
 }
 
-/* The kernel's dims: batch, groups, outer spatial dims; channels made, rows, columns; channels taken and places that are not one. The
- * result and what it is combined with have the groups within the channels. */
+/* The kernel's dims: batch, groups, outer spatial dims; channels made, rows, columns; channels taken and places that
+ * are not one. The result and what it is combined with have the groups within the channels. */
 int plan_window_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], char role[MAX_SPACE + 1]) {
     ir_sizes *sz = b->p->g->sizes;
     const int columns = n->rank - 1, rows = n->rank > IR_SPATIAL_AT + 1 ? n->rank - 2 : -1;
@@ -113,7 +115,8 @@ int plan_window_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], ch
     b->dim[1] = ir_size_div(sz, b->dim[1], b->dim[dim_group(n)]);
     for (uint32_t i = 0; i < b->accesses.n; i++) {
         access *a = &b->accesses.at[i];
-        if ((int)i != b->window[0] && (int)i != b->window[1]) a->stride[dim_group(n)] = ir_size_mul(sz, a->stride[1], b->dim[1]);
+        if ((int)i != b->window[0] && (int)i != b->window[1])
+            a->stride[dim_group(n)] = ir_size_mul(sz, a->stride[1], b->dim[1]);
     }
 #define PUT(d, r) (order[count] = (d), role[count++] = (r))
     if (!ir_size_is(sz, b->dim[0], 1)) PUT(0, 'b');

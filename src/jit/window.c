@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* window.c: convolutions. A register tile is mr channels x nr columns; its products are of weights as they lie (rows of K elements) and
- * of the operand as it lies: k is an offset from a table that each call makes first, so nothing is copied and nothing is packed.
+/* window.c: convolutions. A register tile is mr channels x nr columns; its products are of weights as they lie (rows of
+ * K elements) and of the operand as it lies: k is an offset from a table that each call makes first, so nothing is
+ * copied and nothing is packed.
  *
  *   tile of work   rows y0 .. of one image, all channels
- *   lines          where the operand's rows are little longer than the result's, all rows are one line of columns, with some that
- *                  belong to no result between them; else each row is a line
- *   panels         nr columns of a line. With masks the last one reads what there is. Else it begins earlier, so that it is whole,
- *                  and a line that is shorter than a panel is copied to where there is room
- *   short sums     of one K block in a row go from registers to the outputs
+ *   lines          where the operand's rows are little longer than the result's, all rows are one line of columns, with
+ * some that belong to no result between them; else each row is a line panels         nr columns of a line. With masks
+ * the last one reads what there is. Else it begins earlier, so that it is whole, and a line that is shorter than a
+ * panel is copied to where there is room short sums     of one K block in a row go from registers to the outputs
  *   segments       else: the columns of a panel that are of one row: the program behind the sums is evaluated on them
  *
  * The order that an element is accumulated in depends on K, kb and the level alone, as in contract.c. */
@@ -16,36 +16,41 @@
 #include <string.h>
 
 enum { MAX_TILE = 32, MAX_K = 5, MEMORY_PRODUCTS = 16 };
-/* NARROW ones are of one vector of columns. In MASKED and ROW the last vector may have fewer: masked loads cost a tenth of the speed. */
+/* NARROW ones are of one vector of columns. In MASKED and ROW the last vector may have fewer: masked loads cost a tenth
+ * of the speed. */
 typedef enum window_function { TILE, MASKED, NARROW, ROW, NARROW_ROW, EDGE, FINISH, FUNCTIONS } window_function;
 
 typedef struct window {
     emit *e;
     const ir_kernel *k;
     int n_batch, dim_m, dim_y, dim_n, n_k;
-    int matmul, weights, operand;   /* an instruction; buffers */
+    int matmul, weights, operand; /* an instruction; buffers */
     ir_dtype acc;
     int bytes, lanes, v_lanes, nv, mr, nr, kb, step;
     LLVMTypeRef t_acc, t_vec;
-    LLVMValueRef kk;                /* product of the dims k */
-    LLVMValueRef table, edge_table, tile, edge;     /* parts of scratch: ir/kernel.h */
-    bool has_rows;                  /* ROW is there */
+    LLVMValueRef kk;                            /* product of the dims k */
+    LLVMValueRef table, edge_table, tile, edge; /* parts of scratch: ir/kernel.h */
+    bool has_rows;                              /* ROW is there */
     LLVMValueRef function[FUNCTIONS];
     LLVMTypeRef function_type[FUNCTIONS];
 } window;
 
 typedef struct point {
     window *w;
-    LLVMValueRef *off;              /* of each buffer, at lane 0 */
-    LLVMValueRef *index;            /* of each dim but k */
+    LLVMValueRef *off;   /* of each buffer, at lane 0 */
+    LLVMValueRef *index; /* of each dim but k */
     int axis;
     LLVMValueRef mask;
 } point;
 
 static LLVMValueRef num(window *w, int64_t v) { return em_i64s(w->e, v); }
 static LLVMValueRef element(window *w, LLVMValueRef base, LLVMValueRef i) { return em_gep(w->e, base, w->t_acc, i); }
-static LLVMValueRef least(window *w, LLVMValueRef a, LLVMValueRef b) { return em_select(w->e, em_icmp(w->e, LLVMIntSLT, a, b), a, b); }
-static LLVMValueRef round_up(window *w, LLVMValueRef bytes) { return em_and(w->e, em_add(w->e, bytes, num(w, 63)), num(w, -64)); }
+static LLVMValueRef least(window *w, LLVMValueRef a, LLVMValueRef b) {
+    return em_select(w->e, em_icmp(w->e, LLVMIntSLT, a, b), a, b);
+}
+static LLVMValueRef round_up(window *w, LLVMValueRef bytes) {
+    return em_and(w->e, em_add(w->e, bytes, num(w, 63)), num(w, -64));
+}
 
 static void set_values(window *w) {
     emit *e = w->e;
@@ -59,7 +64,11 @@ static void set_values(window *w) {
 }
 
 /* ---- functions beside the kernel's ---- */
-typedef struct outer { emit e; window w; LLVMBasicBlockRef block; } outer;
+typedef struct outer {
+    emit e;
+    window w;
+    LLVMBasicBlockRef block;
+} outer;
 
 static outer *begin_function(window *w, window_function f, const char *name, LLVMTypeRef *parameter, unsigned n) {
     emit *e = w->e;
@@ -95,22 +104,24 @@ static LLVMValueRef load_vector(window *w, LLVMValueRef ptr) {
     return v;
 }
 
-/* Of v_lanes columns `step` apart: which elements of two vectors are read, of which the second ends with the last element that is wanted.
- * `active`: the columns; NULL: all. */
+/* Of v_lanes columns `step` apart: which elements of two vectors are read, of which the second ends with the last
+ * element that is wanted. `active`: the columns; NULL: all. */
 static LLVMValueRef active_elements(window *w, LLVMValueRef active, int vector) {
     const int n = w->v_lanes;
     LLVMValueRef index[64];
     if (!active || w->step == 1) return active;
     for (int i = 0; i < n; i++) {
         const int at = vector ? n - 1 + i : i;
-        index[i] = LLVMConstInt(w->e->t_i32, (unsigned)(at % 2 ? n : at / 2), 0);   /* n: the first of none */
+        index[i] = LLVMConstInt(w->e->t_i32, (unsigned)(at % 2 ? n : at / 2), 0); /* n: the first of none */
     }
-    return LLVMBuildShuffleVector(w->e->b, active, LLVMConstNull(LLVMTypeOf(active)), LLVMConstVector(index, (unsigned)n), "");
+    return LLVMBuildShuffleVector(w->e->b, active, LLVMConstNull(LLVMTypeOf(active)),
+                                  LLVMConstVector(index, (unsigned)n), "");
 }
 
 static LLVMValueRef load_masked(window *w, LLVMValueRef ptr, LLVMValueRef mask) {
     if (!mask) return load_vector(w, ptr);
-    return compat_masked_load(w->e->mod, w->e->b, COMPAT_CONTIGUOUS, w->t_vec, ptr, mask, LLVMConstNull(w->t_vec), (unsigned)w->bytes);
+    return compat_masked_load(w->e->mod, w->e->b, COMPAT_CONTIGUOUS, w->t_vec, ptr, mask, LLVMConstNull(w->t_vec),
+                              (unsigned)w->bytes);
 }
 
 /* v_lanes columns from element `at` on; mask: of the vectors, or NULLs. */
@@ -119,18 +130,21 @@ static LLVMValueRef load_columns(window *w, LLVMValueRef base, int column, LLVMV
     LLVMValueRef a = load_masked(w, element(w, base, num(w, at)), mask[0]);
     if (w->step == 1) return a;
     LLVMValueRef b = load_masked(w, element(w, base, num(w, at + n - 1)), mask[1]), index[64];
-    for (int i = 0; i < n; i++) index[i] = LLVMConstInt(w->e->t_i32, (unsigned)(2 * i < n ? 2 * i : n + 2 * i - (n - 1)), 0);
+    for (int i = 0; i < n; i++)
+        index[i] = LLVMConstInt(w->e->t_i32, (unsigned)(2 * i < n ? 2 * i : n + 2 * i - (n - 1)), 0);
     return LLVMBuildShuffleVector(w->e->b, a, b, LLVMConstVector(index, (unsigned)n), "");
 }
 
-static LLVMValueRef merge(window *w, LLVMValueRef a, LLVMBasicBlockRef from_a, LLVMValueRef b, LLVMBasicBlockRef from_b) {
+static LLVMValueRef merge(window *w, LLVMValueRef a, LLVMBasicBlockRef from_a, LLVMValueRef b,
+                          LLVMBasicBlockRef from_b) {
     LLVMValueRef phi = LLVMBuildPhi(w->e->b, LLVMTypeOf(a), "");
     LLVMAddIncoming(phi, &a, &from_a, 1);
     LLVMAddIncoming(phi, &b, &from_b, 1);
     return phi;
 }
 
-/* What a register tile starts from: pointers to the weights of each row, the operand and its table, how many products, which columns. */
+/* What a register tile starts from: pointers to the weights of each row, the operand and its table, how many products,
+ * which columns. */
 typedef struct products {
     int nv;
     LLVMValueRef row[16], operand, table, count, mask[8][2];
@@ -152,7 +166,8 @@ static void emit_products(window *w, const products *p, LLVMValueRef out[MAX_TIL
     emit *e = w->e;
     const int nv = p->nv, n = w->mr * nv;
     LLVMValueRef zero = LLVMConstNull(w->t_vec), sum[MAX_TILE], next[MAX_TILE], b[8], first = num(w, 0);
-    LLVMValueRef zeros = LLVMConstNull(LLVMVectorType(e->t_i32, (unsigned)w->v_lanes)), poison = LLVMGetPoison(w->t_vec);
+    LLVMValueRef zeros = LLVMConstNull(LLVMVectorType(e->t_i32, (unsigned)w->v_lanes)),
+                 poison = LLVMGetPoison(w->t_vec);
     LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b), body = em_block(e, "products"), done = em_block(e, "sums");
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, p->count, first), body, done);
     LLVMPositionBuilderAtEnd(e->b, body);
@@ -183,8 +198,8 @@ static void emit_products(window *w, const products *p, LLVMValueRef out[MAX_TIL
     for (int i = 0; i < n; i++) out[i] = merge(w, zero, entry, next[i], body);
 }
 
-/* (weights, elements between their rows, operand, table, count, dst, before, columns): dst[mr][nr] = the products; plus what is there
- * where `before` is not 0. */
+/* (weights, elements between their rows, operand, table, count, dst, before, columns): dst[mr][nr] = the products; plus
+ * what is there where `before` is not 0. */
 static void emit_tile(window *w, window_function f) {
     emit *e = w->e;
     products p = {.nv = f == NARROW ? 1 : w->nv};
@@ -212,7 +227,8 @@ static void emit_tile(window *w, window_function f) {
 }
 
 /* ---- a line that is shorter than a panel ---- */
-/* (args, operand, columns): its elements behind each other for every k, nr * step places each, zeros behind; and their table. */
+/* (args, operand, columns): its elements behind each other for every k, nr * step places each, zeros behind; and their
+ * table. */
 static void emit_edge(window *w) {
     emit *e = w->e;
     LLVMTypeRef parameter[3] = {e->t_ptr, e->t_ptr, e->t_i64};
@@ -222,7 +238,8 @@ static void emit_edge(window *w) {
     LLVMValueRef width = em_add(e, em_mul(e, em_sub(e, columns, one), num(w, w->step)), one);
     em_loop lk = em_for(e, num(w, 0), w->kk, one);
     LLVMValueRef at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, w->table, e->t_i64, lk.i), "");
-    LLVMValueRef to = em_mul(e, lk.i, num(w, room)), source = em_gep(e, from, e->t_i8, at), place = element(w, w->edge, to);
+    LLVMValueRef to = em_mul(e, lk.i, num(w, room)), source = em_gep(e, from, e->t_i8, at),
+                 place = element(w, w->edge, to);
     LLVMBuildStore(e->b, em_mul(e, to, num(w, w->bytes)), em_gep(e, w->edge_table, e->t_i64, lk.i));
     em_loop l = em_for(e, num(w, 0), width, one);
     LLVMValueRef x = LLVMBuildLoad2(e->b, w->t_acc, element(w, source, l.i), "");
@@ -245,7 +262,9 @@ static LLVMValueRef step_of(window *w, int buffer, int axis) {
 
 static LLVMValueRef load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
     point *at = user;
-    if (inst->op == IR_K_LOAD) return em_load_value(e, v, inst, at->axis, at->off[inst->index], step_of(at->w, inst->index, at->axis), at->mask);
+    if (inst->op == IR_K_LOAD)
+        return em_load_value(e, v, inst, at->axis, at->off[inst->index], step_of(at->w, inst->index, at->axis),
+                             at->mask);
     LLVMValueRef x = em_splat(e, at->index[inst->index]), lane[64];
     if (inst->index != at->w->dim_n || e->lanes == 1) return x;
     for (int i = 0; i < e->lanes; i++) lane[i] = num(at->w, i);
@@ -253,8 +272,8 @@ static LLVMValueRef load(emit *e, em_values *v, const ir_kinst *inst, void *user
 }
 
 /* Evaluates and stores everything at columns from `column` on of a row; sums lie at x. */
-static void finish_at(window *w, const LLVMValueRef *row_off, LLVMValueRef *index, LLVMValueRef first, LLVMValueRef column, LLVMValueRef x,
-                      LLVMValueRef mask) {
+static void finish_at(window *w, const LLVMValueRef *row_off, LLVMValueRef *index, LLVMValueRef first,
+                      LLVMValueRef column, LLVMValueRef x, LLVMValueRef mask) {
     emit *e = w->e;
     LLVMValueRef off[IR_KERNEL_MAX_BUFFERS];
     for (int b = 0; b < w->k->n_buffers; b++) {
@@ -289,11 +308,13 @@ static LLVMValueRef offset_of(window *w, int buffer, LLVMValueRef *index) {
     emit *e = w->e;
     LLVMValueRef off = num(w, 0);
     for (int d = 0; d <= w->dim_n; d++)
-        if (w->k->buffer[buffer].stride[d] != 0 && index[d]) off = em_add(e, off, em_mul(e, index[d], e->stride[buffer][d]));
+        if (w->k->buffer[buffer].stride[d] != 0 && index[d])
+            off = em_add(e, off, em_mul(e, index[d], e->stride[buffer][d]));
     return off;
 }
 
-/* What functions are told of the row that a line begins with: offsets of buffers, then indices of the dims before m, and of y. */
+/* What functions are told of the row that a line begins with: offsets of buffers, then indices of the dims before m,
+ * and of y. */
 static LLVMValueRef told(window *w, LLVMValueRef block, int i) {
     return LLVMBuildLoad2(w->e->b, w->e->t_i64, em_gep(w->e, block, w->e->t_i64, num(w, i)), "");
 }
@@ -317,13 +338,15 @@ static void emit_finish(window *w) {
     emit *e = w->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
     outer *o = begin_function(w, FINISH, "finish", parameter, 7);
-    LLVMValueRef in[7], index[IR_KERNEL_MAX_DIMS] = {0}, off[IR_KERNEL_MAX_BUFFERS], lanes = num(w, w->lanes), zero = num(w, 0);
+    LLVMValueRef in[7], index[IR_KERNEL_MAX_DIMS] = {0}, off[IR_KERNEL_MAX_BUFFERS], lanes = num(w, w->lanes),
+                        zero = num(w, 0);
     LLVMGetParams(e->fn, in);
     read_block(w, in[2], off, index);
     index[w->dim_y] = em_add(e, index[w->dim_y], in[4]);
     index[w->dim_m] = in[3];
     index[w->dim_n] = in[5];
-    for (int d = w->dim_m; d <= w->dim_n; d++) move_offsets(w, off, d == w->dim_m ? in[3] : d == w->dim_y ? in[4] : in[5], d, off);
+    for (int d = w->dim_m; d <= w->dim_n; d++)
+        move_offsets(w, off, d == w->dim_m ? in[3] : d == w->dim_y ? in[4] : in[5], d, off);
     LLVMValueRef whole = em_and(e, in[6], num(w, -w->lanes)), row_off[IR_KERNEL_MAX_BUFFERS];
     em_loop lr = em_for(e, zero, num(w, w->mr), num(w, 1));
     move_offsets(w, off, lr.i, w->dim_m, row_off);
@@ -362,8 +385,8 @@ static bool has_row_functions(const window *w) {
     return n <= 12;
 }
 
-static void store_sums(window *w, const products *p, LLVMValueRef *sum, const LLVMValueRef *off, LLVMValueRef *index, LLVMValueRef m0, LLVMValueRef n0,
-                       int j, bool is_masked) {
+static void store_sums(window *w, const products *p, LLVMValueRef *sum, const LLVMValueRef *off, LLVMValueRef *index,
+                       LLVMValueRef m0, LLVMValueRef n0, int j, bool is_masked) {
     emit *e = w->e;
     LLVMValueRef column = em_add(e, n0, num(w, j * w->v_lanes)), at_off[IR_KERNEL_MAX_BUFFERS];
     for (int i = 0; i < w->mr; i++) {
@@ -384,13 +407,15 @@ static void store_sums(window *w, const products *p, LLVMValueRef *sum, const LL
     }
 }
 
-/* (args, block, weights, operand, n0, columns, rows): all channels of columns of rows, more than all vectors but one of a panel. */
+/* (args, block, weights, operand, n0, columns, rows): all channels of columns of rows, more than all vectors but one of
+ * a panel. */
 static void emit_row(window *w, window_function f) {
     emit *e = w->e;
     products p = {.nv = f == NARROW_ROW ? 1 : w->nv};
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64};
     outer *o = begin_function(w, f, f == NARROW_ROW ? "narrow_row" : "row", parameter, 7);
-    LLVMValueRef in[7], sum[MAX_TILE], first[IR_KERNEL_MAX_BUFFERS], off[IR_KERNEL_MAX_BUFFERS], index[IR_KERNEL_MAX_DIMS] = {0};
+    LLVMValueRef in[7], sum[MAX_TILE], first[IR_KERNEL_MAX_BUFFERS], off[IR_KERNEL_MAX_BUFFERS],
+        index[IR_KERNEL_MAX_DIMS] = {0};
     LLVMValueRef m = e->size[w->dim_m], pitch = e->stride[w->weights][w->dim_m];
     LLVMGetParams(e->fn, in);
     read_block(w, in[1], first, index);
@@ -408,7 +433,7 @@ static void emit_row(window *w, window_function f) {
     for (int i = 0; i < w->mr; i++) p.row[i] = element(w, i ? p.row[i - 1] : in[2], i ? pitch : em_mul(e, m0, pitch));
     p.mask[p.nv - 1][0] = of_step;
     emit_products(w, &p, sum);
-    p.mask[p.nv - 1][0] = active;       /* of the columns, whatever the step is */
+    p.mask[p.nv - 1][0] = active; /* of the columns, whatever the step is */
     for (int j = 0; j + 1 < p.nv; j++) store_sums(w, &p, sum, off, index, m0, in[4], j, false);
     em_branch b = em_if(e, em_icmp(e, LLVMIntEQ, in[5], num(w, p.nv * w->v_lanes)));
     store_sums(w, &p, sum, off, index, m0, in[4], p.nv - 1, false);
@@ -437,7 +462,8 @@ static void emit_table(window *w) {
 }
 
 typedef struct line {
-    LLVMValueRef from, length, pitch, block, weights;     /* first element of the operand; columns; columns from row to row */
+    LLVMValueRef from, length, pitch, block,
+        weights; /* first element of the operand; columns; columns from row to row */
     LLVMValueRef m_begin, m_end;
 } line;
 
@@ -445,7 +471,8 @@ typedef struct line {
 static void emit_segments(window *w, const line *s, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef m0) {
     emit *e = w->e;
     LLVMValueRef n = e->size[w->dim_n];
-    LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b), head = em_block(e, "segment"), body = em_block(e, "columns"), done = em_block(e, "panel");
+    LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b), head = em_block(e, "segment"), body = em_block(e, "columns"),
+                      done = em_block(e, "panel");
     LLVMBuildBr(e->b, head);
     LLVMPositionBuilderAtEnd(e->b, head);
     LLVMValueRef at = LLVMBuildPhi(e->b, e->t_i64, "");
@@ -455,7 +482,8 @@ static void emit_segments(window *w, const line *s, LLVMValueRef begin, LLVMValu
     LLVMValueRef row = LLVMBuildUDiv(e->b, at, s->pitch, ""), column = em_sub(e, at, em_mul(e, row, s->pitch));
     LLVMValueRef columns = least(w, em_sub(e, n, column), em_sub(e, end, at));
     em_branch b = em_if(e, em_icmp(e, LLVMIntSGT, columns, num(w, 0)));
-    call(w, FINISH, (LLVMValueRef[]){e->args, element(w, w->tile, em_sub(e, at, begin)), s->block, m0, row, column, columns}, 7);
+    call(w, FINISH,
+         (LLVMValueRef[]){e->args, element(w, w->tile, em_sub(e, at, begin)), s->block, m0, row, column, columns}, 7);
     em_endif(e, &b);
     LLVMValueRef next = em_add(e, at, em_sub(e, s->pitch, column));
     LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
@@ -487,16 +515,24 @@ static void emit_some_columns(window *w, LLVMValueRef in[8]) {
 }
 
 /* The columns begin .. end - 1 of a line, all channels. */
-static void emit_panel(window *w, const line *s, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef source, LLVMValueRef table) {
+static void emit_panel(window *w, const line *s, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef source,
+                       LLVMValueRef table) {
     emit *e = w->e;
-    LLVMValueRef zero = num(w, 0), one = num(w, 1), m = e->size[w->dim_m], mr = num(w, w->mr), columns = em_sub(e, end, begin);
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), m = e->size[w->dim_m], mr = num(w, w->mr),
+                 columns = em_sub(e, end, begin);
     em_loop lm = em_for(e, s->m_begin, s->m_end, mr);
     LLVMValueRef m0 = least(w, lm.i, em_sub(e, m, mr)), row = e->stride[w->weights][w->dim_m];
     LLVMValueRef weights = element(w, s->weights, em_mul(e, m0, row));
-    LLVMValueRef k_end = em_select(e, em_icmp(e, LLVMIntSGT, w->kk, zero), w->kk, one);   /* K = 0: sums of nothing */
+    LLVMValueRef k_end = em_select(e, em_icmp(e, LLVMIntSGT, w->kk, zero), w->kk, one); /* K = 0: sums of nothing */
     em_loop lk = em_for(e, zero, k_end, num(w, w->kb));
-    LLVMValueRef in[8] = {element(w, weights, lk.i), row, source, em_gep(e, table, e->t_i64, lk.i), least(w, em_sub(e, w->kk, lk.i), num(w, w->kb)),
-                          w->tile, lk.i, columns};
+    LLVMValueRef in[8] = {element(w, weights, lk.i),
+                          row,
+                          source,
+                          em_gep(e, table, e->t_i64, lk.i),
+                          least(w, em_sub(e, w->kk, lk.i), num(w, w->kb)),
+                          w->tile,
+                          lk.i,
+                          columns};
     if (e->level->has_mask) emit_some_columns(w, in);
     else call(w, TILE, in, 8);
     em_end(e, &lk);
@@ -513,7 +549,8 @@ static void emit_line(window *w, const line *s) {
         is_short = em_icmp(e, LLVMIntSLT, s->length, nr);
         begin = em_select(e, is_short, zero, least(w, begin, em_sub(e, s->length, nr)));
     }
-    LLVMValueRef end = least(w, em_add(e, begin, nr), s->length), source = element(w, s->from, em_mul(e, begin, num(w, w->step)));
+    LLVMValueRef end = least(w, em_add(e, begin, nr), s->length),
+                 source = element(w, s->from, em_mul(e, begin, num(w, w->step)));
     if (is_short) {
         em_branch b = em_if(e, is_short);
         call(w, EDGE, (LLVMValueRef[]){e->args, source, s->length}, 3);
@@ -537,21 +574,27 @@ static void emit_short_sums(window *w, const line *s, LLVMValueRef rows) {
     if (w->nv == 1) return;
     em_loop rest = em_for(e, wide, n, num(w, w->v_lanes));
     from = element(w, s->from, em_mul(e, rest.i, num(w, w->step)));
-    call(w, NARROW_ROW, (LLVMValueRef[]){e->args, s->block, s->weights, from, rest.i, least(w, num(w, w->v_lanes), em_sub(e, n, rest.i)), rows}, 7);
+    call(w, NARROW_ROW,
+         (LLVMValueRef[]){e->args, s->block, s->weights, from, rest.i,
+                          least(w, num(w, w->v_lanes), em_sub(e, n, rest.i)), rows},
+         7);
     em_end(e, &rest);
 }
 
 static void write_block(window *w, LLVMValueRef block, LLVMValueRef *index) {
     emit *e = w->e;
-    for (int b = 0; b < w->k->n_buffers; b++) LLVMBuildStore(e->b, offset_of(w, b, index), em_gep(e, block, e->t_i64, num(w, b)));
+    for (int b = 0; b < w->k->n_buffers; b++)
+        LLVMBuildStore(e->b, offset_of(w, b, index), em_gep(e, block, e->t_i64, num(w, b)));
     for (int d = 0; d <= w->n_batch; d++)
-        LLVMBuildStore(e->b, index[d < w->n_batch ? d : w->dim_y], em_gep(e, block, e->t_i64, num(w, w->k->n_buffers + d)));
+        LLVMBuildStore(e->b, index[d < w->n_batch ? d : w->dim_y],
+                       em_gep(e, block, e->t_i64, num(w, w->k->n_buffers + d)));
 }
 
 static void emit_tiles(window *w) {
     emit *e = w->e;
     LLVMValueRef zero = num(w, 0), one = num(w, 1), n = e->size[w->dim_n], all = e->size[w->dim_y];
-    LLVMValueRef rows = e->tune[IR_TUNE_WINDOW_ROWS], pitch = e->stride[w->operand][w->dim_y], index[IR_KERNEL_MAX_DIMS] = {0};
+    LLVMValueRef rows = e->tune[IR_TUNE_WINDOW_ROWS], pitch = e->stride[w->operand][w->dim_y],
+                 index[IR_KERNEL_MAX_DIMS] = {0};
     rows = em_select(e, em_icmp(e, LLVMIntSLT, rows, one), one, rows);
     LLVMValueRef blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, all, rows), one), rows, "");
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
@@ -562,11 +605,15 @@ static void emit_tiles(window *w) {
     index[w->dim_y] = y0;
     LLVMValueRef from = element(w, e->base[w->operand], offset_of(w, w->operand, index));
     /* All rows as one line where that is less work; the way through memory counts as so many products. */
-    LLVMValueRef flat = em_add(e, em_mul(e, em_sub(e, count, one), pitch), n), up = num(w, w->v_lanes - 1), vl = num(w, w->v_lanes);
-    LLVMValueRef few = LLVMBuildUDiv(e->b, em_add(e, flat, up), vl, ""), many = em_mul(e, count, LLVMBuildUDiv(e->b, em_add(e, n, up), vl, ""));
-    LLVMValueRef is_row = em_icmp(e, LLVMIntSLE, w->kk, num(w, w->has_rows ? w->kb : -1)), is_flat = LLVMConstInt(e->t_i1, 0, 0);
+    LLVMValueRef flat = em_add(e, em_mul(e, em_sub(e, count, one), pitch), n), up = num(w, w->v_lanes - 1),
+                 vl = num(w, w->v_lanes);
+    LLVMValueRef few = LLVMBuildUDiv(e->b, em_add(e, flat, up), vl, ""),
+                 many = em_mul(e, count, LLVMBuildUDiv(e->b, em_add(e, n, up), vl, ""));
+    LLVMValueRef is_row = em_icmp(e, LLVMIntSLE, w->kk, num(w, w->has_rows ? w->kb : -1)),
+                 is_flat = LLVMConstInt(e->t_i1, 0, 0);
     if (w->step == 1) {
-        LLVMValueRef through = num(w, MEMORY_PRODUCTS), by_rows = em_add(e, w->kk, em_select(e, is_row, num(w, 0), through));
+        LLVMValueRef through = num(w, MEMORY_PRODUCTS),
+                     by_rows = em_add(e, w->kk, em_select(e, is_row, num(w, 0), through));
         is_flat = em_icmp(e, LLVMIntSLT, em_mul(e, few, em_add(e, w->kk, through)), em_mul(e, many, by_rows));
         is_flat = em_and(e, em_icmp(e, LLVMIntSGE, pitch, n), is_flat);
         is_row = em_and(e, is_row, em_xor(e, is_flat, LLVMConstInt(e->t_i1, 1, 0)));
@@ -627,7 +674,8 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     w->nv = w->nr / w->v_lanes;
     w->step = ir_kernel_window_step(w->k);
     if (w->n_k > MAX_K || w->nr % w->v_lanes || w->nv > 8 || w->mr > 16 || w->mr * w->nv > MAX_TILE)
-        return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "window kernel: tile %d x %d does not fit level %s", w->mr, w->nr, e->level->name);
+        return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "window kernel: tile %d x %d does not fit level %s", w->mr, w->nr,
+                       e->level->name);
     w->t_acc = em_scalar_type(e, w->acc);
     w->t_vec = LLVMVectorType(w->t_acc, (unsigned)w->v_lanes);
     set_values(w);

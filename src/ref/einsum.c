@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* einsum: for each element of the result, the products of all operands over every value of the subscripts that it does not have. An
- * operand's stride along a subscript is the sum of those of the axes that have it; axes of size 1 stretch. */
+/* einsum: for each element of the result, the products of all operands over every value of the subscripts that it does
+ * not have. An operand's stride along a subscript is the sum of those of the axes that have it; axes of size 1 stretch.
+ */
 #include "ref/kinds.h"
 #include "ir/einsum.h"
 #include "ir/scalar.h"
@@ -8,14 +9,16 @@
 typedef struct sums {
     const ref_call *c;
     ir_einsum e;
-    unsigned n;                                 /* subscripts: the result's first, then those that are summed */
+    unsigned n; /* subscripts: the result's first, then those that are summed */
     unsigned n_out;
     int64_t size[IR_EINSUM_LABELS], at[IR_EINSUM_LABELS];
-    int64_t *stride;                            /* of operand i along subscript k: [i * n + k] */
+    int64_t *stride; /* of operand i along subscript k: [i * n + k] */
     int64_t *offset;
 } sums;
 
-static fusor_status wrong(const ref_call *c, const char *what) { return REF_FAIL(c, FUSOR_ERROR_SHAPE, "einsum: %s", what); }
+static fusor_status wrong(const ref_call *c, const char *what) {
+    return REF_FAIL(c, FUSOR_ERROR_SHAPE, "einsum: %s", what);
+}
 
 static fusor_status find_strides(sums *s, fu_arena *a) {
     const ref_call *c = s->c;
@@ -71,19 +74,22 @@ static fusor_status add_up(sums *s) {
         long double real = 0;
         uint64_t integer = 0;
         if (!is_empty) do {
-            long double product = 1;
-            uint64_t whole = 1;
-            for (uint32_t i = 0; i < s->e.n; i++) {
-                const ref_tensor *x = &c->in[i];
-                const ir_bits b = ref_get(x, s->offset[i]);
-                if (is_float) product *= (long double)ir_bits_to_double(x->dtype, b);
-                else whole *= (uint64_t)ref_int(x->dtype, b);
-            }
-            real += product;
-            integer += whole;
-        } while (next(s, s->n_out, s->n));
+                long double product = 1;
+                uint64_t whole = 1;
+                for (uint32_t i = 0; i < s->e.n; i++) {
+                    const ref_tensor *x = &c->in[i];
+                    const ir_bits b = ref_get(x, s->offset[i]);
+                    if (is_float) product *= (long double)ir_bits_to_double(x->dtype, b);
+                    else whole *= (uint64_t)ref_int(x->dtype, b);
+                }
+                real += product;
+                integer += whole;
+            } while (next(s, s->n_out, s->n));
         if (is_float) ref_put_real(out, o, real);
-        else ref_put(out, o, ir_scalar_cast(FUSOR_I64, out->dtype, (ir_bits)(wraps ? (int64_t)(int32_t)integer : (int64_t)integer)));
+        else
+            ref_put(
+                out, o,
+                ir_scalar_cast(FUSOR_I64, out->dtype, (ir_bits)(wraps ? (int64_t)(int32_t)integer : (int64_t)integer)));
         (void)next(s, 0, s->n_out);
     }
     return FUSOR_OK;

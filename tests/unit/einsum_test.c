@@ -11,7 +11,9 @@ static const char *const programs = "fusor 1\n"
                                     "  return %r\n"
                                     "}\n";
 
-Test(einsum, prints_what_it_read, .init = text_start, .fini = text_stop) { cr_assert_str_eq(round_trip(programs), programs); }
+Test(einsum, prints_what_it_read, .init = text_start, .fini = text_stop) {
+    cr_assert_str_eq(round_trip(programs), programs);
+}
 
 /* Labels of "ab" as a set. */
 static ir_labels set_of(const char *letters) {
@@ -20,7 +22,10 @@ static ir_labels set_of(const char *letters) {
     return s;
 }
 
-typedef struct ordered { ir_einsum_step step[16]; bool is_possible; } ordered;
+typedef struct ordered {
+    ir_einsum_step step[16];
+    bool is_possible;
+} ordered;
 
 static ordered order(fu_arena *a, uint32_t n, const char *const *term, const char *out, const double *of_letter) {
     ordered r = {.is_possible = false};
@@ -36,9 +41,11 @@ Test(einsum, multiplies_the_cheapest_way, .init = text_start, .fini = text_stop)
     const char *const chain[3] = {"ab", "bc", "cd"};
     /* 10 x 1000 by 1000 x 5 by 5 x 500: the first two first; the other way round the last two. */
     const ordered forward = order(&arena, 3, chain, "ad", (double[26]){10, 1000, 5, 500});
-    cr_assert(forward.is_possible && forward.step[0].a == 0 && forward.step[0].b == 1 && forward.step[0].kept == set_of("ac"));
+    cr_assert(forward.is_possible && forward.step[0].a == 0 && forward.step[0].b == 1 &&
+              forward.step[0].kept == set_of("ac"));
     const ordered backward = order(&arena, 3, chain, "ad", (double[26]){500, 5, 1000, 10});
-    cr_assert(backward.is_possible && backward.step[0].a + backward.step[0].b == 3 && backward.step[0].kept == set_of("bd"));
+    cr_assert(backward.is_possible && backward.step[0].a + backward.step[0].b == 3 &&
+              backward.step[0].kept == set_of("bd"));
     cr_assert_eq(backward.step[1].kept, set_of("ad"));
     /* More than are tried exhaustively: a matrix on a vector at the end is best begun there. */
     const char *const many[10] = {"ab", "bc", "cd", "de", "ef", "fg", "gh", "hi", "ij", "j"};
@@ -55,13 +62,16 @@ Test(einsum, is_a_function) {
     o.cache_dir = "";
     fusor_context *ctx = fusor_context_new(&o);
     float x[6] = {1, 2, 3, 4, 5, 6}, y[6] = {1, 0, 0, 1, 1, 1}, z[4];
-    const fusor_tensor in[2] = {fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(2, 3)), fusor_wrap_const(ctx, y, FUSOR_F32, FUSOR_SHAPE(3, 2))};
+    const fusor_tensor in[2] = {fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(2, 3)),
+                                fusor_wrap_const(ctx, y, FUSOR_F32, FUSOR_SHAPE(3, 2))};
     cr_assert_eq(fusor_read(fusor_einsum("ij,jk->ki", 2, in), z, sizeof z), FUSOR_OK, "%s", fusor_error_message(ctx));
     cr_assert(z[0] == 4 && z[1] == 10 && z[2] == 5 && z[3] == 11);
-    cr_assert_eq(fusor_read(fusor_apply(ctx, "einsum", 2, in, "subscripts=\"ij,ji\""), z, sizeof *z), FUSOR_OK, "%s", fusor_error_message(ctx));
+    cr_assert_eq(fusor_read(fusor_apply(ctx, "einsum", 2, in, "subscripts=\"ij,ji\""), z, sizeof *z), FUSOR_OK, "%s",
+                 fusor_error_message(ctx));
     cr_assert_eq(z[0], 15);
     cr_assert_eq(fusor_status_of(fusor_einsum("ij,j1", 2, in)), FUSOR_ERROR_SHAPE);
-    cr_assert(strstr(fusor_error_message(ctx), "'1' in the subscripts of operand 2 is no letter"), "%s", fusor_error_message(ctx));
+    cr_assert(strstr(fusor_error_message(ctx), "'1' in the subscripts of operand 2 is no letter"), "%s",
+              fusor_error_message(ctx));
     cr_assert_eq(fusor_status_of(fusor_einsum(NULL, 2, in)), FUSOR_ERROR_ARGUMENT);
     cr_assert_eq(fusor_status_of(fusor_einsum("ij", 1, NULL)), FUSOR_ERROR_ARGUMENT);
     fusor_context_free(ctx);
