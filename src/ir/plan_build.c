@@ -730,7 +730,9 @@ static fusor_status build_kernel(planner *p, int c) {
         ir_target target = {p->options->level, p->options->features};
         ir_dtype y = ir_at(p->g, n->in[1])->dtype, acc = ir_contract_acc(x->dtype, y, n->dtype);
         ir_dot dot = ir_contract_dot(target, x->dtype, y, acc);
-        b.k->tile = dot ? ir_dot_tile(target.level, dot) : ir_contract_tile(target.level, acc);
+        int64_t columns = -1;
+        ir_size_is_const(p->g->sizes, cl->dim[cl->rank - 1], &columns);
+        b.k->tile = dot ? ir_dot_tile(target.level, dot) : ir_contract_tile_of(target.level, acc, columns);
         b.k->features = ir_contract_features(target, x->dtype, y, acc);
     }
     if (cl->kind == CLUSTER_WINDOW) plan_window_space(&b, ir_at(p->g, cl->anchor));

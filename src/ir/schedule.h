@@ -30,6 +30,7 @@ enum { IR_SCAN_BLOCK = 1024, IR_SCAN_COLUMN_BLOCK = 128 };
  * accumulated in order from 0 with fma (mul and add where the level has none), then block sums are added in order. */
 typedef struct ir_tile { int mr, nr, kb; } ir_tile;
 ir_tile ir_contract_tile(ir_level level, ir_dtype acc);
+ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t n);      /* n columns; < 0: not known */
 /* The tile of a convolution with m channels in a group: no more rows than those. n, y: columns and rows of the result, k: products of an element,
  * each -1 where it is not known; step: stride along the columns. Of the tile only the K block has a say in bits. */
 ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k, int step);

@@ -183,12 +183,19 @@ static bool is_even_split(int64_t panels, int64_t blocks, int64_t tiles_of_each,
     return blocks >= 1 && ceil_div(panels, ceil_div(panels, blocks)) == blocks && times(blocks, tiles_of_each) % n_threads == 0;
 }
 
-/* As many blocks as `tiles_of_each` tiles each make `enough`, no fewer than `fewest`; if possible an even split. */
+/* Into how many blocks: those that a team is done with first, `tiles_of_each` tiles each, no fewer than `fewest`; of equals,
+ * what comes nearest to `enough` tiles. */
 static int64_t cut(int64_t panels, int64_t fewest, int64_t tiles_of_each, int64_t enough, int n_threads) {
-    int64_t most = clamp(ceil_div(enough, tiles_of_each), fewest, panels);
-    for (int64_t blocks = most; blocks >= fewest && 2 * blocks >= most; blocks--)
-        if (is_even_split(panels, blocks, tiles_of_each, n_threads)) return blocks;
-    return most;
+    int64_t wanted = clamp(ceil_div(enough, at_least_one(tiles_of_each)), fewest, panels), best = wanted, least = INT64_MAX;
+    int64_t most = clamp(4 * wanted, fewest, panels);
+    for (int64_t blocks = fewest; blocks <= most; blocks++) {
+        int64_t each = ceil_div(panels, blocks), off = blocks < wanted ? wanted - blocks : blocks - wanted;
+        if (ceil_div(panels, each) != blocks) continue;
+        int64_t turns = times(each, ceil_div(times(blocks, tiles_of_each), n_threads));
+        int64_t cost = times(turns, 256) + times(turns, off) / wanted;
+        if (cost < least) least = cost, best = blocks;
+    }
+    return best;
 }
 
 /* About that many blocks, of equal size; where there are few, as many tiles for each thread. */

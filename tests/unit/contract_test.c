@@ -207,7 +207,7 @@ static ir_kernel describe(const problem *p) {
         k.tile = ir_contract_direct_tile(k.level, ir_contract_acc(p->in, p->in_b, p->out), (int)p->direct.m, (int)p->direct.n);
         return k;
     }
-    k.tile = p->tile.mr ? p->tile : dot ? ir_dot_tile(k.level, dot) : ir_contract_tile(k.level, acc);
+    k.tile = p->tile.mr ? p->tile : dot ? ir_dot_tile(k.level, dot) : ir_contract_tile_of(k.level, acc, p->baked_n ? p->baked_n : -1);
     return k;
 }
 
@@ -539,6 +539,18 @@ Test(contract, baked) {
     }
 }
 
+Test(contract, tiles_of_other_widths) {
+    static const int64_t columns[] = {1, 7, 8, 16, 24, 40, 48, 61};
+    FOR_LEVELS
+    for (int i = 0; i < 8; i++) {
+        problem p = plain(level, FUSOR_F32, i & 1 ? TWO_OUTPUTS : BIAS_RELU);
+        p.baked_n = columns[i];
+        p.transpose_a = i & 2;
+        p.transpose_b = i & 4;
+        check_sizes(&p, 10);
+    }
+}
+
 /* ---- the direct form ---- */
 /* The very bits of the packed form, whose order this is; every layout, edges against pages that fault. */
 static void check_direct(problem p, shape s) {
@@ -646,8 +658,9 @@ Test(contract, the_inner_loop_spills_nothing) {
     FOR_LEVELS
     for (int i = 0; i < 8; i++)
         for (int program = PLAIN; program <= SCALED_A; program++) {
-            problem p = plain(level, types[i], program);
-            if (i > 3) p.features = ir_level_extras((ir_level)level);
+            problem p = plain(level, types[i % 6], program);
+            if (i > 5) p.baked_n = i == 6 ? 7 : ir_levels[level].vector_bytes * 3 / 4; /* one and three vectors of columns */
+            if (i == 4 || i == 5) p.features = ir_level_extras((ir_level)level);
             if (i == 5) p.out = FUSOR_F32;
             ir_kernel k = describe(&p);
             fusor_codegen_result r = generate(&k, FUSOR_CODEGEN_ASM);
@@ -662,7 +675,7 @@ Test(contract, the_inner_loop_spills_nothing) {
                 snprintf(line, sizeof line, "%.*s", (int)(next - at - 1), at);
                 bool spills = products && (strstr(line, "(%rsp") || strstr(line, "(%rbp")) && strstr(line, "mm");
                 cr_assert(!spills, "%s %s, program %d: the inner loop uses the stack: %s", ir_levels[level].name,
-                          ir_dtypes[types[i]].name, program, line);
+                          ir_dtypes[types[i % 6]].name, program, line);
             }
             cr_assert(products >= k.tile.mr, "%d products found in the code of %s", products, ir_levels[level].name);
             free(r.data);
