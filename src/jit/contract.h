@@ -121,6 +121,7 @@ void contract_emit_epilogue(contract *c);
  * columns n0...; then one row after the other. */
 typedef struct contract_columns contract_columns;
 bool contract_has_cheap_epilogue(const contract *c);
+LLVMValueRef contract_is_whole(contract *c, LLVMValueRef n0); /* i1: has the tile at n0 all its columns? */
 contract_columns *contract_epilogue_begin(contract *c, LLVMValueRef n0);
 void contract_epilogue_row(contract *c, const contract_columns *columns, LLVMValueRef m, LLVMValueRef *sum);
 /* At one point, e->lanes wide; sum: its totals, in the accumulator type. */

@@ -90,13 +90,27 @@ static void columns_of(contract *c, em_values *v, int inst) {
     em_value(c->e, v, inst);
 }
 
+/* Columns that every tile has: fewer than nr where n is known and one panel. */
+static int64_t columns_of_tile(const contract *c) {
+    int64_t n = c->k->dim[c->dim_n].size;
+    return c->e->level->has_mask && n >= 1 && n < c->nr ? n : c->nr;
+}
+
+LLVMValueRef contract_is_whole(contract *c, LLVMValueRef n0) {
+    if (columns_of_tile(c) < c->nr) return LLVMConstInt(c->e->t_i1, 1, 0);
+    return em_icmp(c->e, LLVMIntSGE, em_sub(c->e, c->n, n0), num(c, c->nr));
+}
+
 contract_columns *contract_epilogue_begin(contract *c, LLVMValueRef n0) {
     emit *e = c->e;
     contract_columns *s = FU_NEW(e->arena, contract_columns);
+    int64_t columns = columns_of_tile(c);
     e->lanes = c->lanes;
-    s->n = c->nr / c->lanes;
+    s->n = (int)((columns + c->lanes - 1) / c->lanes);
     for (int j = 0; j < s->n; j++) {
-        s->at[j] = (contract_point){c, num(c, 0), em_add(e, n0, num(c, j * c->lanes)), NULL, c->dim_n, NULL};
+        int64_t left = columns - j * c->lanes;
+        LLVMValueRef mask = left < c->lanes ? em_mask(e, num(c, left)) : NULL;
+        s->at[j] = (contract_point){c, num(c, 0), em_add(e, n0, num(c, j * c->lanes)), NULL, c->dim_n, mask};
         em_values_init(&s->v[j], contract_load, &s->at[j]);
         for (int i = 0; i < c->k->n_insts; i++)
             if (c->k->inst[i].op == IR_K_STORE) columns_of(c, &s->v[j], c->k->inst[i].in[0]);

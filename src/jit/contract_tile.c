@@ -205,7 +205,7 @@ static void store_sums(tile *t) {
     LLVMValueRef is_last = t->in[CONTRACT_IS_LAST];
     if (contract_has_cheap_epilogue(c)) {
         LLVMBasicBlockRef rows = em_block(e, "rows"), memory = em_block(e, "memory");
-        LLVMValueRef is_whole = em_icmp(e, LLVMIntSGE, em_sub(e, c->n, t->in[CONTRACT_N0]), num(c, c->nr));
+        LLVMValueRef is_whole = contract_is_whole(c, t->in[CONTRACT_N0]);
         LLVMBuildCondBr(e->b, em_and(e, is_last, is_whole), rows, memory);
         at_end_of(c, rows);
         store_rows(t, done);
