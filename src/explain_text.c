@@ -82,9 +82,11 @@ static void add_kernel(fu_str *o, size_t i, const json_t *k) {
     }
     add_statements(o, k);
     fu_str_add(o, "  data     reads ");
-    add_words(o, json_object_get(k, "reads"), "%");
+    if (json_array_size(json_object_get(k, "reads"))) add_words(o, json_object_get(k, "reads"), "%");
+    else fu_str_add(o, "nothing");
     fu_str_add(o, "; writes ");
-    add_words(o, json_object_get(k, "writes"), "%");
+    if (json_array_size(json_object_get(k, "writes"))) add_words(o, json_object_get(k, "writes"), "%");
+    else fu_str_add(o, "nothing");
     fu_str_add(o, "; ");
     add_bytes(o, number_of(k, "bytes_read"));
     fu_str_add(o, " in, ");

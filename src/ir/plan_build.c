@@ -626,7 +626,7 @@ static fusor_status build_reference(planner *p, int c) {
     if (plan_has_index(n)) FU_TRY(plan_check_index(p, id));
     st.ops = fu_dup(p->arena, &id, sizeof id);
     st.n_ops = 1;
-    st.reason = ir_reason_texts[IR_REASON_NO_LOWERING];
+    st.reason = p->options->reference ? "the reference evaluator was asked for" : ir_reason_texts[IR_REASON_NO_LOWERING];
     push_step(p, c, st);
     return FUSOR_OK;
 }

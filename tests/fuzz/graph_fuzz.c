@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* graph_fuzz.c: random programs give the same bits fused and not, on one thread and several, at a second call of the
- * same executable, and numbers within the documented bounds of the reference evaluator.
+ * same executable, and numbers within the documented bounds of the reference evaluator; and the same program in other words (another
+ * order, other names, dead code) has the same plan.
  *
  *     graph_fuzz [--seed N] [--count N] [--seconds N] [--level v2|v3|v4] [--print] [FILE ...]
  *
@@ -209,6 +210,44 @@ static int check_case(fu_arena *arena, const char *text, const facts *f) {
     return rc;
 }
 
+/* All of a plan but the names in it. */
+static const char *shape_of_plan(fu_arena *arena, const char *text, const facts *f) {
+    ir_module *m;
+    ir_graph *g;
+    ir_plan *plan;
+    ir_plan_options options = {.level = (ir_level)f->level, .features = f->features};
+    fu_error_clear(&error);
+    if (ir_parse(arena, &error, "fuzz.fusor", text, strlen(text), &m) != FUSOR_OK || ir_flatten(arena, &error, m, ir_module_find(m, "f"), &g) != FUSOR_OK ||
+        ir_run_passes(arena, &error, &g) != FUSOR_OK || ir_plan_make(arena, &error, g, &options, &plan) != FUSOR_OK)
+        return NULL;
+    fu_str s;
+    fu_str_init(&s, arena);
+    for (uint32_t i = 0; i < plan->steps.n; i++) {
+        const ir_step *st = &plan->steps.at[i];
+        fu_str_addf(&s, "step %d", (int)st->kind);
+        for (int a = 0; a < st->n_args; a++) fu_str_addf(&s, " %d", st->arg[a]);
+        fu_str_addc(&s, '\n');
+        if (st->kernel) ir_kernel_print(&s, st->kernel);
+    }
+    for (uint32_t i = 0; i < plan->boundaries.n; i++)
+        fu_str_addf(&s, "%d %d %s\n", plan->boundaries.at[i].from, plan->boundaries.at[i].to, ir_reason_names[plan->boundaries.at[i].reason]);
+    return s.n ? s.at : "";
+}
+
+/* What says the same in other words has the same plan: the same kernels, so the same keys. */
+static int check_restated(const gen_program *p, const char *text, const facts *f) {
+    static jmp_buf oom;
+    fu_arena arena;
+    fu_arena_init(&arena, &oom);
+    if (setjmp(oom)) return fail("out of memory");
+    const char *restated = gen_restate(p, &arena, text), *a = shape_of_plan(&arena, text, f), *b = a ? shape_of_plan(&arena, restated, f) : NULL;
+    int rc = 0;
+    if (a && !b) rc = fail("in other words it is refused: %s\n%s", error.text, restated);
+    else if (a && strcmp(a, b) != 0) rc = fail("in other words it has another plan:\n%s", restated);
+    fu_arena_free(&arena);
+    return rc;
+}
+
 /* In a child. 0 passed, 1 rejected, -1 failed. */
 static int run_case(const char *text, const facts *f) {
     static jmp_buf oom;
@@ -393,7 +432,9 @@ static long run_seeds(uint64_t first, long n, int level, double until) {
             shared->at = first + (uint64_t)i;
             generate(&p, shared->at, level);
             facts f = facts_of(&p);
-            int rc = run_case(gen_print(&p, &arena), &f);
+            const char *text = gen_print(&p, &arena);
+            int rc = run_case(text, &f);
+            if (rc == 0) rc = check_restated(&p, text, &f);
             if (rc < 0) _exit(1);
             if (rc > 0) shared->rejected++;
             else shared->passed++;

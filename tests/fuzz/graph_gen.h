@@ -92,6 +92,51 @@ static void mark_used(gen_program *p) {
     }
 }
 
+/* The program in other words: statements in another order that their operands allow, values under other names, values that nothing
+ * needs between. What it means, and so its plan, is the same. `text` is what gen_print printed. */
+static const char *gen_restate(const gen_program *p, fu_arena *arena, const char *text) {
+    const char *begin = strstr(text, "{\n") + 2, *end = strstr(begin, "  return");
+    const char *line[2 * GEN_VALUES];
+    bool is_done[2 * GEN_VALUES] = {false}, is_made[GEN_VALUES] = {false};
+    int n = 0, left;
+    rng r = {p->seed * 2654435761u + 12345};
+    fu_str s, out;
+    fu_str_init(&s, arena);
+    for (const char *at = begin; at < end; at = strchr(at, '\n') + 1) line[n++] = at;
+    for (int i = 0; i < p->n; i++) is_made[i] = p->value[i].is_param;
+    fu_str_addn(&s, text, (size_t)(begin - text));
+    for (left = n; left;) {
+        int k = below(&r, n);
+        for (bool is_ready = false; !is_ready; k = is_ready ? k : (k + 1) % n) {        /* the first that may come now, from k on */
+            is_ready = !is_done[k];
+            const char *c = strchr(line[k], '=');
+            for (; is_ready && *c != '\n'; c++)
+                if (*c == '%' && c[1] == 'v') is_ready = is_made[atoi(c + 2)];
+        }
+        const size_t length = strcspn(line[k], "\n") + 1;
+        const int first = atoi(strstr(line[k], "%v") + 2);
+        for (const char *c = line[k]; *c != '='; c++)
+            if (*c == '%' && c[1] == 'v') is_made[atoi(c + 2)] = true;
+        fu_str_addn(&s, line[k], length);
+        if (chance(&r, 30)) fu_str_addf(&s, "  %%dead%d = cast(%%v%d, %s)\n", left, first, p->value[first].dtype == FUSOR_BOOL ? "i32" : "bool");
+        is_done[k] = true;
+        left--;
+    }
+    fu_str_add(&s, end);
+    fu_str_init(&out, arena);
+    for (const char *c = s.at; *c; c++) {
+        if (*c == '%' && (c[1] == 'v' || c[1] == 'w')) {
+            char *after;
+            const long number = strtol(c + 2, &after, 10);
+            fu_str_addf(&out, "%%x%ld_%c", (number * 37 + 11) % 101, c[1]);
+            c = after - 1;
+        } else {
+            fu_str_addc(&out, *c);
+        }
+    }
+    return out.at;
+}
+
 static const char *gen_print(gen_program *p, fu_arena *arena) {
     fu_str s;
     bool calls[2] = {false, false};
