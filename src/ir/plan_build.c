@@ -643,7 +643,8 @@ static void add_store(builder *b, ir_id id, uint16_t inst, int buffer) {
     }
     /* the dims m and n of a contraction are there at size 1 too; its result is stored along both */
     const cluster *c = &b->p->clusters.at[b->c];
-    if (c->kind == CLUSTER_WINDOW && ir_size_is(b->p->g->sizes, b->dim[c->rank - 1], 1)) out[c->rank - 1] = b->one;
+    for (int d = 1; d < c->rank && c->kind == CLUSTER_WINDOW; d += d == 1 && c->rank > 3 ? c->rank - 3 : 1)
+        if (ir_size_is(b->p->g->sizes, b->dim[d], 1)) out[d] = b->one;
     for (int d = c->rank - 2; d < c->rank && (c->kind == CLUSTER_CONTRACT || c->kind == CLUSTER_ATTENTION); d++)
         if (ir_size_is(b->p->g->sizes, b->dim[d], 1)) out[d] = b->one;
     ir_kinst st;
