@@ -5,7 +5,7 @@
 #include "start.h"
 #include "fusor/graph.h"
 
-#define CHECK_ARGUMENT(ctx, e, cond, ...) \
+#define CHECK_ARGUMENT(ctx, e, cond, ...)                                                                              \
     if (!(cond)) return FU_FAIL((e), FUSOR_ERROR_ARGUMENT, __VA_ARGS__), context_fail((ctx), (e))
 
 fusor_status fusor_compile_text(fusor_context *ctx, const char *text, const char *function, fusor_executable **out) {
@@ -13,18 +13,29 @@ fusor_status fusor_compile_text(fusor_context *ctx, const char *text, const char
     if (!ctx) return context_refuse("fusor_compile_text: the context is NULL");
     fu_error_clear(&e);
     CHECK_ARGUMENT(ctx, &e, text && out, "fusor_compile_text: text and out must not be NULL");
-    compile_request r = {.ctx = ctx, .name = "<text>", .text = text, .length = strlen(text), .function = function, .start = START_IF_ASKED};
+    compile_request r = {.ctx = ctx,
+                         .name = "<text>",
+                         .text = text,
+                         .length = strlen(text),
+                         .function = function,
+                         .start = START_IF_ASKED};
     return compile_executable(&e, &r, out) == FUSOR_OK ? FUSOR_OK : context_fail(ctx, &e);
 }
 
-fusor_status fusor_module_compile(fusor_module *module, const char *function, const fusor_compile_options *options, fusor_executable **out) {
+fusor_status fusor_module_compile(fusor_module *module, const char *function, const fusor_compile_options *options,
+                                  fusor_executable **out) {
     fu_error e;
     fusor_compile_options o = FUSOR_COMPILE_OPTIONS_INIT;
     if (!module) return context_refuse("fusor_module_compile: the module is NULL");
     fu_error_clear(&e);
     CHECK_ARGUMENT(module->ctx, &e, out, "fusor_module_compile: out must not be NULL");
     if (options) memcpy(&o, options, options->size && options->size < sizeof o ? options->size : sizeof o);
-    compile_request r = {.ctx = module->ctx, .module = module->module, .function = function, .flags = o.flags, .target = o.target, .start = START_IF_ASKED};
+    compile_request r = {.ctx = module->ctx,
+                         .module = module->module,
+                         .function = function,
+                         .flags = o.flags,
+                         .target = o.target,
+                         .start = START_IF_ASKED};
     return compile_executable(&e, &r, out) == FUSOR_OK ? FUSOR_OK : context_fail(module->ctx, &e);
 }
 
@@ -34,22 +45,28 @@ static int find_param(const ir_graph *g, const char *name) {
     return -1;
 }
 
-fusor_status fusor_executable_bind(fusor_executable *exe, int n, const char *const *names, const fusor_buffer *values, fusor_executable **out) {
+fusor_status fusor_executable_bind(fusor_executable *exe, int n, const char *const *names, const fusor_buffer *values,
+                                   fusor_executable **out) {
     fu_error e;
     if (!exe) return context_refuse("fusor_executable_bind: the executable is NULL");
     fu_error_clear(&e);
     const ir_graph *g = rt_exec_plan(exe->exec)->graph;
     CHECK_ARGUMENT(exe->ctx, &e, n >= 0 && n <= (int)g->params.n && (n == 0 || (names && values)) && out,
                    "fusor_executable_bind: %d names given; @%s has %u parameters", n, g->name, g->params.n);
-    start_wait(exe);        /* what is bound is used for long: it gets the fused program */
+    start_wait(exe); /* what is bound is used for long: it gets the fused program */
     int *param = fu_calloc((size_t)n + 1, sizeof *param);
     if (!param) return FU_FAIL(&e, FUSOR_ERROR_MEMORY, "out of memory"), context_fail(exe->ctx, &e);
     for (int i = 0; i < n && e.status == FUSOR_OK; i++) {
         param[i] = names[i] ? find_param(g, names[i][0] == '%' ? names[i] + 1 : names[i]) : -1;
-        if (param[i] < 0) FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "bind: @%s has no parameter '%s'", g->name, names[i] ? names[i] : "(null)");
-        else if (!g->params.at[param[i]].is_const) FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "bind: parameter %%%s of @%s is not const; declare it 'const %%%s: ...'", g->params.at[param[i]].name, g->name, g->params.at[param[i]].name);
+        if (param[i] < 0)
+            FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "bind: @%s has no parameter '%s'", g->name,
+                    names[i] ? names[i] : "(null)");
+        else if (!g->params.at[param[i]].is_const)
+            FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "bind: parameter %%%s of @%s is not const; declare it 'const %%%s: ...'",
+                    g->params.at[param[i]].name, g->name, g->params.at[param[i]].name);
         for (int j = 0; j < i && e.status == FUSOR_OK; j++)
-            if (param[j] == param[i]) FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "bind: parameter %%%s is named twice", g->params.at[param[i]].name);
+            if (param[j] == param[i])
+                FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "bind: parameter %%%s is named twice", g->params.at[param[i]].name);
     }
     rt_exec *bound = NULL;
     if (e.status == FUSOR_OK) (void)rt_exec_bind(start_exec(exe), &e, n, param, values, &bound);
@@ -66,19 +83,24 @@ fusor_status fusor_executable_bind(fusor_executable *exe, int n, const char *con
     return FUSOR_OK;
 }
 
-fusor_status fusor_executable_infer(fusor_executable *exe, int n_inputs, const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs) {
+fusor_status fusor_executable_infer(fusor_executable *exe, int n_inputs, const fusor_buffer *inputs, int n_outputs,
+                                    fusor_buffer *outputs) {
     fu_error e;
     if (!exe) return context_refuse("fusor_executable_infer: the executable is NULL");
     fu_error_clear(&e);
-    return rt_exec_infer(start_exec(exe), &e, n_inputs, inputs, n_outputs, outputs) == FUSOR_OK ? FUSOR_OK : context_fail(exe->ctx, &e);
+    return rt_exec_infer(start_exec(exe), &e, n_inputs, inputs, n_outputs, outputs) == FUSOR_OK
+               ? FUSOR_OK
+               : context_fail(exe->ctx, &e);
 }
 
-fusor_status fusor_executable_call(fusor_executable *exe, int n_inputs, const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs) {
+fusor_status fusor_executable_call(fusor_executable *exe, int n_inputs, const fusor_buffer *inputs, int n_outputs,
+                                   fusor_buffer *outputs) {
     fu_error e;
     if (!exe) return context_refuse("fusor_executable_call: the executable is NULL");
     fu_error_clear(&e);
-    fusor_status status = exe->ctx->checks && n_inputs >= 0 && inputs && outputs ? check_call(&e, start_exec(exe), n_inputs, inputs, n_outputs, outputs)
-                                                                              : rt_exec_call(start_exec(exe), &e, n_inputs, inputs, n_outputs, outputs);
+    fusor_status status = exe->ctx->checks && n_inputs >= 0 && inputs && outputs
+                              ? check_call(&e, start_exec(exe), n_inputs, inputs, n_outputs, outputs)
+                              : rt_exec_call(start_exec(exe), &e, n_inputs, inputs, n_outputs, outputs);
     return status == FUSOR_OK ? FUSOR_OK : context_fail(exe->ctx, &e);
 }
 
@@ -126,11 +148,13 @@ int fusor_executable_outputs(const fusor_executable *exe, int n, fusor_argument_
     return (int)g->results.n;
 }
 
-int fusor_would_compile(const fusor_executable *exe, int n_inputs, const fusor_buffer *inputs, const char **reason_out) {
+int fusor_would_compile(const fusor_executable *exe, int n_inputs, const fusor_buffer *inputs,
+                        const char **reason_out) {
     (void)exe;
     (void)n_inputs;
     (void)inputs;
-    if (reason_out) *reason_out = "sizes and scalars are run-time arguments: the kernels made at compile serve every size";
+    if (reason_out)
+        *reason_out = "sizes and scalars are run-time arguments: the kernels made at compile serve every size";
     return 0;
 }
 
@@ -138,7 +162,7 @@ int fusor_would_compile(const fusor_executable *exe, int n_inputs, const fusor_b
 static fusor_executable *hold(fusor_executable *exe) {
     fusor_executable *held = fu_calloc(1, sizeof *held);
     if (!held) return NULL;
-    start_wait(exe);        /* prepared once, called often */
+    start_wait(exe); /* prepared once, called often */
     held->ctx = context_keep(exe->ctx);
     held->exec = rt_exec_keep(start_exec(exe));
     return held;
@@ -152,7 +176,8 @@ static fusor_call *call_new(fusor_executable *exe, fu_error *e) {
     return NULL;
 }
 
-fusor_status fusor_executable_prepare(fusor_executable *exe, int n_inputs, const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs, fusor_call **out) {
+fusor_status fusor_executable_prepare(fusor_executable *exe, int n_inputs, const fusor_buffer *inputs, int n_outputs,
+                                      fusor_buffer *outputs, fusor_call **out) {
     fu_error e;
     if (!exe) return context_refuse("fusor_executable_prepare: the executable is NULL");
     fu_error_clear(&e);
@@ -167,10 +192,14 @@ fusor_status fusor_executable_prepare(fusor_executable *exe, int n_inputs, const
     return FUSOR_OK;
 }
 
-_Static_assert(sizeof(rt_buffers) == sizeof(fusor_buffer_list) && offsetof(rt_buffers, n) == offsetof(fusor_buffer_list, n), "one layout");
-_Static_assert(sizeof(rt_carry) == sizeof(fusor_carry) && offsetof(rt_carry, output) == offsetof(fusor_carry, output), "one layout");
+_Static_assert(sizeof(rt_buffers) == sizeof(fusor_buffer_list) &&
+                   offsetof(rt_buffers, n) == offsetof(fusor_buffer_list, n),
+               "one layout");
+_Static_assert(sizeof(rt_carry) == sizeof(fusor_carry) && offsetof(rt_carry, output) == offsetof(fusor_carry, output),
+               "one layout");
 
-fusor_status fusor_executable_prepare_each(fusor_executable *exe, int64_t n_sets, int n_inputs, const fusor_buffer_list *inputs, int n_outputs,
+fusor_status fusor_executable_prepare_each(fusor_executable *exe, int64_t n_sets, int n_inputs,
+                                           const fusor_buffer_list *inputs, int n_outputs,
                                            const fusor_buffer_list *outputs, fusor_call **out) {
     fu_error e;
     if (!exe) return context_refuse("fusor_executable_prepare_each: the executable is NULL");
@@ -178,7 +207,8 @@ fusor_status fusor_executable_prepare_each(fusor_executable *exe, int64_t n_sets
     CHECK_ARGUMENT(exe->ctx, &e, out, "fusor_executable_prepare_each: out must not be NULL");
     fusor_call *c = call_new(exe, &e);
     if (!c) return context_fail(exe->ctx, &e);
-    if (rt_each_new(start_exec(exe), &e, n_sets, n_inputs, (const rt_buffers *)inputs, n_outputs, (const rt_buffers *)outputs, &c->each) != FUSOR_OK) {
+    if (rt_each_new(start_exec(exe), &e, n_sets, n_inputs, (const rt_buffers *)inputs, n_outputs,
+                    (const rt_buffers *)outputs, &c->each) != FUSOR_OK) {
         fusor_call_free(c);
         return context_fail(exe->ctx, &e);
     }
@@ -186,7 +216,8 @@ fusor_status fusor_executable_prepare_each(fusor_executable *exe, int64_t n_sets
     return FUSOR_OK;
 }
 
-fusor_status fusor_executable_call_each(fusor_executable *exe, int64_t n_sets, int n_inputs, const fusor_buffer_list *inputs, int n_outputs,
+fusor_status fusor_executable_call_each(fusor_executable *exe, int64_t n_sets, int n_inputs,
+                                        const fusor_buffer_list *inputs, int n_outputs,
                                         const fusor_buffer_list *outputs) {
     fusor_call *c;
     FU_TRY(fusor_executable_prepare_each(exe, n_sets, n_inputs, inputs, n_outputs, outputs, &c));
@@ -195,15 +226,17 @@ fusor_status fusor_executable_call_each(fusor_executable *exe, int64_t n_sets, i
     return status;
 }
 
-fusor_status fusor_executable_prepare_scan(fusor_executable *exe, int64_t n_steps, int n_carries, const fusor_carry *carries, int n_inputs,
-                                           const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs, fusor_call **out) {
+fusor_status fusor_executable_prepare_scan(fusor_executable *exe, int64_t n_steps, int n_carries,
+                                           const fusor_carry *carries, int n_inputs, const fusor_buffer *inputs,
+                                           int n_outputs, fusor_buffer *outputs, fusor_call **out) {
     fu_error e;
     if (!exe) return context_refuse("fusor_executable_prepare_scan: the executable is NULL");
     fu_error_clear(&e);
     CHECK_ARGUMENT(exe->ctx, &e, out, "fusor_executable_prepare_scan: out must not be NULL");
     fusor_call *c = call_new(exe, &e);
     if (!c) return context_fail(exe->ctx, &e);
-    if (rt_scan_new(start_exec(exe), &e, n_steps, n_carries, (const rt_carry *)carries, n_inputs, inputs, n_outputs, outputs, &c->scan) != FUSOR_OK) {
+    if (rt_scan_new(start_exec(exe), &e, n_steps, n_carries, (const rt_carry *)carries, n_inputs, inputs, n_outputs,
+                    outputs, &c->scan) != FUSOR_OK) {
         fusor_call_free(c);
         return context_fail(exe->ctx, &e);
     }
@@ -211,8 +244,8 @@ fusor_status fusor_executable_prepare_scan(fusor_executable *exe, int64_t n_step
     return FUSOR_OK;
 }
 
-fusor_status fusor_executable_scan(fusor_executable *exe, int64_t n_steps, int n_carries, const fusor_carry *carries, int n_inputs,
-                                   const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs) {
+fusor_status fusor_executable_scan(fusor_executable *exe, int64_t n_steps, int n_carries, const fusor_carry *carries,
+                                   int n_inputs, const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs) {
     fusor_call *c;
     FU_TRY(fusor_executable_prepare_scan(exe, n_steps, n_carries, carries, n_inputs, inputs, n_outputs, outputs, &c));
     fusor_status status = fusor_call_run(c);
@@ -225,7 +258,9 @@ static __attribute__((noinline)) fusor_status run_call(fusor_call *call) {
     fu_error e;
     if (!call) return context_refuse("fusor_call_run: the call is NULL");
     fu_error_clear(&e);
-    fusor_status status = call->each ? rt_each_run(call->each, &e) : call->scan ? rt_scan_run(call->scan, &e) : rt_call_run(call->call, &e);
+    fusor_status status = call->each   ? rt_each_run(call->each, &e)
+                          : call->scan ? rt_scan_run(call->scan, &e)
+                                       : rt_call_run(call->call, &e);
     return status == FUSOR_OK ? FUSOR_OK : context_fail(call->exe->ctx, &e);
 }
 

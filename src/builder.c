@@ -77,7 +77,7 @@ static ir_id record(struct builder_state *b, const op_call *c) {
     }
     const ir_attr *given = info->n_attrs ? attr : NULL;
     return info->n_results == 1 && !c->result ? ir_add(g, c->op, n, in, given, to, (fu_loc){0, 0})
-                                : ir_add_result(g, c->op, c->result, n, in, given, (fu_loc){0, 0});
+                                              : ir_add_result(g, c->op, c->result, n, in, given, (fu_loc){0, 0});
 }
 
 /* What needs memory runs under this: the arena's way out leads here. */

@@ -10,10 +10,27 @@ static fusor_status give_stats(fu_error *e, const char *what, const rt_cache_sta
     if (!out || out->size < FIRST_SIZE)
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s: out->size must be sizeof(fusor_cache_stats)", what);
     size_t size = out->size < sizeof *out ? out->size : sizeof *out;
-    fusor_cache_stats all = {
-        out->size, s->memory_hits, s->disk_hits, s->misses, s->compiles, s->failures, s->written, s->evicted, s->bad_entries, s->load_ns,
-        s->compile_ns, s->saved_ns, s->miss[RT_MISS_NEW], s->miss[RT_MISS_GONE], s->miss[RT_MISS_DAMAGED], s->miss[RT_MISS_FOREIGN],
-        s->miss[RT_MISS_FEATURES], s->miss[RT_MISS_UNREADABLE], s->miss[RT_MISS_NO_LINES], s->miss[RT_MISS_REFRESH], s->miss[RT_MISS_OFF]};
+    fusor_cache_stats all = {out->size,
+                             s->memory_hits,
+                             s->disk_hits,
+                             s->misses,
+                             s->compiles,
+                             s->failures,
+                             s->written,
+                             s->evicted,
+                             s->bad_entries,
+                             s->load_ns,
+                             s->compile_ns,
+                             s->saved_ns,
+                             s->miss[RT_MISS_NEW],
+                             s->miss[RT_MISS_GONE],
+                             s->miss[RT_MISS_DAMAGED],
+                             s->miss[RT_MISS_FOREIGN],
+                             s->miss[RT_MISS_FEATURES],
+                             s->miss[RT_MISS_UNREADABLE],
+                             s->miss[RT_MISS_NO_LINES],
+                             s->miss[RT_MISS_REFRESH],
+                             s->miss[RT_MISS_OFF]};
     memcpy(out, &all, size);
     return FUSOR_OK;
 }
@@ -42,23 +59,37 @@ fusor_status fusor_cache_get_totals(fusor_context *ctx, fusor_cache_stats *out, 
 
 const char *fusor_cache_directory(fusor_context *ctx) { return ctx ? rt_cache_dir(ctx->cache) : ""; }
 
-typedef struct listing { int (*visit)(void *user, const fusor_cache_entry *entry); void *user; } listing;
+typedef struct listing {
+    int (*visit)(void *user, const fusor_cache_entry *entry);
+    void *user;
+} listing;
 
 static bool visit_entry(void *user, const rt_cache_entry *x) {
     const listing *l = user;
-    fusor_cache_entry e = {.key = x->key, .symbol = x->symbol ? x->symbol : "", .level = x->level ? x->level : "", .description = x->description ? x->description : "",
-                           .problem = x->problem, .file_bytes = x->file_bytes, .code_bytes = x->code_bytes, .compile_ns = x->compile_ns,
-                           .created_s = x->created_s, .used_s = x->used_s, .is_of_this_build = x->is_of_this_build, .hits = x->hits};
+    fusor_cache_entry e = {.key = x->key,
+                           .symbol = x->symbol ? x->symbol : "",
+                           .level = x->level ? x->level : "",
+                           .description = x->description ? x->description : "",
+                           .problem = x->problem,
+                           .file_bytes = x->file_bytes,
+                           .code_bytes = x->code_bytes,
+                           .compile_ns = x->compile_ns,
+                           .created_s = x->created_s,
+                           .used_s = x->used_s,
+                           .is_of_this_build = x->is_of_this_build,
+                           .hits = x->hits};
     return l->visit(l->user, &e) != 0;
 }
 
-fusor_status fusor_cache_list(fusor_context *ctx, int (*visit)(void *user, const fusor_cache_entry *entry), void *user) {
+fusor_status fusor_cache_list(fusor_context *ctx, int (*visit)(void *user, const fusor_cache_entry *entry),
+                              void *user) {
     fu_error e;
     if (!ctx) return FUSOR_ERROR_ARGUMENT;
     fu_error_clear(&e);
-    if (!visit) return FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_cache_list: visit must not be NULL"), context_fail(ctx, &e);
+    if (!visit)
+        return FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_cache_list: visit must not be NULL"), context_fail(ctx, &e);
     listing l = {visit, user};
-    if (rt_cache_dir(ctx->cache)[0] == 0) return FUSOR_OK;      /* memory only: no entries */
+    if (rt_cache_dir(ctx->cache)[0] == 0) return FUSOR_OK; /* memory only: no entries */
     return rt_cache_list(&e, rt_cache_dir(ctx->cache), visit_entry, &l) == FUSOR_OK ? FUSOR_OK : context_fail(ctx, &e);
 }
 
@@ -75,7 +106,9 @@ fusor_status fusor_cache_add_bundle(fusor_context *ctx, const char *path) {
     fu_error e;
     if (!ctx) return FUSOR_ERROR_ARGUMENT;
     fu_error_clear(&e);
-    if (!path) return FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_cache_add_bundle: path must not be NULL"), context_fail(ctx, &e);
+    if (!path)
+        return FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_cache_add_bundle: path must not be NULL"),
+               context_fail(ctx, &e);
     return rt_cache_add_tier(ctx->cache, &e, path) == FUSOR_OK ? FUSOR_OK : context_fail(ctx, &e);
 }
 
@@ -83,11 +116,14 @@ fusor_status fusor_cache_add_bundle_memory(fusor_context *ctx, const void *data,
     fu_error e;
     if (!ctx) return FUSOR_ERROR_ARGUMENT;
     fu_error_clear(&e);
-    if (!data) return FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_cache_add_bundle_memory: data must not be NULL"), context_fail(ctx, &e);
+    if (!data)
+        return FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_cache_add_bundle_memory: data must not be NULL"),
+               context_fail(ctx, &e);
     return rt_cache_add_memory_tier(ctx->cache, &e, data, bytes) == FUSOR_OK ? FUSOR_OK : context_fail(ctx, &e);
 }
 
-fusor_status fusor_cache_prune(fusor_context *ctx, uint64_t max_bytes, int64_t max_age_s, int64_t *n_out, int64_t *bytes_out) {
+fusor_status fusor_cache_prune(fusor_context *ctx, uint64_t max_bytes, int64_t max_age_s, int64_t *n_out,
+                               int64_t *bytes_out) {
     fu_error e;
     if (!ctx) return FUSOR_ERROR_ARGUMENT;
     fu_error_clear(&e);
@@ -95,10 +131,16 @@ fusor_status fusor_cache_prune(fusor_context *ctx, uint64_t max_bytes, int64_t m
     if (bytes_out) *bytes_out = 0;
     const char *dir = rt_cache_dir(ctx->cache);
     if (!dir[0]) return FUSOR_OK;
-    return rt_cache_prune(&e, dir, max_bytes, max_age_s, false, n_out, bytes_out) == FUSOR_OK ? FUSOR_OK : context_fail(ctx, &e);
+    return rt_cache_prune(&e, dir, max_bytes, max_age_s, false, n_out, bytes_out) == FUSOR_OK ? FUSOR_OK
+                                                                                              : context_fail(ctx, &e);
 }
 
-typedef struct checking { fu_error *e; const char *dir; int64_t n, n_bad; fusor_status status; } checking;
+typedef struct checking {
+    fu_error *e;
+    const char *dir;
+    int64_t n, n_bad;
+    fusor_status status;
+} checking;
 
 static bool check_entry(void *user, const rt_cache_entry *x) {
     checking *c = user;
@@ -114,7 +156,8 @@ fusor_status fusor_cache_verify(fusor_context *ctx, int64_t *n_out, int64_t *n_b
     if (!ctx) return FUSOR_ERROR_ARGUMENT;
     fu_error_clear(&e);
     checking c = {.e = &e, .dir = rt_cache_dir(ctx->cache)};
-    if (c.dir[0] && (rt_cache_list(&e, c.dir, check_entry, &c) != FUSOR_OK || c.status != FUSOR_OK)) return context_fail(ctx, &e);
+    if (c.dir[0] && (rt_cache_list(&e, c.dir, check_entry, &c) != FUSOR_OK || c.status != FUSOR_OK))
+        return context_fail(ctx, &e);
     if (n_out) *n_out = c.n;
     if (n_bad_out) *n_bad_out = c.n_bad;
     return FUSOR_OK;
@@ -124,9 +167,12 @@ fusor_status fusor_cache_export(fusor_context *ctx, const char *bundle, int64_t 
     fu_error e;
     if (!ctx) return FUSOR_ERROR_ARGUMENT;
     fu_error_clear(&e);
-    if (!bundle) return FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_cache_export: bundle must not be NULL"), context_fail(ctx, &e);
+    if (!bundle)
+        return FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_cache_export: bundle must not be NULL"), context_fail(ctx, &e);
     const char *dir = rt_cache_dir(ctx->cache);
-    if (!dir[0]) return FU_FAIL(&e, FUSOR_ERROR_IO, "fusor_cache_export: the context has no cache directory"), context_fail(ctx, &e);
+    if (!dir[0])
+        return FU_FAIL(&e, FUSOR_ERROR_IO, "fusor_cache_export: the context has no cache directory"),
+               context_fail(ctx, &e);
     return rt_cache_export(&e, dir, bundle, n_out) == FUSOR_OK ? FUSOR_OK : context_fail(ctx, &e);
 }
 
@@ -138,21 +184,31 @@ static fusor_status why(fusor_context *ctx, fu_error *e, fu_arena *arena, const 
     for (uint32_t i = 0; i < plan->steps.n; i++) {
         if (plan->steps.at[i].kind != IR_STEP_KERNEL) continue;
         FU_TRY(rt_cache_why(ctx->cache, e, plan->steps.at[i].kernel, a));
-        fusor_cache_answer answer = {
-            a->is_hit, a->symbol, a->key, a->is_hit && a->source == RT_CACHE_MEMORY ? "memory" : a->where,
-            a->is_hit ? "" : rt_miss_reason_names[a->reason], a->problem, a->nearest, a->field, a->wanted, a->has};
+        fusor_cache_answer answer = {a->is_hit,
+                                     a->symbol,
+                                     a->key,
+                                     a->is_hit && a->source == RT_CACHE_MEMORY ? "memory" : a->where,
+                                     a->is_hit ? "" : rt_miss_reason_names[a->reason],
+                                     a->problem,
+                                     a->nearest,
+                                     a->field,
+                                     a->wanted,
+                                     a->has};
         if (!visit(user, &answer)) break;
     }
     return FUSOR_OK;
 }
 
-fusor_status fusor_cache_why(fusor_context *ctx, const char *text, const char *function, int (*visit)(void *user, const fusor_cache_answer *answer), void *user) {
+fusor_status fusor_cache_why(fusor_context *ctx, const char *text, const char *function,
+                             int (*visit)(void *user, const fusor_cache_answer *answer), void *user) {
     fu_error e;
     fu_arena arena;
     jmp_buf oom;
     if (!ctx) return FUSOR_ERROR_ARGUMENT;
     fu_error_clear(&e);
-    if (!text || !visit) return FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_cache_why: text and visit must not be NULL"), context_fail(ctx, &e);
+    if (!text || !visit)
+        return FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_cache_why: text and visit must not be NULL"),
+               context_fail(ctx, &e);
     compile_request r = {.ctx = ctx, .name = "<text>", .text = text, .length = strlen(text), .function = function};
     fu_arena_init(&arena, &oom);
     fusor_status s;

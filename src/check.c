@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* check.c: FUSOR_CHECK=1: each call is repeated by the reference evaluator on copies of its inputs and compared, judged
- * by the documented bounds. A difference is an error of the call (FUSOR_ERROR_INTERNAL) that names result, element and bound. */
+ * by the documented bounds. A difference is an error of the call (FUSOR_ERROR_INTERNAL) that names result, element and
+ * bound. */
 #include "check.h"
 #include "ref/bounds.h"
 
@@ -33,7 +34,8 @@ static bool is_empty(const fusor_buffer *b) {
     return false;
 }
 
-static fusor_status compare(fu_arena *a, fu_error *e, const ir_graph *g, bool is_fast, int n_in, const ref_tensor *in, int n_out, const fusor_buffer *out) {
+static fusor_status compare(fu_arena *a, fu_error *e, const ir_graph *g, bool is_fast, int n_in, const ref_tensor *in,
+                            int n_out, const fusor_buffer *out) {
     ref_tensor *expected = FU_NEW_N(a, ref_tensor, n_out + 1);
     double **bound = FU_NEW_N(a, double *, n_out + 1);
     FU_TRY(ref_eval_bounds_of(a, e, g, is_fast, n_in, in, n_out, expected, bound));
@@ -41,7 +43,9 @@ static fusor_status compare(fu_arena *a, fu_error *e, const ir_graph *g, bool is
         ref_tensor got = copy_of(a, &out[r]);
         ref_comparison c = ref_compare(&got, &expected[r], bound[r], -1);
         if (!c.ok)
-            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "FUSOR_CHECK: @%s: result %%%s differs from the reference evaluator by %g ULP at element %lld; the bound there is %g",
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
+                           "FUSOR_CHECK: @%s: result %%%s differs from the reference evaluator by %g ULP at element "
+                           "%lld; the bound there is %g",
                            g->name, g->results.at[r].name, c.max_ulp, (long long)c.at, c.bound_ulp);
     }
     return FUSOR_OK;
@@ -49,7 +53,8 @@ static fusor_status compare(fu_arena *a, fu_error *e, const ir_graph *g, bool is
 
 fusor_status check_call(fu_error *e, rt_exec *x, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *out) {
     const ir_graph *g = rt_exec_plan(x)->graph;
-    if (n_in != (int)g->params.n) return rt_exec_call(x, e, n_in, in, n_out, out);      /* bound parameters are not at hand */
+    if (n_in != (int)g->params.n)
+        return rt_exec_call(x, e, n_in, in, n_out, out); /* bound parameters are not at hand */
     fu_arena arena;
     jmp_buf oom;
     fusor_status status;
@@ -60,17 +65,20 @@ fusor_status check_call(fu_error *e, rt_exec *x, int n_in, const fusor_buffer *i
         return status;
     }
     fusor_buffer *probe = FU_NEW_N(&arena, fusor_buffer, n_out + 1);
-    status = rt_exec_infer(x, e, n_in, in, n_out, probe);           /* refuses what a call would refuse, before anything is read */
+    status =
+        rt_exec_infer(x, e, n_in, in, n_out, probe); /* refuses what a call would refuse, before anything is read */
     bool has_data = true;
     for (int i = 0; i < n_in && status == FUSOR_OK; i++) has_data &= in[i].data != NULL || is_empty(&in[i]);
     if (status == FUSOR_OK && !has_data) {
         fu_arena_free(&arena);
-        return rt_exec_call(x, e, n_in, in, n_out, out);    /* has its own message */
+        return rt_exec_call(x, e, n_in, in, n_out, out); /* has its own message */
     }
     ref_tensor *copies = FU_NEW_N(&arena, ref_tensor, n_in + 1);
-    for (int i = 0; i < n_in && status == FUSOR_OK; i++) copies[i] = copy_of(&arena, &in[i]);   /* before aliased results overwrite them */
+    for (int i = 0; i < n_in && status == FUSOR_OK; i++)
+        copies[i] = copy_of(&arena, &in[i]); /* before aliased results overwrite them */
     if (status == FUSOR_OK) status = rt_exec_call(x, e, n_in, in, n_out, out);
-    if (status == FUSOR_OK) status = compare(&arena, e, g, rt_exec_plan(x)->options.fast_math, n_in, copies, n_out, out);
+    if (status == FUSOR_OK)
+        status = compare(&arena, e, g, rt_exec_plan(x)->options.fast_math, n_in, copies, n_out, out);
     fu_arena_free(&arena);
     return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* compose_optim.c: optimizer steps composed of operators (optim.h). What depends on numbers alone is computed here, in double;
- * it reaches the kernel as scalar arguments. */
+/* compose_optim.c: optimizer steps composed of operators (optim.h). What depends on numbers alone is computed here, in
+ * double; it reaches the kernel as scalar arguments. */
 #define FUSOR_NO_GENERIC
 #include "fusor/optim.h"
 #include "op_call.h"
@@ -113,7 +113,8 @@ fusor_optim fusor_optim_nadam(fusor_optim s, fusor_tensor g, const fusor_optim_o
     g = decayed(g, s.p, o.weight_decay);
     s = moments(s, g, &o);
     double mu = nadam_mu(&o, o.step), next = nadam_mu(&o, o.step + 1);
-    fusor_tensor ahead = fusor_add(scaled(g, o.lr * (1 - mu) / (1 - o.mu_product)), scaled(s.m, o.lr * next / (1 - o.mu_product * next)));
+    fusor_tensor ahead = fusor_add(scaled(g, o.lr * (1 - mu) / (1 - o.mu_product)),
+                                   scaled(s.m, o.lr * next / (1 - o.mu_product * next)));
     s.p = fusor_sub(s.p, fusor_div(ahead, denominator(s.v, &o)));
     return s;
 }
@@ -126,7 +127,8 @@ fusor_optim fusor_optim_radam(fusor_optim s, fusor_tensor g, const fusor_optim_o
     double rho = limit - 2 * (double)o.step * (1 - c2) / c2;
     if (rho > 5) {
         double rectified = sqrt((rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho) * c2);
-        s.p = fusor_sub(s.p, fusor_div(scaled(s.m, o.lr / c1 * rectified), fusor_add(fusor_sqrt(s.v), fusor_f(o.epsilon))));
+        s.p = fusor_sub(s.p,
+                        fusor_div(scaled(s.m, o.lr / c1 * rectified), fusor_add(fusor_sqrt(s.v), fusor_f(o.epsilon))));
     } else {
         s.p = descended(s.p, s.m, o.lr / c1);
     }
@@ -138,7 +140,8 @@ fusor_optim fusor_optim_adagrad(fusor_optim s, fusor_tensor g, const fusor_optim
     if (!take(&s, options, true, &o)) return s;
     g = decayed(g, s.p, o.weight_decay);
     s.m = fusor_add(s.m, fusor_square(g));
-    s.p = descended(s.p, fusor_div(g, fusor_add(fusor_sqrt(s.m), fusor_f(o.epsilon))), o.lr / (1 + (double)(o.step - 1) * o.lr_decay));
+    s.p = descended(s.p, fusor_div(g, fusor_add(fusor_sqrt(s.m), fusor_f(o.epsilon))),
+                    o.lr / (1 + (double)(o.step - 1) * o.lr_decay));
     return s;
 }
 

@@ -11,8 +11,13 @@
 #include <stdio.h>
 
 /* ---- error records: one per context and thread, made when a call first fails there ---- */
-/* Context 0: errors of calls that name no context (a NULL handle, a number alone); they show in every context until a later one. */
-typedef struct record { struct record *next; uint64_t ctx, order; fu_error error; } record;
+/* Context 0: errors of calls that name no context (a NULL handle, a number alone); they show in every context until a
+ * later one. */
+typedef struct record {
+    struct record *next;
+    uint64_t ctx, order;
+    fu_error error;
+} record;
 static _Atomic uint64_t n_errors;
 static pthread_key_t record_key;
 static pthread_once_t record_once = PTHREAD_ONCE_INIT;
@@ -56,13 +61,15 @@ fusor_status context_fail(const fusor_context *ctx, const fu_error *e) {
         r->error = *e;
         r->order = atomic_fetch_add(&n_errors, 1);
     }
-    if (ctx && fu_log_on("error")) fu_log_event(&ctx->log, "error", "%s,%.*s", fusor_status_name(e->status), (int)strcspn(e->text, "\n"), e->text);
+    if (ctx && fu_log_on("error"))
+        fu_log_event(&ctx->log, "error", "%s,%.*s", fusor_status_name(e->status), (int)strcspn(e->text, "\n"), e->text);
     return e->status;
 }
 
 const char *fusor_error_message(const fusor_context *ctx) {
     const record *r = ctx ? find_record(ctx->id, false) : NULL, *none = find_record(0, false);
-    if (none && none->error.status != FUSOR_OK && (!r || r->error.status == FUSOR_OK || none->order > r->order)) r = none;
+    if (none && none->error.status != FUSOR_OK && (!r || r->error.status == FUSOR_OK || none->order > r->order))
+        r = none;
     return r && r->error.status != FUSOR_OK ? r->error.text : "";
 }
 
@@ -73,7 +80,8 @@ void fusor_error_clear(fusor_context *ctx) {
 }
 
 /* ---- options ---- */
-static void bad_option(fusor_context *ctx, fusor_status status, const char *fmt, const char *given, const char *expected) {
+static void bad_option(fusor_context *ctx, fusor_status status, const char *fmt, const char *given,
+                       const char *expected) {
     if (ctx->option_status != FUSOR_OK) return;
     ctx->option_status = status;
     snprintf(ctx->option_error, sizeof ctx->option_error, fmt, given, expected);
@@ -89,7 +97,7 @@ static void choose_target(fusor_context *ctx, const char *text) {
     ctx->has_level = true;
     ctx->is_level_given = text[0] != 0;
     if (host < 0) {
-        ctx->is_reference = true;       /* below x86-64-v2: nothing can be generated */
+        ctx->is_reference = true; /* below x86-64-v2: nothing can be generated */
         return;
     }
     ir_target own = {(ir_level)host, rt_host_extras((ir_level)host)}, target = own;
@@ -101,7 +109,8 @@ static void choose_target(fusor_context *ctx, const char *text) {
     } else {
         char list[IR_TARGET_FEATURES_MAX], name[IR_TARGET_MAX];
         if (ir_level_is_gpu(target.level) || !rt_host_has(ir_target_features(target, list), NULL, NULL)) {
-            bad_option(ctx, FUSOR_ERROR_DEVICE, "this machine cannot run target '%s'; its own is %s", text, ir_target_name(own, name));
+            bad_option(ctx, FUSOR_ERROR_DEVICE, "this machine cannot run target '%s'; its own is %s", text,
+                       ir_target_name(own, name));
             ctx->has_level = false;
         }
     }
@@ -114,7 +123,8 @@ static void choose_threads(fusor_context *ctx, int32_t option) {
     if (n < 0 || n > 1024) {
         char given[32];
         snprintf(given, sizeof given, "%lld", (long long)n);
-        bad_option(ctx, FUSOR_ERROR_ARGUMENT, "%s threads asked for; expected %s", given, "1 to 1024, or 0 for the default");
+        bad_option(ctx, FUSOR_ERROR_ARGUMENT, "%s threads asked for; expected %s", given,
+                   "1 to 1024, or 0 for the default");
         ctx->has_level = false;
         n = 1;
     }
@@ -159,8 +169,11 @@ fusor_context *fusor_context_new(const fusor_context_options *options) {
     choose_target(ctx, setting(ctx, o.target, FU_FUSOR_TARGET));
     choose_threads(ctx, o.n_threads);
     choose_device(ctx, setting(ctx, o.device, FU_FUSOR_DEVICE));
-    rt_cache_options c = {.dir = o.cache_dir, .max_bytes = o.cache_max_bytes, .only = (o.flags & FUSOR_CACHE_ONLY) != 0,
-                          .ignore_environment = (o.flags & FUSOR_IGNORE_ENVIRONMENT) != 0, .log = ctx->log};
+    rt_cache_options c = {.dir = o.cache_dir,
+                          .max_bytes = o.cache_max_bytes,
+                          .only = (o.flags & FUSOR_CACHE_ONLY) != 0,
+                          .ignore_environment = (o.flags & FUSOR_IGNORE_ENVIRONMENT) != 0,
+                          .log = ctx->log};
     if (o.flags & FUSOR_REFERENCE_ON_MISS) c.only = true;
     fusor_status status = rt_cache_open(e, &c, &ctx->cache);
     fu_free(e);
@@ -184,7 +197,7 @@ void fusor_context_free(fusor_context *ctx) {
     start_close(ctx);
     rt_profile_free(atomic_load(&ctx->profile));
     fu_free(ctx);
-    if (atomic_fetch_sub(&n_contexts, 1) == 1) rt_memory_trim();       /* the last one: nothing of the library stays behind */
+    if (atomic_fetch_sub(&n_contexts, 1) == 1) rt_memory_trim(); /* the last one: nothing of the library stays behind */
 }
 
 void fusor_buffer_free(fusor_context *ctx, fusor_buffer *buffer) {

@@ -13,78 +13,83 @@
 
 struct fusor_context {
     atomic_int refs;
-    uint64_t   id;                  /* never reused: finds the threads' error records */
-    uint32_t   flags;
-    int        n_threads;
-    bool       is_reference;        /* device "reference" */
-    ir_level   level;
-    ir_features features;           /* beside the level */
-    bool       is_level_given;      /* by option or environment: no lower level serves instead */
-    bool       checks;              /* FUSOR_CHECK */
-    bool       has_level;           /* false: option_error says why nothing can run here */
-    char       option_error[512];
+    uint64_t id; /* never reused: finds the threads' error records */
+    uint32_t flags;
+    int n_threads;
+    bool is_reference; /* device "reference" */
+    ir_level level;
+    ir_features features; /* beside the level */
+    bool is_level_given;  /* by option or environment: no lower level serves instead */
+    bool checks;          /* FUSOR_CHECK */
+    bool has_level;       /* false: option_error says why nothing can run here */
+    char option_error[512];
     fusor_status option_status;
-    fu_log     log;
-    rt_cache  *cache;
-    _Atomic(rt_cache *) start_cache;    /* start.c: kernels of one operator, opened when first needed; NULL */
-    atomic_int start_state;         /* start.c */
+    fu_log log;
+    rt_cache *cache;
+    _Atomic(rt_cache *) start_cache; /* start.c: kernels of one operator, opened when first needed; NULL */
+    atomic_int start_state;          /* start.c */
     rt_exec_options exec;
-    _Atomic(rt_profile *) profile;  /* profile_api.c; NULL until first switched on */
-    struct lazy_state *lazy;        /* owned by lazy.c; NULL until first used */
+    _Atomic(rt_profile *) profile; /* profile_api.c; NULL until first switched on */
+    struct lazy_state *lazy;       /* owned by lazy.c; NULL until first used */
 };
 fusor_context *context_keep(fusor_context *ctx);
 /* Makes `e` the calling thread's record of ctx (NULL: of the thread, whatever context it asks); returns its status. */
-fusor_status   context_fail(const fusor_context *ctx, const fu_error *e);
+fusor_status context_fail(const fusor_context *ctx, const fu_error *e);
 /* ARGUMENT with this text, for calls that name no context. */
-fusor_status   context_refuse(const char *text);
+fusor_status context_refuse(const char *text);
 
 struct fusor_module {
-    fusor_context *ctx;             /* held */
-    fu_arena   arena;               /* everything below */
+    fusor_context *ctx; /* held */
+    fu_arena arena;     /* everything below */
     ir_module *module;
-    struct builder_state *builder;  /* builder.c; NULL for parsed modules */
+    struct builder_state *builder; /* builder.c; NULL for parsed modules */
 };
 
 struct fusor_executable {
-    fusor_context *ctx;             /* held */
-    rt_exec   *exec;
-    struct start_job *job;          /* start.c: exec is the interim of a program that is being compiled; NULL */
+    fusor_context *ctx; /* held */
+    rt_exec *exec;
+    struct start_job *job; /* start.c: exec is the interim of a program that is being compiled; NULL */
 };
-struct fusor_call { fusor_executable *exe; rt_call *call; rt_each *each; rt_scan *scan; };     /* one of the three */
+struct fusor_call {
+    fusor_executable *exe;
+    rt_call *call;
+    rt_each *each;
+    rt_scan *scan;
+}; /* one of the three */
 
 /* May a program run unfused while its kernels compile (start.c)? */
 typedef enum start_mode {
     START_NEVER,
-    START_IF_ASKED,                 /* by the context's flag or FUSOR_START_UNFUSED=1 */
-    START_IF_QUICK,                 /* also where little memory would be moved, unless FUSOR_START_UNFUSED=0 */
+    START_IF_ASKED, /* by the context's flag or FUSOR_START_UNFUSED=1 */
+    START_IF_QUICK, /* also where little memory would be moved, unless FUSOR_START_UNFUSED=0 */
 } start_mode;
 
 /* What a compile is told: fusor.c. */
 typedef struct compile_request {
     fusor_context *ctx;
-    const char *name, *text;        /* name: path or "<text>" */
-    size_t      length;
-    ir_module  *module;             /* instead of text; borrowed */
-    const char *function;           /* NULL: the first */
-    uint32_t    flags;              /* FUSOR_NO_FUSE, FUSOR_KEEP_SOURCES */
-    const char *target;             /* NULL: the context's */
-    start_mode  start;
-    const int64_t *symbol_values;   /* of START_IF_QUICK: the sizes of the coming call */
+    const char *name, *text; /* name: path or "<text>" */
+    size_t length;
+    ir_module *module;    /* instead of text; borrowed */
+    const char *function; /* NULL: the first */
+    uint32_t flags;       /* FUSOR_NO_FUSE, FUSOR_KEEP_SOURCES */
+    const char *target;   /* NULL: the context's */
+    start_mode start;
+    const int64_t *symbol_values; /* of START_IF_QUICK: the sizes of the coming call */
 } compile_request;
 /* Front half, shared with the tools: text or module to plan. The plan lives in arena. Level from target, else ctx. */
 fusor_status compile_plan(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **out);
 /* The whole pipeline. */
 fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_executable **out);
 /* explain.c: the plan as JSON text, the caller's (fu_free). arena: for what it needs on the way. */
-enum { EXPLAIN_ASSUMED_SIZE = 1024 };   /* sizes that nobody gave stand at this; the document says so */
+enum { EXPLAIN_ASSUMED_SIZE = 1024 }; /* sizes that nobody gave stand at this; the document says so */
 typedef struct explain_request {
     const ir_plan *plan;
-    const rt_exec *exec;                /* or NULL: says where each kernel came from */
-    const int64_t *symbol_values;       /* by symbol, -1: not given; NULL: none is */
-    int            n_threads;           /* of a call */
-    const double  *measured_ns;         /* by step: of one call, with these sizes; NULL: nothing was measured */
-    double         fused_ns, unfused_ns;    /* of one whole call; 0: not measured */
-    const rt_limits *limits;            /* of n_threads; NULL: no shares of them */
+    const rt_exec *exec;          /* or NULL: says where each kernel came from */
+    const int64_t *symbol_values; /* by symbol, -1: not given; NULL: none is */
+    int n_threads;                /* of a call */
+    const double *measured_ns;    /* by step: of one call, with these sizes; NULL: nothing was measured */
+    double fused_ns, unfused_ns;  /* of one whole call; 0: not measured */
+    const rt_limits *limits;      /* of n_threads; NULL: no shares of them */
 } explain_request;
 fusor_status explain_json(fu_arena *arena, fu_error *e, const explain_request *r, char **out);
 /* explain_text.c: that document for a terminal. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* dlpack.c: tensors to and from other libraries, without a copy, by the DLPack convention (dmlc/dlpack, version 0.8: the
- * layout of DLManagedTensor, which programs include themselves). */
+/* dlpack.c: tensors to and from other libraries, without a copy, by the DLPack convention (dmlc/dlpack, version 0.8:
+ * the layout of DLManagedTensor, which programs include themselves). */
 #include "context.h"
 #include "fusor/tensor.h"
 #include "op_call.h"
@@ -8,10 +8,15 @@
 /* The convention's layout. */
 typedef struct dl_tensor {
     void *data;
-    struct { int32_t type, id; } device;
+    struct {
+        int32_t type, id;
+    } device;
     int32_t ndim;
-    struct { uint8_t code, bits; uint16_t lanes; } dtype;
-    int64_t *shape, *strides;       /* strides NULL: contiguous */
+    struct {
+        uint8_t code, bits;
+        uint16_t lanes;
+    } dtype;
+    int64_t *shape, *strides; /* strides NULL: contiguous */
     uint64_t byte_offset;
 } dl_tensor;
 struct DLManagedTensor {
@@ -23,10 +28,14 @@ typedef struct DLManagedTensor managed;
 enum { DL_CPU = 1, DL_CUDA_HOST = 3 };
 enum { DL_INT, DL_UINT, DL_FLOAT, DL_BFLOAT = 4, DL_BOOL = 6 };
 
-static const struct { uint8_t code, bits; fusor_dtype dtype; } types[] = {
-    {DL_FLOAT, 64, FUSOR_F64}, {DL_FLOAT, 32, FUSOR_F32}, {DL_FLOAT, 16, FUSOR_F16}, {DL_BFLOAT, 16, FUSOR_BF16}, {DL_INT, 64, FUSOR_I64},
-    {DL_INT, 32, FUSOR_I32},   {DL_INT, 16, FUSOR_I16},   {DL_INT, 8, FUSOR_I8},     {DL_UINT, 64, FUSOR_U64},    {DL_UINT, 32, FUSOR_U32},
-    {DL_UINT, 16, FUSOR_U16},  {DL_UINT, 8, FUSOR_U8},    {DL_BOOL, 8, FUSOR_BOOL},
+static const struct {
+    uint8_t code, bits;
+    fusor_dtype dtype;
+} types[] = {
+    {DL_FLOAT, 64, FUSOR_F64}, {DL_FLOAT, 32, FUSOR_F32}, {DL_FLOAT, 16, FUSOR_F16}, {DL_BFLOAT, 16, FUSOR_BF16},
+    {DL_INT, 64, FUSOR_I64},   {DL_INT, 32, FUSOR_I32},   {DL_INT, 16, FUSOR_I16},   {DL_INT, 8, FUSOR_I8},
+    {DL_UINT, 64, FUSOR_U64},  {DL_UINT, 32, FUSOR_U32},  {DL_UINT, 16, FUSOR_U16},  {DL_UINT, 8, FUSOR_U8},
+    {DL_BOOL, 8, FUSOR_BOOL},
 };
 enum { N_TYPES = sizeof types / sizeof *types };
 
@@ -54,11 +63,16 @@ fusor_tensor fusor_from_dlpack(fusor_context *ctx, struct DLManagedTensor *m) {
     if (!m) return refuse(ctx, NULL, "fusor_from_dlpack: the tensor is NULL", 0, 0);
     const dl_tensor *t = &m->tensor;
     if (t->device.type != DL_CPU && t->device.type != DL_CUDA_HOST)
-        return refuse(ctx, m, "fusor_from_dlpack: device type %ld; expected memory that the CPU reads (1 or 3)", t->device.type, 0);
+        return refuse(ctx, m, "fusor_from_dlpack: device type %ld; expected memory that the CPU reads (1 or 3)",
+                      t->device.type, 0);
     for (int i = 0; i < N_TYPES; i++)
-        if (types[i].code == t->dtype.code && types[i].bits == t->dtype.bits && t->dtype.lanes == 1) b.dtype = types[i].dtype;
-    if (!b.dtype) return refuse(ctx, m, "fusor_from_dlpack: no dtype has type code %ld with %ld bits (and one lane)", t->dtype.code, t->dtype.bits);
-    if (t->ndim < 0 || t->ndim > FUSOR_MAX_RANK) return refuse(ctx, m, "fusor_from_dlpack: %ld dimensions; expected 0 to %ld", t->ndim, FUSOR_MAX_RANK);
+        if (types[i].code == t->dtype.code && types[i].bits == t->dtype.bits && t->dtype.lanes == 1)
+            b.dtype = types[i].dtype;
+    if (!b.dtype)
+        return refuse(ctx, m, "fusor_from_dlpack: no dtype has type code %ld with %ld bits (and one lane)",
+                      t->dtype.code, t->dtype.bits);
+    if (t->ndim < 0 || t->ndim > FUSOR_MAX_RANK)
+        return refuse(ctx, m, "fusor_from_dlpack: %ld dimensions; expected 0 to %ld", t->ndim, FUSOR_MAX_RANK);
     b.data = t->data ? (char *)t->data + t->byte_offset : NULL;
     b.rank = t->ndim;
     for (int d = 0; d < t->ndim; d++) {
@@ -70,7 +84,11 @@ fusor_tensor fusor_from_dlpack(fusor_context *ctx, struct DLManagedTensor *m) {
 }
 
 /* ---- out ---- */
-typedef struct exported { managed m; fusor_tensor kept; int64_t shape[FUSOR_MAX_RANK], strides[FUSOR_MAX_RANK]; } exported;
+typedef struct exported {
+    managed m;
+    fusor_tensor kept;
+    int64_t shape[FUSOR_MAX_RANK], strides[FUSOR_MAX_RANK];
+} exported;
 
 static void delete_exported(managed *m) {
     exported *x = m ? m->manager_ctx : NULL;

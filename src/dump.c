@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* dump.c: FUSOR_DEBUG=ir,plan,key,llvm,asm and FUSOR_VERBOSE=dispatch,compile: what a compile made, for people who debug it, and the command
- * that compiles it again. */
+/* dump.c: FUSOR_DEBUG=ir,plan,key,llvm,asm and FUSOR_VERBOSE=dispatch,compile: what a compile made, for people who
+ * debug it, and the command that compiles it again. */
 #include "dump.h"
 #include "base/env.h"
 #include "rt/compiler.h"
@@ -18,8 +18,13 @@ static void dump_code(fu_arena *a, const ir_kernel *k, const char *stage, fusor_
     ir_kernel_print(&text, k);
     ir_kernel_key(text.at, text.n, rt_build_id(), key);
     ir_kernel_symbol(k, key, symbol);
-    fusor_codegen_request request = {.version = FUSOR_CODEGEN_VERSION, .stage = number, .description = text.at, .description_bytes = text.n,
-                                     .symbol = symbol, .allocate = allocate, .user = a};
+    fusor_codegen_request request = {.version = FUSOR_CODEGEN_VERSION,
+                                     .stage = number,
+                                     .description = text.at,
+                                     .description_bytes = text.n,
+                                     .symbol = symbol,
+                                     .allocate = allocate,
+                                     .user = a};
     fusor_codegen_result *result = FU_NEW(a, fusor_codegen_result);
     fu_dump(stage, symbol, module->generate(&request, result) == 0 ? result->data : result->error);
 }
@@ -61,7 +66,7 @@ void dump_plan(fu_arena *a, const fu_log *log, const ir_plan *plan) {
 }
 
 const char *dump_replay(fu_arena *a, const ir_graph *flat, const ir_plan_options *options) {
-    enum { LONGEST = 3500 };        /* an event is one line of 4 KB */
+    enum { LONGEST = 3500 }; /* an event is one line of 4 KB */
     fu_str program, command;
     char target[IR_TARGET_MAX];
     if (!fu_log_on("compile")) return NULL;
@@ -84,6 +89,7 @@ const char *dump_replay(fu_arena *a, const ir_graph *flat, const ir_plan_options
     } else {
         return fu_format(a, "@%s is too long for a line: set FUSOR_DUMP_DIR to have it in a file", flat->name);
     }
-    fu_str_addf(&command, " --target %s --cache refresh%s%s", target, options->no_fuse ? " --no-fuse" : "", options->fast_math ? " --math fast" : "");
+    fu_str_addf(&command, " --target %s --cache refresh%s%s", target, options->no_fuse ? " --no-fuse" : "",
+                options->fast_math ? " --math fast" : "");
     return command.at;
 }

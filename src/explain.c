@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* explain.c: a plan as a JSON document ("fusor-explain/1"): kernels, boundaries with their reasons, memory, and the same
- * function unfused. `fusor explain` prints its text form from the same document. */
+/* explain.c: a plan as a JSON document ("fusor-explain/1"): kernels, boundaries with their reasons, memory, and the
+ * same function unfused. `fusor explain` prints its text form from the same document. */
 #include "context.h"
 #include "rt/compiler.h"
 #include "rt/tune.h"
@@ -8,7 +8,10 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-typedef struct totals { int kernels; double bytes, peak_bytes, temp_bytes, flops; } totals;   /* peak: of temps that live at once; temp: of all */
+typedef struct totals {
+    int kernels;
+    double bytes, peak_bytes, temp_bytes, flops;
+} totals; /* peak: of temps that live at once; temp: of all */
 
 static double buffer_bytes(const ir_plan *p, int i, const int64_t *symbols) {
     const ir_plan_buffer *b = &p->buffers.at[i];
@@ -30,18 +33,20 @@ static totals sum_up(const ir_plan *p, const int64_t *symbols) {
         t.bytes += c.bytes_read + c.bytes_written;
         t.flops += c.flops;
         for (uint32_t b = 0; b < p->buffers.n; b++)
-            if (p->buffers.at[b].storage == IR_STORE_TEMP && p->buffers.at[b].first_step <= (int)i && p->buffers.at[b].last_step >= (int)i)
+            if (p->buffers.at[b].storage == IR_STORE_TEMP && p->buffers.at[b].first_step <= (int)i &&
+                p->buffers.at[b].last_step >= (int)i)
                 live += buffer_bytes(p, (int)b, symbols);
         if (live > t.peak_bytes) t.peak_bytes = live;
     }
     for (uint32_t b = 0; b < p->buffers.n; b++)
-        if (p->buffers.at[b].storage == IR_STORE_TEMP && p->buffers.at[b].first_step >= 0) t.temp_bytes += buffer_bytes(p, (int)b, symbols);
+        if (p->buffers.at[b].storage == IR_STORE_TEMP && p->buffers.at[b].first_step >= 0)
+            t.temp_bytes += buffer_bytes(p, (int)b, symbols);
     return t;
 }
 
 static json_t *totals_json(const totals *t) {
-    return json_pack("{s:i, s:I, s:I, s:I, s:I}", "kernels", t->kernels, "bytes", (json_int_t)t->bytes, "peak_bytes", (json_int_t)t->peak_bytes,
-                     "temp_bytes", (json_int_t)t->temp_bytes, "flops", (json_int_t)t->flops);
+    return json_pack("{s:i, s:I, s:I, s:I, s:I}", "kernels", t->kernels, "bytes", (json_int_t)t->bytes, "peak_bytes",
+                     (json_int_t)t->peak_bytes, "temp_bytes", (json_int_t)t->temp_bytes, "flops", (json_int_t)t->flops);
 }
 
 static const char *node_name(const ir_graph *g, ir_id id) {
@@ -58,11 +63,12 @@ static const char *buffer_name(const ir_plan *p, int i) {
     return b->storage == IR_STORE_LITERAL ? "literal" : node_name(p->graph, b->node);
 }
 
-/* Time that moving the bytes or doing the arithmetic takes on a modest core of the level: constants of the level, not measured, so that
- * two machines print the same. */
+/* Time that moving the bytes or doing the arithmetic takes on a modest core of the level: constants of the level, not
+ * measured, so that two machines print the same. */
 static double estimate_ns(const ir_plan *p, const ir_cost *c, const char **limit_out) {
-    enum { CALL_NS = 200, BYTES_A_NS = 10, OPERATIONS_A_NS = 8 };  /* a lane: two multiply-adds a cycle at 2 GHz */
-    double memory = (c->bytes_read + c->bytes_written) / BYTES_A_NS, compute = c->work / (OPERATIONS_A_NS * ir_levels[p->options.level].lanes);
+    enum { CALL_NS = 200, BYTES_A_NS = 10, OPERATIONS_A_NS = 8 }; /* a lane: two multiply-adds a cycle at 2 GHz */
+    double memory = (c->bytes_read + c->bytes_written) / BYTES_A_NS,
+           compute = c->work / (OPERATIONS_A_NS * ir_levels[p->options.level].lanes);
     double most = memory > compute ? memory : compute;
     *limit_out = most < CALL_NS ? "call" : memory > compute ? "memory" : "arithmetic";
     return CALL_NS + most;
@@ -72,17 +78,25 @@ static double estimate_ns(const ir_plan *p, const ir_cost *c, const char **limit
 /* How its loops go, in words. */
 static const char *form_of(const ir_kernel *k) {
     switch (k->kind) {
-    case IR_KERNEL_MAP: return ir_kernel_is_scatter(k) ? "scatter: updates in order" : ir_kernel_is_transposed(k) ? "transposed: blocks of rows and columns" : "every element once, in order";
-    case IR_KERNEL_REDUCE: return ir_kernel_is_column(k) ? "columns: vectors of adjacent columns run down the rows" : "inner: vectors run along the reduced elements";
+    case IR_KERNEL_MAP:
+        return ir_kernel_is_scatter(k)      ? "scatter: updates in order"
+               : ir_kernel_is_transposed(k) ? "transposed: blocks of rows and columns"
+                                            : "every element once, in order";
+    case IR_KERNEL_REDUCE:
+        return ir_kernel_is_column(k) ? "columns: vectors of adjacent columns run down the rows"
+                                      : "inner: vectors run along the reduced elements";
     case IR_KERNEL_ROW: return "rows: as many sweeps over a row as its reductions need, then the next row";
-    case IR_KERNEL_SCAN: return ir_kernel_is_column(k) ? "columns: vectors of adjacent columns run along the axis" : "lines: blocks of a line, with the totals before them";
+    case IR_KERNEL_SCAN:
+        return ir_kernel_is_column(k) ? "columns: vectors of adjacent columns run along the axis"
+                                      : "lines: blocks of a line, with the totals before them";
     case IR_KERNEL_WINDOW: return "tiles: places of the windows by channels, no copy of the windows";
     case IR_KERNEL_CONTRACT: return "tiles: operands packed, register tiles of the result, blocks of k";
     default: return "";
     }
 }
 
-static void add_schedule(fu_arena *arena, const ir_plan *p, const ir_step *s, const int64_t *symbols, int n_threads, json_t *o) {
+static void add_schedule(fu_arena *arena, const ir_plan *p, const ir_step *s, const int64_t *symbols, int n_threads,
+                         json_t *o) {
     const ir_kernel *k = s->kernel;
     int64_t size[IR_KERNEL_MAX_DIMS], tune[IR_TUNE_COUNT] = {0}, tiles = 0;
     ir_launch launch;
@@ -95,10 +109,14 @@ static void add_schedule(fu_arena *arena, const ir_plan *p, const ir_step *s, co
     rt_tune(k, size, stride, n, tune);
     ir_kernel_launch(k, size, tune, &launch);
     for (int i = 0; i < launch.n_phases; i++) tiles += launch.tiles[i];
-    json_t *schedule = json_pack("{s:s, s:i, s:i, s:i, s:I, s:I, s:I}", "form", form_of(k), "vector", ir_levels[k->level].lanes, "threads", n, "phases", launch.n_phases,
-                                 "tiles", (json_int_t)tiles, "scratch_bytes", (json_int_t)launch.scratch_bytes, "shared_bytes", (json_int_t)launch.shared_bytes);
+    json_t *schedule =
+        json_pack("{s:s, s:i, s:i, s:i, s:I, s:I, s:I}", "form", form_of(k), "vector", ir_levels[k->level].lanes,
+                  "threads", n, "phases", launch.n_phases, "tiles", (json_int_t)tiles, "scratch_bytes",
+                  (json_int_t)launch.scratch_bytes, "shared_bytes", (json_int_t)launch.shared_bytes);
     if (k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW)
-        (void)json_object_set_new(schedule, "tile", json_pack("{s:i, s:i, s:i}", "rows", k->tile.mr, "columns", k->tile.nr, "k_block", k->tile.kb));
+        (void)json_object_set_new(
+            schedule, "tile",
+            json_pack("{s:i, s:i, s:i}", "rows", k->tile.mr, "columns", k->tile.nr, "k_block", k->tile.kb));
     (void)json_object_set_new(o, "schedule", schedule);
 }
 
@@ -123,16 +141,20 @@ static void add_kernel_fields(fu_arena *arena, const ir_plan *p, const ir_step *
     (void)json_object_set_new(o, "description", json_string(text.at));
 }
 
-static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.'; }
+static bool is_letter(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+}
 
-/* The operator of the text at a place, and the values that its statement defines ("%h, %c"): what normalization made several nodes of is
- * called as the user wrote it. False: there is no text. */
-static bool read_statement(fu_arena *arena, const fu_source *source, fu_loc loc, const char **op_out, const char **values_out) {
+/* The operator of the text at a place, and the values that its statement defines ("%h, %c"): what normalization made
+ * several nodes of is called as the user wrote it. False: there is no text. */
+static bool read_statement(fu_arena *arena, const fu_source *source, fu_loc loc, const char **op_out,
+                           const char **values_out) {
     if (!source || !source->text || !loc.line) return false;
     const char *p = source->text, *end = p + source->length;
     for (uint32_t line = 1; line < loc.line && p < end; p++) line += *p == '\n';
     const char *start = p;
-    for (uint32_t col = 1; p < end && *p != '\n' && (col < loc.col || ((unsigned char)*p & 0xc0) == 0x80); p++) col += ((unsigned char)*p & 0xc0) != 0x80;
+    for (uint32_t col = 1; p < end && *p != '\n' && (col < loc.col || ((unsigned char)*p & 0xc0) == 0x80); p++)
+        col += ((unsigned char)*p & 0xc0) != 0x80;
     const char *op = p;
     if (p < end && *p == '@') p++;
     while (p < end && is_letter(*p)) p++;
@@ -161,11 +183,14 @@ static json_t *statements_json(fu_arena *arena, const ir_plan *p, const ir_step 
             const ir_node *m = ir_at(g, s->ops[j]);
             is_known = n->loc.line && m->loc.line == n->loc.line && m->loc.col == n->loc.col;
         }
-        if (is_known) continue;             /* another part of the same composite */
+        if (is_known) continue; /* another part of the same composite */
         (void)read_statement(arena, g->source, n->loc, &op, &value);
         json_t *o = json_pack("{s:s, s:s}", "op", op, "value", value);
         if (n->loc.line && g->source)
-            (void)json_object_set_new(o, "at", json_string(fu_format(arena, "%s:%u:%u", g->source->name ? g->source->name : "<text>", n->loc.line, n->loc.col)));
+            (void)json_object_set_new(
+                o, "at",
+                json_string(fu_format(arena, "%s:%u:%u", g->source->name ? g->source->name : "<text>", n->loc.line,
+                                      n->loc.col)));
         if (n->meta_name) (void)json_object_set_new(o, "name", json_string(n->meta_name));
         if (n->meta_loc) (void)json_object_set_new(o, "loc", json_string(n->meta_loc));
         (void)json_array_append_new(a, o);
@@ -181,7 +206,8 @@ static json_t *step_json(fu_arena *arena, const explain_request *r, int i, const
     const double estimated = estimate_ns(p, &c, &limit);
     json_t *o = json_object(), *ops = json_array(), *reads = json_array(), *writes = json_array();
     static const char *const kinds[] = {"kernel", "reference", "check", "copy"};
-    (void)json_object_set_new(o, "kind", json_string(s->kind == IR_STEP_KERNEL ? ir_kernel_kind_names[s->kernel->kind] : kinds[s->kind]));
+    (void)json_object_set_new(
+        o, "kind", json_string(s->kind == IR_STEP_KERNEL ? ir_kernel_kind_names[s->kernel->kind] : kinds[s->kind]));
     (void)json_object_set_new(o, "key", json_string(""));
     for (int k = 0; k < s->n_ops; k++) {
         const ir_node *n = ir_at(p->graph, s->ops[k]);
@@ -190,7 +216,8 @@ static json_t *step_json(fu_arena *arena, const explain_request *r, int i, const
         if (n->meta_loc) (void)json_object_set_new(o, "loc", json_string(n->meta_loc));
     }
     for (int a = 0; a < s->n_args; a++) {
-        bool is_output = s->kind == IR_STEP_KERNEL ? s->kernel->buffer[a].is_output : a + 1 == s->n_args && s->kind != IR_STEP_CHECK;
+        bool is_output =
+            s->kind == IR_STEP_KERNEL ? s->kernel->buffer[a].is_output : a + 1 == s->n_args && s->kind != IR_STEP_CHECK;
         (void)json_array_append_new(is_output ? writes : reads, json_string(buffer_name(p, s->arg[a])));
     }
     (void)json_object_set_new(o, "ops", ops);
@@ -215,7 +242,8 @@ static json_t *step_json(fu_arena *arena, const explain_request *r, int i, const
         const double ns = r->measured_ns[i];
         (void)json_object_set_new(o, "measured_ns", json_real(ns));
         if (r->limits) {
-            rt_bound b = rt_limits_bound(r->limits, ir_step_work_type(p, i), c.bytes_read + c.bytes_written, c.work, ns);
+            rt_bound b =
+                rt_limits_bound(r->limits, ir_step_work_type(p, i), c.bytes_read + c.bytes_written, c.work, ns);
             (void)json_object_set_new(o, "limit", json_string(b.limit));
             (void)json_object_set_new(o, "limit_share", json_real(b.share));
             (void)json_object_set_new(o, "limit_ns", json_real(b.least_ns));
@@ -245,9 +273,10 @@ static json_t *boundaries_json(const ir_plan *p, const int64_t *symbols) {
     json_t *a = json_array();
     for (uint32_t i = 0; i < p->boundaries.n; i++) {
         const ir_boundary *b = &p->boundaries.at[i];
-        (void)json_array_append_new(a, json_pack("{s:i, s:i, s:s, s:s, s:s, s:I}", "from", b->from, "to", b->to, "value", node_name(p->graph, b->value),
-                                                 "reason", ir_reason_names[b->reason], "text", ir_reason_texts[b->reason], "bytes",
-                                                 (json_int_t)value_bytes(p, b->value, symbols)));
+        (void)json_array_append_new(a, json_pack("{s:i, s:i, s:s, s:s, s:s, s:I}", "from", b->from, "to", b->to,
+                                                 "value", node_name(p->graph, b->value), "reason",
+                                                 ir_reason_names[b->reason], "text", ir_reason_texts[b->reason],
+                                                 "bytes", (json_int_t)value_bytes(p, b->value, symbols)));
     }
     return a;
 }
@@ -257,12 +286,15 @@ static json_t *memory_json(const ir_plan *p, const int64_t *symbols) {
     for (uint32_t i = 0; i < p->buffers.n; i++) {
         const ir_plan_buffer *b = &p->buffers.at[i];
         if (b->storage == IR_STORE_OUTPUT && b->first_step >= 0 && p->graph->results.at[b->index].alias >= 0)
-            (void)json_array_append_new(a, json_pack("{s:s, s:s, s:i, s:i, s:i, s:s}", "value", p->graph->results.at[b->index].name, "dtype", ir_dtypes[b->dtype].name,
-                                                     "bytes", 0, "first", b->first_step, "last", b->last_step, "in_place",
-                                                     p->graph->params.at[p->graph->results.at[b->index].alias].name));
+            (void)json_array_append_new(
+                a, json_pack("{s:s, s:s, s:i, s:i, s:i, s:s}", "value", p->graph->results.at[b->index].name, "dtype",
+                             ir_dtypes[b->dtype].name, "bytes", 0, "first", b->first_step, "last", b->last_step,
+                             "in_place", p->graph->params.at[p->graph->results.at[b->index].alias].name));
         if (b->storage != IR_STORE_TEMP || b->first_step < 0) continue;
-        (void)json_array_append_new(a, json_pack("{s:s, s:s, s:I, s:i, s:i}", "value", node_name(p->graph, b->node), "dtype", ir_dtypes[b->dtype].name,
-                                                 "bytes", (json_int_t)buffer_bytes(p, (int)i, symbols), "first", b->first_step, "last", b->last_step));
+        (void)json_array_append_new(a, json_pack("{s:s, s:s, s:I, s:i, s:i}", "value", node_name(p->graph, b->node),
+                                                 "dtype", ir_dtypes[b->dtype].name, "bytes",
+                                                 (json_int_t)buffer_bytes(p, (int)i, symbols), "first", b->first_step,
+                                                 "last", b->last_step));
     }
     return a;
 }
@@ -293,10 +325,13 @@ fusor_status explain_json(fu_arena *arena, fu_error *e, const explain_request *r
     char target[IR_TARGET_MAX];
     ir_target_name((ir_target){plan->options.level, plan->options.features}, target);
 
-    json_t *d = json_pack("{s:s, s:s, s:s, s:b, s:i}", "schema", "fusor-explain/1", "function", g->name, "target", target, "assumed", is_assumed, "threads", r->n_threads);
+    json_t *d = json_pack("{s:s, s:s, s:s, s:b, s:i}", "schema", "fusor-explain/1", "function", g->name, "target",
+                          target, "assumed", is_assumed, "threads", r->n_threads);
     json_t *dims = json_object(), *kernels = json_array();
-    for (uint32_t i = 0; i < n; i++) (void)json_object_set_new(dims, ir_size_symbol_name(g->sizes, i), json_integer(symbols[i]));
-    for (uint32_t i = 0; i < plan->steps.n; i++) (void)json_array_append_new(kernels, step_json(arena, r, (int)i, symbols));
+    for (uint32_t i = 0; i < n; i++)
+        (void)json_object_set_new(dims, ir_size_symbol_name(g->sizes, i), json_integer(symbols[i]));
+    for (uint32_t i = 0; i < plan->steps.n; i++)
+        (void)json_array_append_new(kernels, step_json(arena, r, (int)i, symbols));
     (void)json_object_set_new(d, "dims", dims);
     (void)json_object_set_new(d, "kernels", kernels);
     (void)json_object_set_new(d, "boundaries", boundaries_json(plan, symbols));

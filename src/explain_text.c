@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* explain_text.c: the document of explain.c for a terminal. Read from the document alone, so that what is printed is in it. */
+/* explain_text.c: the document of explain.c for a terminal. Read from the document alone, so that what is printed is in
+ * it. */
 #include "context.h"
 #include <inttypes.h>
 #include <jansson.h>
@@ -20,7 +21,9 @@ static void add_scaled(fu_str *o, double v, const char *const *units, int n) {
 }
 static void add_ns(fu_str *o, double ns) { add_scaled(o, ns, (const char *const[]){"ns", "us", "ms", "s"}, 4); }
 static void add_bytes(fu_str *o, double v) { add_scaled(o, v, (const char *const[]){"B", "KB", "MB", "GB", "TB"}, 5); }
-static void add_count(fu_str *o, double v) { add_scaled(o, v, (const char *const[]){"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"}, 5); }
+static void add_count(fu_str *o, double v) {
+    add_scaled(o, v, (const char *const[]){"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"}, 5);
+}
 
 static void add_words(fu_str *o, const json_t *list, const char *prefix) {
     size_t i;
@@ -30,11 +33,15 @@ static void add_words(fu_str *o, const json_t *list, const char *prefix) {
 
 static void add_schedule(fu_str *o, const json_t *k) {
     const json_t *s = json_object_get(k, "schedule"), *tile = json_object_get(s, "tile");
-    fu_str_addf(o, "  loop     %s; %s\n", text_of(k, "loop")[0] ? text_of(k, "loop") : "(one element)", text_of(s, "form"));
+    fu_str_addf(o, "  loop     %s; %s\n", text_of(k, "loop")[0] ? text_of(k, "loop") : "(one element)",
+                text_of(s, "form"));
     fu_str_addf(o, "  schedule %.0f lanes", number_of(s, "vector"));
-    if (tile) fu_str_addf(o, ", register tile %.0f x %.0f, k block %.0f", number_of(tile, "rows"), number_of(tile, "columns"), number_of(tile, "k_block"));
-    fu_str_addf(o, "; %.0f tile%s in %.0f phase%s, %.0f thread%s", number_of(s, "tiles"), number_of(s, "tiles") == 1 ? "" : "s", number_of(s, "phases"),
-                number_of(s, "phases") == 1 ? "" : "s", number_of(s, "threads"), number_of(s, "threads") == 1 ? "" : "s");
+    if (tile)
+        fu_str_addf(o, ", register tile %.0f x %.0f, k block %.0f", number_of(tile, "rows"), number_of(tile, "columns"),
+                    number_of(tile, "k_block"));
+    fu_str_addf(o, "; %.0f tile%s in %.0f phase%s, %.0f thread%s", number_of(s, "tiles"),
+                number_of(s, "tiles") == 1 ? "" : "s", number_of(s, "phases"), number_of(s, "phases") == 1 ? "" : "s",
+                number_of(s, "threads"), number_of(s, "threads") == 1 ? "" : "s");
     if (number_of(s, "scratch_bytes") > 0) fu_str_add(o, ", scratch "), add_bytes(o, number_of(s, "scratch_bytes"));
     if (number_of(s, "shared_bytes") > 0) fu_str_add(o, ", shared "), add_bytes(o, number_of(s, "shared_bytes"));
     fu_str_addc(o, '\n');
@@ -45,7 +52,8 @@ static void add_statements(fu_str *o, const json_t *k) {
     json_t *s;
     json_array_foreach(json_object_get(k, "statements"), i, s) {
         if (!text_of(s, "at")[0] && !text_of(s, "name")[0] && !text_of(s, "loc")[0]) continue;
-        fu_str_addf(o, "  from     %s%s%%%s = %s", text_of(s, "at"), text_of(s, "at")[0] ? " " : "", text_of(s, "value"), text_of(s, "op"));
+        fu_str_addf(o, "  from     %s%s%%%s = %s", text_of(s, "at"), text_of(s, "at")[0] ? " " : "",
+                    text_of(s, "value"), text_of(s, "op"));
         if (text_of(s, "name")[0]) fu_str_addf(o, " \"%s\"", text_of(s, "name"));
         if (text_of(s, "loc")[0]) fu_str_addf(o, " (%s)", text_of(s, "loc"));
         fu_str_addc(o, '\n');
@@ -60,7 +68,8 @@ static void add_times(fu_str *o, const json_t *k) {
     if (is_measured) {
         fu_str_add(o, ", measured ");
         add_ns(o, number_of(k, "measured_ns"));
-        if (strcmp(text_of(k, "limit"), "call") == 0) fu_str_addf(o, ": %.0f %% is the cost of a call", 100 * number_of(k, "limit_share"));
+        if (strcmp(text_of(k, "limit"), "call") == 0)
+            fu_str_addf(o, ": %.0f %% is the cost of a call", 100 * number_of(k, "limit_share"));
         else if (text_of(k, "limit")[0]) {
             fu_str_addf(o, ": %.0f %% of what %s allows (", 100 * number_of(k, "limit_share"), text_of(k, "limit"));
             add_ns(o, number_of(k, "limit_ns"));
@@ -117,7 +126,8 @@ static void add_memory(fu_str *o, const json_t *d) {
     json_array_foreach(json_object_get(d, "memory"), i, v) {
         if (i == 0) fu_str_addc(o, '\n');
         if (json_object_get(v, "in_place")) {
-            fu_str_addf(o, "memory %%%s: in place of %%%s, written by kernel %.0f\n", text_of(v, "value"), text_of(v, "in_place"), number_of(v, "last"));
+            fu_str_addf(o, "memory %%%s: in place of %%%s, written by kernel %.0f\n", text_of(v, "value"),
+                        text_of(v, "in_place"), number_of(v, "last"));
             continue;
         }
         fu_str_addf(o, "memory %%%s: ", text_of(v, "value"));
@@ -130,16 +140,18 @@ void explain_text(fu_str *o, const char *json) {
     json_t *d = json_loads(json, 0, NULL), *v;
     const char *name;
     size_t i;
-    if (!d) return;         /* no memory: the caller sees that nothing was added */
+    if (!d) return; /* no memory: the caller sees that nothing was added */
     fu_str_addf(o, "@%s for %s", text_of(d, "function"), text_of(d, "target"));
-    json_object_foreach(json_object_get(d, "dims"), name, v) fu_str_addf(o, ", %s=%" JSON_INTEGER_FORMAT, name, json_integer_value(v));
+    json_object_foreach(json_object_get(d, "dims"), name, v)
+        fu_str_addf(o, ", %s=%" JSON_INTEGER_FORMAT, name, json_integer_value(v));
     fu_str_addf(o, ", %.0f thread%s%s\n", number_of(d, "threads"), number_of(d, "threads") == 1 ? "" : "s",
                 json_is_true(json_object_get(d, "assumed")) ? " (sizes not given are assumed: --dim)" : "");
     add_totals(o, "fused", json_object_get(d, "fused"));
     add_totals(o, "unfused", json_object_get(d, "unfused"));
     json_array_foreach(json_object_get(d, "kernels"), i, v) add_kernel(o, i, v);
     json_array_foreach(json_object_get(d, "boundaries"), i, v) {
-        fu_str_addf(o, "%sboundary %.0f -> %.0f at %%%s (", i ? "" : "\n", number_of(v, "from"), number_of(v, "to"), text_of(v, "value"));
+        fu_str_addf(o, "%sboundary %.0f -> %.0f at %%%s (", i ? "" : "\n", number_of(v, "from"), number_of(v, "to"),
+                    text_of(v, "value"));
         add_bytes(o, number_of(v, "bytes"));
         fu_str_addf(o, "): %s: %s\n", text_of(v, "reason"), text_of(v, "text"));
     }

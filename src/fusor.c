@@ -5,8 +5,8 @@
  *   ir_flatten       calls inlined                src/ir/flatten.c
  *   ir_run_passes    normalized graph             src/ir/pass.c: expand, fold, simplify, cse, dce
  *   ir_plan_make     kernels and buffers          src/ir/plan.c, plan_build.c
- *   rt_exec_new      every kernel found or made   src/rt/exec.c -> cache.c -> loader.c; on a miss module.c -> src/jit/codegen.c
- *   rt_exec_call     run                          src/rt/exec.c -> threads.c
+ *   rt_exec_new      every kernel found or made   src/rt/exec.c -> cache.c -> loader.c; on a miss module.c ->
+ * src/jit/codegen.c rt_exec_call     run                          src/rt/exec.c -> threads.c
  */
 #include "context.h"
 #include "dump.h"
@@ -17,9 +17,11 @@
 #include "rt/trace.h"
 #include "start.h"
 
-_Static_assert(sizeof(rt_tensor) == sizeof(ref_tensor) && offsetof(rt_tensor, data) == offsetof(ref_tensor, data), "one layout");
+_Static_assert(sizeof(rt_tensor) == sizeof(ref_tensor) && offsetof(rt_tensor, data) == offsetof(ref_tensor, data),
+               "one layout");
 
-/* The module in the plan's own arena: the plan keeps names and places, and outlives the module that it was made from. */
+/* The module in the plan's own arena: the plan keeps names and places, and outlives the module that it was made from.
+ */
 static ir_module *copy_module(fu_arena *arena, fu_error *e, const ir_module *from) {
     ir_module *to = FU_NEW(arena, ir_module);
     const fu_source *source = &from->source;
@@ -35,27 +37,33 @@ static ir_module *copy_module(fu_arena *arena, fu_error *e, const ir_module *fro
     return to;
 }
 
-static fusor_status find_function(fu_arena *arena, fu_error *e, const compile_request *r, ir_module **module, ir_graph **out) {
+static fusor_status find_function(fu_arena *arena, fu_error *e, const compile_request *r, ir_module **module,
+                                  ir_graph **out) {
     if (r->module) *module = copy_module(arena, e, r->module);
     else FU_TRY(ir_parse(arena, e, r->name, r->text, r->length, module));
     *out = ir_module_find(*module, r->function);
     if (*out) return FUSOR_OK;
     if (!r->function)
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s:1:1: error: the module has no function; expected 'func @name(...) -> ... { ... }'", (*module)->source.name);
-    return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s: no function '@%s'; the first one is '@%s'", (*module)->source.name, r->function,
-                   (*module)->functions.n ? (*module)->functions.at[0]->name : "(none)");
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT,
+                       "%s:1:1: error: the module has no function; expected 'func @name(...) -> ... { ... }'",
+                       (*module)->source.name);
+    return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s: no function '@%s'; the first one is '@%s'", (*module)->source.name,
+                   r->function, (*module)->functions.n ? (*module)->functions.at[0]->name : "(none)");
 }
 
 static fusor_status plan_options(fu_error *e, const compile_request *r, ir_plan_options *out) {
     const fusor_context *ctx = r->ctx;
-    *out = (ir_plan_options){.level = ctx->level, .features = ctx->features, .no_fuse = (r->flags & FUSOR_NO_FUSE) != 0,
+    *out = (ir_plan_options){.level = ctx->level,
+                             .features = ctx->features,
+                             .no_fuse = (r->flags & FUSOR_NO_FUSE) != 0,
                              .fast_math = (ctx->flags & FUSOR_FAST_MATH) != 0,
                              .reference = ctx->is_reference};
     if (r->target) {
         ir_target target;
         FU_TRY(ir_target_parse(e, r->target, &target));
         if (ir_level_is_gpu(target.level))
-            return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "kernels for '%s' are not cached; fusor emit --stage ptx prints them", r->target);
+            return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED,
+                           "kernels for '%s' are not cached; fusor emit --stage ptx prints them", r->target);
         out->level = target.level;
         out->features = target.features;
     } else if (!ctx->has_level && !ctx->is_reference) {
@@ -65,7 +73,10 @@ static fusor_status plan_options(fu_error *e, const compile_request *r, ir_plan_
 }
 
 /* ---- what a trace shows of a compile ---- */
-typedef struct stages { rt_trace *trace; int64_t begin; } stages;
+typedef struct stages {
+    rt_trace *trace;
+    int64_t begin;
+} stages;
 static stages begin_stages(const compile_request *r) {
     rt_trace *trace = rt_trace_of(&r->ctx->profile);
     return (stages){trace, trace ? fu_now_ns() : 0};
@@ -78,7 +89,8 @@ static void end_stage(stages *s, const char *name) {
 }
 
 /* *replay_out (may be NULL): the command that compiles it again, while compiles are logged; else NULL. */
-static fusor_status make_plan(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **out, const char **replay_out) {
+static fusor_status make_plan(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **out,
+                              const char **replay_out) {
     ir_module *module;
     ir_graph *function, *graph;
     ir_plan_options options;
@@ -99,21 +111,26 @@ static fusor_status make_plan(fu_arena *arena, fu_error *e, const compile_reques
     return FUSOR_OK;
 }
 
-fusor_status compile_plan(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **out) { return make_plan(arena, e, r, out, NULL); }
+fusor_status compile_plan(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **out) {
+    return make_plan(arena, e, r, out, NULL);
+}
 
 static void log_replay(const compile_request *r, const rt_exec *exec, const char *command) {
     const ir_plan *plan = rt_exec_plan(exec);
     bool is_compiled = false;
     for (uint32_t i = 0; command && i < plan->steps.n; i++)
-        is_compiled |= plan->steps.at[i].kind == IR_STEP_KERNEL && rt_exec_step(exec, (int)i)->outcome.source == RT_CACHE_COMPILED;
+        is_compiled |=
+            plan->steps.at[i].kind == IR_STEP_KERNEL && rt_exec_step(exec, (int)i)->outcome.source == RT_CACHE_COMPILED;
     if (is_compiled) fu_log_event(&r->ctx->log, "compile", "replay,%s", command);
 }
 
-static fusor_status reference_node(const ir_graph *g, fu_error *e, const ir_node *n, const rt_tensor *in, rt_tensor *out, const int64_t *symbols) {
+static fusor_status reference_node(const ir_graph *g, fu_error *e, const ir_node *n, const rt_tensor *in,
+                                   rt_tensor *out, const int64_t *symbols) {
     return ref_eval_node(g, e, n, (const ref_tensor *)in, (ref_tensor *)out, symbols);
 }
 
-/* Where kernels cannot be had (no module, no executable memory, or a miss that may not compile) the reference evaluator serves. */
+/* Where kernels cannot be had (no module, no executable memory, or a miss that may not compile) the reference evaluator
+ * serves. */
 static bool falls_back(const fusor_context *ctx, fusor_status status) {
     return status == FUSOR_ERROR_UNSUPPORTED || (status == FUSOR_ERROR_MISS && (ctx->flags & FUSOR_REFERENCE_ON_MISS));
 }
@@ -121,12 +138,14 @@ static bool falls_back(const fusor_context *ctx, fusor_status status) {
 /* Is there an entry for every kernel? */
 static bool is_held(rt_cache *cache, const ir_plan *p, bool in_tiers_only) {
     for (uint32_t i = 0; i < p->steps.n; i++)
-        if (p->steps.at[i].kind == IR_STEP_KERNEL && !rt_cache_holds(cache, p->steps.at[i].kernel, in_tiers_only)) return false;
+        if (p->steps.at[i].kind == IR_STEP_KERNEL && !rt_cache_holds(cache, p->steps.at[i].kernel, in_tiers_only))
+            return false;
     return true;
 }
 
-/* A program that a read-only tier (a bundle that was shipped) holds for a lower target only is taken from there, before anything is
- * compiled: all of it from one target, a level with or without what the host has beside it. Not where somebody named the target. */
+/* A program that a read-only tier (a bundle that was shipped) holds for a lower target only is taken from there, before
+ * anything is compiled: all of it from one target, a level with or without what the host has beside it. Not where
+ * somebody named the target. */
 static void choose_held_target(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **plan) {
     ir_plan_options options = (*plan)->options;
     if (r->target || r->ctx->is_level_given || options.reference || !rt_cache_has_tiers(r->ctx->cache) ||
@@ -153,7 +172,8 @@ static void choose_held_target(fu_arena *arena, fu_error *e, const compile_reque
 }
 
 /* *is_interim_out: unfused, while the fused kernels are not there (start.c). */
-static fusor_status make_exec(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan *plan, rt_exec **out, bool *is_interim_out) {
+static fusor_status make_exec(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan *plan, rt_exec **out,
+                              bool *is_interim_out) {
     rt_exec_options options = r->ctx->exec;
     options.reference = reference_node;
     options.log = &r->ctx->log;
@@ -192,7 +212,7 @@ fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_exe
         fu_arena_free(&arena);
         return status;
     }
-    exec = made;                    /* the arena is the exec's now */
+    exec = made; /* the arena is the exec's now */
     if (!(r->flags & FUSOR_KEEP_SOURCES)) {
         rt_exec *bound = NULL;
         status = sources_bind(e, exec, r->module ? r->module->source.name : r->name, &bound);

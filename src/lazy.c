@@ -147,7 +147,7 @@ static void copy_elements(const fusor_buffer *b, void *to) {
 void lazy_copy_elements(const fusor_buffer *b, void *to) {
     copy_elements(b, to);
     uint8_t *p = to;
-    if (b->dtype == FUSOR_BOOL)     /* the caller's bytes may be any; what comes out is 0 or 1 */
+    if (b->dtype == FUSOR_BOOL) /* the caller's bytes may be any; what comes out is 0 or 1 */
         for (int64_t i = 0; i < lazy_bytes(b); i++) p[i] = p[i] != 0;
 }
 

@@ -235,8 +235,10 @@ static fusor_context *context_of(fusor_tensor t) {
     return t.owner && !op_is_weak(t) && !builder_owns(t) ? t.owner : NULL;
 }
 
-static const char no_tensor[] = "this is no tensor with data: a number alone, the result of an operator on numbers alone (one operand must be a tensor; "
-                                "fusor_full makes one of a number), a parameter of a function being built, or a handle that was never set";
+static const char no_tensor[] =
+    "this is no tensor with data: a number alone, the result of an operator on numbers alone (one operand must be a "
+    "tensor; "
+    "fusor_full makes one of a number), a parameter of a function being built, or a handle that was never set";
 
 fusor_status fusor_eval(int n, const fusor_tensor *t) {
     fu_error e;

@@ -54,8 +54,8 @@ typedef struct lazy_slot {
     int64_t shape[IR_MAX_RANK];
     uint32_t n_in, attr_bytes; /* OP */
     lazy_input *in, inline_in[LAZY_INLINE];
-    unsigned char *attr;   /* encoded by lazy_pack_attrs; NULL: all defaults */
-    lazy_want *wants;      /* OP: values to be computed in one kernel with it */
+    unsigned char *attr; /* encoded by lazy_pack_attrs; NULL: all defaults */
+    lazy_want *wants;    /* OP: values to be computed in one kernel with it */
     uint32_t n_wants;
     bool is_barrier;       /* OP */
     uint64_t birth;        /* a number that no other slot ever has */

@@ -43,8 +43,8 @@ static void name_sizes(const lazy_state *s, bool is_baked, size_map *m) {
         const lazy_slot *x = lazy_at(s, s->order[i]);
         if (x->kind != SLOT_OP) continue;
         ir_kind kind = ir_ops[x->op].kind;
-        has_rows |=
-            kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE || kind == IR_KIND_ROW || kind == IR_KIND_NORM || kind == IR_KIND_SCAN || kind == IR_KIND_CONTRACT;
+        has_rows |= kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE || kind == IR_KIND_ROW ||
+                    kind == IR_KIND_NORM || kind == IR_KIND_SCAN || kind == IR_KIND_CONTRACT;
         if (kind != IR_KIND_CONTRACT || x->n_in < 2 || !x->in[1].slot) continue;
         const lazy_slot *b = lazy_at(s, x->in[1].slot);
         for (int d = b->rank > 2 ? b->rank - 2 : 0; d < b->rank; d++) keep_inner(m, b->shape[d]);
@@ -223,9 +223,8 @@ static bool add_op(building *b, const lazy_slot *x) {
                                        : ir_size_const(g->sizes, lazy_list_at(&plain[i], k));
     }
     const ir_attr *given = x->attr ? attr : NULL;
-    ir_id id = info->n_results == 1
-                   ? ir_add(g, x->op, (int)x->n_in, in, given, x->to, (fu_loc){0, 0})
-                   : ir_add_result(g, x->op, x->result, (int)x->n_in, in, given, (fu_loc){0, 0});
+    ir_id id = info->n_results == 1 ? ir_add(g, x->op, (int)x->n_in, in, given, x->to, (fu_loc){0, 0})
+                                    : ir_add_result(g, x->op, x->result, (int)x->n_in, in, given, (fu_loc){0, 0});
     b->id[x->index] = id;
     if (id && x->text && !ir_at(g, id)->meta_name) ir_at(g, id)->meta_name = fu_strdup(g->arena, x->text);
     return id && same_shape(b, x, id);

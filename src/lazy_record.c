@@ -109,7 +109,7 @@ static fusor_status infer_graph(fu_arena *arena, recording *r, fu_error *e) {
     }
     const ir_attr *given = r->attr_bytes ? attr : NULL;
     ir_id id = info->n_results == 1 && !c->result ? ir_add(g, c->op, c->n, in, given, r->to, nowhere)
-                                    : ir_add_result(g, c->op, c->result, c->n, in, given, nowhere);
+                                                  : ir_add_result(g, c->op, c->result, c->n, in, given, nowhere);
     if (!id) return e->status != FUSOR_OK ? e->status : FU_FAIL(e, FUSOR_ERROR_INTERNAL, "%s: failed", info->name);
     const ir_node *n = ir_at(g, id);
     r->dtype = (uint8_t)n->dtype;

@@ -174,11 +174,13 @@ static ir_dtype type(op_call *c, fusor_dtype t) {
         op_call c = {.op = IR_OP_##ID, .n = n, .args = x};                                                             \
         if (n < 1 || !x || !subscripts || length > IR_MAX_LIST) {                                                      \
             bad(&c, FUSOR_ERROR_ARGUMENT,                                                                              \
-                length > IR_MAX_LIST ? "the subscripts have more than 255 characters" : "operands or subscripts are missing"); \
+                length > IR_MAX_LIST ? "the subscripts have more than 255 characters"                                  \
+                                     : "operands or subscripts are missing");                                          \
             if (n < 1 || !x) c.n = 0;                                                                                  \
         }                                                                                                              \
         for (size_t i = 0; i < length && i < IR_MAX_LIST; i++) at[i] = (unsigned char)subscripts[i];                   \
-        op_attr attrs[IR_MAX_ATTRS] = {{.is_set = true, .list = at, .n = length > IR_MAX_LIST ? 0 : (uint32_t)length}}; \
+        op_attr attrs[IR_MAX_ATTRS] = {                                                                                \
+            {.is_set = true, .list = at, .n = length > IR_MAX_LIST ? 0 : (uint32_t)length}};                           \
         c.attrs = attrs;                                                                                               \
         return record(&c);                                                                                             \
     }
@@ -190,7 +192,8 @@ static ir_dtype type(op_call *c, fusor_dtype t) {
         op_call c = {.op = IR_OP_##ID, .n = 3, .args = x};                                                             \
         if (mask.owner) x[c.n++] = mask;                                                                               \
         if (causal_offset.owner) x[c.n++] = causal_offset;                                                             \
-        op_attr attrs[IR_MAX_ATTRS] = {flag(causal), {0}, optional_list(&c, 2, window), number(softcap), number(scale)}; \
+        op_attr attrs[IR_MAX_ATTRS] = {                                                                                \
+            flag(causal), {0}, optional_list(&c, 2, window), number(softcap), number(scale)};                          \
         attrs[4].is_set = scale != 0;                                                                                  \
         c.attrs = attrs;                                                                                               \
         return record(&c);                                                                                             \
@@ -217,7 +220,7 @@ static int operands(op_call *c, int n, const fusor_tensor *x) {
     c.attrs = attrs;                                                                                                   \
     c.n = operands(&c, (int)(sizeof x_ / sizeof *x_), x_);                                                             \
     return record(&c);
-#define FN_LAYER_NORM(ID, name)                                                                                            \
+#define FN_LAYER_NORM(ID, name)                                                                                        \
     fusor_tensor fusor_##name(fusor_tensor x, fusor_tensor gamma, fusor_tensor beta, int axis, double epsilon) {       \
         FN_NORM_CALL(ID, x, gamma, beta)                                                                               \
     }
@@ -396,7 +399,7 @@ static int operands(op_call *c, int n, const fusor_tensor *x) {
 #define FN_RANDOM(ID, name)                                                                                            \
     fusor_tensor fusor_##name(fusor_context *ctx, fusor_tensor seed, fusor_dtype dtype, int rank,                      \
                               const int64_t *shape) {                                                                  \
-        CALL_ATTRS(ID, seed, list(&c, rank, shape), {0}, integer(type(&c, dtype)));                       \
+        CALL_ATTRS(ID, seed, list(&c, rank, shape), {0}, integer(type(&c, dtype)));                                    \
         c.ctx = ctx;                                                                                                   \
         return record(&c);                                                                                             \
     }
@@ -431,8 +434,8 @@ fusor_tensor fusor_apply_result(fusor_context *ctx, const char *op, int result, 
     c.op = ir_op_find(op ? op : "", length);
     if (c.op == IR_OP_NONE) {
         const char *near = op && length < 64 ? ir_op_nearest(op) : NULL;
-        snprintf(text, sizeof text, "fusor_apply: unknown operator '%.64s'%s%s%s", op ? op : "", near ? "; did you mean " : "",
-                 near ? near : "", near ? "?" : "");
+        snprintf(text, sizeof text, "fusor_apply: unknown operator '%.64s'%s%s%s", op ? op : "",
+                 near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
         bad(&c, FUSOR_ERROR_SYNTAX, text);
     }
     return record(&c);

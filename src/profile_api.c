@@ -27,7 +27,7 @@ fusor_status fusor_profile_enable(fusor_context *ctx, int on) {
         rt_profile *made = rt_profile_new();
         if (!made) return no_memory(ctx);
         if (atomic_compare_exchange_strong(&ctx->profile, &p, made)) p = made;
-        else fu_free(made);     /* another thread was first */
+        else fu_free(made); /* another thread was first */
     }
     if (on == FUSOR_PROFILE_EVENTS && !atomic_load(&p->trace)) {
         rt_trace *made = rt_trace_new(), *none = NULL;
@@ -43,22 +43,32 @@ fusor_status fusor_profile_enable(fusor_context *ctx, int on) {
 }
 
 static int slower_first(const void *a, const void *b) {
-    int64_t x = atomic_load(&(*(rt_profile_entry *const *)a)->ns), y = atomic_load(&(*(rt_profile_entry *const *)b)->ns);
+    int64_t x = atomic_load(&(*(rt_profile_entry *const *)a)->ns),
+            y = atomic_load(&(*(rt_profile_entry *const *)b)->ns);
     return x > y ? -1 : x < y;
 }
 
 static json_t *entry_json(rt_profile_entry *e, double all, const rt_limits *limits) {
     const int64_t calls = atomic_load(&e->calls), median = rt_profile_median(e);
-    double ns = (double)atomic_load(&e->ns), bytes = atomic_load(&e->bytes), flops = atomic_load(&e->flops), work = atomic_load(&e->work);
+    double ns = (double)atomic_load(&e->ns), bytes = atomic_load(&e->bytes), flops = atomic_load(&e->flops),
+           work = atomic_load(&e->work);
     const double one = calls ? 1.0 / (double)calls : 0;
     const rt_bound bound = rt_limits_bound(limits, e->type, bytes * one, work * one, (double)median);
-    profile_facts f = {.kind = e->kind, .ops = e->ops, .limit = bound.limit, .limit_share = bound.share, .median_ns = (double)median, .bytes = bytes * one,
+    profile_facts f = {.kind = e->kind,
+                       .ops = e->ops,
+                       .limit = bound.limit,
+                       .limit_share = bound.share,
+                       .median_ns = (double)median,
+                       .bytes = bytes * one,
                        .n_threads = limits->n_threads};
-    json_t *o = json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:s, s:f, s:s}", "function", e->function, "step", e->step, "kind",
-                          e->kind, "symbol", e->symbol, "ops", e->ops, "names", e->names, "places", e->places, "calls", (json_int_t)calls, "ns", (json_int_t)ns, "min_ns",
-                          (json_int_t)atomic_load(&e->min_ns), "median_ns", (json_int_t)median, "bytes", (json_int_t)bytes, "flops", (json_int_t)flops, "work", (json_int_t)work,
-                          "gb_s", ns > 0 ? bytes / ns : 0.0, "gflop_s", ns > 0 ? flops / ns : 0.0, "share", all > 0 ? ns / all : 0.0, "limit", bound.limit, "limit_share",
-                          bound.share, "advice", profile_advice(&f));
+    json_t *o = json_pack(
+        "{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:s, s:f, s:s}",
+        "function", e->function, "step", e->step, "kind", e->kind, "symbol", e->symbol, "ops", e->ops, "names",
+        e->names, "places", e->places, "calls", (json_int_t)calls, "ns", (json_int_t)ns, "min_ns",
+        (json_int_t)atomic_load(&e->min_ns), "median_ns", (json_int_t)median, "bytes", (json_int_t)bytes, "flops",
+        (json_int_t)flops, "work", (json_int_t)work, "gb_s", ns > 0 ? bytes / ns : 0.0, "gflop_s",
+        ns > 0 ? flops / ns : 0.0, "share", all > 0 ? ns / all : 0.0, "limit", bound.limit, "limit_share", bound.share,
+        "advice", profile_advice(&f));
     return o;
 }
 
@@ -71,10 +81,12 @@ static json_t *bottleneck_json(const json_t *kernels) {
     json_array_foreach((json_t *)kernels, i, k) {
         const double share = json_number_value(json_object_get(k, "share"));
         if (i >= 3 || (i > 0 && (share < 0.1 || told > 0.9))) break;
-        const char *places = json_string_value(json_object_get(k, "places")), *names = json_string_value(json_object_get(k, "names"));
+        const char *places = json_string_value(json_object_get(k, "places")),
+                   *names = json_string_value(json_object_get(k, "names"));
         const char *what = names && names[0] ? names : places && places[0] ? places : "";
-        snprintf(text, sizeof text, "kernel %d (%s%s%.80s) takes %.0f %% of the time: %s", (int)json_integer_value(json_object_get(k, "step")),
-                 json_string_value(json_object_get(k, "kind")), what[0] ? ", " : "", what, 100 * share, json_string_value(json_object_get(k, "advice")));
+        snprintf(text, sizeof text, "kernel %d (%s%s%.80s) takes %.0f %% of the time: %s",
+                 (int)json_integer_value(json_object_get(k, "step")), json_string_value(json_object_get(k, "kind")),
+                 what[0] ? ", " : "", what, 100 * share, json_string_value(json_object_get(k, "advice")));
         (void)json_array_append_new(a, json_string(text));
         told += share;
     }
@@ -83,12 +95,15 @@ static json_t *bottleneck_json(const json_t *kernels) {
 
 static json_t *limits_json(const rt_limits *l) {
     json_t *peaks = json_object(), *bandwidths = json_object();
-    for (int i = 0; i < RT_LIMIT_TYPES; i++) (void)json_object_set_new(peaks, rt_limit_type_names[i], json_real(l->peak[i] / 1e9));
-    for (int i = 0; i < RT_LIMIT_LEVELS; i++) (void)json_object_set_new(bandwidths, rt_limit_level_names[i], json_real(l->bandwidth[i] / 1e9));
+    for (int i = 0; i < RT_LIMIT_TYPES; i++)
+        (void)json_object_set_new(peaks, rt_limit_type_names[i], json_real(l->peak[i] / 1e9));
+    for (int i = 0; i < RT_LIMIT_LEVELS; i++)
+        (void)json_object_set_new(bandwidths, rt_limit_level_names[i], json_real(l->bandwidth[i] / 1e9));
     return json_pack("{s:o, s:o}", "peak_gflops", peaks, "bandwidth_gbs", bandwidths);
 }
 
-static const double FASTER = 1.1;   /* than the peak: the model's work is an estimate, but no kernel is so much faster than it */
+static const double FASTER =
+    1.1; /* than the peak: the model's work is an estimate, but no kernel is so much faster than it */
 
 static json_t *document(fusor_context *ctx, rt_profile *p) {
     int n = 0, used = p ? atomic_load(&p->used) : 0;
@@ -107,20 +122,25 @@ static json_t *document(fusor_context *ctx, rt_profile *p) {
     if (n) limits = rt_limits_get(rt_cache_dir(ctx->cache), ctx->n_threads, is_read_only, false);
     double fastest = 0;
     for (int i = 0; i < n; i++) {
-        const double rate = atomic_load(&order[i]->work) / (double)atomic_load(&order[i]->calls) / (double)rt_profile_median(order[i]) * 1e9;
+        const double rate = atomic_load(&order[i]->work) / (double)atomic_load(&order[i]->calls) /
+                            (double)rt_profile_median(order[i]) * 1e9;
         if (order[i]->type == FUSOR_F32 && rate > fastest && isfinite(rate)) fastest = rate;
     }
-    if (n && fastest > FASTER * limits.peak[RT_LIMIT_F32]) rt_limits_beside(&limits, rt_cache_dir(ctx->cache), is_read_only, fastest);
+    if (n && fastest > FASTER * limits.peak[RT_LIMIT_F32])
+        rt_limits_beside(&limits, rt_cache_dir(ctx->cache), is_read_only, fastest);
     json_t *kernels = json_array();
     for (int i = 0; i < n; i++) (void)json_array_append_new(kernels, entry_json(order[i], all, &limits));
     fu_free(order);
     fusor_cache_stats c = {.size = sizeof c};
-    if (fusor_cache_get_stats(ctx, &c) != FUSOR_OK) c.compiles = -1;    /* it cannot: ctx is there */
+    if (fusor_cache_get_stats(ctx, &c) != FUSOR_OK) c.compiles = -1; /* it cannot: ctx is there */
     const rt_memory_stats now = rt_memory_get_stats(), was = p ? p->memory : now;
-    return json_pack("{s:s, s:o, s:I, s:I, s:i, s:o, s:{s:I, s:I, s:I}, s:{s:I, s:I, s:I}, s:o}", "schema", "fusor-profile/1", "kernels", kernels, "ns", (json_int_t)all, "dropped",
-                     (json_int_t)(p ? atomic_load(&p->dropped) : 0), "threads", ctx->n_threads, "limits", limits_json(&limits), "cache", "memory_hits", (json_int_t)c.memory_hits,
-                     "disk_hits", (json_int_t)c.disk_hits, "compiles", (json_int_t)c.compiles, "pool", "gets", (json_int_t)(now.gets - was.gets), "reused",
-                     (json_int_t)(now.reused - was.reused), "system_bytes", (json_int_t)(now.system_bytes - was.system_bytes), "bottleneck", bottleneck_json(kernels));
+    return json_pack("{s:s, s:o, s:I, s:I, s:i, s:o, s:{s:I, s:I, s:I}, s:{s:I, s:I, s:I}, s:o}", "schema",
+                     "fusor-profile/1", "kernels", kernels, "ns", (json_int_t)all, "dropped",
+                     (json_int_t)(p ? atomic_load(&p->dropped) : 0), "threads", ctx->n_threads, "limits",
+                     limits_json(&limits), "cache", "memory_hits", (json_int_t)c.memory_hits, "disk_hits",
+                     (json_int_t)c.disk_hits, "compiles", (json_int_t)c.compiles, "pool", "gets",
+                     (json_int_t)(now.gets - was.gets), "reused", (json_int_t)(now.reused - was.reused), "system_bytes",
+                     (json_int_t)(now.system_bytes - was.system_bytes), "bottleneck", bottleneck_json(kernels));
 }
 
 fusor_status fusor_profile_json(fusor_context *ctx, char **text_out) {

@@ -22,17 +22,25 @@ static fusor_status written_value(fu_error *e, fu_arena *a, const ir_graph *g, c
         if (p->value_rank == n->rank) b->shape[d] = p->value_dim[d];
         else if (!ir_size_is_const(g->sizes, n->dim[d], &b->shape[d]))
             return FU_FAIL_AT(e, FUSOR_ERROR_SHAPE, g->source, p->source_loc,
-                              "parameter %%%s is filled with a number, so its sizes must be known; pass %%%s or write its sizes as integers", p->name, p->name);
+                              "parameter %%%s is filled with a number, so its sizes must be known; pass %%%s or write "
+                              "its sizes as integers",
+                              p->name, p->name);
         count *= b->shape[d];
     }
     size_t bytes = ir_dtypes[n->dtype].bytes;
     char *data = fu_alloc_n(a, (size_t)count + 1, bytes);
-    for (int64_t i = 0; i < count; i++) memcpy(data + (size_t)i * bytes, &p->value[given == 1 ? 0 : i], bytes);   /* little endian */
+    for (int64_t i = 0; i < count; i++)
+        memcpy(data + (size_t)i * bytes, &p->value[given == 1 ? 0 : i], bytes); /* little endian */
     b->data = data;
     return FUSOR_OK;
 }
 
-typedef struct loaded { int n; int *param; fusor_buffer *value; rt_data *data; } loaded;
+typedef struct loaded {
+    int n;
+    int *param;
+    fusor_buffer *value;
+    rt_data *data;
+} loaded;
 
 static fusor_status load_all(fu_error *e, fu_arena *a, const ir_graph *g, const char *program, loaded *l) {
     for (uint32_t i = 0; i < g->params.n; i++) {
@@ -43,8 +51,11 @@ static fusor_status load_all(fu_error *e, fu_arena *a, const ir_graph *g, const 
             FU_TRY(written_value(e, a, g, p, &l->value[l->n]));
         } else {
             fu_error *own = FU_NEW(a, fu_error);
-            fusor_status status = rt_data_read(own, source_path(a, program, p->path), ir_at(g, p->node)->dtype, &l->data[l->n]);
-            if (status != FUSOR_OK) return FU_FAIL_AT(e, status, g->source, p->source_loc, "source of parameter %%%s: %s", p->name, own->text);
+            fusor_status status =
+                rt_data_read(own, source_path(a, program, p->path), ir_at(g, p->node)->dtype, &l->data[l->n]);
+            if (status != FUSOR_OK)
+                return FU_FAIL_AT(e, status, g->source, p->source_loc, "source of parameter %%%s: %s", p->name,
+                                  own->text);
             l->value[l->n] = l->data[l->n].buffer;
         }
         l->n++;
@@ -64,7 +75,7 @@ fusor_status sources_bind(fu_error *e, rt_exec *x, const char *program, rt_exec 
         *out = rt_exec_keep(x);
         return FUSOR_OK;
     }
-    rt_data *volatile data = fu_calloc(room, sizeof *data);     /* outside the arena: freed after a jump too */
+    rt_data *volatile data = fu_calloc(room, sizeof *data); /* outside the arena: freed after a jump too */
     if (!data) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory while loading sources");
     fu_arena_init(&arena, &oom);
     fusor_status status;

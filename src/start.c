@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* start.c: programs that start unfused (start.h). The interim executable and the fused one are two executables of the same
- * program; both live until the outer one is freed, so a call never meets one that goes away.
+/* start.c: programs that start unfused (start.h). The interim executable and the fused one are two executables of the
+ * same program; both live until the outer one is freed, so a call never meets one that goes away.
  *
- * A process that ends waits for the threads, so that their kernels reach the cache; the module leaves LLVM standing meanwhile
- * (src/jit/exit.c). A forked child has no such thread and stays
- * unfused. */
+ * A process that ends waits for the threads, so that their kernels reach the cache; the module leaves LLVM standing
+ * meanwhile (src/jit/exit.c). A forked child has no such thread and stays unfused. */
 #include "start.h"
 #include "base/env.h"
 #include "rt/fork.h"
@@ -16,26 +15,32 @@
 
 typedef struct start_job {
     atomic_int refs;
-    pid_t      pid;                             /* whose thread it is */
+    pid_t pid; /* whose thread it is */
     pthread_mutex_t lock;
-    pthread_cond_t  done;
-    bool       is_done;
-    bool       is_nice;                         /* the program goes on, and does not end with the first result */
-    _Atomic(fusor_executable *) fused;          /* NULL until it is there */
-    fusor_context *ctx;                         /* held */
-    char      *name, *text, *function, *target; /* the last two may be NULL */
-    size_t     length;
-    uint32_t   flags;
+    pthread_cond_t done;
+    bool is_done;
+    bool is_nice;                          /* the program goes on, and does not end with the first result */
+    _Atomic(fusor_executable *) fused;     /* NULL until it is there */
+    fusor_context *ctx;                    /* held */
+    char *name, *text, *function, *target; /* the last two may be NULL */
+    size_t length;
+    uint32_t flags;
 } start_job;
 
 /* ---- threads that still compile ---- */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t  ended = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
 static int n_running;
 static pthread_once_t once = PTHREAD_ONCE_INIT, once_loaded = PTHREAD_ONCE_INIT;
 
-static void before_fork(void *user) { (void)user; pthread_mutex_lock(&lock); }
-static void after_fork(void *user) { (void)user; pthread_mutex_unlock(&lock); }
+static void before_fork(void *user) {
+    (void)user;
+    pthread_mutex_lock(&lock);
+}
+static void after_fork(void *user) {
+    (void)user;
+    pthread_mutex_unlock(&lock);
+}
 static void after_fork_child(void *user) {
     (void)user;
     n_running = 0;
@@ -47,8 +52,8 @@ static void wait_for_all(void) {
     while (n_running) pthread_cond_wait(&ended, &lock);
     pthread_mutex_unlock(&lock);
 }
-/* Registered when the first job begins, and again once the module is loaded: where LLVM is a library of its own, what is registered last
- * runs first, so before its destructors. */
+/* Registered when the first job begins, and again once the module is loaded: where LLVM is a library of its own, what
+ * is registered last runs first, so before its destructors. */
 static void wait_at_exit(void) { (void)atexit(wait_for_all); }
 static void watch_forks_and_exit(void) {
     wait_at_exit();
@@ -73,12 +78,18 @@ void start_drop(start_job *j) {
 static void *compile_fused(void *arg) {
     start_job *j = arg;
     fusor_executable *exe = NULL;
-    if (j->is_nice) (void)setpriority(PRIO_PROCESS, 0, 10);     /* this thread: the caller's work goes first */
+    if (j->is_nice) (void)setpriority(PRIO_PROCESS, 0, 10); /* this thread: the caller's work goes first */
     const fusor_codegen_table *module;
     fu_error *e = fu_calloc(1, sizeof *e);
     if (e && rt_module_get(e, &module) == FUSOR_OK) {
         pthread_once(&once_loaded, wait_at_exit);
-        compile_request r = {.ctx = j->ctx, .name = j->name, .text = j->text, .length = j->length, .function = j->function, .flags = j->flags, .target = j->target};
+        compile_request r = {.ctx = j->ctx,
+                             .name = j->name,
+                             .text = j->text,
+                             .length = j->length,
+                             .function = j->function,
+                             .flags = j->flags,
+                             .target = j->target};
         fu_error_clear(e);
         if (compile_executable(e, &r, &exe) == FUSOR_OK) {
             fu_log_event(&j->ctx->log, "dispatch", "@%s,fused", rt_exec_plan(exe->exec)->graph->name);
@@ -160,7 +171,7 @@ void start_wait(const fusor_executable *exe) {
 /* ---- the interim ---- */
 /* A call that moves more memory than this is left to the fused kernels: moving it takes about as long as compiling. */
 #define QUICK_BYTES (64.0 * (1 << 20))
-enum { START_NOT_OPENED, START_OPENING, START_OPENED };     /* fusor_context.start_state */
+enum { START_NOT_OPENED, START_OPENING, START_OPENED }; /* fusor_context.start_state */
 
 static bool is_wanted(const fusor_context *ctx, start_mode mode) {
     if (ctx->flags & (FUSOR_CACHE_ONLY | FUSOR_REFERENCE_ON_MISS)) return false;
@@ -172,7 +183,8 @@ static bool is_wanted(const fusor_context *ctx, start_mode mode) {
 /* Once a context; who comes while another thread opens it compiles as ever. */
 static rt_cache *open_bundle(fusor_context *ctx) {
     int state = START_NOT_OPENED;
-    if (!atomic_compare_exchange_strong(&ctx->start_state, &state, START_OPENING)) return atomic_load(&ctx->start_cache);
+    if (!atomic_compare_exchange_strong(&ctx->start_state, &state, START_OPENING))
+        return atomic_load(&ctx->start_cache);
     char found[4096];
     const char *path = ctx->flags & FUSOR_IGNORE_ENVIRONMENT ? "" : fu_env_string(FU_FUSOR_START_BUNDLE);
     fu_error *e = fu_calloc(1, sizeof *e);
@@ -202,19 +214,22 @@ static bool is_held(rt_cache *cache, const ir_plan *p) {
     return true;
 }
 
-bool start_unfused(fu_arena *arena, fu_error *e, const compile_request *r, const ir_plan *plan, const rt_exec_options *options, rt_exec **out) {
+bool start_unfused(fu_arena *arena, fu_error *e, const compile_request *r, const ir_plan *plan,
+                   const rt_exec_options *options, rt_exec **out) {
     ir_plan_options unfused = plan->options;
     ir_plan *interim;
     rt_cache *cache;
     const char *text = r->module ? r->module->source.text : r->text;
-    if (!text || unfused.no_fuse || unfused.reference || !is_wanted(r->ctx, r->start) || is_held(r->ctx->cache, plan) || !(cache = open_bundle(r->ctx)))
+    if (!text || unfused.no_fuse || unfused.reference || !is_wanted(r->ctx, r->start) || is_held(r->ctx->cache, plan) ||
+        !(cache = open_bundle(r->ctx)))
         return false;
     unfused.no_fuse = true;
     bool is_asked = is_wanted(r->ctx, START_IF_ASKED);
     if (ir_plan_make(arena, e, plan->graph, &unfused, &interim) == FUSOR_OK && is_held(cache, interim) &&
         (is_asked || moves_little(interim, r->symbol_values)) &&
         rt_exec_new(e, arena, interim, cache, options, out) == FUSOR_OK) {
-        fu_log_event(&r->ctx->log, "dispatch", "@%s,starts-unfused", (*out ? rt_exec_plan(*out) : interim)->graph->name);
+        fu_log_event(&r->ctx->log, "dispatch", "@%s,starts-unfused",
+                     (*out ? rt_exec_plan(*out) : interim)->graph->name);
         return true;
     }
     fu_error_clear(e);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* bench_compare.c: baselines, the JSON documents of earlier runs beside the kernel cache. A row is slower or faster when its median changed
- * by more than --threshold and by more than the noise, which is what both runs' spreads come to together. What plain C took in both
- * runs tells how the machine changed in between, and is divided out. A row that looks slower is measured again, and only one that stays
- * slower is a regression. */
+/* bench_compare.c: baselines, the JSON documents of earlier runs beside the kernel cache. A row is slower or faster
+ * when its median changed by more than --threshold and by more than the noise, which is what both runs' spreads come to
+ * together. What plain C took in both runs tells how the machine changed in between, and is divided out. A row that
+ * looks slower is measured again, and only one that stays slower is a regression. */
 #include "bench.h"
 #include "timing.h"
 #include "base/file.h"
@@ -32,7 +32,8 @@ int bench_save(tool *t, const char *path, const json_t *document) {
 
 /* Has every row what is read from it? */
 static const char *problem(const json_t *document) {
-    static const char *const texts[] = {"suite", "name"}, *const numbers[] = {"size", "threads", "fused_ns", "unfused_ns", "spread"};
+    static const char *const texts[] = {"suite", "name"}, *const numbers[] = {"size", "threads", "fused_ns",
+                                                                              "unfused_ns", "spread"};
     const char *schema = json_string_value(json_object_get(document, "schema"));
     const json_t *results = json_object_get(document, "results"), *row;
     size_t i;
@@ -42,7 +43,8 @@ static const char *problem(const json_t *document) {
         for (size_t k = 0; k < 2; k++)
             if (!json_is_string(json_object_get(row, texts[k]))) return "a result has no suite or name";
         for (size_t k = 0; k < 5; k++)
-            if (!json_is_number(json_object_get(row, numbers[k]))) return "a result lacks one of size, threads, fused_ns, unfused_ns, spread";
+            if (!json_is_number(json_object_get(row, numbers[k])))
+                return "a result lacks one of size, threads, fused_ns, unfused_ns, spread";
         if (!(json_number_value(json_object_get(row, "fused_ns")) > 0)) return "a fused_ns is not above 0";
     }
     return NULL;
@@ -79,7 +81,8 @@ static const json_t *partner(const json_t *row, const json_t *rows) {
     size_t i;
     json_array_foreach(rows, i, then) {
         bool is_same = true;
-        for (int k = 0; k < 4 && is_same; k++) is_same = json_equal(json_object_get(row, same[k]), json_object_get(then, same[k]));
+        for (int k = 0; k < 4 && is_same; k++)
+            is_same = json_equal(json_object_get(row, same[k]), json_object_get(then, same[k]));
         if (is_same) return then;
     }
     return NULL;
@@ -100,9 +103,13 @@ static double drift_of(tool *t, const json_t *now, const json_t *then) {
     return n >= 5 ? timing_median(ratio, n) : 1;
 }
 
-typedef struct change { double part, noise; bool is_worse, is_better; } change;
+typedef struct change {
+    double part, noise;
+    bool is_worse, is_better;
+} change;
 static change change_of(const json_t *now, const json_t *then, double drift, double threshold) {
-    change c = {.part = number(now, "fused_ns") / number(then, "fused_ns") / drift - 1, .noise = hypot(number(now, "spread"), number(then, "spread"))};
+    change c = {.part = number(now, "fused_ns") / number(then, "fused_ns") / drift - 1,
+                .noise = hypot(number(now, "spread"), number(then, "spread"))};
     c.is_worse = c.part > threshold && c.part > c.noise;
     c.is_better = -c.part > threshold && -c.part > c.noise;
     return c;
@@ -115,7 +122,10 @@ int bench_compare(tool *t, json_t *document, bool again) {
     double threshold = (t->threshold >= 0 ? t->threshold : 5) / 100;
     int worse = 0, better = 0, compared = 0, status = bench_baseline_path(t, t->baseline, &path);
     if (status) return status;
-    if ((status = bench_read(t, path, fu_format(&t->arena, "baseline '%s' (made with --save-baseline %s)", t->baseline, t->baseline), &base)) != 0) return status;
+    if ((status = bench_read(
+             t, path, fu_format(&t->arena, "baseline '%s' (made with --save-baseline %s)", t->baseline, t->baseline),
+             &base)) != 0)
+        return status;
     const json_t *old = json_object_get(base, "results");
     double drift = drift_of(t, results, old);
     json_array_foreach(results, i, row) {
@@ -127,9 +137,11 @@ int bench_compare(tool *t, json_t *document, bool again) {
         change c = change_of(row, then, drift, threshold);
         for (int k = 0; k < 2 && c.is_worse && again; k++) {
             json_t *second = bench_again(t, row);
-            static const char *const fields[] = {"fused_ns", "unfused_ns", "ratio", "spread", "unfused_spread", "min_ns", "rounds"};
+            static const char *const fields[] = {"fused_ns",       "unfused_ns", "ratio", "spread",
+                                                 "unfused_spread", "min_ns",     "rounds"};
             bool is_better = second && number(second, "fused_ns") < number(row, "fused_ns");
-            for (size_t f = 0; f < sizeof fields / sizeof *fields && is_better; f++) (void)json_object_set(row, fields[f], json_object_get(second, fields[f]));
+            for (size_t f = 0; f < sizeof fields / sizeof *fields && is_better; f++)
+                (void)json_object_set(row, fields[f], json_object_get(second, fields[f]));
             json_decref(second);
             c = change_of(row, then, drift, threshold);
         }
@@ -141,22 +153,31 @@ int bench_compare(tool *t, json_t *document, bool again) {
         (void)json_object_set_new(row, "noise", json_real(c.noise));
         (void)json_object_set_new(row, "verdict", json_string(c.is_worse ? "slower" : c.is_better ? "faster" : "same"));
         if (c.is_worse || (c.is_better && !t->quiet))
-            fprintf(stderr, "%s: %s, %s, size %" JSON_INTEGER_FORMAT ", %" JSON_INTEGER_FORMAT " threads: %+.1f%% (noise %.1f%%)\n", c.is_worse ? "SLOWER" : "faster",
-                    json_string_value(json_object_get(row, "suite")), json_string_value(json_object_get(row, "name")), json_integer_value(json_object_get(row, "size")),
+            fprintf(stderr,
+                    "%s: %s, %s, size %" JSON_INTEGER_FORMAT ", %" JSON_INTEGER_FORMAT
+                    " threads: %+.1f%% (noise %.1f%%)\n",
+                    c.is_worse ? "SLOWER" : "faster", json_string_value(json_object_get(row, "suite")),
+                    json_string_value(json_object_get(row, "name")), json_integer_value(json_object_get(row, "size")),
                     json_integer_value(json_object_get(row, "threads")), 100 * c.part, 100 * c.noise);
     }
-    (void)json_object_set_new(document, "baseline", json_pack("{s:s, s:f, s:f, s:i, s:i, s:i}", "name", t->baseline, "drift", drift, "threshold", threshold, "compared", compared,
-                                                             "slower", worse, "faster", better));
+    (void)json_object_set_new(document, "baseline",
+                              json_pack("{s:s, s:f, s:f, s:i, s:i, s:i}", "name", t->baseline, "drift", drift,
+                                        "threshold", threshold, "compared", compared, "slower", worse, "faster",
+                                        better));
     json_decref(base);
     if (!t->quiet) {
-        if (fabs(drift - 1) > 0.02) fprintf(stderr, "the machine is %.1f%% %s than then (by plain C); divided out\n", 100 * fabs(drift - 1), drift > 1 ? "slower" : "faster");
-        fprintf(stderr, "%d regression%s among %d results against baseline '%s'\n", worse, worse == 1 ? "" : "s", compared, t->baseline);
+        if (fabs(drift - 1) > 0.02)
+            fprintf(stderr, "the machine is %.1f%% %s than then (by plain C); divided out\n", 100 * fabs(drift - 1),
+                    drift > 1 ? "slower" : "faster");
+        fprintf(stderr, "%d regression%s among %d results against baseline '%s'\n", worse, worse == 1 ? "" : "s",
+                compared, t->baseline);
     }
     return worse ? EXIT_NO : 0;
 }
 
 static int by_date(const void *a, const void *b) {
-    const char *x = json_string_value(json_object_get(*(json_t *const *)a, "date")), *y = json_string_value(json_object_get(*(json_t *const *)b, "date"));
+    const char *x = json_string_value(json_object_get(*(json_t *const *)a, "date")),
+               *y = json_string_value(json_object_get(*(json_t *const *)b, "date"));
     return strcmp(x ? x : "", y ? y : "");
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* bench_counts.c: fusor bench --counts. What is the same on every machine: for each workload the kernels and the bytes that they move,
- * fused and unfused, and for each CPU level the instructions and bytes of code of the fused kernels. tests/bench keeps what it prints,
- * so that a fusion that is lost, or a kernel that grows, fails a test. */
+/* bench_counts.c: fusor bench --counts. What is the same on every machine: for each workload the kernels and the bytes
+ * that they move, fused and unfused, and for each CPU level the instructions and bytes of code of the fused kernels.
+ * tests/bench keeps what it prints, so that a fusion that is lost, or a kernel that grows, fails a test. */
 #include "bench.h"
 #include "timing.h"
 #include "ir/codegen_api.h"
@@ -15,11 +15,16 @@ static void *allocate(void *user, size_t bytes) {
 }
 
 /* Instructions and bytes of one kernel. */
-static int count_kernel(tool *t, const fusor_codegen_table *module, const ir_kernel *k, int64_t *instructions, int64_t *bytes) {
+static int count_kernel(tool *t, const fusor_codegen_table *module, const ir_kernel *k, int64_t *instructions,
+                        int64_t *bytes) {
     fu_str text;
     fu_str_init(&text, &t->arena);
     ir_kernel_print(&text, k);
-    fusor_codegen_request q = {.version = FUSOR_CODEGEN_VERSION, .stage = FUSOR_CODEGEN_BLOB, .description = text.at, .description_bytes = text.n, .symbol = "counted",
+    fusor_codegen_request q = {.version = FUSOR_CODEGEN_VERSION,
+                               .stage = FUSOR_CODEGEN_BLOB,
+                               .description = text.at,
+                               .description_bytes = text.n,
+                               .symbol = "counted",
                                .allocate = allocate};
     fusor_codegen_result blob = {0}, listing = {0};
     int code = module->generate(&q, &blob);
@@ -40,7 +45,12 @@ static int count_kernel(tool *t, const fusor_codegen_table *module, const ir_ker
 static int plan_of(tool *t, const bench_workload *w, bool no_fuse, const char *target, ir_plan **out) {
     fu_error e;
     fu_error_clear(&e);
-    compile_request request = {.ctx = t->ctx, .name = w->name, .text = w->text, .length = strlen(w->text), .flags = no_fuse ? FUSOR_NO_FUSE : 0, .target = target};
+    compile_request request = {.ctx = t->ctx,
+                               .name = w->name,
+                               .text = w->text,
+                               .length = strlen(w->text),
+                               .flags = no_fuse ? FUSOR_NO_FUSE : 0,
+                               .target = target};
     return compile_plan(&t->arena, &e, &request, out) == FUSOR_OK ? 0 : tool_fail(t, &e);
 }
 
@@ -61,23 +71,30 @@ int bench_counts(tool *t) {
         fu_mark mark = fu_arena_mark(&t->arena);
         int n = bench_sizes(t, w, sizes);
         int64_t symbols[1] = {sizes[n / 2]}, instructions[3] = {0}, bytes[3] = {0};
-        if ((status = plan_of(t, w, false, "v3", &fused)) != 0 || (status = plan_of(t, w, true, "v3", &unfused)) != 0) break;
+        if ((status = plan_of(t, w, false, "v3", &fused)) != 0 || (status = plan_of(t, w, true, "v3", &unfused)) != 0)
+            break;
         traffic moved = timing_traffic(fused, symbols), apart = timing_traffic(unfused, symbols);
         for (int k = 0; k < 3 && !status; k++) {
             ir_plan *plan;
             status = plan_of(t, w, false, levels[k], &plan);
             for (uint32_t s = 0; s < (status ? 0 : plan->steps.n) && !status; s++)
-                if (plan->steps.at[s].kind == IR_STEP_KERNEL) status = count_kernel(t, module, plan->steps.at[s].kernel, &instructions[k], &bytes[k]);
+                if (plan->steps.at[s].kind == IR_STEP_KERNEL)
+                    status = count_kernel(t, module, plan->steps.at[s].kernel, &instructions[k], &bytes[k]);
         }
         double all = moved.bytes_read + moved.bytes_written, all_apart = apart.bytes_read + apart.bytes_written;
         if (!status && !t->json)
-            printf("%s: %s, %" PRId64 ": kernels %d of %d, bytes %.0f of %.0f, instructions %" PRId64 " %" PRId64 " %" PRId64 ", code %" PRId64 " %" PRId64 " %" PRId64 "\n", w->suite,
-                   w->name, symbols[0], moved.kernels, apart.kernels, all, all_apart, instructions[0], instructions[1], instructions[2], bytes[0], bytes[1], bytes[2]);
+            printf("%s: %s, %" PRId64 ": kernels %d of %d, bytes %.0f of %.0f, instructions %" PRId64 " %" PRId64
+                   " %" PRId64 ", code %" PRId64 " %" PRId64 " %" PRId64 "\n",
+                   w->suite, w->name, symbols[0], moved.kernels, apart.kernels, all, all_apart, instructions[0],
+                   instructions[1], instructions[2], bytes[0], bytes[1], bytes[2]);
         if (!status)
-            (void)json_array_append_new(rows, json_pack("{s:s, s:s, s:I, s:i, s:i, s:I, s:I, s:[I,I,I], s:[I,I,I]}", "suite", w->suite, "name", w->name, "size",
-                                                        (json_int_t)symbols[0], "kernels", moved.kernels, "unfused_kernels", apart.kernels, "bytes", (json_int_t)all,
-                                                        "unfused_bytes", (json_int_t)all_apart, "instructions", (json_int_t)instructions[0], (json_int_t)instructions[1],
-                                                        (json_int_t)instructions[2], "code_bytes", (json_int_t)bytes[0], (json_int_t)bytes[1], (json_int_t)bytes[2]));
+            (void)json_array_append_new(
+                rows, json_pack("{s:s, s:s, s:I, s:i, s:i, s:I, s:I, s:[I,I,I], s:[I,I,I]}", "suite", w->suite, "name",
+                                w->name, "size", (json_int_t)symbols[0], "kernels", moved.kernels, "unfused_kernels",
+                                apart.kernels, "bytes", (json_int_t)all, "unfused_bytes", (json_int_t)all_apart,
+                                "instructions", (json_int_t)instructions[0], (json_int_t)instructions[1],
+                                (json_int_t)instructions[2], "code_bytes", (json_int_t)bytes[0], (json_int_t)bytes[1],
+                                (json_int_t)bytes[2]));
         fu_arena_release(&t->arena, mark);
     }
     if (!status && t->json) {

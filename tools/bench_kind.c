@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* bench_kind.c: what fusor itself does for a workload of each kind, and the data that every rival starts from. The fused kernels' first
- * results are kept: unfused kernels and lazy tensors must give the same bits, others the same but for rounding. */
+/* bench_kind.c: what fusor itself does for a workload of each kind, and the data that every rival starts from. The
+ * fused kernels' first results are kept: unfused kernels and lazy tensors must give the same bits, others the same but
+ * for rounding. */
 #include "bench.h"
 #include "timing.h"
 #include "base/file.h"
@@ -38,7 +39,9 @@ void bench_data_close(bench_data *d) {
     for (int i = 0; i < BENCH_MAX_BUFFERS + BENCH_MAX_RESULTS; i++) fu_free(d->memory[i]), d->memory[i] = NULL;
 }
 
-static int no_memory(tool *t, const bench_workload *w) { return tool_environment(t, "no memory for %s of suite %s", w->name, w->suite); }
+static int no_memory(tool *t, const bench_workload *w) {
+    return tool_environment(t, "no memory for %s of suite %s", w->name, w->suite);
+}
 
 static int data_open(tool *t, const bench_workload *w, int64_t size, const fusor_executable *exe, bench_data *d) {
     fu_error e;
@@ -59,7 +62,7 @@ static int data_open(tool *t, const bench_workload *w, int64_t size, const fusor
 
 /* ---- timing ---- */
 double bench_repeat(bench_rival *r, double batch_ns, bool (*call)(void *user)) {
-    if (r->one_ns <= 0 || r->one_ns < 5e6) {            /* caches and predictors are another rival's */
+    if (r->one_ns <= 0 || r->one_ns < 5e6) { /* caches and predictors are another rival's */
         int64_t from = fu_now_ns();
         if (!call(r->user)) return NAN;
         double took = (double)(fu_now_ns() - from);
@@ -84,10 +87,12 @@ typedef struct side {
     void *memory[BENCH_MAX_BUFFERS + BENCH_MAX_RESULTS];
     bench_lazy_fn lazy;
     bool no_fuse, is_cold;
-    char directory[64];                 /* of a cache of its own; "": none */
+    char directory[64]; /* of a cache of its own; "": none */
     const char *dim;
 } side;
-struct bench_own { side side[3]; };
+struct bench_own {
+    side side[3];
+};
 
 static int fail(tool *t, fusor_status status) {
     fu_error e;
@@ -99,7 +104,8 @@ static int fail(tool *t, fusor_status status) {
 static int compile(tool *t, const bench_workload *w, bool no_fuse, fusor_context *ctx, fusor_executable **out) {
     fu_error e;
     fu_error_clear(&e);
-    compile_request request = {.ctx = ctx, .name = w->name, .text = w->text, .length = strlen(w->text), .flags = no_fuse ? FUSOR_NO_FUSE : 0};
+    compile_request request = {
+        .ctx = ctx, .name = w->name, .text = w->text, .length = strlen(w->text), .flags = no_fuse ? FUSOR_NO_FUSE : 0};
     return compile_executable(&e, &request, out) == FUSOR_OK ? 0 : tool_fail(t, &e);
 }
 
@@ -144,7 +150,8 @@ static bool run_lazy(void *user) {
     side *s = user;
     return s->lazy(s->t->ctx, s->in, s->out, s->no_fuse) == FUSOR_OK;
 }
-/* Compiles in a context of its own, whose memory table is empty: kernels come from its directory, or from the compiler where it has none. */
+/* Compiles in a context of its own, whose memory table is empty: kernels come from its directory, or from the compiler
+ * where it has none. */
 static bool run_compile(void *user) {
     side *s = user;
     fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
@@ -171,15 +178,27 @@ static void empty_directory(const char *path, bool also_itself) {
 static bool run_process(void *user) {
     side *s = user;
     if (s->is_cold) empty_directory(s->directory, false);
-    char *const argv[] = {(char *)"fusor", (char *)"run", (char *)"-e", (char *)s->w->text, (char *)"--fill", (char *)"normal:1", (char *)"--dim",
-                          (char *)s->dim, (char *)"--cache-dir", s->directory, (char *)"--threads", (char *)"1", s->no_fuse ? (char *)"--no-fuse" : NULL, NULL};
+    char *const argv[] = {(char *)"fusor",
+                          (char *)"run",
+                          (char *)"-e",
+                          (char *)s->w->text,
+                          (char *)"--fill",
+                          (char *)"normal:1",
+                          (char *)"--dim",
+                          (char *)s->dim,
+                          (char *)"--cache-dir",
+                          s->directory,
+                          (char *)"--threads",
+                          (char *)"1",
+                          s->no_fuse ? (char *)"--no-fuse" : NULL,
+                          NULL};
     posix_spawn_file_actions_t actions;
     if (posix_spawn_file_actions_init(&actions)) return false;
     pid_t pid;
     int status = 0;
     bool is_ok = posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0) == 0 &&
-                 posix_spawn(&pid, "/proc/self/exe", &actions, NULL, argv, environ) == 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
-                 WEXITSTATUS(status) == 0;
+                 posix_spawn(&pid, "/proc/self/exe", &actions, NULL, argv, environ) == 0 &&
+                 waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
     (void)posix_spawn_file_actions_destroy(&actions);
     return is_ok;
 }
@@ -210,8 +229,10 @@ void bench_own_close(tool *t, bench_own *own) {
 static int differ(const bench_data *d, const side *s, const char *what) {
     for (int i = 0; i < d->n_out; i++)
         if (memcmp(s->out[i].data, d->out[i].data, bench_bytes(&d->out[i])) != 0) {
-            fprintf(stderr, "fusor: %s of suite %s, size %" PRId64 ": result %%%s of the %s program has other bits than that of the fused one\n", d->w->name,
-                    d->w->suite, d->size, d->out_info[i].name, what);
+            fprintf(stderr,
+                    "fusor: %s of suite %s, size %" PRId64
+                    ": result %%%s of the %s program has other bits than that of the fused one\n",
+                    d->w->name, d->w->suite, d->size, d->out_info[i].name, what);
             return EXIT_NO;
         }
     return 0;
@@ -244,7 +265,8 @@ static int open_calls(tool *t, bench_data *d, bench_rivals *rivals, side *fused,
     unfused->exe = NULL;
     for (int k = 0; k < 2; k++) {
         side *s = lazy[k];
-        if (!(s->lazy = bench_lazy_find(w->name))) return tool_environment(t, "suite lazy has no calls for %s", w->name);
+        if (!(s->lazy = bench_lazy_find(w->name)))
+            return tool_environment(t, "suite lazy has no calls for %s", w->name);
         s->no_fuse = k == 1;
         for (int i = 0; i < s->n_out; i++) fusor_buffer_free(t->ctx, &s->out[i]);
         s->n_in = s->n_out = 0;
@@ -275,8 +297,8 @@ static int own_directory(tool *t, side *s) {
     return tool_environment(t, "cannot make a directory for a kernel cache in %s", base ? base : "/tmp");
 }
 
-int bench_own_open(tool *t, const bench_workload *w, int64_t size, bench_data *d, bench_rivals *rivals, bench_own **own_out, const ir_plan **fused_plan,
-                   const ir_plan **unfused_plan) {
+int bench_own_open(tool *t, const bench_workload *w, int64_t size, bench_data *d, bench_rivals *rivals,
+                   bench_own **own_out, const ir_plan **fused_plan, const ir_plan **unfused_plan) {
     bench_own *own = *own_out = FU_NEW(&t->arena, bench_own);
     side *fused = &own->side[0], *unfused = &own->side[1], *third = &own->side[2];
     int status = 0;
@@ -291,13 +313,15 @@ int bench_own_open(tool *t, const bench_workload *w, int64_t size, bench_data *d
     *fused_plan = rt_exec_plan(fused->exe->exec);
     *unfused_plan = rt_exec_plan((unfused->exe ? unfused : third)->exe->exec);
     if (has_data) return 0;
-    double (*round)(bench_rival *, double) = w->kind == BENCH_COMPILE || w->kind == BENCH_LOAD ? round_compile : round_process;
+    double (*round)(bench_rival *, double) =
+        w->kind == BENCH_COMPILE || w->kind == BENCH_LOAD ? round_compile : round_process;
     for (int i = 0; i < 2; i++) {
         side *s = &own->side[i];
         if (w->kind != BENCH_COMPILE && (status = own_directory(t, s)) != 0) return status;
         s->dim = fu_format(&t->arena, "N=%" PRId64, size);
         s->is_cold = w->kind == BENCH_COLD;
-        bool is_ok = round == round_compile ? run_compile(s) : run_process(s);      /* loads the module, fills the directory */
+        bool is_ok =
+            round == round_compile ? run_compile(s) : run_process(s); /* loads the module, fills the directory */
         if (!is_ok) return tool_environment(t, "%s of suite %s failed", w->name, w->suite);
         add(rivals, i ? "unfused" : "fused", round, s);
     }

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* bench_lazy.c: the LAZY rows of bench/suite.def as a program would write them with lazy tensors: operators record, and the end
- * of the scope (or a read) evaluates them. */
+/* bench_lazy.c: the LAZY rows of bench/suite.def as a program would write them with lazy tensors: operators record, and
+ * the end of the scope (or a read) evaluates them. */
 #include "bench.h"
 #include "fusor/op.h"
 
-static fusor_tensor wrap(fusor_context *ctx, fusor_buffer *b) { return fusor_wrap(ctx, b->data, (fusor_dtype)b->dtype, b->rank, b->shape); }
+static fusor_tensor wrap(fusor_context *ctx, fusor_buffer *b) {
+    return fusor_wrap(ctx, b->data, (fusor_dtype)b->dtype, b->rank, b->shape);
+}
 
 /* The value, evaluated at once where each operator is to be a graph of its own. */
 static fusor_tensor step(fusor_tensor v, bool each) {
-    if (each) (void)!fusor_eval(1, &v);         /* an error stays in the handle, and the scope reports it */
+    if (each) (void)!fusor_eval(1, &v); /* an error stays in the handle, and the scope reports it */
     return v;
 }
 
@@ -35,7 +37,10 @@ static fusor_status momentum(fusor_context *ctx, fusor_buffer *in, fusor_buffer 
 }
 
 bench_lazy_fn bench_lazy_find(const char *name) {
-    static const struct { const char *name; bench_lazy_fn fn; } rows[] = {{"relu(a*b+c)", chain}, {"momentum", momentum}};
+    static const struct {
+        const char *name;
+        bench_lazy_fn fn;
+    } rows[] = {{"relu(a*b+c)", chain}, {"momentum", momentum}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (strcmp(rows[i].name, name) == 0) return rows[i].fn;
     return NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* bench_plain.c: the rows of bench/plain.def, compiled by a C compiler of this machine (cc, gcc or clang; CC names another) with
- * -O3 -march=native into a temporary shared object, and called on copies of the data. */
+/* bench_plain.c: the rows of bench/plain.def, compiled by a C compiler of this machine (cc, gcc or clang; CC names
+ * another) with -O3 -march=native into a temporary shared object, and called on copies of the data. */
 #include "bench.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -14,7 +14,9 @@
 
 extern char **environ;
 typedef void (*plain_fn)(long n, void **in, void **out);
-typedef struct plain_row { const char *suite, *name, *body; } plain_row;
+typedef struct plain_row {
+    const char *suite, *name, *body;
+} plain_row;
 static const plain_row rows[] = {
 #define PLAIN(suite, name, body) {suite, name, body},
 #include "../bench/plain.def"
@@ -31,20 +33,31 @@ struct bench_plain {
 
 static const plain_row *row_of(const bench_workload *w) {
     for (int i = 0; i < N_ROWS; i++)
-        if (w->kind == BENCH_CALL && strcmp(rows[i].suite, w->suite) == 0 && strcmp(rows[i].name, w->name) == 0) return &rows[i];
+        if (w->kind == BENCH_CALL && strcmp(rows[i].suite, w->suite) == 0 && strcmp(rows[i].name, w->name) == 0)
+            return &rows[i];
     return NULL;
 }
 
 /* Runs the compiler without its messages. */
 static bool run_compiler(const char *compiler, const char *source, const char *object) {
-    char *const argv[] = {(char *)compiler, (char *)"-O3", (char *)"-march=native", (char *)"-fno-math-errno", (char *)"-shared", (char *)"-fPIC", (char *)"-o",
-                          (char *)object, (char *)source, (char *)"-lm", NULL};
+    char *const argv[] = {(char *)compiler,
+                          (char *)"-O3",
+                          (char *)"-march=native",
+                          (char *)"-fno-math-errno",
+                          (char *)"-shared",
+                          (char *)"-fPIC",
+                          (char *)"-o",
+                          (char *)object,
+                          (char *)source,
+                          (char *)"-lm",
+                          NULL};
     posix_spawn_file_actions_t actions;
     if (posix_spawn_file_actions_init(&actions)) return false;
     pid_t pid;
     int status = 0;
-    bool is_ok = posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", 1, 0) == 0 && posix_spawnp(&pid, compiler, &actions, NULL, argv, environ) == 0 &&
-                 waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    bool is_ok = posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", 1, 0) == 0 &&
+                 posix_spawnp(&pid, compiler, &actions, NULL, argv, environ) == 0 && waitpid(pid, &status, 0) == pid &&
+                 WIFEXITED(status) && WEXITSTATUS(status) == 0;
     (void)posix_spawn_file_actions_destroy(&actions);
     return is_ok;
 }
@@ -52,10 +65,12 @@ static bool run_compiler(const char *compiler, const char *source, const char *o
 static const char *source_of(tool *t, const bool *wanted) {
     fu_str s;
     fu_str_init(&s, &t->arena);
-    fu_str_add(&s, "#include <math.h>\n#include <string.h>\n#define IN(x, i) const float *restrict x = in[i];\n#define OUT(y, i) float *restrict y = out[i];\n"
+    fu_str_add(&s, "#include <math.h>\n#include <string.h>\n#define IN(x, i) const float *restrict x = in[i];\n#define "
+                   "OUT(y, i) float *restrict y = out[i];\n"
                    "#define BOTH(p, i, k) float *restrict p = out[k];\n");
     for (int i = 0; i < N_ROWS; i++)
-        if (wanted[i]) fu_str_addf(&s, "void plain_%d(long n, void **in, void **out) { (void)in; %s }\n", i, rows[i].body);
+        if (wanted[i])
+            fu_str_addf(&s, "void plain_%d(long n, void **in, void **out) { (void)in; %s }\n", i, rows[i].body);
     return s.at;
 }
 
@@ -72,7 +87,8 @@ bench_plain *bench_plain_open(tool *t) {
         tool_note(t, "plain C is left out: %s: %s", directory, strerror(errno));
         return NULL;
     }
-    const char *source = fu_format(&t->arena, "%s/plain.c", directory), *object = fu_format(&t->arena, "%s/plain.so", directory), *text = source_of(t, wanted);
+    const char *source = fu_format(&t->arena, "%s/plain.c", directory),
+               *object = fu_format(&t->arena, "%s/plain.so", directory), *text = source_of(t, wanted);
     const char *compilers[] = {named && *named && !strchr(named, ' ') ? named : "cc", "gcc", "clang"};
     fu_part part = {text, strlen(text)};
     bench_plain *p = NULL;
@@ -85,7 +101,10 @@ bench_plain *bench_plain_open(tool *t) {
         p->object = handle;
         for (int i = 0; i < N_ROWS; i++)
             if (wanted[i]) *(void **)&p->fn[i] = dlsym(handle, fu_format(&t->arena, "plain_%d", i));
-    } else tool_note(t, "plain C is left out: %s", is_made ? "its shared object does not load" : "none of cc, gcc and clang compiled it (CC names another)");
+    } else
+        tool_note(t, "plain C is left out: %s",
+                  is_made ? "its shared object does not load"
+                          : "none of cc, gcc and clang compiled it (CC names another)");
     (void)unlink(source);
     (void)unlink(object);
     (void)rmdir(directory);
@@ -147,7 +166,8 @@ void bench_plain_add(tool *t, bench_plain *p, const bench_data *d, bench_rivals 
     for (int i = 0; i < d->n_out; i++) {
         double error;
         if (bench_agree(&out[i], &d->out[i], 2e-3, &error)) continue;
-        tool_note(t, "plain C is left out of %s, %s: result %%%s differs by %.3g", d->w->suite, d->w->name, d->out_info[i].name, error);
+        tool_note(t, "plain C is left out of %s, %s: result %%%s differs by %.3g", d->w->suite, d->w->name,
+                  d->out_info[i].name, error);
         return;
     }
     rivals->at[rivals->n++] = (bench_rival){.name = "c", .round = round_plain, .user = p};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* bench_run.c: measures workloads. For each size all rivals are made ready, then timed in rounds that go around them, starting with
- * another one each time, so that a machine that slows down slows all; medians over the rounds are reported, with the interquartile
- * range as the spread. The process and its workers are pinned to as many CPUs as there are threads. */
+/* bench_run.c: measures workloads. For each size all rivals are made ready, then timed in rounds that go around them,
+ * starting with another one each time, so that a machine that slows down slows all; medians over the rounds are
+ * reported, with the interquartile range as the spread. The process and its workers are pinned to as many CPUs as there
+ * are threads. */
 #include "bench.h"
 #include "timing.h"
 #include "base/log.h"
@@ -15,21 +16,39 @@
 #include <time.h>
 #include <unistd.h>
 
-typedef struct progress { tool *t; bool is_on; double done, all; int64_t start; } progress;
-typedef struct session { tool *t; progress *bar; int n_threads; limits limits; bench_plain *plain; bench_peers *peers; json_t *results; double seconds; int n_again; } session;
+typedef struct progress {
+    tool *t;
+    bool is_on;
+    double done, all;
+    int64_t start;
+} progress;
+typedef struct session {
+    tool *t;
+    progress *bar;
+    int n_threads;
+    limits limits;
+    bench_plain *plain;
+    bench_peers *peers;
+    json_t *results;
+    double seconds;
+    int n_again;
+} session;
 
 /* ---- progress: one line on a terminal ---- */
 static void show(progress *p, const bench_workload *w, int64_t size, int n_threads) {
     if (!p->is_on) return;
-    double part = p->all > 0 ? p->done / p->all : 0, took = (double)(fu_now_ns() - p->start) * 1e-9, left = part > 0 ? took / part - took : -1;
+    double part = p->all > 0 ? p->done / p->all : 0, took = (double)(fu_now_ns() - p->start) * 1e-9,
+           left = part > 0 ? took / part - took : -1;
     char bar[25], rest[32] = "";
     for (int i = 0; i < 24; i++) bar[i] = i < (int)(24 * part) ? '#' : '.';
     bar[24] = 0;
     if (left >= 60) snprintf(rest, sizeof rest, ", %.0f min %02.0f s left", floor(left / 60), fmod(left, 60));
     else if (left >= 0) snprintf(rest, sizeof rest, ", %.0f s left", left);
     struct winsize window;
-    int columns = ioctl(2, TIOCGWINSZ, &window) == 0 && window.ws_col > 20 ? window.ws_col - 1 : 79;      /* a line that wraps is not cleared */
-    const char *line = fu_format(&p->t->arena, "%s %3.0f %%%s  %s: %s, %" PRId64 ", %d thread%s", bar, 100 * part, rest, w->suite, w->name, size, n_threads, n_threads == 1 ? "" : "s");
+    int columns = ioctl(2, TIOCGWINSZ, &window) == 0 && window.ws_col > 20 ? window.ws_col - 1
+                                                                           : 79; /* a line that wraps is not cleared */
+    const char *line = fu_format(&p->t->arena, "%s %3.0f %%%s  %s: %s, %" PRId64 ", %d thread%s", bar, 100 * part, rest,
+                                 w->suite, w->name, size, n_threads, n_threads == 1 ? "" : "s");
     fprintf(stderr, "\r\033[K%.*s", columns, line);
     (void)fflush(stderr);
 }
@@ -66,33 +85,42 @@ static bool measure(bench_rivals *rivals, double seconds, fu_arena *arena) {
     for (int i = 0; i < rivals->n; i++) {
         bench_rival *r = &rivals->at[i];
         if (r->n <= 0) continue;
-        r->median_ns = timing_median(r->sample, r->n);      /* sorts */
+        r->median_ns = timing_median(r->sample, r->n); /* sorts */
         r->min_ns = r->sample[0];
         r->spread = (at_part(r->sample, r->n, 0.75) - at_part(r->sample, r->n, 0.25)) / r->median_ns;
     }
     return true;
 }
 
-static json_t *row_of(const bench_workload *w, int64_t size, int n_threads, const bench_rivals *rivals, const traffic *moved, const traffic *apart, json_t *reasons) {
+static json_t *row_of(const bench_workload *w, int64_t size, int n_threads, const bench_rivals *rivals,
+                      const traffic *moved, const traffic *apart, json_t *reasons) {
     const bench_rival *fused = &rivals->at[0], *unfused = &rivals->at[1];
     json_t *others = json_object();
     for (int i = 2; i < rivals->n; i++) {
         const bench_rival *r = &rivals->at[i];
         if (r->n > 0)
-            (void)json_object_set_new(others, r->name, json_pack("{s:f, s:f, s:f, s:i}", "ns", r->median_ns, "min_ns", r->min_ns, "spread", r->spread, "rounds", r->n));
+            (void)json_object_set_new(others, r->name,
+                                      json_pack("{s:f, s:f, s:f, s:i}", "ns", r->median_ns, "min_ns", r->min_ns,
+                                                "spread", r->spread, "rounds", r->n));
     }
     static const char *const kinds[] = {"call", "dispatch", "lazy", "compile", "load", "cold", "warm"};
-    json_t *row = json_pack("{s:s, s:s, s:s, s:I, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:i}", "suite", w->suite, "name", w->name, "kind", kinds[w->kind], "size", (json_int_t)size,
-                            "threads", n_threads, "fused_ns", fused->median_ns, "unfused_ns", unfused->median_ns, "ratio", unfused->median_ns / fused->median_ns,
-                            "spread", fused->spread, "unfused_spread", unfused->spread, "min_ns", fused->min_ns, "rounds", fused->n);
-    (void)json_object_update_new(row, json_pack("{s:i, s:i, s:I, s:I, s:I, s:o, s:O}", "kernels", moved->kernels, "unfused_kernels", apart->kernels, "bytes",
+    json_t *row =
+        json_pack("{s:s, s:s, s:s, s:I, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:i}", "suite", w->suite, "name", w->name,
+                  "kind", kinds[w->kind], "size", (json_int_t)size, "threads", n_threads, "fused_ns", fused->median_ns,
+                  "unfused_ns", unfused->median_ns, "ratio", unfused->median_ns / fused->median_ns, "spread",
+                  fused->spread, "unfused_spread", unfused->spread, "min_ns", fused->min_ns, "rounds", fused->n);
+    (void)json_object_update_new(row, json_pack("{s:i, s:i, s:I, s:I, s:I, s:o, s:O}", "kernels", moved->kernels,
+                                                "unfused_kernels", apart->kernels, "bytes",
                                                 (json_int_t)(moved->bytes_read + moved->bytes_written), "unfused_bytes",
-                                                (json_int_t)(apart->bytes_read + apart->bytes_written), "flops", (json_int_t)moved->flops, "rivals", others, "left_out", reasons));
+                                                (json_int_t)(apart->bytes_read + apart->bytes_written), "flops",
+                                                (json_int_t)moved->flops, "rivals", others, "left_out", reasons));
     return row;
 }
 
-/* What binds a plan that takes ns: for each kernel the time that the limits allow, added; the limit is that of the kernel that needs most. */
-static void add_limit(json_t *row, const limits *l, const ir_plan *plan, const int64_t *symbols, double ns, bool *is_f32) {
+/* What binds a plan that takes ns: for each kernel the time that the limits allow, added; the limit is that of the
+ * kernel that needs most. */
+static void add_limit(json_t *row, const limits *l, const ir_plan *plan, const int64_t *symbols, double ns,
+                      bool *is_f32) {
     double least = 0, most = 0;
     const char *limit = "";
     *is_f32 = true;
@@ -125,10 +153,14 @@ static int run_one(session *s, const bench_workload *w, int64_t size, double sec
             bool is_f32 = false;
             *row = row_of(w, size, s->n_threads, &rivals, &moved, &apart, reasons);
             if (w->kind == BENCH_CALL) add_limit(*row, &s->limits, fused, symbols, rivals.at[0].median_ns, &is_f32);
-            bool is_above = json_number_value(json_object_get(*row, "share")) > 1.2 && s->n_again++ < 2;       /* of another type's peak, or of a cache */
+            bool is_above = json_number_value(json_object_get(*row, "share")) > 1.2 &&
+                            s->n_again++ < 2; /* of another type's peak, or of a cache */
             if (is_above) limits_beside(t, &s->limits, 1.000001 * s->limits.flops);
-            if (w->kind == BENCH_CALL && is_f32 && s->results) limits_beside(t, &s->limits, moved.flops / rivals.at[0].median_ns * 1e9);
-        } else status = tool_environment(t, "%s of suite %s failed at size %" PRId64 ": %s", w->name, w->suite, size, fusor_error_message(t->ctx));
+            if (w->kind == BENCH_CALL && is_f32 && s->results)
+                limits_beside(t, &s->limits, moved.flops / rivals.at[0].median_ns * 1e9);
+        } else
+            status = tool_environment(t, "%s of suite %s failed at size %" PRId64 ": %s", w->name, w->suite, size,
+                                      fusor_error_message(t->ctx));
         bench_plain_done(s->plain);
     }
     bench_own_close(t, own);
@@ -137,7 +169,9 @@ static int run_one(session *s, const bench_workload *w, int64_t size, double sec
     return status;
 }
 
-static bool is_single(const bench_workload *w) { return w->kind == BENCH_COMPILE || w->kind == BENCH_LOAD || w->kind == BENCH_COLD || w->kind == BENCH_WARM; }
+static bool is_single(const bench_workload *w) {
+    return w->kind == BENCH_COMPILE || w->kind == BENCH_LOAD || w->kind == BENCH_COLD || w->kind == BENCH_WARM;
+}
 
 /* ---- all of them ---- */
 /* The first n CPUs that the process may use; what it may use afterwards is restored by the caller. */
@@ -174,9 +208,14 @@ static int run_threads(session *s, int n_threads, bool is_first, const cpu_set_t
             if (row) (void)json_array_append_new(s->results, row);
         }
     }
-    json_t *limit = json_pack("{s:i, s:f, s:f, s:{}, s:{}}", "threads", s->n_threads, "flops", s->limits.flops, "bytes", s->limits.bytes, "bandwidth", "peak");
-    for (int k = 0; k < RT_LIMIT_LEVELS; k++) (void)json_object_set_new(json_object_get(limit, "bandwidth"), rt_limit_level_names[k], json_real(s->limits.all.bandwidth[k]));
-    for (int k = 0; k < RT_LIMIT_TYPES; k++) (void)json_object_set_new(json_object_get(limit, "peak"), rt_limit_type_names[k], json_real(s->limits.all.peak[k]));
+    json_t *limit = json_pack("{s:i, s:f, s:f, s:{}, s:{}}", "threads", s->n_threads, "flops", s->limits.flops, "bytes",
+                              s->limits.bytes, "bandwidth", "peak");
+    for (int k = 0; k < RT_LIMIT_LEVELS; k++)
+        (void)json_object_set_new(json_object_get(limit, "bandwidth"), rt_limit_level_names[k],
+                                  json_real(s->limits.all.bandwidth[k]));
+    for (int k = 0; k < RT_LIMIT_TYPES; k++)
+        (void)json_object_set_new(json_object_get(limit, "peak"), rt_limit_type_names[k],
+                                  json_real(s->limits.all.peak[k]));
     (void)json_array_append_new(json_object_get(document, "limits"), limit);
     bench_peers_close(s->peers);
     bench_plain_close(s->plain);
@@ -207,8 +246,10 @@ static json_t *document_new(tool *t, json_t *results) {
     (void)strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     int level = rt_host_level();
     json_t *d = report_new("fusor-bench/1");
-    (void)json_object_update_new(d, json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:[], s:{}, s:O}", "date", date, "version", fusor_version_string(), "build", rt_build_id(), "cpu",
-                                              rt_host_brand(), "level", level < 0 ? "none" : ir_levels[level].name, "quick", t->quick, "limits", "peers", "results", results));
+    (void)json_object_update_new(d, json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:[], s:{}, s:O}", "date", date,
+                                              "version", fusor_version_string(), "build", rt_build_id(), "cpu",
+                                              rt_host_brand(), "level", level < 0 ? "none" : ir_levels[level].name,
+                                              "quick", t->quick, "limits", "peers", "results", results));
     return d;
 }
 
@@ -221,9 +262,10 @@ int bench_run(tool *t, json_t **out) {
     CPU_ZERO(&all);
     bool is_known = sched_getaffinity(0, sizeof all, &all) == 0;
     for (int i = 0; i < bench_n_workloads; i++)
-        if (bench_is_wanted(t, &bench_workloads[i])) bar.all += bench_sizes(t, &bench_workloads[i], sizes) * (is_single(&bench_workloads[i]) ? 1 : n);
+        if (bench_is_wanted(t, &bench_workloads[i]))
+            bar.all += bench_sizes(t, &bench_workloads[i], sizes) * (is_single(&bench_workloads[i]) ? 1 : n);
     *out = document_new(t, s.results);
-    json_decref(s.results);             /* the document holds it */
+    json_decref(s.results); /* the document holds it */
     for (int i = 0; i < n && !status; i++) status = run_threads(&s, counts[i], i == 0, &all, *out);
     if (is_known) (void)sched_setaffinity(0, sizeof all, &all);
     clear(&bar);
@@ -231,7 +273,8 @@ int bench_run(tool *t, json_t **out) {
 }
 
 json_t *bench_again(tool *t, const json_t *row) {
-    const char *suite = json_string_value(json_object_get(row, "suite")), *name = json_string_value(json_object_get(row, "name"));
+    const char *suite = json_string_value(json_object_get(row, "suite")),
+               *name = json_string_value(json_object_get(row, "name"));
     for (int i = 0; i < bench_n_workloads; i++) {
         const bench_workload *w = &bench_workloads[i];
         if (strcmp(w->suite, suite) != 0 || strcmp(w->name, name) != 0) continue;
@@ -243,7 +286,8 @@ json_t *bench_again(tool *t, const json_t *row) {
         CPU_ZERO(&all);
         bool is_known = sched_getaffinity(0, sizeof all, &all) == 0;
         if (is_known) pin(&all, n_threads);
-        if (tool_context(t, n_threads) == 0) (void)run_one(&s, w, json_integer_value(json_object_get(row, "size")), 3 * seconds_of(t), &again);
+        if (tool_context(t, n_threads) == 0)
+            (void)run_one(&s, w, json_integer_value(json_object_get(row, "size")), 3 * seconds_of(t), &again);
         if (is_known) (void)sched_setaffinity(0, sizeof all, &all);
         return again;
     }

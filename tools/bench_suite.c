@@ -40,13 +40,17 @@ int bench_check_suites(tool *t) {
     for (uint32_t i = 0; i < t->args.n; i++) {
         bool is_known = false;
         for (size_t k = 0; k < n; k++) is_known |= strcmp(names[k], t->args.at[i]) == 0;
-        if (!is_known) return tool_usage(t, "unknown suite '%s'%s (see fusor bench --list)", t->args.at[i], tool_suggest(t, t->args.at[i], names, n, ""));
+        if (!is_known)
+            return tool_usage(t, "unknown suite '%s'%s (see fusor bench --list)", t->args.at[i],
+                              tool_suggest(t, t->args.at[i], names, n, ""));
     }
     for (int i = 0; i < N; i++) is_any |= bench_is_wanted(t, &bench_workloads[i]);
     for (uint32_t i = 0; i < t->dims.n; i++)
         if (strncmp(t->dims.at[i], "N=", 2) != 0 || read_sizes(t->dims.at[i] + 2, ',', (int64_t[8]){0}) < 1)
             return tool_usage(t, "--dim %s: expected N=SIZE or N=SIZE,SIZE (up to 8)", t->dims.at[i]);
-    if (!is_any) return tool_usage(t, "no workload%s has '%s' in its name (see fusor bench --list)", t->args.n ? " of these suites" : "", t->filter);
+    if (!is_any)
+        return tool_usage(t, "no workload%s has '%s' in its name (see fusor bench --list)",
+                          t->args.n ? " of these suites" : "", t->filter);
     return 0;
 }
 
@@ -63,7 +67,8 @@ int bench_list(tool *t) {
         const bench_workload *w = &bench_workloads[i];
         if (!bench_is_wanted(t, w)) continue;
         report_row(&table, w->suite, w->name, w->sizes);
-        (void)json_array_append_new(a, json_pack("{s:s, s:s, s:s}", "suite", w->suite, "name", w->name, "sizes", w->sizes));
+        (void)json_array_append_new(
+            a, json_pack("{s:s, s:s, s:s}", "suite", w->suite, "name", w->name, "sizes", w->sizes));
     }
     if (!t->json) {
         report_table_print(&table, stdout);

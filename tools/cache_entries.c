@@ -5,7 +5,11 @@
 #include <time.h>
 #include <unistd.h>
 
-typedef struct listing { tool *t; bool with_code; cache_entries *all; } listing;
+typedef struct listing {
+    tool *t;
+    bool with_code;
+    cache_entries *all;
+} listing;
 
 /* "m=? n=32 k=64" of a description's dim lines. */
 static const char *shape_of(fu_arena *a, const char *description) {
@@ -37,12 +41,24 @@ static bool is_wanted(const tool *t, const cache_entry *e) {
 static bool visit(void *user, const rt_cache_entry *x) {
     listing *l = user;
     fu_arena *a = &l->t->arena;
-    cache_entry e = {.file = fu_strdup(a, x->file), .key = fu_strdup(a, x->key), .symbol = fu_strdup(a, x->symbol ? x->symbol : ""),
-                     .level = fu_strdup(a, x->level ? x->level : ""), .features = fu_strdup(a, x->features ? x->features : ""),
-                     .build_id = fu_strdup(a, x->build_id ? x->build_id : ""), .description = fu_strdup(a, x->description ? x->description : ""),
-                     .problem = x->problem ? fu_strdup(a, x->problem) : NULL, .file_bytes = x->file_bytes, .blob_bytes = x->blob_bytes,
-                     .code_bytes = x->code_bytes, .start = x->entry, .lines_bytes = x->lines_bytes, .compile_ns = x->compile_ns,
-                     .created_s = x->created_s, .used_s = x->used_s, .hits = x->hits, .is_of_this_build = x->is_of_this_build};
+    cache_entry e = {.file = fu_strdup(a, x->file),
+                     .key = fu_strdup(a, x->key),
+                     .symbol = fu_strdup(a, x->symbol ? x->symbol : ""),
+                     .level = fu_strdup(a, x->level ? x->level : ""),
+                     .features = fu_strdup(a, x->features ? x->features : ""),
+                     .build_id = fu_strdup(a, x->build_id ? x->build_id : ""),
+                     .description = fu_strdup(a, x->description ? x->description : ""),
+                     .problem = x->problem ? fu_strdup(a, x->problem) : NULL,
+                     .file_bytes = x->file_bytes,
+                     .blob_bytes = x->blob_bytes,
+                     .code_bytes = x->code_bytes,
+                     .start = x->entry,
+                     .lines_bytes = x->lines_bytes,
+                     .compile_ns = x->compile_ns,
+                     .created_s = x->created_s,
+                     .used_s = x->used_s,
+                     .hits = x->hits,
+                     .is_of_this_build = x->is_of_this_build};
     /* The kind is the second part of every symbol: fk_<kind>_... */
     e.kind = strncmp(e.symbol, "fk_", 3) == 0 ? fu_strndup(a, e.symbol + 3, strcspn(e.symbol + 3, "_")) : "?";
     e.shape = shape_of(a, e.description);
@@ -76,8 +92,12 @@ int cache_find_key(tool *t, const char *dir, const cache_entry **out) {
     if (status) return status;
     for (uint32_t i = 0; i < all.n; i++) {
         const cache_entry *e = &all.at[i];
-        if (strncmp(e->key, key, strlen(key)) != 0 && (strncmp(key, "fk_", 3) != 0 || strncmp(e->symbol, key, strlen(key)) != 0)) continue;
-        if (found) return tool_usage(t, "key '%s' is not unique: %.16s (%s) and %.16s (%s) start so", key, found->key, found->symbol, e->key, e->symbol);
+        if (strncmp(e->key, key, strlen(key)) != 0 &&
+            (strncmp(key, "fk_", 3) != 0 || strncmp(e->symbol, key, strlen(key)) != 0))
+            continue;
+        if (found)
+            return tool_usage(t, "key '%s' is not unique: %.16s (%s) and %.16s (%s) start so", key, found->key,
+                              found->symbol, e->key, e->symbol);
         found = e;
     }
     if (!found) return tool_usage(t, "no entry in %s has a key that starts with '%s'", dir, key);
@@ -86,15 +106,17 @@ int cache_find_key(tool *t, const char *dir, const cache_entry **out) {
 }
 
 json_t *cache_entry_json(const cache_entry *e) {
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:s?}", "key", e->key, "symbol", e->symbol, "kind", e->kind, "shape", e->shape,
-                     "target", e->level, "build_id", e->build_id, "bytes", (json_int_t)e->file_bytes, "code_bytes", (json_int_t)e->code_bytes, "compile_ns",
-                     (json_int_t)e->compile_ns, "created", (json_int_t)e->created_s, "used", (json_int_t)e->used_s, "hits", (json_int_t)e->hits, "this_build",
-                     e->is_of_this_build, "problem", e->problem);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:s?}", "key", e->key, "symbol",
+                     e->symbol, "kind", e->kind, "shape", e->shape, "target", e->level, "build_id", e->build_id,
+                     "bytes", (json_int_t)e->file_bytes, "code_bytes", (json_int_t)e->code_bytes, "compile_ns",
+                     (json_int_t)e->compile_ns, "created", (json_int_t)e->created_s, "used", (json_int_t)e->used_s,
+                     "hits", (json_int_t)e->hits, "this_build", e->is_of_this_build, "problem", e->problem);
 }
 
 const char *cache_age(tool *t, int64_t since) {
     int64_t s = (int64_t)time(NULL) - since;
     if (s < 60) return "now";
-    return s < 3600 ? fu_format(&t->arena, "%" PRId64 "m", s / 60) : s < 86400 ? fu_format(&t->arena, "%" PRId64 "h", s / 3600)
-                                                                 : fu_format(&t->arena, "%" PRId64 "d", s / 86400);
+    return s < 3600    ? fu_format(&t->arena, "%" PRId64 "m", s / 60)
+           : s < 86400 ? fu_format(&t->arena, "%" PRId64 "h", s / 3600)
+                       : fu_format(&t->arena, "%" PRId64 "d", s / 86400);
 }

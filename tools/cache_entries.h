@@ -7,7 +7,7 @@
 typedef struct cache_entry {
     const char *file, *key, *symbol, *level, *features, *build_id, *description, *problem, *kind, *shape;
     uint64_t file_bytes, blob_bytes, code_bytes, start, lines_bytes;
-    const void *blob, *lines;           /* read by cache_find_key only */
+    const void *blob, *lines; /* read by cache_find_key only */
     int64_t compile_ns, created_s, used_s, hits;
     bool is_of_this_build;
 } cache_entry;
@@ -23,7 +23,7 @@ json_t *cache_entry_json(const cache_entry *e);
 /* "now", "5m", "3h", "2d" */
 const char *cache_age(tool *t, int64_t since);
 
-int cache_disasm(tool *t, const char *dir);      /* cmd_cache_disasm.c */
+int cache_disasm(tool *t, const char *dir); /* cmd_cache_disasm.c */
 /* cmd_cache_warm.c */
 int cache_warm(tool *t);
 int cache_why(tool *t);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cmd_bench.c: fusor bench. From the command line to a document of results (measured, or read with --import-json), and from it to the
- * table, the files and the comparison that were asked for. */
+/* cmd_bench.c: fusor bench. From the command line to a document of results (measured, or read with --import-json), and
+ * from it to the table, the files and the comparison that were asked for. */
 #include "bench.h"
 #include <errno.h>
 #include <unistd.h>
@@ -20,7 +20,8 @@ static const char *best_peer(tool *t, const json_t *row) {
 }
 
 static void print_table(tool *t, const json_t *document) {
-    bool has_c = false, has_prepared = false, has_peers = false, has_baseline = json_object_get(document, "baseline") != NULL;
+    bool has_c = false, has_prepared = false, has_peers = false,
+         has_baseline = json_object_get(document, "baseline") != NULL;
     const json_t *results = json_object_get(document, "results"), *row, *r;
     size_t i;
     json_array_foreach(results, i, row) {
@@ -29,10 +30,24 @@ static void print_table(tool *t, const json_t *document) {
         has_prepared |= json_object_get(rivals, "prepared") != NULL;
         has_peers |= best_peer(t, row)[0] != 0;
     }
-    struct { const char *title; bool is_on, is_left; } columns[] = {
-        {"suite", true, true}, {"workload", true, true}, {"size", true, false}, {"threads", true, false}, {"fused", true, false}, {"unfused", true, false}, {"ratio", true, false}, {"C", has_c, false},
-        {"prepared", has_prepared, false}, {"best peer", has_peers, true}, {"spread", true, false}, {"GB/s", true, false}, {"GFLOP/s", true, false},
-        {"share of the measured limit", true, true}, {fu_format(&t->arena, "since %s", t->baseline ? t->baseline : ""), has_baseline, true}};
+    struct {
+        const char *title;
+        bool is_on, is_left;
+    } columns[] = {{"suite", true, true},
+                   {"workload", true, true},
+                   {"size", true, false},
+                   {"threads", true, false},
+                   {"fused", true, false},
+                   {"unfused", true, false},
+                   {"ratio", true, false},
+                   {"C", has_c, false},
+                   {"prepared", has_prepared, false},
+                   {"best peer", has_peers, true},
+                   {"spread", true, false},
+                   {"GB/s", true, false},
+                   {"GFLOP/s", true, false},
+                   {"share of the measured limit", true, true},
+                   {fu_format(&t->arena, "since %s", t->baseline ? t->baseline : ""), has_baseline, true}};
     enum { N = sizeof columns / sizeof *columns };
     report_table table = {.t = t};
     for (int c = 0; c < N; c++) {
@@ -44,17 +59,31 @@ static void print_table(tool *t, const json_t *document) {
     const char *suite = "";
     json_array_foreach(results, i, row) {
         const json_t *rivals = json_object_get(row, "rivals");
-        double ns = number(row, "fused_ns"), bytes = number(row, "bytes") / ns * 1e9, flops = number(row, "flops") / ns * 1e9;
+        double ns = number(row, "fused_ns"), bytes = number(row, "bytes") / ns * 1e9,
+               flops = number(row, "flops") / ns * 1e9;
         const char *kind = text(row, "kind"), *verdict = text(row, "verdict");
         bool is_work = !kind || strcmp(kind, "call") == 0;
-        const char *cells[N] = {strcmp(text(row, "suite"), suite) == 0 ? "" : text(row, "suite"), text(row, "name"), fu_format(&t->arena, "%.0f", number(row, "size")), fu_format(&t->arena, "%.0f", number(row, "threads")), report_ns(t, ns),
-                                report_ns(t, number(row, "unfused_ns")), fu_format(&t->arena, "%.2fx", number(row, "unfused_ns") / ns),
-                                (r = json_object_get(rivals, "c")) ? fu_format(&t->arena, "%.2fx", number(r, "ns") / ns) : "",
-                                (r = json_object_get(rivals, "prepared")) ? report_ns(t, number(r, "ns")) : "", best_peer(t, row),
-                                fu_format(&t->arena, "%.0f%%", 100 * number(row, "spread")), is_work ? report_rate(t, bytes, "") : "", is_work ? report_rate(t, flops, "") : "",
-                                text(row, "limit") ? fu_format(&t->arena, "%.0f%% of %s", 100 * number(row, "share"), text(row, "limit")) : "",
-                                !verdict ? "" : strcmp(verdict, "new") == 0 ? "new" : fu_format(&t->arena, "%+.1f%%%s%s", 100 * number(row, "change"),
-                                                                                             strcmp(verdict, "same") == 0 ? "" : " ", strcmp(verdict, "same") == 0 ? "" : verdict)};
+        const char *cells[N] = {
+            strcmp(text(row, "suite"), suite) == 0 ? "" : text(row, "suite"),
+            text(row, "name"),
+            fu_format(&t->arena, "%.0f", number(row, "size")),
+            fu_format(&t->arena, "%.0f", number(row, "threads")),
+            report_ns(t, ns),
+            report_ns(t, number(row, "unfused_ns")),
+            fu_format(&t->arena, "%.2fx", number(row, "unfused_ns") / ns),
+            (r = json_object_get(rivals, "c")) ? fu_format(&t->arena, "%.2fx", number(r, "ns") / ns) : "",
+            (r = json_object_get(rivals, "prepared")) ? report_ns(t, number(r, "ns")) : "",
+            best_peer(t, row),
+            fu_format(&t->arena, "%.0f%%", 100 * number(row, "spread")),
+            is_work ? report_rate(t, bytes, "") : "",
+            is_work ? report_rate(t, flops, "") : "",
+            text(row, "limit") ? fu_format(&t->arena, "%.0f%% of %s", 100 * number(row, "share"), text(row, "limit"))
+                               : "",
+            !verdict ? ""
+            : strcmp(verdict, "new") == 0
+                ? "new"
+                : fu_format(&t->arena, "%+.1f%%%s%s", 100 * number(row, "change"),
+                            strcmp(verdict, "same") == 0 ? "" : " ", strcmp(verdict, "same") == 0 ? "" : verdict)};
         suite = text(row, "suite");
         for (int c = 0; c < N; c++)
             if (columns[c].is_on) fu_push(&t->arena, &table.cells, cells[c]);
@@ -66,7 +95,8 @@ static void print_table(tool *t, const json_t *document) {
 static int check_path(tool *t, const char *path) {
     const char *slash = path ? strrchr(path, '/') : NULL;
     const char *directory = !slash ? "." : slash == path ? "/" : fu_strndup(&t->arena, path, (size_t)(slash - path));
-    return path && access(directory, W_OK | X_OK) ? tool_environment(t, "%s: %s: %s", path, directory, strerror(errno)) : 0;
+    return path && access(directory, W_OK | X_OK) ? tool_environment(t, "%s: %s: %s", path, directory, strerror(errno))
+                                                  : 0;
 }
 
 int cmd_bench(tool *t) {
@@ -79,7 +109,9 @@ int cmd_bench(tool *t) {
     /* What cannot be written is refused now rather than after minutes. */
     if ((status = check_path(t, t->export_json)) != 0 || (status = check_path(t, t->export_html)) != 0) return status;
     if (t->save_baseline && (status = bench_baseline_path(t, t->save_baseline, &path)) != 0) return status;
-    if (t->baseline && ((status = bench_baseline_path(t, t->baseline, &path)) != 0 || (status = bench_read(t, path, fu_format(&t->arena, "baseline '%s'", t->baseline), &document)) != 0))
+    if (t->baseline &&
+        ((status = bench_baseline_path(t, t->baseline, &path)) != 0 ||
+         (status = bench_read(t, path, fu_format(&t->arena, "baseline '%s'", t->baseline), &document)) != 0))
         return status;
     json_decref(document);
     document = NULL;
@@ -91,7 +123,8 @@ int cmd_bench(tool *t) {
         status = bench_html(t, t->export_html, document, history);
         json_decref(history);
     }
-    if (!status && t->save_baseline && (status = bench_baseline_path(t, t->save_baseline, &path)) == 0) status = bench_save(t, path, document);
+    if (!status && t->save_baseline && (status = bench_baseline_path(t, t->save_baseline, &path)) == 0)
+        status = bench_save(t, path, document);
     if (!status && !t->json) print_table(t, document);
     if (!status && t->json) status = report_print(t, json_incref(document));
     json_decref(document);

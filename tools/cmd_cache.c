@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cmd_cache.c: fusor cache. Looks at the directory of compiled kernels, and tidies it. cache_entries.c reads it, cmd_cache_warm.c has
- * the two actions that need a program, cmd_cache_disasm.c the one that needs LLVM. */
+/* cmd_cache.c: fusor cache. Looks at the directory of compiled kernels, and tidies it. cache_entries.c reads it,
+ * cmd_cache_warm.c has the two actions that need a program, cmd_cache_disasm.c the one that needs LLVM. */
 #include "cache_entries.h"
 #include "base/file.h"
 #include "rt/cache.h"
@@ -26,7 +26,8 @@ static int by_field(const void *pa, const void *pb) {
     return order ? order : strcmp(a->key, b->key);
 }
 
-/* The table, with the first line bold and the lines of bad entries red where stdout is a terminal (or --color=always). */
+/* The table, with the first line bold and the lines of bad entries red where stdout is a terminal (or --color=always).
+ */
 static void print_table(tool *t, report_table *table) {
     const char *no_color = getenv("NO_COLOR");
     bool color = t->color && strcmp(t->color, "always") == 0;
@@ -39,8 +40,14 @@ static void print_table(tool *t, report_table *table) {
     fclose(out);
     for (const char *line = text; line && *line;) {
         size_t length = strcspn(line, "\n");
-        bool is_bad = memmem(line, length, "BAD: ", 5) != NULL, is_other = memmem(line, length, "(another build)", 15) != NULL;
-        printf("%s%.*s\033[0m\n", line == text ? "\033[1m" : is_bad ? "\033[31m" : is_other ? "\033[2m" : "", (int)length, line);
+        bool is_bad = memmem(line, length, "BAD: ", 5) != NULL,
+             is_other = memmem(line, length, "(another build)", 15) != NULL;
+        printf("%s%.*s\033[0m\n",
+               line == text ? "\033[1m"
+               : is_bad     ? "\033[31m"
+               : is_other   ? "\033[2m"
+                            : "",
+               (int)length, line);
         line += length + (line[length] == '\n');
     }
     free(text);
@@ -52,7 +59,9 @@ static int list(tool *t, const char *dir) {
     cache_entries all = {0};
     bool known = !t->sort;
     for (int i = 0; i < N_FIELDS; i++) known |= t->sort && strcmp(t->sort, fields[i]) == 0;
-    if (!known) return tool_usage(t, "--sort %s: expected key, symbol, kind, target, size, compile, hits or age%s", t->sort, tool_suggest(t, t->sort, fields, N_FIELDS, ""));
+    if (!known)
+        return tool_usage(t, "--sort %s: expected key, symbol, kind, target, size, compile, hits or age%s", t->sort,
+                          tool_suggest(t, t->sort, fields, N_FIELDS, ""));
     int status = cache_read(t, dir, false, &all);
     if (status) return status;
     sort_field = t->sort;
@@ -68,9 +77,11 @@ static int list(tool *t, const char *dir) {
     report_row(&table, "key", "kind", "shape", "target", "size", "compile", "hits", "used", "symbol");
     for (uint32_t i = 0; i < all.n; i++) {
         const cache_entry *e = &all.at[i];
-        report_row(&table, fu_strndup(&t->arena, e->key, 12), e->kind, e->shape, e->level, report_bytes(t, (double)e->file_bytes), report_ns(t, (double)e->compile_ns),
+        report_row(&table, fu_strndup(&t->arena, e->key, 12), e->kind, e->shape, e->level,
+                   report_bytes(t, (double)e->file_bytes), report_ns(t, (double)e->compile_ns),
                    fu_format(&t->arena, "%" PRId64, e->hits), cache_age(t, e->used_s),
-                   e->problem ? fu_format(&t->arena, "BAD: %s", e->problem) : fu_format(&t->arena, "%s%s", e->symbol, e->is_of_this_build ? "" : " (another build)"));
+                   e->problem ? fu_format(&t->arena, "BAD: %s", e->problem)
+                              : fu_format(&t->arena, "%s%s", e->symbol, e->is_of_this_build ? "" : " (another build)"));
     }
     if (all.n) print_table(t, &table);
     return 0;
@@ -98,11 +109,15 @@ static int show(tool *t, const char *dir) {
         const int printed = report_print(t, d);
         return printed ? printed : e->problem ? EXIT_NO : 0;
     }
-    printf("key        %s\nsymbol     %s\ntarget     %s\nfeatures   %s\nbuild      %s%s\nfile       %s/%s, %" PRIu64 " bytes\n", e->key, e->symbol, e->level,
-           e->features, e->build_id, e->is_of_this_build ? " (this one)" : " (another one)", dir, e->file, e->file_bytes);
-    printf("code       %" PRIu64 " bytes of %" PRIu64 ", line table: %s\ncompiled   in %s, %s\nused       %s, %" PRId64 " loads\nchecksum   %s\n\n%s", e->code_bytes,
-           e->blob_bytes, e->lines_bytes ? "yes" : "no (FUSOR_GDB=1 or FUSOR_PERF=jitdump makes one)", report_ns(t, (double)e->compile_ns), date(t, e->created_s),
-           cache_age(t, e->used_s), e->hits, e->problem ? e->problem : "good", e->description);
+    printf("key        %s\nsymbol     %s\ntarget     %s\nfeatures   %s\nbuild      %s%s\nfile       %s/%s, %" PRIu64
+           " bytes\n",
+           e->key, e->symbol, e->level, e->features, e->build_id,
+           e->is_of_this_build ? " (this one)" : " (another one)", dir, e->file, e->file_bytes);
+    printf("code       %" PRIu64 " bytes of %" PRIu64 ", line table: %s\ncompiled   in %s, %s\nused       %s, %" PRId64
+           " loads\nchecksum   %s\n\n%s",
+           e->code_bytes, e->blob_bytes, e->lines_bytes ? "yes" : "no (FUSOR_GDB=1 or FUSOR_PERF=jitdump makes one)",
+           report_ns(t, (double)e->compile_ns), date(t, e->created_s), cache_age(t, e->used_s), e->hits,
+           e->problem ? e->problem : "good", e->description);
     return e->problem ? EXIT_NO : 0;
 }
 
@@ -121,7 +136,9 @@ static int verify(tool *t, const char *dir) {
     if (t->json) {
         json_t *d = report_new("fusor-cache-verify/1"), *a = json_array();
         for (uint32_t i = 0; i < all.n; i++)
-            if (all.at[i].problem) (void)json_array_append_new(a, json_pack("{s:s, s:s}", "file", all.at[i].file, "problem", all.at[i].problem));
+            if (all.at[i].problem)
+                (void)json_array_append_new(
+                    a, json_pack("{s:s, s:s}", "file", all.at[i].file, "problem", all.at[i].problem));
         (void)json_object_set_new(d, "entries", json_integer(all.n));
         (void)json_object_set_new(d, "bad", a);
         int printed = report_print(t, d);
@@ -133,7 +150,12 @@ static int verify(tool *t, const char *dir) {
 static bool parse_age(const char *text, int64_t *out) {
     char *end;
     double v = strtod(text, &end);
-    double unit = *end == 'd' || !*end ? 86400 : *end == 'h' ? 3600 : *end == 'm' ? 60 : *end == 's' ? 1 : *end == 'w' ? 604800 : 0;
+    double unit = *end == 'd' || !*end ? 86400
+                  : *end == 'h'        ? 3600
+                  : *end == 'm'        ? 60
+                  : *end == 's'        ? 1
+                  : *end == 'w'        ? 604800
+                                       : 0;
     if (end == text || !(v >= 0 && v < 1e6) || unit == 0 || (*end && end[1])) return false;
     *out = (int64_t)(v * unit);
     return true;
@@ -145,19 +167,29 @@ static int prune(tool *t, const char *dir, bool is_clear) {
     fu_error_clear(&e);
     if (!is_clear) {
         if (!t->max_size && !t->max_age) return tool_usage(t, "cache prune: give --max-size or --max-age");
-        if (t->max_size && !tool_parse_size(t->max_size, 1024, &max_size)) return tool_usage(t, "--max-size %s: expected a size like 512M", t->max_size);
-        if (t->max_age && (!parse_age(t->max_age, &max_age) || max_age == 0)) return tool_usage(t, "--max-age %s: expected an age like 30d, 12h or 5m", t->max_age);
+        if (t->max_size && !tool_parse_size(t->max_size, 1024, &max_size))
+            return tool_usage(t, "--max-size %s: expected a size like 512M", t->max_size);
+        if (t->max_age && (!parse_age(t->max_age, &max_age) || max_age == 0))
+            return tool_usage(t, "--max-age %s: expected an age like 30d, 12h or 5m", t->max_age);
     }
-    if (access(dir, F_OK) == 0 && rt_cache_prune(&e, dir, is_clear ? 0 : t->max_size ? (uint64_t)max_size : UINT64_MAX, max_age, t->dry_run, &n, &bytes) != FUSOR_OK)
+    if (access(dir, F_OK) == 0 && rt_cache_prune(&e, dir,
+                                                 is_clear      ? 0
+                                                 : t->max_size ? (uint64_t)max_size
+                                                               : UINT64_MAX,
+                                                 max_age, t->dry_run, &n, &bytes) != FUSOR_OK)
         return tool_fail(t, &e);
-    int64_t gone;       /* temporary files, locks and counters too */
-    if (is_clear && !t->dry_run && access(dir, F_OK) == 0 && rt_cache_clear(&e, dir, &gone) != FUSOR_OK) return tool_fail(t, &e);
+    int64_t gone; /* temporary files, locks and counters too */
+    if (is_clear && !t->dry_run && access(dir, F_OK) == 0 && rt_cache_clear(&e, dir, &gone) != FUSOR_OK)
+        return tool_fail(t, &e);
     if (t->json) {
         json_t *d = report_new(is_clear ? "fusor-cache-clear/1" : "fusor-cache-prune/1");
-        (void)json_object_update_new(d, json_pack("{s:I, s:I, s:b}", "entries", (json_int_t)n, "bytes", (json_int_t)bytes, "dry_run", t->dry_run));
+        (void)json_object_update_new(d, json_pack("{s:I, s:I, s:b}", "entries", (json_int_t)n, "bytes",
+                                                  (json_int_t)bytes, "dry_run", t->dry_run));
         return report_print(t, d);
     }
-    if (!t->quiet) printf("%s %" PRId64 " entr%s, %s\n", t->dry_run ? "would delete" : "deleted", n, n == 1 ? "y" : "ies", report_bytes(t, (double)bytes));
+    if (!t->quiet)
+        printf("%s %" PRId64 " entr%s, %s\n", t->dry_run ? "would delete" : "deleted", n, n == 1 ? "y" : "ies",
+               report_bytes(t, (double)bytes));
     return 0;
 }
 
@@ -184,25 +216,38 @@ static int stats(tool *t, const char *dir) {
     }
     if (t->json) {
         json_t *d = report_new("fusor-cache-stats/1"), *reasons = json_object();
-        for (int i = 0; i < RT_MISS_COUNT; i++) (void)json_object_set_new(reasons, rt_miss_reason_names[i], json_integer(s.miss[i]));
-        (void)json_object_update_new(d, json_pack("{s:s, s:i, s:I, s:I, s:I, s:i, s:i}", "directory", dir, "entries", (int)all.n, "bytes", (json_int_t)bytes, "code_bytes", (json_int_t)code,
-                                                  "compile_ns", (json_int_t)compile, "bad", bad, "other_builds", other));
-        (void)json_object_update_new(d, json_pack("{s:I, s:I}", "quarantined", (json_int_t)n_aside, "quarantined_bytes", (json_int_t)aside_bytes));
-        (void)json_object_update_new(d, json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "since", (json_int_t)since, "memory_hits", (json_int_t)s.memory_hits, "hits",
-                                                  (json_int_t)s.disk_hits, "misses", (json_int_t)s.misses, "misses_by_reason", reasons, "compiles", (json_int_t)s.compiles, "failures",
-                                                  (json_int_t)s.failures, "written", (json_int_t)s.written, "evicted", (json_int_t)s.evicted, "load_ns", (json_int_t)s.load_ns, "saved_ns",
-                                                  (json_int_t)s.saved_ns));
+        for (int i = 0; i < RT_MISS_COUNT; i++)
+            (void)json_object_set_new(reasons, rt_miss_reason_names[i], json_integer(s.miss[i]));
+        (void)json_object_update_new(d,
+                                     json_pack("{s:s, s:i, s:I, s:I, s:I, s:i, s:i}", "directory", dir, "entries",
+                                               (int)all.n, "bytes", (json_int_t)bytes, "code_bytes", (json_int_t)code,
+                                               "compile_ns", (json_int_t)compile, "bad", bad, "other_builds", other));
+        (void)json_object_update_new(d, json_pack("{s:I, s:I}", "quarantined", (json_int_t)n_aside, "quarantined_bytes",
+                                                  (json_int_t)aside_bytes));
+        (void)json_object_update_new(
+            d, json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "since", (json_int_t)since,
+                         "memory_hits", (json_int_t)s.memory_hits, "hits", (json_int_t)s.disk_hits, "misses",
+                         (json_int_t)s.misses, "misses_by_reason", reasons, "compiles", (json_int_t)s.compiles,
+                         "failures", (json_int_t)s.failures, "written", (json_int_t)s.written, "evicted",
+                         (json_int_t)s.evicted, "load_ns", (json_int_t)s.load_ns, "saved_ns", (json_int_t)s.saved_ns));
         return report_print(t, d);
     }
-    printf("directory     %s\nentries       %u (%d of other builds, %d bad)\nbytes         %s, %s of them code\ncompile time  %s in these entries\n", dir, all.n, other, bad,
-           report_bytes(t, bytes), report_bytes(t, code), report_ns(t, compile));
-    if (n_aside) printf("set aside     %" PRId64 " bad entr%s, %s (cache prune and clear remove them)\n", n_aside, n_aside == 1 ? "y" : "ies", report_bytes(t, (double)aside_bytes));
-    printf("counted since %s\nhits          %" PRId64 " from disk (%s each), %" PRId64 " from memory\nmisses        %" PRId64, since ? date(t, since) : "nothing was counted yet",
-           s.disk_hits, report_ns(t, s.disk_hits ? (double)s.load_ns / (double)s.disk_hits : 0), s.memory_hits, s.misses);
+    printf("directory     %s\nentries       %u (%d of other builds, %d bad)\nbytes         %s, %s of them "
+           "code\ncompile time  %s in these entries\n",
+           dir, all.n, other, bad, report_bytes(t, bytes), report_bytes(t, code), report_ns(t, compile));
+    if (n_aside)
+        printf("set aside     %" PRId64 " bad entr%s, %s (cache prune and clear remove them)\n", n_aside,
+               n_aside == 1 ? "y" : "ies", report_bytes(t, (double)aside_bytes));
+    printf("counted since %s\nhits          %" PRId64 " from disk (%s each), %" PRId64
+           " from memory\nmisses        %" PRId64,
+           since ? date(t, since) : "nothing was counted yet", s.disk_hits,
+           report_ns(t, s.disk_hits ? (double)s.load_ns / (double)s.disk_hits : 0), s.memory_hits, s.misses);
     for (int i = 0, n = 0; i < RT_MISS_COUNT; i++)
         if (s.miss[i]) printf("%s%" PRId64 " %s", n++ ? ", " : ": ", s.miss[i], rt_miss_reason_names[i]);
-    printf("\ncompiled      %" PRId64 " kernels in %s, %" PRId64 " failed; %" PRId64 " written, %" PRId64 " evicted, %" PRId64 " bad entries met\ntime saved    %s\n", s.compiles,
-           report_ns(t, (double)s.compile_ns), s.failures, s.written, s.evicted, s.bad_entries, report_ns(t, (double)s.saved_ns));
+    printf("\ncompiled      %" PRId64 " kernels in %s, %" PRId64 " failed; %" PRId64 " written, %" PRId64
+           " evicted, %" PRId64 " bad entries met\ntime saved    %s\n",
+           s.compiles, report_ns(t, (double)s.compile_ns), s.failures, s.written, s.evicted, s.bad_entries,
+           report_ns(t, (double)s.saved_ns));
     return 0;
 }
 
@@ -219,11 +264,13 @@ static int copy(tool *t, const char *dir, bool is_export) {
     int64_t n = 0;
     fu_error_clear(&e);
     if (t->args.n != 2) return tool_usage(t, "cache %s: expected one bundle file", t->args.at[0]);
-    fusor_status status = is_export ? rt_cache_export(&e, dir, t->args.at[1], &n) : rt_cache_import(&e, t->args.at[1], dir, &n);
+    fusor_status status =
+        is_export ? rt_cache_export(&e, dir, t->args.at[1], &n) : rt_cache_import(&e, t->args.at[1], dir, &n);
     if (status != FUSOR_OK) return tool_fail(t, &e);
     if (t->json) {
         json_t *d = report_new(is_export ? "fusor-cache-export/1" : "fusor-cache-import/1");
-        (void)json_object_update_new(d, json_pack("{s:s, s:s, s:I}", "directory", dir, "bundle", t->args.at[1], "entries", (json_int_t)n));
+        (void)json_object_update_new(
+            d, json_pack("{s:s, s:s, s:I}", "directory", dir, "bundle", t->args.at[1], "entries", (json_int_t)n));
         return report_print(t, d);
     }
     if (!t->quiet) printf("%" PRId64 " entries %s %s\n", n, is_export ? "written to" : "read from", t->args.at[1]);
@@ -231,18 +278,24 @@ static int copy(tool *t, const char *dir, bool is_export) {
 }
 
 int cmd_cache(tool *t) {
-    static const char *const actions[] = {"list", "show", "disasm", "verify", "prune", "clear", "stats", "path", "why", "warm", "export", "import"};
+    static const char *const actions[] = {"list",  "show", "disasm", "verify", "prune",  "clear",
+                                          "stats", "path", "why",    "warm",   "export", "import"};
     enum { LIST, SHOW, DISASM, VERIFY, PRUNE, CLEAR, STATS, PATH, WHY, WARM, EXPORT, IMPORT, N_ACTIONS };
     char dir[4096];
     int action = -1, status;
-    if (t->args.n == 0) return tool_usage(t, "cache: expected list, show, disasm, why, verify, prune, clear, stats, path, warm, export or import");
+    if (t->args.n == 0)
+        return tool_usage(
+            t, "cache: expected list, show, disasm, why, verify, prune, clear, stats, path, warm, export or import");
     for (int i = 0; i < N_ACTIONS; i++)
         if (strcmp(t->args.at[0], actions[i]) == 0) action = i;
-    if (action < 0) return tool_usage(t, "unknown action 'cache %s'%s", t->args.at[0], tool_suggest(t, t->args.at[0], actions, N_ACTIONS, ""));
+    if (action < 0)
+        return tool_usage(t, "unknown action 'cache %s'%s", t->args.at[0],
+                          tool_suggest(t, t->args.at[0], actions, N_ACTIONS, ""));
     if (action == WARM) return cache_warm(t);
     if (action == WHY) return cache_why(t);
     if ((status = cache_directory(t, dir, sizeof dir)) != 0) return status;
-    if (t->args.n > 1 && (action == LIST || action >= VERIFY) && action < WHY) return tool_usage(t, "argument '%s' was not expected", t->args.at[1]);
+    if (t->args.n > 1 && (action == LIST || action >= VERIFY) && action < WHY)
+        return tool_usage(t, "argument '%s' was not expected", t->args.at[1]);
     switch (action) {
     case LIST: return list(t, dir);
     case SHOW: return show(t, dir);

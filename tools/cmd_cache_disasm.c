@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cmd_cache_disasm.c: fusor cache disasm. The instructions of an entry, below the line of the description that they come from. An entry
- * without a line table is generated again with one; where that gives the same code, its table serves. */
+/* cmd_cache_disasm.c: fusor cache disasm. The instructions of an entry, below the line of the description that they
+ * come from. An entry without a line table is generated again with one; where that gives the same code, its table
+ * serves. */
 #include "cache_entries.h"
 #include "disasm.h"
 #include "ir/codegen_api.h"
@@ -14,19 +15,25 @@ static void *allocate(void *user, size_t bytes) {
 }
 
 static fusor_codegen_request request_of(const cache_entry *e, fusor_codegen_stage stage) {
-    return (fusor_codegen_request){.version = FUSOR_CODEGEN_VERSION, .stage = stage, .description = e->description,
-                                   .description_bytes = strlen(e->description), .symbol = e->symbol, .allocate = allocate};
+    return (fusor_codegen_request){.version = FUSOR_CODEGEN_VERSION,
+                                   .stage = stage,
+                                   .description = e->description,
+                                   .description_bytes = strlen(e->description),
+                                   .symbol = e->symbol,
+                                   .allocate = allocate};
 }
 
 /* Rows of offset and line; NULL where there are none. */
-static const fusor_codegen_line *find_lines(tool *t, const fusor_codegen_table *module, const cache_entry *e, size_t *n_out) {
+static const fusor_codegen_line *find_lines(tool *t, const fusor_codegen_table *module, const cache_entry *e,
+                                            size_t *n_out) {
     *n_out = e->lines ? (size_t)e->lines_bytes / sizeof(fusor_codegen_line) : 0;
     if (e->lines || !e->is_of_this_build) return e->lines;
     fusor_codegen_request q = request_of(e, FUSOR_CODEGEN_BLOB);
     fusor_codegen_result r = {0};
     const fusor_codegen_line *lines = NULL;
     q.options = FUSOR_CODEGEN_LINES;
-    if (module->generate(&q, &r) == 0 && r.bytes == e->blob_bytes && memcmp(r.data, e->blob, r.bytes) == 0 && r.lines_bytes) {
+    if (module->generate(&q, &r) == 0 && r.bytes == e->blob_bytes && memcmp(r.data, e->blob, r.bytes) == 0 &&
+        r.lines_bytes) {
         lines = fu_dup(&t->arena, r.lines, r.lines_bytes);
         *n_out = r.lines_bytes / sizeof *lines;
     }
@@ -61,12 +68,14 @@ int cache_disasm(tool *t, const char *dir) {
     free(result.data);
     if (t->json) {
         json_t *d = report_new("fusor-cache-disasm/1");
-        (void)json_object_update_new(d, json_pack("{s:s, s:s, s:I, s:i, s:i, s:b, s:o}", "key", e->key, "symbol", e->symbol, "code_bytes", (json_int_t)e->code_bytes, "spills", n.stores,
-                                                  "reloads", n.loads, "has_lines", rows != NULL, "instructions", instructions));
+        (void)json_object_update_new(d, json_pack("{s:s, s:s, s:I, s:i, s:i, s:b, s:o}", "key", e->key, "symbol",
+                                                  e->symbol, "code_bytes", (json_int_t)e->code_bytes, "spills",
+                                                  n.stores, "reloads", n.loads, "has_lines", rows != NULL,
+                                                  "instructions", instructions));
         return report_print(t, d);
     }
-    printf("# %s: %" PRIu64 " bytes of code, %d instructions, %d stores to the frame and %d loads from it%s\n", e->symbol, e->code_bytes, n.instructions, n.stores, n.loads,
-           rows ? "" : "; no line table");
+    printf("# %s: %" PRIu64 " bytes of code, %d instructions, %d stores to the frame and %d loads from it%s\n",
+           e->symbol, e->code_bytes, n.instructions, n.stores, n.loads, rows ? "" : "; no line table");
     (void)fwrite(out.at, 1, out.n, stdout);
     return report_flush(t);
 }

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cmd_cache_warm.c: fusor cache warm and why. Both plan every function of the programs that are given, for every target and every
- * combination of --dim; warm makes the kernels without running them, why tells what a request for each would meet. */
+/* cmd_cache_warm.c: fusor cache warm and why. Both plan every function of the programs that are given, for every target
+ * and every combination of --dim; warm makes the kernels without running them, why tells what a request for each would
+ * meet. */
 #include "cache_entries.h"
 #include "inputs.h"
 #include "rt/compiler.h"
 
-typedef struct key_bytes { uint8_t at[IR_KEY_BYTES]; } key_bytes;
+typedef struct key_bytes {
+    uint8_t at[IR_KEY_BYTES];
+} key_bytes;
 typedef struct walk {
     tool *t;
     const char *targets;
@@ -49,22 +52,26 @@ static int explain_kernel(walk *w, const char *function, const ir_kernel *k) {
     char name[IR_TARGET_MAX];
     const char *target = ir_target_name(ir_kernel_target(k), name);
     if (t->json) {
-        json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:b}", "function", function, "symbol", a->symbol, "key", a->key, "target", target, "hit", a->is_hit);
+        json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:b}", "function", function, "symbol", a->symbol, "key", a->key,
+                              "target", target, "hit", a->is_hit);
         if (a->is_hit) (void)json_object_set_new(o, "where", json_string(a->where));
         else {
             (void)json_object_set_new(o, "reason", json_string(rt_miss_reason_names[a->reason]));
             if (a->problem[0]) (void)json_object_set_new(o, "problem", json_string(a->problem));
             if (a->nearest[0])
-                (void)json_object_update_new(o, json_pack("{s:s, s:s, s:s, s:s}", "nearest", a->nearest, "field", a->field, "wanted", a->wanted, "has", a->has));
+                (void)json_object_update_new(o, json_pack("{s:s, s:s, s:s, s:s}", "nearest", a->nearest, "field",
+                                                          a->field, "wanted", a->wanted, "has", a->has));
         }
         return json_array_append_new(w->kernels, o) ? tool_environment(t, "out of memory") : 0;
     }
     const char *text = a->is_hit       ? fu_format(&t->arena, "in %s", a->where)
                        : a->problem[0] ? fu_format(&t->arena, "%s: %s", rt_miss_reason_names[a->reason], a->problem)
-                       : a->nearest[0] ? fu_format(&t->arena, "%s: %s is '%s'; the nearest entry, %.12s, has '%s'", rt_miss_reason_names[a->reason], a->field,
-                                                   a->wanted, a->nearest, a->has)
-                                       : fu_format(&t->arena, "%s: the cache is empty", rt_miss_reason_names[a->reason]);
-    report_row(w->table, fu_format(&t->arena, "@%s", function), a->is_hit ? "hit" : "miss", fu_strndup(&t->arena, a->key, 12), fu_strdup(&t->arena, a->symbol), text);
+                       : a->nearest[0]
+                           ? fu_format(&t->arena, "%s: %s is '%s'; the nearest entry, %.12s, has '%s'",
+                                       rt_miss_reason_names[a->reason], a->field, a->wanted, a->nearest, a->has)
+                           : fu_format(&t->arena, "%s: the cache is empty", rt_miss_reason_names[a->reason]);
+    report_row(w->table, fu_format(&t->arena, "@%s", function), a->is_hit ? "hit" : "miss",
+               fu_strndup(&t->arena, a->key, 12), fu_strdup(&t->arena, a->symbol), text);
     return 0;
 }
 
@@ -73,11 +80,16 @@ static int walk_function(walk *w, const program *p, const char *function, const 
     fu_error e;
     for (const char *at = w->targets;;) {
         size_t n = strcspn(at, ",");
-        compile_request request = {.ctx = t->ctx, .name = p->name, .module = p->module, .function = function, .flags = t->no_fuse ? FUSOR_NO_FUSE : 0,
+        compile_request request = {.ctx = t->ctx,
+                                   .name = p->name,
+                                   .module = p->module,
+                                   .function = function,
+                                   .flags = t->no_fuse ? FUSOR_NO_FUSE : 0,
                                    .target = n ? fu_strndup(&t->arena, at, n) : NULL};
         ir_plan *plan;
         fu_error_clear(&e);
-        if (compile_plan(&t->arena, &e, &request, &plan) != FUSOR_OK) return e.status == FUSOR_ERROR_ARGUMENT ? tool_usage(t, "%s", e.text) : tool_fail(t, &e);
+        if (compile_plan(&t->arena, &e, &request, &plan) != FUSOR_OK)
+            return e.status == FUSOR_ERROR_ARGUMENT ? tool_usage(t, "%s", e.text) : tool_fail(t, &e);
         for (uint32_t i = 0; i < plan->steps.n; i++) {
             if (plan->steps.at[i].kind != IR_STEP_KERNEL) continue;
             const ir_kernel *k = plan->steps.at[i].kernel;
@@ -96,7 +108,8 @@ static int find_dims(walk *w, const ir_graph *g, inputs *in) {
     for (uint32_t i = 0; i < all.n; i++) {
         const char *equals = strchr(all.at[i], '=');
         if (!equals) return tool_usage(t, "--dim %s: expected NAME=SIZE or NAME=SIZE,SIZE", all.at[i]);
-        if (ir_size_find_symbol(g->sizes, fu_strndup(&t->arena, all.at[i], (size_t)(equals - all.at[i]))) >= 0) fu_push(&t->arena, &own, all.at[i]);
+        if (ir_size_find_symbol(g->sizes, fu_strndup(&t->arena, all.at[i], (size_t)(equals - all.at[i]))) >= 0)
+            fu_push(&t->arena, &own, all.at[i]);
     }
     w->n_dims_used += (int)own.n;
     t->dims = own;
@@ -125,7 +138,8 @@ static int walk_program(walk *w, const program *p) {
             for (uint32_t i = 0; i < ir_size_symbol_count(g->sizes); i++) values[i] = -1;
             for (uint32_t i = 0; i < in.dims.n; i++) {
                 values[in.dims.at[i].symbol] = in.dims.at[i].value[choice[i]];
-                fu_str_addf(&label, " %s=%lld", ir_size_symbol_name(g->sizes, in.dims.at[i].symbol), (long long)in.dims.at[i].value[choice[i]]);
+                fu_str_addf(&label, " %s=%lld", ir_size_symbol_name(g->sizes, in.dims.at[i].symbol),
+                            (long long)in.dims.at[i].value[choice[i]]);
             }
             program sized;
             status = program_specialize(t, p, g, values, "sized__", &sized);
@@ -141,16 +155,18 @@ static int walk_all(walk *w) {
     int status;
     if (t->args.n < 2 && !t->text) return tool_usage(t, "cache %s: expected FILE ... or -e TEXT", t->args.at[0]);
     w->targets = t->target ? t->target : "";
-    t->target = NULL;               /* the context is the host's: nothing runs */
+    t->target = NULL; /* the context is the host's: nothing runs */
     if ((status = tool_context(t, 0)) != 0) return status;
-    if (!w->is_why && !rt_cache_dir(t->ctx->cache)[0]) return tool_environment(t, "there is no cache directory to warm");
+    if (!w->is_why && !rt_cache_dir(t->ctx->cache)[0])
+        return tool_environment(t, "there is no cache directory to warm");
     for (uint32_t i = t->text ? 0 : 1; i < (t->text ? 1 : t->args.n) && !status; i++) {
         program p;
         uint32_t used;
         status = t->text ? program_load(t, &p, &used) : program_read(t, t->args.at[i], &p);
         if (!status) status = walk_program(w, &p);
     }
-    if (!status && t->dims.n && !w->n_dims_used) return tool_usage(t, "--dim %s: no function has a size of this name", t->dims.at[0]);
+    if (!status && t->dims.n && !w->n_dims_used)
+        return tool_usage(t, "--dim %s: no function has a size of this name", t->dims.at[0]);
     return status;
 }
 
@@ -162,12 +178,14 @@ int cache_warm(tool *t) {
     if (status) return status;
     const char *dir = rt_cache_dir(t->ctx->cache), *bundle = t->outputs.n ? t->outputs.at[0] : NULL;
     int64_t written = 0;
-    if (bundle && rt_cache_export_keys(&e, dir, (const uint8_t(*)[IR_KEY_BYTES])(const void *)w.keys.at, w.keys.n, bundle, &written) != FUSOR_OK)
+    if (bundle && rt_cache_export_keys(&e, dir, (const uint8_t(*)[IR_KEY_BYTES])(const void *)w.keys.at, w.keys.n,
+                                       bundle, &written) != FUSOR_OK)
         return tool_fail(t, &e);
     if (t->json) {
         json_t *d = report_new("fusor-cache-warm/1");
-        (void)json_object_update_new(d, json_pack("{s:s, s:i, s:i, s:s?, s:I}", "directory", dir, "kernels", w.n_kernels, "compiled", w.n_made, "bundle", bundle,
-                                                  "bundle_entries", (json_int_t)written));
+        (void)json_object_update_new(d, json_pack("{s:s, s:i, s:i, s:s?, s:I}", "directory", dir, "kernels",
+                                                  w.n_kernels, "compiled", w.n_made, "bundle", bundle, "bundle_entries",
+                                                  (json_int_t)written));
         return report_print(t, d);
     }
     if (t->quiet) return 0;

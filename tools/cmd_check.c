@@ -10,7 +10,8 @@ static json_t *json_value(tool *t, const ir_graph *g, ir_id id, const char *name
         fu_str s;
         fu_str_init(&s, &t->arena);
         ir_size_print(&s, g->sizes, n->dim[d]);
-        (void)json_array_append_new(shape, ir_size_is_const(g->sizes, n->dim[d], &v) ? json_integer(v) : json_string(s.at));
+        (void)json_array_append_new(shape,
+                                    ir_size_is_const(g->sizes, n->dim[d], &v) ? json_integer(v) : json_string(s.at));
     }
     return json_pack("{s:s, s:s, s:o}", "name", name, "dtype", ir_dtypes[n->dtype].name, "shape", shape);
 }
@@ -21,7 +22,10 @@ static json_t *json_function(tool *t, const ir_graph *g) {
         const ir_param *p = &g->params.at[i];
         json_t *o = json_value(t, g, p->node, p->name);
         (void)json_object_set_new(o, "const", json_boolean(p->is_const));
-        (void)json_object_set_new(o, "source", p->path ? json_string(p->path) : p->has_value ? json_string("value") : json_null());
+        (void)json_object_set_new(o, "source",
+                                  p->path        ? json_string(p->path)
+                                  : p->has_value ? json_string("value")
+                                                 : json_null());
         (void)json_array_append_new(params, o);
     }
     for (uint32_t i = 0; i < g->results.n; i++) {
@@ -30,9 +34,10 @@ static json_t *json_function(tool *t, const ir_graph *g) {
         (void)json_object_set_new(o, "alias", r->alias >= 0 ? json_string(g->params.at[r->alias].name) : json_null());
         (void)json_array_append_new(results, o);
     }
-    for (uint32_t i = 0; i < ir_size_symbol_count(g->sizes); i++) (void)json_array_append_new(sizes, json_string(ir_size_symbol_name(g->sizes, i)));
-    return json_pack("{s:s, s:i, s:o, s:o, s:o, s:s}", "name", g->name, "line", (int)g->loc.line, "params", params, "results", results, "sizes", sizes,
-                     "signature", program_signature(t, g));
+    for (uint32_t i = 0; i < ir_size_symbol_count(g->sizes); i++)
+        (void)json_array_append_new(sizes, json_string(ir_size_symbol_name(g->sizes, i)));
+    return json_pack("{s:s, s:i, s:o, s:o, s:o, s:s}", "name", g->name, "line", (int)g->loc.line, "params", params,
+                     "results", results, "sizes", sizes, "signature", program_signature(t, g));
 }
 
 static int check_one(tool *t, const char *path, json_t *files) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cmd_emit.c: fusor emit. What each step of the pipeline made, as text that later steps (or the system's tools) read. */
+/* cmd_emit.c: fusor emit. What each step of the pipeline made, as text that later steps (or the system's tools) read.
+ */
 #include "export.h"
 #include "report.h"
 #include "base/file.h"
@@ -13,8 +14,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-typedef enum emit_stage { EMIT_IR, EMIT_OPT, EMIT_PLAN, EMIT_LLVM, EMIT_ASM, EMIT_OBJ, EMIT_HEADER, EMIT_PTX, EMIT_CUBIN, EMIT_STAGES } emit_stage;
-static const char *const stage_names[EMIT_STAGES] = {"ir", "opt", "plan", "llvm", "asm", "obj", "header", "ptx", "cubin"};
+typedef enum emit_stage {
+    EMIT_IR,
+    EMIT_OPT,
+    EMIT_PLAN,
+    EMIT_LLVM,
+    EMIT_ASM,
+    EMIT_OBJ,
+    EMIT_HEADER,
+    EMIT_PTX,
+    EMIT_CUBIN,
+    EMIT_STAGES
+} emit_stage;
+static const char *const stage_names[EMIT_STAGES] = {"ir",  "opt",    "plan", "llvm", "asm",
+                                                     "obj", "header", "ptx",  "cubin"};
 #define STAGES "ir, opt, plan, llvm, asm, obj, header, ptx or cubin"
 
 static void *allocate(void *user, size_t bytes) {
@@ -35,7 +48,8 @@ static int write_out(tool *t, const void *data, size_t bytes) {
 static bool is_chosen(const tool *t, const export_kernel *k, int number) {
     char *end;
     if (!t->kernel) return true;
-    if (strncmp(k->symbol, t->kernel, strlen(t->kernel)) == 0 || strncmp(k->key, t->kernel, strlen(t->kernel)) == 0) return true;
+    if (strncmp(k->symbol, t->kernel, strlen(t->kernel)) == 0 || strncmp(k->key, t->kernel, strlen(t->kernel)) == 0)
+        return true;
     return strtol(t->kernel, &end, 10) == number && !*end && end != t->kernel;
 }
 
@@ -56,16 +70,25 @@ static int find_kernels(tool *t, const ir_plan *plan, export_kernels *out) {
         if (is_new && is_chosen(t, &k, number)) fu_push(&t->arena, out, k);
         number++;
     }
-    if (number == 0) return tool_usage(t, "@%s has no kernel: its plan is copies and reference steps (see --stage plan)", plan->graph->name);
-    if (out->n == 0) return tool_usage(t, "--kernel %s: no kernel of @%s has this symbol, key or number (see fusor explain)", t->kernel, plan->graph->name);
+    if (number == 0)
+        return tool_usage(t, "@%s has no kernel: its plan is copies and reference steps (see --stage plan)",
+                          plan->graph->name);
+    if (out->n == 0)
+        return tool_usage(t, "--kernel %s: no kernel of @%s has this symbol, key or number (see fusor explain)",
+                          t->kernel, plan->graph->name);
     return 0;
 }
 
-static int generate_one(tool *t, const fusor_codegen_table *module, const export_kernel *k, fusor_codegen_stage stage, fusor_codegen_result *result) {
+static int generate_one(tool *t, const fusor_codegen_table *module, const export_kernel *k, fusor_codegen_stage stage,
+                        fusor_codegen_result *result) {
     fu_error e;
     fu_error_clear(&e);
-    fusor_codegen_request request = {.version = FUSOR_CODEGEN_VERSION, .stage = stage, .description = k->text.at, .description_bytes = k->text.n,
-                                     .symbol = k->symbol, .allocate = allocate};
+    fusor_codegen_request request = {.version = FUSOR_CODEGEN_VERSION,
+                                     .stage = stage,
+                                     .description = k->text.at,
+                                     .description_bytes = k->text.n,
+                                     .symbol = k->symbol,
+                                     .allocate = allocate};
     *result = (fusor_codegen_result){0};
     int status = module->generate(&request, result);
     if (!status) return 0;
@@ -83,7 +106,8 @@ static int write_object(tool *t, const fusor_codegen_table *module, const export
         fusor_codegen_result r;
         int status = generate_one(t, module, &kernels->at[i], FUSOR_CODEGEN_BLOB, &r);
         if (status) return status;
-        blob[i] = (export_blob){kernels->at[i].symbol, fu_dup(&t->arena, r.data, r.bytes), r.bytes, r.entry, r.code_bytes};
+        blob[i] =
+            (export_blob){kernels->at[i].symbol, fu_dup(&t->arena, r.data, r.bytes), r.bytes, r.entry, r.code_bytes};
         free(r.data);
     }
     export_object(&out, blob, kernels->n);
@@ -94,7 +118,8 @@ static int write_object(tool *t, const fusor_codegen_table *module, const export
 static int assemble(tool *t, const char *ptx, size_t bytes, const char *gpu) {
     char dir[] = "/tmp/fusor-ptx-XXXXXX";
     if (!mkdtemp(dir)) return tool_environment(t, "%s: %s", dir, strerror(errno));
-    char *from = fu_format(&t->arena, "%s/kernel.ptx", dir), *to = fu_format(&t->arena, "%s/kernel.cubin", dir), *arch = fu_format(&t->arena, "-arch=%s", gpu);
+    char *from = fu_format(&t->arena, "%s/kernel.ptx", dir), *to = fu_format(&t->arena, "%s/kernel.cubin", dir),
+         *arch = fu_format(&t->arena, "-arch=%s", gpu);
     char *argv[] = {"ptxas", arch, "-o", to, from, NULL};
     fu_part part = {ptx, bytes};
     void *cubin = NULL;
@@ -106,8 +131,12 @@ static int assemble(tool *t, const char *ptx, size_t bytes, const char *gpu) {
         status = tool_environment(t, "--stage cubin needs ptxas, an assembler of the CUDA toolkit: %s", strerror(why));
     } else {
         while (waitpid(pid, &how, 0) < 0 && errno == EINTR) continue;
-        if (how != 0) status = tool_environment(t, "ptxas %s failed%s", arch, strcmp(gpu, "sm_70") == 0 ? " (toolkits from CUDA 13 on know nothing before sm_75)" : "");
-        else if ((why = fu_file_read(to, SIZE_MAX, &cubin, &cubin_bytes)) != 0) status = tool_environment(t, "%s: %s", to, strerror(why));
+        if (how != 0)
+            status = tool_environment(
+                t, "ptxas %s failed%s", arch,
+                strcmp(gpu, "sm_70") == 0 ? " (toolkits from CUDA 13 on know nothing before sm_75)" : "");
+        else if ((why = fu_file_read(to, SIZE_MAX, &cubin, &cubin_bytes)) != 0)
+            status = tool_environment(t, "%s: %s", to, strerror(why));
         else status = write_out(t, cubin, cubin_bytes);
         fu_free(cubin);
     }
@@ -118,7 +147,9 @@ static int assemble(tool *t, const char *ptx, size_t bytes, const char *gpu) {
 }
 
 static int generate(tool *t, const ir_plan *plan, emit_stage stage_wanted) {
-    fusor_codegen_stage stage = stage_wanted == EMIT_LLVM ? FUSOR_CODEGEN_LLVM : stage_wanted == EMIT_OBJ ? FUSOR_CODEGEN_OBJECT : FUSOR_CODEGEN_ASM;
+    fusor_codegen_stage stage = stage_wanted == EMIT_LLVM  ? FUSOR_CODEGEN_LLVM
+                                : stage_wanted == EMIT_OBJ ? FUSOR_CODEGEN_OBJECT
+                                                           : FUSOR_CODEGEN_ASM;
 
     fu_error e;
     fu_error_clear(&e);
@@ -126,15 +157,20 @@ static int generate(tool *t, const ir_plan *plan, emit_stage stage_wanted) {
     export_kernels kernels = {0};
     int status = find_kernels(t, plan, &kernels);
     if (status) return status;
-    if (stage_wanted == EMIT_CUBIN && t->outputs.n == 0) return tool_usage(t, "--stage cubin: a cubin is no text; give -o FILE (or -o -)");
-    if (stage_wanted == EMIT_CUBIN && kernels.n > 1) return tool_usage(t, "--stage cubin: @%s has %u kernels; choose one with --kernel (see fusor explain)", plan->graph->name, kernels.n);
+    if (stage_wanted == EMIT_CUBIN && t->outputs.n == 0)
+        return tool_usage(t, "--stage cubin: a cubin is no text; give -o FILE (or -o -)");
+    if (stage_wanted == EMIT_CUBIN && kernels.n > 1)
+        return tool_usage(t, "--stage cubin: @%s has %u kernels; choose one with --kernel (see fusor explain)",
+                          plan->graph->name, kernels.n);
     if (stage == FUSOR_CODEGEN_OBJECT && t->kernel && kernels.n > 1) {
         fu_str names;
         fu_str_init(&names, &t->arena);
         for (uint32_t i = 0; i < kernels.n; i++) fu_str_addf(&names, "\n  --kernel %s", kernels.at[i].key);
-        return tool_usage(t, "--kernel %s: %u kernels of @%s start so; choose:%s", t->kernel, kernels.n, plan->graph->name, names.at);
+        return tool_usage(t, "--kernel %s: %u kernels of @%s start so; choose:%s", t->kernel, kernels.n,
+                          plan->graph->name, names.at);
     }
-    if (stage == FUSOR_CODEGEN_OBJECT && t->outputs.n == 0) return tool_usage(t, "--stage obj: an object file is no text; give -o FILE (or -o -)");
+    if (stage == FUSOR_CODEGEN_OBJECT && t->outputs.n == 0)
+        return tool_usage(t, "--stage obj: an object file is no text; give -o FILE (or -o -)");
     if (rt_module_get(&e, &module) != FUSOR_OK) return tool_fail(t, &e);
     if (stage == FUSOR_CODEGEN_OBJECT && !t->kernel) return write_object(t, module, &kernels);
     fu_str all;
@@ -156,10 +192,13 @@ static int choose_target(tool *t, emit_stage stage, ir_target *out) {
     int status = tool_target(t, out);
     if (status) return status;
     bool is_gpu = ir_level_is_gpu(out->level);
-    if (wants_gpu && !is_gpu && t->target) return tool_usage(t, "--stage %s is for a GPU; --target %s is a CPU (expected sm_70, sm_80 or sm_90a)", t->stage, t->target);
+    if (wants_gpu && !is_gpu && t->target)
+        return tool_usage(t, "--stage %s is for a GPU; --target %s is a CPU (expected sm_70, sm_80 or sm_90a)",
+                          t->stage, t->target);
     if (wants_gpu && !is_gpu) *out = (ir_target){IR_LEVEL_SM80, 0};
     if (is_gpu && (stage == EMIT_ASM || stage == EMIT_OBJ || stage == EMIT_HEADER))
-        return tool_usage(t, "--stage %s is for a CPU; for %s there are ptx and cubin", t->stage, t->target ? t->target : "a GPU");
+        return tool_usage(t, "--stage %s is for a CPU; for %s there are ptx and cubin", t->stage,
+                          t->target ? t->target : "a GPU");
     return 0;
 }
 
@@ -172,7 +211,9 @@ int cmd_emit(tool *t) {
     fu_error_clear(&e);
     if (!t->stage) return tool_usage(t, "which stage? give --stage " STAGES);
     while (stage < EMIT_STAGES && strcmp(t->stage, stage_names[stage]) != 0) stage++;
-    if (stage == EMIT_STAGES) return tool_usage(t, "--stage %s: expected " STAGES "%s", t->stage, tool_suggest(t, t->stage, stage_names, EMIT_STAGES, ""));
+    if (stage == EMIT_STAGES)
+        return tool_usage(t, "--stage %s: expected " STAGES "%s", t->stage,
+                          tool_suggest(t, t->stage, stage_names, EMIT_STAGES, ""));
     if (t->outputs.n > 1) return tool_usage(t, "-o is given %u times; expected one file", t->outputs.n);
     if ((status = program_load(t, &p, &used)) != 0) return status;
     fu_str out;
@@ -185,13 +226,15 @@ int cmd_emit(tool *t) {
     }
     if ((status = program_function(t, &p, used, &function, &graph)) != 0) return status;
     if (used < t->args.n) return tool_usage(t, "argument '%s' was not expected", t->args.at[used]);
-    ir_plan_options options = {.no_fuse = t->no_fuse, .fast_math = t->math && strcmp(t->math, "fast") == 0,
+    ir_plan_options options = {.no_fuse = t->no_fuse,
+                               .fast_math = t->math && strcmp(t->math, "fast") == 0,
                                .reference = t->device && strcmp(t->device, "reference") == 0};
     ir_target target;
     if ((status = choose_target(t, (emit_stage)stage, &target)) != 0) return status;
     options.level = target.level;
     options.features = target.features;
-    if (!options.no_fuse && !options.reference && ir_recognize_attention(&t->arena, &e, &graph) != FUSOR_OK) return tool_fail(t, &e);
+    if (!options.no_fuse && !options.reference && ir_recognize_attention(&t->arena, &e, &graph) != FUSOR_OK)
+        return tool_fail(t, &e);
     if (ir_run_passes(&t->arena, &e, &graph) != FUSOR_OK) return tool_fail(t, &e);
     if (stage == EMIT_OPT) {
         fu_str_add(&out, "fusor 1\n");
@@ -207,7 +250,8 @@ int cmd_emit(tool *t) {
     if (stage == EMIT_HEADER) {
         export_kernels kernels = {0};
         t->kernel = NULL;
-        if ((status = find_kernels(t, plan, &kernels)) != 0 || (status = export_header(t, plan, &kernels, &out)) != 0) return status;
+        if ((status = find_kernels(t, plan, &kernels)) != 0 || (status = export_header(t, plan, &kernels, &out)) != 0)
+            return status;
         return write_out(t, out.at, out.n);
     }
     return generate(t, plan, (emit_stage)stage);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cmd_eval.c: fusor eval. An infix expression (expression.c) becomes a function whose parameter types follow from its inputs: a
- * file says its own, a number is a scalar, everything else is a vector of N elements; NAME:TYPE says otherwise. Then it is run. */
+/* cmd_eval.c: fusor eval. An infix expression (expression.c) becomes a function whose parameter types follow from its
+ * inputs: a file says its own, a number is a scalar, everything else is a vector of N elements; NAME:TYPE says
+ * otherwise. Then it is run. */
 #include "expression.h"
 #include "inputs.h"
 #include "limits.h"
@@ -15,7 +16,7 @@
 typedef struct eval {
     tool *t;
     expression_params params;
-    const char **source;        /* of each; NULL: none given */
+    const char **source; /* of each; NULL: none given */
 } eval;
 
 static int find(const eval *v, const char *name, size_t n) {
@@ -38,7 +39,8 @@ static int read_arguments(eval *v) {
             const char **names = FU_NEW_N(&t->arena, const char *, v->params.n + 1);
             for (uint32_t p = 0; p < v->params.n; p++) names[p] = v->params.at[p].name;
             const char *name = fu_strndup(&t->arena, arg, n);
-            return tool_usage(t, "the expression has no value '%s'%s", name, tool_suggest(t, name, names, v->params.n, ""));
+            return tool_usage(t, "the expression has no value '%s'%s", name,
+                              tool_suggest(t, name, names, v->params.n, ""));
         }
         if (arg[n] == ':') {
             const char *end = equals ? equals : arg + strlen(arg);
@@ -54,7 +56,10 @@ static int read_arguments(eval *v) {
     return 0;
 }
 
-typedef struct weights_visit { eval *v; const char *path; } weights_visit;
+typedef struct weights_visit {
+    eval *v;
+    const char *path;
+} weights_visit;
 static bool visit_weight(void *user, const char *name) {
     weights_visit *w = user;
     int i = find(w->v, name, strlen(name));
@@ -79,7 +84,9 @@ static int type_of_file(eval *v, uint32_t i, ir_dtype *dtype_out) {
     rt_data d = {0};
     fu_error_clear(&e);
     if (strcmp(v->source[i], "-") == 0)
-        return tool_usage(t, "%s=-: the type of what comes on stdin is not known before it is read; say it: '%s:f32[N]=-'", v->params.at[i].name, v->params.at[i].name);
+        return tool_usage(t,
+                          "%s=-: the type of what comes on stdin is not known before it is read; say it: '%s:f32[N]=-'",
+                          v->params.at[i].name, v->params.at[i].name);
     if (rt_data_read(&e, v->source[i], 0, &d) != FUSOR_OK) {
         fu_error_prefix(&e, "%s: ", v->params.at[i].name);
         return tool_fail(t, &e);
@@ -91,7 +98,8 @@ static int type_of_file(eval *v, uint32_t i, ir_dtype *dtype_out) {
 }
 
 static bool is_number(const char *source) {
-    return rt_data_is_fill(source) && (strchr("0123456789+-.", source[0]) || strcmp(source, "inf") == 0 || strcmp(source, "nan") == 0);
+    return rt_data_is_fill(source) &&
+           (strchr("0123456789+-.", source[0]) || strcmp(source, "inf") == 0 || strcmp(source, "nan") == 0);
 }
 
 static int decide_types(eval *v) {
@@ -119,12 +127,18 @@ static int decide_types(eval *v) {
 }
 
 /* ---- bars ---- */
-typedef struct side { fusor_executable *exe; fusor_call *call; fusor_buffer *out; int n_out; } side;
+typedef struct side {
+    fusor_executable *exe;
+    fusor_call *call;
+    fusor_buffer *out;
+    int n_out;
+} side;
 
 static int open_side(tool *t, const program *p, const inputs *in, uint32_t flags, side *s) {
     fu_error e;
     fu_error_clear(&e);
-    compile_request request = {.ctx = t->ctx, .name = p->name, .module = p->module, .flags = FUSOR_KEEP_SOURCES | flags};
+    compile_request request = {
+        .ctx = t->ctx, .name = p->name, .module = p->module, .flags = FUSOR_KEEP_SOURCES | flags};
     if (compile_executable(&e, &request, &s->exe) != FUSOR_OK) return tool_fail(t, &e);
     s->n_out = fusor_executable_outputs(s->exe, 0, NULL);
     s->out = FU_NEW_N(&t->arena, fusor_buffer, s->n_out + 1);
@@ -150,7 +164,8 @@ static void bar(tool *t, const char *name, double ns, double longest, const char
     for (int i = 0; i < n / 8 && i < WIDTH; i++) strcat(line, "█");
     if (n < WIDTH * 8) strcat(line, eighths[n % 8]);
     int cells = (n + 7) / 8 < WIDTH ? (n + 7) / 8 : WIDTH;
-    printf("%-8s %s%s%s%*s %9s  %s\n", name, t->use_color ? "\033[36m" : "", line, t->use_color ? "\033[0m" : "", WIDTH - cells, "", report_ns(t, ns), note);
+    printf("%-8s %s%s%s%*s %9s  %s\n", name, t->use_color ? "\033[36m" : "", line, t->use_color ? "\033[0m" : "",
+           WIDTH - cells, "", report_ns(t, ns), note);
 }
 
 /* Fused, one kernel an operator, and the time that the machine's measured limits allow, in one interleaved run. */
@@ -168,16 +183,23 @@ static int print_bars(tool *t, const program *p, const inputs *in) {
             b[n] = timing_batch_ns(unfused.call, nb);
         }
         double one = timing_median(a, n), apart = timing_median(b, n);
-        traffic moved = timing_traffic(rt_exec_plan(fused.exe->exec), in->symbols), more = timing_traffic(rt_exec_plan(unfused.exe->exec), in->symbols);
+        traffic moved = timing_traffic(rt_exec_plan(fused.exe->exec), in->symbols),
+                more = timing_traffic(rt_exec_plan(unfused.exe->exec), in->symbols);
         limits l = limits_get(t, t->ctx->n_threads, false);
         limits_beside(t, &l, moved.flops / one * 1e9);
-        double bytes = moved.bytes_read + moved.bytes_written, limit = l.is_known ? fmax(bytes / l.bytes, moved.flops / l.flops) * 1e9 : 0;
+        double bytes = moved.bytes_read + moved.bytes_written,
+               limit = l.is_known ? fmax(bytes / l.bytes, moved.flops / l.flops) * 1e9 : 0;
         double longest = fmax(one, fmax(apart, limit));
         printf("\n");
-        bar(t, "fused", one, longest, fu_format(&t->arena, "%d kernel%s, %s", moved.kernels, moved.kernels == 1 ? "" : "s", report_rate(t, bytes / one * 1e9, "GB/s")));
-        bar(t, "unfused", apart, longest, fu_format(&t->arena, "%d kernel%s, %.2f times the fused", more.kernels, more.kernels == 1 ? "" : "s", apart / one));
+        bar(t, "fused", one, longest,
+            fu_format(&t->arena, "%d kernel%s, %s", moved.kernels, moved.kernels == 1 ? "" : "s",
+                      report_rate(t, bytes / one * 1e9, "GB/s")));
+        bar(t, "unfused", apart, longest,
+            fu_format(&t->arena, "%d kernel%s, %.2f times the fused", more.kernels, more.kernels == 1 ? "" : "s",
+                      apart / one));
         if (l.is_known)
-            bar(t, "limit", limit, longest, bytes / l.bytes > moved.flops / l.flops ? "memory bandwidth past the caches" : "peak f32 arithmetic");
+            bar(t, "limit", limit, longest,
+                bytes / l.bytes > moved.flops / l.flops ? "memory bandwidth past the caches" : "peak f32 arithmetic");
     }
     close_side(t, &fused);
     close_side(t, &unfused);
@@ -189,7 +211,8 @@ int cmd_eval(tool *t) {
     eval v = {.t = t};
     fu_error e;
     fu_error_clear(&e);
-    if (t->args.n == 0) return tool_usage(t, "no expression\nUsage: fusor %s %s", t->command->name, t->command->synopsis);
+    if (t->args.n == 0)
+        return tool_usage(t, "no expression\nUsage: fusor %s %s", t->command->name, t->command->synopsis);
     const char *text = t->args.at[0];
     int64_t start = fu_now_ns();
     if (expression_find_params(&t->arena, &e, text, &v.params) != FUSOR_OK) return tool_fail(t, &e);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cmd_explain.c: fusor explain. The document of src/explain.c, as it is or as text, a graph for dot, or a page; with --measure the times
- * of calls, fused and unfused, and of each kernel. */
+/* cmd_explain.c: fusor explain. The document of src/explain.c, as it is or as text, a graph for dot, or a page; with
+ * --measure the times of calls, fused and unfused, and of each kernel. */
 #include "explain.h"
 #include "inputs.h"
 #include "limits.h"
@@ -18,7 +18,8 @@ static const char *words(tool *t, const json_t *list) {
     size_t i;
     json_t *w;
     fu_str_init(&s, &t->arena);
-    json_array_foreach(json_array_size(list) ? (json_t *)list : NULL, i, w) fu_str_addf(&s, "%s%s", i ? " " : "", json_string_value(w));
+    json_array_foreach(json_array_size(list) ? (json_t *)list : NULL, i, w)
+        fu_str_addf(&s, "%s%s", i ? " " : "", json_string_value(w));
     return s.at ? s.at : "";
 }
 
@@ -26,15 +27,21 @@ static void as_dot(tool *t, fu_str *o, const json_t *d) {
     size_t i;
     json_t *v;
     fu_str_addf(o, "digraph \"%s\" {\n  node [shape=box, fontname=\"monospace\"];\n", explain_text_of(d, "function"));
-    json_array_foreach(json_object_get(d, "kernels"), i, v)
-        fu_str_addf(o, "  k%zu [label=\"%zu %s\\n%s\"];\n", i, i, explain_text_of(v, "kind"), words(t, json_object_get(v, "ops")));
+    json_array_foreach(json_object_get(d, "kernels"), i, v) fu_str_addf(
+        o, "  k%zu [label=\"%zu %s\\n%s\"];\n", i, i, explain_text_of(v, "kind"), words(t, json_object_get(v, "ops")));
     json_array_foreach(json_object_get(d, "boundaries"), i, v)
-        fu_str_addf(o, "  k%.0f -> k%.0f [label=\"%%%s\\n%s\"];\n", explain_number(v, "from"), explain_number(v, "to"), explain_text_of(v, "value"), explain_text_of(v, "reason"));
+        fu_str_addf(o, "  k%.0f -> k%.0f [label=\"%%%s\\n%s\"];\n", explain_number(v, "from"), explain_number(v, "to"),
+                    explain_text_of(v, "value"), explain_text_of(v, "reason"));
     fu_str_add(o, "}\n");
 }
 
 /* ---- --measure ---- */
-typedef struct measured { fusor_executable *fused, *apart; fusor_call *call[2]; fusor_buffer *out[2]; double *step_ns, ns[2]; } measured;
+typedef struct measured {
+    fusor_executable *fused, *apart;
+    fusor_call *call[2];
+    fusor_buffer *out[2];
+    double *step_ns, ns[2];
+} measured;
 
 static int context_error(tool *t, fusor_status status) {
     fu_error e;
@@ -44,10 +51,15 @@ static int context_error(tool *t, fusor_status status) {
     return tool_fail(t, &e);
 }
 
-static int prepare(tool *t, const program *p, const ir_graph *g, const inputs *in, bool no_fuse, fusor_executable **exe, fusor_call **call, fusor_buffer **out) {
+static int prepare(tool *t, const program *p, const ir_graph *g, const inputs *in, bool no_fuse, fusor_executable **exe,
+                   fusor_call **call, fusor_buffer **out) {
     fu_error e;
     fu_error_clear(&e);
-    compile_request request = {.ctx = t->ctx, .name = p->name, .module = p->module, .function = g->name, .flags = FUSOR_KEEP_SOURCES | (no_fuse ? FUSOR_NO_FUSE : 0)};
+    compile_request request = {.ctx = t->ctx,
+                               .name = p->name,
+                               .module = p->module,
+                               .function = g->name,
+                               .flags = FUSOR_KEEP_SOURCES | (no_fuse ? FUSOR_NO_FUSE : 0)};
     if (compile_executable(&e, &request, exe) != FUSOR_OK) return tool_fail(t, &e);
     *out = FU_NEW_N(&t->arena, fusor_buffer, g->results.n + 1);
     fusor_status status = fusor_executable_call(*exe, in->n, in->buffer, (int)g->results.n, *out);
@@ -104,7 +116,8 @@ static void end_measure(tool *t, const ir_graph *g, measured *m, inputs *in) {
 /* Sizes that nobody gives, and inputs that nobody names, are assumed; with NAME=SOURCE the sizes come from these. */
 static int find_inputs(tool *t, const program *p, const ir_graph *g, uint32_t used, inputs *in) {
     if (!t->measure) {
-        if (used < t->args.n) return tool_usage(t, "argument '%s' was not expected; inputs are for --measure", t->args.at[used]);
+        if (used < t->args.n)
+            return tool_usage(t, "argument '%s' was not expected; inputs are for --measure", t->args.at[used]);
         return inputs_dims(t, g, in);
     }
     if (!t->fill) t->fill = "uniform:1";
@@ -112,7 +125,8 @@ static int find_inputs(tool *t, const program *p, const ir_graph *g, uint32_t us
     for (uint32_t i = 0; i < ir_size_symbol_count(g->sizes) && is_bare; i++) {
         const char *name = ir_size_symbol_name(g->sizes, i);
         bool is_given = false;
-        for (uint32_t k = 0; k < t->dims.n; k++) is_given |= strncmp(t->dims.at[k], name, strlen(name)) == 0 && t->dims.at[k][strlen(name)] == '=';
+        for (uint32_t k = 0; k < t->dims.n; k++)
+            is_given |= strncmp(t->dims.at[k], name, strlen(name)) == 0 && t->dims.at[k][strlen(name)] == '=';
         if (!is_given) fu_push(&t->arena, &t->dims, fu_format(&t->arena, "%s=%d", name, EXPLAIN_ASSUMED_SIZE));
     }
     return inputs_find(t, p, g, used, in);
@@ -153,18 +167,23 @@ int cmd_explain(tool *t) {
     inputs in = {0};
     fu_error e;
     int format = t->json ? 1 : 0, status;
-    ir_plan_options options = {.no_fuse = t->no_fuse, .fast_math = t->math && strcmp(t->math, "fast") == 0, .reference = t->device && strcmp(t->device, "reference") == 0};
+    ir_plan_options options = {.no_fuse = t->no_fuse,
+                               .fast_math = t->math && strcmp(t->math, "fast") == 0,
+                               .reference = t->device && strcmp(t->device, "reference") == 0};
     fu_error_clear(&e);
     ir_target target;
     if (t->format) {
         format = -1;
         for (int i = 0; i < 4; i++)
             if (strcmp(t->format, formats[i]) == 0) format = i;
-        if (format < 0) return tool_usage(t, "--format %s: expected text, json, dot or html%s", t->format, tool_suggest(t, t->format, formats, 4, ""));
+        if (format < 0)
+            return tool_usage(t, "--format %s: expected text, json, dot or html%s", t->format,
+                              tool_suggest(t, t->format, formats, 4, ""));
         if (t->json && format != 1) return tool_usage(t, "--json and --format %s: choose one", t->format);
     }
     if (t->outputs.n > 1) return tool_usage(t, "-o is given %u times; expected one file", t->outputs.n);
-    if ((status = program_load(t, &p, &used)) != 0 || (status = program_function(t, &p, used, NULL, &graph)) != 0) return status;
+    if ((status = program_load(t, &p, &used)) != 0 || (status = program_function(t, &p, used, NULL, &graph)) != 0)
+        return status;
     if ((status = find_inputs(t, &p, graph, used, &in)) != 0 || (status = tool_target(t, &target)) != 0) return status;
     options.level = target.level;
     options.features = target.features;
@@ -177,9 +196,16 @@ int cmd_explain(tool *t) {
         return status;
     }
     const bool fuses = !options.no_fuse && !options.reference;
-    if (!t->measure && ((fuses && ir_recognize_attention(&t->arena, &e, &graph) != FUSOR_OK) || ir_run_passes(&t->arena, &e, &graph) != FUSOR_OK || ir_plan_make(&t->arena, &e, graph, &options, &plan) != FUSOR_OK)) return tool_fail(t, &e);
-    explain_request request = {.plan = t->measure ? rt_exec_plan(m.fused->exec) : plan, .exec = t->measure ? m.fused->exec : NULL, .n_threads = rt_default_threads(),
-                               .measured_ns = m.step_ns, .fused_ns = m.ns[0], .unfused_ns = m.ns[1]};
+    if (!t->measure && ((fuses && ir_recognize_attention(&t->arena, &e, &graph) != FUSOR_OK) ||
+                        ir_run_passes(&t->arena, &e, &graph) != FUSOR_OK ||
+                        ir_plan_make(&t->arena, &e, graph, &options, &plan) != FUSOR_OK))
+        return tool_fail(t, &e);
+    explain_request request = {.plan = t->measure ? rt_exec_plan(m.fused->exec) : plan,
+                               .exec = t->measure ? m.fused->exec : NULL,
+                               .n_threads = rt_default_threads(),
+                               .measured_ns = m.step_ns,
+                               .fused_ns = m.ns[0],
+                               .unfused_ns = m.ns[1]};
     limits l;
     if (t->measure) {
         request.n_threads = t->ctx->n_threads;
@@ -192,7 +218,8 @@ int cmd_explain(tool *t) {
     for (uint32_t i = 0; i < in.dims.n && !t->measure; i++) symbols[in.dims.at[i].symbol] = in.dims.at[i].value[0];
     request.symbol_values = symbols;
     char *text = NULL;
-    status = explain_json(&t->arena, &e, &request, &text) == FUSOR_OK ? write_document(t, format, text) : tool_fail(t, &e);
+    status =
+        explain_json(&t->arena, &e, &request, &text) == FUSOR_OK ? write_document(t, format, text) : tool_fail(t, &e);
     fu_free(text);
     end_measure(t, flat, &m, &in);
     return status;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cmd_fmt.c: fusor fmt. Canonical layout of a program that parses; comments, numbers and strings stay as they were written.
+/* cmd_fmt.c: fusor fmt. Canonical layout of a program that parses; comments, numbers and strings stay as they were
+ * written.
  *
- * The text is cut into lines of tokens (a signature, a statement, a brace) with the comments above and behind each; a line is laid
- * out by the pairs of tokens in it and broken after commas where it is wider than 120 columns. Formatting the result again
- * changes nothing. */
+ * The text is cut into lines of tokens (a signature, a statement, a brace) with the comments above and behind each; a
+ * line is laid out by the pairs of tokens in it and broken after commas where it is wider than 120 columns. Formatting
+ * the result again changes nothing. */
 #include "report.h"
 #include "base/file.h"
 #include "ir/lex.h"
@@ -11,25 +12,32 @@
 
 enum { WIDTH = 120, INDENT = 2 };
 
-typedef struct piece { const char *at; size_t n; ir_token_kind kind; char punctuation; int depth; /* of brackets around it */ } piece;
+typedef struct piece {
+    const char *at;
+    size_t n;
+    ir_token_kind kind;
+    char punctuation;
+    int depth; /* of brackets around it */
+} piece;
 typedef struct line {
     fu_vec(piece) pieces;
-    fu_vec(piece) above;        /* comments on lines of their own */
-    piece trailing;             /* comment behind it; n = 0: none */
-    bool  blank_before;         /* the text had an empty line in front of it (and of its comments) */
-    bool  blank_between;        /* and one between its comments and it */
+    fu_vec(piece) above; /* comments on lines of their own */
+    piece trailing;      /* comment behind it; n = 0: none */
+    bool blank_before;   /* the text had an empty line in front of it (and of its comments) */
+    bool blank_between;  /* and one between its comments and it */
 } line;
 
 typedef struct formatter {
-    tool   *t;
-    fu_str  out;
-    line    now;
-    fu_vec(piece) pending;      /* comments on lines of their own after the line under way: of the next one, if it ends here */
-    bool    pending_blank;
-    int     depth;
-    bool    in_body, in_signature, has_lines, after_func_end;
-    bool    after_newline;      /* since the last token */
-    size_t  blank_lines;        /* since the last token or comment */
+    tool *t;
+    fu_str out;
+    line now;
+    fu_vec(
+        piece) pending; /* comments on lines of their own after the line under way: of the next one, if it ends here */
+    bool pending_blank;
+    int depth;
+    bool in_body, in_signature, has_lines, after_func_end;
+    bool after_newline; /* since the last token */
+    size_t blank_lines; /* since the last token or comment */
 } formatter;
 
 static bool is(const piece *p, char c) { return p->kind == IR_TOKEN_PUNCTUATION && p->punctuation == c; }
@@ -70,17 +78,19 @@ static size_t width_to_break(const line *l, uint32_t from, bool in_signature) {
 
 static size_t width_of_rest(const line *l, uint32_t from) {
     size_t w = 0;
-    for (uint32_t i = from; i < l->pieces.n; i++) w += columns(l->pieces.at[i].at, l->pieces.at[i].n) + (i > from && has_space(&l->pieces.at[i - 1], &l->pieces.at[i], true));
+    for (uint32_t i = from; i < l->pieces.n; i++)
+        w += columns(l->pieces.at[i].at, l->pieces.at[i].n) +
+             (i > from && has_space(&l->pieces.at[i - 1], &l->pieces.at[i], true));
     return w;
 }
 
 static void put_line(formatter *f, int indent) {
     line *l = &f->now;
     bool in_signature = l->pieces.n && is_text(&l->pieces.at[0], "func");
-    int comments = l->pieces.n && is(&l->pieces.at[0], '}') ? INDENT : indent;      /* they stand in the body */
+    int comments = l->pieces.n && is(&l->pieces.at[0], '}') ? INDENT : indent; /* they stand in the body */
     if (l->blank_before && f->has_lines) fu_str_addc(&f->out, '\n');
     for (uint32_t i = 0; i < l->above.n; i++) {
-        if (i && l->above.at[i].depth) fu_str_addc(&f->out, '\n');      /* depth: empty lines before it */
+        if (i && l->above.at[i].depth) fu_str_addc(&f->out, '\n'); /* depth: empty lines before it */
         fu_str_addf(&f->out, "%*s%.*s\n", comments, "", (int)l->above.at[i].n, l->above.at[i].at);
     }
     if (l->blank_between && l->above.n && l->pieces.n) fu_str_addc(&f->out, '\n');
@@ -89,8 +99,10 @@ static void put_line(formatter *f, int indent) {
     for (uint32_t i = 0; i < l->pieces.n; i++) {
         const piece *p = &l->pieces.at[i];
         bool space = i && has_space(p - 1, p, in_signature), may_break = i && is(p - 1, ',') && p[-1].depth <= 1;
-        bool is_arrow = in_signature && p->kind == IR_TOKEN_ARROW;      /* the results go to a line of their own rather than be broken */
-        if ((may_break && column + 1 + width_to_break(l, i, in_signature) > WIDTH) || (is_arrow && column + 1 + width_of_rest(l, i) > WIDTH)) {
+        bool is_arrow =
+            in_signature && p->kind == IR_TOKEN_ARROW; /* the results go to a line of their own rather than be broken */
+        if ((may_break && column + 1 + width_to_break(l, i, in_signature) > WIDTH) ||
+            (is_arrow && column + 1 + width_of_rest(l, i) > WIDTH)) {
             column = is_arrow ? 2 * INDENT : open;
             fu_str_addf(&f->out, "\n%*s", (int)column, "");
         } else if (space) {
@@ -121,7 +133,7 @@ static void add_comment(formatter *f, const char *at, size_t n) {
     while (n && (at[n - 1] == ' ' || at[n - 1] == '\t' || at[n - 1] == '\r')) n--;
     piece c = {.at = at, .n = n, .depth = f->blank_lines > 0};
     if (f->now.pieces.n && !f->after_newline && !f->now.trailing.n) {
-        f->now.trailing = c;    /* it stands behind what may be the end of the line; else it moves above */
+        f->now.trailing = c; /* it stands behind what may be the end of the line; else it moves above */
         return;
     }
     if (f->now.pieces.n) {
@@ -162,7 +174,7 @@ static void add_token(formatter *f, piece p) {
         }
         if (is(&p, '}') && !f->pending.n) f->now.blank_before = false;
         f->after_func_end = false;
-    } else if (f->now.trailing.n) {     /* a comment inside a line goes above it */
+    } else if (f->now.trailing.n) { /* a comment inside a line goes above it */
         f->now.trailing.depth = 0;
         fu_push(&f->t->arena, &f->now.above, f->now.trailing);
         f->now.trailing.n = 0;
@@ -214,10 +226,11 @@ static const char *format(tool *t, const program *p, size_t *length_out) {
         const char *start = x.p;
         ir_lex_next(&x, &token);
         if (token.kind == IR_TOKEN_END) break;
-        add_token(&f, (piece){.at = start, .n = (size_t)(x.p - start), .kind = token.kind, .punctuation = token.punctuation});
+        add_token(
+            &f, (piece){.at = start, .n = (size_t)(x.p - start), .kind = token.kind, .punctuation = token.punctuation});
     }
     end_line(&f);
-    if (f.pending.n) {          /* comments after the last token */
+    if (f.pending.n) { /* comments after the last token */
         f.now.blank_before = f.pending_blank;
         for (uint32_t i = 0; i < f.pending.n; i++) fu_push(&t->arena, &f.now.above, f.pending.at[i]);
     }
@@ -255,7 +268,8 @@ int cmd_fmt(tool *t) {
     int worst = 0;
     if (!t->text && t->args.n == 0) return tool_usage(t, "no program: expected FILE ... (- is stdin) or -e TEXT");
     if (t->check && t->check[0]) return tool_usage(t, "--check=%s: fmt takes --check alone", t->check);
-    if (t->outputs.n > 1 || (t->outputs.n && t->args.n + (t->text != NULL) > 1)) return tool_usage(t, "-o: one program goes to one file; --in-place writes several");
+    if (t->outputs.n > 1 || (t->outputs.n && t->args.n + (t->text != NULL) > 1))
+        return tool_usage(t, "-o: one program goes to one file; --in-place writes several");
     if (t->outputs.n && t->in_place) return tool_usage(t, "-o and --in-place: expected one of them");
     if (t->text) worst = format_one(t, NULL);
     for (uint32_t i = 0; i < t->args.n; i++) {

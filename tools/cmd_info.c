@@ -12,14 +12,16 @@ static const char *why_level(tool *t, int level) {
     size_t n;
     if (level + 1 >= IR_LEVEL_COUNT) return "the highest level: every feature of it is granted";
     if (rt_host_has(ir_levels[level + 1].features, &missing, &n)) return "";
-    return fu_format(&t->arena, "%s needs %.*s, which this machine does not grant", ir_levels[level + 1].name, (int)n, missing);
+    return fu_format(&t->arena, "%s needs %.*s, which this machine does not grant", ir_levels[level + 1].name, (int)n,
+                     missing);
 }
 
 /* "vnni (products of 8-bit integers), bf16 (...): granted" and what is not. */
 static const char *extras_text(tool *t, int level, bool granted) {
     fu_str s;
     fu_str_init(&s, &t->arena);
-    ir_features all = level < 0 ? 0 : ir_level_extras((ir_level)level), has = level < 0 ? 0 : rt_host_extras((ir_level)level);
+    ir_features all = level < 0 ? 0 : ir_level_extras((ir_level)level),
+                has = level < 0 ? 0 : rt_host_extras((ir_level)level);
     for (int i = 0; i < IR_FEATURE_COUNT; i++)
         if ((granted ? has : all & ~has) >> i & 1)
             fu_str_addf(&s, "%s%s (%s)", s.n ? ", " : "", ir_feature_table[i].name, ir_feature_table[i].text);
@@ -41,10 +43,14 @@ static json_t *limits_json(const limits *all, int n) {
     for (int i = 0; i < n; i++) {
         json_t *peaks = json_object(), *bandwidths = json_object();
         for (int k = 0; k < RT_LIMIT_TYPES; k++)
-            (void)json_object_set_new(peaks, rt_limit_type_names[k], all[i].all.peak[k] > 0 ? json_real(all[i].all.peak[k] / 1e9) : json_null());
+            (void)json_object_set_new(peaks, rt_limit_type_names[k],
+                                      all[i].all.peak[k] > 0 ? json_real(all[i].all.peak[k] / 1e9) : json_null());
         for (int k = 0; k < RT_LIMIT_LEVELS; k++)
-            (void)json_object_set_new(bandwidths, rt_limit_level_names[k], all[i].all.bandwidth[k] > 0 ? json_real(all[i].all.bandwidth[k] / 1e9) : json_null());
-        (void)json_array_append_new(list, json_pack("{s:i, s:o, s:o}", "threads", all[i].n_threads, "peak_gflops", peaks, "bandwidth_gbs", bandwidths));
+            (void)json_object_set_new(bandwidths, rt_limit_level_names[k],
+                                      all[i].all.bandwidth[k] > 0 ? json_real(all[i].all.bandwidth[k] / 1e9)
+                                                                  : json_null());
+        (void)json_array_append_new(list, json_pack("{s:i, s:o, s:o}", "threads", all[i].n_threads, "peak_gflops",
+                                                    peaks, "bandwidth_gbs", bandwidths));
     }
     return list;
 }
@@ -58,7 +64,8 @@ static void print_limits(tool *t, const limits *all, int n) {
             double v = k < RT_LIMIT_TYPES ? all[i].all.peak[k] : all[i].all.bandwidth[k - RT_LIMIT_TYPES];
             cell[k] = v > 0 ? fu_format(&t->arena, "%.*f", v < 1e10 ? 1 : 0, v / 1e9) : "-";
         }
-        report_row(&table, fu_format(&t->arena, "  %d", all[i].n_threads), cell[0], cell[1], cell[2], cell[3], cell[4], cell[5], cell[6], cell[7]);
+        report_row(&table, fu_format(&t->arena, "  %d", all[i].n_threads), cell[0], cell[1], cell[2], cell[3], cell[4],
+                   cell[5], cell[6], cell[7]);
     }
     printf("measured limits: peak arithmetic in GFLOP/s by type, bandwidth in GB/s by where the data lies\n");
     report_table_print(&table, stdout);
@@ -91,20 +98,29 @@ int cmd_info(tool *t) {
         for (int i = 0; i < rt_feature_count(); i++)
             if (rt_host_features() >> i & 1) (void)json_array_append_new(list, json_string(rt_feature_name(i)));
         for (int i = 0; i < FU_ENV_COUNT; i++)
-            (void)json_object_set_new(env, fu_env_table[i].name, json_pack("{s:s, s:b}", "value", fu_env_string((fu_env)i), "set", fu_env_is_set((fu_env)i)));
-        (void)json_object_update_new(d, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:{s:I, s:I, s:I, s:i}, s:i, s:i, s:f, s:f, s:s, s:s, s:o?, s:s, s:o, s:o, s:[s]}",
-            "version", fusor_version_string(), "build_id", rt_build_id(), "llvm", FUSOR_LLVM_VERSION, "cpu", rt_host_brand(), "target", target, "level", level_name,
-            "level_why", why, "features", list, "caches", "l1d_bytes", (json_int_t)c->l1d_bytes, "l2_bytes", (json_int_t)c->l2_bytes, "l3_bytes",
-            (json_int_t)c->l3_bytes, "l3_sharers", c->l3_sharers, "threads", n_threads, "cpus", rt_affinity_count(), "peak_gflops", l.flops / 1e9,
-            "bandwidth_gbs", l.bytes / 1e9, "cache_dir", dir, "module", rt_module_path(), "module_problem", problem ? json_string(problem) : NULL,
-            "module_llvm", module ? module->llvm_version : "", "environment", env, "limits", limits_json(all, n_limits), "devices", "cpu"));
+            (void)json_object_set_new(
+                env, fu_env_table[i].name,
+                json_pack("{s:s, s:b}", "value", fu_env_string((fu_env)i), "set", fu_env_is_set((fu_env)i)));
+        (void)json_object_update_new(
+            d, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:{s:I, s:I, s:I, s:i}, s:i, s:i, s:f, s:f, s:s, "
+                         "s:s, s:o?, s:s, s:o, s:o, s:[s]}",
+                         "version", fusor_version_string(), "build_id", rt_build_id(), "llvm", FUSOR_LLVM_VERSION,
+                         "cpu", rt_host_brand(), "target", target, "level", level_name, "level_why", why, "features",
+                         list, "caches", "l1d_bytes", (json_int_t)c->l1d_bytes, "l2_bytes", (json_int_t)c->l2_bytes,
+                         "l3_bytes", (json_int_t)c->l3_bytes, "l3_sharers", c->l3_sharers, "threads", n_threads, "cpus",
+                         rt_affinity_count(), "peak_gflops", l.flops / 1e9, "bandwidth_gbs", l.bytes / 1e9, "cache_dir",
+                         dir, "module", rt_module_path(), "module_problem", problem ? json_string(problem) : NULL,
+                         "module_llvm", module ? module->llvm_version : "", "environment", env, "limits",
+                         limits_json(all, n_limits), "devices", "cpu"));
         return report_print(t, d);
     }
     printf("fusor %s, build %s\n", fusor_version_string(), rt_build_id());
     printf("CPU: %s\ntarget: %s\nlevel: %s (%s)\n", rt_host_brand(), target, level_name, why);
-    printf("used beside the level: %s\nnot granted: %s\nfeatures: %s\n", extras_text(t, level, true), extras_text(t, level, false), features.at);
-    printf("caches: L1d %s, L2 %s, L3 %s shared by %d thread%s\n", report_bytes(t, (double)c->l1d_bytes), report_bytes(t, (double)c->l2_bytes),
-           report_bytes(t, (double)c->l3_bytes), c->l3_sharers, c->l3_sharers == 1 ? "" : "s");
+    printf("used beside the level: %s\nnot granted: %s\nfeatures: %s\n", extras_text(t, level, true),
+           extras_text(t, level, false), features.at);
+    printf("caches: L1d %s, L2 %s, L3 %s shared by %d thread%s\n", report_bytes(t, (double)c->l1d_bytes),
+           report_bytes(t, (double)c->l2_bytes), report_bytes(t, (double)c->l3_bytes), c->l3_sharers,
+           c->l3_sharers == 1 ? "" : "s");
     printf("threads: %d (CPUs that this process may use: %d)\n", n_threads, rt_affinity_count());
     print_limits(t, all, n_limits);
     printf("devices: cpu, reference\n");
@@ -117,7 +133,8 @@ int cmd_info(tool *t) {
         const fu_env_info *v = &fu_env_table[i];
         const char *value = fu_env_string((fu_env)i);
         report_row(&table, fu_format(&t->arena, "  %s", v->name),
-                   fu_format(&t->arena, "%s%s", value[0] ? value : "\"\"", fu_env_is_set((fu_env)i) ? " (set)" : ""), v->text);
+                   fu_format(&t->arena, "%s%s", value[0] ? value : "\"\"", fu_env_is_set((fu_env)i) ? " (set)" : ""),
+                   v->text);
     }
     report_table_print(&table, stdout);
     return 0;

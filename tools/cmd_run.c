@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cmd_run.c: fusor run. Binds the inputs, compiles, calls; then whichever were asked for: check, timing, files, summary. */
+/* cmd_run.c: fusor run. Binds the inputs, compiles, calls; then whichever were asked for: check, timing, files,
+ * summary. */
 #include "inputs.h"
 #include "limits.h"
 #include "ref/bounds.h"
@@ -18,31 +19,31 @@
 #include <sys/stat.h>
 
 typedef struct run {
-    tool     *t;
-    program   program;
-    ir_graph *flat;                 /* the function as written, calls inlined: what --check evaluates */
-    inputs    in;
-    const char **output;            /* path of each result; NULL: none */
-    double    limit_ulp;            /* --check=ULP; -1: documented bounds */
-    bool      writes_stdout;
-    int       n_threads[64], n_thread_counts;
-    int     (*after)(tool *t, const program *p, const inputs *in);
+    tool *t;
+    program program;
+    ir_graph *flat; /* the function as written, calls inlined: what --check evaluates */
+    inputs in;
+    const char **output; /* path of each result; NULL: none */
+    double limit_ulp;    /* --check=ULP; -1: documented bounds */
+    bool writes_stdout;
+    int n_threads[64], n_thread_counts;
+    int (*after)(tool *t, const program *p, const inputs *in);
 } run;
 
 /* One compiled function on one set of inputs. */
 typedef struct point {
     fusor_executable *exe;
     fusor_buffer *out;
-    void   **copies;                /* of aliased parameters, for timing */
+    void **copies; /* of aliased parameters, for timing */
     ref_tensor *expected;
     double **bound;
     ref_comparison *comparison;
-    timing  time;
+    timing time;
     traffic traffic;
     int64_t compile_ns, load_ns;
     const char *cache;
-    int     threads;
-    json_t *profile;                /* of --profile: the document of fusor_profile_json */
+    int threads;
+    json_t *profile; /* of --profile: the document of fusor_profile_json */
 } point;
 
 /* ---- outputs ---- */
@@ -70,23 +71,29 @@ static int find_outputs(run *r) {
             const char **names = FU_NEW_N(&t->arena, const char *, g->results.n + 1);
             for (uint32_t p = 0; p < g->results.n; p++) names[p] = g->results.at[p].name;
             const char *name = fu_strndup(&t->arena, o, (size_t)(equals - o));
-            return tool_usage(t, "-o %s: @%s has no result '%s'%s\n  %s", o, g->name, name, tool_suggest(t, name, names, g->results.n, ""), program_signature(t, g));
+            return tool_usage(t, "-o %s: @%s has no result '%s'%s\n  %s", o, g->name, name,
+                              tool_suggest(t, name, names, g->results.n, ""), program_signature(t, g));
         }
         if (i >= 0 && !equals[1]) return tool_usage(t, "-o %s: expected a path or - after '='", o);
-        if (i >= 0 && r->output[i]) return tool_usage(t, "-o %s: result '%s' goes to %s already", o, g->results.at[i].name, r->output[i]);
+        if (i >= 0 && r->output[i])
+            return tool_usage(t, "-o %s: result '%s' goes to %s already", o, g->results.at[i].name, r->output[i]);
         if (i >= 0) r->output[i] = equals + 1;
         else if (is_directory(o)) {
             for (uint32_t p = 0; p < g->results.n; p++)
-                if (!r->output[p]) r->output[p] = fu_format(&t->arena, "%s%s%s.npy", o, o[strlen(o) - 1] == '/' ? "" : "/", g->results.at[p].name);
+                if (!r->output[p])
+                    r->output[p] = fu_format(&t->arena, "%s%s%s.npy", o, o[strlen(o) - 1] == '/' ? "" : "/",
+                                             g->results.at[p].name);
         } else if (g->results.n == 1 && !r->output[0]) r->output[0] = o;
         else return tool_usage(t, "-o %s: expected NAME=path.npy, NAME=- or DIR/", o);
     }
     for (uint32_t i = 0; i < g->results.n; i++) {
         if (!r->output[i]) continue;
-        if (strcmp(r->output[i], "-") == 0 && t->json) return tool_usage(t, "-o %s=- and --json both want stdout", g->results.at[i].name);
+        if (strcmp(r->output[i], "-") == 0 && t->json)
+            return tool_usage(t, "-o %s=- and --json both want stdout", g->results.at[i].name);
         for (uint32_t k = 0; k < i; k++)
             if (r->output[k] && strcmp(r->output[k], r->output[i]) == 0)
-                return tool_usage(t, "results '%s' and '%s' both go to %s", g->results.at[k].name, g->results.at[i].name, r->output[i]);
+                return tool_usage(t, "results '%s' and '%s' both go to %s", g->results.at[k].name,
+                                  g->results.at[i].name, r->output[i]);
         r->writes_stdout |= strcmp(r->output[i], "-") == 0;
     }
     return 0;
@@ -106,7 +113,8 @@ static int write_outputs(run *r, const point *p) {
         if (strcmp(path, "-") == 0) (void)fflush(stdout);
         if (rt_data_write_npy(&e, path, &p->out[i]) == FUSOR_OK) continue;
         struct pollfd pipe = {.fd = 1};
-        if (strcmp(path, "-") == 0 && poll(&pipe, 1, 0) > 0 && (pipe.revents & POLLERR)) continue;     /* the reader went away */
+        if (strcmp(path, "-") == 0 && poll(&pipe, 1, 0) > 0 && (pipe.revents & POLLERR))
+            continue; /* the reader went away */
         return tool_fail(r->t, &e);
     }
     return 0;
@@ -121,21 +129,29 @@ static int context_error(run *r, fusor_status status) {
     return tool_fail(r->t, &e);
 }
 
-/* What looks at the fused kernels, or at compiling, waits for them; so does who asked for a certain use of the cache. */
+/* What looks at the fused kernels, or at compiling, waits for them; so does who asked for a certain use of the cache.
+ */
 static start_mode start_of(const run *r) {
     const tool *t = r->t;
     if (t->wait || t->time) return START_NEVER;
-    bool looks = t->check || t->trace || t->profile || t->perf || t->ctx->checks || fu_env_bool(FU_FUSOR_GDB) || strcmp(fu_env_string(FU_FUSOR_PERF), "off") != 0;
+    bool looks = t->check || t->trace || t->profile || t->perf || t->ctx->checks || fu_env_bool(FU_FUSOR_GDB) ||
+                 strcmp(fu_env_string(FU_FUSOR_PERF), "off") != 0;
     return looks || rt_cache_mode_parse(fu_env_string(FU_FUSOR_CACHE)) != RT_CACHE_RW ? START_IF_ASKED : START_IF_QUICK;
 }
 
 static int compile(run *r, point *p) {
     fu_error e;
     fu_error_clear(&e);
-    compile_request request = {.ctx = r->t->ctx, .name = r->program.name, .module = r->program.module, .function = r->flat->name,
-                               .flags = FUSOR_KEEP_SOURCES | (r->t->no_fuse ? FUSOR_NO_FUSE : 0), .start = start_of(r), .symbol_values = r->in.symbols};
+    compile_request request = {.ctx = r->t->ctx,
+                               .name = r->program.name,
+                               .module = r->program.module,
+                               .function = r->flat->name,
+                               .flags = FUSOR_KEEP_SOURCES | (r->t->no_fuse ? FUSOR_NO_FUSE : 0),
+                               .start = start_of(r),
+                               .symbol_values = r->in.symbols};
     if (compile_executable(&e, &request, &p->exe) != FUSOR_OK) {
-        if (r->t->ctx->option_status == FUSOR_ERROR_ARGUMENT) return tool_usage(r->t, "%s", e.text);    /* FUSOR_TARGET, FUSOR_THREADS */
+        if (r->t->ctx->option_status == FUSOR_ERROR_ARGUMENT)
+            return tool_usage(r->t, "%s", e.text); /* FUSOR_TARGET, FUSOR_THREADS */
         return tool_fail(r->t, &e);
     }
     rt_cache_stats s = rt_cache_get_stats(r->t->ctx->cache);
@@ -146,7 +162,9 @@ static int compile(run *r, point *p) {
     rt_cache_mode mode = rt_cache_mode_parse(fu_env_string(FU_FUSOR_CACHE));
     p->cache = "hit";
     for (uint32_t i = 0; i < plan->steps.n; i++)
-        if (plan->steps.at[i].kind == IR_STEP_KERNEL && rt_exec_step(p->exe->exec, (int)i)->outcome.source == RT_CACHE_COMPILED) p->cache = "miss";
+        if (plan->steps.at[i].kind == IR_STEP_KERNEL &&
+            rt_exec_step(p->exe->exec, (int)i)->outcome.source == RT_CACHE_COMPILED)
+            p->cache = "miss";
     if (mode == RT_CACHE_OFF || !rt_cache_dir(r->t->ctx->cache)[0]) p->cache = "off";
     return 0;
 }
@@ -170,7 +188,8 @@ static int evaluate_reference(run *r, point *p) {
     p->comparison = FU_NEW_N(&t->arena, ref_comparison, n_out + 1);
     for (int i = 0; i < n; i++) to_reference(&r->in.buffer[i], &in[i]);
     const bool is_fast = t->math && strcmp(t->math, "fast") == 0;
-    if (ref_eval_bounds_of(&t->arena, &e, r->flat, is_fast, n, in, n_out, p->expected, p->bound) != FUSOR_OK) return tool_fail(t, &e);
+    if (ref_eval_bounds_of(&t->arena, &e, r->flat, is_fast, n, in, n_out, p->expected, p->bound) != FUSOR_OK)
+        return tool_fail(t, &e);
     return 0;
 }
 
@@ -182,7 +201,11 @@ static void compare(run *r, point *p) {
     }
 }
 
-typedef struct timed { run *r; fusor_call *call; fusor_status status; } timed;
+typedef struct timed {
+    run *r;
+    fusor_call *call;
+    fusor_status status;
+} timed;
 static bool call_once(void *user) {
     timed *c = user;
     c->status = fusor_call_run(c->call);
@@ -195,7 +218,8 @@ static bool measure_profile(tool *t, timed *c, point *p) {
     timing unused;
     bool ok = (c->status = fusor_profile_enable(t->ctx, 1)) == FUSOR_OK &&
               timing_measure(t, call_once, c, 3, t->runs, t->min_time >= 0 ? t->min_time : 0.3, &unused) &&
-              (c->status = fusor_profile_enable(t->ctx, 0)) == FUSOR_OK && (c->status = fusor_profile_json(t->ctx, &text)) == FUSOR_OK;
+              (c->status = fusor_profile_enable(t->ctx, 0)) == FUSOR_OK &&
+              (c->status = fusor_profile_json(t->ctx, &text)) == FUSOR_OK;
     if (ok) p->profile = json_loads(text, 0, NULL);
     fusor_text_free(text);
     return ok;
@@ -212,7 +236,8 @@ static int measure(run *r, point *p, fusor_buffer *first_in) {
         if (r->flat->results.at[i].alias >= 0) out[i].data = first_in[r->flat->results.at[i].alias].data;
     fusor_status status = fusor_executable_prepare(p->exe, r->in.n, first_in, n_out, out, &c.call);
     if (status != FUSOR_OK) return context_error(r, status);
-    bool ok = !t->time || timing_measure(t, call_once, &c, t->warmup >= 0 ? t->warmup : 3, t->runs, t->min_time >= 0 ? t->min_time : 0.5, &p->time);
+    bool ok = !t->time || timing_measure(t, call_once, &c, t->warmup >= 0 ? t->warmup : 3, t->runs,
+                                         t->min_time >= 0 ? t->min_time : 0.5, &p->time);
     if (ok && t->profile) ok = measure_profile(t, &c, p);
     fusor_call_free(c.call);
     if (!ok) return context_error(r, c.status);
@@ -230,7 +255,8 @@ static int run_point(run *r, point *p) {
     bool repeats = t->time || t->profile, has_memory = !repeats || inputs_copy_aliased(&r->in, in, p->copies);
     if (!has_memory) return tool_environment(t, "no memory for copies of the inputs");
     fusor_status called = fusor_executable_call(p->exe, r->in.n, r->in.buffer, n_out, p->out);
-    if (t->trace && called == FUSOR_OK) called = fusor_profile_enable(t->ctx, 0);       /* the timeline ends with the first call */
+    if (t->trace && called == FUSOR_OK)
+        called = fusor_profile_enable(t->ctx, 0); /* the timeline ends with the first call */
     if (called != FUSOR_OK) return context_error(r, called);
     if (t->check) compare(r, p);
     return repeats ? measure(r, p, in) : 0;
@@ -255,13 +281,15 @@ static bool all_ok(const run *r, const point *p) {
 static void json_time(run *r, const point *p, json_t *o) {
     const ir_plan *plan = rt_exec_plan(p->exe->exec);
     char target[IR_TARGET_MAX];
-    (void)json_object_update_new(o, json_pack("{s:f, s:f, s:f, s:I, s:I, s:I, s:s, s:i, s:I, s:I, s:I, s:i, s:s, s:s}",
-        "median_ns", p->time.median_ns, "min_ns", p->time.min_ns, "p99_ns", p->time.p99_ns, "runs", (json_int_t)p->time.runs,
-        "compile_ns", (json_int_t)p->compile_ns, "load_ns", (json_int_t)p->load_ns, "cache", p->cache, "kernels", p->traffic.kernels,
-        "bytes_read", (json_int_t)p->traffic.bytes_read, "bytes_written", (json_int_t)p->traffic.bytes_written, "flops", (json_int_t)p->traffic.flops,
-        "threads", p->threads,
-        "device", plan->options.reference ? "reference" : "cpu", "target",
-        ir_target_name((ir_target){plan->options.level, plan->options.features}, target)));
+    (void)json_object_update_new(
+        o,
+        json_pack("{s:f, s:f, s:f, s:I, s:I, s:I, s:s, s:i, s:I, s:I, s:I, s:i, s:s, s:s}", "median_ns",
+                  p->time.median_ns, "min_ns", p->time.min_ns, "p99_ns", p->time.p99_ns, "runs",
+                  (json_int_t)p->time.runs, "compile_ns", (json_int_t)p->compile_ns, "load_ns", (json_int_t)p->load_ns,
+                  "cache", p->cache, "kernels", p->traffic.kernels, "bytes_read", (json_int_t)p->traffic.bytes_read,
+                  "bytes_written", (json_int_t)p->traffic.bytes_written, "flops", (json_int_t)p->traffic.flops,
+                  "threads", p->threads, "device", plan->options.reference ? "reference" : "cpu", "target",
+                  ir_target_name((ir_target){plan->options.level, plan->options.features}, target)));
     (void)r;
 }
 
@@ -272,9 +300,11 @@ static json_t *json_point(run *r, const point *p, bool with_results) {
         const fusor_buffer *b = &p->out[i];
         report_summary s = report_summarize(b);
         bool any = s.n > s.n_nan;
-        (void)json_array_append_new(a, json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:I}", "name", r->flat->results.at[i].name, "dtype", fusor_dtype_name((fusor_dtype)b->dtype),
-            "shape", report_shape(b->rank, b->shape), "min", any ? report_real(s.min) : json_null(), "max", any ? report_real(s.max) : json_null(),
-            "mean", any ? report_real(s.mean) : json_null(), "nan", (json_int_t)s.n_nan));
+        (void)json_array_append_new(
+            a, json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:I}", "name", r->flat->results.at[i].name, "dtype",
+                         fusor_dtype_name((fusor_dtype)b->dtype), "shape", report_shape(b->rank, b->shape), "min",
+                         any ? report_real(s.min) : json_null(), "max", any ? report_real(s.max) : json_null(), "mean",
+                         any ? report_real(s.mean) : json_null(), "nan", (json_int_t)s.n_nan));
     }
     if (with_results) (void)json_object_set_new(o, "results", a);
     else json_decref(a);
@@ -282,8 +312,9 @@ static json_t *json_point(run *r, const point *p, bool with_results) {
         a = json_array();
         for (uint32_t i = 0; i < r->flat->results.n; i++) {
             const ref_comparison *c = &p->comparison[i];
-            (void)json_array_append_new(a, json_pack("{s:s, s:o, s:o, s:b}", "name", r->flat->results.at[i].name, "max_ulp", report_real(c->max_ulp),
-                                                     "bound", report_real(c->bound_ulp), "ok", c->ok));
+            (void)json_array_append_new(a, json_pack("{s:s, s:o, s:o, s:b}", "name", r->flat->results.at[i].name,
+                                                     "max_ulp", report_real(c->max_ulp), "bound",
+                                                     report_real(c->bound_ulp), "ok", c->ok));
         }
         (void)json_object_set_new(o, "check", a);
     }
@@ -296,7 +327,8 @@ static json_t *json_point(run *r, const point *p, bool with_results) {
 static void print_check(run *r, const point *p, FILE *out) {
     for (uint32_t i = 0; i < r->flat->results.n; i++) {
         const ref_comparison *c = &p->comparison[i];
-        fprintf(out, "check %%%s: largest error %.3g ULP, bound %.3g ULP: %s", r->flat->results.at[i].name, c->max_ulp, c->bound_ulp, c->ok ? "ok" : "ABOVE THE BOUND");
+        fprintf(out, "check %%%s: largest error %.3g ULP, bound %.3g ULP: %s", r->flat->results.at[i].name, c->max_ulp,
+                c->bound_ulp, c->ok ? "ok" : "ABOVE THE BOUND");
         if (!c->ok) fprintf(out, " (worst at element %" PRId64 ")", c->at);
         fputc('\n', out);
     }
@@ -304,14 +336,17 @@ static void print_check(run *r, const point *p, FILE *out) {
 
 static void print_time(run *r, const point *p, FILE *out) {
     tool *t = r->t;
-    double seconds = p->time.median_ns * 1e-9, bytes = (p->traffic.bytes_read + p->traffic.bytes_written) / seconds, flops = p->traffic.flops / seconds;
+    double seconds = p->time.median_ns * 1e-9, bytes = (p->traffic.bytes_read + p->traffic.bytes_written) / seconds,
+           flops = p->traffic.flops / seconds;
     limits l = limits_get(t, p->threads, false);
     limits_beside(t, &l, flops);
-    fprintf(out, "time: median %s, min %s, p99 %s over %" PRId64 " calls\n", report_ns(t, p->time.median_ns), report_ns(t, p->time.min_ns),
-            report_ns(t, p->time.p99_ns), p->time.runs);
-    fprintf(out, "rate: %s, %s; %s\n", report_rate(t, bytes, "GB/s"), report_rate(t, flops, "GFLOP/s"), limits_share(t, &l, bytes, flops));
-    fprintf(out, "cost: compile %s, load %s, cache %s; %d kernel%s, %s read, %s written, %d thread%s\n", report_ns(t, (double)p->compile_ns),
-            report_ns(t, (double)p->load_ns), p->cache, p->traffic.kernels, p->traffic.kernels == 1 ? "" : "s", report_bytes(t, p->traffic.bytes_read),
+    fprintf(out, "time: median %s, min %s, p99 %s over %" PRId64 " calls\n", report_ns(t, p->time.median_ns),
+            report_ns(t, p->time.min_ns), report_ns(t, p->time.p99_ns), p->time.runs);
+    fprintf(out, "rate: %s, %s; %s\n", report_rate(t, bytes, "GB/s"), report_rate(t, flops, "GFLOP/s"),
+            limits_share(t, &l, bytes, flops));
+    fprintf(out, "cost: compile %s, load %s, cache %s; %d kernel%s, %s read, %s written, %d thread%s\n",
+            report_ns(t, (double)p->compile_ns), report_ns(t, (double)p->load_ns), p->cache, p->traffic.kernels,
+            p->traffic.kernels == 1 ? "" : "s", report_bytes(t, p->traffic.bytes_read),
             report_bytes(t, p->traffic.bytes_written), p->threads, p->threads == 1 ? "" : "s");
 }
 
@@ -333,22 +368,34 @@ static void print_profile(run *r, const point *p, FILE *out) {
     json_t *k;
     size_t i;
     report_table table = {.t = t, .columns = 11, .left_mask = 1u << 1 | 1u << 2 | 1u << 9 | 1u << 10};
-    report_row(&table, "kernel", "kind", "operators", "calls", "median", "min", "share", "GB/s", "GFLOP/s", "limit", "from");
+    report_row(&table, "kernel", "kind", "operators", "calls", "median", "min", "share", "GB/s", "GFLOP/s", "limit",
+               "from");
     json_array_foreach(json_object_get(d, "kernels"), i, k) {
-        const char *limit = json_string_value(json_object_get(k, "limit")), *names = json_string_value(json_object_get(k, "names")),
+        const char *limit = json_string_value(json_object_get(k, "limit")),
+                   *names = json_string_value(json_object_get(k, "names")),
                    *places = json_string_value(json_object_get(k, "places"));
-        report_row(&table, fu_format(&t->arena, "%d", (int)json_integer_value(json_object_get(k, "step"))), json_string_value(json_object_get(k, "kind")),
-                   json_string_value(json_object_get(k, "ops")), fu_format(&t->arena, "%lld", (long long)json_integer_value(json_object_get(k, "calls"))),
-                   report_ns(t, json_number_value(json_object_get(k, "median_ns"))), report_ns(t, json_number_value(json_object_get(k, "min_ns"))),
+        report_row(&table, fu_format(&t->arena, "%d", (int)json_integer_value(json_object_get(k, "step"))),
+                   json_string_value(json_object_get(k, "kind")), json_string_value(json_object_get(k, "ops")),
+                   fu_format(&t->arena, "%lld", (long long)json_integer_value(json_object_get(k, "calls"))),
+                   report_ns(t, json_number_value(json_object_get(k, "median_ns"))),
+                   report_ns(t, json_number_value(json_object_get(k, "min_ns"))),
                    fu_format(&t->arena, "%.1f %%", 100 * json_number_value(json_object_get(k, "share"))),
-                   report_rate(t, json_number_value(json_object_get(k, "gb_s")) * 1e9, ""), report_rate(t, json_number_value(json_object_get(k, "gflop_s")) * 1e9, ""),
-                   limit[0] ? fu_format(&t->arena, "%s %.0f %%", limit, 100 * json_number_value(json_object_get(k, "limit_share"))) : "", names[0] ? names : places);
+                   report_rate(t, json_number_value(json_object_get(k, "gb_s")) * 1e9, ""),
+                   report_rate(t, json_number_value(json_object_get(k, "gflop_s")) * 1e9, ""),
+                   limit[0] ? fu_format(&t->arena, "%s %.0f %%", limit,
+                                        100 * json_number_value(json_object_get(k, "limit_share")))
+                            : "",
+                   names[0] ? names : places);
     }
     report_table_print(&table, out);
-    fprintf(out, "memory: %lld blocks taken from the pool, %lld of them used before, %s asked of the system\n", (long long)json_integer_value(json_object_get(pool, "gets")),
-            (long long)json_integer_value(json_object_get(pool, "reused")), report_bytes(t, json_number_value(json_object_get(pool, "system_bytes"))));
-    fprintf(out, "cache: %lld kernels from memory, %lld from disk, %lld compiled\n", (long long)json_integer_value(json_object_get(cache, "memory_hits")),
-            (long long)json_integer_value(json_object_get(cache, "disk_hits")), (long long)json_integer_value(json_object_get(cache, "compiles")));
+    fprintf(out, "memory: %lld blocks taken from the pool, %lld of them used before, %s asked of the system\n",
+            (long long)json_integer_value(json_object_get(pool, "gets")),
+            (long long)json_integer_value(json_object_get(pool, "reused")),
+            report_bytes(t, json_number_value(json_object_get(pool, "system_bytes"))));
+    fprintf(out, "cache: %lld kernels from memory, %lld from disk, %lld compiled\n",
+            (long long)json_integer_value(json_object_get(cache, "memory_hits")),
+            (long long)json_integer_value(json_object_get(cache, "disk_hits")),
+            (long long)json_integer_value(json_object_get(cache, "compiles")));
     json_array_foreach(json_object_get(d, "bottleneck"), i, k) fprintf(out, "bottleneck: %s\n", json_string_value(k));
 }
 
@@ -362,7 +409,8 @@ static json_t *parse_event(const run *r, const json_t *events) {
         if (ts && json_number_value(ts) < first) first = json_number_value(ts);
     }
     const double took = (double)r->program.parse_ns / 1e3;
-    return json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i}", "name", "parse", "cat", "plan", "ph", "X", "ts", first - took, "dur", took, "pid", 1, "tid", 1);
+    return json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i}", "name", "parse", "cat", "plan", "ph", "X", "ts",
+                     first - took, "dur", took, "pid", 1, "tid", 1);
 }
 
 /* What happened when, on which thread: Chrome trace events. */
@@ -415,7 +463,8 @@ static const char *dims_text(run *r) {
     fu_str s;
     fu_str_init(&s, &r->t->arena);
     for (uint32_t k = 0; k < r->in.dims.n; k++)
-        fu_str_addf(&s, "%s%s=%" PRId64, k ? " " : "", ir_size_symbol_name(r->flat->sizes, r->in.dims.at[k].symbol), r->in.symbols[r->in.dims.at[k].symbol]);
+        fu_str_addf(&s, "%s%s=%" PRId64, k ? " " : "", ir_size_symbol_name(r->flat->sizes, r->in.dims.at[k].symbol),
+                    r->in.symbols[r->in.dims.at[k].symbol]);
     return s.at;
 }
 
@@ -441,9 +490,13 @@ static int run_sweep(run *r) {
                 (void)json_object_set_new(o, "threads", json_integer(p.threads));
                 (void)json_array_append_new(points, o);
                 double s = p.time.median_ns * 1e-9;
-                report_row(&table, dims_text(r), fu_format(&t->arena, "%d", p.threads), report_ns(t, p.time.median_ns), report_ns(t, p.time.min_ns),
-                           report_ns(t, p.time.p99_ns), report_rate(t, (p.traffic.bytes_read + p.traffic.bytes_written) / s, ""),
-                           report_rate(t, p.traffic.flops / s, ""), !t->check ? "" : all_ok(r, &p) ? "ok" : "ABOVE");
+                report_row(&table, dims_text(r), fu_format(&t->arena, "%d", p.threads), report_ns(t, p.time.median_ns),
+                           report_ns(t, p.time.min_ns), report_ns(t, p.time.p99_ns),
+                           report_rate(t, (p.traffic.bytes_read + p.traffic.bytes_written) / s, ""),
+                           report_rate(t, p.traffic.flops / s, ""),
+                           !t->check       ? ""
+                           : all_ok(r, &p) ? "ok"
+                                           : "ABOVE");
                 is_ok &= all_ok(r, &p);
             }
             free_point(r, &p);
@@ -485,7 +538,8 @@ int run_program(tool *t, const program *p, uint32_t used, int (*after)(tool *t, 
     if (status) return status;
     bool is_sweep = r.n_thread_counts > 1;
     for (uint32_t k = 0; k < r.in.dims.n; k++) is_sweep |= r.in.dims.at[k].n > 1;
-    if (is_sweep && t->outputs.n) return tool_usage(t, "-o: a sweep over several sizes or thread counts writes no results");
+    if (is_sweep && t->outputs.n)
+        return tool_usage(t, "-o: a sweep over several sizes or thread counts writes no results");
     if (is_sweep && t->trace) return tool_usage(t, "--trace: not with a sweep");
     if (is_sweep) {
         if (!r.n_thread_counts) r.n_threads[r.n_thread_counts++] = 0;

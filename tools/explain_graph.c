@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* explain_graph.c: a plan as SVG. Kernels stand in layers by the longest path that leads to them; an edge over several layers goes through
- * a place in each; within a layer places are sorted a few times by the mean of their neighbours, so that few edges cross. */
+/* explain_graph.c: a plan as SVG. Kernels stand in layers by the longest path that leads to them; an edge over several
+ * layers goes through a place in each; within a layer places are sorted a few times by the mean of their neighbours, so
+ * that few edges cross. */
 #include "explain.h"
 #include "html.h"
 #include <math.h>
@@ -8,13 +9,20 @@
 
 enum { BOX_W = 216, BOX_H = 66, LANE_W = 120, GAP = 22, LAYER_H = 138, MARGIN = 14, SWEEPS = 8, LETTERS = 30 };
 
-typedef struct place { int kernel, layer, first_in, first_out; double x, y, w, want; } place;   /* kernel -1: only an edge goes through */
+typedef struct place {
+    int kernel, layer, first_in, first_out;
+    double x, y, w, want;
+} place; /* kernel -1: only an edge goes through */
 /* Places; n boundaries between these two kernels; the next links (1 + number) into the one and out of the other. */
-typedef struct link { int from, to; const json_t *boundary; int n, next_in, next_out; } link;
+typedef struct link {
+    int from, to;
+    const json_t *boundary;
+    int n, next_in, next_out;
+} link;
 typedef struct drawing {
     tool *t;
     fu_vec(place) places;
-    fu_vec(link) links;         /* between adjacent layers; boundary only at the last link of an edge */
+    fu_vec(link) links; /* between adjacent layers; boundary only at the last link of an edge */
     int n_layers;
     double width;
 } drawing;
@@ -44,7 +52,7 @@ static void build(drawing *d, const json_t *document) {
     int *layer = FU_NEW_N(&d->t->arena, int, n + 1);
     size_t i;
     json_t *b;
-    for (int round = 0; round < n; round++) {       /* boundaries go forward, but are not sorted */
+    for (int round = 0; round < n; round++) { /* boundaries go forward, but are not sorted */
         bool moved = false;
         json_array_foreach((json_t *)boundaries, i, b) {
             int from = (int)explain_number(b, "from"), to = (int)explain_number(b, "to");
@@ -75,7 +83,7 @@ static void build(drawing *d, const json_t *document) {
     }
 }
 
-static const drawing *sorting;      /* qsort has no user pointer */
+static const drawing *sorting; /* qsort has no user pointer */
 static int by_want(const void *a, const void *b) {
     double x = sorting->places.at[*(const int *)a].want, y = sorting->places.at[*(const int *)b].want;
     return x != y ? (x > y) - (x < y) : *(const int *)a - *(const int *)b;
@@ -96,7 +104,8 @@ static void arrange(drawing *d) {
                 if (p->layer != l) continue;
                 double sum = 0;
                 int neighbours = 0;
-                for (int k = sweep % 2 ? p->first_out : p->first_in; k; k = sweep % 2 ? d->links.at[k - 1].next_out : d->links.at[k - 1].next_in) {
+                for (int k = sweep % 2 ? p->first_out : p->first_in; k;
+                     k = sweep % 2 ? d->links.at[k - 1].next_out : d->links.at[k - 1].next_in) {
                     sum += d->places.at[sweep % 2 ? d->links.at[k - 1].to : d->links.at[k - 1].from].x;
                     neighbours++;
                 }
@@ -122,18 +131,26 @@ static void draw_links(drawing *d, fu_str *o) {
     for (uint32_t i = 0; i < d->links.n; i++) {
         const link *e = &d->links.at[i];
         const place *a = &d->places.at[e->from], *b = &d->places.at[e->to];
-        const double y0 = a->kernel < 0 ? a->y + BOX_H / 2.0 : a->y + BOX_H, y1 = b->kernel < 0 ? b->y + BOX_H / 2.0 : b->y, bend = (y1 - y0) * 0.45;
-        fu_str_addf(o, "<path class=\"edge\" d=\"M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1f\"%s/>\n", a->x, y0, a->x, y0 + bend, b->x, y1 - bend, b->x, y1,
-                    b->kernel < 0 ? "" : " marker-end=\"url(#tip)\"");
+        const double y0 = a->kernel < 0 ? a->y + BOX_H / 2.0 : a->y + BOX_H,
+                     y1 = b->kernel < 0 ? b->y + BOX_H / 2.0 : b->y, bend = (y1 - y0) * 0.45;
+        fu_str_addf(o, "<path class=\"edge\" d=\"M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1f\"%s/>\n", a->x, y0, a->x,
+                    y0 + bend, b->x, y1 - bend, b->x, y1, b->kernel < 0 ? "" : " marker-end=\"url(#tip)\"");
     }
-    for (uint32_t i = 0; i < d->links.n; i++) {     /* above all lines */
+    for (uint32_t i = 0; i < d->links.n; i++) { /* above all lines */
         const link *e = &d->links.at[i];
         const place *a = &d->places.at[e->from], *b = &d->places.at[e->to];
         if (!e->boundary) continue;
-        /* Where edges fan out, near the end; where they meet, near the start; of a long one, beside the boxes that it passes. */
-        const bool fans = a->first_out && d->links.at[a->first_out - 1].next_out, meets = b->first_in && d->links.at[b->first_in - 1].next_in;
-        const double at = a->kernel < 0 ? 0 : fans && !meets ? 0.7 : meets && !fans ? 0.3 : 0.5, ease = at * at * (3 - 2 * at);
-        const double y0 = a->kernel < 0 ? a->y + BOX_H / 2.0 : a->y + BOX_H, x = a->x + (b->x - a->x) * ease, y = y0 + (b->y - y0) * at;
+        /* Where edges fan out, near the end; where they meet, near the start; of a long one, beside the boxes that it
+         * passes. */
+        const bool fans = a->first_out && d->links.at[a->first_out - 1].next_out,
+                   meets = b->first_in && d->links.at[b->first_in - 1].next_in;
+        const double at = a->kernel < 0    ? 0
+                          : fans && !meets ? 0.7
+                          : meets && !fans ? 0.3
+                                           : 0.5,
+                     ease = at * at * (3 - 2 * at);
+        const double y0 = a->kernel < 0 ? a->y + BOX_H / 2.0 : a->y + BOX_H, x = a->x + (b->x - a->x) * ease,
+                     y = y0 + (b->y - y0) * at;
         fu_str_addf(o, "<text class=\"halo\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\"><title>", x, y - 3);
         html_text(o, explain_text_of(e->boundary, "text"));
         fu_str_add(o, "</title>%");
@@ -158,12 +175,19 @@ static void draw_box(drawing *d, fu_str *o, const place *p, const json_t *k, dou
     const bool is_long = strlen(all) > LETTERS;
     fu_str_addf(o, "<a href=\"#k%d\" data-kernel=\"%d\"><title>%s: ", p->kernel, p->kernel, explain_text_of(k, "kind"));
     html_text(o, all);
-    fu_str_addf(o, "</title><rect class=\"box\" x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"%d\" rx=\"6\"/>"
-                   "<rect class=\"s%d\" x=\"%.1f\" y=\"%.1f\" width=\"5\" height=\"%d\" rx=\"2\"/>", x, y, BOX_W, BOX_H, series, x, y, BOX_H);
-    fu_str_addf(o, "<text class=\"strong\" x=\"%.1f\" y=\"%.1f\">%d %s</text><text class=\"soft\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%s</text><text x=\"%.1f\" y=\"%.1f\">",
-                x + 14, y + 19, p->kernel, explain_text_of(k, "kind"), x + BOX_W - 9, y + 19, report_ns(d->t, explain_ns(k)), x + 14, y + 37);
+    fu_str_addf(o,
+                "</title><rect class=\"box\" x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"%d\" rx=\"6\"/>"
+                "<rect class=\"s%d\" x=\"%.1f\" y=\"%.1f\" width=\"5\" height=\"%d\" rx=\"2\"/>",
+                x, y, BOX_W, BOX_H, series, x, y, BOX_H);
+    fu_str_addf(o,
+                "<text class=\"strong\" x=\"%.1f\" y=\"%.1f\">%d %s</text><text class=\"soft\" x=\"%.1f\" y=\"%.1f\" "
+                "text-anchor=\"end\">%s</text><text x=\"%.1f\" y=\"%.1f\">",
+                x + 14, y + 19, p->kernel, explain_text_of(k, "kind"), x + BOX_W - 9, y + 19,
+                report_ns(d->t, explain_ns(k)), x + 14, y + 37);
     html_text(o, is_long ? fu_format(&d->t->arena, "%.*s ...", LETTERS - 4, all) : all);
-    fu_str_addf(o, "</text><rect class=\"track\" x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"5\" rx=\"2\"/><rect class=\"s%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"5\" rx=\"2\"/></a>\n",
+    fu_str_addf(o,
+                "</text><rect class=\"track\" x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"5\" rx=\"2\"/><rect "
+                "class=\"s%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"5\" rx=\"2\"/></a>\n",
                 x + 14, y + 49, BOX_W - 24, series, x + 14, y + 49, fmax(2, share * (BOX_W - 24)));
 }
 
@@ -178,8 +202,12 @@ void explain_graph(tool *t, fu_str *o, const json_t *document) {
     arrange(&d);
     json_array_foreach((json_t *)kernels, i, k) all += explain_ns(k);
     const int w = (int)d.width + 2 * MARGIN, h = (d.n_layers - 1) * LAYER_H + BOX_H + 2 * MARGIN;
-    fu_str_addf(o, "<div class=\"card scroll\"><svg class=\"graph\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"kernels and the values between them\">\n", w, h, w, h);
-    fu_str_add(o, "<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" orient=\"auto\"><path d=\"M0 0L8 4L0 8Z\" class=\"tip\"/></marker></defs>\n");
+    fu_str_addf(o,
+                "<div class=\"card scroll\"><svg class=\"graph\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
+                "role=\"img\" aria-label=\"kernels and the values between them\">\n",
+                w, h, w, h);
+    fu_str_add(o, "<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"8\" "
+                  "markerHeight=\"8\" orient=\"auto\"><path d=\"M0 0L8 4L0 8Z\" class=\"tip\"/></marker></defs>\n");
     draw_links(&d, o);
     for (uint32_t p = 0; p < d.places.n; p++) {
         if (d.places.at[p].kernel < 0) continue;

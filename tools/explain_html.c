@@ -1,31 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* explain_html.c: the plan as one page: what fusing saves, the graph, a panel for each kernel (its statements, description, LLVM IR and
- * machine code), the boundaries with their reasons, the memory plan. Everything is in the page; without scripts all panels are open. */
+/* explain_html.c: the plan as one page: what fusing saves, the graph, a panel for each kernel (its statements,
+ * description, LLVM IR and machine code), the boundaries with their reasons, the memory plan. Everything is in the
+ * page; without scripts all panels are open. */
 #include "explain.h"
 #include "disasm.h"
 #include "html.h"
 
 static const char style[] =
-    ".graph{display:block;margin:0 auto}.graph a{cursor:pointer}.graph .box{fill:var(--card);stroke:var(--line);stroke-width:1.2}"
-    ".graph a:hover .box,.graph a:focus .box{stroke:var(--accent)}.graph a.on .box{stroke:var(--accent);stroke-width:2.4}.graph a:focus{outline:none}"
-    ".graph .track{fill:var(--code)}.graph .edge{fill:none;stroke:var(--s6);stroke-width:1.4}.graph .tip{fill:var(--s6)}"
-    ".graph .strong{font-weight:650}.graph .halo{paint-order:stroke;stroke:var(--card);stroke-width:5px;stroke-linejoin:round;font-size:11.5px}\n"
+    ".graph{display:block;margin:0 auto}.graph a{cursor:pointer}.graph "
+    ".box{fill:var(--card);stroke:var(--line);stroke-width:1.2}"
+    ".graph a:hover .box,.graph a:focus .box{stroke:var(--accent)}.graph a.on "
+    ".box{stroke:var(--accent);stroke-width:2.4}.graph a:focus{outline:none}"
+    ".graph .track{fill:var(--code)}.graph .edge{fill:none;stroke:var(--s6);stroke-width:1.4}.graph "
+    ".tip{fill:var(--s6)}"
+    ".graph .strong{font-weight:650}.graph "
+    ".halo{paint-order:stroke;stroke:var(--card);stroke-width:5px;stroke-linejoin:round;font-size:11.5px}\n"
     ".kernel{scroll-margin-top:12px}.kernel h3{margin:0 0 8px}.js .kernel{display:none}.js .kernel.on{display:block}"
-    ".facts{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:0 0 12px;font-size:14px}.facts dt{color:var(--soft)}.facts dd{margin:0;overflow-wrap:anywhere}\n"
-    ".tabs{display:none;gap:4px;margin:0 0 -1px;flex-wrap:wrap}.js .tabs{display:flex}.tabs button{font:inherit;font-size:13.5px;padding:4px 12px;border:1px solid transparent;"
-    "border-radius:6px 6px 0 0;background:none;color:var(--soft);cursor:pointer}.tabs button.on{background:var(--code);border-color:var(--line);border-bottom-color:var(--code);"
-    "color:var(--ink)}.js .pane{display:none}.js .pane.on{display:block}.pane>b{font-weight:600;font-size:13px;color:var(--soft)}.js .pane>b{display:none}"
-    ".pane pre{margin:0 0 8px;max-height:520px;white-space:pre;tab-size:4}.js .pane pre{border-radius:0 6px 6px 6px}.src{color:var(--s1);font-weight:600}\n"
-    "tr[data-kernel] td:last-child{white-space:nowrap}tr[data-kernel]{cursor:pointer}tr[data-kernel]:hover td{background:var(--code)}\n";
+    ".facts{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:0 0 12px;font-size:14px}.facts "
+    "dt{color:var(--soft)}.facts dd{margin:0;overflow-wrap:anywhere}\n"
+    ".tabs{display:none;gap:4px;margin:0 0 -1px;flex-wrap:wrap}.js .tabs{display:flex}.tabs "
+    "button{font:inherit;font-size:13.5px;padding:4px 12px;border:1px solid transparent;"
+    "border-radius:6px 6px 0 0;background:none;color:var(--soft);cursor:pointer}.tabs "
+    "button.on{background:var(--code);border-color:var(--line);border-bottom-color:var(--code);"
+    "color:var(--ink)}.js .pane{display:none}.js "
+    ".pane.on{display:block}.pane>b{font-weight:600;font-size:13px;color:var(--soft)}.js .pane>b{display:none}"
+    ".pane pre{margin:0 0 8px;max-height:520px;white-space:pre;tab-size:4}.js .pane pre{border-radius:0 6px 6px "
+    "6px}.src{color:var(--s1);font-weight:600}\n"
+    "tr[data-kernel] td:last-child{white-space:nowrap}tr[data-kernel]{cursor:pointer}tr[data-kernel]:hover "
+    "td{background:var(--code)}\n";
 
 /* A chosen kernel, and the tab that all panels show, are kept while the page is open. */
 static const char script[] =
     "const body=document.body,all=s=>[...document.querySelectorAll(s)];body.classList.add('js');\n"
     "function choose(k,jump){all('.kernel').forEach(e=>e.classList.toggle('on',e.id==='k'+k));"
     "all('.graph a').forEach(e=>e.classList.toggle('on',e.dataset.kernel===k));"
-    "if(jump){const e=document.getElementById('k'+k);if(e&&e.getBoundingClientRect().top>innerHeight*0.7)e.scrollIntoView({behavior:'smooth',block:'nearest'});history.replaceState(null,'','#k'+k)}}\n"
-    "function tab(n){all('.tabs button').forEach(e=>e.classList.toggle('on',e.dataset.tab===n));all('.pane').forEach(e=>e.classList.toggle('on',e.dataset.tab===n))}\n"
-    "all('[data-kernel]').forEach(e=>e.addEventListener('click',v=>{v.preventDefault();choose(e.dataset.kernel,true)}));\n"
+    "if(jump){const "
+    "e=document.getElementById('k'+k);if(e&&e.getBoundingClientRect().top>innerHeight*0.7)e.scrollIntoView({behavior:'"
+    "smooth',block:'nearest'});history.replaceState(null,'','#k'+k)}}\n"
+    "function tab(n){all('.tabs "
+    "button').forEach(e=>e.classList.toggle('on',e.dataset.tab===n));all('.pane').forEach(e=>e.classList.toggle('on',e."
+    "dataset.tab===n))}\n"
+    "all('[data-kernel]').forEach(e=>e.addEventListener('click',v=>{v.preventDefault();choose(e.dataset.kernel,true)}))"
+    ";\n"
     "all('.tabs button').forEach(e=>e.addEventListener('click',()=>tab(e.dataset.tab)));\n"
     "tab('ir');choose((/^#k(\\d+)$/.exec(location.hash)||[0,'0'])[1],false);\n";
 
@@ -45,8 +61,10 @@ static void fact(fu_str *o, const char *name, const char *text) {
 }
 
 static const char *count_text(tool *t, double v) {
-    return v >= 1e9 ? fu_format(&t->arena, "%.2f GFLOP", v / 1e9) : v >= 1e6 ? fu_format(&t->arena, "%.2f MFLOP", v / 1e6)
-           : v >= 1e4 ? fu_format(&t->arena, "%.1f kFLOP", v / 1e3) : fu_format(&t->arena, "%.0f FLOP", v);
+    return v >= 1e9   ? fu_format(&t->arena, "%.2f GFLOP", v / 1e9)
+           : v >= 1e6 ? fu_format(&t->arena, "%.2f MFLOP", v / 1e6)
+           : v >= 1e4 ? fu_format(&t->arena, "%.1f kFLOP", v / 1e3)
+                      : fu_format(&t->arena, "%.0f FLOP", v);
 }
 
 /* "memory, 83 %" */
@@ -60,16 +78,26 @@ static void figures(tool *t, fu_str *o, const json_t *d) {
     const json_t *fused = json_object_get(d, "fused"), *apart = json_object_get(d, "unfused");
     const double one = explain_number(fused, "measured_ns"), other = explain_number(apart, "measured_ns");
     fu_str_add(o, "<div class=\"figures\">");
-    html_figure(o, fu_format(&t->arena, "%.0f of %.0f", explain_number(fused, "kernels"), explain_number(apart, "kernels")), "kernels, fused of unfused");
-    html_figure(o, report_bytes(t, explain_number(fused, "bytes")), fu_format(&t->arena, "moved; %s unfused", report_bytes(t, explain_number(apart, "bytes"))));
-    html_figure(o, report_bytes(t, explain_number(fused, "peak_bytes")), fu_format(&t->arena, "peak of temporaries; %s unfused", report_bytes(t, explain_number(apart, "peak_bytes"))));
+    html_figure(
+        o, fu_format(&t->arena, "%.0f of %.0f", explain_number(fused, "kernels"), explain_number(apart, "kernels")),
+        "kernels, fused of unfused");
+    html_figure(o, report_bytes(t, explain_number(fused, "bytes")),
+                fu_format(&t->arena, "moved; %s unfused", report_bytes(t, explain_number(apart, "bytes"))));
+    html_figure(
+        o, report_bytes(t, explain_number(fused, "peak_bytes")),
+        fu_format(&t->arena, "peak of temporaries; %s unfused", report_bytes(t, explain_number(apart, "peak_bytes"))));
     html_figure(o, count_text(t, explain_number(fused, "flops")), "arithmetic");
-    if (one > 0) html_figure(o, report_ns(t, one), other > 0 ? fu_format(&t->arena, "a call; %s unfused, %.2f times as long", report_ns(t, other), other / one) : "a call");
+    if (one > 0)
+        html_figure(
+            o, report_ns(t, one),
+            other > 0 ? fu_format(&t->arena, "a call; %s unfused, %.2f times as long", report_ns(t, other), other / one)
+                      : "a call");
     fu_str_add(o, "</div>\n");
 }
 
 static void kernel_table(tool *t, fu_str *o, const json_t *d) {
-    static const char *const heads[] = {"kernel", "operators", "read", "written", "arithmetic", "time", "share of the time", "bound by"};
+    static const char *const heads[] = {"kernel", "operators",         "read",    "written", "arithmetic",
+                                        "time",   "share of the time", "bound by"};
     const json_t *kernels = json_object_get(d, "kernels");
     double all = 0;
     size_t i;
@@ -86,8 +114,9 @@ static void kernel_table(tool *t, fu_str *o, const json_t *d) {
         fu_str_add(o, "</a>");
         html_cell(&table, 1);
         html_text(o, words(t, json_object_get(k, "ops"), ""));
-        const char *const cells[] = {report_bytes(t, explain_number(k, "bytes_read")), report_bytes(t, explain_number(k, "bytes_written")), count_text(t, explain_number(k, "flops")),
-                                     report_ns(t, explain_ns(k))};
+        const char *const cells[] = {report_bytes(t, explain_number(k, "bytes_read")),
+                                     report_bytes(t, explain_number(k, "bytes_written")),
+                                     count_text(t, explain_number(k, "flops")), report_ns(t, explain_ns(k))};
         for (int c = 0; c < 4; c++) {
             html_cell(&table, 2 + c);
             html_text(o, cells[c]);
@@ -103,7 +132,7 @@ static void kernel_table(tool *t, fu_str *o, const json_t *d) {
 
 static void pane(fu_str *o, const char *id, const char *title, const char *text) {
     fu_str_addf(o, "<div class=\"pane\" data-tab=\"%s\"><b>%s</b><pre>", id, title);
-    for (const char *p = text; *p;) {       /* lines of the description among instructions stand out */
+    for (const char *p = text; *p;) { /* lines of the description among instructions stand out */
         const size_t n = strcspn(p, "\n");
         char line[512];
         snprintf(line, sizeof line, "%.*s", (int)(n < sizeof line - 1 ? n : sizeof line - 1), p);
@@ -117,48 +146,71 @@ static void pane(fu_str *o, const char *id, const char *title, const char *text)
 }
 
 static void code_panes(tool *t, fu_str *o, const json_t *k, const fusor_codegen_table *module, const char *problem) {
-    const char *description = explain_text_of(k, "description"), *symbol = explain_text_of(k, "symbol"), *llvm = NULL, *code = NULL;
+    const char *description = explain_text_of(k, "description"), *symbol = explain_text_of(k, "symbol"), *llvm = NULL,
+               *code = NULL;
     disasm_counts n = {0};
     if (module) llvm = disasm_llvm(t, module, description, symbol, &problem);
     if (module) code = disasm_code(t, module, description, symbol, &n, &problem);
     const char *none = fu_format(&t->arena, "no code generator: %s", problem ? problem : "unknown");
     pane(o, "llvm", "LLVM IR", llvm ? llvm : none);
     pane(o, "asm", "machine code",
-         code ? fu_format(&t->arena, "%d instructions; %d stores to the frame and %d loads from it\n%s", n.instructions, n.stores, n.loads, code) : none);
+         code ? fu_format(&t->arena, "%d instructions; %d stores to the frame and %d loads from it\n%s", n.instructions,
+                          n.stores, n.loads, code)
+              : none);
 }
 
-static void kernel_panel(tool *t, fu_str *o, size_t i, const json_t *k, const fusor_codegen_table *module, const char *problem) {
+static void kernel_panel(tool *t, fu_str *o, size_t i, const json_t *k, const fusor_codegen_table *module,
+                         const char *problem) {
     const json_t *schedule = json_object_get(k, "schedule"), *tile = json_object_get(schedule, "tile");
     const bool has_kernel = explain_text_of(k, "key")[0] != 0;
     size_t s;
     json_t *v;
-    fu_str_addf(o, "<section class=\"card kernel\" id=\"k%zu\"><h3>Kernel %zu: %s</h3>\n<dl class=\"facts\">", i, i, explain_text_of(k, "kind"));
+    fu_str_addf(o, "<section class=\"card kernel\" id=\"k%zu\"><h3>Kernel %zu: %s</h3>\n<dl class=\"facts\">", i, i,
+                explain_text_of(k, "kind"));
     if (has_kernel) fact(o, "symbol", explain_text_of(k, "symbol"));
     else fact(o, "because", explain_text_of(k, "reason"));
     if (has_kernel) fact(o, "key", explain_text_of(k, "key"));
-    if (has_kernel) fact(o, "loop", fu_format(&t->arena, "%s; %s", explain_text_of(k, "loop")[0] ? explain_text_of(k, "loop") : "one element", explain_text_of(schedule, "form")));
+    if (has_kernel)
+        fact(o, "loop",
+             fu_format(&t->arena, "%s; %s", explain_text_of(k, "loop")[0] ? explain_text_of(k, "loop") : "one element",
+                       explain_text_of(schedule, "form")));
     if (schedule)
-        fact(o, "schedule", fu_format(&t->arena, "%.0f lanes%s; %.0f tiles in %.0f phase%s on %.0f thread%s", explain_number(schedule, "vector"),
-                                      tile ? fu_format(&t->arena, ", register tile %.0f x %.0f, k block %.0f", explain_number(tile, "rows"), explain_number(tile, "columns"),
-                                                       explain_number(tile, "k_block")) : "",
-                                      explain_number(schedule, "tiles"), explain_number(schedule, "phases"), explain_number(schedule, "phases") == 1 ? "" : "s",
-                                      explain_number(schedule, "threads"), explain_number(schedule, "threads") == 1 ? "" : "s"));
-    fact(o, "data", fu_format(&t->arena, "reads %s (%s); writes %s (%s)", words(t, json_object_get(k, "reads"), "%"), report_bytes(t, explain_number(k, "bytes_read")),
-                              words(t, json_object_get(k, "writes"), "%"), report_bytes(t, explain_number(k, "bytes_written"))));
+        fact(o, "schedule",
+             fu_format(&t->arena, "%.0f lanes%s; %.0f tiles in %.0f phase%s on %.0f thread%s",
+                       explain_number(schedule, "vector"),
+                       tile ? fu_format(&t->arena, ", register tile %.0f x %.0f, k block %.0f",
+                                        explain_number(tile, "rows"), explain_number(tile, "columns"),
+                                        explain_number(tile, "k_block"))
+                            : "",
+                       explain_number(schedule, "tiles"), explain_number(schedule, "phases"),
+                       explain_number(schedule, "phases") == 1 ? "" : "s", explain_number(schedule, "threads"),
+                       explain_number(schedule, "threads") == 1 ? "" : "s"));
+    fact(o, "data",
+         fu_format(&t->arena, "reads %s (%s); writes %s (%s)", words(t, json_object_get(k, "reads"), "%"),
+                   report_bytes(t, explain_number(k, "bytes_read")), words(t, json_object_get(k, "writes"), "%"),
+                   report_bytes(t, explain_number(k, "bytes_written"))));
     fact(o, "arithmetic", count_text(t, explain_number(k, "flops")));
-    fact(o, "estimated", fu_format(&t->arena, "%s, bound by %s", report_ns(t, explain_number(k, "estimated_ns")), explain_text_of(k, "estimated_limit")));
+    fact(o, "estimated",
+         fu_format(&t->arena, "%s, bound by %s", report_ns(t, explain_number(k, "estimated_ns")),
+                   explain_text_of(k, "estimated_limit")));
     if (json_object_get(k, "measured_ns"))
-        fact(o, "measured", strcmp(explain_text_of(k, "limit"), "call") == 0
-                                ? fu_format(&t->arena, "%s; %.0f %% of it is the cost of a call", report_ns(t, explain_number(k, "measured_ns")), 100 * explain_number(k, "limit_share"))
-                                : fu_format(&t->arena, "%s; %s allows %s (%.0f %%)", report_ns(t, explain_number(k, "measured_ns")), explain_text_of(k, "limit"),
-                                            report_ns(t, explain_number(k, "limit_ns")), 100 * explain_number(k, "limit_share")));
+        fact(o, "measured",
+             strcmp(explain_text_of(k, "limit"), "call") == 0
+                 ? fu_format(&t->arena, "%s; %.0f %% of it is the cost of a call",
+                             report_ns(t, explain_number(k, "measured_ns")), 100 * explain_number(k, "limit_share"))
+                 : fu_format(&t->arena, "%s; %s allows %s (%.0f %%)", report_ns(t, explain_number(k, "measured_ns")),
+                             explain_text_of(k, "limit"), report_ns(t, explain_number(k, "limit_ns")),
+                             100 * explain_number(k, "limit_share")));
     json_array_foreach(json_object_get(k, "statements"), s, v) {
         if (!explain_text_of(v, "at")[0] && !explain_text_of(v, "name")[0] && !explain_text_of(v, "loc")[0]) continue;
-        fact(o, s ? "" : "from", fu_format(&t->arena, "%s  %%%s = %s  %s %s", explain_text_of(v, "at"), explain_text_of(v, "value"), explain_text_of(v, "op"),
-                                           explain_text_of(v, "name"), explain_text_of(v, "loc")));
+        fact(o, s ? "" : "from",
+             fu_format(&t->arena, "%s  %%%s = %s  %s %s", explain_text_of(v, "at"), explain_text_of(v, "value"),
+                       explain_text_of(v, "op"), explain_text_of(v, "name"), explain_text_of(v, "loc")));
     }
     fu_str_add(o, "</dl>\n<div class=\"tabs\"><button data-tab=\"ir\">IR</button>");
-    if (has_kernel) fu_str_add(o, "<button data-tab=\"kernel\">Kernel description</button><button data-tab=\"llvm\">LLVM IR</button><button data-tab=\"asm\">Assembly</button>");
+    if (has_kernel)
+        fu_str_add(o, "<button data-tab=\"kernel\">Kernel description</button><button data-tab=\"llvm\">LLVM "
+                      "IR</button><button data-tab=\"asm\">Assembly</button>");
     fu_str_add(o, "</div>\n");
     pane(o, "ir", "statements after normalization", explain_text_of(k, "ir"));
     if (has_kernel) pane(o, "kernel", "kernel description", explain_text_of(k, "description"));
@@ -181,7 +233,9 @@ static void boundary_table(tool *t, fu_str *o, const json_t *d) {
         html_row_begin(&table);
         for (int c = 0; c < 6; c++) {
             html_cell(&table, c);
-            if (c < 2) fu_str_addf(o, "<a href=\"#k%.0f\" data-kernel=\"%.0f\">%.0f</a>", explain_number(b, c ? "to" : "from"), explain_number(b, c ? "to" : "from"), explain_number(b, c ? "to" : "from"));
+            if (c < 2)
+                fu_str_addf(o, "<a href=\"#k%.0f\" data-kernel=\"%.0f\">%.0f</a>", explain_number(b, c ? "to" : "from"),
+                            explain_number(b, c ? "to" : "from"), explain_number(b, c ? "to" : "from"));
             if (c == 2) html_text(o, fu_format(&t->arena, "%%%s", explain_text_of(b, "value")));
             if (c == 3) html_text(o, report_bytes(t, explain_number(b, "bytes")));
             if (c == 4) fu_str_addf(o, "<span class=\"tag\">%s</span>", explain_text_of(b, "reason"));
@@ -192,7 +246,8 @@ static void boundary_table(tool *t, fu_str *o, const json_t *d) {
     html_table_end(&table);
 }
 
-/* A line for each temporary, from the kernel that writes it to the last that reads it; as high as its share of the largest. */
+/* A line for each temporary, from the kernel that writes it to the last that reads it; as high as its share of the
+ * largest. */
 static void memory_plan(tool *t, fu_str *o, const json_t *d) {
     enum { LEFT = 190, RIGHT = 90, ROW = 22, WIDTH = 1080 };
     const json_t *memory = json_object_get(d, "memory");
@@ -206,23 +261,33 @@ static void memory_plan(tool *t, fu_str *o, const json_t *d) {
         return;
     }
     const int h = (int)json_array_size(memory) * ROW + 34;
-    fu_str_addf(o, "<div class=\"card scroll\"><svg width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"lifetimes of temporaries\">\n", WIDTH, h, WIDTH, h);
+    fu_str_addf(o,
+                "<div class=\"card scroll\"><svg width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\" "
+                "aria-label=\"lifetimes of temporaries\">\n",
+                WIDTH, h, WIDTH, h);
     for (size_t s = 0; s < steps; s++) {
         const double x = LEFT + unit * (double)s;
         fu_str_addf(o, "<path class=\"axis\" d=\"M%.1f 20V%d\"/>", x, h - 8);
-        if (unit >= 14 || s % 10 == 0) fu_str_addf(o, "<text class=\"soft\" x=\"%.1f\" y=\"13\" text-anchor=\"middle\">%zu</text>\n", x + unit / 2, s);
+        if (unit >= 14 || s % 10 == 0)
+            fu_str_addf(o, "<text class=\"soft\" x=\"%.1f\" y=\"13\" text-anchor=\"middle\">%zu</text>\n", x + unit / 2,
+                        s);
     }
     json_array_foreach((json_t *)memory, i, v) {
         const bool in_place = json_object_get(v, "in_place") != NULL;
         const double y = 24 + (double)i * ROW, first = explain_number(v, "first"), last = explain_number(v, "last");
         fu_str_addf(o, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT - 10, y + 14);
         html_text(o, fu_format(&t->arena, "%%%.26s", explain_text_of(v, "value")));
-        fu_str_addf(o, "</text><rect class=\"s%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"12\" rx=\"3\"/><text class=\"soft\" x=\"%.1f\" y=\"%.1f\">", in_place ? 3 : 1,
-                    LEFT + unit * first + 1, y + 4, unit * (last - first + 1) - 2, LEFT + unit * (last + 1) + 6, y + 14);
-        html_text(o, in_place ? fu_format(&t->arena, "in %%%s", explain_text_of(v, "in_place")) : report_bytes(t, explain_number(v, "bytes")));
+        fu_str_addf(o,
+                    "</text><rect class=\"s%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"12\" rx=\"3\"/><text "
+                    "class=\"soft\" x=\"%.1f\" y=\"%.1f\">",
+                    in_place ? 3 : 1, LEFT + unit * first + 1, y + 4, unit * (last - first + 1) - 2,
+                    LEFT + unit * (last + 1) + 6, y + 14);
+        html_text(o, in_place ? fu_format(&t->arena, "in %%%s", explain_text_of(v, "in_place"))
+                              : report_bytes(t, explain_number(v, "bytes")));
         fu_str_add(o, "</text>\n");
     }
-    fu_str_add(o, "</svg></div>\n<p class=\"note\">Columns are kernels in order. Memory of values that do not overlap is one; green: written over a parameter.</p>\n");
+    fu_str_add(o, "</svg></div>\n<p class=\"note\">Columns are kernels in order. Memory of values that do not overlap "
+                  "is one; green: written over a parameter.</p>\n");
 }
 
 void explain_html(tool *t, fu_str *o, const json_t *d, const fusor_codegen_table *module, const char *problem) {
@@ -231,8 +296,10 @@ void explain_html(tool *t, fu_str *o, const json_t *d, const fusor_codegen_table
     size_t i;
     json_t *v;
     fu_str_init(&lead, &t->arena);
-    fu_str_addf(&lead, "Plan for %s, %.0f thread%s", explain_text_of(d, "target"), explain_number(d, "threads"), explain_number(d, "threads") == 1 ? "" : "s");
-    json_object_foreach(json_object_get((json_t *)d, "dims"), name, v) fu_str_addf(&lead, ", %s=%lld", name, (long long)json_integer_value(v));
+    fu_str_addf(&lead, "Plan for %s, %.0f thread%s", explain_text_of(d, "target"), explain_number(d, "threads"),
+                explain_number(d, "threads") == 1 ? "" : "s");
+    json_object_foreach(json_object_get((json_t *)d, "dims"), name, v)
+        fu_str_addf(&lead, ", %s=%lld", name, (long long)json_integer_value(v));
     if (json_is_true(json_object_get(d, "assumed"))) fu_str_add(&lead, " (sizes that were not given are assumed)");
     html_begin(o, fu_format(&t->arena, "@%s", explain_text_of(d, "function")), lead.at, style);
     figures(t, o, d);

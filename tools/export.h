@@ -5,11 +5,21 @@
 #include "options.h"
 #include "ir/codegen_api.h"
 
-typedef struct export_kernel { const ir_kernel *k; fu_str text; char symbol[IR_SYMBOL_MAX], key[2 * IR_KEY_BYTES + 1]; } export_kernel;
+typedef struct export_kernel {
+    const ir_kernel *k;
+    fu_str text;
+    char symbol[IR_SYMBOL_MAX], key[2 * IR_KEY_BYTES + 1];
+} export_kernel;
 typedef fu_vec(export_kernel) export_kernels;
-typedef struct export_blob { const char *symbol; const void *data; size_t bytes; uint64_t entry, code_bytes; } export_blob;
+typedef struct export_blob {
+    const char *symbol;
+    const void *data;
+    size_t bytes;
+    uint64_t entry, code_bytes;
+} export_blob;
 
-/* An ELF64 relocatable with all blobs in .text, one function symbol each (weak: the same kernel may come in another object). */
+/* An ELF64 relocatable with all blobs in .text, one function symbol each (weak: the same kernel may come in another
+ * object). */
 void export_object(fu_str *out, const export_blob *blob, size_t n);
 /* The header; reads the plan's sizes from --dim. 0, or the exit status after a message. The plan is given away. */
 int export_header(tool *t, ir_plan *plan, const export_kernels *kernels, fu_str *out);

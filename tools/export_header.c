@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* export_header.c: the C header of a function that is compiled ahead of time. The executor lays the call out for each combination of
- * sizes (exec_peak: sizes, strides, tiles, memory), and the header is that, as tables, with one function that runs the steps. */
+/* export_header.c: the C header of a function that is compiled ahead of time. The executor lays the call out for each
+ * combination of sizes (exec_peak: sizes, strides, tiles, memory), and the header is that, as tables, with one function
+ * that runs the steps. */
 #include "export.h"
 #include "inputs.h"
 #include "rt/exec_internal.h"
@@ -11,22 +12,27 @@ static const char *c_type(ir_dtype t) {
     switch (t) {
     case FUSOR_F64: return "double";
     case FUSOR_F32: return "float";
-    case FUSOR_F16: case FUSOR_BF16: case FUSOR_U16: return "uint16_t";
+    case FUSOR_F16:
+    case FUSOR_BF16:
+    case FUSOR_U16: return "uint16_t";
     case FUSOR_I64: return "int64_t";
     case FUSOR_I32: return "int32_t";
     case FUSOR_I16: return "int16_t";
     case FUSOR_I8: return "int8_t";
     case FUSOR_U32: return "uint32_t";
     case FUSOR_U64: return "uint64_t";
-    default: return "uint8_t";      /* u8, bool */
+    default: return "uint8_t"; /* u8, bool */
     }
 }
 
 /* A name as one of C. */
 static const char *c_name(tool *t, const char *name) {
-    static const char *const keywords[] = {"auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto",
-                                           "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch",
-                                           "typedef", "union", "unsigned", "void", "volatile", "while", "bool", "class", "new", "delete", "this", "template", "in", "out", "memory"};
+    static const char *const keywords[] = {
+        "auto",   "break",    "case",     "char",     "const", "continue", "default", "do",     "double",
+        "else",   "enum",     "extern",   "float",    "for",   "goto",     "if",      "inline", "int",
+        "long",   "register", "restrict", "return",   "short", "signed",   "sizeof",  "static", "struct",
+        "switch", "typedef",  "union",    "unsigned", "void",  "volatile", "while",   "bool",   "class",
+        "new",    "delete",   "this",     "template", "in",    "out",      "memory"};
     fu_str s;
     fu_str_init(&s, &t->arena);
     if (isdigit((unsigned char)name[0])) fu_str_addc(&s, '_');
@@ -39,18 +45,24 @@ static const char *c_name(tool *t, const char *name) {
 static const char prelude[] =
     "#include <stdint.h>\n#include <stdlib.h>\n#include <string.h>\n\n"
     "#ifndef FUSOR_AOT_ARGS\n#define FUSOR_AOT_ARGS\n"
-    "typedef struct fusor_aot_args {\n    uint32_t version, phase;\n    int64_t tune[8];\n    void *const *buffer;\n    const int64_t *size, *stride;\n"
+    "typedef struct fusor_aot_args {\n    uint32_t version, phase;\n    int64_t tune[8];\n    void *const *buffer;\n   "
+    " const int64_t *size, *stride;\n"
     "    const uint64_t *scalar;\n    void *scratch, *shared, *kept;\n} fusor_aot_args;\n"
     "/* Results of the functions: 0 is success. */\n"
     "enum { FUSOR_AOT_OK, FUSOR_AOT_NO_MEMORY, FUSOR_AOT_SIZES, FUSOR_AOT_INDEX, FUSOR_AOT_KERNEL, FUSOR_AOT_CPU };\n"
-    "static inline int fusor_aot_run(int (*kernel)(const fusor_aot_args *, int64_t, int64_t), fusor_aot_args *args, int n_phases, const int64_t *tiles) {\n"
+    "static inline int fusor_aot_run(int (*kernel)(const fusor_aot_args *, int64_t, int64_t), fusor_aot_args *args, "
+    "int n_phases, const int64_t *tiles) {\n"
     "    int failed = 0;\n"
-    "    for (int p = 0; p < n_phases && !failed; p++) {\n        args->phase = (uint32_t)p;\n        if (tiles[p]) failed = kernel(args, 0, tiles[p]);\n    }\n"
+    "    for (int p = 0; p < n_phases && !failed; p++) {\n        args->phase = (uint32_t)p;\n        if (tiles[p]) "
+    "failed = kernel(args, 0, tiles[p]);\n    }\n"
     "    return failed ? FUSOR_AOT_KERNEL : FUSOR_AOT_OK;\n}\n#endif\n\n";
 /* The text above is ir_kernel_args. */
-_Static_assert(offsetof(ir_kernel_args, tune) == 8 && IR_TUNE_COUNT == 8 && offsetof(ir_kernel_args, buffer) == 72 && offsetof(ir_kernel_args, size) == 80 &&
-               offsetof(ir_kernel_args, stride) == 88 && offsetof(ir_kernel_args, scalar) == 96 && offsetof(ir_kernel_args, scratch) == 104 &&
-               offsetof(ir_kernel_args, shared) == 112 && offsetof(ir_kernel_args, kept) == 120 && sizeof(ir_kernel_args) == 128, "prelude");
+_Static_assert(offsetof(ir_kernel_args, tune) == 8 && IR_TUNE_COUNT == 8 && offsetof(ir_kernel_args, buffer) == 72 &&
+                   offsetof(ir_kernel_args, size) == 80 && offsetof(ir_kernel_args, stride) == 88 &&
+                   offsetof(ir_kernel_args, scalar) == 96 && offsetof(ir_kernel_args, scratch) == 104 &&
+                   offsetof(ir_kernel_args, shared) == 112 && offsetof(ir_kernel_args, kept) == 120 &&
+                   sizeof(ir_kernel_args) == 128,
+               "prelude");
 
 static void add_list(fu_str *s, const char *type, const char *name, const int64_t *v, int n) {
     fu_str_addf(s, "        static const %s %s[] = {", type, name);
@@ -87,8 +99,10 @@ static void add_kernel(tool *t, fu_str *s, const frame *f, int number, const cha
     }
     fu_str_addf(s, "};\n        fusor_aot_args args = {%d, 0, {", IR_KERNEL_ABI);
     for (int i = 0; i < IR_TUNE_COUNT; i++) fu_str_addf(s, "%s%" PRId64, i ? ", " : "", x->args.tune[i]);
-    fu_str_addf(s, "}, buffer, size, stride, scalar, memory + %zu, memory + %zu, memory + %zu};\n", f->scratch_at, f->shared_at, f->kept_at);
-    fu_str_addf(s, "        if ((status = fusor_aot_run(%s, &args, %d, tiles)) != 0) return status;\n", symbol, x->launch.n_phases);
+    fu_str_addf(s, "}, buffer, size, stride, scalar, memory + %zu, memory + %zu, memory + %zu};\n", f->scratch_at,
+                f->shared_at, f->kept_at);
+    fu_str_addf(s, "        if ((status = fusor_aot_run(%s, &args, %d, tiles)) != 0) return status;\n", symbol,
+                x->launch.n_phases);
 }
 
 static const char *symbol_of(const export_kernels *kernels, const ir_kernel *k, fu_arena *a) {
@@ -96,7 +110,8 @@ static const char *symbol_of(const export_kernels *kernels, const ir_kernel *k, 
     fu_str_init(&text, a);
     ir_kernel_print(&text, k);
     for (uint32_t i = 0; i < kernels->n; i++)
-        if (kernels->at[i].text.n == text.n && memcmp(kernels->at[i].text.at, text.at, text.n) == 0) return kernels->at[i].symbol;
+        if (kernels->at[i].text.n == text.n && memcmp(kernels->at[i].text.at, text.at, text.n) == 0)
+            return kernels->at[i].symbol;
     return "";
 }
 
@@ -105,22 +120,33 @@ static void add_check(tool *t, fu_str *s, const frame *f, int number) {
     int arg = f->x->core->plan->steps.at[number].arg[0];
     ir_dtype dtype = f->x->core->plan->buffers.at[arg].dtype;
     int64_t size = f->step[number].axis_size;
-    fu_str_addf(s, "        const %s *index = (const %s *)(%s);\n        for (int64_t i = 0; i < %" PRId64 "; i++)\n", c_type(dtype), c_type(dtype), place(t, f, arg), f->count[arg]);
-    if (ir_is_signed(dtype)) fu_str_addf(s, "            if (index[i] < -INT64_C(%" PRId64 ") || index[i] >= INT64_C(%" PRId64 ")) return FUSOR_AOT_INDEX;\n", size, size);
+    fu_str_addf(s, "        const %s *index = (const %s *)(%s);\n        for (int64_t i = 0; i < %" PRId64 "; i++)\n",
+                c_type(dtype), c_type(dtype), place(t, f, arg), f->count[arg]);
+    if (ir_is_signed(dtype))
+        fu_str_addf(s,
+                    "            if (index[i] < -INT64_C(%" PRId64 ") || index[i] >= INT64_C(%" PRId64
+                    ")) return FUSOR_AOT_INDEX;\n",
+                    size, size);
     else fu_str_addf(s, "            if (index[i] >= UINT64_C(%" PRId64 ")) return FUSOR_AOT_INDEX;\n", size);
 }
 
 static void add_copy(tool *t, fu_str *s, const frame *f, const int *arg) {
     if (!f->bytes[arg[0]]) return;
-    fu_str_addf(s, "        if (%s != %s) memmove(%s, %s, %" PRId64 ");\n", place(t, f, arg[1]), place(t, f, arg[0]), place(t, f, arg[1]), place(t, f, arg[0]), f->bytes[arg[0]]);
+    fu_str_addf(s, "        if (%s != %s) memmove(%s, %s, %" PRId64 ");\n", place(t, f, arg[1]), place(t, f, arg[0]),
+                place(t, f, arg[1]), place(t, f, arg[0]), f->bytes[arg[0]]);
 }
 
 /* NAME__<variant>: the steps with everything known. */
-static void add_variant(tool *t, fu_str *s, const frame *f, const export_kernels *kernels, const char *name, int variant) {
+static void add_variant(tool *t, fu_str *s, const frame *f, const export_kernels *kernels, const char *name,
+                        int variant) {
     const ir_plan *plan = f->x->core->plan;
-    fu_str_addf(s, "static inline int %s__%d(void *const *in, void *const *out, char *memory) {\n    int status = FUSOR_AOT_OK;\n", name, variant);
+    fu_str_addf(
+        s,
+        "static inline int %s__%d(void *const *in, void *const *out, char *memory) {\n    int status = FUSOR_AOT_OK;\n",
+        name, variant);
     for (uint32_t i = 0; i < plan->buffers.n; i++)
-        if (plan->buffers.at[i].storage == IR_STORE_LITERAL) fu_str_addf(s, "    static const uint64_t literal%u = 0x%" PRIx64 "u;\n", i, plan->buffers.at[i].bits);
+        if (plan->buffers.at[i].storage == IR_STORE_LITERAL)
+            fu_str_addf(s, "    static const uint64_t literal%u = 0x%" PRIx64 "u;\n", i, plan->buffers.at[i].bits);
     fu_str_add(s, "    (void)in, (void)out, (void)memory;\n");
     for (int i = 0; i < (int)plan->steps.n; i++) {
         const ir_step *st = &plan->steps.at[i];
@@ -129,17 +155,22 @@ static void add_variant(tool *t, fu_str *s, const frame *f, const export_kernels
         case IR_STEP_KERNEL: add_kernel(t, s, f, i, symbol_of(kernels, st->kernel, &t->arena)); break;
         case IR_STEP_CHECK: add_check(t, s, f, i); break;
         case IR_STEP_COPY: add_copy(t, s, f, st->arg); break;
-        case IR_STEP_REFERENCE: break;      /* check_plan refuses it */
+        case IR_STEP_REFERENCE: break; /* check_plan refuses it */
         }
         fu_str_add(s, "    }\n");
     }
     fu_str_add(s, "    return status;\n}\n\n");
 }
 
-typedef struct sizes { inputs in; int *choice; int64_t *values; } sizes;
+typedef struct sizes {
+    inputs in;
+    int *choice;
+    int64_t *values;
+} sizes;
 
 static void set_values(sizes *z) {
-    for (uint32_t i = 0; i < z->in.dims.n; i++) z->values[z->in.dims.at[i].symbol] = z->in.dims.at[i].value[z->choice[i]];
+    for (uint32_t i = 0; i < z->in.dims.n; i++)
+        z->values[z->in.dims.at[i].symbol] = z->in.dims.at[i].value[z->choice[i]];
 }
 /* The next combination; false after the last. */
 static bool next_choice(sizes *z) {
@@ -154,37 +185,44 @@ static int check_plan(tool *t, const ir_plan *plan) {
     for (uint32_t i = 0; i < plan->steps.n; i++) {
         const ir_step *st = &plan->steps.at[i];
         if (st->kind == IR_STEP_REFERENCE)
-            return tool_usage(t, "@%s cannot be exported: its operator '%s' has no kernel here (%s)", plan->graph->name, ir_ops[ir_at(plan->graph, st->node)->op].name,
+            return tool_usage(t, "@%s cannot be exported: its operator '%s' has no kernel here (%s)", plan->graph->name,
+                              ir_ops[ir_at(plan->graph, st->node)->op].name,
                               st->reason ? st->reason : "reference evaluator");
     }
     return 0;
 }
 
-/* int NAME(const float *x, ..., float *y, ..., int64_t B, ...): parameters, results that are no parameter's memory, sizes. */
+/* int NAME(const float *x, ..., float *y, ..., int64_t B, ...): parameters, results that are no parameter's memory,
+ * sizes. */
 static void add_signature(tool *t, fu_str *s, const ir_graph *g, const char *name) {
     bool first = true;
     fu_str_addf(s, "static inline int %s(", name);
     for (uint32_t p = 0; p < g->params.n; p++, first = false) {
         bool is_written = false;
         for (uint32_t r = 0; r < g->results.n; r++) is_written |= g->results.at[r].alias == (int)p;
-        fu_str_addf(s, "%s%s%s *%s", first ? "" : ", ", is_written ? "" : "const ", c_type(ir_at(g, g->params.at[p].node)->dtype), c_name(t, g->params.at[p].name));
+        fu_str_addf(s, "%s%s%s *%s", first ? "" : ", ", is_written ? "" : "const ",
+                    c_type(ir_at(g, g->params.at[p].node)->dtype), c_name(t, g->params.at[p].name));
     }
     for (uint32_t r = 0; r < g->results.n; r++) {
         if (g->results.at[r].alias >= 0) continue;
-        fu_str_addf(s, "%s%s *result_%s", first ? "" : ", ", c_type(ir_at(g, g->results.at[r].node)->dtype), c_name(t, g->results.at[r].name));
+        fu_str_addf(s, "%s%s *result_%s", first ? "" : ", ", c_type(ir_at(g, g->results.at[r].node)->dtype),
+                    c_name(t, g->results.at[r].name));
         first = false;
     }
-    for (uint32_t i = 0; i < ir_size_symbol_count(g->sizes); i++, first = false) fu_str_addf(s, "%sint64_t %s", first ? "" : ", ", c_name(t, ir_size_symbol_name(g->sizes, i)));
+    for (uint32_t i = 0; i < ir_size_symbol_count(g->sizes); i++, first = false)
+        fu_str_addf(s, "%sint64_t %s", first ? "" : ", ", c_name(t, ir_size_symbol_name(g->sizes, i)));
     fu_str_add(s, first ? "void)" : ")");
 }
 
 static void add_body(tool *t, fu_str *s, const ir_graph *g) {
     fu_str_add(s, " {\n    void *const in[] = {");
-    for (uint32_t p = 0; p < g->params.n; p++) fu_str_addf(s, "%s(void *)%s", p ? ", " : "", c_name(t, g->params.at[p].name));
+    for (uint32_t p = 0; p < g->params.n; p++)
+        fu_str_addf(s, "%s(void *)%s", p ? ", " : "", c_name(t, g->params.at[p].name));
     fu_str_add(s, g->params.n ? "};\n    void *const out[] = {" : "NULL};\n    void *const out[] = {");
     for (uint32_t r = 0; r < g->results.n; r++) {
         int alias = g->results.at[r].alias;
-        fu_str_addf(s, "%s(void *)%s%s", r ? ", " : "", alias >= 0 ? "" : "result_", c_name(t, alias >= 0 ? g->params.at[alias].name : g->results.at[r].name));
+        fu_str_addf(s, "%s(void *)%s%s", r ? ", " : "", alias >= 0 ? "" : "result_",
+                    c_name(t, alias >= 0 ? g->params.at[alias].name : g->results.at[r].name));
     }
     fu_str_add(s, "};\n    char *memory;\n    int status = FUSOR_AOT_SIZES;\n");
 }
@@ -204,8 +242,10 @@ int export_header(tool *t, ir_plan *plan, const export_kernels *kernels, fu_str 
     set_values(&z);
     for (uint32_t i = 0; i < n_symbols; i++)
         if (z.values[i] < 0)
-            return tool_usage(t, "--stage header: size '%s' of @%s is not known; a header has fixed sizes: --dim %s=N or %s=N,N,...", ir_size_symbol_name(g->sizes, i), g->name,
-                              ir_size_symbol_name(g->sizes, i), ir_size_symbol_name(g->sizes, i));
+            return tool_usage(
+                t, "--stage header: size '%s' of @%s is not known; a header has fixed sizes: --dim %s=N or %s=N,N,...",
+                ir_size_symbol_name(g->sizes, i), g->name, ir_size_symbol_name(g->sizes, i),
+                ir_size_symbol_name(g->sizes, i));
     const char *name = c_name(t, g->name);
     ir_features used = 0;
     char target[IR_TARGET_MAX];
@@ -215,16 +255,23 @@ int export_header(tool *t, ir_plan *plan, const export_kernels *kernels, fu_str 
         if (plan->steps.at[i].kind == IR_STEP_KERNEL) used |= plan->steps.at[i].kernel->features;
     for (int i = 0; i < IR_FEATURE_COUNT; i++)
         if (used >> i & 1) fu_str_addf(&beside, "%s%s", beside.n ? "," : "", ir_feature_table[i].features);
-    fu_str_addf(out, "/* %s for %s. Made by fusor emit --stage header; link the object of --stage obj.\n * Sizes are those that were given; others are FUSOR_AOT_SIZES. Single-threaded, no library. */\n",
+    fu_str_addf(out,
+                "/* %s for %s. Made by fusor emit --stage header; link the object of --stage obj.\n * Sizes are those "
+                "that were given; others are FUSOR_AOT_SIZES. Single-threaded, no library. */\n",
                 program_signature(t, g), ir_target_name((ir_target){level, used}, target));
-    fu_str_addf(out, "#ifndef FUSOR_AOT_%s_H\n#define FUSOR_AOT_%s_H\n%s#ifdef __cplusplus\nextern \"C\" {\n#endif\n", name, name, prelude);
-    for (uint32_t i = 0; i < kernels->n; i++) fu_str_addf(out, "int %s(const fusor_aot_args *, int64_t, int64_t);\n", kernels->at[i].symbol);
+    fu_str_addf(out, "#ifndef FUSOR_AOT_%s_H\n#define FUSOR_AOT_%s_H\n%s#ifdef __cplusplus\nextern \"C\" {\n#endif\n",
+                name, name, prelude);
+    for (uint32_t i = 0; i < kernels->n; i++)
+        fu_str_addf(out, "int %s(const fusor_aot_args *, int64_t, int64_t);\n", kernels->at[i].symbol);
     fu_str_add(out, "#ifdef __cplusplus\n}\n#endif\n\n");
     fu_str body;
     fu_str_init(&body, &t->arena);
     add_signature(t, &body, g, name);
     add_body(t, &body, g);
-    fu_str_addf(&body, "#if defined __GNUC__ && (__GNUC__ >= 12 || __clang_major__ >= 18)\n    if (!__builtin_cpu_supports(\"%s\")", ir_levels[level].name);
+    fu_str_addf(
+        &body,
+        "#if defined __GNUC__ && (__GNUC__ >= 12 || __clang_major__ >= 18)\n    if (!__builtin_cpu_supports(\"%s\")",
+        ir_levels[level].name);
     for (const char *f = beside.at; f && *f; f += strcspn(f, ",") + (f[strcspn(f, ",")] == ','))
         fu_str_addf(&body, " || !__builtin_cpu_supports(\"%.*s\")", (int)strcspn(f, ","), f);
     fu_str_add(&body, ") return FUSOR_AOT_CPU;\n#endif\n");
@@ -234,21 +281,26 @@ int export_header(tool *t, ir_plan *plan, const export_kernels *kernels, fu_str 
     frame *f = NULL;
     fu_arena_init(&own, &t->oom);
     rt_exec_options options = {.n_threads = 1, .is_layout_only = true};
-    if (rt_exec_new(&e, &own, plan, NULL, &options, &x) != FUSOR_OK || exec_frame_new(x, &e, &f) != FUSOR_OK) status = tool_fail(t, &e);
+    if (rt_exec_new(&e, &own, plan, NULL, &options, &x) != FUSOR_OK || exec_frame_new(x, &e, &f) != FUSOR_OK)
+        status = tool_fail(t, &e);
     int variant = 0;
     if (!status) do {
-        set_values(&z);
-        int64_t bytes = exec_peak(f, &e, z.values);
-        if (bytes < 0) {
-            status = tool_fail(t, &e);
-            break;
-        }
-        add_variant(t, out, f, kernels, name, variant);
-        fu_str_add(&body, "    if (1");
-        for (uint32_t i = 0; i < n_symbols; i++) fu_str_addf(&body, " && %s == %" PRId64, c_name(t, ir_size_symbol_name(g->sizes, i)), z.values[i]);
-        fu_str_addf(&body, ") {\n        if (!(memory = (char *)aligned_alloc(64, %" PRId64 "))) return FUSOR_AOT_NO_MEMORY;\n        status = %s__%d(in, out, memory);\n        free(memory);\n    }\n",
-                    (bytes + 127) / 64 * 64, name, variant++);
-    } while (next_choice(&z));
+            set_values(&z);
+            int64_t bytes = exec_peak(f, &e, z.values);
+            if (bytes < 0) {
+                status = tool_fail(t, &e);
+                break;
+            }
+            add_variant(t, out, f, kernels, name, variant);
+            fu_str_add(&body, "    if (1");
+            for (uint32_t i = 0; i < n_symbols; i++)
+                fu_str_addf(&body, " && %s == %" PRId64, c_name(t, ir_size_symbol_name(g->sizes, i)), z.values[i]);
+            fu_str_addf(&body,
+                        ") {\n        if (!(memory = (char *)aligned_alloc(64, %" PRId64
+                        "))) return FUSOR_AOT_NO_MEMORY;\n        status = %s__%d(in, out, memory);\n        "
+                        "free(memory);\n    }\n",
+                        (bytes + 127) / 64 * 64, name, variant++);
+        } while (next_choice(&z));
     exec_frame_free(f);
     rt_exec_release(x);
     fu_str_addf(&body, "    return status;\n}\n#endif\n");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* export_object.c: kernels as one ELF64 relocatable. A blob is position-independent and has its constants behind its code, so
- * all of them are the one section .text, and there is nothing to relocate. */
+/* export_object.c: kernels as one ELF64 relocatable. A blob is position-independent and has its constants behind its
+ * code, so all of them are the one section .text, and there is nothing to relocate. */
 #include "export.h"
 #include <elf.h>
 
@@ -13,12 +13,22 @@ static void align(fu_str *s, size_t to, char with) {
 static void add(fu_str *s, const void *p, size_t n) { fu_str_addn(s, p, n); }
 
 void export_object(fu_str *out, const export_blob *blob, size_t n) {
-    Elf64_Ehdr h = {.e_type = ET_REL, .e_machine = EM_X86_64, .e_version = EV_CURRENT, .e_ehsize = sizeof h,
-                    .e_shentsize = sizeof(Elf64_Shdr), .e_shnum = N_SECTIONS, .e_shstrndx = SHSTRTAB};
+    Elf64_Ehdr h = {.e_type = ET_REL,
+                    .e_machine = EM_X86_64,
+                    .e_version = EV_CURRENT,
+                    .e_ehsize = sizeof h,
+                    .e_shentsize = sizeof(Elf64_Shdr),
+                    .e_shnum = N_SECTIONS,
+                    .e_shstrndx = SHSTRTAB};
     Elf64_Shdr section[N_SECTIONS] = {
         {0},
         {.sh_name = 1, .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC | SHF_EXECINSTR, .sh_addralign = ALIGN},
-        {.sh_name = 7, .sh_type = SHT_SYMTAB, .sh_link = STRTAB, .sh_info = 1, .sh_addralign = 8, .sh_entsize = sizeof(Elf64_Sym)},
+        {.sh_name = 7,
+         .sh_type = SHT_SYMTAB,
+         .sh_link = STRTAB,
+         .sh_info = 1,
+         .sh_addralign = 8,
+         .sh_entsize = sizeof(Elf64_Sym)},
         {.sh_name = 15, .sh_type = SHT_STRTAB, .sh_addralign = 1},
         {.sh_name = 23, .sh_type = SHT_STRTAB, .sh_addralign = 1},
         {.sh_name = 33, .sh_type = SHT_PROGBITS, .sh_addralign = 1}};
@@ -36,8 +46,11 @@ void export_object(fu_str *out, const export_blob *blob, size_t n) {
     add(&symbols, &(Elf64_Sym){0}, sizeof(Elf64_Sym));
     for (size_t i = 0; i < n; i++) {
         align(out, ALIGN, (char)0xcc);
-        Elf64_Sym s = {.st_name = (Elf64_Word)text.n, .st_info = ELF64_ST_INFO(STB_WEAK, STT_FUNC), .st_shndx = TEXT,
-                       .st_value = out->n - section[TEXT].sh_offset + blob[i].entry, .st_size = blob[i].code_bytes - blob[i].entry};
+        Elf64_Sym s = {.st_name = (Elf64_Word)text.n,
+                       .st_info = ELF64_ST_INFO(STB_WEAK, STT_FUNC),
+                       .st_shndx = TEXT,
+                       .st_value = out->n - section[TEXT].sh_offset + blob[i].entry,
+                       .st_size = blob[i].code_bytes - blob[i].entry};
         s.st_other = STV_HIDDEN;
         add(&symbols, &s, sizeof s);
         add(&text, blob[i].symbol, strlen(blob[i].symbol) + 1);

@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* expression.c: infix text to a graph, by precedence climbing. The parser runs twice: without a graph, to find the parameters, and
- * with one, adding nodes as it goes. Operators between numbers are computed at once, in double. */
+/* expression.c: infix text to a graph, by precedence climbing. The parser runs twice: without a graph, to find the
+ * parameters, and with one, adding nodes as it goes. Operators between numbers are computed at once, in double. */
 #include "expression.h"
 #include "ir/lex.h"
 #include <ctype.h>
 #include <math.h>
 
 enum { MAX_ARGS = 64 };
-typedef struct local { const char *name; ir_operand value; } local;
+typedef struct local {
+    const char *name;
+    ir_operand value;
+} local;
 typedef struct parser {
-    fu_arena  *arena;
-    fu_error  *e;
-    fu_source  source;
+    fu_arena *arena;
+    fu_error *e;
+    fu_source source;
     const char *p;
-    ir_graph  *g;               /* NULL: only names are wanted */
+    ir_graph *g; /* NULL: only names are wanted */
     expression_params *params;
     fu_vec(local) locals;
-    int        depth;
-    bool       failed;
+    int depth;
+    bool failed;
 } parser;
 
 /* ---- characters ---- */
@@ -30,7 +33,9 @@ static fu_loc at(const parser *x, const char *p) {
     return loc;
 }
 
-#define FAIL(x, place, ...) ((void)FU_FAIL_AT((x)->e, FUSOR_ERROR_SYNTAX, &(x)->source, at((x), (place)), __VA_ARGS__), (x)->failed = true, (ir_operand){0})
+#define FAIL(x, place, ...)                                                                                            \
+    ((void)FU_FAIL_AT((x)->e, FUSOR_ERROR_SYNTAX, &(x)->source, at((x), (place)), __VA_ARGS__), (x)->failed = true,    \
+     (ir_operand){0})
 
 static void skip(parser *x) {
     while (isspace((unsigned char)*x->p)) x->p++;
@@ -65,7 +70,8 @@ static bool expect(parser *x, char c, const char *where) {
 static ir_operand number_of(double v) { return (ir_operand){.literal = IR_LIT_FLOAT, .f = v}; }
 static ir_operand integer_of(int64_t v) { return (ir_operand){.literal = IR_LIT_INT, .i = v, .f = (double)v}; }
 
-static ir_operand apply(parser *x, const char *place, ir_op op, int n, ir_operand *in, const ir_attr *attr, ir_dtype to) {
+static ir_operand apply(parser *x, const char *place, ir_op op, int n, ir_operand *in, const ir_attr *attr,
+                        ir_dtype to) {
     if (!x->g || x->failed) return (ir_operand){.node = 1};
     ir_id id = ir_add(x->g, op, n, in, attr, to, at(x, place));
     if (!id) x->failed = true;
@@ -102,7 +108,9 @@ static bool fold(ir_op op, const ir_operand *a, const ir_operand *b, ir_operand 
 static ir_operand as_tensor(parser *x, const char *place, ir_operand v, bool is_float) {
     if (!x->g || x->failed || !v.literal) return v;
     ir_attr *attr = FU_NEW_N(x->arena, ir_attr, ir_ops[IR_OP_FULL].n_attrs + 1);
-    const char *form = v.literal == IR_LIT_BOOL ? "shape=[], dtype=bool" : v.literal == IR_LIT_INT && !is_float ? "shape=[], dtype=i64" : "shape=[], dtype=f64";
+    const char *form = v.literal == IR_LIT_BOOL               ? "shape=[], dtype=bool"
+                       : v.literal == IR_LIT_INT && !is_float ? "shape=[], dtype=i64"
+                                                              : "shape=[], dtype=f64";
     ir_dtype to = 0;
     ir_operand none = {0};
     if (ir_parse_attrs(x->g, IR_OP_FULL, form, attr, &to, &none) != FUSOR_OK) {
@@ -121,7 +129,8 @@ static void give_type(parser *x, const char *place, ir_op op, int n, ir_operand 
         if (!in[i].literal) return;
         is_float |= i >= main && in[i].literal == IR_LIT_FLOAT;
     }
-    if (n > main && info->kind != IR_KIND_CREATE && info->kind != IR_KIND_RANDOM) in[main] = as_tensor(x, place, in[main], is_float);
+    if (n > main && info->kind != IR_KIND_CREATE && info->kind != IR_KIND_RANDOM)
+        in[main] = as_tensor(x, place, in[main], is_float);
     if (main && n) in[0] = as_tensor(x, place, in[0], false);
 }
 
@@ -156,10 +165,13 @@ static ir_operand name(parser *x, const char *p, size_t n) {
 }
 
 static ir_op find_function(const char *p, size_t n, int n_args) {
-    static const struct { const char *name, *one, *two; } shorter[] = {
-        {"sum", "reduce_sum", NULL}, {"prod", "reduce_prod", NULL}, {"mean", "reduce_mean", NULL}, {"var", "reduce_var", NULL},
-        {"std", "reduce_std", NULL}, {"all", "reduce_all", NULL},   {"any", "reduce_any", NULL},   {"max", "reduce_max", "maximum"},
-        {"min", "reduce_min", "minimum"}, {"where", "select", "select"},
+    static const struct {
+        const char *name, *one, *two;
+    } shorter[] = {
+        {"sum", "reduce_sum", NULL},   {"prod", "reduce_prod", NULL},    {"mean", "reduce_mean", NULL},
+        {"var", "reduce_var", NULL},   {"std", "reduce_std", NULL},      {"all", "reduce_all", NULL},
+        {"any", "reduce_any", NULL},   {"max", "reduce_max", "maximum"}, {"min", "reduce_min", "minimum"},
+        {"where", "select", "select"},
     };
     for (size_t i = 0; i < sizeof shorter / sizeof *shorter; i++) {
         if (!is_word(p, n, shorter[i].name)) continue;
@@ -192,14 +204,15 @@ static bool has_type(ir_op op, const ir_attr *attr) {
 static ir_operand call(parser *x, const char *p, size_t n) {
     ir_operand in[MAX_ARGS + 1];
     int n_in = 0;
-    fu_str text;        /* attributes, as the language writes them */
+    fu_str text; /* attributes, as the language writes them */
     fu_str_init(&text, x->arena);
     skip(x);
     while (!x->failed && *x->p && *x->p != ')') {
         const char *start = x->p, *after = start + word_length(start);
         size_t length = (size_t)(after - start);
         while (isspace((unsigned char)*after)) after++;
-        bool is_attr = length && *after == '=' && after[1] != '=', is_type = length && ir_dtype_parse(start, length) && (*after == ',' || *after == ')');
+        bool is_attr = length && *after == '=' && after[1] != '=',
+             is_type = length && ir_dtype_parse(start, length) && (*after == ',' || *after == ')');
         if (is_attr || is_type || *start == '"') {
             const char *end = skip_value(start);
             fu_str_addf(&text, "%s%.*s", text.n ? ", " : "", (int)(end - start), start);
@@ -219,7 +232,8 @@ static ir_operand call(parser *x, const char *p, size_t n) {
         char word[64] = "";
         memcpy(word, p, n < sizeof word ? n : sizeof word - 1);
         const char *near = ir_op_nearest(word);
-        return FAIL(x, p, "unknown function '%s'%s%s%s", word, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        return FAIL(x, p, "unknown function '%s'%s%s%s", word, near ? "; did you mean '" : "", near ? near : "",
+                    near ? "'?" : "");
     }
     if (!x->g) return ir_use(1);
     ir_attr *attr = FU_NEW_N(x->arena, ir_attr, ir_ops[op].n_attrs + 1);
@@ -229,7 +243,8 @@ static ir_operand call(parser *x, const char *p, size_t n) {
         x->failed = true;
         return (ir_operand){0};
     }
-    if (ir_ops[op].n_results != 1) return FAIL(x, p, "%s has several results; an expression takes operators of one", ir_ops[op].name);
+    if (ir_ops[op].n_results != 1)
+        return FAIL(x, p, "%s has several results; an expression takes operators of one", ir_ops[op].name);
     if (!has_type(op, attr) && !to) give_type(x, p, op, n_in, in);
     if (scalar.literal) in[n_in++] = scalar;
     return apply(x, p, op, n_in, in, attr, to);
@@ -240,15 +255,19 @@ static ir_operand primary(parser *x) {
     const char *p = x->p;
     size_t n = word_length(p);
     ir_operand v;
-    if (isdigit((unsigned char)*p) || (*p == '.' && isdigit((unsigned char)p[1])) || is_word(p, n, "inf") || is_word(p, n, "nan")) {
+    if (isdigit((unsigned char)*p) || (*p == '.' && isdigit((unsigned char)p[1])) || is_word(p, n, "inf") ||
+        is_word(p, n, "nan")) {
         ir_lexer lexer;
         ir_token token;
         ir_lex_init(&lexer, x->arena, p, strlen(p));
         ir_lex_next(&lexer, &token);
         x->p = n ? p + n : token.at + token.n;
         if (n) v = number_of(*p == 'i' ? INFINITY : NAN);
-        else if (token.kind == IR_TOKEN_INTEGER) v = (ir_operand){.literal = IR_LIT_INT, .i = token.number.i, .f = token.number.f, .residue = token.number.residue};
-        else if (token.kind == IR_TOKEN_FLOAT) v = (ir_operand){.literal = IR_LIT_FLOAT, .f = token.number.f, .residue = token.number.residue};
+        else if (token.kind == IR_TOKEN_INTEGER)
+            v = (ir_operand){
+                .literal = IR_LIT_INT, .i = token.number.i, .f = token.number.f, .residue = token.number.residue};
+        else if (token.kind == IR_TOKEN_FLOAT)
+            v = (ir_operand){.literal = IR_LIT_FLOAT, .f = token.number.f, .residue = token.number.residue};
         else return FAIL(x, p, "%s", token.kind == IR_TOKEN_ERROR ? token.text : "this is no number");
         if (token.kind == IR_TOKEN_INTEGER && !n && token.number.range == IR_RANGE_NONE) v = number_of(token.number.f);
         v.loc = at(x, p);
@@ -265,7 +284,7 @@ static ir_operand primary(parser *x) {
     } else {
         return FAIL(x, p, "expected a value, found %s", found(x));
     }
-    while (!x->failed) {        /* .T */
+    while (!x->failed) { /* .T */
         skip(x);
         if (x->p[0] != '.' || x->p[1] != 'T' || is_letter(x->p[2]) || isdigit((unsigned char)x->p[2])) break;
         const char *place = x->p;
@@ -277,13 +296,18 @@ static ir_operand primary(parser *x) {
 }
 
 /* ---- operators ---- */
-typedef struct infix { const char *text; int level; ir_op op; } infix;
+typedef struct infix {
+    const char *text;
+    int level;
+    ir_op op;
+} infix;
 /* Longer spellings first. */
 static const infix infixes[] = {
-    {"||", 1, IR_OP_OR}, {"or", 1, IR_OP_OR},   {"&&", 2, IR_OP_AND}, {"and", 2, IR_OP_AND}, {"==", 6, IR_OP_EQ}, {"!=", 6, IR_OP_NE},
-    {"<<", 8, IR_OP_SHL}, {">>", 8, IR_OP_SHR}, {"<=", 7, IR_OP_LE},  {">=", 7, IR_OP_GE},   {"<", 7, IR_OP_LT},  {">", 7, IR_OP_GT},
-    {"|", 3, IR_OP_OR},  {"^", 4, IR_OP_XOR},   {"&", 5, IR_OP_AND},  {"+", 9, IR_OP_ADD},   {"-", 9, IR_OP_SUB}, {"*", 10, IR_OP_MUL},
-    {"/", 10, IR_OP_DIV}, {"%", 10, IR_OP_MOD}, {"@", 10, IR_OP_MATMUL},
+    {"||", 1, IR_OP_OR},     {"or", 1, IR_OP_OR},  {"&&", 2, IR_OP_AND}, {"and", 2, IR_OP_AND}, {"==", 6, IR_OP_EQ},
+    {"!=", 6, IR_OP_NE},     {"<<", 8, IR_OP_SHL}, {">>", 8, IR_OP_SHR}, {"<=", 7, IR_OP_LE},   {">=", 7, IR_OP_GE},
+    {"<", 7, IR_OP_LT},      {">", 7, IR_OP_GT},   {"|", 3, IR_OP_OR},   {"^", 4, IR_OP_XOR},   {"&", 5, IR_OP_AND},
+    {"+", 9, IR_OP_ADD},     {"-", 9, IR_OP_SUB},  {"*", 10, IR_OP_MUL}, {"/", 10, IR_OP_DIV},  {"%", 10, IR_OP_MOD},
+    {"@", 10, IR_OP_MATMUL},
 };
 
 static const infix *peek_infix(parser *x) {
@@ -310,8 +334,11 @@ static ir_operand prefixed(parser *x) {
     skip(x);
     const char *place = x->p;
     size_t n = word_length(place);
-    ir_op op = *place == '-' ? IR_OP_NEG : *place == '!' && place[1] != '=' ? IR_OP_NOT : *place == '~' ? IR_OP_BITWISE_NOT
-               : is_word(place, n, "not") && place[n] != '(' ? IR_OP_NOT : IR_OP_NONE;
+    ir_op op = *place == '-'                                 ? IR_OP_NEG
+               : *place == '!' && place[1] != '='            ? IR_OP_NOT
+               : *place == '~'                               ? IR_OP_BITWISE_NOT
+               : is_word(place, n, "not") && place[n] != '(' ? IR_OP_NOT
+                                                             : IR_OP_NONE;
     if (op == IR_OP_NONE && *place != '+') return power(x);
     if (++x->depth > 256) return FAIL(x, place, "more than 256 nested operators");
     x->p += op == IR_OP_NOT && n ? n : 1;
@@ -337,7 +364,9 @@ static ir_operand expr(parser *x) {
     if (!x->failed && take(x, "?")) {
         ir_operand in[3] = {v, expr(x), {0}};
         if (expect(x, ':', "between the two values of ?:")) in[2] = expr(x);
-        if (!x->failed) v = in[0].literal ? FAIL(x, place, "the condition of ?: is a number; expected a bool tensor") : apply(x, place, IR_OP_SELECT, 3, in, NULL, 0);
+        if (!x->failed)
+            v = in[0].literal ? FAIL(x, place, "the condition of ?: is a number; expected a bool tensor")
+                              : apply(x, place, IR_OP_SELECT, 3, in, NULL, 0);
     }
     x->depth--;
     return v;
@@ -368,7 +397,7 @@ static void name_value(parser *x, const char *name, ir_operand v) {
 
 static void add_result(parser *x, const char *name, ir_operand v, const char *place) {
     if (!x->g || x->failed) return;
-    v = as_tensor(x, place, v, false);      /* numbers alone: a scalar of the widest type */
+    v = as_tensor(x, place, v, false); /* numbers alone: a scalar of the widest type */
     if (x->failed) return;
     bool is_named = name != NULL;
     if (!name) {
@@ -393,7 +422,10 @@ static fusor_status parse(parser *x) {
         name_value(x, target, v);
         if (*x->p == ';') {
             x->p++;
-            if (!target) FAIL(x, place, "this value is not used; give it a name ('name = ...;') or put results last, with ',' between them");
+            if (!target)
+                FAIL(x, place,
+                     "this value is not used; give it a name ('name = ...;') or put results last, with ',' between "
+                     "them");
             else fu_push(x->arena, &x->locals, ((local){target, v}));
             skip(x);
             if (!x->failed && !*x->p) add_result(x, target, v, place);
@@ -421,14 +453,16 @@ fusor_status expression_find_params(fu_arena *a, fu_error *e, const char *text, 
     return parse(&x);
 }
 
-fusor_status expression_build(fu_arena *a, fu_error *e, const char *text, const expression_params *params, ir_module **out) {
+fusor_status expression_build(fu_arena *a, fu_error *e, const char *text, const expression_params *params,
+                              ir_module **out) {
     expression_params known = *params;
     parser x = new_parser(a, e, text, &known);
     /* The parameters by way of the language: one parser of types. The stand-in result goes. */
     fu_str s;
     fu_str_init(&s, a);
     fu_str_add(&s, "func @eval(");
-    for (uint32_t i = 0; i < params->n; i++) fu_str_addf(&s, "%s%%%s: %s", i ? ", " : "", params->at[i].name, params->at[i].type);
+    for (uint32_t i = 0; i < params->n; i++)
+        fu_str_addf(&s, "%s%%%s: %s", i ? ", " : "", params->at[i].name, params->at[i].type);
     fu_str_add(&s, ") -> i64 { %eval.0 = full(0, shape=[], dtype=i64) return %eval.0 }");
     ir_module *m;
     FU_TRY(ir_parse(a, e, "<types>", s.at, s.n, &m));
@@ -439,7 +473,7 @@ fusor_status expression_build(fu_arena *a, fu_error *e, const char *text, const 
     x.g->source = &m->source;
     for (uint32_t i = 0; i < params->n; i++) x.g->params.at[i].loc = params->at[i].loc;
     FU_TRY(parse(&x));
-    m->functions.at[0] = ir_graph_copy_live(a, x.g);    /* without the stand-in */
+    m->functions.at[0] = ir_graph_copy_live(a, x.g); /* without the stand-in */
     *out = m;
     return FUSOR_OK;
 }

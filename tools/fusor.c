@@ -11,7 +11,8 @@ static void print_version(tool *t) {
     int level = rt_host_level();
     char name[IR_TARGET_MAX];
     printf("fusor %s\nbuild %s\nLLVM %s\nCPU level %s\n", fusor_version_string(), rt_build_id(), FUSOR_LLVM_VERSION,
-           level < 0 ? "below x86-64-v2 (reference evaluator only)" : ir_target_name((ir_target){(ir_level)level, rt_host_extras((ir_level)level)}, name));
+           level < 0 ? "below x86-64-v2 (reference evaluator only)"
+                     : ir_target_name((ir_target){(ir_level)level, rt_host_extras((ir_level)level)}, name));
     (void)t;
 }
 
@@ -30,7 +31,7 @@ static int run_tool(tool *t, int argc, char **argv) {
 
 int main(int argc, char **argv) {
     static tool t;
-    (void)signal(SIGPIPE, SIG_IGN);     /* writes report it instead */
+    (void)signal(SIGPIPE, SIG_IGN); /* writes report it instead */
     (void)setlocale(LC_ALL, "C");
     fu_arena_init(&t.arena, &t.oom);
     int status;

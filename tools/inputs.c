@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* inputs.c: binds the parameters of a function to files, fills and sizes. Order of precedence: NAME=SOURCE, --weights, the source
- * in the program, --fill. Sizes come from files first, then from --dim; fills take the sizes that are then known. */
+/* inputs.c: binds the parameters of a function to files, fills and sizes. Order of precedence: NAME=SOURCE, --weights,
+ * the source in the program, --fill. Sizes come from files first, then from --dim; fills take the sizes that are then
+ * known. */
 #include "inputs.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,7 +9,8 @@
 
 /* ---- the command to copy ---- */
 static void add_quoted(fu_str *s, const char *word) {
-    if (word[0] && strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:@,%") == strlen(word)) {
+    if (word[0] &&
+        strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:@,%") == strlen(word)) {
         fu_str_add(s, word);
         return;
     }
@@ -46,7 +48,8 @@ static const char *whole_command(tool *t, const inputs *in) {
         const ir_node *n = ir_at(g, p->node);
         uint32_t symbol;
         if (in->given[i]) fu_str_addc(&s, ' '), add_quoted(&s, in->given[i]);
-        else if (!in->source[i] && !p->has_value) fu_str_addf(&s, " %s=%s:%d", p->name, ir_is_float(n->dtype) ? "normal" : "uniform", i + 1);
+        else if (!in->source[i] && !p->has_value)
+            fu_str_addf(&s, " %s=%s:%d", p->name, ir_is_float(n->dtype) ? "normal" : "uniform", i + 1);
         for (int d = 0; d < n->rank; d++)
             if (binds_sizes(in, i) && ir_size_is_symbol(g->sizes, n->dim[d], &symbol)) needs[symbol] = false;
     }
@@ -76,10 +79,17 @@ static int read_arguments(tool *t, const ir_graph *g, uint32_t from, inputs *in)
             const char **names = FU_NEW_N(&t->arena, const char *, g->params.n + 1);
             for (uint32_t p = 0; p < g->params.n; p++) names[p] = g->params.at[p].name;
             const char *name = fu_strndup(&t->arena, arg, (size_t)(equals - arg));
-            return tool_usage(t, "@%s has no parameter '%s'%s\n  %s", g->name, name, tool_suggest(t, name, names, g->params.n, ""), program_signature(t, g));
+            return tool_usage(t, "@%s has no parameter '%s'%s\n  %s", g->name, name,
+                              tool_suggest(t, name, names, g->params.n, ""), program_signature(t, g));
         }
-        if (in->given[i]) return tool_usage(t, "parameter '%s' is given twice: '%s' and '%s'", g->params.at[i].name, in->given[i], arg);
-        if (!equals[1]) return tool_usage(t, "argument '%s': expected a file, a number, uniform:SEED, normal:SEED, arange, zeros or ones after '='", arg);
+        if (in->given[i])
+            return tool_usage(t, "parameter '%s' is given twice: '%s' and '%s'", g->params.at[i].name, in->given[i],
+                              arg);
+        if (!equals[1])
+            return tool_usage(
+                t,
+                "argument '%s': expected a file, a number, uniform:SEED, normal:SEED, arange, zeros or ones after '='",
+                arg);
         if (strcmp(equals + 1, "-") == 0) {
             if (stdin_user) return tool_usage(t, "'%s': stdin is taken by %s", arg, stdin_user);
             stdin_user = arg;
@@ -90,7 +100,11 @@ static int read_arguments(tool *t, const ir_graph *g, uint32_t from, inputs *in)
     return 0;
 }
 
-typedef struct weights_visit { tool *t; inputs *in; const char *path; } weights_visit;
+typedef struct weights_visit {
+    tool *t;
+    inputs *in;
+    const char *path;
+} weights_visit;
 static bool visit_weight(void *user, const char *name) {
     weights_visit *v = user;
     int i = find_param(v->in->g, name, strlen(name));
@@ -115,7 +129,8 @@ int inputs_find(tool *t, const program *p, const ir_graph *g, uint32_t from, inp
     if (!status) status = inputs_dims(t, g, in);
     if (status) return status;
     if (t->fill && !rt_data_is_fill(t->fill) && access(t->fill, R_OK) != 0)
-        return tool_usage(t, "--fill %s: expected a number, uniform:SEED, normal:SEED, arange, zeros, ones or a file", t->fill);
+        return tool_usage(t, "--fill %s: expected a number, uniform:SEED, normal:SEED, arange, zeros, ones or a file",
+                          t->fill);
     for (uint32_t w = 0; w < t->weights.n; w++) {
         weights_visit visit = {t, in, t->weights.at[w]};
         fu_error_clear(&e);
@@ -136,8 +151,8 @@ int inputs_find(tool *t, const program *p, const ir_graph *g, uint32_t from, inp
         }
     }
     if (missing)
-        return tool_usage(t, "no source for parameter%s %s of\n  %s\nA complete command:\n  %s", missing > 1 ? "s" : "", names.at,
-                          program_signature(t, g), whole_command(t, in));
+        return tool_usage(t, "no source for parameter%s %s of\n  %s\nA complete command:\n  %s", missing > 1 ? "s" : "",
+                          names.at, program_signature(t, g), whole_command(t, in));
     return 0;
 }
 
@@ -153,17 +168,20 @@ int inputs_dims(tool *t, const ir_graph *g, inputs *in) {
             if (symbol < 0) {
                 const char **names = FU_NEW_N(&t->arena, const char *, n_symbols + 1);
                 for (uint32_t i = 0; i < n_symbols; i++) names[i] = ir_size_symbol_name(g->sizes, i);
-                return tool_usage(t, "--dim %s: @%s has no size '%s'%s\n  %s", text, g->name, name, tool_suggest(t, name, names, n_symbols, ""), program_signature(t, g));
+                return tool_usage(t, "--dim %s: @%s has no size '%s'%s\n  %s", text, g->name, name,
+                                  tool_suggest(t, name, names, n_symbols, ""), program_signature(t, g));
             }
             d.symbol = (uint32_t)symbol;
         }
-        if (has_dim(in, d.symbol)) return tool_usage(t, "--dim %s: size '%s' is given twice", text, ir_size_symbol_name(g->sizes, d.symbol));
+        if (has_dim(in, d.symbol))
+            return tool_usage(t, "--dim %s: size '%s' is given twice", text, ir_size_symbol_name(g->sizes, d.symbol));
         const char *p = equals ? equals + 1 : text;
         d.value = FU_NEW_N(&t->arena, int64_t, strlen(p) + 1);
         for (;;) {
             size_t n = strcspn(p, ",");
             if (!tool_parse_size(fu_strndup(&t->arena, p, n), 1000, &d.value[d.n++]))
-                return tool_usage(t, "--dim %s: '%.*s' is no size; expected an integer like 1000, 64K or 1e6", text, (int)n, p);
+                return tool_usage(t, "--dim %s: '%.*s' is no size; expected an integer like 1000, 64K or 1e6", text,
+                                  (int)n, p);
             if (!p[n]) break;
             p += n + 1;
         }
@@ -194,7 +212,8 @@ static int64_t bytes_of(const fusor_buffer *b) {
 
 /* 64-byte aligned; *memory is to be freed. */
 static void *allocate(int64_t bytes, void **memory) {
-    /* What the machine cannot hold is refused here: the system would hand it out and end the process when it is touched. */
+    /* What the machine cannot hold is refused here: the system would hand it out and end the process when it is
+     * touched. */
     int64_t most = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
     if (bytes < 0 || bytes > most) return NULL;
     *memory = fu_malloc((size_t)bytes + 64);
@@ -225,13 +244,16 @@ static int load(tool *t, inputs *in, int i) {
     fu_error_clear(&own);
     fu_error_clear(&e);
     if (rt_data_read(&own, in->source[i], n->dtype, &in->data[i]) != FUSOR_OK) {
-        if (in->is_own[i]) (void)FU_FAIL_AT(&e, own.status, g->source, p->source_loc, "source of parameter %%%s: %s", p->name, own.text);
+        if (in->is_own[i])
+            (void)FU_FAIL_AT(&e, own.status, g->source, p->source_loc, "source of parameter %%%s: %s", p->name,
+                             own.text);
         else (void)FU_FAIL(&e, own.status, "parameter %%%s: %s", p->name, own.text);
         return tool_fail(t, &e);
     }
     in->buffer[i] = in->data[i].buffer;
     if (in->buffer[i].rank != n->rank) {
-        const char *text = fu_format(&t->arena, "parameter %%%s: %s is %s; expected %s", p->name, in->source[i], buffer_type(t, &in->buffer[i]), wanted_type(t, g, n));
+        const char *text = fu_format(&t->arena, "parameter %%%s: %s is %s; expected %s", p->name, in->source[i],
+                                     buffer_type(t, &in->buffer[i]), wanted_type(t, g, n));
         if (in->is_own[i]) (void)FU_FAIL_AT(&e, FUSOR_ERROR_SHAPE, g->source, p->source_loc, "%s", text);
         else (void)FU_FAIL(&e, FUSOR_ERROR_SHAPE, "%s", text);
         return tool_fail(t, &e);
@@ -253,14 +275,18 @@ static int fill(tool *t, inputs *in, int i) {
         if (p->has_value && !in->source[i] && p->value_rank == n->rank) b->shape[d] = p->value_dim[d];
         else if (ir_size_eval(g->sizes, n->dim[d], in->symbols, &b->shape[d]) != IR_SIZE_OK || b->shape[d] < 0) {
             ir_size_result why = ir_size_eval(g->sizes, n->dim[d], in->symbols, &b->shape[d]);
-            (void)FU_FAIL_AT(&e, FUSOR_ERROR_SHAPE, g->source, p->loc, "parameter %%%s: dim %d of %s %s with these sizes", p->name, d, wanted_type(t, g, n),
-                             why == IR_SIZE_ZERO_DIVISION ? "divides by zero" : why == IR_SIZE_OVERFLOW ? "does not fit 64 bits" : "is negative");
+            (void)FU_FAIL_AT(&e, FUSOR_ERROR_SHAPE, g->source, p->loc,
+                             "parameter %%%s: dim %d of %s %s with these sizes", p->name, d, wanted_type(t, g, n),
+                             why == IR_SIZE_ZERO_DIVISION ? "divides by zero"
+                             : why == IR_SIZE_OVERFLOW    ? "does not fit 64 bits"
+                                                          : "is negative");
             return tool_fail(t, &e);
         }
     }
     int64_t bytes = bytes_of(b);
     if (bytes < 0) {
-        (void)FU_FAIL_AT(&e, FUSOR_ERROR_SHAPE, g->source, p->loc, "parameter %%%s: the bytes of %s overflow 64 bits", p->name, buffer_type(t, b));
+        (void)FU_FAIL_AT(&e, FUSOR_ERROR_SHAPE, g->source, p->loc, "parameter %%%s: the bytes of %s overflow 64 bits",
+                         p->name, buffer_type(t, b));
         return tool_fail(t, &e);
     }
     b->data = allocate(bytes, &in->memory[i]);
@@ -274,7 +300,7 @@ static int fill(tool *t, inputs *in, int i) {
     }
     size_t each = fusor_dtype_size((fusor_dtype)b->dtype);
     for (int64_t k = 0; k < bytes / (int64_t)each; k++)
-        memcpy((char *)b->data + (size_t)k * each, &p->value[p->value_rank ? k : 0], each);     /* little endian */
+        memcpy((char *)b->data + (size_t)k * each, &p->value[p->value_rank ? k : 0], each); /* little endian */
     return 0;
 }
 
@@ -283,7 +309,8 @@ static void note_sizes(inputs *in, int i, const fusor_buffer *b) {
     const ir_node *n = ir_at(in->g, in->g->params.at[i].node);
     uint32_t symbol;
     for (int d = 0; d < n->rank; d++)
-        if (ir_size_is_symbol(in->g->sizes, n->dim[d], &symbol) && in->symbols[symbol] < 0) in->symbols[symbol] = b->shape[d];
+        if (ir_size_is_symbol(in->g->sizes, n->dim[d], &symbol) && in->symbols[symbol] < 0)
+            in->symbols[symbol] = b->shape[d];
 }
 
 static int choose_dims(tool *t, inputs *in, const int *choice) {
@@ -301,15 +328,18 @@ static int choose_dims(tool *t, inputs *in, const int *choice) {
                 for (int a = 0; a < n->rank && in->source[i] && binds_sizes(in, i); a++)
                     if (ir_size_is_symbol(in->g->sizes, n->dim[a], &symbol) && symbol == d->symbol) by = in->source[i];
             }
-            (void)FU_FAIL(&e, FUSOR_ERROR_SHAPE, "dim %s is %" PRId64 " in --dim but %" PRId64 " in %s", name, v, *known, by);
+            (void)FU_FAIL(&e, FUSOR_ERROR_SHAPE, "dim %s is %" PRId64 " in --dim but %" PRId64 " in %s", name, v,
+                          *known, by);
             return tool_fail(t, &e);
         }
         *known = v;
     }
     for (uint32_t s = 0; s < ir_size_symbol_count(in->g->sizes); s++)
         if (in->symbols[s] < 0)
-            return tool_usage(t, "size %s of @%s is not known: no file binds it; give --dim %s=SIZE\n  %s\nA complete command:\n  %s",
-                              ir_size_symbol_name(in->g->sizes, s), in->g->name, ir_size_symbol_name(in->g->sizes, s), program_signature(t, in->g), whole_command(t, in));
+            return tool_usage(
+                t, "size %s of @%s is not known: no file binds it; give --dim %s=SIZE\n  %s\nA complete command:\n  %s",
+                ir_size_symbol_name(in->g->sizes, s), in->g->name, ir_size_symbol_name(in->g->sizes, s),
+                program_signature(t, in->g), whole_command(t, in));
     return 0;
 }
 

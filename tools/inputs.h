@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef TOOL_INPUTS_H
 #define TOOL_INPUTS_H
-/* The inputs of a run: NAME=SOURCE arguments, --weights, sources in the program and --fill, made into tensors whose sizes agree. */
+/* The inputs of a run: NAME=SOURCE arguments, --weights, sources in the program and --fill, made into tensors whose
+ * sizes agree. */
 #include "options.h"
 #include "rt/data.h"
 
-typedef struct inputs_dim { uint32_t symbol; int n; int64_t *value; } inputs_dim;     /* --dim NAME=V1,V2 */
+typedef struct inputs_dim {
+    uint32_t symbol;
+    int n;
+    int64_t *value;
+} inputs_dim; /* --dim NAME=V1,V2 */
 typedef struct inputs {
     const ir_graph *g;
-    const program  *program;
-    int n;                              /* parameters of g */
-    const char **source;                /* of each: a file, "-" or a fill; NULL: written in the program as a value */
-    bool *is_own;                       /* it comes from the program's text: messages name its place */
-    const char **given;                 /* arguments as written, for the command to copy */
+    const program *program;
+    int n;               /* parameters of g */
+    const char **source; /* of each: a file, "-" or a fill; NULL: written in the program as a value */
+    bool *is_own;        /* it comes from the program's text: messages name its place */
+    const char **given;  /* arguments as written, for the command to copy */
     fu_vec(inputs_dim) dims;
-    fusor_buffer *buffer;               /* after inputs_bind */
+    fusor_buffer *buffer; /* after inputs_bind */
     rt_data *data;
     void **memory;
     int64_t *symbols;

@@ -3,7 +3,9 @@
 #include "limits.h"
 
 static const char *dir_of(const tool *t) { return t->ctx ? fusor_cache_directory(t->ctx) : ""; }
-static bool is_read_only(const tool *t) { return t->cache && (strcmp(t->cache, "off") == 0 || strcmp(t->cache, "ro") == 0); }
+static bool is_read_only(const tool *t) {
+    return t->cache && (strcmp(t->cache, "off") == 0 || strcmp(t->cache, "ro") == 0);
+}
 
 static limits of(const rt_limits *all) {
     return (limits){all->peak[RT_LIMIT_F32], all->bandwidth[RT_LIMIT_MEMORY], all->n_threads, all->is_known, *all};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* manual.c: the pages of reference.c that follow from commands.def and options.def: "man-run" is fusor-run.1 (and so on for the
- * subcommands that have no page written by hand), "zsh" a completion, "bash-words" a region of the other. */
+/* manual.c: the pages of reference.c that follow from commands.def and options.def: "man-run" is fusor-run.1 (and so on
+ * for the subcommands that have no page written by hand), "zsh" a completion, "bash-words" a region of the other. */
 #include "manual.h"
 #include <stdint.h>
 #include <stdio.h>
@@ -12,7 +12,9 @@ enum {
 #undef COMMAND
     COMMAND_COUNT
 };
-typedef struct command { const char *name, *synopsis, *text, *example; } command;
+typedef struct command {
+    const char *name, *synopsis, *text, *example;
+} command;
 static const command commands[COMMAND_COUNT] = {
 #define COMMAND(ID, name, synopsis, text, example) {name, synopsis, text, example},
 #include "commands.def"
@@ -20,8 +22,15 @@ static const command commands[COMMAND_COUNT] = {
 };
 
 typedef enum kind { FLAG, COUNT, TEXT, MAYBE, LIST, INT, NUMBER } kind;
-typedef struct option { char letter; const char *name; kind kind; const char *argument; uint32_t commands; const char *text; } option;
-#define ALL UINT32_MAX
+typedef struct option {
+    char letter;
+    const char *name;
+    kind kind;
+    const char *argument;
+    uint32_t commands;
+    const char *text;
+} option;
+#define ALL   UINT32_MAX
 #define C(id) (1u << COMMAND_##id)
 static const option options[] = {
 #define OPTION(letter, name, kind, field, argument, commands, text) {letter, name, kind, argument, commands, text},
@@ -31,7 +40,9 @@ static const option options[] = {
 enum { N_OPTIONS = sizeof options / sizeof *options };
 
 /* What stands after an option that takes one of a few words. */
-static const struct { const char *option, *words; } choices[] = {
+static const struct {
+    const char *option, *words;
+} choices[] = {
     {"target", "v2 v3 v4 x86-64-v2 x86-64-v3 x86-64-v4 v3+avxvnni v4+vnni v4+bf16 v4+vnni+bf16"},
     {"cache", "off ro rw refresh"},
     {"device", "cpu reference auto"},
@@ -83,10 +94,13 @@ static void man_page(int id) {
     const command *c = &commands[id];
     char upper[64];
     size_t n = 0;
-    for (; c->name[n] && n + 1 < sizeof upper; n++) upper[n] = (char)(c->name[n] >= 'a' && c->name[n] <= 'z' ? c->name[n] - 32 : c->name[n]);
+    for (; c->name[n] && n + 1 < sizeof upper; n++)
+        upper[n] = (char)(c->name[n] >= 'a' && c->name[n] <= 'z' ? c->name[n] - 32 : c->name[n]);
     upper[n] = 0;
-    printf(".\\\" SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception\n.\\\" Made from tools/commands.def and tools/options.def by make generated.\n"
-           ".TH FUSOR\\-%s 1 \"\" \"fusor 0.1.0\" \"User Commands\"\n.SH NAME\nfusor\\-%s \\- ", upper, c->name);
+    printf(".\\\" SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception\n.\\\" Made from tools/commands.def and "
+           "tools/options.def by make generated.\n"
+           ".TH FUSOR\\-%s 1 \"\" \"fusor 0.1.0\" \"User Commands\"\n.SH NAME\nfusor\\-%s \\- ",
+           upper, c->name);
     roff(c->text);
     printf("\n.SH SYNOPSIS\n.B fusor %s\n", c->name);
     if (c->synopsis[0]) {
@@ -99,7 +113,9 @@ static void man_page(int id) {
     fputs(".SH OPTIONS OF EVERY SUBCOMMAND\n", stdout);
     for (int i = 0; i < N_OPTIONS; i++)
         if (options[i].commands == ALL) man_option(&options[i]);
-    fputs(".SH EXIT STATUS\n0 done; 1 the answer is no; 2 usage; 3 the program or its data are wrong; 4 the environment.\n.SH EXAMPLES\n.nf\n", stdout);
+    fputs(".SH EXIT STATUS\n0 done; 1 the answer is no; 2 usage; 3 the program or its data are wrong; 4 the "
+          "environment.\n.SH EXAMPLES\n.nf\n",
+          stdout);
     for (const char *p = c->example; *p;) {
         size_t length = strcspn(p, "\n");
         char line[1024];
@@ -146,8 +162,10 @@ static void zsh_option(const option *o) {
 }
 
 static void zsh(void) {
-    puts("#compdef fusor\n# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception\n# Made from tools/commands.def and tools/options.def by make generated.\n"
-         "_fusor() {\n    local curcontext=$curcontext state line ret=1\n    local -a commands common own\n    commands=(");
+    puts("#compdef fusor\n# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception\n# Made from tools/commands.def "
+         "and tools/options.def by make generated.\n"
+         "_fusor() {\n    local curcontext=$curcontext state line ret=1\n    local -a commands common own\n    "
+         "commands=(");
     for (int i = 0; i < COMMAND_COUNT; i++) {
         printf("        '%s:", commands[i].name);
         quoted(commands[i].text, ":\\");
@@ -156,17 +174,20 @@ static void zsh(void) {
     puts("        'help:the text of a subcommand'\n    )\n    common=(");
     for (int i = 0; i < N_OPTIONS; i++)
         if (options[i].commands == ALL) zsh_option(&options[i]);
-    puts("    )\n    _arguments -C $common '1: :->command' '*:: :->rest' && return 0\n    case $state in\n    command) _describe -t commands 'fusor command' commands && ret=0 ;;\n"
+    puts("    )\n    _arguments -C $common '1: :->command' '*:: :->rest' && return 0\n    case $state in\n    command) "
+         "_describe -t commands 'fusor command' commands && ret=0 ;;\n"
          "    rest)\n        curcontext=\"${curcontext%:*}-$words[1]:\"\n        case $words[1] in");
     for (int c = 0; c < COMMAND_COUNT; c++) {
         printf("        %s)\n            own=(\n", commands[c].name);
         for (int i = 0; i < N_OPTIONS; i++)
             if (options[i].commands != ALL && options[i].commands >> c & 1) zsh_option(&options[i]);
         puts("            )");
-        if (c == COMMAND_cache) printf("            _arguments $common $own '1:action:(%s)' '*:file:_files' && ret=0 ;;\n", cache_actions);
+        if (c == COMMAND_cache)
+            printf("            _arguments $common $own '1:action:(%s)' '*:file:_files' && ret=0 ;;\n", cache_actions);
         else puts("            _arguments $common $own '*:file:_files' && ret=0 ;;");
     }
-    puts("        help) _describe -t commands 'fusor command' commands && ret=0 ;;\n        esac ;;\n    esac\n    return ret\n}\n_fusor \"$@\"");
+    puts("        help) _describe -t commands 'fusor command' commands && ret=0 ;;\n        esac ;;\n    esac\n    "
+         "return ret\n}\n_fusor \"$@\"");
 }
 
 /* The region of tools/fusor.bash with the words after options. */

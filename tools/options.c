@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* options.c: the command line, driven by options.def and commands.def; help; messages; the context that the options ask for. */
+/* options.c: the command line, driven by options.def and commands.def; help; messages; the context that the options ask
+ * for. */
 #include "options.h"
 #include "rt/cpuinfo.h"
 #include "rt/compiler.h"
@@ -17,11 +18,20 @@ const tool_command tool_commands[COMMAND_COUNT] = {
 };
 
 typedef enum option_kind { FLAG, COUNT, TEXT, MAYBE, LIST, INT, NUMBER } option_kind;
-typedef struct option { char letter; const char *name; option_kind kind; size_t field; const char *argument; uint32_t commands; const char *text; } option;
-#define ALL UINT32_MAX
+typedef struct option {
+    char letter;
+    const char *name;
+    option_kind kind;
+    size_t field;
+    const char *argument;
+    uint32_t commands;
+    const char *text;
+} option;
+#define ALL   UINT32_MAX
 #define C(id) (1u << COMMAND_##id)
 static const option options[] = {
-#define OPTION(letter, name, kind, field, argument, commands, text) {letter, name, kind, offsetof(tool, field), argument, commands, text},
+#define OPTION(letter, name, kind, field, argument, commands, text)                                                    \
+    {letter, name, kind, offsetof(tool, field), argument, commands, text},
 #include "options.def"
 #undef OPTION
 };
@@ -63,15 +73,24 @@ void tool_note(tool *t, const char *fmt, ...) {
 
 int tool_fail(tool *t, const fu_error *e) {
     size_t n = strlen(e->text);
-    bool has_place = strstr(e->text, ": error: ") != NULL;      /* FILE:LINE:COL, as compilers write it: no name before it */
+    bool has_place = strstr(e->text, ": error: ") != NULL; /* FILE:LINE:COL, as compilers write it: no name before it */
     (void)fflush(stdout);
-    if (!has_place) fprintf(stderr, t->use_color ? "fusor%s%s: \033[1;31merror:\033[0m " : "fusor%s%s: error: ", t->command ? " " : "", t->command ? t->command->name : "");
+    if (!has_place)
+        fprintf(stderr,
+                t->use_color ? "fusor%s%s: \033[1;31merror:\033[0m " : "fusor%s%s: error: ", t->command ? " " : "",
+                t->command ? t->command->name : "");
     fprintf(stderr, "%s%s", e->text, n && e->text[n - 1] == '\n' ? "" : "\n");
     switch (e->status) {
     case FUSOR_OK: return EXIT_DONE;
-    case FUSOR_ERROR_ARGUMENT: case FUSOR_ERROR_SYNTAX: case FUSOR_ERROR_TYPE: case FUSOR_ERROR_SHAPE: case FUSOR_ERROR_INDEX:
-    case FUSOR_ERROR_OVERLAP: case FUSOR_ERROR_STALE: return EXIT_PROGRAM;
-    case FUSOR_ERROR_UNSUPPORTED: return has_place ? EXIT_PROGRAM : EXIT_ENVIRONMENT;   /* a place in the program: its operator or type */
+    case FUSOR_ERROR_ARGUMENT:
+    case FUSOR_ERROR_SYNTAX:
+    case FUSOR_ERROR_TYPE:
+    case FUSOR_ERROR_SHAPE:
+    case FUSOR_ERROR_INDEX:
+    case FUSOR_ERROR_OVERLAP:
+    case FUSOR_ERROR_STALE: return EXIT_PROGRAM;
+    case FUSOR_ERROR_UNSUPPORTED:
+        return has_place ? EXIT_PROGRAM : EXIT_ENVIRONMENT; /* a place in the program: its operator or type */
     default: return EXIT_ENVIRONMENT;
     }
 }
@@ -131,7 +150,8 @@ static int store(tool *t, const option *o, const char *value) {
         break;
     case NUMBER: {
         double v = strtod(value, &end);
-        if (end == value || *end || !(v >= 0)) return tool_usage(t, "--%s %s: expected a number from 0 up", o->name, value);
+        if (end == value || *end || !(v >= 0))
+            return tool_usage(t, "--%s %s: expected a number from 0 up", o->name, value);
         *(double *)at = v;
         break;
     }
@@ -139,7 +159,9 @@ static int store(tool *t, const option *o, const char *value) {
     return 0;
 }
 
-static bool takes_value(const option *o) { return o->kind == TEXT || o->kind == LIST || o->kind == INT || o->kind == NUMBER; }
+static bool takes_value(const option *o) {
+    return o->kind == TEXT || o->kind == LIST || o->kind == INT || o->kind == NUMBER;
+}
 
 static int long_option(tool *t, char **argv, int argc, int *i) {
     const char *word = argv[*i] + 2, *equals = strchr(word, '=');
@@ -199,11 +221,13 @@ static int one_of(tool *t, const char *option_name, const char *value, const cha
         if (strcmp(value, words[i]) == 0) return 0;
         fu_str_addf(&expected, "%s%s", i == 0 ? "" : i + 1 == n ? " or " : ", ", words[i]);
     }
-    return tool_usage(t, "--%s %s: expected %s%s", option_name, value, expected.at, tool_suggest(t, value, words, n, ""));
+    return tool_usage(t, "--%s %s: expected %s%s", option_name, value, expected.at,
+                      tool_suggest(t, value, words, n, ""));
 }
 
 static int check_values(tool *t) {
-    static const char *const caches[] = {"off", "ro", "rw", "refresh"}, *const maths[] = {"precise", "fast"}, *const colors[] = {"auto", "always", "never"};
+    static const char *const caches[] = {"off", "ro", "rw", "refresh"}, *const maths[] = {"precise", "fast"},
+                             *const colors[] = {"auto", "always", "never"};
     int status = one_of(t, "cache", t->cache, caches, 4);
     if (!status) status = one_of(t, "math", t->math, maths, 2);
     if (!status) status = one_of(t, "color", t->color, colors, 3);
@@ -211,7 +235,8 @@ static int check_values(tool *t) {
     const char *device = t->device;
     if (device && strcmp(device, "cpu") != 0 && strcmp(device, "reference") != 0 && strcmp(device, "auto") != 0) {
         if (strncmp(device, "cuda", 4) == 0 && (device[4] == 0 || device[4] == ':'))
-            return tool_environment(t, "--device %s: this version has no CUDA device; expected cpu, reference or auto", device);
+            return tool_environment(t, "--device %s: this version has no CUDA device; expected cpu, reference or auto",
+                                    device);
         return tool_usage(t, "--device %s: expected cpu, reference or auto", device);
     }
     ir_target target;
@@ -249,7 +274,8 @@ int tool_parse_options(tool *t, int argc, char **argv) {
         if (status) return status;
     }
     const char *color = t->color ? t->color : "auto", *no_color = getenv("NO_COLOR");
-    t->use_color = strcmp(color, "always") == 0 || (strcmp(color, "auto") == 0 && isatty(2) && !(no_color && *no_color));
+    t->use_color =
+        strcmp(color, "always") == 0 || (strcmp(color, "auto") == 0 && isatty(2) && !(no_color && *no_color));
     return t->help || t->version ? 0 : check_values(t);
 }
 
@@ -267,18 +293,22 @@ static void print_options(FILE *out, const tool_command *c) {
 
 void tool_print_help(FILE *out, const tool_command *c) {
     if (c) {
-        fprintf(out, "fusor %s: %s.\n\nUsage: fusor %s %s%s[OPTION ...]\n\nOptions:\n", c->name, c->text, c->name, c->synopsis, c->synopsis[0] ? " " : "");
+        fprintf(out, "fusor %s: %s.\n\nUsage: fusor %s %s%s[OPTION ...]\n\nOptions:\n", c->name, c->text, c->name,
+                c->synopsis, c->synopsis[0] ? " " : "");
         print_options(out, c);
         fprintf(out, "\nExample:\n  %s\n", c->example);
         return;
     }
-    fprintf(out, "fusor: fused kernels for chains of tensor operators, made at run time.\n\nUsage: fusor COMMAND ...\n\nCommands:\n");
+    fprintf(out, "fusor: fused kernels for chains of tensor operators, made at run time.\n\nUsage: fusor COMMAND "
+                 "...\n\nCommands:\n");
     for (int i = 0; i < COMMAND_COUNT; i++) fprintf(out, "  %-10s %s\n", tool_commands[i].name, tool_commands[i].text);
     fprintf(out, "  %-10s %s\n", "help", "help of a command: fusor help run");
     fprintf(out, "\nOptions of every command:\n");
     print_options(out, NULL);
-    fprintf(out, "\nExit status: 0 done; 1 the answer is no; 2 usage; 3 the program or its data are wrong; 4 the environment.\n"
-                 "\nExample:\n  fusor run -e 'func @f(%%a: f32[4]) -> f32[4] { %%y = relu(%%a) return %%y }' a=arange\n");
+    fprintf(
+        out,
+        "\nExit status: 0 done; 1 the answer is no; 2 usage; 3 the program or its data are wrong; 4 the environment.\n"
+        "\nExample:\n  fusor run -e 'func @f(%%a: f32[4]) -> f32[4] { %%y = relu(%%a) return %%y }' a=arange\n");
 }
 
 /* ---- what the options ask for ---- */
@@ -298,7 +328,7 @@ static void context_log(void *user, int level, const char *line) {
 
 int tool_context(tool *t, int n_threads) {
     fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
-    if (t->cache) (void)setenv("FUSOR_CACHE", t->cache, 1);     /* read once, by fusor_context_new */
+    if (t->cache) (void)setenv("FUSOR_CACHE", t->cache, 1); /* read once, by fusor_context_new */
     if (t->perf) (void)setenv("FUSOR_PERF", "map", 1);
     o.cache_dir = t->cache_dir;
     o.target = t->target;

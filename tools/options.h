@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef TOOL_OPTIONS_H
 #define TOOL_OPTIONS_H
-/* The fusor command: what its files share. One struct holds everything the command line said; options.def has a row for each
- * option and commands.def one for each subcommand, and the parser, the help and the suggestions are made from them. */
+/* The fusor command: what its files share. One struct holds everything the command line said; options.def has a row for
+ * each option and commands.def one for each subcommand, and the parser, the help and the suggestions are made from
+ * them. */
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/vec.h"
@@ -38,30 +39,31 @@ typedef fu_vec(const char *) tool_words;
 
 struct tool {
     fu_arena arena;
-    jmp_buf  oom;
-    const tool_command *command;        /* NULL until it is known */
-    tool_words args;                    /* what is no option, after the command's name */
-    fusor_context *ctx;                 /* made by tool_context */
+    jmp_buf oom;
+    const tool_command *command; /* NULL until it is known */
+    tool_words args;             /* what is no option, after the command's name */
+    fusor_context *ctx;          /* made by tool_context */
     bool use_color;
     /* options.def */
-    bool help, version, quiet, emit, in_place, json, no_fuse, time, wait, profile, perf, measure, dry_run, zero, list, quick, counts;
+    bool help, version, quiet, emit, in_place, json, no_fuse, time, wait, profile, perf, measure, dry_run, zero, list,
+        quick, counts;
     int64_t verbose, runs, warmup;
     double min_time, threshold;
-    const char *color, *text, *target, *cache, *cache_dir, *device, *math, *threads, *fill, *check, *trace, *stage, *kernel,
-               *format, *filter, *sort, *max_size, *max_age, *export_json, *export_html,
-               *import_json, *peers, *python, *save_baseline, *baseline;
+    const char *color, *text, *target, *cache, *cache_dir, *device, *math, *threads, *fill, *check, *trace, *stage,
+        *kernel, *format, *filter, *sort, *max_size, *max_age, *export_json, *export_html, *import_json, *peers,
+        *python, *save_baseline, *baseline;
     tool_words dims, outputs, weights;
 };
 
 /* Reads the command line. 0, or the exit status after a message. */
 int tool_parse_options(tool *t, int argc, char **argv);
-void tool_print_help(FILE *out, const tool_command *c);     /* NULL: of the whole command */
+void tool_print_help(FILE *out, const tool_command *c); /* NULL: of the whole command */
 
 /* Messages on stderr. They return the exit status. */
 int tool_usage(tool *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int tool_environment(tool *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-int tool_fail(tool *t, const fu_error *e);                  /* the status that belongs to the error's */
-void tool_note(tool *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));  /* a remark; not with -q */
+int tool_fail(tool *t, const fu_error *e); /* the status that belongs to the error's */
+void tool_note(tool *t, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* a remark; not with -q */
 /* ", did you mean 'x'?", or "". */
 const char *tool_suggest(tool *t, const char *word, const char *const *candidates, size_t n, const char *prefix);
 
@@ -74,10 +76,10 @@ int tool_target(tool *t, ir_target *out);
 
 /* A program, parsed. */
 typedef struct program {
-    const char *name, *text;            /* name: a path, "<stdin>" reads "<text>" too */
-    size_t      length;
-    ir_module  *module;
-    int64_t     parse_ns;
+    const char *name, *text; /* name: a path, "<stdin>" reads "<text>" too */
+    size_t length;
+    ir_module *module;
+    int64_t parse_ns;
 } program;
 /* From -e TEXT, else the first argument; *used_out: arguments taken. Reports what is wrong with it. */
 int program_load(tool *t, program *out, uint32_t *used_out);
@@ -86,8 +88,10 @@ int program_text(tool *t, const char *path, program *out);
 int program_read(tool *t, const char *path, program *out);
 /* The function named by an argument "@NAME" among args[from ...] (removed there), else the first; flattened. */
 int program_function(tool *t, const program *p, uint32_t from, ir_graph **function_out, ir_graph **flat_out);
-/* p with one more function @name: g (a function of p's module) with its named sizes bound; values[symbol] -1: stays named. */
-int program_specialize(tool *t, const program *p, const ir_graph *g, const int64_t *values, const char *name, program *out);
+/* p with one more function @name: g (a function of p's module) with its named sizes bound; values[symbol] -1: stays
+ * named. */
+int program_specialize(tool *t, const program *p, const ir_graph *g, const int64_t *values, const char *name,
+                       program *out);
 /* "@dense(%x: f32[B, 784], const %w: f32[784, 256]) -> (%y: f32[B, 256])" */
 const char *program_signature(tool *t, const ir_graph *g);
 #endif

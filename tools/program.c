@@ -38,7 +38,8 @@ int program_load(tool *t, program *p, uint32_t *used_out) {
         return parse(t, p);
     }
     if (t->args.n == 0 || t->args.at[0][0] == '@')
-        return tool_usage(t, "no program: expected FILE (- is stdin) or -e TEXT\nUsage: fusor %s %s", t->command->name, t->command->synopsis);
+        return tool_usage(t, "no program: expected FILE (- is stdin) or -e TEXT\nUsage: fusor %s %s", t->command->name,
+                          t->command->synopsis);
     *used_out = 1;
     return program_read(t, t->args.at[0], p);
 }
@@ -67,8 +68,9 @@ int program_function(tool *t, const program *p, uint32_t from, ir_graph **functi
             names[i] = p->module->functions.at[i]->name;
             if (i < 8) fu_str_addf(&all, "%s@%s", i ? ", " : "", names[i]);
         }
-        return tool_usage(t, "%s has no function '@%s'%s (it has %s%s)", p->name, name, tool_suggest(t, name, names, p->module->functions.n, "@"),
-                          all.at, p->module->functions.n > 8 ? ", ..." : "");
+        return tool_usage(t, "%s has no function '@%s'%s (it has %s%s)", p->name, name,
+                          tool_suggest(t, name, names, p->module->functions.n, "@"), all.at,
+                          p->module->functions.n > 8 ? ", ..." : "");
     }
     if (function_out) *function_out = g;
     if (ir_flatten(&t->arena, &e, p->module, g, flat_out) != FUSOR_OK) return tool_fail(t, &e);

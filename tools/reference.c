@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* reference.c: writes what is made from tables, each as a page: "reference operators" (ops.def) and
  * "reference environment" (env.def) print doc/operators.md and doc/environment.md; "op-declarations", "op-macros",
- * "op-overloads" and "op-symbols" (ops.def) the regions of include/fusor/op.h, fusor.hpp and tests/api/symbols.txt between markers with these names.
- * scripts/generated.sh puts them in their places. "start-programs" is the text of programs of one operator each, whose kernels
- * are installed (start.c). "reference reasons" (plan.c) prints a table of doc/planning.md. */
+ * "op-overloads" and "op-symbols" (ops.def) the regions of include/fusor/op.h, fusor.hpp and tests/api/symbols.txt
+ * between markers with these names. scripts/generated.sh puts them in their places. "start-programs" is the text of
+ * programs of one operator each, whose kernels are installed (start.c). "reference reasons" (plan.c) prints a table of
+ * doc/planning.md. */
 #include "base/env.h"
 #include "ir/plan.h"
 #include "manual.h"
@@ -34,7 +35,11 @@ static void print_signature(const ir_op_info *op) {
     static const char *const of_norms[] = {"x", "gamma", "beta"};
     static const char *const of_attention[] = {"q", "k", "v"};
     static const char *const of_quantization[] = {"x", "scale", "zero_point"};
-    const char *const *operand = op->kind == IR_KIND_ATTENTION ? of_attention : op->kind == IR_KIND_QUANTIZE ? of_quantization : op->flags & IR_COND ? selecting : op->kind == IR_KIND_NORM ? of_norms : names;
+    const char *const *operand = op->kind == IR_KIND_ATTENTION  ? of_attention
+                                 : op->kind == IR_KIND_QUANTIZE ? of_quantization
+                                 : op->flags & IR_COND          ? selecting
+                                 : op->kind == IR_KIND_NORM     ? of_norms
+                                                                : names;
     static const char *const of_lstm[] = {"x", "h", "c", "w_ih", "w_hh", "b_ih", "b_hh"};
     static const char *const of_cells[] = {"x", "h", "w_ih", "w_hh", "b_ih", "b_hh"};
     if (op->kind == IR_KIND_CELL) operand = op->max_in == 7 ? of_lstm : of_cells;
@@ -247,11 +252,13 @@ static bool is_cpp_word(const char *name) {
 }
 
 static void print_op_overloads(void) {
-    static const char *const operands[] = {"tensor a", "tensor a, tensor b", "tensor a, tensor b, tensor c"}, *const given[] = {"a", "a, b", "a, b, c"};
+    static const char *const operands[] = {"tensor a", "tensor a, tensor b", "tensor a, tensor b, tensor c"},
+                             *const given[] = {"a", "a, b", "a, b, c"};
     for (int i = IR_OP_RESULT + 1; i < IR_OP_COUNT; i++) {
         const ir_op_info *op = &ir_ops[i];
         if (!takes_operands_only(op)) continue;
-        printf("inline tensor %s%s(%s) { return fusor_%s(%s); }\n", op->name, is_cpp_word(op->name) ? "_" : "", operands[op->max_in - 1], op->name, given[op->max_in - 1]);
+        printf("inline tensor %s%s(%s) { return fusor_%s(%s); }\n", op->name, is_cpp_word(op->name) ? "_" : "",
+               operands[op->max_in - 1], op->name, given[op->max_in - 1]);
     }
 }
 
@@ -259,18 +266,20 @@ static void print_op_symbols(void) {
     for (int i = IR_OP_RESULT + 1; i < IR_OP_COUNT; i++) printf("fusor_%s\n", ir_ops[i].name);
 }
 
-/* ---- the programs of the start bundle: kernels that unfused programs are made of. All operators for f32 (else i32, else bool), and
- * those that are a few instructions for the other common types ---- */
-static void start_function(const ir_op_info *op, const char *form, const char *params, const char *operands, const char *type, const char *dims) {
-    printf("func @%s_%s_%s_%s(%s) -> %s[%s] { %%y = %s(%s) return %%y }\n", op->name, form, type, dims[0] == 'N' ? "n" : "m", params, op->result_is_bool ? "bool" : type, dims,
-           op->name, operands);
+/* ---- the programs of the start bundle: kernels that unfused programs are made of. All operators for f32 (else i32,
+ * else bool), and those that are a few instructions for the other common types ---- */
+static void start_function(const ir_op_info *op, const char *form, const char *params, const char *operands,
+                           const char *type, const char *dims) {
+    printf("func @%s_%s_%s_%s(%s) -> %s[%s] { %%y = %s(%s) return %%y }\n", op->name, form, type,
+           dims[0] == 'N' ? "n" : "m", params, op->result_is_bool ? "bool" : type, dims, op->name, operands);
 }
 
 static void start_functions(const ir_op_info *op, fusor_dtype dtype, bool all_forms) {
     const char *t = fusor_dtype_name(dtype);
     char params[200];
     bool selects = op->flags & IR_COND;
-    snprintf(params, sizeof params, selects ? "%%c: bool[N], %%a: %s[N], %%b: %s[N]" : "%%a: %s[N], %%b: %s[N], %%c: %s[N]", t, t, t);
+    snprintf(params, sizeof params,
+             selects ? "%%c: bool[N], %%a: %s[N], %%b: %s[N]" : "%%a: %s[N], %%b: %s[N], %%c: %s[N]", t, t, t);
     if (op->min_in == 3) start_function(op, "all", params, selects ? "%c, %a, %b" : "%a, %b, %c", t, "N");
     snprintf(params, sizeof params, "%%a: %s[N]", t);
     if (op->min_in == 1) start_function(op, "one", params, "%a", t, "N");
@@ -295,23 +304,28 @@ static void start_functions(const ir_op_info *op, fusor_dtype dtype, bool all_fo
 
 static void print_start_programs(void) {
     static const fusor_dtype types[] = {FUSOR_F32, FUSOR_F64, FUSOR_F16, FUSOR_BF16, FUSOR_I32, FUSOR_I64, FUSOR_BOOL};
-    static const uint8_t classes[] = {IR_CLASS_F, IR_CLASS_F, IR_CLASS_F, IR_CLASS_F, IR_CLASS_S, IR_CLASS_S, IR_CLASS_B};
+    static const uint8_t classes[] = {IR_CLASS_F, IR_CLASS_F, IR_CLASS_F, IR_CLASS_F,
+                                      IR_CLASS_S, IR_CLASS_S, IR_CLASS_B};
     enum { TYPES = sizeof types / sizeof *types };
     for (int i = IR_OP_RESULT + 1; i < IR_OP_COUNT; i++) {
         const ir_op_info *op = &ir_ops[i];
         bool needs_attribute = false;
         for (int a = 0; a < op->n_attrs; a++) needs_attribute |= op->attrs[a].is_required;
         if (op->kind != IR_KIND_EW || needs_attribute) continue;
-        fusor_dtype main_type = op->classes & IR_CLASS_F ? FUSOR_F32 : op->classes & IR_CLASS_S ? FUSOR_I32 : FUSOR_BOOL;
+        fusor_dtype main_type = op->classes & IR_CLASS_F   ? FUSOR_F32
+                                : op->classes & IR_CLASS_S ? FUSOR_I32
+                                                           : FUSOR_BOOL;
         bool is_cheap = op->flags & IR_EXACT || op->result_is_bool || op->flags & IR_COND;
         for (int t = 0; t < TYPES; t++)
-            if (op->classes & classes[t] && op->kernel_types >> types[t] & 1 && (is_cheap || types[t] == main_type)) start_functions(op, types[t], types[t] == main_type);
+            if (op->classes & classes[t] && op->kernel_types >> types[t] & 1 && (is_cheap || types[t] == main_type))
+                start_functions(op, types[t], types[t] == main_type);
     }
     for (int from = 0; from < TYPES; from++)
         for (int to = 0; to < TYPES; to++)
             if (from != to)
-                printf("func @cast_%s_%s(%%a: %s[N]) -> %s[N] { %%y = cast(%%a, %s) return %%y }\n", fusor_dtype_name(types[from]), fusor_dtype_name(types[to]),
-                       fusor_dtype_name(types[from]), fusor_dtype_name(types[to]), fusor_dtype_name(types[to]));
+                printf("func @cast_%s_%s(%%a: %s[N]) -> %s[N] { %%y = cast(%%a, %s) return %%y }\n",
+                       fusor_dtype_name(types[from]), fusor_dtype_name(types[to]), fusor_dtype_name(types[from]),
+                       fusor_dtype_name(types[to]), fusor_dtype_name(types[to]));
     static const char *const sums[] = {"reduce_sum", "reduce_max", "reduce_min", "reduce_mean"};
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
         printf("func @%s_rows(%%a: f32[M, N]) -> f32[M] { %%y = %s(%%a, axes=[1]) return %%y }\n"
@@ -326,10 +340,15 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*print)(void);
-    } pages[] = {{"operators", print_operators}, {"environment", print_environment},
-                 {"reasons", print_reasons},     {"fast-functions", print_fast}, {"op-declarations", print_op_declarations},
-                 {"op-macros", print_op_macros}, {"op-overloads", print_op_overloads},
-                 {"op-symbols", print_op_symbols}, {"start-programs", print_start_programs}};
+    } pages[] = {{"operators", print_operators},
+                 {"environment", print_environment},
+                 {"reasons", print_reasons},
+                 {"fast-functions", print_fast},
+                 {"op-declarations", print_op_declarations},
+                 {"op-macros", print_op_macros},
+                 {"op-overloads", print_op_overloads},
+                 {"op-symbols", print_op_symbols},
+                 {"start-programs", print_start_programs}};
     for (size_t i = 0; argc == 2 && i < sizeof pages / sizeof *pages; i++)
         if (strcmp(argv[1], pages[i].name) == 0) {
             pages[i].print();

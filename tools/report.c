@@ -14,7 +14,7 @@ json_t *report_new(const char *schema) { return json_pack("{s:s}", "schema", sch
 int report_flush(tool *t) {
     if (fflush(stdout) == 0 && !ferror(stdout)) return 0;
     struct pollfd p = {.fd = 1};
-    if (errno == EPIPE || (poll(&p, 1, 0) > 0 && (p.revents & POLLERR))) return 0;      /* nobody reads on: no mishap */
+    if (errno == EPIPE || (poll(&p, 1, 0) > 0 && (p.revents & POLLERR))) return 0; /* nobody reads on: no mishap */
     return tool_environment(t, "standard output: %s", strerror(errno));
 }
 
@@ -104,7 +104,7 @@ void report_table_print(report_table *table, FILE *out) {
 static ir_bits element_bits(const fusor_buffer *b, int64_t i) {
     ir_bits v = 0;
     size_t bytes = fusor_dtype_size((fusor_dtype)b->dtype);
-    memcpy(&v, (const char *)b->data + (size_t)i * bytes, bytes);   /* little endian */
+    memcpy(&v, (const char *)b->data + (size_t)i * bytes, bytes); /* little endian */
     return v;
 }
 
@@ -140,14 +140,16 @@ typedef struct printer {
     const fusor_buffer *b;
     FILE *out;
     bool is_short, is_exponent;
-    double least, most;             /* magnitudes shown, without zeros */
-    int digits;                     /* exponent form: after the point, the same in every cell */
-    int left, right, special;       /* characters before the point, from it on, and of nan and inf */
-    int column, after;              /* after: spaces that follow the last cell, unless a line ends there */
+    double least, most;       /* magnitudes shown, without zeros */
+    int digits;               /* exponent form: after the point, the same in every cell */
+    int left, right, special; /* characters before the point, from it on, and of nan and inf */
+    int column, after;        /* after: spaces that follow the last cell, unless a line ends there */
 } printer;
 
 /* From this magnitude on numbers are shown with an exponent: the rule of NumPy 2.3. */
-static double large(const fusor_buffer *b, double of_f64) { return b->dtype == FUSOR_F64 ? of_f64 : b->dtype == FUSOR_F16 ? 1e3 : 1e6; }
+static double large(const fusor_buffer *b, double of_f64) {
+    return b->dtype == FUSOR_F64 ? of_f64 : b->dtype == FUSOR_F16 ? 1e3 : 1e6;
+}
 
 /* Does the text read back as v in the buffer's type? */
 static bool is_exact(const printer *p, const char *text, double v) {
@@ -160,7 +162,8 @@ static bool is_exact(const printer *p, const char *text, double v) {
     }
 }
 
-/* Shortest decimal of a float of the buffer's type; in an array with at most 8 digits after the point, as NumPy's default does. */
+/* Shortest decimal of a float of the buffer's type; in an array with at most 8 digits after the point, as NumPy's
+ * default does. */
 static void format_float(const printer *p, double v, char *out, size_t room) {
     if (isnan(v) || isinf(v)) {
         snprintf(out, room, "%s", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
@@ -171,21 +174,22 @@ static void format_float(const printer *p, double v, char *out, size_t room) {
         do snprintf(out, room, "%.*e", digits, v);
         while (digits++ < 17 && !is_exact(p, out, v));
         int decimals = digits - 1 - atoi(strchr(out, 'e') + 1);
-        if (v == 0 || (fabs(v) >= 1e-4 && fabs(v) < large(p->b, 1e16))) snprintf(out, room, "%.*f", decimals > 1 ? decimals : 1, strtod(out, NULL));
+        if (v == 0 || (fabs(v) >= 1e-4 && fabs(v) < large(p->b, 1e16)))
+            snprintf(out, room, "%.*f", decimals > 1 ? decimals : 1, strtod(out, NULL));
         return;
     }
     for (int digits = p->is_exponent ? p->digits : 0; digits <= 8; digits++) {
         snprintf(out, room, p->is_exponent ? "%.*e" : "%.*f", digits, v);
         bool is_same = is_exact(p, out, v);
         if (is_same && digits == 0 && !p->is_exponent) snprintf(out, room, "%.0f.", v);
-        if (is_same && digits == 0 && p->is_exponent) {         /* 1.e-10 */
+        if (is_same && digits == 0 && p->is_exponent) { /* 1.e-10 */
             char *e = strchr(out, 'e');
             memmove(e + 1, e, strlen(e) + 1);
             *e = '.';
         }
         if (is_same) return;
     }
-    char *dot = strchr(out, '.');           /* 8 digits were not enough: NumPy cuts there and drops zeros */
+    char *dot = strchr(out, '.'); /* 8 digits were not enough: NumPy cuts there and drops zeros */
     if (dot && !p->is_exponent) {
         char *end = out + strlen(out);
         while (end > dot + 1 && end[-1] == '0') *--end = 0;
@@ -242,7 +246,7 @@ static void measure(printer *p, int64_t i) {
         left = 0;
         if (n > p->special) p->special = n;
     } else if (p->b->dtype == FUSOR_BOOL) {
-        left = 5;               /* " True" too */
+        left = 5; /* " True" too */
     }
     if (left > p->left) p->left = left;
     if (right > p->right) p->right = right;

@@ -21,12 +21,21 @@ const char *report_bytes(tool *t, double bytes);
 const char *report_rate(tool *t, double per_second, const char *unit);
 const char *report_shape_text(tool *t, ir_dtype dtype, int rank, const int64_t *shape);
 
-/* Columns that fit their widest cell; the first column is flush left, the others right unless left_mask has their bit. */
-typedef struct report_table { tool *t; int columns; uint32_t left_mask; fu_vec(const char *) cells; } report_table;
-void report_row(report_table *table, ...);      /* columns strings */
+/* Columns that fit their widest cell; the first column is flush left, the others right unless left_mask has their bit.
+ */
+typedef struct report_table {
+    tool *t;
+    int columns;
+    uint32_t left_mask;
+    fu_vec(const char *) cells;
+} report_table;
+void report_row(report_table *table, ...); /* columns strings */
 void report_table_print(report_table *table, FILE *out);
 
-typedef struct report_summary { double min, max, mean; int64_t n, n_nan; } report_summary;
+typedef struct report_summary {
+    double min, max, mean;
+    int64_t n, n_nan;
+} report_summary;
 /* Over the elements that are no NaN; n counts all. */
 report_summary report_summarize(const fusor_buffer *b);
 /* The elements, or the corners of a large tensor, as NumPy prints them. */

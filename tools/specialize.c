@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* specialize.c: a program with named sizes bound to integers: its text, and one more function of these sizes that calls the
- * one of named sizes. Compiling that gives the kernels which a program of integers gets. */
+/* specialize.c: a program with named sizes bound to integers: its text, and one more function of these sizes that calls
+ * the one of named sizes. Compiling that gives the kernels which a program of integers gets. */
 #include "options.h"
 
 static void add_type(fu_str *s, const ir_graph *g, const ir_node *n, ir_sizes *to, const ir_size *map) {
@@ -12,7 +12,8 @@ static void add_type(fu_str *s, const ir_graph *g, const ir_node *n, ir_sizes *t
     if (n->rank) fu_str_addc(s, ']');
 }
 
-int program_specialize(tool *t, const program *p, const ir_graph *g, const int64_t *values, const char *name, program *out) {
+int program_specialize(tool *t, const program *p, const ir_graph *g, const int64_t *values, const char *name,
+                       program *out) {
     uint32_t n = ir_size_symbol_count(g->sizes);
     ir_sizes *to = ir_sizes_new(&t->arena);
     ir_size *map = FU_NEW_N(&t->arena, ir_size, n + 1);

@@ -18,7 +18,8 @@ double timing_median(double *samples, int64_t n) {
     return n % 2 ? samples[n / 2] : (samples[n / 2 - 1] + samples[n / 2]) / 2;
 }
 
-bool timing_measure(tool *t, bool (*run)(void *user), void *user, int64_t warmup, int64_t runs, double min_time, timing *out) {
+bool timing_measure(tool *t, bool (*run)(void *user), void *user, int64_t warmup, int64_t runs, double min_time,
+                    timing *out) {
     double *samples = FU_NEW_N(&t->arena, double, MAX_SAMPLES);
     for (int64_t i = 0; i < warmup; i++)
         if (!run(user)) return false;

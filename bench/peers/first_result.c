@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* first_result.c: microseconds from main() to the compiled program and to the first result of a chain of 8 operators, in a process of its
- * own. With an argument: nothing in the cache, started unfused. first_result.py builds and repeats it. */
+/* first_result.c: microseconds from main() to the compiled program and to the first result of a chain of 8 operators,
+ * in a process of its own. With an argument: nothing in the cache, started unfused. first_result.py builds and repeats
+ * it. */
 #include "fusor/fusor.h"
 #include <stdio.h>
 #include <time.h>
@@ -26,8 +27,9 @@ int main(int argc, char **argv) {
     fusor_executable *exe;
     fusor_buffer in = {.data = x, .dtype = FUSOR_F32, .rank = 1, .shape = {1000}}, out = in;
     out.data = y;
-    const char *text = "func @f(%x: f32[N]) -> f32[N] { %a = mul(%x, 2.) %b = add(%a, 1.) %c = tanh(%b) %d = exp(%c) %e = sub(%d, %x) "
-                       "%g = sigmoid(%e) %h = mul(%g, %x) %y = maximum(%h, .1) return %y }";
+    const char *text =
+        "func @f(%x: f32[N]) -> f32[N] { %a = mul(%x, 2.) %b = add(%a, 1.) %c = tanh(%b) %d = exp(%c) %e = sub(%d, %x) "
+        "%g = sigmoid(%e) %h = mul(%g, %x) %y = maximum(%h, .1) return %y }";
     if (fusor_compile_text(ctx, text, NULL, &exe) != FUSOR_OK) return puts(fusor_error_message(ctx)), 1;
     double compiled = now_us();
     if (fusor_executable_call(exe, 1, &in, 1, &out) != FUSOR_OK) return puts(fusor_error_message(ctx)), 1;

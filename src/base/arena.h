@@ -13,31 +13,34 @@
 
 typedef struct fu_block fu_block;
 typedef struct fu_arena {
-    fu_block *head;      /* owned; newest first */
-    jmp_buf  *oom;       /* borrowed; where running out of memory goes; must be set before the first allocation */
-    size_t    bytes;     /* total handed out */
+    fu_block *head; /* owned; newest first */
+    jmp_buf *oom;   /* borrowed; where running out of memory goes; must be set before the first allocation */
+    size_t bytes;   /* total handed out */
 } fu_arena;
-typedef struct fu_mark { fu_block *block; size_t used; } fu_mark;
+typedef struct fu_mark {
+    fu_block *block;
+    size_t used;
+} fu_mark;
 
-void    fu_arena_init(fu_arena *a, jmp_buf *oom);
-void    fu_arena_free(fu_arena *a);                 /* frees every block; the arena can be used again */
-void   *fu_alloc(fu_arena *a, size_t bytes);        /* zero-filled, 16-byte aligned; never NULL */
-void   *fu_alloc_n(fu_arena *a, size_t n, size_t each); /* the same, n * each with overflow = out of memory */
-void   *fu_dup(fu_arena *a, const void *p, size_t bytes);
-char   *fu_strdup(fu_arena *a, const char *s);
-char   *fu_strndup(fu_arena *a, const char *s, size_t n);
-char   *fu_format(fu_arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void fu_arena_init(fu_arena *a, jmp_buf *oom);
+void fu_arena_free(fu_arena *a);                      /* frees every block; the arena can be used again */
+void *fu_alloc(fu_arena *a, size_t bytes);            /* zero-filled, 16-byte aligned; never NULL */
+void *fu_alloc_n(fu_arena *a, size_t n, size_t each); /* the same, n * each with overflow = out of memory */
+void *fu_dup(fu_arena *a, const void *p, size_t bytes);
+char *fu_strdup(fu_arena *a, const char *s);
+char *fu_strndup(fu_arena *a, const char *s, size_t n);
+char *fu_format(fu_arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 fu_mark fu_arena_mark(const fu_arena *a);
-void    fu_arena_release(fu_arena *a, fu_mark m);   /* frees what was allocated since the mark */
+void fu_arena_release(fu_arena *a, fu_mark m); /* frees what was allocated since the mark */
 
-#define FU_NEW(a, T)       ((T *)fu_alloc((a), sizeof(T)))
-#define FU_NEW_N(a, T, n)  ((T *)fu_alloc_n((a), (size_t)(n), sizeof(T)))
+#define FU_NEW(a, T)      ((T *)fu_alloc((a), sizeof(T)))
+#define FU_NEW_N(a, T, n) ((T *)fu_alloc_n((a), (size_t)(n), sizeof(T)))
 
 /* malloc behind one door so that the chaos tests can let the n-th allocation fail.
  * fu_malloc_fail_at(n): the n-th call from now on fails (0 = never). Thread-unsafe, tests only. */
 void *fu_malloc(size_t bytes);
 void *fu_calloc(size_t n, size_t each);
 void *fu_realloc(void *p, size_t bytes);
-void  fu_free(void *p);
-void  fu_malloc_fail_at(long n);
+void fu_free(void *p);
+void fu_malloc_fail_at(long n);
 #endif

@@ -13,13 +13,16 @@ typedef enum fu_env {
 #undef ENV
     FU_ENV_COUNT
 } fu_env;
-typedef struct fu_env_info { const char *name, *type, *default_value, *text; } fu_env_info;
+typedef struct fu_env_info {
+    const char *name, *type, *default_value, *text;
+} fu_env_info;
 extern const fu_env_info fu_env_table[FU_ENV_COUNT];
 
-const char *fu_env_string(fu_env v);            /* the variable's value, or its default; never NULL. Borrowed from the environment */
-int64_t     fu_env_int(fu_env v);
-bool        fu_env_bool(fu_env v);
-bool        fu_env_is_set(fu_env v);
+const char *
+fu_env_string(fu_env v); /* the variable's value, or its default; never NULL. Borrowed from the environment */
+int64_t fu_env_int(fu_env v);
+bool fu_env_bool(fu_env v);
+bool fu_env_is_set(fu_env v);
 /* Is `word` an element of the comma-separated value? "all" holds every word. */
-bool        fu_env_has(fu_env v, const char *word);
+bool fu_env_has(fu_env v, const char *word);
 #endif

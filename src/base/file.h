@@ -6,13 +6,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct fu_mapping { void *data; size_t bytes; void *base; size_t base_bytes; } fu_mapping;
+typedef struct fu_mapping {
+    void *data;
+    size_t bytes;
+    void *base;
+    size_t base_bytes;
+} fu_mapping;
 
-int  fu_file_read(const char *path, size_t max_bytes, void **data_out, size_t *bytes_out);   /* malloc'ed by fu_malloc, NUL after the end; owned by the caller (fu_free). "-" is stdin */
-int  fu_file_map_private(const char *path, fu_mapping *out);                                  /* copy-on-write; regular files only. An empty file maps as data = NULL */
+int fu_file_read(
+    const char *path, size_t max_bytes, void **data_out,
+    size_t *bytes_out); /* malloc'ed by fu_malloc, NUL after the end; owned by the caller (fu_free). "-" is stdin */
+int fu_file_map_private(const char *path,
+                        fu_mapping *out); /* copy-on-write; regular files only. An empty file maps as data = NULL */
 void fu_file_unmap(fu_mapping *m);
-/* Temp file in the same directory (O_CREAT|O_EXCL|O_NOFOLLOW, mode), then rename. No fsync. n parts are written one after the other. */
-typedef struct fu_part { const void *data; size_t bytes; } fu_part;
-int  fu_file_write_atomic(const char *path, unsigned mode, const fu_part *parts, int n);
-int  fu_make_dirs(const char *path, unsigned mode);                                           /* like mkdir -p */
+/* Temp file in the same directory (O_CREAT|O_EXCL|O_NOFOLLOW, mode), then rename. No fsync. n parts are written one
+ * after the other. */
+typedef struct fu_part {
+    const void *data;
+    size_t bytes;
+} fu_part;
+int fu_file_write_atomic(const char *path, unsigned mode, const fu_part *parts, int n);
+int fu_make_dirs(const char *path, unsigned mode); /* like mkdir -p */
 #endif

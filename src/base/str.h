@@ -5,7 +5,11 @@
 #include "base/arena.h"
 #include <stdarg.h>
 
-typedef struct fu_str { char *at; size_t n, cap; fu_arena *arena; } fu_str;
+typedef struct fu_str {
+    char *at;
+    size_t n, cap;
+    fu_arena *arena;
+} fu_str;
 
 void fu_str_init(fu_str *s, fu_arena *a);
 void fu_str_add(fu_str *s, const char *text);

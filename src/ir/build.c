@@ -208,9 +208,10 @@ static bool fail_operator(builder *b, const ast_stmt *s) {
 
 typedef fu_vec(ir_operand) operands;
 
-/* Positional arguments. text: the attribute that the string before them is; NULL: none. *to: the type argument. *poisoned: some operand has no node. */
-static bool build_operands(builder *b, const ast_stmt *s, const char *label, bool takes_type, ir_attr *text, operands *out,
-                           ir_dtype *to, bool *poisoned) {
+/* Positional arguments. text: the attribute that the string before them is; NULL: none. *to: the type argument.
+ * *poisoned: some operand has no node. */
+static bool build_operands(builder *b, const ast_stmt *s, const char *label, bool takes_type, ir_attr *text,
+                           operands *out, ir_dtype *to, bool *poisoned) {
     ast *m = b->m;
     bool after_attr = false;
     for (uint32_t i = 0; i < s->n_args; i++) {
@@ -277,7 +278,10 @@ static bool build_hints(builder *b, const ast_stmt *s, const ast_meta *meta, con
     const ast_attr *a = meta->fuse_with;
     const uint32_t n = !a ? 0 : a->kind == AST_ATTR_LIST ? a->as.list.n : 1;
     for (uint32_t r = 0; r < s->n_results; r++) {
-        ir_hint h = {.kind = IR_HINT_BARRIER, .node = result[r], .loc = meta->barrier_loc, .name = ast_text(m, s->result[r].word)};
+        ir_hint h = {.kind = IR_HINT_BARRIER,
+                     .node = result[r],
+                     .loc = meta->barrier_loc,
+                     .name = ast_text(m, s->result[r].word)};
         if (meta->is_barrier) fu_push(m->arena, &b->g->hints, h);
         h.kind = IR_HINT_FUSE_WITH;
         for (uint32_t i = 0; i < n; i++) {
@@ -285,7 +289,7 @@ static bool build_hints(builder *b, const ast_stmt *s, const ast_meta *meta, con
             if (!find_value(b, item->as.word, item->loc, &h.with)) return false;
             h.loc = item->loc;
             h.with_name = ast_text(m, item->as.word);
-            if (h.with) fu_push(m->arena, &b->g->hints, h);     /* else its own statement has been reported */
+            if (h.with) fu_push(m->arena, &b->g->hints, h); /* else its own statement has been reported */
         }
     }
     return true;

@@ -183,10 +183,13 @@ static bool build_enum(ast *m, const attr_place *at, const ast_attr *a, const ch
 bool ast_text_attr(ast *m, ir_graph *g, const char *op, const char *text, fu_loc loc, ir_attr *out) {
     const size_t n = strlen(text);
     if (n > IR_MAX_LIST) {
-        AST_FAIL(m, FUSOR_ERROR_SHAPE, loc, "%s: the string has %zu characters; expected at most %d", op, n, IR_MAX_LIST);
+        AST_FAIL(m, FUSOR_ERROR_SHAPE, loc, "%s: the string has %zu characters; expected at most %d", op, n,
+                 IR_MAX_LIST);
         return false;
     }
-    *out = (ir_attr){.is_set = true, .n = (uint32_t)n, .list = FU_NEW_N(m->arena, ir_size, n + 1),
+    *out = (ir_attr){.is_set = true,
+                     .n = (uint32_t)n,
+                     .list = FU_NEW_N(m->arena, ir_size, n + 1),
                      .integer = (int64_t)((uint64_t)loc.line << 32 | loc.col)};
     for (size_t i = 0; i < n; i++) out->list[i] = ir_size_const(g->sizes, (unsigned char)text[i]);
     return true;
@@ -281,9 +284,11 @@ static bool build_meta(ast *m, const attr_place *at, const ast_attr *a, int whic
         meta->barrier_loc = a->loc;
         return true;
     default:
-        if (a->kind != AST_ATTR_VALUE && a->kind != AST_ATTR_LIST) return wrong(m, at, a, "a value such as %h, or a list of values");
+        if (a->kind != AST_ATTR_VALUE && a->kind != AST_ATTR_LIST)
+            return wrong(m, at, a, "a value such as %h, or a list of values");
         for (uint32_t i = 0; a->kind == AST_ATTR_LIST && i < a->as.list.n; i++)
-            if (a->as.list.at[i].kind != AST_ATTR_VALUE) return wrong(m, at, &a->as.list.at[i], "a list of values such as [%a, %b]");
+            if (a->as.list.at[i].kind != AST_ATTR_VALUE)
+                return wrong(m, at, &a->as.list.at[i], "a list of values such as [%a, %b]");
         meta->fuse_with = a;
         return true;
     }
@@ -312,7 +317,9 @@ bool ast_attrs_build(ast *m, ir_graph *g, uint32_t mark, const ast_stmt *s, ir_o
             return false;
         }
         if (is_meta) is_given[which] = true;
-        if (!(is_meta ? build_meta(m, &at, arg->as.attr, which, meta) : build_attr(m, &at, arg->as.attr, &info->attrs[k], &attr[k]))) return false;
+        if (!(is_meta ? build_meta(m, &at, arg->as.attr, which, meta)
+                      : build_attr(m, &at, arg->as.attr, &info->attrs[k], &attr[k])))
+            return false;
     }
     return true;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_EXPAND_H
 #define IR_EXPAND_H
-/* What the files of pass_expand share: making the primitives of one composite. A family of operators is a file pass_expand_*.c,
- * with one function that says whether a node is one of its own and what becomes of it. */
+/* What the files of pass_expand share: making the primitives of one composite. A family of operators is a file
+ * pass_expand_*.c, with one function that says whether a node is one of its own and what becomes of it. */
 #include "ir/pass.h"
 
 typedef struct ir_expand {
@@ -15,35 +15,39 @@ ir_node ir_expand_node(const ir_expand *c, ir_op op, ir_dtype t, const ir_node *
 ir_id ir_expand_1(const ir_expand *c, ir_op op, ir_id x);
 /* x op y over the dims of x; y is stretched along the dims of `mask`. */
 ir_id ir_expand_2(const ir_expand *c, ir_op op, ir_id x, ir_id y, unsigned mask);
-ir_id ir_expand_cast(const ir_expand *c, ir_id x, ir_dtype t);    /* x where it has the type */
+ir_id ir_expand_cast(const ir_expand *c, ir_id x, ir_dtype t); /* x where it has the type */
 /* A literal of a float type. */
 ir_id ir_expand_number(const ir_expand *c, ir_dtype t, double v);
 /* x reduced over the axes of `mask` in type t, as the node `dims` is shaped. */
-ir_id ir_expand_reduce(const ir_expand *c, ir_op op, ir_id x, uint32_t mask, bool keepdims, ir_dtype t, const ir_node *dims);
+ir_id ir_expand_reduce(const ir_expand *c, ir_op op, ir_id x, uint32_t mask, bool keepdims, ir_dtype t,
+                       const ir_node *dims);
 /* Product of the sizes of x along the dims of `mask`, i64. */
 ir_id ir_expand_count(const ir_expand *c, ir_id x, uint32_t mask);
-/* An operator by its usual rules; what is new belongs to the composite. attr: its leading attributes, n_attrs of them. */
-ir_id ir_expand_op(const ir_expand *c, ir_op op, int n_in, const ir_id *in, const ir_attr *attr, unsigned n_attrs, ir_dtype to);
+/* An operator by its usual rules; what is new belongs to the composite. attr: its leading attributes, n_attrs of them.
+ */
+ir_id ir_expand_op(const ir_expand *c, ir_op op, int n_in, const ir_id *in, const ir_attr *attr, unsigned n_attrs,
+                   ir_dtype to);
 /* The last node of a composite is the one that the user named. */
 ir_id ir_expand_finish(const ir_expand *c, ir_id id, ir_id operand);
 
 /* The families: what becomes of node n, its operands mapped already; 0: none of them. */
-bool  ir_expands_reduce(const ir_graph *g, const ir_node *n);          /* pass_expand_reduce.c: reductions, softmax family, norms */
+bool ir_expands_reduce(const ir_graph *g,
+                       const ir_node *n); /* pass_expand_reduce.c: reductions, softmax family, norms */
 ir_id ir_expand_reduction(const ir_expand *c, const ir_node *n);
-bool  ir_expands_random(const ir_graph *g, const ir_node *n);           /* pass_expand_random.c */
+bool ir_expands_random(const ir_graph *g, const ir_node *n); /* pass_expand_random.c */
 ir_id ir_expand_random(const ir_expand *c, const ir_node *n);
-bool  ir_expands_window(const ir_node *n);          /* pass_expand_window.c: pooling */
+bool ir_expands_window(const ir_node *n); /* pass_expand_window.c: pooling */
 ir_id ir_expand_window(const ir_expand *c, const ir_node *n);
-bool  ir_expands_attention(const ir_node *n);        /* pass_expand_attention.c */
+bool ir_expands_attention(const ir_node *n); /* pass_expand_attention.c */
 ir_id ir_expand_attention(const ir_expand *c, const ir_node *n);
-bool  ir_expands_conv(const ir_graph *g, const ir_node *n);             /* pass_expand_conv.c */
+bool ir_expands_conv(const ir_graph *g, const ir_node *n); /* pass_expand_conv.c */
 ir_id ir_expand_conv(const ir_expand *c, const ir_node *n);
-bool  ir_expands_einsum(const ir_node *n);          /* pass_expand_einsum.c */
+bool ir_expands_einsum(const ir_node *n); /* pass_expand_einsum.c */
 ir_id ir_expand_einsum(const ir_expand *c, const ir_node *n);
-bool  ir_expands_matvec(const ir_graph *g, const ir_node *n);           /* pass_expand_matvec.c: matmul with vectors */
+bool ir_expands_matvec(const ir_graph *g, const ir_node *n); /* pass_expand_matvec.c: matmul with vectors */
 ir_id ir_expand_matvec(const ir_expand *c, const ir_node *n);
-bool  ir_expands_quantize(const ir_node *n);        /* pass_expand_quantize.c */
+bool ir_expands_quantize(const ir_node *n); /* pass_expand_quantize.c */
 ir_id ir_expand_quantize(const ir_expand *c, const ir_node *n);
-bool  ir_expands_cell(const ir_node *n);            /* pass_expand_cell.c: recurrent */
+bool ir_expands_cell(const ir_node *n); /* pass_expand_cell.c: recurrent */
 ir_id ir_expand_cell(const ir_expand *c, const ir_node *n);
 #endif

@@ -3,7 +3,11 @@
 #include "ir/gpu.h"
 #include <string.h>
 
-enum { GRID_X_MAX = INT32_MAX, GRID_Y_MAX = 65535, BLOCKS_WANTED = 1024 /* a few for each multiprocessor of the largest devices */ };
+enum {
+    GRID_X_MAX = INT32_MAX,
+    GRID_Y_MAX = 65535,
+    BLOCKS_WANTED = 1024 /* a few for each multiprocessor of the largest devices */
+};
 
 int ir_gpu_words(const ir_kernel *k) {
     int n = IR_GPU_WORDS + k->n_buffers + k->n_scalars;
@@ -20,7 +24,8 @@ static bool is_aligned(const ir_kernel *k, const ir_kernel_args *args) {
     for (int b = 0; b < k->n_buffers; b++) {
         const int64_t *stride = args->stride + b * k->n_dims;
         if (stride[last] == 0) continue;
-        if ((uintptr_t)args->buffer[b] % (uintptr_t)(IR_GPU_VECTOR * ir_dtypes[k->buffer[b].dtype].bytes) != 0) return false;
+        if ((uintptr_t)args->buffer[b] % (uintptr_t)(IR_GPU_VECTOR * ir_dtypes[k->buffer[b].dtype].bytes) != 0)
+            return false;
         for (int d = 0; d < last; d++)
             if (stride[d] % IR_GPU_VECTOR != 0) return false;
     }
@@ -46,12 +51,13 @@ static int last_reduced(const ir_kernel *k) { return k->n_dims - 1 - ir_kernel_i
 
 bool ir_gpu_is_warp_row(const ir_kernel *k) {
     int last = last_reduced(k);
-    return (k->kind == IR_KERNEL_ROW || k->kind == IR_KERNEL_REDUCE) && !ir_kernel_is_column(k) && k->dim[last].size != IR_SIZE_RUNTIME &&
-           (last == 0 || k->dim[last - 1].role == 'p');
+    return (k->kind == IR_KERNEL_ROW || k->kind == IR_KERNEL_REDUCE) && !ir_kernel_is_column(k) &&
+           k->dim[last].size != IR_SIZE_RUNTIME && (last == 0 || k->dim[last - 1].role == 'p');
 }
 
 bool ir_gpu_has_vectors(const ir_kernel *k) {
-    if (k->kind != IR_KERNEL_MAP || k->n_dims == 0 || ir_kernel_is_scatter(k) || ir_kernel_is_transposed(k)) return false;
+    if (k->kind != IR_KERNEL_MAP || k->n_dims == 0 || ir_kernel_is_scatter(k) || ir_kernel_is_transposed(k))
+        return false;
     for (int b = 0; b < k->n_buffers; b++) {
         int64_t s = k->buffer[b].stride[k->n_dims - 1];
         if (s != 0 && s != 1) return false;
@@ -80,7 +86,7 @@ static int64_t product(const ir_kernel *k, const int64_t *size, char role) {
 static void plan_map(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     int64_t columns = k->n_dims ? size[k->n_dims - 1] : 1, rows = 1, x = 1;
     for (int d = 0; d < k->n_dims - 1; d++) rows = times(rows, size[d]);
-    if (ir_kernel_is_scatter(k)) columns = 1;       /* updates of a line come one after the other */
+    if (ir_kernel_is_scatter(k)) columns = 1; /* updates of a line come one after the other */
     while (x < IR_GPU_THREADS && x < columns) x *= 2;
     out->block[0][0] = (uint32_t)x;
     out->block[0][1] = (uint32_t)(IR_GPU_THREADS / x);
@@ -123,7 +129,7 @@ static void plan_contract(const ir_kernel *k, const int64_t *size, ir_gpu_launch
 static void plan_scan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     int64_t rows = product(k, size, 'p');
     bool is_column = ir_kernel_is_column(k);
-    out->block[0][0] = IR_GPU_WARP;     /* lines are few */
+    out->block[0][0] = IR_GPU_WARP; /* lines are few */
     out->grid[0][0] = at_most(ceil_div(is_column ? size[k->n_dims - 1] : rows, IR_GPU_WARP), GRID_X_MAX);
     out->grid[0][1] = at_most(is_column ? rows : 1, GRID_Y_MAX);
 }

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_GPU_H
 #define IR_GPU_H
-/* GPU kernels: what generated code and its launch agree on. A kernel has one parameter: words of 8 bytes, by value. One thread
- * computes one element, or four adjacent ones (map); a block of IR_GPU_THREADS threads, or one warp of it, a row (reduce, row).
- * The order of a reduction depends on the description and the sizes alone. */
+/* GPU kernels: what generated code and its launch agree on. A kernel has one parameter: words of 8 bytes, by value. One
+ * thread computes one element, or four adjacent ones (map); a block of IR_GPU_THREADS threads, or one warp of it, a row
+ * (reduce, row). The order of a reduction depends on the description and the sizes alone. */
 #include "ir/kernel.h"
 
 enum {
-    IR_GPU_THREADS = 256,       /* of a block; x * y of them in maps */
+    IR_GPU_THREADS = 256, /* of a block; x * y of them in maps */
     IR_GPU_WARP = 32,
-    IR_GPU_VECTOR = 4,          /* elements a thread of a map takes at once where IR_GPU_WORD_VECTOR says that it can */
-    IR_GPU_PARAM_MAX = 4096     /* bytes of parameters: PTX ISA 7.0, 5.1.6 */
+    IR_GPU_VECTOR = 4,      /* elements a thread of a map takes at once where IR_GPU_WORD_VECTOR says that it can */
+    IR_GPU_PARAM_MAX = 4096 /* bytes of parameters: PTX ISA 7.0, 5.1.6 */
 };
 /* First words; then the buffers' addresses, run-time sizes, run-time strides (row by buffer) and scalars. */
 enum { IR_GPU_WORD_PHASE, IR_GPU_WORD_VECTOR, IR_GPU_WORD_CHUNKS, IR_GPU_WORD_SCRATCH, IR_GPU_WORDS };
 
 typedef struct ir_gpu_launch {
-    int      n_phases;              /* launches, one after the other */
+    int n_phases; /* launches, one after the other */
     uint32_t grid[2][3], block[2][3];
-    int64_t  chunks;                /* reduce: parts that a row is cut into; each gives one partial result */
-    int64_t  scratch_bytes;         /* of the call, kept between phases */
+    int64_t chunks;        /* reduce: parts that a row is cut into; each gives one partial result */
+    int64_t scratch_bytes; /* of the call, kept between phases */
 } ir_gpu_launch;
-int  ir_gpu_words(const ir_kernel *k);
+int ir_gpu_words(const ir_kernel *k);
 void ir_gpu_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out);
 /* The parameter of a phase. args: as for a CPU kernel, addresses of the device. */
 void ir_gpu_param(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l, int phase, uint64_t *out);

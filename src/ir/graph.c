@@ -277,8 +277,10 @@ static ir_dtype literal_type(ir_graph *g, const ir_node *n, int n_in, const ir_o
     const ir_role role = ir_operand_role(n->op, (unsigned)i);
     if (role == IR_ROLE_CONDITION) return FUSOR_BOOL;
     if (role == IR_ROLE_INDEX) return FUSOR_I64;
-    if (n->op == IR_OP_DEQUANTIZE && role == IR_ROLE_MAIN) return FUSOR_F32; /* the scale has no other float beside it */
-    if (role == IR_ROLE_SEED) return in[i].literal == IR_LIT_INT && in[i].f >= 0x1p63 && in[i].i < 0 ? FUSOR_U64 : FUSOR_I64;
+    if (n->op == IR_OP_DEQUANTIZE && role == IR_ROLE_MAIN)
+        return FUSOR_F32; /* the scale has no other float beside it */
+    if (role == IR_ROLE_SEED)
+        return in[i].literal == IR_LIT_INT && in[i].f >= 0x1p63 && in[i].i < 0 ? FUSOR_U64 : FUSOR_I64;
     if (n->op == IR_OP_CAST) {
         /* The exact value is converted: the literal itself takes the widest type of its kind. */
         (void)to;
@@ -297,8 +299,8 @@ static ir_dtype literal_type(ir_graph *g, const ir_node *n, int n_in, const ir_o
     return 0;
 }
 
-static ir_id add(ir_graph *g, ir_op op, unsigned index, int n_in, const ir_operand *in, const ir_attr *attr, ir_dtype to,
-                 fu_loc loc) {
+static ir_id add(ir_graph *g, ir_op op, unsigned index, int n_in, const ir_operand *in, const ir_attr *attr,
+                 ir_dtype to, fu_loc loc) {
     enum { MAX_OPERANDS = INT16_MAX };
     const ir_op_info *info = &ir_ops[op];
     for (int i = 0; i < n_in; i++) {
@@ -309,16 +311,16 @@ static ir_id add(ir_graph *g, ir_op op, unsigned index, int n_in, const ir_opera
     }
     for (unsigned i = 0; i < info->n_attrs && n_in == info->max_in - 1; i++) {
         if (info->attrs[i].type != IR_ATTR_SCALAR || !info->attrs[i].is_required) continue;
-        FU_FAIL_AT(g->error, FUSOR_ERROR_TYPE, g->source, loc, "%s: needs the attribute %s=n, an integer or a scalar value",
-                   info->name, info->attrs[i].name);
+        FU_FAIL_AT(g->error, FUSOR_ERROR_TYPE, g->source, loc,
+                   "%s: needs the attribute %s=n, an integer or a scalar value", info->name, info->attrs[i].name);
         g->failed = true;
         return 0;
     }
     if (!ir_op_takes(op, (unsigned)n_in) || n_in > MAX_OPERANDS) {
         FU_FAIL_AT(g->error, FUSOR_ERROR_TYPE, g->source, loc, "%s: takes %s operand%s, got %d", info->name,
-                   info->min_in == info->max_in  ? fu_format(g->arena, "%d", info->min_in)
+                   info->min_in == info->max_in    ? fu_format(g->arena, "%d", info->min_in)
                    : info->max_in != IR_ANY_NUMBER ? fu_format(g->arena, "%d to %d", info->min_in, info->max_in)
-                                              : fu_format(g->arena, "%d or more", info->min_in),
+                                                   : fu_format(g->arena, "%d or more", info->min_in),
                    info->max_in == 1 ? "" : "s", n_in);
         g->failed = true;
         return 0;
@@ -452,9 +454,10 @@ ir_graph *ir_graph_copy_live(fu_arena *a, const ir_graph *g) {
 const char *ir_where(const char *name, const char *loc, char text[IR_WHERE_MAX]) {
     text[0] = 0;
     if (name || loc)
-        (void)snprintf(text, IR_WHERE_MAX, " (%s%.80s%s%s%s%.80s)", name ? "in \"" : "", name ? name : "", name ? "\"" : "", name && loc ? ", " : "", loc ? "from " : "", loc ? loc : "");
+        (void)snprintf(text, IR_WHERE_MAX, " (%s%.80s%s%s%s%.80s)", name ? "in \"" : "", name ? name : "",
+                       name ? "\"" : "", name && loc ? ", " : "", loc ? "from " : "", loc ? loc : "");
     for (char *p = text; *p; p++)
-        if ((unsigned char)*p < ' ') *p = '?';      /* a message's first line is one line */
+        if ((unsigned char)*p < ' ') *p = '?'; /* a message's first line is one line */
     return text;
 }
 
@@ -492,7 +495,8 @@ static fusor_status fail_size(const ir_graph *g, fu_error *e, fu_loc loc, const 
         fu_str_add(&text, relation);
     }
     char where[IR_WHERE_MAX];
-    const fusor_status status = FU_FAIL_AT(e, FUSOR_ERROR_SHAPE, g->source, loc, "%s: %s%s", what, text.at, where_of(g, loc, where));
+    const fusor_status status =
+        FU_FAIL_AT(e, FUSOR_ERROR_SHAPE, g->source, loc, "%s: %s%s", what, text.at, where_of(g, loc, where));
     fu_arena_free(&arena);
     return status;
 }

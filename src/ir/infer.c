@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* infer.c: the type and shape of every node, by operator kind; the only place that computes them. What cannot be
  * decided before sizes are known becomes a check of the graph (ir_check). Messages name the operator, the operands and
- * what was expected; doc/language.md ("Sizes", "Numbers") and doc/numerics.md ("Accumulation") are the law here. infer_parts.c has what
- * the rules share. */
+ * what was expected; doc/language.md ("Sizes", "Numbers") and doc/numerics.md ("Accumulation") are the law here.
+ * infer_parts.c has what the rules share. */
 #include "ir/infer_parts.h"
 #include <string.h>
 
@@ -77,7 +77,9 @@ uint32_t ir_node_axes(const ir_graph *g, const ir_node *n) {
 static ir_dtype default_accumulator(const ir_node *n, ir_dtype t, ir_dtype other) {
     const ir_op_info *info = &ir_ops[n->op];
     if (ir_is_float(t)) return t == FUSOR_F64 ? FUSOR_F64 : FUSOR_F32;
-    if ((info->kind == IR_KIND_CONTRACT || info->kind == IR_KIND_CONV || info->kind == IR_KIND_EINSUM) && ir_dtypes[t].bytes == 1 && ir_dtypes[other].bytes == 1) return FUSOR_I32;
+    if ((info->kind == IR_KIND_CONTRACT || info->kind == IR_KIND_CONV || info->kind == IR_KIND_EINSUM) &&
+        ir_dtypes[t].bytes == 1 && ir_dtypes[other].bytes == 1)
+        return FUSOR_I32;
     return FUSOR_I64;
 }
 
@@ -86,7 +88,9 @@ ir_dtype ir_node_accumulator(const ir_graph *g, const ir_node *n) {
     const ir_dtype t = ir_at(g, n->in[0])->dtype;
     /* max, min, all and any pick an element: the type does not matter, so it stays. */
     if (info->kind == IR_KIND_ARGREDUCE || (info->kind == IR_KIND_REDUCE && !info->is_sum_like)) return t;
-    const ir_dtype base = default_accumulator(n, t, ir_at(g, n->in[info->kind == IR_KIND_CONV ? 1 : n->n_in - 1])->dtype), said = dtype_attr(n);
+    const ir_dtype base =
+                       default_accumulator(n, t, ir_at(g, n->in[info->kind == IR_KIND_CONV ? 1 : n->n_in - 1])->dtype),
+                   said = dtype_attr(n);
     /* An integer type said of float operands only converts the result. */
     if (!said || (ir_is_float(base) && !ir_is_float(said)) || ir_is_bool(said)) return base;
     return ir_dtypes[said].bytes > ir_dtypes[base].bytes ? said : base;
@@ -128,12 +132,9 @@ static fusor_status infer_reduce(ir_graph *g, ir_node *n) {
         }
     }
     const ir_dtype said = dtype_attr(n);
-    if (info->kind == IR_KIND_ARGREDUCE)
-        n->dtype = FUSOR_I64;
-    else if (said)
-        n->dtype = said;
-    else
-        n->dtype = info->is_sum_like && !ir_is_float(x.dtype) ? FUSOR_I64 : x.dtype;
+    if (info->kind == IR_KIND_ARGREDUCE) n->dtype = FUSOR_I64;
+    else if (said) n->dtype = said;
+    else n->dtype = info->is_sum_like && !ir_is_float(x.dtype) ? FUSOR_I64 : x.dtype;
     return FUSOR_OK;
 }
 

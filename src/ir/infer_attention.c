@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* infer_attention.c: type and shape of attention (kind ATTENTION): q [.., H, Sq, D], k [.., G, Sk, D], v [.., G, Sk, E] give
- * [.., H, Sq, E]. Batch axes broadcast; heads are on axis -3, where H is a multiple of G, or one of them is 1 or missing. A mask
- * stretches to the scores, [.., H, Sq, Sk]. */
+/* infer_attention.c: type and shape of attention (kind ATTENTION): q [.., H, Sq, D], k [.., G, Sk, D], v [.., G, Sk, E]
+ * give
+ * [.., H, Sq, E]. Batch axes broadcast; heads are on axis -3, where H is a multiple of G, or one of them is 1 or
+ * missing. A mask stretches to the scores, [.., H, Sq, Sk]. */
 #include "ir/attention.h"
 #include "ir/infer_parts.h"
 #include <math.h>
@@ -37,20 +38,24 @@ static const char *who(ir_graph *g, const ir_node *n, unsigned i) {
 
 static ir_size dim_from_end(const ir_node *x, unsigned i) { return x->dim[x->rank - i]; }
 /* The heads of an operand; 1 where it has no such axis. */
-static ir_size heads_of(ir_graph *g, const ir_node *x) { return x->rank < 3 ? ir_size_const(g->sizes, 1) : dim_from_end(x, 3); }
+static ir_size heads_of(ir_graph *g, const ir_node *x) {
+    return x->rank < 3 ? ir_size_const(g->sizes, 1) : dim_from_end(x, 3);
+}
 
 static fusor_status check_types(ir_graph *g, const ir_node *n) {
     const ir_node *q = ir_at(g, n->in[Q]);
     for (unsigned i = Q; i < MASK; i++) {
         const ir_node *x = ir_at(g, n->in[i]);
         if (!ir_is_float(x->dtype)) {
-            return TYPE_ERROR("%s is %s; expected %s", who(g, n, i), type_text(g, x), class_text(ir_ops[n->op].classes));
+            return TYPE_ERROR("%s is %s; expected %s", who(g, n, i), type_text(g, x),
+                              class_text(ir_ops[n->op].classes));
         }
         if (x->dtype != q->dtype) {
-            return TYPE_ERROR("%s is %s but %s is %s; expected one type: cast one of them", who(g, n, Q), type_text(g, q),
-                              who(g, n, i), type_text(g, x));
+            return TYPE_ERROR("%s is %s but %s is %s; expected one type: cast one of them", who(g, n, Q),
+                              type_text(g, q), who(g, n, i), type_text(g, x));
         }
-        if (x->rank < 2) return SHAPE_ERROR("%s is %s; expected rank 2 or more: [.., heads, S, D]", who(g, n, i), type_text(g, x));
+        if (x->rank < 2)
+            return SHAPE_ERROR("%s is %s; expected rank 2 or more: [.., heads, S, D]", who(g, n, i), type_text(g, x));
     }
     for (unsigned i = MASK; i < n->n_in; i++) {
         const ir_node *x = ir_at(g, n->in[i]);
@@ -77,7 +82,8 @@ static fusor_status check_attributes(ir_graph *g, const ir_node *n) {
     }
     if (softcap->is_set && !(softcap->number >= 0 && isfinite(softcap->number)))
         return TYPE_ERROR("softcap=%g; expected a positive number, or 0 for none", softcap->number);
-    if (scale->is_set && !isfinite(scale->number)) return TYPE_ERROR("scale=%g; expected a finite number", scale->number);
+    if (scale->is_set && !isfinite(scale->number))
+        return TYPE_ERROR("scale=%g; expected a finite number", scale->number);
     return FUSOR_OK;
 }
 
@@ -89,8 +95,8 @@ static fusor_status infer_heads(ir_graph *g, ir_node *n, unsigned axis) {
     ir_size h = heads_of(g, &k);
     if (!ir_size_is(s, h, 1) && !ir_size_is(s, hv, 1) &&
         !agree(g, n, h, hv, who(g, n, K), k.rank - 3u, who(g, n, V), v.rank - 3u)) {
-        return SHAPE_ERROR("%s is %s but %s is %s; expected as many heads (dim %u = %s or 1)", who(g, n, K), type_text(g, &k),
-                           who(g, n, V), type_text(g, &v), v.rank - 3u, size_text(g, h));
+        return SHAPE_ERROR("%s is %s but %s is %s; expected as many heads (dim %u = %s or 1)", who(g, n, K),
+                           type_text(g, &k), who(g, n, V), type_text(g, &v), v.rank - 3u, size_text(g, h));
     }
     if (ir_size_is(s, h, 1)) h = hv;
     n->dim[axis] = ir_size_is(s, hq, 1) ? h : hq;
@@ -101,8 +107,8 @@ static fusor_status infer_heads(ir_graph *g, ir_node *n, unsigned axis) {
             return SHAPE_ERROR("%s is %s, %s heads, but %s is %s, %s; expected a multiple of them", who(g, n, Q),
                                type_text(g, &q), size_text(g, hq), who(g, n, K), type_text(g, &k), size_text(g, h));
         }
-        const char *what = fu_format(g->arena, "attention: the heads of %s must be a multiple of those of %s", who(g, n, Q),
-                                     who(g, n, K));
+        const char *what = fu_format(g->arena, "attention: the heads of %s must be a multiple of those of %s",
+                                     who(g, n, Q), who(g, n, K));
         ir_add_check(g, (ir_check){.a = hq, .b = whole, .kind = IR_CHECK_EQUAL, .what = what, .loc = n->loc});
     }
     for (unsigned i = Q; i < MASK; i++)
@@ -117,15 +123,15 @@ static fusor_status check_mask(ir_graph *g, const ir_node *n, unsigned i, ir_siz
     scores.dtype = m.dtype;
     scores.dim[n->rank - 1] = keys;
     if (m.rank > n->rank) {
-        return SHAPE_ERROR("%s is %s; expected rank %u at most, to stretch to the scores %s", who(g, n, i), type_text(g, &m),
-                           n->rank, type_text(g, &scores));
+        return SHAPE_ERROR("%s is %s; expected rank %u at most, to stretch to the scores %s", who(g, n, i),
+                           type_text(g, &m), n->rank, type_text(g, &scores));
     }
     for (unsigned k = 0; k < m.rank; k++) {
         const unsigned d = n->rank - m.rank + k;
         if (ir_size_is(g->sizes, m.dim[k], 1)) continue;
         if (!agree(g, n, scores.dim[d], m.dim[k], "the scores", d, who(g, n, i), k)) {
-            return SHAPE_ERROR("%s is %s but the scores are %s; expected dim %u = %s or 1", who(g, n, i), type_text(g, &m),
-                               type_text(g, &scores), k, size_text(g, scores.dim[d]));
+            return SHAPE_ERROR("%s is %s but the scores are %s; expected dim %u = %s or 1", who(g, n, i),
+                               type_text(g, &m), type_text(g, &scores), k, size_text(g, scores.dim[d]));
         }
     }
     return FUSOR_OK;
@@ -140,8 +146,9 @@ fusor_status infer_attention(ir_graph *g, ir_node *n) {
                            type_text(g, &k), k.rank - 1u, size_text(g, dim_from_end(&q, 1)));
     }
     if (!agree(g, n, dim_from_end(&k, 2), dim_from_end(&v, 2), who(g, n, K), k.rank - 2u, who(g, n, V), v.rank - 2u)) {
-        return SHAPE_ERROR("%s is %s but %s is %s; expected dim %u = %s, a value for each key", who(g, n, K), type_text(g, &k),
-                           who(g, n, V), type_text(g, &v), v.rank - 2u, size_text(g, dim_from_end(&k, 2)));
+        return SHAPE_ERROR("%s is %s but %s is %s; expected dim %u = %s, a value for each key", who(g, n, K),
+                           type_text(g, &k), who(g, n, V), type_text(g, &v), v.rank - 2u,
+                           size_text(g, dim_from_end(&k, 2)));
     }
     unsigned part[5] = {0}, rank = 0;
     for (unsigned i = Q; i < MASK; i++) {

@@ -28,7 +28,8 @@ static bool not_less(ir_graph *g, const ir_node *n, ir_size a, ir_size b, const 
 enum { SLICE_STARTS, SLICE_ENDS, SLICE_STEPS, SLICE_AXES }; /* ORDER attrs_SLICE */
 static const int64_t FAR = INT64_C(1) << 62;                /* a bound or step past it is as good as infinite */
 
-/* The bound x as an index: negative ones count from the end of `size`. What is written may be a size of unknown sign. */
+/* The bound x as an index: negative ones count from the end of `size`. What is written may be a size of unknown sign.
+ */
 static ir_size from_end(ir_sizes *s, ir_size x, ir_size size) {
     int64_t v;
     if (ir_size_is_const(s, x, &v)) return v < 0 ? ir_size_add(s, x, size) : x;
@@ -125,8 +126,8 @@ static fusor_status infer_slice(ir_graph *g, ir_node *n) {
 
 /* ---- pad ---- */
 
-enum { PAD_PADS, PAD_VALUE, PAD_MODE };                                /* ORDER attrs_PAD */
-enum { MODE_CONSTANT, MODE_EDGE, MODE_REFLECT, MODE_WRAP };            /* ORDER of its words */
+enum { PAD_PADS, PAD_VALUE, PAD_MODE };                     /* ORDER attrs_PAD */
+enum { MODE_CONSTANT, MODE_EDGE, MODE_REFLECT, MODE_WRAP }; /* ORDER of its words */
 static const char *const mode_names[] = {"constant", "edge", "reflect", "wrap"};
 
 /* Where the pads of an axis take their elements from: the axis, less what negative pads cut off. */
@@ -143,8 +144,8 @@ static fusor_status check_pad_source(ir_graph *g, const ir_node *n, unsigned d, 
     }
     int64_t v;
     if (!ir_size_is_const(g->sizes, size, &v)) {
-        const char *what = fu_format(g->arena, "pad: mode=%s: dim %u of %s is empty, so there is nothing to repeat",
-                                     name, d, operand);
+        const char *what =
+            fu_format(g->arena, "pad: mode=%s: dim %u of %s is empty, so there is nothing to repeat", name, d, operand);
         ir_add_check(g, (ir_check){.a = size, .b = pad, .kind = IR_CHECK_NOT_ZERO, .what = what, .loc = n->loc});
         return FUSOR_OK;
     }
@@ -301,9 +302,7 @@ static fusor_status infer_take(ir_graph *g, ir_node *n) {
     }
     n->rank = (uint8_t)rank;
     for (unsigned d = 0; d < rank; d++) {
-        n->dim[d] = d < axis             ? x.dim[d]
-                    : d < axis + at.rank ? at.dim[d - axis]
-                                         : x.dim[d + 1 - at.rank];
+        n->dim[d] = d < axis ? x.dim[d] : d < axis + at.rank ? at.dim[d - axis] : x.dim[d + 1 - at.rank];
     }
     return FUSOR_OK;
 }
@@ -346,8 +345,8 @@ static fusor_status infer_scatter(ir_graph *g, ir_node *n) {
             return SHAPE_ERROR("%s is %s but %s is %s; expected one shape", label(g, n, 1), type_text(g, &at),
                                label(g, n, 2), type_text(g, &y));
         }
-        const char *what = fu_format(g->arena, "scatter: dim %u of %s less that of %s", d, label(g, n, 0),
-                                     label(g, n, 1));
+        const char *what =
+            fu_format(g->arena, "scatter: dim %u of %s less that of %s", d, label(g, n, 0), label(g, n, 1));
         if (d != axis && !not_less(g, n, x.dim[d], at.dim[d], what)) {
             return SHAPE_ERROR("%s is %s but %s is %s; expected dim %u = %s at most", label(g, n, 0), type_text(g, &x),
                                label(g, n, 1), type_text(g, &at), d, size_text(g, x.dim[d]));
@@ -391,7 +390,8 @@ fusor_status ir_fail_index(const ir_graph *g, fu_error *e, const ir_node *n, ir_
     const ir_node *x = ir_at(g, n->in[1]);
     const unsigned unused = 64u - 8u * ir_dtypes[x->dtype].bytes;
     char value[24], place[IR_MAX_RANK * 24] = "", range[80], where[IR_WHERE_MAX];
-    if (ir_is_signed(x->dtype)) snprintf(value, sizeof value, "%lld", (long long)((int64_t)(index << unused) >> unused));
+    if (ir_is_signed(x->dtype))
+        snprintf(value, sizeof value, "%lld", (long long)((int64_t)(index << unused) >> unused));
     else snprintf(value, sizeof value, "%llu", (unsigned long long)index);
     int64_t coord[IR_MAX_RANK];
     for (unsigned d = x->rank; d-- > 0; at /= shape[d]) coord[d] = at % shape[d];
@@ -403,8 +403,8 @@ fusor_status ir_fail_index(const ir_graph *g, fu_error *e, const ir_node *n, ir_
     const long long axis = (long long)ir_node_attr(n, "axis")->integer;
     const char *op = ir_ops[n->op].name;
     if (g->source && n->loc.line)
-        return FU_FAIL_AT(e, FUSOR_ERROR_INDEX, g->source, n->loc, INDEX_FORMAT, op, value, place, mark, name,
-                          axis, (long long)size, range, ir_where(n->meta_name, n->meta_loc, where));
+        return FU_FAIL_AT(e, FUSOR_ERROR_INDEX, g->source, n->loc, INDEX_FORMAT, op, value, place, mark, name, axis,
+                          (long long)size, range, ir_where(n->meta_name, n->meta_loc, where));
     return FU_FAIL(e, FUSOR_ERROR_INDEX, INDEX_FORMAT, op, value, place, mark, name, axis, (long long)size, range,
                    ir_where(n->meta_name, n->meta_loc, where));
 }

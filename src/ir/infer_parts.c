@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* infer_parts.c: what the type rules of all kinds share: words for messages, attributes, axes, sizes that have to agree,
- * broadcasting, and the last look at a result. */
+/* infer_parts.c: what the type rules of all kinds share: words for messages, attributes, axes, sizes that have to
+ * agree, broadcasting, and the last look at a result. */
 #include "ir/infer_parts.h"
 #include <stdarg.h>
 #include <string.h>
@@ -35,12 +35,9 @@ const char *label(ir_graph *g, const ir_node *n, unsigned i) {
     const ir_node *x = ir_at(g, n->in[i]);
     fu_str s;
     fu_str_init(&s, g->arena);
-    if (n->n_in == 2)
-        fu_str_add(&s, i ? "rhs" : "lhs");
-    else if (n->n_in == 1)
-        fu_str_add(&s, "operand");
-    else
-        fu_str_addf(&s, "operand %u", i + 1);
+    if (n->n_in == 2) fu_str_add(&s, i ? "rhs" : "lhs");
+    else if (n->n_in == 1) fu_str_add(&s, "operand");
+    else fu_str_addf(&s, "operand %u", i + 1);
     if (x->name) fu_str_addf(&s, " %%%s", x->name);
     return s.at;
 }
@@ -88,8 +85,8 @@ ir_size ir_node_count(ir_graph *g, const ir_node *n) {
 
 /* Two sizes that have to agree: an error where they provably do not, a check at the call where that is not known. The
  * caller words the error; false = provably unequal. */
-bool agree(ir_graph *g, const ir_node *n, ir_size a, ir_size b, const char *who_a, unsigned dim_a,
-                  const char *who_b, unsigned dim_b) {
+bool agree(ir_graph *g, const ir_node *n, ir_size a, ir_size b, const char *who_a, unsigned dim_a, const char *who_b,
+           unsigned dim_b) {
     if (a == b) return true;
     if (ir_size_never_equal(g->sizes, a, b)) return false;
     const char *what = fu_format(g->arena, "%s: dim %u of %s and dim %u of %s must be equal", ir_ops[n->op].name, dim_a,
@@ -142,7 +139,7 @@ fusor_status fix_axis(ir_graph *g, const ir_node *n, int64_t *axis, unsigned ran
 
 /* A list of axes made non-negative, without repeats; ascending where `sorted`. */
 fusor_status fix_axes(ir_graph *g, const ir_node *n, ir_attr *x, const char *name, unsigned rank, const char *of,
-                             bool sorted) {
+                      bool sorted) {
     unsigned seen = 0, count = 0;
     for (uint32_t i = 0; i < x->n; i++) {
         int64_t axis;

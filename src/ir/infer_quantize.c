@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* infer_quantize.c: types and shapes of quantize and dequantize (kind QUANTIZE): a float tensor and its scale of one type, an integer
- * tensor and its zero point of one type, a scale and a zero point for all elements or for each index along axis=. */
+/* infer_quantize.c: types and shapes of quantize and dequantize (kind QUANTIZE): a float tensor and its scale of one
+ * type, an integer tensor and its zero point of one type, a scale and a zero point for all elements or for each index
+ * along axis=. */
 #include "ir/infer_parts.h"
 
 static bool is_small_float(ir_dtype t) { return ir_is_float(t) && t != FUSOR_F64; }
@@ -11,8 +12,8 @@ static fusor_status check_parameter(ir_graph *g, const ir_node *n, unsigned i, c
     const char *what = i == 1 ? "scale" : "zero point";
     if (!axis->is_set) {
         if (p->rank == 0) return FUSOR_OK;
-        return SHAPE_ERROR("the %s, %s, is %s; expected a scalar, or axis= for one value an index", what, label(g, n, i),
-                           type_text(g, p));
+        return SHAPE_ERROR("the %s, %s, is %s; expected a scalar, or axis= for one value an index", what,
+                           label(g, n, i), type_text(g, p));
     }
     const unsigned d = (unsigned)axis->integer;
     if (p->rank == 1 && agree(g, n, x->dim[d], p->dim[0], label(g, n, 0), d, label(g, n, i), 0)) return FUSOR_OK;
@@ -27,8 +28,8 @@ fusor_status infer_quantize(ir_graph *g, ir_node *n) {
     const unsigned at = to_int ? 2 : 0;
     ir_attr *axis = attr_to_fix(n, "axis");
     if (!is_small_float(scale.dtype) || (to_int && x.dtype != scale.dtype)) {
-        return to_int ? TYPE_ERROR("%s is %s and the scale %s; expected one of f32, f16 and bf16 for both", label(g, n, 0),
-                                   type_text(g, &x), type_text(g, &scale))
+        return to_int ? TYPE_ERROR("%s is %s and the scale %s; expected one of f32, f16 and bf16 for both",
+                                   label(g, n, 0), type_text(g, &x), type_text(g, &scale))
                       : TYPE_ERROR("the scale is %s; expected f32, f16 or bf16", type_text(g, &scale));
     }
     const bool fits = ir_is_int(quantized->dtype) &&
@@ -43,7 +44,8 @@ fusor_status infer_quantize(ir_graph *g, ir_node *n) {
     }
     const ir_dtype said = dtype_attr(n);
     if (said && to_int && said != zero.dtype)
-        return TYPE_ERROR("dtype=%s but the zero point is %s; expected one type", ir_dtypes[said].name, type_text(g, &zero));
+        return TYPE_ERROR("dtype=%s but the zero point is %s; expected one type", ir_dtypes[said].name,
+                          type_text(g, &zero));
     if (axis->is_set) FU_TRY(fix_axis(g, n, &axis->integer, x.rank, operand_text(g, n)));
     FU_TRY(check_parameter(g, n, 1, &x, axis));
     FU_TRY(check_parameter(g, n, 2, &x, axis));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* infer_window.c: types and shapes of operators with sliding windows (kind WINDOW). The number of windows along an axis is what ONNX
- * says: those that start at multiples of the stride and lie within the padded axis; with ceil=true those too that stick out
- * behind it, if they start before the end padding. */
+/* infer_window.c: types and shapes of operators with sliding windows (kind WINDOW). The number of windows along an axis
+ * is what ONNX says: those that start at multiples of the stride and lie within the padded axis; with ceil=true those
+ * too that stick out behind it, if they start before the end padding. */
 #include "ir/infer_parts.h"
 #include "ir/window.h"
 #include <string.h>
@@ -40,21 +40,22 @@ fusor_status infer_window_list(ir_graph *g, const ir_node *n, const char *name, 
     for (uint32_t i = 0; i < count; i++) {
         const int64_t v = infer_window_entry(g, n, name, i, 0);
         if (v < least || v > MOST) {
-            return SHAPE_ERROR("entry %u of %s= is %lld; expected %lld to %lld", i, name, (long long)v, (long long)least,
-                               (long long)MOST);
+            return SHAPE_ERROR("entry %u of %s= is %lld; expected %lld to %lld", i, name, (long long)v,
+                               (long long)least, (long long)MOST);
         }
     }
     return FUSOR_OK;
 }
 
-/* Windows along an axis: floor((padded - extent) / stride) + 1. With ceil the rounding is up, but no window starts at size + begin or
- * later; both are floor((size + begin + c) / stride) + 1, so it is the smaller c. */
+/* Windows along an axis: floor((padded - extent) / stride) + 1. With ceil the rounding is up, but no window starts at
+ * size + begin or later; both are floor((size + begin + c) / stride) + 1, so it is the smaller c. */
 static ir_size count_windows(ir_graph *g, const ir_window *w, const ir_window_axis *a, ir_size size) {
     const int64_t extent = (a->kernel - 1) * a->dilation + 1;
     int64_t c = a->end - extent;
     if (w->is_ceil) c = c + a->stride - 1 < -1 ? c + a->stride - 1 : -1;
     const ir_size first = ir_size_add(g->sizes, size, ir_size_const(g->sizes, a->begin + c));
-    return ir_size_add(g->sizes, ir_size_div(g->sizes, first, ir_size_const(g->sizes, a->stride)), ir_size_const(g->sizes, 1));
+    return ir_size_add(g->sizes, ir_size_div(g->sizes, first, ir_size_const(g->sizes, a->stride)),
+                       ir_size_const(g->sizes, 1));
 }
 
 fusor_status infer_window(ir_graph *g, ir_node *n) {
@@ -66,7 +67,8 @@ fusor_status infer_window(ir_graph *g, ir_node *n) {
                            type_text(g, &x));
     }
     if (said && said != x.dtype)
-        return TYPE_ERROR("dtype=%s but %s is %s; cast the operand", ir_dtypes[said].name, label(g, n, 0), type_text(g, &x));
+        return TYPE_ERROR("dtype=%s but %s is %s; cast the operand", ir_dtypes[said].name, label(g, n, 0),
+                          type_text(g, &x));
     const uint32_t spatial = x.rank - IR_SPATIAL_AT;
     copy_dims(n, &x);
     n->dtype = x.dtype;

@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-const char *const ir_kernel_kind_names[IR_KERNEL_KIND_COUNT] = {"map", "reduce", "row", "contract", "scan", "window", "attention"};
-static const char *const k_names[] = {"load", "store", "scalar", "index"};   /* ORDER IR_K_* */
+const char *const ir_kernel_kind_names[IR_KERNEL_KIND_COUNT] = {"map",  "reduce", "row",      "contract",
+                                                                "scan", "window", "attention"};
+static const char *const k_names[] = {"load", "store", "scalar", "index"}; /* ORDER IR_K_* */
 
 static const char *inst_name(uint16_t op) {
     if (op < IR_OP_COUNT) return ir_ops[op].name;
@@ -47,7 +48,7 @@ static void analyze(const ir_kernel *k, uint32_t *varies, int *pass) {
         }
         if (in->op == IR_K_LOAD) {
             for (int d = 0; d < k->n_dims; d++)
-                if (k->buffer[in->index].stride[d] != 0) v |= 1u << d;      /* and its operands */
+                if (k->buffer[in->index].stride[d] != 0) v |= 1u << d; /* and its operands */
         } else if (in->op == IR_K_INDEX) {
             v = 1u << in->index;
         } else if (ir_kernel_is_reduce_op(in->op)) {
@@ -154,7 +155,7 @@ static void launch_reduce(const ir_kernel *k, const int64_t *size, const int64_t
 static void launch_row(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
     int64_t rows = role_product(k, size, 'p'), length = role_product(k, size, 'r');
     out->n_phases = 1;
-    out->tiles[0] = ceil_div(rows, tune[IR_TUNE_ROW_ROWS]);     /* rows of no elements still have results */
+    out->tiles[0] = ceil_div(rows, tune[IR_TUNE_ROW_ROWS]); /* rows of no elements still have results */
     out->scratch_bytes = (IR_PARTIAL_BYTES * count_reductions(k) * ir_kernel_partials(k, size) + 63) / 64 * 64;
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].is_kept) out->scratch_bytes += (length * ir_dtypes[k->inst[i].dtype].bytes + 63) / 64 * 64;
@@ -225,7 +226,11 @@ void ir_kernel_print(fu_str *o, const ir_kernel *k) {
 }
 
 /* The reader accepts exactly what the printer writes. */
-typedef struct reader { const char *at, *end; int line; fu_error *e; } reader;
+typedef struct reader {
+    const char *at, *end;
+    int line;
+    fu_error *e;
+} reader;
 
 static bool next_line(reader *r, char line[512]) {
     if (r->at >= r->end) return false;
@@ -251,7 +256,8 @@ static int find_word(const char *word, const char *const *table, int n) {
 
 static fusor_status read_dim(reader *r, const char *line, ir_kernel *k) {
     char role, value[32];
-    if (k->n_dims >= IR_KERNEL_MAX_DIMS || sscanf(line, "dim %c %31s", &role, value) != 2 || !strchr("ptrvbmynkhjg", role))
+    if (k->n_dims >= IR_KERNEL_MAX_DIMS || sscanf(line, "dim %c %31s", &role, value) != 2 ||
+        !strchr("ptrvbmynkhjg", role))
         return bad(r, "expected 'dim ROLE SIZE'");
     int64_t size = strcmp(value, "?") == 0 ? IR_SIZE_RUNTIME : strtoll(value, NULL, 10);
     if (size < IR_SIZE_RUNTIME) return bad(r, "a size is '?' or not negative");
@@ -282,7 +288,8 @@ static fusor_status read_buffer(reader *r, const char *line, ir_kernel *k) {
 static fusor_status read_inst(reader *r, char *line, ir_kernel *k) {
     int number = 0, used = 0;
     char name[64];
-    if (k->n_insts >= IR_KERNEL_MAX_INSTS || sscanf(line, "%%%d = %63s%n", &number, name, &used) != 2 || number != k->n_insts)
+    if (k->n_insts >= IR_KERNEL_MAX_INSTS || sscanf(line, "%%%d = %63s%n", &number, name, &used) != 2 ||
+        number != k->n_insts)
         return bad(r, "expected '%N = OP.DTYPE OPERANDS'");
     char *dot = strrchr(name, '.');
     if (!dot) return bad(r, "an instruction needs a type");
@@ -300,7 +307,8 @@ static fusor_status read_inst(reader *r, char *line, ir_kernel *k) {
         if (w[0] == '#') in->index = (uint16_t)v;
         else if (w[0] == '%' && in->n_in < IR_KINST_MAX_IN) in->in[in->n_in++] = (uint16_t)v;
         else if (strcmp(w, "kept") == 0) in->is_kept = true;
-        else if (strcmp(w, "variant") == 0 && (w = strtok_r(NULL, " ", &save))) in->variant = (uint16_t)strtol(w, NULL, 10);
+        else if (strcmp(w, "variant") == 0 && (w = strtok_r(NULL, " ", &save)))
+            in->variant = (uint16_t)strtol(w, NULL, 10);
         else return bad(r, "unexpected word in an instruction");
     }
     k->n_insts++;
@@ -351,24 +359,28 @@ fusor_status ir_kernel_parse(fu_error *e, const char *text, size_t length, ir_ke
 /* ---- verification: what code generation relies on ---- */
 static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const uint32_t *varies) {
     const ir_kinst *in = &k->inst[i];
-#define REQUIRE(cond, what) \
+#define REQUIRE(cond, what)                                                                                            \
     if (!(cond)) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel instruction %%%d (%s): %s", i, inst_name(in->op), what)
     for (int j = 0; j < in->n_in; j++) {
         REQUIRE(in->in[j] < i, "an operand comes after its use");
         REQUIRE(k->inst[in->in[j]].op != IR_K_STORE, "a store has no value");
     }
     switch (in->op) {
-    case IR_K_LOAD: case IR_K_STORE:
+    case IR_K_LOAD:
+    case IR_K_STORE:
         REQUIRE(in->index < k->n_buffers, "no such buffer");
         if (in->op == IR_K_LOAD) {
             int n = 0;
             REQUIRE((in->variant & ~(IR_LOAD_OFFSET | IR_LOAD_GUARD)) == 0, "unknown operands of a load");
-            REQUIRE(in->n_in == !!(in->variant & IR_LOAD_OFFSET) + !!(in->variant & IR_LOAD_GUARD), "wrong number of operands");
+            REQUIRE(in->n_in == !!(in->variant & IR_LOAD_OFFSET) + !!(in->variant & IR_LOAD_GUARD),
+                    "wrong number of operands");
             if (in->variant & IR_LOAD_OFFSET) REQUIRE(k->inst[in->in[n++]].dtype == FUSOR_I64, "an offset is i64");
             if (in->variant & IR_LOAD_GUARD) REQUIRE(k->inst[in->in[n]].dtype == FUSOR_BOOL, "a guard is bool");
         } else {
             REQUIRE(in->variant <= IR_STORE_OFFSET && in->n_in == 1 + in->variant, "wrong number of operands");
-            if (in->variant) REQUIRE(k->kind == IR_KERNEL_MAP && k->inst[in->in[1]].dtype == FUSOR_I64, "only maps scatter, by i64 offsets");
+            if (in->variant)
+                REQUIRE(k->kind == IR_KERNEL_MAP && k->inst[in->in[1]].dtype == FUSOR_I64,
+                        "only maps scatter, by i64 offsets");
         }
         REQUIRE(k->buffer[in->index].is_output == (in->op == IR_K_STORE), "loads read inputs and stores write outputs");
         REQUIRE(k->buffer[in->index].dtype == in->dtype, "type of the buffer differs");
@@ -376,41 +388,53 @@ static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const ui
             uint32_t has = 0;
             for (int d = 0; d < k->n_dims; d++)
                 if (k->buffer[in->index].stride[d] != 0) has |= 1u << d;
-            REQUIRE(in->variant || (varies[in->in[0]] & ~has) == 0, "the value varies along a dim that the output does not have");
+            REQUIRE(in->variant || (varies[in->in[0]] & ~has) == 0,
+                    "the value varies along a dim that the output does not have");
             REQUIRE(k->inst[in->in[0]].dtype == in->dtype, "type of the value differs");
         }
         return FUSOR_OK;
     case IR_K_SCALAR:
         REQUIRE(in->index < k->n_scalars && k->scalar[in->index] == in->dtype && !in->n_in, "no such scalar");
         return FUSOR_OK;
-    case IR_K_INDEX: REQUIRE(in->index < k->n_dims && in->dtype == FUSOR_I64 && !in->n_in, "no such dim"); return FUSOR_OK;
+    case IR_K_INDEX:
+        REQUIRE(in->index < k->n_dims && in->dtype == FUSOR_I64 && !in->n_in, "no such dim");
+        return FUSOR_OK;
     default: break;
     }
     const ir_op_info *op = &ir_ops[in->op];
     ir_kind kind = op->kind;
     REQUIRE(kind == IR_KIND_EW || kind == IR_KIND_CONVERT || kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE ||
-            kind == IR_KIND_SCAN || in->op == IR_OP_MATMUL || in->op == IR_OP_ATTENTION || kind == IR_KIND_RANDOM, "not an operator of kernels");
-    if (kind == IR_KIND_RANDOM) {   /* seed, row-major number of the element */
-        REQUIRE(in->n_in == 2 && k->inst[in->in[0]].dtype == FUSOR_I64 && k->inst[in->in[1]].dtype == FUSOR_I64, "needs a seed and a number");
+                kind == IR_KIND_SCAN || in->op == IR_OP_MATMUL || in->op == IR_OP_ATTENTION || kind == IR_KIND_RANDOM,
+            "not an operator of kernels");
+    if (kind == IR_KIND_RANDOM) { /* seed, row-major number of the element */
+        REQUIRE(in->n_in == 2 && k->inst[in->in[0]].dtype == FUSOR_I64 && k->inst[in->in[1]].dtype == FUSOR_I64,
+                "needs a seed and a number");
         REQUIRE(in->dtype == FUSOR_F32 || in->dtype == FUSOR_F64, "wrong result type");
         return FUSOR_OK;
     }
-    if (in->op == IR_OP_ATTENTION) {    /* ir_verify_attention has the rest */
+    if (in->op == IR_OP_ATTENTION) { /* ir_verify_attention has the rest */
         REQUIRE(k->kind == IR_KERNEL_ATTENTION, "attention outside an attention kernel");
         return FUSOR_OK;
     }
-    REQUIRE(in->n_in >= op->min_in && in->n_in <= op->max_in + (kind == IR_KIND_EW ? op->n_scalar_attrs : 0), "wrong number of operands");
-    if (ir_kernel_is_reduce_op(in->op)) REQUIRE(k->kind == IR_KERNEL_REDUCE || k->kind == IR_KERNEL_ROW || k->kind == IR_KERNEL_CONTRACT, "a reduction outside a reduce, row or contract kernel");
+    REQUIRE(in->n_in >= op->min_in && in->n_in <= op->max_in + (kind == IR_KIND_EW ? op->n_scalar_attrs : 0),
+            "wrong number of operands");
+    if (ir_kernel_is_reduce_op(in->op))
+        REQUIRE(k->kind == IR_KERNEL_REDUCE || k->kind == IR_KERNEL_ROW || k->kind == IR_KERNEL_CONTRACT,
+                "a reduction outside a reduce, row or contract kernel");
     if (kind == IR_KIND_SCAN) {
         REQUIRE(k->kind == IR_KERNEL_SCAN, "a running sum or product outside a scan kernel");
         REQUIRE(k->inst[in->in[0]].dtype == in->dtype, "operand type differs");
     }
-    if (in->op == IR_OP_MATMUL) REQUIRE(k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW, "a contraction outside a contract or window kernel");
+    if (in->op == IR_OP_MATMUL)
+        REQUIRE(k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW,
+                "a contraction outside a contract or window kernel");
     if (kind == IR_KIND_EW) {
         ir_dtype main = k->inst[in->in[(op->flags & IR_COND) ? 1 : 0]].dtype;
         REQUIRE(ir_has_lowering((ir_op)in->op, main), "no lowering for this type");
-        for (int j = 0; j < in->n_in; j++) {    /* scalar attributes of halves are f32 */
-            ir_dtype expected = (op->flags & IR_COND) && j == 0 ? FUSOR_BOOL : j >= op->max_in && ir_is_half(main) ? FUSOR_F32 : main;
+        for (int j = 0; j < in->n_in; j++) { /* scalar attributes of halves are f32 */
+            ir_dtype expected = (op->flags & IR_COND) && j == 0       ? FUSOR_BOOL
+                                : j >= op->max_in && ir_is_half(main) ? FUSOR_F32
+                                                                      : main;
             REQUIRE(k->inst[in->in[j]].dtype == expected, "operand types differ");
         }
         REQUIRE(in->dtype == (op->result_is_bool ? FUSOR_BOOL : main), "wrong result type");
@@ -425,24 +449,30 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
     int at = 0, last_count = 0, matmuls = 0, reductions = 0, scans = 0;
     for (int d = 0; d < k->n_dims; d++) {
         const char *p = strchr(orders[k->kind] + at, k->dim[d].role);
-        if (!p || !k->dim[d].role) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: role '%c' is out of place", d, k->dim[d].role);
+        if (!p || !k->dim[d].role)
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: role '%c' is out of place", d, k->dim[d].role);
         at = (int)(p - orders[k->kind]);
-        if (strchr(k->kind == IR_KERNEL_WINDOW ? "myn" : "tvmnkhjg", k->dim[d].role) && d && k->dim[d - 1].role == k->dim[d].role)
+        if (strchr(k->kind == IR_KERNEL_WINDOW ? "myn" : "tvmnkhjg", k->dim[d].role) && d &&
+            k->dim[d - 1].role == k->dim[d].role)
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: a second dim of role '%c'", d, k->dim[d].role);
         last_count++;
     }
     for (int d = 0; d < k->n_dims; d++)
-        if (k->dim[d].role == 't' && (d != k->n_dims - 2 || k->dim[d].size != IR_SIZE_RUNTIME || k->dim[d + 1].size != IR_SIZE_RUNTIME))
-            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: a transposed kernel ends with two dims of any size, t and p", d);
-    if (k->kind == IR_KERNEL_CONTRACT && (k->n_dims < 3 || k->dim[k->n_dims - 3].role != 'm' || k->dim[k->n_dims - 2].role != 'n' ||
-                                          k->dim[k->n_dims - 1].role != 'k' || k->tile.mr < 1 || k->tile.nr < 1 || k->tile.kb < 1))
+        if (k->dim[d].role == 't' &&
+            (d != k->n_dims - 2 || k->dim[d].size != IR_SIZE_RUNTIME || k->dim[d + 1].size != IR_SIZE_RUNTIME))
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
+                           "kernel dim %d: a transposed kernel ends with two dims of any size, t and p", d);
+    if (k->kind == IR_KERNEL_CONTRACT &&
+        (k->n_dims < 3 || k->dim[k->n_dims - 3].role != 'm' || k->dim[k->n_dims - 2].role != 'n' ||
+         k->dim[k->n_dims - 1].role != 'k' || k->tile.mr < 1 || k->tile.nr < 1 || k->tile.kb < 1))
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a contract kernel needs dims m, n, k and a tile");
     if (k->kind == IR_KERNEL_WINDOW) FU_TRY(ir_verify_window(k, e));
     uint32_t varies[IR_KERNEL_MAX_INSTS];
     int pass[IR_KERNEL_MAX_INSTS];
-    for (int i = 0; i < k->n_insts; i++) {      /* operand order first: the analysis relies on it */
+    for (int i = 0; i < k->n_insts; i++) { /* operand order first: the analysis relies on it */
         for (int j = 0; j < k->inst[i].n_in; j++)
-            if (k->inst[i].in[j] >= i) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel instruction %%%d: an operand comes after its use", i);
+            if (k->inst[i].in[j] >= i)
+                return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel instruction %%%d: an operand comes after its use", i);
         if ((k->inst[i].op == IR_K_LOAD || k->inst[i].op == IR_K_STORE) && k->inst[i].index >= k->n_buffers)
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel instruction %%%d: no such buffer", i);
         matmuls += k->inst[i].op == IR_OP_MATMUL;
@@ -451,17 +481,21 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
     }
     analyze(k, varies, pass);
     for (int i = 0; i < k->n_insts; i++) FU_TRY(verify_inst(k, i, e, varies));
-    if ((k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW) && matmuls != 1) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a %s kernel has exactly one matmul", ir_kernel_kind_names[k->kind]);
+    if ((k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW) && matmuls != 1)
+        return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a %s kernel has exactly one matmul", ir_kernel_kind_names[k->kind]);
     if (k->is_direct && (k->kind != IR_KERNEL_CONTRACT || !ir_kernel_can_be_direct(k)))
-        return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a direct kernel needs a contraction of known sizes, and an operand 0 that is read in place");
+        return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
+                       "a direct kernel needs a contraction of known sizes, and an operand 0 that is read in place");
     if (reductions && k->kind == IR_KERNEL_CONTRACT) FU_TRY(ir_kernel_verify_rows(k, e));
     if (k->kind == IR_KERNEL_SCAN) {
         int last = k->n_dims - 1 - ir_kernel_is_column(k);
         if (scans != 1 || last < 0 || k->dim[last].role != 'r' || (last > 0 && k->dim[last - 1].role == 'r'))
-            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a scan kernel has exactly one running sum or product, along one dim of role 'r'");
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
+                           "a scan kernel has exactly one running sum or product, along one dim of role 'r'");
         for (int i = 0; i < k->n_insts; i++)
             if (k->inst[i].op == IR_K_STORE && k->buffer[k->inst[i].index].stride[last] == 0)
-                return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel instruction %%%d: a scan kernel stores values per element only", i);
+                return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
+                               "kernel instruction %%%d: a scan kernel stores values per element only", i);
     }
     if (k->kind == IR_KERNEL_ATTENTION) FU_TRY(ir_verify_attention(k, varies, e));
     if ((k->kind == IR_KERNEL_REDUCE || k->kind == IR_KERNEL_ROW) && reductions == 0)
@@ -494,8 +528,10 @@ void ir_kernel_symbol(const ir_kernel *k, const uint8_t key[IR_KEY_BYTES], char 
         if (ops[0]) strcat(ops, "_");
         strcat(ops, name);
     }
-    for (int d = 0, n = 0; d < k->n_dims && n < 12; d++) n += snprintf(shape + n, sizeof shape - (size_t)n, "%c%s", k->dim[d].role, k->dim[d].size >= 0 ? "c" : "");
+    for (int d = 0, n = 0; d < k->n_dims && n < 12; d++)
+        n += snprintf(shape + n, sizeof shape - (size_t)n, "%c%s", k->dim[d].role, k->dim[d].size >= 0 ? "c" : "");
     const ir_level_info *l = &ir_levels[k->level];
-    snprintf(out, IR_SYMBOL_MAX, "fk_%s_%s_%s_%s__%s_w%du%d_%02x%02x%02x%02x", ir_kernel_kind_names[k->kind], types[0] ? types : "none",
-             ops[0] ? ops : "copy", shape[0] ? shape : "s", l->short_name, l->lanes, k->kind == IR_KERNEL_MAP ? 2 : IR_REDUCE_UNROLL, key[0], key[1], key[2], key[3]);
+    snprintf(out, IR_SYMBOL_MAX, "fk_%s_%s_%s_%s__%s_w%du%d_%02x%02x%02x%02x", ir_kernel_kind_names[k->kind],
+             types[0] ? types : "none", ops[0] ? ops : "copy", shape[0] ? shape : "s", l->short_name, l->lanes,
+             k->kind == IR_KERNEL_MAP ? 2 : IR_REDUCE_UNROLL, key[0], key[1], key[2], key[3]);
 }

@@ -19,7 +19,8 @@ static const ir_kinst *find_attention(const ir_kernel *k) {
 }
 
 ir_attention_dims ir_kernel_attention_dims(const ir_kernel *k) {
-    return (ir_attention_dims){dim_of(k, 'h'), dim_of(k, 'm'), dim_of(k, 'n'), dim_of(k, 'k'), dim_of(k, 'j'), dim_of(k, 'g')};
+    return (ir_attention_dims){dim_of(k, 'h'), dim_of(k, 'm'), dim_of(k, 'n'),
+                               dim_of(k, 'k'), dim_of(k, 'j'), dim_of(k, 'g')};
 }
 
 /* That of the scale: the planner gives it the type that all of it is computed in. */
@@ -59,27 +60,32 @@ void ir_launch_attention(const ir_kernel *k, const int64_t *size, const int64_t 
         out->shared_bytes = batches * parts * (m * e + 2 * lanes) * bytes;
     }
     const bool has_mask = find_attention(k)->variant & IR_ATTENTION_MASK;
-    out->scratch_bytes = (kb * (d + e + nr) + nr + nr * (d > e ? d : e) + (has_mask ? 2 * kb * nr : 0) + panels * nr * (d + e + 2)) * bytes;
+    out->scratch_bytes =
+        (kb * (d + e + nr) + nr + nr * (d > e ? d : e) + (has_mask ? 2 * kb * nr : 0) + panels * nr * (d + e + 2)) *
+        bytes;
 }
 
 fusor_status ir_verify_attention(const ir_kernel *k, const uint32_t *varies, fu_error *e) {
     const ir_attention_dims at = ir_kernel_attention_dims(k);
     const int lanes = ir_levels[k->level].lanes;
     int found = 0;
-#define REQUIRE(cond, what) \
+#define REQUIRE(cond, what)                                                                                            \
     if (!(cond)) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "an attention kernel: %s", what)
-    REQUIRE(at.m >= 0 && at.n == at.m + 1 && at.k == at.m + 2 && at.j == at.m + 3, "needs dims m, n, k and j, in this order");
-    REQUIRE((at.h < 0) == (at.g < 0) && (at.g < 0 || (at.g == at.j + 1 && at.h == at.m - 1)), "h is before m and g behind j, or neither is there");
+    REQUIRE(at.m >= 0 && at.n == at.m + 1 && at.k == at.m + 2 && at.j == at.m + 3,
+            "needs dims m, n, k and j, in this order");
+    REQUIRE((at.h < 0) == (at.g < 0) && (at.g < 0 || (at.g == at.j + 1 && at.h == at.m - 1)),
+            "h is before m and g behind j, or neither is there");
     REQUIRE(k->n_dims == at.j + 1 + (at.g >= 0), "has dims behind the keys");
-    REQUIRE(k->tile.mr > 0 && k->tile.nr > 0 && k->tile.kb > 0 && k->tile.nr % lanes == 0 && k->tile.kb % k->tile.mr == 0 &&
-                lanes % k->tile.mr == 0 && k->tile.kb % lanes == 0,
+    REQUIRE(k->tile.mr > 0 && k->tile.nr > 0 && k->tile.kb > 0 && k->tile.nr % lanes == 0 &&
+                k->tile.kb % k->tile.mr == 0 && lanes % k->tile.mr == 0 && k->tile.kb % lanes == 0,
             "has no tile of this level");
     const uint32_t m = 1u << at.m, n = 1u << at.n, d = 1u << at.k, j = 1u << at.j, g = at.g < 0 ? 0 : 1u << at.g;
     const uint32_t h = at.h < 0 ? 0 : 1u << at.h, b = (1u << (at.h < 0 ? at.m : at.h)) - 1;
     for (int i = 0; i < k->n_insts; i++) {
         const ir_kinst *in = &k->inst[i];
         if (in->op == IR_K_STORE)
-            REQUIRE(k->buffer[in->index].stride[at.n] != 0 && (varies[in->in[0]] & (d | j | g)) == 0, "a result does not vary along m and n alone");
+            REQUIRE(k->buffer[in->index].stride[at.n] != 0 && (varies[in->in[0]] & (d | j | g)) == 0,
+                    "a result does not vary along m and n alone");
         if (in->op != IR_OP_ATTENTION) continue;
         const uint32_t own[3] = {b | h | m | d, b | g | j | d, b | g | j | n};
         int at_in = 4;
@@ -98,7 +104,8 @@ fusor_status ir_verify_attention(const ir_kernel *k, const uint32_t *varies, fu_
         }
         if (in->variant & IR_ATTENTION_MASK) {
             const ir_dtype t = k->inst[in->in[at_in]].dtype;
-            REQUIRE((ir_is_float(t) || ir_is_bool(t)) && (varies[in->in[at_in]] & ~(b | h | m | j)) == 0, "a mask of the wrong kind");
+            REQUIRE((ir_is_float(t) || ir_is_bool(t)) && (varies[in->in[at_in]] & ~(b | h | m | j)) == 0,
+                    "a mask of the wrong kind");
             at_in++;
         }
         for (int x = at_in; x < in->n_in; x++)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* kernel_rows.c: row reductions behind a contraction, in its kernel. Such a description is two programs over the same rows that
- * meet in the kept values: the tile program makes them from the products, and the row program reads them when the row is complete.
- * Each is a kernel of its own kind (contract, row) with the numbering of the whole, so that code generation needs no third way:
- * a kept value is an output of the first and an input of the second, in a buffer behind those of the whole. */
+/* kernel_rows.c: row reductions behind a contraction, in its kernel. Such a description is two programs over the same
+ * rows that meet in the kept values: the tile program makes them from the products, and the row program reads them when
+ * the row is complete. Each is a kernel of its own kind (contract, row) with the numbering of the whole, so that code
+ * generation needs no third way: a kept value is an output of the first and an input of the second, in a buffer behind
+ * those of the whole. */
 #include "ir/kernel.h"
 
 bool ir_kernel_has_rows(const ir_kernel *k) {
@@ -32,7 +33,8 @@ int ir_kernel_row_values(const ir_kernel *k, int inst[IR_ROW_VALUES]) {
 int64_t ir_kernel_row_value_bytes(const ir_kernel *k, int64_t rows, int64_t length) {
     int inst[IR_ROW_VALUES], n = ir_kernel_row_values(k, inst);
     int64_t bytes = 0;
-    for (int i = 0; i < n && i < IR_ROW_VALUES; i++) bytes += (rows * length * ir_dtypes[k->inst[inst[i]].dtype].bytes + 63) / 64 * 64;
+    for (int i = 0; i < n && i < IR_ROW_VALUES; i++)
+        bytes += (rows * length * ir_dtypes[k->inst[inst[i]].dtype].bytes + 63) / 64 * 64;
     return bytes;
 }
 
@@ -67,7 +69,9 @@ static int add_buffer(ir_kernel *k, ir_dtype t, bool is_output) {
     ir_kbuffer *b = &k->buffer[k->n_buffers];
     *b = (ir_kbuffer){.dtype = t, .is_output = is_output};
     for (int d = 0; d < k->n_dims; d++)
-        b->stride[d] = k->dim[d].role == 'k' ? 0 : k->dim[d].role == 'n' || k->dim[d].role == 'r' ? 1 : IR_STRIDE_RUNTIME;
+        b->stride[d] = k->dim[d].role == 'k'                            ? 0
+                       : k->dim[d].role == 'n' || k->dim[d].role == 'r' ? 1
+                                                                        : IR_STRIDE_RUNTIME;
     return k->n_buffers++;
 }
 
@@ -116,16 +120,17 @@ void ir_kernel_row_program(const ir_kernel *k, ir_kernel *out) {
     drop_others(out, is_needed);
     for (int i = 0; i < out->n_insts; i++)
         if (out->inst[i].op == IR_K_LOAD || out->inst[i].op == IR_K_STORE) is_read[out->inst[i].index] = true;
-    for (int b = 0; b < out->n_buffers; b++)        /* the rest costs no address per row */
+    for (int b = 0; b < out->n_buffers; b++) /* the rest costs no address per row */
         if (!is_read[b]) memset(out->buffer[b].stride, 0, sizeof out->buffer[b].stride);
 }
 
 fusor_status ir_kernel_verify_rows(const ir_kernel *k, fu_error *e) {
-    bool late[IR_KERNEL_MAX_INSTS], reaches[IR_KERNEL_MAX_INSTS];     /* the products, but not through a kept value */
+    bool late[IR_KERNEL_MAX_INSTS], reaches[IR_KERNEL_MAX_INSTS]; /* the products, but not through a kept value */
     int value[IR_ROW_VALUES], n = ir_kernel_row_values(k, value);
     uint32_t varies[IR_KERNEL_MAX_INSTS], row = 0;
     if (n < 1 || n > IR_ROW_VALUES || k->n_insts + n > IR_KERNEL_MAX_INSTS || k->n_buffers + n > IR_KERNEL_MAX_BUFFERS)
-        return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a contract kernel with reductions keeps 1 to %d values of its rows, not %d", IR_ROW_VALUES, n);
+        return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
+                       "a contract kernel with reductions keeps 1 to %d values of its rows, not %d", IR_ROW_VALUES, n);
     for (int d = 0; d < k->n_dims; d++)
         if (k->dim[d].role == 'n') row = 1u << d;
     ir_kernel_vary_all(k, varies);
@@ -135,7 +140,8 @@ fusor_status ir_kernel_verify_rows(const ir_kernel *k, fu_error *e) {
         reaches[i] = in->op == IR_OP_MATMUL;
         for (int j = 0; j < in->n_in; j++) reaches[i] |= reaches[in->in[j]];
         if (late[i] && reaches[i])
-            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel instruction %%%d: a row program reads products that are not kept", i);
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
+                           "kernel instruction %%%d: a row program reads products that are not kept", i);
         if (ir_kernel_is_reduce_op(in->op) && !(varies[in->in[0]] & row))
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel instruction %%%d: a contract kernel reduces along n", i);
         if (in->is_kept && !late[i]) reaches[i] = false;

@@ -26,7 +26,8 @@ ir_dot ir_kernel_contract_dot(const ir_kernel *k) {
 int64_t ir_kernel_contract_head_bytes(const ir_kernel *k) {
     int64_t bytes = ir_dtypes[ir_kernel_contract_acc(k)].bytes, lanes = ir_levels[k->level].lanes;
     int64_t rows = k->tile.mr > k->tile.nr ? k->tile.mr : k->tile.nr;
-    return round_up(k->tile.mr * k->tile.nr * bytes, 64) + round_up(rows * lanes * bytes, 64) + (ir_kernel_has_rows(k) ? IR_ROW_SLOTS : 0);
+    return round_up(k->tile.mr * k->tile.nr * bytes, 64) + round_up(rows * lanes * bytes, 64) +
+           (ir_kernel_has_rows(k) ? IR_ROW_SLOTS : 0);
 }
 
 bool ir_kernel_contract_in_place(const ir_kernel *k) {
@@ -51,7 +52,8 @@ static bool is_known(int64_t stride) { return stride != IR_STRIDE_RUNTIME; }
 bool ir_kernel_can_be_direct(const ir_kernel *k) {
     const ir_kinst *mm = find_matmul(k), *a = mm ? &k->inst[mm->in[0]] : NULL, *b = mm ? &k->inst[mm->in[1]] : NULL;
     int m = k->n_dims - 3, n = m + 1, kk = m + 2;
-    if (!mm || m < 0 || k->dim[m].role != 'm' || k->dim[n].role != 'n' || (m > 0 && k->dim[m - 1].role != 'b')) return false;
+    if (!mm || m < 0 || k->dim[m].role != 'm' || k->dim[n].role != 'n' || (m > 0 && k->dim[m - 1].role != 'b'))
+        return false;
     for (int d = m; d <= kk; d++)
         if (k->dim[d].size < 1 || k->dim[d].size > IR_BAKE_MAX) return false;
     if (!ir_kernel_contract_a_in_place(k) || ir_kernel_contract_dot(k)) return false;
@@ -66,7 +68,8 @@ bool ir_kernel_can_be_direct(const ir_kernel *k) {
 }
 
 /* block: rows of a block that goes on with them; -1: phase 2 makes them. */
-static void launch_rows(const ir_kernel *k, const int64_t *tune, int64_t rows, int64_t n, int64_t block, ir_launch *out) {
+static void launch_rows(const ir_kernel *k, const int64_t *tune, int64_t rows, int64_t n, int64_t block,
+                        ir_launch *out) {
     out->n_phases = 3;
     out->scratch_bytes += ir_kernel_row_scratch_bytes(k, n);
     if (block >= 0) {
@@ -98,7 +101,8 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
         out->tiles[0] = batches * (m > 0 && n > 0);
         out->scratch_bytes = ir_kernel_contract_head_bytes(k);
         if (!ir_kernel_contract_in_place(k)) out->scratch_bytes += round_up(ceil_div(n, nr) * nr * kk * bytes, 64);
-        if (ir_kernel_has_rows(k)) out->scratch_bytes += ir_kernel_row_value_bytes(k, m, n) + ir_kernel_row_scratch_bytes(k, n);
+        if (ir_kernel_has_rows(k))
+            out->scratch_bytes += ir_kernel_row_value_bytes(k, m, n) + ir_kernel_row_scratch_bytes(k, n);
         return;
     }
     /* Blocks are whole register tiles, at least one, and no larger than the output needs. */
@@ -110,10 +114,11 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
     if (in_blocks) nc = np;
     out->n_phases = 2;
     out->tiles[0] = b_batches * np; /* whatever M is: a packed operand may serve later calls */
-    out->tiles[1] = batches * ceil_div(mp, mc) * (in_blocks ? 1 : ceil_div(np, nc));    /* rows of no elements still have results */
+    out->tiles[1] =
+        batches * ceil_div(mp, mc) * (in_blocks ? 1 : ceil_div(np, nc)); /* rows of no elements still have results */
     const ir_dot_info *dot = &ir_dots[ir_kernel_contract_dot(k)];
-    out->shared_bytes = b_batches * np * (ceil_div(kk, dot->group) + dot->heads[1] * (kk > kb ? ceil_div(kk, kb) : 1)) *
-                        nr * bytes;
+    out->shared_bytes =
+        b_batches * np * (ceil_div(kk, dot->group) + dot->heads[1] * (kk > kb ? ceil_div(kk, kb) : 1)) * nr * bytes;
     int64_t kc = ceil_div(kk < kb ? kk : kb, dot->group);
     if (mc > mp) mc = mp;
     if (nc > np) nc = np;

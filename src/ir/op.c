@@ -26,21 +26,24 @@ static const ir_attr_info attrs_GELU[] = {{.name = "approximate", .type = IR_ATT
                                           ATTR_DTYPE};
 static const ir_attr_info attrs_REDUCE[] = {ATTR_AXES, ATTR_KEEPDIMS, ATTR_DTYPE};
 static const ir_attr_info attrs_REDUCE_BOOL[] = {ATTR_AXES, ATTR_KEEPDIMS};
-static const ir_attr_info attrs_VAR[] = {ATTR_AXES, ATTR_KEEPDIMS, ATTR_DTYPE, {.name = "correction", .type = IR_ATTR_NUMBER}};
-static const ir_attr_info attrs_SCAN[] = {{.name = "axis", .type = IR_ATTR_AXIS, .is_required = true, .default_value = NAN},
-                                          {.name = "exclusive", .type = IR_ATTR_BOOL},
-                                          {.name = "reverse", .type = IR_ATTR_BOOL},
-                                          ATTR_DTYPE};
+static const ir_attr_info attrs_VAR[] = {
+    ATTR_AXES, ATTR_KEEPDIMS, ATTR_DTYPE, {.name = "correction", .type = IR_ATTR_NUMBER}};
+static const ir_attr_info attrs_SCAN[] = {
+    {.name = "axis", .type = IR_ATTR_AXIS, .is_required = true, .default_value = NAN},
+    {.name = "exclusive", .type = IR_ATTR_BOOL},
+    {.name = "reverse", .type = IR_ATTR_BOOL},
+    ATTR_DTYPE};
 #define attrs_RMS_NORM attrs_LAYER_NORM
 static const ir_attr_info attrs_LAYER_NORM[] = {{.name = "axis", .type = IR_ATTR_AXIS, .default_value = -1},
-                                          {.name = "epsilon", .type = IR_ATTR_NUMBER, .default_value = 1e-5},
-                                          ATTR_DTYPE};
+                                                {.name = "epsilon", .type = IR_ATTR_NUMBER, .default_value = 1e-5},
+                                                ATTR_DTYPE};
 static const ir_attr_info attrs_ARGREDUCE[] = {{.name = "axis", .type = IR_ATTR_AXIS, .default_value = NAN},
                                                ATTR_KEEPDIMS,
                                                {.name = "select_last", .type = IR_ATTR_BOOL}};
 static const ir_attr_info attrs_MATMUL[] = {
     {.name = "transpose_a", .type = IR_ATTR_BOOL}, {.name = "transpose_b", .type = IR_ATTR_BOOL}, ATTR_DTYPE};
-static const ir_attr_info attrs_EINSUM[] = {{.name = "subscripts", .type = IR_ATTR_TEXT, .is_required = true}, ATTR_DTYPE};
+static const ir_attr_info attrs_EINSUM[] = {{.name = "subscripts", .type = IR_ATTR_TEXT, .is_required = true},
+                                            ATTR_DTYPE};
 static const ir_attr_info attrs_SOFTMAX[] = {{.name = "axis", .type = IR_ATTR_AXIS, .default_value = -1}, ATTR_DTYPE};
 static const ir_attr_info attrs_SHAPE[] = {ATTR_SHAPE};
 static const ir_attr_info attrs_PERM[] = {{.name = "perm", .type = IR_ATTR_AXES}};

@@ -695,8 +695,7 @@ static void parse_attr_list(parser *p, ir_op op, ast_stmt *s, ir_dtype *to) {
     s->n_args = args.n;
 }
 
-fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, ir_attr *attr, ir_dtype *to,
-                            ir_operand *scalar) {
+fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, ir_attr *attr, ir_dtype *to, ir_operand *scalar) {
     enum { MARK = 1 };
     fu_arena *a = g->arena;
     fu_source *source = FU_NEW(a, fu_source);
@@ -714,18 +713,18 @@ fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, ir_attr *at
     parse_attr_list(p, op, &s, to);
     for (uint32_t i = 0; i < ir_size_symbol_count(g->sizes); i++) {
         const char *symbol = ir_size_symbol_name(g->sizes, i);
-        ast_word word = ast_intern(m, symbol, strlen(symbol));      /* may move the words */
+        ast_word word = ast_intern(m, symbol, strlen(symbol)); /* may move the words */
         m->words.at[word].dim_mark = MARK;
     }
     const ast_attr *operand = NULL;
     if (!m->n_diagnostics && ast_attrs_build(m, g, MARK, &s, op, attr, &meta))
         operand = ast_scalar_attr(m, &s, op, attr);
     if (!m->n_diagnostics && (meta.is_barrier || meta.fuse_with))
-        AST_FAIL(m, FUSOR_ERROR_SYNTAX, s.arg[0].loc, "%s: a text of attributes has no hints; call fusor_barrier or fusor_fuse_with",
-                 ir_ops[op].name);
+        AST_FAIL(m, FUSOR_ERROR_SYNTAX, s.arg[0].loc,
+                 "%s: a text of attributes has no hints; call fusor_barrier or fusor_fuse_with", ir_ops[op].name);
     if (operand && operand->kind == AST_ATTR_VALUE)
-        AST_FAIL(m, FUSOR_ERROR_TYPE, operand->loc, "%s: a text of attributes has no values; give the tensor as an operand",
-                 ir_ops[op].name);
+        AST_FAIL(m, FUSOR_ERROR_TYPE, operand->loc,
+                 "%s: a text of attributes has no values; give the tensor as an operand", ir_ops[op].name);
     else if (operand) *scalar = ast_attr_operand(m, operand);
     if (!m->n_diagnostics) return FUSOR_OK;
     report_all(m, g->error);

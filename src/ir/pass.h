@@ -7,30 +7,31 @@
 
 typedef struct ir_pass {
     const char *name, *text;
-    fusor_status (*run)(fu_arena *a, fu_error *e, ir_graph **g);    /* replaces *g where it changes anything */
+    fusor_status (*run)(fu_arena *a, fu_error *e, ir_graph **g); /* replaces *g where it changes anything */
 } ir_pass;
-extern const ir_pass ir_passes[];       /* ends with a NULL name; in pipeline order: expand, fold, simplify, cse, dce */
+extern const ir_pass ir_passes[]; /* ends with a NULL name; in pipeline order: expand, fold, simplify, cse, dce */
 
 /* What every pass does: walk the nodes of `from` in order and make each anew in `to`, or something better in its place.
  * map[i] is what became of node i. begin adds the parameters; finish the results, and replaces *g if is_changed. */
 typedef struct ir_rewrite {
-    fu_arena       *arena;
+    fu_arena *arena;
     const ir_graph *from;
-    ir_graph       *to;
-    ir_id          *map;
-    bool            is_changed;
+    ir_graph *to;
+    ir_id *map;
+    bool is_changed;
 } ir_rewrite;
-void    ir_rewrite_begin(ir_rewrite *rw, fu_arena *a, const ir_graph *g);
+void ir_rewrite_begin(ir_rewrite *rw, fu_arena *a, const ir_graph *g);
 /* Node i with its operands mapped (a list of its own), to be changed and added. */
 ir_node ir_rewrite_node(const ir_rewrite *rw, ir_id i);
-void    ir_rewrite_finish(ir_rewrite *rw, ir_graph **g);
+void ir_rewrite_finish(ir_rewrite *rw, ir_graph **g);
 
 /* Runs the pipeline. FUSOR_PASSES switches rows off by name. */
 fusor_status ir_run_passes(fu_arena *a, fu_error *e, ir_graph **g);
 
 /* pass_expand.c: softmax, log_softmax, reduce_mean as marked groups of primitives. */
 fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g);
-/* pass_expand_move.c: n in terms of what kernels know, as new nodes of rw->to or an operand; false: it is that already. */
+/* pass_expand_move.c: n in terms of what kernels know, as new nodes of rw->to or an operand; false: it is that already.
+ */
 bool ir_expand_move(ir_rewrite *rw, const ir_node *n, ir_id *out);
 /* pass_fold.c: operators of literals only become literals (by the reference evaluation of one element, ir/scalar.h). */
 fusor_status ir_pass_fold(fu_arena *a, fu_error *e, ir_graph **g);

@@ -1,32 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* pass_attention.c: attention that is written in primitives becomes the operator, so that its scores are never in memory:
+/* pass_attention.c: attention that is written in primitives becomes the operator, so that its scores are never in
+ * memory:
  *
  *   s = matmul(q, transpose(k))   or with transpose_b=true
  *   s = s * number, s / number    any number of times, or not at all
  *   s = s + mask                  or not; of the type of s, stretched to it
  *   y = matmul(softmax(s), v)
  *
- * All in f32 or in f64 (halves with casts before and behind are that), and nothing else reads what is between. What differs from the
- * operator is a row whose scores are all -infinity: its softmax is NaN (attention.h). This is the one rewrite that changes the order of
- * sums, so it is no row of ir_passes: it is for fused plans only. */
+ * All in f32 or in f64 (halves with casts before and behind are that), and nothing else reads what is between. What
+ * differs from the operator is a row whose scores are all -infinity: its softmax is NaN (attention.h). This is the one
+ * rewrite that changes the order of sums, so it is no row of ir_passes: it is for fused plans only. */
 #include "ir/attention.h"
 #include "ir/kernel.h"
 #include "ir/pass.h"
 
 typedef struct recognizer {
     ir_rewrite rw;
-    const ir_graph *g;          /* rw.from */
-    uint32_t *uses;             /* by node, results among them */
+    const ir_graph *g; /* rw.from */
+    uint32_t *uses;    /* by node, results among them */
 } recognizer;
 
-typedef struct match { ir_id q, k, v, mask; bool k_is_turned, v_is_turned; double scale; } match;
+typedef struct match {
+    ir_id q, k, v, mask;
+    bool k_is_turned, v_is_turned;
+    double scale;
+} match;
 
 static const ir_node *at(const recognizer *r, ir_id id) { return ir_at(r->g, id); }
 static bool flag(const ir_node *n, unsigned i) { return n->attr && n->attr[i].is_set && n->attr[i].integer; }
 
 /* A product of matrices in one type. */
 static bool is_product(const recognizer *r, const ir_node *n) {
-    const ir_node *a = at(r, n->in[0]), *b = n->op == IR_OP_MATMUL ? at(r, n->in[1]) : NULL;    /* ORDER attrs_MATMUL */
+    const ir_node *a = at(r, n->in[0]), *b = n->op == IR_OP_MATMUL ? at(r, n->in[1]) : NULL; /* ORDER attrs_MATMUL */
     return b && a->rank >= 2 && b->rank >= 2 && a->dtype == n->dtype && b->dtype == n->dtype && !flag(n, 0);
 }
 
@@ -63,13 +68,15 @@ static ir_id behind_scales(const recognizer *r, ir_id id, double *scale) {
 static bool fits(const recognizer *r, const ir_node *x, const ir_node *like, int first) {
     for (int from_end = first; from_end <= x->rank; from_end++) {
         const ir_size d = x->dim[x->rank - from_end];
-        if (from_end > like->rank || (d != like->dim[like->rank - from_end] && !ir_size_is(r->g->sizes, d, 1))) return false;
+        if (from_end > like->rank || (d != like->dim[like->rank - from_end] && !ir_size_is(r->g->sizes, d, 1)))
+            return false;
     }
     return true;
 }
 
 static bool matches(const recognizer *r, const ir_node *n, match *m) {
-    if (!is_product(r, n) || (n->dtype != FUSOR_F32 && n->dtype != FUSOR_F64) || n->rank > IR_KERNEL_MAX_DIMS - 3) return false;
+    if (!is_product(r, n) || (n->dtype != FUSOR_F32 && n->dtype != FUSOR_F64) || n->rank > IR_KERNEL_MAX_DIMS - 3)
+        return false;
     const ir_node *p = at(r, n->in[0]);
     if (p->op != IR_OP_SOFTMAX || !is_inner(r, n->in[0]) || at(r, p->in[0])->dtype != n->dtype) return false;
     const int64_t axis = p->attr[0].is_set ? p->attr[0].integer : -1;
@@ -111,7 +118,7 @@ static ir_id make(recognizer *r, const ir_node *n, const match *m) {
     if (m->k_is_turned) k = turned(r, k, n->loc);
     if (m->v_is_turned) v = turned(r, v, n->loc);
     ir_attr attr[IR_MAX_ATTRS] = {{0}};
-    attr[4] = (ir_attr){.is_set = true, .number = m->scale};      /* ORDER attrs_ATTENTION */
+    attr[4] = (ir_attr){.is_set = true, .number = m->scale}; /* ORDER attrs_ATTENTION */
     ir_operand in[4] = {ir_use(map[m->q]), ir_use(k), ir_use(v)};
     if (m->mask) in[3] = ir_use(map[m->mask]);
     const ir_id id = ir_add(r->rw.to, IR_OP_ATTENTION, m->mask ? 4 : 3, in, attr, 0, n->loc);
@@ -128,7 +135,7 @@ fusor_status ir_recognize_attention(fu_arena *a, fu_error *e, ir_graph **g) {
     recognizer r = {.g = *g};
     match m;
     bool any = false;
-    if ((*g)->hints.n) return FUSOR_OK;        /* they are about values that would be gone */
+    if ((*g)->hints.n) return FUSOR_OK; /* they are about values that would be gone */
     r.uses = FU_NEW_N(a, uint32_t, (*g)->nodes.n);
     for (ir_id i = 1; i < (*g)->nodes.n; i++)
         for (unsigned k = 0; k < ir_at(*g, i)->n_in; k++) r.uses[ir_at(*g, i)->in[k]]++;
@@ -141,7 +148,8 @@ fusor_status ir_recognize_attention(fu_arena *a, fu_error *e, ir_graph **g) {
         const ir_node n = ir_rewrite_node(&r.rw, i);
         if (matches(&r, ir_at(*g, i), &m)) {
             r.rw.map[i] = make(&r, &n, &m);
-            if (!r.rw.map[i]) return e->status != FUSOR_OK ? e->status : FU_FAIL(e, FUSOR_ERROR_INTERNAL, "attention in primitives");
+            if (!r.rw.map[i])
+                return e->status != FUSOR_OK ? e->status : FU_FAIL(e, FUSOR_ERROR_INTERNAL, "attention in primitives");
             r.rw.is_changed = true;
         } else r.rw.map[i] = ir_add_raw(r.rw.to, &n);
     }

@@ -29,9 +29,9 @@ static uint32_t root(uint32_t *group, uint32_t x) {
 
 static uint64_t mix(uint64_t h, uint64_t v) { return fu_hash(&v, sizeof v, h); }
 
-/* What becomes an argument of a kernel must not decide the order of operands: the same chain over other sizes, under other names
- * of sizes, or with other numbers in it, is the same kernel. Of sizes, only those that may be baked into its description count
- * (ir/kernel.h); literals and attributes that are numbers do not. */
+/* What becomes an argument of a kernel must not decide the order of operands: the same chain over other sizes, under
+ * other names of sizes, or with other numbers in it, is the same kernel. Of sizes, only those that may be baked into
+ * its description count (ir/kernel.h); literals and attributes that are numbers do not. */
 static uint64_t size_class(const ir_sizes *s, ir_size x) {
     int64_t v;
     return ir_size_is_const(s, x, &v) && v >= 0 && v <= IR_BAKE_MAX ? (uint64_t)v : UINT64_MAX;
@@ -40,7 +40,7 @@ static uint64_t size_class(const ir_sizes *s, ir_size x) {
 static uint64_t structural_hash(const cse *c, const ir_node *n, bool is_exact) {
     const uint64_t *hash = is_exact ? c->exact : c->hash;
     const ir_sizes *s = c->pool->sizes;
-    if (n->op == IR_OP_PARAM) return 1u + n->index;     /* parameters come first, in their order */
+    if (n->op == IR_OP_PARAM) return 1u + n->index; /* parameters come first, in their order */
     /* By name: a new row of the table does not reorder old programs. */
     const char *name = ir_ops[n->op].name;
     uint64_t h = mix(fu_hash(name, strlen(name), 0), (uint64_t)n->dtype << 32 | (uint64_t)n->rank << 16 | n->index);
@@ -53,7 +53,8 @@ static uint64_t structural_hash(const cse *c, const ir_node *n, bool is_exact) {
         uint64_t number = 0;
         if (is_exact) memcpy(&number, &x->number, sizeof number);
         h = mix(mix(h, ir_ops[n->op].attrs[i].type == IR_ATTR_TEXT ? 0 : (uint64_t)x->integer), number);
-        for (uint32_t k = 0; k < x->n; k++) h = mix(h, is_exact ? ir_size_hash(s, x->list[k]) : size_class(s, x->list[k]));
+        for (uint32_t k = 0; k < x->n; k++)
+            h = mix(h, is_exact ? ir_size_hash(s, x->list[k]) : size_class(s, x->list[k]));
     }
     return h;
 }

@@ -60,7 +60,8 @@ ir_id ir_expand_reduce(const ir_expand *c, ir_op op, ir_id x, uint32_t mask, boo
     /* ORDER attrs_REDUCE: axes, keepdims, dtype */
     n.attr[0] = (ir_attr){.is_set = true, .list = list, .n = count};
     n.attr[1] = (ir_attr){.is_set = keepdims, .integer = keepdims};
-    const bool is_narrow = ir_ops[op].is_sum_like && ir_is_int(t) && t != FUSOR_I64; /* sums of integers are i64 by themselves */
+    const bool is_narrow =
+        ir_ops[op].is_sum_like && ir_is_int(t) && t != FUSOR_I64; /* sums of integers are i64 by themselves */
     if (of.dtype != t || is_narrow) n.attr[2] = (ir_attr){.is_set = true, .integer = t};
     n.in = &x;
     return ir_add_raw(c->rw->to, &n);
@@ -86,7 +87,8 @@ ir_id ir_expand_count(const ir_expand *c, ir_id x, uint32_t mask) {
     return count ? count : ir_add_literal(c->rw->to, FUSOR_I64, 1);
 }
 
-ir_id ir_expand_op(const ir_expand *c, ir_op op, int n_in, const ir_id *in, const ir_attr *attr, unsigned n_attrs, ir_dtype to) {
+ir_id ir_expand_op(const ir_expand *c, ir_op op, int n_in, const ir_id *in, const ir_attr *attr, unsigned n_attrs,
+                   ir_dtype to) {
     ir_graph *g = c->rw->to;
     ir_operand x[3];
     ir_attr all[IR_MAX_ATTRS] = {{0}};
@@ -122,7 +124,7 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
         }
         ir_id (*family)(const ir_expand *c, const ir_node *n) = ir_expands_reduce(rw.to, &n)   ? ir_expand_reduction
                                                                 : ir_expands_random(rw.to, &n) ? ir_expand_random
-                                                                : ir_expands_window(&n)         ? ir_expand_window
+                                                                : ir_expands_window(&n)        ? ir_expand_window
                                                                 : ir_expands_attention(&n)     ? ir_expand_attention
                                                                 : ir_expands_conv(rw.to, &n)   ? ir_expand_conv
                                                                 : ir_expands_einsum(&n)        ? ir_expand_einsum
@@ -137,7 +139,9 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
         ir_expand c = {.rw = &rw, .model = n};
         c.model.group = ++group;
         rw.map[i] = family(&c, &n);
-        if (!rw.map[i]) return e->status != FUSOR_OK ? e->status : FU_FAIL(e, FUSOR_ERROR_INTERNAL, "expand: %s", ir_ops[n.op].name);
+        if (!rw.map[i])
+            return e->status != FUSOR_OK ? e->status
+                                         : FU_FAIL(e, FUSOR_ERROR_INTERNAL, "expand: %s", ir_ops[n.op].name);
         rw.is_changed = true;
     }
     ir_rewrite_finish(&rw, g);

@@ -123,7 +123,8 @@ static ir_id masked(const attention *x, ir_id s) {
         const ir_id cap = number(x, x->a.softcap);
         s = add2(x, IR_OP_MUL, add1(x, IR_OP_TANH, add2(x, IR_OP_DIV, s, cap)), cap);
     }
-    if (mask >= 0 && !ir_is_bool(ir_at(x->g, x->n->in[mask])->dtype)) s = add2(x, IR_OP_ADD, s, cast(x, x->n->in[mask], x->t));
+    if (mask >= 0 && !ir_is_bool(ir_at(x->g, x->n->in[mask])->dtype))
+        s = add2(x, IR_OP_ADD, s, cast(x, x->n->in[mask], x->t));
     const ir_id keep = kept(x);
     return keep ? select3(x, keep, s, number(x, -INFINITY)) : s;
 }

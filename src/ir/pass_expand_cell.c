@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Recurrent cells in pass_expand: two contractions with transposed weights for all gates at once, biases added to each, then the gates
- * as slices of the last axis and the formula element by element, all in the accumulation type:
+/* Recurrent cells in pass_expand: two contractions with transposed weights for all gates at once, biases added to each,
+ * then the gates as slices of the last axis and the formula element by element, all in the accumulation type:
  *
  *   p = x w_ih^T + b_ih, q = h w_hh^T + b_hh
  *   rnn    activation(p + q)
@@ -71,9 +71,11 @@ static ir_id wide(const cell *c, unsigned i) { return ir_expand_cast(c->e, c->n-
 
 static ir_id lstm(const cell *c, ir_id sum) {
     const unsigned last = c->n->rank - 1u;
-    const ir_id i = one(c, IR_OP_SIGMOID, part(c, sum, last, 0, 1)), f = one(c, IR_OP_SIGMOID, part(c, sum, last, 1, 1));
+    const ir_id i = one(c, IR_OP_SIGMOID, part(c, sum, last, 0, 1)),
+                f = one(c, IR_OP_SIGMOID, part(c, sum, last, 1, 1));
     const ir_id in = one(c, IR_OP_TANH, part(c, sum, last, 2, 1));
-    const ir_id kept = two(c, IR_OP_MUL, f, wide(c, c->of.c)), state = two(c, IR_OP_ADD, kept, two(c, IR_OP_MUL, i, in));
+    const ir_id kept = two(c, IR_OP_MUL, f, wide(c, c->of.c)),
+                state = two(c, IR_OP_ADD, kept, two(c, IR_OP_MUL, i, in));
     if (c->n->index == 1) return state;
     const ir_id o = one(c, IR_OP_SIGMOID, part(c, sum, last, 3, 1));
     return two(c, IR_OP_MUL, o, one(c, IR_OP_TANH, state));
@@ -107,7 +109,7 @@ ir_id ir_expand_cell(const ir_expand *e, const ir_node *n) {
     const ir_id p = product(&c, n->in[0], n->in[c.of.w_ih], c.of.b_ih ? n->in[c.of.b_ih] : 0, c.of.gates);
     ir_id w = n->in[c.of.w_hh], b = c.of.b_hh ? n->in[c.of.b_hh] : 0;
     const int rows = n->op == IR_OP_GRU_CELL && !ir_node_attr(n, "linear_before_reset")->integer ? 2 : c.of.gates;
-    if (rows < c.of.gates) {    /* those of n are multiplied with r * h */
+    if (rows < c.of.gates) { /* those of n are multiplied with r * h */
         w = part(&c, w, 0, 0, rows);
         if (b) b = part(&c, b, 0, 0, rows);
     }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* pass_expand_conv.c: convolutions as matrix products and movement, in the type that sums are made in.
  *
- *   conv            of floats, with a stride of 1 or 2 along the last axis: of the padded operand, in one kernel (plan_window.c)
- *   other conv      for each place of the kernel, weights [O, C] @ the strided slice of the padded operand [N, C, positions]; added up
- *   depthwise       (one channel a group) the same with products element by element
- *   conv_transpose  weights [C, O * places] transposed @ operand [N, C, positions], once; then the part of each place, zeros between
- *                   its elements, where it lies in the result; added up
+ *   conv            of floats, with a stride of 1 or 2 along the last axis: of the padded operand, in one kernel
+ * (plan_window.c) other conv      for each place of the kernel, weights [O, C] @ the strided slice of the padded
+ * operand [N, C, positions]; added up depthwise       (one channel a group) the same with products element by element
+ *   conv_transpose  weights [C, O * places] transposed @ operand [N, C, positions], once; then the part of each place,
+ * zeros between its elements, where it lies in the result; added up
  *
- * Groups are a batch axis. A kernel of more than MAX_PLACES, or of sizes that have names, stays one operator, for the reference. */
+ * Groups are a batch axis. A kernel of more than MAX_PLACES, or of sizes that have names, stays one operator, for the
+ * reference. */
 #include "ir/expand.h"
 #include "ir/window.h"
 #include <string.h>
@@ -19,7 +20,7 @@ typedef struct conv {
     ir_graph *g;
     ir_sizes *s;
     const ir_node *n;
-    ir_dtype t;                     /* of sums */
+    ir_dtype t; /* of sums */
     unsigned spatial, rank;
     int64_t groups, kernel[IR_MAX_SPATIAL], places;
     int64_t stride[IR_MAX_SPATIAL], dilation[IR_MAX_SPATIAL], begin[IR_MAX_SPATIAL], end[IR_MAX_SPATIAL];
@@ -51,7 +52,9 @@ bool ir_expands_conv(const ir_graph *g, const ir_node *n) {
 
 static ir_size number(const conv *v, int64_t x) { return ir_size_const(v->s, x); }
 static ir_attr list_attr(ir_size *list, unsigned n) { return (ir_attr){.is_set = true, .list = list, .n = n}; }
-static ir_id add2(const conv *v, ir_op op, ir_id a, ir_id b) { return ir_expand_op(v->c, op, 2, (ir_id[]){a, b}, NULL, 0, 0); }
+static ir_id add2(const conv *v, ir_op op, ir_id a, ir_id b) {
+    return ir_expand_op(v->c, op, 2, (ir_id[]){a, b}, NULL, 0, 0);
+}
 static ir_id cast(const conv *v, ir_id x, ir_dtype t) {
     return ir_at(v->g, x)->dtype == t ? x : ir_expand_op(v->c, IR_OP_CAST, 1, &x, NULL, 0, t);
 }
@@ -107,7 +110,8 @@ static ir_id met(const conv *v, ir_id x, const int64_t *place) {
         const ir_size count = v->n->dim[IR_SPATIAL_AT + i], stride = number(v, v->stride[i]);
         const int64_t from = place[i] * v->dilation[i];
         start[i] = number(v, from);
-        end[i] = ir_size_add(v->s, ir_size_mul(v->s, ir_size_sub(v->s, count, number(v, 1)), stride), number(v, from + 1));
+        end[i] =
+            ir_size_add(v->s, ir_size_mul(v->s, ir_size_sub(v->s, count, number(v, 1)), stride), number(v, from + 1));
         step[i] = stride;
         axis[i] = number(v, IR_SPATIAL_AT + (int)i);
         is_all &= from == 0 && v->stride[i] == 1 && ir_at(v->g, x)->dim[IR_SPATIAL_AT + i] == count;
@@ -121,7 +125,8 @@ static ir_id met(const conv *v, ir_id x, const int64_t *place) {
     return part;
 }
 
-/* Products in the type of sums: floats, and 8-bit operands of one type in i32, are so as they are; other integers in i64. */
+/* Products in the type of sums: floats, and 8-bit operands of one type in i32, are so as they are; other integers in
+ * i64. */
 static ir_id product(const conv *v, ir_id a, ir_id b, bool is_transposed) {
     const ir_attr attr[3] = {/* ORDER attrs_MATMUL: transpose_a, transpose_b, dtype */
                              {.is_set = is_transposed, .integer = is_transposed},
@@ -140,7 +145,8 @@ static bool next_place(const conv *v, int64_t *place) {
 /* Weights of a place by its elements: [O, 1, C / g ..] and [N, g, C / g, positions]; the result [N, O, positions..]. */
 static ir_id multiplied(const conv *v, ir_id w, ir_id x) {
     const ir_node weights = *ir_at(v->g, w), part = *ir_at(v->g, x);
-    const ir_size groups = number(v, v->groups), each = ir_size_div(v->s, weights.dim[0], groups), count = area(v, v->n);
+    const ir_size groups = number(v, v->groups), each = ir_size_div(v->s, weights.dim[0], groups),
+                  count = area(v, v->n);
     if (v->groups == 1)
         return product(v, reshape(v, w, (ir_size[]){weights.dim[0], weights.dim[1]}, 2),
                        reshape(v, x, (ir_size[]){part.dim[0], part.dim[1], count}, 3), false);
@@ -165,10 +171,13 @@ static ir_id windowed(const conv *v, ir_id x, ir_id w) {
         dilation[i] = number(v, v->dilation[i]);
     }
     const ir_attr attr[4] = {/* ORDER attrs_CONV: strides, pads, dilations, groups */
-                             list_attr(stride, v->spatial), {0}, list_attr(dilation, v->spatial), {.is_set = true, .integer = v->groups}};
+                             list_attr(stride, v->spatial),
+                             {0},
+                             list_attr(dilation, v->spatial),
+                             {.is_set = true, .integer = v->groups}};
     const ir_id wide = padded(v, x, IR_SPATIAL_AT, v->begin, v->end);
     const ir_id y = wide ? ir_expand_op(v->c, IR_OP_CONV, 2, (ir_id[]){wide, w}, attr, 4, 0) : 0;
-    if (y) memcpy(ir_at(v->g, y)->dim, v->n->dim, v->rank * sizeof(ir_size));   /* the same sizes in other words */
+    if (y) memcpy(ir_at(v->g, y)->dim, v->n->dim, v->rank * sizeof(ir_size)); /* the same sizes in other words */
     return y;
 }
 
@@ -249,7 +258,13 @@ static ir_id expand_transposed(const conv *v, ir_id x, ir_id w) {
 ir_id ir_expand_conv(const ir_expand *c, const ir_node *n) {
     ir_graph *g = c->rw->to;
     const bool is_transposed = n->op == IR_OP_CONV_TRANSPOSE;
-    conv v = {.c = c, .g = g, .s = g->sizes, .n = n, .t = ir_node_accumulator(g, n), .rank = n->rank, .spatial = n->rank - IR_SPATIAL_AT,
+    conv v = {.c = c,
+              .g = g,
+              .s = g->sizes,
+              .n = n,
+              .t = ir_node_accumulator(g, n),
+              .rank = n->rank,
+              .spatial = n->rank - IR_SPATIAL_AT,
               .groups = ir_node_attr(n, "groups")->integer};
     const bool is_window = ir_conv_fits_window(g, n);
     if (!is_window) v.places = places_of(g, n, v.kernel);
@@ -262,8 +277,9 @@ ir_id ir_expand_conv(const ir_expand *c, const ir_node *n) {
     }
     ir_id x = n->in[0], w = n->in[1];
     const ir_dtype tx = ir_at(g, x)->dtype, tw = ir_at(g, w)->dtype;
-    if (is_window || v.t == FUSOR_F64 || tx != tw || (!ir_is_float(tx) && ir_dtypes[tx].bytes == 1 && v.t != FUSOR_I32)) {
-        const ir_dtype wide = ir_is_float(tx) ? v.t : FUSOR_I16;    /* what u8 and i8 both fit into */
+    if (is_window || v.t == FUSOR_F64 || tx != tw ||
+        (!ir_is_float(tx) && ir_dtypes[tx].bytes == 1 && v.t != FUSOR_I32)) {
+        const ir_dtype wide = ir_is_float(tx) ? v.t : FUSOR_I16; /* what u8 and i8 both fit into */
         x = cast(&v, x, wide);
         w = cast(&v, w, wide);
     }

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* pass_expand_matvec.c: products of a matrix and a vector, and of two vectors: matmul where m, n or k is 1 by the program's text.
+/* pass_expand_matvec.c: products of a matrix and a vector, and of two vectors: matmul where m, n or k is 1 by the
+ * program's text.
  *
- *   m or n is 1: the matrix times the vector, stretched along its other dim, summed along k: a reduction, which reads the matrix
- *   once as it lies and as fast as memory gives it, whichever of its dims is contiguous. A contraction's register tile would
- *   have one row or one column, and fill its vectors only where operand 1 is contiguous along n.
- *   k is 1: an element-wise product.
+ *   m or n is 1: the matrix times the vector, stretched along its other dim, summed along k: a reduction, which reads
+ * the matrix once as it lies and as fast as memory gives it, whichever of its dims is contiguous. A contraction's
+ * register tile would have one row or one column, and fill its vectors only where operand 1 is contiguous along n. k is
+ * 1: an element-wise product.
  *
- * Integers of 8 bits have instructions of their own in contractions, other integers are rare: for those only k = 1 is taken. What is
- * chosen depends on types and sizes in the text only, so bits do too. EPYC 9005, f32, one thread, against the contraction: matrix
- * 1024 x 1024 times vector 44 and 267 us, vector times matrix 44 and 75 us. */
+ * Integers of 8 bits have instructions of their own in contractions, other integers are rare: for those only k = 1 is
+ * taken. What is chosen depends on types and sizes in the text only, so bits do too. EPYC 9005, f32, one thread,
+ * against the contraction: matrix 1024 x 1024 times vector 44 and 267 us, vector times matrix 44 and 75 us. */
 #include "ir/expand.h"
 #include "ir/kernel.h"
 
 typedef struct matvec {
     const ir_expand *c;
     ir_dtype acc;
-    ir_id  operand[2];                  /* in the accumulator type */
+    ir_id operand[2]; /* in the accumulator type */
     unsigned rank[2];
-    bool   flip[2];                     /* transpose_a, transpose_b */
+    bool flip[2]; /* transpose_a, transpose_b */
 } matvec;
 
 static bool flips(const ir_node *n, int i) { return n->attr && n->attr[i].is_set && n->attr[i].integer; }
@@ -35,14 +36,17 @@ static bool is_one(const ir_graph *g, const ir_node *n, int i, bool along_k) {
 }
 
 static bool is_outer(const ir_graph *g, const ir_node *n) {
-    return is_one(g, n, 0, true) && is_one(g, n, 1, true) && ir_at(g, n->in[0])->rank > 1 && ir_at(g, n->in[1])->rank > 1;
+    return is_one(g, n, 0, true) && is_one(g, n, 1, true) && ir_at(g, n->in[0])->rank > 1 &&
+           ir_at(g, n->in[1])->rank > 1;
 }
 
-/* A row times a small matrix, contiguous along n: as a contraction without packing (plan_direct.c) it is faster by far. */
+/* A row times a small matrix, contiguous along n: as a contraction without packing (plan_direct.c) it is faster by far.
+ */
 static bool is_small_row(const ir_graph *g, const ir_node *n) {
     int64_t size[2];
     for (int i = 0; i < 2; i++)
-        if (!ir_size_is_const(g->sizes, size_of(g, n, 1, i == 0), &size[i]) || size[i] < 2 || size[i] > IR_BAKE_MAX) return false;
+        if (!ir_size_is_const(g->sizes, size_of(g, n, 1, i == 0), &size[i]) || size[i] < 2 || size[i] > IR_BAKE_MAX)
+            return false;
     return !flips(n, 1) && ir_at(g, n->in[1])->rank > 1;
 }
 
@@ -50,7 +54,8 @@ bool ir_expands_matvec(const ir_graph *g, const ir_node *n) {
     if (n->op != IR_OP_MATMUL) return false;
     if (is_outer(g, n)) return true;
     if (is_small_row(g, n)) return false;
-    return ir_is_float(n->dtype) && ir_is_float(ir_at(g, n->in[0])->dtype) && (is_one(g, n, 0, false) || is_one(g, n, 1, false));
+    return ir_is_float(n->dtype) && ir_is_float(ir_at(g, n->in[0])->dtype) &&
+           (is_one(g, n, 0, false) || is_one(g, n, 1, false));
 }
 
 static ir_id with_list(const matvec *v, ir_op op, ir_id x, int64_t *at, unsigned n) {
@@ -84,7 +89,8 @@ static ir_id vector(const matvec *v, int i, bool k_is_last) {
 static ir_id sum_along(const matvec *v, ir_id x, int64_t axis) {
     if (!x) return 0;
     ir_size list[1] = {ir_size_const(v->c->rw->to->sizes, axis)};
-    const ir_attr attr[3] = {{.is_set = true, .list = list, .n = 1}, {0}, {.is_set = true, .integer = v->acc}};    /* ORDER attrs_REDUCE */
+    const ir_attr attr[3] = {
+        {.is_set = true, .list = list, .n = 1}, {0}, {.is_set = true, .integer = v->acc}}; /* ORDER attrs_REDUCE */
     return ir_expand_op(v->c, IR_OP_REDUCE_SUM, 1, &x, attr, 3, 0);
 }
 
@@ -99,8 +105,9 @@ ir_id ir_expand_matvec(const ir_expand *c, const ir_node *n) {
     }
     ir_id y;
     if (outer) {
-        y = product(&v, v.flip[0] ? swapped(&v, v.operand[0]) : v.operand[0], v.flip[1] ? swapped(&v, v.operand[1]) : v.operand[1]);
-    } else if (row && v.rank[1] > 1) {          /* a is the vector */
+        y = product(&v, v.flip[0] ? swapped(&v, v.operand[0]) : v.operand[0],
+                    v.flip[1] ? swapped(&v, v.operand[1]) : v.operand[1]);
+    } else if (row && v.rank[1] > 1) { /* a is the vector */
         y = sum_along(&v, product(&v, vector(&v, 0, v.flip[1]), v.operand[1]), v.flip[1] ? -1 : -2);
         if (v.rank[0] > 1) y = with_axis(&v, y, -2);
     } else if (v.rank[0] > 1) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Movement in pass_expand. What kernels know is few: a slice, a pad that only adds, a concatenation of at most
- * MAX_CONCAT, take, take_along and scatter. The rest becomes these, views and element-wise operators; what moves nothing
- * goes.
+ * MAX_CONCAT, take, take_along and scatter. The rest becomes these, views and element-wise operators; what moves
+ * nothing goes.
  *
  *   flip      slice by -1
  *   split     a slice for each result
@@ -41,7 +41,8 @@ static ir_id add(const mover *m, ir_op op, int n_in, const ir_operand *in, const
 
 static ir_attr list_attr(ir_size *list, uint32_t n) { return (ir_attr){.is_set = true, .list = list, .n = n}; }
 
-/* A node of op and attributes in the place of m->n: with its shape and type, whatever the operands say of their sizes. */
+/* A node of op and attributes in the place of m->n: with its shape and type, whatever the operands say of their sizes.
+ */
 static ir_id in_place(const mover *m, ir_op op, unsigned n_in, ir_id *in, uint8_t *stretch, const ir_attr *attr,
                       unsigned n_attrs) {
     ir_attr all[IR_MAX_ATTRS] = {{0}};
@@ -173,7 +174,8 @@ static ir_id expand_concat(const mover *m) {
 /* ---- tile ---- */
 
 /* x[dims] repeated along the axes of `mask`, as views; with the sizes of 1 the rank must not pass IR_MAX_RANK. */
-static ir_id tile_axes(const mover *m, ir_id x, const ir_size *dim, unsigned rank, unsigned mask, const ir_size *repeats) {
+static ir_id tile_axes(const mover *m, ir_id x, const ir_size *dim, unsigned rank, unsigned mask,
+                       const ir_size *repeats) {
     ir_size split[IR_MAX_RANK], stretched[IR_MAX_RANK], merged[IR_MAX_RANK];
     unsigned k = 0;
     for (unsigned d = 0; d < rank; d++) {
@@ -233,8 +235,7 @@ static ir_dtype position_type(const mover *m, const ir_size *size, int n) {
 static ir_id positions(const mover *m, ir_size size, bool is_column, ir_dtype t) {
     ir_size dim[2] = {size, constant(m, 1)};
     /* ORDER attrs_IOTA: shape, axis, dtype */
-    const ir_attr attr[3] = {
-        list_attr(dim, is_column ? 2 : 1), {.is_set = true}, {.is_set = true, .integer = t}};
+    const ir_attr attr[3] = {list_attr(dim, is_column ? 2 : 1), {.is_set = true}, {.is_set = true, .integer = t}};
     return add(m, IR_OP_IOTA, 0, NULL, attr, 3, 0);
 }
 

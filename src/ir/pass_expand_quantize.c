@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* pass_expand_quantize.c: quantize and dequantize as element-wise operators that stay in lanes of 32 bits.
  *
- *   quantize    cast(cast(clamp(round(x / scale), least - zero, most - zero), i32) + zero): what the sum would saturate to is clamped before
- *               it, where numbers are small and exact; a NaN passes the clamp and is cast to 0
- *   dequantize  cast(cast(x - zero) * scale) */
+ *   quantize    cast(cast(clamp(round(x / scale), least - zero, most - zero), i32) + zero): what the sum would saturate
+ * to is clamped before it, where numbers are small and exact; a NaN passes the clamp and is cast to 0 dequantize
+ * cast(cast(x - zero) * scale) */
 #include "ir/expand.h"
 #include <string.h>
 
@@ -69,9 +69,11 @@ ir_id ir_expand_quantize(const ir_expand *c, const ir_node *n) {
         return ir_expand_finish(c, ir_expand_cast(c, y, n->dtype), n->in[0]);
     }
     const int bits = 8 * ir_dtypes[n->dtype].bytes;
-    const int64_t least = ir_is_signed(n->dtype) ? -(INT64_C(1) << (bits - 1)) : 0, most = least + (INT64_C(1) << bits) - 1;
+    const int64_t least = ir_is_signed(n->dtype) ? -(INT64_C(1) << (bits - 1)) : 0,
+                  most = least + (INT64_C(1) << bits) - 1;
     const ir_id quotient = ir_expand_2(c, IR_OP_DIV, ir_expand_cast(c, n->in[0], FUSOR_F32), scale, b.mask);
-    ir_id y = clamp(c, ir_expand_1(c, IR_OP_ROUND, quotient), distance(c, least, zero), distance(c, most, zero), b.mask);
+    ir_id y =
+        clamp(c, ir_expand_1(c, IR_OP_ROUND, quotient), distance(c, least, zero), distance(c, most, zero), b.mask);
     y = ir_expand_2(c, IR_OP_ADD, ir_expand_cast(c, y, FUSOR_I32), zero, b.mask);
     return ir_expand_finish(c, ir_expand_cast(c, y, n->dtype), n->in[0]);
 }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* pass_expand_window.c: pooling as what maps know: the element of each window at one place is a strided slice of the padded operand,
- * and the slices of all places are combined element by element. So a pool is a map, with what comes before and after it.
+/* pass_expand_window.c: pooling as what maps know: the element of each window at one place is a strided slice of the
+ * padded operand, and the slices of all places are combined element by element. So a pool is a map, with what comes
+ * before and after it.
  *
  *   max_pool      maximum of the slices; the pads are the lowest value
  *   average_pool  sum of the slices / how many are no padding, from the index where that is not the same everywhere
  *   global        reduce_mean over the spatial axes
  *
- * Windows of up to MAX_PLACES are taken as they are, in row-major order, in one kernel. Larger ones are taken axis by axis, the last
- * one first: 9x9 is 9 + 9 operations instead of 81. And a long axis by parts: `part` adjacent elements are combined first, then
- * every part-th of the results, so an axis of 100 is 10 + 10. What an axis or a part makes is stored (plan.c: taps_of), so there
- * are few kernels and none grows with the window. Order of combination follows from attributes alone. */
+ * Windows of up to MAX_PLACES are taken as they are, in row-major order, in one kernel. Larger ones are taken axis by
+ * axis, the last one first: 9x9 is 9 + 9 operations instead of 81. And a long axis by parts: `part` adjacent elements
+ * are combined first, then every part-th of the results, so an axis of 100 is 10 + 10. What an axis or a part makes is
+ * stored (plan.c: taps_of), so there are few kernels and none grows with the window. Order of combination follows from
+ * attributes alone. */
 #include "ir/expand.h"
 #include "ir/window.h"
 #include <string.h>
@@ -31,7 +33,8 @@ static bool is_small(const ir_window *w) {
 
 bool ir_expands_window(const ir_node *n) { return ir_ops[n->op].kind == IR_KIND_WINDOW; }
 
-static ir_id add(const pool *p, ir_op op, int n_in, const ir_id *in, const ir_attr *attr, unsigned n_attrs, ir_dtype to) {
+static ir_id add(const pool *p, ir_op op, int n_in, const ir_id *in, const ir_attr *attr, unsigned n_attrs,
+                 ir_dtype to) {
     return ir_expand_op(p->c, op, n_in, in, attr, n_attrs, to);
 }
 static ir_id add2(const pool *p, ir_op op, ir_id a, ir_id b) { return add(p, op, 2, (ir_id[]){a, b}, NULL, 0, 0); }
@@ -76,7 +79,8 @@ static ir_id slice(const pool *p, ir_id x, const part *parts, unsigned n) {
     ir_sizes *s = p->g->sizes;
     bool is_all = true;
     for (unsigned i = 0; i < n; i++) {
-        const ir_size before = ir_size_mul(s, ir_size_sub(s, parts[i].count, constant(p, 1)), constant(p, parts[i].step));
+        const ir_size before =
+            ir_size_mul(s, ir_size_sub(s, parts[i].count, constant(p, 1)), constant(p, parts[i].step));
         start[i] = constant(p, parts[i].from);
         end[i] = ir_size_add(s, before, constant(p, parts[i].from + 1));
         step[i] = constant(p, parts[i].step);
@@ -99,7 +103,8 @@ static ir_id combined(const pool *p, ir_op op, ir_id x) {
     for (;;) {
         part parts[IR_MAX_SPATIAL];
         for (int i = 0; i < p->w.n; i++)
-            parts[i] = (part){IR_SPATIAL_AT + (unsigned)i, at[i] * p->w.axis[i].dilation, p->w.axis[i].stride, p->n->dim[IR_SPATIAL_AT + i]};
+            parts[i] = (part){IR_SPATIAL_AT + (unsigned)i, at[i] * p->w.axis[i].dilation, p->w.axis[i].stride,
+                              p->n->dim[IR_SPATIAL_AT + i]};
         const ir_id one = slice(p, x, parts, (unsigned)p->w.n);
         sum = sum ? add2(p, op, sum, one) : one;
         int i = p->w.n - 1;
@@ -117,8 +122,8 @@ static int64_t common_divisor(int64_t a, int64_t b) {
     return a;
 }
 
-/* Places combined by the first of two steps along an axis: what has the fewest reads for an element of the operand. Results are
- * needed at multiples of what divides the stride and the distance of parts. */
+/* Places combined by the first of two steps along an axis: what has the fewest reads for an element of the operand.
+ * Results are needed at multiples of what divides the stride and the distance of parts. */
 static int64_t best_part(int64_t kernel, int64_t dilation, int64_t stride) {
     int64_t best = 2;
     double least = 1e300;
@@ -140,7 +145,8 @@ static ir_id along(const pool *p, ir_op op, ir_id x, unsigned axis, ir_window_ax
         const int64_t taken = best_part(a.kernel, a.dilation, a.stride), parts = a.kernel / taken;
         const int64_t apart = common_divisor(a.stride, taken * a.dilation);
         const ir_window_axis first = {.kernel = taken, .stride = apart, .dilation = a.dilation};
-        const ir_window_axis rest = {.kernel = parts, .stride = a.stride / apart, .dilation = taken * a.dilation / apart};
+        const ir_window_axis rest = {
+            .kernel = parts, .stride = a.stride / apart, .dilation = taken * a.dilation / apart};
         ir_size needed = ir_size_mul(s, ir_size_sub(s, count, constant(p, 1)), constant(p, rest.stride));
         needed = ir_size_add(s, needed, constant(p, (parts - 1) * rest.dilation + 1));
         /* no window: nothing is there to combine */
@@ -160,7 +166,8 @@ static ir_id along(const pool *p, ir_op op, ir_id x, unsigned axis, ir_window_ax
 static ir_id pooled(const pool *p, ir_op op, ir_id x, ir_bits pad) {
     if (is_small(&p->w)) return combined(p, op, padded(p, x, pad, 0, p->w.n - 1));
     for (int i = p->w.n - 1; i >= 0; i--)
-        x = along(p, op, padded(p, x, pad, i, i), IR_SPATIAL_AT + (unsigned)i, p->w.axis[i], p->n->dim[IR_SPATIAL_AT + i]);
+        x = along(p, op, padded(p, x, pad, i, i), IR_SPATIAL_AT + (unsigned)i, p->w.axis[i],
+                  p->n->dim[IR_SPATIAL_AT + i]);
     return x;
 }
 
@@ -171,7 +178,8 @@ static ir_id places_before(const pool *p, const ir_window_axis *a, ir_id first, 
     return add2(p, IR_OP_MINIMUM, add2(p, IR_OP_DIV, up, integer(p, a->dilation)), integer(p, a->kernel));
 }
 
-/* How many places of the windows along axis i count, as f32 or f64: a tensor of that axis's windows; 0: all of them do. */
+/* How many places of the windows along axis i count, as f32 or f64: a tensor of that axis's windows; 0: all of them do.
+ */
 static ir_id counted(const pool *p, int i, ir_id x, ir_dtype t) {
     const ir_window_axis *a = &p->w.axis[i];
     const unsigned d = IR_SPATIAL_AT + (unsigned)i;
@@ -179,7 +187,8 @@ static ir_id counted(const pool *p, int i, ir_id x, ir_dtype t) {
     ir_size shape[IR_MAX_SPATIAL];
     for (int k = i; k < p->w.n; k++) shape[k - i] = k == i ? p->n->dim[d] : constant(p, 1);
     const ir_attr size_axis = {.is_set = true, .integer = d};
-    const ir_attr iota[3] = {list_attr(shape, (unsigned)(p->w.n - i)), {.is_set = true}, {.is_set = true, .integer = FUSOR_I64}};
+    const ir_attr iota[3] = {
+        list_attr(shape, (unsigned)(p->w.n - i)), {.is_set = true}, {.is_set = true, .integer = FUSOR_I64}};
     /* positions from low to high - 1 count, in places of the operand */
     const ir_id low = integer(p, p->w.counts_pads ? -a->begin : 0);
     ir_id high = add(p, IR_OP_DIM, 1, &x, &size_axis, 1, 0);
@@ -228,6 +237,7 @@ ir_id ir_expand_window(const ir_expand *c, const ir_node *n) {
         mean.attr[1] = (ir_attr){.is_set = true, .integer = 1};
         return ir_expand_reduction(c, &mean);
     }
-    const ir_id y = n->op == IR_OP_MAX_POOL ? pooled(&p, IR_OP_MAXIMUM, n->in[0], lowest(n->dtype)) : expand_average(&p);
+    const ir_id y =
+        n->op == IR_OP_MAX_POOL ? pooled(&p, IR_OP_MAXIMUM, n->in[0], lowest(n->dtype)) : expand_average(&p);
     return ir_expand_finish(c, y, n->in[0]);
 }

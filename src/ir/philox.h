@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_PHILOX_H
 #define IR_PHILOX_H
-/* Random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3; SC11) and what
- * its words become (doc/numerics.md, "Random numbers"). The one definition for the reference evaluator, for data from a
- * word, and, in constants, for code generation.
+/* Random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3; SC11) and
+ * what its words become (doc/numerics.md, "Random numbers"). The one definition for the reference evaluator, for data
+ * from a word, and, in constants, for code generation.
  *
- * Key: the halves of the seed. Counter: the halves of the group number, 0, 0. A group's four words make four elements, or two of
- * f64: element i is number i mod that of group i / that. */
+ * Key: the halves of the seed. Counter: the halves of the group number, 0, 0. A group's four words make four elements,
+ * or two of f64: element i is number i mod that of group i / that. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -53,8 +53,8 @@ static inline void philox_group(uint64_t seed, uint64_t group, int is_f64, int i
     const int each = philox_each(is_f64);
     philox_words(seed, group, w);
     for (int k = 0; k < each; k++)
-        out[k] = is_f64 ? ((double)(w[2 * k] >> 5) * 0x1p26 + (double)(w[2 * k + 1] >> 6)) * 0x1p-53
-                        : (w[k] >> 8) * 0x1p-24;
+        out[k] =
+            is_f64 ? ((double)(w[2 * k] >> 5) * 0x1p26 + (double)(w[2 * k + 1] >> 6)) * 0x1p-53 : (w[k] >> 8) * 0x1p-24;
     for (int k = 0; is_normal && k < each; k += 2) {
         const double radius = sqrt(fabs(2 * log1p(-out[k])));
         double c, s;

@@ -1,16 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* plan.c: which values become which kernel.
  *
- * Nodes are visited in order. A contraction or reduction opens a cluster (a reduction joins one over the same space where
- * it can); an element-wise node joins the latest cluster it depends on when its space fits, else it floats and is
- * recomputed where it is used, unless that would cost more than storing it. A cluster depends only on clusters of smaller
- * number, so the plan has no cycles. Cost: O(nodes * rank), and O(nodes) for each node that nears a limit. */
+ * Nodes are visited in order. A contraction or reduction opens a cluster (a reduction joins one over the same space
+ * where it can); an element-wise node joins the latest cluster it depends on when its space fits, else it floats and is
+ * recomputed where it is used, unless that would cost more than storing it. A cluster depends only on clusters of
+ * smaller number, so the plan has no cycles. Cost: O(nodes * rank), and O(nodes) for each node that nears a limit. */
 #include "ir/plan_internal.h"
 #include "ir/window.h"
 
 const char *const ir_reason_names[IR_REASON_COUNT] = {
-    "two-contractions", "contract-then-reduce", "reduce-other-axes", "reduce-into-contract", "different-space", "layout",
-    "indices", "recompute", "shared", "working-set", "registers", "scan", "attention", "no-lowering", "limit", "cycle", "alias", "barrier", "user",
+    "two-contractions",
+    "contract-then-reduce",
+    "reduce-other-axes",
+    "reduce-into-contract",
+    "different-space",
+    "layout",
+    "indices",
+    "recompute",
+    "shared",
+    "working-set",
+    "registers",
+    "scan",
+    "attention",
+    "no-lowering",
+    "limit",
+    "cycle",
+    "alias",
+    "barrier",
+    "user",
 };
 const char *const ir_reason_texts[IR_REASON_COUNT] = {
     "a contraction reads the whole result of another contraction, so that result must be complete first",
@@ -25,7 +42,8 @@ const char *const ir_reason_texts[IR_REASON_COUNT] = {
     "what the reduction spans would have to be kept until it is complete, and that is no small row",
     "one kernel would have more accumulators than registers hold",
     "a running sum or product streams along its axis: what is not element by element with it is another kernel",
-    "attention reads whole keys and values many times, and gives whole rows at once: what is not element by element with its result is another kernel",
+    "attention reads whole keys and values many times, and gives whole rows at once: what is not element by element "
+    "with its result is another kernel",
     "this operator has no kernel for this type yet: the reference evaluator computes it",
     "one kernel would exceed the limit on instructions or buffers",
     "a path between them leads through another kernel",
@@ -34,8 +52,14 @@ const char *const ir_reason_texts[IR_REASON_COUNT] = {
     "fusion was switched off",
 };
 
-enum { MAX_CLUSTER_NODES = 220, MAX_CLUSTER_LEAVES = 32, MAX_SUBTREE = 96, MAX_SUBTREE_LEAVES = 24, MAX_REDUCTIONS = 12, SMALL_SPACE = 16384 };
-
+enum {
+    MAX_CLUSTER_NODES = 220,
+    MAX_CLUSTER_LEAVES = 32,
+    MAX_SUBTREE = 96,
+    MAX_SUBTREE_LEAVES = 24,
+    MAX_REDUCTIONS = 12,
+    SMALL_SPACE = 16384
+};
 
 bool plan_has_kernel(const planner *p, const ir_node *n) {
     const ir_op_info *op = &ir_ops[n->op];
@@ -44,18 +68,28 @@ bool plan_has_kernel(const planner *p, const ir_node *n) {
     switch (op->kind) {
     case IR_KIND_EW: return ir_has_lowering(n->op, main);
     case IR_KIND_CONVERT: return true;
-    case IR_KIND_REDUCE: case IR_KIND_ARGREDUCE: return !ir_is_composite_reduce(n->op);
+    case IR_KIND_REDUCE:
+    case IR_KIND_ARGREDUCE: return !ir_is_composite_reduce(n->op);
     case IR_KIND_CONTRACT: {
-        ir_dtype other = ir_at(p->g, n->in[1])->dtype;  /* another one only of 8-bit integers */
+        ir_dtype other = ir_at(p->g, n->in[1])->dtype; /* another one only of 8-bit integers */
         return n->op == IR_OP_MATMUL && ir_dtypes[main].bytes == ir_dtypes[other].bytes && main != FUSOR_BOOL &&
-               (ir_is_float(main) ? ir_is_float(n->dtype) : n->dtype == (ir_dtypes[main].bytes == 1 ? FUSOR_I32 : FUSOR_I64));
+               (ir_is_float(main) ? ir_is_float(n->dtype)
+                                  : n->dtype == (ir_dtypes[main].bytes == 1 ? FUSOR_I32 : FUSOR_I64));
     }
-    case IR_KIND_ATTENTION: return !ir_level_is_gpu(p->options->level) && n->rank <= IR_KERNEL_MAX_DIMS - 3;      /* as pass_expand has it */
-    case IR_KIND_ROW: case IR_KIND_NORM: case IR_KIND_WINDOW: case IR_KIND_EINSUM: case IR_KIND_QUANTIZE: case IR_KIND_CELL: return false;
-    case IR_KIND_SCAN: return !ir_size_is(p->g->sizes, n->dim[__builtin_ctz(ir_node_axes(p->g, n))], 1);     /* pass_expand has those */
+    case IR_KIND_ATTENTION:
+        return !ir_level_is_gpu(p->options->level) && n->rank <= IR_KERNEL_MAX_DIMS - 3; /* as pass_expand has it */
+    case IR_KIND_ROW:
+    case IR_KIND_NORM:
+    case IR_KIND_WINDOW:
+    case IR_KIND_EINSUM:
+    case IR_KIND_QUANTIZE:
+    case IR_KIND_CELL: return false;
+    case IR_KIND_SCAN:
+        return !ir_size_is(p->g->sizes, n->dim[__builtin_ctz(ir_node_axes(p->g, n))], 1); /* pass_expand has those */
     case IR_KIND_CONV: return ir_conv_is_window(p->g, n);
     case IR_KIND_RANDOM: return ir_dtypes[n->dtype].bytes >= 4;
-    case IR_KIND_MOVE: return n->op == IR_OP_SLICE || n->op == IR_OP_PAD || n->op == IR_OP_CONCAT;      /* others are expanded */
+    case IR_KIND_MOVE:
+        return n->op == IR_OP_SLICE || n->op == IR_OP_PAD || n->op == IR_OP_CONCAT; /* others are expanded */
     case IR_KIND_INDEX:
         if (n->op == IR_OP_SCATTER) {
             ir_op combine = ir_scatter_combine(n->attr[1].is_set ? n->attr[1].integer : 0);
@@ -118,10 +152,16 @@ static void store_floating(planner *p, ir_id id, ir_reason reason) {
     p->info[id].reason = reason;
 }
 
-/* Size of the floating subtree under id, up to a limit. A value behind two movements is computed twice, at two places: so a node
- * counts once for each path of movements that leads to it. */
-typedef struct subtree { int n, leaves; bool is_costly; } subtree;
-typedef struct visit { ir_id id; uint32_t path; } visit;
+/* Size of the floating subtree under id, up to a limit. A value behind two movements is computed twice, at two places:
+ * so a node counts once for each path of movements that leads to it. */
+typedef struct subtree {
+    int n, leaves;
+    bool is_costly;
+} subtree;
+typedef struct visit {
+    ir_id id;
+    uint32_t path;
+} visit;
 static void measure(const planner *p, ir_id id, uint32_t path, subtree *s, visit *seen, int *n_seen) {
     if (s->n > MAX_SUBTREE || *n_seen >= 2 * MAX_SUBTREE) {
         s->n = MAX_SUBTREE + 1;
@@ -135,9 +175,11 @@ static void measure(const planner *p, ir_id id, uint32_t path, subtree *s, visit
         s->leaves += n->rank > 0;
         return;
     }
-    if (!is_view(n)) s->n += n->op == IR_OP_PAD ? 1 + plan_padded_dims(p->g, n) : is_move(n) ? 4 * (n->rank + n->n_in) : 1;
+    if (!is_view(n))
+        s->n += n->op == IR_OP_PAD ? 1 + plan_padded_dims(p->g, n) : is_move(n) ? 4 * (n->rank + n->n_in) : 1;
     s->is_costly |= (ir_ops[n->op].flags & IR_COSTLY) != 0;
-    for (int i = 0; i < n->n_in; i++) measure(p, n->in[i], is_move(n) ? path * 31 + id * 8 + (uint32_t)i : path, s, seen, n_seen);
+    for (int i = 0; i < n->n_in; i++)
+        measure(p, n->in[i], is_move(n) ? path * 31 + id * 8 + (uint32_t)i : path, s, seen, n_seen);
 }
 
 static subtree measure_subtree(const planner *p, ir_id id) {
@@ -182,7 +224,7 @@ static bool fit_coords(const planner *p, int c, const ir_node *n, int8_t coord[I
             next = coord[d] + 1;
             continue;
         }
-        if (next >= k->rank || used >> next & 1 || k->dim[next] != n->dim[d]) {     /* the missing dim, wherever it is */
+        if (next >= k->rank || used >> next & 1 || k->dim[next] != n->dim[d]) { /* the missing dim, wherever it is */
             next = -1;
             for (int e = 0; e < k->rank && next < 0; e++)
                 if (!(used >> e & 1) && k->dim[e] == n->dim[d] && !ir_size_is(p->g->sizes, k->dim[e], 1)) next = e;
@@ -196,7 +238,8 @@ static bool fit_coords(const planner *p, int c, const ir_node *n, int8_t coord[I
     uint32_t full = 0;
     for (int d = 0; d < k->rank; d++)
         if (!ir_size_is(p->g->sizes, k->dim[d], 1)) full |= 1u << d;
-    if (k->kind == CLUSTER_CONTRACT || k->kind == CLUSTER_WINDOW || k->kind == CLUSTER_ATTENTION) return (used & full) == full;
+    if (k->kind == CLUSTER_CONTRACT || k->kind == CLUSTER_WINDOW || k->kind == CLUSTER_ATTENTION)
+        return (used & full) == full;
     uint32_t kept = full & ~k->reduced;
     if ((used & kept) != kept) return false;
     uint32_t r = used & k->reduced & full;
@@ -259,11 +302,12 @@ static bool try_join(planner *p, ir_id id, int c, ir_reason *why) {
     }
     if (!any) return false;
     if (!fit_coords(p, c, n, p->info[id].coord, why)) return false;
-    if (k->kind == CLUSTER_REDUCE && !plan_keeps_merged(p, c, id, p->info[id].coord)) return *why = IR_REASON_DIFFERENT_SPACE, false;
+    if (k->kind == CLUSTER_REDUCE && !plan_keeps_merged(p, c, id, p->info[id].coord))
+        return *why = IR_REASON_DIFFERENT_SPACE, false;
     if (!take_room(p, c, n)) return *why = IR_REASON_LIMIT, false;
     k = &p->clusters.at[c];
     if (k->kind == CLUSTER_REDUCE && varies_along_reduced(p, c, n, p->info[id].coord)) k->is_row = true;
-    for (int i = 0; i < n->n_in; i++)           /* what an earlier cluster has comes from memory */
+    for (int i = 0; i < n->n_in; i++) /* what an earlier cluster has comes from memory */
         if (!in_cluster(p, n->in[i], c)) needs_memory(p, n->in[i], IR_REASON_DIFFERENT_SPACE);
     p->info[id].home = c;
     p->info[id].avail = c;
@@ -275,10 +319,11 @@ static bool try_join_view(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id);
     const node_info *x = &p->info[n->in[0]];
     int from[IR_MAX_RANK];
-    if (!x->home || x->is_barrier || p->info[id].is_barrier || n->op == IR_OP_SLICE || !plan_view_is_index_map(p->g, n)) return false;
+    if (!x->home || x->is_barrier || p->info[id].is_barrier || n->op == IR_OP_SLICE || !plan_view_is_index_map(p->g, n))
+        return false;
     plan_view_dims(p->g, n, from);
     for (int d = 0; d < n->rank; d++) {
-        if (from[d] < 0 && !ir_size_is(p->g->sizes, n->dim[d], 1)) return false;    /* a broadcast: no one-to-one map */
+        if (from[d] < 0 && !ir_size_is(p->g->sizes, n->dim[d], 1)) return false; /* a broadcast: no one-to-one map */
         p->info[id].coord[d] = from[d] < 0 ? -1 : x->coord[from[d]];
     }
     p->info[id].home = x->home;
@@ -291,7 +336,8 @@ static uint32_t reduced_axes(const planner *p, const ir_node *n) {
     const ir_node *x = ir_at(p->g, n->in[0]);
     uint32_t all = x->rank >= 32 ? 0 : (1u << x->rank) - 1;
     const ir_attr *at = n->attr;
-    if (ir_ops[n->op].kind == IR_KIND_ARGREDUCE) return at && at[0].is_set ? 1u << plan_axis(at[0].integer, x->rank) : all;
+    if (ir_ops[n->op].kind == IR_KIND_ARGREDUCE)
+        return at && at[0].is_set ? 1u << plan_axis(at[0].integer, x->rank) : all;
     if (!at || !at[0].is_set) return all;
     uint32_t m = 0;
     for (uint32_t i = 0; i < at[0].n; i++) {
@@ -301,7 +347,6 @@ static uint32_t reduced_axes(const planner *p, const ir_node *n) {
     }
     return m;
 }
-
 
 static void reduction_coords(planner *p, ir_id id, uint32_t axes) {
     ir_node *n = ir_at(p->g, id);
@@ -317,7 +362,9 @@ static void reduction_coords(planner *p, ir_id id, uint32_t axes) {
 
 /* The same space, walked in the same order. */
 static bool same_space(const cluster *k, const ir_node *x, uint32_t axes, int column, uint32_t merged) {
-    if (k->kind != CLUSTER_REDUCE || k->rank != x->rank || k->reduced != axes || k->column != column || k->merged != merged) return false;
+    if (k->kind != CLUSTER_REDUCE || k->rank != x->rank || k->reduced != axes || k->column != column ||
+        k->merged != merged)
+        return false;
     for (int d = 0; d < k->rank; d++)
         if (k->dim[d] != x->dim[d]) return false;
     return true;
@@ -340,7 +387,8 @@ static bool small_constant_space(const planner *p, const ir_node *x) {
     return true;
 }
 
-/* A matrix times a vector (pass_expand_matvec.c): the vector is read once for each row, so a costly one is computed before. */
+/* A matrix times a vector (pass_expand_matvec.c): the vector is read once for each row, so a costly one is computed
+ * before. */
 static void store_costly_vector(planner *p, const ir_node *sum) {
     const ir_id id = sum->in[0];
     const ir_node *x = ir_at(p->g, id);
@@ -363,21 +411,25 @@ static void place_reduction(planner *p, ir_id id) {
     int c = p->info[xid].home, joined = 0, column = plan_column_of(p, xid, axes);
     uint32_t merged = plan_merged_axes(p, xid, axes);
     const cluster *mine = &p->clusters.at[c];
-    bool fits = c && same_space(mine, x, axes, column, merged) && (mine->is_row || mine->can_row) && identity_coords(p, xid) && may_share(p, id, xid) &&
-                !p->info[xid].is_barrier, has_registers = mine->n_reductions < MAX_REDUCTIONS;
+    bool fits = c && same_space(mine, x, axes, column, merged) && (mine->is_row || mine->can_row) &&
+                identity_coords(p, xid) && may_share(p, id, xid) && !p->info[xid].is_barrier,
+         has_registers = mine->n_reductions < MAX_REDUCTIONS;
     if (fits && has_registers && take_room(p, c, n)) {
-        joined = c;             /* a reduction of a row value: one more pass over the row, be it of one element */
+        joined = c; /* a reduction of a row value: one more pass over the row, be it of one element */
         p->clusters.at[c].is_row = true;
     } else {
-        if (c) needs_memory(p, xid, p->clusters.at[c].kind == CLUSTER_CONTRACT || p->clusters.at[c].kind == CLUSTER_WINDOW ? IR_REASON_CONTRACT_THEN_REDUCE
-                                    : p->clusters.at[c].kind == CLUSTER_ATTENTION ? IR_REASON_ATTENTION
-                                    : !fits                                    ? IR_REASON_REDUCE_OTHER_AXES
-                                    : has_registers                            ? IR_REASON_LIMIT
-                                                                               : IR_REASON_REGISTERS);
+        if (c)
+            needs_memory(p, xid,
+                         p->clusters.at[c].kind == CLUSTER_CONTRACT || p->clusters.at[c].kind == CLUSTER_WINDOW
+                             ? IR_REASON_CONTRACT_THEN_REDUCE
+                         : p->clusters.at[c].kind == CLUSTER_ATTENTION ? IR_REASON_ATTENTION
+                         : !fits                                       ? IR_REASON_REDUCE_OTHER_AXES
+                         : has_registers                               ? IR_REASON_LIMIT
+                                                                       : IR_REASON_REGISTERS);
         for (int k = (int)p->clusters.n - 1; k > p->info[xid].avail && !joined; k--)
             if (same_space(&p->clusters.at[k], x, axes, column, merged) && may_share(p, id, p->clusters.at[k].anchor) &&
                 p->clusters.at[k].n_reductions < MAX_REDUCTIONS && take_room(p, k, n))
-                joined = k;     /* a sibling over the same space */
+                joined = k; /* a sibling over the same space */
     }
     if (!joined) {
         joined = new_cluster(p, CLUSTER_REDUCE, id, x->rank, x->dim);
@@ -392,7 +444,7 @@ static void place_reduction(planner *p, ir_id id) {
     }
     v->home = joined;
     v->avail = joined;
-    p->clusters.at[joined].n_reductions++;     /* their accumulators fill registers and stack */
+    p->clusters.at[joined].n_reductions++; /* their accumulators fill registers and stack */
     reduction_coords(p, id, axes);
 }
 
@@ -406,11 +458,17 @@ static void place_contraction(planner *p, ir_id id) {
         ir_id root = behind_views(p, n->in[i]);
         if (p->info[root].home) {
             cluster_kind kind = p->clusters.at[p->info[root].home].kind;
-            needs_memory(p, n->in[i], p->options->no_fuse ? IR_REASON_USER : kind == CLUSTER_CONTRACT || kind == CLUSTER_WINDOW || kind == CLUSTER_ATTENTION ? IR_REASON_TWO_CONTRACTIONS : IR_REASON_REDUCE_INTO_CONTRACT);
+            needs_memory(p, n->in[i],
+                         p->options->no_fuse ? IR_REASON_USER
+                         : kind == CLUSTER_CONTRACT || kind == CLUSTER_WINDOW || kind == CLUSTER_ATTENTION
+                             ? IR_REASON_TWO_CONTRACTIONS
+                             : IR_REASON_REDUCE_INTO_CONTRACT);
         } else {
             subtree s = measure_subtree(p, n->in[i]);
-            if (s.n > 0 && (s.leaves > MAX_CLUSTER_LEAVES / 2 - 2 || (s.is_costly && i == 0 && !p->info[root].is_wanted)))
-                store_floating(p, n->in[i], IR_REASON_RECOMPUTE);   /* packing evaluates operand 0 once for every block of columns */
+            if (s.n > 0 &&
+                (s.leaves > MAX_CLUSTER_LEAVES / 2 - 2 || (s.is_costly && i == 0 && !p->info[root].is_wanted)))
+                store_floating(p, n->in[i],
+                               IR_REASON_RECOMPUTE); /* packing evaluates operand 0 once for every block of columns */
         }
     }
     memcpy(dim, n->dim, (size_t)batch * sizeof *dim);
@@ -433,8 +491,10 @@ static void place_window(planner *p, ir_id id) {
         const ir_id root = behind_views(p, n->in[i]);
         if (p->info[root].home) {
             const cluster_kind kind = p->clusters.at[p->info[root].home].kind;
-            needs_memory(p, n->in[i], p->options->no_fuse ? IR_REASON_USER
-                                      : kind == CLUSTER_CONTRACT || kind == CLUSTER_WINDOW ? IR_REASON_TWO_CONTRACTIONS : IR_REASON_REDUCE_INTO_CONTRACT);
+            needs_memory(p, n->in[i],
+                         p->options->no_fuse                                  ? IR_REASON_USER
+                         : kind == CLUSTER_CONTRACT || kind == CLUSTER_WINDOW ? IR_REASON_TWO_CONTRACTIONS
+                                                                              : IR_REASON_REDUCE_INTO_CONTRACT);
         }
         store_floating(p, n->in[i], IR_REASON_RECOMPUTE);
     }
@@ -446,8 +506,8 @@ static void place_window(planner *p, ir_id id) {
 }
 
 /* ---- attention ---- */
-/* A kernel of its own over its result, with what is element-wise before and after it. Keys and values are evaluated once for each
- * tile of queries: what is costly comes from memory. */
+/* A kernel of its own over its result, with what is element-wise before and after it. Keys and values are evaluated
+ * once for each tile of queries: what is costly comes from memory. */
 static void place_attention(planner *p, ir_id id) {
     const ir_node *n = ir_at(p->g, id);
     for (int i = 0; i < n->n_in; i++) {
@@ -456,7 +516,8 @@ static void place_attention(planner *p, ir_id id) {
             continue;
         }
         subtree s = measure_subtree(p, n->in[i]);
-        if (s.n > 0 && (s.leaves > MAX_CLUSTER_LEAVES / 4 || s.n > MAX_CLUSTER_NODES / 5 || s.is_costly)) store_floating(p, n->in[i], IR_REASON_RECOMPUTE);
+        if (s.n > 0 && (s.leaves > MAX_CLUSTER_LEAVES / 4 || s.n > MAX_CLUSTER_NODES / 5 || s.is_costly))
+            store_floating(p, n->in[i], IR_REASON_RECOMPUTE);
     }
     int c = new_cluster(p, CLUSTER_ATTENTION, id, n->rank, n->dim);
     node_info *v = &p->info[id];
@@ -466,7 +527,8 @@ static void place_attention(planner *p, ir_id id) {
 }
 
 /* ---- running sums and products ---- */
-/* A kernel of its own, with what is element-wise before and after it. Its order depends on the form alone, as a reduction's. */
+/* A kernel of its own, with what is element-wise before and after it. Its order depends on the form alone, as a
+ * reduction's. */
 static void place_scan(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id);
     const ir_node *x = ir_at(p->g, n->in[0]);
@@ -496,7 +558,8 @@ static void place_reference(planner *p, ir_id id) {
 }
 
 /* ---- values that windows read ---- */
-/* Slices of one composite that read a value, or it padded: a window is as many slices as it has places (pass_expand_window.c). */
+/* Slices of one composite that read a value, or it padded: a window is as many slices as it has places
+ * (pass_expand_window.c). */
 static void count_taps(planner *p) {
     const ir_graph *g = p->g;
     uint32_t *group = FU_NEW_N(p->arena, uint32_t, g->nodes.n);
@@ -515,12 +578,13 @@ static void count_taps(planner *p) {
     for (ir_id id = g->nodes.n - 1; id >= 1; id--) {
         const ir_node *n = ir_at(g, id);
         node_info *x = &p->info[n->n_in ? n->in[0] : 0];
-        if (n->op == IR_OP_PAD && n->group && p->info[id].taps > x->taps) x->taps = p->info[id].taps, x->step = p->info[id].step;
+        if (n->op == IR_OP_PAD && n->group && p->info[id].taps > x->taps)
+            x->taps = p->info[id].taps, x->step = p->info[id].step;
     }
 }
 
-/* Is it better in memory before windows read it? Those that overlap would compute it once for each of their places; and one kernel
- * has no room for all that lies under them. */
+/* Is it better in memory before windows read it? Those that overlap would compute it once for each of their places; and
+ * one kernel has no room for all that lies under them. */
 static bool is_stored_for_windows(const planner *p, ir_id id, const subtree *s) {
     const node_info *v = &p->info[id];
     if (v->taps < 2) return false;
@@ -539,7 +603,7 @@ static void place_elementwise(planner *p, ir_id id) {
     }
     for (int i = 0; i < n->n_in; i++) needs_memory(p, n->in[i], why);
     p->info[id].avail = latest_avail(p, n);
-    if (is_view(n) && !plan_view_is_index_map(p->g, n)) {       /* a reshape reads memory in order */
+    if (is_view(n) && !plan_view_is_index_map(p->g, n)) { /* a reshape reads memory in order */
         ir_id x = n->in[0];
         store_floating(p, x, IR_REASON_LAYOUT);
         p->info[id].avail = p->info[x].avail;
@@ -550,16 +614,18 @@ static void place_elementwise(planner *p, ir_id id) {
     else if (!is_view(n) && is_stored_for_windows(p, id, &s)) store_floating(p, id, IR_REASON_RECOMPUTE);
 }
 
-/* Padding, concatenation and gathers float, like element-wise values: the kernels that read them compute where to read. */
+/* Padding, concatenation and gathers float, like element-wise values: the kernels that read them compute where to read.
+ */
 static void place_move(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id);
     for (int i = 0; i < n->n_in; i++) needs_memory(p, n->in[i], IR_REASON_DIFFERENT_SPACE);
     if (plan_has_index(n)) {
         subtree table = measure_subtree(p, n->in[0]);
-        if (table.is_costly || table.leaves > 2) store_floating(p, n->in[0], IR_REASON_RECOMPUTE);     /* an element may be taken often */
+        if (table.is_costly || table.leaves > 2)
+            store_floating(p, n->in[0], IR_REASON_RECOMPUTE); /* an element may be taken often */
         store_floating(p, n->in[1], IR_REASON_INDICES);
     }
-    for (int i = 0; i < n->n_in && n->n_in > 1; i++) {      /* half of the room for each operand, so that nests end */
+    for (int i = 0; i < n->n_in && n->n_in > 1; i++) { /* half of the room for each operand, so that nests end */
         subtree s = measure_subtree(p, n->in[i]);
         if (s.n > MAX_SUBTREE / 2 || s.leaves > MAX_SUBTREE_LEAVES / 2) store_floating(p, n->in[i], IR_REASON_LIMIT);
     }
@@ -594,10 +660,12 @@ static void place(planner *p, ir_id id) {
     switch (ir_ops[n->op].kind) {
     case IR_KIND_CONTRACT: place_contraction(p, id); break;
     case IR_KIND_CONV: place_window(p, id); break;
-    case IR_KIND_REDUCE: case IR_KIND_ARGREDUCE: place_reduction(p, id); break;
+    case IR_KIND_REDUCE:
+    case IR_KIND_ARGREDUCE: place_reduction(p, id); break;
     case IR_KIND_SCAN: place_scan(p, id); break;
     case IR_KIND_ATTENTION: place_attention(p, id); break;
-    case IR_KIND_MOVE: case IR_KIND_INDEX:
+    case IR_KIND_MOVE:
+    case IR_KIND_INDEX:
         if (n->op == IR_OP_SCATTER) {
             place_scatter(p, id);
             break;
@@ -629,11 +697,12 @@ static void mark_unfused(planner *p) {
     }
 }
 
-/* A floating value that several clusters would recompute is stored where that moves fewer bytes or saves a costly function.
- * readers[id]: number of clusters and results that read it (directly or through floating consumers). */
+/* A floating value that several clusters would recompute is stored where that moves fewer bytes or saves a costly
+ * function. readers[id]: number of clusters and results that read it (directly or through floating consumers). */
 static void store_shared(planner *p) {
     uint32_t n = p->g->nodes.n;
-    int *reader = FU_NEW_N(p->arena, int, n);       /* 0 none, c one cluster, -1 several; results count as a cluster of their shape */
+    int *reader =
+        FU_NEW_N(p->arena, int, n); /* 0 none, c one cluster, -1 several; results count as a cluster of their shape */
     for (uint32_t r = 0; r < p->g->results.n; r++) {
         const ir_node *a = ir_at(p->g, p->g->results.at[r].node);
         uint32_t first = 0;
@@ -661,8 +730,8 @@ static void store_shared(planner *p) {
     }
 }
 
-/* A floating value may have been stored (as the indices of a gather, say) after its other consumers were placed: they wait for it
- * too, or a result among them would share a kernel with what the store reads. */
+/* A floating value may have been stored (as the indices of a gather, say) after its other consumers were placed: they
+ * wait for it too, or a result among them would share a kernel with what the store reads. */
 static void refresh_avail(planner *p) {
     for (ir_id id = 1; id < p->g->nodes.n; id++) {
         node_info *v = &p->info[id];
@@ -693,7 +762,7 @@ static void place_results(planner *p) {
         ir_id id = p->g->results.at[r].node;
         node_info *v = &p->info[id];
         const ir_node *n = ir_at(p->g, id);
-        if (v->made_by || n->op == IR_OP_PARAM || n->op == IR_OP_LITERAL) continue;     /* returned as it is: copied */
+        if (v->made_by || n->op == IR_OP_PARAM || n->op == IR_OP_LITERAL) continue; /* returned as it is: copied */
         if (v->home) {
             store_in(p, v->home, id);
             continue;
@@ -703,8 +772,10 @@ static void place_results(planner *p) {
         /* siblings over the same space that wait for the same clusters share one kernel */
         for (int c = 1; c < (int)p->clusters.n && !found && !p->options->no_fuse; c++) {
             cluster *k = &p->clusters.at[c];
-            if (k->kind != CLUSTER_MAP || k->rank != n->rank || k->after != v->avail || k->tier != v->tier || k->n_nodes + s.n > MAX_CLUSTER_NODES ||
-                k->n_leaves + s.leaves > MAX_CLUSTER_LEAVES || k->stores.n >= 16) continue;
+            if (k->kind != CLUSTER_MAP || k->rank != n->rank || k->after != v->avail || k->tier != v->tier ||
+                k->n_nodes + s.n > MAX_CLUSTER_NODES || k->n_leaves + s.leaves > MAX_CLUSTER_LEAVES ||
+                k->stores.n >= 16)
+                continue;
             if (memcmp(k->dim, n->dim, (size_t)n->rank * sizeof *n->dim) != 0 || k->anchor != 0) continue;
             bool is_result = true;
             for (uint32_t i = 0; i < k->stores.n; i++) is_result &= p->info[k->stores.at[i]].reason == IR_REASON_COUNT;
@@ -717,11 +788,10 @@ static void place_results(planner *p) {
         }
         p->clusters.at[found].n_nodes += s.n;
         p->clusters.at[found].n_leaves += s.leaves;
-        v->reason = IR_REASON_COUNT;    /* stored because it is a result */
+        v->reason = IR_REASON_COUNT; /* stored because it is a result */
         store_in(p, found, id);
     }
 }
-
 
 fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_options *options, ir_plan **out) {
     ir_plan *plan = FU_NEW(a, ir_plan);
@@ -745,8 +815,9 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
     if (!ir_level_is_gpu(options->level)) plan_attach_rows(&p);
     plan_make_buffers(&p);
     p.is_checked = FU_NEW_N(a, bool, g->nodes.n);
-    for (ir_id id = 1; id < g->nodes.n; id++)       /* parameters' before anything is written */
-        if (plan_has_index(ir_at(g, id)) && ir_at(g, ir_at(g, id)->in[1])->op == IR_OP_PARAM) FU_TRY(plan_check_index(&p, id));
+    for (ir_id id = 1; id < g->nodes.n; id++) /* parameters' before anything is written */
+        if (plan_has_index(ir_at(g, id)) && ir_at(g, ir_at(g, id)->in[1])->op == IR_OP_PARAM)
+            FU_TRY(plan_check_index(&p, id));
     plan_save_parameters(&p);
     for (int c = 1; c < (int)p.clusters.n; c++) FU_TRY(plan_build_step(&p, c));
     plan_write_in_place(&p);

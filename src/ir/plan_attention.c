@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_attention.c: the one instruction of an attention kernel: the coordinates of its operands, and as scalars what its
- * attributes mean: scale, cap, and which keys a query may see. */
+/* plan_attention.c: the one instruction of an attention kernel: the coordinates of its operands, and as scalars what
+ * its attributes mean: scale, cap, and which keys a query may see. */
 #include "ir/attention.h"
 #include "ir/plan_builder.h"
 #include <math.h>
@@ -46,7 +46,9 @@ static uint16_t real(builder *b, ir_dtype t, double v) {
     return builder_scalar(b, (ir_plan_scalar){.dtype = t, .bits = ir_bits_from_double(t, v, &fits)});
 }
 
-static uint16_t integer(builder *b, int64_t v) { return builder_scalar(b, (ir_plan_scalar){.dtype = FUSOR_I64, .bits = (ir_bits)v}); }
+static uint16_t integer(builder *b, int64_t v) {
+    return builder_scalar(b, (ir_plan_scalar){.dtype = FUSOR_I64, .bits = (ir_bits)v});
+}
 
 /* 1 / sqrt(D) unless given; of a head without elements 1. */
 static uint16_t scale_of(builder *b, const ir_node *n, const ir_attention *a, ir_dtype t) {
@@ -100,7 +102,8 @@ uint16_t builder_attention(builder *b, const ir_node *n, ir_id id) {
     if (a.mask >= 0) inst.variant |= IR_ATTENTION_MASK, inst.in[inst.n_in++] = operand(b, n, a.mask, m, keys, head);
     if (a.left >= 0) inst.variant |= IR_ATTENTION_LOW, inst.in[inst.n_in++] = bound(b, n, &a, -a.left);
     /* a window to the right of i is wider than causal's */
-    if (a.is_causal || a.right >= 0) inst.variant |= IR_ATTENTION_HIGH, inst.in[inst.n_in++] = bound(b, n, &a, a.is_causal ? 0 : a.right);
+    if (a.is_causal || a.right >= 0)
+        inst.variant |= IR_ATTENTION_HIGH, inst.in[inst.n_in++] = bound(b, n, &a, a.is_causal ? 0 : a.right);
     builder_note(b, id);
     return builder_inst(b, inst);
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* plan_build.c: one cluster becomes one step: its scalar program, the access maps of its buffers, its dims.
  *
- * value(id, chain) emits the instruction for element `id[chain^-1(kernel index)]`. A chain is the list of index maps (views,
- * broadcasts) between a floating node and the cluster's space; at a leaf the leaf's contiguous strides are pushed through it
- * and come out as one stride for each cluster dim. */
+ * value(id, chain) emits the instruction for element `id[chain^-1(kernel index)]`. A chain is the list of index maps
+ * (views, broadcasts) between a floating node and the cluster's space; at a leaf the leaf's contiguous strides are
+ * pushed through it and come out as one stride for each cluster dim. */
 #include "ir/plan_builder.h"
 
 const chain *builder_chain(builder *b, const chain *c) {
     for (uint32_t i = 0; i < b->chains.n; i++) {
         const chain *o = b->chains.at[i];
-        if (o->kind == c->kind && o->outer == c->outer && o->rank == c->rank && o->mask == c->mask && o->view == c->view && o->operand == c->operand &&
-            memcmp(o->coord, c->coord, sizeof o->coord) == 0)
+        if (o->kind == c->kind && o->outer == c->outer && o->rank == c->rank && o->mask == c->mask &&
+            o->view == c->view && o->operand == c->operand && memcmp(o->coord, c->coord, sizeof o->coord) == 0)
             return o;
     }
     chain *copy = fu_dup(b->p->arena, c, sizeof *c);
@@ -33,9 +33,11 @@ static const chain *operand_chain(builder *b, const chain *at, const ir_node *n,
     return builder_chain(b, &c);
 }
 
-/* The stride of the dim before one of size dim that has stride run. A size of 0 counts as 1, or a row of no elements would
- * have stride 0, which means that nothing varies along it. */
-static ir_size next_run(ir_sizes *sz, ir_size run, ir_size dim) { return ir_size_is(sz, dim, 0) ? run : ir_size_mul(sz, run, dim); }
+/* The stride of the dim before one of size dim that has stride run. A size of 0 counts as 1, or a row of no elements
+ * would have stride 0, which means that nothing varies along it. */
+static ir_size next_run(ir_sizes *sz, ir_size run, ir_size dim) {
+    return ir_size_is(sz, dim, 0) ? run : ir_size_mul(sz, run, dim);
+}
 
 /* Strides over a node's dims -> strides over the cluster's dims. */
 bool builder_push(builder *b, const chain *at, const ir_size *in, place *out) {
@@ -45,7 +47,7 @@ bool builder_push(builder *b, const chain *at, const ir_size *in, place *out) {
     out->offset = b->zero;
     out->n_terms = out->n_guards = 0;
     for (int d = 0; d < b->space; d++) out->stride[d] = b->zero;
-    if (!at) return true;       /* a scalar */
+    if (!at) return true; /* a scalar */
     memcpy(s, in, (size_t)at->rank * sizeof *s);
     for (; at->kind != CHAIN_TOP; at = at->outer) {
         int to = at->outer->rank, from[IR_MAX_RANK];
@@ -62,7 +64,7 @@ bool builder_push(builder *b, const chain *at, const ir_size *in, place *out) {
             if (plan_view_is_index_map(g, n)) {
                 plan_view_dims(g, n, from);
                 for (int d = 0; d < to; d++) t[d] = from[d] < 0 ? b->zero : s[from[d]];
-            } else {            /* a reshape of contiguous memory is contiguous */
+            } else { /* a reshape of contiguous memory is contiguous */
                 ir_size run = b->one;
                 for (int d = x->rank - 1; d >= 0; d--) {
                     if (s[d] != run && !ir_size_is(sz, x->dim[d], 1)) return false;
@@ -118,10 +120,13 @@ uint16_t builder_scalar(builder *b, ir_plan_scalar s) {
     return builder_inst(b, inst);
 }
 
-static uint16_t add_buffer(builder *b, int buffer, bool is_output, ir_dtype t, const ir_size stride[MAX_SPACE], ir_size offset) {
+static uint16_t add_buffer(builder *b, int buffer, bool is_output, ir_dtype t, const ir_size stride[MAX_SPACE],
+                           ir_size offset) {
     for (uint32_t i = 0; i < b->accesses.n && !is_output; i++) {
         const access *a = &b->accesses.at[i];
-        if (a->buffer == buffer && !a->is_output && a->offset == offset && memcmp(a->stride, stride, (size_t)b->space * sizeof *stride) == 0) return (uint16_t)i;
+        if (a->buffer == buffer && !a->is_output && a->offset == offset &&
+            memcmp(a->stride, stride, (size_t)b->space * sizeof *stride) == 0)
+            return (uint16_t)i;
     }
     if (b->accesses.n >= IR_KERNEL_MAX_BUFFERS) return builder_fail(b, "too many buffers in one kernel");
     access a = {.buffer = buffer, .is_output = is_output, .offset = offset};
@@ -138,20 +143,24 @@ static void add_boundary(builder *b, ir_id id) {
     planner *p = b->p;
     const cluster *from = &p->clusters.at[p->info[id].made_by], *to = &p->clusters.at[b->c];
     ir_reason r = p->info[id].reason;
-    bool from_reduce = from->kind == CLUSTER_REDUCE, to_contract = to->kind == CLUSTER_CONTRACT || to->kind == CLUSTER_WINDOW;
+    bool from_reduce = from->kind == CLUSTER_REDUCE,
+         to_contract = to->kind == CLUSTER_CONTRACT || to->kind == CLUSTER_WINDOW;
     bool from_contract = from->kind == CLUSTER_CONTRACT || from->kind == CLUSTER_WINDOW;
-    const bool is_exact = r == IR_REASON_WORKING_SET || r == IR_REASON_REGISTERS;       /* says more than the kinds of the two do */
+    const bool is_exact =
+        r == IR_REASON_WORKING_SET || r == IR_REASON_REGISTERS; /* says more than the kinds of the two do */
     if (p->options->no_fuse) r = IR_REASON_USER;
     else if (p->info[id].is_barrier) r = IR_REASON_BARRIER;
-    else if (is_exact) {}
-    else if (from->kind == CLUSTER_REFERENCE || to->kind == CLUSTER_REFERENCE) r = IR_REASON_NO_LOWERING;
+    else if (is_exact) {
+    } else if (from->kind == CLUSTER_REFERENCE || to->kind == CLUSTER_REFERENCE) r = IR_REASON_NO_LOWERING;
     else if (from_contract && to_contract) r = IR_REASON_TWO_CONTRACTIONS;
     else if (from->kind == CLUSTER_SCAN || to->kind == CLUSTER_SCAN) r = IR_REASON_SCAN;
-    else if (from->kind == CLUSTER_ATTENTION || to->kind == CLUSTER_ATTENTION) r = r == IR_REASON_RECOMPUTE ? r : IR_REASON_ATTENTION;
+    else if (from->kind == CLUSTER_ATTENTION || to->kind == CLUSTER_ATTENTION)
+        r = r == IR_REASON_RECOMPUTE ? r : IR_REASON_ATTENTION;
     else if (from_reduce && to_contract) r = IR_REASON_REDUCE_INTO_CONTRACT;
     else if (from_contract && to->kind == CLUSTER_REDUCE) r = IR_REASON_CONTRACT_THEN_REDUCE;
     else if (from_reduce && to->kind == CLUSTER_REDUCE) r = IR_REASON_REDUCE_OTHER_AXES;
-    else if (r >= IR_REASON_COUNT || r == IR_REASON_USER) r = from_reduce ? IR_REASON_REDUCE_OTHER_AXES : IR_REASON_SHARED;
+    else if (r >= IR_REASON_COUNT || r == IR_REASON_USER)
+        r = from_reduce ? IR_REASON_REDUCE_OTHER_AXES : IR_REASON_SHARED;
     for (uint32_t i = 0; i < p->plan->boundaries.n; i++) {
         const ir_boundary *o = &p->plan->boundaries.at[i];
         if (o->value == id && o->to == (int)p->plan->steps.n) return;
@@ -174,7 +183,8 @@ static uint16_t load(builder *b, ir_id id, const chain *at) {
         add_boundary(b, id);
     }
     contiguous(b, n, strides);
-    if (!builder_push(b, n->rank ? at : NULL, strides, &where)) return builder_fail(b, "a reshape of strided memory is no index map");
+    if (!builder_push(b, n->rank ? at : NULL, strides, &where))
+        return builder_fail(b, "a reshape of strided memory is no index map");
     ir_kinst inst;
     memset(&inst, 0, sizeof inst);
     inst.op = IR_K_LOAD;
@@ -217,15 +227,16 @@ void builder_note(builder *b, ir_id id) {
     fu_push(b->p->arena, &b->ops, id);
 }
 
-/* The row-major number of the element of node n at this chain, as i64: a sum over the kernel's dims, which are known last. Until
- * then an INDEX of no dim stands for it (PLACE + number). */
+/* The row-major number of the element of node n at this chain, as i64: a sum over the kernel's dims, which are known
+ * last. Until then an INDEX of no dim stands for it (PLACE + number). */
 enum { PLACE = 1000 };
 static uint16_t element_number(builder *b, const ir_node *n, const chain *at) {
     ir_size strides[MAX_SPACE];
     place where = {.is_unguarded = true};
     access a = {0};
     contiguous(b, n, strides);
-    if (!builder_push(b, n->rank ? at : NULL, strides, &where)) return builder_fail(b, "random numbers under a reshape");
+    if (!builder_push(b, n->rank ? at : NULL, strides, &where))
+        return builder_fail(b, "random numbers under a reshape");
     memcpy(a.stride, where.stride, sizeof a.stride);
     uint32_t i = 0;
     while (i < b->places.n && memcmp(b->places.at[i].stride, a.stride, (size_t)b->space * sizeof *a.stride) != 0) i++;
@@ -239,7 +250,8 @@ static uint16_t element_number(builder *b, const ir_node *n, const chain *at) {
     inst.dtype = FUSOR_I64;
     inst.index = (uint16_t)(PLACE + i);
     uint16_t number = builder_inst(b, inst);
-    if (where.offset != b->zero) number = builder_op(b, IR_OP_ADD, FUSOR_I64, 2, (uint16_t[]){number, builder_size(b, where.offset)});
+    if (where.offset != b->zero)
+        number = builder_op(b, IR_OP_ADD, FUSOR_I64, 2, (uint16_t[]){number, builder_size(b, where.offset)});
     if (where.n_terms) number = builder_op(b, IR_OP_ADD, FUSOR_I64, 2, (uint16_t[]){number, builder_offset(b, &where)});
     return number;
 }
@@ -258,13 +270,15 @@ static uint16_t push_op(builder *b, const ir_node *n, ir_id id, int n_in, const 
         bool set = at && at->is_set, ok = true;
         if (op->attrs[i].type == IR_ATTR_FLOAT) {
             ir_dtype t = ir_at(b->p->g, n->in[0])->dtype;
-            if (ir_is_half(t)) t = FUSOR_F32;      /* as the reference rounds it */
+            if (ir_is_half(t)) t = FUSOR_F32; /* as the reference rounds it */
             double v = set ? at->number : op->attrs[i].default_value;
-            inst.in[inst.n_in++] = builder_scalar(b, (ir_plan_scalar){.dtype = t, .bits = ir_bits_from_double(t, v, &ok)});
+            inst.in[inst.n_in++] =
+                builder_scalar(b, (ir_plan_scalar){.dtype = t, .bits = ir_bits_from_double(t, v, &ok)});
             scalars++;
         } else if (op->attrs[i].type == IR_ATTR_ENUM) {
             inst.variant = (uint16_t)(set ? at->integer : (int64_t)op->attrs[i].default_value);
-        } else if (op->kind == IR_KIND_ARGREDUCE && op->attrs[i].type == IR_ATTR_BOOL && strcmp(op->attrs[i].name, "select_last") == 0) {
+        } else if (op->kind == IR_KIND_ARGREDUCE && op->attrs[i].type == IR_ATTR_BOOL &&
+                   strcmp(op->attrs[i].name, "select_last") == 0) {
             inst.variant = set && at->integer;
         } else if (op->kind == IR_KIND_SCAN && op->attrs[i].type == IR_ATTR_BOOL && set && at->integer) {
             inst.variant |= strcmp(op->attrs[i].name, "reverse") == 0 ? IR_SCAN_REVERSE : IR_SCAN_EXCLUSIVE;
@@ -350,17 +364,21 @@ static uint16_t compute(builder *b, ir_id id, const chain *at) {
     }
     switch (op->kind) {
     case IR_KIND_VIEW: {
-        if (is_mine(b, p->info[id].home) && p->info[n->in[0]].home == p->info[id].home) return builder_value(b, n->in[0], NULL);
+        if (is_mine(b, p->info[id].home) && p->info[n->in[0]].home == p->info[id].home)
+            return builder_value(b, n->in[0], NULL);
         chain v = {.kind = CHAIN_VIEW, .outer = at, .rank = ir_at(p->g, n->in[0])->rank, .view = id};
         return builder_value(b, n->in[0], builder_chain(b, &v));
     }
-    case IR_KIND_MOVE: case IR_KIND_INDEX: builder_note(b, id); return builder_move(b, id, at);
+    case IR_KIND_MOVE:
+    case IR_KIND_INDEX: builder_note(b, id); return builder_move(b, id, at);
     case IR_KIND_CREATE:
         if (n->op == IR_OP_IOTA) return iota(b, id, at);
         if (n->op == IR_OP_DIM) {
             const ir_node *x = ir_at(p->g, n->in[0]);
             int64_t axis = n->attr[0].integer;
-            return builder_scalar(b, (ir_plan_scalar){.dtype = FUSOR_I64, .kind = IR_SCALAR_SIZE, .size = x->dim[axis < 0 ? axis + x->rank : axis]});
+            return builder_scalar(b, (ir_plan_scalar){.dtype = FUSOR_I64,
+                                                      .kind = IR_SCALAR_SIZE,
+                                                      .size = x->dim[axis < 0 ? axis + x->rank : axis]});
         } else {
             chain c = {.kind = CHAIN_STRETCH, .outer = at, .rank = 0};
             return builder_value(b, n->in[0], builder_chain(b, &c));
@@ -403,8 +421,8 @@ static bool mergeable(builder *b, const int *order, int d) {
     return true;
 }
 
-/* MAP: the dim along which inputs are contiguous that have the last dim's elements apart; -1: there is none. Where the last dim is
- * short, or that one is, blocks of both are no use. */
+/* MAP: the dim along which inputs are contiguous that have the last dim's elements apart; -1: there is none. Where the
+ * last dim is short, or that one is, blocks of both are no use. */
 static int transposed_dim(builder *b) {
     const ir_sizes *sz = b->p->g->sizes;
     int last = b->space - 1, found = -1;
@@ -418,7 +436,9 @@ static int transposed_dim(builder *b) {
             if (a->is_output || (n >= -1 && n <= 4)) continue;
         }
         for (int d = 0; d < last; d++) {
-            if (a->stride[d] != b->one || ir_size_is(sz, b->dim[d], 1) || (ir_size_is_const(sz, b->dim[d], &n) && n < 16)) continue;
+            if (a->stride[d] != b->one || ir_size_is(sz, b->dim[d], 1) ||
+                (ir_size_is_const(sz, b->dim[d], &n) && n < 16))
+                continue;
             if (found >= 0 && found != d) return -1;
             found = d;
         }
@@ -474,7 +494,8 @@ static void make_places(builder *b, const int *order) {
     }
 }
 
-/* Column form of a scan: the first of the dims from which on memory runs on to the column in every buffer; they are walked as one. */
+/* Column form of a scan: the first of the dims from which on memory runs on to the column in every buffer; they are
+ * walked as one. */
 static int first_column(builder *b, const cluster *c) {
     int first = c->column;
     for (int d = c->column - 1; d > c->scanned; d--) {
@@ -482,7 +503,7 @@ static int first_column(builder *b, const cluster *c) {
         if (ir_size_is(b->p->g->sizes, b->dim[d], 1)) continue;
         if (!mergeable(b, pair, 0)) break;
         b->dim[first] = ir_size_mul(b->p->g->sizes, b->dim[d], b->dim[first]);
-        b->dim[d] = b->one;     /* its strides are those of the column, whose size it is part of now */
+        b->dim[d] = b->one; /* its strides are those of the column, whose size it is part of now */
     }
     return first;
 }
@@ -494,9 +515,10 @@ static void order_dims(builder *b, ir_step *st) {
     int order[MAX_SPACE + 1], n = 0;
     char role[MAX_SPACE + 1];
     bool contract = c->kind == CLUSTER_CONTRACT;
-#define TAKE(cond, r)                                                                           \
-    for (int d = 0; d < b->space; d++)                                                          \
-        if ((cond) && (contract && d >= c->rank - 2 ? true : !ir_size_is(sz, b->dim[d], 1))) order[n] = d, role[n++] = (r);
+#define TAKE(cond, r)                                                                                                  \
+    for (int d = 0; d < b->space; d++)                                                                                 \
+        if ((cond) && (contract && d >= c->rank - 2 ? true : !ir_size_is(sz, b->dim[d], 1)))                           \
+            order[n] = d, role[n++] = (r);
     if (contract) {
         TAKE(d < c->rank - 2, 'b')
         TAKE(d == c->rank - 2, 'm')
@@ -504,8 +526,9 @@ static void order_dims(builder *b, ir_step *st) {
         TAKE(d == c->rank, 'k')
     } else if (c->kind == CLUSTER_WINDOW) {
         n = plan_window_order(b, ir_at(b->p->g, c->anchor), order, role);
-    } else if (c->kind == CLUSTER_ATTENTION) {     /* queries, values, head size and keys are dims at size 1 too */
-        const int heads = b->space == c->rank + 3 ? c->rank - 3 : c->rank - 2;      /* from here on they have roles of their own */
+    } else if (c->kind == CLUSTER_ATTENTION) { /* queries, values, head size and keys are dims at size 1 too */
+        const int heads =
+            b->space == c->rank + 3 ? c->rank - 3 : c->rank - 2; /* from here on they have roles of their own */
         TAKE(d < heads, 'b')
         for (int d = heads; d < b->space; d++) order[n] = d, role[n++] = "hmnkjg"[d - (c->rank - 3)];
     } else if (c->kind == CLUSTER_REDUCE) {
@@ -513,7 +536,7 @@ static void order_dims(builder *b, ir_step *st) {
         TAKE(!(c->reduced >> d & 1) && !(column && d == c->column), 'p')
         int before = n;
         TAKE(c->reduced >> d & 1, 'r')
-        if (n == before) {      /* every reduced size is 1, or there is no axis: one element is reduced */
+        if (n == before) { /* every reduced size is 1, or there is no axis: one element is reduced */
             order[n] = MAX_SPACE - 1;
             role[n++] = 'r';
         }
@@ -525,10 +548,12 @@ static void order_dims(builder *b, ir_step *st) {
         TAKE(d == column, 'v')
     } else {
         int t = transposed_dim(b), last = b->space - 1;
-        if (c->anchor) last = (int)ir_at(b->p->g, c->anchor)->attr[0].integer, t = MAX_SPACE;     /* a scatter's axis is walked in order */
+        if (c->anchor)
+            last = (int)ir_at(b->p->g, c->anchor)->attr[0].integer,
+            t = MAX_SPACE; /* a scatter's axis is walked in order */
         else
-        while (last > 0 && ir_size_is(sz, b->dim[last], 1)) last--;
-        TAKE(d != t && (t < 0 || d != last), 'p')       /* t past the space: last only moves to the end */
+            while (last > 0 && ir_size_is(sz, b->dim[last], 1)) last--;
+        TAKE(d != t && (t < 0 || d != last), 'p') /* t past the space: last only moves to the end */
         TAKE(d == t, 't')
         TAKE(t >= 0 && d == last, 'p')
     }
@@ -552,7 +577,8 @@ static void order_dims(builder *b, ir_step *st) {
         ir_size size = order[d] == MAX_SPACE - 1 ? b->one : b->dim[order[d]];
         int64_t v = 0;
         bool bakes = strchr("rnk", role[d]) != NULL || (k->kind == IR_KERNEL_MAP && d == n - 1);
-        bakes = bakes && (c->kind != CLUSTER_WINDOW || role[d] == 'k') && ir_size_is_const(sz, size, &v) && v <= IR_BAKE_MAX;
+        bakes = bakes && (c->kind != CLUSTER_WINDOW || role[d] == 'k') && ir_size_is_const(sz, size, &v) &&
+                v <= IR_BAKE_MAX;
         k->dim[d] = (ir_kdim){role[d], bakes ? v : IR_SIZE_RUNTIME};
         st->dim[d] = size;
         for (int i = 0; i < k->n_buffers; i++) {
@@ -560,7 +586,8 @@ static void order_dims(builder *b, ir_step *st) {
             /* along the lanes, loads of every 2nd to 4th element, or backwards, are whole vectors and shuffles */
             bool spreads = d == n - 1 && !contract && c->kind != CLUSTER_ATTENTION && !k->buffer[i].is_output;
             spreads |= role[d] == 'n' && i == b->window[1] && c->kind == CLUSTER_WINDOW;
-            bool baked = ir_size_is_const(sz, s, &v) && (v == 0 || v == 1 || (spreads && (v == -1 || (v >= 2 && v <= 4))));
+            bool baked =
+                ir_size_is_const(sz, s, &v) && (v == 0 || v == 1 || (spreads && (v == -1 || (v >= 2 && v <= 4))));
             k->buffer[i].stride[d] = baked ? v : IR_STRIDE_RUNTIME;
             st->stride[i * n + d] = s;
         }
@@ -576,8 +603,8 @@ static void order_dims(builder *b, ir_step *st) {
     make_places(b, order);
 }
 
-/* Values of a pass that a later pass reads again are kept where a function makes them costly. (A row program's of the first pass are
- * read from the kept rows of the contraction.) */
+/* Values of a pass that a later pass reads again are kept where a function makes them costly. (A row program's of the
+ * first pass are read from the kept rows of the contraction.) */
 static void mark_kept(ir_kernel *k) {
     uint32_t r = 0;
     for (int d = 0; d < k->n_dims; d++)
@@ -611,7 +638,11 @@ static fusor_status build_reference(planner *p, int c) {
     ir_id id = p->clusters.at[c].anchor;
     const ir_node *n = ir_at(p->g, id);
     builder b = {.p = p, .c = c};
-    ir_step st = {.kind = IR_STEP_REFERENCE, .node = id, .n_args = n->n_in + 1, .arg = FU_NEW_N(p->arena, int, n->n_in + 1), .prepack_param = -1};
+    ir_step st = {.kind = IR_STEP_REFERENCE,
+                  .node = id,
+                  .n_args = n->n_in + 1,
+                  .arg = FU_NEW_N(p->arena, int, n->n_in + 1),
+                  .prepack_param = -1};
     for (int i = 0; i < n->n_in; i++) {
         const node_info *v = &p->info[n->in[i]];
         plan_literal_buffer(p, n->in[i]);
@@ -619,14 +650,17 @@ static fusor_status build_reference(planner *p, int c) {
             FU_TRY(plan_build_step(p, v->made_by));
             add_boundary(&b, n->in[i]);
         }
-        if (v->buffer < 0) return FU_FAIL(p->error, FUSOR_ERROR_INTERNAL, "planner: an operand of '%s' has no memory", ir_ops[n->op].name);
+        if (v->buffer < 0)
+            return FU_FAIL(p->error, FUSOR_ERROR_INTERNAL, "planner: an operand of '%s' has no memory",
+                           ir_ops[n->op].name);
         st.arg[i] = v->buffer;
     }
     st.arg[n->n_in] = p->info[id].buffer;
     if (plan_has_index(n)) FU_TRY(plan_check_index(p, id));
     st.ops = fu_dup(p->arena, &id, sizeof id);
     st.n_ops = 1;
-    st.reason = p->options->reference ? "the reference evaluator was asked for" : ir_reason_texts[IR_REASON_NO_LOWERING];
+    st.reason =
+        p->options->reference ? "the reference evaluator was asked for" : ir_reason_texts[IR_REASON_NO_LOWERING];
     push_step(p, c, st);
     return FUSOR_OK;
 }
@@ -657,20 +691,24 @@ static void add_store(builder *b, ir_id id, uint16_t inst, int buffer) {
     builder_inst(b, st);
 }
 
-/* A scatter: its result is a copy of operand 0 by the step before, and each update is stored where its index says, combined with
- * what is there by then. Lines along other axes are independent; in one, updates come one after the other. */
+/* A scatter: its result is a copy of operand 0 by the step before, and each update is stored where its index says,
+ * combined with what is there by then. Lines along other axes are independent; in one, updates come one after the
+ * other. */
 static void add_scatter(builder *b, ir_id id, const int8_t *identity) {
     planner *p = b->p;
     const ir_node *n = ir_at(p->g, id);
     int axis = (int)n->attr[0].integer, buffer = p->info[id].buffer;
     ir_op combine = ir_scatter_combine(n->attr[1].is_set ? n->attr[1].integer : 0);
     ir_size strides[MAX_SPACE], out[MAX_SPACE];
-    uint16_t update = builder_value(b, n->in[2], builder_top(b, n->rank, identity)), i = builder_value(b, n->in[1], builder_top(b, n->rank, identity));
+    uint16_t update = builder_value(b, n->in[2], builder_top(b, n->rank, identity)),
+             i = builder_value(b, n->in[1], builder_top(b, n->rank, identity));
     if (b->status == FUSOR_OK) b->status = plan_check_index(p, id);
     if (b->status != FUSOR_OK) return;
     contiguous(b, n, strides);
     for (int d = 0; d < b->space; d++) out[d] = d == axis || identity[d] < 0 ? b->zero : strides[d];
-    place where = {.n_terms = 1, .term = {builder_wrapped(b, id, i)}, .term_stride = {strides[axis] == b->zero ? b->one : strides[axis]}};
+    place where = {.n_terms = 1,
+                   .term = {builder_wrapped(b, id, i)},
+                   .term_stride = {strides[axis] == b->zero ? b->one : strides[axis]}};
     ir_kinst inst;
     memset(&inst, 0, sizeof inst);
     inst.dtype = n->dtype;
@@ -697,10 +735,14 @@ static void add_scatter(builder *b, ir_id id, const int8_t *identity) {
 static fusor_status copy_operand(builder *b, ir_id id) {
     planner *p = b->p;
     ir_id x = ir_at(p->g, id)->in[0];
-    ir_step st = {.kind = IR_STEP_COPY, .n_args = 2, .arg = FU_NEW_N(p->arena, int, 2), .prepack_param = -1,
+    ir_step st = {.kind = IR_STEP_COPY,
+                  .n_args = 2,
+                  .arg = FU_NEW_N(p->arena, int, 2),
+                  .prepack_param = -1,
                   .reason = "updates are scattered into a copy"};
     if (p->info[x].made_by) FU_TRY(plan_build_step(p, p->info[x].made_by));
-    if (p->info[x].buffer < 0) return FU_FAIL(p->error, FUSOR_ERROR_INTERNAL, "planner: an operand of 'scatter' has no memory");
+    if (p->info[x].buffer < 0)
+        return FU_FAIL(p->error, FUSOR_ERROR_INTERNAL, "planner: an operand of 'scatter' has no memory");
     st.arg[0] = p->info[x].buffer;
     st.arg[1] = p->info[id].buffer;
     fu_push(p->arena, &p->plan->steps, st);
@@ -721,9 +763,16 @@ static fusor_status build_kernel(planner *p, int c) {
     b.one = ir_size_const(p->g->sizes, 1);
     b.k->level = p->options->level;
     b.k->fast_math = p->options->fast_math;
-    b.k->kind = cl->kind == CLUSTER_MAP ? IR_KERNEL_MAP : cl->kind == CLUSTER_SCAN ? IR_KERNEL_SCAN : cl->kind == CLUSTER_CONTRACT ? IR_KERNEL_CONTRACT : cl->kind == CLUSTER_ATTENTION ? IR_KERNEL_ATTENTION : cl->kind == CLUSTER_WINDOW ? IR_KERNEL_WINDOW : cl->is_row ? IR_KERNEL_ROW : IR_KERNEL_REDUCE;
+    b.k->kind = cl->kind == CLUSTER_MAP         ? IR_KERNEL_MAP
+                : cl->kind == CLUSTER_SCAN      ? IR_KERNEL_SCAN
+                : cl->kind == CLUSTER_CONTRACT  ? IR_KERNEL_CONTRACT
+                : cl->kind == CLUSTER_ATTENTION ? IR_KERNEL_ATTENTION
+                : cl->kind == CLUSTER_WINDOW    ? IR_KERNEL_WINDOW
+                : cl->is_row                    ? IR_KERNEL_ROW
+                                                : IR_KERNEL_REDUCE;
     int8_t identity[IR_MAX_RANK];
-    for (int d = 0; d < IR_MAX_RANK; d++) identity[d] = d < cl->rank && !ir_size_is(p->g->sizes, cl->dim[d], 1) ? (int8_t)d : -1;
+    for (int d = 0; d < IR_MAX_RANK; d++)
+        identity[d] = d < cl->rank && !ir_size_is(p->g->sizes, cl->dim[d], 1) ? (int8_t)d : -1;
     if (cl->kind == CLUSTER_CONTRACT) {
         const ir_node *n = ir_at(p->g, cl->anchor), *x = ir_at(p->g, n->in[0]);
         bool flip = n->attr && n->attr[0].is_set && n->attr[0].integer && x->rank > 1;
@@ -739,12 +788,14 @@ static fusor_status build_kernel(planner *p, int c) {
     if (cl->kind == CLUSTER_WINDOW) plan_window_space(&b, ir_at(p->g, cl->anchor));
     if (cl->kind == CLUSTER_ATTENTION) builder_attention_space(&b, ir_at(p->g, cl->anchor));
     ir_id scatter = cl->kind == CLUSTER_MAP ? cl->anchor : 0;
-    const uint32_t n_own = scatter ? 0 : cl->stores.n, n_stores = n_own + (cl->tail ? p->clusters.at[cl->tail].stores.n : 0);
+    const uint32_t n_own = scatter ? 0 : cl->stores.n,
+                   n_stores = n_own + (cl->tail ? p->clusters.at[cl->tail].stores.n : 0);
     uint16_t *inst = FU_NEW_N(p->arena, uint16_t, n_stores);
     if (scatter) add_scatter(&b, scatter, identity);
     for (uint32_t s = 0; s < n_stores; s++) {
         ir_id id = stored(p, c, s);
-        inst[s] = builder_value(&b, id, is_mine(&b, p->info[id].home) ? NULL : builder_top(&b, p->clusters.at[c].rank, identity));
+        inst[s] = builder_value(
+            &b, id, is_mine(&b, p->info[id].home) ? NULL : builder_top(&b, p->clusters.at[c].rank, identity));
     }
     for (uint32_t s = 0; s < n_stores; s++) {
         ir_id id = stored(p, c, s);
@@ -752,13 +803,14 @@ static fusor_status build_kernel(planner *p, int c) {
         /* a value that is the result of several names is stored for each of them that overwrites no parameter */
         for (uint32_t r = 0; r < p->g->results.n; r++) {
             int out = (int)(p->g->params.n + r);
-            if (p->g->results.at[r].node == id && out != p->info[id].buffer && p->g->results.at[r].alias < 0) add_store(&b, id, inst[s], out);
+            if (p->g->results.at[r].node == id && out != p->info[id].buffer && p->g->results.at[r].alias < 0)
+                add_store(&b, id, inst[s], out);
         }
     }
     cl = &p->clusters.at[c];
     for (uint32_t i = 0; i < cl->kept.n; i++) {
         const uint16_t value = builder_value(&b, cl->kept.at[i], NULL);
-        b.k->inst[value].is_kept = true;        /* now that no instruction is compared with it any more */
+        b.k->inst[value].is_kept = true; /* now that no instruction is compared with it any more */
     }
     FU_TRY(b.status);
     ir_step st = {.kind = IR_STEP_KERNEL, .kernel = b.k, .prepack_param = -1};
@@ -794,7 +846,8 @@ static fusor_status build_kernel(planner *p, int c) {
 fusor_status plan_build_step(planner *p, int c) {
     if (p->clusters.at[c].head) c = p->clusters.at[c].head;
     if (p->clusters.at[c].step >= 0 || (p->clusters.at[c].stores.n == 0 && !p->clusters.at[c].tail)) return FUSOR_OK;
-    if (p->clusters.at[c].is_building) return FU_FAIL(p->error, FUSOR_ERROR_INTERNAL, "planner: kernels depend on each other in a cycle");
+    if (p->clusters.at[c].is_building)
+        return FU_FAIL(p->error, FUSOR_ERROR_INTERNAL, "planner: kernels depend on each other in a cycle");
     p->clusters.at[c].is_building = true;
     fusor_status st = p->clusters.at[c].kind == CLUSTER_REFERENCE ? build_reference(p, c) : build_kernel(p, c);
     p->clusters.at[c].is_building = false;

@@ -3,52 +3,62 @@
 #define IR_PLAN_BUILDER_H
 /* Shared by plan_build.c (the kernel of one cluster) and plan_move.c (slices, padding, concatenation, gathers in it).
  *
- * A chain is the list of index maps between a floating node and the cluster's space. Each link says, for each dim of the node it
- * starts at, which coordinate of the next link's node it reads: one dim with a start and a step, or a computed index. */
+ * A chain is the list of index maps between a floating node and the cluster's space. Each link says, for each dim of
+ * the node it starts at, which coordinate of the next link's node it reads: one dim with a start and a step, or a
+ * computed index. */
 #include "ir/plan_internal.h"
 
 typedef struct chain chain;
 struct chain {
     enum { CHAIN_TOP, CHAIN_STRETCH, CHAIN_VIEW, CHAIN_MOVE } kind;
     const chain *outer;
-    int     rank;               /* dims of the node this chain starts at */
-    int8_t  coord[IR_MAX_RANK]; /* TOP: cluster dim of each; -1: size 1 */
-    uint8_t mask;               /* STRETCH: dims of the consumer that repeat */
-    ir_id   view;               /* VIEW, MOVE */
-    uint8_t operand;            /* MOVE */
+    int rank;                  /* dims of the node this chain starts at */
+    int8_t coord[IR_MAX_RANK]; /* TOP: cluster dim of each; -1: size 1 */
+    uint8_t mask;              /* STRETCH: dims of the consumer that repeat */
+    ir_id view;                /* VIEW, MOVE */
+    uint8_t operand;           /* MOVE */
 };
 
 enum { MAX_SPACE = IR_MAX_RANK + 3, MAX_TERMS = 8 };
-typedef struct access { int buffer; bool is_output; ir_size stride[MAX_SPACE], offset; } access;
-typedef struct memo { ir_id id; const chain *at; uint16_t inst; } memo;
+typedef struct access {
+    int buffer;
+    bool is_output;
+    ir_size stride[MAX_SPACE], offset;
+} access;
+typedef struct memo {
+    ir_id id;
+    const chain *at;
+    uint16_t inst;
+} memo;
 
 typedef struct builder {
-    planner   *p;
-    int        c;
-    int        tail;            /* cluster whose program follows c's in the same kernel; 0 */
-    int        space;           /* cluster dims, plus k of a contraction */
-    ir_size    dim[MAX_SPACE];
-    ir_size    zero, one;
+    planner *p;
+    int c;
+    int tail;  /* cluster whose program follows c's in the same kernel; 0 */
+    int space; /* cluster dims, plus k of a contraction */
+    ir_size dim[MAX_SPACE];
+    ir_size zero, one;
     ir_kernel *k;
-    int        window[2];       /* accesses that are the operands of a convolution */
-    fu_vec(access) accesses;    /* by kernel buffer */
-    fu_vec(access) indexes;     /* IOTA: pseudo buffers that keep dims apart; buffer = instruction */
-    fu_vec(access) places;      /* element numbers: strides, as of a buffer; made instructions when dims are known */
-    fu_vec(memo)   memos;
+    int window[2];           /* accesses that are the operands of a convolution */
+    fu_vec(access) accesses; /* by kernel buffer */
+    fu_vec(access) indexes;  /* IOTA: pseudo buffers that keep dims apart; buffer = instruction */
+    fu_vec(access) places;   /* element numbers: strides, as of a buffer; made instructions when dims are known */
+    fu_vec(memo) memos;
     fu_vec(const chain *) chains;
     fu_vec(ir_plan_scalar) scalars;
-    fu_vec(ir_id)  ops;
+    fu_vec(ir_id) ops;
     fusor_status status;
 } builder;
 
-/* Where strides over a node's dims lead: element = offset + sum of stride * index + sum of term, where all guards hold. */
+/* Where strides over a node's dims lead: element = offset + sum of stride * index + sum of term, where all guards hold.
+ */
 typedef struct place {
-    ir_size  stride[MAX_SPACE], offset;
-    bool     is_unguarded;          /* given: no guards are wanted */
-    int      n_terms, n_guards;
-    uint16_t term[MAX_TERMS];       /* i64 index instruction, times ... */
-    ir_size  term_stride[MAX_TERMS];
-    uint16_t guard[MAX_TERMS];      /* bool instructions */
+    ir_size stride[MAX_SPACE], offset;
+    bool is_unguarded; /* given: no guards are wanted */
+    int n_terms, n_guards;
+    uint16_t term[MAX_TERMS]; /* i64 index instruction, times ... */
+    ir_size term_stride[MAX_TERMS];
+    uint16_t guard[MAX_TERMS]; /* bool instructions */
 } place;
 
 /* plan_build.c */
@@ -59,7 +69,7 @@ uint16_t builder_scalar(builder *b, ir_plan_scalar s);
 uint16_t builder_cast(builder *b, uint16_t x, ir_dtype t);
 const chain *builder_chain(builder *b, const chain *c);
 const chain *builder_top(builder *b, int rank, const int8_t *coord);
-void builder_note(builder *b, ir_id id);     /* for explain: the node is computed in this kernel */
+void builder_note(builder *b, ir_id id); /* for explain: the node is computed in this kernel */
 /* Strides over a node's dims -> its elements over the cluster's space. */
 bool builder_push(builder *b, const chain *at, const ir_size *in, place *out);
 
@@ -71,7 +81,8 @@ void plan_window_space(builder *b, const ir_node *n);
 uint16_t plan_window_value(builder *b, const ir_node *n);
 int plan_window_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], char role[MAX_SPACE + 1]);
 
-/* plan_attention.c: the dims that a cluster of attention has beyond its result; the instruction, its operands evaluated. */
+/* plan_attention.c: the dims that a cluster of attention has beyond its result; the instruction, its operands
+ * evaluated. */
 void builder_attention_space(builder *b, const ir_node *n);
 uint16_t builder_attention(builder *b, const ir_node *n, ir_id id);
 
@@ -81,7 +92,8 @@ uint16_t builder_op(builder *b, ir_op op, ir_dtype t, int n, const uint16_t *in)
 uint16_t builder_size(builder *b, ir_size s);
 /* Coordinate of dim d of the node at `at`, i64. */
 uint16_t builder_coordinate(builder *b, const chain *at, int d);
-/* Through one link of kind MOVE: strides s over its operand's dims become t over its result's; offset, terms and guards add up. */
+/* Through one link of kind MOVE: strides s over its operand's dims become t over its result's; offset, terms and guards
+ * add up. */
 void builder_move_link(builder *b, const chain *at, const ir_size *s, ir_size *t, place *out);
 uint16_t builder_offset(builder *b, const place *where);
 uint16_t builder_guard(builder *b, const place *where);

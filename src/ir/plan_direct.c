@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_direct.c: which contractions take the direct form (ir/kernel.h): those of small matrices whose sizes the program gives.
- * Packing them would cost about as much as multiplying them. Order and bits are those of the packed form, so this is a
- * choice of speed alone; it is made from the text alone. */
+/* plan_direct.c: which contractions take the direct form (ir/kernel.h): those of small matrices whose sizes the program
+ * gives. Packing them would cost about as much as multiplying them. Order and bits are those of the packed form, so
+ * this is a choice of speed alone; it is made from the text alone. */
 #include "ir/plan_builder.h"
 
 /* Strides that make a displacement in an instruction. */
@@ -26,7 +26,8 @@ void plan_make_direct(const planner *p, ir_kernel *k, ir_step *st) {
     /* Few columns leave most lanes empty; and a constant that has to be turned is turned once. */
     if (d->dim[m + 1].size < 2 || (st->prepack_param >= 0 && !ir_kernel_contract_in_place(d))) return;
     d->is_direct = true;
-    d->tile = ir_contract_direct_tile(d->level, ir_kernel_contract_acc(d), (int)d->dim[m].size, (int)d->dim[m + 1].size);
+    d->tile =
+        ir_contract_direct_tile(d->level, ir_kernel_contract_acc(d), (int)d->dim[m].size, (int)d->dim[m + 1].size);
     *k = *d;
     st->prepack_param = -1;
 }

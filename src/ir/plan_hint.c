@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_hint.c: what the user asks of the plan. A barrier cuts: its value is stored, and what reads it is in other kernels. fuse_with is a
- * wish where the planner weighs costs, and a demand in the end: where no kernel computes both values, the plan is refused. */
+/* plan_hint.c: what the user asks of the plan. A barrier cuts: its value is stored, and what reads it is in other
+ * kernels. fuse_with is a wish where the planner weighs costs, and a demand in the end: where no kernel computes both
+ * values, the plan is refused. */
 #include "ir/plan_internal.h"
 
 void plan_take_hints(planner *p) {
@@ -24,7 +25,9 @@ static ir_id behind(const planner *p, ir_id id) {
     return id;
 }
 
-static bool is_given(const planner *p, ir_id id) { return ir_at(p->g, id)->op == IR_OP_PARAM || ir_at(p->g, id)->op == IR_OP_LITERAL; }
+static bool is_given(const planner *p, ir_id id) {
+    return ir_at(p->g, id)->op == IR_OP_PARAM || ir_at(p->g, id)->op == IR_OP_LITERAL;
+}
 
 static bool is_met(const planner *p, const ir_hint *h) {
     const ir_id a = behind(p, h->node), b = behind(p, h->with);
@@ -34,7 +37,8 @@ static bool is_met(const planner *p, const ir_hint *h) {
     return false;
 }
 
-/* The reason of the boundary that lies between the two: of one of the values itself, else of the last one before the later value. */
+/* The reason of the boundary that lies between the two: of one of the values itself, else of the last one before the
+ * later value. */
 static const char *why_apart(const planner *p, const ir_hint *h) {
     const ir_plan *plan = p->plan;
     const ir_boundary *found = NULL;
@@ -46,7 +50,8 @@ static const char *why_apart(const planner *p, const ir_hint *h) {
         if (is_own && leads) return ir_reason_texts[b->reason];
         if (is_own || (leads && !found)) found = b;
     }
-    return found ? ir_reason_texts[found->reason] : "neither needs the other, and they iterate over different spaces or wait for different kernels";
+    return found ? ir_reason_texts[found->reason]
+                 : "neither needs the other, and they iterate over different spaces or wait for different kernels";
 }
 
 static fusor_status fail(const planner *p, const ir_hint *h, const char *text) {
@@ -61,9 +66,14 @@ fusor_status plan_check_hints(planner *p) {
         const char *a = h->name ? h->name : ir_ops[ir_at(p->g, h->node)->op].name;
         const char *b = h->with_name ? h->with_name : h->with ? ir_ops[ir_at(p->g, h->with)->op].name : "?";
         if (h->kind != IR_HINT_FUSE_WITH) continue;
-        if (!h->with) return fail(p, h, fu_format(p->arena, "fuse_with: no result needs %%%.64s, so no kernel computes it with %%%.64s", b, a));
+        if (!h->with)
+            return fail(
+                p, h,
+                fu_format(p->arena, "fuse_with: no result needs %%%.64s, so no kernel computes it with %%%.64s", b, a));
         if (!is_met(p, h))
-            return fail(p, h, fu_format(p->arena, "fuse_with: %%%.64s and %%%.64s are not computed in one kernel: %s", a, b, why_apart(p, h)));
+            return fail(p, h,
+                        fu_format(p->arena, "fuse_with: %%%.64s and %%%.64s are not computed in one kernel: %s", a, b,
+                                  why_apart(p, h)));
     }
     return FUSOR_OK;
 }

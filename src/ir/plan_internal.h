@@ -9,54 +9,63 @@
  *   materialized: stored to memory by its cluster, a leaf for every other cluster. */
 #include "ir/plan.h"
 
-typedef enum cluster_kind { CLUSTER_MAP, CLUSTER_REDUCE, CLUSTER_CONTRACT, CLUSTER_SCAN, CLUSTER_WINDOW, CLUSTER_ATTENTION, CLUSTER_REFERENCE } cluster_kind;
+typedef enum cluster_kind {
+    CLUSTER_MAP,
+    CLUSTER_REDUCE,
+    CLUSTER_CONTRACT,
+    CLUSTER_SCAN,
+    CLUSTER_WINDOW,
+    CLUSTER_ATTENTION,
+    CLUSTER_REFERENCE
+} cluster_kind;
 typedef struct cluster {
     cluster_kind kind;
-    int       rank;
-    ir_size   dim[IR_MAX_RANK + 1];
-    uint32_t  reduced;          /* REDUCE: bit per dim */
-    bool      is_row;           /* REDUCE: element values use reduction results */
-    bool      can_row;          /* REDUCE: layout and space allow that */
-    int       column;           /* REDUCE, SCAN: dim vectorized in column form, -1 = inner form */
-    int       scanned;          /* SCAN: the dim */
-    uint32_t  merged;           /* REDUCE: reduced dims that are one with the next reduced dim; sizes of 1 have no bit */
-    ir_id     anchor;           /* matmul, first reduction, reference node; 0 for maps */
-    int       n_nodes, n_leaves, n_reductions;
-    bool      is_building;
-    int       after;            /* MAP: largest cluster it must follow */
-    int       tier;             /* MAP of results: as node_info.tier */
-    fu_vec(ir_id) stores;       /* nodes stored, in order of decision */
-    int       tail, head;       /* CONTRACT: the REDUCE cluster that is computed in its kernel; of that one: the contraction; 0: none */
-    fu_vec(ir_id) kept;         /* CONTRACT with a tail: what that reads of it */
-    int       step;             /* number in the plan, once built; -1 */
+    int rank;
+    ir_size dim[IR_MAX_RANK + 1];
+    uint32_t reduced; /* REDUCE: bit per dim */
+    bool is_row;      /* REDUCE: element values use reduction results */
+    bool can_row;     /* REDUCE: layout and space allow that */
+    int column;       /* REDUCE, SCAN: dim vectorized in column form, -1 = inner form */
+    int scanned;      /* SCAN: the dim */
+    uint32_t merged;  /* REDUCE: reduced dims that are one with the next reduced dim; sizes of 1 have no bit */
+    ir_id anchor;     /* matmul, first reduction, reference node; 0 for maps */
+    int n_nodes, n_leaves, n_reductions;
+    bool is_building;
+    int after;            /* MAP: largest cluster it must follow */
+    int tier;             /* MAP of results: as node_info.tier */
+    fu_vec(ir_id) stores; /* nodes stored, in order of decision */
+    int tail,
+        head; /* CONTRACT: the REDUCE cluster that is computed in its kernel; of that one: the contraction; 0: none */
+    fu_vec(ir_id) kept; /* CONTRACT with a tail: what that reads of it */
+    int step;           /* number in the plan, once built; -1 */
 } cluster;
 
 typedef struct node_info {
-    int      home;              /* cluster number, 0 = floating or leaf */
-    int      avail;             /* largest cluster number it depends on */
-    int      tier;              /* floating: length of the chain of shared values it reads that follow the same cluster */
-    int      made_by;           /* cluster that stores it; 0 = not materialized */
-    int      buffer;            /* plan buffer that holds it; -1 */
-    bool     must_store;        /* needs memory of its own whoever uses it */
-    bool     is_barrier;        /* a hint: stored, and no consumer is in its kernel */
-    bool     is_wanted;         /* a hint: rather computed again than cut from the other value */
-    bool     is_used_outside;   /* homed, and some other cluster or the reference evaluator reads it */
-    int8_t   coord[IR_MAX_RANK];/* homed: cluster dim of each dim; -1 where its size is 1 */
-    ir_reason reason;           /* why it was cut from its consumers */
-    int64_t   taps, step;       /* slices by which one composite reads it, and product of a slice's steps: a pool's windows overlap
-                                   where there are more of them than that */
+    int home;             /* cluster number, 0 = floating or leaf */
+    int avail;            /* largest cluster number it depends on */
+    int tier;             /* floating: length of the chain of shared values it reads that follow the same cluster */
+    int made_by;          /* cluster that stores it; 0 = not materialized */
+    int buffer;           /* plan buffer that holds it; -1 */
+    bool must_store;      /* needs memory of its own whoever uses it */
+    bool is_barrier;      /* a hint: stored, and no consumer is in its kernel */
+    bool is_wanted;       /* a hint: rather computed again than cut from the other value */
+    bool is_used_outside; /* homed, and some other cluster or the reference evaluator reads it */
+    int8_t coord[IR_MAX_RANK]; /* homed: cluster dim of each dim; -1 where its size is 1 */
+    ir_reason reason;          /* why it was cut from its consumers */
+    int64_t taps, step; /* slices by which one composite reads it, and product of a slice's steps: a pool's windows
+                           overlap where there are more of them than that */
 } node_info;
 
 typedef struct planner {
-    fu_arena  *arena;
-    fu_error  *error;
-    ir_graph  *g;
-    ir_plan   *plan;
+    fu_arena *arena;
+    fu_error *error;
+    ir_graph *g;
+    ir_plan *plan;
     const ir_plan_options *options;
-    node_info *info;            /* by node id */
-    int       *saved;           /* by result: plan buffer with the old contents of the parameter it returns; -1 */
-    fu_vec(cluster) clusters;   /* [0] unused */
-    bool      *is_checked;      /* by node id: its indices have a step */
+    node_info *info;          /* by node id */
+    int *saved;               /* by result: plan buffer with the old contents of the parameter it returns; -1 */
+    fu_vec(cluster) clusters; /* [0] unused */
+    bool *is_checked;         /* by node id: its indices have a step */
 } planner;
 
 /* Strides and an offset: costs nothing. */
@@ -64,7 +73,9 @@ static inline bool is_view(const ir_node *n) { return ir_ops[n->op].kind == IR_K
 static inline bool is_leaf(const planner *p, ir_id id) {
     return p->g->nodes.at[id].op == IR_OP_PARAM || p->info[id].made_by != 0;
 }
-static inline bool is_move(const ir_node *n) { return ir_ops[n->op].kind == IR_KIND_MOVE || ir_ops[n->op].kind == IR_KIND_INDEX; }
+static inline bool is_move(const ir_node *n) {
+    return ir_ops[n->op].kind == IR_KIND_MOVE || ir_ops[n->op].kind == IR_KIND_INDEX;
+}
 static inline int plan_axis(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
 
 /* ---- plan_view.c ---- */
@@ -98,7 +109,7 @@ void plan_literal_buffer(planner *p, ir_id id);
  * PLAN_DIM_MOVED: not at the same index. */
 enum { PLAN_DIM_MOVED = -2 };
 int plan_move_dim(ir_graph *g, const ir_node *n, int operand, int d);
-int plan_padded_dims(const ir_graph *g, const ir_node *n);      /* of a PAD: those with pads */
+int plan_padded_dims(const ir_graph *g, const ir_node *n); /* of a PAD: those with pads */
 /* A step that checks the indices of node id, unless there is one. */
 fusor_status plan_check_index(planner *p, ir_id id);
 bool plan_has_index(const ir_node *n);
@@ -112,7 +123,7 @@ fusor_status plan_check_hints(planner *p);
 /* ---- plan.c ---- */
 bool plan_has_kernel(const planner *p, const ir_node *n);
 
-bool plan_have_room(const cluster *a, const cluster *b);       /* in one kernel */
+bool plan_have_room(const cluster *a, const cluster *b); /* in one kernel */
 
 /* ---- plan_rows.c ---- */
 /* Reductions along the rows of a contraction's result become tails of its cluster. */

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_memory.c: the buffers of a plan: what lies where, which results may be written straight into the parameter they are
- * aliased to, which are copied last, and how long a temporary lives. */
+/* plan_memory.c: the buffers of a plan: what lies where, which results may be written straight into the parameter they
+ * are aliased to, which are copied last, and how long a temporary lives. */
 #include "ir/plan_internal.h"
 
 static int new_buffer(planner *p, ir_storage storage, int index, const ir_node *n, ir_id id) {
-    ir_plan_buffer b = {.storage = storage, .index = index, .dtype = n->dtype, .rank = n->rank, .node = id, .first_step = -1, .last_step = -1};
+    ir_plan_buffer b = {.storage = storage,
+                        .index = index,
+                        .dtype = n->dtype,
+                        .rank = n->rank,
+                        .node = id,
+                        .first_step = -1,
+                        .last_step = -1};
     memcpy(b.dim, n->dim, sizeof b.dim);
     fu_push(p->arena, &p->plan->buffers, b);
     return (int)p->plan->buffers.n - 1;
@@ -19,16 +25,20 @@ void plan_literal_buffer(planner *p, ir_id id) {
 
 void plan_make_buffers(planner *p) {
     ir_graph *g = p->g;
-    for (uint32_t i = 0; i < g->params.n; i++) p->info[g->params.at[i].node].buffer = new_buffer(p, IR_STORE_INPUT, (int)i, ir_at(g, g->params.at[i].node), g->params.at[i].node);
+    for (uint32_t i = 0; i < g->params.n; i++)
+        p->info[g->params.at[i].node].buffer =
+            new_buffer(p, IR_STORE_INPUT, (int)i, ir_at(g, g->params.at[i].node), g->params.at[i].node);
     for (uint32_t r = 0; r < g->results.n; r++) {
         int b = new_buffer(p, IR_STORE_OUTPUT, (int)r, ir_at(g, g->results.at[r].node), g->results.at[r].node);
         node_info *v = &p->info[g->results.at[r].node];
         /* an aliased result is computed in memory of its own until plan_write_in_place proves that it need not be */
-        if (v->buffer < 0 && g->results.at[r].alias < 0 && ir_at(g, g->results.at[r].node)->op != IR_OP_LITERAL) v->buffer = b;
+        if (v->buffer < 0 && g->results.at[r].alias < 0 && ir_at(g, g->results.at[r].node)->op != IR_OP_LITERAL)
+            v->buffer = b;
     }
     for (uint32_t r = 0; r < g->results.n; r++) plan_literal_buffer(p, g->results.at[r].node);
     for (ir_id id = 1; id < g->nodes.n; id++)
-        if (p->info[id].made_by && p->info[id].buffer < 0) p->info[id].buffer = new_buffer(p, IR_STORE_TEMP, 0, ir_at(g, id), id);
+        if (p->info[id].made_by && p->info[id].buffer < 0)
+            p->info[id].buffer = new_buffer(p, IR_STORE_TEMP, 0, ir_at(g, id), id);
 }
 
 /* A result that is a parameter which another result overwrites: its old contents are saved before anything runs. */
@@ -51,8 +61,8 @@ void plan_save_parameters(planner *p) {
     }
 }
 
-/* An aliased result is written straight into its parameter where no later step reads the parameter and the step that makes it,
- * a map, reads the parameter only at the element it writes. Else it is copied at the end. */
+/* An aliased result is written straight into its parameter where no later step reads the parameter and the step that
+ * makes it, a map, reads the parameter only at the element it writes. Else it is copied at the end. */
 void plan_write_in_place(planner *p) {
     ir_graph *g = p->g;
     ir_plan *plan = p->plan;
@@ -63,10 +73,12 @@ void plan_write_in_place(planner *p) {
         for (uint32_t s = 0; s < plan->steps.n && is_safe; s++) {
             const ir_step *st = &plan->steps.at[s];
             for (int a = 0; a < st->n_args; a++) {
-                if (st->kind == IR_STEP_KERNEL && st->arg[a] == temp && st->kernel->buffer[a].is_output) writer = (int)s;
+                if (st->kind == IR_STEP_KERNEL && st->arg[a] == temp && st->kernel->buffer[a].is_output)
+                    writer = (int)s;
                 if (st->arg[a] == param && writer >= 0 && (int)s > writer) is_safe = false;
             }
-            if (st->kind == IR_STEP_CHECK && writer >= 0) is_safe = false;      /* a wrong index leaves parameters as they were */
+            if (st->kind == IR_STEP_CHECK && writer >= 0)
+                is_safe = false; /* a wrong index leaves parameters as they were */
         }
         if (!is_safe || writer < 0 || plan->steps.at[writer].kernel->kind != IR_KERNEL_MAP) continue;
         ir_step *w = &plan->steps.at[writer];
@@ -74,7 +86,8 @@ void plan_write_in_place(planner *p) {
         for (int a = 0; a < w->n_args; a++)
             if (w->arg[a] == temp) store = a;
         for (int a = 0; a < w->n_args; a++)
-            if (w->arg[a] == param && memcmp(&w->stride[a * w->kernel->n_dims], &w->stride[store * w->kernel->n_dims], (size_t)w->kernel->n_dims * sizeof *w->stride) != 0)
+            if (w->arg[a] == param && memcmp(&w->stride[a * w->kernel->n_dims], &w->stride[store * w->kernel->n_dims],
+                                             (size_t)w->kernel->n_dims * sizeof *w->stride) != 0)
                 is_safe = false;
         for (int a = 0; a < w->n_args; a++) is_safe &= w->arg[a] != param || w->offset[a] == w->offset[store];
         for (int i = 0; i < w->kernel->n_insts; i++) {
@@ -100,11 +113,13 @@ void plan_lifetimes(ir_plan *plan) {
     }
 }
 
-/* Results that no step wrote in place: copied last, all reads before. A parameter returned under another alias is saved first. */
+/* Results that no step wrote in place: copied last, all reads before. A parameter returned under another alias is saved
+ * first. */
 void plan_copy_results(planner *p) {
     ir_graph *g = p->g;
     for (uint32_t r = 0; r < g->results.n; r++) {
-        int out = (int)g->params.n + (int)r, from = p->saved[r] >= 0 ? p->saved[r] : p->info[g->results.at[r].node].buffer;
+        int out = (int)g->params.n + (int)r,
+            from = p->saved[r] >= 0 ? p->saved[r] : p->info[g->results.at[r].node].buffer;
         bool is_written = false;
         for (uint32_t s = 0; s < p->plan->steps.n; s++)
             for (int a = 0; a < p->plan->steps.at[s].n_args; a++) is_written |= p->plan->steps.at[s].arg[a] == out;
@@ -114,8 +129,8 @@ void plan_copy_results(planner *p) {
         st.arg[1] = out;
         st.reason = ir_at(g, g->results.at[r].node)->op == IR_OP_PARAM     ? "a parameter is returned as it is"
                     : ir_at(g, g->results.at[r].node)->op == IR_OP_LITERAL ? "a number is returned"
-                    : g->results.at[r].alias >= 0                     ? ir_reason_texts[IR_REASON_ALIAS]
-                                                                      : "a result is returned under a second name";
+                    : g->results.at[r].alias >= 0                          ? ir_reason_texts[IR_REASON_ALIAS]
+                                                                           : "a result is returned under a second name";
         fu_push(p->arena, &p->plan->steps, st);
     }
 }

@@ -6,8 +6,8 @@
  *   concat      one guarded load for each operand, and selects
  *   take        a computed offset: the index is loaded, wrapped, times the stride
  *
- * All of it happens where a leaf's strides are pushed through the chain (builder_push), so whatever is computed between the leaf
- * and the movement is computed at the place that is read: no memory between them. */
+ * All of it happens where a leaf's strides are pushed through the chain (builder_push), so whatever is computed between
+ * the leaf and the movement is computed at the place that is read: no memory between them. */
 #include "ir/plan_builder.h"
 
 static const ir_node *node(const builder *b, ir_id id) { return ir_at(b->p->g, id); }
@@ -43,7 +43,9 @@ static uint16_t times(builder *b, uint16_t x, ir_size by) {
 }
 
 /* sum of what there is; *sum: -1 = nothing yet */
-static void add_to(builder *b, int *sum, uint16_t x) { *sum = *sum < 0 ? x : binary(b, IR_OP_ADD, FUSOR_I64, (uint16_t)*sum, x); }
+static void add_to(builder *b, int *sum, uint16_t x) {
+    *sum = *sum < 0 ? x : binary(b, IR_OP_ADD, FUSOR_I64, (uint16_t)*sum, x);
+}
 
 uint16_t builder_offset(builder *b, const place *where) {
     int sum = -1;
@@ -69,7 +71,7 @@ uint16_t builder_coordinate(builder *b, const chain *at, int d) {
         memset(&inst, 0, sizeof inst);
         inst.op = IR_K_INDEX;
         inst.dtype = FUSOR_I64;
-        inst.index = (uint16_t)i;       /* a cluster dim; renumbered with the dims */
+        inst.index = (uint16_t)i; /* a cluster dim; renumbered with the dims */
         uint16_t index = builder_inst(b, inst);
         access a = {.buffer = (int)index};
         for (int j = 0; j < MAX_SPACE; j++) a.stride[j] = i == j ? b->one : b->zero;
@@ -94,7 +96,8 @@ static void add_term(builder *b, place *out, uint16_t index, ir_size stride) {
 static void add_guard(builder *b, place *out, uint16_t guard) {
     for (int i = 0; i < out->n_guards; i++)
         if (out->guard[i] == guard) return;
-    if (out->n_guards == MAX_TERMS) out->guard[MAX_TERMS - 1] = binary(b, IR_OP_AND, FUSOR_BOOL, out->guard[MAX_TERMS - 1], guard);
+    if (out->n_guards == MAX_TERMS)
+        out->guard[MAX_TERMS - 1] = binary(b, IR_OP_AND, FUSOR_BOOL, out->guard[MAX_TERMS - 1], guard);
     else out->guard[out->n_guards++] = guard;
 }
 
@@ -109,7 +112,7 @@ static int between(builder *b, const chain *outer, int d, ir_size begin, ir_size
     return all < 0 ? below : binary(b, IR_OP_AND, FUSOR_BOOL, (uint16_t)all, below);
 }
 
-enum { PAD_CONSTANT, PAD_EDGE, PAD_REFLECT, PAD_WRAP };      /* ORDER of mode= in the row's attributes */
+enum { PAD_CONSTANT, PAD_EDGE, PAD_REFLECT, PAD_WRAP }; /* ORDER of mode= in the row's attributes */
 static int64_t enum_of(const ir_node *n, const char *name) {
     const ir_attr *a = ir_node_attr(n, name);
     return a && a->is_set ? a->integer : 0;
@@ -127,7 +130,8 @@ static bool is_padded(const builder *b, const ir_node *n, int d) {
 
 int plan_padded_dims(const ir_graph *g, const ir_node *n) {
     int count = 0;
-    for (int d = 0; d < n->rank; d++) count += !ir_size_is(g->sizes, pads_of(n)[d], 0) || !ir_size_is(g->sizes, pads_of(n)[n->rank + d], 0);
+    for (int d = 0; d < n->rank; d++)
+        count += !ir_size_is(g->sizes, pads_of(n)[d], 0) || !ir_size_is(g->sizes, pads_of(n)[n->rank + d], 0);
     return count;
 }
 
@@ -146,15 +150,16 @@ static uint16_t select_op(builder *b, uint16_t c, uint16_t x, uint16_t y) {
     return builder_op(b, IR_OP_SELECT, b->k->inst[x].dtype, 3, (uint16_t[]){c, x, y});
 }
 
-/* Index into the operand of a padded dim: the edge; or reflected at both ends, or again from the start. Pads of reflect and wrap
- * may be wider than the dim, then over and over: for wrap alone, as reflect's are checked to be narrower. */
+/* Index into the operand of a padded dim: the edge; or reflected at both ends, or again from the start. Pads of reflect
+ * and wrap may be wider than the dim, then over and over: for wrap alone, as reflect's are checked to be narrower. */
 static uint16_t pad_index(builder *b, const chain *outer, const ir_node *n, int d, int64_t mode) {
     ir_size size = node(b, n->in[0])->dim[d], last = ir_size_sub(sizes(b), size, b->one);
     uint16_t zero = builder_size(b, b->zero), c = builder_coordinate(b, outer, d);
     if (pads_of(n)[d] != b->zero) c = binary(b, IR_OP_SUB, FUSOR_I64, c, builder_size(b, pads_of(n)[d]));
     if (mode == PAD_EDGE) return builder_op(b, IR_OP_CLAMP, FUSOR_I64, 3, (uint16_t[]){c, zero, builder_size(b, last)});
     if (mode == PAD_WRAP) return binary(b, IR_OP_MOD, FUSOR_I64, c, builder_size(b, size));
-    uint16_t up = builder_op(b, IR_OP_ABS, FUSOR_I64, 1, &c), twice = builder_size(b, ir_size_add(sizes(b), last, last));
+    uint16_t up = builder_op(b, IR_OP_ABS, FUSOR_I64, 1, &c),
+             twice = builder_size(b, ir_size_add(sizes(b), last, last));
     uint16_t down = binary(b, IR_OP_SUB, FUSOR_I64, twice, up);
     return binary(b, IR_OP_MINIMUM, FUSOR_I64, up, down);
 }
@@ -194,7 +199,9 @@ int plan_move_dim(ir_graph *g, const ir_node *n, int operand, int d) {
         return x->dim[d] == n->dim[d] && step[d] == 1 ? d : PLAN_DIM_MOVED;
     case IR_OP_PAD:
         if (operand) return -1;
-        return ir_size_is(g->sizes, pads_of(n)[d], 0) && ir_size_is(g->sizes, pads_of(n)[n->rank + d], 0) ? d : PLAN_DIM_MOVED;
+        return ir_size_is(g->sizes, pads_of(n)[d], 0) && ir_size_is(g->sizes, pads_of(n)[n->rank + d], 0)
+                   ? d
+                   : PLAN_DIM_MOVED;
     case IR_OP_CONCAT: return d == axis_of_node(n) ? PLAN_DIM_MOVED : d;
     case IR_OP_TAKE:
         axis = axis_of_node(n);
@@ -232,7 +239,8 @@ void builder_move_link(builder *b, const chain *at, const ir_size *s, ir_size *t
             shift = pads_of(n)[d];
         } else if (n->op == IR_OP_CONCAT && d == axis) {
             shift = before_operand(b, n, at->operand, axis);
-            if (!out->is_unguarded) guard = between(b, at->outer, d, shift, ir_size_add(sz, shift, x->dim[d]), n->dim[d]);
+            if (!out->is_unguarded)
+                guard = between(b, at->outer, d, shift, ir_size_add(sz, shift, x->dim[d]), n->dim[d]);
         } else if (n->op == IR_OP_TAKE && at->operand == 1) {
             to = axis + d;
         } else if (n->op == IR_OP_TAKE || n->op == IR_OP_TAKE_ALONG) {
@@ -252,7 +260,11 @@ void builder_move_link(builder *b, const chain *at, const ir_size *s, ir_size *t
 /* ---- values ---- */
 static uint16_t operand_value(builder *b, ir_id id, int operand, const chain *at) {
     const ir_node *n = node(b, id);
-    chain c = {.kind = CHAIN_MOVE, .outer = at, .rank = node(b, n->in[operand])->rank, .view = id, .operand = (uint8_t)operand};
+    chain c = {.kind = CHAIN_MOVE,
+               .outer = at,
+               .rank = node(b, n->in[operand])->rank,
+               .view = id,
+               .operand = (uint8_t)operand};
     return builder_value(b, n->in[operand], builder_chain(b, &c));
 }
 
@@ -268,7 +280,8 @@ static uint16_t padded(builder *b, ir_id id, const chain *at) {
     uint16_t guard = builder_guard(b, &all), fill;
     const ir_kinst *load = &b->k->inst[x];
     if (n->n_in == 1 || (node(b, n->in[1])->op == IR_OP_LITERAL && node(b, n->in[1])->bits == 0)) {
-        if (load->op == IR_K_LOAD && load->variant & IR_LOAD_GUARD && load->in[load->n_in - 1] == guard) return x;      /* 0 where it is not read */
+        if (load->op == IR_K_LOAD && load->variant & IR_LOAD_GUARD && load->in[load->n_in - 1] == guard)
+            return x; /* 0 where it is not read */
         fill = builder_scalar(b, (ir_plan_scalar){.dtype = load->dtype});
     } else {
         chain c = {.kind = CHAIN_STRETCH, .outer = at, .rank = 0};
@@ -311,9 +324,16 @@ fusor_status plan_check_index(planner *p, ir_id id) {
     p->is_checked[id] = true;
     plan_literal_buffer(p, n->in[1]);
     buffer = p->info[n->in[1]].buffer;
-    if (buffer < 0) return FU_FAIL(p->error, FUSOR_ERROR_INTERNAL, "planner: the indices of '%s' have no memory", ir_ops[n->op].name);
-    ir_step st = {.kind = IR_STEP_CHECK, .n_args = 1, .arg = FU_NEW_N(p->arena, int, 1), .dim = FU_NEW_N(p->arena, ir_size, 1), .node = id,
-                  .prepack_param = -1, .reason = "indices are checked before anything is written through them"};
+    if (buffer < 0)
+        return FU_FAIL(p->error, FUSOR_ERROR_INTERNAL, "planner: the indices of '%s' have no memory",
+                       ir_ops[n->op].name);
+    ir_step st = {.kind = IR_STEP_CHECK,
+                  .n_args = 1,
+                  .arg = FU_NEW_N(p->arena, int, 1),
+                  .dim = FU_NEW_N(p->arena, ir_size, 1),
+                  .node = id,
+                  .prepack_param = -1,
+                  .reason = "indices are checked before anything is written through them"};
     st.arg[0] = buffer;
     st.dim[0] = ir_at(p->g, n->in[0])->dim[axis_of_node(n)];
     fu_push(p->arena, &p->plan->steps, st);

@@ -21,7 +21,8 @@ static void print_buffer(fu_str *o, const ir_plan *p, int i) {
 }
 
 static void print_ops(fu_str *o, const ir_plan *p, const ir_step *s) {
-    for (int i = 0; i < s->n_ops; i++) fu_str_addf(o, "%s%s", i ? " " : "", ir_ops[ir_at(p->graph, s->ops[i])->op].name);
+    for (int i = 0; i < s->n_ops; i++)
+        fu_str_addf(o, "%s%s", i ? " " : "", ir_ops[ir_at(p->graph, s->ops[i])->op].name);
 }
 
 static void print_kernel(fu_str *o, const ir_plan *p, const ir_step *s) {
@@ -55,8 +56,8 @@ static void print_kernel(fu_str *o, const ir_plan *p, const ir_step *s) {
 void ir_plan_print(fu_str *o, const ir_plan *p) {
     char target[IR_TARGET_MAX];
     fu_str_addf(o, "plan @%s level %s%s%s\n", p->graph->name,
-                ir_target_name((ir_target){p->options.level, p->options.features}, target), p->options.no_fuse ? " no-fuse" : "",
-                p->options.reference ? " reference" : "");
+                ir_target_name((ir_target){p->options.level, p->options.features}, target),
+                p->options.no_fuse ? " no-fuse" : "", p->options.reference ? " reference" : "");
     for (uint32_t i = 0; i < p->steps.n; i++) {
         const ir_step *s = &p->steps.at[i];
         fu_str_addf(o, "step %u: ", i);
@@ -64,7 +65,8 @@ void ir_plan_print(fu_str *o, const ir_plan *p) {
         case IR_STEP_KERNEL:
             fu_str_addf(o, "%s kernel: ", ir_kernel_kind_names[s->kernel->kind]);
             print_ops(o, p, s);
-            if (s->prepack_param >= 0) fu_str_addf(o, " (%%%s can be packed once)", p->graph->params.at[s->prepack_param].name);
+            if (s->prepack_param >= 0)
+                fu_str_addf(o, " (%%%s can be packed once)", p->graph->params.at[s->prepack_param].name);
             fu_str_addc(o, '\n');
             print_kernel(o, p, s);
             break;
@@ -88,12 +90,13 @@ void ir_plan_print(fu_str *o, const ir_plan *p) {
     for (uint32_t i = 0; i < p->boundaries.n; i++) {
         const ir_boundary *b = &p->boundaries.at[i];
         const ir_node *n = ir_at(p->graph, b->value);
-        fu_str_addf(o, "boundary %d -> %d at %%%s (%s): %s: %s\n", b->from, b->to, n->name ? n->name : "?", ir_ops[n->op].name,
-                    ir_reason_names[b->reason], ir_reason_texts[b->reason]);
+        fu_str_addf(o, "boundary %d -> %d at %%%s (%s): %s: %s\n", b->from, b->to, n->name ? n->name : "?",
+                    ir_ops[n->op].name, ir_reason_names[b->reason], ir_reason_texts[b->reason]);
     }
 }
 
-/* Some ten multiply-adds: range reduction, polynomial, special values; and div and sqrt, one instruction that takes as long as some. */
+/* Some ten multiply-adds: range reduction, polynomial, special values; and div and sqrt, one instruction that takes as
+ * long as some. */
 enum { FUNCTION_WORK = 20, DIVISION_WORK = 8 };
 
 static double size_of(const ir_plan *p, ir_size s, const int64_t *symbols) {
@@ -112,9 +115,12 @@ ir_cost ir_step_cost(const ir_plan *p, int step, const int64_t *symbols) {
     const ir_step *s = &p->steps.at[step];
     ir_cost c = {0};
     for (int a = 0; a < s->n_args; a++) {
-        bool is_output = s->kind == IR_STEP_KERNEL ? s->kernel->buffer[a].is_output : a + 1 == s->n_args && s->kind != IR_STEP_CHECK, again = false;
-        for (int b = 0; b < a; b++)     /* a buffer read in two ways is counted once */
-            again |= s->arg[b] == s->arg[a] && (s->kind != IR_STEP_KERNEL || s->kernel->buffer[b].is_output == is_output);
+        bool is_output = s->kind == IR_STEP_KERNEL ? s->kernel->buffer[a].is_output
+                                                   : a + 1 == s->n_args && s->kind != IR_STEP_CHECK,
+             again = false;
+        for (int b = 0; b < a; b++) /* a buffer read in two ways is counted once */
+            again |=
+                s->arg[b] == s->arg[a] && (s->kind != IR_STEP_KERNEL || s->kernel->buffer[b].is_output == is_output);
         if (again) continue;
         *(is_output ? &c.bytes_written : &c.bytes_read) += buffer_bytes(p, s->arg[a], symbols);
     }
@@ -123,7 +129,7 @@ ir_cost ir_step_cost(const ir_plan *p, int step, const int64_t *symbols) {
     for (int i = 0; i < k->n_insts; i++) {
         if (k->inst[i].op >= IR_OP_COUNT || k->inst[i].op == IR_OP_CAST || k->inst[i].op == IR_OP_BITCAST) continue;
         double n = k->inst[i].op == IR_OP_MATMUL ? 2 : 1;
-        if (k->inst[i].op == IR_OP_ATTENTION) {     /* two products of every key with every query */
+        if (k->inst[i].op == IR_OP_ATTENTION) { /* two products of every key with every query */
             const ir_attention_dims at = ir_kernel_attention_dims(k);
             const double head = size_of(p, s->dim[at.k], symbols) + size_of(p, s->dim[at.n], symbols);
             for (int d = 0; d < k->n_dims; d++) n *= strchr("nkg", k->dim[d].role) ? 1 : size_of(p, s->dim[d], symbols);
@@ -133,7 +139,10 @@ ir_cost ir_step_cost(const ir_plan *p, int step, const int64_t *symbols) {
         uint32_t varies = ir_kernel_varies(k, i);
         bool over_all = k->inst[i].op == IR_OP_MATMUL || ir_kernel_is_reduce_op(k->inst[i].op);
         for (int d = 0; d < k->n_dims; d++)
-            if (varies >> d & 1 || (over_all && strchr(k->kind == IR_KERNEL_CONTRACT && k->inst[i].op != IR_OP_MATMUL ? "n" : "rk", k->dim[d].role))) n *= size_of(p, s->dim[d], symbols);
+            if (varies >> d & 1 ||
+                (over_all &&
+                 strchr(k->kind == IR_KERNEL_CONTRACT && k->inst[i].op != IR_OP_MATMUL ? "n" : "rk", k->dim[d].role)))
+                n *= size_of(p, s->dim[d], symbols);
         c.flops += n;
         const uint32_t flags = ir_ops[k->inst[i].op].flags;
         c.work += !(flags & IR_COSTLY) ? n : flags & IR_EXACT ? DIVISION_WORK * n : FUNCTION_WORK * n;
@@ -144,7 +153,8 @@ ir_cost ir_step_cost(const ir_plan *p, int step, const int64_t *symbols) {
 ir_dtype ir_step_work_type(const ir_plan *p, int step) {
     const ir_kernel *k = p->steps.at[step].kernel;
     if (!k) return FUSOR_F32;
-    if (k->kind == IR_KERNEL_CONTRACT && k->features && k->n_buffers) return k->buffer[0].dtype;   /* products of the narrow type */
+    if (k->kind == IR_KERNEL_CONTRACT && k->features && k->n_buffers)
+        return k->buffer[0].dtype; /* products of the narrow type */
     for (int b = 0; b < k->n_buffers; b++)
         if (k->buffer[b].dtype == FUSOR_F64) return FUSOR_F64;
     return FUSOR_F32;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_rows.c: which reductions share the kernel of the contraction that they reduce: a softmax, a norm, an argmax or a sum over the last
- * dim of a product. Its cluster stays what it would be alone (its order is part of its meaning, plan_order.c), but becomes the
- * tail of the contraction's: a row program on rows that are complete (kernel.h). What it reads of the contraction is kept for
- * it, and stored only where something else reads it too.
+/* plan_rows.c: which reductions share the kernel of the contraction that they reduce: a softmax, a norm, an argmax or a
+ * sum over the last dim of a product. Its cluster stays what it would be alone (its order is part of its meaning,
+ * plan_order.c), but becomes the tail of the contraction's: a row program on rows that are complete (kernel.h). What it
+ * reads of the contraction is kept for it, and stored only where something else reads it too.
  *
- * No cycle: whatever else the tail reads was made by clusters before the contraction. Cost: O(nodes) for each candidate. */
+ * No cycle: whatever else the tail reads was made by clusters before the contraction. Cost: O(nodes) for each
+ * candidate. */
 #include "ir/plan_internal.h"
 
 /* Row by row, without a change of place. */
@@ -23,8 +24,12 @@ static bool is_same_place(const planner *p, const cluster *c, ir_id id, int oper
 
 static bool may_follow(const planner *p, int head, int tail) {
     const cluster *c = &p->clusters.at[head], *r = &p->clusters.at[tail];
-    if (c->kind != CLUSTER_CONTRACT || c->tail || c->rank != r->rank || r->column >= 0 || r->reduced != 1u << (r->rank - 1)) return false;
-    if (memcmp(c->dim, r->dim, (size_t)c->rank * sizeof *c->dim) != 0 || ir_size_is(p->g->sizes, c->dim[c->rank - 1], 1)) return false;
+    if (c->kind != CLUSTER_CONTRACT || c->tail || c->rank != r->rank || r->column >= 0 ||
+        r->reduced != 1u << (r->rank - 1))
+        return false;
+    if (memcmp(c->dim, r->dim, (size_t)c->rank * sizeof *c->dim) != 0 ||
+        ir_size_is(p->g->sizes, c->dim[c->rank - 1], 1))
+        return false;
     if (!plan_have_room(c, r)) return false;
     for (ir_id id = 1; id < p->g->nodes.n; id++) {
         const ir_node *n = ir_at(p->g, id);
@@ -47,11 +52,12 @@ static bool is_result(const planner *p, ir_id id) {
 /* What the tail reads; without memory where nothing else does. */
 static void keep_values(planner *p, int head, int tail) {
     cluster *c = &p->clusters.at[head];
-    uint8_t *reads = FU_NEW_N(p->arena, uint8_t, p->g->nodes.n);       /* 1: the tail, 2: another kernel */
+    uint8_t *reads = FU_NEW_N(p->arena, uint8_t, p->g->nodes.n); /* 1: the tail, 2: another kernel */
     for (ir_id id = 1; id < p->g->nodes.n; id++) {
         const ir_node *n = ir_at(p->g, id);
         for (int i = 0; i < n->n_in; i++)
-            if (p->info[n->in[i]].home == head && p->info[id].home != head) reads[n->in[i]] |= p->info[id].home == tail ? 1 : 2;
+            if (p->info[n->in[i]].home == head && p->info[id].home != head)
+                reads[n->in[i]] |= p->info[id].home == tail ? 1 : 2;
     }
     uint32_t left = 0;
     for (uint32_t s = 0; s < c->stores.n; s++) {

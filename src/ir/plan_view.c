@@ -45,7 +45,7 @@ void plan_view_dims(const ir_graph *g, const ir_node *n, int from[IR_MAX_RANK]) 
             int xd = d - (n->rank - x->rank);
             from[d] = xd < 0 || (ir_size_is(g->sizes, x->dim[xd], 1) && !ir_size_is(g->sizes, n->dim[d], 1)) ? -1 : xd;
         }
-    } else if (!match_without_ones(g, n, x, from)) {    /* squeeze, unsqueeze and reshapes by ones always match */
+    } else if (!match_without_ones(g, n, x, from)) { /* squeeze, unsqueeze and reshapes by ones always match */
         for (int d = 0; d < n->rank; d++) from[d] = -1;
     }
 }

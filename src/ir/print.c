@@ -12,15 +12,15 @@ typedef struct printer {
     fu_str *out;
     fu_arena *a;
     const ir_graph *g;
-    const char **name;          /* by node; NULL = printed inline or not at all */
-    fu_vec(const char *) taken; /* names in use */
-    fu_map taken_map;           /* hash of a name -> index in taken */
-    fu_map next_map;            /* hash of a base name -> index in next */
-    fu_vec(uint32_t) next;      /* the number to try next */
-    ir_size **declared;         /* by node: dims of its annotation; NULL = none */
-    ir_size **result_dim;       /* by result: declared dims; NULL = the node's */
+    const char **name;                /* by node; NULL = printed inline or not at all */
+    fu_vec(const char *) taken;       /* names in use */
+    fu_map taken_map;                 /* hash of a name -> index in taken */
+    fu_map next_map;                  /* hash of a base name -> index in next */
+    fu_vec(uint32_t) next;            /* the number to try next */
+    ir_size **declared;               /* by node: dims of its annotation; NULL = none */
+    ir_size **result_dim;             /* by result: declared dims; NULL = the node's */
     uint32_t *first_hint, *next_hint; /* by node, by hint: 1 + a hint that is written there; NULL: the graph has none */
-    bool has_unbound;           /* some symbol is no parameter's: a call leaves out a parameter with a file */
+    bool has_unbound;                 /* some symbol is no parameter's: a call leaves out a parameter with a file */
 } printer;
 
 /* ---- literals ---- */
@@ -157,7 +157,8 @@ static void name_nodes(printer *p) {
 
 /* ---- sizes and types ---- */
 
-/* A size in a type. What no parameter binds, and what has no form in a text, cannot be written; it is inferred again. */
+/* A size in a type. What no parameter binds, and what has no form in a text, cannot be written; it is inferred again.
+ */
 static void print_dim(printer *p, ir_size x) {
     size_t start = p->out->n;
     if (!ir_size_is_writable(p->g->sizes, x)) {
@@ -333,8 +334,8 @@ static void print_attr(printer *p, const ir_attr_info *info, const ir_attr *x) {
     fu_str_addc(out, ']');
 }
 
-/* The name of operand i where it is written as an attribute; else NULL. It is the last one that the row may have; attention's
- * may stand without the mask before it, and is told from a mask by its type. */
+/* The name of operand i where it is written as an attribute; else NULL. It is the last one that the row may have;
+ * attention's may stand without the mask before it, and is told from a mask by its type. */
 static const char *scalar_name(const ir_graph *g, const ir_node *n, unsigned i) {
     const ir_op_info *info = &ir_ops[n->op];
     const bool is_offset = info->kind == IR_KIND_ATTENTION && i == info->min_in && ir_is_int(ir_at(g, n->in[i])->dtype);
@@ -343,7 +344,8 @@ static const char *scalar_name(const ir_graph *g, const ir_node *n, unsigned i) 
     return NULL;
 }
 
-/* The nodes of one statement with several results stand in a row, as far as they live: how many there are from `id` on. */
+/* The nodes of one statement with several results stand in a row, as far as they live: how many there are from `id` on.
+ */
 static uint32_t count_siblings(const ir_graph *g, ir_id id) {
     const ir_node *n = ir_at(g, id);
     uint32_t count = 1;
@@ -399,7 +401,8 @@ static void print_hints(printer *p, const ir_id *result, uint32_t n_results, uns
         ir_id with = h->with == result[r] ? h->node : h->with;
         bool is_own = false;
         for (uint32_t i = 0; i < n_results; i++) is_own |= with == result[i];
-        if (h->kind == IR_HINT_FUSE_WITH && with && !is_own && p->name[with]) fu_str_addf(&list, "%s%%%s", n++ ? ", " : "", p->name[with]);
+        if (h->kind == IR_HINT_FUSE_WITH && with && !is_own && p->name[with])
+            fu_str_addf(&list, "%s%%%s", n++ ? ", " : "", p->name[with]);
     }
     if (n) fu_str_addf(p->out, "%sfuse_with=%s%s%s", comma(args), n > 1 ? "[" : "", list.at, n > 1 ? "]" : "");
 }

@@ -7,22 +7,22 @@
  * rounded float result, since 53 >= 2 * 24 + 2 (Figueroa 1995). fma has no such luck, so its f32 form calls fmaf.
  * Scalar attributes (alpha, beta) are rounded to f32 first for f32 and the halves, as a kernel's constants are. */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE 1               /* roundeven */
+#define _GNU_SOURCE 1 /* roundeven */
 #endif
 #include "ir/scalar.h"
 #include <math.h>
 #include <string.h>
 
 /* ---- helpers of the integer references: x and y are sign- or zero-extended ---- */
-#define NOI 0
-#define IU(x) ((uint64_t)(x))
-#define IWRAP(x) ((int64_t)(x))
+#define NOI       0
+#define IU(x)     ((uint64_t)(x))
+#define IWRAP(x)  ((int64_t)(x))
 #define ILT(x, y) (sg ? (int64_t)(x) < (int64_t)(y) : (uint64_t)(x) < (uint64_t)(y))
 
 static int64_t ref_idiv(int64_t x, int64_t y, bool sg) {
     if (y == 0) return 0;
     if (!sg) return (int64_t)((uint64_t)x / (uint64_t)y);
-    return y == -1 ? IWRAP(0 - IU(x)) : x / y;          /* INT64_MIN / -1 would trap */
+    return y == -1 ? IWRAP(0 - IU(x)) : x / y; /* INT64_MIN / -1 would trap */
 }
 
 static int64_t ref_irem(int64_t x, int64_t y, bool sg) {
@@ -37,7 +37,7 @@ static int64_t ref_imod(int64_t x, int64_t y, bool sg) {
 }
 
 static int64_t ref_ipow(int64_t x, int64_t y, bool sg, int w) {
-    (void)w;                                            /* wrapping in 64 bits, then in w, is wrapping in w */
+    (void)w; /* wrapping in 64 bits, then in w, is wrapping in w */
     if (sg && y < 0) return x == 1 ? 1 : x == -1 ? ((y & 1) ? -1 : 1) : 0;
     uint64_t r = 1, b = IU(x);
     for (uint64_t n = IU(y); n; n >>= 1) {
@@ -48,7 +48,7 @@ static int64_t ref_ipow(int64_t x, int64_t y, bool sg, int w) {
 }
 
 static int64_t ref_shl(int64_t x, int64_t y, int w, bool sg) {
-    (void)sg;                                           /* a negative count is a huge one as unsigned */
+    (void)sg; /* a negative count is a huge one as unsigned */
     return IU(y) >= IU(w) ? 0 : IWRAP(IU(x) << y);
 }
 
@@ -63,36 +63,36 @@ static int64_t ref_iclamp(int64_t x, int64_t lo, int64_t hi, bool sg) {
 }
 
 /* ---- helpers of the float references, in double and long double ---- */
-#define SELU_SCALE ((R)1.0507009873554804934193349852946L)
-#define SELU_ALPHA ((R)1.6732632423543772848170429916717L)
+#define SELU_SCALE  ((R)1.0507009873554804934193349852946L)
+#define SELU_ALPHA  ((R)1.6732632423543772848170429916717L)
 #define REF_SQRT1_2 ((R)0.70710678118654752440084436210484904L)
 
-#define FLOAT_HELPERS(R, L)                                                                                           \
-    static R ref_clamp##L##_(R x, R lo, R hi) {                                                                       \
-        R m = (x > lo || x != x) ? x : lo;                                                                            \
-        return (m < hi || m != m) ? m : hi;                                                                           \
-    }                                                                                                                 \
-    static R ref_mod##L(R x, R y) {             /* as numpy.mod: a zero takes the sign of the divisor */              \
-        R r = fmod##L(x, y);                                                                                          \
-        if (r != r) return r;                                                                                         \
-        if (r == 0) return copysign##L(0, y);                                                                         \
-        return (r < 0) != (y < 0) ? r + y : r;                                                                        \
-    }                                                                                                                 \
-    static R ref_mish##L##_(R x) {              /* tanh(log1p(e)) = n / (n + 2), n = e * (e + 2): no cancellation */  \
-        if (x > 50) return x;                                                                                         \
-        R e = exp##L(x), n = e * (e + 2);                                                                             \
-        return x * (n / (n + 2));                                                                                     \
-    }                                                                                                                 \
-    static R ref_gelu_tanh##L##_(R x) {         /* (1 + tanh u) / 2 = 1 / (1 + exp(-2u)): accurate far below 0 */     \
-        R u = (R)0.79788456080286535587989211986876L * (x + (R)0.044715L * x * x * x);                                \
-        return x / (1 + exp##L(-2 * u));                                                                              \
+#define FLOAT_HELPERS(R, L)                                                                                            \
+    static R ref_clamp##L##_(R x, R lo, R hi) {                                                                        \
+        R m = (x > lo || x != x) ? x : lo;                                                                             \
+        return (m < hi || m != m) ? m : hi;                                                                            \
+    }                                                                                                                  \
+    static R ref_mod##L(R x, R y) { /* as numpy.mod: a zero takes the sign of the divisor */                           \
+        R r = fmod##L(x, y);                                                                                           \
+        if (r != r) return r;                                                                                          \
+        if (r == 0) return copysign##L(0, y);                                                                          \
+        return (r < 0) != (y < 0) ? r + y : r;                                                                         \
+    }                                                                                                                  \
+    static R ref_mish##L##_(R x) { /* tanh(log1p(e)) = n / (n + 2), n = e * (e + 2): no cancellation */                \
+        if (x > 50) return x;                                                                                          \
+        R e = exp##L(x), n = e * (e + 2);                                                                              \
+        return x * (n / (n + 2));                                                                                      \
+    }                                                                                                                  \
+    static R ref_gelu_tanh##L##_(R x) { /* (1 + tanh u) / 2 = 1 / (1 + exp(-2u)): accurate far below 0 */              \
+        R u = (R)0.79788456080286535587989211986876L * (x + (R)0.044715L * x * x * x);                                 \
+        return x / (1 + exp##L(-2 * u));                                                                               \
     }
 FLOAT_HELPERS(double, )
 FLOAT_HELPERS(long double, l)
-#define BY_R(name) _Generic((R)0, double: name##_, long double: name##l_)
+#define BY_R(name)           _Generic((R)0, double : name##_, long double : name##l_)
 #define ref_clamp(x, lo, hi) BY_R(ref_clamp)(x, lo, hi)
-#define ref_mish(x) BY_R(ref_mish)(x)
-#define ref_gelu_tanh(x) BY_R(ref_gelu_tanh)(x)
+#define ref_mish(x)          BY_R(ref_mish)(x)
+#define ref_gelu_tanh(x)     BY_R(ref_gelu_tanh)(x)
 
 static double fma_f32(double x, double y, double z) { return fmaf((float)x, (float)y, (float)z); }
 
@@ -100,48 +100,48 @@ static double fma_f32(double x, double y, double z) { return fmaf((float)x, (flo
 #define CONVERT(...)
 #define REDUCE(...)
 #define OTHER(...)
-#define UNUSED __attribute__((unused))
+#define UNUSED     __attribute__((unused))
 #define FLOAT_ARGS UNUSED R x, UNUSED R y, UNUSED R z, UNUSED R a, UNUSED R b, UNUSED int variant
 
-#define R double
-#define FN(f) f
+#define R       double
+#define FN(f)   f
 #define ref_fma fma_f32
-#define EW(ID, name, min, max, types, result, flags, attrs, fref, iref, ...)                                          \
+#define EW(ID, name, min, max, types, result, flags, attrs, fref, iref, ...)                                           \
     static double f32_##ID(FLOAT_ARGS) { return fref; }
 #include "ir/ops.def"
 #undef EW
 #undef ref_fma
 #define ref_fma fma
-#define EW(ID, name, min, max, types, result, flags, attrs, fref, iref, ...)                                          \
+#define EW(ID, name, min, max, types, result, flags, attrs, fref, iref, ...)                                           \
     static double f64_##ID(FLOAT_ARGS) { return fref; }
 #include "ir/ops.def"
 #undef EW
 #undef ref_fma
 #undef FN
 #undef R
-#define R long double
-#define FN(f) f##l
+#define R        long double
+#define FN(f)    f##l
 #define ref_fmal fmal
-#define EW(ID, name, min, max, types, result, flags, attrs, fref, iref, ...)                                          \
+#define EW(ID, name, min, max, types, result, flags, attrs, fref, iref, ...)                                           \
     static long double wide_##ID(FLOAT_ARGS) { return fref; }
 #include "ir/ops.def"
 #undef EW
 #undef FN
 #undef R
-#define EW(ID, name, min, max, types, result, flags, attrs, fref, iref, ...)                                          \
-    static int64_t int_##ID(UNUSED int64_t x, UNUSED int64_t y, UNUSED int64_t z, UNUSED bool sg, UNUSED int w) {     \
-        return iref;                                                                                                  \
+#define EW(ID, name, min, max, types, result, flags, attrs, fref, iref, ...)                                           \
+    static int64_t int_##ID(UNUSED int64_t x, UNUSED int64_t y, UNUSED int64_t z, UNUSED bool sg, UNUSED int w) {      \
+        return iref;                                                                                                   \
     }
 #include "ir/ops.def"
 #undef EW
 
 typedef struct row {
-    double      (*f32)(double, double, double, double, double, int);
-    double      (*f64)(double, double, double, double, double, int);
+    double (*f32)(double, double, double, double, double, int);
+    double (*f64)(double, double, double, double, double, int);
     long double (*wide)(long double, long double, long double, long double, long double, int);
-    int64_t     (*integer)(int64_t, int64_t, int64_t, bool, int);
-    uint8_t  arity, n_attrs;
-    bool     is_bool;
+    int64_t (*integer)(int64_t, int64_t, int64_t, bool, int);
+    uint8_t arity, n_attrs;
+    bool is_bool;
     uint32_t flags;
 } row;
 
@@ -155,8 +155,8 @@ enum {
 }; /* leading scalar ones */
 
 static const row rows[IR_OP_COUNT] = {
-#define EW(ID, name, min, max, types, result, flags, attrs, ...)                                                      \
-    [IR_OP_##ID] = { f32_##ID, f64_##ID, wide_##ID, int_##ID, max, ATTRS_##attrs, RESULT_##result, flags },
+#define EW(ID, name, min, max, types, result, flags, attrs, ...)                                                       \
+    [IR_OP_##ID] = {f32_##ID, f64_##ID, wide_##ID, int_##ID, max, ATTRS_##attrs, RESULT_##result, flags},
 #include "ir/ops.def"
 #undef EW
 };
@@ -173,8 +173,16 @@ static ir_bits int_bits(ir_dtype t, int64_t v) {
     return (uint64_t)v << unused_bits >> unused_bits;
 }
 
-static ir_bits bits_of_f64(double v) { ir_bits b; memcpy(&b, &v, 8); return b; }
-static ir_bits bits_of_f32(float v) { uint32_t b; memcpy(&b, &v, 4); return b; }
+static ir_bits bits_of_f64(double v) {
+    ir_bits b;
+    memcpy(&b, &v, 8);
+    return b;
+}
+static ir_bits bits_of_f32(float v) {
+    uint32_t b;
+    memcpy(&b, &v, 4);
+    return b;
+}
 
 static double float_value(ir_dtype t, ir_bits b) {
     float f;
@@ -184,7 +192,7 @@ static double float_value(ir_dtype t, ir_bits b) {
     case FUSOR_F64: memcpy(&d, &b, 8); return d;
     case FUSOR_F32: memcpy(&f, &b32, 4); return f;
     case FUSOR_F16: return ir_f16_to_f32((uint16_t)b);
-    default:        return ir_bf16_to_f32((uint16_t)b);
+    default: return ir_bf16_to_f32((uint16_t)b);
     }
 }
 
@@ -197,7 +205,7 @@ static ir_bits f32_bits(ir_dtype t, float v) {
 
 ir_bits ir_scalar_ew(ir_op op, ir_dtype t, const ir_bits *x, const double *attr, int variant) {
     const row *r = &rows[op];
-    if (!r->f32) return 0;                              /* no EW row: the verifier refuses such nodes */
+    if (!r->f32) return 0; /* no EW row: the verifier refuses such nodes */
     if (!ir_is_float(t)) {
         int64_t v[3] = {0};
         for (int i = 0; i < r->arity; i++) v[i] = int_value(r->flags & IR_COND && i == 0 ? FUSOR_BOOL : t, x[i]);
@@ -241,7 +249,7 @@ static ir_bits float_to_int(ir_dtype to, double v) {
     if (ir_is_signed(to)) {
         double limit = ldexp(1, w - 1);
         if (v >= limit) return ~(uint64_t)0 >> (65 - w);
-        if (v < -limit) return (uint64_t)1 << (w - 1);  /* -limit - 0.5 truncates to the minimum anyway */
+        if (v < -limit) return (uint64_t)1 << (w - 1); /* -limit - 0.5 truncates to the minimum anyway */
         return int_bits(to, (int64_t)v);
     }
     if (v <= 0) return 0;
@@ -254,22 +262,22 @@ ir_bits ir_scalar_cast(ir_dtype from, ir_dtype to, ir_bits x) {
     if (ir_is_float(from)) {
         double v = float_value(from, x);
         switch (to) {
-        case FUSOR_F64:  return bits_of_f64(v);
-        case FUSOR_F32:  return bits_of_f32((float)v);
-        case FUSOR_F16:  return ir_f64_to_f16(v);
+        case FUSOR_F64: return bits_of_f64(v);
+        case FUSOR_F32: return bits_of_f32((float)v);
+        case FUSOR_F16: return ir_f64_to_f16(v);
         case FUSOR_BF16: return ir_f64_to_bf16(v);
         case FUSOR_BOOL: return v != 0;
-        default:         return float_to_int(to, v);
+        default: return float_to_int(to, v);
         }
     }
     int64_t v = int_value(from, x);
     bool sg = ir_is_signed(from);
     switch (to) {
-    case FUSOR_F64:  return bits_of_f64(sg ? (double)v : (double)(uint64_t)v);
-    case FUSOR_F32:  return bits_of_f32(sg ? (float)v : (float)(uint64_t)v);
-    case FUSOR_F16:  return ir_f64_to_f16(sticky_double(sg, v));
+    case FUSOR_F64: return bits_of_f64(sg ? (double)v : (double)(uint64_t)v);
+    case FUSOR_F32: return bits_of_f32(sg ? (float)v : (float)(uint64_t)v);
+    case FUSOR_F16: return ir_f64_to_f16(sticky_double(sg, v));
     case FUSOR_BF16: return ir_f64_to_bf16(sticky_double(sg, v));
     case FUSOR_BOOL: return v != 0;
-    default:         return int_bits(to, v);
+    default: return int_bits(to, v);
     }
 }

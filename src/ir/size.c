@@ -42,7 +42,7 @@ struct ir_sizes {
     fu_vec(expr) exprs;
     fu_vec(const char *) names; /* of symbols */
     fu_vec(ir_size) symbols;
-    fu_map name_map;            /* a function may have as many symbols as its parameters have dims */
+    fu_map name_map; /* a function may have as many symbols as its parameters have dims */
     fu_map unique;
 };
 
@@ -170,7 +170,8 @@ const char *ir_size_symbol_name(const ir_sizes *s, uint32_t symbol) {
 
 static int compare_sizes(const ir_sizes *s, ir_size a, ir_size b);
 
-/* Symbols by name, then quotients and positive parts by structure: the order does not depend on which was made first. */
+/* Symbols by name, then quotients and positive parts by structure: the order does not depend on which was made first.
+ */
 static int compare_atoms(const ir_sizes *s, ir_size a, ir_size b) {
     if (a == b) return 0;
     const expr *x = at(s, a), *y = at(s, b);
@@ -233,10 +234,8 @@ static void add_term(const ir_sizes *s, poly *p, const term *t) {
             }
             return;
         }
-        if (c < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
+        if (c < 0) lo = mid + 1;
+        else hi = mid;
     }
     if (p->n == SCRATCH_TERMS) {
         p->overflow = true;
@@ -332,10 +331,8 @@ static bool divide_terms(const term *a, const term *b, term *out) {
     out->coef = a->coef / b->coef;
     uint32_t k = 0;
     for (uint32_t i = 0; i < a->n; i++) {
-        if (k < b->n && a->factor[i] == b->factor[k])
-            k++;
-        else
-            out->factor[out->n++] = a->factor[i];
+        if (k < b->n && a->factor[i] == b->factor[k]) k++;
+        else out->factor[out->n++] = a->factor[i];
     }
     return k == b->n;
 }
@@ -377,10 +374,8 @@ ir_size ir_size_div(ir_sizes *s, ir_size a, ir_size b) {
     rest.overflow = out.overflow = false;
     for (int i = 0; i < p.n; i++) {
         term t;
-        if (divide_terms(&p.at[i], &q.at[0], &t))
-            add_term(s, &out, &t);
-        else
-            add_term(s, &rest, &p.at[i]);
+        if (divide_terms(&p.at[i], &q.at[0], &t)) add_term(s, &out, &t);
+        else add_term(s, &rest, &p.at[i]);
     }
     const ir_size r = make(s, &rest);
     const ir_size quotient = ir_size_is_const(s, r, &x) ? ir_size_const(s, floor_div(x, y))
@@ -625,10 +620,8 @@ static void print_term(fu_str *out, const ir_sizes *s, const term *t, bool is_fi
     }
     for (uint32_t i = 0; i < t->n; i++) {
         if (i) fu_str_addc(out, '*');
-        if (t->n == 1 && coef == 1)
-            ir_size_print(out, s, t->factor[i]);
-        else
-            print_factor(out, s, t->factor[i]);
+        if (t->n == 1 && coef == 1) ir_size_print(out, s, t->factor[i]);
+        else print_factor(out, s, t->factor[i]);
     }
 }
 

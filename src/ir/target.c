@@ -73,7 +73,8 @@ fusor_status ir_target_parse(fu_error *e, const char *text, ir_target *out) {
     int level = find_level(text, n);
     for (int i = IR_LEVEL_COUNT; i < IR_LEVEL_END; i++)
         if (strcmp(ir_levels[i].name, text) == 0) return *out = (ir_target){(ir_level)i, 0}, FUSOR_OK;
-    for (int i = 0; i < IR_LEVEL_COUNT; i++) names[2 * i] = ir_levels[i].name, names[2 * i + 1] = ir_levels[i].short_name;
+    for (int i = 0; i < IR_LEVEL_COUNT; i++)
+        names[2 * i] = ir_levels[i].name, names[2 * i + 1] = ir_levels[i].short_name;
     for (int i = 0; i < IR_FEATURE_COUNT; i++) names[LEVELS + GPUS + i] = ir_feature_table[i].name;
     for (int i = 0; i < GPUS; i++) names[LEVELS + i] = ir_levels[IR_LEVEL_COUNT + i].name;
     if (level < 0)

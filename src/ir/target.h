@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_TARGET_H
 #define IR_TARGET_H
-/* What code is generated for: a CPU level (level.def) and features beside it (feature.def), as "x86-64-v4+vnni+bf16" in texts; or
- * a GPU (gpu.def). */
+/* What code is generated for: a CPU level (level.def) and features beside it (feature.def), as "x86-64-v4+vnni+bf16" in
+ * texts; or a GPU (gpu.def). */
 #include "base/error.h"
 
 typedef enum ir_level {
 #define LEVEL(ID, ...) IR_LEVEL_##ID,
 #include "ir/level.def"
 #undef LEVEL
-    IR_LEVEL_COUNT,         /* of the CPU; GPUs' are behind */
+    IR_LEVEL_COUNT, /* of the CPU; GPUs' are behind */
     IR_GPU_BEFORE = IR_LEVEL_COUNT - 1,
 #define GPU(ID, ...) IR_LEVEL_##ID,
 #include "ir/gpu.def"
@@ -18,13 +18,13 @@ typedef enum ir_level {
 } ir_level;
 typedef struct ir_level_info {
     const char *name, *short_name;
-    int  lanes, vector_bytes;
+    int lanes, vector_bytes;
     bool has_fma, has_mask;
-    const char *features;           /* "a,b,c" */
+    const char *features; /* "a,b,c" */
 } ir_level_info;
 extern const ir_level_info ir_levels[IR_LEVEL_END];
 static inline bool ir_level_is_gpu(ir_level l) { return l >= IR_LEVEL_COUNT; }
-int ir_level_find(const char *name);                 /* of the CPU, by name or short name; -1 when there is none */
+int ir_level_find(const char *name); /* of the CPU, by name or short name; -1 when there is none */
 
 enum {
 #define FEATURE(ID, ...) IR_FEATURE_NUMBER_##ID,
@@ -32,7 +32,7 @@ enum {
 #undef FEATURE
     IR_FEATURE_COUNT
 };
-typedef uint32_t ir_features;       /* a set: IR_FEATURE_VNNI | IR_FEATURE_BF16 */
+typedef uint32_t ir_features; /* a set: IR_FEATURE_VNNI | IR_FEATURE_BF16 */
 enum {
 #define FEATURE(ID, ...) IR_FEATURE_##ID = 1 << IR_FEATURE_NUMBER_##ID,
 #include "ir/feature.def"
@@ -40,12 +40,15 @@ enum {
 };
 typedef struct ir_feature_info {
     const char *name;
-    ir_level    level;              /* what it adds to */
-    const char *features, *text;    /* LLVM's names; what uses it */
+    ir_level level;              /* what it adds to */
+    const char *features, *text; /* LLVM's names; what uses it */
 } ir_feature_info;
 extern const ir_feature_info ir_feature_table[IR_FEATURE_COUNT];
 
-typedef struct ir_target { ir_level level; ir_features features; } ir_target;
+typedef struct ir_target {
+    ir_level level;
+    ir_features features;
+} ir_target;
 enum { IR_TARGET_MAX = 32, IR_TARGET_FEATURES_MAX = 256 };
 /* "x86-64-v4+vnni", "v4", "sm_80". Errors: ARGUMENT, with what is accepted and the nearest name. */
 fusor_status ir_target_parse(fu_error *e, const char *text, ir_target *out);

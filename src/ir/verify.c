@@ -62,7 +62,8 @@ static fusor_status verify_attrs(verifier *v, ir_id id) {
     for (unsigned i = 0; i < info->n_attrs; i++) {
         const ir_attr *x = &n->attr[i];
         const ir_attr_info *d = &info->attrs[i];
-        if (d->is_required && !x->is_set && d->type != IR_ATTR_SCALAR) return FAIL(v, n->loc, "%s lacks attribute %s", describe(v, id), d->name);
+        if (d->is_required && !x->is_set && d->type != IR_ATTR_SCALAR)
+            return FAIL(v, n->loc, "%s lacks attribute %s", describe(v, id), d->name);
         if (x->n && !x->list) return FAIL(v, n->loc, "%s: attribute %s has no list", describe(v, id), d->name);
         if (d->type == IR_ATTR_DTYPE && x->is_set && !is_dtype(x->integer))
             return FAIL(v, n->loc, "%s: attribute %s is type %lld", describe(v, id), d->name, (long long)x->integer);

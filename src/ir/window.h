@@ -1,21 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_WINDOW_H
 #define IR_WINDOW_H
-/* Windows that slide over the spatial axes of [N, C, spatial..]: what the attributes of pooling (and of whatever slides) mean. Along an
- * axis, element k of window o is at o * stride + k * dilation - begin; what lies outside 0 .. size - 1 is padding. */
+/* Windows that slide over the spatial axes of [N, C, spatial..]: what the attributes of pooling (and of whatever
+ * slides) mean. Along an axis, element k of window o is at o * stride + k * dilation - begin; what lies outside 0 ..
+ * size - 1 is padding. */
 #include "ir/graph.h"
 
-enum { IR_MAX_WINDOW = 64 /* places of a kernel that are operators each */, IR_MAX_SPATIAL = 3, IR_SPATIAL_AT = 2 /* the first spatial axis */ };
-typedef struct ir_window_axis { int64_t kernel, stride, dilation, begin, end; } ir_window_axis;
+enum {
+    IR_MAX_WINDOW = 64 /* places of a kernel that are operators each */,
+    IR_MAX_SPATIAL = 3,
+    IR_SPATIAL_AT = 2 /* the first spatial axis */
+};
+typedef struct ir_window_axis {
+    int64_t kernel, stride, dilation, begin, end;
+} ir_window_axis;
 typedef struct ir_window {
-    int n;                      /* spatial axes; 0: the window is all of them */
+    int n; /* spatial axes; 0: the window is all of them */
     ir_window_axis axis[IR_MAX_SPATIAL];
     bool is_ceil, counts_pads;
 } ir_window;
 /* The attributes of a node that ir_infer has accepted. */
 ir_window ir_window_of(const ir_graph *g, const ir_node *n);
-/* A convolution of f32 or f64 without pads and bias, whose kernel is known: one kernel of kind window reads it in place (plan_window.c).
- * pass_expand_conv.c makes others of this one. */
-bool ir_conv_fits_window(const ir_graph *g, const ir_node *n);     /* but for pads, bias and types */
+/* A convolution of f32 or f64 without pads and bias, whose kernel is known: one kernel of kind window reads it in place
+ * (plan_window.c). pass_expand_conv.c makes others of this one. */
+bool ir_conv_fits_window(const ir_graph *g, const ir_node *n); /* but for pads, bias and types */
 bool ir_conv_is_window(const ir_graph *g, const ir_node *n);
 #endif

@@ -1,26 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* attention.c: the attention kernel: softmax(scale * queries x keys) x values, block of keys by block, without the matrix of
- * scores. Memory layouts are in ir/kernel.h; products are in attention_tile.c, weights in attention_softmax.c, operands and
- * results in attention_rows.c.
+/* attention.c: the attention kernel: softmax(scale * queries x keys) x values, block of keys by block, without the
+ * matrix of scores. Memory layouts are in ir/kernel.h; products are in attention_tile.c, weights in
+ * attention_softmax.c, operands and results in attention_rows.c.
  *
- *   panels        a tile is some panels of nr queries of a batch; for each block of keys, and for each panel that sees any of it:
- *                 scores = keys x queries, weights and factors, results = results * factors + values x weights
- *   one by one    up to ir_attention_rows queries: a tile is a part of the keys of a batch, with lanes along the head; where
- *                 there are several parts, a second phase merges them in order
+ *   panels        a tile is some panels of nr queries of a batch; for each block of keys, and for each panel that sees
+ * any of it: scores = keys x queries, weights and factors, results = results * factors + values x weights one by one up
+ * to ir_attention_rows queries: a tile is a part of the keys of a batch, with lanes along the head; where there are
+ * several parts, a second phase merges them in order
  *
- * Blocks begin at multiples of kb whatever a query sees of them, and parts follow from sizes; so a result does not depend on
- * the tile it was made in. */
+ * Blocks begin at multiples of kb whatever a query sees of them, and parts follow from sizes; so a result does not
+ * depend on the tile it was made in. */
 #include "jit/attention.h"
 
-LLVMValueRef attention_min(emit *e, LLVMValueRef x, LLVMValueRef y) { return em_select(e, em_icmp(e, LLVMIntSLT, x, y), x, y); }
-LLVMValueRef attention_max(emit *e, LLVMValueRef x, LLVMValueRef y) { return em_select(e, em_icmp(e, LLVMIntSGT, x, y), x, y); }
+LLVMValueRef attention_min(emit *e, LLVMValueRef x, LLVMValueRef y) {
+    return em_select(e, em_icmp(e, LLVMIntSLT, x, y), x, y);
+}
+LLVMValueRef attention_max(emit *e, LLVMValueRef x, LLVMValueRef y) {
+    return em_select(e, em_icmp(e, LLVMIntSGT, x, y), x, y);
+}
 LLVMValueRef attention_at(attention *a, LLVMValueRef base, LLVMValueRef i) { return em_gep(a->e, base, a->t_acc, i); }
 static LLVMValueRef num(attention *a, int64_t v) { return em_i64s(a->e, v); }
 static LLVMValueRef ceil_div(attention *a, LLVMValueRef x, LLVMValueRef by) {
     emit *e = a->e;
     return LLVMBuildUDiv(e->b, em_sub(e, em_add(e, x, by), num(a, 1)), by, "");
 }
-static LLVMValueRef round_up(attention *a, LLVMValueRef x, int64_t by) {    /* by: a power of two */
+static LLVMValueRef round_up(attention *a, LLVMValueRef x, int64_t by) { /* by: a power of two */
     return em_and(a->e, em_add(a->e, x, num(a, by - 1)), num(a, -by));
 }
 static LLVMValueRef round_down(attention *a, LLVMValueRef x, int64_t by) { return em_and(a->e, x, num(a, -by)); }
@@ -38,8 +42,8 @@ static void set_values(attention *a) {
     for (int d = 0; d < a->k->n_dims; d++) a->index[d] = num(a, 0);
 }
 
-attention_outer *attention_begin(attention *a, attention_function f, const char *name, LLVMTypeRef *parameter, unsigned n, bool has_args,
-                                 bool is_optimized) {
+attention_outer *attention_begin(attention *a, attention_function f, const char *name, LLVMTypeRef *parameter,
+                                 unsigned n, bool has_args, bool is_optimized) {
     emit *e = a->e;
     a->function_type[f] = LLVMFunctionType(e->t_void, parameter, n, 0);
     a->function[f] = em_function(e, name, a->function_type[f], is_optimized);
@@ -71,7 +75,7 @@ void attention_decode(attention *a, LLVMValueRef batch) {
         a->index[d] = d ? LLVMBuildURem(e->b, batch, e->size[d], "") : batch;
         if (d) batch = LLVMBuildUDiv(e->b, batch, e->size[d], "");
     }
-    if (a->at.g >= 0) {     /* query head / (query heads / key heads) */
+    if (a->at.g >= 0) { /* query head / (query heads / key heads) */
         LLVMValueRef one = num(a, 1), heads = attention_max(e, e->size[a->at.g], one);
         LLVMValueRef each = attention_max(e, LLVMBuildUDiv(e->b, e->size[a->at.h], heads, ""), one);
         a->index[a->at.g] = LLVMBuildUDiv(e->b, a->index[a->at.h], each, "");
@@ -86,7 +90,7 @@ void attention_decode(attention *a, LLVMValueRef batch) {
 
 /* ---- what both forms have ---- */
 typedef struct run {
-    LLVMValueRef keys, values, scores, factors, rows, mask_rows, mask, panels;  /* scratch */
+    LLVMValueRef keys, values, scores, factors, rows, mask_rows, mask, panels; /* scratch */
     LLVMValueRef scale, cap, low, high;
     LLVMValueRef batch, batches;
     /* of a block of keys: where keys and values lie, and elements from one key, or one column, to the next */
@@ -146,8 +150,8 @@ static LLVMValueRef element_of(attention *a, int inst, LLVMValueRef key) {
     return attention_at(a, a->e->base[buffer], attention_offset(a, buffer, &at));
 }
 
-static void pack(attention *a, attention_function f, LLVMValueRef batch, LLVMValueRef row, LLVMValueRef count, LLVMValueRef last,
-                 LLVMValueRef column, LLVMValueRef columns, LLVMValueRef dst, LLVMValueRef dst_row) {
+static void pack(attention *a, attention_function f, LLVMValueRef batch, LLVMValueRef row, LLVMValueRef count,
+                 LLVMValueRef last, LLVMValueRef column, LLVMValueRef columns, LLVMValueRef dst, LLVMValueRef dst_row) {
     attention_call(a, f, (LLVMValueRef[]){a->e->args, batch, row, count, last, column, columns, dst, dst_row}, 9);
 }
 
@@ -158,8 +162,8 @@ static LLVMValueRef merge(attention *a, em_branch *b, LLVMBasicBlockRef then, LL
 }
 
 /* Keys or values [key, key + count) as accumulators: where they lie if is_direct (i1; NULL: never), else packed. */
-static LLVMValueRef block_of(attention *a, const run *r, attention_function f, LLVMValueRef key, LLVMValueRef count, LLVMValueRef packed,
-                             LLVMValueRef *row, LLVMValueRef is_direct) {
+static LLVMValueRef block_of(attention *a, const run *r, attention_function f, LLVMValueRef key, LLVMValueRef count,
+                             LLVMValueRef packed, LLVMValueRef *row, LLVMValueRef is_direct) {
     emit *e = a->e;
     const bool is_v = f == PACK_V;
     const int inst = is_v ? a->v : a->keys;
@@ -181,7 +185,9 @@ static LLVMValueRef block_of(attention *a, const run *r, attention_function f, L
 }
 
 /* ---- panels ---- */
-typedef struct panel { LLVMValueRef q0, queries, results, largest, sums; } panel;
+typedef struct panel {
+    LLVMValueRef q0, queries, results, largest, sums;
+} panel;
 
 static panel panel_of(attention *a, const run *r, LLVMValueRef first, LLVMValueRef i) {
     emit *e = a->e;
@@ -225,7 +231,8 @@ static LLVMValueRef panel_mask(attention *a, const run *r, const panel *p, LLVMV
     emit *e = a->e;
     LLVMValueRef nr = num(a, a->nr), kb = num(a, a->kb), one = num(a, 1);
     if (a->mask < 0) return LLVMConstNull(e->t_ptr);
-    pack(a, PACK_MASK, r->batch, p->q0, a->mask_has_queries ? nr : one, em_sub(e, a->n_queries, one), key, count, r->mask_rows, kb);
+    pack(a, PACK_MASK, r->batch, p->q0, a->mask_has_queries ? nr : one, em_sub(e, a->n_queries, one), key, count,
+         r->mask_rows, kb);
     if (!a->mask_has_queries) return r->mask_rows;
     attention_call(a, TURN, (LLVMValueRef[]){r->mask_rows, kb, r->mask, nr, nr, round_up(a, count, a->lanes)}, 6);
     return r->mask;
@@ -241,16 +248,27 @@ static void panel_block(attention *a, const run *r, const panel *p, LLVMValueRef
     LLVMValueRef first = em_add(e, j0, begin), k = attention_at(a, r->k, em_mul(e, begin, r->k_row));
     attention_call(a, PRODUCTS, (LLVMValueRef[]){k, r->k_row, n, r->k_step, p->queries, a->head, r->scores, none}, 8);
     LLVMValueRef away = em_sub(e, p->q0, first), no_scale = LLVMConstNull(a->t_acc);
-    LLVMValueRef in[10] = {r->scores, n,    p->largest, p->sums, r->factors, r->scale, r->cap ? r->cap : no_scale, panel_mask(a, r, p, first, n),
-                           zero,      zero};
+    LLVMValueRef in[10] = {r->scores,
+                           n,
+                           p->largest,
+                           p->sums,
+                           r->factors,
+                           r->scale,
+                           r->cap ? r->cap : no_scale,
+                           panel_mask(a, r, p, first, n),
+                           zero,
+                           zero};
     if (r->low) in[8] = em_add(e, away, r->low);
     if (r->high) in[9] = em_add(e, away, r->high);
     if (!r->low && !r->high) {
         attention_call(a, WEIGHTS, in, 10);
-    } else {    /* only some of the queries see its first or its last key? */
+    } else { /* only some of the queries see its first or its last key? */
         LLVMValueRef is_bound = LLVMConstInt(e->t_i1, 0, 0);
         if (r->low) is_bound = em_icmp(e, LLVMIntSLT, first, em_add(e, last, r->low));
-        if (r->high) is_bound = em_or(e, is_bound, em_icmp(e, LLVMIntSGT, em_sub(e, em_add(e, j0, end), num(a, 1)), em_add(e, p->q0, r->high)));
+        if (r->high)
+            is_bound =
+                em_or(e, is_bound,
+                      em_icmp(e, LLVMIntSGT, em_sub(e, em_add(e, j0, end), num(a, 1)), em_add(e, p->q0, r->high)));
         em_branch b = em_if(e, is_bound);
         attention_call(a, WEIGHTS_BOUND, in, 10);
         em_else(e, &b);
@@ -258,7 +276,8 @@ static void panel_block(attention *a, const run *r, const panel *p, LLVMValueRef
         em_endif(e, &b);
     }
     LLVMValueRef v = attention_at(a, r->v, em_mul(e, begin, r->v_row));
-    attention_call(a, PRODUCTS, (LLVMValueRef[]){v, r->v_step, a->n_values, r->v_row, r->scores, n, p->results, r->factors}, 8);
+    attention_call(a, PRODUCTS,
+                   (LLVMValueRef[]){v, r->v_step, a->n_values, r->v_row, r->scores, n, p->results, r->factors}, 8);
     em_endif(e, &any);
 }
 
@@ -266,7 +285,8 @@ static void emit_panels(attention *a) {
     emit *e = a->e;
     run r = begin_run(a);
     LLVMValueRef zero = num(a, 0), one = num(a, 1), nr = num(a, a->nr), kb = num(a, a->kb);
-    LLVMValueRef all = ceil_div(a, a->n_queries, nr), each = attention_max(e, one, attention_min(e, e->tune[IR_TUNE_ATTENTION_PANELS], all));
+    LLVMValueRef all = ceil_div(a, a->n_queries, nr),
+                 each = attention_max(e, one, attention_min(e, e->tune[IR_TUNE_ATTENTION_PANELS], all));
     LLVMValueRef tiles = ceil_div(a, all, each), yes = LLVMConstInt(e->t_i1, 1, 0);
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
     r.batch = LLVMBuildUDiv(e->b, t.i, tiles, "");
@@ -301,7 +321,9 @@ static void emit_panels(attention *a) {
 }
 
 /* ---- one by one ---- */
-typedef struct part { LLVMValueRef results, largest, sums; } part;
+typedef struct part {
+    LLVMValueRef results, largest, sums;
+} part;
 
 static part part_at(attention *a, LLVMValueRef base) {
     part p = {.results = base};
@@ -326,7 +348,8 @@ static void begin_part(attention *a, const part *p) {
 static void row_block(attention *a, const run *r, const part *p, LLVMValueRef i, LLVMValueRef j0, LLVMValueRef count) {
     emit *e = a->e;
     LLVMValueRef zero = num(a, 0), one = num(a, 1), end = attention_min(e, count, em_sub(e, end_key(a, r, i), j0));
-    LLVMValueRef is_seen = em_and(e, em_icmp(e, LLVMIntSGT, end, zero), em_icmp(e, LLVMIntSLT, first_key(a, r, i), em_add(e, j0, count)));
+    LLVMValueRef is_seen =
+        em_and(e, em_icmp(e, LLVMIntSGT, end, zero), em_icmp(e, LLVMIntSLT, first_key(a, r, i), em_add(e, j0, count)));
     em_branch any = em_if(e, is_seen);
     LLVMValueRef q = attention_at(a, r->panels, em_mul(e, i, a->head_up)), mask = LLVMConstNull(e->t_ptr);
     attention_call(a, DOTS, (LLVMValueRef[]){q, r->k, r->k_row, end, a->head_up, r->scores}, 6);
@@ -335,7 +358,9 @@ static void row_block(attention *a, const run *r, const part *p, LLVMValueRef i,
         pack(a, PACK_MASK, r->batch, i, one, i, j0, end, mask, num(a, a->kb));
     }
     LLVMValueRef largest = attention_at(a, p->largest, i), sum = attention_at(a, p->sums, i);
-    LLVMValueRef in[10] = {r->scores, end, largest, sum, r->factors, r->scale, r->cap ? r->cap : LLVMConstNull(a->t_acc), mask, zero, zero};
+    LLVMValueRef in[10] = {
+        r->scores, end,  largest, sum, r->factors, r->scale, r->cap ? r->cap : LLVMConstNull(a->t_acc),
+        mask,      zero, zero};
     if (r->low) in[8] = em_sub(e, em_add(e, i, r->low), j0);
     if (r->high) in[9] = em_sub(e, em_add(e, i, r->high), j0);
     attention_call(a, ROW_WEIGHTS, in, 10);
@@ -354,15 +379,19 @@ static LLVMValueRef whole_rows(attention *a, int inst, int dim, LLVMValueRef siz
 static LLVMValueRef count_parts(attention *a, const run *r, LLVMValueRef *length) {
     emit *e = a->e;
     LLVMValueRef one = num(a, 1), each = num(a, IR_ATTENTION_PART), batches = attention_max(e, one, r->batches);
-    LLVMValueRef parts = attention_min(e, ceil_div(a, num(a, IR_ATTENTION_PARTS), batches), LLVMBuildUDiv(e->b, a->n_keys, each, ""));
+    LLVMValueRef parts =
+        attention_min(e, ceil_div(a, num(a, IR_ATTENTION_PARTS), batches), LLVMBuildUDiv(e->b, a->n_keys, each, ""));
     parts = attention_max(e, one, parts);
     LLVMValueRef is_long = em_icmp(e, LLVMIntSGE, a->n_keys, num(a, 2 * IR_ATTENTION_PART));
-    *length = em_select(e, is_long, round_up(a, ceil_div(a, a->n_keys, parts), a->kb), attention_max(e, one, round_up(a, a->n_keys, a->kb)));
+    *length = em_select(e, is_long, round_up(a, ceil_div(a, a->n_keys, parts), a->kb),
+                        attention_max(e, one, round_up(a, a->n_keys, a->kb)));
     return attention_max(e, one, ceil_div(a, a->n_keys, *length));
 }
 
 static void store_part(attention *a, const run *r, const part *p) {
-    attention_call(a, STORE_ROWS, (LLVMValueRef[]){a->e->args, r->batch, num(a, 0), a->n_queries, p->results, a->values_up, p->sums}, 7);
+    attention_call(a, STORE_ROWS,
+                   (LLVMValueRef[]){a->e->args, r->batch, num(a, 0), a->n_queries, p->results, a->values_up, p->sums},
+                   7);
 }
 
 static void emit_one_by_one(attention *a) {
@@ -370,7 +399,8 @@ static void emit_one_by_one(attention *a) {
     run r = begin_run(a);
     LLVMValueRef zero = num(a, 0), one = num(a, 1), kb = num(a, a->kb), length;
     LLVMValueRef last = em_sub(e, a->n_queries, one), parts = count_parts(a, &r, &length);
-    LLVMValueRef is_alone = em_icmp(e, LLVMIntEQ, parts, one), own = attention_at(a, r.panels, em_mul(e, num(a, a->nr), a->head_up));
+    LLVMValueRef is_alone = em_icmp(e, LLVMIntEQ, parts, one),
+                 own = attention_at(a, r.panels, em_mul(e, num(a, a->nr), a->head_up));
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
     /* batches first: heads that share keys come one after the other */
     LLVMValueRef number = LLVMBuildUDiv(e->b, t.i, r.batches, "");
@@ -384,7 +414,8 @@ static void emit_one_by_one(attention *a) {
     em_loop j = em_for(e, from, attention_min(e, to, end_key(a, &r, last)), kb);
     LLVMValueRef count = attention_min(e, kb, em_sub(e, a->n_keys, j.i));
     r.k = block_of(a, &r, PACK_K, j.i, count, r.keys, &r.k_row, whole_rows(a, a->keys, a->at.k, a->head, a->head_up));
-    r.v = block_of(a, &r, PACK_V, j.i, count, r.values, &r.v_row, whole_rows(a, a->v, a->at.n, a->n_values, a->values_up));
+    r.v = block_of(a, &r, PACK_V, j.i, count, r.values, &r.v_row,
+                   whole_rows(a, a->v, a->at.n, a->n_values, a->values_up));
     em_loop i = em_for(e, zero, a->n_queries, one);
     row_block(a, &r, &p, i.i, j.i, count);
     em_end(e, &i);
@@ -409,8 +440,9 @@ static void emit_merge_phase(attention *a) {
     em_loop i = em_for(e, zero, a->n_queries, one);
     LLVMValueRef row = em_mul(e, i.i, a->values_up);
     attention_call(a, MERGE,
-                   (LLVMValueRef[]){attention_at(a, p.results, row), attention_at(a, other.results, row), a->values_up, attention_at(a, p.largest, i.i),
-                                    attention_at(a, p.sums, i.i), attention_at(a, other.largest, i.i), attention_at(a, other.sums, i.i)},
+                   (LLVMValueRef[]){attention_at(a, p.results, row), attention_at(a, other.results, row), a->values_up,
+                                    attention_at(a, p.largest, i.i), attention_at(a, p.sums, i.i),
+                                    attention_at(a, other.largest, i.i), attention_at(a, other.sums, i.i)},
                    7);
     em_end(e, &i);
     em_end(e, &n);
@@ -450,7 +482,8 @@ fusor_status jit_emit_attention(emit *e, fu_error *err) {
     a->nr = a->k->tile.nr;
     a->kb = a->k->tile.kb;
     if (a->mr > 16 || a->mr * (a->nr / a->v_lanes) > 32 || a->kb & (a->kb - 1))
-        return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "attention kernel: tile %d x %d x %d does not fit level %s", a->mr, a->nr, a->kb, e->level->name);
+        return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "attention kernel: tile %d x %d x %d does not fit level %s", a->mr,
+                       a->nr, a->kb, e->level->name);
     a->t_acc = em_scalar_type(e, a->acc);
     a->t_vec = LLVMVectorType(a->t_acc, (unsigned)a->v_lanes);
     set_values(a);

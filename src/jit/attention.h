@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef JIT_ATTENTION_H
 #define JIT_ATTENTION_H
-/* What the files of the attention kernel share: attention.c (which keys meet which queries, and in what order), attention_tile.c
- * (products), attention_softmax.c (scores to weights), attention_rows.c (operands evaluated, results stored). */
+/* What the files of the attention kernel share: attention.c (which keys meet which queries, and in what order),
+ * attention_tile.c (products), attention_softmax.c (scores to weights), attention_rows.c (operands evaluated, results
+ * stored). */
 #include "jit/emit.h"
 
 typedef enum attention_function {
-    PACK_Q, PACK_K, PACK_V, PACK_MASK,      /* an operand's rows, evaluated (attention_rows.c) */
-    STORE_ROWS,                             /* results through the epilogue */
-    TURN,                                   /* a matrix transposed (attention_tile.c) */
-    PRODUCTS,                               /* panels: a matrix of memory times a panel */
-    DOTS, WEIGH,                            /* one query: its scores; its weights times the values */
-    WEIGHTS, WEIGHTS_BOUND,                 /* scores of a panel to weights; some keys may be out of bounds (attention_softmax.c) */
-    ROW_WEIGHTS,                            /* of one query */
-    MERGE,                                  /* one part's results joined to those before */
+    PACK_Q,
+    PACK_K,
+    PACK_V,
+    PACK_MASK,  /* an operand's rows, evaluated (attention_rows.c) */
+    STORE_ROWS, /* results through the epilogue */
+    TURN,       /* a matrix transposed (attention_tile.c) */
+    PRODUCTS,   /* panels: a matrix of memory times a panel */
+    DOTS,
+    WEIGH, /* one query: its scores; its weights times the values */
+    WEIGHTS,
+    WEIGHTS_BOUND, /* scores of a panel to weights; some keys may be out of bounds (attention_softmax.c) */
+    ROW_WEIGHTS,   /* of one query */
+    MERGE,         /* one part's results joined to those before */
     ATTENTION_FUNCTIONS
 } attention_function;
 
@@ -21,27 +27,28 @@ typedef struct attention {
     emit *e;
     const ir_kernel *k;
     ir_attention_dims at;
-    int inst, q, keys, v, scale, cap, mask, low, high;  /* instructions; -1: none */
-    bool mask_has_queries;      /* the mask varies along them */
+    int inst, q, keys, v, scale, cap, mask, low, high; /* instructions; -1: none */
+    bool mask_has_queries;                             /* the mask varies along them */
     ir_dtype acc;
-    int acc_bytes, lanes, v_lanes;      /* lanes: of the level; v_lanes: elements of one register */
+    int acc_bytes, lanes, v_lanes; /* lanes: of the level; v_lanes: elements of one register */
     int mr, nr, kb;
     LLVMTypeRef t_acc, t_vec;
     /* set at the entry of each function that has the argument block */
-    LLVMValueRef n_queries, n_values, n_keys, head;     /* sizes */
-    LLVMValueRef head_up, values_up;                    /* head and values rounded up to lanes */
-    LLVMValueRef index[IR_KERNEL_MAX_DIMS];             /* of the batch dims and g */
+    LLVMValueRef n_queries, n_values, n_keys, head; /* sizes */
+    LLVMValueRef head_up, values_up;                /* head and values rounded up to lanes */
+    LLVMValueRef index[IR_KERNEL_MAX_DIMS];         /* of the batch dims and g */
     LLVMValueRef batch_off[IR_KERNEL_MAX_BUFFERS];
     LLVMValueRef function[ATTENTION_FUNCTIONS];
     LLVMTypeRef function_type[ATTENTION_FUNCTIONS];
 } attention;
 
-/* A point of the iteration space: m, n, k, j of lane 0 (NULL: the program does not vary along it), the dim of the lanes. */
+/* A point of the iteration space: m, n, k, j of lane 0 (NULL: the program does not vary along it), the dim of the
+ * lanes. */
 typedef struct attention_point {
     attention *a;
     LLVMValueRef m, n, k, j;
-    int axis;                   /* -1: none, or one lane */
-    LLVMValueRef mask;          /* of loads; NULL: all lanes */
+    int axis;          /* -1: none, or one lane */
+    LLVMValueRef mask; /* of loads; NULL: all lanes */
 } attention_point;
 LLVMValueRef attention_load(emit *e, em_values *v, const ir_kinst *inst, void *point);
 LLVMValueRef attention_offset(attention *a, int buffer, const attention_point *at);
@@ -49,17 +56,21 @@ LLVMValueRef attention_offset(attention *a, int buffer, const attention_point *a
 bool attention_is_plain(const attention *a, int inst);
 
 /* ---- attention.c: functions beside the kernel's ---- */
-typedef struct attention_outer { emit e; attention a; LLVMBasicBlockRef block; } attention_outer;
+typedef struct attention_outer {
+    emit e;
+    attention a;
+    LLVMBasicBlockRef block;
+} attention_outer;
 /* Into a new function; with has_args its first parameter is the argument block, and what it holds is loaded. */
-attention_outer *attention_begin(attention *a, attention_function f, const char *name, LLVMTypeRef *parameter, unsigned n, bool has_args,
-                                 bool is_optimized);
+attention_outer *attention_begin(attention *a, attention_function f, const char *name, LLVMTypeRef *parameter,
+                                 unsigned n, bool has_args, bool is_optimized);
 void attention_end(attention *a, const attention_outer *o);
 void attention_call(attention *a, attention_function f, LLVMValueRef *in, unsigned n);
 /* Batch number -> a->index and a->batch_off. */
 void attention_decode(attention *a, LLVMValueRef batch);
-LLVMValueRef attention_min(emit *e, LLVMValueRef x, LLVMValueRef y);     /* signed i64 */
+LLVMValueRef attention_min(emit *e, LLVMValueRef x, LLVMValueRef y); /* signed i64 */
 LLVMValueRef attention_max(emit *e, LLVMValueRef x, LLVMValueRef y);
-LLVMValueRef attention_at(attention *a, LLVMValueRef base, LLVMValueRef i);      /* element i of accumulators */
+LLVMValueRef attention_at(attention *a, LLVMValueRef base, LLVMValueRef i); /* element i of accumulators */
 static inline LLVMValueRef attention_num(attention *a, int64_t v) { return em_i64s(a->e, v); }
 
 /* Each emits its functions; parameters are said there. */

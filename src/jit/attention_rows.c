@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* attention_rows.c: the programs of the attention kernel on rows of memory: operands that are more than a load of accumulators, evaluated
- * into scratch, and results through the epilogue. Lanes go along the row; its end is masked, or taken one by one where
- * the level has no masks. */
+/* attention_rows.c: the programs of the attention kernel on rows of memory: operands that are more than a load of
+ * accumulators, evaluated into scratch, and results through the epilogue. Lanes go along the row; its end is masked, or
+ * taken one by one where the level has no masks. */
 #include "jit/attention.h"
 
 static LLVMValueRef coordinate(const attention_point *at, int dim) {
     const attention *a = at->a;
-    LLVMValueRef x = dim == a->at.m ? at->m : dim == a->at.n ? at->n : dim == a->at.k ? at->k : dim == a->at.j ? at->j : a->index[dim];
+    LLVMValueRef x = dim == a->at.m   ? at->m
+                     : dim == a->at.n ? at->n
+                     : dim == a->at.k ? at->k
+                     : dim == a->at.j ? at->j
+                                      : a->index[dim];
     return x ? x : em_i64s(a->e, 0);
 }
 
@@ -22,12 +26,15 @@ LLVMValueRef attention_offset(attention *a, int buffer, const attention_point *a
     return off;
 }
 
-static LLVMValueRef step_of(attention *a, int buffer, int axis) { return axis < 0 ? em_i64s(a->e, 0) : a->e->stride[buffer][axis]; }
+static LLVMValueRef step_of(attention *a, int buffer, int axis) {
+    return axis < 0 ? em_i64s(a->e, 0) : a->e->stride[buffer][axis];
+}
 
 LLVMValueRef attention_load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
     attention_point *at = user;
     if (inst->op == IR_K_LOAD)
-        return em_load_value(e, v, inst, at->axis, attention_offset(at->a, inst->index, at), step_of(at->a, inst->index, at->axis), at->mask);
+        return em_load_value(e, v, inst, at->axis, attention_offset(at->a, inst->index, at),
+                             step_of(at->a, inst->index, at->axis), at->mask);
     LLVMValueRef x = em_splat(e, coordinate(at, inst->index));
     if (inst->index != at->axis || e->lanes == 1) return x;
     LLVMValueRef lane[64];
@@ -41,7 +48,11 @@ bool attention_is_plain(const attention *a, int inst) {
 }
 
 /* ---- operands ---- */
-typedef struct rows { attention *a; int inst, row_dim, column_dim; LLVMValueRef row, first; } rows;
+typedef struct rows {
+    attention *a;
+    int inst, row_dim, column_dim;
+    LLVMValueRef row, first;
+} rows;
 
 static void set(attention_point *at, int dim, LLVMValueRef x) {
     const attention *a = at->a;
@@ -62,11 +73,13 @@ static void put(attention *a, LLVMValueRef v, LLVMValueRef base, LLVMValueRef i)
     em_store_ptr(a->e, a->acc, v, attention_at(a, base, i), NULL, (unsigned)a->acc_bytes);
 }
 
-/* (args, batch, row, count, last, column, columns, dst, dst_row): dst[i][c] = the operand at row min(row + i, last) and column `column`
+/* (args, batch, row, count, last, column, columns, dst, dst_row): dst[i][c] = the operand at row min(row + i, last) and
+ * column `column`
  * + c, for i < count, c < columns, as accumulators; zeros from there to the next multiple of lanes. */
 static void emit_pack(attention *a, attention_function f, const char *name, int inst, int row_dim, int column_dim) {
     emit *e = a->e;
-    LLVMTypeRef parameter[9] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_ptr, e->t_i64};
+    LLVMTypeRef parameter[9] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64,
+                                e->t_i64, e->t_i64, e->t_ptr, e->t_i64};
     attention_outer *o = attention_begin(a, f, name, parameter, 9, true, false);
     LLVMValueRef in[9], zero = attention_num(a, 0), one = attention_num(a, 1), lanes = attention_num(a, a->lanes);
     LLVMGetParams(e->fn, in);
@@ -98,7 +111,8 @@ static void emit_pack(attention *a, attention_function f, const char *name, int 
 }
 
 /* ---- results ---- */
-static void store_at(attention *a, LLVMValueRef m, LLVMValueRef n, LLVMValueRef src, LLVMValueRef by, LLVMValueRef mask) {
+static void store_at(attention *a, LLVMValueRef m, LLVMValueRef n, LLVMValueRef src, LLVMValueRef by,
+                     LLVMValueRef mask) {
     emit *e = a->e;
     attention_point at = {.a = a, .m = m, .n = n, .axis = e->lanes > 1 ? a->at.n : -1, .mask = mask};
     em_values v;
@@ -108,7 +122,8 @@ static void store_at(attention *a, LLVMValueRef m, LLVMValueRef n, LLVMValueRef 
     for (int i = 0; i < a->k->n_insts; i++) {
         const ir_kinst *in = &a->k->inst[i];
         if (in->op == IR_K_STORE)
-            em_store(e, in->index, em_value(e, &v, in->in[0]), attention_offset(a, in->index, &at), step_of(a, in->index, at.axis), mask);
+            em_store(e, in->index, em_value(e, &v, in->in[0]), attention_offset(a, in->index, &at),
+                     step_of(a, in->index, at.axis), mask);
     }
 }
 
@@ -118,8 +133,8 @@ static bool is_costly(const attention *a) {
     return false;
 }
 
-/* (args, batch, row, count, src, src_row, sums): rows of unfinished results, each divided by its sum, become results from
- * row `row` on. A sum is 0 (no key: so are the results, or NaN) or at least the 1 of the largest score. */
+/* (args, batch, row, count, src, src_row, sums): rows of unfinished results, each divided by its sum, become results
+ * from row `row` on. A sum is 0 (no key: so are the results, or NaN) or at least the 1 of the largest score. */
 static void emit_store(attention *a) {
     emit *e = a->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr};
@@ -133,7 +148,8 @@ static void emit_store(attention *a) {
     e->lanes = 1;
     LLVMValueRef sum = em_load_ptr(e, a->acc, attention_at(a, in[6], l.i), NULL, (unsigned)a->acc_bytes);
     LLVMValueRef is_empty = em_fcmp(e, LLVMRealOEQ, sum, em_const(e, a->acc, 0));
-    if (a->k->inst[a->inst].variant & IR_ATTENTION_NAN) is_empty = em_and(e, is_empty, em_icmp(e, LLVMIntEQ, a->n_keys, zero));
+    if (a->k->inst[a->inst].variant & IR_ATTENTION_NAN)
+        is_empty = em_and(e, is_empty, em_icmp(e, LLVMIntEQ, a->n_keys, zero));
     sum = em_select(e, is_empty, em_const(e, a->acc, 1), sum);
     LLVMValueRef by = em_fdiv(e, em_const(e, a->acc, 1), sum);
     e->lanes = a->lanes;

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* attention_softmax.c: scores become weights, block of keys by block. The largest score so far of each query is kept: the
- * weights are exp(score - largest), and what was summed with a smaller one is multiplied by exp(smaller - largest), the
- * factor. A query without a key so far has -infinity, against which 0 is subtracted: all weights and the factor are 0 then.
- * A NaN is never the largest; it makes the sum a NaN, and with it the whole result. */
+/* attention_softmax.c: scores become weights, block of keys by block. The largest score so far of each query is kept:
+ * the weights are exp(score - largest), and what was summed with a smaller one is multiplied by exp(smaller - largest),
+ * the factor. A query without a key so far has -infinity, against which 0 is subtracted: all weights and the factor are
+ * 0 then. A NaN is never the largest; it makes the sum a NaN, and with it the whole result. */
 #include "jit/attention.h"
 
-typedef struct scores { attention *a; LLVMValueRef scale, cap, mask, low, high; bool is_bound; } scores;
+typedef struct scores {
+    attention *a;
+    LLVMValueRef scale, cap, mask, low, high;
+    bool is_bound;
+} scores;
 enum { S, COUNT, LARGEST, SUM, FACTOR, SCALE, CAP, MASK, LOW, HIGH, N_PARAMETERS };
 
 static LLVMValueRef lower(attention *a, ir_op op, int n, LLVMValueRef x, LLVMValueRef y) {
@@ -68,7 +72,8 @@ static LLVMValueRef get_one(attention *a, LLVMValueRef base, LLVMValueRef i) {
 
 static attention_outer *begin(attention *a, attention_function f, const char *name, LLVMValueRef *in, scores *v) {
     emit *e = a->e;
-    LLVMTypeRef parameter[N_PARAMETERS] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr, a->t_acc, a->t_acc, e->t_ptr, e->t_i64, e->t_i64};
+    LLVMTypeRef parameter[N_PARAMETERS] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr,
+                                           a->t_acc, a->t_acc, e->t_ptr, e->t_i64, e->t_i64};
     attention_outer *o = attention_begin(a, f, name, parameter, N_PARAMETERS, false, true);
     LLVMGetParams(e->fn, in);
     *v = (scores){.a = a, .scale = in[SCALE], .cap = in[CAP], .mask = a->mask >= 0 ? in[MASK] : NULL};
@@ -76,9 +81,9 @@ static attention_outer *begin(attention *a, attention_function f, const char *na
     return o;
 }
 
-/* ---- panels: (s, count, largest, sum, factor, scale, cap, mask, low, high). s[count][nr] scores become weights; largest,
- * sum, factor [nr]. mask: [count][nr], or [count] where it does not vary along queries. Key x of query i is within bounds
- * where low + i <= x <= high + i. ---- */
+/* ---- panels: (s, count, largest, sum, factor, scale, cap, mask, low, high). s[count][nr] scores become weights;
+ * largest, sum, factor [nr]. mask: [count][nr], or [count] where it does not vary along queries. Key x of query i is
+ * within bounds where low + i <= x <= high + i. ---- */
 enum { MAX_CHUNKS = 4 };
 
 static LLVMValueRef panel_score(const scores *v, LLVMValueRef s, LLVMValueRef x, int chunk) {
@@ -114,7 +119,8 @@ static void emit_panel(attention *a, bool is_bound) {
     for (int c = 0; c < chunks; c++) largest[c] = em_loop_phi(e, &l, old[c]);
     LLVMValueRef row = em_mul(e, l.i, attention_num(a, a->nr));
     for (int c = 0; c < chunks; c++) {
-        LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes)), s = panel_score(&v, get(a, in[S], at), l.i, c);
+        LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes)),
+                     s = panel_score(&v, get(a, in[S], at), l.i, c);
         put(a, s, in[S], at);
         next[c] = larger(a, s, largest[c]);
     }
@@ -145,14 +151,16 @@ static void emit_panel(attention *a, bool is_bound) {
     attention_end(a, o);
 }
 
-/* ---- one query: the same, of s[count]; low <= x <= high. Scores behind count are made weights of 0, up to whole lanes. ---- */
+/* ---- one query: the same, of s[count]; low <= x <= high. Scores behind count are made weights of 0, up to whole
+ * lanes. ---- */
 /* The lanes of v combined, by halves. */
 static LLVMValueRef across(attention *a, LLVMValueRef v, bool is_sum) {
     emit *e = a->e;
     for (int h = e->lanes / 2; h >= 1; h /= 2) {
         LLVMValueRef lane[64];
         for (int i = 0; i < e->lanes; i++) lane[i] = LLVMConstInt(e->t_i32, (unsigned)((i + h) % e->lanes), 0);
-        LLVMValueRef other = LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(lane, (unsigned)e->lanes), "");
+        LLVMValueRef other = LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)),
+                                                    LLVMConstVector(lane, (unsigned)e->lanes), "");
         v = is_sum ? em_fadd(e, v, other) : larger(a, v, other);
     }
     return em_lane(e, v, 0);
@@ -164,7 +172,8 @@ static LLVMValueRef row_score(const scores *v, LLVMValueRef s, LLVMValueRef x, L
     s = finished(v, s, v->mask ? get(a, v->mask, x) : NULL);
     LLVMValueRef keep = em_mask(e, em_sub(e, count, x)), key = lane_numbers(e);
     if (a->low >= 0) keep = em_and(e, keep, em_icmp(e, LLVMIntSGE, key, em_splat(e, narrow(a, em_sub(e, v->low, x)))));
-    if (a->high >= 0) keep = em_and(e, keep, em_icmp(e, LLVMIntSLE, key, em_splat(e, narrow(a, em_sub(e, v->high, x)))));
+    if (a->high >= 0)
+        keep = em_and(e, keep, em_icmp(e, LLVMIntSLE, key, em_splat(e, narrow(a, em_sub(e, v->high, x)))));
     return em_select(e, keep, s, lowest(a));
 }
 
@@ -201,8 +210,8 @@ static void emit_row(attention *a) {
     attention_end(a, o);
 }
 
-/* (values, from, length, largest, sum, from_largest, from_sum): results of one query over some keys joined with those over
- * others; length is a multiple of lanes. */
+/* (values, from, length, largest, sum, from_largest, from_sum): results of one query over some keys joined with those
+ * over others; length is a multiple of lanes. */
 static void emit_merge(attention *a) {
     emit *e = a->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr};
@@ -210,8 +219,10 @@ static void emit_merge(attention *a) {
     LLVMValueRef in[7], zero = attention_num(a, 0);
     LLVMGetParams(e->fn, in);
     e->lanes = 1;
-    LLVMValueRef mine = get(a, in[3], zero), other = get(a, in[5], zero), most = larger(a, mine, other), minus = about(a, most);
-    LLVMValueRef f = lower(a, IR_OP_EXP, 1, em_fsub(e, mine, minus), NULL), g = lower(a, IR_OP_EXP, 1, em_fsub(e, other, minus), NULL);
+    LLVMValueRef mine = get(a, in[3], zero), other = get(a, in[5], zero), most = larger(a, mine, other),
+                 minus = about(a, most);
+    LLVMValueRef f = lower(a, IR_OP_EXP, 1, em_fsub(e, mine, minus), NULL),
+                 g = lower(a, IR_OP_EXP, 1, em_fsub(e, other, minus), NULL);
     put(a, most, in[3], zero);
     put(a, em_mad(e, get(a, in[4], zero), f, em_fmul(e, get(a, in[6], zero), g)), in[4], zero);
     e->lanes = a->lanes;

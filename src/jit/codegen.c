@@ -34,12 +34,8 @@ static fusor_status (*const emit_kind[IR_KERNEL_KIND_COUNT])(emit *, fu_error *)
 
 /* NULL: not on a GPU yet. */
 static fusor_status (*const emit_gpu_kind[IR_KERNEL_KIND_COUNT])(emit *, fu_error *) = {
-    [IR_KERNEL_MAP] = gpu_emit_map,
-    [IR_KERNEL_REDUCE] = gpu_emit_row,
-    [IR_KERNEL_ROW] = gpu_emit_row,
-    [IR_KERNEL_SCAN] = gpu_emit_scan,
-    [IR_KERNEL_CONTRACT] = gpu_emit_contract,
-    [IR_KERNEL_WINDOW] = gpu_emit_window,
+    [IR_KERNEL_MAP] = gpu_emit_map,   [IR_KERNEL_REDUCE] = gpu_emit_row,        [IR_KERNEL_ROW] = gpu_emit_row,
+    [IR_KERNEL_SCAN] = gpu_emit_scan, [IR_KERNEL_CONTRACT] = gpu_emit_contract, [IR_KERNEL_WINDOW] = gpu_emit_window,
 };
 
 /* What one request holds of LLVM: released in one place, also when memory runs out. */
@@ -93,21 +89,24 @@ static const char *feature_list(fu_arena *a, ir_target target) {
     return s.at;
 }
 
-/* No list of features: LLVM then takes the oldest version of PTX that the target allows, which the most drivers know. */
+/* No list of features: LLVM then takes the oldest version of PTX that the target allows, which the most drivers know.
+ */
 static fusor_status make_gpu_machine(job *j, ir_target want) {
     LLVMTargetRef target;
     j->target = want;
     if (LLVMGetTargetFromTriple(gpu_triple, &target, &j->message))
         return FU_FAIL(&j->error, FUSOR_ERROR_UNSUPPORTED, "LLVM has no target %s: %s", gpu_triple, j->message);
-    j->machine = LLVMCreateTargetMachine(target, gpu_triple, ir_levels[want.level].name, "", LLVMCodeGenLevelDefault, LLVMRelocDefault,
-                                         LLVMCodeModelDefault);
-    if (!j->machine) return FU_FAIL(&j->error, FUSOR_ERROR_UNSUPPORTED, "LLVM makes no code for %s", ir_levels[want.level].name);
+    j->machine = LLVMCreateTargetMachine(target, gpu_triple, ir_levels[want.level].name, "", LLVMCodeGenLevelDefault,
+                                         LLVMRelocDefault, LLVMCodeModelDefault);
+    if (!j->machine)
+        return FU_FAIL(&j->error, FUSOR_ERROR_UNSUPPORTED, "LLVM makes no code for %s", ir_levels[want.level].name);
     return FUSOR_OK;
 }
 
 static fusor_status take_machine(job *j, ir_target want) {
     if (ir_level_is_gpu(want.level)) return make_gpu_machine(j, want);
-    for (int i = 0; i < SLOTS && !j->machine; i++) j->machine = atomic_exchange(&machines[want.level][want.features][i], NULL);
+    for (int i = 0; i < SLOTS && !j->machine; i++)
+        j->machine = atomic_exchange(&machines[want.level][want.features][i], NULL);
     j->target = want;
     if (j->machine) return FUSOR_OK;
     const ir_level_info *info = &ir_levels[want.level];
@@ -124,7 +123,8 @@ static fusor_status take_machine(job *j, ir_target want) {
 static void give_machine(job *j) {
     for (int i = 0; i < SLOTS && j->machine && !ir_level_is_gpu(j->target.level); i++) {
         LLVMTargetMachineRef none = NULL;
-        if (atomic_compare_exchange_strong(&machines[j->target.level][j->target.features][i], &none, j->machine)) j->machine = NULL;
+        if (atomic_compare_exchange_strong(&machines[j->target.level][j->target.features][i], &none, j->machine))
+            j->machine = NULL;
     }
     if (j->machine) LLVMDisposeTargetMachine(j->machine);
     j->machine = NULL;
@@ -265,7 +265,8 @@ static fusor_status emit_function(job *j) {
     const fusor_codegen_request *r = j->request;
     emit *e = new_emit(j);
     LLVMTypeRef parameters[3] = {e->t_ptr, e->t_i64, e->t_i64};
-    if (r->options & FUSOR_CODEGEN_LINES) jit_debug_begin(&j->debug, e, r->symbol, r->description, r->description_bytes);
+    if (r->options & FUSOR_CODEGEN_LINES)
+        jit_debug_begin(&j->debug, e, r->symbol, r->description, r->description_bytes);
     e->fn = em_function(e, r->symbol, LLVMFunctionType(e->t_i32, parameters, 3, 0), true);
     LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
     e->tile_begin = LLVMGetParam(e->fn, 1);
@@ -281,10 +282,11 @@ static fusor_status emit_function(job *j) {
 static fusor_status emit_gpu_function(job *j) {
     const ir_kernel *k = j->kernel;
     if (!emit_gpu_kind[k->kind])
-        return FU_FAIL(&j->error, FUSOR_ERROR_UNSUPPORTED, "there is no code for kernels of kind %s on a GPU yet", ir_kernel_kind_names[k->kind]);
+        return FU_FAIL(&j->error, FUSOR_ERROR_UNSUPPORTED, "there is no code for kernels of kind %s on a GPU yet",
+                       ir_kernel_kind_names[k->kind]);
     if (8 * ir_gpu_words(k) > IR_GPU_PARAM_MAX)
-        return FU_FAIL(&j->error, FUSOR_ERROR_UNSUPPORTED, "%s has %d bytes of parameters; a GPU takes %d", j->request->symbol,
-                       8 * ir_gpu_words(k), IR_GPU_PARAM_MAX);
+        return FU_FAIL(&j->error, FUSOR_ERROR_UNSUPPORTED, "%s has %d bytes of parameters; a GPU takes %d",
+                       j->request->symbol, 8 * ir_gpu_words(k), IR_GPU_PARAM_MAX);
     emit *e = new_emit(j);
     gpu_begin(e, j->request->symbol);
     FU_TRY(emit_gpu_kind[k->kind](e, &j->error));

@@ -2,12 +2,13 @@
 /* contract.c: the contraction kernel. Phase 0 packs operand 1 into panels of nr columns; phase 1 makes blocks of the
  * output: for each K block in order it packs a block of operand 0 and runs the register tile over the panels of both;
  * the last K block's totals go through the epilogue. Memory layouts are in ir/kernel.h. Here are the loops and what all
- * parts share; packing is in contract_pack.c, the register tile in contract_tile.c, the epilogue in contract_epilogue.c.
+ * parts share; packing is in contract_pack.c, the register tile in contract_tile.c, the epilogue in
+ * contract_epilogue.c.
  *
  * In machine code these are functions, which share nothing but their arguments and the scratch memory: the kernel
- * (loops and calls), pack0 and pack1, tile, finish, and with words of several elements (contract_dot.c) head0 and head1. LLVM's time grows faster than the size of a function; this
- * way, with only `tile` optimized and words in memory elsewhere (demote.c), it is 0.41 of what one optimized function
- * took.
+ * (loops and calls), pack0 and pack1, tile, finish, and with words of several elements (contract_dot.c) head0 and
+ * head1. LLVM's time grows faster than the size of a function; this way, with only `tile` optimized and words in memory
+ * elsewhere (demote.c), it is 0.41 of what one optimized function took.
  *
  * The order that an element is accumulated in depends on K, kb and the level alone: a block's products from 0 upwards,
  * then block sums in order. So blocking, threads and fusion do not change bits. */
@@ -61,7 +62,7 @@ void contract_decode_batch(contract *c, LLVMValueRef number, uint32_t which) {
         int d = c->batch[i];
         c->index[d] = num(c, 0);
         if (!(which >> d & 1)) continue;
-        bool is_last = !(which & ((1u << d) - 1));      /* of those that the number is made of */
+        bool is_last = !(which & ((1u << d) - 1)); /* of those that the number is made of */
         c->index[d] = is_last ? number : LLVMBuildURem(e->b, number, e->size[d], "");
         if (!is_last) number = LLVMBuildUDiv(e->b, number, e->size[d], "");
     }
@@ -122,10 +123,13 @@ static LLVMValueRef block_of_panel(contract *c, LLVMValueRef k0) {
 }
 
 /* Row panels: as few as mr rows allow, the first `tall` of them one row higher than the others. */
-typedef struct row_panels { LLVMValueRef n, rows, tall; } row_panels;
+typedef struct row_panels {
+    LLVMValueRef n, rows, tall;
+} row_panels;
 static row_panels cut_rows(contract *c) {
     LLVMBuilderRef b = c->e->b;
-    LLVMValueRef n = ceil_div(c, c->m, c->mr), at_least_one = em_select(c->e, em_icmp(c->e, LLVMIntSLT, n, num(c, 1)), num(c, 1), n);
+    LLVMValueRef n = ceil_div(c, c->m, c->mr),
+                 at_least_one = em_select(c->e, em_icmp(c->e, LLVMIntSLT, n, num(c, 1)), num(c, 1), n);
     return (row_panels){n, LLVMBuildUDiv(b, c->m, at_least_one, ""), LLVMBuildURem(b, c->m, at_least_one, "")};
 }
 
@@ -134,7 +138,8 @@ static LLVMValueRef first_row(contract *c, const row_panels *p, LLVMValueRef pan
 }
 
 /* ---- functions beside the kernel's: deep nests of loops in one function cost much more to compile ---- */
-/* Into a new function. But for heads and rows, its first parameter is the argument block, and what it holds is loaded. */
+/* Into a new function. But for heads and rows, its first parameter is the argument block, and what it holds is loaded.
+ */
 contract_outer *contract_begin(contract *c, contract_function f, const char *name, LLVMTypeRef *parameter, unsigned n,
                                bool is_optimized) {
     emit *e = c->e;
@@ -208,7 +213,7 @@ static void emit_pack_phase(contract *c) {
     if (c->heads[1]) {
         em_loop l = em_for(e, num(c, 0), em_mul(e, blocks_of_k(c), num(c, c->kb)), num(c, c->kb));
         contract_call_pack(c, 1, element(c, to, block_of_panel(c, l.i)), batch, panel, num(c, 1), l.i,
-                  contract_min(e, em_sub(e, c->kk, l.i), num(c, c->kb)));
+                           contract_min(e, em_sub(e, c->kk, l.i), num(c, c->kb)));
         em_end(e, &l);
     } else contract_call_pack(c, 1, to, batch, panel, num(c, 1), num(c, 0), c->kk);
     em_end(e, &t);
@@ -276,7 +281,8 @@ static void block_of_a(contract *c, const block *s, LLVMValueRef m_first, LLVMVa
     LLVMBasicBlockRef packed = LLVMGetInsertBlock(e->b);
     LLVMBuildBr(e->b, ready);
     LLVMPositionBuilderAtEnd(e->b, ready);
-    LLVMValueRef from_pack[5] = {s->a, c->copies_a ? row_bytes : bytes, c->copies_a ? bytes : num(c, c->mr * c->acc_bytes), next, zero};
+    LLVMValueRef from_pack[5] = {s->a, c->copies_a ? row_bytes : bytes,
+                                 c->copies_a ? bytes : num(c, c->mr * c->acc_bytes), next, zero};
     LLVMValueRef in_place[5] = {a, row, k, zero, next_row};
     for (int i = 0; i < 5; i++)
         tile_in[CONTRACT_A + i] = here ? contract_merge(c, from_pack[i], packed, in_place[i], here) : from_pack[i];
@@ -327,7 +333,8 @@ static void emit_compute_phase(contract *c) {
     if (has_rows) {
         LLVMValueRef sums = em_mul(e, em_mul(e, a_rows, contract_min(e, nc, n_panels)), num(c, c->nr * c->acc_bytes));
         LLVMValueRef has_sums = em_icmp(e, LLVMIntSGT, c->kk, num(c, c->kb));
-        kept = em_gep(e, s.partial, e->t_i8, em_select(e, has_sums, em_and(e, em_add(e, sums, num(c, 63)), num(c, -64)), zero));
+        kept = em_gep(e, s.partial, e->t_i8,
+                      em_select(e, has_sums, em_and(e, em_add(e, sums, num(c, 63)), num(c, -64)), zero));
     }
 
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
@@ -440,8 +447,8 @@ fusor_status jit_emit_contract(emit *e, fu_error *err) {
     contract_set_dot(c);
     if (c->k != c->whole) contract_load_args(c, e->args);
     if (c->k->is_direct) return contract_emit_direct(c, err);
-    if (c->mr < 1 || c->kb < 1 || c->nr < 1 || c->nr % c->lanes || c->nr % c->v_lanes || c->mr > c->lanes || c->mr > CONTRACT_MAX_ROWS ||
-        c->nv > 8 || c->mr * c->nv > CONTRACT_MAX_TILE)
+    if (c->mr < 1 || c->kb < 1 || c->nr < 1 || c->nr % c->lanes || c->nr % c->v_lanes || c->mr > c->lanes ||
+        c->mr > CONTRACT_MAX_ROWS || c->nv > 8 || c->mr * c->nv > CONTRACT_MAX_TILE)
         return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "contract kernel: tile %d x %d x %d does not fit level %s", c->mr,
                        c->nr, c->kb, e->level->name);
     if (c->kb % c->group)

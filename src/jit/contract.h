@@ -20,18 +20,18 @@ typedef struct contract {
     bool copies_a;          /* panels of operand 0 are [row][k]: rows of memory, with their words made ready */
     ir_dtype packed;        /* type of an element in a word: acc, but with a dot */
     int packed_bytes;
-    int acc_bytes, lanes;   /* lanes: of the level; programs are evaluated this wide */
-    int v_lanes, nv;        /* elements of one vector register; registers in a row of the tile: nr = nv * v_lanes */
+    int acc_bytes, lanes; /* lanes: of the level; programs are evaluated this wide */
+    int v_lanes, nv;      /* elements of one vector register; registers in a row of the tile: nr = nv * v_lanes */
     int mr, nr, kb;
     LLVMTypeRef t_acc, t_vec;                      /* scalar; one vector register */
     LLVMTypeRef t_packed;                          /* as it is in memory */
     LLVMValueRef m, n, kk, k_words;                /* sizes; words of a row of a panel, without heads */
     LLVMValueRef index[IR_KERNEL_MAX_DIMS];        /* of the batch dims, in the tile being made */
     LLVMValueRef batch_off[IR_KERNEL_MAX_BUFFERS]; /* what they add to each buffer's offset */
-    LLVMValueRef b_stride; /* of the panel being read: elements between rows */
-    LLVMValueRef function[CONTRACT_FUNCTIONS]; /* beside the kernel's */
+    LLVMValueRef b_stride;                         /* of the panel being read: elements between rows */
+    LLVMValueRef function[CONTRACT_FUNCTIONS];     /* beside the kernel's */
     LLVMTypeRef function_type[CONTRACT_FUNCTIONS];
-    LLVMValueRef staging;           /* part of scratch: see ir/kernel.h */
+    LLVMValueRef staging; /* part of scratch: see ir/kernel.h */
 } contract;
 
 /* A point of the iteration space: m, n, k of lane 0, and the dim along which lanes go (-1: none, or one lane). */
@@ -66,7 +66,8 @@ typedef struct contract_outer {
     contract c;
     LLVMBasicBlockRef block;
 } contract_outer;
-/* Into a new function. But for heads and rows, its first parameter is the argument block, and what it holds is loaded. */
+/* Into a new function. But for heads and rows, its first parameter is the argument block, and what it holds is loaded.
+ */
 contract_outer *contract_begin(contract *c, contract_function f, const char *name, LLVMTypeRef *parameter, unsigned n,
                                bool is_optimized);
 void contract_end(contract *c, const contract_outer *o); /* and back */
@@ -86,9 +87,25 @@ fusor_status contract_emit_direct(contract *c, fu_error *err); /* the whole kern
  * next panel is A_NEXT and A_NEXT_ROW * rows behind it: one for packed panels, the other in place. The first TALL of
  * the PANELS panels have ROWS + 1 rows, the others ROWS. PARTIAL: their partial sums, one tile behind the other. */
 enum {
-    CONTRACT_ARGS, CONTRACT_A, CONTRACT_A_ROW, CONTRACT_A_K, CONTRACT_A_NEXT, CONTRACT_A_NEXT_ROW, CONTRACT_B,
-    CONTRACT_B_K, CONTRACT_COUNT, CONTRACT_M0, CONTRACT_PANELS, CONTRACT_ROWS, CONTRACT_TALL, CONTRACT_N0,
-    CONTRACT_BATCH, CONTRACT_PARTIAL, CONTRACT_IS_LATER, CONTRACT_IS_LAST, CONTRACT_TILE_PARAMETERS
+    CONTRACT_ARGS,
+    CONTRACT_A,
+    CONTRACT_A_ROW,
+    CONTRACT_A_K,
+    CONTRACT_A_NEXT,
+    CONTRACT_A_NEXT_ROW,
+    CONTRACT_B,
+    CONTRACT_B_K,
+    CONTRACT_COUNT,
+    CONTRACT_M0,
+    CONTRACT_PANELS,
+    CONTRACT_ROWS,
+    CONTRACT_TALL,
+    CONTRACT_N0,
+    CONTRACT_BATCH,
+    CONTRACT_PARTIAL,
+    CONTRACT_IS_LATER,
+    CONTRACT_IS_LAST,
+    CONTRACT_TILE_PARAMETERS
 };
 void contract_emit_tile(contract *c);
 LLVMValueRef contract_tile_load(contract *c, LLVMValueRef ptr, int align);
@@ -132,12 +149,13 @@ void contract_finish(contract *c, contract_point *at, LLVMValueRef sum);
 void contract_load_args(contract *c, LLVMValueRef args);
 /* (args, begin, end, scratch): the row program of complete rows. */
 fusor_status contract_emit_rows(contract *c, fu_error *err);
-/* i1: phase 2 makes the rows. Else a block is as wide as n, and these two are around it: before its first store, and where all
- * of its rows are complete. Up to most_rows kept rows lie at end_of_scratch. */
+/* i1: phase 2 makes the rows. Else a block is as wide as n, and these two are around it: before its first store, and
+ * where all of its rows are complete. Up to most_rows kept rows lie at end_of_scratch. */
 LLVMValueRef contract_rows_later(contract *c);
-void contract_begin_block(contract *c, LLVMValueRef end_of_scratch, LLVMValueRef batch, LLVMValueRef m_first, LLVMValueRef most_rows);
-void contract_end_block(contract *c, LLVMValueRef end_of_scratch, LLVMValueRef batch, LLVMValueRef m_first, LLVMValueRef m_end,
-                        LLVMValueRef most_rows);
+void contract_begin_block(contract *c, LLVMValueRef end_of_scratch, LLVMValueRef batch, LLVMValueRef m_first,
+                          LLVMValueRef most_rows);
+void contract_end_block(contract *c, LLVMValueRef end_of_scratch, LLVMValueRef batch, LLVMValueRef m_first,
+                        LLVMValueRef m_end, LLVMValueRef most_rows);
 void contract_emit_row_phase(contract *c);
 /* Direct form: the same around the tiles of a batch. */
 void contract_begin_batch(contract *c, LLVMValueRef kept, LLVMValueRef batch);
@@ -145,9 +163,10 @@ void contract_end_batch(contract *c, LLVMValueRef kept, LLVMValueRef batch);
 
 /* ---- contract_pack.c ---- */
 
-/* Emits: dst[k][r] (with a dot, dst[k / group][r] and there element k % group) = operand at row first + r, column k_first + k for k < k_count, r < rows (mr for operand 0 along m,
- * nr for operand 1 along n). Rows past the end of the dim repeat valid ones or are 0. Up to lanes * rows elements
- * behind the panel are overwritten where rows is no multiple of the vector length. */
+/* Emits: dst[k][r] (with a dot, dst[k / group][r] and there element k % group) = operand at row first + r, column
+ * k_first + k for k < k_count, r < rows (mr for operand 0 along m, nr for operand 1 along n). Rows past the end of the
+ * dim repeat valid ones or are 0. Up to lanes * rows elements behind the panel are overwritten where rows is no
+ * multiple of the vector length. */
 bool contract_is_plain_load(contract *c, int operand);
 void contract_pack(contract *c, int operand, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef k_first,
                    LLVMValueRef k_count);

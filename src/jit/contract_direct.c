@@ -1,35 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* contract_direct.c: the contraction of small matrices, whose sizes and strides are all known (ir/kernel.h: direct form).
+/* contract_direct.c: the contraction of small matrices, whose sizes and strides are all known (ir/kernel.h: direct
+ * form).
  *
- * A batch is cut into tiles of mr rows x nr columns; rows and columns that are left over make smaller tiles. The accumulators of a
- * tile are registers: for each k, the vectors of operand 1's row are loaded from where they lie (or from the panel that
- * the batch was packed into; or element by element, where it is strided and so small that packing would take longer) and multiplied with an element of each row of operand 0 in all lanes. The last vector of a row is
- * as wide as its columns, up to a power of two, and masked. The totals go from the registers through the epilogue to the outputs;
- * an epilogue that depends on the width of its vectors, or is long, reads them from a tile in scratch (contract_epilogue.c).
+ * A batch is cut into tiles of mr rows x nr columns; rows and columns that are left over make smaller tiles. The
+ * accumulators of a tile are registers: for each k, the vectors of operand 1's row are loaded from where they lie (or
+ * from the panel that the batch was packed into; or element by element, where it is strided and so small that packing
+ * would take longer) and multiplied with an element of each row of operand 0 in all lanes. The last vector of a row is
+ * as wide as its columns, up to a power of two, and masked. The totals go from the registers through the epilogue to
+ * the outputs; an epilogue that depends on the width of its vectors, or is long, reads them from a tile in scratch
+ * (contract_epilogue.c).
  *
- * Each accumulator starts at 0 and takes the products in order of k, as in the packed form: K is no more than a K block. */
+ * Each accumulator starts at 0 and takes the products in order of k, as in the packed form: K is no more than a K
+ * block. */
 #include "jit/contract.h"
 
 enum {
-    MAX_VECTORS = 8,    /* in a row of a tile */
+    MAX_VECTORS = 8, /* in a row of a tile */
     MAX_ROWS = 32,
-    UNROLLED = 160,     /* products of vectors that are written out; more of them become a loop */
-    PREFETCHED = 4096   /* bytes of a batch of operands from which on the next one is prefetched */
+    UNROLLED = 160,   /* products of vectors that are written out; more of them become a loop */
+    PREFETCHED = 4096 /* bytes of a batch of operands from which on the next one is prefetched */
 };
 
 /* Vectors of a row of a tile: where each begins, its width, and how many of its lanes are columns. */
-typedef struct vector { int at, lanes, valid; } vector;
-typedef struct row { int n; vector v[MAX_VECTORS]; } row;
+typedef struct vector {
+    int at, lanes, valid;
+} vector;
+typedef struct row {
+    int n;
+    vector v[MAX_VECTORS];
+} row;
 
 typedef struct direct {
     contract *c;
-    int m, n, k, w;             /* sizes; lanes of a register */
-    int64_t a_row, a_k, b_n, b_k;   /* elements from a row of operand 0 or a column of operand 1 to the next, from k to the next */
-    bool is_packed;             /* operand 1: in panels of nr columns, else where it lies */
-    bool is_plain;              /* the epilogue runs on the accumulators */
-    LLVMValueRef batch, a, b;   /* in the batch being made: first elements */
-    LLVMValueRef next[2];       /* of the operands, in the batch after this one; NULL: there is none, or it is near enough */
-    int64_t next_step[2];       /* bytes to prefetch in one step of a tile along k */
+    int m, n, k, w; /* sizes; lanes of a register */
+    int64_t a_row, a_k, b_n,
+        b_k;        /* elements from a row of operand 0 or a column of operand 1 to the next, from k to the next */
+    bool is_packed; /* operand 1: in panels of nr columns, else where it lies */
+    bool is_plain;  /* the epilogue runs on the accumulators */
+    LLVMValueRef batch, a, b; /* in the batch being made: first elements */
+    LLVMValueRef next[2]; /* of the operands, in the batch after this one; NULL: there is none, or it is near enough */
+    int64_t next_step[2]; /* bytes to prefetch in one step of a tile along k */
 } direct;
 
 static vector make_vector(const direct *d, int at, int columns) {
@@ -64,9 +74,9 @@ static LLVMValueRef lanes_of(const direct *d, LLVMValueRef x, int from, int n) {
 }
 
 /* ---- the next batch ---- */
-/* While a batch is multiplied, the next one is brought into L2, a little with each step along k: operands that stream from memory
- * would else be waited for in the first tile of each batch, which reads all of operand 1. EPYC 9005, 1,000 batches of 64^3 f32 in
- * 48 MB, one thread: 2.4 ms, without 3.5 to 5.3; where all is in L2 it makes no difference. */
+/* While a batch is multiplied, the next one is brought into L2, a little with each step along k: operands that stream
+ * from memory would else be waited for in the first tile of each batch, which reads all of operand 1. EPYC 9005, 1,000
+ * batches of 64^3 f32 in 48 MB, one thread: 2.4 ms, without 3.5 to 5.3; where all is in L2 it makes no difference. */
 static void plan_prefetch(direct *d) {
     contract *c = d->c;
     emit *e = c->e;
@@ -86,8 +96,9 @@ static LLVMValueRef prefetch_from(const direct *d, int i, LLVMValueRef m0, LLVMV
     contract *c = d->c;
     emit *e = c->e;
     if (!d->next[i]) return NULL;
-    int64_t each = d->next_step[i] * d->k;      /* bytes a tile: m0 / mr + n0 / nr * row tiles of it are done */
-    LLVMValueRef rows = LLVMBuildUDiv(e->b, m0, num(c, c->mr), ""), columns = LLVMBuildUDiv(e->b, n0, num(c, c->nr), "");
+    int64_t each = d->next_step[i] * d->k; /* bytes a tile: m0 / mr + n0 / nr * row tiles of it are done */
+    LLVMValueRef rows = LLVMBuildUDiv(e->b, m0, num(c, c->mr), ""),
+                 columns = LLVMBuildUDiv(e->b, n0, num(c, c->nr), "");
     LLVMValueRef done = em_add(e, rows, em_mul(e, columns, num(c, d->m / c->mr)));
     return em_gep(e, d->next[i], e->t_i8, em_mul(e, done, num(c, each)));
 }
@@ -103,7 +114,7 @@ static void prefetch(const direct *d, LLVMValueRef at) {
 static LLVMValueRef load_vector(const direct *d, LLVMValueRef at, vector v) {
     contract *c = d->c;
     int lanes = c->e->lanes;
-    bool is_whole = v.valid == v.lanes || d->is_packed;     /* panels are wide enough */
+    bool is_whole = v.valid == v.lanes || d->is_packed; /* panels are wide enough */
     if (d->b_n != 1 && v.lanes > 1) {
         LLVMValueRef x = LLVMConstNull(type_of(d, v.lanes));
         for (int i = 0; i < v.valid; i++) {
@@ -114,7 +125,8 @@ static LLVMValueRef load_vector(const direct *d, LLVMValueRef at, vector v) {
         return x;
     }
     c->e->lanes = v.lanes;
-    LLVMValueRef x = em_load_ptr(c->e, c->acc, at, is_whole ? NULL : first_lanes(d, v.valid, v.lanes), (unsigned)c->acc_bytes);
+    LLVMValueRef x =
+        em_load_ptr(c->e, c->acc, at, is_whole ? NULL : first_lanes(d, v.valid, v.lanes), (unsigned)c->acc_bytes);
     c->e->lanes = lanes;
     return x;
 }
@@ -148,7 +160,8 @@ static void add_products(const direct *d, int rows, const row *r, LLVMValueRef *
     }
 }
 
-static void add_steps(const direct *d, int rows, const row *r, LLVMValueRef *sum, LLVMValueRef pa, LLVMValueRef pb, int steps) {
+static void add_steps(const direct *d, int rows, const row *r, LLVMValueRef *sum, LLVMValueRef pa, LLVMValueRef pb,
+                      int steps) {
     contract *c = d->c;
     for (int k = 0; k < steps; k++)
         add_products(d, rows, r, sum, element(c, pa, num(c, k * d->a_k)), element(c, pb, num(c, k * d->b_k)));
@@ -169,7 +182,8 @@ static void add_all(const direct *d, int rows, const row *r, LLVMValueRef *sum, 
     }
     int rounds = d->k / steps;
     if (rounds > 1) {
-        LLVMValueRef phi[4], start[4] = {pa, pb}, then[4], next[MAX_ROWS], left, one = num(c, 1), count = num(c, rounds);
+        LLVMValueRef phi[4], start[4] = {pa, pb}, then[4], next[MAX_ROWS], left, one = num(c, 1),
+                             count = num(c, rounds);
         int64_t step[4];
         int n_phi = 2;
         for (int i = 0; i < 2; i++) {
@@ -214,7 +228,8 @@ static void add_all(const direct *d, int rows, const row *r, LLVMValueRef *sum, 
 }
 
 /* ---- what becomes of the totals ---- */
-static void finish_lanes(const direct *d, LLVMValueRef m, LLVMValueRef n, LLVMValueRef sum, int lanes, LLVMValueRef mask) {
+static void finish_lanes(const direct *d, LLVMValueRef m, LLVMValueRef n, LLVMValueRef sum, int lanes,
+                         LLVMValueRef mask) {
     contract_point at = {d->c, m, n, NULL, lanes > 1 ? d->c->dim_n : -1, mask};
     d->c->e->lanes = lanes;
     contract_finish(d->c, &at, sum);
@@ -243,7 +258,8 @@ static void emit_tile(const direct *d, int rows, const row *r, LLVMValueRef m0, 
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < r->n; j++) {
             if (d->is_plain) {
-                finish_vector(d, em_add(e, m0, num(c, i)), em_add(e, n0, num(c, r->v[j].at)), sum[i * r->n + j], r->v[j]);
+                finish_vector(d, em_add(e, m0, num(c, i)), em_add(e, n0, num(c, r->v[j].at)), sum[i * r->n + j],
+                              r->v[j]);
                 continue;
             }
             LLVMValueRef to = element(c, e->scratch, num(c, i * c->nr + r->v[j].at));
@@ -290,8 +306,8 @@ static LLVMValueRef operand_at(const direct *d, int operand) {
     return em_gep(c->e, c->e->base[buffer], c->t_acc, c->batch_off[buffer]);
 }
 
-/* Any width is right for what is element by element without functions of more than a few instructions, and without halves: their
- * lowerings know the level's width and single elements. */
+/* Any width is right for what is element by element without functions of more than a few instructions, and without
+ * halves: their lowerings know the level's width and single elements. */
 static bool is_plain_epilogue(const contract *c) {
     int n = 0;
     for (int i = 0; i < c->k->n_insts; i++) {
@@ -299,7 +315,8 @@ static bool is_plain_epilogue(const contract *c) {
         if (in->op == IR_K_LOAD && in->variant) return false;
         if (ir_is_half(in->dtype)) return false;
         if (in->op >= IR_OP_COUNT || in->op == IR_OP_MATMUL) continue;
-        if (ir_ops[in->op].flags & IR_COSTLY || ir_ops[in->op].kind == IR_KIND_RANDOM || in->op == IR_OP_FMA) return false;
+        if (ir_ops[in->op].flags & IR_COSTLY || ir_ops[in->op].kind == IR_KIND_RANDOM || in->op == IR_OP_FMA)
+            return false;
         n++;
     }
     return n <= 12;
@@ -312,9 +329,10 @@ fusor_status contract_emit_direct(contract *c, fu_error *err) {
     const ir_kinst *y = &c->k->inst[c->operand[1]];
     const int64_t *b = y->op == IR_K_LOAD && !y->variant && y->dtype == c->acc ? c->k->buffer[y->index].stride : NULL;
     d.is_plain = is_plain_epilogue(c);
-    if (c->mr < 1 || c->kb < IR_BAKE_MAX || c->nr < 1 || c->nr % lanes || c->nv > MAX_VECTORS || c->mr * c->nv > MAX_ROWS)
-        return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "direct contract kernel: tile %d x %d x %d does not fit level %s", c->mr, c->nr,
-                       c->kb, e->level->name);
+    if (c->mr < 1 || c->kb < IR_BAKE_MAX || c->nr < 1 || c->nr % lanes || c->nv > MAX_VECTORS ||
+        c->mr * c->nv > MAX_ROWS)
+        return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "direct contract kernel: tile %d x %d x %d does not fit level %s",
+                       c->mr, c->nr, c->kb, e->level->name);
     d.m = (int)c->k->dim[c->dim_m].size;
     d.n = (int)c->k->dim[c->dim_n].size;
     d.k = (int)c->k->dim[c->dim_k].size;

@@ -26,9 +26,7 @@ void contract_finish(contract *c, contract_point *at, LLVMValueRef sum) {
     store_all(c, at, &v);
 }
 
-static bool is_costly(const ir_kinst *in) {
-    return in->op < IR_OP_COUNT && (ir_ops[in->op].flags & IR_COSTLY);
-}
+static bool is_costly(const ir_kinst *in) { return in->op < IR_OP_COUNT && (ir_ops[in->op].flags & IR_COSTLY); }
 
 static bool is_costly_epilogue(const contract *c) {
     for (int i = c->matmul; i < c->k->n_insts; i++)

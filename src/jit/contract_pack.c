@@ -30,7 +30,8 @@ static LLVMValueRef operand_value(contract *c, int operand, contract_point *at) 
     ir_dtype type = c->k->inst[inst].dtype;
     em_values_init(&v, contract_load, at);
     LLVMValueRef x = em_value(c->e, &v, inst);
-    return c->dot == IR_DOT_BF16 || c->dot == IR_DOT_I8 ? em_to_memory(c->e, type, x) : em_cast(c->e, x, type, c->packed);
+    return c->dot == IR_DOT_BF16 || c->dot == IR_DOT_I8 ? em_to_memory(c->e, type, x)
+                                                        : em_cast(c->e, x, type, c->packed);
 }
 
 static contract_point point(contract *c, int operand, LLVMValueRef row, LLVMValueRef k, int axis, LLVMValueRef mask) {
@@ -55,7 +56,8 @@ static void store_packed(contract *c, LLVMValueRef value, LLVMValueRef ptr) {
 static LLVMValueRef panel_element(contract *c, LLVMValueRef dst, LLVMValueRef k, LLVMValueRef row, int rows) {
     emit *e = c->e;
     if (c->group == 1) return at_index(c, dst, em_add(e, em_mul(e, k, em_i64s(e, rows)), row));
-    LLVMValueRef word = LLVMBuildLShr(e->b, k, em_i64s(e, c->group / 2), ""), lane = em_and(e, k, em_i64s(e, c->group - 1));
+    LLVMValueRef word = LLVMBuildLShr(e->b, k, em_i64s(e, c->group / 2), ""),
+                 lane = em_and(e, k, em_i64s(e, c->group - 1));
     if (c->dot == IR_DOT_BF16) lane = em_xor(e, lane, em_i64s(e, 1));
     word = em_add(e, em_mul(e, word, em_i64s(e, rows)), row);
     return at_element(c, dst, em_add(e, em_mul(e, word, em_i64s(e, c->group)), lane));
@@ -153,7 +155,9 @@ static LLVMValueRef join(contract *c, LLVMValueRef a, LLVMValueRef b, int n) {
 typedef struct source {
     LLVMValueRef at, row[4], lane; /* first word; bytes to row i; to the rows of the next l */
 } source;
-static LLVMValueRef at_byte(contract *c, LLVMValueRef base, LLVMValueRef i) { return em_gep(c->e, base, c->e->t_i8, i); }
+static LLVMValueRef at_byte(contract *c, LLVMValueRef base, LLVMValueRef i) {
+    return em_gep(c->e, base, c->e->t_i8, i);
+}
 
 /* in_lane columns of `have` rows, up to v_lanes: 128 bits of rows in_lane * l + i become lane l of vector i, so that a
  * transposition inside lanes makes whole columns of the panel. */
@@ -194,7 +198,8 @@ static int step_columns(const contract *c) {
     return c->lanes > block ? c->lanes : block;
 }
 
-/* Values of a step's columns of all rows, one row behind the other in scratch. Rows past the end repeat the last one. */
+/* Values of a step's columns of all rows, one row behind the other in scratch. Rows past the end repeat the last one.
+ */
 static void stage(contract *c, int operand, LLVMValueRef first, LLVMValueRef last, LLVMValueRef k, LLVMValueRef mask) {
     emit *e = c->e;
     int columns = step_columns(c);

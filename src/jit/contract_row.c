@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* contract_row.c: what follows a contraction on complete rows: softmax, norms, sums, the place of the largest element. The
- * tile program is a contraction whose outputs are the kept values (ir/kernel_rows.c); the row program is a row kernel that reads
- * them, in a function of its own: the same code as a row kernel of its own would have, so the same bits.
+/* contract_row.c: what follows a contraction on complete rows: softmax, norms, sums, the place of the largest element.
+ * The tile program is a contraction whose outputs are the kept values (ir/kernel_rows.c); the row program is a row
+ * kernel that reads them, in a function of its own: the same code as a row kernel of its own would have, so the same
+ * bits.
  *
- *   a block as wide as n:   kept rows are in the worker's scratch; when the last K block is done, the worker goes on with them
+ *   a block as wide as n:   kept rows are in the worker's scratch; when the last K block is done, the worker goes on
+ * with them
  *
  *   else:                   kept rows are in args.kept, and phase 2 deals them out again
  *
  *   direct form:            the rows of each batch are kept in scratch
  *
- * Which of the first two is a run-time field. Both programs find the address of the kept rows, as if row 0 were there, in slots at the
- * end of the head of scratch. */
+ * Which of the first two is a run-time field. Both programs find the address of the kept rows, as if row 0 were there,
+ * in slots at the end of the head of scratch. */
 #include "jit/contract.h"
 
 static void load_slots(contract *c) {
@@ -37,7 +39,9 @@ void contract_load_args(contract *c, LLVMValueRef args) {
     }
 }
 
-static LLVMValueRef round_up_64(emit *e, LLVMValueRef bytes) { return em_and(e, em_add(e, bytes, em_i64s(e, 63)), em_i64s(e, -64)); }
+static LLVMValueRef round_up_64(emit *e, LLVMValueRef bytes) {
+    return em_and(e, em_add(e, bytes, em_i64s(e, 63)), em_i64s(e, -64));
+}
 
 /* Makes the slots say where row 0 is, for `rows` kept rows from row `first` on at `at`; the first byte behind them. */
 static LLVMValueRef set_slots(contract *c, LLVMValueRef at, LLVMValueRef first, LLVMValueRef rows) {
@@ -92,7 +96,8 @@ static void run_rows(contract *c, LLVMValueRef kept, LLVMValueRef begin, LLVMVal
     contract_call(c, ROWS, (LLVMValueRef[]){e->args, begin, end, kept}, 4);
 }
 
-void contract_begin_block(contract *c, LLVMValueRef end_of_scratch, LLVMValueRef batch, LLVMValueRef m_first, LLVMValueRef most_rows) {
+void contract_begin_block(contract *c, LLVMValueRef end_of_scratch, LLVMValueRef batch, LLVMValueRef m_first,
+                          LLVMValueRef most_rows) {
     emit *e = c->e;
     LLVMValueRef first = em_add(e, em_mul(e, batch, c->m), m_first);
     em_branch later = em_if(e, contract_rows_later(c));
@@ -102,8 +107,8 @@ void contract_begin_block(contract *c, LLVMValueRef end_of_scratch, LLVMValueRef
     em_endif(e, &later);
 }
 
-void contract_end_block(contract *c, LLVMValueRef end_of_scratch, LLVMValueRef batch, LLVMValueRef m_first, LLVMValueRef m_end,
-                        LLVMValueRef most_rows) {
+void contract_end_block(contract *c, LLVMValueRef end_of_scratch, LLVMValueRef batch, LLVMValueRef m_first,
+                        LLVMValueRef m_end, LLVMValueRef most_rows) {
     emit *e = c->e;
     em_branch now = em_if(e, em_xor(e, contract_rows_later(c), LLVMConstInt(e->t_i1, 1, 0)));
     LLVMValueRef first = em_mul(e, batch, c->m);
@@ -113,7 +118,7 @@ void contract_end_block(contract *c, LLVMValueRef end_of_scratch, LLVMValueRef b
 
 void contract_begin_batch(contract *c, LLVMValueRef kept, LLVMValueRef batch) {
     (void)set_slots(c, kept, em_mul(c->e, batch, c->m), c->m);
-    load_slots(c);      /* the tiles of this form are in the same function */
+    load_slots(c); /* the tiles of this form are in the same function */
 }
 
 void contract_end_batch(contract *c, LLVMValueRef kept, LLVMValueRef batch) {

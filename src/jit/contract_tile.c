@@ -21,8 +21,8 @@ enum { ROWS_A_POINTER = 3, A_POINTERS = (CONTRACT_MAX_ROWS + ROWS_A_POINTER - 1)
 typedef struct tile {
     contract *c;
     LLVMValueRef in[CONTRACT_TILE_PARAMETERS];
-    LLVMValueRef m0, rows, pa, partial;      /* of the panel */
-    LLVMValueRef sum[CONTRACT_MAX_TILE];     /* [row][vector] */
+    LLVMValueRef m0, rows, pa, partial;  /* of the panel */
+    LLVMValueRef sum[CONTRACT_MAX_TILE]; /* [row][vector] */
 } tile;
 
 static LLVMValueRef bytes_behind(contract *c, LLVMValueRef p, LLVMValueRef bytes) {
@@ -77,7 +77,8 @@ static void tile_step(tile *t, LLVMValueRef *acc, LLVMValueRef *pa, LLVMValueRef
     LLVMValueRef poison = LLVMGetPoison(c->t_vec), row = t->in[CONTRACT_A_ROW];
     for (int j = 0; j < c->nv; j++) b[j] = contract_tile_load(c, element(c, pb, num(c, j * c->v_lanes)), c->acc_bytes);
     /* The panel of operand 1 comes from the next cache the first time; the hardware's prefetcher is late for it. Eight
-     * steps ahead: as far as an address reaches, and more is slower in place, where rows may share sets of the cache. */
+     * steps ahead: as far as an address reaches, and more is slower in place, where rows may share sets of the cache.
+     */
     LLVMValueRef ahead = bytes_behind(c, pb, LLVMBuildShl(e->b, t->in[CONTRACT_B_K], num(c, 3), ""));
     for (int at = 0; at < c->nr * c->acc_bytes; at += 64) prefetch(c, em_gep(e, ahead, e->t_i8, num(c, at)));
     for (int i = 0; i < c->mr; i++) {
@@ -101,7 +102,8 @@ static void sum_products(tile *t, bool is_slow) {
     contract *c = t->c;
     emit *e = c->e;
     int n = c->mr * c->nv, n_pointers = (c->mr + ROWS_A_POINTER - 1) / ROWS_A_POINTER;
-    LLVMBasicBlockRef entry = here(c), body = em_block(e, "products"), done = em_block(e, "sums"), end[CONTRACT_MAX_ROWS];
+    LLVMBasicBlockRef entry = here(c), body = em_block(e, "products"), done = em_block(e, "sums"),
+                      end[CONTRACT_MAX_ROWS];
     LLVMBasicBlockRef latch = em_block(e, "step");
     LLVMValueRef first[8], acc[CONTRACT_MAX_TILE], pa[A_POINTERS], row = t->in[CONTRACT_A_ROW];
     LLVMValueRef begin[A_POINTERS + 2], phi[A_POINTERS + 2];
@@ -145,7 +147,8 @@ static void sum_products(tile *t, bool is_slow) {
 static void sum_exact_products(tile *t) {
     contract *c = t->c;
     LLVMValueRef fast[CONTRACT_MAX_TILE];
-    LLVMBasicBlockRef exact = em_block(c->e, "exact"), slow = em_block(c->e, "slow"), done = em_block(c->e, "all_products"), fast_end;
+    LLVMBasicBlockRef exact = em_block(c->e, "exact"), slow = em_block(c->e, "slow"),
+                      done = em_block(c->e, "all_products"), fast_end;
     LLVMBuildCondBr(c->e->b, contract_is_exact(c, t->pa, t->in[CONTRACT_B]), exact, slow);
     at_end_of(c, exact);
     sum_products(t, false);
@@ -170,7 +173,8 @@ static void add_partial(tile *t) {
     LLVMBuildCondBr(e->b, t->in[CONTRACT_IS_LATER], add, done);
     at_end_of(c, add);
     for (int i = 0; i < n; i++) {
-        LLVMValueRef p = contract_tile_load(c, element(c, t->partial, num(c, i * c->v_lanes)), c->v_lanes * c->acc_bytes);
+        LLVMValueRef p =
+            contract_tile_load(c, element(c, t->partial, num(c, i * c->v_lanes)), c->v_lanes * c->acc_bytes);
         sum[i] = ir_is_float(c->acc) ? em_fadd(e, p, t->sum[i]) : em_add(e, p, t->sum[i]);
     }
     LLVMBuildBr(e->b, done);
@@ -215,7 +219,8 @@ static void store_sums(tile *t) {
     LLVMBasicBlockRef finish = em_block(e, "finish");
     LLVMBuildCondBr(e->b, is_last, finish, done);
     at_end_of(c, finish);
-    contract_call(c, FINISH, (LLVMValueRef[]){t->in[CONTRACT_ARGS], t->in[CONTRACT_BATCH], t->m0, t->in[CONTRACT_N0], t->rows}, 5);
+    contract_call(c, FINISH,
+                  (LLVMValueRef[]){t->in[CONTRACT_ARGS], t->in[CONTRACT_BATCH], t->m0, t->in[CONTRACT_N0], t->rows}, 5);
     LLVMBuildBr(e->b, done);
     at_end_of(c, done);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* debug_info.c: debug locations. While a kernel is emitted the builder's location is the line of the instruction being
- * lowered (em_at), in one scope for all; at the end each function gets a subprogram, and each of its instructions a location
- * in it, as LLVM's verifier demands. */
+ * lowered (em_at), in one scope for all; at the end each function gets a subprogram, and each of its instructions a
+ * location in it, as LLVM's verifier demands. */
 #include "jit/debug_info.h"
 #include <llvm-c/DebugInfo.h>
 #include <stdio.h>
@@ -21,12 +21,13 @@ static void find_lines(jit_debug *d, const ir_kernel *k, const char *text, size_
     }
     d->first_line = 2; /* "kind ..." */
     for (int i = 0; i < k->n_insts; i++)
-        if (k->inst[i].op == IR_OP_MATMUL && (k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW)) d->first_line = d->line[i];
+        if (k->inst[i].op == IR_OP_MATMUL && (k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW))
+            d->first_line = d->line[i];
 }
 
 static LLVMMetadataRef subprogram(jit_debug *d, const char *name, size_t n) {
-    return LLVMDIBuilderCreateFunction(d->builder, d->file, name, n, name, n, d->file, d->first_line, d->type, 0, 1, d->first_line,
-                                       LLVMDIFlagZero, 0);
+    return LLVMDIBuilderCreateFunction(d->builder, d->file, name, n, name, n, d->file, d->first_line, d->type, 0, 1,
+                                       d->first_line, LLVMDIFlagZero, 0);
 }
 
 void jit_debug_begin(jit_debug *d, emit *e, const char *symbol, const char *description, size_t bytes) {
@@ -37,13 +38,14 @@ void jit_debug_begin(jit_debug *d, emit *e, const char *symbol, const char *desc
     find_lines(d, e->k, description, bytes);
     d->builder = LLVMCreateDIBuilder(e->mod);
     d->file = LLVMDIBuilderCreateFile(d->builder, name, (size_t)n, ".", 1);
-    LLVMDIBuilderCreateCompileUnit(d->builder, LLVMDWARFSourceLanguageC, d->file, producer, sizeof producer - 1, 0, "", 0, 0, "", 0,
-                                   LLVMDWARFEmissionLineTablesOnly, 0, 0, 0, "", 0, "", 0);
+    LLVMDIBuilderCreateCompileUnit(d->builder, LLVMDWARFSourceLanguageC, d->file, producer, sizeof producer - 1, 0, "",
+                                   0, 0, "", 0, LLVMDWARFEmissionLineTablesOnly, 0, 0, 0, "", 0, "", 0);
     d->type = LLVMDIBuilderCreateSubroutineType(d->builder, d->file, NULL, 0, LLVMDIFlagZero);
     d->scope = subprogram(d, symbol, strlen(symbol));
     LLVMAddModuleFlag(e->mod, LLVMModuleFlagBehaviorWarning, "Debug Info Version", 18,
                       LLVMValueAsMetadata(LLVMConstInt(e->t_i32, LLVMDebugMetadataVersion(), 0)));
-    LLVMAddModuleFlag(e->mod, LLVMModuleFlagBehaviorWarning, "Dwarf Version", 13, LLVMValueAsMetadata(LLVMConstInt(e->t_i32, 4, 0)));
+    LLVMAddModuleFlag(e->mod, LLVMModuleFlagBehaviorWarning, "Dwarf Version", 13,
+                      LLVMValueAsMetadata(LLVMConstInt(e->t_i32, 4, 0)));
     e->debug = d;
     LLVMSetCurrentDebugLocation2(e->b, LLVMDIBuilderCreateDebugLocation(e->ctx, d->first_line, 0, d->scope, NULL));
 }
@@ -51,7 +53,8 @@ void jit_debug_begin(jit_debug *d, emit *e, const char *symbol, const char *desc
 void *em_at(emit *e, int inst) {
     if (!e->debug || !e->debug->builder || inst < 0) return NULL;
     LLVMMetadataRef before = LLVMGetCurrentDebugLocation2(e->b);
-    LLVMSetCurrentDebugLocation2(e->b, LLVMDIBuilderCreateDebugLocation(e->ctx, e->debug->line[inst], 0, e->debug->scope, NULL));
+    LLVMSetCurrentDebugLocation2(
+        e->b, LLVMDIBuilderCreateDebugLocation(e->ctx, e->debug->line[inst], 0, e->debug->scope, NULL));
     return before;
 }
 

@@ -177,7 +177,8 @@ void em_end(emit *e, em_loop *l) {
     LLVMValueRef i = em_add(e, l->i, l->step);
     LLVMAddIncoming(l->i, &i, &l->next, 1);
     LLVMBuildBr(e->b, l->head);
-    if (l->number == e->n_loops) fu_push(e->arena, &e->inner, (em_inner){LLVMGetIncomingBlock(l->i, 0), l->head, l->next});
+    if (l->number == e->n_loops)
+        fu_push(e->arena, &e->inner, (em_inner){LLVMGetIncomingBlock(l->i, 0), l->head, l->next});
     LLVMAppendExistingBasicBlock(e->fn, l->done);
     LLVMPositionBuilderAtEnd(e->b, l->done);
 }
@@ -210,10 +211,8 @@ void em_endif(emit *e, em_branch *b) {
 LLVMValueRef em_alloca(emit *e, LLVMTypeRef t, unsigned align) {
     LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b), entry = LLVMGetEntryBasicBlock(e->fn);
     LLVMValueRef first = LLVMGetFirstInstruction(entry);
-    if (first)
-        LLVMPositionBuilderBefore(e->b, first);
-    else
-        LLVMPositionBuilderAtEnd(e->b, entry);
+    if (first) LLVMPositionBuilderBefore(e->b, first);
+    else LLVMPositionBuilderAtEnd(e->b, entry);
     LLVMValueRef slot = LLVMBuildAlloca(e->b, t, "");
     LLVMSetAlignment(slot, align);
     LLVMPositionBuilderAtEnd(e->b, here);

@@ -2,76 +2,87 @@
 #ifndef JIT_EMIT_H
 #define JIT_EMIT_H
 /* Emit context: one LLVM context, module and function per kernel, cached types, loop helpers. Lowering functions are
- * vector-width agnostic: `e->lanes` is 1 (scalar code: plain float, i32, i1) or the level's lanes (<16 x float> ...), and every
- * helper makes values of the current width. A bool is i1 in registers and a byte (0 or 1; any nonzero byte is true when read) in memory.
- * An f16 or bf16 is a float in registers, always a value of its type, and 16 bits in memory (lower_half.c). */
+ * vector-width agnostic: `e->lanes` is 1 (scalar code: plain float, i32, i1) or the level's lanes (<16 x float> ...),
+ * and every helper makes values of the current width. A bool is i1 in registers and a byte (0 or 1; any nonzero byte is
+ * true when read) in memory. An f16 or bf16 is a float in registers, always a value of its type, and 16 bits in memory
+ * (lower_half.c). */
 #include "ir/kernel.h"
 #include <llvm-c/Core.h>
 
 /* A half in a register (a float) with its 16 bits, so that what only passes through is not converted back. */
-typedef struct em_half { LLVMValueRef value, bits; ir_dtype type; } em_half;
+typedef struct em_half {
+    LLVMValueRef value, bits;
+    ir_dtype type;
+} em_half;
 enum { EM_HALVES = 64 };
 
 /* A loop without loops in it: the block before it, its first and its last one. */
-typedef struct em_inner { LLVMBasicBlockRef before, head, last; } em_inner;
+typedef struct em_inner {
+    LLVMBasicBlockRef before, head, last;
+} em_inner;
 
 typedef struct emit {
     LLVMContextRef ctx;
-    LLVMModuleRef  mod;
+    LLVMModuleRef mod;
     LLVMBuilderRef b;
-    LLVMValueRef   fn;
+    LLVMValueRef fn;
     const ir_kernel *k;
-    const ir_kernel *whole;     /* whose arguments are passed: k, or what k is a program of (ir_kernel_tile_program) */
+    const ir_kernel *whole; /* whose arguments are passed: k, or what k is a program of (ir_kernel_tile_program) */
     const ir_level_info *level;
-    int       lanes;            /* 1, or level->lanes */
-    ir_dtype  dt;               /* main-role dtype of the operator being lowered */
-    int       variant;          /* its ENUM attribute */
-    bool      fast_math;
-    bool      is_aligned;       /* contiguous accesses of all lanes are aligned as one */
-    bool      is_narrow;        /* map: one element a step, for kernels whose vectors would not fit a frame */
-    bool      is_optimized;     /* set by the function of a kind: e->fn is compiled at O2, else without optimization */
+    int lanes;   /* 1, or level->lanes */
+    ir_dtype dt; /* main-role dtype of the operator being lowered */
+    int variant; /* its ENUM attribute */
+    bool fast_math;
+    bool is_aligned;   /* contiguous accesses of all lanes are aligned as one */
+    bool is_narrow;    /* map: one element a step, for kernels whose vectors would not fit a frame */
+    bool is_optimized; /* set by the function of a kind: e->fn is compiled at O2, else without optimization */
     LLVMTypeRef t_void, t_i1, t_i8, t_i16, t_i32, t_i64, t_f32, t_f64, t_ptr;
     /* loaded once at function entry */
     LLVMValueRef args, phase, tile_begin, tile_end, scratch, shared, kept;
     LLVMValueRef tune[IR_TUNE_COUNT], size[IR_KERNEL_MAX_DIMS];
-    LLVMValueRef stride[IR_KERNEL_MAX_BUFFERS][IR_KERNEL_MAX_DIMS];     /* i64; constants where baked */
+    LLVMValueRef stride[IR_KERNEL_MAX_BUFFERS][IR_KERNEL_MAX_DIMS]; /* i64; constants where baked */
     LLVMValueRef base[IR_KERNEL_MAX_BUFFERS];
-    uint32_t varies[IR_KERNEL_MAX_INSTS];                              /* ir_kernel_varies */
-    LLVMValueRef scalar[IR_KERNEL_MAX_INSTS];                          /* scalar args as scalars of their type; splat at use */
-    fu_vec(em_inner) inner;     /* loops made so far */
-    int      n_loops;
-    em_half  half[EM_HALVES];   /* the last ones */
+    uint32_t varies[IR_KERNEL_MAX_INSTS];     /* ir_kernel_varies */
+    LLVMValueRef scalar[IR_KERNEL_MAX_INSTS]; /* scalar args as scalars of their type; splat at use */
+    fu_vec(em_inner) inner;                   /* loops made so far */
+    int n_loops;
+    em_half half[EM_HALVES]; /* the last ones */
     unsigned n_half;
     fu_arena *arena;
-    struct jit_debug *debug;    /* debug_info.c; NULL: no line table is wanted */
+    struct jit_debug *debug; /* debug_info.c; NULL: no line table is wanted */
 } emit;
 
 /* ---- types and constants at the current width ---- */
-LLVMTypeRef  em_scalar_type(emit *e, ir_dtype t);                      /* bool: i1; halves: float */
-LLVMTypeRef  em_memory_type(emit *e, ir_dtype t);                      /* bool: i8; halves: i16 */
-LLVMTypeRef  em_type(emit *e, ir_dtype t);                             /* at e->lanes */
-LLVMTypeRef  em_vec(emit *e, LLVMTypeRef scalar);                      /* at e->lanes */
-LLVMValueRef em_splat(emit *e, LLVMValueRef scalar);                   /* scalar -> current width (no-op at 1) */
-LLVMValueRef em_f32(emit *e, double v);                                /* v rounded to float, splat */
+LLVMTypeRef em_scalar_type(emit *e, ir_dtype t);     /* bool: i1; halves: float */
+LLVMTypeRef em_memory_type(emit *e, ir_dtype t);     /* bool: i8; halves: i16 */
+LLVMTypeRef em_type(emit *e, ir_dtype t);            /* at e->lanes */
+LLVMTypeRef em_vec(emit *e, LLVMTypeRef scalar);     /* at e->lanes */
+LLVMValueRef em_splat(emit *e, LLVMValueRef scalar); /* scalar -> current width (no-op at 1) */
+LLVMValueRef em_f32(emit *e, double v);              /* v rounded to float, splat */
 LLVMValueRef em_f64(emit *e, double v);
-LLVMValueRef em_int(emit *e, ir_dtype t, int64_t v);                   /* splat constant of an integer dtype or bool */
+LLVMValueRef em_int(emit *e, ir_dtype t, int64_t v); /* splat constant of an integer dtype or bool */
 LLVMValueRef em_i32(emit *e, int32_t v);
-LLVMValueRef em_const(emit *e, ir_dtype t, double v);                  /* of any numeric dtype: float or integer, splat */
-LLVMValueRef em_i64s(emit *e, int64_t v);                              /* scalar i64 constant, for index arithmetic */
+LLVMValueRef em_const(emit *e, ir_dtype t, double v); /* of any numeric dtype: float or integer, splat */
+LLVMValueRef em_i64s(emit *e, int64_t v);             /* scalar i64 constant, for index arithmetic */
 
 /* ---- instructions (any width) ---- */
 LLVMValueRef em_fadd(emit *e, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef em_fsub(emit *e, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef em_fmul(emit *e, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef em_fdiv(emit *e, LLVMValueRef a, LLVMValueRef b);
-LLVMValueRef em_mad(emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef c);   /* a*b+c inside functions and accumulations: one rounding where the level has fma, two where not */
-LLVMValueRef em_intrinsic(emit *e, const char *name, int n, LLVMValueRef *args);/* overloaded on args[0]'s type: "llvm.sqrt", "llvm.fabs", "llvm.fma", "llvm.roundeven" ... only ones that never become a library call at this level */
+LLVMValueRef em_mad(
+    emit *e, LLVMValueRef a, LLVMValueRef b,
+    LLVMValueRef c); /* a*b+c inside functions and accumulations: one rounding where the level has fma, two where not */
+LLVMValueRef
+em_intrinsic(emit *e, const char *name, int n,
+             LLVMValueRef *args); /* overloaded on args[0]'s type: "llvm.sqrt", "llvm.fabs", "llvm.fma",
+                                     "llvm.roundeven" ... only ones that never become a library call at this level */
 LLVMValueRef em_fcmp(emit *e, LLVMRealPredicate p, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef em_icmp(emit *e, LLVMIntPredicate p, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef em_select(emit *e, LLVMValueRef c, LLVMValueRef a, LLVMValueRef b);
-LLVMValueRef em_bits_of_f32(emit *e, LLVMValueRef x);                  /* float -> i32 bitcast */
+LLVMValueRef em_bits_of_f32(emit *e, LLVMValueRef x); /* float -> i32 bitcast */
 LLVMValueRef em_f32_of_bits(emit *e, LLVMValueRef x);
-LLVMValueRef em_add(emit *e, LLVMValueRef a, LLVMValueRef b);          /* integers, wrapping */
+LLVMValueRef em_add(emit *e, LLVMValueRef a, LLVMValueRef b); /* integers, wrapping */
 LLVMValueRef em_sub(emit *e, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef em_mul(emit *e, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef em_and(emit *e, LLVMValueRef a, LLVMValueRef b);
@@ -83,17 +94,19 @@ LLVMValueRef em_ashr(emit *e, LLVMValueRef a, int bits);
 LLVMValueRef em_fabs(emit *e, LLVMValueRef x);
 LLVMValueRef em_fneg(emit *e, LLVMValueRef x);
 LLVMValueRef em_copysign(emit *e, LLVMValueRef magnitude, LLVMValueRef sign);
-LLVMValueRef em_rint(emit *e, LLVMValueRef x);                         /* nearest even; SSE4.1 roundps and up */
+LLVMValueRef em_rint(emit *e, LLVMValueRef x); /* nearest even; SSE4.1 roundps and up */
 
 /* ---- memory. mask: <lanes x i1>, or NULL = all lanes ---- */
 LLVMValueRef em_gep(emit *e, LLVMValueRef base, LLVMTypeRef element, LLVMValueRef index);
-/* Loads `lanes` elements of buffer `buf` at element offset `off`, `step` apart (i64; constant 0 = one element splat, read whatever the mask; constant 1 = contiguous, else gathered). */
+/* Loads `lanes` elements of buffer `buf` at element offset `off`, `step` apart (i64; constant 0 = one element splat,
+ * read whatever the mask; constant 1 = contiguous, else gathered). */
 LLVMValueRef em_load(emit *e, int buf, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask);
-void         em_store(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask);
-LLVMValueRef em_load_ptr(emit *e, ir_dtype t, LLVMValueRef ptr, LLVMValueRef mask, unsigned align);    /* contiguous, current width */
-void         em_store_ptr(emit *e, ir_dtype t, LLVMValueRef value, LLVMValueRef ptr, LLVMValueRef mask, unsigned align);
-LLVMValueRef em_to_register(emit *e, ir_dtype t, LLVMValueRef v);       /* and back */
-LLVMValueRef em_to_memory(emit *e, ir_dtype t, LLVMValueRef v);         /* a value as its memory type */
+void em_store(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask);
+LLVMValueRef em_load_ptr(emit *e, ir_dtype t, LLVMValueRef ptr, LLVMValueRef mask,
+                         unsigned align); /* contiguous, current width */
+void em_store_ptr(emit *e, ir_dtype t, LLVMValueRef value, LLVMValueRef ptr, LLVMValueRef mask, unsigned align);
+LLVMValueRef em_to_register(emit *e, ir_dtype t, LLVMValueRef v); /* and back */
+LLVMValueRef em_to_memory(emit *e, ir_dtype t, LLVMValueRef v);   /* a value as its memory type */
 /* One element for each lane, `at` elements (<lanes x i64>) behind element `off`. */
 LLVMValueRef em_gather(emit *e, int buf, LLVMValueRef off, LLVMValueRef at, LLVMValueRef mask);
 /* Lanes i < n of the current width; n is a scalar i64, any value. Only where level->has_mask or n is a constant. */
@@ -101,78 +114,94 @@ LLVMValueRef em_mask(emit *e, LLVMValueRef n);
 
 /* ---- control ---- */
 /* next: the block that ends the body, known after em_end. */
-typedef struct em_loop { LLVMBasicBlockRef head, body, next, done; LLVMValueRef i, step; int number; } em_loop;
-/* for (i64 i = begin; i < end; i += step). Between the calls the builder is inside the body; after em_end it is behind the loop.
- * Values that change across iterations live in allocas (em_alloca; the back end keeps them in memory under optnone) or in phis made by em_loop_phi. */
-em_loop      em_for(emit *e, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef step);
-LLVMValueRef em_loop_phi(emit *e, em_loop *l, LLVMValueRef initial);    /* call right after em_for */
-void         em_loop_next(emit *e, LLVMValueRef phi, LLVMValueRef value);/* the phi's value in the next iteration: call before em_end, in the block that ends the body */
-void         em_end(emit *e, em_loop *l);
-typedef struct em_branch { LLVMBasicBlockRef then, other, done; } em_branch;
-em_branch    em_if(emit *e, LLVMValueRef cond);
-void         em_else(emit *e, em_branch *b);
-void         em_endif(emit *e, em_branch *b);                           /* works without em_else */
-LLVMValueRef em_alloca(emit *e, LLVMTypeRef t, unsigned align);         /* in the entry block */
+typedef struct em_loop {
+    LLVMBasicBlockRef head, body, next, done;
+    LLVMValueRef i, step;
+    int number;
+} em_loop;
+/* for (i64 i = begin; i < end; i += step). Between the calls the builder is inside the body; after em_end it is behind
+ * the loop. Values that change across iterations live in allocas (em_alloca; the back end keeps them in memory under
+ * optnone) or in phis made by em_loop_phi. */
+em_loop em_for(emit *e, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef step);
+LLVMValueRef em_loop_phi(emit *e, em_loop *l, LLVMValueRef initial); /* call right after em_for */
+void em_loop_next(emit *e, LLVMValueRef phi, LLVMValueRef value); /* the phi's value in the next iteration: call before
+                                                                     em_end, in the block that ends the body */
+void em_end(emit *e, em_loop *l);
+typedef struct em_branch {
+    LLVMBasicBlockRef then, other, done;
+} em_branch;
+em_branch em_if(emit *e, LLVMValueRef cond);
+void em_else(emit *e, em_branch *b);
+void em_endif(emit *e, em_branch *b);                           /* works without em_else */
+LLVMValueRef em_alloca(emit *e, LLVMTypeRef t, unsigned align); /* in the entry block */
 LLVMBasicBlockRef em_block(emit *e, const char *name);
 
 /* ---- line tables (debug_info.c) ---- */
 /* What is emitted up to em_back belongs to this instruction of the kernel; em_back takes what em_at gave. */
-void        *em_at(emit *e, int inst);
-void         em_back(emit *e, void *before);
+void *em_at(emit *e, int inst);
+void em_back(emit *e, void *before);
 
 /* ---- the scalar program ---- */
-/* Lowers instruction op on operand values of the current width (operands, then scalar attributes); dispatch made from ops.def. */
+/* Lowers instruction op on operand values of the current width (operands, then scalar attributes); dispatch made from
+ * ops.def. */
 LLVMValueRef em_lower(emit *e, const ir_kinst *inst, LLVMValueRef *in, const ir_dtype *in_type);
 LLVMValueRef em_cast(emit *e, LLVMValueRef x, ir_dtype from, ir_dtype to);
 /* lower_half.c; t is f16 or bf16, bits are i16. */
 LLVMValueRef em_half_value(emit *e, ir_dtype t, LLVMValueRef bits);
-LLVMValueRef em_half_bits(emit *e, ir_dtype t, LLVMValueRef value);     /* of a value of the type */
-LLVMValueRef em_half_round(emit *e, ir_dtype t, LLVMValueRef value, bool is_arithmetic);  /* any float to the nearest value of the type;
-                                    is_arithmetic: a NaN can only come from operands of that type, or from the instruction itself */
-/* random.c: elements of a RANDOM instruction: one a lane, of any numbers (i64); or as em_random_block(...) vectors those from element
- * `first` on (a scalar, a multiple of 4) in adjacent lanes: a quarter of the work. seed: i64 at the current width. */
+LLVMValueRef em_half_bits(emit *e, ir_dtype t, LLVMValueRef value); /* of a value of the type */
+LLVMValueRef em_half_round(emit *e, ir_dtype t, LLVMValueRef value,
+                           bool is_arithmetic); /* any float to the nearest value of the type;
+is_arithmetic: a NaN can only come from operands of that type, or from the instruction itself */
+/* random.c: elements of a RANDOM instruction: one a lane, of any numbers (i64); or as em_random_block(...) vectors
+ * those from element `first` on (a scalar, a multiple of 4) in adjacent lanes: a quarter of the work. seed: i64 at the
+ * current width. */
 LLVMValueRef em_random(emit *e, const ir_kinst *inst, LLVMValueRef seed, LLVMValueRef number);
 enum { EM_RANDOM_MAX = 4 };
-int          em_random_block(emit *e, const ir_kinst *inst, LLVMValueRef seed, LLVMValueRef first, LLVMValueRef out[EM_RANDOM_MAX]);
+int em_random_block(emit *e, const ir_kinst *inst, LLVMValueRef seed, LLVMValueRef first,
+                    LLVMValueRef out[EM_RANDOM_MAX]);
 /* Operator of a reduction on accumulators: combine(acc, x) for values of dtype t. */
 LLVMValueRef em_combine(emit *e, ir_op reduce_op, ir_dtype t, LLVMValueRef acc, LLVMValueRef x);
-LLVMValueRef em_identity(emit *e, ir_op reduce_op, ir_dtype t);         /* current width */
+LLVMValueRef em_identity(emit *e, ir_op reduce_op, ir_dtype t); /* current width */
 LLVMValueRef em_lane(emit *e, LLVMValueRef vector, int lane);
 
-/* Evaluates the program lazily: em_value(e, v, inst) lowers `inst` and what it needs once into v->at[]; loads go through
- * v->load so that each kernel kind decides addresses. */
+/* Evaluates the program lazily: em_value(e, v, inst) lowers `inst` and what it needs once into v->at[]; loads go
+ * through v->load so that each kernel kind decides addresses. */
 typedef struct em_values em_values;
 struct em_values {
-    LLVMValueRef at[IR_KERNEL_MAX_INSTS];       /* NULL = not yet lowered in this body */
-    LLVMValueRef (*load)(emit *e, em_values *v, const ir_kinst *inst, void *user);  /* IR_K_LOAD and IR_K_INDEX */
+    LLVMValueRef at[IR_KERNEL_MAX_INSTS]; /* NULL = not yet lowered in this body */
+    LLVMValueRef (*load)(emit *e, em_values *v, const ir_kinst *inst, void *user); /* IR_K_LOAD and IR_K_INDEX */
     void *user;
-    em_values *one;             /* scalars of what does not vary along the lanes; made where it is needed */
+    em_values *one; /* scalars of what does not vary along the lanes; made where it is needed */
 };
-void         em_values_init(em_values *v, LLVMValueRef (*load)(emit *, em_values *, const ir_kinst *, void *), void *user);
+void em_values_init(em_values *v, LLVMValueRef (*load)(emit *, em_values *, const ir_kinst *, void *), void *user);
 LLVMValueRef em_value(emit *e, em_values *v, int inst);
 /* A value that does not vary along the lanes, as a scalar whatever the width. */
 LLVMValueRef em_uniform(emit *e, em_values *v, int inst);
-/* emit_access.c: what v->load does for IR_K_LOAD: the lanes along dim `lane_dim` (-1: none) are `step` apart from element
- * `off` on; the instruction's own offset and guard come to that. */
-LLVMValueRef em_load_value(emit *e, em_values *v, const ir_kinst *inst, int lane_dim, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask);
+/* emit_access.c: what v->load does for IR_K_LOAD: the lanes along dim `lane_dim` (-1: none) are `step` apart from
+ * element `off` on; the instruction's own offset and guard come to that. */
+LLVMValueRef em_load_value(emit *e, em_values *v, const ir_kinst *inst, int lane_dim, LLVMValueRef off,
+                           LLVMValueRef step, LLVMValueRef mask);
 
-/* ---- one function a kernel kind: builds the whole body of e->fn after the entry block; codegen.c adds the last `ret 0` ---- */
+/* ---- one function a kernel kind: builds the whole body of e->fn after the entry block; codegen.c adds the last `ret
+ * 0` ---- */
 fusor_status jit_emit_map(emit *e, fu_error *err);
-void map_emit_transposed(emit *e);                                     /* map_transpose.c */
+void map_emit_transposed(emit *e); /* map_transpose.c */
 fusor_status jit_emit_reduce(emit *e, fu_error *err);
 fusor_status jit_emit_row(emit *e, fu_error *err);
-fusor_status row_emit(emit *e, fu_error *err, LLVMValueRef begin, LLVMValueRef end);    /* rows [begin, end) into e->fn; end may be past the last */
+fusor_status row_emit(emit *e, fu_error *err, LLVMValueRef begin,
+                      LLVMValueRef end); /* rows [begin, end) into e->fn; end may be past the last */
 fusor_status jit_emit_scan(emit *e, fu_error *err);
 fusor_status jit_emit_contract(emit *e, fu_error *err);
 fusor_status jit_emit_window(emit *e, fu_error *err);
 fusor_status jit_emit_attention(emit *e, fu_error *err);
 /* A function beside e->fn in its module, with the attributes of all generated code. */
-/* demote.c: integers and pointers of e->fn that live in more than one block go through memory; the builder at its end. */
-void         em_demote(emit *e);
+/* demote.c: integers and pointers of e->fn that live in more than one block go through memory; the builder at its end.
+ */
+void em_demote(emit *e);
 /* The same but inside innermost loops: what they use from outside is loaded in front of them. */
-void         em_demote_nests(emit *e);
+void em_demote_nests(emit *e);
 /* Loads what the argument block holds into e, at the entry of e->fn; nothing of buffers that e->whole does not have. */
-void         em_load_args(emit *e, LLVMValueRef args);
-void         em_leave_unoptimized(emit *e, LLVMValueRef fn);   /* of a function made as an optimized one */
+void em_load_args(emit *e, LLVMValueRef args);
+void em_leave_unoptimized(emit *e, LLVMValueRef fn); /* of a function made as an optimized one */
 LLVMValueRef em_function(emit *e, const char *name, LLVMTypeRef type, bool is_optimized);
 #endif

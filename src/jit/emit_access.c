@@ -3,10 +3,11 @@
  * concatenation), and with lanes 2 to 4 elements apart, or backwards.
  *
  *   offset  the same for all lanes: one add, then as without        else: one address a lane
- *   guard   the same for all lanes: a branch around the load        else: all lanes, none, or a masked load: a branch each
+ *   guard   the same for all lanes: a branch around the load        else: all lanes, none, or a masked load: a branch
+ * each
  *
- * Guards change their value a few times in a row, so their branches cost less than masking every load would. Operands are
- * evaluated before the branches, for their values are used again behind them. */
+ * Guards change their value a few times in a row, so their branches cost less than masking every load would. Operands
+ * are evaluated before the branches, for their values are used again behind them. */
 #include "jit/emit.h"
 #include "jit/llvm_compat.h"
 
@@ -54,13 +55,13 @@ static LLVMValueRef load_some(emit *e, const access *a, LLVMValueRef guard) {
     return or_zero(e, &any, some);
 }
 
-LLVMValueRef em_load_value(emit *e, em_values *v, const ir_kinst *inst, int lane_dim, LLVMValueRef off, LLVMValueRef step,
-                           LLVMValueRef mask) {
+LLVMValueRef em_load_value(emit *e, em_values *v, const ir_kinst *inst, int lane_dim, LLVMValueRef off,
+                           LLVMValueRef step, LLVMValueRef mask) {
     access a = {inst->index, off, step, NULL};
     LLVMValueRef guard = NULL;
     bool guard_varies = false;
     int n = 0;
-    if (mask && e->lanes == 1 && LLVMGetTypeKind(LLVMTypeOf(mask)) == LLVMVectorTypeKind) mask = NULL;  /* em_uniform */
+    if (mask && e->lanes == 1 && LLVMGetTypeKind(LLVMTypeOf(mask)) == LLVMVectorTypeKind) mask = NULL; /* em_uniform */
 #define VARIES(i) (e->lanes > 1 && lane_dim >= 0 && (e->varies[i] >> lane_dim & 1) != 0)
     if (inst->variant & IR_LOAD_OFFSET) {
         int i = inst->in[n++];

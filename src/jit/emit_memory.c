@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* emit_memory.c: loads and stores. Buffers are aligned to their element only. Inactive lanes of a mask are never
- * touched. A bool is a byte in memory: compared with zero when it is read, 0 or 1 when it is written; a half is 16 bits. */
+ * touched. A bool is a byte in memory: compared with zero when it is read, 0 or 1 when it is written; a half is 16
+ * bits. */
 #include "jit/emit.h"
 #include "jit/llvm_compat.h"
 
@@ -84,8 +85,8 @@ static LLVMValueRef load_lanes(emit *e, ir_dtype t, LLVMValueRef at, LLVMValueRe
     LLVMTypeRef type = em_vec(e, em_memory_type(e, t));
     unsigned align = ir_dtypes[t].bytes;
     return em_to_register(e, t,
-                       compat_masked_load(e->mod, e->b, COMPAT_SCATTERED, type, at, mask ? mask : all_lanes(e),
-                                          LLVMConstNull(type), align));
+                          compat_masked_load(e->mod, e->b, COMPAT_SCATTERED, type, at, mask ? mask : all_lanes(e),
+                                             LLVMConstNull(type), align));
 }
 
 LLVMValueRef em_gather(emit *e, int buf, LLVMValueRef off, LLVMValueRef at, LLVMValueRef mask) {
@@ -104,8 +105,8 @@ LLVMValueRef em_gather(emit *e, int buf, LLVMValueRef off, LLVMValueRef at, LLVM
 }
 
 /* Lanes s = 2, 3, 4 elements apart: s whole vectors, of which the last one ends at the last element that is read; and
- * shuffles. Backwards (s = -1): one vector, reversed. With a mask each vector is read under what it means for its elements: for
- * 12 active lanes of 16 that are 2 apart, a quarter of the time of a gather. */
+ * shuffles. Backwards (s = -1): one vector, reversed. With a mask each vector is read under what it means for its
+ * elements: for 12 active lanes of 16 that are 2 apart, a quarter of the time of a gather. */
 static LLVMValueRef load_spread(emit *e, ir_dtype t, LLVMValueRef base, LLVMValueRef off, int s, LLVMValueRef active) {
     LLVMTypeRef element = em_memory_type(e, t), type = em_vec(e, element);
     int n = e->lanes, parts = s < 0 ? 1 : s;
@@ -114,18 +115,19 @@ static LLVMValueRef load_spread(emit *e, ir_dtype t, LLVMValueRef base, LLVMValu
         int from = p < parts - 1 || p == 0 ? p * n : (s - 1) * (n - 1);
         LLVMValueRef x, ptr = em_gep(e, base, element, p ? em_add(e, off, em_i64s(e, from)) : first);
         if (active) {
-            for (int i = 0; i < n; i++) {       /* the lane that element i of this part is, or none: lane n, which is false */
+            for (int i = 0; i < n; i++) { /* the lane that element i of this part is, or none: lane n, which is false */
                 int lane = s < 0 ? n - 1 - i : (from + i) % s ? n : (from + i) / s;
                 mask[i] = LLVMConstInt(e->t_i32, (unsigned)lane, 0);
             }
             LLVMValueRef none = LLVMConstNull(LLVMTypeOf(active));
             LLVMValueRef here = LLVMBuildShuffleVector(e->b, active, none, LLVMConstVector(mask, (unsigned)n), "");
-            x = compat_masked_load(e->mod, e->b, COMPAT_CONTIGUOUS, type, ptr, here, LLVMConstNull(type), ir_dtypes[t].bytes);
+            x = compat_masked_load(e->mod, e->b, COMPAT_CONTIGUOUS, type, ptr, here, LLVMConstNull(type),
+                                   ir_dtypes[t].bytes);
         } else {
             x = LLVMBuildLoad2(e->b, type, ptr, "");
             LLVMSetAlignment(x, ir_dtypes[t].bytes);
         }
-        for (int i = 0; i < n; i++) {           /* what this part has joins the lanes that are there already */
+        for (int i = 0; i < n; i++) { /* what this part has joins the lanes that are there already */
             int at = s < 0 ? n - 1 - i : i * s - from;
             bool is_here = at >= 0 && at < n && (p == 0 || i * s >= p * n);
             mask[i] = LLVMConstInt(e->t_i32, (unsigned)(is_here ? n + at : i), 0);
@@ -166,8 +168,7 @@ LLVMValueRef em_load(emit *e, int buf, LLVMValueRef off, LLVMValueRef step, LLVM
     return em_to_register(e, t, v);
 }
 
-static void store_lanes(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueRef step,
-                        LLVMValueRef mask) {
+static void store_lanes(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask) {
     ir_dtype t = e->k->buffer[buf].dtype;
     unsigned align = ir_dtypes[t].bytes;
     LLVMTypeRef element = em_memory_type(e, t);

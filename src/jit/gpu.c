@@ -6,7 +6,8 @@
 
 enum { GLOBAL = 1, SHARED = 3, PTX_KERNEL = 71 /* LLVM's calling convention */ };
 
-static LLVMValueRef call(emit *e, const char *name, LLVMTypeRef *overload, unsigned n_overload, LLVMValueRef *in, unsigned n) {
+static LLVMValueRef call(emit *e, const char *name, LLVMTypeRef *overload, unsigned n_overload, LLVMValueRef *in,
+                         unsigned n) {
     unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
     LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, id, overload, n_overload);
     return LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, in, n, "");
@@ -46,8 +47,10 @@ void gpu_begin(emit *e, const char *symbol) {
         e->size[d] = k->dim[d].size == IR_SIZE_RUNTIME ? gpu_word(e, n++) : em_i64s(e, k->dim[d].size);
     for (int b = 0; b < k->n_buffers; b++)
         for (int d = 0; d < k->n_dims; d++)
-            e->stride[b][d] = k->buffer[b].stride[d] == IR_STRIDE_RUNTIME ? gpu_word(e, n++) : em_i64s(e, k->buffer[b].stride[d]);
-    for (int s = 0; s < k->n_scalars; s++) e->scalar[s] = em_to_register(e, k->scalar[s], load_word(e, em_memory_type(e, k->scalar[s]), n++));
+            e->stride[b][d] =
+                k->buffer[b].stride[d] == IR_STRIDE_RUNTIME ? gpu_word(e, n++) : em_i64s(e, k->buffer[b].stride[d]);
+    for (int s = 0; s < k->n_scalars; s++)
+        e->scalar[s] = em_to_register(e, k->scalar[s], load_word(e, em_memory_type(e, k->scalar[s]), n++));
 }
 
 LLVMValueRef gpu_special(emit *e, const char *name) {

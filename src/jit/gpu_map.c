@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_map.c: element-wise kernels on a GPU. Threads along x take columns (the last dim), one or IR_GPU_VECTOR at a time, threads
- * along y rows; each goes on by the size of the grid. A scatter's line is one thread's: its updates come in order. */
+/* gpu_map.c: element-wise kernels on a GPU. Threads along x take columns (the last dim), one or IR_GPU_VECTOR at a
+ * time, threads along y rows; each goes on by the size of the grid. A scatter's line is one thread's: its updates come
+ * in order. */
 #include "jit/gpu.h"
 #include <string.h>
 
 typedef struct map {
-    int last;       /* number of the last dim; -1: a single element */
+    int last; /* number of the last dim; -1: a single element */
     LLVMValueRef offset[IR_KERNEL_MAX_BUFFERS], index[IR_KERNEL_MAX_DIMS], column;
 } map;
 
@@ -42,7 +43,8 @@ static void emit_step(emit *e, map *m, LLVMValueRef column) {
     for (int i = 0; i < k->n_insts; i++) {
         if (k->inst[i].op != IR_K_STORE) continue;
         int b = k->inst[i].index;
-        LLVMValueRef stride = m->last >= 0 ? e->stride[b][m->last] : em_i64s(e, 1), off = advance(e, m->offset[b], column, stride);
+        LLVMValueRef stride = m->last >= 0 ? e->stride[b][m->last] : em_i64s(e, 1),
+                     off = advance(e, m->offset[b], column, stride);
         if (k->inst[i].variant & IR_STORE_OFFSET) off = em_add(e, off, em_value(e, &v, k->inst[i].in[1]));
         em_store(e, b, em_value(e, &v, k->inst[i].in[0]), off, stride, NULL);
     }

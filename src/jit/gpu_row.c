@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_row.c: reduce and row kernels on a GPU. A team (a block, or a warp where rows are known to be short) takes one row:
+/* gpu_row.c: reduce and row kernels on a GPU. A team (a block, or a warp where rows are known to be short) takes one
+ * row:
  *
- *   for each pass: each thread sweeps its elements, a step of the team apart; the team's accumulators become one by shuffles
- *                  and, in a block, shared memory; every thread has the result, so the next pass can use it
- *   one thread: values of the row and their stores
+ *   for each pass: each thread sweeps its elements, a step of the team apart; the team's accumulators become one by
+ * shuffles and, in a block, shared memory; every thread has the result, so the next pass can use it one thread: values
+ * of the row and their stores
  *
- * Few long rows are cut into parts, the units of phase 0, whose partial results phase 1 combines. In column form a thread
- * takes a column, of a part of its rows. The order of a reduction follows from the sizes. Data flow, addresses and
- * accumulators are those of the CPU's kernels (reduce_common.c). */
+ * Few long rows are cut into parts, the units of phase 0, whose partial results phase 1 combines. In column form a
+ * thread takes a column, of a part of its rows. The order of a reduction follows from the sizes. Data flow, addresses
+ * and accumulators are those of the CPU's kernels (reduce_common.c). */
 #include "jit/gpu.h"
 #include "jit/reduce_common.h"
 #include <string.h>
@@ -16,10 +17,10 @@ enum { WARPS = IR_GPU_THREADS / IR_GPU_WARP };
 
 typedef struct row {
     red *r;
-    bool is_warp;           /* a row is one warp's */
-    LLVMValueRef lane, size;/* number in the team, threads of the team */
-    LLVMValueRef thread;    /* number in the block */
-    LLVMValueRef shared;    /* of a block: WARPS slots of IR_PARTIAL_BYTES */
+    bool is_warp;            /* a row is one warp's */
+    LLVMValueRef lane, size; /* number in the team, threads of the team */
+    LLVMValueRef thread;     /* number in the block */
+    LLVMValueRef shared;     /* of a block: WARPS slots of IR_PARTIAL_BYTES */
     LLVMValueRef chunks;
 } row;
 
@@ -63,7 +64,8 @@ typedef struct acc_loop {
     red_acc acc[IR_KERNEL_MAX_INSTS];
 } acc_loop;
 
-static void begin_loop(row *w, const pass *p, acc_loop *l, const red_acc *from, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef step) {
+static void begin_loop(row *w, const pass *p, acc_loop *l, const red_acc *from, LLVMValueRef begin, LLVMValueRef end,
+                       LLVMValueRef step) {
     emit *e = w->r->e;
     l->loop = em_for(e, begin, end, step);
     for (int a = 0; a < p->n_acc; a++) {
@@ -109,19 +111,22 @@ static void take_element(row *w, const pass *p, const em_values *of_row, LLVMVal
 
 static void identities(row *w, const pass *p, red_acc *acc) {
     for (int a = 0; a < p->n_acc; a++) {
-        LLVMValueRef none = red_is_arg(w->r, p->acc[a]) ? em_i64s(w->r->e, red_is_last(w->r, p->acc[a]) ? -1 : 0) : NULL;
+        LLVMValueRef none =
+            red_is_arg(w->r, p->acc[a]) ? em_i64s(w->r->e, red_is_last(w->r, p->acc[a]) ? -1 : 0) : NULL;
         acc[a] = red_identity(w->r, p->acc[a], none);
     }
 }
 
 /* Elements of the partial results [from, to), `step` of them apart from `first` on, or all of them in column form. */
-static void sweep(row *w, const pass *p, const em_values *of_row, LLVMValueRef from, LLVMValueRef to, LLVMValueRef c, red_acc *acc) {
+static void sweep(row *w, const pass *p, const em_values *of_row, LLVMValueRef from, LLVMValueRef to, LLVMValueRef c,
+                  red_acc *acc) {
     red *r = w->r;
     emit *e = r->e;
     acc_loop outer, inner;
     begin_loop(w, p, &outer, acc, from, to, em_i64s(e, 1));
     red_enter_block(r, outer.loop.i);
-    begin_loop(w, p, &inner, outer.acc, c ? r->begin : em_add(e, r->begin, w->lane), r->end, c ? em_i64s(e, 1) : w->size);
+    begin_loop(w, p, &inner, outer.acc, c ? r->begin : em_add(e, r->begin, w->lane), r->end,
+               c ? em_i64s(e, 1) : w->size);
     memcpy(acc, inner.acc, (size_t)p->n_acc * sizeof *acc);
     take_element(w, p, of_row, inner.loop.i, c, acc);
     end_loop(w, p, &inner, acc);
@@ -139,8 +144,7 @@ static void find_pass(const red *r, int number, pass *p) {
 }
 
 static void set_results(row *w, const pass *p, const red_acc *acc, em_values *v) {
-    for (int a = 0; a < p->n_acc; a++)
-        v->at[w->r->reduction[p->acc[a]]] = acc[a].index ? acc[a].index : acc[a].value;
+    for (int a = 0; a < p->n_acc; a++) v->at[w->r->reduction[p->acc[a]]] = acc[a].index ? acc[a].index : acc[a].value;
 }
 
 static void finish(row *w, em_values *v, red_at *at) {
@@ -183,7 +187,8 @@ static LLVMValueRef scratch_slot(row *w, int j, LLVMValueRef unit, LLVMValueRef 
 /* Partial results of part `chunk` of all. */
 static void chunk_range(row *w, LLVMValueRef chunk, LLVMValueRef *from, LLVMValueRef *to) {
     emit *e = w->r->e;
-    LLVMValueRef one = em_i64s(e, 1), each = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, w->r->partials, w->chunks), one), w->chunks, "");
+    LLVMValueRef one = em_i64s(e, 1),
+                 each = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, w->r->partials, w->chunks), one), w->chunks, "");
     *from = em_mul(e, chunk, each);
     *to = red_min(e, em_add(e, *from, each), w->r->partials);
 }
@@ -294,7 +299,8 @@ static void column_part(row *w, LLVMValueRef unit, LLVMValueRef c, bool is_whole
     }
     LLVMValueRef units = em_mul(e, em_mul(e, r->rows, w->chunks), r->columns);
     for (int a = 0; a < p.n_acc; a++)
-        red_store_partial(r, p.acc[a], acc[a], scratch_slot(w, p.acc[a], em_add(e, em_mul(e, unit, r->columns), c), units));
+        red_store_partial(r, p.acc[a], acc[a],
+                          scratch_slot(w, p.acc[a], em_add(e, em_mul(e, unit, r->columns), c), units));
 }
 
 static void finish_column(row *w, LLVMValueRef q, LLVMValueRef c) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_window.c: convolutions on a GPU: a thread makes one element of the output, and the next one a grid further. Products from 0
- * upwards in K blocks, then block sums in order, as everywhere (schedule.h); operands are read where they lie. */
+/* gpu_window.c: convolutions on a GPU: a thread makes one element of the output, and the next one a grid further.
+ * Products from 0 upwards in K blocks, then block sums in order, as everywhere (schedule.h); operands are read where
+ * they lie. */
 #include "jit/gpu.h"
 
 typedef struct window {
@@ -14,7 +15,8 @@ static LLVMValueRef offset(const window *w, int buffer) {
     emit *e = w->e;
     LLVMValueRef off = em_i64s(e, 0);
     for (int d = 0; d < w->k->n_dims; d++)
-        if (w->index[d] && w->k->buffer[buffer].stride[d] != 0) off = em_add(e, off, em_mul(e, w->index[d], e->stride[buffer][d]));
+        if (w->index[d] && w->k->buffer[buffer].stride[d] != 0)
+            off = em_add(e, off, em_mul(e, w->index[d], e->stride[buffer][d]));
     return off;
 }
 
@@ -42,7 +44,8 @@ static LLVMValueRef product(window *w, int from, int to) {
 static LLVMValueRef sum_up(window *w, ir_dtype acc) {
     emit *e = w->e;
     const ir_kinst *mm = &w->k->inst[w->matmul];
-    LLVMValueRef zero = LLVMConstNull(em_scalar_type(e, acc)), all = product(w, w->first_k, w->k->n_dims), kb = em_i64s(e, w->k->tile.kb);
+    LLVMValueRef zero = LLVMConstNull(em_scalar_type(e, acc)), all = product(w, w->first_k, w->k->n_dims),
+                 kb = em_i64s(e, w->k->tile.kb);
     em_loop block = em_for(e, em_i64s(e, 0), all, kb);
     LLVMValueRef total = em_loop_phi(e, &block, zero), end = em_add(e, block.i, kb);
     end = em_select(e, em_icmp(e, LLVMIntSLT, end, all), end, all);
@@ -80,7 +83,8 @@ fusor_status gpu_emit_window(emit *e, fu_error *err) {
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_K_STORE) em_value(e, &v, i);
     for (int i = 0; i < k->n_insts; i++)
-        if (k->inst[i].op == IR_K_STORE) em_store(e, k->inst[i].index, em_value(e, &v, i), offset(w, k->inst[i].index), em_i64s(e, 1), NULL);
+        if (k->inst[i].op == IR_K_STORE)
+            em_store(e, k->inst[i].index, em_value(e, &v, i), offset(w, k->inst[i].index), em_i64s(e, 1), NULL);
     em_end(e, &l);
     return FUSOR_OK;
 }

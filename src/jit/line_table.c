@@ -1,16 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* line_table.c: runs the line number program of DWARF 4 and 5 (https://dwarfstd.org, section 6.2), of which rows of address
- * and line are kept. Every read is checked: the section is bytes from outside as far as this file is concerned. */
+/* line_table.c: runs the line number program of DWARF 4 and 5 (https://dwarfstd.org, section 6.2), of which rows of
+ * address and line are kept. Every read is checked: the section is bytes from outside as far as this file is concerned.
+ */
 #include "jit/line_table.h"
 #include "base/vec.h"
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LNS_COPY = 1, LNS_ADVANCE_PC, LNS_ADVANCE_LINE, LNS_SET_FILE, LNS_SET_COLUMN, LNS_NEGATE_STMT, LNS_BASIC_BLOCK, LNS_CONST_ADD_PC,
-       LNS_FIXED_ADVANCE_PC, LNS_PROLOGUE_END, LNS_EPILOGUE_BEGIN, LNS_SET_ISA, LNE_END_SEQUENCE = 1, LNE_SET_ADDRESS = 2, MAX_ROWS = 1 << 20 };
+enum {
+    LNS_COPY = 1,
+    LNS_ADVANCE_PC,
+    LNS_ADVANCE_LINE,
+    LNS_SET_FILE,
+    LNS_SET_COLUMN,
+    LNS_NEGATE_STMT,
+    LNS_BASIC_BLOCK,
+    LNS_CONST_ADD_PC,
+    LNS_FIXED_ADVANCE_PC,
+    LNS_PROLOGUE_END,
+    LNS_EPILOGUE_BEGIN,
+    LNS_SET_ISA,
+    LNE_END_SEQUENCE = 1,
+    LNE_SET_ADDRESS = 2,
+    MAX_ROWS = 1 << 20
+};
 
-typedef struct cursor { const uint8_t *at, *end; bool failed; } cursor;
+typedef struct cursor {
+    const uint8_t *at, *end;
+    bool failed;
+} cursor;
 
 static uint64_t fixed(cursor *c, size_t bytes) {
     uint64_t v = 0;
@@ -38,7 +57,11 @@ static uint64_t leb(cursor *c, bool is_signed) {
 }
 
 typedef fu_vec(fusor_codegen_line) rows;
-typedef struct machine { uint64_t address, line, code_bytes; fu_arena *arena; rows *out; } machine;
+typedef struct machine {
+    uint64_t address, line, code_bytes;
+    fu_arena *arena;
+    rows *out;
+} machine;
 
 static void add_row(machine *m, uint64_t line) {
     fusor_codegen_line row = {(uint32_t)m->address, line <= UINT32_MAX ? (uint32_t)line : 0};
@@ -53,13 +76,13 @@ static bool run_unit(cursor *section, machine *m) {
     section->at += length;
     uint64_t version = fixed(&c, 2);
     if (version < 2 || version > 5) return false;
-    if (version >= 5) (void)fixed(&c, 2);           /* sizes of addresses and of segments */
+    if (version >= 5) (void)fixed(&c, 2); /* sizes of addresses and of segments */
     uint64_t header_length = fixed(&c, 4);
     if (c.failed || header_length > (uint64_t)(c.end - c.at)) return false;
     const uint8_t *program = c.at + header_length;
     uint64_t step = fixed(&c, 1);
-    if (version >= 4) (void)fixed(&c, 1);           /* operations in one instruction: 1 */
-    (void)fixed(&c, 1);                             /* is_stmt */
+    if (version >= 4) (void)fixed(&c, 1); /* operations in one instruction: 1 */
+    (void)fixed(&c, 1);                   /* is_stmt */
     int8_t line_base = (int8_t)fixed(&c, 1);
     uint64_t line_range = fixed(&c, 1), opcode_base = fixed(&c, 1);
     uint8_t operands[256] = {0};
@@ -121,8 +144,8 @@ static int by_offset(const void *pa, const void *pb) {
     return (a->line != 0) - (b->line != 0);
 }
 
-fusor_status jit_line_table(const void *section, size_t bytes, uint64_t code_bytes, fu_arena *a, fusor_codegen_line **rows_out,
-                            size_t *n_out, fu_error *err) {
+fusor_status jit_line_table(const void *section, size_t bytes, uint64_t code_bytes, fu_arena *a,
+                            fusor_codegen_line **rows_out, size_t *n_out, fu_error *err) {
     rows all = {0};
     machine m = {.code_bytes = code_bytes, .arena = a, .out = &all};
     cursor c = {section, (const uint8_t *)section + bytes, false};

@@ -170,7 +170,8 @@ static fusor_status read_lines(const object *o, fu_arena *a, jit_blob *out) {
     for (uint32_t i = 0; i < o->header.e_shnum; i++) {
         const Elf64_Shdr *s = &o->section[i];
         if (s->sh_type != SHT_PROGBITS || strcmp(section_name(o, i), ".debug_line") != 0) continue;
-        if (s->sh_flags & SHF_COMPRESSED || !in_file(o, s->sh_offset, s->sh_size)) return REFUSE(o, "the line table lies outside the file");
+        if (s->sh_flags & SHF_COMPRESSED || !in_file(o, s->sh_offset, s->sh_size))
+            return REFUSE(o, "the line table lies outside the file");
         uint8_t *copy = fu_alloc(a, s->sh_size + 1);
         memcpy(copy, o->data + s->sh_offset, s->sh_size);
         for (uint32_t r = 0; r < o->header.e_shnum; r++)

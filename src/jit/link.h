@@ -8,12 +8,12 @@
 #include "ir/codegen_api.h"
 
 typedef struct jit_blob {
-    uint8_t *data;          /* in the arena */
-    size_t   bytes;
-    uint64_t entry;         /* offset of the function */
-    uint64_t code_bytes;    /* instructions are [0, code_bytes) */
-    fusor_codegen_line *lines;      /* in the arena; n_lines is 0 where the object has no line table */
-    size_t   n_lines;
+    uint8_t *data; /* in the arena */
+    size_t bytes;
+    uint64_t entry;            /* offset of the function */
+    uint64_t code_bytes;       /* instructions are [0, code_bytes) */
+    fusor_codegen_line *lines; /* in the arena; n_lines is 0 where the object has no line table */
+    size_t n_lines;
 } jit_blob;
 enum { JIT_BLOB_ALIGN = 64, JIT_BLOB_MAX_BYTES = 64 << 20 };
 

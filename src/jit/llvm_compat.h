@@ -7,8 +7,8 @@
 
 /* Masked memory: contiguous (ptr) or one pointer a lane (vector of ptr). Inactive lanes of a load give passthru. */
 typedef enum compat_masked { COMPAT_CONTIGUOUS, COMPAT_SCATTERED } compat_masked;
-LLVMValueRef compat_masked_load(LLVMModuleRef mod, LLVMBuilderRef b, compat_masked kind, LLVMTypeRef type, LLVMValueRef ptr,
-                                LLVMValueRef mask, LLVMValueRef passthru, unsigned align);
+LLVMValueRef compat_masked_load(LLVMModuleRef mod, LLVMBuilderRef b, compat_masked kind, LLVMTypeRef type,
+                                LLVMValueRef ptr, LLVMValueRef mask, LLVMValueRef passthru, unsigned align);
 void compat_masked_store(LLVMModuleRef mod, LLVMBuilderRef b, compat_masked kind, LLVMValueRef value, LLVMValueRef ptr,
                          LLVMValueRef mask, unsigned align);
 #endif

@@ -8,13 +8,15 @@
  *   store   float -> 16 bits, exact; the bits that a load or a rounding came from are remembered, so a value that only
  *           passes through costs nothing
  *
- * Where the level has F16C (or is a GPU's) its instructions do f16 (they keep subnormals whatever the control register says); else, and
- * for bf16, integers do. vcvtneps2bf16 is of no use: it flushes subnormals.
- * Rounding through f32 is the rounding of the exact result for + - * / and sqrt: 24 >= 2 * 11 + 2 bits (Figueroa 1995). */
+ * Where the level has F16C (or is a GPU's) its instructions do f16 (they keep subnormals whatever the control register
+ * says); else, and for bf16, integers do. vcvtneps2bf16 is of no use: it flushes subnormals. Rounding through f32 is
+ * the rounding of the exact result for + - * / and sqrt: 24 >= 2 * 11 + 2 bits (Figueroa 1995). */
 #include "jit/lower.h"
 #include <string.h>
 
-static bool has_f16c(const emit *e) { return ir_level_is_gpu(e->k->level) || strstr(e->level->features, "f16c") != NULL; }
+static bool has_f16c(const emit *e) {
+    return ir_level_is_gpu(e->k->level) || strstr(e->level->features, "f16c") != NULL;
+}
 static LLVMValueRef i32(emit *e, uint32_t v) { return em_i32(e, (int32_t)v); }
 
 static void remember(emit *e, ir_dtype t, LLVMValueRef value, LLVMValueRef bits) {
@@ -56,8 +58,7 @@ static LLVMValueRef narrow_f16(emit *e, LLVMValueRef value) {
 
 /* ---- bits and values ---- */
 static LLVMValueRef widen(emit *e, ir_dtype t, LLVMValueRef bits) {
-    if (t == FUSOR_BF16)
-        return em_f32_of_bits(e, em_shl(e, LLVMBuildZExt(e->b, bits, em_vec(e, e->t_i32), ""), 16));
+    if (t == FUSOR_BF16) return em_f32_of_bits(e, em_shl(e, LLVMBuildZExt(e->b, bits, em_vec(e, e->t_i32), ""), 16));
     if (!has_f16c(e)) return widen_f16(e, bits);
     LLVMValueRef half = LLVMBuildBitCast(e->b, bits, em_vec(e, LLVMHalfTypeInContext(e->ctx)), "");
     return LLVMBuildFPExt(e->b, half, em_vec(e, e->t_f32), "");
@@ -86,9 +87,9 @@ LLVMValueRef em_half_bits(emit *e, ir_dtype t, LLVMValueRef value) {
 LLVMValueRef em_half_round(emit *e, ir_dtype t, LLVMValueRef value, bool is_arithmetic) {
     if (recall(e, t, value)) return value;
     if (t == FUSOR_F16) return em_half_value(e, t, has_f16c(e) ? narrow_with_f16c(e, value) : narrow_f16(e, value));
-    /* The carry of the addition goes into the exponent as it should, to infinity too; a NaN only gets its quiet bit. But
-     * NaNs that arithmetic makes of bf16 operands are quiet and have 16 zeros below: they stay as they are; but on a GPU all
-     * NaNs are 0x7fffffff. */
+    /* The carry of the addition goes into the exponent as it should, to infinity too; a NaN only gets its quiet bit.
+     * But NaNs that arithmetic makes of bf16 operands are quiet and have 16 zeros below: they stay as they are; but on
+     * a GPU all NaNs are 0x7fffffff. */
     LLVMValueRef x = em_bits_of_f32(e, value), odd = em_and(e, em_lshr(e, x, 16), i32(e, 1));
     LLVMValueRef up = em_add(e, em_add(e, x, i32(e, 0x7fff)), odd);
     if (!is_arithmetic || ir_level_is_gpu(e->k->level))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* lower_mod.c: remainders of floats, exact as C's fmod. With q = trunc(x / y) below 2^(digits - 1), x - q * y is exact:
  * it is a multiple of the last place of y and smaller than y (q may be 1 too large, as x / y may round up: then the
- * difference is negative and y is added). Larger quotients are brought down first, which a branch that all lanes take together
- * leaves out where no lane has one:
+ * difference is negative and y is added). Larger quotients are brought down first, which a branch that all lanes take
+ * together leaves out where no lane has one:
  *
  *   while any lane has x / y >= 2^(digits - 1):
  *       in these lanes x = the remainder by y * 2^k, with k such that the quotient is just below that
@@ -42,7 +42,8 @@ static LLVMValueRef step(emit *e, const format *f, LLVMValueRef x, LLVMValueRef 
     ey = em_select(e, em_icmp(e, LLVMIntEQ, field, zero), ey, field);
     LLVMValueRef k = em_sub(e, em_sub(e, exponent(e, f, x), ey), em_int(e, f->integer, f->digits - 2));
     LLVMValueRef by = y;
-    for (int i = 0; i < 3; i++) { /* 2^k is beyond the format where y is small: in three factors, each a product that is exact */
+    for (int i = 0; i < 3;
+         i++) { /* 2^k is beyond the format where y is small: in three factors, each a product that is exact */
         LLVMValueRef part = em_select(e, em_icmp(e, LLVMIntSLT, k, most), k, most);
         part = em_select(e, em_icmp(e, LLVMIntSGT, part, zero), part, zero);
         LLVMValueRef bits = em_shl(e, em_add(e, part, em_int(e, f->integer, f->bias)), f->digits - 1);
@@ -62,7 +63,8 @@ static LLVMValueRef any(emit *e, LLVMValueRef mask) {
 LLVMValueRef jit_fmod(emit *e, LLVMValueRef x, LLVMValueRef y) {
     const format f = e->dt == FUSOR_F64 ? (format){FUSOR_I64, 53, 1023} : (format){FUSOR_I32, 24, 127};
     LLVMValueRef infinity = em_const(e, e->dt, __builtin_inf()), ax = em_fabs(e, x), ay = em_fabs(e, y);
-    LLVMValueRef fits = em_and(e, em_fcmp(e, LLVMRealOLT, ax, infinity), em_fcmp(e, LLVMRealOGT, ay, em_const(e, e->dt, 0)));
+    LLVMValueRef fits =
+        em_and(e, em_fcmp(e, LLVMRealOLT, ax, infinity), em_fcmp(e, LLVMRealOGT, ay, em_const(e, e->dt, 0)));
     LLVMValueRef is_far = em_fcmp(e, LLVMRealOEQ, ay, infinity);
     LLVMValueRef limit = em_const(e, e->dt, e->dt == FUSOR_F64 ? 0x1p52 : 0x1p23);
 

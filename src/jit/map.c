@@ -11,12 +11,12 @@
  *
  * A step has the level's lanes; more where all values are 8- or 16-bit integers, so that they fill a register.
  *
- * The main loop has no masks, for costly programs too: masked steps alone would halve the code, but stream from L3 at 0.4 of the
- * rate (gelu(x*w+b), 1e6 elements, Zen 5, `fusor bench --filter gelu`: 1.11 ms against 0.43).
- * All values of a step are computed before its first store, so an output may be the same memory as an input.
+ * The main loop has no masks, for costly programs too: masked steps alone would halve the code, but stream from L3 at
+ * 0.4 of the rate (gelu(x*w+b), 1e6 elements, Zen 5, `fusor bench --filter gelu`: 1.11 ms against 0.43). All values of
+ * a step are computed before its first store, so an output may be the same memory as an input.
  *
- * Random numbers of adjacent elements come four vectors at a time (random.c): a body of the main loop is that many steps, and a head of
- * up to three elements is peeled so that it starts at a whole group. */
+ * Random numbers of adjacent elements come four vectors at a time (random.c): a body of the main loop is that many
+ * steps, and a head of up to three elements is peeled so that it starts at a whole group. */
 #include "jit/emit.h"
 #include <string.h>
 
@@ -33,9 +33,9 @@ typedef struct map {
     LLVMValueRef index[IR_KERNEL_MAX_DIMS];                                       /* along the outer dims */
     LLVMValueRef row_scalar[IR_KERNEL_MAX_INSTS], row_splat[IR_KERNEL_MAX_INSTS]; /* values per row; NULL = varies */
     LLVMValueRef column, mask;                                                    /* of the step being emitted */
-    int number;                        /* instruction with the elements' numbers in a block of random ones; -1: no blocks */
-    vectors *random;                   /* by instruction: of the body's steps; NULL in the first: none */
-    int step_of_body;                  /* -1: not in a body that has them */
+    int number;       /* instruction with the elements' numbers in a block of random ones; -1: no blocks */
+    vectors *random;  /* by instruction: of the body's steps; NULL in the first: none */
+    int step_of_body; /* -1: not in a body that has them */
 } map;
 
 static bool varies_in_row(const map *m, int inst) { return m->last >= 0 && (m->varies[inst] >> m->last & 1) != 0; }
@@ -108,7 +108,8 @@ static void emit_step(emit *e, map *m, LLVMValueRef column, LLVMValueRef mask, b
         }
         LLVMValueRef stride = m->last >= 0 ? e->stride[b][m->last] : em_i64s(e, 1);
         LLVMValueRef off = advance(e, m->offset[b], column, stride);
-        if (k->inst[i].variant & IR_STORE_OFFSET) off = em_add(e, off, em_value(e, &v, k->inst[i].in[1]));   /* one lane */
+        if (k->inst[i].variant & IR_STORE_OFFSET)
+            off = em_add(e, off, em_value(e, &v, k->inst[i].in[1])); /* one lane */
         em_store(e, b, value, off, stride, mask);
     }
 }
@@ -151,7 +152,8 @@ static LLVMValueRef stream_head(emit *e, map *m, LLVMValueRef begin, LLVMValueRe
         LLVMValueRef at =
             em_gep(e, e->base[b], em_memory_type(e, e->k->buffer[b].dtype), em_add(e, m->offset[b], begin));
         LLVMValueRef address = LLVMBuildPtrToInt(e->b, at, e->t_i64, "");
-        LLVMValueRef past = em_and(e, em_sub(e, em_i64s(e, 0), address), em_i64s(e, store_bytes(e, e->k->buffer[b].dtype) - 1));
+        LLVMValueRef past =
+            em_and(e, em_sub(e, em_i64s(e, 0), address), em_i64s(e, store_bytes(e, e->k->buffer[b].dtype) - 1));
         LLVMValueRef n = em_lshr(e, past, __builtin_ctz((unsigned)bytes));
         if (head) *possible = em_and(e, *possible, em_icmp(e, LLVMIntEQ, head, n));
         else head = n;
@@ -180,7 +182,8 @@ static LLVMValueRef number_at(emit *e, const map *m, int i, LLVMValueRef column)
 }
 
 static bool is_in_block(const ir_kernel *k, const map *m, int i) {
-    return m->number >= 0 && is_random(k->inst[i].op) && k->inst[i].in[1] == m->number && !varies_in_row(m, k->inst[i].in[0]);
+    return m->number >= 0 && is_random(k->inst[i].op) && k->inst[i].in[1] == m->number &&
+           !varies_in_row(m, k->inst[i].in[0]);
 }
 
 static void find_blocks(emit *e, map *m) {
@@ -314,11 +317,15 @@ static void analyze(emit *e, map *m) {
     m->lanes = e->lanes;
     find_blocks(e, m);
     int64_t columns = m->last < 0 ? 1 : k->dim[m->last].size;
-    m->unroll = ir_kernel_is_scatter(k) || m->is_costly || n_ops > 16 || (columns != IR_SIZE_RUNTIME && columns < 2 * e->lanes) ? 1 : 2;
+    m->unroll =
+        ir_kernel_is_scatter(k) || m->is_costly || n_ops > 16 || (columns != IR_SIZE_RUNTIME && columns < 2 * e->lanes)
+            ? 1
+            : 2;
     if (m->number >= 0) m->unroll = EM_RANDOM_MAX;
-    /* Optimized code keeps constants in registers and folds loads. Ratio of speeds to unoptimized code, EPYC 9005, 1e3 and
-     * 1e4 elements: exp 1.29, log 1.13, tanh(a)*sigmoid(b)+c 1.07, pow 1.05, gelu(x*w+b) 1.03, sin 1.03; for 1.5 times
-     * the time of compilation (exp 1 ms more). Two vectors a step are no faster (exp 1.01, gelu 1.02) and cost 1.2 times that. */
+    /* Optimized code keeps constants in registers and folds loads. Ratio of speeds to unoptimized code, EPYC 9005, 1e3
+     * and 1e4 elements: exp 1.29, log 1.13, tanh(a)*sigmoid(b)+c 1.07, pow 1.05, gelu(x*w+b) 1.03, sin 1.03; for 1.5
+     * times the time of compilation (exp 1 ms more). Two vectors a step are no faster (exp 1.01, gelu 1.02) and
+     * cost 1.2 times that. */
     e->is_optimized = m->is_costly;
     m->has_stream = !m->is_costly && !e->is_narrow && can_stream(k, m->last, m->lanes);
 }

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* map_transpose.c: element-wise kernels that read something along another dim than they write. The last two dims are y (role t,
- * along which such inputs are contiguous) and x (along which outputs are); a tile is a block of both at one place of the others.
+/* map_transpose.c: element-wise kernels that read something along another dim than they write. The last two dims are y
+ * (role t, along which such inputs are contiguous) and x (along which outputs are); a tile is a block of both at one
+ * place of the others.
  *
  *   for each tile, for each strip of n rows y, for each n columns x of it:
  *       each transposed input: n whole vectors along y, transposed in registers
  *       for each row of the strip: the program on vectors along x
  *   then the columns and rows that are left, element by element
  *
- * n elements of the transposed type are a vector, 16 at most, so memory is read and written by whole vectors (f32 at v4: whole
- * cache lines). All values of a block are computed before its first store, so an output may be the same memory as an input. */
+ * n elements of the transposed type are a vector, 16 at most, so memory is read and written by whole vectors (f32 at
+ * v4: whole cache lines). All values of a block are computed before its first store, so an output may be the same
+ * memory as an input. */
 #include "jit/emit.h"
 #include <string.h>
 
@@ -17,8 +19,8 @@ enum { MAX_SIDE = 16, MAX_UNROLLED = 8 };
 typedef struct square {
     int y, x, side;
     bool is_turned[IR_KERNEL_MAX_INSTS]; /* loads of transposed inputs */
-    bool is_staged;                      /* the program is a loop over the rows of a strip; transposed blocks lie on the stack */
-    LLVMValueRef block[IR_KERNEL_MAX_INSTS]; /* staged: side * side elements */
+    bool is_staged; /* the program is a loop over the rows of a strip; transposed blocks lie on the stack */
+    LLVMValueRef block[IR_KERNEL_MAX_INSTS];                               /* staged: side * side elements */
     LLVMValueRef index[IR_KERNEL_MAX_DIMS], offset[IR_KERNEL_MAX_BUFFERS]; /* of the place in the outer dims */
     LLVMValueRef at_y, at_x;
 } square;
@@ -30,7 +32,8 @@ static LLVMValueRef advance(emit *e, LLVMValueRef base, LLVMValueRef index, LLVM
 }
 
 static LLVMValueRef place(emit *e, const square *q, int buffer) {
-    return advance(e, advance(e, q->offset[buffer], q->at_y, e->stride[buffer][q->y]), q->at_x, e->stride[buffer][q->x]);
+    return advance(e, advance(e, q->offset[buffer], q->at_y, e->stride[buffer][q->y]), q->at_x,
+                   e->stride[buffer][q->x]);
 }
 
 static LLVMValueRef load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
@@ -67,15 +70,16 @@ static LLVMValueRef pick_lanes(emit *e, LLVMValueRef a, LLVMValueRef b, int n, i
     return shuffle(e, a, b, index, n);
 }
 
-/* v[i][j] becomes v[j][i], for n vectors of n elements of `bytes`. log2(part) unpacks of rows half a group apart transpose
- * inside lanes; then whole lanes change places. */
+/* v[i][j] becomes v[j][i], for n vectors of n elements of `bytes`. log2(part) unpacks of rows half a group apart
+ * transpose inside lanes; then whole lanes change places. */
 static void turn(emit *e, LLVMValueRef *v, int n, int bytes) {
     int part = n * bytes <= 16 ? n : 16 / bytes, groups = n / part;
     LLVMValueRef t[MAX_SIDE];
     for (int g = 0; g < groups; g++)
         for (int s = 1; s < part; s *= 2) {
             for (int i = 0; i < part / 2; i++)
-                for (int h = 0; h < 2; h++) t[2 * i + h] = interleave(e, v[g * part + i], v[g * part + i + part / 2], n, part, h);
+                for (int h = 0; h < 2; h++)
+                    t[2 * i + h] = interleave(e, v[g * part + i], v[g * part + i + part / 2], n, part, h);
             memcpy(v + g * part, t, (size_t)part * sizeof *t);
         }
     for (int j = 0; j < part; j++) { /* lane l of v[g * part + j] is rows of group g of column l * part + j */
@@ -83,7 +87,8 @@ static void turn(emit *e, LLVMValueRef *v, int n, int bytes) {
         for (int g = 0; g < groups; g++) now[g] = v[g * part + j];
         for (int s = 1; s < groups; s *= 2) {
             for (int g = 0; g < groups; g += 2)
-                for (int h = 0; h < 2; h++) next[g / 2 + h * groups / 2] = pick_lanes(e, now[g], now[g + 1], n, part, h);
+                for (int h = 0; h < 2; h++)
+                    next[g / 2 + h * groups / 2] = pick_lanes(e, now[g], now[g + 1], n, part, h);
             memcpy(now, next, sizeof now);
         }
         for (int g = 0; g < groups; g++) v[g * part + j] = now[g];
@@ -143,7 +148,8 @@ static void emit_block(emit *e, square *q, bool is_streaming) {
         load_block(e, q, i, v + i * MAX_SIDE);
         for (int j = 0; j < n && q->is_staged; j++) {
             LLVMValueRef at = em_gep(e, q->block[i], em_memory_type(e, k->inst[i].dtype), em_i64s(e, j * n));
-            LLVMSetAlignment(LLVMBuildStore(e->b, v[i * MAX_SIDE + j], at), (unsigned)ir_dtypes[k->inst[i].dtype].bytes);
+            LLVMSetAlignment(LLVMBuildStore(e->b, v[i * MAX_SIDE + j], at),
+                             (unsigned)ir_dtypes[k->inst[i].dtype].bytes);
         }
     }
     if (q->is_staged) { /* rows of a strip are stored before the next is computed: the inputs of the block are read */
@@ -186,7 +192,8 @@ static void emit_elements(emit *e, square *q, LLVMValueRef y0, LLVMValueRef y1, 
     e->lanes = q->side;
 }
 
-static void emit_blocks(emit *e, square *q, LLVMValueRef y0, LLVMValueRef y1, LLVMValueRef x0, LLVMValueRef x1, bool is_streaming) {
+static void emit_blocks(emit *e, square *q, LLVMValueRef y0, LLVMValueRef y1, LLVMValueRef x0, LLVMValueRef x1,
+                        bool is_streaming) {
     LLVMValueRef n = em_i64s(e, q->side);
     em_loop ly = em_for(e, y0, y1, n), lx = em_for(e, x0, x1, n);
     q->at_y = ly.i;
@@ -197,7 +204,9 @@ static void emit_blocks(emit *e, square *q, LLVMValueRef y0, LLVMValueRef y1, LL
 }
 
 /* ---- the kernel ---- */
-static LLVMValueRef minimum(emit *e, LLVMValueRef a, LLVMValueRef b) { return em_select(e, em_icmp(e, LLVMIntSLT, a, b), a, b); }
+static LLVMValueRef minimum(emit *e, LLVMValueRef a, LLVMValueRef b) {
+    return em_select(e, em_icmp(e, LLVMIntSLT, a, b), a, b);
+}
 
 static LLVMValueRef ceil_div(emit *e, LLVMValueRef a, LLVMValueRef b) {
     return LLVMBuildUDiv(e->b, em_sub(e, em_add(e, a, b), em_i64s(e, 1)), b, "");
@@ -210,10 +219,11 @@ static LLVMValueRef can_stream(emit *e, square *q) {
     for (int b = 0; b < e->k->n_buffers; b++) {
         if (!e->k->buffer[b].is_output) continue;
         int bytes = ir_dtypes[e->k->buffer[b].dtype].bytes;
-        if (e->k->buffer[b].stride[q->x] != 1 || q->side * bytes < 32 || e->k->buffer[b].dtype == FUSOR_BOOL) return NULL;
+        if (e->k->buffer[b].stride[q->x] != 1 || q->side * bytes < 32 || e->k->buffer[b].dtype == FUSOR_BOOL)
+            return NULL;
         LLVMValueRef at = em_gep(e, e->base[b], em_memory_type(e, e->k->buffer[b].dtype), place(e, q, b));
-        LLVMValueRef bits = em_or(e, LLVMBuildPtrToInt(e->b, at, e->t_i64, ""),
-                                  em_mul(e, e->stride[b][q->y], em_i64s(e, bytes)));
+        LLVMValueRef bits =
+            em_or(e, LLVMBuildPtrToInt(e->b, at, e->t_i64, ""), em_mul(e, e->stride[b][q->y], em_i64s(e, bytes)));
         bits = em_and(e, bits, em_i64s(e, q->side * bytes - 1));
         all = all ? em_or(e, all, bits) : bits;
     }
@@ -222,8 +232,10 @@ static LLVMValueRef can_stream(emit *e, square *q) {
 }
 
 static void emit_tile(emit *e, square *q, LLVMValueRef tile) {
-    LLVMValueRef by = e->tune[IR_TUNE_MAP_ROWS], bx = e->tune[IR_TUNE_MAP_COLUMNS], size_y = e->size[q->y], size_x = e->size[q->x];
-    LLVMValueRef blocks_x = ceil_div(e, size_x, bx), blocks_y = ceil_div(e, size_y, by), rest = LLVMBuildUDiv(e->b, tile, blocks_x, "");
+    LLVMValueRef by = e->tune[IR_TUNE_MAP_ROWS], bx = e->tune[IR_TUNE_MAP_COLUMNS], size_y = e->size[q->y],
+                 size_x = e->size[q->x];
+    LLVMValueRef blocks_x = ceil_div(e, size_x, bx), blocks_y = ceil_div(e, size_y, by),
+                 rest = LLVMBuildUDiv(e->b, tile, blocks_x, "");
     LLVMValueRef x0 = em_mul(e, LLVMBuildURem(e->b, tile, blocks_x, ""), bx);
     LLVMValueRef y0 = em_mul(e, LLVMBuildURem(e->b, rest, blocks_y, ""), by);
     rest = LLVMBuildUDiv(e->b, rest, blocks_y, "");
@@ -235,8 +247,10 @@ static void emit_tile(emit *e, square *q, LLVMValueRef tile) {
         q->offset[b] = em_i64s(e, 0);
         for (int d = 0; d < q->y; d++) q->offset[b] = advance(e, q->offset[b], q->index[d], e->stride[b][d]);
     }
-    LLVMValueRef y1 = minimum(e, em_add(e, y0, by), size_y), x1 = minimum(e, em_add(e, x0, bx), size_x), whole = em_i64s(e, -q->side);
-    LLVMValueRef ym = em_add(e, y0, em_and(e, em_sub(e, y1, y0), whole)), xm = em_add(e, x0, em_and(e, em_sub(e, x1, x0), whole));
+    LLVMValueRef y1 = minimum(e, em_add(e, y0, by), size_y), x1 = minimum(e, em_add(e, x0, bx), size_x),
+                 whole = em_i64s(e, -q->side);
+    LLVMValueRef ym = em_add(e, y0, em_and(e, em_sub(e, y1, y0), whole)),
+                 xm = em_add(e, x0, em_and(e, em_sub(e, x1, x0), whole));
     q->at_y = y0;
     q->at_x = x0;
     LLVMValueRef streams = can_stream(e, q);
@@ -250,7 +264,8 @@ static void emit_tile(emit *e, square *q, LLVMValueRef tile) {
     /* what is left: columns of whole strips, then rows */
     em_loop l = em_for(e, em_i64s(e, 0), em_i64s(e, 2), em_i64s(e, 1));
     LLVMValueRef is_rows = em_icmp(e, LLVMIntNE, l.i, em_i64s(e, 0));
-    emit_elements(e, q, em_select(e, is_rows, ym, y0), em_select(e, is_rows, y1, ym), em_select(e, is_rows, x0, xm), x1);
+    emit_elements(e, q, em_select(e, is_rows, ym, y0), em_select(e, is_rows, y1, ym), em_select(e, is_rows, x0, xm),
+                  x1);
     em_end(e, &l);
 }
 
@@ -276,7 +291,8 @@ void map_emit_transposed(emit *e) {
     q->is_staged = n_ops > MAX_UNROLLED || n_turned > 1 || is_costly; /* 16 copies of sin would not fit a frame */
     for (int i = 0; i < k->n_insts && q->is_staged; i++)
         if (q->is_turned[i])
-            q->block[i] = em_alloca(e, LLVMArrayType2(em_memory_type(e, k->inst[i].dtype), (uint64_t)q->side * (uint64_t)q->side), 64);
+            q->block[i] = em_alloca(
+                e, LLVMArrayType2(em_memory_type(e, k->inst[i].dtype), (uint64_t)q->side * (uint64_t)q->side), 64);
     e->lanes = q->side;
     em_loop tiles = em_for(e, e->tile_begin, e->tile_end, em_i64s(e, 1));
     emit_tile(e, q, tiles.i);

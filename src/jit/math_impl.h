@@ -23,14 +23,15 @@ LLVMValueRef mi_flip_sign(emit *e, LLVMValueRef x,
 LLVMValueRef mi_is_inf(emit *e, LLVMValueRef magnitude);
 LLVMValueRef mi_not(emit *e, LLVMValueRef c);
 
-/* f32 and f64. AVX-512's instructions on exponents do in one step, subnormals and infinities included, what takes five to ten. */
+/* f32 and f64. AVX-512's instructions on exponents do in one step, subnormals and infinities included, what takes five
+ * to ten. */
 bool mi_has_exponents(const emit *e);
 LLVMValueRef mi_scalef(emit *e, LLVMValueRef x, LLVMValueRef k); /* x * 2^floor(k) */
 LLVMValueRef mi_getexp(emit *e, LLVMValueRef x);                 /* floor(log2 |x|) */
 LLVMValueRef mi_getmant(emit *e, LLVMValueRef x);                /* x / 2^n in [0.75, 1.5); NaN below 0 */
 
-/* math_pieces.c: where the level has AVX-512, at any width. Of a >= 0 or NaN: tanh(a) and erf(a) within 2 ULP; the upper tail of the
- * normal distribution within 7e-8 / (1 + a), 0 from 7 on. */
+/* math_pieces.c: where the level has AVX-512, at any width. Of a >= 0 or NaN: tanh(a) and erf(a) within 2 ULP; the
+ * upper tail of the normal distribution within 7e-8 / (1 + a), 0 from 7 on. */
 bool mi_has_pieces(const emit *e);
 LLVMValueRef mi_tanh_pieces(emit *e, LLVMValueRef a);
 LLVMValueRef mi_erf_pieces(emit *e, LLVMValueRef a);
@@ -55,9 +56,11 @@ typedef struct mi_log_parts {
     LLVMValueRef f, n;
 } mi_log_parts;
 mi_log_parts mi_log_reduce(emit *e, LLVMValueRef x, bool is_balanced);
-LLVMValueRef mi_log_limits(emit *e, LLVMValueRef x, LLVMValueRef y);   /* y, or log x where x is 0, infinite, < 0, NaN */
-LLVMValueRef mi_log_specials(emit *e, LLVMValueRef x, LLVMValueRef y); /* the same of mi_log_reduce's y: AVX-512 needs nothing */
-LLVMValueRef mi_log_with_d(emit *e, LLVMValueRef x, const double *c, int n); /* log(x) in f64, x normal > 0; c: mi_log_terms, or fewer */
+LLVMValueRef mi_log_limits(emit *e, LLVMValueRef x, LLVMValueRef y); /* y, or log x where x is 0, infinite, < 0, NaN */
+LLVMValueRef mi_log_specials(emit *e, LLVMValueRef x,
+                             LLVMValueRef y); /* the same of mi_log_reduce's y: AVX-512 needs nothing */
+LLVMValueRef mi_log_with_d(emit *e, LLVMValueRef x, const double *c,
+                           int n); /* log(x) in f64, x normal > 0; c: mi_log_terms, or fewer */
 /* y log2 |x| in f64 with a polynomial for the logarithm, infinite or 0 where that is the limit; and r = 2^that with its
  * sign, NaN and 1 where C99 Annex F has them. */
 LLVMValueRef mi_pow_exponent(emit *e, LLVMValueRef x, LLVMValueRef y, const double *c, int n);
@@ -66,6 +69,6 @@ LLVMValueRef mi_log1p_poly(emit *e, LLVMValueRef f); /* log(1 + f), -0.25 <= f <
 extern const double mi_log_terms[14];                /* good to 2^-38 */
 /* log(1 + x + low), |low| below an ULP of x, or NULL. Levels with fma. The sign of a zero x is lost. */
 LLVMValueRef mi_log1p_pair(emit *e, LLVMValueRef x, LLVMValueRef low);
-LLVMValueRef mi_log_d(emit *e, LLVMValueRef x);      /* log(x) in f64, x normal > 0, within 2^-38 */
-LLVMValueRef mi_log1p_d(emit *e, LLVMValueRef x);    /* log(1 + x) in f64, -1 < x < 2^1000, within 2^-37 */
+LLVMValueRef mi_log_d(emit *e, LLVMValueRef x);   /* log(x) in f64, x normal > 0, within 2^-38 */
+LLVMValueRef mi_log1p_d(emit *e, LLVMValueRef x); /* log(1 + x) in f64, -1 < x < 2^1000, within 2^-37 */
 #endif

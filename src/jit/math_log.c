@@ -104,8 +104,7 @@ LLVMValueRef math_log10(emit *e, LLVMValueRef x) {
 
 /* ---- in f64, for functions of more than one step ---- */
 /* n = exponent of u, by putting the biased exponent into the low bits of 2^52; f = x * 2^-n + rest(2^-n). */
-static LLVMValueRef log_core_d(emit *e, LLVMValueRef u, LLVMValueRef x, double minus_one, const double *c,
-                               int terms) {
+static LLVMValueRef log_core_d(emit *e, LLVMValueRef u, LLVMValueRef x, double minus_one, const double *c, int terms) {
     LLVMValueRef biased = em_lshr(e, em_add(e, mi_bits_d(e, u), mi_i64(e, 0x0008000000000000)), 52);
     LLVMValueRef n = mi_of_bits_d(e, em_or(e, biased, mi_i64(e, 0x4330000000000000)));
     n = em_fsub(e, n, em_f64(e, 0x1p52 + 1023));
@@ -117,7 +116,7 @@ static LLVMValueRef log_core_d(emit *e, LLVMValueRef u, LLVMValueRef x, double m
 }
 
 LLVMValueRef mi_log_with_d(emit *e, LLVMValueRef x, const double *c, int n) { return log_core_d(e, x, x, -1, c, n); }
-LLVMValueRef mi_log1p_d(emit *e, LLVMValueRef x) { 
+LLVMValueRef mi_log1p_d(emit *e, LLVMValueRef x) {
     return log_core_d(e, em_fadd(e, x, em_f64(e, 1)), x, 0, mi_log_terms, 14);
 }
 

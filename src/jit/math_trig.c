@@ -36,9 +36,7 @@ static const float cos_p[3] = {
 };
 /* tan_p: error 2^-28.4 */
 static const float tan_p[7] = {
-    0x1.55556cp-2f, 0x1.110a74p-3f, 0x1.bb66aep-5f,
-    0x1.572a58p-6f, 0x1.7f41bap-7f, -0x1.01b3e2p-10f,
-    0x1.40df92p-8f,
+    0x1.55556cp-2f, 0x1.110a74p-3f, 0x1.bb66aep-5f, 0x1.572a58p-6f, 0x1.7f41bap-7f, -0x1.01b3e2p-10f, 0x1.40df92p-8f,
 };
 /* sin_d: error 2^-37.5 */
 static const double sin_d[4] = {
@@ -208,7 +206,8 @@ static trig_pair reduce_pair(emit *e, LLVMValueRef a) {
 static LLVMValueRef tan_pair(emit *e, LLVMValueRef a) {
     trig_pair v = reduce_pair(e, a);
     LLVMValueRef z = em_fmul(e, v.r, v.r), cube = em_fmul(e, z, v.r);
-    LLVMValueRef low = em_mad(e, v.low, em_fmul(e, z, em_f32(e, 1.6)), v.low); /* tan' = 1 + tan^2, nearly 1 + 1.6 r^2 */
+    LLVMValueRef low =
+        em_mad(e, v.low, em_fmul(e, z, em_f32(e, 1.6)), v.low); /* tan' = 1 + tan^2, nearly 1 + 1.6 r^2 */
     LLVMValueRef t = em_fadd(e, v.r, em_mad(e, cube, mi_poly(e, z, tan_p, 7), low));
     LLVMValueRef is_odd = em_icmp(e, LLVMIntNE, em_and(e, v.n, em_i32(e, 1)), em_i32(e, 0));
     return em_select(e, is_odd, em_fdiv(e, em_f32(e, -1), t), t);

@@ -1,25 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* random.c: random numbers (ir/philox.h has the definition). A group number becomes four words by ten rounds of Philox; the words
- * become elements: 24 bits of one (f32) or 53 of two (f64), or normal numbers by pairs.
+/* random.c: random numbers (ir/philox.h has the definition). A group number becomes four words by ten rounds of Philox;
+ * the words become elements: 24 bits of one (f32) or 53 of two (f64), or normal numbers by pairs.
  *
  *   em_random         an element a lane, of whatever number: each lane computes its group and takes one word of it
  *   em_random_block   adjacent elements: a group a lane, then the words are interleaved by shuffles
  *
- * Words live in lanes of 64 bits, of which the upper halves may hold anything: the products of 32 bits are one vpmuludq each, and
- * what they leave behind needs no cleaning. The same bits either way, and at every width. */
+ * Words live in lanes of 64 bits, of which the upper halves may hold anything: the products of 32 bits are one vpmuludq
+ * each, and what they leave behind needs no cleaning. The same bits either way, and at every width. */
 #include "ir/philox.h"
 #include "jit/math_impl.h"
 
 static LLVMValueRef splat64(emit *e, uint64_t v) { return em_splat(e, em_i64s(e, (int64_t)v)); }
 static LLVMValueRef low32(emit *e, LLVMValueRef x) { return em_and(e, x, splat64(e, UINT32_MAX)); }
 
-/* The rounds are a loop: unrolled they would be most of a kernel's time of compilation, and no faster. seed: at the current width. */
+/* The rounds are a loop: unrolled they would be most of a kernel's time of compilation, and no faster. seed: at the
+ * current width. */
 static void words(emit *e, LLVMValueRef seed, LLVMValueRef group, LLVMValueRef w[4]) {
-    LLVMValueRef key[2] = {seed, em_lshr(e, seed, 32)}, start[4] = {group, em_lshr(e, group, 32), splat64(e, 0), splat64(e, 0)};
+    LLVMValueRef key[2] = {seed, em_lshr(e, seed, 32)},
+                 start[4] = {group, em_lshr(e, group, 32), splat64(e, 0), splat64(e, 0)};
     em_loop l = em_for(e, em_i64s(e, 0), em_i64s(e, PHILOX_ROUNDS), em_i64s(e, 1));
     for (int i = 0; i < 4; i++) w[i] = em_loop_phi(e, &l, start[i]);
     for (int i = 0; i < 2; i++) key[i] = em_loop_phi(e, &l, key[i]);
-    LLVMValueRef a = em_mul(e, low32(e, w[0]), splat64(e, PHILOX_M0)), b = em_mul(e, low32(e, w[2]), splat64(e, PHILOX_M1));
+    LLVMValueRef a = em_mul(e, low32(e, w[0]), splat64(e, PHILOX_M0)),
+                 b = em_mul(e, low32(e, w[2]), splat64(e, PHILOX_M1));
     em_loop_next(e, w[0], em_xor(e, em_xor(e, em_lshr(e, b, 32), w[1]), key[0]));
     em_loop_next(e, w[1], b);
     em_loop_next(e, w[2], em_xor(e, em_xor(e, em_lshr(e, a, 32), w[3]), key[1]));
@@ -65,8 +68,8 @@ static LLVMValueRef series(emit *e, ir_dtype t, LLVMValueRef r2, int first, int 
     return y;
 }
 
-/* z[0] = sqrt(-2 ln(1 - u)) cos(2 pi v), z[1] the same with sin. 4 v is rounded to the quarter, and the rest of v is exact, so the
- * result is as good around the zeros of cos and sin as anywhere. */
+/* z[0] = sqrt(-2 ln(1 - u)) cos(2 pi v), z[1] the same with sin. 4 v is rounded to the quarter, and the rest of v is
+ * exact, so the result is as good around the zeros of cos and sin as anywhere. */
 static void box_muller(emit *e, ir_dtype t, LLVMValueRef u, LLVMValueRef v, LLVMValueRef z[2]) {
     const bool is_f64 = t == FUSOR_F64;
     const double turn = 6.283185307179586476925;
@@ -108,8 +111,7 @@ LLVMValueRef em_random(emit *e, const ir_kinst *inst, LLVMValueRef seed, LLVMVal
     LLVMValueRef zero = splat64(e, 0);
     LLVMValueRef is_odd = em_icmp(e, LLVMIntNE, em_and(e, number, splat64(e, 1)), zero);
     LLVMValueRef is_high = em_icmp(e, LLVMIntNE, em_and(e, number, splat64(e, 2)), zero);
-    if (is_f64 && !is_normal)
-        return uniform_f64(e, em_select(e, is_odd, w[2], w[0]), em_select(e, is_odd, w[3], w[1]));
+    if (is_f64 && !is_normal) return uniform_f64(e, em_select(e, is_odd, w[2], w[0]), em_select(e, is_odd, w[3], w[1]));
     if (is_f64) {
         box_muller(e, FUSOR_F64, uniform_f64(e, w[0], w[1]), uniform_f64(e, w[2], w[3]), z);
         return em_select(e, is_odd, z[1], z[0]);
@@ -138,7 +140,8 @@ static LLVMValueRef pair(emit *e, LLVMValueRef a, LLVMValueRef b) {
     return LLVMBuildBitCast(e->b, em_or(e, low32(e, a), em_shl(e, b, 32)), type, "");
 }
 
-int em_random_block(emit *e, const ir_kinst *inst, LLVMValueRef seed, LLVMValueRef first, LLVMValueRef out[EM_RANDOM_MAX]) {
+int em_random_block(emit *e, const ir_kinst *inst, LLVMValueRef seed, LLVMValueRef first,
+                    LLVMValueRef out[EM_RANDOM_MAX]) {
     const bool is_f64 = inst->dtype == FUSOR_F64, is_normal = inst->op == IR_OP_RANDOM_NORMAL;
     const int n = is_f64 ? 2 : 4;
     LLVMValueRef w[4], x[4], lane[64];
@@ -160,7 +163,8 @@ int em_random_block(emit *e, const ir_kinst *inst, LLVMValueRef seed, LLVMValueR
     for (int i = 0; i < 4; i++) x[i] = uniform_f32(e, w[i]);
     box_muller(e, FUSOR_F32, x[0], x[1], x);
     box_muller(e, FUSOR_F32, x[2], x[3], x + 2);
-    LLVMValueRef low = interleave(e, x[0], x[1], 1, 0, 2 * e->lanes), high = interleave(e, x[2], x[3], 1, 0, 2 * e->lanes);
+    LLVMValueRef low = interleave(e, x[0], x[1], 1, 0, 2 * e->lanes),
+                 high = interleave(e, x[2], x[3], 1, 0, 2 * e->lanes);
     for (int i = 0; i < n; i++) out[i] = interleave(e, low, high, 2, i * e->lanes, e->lanes);
     return n;
 }

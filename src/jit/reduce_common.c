@@ -253,8 +253,8 @@ static LLVMValueRef bits_of(emit *e, LLVMValueRef mask) {
     return LLVMBuildZExt(e->b, LLVMBuildBitCast(e->b, mask, t, ""), e->t_i32, "");
 }
 
-/* The extreme value of the lanes, by halves; a NaN where a lane (*nan) is one: asked once, beside the chain of maxima. Of +0
- * and -0 the second wins, as in the operator. */
+/* The extreme value of the lanes, by halves; a NaN where a lane (*nan) is one: asked once, beside the chain of maxima.
+ * Of +0 and -0 the second wins, as in the operator. */
 static LLVMValueRef extreme_of_lanes(red *r, int j, LLVMValueRef x, int64_t elements, LLVMValueRef *nan) {
     emit *e = r->e;
     ir_dtype t = red_type(r, j);
@@ -280,7 +280,8 @@ static red_acc arg_of_lanes(red *r, int j, red_acc acc, int64_t elements) {
     ir_dtype t = red_type(r, j);
     int lanes = e->lanes;
     LLVMValueRef nan, m = extreme_of_lanes(r, j, acc.value, elements, &nan), is, index, all = em_splat(e, m);
-    is = ir_is_float(t) ? em_or(e, nan, em_fcmp(e, LLVMRealOEQ, acc.value, all)) : em_icmp(e, LLVMIntEQ, acc.value, all);
+    is =
+        ir_is_float(t) ? em_or(e, nan, em_fcmp(e, LLVMRealOEQ, acc.value, all)) : em_icmp(e, LLVMIntEQ, acc.value, all);
     index = em_select(e, is, acc.index, em_int(e, FUSOR_I32, red_is_last(r, j) ? -1 : INT32_MAX));
     for (int n = lanes / 2; n >= 1; n /= 2) {
         LLVMValueRef low = part(e, index, 0, n), high = part(e, index, n, n);
@@ -347,7 +348,8 @@ red_acc red_with_nans(red *r, int j, red_acc acc, LLVMValueRef nan) {
     emit *e = r->e;
     if (!ir_is_float(red_type(r, j))) return acc;
     LLVMValueRef is = em_icmp(e, LLVMIntNE, nan, red_no_nan(r, j));
-    return (red_acc){em_select(e, is, em_const(e, red_type(r, j), __builtin_nan("")), acc.value), em_select(e, is, nan, acc.index)};
+    return (red_acc){em_select(e, is, em_const(e, red_type(r, j), __builtin_nan("")), acc.value),
+                     em_select(e, is, nan, acc.index)};
 }
 
 red_acc red_find(red *r, int j, LLVMValueRef x, int64_t elements) {

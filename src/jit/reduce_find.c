@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* reduce_find.c: which element has the extreme value: the second half of arg-reductions of the inner form, whose sweep knows
- * it to a group of vectors (where the last, incomplete vectors of a block have it: to the element).
+/* reduce_find.c: which element has the extreme value: the second half of arg-reductions of the inner form, whose sweep
+ * knows it to a group of vectors (where the last, incomplete vectors of a block have it: to the element).
  *
  *   place and value -> the group's elements again, compared with the value, one bit each -> the first (last) bit */
 #include "jit/reduce_common.h"
@@ -17,7 +17,8 @@ static LLVMValueRef is_wanted(const wanted *w, LLVMValueRef i, LLVMValueRef mask
     red_body b;
     red_evaluate(w->s, &b, (red_at){r, i, NULL, mask}, e->lanes == 1 ? w->s->seed : w->s->seed_splat);
     LLVMValueRef x = w->s->x[0], value = e->lanes == 1 ? w->value : w->splat, is;
-    if (ir_is_float(red_type(r, w->s->acc[0]))) is = em_or(e, em_fcmp(e, LLVMRealOEQ, x, value), em_fcmp(e, LLVMRealUNO, x, x));
+    if (ir_is_float(red_type(r, w->s->acc[0])))
+        is = em_or(e, em_fcmp(e, LLVMRealOEQ, x, value), em_fcmp(e, LLVMRealUNO, x, x));
     else is = em_icmp(e, LLVMIntEQ, x, value);
     return mask ? em_and(e, is, mask) : is;
 }

@@ -6,10 +6,10 @@
  *                  written out over the vectors of the elements; then values per row, one vector
  *                  transpose back, store
  *
- * Nothing is combined across lanes, and what is computed once a row (the logarithm of log_softmax) costs one vector for a
- * whole group. A cheap program is written out for every element and stays in registers; a costly one is a loop over the
- * elements for each pass, and what it hands on lies in arrays on the stack. Rows past the last one are masked where the
- * level has masks; else they are taken one by one. */
+ * Nothing is combined across lanes, and what is computed once a row (the logarithm of log_softmax) costs one vector for
+ * a whole group. A cheap program is written out for every element and stays in registers; a costly one is a loop over
+ * the elements for each pass, and what it hands on lies in arrays on the stack. Rows past the last one are masked where
+ * the level has masks; else they are taken one by one. */
 #include "jit/reduce_common.h"
 #include <string.h>
 
@@ -17,13 +17,13 @@ enum { BLOCK = 16, WORK_MAX = 320, STACK_MAX = 9 * 1024 };
 
 typedef struct short_rows {
     red *r;
-    int n;                 /* elements of a row */
-    int dim;               /* of the lanes: the last p dim */
+    int n;   /* elements of a row */
+    int dim; /* of the lanes: the last p dim */
     int n_passes;
-    bool is_loop;          /* costly: loops over the elements */
-    LLVMValueRef count;    /* rows of this group */
-    LLVMValueRef mask;     /* of the rows; NULL = all lanes */
-    LLVMValueRef stage;    /* rows of a group that is not whole, each of padded elements */
+    bool is_loop;       /* costly: loops over the elements */
+    LLVMValueRef count; /* rows of this group */
+    LLVMValueRef mask;  /* of the rows; NULL = all lanes */
+    LLVMValueRef stage; /* rows of a group that is not whole, each of padded elements */
     int padded;
     em_values row;         /* values per row */
     em_values *element;    /* written out: values of element i */
@@ -339,7 +339,8 @@ static void compute_in_loops(short_rows *s) {
     const ir_kernel *k = r->k;
     memset(s->is_filled, 0, sizeof *s->is_filled * (size_t)k->n_insts);
     for (int n = 0; n < k->n_insts; n++) {
-        if (k->inst[n].op != IR_K_LOAD || !s->array[n] || e->lanes == 1 || !is_transposed(r, k->inst[n].index)) continue;
+        if (k->inst[n].op != IR_K_LOAD || !s->array[n] || e->lanes == 1 || !is_transposed(r, k->inst[n].index))
+            continue;
         LLVMValueRef *x = FU_NEW_N(e->arena, LLVMValueRef, s->padded);
         load_transposed(s, k->inst[n].index, x);
         for (int i = 0; i < s->n; i++) store_array(s, n, em_i64s(e, i), x[i]);

@@ -8,9 +8,9 @@
  *   costly program: one vector a step, accumulators that go round in registers, then one masked step; where that cannot
  *   be, the rest only, two copies of the code
  *
- * The rest: whole vectors (left out where the level has masks and a cheap program's loop came before), then masked vectors
- * where the level has masks, else single elements, each combined into its own accumulator in memory. All values of a step are computed before its first store, so an output may be the same
- * memory as an input of this pass. */
+ * The rest: whole vectors (left out where the level has masks and a cheap program's loop came before), then masked
+ * vectors where the level has masks, else single elements, each combined into its own accumulator in memory. All values
+ * of a step are computed before its first store, so an output may be the same memory as an input of this pass. */
 #include "jit/reduce_common.h"
 #include <string.h>
 
@@ -73,8 +73,8 @@ static red_sweep *new_sweep(red *r, int pass, LLVMValueRef *kept) {
 }
 
 /* Arg-reductions of cheap programs compare groups of IR_REDUCE_UNROLL vectors, and carry the number of the group along:
- * half the work. The element is looked for at the end, by evaluating the group again. Not where a block is straight code;
- * and an output of the sweep may have overwritten what would be read again. */
+ * half the work. The element is looked for at the end, by evaluating the group again. Not where a block is straight
+ * code; and an output of the sweep may have overwritten what would be read again. */
 static void find_by_group(red_sweep *s) {
     red *r = s->r;
     int64_t n;
@@ -228,7 +228,7 @@ static void rest_in_memory(red_sweep *s, LLVMValueRef from) {
     em_loop l;
     LLVMValueRef whole = em_and(e, em_sub(e, r->end, from), em_i64s(e, -(int64_t)lanes));
     if (e->level->has_mask) {
-        if (s->is_costly) {     /* all of a costly program's elements come here, and masked steps stream at half the rate */
+        if (s->is_costly) { /* all of a costly program's elements come here, and masked steps stream at half the rate */
             l = em_for(e, from, em_add(e, from, whole), width);
             step_in_memory(s, l.i, NULL);
             em_end(e, &l);
@@ -260,7 +260,8 @@ static LLVMValueRef main_loop(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], in
     if (red_constant(whole, &n) && n == 0) return end;
     em_loop l = em_for(e, r->begin, end, em_i64s(e, group));
     red_acc phi[s->n_acc + 1][IR_REDUCE_UNROLL];
-    LLVMValueRef group_of[s->n_acc + 1][IR_REDUCE_UNROLL]; /* elements compared at once: the first accumulator takes them */
+    LLVMValueRef group_of[s->n_acc + 1]
+                         [IR_REDUCE_UNROLL]; /* elements compared at once: the first accumulator takes them */
     LLVMValueRef nans[s->n_acc + 1];
     for (int a = 0; a < s->n_acc; a++)
         if (s->find[a]) nans[a] = em_loop_phi(e, &l, red_no_nan(r, s->acc[a]));
@@ -436,7 +437,8 @@ void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot) {
         red_acc total = is_found(s, a, elements) ? red_find(r, s->acc[a], acc[a][0].value, elements)
                                                  : red_halves(r, s->acc[a], acc[a], elements);
         if (total.index) {
-            LLVMValueRef first = s->find[a] ? em_mul(e, r->partial, em_i64s(e, IR_REDUCE_BLOCK)) : em_add(e, s->kept_at, r->begin);
+            LLVMValueRef first =
+                s->find[a] ? em_mul(e, r->partial, em_i64s(e, IR_REDUCE_BLOCK)) : em_add(e, s->kept_at, r->begin);
             total.index = em_add(e, first, LLVMBuildSExt(e->b, total.index, e->t_i64, ""));
         }
         red_store_partial(r, s->acc[a], total, slot[a]);

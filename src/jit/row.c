@@ -5,8 +5,8 @@
  *       for each pass: sweep the blocks of the row; combine the partial results; they are scalars of the passes behind
  *       row-level stores
  *
- * Rows of a few elements go several at once where that can be (reduce_short.c). Else a row that is known to fit one masked
- * vector stays in registers through all passes. */
+ * Rows of a few elements go several at once where that can be (reduce_short.c). Else a row that is known to fit one
+ * masked vector stays in registers through all passes. */
 #include "jit/reduce_common.h"
 
 typedef struct row {
@@ -124,7 +124,8 @@ fusor_status row_emit(emit *e, fu_error *err, LLVMValueRef begin, LLVMValueRef e
             if (r->pass[i] >= w->n_passes) w->n_passes = r->pass[i] + 1;
         for (int p = 0; p < w->n_passes; p++) {
             FU_TRY(red_sweep_new(r, p, w->kept, err, &w->sweep[p]));
-            if (w->sweep[p] && w->sweep[p]->is_costly) e->is_optimized = true; /* a function's constants stay in registers */
+            if (w->sweep[p] && w->sweep[p]->is_costly)
+                e->is_optimized = true; /* a function's constants stay in registers */
         }
     }
     em_loop l = em_for(e, begin, end, em_i64s(e, 1));

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* attention: one query at a time, its scores, their softmax, the values weighted by it, all in long double; and the bound of its
- * error.
+/* attention: one query at a time, its scores, their softmax, the values weighted by it, all in long double; and the
+ * bound of its error.
  *
- * The bound of a score e is (512 + ceil(D / 512)) * u * sum|q * k| * scale, a few roundings of the score, and what q, k and the mask
- * are off by; of a result, with p the softmax and E the largest e of the row,
- *   sum(p * |v|) * (exp(2E) - 1 + (512 + ceil(Sk / 512) + 16) * u) + exp(2E) * sum(p * bound of v). */
+ * The bound of a score e is (512 + ceil(D / 512)) * u * sum|q * k| * scale, a few roundings of the score, and what q, k
+ * and the mask are off by; of a result, with p the softmax and E the largest e of the row, sum(p * |v|) * (exp(2E) - 1
+ * + (512 + ceil(Sk / 512) + 16) * u) + exp(2E) * sum(p * bound of v). */
 #include "ir/attention.h"
 #include "ref/bounds.h"
 #include "ref/bounds_norm.h"
@@ -19,14 +19,14 @@ typedef struct attention {
     int64_t queries, keys, d, values;
     int64_t offset; /* of causal and window */
     long double scale;
-    long double *s, *e;                 /* of one query: scores, then weights; bounds of the scores, where wanted */
-    const double *const *in_error;      /* NULL: only the result is wanted */
+    long double *s, *e;            /* of one query: scores, then weights; bounds of the scores, where wanted */
+    const double *const *in_error; /* NULL: only the result is wanted */
 } attention;
 
 static long double get(const ref_tensor *x, int64_t i) { return ir_bits_to_double(x->dtype, ref_get(x, i)); }
 
-/* Where the matrix of batch index `at` begins. Several query heads may share one of another operand: with own sizes that divide
- * those of the result, it is at * own / size. */
+/* Where the matrix of batch index `at` begins. Several query heads may share one of another operand: with own sizes
+ * that divide those of the result, it is at * own / size. */
 static int64_t matrix_of(const attention *x, int operand, const int64_t *at) {
     const ref_tensor *t = &x->c->in[operand];
     const int lead = t->rank - 2;
@@ -53,7 +53,8 @@ static int64_t mask_row(const attention *x, const int64_t *at, int64_t i, int64_
 
 static bool is_in_reach(const attention *x, int64_t i, int64_t j) {
     const int64_t p = i + x->offset;
-    return (!x->a.is_causal || j <= p) && (x->a.left < 0 || j >= p - x->a.left) && (x->a.right < 0 || j <= p + x->a.right);
+    return (!x->a.is_causal || j <= p) && (x->a.left < 0 || j >= p - x->a.left) &&
+           (x->a.right < 0 || j <= p + x->a.right);
 }
 
 /* Scores of query i, and their bounds where wanted. */
@@ -83,7 +84,8 @@ static void score(const attention *x, const int64_t *at, int64_t i, double u) {
         else if (m) {
             const long double v = get(m, mask);
             s += v;
-            e += 2 * u * (fabsl(s) + fabsl(v)) + (x->in_error && x->in_error[x->a.mask] ? x->in_error[x->a.mask][mask] : 0);
+            e += 2 * u * (fabsl(s) + fabsl(v)) +
+                 (x->in_error && x->in_error[x->a.mask] ? x->in_error[x->a.mask][mask] : 0);
         }
         x->s[j] = is_kept ? s : -INFINITY;
         if (x->in_error) x->e[j] = is_kept && s != -INFINITY ? e : 0;
@@ -182,7 +184,8 @@ fusor_status ref_bound_attention(const ref_call *c, const double *const *in_erro
                 }
                 const double y = ir_bits_to_double(c->out->dtype, ref_get(c->out, o));
                 /* what underflows in a weight, too */
-                const long double own = terms * (expm1l(2 * far) + sums) + expl(2 * far) * off + (double)x.keys * 0x1p-120;
+                const long double own =
+                    terms * (expm1l(2 * far) + sums) + expl(2 * far) * off + (double)x.keys * 0x1p-120;
                 error[o] += isnan(own) || is_unknown ? INFINITY : (double)own;
                 if (ir_dtypes[c->out->dtype].bytes < 4 || (c->out->dtype == FUSOR_F32 && u < 0x1p-30))
                     error[o] += ref_ulp(c->out->dtype, y);

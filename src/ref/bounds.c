@@ -1,32 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* bounds.c: the documented error bounds of a whole function for given inputs, and the comparison with them.
  *
- *   element-wise     0 (exact rows), else ulp * ULP(result) or abs, whichever is larger; f64: 4 ULP, hard_* or abs * 2^-29; halves: one ULP of theirs
- *   sums, means      (256 + log2 n) * u * sum|terms|
- *   products         n * u * |result|
+ *   element-wise     0 (exact rows), else ulp * ULP(result) or abs, whichever is larger; f64: 4 ULP, hard_* or abs *
+ * 2^-29; halves: one ULP of theirs sums, means      (256 + log2 n) * u * sum|terms| products         n * u * |result|
  *   contractions     (512 + ceil(n / 512)) * u * sum|a*b|
  *   softmax family   8 ULP + 1e-7, and the bound of the sum of n positive terms
  *   cells            that of their contractions and functions, carried through the formula (cell.c)
  *   attention        attention.c
  *   others           bounds_norm.c
- * With the fast tier: element-wise, the bounds of ir_fast; softmax 2 * 2^-17 of the result more; log_softmax and logsumexp 2^-17 (1 + log n).
- * What operands may do: element-wise, all corners of their ranges, and 0 in them; sums, the sum of the bounds; contractions, |a|*eb + ea*|b| + ea*eb;
- * max and min, the largest bound; softmax y * (exp(2E) - 1) and log_softmax 2E for the largest bound E; argmax of an inexact
- * operand is not judged. */
+ * With the fast tier: element-wise, the bounds of ir_fast; softmax 2 * 2^-17 of the result more; log_softmax and
+ * logsumexp 2^-17 (1 + log n). What operands may do: element-wise, all corners of their ranges, and 0 in them; sums,
+ * the sum of the bounds; contractions, |a|*eb + ea*|b| + ea*eb; max and min, the largest bound; softmax y * (exp(2E) -
+ * 1) and log_softmax 2E for the largest bound E; argmax of an inexact operand is not judged. */
 #include "ref/bounds.h"
 #include "ref/bounds_norm.h"
 #include "ref/kinds.h"
 #include <math.h>
 
-typedef struct value { ref_tensor t; double *error; uint32_t uses; bool is_owned; } value;   /* error NULL: exact */
-typedef struct walk { const ir_graph *g; fu_error *e; const int64_t *symbols; bool is_fast; } walk;
+typedef struct value {
+    ref_tensor t;
+    double *error;
+    uint32_t uses;
+    bool is_owned;
+} value; /* error NULL: exact */
+typedef struct walk {
+    const ir_graph *g;
+    fu_error *e;
+    const int64_t *symbols;
+    bool is_fast;
+} walk;
 
 /* Relative error of the fast tier's exp and log: 64 ULP. */
 #define FAST_EXP 0x1p-17
 
 static size_t bytes_of(const ref_tensor *t) { return (size_t)ref_count(t) * ir_dtypes[t->dtype].bytes; }
 
-static fusor_status no_memory(const walk *w) { return FU_FAIL(w->e, FUSOR_ERROR_MEMORY, "no memory to evaluate @%s with its error bounds", w->g->name); }
+static fusor_status no_memory(const walk *w) {
+    return FU_FAIL(w->e, FUSOR_ERROR_MEMORY, "no memory to evaluate @%s with its error bounds", w->g->name);
+}
 
 static double get(const ref_tensor *t, int64_t i) { return ir_bits_to_double(t->dtype, ref_get(t, i)); }
 
@@ -60,7 +71,8 @@ static ref_tensor shaped(const ref_tensor *like, double *data) {
 }
 
 /* Evaluates node n as operator `op` on f64 tensors; *out is new memory. */
-static fusor_status eval_f64(const walk *w, const ir_node *n, ir_op op, const ref_tensor *in, const ref_tensor *like, double **out) {
+static fusor_status eval_f64(const walk *w, const ir_node *n, ir_op op, const ref_tensor *in, const ref_tensor *like,
+                             double **out) {
     ir_node node = *n;
     node.op = op;
     node.dtype = FUSOR_F64;
@@ -79,15 +91,17 @@ static bool make_error(value *v) {
 }
 
 /* ---- what the operands' bounds do to an operator that works element by element ---- */
-enum { END_LOW, END_HIGH, END_ZERO };      /* ZERO: functions jump there (1/x, log): 0 where it is in the range */
+enum { END_LOW, END_HIGH, END_ZERO }; /* ZERO: functions jump there (1/x, log): 0 where it is in the range */
 static void shift(const ref_tensor *from, const double *error, int end, ref_tensor *to) {
     int64_t n = ref_count(from);
     bool is_up = end == END_HIGH;
     for (int64_t i = 0; i < n; i++) {
-        if (error[i] == 0 || (end == END_ZERO && error[i] < INFINITY && !(fabs(get(from, i)) <= error[i]))) ref_put(to, i, ref_get(from, i));
+        if (error[i] == 0 || (end == END_ZERO && error[i] < INFINITY && !(fabs(get(from, i)) <= error[i])))
+            ref_put(to, i, ref_get(from, i));
         else if (end == END_ZERO) ref_put(to, i, 0);
         else if (from->dtype == FUSOR_BOOL) ref_put(to, i, is_up);
-        else if (isnan(get(from, i)) && isinf(error[i])) ref_put_real(to, i, is_up ? error[i] : -error[i]);  /* it may be anything */
+        else if (isnan(get(from, i)) && isinf(error[i]))
+            ref_put_real(to, i, is_up ? error[i] : -error[i]); /* it may be anything */
         else ref_put_real(to, i, (long double)get(from, i) + (is_up ? error[i] : -error[i]));
     }
 }
@@ -109,12 +123,13 @@ static fusor_status corners(const walk *w, const ir_node *n, value *const *in, v
         if (!result.data || !operand[inexact[i]].data) status = no_memory(w);
     int64_t count = ref_count(&v->t);
     for (int c = 0; c <= 1 << k && status == FUSOR_OK; c++) {
-        for (int i = 0; i < k; i++) shift(&in[inexact[i]]->t, in[inexact[i]]->error, c == 1 << k ? END_ZERO : c >> i & 1, &operand[inexact[i]]);
+        for (int i = 0; i < k; i++)
+            shift(&in[inexact[i]]->t, in[inexact[i]]->error, c == 1 << k ? END_ZERO : c >> i & 1, &operand[inexact[i]]);
         status = ref_eval_node(w->g, w->e, n, operand, &result, w->symbols);
         for (int64_t i = 0; i < count && status == FUSOR_OK; i++) {
             double a = get(&v->t, i), b = get(&result, i), d = fabs(a - b);
             if (a == b || (isnan(a) && isnan(b))) continue;
-            if (!(d < INFINITY)) d = INFINITY;          /* a NaN or an infinity on one side */
+            if (!(d < INFINITY)) d = INFINITY; /* a NaN or an infinity on one side */
             if (d > v->error[i]) v->error[i] = d;
         }
     }
@@ -168,7 +183,9 @@ static fusor_status own_elementwise(const walk *w, const ir_node *n, value *v) {
     if (!make_error(v)) return no_memory(w);
     const ir_fast_info *fast = w->is_fast && v->t.dtype != FUSOR_F64 && ir_fast[n->op].levels ? &ir_fast[n->op] : NULL;
     double ulp = v->t.dtype == FUSOR_F32 ? op->ulp : v->t.dtype == FUSOR_F64 ? (op->ulp > 4 ? op->ulp : 4) : 1;
-    double absolute = v->t.dtype != FUSOR_F64 ? op->abs : op->flags & IR_COSTLY ? 0 : op->abs * 0x1p-29;   /* 29 bits more */
+    double absolute = v->t.dtype != FUSOR_F64 ? op->abs
+                      : op->flags & IR_COSTLY ? 0
+                                              : op->abs * 0x1p-29; /* 29 bits more */
     if (fast && v->t.dtype == FUSOR_F32) ulp = fast->ulp;
     if (fast) absolute = fast->abs;
     int64_t count = ref_count(&v->t);
@@ -180,7 +197,9 @@ static fusor_status own_elementwise(const walk *w, const ir_node *n, value *v) {
 }
 
 /* ---- reductions and contractions ---- */
-static double unit(const walk *w, const ir_node *n) { return ir_node_accumulator(w->g, n) == FUSOR_F64 ? 0x1p-53 : 0x1p-24; }
+static double unit(const walk *w, const ir_node *n) {
+    return ir_node_accumulator(w->g, n) == FUSOR_F64 ? 0x1p-53 : 0x1p-24;
+}
 
 /* v->error += factor * terms, and a rounding to a type narrower than the accumulator. */
 static void add_terms(value *v, const double *terms, double factor, double u) {
@@ -203,7 +222,7 @@ static fusor_status reduce_bounds(const walk *w, const ir_node *n, value *const 
     if (!in[0]->error && (!is_float || !ir_ops[n->op].is_sum_like)) return FUSOR_OK;
     if (!make_error(v)) return no_memory(w);
     if (n->op == IR_OP_REDUCE_PROD) {
-        if (in[0]->error) {                     /* as far as the product of |x| + error is from that of |x| */
+        if (in[0]->error) { /* as far as the product of |x| + error is from that of |x| */
             if (!(memory = as_f64(x, true))) return no_memory(w);
             for (int64_t i = 0; i < ref_count(x); i++) memory[i] += in[0]->error[i];
             ref_tensor most = shaped(x, memory);
@@ -236,7 +255,7 @@ static fusor_status reduce_bounds(const walk *w, const ir_node *n, value *const 
         fu_free(terms);
         return FUSOR_OK;
     }
-    if (in[0]->error && ref_count(x) > 0) {     /* over an empty axis there is no largest error */
+    if (in[0]->error && ref_count(x) > 0) { /* over an empty axis there is no largest error */
         ref_tensor errors = shaped(x, in[0]->error);
         bool is_bool = x->dtype == FUSOR_BOOL && !is_sum;
         FU_TRY(eval_f64(w, n, is_sum ? n->op : IR_OP_REDUCE_MAX, &errors, &v->t, &terms));
@@ -255,7 +274,8 @@ static fusor_status reduce_bounds(const walk *w, const ir_node *n, value *const 
 }
 
 /* v->error += factor * (|a| + ea) @ (|b| + eb) - ..., with either part left out. */
-static fusor_status add_product(const walk *w, const ir_node *n, value *const *in, value *v, bool a_error, bool b_error, double factor) {
+static fusor_status add_product(const walk *w, const ir_node *n, value *const *in, value *v, bool a_error, bool b_error,
+                                double factor) {
     double *data[2] = {NULL, NULL}, *terms = NULL;
     ref_tensor operand[2];
     bool use_error[2] = {a_error, b_error};
@@ -263,13 +283,17 @@ static fusor_status add_product(const walk *w, const ir_node *n, value *const *i
         if (use_error[k]) operand[k] = shaped(&in[k]->t, in[k]->error);
         else if ((data[k] = as_f64(&in[k]->t, true)) != NULL) operand[k] = shaped(&in[k]->t, data[k]);
     }
-    fusor_status status = (use_error[0] || data[0]) && (use_error[1] || data[1]) ? eval_f64(w, n, n->op, operand, &v->t, &terms) : no_memory(w);
+    fusor_status status = (use_error[0] || data[0]) && (use_error[1] || data[1])
+                              ? eval_f64(w, n, n->op, operand, &v->t, &terms)
+                              : no_memory(w);
     fu_free(data[0]);
     fu_free(data[1]);
     FU_TRY(status);
     bool is_own = !a_error && !b_error;
     if (is_own) add_terms(v, terms, factor, factor == 0 ? INFINITY : unit(w, n));
-    else for (int64_t i = 0; i < ref_count(&v->t); i++) v->error[i] = isnan(terms[i]) ? INFINITY : v->error[i] + terms[i];
+    else
+        for (int64_t i = 0; i < ref_count(&v->t); i++)
+            v->error[i] = isnan(terms[i]) ? INFINITY : v->error[i] + terms[i];
     fu_free(terms);
     return FUSOR_OK;
 }
@@ -321,7 +345,8 @@ static fusor_status random_bounds(const walk *w, const ir_node *n, bool any, val
     if (n->op == IR_OP_RANDOM_UNIFORM && !any) return FUSOR_OK;
     if (!make_error(v)) return no_memory(w);
     for (int64_t i = 0; i < ref_count(&v->t); i++)
-        v->error[i] = any ? INFINITY : fmax(ulp * ref_ulp(v->t.dtype, get(&v->t, i)), v->t.dtype == FUSOR_F64 ? 1e-15 : 1e-7);
+        v->error[i] =
+            any ? INFINITY : fmax(ulp * ref_ulp(v->t.dtype, get(&v->t, i)), v->t.dtype == FUSOR_F64 ? 1e-15 : 1e-7);
     return FUSOR_OK;
 }
 
@@ -362,15 +387,17 @@ static bool is_plain_sum(ir_op op) {
     return ir_ops[op].combine != IR_OP_NONE || op == IR_OP_REDUCE_MEAN || op == IR_OP_REDUCE_L1;
 }
 
-/* Movement: the bounds of the elements that are moved. An operand of indices stays what it is; inexact ones judge nothing.
- * Sums of updates add their bounds, the largest of them has at most the largest bound; other combinations are not judged. */
+/* Movement: the bounds of the elements that are moved. An operand of indices stays what it is; inexact ones judge
+ * nothing. Sums of updates add their bounds, the largest of them has at most the largest bound; other combinations are
+ * not judged. */
 static fusor_status move_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
     bool is_unknown = n->op == IR_OP_ONE_HOT;
     if (n->op == IR_OP_SCATTER) {
         const ir_op with = ir_scatter_combine(ir_node_attr(n, "mode")->integer);
         is_unknown = with != IR_OP_NONE && with != IR_OP_ADD && with != IR_OP_MAXIMUM;
     }
-    for (int k = 0; k < n->n_in; k++) is_unknown |= in[k]->error && ir_operand_role(n->op, (unsigned)k) == IR_ROLE_INDEX;
+    for (int k = 0; k < n->n_in; k++)
+        is_unknown |= in[k]->error && ir_operand_role(n->op, (unsigned)k) == IR_ROLE_INDEX;
     if (is_unknown) {
         if (!make_error(v)) return no_memory(w);
         for (int64_t i = 0; i < ref_count(&v->t); i++) v->error[i] = INFINITY;
@@ -429,7 +456,7 @@ static fusor_status product_bounds(const walk *w, const ir_node *n, value *const
     if (!any) return FUSOR_OK;
     if (!make_error(v)) return no_memory(w);
     ref_tensor *operand = fu_calloc((size_t)n->n_in + 1, sizeof *operand);
-    memory = fu_calloc(2 * (size_t)n->n_in + 1, sizeof *memory);    /* |x|, then |x| + error */
+    memory = fu_calloc(2 * (size_t)n->n_in + 1, sizeof *memory); /* |x|, then |x| + error */
     good = operand && memory;
     for (int k = 0; good && k < 2 * n->n_in; k++) {
         const value *x = in[k % n->n_in];
@@ -442,9 +469,12 @@ static fusor_status product_bounds(const walk *w, const ir_node *n, value *const
         status = eval_f64(w, n, n->op, operand, &v->t, pass ? &far : &terms);
     }
     if (status == FUSOR_OK) {
-        /* Inexact operands: all that |x| + error makes of it more than |x| does, and the rounding of this difference here. */
+        /* Inexact operands: all that |x| + error makes of it more than |x| does, and the rounding of this difference
+         * here. */
         for (int64_t i = 0; i < ref_count(&v->t); i++)
-            v->error[i] += far[i] == terms[i] ? 0 : far[i] - terms[i] >= 0 ? far[i] - terms[i] + 0x1p-50 * far[i] : INFINITY;
+            v->error[i] += far[i] == terms[i]       ? 0
+                           : far[i] - terms[i] >= 0 ? far[i] - terms[i] + 0x1p-50 * far[i]
+                                                    : INFINITY;
         if (is_float) add_terms(v, terms, (512 + ceil(each / 512)) * unit(w, n), unit(w, n));
     }
     for (int k = 0; memory && k < 2 * n->n_in; k++) fu_free(memory[k]);
@@ -488,7 +518,10 @@ static fusor_status node_bounds(const walk *w, const ir_node *n, value *const *i
         return own_elementwise(w, n, v);
     case IR_KIND_CONVERT: return corners(w, n, in, v);
     case IR_KIND_REDUCE: return is_plain_sum(n->op) ? reduce_bounds(w, n, in, v) : other_bounds(w, n, in, v);
-    case IR_KIND_SCAN: case IR_KIND_NORM: case IR_KIND_ATTENTION: case IR_KIND_CELL: return other_bounds(w, n, in, v);
+    case IR_KIND_SCAN:
+    case IR_KIND_NORM:
+    case IR_KIND_ATTENTION:
+    case IR_KIND_CELL: return other_bounds(w, n, in, v);
     case IR_KIND_CONTRACT: return contract_bounds(w, n, in, v);
     case IR_KIND_ROW: return row_bounds(w, n, in, v);
     case IR_KIND_VIEW:
@@ -507,7 +540,8 @@ static fusor_status node_bounds(const walk *w, const ir_node *n, value *const *i
     case IR_KIND_EINSUM: return einsum_bounds(w, n, in, v);
     case IR_KIND_WINDOW: return window_bounds(w, n, in, v);
     case IR_KIND_QUANTIZE: return corners(w, n, in, v);
-    case IR_KIND_CREATE: case IR_KIND_CORE: break;
+    case IR_KIND_CREATE:
+    case IR_KIND_CORE: break;
     }
     return FUSOR_OK;
 }
@@ -544,15 +578,16 @@ static fusor_status eval_one(const walk *w, ir_id id, value *values, ref_tensor 
     return FUSOR_OK;
 }
 
-fusor_status ref_eval_bounds(fu_arena *a, fu_error *e, const ir_graph *g, int n_in, const ref_tensor *in, int n_out, ref_tensor *out,
-                             double **bound) {
+fusor_status ref_eval_bounds(fu_arena *a, fu_error *e, const ir_graph *g, int n_in, const ref_tensor *in, int n_out,
+                             ref_tensor *out, double **bound) {
     return ref_eval_bounds_of(a, e, g, false, n_in, in, n_out, out, bound);
 }
 
-fusor_status ref_eval_bounds_of(fu_arena *a, fu_error *e, const ir_graph *g, bool is_fast, int n_in, const ref_tensor *in, int n_out,
-                                ref_tensor *out, double **bound) {
+fusor_status ref_eval_bounds_of(fu_arena *a, fu_error *e, const ir_graph *g, bool is_fast, int n_in,
+                                const ref_tensor *in, int n_out, ref_tensor *out, double **bound) {
     if ((uint32_t)n_in != g->params.n || (uint32_t)n_out != g->results.n)
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s: %d inputs and %d results given; expected %u and %u", g->name, n_in, n_out, g->params.n, g->results.n);
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s: %d inputs and %d results given; expected %u and %u", g->name,
+                       n_in, n_out, g->params.n, g->results.n);
     int64_t *symbols = FU_NEW_N(a, int64_t, ir_size_symbol_count(g->sizes) + 1);
     const int64_t **shape = FU_NEW_N(a, const int64_t *, n_in + 1);
     for (int p = 0; p < n_in; p++) shape[p] = in[p].shape;
@@ -573,12 +608,14 @@ fusor_status ref_eval_bounds_of(fu_arena *a, fu_error *e, const ir_graph *g, boo
     fusor_status status = FUSOR_OK;
     for (ir_id id = 1; id < g->nodes.n && status == FUSOR_OK; id++)
         if (values[id].uses && ir_at(g, id)->op != IR_OP_PARAM) status = eval_one(&w, id, values, operand, used);
-    /* The arena is asked only once nothing is owned any more but through values, so no jump can leak more than this call's. */
+    /* The arena is asked only once nothing is owned any more but through values, so no jump can leak more than this
+     * call's. */
     for (int r = 0; r < n_out && status == FUSOR_OK; r++) {
         const value *v = &values[g->results.at[r].node];
         out[r] = v->t;
         out[r].data = fu_dup(a, v->t.data, bytes_of(&v->t));
-        bound[r] = v->error ? fu_dup(a, v->error, (size_t)ref_count(&v->t) * sizeof(double)) : FU_NEW_N(a, double, ref_count(&v->t) + 1);
+        bound[r] = v->error ? fu_dup(a, v->error, (size_t)ref_count(&v->t) * sizeof(double))
+                            : FU_NEW_N(a, double, ref_count(&v->t) + 1);
     }
     for (ir_id id = 1; id < g->nodes.n; id++) {
         if (values[id].is_owned) fu_free(values[id].t.data);
@@ -592,7 +629,9 @@ static double difference(const ref_tensor *got, const ref_tensor *expected, int6
     ir_bits a = ref_get(got, i), b = ref_get(expected, i);
     if (a == b) return 0;
     if (!ir_is_float(got->dtype)) {
-        long double d = got->dtype == FUSOR_U64 ? (long double)a - (long double)b : (long double)ref_int(got->dtype, a) - (long double)ref_int(got->dtype, b);
+        long double d = got->dtype == FUSOR_U64
+                            ? (long double)a - (long double)b
+                            : (long double)ref_int(got->dtype, a) - (long double)ref_int(got->dtype, b);
         return (double)fabsl(d);
     }
     double x = ir_bits_to_double(got->dtype, a), y = ir_bits_to_double(got->dtype, b);
@@ -621,7 +660,8 @@ ref_comparison ref_compare(const ref_tensor *got, const ref_tensor *expected, co
         }
         c.ok &= ok;
     }
-    /* An element far from its bound may still be the farthest in ULP: the bound that is told admits all that is admitted. */
+    /* An element far from its bound may still be the farthest in ULP: the bound that is told admits all that is
+     * admitted. */
     if (c.ok && c.bound_ulp < c.max_ulp) c.bound_ulp = c.max_ulp;
     return c;
 }

@@ -6,15 +6,15 @@
  *   cumsum            k * u * sum|terms so far|;  cumprod  n * u * |y|
  *   norms             k * u * (1 + |z|) for z = (x - mean) / deviation; rms_norm k * u * |z|; times gamma
  *
- * Operands that are off by E at most move a mean by E, a deviation by E and a variance by 2 E deviation + E^2 (a norm moves by no
- * more than the norm of what moves it). Sums that may overflow the accumulation type are not judged. */
+ * Operands that are off by E at most move a mean by E, a deviation by E and a variance by 2 E deviation + E^2 (a norm
+ * moves by no more than the norm of what moves it). Sums that may overflow the accumulation type are not judged. */
 #include "ref/bounds_norm.h"
 #include "ref/bounds.h"
 #include "ref/norm.h"
 #include <math.h>
 
 static double get(const ref_tensor *t, int64_t i) { return ir_bits_to_double(t->dtype, ref_get(t, i)); }
-static double most_of(double u) { return u > 0x1p-30 ? 0x1p127 : 0x1p1023; }     /* of the accumulation type */
+static double most_of(double u) { return u > 0x1p-30 ? 0x1p127 : 0x1p1023; } /* of the accumulation type */
 static double least_of(double u) { return u > 0x1p-30 ? 0x1p-149 : 0x1p-1074; }
 static double at_least_zero(double v) { return v > 0 ? v : 0; }
 
@@ -25,7 +25,8 @@ static double narrowing(ir_dtype t, double u, double y) {
 }
 
 /* Largest error and largest finite magnitude of elements [from, from + n). */
-static void extremes(const ref_tensor *x, const double *errors, int64_t from, int64_t n, double *error_out, double *most_out) {
+static void extremes(const ref_tensor *x, const double *errors, int64_t from, int64_t n, double *error_out,
+                     double *most_out) {
     *error_out = *most_out = 0;
     for (int64_t i = from; i < from + n; i++) {
         const double v = fabs(get(x, i));
@@ -55,7 +56,8 @@ void ref_bound_composite(const ref_call *c, const double *const *in_error, doubl
                 if (n > 1) error[i] = INFINITY; /* infinite or, where the deviations vanish, NaN */
                 continue;
             }
-            if (is_var) e = k * y + 2 * ulp + n * tiny / degrees + (2 * off * sqrt(n * y * degrees) + n * off * off) / degrees;
+            if (is_var)
+                e = k * y + 2 * ulp + n * tiny / degrees + (2 * off * sqrt(n * y * degrees) + n * off * off) / degrees;
             else e = k * y + 2 * ulp + root_moves(y, n * tiny / degrees) + off * sqrt(n / degrees);
         } else if (c->n->op == IR_OP_REDUCE_L2) {
             e = k * y + 2 * ulp + root_moves(y, n * tiny) + off * sqrt(n);
@@ -145,7 +147,9 @@ fusor_status ref_bound_norm(const ref_call *c, const double *const *in_error, do
                 overflows = !(n * (most + off) * fmax(most + off, 1) < most_of(u));
                 /* the variance where deviations vanish beside the mean, or their squares beside the smallest number */
                 const double rest = least_of(u) + (is_centered ? k * (128 * u * most) * (128 * u * most) : 0);
-                relative = row.deviation > 0 ? rest / (2 * (double)(row.deviation * row.deviation)) : rest > 0 ? INFINITY : 0;
+                relative = row.deviation > 0 ? rest / (2 * (double)(row.deviation * row.deviation))
+                           : rest > 0        ? INFINITY
+                                             : 0;
                 least = fmax((double)row.deviation - off, sqrt(s.epsilon));
             }
             const double z = (double)((get(x, i) - row.mean) / row.deviation), y = get(c->out, i);

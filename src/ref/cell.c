@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Recurrent cells, one element of the result at a time, by the formulas of doc/operators.md. Every number on the way has a bound
- * of its error beside it, for bounds.c: products and sums carry the bounds of what they are made of, sigmoid and tanh are at most
- * 1/4 and 1 steep and good to 2 ULP, a contraction of n terms is within (512 + ceil(n / 512)) * u * sum|terms|. */
+/* Recurrent cells, one element of the result at a time, by the formulas of doc/operators.md. Every number on the way
+ * has a bound of its error beside it, for bounds.c: products and sums carry the bounds of what they are made of,
+ * sigmoid and tanh are at most 1/4 and 1 steep and good to 2 ULP, a contraction of n terms is within (512 + ceil(n /
+ * 512)) * u * sum|terms|. */
 #include "ref/kinds.h"
 #include "ref/bounds.h"
 #include "ir/cell.h"
 #include "ir/scalar.h"
 #include <math.h>
 
-typedef struct number { long double v, e; } number;     /* value, bound */
+typedef struct number {
+    long double v, e;
+} number; /* value, bound */
 typedef struct cell {
     const ref_call *c;
     ir_cell of;
-    const double *const *error;         /* NULL: bounds of no interest */
+    const double *const *error; /* NULL: bounds of no interest */
     long double u;
-    int64_t features, hidden;           /* of x, of h */
+    int64_t features, hidden; /* of x, of h */
 } cell;
 
 static number at(const cell *k, unsigned operand, int64_t i) {
     const ref_tensor *t = &k->c->in[operand];
-    return (number){ir_bits_to_double(t->dtype, ref_get(t, i)), k->error && k->error[operand] ? k->error[operand][i] : 0};
+    return (number){ir_bits_to_double(t->dtype, ref_get(t, i)),
+                    k->error && k->error[operand] ? k->error[operand][i] : 0};
 }
 
 static number add(const cell *k, number a, number b) {
@@ -96,12 +100,14 @@ fusor_status ref_cell(const ref_call *c, const double *const *in_error, double *
     for (int i = 0; i < c->n->n_in; i++) is_exact &= !in_error || !in_error[i];
     const int64_t count = ref_count(out), rows = k.hidden ? count / k.hidden : 0;
     number *memory = fu_malloc((size_t)(k.features + 2 * k.hidden + 1) * sizeof *memory);
-    if (!memory) return REF_FAIL(c, FUSOR_ERROR_MEMORY, "%s: no memory for a row of its operands", ir_ops[c->n->op].name);
+    if (!memory)
+        return REF_FAIL(c, FUSOR_ERROR_MEMORY, "%s: no memory for a row of its operands", ir_ops[c->n->op].name);
     number *xs = memory, *hs = xs + k.features, *reset = hs + k.hidden;
     for (int64_t row = 0; row < rows; row++) {
         for (int64_t i = 0; i < k.features; i++) xs[i] = at(&k, 0, row * k.features + i);
         for (int64_t j = 0; j < k.hidden; j++) hs[j] = at(&k, 1, row * k.hidden + j);
-        for (int64_t j = 0; j < k.hidden && resets_first; j++) reset[j] = mul(&k, sigmoid(&k, gate(&k, xs, hs, 0, j)), hs[j]);
+        for (int64_t j = 0; j < k.hidden && resets_first; j++)
+            reset[j] = mul(&k, sigmoid(&k, gate(&k, xs, hs, 0, j)), hs[j]);
         for (int64_t j = 0; j < k.hidden; j++) {
             const int64_t o = row * k.hidden + j;
             const number y = c->n->op == IR_OP_LSTM_CELL  ? lstm(&k, xs, hs, row, j)

@@ -7,12 +7,12 @@
 typedef struct side {
     const ref_tensor *t;
     int64_t rows, cols, row_stride, col_stride;
-    int     n_batch;                            /* leading dims that are batch axes */
+    int n_batch; /* leading dims that are batch axes */
 } side;
 
 static side side_of(const ref_tensor *t, bool is_lhs, bool is_transposed) {
-    side s = { .t = t };
-    if (t->rank == 1) {                         /* a row on the left, a column on the right; no transpose */
+    side s = {.t = t};
+    if (t->rank == 1) { /* a row on the left, a column on the right; no transpose */
         s.rows = is_lhs ? 1 : t->shape[0];
         s.cols = is_lhs ? t->shape[0] : 1;
         s.row_stride = is_lhs ? 0 : 1;
@@ -28,29 +28,32 @@ static side side_of(const ref_tensor *t, bool is_lhs, bool is_transposed) {
     return s;
 }
 
-typedef struct work { void *a, *b, *c; int64_t m, k, n; } work;
-enum { K_BLOCK = 64 };                          /* rows of b that stay in a level-2 cache while all of a passes */
+typedef struct work {
+    void *a, *b, *c;
+    int64_t m, k, n;
+} work;
+enum { K_BLOCK = 64 }; /* rows of b that stay in a level-2 cache while all of a passes */
 
-#define KERNELS(NAME, ACC, WIDEN)                                                                                     \
-    static void widen_##NAME(const side *s, int64_t offset, ACC *to) {                                                \
-        for (int64_t i = 0; i < s->rows; i++)                                                                         \
-            for (int64_t j = 0; j < s->cols; j++) {                                                                   \
-                ir_bits b = ref_get(s->t, offset + i * s->row_stride + j * s->col_stride);                            \
-                *to++ = (ACC)WIDEN(s->t->dtype, b);                                                                   \
-            }                                                                                                         \
-    }                                                                                                                 \
-    static void multiply_##NAME(const work *w) {                                                                      \
-        const ACC *a = w->a, *b = w->b;                                                                               \
-        ACC *c = w->c;                                                                                                \
-        for (int64_t i = 0; i < w->m * w->n; i++) c[i] = 0;                                                           \
-        for (int64_t k0 = 0; k0 < w->k; k0 += K_BLOCK)                                                                \
-            for (int64_t i = 0; i < w->m; i++)                                                                        \
-                for (int64_t k = k0; k < w->k && k < k0 + K_BLOCK; k++) {                                             \
-                    ACC v = a[i * w->k + k];                                                                          \
-                    const ACC *restrict row = &b[k * w->n];                                                           \
-                    ACC *restrict to = &c[i * w->n];                                                                  \
-                    for (int64_t j = 0; j < w->n; j++) to[j] += v * row[j];                                           \
-                }                                                                                                     \
+#define KERNELS(NAME, ACC, WIDEN)                                                                                      \
+    static void widen_##NAME(const side *s, int64_t offset, ACC *to) {                                                 \
+        for (int64_t i = 0; i < s->rows; i++)                                                                          \
+            for (int64_t j = 0; j < s->cols; j++) {                                                                    \
+                ir_bits b = ref_get(s->t, offset + i * s->row_stride + j * s->col_stride);                             \
+                *to++ = (ACC)WIDEN(s->t->dtype, b);                                                                    \
+            }                                                                                                          \
+    }                                                                                                                  \
+    static void multiply_##NAME(const work *w) {                                                                       \
+        const ACC *a = w->a, *b = w->b;                                                                                \
+        ACC *c = w->c;                                                                                                 \
+        for (int64_t i = 0; i < w->m * w->n; i++) c[i] = 0;                                                            \
+        for (int64_t k0 = 0; k0 < w->k; k0 += K_BLOCK)                                                                 \
+            for (int64_t i = 0; i < w->m; i++)                                                                         \
+                for (int64_t k = k0; k < w->k && k < k0 + K_BLOCK; k++) {                                              \
+                    ACC v = a[i * w->k + k];                                                                           \
+                    const ACC *restrict row = &b[k * w->n];                                                            \
+                    ACC *restrict to = &c[i * w->n];                                                                   \
+                    for (int64_t j = 0; j < w->n; j++) to[j] += v * row[j];                                            \
+                }                                                                                                      \
     }
 KERNELS(f64, double, ir_bits_to_double)
 KERNELS(f80, long double, ir_bits_to_double)
@@ -78,7 +81,7 @@ fusor_status ref_contract(const ref_call *c) {
         return wrong_shape(c, "the result has the wrong rank");
     ref_walk walk;
     ref_walk_init(&walk, 2, n_batch, out->shape);
-    const side *sides[2] = { &a, &b };
+    const side *sides[2] = {&a, &b};
     int64_t n_products = 1;
     for (int s = 0; s < 2; s++) {
         const ref_tensor *t = sides[s]->t;
@@ -100,7 +103,7 @@ fusor_status ref_contract(const ref_call *c) {
     /* 8-bit operands accumulate in i32 unless the result is wider: the same as wrapping the 64-bit sum to 32 bits. */
     bool wraps_to_i32 = ir_dtypes[ta].bytes == 1 && ir_dtypes[tb].bytes == 1 && ir_dtypes[to].bytes < 8;
     size_t each = is_wide ? sizeof(long double) : 8;
-    work w = { .m = a.rows, .k = a.cols, .n = b.cols };
+    work w = {.m = a.rows, .k = a.cols, .n = b.cols};
     char *memory = fu_malloc((size_t)(w.m * w.k + w.k * w.n + w.m * w.n) * each);
     if (!memory) return REF_FAIL(c, FUSOR_ERROR_MEMORY, "matmul: no memory for widened copies of its operands");
     w.a = memory;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Convolutions: one element of the result at a time, over the channels of its group and the places of the kernel. Along an axis,
- * place k of the kernel meets element o * stride + k * dilation - begin; transposed, element i is met where
- * o = i * stride + k * dilation - begin. */
+/* Convolutions: one element of the result at a time, over the channels of its group and the places of the kernel. Along
+ * an axis, place k of the kernel meets element o * stride + k * dilation - begin; transposed, element i is met where o
+ * = i * stride + k * dilation - begin. */
 #include "ref/kinds.h"
 #include "ir/scalar.h"
 #include "ir/window.h"
@@ -9,12 +9,15 @@
 typedef struct conv {
     const ref_call *c;
     bool is_transposed, is_float;
-    int n;                                                      /* spatial axes */
+    int n; /* spatial axes */
     int64_t stride[IR_MAX_SPATIAL], dilation[IR_MAX_SPATIAL], begin[IR_MAX_SPATIAL];
-    int64_t groups, taken, made;                                /* channels of a group, in and out */
-    int64_t plane, places;                                      /* elements of a channel of x, of a kernel */
+    int64_t groups, taken, made; /* channels of a group, in and out */
+    int64_t plane, places;       /* elements of a channel of x, of a kernel */
 } conv;
-typedef struct total { long double real; uint64_t integer; } total;
+typedef struct total {
+    long double real;
+    uint64_t integer;
+} total;
 
 static int64_t entry(const ref_call *c, const char *name, int i, int64_t absent) {
     const ir_attr *a = ref_attr(c->n, name);
@@ -44,13 +47,14 @@ static int64_t met(const conv *v, const int64_t *at, const int64_t *k) {
 
 static void add(const conv *v, int64_t x, int64_t w, total *t) {
     const ref_tensor *a = &v->c->in[0], *b = &v->c->in[1];
-    if (v->is_float) t->real += (long double)ir_bits_to_double(a->dtype, ref_get(a, x)) * ir_bits_to_double(b->dtype, ref_get(b, w));
+    if (v->is_float)
+        t->real += (long double)ir_bits_to_double(a->dtype, ref_get(a, x)) * ir_bits_to_double(b->dtype, ref_get(b, w));
     else t->integer += (uint64_t)ref_int(a->dtype, ref_get(a, x)) * (uint64_t)ref_int(b->dtype, ref_get(b, w));
 }
 
 static total window_at(const conv *v, int64_t image, int64_t channel, const int64_t *at) {
     const int64_t *kernel = v->c->in[1].shape + IR_SPATIAL_AT, group = channel / v->made, in_group = channel % v->made;
-    const int64_t first = (image * v->groups + group) * v->taken;       /* channel of x */
+    const int64_t first = (image * v->groups + group) * v->taken; /* channel of x */
     int64_t k[IR_MAX_SPATIAL] = {0};
     total t = {0};
     for (int64_t place = 0; place < v->places; place++) {
@@ -66,8 +70,13 @@ static total window_at(const conv *v, int64_t image, int64_t channel, const int6
 
 fusor_status ref_conv(const ref_call *c) {
     const ref_tensor *x = &c->in[0], *w = &c->in[1], *b = c->n->n_in > 2 ? &c->in[2] : NULL;
-    conv v = {.c = c, .is_transposed = c->n->op == IR_OP_CONV_TRANSPOSE, .is_float = ir_is_float(x->dtype), .n = x->rank - IR_SPATIAL_AT,
-              .groups = ref_attr_int(c->n, "groups"), .plane = 1, .places = 1};
+    conv v = {.c = c,
+              .is_transposed = c->n->op == IR_OP_CONV_TRANSPOSE,
+              .is_float = ir_is_float(x->dtype),
+              .n = x->rank - IR_SPATIAL_AT,
+              .groups = ref_attr_int(c->n, "groups"),
+              .plane = 1,
+              .places = 1};
     if (w->rank != x->rank || c->out->rank != x->rank || v.n < 1 || v.n > IR_MAX_SPATIAL || v.groups < 1)
         return REF_FAIL(c, FUSOR_ERROR_SHAPE, "%s: the operands do not belong together", ir_ops[c->n->op].name);
     v.taken = x->shape[1] / v.groups;

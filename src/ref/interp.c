@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The reference evaluator: one node at a time, in the order of the graph, each operator as doc/operators.md words it. This
- * file has the walk over a graph, element-wise operators, conversions, views and creation; the files beside it have
- * the rest. */
+/* The reference evaluator: one node at a time, in the order of the graph, each operator as doc/operators.md words it.
+ * This file has the walk over a graph, element-wise operators, conversions, views and creation; the files beside it
+ * have the rest. */
 #include "ref/kinds.h"
 #include "ir/scalar.h"
 
@@ -40,7 +40,10 @@ fusor_status ref_attr_axes(const ref_call *c, const char *name, int rank, uint32
     const ir_attr *a = ref_attr(c->n, name);
     uint32_t mask = 0;
     int i = attr_index(c->n, name);
-    if (!a) { *mask_out = absent; return FUSOR_OK; }
+    if (!a) {
+        *mask_out = absent;
+        return FUSOR_OK;
+    }
     bool is_list = ir_attr_is_list(ir_ops[c->n->op].attrs[i].type);
     for (uint32_t k = 0; k < (is_list ? a->n : 1); k++) {
         int64_t axis = a->integer;
@@ -56,7 +59,10 @@ fusor_status ref_attr_axes(const ref_call *c, const char *name, int rank, uint32
 
 void ref_strides(int rank, const int64_t *dim, int64_t *stride_out) {
     int64_t s = 1;
-    for (int d = rank - 1; d >= 0; d--) { stride_out[d] = s; s *= dim[d]; }
+    for (int d = rank - 1; d >= 0; d--) {
+        stride_out[d] = s;
+        s *= dim[d];
+    }
 }
 
 void ref_walk_init(ref_walk *w, int n, int rank, const int64_t *dim) {
@@ -122,7 +128,7 @@ static fusor_status eval_ew(const ref_call *c) {
     }
     if (n_in < 1 || n_in > 3)
         return REF_FAIL(c, FUSOR_ERROR_INTERNAL, "%s: %d operands; expected 1 to 3", info->name, n_in);
-    ir_dtype t = c->in[n_in - 1].dtype;         /* the last operand is always of the main role */
+    ir_dtype t = c->in[n_in - 1].dtype; /* the last operand is always of the main role */
     ref_walk w;
     ref_walk_init(&w, n_in, c->out->rank, c->out->shape);
     for (int k = 0; k < n_in; k++)
@@ -169,7 +175,7 @@ static fusor_status eval_view(const ref_call *c) {
         }
     } else if (c->n->op == IR_OP_BROADCAST_TO) {
         FU_TRY(broadcast_strides(c, 0, x, c->n->stretch ? c->n->stretch[0] : -1, w.stride[0]));
-    } else {                                    /* reshape, squeeze, unsqueeze: the same elements in the same order */
+    } else { /* reshape, squeeze, unsqueeze: the same elements in the same order */
         if (ref_count(x) != ref_count(out))
             return REF_FAIL(c, FUSOR_ERROR_SHAPE, "%s: %lld elements; expected %lld", ir_ops[c->n->op].name,
                             (long long)ref_count(x), (long long)ref_count(out));
@@ -216,28 +222,28 @@ static fusor_status eval_create(const ref_call *c) {
 
 fusor_status ref_eval_node(const ir_graph *g, fu_error *e, const ir_node *n, const ref_tensor *in, ref_tensor *out,
                            const int64_t *symbol_values) {
-    ref_call c = { .g = g, .e = e, .n = n, .in = in, .out = out, .symbols = symbol_values };
+    ref_call c = {.g = g, .e = e, .n = n, .in = in, .out = out, .symbols = symbol_values};
     switch (ir_ops[n->op].kind) {
-    case IR_KIND_EW:        return eval_ew(&c);
-    case IR_KIND_CONVERT:   return eval_convert(&c);
-    case IR_KIND_REDUCE:    return ref_reduce(&c);
+    case IR_KIND_EW: return eval_ew(&c);
+    case IR_KIND_CONVERT: return eval_convert(&c);
+    case IR_KIND_REDUCE: return ref_reduce(&c);
     case IR_KIND_ARGREDUCE: return ref_argreduce(&c);
-    case IR_KIND_ROW:       return ref_row(&c);
-    case IR_KIND_SCAN:      return ref_scan(&c);
-    case IR_KIND_NORM:      return ref_norm(&c);
-    case IR_KIND_CONTRACT:  return ref_contract(&c);
+    case IR_KIND_ROW: return ref_row(&c);
+    case IR_KIND_SCAN: return ref_scan(&c);
+    case IR_KIND_NORM: return ref_norm(&c);
+    case IR_KIND_CONTRACT: return ref_contract(&c);
     case IR_KIND_ATTENTION: return ref_attention(&c);
-    case IR_KIND_VIEW:      return eval_view(&c);
-    case IR_KIND_CREATE:    return eval_create(&c);
-    case IR_KIND_MOVE:      return ref_move(&c);
-    case IR_KIND_INDEX:     return ref_index(&c);
-    case IR_KIND_RANDOM:    return ref_random(&c);
-    case IR_KIND_WINDOW:    return ref_window(&c);
-    case IR_KIND_CONV:      return ref_conv(&c);
-    case IR_KIND_EINSUM:    return ref_einsum(&c);
-    case IR_KIND_QUANTIZE:  return ref_quantize(&c);
-    case IR_KIND_CELL:      return ref_cell(&c, NULL, NULL, 0);
-    case IR_KIND_CORE:      break;
+    case IR_KIND_VIEW: return eval_view(&c);
+    case IR_KIND_CREATE: return eval_create(&c);
+    case IR_KIND_MOVE: return ref_move(&c);
+    case IR_KIND_INDEX: return ref_index(&c);
+    case IR_KIND_RANDOM: return ref_random(&c);
+    case IR_KIND_WINDOW: return ref_window(&c);
+    case IR_KIND_CONV: return ref_conv(&c);
+    case IR_KIND_EINSUM: return ref_einsum(&c);
+    case IR_KIND_QUANTIZE: return ref_quantize(&c);
+    case IR_KIND_CELL: return ref_cell(&c, NULL, NULL, 0);
+    case IR_KIND_CORE: break;
     }
     if (n->op != IR_OP_LITERAL)
         return REF_FAIL(&c, FUSOR_ERROR_INTERNAL,
@@ -248,11 +254,15 @@ fusor_status ref_eval_node(const ir_graph *g, fu_error *e, const ir_node *n, con
 
 /* ---- graphs ---- */
 /* Values in flight. No arena call is made while `owned` memory is held: out of memory there would leak it. */
-typedef struct value { ref_tensor t; uint32_t uses; bool is_owned; } value;
+typedef struct value {
+    ref_tensor t;
+    uint32_t uses;
+    bool is_owned;
+} value;
 
 static fusor_status node_shape(const ir_graph *g, fu_error *e, const ir_node *n, const int64_t *symbols,
                                ref_tensor *t) {
-    ref_call c = { .g = g, .e = e, .n = n };
+    ref_call c = {.g = g, .e = e, .n = n};
     int64_t bytes = ir_dtypes[n->dtype].bytes;
     bool is_empty = false, overflows = false;
     t->dtype = n->dtype;

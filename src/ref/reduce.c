@@ -5,7 +5,7 @@
 #include "ir/scalar.h"
 #include <math.h>
 
-static ir_bits infinity_of(ir_dtype t, bool negative) {     /* of integers: the extreme value (casts saturate) */
+static ir_bits infinity_of(ir_dtype t, bool negative) { /* of integers: the extreme value (casts saturate) */
     double v = negative ? -INFINITY : INFINITY;
     ir_bits b;
     memcpy(&b, &v, 8);
@@ -13,24 +13,29 @@ static ir_bits infinity_of(ir_dtype t, bool negative) {     /* of integers: the 
 }
 
 typedef enum how { SUM_REAL, SUM_INT, COMBINE } how;
-typedef union total { long double real; uint64_t integer; ir_bits bits; } total;
+typedef union total {
+    long double real;
+    uint64_t integer;
+    ir_bits bits;
+} total;
 
 /* The reduction of one operand: each element is combined into the total of its position. */
 typedef struct reduction {
     const ref_call *c;
     const ref_tensor *x;
-    uint32_t mask;          /* the reduced axes */
+    uint32_t mask; /* the reduced axes */
     int64_t n_out, n_each;
-    how     way;
-    bool    is_product;
-    ir_op   combine;
-    total  *totals;
+    how way;
+    bool is_product;
+    ir_op combine;
+    total *totals;
 } reduction;
 
 /* What a composite sums: the term of a real element, with what an earlier sweep said of its position. */
 static long double term(ir_op op, long double v, long double center) {
     switch (op) {
-    case IR_OP_REDUCE_VAR: case IR_OP_REDUCE_STD: return (v - center) * (v - center);
+    case IR_OP_REDUCE_VAR:
+    case IR_OP_REDUCE_STD: return (v - center) * (v - center);
     case IR_OP_REDUCE_L1: return fabsl(v);
     case IR_OP_REDUCE_L2: return v * v;
     case IR_OP_REDUCE_LOGSUMEXP: return expl(v - center);
@@ -48,7 +53,7 @@ static void take(const reduction *r, total *to, ir_op op, ir_bits b, long double
         if (op == IR_OP_REDUCE_L1 && ir_is_signed(t) && (int64_t)v < 0) v = 0 - v;
         to->integer = r->is_product ? to->integer * v : to->integer + v;
     } else {
-        ir_bits pair[2] = { to->bits, b };
+        ir_bits pair[2] = {to->bits, b};
         to->bits = ir_scalar_ew(r->combine, t, pair, NULL, 0);
     }
 }
@@ -56,7 +61,7 @@ static void take(const reduction *r, total *to, ir_op op, ir_bits b, long double
 /* totals: from `start` on, the terms of `op` about centers[position] (NULL: 0). */
 static void sweep(const reduction *r, ir_op op, total start, const total *centers) {
     int64_t kept[IR_MAX_RANK], strides[IR_MAX_RANK];
-    ref_walk w;                                 /* operand 0: the total of each position */
+    ref_walk w; /* operand 0: the total of each position */
     for (int64_t o = 0; o < r->n_out; o++) r->totals[o] = start;
     for (int d = 0; d < r->x->rank; d++) kept[d] = r->mask >> d & 1 ? 1 : r->x->shape[d];
     ref_walk_init(&w, 1, r->x->rank, r->x->shape);
@@ -109,7 +114,8 @@ fusor_status ref_reduce(const ref_call *c) {
     const ir_op_info *info = &ir_ops[op];
     const ref_tensor *x = c->in;
     const ir_dtype t = x->dtype;
-    reduction r = {.c = c, .x = x, .n_out = 1, .n_each = 1, .is_product = info->combine == IR_OP_MUL, .combine = info->combine};
+    reduction r = {
+        .c = c, .x = x, .n_out = 1, .n_each = 1, .is_product = info->combine == IR_OP_MUL, .combine = info->combine};
     FU_TRY(ref_attr_axes(c, "axes", x->rank, (1u << x->rank) - 1, &r.mask));
     r.way = !info->is_sum_like ? COMBINE : ir_is_float(t) ? SUM_REAL : SUM_INT;
     for (int d = 0; d < x->rank; d++) *(r.mask >> d & 1 ? &r.n_each : &r.n_out) *= x->shape[d];
@@ -130,7 +136,8 @@ fusor_status ref_reduce(const ref_call *c) {
     else start.bits = info->combine == IR_OP_AND;
     const bool is_centered = op == IR_OP_REDUCE_VAR || op == IR_OP_REDUCE_STD || op == IR_OP_REDUCE_LOGSUMEXP;
     r.totals = fu_malloc((size_t)r.n_out * sizeof *r.totals * (is_centered ? 2 : 1));
-    if (!r.totals) return REF_FAIL(c, FUSOR_ERROR_MEMORY, "%s: no memory for %lld totals", info->name, (long long)r.n_out);
+    if (!r.totals)
+        return REF_FAIL(c, FUSOR_ERROR_MEMORY, "%s: no memory for %lld totals", info->name, (long long)r.n_out);
     if (is_centered) {
         centers = r.totals + r.n_out;
         if (op == IR_OP_REDUCE_LOGSUMEXP) largest(&r, centers);
@@ -146,7 +153,9 @@ fusor_status ref_reduce(const ref_call *c) {
 }
 
 /* A tensor seen as [outer, len, inner] around one axis; axis -1: all of it as one row. */
-typedef struct around { int64_t outer, len, inner; } around;
+typedef struct around {
+    int64_t outer, len, inner;
+} around;
 
 static around split_at(const ref_tensor *x, int axis) {
     around r = {1, 1, 1};
@@ -171,7 +180,7 @@ fusor_status ref_argreduce(const ref_call *c) {
     for (int64_t o = 0; o < r.outer; o++)
         for (int64_t i = 0; i < r.inner; i++) {
             int64_t best = 0;
-            ir_bits v[2];                       /* candidate, best */
+            ir_bits v[2]; /* candidate, best */
             v[1] = ref_get(x, o * r.len * r.inner + i);
             for (int64_t k = 1; k < r.len; k++) {
                 v[0] = ref_get(x, (o * r.len + k) * r.inner + i);
@@ -180,7 +189,10 @@ fusor_status ref_argreduce(const ref_call *c) {
                 if (ir_is_float(t) && ir_scalar_ew(IR_OP_ISNAN, t, &v[0], NULL, 0)) takes = !best_is_nan || is_last;
                 else if (best_is_nan) takes = false;
                 else takes = ir_scalar_ew(better, t, v, NULL, 0) || (is_last && ir_scalar_ew(IR_OP_EQ, t, v, NULL, 0));
-                if (takes) { best = k; v[1] = v[0]; }
+                if (takes) {
+                    best = k;
+                    v[1] = v[0];
+                }
             }
             ref_put(c->out, o * r.inner + i, ir_scalar_cast(FUSOR_I64, c->out->dtype, (ir_bits)best));
         }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Operators with sliding windows, and quantization: one element of the result at a time, as doc/operators.md words it. */
+/* Operators with sliding windows, and quantization: one element of the result at a time, as doc/operators.md words it.
+ */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1 /* roundeven */
 #endif
@@ -67,8 +68,8 @@ fusor_status ref_window(const ref_call *c) {
         for (int i = 0; i < w.n; i++) w.axis[i] = (ir_window_axis){x->shape[IR_SPATIAL_AT + i], 1, 1, 0, 0};
     }
     if (w.n != x->rank - IR_SPATIAL_AT || c->out->rank != x->rank)
-        return REF_FAIL(c, FUSOR_ERROR_SHAPE, "%s: the operand has rank %d; expected %d", ir_ops[c->n->op].name, x->rank,
-                        w.n + IR_SPATIAL_AT);
+        return REF_FAIL(c, FUSOR_ERROR_SHAPE, "%s: the operand has rank %d; expected %d", ir_ops[c->n->op].name,
+                        x->rank, w.n + IR_SPATIAL_AT);
     for (int i = 0; i < w.n; i++) {
         plane *= x->shape[IR_SPATIAL_AT + i];
         windows *= c->out->shape[IR_SPATIAL_AT + i];
@@ -109,7 +110,7 @@ fusor_status ref_quantize(const ref_call *c) {
         }
         const float quotient = (float)ir_bits_to_double(x->dtype, ref_get(x, i)) / s;
         const double y = isnan(quotient) ? (double)z : (double)roundevenf(quotient) + (double)z;
-        ref_put_real(c->out, i, y);     /* saturates */
+        ref_put_real(c->out, i, y); /* saturates */
     }
     return FUSOR_OK;
 }

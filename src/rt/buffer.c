@@ -9,24 +9,37 @@
 #include <sys/mman.h>
 
 enum { ALIGN = 64, STEPS = 4, CLASSES = 64 * STEPS };
-#define HUGE_BYTES ((size_t)2 << 20)
+#define HUGE_BYTES      ((size_t)2 << 20)
 #define CACHE_MAX_BYTES ((int64_t)256 << 20)
 
-typedef struct spare { struct spare *next; } spare;
+typedef struct spare {
+    struct spare *next;
+} spare;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static spare *spares[CLASSES];
 static int64_t cached_bytes;
-static rt_memory_stats counted;     /* gets, reused, system_bytes */
+static rt_memory_stats counted; /* gets, reused, system_bytes */
 
 /* What callers hold: open addressing by address; grows at 3/4. */
-typedef struct held { void *p; size_t bytes; void (*deallocate)(void *user, void *p, size_t bytes); void *user; } held;
+typedef struct held {
+    void *p;
+    size_t bytes;
+    void (*deallocate)(void *user, void *p, size_t bytes);
+    void *user;
+} held;
 static held *table;
 static size_t table_cap, table_n;
 
-static void take_lock(void *user) { (void)user; pthread_mutex_lock(&lock); }
-static void drop_lock(void *user) { (void)user; pthread_mutex_unlock(&lock); }
+static void take_lock(void *user) {
+    (void)user;
+    pthread_mutex_lock(&lock);
+}
+static void drop_lock(void *user) {
+    (void)user;
+    pthread_mutex_unlock(&lock);
+}
 static void watch_forks(void) {
     static rt_fork_hook hook = {.prepare = take_lock, .parent = drop_lock, .child = drop_lock};
     rt_fork_add(&hook);
@@ -35,10 +48,10 @@ static void watch_forks(void) {
 /* Classes are 64, 80, 96, 112, 128, 160 ...: four to a power of two, so that at most a fifth is wasted. */
 static size_t class_of(size_t bytes, int *class_out) {
     if (bytes < ALIGN) bytes = ALIGN;
-    int top = 63 - __builtin_clzll(bytes);              /* 2^top <= bytes */
+    int top = 63 - __builtin_clzll(bytes); /* 2^top <= bytes */
     size_t unit = (size_t)1 << (top - 2);
     size_t step = (bytes - ((size_t)1 << top) + unit - 1) / unit;
-    *class_out = top * STEPS + (int)step;               /* step 4 is the next power's step 0 */
+    *class_out = top * STEPS + (int)step; /* step 4 is the next power's step 0 */
     return ((size_t)1 << top) + step * unit;
 }
 

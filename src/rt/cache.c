@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 enum { TOUCH_SECONDS = 3600, WRITES_PER_SURVEY = 256, DEFAULT_KERNELS = 1024, COMPILES_PER_FLUSH = 64 };
-#define DEFAULT_MAX_BYTES ((uint64_t)512 << 20)
+#define DEFAULT_MAX_BYTES  ((uint64_t)512 << 20)
 #define DEFAULT_CODE_BYTES ((uint64_t)64 << 20)
-#define UNKNOWN_BYTES UINT64_MAX
+#define UNKNOWN_BYTES      UINT64_MAX
 
 /* ---- kernels ---- */
 rt_kernel *rt_kernel_keep(rt_kernel *k) {
@@ -113,15 +113,16 @@ static rt_kernel *remember(rt_cache *c, rt_kernel *k) {
     return leaves;
 }
 
-const char *const rt_miss_reason_names[RT_MISS_COUNT] = {"new", "gone", "damaged", "foreign", "features", "unreadable", "no-lines", "refresh", "off"};
+const char *const rt_miss_reason_names[RT_MISS_COUNT] = {"new",        "gone",     "damaged", "foreign", "features",
+                                                         "unreadable", "no-lines", "refresh", "off"};
 
 /* ---- fork ---- */
 static void before_fork(void *user) { pthread_mutex_lock(&((rt_cache *)user)->lock); }
 static void after_fork_parent(void *user) { pthread_mutex_unlock(&((rt_cache *)user)->lock); }
 static void after_fork_child(void *user) {
     rt_cache *c = user;
-    c->flights = NULL;      /* who was making them is not here */
-    c->delta = (rt_stats_delta){0};         /* the parent tells them */
+    c->flights = NULL;              /* who was making them is not here */
+    c->delta = (rt_stats_delta){0}; /* the parent tells them */
     pthread_cond_init(&c->landed, NULL);
     pthread_mutex_unlock(&c->lock);
 }
@@ -206,7 +207,8 @@ static bool try_dir(rt_cache *c, fu_error *e, cache_wish *w, const rt_dir *d, bo
     }
     bool may_write = is_ours && c->mode != RT_CACHE_RO;
     if (is_bad && may_write) quarantine(d, w->file);
-    /* Once an hour; a time in the future (a clock that was wrong) is set right at once, or the entry would never age. */
+    /* Once an hour; a time in the future (a clock that was wrong) is set right at once, or the entry would never age.
+     */
     int64_t age_s = time(NULL) - mtime_s;
     if (found && may_write && (age_s > TOUCH_SECONDS || age_s < -TOUCH_SECONDS))
         utimensat(d->fd, w->file, NULL, AT_SYMLINK_NOFOLLOW);
@@ -302,7 +304,7 @@ static int write_entry(rt_cache *c, const cache_wish *w, const fusor_codegen_res
     if (!rt_entry_encode(&h, w->description, w->bytes, r->data, r->bytes, r->lines, r->lines_bytes, parts, part_bytes))
         return EFBIG;
     int problem = rt_dir_write(&c->dir, w->file, parts, part_bytes, RT_ENTRY_PARTS);
-    if (problem == ENOENT) {    /* the directory was removed under us: make it again, once */
+    if (problem == ENOENT) { /* the directory was removed under us: make it again, once */
         rt_dir again;
         char why[256];
         if (!rt_dir_open(c->dir.path, true, &again, why, sizeof why)) {
@@ -364,7 +366,8 @@ static fusor_status generate(rt_cache *c, fu_error *e, const cache_wish *w, fuso
     *ns_out = fu_now_ns() - start;
     RT_PROBE_COMPILE(w->symbol, *ns_out, s);
     r->error[sizeof r->error - 1] = 0;
-    if (!s && (!r->data || !r->bytes || r->entry >= r->bytes || r->code_bytes > r->bytes || (r->lines_bytes && !r->lines))) {
+    if (!s &&
+        (!r->data || !r->bytes || r->entry >= r->bytes || r->code_bytes > r->bytes || (r->lines_bytes && !r->lines))) {
         s = FUSOR_ERROR_INTERNAL;
         snprintf(r->error, sizeof r->error, "code generation returned an impossible result");
     }
@@ -457,8 +460,8 @@ static rt_kernel *find_or_take_off(rt_cache *c, const cache_wish *w, cache_fligh
     return k;
 }
 
-/* Adds what happened to the directory's counters. Without the file lock for it, or without the file, nothing is lost but
- * counts. */
+/* Adds what happened to the directory's counters. Without the file lock for it, or without the file, nothing is lost
+ * but counts. */
 static void tell_stats(rt_cache *c) {
     pthread_mutex_lock(&c->lock);
     bool tells = c->has_dir && c->mode != RT_CACHE_RO && !c->is_write_broken &&
@@ -474,16 +477,19 @@ static void tell_stats(rt_cache *c) {
 fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description, size_t bytes, ir_target target,
                                const char *symbol, const uint8_t key[IR_KEY_BYTES], rt_kernel **out,
                                rt_cache_outcome *outcome) {
-    cache_wish w = {.description = description, .symbol = symbol, .bytes = bytes, .target = target, .key = key,
+    cache_wish w = {.description = description,
+                    .symbol = symbol,
+                    .bytes = bytes,
+                    .target = target,
+                    .key = key,
                     .wants_lines = rt_debugger_wants_lines()};
     int64_t start = fu_now_ns();
     const char *missing;
     size_t length;
     char features[IR_TARGET_FEATURES_MAX], name[IR_TARGET_MAX];
     if (out && !rt_host_has(ir_target_features(target, features), &missing, &length))
-        return FU_FAIL(e, FUSOR_ERROR_DEVICE,
-                       "kernel %s is for %s, which needs %.*s; this machine does not have it", symbol,
-                       ir_target_name(target, name), (int)length, missing);
+        return FU_FAIL(e, FUSOR_ERROR_DEVICE, "kernel %s is for %s, which needs %.*s; this machine does not have it",
+                       symbol, ir_target_name(target, name), (int)length, missing);
     rt_key_text(key, w.file);
     strcat(w.file, RT_ENTRY_SUFFIX);
     cache_flight f;
@@ -538,7 +544,8 @@ void cache_wish_make(const rt_cache *c, fu_arena *a, const ir_kernel *k, uint8_t
     ir_kernel_print(&text, k);
     ir_kernel_key(text.at, text.n, c->build_id, key);
     ir_kernel_symbol(k, key, symbol);
-    *out = (cache_wish){.description = text.at, .symbol = symbol, .bytes = text.n, .target = ir_kernel_target(k), .key = key};
+    *out = (cache_wish){
+        .description = text.at, .symbol = symbol, .bytes = text.n, .target = ir_kernel_target(k), .key = key};
     rt_key_text(key, out->file);
     strcat(out->file, RT_ENTRY_SUFFIX);
 }
@@ -625,7 +632,7 @@ fusor_status rt_cache_add_memory_tier(rt_cache *c, fu_error *e, const void *data
 }
 
 static void add_tiers(rt_cache *c, const char *list) {
-    fu_error *ignored = fu_malloc(sizeof *ignored);     /* 16 KB: too much for a caller's thread stack */
+    fu_error *ignored = fu_malloc(sizeof *ignored); /* 16 KB: too much for a caller's thread stack */
     while (ignored && *list) {
         char path[4096];
         size_t n = strcspn(list, ":");
@@ -634,7 +641,7 @@ static void add_tiers(rt_cache *c, const char *list) {
             path[n] = 0;
             fu_error_clear(ignored);
             fusor_status s = rt_cache_add_tier(c, ignored, path);
-            (void)s;    /* it was a warning */
+            (void)s; /* it was a warning */
         }
         list += n + (list[n] == ':');
     }

@@ -23,57 +23,60 @@
 /* A kernel ready to run. Immutable, counted; holds its code. */
 typedef struct rt_kernel {
     ir_kernel_fn fn;
-    rt_code   *code;
-    uint8_t    key[IR_KEY_BYTES];
-    char       symbol[IR_SYMBOL_MAX];
-    char      *description;         /* NUL-terminated */
-    size_t     description_bytes, blob_bytes;
-    uint64_t   code_bytes;          /* of instructions */
-    int64_t    compile_ns;          /* when it was compiled, here or by whoever stored it */
+    rt_code *code;
+    uint8_t key[IR_KEY_BYTES];
+    char symbol[IR_SYMBOL_MAX];
+    char *description; /* NUL-terminated */
+    size_t description_bytes, blob_bytes;
+    uint64_t code_bytes; /* of instructions */
+    int64_t compile_ns;  /* when it was compiled, here or by whoever stored it */
     atomic_int refs;
 } rt_kernel;
 rt_kernel *rt_kernel_keep(rt_kernel *k);
-void       rt_kernel_release(rt_kernel *k);     /* NULL is allowed */
+void rt_kernel_release(rt_kernel *k); /* NULL is allowed */
 
 typedef enum rt_cache_mode { RT_CACHE_DEFAULT, RT_CACHE_OFF, RT_CACHE_RO, RT_CACHE_RW, RT_CACHE_REFRESH } rt_cache_mode;
 /* "off", "ro", "rw", "refresh"; RT_CACHE_DEFAULT for anything else. */
 rt_cache_mode rt_cache_mode_parse(const char *text);
 
 typedef struct rt_cache_options {
-    rt_cache_mode mode;             /* DEFAULT: FUSOR_CACHE */
-    const char *dir;                /* NULL: the rule above. "": no directory */
-    const char *path;               /* read-only tiers, separated by ':'. NULL: FUSOR_CACHE_PATH */
-    uint64_t    max_bytes;          /* of the directory; 0 = 512 MB */
-    int         max_kernels;        /* in memory that nobody uses any more; 0 = 1024 */
-    uint64_t    max_code_bytes;     /* of code in memory that nobody uses any more; 0 = 64 MB */
-    bool        only;               /* never compile: a miss is FUSOR_ERROR_MISS */
-    bool        ignore_environment;
-    const char *build_id;           /* NULL: the library's. Tests only */
+    rt_cache_mode mode;      /* DEFAULT: FUSOR_CACHE */
+    const char *dir;         /* NULL: the rule above. "": no directory */
+    const char *path;        /* read-only tiers, separated by ':'. NULL: FUSOR_CACHE_PATH */
+    uint64_t max_bytes;      /* of the directory; 0 = 512 MB */
+    int max_kernels;         /* in memory that nobody uses any more; 0 = 1024 */
+    uint64_t max_code_bytes; /* of code in memory that nobody uses any more; 0 = 64 MB */
+    bool only;               /* never compile: a miss is FUSOR_ERROR_MISS */
+    bool ignore_environment;
+    const char *build_id; /* NULL: the library's. Tests only */
     /* NULL: the code generation module. Tests give their own */
-    int       (*generate)(const fusor_codegen_request *request, fusor_codegen_result *result);
-    fu_log      log;                /* where warnings go */
+    int (*generate)(const fusor_codegen_request *request, fusor_codegen_result *result);
+    fu_log log; /* where warnings go */
 } rt_cache_options;
 
 typedef enum rt_cache_source { RT_CACHE_MEMORY, RT_CACHE_DISK, RT_CACHE_COMPILED } rt_cache_source;
-typedef struct rt_cache_outcome { rt_cache_source source; int64_t ns; } rt_cache_outcome;
+typedef struct rt_cache_outcome {
+    rt_cache_source source;
+    int64_t ns;
+} rt_cache_outcome;
 /* Why a kernel was in no tier. ORDER rt_miss_reason: names in cache.c, fields in fusor/cache.h */
 typedef enum rt_miss_reason {
-    RT_MISS_NEW,                    /* no entry with this key */
-    RT_MISS_GONE,                   /* as before, but there was one: evicted or deleted (the stats file knows) */
-    RT_MISS_DAMAGED,                /* truncated, or the checksum does not match */
-    RT_MISS_FOREIGN,                /* of another build, kernel or level */
-    RT_MISS_FEATURES,               /* needs features that this machine lacks */
-    RT_MISS_UNREADABLE,             /* owner, mode, kind of file, input error */
-    RT_MISS_NO_LINES,               /* a debugger or profiler wants line tables, and the entry has none */
-    RT_MISS_REFRESH,                /* mode refresh: not looked for */
-    RT_MISS_OFF,                    /* there is neither tier nor directory */
+    RT_MISS_NEW,        /* no entry with this key */
+    RT_MISS_GONE,       /* as before, but there was one: evicted or deleted (the stats file knows) */
+    RT_MISS_DAMAGED,    /* truncated, or the checksum does not match */
+    RT_MISS_FOREIGN,    /* of another build, kernel or level */
+    RT_MISS_FEATURES,   /* needs features that this machine lacks */
+    RT_MISS_UNREADABLE, /* owner, mode, kind of file, input error */
+    RT_MISS_NO_LINES,   /* a debugger or profiler wants line tables, and the entry has none */
+    RT_MISS_REFRESH,    /* mode refresh: not looked for */
+    RT_MISS_OFF,        /* there is neither tier nor directory */
     RT_MISS_COUNT
 } rt_miss_reason;
 extern const char *const rt_miss_reason_names[RT_MISS_COUNT];
-typedef struct rt_cache_stats {     /* int64_t only */
+typedef struct rt_cache_stats { /* int64_t only */
     int64_t memory_hits, disk_hits, misses, compiles, failures, written, evicted, bad_entries;
-    int64_t load_ns, compile_ns, saved_ns;      /* saved: compile time of what came from disk, less its loading */
-    int64_t miss[RT_MISS_COUNT];    /* misses by reason */
+    int64_t load_ns, compile_ns, saved_ns; /* saved: compile time of what came from disk, less its loading */
+    int64_t miss[RT_MISS_COUNT];           /* misses by reason */
 } rt_cache_stats;
 
 typedef struct rt_cache rt_cache;
@@ -109,14 +112,14 @@ rt_cache_stats rt_cache_get_stats(rt_cache *c);
 /* What a request for this kernel would meet now; nothing is loaded, compiled, counted or changed. */
 typedef struct rt_cache_answer {
     bool is_hit;
-    rt_cache_source source;         /* of a hit: MEMORY or DISK */
-    char where[4200];               /* of a hit from disk: path of the directory or bundle */
-    rt_miss_reason reason;          /* of a miss */
-    char problem[160];              /* what is wrong with an entry that is there; "" */
+    rt_cache_source source; /* of a hit: MEMORY or DISK */
+    char where[4200];       /* of a hit from disk: path of the directory or bundle */
+    rt_miss_reason reason;  /* of a miss */
+    char problem[160];      /* what is wrong with an entry that is there; "" */
     char key[2 * IR_KEY_BYTES + 1], symbol[IR_SYMBOL_MAX];
     /* Of a miss: the entry with the most lines in common; nearest[0] = 0 when there is no entry at all. */
     char nearest[2 * IR_KEY_BYTES + 1];
-    char field[16], wanted[160], has[160];      /* the first key field that differs ("level", "dim", ... or "build") */
+    char field[16], wanted[160], has[160]; /* the first key field that differs ("level", "dim", ... or "build") */
 } rt_cache_answer;
 fusor_status rt_cache_why(rt_cache *c, fu_error *e, const ir_kernel *k, rt_cache_answer *out);
 
@@ -125,25 +128,25 @@ fusor_status rt_cache_why(rt_cache *c, fu_error *e, const ir_kernel *k, rt_cache
 bool rt_cache_find_dir(const char *dir, bool ignore_environment, char *path_out, size_t room);
 
 typedef struct rt_cache_entry {
-    const char *file;               /* name in the directory */
-    const char *problem;            /* NULL: intact. Else what is wrong; the fields below that could be read are set */
-    char        key[2 * IR_KEY_BYTES + 1];
+    const char *file;    /* name in the directory */
+    const char *problem; /* NULL: intact. Else what is wrong; the fields below that could be read are set */
+    char key[2 * IR_KEY_BYTES + 1];
     const char *symbol, *level, *features, *build_id, *description;
-    uint64_t    file_bytes, blob_bytes, code_bytes, entry;
+    uint64_t file_bytes, blob_bytes, code_bytes, entry;
     const void *blob;
-    const void *lines;              /* line table (ir/codegen_api.h); NULL: it was not asked for */
-    uint64_t    lines_bytes;
-    int64_t     compile_ns, created_s, used_s;      /* Unix times; used: within the hour */
-    int64_t     hits;               /* loads from disk that the stats file knows of */
-    bool        is_of_this_build;
+    const void *lines; /* line table (ir/codegen_api.h); NULL: it was not asked for */
+    uint64_t lines_bytes;
+    int64_t compile_ns, created_s, used_s; /* Unix times; used: within the hour */
+    int64_t hits;                          /* loads from disk that the stats file knows of */
+    bool is_of_this_build;
 } rt_cache_entry;
 /* Calls visit for each entry, in name order; everything is borrowed for the call; false ends it. Errors: IO (no such
  * directory). */
 fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *user, const rt_cache_entry *entry),
                            void *user);
 /* Deletes entries: those not used for max_age_s (0 = any age), then the least recently used until max_bytes is kept
- * (UINT64_MAX = no limit, 0 = everything goes), temporary and lock files and what was set aside too. *n_out and *bytes_out (may be
- * NULL): what went, or would go. */
+ * (UINT64_MAX = no limit, 0 = everything goes), temporary and lock files and what was set aside too. *n_out and
+ * *bytes_out (may be NULL): what went, or would go. */
 fusor_status rt_cache_prune(fu_error *e, const char *dir, uint64_t max_bytes, int64_t max_age_s, bool is_dry_run,
                             int64_t *n_out, int64_t *bytes_out);
 /* Bad entries that were set aside in a directory. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cache_bundle.c: many entries in one file that is only read: opening and finding, writing (export) and unpacking (import).
- * Whatever the bytes are, what is found goes through the same checks as an entry of a directory. */
+/* cache_bundle.c: many entries in one file that is only read: opening and finding, writing (export) and unpacking
+ * (import). Whatever the bytes are, what is found goes through the same checks as an entry of a directory. */
 #include "rt/cache_entry.h"
 #include "rt/compiler.h"
 #include <errno.h>
@@ -8,7 +8,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-typedef struct bundle_header { char magic[8]; uint32_t format, slot_bytes; uint64_t n; } bundle_header;
+typedef struct bundle_header {
+    char magic[8];
+    uint32_t format, slot_bytes;
+    uint64_t n;
+} bundle_header;
 
 static uint64_t align_up(uint64_t n) { return (n + RT_ENTRY_ALIGN - 1) / RT_ENTRY_ALIGN * RT_ENTRY_ALIGN; }
 
@@ -29,15 +33,17 @@ static bool read_at(const rt_bundle *b, uint64_t at, void *to, size_t bytes) {
 }
 
 /* What is wrong with the contents of a file, as against with reaching it. */
-static const char not_a_bundle[] = "not a bundle", other_format[] = "a bundle of another format version", truncated[] = "truncated";
-static bool is_damage(const char *problem) { return problem == not_a_bundle || problem == other_format || problem == truncated; }
+static const char not_a_bundle[] = "not a bundle", other_format[] = "a bundle of another format version",
+                  truncated[] = "truncated";
+static bool is_damage(const char *problem) {
+    return problem == not_a_bundle || problem == other_format || problem == truncated;
+}
 
 static const char *read_index(rt_bundle *b) {
     bundle_header h;
     const char *problem = NULL;
     if (!read_at(b, 0, &h, sizeof h) || memcmp(h.magic, RT_BUNDLE_MAGIC, 8) != 0) problem = not_a_bundle;
-    else if (h.format != RT_BUNDLE_FORMAT || h.slot_bytes != sizeof(rt_bundle_slot))
-        problem = other_format;
+    else if (h.format != RT_BUNDLE_FORMAT || h.slot_bytes != sizeof(rt_bundle_slot)) problem = other_format;
     else if (h.n > (b->bytes - sizeof h) / sizeof(rt_bundle_slot)) problem = truncated;
     else if (!(b->slot = fu_malloc((size_t)h.n * sizeof *b->slot + 1))) problem = strerror(ENOMEM);
     else if (!read_at(b, sizeof h, b->slot, (size_t)h.n * sizeof *b->slot)) problem = truncated;
@@ -170,8 +176,8 @@ fusor_status rt_cache_export(fu_error *e, const char *dir, const char *bundle, i
     char **names = NULL;
     size_t n = 0;
     int failed = rt_dir_names(&d, &names, &n);
-    fusor_status s = failed ? FU_FAIL(e, failed == ENOMEM ? FUSOR_ERROR_MEMORY : FUSOR_ERROR_IO, "cache directory %s: %s",
-                                      dir, strerror(failed))
+    fusor_status s = failed ? FU_FAIL(e, failed == ENOMEM ? FUSOR_ERROR_MEMORY : FUSOR_ERROR_IO,
+                                      "cache directory %s: %s", dir, strerror(failed))
                             : export_names(e, &d, names, n, bundle, n_out);
     fu_free(names);
     rt_dir_close(&d);
@@ -210,7 +216,8 @@ fusor_status rt_cache_import(fu_error *e, const char *bundle, const char *dir, i
     rt_bundle b;
     rt_dir d;
     const char *problem = rt_bundle_open(bundle, &b);
-    if (problem) return FU_FAIL(e, is_damage(problem) ? FUSOR_ERROR_ARGUMENT : FUSOR_ERROR_IO, "bundle %s: %s", bundle, problem);
+    if (problem)
+        return FU_FAIL(e, is_damage(problem) ? FUSOR_ERROR_ARGUMENT : FUSOR_ERROR_IO, "bundle %s: %s", bundle, problem);
     fusor_status s = open_dir(e, dir, true, &d);
     if (s != FUSOR_OK) {
         rt_bundle_close(&b);
@@ -239,8 +246,9 @@ fusor_status rt_cache_import(fu_error *e, const char *bundle, const char *dir, i
     rt_bundle_close(&b);
     if (failed) return FU_FAIL(e, FUSOR_ERROR_IO, "cache directory %s: %s", dir, strerror(failed));
     if (n_damaged)
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "bundle %s: %lld of its %lld entries are damaged; the others were taken over", bundle, (long long)n_damaged,
-                       (long long)n_all);
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT,
+                       "bundle %s: %lld of its %lld entries are damaged; the others were taken over", bundle,
+                       (long long)n_damaged, (long long)n_all);
     if (n_out) *n_out = n;
     return FUSOR_OK;
 }

@@ -24,7 +24,7 @@ static bool is_trusted(const struct stat *st) {
 const char *rt_dir_open(const char *path, bool make, rt_dir *out, char *why, size_t room) {
     out->fd = -1;
     size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/') n--;    /* O_NOFOLLOW means nothing before a slash */
+    while (n > 1 && path[n - 1] == '/') n--; /* O_NOFOLLOW means nothing before a slash */
     char cwd[2048] = "";
     if (path[0] != '/' && !getcwd(cwd, sizeof cwd)) cwd[0] = 0;
     int length = snprintf(out->path, sizeof out->path, "%s%s%.*s", cwd, cwd[0] ? "/" : "", (int)n, path);
@@ -261,7 +261,9 @@ void rt_dir_quarantined(const rt_dir *d, bool is_removed, int64_t *n_out, int64_
     if (!listing) return;
     for (struct dirent *item; (item = readdir(listing)) != NULL;) {
         struct stat st;
-        if (!is_temporary(item->d_name) || !ends_with(item->d_name, ".bad") || fstatat(d->fd, item->d_name, &st, AT_SYMLINK_NOFOLLOW)) continue;
+        if (!is_temporary(item->d_name) || !ends_with(item->d_name, ".bad") ||
+            fstatat(d->fd, item->d_name, &st, AT_SYMLINK_NOFOLLOW))
+            continue;
         if (is_removed && unlinkat(d->fd, item->d_name, 0) && errno != ENOENT) continue;
         ++*n_out;
         *bytes_out += st.st_size;

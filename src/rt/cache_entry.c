@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cache_entry.c: entries, between bytes and structs. Whatever the bytes are, decoding reads inside them only, and nothing
- * of an entry is used before all of it was checked. */
+/* cache_entry.c: entries, between bytes and structs. Whatever the bytes are, decoding reads inside them only, and
+ * nothing of an entry is used before all of it was checked. */
 #include "rt/cache_entry.h"
 #include "base/hash.h"
 
@@ -33,7 +33,8 @@ const char *rt_entry_decode(const void *data, size_t bytes, rt_entry *out) {
     if (h->file_bytes != bytes) return h->file_bytes > bytes ? "truncated" : "longer than its header says";
     if (h->description_bytes > bytes - sizeof *h) return "description length out of range";
     uint64_t blob_at = align_up(sizeof *h + h->description_bytes + 1);
-    if (blob_at > bytes || !h->blob_bytes || h->blob_bytes > bytes - blob_at || h->lines_bytes != bytes - blob_at - h->blob_bytes)
+    if (blob_at > bytes || !h->blob_bytes || h->blob_bytes > bytes - blob_at ||
+        h->lines_bytes != bytes - blob_at - h->blob_bytes)
         return "code length out of range";
     if (h->lines_bytes % sizeof(fusor_codegen_line)) return "line table length out of range";
     if (h->entry >= h->blob_bytes || h->code_bytes > h->blob_bytes) return "code offsets out of range";

@@ -5,7 +5,7 @@
 #include "rt/cache.h"
 
 /* ---- entry: header, description, zeros up to 64, blob, line table (where one was asked for) ---- */
-#define RT_ENTRY_MAGIC "FUSORK1\n"
+#define RT_ENTRY_MAGIC  "FUSORK1\n"
 #define RT_BUNDLE_MAGIC "FUSORB1\n"
 enum { RT_ENTRY_FORMAT = 2, RT_BUNDLE_FORMAT = 1, RT_ENTRY_SUFFIX_BYTES = 3, RT_ENTRY_ALIGN = 64, RT_ENTRY_PARTS = 5 };
 #define RT_ENTRY_SUFFIX ".fk"
@@ -13,22 +13,22 @@ enum { RT_ENTRY_FORMAT = 2, RT_BUNDLE_FORMAT = 1, RT_ENTRY_SUFFIX_BYTES = 3, RT_
 #define RT_ENTRY_MAX_BYTES ((uint64_t)64 << 20)
 
 typedef struct rt_entry_header {
-    char     magic[8];
+    char magic[8];
     uint32_t format, header_bytes;
-    uint8_t  checksum[16];          /* XXH3-128 of everything after this field */
+    uint8_t checksum[16]; /* XXH3-128 of everything after this field */
     uint64_t file_bytes;
-    uint8_t  key[IR_KEY_BYTES];
-    char     build_id[64], level[32], features[256], symbol[IR_SYMBOL_MAX];     /* NUL-terminated and zero-filled */
+    uint8_t key[IR_KEY_BYTES];
+    char build_id[64], level[32], features[256], symbol[IR_SYMBOL_MAX]; /* NUL-terminated and zero-filled */
     uint64_t description_bytes, blob_bytes, entry, code_bytes;
-    int64_t  compile_ns, created_s;
-    uint64_t lines_bytes;           /* the rest of the file, behind the blob */
+    int64_t compile_ns, created_s;
+    uint64_t lines_bytes; /* the rest of the file, behind the blob */
 } rt_entry_header;
 
 /* What is in an entry, pointing into the bytes it was read from. */
 typedef struct rt_entry {
     const rt_entry_header *head;
     const char *description;
-    const void *blob, *lines;       /* lines: NULL where there is none; not aligned */
+    const void *blob, *lines; /* lines: NULL where there is none; not aligned */
 } rt_entry;
 /* NULL when the bytes are an intact entry, else what is wrong (static text). data is 8-byte aligned. */
 const char *rt_entry_decode(const void *data, size_t bytes, rt_entry *out);
@@ -40,20 +40,24 @@ bool rt_entry_encode(rt_entry_header *head, const char *description, size_t desc
 void rt_key_text(const uint8_t key[IR_KEY_BYTES], char text[2 * IR_KEY_BYTES + 1]);
 
 /* ---- directory ---- */
-typedef struct rt_dir { int fd; char path[4096]; } rt_dir;
+typedef struct rt_dir {
+    int fd;
+    char path[4096];
+} rt_dir;
 /* Opens it, checks owner and mode. make: create what is missing. NULL, or why not (in `why`, whose owner is the
  * caller). */
 const char *rt_dir_open(const char *path, bool make, rt_dir *out, char *why, size_t room);
 void rt_dir_close(rt_dir *d);
-/* Opens a plain file that only the effective user or root may write; the descriptor, or -1 with errno (EPERM: it is not one). */
-int  rt_dir_open_file(const rt_dir *d, const char *name, uint64_t *bytes_out, int64_t *mtime_s_out);
+/* Opens a plain file that only the effective user or root may write; the descriptor, or -1 with errno (EPERM: it is not
+ * one). */
+int rt_dir_open_file(const rt_dir *d, const char *name, uint64_t *bytes_out, int64_t *mtime_s_out);
 /* Whole content of a file, by fu_malloc; 0 or errno. EPERM: a file that others may write, or that is not plain. mtime_s
  * may be NULL. */
 int rt_dir_read(const rt_dir *d, const char *name, uint64_t max_bytes, void **data_out, size_t *bytes_out,
                 int64_t *mtime_s_out);
-int  rt_dir_write(const rt_dir *d, const char *name, const void *const *parts, const size_t *part_bytes, int n);
+int rt_dir_write(const rt_dir *d, const char *name, const void *const *parts, const size_t *part_bytes, int n);
 /* Waits up to two seconds for NAME; the descriptor, or -1. is_done (may be NULL) ends the waiting early with -1. */
-int  rt_dir_lock(const rt_dir *d, const char *name, bool (*is_done)(void *user), void *user);
+int rt_dir_lock(const rt_dir *d, const char *name, bool (*is_done)(void *user), void *user);
 void rt_dir_unlock(const rt_dir *d, const char *name, int fd);
 /* Deletes the least recently used entries until `target` bytes are left, and stale temporary and lock files. Bytes
  * left. */
@@ -62,16 +66,19 @@ uint64_t rt_dir_evict(const rt_dir *d, uint64_t max_bytes, uint64_t target_bytes
 /* Bad entries that were set aside (NAME.bad): how many, and their bytes; is_removed: and deletes them. */
 void rt_dir_quarantined(const rt_dir *d, bool is_removed, int64_t *n_out, int64_t *bytes_out);
 /* Names of all entries, sorted, in one block by fu_malloc: *names_out[i]. 0 or errno. */
-int  rt_dir_names(const rt_dir *d, char ***names_out, size_t *n_out);
+int rt_dir_names(const rt_dir *d, char ***names_out, size_t *n_out);
 
-/* ---- bundle: magic, format, count, index sorted by key, entries at multiples of 64. Only the index is read when it is opened; a
- * file that is cut or changed later costs misses. ---- */
-typedef struct rt_bundle_slot { uint8_t key[IR_KEY_BYTES]; uint64_t at, bytes; } rt_bundle_slot;
+/* ---- bundle: magic, format, count, index sorted by key, entries at multiples of 64. Only the index is read when it is
+ * opened; a file that is cut or changed later costs misses. ---- */
+typedef struct rt_bundle_slot {
+    uint8_t key[IR_KEY_BYTES];
+    uint64_t at, bytes;
+} rt_bundle_slot;
 typedef struct rt_bundle {
-    int      fd;                    /* -1: in memory */
-    const char *memory;             /* the caller's */
+    int fd;             /* -1: in memory */
+    const char *memory; /* the caller's */
     uint64_t bytes, n;
-    rt_bundle_slot *slot;           /* by fu_malloc */
+    rt_bundle_slot *slot; /* by fu_malloc */
 } rt_bundle;
 /* NULL, or what is wrong with the file. Files that others may write are refused. */
 const char *rt_bundle_open(const char *path, rt_bundle *out);

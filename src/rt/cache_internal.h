@@ -9,37 +9,49 @@
 
 enum { RT_CACHE_BUCKETS = 1024, RT_CACHE_MAX_TIERS = 32 };
 
-typedef struct cache_item { struct cache_item *next; rt_kernel *kernel; uint64_t used; } cache_item;
+typedef struct cache_item {
+    struct cache_item *next;
+    rt_kernel *kernel;
+    uint64_t used;
+} cache_item;
 /* A kernel that a thread is making; lives on that thread's stack. */
-typedef struct cache_flight { struct cache_flight *next; const uint8_t *key; } cache_flight;
-typedef struct cache_tier { bool is_dir; rt_dir dir; rt_bundle bundle; char *path; } cache_tier;
+typedef struct cache_flight {
+    struct cache_flight *next;
+    const uint8_t *key;
+} cache_flight;
+typedef struct cache_tier {
+    bool is_dir;
+    rt_dir dir;
+    rt_bundle bundle;
+    char *path;
+} cache_tier;
 
 struct rt_cache {
     pthread_mutex_t lock;
-    pthread_cond_t  landed;
-    rt_fork_hook    hook;
-    cache_item     *bucket[RT_CACHE_BUCKETS];
-    int             n_items;
-    uint64_t        clock, code_bytes;      /* code_bytes: of the blobs in the table */
-    cache_flight   *flights;
-    rt_cache_stats  stats;
-    rt_stats_delta  delta;                  /* what the directory's stats file has not been told yet */
+    pthread_cond_t landed;
+    rt_fork_hook hook;
+    cache_item *bucket[RT_CACHE_BUCKETS];
+    int n_items;
+    uint64_t clock, code_bytes; /* code_bytes: of the blobs in the table */
+    cache_flight *flights;
+    rt_cache_stats stats;
+    rt_stats_delta delta; /* what the directory's stats file has not been told yet */
     /* Set when opened. */
     rt_cache_mode mode;
-    bool     only;
+    bool only;
     uint64_t max_bytes, max_code_bytes;
-    int      max_kernels;
-    char     build_id[64];
-    int    (*generate)(const fusor_codegen_request *, fusor_codegen_result *);
-    fu_log   log;
-    bool     has_dir;
-    rt_dir   dir;
+    int max_kernels;
+    char build_id[64];
+    int (*generate)(const fusor_codegen_request *, fusor_codegen_result *);
+    fu_log log;
+    bool has_dir;
+    rt_dir dir;
     cache_tier tiers[RT_CACHE_MAX_TIERS];
     atomic_int n_tiers;
     /* The directory's state; under the lock. */
-    bool     is_write_broken;       /* one warning was given; entries are not written any more */
+    bool is_write_broken; /* one warning was given; entries are not written any more */
     uint64_t dir_bytes;
-    int      writes;
+    int writes;
 };
 
 /* One request, as it goes through the tiers. */
@@ -48,8 +60,8 @@ typedef struct cache_wish {
     size_t bytes;
     ir_target target;
     const uint8_t *key;
-    rt_miss_reason reason;          /* of a miss, as far as the tiers have told */
-    bool wants_lines;               /* a debugger or profiler listens: an entry without a line table is a miss */
+    rt_miss_reason reason; /* of a miss, as far as the tiers have told */
+    bool wants_lines;      /* a debugger or profiler listens: an entry without a line table is a miss */
     char file[2 * IR_KEY_BYTES + 1 + RT_ENTRY_SUFFIX_BYTES + 5];
 } cache_wish;
 
@@ -57,7 +69,8 @@ typedef struct cache_wish {
 rt_kernel *cache_find_in_memory(rt_cache *c, const cache_wish *w);
 /* cache.c: NULL when the decoded entry is the one that is wanted, else why not. */
 const char *cache_mismatch(const rt_cache *c, cache_wish *w, const rt_entry *entry);
-/* cache_why.c: the error of a miss that must not compile; it names the first line in which the nearest entry differs. */
+/* cache_why.c: the error of a miss that must not compile; it names the first line in which the nearest entry differs.
+ */
 fusor_status cache_miss(rt_cache *c, fu_error *e, cache_wish *w);
 /* cache.c: key, symbol and text of a kernel for this cache; text is the arena's. */
 void cache_wish_make(const rt_cache *c, fu_arena *a, const ir_kernel *k, uint8_t key[IR_KEY_BYTES],

@@ -67,7 +67,7 @@ fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *use
         rt_entry entry = {0};
         rt_cache_entry shown;
         int problem = rt_dir_read(&d, names[i], RT_ENTRY_MAX_BYTES, &data, &bytes, &mtime_s);
-        if (problem == ENOENT) continue;    /* evicted meanwhile */
+        if (problem == ENOENT) continue; /* evicted meanwhile */
         const char *text = problem == EPERM ? "not a plain file that only its owner may write"
                            : problem        ? strerror(problem)
                                             : rt_entry_decode(data, bytes, &entry);
@@ -86,7 +86,7 @@ fusor_status rt_cache_prune(fu_error *e, const char *dir, uint64_t max_bytes, in
     rt_dir d;
     FU_TRY(open_dir(e, dir, &d));
     int64_t n_bad, bad_bytes;
-    rt_dir_quarantined(&d, !is_dry_run, &n_bad, &bad_bytes);    /* of no use to anybody but who looks at them */
+    rt_dir_quarantined(&d, !is_dry_run, &n_bad, &bad_bytes); /* of no use to anybody but who looks at them */
     rt_dir_evict(&d, max_bytes, max_bytes, max_age_s, is_dry_run, false, n_out, bytes_out);
     rt_dir_close(&d);
     if (n_out) *n_out += n_bad;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cache_stats.c: the losable counters of a cache directory, DIR/stats: header, counters, uses by key; a checksum over all of it.
- * It is rewritten in place under flock: a torn write fails the checksum and counting begins anew. */
+/* cache_stats.c: the losable counters of a cache directory, DIR/stats: header, counters, uses by key; a checksum over
+ * all of it. It is rewritten in place under flock: a torn write fails the checksum and counting begins anew. */
 #include "rt/cache_stats.h"
 #include "base/hash.h"
 #include <errno.h>
@@ -16,10 +16,10 @@ enum { FORMAT = 1, MAX_USES = 8192, KEPT_USES = 6144, N_COUNTERS = sizeof(rt_cac
 _Static_assert(sizeof(rt_cache_stats) == N_COUNTERS * sizeof(int64_t), "counters are int64_t only");
 
 typedef struct header {
-    char     magic[8];
+    char magic[8];
     uint32_t format, n_counters;
-    uint8_t  checksum[16];          /* of everything after this field */
-    int64_t  since_s;
+    uint8_t checksum[16]; /* of everything after this field */
+    int64_t since_s;
     uint64_t n;
     rt_cache_stats totals;
 } header;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cache_why.c: why a kernel is in no tier: what is wrong with its entry, or the first key field in which the nearest entry
- * differs. Looks at every entry there is, so it serves reports and errors only. */
+/* cache_why.c: why a kernel is in no tier: what is wrong with its entry, or the first key field in which the nearest
+ * entry differs. Looks at every entry there is, so it serves reports and errors only. */
 #include "rt/cache_internal.h"
 #include "base/arena.h"
 #include "rt/cpuinfo.h"
@@ -12,7 +12,7 @@ enum { NEAREST_LIMIT = 4096 };
 typedef struct nearest {
     const cache_wish *w;
     const char *build_id;
-    int best, examined;             /* best: lines in common */
+    int best, examined; /* best: lines in common */
     char key[2 * IR_KEY_BYTES + 1], field[16], wanted[160], has[160];
 } nearest;
 
@@ -106,10 +106,11 @@ fusor_status cache_miss(rt_cache *c, fu_error *e, cache_wish *w) {
     if (n.best < 0)
         return FU_FAIL(e, FUSOR_ERROR_MISS,
                        "kernel %s is in no cache, and compiling is switched off; the cache is empty", w->symbol);
-    return FU_FAIL(e, FUSOR_ERROR_MISS,
-                   "kernel %s is in no cache, and compiling is switched off; the nearest entry (%.8s) differs first in: "
-                   "'%s', where it has '%s'",
-                   w->symbol, n.key, n.wanted, n.has);
+    return FU_FAIL(
+        e, FUSOR_ERROR_MISS,
+        "kernel %s is in no cache, and compiling is switched off; the nearest entry (%.8s) differs first in: "
+        "'%s', where it has '%s'",
+        w->symbol, n.key, n.wanted, n.has);
 }
 
 /* ---- the same as a report, without a request ---- */

@@ -15,11 +15,16 @@
 enum { MAX_THREADS = 1024 };
 
 /* State components in XCR0. */
-#define XCR0_AVX UINT64_C(0x6)
+#define XCR0_AVX    UINT64_C(0x6)
 #define XCR0_AVX512 UINT64_C(0xE6)
-#define XCR0_AMX UINT64_C(0x60000)
+#define XCR0_AMX    UINT64_C(0x60000)
 
-typedef struct feature { const char *name; size_t word; unsigned bit; uint64_t state; } feature;
+typedef struct feature {
+    const char *name;
+    size_t word;
+    unsigned bit;
+    uint64_t state;
+} feature;
 #define AT(field) offsetof(rt_cpuid, field)
 /* LLVM's name, where its bit is, and which register state the system must save for it. */
 static const feature features[] = {
@@ -76,7 +81,7 @@ rt_cpuid rt_cpuid_read(void) {
         r.leaf1_ecx = c;
         r.leaf1_edx = d;
     }
-    if (r.leaf1_ecx >> 27 & 1) {    /* OSXSAVE: XGETBV may be executed */
+    if (r.leaf1_ecx >> 27 & 1) { /* OSXSAVE: XGETBV may be executed */
         uint32_t low, high;
         __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
         r.xcr0 = (uint64_t)high << 32 | low;
@@ -103,7 +108,7 @@ static void caches_from_cpuid(rt_caches *out) {
             if (!__get_cpuid_count(leaves[l], i, &a, &b, &c, &d) || (a & 31) == 0) break;
             int type = (int)(a & 31), level = (int)(a >> 5 & 7);
             int64_t bytes = (int64_t)((b >> 22) + 1) * ((b >> 12 & 0x3ff) + 1) * ((b & 0xfff) + 1) * ((int64_t)c + 1);
-            if (type == 2) continue;    /* instructions */
+            if (type == 2) continue; /* instructions */
             if (level == 1) out->l1d_bytes = bytes;
             if (level == 2) out->l2_bytes = bytes;
             if (level == 3) {
@@ -176,9 +181,18 @@ static void find_out(void) {
 
 static void need(void) { pthread_once(&once, find_out); }
 
-uint64_t rt_host_features(void) { need(); return host_bits; }
-const rt_caches *rt_host_caches(void) { need(); return &host_caches; }
-const char *rt_host_brand(void) { need(); return host_brand; }
+uint64_t rt_host_features(void) {
+    need();
+    return host_bits;
+}
+const rt_caches *rt_host_caches(void) {
+    need();
+    return &host_caches;
+}
+const char *rt_host_brand(void) {
+    need();
+    return host_brand;
+}
 int rt_feature_count(void) { return FEATURE_COUNT; }
 const char *rt_feature_name(int i) { return i >= 0 && i < FEATURE_COUNT ? features[i].name : ""; }
 
@@ -310,9 +324,9 @@ int rt_cgroup_cpus(const char *proc_text, const char *root) {
 
 int rt_default_threads(void) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static int quota = -1;      /* read once: it takes some fifty file operations */
+    static int quota = -1; /* read once: it takes some fifty file operations */
     int n = rt_affinity_count();
-    if (pthread_mutex_trylock(&lock) == 0) {    /* try: in a forked child the holder may be gone */
+    if (pthread_mutex_trylock(&lock) == 0) { /* try: in a forked child the holder may be gone */
         if (quota < 0) {
             char text[8192];
             read_text("/proc/self/cgroup", text, sizeof text);
@@ -321,7 +335,7 @@ int rt_default_threads(void) {
         if (quota && quota < n) n = quota;
         pthread_mutex_unlock(&lock);
     }
-    const char *omp = secure_getenv("OMP_NUM_THREADS");     /* a list where regions nest: the first is the outermost */
+    const char *omp = secure_getenv("OMP_NUM_THREADS"); /* a list where regions nest: the first is the outermost */
     long asked = omp ? strtol(omp, NULL, 10) : 0;
     if (asked > 0 && asked < n) n = (int)asked;
     return n > MAX_THREADS ? MAX_THREADS : n;

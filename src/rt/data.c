@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 enum { ALIGNMENT = 64, NPY_MAX_HEADER = 1 << 20 };
-static const char npy_magic[6] = { '\x93', 'N', 'U', 'M', 'P', 'Y' };
+static const char npy_magic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 
 static fusor_status fail_errno(fu_error *e, const char *label, const char *verb, int code) {
     return FU_FAIL(e, code == ENOMEM ? FUSOR_ERROR_MEMORY : FUSOR_ERROR_IO, "%s: cannot %s: %s", label, verb,
@@ -55,7 +55,10 @@ bool rt_shape_bytes(ir_dtype t, int rank, const int64_t *shape, size_t *bytes_ou
 }
 
 /* ---- .npy headers: a Python dict literal of three known keys ---- */
-typedef struct cursor { fu_error *e; const char *label, *begin, *at, *end; } cursor;
+typedef struct cursor {
+    fu_error *e;
+    const char *label, *begin, *at, *end;
+} cursor;
 
 static fusor_status fail_header(const cursor *c, const char *expected) {
     char found[16] = "the end";
@@ -106,7 +109,7 @@ static fusor_status read_shape(cursor *c, rt_array *a) {
         for (; c->at < c->end && *c->at >= '0' && *c->at <= '9'; c->at++)
             if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, *c->at - '0', &v))
                 return fail_header(c, "a size below 2^63");
-        if (c->at < c->end && *c->at == 'L') c->at++;       /* written by Python 2 */
+        if (c->at < c->end && *c->at == 'L') c->at++; /* written by Python 2 */
         a->shape[a->rank++] = v;
         if (accept(c, ",")) continue;
         if (!accept(c, ")")) return fail_header(c, "',' or ')'");
@@ -117,7 +120,10 @@ static fusor_status read_shape(cursor *c, rt_array *a) {
 
 /* "<f4" and so on. */
 static fusor_status set_descr(const cursor *c, const char *descr, ir_dtype wanted, rt_array *a) {
-    static const struct { char kind[4]; ir_dtype t; } kinds[] = {
+    static const struct {
+        char kind[4];
+        ir_dtype t;
+    } kinds[] = {
         {"f8", FUSOR_F64}, {"f4", FUSOR_F32}, {"f2", FUSOR_F16}, {"V2", FUSOR_BF16}, {"i8", FUSOR_I64},
         {"i4", FUSOR_I32}, {"i2", FUSOR_I16}, {"i1", FUSOR_I8},  {"u1", FUSOR_U8},   {"b1", FUSOR_BOOL},
         {"u2", FUSOR_U16}, {"u4", FUSOR_U32}, {"u8", FUSOR_U64}, {"?", FUSOR_BOOL},
@@ -159,7 +165,7 @@ fusor_status rt_npy_decode(fu_error *e, const char *label, uint8_t *at, size_t n
                        label, length, n, n - begin < NPY_MAX_HEADER ? n - begin : (size_t)NPY_MAX_HEADER);
 
     const char *text = (const char *)at + begin;
-    cursor c = { e, label, text, text, text + length };
+    cursor c = {e, label, text, text, text + length};
     rt_array a = {0};
     unsigned seen = 0;
     if (!accept(&c, "{")) return fail_header(&c, "'{'");
@@ -257,7 +263,7 @@ static fusor_status settle(fu_error *e, const char *label, const rt_array *a, ir
     d.buffer.dtype = a->dtype;
     d.buffer.rank = a->rank;
     for (int i = 0; i < a->rank; i++) d.buffer.shape[i] = a->shape[i];
-    int n_long = 0;                             /* dims that matter for the order */
+    int n_long = 0; /* dims that matter for the order */
     for (int i = 0; i < a->rank; i++) n_long += a->shape[i] != 1;
     if (a->bytes && (a->is_swapped || (a->is_fortran && n_long > 1) || (uintptr_t)a->data % each ||
                      !(bytes->map.base || bytes->memory))) {
@@ -276,7 +282,7 @@ static fusor_status settle(fu_error *e, const char *label, const rt_array *a, ir
         d.memory = bytes->memory;
         *bytes = (rt_bytes){0};
     }
-    if (a->dtype == FUSOR_BOOL) {               /* kernels rely on 0 and 1; this writes to the private copy only */
+    if (a->dtype == FUSOR_BOOL) { /* kernels rely on 0 and 1; this writes to the private copy only */
         uint8_t *p = d.buffer.data;
         for (size_t i = 0; i < a->bytes; i++)
             if (p[i] > 1) p[i] = 1;
@@ -290,7 +296,7 @@ typedef enum format { NPY, NPZ, SAFETENSORS } format;
 
 /* Splits "path.npz:name"; *name_out is NULL where there is none. The path is fu_malloc'ed. */
 static char *split_source(const char *source, format *format_out, const char **name_out) {
-    static const char *const suffix[] = { [NPZ] = ".npz", [SAFETENSORS] = ".safetensors" };
+    static const char *const suffix[] = {[NPZ] = ".npz", [SAFETENSORS] = ".safetensors"};
     size_t length = strlen(source);
     *format_out = NPY;
     *name_out = NULL;
@@ -408,7 +414,7 @@ fusor_status rt_data_write_npy(fu_error *e, const char *path, const fusor_buffer
     header[8] = (char)((n - 10) & 0xff);
     header[9] = (char)((n - 10) >> 8);
 
-    fu_part parts[2] = { { header, (size_t)n }, { b->data, bytes } };
+    fu_part parts[2] = {{header, (size_t)n}, {b->data, bytes}};
     void *packed = NULL;
     if (b->flags & FUSOR_STRIDED && bytes) {
         int64_t stride[FUSOR_MAX_RANK];
@@ -421,7 +427,7 @@ fusor_status rt_data_write_npy(fu_error *e, const char *path, const fusor_buffer
     struct stat st;
     int code;
     if (strcmp(path, "-") == 0) {
-        fflush(stdout);                         /* what the program printed comes first */
+        fflush(stdout); /* what the program printed comes first */
         code = write_direct(STDOUT_FILENO, parts, 2);
     } else if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
         int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);

@@ -13,15 +13,15 @@
 
 typedef struct rt_data {
     fusor_buffer buffer; /* contiguous, row-major, native byte order, writable (a write never reaches the file) */
-    fu_mapping   map;               /* owned: the private mapping that buffer.data lies in, or empty */
-    void        *memory;            /* owned: else the memory that it lies in; NULL where the tensor has no elements */
+    fu_mapping map;      /* owned: the private mapping that buffer.data lies in, or empty */
+    void *memory;        /* owned: else the memory that it lies in; NULL where the tensor has no elements */
 } rt_data;
 
 /* source: "x.npy", "x.npz:name", "x.safetensors:name" (the name may be left out where the archive holds one array), or
  * "-" for a .npy on stdin. wanted: the element type that must come out, or 0 for any (16-bit void reads as bf16). *out
  * is untouched on failure; rt_data_free releases it. Element types are not converted. */
 fusor_status rt_data_read(fu_error *e, const char *source, ir_dtype wanted, rt_data *out);
-void         rt_data_free(rt_data *d);                      /* zero-filled and freed ones too */
+void rt_data_free(rt_data *d); /* zero-filled and freed ones too */
 /* Calls `each` with every array name of a .npz or .safetensors file, in the file's order, until it returns false. */
 fusor_status rt_data_names(fu_error *e, const char *path, bool (*each)(void *user, const char *name), void *user);
 
@@ -30,7 +30,7 @@ fusor_status rt_data_names(fu_error *e, const char *path, bool (*each)(void *use
 fusor_status rt_data_write_npy(fu_error *e, const char *path, const fusor_buffer *b);
 
 /* Is the source one of rt_data_fill's words (a number, true, false, uniform:SEED, normal:SEED, arange, zeros, ones)? */
-bool         rt_data_is_fill(const char *source);
+bool rt_data_is_fill(const char *source);
 /* Fills a contiguous tensor.
  *   number       every element; must be representable (floats are rounded once); true and false for bool only
  *   uniform:SEED floats in [0, 1): Philox 4x32-10 (data_fill.c); integers 0..99; bool: value < 0.5

@@ -8,7 +8,11 @@
 #include <zlib.h>
 
 /* What a search over names found, for the message where it found nothing: the first names that there are. */
-typedef struct listing { char text[200]; size_t n, count; bool is_cut; } listing;
+typedef struct listing {
+    char text[200];
+    size_t n, count;
+    bool is_cut;
+} listing;
 
 static void list_name(listing *l, const char *name, size_t n) {
     static const char more[] = ", ...";
@@ -39,13 +43,15 @@ static uint32_t u16_at(const uint8_t *p) { return p[0] | (uint32_t)p[1] << 8; }
 static uint32_t u32_at(const uint8_t *p) { return u16_at(p) | u16_at(p + 2) << 16; }
 static uint64_t u64_at(const uint8_t *p) { return u32_at(p) | (uint64_t)u32_at(p + 4) << 32; }
 
-typedef struct zip_dir { const uint8_t *at, *end; } zip_dir;
+typedef struct zip_dir {
+    const uint8_t *at, *end;
+} zip_dir;
 typedef struct zip_entry {
-    const char *name;               /* name_n bytes, without ".npy" */
-    size_t      name_n;
-    unsigned    flags, method;
-    uint32_t    crc;
-    uint64_t    packed, bytes, offset;
+    const char *name; /* name_n bytes, without ".npy" */
+    size_t name_n;
+    unsigned flags, method;
+    uint32_t crc;
+    uint64_t packed, bytes, offset;
 } zip_entry;
 
 static fusor_status fail_zip(fu_error *e, const char *label, const char *what) {
@@ -68,8 +74,7 @@ static fusor_status zip_open(fu_error *e, const char *label, const rt_bytes *f, 
         offset = u64_at(f->at + at + 48);
         limit = at;
     }
-    if (bytes > limit || offset > limit - bytes)
-        return fail_zip(e, label, "the directory lies outside of the file");
+    if (bytes > limit || offset > limit - bytes) return fail_zip(e, label, "the directory lies outside of the file");
     out->at = f->at + offset;
     out->end = out->at + bytes;
     return FUSOR_OK;
@@ -98,9 +103,9 @@ static fusor_status zip_next(fu_error *e, const char *label, zip_dir *d, zip_ent
     while (x_end - x >= 4) {
         size_t n = u16_at(x + 2);
         const uint8_t *field = x + 4;
-        if ((size_t)(x_end - field) < n) break;             /* padding that is no field */
-        if (u16_at(x) == 1) {                               /* ZIP64: the values that did not fit, in this order */
-            uint64_t *const big[] = { &z.bytes, &z.packed, &z.offset };
+        if ((size_t)(x_end - field) < n) break; /* padding that is no field */
+        if (u16_at(x) == 1) {                   /* ZIP64: the values that did not fit, in this order */
+            uint64_t *const big[] = {&z.bytes, &z.packed, &z.offset};
             for (int k = 0; k < 3; k++) {
                 if (*big[k] != UINT32_MAX) continue;
                 if (n < 8) return fail_zip(e, label, "a ZIP64 field is too short");
@@ -120,7 +125,7 @@ static fusor_status zip_next(fu_error *e, const char *label, zip_dir *d, zip_ent
 }
 
 static fusor_status inflate_member(fu_error *e, const char *label, uint8_t *from, const zip_entry *z, rt_bytes *out) {
-    enum { CHUNK = 1 << 30, MAX_RATIO = 1032 };             /* deflate: 258 bytes from 2 bits at the most */
+    enum { CHUNK = 1 << 30, MAX_RATIO = 1032 }; /* deflate: 258 bytes from 2 bits at the most */
     if (z->bytes / MAX_RATIO > z->packed + 1)
         return FU_FAIL(e, FUSOR_ERROR_SYNTAX,
                        "%s: malformed .npz: a member of %llu bytes says to hold %llu; expected less than "
@@ -132,8 +137,8 @@ static fusor_status inflate_member(fu_error *e, const char *label, uint8_t *from
         fu_free(to);
         return FU_FAIL(e, FUSOR_ERROR_MEMORY, "%s: no memory for its %llu bytes", label, (unsigned long long)z->bytes);
     }
-    uint64_t in = 0, done = 0;                              /* handed to zlib; its counters have 32 bits */
-    uint64_t room = z->bytes + 1;                           /* one more: to see a member that is longer than it says */
+    uint64_t in = 0, done = 0;    /* handed to zlib; its counters have 32 bits */
+    uint64_t room = z->bytes + 1; /* one more: to see a member that is longer than it says */
     s.next_in = from;
     s.next_out = to;
     int code = Z_OK;
@@ -156,8 +161,8 @@ static fusor_status inflate_member(fu_error *e, const char *label, uint8_t *from
         fu_free(to);
         return FU_FAIL(e, FUSOR_ERROR_SYNTAX, "%s: malformed .npz: %s", label,
                        code != Z_STREAM_END && code != Z_BUF_ERROR ? "the compressed data is damaged"
-                       : done != z->bytes || code != Z_STREAM_END ? "a member's length is not what the directory says"
-                                                                  : "a member's checksum is wrong");
+                       : done != z->bytes || code != Z_STREAM_END  ? "a member's length is not what the directory says"
+                                                                   : "a member's checksum is wrong");
     }
     out->at = out->memory = to;
     out->n = (size_t)done;
@@ -177,7 +182,7 @@ fusor_status rt_npz_find(fu_error *e, const char *label, const rt_bytes *zip, co
         if (!more) break;
         list_name(&names, z.name, z.name_n);
         if (name && (z.name_n != name_n || memcmp(z.name, name, name_n) != 0)) continue;
-        found = z;                                          /* of equal names the last counts, as in Python */
+        found = z; /* of equal names the last counts, as in Python */
         is_found = true;
     }
     if (!is_found || (!name && names.count > 1)) return fail_name(e, label, name, &names);
@@ -194,7 +199,7 @@ fusor_status rt_npz_find(fu_error *e, const char *label, const rt_bytes *zip, co
     at += skip;
     if (found.method == 8) return inflate_member(e, label, zip->at + at, &found, member_out);
     if (found.packed != found.bytes) return fail_zip(e, label, "a stored member has two lengths");
-    *member_out = (rt_bytes){ .at = zip->at + at, .n = (size_t)found.bytes };
+    *member_out = (rt_bytes){.at = zip->at + at, .n = (size_t)found.bytes};
     return FUSOR_OK;
 }
 
@@ -203,7 +208,7 @@ fusor_status rt_npz_names(fu_error *e, const char *label, const rt_bytes *zip, b
     zip_dir d;
     zip_entry z;
     bool more;
-    char name[65536];                                       /* a ZIP name has at most 65535 bytes */
+    char name[65536]; /* a ZIP name has at most 65535 bytes */
     FU_TRY(zip_open(e, label, zip, &d));
     for (;;) {
         FU_TRY(zip_next(e, label, &d, &z, &more));
@@ -216,7 +221,7 @@ fusor_status rt_npz_names(fu_error *e, const char *label, const rt_bytes *zip, b
 
 /* ---- .safetensors: a length, a JSON directory, the data ---- */
 static fusor_status st_open(fu_error *e, const char *label, const rt_bytes *f, json_t **header_out, size_t *data_out) {
-    enum { MAX_HEADER = 100000000 };                        /* the limit of the format's own implementation */
+    enum { MAX_HEADER = 100000000 }; /* the limit of the format's own implementation */
     if (f->n < 8) return FU_FAIL(e, FUSOR_ERROR_SYNTAX, "%s: no .safetensors file: shorter than 8 bytes", label);
     uint64_t n = u64_at(f->at);
     if (n > f->n - 8 || n > MAX_HEADER)
@@ -244,7 +249,10 @@ static fusor_status fail_tensor(fu_error *e, const char *label, const char *name
 
 static fusor_status st_decode(fu_error *e, const char *label, const rt_bytes *f, size_t data, const char *name,
                               json_t *tensor, rt_array *out) {
-    static const struct { const char *name; ir_dtype t; } types[] = {
+    static const struct {
+        const char *name;
+        ir_dtype t;
+    } types[] = {
         {"F64", FUSOR_F64}, {"F32", FUSOR_F32}, {"F16", FUSOR_F16}, {"BF16", FUSOR_BF16}, {"I64", FUSOR_I64},
         {"I32", FUSOR_I32}, {"I16", FUSOR_I16}, {"I8", FUSOR_I8},   {"U8", FUSOR_U8},     {"BOOL", FUSOR_BOOL},
         {"U16", FUSOR_U16}, {"U32", FUSOR_U32}, {"U64", FUSOR_U64},

@@ -29,7 +29,7 @@ static ir_bits from_f64(ir_dtype t, double v) {
 static ir_bits random_bits(ir_dtype t, bool is_normal, double v) {
     if (t == FUSOR_BOOL) return v < (is_normal ? 0 : 0.5);
     if (!ir_is_float(t)) return from_f64(t, is_normal ? 10 * v : floor(100 * v));
-    if (ir_dtypes[t].bytes == 2) v = (float)v;  /* halves are the f32 values rounded */
+    if (ir_dtypes[t].bytes == 2) v = (float)v; /* halves are the f32 values rounded */
     return from_f64(t, v);
 }
 
@@ -44,10 +44,10 @@ static void fill_random(void *data, ir_dtype t, int64_t n, bool is_normal, uint6
 
 typedef enum word { NO_WORD, NUMBER, TRUTH, UNIFORM, NORMAL, ARANGE, ZEROS, ONES } word;
 typedef struct spec {
-    word     word;
-    bool     is_integer, is_negative;           /* NUMBER */
-    uint64_t integer;                           /* magnitude of an integer; seed; TRUTH */
-    double   real;
+    word word;
+    bool is_integer, is_negative; /* NUMBER */
+    uint64_t integer;             /* magnitude of an integer; seed; TRUTH */
+    double real;
 } spec;
 
 static bool parse_u64(const char *s, uint64_t *out) {
@@ -55,7 +55,8 @@ static bool parse_u64(const char *s, uint64_t *out) {
     if (!*s) return false;
     for (; *s; s++) {
         if (*s < '0' || *s > '9' || __builtin_mul_overflow(v, (uint64_t)10, &v) ||
-            __builtin_add_overflow(v, (uint64_t)(*s - '0'), &v)) return false;
+            __builtin_add_overflow(v, (uint64_t)(*s - '0'), &v))
+            return false;
     }
     *out = v;
     return true;
@@ -72,8 +73,12 @@ static spec parse_spec(const char *s, bool *is_ok) {
     } else if (strcmp(s, "arange") == 0) r.word = ARANGE;
     else if (strcmp(s, "zeros") == 0) r.word = ZEROS;
     else if (strcmp(s, "ones") == 0) r.word = ONES;
-    else if (strcmp(s, "true") == 0 || strcmp(s, "false") == 0) { r.word = TRUTH; r.integer = *s == 't'; }
-    else if (strcmp(s, "nan") == 0) { r.word = NUMBER; r.real = NAN;
+    else if (strcmp(s, "true") == 0 || strcmp(s, "false") == 0) {
+        r.word = TRUTH;
+        r.integer = *s == 't';
+    } else if (strcmp(s, "nan") == 0) {
+        r.word = NUMBER;
+        r.real = NAN;
     } else if (strcmp(s, "inf") == 0 || strcmp(s, "-inf") == 0) {
         r.word = NUMBER;
         r.real = *s == '-' ? -INFINITY : INFINITY;
@@ -107,7 +112,9 @@ static fusor_status number_bits(fu_error *e, const char *text, const spec *s, ir
     if (s->is_negative ? s->integer > (ir_is_signed(t) ? most + 1 : 0) : s->integer > most)
         return FU_FAIL(e, FUSOR_ERROR_TYPE, "%s: does not fit %s; expected at %s %s%" PRIu64, text, ir_dtypes[t].name,
                        s->is_negative ? "least" : "most", s->is_negative && ir_is_signed(t) ? "-" : "",
-                       !s->is_negative ? most : ir_is_signed(t) ? most + 1 : 0);
+                       !s->is_negative   ? most
+                       : ir_is_signed(t) ? most + 1
+                                         : 0);
     *out = ir_scalar_cast(FUSOR_U64, t, s->is_negative ? 0 - s->integer : s->integer);
     return FUSOR_OK;
 }
@@ -127,9 +134,8 @@ fusor_status rt_data_fill(fu_error *e, const char *text, const fusor_buffer *b) 
     for (int d = 0; d < b->rank; d++) n *= b->shape[d];
     ir_bits v = 0;
     switch (s.word) {
-    case UNIFORM: case NORMAL:
-        fill_random(b->data, t, n, s.word == NORMAL, s.integer);
-        return FUSOR_OK;
+    case UNIFORM:
+    case NORMAL: fill_random(b->data, t, n, s.word == NORMAL, s.integer); return FUSOR_OK;
     case ARANGE:
         for (int64_t i = 0; i < n; i++) put(b->data, t, i, ir_scalar_cast(FUSOR_I64, t, (ir_bits)i));
         return FUSOR_OK;

@@ -5,20 +5,20 @@
  * given. */
 #include "rt/data.h"
 
-typedef struct rt_bytes {           /* a whole file, or a member of an archive */
-    uint8_t   *at;
-    size_t     n;
-    fu_mapping map;                 /* owned; or */
-    void      *memory;              /* owned; or neither: borrowed from the archive */
+typedef struct rt_bytes { /* a whole file, or a member of an archive */
+    uint8_t *at;
+    size_t n;
+    fu_mapping map; /* owned; or */
+    void *memory;   /* owned; or neither: borrowed from the archive */
 } rt_bytes;
 
-typedef struct rt_array {           /* an array inside of some bytes */
+typedef struct rt_array { /* an array inside of some bytes */
     ir_dtype dtype;
-    int      rank;
-    int64_t  shape[8];
-    bool     is_fortran, is_swapped;
+    int rank;
+    int64_t shape[8];
+    bool is_fortran, is_swapped;
     uint8_t *data;
-    size_t   bytes;
+    size_t bytes;
 } rt_array;
 
 /* Reads a .npy image. Where the header is right, the data fits in n. */

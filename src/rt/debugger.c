@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* debugger.c: what tools are told of a kernel that is loaded: the perf map and the GDB JIT interface; dwarf.c and jitdump.c write
- * the larger formats. */
+/* debugger.c: what tools are told of a kernel that is loaded: the perf map and the GDB JIT interface; dwarf.c and
+ * jitdump.c write the larger formats. */
 #include "rt/debugger_internal.h"
 #include "base/arena.h"
 #include "base/env.h"
@@ -19,7 +19,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- perf ---- */
 static int perf_fd = -1;
-static pid_t perf_pid;              /* whose map perf_fd is; a forked child begins its own */
+static pid_t perf_pid; /* whose map perf_fd is; a forked child begins its own */
 
 /* /tmp is everybody's: the file is new, or it is ours, plain, and has no second name. */
 static int open_perf_map(void) {
@@ -72,9 +72,13 @@ extern struct jit_descriptor __jit_debug_descriptor;
 __attribute__((weak, noinline)) void __jit_debug_register_code(void) { __asm__ volatile("" ::: "memory"); }
 __attribute__((weak)) struct jit_descriptor __jit_debug_descriptor = {1, JIT_NOACTION, NULL, NULL};
 
-typedef struct registration { struct jit_code_entry entry; void *file; } registration;
+typedef struct registration {
+    struct jit_code_entry entry;
+    void *file;
+} registration;
 
-static void *add_to_gdb(const char *symbol, const void *code, size_t bytes, const rt_code_debug *debug, const char *path) {
+static void *add_to_gdb(const char *symbol, const void *code, size_t bytes, const rt_code_debug *debug,
+                        const char *path) {
     registration *r = fu_calloc(1, sizeof *r);
     size_t file_bytes = 0;
     if (r) r->file = rt_dwarf_file(symbol, code, bytes, debug, path, &file_bytes);
@@ -94,7 +98,7 @@ static void *add_to_gdb(const char *symbol, const void *code, size_t bytes, cons
 }
 
 /* ---- the texts that line tables point at ---- */
-static char text_dir[PATH_MAX];     /* FUSOR_DUMP_DIR, else one that is made; "": not known yet */
+static char text_dir[PATH_MAX]; /* FUSOR_DUMP_DIR, else one that is made; "": not known yet */
 
 /* Writes a description; path_out is "" where that fails (tools then show line numbers without text). */
 static void write_text(const char *symbol, const rt_code_debug *debug, char *path_out, size_t room) {
@@ -120,8 +124,14 @@ static void write_text(const char *symbol, const rt_code_debug *debug, char *pat
     if (fd >= 0) close(fd);
 }
 
-static void take_lock(void *user) { (void)user; pthread_mutex_lock(&lock); }
-static void drop_lock(void *user) { (void)user; pthread_mutex_unlock(&lock); }
+static void take_lock(void *user) {
+    (void)user;
+    pthread_mutex_lock(&lock);
+}
+static void drop_lock(void *user) {
+    (void)user;
+    pthread_mutex_unlock(&lock);
+}
 static void watch_forks(void) {
     static rt_fork_hook hook = {.prepare = take_lock, .parent = drop_lock, .child = drop_lock};
     rt_fork_add(&hook);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* dwarf.c: the ELF file in memory that GDB reads for a kernel: one text section that lies where the code is, one function
- * symbol, and where the kernel has a line table, DWARF 4 for it: a unit, its one subprogram, and the line program. */
+/* dwarf.c: the ELF file in memory that GDB reads for a kernel: one text section that lies where the code is, one
+ * function symbol, and where the kernel has a line table, DWARF 4 for it: a unit, its one subprogram, and the line
+ * program. */
 #include "rt/debugger_internal.h"
 #include "base/arena.h"
 #include "ir/codegen_api.h"
@@ -14,7 +15,10 @@ static const char section_names[] = "\0.text\0.symtab\0.strtab\0.shstrtab\0.debu
 static const uint32_t name_at[N_SECTIONS] = {0, 1, 7, 15, 23, 33, 47, 59};
 
 /* Writes where there is room and counts in any case: the first pass finds the size. */
-typedef struct out { uint8_t *data; size_t n, room; } out;
+typedef struct out {
+    uint8_t *data;
+    size_t n, room;
+} out;
 static void put(out *o, const void *p, size_t n) {
     if (o->n + n <= o->room) memcpy(o->data + o->n, p, n);
     o->n += n;
@@ -40,20 +44,21 @@ static void end_length(out *o, size_t from) {
 }
 
 static void put_abbrev(out *o) {
-    /* 1: compile_unit, has children: name, stmt_list, low_pc, high_pc. 2: subprogram: name, low_pc, high_pc, external */
-    static const uint8_t table[] = {1, 0x11, 1, 0x03, 0x08, 0x10, 0x17, 0x11, 0x01, 0x12, 0x07, 0, 0,
-                                    2, 0x2e, 0, 0x03, 0x08, 0x11, 0x01, 0x12, 0x07, 0x3f, 0x19, 0, 0, 0};
+    /* 1: compile_unit, has children: name, stmt_list, low_pc, high_pc. 2: subprogram: name, low_pc, high_pc, external
+     */
+    static const uint8_t table[] = {1,    0x11, 1,    0x03, 0x08, 0x10, 0x17, 0x11, 0x01, 0x12, 0x07, 0, 0, 2,
+                                    0x2e, 0,    0x03, 0x08, 0x11, 0x01, 0x12, 0x07, 0x3f, 0x19, 0,    0, 0};
     put(o, table, sizeof table);
 }
 
 static void put_info(out *o, const char *symbol, const void *code, size_t bytes, const char *file) {
     size_t unit = begin_length(o);
     put_u16(o, 4);
-    put_u32(o, 0);      /* abbreviations */
+    put_u32(o, 0); /* abbreviations */
     put_byte(o, 8);
     put_byte(o, 1);
     put_text(o, file);
-    put_u32(o, 0);      /* line program */
+    put_u32(o, 0); /* line program */
     put_u64(o, (uint64_t)(uintptr_t)code);
     put_u64(o, bytes);
     put_byte(o, 2);
@@ -78,14 +83,14 @@ static void put_line(out *o, const char *code, size_t bytes, const rt_code_debug
     size_t unit = begin_length(o);
     put_u16(o, 4);
     size_t head = begin_length(o);
-    put_byte(o, 1);     /* smallest instruction */
+    put_byte(o, 1); /* smallest instruction */
     put_byte(o, 1);
-    put_byte(o, 1);     /* rows are statements */
+    put_byte(o, 1); /* rows are statements */
     put_byte(o, (unsigned)-5);
     put_byte(o, 14);
-    put_byte(o, 10);    /* first special opcode; none is used */
+    put_byte(o, 10); /* first special opcode; none is used */
     put(o, lengths, sizeof lengths);
-    put_byte(o, 0);     /* no directories */
+    put_byte(o, 0); /* no directories */
     put_text(o, file);
     put(o, "\0\0\0", 3);
     put_byte(o, 0);
@@ -117,24 +122,41 @@ static void put_line(out *o, const char *code, size_t bytes, const rt_code_debug
     end_length(o, unit);
 }
 
-static void put_file(out *o, const char *symbol, const void *code, size_t bytes, const rt_code_debug *debug, const char *file) {
+static void put_file(out *o, const char *symbol, const void *code, size_t bytes, const rt_code_debug *debug,
+                     const char *file) {
     bool has_lines = debug && debug->lines_bytes;
     unsigned n = has_lines ? N_SECTIONS : DEBUG_ABBREV;
-    Elf64_Ehdr h = {.e_type = ET_EXEC, .e_machine = EM_X86_64, .e_version = EV_CURRENT, .e_ehsize = sizeof h, .e_shoff = sizeof h,
-                    .e_shentsize = sizeof(Elf64_Shdr), .e_shnum = (uint16_t)n, .e_shstrndx = SHSTRTAB};
+    Elf64_Ehdr h = {.e_type = ET_EXEC,
+                    .e_machine = EM_X86_64,
+                    .e_version = EV_CURRENT,
+                    .e_ehsize = sizeof h,
+                    .e_shoff = sizeof h,
+                    .e_shentsize = sizeof(Elf64_Shdr),
+                    .e_shnum = (uint16_t)n,
+                    .e_shstrndx = SHSTRTAB};
     memcpy(h.e_ident, ELFMAG, SELFMAG);
     h.e_ident[EI_CLASS] = ELFCLASS64;
     h.e_ident[EI_DATA] = ELFDATA2LSB;
     h.e_ident[EI_VERSION] = EV_CURRENT;
     put(o, &h, sizeof h);
     Elf64_Shdr section[N_SECTIONS] = {{0}};
-    for (unsigned i = 1; i < n; i++) section[i] = (Elf64_Shdr){.sh_name = name_at[i], .sh_type = SHT_PROGBITS, .sh_addralign = 1};
+    for (unsigned i = 1; i < n; i++)
+        section[i] = (Elf64_Shdr){.sh_name = name_at[i], .sh_type = SHT_PROGBITS, .sh_addralign = 1};
     size_t table = o->n;
     put(o, section, n * sizeof *section);
-    section[TEXT] = (Elf64_Shdr){.sh_name = name_at[TEXT], .sh_type = SHT_NOBITS, .sh_flags = SHF_ALLOC | SHF_EXECINSTR,
-                                 .sh_addr = (Elf64_Addr)(uintptr_t)code, .sh_offset = o->n, .sh_size = bytes, .sh_addralign = 64};
-    Elf64_Sym symbols[2] = {{0}, {.st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_shndx = TEXT,
-                                  .st_value = (Elf64_Addr)(uintptr_t)code, .st_size = bytes}};
+    section[TEXT] = (Elf64_Shdr){.sh_name = name_at[TEXT],
+                                 .sh_type = SHT_NOBITS,
+                                 .sh_flags = SHF_ALLOC | SHF_EXECINSTR,
+                                 .sh_addr = (Elf64_Addr)(uintptr_t)code,
+                                 .sh_offset = o->n,
+                                 .sh_size = bytes,
+                                 .sh_addralign = 64};
+    Elf64_Sym symbols[2] = {{0},
+                            {.st_name = 1,
+                             .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
+                             .st_shndx = TEXT,
+                             .st_value = (Elf64_Addr)(uintptr_t)code,
+                             .st_size = bytes}};
     section[SYMTAB].sh_type = SHT_SYMTAB;
     section[SYMTAB].sh_link = STRTAB;
     section[SYMTAB].sh_info = 1;
@@ -155,7 +177,8 @@ static void put_file(out *o, const char *symbol, const void *code, size_t bytes,
     if (o->n <= o->room) memcpy(o->data + table, section, n * sizeof *section);
 }
 
-void *rt_dwarf_file(const char *symbol, const void *code, size_t bytes, const rt_code_debug *debug, const char *file, size_t *bytes_out) {
+void *rt_dwarf_file(const char *symbol, const void *code, size_t bytes, const rt_code_debug *debug, const char *file,
+                    size_t *bytes_out) {
     out size = {0};
     put_file(&size, symbol, code, bytes, debug, file);
     out o = {.data = fu_calloc(1, size.n), .room = size.n};

@@ -66,7 +66,9 @@ static fusor_status find_kernels(core *c, fu_error *e, rt_cache *cache) {
         const int64_t begin = trace ? fu_now_ns() : 0;
         FU_TRY(rt_cache_get(cache, e, st->kernel, &k, &c->info[i].outcome));
         c->info[i].kernel = k;
-        if (trace) rt_trace_add(trace, c->info[i].outcome.source == RT_CACHE_COMPILED ? RT_EVENT_COMPILE : RT_EVENT_LOAD, k->symbol, begin, fu_now_ns());
+        if (trace)
+            rt_trace_add(trace, c->info[i].outcome.source == RT_CACHE_COMPILED ? RT_EVENT_COMPILE : RT_EVENT_LOAD,
+                         k->symbol, begin, fu_now_ns());
     }
     return FUSOR_OK;
 }
@@ -94,7 +96,7 @@ fusor_status rt_exec_new(fu_error *e, fu_arena *arena, ir_plan *plan, rt_cache *
         status = FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for an executable");
     if (status == FUSOR_OK) status = find_kernels(c, e, cache);
     if (status != FUSOR_OK) {
-        core_release(c);        /* its arena is empty still: the caller's stays whole */
+        core_release(c); /* its arena is empty still: the caller's stays whole */
         return status;
     }
     for (int p = 0; p < c->n_params; p++) c->alias_of[p] = -1;
@@ -110,7 +112,7 @@ fusor_status rt_exec_new(fu_error *e, fu_arena *arena, ir_plan *plan, rt_cache *
     FU_TRY(exec_make(e, c, NULL, out));
     c->arena = *arena;
     c->arena.oom = NULL;
-    plan->graph->arena = NULL;  /* the caller's struct is left behind; nothing is added any more */
+    plan->graph->arena = NULL; /* the caller's struct is left behind; nothing is added any more */
     plan->graph->error = NULL;
     *arena = (fu_arena){.oom = arena->oom};
     return FUSOR_OK;
@@ -179,10 +181,12 @@ static fusor_status check_bound_sizes(const rt_exec *x, fu_error *e) {
                 for (int j = 0; j < b->rank; j++) {
                     uint32_t symbol;
                     int64_t given = x->bound[p]->value.shape[i], other = x->bound[q]->value.shape[j];
-                    if (a->dim[i] != b->dim[j] || given == other || !ir_size_is_symbol(g->sizes, a->dim[i], &symbol)) continue;
-                    return FU_FAIL(e, FUSOR_ERROR_SHAPE, "bind: dim %s is %lld in parameter %%%s but %lld in parameter %%%s",
-                                   ir_size_symbol_name(g->sizes, symbol), (long long)other, g->params.at[q].name, (long long)given,
-                                   g->params.at[p].name);
+                    if (a->dim[i] != b->dim[j] || given == other || !ir_size_is_symbol(g->sizes, a->dim[i], &symbol))
+                        continue;
+                    return FU_FAIL(e, FUSOR_ERROR_SHAPE,
+                                   "bind: dim %s is %lld in parameter %%%s but %lld in parameter %%%s",
+                                   ir_size_symbol_name(g->sizes, symbol), (long long)other, g->params.at[q].name,
+                                   (long long)given, g->params.at[p].name);
                 }
         }
     return FUSOR_OK;
@@ -280,7 +284,8 @@ fusor_status exec_prepare(frame *f, fu_error *e, int n_in, const fusor_buffer *i
 
 /* All that a call looks at: sizes and strides past the rank, and strides that do not count, may differ. */
 static bool is_equal(const fusor_buffer *a, const fusor_buffer *b) {
-    if (a->data != b->data || a->dtype != b->dtype || a->rank != b->rank || a->flags != b->flags || a->device != b->device)
+    if (a->data != b->data || a->dtype != b->dtype || a->rank != b->rank || a->flags != b->flags ||
+        a->device != b->device)
         return false;
     for (int d = 0; d < a->rank; d++)
         if (a->shape[d] != b->shape[d] || (a->flags & FUSOR_STRIDED && a->stride[d] != b->stride[d])) return false;
@@ -367,7 +372,10 @@ int rt_exec_n_inputs(const rt_exec *x) { return x->n_inputs; }
 const rt_step_info *rt_exec_step(const rt_exec *x, int step) { return &x->core->info[step]; }
 
 /* ---- prepared calls ---- */
-struct rt_call { rt_exec *x; frame *f; };
+struct rt_call {
+    rt_exec *x;
+    frame *f;
+};
 
 fusor_status rt_call_new(rt_exec *x, fu_error *e, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *out,
                          rt_call **call_out) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* exec_again.c: a call whose buffers are those of the last run of its frame. Where every step is a kernel on one thread and nothing
- * is copied in or out, all that a run passes to machine code stays the same: it is put together once, after the first run (which
- * may have packed constants), and from then on a call is one indirect call for each phase of a kernel. Everything else -
- * teams, staging, checks of indices, profiles, events - takes the ordinary way through exec_frame.c. */
+/* exec_again.c: a call whose buffers are those of the last run of its frame. Where every step is a kernel on one thread
+ * and nothing is copied in or out, all that a run passes to machine code stays the same: it is put together once, after
+ * the first run (which may have packed constants), and from then on a call is one indirect call for each phase of a
+ * kernel. Everything else - teams, staging, checks of indices, profiles, events - takes the ordinary way through
+ * exec_frame.c. */
 #include "rt/exec_internal.h"
 #include "rt/probes.h"
 
@@ -27,7 +28,8 @@ static bool add_step(frame *f, int number) {
         if (s->launch.tiles[p] <= 0) continue;
         if (s->n_threads > 1 && s->launch.tiles[p] > 1) return false;
         again_launch *a = &f->again[f->n_again++];
-        *a = (again_launch){c->info[number].kernel->fn, s->launch.tiles[p], c->info[number].kernel->symbol, n_phases, s->args};
+        *a = (again_launch){c->info[number].kernel->fn, s->launch.tiles[p], c->info[number].kernel->symbol, n_phases,
+                            s->args};
         n_phases = 0;
         a->args.phase = (uint32_t)p;
         a->args.scratch = f->memory + f->scratch_at;

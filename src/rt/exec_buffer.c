@@ -4,7 +4,7 @@
 #include "rt/buffer.h"
 #include <stdlib.h>
 
-#define OVERLAP_MAX_BITS ((size_t)1 << 33)      /* interleaved buffers over more bytes than this count as overlapping */
+#define OVERLAP_MAX_BITS ((size_t)1 << 33) /* interleaved buffers over more bytes than this count as overlapping */
 
 static const char *type_name(int32_t t) { return t > 0 && t < IR_DTYPE_COUNT ? ir_dtypes[t].name : "no dtype"; }
 
@@ -89,12 +89,12 @@ fusor_status exec_check_input(const core *c, fu_error *e, int p, const fusor_buf
 
 /* ---- strided copies ---- */
 typedef void (*line_fn)(char *a, char *b, int64_t n, int64_t stride);
-#define LINES(T)                                                                                    \
-    static void gather_##T(char *a, char *b, int64_t n, int64_t stride) {                           \
-        for (int64_t i = 0; i < n; i++) ((T *)a)[i] = ((T *)b)[i * stride];                         \
-    }                                                                                               \
-    static void scatter_##T(char *a, char *b, int64_t n, int64_t stride) {                          \
-        for (int64_t i = 0; i < n; i++) ((T *)b)[i * stride] = ((T *)a)[i];                         \
+#define LINES(T)                                                                                                       \
+    static void gather_##T(char *a, char *b, int64_t n, int64_t stride) {                                              \
+        for (int64_t i = 0; i < n; i++) ((T *)a)[i] = ((T *)b)[i * stride];                                            \
+    }                                                                                                                  \
+    static void scatter_##T(char *a, char *b, int64_t n, int64_t stride) {                                             \
+        for (int64_t i = 0; i < n; i++) ((T *)b)[i * stride] = ((T *)a)[i];                                            \
     }
 LINES(uint8_t)
 LINES(uint16_t)

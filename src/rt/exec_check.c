@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* exec_check.c: steps that check indices. Tiles of a tensor of indices are scanned by the team; each block of a tile is one
- * branch, and the first wrong index in row-major order is the lowest that any tile found. */
+/* exec_check.c: steps that check indices. Tiles of a tensor of indices are scanned by the team; each block of a tile is
+ * one branch, and the first wrong index in row-major order is the lowest that any tile found. */
 #include "rt/exec_internal.h"
 #include "rt/threads.h"
 
@@ -8,13 +8,13 @@ enum { TILE = 64 << 10, BLOCK = 256 };
 
 typedef struct scan {
     const void *data;
-    ir_dtype    dtype;
-    int64_t     n, size;
-    _Atomic int64_t first;      /* position of a wrong index; n: none */
+    ir_dtype dtype;
+    int64_t n, size;
+    _Atomic int64_t first; /* position of a wrong index; n: none */
 } scan;
 
-/* -size <= v < size, for size < 2^62: v + size and 2 * size - 1 - (v + size) are both not negative (and where the sum wraps
- * it is negative). */
+/* -size <= v < size, for size < 2^62: v + size and 2 * size - 1 - (v + size) are both not negative (and where the sum
+ * wraps it is negative). */
 static inline uint64_t wrong(uint64_t v, uint64_t size) {
     uint64_t up = v + size;
     return (up | (2 * size - 1 - up)) >> 63;
@@ -80,6 +80,6 @@ fusor_status exec_check_indices(const frame *f, fu_error *e, int number) {
     if (at >= s.n) return FUSOR_OK;
     ir_bits bits = 0;
     int bytes = ir_dtypes[t].bytes;
-    memcpy(&bits, (const char *)s.data + at * bytes, (size_t)bytes);     /* little-endian */
+    memcpy(&bits, (const char *)s.data + at * bytes, (size_t)bytes); /* little-endian */
     return ir_fail_index(c->plan->graph, e, ir_at(c->plan->graph, st->node), bits, at, f->dim[arg], s.size);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* exec_each.c: one call over many sets of buffers, as an optimizer makes for all parameters of a model.
  *
- * Each set is a frame, prepared as for a call of its own. Running walks the steps once; a kernel step becomes one launch
- * whose tiles are the tiles of all sets, one after the other, so that a thousand small tensors cost one team, and a set
- * of any size keeps all workers busy. The bits are those of separate calls: a tile does not know whose neighbour it is. */
+ * Each set is a frame, prepared as for a call of its own. Running walks the steps once; a kernel step becomes one
+ * launch whose tiles are the tiles of all sets, one after the other, so that a thousand small tensors cost one team,
+ * and a set of any size keeps all workers busy. The bits are those of separate calls: a tile does not know whose
+ * neighbour it is. */
 #include "rt/exec_internal.h"
 #include "rt/buffer.h"
 #include "rt/tune.h"
@@ -12,24 +13,28 @@
 enum { MAX_PHASES = 3 };
 
 struct rt_each {
-    rt_exec  *x;
-    int64_t   n;
-    frame   **set;
-    char     *scratch;          /* of the workers, for the step that needs most */
-    size_t    scratch_bytes, scratch_stride;
-    int      *n_threads;        /* by step */
-    int64_t  *ends;             /* of one step and phase: tiles of sets 0..i */
-    exec_phase *runs;           /* of one step and phase, by set */
+    rt_exec *x;
+    int64_t n;
+    frame **set;
+    char *scratch; /* of the workers, for the step that needs most */
+    size_t scratch_bytes, scratch_stride;
+    int *n_threads;   /* by step */
+    int64_t *ends;    /* of one step and phase: tiles of sets 0..i */
+    exec_phase *runs; /* of one step and phase, by set */
 };
 
 /* ---- running ---- */
-typedef struct joint { const int64_t *ends; exec_phase *runs; int64_t n; } joint;
+typedef struct joint {
+    const int64_t *ends;
+    exec_phase *runs;
+    int64_t n;
+} joint;
 
 /* Tiles [begin, end) of the joint numbering: set by set. */
 static void run_joint_tiles(void *user, int worker, int64_t begin, int64_t end) {
     const joint *j = user;
     int64_t low = 0, high = j->n - 1;
-    while (low < high) {        /* the first set that ends past begin */
+    while (low < high) { /* the first set that ends past begin */
         int64_t middle = low + (high - low) / 2;
         if (j->ends[middle] > begin) high = middle;
         else low = middle + 1;
@@ -74,7 +79,8 @@ fusor_status rt_each_run(rt_each *c, fu_error *e) {
             for (int64_t i = 0; i < c->n; i++) FU_TRY(exec_run_step(c->set[i], e, s));
         /* One launch serves all sets: its time is shared out evenly, so that the sums are right. */
         int64_t each = profile && c->n ? (fu_now_ns() - from) / c->n : 0;
-        for (int64_t i = 0; profile && i < c->n; i++) exec_profile_step(c->set[i], profile, s, from + i * each, from + (i + 1) * each);
+        for (int64_t i = 0; profile && i < c->n; i++)
+            exec_profile_step(c->set[i], profile, s, from + i * each, from + (i + 1) * each);
     }
     for (int64_t i = 0; i < c->n; i++) exec_copy_out(c->set[i]);
     if (of->logs_run)
@@ -84,7 +90,12 @@ fusor_status rt_each_run(rt_each *c, fu_error *e) {
 }
 
 /* ---- checks between sets ---- */
-typedef struct place { const call_end *end; const char *name; int64_t set; bool is_param, is_written; } place;
+typedef struct place {
+    const call_end *end;
+    const char *name;
+    int64_t set;
+    bool is_param, is_written;
+} place;
 
 static int by_address(const void *a, const void *b) {
     const char *x = ((const place *)a)->end->low, *y = ((const place *)b)->end->low;
@@ -114,13 +125,15 @@ static size_t list_places(const rt_each *c, place *all) {
 static fusor_status check_pair(const place *a, const place *b, fu_error *e) {
     if (a->set == b->set || (!a->is_written && !b->is_written) || !exec_ends_overlap(a->end, b->end)) return FUSOR_OK;
     if (!a->is_written) return check_pair(b, a, e);
-    return FU_FAIL(e, FUSOR_ERROR_OVERLAP, "%s %%%s of set %lld overlaps %s %%%s of set %lld; the sets of one call must not share memory that is written",
-                   a->is_param ? "aliased parameter" : "output", a->name, (long long)a->set,
-                   b->is_param ? "parameter" : "output", b->name, (long long)b->set);
+    return FU_FAIL(
+        e, FUSOR_ERROR_OVERLAP,
+        "%s %%%s of set %lld overlaps %s %%%s of set %lld; the sets of one call must not share memory that is written",
+        a->is_param ? "aliased parameter" : "output", a->name, (long long)a->set, b->is_param ? "parameter" : "output",
+        b->name, (long long)b->set);
 }
 
-/* Sets run side by side, so what one writes no other may read or write. In order of first byte; a place is compared with
- * those before it only where one of them reaches so far: O(n log n) unless ranges interleave. */
+/* Sets run side by side, so what one writes no other may read or write. In order of first byte; a place is compared
+ * with those before it only where one of them reaches so far: O(n log n) unless ranges interleave. */
 static fusor_status check_sets_apart(const rt_each *c, fu_error *e) {
     size_t most = (size_t)c->n * (size_t)(c->x->core->n_params + c->x->core->n_results);
     place *all = fu_calloc(most + 1, sizeof *all);
@@ -128,11 +141,12 @@ static fusor_status check_sets_apart(const rt_each *c, fu_error *e) {
     size_t n = list_places(c, all);
     qsort(all, n, sizeof *all, by_address);
     fusor_status status = FUSOR_OK;
-    const char *written_to = NULL, *used_to = NULL;     /* how far what came so far reaches */
+    const char *written_to = NULL, *used_to = NULL; /* how far what came so far reaches */
     for (size_t i = 0; i < n && status == FUSOR_OK; i++) {
         const place *a = &all[i];
         const char *reach = a->is_written ? used_to : written_to;
-        for (size_t j = i; j-- > 0 && reach && a->end->low < reach && status == FUSOR_OK;) status = check_pair(a, &all[j], e);
+        for (size_t j = i; j-- > 0 && reach && a->end->low < reach && status == FUSOR_OK;)
+            status = check_pair(a, &all[j], e);
         if (a->is_written && (!written_to || a->end->high > written_to)) written_to = a->end->high;
         if (!used_to || a->end->high > used_to) used_to = a->end->high;
     }
@@ -153,26 +167,28 @@ void rt_each_free(rt_each *c) {
     fu_free(c);
 }
 
-static fusor_status check_lists(const rt_exec *x, fu_error *e, int64_t n_sets, int n_in, const rt_buffers *in, int n_out,
-                                const rt_buffers *out) {
+static fusor_status check_lists(const rt_exec *x, fu_error *e, int64_t n_sets, int n_in, const rt_buffers *in,
+                                int n_out, const rt_buffers *out) {
     const ir_graph *g = x->core->plan->graph;
     if (n_sets < 0) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%lld sets of buffers given", (long long)n_sets);
     if (n_in != x->n_inputs || (n_in && !in))
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s takes %d inputs; %d lists of buffers given", g->name, x->n_inputs, n_in);
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s takes %d inputs; %d lists of buffers given", g->name, x->n_inputs,
+                       n_in);
     if (n_out != x->core->n_results || (n_out && !out))
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s gives %d results; %d lists of outputs given", g->name, x->core->n_results, n_out);
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s gives %d results; %d lists of outputs given", g->name,
+                       x->core->n_results, n_out);
     for (int i = 0; i < n_in; i++) {
         const char *name = g->params.at[x->input_param[i]].name;
         bool is_written = x->core->alias_of[x->input_param[i]] >= 0;
         if (!in[i].at && n_sets) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "the list of buffers for %%%s is NULL", name);
         if (in[i].n != n_sets && (in[i].n != 1 || is_written))
-            return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%lld buffers given for %%%s; expected %lld, one a set%s", (long long)in[i].n,
-                           name, (long long)n_sets, is_written ? "" : ", or 1 for all sets");
+            return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%lld buffers given for %%%s; expected %lld, one a set%s",
+                           (long long)in[i].n, name, (long long)n_sets, is_written ? "" : ", or 1 for all sets");
     }
     for (int r = 0; r < n_out; r++)
         if (out[r].n != n_sets || (!out[r].at && n_sets))
-            return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%lld outputs given for %%%s; expected %lld, one a set", (long long)out[r].n,
-                           g->results.at[r].name, (long long)n_sets);
+            return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%lld outputs given for %%%s; expected %lld, one a set",
+                           (long long)out[r].n, g->results.at[r].name, (long long)n_sets);
     return FUSOR_OK;
 }
 
@@ -193,8 +209,10 @@ static fusor_status plan_steps(rt_each *c, fu_error *e) {
         if (of->plan->steps.at[s].kind != IR_STEP_KERNEL) continue;
         for (int64_t i = 0; i < c->n; i++) {
             const frame_step *f = &c->set[i]->step[s];
-            if (__builtin_add_overflow(work, rt_tune_work(of->plan->steps.at[s].kernel, f->size), &work)) work = INT64_MAX;
-            if ((size_t)f->launch.scratch_bytes > c->scratch_stride) c->scratch_stride = (size_t)f->launch.scratch_bytes;
+            if (__builtin_add_overflow(work, rt_tune_work(of->plan->steps.at[s].kernel, f->size), &work))
+                work = INT64_MAX;
+            if ((size_t)f->launch.scratch_bytes > c->scratch_stride)
+                c->scratch_stride = (size_t)f->launch.scratch_bytes;
         }
         c->n_threads[s] = rt_tune_team(work, of->options.n_threads);
         if (c->n_threads[s] > workers) workers = c->n_threads[s];
@@ -221,9 +239,10 @@ fusor_status rt_each_new(rt_exec *x, fu_error *e, int64_t n_sets, int n_in, cons
     c->runs = fu_calloc((size_t)n_sets + 1, sizeof *c->runs);
     c->n_threads = fu_calloc((size_t)x->core->n_steps + 1, sizeof *c->n_threads);
     fusor_buffer *row = fu_calloc((size_t)(n_in + n_out) + 1, sizeof *row);
-    fusor_status s = c->set && c->ends && c->runs && c->n_threads && row
-                         ? FUSOR_OK
-                         : FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a call over %lld sets of buffers", (long long)n_sets);
+    fusor_status s =
+        c->set && c->ends && c->runs && c->n_threads && row
+            ? FUSOR_OK
+            : FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a call over %lld sets of buffers", (long long)n_sets);
     int64_t done = 0;
     for (; done < n_sets && s == FUSOR_OK; done++) {
         s = prepare_set(c, e, done, n_in, in, n_out, out, row);

@@ -73,7 +73,7 @@ fusor_status exec_frame_new(rt_exec *x, fu_error *e, frame **out) {
         return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a call");
     }
     allocate(f);
-    f->arena.oom = NULL;    /* nothing is added to it from here on */
+    f->arena.oom = NULL; /* nothing is added to it from here on */
     *out = f;
     return FUSOR_OK;
 }
@@ -158,8 +158,8 @@ static fusor_status evaluate_kernel(frame *f, fu_error *e, int number) {
     }
     s->n_threads = rt_tune_threads(k, s->size, c->options.n_threads);
     rt_tune(k, s->size, s->stride, s->n_threads, s->args.tune);
-    s->is_prepacked = k->kind == IR_KERNEL_CONTRACT && st->prepack_param >= 0 && f->x->bound[st->prepack_param] &&
-                      !c->options.launch;
+    s->is_prepacked =
+        k->kind == IR_KERNEL_CONTRACT && st->prepack_param >= 0 && f->x->bound[st->prepack_param] && !c->options.launch;
     if (s->is_prepacked) s->args.tune[IR_TUNE_CONTRACT_B] = IR_CONTRACT_B_PACKED;
     ir_kernel_launch(k, s->size, s->args.tune, &s->launch);
     if (s->launch.tiles[0] == 0) s->is_prepacked = false;
@@ -273,7 +273,8 @@ static fusor_status evaluate_steps(frame *f, fu_error *e) {
     for (int i = 0; i < c->n_steps; i++) {
         f->step[i].has_cost = false;
         if (c->plan->steps.at[i].kind == IR_STEP_KERNEL) FU_TRY(evaluate_kernel(f, e, i));
-        if (c->plan->steps.at[i].kind == IR_STEP_CHECK) FU_TRY(evaluate(f, e, c->plan->steps.at[i].dim[0], &f->step[i].axis_size));
+        if (c->plan->steps.at[i].kind == IR_STEP_CHECK)
+            FU_TRY(evaluate(f, e, c->plan->steps.at[i].dim[0], &f->step[i].axis_size));
         if (c->plan->steps.at[i].kind == IR_STEP_REFERENCE) evaluate_reference(f, i);
     }
     return lay_out(f, e);
@@ -305,7 +306,8 @@ void exec_run_tiles(void *user, int worker, int64_t begin, int64_t end) {
     args.scratch = r->scratch + (size_t)worker * r->scratch_stride;
     const int64_t from = __builtin_expect(r->trace != NULL, 0) ? fu_now_ns() : 0;
     int code = r->fn(&args, begin, end);
-    if (__builtin_expect(r->trace != NULL, 0)) rt_trace_add_tiles(r->trace, r->entry, (int)r->phase, begin, end, from, fu_now_ns());
+    if (__builtin_expect(r->trace != NULL, 0))
+        rt_trace_add_tiles(r->trace, r->entry, (int)r->phase, begin, end, from, fu_now_ns());
     if (__builtin_expect(code != 0, 0)) atomic_store_explicit(r->code, code, memory_order_relaxed);
 }
 
@@ -319,7 +321,8 @@ static fusor_status run_phases(const frame *f, fu_error *e, int number, const fr
     rt_phase phase[IR_MAX_PHASES];
     int n = s->launch.n_phases - first_phase;
     for (int i = 0; i < n; i++) {
-        run[i] = (exec_phase){s, k->fn, f->memory + f->scratch_at, f->scratch_stride, (uint32_t)(i + first_phase), &code, trace, entry};
+        run[i] = (exec_phase){
+            s, k->fn, f->memory + f->scratch_at, f->scratch_stride, (uint32_t)(i + first_phase), &code, trace, entry};
         phase[i] = (rt_phase){s->launch.tiles[i + first_phase], exec_run_tiles, &run[i]};
     }
     RT_PROBE_RUN(k->symbol, n, s->launch.tiles[first_phase]);
@@ -375,7 +378,8 @@ fusor_status exec_aim_kernel(frame *f, fu_error *e, int number) {
 static fusor_status run_kernel(frame *f, fu_error *e, int number) {
     const core *c = f->x->core;
     FU_TRY(exec_aim_kernel(f, e, number));
-    if (c->options.launch) return c->options.launch(c->options.launch_user, e, c->plan->steps.at[number].kernel, &f->step[number].args);
+    if (c->options.launch)
+        return c->options.launch(c->options.launch_user, e, c->plan->steps.at[number].kernel, &f->step[number].args);
     return run_phases(f, e, number, &f->step[number], f->step[number].is_prepacked);
 }
 
@@ -421,7 +425,8 @@ void exec_profile_step(frame *f, rt_profile *p, int number, int64_t begin_ns, in
         s->has_cost = true;
     }
     rt_profile_count(p, entry, end_ns - begin_ns, &s->cost);
-    if (atomic_load_explicit(&p->on, memory_order_relaxed) == RT_PROFILE_EVENTS) rt_trace_add_step(atomic_load(&p->trace), entry, begin_ns, end_ns);
+    if (atomic_load_explicit(&p->on, memory_order_relaxed) == RT_PROFILE_EVENTS)
+        rt_trace_add_step(atomic_load(&p->trace), entry, begin_ns, end_ns);
 }
 
 /* One reading of the clock a step, and one before the first. */

@@ -2,8 +2,8 @@
 /* exec_scan.c: one program over the steps of a sequence, as a recurrent network makes: each step reads its part of the
  * inputs that have one, and the state that the step before left.
  *
- * Everything is checked once, over the whole sequence; a step then only moves addresses in one frame, so that it allocates
- * nothing, and bound weights are packed once. Where a state comes from and goes to:
+ * Everything is checked once, over the whole sequence; a step then only moves addresses in one frame, so that it
+ * allocates nothing, and bound weights are packed once. Where a state comes from and goes to:
  *
  *   stored for all steps, each dense   written where the caller wants it, and read there by the next step
  *   else                               two buffers in turn; copied to the caller's after each step, or after the last
@@ -12,28 +12,28 @@
 #include "rt/buffer.h"
 
 typedef struct scan_end {
-    call_end whole;             /* all steps */
-    call_end first;             /* inputs: of step 0, as prepared */
-    int64_t  step_bytes;        /* from one step to the next; 0: the same for all */
-    bool     is_sequence;
+    call_end whole;     /* all steps */
+    call_end first;     /* inputs: of step 0, as prepared */
+    int64_t step_bytes; /* from one step to the next; 0: the same for all */
+    bool is_sequence;
 } scan_end;
 
 /* The way of one carried result. */
 typedef struct carried {
-    int      param;             /* that reads it; -1: it is not carried, or written over its parameter */
-    bool     is_direct;
-    char    *at[2];             /* the two buffers in turn */
-    size_t   bytes;             /* of each */
-    fusor_buffer layout;        /* of one step, contiguous */
+    int param; /* that reads it; -1: it is not carried, or written over its parameter */
+    bool is_direct;
+    char *at[2];         /* the two buffers in turn */
+    size_t bytes;        /* of each */
+    fusor_buffer layout; /* of one step, contiguous */
 } carried;
 
 struct rt_scan {
-    rt_exec  *x;
-    frame    *f;
-    int64_t   n_steps;
-    scan_end *in, *out;         /* by param, by result */
-    int      *source;           /* by param: the result that it carries on; -1 */
-    carried  *state;            /* by result */
+    rt_exec *x;
+    frame *f;
+    int64_t n_steps;
+    scan_end *in, *out; /* by param, by result */
+    int *source;        /* by param: the result that it carries on; -1 */
+    carried *state;     /* by result */
 };
 
 static const char *param_name(const core *c, int p) { return c->plan->graph->params.at[p].name; }
@@ -92,28 +92,32 @@ fusor_status rt_scan_run(rt_scan *c, fu_error *e) {
         exec_copy_out(c->f);
         for (int r = 0; r < of->n_results; r++) {
             const carried *s = &c->state[r];
-            if (s->param >= 0 && !s->is_direct && (c->out[r].is_sequence || t + 1 == c->n_steps)) hand_out(c, r, t, s->at[t & 1]);
+            if (s->param >= 0 && !s->is_direct && (c->out[r].is_sequence || t + 1 == c->n_steps))
+                hand_out(c, r, t, s->at[t & 1]);
         }
     }
-    for (int r = 0; r < of->n_results && c->n_steps == 0; r++) {        /* the last state is the first */
+    for (int r = 0; r < of->n_results && c->n_steps == 0; r++) { /* the last state is the first */
         const carried *s = &c->state[r];
         if (s->param < 0 || c->out[r].is_sequence) continue;
         exec_gather(s->at[0], &c->in[s->param].whole.user, ir_dtypes[s->layout.dtype].bytes);
         hand_out(c, r, 0, s->at[0]);
     }
     if (of->logs_run)
-        fu_log_event(of->options.log, "run", "%s,%lld,%d", of->plan->graph->name, (long long)(fu_now_ns() - start), of->n_steps);
+        fu_log_event(of->options.log, "run", "%s,%lld,%d", of->plan->graph->name, (long long)(fu_now_ns() - start),
+                     of->n_steps);
     return FUSOR_OK;
 }
 
 /* ---- checks ---- */
 /* The first step of a buffer that may have one more dim than `rank`. */
-static fusor_status split(rt_scan *c, fu_error *e, const char *what, const char *name, const fusor_buffer *given, int rank,
-                          scan_end *end, fusor_buffer *step) {
+static fusor_status split(rt_scan *c, fu_error *e, const char *what, const char *name, const fusor_buffer *given,
+                          int rank, scan_end *end, fusor_buffer *step) {
     *step = end->whole.user = *given;
-    if (given->rank != rank + 1 || given->dtype <= 0 || given->dtype >= IR_DTYPE_COUNT) return FUSOR_OK;    /* reported with the others */
+    if (given->rank != rank + 1 || given->dtype <= 0 || given->dtype >= IR_DTYPE_COUNT)
+        return FUSOR_OK; /* reported with the others */
     if (rank >= 8)
-        return FU_FAIL(e, FUSOR_ERROR_SHAPE, "%s %%%s has 8 dims: there is none left for the steps of a sequence", what, name);
+        return FU_FAIL(e, FUSOR_ERROR_SHAPE, "%s %%%s has 8 dims: there is none left for the steps of a sequence", what,
+                       name);
     if (given->shape[0] != c->n_steps)
         return FU_FAIL(e, FUSOR_ERROR_SHAPE, "%s %%%s has %lld steps along dim 0; expected %lld", what, name,
                        (long long)given->shape[0], (long long)c->n_steps);
@@ -134,14 +138,17 @@ static fusor_status check_carries(rt_scan *c, fu_error *e, int n, const rt_carry
     for (int i = 0; i < n; i++) {
         int in = carry[i].input, r = carry[i].output;
         if (in < 0 || in >= c->x->n_inputs || r < 0 || r >= of->n_results)
-            return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "state %d goes from output %d to input %d; @%s has %d results and %d inputs", i, r, in,
+            return FU_FAIL(e, FUSOR_ERROR_ARGUMENT,
+                           "state %d goes from output %d to input %d; @%s has %d results and %d inputs", i, r, in,
                            of->plan->graph->name, of->n_results, c->x->n_inputs);
         int p = c->x->input_param[in];
         if (c->source[p] >= 0)
-            return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "state %d: input %%%s is given a state twice", i, param_name(of, p));
-        if (alias_of(of, r) == p) continue;     /* carries itself */
+            return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "state %d: input %%%s is given a state twice", i,
+                           param_name(of, p));
+        if (alias_of(of, r) == p) continue; /* carries itself */
         if (alias_of(of, r) >= 0 || of->alias_of[p] >= 0)
-            return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "state %d: %%%s is written over %%%s, and that is all it is carried to", i,
+            return FU_FAIL(e, FUSOR_ERROR_ARGUMENT,
+                           "state %d: %%%s is written over %%%s, and that is all it is carried to", i,
                            result_name(of, alias_of(of, r) >= 0 ? r : of->alias_of[p]),
                            param_name(of, alias_of(of, r) >= 0 ? alias_of(of, r) : p));
         c->source[p] = r;
@@ -158,16 +165,19 @@ static fusor_status check_states(rt_scan *c, fu_error *e, const fusor_buffer *in
         if (r < 0) continue;
         const fusor_buffer *y = &result[r];
         if (c->in[p].is_sequence)
-            return FU_FAIL(e, FUSOR_ERROR_SHAPE, "input %%%s is a state: its first value is expected, of rank %d", param_name(of, p), y->rank);
+            return FU_FAIL(e, FUSOR_ERROR_SHAPE, "input %%%s is a state: its first value is expected, of rank %d",
+                           param_name(of, p), y->rank);
         if (in[i].dtype != y->dtype)
-            return FU_FAIL(e, FUSOR_ERROR_TYPE, "state %%%s is %s, but %%%s, which the next step reads as it, is %s", param_name(of, p),
-                           ir_dtypes[in[i].dtype].name, result_name(of, r), ir_dtypes[y->dtype].name);
+            return FU_FAIL(e, FUSOR_ERROR_TYPE, "state %%%s is %s, but %%%s, which the next step reads as it, is %s",
+                           param_name(of, p), ir_dtypes[in[i].dtype].name, result_name(of, r),
+                           ir_dtypes[y->dtype].name);
         bool same = in[i].rank == y->rank;
         int d = 0;
         while (same && d < y->rank && in[i].shape[d] == y->shape[d]) d++;
         if (!same || d < y->rank)
-            return FU_FAIL(e, FUSOR_ERROR_SHAPE, "state %%%s and %%%s, which the next step reads as it, differ in %s%d", param_name(of, p),
-                           result_name(of, r), same ? "dim " : "rank, from rank ", same ? d : in[i].rank);
+            return FU_FAIL(e, FUSOR_ERROR_SHAPE, "state %%%s and %%%s, which the next step reads as it, differ in %s%d",
+                           param_name(of, p), result_name(of, r), same ? "dim " : "rank, from rank ",
+                           same ? d : in[i].rank);
     }
     return FUSOR_OK;
 }
@@ -177,23 +187,28 @@ static fusor_status check_apart(rt_scan *c, fu_error *e) {
     const core *of = c->x->core;
     for (int p = 0; p < of->n_params; p++)
         if (!c->x->bound[p] && !exec_measure(&c->in[p].whole))
-            return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "input %%%s: its strides leave the address space", param_name(of, p));
+            return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "input %%%s: its strides leave the address space",
+                           param_name(of, p));
     for (int r = 0; r < of->n_results; r++) {
         call_end *n = &c->out[r].whole;
         const int alias = alias_of(of, r);
         if (alias >= 0) *n = c->in[alias].whole;
         if (!exec_measure(n))
-            return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s: its strides leave the address space", result_name(of, r));
+            return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s: its strides leave the address space",
+                           result_name(of, r));
         if (exec_overlaps_itself(n))
-            return FU_FAIL(e, FUSOR_ERROR_OVERLAP, "output %%%s overlaps itself: two of its elements share memory", result_name(of, r));
+            return FU_FAIL(e, FUSOR_ERROR_OVERLAP, "output %%%s overlaps itself: two of its elements share memory",
+                           result_name(of, r));
         for (int p = 0; p < of->n_params; p++) {
             bool replaces = c->state[r].param == p && !c->out[r].is_sequence;
             if (!c->x->bound[p] && p != alias && !replaces && exec_ends_overlap(n, &c->in[p].whole))
-                return FU_FAIL(e, FUSOR_ERROR_OVERLAP, "output %%%s overlaps input %%%s", result_name(of, r), param_name(of, p));
+                return FU_FAIL(e, FUSOR_ERROR_OVERLAP, "output %%%s overlaps input %%%s", result_name(of, r),
+                               param_name(of, p));
         }
         for (int q = 0; q < r; q++)
             if (exec_ends_overlap(n, &c->out[q].whole))
-                return FU_FAIL(e, FUSOR_ERROR_OVERLAP, "output %%%s overlaps output %%%s", result_name(of, r), result_name(of, q));
+                return FU_FAIL(e, FUSOR_ERROR_OVERLAP, "output %%%s overlaps output %%%s", result_name(of, r),
+                               result_name(of, q));
     }
     return FUSOR_OK;
 }
@@ -205,10 +220,12 @@ static fusor_status make_output(rt_scan *c, fu_error *e, int r, const fusor_buff
     call_end *n = &c->out[r].whole;
     int64_t bytes = ir_dtypes[result->dtype].bytes, all;
     if (result->rank >= 8)
-        return FU_FAIL(e, FUSOR_ERROR_SHAPE, "result %%%s has 8 dims: there is none left for the steps of a sequence", result_name(of, r));
-    for (int d = 0; d < result->rank; d++) bytes *= result->shape[d];   /* fits: the frame's sizes were evaluated */
+        return FU_FAIL(e, FUSOR_ERROR_SHAPE, "result %%%s has 8 dims: there is none left for the steps of a sequence",
+                       result_name(of, r));
+    for (int d = 0; d < result->rank; d++) bytes *= result->shape[d]; /* fits: the frame's sizes were evaluated */
     if (__builtin_mul_overflow(bytes, c->n_steps, &all) || all > INT64_MAX / 4)
-        return FU_FAIL(e, FUSOR_ERROR_SHAPE, "the bytes of %lld steps of %%%s overflow 64 bits", (long long)c->n_steps, result_name(of, r));
+        return FU_FAIL(e, FUSOR_ERROR_SHAPE, "the bytes of %lld steps of %%%s overflow 64 bits", (long long)c->n_steps,
+                       result_name(of, r));
     n->user = *result;
     n->user.flags = 0;
     n->user.rank++;
@@ -216,7 +233,8 @@ static fusor_status make_output(rt_scan *c, fu_error *e, int r, const fusor_buff
     n->user.shape[0] = c->n_steps;
     n->user.data = rt_buffer_get(&of->options, (size_t)all);
     if (!n->user.data)
-        return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for %lld steps of %%%s, %lld bytes", (long long)c->n_steps, result_name(of, r), (long long)all);
+        return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for %lld steps of %%%s, %lld bytes", (long long)c->n_steps,
+                       result_name(of, r), (long long)all);
     n->is_new = true;
     return FUSOR_OK;
 }
@@ -235,7 +253,8 @@ static fusor_status make_state(rt_scan *c, fu_error *e, int r, const fusor_buffe
     s->bytes = bytes ? bytes : 1;
     for (int i = 0; i < 2; i++)
         if (!(s->at[i] = rt_memory_get(&of->options, s->bytes)))
-            return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for the state %%%s, %zu bytes", result_name(of, r), s->bytes);
+            return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for the state %%%s, %zu bytes", result_name(of, r),
+                           s->bytes);
     return FUSOR_OK;
 }
 
@@ -254,9 +273,10 @@ void rt_scan_free(rt_scan *c) {
     fu_free(c);
 }
 
-/* Checks everything and aims the frame at step 0; row: room for the inputs and outputs of one step, then for the results. */
-static fusor_status prepare(rt_scan *c, fu_error *e, int n_carries, const rt_carry *carries, const fusor_buffer *in, fusor_buffer *out,
-                            fusor_buffer *row) {
+/* Checks everything and aims the frame at step 0; row: room for the inputs and outputs of one step, then for the
+ * results. */
+static fusor_status prepare(rt_scan *c, fu_error *e, int n_carries, const rt_carry *carries, const fusor_buffer *in,
+                            fusor_buffer *out, fusor_buffer *row) {
     const core *of = c->x->core;
     const ir_plan_buffer *want = of->plan->buffers.at;
     const int n_in = c->x->n_inputs, n_out = of->n_results;
@@ -273,10 +293,11 @@ static fusor_status prepare(rt_scan *c, fu_error *e, int n_carries, const rt_car
     FU_TRY(check_states(c, e, row, result));
     for (int r = 0; r < n_out; r++) {
         to[r] = (fusor_buffer){0};
-        if (alias_of(of, r) >= 0) {     /* the parameter's memory */
+        if (alias_of(of, r) >= 0) { /* the parameter's memory */
             const int p = alias_of(of, r);
             if (out[r].data && out[r].data != c->in[p].whole.user.data)
-                return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s is written over %%%s: its buffer must have that input's data, or no data",
+                return FU_FAIL(e, FUSOR_ERROR_ARGUMENT,
+                               "output %%%s is written over %%%s: its buffer must have that input's data, or no data",
                                result_name(of, r), param_name(of, p));
             c->out[r].is_sequence = c->in[p].is_sequence;
             c->out[r].step_bytes = c->in[p].step_bytes;
@@ -285,8 +306,8 @@ static fusor_status prepare(rt_scan *c, fu_error *e, int n_carries, const rt_car
         if (!out[r].data) FU_TRY(make_output(c, e, r, &result[r]));
         const fusor_buffer given = out[r].data ? out[r] : c->out[r].whole.user;
         if (given.dtype != result[r].dtype)
-            return FU_FAIL(e, FUSOR_ERROR_TYPE, "output %%%s is given as another type; the result is %s", result_name(of, r),
-                           ir_dtypes[result[r].dtype].name);
+            return FU_FAIL(e, FUSOR_ERROR_TYPE, "output %%%s is given as another type; the result is %s",
+                           result_name(of, r), ir_dtypes[result[r].dtype].name);
         FU_TRY(split(c, e, "output", result_name(of, r), &given, result[r].rank, &c->out[r], &to[r]));
         if (c->state[r].param < 0) continue;
         FU_TRY(make_state(c, e, r, &result[r], &to[r]));
@@ -294,8 +315,10 @@ static fusor_status prepare(rt_scan *c, fu_error *e, int n_carries, const rt_car
         bool same = to[r].rank == result[r].rank && !(to[r].flags & FUSOR_READONLY);
         for (int d = 0; d < result[r].rank; d++) same = same && to[r].shape[d] == result[r].shape[d];
         if (!same)
-            return FU_FAIL(e, FUSOR_ERROR_SHAPE, "output %%%s is read-only or not of the result's shape, with or without a dim of %lld steps before it",
-                           result_name(of, r), (long long)c->n_steps);
+            return FU_FAIL(
+                e, FUSOR_ERROR_SHAPE,
+                "output %%%s is read-only or not of the result's shape, with or without a dim of %lld steps before it",
+                result_name(of, r), (long long)c->n_steps);
         to[r] = c->state[r].layout;
         to[r].data = c->state[r].at[0];
     }
@@ -303,7 +326,8 @@ static fusor_status prepare(rt_scan *c, fu_error *e, int n_carries, const rt_car
     if (c->n_steps == 0) {
         for (int r = 0; r < n_out; r++)
             if (!c->out[r].is_sequence && c->state[r].param < 0 && alias_of(of, r) < 0)
-                return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "there are 0 steps, and the last value of %%%s is asked for", result_name(of, r));
+                return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "there are 0 steps, and the last value of %%%s is asked for",
+                               result_name(of, r));
         return FUSOR_OK;
     }
     FU_TRY(exec_prepare(c->f, e, n_in, row, n_out, to));
@@ -311,12 +335,13 @@ static fusor_status prepare(rt_scan *c, fu_error *e, int n_carries, const rt_car
     return FUSOR_OK;
 }
 
-fusor_status rt_scan_new(rt_exec *x, fu_error *e, int64_t n_steps, int n_carries, const rt_carry *carries, int n_in, const fusor_buffer *in,
-                         int n_out, fusor_buffer *out, rt_scan **scan_out) {
+fusor_status rt_scan_new(rt_exec *x, fu_error *e, int64_t n_steps, int n_carries, const rt_carry *carries, int n_in,
+                         const fusor_buffer *in, int n_out, fusor_buffer *out, rt_scan **scan_out) {
     const core *of = x->core;
     const char *name = of->plan->graph->name;
     if (n_steps < 0) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%lld steps given", (long long)n_steps);
-    if (n_carries < 0 || (n_carries && !carries)) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%d states given, and no list of them", n_carries);
+    if (n_carries < 0 || (n_carries && !carries))
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%d states given, and no list of them", n_carries);
     if (n_in != x->n_inputs || (n_in && !in))
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s takes %d inputs; %d given", name, x->n_inputs, n_in);
     if (n_out != of->n_results || (n_out && !out))
@@ -330,8 +355,9 @@ fusor_status rt_scan_new(rt_exec *x, fu_error *e, int64_t n_steps, int n_carries
     c->source = fu_calloc((size_t)of->n_params + 1, sizeof *c->source);
     c->state = fu_calloc((size_t)n_out + 1, sizeof *c->state);
     fusor_buffer *row = fu_calloc((size_t)(n_in + 2 * n_out) + 1, sizeof *row);
-    fusor_status s = c->in && c->out && c->source && c->state && row ? exec_frame_new(x, e, &c->f)
-                                                                     : FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a call over a sequence");
+    fusor_status s = c->in && c->out && c->source && c->state && row
+                         ? exec_frame_new(x, e, &c->f)
+                         : FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a call over a sequence");
     if (s == FUSOR_OK) {
         for (int p = 0; p < of->n_params; p++) c->source[p] = -1;
         for (int r = 0; r < n_out; r++) c->state[r].param = -1;

@@ -5,11 +5,11 @@
  * then happens only while no other thread is inside a locked region. Locks of hooks are never nested in each other, so
  * their order does not matter. */
 typedef struct rt_fork_hook {
-    void (*prepare)(void *user);    /* in the parent before the fork: take the lock. Each may be NULL */
-    void (*parent)(void *user);     /* after it: release */
+    void (*prepare)(void *user); /* in the parent before the fork: take the lock. Each may be NULL */
+    void (*parent)(void *user);  /* after it: release */
     void (*child)(
         void *user); /* in the child: release and repair; only async-signal-safe work and memory that is there */
-    void  *user;
+    void *user;
     struct rt_fork_hook *next, **link;
 } rt_fork_hook;
 /* The hook's memory is borrowed until it is removed. Any thread. */

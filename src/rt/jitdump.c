@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* jitdump.c: the file that `perf inject --jit` reads (tools/perf/Documentation/jitdump-specification.txt of Linux): code of each
- * kernel and the lines of its description. Each record leaves with one write; on the first failure the file is given up. */
+/* jitdump.c: the file that `perf inject --jit` reads (tools/perf/Documentation/jitdump-specification.txt of Linux):
+ * code of each kernel and the lines of its description. Each record leaves with one write; on the first failure the
+ * file is given up. */
 #include "rt/debugger_internal.h"
 #include "base/arena.h"
 #include "base/env.h"
@@ -15,14 +16,30 @@
 #include <unistd.h>
 
 enum { MAGIC = 0x4A695444, DUMP_VERSION = 1, CODE_LOAD = 0, CODE_DEBUG_INFO = 2 };
-typedef struct file_header { uint32_t magic, version, total_size, elf_mach, pad1, pid; uint64_t timestamp, flags; } file_header;
-typedef struct record { uint32_t id, total_size; uint64_t timestamp; } record;
-typedef struct code_load { record head; uint32_t pid, tid; uint64_t vma, code_addr, code_size, code_index; } code_load;
-typedef struct debug_info { record head; uint64_t code_addr, n; } debug_info;
-typedef struct debug_entry { uint64_t code_addr; uint32_t line, discriminator; } debug_entry;
+typedef struct file_header {
+    uint32_t magic, version, total_size, elf_mach, pad1, pid;
+    uint64_t timestamp, flags;
+} file_header;
+typedef struct record {
+    uint32_t id, total_size;
+    uint64_t timestamp;
+} record;
+typedef struct code_load {
+    record head;
+    uint32_t pid, tid;
+    uint64_t vma, code_addr, code_size, code_index;
+} code_load;
+typedef struct debug_info {
+    record head;
+    uint64_t code_addr, n;
+} debug_info;
+typedef struct debug_entry {
+    uint64_t code_addr;
+    uint32_t line, discriminator;
+} debug_entry;
 
 static int dump_fd = -1;
-static pid_t dump_pid;              /* whose file it is; a forked child begins its own */
+static pid_t dump_pid; /* whose file it is; a forked child begins its own */
 static void *marker = MAP_FAILED;
 static uint64_t n_loaded;
 
@@ -75,8 +92,13 @@ void rt_jitdump_add(const char *symbol, const void *code, size_t bytes, const rt
     size_t name = strlen(symbol) + 1, all = sizeof(code_load) + name + bytes;
     char *data = dump_fd >= 0 ? fu_malloc(all) : NULL;
     if (!data) return;
-    code_load h = {{CODE_LOAD, (uint32_t)all, (uint64_t)fu_now_ns()}, (uint32_t)getpid(), (uint32_t)syscall(SYS_gettid),
-                   (uint64_t)(uintptr_t)code, (uint64_t)(uintptr_t)code, bytes, ++n_loaded};
+    code_load h = {{CODE_LOAD, (uint32_t)all, (uint64_t)fu_now_ns()},
+                   (uint32_t)getpid(),
+                   (uint32_t)syscall(SYS_gettid),
+                   (uint64_t)(uintptr_t)code,
+                   (uint64_t)(uintptr_t)code,
+                   bytes,
+                   ++n_loaded};
     memcpy(data, &h, sizeof h);
     memcpy(data + sizeof h, symbol, name);
     memcpy(data + sizeof h + name, code, bytes);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* limits.c: measures peak arithmetic (independent chains of multiply-adds, or of dot products, in registers) for each type that has
- * instructions of its own, and bandwidth (a = b + c; every byte read or written counted once) for arrays that fit each cache level and for
- * ones well past the last. The best of many short runs counts. Kept in a file beside the cache, one for each number of threads. */
+/* limits.c: measures peak arithmetic (independent chains of multiply-adds, or of dot products, in registers) for each
+ * type that has instructions of its own, and bandwidth (a = b + c; every byte read or written counted once) for arrays
+ * that fit each cache level and for ones well past the last. The best of many short runs counts. Kept in a file beside
+ * the cache, one for each number of threads. */
 #include "rt/limits.h"
 #include "base/arena.h"
 #include "base/file.h"
@@ -22,19 +23,20 @@ const char *const rt_limit_level_names[RT_LIMIT_LEVELS] = {"L1", "L2", "L3", "me
 enum { CHAINS = 12, ROUNDS = 2048, TILES = 16, ARRAYS = 3, KNOWN = 16 };
 static const double CALL_NS = 150, SECONDS = 0.03, AT_MOST = 0.15;
 
-/* ---- arithmetic. One body for each vector width; the attribute lets the compiler use the instructions that the caller checked. ---- */
-#define PEAK(NAME, TARGET, TYPE, BYTES)                                                                                     \
-    typedef TYPE NAME##_vector __attribute__((vector_size(BYTES)));                                                         \
-    __attribute__((target(TARGET), optimize("O2", "fp-contract=fast"), noinline)) static double NAME(int seed) {           \
-        enum { LANES = BYTES / sizeof(TYPE) };                                                                              \
-        NAME##_vector a[CHAINS], m, c;                                                                                      \
-        for (int i = 0; i < LANES; i++) m[i] = (TYPE)0.999999, c[i] = (TYPE)1e-6 * (TYPE)seed;                               \
-        for (int k = 0; k < CHAINS; k++) a[k] = m * (TYPE)k;                                                                \
-        for (int r = 0; r < ROUNDS; r++)                                                                                    \
-            _Pragma("GCC unroll 12") for (int k = 0; k < CHAINS; k++) a[k] = a[k] * m + c;                                   \
-        double s = 0;                                                                                                       \
-        for (int k = 0; k < CHAINS; k++) s += (double)(a[k][0] + a[k][LANES - 1]);                                          \
-        return s;                                                                                                           \
+/* ---- arithmetic. One body for each vector width; the attribute lets the compiler use the instructions that the caller
+ * checked. ---- */
+#define PEAK(NAME, TARGET, TYPE, BYTES)                                                                                \
+    typedef TYPE NAME##_vector __attribute__((vector_size(BYTES)));                                                    \
+    __attribute__((target(TARGET), optimize("O2", "fp-contract=fast"), noinline)) static double NAME(int seed) {       \
+        enum { LANES = BYTES / sizeof(TYPE) };                                                                         \
+        NAME##_vector a[CHAINS], m, c;                                                                                 \
+        for (int i = 0; i < LANES; i++) m[i] = (TYPE)0.999999, c[i] = (TYPE)1e-6 * (TYPE)seed;                         \
+        for (int k = 0; k < CHAINS; k++) a[k] = m * (TYPE)k;                                                           \
+        for (int r = 0; r < ROUNDS; r++)                                                                               \
+            _Pragma("GCC unroll 12") for (int k = 0; k < CHAINS; k++) a[k] = a[k] * m + c;                             \
+        double s = 0;                                                                                                  \
+        for (int k = 0; k < CHAINS; k++) s += (double)(a[k][0] + a[k][LANES - 1]);                                     \
+        return s;                                                                                                      \
     }
 PEAK(peak_f32_v2, "sse4.2", float, 16)
 PEAK(peak_f32_v3, "avx2,fma", float, 32)
@@ -44,25 +46,28 @@ PEAK(peak_f64_v3, "avx2,fma", double, 32)
 PEAK(peak_f64_v4, "avx512f", double, 64)
 
 /* Chains of dot products into VECTOR accumulators. */
-#define DOT(NAME, TARGET, VECTOR, INPUT, ZERO, STEP)                                                                        \
-    __attribute__((target(TARGET), optimize("O2"), noinline)) static double NAME(int seed) {                               \
-        VECTOR a[CHAINS];                                                                                                   \
-        INPUT x = {0};                                                                                                      \
-        for (int k = 0; k < CHAINS; k++) a[k] = ZERO(k);                                                                    \
-        for (int r = 0; r < ROUNDS; r++)                                                                                    \
-            _Pragma("GCC unroll 12") for (int k = 0; k < CHAINS; k++) {                                                      \
-                a[k] = STEP;                                                                                                \
-                __asm__ volatile("" : "+v"(a[k]));                                                                          \
-            }                                                                                                               \
-        double s = seed;                                                                                                    \
-        for (int k = 0; k < CHAINS; k++) s += (double)a[k][0];                                                              \
-        return s;                                                                                                           \
+#define DOT(NAME, TARGET, VECTOR, INPUT, ZERO, STEP)                                                                   \
+    __attribute__((target(TARGET), optimize("O2"), noinline)) static double NAME(int seed) {                           \
+        VECTOR a[CHAINS];                                                                                              \
+        INPUT x = {0};                                                                                                 \
+        for (int k = 0; k < CHAINS; k++) a[k] = ZERO(k);                                                               \
+        for (int r = 0; r < ROUNDS; r++) _Pragma("GCC unroll 12") for (int k = 0; k < CHAINS; k++) {                   \
+                a[k] = STEP;                                                                                           \
+                __asm__ volatile("" : "+v"(a[k]));                                                                     \
+            }                                                                                                          \
+        double s = seed;                                                                                               \
+        for (int k = 0; k < CHAINS; k++) s += (double)a[k][0];                                                         \
+        return s;                                                                                                      \
     }
-DOT(peak_bf16_512, "avx512f,avx512bw,avx512bf16", __m512, __m512i, _mm512_set1_ps, _mm512_dpbf16_ps(a[k], (__m512bh)x, (__m512bh)x))
+DOT(peak_bf16_512, "avx512f,avx512bw,avx512bf16", __m512, __m512i, _mm512_set1_ps,
+    _mm512_dpbf16_ps(a[k], (__m512bh)x, (__m512bh)x))
 DOT(peak_i8_512, "avx512f,avx512bw,avx512vnni", __m512i, __m512i, _mm512_set1_epi32, _mm512_dpbusd_epi32(a[k], x, x))
 DOT(peak_i8_256, "avx2,avxvnni", __m256i, __m256i, _mm256_set1_epi32, _mm256_dpbusd_avx_epi32(a[k], x, x))
 
-typedef struct peak { double (*run)(int seed); double per_step; } peak;
+typedef struct peak {
+    double (*run)(int seed);
+    double per_step;
+} peak;
 
 static peak peak_of(rt_limit_type type) {
     const int level = rt_host_level();
@@ -70,10 +75,15 @@ static peak peak_of(rt_limit_type type) {
     size_t n;
     switch (type) {
     case RT_LIMIT_F64:
-        return level >= IR_LEVEL_V4 ? (peak){peak_f64_v4, 16} : level >= IR_LEVEL_V3 ? (peak){peak_f64_v3, 8} : (peak){peak_f64_v2, 4};
+        return level >= IR_LEVEL_V4   ? (peak){peak_f64_v4, 16}
+               : level >= IR_LEVEL_V3 ? (peak){peak_f64_v3, 8}
+                                      : (peak){peak_f64_v2, 4};
     case RT_LIMIT_F32:
-        return level >= IR_LEVEL_V4 ? (peak){peak_f32_v4, 32} : level >= IR_LEVEL_V3 ? (peak){peak_f32_v3, 16} : (peak){peak_f32_v2, 8};
-    case RT_LIMIT_BF16: return rt_host_has("avx512f,avx512bw,avx512bf16", &missing, &n) ? (peak){peak_bf16_512, 64} : (peak){0};
+        return level >= IR_LEVEL_V4   ? (peak){peak_f32_v4, 32}
+               : level >= IR_LEVEL_V3 ? (peak){peak_f32_v3, 16}
+                                      : (peak){peak_f32_v2, 8};
+    case RT_LIMIT_BF16:
+        return rt_host_has("avx512f,avx512bw,avx512bf16", &missing, &n) ? (peak){peak_bf16_512, 64} : (peak){0};
     default:
         if (rt_host_has("avx512f,avx512bw,avx512vnni", &missing, &n)) return (peak){peak_i8_512, 128};
         return rt_host_has("avx2,avxvnni", &missing, &n) ? (peak){peak_i8_256, 64} : (peak){0};
@@ -81,21 +91,21 @@ static peak peak_of(rt_limit_type type) {
 }
 
 /* ---- bandwidth ---- */
-#define ADD(NAME, TARGET)                                                                                                   \
-    __attribute__((target(TARGET), optimize("O3"), noinline)) static void NAME(float *restrict a, const float *restrict b,  \
-                                                                                const float *restrict c, int64_t n) {       \
-        for (int64_t i = 0; i < n; i++) a[i] = b[i] + c[i];                                                                 \
+#define ADD(NAME, TARGET)                                                                                              \
+    __attribute__((target(TARGET), optimize("O3"), noinline)) static void NAME(                                        \
+        float *restrict a, const float *restrict b, const float *restrict c, int64_t n) {                              \
+        for (int64_t i = 0; i < n; i++) a[i] = b[i] + c[i];                                                            \
     }
 ADD(add_v2, "sse4.2")
 ADD(add_v3, "avx2")
 ADD(add_v4, "avx512f,prefer-vector-width=512")
 
 typedef struct job {
-    peak    peak;
-    void  (*add)(float *restrict, const float *restrict, const float *restrict, int64_t);
-    float  *memory;
-    int64_t n, repeats;             /* floats of one array, of one worker; times that a tile walks them */
-    bool    is_shared;              /* the arrays are one for all workers, tiles are parts of it */
+    peak peak;
+    void (*add)(float *restrict, const float *restrict, const float *restrict, int64_t);
+    float *memory;
+    int64_t n, repeats; /* floats of one array, of one worker; times that a tile walks them */
+    bool is_shared;     /* the arrays are one for all workers, tiles are parts of it */
     volatile double sink;
 } job;
 
@@ -142,11 +152,16 @@ static void measure_bandwidth(rt_limits *l, rt_limit_level level) {
     const int host = rt_host_level(), n_threads = l->n_threads;
     const double share = share_of(level, n_threads), below = level == RT_LIMIT_L1 ? 0 : share_of(level - 1, n_threads);
     const bool is_memory = level == RT_LIMIT_MEMORY;
-    job j = {.add = host >= IR_LEVEL_V4 ? add_v4 : host >= IR_LEVEL_V3 ? add_v3 : add_v2, .is_shared = is_memory, .repeats = 1};
-    if (!is_memory && !(share >= 2 * below)) return;        /* no room of its own: a small L3 over large L2s */
+    job j = {.add = host >= IR_LEVEL_V4   ? add_v4
+                    : host >= IR_LEVEL_V3 ? add_v3
+                                          : add_v2,
+             .is_shared = is_memory,
+             .repeats = 1};
+    if (!is_memory && !(share >= 2 * below)) return; /* no room of its own: a small L3 over large L2s */
     int64_t tiles = TILES * (int64_t)n_threads, sets = is_memory ? tiles : n_threads;
     /* Half of the level; memory: past any cache's share, and no more than a small machine has. */
-    j.n = (int64_t)((is_memory ? (double)(192 << 20) / (double)tiles : share / 2) / (ARRAYS * sizeof(float))) & ~(int64_t)15;
+    j.n = (int64_t)((is_memory ? (double)(192 << 20) / (double)tiles : share / 2) / (ARRAYS * sizeof(float))) &
+          ~(int64_t)15;
     if (j.n < 16) return;
     if (!is_memory) j.repeats = 1 + (128 << 10) / (j.n * ARRAYS * (int64_t)sizeof(float));
     const size_t bytes = (size_t)sets * ARRAYS * (size_t)j.n * sizeof(float);
@@ -154,25 +169,32 @@ static void measure_bandwidth(rt_limits *l, rt_limit_level level) {
     if (!block) return;
     j.memory = (float *)(void *)(((uintptr_t)block + 63) & ~(uintptr_t)63);
     memset(j.memory, 0, bytes);
-    l->bandwidth[level] = (double)(ARRAYS * sizeof(float)) * (double)j.n * (double)j.repeats * (double)tiles / best_seconds(n_threads, tiles, bandwidth_tile, &j);
+    l->bandwidth[level] = (double)(ARRAYS * sizeof(float)) * (double)j.n * (double)j.repeats * (double)tiles /
+                          best_seconds(n_threads, tiles, bandwidth_tile, &j);
     fu_free(block);
 }
 
 static double measure_peak(rt_limit_type type, int n_threads) {
     job j = {.peak = peak_of(type)};
     const int64_t tiles = TILES * (int64_t)n_threads;
-    return j.peak.run ? j.peak.per_step * CHAINS * ROUNDS * (double)tiles / best_seconds(n_threads, tiles, peak_tile, &j) : 0;
+    return j.peak.run
+               ? j.peak.per_step * CHAINS * ROUNDS * (double)tiles / best_seconds(n_threads, tiles, peak_tile, &j)
+               : 0;
 }
 
 static rt_limits measure(int n_threads) {
     rt_limits l = {.n_threads = n_threads, .is_known = true};
     for (int type = 0; type < RT_LIMIT_TYPES; type++) l.peak[type] = measure_peak(type, n_threads);
     /* Half as wide elements are twice as many: where that does not show, other processes held a core. */
-    for (int again = 0; again < 2 && (l.peak[RT_LIMIT_F32] < 1.6 * l.peak[RT_LIMIT_F64] || l.peak[RT_LIMIT_F32] > 2.4 * l.peak[RT_LIMIT_F64]); again++)
-        for (int type = 0; type < RT_LIMIT_TYPES; type++) l.peak[type] = fmax(l.peak[type], measure_peak(type, n_threads));
+    for (int again = 0; again < 2 && (l.peak[RT_LIMIT_F32] < 1.6 * l.peak[RT_LIMIT_F64] ||
+                                      l.peak[RT_LIMIT_F32] > 2.4 * l.peak[RT_LIMIT_F64]);
+         again++)
+        for (int type = 0; type < RT_LIMIT_TYPES; type++)
+            l.peak[type] = fmax(l.peak[type], measure_peak(type, n_threads));
     for (int level = 0; level < RT_LIMIT_LEVELS; level++) measure_bandwidth(&l, level);
-    for (int level = RT_LIMIT_MEMORY; level-- > 0;)         /* a noisy moment: no level is slower than the one behind it */
-        if (l.bandwidth[level] > 0 && l.bandwidth[level] < l.bandwidth[level + 1]) l.bandwidth[level] = l.bandwidth[level + 1];
+    for (int level = RT_LIMIT_MEMORY; level-- > 0;) /* a noisy moment: no level is slower than the one behind it */
+        if (l.bandwidth[level] > 0 && l.bandwidth[level] < l.bandwidth[level + 1])
+            l.bandwidth[level] = l.bandwidth[level + 1];
     return l;
 }
 
@@ -185,10 +207,13 @@ static bool path_of(const char *dir, int n_threads, char *out, size_t room) {
 static void keep(const rt_limits *l, const char *dir) {
     char path[4096];
     if (!path_of(dir, l->n_threads, path, sizeof path)) return;
-    json_t *d = json_pack("{s:s, s:i, s:s, s:i}", "schema", "fusor-limits/2", "level", rt_host_level(), "cpu", rt_host_brand(), "threads", l->n_threads);
+    json_t *d = json_pack("{s:s, s:i, s:s, s:i}", "schema", "fusor-limits/2", "level", rt_host_level(), "cpu",
+                          rt_host_brand(), "threads", l->n_threads);
     json_t *peaks = json_object(), *bandwidths = json_object();
-    for (int i = 0; i < RT_LIMIT_TYPES; i++) (void)json_object_set_new(peaks, rt_limit_type_names[i], json_real(l->peak[i]));
-    for (int i = 0; i < RT_LIMIT_LEVELS; i++) (void)json_object_set_new(bandwidths, rt_limit_level_names[i], json_real(l->bandwidth[i]));
+    for (int i = 0; i < RT_LIMIT_TYPES; i++)
+        (void)json_object_set_new(peaks, rt_limit_type_names[i], json_real(l->peak[i]));
+    for (int i = 0; i < RT_LIMIT_LEVELS; i++)
+        (void)json_object_set_new(bandwidths, rt_limit_level_names[i], json_real(l->bandwidth[i]));
     if (d) {
         (void)json_object_set_new(d, "peak", peaks);
         (void)json_object_set_new(d, "bandwidth", bandwidths);
@@ -198,7 +223,7 @@ static void keep(const rt_limits *l, const char *dir) {
     json_decref(d);
     if (!n || n >= sizeof text) return;
     fu_part part = {text, n};
-    (void)fu_file_write_atomic(path, 0600, &part, 1);       /* not kept: measured again by the next process */
+    (void)fu_file_write_atomic(path, 0600, &part, 1); /* not kept: measured again by the next process */
 }
 
 static double positive(const json_t *d, const char *list, const char *name) {
@@ -213,12 +238,14 @@ static bool read_file(const char *dir, int n_threads, rt_limits *l) {
     if (!path_of(dir, n_threads, path, sizeof path) || fu_file_read(path, 4096, &data, &n) != 0) return false;
     json_t *d = json_loadb(data, n, 0, NULL);
     fu_free(data);
-    const char *cpu = json_string_value(json_object_get(d, "cpu")), *schema = json_string_value(json_object_get(d, "schema"));
+    const char *cpu = json_string_value(json_object_get(d, "cpu")),
+               *schema = json_string_value(json_object_get(d, "schema"));
     *l = (rt_limits){.n_threads = n_threads};
     for (int i = 0; i < RT_LIMIT_TYPES; i++) l->peak[i] = positive(d, "peak", rt_limit_type_names[i]);
     for (int i = 0; i < RT_LIMIT_LEVELS; i++) l->bandwidth[i] = positive(d, "bandwidth", rt_limit_level_names[i]);
     l->is_known = cpu && schema && strcmp(schema, "fusor-limits/2") == 0 && strcmp(cpu, rt_host_brand()) == 0 &&
-                  json_integer_value(json_object_get(d, "level")) == rt_host_level() && l->peak[RT_LIMIT_F32] > 0 && l->bandwidth[RT_LIMIT_MEMORY] > 0;
+                  json_integer_value(json_object_get(d, "level")) == rt_host_level() && l->peak[RT_LIMIT_F32] > 0 &&
+                  l->bandwidth[RT_LIMIT_MEMORY] > 0;
     json_decref(d);
     return l->is_known;
 }
@@ -275,7 +302,8 @@ rt_bound rt_limits_bound(const rt_limits *l, ir_dtype type, double bytes, double
     double rate = l->peak[type == FUSOR_F64 ? RT_LIMIT_F64 : RT_LIMIT_F32];
     if (type == FUSOR_BF16 && l->peak[RT_LIMIT_BF16] > 0) rate = l->peak[RT_LIMIT_BF16];
     if ((type == FUSOR_I8 || type == FUSOR_U8) && l->peak[RT_LIMIT_I8] > 0) rate = l->peak[RT_LIMIT_I8];
-    const double moving = 1e9 * bytes / l->bandwidth[level], computing = 1e9 * work / rate, least = fmax(moving, computing);
+    const double moving = 1e9 * bytes / l->bandwidth[level], computing = 1e9 * work / rate,
+                 least = fmax(moving, computing);
     if (least < CALL_NS && least < ns / 2) return (rt_bound){"call", 1 - least / ns, least};
     return (rt_bound){moving >= computing ? rt_limit_level_names[level] : "arithmetic", least / ns, least};
 }

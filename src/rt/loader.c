@@ -23,30 +23,33 @@ enum { SLOT = 64, CHUNK_BYTES = 1 << 20, PAGE = 4096 };
 /* One memfd mapped twice. `taken` has a bit for each slot. */
 typedef struct chunk {
     struct chunk *next;
-    char    *rw, *rx;
-    size_t   bytes;
-    pid_t    owner;                 /* the process that made it: a child made by a bare clone ran no fork handler */
-    bool     is_sealed;
-    int      kernels;
-    size_t   n_slots, used_slots, hint;
+    char *rw, *rx;
+    size_t bytes;
+    pid_t owner; /* the process that made it: a child made by a bare clone ran no fork handler */
+    bool is_sealed;
+    int kernels;
+    size_t n_slots, used_slots, hint;
     uint64_t taken[];
 } chunk;
 
 struct rt_code {
-    chunk *home;                    /* NULL: a mapping of its own */
-    char  *rx;
+    chunk *home; /* NULL: a mapping of its own */
+    char *rx;
     size_t bytes, map_bytes, entry;
-    void  *debugger;
+    void *debugger;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static chunk *chunks;
-static rt_code_mode wanted = RT_CODE_AUTO, found = RT_CODE_AUTO;    /* found: what AUTO came to in this process */
+static rt_code_mode wanted = RT_CODE_AUTO, found = RT_CODE_AUTO; /* found: what AUTO came to in this process */
 static int own_mappings;
 static int64_t own_bytes;
 
-static void before_fork(void *user) { (void)user; pthread_mutex_lock(&lock); }
+static void before_fork(void *user) {
+    (void)user;
+    pthread_mutex_lock(&lock);
+}
 static void after_fork(void *user) {
     (void)user;
     for (chunk *c = chunks; c; c = c->next) c->is_sealed = true;
@@ -113,7 +116,7 @@ static void set_taken(chunk *c, size_t from, size_t n, bool value) {
 static size_t find_run(const chunk *c, size_t from, size_t to, size_t n) {
     size_t run = 0;
     for (size_t i = from; i < to; i++) {
-        if (i % 64 == 0 && c->taken[i / 64] == UINT64_MAX) {    /* a full word at once */
+        if (i % 64 == 0 && c->taken[i / 64] == UINT64_MAX) { /* a full word at once */
             run = 0;
             i += 63;
             continue;
@@ -128,7 +131,7 @@ static chunk *find_slots(size_t n, size_t *at_out) {
     pid_t pid = getpid();
     for (chunk *c = chunks, *next; c; c = next) {
         next = c->next;
-        if (c->kernels == 0 && !is_writable(c, pid)) {  /* was empty when a fork sealed it */
+        if (c->kernels == 0 && !is_writable(c, pid)) { /* was empty when a fork sealed it */
             free_chunk(c);
             continue;
         }

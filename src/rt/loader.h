@@ -16,14 +16,19 @@ typedef struct rt_code rt_code;
 
 /* What tools that look at the code are told: the text that it was made of, and its line table (ir/codegen_api.h), if it
  * has one. All borrowed for the call. */
-typedef struct rt_code_debug { const char *text; size_t text_bytes; const void *lines; size_t lines_bytes; } rt_code_debug;
-/* Copies the blob. *out is owned by the caller (rt_code_release). symbol and debug (may be NULL): for perf (FUSOR_PERF) and GDB
- * (FUSOR_GDB=1). Errors: ARGUMENT (entry outside the blob, empty blob), MEMORY, UNSUPPORTED (executable memory is
- * forbidden here). */
+typedef struct rt_code_debug {
+    const char *text;
+    size_t text_bytes;
+    const void *lines;
+    size_t lines_bytes;
+} rt_code_debug;
+/* Copies the blob. *out is owned by the caller (rt_code_release). symbol and debug (may be NULL): for perf (FUSOR_PERF)
+ * and GDB (FUSOR_GDB=1). Errors: ARGUMENT (entry outside the blob, empty blob), MEMORY, UNSUPPORTED (executable memory
+ * is forbidden here). */
 fusor_status rt_code_load(fu_error *e, const void *blob, size_t bytes, uint64_t entry, const char *symbol,
                           const rt_code_debug *debug, rt_code **out);
-void *rt_code_entry(const rt_code *c);      /* address of the function at `entry` */
-const void *rt_code_blob(const rt_code *c, size_t *bytes_out);  /* the blob where it runs, readable */
+void *rt_code_entry(const rt_code *c);                         /* address of the function at `entry` */
+const void *rt_code_blob(const rt_code *c, size_t *bytes_out); /* the blob where it runs, readable */
 /* Nothing may run in it any more. NULL is allowed. */
 void rt_code_release(rt_code *c);
 
@@ -32,8 +37,8 @@ typedef enum rt_code_mode { RT_CODE_AUTO, RT_CODE_DUAL, RT_CODE_PROTECT, RT_CODE
 void rt_code_set_mode(rt_code_mode mode);
 
 typedef struct rt_code_stats {
-    int     chunks, sealed_chunks, kernels;
-    int64_t mapped_bytes, used_bytes;       /* of executable memory */
+    int chunks, sealed_chunks, kernels;
+    int64_t mapped_bytes, used_bytes; /* of executable memory */
 } rt_code_stats;
 rt_code_stats rt_code_get_stats(void);
 #endif

@@ -9,7 +9,8 @@
 
 rt_profile *rt_profile_new(void) { return fu_calloc(1, sizeof(rt_profile)); }
 
-/* Adds a word and a blank between; a list that has no room for it ends with "...". once: unless the list ends with it. */
+/* Adds a word and a blank between; a list that has no room for it ends with "...". once: unless the list ends with it.
+ */
 static void add_word(char *list, size_t room, const char *word, bool once) {
     const size_t n = strlen(list), w = strlen(word);
     if (n >= 4 && strcmp(list + n - 4, " ...") == 0) return;
@@ -19,7 +20,10 @@ static void add_word(char *list, size_t room, const char *word, bool once) {
 }
 
 int rt_profile_add(rt_profile *p, const ir_plan *plan, int number, const char *symbol) {
-    static const char *const kinds[] = {[IR_STEP_KERNEL] = "kernel", [IR_STEP_REFERENCE] = "reference", [IR_STEP_CHECK] = "check", [IR_STEP_COPY] = "copy"};
+    static const char *const kinds[] = {[IR_STEP_KERNEL] = "kernel",
+                                        [IR_STEP_REFERENCE] = "reference",
+                                        [IR_STEP_CHECK] = "check",
+                                        [IR_STEP_COPY] = "copy"};
     int i = atomic_fetch_add(&p->used, 1);
     if (i >= RT_PROFILE_ENTRIES) {
         atomic_store(&p->used, RT_PROFILE_ENTRIES);
@@ -28,7 +32,8 @@ int rt_profile_add(rt_profile *p, const ir_plan *plan, int number, const char *s
     rt_profile_entry *e = &p->entry[i];
     const ir_step *s = &plan->steps.at[number];
     snprintf(e->function, sizeof e->function, "%s", plan->graph->name ? plan->graph->name : "");
-    snprintf(e->kind, sizeof e->kind, "%s", s->kind == IR_STEP_KERNEL ? ir_kernel_kind_names[s->kernel->kind] : kinds[s->kind]);
+    snprintf(e->kind, sizeof e->kind, "%s",
+             s->kind == IR_STEP_KERNEL ? ir_kernel_kind_names[s->kernel->kind] : kinds[s->kind]);
     snprintf(e->symbol, sizeof e->symbol, "%s", symbol ? symbol : "");
     e->step = number;
     e->type = ir_step_work_type(plan, number);
@@ -39,10 +44,12 @@ int rt_profile_add(rt_profile *p, const ir_plan *plan, int number, const char *s
         if (n->meta_name) add_word(e->names, sizeof e->names, n->meta_name, true);
         if (n->meta_loc) snprintf(place, sizeof place, "%s", n->meta_loc);
         else if (n->loc.line && plan->graph->source)
-            snprintf(place, sizeof place, "%.60s:%u:%u", plan->graph->source->name ? plan->graph->source->name : "<text>", n->loc.line, n->loc.col);
+            snprintf(place, sizeof place, "%.60s:%u:%u",
+                     plan->graph->source->name ? plan->graph->source->name : "<text>", n->loc.line, n->loc.col);
         if (place[0]) add_word(e->places, sizeof e->places, place, true);
     }
-    if (s->kind == IR_STEP_REFERENCE) snprintf(e->ops, sizeof e->ops, "%s", ir_ops[ir_at(plan->graph, s->node)->op].name);
+    if (s->kind == IR_STEP_REFERENCE)
+        snprintf(e->ops, sizeof e->ops, "%s", ir_ops[ir_at(plan->graph, s->node)->op].name);
     atomic_store_explicit(&e->is_ready, true, memory_order_release);
     return i + 1;
 }
@@ -60,15 +67,20 @@ void rt_profile_count(rt_profile *p, int entry, int64_t ns, const ir_cost *cost)
     rt_profile_entry *e = &p->entry[entry - 1];
     const int64_t call = atomic_fetch_add_explicit(&e->calls, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&e->ns, ns, memory_order_relaxed);
-    atomic_store_explicit(&e->recent[call % RT_PROFILE_RECENT], ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX, memory_order_relaxed);
+    atomic_store_explicit(&e->recent[call % RT_PROFILE_RECENT], ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX,
+                          memory_order_relaxed);
     int64_t least = atomic_load_explicit(&e->min_ns, memory_order_relaxed);
-    while ((least == 0 || ns < least) && !atomic_compare_exchange_weak_explicit(&e->min_ns, &least, ns, memory_order_relaxed, memory_order_relaxed)) {}
+    while ((least == 0 || ns < least) &&
+           !atomic_compare_exchange_weak_explicit(&e->min_ns, &least, ns, memory_order_relaxed, memory_order_relaxed)) {
+    }
     add_to(&e->bytes, cost->bytes_read + cost->bytes_written);
     add_to(&e->flops, cost->flops);
     add_to(&e->work, cost->work);
 }
 
-static int by_size(const void *a, const void *b) { return (*(const uint32_t *)a > *(const uint32_t *)b) - (*(const uint32_t *)a < *(const uint32_t *)b); }
+static int by_size(const void *a, const void *b) {
+    return (*(const uint32_t *)a > *(const uint32_t *)b) - (*(const uint32_t *)a < *(const uint32_t *)b);
+}
 
 int64_t rt_profile_median(const rt_profile_entry *e) {
     uint32_t v[RT_PROFILE_RECENT];

@@ -20,12 +20,23 @@
 
 enum { SHARES = 64, CHUNKS_PER_WORKER = 8, LINE = 64 };
 
-typedef struct share { _Alignas(LINE) _Atomic int64_t next; int64_t end; } share;
+typedef struct share {
+    _Alignas(LINE) _Atomic int64_t next;
+    int64_t end;
+} share;
 /* Tiles of one phase, dealt out. */
-typedef struct deal { int n_shares; int64_t chunk; share part[SHARES]; } deal;
+typedef struct deal {
+    int n_shares;
+    int64_t chunk;
+    share part[SHARES];
+} deal;
 
 /* Two deals alternate: the one of phase p + 1 is set up while phase p runs, so a phase costs one barrier. */
-typedef struct job { const rt_phase *phases; int n_phases, n_threads; deal deals[2]; } job;
+typedef struct job {
+    const rt_phase *phases;
+    int n_phases, n_threads;
+    deal deals[2];
+} job;
 
 static _Thread_local int depth;
 
@@ -83,11 +94,15 @@ typedef struct crew {
     job *job;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool is_open;                       /* all members are known: begin */
+    bool is_open; /* all members are known: begin */
     int n_members, waiting;
     unsigned generation;
 } crew;
-typedef struct member { crew *crew; int worker; pthread_t thread; } member;
+typedef struct member {
+    crew *crew;
+    int worker;
+    pthread_t thread;
+} member;
 
 static void crew_barrier(void *arg) {
     crew *c = arg;
@@ -155,7 +170,11 @@ static void team_barrier(void *arg) {
 #pragma omp barrier
 }
 
-typedef struct gate { pthread_mutex_t lock; pthread_cond_t opened; bool is_open; } gate;
+typedef struct gate {
+    pthread_mutex_t lock;
+    pthread_cond_t opened;
+    bool is_open;
+} gate;
 static void *wait_at_gate(void *arg) {
     gate *g = arg;
     pthread_mutex_lock(&g->lock);
@@ -195,7 +214,10 @@ static void run_team(job *j) {
 #endif
 
 /* ---- the caller's parallel-for ---- */
-typedef struct own_task { deal deal; const rt_phase *phase; } own_task;
+typedef struct own_task {
+    deal deal;
+    const rt_phase *phase;
+} own_task;
 static void run_own_task(void *arg, int64_t index) {
     own_task *t = arg;
     take_tiles(&t->deal, t->phase, (int)index);
@@ -211,7 +233,7 @@ static void run_own(int n_threads, int n_phases, const rt_phase *phases, const r
         own_task t = {.phase = &phases[p]};
         set_up(&t.deal, &phases[p], n_threads);
         own->run(own->user, n_threads, run_own_task, &t);
-        take_tiles(&t.deal, &phases[p], 0);     /* what a callback that ran too few tasks left */
+        take_tiles(&t.deal, &phases[p], 0); /* what a callback that ran too few tasks left */
     }
 }
 

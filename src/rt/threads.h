@@ -25,7 +25,11 @@ typedef struct rt_parallel_for {
     void (*run)(void *user, int64_t n, void (*task)(void *arg, int64_t index), void *arg);
     void *user;
 } rt_parallel_for;
-typedef struct rt_phase { int64_t n_tiles; rt_tile_fn fn; void *user; } rt_phase;
+typedef struct rt_phase {
+    int64_t n_tiles;
+    rt_tile_fn fn;
+    void *user;
+} rt_phase;
 
 /* Runs all tiles and returns. Serial (worker 0, no OpenMP touched) when n_threads <= 1, n_tiles <= 1, or inside a tile.
  * n_threads above the number of cores is honoured, up to RT_MAX_THREADS; where the system refuses more threads, with

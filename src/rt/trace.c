@@ -9,7 +9,8 @@ void rt_trace_free(rt_trace *t) { fu_free(t); }
 
 void rt_trace_reset(rt_trace *t) {
     const int64_t used = atomic_load(&t->used);
-    for (int64_t i = 0; i < used && i < RT_TRACE_EVENTS; i++) atomic_store_explicit(&t->event[i].is_ready, false, memory_order_relaxed);
+    for (int64_t i = 0; i < used && i < RT_TRACE_EVENTS; i++)
+        atomic_store_explicit(&t->event[i].is_ready, false, memory_order_relaxed);
     atomic_store(&t->used, 0);
 }
 
@@ -50,7 +51,8 @@ void rt_trace_add_step(rt_trace *t, int entry, int64_t begin_ns, int64_t end_ns)
     done(e);
 }
 
-void rt_trace_add_tiles(rt_trace *t, int entry, int phase, int64_t first, int64_t last, int64_t begin_ns, int64_t end_ns) {
+void rt_trace_add_tiles(rt_trace *t, int entry, int phase, int64_t first, int64_t last, int64_t begin_ns,
+                        int64_t end_ns) {
     rt_event *e = take(t, RT_EVENT_TILES, begin_ns, end_ns);
     if (!e) return;
     e->entry = entry - 1;

@@ -5,7 +5,14 @@
 
 /* A tile is large enough that taking it (some 50 ns with a contended counter) does not show, and small enough that a
  * worker which lost its core delays the end by little. */
-enum { TURN_ROWS = 256, TURN_COLUMNS = 64, TILE_MIN = 16 << 10, TILE_MAX = 64 << 10, TILES_PER_THREAD = 4, COLUMN_STEP = 64 };
+enum {
+    TURN_ROWS = 256,
+    TURN_COLUMNS = 64,
+    TILE_MIN = 16 << 10,
+    TILE_MAX = 64 << 10,
+    TILES_PER_THREAD = 4,
+    COLUMN_STEP = 64
+};
 /* Work that is not worth a team, in element visits of a cheap kernel (3 accesses each): a fork and join costs 0.7
  * microseconds while the team spins and 13 to 25 when it sleeps; 16 Ki elements of an addition take 2. And products,
  * for contractions. */
@@ -49,11 +56,12 @@ static void tune_map(const ir_kernel *k, const int64_t *size, int n_threads, int
     int64_t columns = k->n_dims ? size[k->n_dims - 1] : 1, total = all(k, size);
     int64_t rows = columns > 0 ? total / columns : 0;
     /* Alone, nothing is gained by stopping: streams of loads that run on are prefetched best. */
-    int64_t tile = n_threads == 1 ? at_least_one(total) : clamp(ceil_div(total, (int64_t)n_threads * TILES_PER_THREAD), TILE_MIN, TILE_MAX);
-    if (ir_kernel_is_transposed(k)) {       /* some rows of pages read, some written: both stay in the TLB and L2 */
+    int64_t tile = n_threads == 1 ? at_least_one(total)
+                                  : clamp(ceil_div(total, (int64_t)n_threads * TILES_PER_THREAD), TILE_MIN, TILE_MAX);
+    if (ir_kernel_is_transposed(k)) { /* some rows of pages read, some written: both stay in the TLB and L2 */
         tune[IR_TUNE_MAP_ROWS] = TURN_ROWS;
         tune[IR_TUNE_MAP_COLUMNS] = TURN_COLUMNS;
-    } else if (columns > tile && !ir_kernel_is_scatter(k)) {        /* a line's updates apply in order */
+    } else if (columns > tile && !ir_kernel_is_scatter(k)) { /* a line's updates apply in order */
         tune[IR_TUNE_MAP_ROWS] = 1;
         tune[IR_TUNE_MAP_COLUMNS] = round_up(tile, COLUMN_STEP);
     } else {
@@ -95,8 +103,8 @@ static void tune_reduce(const ir_kernel *k, const int64_t *size, int n_threads, 
     tune[IR_TUNE_REDUCE_FINISH_GRAIN] = grain(times(rows, chunks), times(at_least_one(partials), columns), n_threads);
 }
 
-/* A line is split where there are fewer lines than threads: each block is scanned twice then, so two threads would gain nothing
- * (1e6 elements on two threads: 592 microseconds split, 585 by one thread). */
+/* A line is split where there are fewer lines than threads: each block is scanned twice then, so two threads would gain
+ * nothing (1e6 elements on two threads: 592 microseconds split, 585 by one thread). */
 static void tune_scan(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
     int64_t lines = product(k, size, "p"), length = product(k, size, "r"), units = lines, each = length;
     tune[IR_TUNE_SCAN_COLUMNS] = COLUMN_STEP;
@@ -124,15 +132,20 @@ static void tune_row(const ir_kernel *k, const int64_t *size, int n_threads, int
 /* What tune_contract knows of a call; counts of panels are those of register tiles. */
 typedef struct contraction {
     const ir_kernel *k;
-    int64_t m, n, kk, kc, batches, bytes;   /* kc: columns of a K block, in words */
-    int64_t mp, np;                         /* panels of rows and columns */
-    int64_t row[2], column[2];              /* strides in bytes of an operand along m (n) and along k; row < 0: unknown */
-    int64_t element[2];                     /* bytes of one of it */
+    int64_t m, n, kk, kc, batches, bytes; /* kc: columns of a K block, in words */
+    int64_t mp, np;                       /* panels of rows and columns */
+    int64_t row[2], column[2];            /* strides in bytes of an operand along m (n) and along k; row < 0: unknown */
+    int64_t element[2];                   /* bytes of one of it */
 } contraction;
 
 static contraction measure(const ir_kernel *k, const int64_t *size, const int64_t *stride) {
-    contraction c = {.k = k, .m = product(k, size, "m"), .n = product(k, size, "n"), .kk = product(k, size, "k"),
-                     .batches = product(k, size, "pb"), .bytes = 4, .row = {-1, -1}};
+    contraction c = {.k = k,
+                     .m = product(k, size, "m"),
+                     .n = product(k, size, "n"),
+                     .kk = product(k, size, "k"),
+                     .batches = product(k, size, "pb"),
+                     .bytes = 4,
+                     .row = {-1, -1}};
     int dim[2] = {k->n_dims - 3, k->n_dims - 2}, dim_k = k->n_dims - 1;
     for (int i = 0; i < k->n_insts; i++) {
         if (k->inst[i].op != IR_OP_MATMUL) continue;
@@ -180,13 +193,15 @@ static bool is_b_in_place(const contraction *c) {
 
 /* Can `panels` be cut into that many equal blocks (the last may be shorter), so that each thread gets as many tiles? */
 static bool is_even_split(int64_t panels, int64_t blocks, int64_t tiles_of_each, int n_threads) {
-    return blocks >= 1 && ceil_div(panels, ceil_div(panels, blocks)) == blocks && times(blocks, tiles_of_each) % n_threads == 0;
+    return blocks >= 1 && ceil_div(panels, ceil_div(panels, blocks)) == blocks &&
+           times(blocks, tiles_of_each) % n_threads == 0;
 }
 
-/* Into how many blocks: those that a team is done with first, `tiles_of_each` tiles each, no fewer than `fewest`; of equals,
- * what comes nearest to `enough` tiles. */
+/* Into how many blocks: those that a team is done with first, `tiles_of_each` tiles each, no fewer than `fewest`; of
+ * equals, what comes nearest to `enough` tiles. */
 static int64_t cut(int64_t panels, int64_t fewest, int64_t tiles_of_each, int64_t enough, int n_threads) {
-    int64_t wanted = clamp(ceil_div(enough, at_least_one(tiles_of_each)), fewest, panels), best = wanted, least = INT64_MAX;
+    int64_t wanted = clamp(ceil_div(enough, at_least_one(tiles_of_each)), fewest, panels), best = wanted,
+            least = INT64_MAX;
     int64_t most = clamp(4 * wanted, fewest, panels);
     for (int64_t blocks = fewest; blocks <= most; blocks++) {
         int64_t each = ceil_div(panels, blocks), off = blocks < wanted ? wanted - blocks : blocks - wanted;
@@ -211,13 +226,14 @@ static int64_t even_blocks(int64_t rows, int64_t blocks, int64_t tiles_of_each, 
  * by. For more tiles than that gives, the team cuts columns where operand 0 is read in place, else rows: a block of
  * columns packs operand 0 anew. (Two threads, 128^3 and 256^3: by columns 1.13 times as fast as by rows; above, 1.03
  * with all rows in a block, which then come from L3.) */
-static void tune_contract(const ir_kernel *k, const int64_t *size, const int64_t *stride, int n_threads, int64_t *tune) {
+static void tune_contract(const ir_kernel *k, const int64_t *size, const int64_t *stride, int n_threads,
+                          int64_t *tune) {
     enum { TILE_PRODUCTS = 64 << 10 }; /* a tile of fewer is not worth taking */
     contraction c = measure(k, size, stride);
     int64_t mr = at_least_one(k->tile.mr), nr = at_least_one(k->tile.nr), l2 = rt_host_caches()->l2_bytes;
     bool in_place = is_a_in_place(&c);
-    int64_t nc = clamp(1024 / nr, 1, c.np);                         /* in register tiles from here on; 512 packs operand 0 twice at
-                                                                       1024 columns: 3 % slower (Zen 5, fusor bench) */
+    int64_t nc = clamp(1024 / nr, 1, c.np); /* in register tiles from here on; 512 packs operand 0 twice at
+                                               1024 columns: 3 % slower (Zen 5, fusor bench) */
     int64_t row_bytes = (c.kc + (c.kk > k->tile.kb ? nc * nr : 0)) * c.bytes * mr;
     int64_t mc = clamp(l2 * 6 / 10 / row_bytes, 1, c.mp);
     if (n_threads > 1 && in_place) {
@@ -244,30 +260,42 @@ static void tune_contract(const ir_kernel *k, const int64_t *size, const int64_t
 
 /* Whole images, or so few rows of one that there are enough tiles for the team, but some panels of columns in each. */
 static void tune_window(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
-    int64_t batches = at_least_one(product(k, size, "b")), y = at_least_one(product(k, size, "y")), n = at_least_one(product(k, size, "n"));
+    int64_t batches = at_least_one(product(k, size, "b")), y = at_least_one(product(k, size, "y")),
+            n = at_least_one(product(k, size, "n"));
     int64_t rows = y, fewest = clamp(ceil_div(4 * at_least_one(k->tile.nr), n), 1, y);
-    if (n_threads > 1 && batches % n_threads) rows = ceil_div(y, ceil_div((int64_t)n_threads * TILES_PER_THREAD, batches));
+    if (n_threads > 1 && batches % n_threads)
+        rows = ceil_div(y, ceil_div((int64_t)n_threads * TILES_PER_THREAD, batches));
     tune[IR_TUNE_WINDOW_ROWS] = rows < fewest ? fewest : rows;
     /* Their weights stay in half of L2 while the columns go by. */
-    const int64_t mr = at_least_one(k->tile.mr), row_bytes = times(at_least_one(product(k, size, "k")), ir_dtypes[ir_kernel_contract_acc(k)].bytes);
+    const int64_t mr = at_least_one(k->tile.mr),
+                  row_bytes = times(at_least_one(product(k, size, "k")), ir_dtypes[ir_kernel_contract_acc(k)].bytes);
     tune[IR_TUNE_WINDOW_CHANNELS] = times(mr, at_least_one(rt_host_caches()->l2_bytes / 2 / times(row_bytes, mr)));
 }
 
-enum { FLAT_PANELS = 4, HIGH_PANELS = 16 };     /* 1024 rows on one thread: 4 to 16 are within 2 % of the best, 1 and 64 up to 5 % above */
-/* Rows of a contraction that a row program goes on with. A block as wide as n keeps them in L2, unless it would be so flat that each
- * row of tiles streams all of operand 1, or there were fewer blocks than threads: then phase 2 reads them from memory. */
+enum {
+    FLAT_PANELS = 4,
+    HIGH_PANELS = 16
+}; /* 1024 rows on one thread: 4 to 16 are within 2 % of the best, 1 and 64 up to 5 % above */
+/* Rows of a contraction that a row program goes on with. A block as wide as n keeps them in L2, unless it would be so
+ * flat that each row of tiles streams all of operand 1, or there were fewer blocks than threads: then phase 2 reads
+ * them from memory. */
 static void tune_contract_rows(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
-    int64_t mr = at_least_one(k->tile.mr), nr = at_least_one(k->tile.nr), kb = at_least_one(k->tile.kb), bytes = ir_dtypes[ir_kernel_contract_acc(k)].bytes;
-    int64_t m = product(k, size, "m"), n = product(k, size, "n"), kk = product(k, size, "k"), batches = product(k, size, "b");
+    int64_t mr = at_least_one(k->tile.mr), nr = at_least_one(k->tile.nr), kb = at_least_one(k->tile.kb),
+            bytes = ir_dtypes[ir_kernel_contract_acc(k)].bytes;
+    int64_t m = product(k, size, "m"), n = product(k, size, "n"), kk = product(k, size, "k"),
+            batches = product(k, size, "b");
     int64_t mp = at_least_one(ceil_div(m, mr)), np = at_least_one(ceil_div(n, nr)), l2 = rt_host_caches()->l2_bytes;
-    int64_t row_bytes = times(clamp(kk, 1, kb) + (kk > kb ? times(np, nr) : 0), bytes * mr) + ir_kernel_row_value_bytes(k, mr, n);
+    int64_t row_bytes =
+        times(clamp(kk, 1, kb) + (kk > kb ? times(np, nr) : 0), bytes * mr) + ir_kernel_row_value_bytes(k, mr, n);
     int64_t mc = clamp(l2 * 6 / 10 / at_least_one(row_bytes), 0, mp < HIGH_PANELS ? mp : HIGH_PANELS);
     bool is_flat = mc < mp && mc < FLAT_PANELS && times(times(kk, np * nr), bytes) > l2;
     if (mc < 1 || is_flat || (n_threads > 1 && times(batches, mp) < 2 * (int64_t)n_threads)) {
         tune[IR_TUNE_CONTRACT_ROWS] = grain(times(batches, m), n, n_threads);
         return;
     }
-    while (n_threads > 1 && mc > 1 && times(batches, ceil_div(mp, mc)) < (int64_t)n_threads * (mc > 4 ? TILES_PER_THREAD : 1)) mc = ceil_div(mc, 2);
+    while (n_threads > 1 && mc > 1 &&
+           times(batches, ceil_div(mp, mc)) < (int64_t)n_threads * (mc > 4 ? TILES_PER_THREAD : 1))
+        mc = ceil_div(mc, 2);
     mc = ceil_div(mp, even_blocks(mp, ceil_div(mp, mc), batches, n_threads));
     tune[IR_TUNE_CONTRACT_MC] = mc * mr;
     tune[IR_TUNE_CONTRACT_NC] = times(np, nr);
@@ -276,12 +304,15 @@ static void tune_contract_rows(const ir_kernel *k, const int64_t *size, int n_th
 
 /* Panels of queries that share what a tile does for a block of keys: a few, as long as there are tiles enough. */
 static void tune_attention(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
-    int64_t panels = at_least_one(ceil_div(product(k, size, "m"), at_least_one(k->tile.nr))), batches = product(k, size, "bh"), n = 4;
-    while (n > 1 && n_threads > 1 && times(batches, ceil_div(panels, n)) < (int64_t)n_threads * TILES_PER_THREAD) n /= 2;
+    int64_t panels = at_least_one(ceil_div(product(k, size, "m"), at_least_one(k->tile.nr))),
+            batches = product(k, size, "bh"), n = 4;
+    while (n > 1 && n_threads > 1 && times(batches, ceil_div(panels, n)) < (int64_t)n_threads * TILES_PER_THREAD)
+        n /= 2;
     tune[IR_TUNE_ATTENTION_PANELS] = ceil_div(panels, ceil_div(panels, n));
 }
 
-void rt_tune(const ir_kernel *k, const int64_t *size, const int64_t *stride, int n_threads, int64_t tune[IR_TUNE_COUNT]) {
+void rt_tune(const ir_kernel *k, const int64_t *size, const int64_t *stride, int n_threads,
+             int64_t tune[IR_TUNE_COUNT]) {
     for (int i = 0; i < IR_TUNE_COUNT; i++) tune[i] = 0;
     if (n_threads < 1) n_threads = 1;
     switch (k->kind) {
@@ -301,12 +332,15 @@ void rt_tune(const ir_kernel *k, const int64_t *size, const int64_t *stride, int
 
 int64_t rt_tune_work(const ir_kernel *k, const int64_t *size) {
     int64_t elements = all(k, size);
-    if (k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW) return times(elements / SERIAL_PRODUCTS, SERIAL_WORK) + elements % SERIAL_PRODUCTS * SERIAL_WORK / SERIAL_PRODUCTS;
+    if (k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW)
+        return times(elements / SERIAL_PRODUCTS, SERIAL_WORK) +
+               elements % SERIAL_PRODUCTS * SERIAL_WORK / SERIAL_PRODUCTS;
     if (k->kind == IR_KERNEL_ATTENTION) {
         int64_t products = times(product(k, size, "bhmj"), product(k, size, "n") + product(k, size, "k"));
-        return times(products / SERIAL_PRODUCTS, SERIAL_WORK) + products % SERIAL_PRODUCTS * SERIAL_WORK / SERIAL_PRODUCTS;
+        return times(products / SERIAL_PRODUCTS, SERIAL_WORK) +
+               products % SERIAL_PRODUCTS * SERIAL_WORK / SERIAL_PRODUCTS;
     }
-    int64_t quarters = 0;   /* of an access */
+    int64_t quarters = 0; /* of an access */
     for (int i = 0; i < k->n_insts; i++) {
         uint16_t op = k->inst[i].op;
         if (op == IR_K_LOAD || op == IR_K_STORE) quarters += 4;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* first_program.c: the README's first program, then the optimizer step of the same document, against the public headers. */
+/* first_program.c: the README's first program, then the optimizer step of the same document, against the public
+ * headers. */
 #include <fusor/fusor.h>
 #include <stdio.h>
 
@@ -9,7 +10,8 @@ static int step(void) {
     fusor_status status;
     fusor_context *ctx = fusor_context_new(NULL);
     fusor_tensor M = fusor_wrap(ctx, m, FUSOR_F32, FUSOR_SHAPE(4)), V = fusor_wrap(ctx, v, FUSOR_F32, FUSOR_SHAPE(4));
-    fusor_tensor P = fusor_wrap(ctx, p, FUSOR_F32, FUSOR_SHAPE(4)), G = fusor_wrap_const(ctx, g, FUSOR_F32, FUSOR_SHAPE(4));
+    fusor_tensor P = fusor_wrap(ctx, p, FUSOR_F32, FUSOR_SHAPE(4)),
+                 G = fusor_wrap_const(ctx, g, FUSOR_F32, FUSOR_SHAPE(4));
     FUSOR_SCOPE(ctx, &status) {
         fusor_tensor m1 = fusor_add(fusor_mul(M, .9), fusor_mul(G, .1));
         fusor_tensor v1 = fusor_add(fusor_mul(V, .999), fusor_mul(fusor_square(G), .001));

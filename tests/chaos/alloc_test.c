@@ -11,17 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const programs[] =
-    {
-        "func @f(%x: f32[N], %y: f32[N]) -> f32[N] { %s = add(%x, %y) %r = mul(%s, 0.5) return %r }",
-        "func @f(%x: f32[N], %y: f32[N]) -> (f32[N], f32) { %s = softmax(%x) %t = mul(%s, %y) %r = reduce_sum(%t) "
-        "return %t, %r }",
-        "func @f(%x: f32[N], %y: f32[N]) -> (%r: f32[N] alias %x) { %a = unsqueeze(%x, axes=[1]) %b = unsqueeze(%y, "
-        "axes=[0]) %m = matmul(%a, %b) "
-        "%s = reduce_sum(%m, axes=[1]) %r = @g(%s) return %r }\n"
-        "func @g(%x: f32[K]) -> f32[K] { %r = tanh(%x) return %r }",
-        "func @f(%x: f32[N], %y: f32[N]) -> f16[N] { %a = cast(%x, f16) %b = cast(%y, f16) %r = add(%a, %b) return %r "
-        "}", /* the reference evaluator */
+static const char *const programs[] = {
+    "func @f(%x: f32[N], %y: f32[N]) -> f32[N] { %s = add(%x, %y) %r = mul(%s, 0.5) return %r }",
+    "func @f(%x: f32[N], %y: f32[N]) -> (f32[N], f32) { %s = softmax(%x) %t = mul(%s, %y) %r = reduce_sum(%t) "
+    "return %t, %r }",
+    "func @f(%x: f32[N], %y: f32[N]) -> (%r: f32[N] alias %x) { %a = unsqueeze(%x, axes=[1]) %b = unsqueeze(%y, "
+    "axes=[0]) %m = matmul(%a, %b) "
+    "%s = reduce_sum(%m, axes=[1]) %r = @g(%s) return %r }\n"
+    "func @g(%x: f32[K]) -> f32[K] { %r = tanh(%x) return %r }",
+    "func @f(%x: f32[N], %y: f32[N]) -> f16[N] { %a = cast(%x, f16) %b = cast(%y, f16) %r = add(%a, %b) return %r "
+    "}", /* the reference evaluator */
 };
 enum { N = 40, N_PROGRAMS = sizeof programs / sizeof *programs, ENOUGH = 25 };
 

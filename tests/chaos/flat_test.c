@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* flat_test.c: many different kernels compiled, run and released: resident memory stays flat, released code is unmapped, and
- * the limits of the memory table and of the directory are kept. FUSOR_FLAT_KERNELS says how many (default 240; make check-long:
- * 10000). */
+/* flat_test.c: many different kernels compiled, run and released: resident memory stays flat, released code is
+ * unmapped, and the limits of the memory table and of the directory are kept. FUSOR_FLAT_KERNELS says how many (default
+ * 240; make check-long: 10000). */
 #include "fusor/fusor.h"
 #include "rt/cpuinfo.h"
 #include "rt/loader.h"
@@ -53,7 +53,8 @@ static int64_t directory_bytes(int *n_out) {
 static void text_of(int number, char *text, size_t room) {
     static const char *const ops[] = {"add", "sub", "mul", "maximum", "minimum", "div"};
     int n = snprintf(text, room, "func @f(%%v0: f32[N], %%b: f32[N]) -> f32[N] {\n");
-    for (int s = 0; s < STEPS; s++, number /= 6) n += snprintf(text + n, room - (size_t)n, "  %%v%d = %s(%%v%d, %%b)\n", s + 1, ops[number % 6], s);
+    for (int s = 0; s < STEPS; s++, number /= 6)
+        n += snprintf(text + n, room - (size_t)n, "  %%v%d = %s(%%v%d, %%b)\n", s + 1, ops[number % 6], s);
     snprintf(text + n, room - (size_t)n, "  return %%v%d\n}\n", STEPS);
 }
 
@@ -77,7 +78,8 @@ static void run_one(fusor_context *ctx, int number) {
     float x[N], b[N], y[N];
     text_of(number, text, sizeof text);
     for (int i = 0; i < N; i++) x[i] = (float)(i - 11) * 0.75f, b[i] = 1.5f + (float)(i % 5);
-    fusor_buffer in[2] = {{.data = x, .dtype = FUSOR_F32, .rank = 1, .shape = {N}}, {.data = b, .dtype = FUSOR_F32, .rank = 1, .shape = {N}}};
+    fusor_buffer in[2] = {{.data = x, .dtype = FUSOR_F32, .rank = 1, .shape = {N}},
+                          {.data = b, .dtype = FUSOR_F32, .rank = 1, .shape = {N}}};
     fusor_buffer out = {.data = y, .dtype = FUSOR_F32, .rank = 1, .shape = {N}};
     cr_assert_eq(fusor_compile_text(ctx, text, NULL, &exe), FUSOR_OK, "%s", fusor_error_message(ctx));
     cr_assert_eq(fusor_executable_call(exe, 2, in, 1, &out), FUSOR_OK, "%s", fusor_error_message(ctx));
@@ -114,12 +116,14 @@ Test(flat, kernels_come_and_go, .timeout = 3000) {
         if (round == ROUNDS / 4) first_kb = status_kb("VmRSS");
     }
     int64_t last_kb = status_kb("VmRSS"), slack_kb = first_kb / 20;
-    fprintf(stderr, "%d kernels: VmRSS %lld kB after a quarter, %lld kB at the end, %d files left\n", n, (long long)first_kb, (long long)last_kb, n_files);
+    fprintf(stderr, "%d kernels: VmRSS %lld kB after a quarter, %lld kB at the end, %d files left\n", n,
+            (long long)first_kb, (long long)last_kb, n_files);
     char command[300];
     snprintf(command, sizeof command, "rm -rf %s", dir);
     cr_assert_eq(system(command), 0);
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
-    cr_assert(last_kb <= first_kb + slack_kb, "memory grew from %lld to %lld kB over %d kernels", (long long)first_kb, (long long)last_kb, n);
+    cr_assert(last_kb <= first_kb + slack_kb, "memory grew from %lld to %lld kB over %d kernels", (long long)first_kb,
+              (long long)last_kb, n);
 #else
     (void)slack_kb;
 #endif

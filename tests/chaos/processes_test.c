@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* processes_test.c: 8 processes of 4 threads work in one cache directory while they are killed, stopped and continued, and files of the
- * directory are cut, flipped, deleted, exchanged and dated into the past and the future. Half of the processes are of another
- * build. Every answer is right; in the end the directory verifies clean, but for entries set aside.
+/* processes_test.c: 8 processes of 4 threads work in one cache directory while they are killed, stopped and continued,
+ * and files of the directory are cut, flipped, deleted, exchanged and dated into the past and the future. Half of the
+ * processes are of another build. Every answer is right; in the end the directory verifies clean, but for entries set
+ * aside.
  *
  * Code generation is a fake that makes `mov eax, VALUE; ret` of the description "value VALUE" and the build.
  * FUSOR_CHAOS_FAULTS (default 400) is how many faults are injected. */
@@ -52,7 +53,10 @@ static bool is_right(rt_cache *c, int value, int build) {
     int number = value + 1000 * build;
     snprintf(text, sizeof text, "fusor-kernel 1\nvalue %d\nend\n", number);
     ir_kernel_key(text, strlen(text), builds[build], key);
-    bool ok = e && rt_cache_get_text(c, e, text, strlen(text), (ir_target){IR_LEVEL_V2, 0}, "fk_fake", key, &k, NULL) == FUSOR_OK && k->fn(NULL, 0, 0) == number;
+    bool ok = e &&
+              rt_cache_get_text(c, e, text, strlen(text), (ir_target){IR_LEVEL_V2, 0}, "fk_fake", key, &k, NULL) ==
+                  FUSOR_OK &&
+              k->fn(NULL, 0, 0) == number;
     rt_kernel_release(k);
     free(e);
     return ok;
@@ -61,14 +65,24 @@ static bool is_right(rt_cache *c, int value, int build) {
 static rt_cache *open_build(int build, uint64_t max_bytes) {
     fu_error *e = calloc(1, sizeof *e);
     rt_cache *c = NULL;
-    rt_cache_options o = {.dir = dir, .path = "", .mode = RT_CACHE_RW, .build_id = builds[build], .generate = fake, .max_bytes = max_bytes,
-                          .max_kernels = 20, .log = {.sink = ignore}};
+    rt_cache_options o = {.dir = dir,
+                          .path = "",
+                          .mode = RT_CACHE_RW,
+                          .build_id = builds[build],
+                          .generate = fake,
+                          .max_bytes = max_bytes,
+                          .max_kernels = 20,
+                          .log = {.sink = ignore}};
     if (!e || rt_cache_open(e, &o, &c) != FUSOR_OK) _exit(WRONG);
     free(e);
     return c;
 }
 
-typedef struct work { rt_cache *c; int build; unsigned seed; } work;
+typedef struct work {
+    rt_cache *c;
+    int build;
+    unsigned seed;
+} work;
 static void *run(void *arg) {
     work *w = arg;
     for (;;)
@@ -81,7 +95,7 @@ static pid_t start(int number, unsigned seed) {
     if (pid) return pid;
     static work works[THREADS];
     int build = number % 2;
-    rt_cache *c = open_build(build, number % 4 == 3 ? 20000 : 0);   /* some evict all the time */
+    rt_cache *c = open_build(build, number % 4 == 3 ? 20000 : 0); /* some evict all the time */
     for (unsigned i = 0; i < THREADS; i++) {
         pthread_t t;
         works[i] = (work){c, build, seed * 31 + i};
@@ -168,7 +182,8 @@ Test(processes, faults_of_every_kind, .timeout = 900) {
             kill(pid[who], SIGKILL);
             n_kills++;
             cr_assert_eq(waitpid(pid[who], &status, 0), pid[who]);
-            cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "after %d faults process %d ended by itself: 0x%x", f, who, status);
+            cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
+                      "after %d faults process %d ended by itself: 0x%x", f, who, status);
             pid[who] = start(who, seed);
         }
     }
@@ -211,7 +226,8 @@ Test(processes, full_file_system, .timeout = 60) {
         rmdir(dir);
         cr_skip("no tmpfs may be mounted");
     }
-    rt_cache_options o = {.dir = dir, .path = "", .mode = RT_CACHE_RW, .build_id = builds[0], .generate = fake, .log = {.sink = warned}};
+    rt_cache_options o = {
+        .dir = dir, .path = "", .mode = RT_CACHE_RW, .build_id = builds[0], .generate = fake, .log = {.sink = warned}};
     rt_cache *c = NULL;
     bool all_right = rt_cache_open(&e, &o, &c) == FUSOR_OK;
     for (int v = 0; v < VALUES && all_right; v++) all_right = is_right(c, v, 0);
@@ -237,7 +253,8 @@ Test(processes, clock_jumps, .timeout = 60) {
     rt_cache_close(c);
     char path[512];
     unsigned seed = 1;
-    struct timespec future[2] = {{.tv_sec = 4000000000}, {.tv_sec = 4000000000}}, past[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    struct timespec future[2] = {{.tv_sec = 4000000000}, {.tv_sec = 4000000000}},
+                    past[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
     DIR *d = opendir(dir);
     int n = 0;
     for (struct dirent *item; d && (item = readdir(d));)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* html_check.c [WORD ...]: stdin is a page whose elements nest and close, whose attributes are quoted, whose text has no bare < or &, that
- * asks for no other file and has no script, and that has every WORD. */
+/* html_check.c [WORD ...]: stdin is a page whose elements nest and close, whose attributes are quoted, whose text has
+ * no bare < or &, that asks for no other file and has no script, and that has every WORD. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,22 +40,27 @@ int main(int argc, char **argv) {
         name[length] = 0;
         if (!length) return bad(page, start, "no name of an element");
         if (is_end) {
-            while (depth && (strcmp(open[depth - 1], "td") == 0 || strcmp(open[depth - 1], "th") == 0) && strcmp(name, open[depth - 1]) != 0) depth--;   /* HTML closes cells itself */
-            if (*p++ != '>' || depth == 0 || strcmp(open[--depth], name) != 0) return bad(page, start, "closes what is not open");
+            while (depth && (strcmp(open[depth - 1], "td") == 0 || strcmp(open[depth - 1], "th") == 0) &&
+                   strcmp(name, open[depth - 1]) != 0)
+                depth--; /* HTML closes cells itself */
+            if (*p++ != '>' || depth == 0 || strcmp(open[--depth], name) != 0)
+                return bad(page, start, "closes what is not open");
             continue;
         }
         elements++;
         while (*p == ' ') {
             char *attribute = ++p;
             while (isalnum((unsigned char)*p) || *p == '-') p++;
-            if (p == attribute || p[0] != '=' || p[1] != '"') return bad(page, attribute, "an attribute without quotes");
+            if (p == attribute || p[0] != '=' || p[1] != '"')
+                return bad(page, attribute, "an attribute without quotes");
             char *value = p += 2;
             while (*p && *p != '"') {
                 if (*p == '<' || (*p == '&' && !entity(p))) return bad(page, p, "a bare < or & in an attribute");
                 p++;
             }
             if (!*p) return bad(page, attribute, "no end of an attribute");
-            if (strncmp(attribute, "src=", 4) == 0 || (strncmp(attribute, "href=", 5) == 0 && *value != '#')) return bad(page, attribute, "asks for another file");
+            if (strncmp(attribute, "src=", 4) == 0 || (strncmp(attribute, "href=", 5) == 0 && *value != '#'))
+                return bad(page, attribute, "asks for another file");
             p++;
         }
         int is_empty = *p == '/';
@@ -67,7 +72,8 @@ int main(int argc, char **argv) {
         if (depth == 64) return bad(page, start, "too deep");
         strcpy(open[depth++], name);
         if (strcmp(name, "style") == 0 && !(p = strstr(p, "</style>"))) return bad(page, start, "no end of the style");
-        if (strcmp(name, "style") == 0 && (strstr(start, "url(") || strstr(start, "@import"))) return bad(page, start, "the style asks for another file");
+        if (strcmp(name, "style") == 0 && (strstr(start, "url(") || strstr(start, "@import")))
+            return bad(page, start, "the style asks for another file");
     }
     if (depth) return bad(page, page + n, open[depth - 1]);
     for (int i = 1; i < argc; i++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* json_check.c SCHEMA [PATH ...]: stdin is exactly one JSON document of this schema ("-": any, or none) that has a value at each path ("check.0.ok"). */
+/* json_check.c SCHEMA [PATH ...]: stdin is exactly one JSON document of this schema ("-": any, or none) that has a
+ * value at each path ("check.0.ok"). */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,8 @@ int main(int argc, char **argv) {
     json_t *d = json_loadf(stdin, 0, &why);
     if (!d) return printf("line %d: %s\n", why.line, why.text), 1;
     const char *schema = json_string_value(json_object_get(d, "schema"));
-    if (argc > 1 && strcmp(argv[1], "-") != 0 && (!schema || strcmp(schema, argv[1]) != 0)) return printf("schema %s, expected %s\n", schema ? schema : "none", argv[1]), 1;
+    if (argc > 1 && strcmp(argv[1], "-") != 0 && (!schema || strcmp(schema, argv[1]) != 0))
+        return printf("schema %s, expected %s\n", schema ? schema : "none", argv[1]), 1;
     for (int i = 2; i < argc; i++) {
         char path[256];
         snprintf(path, sizeof path, "%s", argv[i]);

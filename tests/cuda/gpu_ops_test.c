@@ -3,7 +3,7 @@
 #include "ir/target.h"
 #include "gpu_run.h"
 
-#define LAUNCH gpu_launch
+#define LAUNCH    gpu_launch
 #define N_TARGETS 2
 /* sm_70 differs in how it rounds halves and takes maxima: one check of a few. */
 static bool choose_target(int i, uint32_t levels, const char *text, ir_target *out) {
@@ -14,6 +14,6 @@ static bool choose_target(int i, uint32_t levels, const char *text, ir_target *o
 /* What takes the interpreter long is left out: it does some ten million instructions of a lane a second. */
 #define IS_FOR_US(size) ((size)[0] * ((size)[1] > 0 ? (size)[1] : 1) * ((size)[2] > 0 ? (size)[2] : 1) <= 1500)
 /* f32, and a sixth of the others, not the same for each operator; fused alone. */
-#define IS_TYPE_FOR_US(op, t) ((t) == FUSOR_F32 || mix((uint64_t)(op) * 64 + (uint64_t)(t)) % 6 == 0)
-#define N_FUSIONS 1
+#define IS_TYPE_FOR_US(op, t) ((t) == FUSOR_F32 || mix((uint64_t)(op)*64 + (uint64_t)(t)) % 6 == 0)
+#define N_FUSIONS             1
 #include "../diff/ops_test.c"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef GPU_RUN_H
 #define GPU_RUN_H
-/* A launch function for rt_exec_options that runs kernels as PTX in the interpreter, on the caller's memory. Each description is
- * compiled once. Where ptxas is present, every kernel is assembled too. A test includes this once. */
+/* A launch function for rt_exec_options that runs kernels as PTX in the interpreter, on the caller's memory. Each
+ * description is compiled once. Where ptxas is present, every kernel is assembled too. A test includes this once. */
 #include "ptx.h"
 #include "ir/codegen_api.h"
 #include "ir/gpu.h"
@@ -18,7 +18,7 @@ typedef struct gpu_kernel {
     struct gpu_kernel *next;
 } gpu_kernel;
 static gpu_kernel *gpu_kernels;
-static bool gpu_is_reversed;        /* blocks and warps from the last on */
+static bool gpu_is_reversed; /* blocks and warps from the last on */
 
 static void *gpu_allocate(void *user, size_t bytes) {
     (void)user;
@@ -51,8 +51,12 @@ static fusor_status gpu_compile(fu_error *e, const ir_kernel *k, const gpu_kerne
         }
     ir_kernel_key(text.at, text.n, rt_build_id(), key);
     ir_kernel_symbol(k, key, symbol);
-    fusor_codegen_request request = {.version = FUSOR_CODEGEN_VERSION, .stage = FUSOR_CODEGEN_ASM, .description = text.at,
-                                     .description_bytes = text.n, .symbol = symbol, .allocate = gpu_allocate};
+    fusor_codegen_request request = {.version = FUSOR_CODEGEN_VERSION,
+                                     .stage = FUSOR_CODEGEN_ASM,
+                                     .description = text.at,
+                                     .description_bytes = text.n,
+                                     .symbol = symbol,
+                                     .allocate = gpu_allocate};
     fusor_codegen_result result = {0};
     int status = codegen->generate(&request, &result);
     if (status) {
@@ -85,7 +89,11 @@ static fusor_status gpu_launch(void *user, fu_error *e, const ir_kernel *k, cons
     fusor_status status = FUSOR_OK;
     for (int p = 0; p < plan.n_phases && status == FUSOR_OK; p++) {
         ir_gpu_param(k, &at, &plan, p, words);
-        ptx_launch l = {.module = g->module, .entry = &g->module->entry[0], .params = words, .memory = gpu_memory, .is_reversed = gpu_is_reversed};
+        ptx_launch l = {.module = g->module,
+                        .entry = &g->module->entry[0],
+                        .params = words,
+                        .memory = gpu_memory,
+                        .is_reversed = gpu_is_reversed};
         memcpy(l.grid, plan.grid[p], sizeof l.grid);
         memcpy(l.block, plan.block[p], sizeof l.block);
         if (!ptx_run(&l, why)) status = FU_FAIL(e, FUSOR_ERROR_DEVICE, "%s", why);

@@ -7,9 +7,19 @@
 
 int ptx_bytes(ptx_type t) {
     switch (t) {
-    case PTX_B8: case PTX_U8: case PTX_S8: case PTX_PRED: return 1;
-    case PTX_B16: case PTX_U16: case PTX_S16: case PTX_F16: case PTX_BF16: return 2;
-    case PTX_B64: case PTX_U64: case PTX_S64: case PTX_F64: return 8;
+    case PTX_B8:
+    case PTX_U8:
+    case PTX_S8:
+    case PTX_PRED: return 1;
+    case PTX_B16:
+    case PTX_U16:
+    case PTX_S16:
+    case PTX_F16:
+    case PTX_BF16: return 2;
+    case PTX_B64:
+    case PTX_U64:
+    case PTX_S64:
+    case PTX_F64: return 8;
     case PTX_B128: return 16;
     case PTX_NONE: return 0;
     default: return 4;
@@ -47,7 +57,7 @@ double ptx_to_double(ptx_type t, uint64_t b) {
     }
     uint32_t w = (uint32_t)b;
     if (t == PTX_BF16) w <<= 16;
-    if (t == PTX_TF32) w &= 0xffffe000u;    /* tensor cores read the high bits */
+    if (t == PTX_TF32) w &= 0xffffe000u; /* tensor cores read the high bits */
     if (t == PTX_F16) {
         int e = b >> 10 & 31, m = b & 1023;
         double d = e == 31 ? m ? NAN : INFINITY : e ? ldexp(1024 + m, e - 25) : ldexp(m, -24);
@@ -104,7 +114,8 @@ static ptx_type wider(ptx_type t) {
 static uint64_t product(const ptx_inst *i, uint64_t a, uint64_t b) {
     bool is_s = is_signed(i->type);
     if (has(i, PTX_M(HI))) return high(is_s, ptx_bytes(i->type), a, b, i->type);
-    if (has(i, PTX_M(WIDE))) return is_s ? (uint64_t)(as_signed(i->type, a) * as_signed(i->type, b)) : cut(i->type, a) * cut(i->type, b);
+    if (has(i, PTX_M(WIDE)))
+        return is_s ? (uint64_t)(as_signed(i->type, a) * as_signed(i->type, b)) : cut(i->type, a) * cut(i->type, b);
     return a * b;
 }
 
@@ -198,7 +209,9 @@ static uint64_t f32_bits(float f) {
     return f != f ? 0x7fffffff : w;
 }
 
-static float flushed(const ptx_inst *i, float f) { return has(i, PTX_M(FTZ)) && fpclassify(f) == FP_SUBNORMAL ? copysignf(0, f) : f; }
+static float flushed(const ptx_inst *i, float f) {
+    return has(i, PTX_M(FTZ)) && fpclassify(f) == FP_SUBNORMAL ? copysignf(0, f) : f;
+}
 
 static double least(const ptx_inst *i, double a, double b, bool is_max) {
     if (isnan(a) || isnan(b)) return has(i, PTX_M(NANS)) ? NAN : isnan(a) ? b : a;
@@ -217,7 +230,8 @@ static uint64_t floating(const ptx_inst *i, const uint64_t *in, bool *ok) {
         uint64_t sign = 1ull << (8 * ptx_bytes(t) - 1);
         return (in[1] & ~sign) | (in[0] & sign);
     }
-    volatile double a = ptx_to_double(t, in[0]), b = i->n > 2 ? ptx_to_double(t, in[1]) : 0, c = i->n > 3 ? ptx_to_double(t, in[2]) : 0, r = 0;
+    volatile double a = ptx_to_double(t, in[0]), b = i->n > 2 ? ptx_to_double(t, in[1]) : 0,
+                    c = i->n > 3 ? ptx_to_double(t, in[2]) : 0, r = 0;
     volatile float fa = flushed(i, (float)a), fb = flushed(i, (float)b), fc = flushed(i, (float)c), fr = 0;
     bool is_f32 = t == PTX_F32;
     begin_rounding(i);
@@ -226,7 +240,8 @@ static uint64_t floating(const ptx_inst *i, const uint64_t *in, bool *ok) {
     case PTX_SUB: r = a - b, fr = fa - fb; break;
     case PTX_MUL: r = a * b, fr = fa * fb; break;
     case PTX_DIV: r = a / b, fr = fa / fb; break;
-    case PTX_FMA: case PTX_MAD: r = fma(a, b, c), fr = fmaf(fa, fb, fc); break;
+    case PTX_FMA:
+    case PTX_MAD: r = fma(a, b, c), fr = fmaf(fa, fb, fc); break;
     case PTX_SQRT: r = sqrt(a), fr = sqrtf(fa); break;
     case PTX_RCP: r = 1 / a, fr = 1 / fa; break;
     case PTX_RSQRT: r = 1 / sqrt(a), fr = (float)r; break;
@@ -283,7 +298,8 @@ static uint64_t convert(const ptx_inst *i, uint64_t a) {
     uint64_t u = cut(from, a);
     if (!is_float(to)) {
         if (has(i, PTX_M(SAT))) {
-            double v = is_signed(from) ? (double)s : (double)u;     /* saturation starts far below where this rounds, or is exact */
+            double v = is_signed(from) ? (double)s
+                                       : (double)u; /* saturation starts far below where this rounds, or is exact */
             if (ptx_bytes(to) < ptx_bytes(from) || is_signed(to) != is_signed(from)) return saturate(to, v);
         }
         return is_signed(from) ? (uint64_t)s : u;
@@ -294,8 +310,8 @@ static uint64_t convert(const ptx_inst *i, uint64_t a) {
     end_rounding(i);
     if (to == PTX_F32) return f32_bits(f);
     if (to == PTX_F64) return ptx_from_double(to, d);
-    /* halves: |s| below 2^53 is exact in d, and what is above is infinite in f16 and rounds the same by the leading bits in bf16
-     * unless d was a tie made by rounding: sticky */
+    /* halves: |s| below 2^53 is exact in d, and what is above is infinite in f16 and rounds the same by the leading
+     * bits in bf16 unless d was a tie made by rounding: sticky */
     long double l = is_signed(from) ? (long double)s : (long double)u;
     double near = (double)l;
     if ((long double)near != l && near != 0) near = nextafter(near, l > (long double)near ? INFINITY : -INFINITY);
@@ -351,12 +367,12 @@ uint64_t ptx_alu(const ptx_inst *i, const uint64_t *in, bool *ok) {
     *ok = true;
     switch (i->op) {
     case PTX_CVT:
-        if (t == PTX_F16X2 || t == PTX_BF16X2) {    /* two sources: the first goes to the upper half */
+        if (t == PTX_F16X2 || t == PTX_BF16X2) { /* two sources: the first goes to the upper half */
             ptx_inst one = *i;
             one.type = t == PTX_F16X2 ? PTX_F16 : PTX_BF16;
             return (convert(&one, in[0]) & 0xffff) << 16 | (convert(&one, in[1]) & 0xffff);
         }
-        r = cut(t, convert(i, in[0]));      /* a register may be wider than the type */
+        r = cut(t, convert(i, in[0])); /* a register may be wider than the type */
         return is_signed(t) ? (uint64_t)as_signed(t, r) : r;
     case PTX_SELP: return cut(t, in[2] & 1 ? in[0] : in[1]);
     case PTX_SETP: return ptx_compare(i, in[0], in[1], ok);

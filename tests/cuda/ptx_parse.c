@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* ptx_parse.c: PTX text -> decoded instructions. One pass over the text; labels are resolved at the end of each entry. */
+/* ptx_parse.c: PTX text -> decoded instructions. One pass over the text; labels are resolved at the end of each entry.
+ */
 #include "ptx.h"
 #include <ctype.h>
 #include <setjmp.h>
@@ -25,12 +26,12 @@ typedef struct parser {
     int line;
     char word[WORD];
     ptx_module *m;
-    ptx_entry *e;           /* being read */
+    ptx_entry *e; /* being read */
     name *reg, *label;
     int n_regs_named, n_labels;
     label_use *use;
     int n_uses;
-    ptx_symbol *local;      /* symbols of this entry */
+    ptx_symbol *local; /* symbols of this entry */
     int n_local;
     char *error;
     jmp_buf failed;
@@ -72,7 +73,9 @@ static void skip(parser *p) {
     }
 }
 
-static bool is_word(char c) { return isalnum((unsigned char)c) || c == '_' || c == '$' || c == '.' || c == '%' || c == ':'; }
+static bool is_word(char c) {
+    return isalnum((unsigned char)c) || c == '_' || c == '$' || c == '.' || c == '%' || c == ':';
+}
 
 /* The next word or single character; "" at the end. A ':' belongs to a word only as "::". */
 static const char *next(parser *p) {
@@ -121,14 +124,19 @@ static uint64_t read_number(parser *p) {
 }
 
 /* ---- tables ---- */
-static const struct { const char *text; ptx_type type; } types[] = {
-    {"b8", PTX_B8}, {"b16", PTX_B16}, {"b32", PTX_B32}, {"b64", PTX_B64}, {"b128", PTX_B128}, {"u8", PTX_U8}, {"u16", PTX_U16},
-    {"u32", PTX_U32}, {"u64", PTX_U64}, {"s8", PTX_S8}, {"s16", PTX_S16}, {"s32", PTX_S32}, {"s64", PTX_S64}, {"f16", PTX_F16},
-    {"bf16", PTX_BF16}, {"f32", PTX_F32}, {"f64", PTX_F64}, {"tf32", PTX_TF32}, {"f16x2", PTX_F16X2}, {"bf16x2", PTX_BF16X2},
-    {"pred", PTX_PRED}};
-static const struct { const char *text; ptx_space space; } spaces[] = {
-    {"global", PTX_GLOBAL}, {"shared", PTX_SHARED}, {"shared::cta", PTX_SHARED}, {"local", PTX_LOCAL}, {"param", PTX_PARAM},
-    {"const", PTX_CONST}};
+static const struct {
+    const char *text;
+    ptx_type type;
+} types[] = {{"b8", PTX_B8},    {"b16", PTX_B16}, {"b32", PTX_B32},   {"b64", PTX_B64},     {"b128", PTX_B128},
+             {"u8", PTX_U8},    {"u16", PTX_U16}, {"u32", PTX_U32},   {"u64", PTX_U64},     {"s8", PTX_S8},
+             {"s16", PTX_S16},  {"s32", PTX_S32}, {"s64", PTX_S64},   {"f16", PTX_F16},     {"bf16", PTX_BF16},
+             {"f32", PTX_F32},  {"f64", PTX_F64}, {"tf32", PTX_TF32}, {"f16x2", PTX_F16X2}, {"bf16x2", PTX_BF16X2},
+             {"pred", PTX_PRED}};
+static const struct {
+    const char *text;
+    ptx_space space;
+} spaces[] = {{"global", PTX_GLOBAL}, {"shared", PTX_SHARED}, {"shared::cta", PTX_SHARED},
+              {"local", PTX_LOCAL},   {"param", PTX_PARAM},   {"const", PTX_CONST}};
 static const char *const ops[PTX_OP_COUNT] = {
 #define X(ID, NAME) NAME,
     PTX_OPS(X)
@@ -140,11 +148,14 @@ static const char *const modifiers[PTX_M_COUNT] = {
 #undef X
 };
 static const char *const ignored[] = {PTX_IGNORED};
-static const struct { const char *text; int id; } specials[] = {
-    {"%tid.x", PTX_TID}, {"%tid.y", PTX_TID + 1}, {"%tid.z", PTX_TID + 2}, {"%ntid.x", PTX_NTID}, {"%ntid.y", PTX_NTID + 1},
-    {"%ntid.z", PTX_NTID + 2}, {"%ctaid.x", PTX_CTAID}, {"%ctaid.y", PTX_CTAID + 1}, {"%ctaid.z", PTX_CTAID + 2},
-    {"%nctaid.x", PTX_NCTAID}, {"%nctaid.y", PTX_NCTAID + 1}, {"%nctaid.z", PTX_NCTAID + 2}, {"%laneid", PTX_LANEID},
-    {"%warpid", PTX_WARPID}, {"%clock", PTX_CLOCK}};
+static const struct {
+    const char *text;
+    int id;
+} specials[] = {{"%tid.x", PTX_TID},       {"%tid.y", PTX_TID + 1},       {"%tid.z", PTX_TID + 2},
+                {"%ntid.x", PTX_NTID},     {"%ntid.y", PTX_NTID + 1},     {"%ntid.z", PTX_NTID + 2},
+                {"%ctaid.x", PTX_CTAID},   {"%ctaid.y", PTX_CTAID + 1},   {"%ctaid.z", PTX_CTAID + 2},
+                {"%nctaid.x", PTX_NCTAID}, {"%nctaid.y", PTX_NCTAID + 1}, {"%nctaid.z", PTX_NCTAID + 2},
+                {"%laneid", PTX_LANEID},   {"%warpid", PTX_WARPID},       {"%clock", PTX_CLOCK}};
 
 static ptx_type find_type(const char *w) {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -227,7 +238,8 @@ static ptx_operand read_operand(parser *p, ptx_inst *i) {
     }
     const char *w = next(p);
     for (size_t k = 0; k < sizeof specials / sizeof *specials; k++)
-        if (strcmp(specials[k].text, w) == 0) return (ptx_operand){.kind = PTX_SPECIAL, .reg = specials[k].id, .second = -1};
+        if (strcmp(specials[k].text, w) == 0)
+            return (ptx_operand){.kind = PTX_SPECIAL, .reg = specials[k].id, .second = -1};
     if (strcmp(w, "_") == 0) {
         o.kind = PTX_SINK;
     } else if (i->op == PTX_BRA) {
@@ -240,7 +252,8 @@ static ptx_operand read_operand(parser *p, ptx_inst *i) {
         if (o.reg < 0) {
             for (int k = 0; k < p->e->n_params; k++)
                 if (strcmp(p->e->param[k].name, w) == 0)
-                    return (ptx_operand){.kind = PTX_IMM, .reg = -1, .second = -1, .value = p->e->param[k].offset, .space = PTX_PARAM};
+                    return (ptx_operand){
+                        .kind = PTX_IMM, .reg = -1, .second = -1, .value = p->e->param[k].offset, .space = PTX_PARAM};
             const ptx_symbol *s = find_symbol(p, w);
             if (!s) fail(p, "'%s' is no register, parameter or symbol", w);
             return (ptx_operand){.kind = PTX_IMM, .reg = -1, .second = -1, .value = s->offset, .space = s->space};
@@ -271,7 +284,7 @@ static void read_opcode(parser *p, ptx_inst *i, char *word) {
         ptx_type t = find_type(w);
         if (t != PTX_NONE) {
             if (n_types == 0) i->type = t;
-            else if (n_types == 1) i->from = t;     /* mma has four: the accumulator's, A's, B's, the result's */
+            else if (n_types == 1) i->from = t; /* mma has four: the accumulator's, A's, B's, the result's */
             n_types++;
             continue;
         }
@@ -391,7 +404,7 @@ static void read_params(parser *p) {
         uint64_t each = (uint64_t)ptx_bytes(a.type);
         if (!each) fail(p, "a parameter without a type");
         a.bytes = each * count;
-        if (count == 1) align = each;   /* of a pointer's parameter, .align is of what it points to */
+        if (count == 1) align = each; /* of a pointer's parameter, .align is of what it points to */
         a.offset = round_up(p->e->param_bytes, align ? align : each);
         p->e->param_bytes = a.offset + a.bytes;
         PUSH(p, p->e->param, p->e->n_params, a);
@@ -509,7 +522,7 @@ static void read_module(parser *p) {
         else if (strcmp(w, ".global") == 0) read_variable(p, PTX_GLOBAL);
         else if (strcmp(w, ".const") == 0) read_variable(p, PTX_CONST);
         else if (strcmp(w, ".file") == 0) p->at += strcspn(p->at, "\n");
-        else if (strcmp(w, ".section") == 0) break;     /* debug information is last */
+        else if (strcmp(w, ".section") == 0) break; /* debug information is last */
         else fail(p, "unknown directive '%s'", w);
     }
     if (!p->m->version || !p->m->target) fail(p, "no .version or no .target");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* ptx_run.c: runs a grid. A block runs warp after warp; a warp runs until it waits at a barrier or is done. Within a warp, the
- * lanes with the least program counter go together: threads that took different ways meet again where the ways do. */
+/* ptx_run.c: runs a grid. A block runs warp after warp; a warp runs until it waits at a barrier or is done. Within a
+ * warp, the lanes with the least program counter go together: threads that took different ways meet again where the
+ * ways do. */
 #include "ptx.h"
 #include <math.h>
 #include <setjmp.h>
@@ -15,8 +16,8 @@ enum { LANES = 32, MAX_WARPS = 32, DONE = INT32_MAX };
 /* Who touched a word of shared memory since the last barrier. */
 typedef struct word_use {
     uint32_t epoch;
-    uint8_t writer;       /* warp + 1 */
-    uint32_t readers;     /* bit a warp */
+    uint8_t writer;   /* warp + 1 */
+    uint32_t readers; /* bit a warp */
 } word_use;
 
 /* An asynchronous copy that was not waited for. */
@@ -30,12 +31,12 @@ typedef struct pending {
 typedef struct warp {
     int number;
     uint32_t exited;
-    uint32_t waiting;     /* for other lanes at their instruction */
+    uint32_t waiting; /* for other lanes at their instruction */
     int pc[LANES];
     bool carry[LANES];
     bool at_barrier;
-    uint64_t *reg;        /* [n_regs][LANES] */
-    uint8_t *local;       /* [LANES][local_bytes] */
+    uint64_t *reg;  /* [n_regs][LANES] */
+    uint8_t *local; /* [LANES][local_bytes] */
     pending *copy;
     int n_copies, group;
 } warp;
@@ -43,7 +44,7 @@ typedef struct warp {
 typedef struct run {
     const ptx_launch *l;
     const ptx_entry *e;
-    uint32_t block[3];    /* index of the block that runs */
+    uint32_t block[3]; /* index of the block that runs */
     int n_threads, n_warps;
     warp w[MAX_WARPS];
     uint8_t *shared;
@@ -59,8 +60,8 @@ typedef struct run {
 static _Noreturn void fail(run *r, int thread, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    int n = snprintf(r->error, PTX_ERROR_ROOM, "ptx:%d: %s: block %u,%u,%u", r->now ? r->now->line : 0, r->e->name, r->block[0],
-                     r->block[1], r->block[2]);
+    int n = snprintf(r->error, PTX_ERROR_ROOM, "ptx:%d: %s: block %u,%u,%u", r->now ? r->now->line : 0, r->e->name,
+                     r->block[0], r->block[1], r->block[2]);
     if (thread >= 0) n += snprintf(r->error + n, (size_t)(PTX_ERROR_ROOM - n), " thread %d", thread);
     n += snprintf(r->error + n, (size_t)(PTX_ERROR_ROOM - n), ": ");
     vsnprintf(r->error + n, (size_t)(PTX_ERROR_ROOM - n), format, args);
@@ -81,7 +82,8 @@ static void note_use(run *r, const warp *w, uint64_t at, uint64_t bytes, bool is
                  (unsigned long long)(4 * k), u->writer - 1);
         if (is_write) {
             if (u->readers & ~(1u << w->number))
-                fail(r, thread_of(w, lane), "race in shared memory at %llu: another warp read it and no barrier is between",
+                fail(r, thread_of(w, lane),
+                     "race in shared memory at %llu: another warp read it and no barrier is between",
                      (unsigned long long)(4 * k));
             u->writer = (uint8_t)(w->number + 1);
         } else u->readers |= 1u << w->number;
@@ -89,12 +91,15 @@ static void note_use(run *r, const warp *w, uint64_t at, uint64_t bytes, bool is
 }
 
 /* Host memory behind an address; is_atomic: no race. */
-static uint8_t *memory(run *r, warp *w, int lane, ptx_space space, uint64_t at, uint64_t bytes, bool is_write, bool is_atomic) {
+static uint8_t *memory(run *r, warp *w, int lane, ptx_space space, uint64_t at, uint64_t bytes, bool is_write,
+                       bool is_atomic) {
     uint64_t window = at >> 52 << 52;
     if (space == PTX_GENERIC && window == PTX_WINDOW_SHARED) space = PTX_SHARED, at -= window;
     if (space == PTX_GENERIC && window == PTX_WINDOW_LOCAL) space = PTX_LOCAL, at -= window;
     uint64_t align = bytes > 16 ? 16 : bytes;
-    if (at % align) fail(r, thread_of(w, lane), "address %#llx is not aligned to %llu", (unsigned long long)at, (unsigned long long)align);
+    if (at % align)
+        fail(r, thread_of(w, lane), "address %#llx is not aligned to %llu", (unsigned long long)at,
+             (unsigned long long)align);
     if (space == PTX_SHARED) {
         if (at > r->shared_bytes || bytes > r->shared_bytes - at)
             fail(r, thread_of(w, lane), "%llu bytes at %llu of %llu bytes of shared memory", (unsigned long long)bytes,
@@ -103,11 +108,13 @@ static uint8_t *memory(run *r, warp *w, int lane, ptx_space space, uint64_t at, 
         return r->shared + at;
     }
     if (space == PTX_LOCAL) {
-        if (at > r->e->local_bytes || bytes > r->e->local_bytes - at) fail(r, thread_of(w, lane), "outside local memory");
+        if (at > r->e->local_bytes || bytes > r->e->local_bytes - at)
+            fail(r, thread_of(w, lane), "outside local memory");
         return w->local + (uint64_t)lane * r->e->local_bytes + at;
     }
     if (space == PTX_PARAM) {
-        if (is_write || at > r->e->param_bytes || bytes > r->e->param_bytes - at) fail(r, thread_of(w, lane), "outside the parameters");
+        if (is_write || at > r->e->param_bytes || bytes > r->e->param_bytes - at)
+            fail(r, thread_of(w, lane), "outside the parameters");
         return (uint8_t *)(uintptr_t)((const uint8_t *)r->l->params + at);
     }
     if (window == PTX_CONSTANTS) {
@@ -117,8 +124,9 @@ static uint8_t *memory(run *r, warp *w, int lane, ptx_space space, uint64_t at, 
         return r->l->module->constants + at;
     }
     void *p = r->l->memory(r->l->user, at, bytes, is_write);
-    if (!p) fail(r, thread_of(w, lane), "%s of %llu bytes at %#llx, which is not allocated", is_write ? "write" : "read",
-                 (unsigned long long)bytes, (unsigned long long)at);
+    if (!p)
+        fail(r, thread_of(w, lane), "%s of %llu bytes at %#llx, which is not allocated", is_write ? "write" : "read",
+             (unsigned long long)bytes, (unsigned long long)at);
     return p;
 }
 
@@ -168,7 +176,8 @@ static uint64_t extended(ptx_type t, uint64_t v) {
 /* ---- one instruction on one lane ---- */
 static void load(run *r, warp *w, int lane, const ptx_inst *i) {
     int bytes = ptx_bytes(i->type), n = i->in[0].kind == PTX_VECTOR ? i->in[0].reg : 1;
-    uint8_t *p = memory(r, w, lane, i->in[1].space ? i->in[1].space : i->space, address(w, lane, &i->in[1]), (uint64_t)(n * bytes), false, false);
+    uint8_t *p = memory(r, w, lane, i->in[1].space ? i->in[1].space : i->space, address(w, lane, &i->in[1]),
+                        (uint64_t)(n * bytes), false, false);
     for (int k = 0; k < n; k++) {
         uint64_t v = 0;
         memcpy(&v, p + k * bytes, (size_t)bytes);
@@ -178,7 +187,8 @@ static void load(run *r, warp *w, int lane, const ptx_inst *i) {
 
 static void store(run *r, warp *w, int lane, const ptx_inst *i) {
     int bytes = ptx_bytes(i->type), n = i->in[1].kind == PTX_VECTOR ? i->in[1].reg : 1;
-    uint8_t *p = memory(r, w, lane, i->in[0].space ? i->in[0].space : i->space, address(w, lane, &i->in[0]), (uint64_t)(n * bytes), true, false);
+    uint8_t *p = memory(r, w, lane, i->in[0].space ? i->in[0].space : i->space, address(w, lane, &i->in[0]),
+                        (uint64_t)(n * bytes), true, false);
     for (int k = 0; k < n; k++) {
         uint64_t v = value(r, w, lane, element(r, &i->in[1], k));
         memcpy(p + k * bytes, &v, (size_t)bytes);
@@ -187,12 +197,13 @@ static void store(run *r, warp *w, int lane, const ptx_inst *i) {
 
 static void move(run *r, warp *w, int lane, const ptx_inst *i) {
     const ptx_operand *to = &i->in[0], *from = &i->in[1];
-    if (from->kind == PTX_VECTOR) {         /* pack */
+    if (from->kind == PTX_VECTOR) { /* pack */
         uint64_t v = 0;
         int bits = 8 * ptx_bytes(i->type) / from->reg;
-        for (int k = 0; k < from->reg; k++) v |= (value(r, w, lane, element(r, from, k)) & ((1ull << bits) - 1)) << k * bits;
+        for (int k = 0; k < from->reg; k++)
+            v |= (value(r, w, lane, element(r, from, k)) & ((1ull << bits) - 1)) << k * bits;
         set(w, lane, to, v);
-    } else if (to->kind == PTX_VECTOR) {    /* unpack */
+    } else if (to->kind == PTX_VECTOR) { /* unpack */
         uint64_t v = value(r, w, lane, from);
         int bits = 8 * ptx_bytes(i->type) / to->reg;
         for (int k = 0; k < to->reg; k++) set(w, lane, element(r, to, k), v >> k * bits & ((1ull << bits) - 1));
@@ -205,8 +216,13 @@ static uint64_t combined(run *r, int thread, const ptx_inst *i, uint64_t old, ui
     bool ok;
     if (has(i, PTX_M(EXCH))) return v;
     if (has(i, PTX_M(CAS))) return old == cut(i->type, v) ? other : old;
-    one.op = has(i, PTX_M(ADD_)) ? PTX_ADD : has(i, PTX_M(MIN_)) ? PTX_MIN : has(i, PTX_M(MAX_)) ? PTX_MAX : has(i, PTX_M(AND_)) ? PTX_AND
-             : has(i, PTX_M(OR_)) ? PTX_OR : has(i, PTX_M(XOR_)) ? PTX_XOR : PTX_TRAP;
+    one.op = has(i, PTX_M(ADD_))   ? PTX_ADD
+             : has(i, PTX_M(MIN_)) ? PTX_MIN
+             : has(i, PTX_M(MAX_)) ? PTX_MAX
+             : has(i, PTX_M(AND_)) ? PTX_AND
+             : has(i, PTX_M(OR_))  ? PTX_OR
+             : has(i, PTX_M(XOR_)) ? PTX_XOR
+                                   : PTX_TRAP;
     uint64_t out = ptx_alu(&one, (uint64_t[]){old, v}, &ok);
     if (!ok) fail(r, thread, "an atomic operation that is not known");
     return out;
@@ -215,7 +231,8 @@ static uint64_t combined(run *r, int thread, const ptx_inst *i, uint64_t old, ui
 static void atomic(run *r, warp *w, int lane, const ptx_inst *i) {
     int where = i->op == PTX_RED ? 0 : 1, bytes = ptx_bytes(i->type);
     uint8_t *p = memory(r, w, lane, i->space, address(w, lane, &i->in[where]), (uint64_t)bytes, true, true);
-    uint64_t old = 0, v = value(r, w, lane, &i->in[where + 1]), other = i->n > where + 2 ? value(r, w, lane, &i->in[where + 2]) : 0;
+    uint64_t old = 0, v = value(r, w, lane, &i->in[where + 1]),
+             other = i->n > where + 2 ? value(r, w, lane, &i->in[where + 2]) : 0;
     memcpy(&old, p, (size_t)bytes);
     uint64_t out = combined(r, thread_of(w, lane), i, old, v, other);
     memcpy(p, &out, (size_t)bytes);
@@ -232,10 +249,10 @@ static void compare(run *r, warp *w, int lane, const ptx_inst *i) {
     if (i->n > 3) {
         bool c = value(r, w, lane, &i->in[3]) & 1;
         is = has(i, PTX_M(AND_)) ? is && c : has(i, PTX_M(OR_)) ? is || c : is != c;
-        not = has(i, PTX_M(AND_)) ? not && c : has(i, PTX_M(OR_)) ? not || c : not != c;
+        not = has(i, PTX_M(AND_)) ? not &&c : has(i, PTX_M(OR_)) ? not || c : not != c;
     }
     set(w, lane, &i->in[0], is);
-    if (i->in[0].second >= 0) w->reg[i->in[0].second * LANES + lane] = not;
+    if (i->in[0].second >= 0) w->reg[i->in[0].second * LANES + lane] = not ;
 }
 
 static void compute(run *r, warp *w, int lane, const ptx_inst *i) {
@@ -252,19 +269,24 @@ static void add_carry(run *r, warp *w, int lane, const ptx_inst *i) {
     uint64_t a = cut(i->type, value(r, w, lane, &i->in[1])), b = cut(i->type, value(r, w, lane, &i->in[2]));
     bool is_sub = i->op == PTX_SUB || i->op == PTX_SUBC, takes = i->op == PTX_ADDC || i->op == PTX_SUBC;
     int bits = 8 * ptx_bytes(i->type);
-    unsigned __int128 c = takes && w->carry[lane], all = is_sub ? (unsigned __int128)a - b - c : (unsigned __int128)a + b + c;
+    unsigned __int128 c = takes && w->carry[lane],
+                      all = is_sub ? (unsigned __int128)a - b - c : (unsigned __int128)a + b + c;
     set(w, lane, &i->in[0], cut(i->type, (uint64_t)all));
     if (has(i, PTX_M(CC))) w->carry[lane] = all >> bits & 1;
 }
 
 static void convert_address(run *r, warp *w, int lane, const ptx_inst *i) {
-    uint64_t at = value(r, w, lane, &i->in[1]), window = i->space == PTX_SHARED ? PTX_WINDOW_SHARED : i->space == PTX_LOCAL ? PTX_WINDOW_LOCAL : 0;
+    uint64_t at = value(r, w, lane, &i->in[1]), window = i->space == PTX_SHARED  ? PTX_WINDOW_SHARED
+                                                         : i->space == PTX_LOCAL ? PTX_WINDOW_LOCAL
+                                                                                 : 0;
     set(w, lane, &i->in[0], has(i, PTX_M(TO)) ? at - window : at + window);
 }
 
 /* ---- warp-wide instructions ---- */
 static void need_all(run *r, warp *w, uint32_t active, uint32_t mask) {
-    if (mask & ~active) fail(r, thread_of(w, __builtin_ctz(mask & ~active)), "is elsewhere (or has exited) while its warp waits for it here");
+    if (mask & ~active)
+        fail(r, thread_of(w, __builtin_ctz(mask & ~active)),
+             "is elsewhere (or has exited) while its warp waits for it here");
 }
 
 static void shuffle(run *r, warp *w, const ptx_inst *i, uint32_t active) {
@@ -277,7 +299,8 @@ static void shuffle(run *r, warp *w, const ptx_inst *i, uint32_t active) {
             need_all(r, w, active, mask);
             if (!(mask >> lane & 1)) fail(r, thread_of(w, lane), "is not in the mask of its own shuffle");
         }
-        int b = (int)(value(r, w, lane, &i->in[2]) & 31), c = (int)value(r, w, lane, &i->in[3]), segment = c >> 8 & 31, clamp = c & 31;
+        int b = (int)(value(r, w, lane, &i->in[2]) & 31), c = (int)value(r, w, lane, &i->in[3]), segment = c >> 8 & 31,
+            clamp = c & 31;
         int low = lane & segment, high = low | (clamp & ~segment), from = lane;
         if (has(i, PTX_M(UP))) from = lane - b, valid[lane] = from >= high;
         else if (has(i, PTX_M(DOWN))) from = lane + b, valid[lane] = from <= high;
@@ -302,8 +325,10 @@ static void vote(run *r, warp *w, const ptx_inst *i, uint32_t active) {
             if (i->n > 2) mask = (uint32_t)value(r, w, lane, &i->in[2]);
         }
     need_all(r, w, active, mask);
-    uint64_t out = has(i, PTX_M(BALLOT)) ? yes & mask : has(i, PTX_M(ALL)) ? (yes & mask) == mask : has(i, PTX_M(ANY)) ? (yes & mask) != 0
-                                                                                                             : (yes & mask) == 0 || (yes & mask) == mask;
+    uint64_t out = has(i, PTX_M(BALLOT)) ? yes & mask
+                   : has(i, PTX_M(ALL))  ? (yes & mask) == mask
+                   : has(i, PTX_M(ANY))  ? (yes & mask) != 0
+                                         : (yes & mask) == 0 || (yes & mask) == mask;
     for (int lane = 0; lane < LANES; lane++)
         if (active >> lane & 1) set(w, lane, &i->in[0], out);
 }
@@ -328,11 +353,13 @@ static void load_matrix(run *r, warp *w, const ptx_inst *i, uint32_t active) {
     uint16_t row[4][8][8];
     for (int m = 0; m < n; m++)
         for (int k = 0; k < 8; k++)
-            memcpy(row[m][k], memory(r, w, 8 * m + k, PTX_SHARED, address(w, 8 * m + k, &i->in[1]), 16, false, false), 16);
+            memcpy(row[m][k], memory(r, w, 8 * m + k, PTX_SHARED, address(w, 8 * m + k, &i->in[1]), 16, false, false),
+                   16);
     for (int lane = 0; lane < LANES; lane++)
         for (int m = 0; m < n; m++) {
             int a = lane / 4, b = 2 * (lane % 4);
-            uint64_t v = has(i, PTX_M(TRANS)) ? row[m][b][a] | (uint64_t)row[m][b + 1][a] << 16 : row[m][a][b] | (uint64_t)row[m][a][b + 1] << 16;
+            uint64_t v = has(i, PTX_M(TRANS)) ? row[m][b][a] | (uint64_t)row[m][b + 1][a] << 16
+                                              : row[m][a][b] | (uint64_t)row[m][a][b + 1] << 16;
             set(w, lane, element(r, &i->in[0], m), v);
         }
 }
@@ -342,7 +369,8 @@ static void multiply_matrix(run *r, warp *w, const ptx_inst *i, uint32_t active)
     need_all(r, w, active, ~0u);
     ptx_type t = i->from;
     bool is_tf32 = t == PTX_TF32;
-    if (i->type != PTX_F32 || (t != PTX_F16 && t != PTX_BF16 && !is_tf32) || !has(i, is_tf32 ? PTX_M(M16N8K8) : PTX_M(M16N8K16)))
+    if (i->type != PTX_F32 || (t != PTX_F16 && t != PTX_BF16 && !is_tf32) ||
+        !has(i, is_tf32 ? PTX_M(M16N8K8) : PTX_M(M16N8K16)))
         fail(r, -1, "mma of a shape or type that is not known");
     int kk = is_tf32 ? 8 : 16;
     double a[16][16], b[16][8], d[16][8];
@@ -361,14 +389,16 @@ static void multiply_matrix(run *r, warp *w, const ptx_inst *i, uint32_t active)
             else
                 for (int h = 0; h < 2; h++) b[2 * c + h + 8 * k][g] = ptx_to_double(t, v >> 16 * h & 0xffff);
         }
-        for (int k = 0; k < 4; k++) d[g + 8 * (k >> 1)][2 * c + (k & 1)] = ptx_to_double(PTX_F32, value(r, w, lane, element(r, &i->in[3], k)));
+        for (int k = 0; k < 4; k++)
+            d[g + 8 * (k >> 1)][2 * c + (k & 1)] = ptx_to_double(PTX_F32, value(r, w, lane, element(r, &i->in[3], k)));
     }
     for (int m = 0; m < 16; m++)
         for (int n = 0; n < 8; n++)
             for (int k = 0; k < kk; k++) d[m][n] += a[m][k] * b[k][n];
     for (int lane = 0; lane < LANES; lane++)
         for (int k = 0; k < 4; k++)
-            set(w, lane, element(r, &i->in[0], k), ptx_from_double(PTX_F32, d[lane / 4 + 8 * (k >> 1)][2 * (lane % 4) + (k & 1)]));
+            set(w, lane, element(r, &i->in[0], k),
+                ptx_from_double(PTX_F32, d[lane / 4 + 8 * (k >> 1)][2 * (lane % 4) + (k & 1)]));
 }
 
 /* ---- asynchronous copies: done when they are waited for ---- */
@@ -379,7 +409,13 @@ static void copy_later(run *r, warp *w, int lane, const ptx_inst *i) {
         w->copy = more;
     }
     uint32_t bytes = (uint32_t)i->in[2].value, given = i->n > 3 ? (uint32_t)value(r, w, lane, &i->in[3]) : bytes;
-    w->copy[w->n_copies++] = (pending){address(w, lane, &i->in[0]), address(w, lane, &i->in[1]), bytes, given < bytes ? given : bytes, lane, w->group, i->line};
+    w->copy[w->n_copies++] = (pending){address(w, lane, &i->in[0]),
+                                       address(w, lane, &i->in[1]),
+                                       bytes,
+                                       given < bytes ? given : bytes,
+                                       lane,
+                                       w->group,
+                                       i->line};
 }
 
 /* All but the last `keep` groups of a lane's copies are done. */
@@ -413,15 +449,20 @@ static void one_lane(run *r, warp *w, int lane, const ptx_inst *i) {
     case PTX_LD: load(r, w, lane, i); break;
     case PTX_ST: store(r, w, lane, i); break;
     case PTX_MOV: move(r, w, lane, i); break;
-    case PTX_ATOM: case PTX_RED: atomic(r, w, lane, i); break;
-    case PTX_ADDC: case PTX_SUBC: add_carry(r, w, lane, i); break;
-    case PTX_ADD: case PTX_SUB:
+    case PTX_ATOM:
+    case PTX_RED: atomic(r, w, lane, i); break;
+    case PTX_ADDC:
+    case PTX_SUBC: add_carry(r, w, lane, i); break;
+    case PTX_ADD:
+    case PTX_SUB:
         if (has(i, PTX_M(CC))) add_carry(r, w, lane, i);
         else compute(r, w, lane, i);
         break;
     case PTX_SETP: compare(r, w, lane, i); break;
     case PTX_CVTA: convert_address(r, w, lane, i); break;
-    case PTX_FENCE: case PTX_MEMBAR: case PTX_PREFETCH: break;
+    case PTX_FENCE:
+    case PTX_MEMBAR:
+    case PTX_PREFETCH: break;
     case PTX_TRAP: fail(r, thread_of(w, lane), "trap");
     default: compute(r, w, lane, i); break;
     }
@@ -440,7 +481,8 @@ static bool whole_warp(run *r, warp *w, const ptx_inst *i, uint32_t active) {
         for (int lane = 0; lane < LANES; lane++)
             if (active >> lane & 1) set(w, lane, &i->in[0], active);
         return true;
-    case PTX_BAR: case PTX_BARRIER:
+    case PTX_BAR:
+    case PTX_BARRIER:
         if (has(i, PTX_M(WARP))) {
             need_all(r, w, active, (uint32_t)value(r, w, __builtin_ctz(active), &i->in[0]));
             return true;
@@ -456,15 +498,18 @@ static bool whole_warp(run *r, warp *w, const ptx_inst *i, uint32_t active) {
 static uint32_t needed(const run *r, const warp *w, int lane, const ptx_inst *i) {
     switch (i->op) {
     case PTX_SHFL: return i->n > 4 ? (uint32_t)value(r, w, lane, &i->in[4]) : ~w->exited;
-    case PTX_VOTE: case PTX_REDUX: return i->n > 2 ? (uint32_t)value(r, w, lane, &i->in[2]) : 0;
-    case PTX_LDMATRIX: case PTX_MMA: return ~0u;
-    case PTX_BAR: case PTX_BARRIER: return has(i, PTX_M(WARP)) ? (uint32_t)value(r, w, lane, &i->in[0]) : ~w->exited;
+    case PTX_VOTE:
+    case PTX_REDUX: return i->n > 2 ? (uint32_t)value(r, w, lane, &i->in[2]) : 0;
+    case PTX_LDMATRIX:
+    case PTX_MMA: return ~0u;
+    case PTX_BAR:
+    case PTX_BARRIER: return has(i, PTX_M(WARP)) ? (uint32_t)value(r, w, lane, &i->in[0]) : ~w->exited;
     default: return 0;
     }
 }
 
-/* The lanes at the least program counter take one step; false: the warp waits or is done. Lanes at an instruction that needs
- * others wait for them, as the hardware does from sm_70 on. */
+/* The lanes at the least program counter take one step; false: the warp waits or is done. Lanes at an instruction that
+ * needs others wait for them, as the hardware does from sm_70 on. */
 static bool step(run *r, warp *w) {
     int pc = DONE, first = 0;
     for (int lane = 0; lane < LANES; lane++)
@@ -473,9 +518,10 @@ static bool step(run *r, warp *w) {
         first = __builtin_ctz(w->waiting);
         const ptx_inst *stuck = r->now = &r->e->inst[w->pc[first]];
         uint32_t here = 0;
-        for (int lane = 0; lane < LANES; lane++) here |= (uint32_t)(w->waiting >> lane & 1 && w->pc[lane] == w->pc[first]) << lane;
+        for (int lane = 0; lane < LANES; lane++)
+            here |= (uint32_t)(w->waiting >> lane & 1 && w->pc[lane] == w->pc[first]) << lane;
         need_all(r, w, here, needed(r, w, first, stuck));
-        w->waiting &= ~here;        /* those that it waited for have exited */
+        w->waiting &= ~here; /* those that it waited for have exited */
         pc = w->pc[first];
     }
     if (pc == DONE) return false;
@@ -539,7 +585,7 @@ static void run_block(run *r) {
             any = true;
         }
         if (!any) return;
-        r->epoch++;         /* every warp that is left waits at a barrier: all go on */
+        r->epoch++; /* every warp that is left waits at a barrier: all go on */
         for (int k = 0; k < r->n_warps; k++) r->w[k].at_barrier = false;
     }
 }

@@ -22,13 +22,19 @@ static bool run(const char *body, uint32_t threads) {
     snprintf(text, sizeof text,
              ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p)\n{\n"
              ".reg .pred %%p<4>;\n.reg .b16 %%h<4>;\n.reg .b32 %%r<32>;\n.reg .f32 %%f<16>;\n.reg .b64 %%rd<8>;\n"
-             ".shared .align 4 .b8 s[1024];\nld.param.u64 %%rd1, [p];\nmov.u32 %%r1, %%tid.x;\nmul.wide.u32 %%rd2, %%r1, 4;\n"
+             ".shared .align 4 .b8 s[1024];\nld.param.u64 %%rd1, [p];\nmov.u32 %%r1, %%tid.x;\nmul.wide.u32 %%rd2, "
+             "%%r1, 4;\n"
              "add.s64 %%rd2, %%rd1, %%rd2;\nshl.b32 %%r2, %%r1, 2;\n%s\nret;\n}\n",
              body);
     ptx_module *m = ptx_parse(text, why);
     if (!m) return false;
     uint64_t p = BASE;
-    ptx_launch l = {.module = m, .entry = ptx_find(m, "k"), .grid = {1, 1, 1}, .block = {threads, 1, 1}, .params = &p, .memory = at};
+    ptx_launch l = {.module = m,
+                    .entry = ptx_find(m, "k"),
+                    .grid = {1, 1, 1},
+                    .block = {threads, 1, 1},
+                    .params = &p,
+                    .memory = at};
     bool ok = ptx_run(&l, why);
     ptx_free(m);
     return ok;
@@ -43,37 +49,51 @@ static float as_float(uint32_t w) {
 Test(ptx, computes) {
     cr_assert(run("mul.lo.s32 %r3, %r1, -3; st.global.u32 [%rd2], %r3;", 40), "%s", why);
     for (int i = 0; i < 40; i++) cr_assert_eq((int32_t)memory[i], -3 * i);
-    cr_assert(run("cvt.rn.f32.u32 %f1, %r1; sqrt.rn.f32 %f1, %f1; fma.rn.f32 %f1, %f1, 0f40000000, 0f3F800000; st.global.f32 [%rd2], %f1;", 33), "%s", why);
+    cr_assert(run("cvt.rn.f32.u32 %f1, %r1; sqrt.rn.f32 %f1, %f1; fma.rn.f32 %f1, %f1, 0f40000000, 0f3F800000; "
+                  "st.global.f32 [%rd2], %f1;",
+                  33),
+              "%s", why);
     for (int i = 0; i < 33; i++) cr_assert_eq(as_float(memory[i]), fmaf(sqrtf((float)i), 2, 1));
-    cr_assert(run("cvt.rn.f32.u32 %f1, %r1; mul.rn.f32 %f1, %f1, 0f3DCCCCCD; cvt.rn.f16.f32 %h1, %f1; cvt.f32.f16 %f2, %h1; st.global.f32 [%rd2], %f2;", 64), "%s", why);
+    cr_assert(run("cvt.rn.f32.u32 %f1, %r1; mul.rn.f32 %f1, %f1, 0f3DCCCCCD; cvt.rn.f16.f32 %h1, %f1; cvt.f32.f16 %f2, "
+                  "%h1; st.global.f32 [%rd2], %f2;",
+                  64),
+              "%s", why);
     for (int i = 0; i < 64; i++) cr_assert_eq(as_float(memory[i]), (float)(_Float16)((float)i * 0.1f), "%d", i);
 }
 
 Test(ptx, diverging_threads_meet_again) {
     cr_assert(run("mov.u32 %r3, 0; and.b32 %r4, %r1, 1; setp.eq.u32 %p1, %r4, 0; @%p1 bra EVEN; mov.u32 %r3, %r1;\n"
-                  "LOOP: sub.u32 %r3, %r3, 2; setp.gt.s32 %p2, %r3, 0; @%p2 bra LOOP;\nEVEN: shfl.sync.bfly.b32 %r5, %r3, 1, 31, -1;\n"
-                  "st.global.u32 [%rd2], %r5;", 32), "%s", why);
+                  "LOOP: sub.u32 %r3, %r3, 2; setp.gt.s32 %p2, %r3, 0; @%p2 bra LOOP;\nEVEN: shfl.sync.bfly.b32 %r5, "
+                  "%r3, 1, 31, -1;\n"
+                  "st.global.u32 [%rd2], %r5;",
+                  32),
+              "%s", why);
     for (int i = 0; i < 32; i++) cr_assert_eq((int32_t)memory[i], i & 1 ? 0 : -1, "%d", i);
 }
 
 Test(ptx, shuffles_and_barriers_sum_a_block) {
-    static const char body[] = "mov.u32 %%r3, %%r1;\n"
-        "shfl.sync.bfly.b32 %%r4, %%r3, 16, 31, -1; add.u32 %%r3, %%r3, %%r4; shfl.sync.bfly.b32 %%r4, %%r3, 8, 31, -1; add.u32 %%r3, %%r3, %%r4;\n"
-        "shfl.sync.bfly.b32 %%r4, %%r3, 4, 31, -1; add.u32 %%r3, %%r3, %%r4; shfl.sync.bfly.b32 %%r4, %%r3, 2, 31, -1; add.u32 %%r3, %%r3, %%r4;\n"
-        "shfl.sync.bfly.b32 %%r4, %%r3, 1, 31, -1; add.u32 %%r3, %%r3, %%r4; shr.u32 %%r5, %%r1, 5; shl.b32 %%r5, %%r5, 2;\n"
+    static const char body[] =
+        "mov.u32 %%r3, %%r1;\n"
+        "shfl.sync.bfly.b32 %%r4, %%r3, 16, 31, -1; add.u32 %%r3, %%r3, %%r4; shfl.sync.bfly.b32 %%r4, %%r3, 8, 31, "
+        "-1; add.u32 %%r3, %%r3, %%r4;\n"
+        "shfl.sync.bfly.b32 %%r4, %%r3, 4, 31, -1; add.u32 %%r3, %%r3, %%r4; shfl.sync.bfly.b32 %%r4, %%r3, 2, 31, -1; "
+        "add.u32 %%r3, %%r3, %%r4;\n"
+        "shfl.sync.bfly.b32 %%r4, %%r3, 1, 31, -1; add.u32 %%r3, %%r3, %%r4; shr.u32 %%r5, %%r1, 5; shl.b32 %%r5, "
+        "%%r5, 2;\n"
         "mov.u32 %%r6, s; add.u32 %%r5, %%r5, %%r6; st.shared.u32 [%%r5], %%r3;\n%s\n"
         "ld.shared.u32 %%r7, [s]; ld.shared.u32 %%r8, [s+4]; add.u32 %%r7, %%r7, %%r8; st.global.u32 [%%rd2], %%r7;";
     char text[4096];
     snprintf(text, sizeof text, body, "bar.sync 0;");
     cr_assert(run(text, 64), "%s", why);
     for (int i = 0; i < 64; i++) cr_assert_eq(memory[i], 63 * 64 / 2);
-    snprintf(text, sizeof text, body, "");      /* the same without its barrier is a race */
+    snprintf(text, sizeof text, body, ""); /* the same without its barrier is a race */
     cr_assert(!run(text, 64));
     cr_assert(strstr(why, "race in shared memory"), "%s", why);
 }
 
 Test(ptx, asynchronous_copies_need_a_wait) {
-    static const char body[] = "mov.u32 %%r3, s; add.u32 %%r3, %%r3, %%r2; cp.async.ca.shared.global [%%r3], [%%rd2], 4; cp.async.commit_group;\n"
+    static const char body[] = "mov.u32 %%r3, s; add.u32 %%r3, %%r3, %%r2; cp.async.ca.shared.global [%%r3], [%%rd2], "
+                               "4; cp.async.commit_group;\n"
                                "%s\nld.shared.u32 %%r4, [%%r3]; st.global.u32 [%%rd2+512], %%r4;";
     char text[1024];
     for (int i = 0; i < 32; i++) memory[i] = 100u + (uint32_t)i;
@@ -87,13 +107,20 @@ Test(ptx, asynchronous_copies_need_a_wait) {
 
 Test(ptx, matrices_multiply) {
     /* A = identity (16x16), B[k][n] = k + n / 8: D = B in the first 8 columns. Fragments as in the PTX ISA, 9.7.14. */
-    cr_assert(run("shr.u32 %r3, %r1, 2; and.b32 %r4, %r1, 3; shl.b32 %r5, %r4, 1; sub.u32 %r6, %r3, %r5;\n"    /* row - 2c */
-                  "mov.u32 %r7, 0; setp.eq.u32 %p1, %r6, 0; selp.u32 %r8, 0x3f80, 0, %p1; setp.eq.u32 %p2, %r6, 1; selp.u32 %r9, 0x3f800000, 0, %p2; or.b32 %r8, %r8, %r9;\n"
-                  "cvt.rn.f32.u32 %f1, %r5; cvt.rn.bf16.f32 %h1, %f1; add.u32 %r10, %r5, 1; cvt.rn.f32.u32 %f2, %r10; cvt.rn.bf16.f32 %h2, %f2; mov.b32 %r11, {%h1, %h2};\n"
-                  "add.u32 %r12, %r5, 8; cvt.rn.f32.u32 %f1, %r12; cvt.rn.bf16.f32 %h1, %f1; add.u32 %r12, %r5, 9; cvt.rn.f32.u32 %f1, %r12; cvt.rn.bf16.f32 %h2, %f1; mov.b32 %r13, {%h1, %h2};\n"
-                  "mov.f32 %f3, 0f00000000;\n"
-                  "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f4,%f5,%f6,%f7}, {%r8,%r7,%r7,%r8}, {%r11,%r13}, {%f3,%f3,%f3,%f3};\n"
-                  "st.global.f32 [%rd2], %f4; st.global.f32 [%rd2+1024], %f6;", 32), "%s", why);
+    cr_assert(
+        run("shr.u32 %r3, %r1, 2; and.b32 %r4, %r1, 3; shl.b32 %r5, %r4, 1; sub.u32 %r6, %r3, %r5;\n" /* row - 2c */
+            "mov.u32 %r7, 0; setp.eq.u32 %p1, %r6, 0; selp.u32 %r8, 0x3f80, 0, %p1; setp.eq.u32 %p2, %r6, 1; selp.u32 "
+            "%r9, 0x3f800000, 0, %p2; or.b32 %r8, %r8, %r9;\n"
+            "cvt.rn.f32.u32 %f1, %r5; cvt.rn.bf16.f32 %h1, %f1; add.u32 %r10, %r5, 1; cvt.rn.f32.u32 %f2, %r10; "
+            "cvt.rn.bf16.f32 %h2, %f2; mov.b32 %r11, {%h1, %h2};\n"
+            "add.u32 %r12, %r5, 8; cvt.rn.f32.u32 %f1, %r12; cvt.rn.bf16.f32 %h1, %f1; add.u32 %r12, %r5, 9; "
+            "cvt.rn.f32.u32 %f1, %r12; cvt.rn.bf16.f32 %h2, %f1; mov.b32 %r13, {%h1, %h2};\n"
+            "mov.f32 %f3, 0f00000000;\n"
+            "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f4,%f5,%f6,%f7}, {%r8,%r7,%r7,%r8}, {%r11,%r13}, "
+            "{%f3,%f3,%f3,%f3};\n"
+            "st.global.f32 [%rd2], %f4; st.global.f32 [%rd2+1024], %f6;",
+            32),
+        "%s", why);
     for (int lane = 0; lane < 32; lane++) {
         cr_assert_eq(as_float(memory[lane]), (float)(lane / 4), "lane %d: %g", lane, (double)as_float(memory[lane]));
         cr_assert_eq(as_float(memory[256 + lane]), (float)(lane / 4 + 8));
@@ -107,8 +134,10 @@ static const struct {
     {"ld.global.u32 %r3, [%rd1+4096];", "not allocated", 1},
     {"ld.global.u32 %r3, [%rd1+2];", "not aligned", 1},
     {"st.shared.u32 [s+1024], %r1;", "of 1024 bytes of shared memory", 1},
-    {"setp.eq.u32 %p1, %r1, 0; @%p1 bra A; bar.sync 0; bra B; A: bar.warp.sync 3; B: add.u32 %r3, %r1, 1;", "is elsewhere", 2},
-    {"setp.eq.u32 %p1, %r1, 0; @%p1 bra A; shfl.sync.idx.b32 %r3, %r1, 0, 31, -1; A: add.u32 %r3, %r1, 1;", "is elsewhere", 32},
+    {"setp.eq.u32 %p1, %r1, 0; @%p1 bra A; bar.sync 0; bra B; A: bar.warp.sync 3; B: add.u32 %r3, %r1, 1;",
+     "is elsewhere", 2},
+    {"setp.eq.u32 %p1, %r1, 0; @%p1 bra A; shfl.sync.idx.b32 %r3, %r1, 0, 31, -1; A: add.u32 %r3, %r1, 1;",
+     "is elsewhere", 32},
     {"trap;", "trap", 1},
     {"wgmma.fence;", "unknown instruction 'wgmma'", 1},
     {"add.weird.u32 %r3, %r1, 1;", "unknown word '.weird'", 1},

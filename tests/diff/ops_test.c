@@ -97,9 +97,10 @@ static void has_kernels(const char *text) {
     fu_arena_init(&arena, &oom);
     if (setjmp(oom)) cr_assert(false, "out of memory");
     cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
-              ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
-              ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
-              ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = IR_LEVEL_V2}, &plan) == FUSOR_OK, "%s", error.text);
+                  ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
+                  ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
+                  ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = IR_LEVEL_V2}, &plan) == FUSOR_OK,
+              "%s", error.text);
     for (uint32_t s = 0; s < plan->steps.n; s++) {
         if (plan->steps.at[s].kind != IR_STEP_REFERENCE) continue;
         const ir_node *n = ir_at(plan->graph, plan->steps.at[s].node);
@@ -111,13 +112,14 @@ static void has_kernels(const char *text) {
 
 /* gpu_ops_test.c includes this file with other targets, and kernels that an interpreter runs. */
 #ifndef LAUNCH
-#define LAUNCH NULL
-#define IS_FOR_US(size) true
-#define N_FUSIONS 2 /* fused, and not */
+#define LAUNCH                NULL
+#define IS_FOR_US(size)       true
+#define N_FUSIONS             2 /* fused, and not */
 #define IS_TYPE_FOR_US(op, t) true
 /* May it have a kernel that uses features beside the level's? */
 static bool is_narrow_contraction(const char *text) {
-    static const char *const types[] = {"i8[", "u8[", "bf16["}, *const ops[] = {"matmul(", "einsum(", "conv", "attention(", "_cell("};
+    static const char *const types[] = {"i8[", "u8[", "bf16["}, *const ops[] = {"matmul(", "einsum(", "conv",
+                                                                                "attention(", "_cell("};
     bool has_type = false, has_op = false;
     for (int i = 0; i < 3; i++) has_type |= strstr(text, types[i]) != NULL;
     for (int i = 0; i < 5; i++) has_op |= strstr(text, ops[i]) != NULL;
@@ -184,11 +186,14 @@ static void check(const char *text, domain dom, const int64_t size[4], const int
             for (int no_fuse = 0; no_fuse < (t == 0 ? N_FUSIONS : 1); no_fuse++) {
                 snprintf(where, sizeof where, "%s A=%lld B=%lld C=%lld D=%lld %s %s, %d threads%s%s", text,
                          (long long)size[0], (long long)size[1], (long long)size[2], (long long)size[3],
-                         features ? "with features" : "", ir_levels[level].short_name, threads[t], no_fuse ? ", unfused" : "",
-                         strided ? ", strided" : "");
+                         features ? "with features" : "", ir_levels[level].short_name, threads[t],
+                         no_fuse ? ", unfused" : "", strided ? ", strided" : "");
                 rt_exec *x = build(&error, cache, text,
-                                   (setup){.level = target.level, .features = features, .n_threads = threads[t],
-                                           .no_fuse = no_fuse, .launch = LAUNCH});
+                                   (setup){.level = target.level,
+                                           .features = features,
+                                           .n_threads = threads[t],
+                                           .no_fuse = no_fuse,
+                                           .launch = LAUNCH});
                 cr_assert(x, "%s: %s", where, error.text);
                 run(x, g, seed, strided, (t + no_fuse) % 2 == 0, in, is_first ? first : got, where);
                 for (int k = 0; k < n_out && !is_first; k++)
@@ -286,7 +291,8 @@ static void conversion(ir_op op, ir_dtype from) {
 /* ---- reductions, rows, contractions ---- */
 /* The result of a reduction or running sum. */
 static ir_dtype reduced_type(const ir_op_info *op, ir_dtype t) {
-    if (op->kind == IR_KIND_ARGREDUCE || ((op->is_sum_like || op->kind == IR_KIND_SCAN) && !ir_is_float(t))) return FUSOR_I64;
+    if (op->kind == IR_KIND_ARGREDUCE || ((op->is_sum_like || op->kind == IR_KIND_SCAN) && !ir_is_float(t)))
+        return FUSOR_I64;
     return t;
 }
 
@@ -297,11 +303,15 @@ static void far_from_zero(const ir_op_info *op, ir_dtype t) {
     char text[400];
     for (int s = 0; s < 3; s++)
         for (int outlier = 0; outlier < 2; outlier++) {
-            snprintf(text, sizeof text,
-                     "func @f(%%x: %1$s%2$s) -> %1$s%3$s { %%i = iota(shape=%2$s, axis=0, dtype=i64) %%o = eq(%%i, %5$s) "
-                     "%%y = select(%%o, 1000000.0, %%x) %%r = %4$s(%%y%6$s%7$s) return %%r }",
-                     ir_dtypes[t].name, shapes[s][0], s == 0 ? "" : s == 1 ? "[A]" : "[B]", op->name, outlier ? "0" : "-1",
-                     s ? ", " : "", shapes[s][1]);
+            snprintf(
+                text, sizeof text,
+                "func @f(%%x: %1$s%2$s) -> %1$s%3$s { %%i = iota(shape=%2$s, axis=0, dtype=i64) %%o = eq(%%i, %5$s) "
+                "%%y = select(%%o, 1000000.0, %%x) %%r = %4$s(%%y%6$s%7$s) return %%r }",
+                ir_dtypes[t].name, shapes[s][0],
+                s == 0   ? ""
+                : s == 1 ? "[A]"
+                         : "[B]",
+                op->name, outlier ? "0" : "-1", s ? ", " : "", shapes[s][1]);
             check(text, outlier ? (domain){-1, 1, SPECIAL_NONE, false} : (domain){999998, 1000002, SPECIAL_NONE, false},
                   (int64_t[4]){s == 0 ? 100003 : 300, 1000}, many_threads, false, ALL_LEVELS);
         }
@@ -374,40 +384,45 @@ static void row(const ir_op_info *op, ir_dtype t) {
     }
 }
 
-/* Both axes of a plane and one in the middle, every combination of flags; a line that several blocks make, and lines in numbers. */
+/* Both axes of a plane and one in the middle, every combination of flags; a line that several blocks make, and lines in
+ * numbers. */
 static void scan(const ir_op_info *op, ir_dtype t) {
     static const char *const shapes[] = {"[A, B], axis=1", "[A, B], axis=0", "[A, B, 5], axis=1", "[A, 12], axis=-1",
                                          "[A, 1, B], axis=2"};
     static const char *const flags[] = {"", ", exclusive=true", ", reverse=true", ", exclusive=true, reverse=true"};
-    static const int64_t sizes[][2] = {{1, 1}, {3, 7}, {2, 17}, {31, 5}, {5, 1000}, {300, 33}, {0, 4}, {4, 0}, {2, 5000}};
+    static const int64_t sizes[][2] = {{1, 1},    {3, 7}, {2, 17}, {31, 5},  {5, 1000},
+                                       {300, 33}, {0, 4}, {4, 0},  {2, 5000}};
     const bool is_product = strcmp(op->name, "cumprod") == 0, is_float = ir_is_float(t);
     const ir_dtype to = reduced_type(op, t);
     char text[300];
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t f = 0; f < sizeof flags / sizeof *flags; f++) {
             const int end = (int)(strchr(shapes[s], ']') - shapes[s] + 1);
-            snprintf(text, sizeof text, "func @f(%%x: %s%.*s) -> %s%.*s { %%r = %s(%%x%s%s) return %%r }", ir_dtypes[t].name, end,
-                     shapes[s], ir_dtypes[to].name, end, shapes[s], op->name, shapes[s] + end, flags[f]);
+            snprintf(text, sizeof text, "func @f(%%x: %s%.*s) -> %s%.*s { %%r = %s(%%x%s%s) return %%r }",
+                     ir_dtypes[t].name, end, shapes[s], ir_dtypes[to].name, end, shapes[s], op->name, shapes[s] + end,
+                     flags[f]);
             for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
                 check(text,
-                      (domain){is_product ? 0.9 : -4, is_product ? 1.1 : 4, (k + f) % 3 == 2 ? SPECIAL_SOME : SPECIAL_NONE, !is_float},
+                      (domain){is_product ? 0.9 : -4, is_product ? 1.1 : 4,
+                               (k + f) % 3 == 2 ? SPECIAL_SOME : SPECIAL_NONE, !is_float},
                       (int64_t[4]){sizes[k][0], sizes[k][1]}, k == 4 || k == 5 ? many_threads : one_thread, k == 3,
                       1u << (mix(k + s + f) % 3) | (f == 0 ? 4u : 1u));
         }
     if (t != FUSOR_F32 && t != FUSOR_F64 && t != FUSOR_I32) return;
     for (size_t f = 0; f < sizeof flags / sizeof *flags; f++) {
-        snprintf(text, sizeof text, "func @f(%%x: %s[A]) -> %s[A] { %%r = %s(%%x, axis=0%s) return %%r }", ir_dtypes[t].name,
-                 ir_dtypes[to].name, op->name, flags[f]);
-        check(text, (domain){is_product ? 0.9999 : -4, is_product ? 1.0001 : 4, SPECIAL_NONE, !is_float}, (int64_t[4]){200003},
-              many_threads, false, ALL_LEVELS);
+        snprintf(text, sizeof text, "func @f(%%x: %s[A]) -> %s[A] { %%r = %s(%%x, axis=0%s) return %%r }",
+                 ir_dtypes[t].name, ir_dtypes[to].name, op->name, flags[f]);
+        check(text, (domain){is_product ? 0.9999 : -4, is_product ? 1.0001 : 4, SPECIAL_NONE, !is_float},
+              (int64_t[4]){200003}, many_threads, false, ALL_LEVELS);
     }
     if (t != FUSOR_F32) return;
-    snprintf(text, sizeof text,     /* what is fused in front and behind, and another type */
-             "func @f(%%x: f32[A, B], %%y: f32[B]) -> (f32[A, B], f64[A, B]) { %%a = mul(%%x, %%y) %%b = %s(%%a, axis=1) "
-             "%%c = sub(%%b, %%x) %%d = %s(%%c, axis=1, dtype=f64, reverse=true) return %%c, %%d }",
-             op->name, op->name);
-    check(text, (domain){is_product ? 0.9 : -4, is_product ? 1.1 : 4, SPECIAL_NONE, false}, (int64_t[4]){7, 1500}, many_threads,
-          false, ALL_LEVELS);
+    snprintf(
+        text, sizeof text, /* what is fused in front and behind, and another type */
+        "func @f(%%x: f32[A, B], %%y: f32[B]) -> (f32[A, B], f64[A, B]) { %%a = mul(%%x, %%y) %%b = %s(%%a, axis=1) "
+        "%%c = sub(%%b, %%x) %%d = %s(%%c, axis=1, dtype=f64, reverse=true) return %%c, %%d }",
+        op->name, op->name);
+    check(text, (domain){is_product ? 0.9 : -4, is_product ? 1.1 : 4, SPECIAL_NONE, false}, (int64_t[4]){7, 1500},
+          many_threads, false, ALL_LEVELS);
 }
 
 static void norm(const ir_op_info *op, ir_dtype t) {
@@ -428,8 +443,9 @@ static void norm(const ir_op_info *op, ir_dtype t) {
         const bool has_gamma = shapes[s].gamma && op->max_in > 1, has_beta = shapes[s].beta && op->max_in > 2;
         snprintf(gamma, sizeof gamma, has_gamma ? ", %%g: %s%s" : "", T, shapes[s].gamma);
         snprintf(beta, sizeof beta, has_beta ? ", %%b: %s%s" : "", T, shapes[s].beta);
-        snprintf(text, sizeof text, "func @f(%%x: %s%s%s%s) -> %s%s { %%r = %s(%%x%s%s%s) return %%r }", T, shapes[s].x, gamma, beta,
-                 T, shapes[s].x, op->name, has_gamma ? ", %g" : "", has_beta ? ", %b" : "", shapes[s].attrs);
+        snprintf(text, sizeof text, "func @f(%%x: %s%s%s%s) -> %s%s { %%r = %s(%%x%s%s%s) return %%r }", T, shapes[s].x,
+                 gamma, beta, T, shapes[s].x, op->name, has_gamma ? ", %g" : "", has_beta ? ", %b" : "",
+                 shapes[s].attrs);
         for (int k = 0; k < 8; k++)
             check(text, (domain){k == 2 ? 999 : -8, k == 2 ? 1001 : 8, k % 3 == 2 ? SPECIAL_SOME : SPECIAL_NONE, false},
                   (int64_t[4]){sizes[k][0], sizes[k][1]}, k == 4 || k == 5 ? many_threads : one_thread, k == 3,
@@ -437,24 +453,31 @@ static void norm(const ir_op_info *op, ir_dtype t) {
     }
 }
 
-/* Reductions along the rows of a product, which share its kernel. N is a name and numbers; R is the type of the product. */
+/* Reductions along the rows of a product, which share its kernel. N is a name and numbers; R is the type of the
+ * product. */
 static void rows_of_products(ir_dtype t) {
     static const char *const floats[] = {
         "(%x: T[A, B], %w: T[B, N]) -> T[A, N] { %m = matmul(%x, %w) %r = softmax(%m) return %r }",
-        "(%x: T[A, B], %w: T[B, N], %b: T[N]) -> (i64[A], T[A, N]) { %m = matmul(%x, %w) %s = add(%m, %b) %i = argmax(%s, axis=1) "
+        "(%x: T[A, B], %w: T[B, N], %b: T[N]) -> (i64[A], T[A, N]) { %m = matmul(%x, %w) %s = add(%m, %b) %i = "
+        "argmax(%s, axis=1) "
         "%r = log_softmax(%s) return %i, %r }",
-        "(%x: T[A, B], %w: T[N, B], %b: T[A, N], %g: T[N]) -> (T[A, N], T[A, N], T[A]) { %m = matmul(%x, %w, transpose_b=true) %u = tanh(%m) "
+        "(%x: T[A, B], %w: T[N, B], %b: T[A, N], %g: T[N]) -> (T[A, N], T[A, N], T[A]) { %m = matmul(%x, %w, "
+        "transpose_b=true) %u = tanh(%m) "
         "%s = add(%u, %b) %r = layer_norm(%s, %g) %e = reduce_mean(%s, axes=[1]) return %r, %s, %e }",
-        "(%x: T[D, A, B], %w: T[D, B, N], %g: T[N]) -> (T[D, A, N], T[D, A, 1]) { %m = matmul(%x, %w) %s = abs(%m) %r = rms_norm(%s, %g) "
+        "(%x: T[D, A, B], %w: T[D, B, N], %g: T[N]) -> (T[D, A, N], T[D, A, 1]) { %m = matmul(%x, %w) %s = abs(%m) %r "
+        "= rms_norm(%s, %g) "
         "%e = reduce_max(%s, axes=[2], keepdims=true) return %r, %e }",
-        "(%x: T[2, A, B], %w: T[B, N]) -> (T[2, A], i64[2, A]) { %m = matmul(%x, %w) %r = reduce_logsumexp(%m, axes=[-1]) "
+        "(%x: T[2, A, B], %w: T[B, N]) -> (T[2, A], i64[2, A]) { %m = matmul(%x, %w) %r = reduce_logsumexp(%m, "
+        "axes=[-1]) "
         "%i = argmin(%m, axis=2, select_last=true) return %r, %i }",
     };
     static const char *const integers[] = {
-        "(%x: T[A, B], %w: T[B, N]) -> (i64[A], i64[A], R[A, N]) { %m = matmul(%x, %w) %s = reduce_sum(%m, axes=[1]) %i = argmax(%m, axis=1) "
+        "(%x: T[A, B], %w: T[B, N]) -> (i64[A], i64[A], R[A, N]) { %m = matmul(%x, %w) %s = reduce_sum(%m, axes=[1]) "
+        "%i = argmax(%m, axis=1) "
         "%d = neg(%m) return %s, %i, %d }",
     };
-    static const int64_t sizes[][4] = {{1, 1, 3, 1}, {13, 7, 17, 2}, {37, 513, 65, 1}, {5, 600, 500, 1}, {0, 3, 4, 2}, {3, 0, 5, 2}, {30, 20, 2100, 1}};
+    static const int64_t sizes[][4] = {{1, 1, 3, 1}, {13, 7, 17, 2}, {37, 513, 65, 1}, {5, 600, 500, 1},
+                                       {0, 3, 4, 2}, {3, 0, 5, 2},   {30, 20, 2100, 1}};
     static const char *const columns[] = {"C", "10", "64", "1000"};
     const bool is_float = ir_is_float(t);
     const int n_programs = is_float ? sizeof floats / sizeof *floats : sizeof integers / sizeof *integers;
@@ -470,7 +493,8 @@ static void rows_of_products(ir_dtype t) {
             }
             for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
                 if (k >= 2 && n && (s + n + k) % 3) continue;
-                check(text, (domain){-2, 2, k == 1 ? SPECIAL_SOME : SPECIAL_NONE, !is_float}, sizes[k], k == 2 ? many_threads : two_threads, k == 1,
+                check(text, (domain){-2, 2, k == 1 ? SPECIAL_SOME : SPECIAL_NONE, !is_float}, sizes[k],
+                      k == 2 ? many_threads : two_threads, k == 1,
                       t == FUSOR_F32 || k == 1 ? ALL_LEVELS : 1u << (mix(k + (size_t)s) % 3) | 1);
             }
         }
@@ -560,8 +584,7 @@ static void movement(ir_op op, ir_dtype t) {
 
 enum { NUMBERS = 1 /* not for bool */, SLOW = 2 /* to compile: for f32 */ };
 /* T stands for the type. Indices are made of a parameter of any numbers: fmod keeps them within -n < i < n. */
-#define INDICES(axis, t)                                                                                               \
-    "%n = dim(%x, axis=" axis ") %q = cast(%n, " t ") %i = fmod(%k, %q) "
+#define INDICES(axis, t) "%n = dim(%x, axis=" axis ") %q = cast(%n, " t ") %i = fmod(%k, %q) "
 static const struct {
     ir_op op;
     const char *params, *body, *result;
@@ -588,12 +611,12 @@ static const struct {
     {IR_OP_PAD, "%x: T[A, B]", "%r = pad(%x, pads=[1, 9, 0, 4], mode=wrap)", "T[A+1, B+13]", 0},
     {IR_OP_CONCAT, "%x: T[A, B], %y: T[A, C]", "%r = concat(%x, %y, axis=1)", "T[A, B+C]", 0},
     {IR_OP_CONCAT, "%x: T[A, B], %y: T[C, B], %z: T[D, B]", "%r = concat(%x, %y, %z, axis=0)", "T[A+C+D, B]", 0},
-    {IR_OP_CONCAT, "%x: T[A, B]",
-     "%t = transpose(%x) %r = concat(%t, %t, %t, %t, %t, %t, %t, %t, %t, %t, axis=-1)", "T[B, 10*A]", SLOW},
+    {IR_OP_CONCAT, "%x: T[A, B]", "%t = transpose(%x) %r = concat(%t, %t, %t, %t, %t, %t, %t, %t, %t, %t, axis=-1)",
+     "T[B, 10*A]", SLOW},
     {IR_OP_CONCAT, "%x: T[A, B]", "%r = concat(%x, axis=0)", "T[A, B]", 0},
     {IR_OP_SPLIT, "%x: T[A, 20]", "%r, %s = split(%x, axis=1, sizes=[3, 17])", "T[A, 3], T[A, 17]", 0},
-    {IR_OP_SPLIT, "%x: T[A, B], %y: T[C, B]",
-     "%z = concat(%x, %y, axis=0) %r, %s = split(%z, axis=0, sizes=[C, A])", "T[C, B], T[A, B]", 0},
+    {IR_OP_SPLIT, "%x: T[A, B], %y: T[C, B]", "%z = concat(%x, %y, axis=0) %r, %s = split(%z, axis=0, sizes=[C, A])",
+     "T[C, B], T[A, B]", 0},
     {IR_OP_TILE, "%x: T[A, B]", "%r = tile(%x, repeats=[2, 3])", "T[2*A, 3*B]", 0},
     {IR_OP_TILE, "%x: T[A, B]", "%r = tile(%x, repeats=[1, 0])", "T[A, 0]", 0},
     {IR_OP_TILE, "%x: T[A, 1, B, 1, 2]", "%r = tile(%x, repeats=[2, 3, 2, 5, 2])", "T[2*A, 3, 2*B, 5, 4]", 0},
@@ -605,9 +628,12 @@ static const struct {
     {IR_OP_TAKE, "%x: T[A, B], %k: i64[C, D]", INDICES("1", "i64") "%r = take(%x, %i, axis=1)", "T[A, C, D]", 0},
     {IR_OP_TAKE, "%x: T[A, 2, B], %i: i64[C]", "%r = take(%x, %i, axis=1)", "T[A, C, B]", NUMBERS},
     {IR_OP_TAKE, "%x: T[A, 2, B]", "%r = take(%x, -1, axis=1)", "T[A, B]", 0},
-    {IR_OP_TAKE_ALONG, "%x: T[A, B], %k: i16[A, D]", INDICES("1", "i16") "%r = take_along(%x, %i, axis=1)", "T[A, D]", 0},
-    {IR_OP_TAKE_ALONG, "%x: T[A, B], %k: i64[D, 1]", INDICES("0", "i64") "%r = take_along(%x, %i, axis=0)", "T[D, B]", 0},
-    {IR_OP_TAKE_ALONG, "%x: T[1, B], %k: i32[A, C]", INDICES("1", "i32") "%r = take_along(%x, %i, axis=-1)", "T[A, C]", 0},
+    {IR_OP_TAKE_ALONG, "%x: T[A, B], %k: i16[A, D]", INDICES("1", "i16") "%r = take_along(%x, %i, axis=1)", "T[A, D]",
+     0},
+    {IR_OP_TAKE_ALONG, "%x: T[A, B], %k: i64[D, 1]", INDICES("0", "i64") "%r = take_along(%x, %i, axis=0)", "T[D, B]",
+     0},
+    {IR_OP_TAKE_ALONG, "%x: T[1, B], %k: i32[A, C]", INDICES("1", "i32") "%r = take_along(%x, %i, axis=-1)", "T[A, C]",
+     0},
     {IR_OP_SCATTER, "%x: T[A, B], %k: i64[C, B], %u: T[C, B]", INDICES("0", "i64") "%r = scatter(%x, %i, %u, axis=0)",
      "T[A, B]", 0},
     {IR_OP_SCATTER, "%x: T[A, B], %k: i32[A, D], %u: T[A, D]",
@@ -617,8 +643,8 @@ static const struct {
      INDICES("0", "i32") "%r = scatter(%x, %i, %u, axis=0, mode=mul) %s = scatter(%x, %i, %u, axis=0, mode=min)",
      "T[A, B], T[A, B]", NUMBERS},
     {IR_OP_ONE_HOT, "%k: T[A]", "%r = one_hot(%k, depth=7)", "f32[A, 7]", 0},
-    {IR_OP_ONE_HOT, "%k: T[A, B], %y: T[C]", "%r = one_hot(%k, depth=C, dtype=i8) %s = one_hot(%k, depth=1, dtype=bool)",
-     "i8[A, B, C], bool[A, B, 1]", 0},
+    {IR_OP_ONE_HOT, "%k: T[A, B], %y: T[C]",
+     "%r = one_hot(%k, depth=C, dtype=i8) %s = one_hot(%k, depth=1, dtype=bool)", "i8[A, B, C], bool[A, B, 1]", 0},
 };
 
 static void with_type(char *out, size_t size, const char *text, const char *type) {
@@ -648,8 +674,8 @@ static void moving(ir_op op, ir_dtype t) {
                   k == 3 ? two_threads : one_thread, k % 3 == 1,
                   t == FUSOR_F32 && k == 5 ? ALL_LEVELS : 1u << (mix(k / 3 + s + t) % 3));
         if (t == FUSOR_F32 || (t == FUSOR_I8 && s % 2))
-            check(typed, (domain){-limit, limit, SPECIAL_NONE, true}, (int64_t[4]){301, 213, 100, 40}, many_threads, false,
-                  ALL_LEVELS);
+            check(typed, (domain){-limit, limit, SPECIAL_NONE, true}, (int64_t[4]){301, 213, 100, 40}, many_threads,
+                  false, ALL_LEVELS);
     }
 }
 
@@ -680,46 +706,63 @@ static void random_numbers(ir_op op, ir_dtype t) {
     const char *T = ir_dtypes[t].name, *name = ir_ops[op].name;
     char text[500];
     bool is_exact = op == IR_OP_RANDOM_UNIFORM;
-    snprintf(text, sizeof text, "func @f(%%x: %s[A], %%s: i64) -> %s[A] { %%r = %s(shape=[A], seed=%%s, dtype=%s) return %%r }", T, T, name, T);
+    snprintf(text, sizeof text,
+             "func @f(%%x: %s[A], %%s: i64) -> %s[A] { %%r = %s(shape=[A], seed=%%s, dtype=%s) return %%r }", T, T,
+             name, T);
     for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++)
-        check(text, (domain){-1e9, 1e9, SPECIAL_NONE, is_exact}, (int64_t[4]){lengths[k]}, one_thread, k % 4 == 2, ALL_LEVELS);
+        check(text, (domain){-1e9, 1e9, SPECIAL_NONE, is_exact}, (int64_t[4]){lengths[k]}, one_thread, k % 4 == 2,
+              ALL_LEVELS);
     check(text, (domain){-1e9, 1e9, SPECIAL_NONE, is_exact}, (int64_t[4]){100003}, many_threads, false, ALL_LEVELS);
     snprintf(text, sizeof text,
-             "func @f(%%x: %s[A, B]) -> (%s[B, A], %s[A, B]) { %%u = %s(shape=[A, B], seed=3, dtype=%s) %%r = transpose(%%u) "
+             "func @f(%%x: %s[A, B]) -> (%s[B, A], %s[A, B]) { %%u = %s(shape=[A, B], seed=3, dtype=%s) %%r = "
+             "transpose(%%u) "
              "%%v = %s(shape=[B], seed=4, dtype=%s) %%w = add(%%x, %%v) %%z = select(true, %%w, %%u) return %%r, %%z }",
              T, T, T, name, T, name, T);
     for (size_t k = 0; k < sizeof planes / sizeof *planes; k++)
-        check(text, (domain){-1, 1, SPECIAL_NONE, is_exact}, (int64_t[4]){planes[k][0], planes[k][1]}, k == 4 ? two_threads : one_thread,
-              k % 3 == 1, ALL_LEVELS);
-    snprintf(text, sizeof text,
-             "func @f(%%x: %s[A, B]) -> (%s[A], %s[A, B]) { %%u = %s(shape=[A, B], seed=5, dtype=%s) %%p = mul(%%x, %%u) "
-             "%%r = reduce_max(%%p, axes=[1]) %%y = softmax(%%p, axis=1) return %%r, %%y }",
-             T, T, T, name, T);
+        check(text, (domain){-1, 1, SPECIAL_NONE, is_exact}, (int64_t[4]){planes[k][0], planes[k][1]},
+              k == 4 ? two_threads : one_thread, k % 3 == 1, ALL_LEVELS);
+    snprintf(
+        text, sizeof text,
+        "func @f(%%x: %s[A, B]) -> (%s[A], %s[A, B]) { %%u = %s(shape=[A, B], seed=5, dtype=%s) %%p = mul(%%x, %%u) "
+        "%%r = reduce_max(%%p, axes=[1]) %%y = softmax(%%p, axis=1) return %%r, %%y }",
+        T, T, T, name, T);
     for (size_t k = 0; k < sizeof planes / sizeof *planes; k++)
-        check(text, (domain){-1, 1, SPECIAL_NONE, false}, (int64_t[4]){planes[k][0], planes[k][1] ? planes[k][1] : 1}, one_thread, false, ALL_LEVELS);
+        check(text, (domain){-1, 1, SPECIAL_NONE, false}, (int64_t[4]){planes[k][0], planes[k][1] ? planes[k][1] : 1},
+              one_thread, false, ALL_LEVELS);
 }
 
-/* Masks, grouped heads, bounds of keys, and what stands before and behind; rows without a key among them. D is causal_offset. */
+/* Masks, grouped heads, bounds of keys, and what stands before and behind; rows without a key among them. D is
+ * causal_offset. */
 static void attention_op(ir_dtype t) {
     static const struct {
         const char *params, *arguments, *result;
     } cases[] = {
         {"%q: T[A, B], %k: T[C, B], %v: T[C, 5]", "", "T[A, 5]"},
         {"%q: T[2, A, B], %k: T[2, C, B], %v: T[2, C, B]", ", causal=true", "T[2, A, B]"},
-        {"%q: T[A, 6, C, 8], %k: T[A, 2, B, 8], %v: T[A, 2, B, 7]", ", causal=true, causal_offset=-1, scale=0.3", "T[A, 6, C, 7]"},
+        {"%q: T[A, 6, C, 8], %k: T[A, 2, B, 8], %v: T[A, 2, B, 7]", ", causal=true, causal_offset=-1, scale=0.3",
+         "T[A, 6, C, 7]"},
         {"%q: T[4, A, 16], %k: T[B, 16], %v: T[B, 16]", ", window=[3, 1], causal_offset=2", "T[4, A, 16]"},
-        {"%q: T[A, 8], %k: T[3, B, 8], %v: T[3, B, 9], %m: bool[A, B]", ", %m, causal=true, window=[9, -1]", "T[3, A, 9]"},
+        {"%q: T[A, 8], %k: T[3, B, 8], %v: T[3, B, 9], %m: bool[A, B]", ", %m, causal=true, window=[9, -1]",
+         "T[3, A, 9]"},
         {"%q: T[4, A, B], %k: T[2, C, B], %v: T[1, C, 3], %m: T[4, 1, C]", ", %m, softcap=5", "T[4, A, 3]"},
         {"%q: T[2, A, 4], %k: T[2, B, 4], %v: T[2, B, 4], %m: bool[B]", ", %m", "T[2, A, 4]"},
         {"%q: T[A, B], %k: T[C, B], %v: T[C, 5], %o: i32", ", causal=true, causal_offset=%o", "T[A, 5]"},
         {"%q: T[A, B], %k: T[C, B], %v: T[C, 5], %o: u64", ", causal=true, causal_offset=%o", "T[A, 5]"},
         {"%q: T[A, 2*B, 3, 4], %k: T[A, B, C, 4], %v: T[B, C, 2]", ", causal=true, causal_offset=1", "T[A, 2*B, 3, 2]"},
     };
-    static const int64_t sizes[][4] = {{1, 1, 1}, {3, 7, 5}, {2, 17, 33}, {5, 2, 70}, {2, 0, 3}, {3, 4, 0}, {0, 3, 2},
-                                     /* panels of queries, blocks of keys */ {70, 19, 140}, {19, 290, 37}};
+    static const int64_t sizes[][4] = {{1, 1, 1},
+                                       {3, 7, 5},
+                                       {2, 17, 33},
+                                       {5, 2, 70},
+                                       {2, 0, 3},
+                                       {3, 4, 0},
+                                       {0, 3, 2},
+                                       /* panels of queries, blocks of keys */ {70, 19, 140},
+                                       {19, 290, 37}};
     char text[500], typed[500];
     for (size_t s = 0; s < sizeof cases / sizeof *cases; s++) {
-        snprintf(text, sizeof text, "func @f(%s) -> %s { %%a = neg(%%q) %%y = attention(%%a, %%k, %%v%s) %%r = square(%%y) return %%r }",
+        snprintf(text, sizeof text,
+                 "func @f(%s) -> %s { %%a = neg(%%q) %%y = attention(%%a, %%k, %%v%s) %%r = square(%%y) return %%r }",
                  cases[s].params, cases[s].result, cases[s].arguments);
         with_type(typed, sizeof typed, text, ir_dtypes[t].name);
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
@@ -727,25 +770,32 @@ static void attention_op(ir_dtype t) {
                   k == 2 ? ALL_LEVELS : 1u << (mix(k + s) % 3) | 1);
     }
     if (t == FUSOR_F32)
-        check("func @f(%q: f16[4, A, B], %k: f16[2, C, B], %v: f16[2, C, B]) -> f32[4, A, B] { %y = attention(%q, %k, %v, "
+        check("func @f(%q: f16[4, A, B], %k: f16[2, C, B], %v: f16[2, C, B]) -> f32[4, A, B] { %y = attention(%q, %k, "
+              "%v, "
               "causal=true, dtype=f32) return %y }",
               (domain){-3, 3, SPECIAL_NONE, false}, (int64_t[4]){130, 32, 600}, many_threads, false, ALL_LEVELS);
     if (t == FUSOR_F16) return;
-    /* Keys in parts, which a second phase merges; keys and values in other layouts, heads that are no whole registers. */
+    /* Keys in parts, which a second phase merges; keys and values in other layouts, heads that are no whole registers.
+     */
     for (int64_t queries = 1; queries <= 4; queries += 3) {
-        with_type(typed, sizeof typed,
-                  "func @f(%q: T[2, A, B], %k: T[2, C, B], %v: T[2, C, 24], %m: bool[A, C]) -> (T[2, A, 24], T[2, A, 24]) { "
-                  "%x = attention(%q, %k, %v, causal=true, causal_offset=4000, window=[2500, -1]) %y = attention(%q, %k, %v, %m) return %x, %y }",
-                  ir_dtypes[t].name);
-        check(typed, (domain){-3, 3, SPECIAL_NONE, false}, (int64_t[4]){queries, 16 + queries, 4100}, many_threads, queries == 4, ALL_LEVELS);
+        with_type(
+            typed, sizeof typed,
+            "func @f(%q: T[2, A, B], %k: T[2, C, B], %v: T[2, C, 24], %m: bool[A, C]) -> (T[2, A, 24], T[2, A, 24]) { "
+            "%x = attention(%q, %k, %v, causal=true, causal_offset=4000, window=[2500, -1]) %y = attention(%q, %k, %v, "
+            "%m) return %x, %y }",
+            ir_dtypes[t].name);
+        check(typed, (domain){-3, 3, SPECIAL_NONE, false}, (int64_t[4]){queries, 16 + queries, 4100}, many_threads,
+              queries == 4, ALL_LEVELS);
     }
     with_type(typed, sizeof typed,
-              "func @f(%q: T[A, 3, B], %k: T[3, B, C], %v: T[3, 10, C], %n: T[C]) -> T[A, 3, 10] { %a = transpose(%q, perm=[1, 0, 2]) "
+              "func @f(%q: T[A, 3, B], %k: T[3, B, C], %v: T[3, 10, C], %n: T[C]) -> T[A, 3, 10] { %a = transpose(%q, "
+              "perm=[1, 0, 2]) "
               "%b = transpose(%k, perm=[0, 2, 1]) %c = transpose(%v, perm=[0, 2, 1]) %y = attention(%a, %b, %c, %n) "
               "%r = transpose(%y, perm=[1, 0, 2]) return %r }",
               ir_dtypes[t].name);
     for (int64_t queries = 3; queries <= 40; queries += 37)
-        check(typed, (domain){-3, 3, SPECIAL_NONE, false}, (int64_t[4]){queries, 20, 150}, two_threads, queries == 3, ALL_LEVELS);
+        check(typed, (domain){-3, 3, SPECIAL_NONE, false}, (int64_t[4]){queries, 20, 150}, two_threads, queries == 3,
+              ALL_LEVELS);
 }
 
 /* Alone, and between what fuses with it. */
@@ -772,24 +822,28 @@ static void windows(ir_op op, ir_dtype t) {
     char text[500];
     for (size_t s = 0; s < (is_global ? 2 : sizeof cases / sizeof *cases); s++)
         for (int variant = 0; variant < (op == IR_OP_AVERAGE_POOL ? 2 : 1); variant++) {
-            if (t != FUSOR_F32 && !is_global && (s + (size_t)variant + t) % 2) continue; /* other types: half of the cases each */
+            if (t != FUSOR_F32 && !is_global && (s + (size_t)variant + t) % 2)
+                continue; /* other types: half of the cases each */
             const char *shape = s == 1 && is_global ? "[A, B, D]" : cases[s].shape;
             const char *result = !is_global ? cases[s].result : s ? "[A, B, 1]" : "[A, B, 1, 1]";
             snprintf(text, sizeof text,
-                     "func @f(%%x: %s%s, %%b: %s[B]) -> (%s%s, %s%s) { %%p = %s(%%x%s%s%s) %%h = relu(%%x) %%q = %s(%%h%s%s%s) "
+                     "func @f(%%x: %s%s, %%b: %s[B]) -> (%s%s, %s%s) { %%p = %s(%%x%s%s%s) %%h = relu(%%x) %%q = "
+                     "%s(%%h%s%s%s) "
                      "%%c = unsqueeze(%%b, axes=[%s]) %%r = add(%%q, %%c) return %%p, %%r }",
-                     T, shape, T, T, result, T, result, ir_ops[op].name, is_global ? "" : ", ", is_global ? "" : cases[s].attrs,
-                     variant ? ", count_include_pad=true" : "", ir_ops[op].name, is_global ? "" : ", ",
-                     is_global ? "" : cases[s].attrs, variant ? ", count_include_pad=true" : "",
-                     strlen(result) < 10 ? "1" : strlen(result) < 13 ? "1, 2" : "1, 2, 3");
+                     T, shape, T, T, result, T, result, ir_ops[op].name, is_global ? "" : ", ",
+                     is_global ? "" : cases[s].attrs, variant ? ", count_include_pad=true" : "", ir_ops[op].name,
+                     is_global ? "" : ", ", is_global ? "" : cases[s].attrs, variant ? ", count_include_pad=true" : "",
+                     strlen(result) < 10   ? "1"
+                     : strlen(result) < 13 ? "1, 2"
+                                           : "1, 2, 3");
             for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
                 check(text, (domain){-4, 4, is_max && k % 2 ? SPECIAL_SOME : SPECIAL_NONE, false}, sizes[k],
                       k == 1 ? two_threads : one_thread, k == 2, t == FUSOR_F32 ? ALL_LEVELS : 1u << (mix(s + t) % 3));
         }
 }
 
-/* What becomes of subscripts: products with one or several dims of each kind, in every order in memory; diagonals, sums, sizes of 1;
- * three operands and more; behind an operator and before one. */
+/* What becomes of subscripts: products with one or several dims of each kind, in every order in memory; diagonals,
+ * sums, sizes of 1; three operands and more; behind an operator and before one. */
 static void subscripts(ir_dtype t) {
     static const struct {
         const char *text, *x, *y, *z, *result;
@@ -819,25 +873,29 @@ static void subscripts(ir_dtype t) {
     for (size_t s = 0; s < sizeof cases / sizeof *cases; s++) {
         snprintf(operands[1], sizeof operands[1], cases[s].y ? ", %%y: %s%s" : "", T, cases[s].y);
         snprintf(operands[2], sizeof operands[2], cases[s].z ? ", %%z: %s%s" : "", T, cases[s].z);
-        snprintf(text, sizeof text, "func @f(%%x: %s%s%s%s) -> (%s%s, %s%s) { %%h = relu(%%x) %%r = einsum(\"%s\", %%h%s%s) %%q = abs(%%r) return %%r, %%q }", T,
-                 cases[s].x, operands[1], operands[2], to, cases[s].result, to, cases[s].result, cases[s].text, cases[s].y ? ", %y" : "",
-                 cases[s].z ? ", %z" : "");
+        snprintf(text, sizeof text,
+                 "func @f(%%x: %s%s%s%s) -> (%s%s, %s%s) { %%h = relu(%%x) %%r = einsum(\"%s\", %%h%s%s) %%q = "
+                 "abs(%%r) return %%r, %%q }",
+                 T, cases[s].x, operands[1], operands[2], to, cases[s].result, to, cases[s].result, cases[s].text,
+                 cases[s].y ? ", %y" : "", cases[s].z ? ", %z" : "");
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-            if (t != FUSOR_F32 && (s + k + t) % 3) continue;     /* other types: a third of the cases each */
-            check(text, (domain){-1, 1, SPECIAL_NONE, !ir_is_float(t)}, (int64_t[4]){sizes[k][0], sizes[k][1], sizes[k][2]},
-                  k == 2 ? two_threads : one_thread, k == 1, k == 1 || k == 2 ? ALL_LEVELS : 1u << (mix(k + s) % 3));
+            if (t != FUSOR_F32 && (s + k + t) % 3) continue; /* other types: a third of the cases each */
+            check(text, (domain){-1, 1, SPECIAL_NONE, !ir_is_float(t)},
+                  (int64_t[4]){sizes[k][0], sizes[k][1], sizes[k][2]}, k == 2 ? two_threads : one_thread, k == 1,
+                  k == 1 || k == 2 ? ALL_LEVELS : 1u << (mix(k + s) % 3));
         }
     }
     if (t == FUSOR_U8)
         check("func @f(%x: u8[A, B], %y: i8[B, C]) -> i32[A, C] { %r = einsum(\"ij,jk\", %x, %y) return %r }",
               (domain){-120, 120, SPECIAL_NONE, true}, (int64_t[4]){5, 70, 19}, one_thread, false, ALL_LEVELS);
     if (t == FUSOR_F16)
-        check("func @f(%x: f16[A, B], %y: f16[B, C], %z: f16[C]) -> f32[A] { %r = einsum(\"ij,jk,k->i\", %x, %y, %z, dtype=f32) return %r }",
+        check("func @f(%x: f16[A, B], %y: f16[B, C], %z: f16[C]) -> f32[A] { %r = einsum(\"ij,jk,k->i\", %x, %y, %z, "
+              "dtype=f32) return %r }",
               (domain){-1, 1, SPECIAL_NONE, false}, (int64_t[4]){5, 70, 19}, one_thread, false, ALL_LEVELS);
 }
 
-/* Strides, pads, dilations, groups, depthwise, a bias, one to three spatial axes; behind what is fused in front. Of integers the result,
- * and the bias, are those of sums. */
+/* Strides, pads, dilations, groups, depthwise, a bias, one to three spatial axes; behind what is fused in front. Of
+ * integers the result, and the bias, are those of sums. */
 static void convolution(ir_op op, ir_dtype t) {
     static const struct {
         const char *x, *plain, *transposed, *bias, *attrs;
@@ -846,7 +904,8 @@ static void convolution(ir_op op, ir_dtype t) {
         {"[A, B, C, D]", "[3, B, 3, 3]", "[B, 3, 3, 3]", NULL, ", pads=[1, 1, 1, 1]"},
         {"[A, 4, C, D]", "[6, 2, 3, 2]", "[4, 3, 3, 2]", "[6]", ", strides=[2, 3], pads=[0, 1, 2, 1], groups=2"},
         {"[A, 3, D]", "[6, 1, 3]", "[3, 2, 3]", NULL, ", groups=3, dilations=[2], pads=[3, 1]"},
-        {"[A, 2, 4, C, D]", "[3, 2, 2, 1, 3]", "[2, 3, 2, 1, 3]", "[3]", ", strides=[1, 2, 1], pads=[1, 0, 0, 0, 0, 2]"},
+        {"[A, 2, 4, C, D]", "[3, 2, 2, 1, 3]", "[2, 3, 2, 1, 3]", "[3]",
+         ", strides=[1, 2, 1], pads=[1, 0, 0, 0, 0, 2]"},
     };
     static const int64_t sizes[][4] = {{1, 1, 5, 7}, {2, 3, 8, 24}, {0, 2, 6, 6}};
     const bool is_plain = op == IR_OP_CONV;
@@ -855,16 +914,21 @@ static void convolution(ir_op op, ir_dtype t) {
     for (size_t s = 0; s < sizeof cases / sizeof *cases; s++) {
         const bool is_strided = strstr(cases[s].attrs, "strides=[2, 3]") != NULL;
         snprintf(bias, sizeof bias, cases[s].bias ? ", %%b: %s%s" : "", ir_dtypes[to].name, cases[s].bias);
-        snprintf(text, sizeof text, "func @f(%%x: %s%s, %%w: %s%s%s) -> %s%s { %%h = relu(%%x) %%r = %s(%%h, %%w%s%s%s) return %%r }",
-                 ir_dtypes[t].name, cases[s].x, ir_dtypes[t].name, is_plain ? cases[s].plain : cases[s].transposed, bias,
-                 ir_dtypes[to].name, s == 3 ? "[?, ?, ?]" : s == 4 ? "[?, ?, ?, ?, ?]" : "[?, ?, ?, ?]", ir_ops[op].name,
-                 cases[s].bias ? ", %b" : "", cases[s].attrs, is_strided && !is_plain ? ", output_padding=[1, 2]" : "");
+        snprintf(text, sizeof text,
+                 "func @f(%%x: %s%s, %%w: %s%s%s) -> %s%s { %%h = relu(%%x) %%r = %s(%%h, %%w%s%s%s) return %%r }",
+                 ir_dtypes[t].name, cases[s].x, ir_dtypes[t].name, is_plain ? cases[s].plain : cases[s].transposed,
+                 bias, ir_dtypes[to].name,
+                 s == 3   ? "[?, ?, ?]"
+                 : s == 4 ? "[?, ?, ?, ?, ?]"
+                          : "[?, ?, ?, ?]",
+                 ir_ops[op].name, cases[s].bias ? ", %b" : "", cases[s].attrs,
+                 is_strided && !is_plain ? ", output_padding=[1, 2]" : "");
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
-            check(text, (domain){-3, 3, SPECIAL_NONE, !ir_is_float(t)}, sizes[k], k == 1 ? two_threads : one_thread, k == 0,
-                  k == 1 ? ALL_LEVELS : 1u << (mix(k + s) % 3) | 1);
+            check(text, (domain){-3, 3, SPECIAL_NONE, !ir_is_float(t)}, sizes[k], k == 1 ? two_threads : one_thread,
+                  k == 0, k == 1 ? ALL_LEVELS : 1u << (mix(k + s) % 3) | 1);
     }
-    /* Window kernels: lines and rows, panels that are whole, most and little of one, several K blocks and channel tiles, steps of 2, one
-     * channel a group; a program behind the sums that is short, long, costly. */
+    /* Window kernels: lines and rows, panels that are whole, most and little of one, several K blocks and channel
+     * tiles, steps of 2, one channel a group; a program behind the sums that is short, long, costly. */
     static const struct {
         const char *x, *w, *attrs, *behind;
     } windows_of[] = {
@@ -876,11 +940,15 @@ static void convolution(ir_op op, ir_dtype t) {
         {"[A, 6, C, D]", "[12, 1, 5, 2]", ", groups=6, strides=[2, 2]", "%s = sub(%r, %c) %y = neg(%s)"},
     };
     static const int64_t window_sizes[][4] = {{1, 1, 7, 9}, {2, 3, 9, 41}, {3, 5, 30, 58}, {1, 2, 5, 130}};
-    for (size_t s = 0; s < sizeof windows_of / sizeof *windows_of && is_plain && (t == FUSOR_F32 || t == FUSOR_F64); s++) {
-        snprintf(text, sizeof text, "func @f(%%x: %s%s, %%w: %s%s, %%c: %s) -> %s[?, ?, ?, ?] { %%r = conv(%%x, %%w%s) %s return %%y }", ir_dtypes[t].name,
-                 windows_of[s].x, ir_dtypes[t].name, windows_of[s].w, ir_dtypes[t].name, ir_dtypes[t].name, windows_of[s].attrs, windows_of[s].behind);
+    for (size_t s = 0; s < sizeof windows_of / sizeof *windows_of && is_plain && (t == FUSOR_F32 || t == FUSOR_F64);
+         s++) {
+        snprintf(text, sizeof text,
+                 "func @f(%%x: %s%s, %%w: %s%s, %%c: %s) -> %s[?, ?, ?, ?] { %%r = conv(%%x, %%w%s) %s return %%y }",
+                 ir_dtypes[t].name, windows_of[s].x, ir_dtypes[t].name, windows_of[s].w, ir_dtypes[t].name,
+                 ir_dtypes[t].name, windows_of[s].attrs, windows_of[s].behind);
         for (size_t k = 0; k < sizeof window_sizes / sizeof *window_sizes; k++)
-            check(text, (domain){-2, 2, SPECIAL_NONE, false}, window_sizes[k], k % 2 ? two_threads : one_thread, k == 0, ALL_LEVELS);
+            check(text, (domain){-2, 2, SPECIAL_NONE, false}, window_sizes[k], k % 2 ? two_threads : one_thread, k == 0,
+                  ALL_LEVELS);
     }
     if (t == FUSOR_U8 && is_plain)
         check("func @f(%x: u8[A, 4, D], %w: i8[3, 4, 3]) -> i32[A, 3, ?] { %r = conv(%x, %w, strides=[2]) return %r }",
@@ -894,16 +962,22 @@ static void quantization(ir_op op, ir_dtype t) {
     char text[500];
     if (quantizes ? t == FUSOR_F64 : ir_dtypes[t].bytes > 2 && t != FUSOR_I32) return;
     for (int k = 0; k < (quantizes ? 4 : 3); k++) {
-        const char *X = ir_dtypes[t].name, *F = quantizes ? X : floats[k], *Q = quantizes ? to[k] : X, *R = quantizes ? Q : F;
+        const char *X = ir_dtypes[t].name, *F = quantizes ? X : floats[k], *Q = quantizes ? to[k] : X,
+                   *R = quantizes ? Q : F;
         const double scale = ir_dtypes[t].bytes == 4 ? 300 : 100;
         for (int axis = -1; axis < 2; axis++) {
             const char *P = axis < 0 ? "" : axis ? "[B]" : "[A]";
-            snprintf(text, sizeof text,
-                     "func @f(%%x: %s[A, B], %%s: %s%s, %%z: %s%s) -> %s[A, B] { %%y = %s(%%x, %%s, %%z%s) return %%y }", X, F, P, Q, P, R,
-                     ir_ops[op].name, axis < 0 ? "" : axis ? ", axis=-1" : ", axis=0");
+            snprintf(
+                text, sizeof text,
+                "func @f(%%x: %s[A, B], %%s: %s%s, %%z: %s%s) -> %s[A, B] { %%y = %s(%%x, %%s, %%z%s) return %%y }", X,
+                F, P, Q, P, R, ir_ops[op].name,
+                axis < 0 ? ""
+                : axis   ? ", axis=-1"
+                         : ", axis=0");
             for (size_t p = 0; p < sizeof planes / sizeof *planes; p++)
-                check(text, (domain){-scale, scale, p % 2 ? SPECIAL_SOME : SPECIAL_NONE, true}, (int64_t[4]){planes[p][0], planes[p][1]},
-                      p == 4 ? two_threads : one_thread, p % 3 == 1, ALL_LEVELS);
+                check(text, (domain){-scale, scale, p % 2 ? SPECIAL_SOME : SPECIAL_NONE, true},
+                      (int64_t[4]){planes[p][0], planes[p][1]}, p == 4 ? two_threads : one_thread, p % 3 == 1,
+                      ALL_LEVELS);
         }
     }
 }
@@ -913,11 +987,15 @@ static void cell(ir_op op, ir_dtype t) {
     static const struct {
         const char *lead, *rows; /* rows: of weights, where they are a name of their own */
         bool has_biases;
-    } cases[] = {{"A, ", NULL, true}, {"A, ", "D", false}, {"", NULL, true}, {"2, A, ", NULL, false}, {"A, 3, ", "D", true}};
-    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 7, 5}, {17, 5, 33}, {2, 0, 4}, {0, 3, 2}, {2, 4, 0}, {5, 600, 19}};
+    } cases[] = {
+        {"A, ", NULL, true}, {"A, ", "D", false}, {"", NULL, true}, {"2, A, ", NULL, false}, {"A, 3, ", "D", true}};
+    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 7, 5}, {17, 5, 33}, {2, 0, 4},
+                                       {0, 3, 2}, {2, 4, 0}, {5, 600, 19}};
     const char *T = ir_dtypes[t].name;
     const int gates = op == IR_OP_LSTM_CELL ? 4 : op == IR_OP_GRU_CELL ? 3 : 1;
-    const char *variants[2] = {"", op == IR_OP_GRU_CELL ? ", linear_before_reset=false" : op == IR_OP_RNN_CELL ? ", activation=relu" : NULL};
+    const char *variants[2] = {"", op == IR_OP_GRU_CELL   ? ", linear_before_reset=false"
+                                   : op == IR_OP_RNN_CELL ? ", activation=relu"
+                                                          : NULL};
     char text[800], rows[20], state[40], second[40], biases[80];
     for (size_t s = 0; s < sizeof cases / sizeof *cases; s++)
         for (int v = 0; v < 2 && variants[v]; v++) {
@@ -930,12 +1008,14 @@ static void cell(ir_op op, ir_dtype t) {
             snprintf(text, sizeof text,
                      "func @f(%%x: %s[%sB], %%h: %s[%sC]%s, %%w: %s[%s, B], %%u: %s[%s, C]%s) -> (%s[%sC]%s) { "
                      "%%r%s = %s(%%x, %%h%s, %%w, %%u%s%s) return %%r%s }",
-                     T, lead, T, lead, gates == 4 ? state : "", T, rows, T, rows, cases[s].has_biases ? biases : "", T, lead,
-                     gates == 4 ? second : "", gates == 4 ? ", %s" : "", ir_ops[op].name, gates == 4 ? ", %c" : "",
-                     cases[s].has_biases ? ", %b, %d" : "", variants[v], gates == 4 ? ", %s" : "");
+                     T, lead, T, lead, gates == 4 ? state : "", T, rows, T, rows, cases[s].has_biases ? biases : "", T,
+                     lead, gates == 4 ? second : "", gates == 4 ? ", %s" : "", ir_ops[op].name,
+                     gates == 4 ? ", %c" : "", cases[s].has_biases ? ", %b, %d" : "", variants[v],
+                     gates == 4 ? ", %s" : "");
             for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
                 check(text, (domain){-1, 1, k == 1 ? SPECIAL_SOME : SPECIAL_NONE, false},
-                      (int64_t[4]){sizes[k][0], sizes[k][1], sizes[k][2], gates * sizes[k][2]}, k == 2 ? two_threads : one_thread, k == 1,
+                      (int64_t[4]){sizes[k][0], sizes[k][1], sizes[k][2], gates * sizes[k][2]},
+                      k == 2 ? two_threads : one_thread, k == 1,
                       s == 0 || k == 1 ? ALL_LEVELS : 1u << (mix(k + s) % 3));
         }
 }

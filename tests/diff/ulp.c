@@ -19,7 +19,8 @@
  *
  * An error passes that is within the row's ULP or absolute bound (f64: 4 ULP); infinities, NaNs and the sign of zero
  * must be right. Exit status 1 when something does not pass. --table: rows for accuracy.sh. --time: speed instead of
- * accuracy. --fast: the fast tier, its functions against its bounds (fast.def). Without MPFR the chooser is the judge, which the last line says. */
+ * accuracy. --fast: the fast tier, its functions against its bounds (fast.def). Without MPFR the chooser is the judge,
+ * which the last line says. */
 #include "ir/scalar.h"
 #include "ulp_exact.h"
 #include "ulp_inputs.h"
@@ -145,7 +146,8 @@ static void judge_all(job *j, int n) {
                 is_number = exact_is_finite(j->type);
             }
             record(j, l, ulp, abs_error, i, is_number);
-            /* Within the fast tier's bounds two neighbouring powers of 2 may be nearest: the precise run checks the f64 kernel. */
+            /* Within the fast tier's bounds two neighbouring powers of 2 may be nearest: the precise run checks the f64
+             * kernel. */
             if (j->type == FUSOR_F64 || !j->has_exact || j->v->is_fast) continue;
             double difference = quick == ulp ? 0 : fabs(quick - ulp) / fmax(1, ulp);
             if (difference < INFINITY) most_difference = fmax(most_difference, difference);
@@ -427,7 +429,8 @@ static void time_it(const options *o, const variant *v) {
         }
     for (int l = 0; l < IR_LEVEL_COUNT; l++) {
         kernel k[2] = {{0}, {0}};
-        if (!kernel_has_level(l) || (o->level >= 0 && l != o->level) || !kernel_make(&precise, o->type, l, &k[0])) continue;
+        if (!kernel_has_level(l) || (o->level >= 0 && l != o->level) || !kernel_make(&precise, o->type, l, &k[0]))
+            continue;
         if (o->is_fast && !kernel_make(v, o->type, l, &k[1])) continue;
         for (int round = 0; round < ROUNDS; round++)
             for (int tier = 0; tier < tiers; tier++) {
@@ -474,7 +477,8 @@ static bool parse(options *o, int argc, char **argv) {
             if (!is_found) return false;
         } else return false;
     }
-    return (!o->is_fast || o->type != FUSOR_F64) && o->stride >= 1 && o->part >= 0 && o->parts >= 1 && o->part < o->parts;
+    return (!o->is_fast || o->type != FUSOR_F64) && o->stride >= 1 && o->part >= 0 && o->parts >= 1 &&
+           o->part < o->parts;
 }
 
 int main(int argc, char **argv) {

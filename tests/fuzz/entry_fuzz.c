@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* entry_fuzz.c: whatever the bytes of a cache entry, a bundle, a stats file or a kernel object, reading them stays inside
- * them, and what is taken is whole. The input's first byte chooses which of the four the rest is; with its high bit set the
- * checksum is made right first, or nearly every input would end there. With libFuzzer (FUSOR_LIBFUZZER) only the target; else
- *     entry_fuzz [COUNT [SEED]]
- * mutates made files COUNT times (default 200000). Inputs lie before a page that cannot be read, so that reading past the end
- * is seen without a sanitizer too. A failure prints the seed and aborts. */
+/* entry_fuzz.c: whatever the bytes of a cache entry, a bundle, a stats file or a kernel object, reading them stays
+ * inside them, and what is taken is whole. The input's first byte chooses which of the four the rest is; with its high
+ * bit set the checksum is made right first, or nearly every input would end there. With libFuzzer (FUSOR_LIBFUZZER)
+ * only the target; else entry_fuzz [COUNT [SEED]] mutates made files COUNT times (default 200000). Inputs lie before a
+ * page that cannot be read, so that reading past the end is seen without a sanitizer too. A failure prints the seed and
+ * aborts. */
 #include "base/hash.h"
 #include "jit/link.h"
 #include "rt/cache_stats.h"
@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { ENTRY, BUNDLE, STATS, OBJECT, KINDS, ROOM = 1 << 16 };
 static uint64_t case_seed, n_taken[KINDS];
-static char *fence;                 /* the end of what may be read */
+static char *fence; /* the end of what may be read */
 
 static void fail(const char *what) {
     fprintf(stderr, "entry_fuzz: %s (seed %llu)\n", what, (unsigned long long)case_seed);
@@ -55,7 +55,7 @@ static bool read_entry(const char *data, size_t size) {
     if (h->entry >= h->blob_bytes || h->code_bytes > h->blob_bytes) fail("an entry point outside the code");
     if ((const char *)e.blob + h->blob_bytes > data + size) fail("code outside the file");
     sink += touch(e.blob, (size_t)h->blob_bytes) + (e.lines ? touch(e.lines, (size_t)h->lines_bytes) : 0);
-    if (case_seed % 64 == 0) {      /* loading copies, whatever the code is */
+    if (case_seed % 64 == 0) { /* loading copies, whatever the code is */
         fu_error error;
         rt_code *code;
         rt_code_debug debug = {e.description, (size_t)h->description_bytes, e.lines, (size_t)h->lines_bytes};
@@ -147,7 +147,8 @@ static size_t make_entry(uint8_t *out, int number) {
     snprintf(h.build_id, sizeof h.build_id, "%s", rt_build_id());
     strcpy(h.level, "x86-64-v2");
     strcpy(h.symbol, "fk_map_fuzz");
-    if (!rt_entry_encode(&h, description, sizeof description - 1, blob, sizeof blob, lines, number % 2 ? sizeof lines : 0, parts, bytes))
+    if (!rt_entry_encode(&h, description, sizeof description - 1, blob, sizeof blob, lines,
+                         number % 2 ? sizeof lines : 0, parts, bytes))
         abort();
     for (int i = 0; i < RT_ENTRY_PARTS; i++) {
         if (bytes[i]) memcpy(out + n, parts[i], bytes[i]);
@@ -158,7 +159,12 @@ static size_t make_entry(uint8_t *out, int number) {
 
 static size_t make_bundle(uint8_t *out) {
     enum { N = 3 };
-    struct { char magic[8]; uint32_t format, slot; uint64_t n; rt_bundle_slot slots[N]; } head = {.format = RT_BUNDLE_FORMAT, .slot = sizeof(rt_bundle_slot), .n = N};
+    struct {
+        char magic[8];
+        uint32_t format, slot;
+        uint64_t n;
+        rt_bundle_slot slots[N];
+    } head = {.format = RT_BUNDLE_FORMAT, .slot = sizeof(rt_bundle_slot), .n = N};
     memcpy(head.magic, RT_BUNDLE_MAGIC, 8);
     size_t at = (sizeof head + 63) / 64 * 64;
     for (int i = 0; i < N; i++) {
@@ -214,12 +220,35 @@ static size_t make_object(uint8_t *out) {
     memcpy(o.names, names, sizeof names);
     memcpy(o.symbols, symbols, sizeof symbols);
 #define AT(field) (Elf64_Off)((char *)o.field - (char *)&o)
-    o.section[1] = (Elf64_Shdr){.sh_name = 1, .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC | SHF_EXECINSTR, .sh_offset = AT(text), .sh_size = 64, .sh_addralign = 64};
-    o.section[2] = (Elf64_Shdr){.sh_name = 7, .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC, .sh_offset = AT(rodata), .sh_size = 64, .sh_addralign = 32};
-    o.section[3] = (Elf64_Shdr){.sh_name = 15, .sh_type = SHT_RELA, .sh_offset = AT(rela), .sh_size = sizeof o.rela, .sh_link = 4, .sh_info = 1, .sh_entsize = sizeof(Elf64_Rela)};
-    o.section[4] = (Elf64_Shdr){.sh_name = 26, .sh_type = SHT_SYMTAB, .sh_offset = AT(sym), .sh_size = sizeof o.sym, .sh_link = 5, .sh_entsize = sizeof(Elf64_Sym)};
-    o.section[5] = (Elf64_Shdr){.sh_name = 34, .sh_type = SHT_STRTAB, .sh_offset = AT(symbols), .sh_size = sizeof o.symbols};
-    o.section[6] = (Elf64_Shdr){.sh_name = 34, .sh_type = SHT_STRTAB, .sh_offset = AT(names), .sh_size = sizeof o.names};
+    o.section[1] = (Elf64_Shdr){.sh_name = 1,
+                                .sh_type = SHT_PROGBITS,
+                                .sh_flags = SHF_ALLOC | SHF_EXECINSTR,
+                                .sh_offset = AT(text),
+                                .sh_size = 64,
+                                .sh_addralign = 64};
+    o.section[2] = (Elf64_Shdr){.sh_name = 7,
+                                .sh_type = SHT_PROGBITS,
+                                .sh_flags = SHF_ALLOC,
+                                .sh_offset = AT(rodata),
+                                .sh_size = 64,
+                                .sh_addralign = 32};
+    o.section[3] = (Elf64_Shdr){.sh_name = 15,
+                                .sh_type = SHT_RELA,
+                                .sh_offset = AT(rela),
+                                .sh_size = sizeof o.rela,
+                                .sh_link = 4,
+                                .sh_info = 1,
+                                .sh_entsize = sizeof(Elf64_Rela)};
+    o.section[4] = (Elf64_Shdr){.sh_name = 26,
+                                .sh_type = SHT_SYMTAB,
+                                .sh_offset = AT(sym),
+                                .sh_size = sizeof o.sym,
+                                .sh_link = 5,
+                                .sh_entsize = sizeof(Elf64_Sym)};
+    o.section[5] =
+        (Elf64_Shdr){.sh_name = 34, .sh_type = SHT_STRTAB, .sh_offset = AT(symbols), .sh_size = sizeof o.symbols};
+    o.section[6] =
+        (Elf64_Shdr){.sh_name = 34, .sh_type = SHT_STRTAB, .sh_offset = AT(names), .sh_size = sizeof o.names};
 #undef AT
     o.sym[1] = (Elf64_Sym){.st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_shndx = 1, .st_size = 64};
     o.sym[2] = (Elf64_Sym){.st_name = 8, .st_shndx = 2};
@@ -240,26 +269,41 @@ static uint64_t next_random(void) { /* splitmix64 */
 static size_t below(size_t n) { return n ? next_random() % n : 0; }
 
 static size_t mutate(uint8_t *data, size_t n) {
-    static const uint64_t values[] = {0, 1, 2, 7, 63, 64, 65, 255, 4096, 0x7fffffff, 0x80000000, 0xffffffff, 0x7fffffffffffffff, UINT64_MAX, UINT64_MAX - 63, (uint64_t)64 << 20};
+    static const uint64_t values[] = {0,
+                                      1,
+                                      2,
+                                      7,
+                                      63,
+                                      64,
+                                      65,
+                                      255,
+                                      4096,
+                                      0x7fffffff,
+                                      0x80000000,
+                                      0xffffffff,
+                                      0x7fffffffffffffff,
+                                      UINT64_MAX,
+                                      UINT64_MAX - 63,
+                                      (uint64_t)64 << 20};
     size_t at = below(n);
     switch (below(8)) {
-    case 0: return n ? 1 + below(n) : n;                                    /* cut */
+    case 0: return n ? 1 + below(n) : n; /* cut */
     case 1: data[at] ^= (uint8_t)(1 << below(8)); return n;
     case 2: data[at] = (uint8_t)next_random(); return n;
-    case 3: {                                                               /* longer */
+    case 3: { /* longer */
         size_t more = below(100);
         if (n + more > ROOM / 2 - 2) return n;
         for (size_t i = 0; i < more; i++) data[n + i] = (uint8_t)next_random();
         return n + more;
     }
-    case 4: {                                                               /* one piece over another */
+    case 4: { /* one piece over another */
         size_t from = below(n), m = below(40);
         if (m > n - at) m = n - at;
         if (m > n - from) m = n - from;
         memmove(data + at, data + from, m);
         return n;
     }
-    default: {                                                              /* a number that lengths and offsets meet */
+    default: { /* a number that lengths and offsets meet */
         uint64_t v = below(3) ? values[below(sizeof values / sizeof *values)] : n + below(17) - 8;
         size_t bytes = below(2) ? 8 : 4;
         at = at / bytes * bytes;
@@ -271,8 +315,10 @@ static size_t mutate(uint8_t *data, size_t n) {
 
 int main(int argc, char **argv) {
     static uint8_t seeds[KINDS][ROOM / 2], data[ROOM];
-    uint64_t count = argc > 1 ? strtoull(argv[1], NULL, 10) : 200000, first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
-    size_t length[KINDS] = {make_entry(seeds[ENTRY], 1), make_bundle(seeds[BUNDLE]), make_stats(seeds[STATS]), make_object(seeds[OBJECT])};
+    uint64_t count = argc > 1 ? strtoull(argv[1], NULL, 10) : 200000,
+             first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    size_t length[KINDS] = {make_entry(seeds[ENTRY], 1), make_bundle(seeds[BUNDLE]), make_stats(seeds[STATS]),
+                            make_object(seeds[OBJECT])};
     case_seed = 0;
     for (uint8_t kind = 0; kind < KINDS; kind++) {
         data[0] = kind;
@@ -289,8 +335,9 @@ int main(int argc, char **argv) {
         LLVMFuzzerTestOneInput(data, 1 + n);
     }
     if (rt_code_get_stats().kernels != 0) fail("code stays loaded");
-    printf("%llu inputs; taken: %llu entries, %llu bundles, %llu stats, %llu objects\n", (unsigned long long)count, (unsigned long long)n_taken[ENTRY],
-           (unsigned long long)n_taken[BUNDLE], (unsigned long long)n_taken[STATS], (unsigned long long)n_taken[OBJECT]);
+    printf("%llu inputs; taken: %llu entries, %llu bundles, %llu stats, %llu objects\n", (unsigned long long)count,
+           (unsigned long long)n_taken[ENTRY], (unsigned long long)n_taken[BUNDLE], (unsigned long long)n_taken[STATS],
+           (unsigned long long)n_taken[OBJECT]);
     return 0;
 }
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* graph_fuzz.c: random programs give the same bits fused and not, on one thread and several, at a second call of the
- * same executable, and numbers within the documented bounds of the reference evaluator; and the same program in other words (another
- * order, other names, dead code) has the same plan.
+ * same executable, and numbers within the documented bounds of the reference evaluator; and the same program in other
+ * words (another order, other names, dead code) has the same plan.
  *
  *     graph_fuzz [--seed N] [--count N] [--seconds N] [--level v2|v3|v4] [--print] [FILE ...]
  *
@@ -188,7 +188,10 @@ static int check_case(fu_arena *arena, const char *text, const facts *f) {
                    {.name = "unfused, with threads"},
                    {.name = "again, with threads"}};
     for (int k = 0; k < 4; k++) {
-        setup s = {.level = (ir_level)f->level, .features = f->features, .n_threads = k & 1 ? f->n_threads : 1, .no_fuse = k >= 2};
+        setup s = {.level = (ir_level)f->level,
+                   .features = f->features,
+                   .n_threads = k & 1 ? f->n_threads : 1,
+                   .no_fuse = k >= 2};
         runs[k].exec = build(&error, cache, text, s);
         if (!runs[k].exec)
             return fail("%s: not compiled: %s: %s", runs[k].name, fusor_status_name(error.status), error.text);
@@ -217,7 +220,8 @@ static const char *shape_of_plan(fu_arena *arena, const char *text, const facts 
     ir_plan *plan;
     ir_plan_options options = {.level = (ir_level)f->level, .features = f->features};
     fu_error_clear(&error);
-    if (ir_parse(arena, &error, "fuzz.fusor", text, strlen(text), &m) != FUSOR_OK || ir_flatten(arena, &error, m, ir_module_find(m, "f"), &g) != FUSOR_OK ||
+    if (ir_parse(arena, &error, "fuzz.fusor", text, strlen(text), &m) != FUSOR_OK ||
+        ir_flatten(arena, &error, m, ir_module_find(m, "f"), &g) != FUSOR_OK ||
         ir_run_passes(arena, &error, &g) != FUSOR_OK || ir_plan_make(arena, &error, g, &options, &plan) != FUSOR_OK)
         return NULL;
     fu_str s;
@@ -230,7 +234,8 @@ static const char *shape_of_plan(fu_arena *arena, const char *text, const facts 
         if (st->kernel) ir_kernel_print(&s, st->kernel);
     }
     for (uint32_t i = 0; i < plan->boundaries.n; i++)
-        fu_str_addf(&s, "%d %d %s\n", plan->boundaries.at[i].from, plan->boundaries.at[i].to, ir_reason_names[plan->boundaries.at[i].reason]);
+        fu_str_addf(&s, "%d %d %s\n", plan->boundaries.at[i].from, plan->boundaries.at[i].to,
+                    ir_reason_names[plan->boundaries.at[i].reason]);
     return s.n ? s.at : "";
 }
 
@@ -240,7 +245,8 @@ static int check_restated(const gen_program *p, const char *text, const facts *f
     fu_arena arena;
     fu_arena_init(&arena, &oom);
     if (setjmp(oom)) return fail("out of memory");
-    const char *restated = gen_restate(p, &arena, text), *a = shape_of_plan(&arena, text, f), *b = a ? shape_of_plan(&arena, restated, f) : NULL;
+    const char *restated = gen_restate(p, &arena, text), *a = shape_of_plan(&arena, text, f),
+               *b = a ? shape_of_plan(&arena, restated, f) : NULL;
     int rc = 0;
     if (a && !b) rc = fail("in other words it is refused: %s\n%s", error.text, restated);
     else if (a && strcmp(a, b) != 0) rc = fail("in other words it has another plan:\n%s", restated);

@@ -92,8 +92,8 @@ static void mark_used(gen_program *p) {
     }
 }
 
-/* The program in other words: statements in another order that their operands allow, values under other names, values that nothing
- * needs between. What it means, and so its plan, is the same. `text` is what gen_print printed. */
+/* The program in other words: statements in another order that their operands allow, values under other names, values
+ * that nothing needs between. What it means, and so its plan, is the same. `text` is what gen_print printed. */
 static const char *gen_restate(const gen_program *p, fu_arena *arena, const char *text) {
     const char *begin = strstr(text, "{\n") + 2, *end = strstr(begin, "  return");
     const char *line[2 * GEN_VALUES];
@@ -107,7 +107,8 @@ static const char *gen_restate(const gen_program *p, fu_arena *arena, const char
     fu_str_addn(&s, text, (size_t)(begin - text));
     for (left = n; left;) {
         int k = below(&r, n);
-        for (bool is_ready = false; !is_ready; k = is_ready ? k : (k + 1) % n) {        /* the first that may come now, from k on */
+        for (bool is_ready = false; !is_ready;
+             k = is_ready ? k : (k + 1) % n) { /* the first that may come now, from k on */
             is_ready = !is_done[k];
             const char *c = strchr(line[k], '=');
             for (; is_ready && *c != '\n'; c++)
@@ -118,7 +119,9 @@ static const char *gen_restate(const gen_program *p, fu_arena *arena, const char
         for (const char *c = line[k]; *c != '='; c++)
             if (*c == '%' && c[1] == 'v') is_made[atoi(c + 2)] = true;
         fu_str_addn(&s, line[k], length);
-        if (chance(&r, 30)) fu_str_addf(&s, "  %%dead%d = cast(%%v%d, %s)\n", left, first, p->value[first].dtype == FUSOR_BOOL ? "i32" : "bool");
+        if (chance(&r, 30))
+            fu_str_addf(&s, "  %%dead%d = cast(%%v%d, %s)\n", left, first,
+                        p->value[first].dtype == FUSOR_BOOL ? "i32" : "bool");
         is_done[k] = true;
         left--;
     }
@@ -145,8 +148,9 @@ static const char *gen_print(gen_program *p, fu_arena *arena) {
     mark_used(p);
     fu_str_addf(&s,
                 "# fuzz: seed=%llu level=%s threads=%d special=%d strided=%d scale=%g A=%lld B=%lld C=%lld D=%lld\n",
-                (unsigned long long)p->seed, ir_target_name((ir_target){p->level, p->features}, target), p->n_threads, p->special, p->strided,
-                p->scale, (long long)p->size[0], (long long)p->size[1], (long long)p->size[2], (long long)p->size[3]);
+                (unsigned long long)p->seed, ir_target_name((ir_target){p->level, p->features}, target), p->n_threads,
+                p->special, p->strided, p->scale, (long long)p->size[0], (long long)p->size[1], (long long)p->size[2],
+                (long long)p->size[3]);
     fu_str_addf(&s, "func @f(");
     bool first = true;
     for (int i = 0; i < p->n; i++) {
@@ -385,8 +389,9 @@ static void gen_norm(gen_program *p, rng *r, int a) {
         if (at >= 0) in[used++] = at;
     }
     uses(&v, used, in[0], in[1], in[2]);
-    snprintf(v.text, sizeof v.text, "%s(%%v%d%s%s%s%s, axis=%d)", is_layer ? "layer_norm" : "rms_norm", a, n > 0 ? ", " : "", operand[0],
-             n > 1 ? ", " : "", operand[1], chance(r, 70) ? x.rank - 1 : below(r, x.rank));
+    snprintf(v.text, sizeof v.text, "%s(%%v%d%s%s%s%s, axis=%d)", is_layer ? "layer_norm" : "rms_norm", a,
+             n > 0 ? ", " : "", operand[0], n > 1 ? ", " : "", operand[1],
+             chance(r, 70) ? x.rank - 1 : below(r, x.rank));
     add_value(p, &v);
 }
 
@@ -434,7 +439,8 @@ static void gen_matmul(gen_program *p, rng *r, int a) {
     add_value(p, &v);
 }
 
-/* Queries [.., S, D] that are there; keys and values, which may be the keys, with the same heads or one. Every attribute by chance. */
+/* Queries [.., S, D] that are there; keys and values, which may be the keys, with the same heads or one. Every
+ * attribute by chance. */
 static void gen_attention(gen_program *p, rng *r, int a) {
     const gen_value x = p->value[a];
     if (x.rank < 2 || x.rank > 4 || !ir_is_float(x.dtype) || p->n + 3 > GEN_VALUES) return;
@@ -470,8 +476,8 @@ static void shuffle_letters(rng *r, char *s) {
     }
 }
 
-/* One or two operands. The axes of the first are i, j, ..; equal neighbours may be a diagonal. The second has some of these and one of
- * its own; the result has some of all, in any order. */
+/* One or two operands. The axes of the first are i, j, ..; equal neighbours may be a diagonal. The second has some of
+ * these and one of its own; the result has some of all, in any order. */
 static void gen_einsum(gen_program *p, rng *r, int a) {
     const gen_value x = p->value[a];
     char first[GEN_RANK + 1] = "", second[GEN_RANK + 2] = "", result[2 * GEN_RANK + 2] = "", size[128][GEN_DIM];
@@ -734,8 +740,8 @@ static void gen_pool(gen_program *p, rng *r, int a) {
     add_value(p, &v);
 }
 
-/* Of [N, C, ..] with weights that keep the spatial sizes, or whose stride divides those that are numbers; groups of one channel or one
- * group; sometimes a bias. */
+/* Of [N, C, ..] with weights that keep the spatial sizes, or whose stride divides those that are numbers; groups of one
+ * channel or one group; sometimes a bias. */
 static void gen_conv(gen_program *p, rng *r, int a) {
     const gen_value x = p->value[a];
     if (x.rank < 3 || x.rank > 4 || ir_is_bool(x.dtype) || p->n + 3 > GEN_VALUES) return;
@@ -753,8 +759,10 @@ static void gen_conv(gen_program *p, rng *r, int a) {
     for (int i = 0; i < n; i++) {
         const int64_t size = strtoll(x.dim[2 + i], &end, 10);
         const bool is_number = end != x.dim[2 + i] && *end == 0;
-        const int kernel = 1 + below(r, 4), dilation = 1 + (chance(r, 20) ? below(r, 3) : 0), extent = (kernel - 1) * dilation + 1;
-        const int begin = below(r, extent), stride = is_number ? 1 + below(r, 3) : 1, values[] = {stride, dilation, begin};
+        const int kernel = 1 + below(r, 4), dilation = 1 + (chance(r, 20) ? below(r, 3) : 0),
+                  extent = (kernel - 1) * dilation + 1;
+        const int begin = below(r, extent), stride = is_number ? 1 + below(r, 3) : 1,
+                  values[] = {stride, dilation, begin};
         if (is_number) snprintf(v.dim[2 + i], GEN_DIM, "%lld", (long long)((size - 1) / stride + 1));
         snprintf(w.dim[2 + i], GEN_DIM, "%d", kernel);
         for (int k = 0; k < 3; k++) sprintf(lists[k] + strlen(lists[k]), "%s%d", i ? ", " : "", values[k]);
@@ -766,8 +774,8 @@ static void gen_conv(gen_program *p, rng *r, int a) {
     if (b < 0) return;
     if (c >= 0) snprintf(third, sizeof third, ", %%v%d", c);
     uses(&v, 2 + (c >= 0), a, b, c < 0 ? 0 : c);
-    snprintf(v.text, sizeof v.text, "conv(%%v%d, %%v%d%s, strides=[%s], dilations=[%s], pads=[%s%s]%s)", a, b, third, lists[0], lists[1],
-             lists[2], ends, groups);
+    snprintf(v.text, sizeof v.text, "conv(%%v%d, %%v%d%s, strides=[%s], dilations=[%s], pads=[%s%s]%s)", a, b, third,
+             lists[0], lists[1], lists[2], ends, groups);
     add_value(p, &v);
 }
 
@@ -780,7 +788,8 @@ static void gen_quantize(gen_program *p, rng *r, int a) {
         return;
     gen_value scale = {.dtype = quantizes ? x.dtype : FUSOR_F32, .pair = -1};
     gen_value zero = {.dtype = quantizes ? types[below(r, 4)] : x.dtype, .pair = -1};
-    snprintf(scale.text, sizeof scale.text, "full(0.%d, shape=[], dtype=%s)", 1 + below(r, 9), ir_dtypes[scale.dtype].name);
+    snprintf(scale.text, sizeof scale.text, "full(0.%d, shape=[], dtype=%s)", 1 + below(r, 9),
+             ir_dtypes[scale.dtype].name);
     snprintf(zero.text, sizeof zero.text, "full(%d, shape=[], dtype=%s)", below(r, 100), ir_dtypes[zero.dtype].name);
     gen_value v = like(&x, quantizes ? zero.dtype : scale.dtype);
     const int s = add_value(p, &scale), z = add_value(p, &zero);
@@ -799,8 +808,8 @@ static void gen_create(gen_program *p, rng *r, int a) {
     if (chance(r, 30)) {
         v.dtype = choose_dtype(r);
         if (!ir_is_float(v.dtype)) v.dtype = FUSOR_F32;
-        snprintf(v.text, sizeof v.text, "random_%s(shape=%.120s, seed=%d, dtype=%s)", chance(r, 50) ? "uniform" : "normal", shape,
-                 below(r, 1000), ir_dtypes[v.dtype].name);
+        snprintf(v.text, sizeof v.text, "random_%s(shape=%.120s, seed=%d, dtype=%s)",
+                 chance(r, 50) ? "uniform" : "normal", shape, below(r, 1000), ir_dtypes[v.dtype].name);
     } else if (x.rank && chance(r, 40)) {
         snprintf(v.text, sizeof v.text, "iota(shape=%.120s, axis=%d, dtype=%s)", shape, below(r, x.rank),
                  ir_dtypes[v.dtype].name);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* attention_test.c: attention is one kernel whose memory does not grow with the matrix of scores; its description survives text both
- * ways, and one that code generation could not rely on is refused. */
+/* attention_test.c: attention is one kernel whose memory does not grow with the matrix of scores; its description
+ * survives text both ways, and one that code generation could not rely on is refused. */
 #include "ir/ast.h"
 #include "ir/pass.h"
 #include "ir/plan.h"
@@ -20,9 +20,12 @@ static ir_plan *plan_of(const char *text, bool no_fuse) {
     if (setjmp(oom)) cr_assert(false, "out of memory");
     fu_error_clear(&error);
     cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
-              ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
-              (no_fuse || ir_recognize_attention(&arena, &error, &g) == FUSOR_OK) && ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
-              ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = IR_LEVEL_V4, .no_fuse = no_fuse}, &plan) == FUSOR_OK, "%s", error.text);
+                  ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
+                  (no_fuse || ir_recognize_attention(&arena, &error, &g) == FUSOR_OK) &&
+                  ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
+                  ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = IR_LEVEL_V4, .no_fuse = no_fuse},
+                               &plan) == FUSOR_OK,
+              "%s", error.text);
     return plan;
 }
 
@@ -61,8 +64,8 @@ Test(attention, a_long_row_of_keys_is_in_parts) {
     cr_assert_eq(ir_attention_parts(k, 8, 1, 1000, &length), 1);
     cr_assert_eq(ir_attention_parts(k, 8, 1, 8192, &length), 8);
     cr_assert_eq(length, 1024);
-    cr_assert_eq(ir_attention_parts(k, 8, 1, 1000000, &length), 8);     /* 64 in all */
-    cr_assert_eq(ir_attention_parts(k, 8, 100, 1000000, &length), 1);   /* enough panels of queries */
+    cr_assert_eq(ir_attention_parts(k, 8, 1, 1000000, &length), 8);   /* 64 in all */
+    cr_assert_eq(ir_attention_parts(k, 8, 100, 1000000, &length), 1); /* enough panels of queries */
     cr_assert_eq(ir_attention_parts(k, 100, 1, 1000000, &length), 1);
     fu_arena_free(&arena);
 }
@@ -75,7 +78,9 @@ Test(attention, alone_where_nothing_is_fused) {
 }
 
 Test(attention, what_reads_whole_rows_is_another_kernel) {
-    const ir_plan *p = plan_of("func @f(%q: f32[S, 64], %k: f32[T, 64]) -> f32[S] { %y = attention(%q, %k, %k) %r = reduce_sum(%y, axes=[1]) return %r }", false);
+    const ir_plan *p = plan_of("func @f(%q: f32[S, 64], %k: f32[T, 64]) -> f32[S] { %y = attention(%q, %k, %k) %r = "
+                               "reduce_sum(%y, axes=[1]) return %r }",
+                               false);
     cr_assert_eq(p->steps.n, 2u);
     cr_assert_eq(p->boundaries.n, 1u);
     cr_assert_eq(p->boundaries.at[0].reason, IR_REASON_ATTENTION);
@@ -111,7 +116,9 @@ Test(attention, descriptions_are_verified) {
 static uint32_t kernels_of(const char *body, bool no_fuse) {
     char text[1200];
     snprintf(text, sizeof text,
-             "func @f(%%q: f32[3, S, 64], %%k: f32[3, T, 64], %%t: f32[3, 64, T], %%v: f32[3, T, 32], %%m: f32[S, T], %%c: f32[S, 1], %%o: f32) -> %s", body);
+             "func @f(%%q: f32[3, S, 64], %%k: f32[3, T, 64], %%t: f32[3, 64, T], %%v: f32[3, T, 32], %%m: f32[S, T], "
+             "%%c: f32[S, 1], %%o: f32) -> %s",
+             body);
     const ir_plan *p = plan_of(text, no_fuse);
     uint32_t attentions = 0;
     for (uint32_t i = 0; i < p->steps.n; i++) attentions += p->steps.at[i].kernel->kind == IR_KERNEL_ATTENTION;
@@ -127,7 +134,8 @@ Test(attention, is_recognized_in_primitives) {
         BODY("%s = matmul(%q, %t)"),
         BODY("%a = matmul(%q, %k, transpose_b=true) %s = mul(%a, 0.125)"),
         BODY("%a = matmul(%q, %t) %b = div(%a, 8.0) %s = add(%m, %b)"),
-        BODY("%x = transpose(%k, perm=[0, 2, 1]) %a = matmul(%q, %x) %b = mul(2.0, %a) %d = div(%b, 3.0) %s = add(%d, %c)"),
+        BODY("%x = transpose(%k, perm=[0, 2, 1]) %a = matmul(%q, %x) %b = mul(2.0, %a) %d = div(%b, 3.0) %s = add(%d, "
+             "%c)"),
     };
     for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
         cr_assert_eq(kernels_of(yes[i], false), 1u, "%s", yes[i]);
@@ -137,23 +145,27 @@ Test(attention, is_recognized_in_primitives) {
 
 Test(attention, what_is_something_else_is_left) {
     static const char *const no[] = {
-        BODY("%a = matmul(%q, %t) %s = mul(%a, %o)"),              /* scaled by what is no number */
+        BODY("%a = matmul(%q, %t) %s = mul(%a, %o)"), /* scaled by what is no number */
         BODY("%a = matmul(%q, %t) %s = exp(%a)"),
         "f32[3, S, 32] { %s = matmul(%q, %t) %p = softmax(%s, axis=1) %y = matmul(%p, %v) return %y }",
         "(f32[3, S, 32], f32[3, S, T]) { %s = matmul(%q, %t) %p = softmax(%s) %y = matmul(%p, %v) return %y, %p }",
         "(f32[3, S, 32], f32[3, S, T]) { %s = matmul(%q, %t) %p = softmax(%s) %y = matmul(%p, %v) return %y, %s }",
-        "f16[3, S, 32] { %a = cast(%q, f16) %b = cast(%t, f16) %d = cast(%v, f16) %s = matmul(%a, %b) %p = softmax(%s) %y = matmul(%p, %d) return %y }",
+        "f16[3, S, 32] { %a = cast(%q, f16) %b = cast(%t, f16) %d = cast(%v, f16) %s = matmul(%a, %b) %p = softmax(%s) "
+        "%y = matmul(%p, %d) return %y }",
     };
     for (size_t i = 0; i < sizeof no / sizeof *no; i++) cr_assert_eq(kernels_of(no[i], false), 0u, "%s", no[i]);
 }
 
 /* The softmax of a row of -infinity is NaN; attention to no key is 0. */
 Test(attention, recognized_rows_without_a_key_are_nan) {
-    const ir_plan *p = plan_of("func @f(%q: f32[S, 8], %k: f32[8, T], %v: f32[T, 8]) -> f32[S, 8] { %s = matmul(%q, %k) %p = softmax(%s) "
-                               "%y = matmul(%p, %v) return %y }", false);
+    const ir_plan *p = plan_of(
+        "func @f(%q: f32[S, 8], %k: f32[8, T], %v: f32[T, 8]) -> f32[S, 8] { %s = matmul(%q, %k) %p = softmax(%s) "
+        "%y = matmul(%p, %v) return %y }",
+        false);
     const ir_kernel *k = kernel_of(p);
     int found = 0;
-    for (int i = 0; i < k->n_insts; i++) found += k->inst[i].op == IR_OP_ATTENTION && (k->inst[i].variant & IR_ATTENTION_NAN);
+    for (int i = 0; i < k->n_insts; i++)
+        found += k->inst[i].op == IR_OP_ATTENTION && (k->inst[i].variant & IR_ATTENTION_NAN);
     cr_assert_eq(found, 1);
     fu_arena_free(&arena);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* bounds_test.c: the bounds of whole functions: exact chains are exact, others are neither too tight nor without meaning. */
+/* bounds_test.c: the bounds of whole functions: exact chains are exact, others are neither too tight nor without
+ * meaning. */
 #include "ref/bounds.h"
 #include <criterion/criterion.h>
 #include <math.h>
@@ -7,7 +8,7 @@
 
 static fu_arena arena;
 static fu_error error;
-static jmp_buf  oom;
+static jmp_buf oom;
 static void start(void) {
     if (setjmp(oom)) abort();
     fu_arena_init(&arena, &oom);
@@ -33,8 +34,9 @@ static float x[4] = {0.5f, -1.25f, 3, 1e-3f}, y[4] = {2, 0.75f, -1, 8};
 
 Test(bounds, exact_chain_is_exact) {
     double *b;
-    (void)eval("func @f(%x: f32[N], %y: f32[N]) -> f32[N] { %m = mul(%x, %y) %s = add(%m, %x) %r = relu(%s) %d = div(%r, 3.0) return %d }", 2,
-               (ref_tensor[]){VECTOR(x), VECTOR(y)}, &b);
+    (void)eval("func @f(%x: f32[N], %y: f32[N]) -> f32[N] { %m = mul(%x, %y) %s = add(%m, %x) %r = relu(%s) %d = "
+               "div(%r, 3.0) return %d }",
+               2, (ref_tensor[]){VECTOR(x), VECTOR(y)}, &b);
     for (int i = 0; i < 4; i++) cr_expect_eq(b[i], 0);
 }
 
@@ -45,10 +47,12 @@ Test(bounds, function_has_its_rows_bound) {
 }
 
 Test(bounds, condition_counts) {
-    double *b, *c;      /* exp(x) - e^x's neighbour: the error stays, the result does not */
-    (void)eval("func @f(%x: f32[N]) -> f32[N] { %e = exp(%x) %s = sub(%e, 1.6487213) return %s }", 1, (ref_tensor[]){VECTOR(x)}, &b);
+    double *b, *c; /* exp(x) - e^x's neighbour: the error stays, the result does not */
+    (void)eval("func @f(%x: f32[N]) -> f32[N] { %e = exp(%x) %s = sub(%e, 1.6487213) return %s }", 1,
+               (ref_tensor[]){VECTOR(x)}, &b);
     cr_expect_gt(b[0], 1e-7);
-    (void)eval("func @f(%x: f32[N]) -> f32[N] { %e = exp(%x) %s = mul(%e, 100.0) return %s }", 1, (ref_tensor[]){VECTOR(x)}, &c);
+    (void)eval("func @f(%x: f32[N]) -> f32[N] { %e = exp(%x) %s = mul(%e, 100.0) return %s }", 1,
+               (ref_tensor[]){VECTOR(x)}, &c);
     cr_expect_gt(c[0], 90 * b[0]);
 }
 
@@ -58,7 +62,8 @@ Test(bounds, sums_and_products_of_matrices) {
     double terms = 0.5 + 1.25 + 3 + 1e-3;
     cr_expect_float_eq(b[0], (256 + 2) * 0x1p-24 * terms, 1e-6 * b[0]);
     ref_tensor a = {FUSOR_F32, 2, {2, 2}, x}, m = {FUSOR_F32, 2, {2, 2}, y};
-    (void)eval("func @f(%a: f32[2, 2], %b: f32[2, 2]) -> f32[2, 2] { %s = matmul(%a, %b) return %s }", 2, (ref_tensor[]){a, m}, &b);
+    (void)eval("func @f(%a: f32[2, 2], %b: f32[2, 2]) -> f32[2, 2] { %s = matmul(%a, %b) return %s }", 2,
+               (ref_tensor[]){a, m}, &b);
     cr_expect_float_eq(b[0], 513 * 0x1p-24 * (0.5 * 2 + 1.25 * 1), 1e-6 * b[0]);
     ref_tensor ints = {FUSOR_I32, 1, {4}, (int32_t[]){1, 2, 3, 4}};
     (void)eval("func @f(%x: i32[N]) -> i64 { %s = reduce_sum(%x) return %s }", 1, &ints, &b);

@@ -89,7 +89,8 @@ Test(builder, traces_movement_and_several_results) {
     OK(fusor_function_end(m));
     char *text = NULL;
     OK(fusor_module_print(m, &text));
-    cr_assert(strstr(text, "= split(%x, axis=1, sizes=[2, 3])") && strstr(text, "value=9.0, pads=[0, 0, 0, 1])"), "%s", text);
+    cr_assert(strstr(text, "= split(%x, axis=1, sizes=[2, 3])") && strstr(text, "value=9.0, pads=[0, 0, 0, 1])"), "%s",
+              text);
     cr_assert_eq(strstr(strstr(text, "split(") + 1, "split("), NULL, "one statement: %s", text);
     fusor_text_free(text);
     fusor_executable *exe = NULL;

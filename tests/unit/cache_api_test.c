@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cache_api_test.c: fusor/cache.h from outside: counters that may be lost, why a kernel misses, bundles from files and memory,
- * entries of several levels. */
+/* cache_api_test.c: fusor/cache.h from outside: counters that may be lost, why a kernel misses, bundles from files and
+ * memory, entries of several levels. */
 #include "fusor/fusor.h"
 #include "rt/cpuinfo.h"
 #include "rt/compiler.h"
@@ -106,7 +106,10 @@ Test(cache_api, counters_over_processes) {
     cr_assert_eq(fusor_cache_list(ctx, sum_hits, NULL), FUSOR_OK);
     cr_assert_eq(hits_seen, 2);
     /* an older caller's struct */
-    struct { fusor_cache_stats s; int64_t guard; } old = {.s = {.size = offsetof(fusor_cache_stats, saved_ns), .saved_ns = 77}};
+    struct {
+        fusor_cache_stats s;
+        int64_t guard;
+    } old = {.s = {.size = offsetof(fusor_cache_stats, saved_ns), .saved_ns = 77}};
     cr_assert_eq(fusor_cache_get_totals(ctx, &old.s, NULL), FUSOR_OK);
     cr_assert(old.s.saved_ns == 77 && old.s.disk_hits == 2);
     old.s.size = 8;
@@ -118,7 +121,8 @@ Test(cache_api, counters_over_processes) {
     fusor_context_free(ctx);
     compile_in(PROGRAM("relu"));
     s = totals(NULL);
-    cr_assert(s.misses == 2 && s.miss_new == 1 && s.miss_gone == 1, "%ld new, %ld gone", (long)s.miss_new, (long)s.miss_gone);
+    cr_assert(s.misses == 2 && s.miss_new == 1 && s.miss_gone == 1, "%ld new, %ld gone", (long)s.miss_new,
+              (long)s.miss_gone);
 }
 
 /* The counters may vanish or be damaged at any time: they begin anew, and nothing else happens. */
@@ -146,8 +150,8 @@ Test(cache_api, damaged_counters) {
     compile_in(PROGRAM("relu"));
     fusor_cache_stats s = totals(NULL);
     cr_assert(s.disk_hits == 1 && s.misses == 0);
-    static const char *const kinds[] = {"rm -f %s; mkdir %s", "rmdir %s; mkfifo -m 600 %s", "rm -f %s; ln -s /dev/zero %s",
-                                        "rm -f %s; touch %s; chmod 666 %s/stats"};
+    static const char *const kinds[] = {"rm -f %s; mkdir %s", "rmdir %s; mkfifo -m 600 %s",
+                                        "rm -f %s; ln -s /dev/zero %s", "rm -f %s; touch %s; chmod 666 %s/stats"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         snprintf(command, sizeof command, kinds[i], path, path, dir);
         (void)!system(command);
@@ -240,7 +244,7 @@ Test(cache_api, bundles_from_file_and_memory) {
     close(fd);
     ctx = new_context("", FUSOR_CACHE_ONLY, NULL);
     cr_assert_eq(compile(ctx, PROGRAM("neg")), FUSOR_ERROR_MISS);
-    cr_assert_eq(fusor_cache_add_bundle_memory(ctx, data + 1, (size_t)st.st_size), FUSOR_OK);     /* any alignment */
+    cr_assert_eq(fusor_cache_add_bundle_memory(ctx, data + 1, (size_t)st.st_size), FUSOR_OK); /* any alignment */
     cr_assert_eq(compile(ctx, PROGRAM("neg")), FUSOR_OK, "%s", fusor_error_message(ctx));
     cr_assert_eq(fusor_cache_add_bundle_memory(ctx, "nothing", 7), FUSOR_ERROR_IO);
     cr_assert_eq(fusor_cache_add_bundle_memory(ctx, NULL, 7), FUSOR_ERROR_ARGUMENT);

@@ -105,8 +105,9 @@ typedef struct shape {
 } shape;
 typedef struct problem {
     int level;
-    ir_features features;               /* of the target; the kernel has those that it uses */
-    int values;                         /* 0: like a user's; 1: the least and the greatest; bf16 2: any but the largest; 3: sums that cancel below 2^-126 */
+    ir_features features; /* of the target; the kernel has those that it uses */
+    int values; /* 0: like a user's; 1: the least and the greatest; bf16 2: any but the largest; 3: sums that cancel
+                   below 2^-126 */
     ir_dtype in, in_b, out;
     int program;
     int n_batch;
@@ -115,7 +116,7 @@ typedef struct problem {
     int64_t baked_n, baked_k;           /* 0: run-time */
     ir_tile tile;                       /* zeros: the level's */
     bool is_direct;
-    shape direct;                       /* its sizes */
+    shape direct; /* its sizes */
 } problem;
 typedef struct layout {
     int64_t stride[N_BUFFERS][5], elements[N_BUFFERS];
@@ -204,10 +205,13 @@ static ir_kernel describe(const problem *p) {
     }
     add(&k, IR_K_STORE, p->out, 1, x, 0, OUT);
     if (p->is_direct && !p->tile.mr) {
-        k.tile = ir_contract_direct_tile(k.level, ir_contract_acc(p->in, p->in_b, p->out), (int)p->direct.m, (int)p->direct.n);
+        k.tile = ir_contract_direct_tile(k.level, ir_contract_acc(p->in, p->in_b, p->out), (int)p->direct.m,
+                                         (int)p->direct.n);
         return k;
     }
-    k.tile = p->tile.mr ? p->tile : dot ? ir_dot_tile(k.level, dot) : ir_contract_tile_of(k.level, acc, p->baked_n ? p->baked_n : -1);
+    k.tile = p->tile.mr ? p->tile
+             : dot      ? ir_dot_tile(k.level, dot)
+                        : ir_contract_tile_of(k.level, acc, p->baked_n ? p->baked_n : -1);
     return k;
 }
 
@@ -245,7 +249,8 @@ static void fill(ir_dtype t, void *p, int64_t n, int values) {
             ((uint16_t *)p)[i] = half;
             continue;
         }
-        if (ir_dtypes[t].bytes == 1 && values == 1) r = r >> 32 & 1 ? (r >> 33 & 1 ? 0x80 : 0x7f) : (r >> 33 & 1 ? 0xff : 0);
+        if (ir_dtypes[t].bytes == 1 && values == 1)
+            r = r >> 32 & 1 ? (r >> 33 & 1 ? 0x80 : 0x7f) : (r >> 33 & 1 ? 0xff : 0);
         if (t == FUSOR_F32) ((float *)p)[i] = (float)x;
         else if (t == FUSOR_F64) ((double *)p)[i] = x;
         else memcpy((char *)p + i * ir_dtypes[t].bytes, &r, ir_dtypes[t].bytes);
@@ -355,8 +360,9 @@ static void check(const problem *p, const ir_kernel *k, ir_kernel_fn run, const 
                     double x = element(p, &l, mem, k->tile.kb, s, at, &si), y = x;
                     bool biased = p->program == BIAS_RELU || p->program == TWO_OUTPUTS || p->program == LONG;
 #define WHERE                                                                                                          \
-    "level %s features %x %s %s values %d program %d m %ld n %ld k %ld at %ld,%ld,%ld,%ld", ir_levels[p->level].name,     \
-        p->features, ir_dtypes[p->in].name, ir_dtypes[p->in_b].name, p->values, p->program, (long)s->m, (long)s->n, (long)s->k, (long)at[0], (long)at[1], (long)at[2], (long)at[3]
+    "level %s features %x %s %s values %d program %d m %ld n %ld k %ld at %ld,%ld,%ld,%ld", ir_levels[p->level].name,  \
+        p->features, ir_dtypes[p->in].name, ir_dtypes[p->in_b].name, p->values, p->program, (long)s->m, (long)s->n,    \
+        (long)s->k, (long)at[0], (long)at[1], (long)at[2], (long)at[3]
                     if (p->out == FUSOR_F32) {
                         if (biased) y = (float)x + ((float *)mem[BIAS].at)[at[3]], y = (float)y < 0 ? 0 : (float)y;
                         float want = (float)y, raw = (float)x;
@@ -414,7 +420,10 @@ static void check_sizes(const problem *p, int count) {
     for (int i = 0; i < count; i++) {
         shape s = {{1, 1}, any_of(mn, 19), any_of(mn, 19), any_of(ks, 17)};
         if (i % 8 == 7)
-            s = (shape){{1, 1}, any_of(mn, 9), any_of(mn, 9), any_of((int64_t[]){511, 512, 513, 1024, 1031, 2047, 2048, 2051}, k.tile.kb > 512 ? 8 : 5)};
+            s = (shape){{1, 1},
+                        any_of(mn, 9),
+                        any_of(mn, 9),
+                        any_of((int64_t[]){511, 512, 513, 1024, 1031, 2047, 2048, 2051}, k.tile.kb > 512 ? 8 : 5)};
         for (int d = 0; d < p->n_batch; d++) s.batch[d] = 1 + (int64_t)(random_bits() % 3);
         if (p->baked_n) s.n = p->baked_n;
         if (p->baked_k) s.k = p->baked_k;
@@ -576,7 +585,8 @@ Test(contract, direct, .timeout = 300) {
     static const ir_dtype types[] = {FUSOR_F32, FUSOR_F64, FUSOR_I64};
     FOR_LEVELS
     for (int i = 0; i < 64; i++) {
-        problem p = plain(level, types[i % 8 < 5 ? 0 : i % 8 - 5], (int[]){PLAIN, BIAS_RELU, TWO_OUTPUTS, LONG}[i / 2 % 4]);
+        problem p =
+            plain(level, types[i % 8 < 5 ? 0 : i % 8 - 5], (int[]){PLAIN, BIAS_RELU, TWO_OUTPUTS, LONG}[i / 2 % 4]);
         p.transpose_a = i & 1;
         p.transpose_b = random_bits() % 4 == 0;
         p.gap = i % 16 == 5;
@@ -602,7 +612,8 @@ Test(contract, direct_tiles) {
         }
 }
 
-/* Over all sizes the accumulators fit: the tile that is chosen is never larger than the output, but for whole vectors. */
+/* Over all sizes the accumulators fit: the tile that is chosen is never larger than the output, but for whole vectors.
+ */
 Test(contract, direct_tiles_fit) {
     static const ir_dtype types[] = {FUSOR_F32, FUSOR_F64, FUSOR_I64};
     FOR_LEVELS
@@ -612,7 +623,8 @@ Test(contract, direct_tiles_fit) {
                 ir_tile tile = ir_contract_direct_tile((ir_level)level, types[t], m, n);
                 int lanes = ir_levels[level].vector_bytes / ir_dtypes[types[t]].bytes;
                 int unit = lanes > ir_levels[level].lanes ? lanes : ir_levels[level].lanes;
-                cr_assert(tile.mr >= 1 && tile.mr <= m && tile.nr % unit == 0 && tile.nr < n + unit && tile.kb >= IR_BAKE_MAX);
+                cr_assert(tile.mr >= 1 && tile.mr <= m && tile.nr % unit == 0 && tile.nr < n + unit &&
+                          tile.kb >= IR_BAKE_MAX);
                 cr_assert(tile.mr * (tile.nr / lanes) <= (level == IR_LEVEL_V4 ? 30 : 14));
             }
 }
@@ -631,7 +643,8 @@ static void check_spills(const problem *p) {
         int products = 0;
         for (const char *q = at; q < end; q++)
             products += strncmp(q, "\tvfmadd", 7) == 0 || strncmp(q, "\tmulp", 5) == 0 || strncmp(q, "mul", 3) == 0 ||
-                        strncmp(q, "pmaddwd", 7) == 0 || strncmp(q, "vpdpbusd", 8) == 0 || strncmp(q, "vdpbf16ps", 9) == 0;
+                        strncmp(q, "pmaddwd", 7) == 0 || strncmp(q, "vpdpbusd", 8) == 0 ||
+                        strncmp(q, "vdpbf16ps", 9) == 0;
         if (products > most) most = products, best = at, best_end = end;
         at = *end ? end + 1 : end;
     }
@@ -654,12 +667,14 @@ static bool is_product(const char *line) {
 }
 
 Test(contract, the_inner_loop_spills_nothing) {
-    static const ir_dtype types[] = {FUSOR_F32, FUSOR_F64, FUSOR_I64, FUSOR_I8, FUSOR_I8, FUSOR_BF16, FUSOR_BF16, FUSOR_F16};
+    static const ir_dtype types[] = {FUSOR_F32, FUSOR_F64,  FUSOR_I64,  FUSOR_I8,
+                                     FUSOR_I8,  FUSOR_BF16, FUSOR_BF16, FUSOR_F16};
     FOR_LEVELS
     for (int i = 0; i < 8; i++)
         for (int program = PLAIN; program <= SCALED_A; program++) {
             problem p = plain(level, types[i % 6], program);
-            if (i > 5) p.baked_n = i == 6 ? 7 : ir_levels[level].vector_bytes * 3 / 4; /* one and three vectors of columns */
+            if (i > 5)
+                p.baked_n = i == 6 ? 7 : ir_levels[level].vector_bytes * 3 / 4; /* one and three vectors of columns */
             if (i == 4 || i == 5) p.features = ir_level_extras((ir_level)level);
             if (i == 5) p.out = FUSOR_F32;
             ir_kernel k = describe(&p);

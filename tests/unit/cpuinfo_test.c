@@ -83,7 +83,8 @@ Test(cpuinfo, extras_are_granted_features) {
         cr_expect_eq(granted & ~ir_level_extras((ir_level)l), 0);
         for (int i = 0; i < IR_FEATURE_COUNT; i++)
             if (ir_feature_table[i].level == (ir_level)l)
-                cr_expect_eq(granted >> i & 1, has(rt_host_features(), ir_feature_table[i].features), "%s", ir_feature_table[i].name);
+                cr_expect_eq(granted >> i & 1, has(rt_host_features(), ir_feature_table[i].features), "%s",
+                             ir_feature_table[i].name);
     }
 }
 

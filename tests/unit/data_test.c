@@ -13,7 +13,7 @@
 #include <zlib.h>
 
 static fu_error error;
-static char     dir[] = "/tmp/fusor-data-XXXXXX";
+static char dir[] = "/tmp/fusor-data-XXXXXX";
 
 static void start(void) {
     fu_error_clear(&error);
@@ -26,13 +26,16 @@ static void stop(void) {
 }
 TestSuite(data, .init = start, .fini = stop);
 
-typedef struct bytes { uint8_t at[8192]; size_t n; } bytes;
+typedef struct bytes {
+    uint8_t at[8192];
+    size_t n;
+} bytes;
 static void add(bytes *b, const void *p, size_t n) {
     cr_assert_leq(n, sizeof b->at - b->n);
     if (n) memcpy(b->at + b->n, p, n);
     b->n += n;
 }
-static void add_int(bytes *b, uint64_t v, int n) { add(b, &v, (size_t)n); }         /* little-endian */
+static void add_int(bytes *b, uint64_t v, int n) { add(b, &v, (size_t)n); } /* little-endian */
 
 /* Room for four names at once. */
 static const char *path_of(const char *name) {
@@ -44,12 +47,12 @@ static const char *path_of(const char *name) {
 }
 static const char *save(const char *name, const bytes *b) {
     const char *path = path_of(name);
-    cr_assert_eq(fu_file_write_atomic(path, 0600, &(fu_part){ b->at, b->n }, 1), 0);
+    cr_assert_eq(fu_file_write_atomic(path, 0600, &(fu_part){b->at, b->n}, 1), 0);
     return path;
 }
 
 static bytes npy(int major, const char *header, const void *data, size_t n) {
-    bytes b = { .n = 0 };
+    bytes b = {.n = 0};
     char padded[256];
     int length = snprintf(padded, sizeof padded, "%s", header);
     while ((length + (major > 1 ? 12 : 10)) % 64 != 63) padded[length++] = ' ';
@@ -62,8 +65,8 @@ static bytes npy(int major, const char *header, const void *data, size_t n) {
     return b;
 }
 #define NPY(major, header, ...) npy(major, header, (__VA_ARGS__), sizeof(__VA_ARGS__))
-#define F4(order, shape) "{'descr': '<f4', 'fortran_order': " order ", 'shape': " shape ", }"
-static const float six[6] = { 0, 1, 2, 3, 4, 5 };
+#define F4(order, shape)        "{'descr': '<f4', 'fortran_order': " order ", 'shape': " shape ", }"
+static const float six[6] = {0, 1, 2, 3, 4, 5};
 
 static rt_data read_ok(const char *source, ir_dtype wanted) {
     rt_data d = {0};
@@ -71,7 +74,7 @@ static rt_data read_ok(const char *source, ir_dtype wanted) {
     return d;
 }
 static void read_fails(const char *source, ir_dtype wanted, fusor_status status, const char *word) {
-    rt_data d = { .memory = &d };
+    rt_data d = {.memory = &d};
     fu_error_clear(&error);
     fusor_status got = rt_data_read(&error, source, wanted, &d);
     cr_expect_eq(got, status, "%s: status %d; expected %d: %s", source, (int)got, (int)status, error.text);
@@ -82,13 +85,16 @@ static void read_fails(const char *source, ir_dtype wanted, fusor_status status,
 }
 
 Test(data, npy_in_every_layout) {
-    static const float column_major[6] = { 0, 3, 1, 4, 2, 5 };
+    static const float column_major[6] = {0, 3, 1, 4, 2, 5};
     uint8_t big[24];
     for (int i = 0; i < 6; i++)
         for (int k = 0; k < 4; k++) big[4 * i + k] = ((const uint8_t *)&six[i])[3 - k];
     const bytes files[] = {
-        NPY(1, F4("False", "(2, 3)"), six), NPY(2, F4("False", "(2, 3)"), six), NPY(3, F4("False", "(2, 3)"), six),
-        NPY(1, F4("True", "(2, 3)"), column_major), NPY(1, F4("False", "(2L, 3L)"), six),
+        NPY(1, F4("False", "(2, 3)"), six),
+        NPY(2, F4("False", "(2, 3)"), six),
+        NPY(3, F4("False", "(2, 3)"), six),
+        NPY(1, F4("True", "(2, 3)"), column_major),
+        NPY(1, F4("False", "(2L, 3L)"), six),
         NPY(1, "{\"shape\":(2,3),\"fortran_order\":False,\"descr\":\">f4\"}", big),
         NPY(1, "{ 'shape' : (2,3,) , 'fortran_order' : False , 'descr' : '=f4' }", six),
     };
@@ -99,7 +105,7 @@ Test(data, npy_in_every_layout) {
         cr_expect_eq(d.buffer.shape[1], 3);
         cr_expect_eq(memcmp(d.buffer.data, six, sizeof six), 0, "file %zu", i);
         cr_expect_eq(d.map.base != NULL, i != 3 && i != 5, "file %zu", i);
-        ((float *)d.buffer.data)[0] = 9;                    /* private: not into the file */
+        ((float *)d.buffer.data)[0] = 9; /* private: not into the file */
         rt_data_free(&d);
         rt_data_free(&d);
         d = read_ok(path_of("x.npy"), 0);
@@ -110,8 +116,8 @@ Test(data, npy_in_every_layout) {
 
 Test(data, npy_of_every_type) {
     for (ir_dtype t = 1; t < IR_DTYPE_COUNT; t++) {
-        uint8_t data[16] = { 1, 0, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 1, 1, 0, 0 };
-        fusor_buffer b = { .data = data, .dtype = t, .rank = 1, .shape = { 2 } };
+        uint8_t data[16] = {1, 0, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 1, 1, 0, 0};
+        fusor_buffer b = {.data = data, .dtype = t, .rank = 1, .shape = {2}};
         const char *path = path_of("t.npy");
         cr_assert_eq(rt_data_write_npy(&error, path, &b), FUSOR_OK, "%s", error.text);
         rt_data d = read_ok(path, t);
@@ -121,15 +127,15 @@ Test(data, npy_of_every_type) {
         cr_expect_eq(d.buffer.dtype, t);
         rt_data_free(&d);
     }
-    bytes u2 = NPY(1, "{'descr': '<u2', 'fortran_order': False, 'shape': (1,)}", (uint16_t[]){ 0x3f80 });
+    bytes u2 = NPY(1, "{'descr': '<u2', 'fortran_order': False, 'shape': (1,)}", (uint16_t[]){0x3f80});
     rt_data d = read_ok(save("u.npy", &u2), FUSOR_BF16);
     cr_expect_eq(d.buffer.dtype, FUSOR_BF16);
     rt_data_free(&d);
-    bytes v2 = NPY(1, "{'descr': '|V2', 'fortran_order': False, 'shape': ()}", (uint16_t[]){ 0x3f80 });
+    bytes v2 = NPY(1, "{'descr': '|V2', 'fortran_order': False, 'shape': ()}", (uint16_t[]){0x3f80});
     d = read_ok(save("v.npy", &v2), FUSOR_BF16);
     cr_expect_eq(d.buffer.rank, 0);
     rt_data_free(&d);
-    bytes truth = NPY(1, "{'descr': '|b1', 'fortran_order': False, 'shape': (4,)}", (uint8_t[]){ 0, 1, 2, 255 });
+    bytes truth = NPY(1, "{'descr': '|b1', 'fortran_order': False, 'shape': (4,)}", (uint8_t[]){0, 1, 2, 255});
     d = read_ok(save("b.npy", &truth), FUSOR_BOOL);
     cr_expect_eq(memcmp(d.buffer.data, "\0\1\1\1", 4), 0);
     rt_data_free(&d);
@@ -140,33 +146,37 @@ Test(data, npy_of_every_type) {
 }
 
 Test(data, malformed_npy) {
-    struct { const char *header; fusor_status status; const char *word; } const cases[] = {
-        { F4("False", "(2, 4)"), FUSOR_ERROR_SYNTAX, "cut off" },
-        { F4("False", "(4611686018427387904, 4)"), FUSOR_ERROR_SYNTAX, "64 bits" },
-        { F4("False", "(1000000000000,)"), FUSOR_ERROR_SYNTAX, "4000000000000" },
-        { F4("False", "(99999999999999999999,)"), FUSOR_ERROR_SYNTAX, "2^63" },
-        { F4("False", "(-1,)"), FUSOR_ERROR_SYNTAX, "'-'" },
-        { F4("False", "(1,1,1,1,1,1,1,1,1)"), FUSOR_ERROR_SYNTAX, "8 dimensions" },
-        { F4("Maybe", "(2,)"), FUSOR_ERROR_SYNTAX, "True or False" },
-        { F4("False", "2"), FUSOR_ERROR_SYNTAX, "'('" },
-        { F4("False", "(2 3)"), FUSOR_ERROR_SYNTAX, "',' or ')'" },
-        { "{'descr': '<f4', 'shape': (2,)}", FUSOR_ERROR_SYNTAX, "fortran_order" },
-        { "{'descr': '<f4', 'descr': '<f4', 'shape': (2,)}", FUSOR_ERROR_SYNTAX, "second" },
-        { "{'what': 1}", FUSOR_ERROR_SYNTAX, "what" },
-        { "{'descr': '<c8', 'fortran_order': False, 'shape': (2,)}", FUSOR_ERROR_TYPE, "<c8" },
-        { "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}", FUSOR_ERROR_TYPE, "structured" },
-        { "{'descr': '<f8', 'fortran_order': False, 'shape': (2,)}", FUSOR_ERROR_TYPE, "f64" },
-        { "{'descr': '<f4", FUSOR_ERROR_SYNTAX, "shorter" },
-        { "[]", FUSOR_ERROR_SYNTAX, "'{'" },
-        { F4("False", "(2,)") " x", FUSOR_ERROR_SYNTAX, "'x'" },
+    struct {
+        const char *header;
+        fusor_status status;
+        const char *word;
+    } const cases[] = {
+        {F4("False", "(2, 4)"), FUSOR_ERROR_SYNTAX, "cut off"},
+        {F4("False", "(4611686018427387904, 4)"), FUSOR_ERROR_SYNTAX, "64 bits"},
+        {F4("False", "(1000000000000,)"), FUSOR_ERROR_SYNTAX, "4000000000000"},
+        {F4("False", "(99999999999999999999,)"), FUSOR_ERROR_SYNTAX, "2^63"},
+        {F4("False", "(-1,)"), FUSOR_ERROR_SYNTAX, "'-'"},
+        {F4("False", "(1,1,1,1,1,1,1,1,1)"), FUSOR_ERROR_SYNTAX, "8 dimensions"},
+        {F4("Maybe", "(2,)"), FUSOR_ERROR_SYNTAX, "True or False"},
+        {F4("False", "2"), FUSOR_ERROR_SYNTAX, "'('"},
+        {F4("False", "(2 3)"), FUSOR_ERROR_SYNTAX, "',' or ')'"},
+        {"{'descr': '<f4', 'shape': (2,)}", FUSOR_ERROR_SYNTAX, "fortran_order"},
+        {"{'descr': '<f4', 'descr': '<f4', 'shape': (2,)}", FUSOR_ERROR_SYNTAX, "second"},
+        {"{'what': 1}", FUSOR_ERROR_SYNTAX, "what"},
+        {"{'descr': '<c8', 'fortran_order': False, 'shape': (2,)}", FUSOR_ERROR_TYPE, "<c8"},
+        {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}", FUSOR_ERROR_TYPE, "structured"},
+        {"{'descr': '<f8', 'fortran_order': False, 'shape': (2,)}", FUSOR_ERROR_TYPE, "f64"},
+        {"{'descr': '<f4", FUSOR_ERROR_SYNTAX, "shorter"},
+        {"[]", FUSOR_ERROR_SYNTAX, "'{'"},
+        {F4("False", "(2,)") " x", FUSOR_ERROR_SYNTAX, "'x'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         bytes b = npy(1, cases[i].header, six, sizeof six);
         read_fails(save("m.npy", &b), FUSOR_F32, cases[i].status, cases[i].word);
     }
     read_fails(path_of("absent.npy"), 0, FUSOR_ERROR_IO, strerror(ENOENT));
-    read_fails(save("empty.npy", &(bytes){ .n = 0 }), 0, FUSOR_ERROR_SYNTAX, "empty");
-    bytes long_header = { .n = 0 };
+    read_fails(save("empty.npy", &(bytes){.n = 0}), 0, FUSOR_ERROR_SYNTAX, "empty");
+    bytes long_header = {.n = 0};
     add(&long_header, "\x93NUMPY\2\0\xff\xff\xff\x7f", 12);
     read_fails(save("long.npy", &long_header), 0, FUSOR_ERROR_SYNTAX, "header");
     bytes version = NPY(4, F4("False", "(2, 3)"), six);
@@ -174,10 +184,14 @@ Test(data, malformed_npy) {
 }
 
 /* ---- archives ---- */
-typedef struct member { const char *name; bytes data; bool is_deflated, has_descriptor, is_zip64; } member;
+typedef struct member {
+    const char *name;
+    bytes data;
+    bool is_deflated, has_descriptor, is_zip64;
+} member;
 
 static bytes zip(const member *m, int n) {
-    bytes b = { .n = 0 }, directory = { .n = 0 };
+    bytes b = {.n = 0}, directory = {.n = 0};
     for (int i = 0; i < n; i++) {
         static uint8_t packed[16384];
         size_t packed_n = m[i].data.n, offset = b.n, name_n = strlen(m[i].name);
@@ -240,10 +254,10 @@ static bool count_name(void *user, const char *name) {
 Test(data, npz) {
     bytes x = NPY(1, F4("False", "(6,)"), six);
     for (int kind = 0; kind < 8; kind++) {
-        member m[2] = { { "w1.npy", x, kind & 1, kind & 2, kind & 4 }, { "b.1.npy", x, false, kind & 2, kind & 4 } };
+        member m[2] = {{"w1.npy", x, kind & 1, kind & 2, kind & 4}, {"b.1.npy", x, false, kind & 2, kind & 4}};
         bytes z = zip(m, 2);
         const char *path = save("m.npz", &z);
-        static const char *const names[] = { "w1", "w1.npy", "b.1" };
+        static const char *const names[] = {"w1", "w1.npy", "b.1"};
         for (int i = 0; i < 3; i++) {
             char source[300];
             snprintf(source, sizeof source, "%s:%s", path, names[i]);
@@ -269,7 +283,7 @@ Test(data, npz) {
 }
 
 Test(data, deflated_members_must_be_what_they_say) {
-    member m = { "w.npy", NPY(1, F4("False", "(6,)"), six), true, false, false };
+    member m = {"w.npy", NPY(1, F4("False", "(6,)"), six), true, false, false};
     bytes good = zip(&m, 1), b = good;
     size_t record = good.n - 22 - 46 - 5;
     cr_assert_eq(memcmp(b.at + record, "PK\1\2", 4), 0);
@@ -282,7 +296,7 @@ Test(data, deflated_members_must_be_what_they_say) {
     b.at[record + 24]--;
     read_fails(save("short.npz", &b), 0, FUSOR_ERROR_SYNTAX, "length");
     b = good;
-    memset(b.at + record + 24, 0xee, 4);                    /* 4 GB from a few bytes: refused before allocating */
+    memset(b.at + record + 24, 0xee, 4); /* 4 GB from a few bytes: refused before allocating */
     read_fails(save("bomb.npz", &b), 0, FUSOR_ERROR_SYNTAX, "1032");
     b = good;
     b.at[record + 10] = 12;
@@ -296,7 +310,7 @@ Test(data, deflated_members_must_be_what_they_say) {
 }
 
 static bytes safetensors(const char *json, const void *data, size_t n) {
-    bytes b = { .n = 0 };
+    bytes b = {.n = 0};
     add_int(&b, strlen(json), 8);
     add(&b, json, strlen(json));
     add(&b, data, n);
@@ -328,7 +342,10 @@ Test(data, safetensors) {
     snprintf(source, sizeof source, "%s:x", path);
     read_fails(source, 0, FUSOR_ERROR_ARGUMENT, "a, b.c:d, e");
 
-    struct { const char *tensor; fusor_status status; const char *word;
+    struct {
+        const char *tensor;
+        fusor_status status;
+        const char *word;
     } const cases[] = {
         {"{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,20]}", FUSOR_ERROR_SYNTAX, "span"},
         {"{\"dtype\":\"F32\",\"shape\":[7],\"data_offsets\":[0,28]}", FUSOR_ERROR_SYNTAX, "outside"},
@@ -357,17 +374,17 @@ Test(data, safetensors) {
 /* Every file cut off at every length, and with every byte changed in three ways: an error or a tensor, never a crash.
  */
 Test(data, damage) {
-    member m[2] = { { "w1.npy", NPY(1, F4("False", "(6,)"), six), true, false, false },
-                    { "b.npy", NPY(2, F4("True", "(2, 3)"), six), false, true, false } };
-    bytes z64 = zip((member[]){ { "b.npy", m[1].data, true, true, true } }, 1);
+    member m[2] = {{"w1.npy", NPY(1, F4("False", "(6,)"), six), true, false, false},
+                   {"b.npy", NPY(2, F4("True", "(2, 3)"), six), false, true, false}};
+    bytes z64 = zip((member[]){{"b.npy", m[1].data, true, true, true}}, 1);
     const char *json = "{\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}}";
-    bytes files[] = { m[0].data, m[1].data, zip(m, 2), z64, safetensors(json, six, sizeof six) };
-    static const char *const source[] = { "d.npy", "d.npy", "d.npz:w1", "d.npz:b", "d.safetensors:a" };
-    static const char *const name[] = { "d.npy", "d.npy", "d.npz", "d.npz", "d.safetensors" };
+    bytes files[] = {m[0].data, m[1].data, zip(m, 2), z64, safetensors(json, six, sizeof six)};
+    static const char *const source[] = {"d.npy", "d.npy", "d.npz:w1", "d.npz:b", "d.safetensors:a"};
+    static const char *const name[] = {"d.npy", "d.npy", "d.npz", "d.npz", "d.safetensors"};
     for (size_t f = 0; f < sizeof files / sizeof *files; f++)
         for (size_t i = 0; i < files[f].n; i++)
             for (int way = 0; way < 4; way++) {
-                static const uint8_t change[] = { 0, 1, 0x80, 0xff };
+                static const uint8_t change[] = {0, 1, 0x80, 0xff};
                 bytes b = files[f];
                 if (way) b.at[i] ^= change[way];
                 else b.n = i;
@@ -387,7 +404,7 @@ Test(data, damage) {
 }
 
 Test(data, out_of_memory) {
-    member m = { "w.npy", NPY(1, F4("True", "(2, 3)"), six), true, false, false };
+    member m = {"w.npy", NPY(1, F4("True", "(2, 3)"), six), true, false, false};
     bytes z = zip(&m, 1);
     const char *path = save("m.npz", &z);
     fusor_status s = FUSOR_ERROR_MEMORY;
@@ -404,12 +421,12 @@ Test(data, out_of_memory) {
 }
 
 Test(data, writing) {
-    fusor_buffer b = { .data = (void *)six, .dtype = FUSOR_F32, .rank = 2, .shape = { 3, 2 }, .stride = { 1, 3 },
-                       .flags = FUSOR_STRIDED };
+    fusor_buffer b = {
+        .data = (void *)six, .dtype = FUSOR_F32, .rank = 2, .shape = {3, 2}, .stride = {1, 3}, .flags = FUSOR_STRIDED};
     const char *path = path_of("o.npy");
     cr_assert_eq(rt_data_write_npy(&error, path, &b), FUSOR_OK, "%s", error.text);
     rt_data d = read_ok(path, FUSOR_F32);
-    static const float want[] = { 0, 3, 1, 4, 2, 5 };
+    static const float want[] = {0, 3, 1, 4, 2, 5};
     cr_expect_eq(d.buffer.shape[0], 3);
     cr_expect_eq(memcmp(d.buffer.data, want, sizeof want), 0);
     cr_expect_eq((uintptr_t)d.buffer.data % 64, 0);
@@ -432,12 +449,12 @@ Test(data, writing) {
 
 /* ---- fills ---- */
 static void fill(const char *spec, ir_dtype t, int64_t n, void *data) {
-    fusor_buffer b = { .data = data, .dtype = t, .rank = 1, .shape = { n } };
+    fusor_buffer b = {.data = data, .dtype = t, .rank = 1, .shape = {n}};
     cr_assert_eq(rt_data_fill(&error, spec, &b), FUSOR_OK, "%s", error.text);
 }
 static void fill_fails(const char *spec, ir_dtype t) {
     uint64_t data[1];
-    fusor_buffer b = { .data = data, .dtype = t, .rank = 1, .shape = { 1 } };
+    fusor_buffer b = {.data = data, .dtype = t, .rank = 1, .shape = {1}};
     fu_error_clear(&error);
     cr_expect_neq(rt_data_fill(&error, spec, &b), FUSOR_OK, "%s", spec);
     cr_expect_not_null(strstr(error.text, spec));
@@ -501,7 +518,7 @@ Test(data, standard_streams) {
     cr_assert_geq(child, 0);
     if (child == 0) {
         dup2(ends[1], STDOUT_FILENO);
-        fusor_buffer b = { .data = (void *)six, .dtype = FUSOR_F32, .rank = 1, .shape = { 6 } };
+        fusor_buffer b = {.data = (void *)six, .dtype = FUSOR_F32, .rank = 1, .shape = {6}};
         _exit(rt_data_write_npy(&error, "-", &b) != FUSOR_OK);
     }
     close(ends[1]);

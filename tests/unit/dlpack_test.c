@@ -3,10 +3,26 @@
 #include "api_test.h"
 
 /* As a program has them from dlpack.h. */
-typedef struct { int32_t device_type, device_id; } DLDevice;
-typedef struct { uint8_t code, bits; uint16_t lanes; } DLDataType;
-typedef struct { void *data; DLDevice device; int32_t ndim; DLDataType dtype; int64_t *shape, *strides; uint64_t byte_offset; } DLTensor;
-typedef struct DLManagedTensor { DLTensor dl_tensor; void *manager_ctx; void (*deleter)(struct DLManagedTensor *self); } DLManagedTensor;
+typedef struct {
+    int32_t device_type, device_id;
+} DLDevice;
+typedef struct {
+    uint8_t code, bits;
+    uint16_t lanes;
+} DLDataType;
+typedef struct {
+    void *data;
+    DLDevice device;
+    int32_t ndim;
+    DLDataType dtype;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} DLTensor;
+typedef struct DLManagedTensor {
+    DLTensor dl_tensor;
+    void *manager_ctx;
+    void (*deleter)(struct DLManagedTensor *self);
+} DLManagedTensor;
 
 static int deleted;
 static void count_delete(DLManagedTensor *self) {
@@ -64,8 +80,10 @@ Test(dlpack, values_go_out_and_outlive_scope_and_context) {
     cr_assert_eq(bad, out);
     fusor_scope_end(&scope);
     fusor_context_free(ctx);
-    cr_assert(out->dl_tensor.ndim == 2 && out->dl_tensor.shape[0] == 2 && out->dl_tensor.strides[0] == 2 && out->dl_tensor.strides[1] == 1);
-    cr_assert(out->dl_tensor.dtype.code == 2 && out->dl_tensor.dtype.bits == 32 && out->dl_tensor.dtype.lanes == 1 && out->dl_tensor.device.device_type == 1);
+    cr_assert(out->dl_tensor.ndim == 2 && out->dl_tensor.shape[0] == 2 && out->dl_tensor.strides[0] == 2 &&
+              out->dl_tensor.strides[1] == 1);
+    cr_assert(out->dl_tensor.dtype.code == 2 && out->dl_tensor.dtype.bits == 32 && out->dl_tensor.dtype.lanes == 1 &&
+              out->dl_tensor.device.device_type == 1);
     const float *y = (const float *)((const char *)out->dl_tensor.data + out->dl_tensor.byte_offset);
     cr_assert(y[0] == 2 && y[1] == 3 && y[2] == 4 && y[3] == 5);
     out->deleter(out);

@@ -13,7 +13,8 @@ Test(env, table) {
     for (int i = 0; i < FU_ENV_COUNT; i++) {
         const fu_env_info *row = &fu_env_table[i];
         cr_expect(!strncmp(row->name, "FUSOR_", 6), "%s", row->name);
-        cr_expect(!strcmp(row->type, "STRING") || !strcmp(row->type, "INT") || !strcmp(row->type, "BOOL"), "%s", row->name);
+        cr_expect(!strcmp(row->type, "STRING") || !strcmp(row->type, "INT") || !strcmp(row->type, "BOOL"), "%s",
+                  row->name);
         cr_expect(*row->text, "%s has no text", row->name);
         unsetenv(row->name);
         cr_expect_not(fu_env_is_set((fu_env)i));
@@ -89,7 +90,9 @@ Test(log, events_are_csv_lines, .init = make_dir) {
 }
 
 static char seen[100];
-static void sink(void *user, int level, const char *line) { snprintf(seen, sizeof seen, "%s %d %s", (char *)user, level, line); }
+static void sink(void *user, int level, const char *line) {
+    snprintf(seen, sizeof seen, "%s %d %s", (char *)user, level, line);
+}
 
 Test(log, warnings_go_to_the_sink) {
     char user[] = "me";

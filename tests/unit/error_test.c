@@ -12,7 +12,9 @@ static void init(void) {
 }
 TestSuite(error, .init = init);
 
-static fu_source source(const char *text) { return (fu_source){.name = "a.fusor", .text = text, .length = strlen(text)}; }
+static fu_source source(const char *text) {
+    return (fu_source){.name = "a.fusor", .text = text, .length = strlen(text)};
+}
 
 Test(error, first_wins) {
     cr_assert_eq(e.status, FUSOR_OK);
@@ -29,9 +31,11 @@ Test(error, first_wins) {
 
 Test(error, located) {
     fu_source s = source("x = relu(a)\ny = mtmul(x, b)\n");
-    cr_assert_eq(FU_FAIL_AT(&e, FUSOR_ERROR_SYNTAX, &s, ((fu_loc){2, 5}), "unknown operator %s", "mtmul"), FUSOR_ERROR_SYNTAX);
+    cr_assert_eq(FU_FAIL_AT(&e, FUSOR_ERROR_SYNTAX, &s, ((fu_loc){2, 5}), "unknown operator %s", "mtmul"),
+                 FUSOR_ERROR_SYNTAX);
     cr_assert_str_eq(e.text, "a.fusor:2:5: error: unknown operator mtmul\ny = mtmul(x, b)\n    ^");
-    cr_assert_eq(FU_FAIL_AT(&e, FUSOR_ERROR_SHAPE, &s, ((fu_loc){1, 1}), "second"), FUSOR_ERROR_SYNTAX, "the first status");
+    cr_assert_eq(FU_FAIL_AT(&e, FUSOR_ERROR_SHAPE, &s, ((fu_loc){1, 1}), "second"), FUSOR_ERROR_SYNTAX,
+                 "the first status");
     cr_assert_eq(e.n, 2);
     cr_assert_str_eq(e.text, "a.fusor:2:5: error: unknown operator mtmul\ny = mtmul(x, b)\n    ^\n"
                              "a.fusor:1:1: error: second\nx = relu(a)\n^");
@@ -60,9 +64,11 @@ Test(error, place_is_optional_and_may_be_wrong) {
 }
 
 Test(error, columns_are_code_points_and_tabs_stay) {
-    fu_source s = source("\tgr\xC3\xB6\xC3\x9F" "e = ?\r\nnext");
+    fu_source s = source("\tgr\xC3\xB6\xC3\x9F"
+                         "e = ?\r\nnext");
     FU_FAIL_AT(&e, FUSOR_ERROR_SYNTAX, &s, ((fu_loc){1, 10}), "m");
-    cr_assert_str_eq(e.text, "a.fusor:1:10: error: m\n\tgr\xC3\xB6\xC3\x9F" "e = ?\n\t        ^");
+    cr_assert_str_eq(e.text, "a.fusor:1:10: error: m\n\tgr\xC3\xB6\xC3\x9F"
+                             "e = ?\n\t        ^");
 }
 
 Test(error, control_characters_are_not_repeated) {

@@ -39,7 +39,10 @@ static void init(void) {
 }
 TestSuite(exec, .init = init);
 
-typedef struct setup { int n_threads; bool reference; } setup;
+typedef struct setup {
+    int n_threads;
+    bool reference;
+} setup;
 
 /* The pipeline of src/fusor.c. NULL when it fails; the record says why. */
 static rt_exec *compile(const char *text, setup s) {
@@ -72,10 +75,10 @@ static fusor_status run(rt_exec *x, int n_in, const fusor_buffer *in, int n_out,
     return rt_exec_call(x, &error, n_in, in, n_out, out);
 }
 #define OK(x, ...) cr_assert_eq(run(x, __VA_ARGS__), FUSOR_OK, "%s", error.text)
-#define FAILS(want_status, words, x, ...)                                               \
-    do {                                                                                \
-        cr_expect_eq(run(x, __VA_ARGS__), want_status, "%d: %s", error.status, error.text); \
-        cr_expect(strstr(error.text, words), "'%s' has no '%s'", error.text, words);    \
+#define FAILS(want_status, words, x, ...)                                                                              \
+    do {                                                                                                               \
+        cr_expect_eq(run(x, __VA_ARGS__), want_status, "%d: %s", error.status, error.text);                            \
+        cr_expect(strstr(error.text, words), "'%s' has no '%s'", error.text, words);                                   \
     } while (0)
 
 /* ---- kernels against the reference, over sizes and threads ---- */
@@ -422,7 +425,8 @@ Test(exec, prepared_calls) {
     rt_call_free(NULL);
 }
 
-/* Calls with the buffers of the last one check only that they are: whatever differs is seen, and what is the same again is right. */
+/* Calls with the buffers of the last one check only that they are: whatever differs is seen, and what is the same again
+ * is right. */
 static void repeated_calls(bool reference) {
     rt_exec *x = compile(ADD, (setup){1, reference});
     float a[12] = {0}, b[12], c[12], other[12], wide[24] = {0};
@@ -434,19 +438,41 @@ static void repeated_calls(bool reference) {
         cr_assert_eq(c[5], 5 + i);
         fusor_buffer changed[2] = {in[0], in[1]}, to = out;
         switch (i % 10) {
-        case 0: to.data = other; OK(x, 2, changed, 1, &to); cr_assert_eq(other[5], 5 + i); break;
-        case 1: changed[0].data = b; OK(x, 2, changed, 1, &to); cr_assert_eq(c[5], 10); break;
+        case 0:
+            to.data = other;
+            OK(x, 2, changed, 1, &to);
+            cr_assert_eq(other[5], 5 + i);
+            break;
+        case 1:
+            changed[0].data = b;
+            OK(x, 2, changed, 1, &to);
+            cr_assert_eq(c[5], 10);
+            break;
         case 2:
             changed[0].shape[1] = changed[1].shape[1] = to.shape[1] = 6;
             OK(x, 2, changed, 1, &to);
             cr_assert_eq(c[11], 11);
             break;
-        case 3: changed[1].shape[1] = 4; FAILS(FUSOR_ERROR_SHAPE, "", x, 2, changed, 1, &to); break;
-        case 4: changed[1].dtype = FUSOR_F64; FAILS(FUSOR_ERROR_TYPE, "", x, 2, changed, 1, &to); break;
-        case 5: to.flags = FUSOR_READONLY; FAILS(FUSOR_ERROR_ARGUMENT, "read-only", x, 2, changed, 1, &to); break;
+        case 3:
+            changed[1].shape[1] = 4;
+            FAILS(FUSOR_ERROR_SHAPE, "", x, 2, changed, 1, &to);
+            break;
+        case 4:
+            changed[1].dtype = FUSOR_F64;
+            FAILS(FUSOR_ERROR_TYPE, "", x, 2, changed, 1, &to);
+            break;
+        case 5:
+            to.flags = FUSOR_READONLY;
+            FAILS(FUSOR_ERROR_ARGUMENT, "read-only", x, 2, changed, 1, &to);
+            break;
         case 6: FAILS(FUSOR_ERROR_ARGUMENT, "takes 2 inputs", x, 1, changed, 1, &to); break;
         case 7:
-            changed[0] = (fusor_buffer){.data = wide, .dtype = FUSOR_F32, .rank = 2, .shape = {2, 3}, .stride = {12, 2}, .flags = FUSOR_STRIDED};
+            changed[0] = (fusor_buffer){.data = wide,
+                                        .dtype = FUSOR_F32,
+                                        .rank = 2,
+                                        .shape = {2, 3},
+                                        .stride = {12, 2},
+                                        .flags = FUSOR_STRIDED};
             wide[16] = 7;
             OK(x, 2, changed, 1, &to);
             OK(x, 2, changed, 1, &to);
@@ -455,7 +481,10 @@ static void repeated_calls(bool reference) {
             OK(x, 2, changed, 1, &to);
             cr_assert_eq(c[5], 5);
             break;
-        case 8: changed[0].device = 1; FAILS(FUSOR_ERROR_DEVICE, "", x, 2, changed, 1, &to); break;
+        case 8:
+            changed[0].device = 1;
+            FAILS(FUSOR_ERROR_DEVICE, "", x, 2, changed, 1, &to);
+            break;
         case 9: FAILS(FUSOR_ERROR_ARGUMENT, "", x, 2, NULL, 1, &to); break;
         }
         OK(x, 2, in, 1, &out);
@@ -473,7 +502,9 @@ Test(exec, repeated_calls_by_kernels) {
 /* What the first run packed of a constant stays what later ones read. */
 Test(exec, repeated_calls_with_constants) {
     if (!has_module()) return;
-    rt_exec *x = compile("func @f(%a: f32[M, 20], const %b: f32[20, 33]) -> f32[M, 33] { %c = matmul(%a, %b) %d = relu(%c) return %d }", (setup){1, false});
+    rt_exec *x = compile(
+        "func @f(%a: f32[M, 20], const %b: f32[20, 33]) -> f32[M, 33] { %c = matmul(%a, %b) %d = relu(%c) return %d }",
+        (setup){1, false});
     static float a[70 * 20], b[20 * 33], c[70 * 33];
     for (int i = 0; i < 20 * 33; i++) b[i] = (float)(i % 7 - 3);
     int param = 1;
@@ -507,12 +538,16 @@ Test(exec, products_with_vectors) {
         ir_kernel_kind last;
     } cases[] = {
         {"func @f(%a: f32[M, K], %x: f32[K]) -> f32[M] { %y = matmul(%a, %x) return %y }", 1, IR_KERNEL_REDUCE},
-        {"func @f(%x: f32[K], const %b: f32[K, N], %c: f32[N]) -> f32[N] { %y = matmul(%x, %b) %z = add(%y, %c) return %z }", 1, IR_KERNEL_REDUCE},
+        {"func @f(%x: f32[K], const %b: f32[K, N], %c: f32[N]) -> f32[N] { %y = matmul(%x, %b) %z = add(%y, %c) return "
+         "%z }",
+         1, IR_KERNEL_REDUCE},
         {"func @f(%x: f16[K], %y: f16[K]) -> f16 { %z = matmul(%x, %y) return %z }", 1, IR_KERNEL_REDUCE},
         {"func @f(%a: f32[M, 1], %b: f32[1, N]) -> f32[M, N] { %y = matmul(%a, %b) return %y }", 1, IR_KERNEL_MAP},
-        {"func @f(%a: f32[M, K], %x: f32[K]) -> f32[M] { %e = exp(%x) %y = matmul(%a, %e) return %y }", 2, IR_KERNEL_REDUCE},
+        {"func @f(%a: f32[M, K], %x: f32[K]) -> f32[M] { %e = exp(%x) %y = matmul(%a, %e) return %y }", 2,
+         IR_KERNEL_REDUCE},
         {"func @f(%a: i32[M, K], %x: i32[K]) -> i64[M] { %y = matmul(%a, %x) return %y }", 1, IR_KERNEL_CONTRACT},
-        {"func @f(%a: f32[B, 1, 16], %b: f32[B, 16, 16]) -> f32[B, 1, 16] { %y = matmul(%a, %b) return %y }", 1, IR_KERNEL_CONTRACT},
+        {"func @f(%a: f32[B, 1, 16], %b: f32[B, 16, 16]) -> f32[B, 1, 16] { %y = matmul(%a, %b) return %y }", 1,
+         IR_KERNEL_CONTRACT},
     };
     if (!has_module()) return;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -533,9 +568,14 @@ Test(exec, small_contractions_are_direct) {
     } cases[] = {
         {"func @f(%a: f32[64, 64], %b: f32[64, 64]) -> f32[64, 64] { %y = matmul(%a, %b) return %y }", true},
         {"func @f(%a: f64[B, 5, 7], %b: f64[B, 7, 9]) -> f64[B, 5, 9] { %y = matmul(%a, %b) return %y }", true},
-        {"func @f(%a: f32[5, 7], const %b: f32[7, 9], %c: f32[9]) -> f32[5, 9] { %x = matmul(%a, %b) %y = add(%x, %c) return %y }", true},
-        {"func @f(%a: f32[B, 7, 5], %b: f32[B, 9, 7]) -> f32[B, 5, 9] { %y = matmul(%a, %b, transpose_a=true, transpose_b=true) return %y }", true},
-        {"func @f(%a: f32[4, 7], const %b: f32[9, 7]) -> f32[4, 9] { %y = matmul(%a, %b, transpose_b=true) return %y }", false},
+        {"func @f(%a: f32[5, 7], const %b: f32[7, 9], %c: f32[9]) -> f32[5, 9] { %x = matmul(%a, %b) %y = add(%x, %c) "
+         "return %y }",
+         true},
+        {"func @f(%a: f32[B, 7, 5], %b: f32[B, 9, 7]) -> f32[B, 5, 9] { %y = matmul(%a, %b, transpose_a=true, "
+         "transpose_b=true) return %y }",
+         true},
+        {"func @f(%a: f32[4, 7], const %b: f32[9, 7]) -> f32[4, 9] { %y = matmul(%a, %b, transpose_b=true) return %y }",
+         false},
         {"func @f(%a: f32[M, 7], %b: f32[7, 9]) -> f32[M, 9] { %y = matmul(%a, %b) return %y }", false},
         {"func @f(%a: f32[4, 65], %b: f32[65, 9]) -> f32[4, 9] { %y = matmul(%a, %b) return %y }", false},
         {"func @f(%a: f16[4, 8], %b: f16[8, 9]) -> f16[4, 9] { %y = matmul(%a, %b) return %y }", false},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* explain_test.c: the document of fusor_explain_json: what the user wrote comes back; and one plan, with the same kernels, for programs that
- * say the same in another order, under other names, with dead code between. */
+/* explain_test.c: the document of fusor_explain_json: what the user wrote comes back; and one plan, with the same
+ * kernels, for programs that say the same in another order, under other names, with dead code between. */
 #include "fusor/fusor.h"
 #include <criterion/criterion.h>
 #include <jansson.h>
@@ -38,8 +38,10 @@ static const char *text_of(const json_t *o, const char *name) {
 Test(explain, statements_come_back_as_they_were_written) {
     json_t *d = explain("func @f(%a: f32[N, 64]) -> f32[N, 64] {\n"
                         "  %p = softmax(%a, name=\"layer/attention\", loc=\"model.py:12\")\n"
-                        "  %y = mul(%p, 2.0)  return %y\n}\n", NULL);
-    const json_t *k = json_array_get(json_object_get(d, "kernels"), 0), *s = json_array_get(json_object_get(k, "statements"), 0);
+                        "  %y = mul(%p, 2.0)  return %y\n}\n",
+                        NULL);
+    const json_t *k = json_array_get(json_object_get(d, "kernels"), 0),
+                 *s = json_array_get(json_object_get(k, "statements"), 0);
     cr_assert_eq(json_array_size(json_object_get(d, "kernels")), 1);
     cr_assert_eq(json_array_size(json_object_get(k, "statements")), 2);
     cr_assert_str_eq(text_of(s, "op"), "softmax");
@@ -50,17 +52,22 @@ Test(explain, statements_come_back_as_they_were_written) {
     s = json_array_get(json_object_get(k, "statements"), 1);
     cr_assert_str_eq(text_of(s, "op"), "mul");
     cr_assert_str_eq(text_of(s, "value"), "y");
-    cr_assert(strstr(text_of(k, "ir"), "reduce_max(%a") && strstr(text_of(k, "ir"), "%y = mul("), "%s", text_of(k, "ir"));
+    cr_assert(strstr(text_of(k, "ir"), "reduce_max(%a") && strstr(text_of(k, "ir"), "%y = mul("), "%s",
+              text_of(k, "ir"));
     cr_assert(strstr(text_of(k, "description"), "row"));
     cr_assert_str_eq(text_of(k, "estimated_limit"), "memory");
-    cr_assert_gt(json_integer_value(json_object_get(k, "work")), json_integer_value(json_object_get(k, "flops")));  /* exp is more than one */
+    cr_assert_gt(json_integer_value(json_object_get(k, "work")),
+                 json_integer_value(json_object_get(k, "flops"))); /* exp is more than one */
     cr_assert_gt(json_integer_value(json_object_get(json_object_get(k, "schedule"), "tiles")), 0);
     json_decref(d);
 }
 
 Test(explain, names_of_several_results_and_of_calls) {
-    json_t *d = explain("func @f(%a: f32[64]) -> f32[32] { %p, %q = split(%a, axis=0, sizes=[32, 32]) %s = @g(%p, %q, name=\"call\") return %s }\n"
-                        "func @g(%a: f32[N], %b: f32[N]) -> f32[N] { %t = add(%a, %b) %u = exp(%t, name=\"own\") return %u }", NULL);
+    json_t *d =
+        explain("func @f(%a: f32[64]) -> f32[32] { %p, %q = split(%a, axis=0, sizes=[32, 32]) %s = @g(%p, %q, "
+                "name=\"call\") return %s }\n"
+                "func @g(%a: f32[N], %b: f32[N]) -> f32[N] { %t = add(%a, %b) %u = exp(%t, name=\"own\") return %u }",
+                NULL);
     const json_t *list = json_object_get(json_array_get(json_object_get(d, "kernels"), 0), "statements");
     const size_t n = json_array_size(list);
     cr_assert(n >= 2, "%s", json_dumps(list, 0));
@@ -74,15 +81,23 @@ Test(explain, errors_of_a_call_say_whose_statement_it_was) {
     fusor_executable *exe = NULL;
     float x[3] = {0}, y[2], z[12] = {0}, w[12];
     int32_t i[2] = {1, 9};
-    fusor_buffer in[2] = {{.data = x, .dtype = FUSOR_F32, .rank = 1, .shape = {3}}, {.data = i, .dtype = FUSOR_I32, .rank = 1, .shape = {2}}};
+    fusor_buffer in[2] = {{.data = x, .dtype = FUSOR_F32, .rank = 1, .shape = {3}},
+                          {.data = i, .dtype = FUSOR_I32, .rank = 1, .shape = {2}}};
     fusor_buffer out = {.data = y, .dtype = FUSOR_F32, .rank = 1, .shape = {2}};
-    OK(fusor_compile_text(ctx, "func @f(%x: f32[N], %i: i32[K]) -> f32[K] { %y = take(%x, %i, name=\"embed\", loc=\"model.py:7\") return %y }", NULL, &exe));
+    OK(fusor_compile_text(
+        ctx,
+        "func @f(%x: f32[N], %i: i32[K]) -> f32[K] { %y = take(%x, %i, name=\"embed\", loc=\"model.py:7\") return %y }",
+        NULL, &exe));
     cr_assert_eq(fusor_executable_call(exe, 2, in, 1, &out), FUSOR_ERROR_INDEX);
-    cr_assert(strstr(fusor_error_message(ctx), "expected -3 to 2 (in \"embed\", from model.py:7)"), "%s", fusor_error_message(ctx));
+    cr_assert(strstr(fusor_error_message(ctx), "expected -3 to 2 (in \"embed\", from model.py:7)"), "%s",
+              fusor_error_message(ctx));
     fusor_executable_free(exe);
-    fusor_buffer both[2] = {{.data = z, .dtype = FUSOR_F32, .rank = 2, .shape = {3, 4}}, {.data = z, .dtype = FUSOR_F32, .rank = 2, .shape = {4, 3}}};
+    fusor_buffer both[2] = {{.data = z, .dtype = FUSOR_F32, .rank = 2, .shape = {3, 4}},
+                            {.data = z, .dtype = FUSOR_F32, .rank = 2, .shape = {4, 3}}};
     fusor_buffer sum = {.data = w, .dtype = FUSOR_F32, .rank = 2, .shape = {3, 4}};
-    OK(fusor_compile_text(ctx, "func @f(%x: f32[N, M], %y: f32[M, N]) -> f32[N, M] { %z = add(%x, %y, name=\"residual\") return %z }", NULL, &exe));
+    OK(fusor_compile_text(
+        ctx, "func @f(%x: f32[N, M], %y: f32[M, N]) -> f32[N, M] { %z = add(%x, %y, name=\"residual\") return %z }",
+        NULL, &exe));
     cr_assert_eq(fusor_executable_call(exe, 2, both, 1, &sum), FUSOR_ERROR_SHAPE);
     cr_assert(strstr(fusor_error_message(ctx), "(in \"residual\")"), "%s", fusor_error_message(ctx));
     fusor_executable_free(exe);
@@ -92,12 +107,14 @@ Test(explain, errors_of_a_call_say_whose_statement_it_was) {
 static char *shape_of(json_t *d) {
     json_t *out = json_array(), *x;
     size_t i;
-    json_array_foreach(json_object_get(d, "kernels"), i, x)
-        (void)json_array_append_new(out, json_pack("[s, O, O, O]", text_of(x, "key"), json_object_get(x, "bytes_read"), json_object_get(x, "bytes_written"), json_object_get(x, "flops")));
-    json_array_foreach(json_object_get(d, "boundaries"), i, x)
-        (void)json_array_append_new(out, json_pack("[O, O, s]", json_object_get(x, "from"), json_object_get(x, "to"), text_of(x, "reason")));
-    json_array_foreach(json_object_get(d, "memory"), i, x)
-        (void)json_array_append_new(out, json_pack("[O, O, O]", json_object_get(x, "bytes"), json_object_get(x, "first"), json_object_get(x, "last")));
+    json_array_foreach(json_object_get(d, "kernels"), i, x)(void)
+        json_array_append_new(out, json_pack("[s, O, O, O]", text_of(x, "key"), json_object_get(x, "bytes_read"),
+                                             json_object_get(x, "bytes_written"), json_object_get(x, "flops")));
+    json_array_foreach(json_object_get(d, "boundaries"), i, x)(void) json_array_append_new(
+        out, json_pack("[O, O, s]", json_object_get(x, "from"), json_object_get(x, "to"), text_of(x, "reason")));
+    json_array_foreach(json_object_get(d, "memory"), i, x)(void)
+        json_array_append_new(out, json_pack("[O, O, O]", json_object_get(x, "bytes"), json_object_get(x, "first"),
+                                             json_object_get(x, "last")));
     char *text = json_dumps(out, JSON_COMPACT);
     json_decref(out);
     json_decref(d);
@@ -107,20 +124,30 @@ static char *shape_of(json_t *d) {
 Test(explain, equal_programs_have_one_plan) {
     static const char *const programs[][3] = {
         {/* as written, permuted, renamed with dead code */
-         "func @f(%a: f32[M, N], %b: f32[N], %w: f32[N, N]) -> (%x: f32[M, N], %z: f32[M]) { %e = exp(%a) %s = reduce_sum(%e, axes=[1], keepdims=true) %p = div(%e, %s)"
+         "func @f(%a: f32[M, N], %b: f32[N], %w: f32[N, N]) -> (%x: f32[M, N], %z: f32[M]) { %e = exp(%a) %s = "
+         "reduce_sum(%e, axes=[1], keepdims=true) %p = div(%e, %s)"
          " %h = matmul(%p, %w) %r = relu(%h) %y = add(%r, %b) %z = reduce_max(%a, axes=[1]) return %y, %z }",
-         "func @f(%a: f32[M, N], %b: f32[N], %w: f32[N, N]) -> (%x: f32[M, N], %z: f32[M]) { %z = reduce_max(%a, axes=[1]) %e = exp(%a) %s = reduce_sum(%e, axes=[1], keepdims=true)"
+         "func @f(%a: f32[M, N], %b: f32[N], %w: f32[N, N]) -> (%x: f32[M, N], %z: f32[M]) { %z = reduce_max(%a, "
+         "axes=[1]) %e = exp(%a) %s = reduce_sum(%e, axes=[1], keepdims=true)"
          " %p = div(%e, %s) %h = matmul(%p, %w) %r = relu(%h) %y = add(%b, %r) return %y, %z }",
-         "func @other(%p0: f32[R, C], %p1: f32[C], %p2: f32[C, C]) -> (%u: f32[R, C], %v: f32[R]) { %dead = tanh(%p0) %q = exp(%p0, name=\"n\", loc=\"l\") %dead2 = matmul(%p0, %p2)"
-         " %again = exp(%p0) %t = reduce_sum(%again, axes=[-1], keepdims=true) %k = div(%q, %t) %m = matmul(%k, %p2) %o = relu(%m) %dead3 = add(%dead2, %dead) %l = add(%o, %p1)"
+         "func @other(%p0: f32[R, C], %p1: f32[C], %p2: f32[C, C]) -> (%u: f32[R, C], %v: f32[R]) { %dead = tanh(%p0) "
+         "%q = exp(%p0, name=\"n\", loc=\"l\") %dead2 = matmul(%p0, %p2)"
+         " %again = exp(%p0) %t = reduce_sum(%again, axes=[-1], keepdims=true) %k = div(%q, %t) %m = matmul(%k, %p2) "
+         "%o = relu(%m) %dead3 = add(%dead2, %dead) %l = add(%o, %p1)"
          " %n = reduce_max(%p0, axes=[1]) return %l, %n }"},
-        {"func @f(%a: f32[N], %b: f32[N], %c: f32[N]) -> (%x: f32[N], %y: f32[N], %z: f32) { %t = mul(%a, %b) %u = add(%t, %c) %v = sub(%u, %a) %w = tanh(%v) %s = reduce_sum(%w) return %u, %w, %s }",
-         "func @f(%a: f32[N], %b: f32[N], %c: f32[N]) -> (%x: f32[N], %y: f32[N], %z: f32) { %t = mul(%b, %a) %u = add(%c, %t) %v = sub(%u, %a) %w = tanh(%v) %s = reduce_sum(%w) return %u, %w, %s }",
-         "func @g(%q: f32[K], %r: f32[K], %s: f32[K]) -> (%i: f32[K], %j: f32[K], %k: f32) { %d0 = exp(%q) %1 = mul(%q, %r) %2 = add(%1, %s) %d1 = reduce_sum(%d0) %3 = sub(%2, %q) %4 = tanh(%3)"
+        {"func @f(%a: f32[N], %b: f32[N], %c: f32[N]) -> (%x: f32[N], %y: f32[N], %z: f32) { %t = mul(%a, %b) %u = "
+         "add(%t, %c) %v = sub(%u, %a) %w = tanh(%v) %s = reduce_sum(%w) return %u, %w, %s }",
+         "func @f(%a: f32[N], %b: f32[N], %c: f32[N]) -> (%x: f32[N], %y: f32[N], %z: f32) { %t = mul(%b, %a) %u = "
+         "add(%c, %t) %v = sub(%u, %a) %w = tanh(%v) %s = reduce_sum(%w) return %u, %w, %s }",
+         "func @g(%q: f32[K], %r: f32[K], %s: f32[K]) -> (%i: f32[K], %j: f32[K], %k: f32) { %d0 = exp(%q) %1 = "
+         "mul(%q, %r) %2 = add(%1, %s) %d1 = reduce_sum(%d0) %3 = sub(%2, %q) %4 = tanh(%3)"
          " %5 = reduce_sum(%4) return %2, %4, %5 }"},
-        {"func @f(%a: f32[M, N]) -> f32[M, N] { %b = exp(%a, barrier=true) %c = layer_norm(%b) %d = gelu(%c) %y = add(%d, %b) return %y }",
-         "func @f(%a: f32[M, N]) -> f32[M, N] { %b = exp(%a, barrier=true) %c = layer_norm(%b) %d = gelu(%c) %y = add(%b, %d) return %y }",
-         "func @f(%v: f32[H, W]) -> f32[H, W] { %z = exp(%v) %b = exp(%v, barrier=true) %x = neg(%z) %c = layer_norm(%b) %d = gelu(%c) %y = add(%d, %z) return %y }"},
+        {"func @f(%a: f32[M, N]) -> f32[M, N] { %b = exp(%a, barrier=true) %c = layer_norm(%b) %d = gelu(%c) %y = "
+         "add(%d, %b) return %y }",
+         "func @f(%a: f32[M, N]) -> f32[M, N] { %b = exp(%a, barrier=true) %c = layer_norm(%b) %d = gelu(%c) %y = "
+         "add(%b, %d) return %y }",
+         "func @f(%v: f32[H, W]) -> f32[H, W] { %z = exp(%v) %b = exp(%v, barrier=true) %x = neg(%z) %c = "
+         "layer_norm(%b) %d = gelu(%c) %y = add(%d, %z) return %y }"},
     };
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
         char *first = shape_of(explain(programs[i][0], NULL));
@@ -133,7 +160,8 @@ Test(explain, equal_programs_have_one_plan) {
     }
 }
 
-/* Chrome's format: complete events with times, a name for each thread's row, kernels inside calls and pieces of work inside kernels. */
+/* Chrome's format: complete events with times, a name for each thread's row, kernels inside calls and pieces of work
+ * inside kernels. */
 Test(explain, a_trace_has_threads_kernels_and_stages) {
     fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
     o.cache_dir = "";
@@ -143,13 +171,18 @@ Test(explain, a_trace_has_threads_kernels_and_stages) {
     char *text = NULL;
     enum { N = 1 << 20 };
     float *a = calloc(N, sizeof *a), *y = calloc(N, sizeof *y);
-    fusor_buffer in = {.data = a, .dtype = FUSOR_F32, .rank = 1, .shape = {N}}, out = {.data = y, .dtype = FUSOR_F32, .rank = 1, .shape = {N}};
+    fusor_buffer in = {.data = a, .dtype = FUSOR_F32, .rank = 1, .shape = {N}},
+                 out = {.data = y, .dtype = FUSOR_F32, .rank = 1, .shape = {N}};
     cr_assert(two && a && y);
     cr_assert_eq(fusor_profile_enable(two, FUSOR_PROFILE_EVENTS), FUSOR_OK);
-    cr_assert_eq(fusor_compile_text(two, "func @f(%a: f32[N]) -> f32[N] { %b = exp(%a, barrier=true, name=\"first\") %y = tanh(%b) return %y }", NULL, &exe), FUSOR_OK);
+    cr_assert_eq(
+        fusor_compile_text(
+            two, "func @f(%a: f32[N]) -> f32[N] { %b = exp(%a, barrier=true, name=\"first\") %y = tanh(%b) return %y }",
+            NULL, &exe),
+        FUSOR_OK);
     cr_assert_eq(fusor_executable_call(exe, 1, &in, 1, &out), FUSOR_OK);
     cr_assert_eq(fusor_profile_enable(two, 0), FUSOR_OK);
-    cr_assert_eq(fusor_executable_call(exe, 1, &in, 1, &out), FUSOR_OK);       /* no events any more */
+    cr_assert_eq(fusor_executable_call(exe, 1, &in, 1, &out), FUSOR_OK); /* no events any more */
     cr_assert_eq(fusor_trace_json(two, &text), FUSOR_OK);
     json_t *d = json_loads(text, 0, NULL), *events = json_object_get(d, "traceEvents"), *x, *k;
     cr_assert(d, "%s", text);
@@ -164,7 +197,8 @@ Test(explain, a_trace_has_threads_kernels_and_stages) {
             continue;
         }
         const char *cat = text_of(x, "cat");
-        const double ts = json_number_value(json_object_get(x, "ts")), dur = json_number_value(json_object_get(x, "dur"));
+        const double ts = json_number_value(json_object_get(x, "ts")),
+                     dur = json_number_value(json_object_get(x, "dur"));
         cr_assert(*ph == 'X' && ts >= 0 && dur >= 0 && json_integer_value(json_object_get(x, "tid")) >= 1, "%s", text);
         n_plans += strcmp(cat, "plan") == 0;
         n_ready += strcmp(cat, "compile") == 0 || strcmp(cat, "load") == 0;
@@ -179,7 +213,8 @@ Test(explain, a_trace_has_threads_kernels_and_stages) {
     json_array_foreach(events, j, k) {
         const char *cat = json_string_value(json_object_get(k, "cat"));
         if (!cat || strcmp(cat, "tiles") != 0) continue;
-        const double ts = json_number_value(json_object_get(k, "ts")), last = ts + json_number_value(json_object_get(k, "dur"));
+        const double ts = json_number_value(json_object_get(k, "ts")),
+                     last = ts + json_number_value(json_object_get(k, "dur"));
         const int of = ts >= begin[1];
         cr_assert(ts >= begin[of] - 0.01 && last <= end[of] + 0.01, "%s", text);
         tiles[of] += json_integer_value(json_object_get(json_object_get(k, "args"), "tiles"));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* f16 and bf16 in kernels, exhaustively: every half through every exact operator of one operand and through every cast;
- * and casts to halves of what lies at and beside every boundary between two of them, where rounding twice would show. */
+ * and casts to halves of what lies at and beside every boundary between two of them, where rounding twice would show.
+ */
 #include "jit_run.h"
 #include <math.h>
 
@@ -17,8 +18,7 @@ static void run_unary(ir_level level, uint16_t op, ir_dtype from, ir_dtype to, c
     run_kernel k = run_compile(text);
     void *pointer[2] = {(void *)(uintptr_t)x, y};
     int64_t stride[2] = {1, 1};
-    ir_kernel_args a = {
-        .version = IR_KERNEL_ABI, .tune = {1, 64, 0}, .buffer = pointer, .size = &n, .stride = stride};
+    ir_kernel_args a = {.version = IR_KERNEL_ABI, .tune = {1, 64, 0}, .buffer = pointer, .size = &n, .stride = stride};
     cr_assert(k.fn(&a, 0, (n + 63) / 64) == 0);
     run_drop(&k);
 }
@@ -72,13 +72,24 @@ Test(half, boundaries_of_floats, .timeout = 300) {
     for (int h = 0; h < 2; h++) {
         for (int i = 0; i < 65536; i++) {
             double a = ir_bits_to_double(halves[h], (ir_bits)i), b = ir_bits_to_double(halves[h], (ir_bits)i + 1);
-            if (isinf(b) && isfinite(a)) b = copysign(h ? 0x1p128 : 0x1p16, a); /* where overflow begins: in the middle */
+            if (isinf(b) && isfinite(a))
+                b = copysign(h ? 0x1p128 : 0x1p16, a); /* where overflow begins: in the middle */
             double m = isfinite(a) && isfinite(b) ? (a + b) / 2 : a;
             float mf = (float)m;
-            const float near32[NEAR] = {(float)a, mf, nextafterf(mf, INFINITY), nextafterf(mf, -INFINITY),
-                                        nextafterf((float)a, INFINITY), nextafterf((float)a, -INFINITY), (float)b};
-            const double near64[NEAR] = {a, m, nextafter(m, INFINITY), nextafter(m, -INFINITY),
-                                         m * (1 + 0x1p-40), m * (1 - 0x1p-30), nextafter(a, INFINITY)};
+            const float near32[NEAR] = {(float)a,
+                                        mf,
+                                        nextafterf(mf, INFINITY),
+                                        nextafterf(mf, -INFINITY),
+                                        nextafterf((float)a, INFINITY),
+                                        nextafterf((float)a, -INFINITY),
+                                        (float)b};
+            const double near64[NEAR] = {a,
+                                         m,
+                                         nextafter(m, INFINITY),
+                                         nextafter(m, -INFINITY),
+                                         m * (1 + 0x1p-40),
+                                         m * (1 - 0x1p-30),
+                                         nextafter(a, INFINITY)};
             memcpy(f32 + i * NEAR, near32, sizeof near32);
             memcpy(f64 + i * NEAR, near64, sizeof near64);
         }

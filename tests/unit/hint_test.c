@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* hint_test.c: barrier and fuse_with, as text, in functions that are built, and on lazy tensors: they are met or an error that says why not;
- * no bit of a result changes; the kernels of what they do not concern stay the same; they print and parse. */
+/* hint_test.c: barrier and fuse_with, as text, in functions that are built, and on lazy tensors: they are met or an
+ * error that says why not; no bit of a result changes; the kernels of what they do not concern stay the same; they
+ * print and parse. */
 #include "fusor/fusor.h"
 #include <criterion/criterion.h>
 #include <jansson.h>
@@ -51,7 +52,8 @@ static size_t count(const char *text, const char *list) {
 static void expect_reason(const char *text, const char *reason) {
     fusor_executable *exe = compile(text);
     json_t *d = explain(exe);
-    cr_assert_str_eq(json_string_value(json_object_get(json_array_get(json_object_get(d, "boundaries"), 0), "reason")), reason, "%s", text);
+    cr_assert_str_eq(json_string_value(json_object_get(json_array_get(json_object_get(d, "boundaries"), 0), "reason")),
+                     reason, "%s", text);
     json_decref(d);
     fusor_executable_free(exe);
 }
@@ -71,7 +73,9 @@ Test(hint, a_barrier_cuts_every_kind) {
     for (size_t i = 0; i < sizeof cut / sizeof *cut; i++) {
         char text[400], *at;
         strcpy(text, cut[i]);
-        if (strstr(text, "%m = ")) strcpy(text, "func @f(%a: f32[M, N]) -> f32[M, M] { %m = matmul(%a, %a, transpose_b=true, barrier=true) %y = relu(%m) return %y }");
+        if (strstr(text, "%m = "))
+            strcpy(text, "func @f(%a: f32[M, N]) -> f32[M, M] { %m = matmul(%a, %a, transpose_b=true, barrier=true) %y "
+                         "= relu(%m) return %y }");
         cr_assert_eq(count(text, "kernels"), 2, "%s", text);
         expect_reason(text, "barrier");
         at = strstr(text, ", barrier=true");
@@ -91,14 +95,21 @@ Test(hint, a_barrier_on_a_call_cuts_behind_its_results) {
 Test(hint, fuse_with_is_met_or_says_why_not) {
     fusor_executable *exe = NULL;
     /* Without the hint %t is stored, as three kernels would compute it. */
-    const char *costly = F("%t = exp(%a) %s = reduce_sum(%t, axes=[0]) %y = div(%t, %s)"), *wanted = F("%t = exp(%a) %s = reduce_sum(%t, axes=[0]) %y = div(%t, %s, fuse_with=%t)");
+    const char *costly = F("%t = exp(%a) %s = reduce_sum(%t, axes=[0]) %y = div(%t, %s)"),
+               *wanted = F("%t = exp(%a) %s = reduce_sum(%t, axes=[0]) %y = div(%t, %s, fuse_with=%t)");
     cr_assert_eq(count(costly, "kernels"), 3);
     cr_assert_eq(count(wanted, "kernels"), 2);
     cr_assert_eq(count(F("%t = exp(%a) %s = neg(%t, fuse_with=[%t, %a]) %y = abs(%s, fuse_with=%t)"), "kernels"), 1);
-    FAILS(fusor_compile_text(ctx, "func @f(%a: f32[M, 8], %w: f32[8, 8]) -> f32[M, 8] {\n  %b = matmul(%a, %w)\n  %y = matmul(%b, %w, fuse_with=%b)\n  return %y\n}", NULL, &exe),
-          FUSOR_ERROR_ARGUMENT, "<text>:3:33: error: fuse_with: %y and %b are not computed in one kernel: a contraction reads");
-    FAILS(fusor_compile_text(ctx, F("%b = exp(%a, barrier=true) %y = neg(%b, fuse_with=%b)"), NULL, &exe), FUSOR_ERROR_ARGUMENT, "a barrier asks");
-    FAILS(fusor_compile_text(ctx, F("%d = exp(%a) %y = neg(%a, fuse_with=%d)"), NULL, &exe), FUSOR_ERROR_ARGUMENT, "no result needs %d");
+    FAILS(fusor_compile_text(ctx,
+                             "func @f(%a: f32[M, 8], %w: f32[8, 8]) -> f32[M, 8] {\n  %b = matmul(%a, %w)\n  %y = "
+                             "matmul(%b, %w, fuse_with=%b)\n  return %y\n}",
+                             NULL, &exe),
+          FUSOR_ERROR_ARGUMENT,
+          "<text>:3:33: error: fuse_with: %y and %b are not computed in one kernel: a contraction reads");
+    FAILS(fusor_compile_text(ctx, F("%b = exp(%a, barrier=true) %y = neg(%b, fuse_with=%b)"), NULL, &exe),
+          FUSOR_ERROR_ARGUMENT, "a barrier asks");
+    FAILS(fusor_compile_text(ctx, F("%d = exp(%a) %y = neg(%a, fuse_with=%d)"), NULL, &exe), FUSOR_ERROR_ARGUMENT,
+          "no result needs %d");
     /* A statement that no result needs asks for nothing. */
     cr_assert_eq(count(F("%y = neg(%a) %d = exp(%y, fuse_with=%y)"), "kernels"), 1);
     /* Unfused is what somebody asked for. */
@@ -113,7 +124,8 @@ Test(hint, fuse_with_is_met_or_says_why_not) {
 
 static void run(const char *text, const float *a, float *y) {
     fusor_executable *exe = compile(text);
-    fusor_buffer in = {.data = (void *)a, .dtype = FUSOR_F32, .rank = 2, .shape = {7, 33}}, out = {.data = y, .dtype = FUSOR_F32, .rank = 2, .shape = {7, 33}};
+    fusor_buffer in = {.data = (void *)a, .dtype = FUSOR_F32, .rank = 2, .shape = {7, 33}},
+                 out = {.data = y, .dtype = FUSOR_F32, .rank = 2, .shape = {7, 33}};
     OK(fusor_executable_call(exe, 1, &in, 1, &out));
     fusor_executable_free(exe);
 }
@@ -122,7 +134,9 @@ Test(hint, no_bit_changes) {
     float a[7 * 33], plain[7 * 33], hinted[7 * 33];
     for (int i = 0; i < 7 * 33; i++) a[i] = (float)(i * 37 % 101) / 17 - 3;
     run(F("%t = exp(%a) %s = reduce_sum(%t, axes=[1], keepdims=true) %d = div(%t, %s) %y = gelu(%d)"), a, plain);
-    run(F("%t = exp(%a, barrier=true) %s = reduce_sum(%t, axes=[1], keepdims=true, barrier=true) %d = div(%t, %s, barrier=true) %y = gelu(%d)"), a, hinted);
+    run(F("%t = exp(%a, barrier=true) %s = reduce_sum(%t, axes=[1], keepdims=true, barrier=true) %d = div(%t, %s, "
+          "barrier=true) %y = gelu(%d)"),
+        a, hinted);
     cr_assert(memcmp(plain, hinted, sizeof plain) == 0);
     run(F("%t = exp(%a) %s = reduce_sum(%t, axes=[0], keepdims=true) %y = div(%t, %s)"), a, plain);
     run(F("%t = exp(%a) %s = reduce_sum(%t, axes=[0], keepdims=true) %y = div(%t, %s, fuse_with=%t)"), a, hinted);
@@ -130,7 +144,8 @@ Test(hint, no_bit_changes) {
 }
 
 Test(hint, prints_and_parses) {
-    const char *text = "fusor 1\nfunc @f(%a: f32[N]) -> f32[N] {\n  %b = exp(%a, barrier=true)\n  %c = neg(%b)\n  %y = add(%b, %c, name=\"last\", barrier=true, fuse_with=[%c, %a])\n"
+    const char *text = "fusor 1\nfunc @f(%a: f32[N]) -> f32[N] {\n  %b = exp(%a, barrier=true)\n  %c = neg(%b)\n  %y = "
+                       "add(%b, %c, name=\"last\", barrier=true, fuse_with=[%c, %a])\n"
                        "  %p, %q = split(%y, axis=0, sizes=[N, 0], barrier=true, fuse_with=%y)\n  return %p\n}\n";
     fusor_module *m = NULL;
     char *printed = NULL;
@@ -178,7 +193,7 @@ Test(hint, lazy_tensors_have_them) {
     OK(fusor_profile_enable(ctx, 1));
     OK(fusor_read(fusor_neg(fusor_exp(A)), plain, sizeof plain));
     cr_assert_eq(kernels_run(), 1);
-    for (int i = 0; i < 2; i++) {       /* another plan than without, and found again */
+    for (int i = 0; i < 2; i++) { /* another plan than without, and found again */
         OK(fusor_read(fusor_neg(fusor_barrier(fusor_exp(A))), y, sizeof y));
         cr_assert_eq(kernels_run(), 2);
         cr_assert(memcmp(plain, y, sizeof y) == 0);

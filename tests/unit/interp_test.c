@@ -12,7 +12,7 @@
 /* One test's arena and error record; tests run in processes of their own. */
 static fu_arena arena;
 static fu_error error;
-static jmp_buf  oom;
+static jmp_buf oom;
 
 static void start(void) {
     if (setjmp(oom)) abort();
@@ -74,8 +74,10 @@ static void check(int line, const char *params, const char *type, const char *ex
         cr_expect(is_same, "line %d: %s: element %ld is %.17g; expected %.17g", line, expression, (long)i, v, w);
     }
 }
-#define V(...) (const double[]){ __VA_ARGS__ }
-#define IN(...) (int)(sizeof((ref_tensor[]){ __VA_ARGS__ }) / sizeof(ref_tensor)), (ref_tensor[]){ __VA_ARGS__ }
+#define V(...)                                                                                                         \
+    (const double[]) { __VA_ARGS__ }
+#define IN(...)                                                                                                        \
+    (int)(sizeof((ref_tensor[]){__VA_ARGS__}) / sizeof(ref_tensor)), (ref_tensor[]) { __VA_ARGS__ }
 #define CHECK(params, type, expression, inputs, ...) check(__LINE__, params, type, expression, inputs, __VA_ARGS__)
 
 Test(interp, broadcasting) {
@@ -92,7 +94,7 @@ Test(interp, broadcasting) {
 }
 
 Test(interp, a_named_size_of_1_does_not_stretch) {
-    ref_tensor in[2] = { make("f32[1]", NULL), make("f32[3]", NULL) }, out = {0};
+    ref_tensor in[2] = {make("f32[1]", NULL), make("f32[3]", NULL)}, out = {0};
     cr_assert_neq(run("func @f(%a: f32[N], %b: f32[M]) -> f32[N] { %r = add(%a, %b) return %r }", 2, in, 1, &out),
                   FUSOR_OK);
 }
@@ -243,7 +245,8 @@ Test(interp, running_sums_and_products) {
     CHECK("%a: i8[2,3]", "i64[2,3]", "cumsum(%a, axis=-2)", IN(a), V(100, 100, 100, 99, 102, 97));
     CHECK("%a: i8[2,3]", "i64[2,3]", "cumsum(%a, axis=1, exclusive=true)", IN(a), V(0, 100, 200, 0, -1, 1));
     CHECK("%a: i8[2,3]", "i64[2,3]", "cumsum(%a, axis=1, reverse=true)", IN(a), V(300, 200, 100, -2, -1, -3));
-    CHECK("%a: i8[2,3]", "i64[2,3]", "cumsum(%a, axis=1, exclusive=true, reverse=true)", IN(a), V(200, 100, 0, -1, -3, 0));
+    CHECK("%a: i8[2,3]", "i64[2,3]", "cumsum(%a, axis=1, exclusive=true, reverse=true)", IN(a),
+          V(200, 100, 0, -1, -3, 0));
     CHECK("%a: i8[2,3]", "i64[2,3]", "cumprod(%a, axis=1)", IN(a), V(100, 1e4, 1e6, -1, -2, 6));
     CHECK("%a: i8[2,3]", "i8[2,3]", "cumsum(%a, axis=1, dtype=i8)", IN(a), V(100, -56, 44, -1, 1, -2));
     CHECK("%a: bool[3]", "i64[3]", "cumsum(%a, axis=0)", IN(make("bool[3]", V(1, 0, 1))), V(1, 1, 2));
@@ -251,7 +254,8 @@ Test(interp, running_sums_and_products) {
     CHECK("%a: f32[3]", "f64[3]", "cumsum(%a, axis=0, dtype=f64)", IN(f), V(1e8, 1e8 + 1, 1));
     CHECK("%a: f32[3]", "f32[3]", "cumprod(%a, axis=0, exclusive=true)", IN(f), V(1, 1e8, 1e8));
     CHECK("%a: f32[2,0]", "f32[2,0]", "cumsum(%a, axis=1)", IN(make("f32[2,0]", NULL)), V(0));
-    CHECK("%a: f32[3]", "f32[3]", "cumsum(%a, axis=0)", IN(make("f32[3]", V(1, INFINITY, 2))), V(1, INFINITY, INFINITY));
+    CHECK("%a: f32[3]", "f32[3]", "cumsum(%a, axis=0)", IN(make("f32[3]", V(1, INFINITY, 2))),
+          V(1, INFINITY, INFINITY));
 }
 
 Test(interp, norms) {
@@ -262,8 +266,8 @@ Test(interp, norms) {
     CHECK("%a: f32[2,2], %b: f32[2], %c: f32[2,1]", "f32[2,2]", "layer_norm(%a, %b, %c)", IN(a, g, b),
           V(100 - 2 * s, 100 + 10 * s, 200 + 2 * s, 200 - 10 * s));
     CHECK("%a: f32[4]", "f32[4]", "layer_norm(%a, epsilon=0)", IN(make("f32[4]", V(1, 1, 3, 3))), V(-1, -1, 1, 1));
-    CHECK("%a: f32[2,2]", "f32[2,2]", "layer_norm(%a, axis=0, epsilon=3)",
-          IN(make("f32[2,2]", V(1, 3, 6, 4))), V(-2.5 / 2.5, -.5 / 2.5, 2.5 / 2.5, .5 / 2.5));
+    CHECK("%a: f32[2,2]", "f32[2,2]", "layer_norm(%a, axis=0, epsilon=3)", IN(make("f32[2,2]", V(1, 3, 6, 4))),
+          V(-2.5 / 2.5, -.5 / 2.5, 2.5 / 2.5, .5 / 2.5));
     CHECK("%a: f32[2]", "f32[2]", "rms_norm(%a, epsilon=0.5)", IN(make("f32[2]", V(1, 2))), V(r, 2 * r));
     CHECK("%a: f32[2], %b: f32[2]", "f32[2]", "rms_norm(%a, %b, epsilon=0.5)", IN(make("f32[2]", V(1, 2)), g),
           V(2 * r, 20 * r));
@@ -279,14 +283,14 @@ Test(interp, graphs) {
     const char *text = "func @f(%x: f32[N], %w: f32[N]) -> (f32[N], f32[N], f32[N]) {\n"
                        "  %dead = exp(%x)\n  %s = add(%x, %w)\n  %r = @act(%s)\n  return %r, %x, %r\n}\n"
                        "func @act(%v: f32[M]) -> f32[M] {\n  %t = relu(%v)\n  %u = mul(%t, %t)\n  return %u\n}\n";
-    cr_assert_eq(run(text, 2, (ref_tensor[]){ x, w }, 3, out), FUSOR_OK, "%s", error.text);
+    cr_assert_eq(run(text, 2, (ref_tensor[]){x, w}, 3, out), FUSOR_OK, "%s", error.text);
     cr_assert_eq(value_of(&out[0], 2), 16);
     cr_assert_eq(value_of(&out[1], 0), -1);
     cr_assert_neq(out[1].data, x.data);
     cr_assert_eq(mine[1], 9);
     cr_assert_eq(run(text, 1, &x, 3, out), FUSOR_ERROR_ARGUMENT);
     fu_error_clear(&error);
-    ref_tensor wrong[2] = { x, make("f32[4]", NULL) };
+    ref_tensor wrong[2] = {x, make("f32[4]", NULL)};
     cr_assert_eq(run(text, 2, wrong, 3, out), FUSOR_ERROR_SHAPE);
     fu_error_clear(&error);
     wrong[1] = make("f64[3]", NULL);

@@ -115,7 +115,8 @@ static ir_bits ew_reference(const ir_kernel *k, const ir_bits *x) {
     const ir_op_info *op = &ir_ops[i->op];
     ir_dtype t = k->inst[i->in[op->flags & IR_COND ? 1 : 0]].dtype;
     double attr[2] = {0};
-    for (int a = 0; a < op->n_scalar_attrs; a++) attr[a] = ir_bits_to_double(ir_is_half(t) ? FUSOR_F32 : t, x[op->max_in + a]);
+    for (int a = 0; a < op->n_scalar_attrs; a++)
+        attr[a] = ir_bits_to_double(ir_is_half(t) ? FUSOR_F32 : t, x[op->max_in + a]);
     return ir_scalar_ew((ir_op)i->op, t, x, attr, 0);
 }
 

@@ -44,7 +44,8 @@ Test(lazy, numbers_alone_are_an_error_that_is_told) {
     (void)fusor_status_of(fusor_apply(ctx, "rellu", 0, NULL, NULL));
     FAILS(fusor_read(fusor_f(1), &d, sizeof d), FUSOR_ERROR_ARGUMENT, "a number alone");
     FAILS(fusor_status_of(fusor_apply(ctx, "rellu", 0, NULL, NULL)), FUSOR_ERROR_SYNTAX, "rellu");
-    FAILS(fusor_executable_call(NULL, 0, NULL, 0, NULL), FUSOR_ERROR_ARGUMENT, "fusor_executable_call: the executable is NULL");
+    FAILS(fusor_executable_call(NULL, 0, NULL, 0, NULL), FUSOR_ERROR_ARGUMENT,
+          "fusor_executable_call: the executable is NULL");
     fusor_error_clear(ctx);
     cr_assert_str_eq(fusor_error_message(ctx), "");
     cr_assert_eq(d, 3);
@@ -491,12 +492,15 @@ Test(lazy, pools_and_quantization) {
     OK(fusor_read(fusor_global_average_pool(X), y, 1 * sizeof *y));
     cr_assert_eq(y[0], 7.5f);
     FAILS(fusor_status_of(fusor_max_pool(X, 1, two, NULL, NULL, NULL, 0)), FUSOR_ERROR_SHAPE, "kernel= has 1 entries");
-    FAILS(fusor_status_of(fusor_max_pool(X, 2, pads + 2, NULL, (int64_t[4]){0, 0, 0, -1}, NULL, 0)), FUSOR_ERROR_SHAPE, "pads=");
+    FAILS(fusor_status_of(fusor_max_pool(X, 2, pads + 2, NULL, (int64_t[4]){0, 0, 0, -1}, NULL, 0)), FUSOR_ERROR_SHAPE,
+          "pads=");
     const float row[4] = {-100, 0.25f, 0.75f, 1000};
     const int8_t three_i8 = 3;
     const float half = 0.5f;
-    fusor_tensor R = fusor_wrap_const(ctx, row, FUSOR_F32, FUSOR_SHAPE(4)), S = fusor_wrap_const(ctx, &half, FUSOR_F32, 0, NULL);
-    fusor_tensor Z = fusor_wrap_const(ctx, &three_i8, FUSOR_I8, 0, NULL), Q = fusor_quantize(R, S, Z, FUSOR_FLAT, FUSOR_I8);
+    fusor_tensor R = fusor_wrap_const(ctx, row, FUSOR_F32, FUSOR_SHAPE(4)),
+                 S = fusor_wrap_const(ctx, &half, FUSOR_F32, 0, NULL);
+    fusor_tensor Z = fusor_wrap_const(ctx, &three_i8, FUSOR_I8, 0, NULL),
+                 Q = fusor_quantize(R, S, Z, FUSOR_FLAT, FUSOR_I8);
     OK(fusor_read(Q, q, sizeof q));
     cr_assert(q[0] == -128 && q[1] == 3 && q[2] == 5 && q[3] == 127);
     OK(fusor_read(fusor_dequantize(Q, S, Z, FUSOR_FLAT), y, 4 * sizeof *y));
@@ -557,9 +561,12 @@ Test(lazy, movement_and_several_results) {
 
 Test(lazy, recurrent_cells) {
     fusor_context *ctx = new_context(0);
-    float x[2] = {1, 2}, h[1] = {0.5f}, w[8] = {1, 0, 0, 1, 1, 1, -1, 0}, u[4] = {0, 1, 0, 2}, b[4] = {0, 0, -1, 1}, y[1], s[1];
-    fusor_tensor X = fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(2)), H = fusor_wrap_const(ctx, h, FUSOR_F32, FUSOR_SHAPE(1));
-    fusor_tensor W = fusor_wrap_const(ctx, w, FUSOR_F32, FUSOR_SHAPE(4, 2)), U = fusor_wrap_const(ctx, u, FUSOR_F32, FUSOR_SHAPE(4, 1));
+    float x[2] = {1, 2}, h[1] = {0.5f}, w[8] = {1, 0, 0, 1, 1, 1, -1, 0}, u[4] = {0, 1, 0, 2}, b[4] = {0, 0, -1, 1},
+          y[1], s[1];
+    fusor_tensor X = fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(2)),
+                 H = fusor_wrap_const(ctx, h, FUSOR_F32, FUSOR_SHAPE(1));
+    fusor_tensor W = fusor_wrap_const(ctx, w, FUSOR_F32, FUSOR_SHAPE(4, 2)),
+                 U = fusor_wrap_const(ctx, u, FUSOR_F32, FUSOR_SHAPE(4, 1));
     fusor_tensor B = fusor_wrap_const(ctx, b, FUSOR_F32, FUSOR_SHAPE(4)), R, S;
     fusor_lstm_cell(X, H, H, W, U, B, B, &R, &S);
     OK(fusor_read(R, y, sizeof y));
@@ -571,18 +578,21 @@ Test(lazy, recurrent_cells) {
     fusor_lstm_cell(X, H, H, W, U, FUSOR_NO_TENSOR, FUSOR_NO_TENSOR, NULL, &S);
     OK(fusor_read(S, s, sizeof s));
     cr_assert_float_eq(s[0], 0.5 / (1 + exp(-2.5)) + tanh(3) / (1 + exp(-1)), 1e-6);
-    fusor_tensor W3 = fusor_slice(W, 1, (int64_t[]){0}, (int64_t[]){3}, NULL, NULL), U3 = fusor_slice(U, 1, (int64_t[]){1}, (int64_t[]){4}, NULL, NULL);
-    const double r = 1 / (1 + exp(-1.5)), z = 1 / (1 + exp(-2));    /* U3: 1, 0, 2 */
+    fusor_tensor W3 = fusor_slice(W, 1, (int64_t[]){0}, (int64_t[]){3}, NULL, NULL),
+                 U3 = fusor_slice(U, 1, (int64_t[]){1}, (int64_t[]){4}, NULL, NULL);
+    const double r = 1 / (1 + exp(-1.5)), z = 1 / (1 + exp(-2)); /* U3: 1, 0, 2 */
     OK(fusor_read(fusor_gru_cell(X, H, W3, U3, FUSOR_NO_TENSOR, FUSOR_NO_TENSOR, 1), y, sizeof y));
     cr_assert_float_eq(y[0], (1 - z) * tanh(3 + r) + z * 0.5, 1e-6);
     OK(fusor_read(fusor_gru_cell(X, H, W3, U3, FUSOR_NO_TENSOR, FUSOR_NO_TENSOR, 0), y, sizeof y));
     cr_assert_float_eq(y[0], (1 - z) * tanh(3 + r) + z * 0.5, 1e-6);
-    fusor_tensor W1 = fusor_slice(W, 1, (int64_t[]){3}, (int64_t[]){4}, NULL, NULL), U1 = fusor_slice(U, 1, (int64_t[]){1}, (int64_t[]){2}, NULL, NULL);
+    fusor_tensor W1 = fusor_slice(W, 1, (int64_t[]){3}, (int64_t[]){4}, NULL, NULL),
+                 U1 = fusor_slice(U, 1, (int64_t[]){1}, (int64_t[]){2}, NULL, NULL);
     OK(fusor_read(fusor_rnn_cell(X, H, W1, U1, FUSOR_NO_TENSOR, FUSOR_NO_TENSOR, FUSOR_RNN_TANH), y, sizeof y));
     cr_assert_float_eq(y[0], tanh(-0.5), 1e-6);
     OK(fusor_read(fusor_rnn_cell(X, H, W1, U1, FUSOR_NO_TENSOR, FUSOR_NO_TENSOR, FUSOR_RNN_RELU), y, sizeof y));
     cr_assert_eq(y[0], 0);
-    FAILS(fusor_status_of(fusor_rnn_cell(X, H, W1, U1, FUSOR_NO_TENSOR, FUSOR_NO_TENSOR, 2)), FUSOR_ERROR_ARGUMENT, "mode");
+    FAILS(fusor_status_of(fusor_rnn_cell(X, H, W1, U1, FUSOR_NO_TENSOR, FUSOR_NO_TENSOR, 2)), FUSOR_ERROR_ARGUMENT,
+          "mode");
     FAILS(fusor_status_of(fusor_rnn_cell(X, H, W1, U1, B, FUSOR_NO_TENSOR, 0)), FUSOR_ERROR_TYPE, "both or neither");
     fusor_context_free(ctx);
 }

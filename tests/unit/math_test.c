@@ -269,8 +269,8 @@ static run_kernel compile_tier(ir_op op, int level, int variant, bool is_single,
     const ir_op_info *info = &ir_ops[op];
     const char *stride = is_single ? "" : " 1";
     char text[1024], operands[64] = "", *p = text, *end = text + sizeof text;
-    p += snprintf(p, (size_t)(end - p), "fusor-kernel %d\nkind map\nlevel %s\n%s%s", IR_KERNEL_ABI, ir_levels[level].name,
-                  is_fast ? "math fast\n" : "", is_single ? "" : "dim p ?\n");
+    p += snprintf(p, (size_t)(end - p), "fusor-kernel %d\nkind map\nlevel %s\n%s%s", IR_KERNEL_ABI,
+                  ir_levels[level].name, is_fast ? "math fast\n" : "", is_single ? "" : "dim p ?\n");
     for (int i = 0; i < info->max_in; i++) p += snprintf(p, (size_t)(end - p), "buffer in f32%s\n", stride);
     p += snprintf(p, (size_t)(end - p), "buffer out f32%s\n", stride);
     if (info->n_scalar_attrs) p += snprintf(p, (size_t)(end - p), "scalar f32\n");

@@ -17,7 +17,8 @@ static const char *size_text(const ir_sizes *s, ir_size x) {
 
 Test(move, positive_parts_have_one_form) {
     ir_sizes *s = ir_sizes_new(&arena);
-    const ir_size n = ir_size_sym(s, "N"), m = ir_size_sym(s, "M"), zero = ir_size_const(s, 0), one = ir_size_const(s, 1);
+    const ir_size n = ir_size_sym(s, "N"), m = ir_size_sym(s, "M"), zero = ir_size_const(s, 0),
+                  one = ir_size_const(s, 1);
     const ir_size less = ir_size_sub(s, n, one);
     cr_expect_eq(ir_size_positive(s, n), n);
     cr_expect_eq(ir_size_positive(s, ir_size_sub(s, zero, n)), zero);
@@ -57,8 +58,8 @@ Test(move, positive_parts_evaluate_and_substitute) {
 
 /* The type of %r in a function of x: f32[N, M], y: f32[4, 8]. */
 static const char *type_of(const char *body) {
-    const ir_module *m =
-        must_parse(fu_format(&arena, "func @f(%%x: f32[N, M], %%y: f32[4, 8], %%i: i32[K]) -> f32[N, M] { %s return %%x }", body));
+    const ir_module *m = must_parse(
+        fu_format(&arena, "func @f(%%x: f32[N, M], %%y: f32[4, 8], %%i: i32[K]) -> f32[N, M] { %s return %%x }", body));
     const ir_graph *g = m->functions.at[0];
     fu_str s;
     fu_str_init(&s, &arena);
@@ -70,7 +71,8 @@ static const char *type_of(const char *body) {
 Test(move, types_of_parts) {
     cr_expect_str_eq(type_of("%r = slice(%y, starts=[1, -3], ends=[99, 99])"), "f32[3, 3]");
     cr_expect_str_eq(type_of("%r = slice(%y, starts=[6], ends=[0], steps=[-4], axes=[1])"), "f32[4, 2]");
-    cr_expect_str_eq(type_of("%r = slice(%y, starts=[9223372036854775807], ends=[-9223372036854775808], steps=[-1])"), "f32[4, 8]");
+    cr_expect_str_eq(type_of("%r = slice(%y, starts=[9223372036854775807], ends=[-9223372036854775808], steps=[-1])"),
+                     "f32[4, 8]");
     cr_expect_str_eq(type_of("%r = slice(%x, starts=[0], ends=[-1])"), "f32[max(N-1, 0), M]");
     cr_expect_str_eq(type_of("%r = slice(%x, starts=[0], ends=[N])"), "f32[N, M]");
     cr_expect_str_eq(type_of("%r = slice(%x, starts=[0], ends=[-9223372036854775808], steps=[-1])"),
@@ -87,7 +89,8 @@ Test(move, types_of_parts) {
 }
 
 Test(move, several_results_are_text_again) {
-    const char *text = round_trip("func @f(%x: f32[8]) -> f32[5] { %a, %b = split(%x, axis=0, sizes=[3, 5]) return %b }");
+    const char *text =
+        round_trip("func @f(%x: f32[8]) -> f32[5] { %a, %b = split(%x, axis=0, sizes=[3, 5]) return %b }");
     cr_assert(strstr(text, "  %a, %b = split(%x, axis=0, sizes=[3, 5])\n"), "%s", text);
     /* A result that is gone has a name of its own again. */
     const ir_graph *live = ir_graph_copy_live(&arena, must_parse(text)->functions.at[0]);
@@ -95,14 +98,16 @@ Test(move, several_results_are_text_again) {
     round_trip(graph_text(live));
     text = round_trip("func @f(%x: f32[8], %v: f32) -> (f32[9], f32[9]) { %a = pad(%x, value=%v, pads=[1, 0]) "
                       "%b = pad(%x, pads=[0, 1], value=-0.5) return %a, %b }");
-    cr_assert(strstr(text, "pad(%x, value=%v, pads=[1, 0])") && strstr(text, "pad(%x, value=-0.5, pads=[0, 1])"), "%s", text);
+    cr_assert(strstr(text, "pad(%x, value=%v, pads=[1, 0])") && strstr(text, "pad(%x, value=-0.5, pads=[0, 1])"), "%s",
+              text);
     round_trip("func @f(%x: f32[N]) -> f32[?] { %a = slice(%x, starts=[1], ends=[-1]) : f32[?] return %a }");
 }
 
 Test(move, calls_with_parts_are_inlined) {
-    const ir_module *m = must_parse("func @f(%x: f32[N, 8]) -> (f32[?, 3], f32[?, 5]) { %a, %b = @g(%x) return %a, %b }\n"
-                                    "func @g(%z: f32[P, Q]) -> (f32[?, 3], f32[?, 5]) { %h = slice(%z, starts=[1], ends=[P]) "
-                                    "%a, %b = split(%h, axis=1, sizes=[3, 5]) return %a, %b }");
+    const ir_module *m =
+        must_parse("func @f(%x: f32[N, 8]) -> (f32[?, 3], f32[?, 5]) { %a, %b = @g(%x) return %a, %b }\n"
+                   "func @g(%z: f32[P, Q]) -> (f32[?, 3], f32[?, 5]) { %h = slice(%z, starts=[1], ends=[P]) "
+                   "%a, %b = split(%h, axis=1, sizes=[3, 5]) return %a, %b }");
     const ir_graph *flat = flatten(m, "f");
     cr_expect_eq(ir_verify(flat, &error, "flatten"), FUSOR_OK, "%s", error.text);
     cr_assert(strstr(graph_text(flat), "= split("), "%s", graph_text(flat));
@@ -136,18 +141,22 @@ Test(move, expands_into_what_kernels_know) {
     EXPANDS("func @f(%x: f32[4, 8]) -> f32[6, 4] { %r = pad(%x, pads=[2, -1, 0, -3]) return %r }",
             "slice(%x, starts=[0, 1], ends=[9223372036854775807, -3])", "%r = pad(%1, value=0.0, pads=[2, 0, 0, 0])");
     EXPANDS("func @f(%x: f32[4, 8]) -> f32[4, 8] { %r = pad(%x, pads=[0, 0, 0, 0]) return %r }", "return %x");
-    EXPANDS("func @f(%x: f32[4, 8]) -> f32[4, 8] { %r = slice(%x, starts=[0, -9], ends=[4, 99]) return %r }", "return %x");
+    EXPANDS("func @f(%x: f32[4, 8]) -> f32[4, 8] { %r = slice(%x, starts=[0, -9], ends=[4, 99]) return %r }",
+            "return %x");
     EXPANDS("func @f(%x: f32[4, 8]) -> f32[4, 8] { %r = concat(%x, axis=0) return %r }", "return %x");
-    EXPANDS("func @f(%x: f32[4, 8], %e: f32[0, 8]) -> f32[4, 8] { %r = concat(%e, %x, %e, axis=0) return %r }", "return %x");
+    EXPANDS("func @f(%x: f32[4, 8], %e: f32[0, 8]) -> f32[4, 8] { %r = concat(%e, %x, %e, axis=0) return %r }",
+            "return %x");
     EXPANDS("func @f(%x: f32[4, 8]) -> f32[4, 8] { %r = tile(%x, repeats=[1, 1]) return %r }", "return %x");
     EXPANDS("func @f(%x: f32[4, 8]) -> f32[8, 8] { %r = tile(%x, repeats=[2, 1]) return %r }",
             "reshape(%x, shape=[1, 4, 8])", "shape=[2, 4, 8])", "shape=[8, 8])");
-    EXPANDS("func @f(%i: i8[4]) -> f32[4, 300] { %r = one_hot(%i, depth=300) return %r }", "cast(%i, i32)", "iota(shape=[300]", "eq(");
+    EXPANDS("func @f(%i: i8[4]) -> f32[4, 300] { %r = one_hot(%i, depth=300) return %r }", "cast(%i, i32)",
+            "iota(shape=[300]", "eq(");
     EXPANDS("func @f(%x: f32[N, 8]) -> f32[N, 8] { %r = tril(%x) return %r }", "dtype=i64", "le(", "%r = select(");
 }
 
 Test(move, concat_of_many_is_a_tree) {
-    const char *text = expanded("func @f(%x: f32[2]) -> f32[20] { %r = concat(%x, %x, %x, %x, %x, %x, %x, %x, %x, %x, axis=0) return %r }");
+    const char *text = expanded(
+        "func @f(%x: f32[2]) -> f32[20] { %r = concat(%x, %x, %x, %x, %x, %x, %x, %x, %x, %x, axis=0) return %r }");
     unsigned n = 0;
     for (const char *at = text; (at = strstr(at, "= concat(")); at++) n++;
     cr_expect_eq(n, 3u, "%s", text);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* optim_test.c: optimizer steps: composed ones (optim.h) against the formulas in double, three steps each, one kernel a
- * step; and calls over many sets of buffers: the bits of separate calls, for every number of threads, and their errors. */
+ * step; and calls over many sets of buffers: the bits of separate calls, for every number of threads, and their errors.
+ */
 #include "api_test.h"
 #include "lazy.h"
 #include <math.h>
@@ -8,7 +9,9 @@
 
 /* ---- composed steps ---- */
 enum { N = 100, STEPS = 8 };
-typedef struct cell { double p, m, v; } cell;
+typedef struct cell {
+    double p, m, v;
+} cell;
 
 static double decayed(const cell *c, double g, const fusor_optim_options *o) { return g + o->weight_decay * c->p; }
 
@@ -76,7 +79,7 @@ typedef struct algorithm {
     const char *name;
     fusor_optim (*step)(fusor_optim s, fusor_tensor g, const fusor_optim_options *o);
     void (*formula)(cell *c, double g, const fusor_optim_options *o);
-    int n_state;        /* of m, v */
+    int n_state; /* of m, v */
     fusor_optim_options o;
 } algorithm;
 static const algorithm algorithms[] = {
@@ -122,12 +125,15 @@ static void check_algorithm(const algorithm *a, double weight_decay) {
         cr_assert_eq(lazy_get_stats(ctx).last_steps, 1, "%s: %u steps", a->name, lazy_get_stats(ctx).last_steps);
         for (int i = 0; i < N; i++) {
             double bound = 3e-6 * (1 + fabs(want[i].p));
-            cr_assert_lt(fabs(p[i] - want[i].p), bound, "%s: step %d, p[%d] is %.9g; expected %.9g", a->name, step, i, p[i], want[i].p);
-            if (a->n_state > 0) cr_assert_lt(fabs(m[i] - want[i].m), 3e-6 * (1 + fabs(want[i].m)), "%s: m[%d]", a->name, i);
-            if (a->n_state > 1) cr_assert_lt(fabs(v[i] - want[i].v), 3e-6 * (1 + fabs(want[i].v)), "%s: v[%d]", a->name, i);
+            cr_assert_lt(fabs(p[i] - want[i].p), bound, "%s: step %d, p[%d] is %.9g; expected %.9g", a->name, step, i,
+                         p[i], want[i].p);
+            if (a->n_state > 0)
+                cr_assert_lt(fabs(m[i] - want[i].m), 3e-6 * (1 + fabs(want[i].m)), "%s: m[%d]", a->name, i);
+            if (a->n_state > 1)
+                cr_assert_lt(fabs(v[i] - want[i].v), 3e-6 * (1 + fabs(want[i].v)), "%s: v[%d]", a->name, i);
         }
     }
-    if (a->formula != radam)    /* another step, learning rate and epsilon are arguments; radam changes its formula once */
+    if (a->formula != radam) /* another step, learning rate and epsilon are arguments; radam changes its formula once */
         cr_assert_eq(lazy_get_stats(ctx).plans_made, 1, "%s", a->name);
     fusor_context_free(ctx);
 }
@@ -150,18 +156,22 @@ Test(optim, bad_options_are_an_error_of_the_scope) {
     FAILS(fusor_status_of(fusor_optim_adam(at, G, &o).p), FUSOR_ERROR_ARGUMENT, "counts from 1");
     FAILS(fusor_status_of(fusor_optim_sgd(at, G, NULL).p), FUSOR_ERROR_ARGUMENT, "FUSOR_ADAM_INIT");
     fusor_status status = FUSOR_OK;
-    FUSOR_SCOPE(ctx, &status) { (void)fusor_optim_assign((fusor_optim){.p = at.p}, (fusor_optim){.p = fusor_optim_adam(at, G, &o).p}); }
+    FUSOR_SCOPE(ctx, &status) {
+        (void)fusor_optim_assign((fusor_optim){.p = at.p}, (fusor_optim){.p = fusor_optim_adam(at, G, &o).p});
+    }
     cr_assert_eq(status, FUSOR_ERROR_ARGUMENT);
     cr_assert(p[0] == 1 && p[1] == 2);
     fusor_context_free(ctx);
 }
 
 /* ---- calls over many sets ---- */
-static const char *const adamw_text =
-    "func @f(%p: f32[N], %m: f32[N], %v: f32[N], %g: f32[N], %lr: f32) -> (%q: f32[N] alias %p, %n: f32[N] alias %m, %w: f32[N] alias %v) {\n"
-    "  %a = mul(%m, 0.9)\n  %b = mul(%g, 0.1)\n  %n = add(%a, %b)\n  %c = mul(%v, 0.999)\n  %d = square(%g)\n  %e = mul(%d, 0.001)\n"
-    "  %w = add(%c, %e)\n  %r = sqrt(%w)\n  %s = add(%r, 1e-8)\n  %t = div(%n, %s)\n  %u = mul(%t, %lr)\n  %q = sub(%p, %u)\n"
-    "  return %q, %n, %w\n}\n";
+static const char *const adamw_text = "func @f(%p: f32[N], %m: f32[N], %v: f32[N], %g: f32[N], %lr: f32) -> (%q: "
+                                      "f32[N] alias %p, %n: f32[N] alias %m, %w: f32[N] alias %v) {\n"
+                                      "  %a = mul(%m, 0.9)\n  %b = mul(%g, 0.1)\n  %n = add(%a, %b)\n  %c = mul(%v, "
+                                      "0.999)\n  %d = square(%g)\n  %e = mul(%d, 0.001)\n"
+                                      "  %w = add(%c, %e)\n  %r = sqrt(%w)\n  %s = add(%r, 1e-8)\n  %t = div(%n, %s)\n "
+                                      " %u = mul(%t, %lr)\n  %q = sub(%p, %u)\n"
+                                      "  return %q, %n, %w\n}\n";
 static const int64_t sizes[] = {0, 1, 7, 64, 1000, 70000, 3, 300001, 16};
 enum { SETS = sizeof sizes / sizeof *sizes };
 
@@ -200,11 +210,12 @@ Test(each, has_the_bits_of_separate_calls) {
                 fusor_buffer one[5] = {alone[0][i], alone[1][i], alone[2][i], alone[3][i], lr}, to[3] = {{0}};
                 OK(fusor_executable_call(exe, 5, one, 3, to));
                 for (int k = 0; k < 4; k++)
-                    cr_assert_eq(memcmp(in[k][i].data, alone[k][i].data, (size_t)sizes[i] * 4), 0, "set %d, tensor %d", i, k);
+                    cr_assert_eq(memcmp(in[k][i].data, alone[k][i].data, (size_t)sizes[i] * 4), 0, "set %d, tensor %d",
+                                 i, k);
             }
         }
         for (int i = 0; i < SETS; i++) cr_assert_eq(out[0][i].data, in[0][i].data);
-        fusor_executable_free(exe);     /* the prepared call holds what it needs */
+        fusor_executable_free(exe); /* the prepared call holds what it needs */
         OK(fusor_call_run(call));
         fusor_call_free(call);
         for (int k = 0; k < 4; k++)
@@ -218,7 +229,8 @@ Test(each, has_the_bits_of_separate_calls) {
 
 /* Kernels of several phases, with scratch and temporaries, and outputs made by the call. */
 Test(each, runs_any_program) {
-    const char *text = "func @f(%x: f32[B, K], %w: f32[K, N]) -> (%y: f32[B, N], %s: f32) {\n  %a = matmul(%x, %w)\n  %y = softmax(%a)\n"
+    const char *text = "func @f(%x: f32[B, K], %w: f32[K, N]) -> (%y: f32[B, N], %s: f32) {\n  %a = matmul(%x, %w)\n  "
+                       "%y = softmax(%a)\n"
                        "  %e = exp(%x)\n  %s = reduce_sum(%e)\n  return %y, %s\n}\n";
     enum { COUNT = 3, K = 33, COLUMNS = 70 };
     static const int64_t rows[COUNT] = {1, 200, 17};
@@ -226,7 +238,9 @@ Test(each, runs_any_program) {
         fusor_context *ctx = new_context(threads);
         fusor_executable *exe;
         OK(fusor_compile_text(ctx, text, NULL, &exe));
-        fusor_buffer x[COUNT], w = {.data = filled(K * COLUMNS, 5), .dtype = FUSOR_F32, .rank = 2, .shape = {K, COLUMNS}}, y[COUNT] = {0}, s[COUNT] = {0};
+        fusor_buffer x[COUNT],
+            w = {.data = filled(K * COLUMNS, 5), .dtype = FUSOR_F32, .rank = 2, .shape = {K, COLUMNS}}, y[COUNT] = {0},
+            s[COUNT] = {0};
         for (int i = 0; i < COUNT; i++)
             x[i] = (fusor_buffer){.data = filled(rows[i] * K, i), .dtype = FUSOR_F32, .rank = 2, .shape = {rows[i], K}};
         fusor_buffer_list in[2] = {{x, COUNT}, {&w, 1}}, out[2] = {{y, COUNT}, {s, COUNT}};
@@ -252,21 +266,27 @@ Test(each, runs_any_program) {
 Test(each, refuses_what_does_not_fit) {
     fusor_context *ctx = new_context(1);
     fusor_executable *exe;
-    OK(fusor_compile_text(ctx, "func @f(%x: f32[N], %y: f32[N], %a: f32) -> (%r: f32[N] alias %x, %z: f32[N]) {\n"
-                               "  %s = mul(%y, %a)\n  %r = add(%x, %s)\n  %z = sub(%x, %s)\n  return %r, %z\n}\n", NULL, &exe));
+    OK(fusor_compile_text(ctx,
+                          "func @f(%x: f32[N], %y: f32[N], %a: f32) -> (%r: f32[N] alias %x, %z: f32[N]) {\n"
+                          "  %s = mul(%y, %a)\n  %r = add(%x, %s)\n  %z = sub(%x, %s)\n  return %r, %z\n}\n",
+                          NULL, &exe));
     float data[8][10] = {{0}}, rate = 2;
     fusor_buffer x[2] = {vector(data[0], 10), vector(data[1], 10)}, y[2] = {vector(data[2], 10), vector(data[3], 10)};
-    fusor_buffer a = {.data = &rate, .dtype = FUSOR_F32}, r[2] = {{0}}, z[2] = {vector(data[4], 10), vector(data[5], 10)};
+    fusor_buffer a = {.data = &rate, .dtype = FUSOR_F32}, r[2] = {{0}},
+                 z[2] = {vector(data[4], 10), vector(data[5], 10)};
     fusor_buffer_list in[3] = {{x, 2}, {y, 2}, {&a, 1}}, out[2] = {{r, 2}, {z, 2}};
     OK(fusor_executable_call_each(exe, 2, 3, in, 2, out));
-    OK(fusor_executable_call_each(exe, 0, 3, (fusor_buffer_list[]){{x, 0}, {y, 0}, {&a, 1}}, 2, (fusor_buffer_list[]){{r, 0}, {z, 0}}));
+    OK(fusor_executable_call_each(exe, 0, 3, (fusor_buffer_list[]){{x, 0}, {y, 0}, {&a, 1}}, 2,
+                                  (fusor_buffer_list[]){{r, 0}, {z, 0}}));
     FAILS(fusor_executable_call_each(exe, 2, 2, in, 2, out), FUSOR_ERROR_ARGUMENT, "@f takes 3 inputs; 2 lists");
     FAILS(fusor_executable_call_each(exe, -1, 3, in, 2, out), FUSOR_ERROR_ARGUMENT, "-1 sets");
     in[0].n = 1;
-    FAILS(fusor_executable_call_each(exe, 2, 3, in, 2, out), FUSOR_ERROR_ARGUMENT, "1 buffers given for %x; expected 2, one a set");
+    FAILS(fusor_executable_call_each(exe, 2, 3, in, 2, out), FUSOR_ERROR_ARGUMENT,
+          "1 buffers given for %x; expected 2, one a set");
     in[0].n = 2;
     out[1].n = 1;
-    FAILS(fusor_executable_call_each(exe, 2, 3, in, 2, out), FUSOR_ERROR_ARGUMENT, "1 outputs given for %z; expected 2");
+    FAILS(fusor_executable_call_each(exe, 2, 3, in, 2, out), FUSOR_ERROR_ARGUMENT,
+          "1 outputs given for %z; expected 2");
     out[1].n = 2;
     y[1].shape[0] = 9;
     FAILS(fusor_executable_call_each(exe, 2, 3, in, 2, out), FUSOR_ERROR_SHAPE, "set 1: ");
@@ -276,9 +296,10 @@ Test(each, refuses_what_does_not_fit) {
     FAILS(fusor_executable_call_each(exe, 2, 3, in, 2, out), FUSOR_ERROR_OVERLAP, "aliased parameter %x of set");
     x[1].data = data[1];
     z[1].data = data[2];
-    FAILS(fusor_executable_call_each(exe, 2, 3, in, 2, out), FUSOR_ERROR_OVERLAP, "output %z of set 1 overlaps parameter %y of set 0");
+    FAILS(fusor_executable_call_each(exe, 2, 3, in, 2, out), FUSOR_ERROR_OVERLAP,
+          "output %z of set 1 overlaps parameter %y of set 0");
     z[1].data = data[5];
-    y[1].data = data[2];        /* what is only read may be shared */
+    y[1].data = data[2]; /* what is only read may be shared */
     r[0] = r[1] = (fusor_buffer){0};
     OK(fusor_executable_call_each(exe, 2, 3, in, 2, out));
     fusor_executable_free(exe);

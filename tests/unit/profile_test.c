@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* profile_test.c: profile.h: nothing is counted while it is off; calls, prepared calls, calls over sets and lazy tensors are counted
- * while it is on; entries outlive executables. */
+/* profile_test.c: profile.h: nothing is counted while it is off; calls, prepared calls, calls over sets and lazy
+ * tensors are counted while it is on; entries outlive executables. */
 #include "api_test.h"
 #include <jansson.h>
 
@@ -26,10 +26,13 @@ static int64_t calls(fusor_context *ctx) {
 Test(profile, counts_while_it_is_on) {
     fusor_context *ctx = new_context(0);
     fusor_executable *exe;
-    OK(fusor_compile_text(ctx, "func @f(%a: f32[N], %b: f32[N]) -> f32[N] {\n  %s = add(%a, %b)\n  %r = relu(%s)\n  return %r\n}\n", NULL, &exe));
+    OK(fusor_compile_text(
+        ctx, "func @f(%a: f32[N], %b: f32[N]) -> f32[N] {\n  %s = add(%a, %b)\n  %r = relu(%s)\n  return %r\n}\n", NULL,
+        &exe));
     enum { N = 1000 };
     float a[N] = {1}, b[N] = {2}, y[N];
-    fusor_buffer in[2] = {{.data = a, .dtype = FUSOR_F32, .rank = 1, .shape = {N}}, {.data = b, .dtype = FUSOR_F32, .rank = 1, .shape = {N}}};
+    fusor_buffer in[2] = {{.data = a, .dtype = FUSOR_F32, .rank = 1, .shape = {N}},
+                          {.data = b, .dtype = FUSOR_F32, .rank = 1, .shape = {N}}};
     fusor_buffer out = {.data = y, .dtype = FUSOR_F32, .rank = 1, .shape = {N}};
     OK(fusor_executable_call(exe, 2, in, 1, &out));
     cr_assert_eq(calls(ctx), 0);
@@ -59,7 +62,7 @@ Test(profile, counts_while_it_is_on) {
         OK(fusor_call_run(call));
         OK(fusor_executable_call(exe, 2, in, 1, &out));
     }
-    OK(fusor_profile_enable(ctx, 1));       /* from zero */
+    OK(fusor_profile_enable(ctx, 1)); /* from zero */
     for (int i = 0; i < 3; i++) {
         OK(fusor_call_run(call));
         OK(fusor_executable_call(exe, 2, in, 1, &out));
@@ -73,7 +76,7 @@ Test(profile, counts_while_it_is_on) {
     float z[N];
     OK(fusor_read(fusor_exp(fusor_wrap_const(ctx, a, FUSOR_F32, FUSOR_SHAPE(N))), z, sizeof z));
     cr_assert_eq(calls(ctx), 6);
-    OK(fusor_profile_enable(ctx, 1));       /* from zero */
+    OK(fusor_profile_enable(ctx, 1)); /* from zero */
     cr_assert_eq(calls(ctx), 0);
     OK(fusor_read(fusor_exp(fusor_wrap_const(ctx, a, FUSOR_F32, FUSOR_SHAPE(N))), z, sizeof z));
     cr_assert_eq(calls(ctx), 1);
@@ -84,7 +87,8 @@ Test(profile, counts_while_it_is_on) {
 Test(profile, a_full_table_drops) {
     fusor_context *ctx = new_context(0);
     float a[4] = {1, 2, 3, 4}, y[4];
-    fusor_buffer in = {.data = a, .dtype = FUSOR_F32, .rank = 1, .shape = {4}}, out = {.data = y, .dtype = FUSOR_F32, .rank = 1, .shape = {4}};
+    fusor_buffer in = {.data = a, .dtype = FUSOR_F32, .rank = 1, .shape = {4}},
+                 out = {.data = y, .dtype = FUSOR_F32, .rank = 1, .shape = {4}};
     OK(fusor_profile_enable(ctx, 1));
     for (int i = 0; i < 1100; i++) {
         fusor_executable *exe;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* random_test.c: Philox against the known answers of Random123, the numbers made of its words against the definition, seeds as
- * numbers and as tensors, moments, and the same values whatever reads them. */
+/* random_test.c: Philox against the known answers of Random123, the numbers made of its words against the definition,
+ * seeds as numbers and as tensors, moments, and the same values whatever reads them. */
 #include "api_test.h"
 #include "ir/philox.h"
 #include <math.h>
@@ -63,15 +63,18 @@ Test(random, a_seed_may_be_a_tensor_of_any_integer_type) {
     const uint64_t large = UINT64_MAX - 2;
     const float real = 3;
     OK(fusor_read(fusor_random_uniform(ctx, -3, FUSOR_F32, FUSOR_SHAPE(5)), want, sizeof want));
-    OK(fusor_read(fusor_random_uniform(ctx, fusor_wrap_const(ctx, &small, FUSOR_I8, 0, NULL), FUSOR_F32, FUSOR_SHAPE(5)), got,
-                  sizeof got));
+    OK(fusor_read(
+        fusor_random_uniform(ctx, fusor_wrap_const(ctx, &small, FUSOR_I8, 0, NULL), FUSOR_F32, FUSOR_SHAPE(5)), got,
+        sizeof got));
     cr_expect_arr_eq(got, want, sizeof got);
-    OK(fusor_read(fusor_random_uniform(ctx, fusor_wrap_const(ctx, &large, FUSOR_U64, 0, NULL), FUSOR_F32, FUSOR_SHAPE(5)), got,
-                  sizeof got));
+    OK(fusor_read(
+        fusor_random_uniform(ctx, fusor_wrap_const(ctx, &large, FUSOR_U64, 0, NULL), FUSOR_F32, FUSOR_SHAPE(5)), got,
+        sizeof got));
     cr_expect_arr_eq(got, want, sizeof got);
     OK(fusor_read(fusor_apply(ctx, "random_uniform", 0, NULL, "shape=[5], seed=-3"), got, sizeof got));
     cr_expect_arr_eq(got, want, sizeof got);
-    fusor_tensor bad = fusor_random_uniform(ctx, fusor_wrap_const(ctx, &real, FUSOR_F32, 0, NULL), FUSOR_F32, FUSOR_SHAPE(5));
+    fusor_tensor bad =
+        fusor_random_uniform(ctx, fusor_wrap_const(ctx, &real, FUSOR_F32, 0, NULL), FUSOR_F32, FUSOR_SHAPE(5));
     cr_expect_eq(fusor_status_of(bad), FUSOR_ERROR_TYPE);
     cr_expect(strstr(fusor_error_message(ctx), "scalar of an integer type"), "%s", fusor_error_message(ctx));
     bad = fusor_random_uniform(ctx, 1, FUSOR_I32, FUSOR_SHAPE(5));

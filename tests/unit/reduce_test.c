@@ -389,10 +389,11 @@ Test(reduce, argmax_at_every_place) {
         if (!run_has_level((ir_level)level)) continue;
         for (int variant = 0; variant < 2; variant++) {
             char text[512];
-            snprintf(text, sizeof text,
-                     "fusor-kernel 1\nkind reduce\nlevel %s\ndim r ?\nbuffer in f32 1\nbuffer out i64 0\n%%0 = load.f32 #0\n"
-                     "%%1 = argmax.i64 %%0%s\n%%2 = store.i64 #1 %%1\n",
-                     ir_levels[level].name, variant ? " variant 1" : "");
+            snprintf(
+                text, sizeof text,
+                "fusor-kernel 1\nkind reduce\nlevel %s\ndim r ?\nbuffer in f32 1\nbuffer out i64 0\n%%0 = load.f32 #0\n"
+                "%%1 = argmax.i64 %%0%s\n%%2 = store.i64 #1 %%1\n",
+                ir_levels[level].name, variant ? " variant 1" : "");
             run_kernel r = run_compile(text);
             for (int l = 0; l < 4; l++) {
                 int64_t n = sizes[l], out = -1, stride[2] = {1, 0};
@@ -403,10 +404,15 @@ Test(reduce, argmax_at_every_place) {
                     x[first] = x[second] = first & 1 ? INFINITY : 0;
                     char shared[64];
                     void *pointer[2] = {x, &out};
-                    ir_kernel_args a = {.version = 1, .tune = {1, 1}, .buffer = pointer, .size = &n, .stride = stride, .shared = shared};
+                    ir_kernel_args a = {.version = 1,
+                                        .tune = {1, 1},
+                                        .buffer = pointer,
+                                        .size = &n,
+                                        .stride = stride,
+                                        .shared = shared};
                     for (a.phase = 0; a.phase < 2; a.phase++) r.fn(&a, 0, a.phase ? 1 : (n + 4095) / 4096);
-                    cr_assert_eq(out, variant ? second : first, "level %d variant %d length %d: %d, of %d and %d", level, variant,
-                                 (int)n, (int)out, (int)first, (int)second);
+                    cr_assert_eq(out, variant ? second : first, "level %d variant %d length %d: %d, of %d and %d",
+                                 level, variant, (int)n, (int)out, (int)first, (int)second);
                     x[second] = top[1];
                     x[first] = top[0];
                 }
@@ -588,7 +594,8 @@ Test(row, short_rows) {
     static const char cheap[] =
         "row\ndim p ?\ndim r ?\nbuffer in f32 ? 1\nbuffer in f32 0 1\nbuffer in f32 1 0\nbuffer in f32 1 ?\n"
         "buffer out f32 ? 1\nbuffer out f32 1 ?\nbuffer out f64 1 0\nbuffer out i64 ? 0\n"
-        "%0 = load.f32 #0\n%1 = load.f32 #1\n%2 = load.f32 #2\n%3 = load.f32 #3\n%4 = mul.f32 %0 %1\n%5 = add.f32 %4 %2\n"
+        "%0 = load.f32 #0\n%1 = load.f32 #1\n%2 = load.f32 #2\n%3 = load.f32 #3\n%4 = mul.f32 %0 %1\n%5 = add.f32 %4 "
+        "%2\n"
         "%6 = reduce_sum.f32 %5\n%7 = sub.f32 %5 %6\n%8 = mul.f32 %7 %3\n%9 = store.f32 #4 %8\n%10 = store.f32 #5 %7\n"
         "%11 = cast.f64 %6\n%12 = store.f64 #6 %11\n%13 = argmin.i64 %8 variant 1\n%14 = store.i64 #7 %13\n";
     static const char integers[] =
@@ -625,7 +632,8 @@ Test(row, short_rows_of_minus_zero) {
                             .size = (int64_t[]){17, 3},
                             .stride = (int64_t[]){3, 1, 1, 0}};
         cr_assert_eq(r.fn(&a, 0, 1), 0);
-        for (int i = 0; i < 17; i++) cr_assert(y[i] == 0 && !signbit(y[i]), "level %d row %d: %g", level, i, (double)y[i]);
+        for (int i = 0; i < 17; i++)
+            cr_assert(y[i] == 0 && !signbit(y[i]), "level %d row %d: %g", level, i, (double)y[i]);
         run_drop(&r);
     }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* rows_test.c: row reductions behind a contraction: what shares its kernel, what does not and why; descriptions that are refused; a
- * network of three kernels, layer after layer on the same memory. (Values are compared in diff/ops_test.c.) */
+/* rows_test.c: row reductions behind a contraction: what shares its kernel, what does not and why; descriptions that
+ * are refused; a network of three kernels, layer after layer on the same memory. (Values are compared in
+ * diff/ops_test.c.) */
 #include "base/arena.h"
 #include "fusor/fusor.h"
 #include "ir/pass.h"
@@ -20,25 +21,33 @@ static const ir_plan *plan_of(const char *n, const char *body, const char *resul
     ir_module *m;
     ir_graph *g;
     ir_plan *plan;
-    snprintf(text, sizeof text, "func @f(%%x: f32[B, K], %%w: f32[K, %s], %%r: f32[B, %s], %%g: f32[%s]) -> (%s) {\n  %%a = matmul(%%x, %%w)\n  %s\n}", n, n, n, results, body);
+    snprintf(text, sizeof text,
+             "func @f(%%x: f32[B, K], %%w: f32[K, %s], %%r: f32[B, %s], %%g: f32[%s]) -> (%s) {\n  %%a = matmul(%%x, "
+             "%%w)\n  %s\n}",
+             n, n, n, results, body);
     cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
-                  ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK && ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
-                  ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = IR_LEVEL_V3, .no_fuse = no_fuse}, &plan) == FUSOR_OK,
+                  ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
+                  ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
+                  ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = IR_LEVEL_V3, .no_fuse = no_fuse},
+                               &plan) == FUSOR_OK,
               "%s\n%s", text, error.text);
     return plan;
 }
 
 static int count_temps(const ir_plan *p) {
     int n = 0;
-    for (uint32_t i = 0; i < p->buffers.n; i++) n += p->buffers.at[i].storage == IR_STORE_TEMP && p->buffers.at[i].first_step >= 0;
+    for (uint32_t i = 0; i < p->buffers.n; i++)
+        n += p->buffers.at[i].storage == IR_STORE_TEMP && p->buffers.at[i].first_step >= 0;
     return n;
 }
 
 static void one_kernel(const char *n, const char *body, const char *results) {
     const ir_plan *p = plan_of(n, body, results, false);
-    cr_expect(p->steps.n == 1 && p->steps.at[0].kind == IR_STEP_KERNEL && p->boundaries.n == 0, "%s: %u steps", body, p->steps.n);
+    cr_expect(p->steps.n == 1 && p->steps.at[0].kind == IR_STEP_KERNEL && p->boundaries.n == 0, "%s: %u steps", body,
+              p->steps.n);
     cr_expect_eq(count_temps(p), 0, "%s", body);
-    cr_expect(p->steps.at[0].kernel->kind == IR_KERNEL_CONTRACT && ir_kernel_has_rows(p->steps.at[0].kernel), "%s", body);
+    cr_expect(p->steps.at[0].kernel->kind == IR_KERNEL_CONTRACT && ir_kernel_has_rows(p->steps.at[0].kernel), "%s",
+              body);
     cr_expect_gt(plan_of(n, body, results, true)->steps.n, 1, "%s", body);
 }
 
@@ -50,7 +59,9 @@ Test(rows, share_the_kernel_of_the_contraction) {
         one_kernel(sizes[i], "%s = add(%a, %g) %y = argmax(%s, axis=1) return %y", "i64[?]");
         one_kernel(sizes[i], "%s = add(%a, %r) %t = gelu(%s) %y = layer_norm(%t, %g) return %y", "f32[?, ?]");
         one_kernel(sizes[i], "%s = add(%a, %r) %y = rms_norm(%s, %g) return %y, %s", "f32[?, ?], f32[?, ?]");
-        one_kernel(sizes[i], "%m = reduce_mean(%a, axes=[1], keepdims=true) %d = sub(%a, %m) %s = square(%d) %v = reduce_sum(%s, axes=[1]) return %d, %v, %a",
+        one_kernel(sizes[i],
+                   "%m = reduce_mean(%a, axes=[1], keepdims=true) %d = sub(%a, %m) %s = square(%d) %v = reduce_sum(%s, "
+                   "axes=[1]) return %d, %v, %a",
                    "f32[?, ?], f32[?], f32[?, ?]");
         one_kernel(sizes[i], "%y = log_softmax(%a) %z = mul(%y, %r) %t = reduce_sum(%z, axes=[1]) return %t", "f32[?]");
     }
@@ -61,7 +72,8 @@ static void apart(const char *n, const char *body, const char *results, ir_reaso
     bool found = false;
     for (uint32_t b = 0; b < p->boundaries.n; b++) found |= p->boundaries.at[b].reason == why;
     cr_expect(p->steps.n > 1 && found, "%s: %u steps", body, p->steps.n);
-    for (uint32_t s = 0; s < p->steps.n; s++) cr_expect(!p->steps.at[s].kernel || !ir_kernel_has_rows(p->steps.at[s].kernel), "%s", body);
+    for (uint32_t s = 0; s < p->steps.n; s++)
+        cr_expect(!p->steps.at[s].kernel || !ir_kernel_has_rows(p->steps.at[s].kernel), "%s", body);
 }
 
 Test(rows, do_not_where_they_cannot) {
@@ -70,30 +82,40 @@ Test(rows, do_not_where_they_cannot) {
     apart("10", "%y = softmax(%a, axis=0) return %y", "f32[?, ?]", IR_REASON_CONTRACT_THEN_REDUCE);
     apart("10", "%s = neg(%a, barrier=true) %y = softmax(%s) return %y", "f32[?, ?]", IR_REASON_BARRIER);
     /* another row, in memory */
-    apart("10", "%f = flip(%a, axes=[0]) %s = softmax(%a) %y = mul(%s, %f) return %y", "f32[?, ?]", IR_REASON_CONTRACT_THEN_REDUCE);
+    apart("10", "%f = flip(%a, axes=[0]) %s = softmax(%a) %y = mul(%s, %f) return %y", "f32[?, ?]",
+          IR_REASON_CONTRACT_THEN_REDUCE);
 }
 
-/* Two contractions, each with a tail, and results that need both: one kernel is first, and the other reads what it stored. */
+/* Two contractions, each with a tail, and results that need both: one kernel is first, and the other reads what it
+ * stored. */
 Test(rows, of_two_contractions_wait_for_one_another) {
-    const ir_plan *p = plan_of("10",
-                               "%b = matmul(%x, %w, transpose_a=false, dtype=f64) %c = cast(%b, f32) %e = exp(%a) %h = exp(%c)\n"
-                               "  %s = softmax(%e) %t = softmax(%h) %u = mul(%s, %h) %v = mul(%t, %e) return %u, %v",
-                               "f32[?, ?], f32[?, ?]", false);
+    const ir_plan *p =
+        plan_of("10",
+                "%b = matmul(%x, %w, transpose_a=false, dtype=f64) %c = cast(%b, f32) %e = exp(%a) %h = exp(%c)\n"
+                "  %s = softmax(%e) %t = softmax(%h) %u = mul(%s, %h) %v = mul(%t, %e) return %u, %v",
+                "f32[?, ?], f32[?, ?]", false);
     cr_expect(p->steps.n == 2 && p->boundaries.n > 0, "%u steps", p->steps.n);
-    for (uint32_t b = 0; b < p->boundaries.n; b++) cr_expect(p->boundaries.at[b].from == 0 && p->boundaries.at[b].to == 1);
+    for (uint32_t b = 0; b < p->boundaries.n; b++)
+        cr_expect(p->boundaries.at[b].from == 0 && p->boundaries.at[b].to == 1);
 }
 
 /* ---- descriptions ---- */
-#define HEAD "fusor-kernel 1\nkind contract\nlevel x86-64-v3\ntile 6 16 512\ndim m ?\ndim n ?\ndim k ?\n" \
-             "buffer in f32 ? 0 1\nbuffer in f32 0 1 ?\nbuffer out f32 1 0 0\n%0 = load.f32 #0\n%1 = load.f32 #1\n%2 = matmul.f32 %0 %1"
+#define HEAD                                                                                                           \
+    "fusor-kernel 1\nkind contract\nlevel x86-64-v3\ntile 6 16 512\ndim m ?\ndim n ?\ndim k ?\n"                       \
+    "buffer in f32 ? 0 1\nbuffer in f32 0 1 ?\nbuffer out f32 1 0 0\n%0 = load.f32 #0\n%1 = load.f32 #1\n%2 = "        \
+    "matmul.f32 %0 %1"
 
 Test(rows, bad_descriptions_are_refused) {
-    static const struct { const char *text, *message; } bad[] = {
+    static const struct {
+        const char *text, *message;
+    } bad[] = {
         {HEAD " kept\n%3 = reduce_sum.f32 %2\n%4 = store.f32 #2 %3\n", NULL},
         {HEAD "\n%3 = reduce_sum.f32 %2\n%4 = store.f32 #2 %3\n", "keeps 1 to 8 values of its rows, not 0"},
-        {HEAD "\n%3 = neg.f32 %2 kept\n%4 = reduce_sum.f32 %3\n%5 = reduce_sum.f32 %2\n%6 = add.f32 %4 %5\n%7 = store.f32 #2 %6\n",
+        {HEAD "\n%3 = neg.f32 %2 kept\n%4 = reduce_sum.f32 %3\n%5 = reduce_sum.f32 %2\n%6 = add.f32 %4 %5\n%7 = "
+              "store.f32 #2 %6\n",
          "%5: a row program reads products that are not kept"},
-        {HEAD " kept\n%3 = reduce_sum.f32 %2\n%4 = reduce_sum.f32 %3\n%5 = store.f32 #2 %4\n", "%4: a contract kernel reduces along n"},
+        {HEAD " kept\n%3 = reduce_sum.f32 %2\n%4 = reduce_sum.f32 %3\n%5 = store.f32 #2 %4\n",
+         "%4: a contract kernel reduces along n"},
     };
     static ir_kernel k;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -113,8 +135,10 @@ Test(rows, two_programs_meet_in_the_kept_values) {
     ir_kernel_row_program(&k, &row);
     cr_expect(tile.n_buffers == 4 && tile.buffer[3].is_output && row.n_buffers == 4 && !row.buffer[3].is_output);
     cr_expect(row.kind == IR_KERNEL_ROW && row.n_dims == 2 && row.dim[1].role == 'r');
-    cr_expect(tile.inst[3].op == IR_K_INDEX && tile.inst[4].op == IR_K_INDEX && row.inst[0].op == IR_K_INDEX && row.inst[2].op == IR_K_LOAD);
-    cr_expect(ir_kernel_verify(&tile, &error) == FUSOR_OK && ir_kernel_verify(&row, &error) == FUSOR_OK, "%s", error.text);
+    cr_expect(tile.inst[3].op == IR_K_INDEX && tile.inst[4].op == IR_K_INDEX && row.inst[0].op == IR_K_INDEX &&
+              row.inst[2].op == IR_K_LOAD);
+    cr_expect(ir_kernel_verify(&tile, &error) == FUSOR_OK && ir_kernel_verify(&row, &error) == FUSOR_OK, "%s",
+              error.text);
     cr_expect(!ir_kernel_has_rows(&tile) && !ir_kernel_has_rows(&row) && ir_kernel_has_rows(&k));
     ir_launch l;
     int64_t size[3] = {100, 33, 1000}, tune[IR_TUNE_COUNT] = {24, 16};
@@ -138,11 +162,12 @@ static void freed(void *user, void *p, size_t bytes) {
     free(p);
 }
 
-static const char mlp[] =
-    "func @mlp(%x: f32[B, 784], const %w1: f32[784, 512], const %b1: f32[512], const %w2: f32[512, 256], const %b2: f32[256],\n"
-    "          const %w3: f32[256, 10], const %b3: f32[10]) -> (%y: f32[B, 10]) {\n"
-    "  %m1 = matmul(%x, %w1) %a1 = add(%m1, %b1) %h1 = relu(%a1)\n  %m2 = matmul(%h1, %w2) %a2 = add(%m2, %b2) %h2 = relu(%a2)\n"
-    "  %m3 = matmul(%h2, %w3) %a3 = add(%m3, %b3) %y = softmax(%a3)\n  return %y\n}\n";
+static const char mlp[] = "func @mlp(%x: f32[B, 784], const %w1: f32[784, 512], const %b1: f32[512], const %w2: "
+                          "f32[512, 256], const %b2: f32[256],\n"
+                          "          const %w3: f32[256, 10], const %b3: f32[10]) -> (%y: f32[B, 10]) {\n"
+                          "  %m1 = matmul(%x, %w1) %a1 = add(%m1, %b1) %h1 = relu(%a1)\n  %m2 = matmul(%h1, %w2) %a2 = "
+                          "add(%m2, %b2) %h2 = relu(%a2)\n"
+                          "  %m3 = matmul(%h2, %w3) %a3 = add(%m3, %b3) %y = softmax(%a3)\n  return %y\n}\n";
 static const char *const names[6] = {"w1", "b1", "w2", "b2", "w3", "b3"};
 static const int64_t shapes[7][2] = {{784, 512}, {512}, {512, 256}, {256}, {256, 10}, {10}, {128, 784}};
 

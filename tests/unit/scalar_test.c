@@ -6,18 +6,35 @@
 #include <math.h>
 #include <string.h>
 
-static ir_bits f32(float v) { uint32_t b; memcpy(&b, &v, 4); return b; }
-static ir_bits f64(double v) { ir_bits b; memcpy(&b, &v, 8); return b; }
-static float   as_f32(ir_bits b) { uint32_t w = (uint32_t)b; float v; memcpy(&v, &w, 4); return v; }
-static double  as_f64(ir_bits b) { double v; memcpy(&v, &b, 8); return v; }
+static ir_bits f32(float v) {
+    uint32_t b;
+    memcpy(&b, &v, 4);
+    return b;
+}
+static ir_bits f64(double v) {
+    ir_bits b;
+    memcpy(&b, &v, 8);
+    return b;
+}
+static float as_f32(ir_bits b) {
+    uint32_t w = (uint32_t)b;
+    float v;
+    memcpy(&v, &w, 4);
+    return v;
+}
+static double as_f64(ir_bits b) {
+    double v;
+    memcpy(&v, &b, 8);
+    return v;
+}
 
 static float ew32(ir_op op, float x, float y, float z) {
-    ir_bits in[3] = { f32(x), f32(y), f32(z) };
+    ir_bits in[3] = {f32(x), f32(y), f32(z)};
     return as_f32(ir_scalar_ew(op, FUSOR_F32, in, NULL, 0));
 }
 static uint64_t ewi(ir_op op, ir_dtype t, int64_t x, int64_t y, int64_t z) {
     uint64_t mask = ~(uint64_t)0 >> (64 - 8 * ir_dtypes[t].bytes);
-    ir_bits in[3] = { (uint64_t)x & mask, (uint64_t)y & mask, (uint64_t)z & mask };
+    ir_bits in[3] = {(uint64_t)x & mask, (uint64_t)y & mask, (uint64_t)z & mask};
     return ir_scalar_ew(op, t, in, NULL, 0);
 }
 static bool same(float a, float b) { return (a != a && b != b) || f32(a) == f32(b); }
@@ -27,8 +44,11 @@ static bool same(float a, float b) { return (a != a && b != b) || f32(a) == f32(
         float g_ = (got), w_ = (want);                                                                                 \
         cr_expect(same(g_, w_), #got ": %a, expected %a", g_, w_);                                                     \
     } while (0)
-#define EQI(got, want) do { uint64_t g_ = (got), w_ = (uint64_t)(want);                               \
-        cr_expect_eq(g_, w_, #got ": %" PRIx64 ", expected %" PRIx64, g_, w_); } while (0)
+#define EQI(got, want)                                                                                                 \
+    do {                                                                                                               \
+        uint64_t g_ = (got), w_ = (uint64_t)(want);                                                                    \
+        cr_expect_eq(g_, w_, #got ": %" PRIx64 ", expected %" PRIx64, g_, w_);                                         \
+    } while (0)
 
 Test(scalar, special_values_of_float_rows) {
     EQ32(ew32(IR_OP_NEG, 0.0f, 0, 0), -0.0f);
@@ -45,7 +65,7 @@ Test(scalar, special_values_of_float_rows) {
     EQ32(ew32(IR_OP_LOG, 0.0f, 0, 0), -INFINITY);
     EQ32(ew32(IR_OP_EXP, -INFINITY, 0, 0), 0.0f);
     EQ32(ew32(IR_OP_EXP, 89.0f, 0, 0), INFINITY);
-    EQ32(ew32(IR_OP_EXP, -103.0f, 0, 0), 0x1p-149f);        /* subnormals are kept */
+    EQ32(ew32(IR_OP_EXP, -103.0f, 0, 0), 0x1p-149f); /* subnormals are kept */
     EQ32(ew32(IR_OP_MUL, 0x1p-149f, 0.5f, 0), 0.0f);
     EQ32(ew32(IR_OP_ADD, 3.402823466e38f, 3.402823466e38f, 0), INFINITY);
     EQ32(ew32(IR_OP_ROUND, 2.5f, 0, 0), 2.0f);
@@ -58,11 +78,11 @@ Test(scalar, special_values_of_float_rows) {
     EQ32(ew32(IR_OP_HYPOT, INFINITY, NAN, 0), INFINITY);
     EQ32(ew32(IR_OP_COPYSIGN, 1.0f, -0.0f, 0), -1.0f);
     EQ32(ew32(IR_OP_ATAN2, -0.0f, -1.0f, 0), -(float)M_PI);
-    EQI(ir_scalar_ew(IR_OP_ISNAN, FUSOR_F32, (ir_bits[]){ f32(NAN) }, NULL, 0), 1);
-    EQI(ir_scalar_ew(IR_OP_ISINF, FUSOR_F32, (ir_bits[]){ f32(-INFINITY) }, NULL, 0), 1);
-    EQI(ir_scalar_ew(IR_OP_ISFINITE, FUSOR_F32, (ir_bits[]){ f32(NAN) }, NULL, 0), 0);
-    EQI(ir_scalar_ew(IR_OP_NE, FUSOR_F32, (ir_bits[]){ f32(NAN), f32(NAN) }, NULL, 0), 1);
-    EQI(ir_scalar_ew(IR_OP_EQ, FUSOR_F32, (ir_bits[]){ f32(0.0f), f32(-0.0f) }, NULL, 0), 1);
+    EQI(ir_scalar_ew(IR_OP_ISNAN, FUSOR_F32, (ir_bits[]){f32(NAN)}, NULL, 0), 1);
+    EQI(ir_scalar_ew(IR_OP_ISINF, FUSOR_F32, (ir_bits[]){f32(-INFINITY)}, NULL, 0), 1);
+    EQI(ir_scalar_ew(IR_OP_ISFINITE, FUSOR_F32, (ir_bits[]){f32(NAN)}, NULL, 0), 0);
+    EQI(ir_scalar_ew(IR_OP_NE, FUSOR_F32, (ir_bits[]){f32(NAN), f32(NAN)}, NULL, 0), 1);
+    EQI(ir_scalar_ew(IR_OP_EQ, FUSOR_F32, (ir_bits[]){f32(0.0f), f32(-0.0f)}, NULL, 0), 1);
 }
 
 Test(scalar, nan_of_choices) {
@@ -70,13 +90,13 @@ Test(scalar, nan_of_choices) {
     EQ32(ew32(IR_OP_MAXIMUM, 1, NAN, 0), NAN);
     EQ32(ew32(IR_OP_MINIMUM, NAN, 1, 0), NAN);
     EQ32(ew32(IR_OP_MINIMUM, 1, NAN, 0), NAN);
-    EQ32(ew32(IR_OP_MAXIMUM, 0.0f, -0.0f, 0), -0.0f);       /* not greater: b */
+    EQ32(ew32(IR_OP_MAXIMUM, 0.0f, -0.0f, 0), -0.0f); /* not greater: b */
     EQ32(ew32(IR_OP_CLAMP, NAN, 0, 1), NAN);
     EQ32(ew32(IR_OP_CLAMP, 0.5f, NAN, 1), NAN);
     EQ32(ew32(IR_OP_CLAMP, 0.5f, 0, NAN), NAN);
-    EQ32(ew32(IR_OP_CLAMP, 5, 3, 1), 1);                    /* hi wins where lo > hi */
-    EQ32(as_f32(ir_scalar_ew(IR_OP_SELECT, FUSOR_F32, (ir_bits[]){ 1, f32(-0.0f), f32(NAN) }, NULL, 0)), -0.0f);
-    EQ32(as_f32(ir_scalar_ew(IR_OP_SELECT, FUSOR_F32, (ir_bits[]){ 0, f32(-0.0f), f32(NAN) }, NULL, 0)), NAN);
+    EQ32(ew32(IR_OP_CLAMP, 5, 3, 1), 1); /* hi wins where lo > hi */
+    EQ32(as_f32(ir_scalar_ew(IR_OP_SELECT, FUSOR_F32, (ir_bits[]){1, f32(-0.0f), f32(NAN)}, NULL, 0)), -0.0f);
+    EQ32(as_f32(ir_scalar_ew(IR_OP_SELECT, FUSOR_F32, (ir_bits[]){0, f32(-0.0f), f32(NAN)}, NULL, 0)), NAN);
 }
 
 Test(scalar, mod_follows_the_divisor) {
@@ -91,11 +111,11 @@ Test(scalar, mod_follows_the_divisor) {
     EQI(ewi(IR_OP_MOD, FUSOR_I32, -5, 3, 0), 1);
     EQI(ewi(IR_OP_MOD, FUSOR_I32, 5, -3, 0), (uint32_t)-1);
     EQI(ewi(IR_OP_FMOD, FUSOR_I32, -5, 3, 0), (uint32_t)-2);
-    EQI(ewi(IR_OP_MOD, FUSOR_U64, -1, 10, 0), 5);           /* 2^64 - 1 */
+    EQI(ewi(IR_OP_MOD, FUSOR_U64, -1, 10, 0), 5); /* 2^64 - 1 */
 }
 
 Test(scalar, integers_wrap_and_never_trap) {
-    static const ir_dtype signed_types[] = { FUSOR_I8, FUSOR_I16, FUSOR_I32, FUSOR_I64 };
+    static const ir_dtype signed_types[] = {FUSOR_I8, FUSOR_I16, FUSOR_I32, FUSOR_I64};
     for (size_t i = 0; i < 4; i++) {
         ir_dtype t = signed_types[i];
         int w = 8 * ir_dtypes[t].bytes;
@@ -131,48 +151,51 @@ Test(scalar, integers_wrap_and_never_trap) {
     EQI(ewi(IR_OP_BITWISE_NOT, FUSOR_U16, 0, 0, 0), 0xffff);
     EQI(ewi(IR_OP_NOT, FUSOR_BOOL, 1, 0, 0), 0);
     EQI(ewi(IR_OP_XOR, FUSOR_BOOL, 1, 1, 0), 0);
-    EQI(ir_scalar_ew(IR_OP_SELECT, FUSOR_I8, (ir_bits[]){ 1, 0x80, 3 }, NULL, 0), 0x80);
+    EQI(ir_scalar_ew(IR_OP_SELECT, FUSOR_I8, (ir_bits[]){1, 0x80, 3}, NULL, 0), 0x80);
 }
 
 Test(scalar, fma_rounds_once) {
     /* 1 + 2^-24 + 2^-60: through a double it becomes the tie 1 + 2^-24, which would round to 1. */
-    float a = 1 + 0x1p-12f, b = 1 - 0x1p-12f;               /* a * b = 1 - 2^-24 */
+    float a = 1 + 0x1p-12f, b = 1 - 0x1p-12f; /* a * b = 1 - 2^-24 */
     EQ32(ew32(IR_OP_FMA, a, b, 0x1p-60f), fmaf(a, b, 0x1p-60f));
     EQ32(ew32(IR_OP_FMA, 0x1p-30f, 0x1p-30f, 1 + 0x1p-23f), 1 + 0x1p-23f);
     EQ32(ew32(IR_OP_FMA, 0x1.000002p0f, 0x1p-24f, 1.0f), fmaf(0x1.000002p0f, 0x1p-24f, 1.0f));
-    ir_bits x[3] = { f64(1 + 0x1p-27), f64(1 + 0x1p-27), f64(-1 - 0x1p-26) };
+    ir_bits x[3] = {f64(1 + 0x1p-27), f64(1 + 0x1p-27), f64(-1 - 0x1p-26)};
     cr_assert_eq(as_f64(ir_scalar_ew(IR_OP_FMA, FUSOR_F64, x, NULL, 0)), 0x1p-54);
     /* every float sum and product equals the machine's own */
     uint32_t s = 1;
     for (int i = 0; i < 100000; i++) {
         float p, q;
-        s = s * 1664525 + 1013904223; memcpy(&p, &s, 4);
-        s = s * 1664525 + 1013904223; memcpy(&q, &s, 4);
+        s = s * 1664525 + 1013904223;
+        memcpy(&p, &s, 4);
+        s = s * 1664525 + 1013904223;
+        memcpy(&q, &s, 4);
         volatile float sum = p + q, product = p * q, quotient = p / q;
         cr_assert(same(ew32(IR_OP_ADD, p, q, 0), sum) && same(ew32(IR_OP_MUL, p, q, 0), product) &&
-                  same(ew32(IR_OP_DIV, p, q, 0), quotient), "%a, %a", p, q);
+                      same(ew32(IR_OP_DIV, p, q, 0), quotient),
+                  "%a, %a", p, q);
     }
 }
 
 Test(scalar, halves_are_computed_in_f32) {
     /* 1 + 2^-11 (tie of f16) from 1 + 2^-12 + 2^-12 exactly: to even, 1 */
     ir_bits one = ir_f32_to_f16(1), tiny = ir_f32_to_f16(0x1p-11f);
-    EQI(ir_scalar_ew(IR_OP_ADD, FUSOR_F16, (ir_bits[]){ one, tiny }, NULL, 0), one);
-    EQI(ir_scalar_ew(IR_OP_MUL, FUSOR_F16, (ir_bits[]){ ir_f32_to_f16(65504), ir_f32_to_f16(2) }, NULL, 0), 0x7c00);
-    EQI(ir_scalar_ew(IR_OP_NEG, FUSOR_BF16, (ir_bits[]){ 0x3f80 }, NULL, 0), 0xbf80);
-    EQI(ir_scalar_ew(IR_OP_EXP, FUSOR_BF16, (ir_bits[]){ 0 }, NULL, 0), 0x3f80);
-    for (uint32_t h = 0; h < 65536; h++) {                  /* reading and writing halves loses nothing */
+    EQI(ir_scalar_ew(IR_OP_ADD, FUSOR_F16, (ir_bits[]){one, tiny}, NULL, 0), one);
+    EQI(ir_scalar_ew(IR_OP_MUL, FUSOR_F16, (ir_bits[]){ir_f32_to_f16(65504), ir_f32_to_f16(2)}, NULL, 0), 0x7c00);
+    EQI(ir_scalar_ew(IR_OP_NEG, FUSOR_BF16, (ir_bits[]){0x3f80}, NULL, 0), 0xbf80);
+    EQI(ir_scalar_ew(IR_OP_EXP, FUSOR_BF16, (ir_bits[]){0}, NULL, 0), 0x3f80);
+    for (uint32_t h = 0; h < 65536; h++) { /* reading and writing halves loses nothing */
         float v = ir_f16_to_f32((uint16_t)h), u = ir_bf16_to_f32((uint16_t)h);
-        if (v == v) EQI(ir_scalar_ew(IR_OP_SELECT, FUSOR_F16, (ir_bits[]){ 1, h, 0 }, NULL, 0), h);
-        if (u == u) EQI(ir_scalar_ew(IR_OP_SELECT, FUSOR_BF16, (ir_bits[]){ 1, h, 0 }, NULL, 0), h);
+        if (v == v) EQI(ir_scalar_ew(IR_OP_SELECT, FUSOR_F16, (ir_bits[]){1, h, 0}, NULL, 0), h);
+        if (u == u) EQI(ir_scalar_ew(IR_OP_SELECT, FUSOR_BF16, (ir_bits[]){1, h, 0}, NULL, 0), h);
     }
 }
 
 Test(scalar, attributes) {
-    double alpha[2] = { 0.1, 0 };
-    ir_bits x[1] = { f32(-3) };
+    double alpha[2] = {0.1, 0};
+    ir_bits x[1] = {f32(-3)};
     EQ32(as_f32(ir_scalar_ew(IR_OP_LEAKY_RELU, FUSOR_F32, x, alpha, 0)), -3 * 0.1f);
-    double hard[2] = { 0.5, 0.25 };
+    double hard[2] = {0.5, 0.25};
     x[0] = f32(1);
     EQ32(as_f32(ir_scalar_ew(IR_OP_HARD_SIGMOID, FUSOR_F32, x, hard, 0)), 0.75f);
     double v = 1.5, c = 0.7978845608028653559, t = 0.5 * v * (1 + tanh(c * (v + 0.044715 * v * v * v)));

@@ -17,10 +17,10 @@
     } while (0)
 
 enum { T = 7, B = 3, I = 5, H = 9 };
-static const char lstm[] =
-    "func @f(%x: f32[B, I], %h: f32[B, H], %c: f32[B, H], const %w: f32[4*H, I], const %u: f32[4*H, H], const %b: f32[4*H],\n"
-    "        const %d: f32[4*H]) -> (%y: f32[B, H], %s: f32[B, H]) {\n"
-    "  %y, %s = lstm_cell(%x, %h, %c, %w, %u, %b, %d)\n  return %y, %s\n}\n";
+static const char lstm[] = "func @f(%x: f32[B, I], %h: f32[B, H], %c: f32[B, H], const %w: f32[4*H, I], const %u: "
+                           "f32[4*H, H], const %b: f32[4*H],\n"
+                           "        const %d: f32[4*H]) -> (%y: f32[B, H], %s: f32[B, H]) {\n"
+                           "  %y, %s = lstm_cell(%x, %h, %c, %w, %u, %b, %d)\n  return %y, %s\n}\n";
 
 static atomic_int n_allocations;
 static void *counted(void *user, size_t bytes, size_t alignment) {
@@ -55,7 +55,7 @@ static fusor_buffer tensor(float *data, int rank, int64_t a, int64_t b, int64_t 
 
 typedef struct network {
     float x[T][B][I], h[B][H], c[B][H], w[4 * H * I], u[4 * H * H], b[4 * H], d[4 * H];
-    float y[T][B][H], s[T][B][H];       /* of single calls */
+    float y[T][B][H], s[T][B][H]; /* of single calls */
     fusor_executable *exe;
 } network;
 
@@ -73,11 +73,13 @@ static network *new_network(fusor_context *ctx) {
     fusor_executable *plain;
     OK(fusor_compile_text(ctx, lstm, NULL, &plain));
     const char *names[4] = {"w", "u", "b", "d"};
-    fusor_buffer weights[4] = {tensor(n->w, 2, 4 * H, I, 0), tensor(n->u, 2, 4 * H, H, 0), tensor(n->b, 1, 4 * H, 0, 0), tensor(n->d, 1, 4 * H, 0, 0)};
+    fusor_buffer weights[4] = {tensor(n->w, 2, 4 * H, I, 0), tensor(n->u, 2, 4 * H, H, 0), tensor(n->b, 1, 4 * H, 0, 0),
+                               tensor(n->d, 1, 4 * H, 0, 0)};
     OK(fusor_executable_bind(plain, 4, names, weights, &n->exe));
     fusor_executable_free(plain);
     for (int t = 0; t < T; t++) {
-        fusor_buffer in[3] = {tensor(n->x[t][0], 2, B, I, 0), tensor(t ? n->y[t - 1][0] : n->h[0], 2, B, H, 0), tensor(t ? n->s[t - 1][0] : n->c[0], 2, B, H, 0)};
+        fusor_buffer in[3] = {tensor(n->x[t][0], 2, B, I, 0), tensor(t ? n->y[t - 1][0] : n->h[0], 2, B, H, 0),
+                              tensor(t ? n->s[t - 1][0] : n->c[0], 2, B, H, 0)};
         fusor_buffer out[2] = {tensor(n->y[t][0], 2, B, H, 0), tensor(n->s[t][0], 2, B, H, 0)};
         OK(fusor_executable_call(n->exe, 3, in, 2, out));
     }
@@ -91,7 +93,10 @@ static void free_network(network *n) {
 
 /* Two products and what becomes of the gates; the second product of an rnn adds the first and goes on. */
 Test(sequence, a_cell_is_two_contractions_and_one_kernel_at_most) {
-    static const struct { const char *call; int gates, results, kernels; } cells[] = {
+    static const struct {
+        const char *call;
+        int gates, results, kernels;
+    } cells[] = {
         {"%y = rnn_cell(%x, %h, %w, %u, %b, %d)", 1, 1, 2},
         {"%y = rnn_cell(%x, %h, %w, %u, activation=relu)", 1, 1, 2},
         {"%y, %s = lstm_cell(%x, %h, %c, %w, %u, %b, %d)", 4, 2, 3},
@@ -104,8 +109,10 @@ Test(sequence, a_cell_is_two_contractions_and_one_kernel_at_most) {
         const int g = cells[i].gates;
         fusor_executable *exe;
         snprintf(text, sizeof text,
-                 "func @f(%%x: f32[B, I], %%h: f32[B, H], %%c: f32[B, H], %%w: f32[%d*H, I], %%u: f32[%d*H, H], %%b: f32[%d*H], %%d: f32[%d*H]) -> "
-                 "(%%y: f32[B, H]%s) {\n  %s\n  return %%y%s\n}\n", g, g, g, g, cells[i].results == 2 ? ", %s: f32[B, H]" : "", cells[i].call,
+                 "func @f(%%x: f32[B, I], %%h: f32[B, H], %%c: f32[B, H], %%w: f32[%d*H, I], %%u: f32[%d*H, H], %%b: "
+                 "f32[%d*H], %%d: f32[%d*H]) -> "
+                 "(%%y: f32[B, H]%s) {\n  %s\n  return %%y%s\n}\n",
+                 g, g, g, g, cells[i].results == 2 ? ", %s: f32[B, H]" : "", cells[i].call,
                  cells[i].results == 2 ? ", %s" : "");
         OK(fusor_compile_text(ctx, text, NULL, &exe));
         OK(fusor_explain_json(exe, &plan));
@@ -139,7 +146,8 @@ Test(sequence, has_the_bits_of_single_calls) {
         /* memory for all steps of what is given none; more steps than that were prepared for in another call */
         fusor_buffer made[2] = {{0}};
         OK(fusor_executable_scan(n->exe, T, 2, states, 3, in, 2, made));
-        for (int r = 0; r < 2; r++) cr_assert(made[r].rank == 3 && made[r].shape[0] == T && made[r].shape[1] == B && made[r].shape[2] == H);
+        for (int r = 0; r < 2; r++)
+            cr_assert(made[r].rank == 3 && made[r].shape[0] == T && made[r].shape[1] == B && made[r].shape[2] == H);
         cr_assert_eq(memcmp(made[0].data, n->y, sizeof n->y), 0);
         cr_assert_eq(memcmp(made[1].data, n->s, sizeof n->s), 0);
         fusor_buffer_free(ctx, &made[0]);
@@ -184,7 +192,8 @@ Test(sequence, goes_on_from_the_state_it_left) {
     memcpy(c, n->c, sizeof c);
     static const int pieces[] = {2, 0, 1, 3, 1};
     for (int i = 0, t = 0; i < 5; t += pieces[i++]) {
-        fusor_buffer in[3] = {tensor(t < T ? n->x[t][0] : NULL, 3, pieces[i], B, I), tensor(h[0], 2, B, H, 0), tensor(c[0], 2, B, H, 0)};
+        fusor_buffer in[3] = {tensor(t < T ? n->x[t][0] : NULL, 3, pieces[i], B, I), tensor(h[0], 2, B, H, 0),
+                              tensor(c[0], 2, B, H, 0)};
         fusor_buffer out[2] = {tensor(h[0], 2, B, H, 0), tensor(c[0], 2, B, H, 0)};
         OK(fusor_executable_scan(n->exe, pieces[i], 2, states, 3, in, 2, out));
         memcpy(y[t + pieces[i] - 1], h, sizeof h);
@@ -198,10 +207,16 @@ Test(sequence, goes_on_from_the_state_it_left) {
 Test(sequence, runs_backwards) {
     fusor_context *ctx = new_context(1);
     fusor_executable *exe;
-    OK(fusor_compile_text(ctx, "func @f(%x: f32[], %a: f32[]) -> (%y: f32[]) {\n  %h = mul(%a, 0.5)\n  %y = add(%h, %x)\n  return %y\n}\n", NULL, &exe));
+    OK(fusor_compile_text(
+        ctx,
+        "func @f(%x: f32[], %a: f32[]) -> (%y: f32[]) {\n  %h = mul(%a, 0.5)\n  %y = add(%h, %x)\n  return %y\n}\n",
+        NULL, &exe));
     float x[4] = {1, 2, 3, 4}, a = 8, y[4];
-    fusor_buffer in[2] = {{.data = &x[3], .dtype = FUSOR_F32, .rank = 1, .shape = {4}, .stride = {-1}, .flags = FUSOR_STRIDED}, {.data = &a, .dtype = FUSOR_F32}};
-    fusor_buffer out[1] = {{.data = &y[3], .dtype = FUSOR_F32, .rank = 1, .shape = {4}, .stride = {-1}, .flags = FUSOR_STRIDED}};
+    fusor_buffer in[2] = {
+        {.data = &x[3], .dtype = FUSOR_F32, .rank = 1, .shape = {4}, .stride = {-1}, .flags = FUSOR_STRIDED},
+        {.data = &a, .dtype = FUSOR_F32}};
+    fusor_buffer out[1] = {
+        {.data = &y[3], .dtype = FUSOR_F32, .rank = 1, .shape = {4}, .stride = {-1}, .flags = FUSOR_STRIDED}};
     OK(fusor_executable_scan(exe, 4, 1, (fusor_carry[]){{1, 0}}, 2, in, 1, out));
     cr_assert(y[3] == 8 && y[2] == 7 && y[1] == 5.5f && y[0] == 3.75f);
     /* without a carry each step starts from the same value */
@@ -215,11 +230,15 @@ Test(sequence, runs_backwards) {
 Test(sequence, writes_over_parameters) {
     fusor_context *ctx = new_context(1);
     fusor_executable *exe;
-    OK(fusor_compile_text(ctx, "func @f(%x: f32[N], %a: f32[N], %m: bool[N]) -> (%s: f32[N] alias %a, %o: bool[N], %z: f32[N]) {\n"
-                               "  %v = select(%m, %x, 0)\n  %s = add(%a, %v)\n  %g = gt(%s, 2)\n  %o = not(%g)\n  return %s, %o, %x\n}\n", NULL, &exe));
+    OK(fusor_compile_text(
+        ctx,
+        "func @f(%x: f32[N], %a: f32[N], %m: bool[N]) -> (%s: f32[N] alias %a, %o: bool[N], %z: f32[N]) {\n"
+        "  %v = select(%m, %x, 0)\n  %s = add(%a, %v)\n  %g = gt(%s, 2)\n  %o = not(%g)\n  return %s, %o, %x\n}\n",
+        NULL, &exe));
     float x[3][2] = {{1, 5}, {2, 6}, {3, 7}}, a[2] = {0, 0}, z[3][2];
     uint8_t m[2] = {7, 1}, o[3][2];
-    fusor_buffer in[3] = {tensor(x[0], 2, 3, 2, 0), tensor(a, 1, 2, 0, 0), {.data = m, .dtype = FUSOR_BOOL, .rank = 1, .shape = {2}}};
+    fusor_buffer in[3] = {
+        tensor(x[0], 2, 3, 2, 0), tensor(a, 1, 2, 0, 0), {.data = m, .dtype = FUSOR_BOOL, .rank = 1, .shape = {2}}};
     fusor_buffer out[3] = {{0}, {.data = o, .dtype = FUSOR_BOOL, .rank = 2, .shape = {3, 2}}, tensor(z[0], 2, 3, 2, 0)};
     OK(fusor_executable_scan(exe, 3, 2, (fusor_carry[]){{2, 1}, {1, 0}}, 3, in, 3, out));
     cr_assert(out[0].data == a && a[0] == 3 && a[1] == 5, "%g %g", (double)a[0], (double)a[1]);
@@ -241,7 +260,7 @@ Test(sequence, allocates_nothing_in_a_step) {
         OK(fusor_call_run(call));
         int before = atomic_load(&n_allocations);
         cr_assert_gt(before, 0);
-        fu_malloc_fail_at(1);       /* the library's own memory: none is asked for */
+        fu_malloc_fail_at(1); /* the library's own memory: none is asked for */
         for (int i = 0; i < 10; i++) OK(fusor_call_run(call));
         fu_malloc_fail_at(0);
         cr_assert_eq(atomic_load(&n_allocations), before);
@@ -265,9 +284,11 @@ Test(sequence, refuses_what_does_not_fit) {
     FAILS(SCAN(T, 2, ((fusor_carry[]){{1, 0}, {1, 1}})), FUSOR_ERROR_ARGUMENT, "%h is given a state twice");
     FAILS(SCAN(T, 1, ((fusor_carry[]){{0, 0}})), FUSOR_ERROR_SHAPE, "input %x is a state");
     FAILS(fusor_executable_scan(n->exe, T, 2, states, 2, in, 2, out), FUSOR_ERROR_ARGUMENT, "takes 3 inputs; 2 given");
-    FAILS(fusor_executable_scan(n->exe, T, 2, states, 3, in, 1, out), FUSOR_ERROR_ARGUMENT, "gives 2 results; 1 outputs");
+    FAILS(fusor_executable_scan(n->exe, T, 2, states, 3, in, 1, out), FUSOR_ERROR_ARGUMENT,
+          "gives 2 results; 1 outputs");
     fusor_call *call;
-    FAILS(fusor_executable_prepare_scan(n->exe, T, 2, states, 3, in, 2, out, NULL), FUSOR_ERROR_ARGUMENT, "must not be NULL");
+    FAILS(fusor_executable_prepare_scan(n->exe, T, 2, states, 3, in, 2, out, NULL), FUSOR_ERROR_ARGUMENT,
+          "must not be NULL");
     in[0].dtype = 77;
     FAILS(SCAN(T, 2, states), FUSOR_ERROR_TYPE, "input %x is no dtype");
     in[0].dtype = FUSOR_F32;
@@ -298,12 +319,16 @@ Test(sequence, refuses_what_does_not_fit) {
     free_network(n);
 
     fusor_executable *exe;
-    OK(fusor_compile_text(ctx, "func @f(%x: f32[N], %a: f32[N], %b: f32[M]) -> (%s: f32[N] alias %a, %r: f32[M], %i: i32[N]) {\n"
-                               "  %s = add(%a, %x)\n  %r = neg(%b)\n  %i = cast(%x, i32)\n  return %s, %r, %i\n}\n", NULL, &exe));
+    OK(fusor_compile_text(
+        ctx,
+        "func @f(%x: f32[N], %a: f32[N], %b: f32[M]) -> (%s: f32[N] alias %a, %r: f32[M], %i: i32[N]) {\n"
+        "  %s = add(%a, %x)\n  %r = neg(%b)\n  %i = cast(%x, i32)\n  return %s, %r, %i\n}\n",
+        NULL, &exe));
     float data[5][4] = {{0}};
     int32_t whole[4];
     fusor_buffer from[3] = {tensor(data[0], 1, 3, 0, 0), tensor(data[1], 1, 3, 0, 0), tensor(data[2], 1, 2, 0, 0)};
-    fusor_buffer to[3] = {{0}, tensor(data[3], 1, 2, 0, 0), {.data = whole, .dtype = FUSOR_I32, .rank = 1, .shape = {3}}};
+    fusor_buffer to[3] = {
+        {0}, tensor(data[3], 1, 2, 0, 0), {.data = whole, .dtype = FUSOR_I32, .rank = 1, .shape = {3}}};
 #define OVER(...) fusor_executable_scan(exe, 2, 1, (fusor_carry[]){__VA_ARGS__}, 3, from, 3, to)
     FAILS(OVER({1, 1}), FUSOR_ERROR_ARGUMENT, "%s is written over %a");
     FAILS(OVER({0, 0}), FUSOR_ERROR_ARGUMENT, "%s is written over %a");

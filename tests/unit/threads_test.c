@@ -48,7 +48,11 @@ Test(threads, every_tile_once) {
         for (size_t n = 0; n < sizeof tiles / sizeof *tiles; n++) check_all(threads[t], tiles[n], NULL);
 }
 
-typedef struct meeting { pthread_mutex_t lock; pthread_cond_t all; int here, want; } meeting;
+typedef struct meeting {
+    pthread_mutex_t lock;
+    pthread_cond_t all;
+    int here, want;
+} meeting;
 /* Ends only when `want` workers are inside at once. */
 static void meet(void *user, int worker, int64_t begin, int64_t end) {
     (void)worker, (void)begin, (void)end;
@@ -66,8 +70,15 @@ Test(threads, a_large_request_is_really_used, .timeout = 120) {
     cr_assert_eq(m.here, RT_MAX_THREADS);
 }
 
-typedef struct steps { atomic_int done[4]; atomic_int wrong; int n; } steps;
-typedef struct step { steps *all; int number; } step;
+typedef struct steps {
+    atomic_int done[4];
+    atomic_int wrong;
+    int n;
+} steps;
+typedef struct step {
+    steps *all;
+    int number;
+} step;
 static void run_step(void *user, int worker, int64_t begin, int64_t end) {
     (void)worker;
     step *s = user;

@@ -69,8 +69,10 @@ Test(tune, a_map_without_dims) {
 }
 
 Test(tune, reduce_and_row_rules) {
-    static const struct { ir_kernel_kind kind; const char *roles; } forms[] = {
-        {IR_KERNEL_REDUCE, "pr"}, {IR_KERNEL_REDUCE, "rr"}, {IR_KERNEL_REDUCE, "rv"}, {IR_KERNEL_ROW, "pr"}};
+    static const struct {
+        ir_kernel_kind kind;
+        const char *roles;
+    } forms[] = {{IR_KERNEL_REDUCE, "pr"}, {IR_KERNEL_REDUCE, "rr"}, {IR_KERNEL_REDUCE, "rv"}, {IR_KERNEL_ROW, "pr"}};
     for (int f = 0; f < 4; f++) {
         ir_kernel k = kernel(forms[f].kind, forms[f].roles);
         for (int a = 0; a < N_SIZES - 1; a++)

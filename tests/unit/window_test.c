@@ -17,7 +17,8 @@ static made plan_of(const char *body) {
     ir_graph *g;
     ir_plan *plan;
     made n = {0};
-    snprintf(text, sizeof text, "func @f(%%x: f32[N, C, 24, 40], %%b: f32[C, 1, 1]) -> f32[?, ?, ?, ?] { %s return %%r }", body);
+    snprintf(text, sizeof text,
+             "func @f(%%x: f32[N, C, 24, 40], %%b: f32[C, 1, 1]) -> f32[?, ?, ?, ?] { %s return %%r }", body);
     cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
                   ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
                   ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
@@ -35,7 +36,8 @@ static made plan_of(const char *body) {
 #define KERNELS(n, body)                                                                                               \
     do {                                                                                                               \
         const made is = plan_of(body);                                                                                 \
-        cr_expect(is.kernels == (n) && is.others == 0, "%s: %d kernels and %d other steps", body, is.kernels, is.others); \
+        cr_expect(is.kernels == (n) && is.others == 0, "%s: %d kernels and %d other steps", body, is.kernels,          \
+                  is.others);                                                                                          \
         cr_expect(is.reads <= 24, "%s: a kernel of %d inputs", body, is.reads);                                        \
     } while (0)
 
