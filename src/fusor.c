@@ -5,8 +5,8 @@
  *   ir_flatten       calls inlined                src/ir/flatten.c
  *   ir_run_passes    normalized graph             src/ir/pass.c: expand, fold, simplify, cse, dce
  *   ir_plan_make     kernels and buffers          src/ir/plan.c, plan_build.c
- *   rt_exec_new      every kernel found or made   src/rt/exec.c -> cache.c -> loader.c; on a miss module.c ->
- * src/jit/codegen.c rt_exec_call     run                          src/rt/exec.c -> threads.c
+ *   rt_exec_new      every kernel found or made   src/rt/exec.c -> cache.c -> loader.c; on a miss module.c -> src/jit/codegen.c
+ *   rt_exec_call     run                          src/rt/exec.c -> threads.c
  */
 #include "context.h"
 #include "dump.h"
@@ -20,8 +20,7 @@
 _Static_assert(sizeof(rt_tensor) == sizeof(ref_tensor) && offsetof(rt_tensor, data) == offsetof(ref_tensor, data),
                "one layout");
 
-/* The module in the plan's own arena: the plan keeps names and places, and outlives the module that it was made from.
- */
+/* The module in the plan's own arena: the plan keeps names and places, and outlives the module that it was made from. */
 static ir_module *copy_module(fu_arena *arena, fu_error *e, const ir_module *from) {
     ir_module *to = FU_NEW(arena, ir_module);
     const fu_source *source = &from->source;
@@ -129,8 +128,7 @@ static fusor_status reference_node(const ir_graph *g, fu_error *e, const ir_node
     return ref_eval_node(g, e, n, (const ref_tensor *)in, (ref_tensor *)out, symbols);
 }
 
-/* Where kernels cannot be had (no module, no executable memory, or a miss that may not compile) the reference evaluator
- * serves. */
+/* Where kernels cannot be had (no module, no executable memory, or a miss that may not compile) the reference evaluator serves. */
 static bool falls_back(const fusor_context *ctx, fusor_status status) {
     return status == FUSOR_ERROR_UNSUPPORTED || (status == FUSOR_ERROR_MISS && (ctx->flags & FUSOR_REFERENCE_ON_MISS));
 }
@@ -143,9 +141,8 @@ static bool is_held(rt_cache *cache, const ir_plan *p, bool in_tiers_only) {
     return true;
 }
 
-/* A program that a read-only tier (a bundle that was shipped) holds for a lower target only is taken from there, before
- * anything is compiled: all of it from one target, a level with or without what the host has beside it. Not where
- * somebody named the target. */
+/* A program that a read-only tier (a bundle that was shipped) holds for a lower target only is taken from there, before anything is
+ * compiled: all of it from one target, a level with or without what the host has beside it. Not where somebody named the target. */
 static void choose_held_target(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **plan) {
     ir_plan_options options = (*plan)->options;
     if (r->target || r->ctx->is_level_given || options.reference || !rt_cache_has_tiers(r->ctx->cache) ||

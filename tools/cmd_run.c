@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cmd_run.c: fusor run. Binds the inputs, compiles, calls; then whichever were asked for: check, timing, files,
- * summary. */
+/* cmd_run.c: fusor run. Binds the inputs, compiles, calls; then whichever were asked for: check, timing, files, summary. */
 #include "inputs.h"
 #include "limits.h"
 #include "ref/bounds.h"
@@ -129,8 +128,7 @@ static int context_error(run *r, fusor_status status) {
     return tool_fail(r->t, &e);
 }
 
-/* What looks at the fused kernels, or at compiling, waits for them; so does who asked for a certain use of the cache.
- */
+/* What looks at the fused kernels, or at compiling, waits for them; so does who asked for a certain use of the cache. */
 static start_mode start_of(const run *r) {
     const tool *t = r->t;
     if (t->wait || t->time) return START_NEVER;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* manual.c: the pages of reference.c that follow from commands.def and options.def: "man-run" is fusor-run.1 (and so on
- * for the subcommands that have no page written by hand), "zsh" a completion, "bash-words" a region of the other. */
+/* manual.c: the pages of reference.c that follow from commands.def and options.def: "man-run" is fusor-run.1 (and so on for the
+ * subcommands that have no page written by hand), "zsh" a completion, "bash-words" a region of the other. */
 #include "manual.h"
 #include <stdint.h>
 #include <stdio.h>

@@ -208,8 +208,7 @@ static bool fail_operator(builder *b, const ast_stmt *s) {
 
 typedef fu_vec(ir_operand) operands;
 
-/* Positional arguments. text: the attribute that the string before them is; NULL: none. *to: the type argument.
- * *poisoned: some operand has no node. */
+/* Positional arguments. text: the attribute that the string before them is; NULL: none. *to: the type argument. *poisoned: some operand has no node. */
 static bool build_operands(builder *b, const ast_stmt *s, const char *label, bool takes_type, ir_attr *text,
                            operands *out, ir_dtype *to, bool *poisoned) {
     ast *m = b->m;

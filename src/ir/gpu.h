@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_GPU_H
 #define IR_GPU_H
-/* GPU kernels: what generated code and its launch agree on. A kernel has one parameter: words of 8 bytes, by value. One
- * thread computes one element, or four adjacent ones (map); a block of IR_GPU_THREADS threads, or one warp of it, a row
- * (reduce, row). The order of a reduction depends on the description and the sizes alone. */
+/* GPU kernels: what generated code and its launch agree on. A kernel has one parameter: words of 8 bytes, by value. One thread
+ * computes one element, or four adjacent ones (map); a block of IR_GPU_THREADS threads, or one warp of it, a row (reduce, row).
+ * The order of a reduction depends on the description and the sizes alone. */
 #include "ir/kernel.h"
 
 enum {

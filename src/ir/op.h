@@ -61,11 +61,10 @@ typedef enum ir_attr_type {
     IR_ATTR_SIZE /* one dimexpr, as a list of one */,
     IR_ATTR_DTYPE,
     IR_ATTR_ENUM /* words: index of the word */,
-    IR_ATTR_TEXT /* a string, as a list of its bytes; written as the first argument. integer: its place, line << 32 |
-                    column */
+    IR_ATTR_TEXT /* a string, as a list of its bytes; written as the first argument. integer: its place, line << 32 | column */
     ,
     IR_ATTR_SCALAR /* an operand that is written as an attribute: value=0.5, value=%v. It comes after the positional
-                      operands, a row has at most one, and in a node it is an operand, never set here */
+                                   operands, a row has at most one, and in a node it is an operand, never set here */
 } ir_attr_type;
 typedef struct ir_attr_info {
     const char *name;
@@ -99,8 +98,7 @@ typedef struct ir_op_info {
 enum { IR_ANY_NUMBER = UINT8_MAX };
 extern const ir_op_info ir_ops[IR_OP_COUNT];
 
-/* The fast tier's bound for f32 and where there is another version than the precise one (fast.def); levels NULL:
- * nowhere. */
+/* The fast tier's bound for f32 and where there is another version than the precise one (fast.def); levels NULL: nowhere. */
 typedef struct ir_fast_info {
     const char *levels;
     double ulp, abs;

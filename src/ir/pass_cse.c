@@ -29,9 +29,9 @@ static uint32_t root(uint32_t *group, uint32_t x) {
 
 static uint64_t mix(uint64_t h, uint64_t v) { return fu_hash(&v, sizeof v, h); }
 
-/* What becomes an argument of a kernel must not decide the order of operands: the same chain over other sizes, under
- * other names of sizes, or with other numbers in it, is the same kernel. Of sizes, only those that may be baked into
- * its description count (ir/kernel.h); literals and attributes that are numbers do not. */
+/* What becomes an argument of a kernel must not decide the order of operands: the same chain over other sizes, under other names
+ * of sizes, or with other numbers in it, is the same kernel. Of sizes, only those that may be baked into its description count
+ * (ir/kernel.h); literals and attributes that are numbers do not. */
 static uint64_t size_class(const ir_sizes *s, ir_size x) {
     int64_t v;
     return ir_size_is_const(s, x, &v) && v >= 0 && v <= IR_BAKE_MAX ? (uint64_t)v : UINT64_MAX;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* pass_expand_conv.c: convolutions as matrix products and movement, in the type that sums are made in.
  *
- *   conv            of floats, with a stride of 1 or 2 along the last axis: of the padded operand, in one kernel
- * (plan_window.c) other conv      for each place of the kernel, weights [O, C] @ the strided slice of the padded
- * operand [N, C, positions]; added up depthwise       (one channel a group) the same with products element by element
- *   conv_transpose  weights [C, O * places] transposed @ operand [N, C, positions], once; then the part of each place,
- * zeros between its elements, where it lies in the result; added up
+ *   conv            of floats, with a stride of 1 or 2 along the last axis: of the padded operand, in one kernel (plan_window.c)
+ *   other conv      for each place of the kernel, weights [O, C] @ the strided slice of the padded operand [N, C, positions]; added up
+ *   depthwise       (one channel a group) the same with products element by element
+ *   conv_transpose  weights [C, O * places] transposed @ operand [N, C, positions], once; then the part of each place, zeros between
+ *                   its elements, where it lies in the result; added up
  *
- * Groups are a batch axis. A kernel of more than MAX_PLACES, or of sizes that have names, stays one operator, for the
- * reference. */
+ * Groups are a batch axis. A kernel of more than MAX_PLACES, or of sizes that have names, stays one operator, for the reference. */
 #include "ir/expand.h"
 #include "ir/window.h"
 #include <string.h>
@@ -125,8 +124,7 @@ static ir_id met(const conv *v, ir_id x, const int64_t *place) {
     return part;
 }
 
-/* Products in the type of sums: floats, and 8-bit operands of one type in i32, are so as they are; other integers in
- * i64. */
+/* Products in the type of sums: floats, and 8-bit operands of one type in i32, are so as they are; other integers in i64. */
 static ir_id product(const conv *v, ir_id a, ir_id b, bool is_transposed) {
     const ir_attr attr[3] = {/* ORDER attrs_MATMUL: transpose_a, transpose_b, dtype */
                              {.is_set = is_transposed, .integer = is_transposed},

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* plan.c: which values become which kernel.
  *
- * Nodes are visited in order. A contraction or reduction opens a cluster (a reduction joins one over the same space
- * where it can); an element-wise node joins the latest cluster it depends on when its space fits, else it floats and is
- * recomputed where it is used, unless that would cost more than storing it. A cluster depends only on clusters of
- * smaller number, so the plan has no cycles. Cost: O(nodes * rank), and O(nodes) for each node that nears a limit. */
+ * Nodes are visited in order. A contraction or reduction opens a cluster (a reduction joins one over the same space where
+ * it can); an element-wise node joins the latest cluster it depends on when its space fits, else it floats and is
+ * recomputed where it is used, unless that would cost more than storing it. A cluster depends only on clusters of smaller
+ * number, so the plan has no cycles. Cost: O(nodes * rank), and O(nodes) for each node that nears a limit. */
 #include "ir/plan_internal.h"
 #include "ir/window.h"
 
@@ -152,8 +152,8 @@ static void store_floating(planner *p, ir_id id, ir_reason reason) {
     p->info[id].reason = reason;
 }
 
-/* Size of the floating subtree under id, up to a limit. A value behind two movements is computed twice, at two places:
- * so a node counts once for each path of movements that leads to it. */
+/* Size of the floating subtree under id, up to a limit. A value behind two movements is computed twice, at two places: so a node
+ * counts once for each path of movements that leads to it. */
 typedef struct subtree {
     int n, leaves;
     bool is_costly;
@@ -387,8 +387,7 @@ static bool small_constant_space(const planner *p, const ir_node *x) {
     return true;
 }
 
-/* A matrix times a vector (pass_expand_matvec.c): the vector is read once for each row, so a costly one is computed
- * before. */
+/* A matrix times a vector (pass_expand_matvec.c): the vector is read once for each row, so a costly one is computed before. */
 static void store_costly_vector(planner *p, const ir_node *sum) {
     const ir_id id = sum->in[0];
     const ir_node *x = ir_at(p->g, id);
@@ -506,8 +505,8 @@ static void place_window(planner *p, ir_id id) {
 }
 
 /* ---- attention ---- */
-/* A kernel of its own over its result, with what is element-wise before and after it. Keys and values are evaluated
- * once for each tile of queries: what is costly comes from memory. */
+/* A kernel of its own over its result, with what is element-wise before and after it. Keys and values are evaluated once for each
+ * tile of queries: what is costly comes from memory. */
 static void place_attention(planner *p, ir_id id) {
     const ir_node *n = ir_at(p->g, id);
     for (int i = 0; i < n->n_in; i++) {
@@ -527,8 +526,7 @@ static void place_attention(planner *p, ir_id id) {
 }
 
 /* ---- running sums and products ---- */
-/* A kernel of its own, with what is element-wise before and after it. Its order depends on the form alone, as a
- * reduction's. */
+/* A kernel of its own, with what is element-wise before and after it. Its order depends on the form alone, as a reduction's. */
 static void place_scan(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id);
     const ir_node *x = ir_at(p->g, n->in[0]);
@@ -558,8 +556,7 @@ static void place_reference(planner *p, ir_id id) {
 }
 
 /* ---- values that windows read ---- */
-/* Slices of one composite that read a value, or it padded: a window is as many slices as it has places
- * (pass_expand_window.c). */
+/* Slices of one composite that read a value, or it padded: a window is as many slices as it has places (pass_expand_window.c). */
 static void count_taps(planner *p) {
     const ir_graph *g = p->g;
     uint32_t *group = FU_NEW_N(p->arena, uint32_t, g->nodes.n);
@@ -583,8 +580,8 @@ static void count_taps(planner *p) {
     }
 }
 
-/* Is it better in memory before windows read it? Those that overlap would compute it once for each of their places; and
- * one kernel has no room for all that lies under them. */
+/* Is it better in memory before windows read it? Those that overlap would compute it once for each of their places; and one kernel
+ * has no room for all that lies under them. */
 static bool is_stored_for_windows(const planner *p, ir_id id, const subtree *s) {
     const node_info *v = &p->info[id];
     if (v->taps < 2) return false;
@@ -614,8 +611,7 @@ static void place_elementwise(planner *p, ir_id id) {
     else if (!is_view(n) && is_stored_for_windows(p, id, &s)) store_floating(p, id, IR_REASON_RECOMPUTE);
 }
 
-/* Padding, concatenation and gathers float, like element-wise values: the kernels that read them compute where to read.
- */
+/* Padding, concatenation and gathers float, like element-wise values: the kernels that read them compute where to read. */
 static void place_move(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id);
     for (int i = 0; i < n->n_in; i++) needs_memory(p, n->in[i], IR_REASON_DIFFERENT_SPACE);
@@ -697,8 +693,8 @@ static void mark_unfused(planner *p) {
     }
 }
 
-/* A floating value that several clusters would recompute is stored where that moves fewer bytes or saves a costly
- * function. readers[id]: number of clusters and results that read it (directly or through floating consumers). */
+/* A floating value that several clusters would recompute is stored where that moves fewer bytes or saves a costly function.
+ * readers[id]: number of clusters and results that read it (directly or through floating consumers). */
 static void store_shared(planner *p) {
     uint32_t n = p->g->nodes.n;
     int *reader =
@@ -730,8 +726,8 @@ static void store_shared(planner *p) {
     }
 }
 
-/* A floating value may have been stored (as the indices of a gather, say) after its other consumers were placed: they
- * wait for it too, or a result among them would share a kernel with what the store reads. */
+/* A floating value may have been stored (as the indices of a gather, say) after its other consumers were placed: they wait for it
+ * too, or a result among them would share a kernel with what the store reads. */
 static void refresh_avail(planner *p) {
     for (ir_id id = 1; id < p->g->nodes.n; id++) {
         node_info *v = &p->info[id];

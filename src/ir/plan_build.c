@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* plan_build.c: one cluster becomes one step: its scalar program, the access maps of its buffers, its dims.
  *
- * value(id, chain) emits the instruction for element `id[chain^-1(kernel index)]`. A chain is the list of index maps
- * (views, broadcasts) between a floating node and the cluster's space; at a leaf the leaf's contiguous strides are
- * pushed through it and come out as one stride for each cluster dim. */
+ * value(id, chain) emits the instruction for element `id[chain^-1(kernel index)]`. A chain is the list of index maps (views,
+ * broadcasts) between a floating node and the cluster's space; at a leaf the leaf's contiguous strides are pushed through it
+ * and come out as one stride for each cluster dim. */
 #include "ir/plan_builder.h"
 
 const chain *builder_chain(builder *b, const chain *c) {
@@ -33,8 +33,8 @@ static const chain *operand_chain(builder *b, const chain *at, const ir_node *n,
     return builder_chain(b, &c);
 }
 
-/* The stride of the dim before one of size dim that has stride run. A size of 0 counts as 1, or a row of no elements
- * would have stride 0, which means that nothing varies along it. */
+/* The stride of the dim before one of size dim that has stride run. A size of 0 counts as 1, or a row of no elements would
+ * have stride 0, which means that nothing varies along it. */
 static ir_size next_run(ir_sizes *sz, ir_size run, ir_size dim) {
     return ir_size_is(sz, dim, 0) ? run : ir_size_mul(sz, run, dim);
 }
@@ -227,8 +227,8 @@ void builder_note(builder *b, ir_id id) {
     fu_push(b->p->arena, &b->ops, id);
 }
 
-/* The row-major number of the element of node n at this chain, as i64: a sum over the kernel's dims, which are known
- * last. Until then an INDEX of no dim stands for it (PLACE + number). */
+/* The row-major number of the element of node n at this chain, as i64: a sum over the kernel's dims, which are known last. Until
+ * then an INDEX of no dim stands for it (PLACE + number). */
 enum { PLACE = 1000 };
 static uint16_t element_number(builder *b, const ir_node *n, const chain *at) {
     ir_size strides[MAX_SPACE];
@@ -421,8 +421,8 @@ static bool mergeable(builder *b, const int *order, int d) {
     return true;
 }
 
-/* MAP: the dim along which inputs are contiguous that have the last dim's elements apart; -1: there is none. Where the
- * last dim is short, or that one is, blocks of both are no use. */
+/* MAP: the dim along which inputs are contiguous that have the last dim's elements apart; -1: there is none. Where the last dim is
+ * short, or that one is, blocks of both are no use. */
 static int transposed_dim(builder *b) {
     const ir_sizes *sz = b->p->g->sizes;
     int last = b->space - 1, found = -1;
@@ -494,8 +494,7 @@ static void make_places(builder *b, const int *order) {
     }
 }
 
-/* Column form of a scan: the first of the dims from which on memory runs on to the column in every buffer; they are
- * walked as one. */
+/* Column form of a scan: the first of the dims from which on memory runs on to the column in every buffer; they are walked as one. */
 static int first_column(builder *b, const cluster *c) {
     int first = c->column;
     for (int d = c->column - 1; d > c->scanned; d--) {
@@ -603,8 +602,8 @@ static void order_dims(builder *b, ir_step *st) {
     make_places(b, order);
 }
 
-/* Values of a pass that a later pass reads again are kept where a function makes them costly. (A row program's of the
- * first pass are read from the kept rows of the contraction.) */
+/* Values of a pass that a later pass reads again are kept where a function makes them costly. (A row program's of the first pass are
+ * read from the kept rows of the contraction.) */
 static void mark_kept(ir_kernel *k) {
     uint32_t r = 0;
     for (int d = 0; d < k->n_dims; d++)
@@ -691,9 +690,8 @@ static void add_store(builder *b, ir_id id, uint16_t inst, int buffer) {
     builder_inst(b, st);
 }
 
-/* A scatter: its result is a copy of operand 0 by the step before, and each update is stored where its index says,
- * combined with what is there by then. Lines along other axes are independent; in one, updates come one after the
- * other. */
+/* A scatter: its result is a copy of operand 0 by the step before, and each update is stored where its index says, combined with
+ * what is there by then. Lines along other axes are independent; in one, updates come one after the other. */
 static void add_scatter(builder *b, ir_id id, const int8_t *identity) {
     planner *p = b->p;
     const ir_node *n = ir_at(p->g, id);

@@ -3,9 +3,8 @@
 #define IR_PLAN_BUILDER_H
 /* Shared by plan_build.c (the kernel of one cluster) and plan_move.c (slices, padding, concatenation, gathers in it).
  *
- * A chain is the list of index maps between a floating node and the cluster's space. Each link says, for each dim of
- * the node it starts at, which coordinate of the next link's node it reads: one dim with a start and a step, or a
- * computed index. */
+ * A chain is the list of index maps between a floating node and the cluster's space. Each link says, for each dim of the node it
+ * starts at, which coordinate of the next link's node it reads: one dim with a start and a step, or a computed index. */
 #include "ir/plan_internal.h"
 
 typedef struct chain chain;
@@ -50,8 +49,7 @@ typedef struct builder {
     fusor_status status;
 } builder;
 
-/* Where strides over a node's dims lead: element = offset + sum of stride * index + sum of term, where all guards hold.
- */
+/* Where strides over a node's dims lead: element = offset + sum of stride * index + sum of term, where all guards hold. */
 typedef struct place {
     ir_size stride[MAX_SPACE], offset;
     bool is_unguarded; /* given: no guards are wanted */
@@ -81,8 +79,7 @@ void plan_window_space(builder *b, const ir_node *n);
 uint16_t plan_window_value(builder *b, const ir_node *n);
 int plan_window_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], char role[MAX_SPACE + 1]);
 
-/* plan_attention.c: the dims that a cluster of attention has beyond its result; the instruction, its operands
- * evaluated. */
+/* plan_attention.c: the dims that a cluster of attention has beyond its result; the instruction, its operands evaluated. */
 void builder_attention_space(builder *b, const ir_node *n);
 uint16_t builder_attention(builder *b, const ir_node *n, ir_id id);
 
@@ -92,8 +89,7 @@ uint16_t builder_op(builder *b, ir_op op, ir_dtype t, int n, const uint16_t *in)
 uint16_t builder_size(builder *b, ir_size s);
 /* Coordinate of dim d of the node at `at`, i64. */
 uint16_t builder_coordinate(builder *b, const chain *at, int d);
-/* Through one link of kind MOVE: strides s over its operand's dims become t over its result's; offset, terms and guards
- * add up. */
+/* Through one link of kind MOVE: strides s over its operand's dims become t over its result's; offset, terms and guards add up. */
 void builder_move_link(builder *b, const chain *at, const ir_size *s, ir_size *t, place *out);
 uint16_t builder_offset(builder *b, const place *where);
 uint16_t builder_guard(builder *b, const place *where);

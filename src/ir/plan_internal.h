@@ -52,8 +52,9 @@ typedef struct node_info {
     bool is_used_outside; /* homed, and some other cluster or the reference evaluator reads it */
     int8_t coord[IR_MAX_RANK]; /* homed: cluster dim of each dim; -1 where its size is 1 */
     ir_reason reason;          /* why it was cut from its consumers */
-    int64_t taps, step; /* slices by which one composite reads it, and product of a slice's steps: a pool's windows
-                           overlap where there are more of them than that */
+    int64_t taps,
+        step; /* slices by which one composite reads it, and product of a slice's steps: a pool's windows overlap
+                                   where there are more of them than that */
 } node_info;
 
 typedef struct planner {

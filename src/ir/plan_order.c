@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_order.c: the order of a reduction. It depends on two choices: the form (column or inner) and which reduced dims
- * are walked as one. Both follow from the program alone, never from what was fused or stored: so fused and unfused
- * kernels give the same bits. */
+/* plan_order.c: the order of a reduction. It depends on two choices: the form (column or inner) and which reduced dims are walked as one. Both follow from the program
+ * alone, never from what was fused or stored: so fused and unfused kernels give the same bits. */
 #include "ir/plan_internal.h"
 
 /* Where the walk down an operand ends: a parameter, or what is always in memory, row-major. */
@@ -12,8 +11,7 @@ static bool is_source(const planner *p, const ir_node *n) {
            (is_view(n) && !plan_view_is_index_map(p->g, n));
 }
 
-/* Can dims x and y of a value (-1: it does not vary) be walked as one dim in whatever memory it, or a value under it,
- * may lie? */
+/* Can dims x and y of a value (-1: it does not vary) be walked as one dim in whatever memory it, or a value under it, may lie? */
 static bool is_one_run(const planner *p, ir_id id, int x, int y, int *budget) {
     const ir_node *n = ir_at(p->g, id);
     int from[IR_MAX_RANK];

@@ -22,8 +22,8 @@ ir_tile ir_contract_tile(ir_level level, ir_dtype acc) {
     return (ir_tile){mr, 2 * lanes, ir_dtypes[acc].bytes == 8 ? 256 : 512};
 }
 
-/* One vector of columns and more rows where there are no more columns; three where that fills up the last panel with
- * less: f32 12x32 and 8x48 are equally fast, 6x16 is by 1 % faster than 4x24. */
+/* One vector of columns and more rows where there are no more columns; three where that fills up the last panel with less:
+ * f32 12x32 and 8x48 are equally fast, 6x16 is by 1 % faster than 4x24. */
 ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t n) {
     ir_tile two = ir_contract_tile(level, acc), three = two, one = two;
     int lanes = two.nr / 2;
@@ -68,8 +68,8 @@ ir_tile ir_dot_tile(ir_level level, ir_dot dot) {
     return t;
 }
 
-/* Cycles of a tile for each k: two multiply-adds a cycle, two loads, those of operand 1 across lines of the cache
- * counting half more (two of them for a stride of 2); a sum waits 4 cycles for the one before. */
+/* Cycles of a tile for each k: two multiply-adds a cycle, two loads, those of operand 1 across lines of the cache counting half more
+ * (two of them for a stride of 2); a sum waits 4 cycles for the one before. */
 static double tile_cycles(int mr, int nv, int step) {
     const double products = mr * nv / 2.0, loads = (mr + 1.5 * nv * step + 1) / 2,
                  most = products > loads ? products : loads;
@@ -82,8 +82,8 @@ static double line_cycles(int mr, int nv, int step, int64_t vectors) {
     return (double)(vectors / nv) * tile_cycles(mr, nv, step) + (double)left * tile_cycles(mr, 1, step);
 }
 
-/* Of all tiles that fit the registers (accumulators, a row of operand 1 and one element of operand 0), the quickest for
- * the result: by rows, or all rows in one line with a few columns between them. */
+/* Of all tiles that fit the registers (accumulators, a row of operand 1 and one element of operand 0), the quickest for the result: by rows,
+ * or all rows in one line with a few columns between them. */
 ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k, int step) {
     const int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = level == IR_LEVEL_V4 ? 32 : 16;
     const bool is_known = n > 0 && n < INT32_MAX && y > 0 && y < INT32_MAX;
@@ -110,17 +110,17 @@ ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64
     return best;
 }
 
-/* The time of one step along k, in half cycles, of a core with two vector products and two loads a cycle and products
- * of four cycles: h rows of v vectors are h * v products, h + v loads (one row of vectors: an element of operand 0
- * comes with each product), and no less than 8 that do not wait for each other. */
+/* The time of one step along k, in half cycles, of a core with two vector products and two loads a cycle and products of four
+ * cycles: h rows of v vectors are h * v products, h + v loads (one row of vectors: an element of operand 0 comes with each
+ * product), and no less than 8 that do not wait for each other. */
 static int step_time(int h, int v) {
     int products = h * v, loads = h + v, time = products > loads ? products : loads;
     return 16 * (time < 8 ? 8 : time) + loads + 16;
 }
 
-/* All tiles are tried: mr * nv accumulators, nv vectors of operand 1 and an element of operand 0 in all lanes, which
- * may stay in memory at v4 where it is used once; products where the level has none that add. Rows that are left over,
- * and vectors, are tiles of their own. */
+/* All tiles are tried: mr * nv accumulators, nv vectors of operand 1 and an element of operand 0 in all lanes, which may stay in
+ * memory at v4 where it is used once; products where the level has none that add. Rows that are left over, and vectors, are tiles
+ * of their own. */
 ir_tile ir_contract_direct_tile(ir_level level, ir_dtype acc, int m, int n) {
     int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = level == IR_LEVEL_V4 ? 32 : 16;
     int spare = level == IR_LEVEL_V4 ? 1 : level == IR_LEVEL_V3 ? 2 : 4;
@@ -145,8 +145,7 @@ ir_tile ir_contract_direct_tile(ir_level level, ir_dtype acc, int m, int n) {
 }
 
 /* Products of a block of keys are a register tile whose columns are queries: two vectors of them, and 8 rows keep both
- * multipliers busy and divide every usual head size. kb: scores of a panel and the block's keys and values stay in L2.
- */
+ * multipliers busy and divide every usual head size. kb: scores of a panel and the block's keys and values stay in L2. */
 ir_tile ir_attention_tile(ir_level level, ir_dtype acc) {
     int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes;
     return (ir_tile){level == IR_LEVEL_V4 ? 8 : 4, 2 * lanes, 128};

@@ -39,10 +39,10 @@ uint16_t ir_f64_to_f16(double d); /* the exact value rounded once */
 uint16_t ir_f64_to_bf16(double d);
 
 /* ---- symbolic sizes ----
- * A size is a number in a table of hash-consed expressions, kept in a canonical form: a polynomial over symbols and
- * opaque quotients (floor division). So two sizes that are provably equal have one id, and ids compare with ==.
- * Constants past 64 bits, and expressions past the limits of size.c, become the one size "huge" (id 0): it absorbs what
- * it meets, and evaluating it is IR_SIZE_OVERFLOW. Symbols stand for sizes, so they are never negative. */
+ * A size is a number in a table of hash-consed expressions, kept in a canonical form: a polynomial over symbols and opaque
+ * quotients (floor division). So two sizes that are provably equal have one id, and ids compare with ==.
+ * Constants past 64 bits, and expressions past the limits of size.c, become the one size "huge" (id 0): it absorbs what it
+ * meets, and evaluating it is IR_SIZE_OVERFLOW. Symbols stand for sizes, so they are never negative. */
 typedef uint32_t ir_size;
 typedef struct ir_sizes ir_sizes;
 typedef enum ir_size_kind {
@@ -65,10 +65,11 @@ bool ir_size_is_symbol(const ir_sizes *s, ir_size x, uint32_t *symbol_out);
 ir_size ir_size_add(ir_sizes *s, ir_size a, ir_size b);
 ir_size ir_size_sub(ir_sizes *s, ir_size a, ir_size b);
 ir_size ir_size_mul(ir_sizes *s, ir_size a, ir_size b);
-ir_size ir_size_div(ir_sizes *s, ir_size a, ir_size b); /* floor; an exact polynomial quotient simplifies; division by
-                                                           constant 0 stays and fails when evaluated */
-/* What clamped bounds come to. No text of a program can say them (ir_size_is_writable); messages print "max(N-1, 0)".
- */
+ir_size ir_size_div(
+    ir_sizes *s, ir_size a,
+    ir_size
+        b); /* floor; an exact polynomial quotient simplifies; division by constant 0 stays and fails when evaluated */
+/* What clamped bounds come to. No text of a program can say them (ir_size_is_writable); messages print "max(N-1, 0)". */
 ir_size ir_size_positive(ir_sizes *s, ir_size x); /* max(x, 0) */
 ir_size ir_size_max(ir_sizes *s, ir_size a, ir_size b);
 ir_size ir_size_min(ir_sizes *s, ir_size a, ir_size b);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_WINDOW_H
 #define IR_WINDOW_H
-/* Windows that slide over the spatial axes of [N, C, spatial..]: what the attributes of pooling (and of whatever
- * slides) mean. Along an axis, element k of window o is at o * stride + k * dilation - begin; what lies outside 0 ..
- * size - 1 is padding. */
+/* Windows that slide over the spatial axes of [N, C, spatial..]: what the attributes of pooling (and of whatever slides) mean. Along an
+ * axis, element k of window o is at o * stride + k * dilation - begin; what lies outside 0 .. size - 1 is padding. */
 #include "ir/graph.h"
 
 enum {
@@ -21,8 +20,8 @@ typedef struct ir_window {
 } ir_window;
 /* The attributes of a node that ir_infer has accepted. */
 ir_window ir_window_of(const ir_graph *g, const ir_node *n);
-/* A convolution of f32 or f64 without pads and bias, whose kernel is known: one kernel of kind window reads it in place
- * (plan_window.c). pass_expand_conv.c makes others of this one. */
+/* A convolution of f32 or f64 without pads and bias, whose kernel is known: one kernel of kind window reads it in place (plan_window.c).
+ * pass_expand_conv.c makes others of this one. */
 bool ir_conv_fits_window(const ir_graph *g, const ir_node *n); /* but for pads, bias and types */
 bool ir_conv_is_window(const ir_graph *g, const ir_node *n);
 #endif

@@ -66,8 +66,7 @@ typedef struct contract_outer {
     contract c;
     LLVMBasicBlockRef block;
 } contract_outer;
-/* Into a new function. But for heads and rows, its first parameter is the argument block, and what it holds is loaded.
- */
+/* Into a new function. But for heads and rows, its first parameter is the argument block, and what it holds is loaded. */
 contract_outer *contract_begin(contract *c, contract_function f, const char *name, LLVMTypeRef *parameter, unsigned n,
                                bool is_optimized);
 void contract_end(contract *c, const contract_outer *o); /* and back */
@@ -149,8 +148,8 @@ void contract_finish(contract *c, contract_point *at, LLVMValueRef sum);
 void contract_load_args(contract *c, LLVMValueRef args);
 /* (args, begin, end, scratch): the row program of complete rows. */
 fusor_status contract_emit_rows(contract *c, fu_error *err);
-/* i1: phase 2 makes the rows. Else a block is as wide as n, and these two are around it: before its first store, and
- * where all of its rows are complete. Up to most_rows kept rows lie at end_of_scratch. */
+/* i1: phase 2 makes the rows. Else a block is as wide as n, and these two are around it: before its first store, and where all
+ * of its rows are complete. Up to most_rows kept rows lie at end_of_scratch. */
 LLVMValueRef contract_rows_later(contract *c);
 void contract_begin_block(contract *c, LLVMValueRef end_of_scratch, LLVMValueRef batch, LLVMValueRef m_first,
                           LLVMValueRef most_rows);
@@ -163,10 +162,9 @@ void contract_end_batch(contract *c, LLVMValueRef kept, LLVMValueRef batch);
 
 /* ---- contract_pack.c ---- */
 
-/* Emits: dst[k][r] (with a dot, dst[k / group][r] and there element k % group) = operand at row first + r, column
- * k_first + k for k < k_count, r < rows (mr for operand 0 along m, nr for operand 1 along n). Rows past the end of the
- * dim repeat valid ones or are 0. Up to lanes * rows elements behind the panel are overwritten where rows is no
- * multiple of the vector length. */
+/* Emits: dst[k][r] (with a dot, dst[k / group][r] and there element k % group) = operand at row first + r, column k_first + k for k < k_count, r < rows (mr for operand 0 along m,
+ * nr for operand 1 along n). Rows past the end of the dim repeat valid ones or are 0. Up to lanes * rows elements
+ * behind the panel are overwritten where rows is no multiple of the vector length. */
 bool contract_is_plain_load(contract *c, int operand);
 void contract_pack(contract *c, int operand, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef k_first,
                    LLVMValueRef k_count);

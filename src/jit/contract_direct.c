@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* contract_direct.c: the contraction of small matrices, whose sizes and strides are all known (ir/kernel.h: direct
- * form).
+/* contract_direct.c: the contraction of small matrices, whose sizes and strides are all known (ir/kernel.h: direct form).
  *
- * A batch is cut into tiles of mr rows x nr columns; rows and columns that are left over make smaller tiles. The
- * accumulators of a tile are registers: for each k, the vectors of operand 1's row are loaded from where they lie (or
- * from the panel that the batch was packed into; or element by element, where it is strided and so small that packing
- * would take longer) and multiplied with an element of each row of operand 0 in all lanes. The last vector of a row is
- * as wide as its columns, up to a power of two, and masked. The totals go from the registers through the epilogue to
- * the outputs; an epilogue that depends on the width of its vectors, or is long, reads them from a tile in scratch
- * (contract_epilogue.c).
+ * A batch is cut into tiles of mr rows x nr columns; rows and columns that are left over make smaller tiles. The accumulators of a
+ * tile are registers: for each k, the vectors of operand 1's row are loaded from where they lie (or from the panel that
+ * the batch was packed into; or element by element, where it is strided and so small that packing would take longer) and multiplied with an element of each row of operand 0 in all lanes. The last vector of a row is
+ * as wide as its columns, up to a power of two, and masked. The totals go from the registers through the epilogue to the outputs;
+ * an epilogue that depends on the width of its vectors, or is long, reads them from a tile in scratch (contract_epilogue.c).
  *
- * Each accumulator starts at 0 and takes the products in order of k, as in the packed form: K is no more than a K
- * block. */
+ * Each accumulator starts at 0 and takes the products in order of k, as in the packed form: K is no more than a K block. */
 #include "jit/contract.h"
 
 enum {
@@ -74,9 +70,9 @@ static LLVMValueRef lanes_of(const direct *d, LLVMValueRef x, int from, int n) {
 }
 
 /* ---- the next batch ---- */
-/* While a batch is multiplied, the next one is brought into L2, a little with each step along k: operands that stream
- * from memory would else be waited for in the first tile of each batch, which reads all of operand 1. EPYC 9005, 1,000
- * batches of 64^3 f32 in 48 MB, one thread: 2.4 ms, without 3.5 to 5.3; where all is in L2 it makes no difference. */
+/* While a batch is multiplied, the next one is brought into L2, a little with each step along k: operands that stream from memory
+ * would else be waited for in the first tile of each batch, which reads all of operand 1. EPYC 9005, 1,000 batches of 64^3 f32 in
+ * 48 MB, one thread: 2.4 ms, without 3.5 to 5.3; where all is in L2 it makes no difference. */
 static void plan_prefetch(direct *d) {
     contract *c = d->c;
     emit *e = c->e;
@@ -306,8 +302,8 @@ static LLVMValueRef operand_at(const direct *d, int operand) {
     return em_gep(c->e, c->e->base[buffer], c->t_acc, c->batch_off[buffer]);
 }
 
-/* Any width is right for what is element by element without functions of more than a few instructions, and without
- * halves: their lowerings know the level's width and single elements. */
+/* Any width is right for what is element by element without functions of more than a few instructions, and without halves: their
+ * lowerings know the level's width and single elements. */
 static bool is_plain_epilogue(const contract *c) {
     int n = 0;
     for (int i = 0; i < c->k->n_insts; i++) {

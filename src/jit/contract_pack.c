@@ -198,8 +198,7 @@ static int step_columns(const contract *c) {
     return c->lanes > block ? c->lanes : block;
 }
 
-/* Values of a step's columns of all rows, one row behind the other in scratch. Rows past the end repeat the last one.
- */
+/* Values of a step's columns of all rows, one row behind the other in scratch. Rows past the end repeat the last one. */
 static void stage(contract *c, int operand, LLVMValueRef first, LLVMValueRef last, LLVMValueRef k, LLVMValueRef mask) {
     emit *e = c->e;
     int columns = step_columns(c);

@@ -77,8 +77,7 @@ static void tile_step(tile *t, LLVMValueRef *acc, LLVMValueRef *pa, LLVMValueRef
     LLVMValueRef poison = LLVMGetPoison(c->t_vec), row = t->in[CONTRACT_A_ROW];
     for (int j = 0; j < c->nv; j++) b[j] = contract_tile_load(c, element(c, pb, num(c, j * c->v_lanes)), c->acc_bytes);
     /* The panel of operand 1 comes from the next cache the first time; the hardware's prefetcher is late for it. Eight
-     * steps ahead: as far as an address reaches, and more is slower in place, where rows may share sets of the cache.
-     */
+     * steps ahead: as far as an address reaches, and more is slower in place, where rows may share sets of the cache. */
     LLVMValueRef ahead = bytes_behind(c, pb, LLVMBuildShl(e->b, t->in[CONTRACT_B_K], num(c, 3), ""));
     for (int at = 0; at < c->nr * c->acc_bytes; at += 64) prefetch(c, em_gep(e, ahead, e->t_i8, num(c, at)));
     for (int i = 0; i < c->mr; i++) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef JIT_GPU_H
 #define JIT_GPU_H
-/* What the GPU kernels (gpu_map.c, gpu_row.c, gpu_contract.c, gpu_window.c) share: the entry, numbers of threads,
- * barriers, shuffles and shared memory. Operators are lowered by the same functions as for the CPU, one element a
- * thread (e->lanes = 1), and all addresses of buffers are of global memory (address space 1). */
+/* What the GPU kernels (gpu_map.c, gpu_row.c, gpu_contract.c, gpu_window.c) share: the entry, numbers of threads, barriers, shuffles and shared
+ * memory. Operators are lowered by the same functions as for the CPU, one element a thread (e->lanes = 1), and all addresses of
+ * buffers are of global memory (address space 1). */
 #include "jit/emit.h"
 #include "ir/gpu.h"
 
@@ -11,8 +11,7 @@
 void gpu_begin(emit *e, const char *symbol);
 LLVMValueRef gpu_word(emit *e, int word);            /* i64: IR_GPU_WORD_* */
 LLVMValueRef gpu_special(emit *e, const char *name); /* "tid.x", "ctaid.y", "ntid.x", "nctaid.z": i64 */
-/* Number of the thread along x (or y, z) in the grid, and how many there are: where its elements begin, and their step.
- */
+/* Number of the thread along x (or y, z) in the grid, and how many there are: where its elements begin, and their step. */
 typedef struct gpu_span {
     LLVMValueRef first, step;
 } gpu_span;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_contract.c: contractions on a GPU, in the accumulator's own arithmetic (f32: fma, no tensor cores). A block of 16
- * x 16 threads makes TILE x TILE elements, each thread PART x PART of them:
+/* gpu_contract.c: contractions on a GPU, in the accumulator's own arithmetic (f32: fma, no tensor cores). A block of 16 x 16
+ * threads makes TILE x TILE elements, each thread PART x PART of them:
  *
- *   for each K block, for each STEP products: operands' values -> shared memory (element-wise prologues are evaluated
- * here; what is past an edge is 0); barrier; each thread adds PART x PART x STEP products to its accumulators totals ->
- * shared memory; each thread evaluates the epilogue of every 256th element, so that stores are contiguous
+ *   for each K block, for each STEP products: operands' values -> shared memory (element-wise prologues are evaluated here; what is
+ *       past an edge is 0); barrier; each thread adds PART x PART x STEP products to its accumulators
+ *   totals -> shared memory; each thread evaluates the epilogue of every 256th element, so that stores are contiguous
  *
- * The order of an element's sum is that of the CPU's kernels: products from 0 upwards in K blocks, then block sums in
- * order. */
+ * The order of an element's sum is that of the CPU's kernels: products from 0 upwards in K blocks, then block sums in order. */
 #include "jit/gpu.h"
 
 enum { TILE = IR_GPU_CONTRACT_TILE, STEP = IR_GPU_CONTRACT_K, SIDE = 16, PART = TILE / SIDE };

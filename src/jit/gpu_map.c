@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_map.c: element-wise kernels on a GPU. Threads along x take columns (the last dim), one or IR_GPU_VECTOR at a
- * time, threads along y rows; each goes on by the size of the grid. A scatter's line is one thread's: its updates come
- * in order. */
+/* gpu_map.c: element-wise kernels on a GPU. Threads along x take columns (the last dim), one or IR_GPU_VECTOR at a time, threads
+ * along y rows; each goes on by the size of the grid. A scatter's line is one thread's: its updates come in order. */
 #include "jit/gpu.h"
 #include <string.h>
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_row.c: reduce and row kernels on a GPU. A team (a block, or a warp where rows are known to be short) takes one
- * row:
+/* gpu_row.c: reduce and row kernels on a GPU. A team (a block, or a warp where rows are known to be short) takes one row:
  *
- *   for each pass: each thread sweeps its elements, a step of the team apart; the team's accumulators become one by
- * shuffles and, in a block, shared memory; every thread has the result, so the next pass can use it one thread: values
- * of the row and their stores
+ *   for each pass: each thread sweeps its elements, a step of the team apart; the team's accumulators become one by shuffles
+ *                  and, in a block, shared memory; every thread has the result, so the next pass can use it
+ *   one thread: values of the row and their stores
  *
- * Few long rows are cut into parts, the units of phase 0, whose partial results phase 1 combines. In column form a
- * thread takes a column, of a part of its rows. The order of a reduction follows from the sizes. Data flow, addresses
- * and accumulators are those of the CPU's kernels (reduce_common.c). */
+ * Few long rows are cut into parts, the units of phase 0, whose partial results phase 1 combines. In column form a thread
+ * takes a column, of a part of its rows. The order of a reduction follows from the sizes. Data flow, addresses and
+ * accumulators are those of the CPU's kernels (reduce_common.c). */
 #include "jit/gpu.h"
 #include "jit/reduce_common.h"
 #include <string.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_window.c: convolutions on a GPU: a thread makes one element of the output, and the next one a grid further.
- * Products from 0 upwards in K blocks, then block sums in order, as everywhere (schedule.h); operands are read where
- * they lie. */
+/* gpu_window.c: convolutions on a GPU: a thread makes one element of the output, and the next one a grid further. Products from 0
+ * upwards in K blocks, then block sums in order, as everywhere (schedule.h); operands are read where they lie. */
 #include "jit/gpu.h"
 
 typedef struct window {

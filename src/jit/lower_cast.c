@@ -6,8 +6,8 @@
 /* fptosi and fptoui give poison out of range; the selects behind them take none of it. */
 static LLVMValueRef float_to_int(emit *e, LLVMValueRef x, ir_dtype from, ir_dtype to) {
     int width = 8 * ir_dtypes[to].bytes;
-    if (width < 32) { /* brought into range as a float, which is exact: one maximum, that takes NaN to 0 if lo is 0, one
-                         minimum */
+    if (width <
+        32) { /* brought into range as a float, which is exact: one maximum, that takes NaN to 0 if lo is 0, one minimum */
         int64_t lo = ir_is_signed(to) ? -(INT64_C(1) << (width - 1)) : 0;
         int64_t hi = ir_is_signed(to) ? -lo - 1 : (INT64_C(1) << width) - 1;
         LLVMValueRef low = em_const(e, from, (double)lo), high = em_const(e, from, (double)hi);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef REF_BOUNDS_H
 #define REF_BOUNDS_H
-/* How far a result may be from the reference evaluator's: the documented bounds of the operators (doc/numerics.md,
- * Bounds), carried through the graph for the very inputs at hand. Used by `fusor run --check` and the differential
- * tests.
+/* How far a result may be from the reference evaluator's: the documented bounds of the operators (doc/numerics.md, Bounds), carried
+ * through the graph for the very inputs at hand. Used by `fusor run --check` and the differential tests.
  *
- * Every value has an absolute bound per element. An operator's own bound (0 where its result is the correctly rounded
- * one; its row's ulp or absolute error; k * u * sum|terms| of sums and contractions) is added to what the bounds of its
- * operands may do to it, which is found by evaluating it at the ends of their ranges: so the condition of every step
- * counts, and a chain of exact operators must agree to the bit. */
+ * Every value has an absolute bound per element. An operator's own bound (0 where its result is the correctly rounded one; its row's
+ * ulp or absolute error; k * u * sum|terms| of sums and contractions) is added to what the bounds of its operands may
+ * do to it, which is found by evaluating it at the ends of their ranges: so the condition of every step counts, and a chain of
+ * exact operators must agree to the bit. */
 #include "ref/interp.h"
 
 /* Evaluates like ref_eval; out[r].data and bound[r] (one double an element) lie in arena a. */

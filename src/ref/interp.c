@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The reference evaluator: one node at a time, in the order of the graph, each operator as doc/operators.md words it.
- * This file has the walk over a graph, element-wise operators, conversions, views and creation; the files beside it
- * have the rest. */
+/* The reference evaluator: one node at a time, in the order of the graph, each operator as doc/operators.md words it. This
+ * file has the walk over a graph, element-wise operators, conversions, views and creation; the files beside it have
+ * the rest. */
 #include "ref/kinds.h"
 #include "ir/scalar.h"
 

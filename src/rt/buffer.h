@@ -21,8 +21,8 @@ void rt_buffer_release(const struct rt_exec_options *options, void *p);
 
 /* Gives cached blocks of the pool back to the system. */
 void rt_memory_trim(void);
-/* gets, reused: blocks taken from the pool since the process began, and those of them that had been used before;
- * system_bytes: asked of the system for the others. */
+/* gets, reused: blocks taken from the pool since the process began, and those of them that had been used before; system_bytes: asked of the
+ * system for the others. */
 typedef struct rt_memory_stats {
     int64_t cached_bytes, live_buffers, gets, reused, system_bytes;
 } rt_memory_stats;

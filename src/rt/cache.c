@@ -207,8 +207,7 @@ static bool try_dir(rt_cache *c, fu_error *e, cache_wish *w, const rt_dir *d, bo
     }
     bool may_write = is_ours && c->mode != RT_CACHE_RO;
     if (is_bad && may_write) quarantine(d, w->file);
-    /* Once an hour; a time in the future (a clock that was wrong) is set right at once, or the entry would never age.
-     */
+    /* Once an hour; a time in the future (a clock that was wrong) is set right at once, or the entry would never age. */
     int64_t age_s = time(NULL) - mtime_s;
     if (found && may_write && (age_s > TOUCH_SECONDS || age_s < -TOUCH_SECONDS))
         utimensat(d->fd, w->file, NULL, AT_SYMLINK_NOFOLLOW);
@@ -460,8 +459,8 @@ static rt_kernel *find_or_take_off(rt_cache *c, const cache_wish *w, cache_fligh
     return k;
 }
 
-/* Adds what happened to the directory's counters. Without the file lock for it, or without the file, nothing is lost
- * but counts. */
+/* Adds what happened to the directory's counters. Without the file lock for it, or without the file, nothing is lost but
+ * counts. */
 static void tell_stats(rt_cache *c) {
     pthread_mutex_lock(&c->lock);
     bool tells = c->has_dir && c->mode != RT_CACHE_RO && !c->is_write_broken &&

@@ -48,8 +48,7 @@ typedef struct rt_dir {
  * caller). */
 const char *rt_dir_open(const char *path, bool make, rt_dir *out, char *why, size_t room);
 void rt_dir_close(rt_dir *d);
-/* Opens a plain file that only the effective user or root may write; the descriptor, or -1 with errno (EPERM: it is not
- * one). */
+/* Opens a plain file that only the effective user or root may write; the descriptor, or -1 with errno (EPERM: it is not one). */
 int rt_dir_open_file(const rt_dir *d, const char *name, uint64_t *bytes_out, int64_t *mtime_s_out);
 /* Whole content of a file, by fu_malloc; 0 or errno. EPERM: a file that others may write, or that is not plain. mtime_s
  * may be NULL. */
@@ -68,8 +67,8 @@ void rt_dir_quarantined(const rt_dir *d, bool is_removed, int64_t *n_out, int64_
 /* Names of all entries, sorted, in one block by fu_malloc: *names_out[i]. 0 or errno. */
 int rt_dir_names(const rt_dir *d, char ***names_out, size_t *n_out);
 
-/* ---- bundle: magic, format, count, index sorted by key, entries at multiples of 64. Only the index is read when it is
- * opened; a file that is cut or changed later costs misses. ---- */
+/* ---- bundle: magic, format, count, index sorted by key, entries at multiples of 64. Only the index is read when it is opened; a
+ * file that is cut or changed later costs misses. ---- */
 typedef struct rt_bundle_slot {
     uint8_t key[IR_KEY_BYTES];
     uint64_t at, bytes;

@@ -2,8 +2,8 @@
 #ifndef RT_EXEC_INTERNAL_H
 #define RT_EXEC_INTERNAL_H
 /* Inside the executor: what is shared by exec.c (life, binding, calls), exec_frame.c (sizes, memory, running) and
- * exec_buffer.c (the caller's buffers), exec_each.c (one call over many sets of buffers), exec_scan.c (over a
- * sequence), exec_again.c (a call repeated). */
+ * exec_buffer.c (the caller's buffers), exec_each.c (one call over many sets of buffers), exec_scan.c (over a sequence),
+ * exec_again.c (a call repeated). */
 #include "rt/exec.h"
 #include "rt/trace.h"
 #include "rt/threads.h"

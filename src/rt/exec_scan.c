@@ -2,8 +2,8 @@
 /* exec_scan.c: one program over the steps of a sequence, as a recurrent network makes: each step reads its part of the
  * inputs that have one, and the state that the step before left.
  *
- * Everything is checked once, over the whole sequence; a step then only moves addresses in one frame, so that it
- * allocates nothing, and bound weights are packed once. Where a state comes from and goes to:
+ * Everything is checked once, over the whole sequence; a step then only moves addresses in one frame, so that it allocates
+ * nothing, and bound weights are packed once. Where a state comes from and goes to:
  *
  *   stored for all steps, each dense   written where the caller wants it, and read there by the next step
  *   else                               two buffers in turn; copied to the caller's after each step, or after the last
@@ -273,8 +273,7 @@ void rt_scan_free(rt_scan *c) {
     fu_free(c);
 }
 
-/* Checks everything and aims the frame at step 0; row: room for the inputs and outputs of one step, then for the
- * results. */
+/* Checks everything and aims the frame at step 0; row: room for the inputs and outputs of one step, then for the results. */
 static fusor_status prepare(rt_scan *c, fu_error *e, int n_carries, const rt_carry *carries, const fusor_buffer *in,
                             fusor_buffer *out, fusor_buffer *row) {
     const core *of = c->x->core;

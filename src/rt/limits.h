@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef RT_LIMITS_H
 #define RT_LIMITS_H
-/* What this machine can do at most, measured once: the yardstick of profiles, explain, run --time, bench and info.
- * Serves reports only: no plan, key or result depends on it. */
+/* What this machine can do at most, measured once: the yardstick of profiles, explain, run --time, bench and info. Serves reports only:
+ * no plan, key or result depends on it. */
 #include "ir/types.h"
 
 typedef enum rt_limit_type { RT_LIMIT_F64, RT_LIMIT_F32, RT_LIMIT_BF16, RT_LIMIT_I8, RT_LIMIT_TYPES } rt_limit_type;
@@ -13,22 +13,21 @@ extern const char *const rt_limit_level_names[RT_LIMIT_LEVELS]; /* "L1" ... "mem
 typedef struct rt_limits {
     int n_threads;
     bool is_known;
-    double peak[RT_LIMIT_TYPES];       /* operations a second, a multiply-add counted as two; bf16, i8: of dot-product
-                                          instructions, 0 = none */
-    double bandwidth[RT_LIMIT_LEVELS]; /* bytes read and written a second, by all threads, each with data of its own; 0
-                                          = no such level */
-    double holds[RT_LIMIT_LEVELS];     /* bytes that all threads' shares of the level hold; memory: infinity */
+    double peak
+        [RT_LIMIT_TYPES]; /* operations a second, a multiply-add counted as two; bf16, i8: of dot-product instructions, 0 = none */
+    double bandwidth
+        [RT_LIMIT_LEVELS]; /* bytes read and written a second, by all threads, each with data of its own; 0 = no such level */
+    double holds[RT_LIMIT_LEVELS]; /* bytes that all threads' shares of the level hold; memory: infinity */
 } rt_limits;
 
-/* For n_threads: what this process knows, else the file in `dir` ("" or NULL: none), else measured (about 0.4 s) and
- * kept there unless is_read_only. again: measured in any case. Any thread. */
+/* For n_threads: what this process knows, else the file in `dir` ("" or NULL: none), else measured (about 0.4 s) and kept there unless
+ * is_read_only. again: measured in any case. Any thread. */
 rt_limits rt_limits_get(const char *dir, int n_threads, bool is_read_only, bool again);
-/* A rate above the peak shows that the limits were measured at a bad moment: measured again, and the larger ones are
- * kept. */
+/* A rate above the peak shows that the limits were measured at a bad moment: measured again, and the larger ones are kept. */
 void rt_limits_beside(rt_limits *l, const char *dir, bool is_read_only, double flops_per_s);
 
-/* What a kernel that moves `bytes` and does `work` operations of a type in ns nanoseconds is bound by, with data that
- * was there before: the level that holds its bytes, or arithmetic, whichever alone would take longer. */
+/* What a kernel that moves `bytes` and does `work` operations of a type in ns nanoseconds is bound by, with data that was there before:
+ * the level that holds its bytes, or arithmetic, whichever alone would take longer. */
 typedef struct rt_bound {
     const char
         *limit; /* "arithmetic", "L1" ... "memory"; "call" where both are small beside the cost of a call; "" unknown */

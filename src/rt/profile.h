@@ -3,8 +3,8 @@
 #define RT_PROFILE_H
 /* Times of steps, by executable and step, while a profile is on. One a context.
  *
- * Counters are atomic and the table is never moved, so a run takes no lock and a fork finds nothing held. An entry
- * lives as long as the profile, also when its executable has gone. */
+ * Counters are atomic and the table is never moved, so a run takes no lock and a fork finds nothing held. An entry lives as
+ * long as the profile, also when its executable has gone. */
 #include "ir/plan.h"
 #include "rt/buffer.h"
 #include <stdatomic.h>
@@ -13,7 +13,7 @@ enum {
     RT_PROFILE_ENTRIES = 1024,
     RT_PROFILE_RECENT = 64
 }; /* steps that are told apart (those past it are counted in `dropped`); calls
-      that a median is of */
+                                                                   that a median is of */
 typedef struct rt_profile_entry {
     _Atomic bool is_ready; /* its texts are whole */
     char function[64], kind[16], symbol[IR_SYMBOL_MAX], ops[120];
@@ -35,8 +35,7 @@ typedef struct rt_profile {
 } rt_profile;
 
 rt_profile *rt_profile_new(void); /* NULL: no memory; off and empty */
-/* The entry of step `number` of the plan: its number + 1, or -1 where the table is full. symbol: of its kernel, or
- * NULL. */
+/* The entry of step `number` of the plan: its number + 1, or -1 where the table is full. symbol: of its kernel, or NULL. */
 int rt_profile_add(rt_profile *p, const ir_plan *plan, int number, const char *symbol);
 void rt_profile_count(rt_profile *p, int entry, int64_t ns, const ir_cost *cost);
 void rt_profile_free(rt_profile *p);

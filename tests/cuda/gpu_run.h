@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef GPU_RUN_H
 #define GPU_RUN_H
-/* A launch function for rt_exec_options that runs kernels as PTX in the interpreter, on the caller's memory. Each
- * description is compiled once. Where ptxas is present, every kernel is assembled too. A test includes this once. */
+/* A launch function for rt_exec_options that runs kernels as PTX in the interpreter, on the caller's memory. Each description is
+ * compiled once. Where ptxas is present, every kernel is assembled too. A test includes this once. */
 #include "ptx.h"
 #include "ir/codegen_api.h"
 #include "ir/gpu.h"

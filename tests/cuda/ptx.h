@@ -3,13 +3,12 @@
 #define PTX_H
 /* An interpreter of PTX text, for tests: what code generation emits for a GPU runs here, without one.
  *
- * ptx_parse.c makes a module of decoded instructions; an opcode, modifier or directive that it does not know is an
- * error that names the line. ptx_run.c runs a grid: blocks one after the other, each warp 32 lanes with a program
- * counter each (the group with the least one runs), and checks what hardware leaves undefined: accesses outside an
- * allocation or not aligned, races in shared memory between barriers, barriers and warp-wide instructions that not all
- * lanes reach, reads of asynchronous copies that were not waited for (shared memory starts as NaNs). ptx_alu.c has the
- * arithmetic. Semantics: PTX ISA 9.0. Approximate functions are computed exactly and rounded; tensor-core sums are in
- * f64. */
+ * ptx_parse.c makes a module of decoded instructions; an opcode, modifier or directive that it does not know is an error that
+ * names the line. ptx_run.c runs a grid: blocks one after the other, each warp 32 lanes with a program counter each (the group
+ * with the least one runs), and checks what hardware leaves undefined: accesses outside an allocation or not aligned, races in
+ * shared memory between barriers, barriers and warp-wide instructions that not all lanes reach, reads of asynchronous copies
+ * that were not waited for (shared memory starts as NaNs). ptx_alu.c has the arithmetic.
+ * Semantics: PTX ISA 9.0. Approximate functions are computed exactly and rounded; tensor-core sums are in f64. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -180,8 +179,8 @@ typedef struct ptx_launch {
 /* false, and what went wrong and where, at the first error. */
 bool ptx_run(const ptx_launch *l, char error[PTX_ERROR_ROOM]);
 
-/* ptx_alu.c: the result of an instruction without side effects on one lane; in[] are the sources' bits. *ok = false:
- * the combination of types and modifiers is not known. */
+/* ptx_alu.c: the result of an instruction without side effects on one lane; in[] are the sources' bits. *ok = false: the
+ * combination of types and modifiers is not known. */
 uint64_t ptx_alu(const ptx_inst *i, const uint64_t *in, bool *ok);
 bool ptx_compare(const ptx_inst *i, uint64_t a, uint64_t b, bool *ok);
 int ptx_bytes(ptx_type t);

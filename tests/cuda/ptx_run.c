@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* ptx_run.c: runs a grid. A block runs warp after warp; a warp runs until it waits at a barrier or is done. Within a
- * warp, the lanes with the least program counter go together: threads that took different ways meet again where the
- * ways do. */
+/* ptx_run.c: runs a grid. A block runs warp after warp; a warp runs until it waits at a barrier or is done. Within a warp, the
+ * lanes with the least program counter go together: threads that took different ways meet again where the ways do. */
 #include "ptx.h"
 #include <math.h>
 #include <setjmp.h>
@@ -508,8 +507,8 @@ static uint32_t needed(const run *r, const warp *w, int lane, const ptx_inst *i)
     }
 }
 
-/* The lanes at the least program counter take one step; false: the warp waits or is done. Lanes at an instruction that
- * needs others wait for them, as the hardware does from sm_70 on. */
+/* The lanes at the least program counter take one step; false: the warp waits or is done. Lanes at an instruction that needs
+ * others wait for them, as the hardware does from sm_70 on. */
 static bool step(run *r, warp *w) {
     int pc = DONE, first = 0;
     for (int lane = 0; lane < LANES; lane++)

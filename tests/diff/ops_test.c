@@ -384,8 +384,7 @@ static void row(const ir_op_info *op, ir_dtype t) {
     }
 }
 
-/* Both axes of a plane and one in the middle, every combination of flags; a line that several blocks make, and lines in
- * numbers. */
+/* Both axes of a plane and one in the middle, every combination of flags; a line that several blocks make, and lines in numbers. */
 static void scan(const ir_op_info *op, ir_dtype t) {
     static const char *const shapes[] = {"[A, B], axis=1", "[A, B], axis=0", "[A, B, 5], axis=1", "[A, 12], axis=-1",
                                          "[A, 1, B], axis=2"};
@@ -453,8 +452,7 @@ static void norm(const ir_op_info *op, ir_dtype t) {
     }
 }
 
-/* Reductions along the rows of a product, which share its kernel. N is a name and numbers; R is the type of the
- * product. */
+/* Reductions along the rows of a product, which share its kernel. N is a name and numbers; R is the type of the product. */
 static void rows_of_products(ir_dtype t) {
     static const char *const floats[] = {
         "(%x: T[A, B], %w: T[B, N]) -> T[A, N] { %m = matmul(%x, %w) %r = softmax(%m) return %r }",
@@ -731,8 +729,7 @@ static void random_numbers(ir_op op, ir_dtype t) {
               one_thread, false, ALL_LEVELS);
 }
 
-/* Masks, grouped heads, bounds of keys, and what stands before and behind; rows without a key among them. D is
- * causal_offset. */
+/* Masks, grouped heads, bounds of keys, and what stands before and behind; rows without a key among them. D is causal_offset. */
 static void attention_op(ir_dtype t) {
     static const struct {
         const char *params, *arguments, *result;
@@ -775,8 +772,7 @@ static void attention_op(ir_dtype t) {
               "causal=true, dtype=f32) return %y }",
               (domain){-3, 3, SPECIAL_NONE, false}, (int64_t[4]){130, 32, 600}, many_threads, false, ALL_LEVELS);
     if (t == FUSOR_F16) return;
-    /* Keys in parts, which a second phase merges; keys and values in other layouts, heads that are no whole registers.
-     */
+    /* Keys in parts, which a second phase merges; keys and values in other layouts, heads that are no whole registers. */
     for (int64_t queries = 1; queries <= 4; queries += 3) {
         with_type(
             typed, sizeof typed,
@@ -842,8 +838,8 @@ static void windows(ir_op op, ir_dtype t) {
         }
 }
 
-/* What becomes of subscripts: products with one or several dims of each kind, in every order in memory; diagonals,
- * sums, sizes of 1; three operands and more; behind an operator and before one. */
+/* What becomes of subscripts: products with one or several dims of each kind, in every order in memory; diagonals, sums, sizes of 1;
+ * three operands and more; behind an operator and before one. */
 static void subscripts(ir_dtype t) {
     static const struct {
         const char *text, *x, *y, *z, *result;
@@ -894,8 +890,8 @@ static void subscripts(ir_dtype t) {
               (domain){-1, 1, SPECIAL_NONE, false}, (int64_t[4]){5, 70, 19}, one_thread, false, ALL_LEVELS);
 }
 
-/* Strides, pads, dilations, groups, depthwise, a bias, one to three spatial axes; behind what is fused in front. Of
- * integers the result, and the bias, are those of sums. */
+/* Strides, pads, dilations, groups, depthwise, a bias, one to three spatial axes; behind what is fused in front. Of integers the result,
+ * and the bias, are those of sums. */
 static void convolution(ir_op op, ir_dtype t) {
     static const struct {
         const char *x, *plain, *transposed, *bias, *attrs;
@@ -927,8 +923,8 @@ static void convolution(ir_op op, ir_dtype t) {
             check(text, (domain){-3, 3, SPECIAL_NONE, !ir_is_float(t)}, sizes[k], k == 1 ? two_threads : one_thread,
                   k == 0, k == 1 ? ALL_LEVELS : 1u << (mix(k + s) % 3) | 1);
     }
-    /* Window kernels: lines and rows, panels that are whole, most and little of one, several K blocks and channel
-     * tiles, steps of 2, one channel a group; a program behind the sums that is short, long, costly. */
+    /* Window kernels: lines and rows, panels that are whole, most and little of one, several K blocks and channel tiles, steps of 2, one
+     * channel a group; a program behind the sums that is short, long, costly. */
     static const struct {
         const char *x, *w, *attrs, *behind;
     } windows_of[] = {

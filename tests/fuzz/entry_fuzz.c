@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* entry_fuzz.c: whatever the bytes of a cache entry, a bundle, a stats file or a kernel object, reading them stays
- * inside them, and what is taken is whole. The input's first byte chooses which of the four the rest is; with its high
- * bit set the checksum is made right first, or nearly every input would end there. With libFuzzer (FUSOR_LIBFUZZER)
- * only the target; else entry_fuzz [COUNT [SEED]] mutates made files COUNT times (default 200000). Inputs lie before a
- * page that cannot be read, so that reading past the end is seen without a sanitizer too. A failure prints the seed and
- * aborts. */
+/* entry_fuzz.c: whatever the bytes of a cache entry, a bundle, a stats file or a kernel object, reading them stays inside
+ * them, and what is taken is whole. The input's first byte chooses which of the four the rest is; with its high bit set the
+ * checksum is made right first, or nearly every input would end there. With libFuzzer (FUSOR_LIBFUZZER) only the target; else
+ *     entry_fuzz [COUNT [SEED]]
+ * mutates made files COUNT times (default 200000). Inputs lie before a page that cannot be read, so that reading past the end
+ * is seen without a sanitizer too. A failure prints the seed and aborts. */
 #include "base/hash.h"
 #include "jit/link.h"
 #include "rt/cache_stats.h"

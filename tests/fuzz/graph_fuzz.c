@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* graph_fuzz.c: random programs give the same bits fused and not, on one thread and several, at a second call of the
- * same executable, and numbers within the documented bounds of the reference evaluator; and the same program in other
- * words (another order, other names, dead code) has the same plan.
+ * same executable, and numbers within the documented bounds of the reference evaluator; and the same program in other words (another
+ * order, other names, dead code) has the same plan.
  *
  *     graph_fuzz [--seed N] [--count N] [--seconds N] [--level v2|v3|v4] [--print] [FILE ...]
  *

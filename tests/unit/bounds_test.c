@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* bounds_test.c: the bounds of whole functions: exact chains are exact, others are neither too tight nor without
- * meaning. */
+/* bounds_test.c: the bounds of whole functions: exact chains are exact, others are neither too tight nor without meaning. */
 #include "ref/bounds.h"
 #include <criterion/criterion.h>
 #include <math.h>

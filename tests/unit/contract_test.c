@@ -106,8 +106,7 @@ typedef struct shape {
 typedef struct problem {
     int level;
     ir_features features; /* of the target; the kernel has those that it uses */
-    int values; /* 0: like a user's; 1: the least and the greatest; bf16 2: any but the largest; 3: sums that cancel
-                   below 2^-126 */
+    int values; /* 0: like a user's; 1: the least and the greatest; bf16 2: any but the largest; 3: sums that cancel below 2^-126 */
     ir_dtype in, in_b, out;
     int program;
     int n_batch;
@@ -612,8 +611,7 @@ Test(contract, direct_tiles) {
         }
 }
 
-/* Over all sizes the accumulators fit: the tile that is chosen is never larger than the output, but for whole vectors.
- */
+/* Over all sizes the accumulators fit: the tile that is chosen is never larger than the output, but for whole vectors. */
 Test(contract, direct_tiles_fit) {
     static const ir_dtype types[] = {FUSOR_F32, FUSOR_F64, FUSOR_I64};
     FOR_LEVELS
