@@ -54,7 +54,7 @@ may_include tools '[a-z_]+\.(h|def)|\.\./bench/|fusor/|base/|ir/|ref/|rt/' 'publ
 may_include examples '[a-z_]+\.h|fusor/' 'public headers' "${examples[@]}"
 
 all=("${base[@]}" "${ir[@]}" "${ref[@]}" "${rt[@]}" "${top[@]}" "${tools[@]}" "${public[@]}")
-rule 'only src/jit knows LLVM' "$(grep -nHE '#[[:space:]]*include[[:space:]]*[<"]llvm' "${all[@]}")"
+rule 'only src/jit knows LLVM' "$(grep -nHE '#[[:space:]]*include[[:space:]]*[<"]llvm' "${all[@]}" "${examples[@]}" tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch] 2>/dev/null)"
 rule 'LLVM version checks belong in src/jit/llvm_compat.{c,h}' \
     "$(grep -nHE '#[[:space:]]*(el)?if.*LLVM_VERSION' /dev/null "${jit[@]}" | grep -v '^src/jit/llvm_compat\.')"
 openmp=()

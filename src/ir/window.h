@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_WINDOW_H
 #define IR_WINDOW_H
+/* The kernel kind `window` is convolutions only (plan_window.c); pools become maps (pass_expand_window.c). */
 /* Windows that slide over the spatial axes of [N, C, spatial..]: what the attributes of pooling (and of whatever slides) mean. Along an
  * axis, element k of window o is at o * stride + k * dilation - begin; what lies outside 0 .. size - 1 is padding. */
 #include "ir/graph.h"
