@@ -4,6 +4,7 @@
  * range as the spread. The process and its workers are pinned to as many CPUs as there are threads. */
 #include "bench.h"
 #include "timing.h"
+#include "base/env.h"
 #include "base/log.h"
 #include "rt/cpuinfo.h"
 #include "rt/compiler.h"
@@ -220,7 +221,7 @@ static int run_threads(session *s, int n_threads, bool is_first, const cpu_set_t
     return status;
 }
 
-/* The thread counts of --threads, else one and all. */
+/* The thread counts of --threads, else that of FUSOR_THREADS, else one and all. */
 static int thread_counts(tool *t, int counts[64]) {
     int n = 0;
     for (const char *p = t->threads ? t->threads : ""; *p && n < 64;) {
@@ -229,7 +230,8 @@ static int thread_counts(tool *t, int counts[64]) {
         p += *p == ',';
     }
     if (n) return n;
-    int all = rt_default_threads();
+    int all = rt_default_threads(), said = (int)fu_env_int(FU_FUSOR_THREADS);
+    if (said > 0) return counts[0] = said, 1;
     counts[n++] = 1;
     if (all > 1) counts[n++] = all;
     return n;

@@ -6,6 +6,7 @@
 #include "limits.h"
 #include "timing.h"
 #include "fusor/profile.h"
+#include "base/env.h"
 #include "base/file.h"
 #include "ir/pass.h"
 #include "rt/compiler.h"
@@ -202,7 +203,7 @@ int cmd_explain(tool *t) {
         return tool_fail(t, &e);
     explain_request request = {.plan = t->measure ? rt_exec_plan(m.fused->exec) : plan,
                                .exec = t->measure ? m.fused->exec : NULL,
-                               .n_threads = rt_default_threads(),
+                               .n_threads = fu_env_int(FU_FUSOR_THREADS) > 0 ? (int)fu_env_int(FU_FUSOR_THREADS) : rt_default_threads(),
                                .measured_ns = m.step_ns,
                                .fused_ns = m.ns[0],
                                .unfused_ns = m.ns[1]};

@@ -30,8 +30,9 @@ static bool flag(const ir_node *n, unsigned i) { return n->attr && n->attr[i].is
 
 /* A product of matrices in one type. */
 static bool is_product(const recognizer *r, const ir_node *n) {
-    const ir_node *a = at(r, n->in[0]), *b = n->op == IR_OP_MATMUL ? at(r, n->in[1]) : NULL; /* ORDER attrs_MATMUL */
-    return b && a->rank >= 2 && b->rank >= 2 && a->dtype == n->dtype && b->dtype == n->dtype && !flag(n, 0);
+    if (n->op != IR_OP_MATMUL) return false;
+    const ir_node *a = at(r, n->in[0]), *b = at(r, n->in[1]); /* ORDER attrs_MATMUL */
+    return a->rank >= 2 && b->rank >= 2 && a->dtype == n->dtype && b->dtype == n->dtype && !flag(n, 0);
 }
 
 static bool number_of(const recognizer *r, ir_id id, double *v) {
