@@ -147,7 +147,7 @@ static uint64_t integer(const ptx_inst *i, const uint64_t *in, bool *ok) {
     case PTX_MAD: return product(i, a, b) + (has(i, PTX_M(WIDE)) ? cut(wider(t), c) : c);
     case PTX_DIV: return b == 0 ? ~0ull : is_signed(t) ? sb == -1 ? 0 - a : (uint64_t)(sa / sb) : a / b;
     case PTX_REM: return b == 0 ? a : is_signed(t) ? sb == -1 ? 0 : (uint64_t)(sa % sb) : a % b;
-    case PTX_ABS: return (uint64_t)(sa < 0 ? -sa : sa);
+    case PTX_ABS: return sa < 0 ? 0 - a : a;
     case PTX_NEG: return 0 - a;
     case PTX_MIN: return is_signed(t) ? (sa < sb ? a : b) : a < b ? a : b;
     case PTX_MAX: return is_signed(t) ? (sa > sb ? a : b) : a > b ? a : b;
