@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* gpu.c: the parameter and the grid of a GPU kernel: arithmetic on its description and the sizes of a call. */
+#include "ir/arith.h"
 #include "ir/gpu.h"
 #include <string.h>
 
@@ -67,61 +68,55 @@ bool ir_gpu_has_vectors(const ir_kernel *k) {
     return true;
 }
 
-/* Saturates: sizes are the user's. */
-static int64_t times(int64_t a, int64_t b) {
-    int64_t r;
-    return __builtin_mul_overflow(a, b, &r) ? INT64_MAX / 4 : r > INT64_MAX / 4 ? INT64_MAX / 4 : r;
-}
-static int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 static uint32_t at_most(int64_t v, int64_t most) { return (uint32_t)(v < 1 ? 1 : v > most ? most : v); }
 
 static int64_t product(const ir_kernel *k, const int64_t *size, char role) {
     int64_t n = 1;
     for (int d = 0; d < k->n_dims; d++)
-        if (k->dim[d].role == role) n = times(n, size[d]);
+        if (k->dim[d].role == role) n = ir_times(n, size[d]);
     return n;
 }
 
 /* Threads along the columns: as many as there are, up to a block, in whole warps where the block has several rows. */
 static void plan_map(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     int64_t columns = k->n_dims ? size[k->n_dims - 1] : 1, rows = 1, x = 1;
-    for (int d = 0; d < k->n_dims - 1; d++) rows = times(rows, size[d]);
+    for (int d = 0; d < k->n_dims - 1; d++) rows = ir_times(rows, size[d]);
     if (ir_kernel_is_scatter(k)) columns = 1; /* updates of a line come one after the other */
     while (x < IR_GPU_THREADS && x < columns) x *= 2;
     out->block[0][0] = (uint32_t)x;
     out->block[0][1] = (uint32_t)(IR_GPU_THREADS / x);
-    out->grid[0][0] = at_most(ceil_div(columns, x), GRID_X_MAX);
-    out->grid[0][1] = at_most(ceil_div(rows, IR_GPU_THREADS / x), GRID_Y_MAX);
+    out->grid[0][0] = at_most(ir_ceil_div(columns, x), GRID_X_MAX);
+    out->grid[0][1] = at_most(ir_ceil_div(rows, IR_GPU_THREADS / x), GRID_Y_MAX);
 }
 
 /* A row is cut where there are too few rows for the device. The number of parts follows from the sizes alone. */
 static void plan_reduce(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     int64_t rows = product(k, size, 'p'), partials = ir_kernel_partials(k, size);
     bool is_column = ir_kernel_is_column(k), is_warp = ir_gpu_is_warp_row(k);
-    int64_t columns = is_column ? size[k->n_dims - 1] : 1, blocks_x = ceil_div(columns, IR_GPU_THREADS), n_accs = 0;
-    int64_t units = times(rows, blocks_x);
+    int64_t columns = is_column ? size[k->n_dims - 1] : 1, blocks_x = ir_ceil_div(columns, IR_GPU_THREADS), n_accs = 0;
+    int64_t units = ir_times(rows, blocks_x);
     for (int i = 0; i < k->n_insts; i++) n_accs += ir_kernel_is_reduce_op(k->inst[i].op);
     if (k->kind == IR_KERNEL_REDUCE && !is_warp && units < BLOCKS_WANTED && partials > 1) {
-        out->chunks = ceil_div(BLOCKS_WANTED, units < 1 ? 1 : units);
+        out->chunks = ir_ceil_div(BLOCKS_WANTED, units < 1 ? 1 : units);
         if (out->chunks > partials) out->chunks = partials;
     }
     if (out->chunks > 1) {
         out->n_phases = 2;
-        out->scratch_bytes = times(times(times(rows, columns), out->chunks), IR_PARTIAL_BYTES * n_accs);
+        out->scratch_bytes = ir_times(ir_times(ir_times(rows, columns), out->chunks), IR_PARTIAL_BYTES * n_accs);
     }
     int64_t teams = is_warp ? IR_GPU_THREADS / IR_GPU_WARP : 1;
     for (int p = 0; p < 2; p++) {
-        int64_t of_phase = times(rows, p == 0 ? out->chunks : 1);
+        int64_t of_phase = ir_times(rows, p == 0 ? out->chunks : 1);
         out->block[p][0] = IR_GPU_THREADS;
-        out->grid[p][0] = at_most(is_column ? blocks_x : ceil_div(of_phase, teams), GRID_X_MAX);
+        out->grid[p][0] = at_most(is_column ? blocks_x : ir_ceil_div(of_phase, teams), GRID_X_MAX);
         out->grid[p][1] = at_most(is_column ? of_phase : 1, GRID_Y_MAX);
     }
 }
 
 static void plan_contract(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     out->block[0][0] = IR_GPU_THREADS;
-    out->grid[0][0] = at_most(ceil_div(size[k->n_dims - 2], IR_GPU_CONTRACT_TILE), GRID_X_MAX);
-    out->grid[0][1] = at_most(ceil_div(size[k->n_dims - 3], IR_GPU_CONTRACT_TILE), GRID_Y_MAX);
+    out->grid[0][0] = at_most(ir_ceil_div(size[k->n_dims - 2], IR_GPU_CONTRACT_TILE), GRID_X_MAX);
+    out->grid[0][1] = at_most(ir_ceil_div(size[k->n_dims - 3], IR_GPU_CONTRACT_TILE), GRID_Y_MAX);
     out->grid[0][2] = at_most(product(k, size, 'b'), GRID_Y_MAX);
 }
 
@@ -130,16 +125,16 @@ static void plan_scan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *ou
     int64_t rows = product(k, size, 'p');
     bool is_column = ir_kernel_is_column(k);
     out->block[0][0] = IR_GPU_WARP; /* lines are few */
-    out->grid[0][0] = at_most(ceil_div(is_column ? size[k->n_dims - 1] : rows, IR_GPU_WARP), GRID_X_MAX);
+    out->grid[0][0] = at_most(ir_ceil_div(is_column ? size[k->n_dims - 1] : rows, IR_GPU_WARP), GRID_X_MAX);
     out->grid[0][1] = at_most(is_column ? rows : 1, GRID_Y_MAX);
 }
 
 /* One thread an element of the output. */
 static void plan_window(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     int64_t n = 1;
-    for (int d = 0; d < k->n_dims && k->dim[d].role != 'k'; d++) n = times(n, size[d]);
+    for (int d = 0; d < k->n_dims && k->dim[d].role != 'k'; d++) n = ir_times(n, size[d]);
     out->block[0][0] = IR_GPU_THREADS;
-    out->grid[0][0] = at_most(ceil_div(n, IR_GPU_THREADS), GRID_X_MAX);
+    out->grid[0][0] = at_most(ir_ceil_div(n, IR_GPU_THREADS), GRID_X_MAX);
 }
 
 void ir_gpu_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* kernel.c: the kernel description: canonical text both ways, verification, data flow, launch arithmetic, key. */
+#include "ir/arith.h"
 #include "ir/kernel.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -89,7 +90,6 @@ int ir_kernel_pass(const ir_kernel *k, int inst) {
 bool ir_has_lowering(ir_op op, ir_dtype t) { return op < IR_OP_COUNT && (ir_ops[op].kernel_types >> t & 1) != 0; }
 
 /* ---- launch ---- */
-static int64_t ceil_div(int64_t a, int64_t b) { return b > 0 ? a / b + (a % b != 0) : 0; }
 
 static int64_t role_product(const ir_kernel *k, const int64_t *size, char role) {
     int64_t n = 1;
@@ -107,7 +107,7 @@ int64_t ir_kernel_partials(const ir_kernel *k, const int64_t *size) {
             last = d;
         }
     if (last < 0) return 0;
-    return outer * ceil_div(size[last], ir_kernel_is_column(k) ? IR_COLUMN_BLOCK : IR_REDUCE_BLOCK);
+    return outer * ir_ceil_div(size[last], ir_kernel_is_column(k) ? IR_COLUMN_BLOCK : IR_REDUCE_BLOCK);
 }
 
 static int64_t count_reductions(const ir_kernel *k) {
@@ -121,12 +121,12 @@ static void launch_map(const ir_kernel *k, const int64_t *size, const int64_t *t
     out->n_phases = 1;
     if (ir_kernel_is_transposed(k)) {
         int t = k->n_dims - 2;
-        out->tiles[0] = ceil_div(size[t], tune[IR_TUNE_MAP_ROWS]) * ceil_div(columns, tune[IR_TUNE_MAP_COLUMNS]);
+        out->tiles[0] = ir_ceil_div(size[t], tune[IR_TUNE_MAP_ROWS]) * ir_ceil_div(columns, tune[IR_TUNE_MAP_COLUMNS]);
         for (int d = 0; d < t; d++) out->tiles[0] *= size[d];
         return;
     }
     for (int d = 0; d + 1 < k->n_dims; d++) rows *= size[d];
-    out->tiles[0] = ceil_div(rows, tune[IR_TUNE_MAP_ROWS]) * ceil_div(columns, tune[IR_TUNE_MAP_COLUMNS]);
+    out->tiles[0] = ir_ceil_div(rows, tune[IR_TUNE_MAP_ROWS]) * ir_ceil_div(columns, tune[IR_TUNE_MAP_COLUMNS]);
 }
 
 bool ir_kernel_is_one_phase(const ir_kernel *k) {
@@ -141,13 +141,13 @@ static void launch_reduce(const ir_kernel *k, const int64_t *size, const int64_t
     int64_t reductions = count_reductions(k);
     out->n_phases = ir_kernel_is_one_phase(k) ? 1 : 2;
     if (ir_kernel_is_column(k)) {
-        int64_t columns = size[k->n_dims - 1], chunks = ceil_div(columns, tune[IR_TUNE_REDUCE_COLUMNS]);
-        out->tiles[0] = ceil_div(rows * partials * chunks, tune[IR_TUNE_REDUCE_GRAIN]);
-        out->tiles[1] = ceil_div(rows * chunks, tune[IR_TUNE_REDUCE_FINISH_GRAIN]);
+        int64_t columns = size[k->n_dims - 1], chunks = ir_ceil_div(columns, tune[IR_TUNE_REDUCE_COLUMNS]);
+        out->tiles[0] = ir_ceil_div(rows * partials * chunks, tune[IR_TUNE_REDUCE_GRAIN]);
+        out->tiles[1] = ir_ceil_div(rows * chunks, tune[IR_TUNE_REDUCE_FINISH_GRAIN]);
         out->shared_bytes = IR_PARTIAL_BYTES * reductions * rows * partials * columns;
     } else {
-        out->tiles[0] = ceil_div(rows * partials, tune[IR_TUNE_REDUCE_GRAIN]);
-        if (out->n_phases > 1) out->tiles[1] = ceil_div(rows, tune[IR_TUNE_REDUCE_FINISH_GRAIN]);
+        out->tiles[0] = ir_ceil_div(rows * partials, tune[IR_TUNE_REDUCE_GRAIN]);
+        if (out->n_phases > 1) out->tiles[1] = ir_ceil_div(rows, tune[IR_TUNE_REDUCE_FINISH_GRAIN]);
         out->shared_bytes = IR_PARTIAL_BYTES * reductions * rows * partials;
     }
 }
@@ -155,22 +155,22 @@ static void launch_reduce(const ir_kernel *k, const int64_t *size, const int64_t
 static void launch_row(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
     int64_t rows = role_product(k, size, 'p'), length = role_product(k, size, 'r');
     out->n_phases = 1;
-    out->tiles[0] = ceil_div(rows, tune[IR_TUNE_ROW_ROWS]); /* rows of no elements still have results */
+    out->tiles[0] = ir_ceil_div(rows, tune[IR_TUNE_ROW_ROWS]); /* rows of no elements still have results */
     out->scratch_bytes = (IR_PARTIAL_BYTES * count_reductions(k) * ir_kernel_partials(k, size) + 63) / 64 * 64;
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].is_kept) out->scratch_bytes += (length * ir_dtypes[k->inst[i].dtype].bytes + 63) / 64 * 64;
 }
 
 static void launch_scan(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
-    int64_t lines = role_product(k, size, 'p'), blocks = ceil_div(role_product(k, size, 'r'), IR_SCAN_BLOCK);
+    int64_t lines = role_product(k, size, 'p'), blocks = ir_ceil_div(role_product(k, size, 'r'), IR_SCAN_BLOCK);
     bool split = tune[IR_TUNE_SCAN_TWO_PHASES] != 0 && !ir_kernel_is_column(k);
     int64_t units = split ? lines * blocks : lines;
     out->n_phases = 3;
     if (ir_kernel_is_column(k)) {
-        units *= ceil_div(size[k->n_dims - 1], tune[IR_TUNE_SCAN_COLUMNS]);
+        units *= ir_ceil_div(size[k->n_dims - 1], tune[IR_TUNE_SCAN_COLUMNS]);
         out->scratch_bytes = 3 * 8 * tune[IR_TUNE_SCAN_COLUMNS];
     }
-    out->tiles[2] = ceil_div(units, tune[IR_TUNE_SCAN_GRAIN]);
+    out->tiles[2] = ir_ceil_div(units, tune[IR_TUNE_SCAN_GRAIN]);
     if (!split) return;
     out->tiles[0] = out->tiles[2];
     out->tiles[1] = lines;

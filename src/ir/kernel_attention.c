@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* kernel_attention.c: the description of attention: its dims, tiles and memory, and what code generation relies on. The
  * generated code does the same arithmetic. */
+#include "ir/arith.h"
 #include "ir/kernel.h"
-
-static int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
-static int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 static int dim_of(const ir_kernel *k, char role) {
     for (int d = 0; d < k->n_dims; d++)
@@ -35,10 +33,10 @@ int64_t ir_attention_parts(const ir_kernel *k, int64_t batches, int64_t queries,
     int64_t parts = 1;
     *length = keys;
     if (queries > ir_attention_rows(k) || batches < 1 || keys < 2 * IR_ATTENTION_PART) return 1;
-    parts = ceil_div(IR_ATTENTION_PARTS, batches);
+    parts = ir_ceil_div(IR_ATTENTION_PARTS, batches);
     if (parts > keys / IR_ATTENTION_PART) parts = keys / IR_ATTENTION_PART;
-    *length = round_up(ceil_div(keys, parts), k->tile.kb);
-    return ceil_div(keys, *length);
+    *length = ir_round_up(ir_ceil_div(keys, parts), k->tile.kb);
+    return ir_ceil_div(keys, *length);
 }
 
 void ir_launch_attention(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
@@ -47,14 +45,14 @@ void ir_launch_attention(const ir_kernel *k, const int64_t *size, const int64_t 
     const int64_t nr = k->tile.nr, kb = k->tile.kb;
     int64_t panels = tune[IR_TUNE_ATTENTION_PANELS], batches = 1, length;
     if (!find_attention(k) || at.m < 0 || at.n < 0 || at.k < 0 || at.j < 0 || nr < 1 || kb < 1) return;
-    const int64_t m = size[at.m], d = round_up(size[at.k], lanes), e = round_up(size[at.n], lanes);
+    const int64_t m = size[at.m], d = ir_round_up(size[at.k], lanes), e = ir_round_up(size[at.n], lanes);
     for (int i = 0; i < at.m; i++) batches *= size[i];
     const bool by_rows = m <= ir_attention_rows(k);
-    const int64_t most = ceil_div(m, nr), parts = ir_attention_parts(k, batches, m, size[at.j], &length);
+    const int64_t most = ir_ceil_div(m, nr), parts = ir_attention_parts(k, batches, m, size[at.j], &length);
     if (panels > most) panels = most;
     if (panels < 1) panels = 1;
     out->n_phases = parts > 1 ? 2 : 1;
-    if (m > 0 && e > 0) out->tiles[0] = by_rows ? batches * parts : batches * ceil_div(m, nr * panels);
+    if (m > 0 && e > 0) out->tiles[0] = by_rows ? batches * parts : batches * ir_ceil_div(m, nr * panels);
     if (parts > 1) {
         out->tiles[1] = e > 0 && m > 0 ? batches : 0;
         out->shared_bytes = batches * parts * (m * e + 2 * lanes) * bytes;

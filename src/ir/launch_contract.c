@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* launch_contract.c: tiles and memory of a contraction's two phases. The generated code does the same arithmetic. */
+#include "ir/arith.h"
 #include "ir/kernel.h"
-
-static int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
-static int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 static const ir_kinst *find_matmul(const ir_kernel *k) {
     for (int i = 0; i < k->n_insts; i++)
@@ -26,7 +24,7 @@ ir_dot ir_kernel_contract_dot(const ir_kernel *k) {
 int64_t ir_kernel_contract_head_bytes(const ir_kernel *k) {
     int64_t bytes = ir_dtypes[ir_kernel_contract_acc(k)].bytes, lanes = ir_levels[k->level].lanes;
     int64_t rows = k->tile.mr > k->tile.nr ? k->tile.mr : k->tile.nr;
-    return round_up(k->tile.mr * k->tile.nr * bytes, 64) + round_up(rows * lanes * bytes, 64) +
+    return ir_round_up(k->tile.mr * k->tile.nr * bytes, 64) + ir_round_up(rows * lanes * bytes, 64) +
            (ir_kernel_has_rows(k) ? IR_ROW_SLOTS : 0);
 }
 
@@ -76,7 +74,7 @@ static void launch_rows(const ir_kernel *k, const int64_t *tune, int64_t rows, i
         out->scratch_bytes += ir_kernel_row_value_bytes(k, block, n);
         return;
     }
-    out->tiles[2] = ceil_div(rows, tune[IR_TUNE_CONTRACT_ROWS]);
+    out->tiles[2] = ir_ceil_div(rows, tune[IR_TUNE_CONTRACT_ROWS]);
     out->kept_bytes = ir_kernel_row_value_bytes(k, rows, n);
 }
 
@@ -100,13 +98,14 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
         out->n_phases = 1;
         out->tiles[0] = batches * (m > 0 && n > 0);
         out->scratch_bytes = ir_kernel_contract_head_bytes(k);
-        if (!ir_kernel_contract_in_place(k)) out->scratch_bytes += round_up(ceil_div(n, nr) * nr * kk * bytes, 64);
+        if (!ir_kernel_contract_in_place(k))
+            out->scratch_bytes += ir_round_up(ir_ceil_div(n, nr) * nr * kk * bytes, 64);
         if (ir_kernel_has_rows(k))
             out->scratch_bytes += ir_kernel_row_value_bytes(k, m, n) + ir_kernel_row_scratch_bytes(k, n);
         return;
     }
     /* Blocks are whole register tiles, at least one, and no larger than the output needs. */
-    int64_t mp = ceil_div(m, mr), np = ceil_div(n, nr);
+    int64_t mp = ir_ceil_div(m, mr), np = ir_ceil_div(n, nr);
     int64_t mc = tune[IR_TUNE_CONTRACT_MC] / mr, nc = tune[IR_TUNE_CONTRACT_NC] / nr;
     if (mc < 1) mc = 1;
     if (nc < 1) nc = 1;
@@ -114,20 +113,22 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
     if (in_blocks) nc = np;
     out->n_phases = 2;
     out->tiles[0] = b_batches * np; /* whatever M is: a packed operand may serve later calls */
-    out->tiles[1] =
-        batches * ceil_div(mp, mc) * (in_blocks ? 1 : ceil_div(np, nc)); /* rows of no elements still have results */
+    out->tiles[1] = batches * ir_ceil_div(mp, mc) *
+                    (in_blocks ? 1 : ir_ceil_div(np, nc)); /* rows of no elements still have results */
     const ir_dot_info *dot = &ir_dots[ir_kernel_contract_dot(k)];
-    out->shared_bytes =
-        b_batches * np * (ceil_div(kk, dot->group) + dot->heads[1] * (kk > kb ? ceil_div(kk, kb) : 1)) * nr * bytes;
-    int64_t kc = ceil_div(kk < kb ? kk : kb, dot->group);
+    out->shared_bytes = b_batches * np *
+                        (ir_ceil_div(kk, dot->group) + dot->heads[1] * (kk > kb ? ir_ceil_div(kk, kb) : 1)) * nr *
+                        bytes;
+    int64_t kc = ir_ceil_div(kk < kb ? kk : kb, dot->group);
     if (mc > mp) mc = mp;
     if (nc > np) nc = np;
     out->scratch_bytes = ir_kernel_contract_head_bytes(k);
     if (!tune[IR_TUNE_CONTRACT_A_IN_PLACE] || !ir_kernel_contract_a_in_place(k) || kk % dot->group)
-        out->scratch_bytes += round_up((mc * mr * (kc + dot->heads[0]) + ir_levels[k->level].lanes * mr) * bytes, 64);
-    if (kk > kb) out->scratch_bytes += round_up(mc * nc * mr * nr * bytes, 64);
+        out->scratch_bytes +=
+            ir_round_up((mc * mr * (kc + dot->heads[0]) + ir_levels[k->level].lanes * mr) * bytes, 64);
+    if (kk > kb) out->scratch_bytes += ir_round_up(mc * nc * mr * nr * bytes, 64);
     if (tune[IR_TUNE_CONTRACT_B] != IR_CONTRACT_B_PACKED) {
-        out->scratch_bytes += round_up((kc + dot->heads[1]) * nr * bytes, 64);
+        out->scratch_bytes += ir_round_up((kc + dot->heads[1]) * nr * bytes, 64);
         out->tiles[0] = out->shared_bytes = 0;
     }
     if (has_rows) launch_rows(k, tune, batches * m, n, in_blocks ? mc * mr : -1, out);

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* launch_window.c: tiles and memory of a window kernel, and what its description must be. The generated code does the
  * same arithmetic. */
+#include "ir/arith.h"
 #include "ir/kernel.h"
-
-static int64_t ceil_div(int64_t a, int64_t b) { return b > 0 ? a / b + (a % b != 0) : 0; }
-static int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 static const ir_kinst *operand(const ir_kernel *k, int i) {
     for (int j = 0; j < k->n_insts; j++)
@@ -58,7 +56,7 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
         }
     }
     out->n_phases = 1;
-    out->tiles[0] = is_empty ? 0 : batches * ceil_div(y, rows);
-    out->scratch_bytes = 2 * round_up(kk * 8, 64) + round_up(k->tile.mr * k->tile.nr * bytes, 64) +
-                         round_up(kk * k->tile.nr * ir_kernel_window_step(k) * bytes, 64) + 64 * 8;
+    out->tiles[0] = is_empty ? 0 : batches * ir_ceil_div(y, rows);
+    out->scratch_bytes = 2 * ir_round_up(kk * 8, 64) + ir_round_up(k->tile.mr * k->tile.nr * bytes, 64) +
+                         ir_round_up(kk * k->tile.nr * ir_kernel_window_step(k) * bytes, 64) + 64 * 8;
 }

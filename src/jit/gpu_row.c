@@ -153,34 +153,33 @@ static void finish(row *w, em_values *v, red_at *at) {
     em_endif(e, &first);
 }
 
-/* ---- inner form ---- */
-/* All passes of row q. */
-static void whole_row(row *w, LLVMValueRef q) {
-    red *r = w->r;
-    emit *e = r->e;
-    red_at at = {r, NULL, NULL, NULL};
-    em_values v;
+/* ---- one row, or one column of it ---- */
+typedef struct unit {
+    red_at at;
+    em_values v; /* of the row */
     pass p;
     red_acc acc[IR_KERNEL_MAX_INSTS];
-    int n = 0;
-    red_enter_row(r, q);
-    em_values_init(&v, red_load_value, &at);
-    for (int i = 0; i < r->k->n_insts; i++)
-        if (r->pass[i] >= n) n = r->pass[i] + 1;
-    for (int number = 0; number < n; number++) {
-        find_pass(r, number, &p);
-        if (!p.n_acc && !p.has_stores) continue;
-        identities(w, &p, acc);
-        sweep(w, &p, &v, em_i64s(e, 0), r->partials, NULL, acc);
-        for (int a = 0; a < p.n_acc; a++) acc[a] = combine_team(w, p.acc[a], acc[a]);
-        set_results(w, &p, acc, &v);
-    }
-    finish(w, &v, &at);
+} unit;
+
+/* Row q entered (column c of it, or NULL), the first pass with accumulators of no element. */
+static void begin_unit(row *w, unit *u, LLVMValueRef q, LLVMValueRef c) {
+    u->at = (red_at){w->r, NULL, c, NULL};
+    find_pass(w->r, 0, &u->p);
+    red_enter_row(w->r, q);
+    em_values_init(&u->v, red_load_value, &u->at);
+    identities(w, &u->p, u->acc);
 }
 
-static LLVMValueRef scratch_slot(row *w, int j, LLVMValueRef unit, LLVMValueRef units) {
-    emit *e = w->r->e;
-    return red_slot(e, e->shared, em_add(e, em_mul(e, em_i64s(e, j), units), unit));
+/* Where the partial result of part `number` (of all rows' parts) lies. */
+static LLVMValueRef part_slot(row *w, int j, LLVMValueRef number, LLVMValueRef c) {
+    red *r = w->r;
+    emit *e = r->e;
+    LLVMValueRef parts = em_mul(e, r->rows, w->chunks);
+    if (c) {
+        number = em_add(e, em_mul(e, number, r->columns), c);
+        parts = em_mul(e, parts, r->columns);
+    }
+    return red_slot(e, e->shared, em_add(e, em_mul(e, em_i64s(e, j), parts), number));
 }
 
 /* Partial results of part `chunk` of all. */
@@ -192,57 +191,70 @@ static void chunk_range(row *w, LLVMValueRef chunk, LLVMValueRef *from, LLVMValu
     *to = red_min(e, em_add(e, *from, each), w->r->partials);
 }
 
-static void part_of_row(row *w, LLVMValueRef unit) {
+/* All passes of row q; in column form there is one. */
+static void whole(row *w, LLVMValueRef q, LLVMValueRef c) {
+    red *r = w->r;
+    emit *e = r->e;
+    unit u;
+    int n = 0;
+    begin_unit(w, &u, q, c);
+    for (int i = 0; i < r->k->n_insts; i++)
+        if (r->pass[i] >= n) n = r->pass[i] + 1;
+    for (int number = 0; number < (c ? 1 : n); number++) {
+        find_pass(r, number, &u.p);
+        if (!u.p.n_acc && !u.p.has_stores) continue;
+        identities(w, &u.p, u.acc);
+        sweep(w, &u.p, &u.v, em_i64s(e, 0), r->partials, c, u.acc);
+        for (int a = 0; a < u.p.n_acc && !c; a++) u.acc[a] = combine_team(w, u.p.acc[a], u.acc[a]);
+        set_results(w, &u.p, u.acc, &u.v);
+    }
+    finish(w, &u.v, &u.at);
+}
+
+/* Part `number` of all rows' parts. */
+static void part(row *w, LLVMValueRef number, LLVMValueRef c) {
     red *r = w->r;
     emit *e = r->e;
     LLVMValueRef q, chunk, from, to;
-    red_at at = {r, NULL, NULL, NULL};
-    em_values v;
-    pass p;
-    red_acc acc[IR_KERNEL_MAX_INSTS];
-    red_divide(e, unit, w->chunks, &q, &chunk);
+    unit u;
+    red_divide(e, number, w->chunks, &q, &chunk);
     chunk_range(w, chunk, &from, &to);
-    red_enter_row(r, q);
-    em_values_init(&v, red_load_value, &at);
-    find_pass(r, 0, &p);
-    identities(w, &p, acc);
-    sweep(w, &p, &v, from, to, NULL, acc);
-    for (int a = 0; a < p.n_acc; a++) {
-        acc[a] = combine_team(w, p.acc[a], acc[a]);
+    begin_unit(w, &u, q, c);
+    sweep(w, &u.p, &u.v, from, to, c, u.acc);
+    for (int a = 0; a < u.p.n_acc; a++) {
+        int j = u.p.acc[a];
+        if (c) {
+            red_store_partial(r, j, u.acc[a], part_slot(w, j, number, c));
+            continue;
+        }
+        u.acc[a] = combine_team(w, j, u.acc[a]);
         em_branch first = em_if(e, em_icmp(e, LLVMIntEQ, w->lane, em_i64s(e, 0)));
-        red_store_partial(r, p.acc[a], acc[a], scratch_slot(w, p.acc[a], unit, em_mul(e, r->rows, w->chunks)));
+        red_store_partial(r, j, u.acc[a], part_slot(w, j, number, NULL));
         em_endif(e, &first);
     }
 }
 
-static void finish_parts(row *w, LLVMValueRef q) {
+/* The parts of row q as one: by a team, or a column's by its thread. */
+static void join_parts(row *w, LLVMValueRef q, LLVMValueRef c) {
     red *r = w->r;
     emit *e = r->e;
-    red_at at = {r, NULL, NULL, NULL};
-    em_values v;
-    pass p;
-    red_acc acc[IR_KERNEL_MAX_INSTS];
-    find_pass(r, 0, &p);
-    red_enter_row(r, q);
-    em_values_init(&v, red_load_value, &at);
-    identities(w, &p, acc);
+    unit u;
     acc_loop l;
-    begin_loop(w, &p, &l, acc, w->lane, w->chunks, w->size);
-    for (int a = 0; a < p.n_acc; a++) {
-        LLVMValueRef unit = em_add(e, em_mul(e, q, w->chunks), l.loop.i);
-        LLVMValueRef slot = scratch_slot(w, p.acc[a], unit, em_mul(e, r->rows, w->chunks));
-        acc[a] = red_merge(r, p.acc[a], l.acc[a], load_partial(w, p.acc[a], slot));
+    begin_unit(w, &u, q, c);
+    begin_loop(w, &u.p, &l, u.acc, c ? em_i64s(e, 0) : w->lane, w->chunks, c ? em_i64s(e, 1) : w->size);
+    for (int a = 0; a < u.p.n_acc; a++) {
+        int j = u.p.acc[a];
+        LLVMValueRef number = em_add(e, em_mul(e, q, w->chunks), l.loop.i);
+        u.acc[a] = red_merge(r, j, l.acc[a], load_partial(w, j, part_slot(w, j, number, c)));
     }
-    end_loop(w, &p, &l, acc);
-    for (int a = 0; a < p.n_acc; a++) acc[a] = combine_team(w, p.acc[a], l.acc[a]);
-    set_results(w, &p, acc, &v);
-    finish(w, &v, &at);
+    end_loop(w, &u.p, &l, u.acc);
+    for (int a = 0; a < u.p.n_acc && !c; a++) l.acc[a] = combine_team(w, u.p.acc[a], l.acc[a]);
+    set_results(w, &u.p, l.acc, &u.v);
+    finish(w, &u.v, &u.at);
 }
 
-static bool is_first_phase(row *w, em_branch *b) {
-    *b = em_if(w->r->e, em_icmp(w->r->e, LLVMIntEQ, w->r->e->phase, em_i64s(w->r->e, 0)));
-    return true;
-}
+/* ---- inner form ---- */
+static em_branch if_first_phase(emit *e) { return em_if(e, em_icmp(e, LLVMIntEQ, e->phase, em_i64s(e, 0))); }
 
 static void emit_inner(row *w) {
     red *r = w->r;
@@ -256,85 +268,33 @@ static void emit_inner(row *w) {
     em_branch cut = {0}, phase;
     if (has_parts) {
         cut = em_if(e, em_icmp(e, LLVMIntSGT, w->chunks, em_i64s(e, 1)));
-        is_first_phase(w, &phase);
+        phase = if_first_phase(e);
         em_loop l = em_for(e, first, em_mul(e, r->rows, w->chunks), step);
-        part_of_row(w, l.i);
+        part(w, l.i, NULL);
         em_end(e, &l);
         em_else(e, &phase);
         l = em_for(e, first, r->rows, step);
-        finish_parts(w, l.i);
+        join_parts(w, l.i, NULL);
         em_end(e, &l);
         em_endif(e, &phase);
         em_else(e, &cut);
     }
     em_loop l = em_for(e, first, r->rows, step);
-    whole_row(w, l.i);
+    whole(w, l.i, NULL);
     em_end(e, &l);
     if (has_parts) em_endif(e, &cut);
 }
 
 /* ---- column form ---- */
-static void column_part(row *w, LLVMValueRef unit, LLVMValueRef c, bool is_whole) {
-    red *r = w->r;
-    emit *e = r->e;
-    LLVMValueRef q = unit, chunk, from = em_i64s(e, 0), to = r->partials;
-    red_at at = {r, NULL, c, NULL};
-    em_values v;
-    pass p;
-    red_acc acc[IR_KERNEL_MAX_INSTS];
-    if (!is_whole) {
-        red_divide(e, unit, w->chunks, &q, &chunk);
-        chunk_range(w, chunk, &from, &to);
-    }
-    red_enter_row(r, q);
-    em_values_init(&v, red_load_value, &at);
-    find_pass(r, 0, &p);
-    identities(w, &p, acc);
-    sweep(w, &p, &v, from, to, c, acc);
-    if (is_whole) {
-        set_results(w, &p, acc, &v);
-        finish(w, &v, &at);
-        return;
-    }
-    LLVMValueRef units = em_mul(e, em_mul(e, r->rows, w->chunks), r->columns);
-    for (int a = 0; a < p.n_acc; a++)
-        red_store_partial(r, p.acc[a], acc[a],
-                          scratch_slot(w, p.acc[a], em_add(e, em_mul(e, unit, r->columns), c), units));
-}
-
-static void finish_column(row *w, LLVMValueRef q, LLVMValueRef c) {
-    red *r = w->r;
-    emit *e = r->e;
-    red_at at = {r, NULL, c, NULL};
-    em_values v;
-    pass p;
-    red_acc acc[IR_KERNEL_MAX_INSTS];
-    LLVMValueRef units = em_mul(e, em_mul(e, r->rows, w->chunks), r->columns);
-    find_pass(r, 0, &p);
-    red_enter_row(r, q);
-    em_values_init(&v, red_load_value, &at);
-    identities(w, &p, acc);
-    acc_loop l;
-    begin_loop(w, &p, &l, acc, em_i64s(e, 0), w->chunks, em_i64s(e, 1));
-    for (int a = 0; a < p.n_acc; a++) {
-        LLVMValueRef unit = em_add(e, em_mul(e, em_add(e, em_mul(e, q, w->chunks), l.loop.i), r->columns), c);
-        acc[a] = red_merge(r, p.acc[a], l.acc[a], load_partial(w, p.acc[a], scratch_slot(w, p.acc[a], unit, units)));
-    }
-    end_loop(w, &p, &l, acc);
-    set_results(w, &p, l.acc, &v);
-    finish(w, &v, &at);
-}
-
-/* what: 0 whole columns, 1 parts, 2 the end of parts. */
-static void each_column(row *w, int what) {
+/* make: whole, part (of as many units as there are parts) or join_parts. */
+static void each_column(row *w, void (*make)(row *w, LLVMValueRef number, LLVMValueRef c)) {
     red *r = w->r;
     emit *e = r->e;
     gpu_span x = gpu_threads(e, 'x');
     LLVMValueRef y = gpu_special(e, "ctaid.y"), step = gpu_special(e, "nctaid.y");
-    em_loop units = em_for(e, y, what == 1 ? em_mul(e, r->rows, w->chunks) : r->rows, step);
+    em_loop units = em_for(e, y, make == part ? em_mul(e, r->rows, w->chunks) : r->rows, step);
     em_loop columns = em_for(e, x.first, r->columns, x.step);
-    if (what == 2) finish_column(w, units.i, columns.i);
-    else column_part(w, units.i, columns.i, what == 0);
+    make(w, units.i, columns.i);
     em_end(e, &columns);
     em_end(e, &units);
 }
@@ -342,13 +302,13 @@ static void each_column(row *w, int what) {
 static void emit_column(row *w) {
     emit *e = w->r->e;
     em_branch cut = em_if(e, em_icmp(e, LLVMIntSGT, w->chunks, em_i64s(e, 1))), phase;
-    is_first_phase(w, &phase);
-    each_column(w, 1);
+    phase = if_first_phase(e);
+    each_column(w, part);
     em_else(e, &phase);
-    each_column(w, 2);
+    each_column(w, join_parts);
     em_endif(e, &phase);
     em_else(e, &cut);
-    each_column(w, 0);
+    each_column(w, whole);
     em_endif(e, &cut);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* tune.c: tile sizes by cache sizes and amount of work. */
+#include "ir/arith.h"
 #include "rt/tune.h"
 #include "rt/cpuinfo.h"
 
@@ -18,27 +19,19 @@ enum {
  * for contractions. */
 enum { SERIAL_WORK = 48 << 10, SERIAL_PRODUCTS = 64 * 64 * 64 };
 
-static int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
-static int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 static int64_t clamp(int64_t v, int64_t low, int64_t high) { return v < low ? low : v > high ? high : v; }
 static int64_t at_least_one(int64_t v) { return v < 1 ? 1 : v; }
-
-/* Saturates: sizes are the user's. */
-static int64_t times(int64_t a, int64_t b) {
-    int64_t r;
-    return __builtin_mul_overflow(a, b, &r) ? INT64_MAX / 4 : r > INT64_MAX / 4 ? INT64_MAX / 4 : r;
-}
 
 static int64_t product(const ir_kernel *k, const int64_t *size, const char *roles) {
     int64_t n = 1;
     for (int d = 0; d < k->n_dims; d++)
-        if (strchr(roles, k->dim[d].role)) n = times(n, size[d]);
+        if (strchr(roles, k->dim[d].role)) n = ir_times(n, size[d]);
     return n;
 }
 
 static int64_t all(const ir_kernel *k, const int64_t *size) {
     int64_t n = 1;
-    for (int d = 0; d < k->n_dims; d++) n = times(n, size[d]);
+    for (int d = 0; d < k->n_dims; d++) n = ir_times(n, size[d]);
     return n;
 }
 
@@ -46,8 +39,8 @@ static int64_t all(const ir_kernel *k, const int64_t *size) {
  * most. */
 static int64_t grain(int64_t units, int64_t elements_per_unit, int n_threads) {
     elements_per_unit = at_least_one(elements_per_unit);
-    int64_t fair = ceil_div(units, (int64_t)n_threads * TILES_PER_THREAD);
-    int64_t low = ceil_div(TILE_MIN, elements_per_unit), high = at_least_one(TILE_MAX / elements_per_unit);
+    int64_t fair = ir_ceil_div(units, (int64_t)n_threads * TILES_PER_THREAD);
+    int64_t low = ir_ceil_div(TILE_MIN, elements_per_unit), high = at_least_one(TILE_MAX / elements_per_unit);
     if (low > high) low = high;
     return at_least_one(clamp(fair, low, high));
 }
@@ -56,14 +49,15 @@ static void tune_map(const ir_kernel *k, const int64_t *size, int n_threads, int
     int64_t columns = k->n_dims ? size[k->n_dims - 1] : 1, total = all(k, size);
     int64_t rows = columns > 0 ? total / columns : 0;
     /* Alone, nothing is gained by stopping: streams of loads that run on are prefetched best. */
-    int64_t tile = n_threads == 1 ? at_least_one(total)
-                                  : clamp(ceil_div(total, (int64_t)n_threads * TILES_PER_THREAD), TILE_MIN, TILE_MAX);
+    int64_t tile = n_threads == 1
+                       ? at_least_one(total)
+                       : clamp(ir_ceil_div(total, (int64_t)n_threads * TILES_PER_THREAD), TILE_MIN, TILE_MAX);
     if (ir_kernel_is_transposed(k)) { /* some rows of pages read, some written: both stay in the TLB and L2 */
         tune[IR_TUNE_MAP_ROWS] = TURN_ROWS;
         tune[IR_TUNE_MAP_COLUMNS] = TURN_COLUMNS;
     } else if (columns > tile && !ir_kernel_is_scatter(k)) { /* a line's updates apply in order */
         tune[IR_TUNE_MAP_ROWS] = 1;
-        tune[IR_TUNE_MAP_COLUMNS] = round_up(tile, COLUMN_STEP);
+        tune[IR_TUNE_MAP_COLUMNS] = ir_round_up(tile, COLUMN_STEP);
     } else {
         tune[IR_TUNE_MAP_ROWS] = clamp(tile / at_least_one(columns), 1, at_least_one(rows));
         tune[IR_TUNE_MAP_COLUMNS] = at_least_one(columns);
@@ -74,8 +68,8 @@ static void tune_map(const ir_kernel *k, const int64_t *size, int n_threads, int
     for (int b = 0; b < k->n_buffers; b++) {
         int64_t n = 1;
         for (int d = 0; d < k->n_dims; d++)
-            if (k->buffer[b].stride[d] != 0) n = times(n, size[d]);
-        bytes += times(n, ir_dtypes[k->buffer[b].dtype].bytes);
+            if (k->buffer[b].stride[d] != 0) n = ir_times(n, size[d]);
+        bytes += ir_times(n, ir_dtypes[k->buffer[b].dtype].bytes);
     }
     tune[IR_TUNE_MAP_STREAM] = bytes > rt_host_caches()->l3_bytes;
 }
@@ -91,16 +85,17 @@ static void tune_reduce(const ir_kernel *k, const int64_t *size, int n_threads, 
     if (ir_kernel_is_column(k)) {
         /* Long runs of contiguous loads; narrower only where there would be too few units for the team. */
         int64_t v = at_least_one(size[k->n_dims - 1]);
-        columns = clamp(round_up(v, COLUMN_STEP), COLUMN_STEP, 512);
+        columns = clamp(ir_round_up(v, COLUMN_STEP), COLUMN_STEP, 512);
         while (columns > 2 * COLUMN_STEP &&
-               times(times(rows, partials), ceil_div(v, columns)) < (int64_t)n_threads * TILES_PER_THREAD)
-            columns = round_up(columns / 2, COLUMN_STEP);
-        chunks = ceil_div(v, columns);
+               ir_times(ir_times(rows, partials), ir_ceil_div(v, columns)) < (int64_t)n_threads * TILES_PER_THREAD)
+            columns = ir_round_up(columns / 2, COLUMN_STEP);
+        chunks = ir_ceil_div(v, columns);
         tune[IR_TUNE_REDUCE_COLUMNS] = columns;
-        unit = times(last_r < IR_COLUMN_BLOCK ? last_r : IR_COLUMN_BLOCK, columns);
+        unit = ir_times(last_r < IR_COLUMN_BLOCK ? last_r : IR_COLUMN_BLOCK, columns);
     }
-    tune[IR_TUNE_REDUCE_GRAIN] = grain(times(times(rows, partials), chunks), unit, n_threads);
-    tune[IR_TUNE_REDUCE_FINISH_GRAIN] = grain(times(rows, chunks), times(at_least_one(partials), columns), n_threads);
+    tune[IR_TUNE_REDUCE_GRAIN] = grain(ir_times(ir_times(rows, partials), chunks), unit, n_threads);
+    tune[IR_TUNE_REDUCE_FINISH_GRAIN] =
+        grain(ir_times(rows, chunks), ir_times(at_least_one(partials), columns), n_threads);
 }
 
 /* A line is split where there are fewer lines than threads: each block is scanned twice then, so two threads would gain nothing
@@ -110,16 +105,17 @@ static void tune_scan(const ir_kernel *k, const int64_t *size, int n_threads, in
     tune[IR_TUNE_SCAN_COLUMNS] = COLUMN_STEP;
     if (ir_kernel_is_column(k)) {
         int64_t v = at_least_one(size[k->n_dims - 1]);
-        int64_t columns = clamp(round_up(v, COLUMN_STEP), COLUMN_STEP, 1024);
-        while (columns > 2 * COLUMN_STEP && times(lines, ceil_div(v, columns)) < (int64_t)n_threads * TILES_PER_THREAD)
-            columns = round_up(columns / 2, COLUMN_STEP);
+        int64_t columns = clamp(ir_round_up(v, COLUMN_STEP), COLUMN_STEP, 1024);
+        while (columns > 2 * COLUMN_STEP &&
+               ir_times(lines, ir_ceil_div(v, columns)) < (int64_t)n_threads * TILES_PER_THREAD)
+            columns = ir_round_up(columns / 2, COLUMN_STEP);
         tune[IR_TUNE_SCAN_COLUMNS] = columns;
-        units = times(lines, ceil_div(v, columns));
-        each = times(length, columns);
-    } else if (n_threads > 2 && 2 * lines < n_threads && times(lines, length) >= SERIAL_WORK) {
+        units = ir_times(lines, ir_ceil_div(v, columns));
+        each = ir_times(length, columns);
+    } else if (n_threads > 2 && 2 * lines < n_threads && ir_times(lines, length) >= SERIAL_WORK) {
         tune[IR_TUNE_SCAN_TWO_PHASES] = 1;
         each = IR_SCAN_BLOCK;
-        units = times(lines, ceil_div(length, IR_SCAN_BLOCK));
+        units = ir_times(lines, ir_ceil_div(length, IR_SCAN_BLOCK));
     }
     tune[IR_TUNE_SCAN_GRAIN] = grain(units, each, n_threads);
 }
@@ -155,13 +151,13 @@ static contraction measure(const ir_kernel *k, const int64_t *size, const int64_
             if (in->op != IR_K_LOAD) continue;
             const int64_t *s = stride + in->index * k->n_dims;
             c.element[j] = ir_dtypes[in->dtype].bytes;
-            c.row[j] = times(s[dim[j]] < 0 ? -s[dim[j]] : s[dim[j]], c.element[j]);
-            c.column[j] = times(s[dim_k] < 0 ? -s[dim_k] : s[dim_k], c.element[j]);
+            c.row[j] = ir_times(s[dim[j]] < 0 ? -s[dim[j]] : s[dim[j]], c.element[j]);
+            c.column[j] = ir_times(s[dim_k] < 0 ? -s[dim_k] : s[dim_k], c.element[j]);
         }
     }
-    c.kc = ceil_div(clamp(c.kk, 1, at_least_one(k->tile.kb)), ir_dots[ir_kernel_contract_dot(k)].group);
-    c.mp = at_least_one(ceil_div(c.m, at_least_one(k->tile.mr)));
-    c.np = at_least_one(ceil_div(c.n, at_least_one(k->tile.nr)));
+    c.kc = ir_ceil_div(clamp(c.kk, 1, at_least_one(k->tile.kb)), ir_dots[ir_kernel_contract_dot(k)].group);
+    c.mp = at_least_one(ir_ceil_div(c.m, at_least_one(k->tile.mr)));
+    c.np = at_least_one(ir_ceil_div(c.n, at_least_one(k->tile.nr)));
     return c;
 }
 
@@ -173,9 +169,9 @@ static bool is_a_in_place(const contraction *c) {
     const int64_t way = 4096, l1 = rt_host_caches()->l1d_bytes, ways = l1 / way;
     if (c->row[0] < 0 || !ir_kernel_contract_a_in_place(c->k)) return false;
     if (c->kk % ir_dots[ir_kernel_contract_dot(c->k)].group) return false;
-    if (c->column[0] > c->element[0]) return times(c->column[0], c->kc) <= l1;
+    if (c->column[0] > c->element[0]) return ir_times(c->column[0], c->kc) <= l1;
     int64_t off = c->row[0] % way, apart = off < way - off ? off : way - off, mr = c->k->tile.mr;
-    int64_t rows_a_set = apart < 64 ? mr : ceil_div(times(mr, apart), way);
+    int64_t rows_a_set = apart < 64 ? mr : ir_ceil_div(ir_times(mr, apart), way);
     return rows_a_set <= ways || c->m <= ways;
 }
 
@@ -193,21 +189,21 @@ static bool is_b_in_place(const contraction *c) {
 
 /* Can `panels` be cut into that many equal blocks (the last may be shorter), so that each thread gets as many tiles? */
 static bool is_even_split(int64_t panels, int64_t blocks, int64_t tiles_of_each, int n_threads) {
-    return blocks >= 1 && ceil_div(panels, ceil_div(panels, blocks)) == blocks &&
-           times(blocks, tiles_of_each) % n_threads == 0;
+    return blocks >= 1 && ir_ceil_div(panels, ir_ceil_div(panels, blocks)) == blocks &&
+           ir_times(blocks, tiles_of_each) % n_threads == 0;
 }
 
 /* Into how many blocks: those that a team is done with first, `tiles_of_each` tiles each, no fewer than `fewest`; of equals,
  * what comes nearest to `enough` tiles. */
 static int64_t cut(int64_t panels, int64_t fewest, int64_t tiles_of_each, int64_t enough, int n_threads) {
-    int64_t wanted = clamp(ceil_div(enough, at_least_one(tiles_of_each)), fewest, panels), best = wanted,
+    int64_t wanted = clamp(ir_ceil_div(enough, at_least_one(tiles_of_each)), fewest, panels), best = wanted,
             least = INT64_MAX;
     int64_t most = clamp(4 * wanted, fewest, panels);
     for (int64_t blocks = fewest; blocks <= most; blocks++) {
-        int64_t each = ceil_div(panels, blocks), off = blocks < wanted ? wanted - blocks : blocks - wanted;
-        if (ceil_div(panels, each) != blocks) continue;
-        int64_t turns = times(each, ceil_div(times(blocks, tiles_of_each), n_threads));
-        int64_t cost = times(turns, 256) + times(turns, off) / wanted;
+        int64_t each = ir_ceil_div(panels, blocks), off = blocks < wanted ? wanted - blocks : blocks - wanted;
+        if (ir_ceil_div(panels, each) != blocks) continue;
+        int64_t turns = ir_times(each, ir_ceil_div(ir_times(blocks, tiles_of_each), n_threads));
+        int64_t cost = ir_times(turns, 256) + ir_times(turns, off) / wanted;
         if (cost < least) least = cost, best = blocks;
     }
     return best;
@@ -215,7 +211,7 @@ static int64_t cut(int64_t panels, int64_t fewest, int64_t tiles_of_each, int64_
 
 /* About that many blocks, of equal size; where there are few, as many tiles for each thread. */
 static int64_t even_blocks(int64_t rows, int64_t blocks, int64_t tiles_of_each, int n_threads) {
-    for (int64_t d = 0; d <= blocks / 4 && times(blocks, tiles_of_each) < 8 * (int64_t)n_threads; d++) {
+    for (int64_t d = 0; d <= blocks / 4 && ir_times(blocks, tiles_of_each) < 8 * (int64_t)n_threads; d++) {
         if (is_even_split(rows, blocks - d, tiles_of_each, n_threads)) return blocks - d;
         if (is_even_split(rows, blocks + d, tiles_of_each, n_threads)) return blocks + d;
     }
@@ -240,18 +236,18 @@ static void tune_contract(const ir_kernel *k, const int64_t *size, const int64_t
         mc = clamp(4 * l2 / (c.kc * c.bytes * mr), 1, c.mp);
         if (c.kk > k->tile.kb) nc = clamp(l2 / (mc * mr * nr * c.bytes), 1, nc);
     }
-    int64_t m_blocks = ceil_div(c.mp, mc), n_blocks = ceil_div(c.np, nc);
+    int64_t m_blocks = ir_ceil_div(c.mp, mc), n_blocks = ir_ceil_div(c.np, nc);
     if (n_threads > 1) {
-        int64_t products = times(times(c.batches, c.m), times(c.n, at_least_one(c.kk)));
+        int64_t products = ir_times(ir_times(c.batches, c.m), ir_times(c.n, at_least_one(c.kk)));
         int64_t enough = clamp(products / TILE_PRODUCTS, n_threads, (int64_t)n_threads * TILES_PER_THREAD);
-        if (in_place) n_blocks = cut(c.np, n_blocks, times(c.batches, m_blocks), enough, n_threads);
-        if (times(times(c.batches, m_blocks), n_blocks) < (in_place ? n_threads : enough))
-            m_blocks = cut(c.mp, m_blocks, times(c.batches, n_blocks), enough, n_threads);
-        if (!in_place && times(times(c.batches, m_blocks), n_blocks) < enough)
-            n_blocks = cut(c.np, n_blocks, times(c.batches, m_blocks), enough, n_threads);
+        if (in_place) n_blocks = cut(c.np, n_blocks, ir_times(c.batches, m_blocks), enough, n_threads);
+        if (ir_times(ir_times(c.batches, m_blocks), n_blocks) < (in_place ? n_threads : enough))
+            m_blocks = cut(c.mp, m_blocks, ir_times(c.batches, n_blocks), enough, n_threads);
+        if (!in_place && ir_times(ir_times(c.batches, m_blocks), n_blocks) < enough)
+            n_blocks = cut(c.np, n_blocks, ir_times(c.batches, m_blocks), enough, n_threads);
     }
-    tune[IR_TUNE_CONTRACT_MC] = ceil_div(c.mp, m_blocks) * mr;
-    tune[IR_TUNE_CONTRACT_NC] = ceil_div(c.np, n_blocks) * nr;
+    tune[IR_TUNE_CONTRACT_MC] = ir_ceil_div(c.mp, m_blocks) * mr;
+    tune[IR_TUNE_CONTRACT_NC] = ir_ceil_div(c.np, n_blocks) * nr;
     tune[IR_TUNE_CONTRACT_A_IN_PLACE] = in_place;
     tune[IR_TUNE_CONTRACT_B] = is_b_in_place(&c) ? IR_CONTRACT_B_IN_PLACE
                                : m_blocks == 1   ? IR_CONTRACT_B_BY_BLOCK
@@ -262,14 +258,15 @@ static void tune_contract(const ir_kernel *k, const int64_t *size, const int64_t
 static void tune_window(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
     int64_t batches = at_least_one(product(k, size, "b")), y = at_least_one(product(k, size, "y")),
             n = at_least_one(product(k, size, "n"));
-    int64_t rows = y, fewest = clamp(ceil_div(4 * at_least_one(k->tile.nr), n), 1, y);
+    int64_t rows = y, fewest = clamp(ir_ceil_div(4 * at_least_one(k->tile.nr), n), 1, y);
     if (n_threads > 1 && batches % n_threads)
-        rows = ceil_div(y, ceil_div((int64_t)n_threads * TILES_PER_THREAD, batches));
+        rows = ir_ceil_div(y, ir_ceil_div((int64_t)n_threads * TILES_PER_THREAD, batches));
     tune[IR_TUNE_WINDOW_ROWS] = rows < fewest ? fewest : rows;
     /* Their weights stay in half of L2 while the columns go by. */
     const int64_t mr = at_least_one(k->tile.mr),
-                  row_bytes = times(at_least_one(product(k, size, "k")), ir_dtypes[ir_kernel_contract_acc(k)].bytes);
-    tune[IR_TUNE_WINDOW_CHANNELS] = times(mr, at_least_one(rt_host_caches()->l2_bytes / 2 / times(row_bytes, mr)));
+                  row_bytes = ir_times(at_least_one(product(k, size, "k")), ir_dtypes[ir_kernel_contract_acc(k)].bytes);
+    tune[IR_TUNE_WINDOW_CHANNELS] =
+        ir_times(mr, at_least_one(rt_host_caches()->l2_bytes / 2 / ir_times(row_bytes, mr)));
 }
 
 enum {
@@ -283,31 +280,32 @@ static void tune_contract_rows(const ir_kernel *k, const int64_t *size, int n_th
             bytes = ir_dtypes[ir_kernel_contract_acc(k)].bytes;
     int64_t m = product(k, size, "m"), n = product(k, size, "n"), kk = product(k, size, "k"),
             batches = product(k, size, "b");
-    int64_t mp = at_least_one(ceil_div(m, mr)), np = at_least_one(ceil_div(n, nr)), l2 = rt_host_caches()->l2_bytes;
+    int64_t mp = at_least_one(ir_ceil_div(m, mr)), np = at_least_one(ir_ceil_div(n, nr)),
+            l2 = rt_host_caches()->l2_bytes;
     int64_t row_bytes =
-        times(clamp(kk, 1, kb) + (kk > kb ? times(np, nr) : 0), bytes * mr) + ir_kernel_row_value_bytes(k, mr, n);
+        ir_times(clamp(kk, 1, kb) + (kk > kb ? ir_times(np, nr) : 0), bytes * mr) + ir_kernel_row_value_bytes(k, mr, n);
     int64_t mc = clamp(l2 * 6 / 10 / at_least_one(row_bytes), 0, mp < HIGH_PANELS ? mp : HIGH_PANELS);
-    bool is_flat = mc < mp && mc < FLAT_PANELS && times(times(kk, np * nr), bytes) > l2;
-    if (mc < 1 || is_flat || (n_threads > 1 && times(batches, mp) < 2 * (int64_t)n_threads)) {
-        tune[IR_TUNE_CONTRACT_ROWS] = grain(times(batches, m), n, n_threads);
+    bool is_flat = mc < mp && mc < FLAT_PANELS && ir_times(ir_times(kk, np * nr), bytes) > l2;
+    if (mc < 1 || is_flat || (n_threads > 1 && ir_times(batches, mp) < 2 * (int64_t)n_threads)) {
+        tune[IR_TUNE_CONTRACT_ROWS] = grain(ir_times(batches, m), n, n_threads);
         return;
     }
     while (n_threads > 1 && mc > 1 &&
-           times(batches, ceil_div(mp, mc)) < (int64_t)n_threads * (mc > 4 ? TILES_PER_THREAD : 1))
-        mc = ceil_div(mc, 2);
-    mc = ceil_div(mp, even_blocks(mp, ceil_div(mp, mc), batches, n_threads));
+           ir_times(batches, ir_ceil_div(mp, mc)) < (int64_t)n_threads * (mc > 4 ? TILES_PER_THREAD : 1))
+        mc = ir_ceil_div(mc, 2);
+    mc = ir_ceil_div(mp, even_blocks(mp, ir_ceil_div(mp, mc), batches, n_threads));
     tune[IR_TUNE_CONTRACT_MC] = mc * mr;
-    tune[IR_TUNE_CONTRACT_NC] = times(np, nr);
+    tune[IR_TUNE_CONTRACT_NC] = ir_times(np, nr);
     if (mc < mp && tune[IR_TUNE_CONTRACT_B] == IR_CONTRACT_B_BY_BLOCK) tune[IR_TUNE_CONTRACT_B] = IR_CONTRACT_B_PACKED;
 }
 
 /* Panels of queries that share what a tile does for a block of keys: a few, as long as there are tiles enough. */
 static void tune_attention(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
-    int64_t panels = at_least_one(ceil_div(product(k, size, "m"), at_least_one(k->tile.nr))),
+    int64_t panels = at_least_one(ir_ceil_div(product(k, size, "m"), at_least_one(k->tile.nr))),
             batches = product(k, size, "bh"), n = 4;
-    while (n > 1 && n_threads > 1 && times(batches, ceil_div(panels, n)) < (int64_t)n_threads * TILES_PER_THREAD)
+    while (n > 1 && n_threads > 1 && ir_times(batches, ir_ceil_div(panels, n)) < (int64_t)n_threads * TILES_PER_THREAD)
         n /= 2;
-    tune[IR_TUNE_ATTENTION_PANELS] = ceil_div(panels, ceil_div(panels, n));
+    tune[IR_TUNE_ATTENTION_PANELS] = ir_ceil_div(panels, ir_ceil_div(panels, n));
 }
 
 void rt_tune(const ir_kernel *k, const int64_t *size, const int64_t *stride, int n_threads,
@@ -332,11 +330,11 @@ void rt_tune(const ir_kernel *k, const int64_t *size, const int64_t *stride, int
 int64_t rt_tune_work(const ir_kernel *k, const int64_t *size) {
     int64_t elements = all(k, size);
     if (k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW)
-        return times(elements / SERIAL_PRODUCTS, SERIAL_WORK) +
+        return ir_times(elements / SERIAL_PRODUCTS, SERIAL_WORK) +
                elements % SERIAL_PRODUCTS * SERIAL_WORK / SERIAL_PRODUCTS;
     if (k->kind == IR_KERNEL_ATTENTION) {
-        int64_t products = times(product(k, size, "bhmj"), product(k, size, "n") + product(k, size, "k"));
-        return times(products / SERIAL_PRODUCTS, SERIAL_WORK) +
+        int64_t products = ir_times(product(k, size, "bhmj"), product(k, size, "n") + product(k, size, "k"));
+        return ir_times(products / SERIAL_PRODUCTS, SERIAL_WORK) +
                products % SERIAL_PRODUCTS * SERIAL_WORK / SERIAL_PRODUCTS;
     }
     int64_t quarters = 0; /* of an access */
@@ -345,7 +343,7 @@ int64_t rt_tune_work(const ir_kernel *k, const int64_t *size) {
         if (op == IR_K_LOAD || op == IR_K_STORE) quarters += 4;
         else if (op < IR_OP_COUNT) quarters += ir_ops[op].flags & IR_COSTLY ? 16 : 1;
     }
-    return times(elements, quarters) / 4;
+    return ir_times(elements, quarters) / 4;
 }
 
 int rt_tune_team(int64_t work, int n_threads) { return n_threads <= 1 || work < SERIAL_WORK ? 1 : n_threads; }

@@ -1,21 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* explain_test.c: the document of fusor_explain_json: what the user wrote comes back; and one plan, with the same kernels, for programs that
  * say the same in another order, under other names, with dead code between. */
-#include "fusor/fusor.h"
-#include <criterion/criterion.h>
+#include "api_test.h"
 #include <jansson.h>
 #include <string.h>
 
 static fusor_context *ctx;
-static void setup(void) {
-    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
-    o.cache_dir = "";
-    ctx = fusor_context_new(&o);
-    cr_assert(ctx);
-}
+static void setup(void) { ctx = new_context(0); }
 static void teardown(void) { fusor_context_free(ctx); }
 TestSuite(explain, .init = setup, .fini = teardown);
-#define OK(expr) cr_assert_eq((expr), FUSOR_OK, "%s", fusor_error_message(ctx))
 
 static json_t *explain(const char *text, const char *function) {
     fusor_executable *exe = NULL;

@@ -1,27 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* hint_test.c: barrier and fuse_with, as text, in functions that are built, and on lazy tensors: they are met or an error that says why not;
  * no bit of a result changes; the kernels of what they do not concern stay the same; they print and parse. */
-#include "fusor/fusor.h"
-#include <criterion/criterion.h>
+#include "api_test.h"
 #include <jansson.h>
 #include <string.h>
 
 static fusor_context *ctx;
-static void setup(void) {
-    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
-    o.cache_dir = "";
-    ctx = fusor_context_new(&o);
-    cr_assert(ctx);
-}
+static void setup(void) { ctx = new_context(0); }
 static void teardown(void) { fusor_context_free(ctx); }
 TestSuite(hint, .init = setup, .fini = teardown);
-
-#define OK(expr) cr_assert_eq((expr), FUSOR_OK, "%s", fusor_error_message(ctx))
-#define FAILS(expr, status, text)                                                                                      \
-    do {                                                                                                               \
-        cr_assert_eq((expr), (status), "%s", fusor_error_message(ctx));                                                \
-        cr_assert(strstr(fusor_error_message(ctx), text), "%s", fusor_error_message(ctx));                             \
-    } while (0)
 
 static json_t *explain(fusor_executable *exe) {
     char *text = NULL;

@@ -7,9 +7,9 @@
 #include "ir/plan.h"
 #include "rt/cpuinfo.h"
 #include "rt/compiler.h"
+#include "count_test.h"
 #include "text_test.h"
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 TestSuite(rows, .init = text_start, .fini = text_stop);
@@ -148,18 +148,6 @@ Test(rows, two_programs_meet_in_the_kept_values) {
 }
 
 /* ---- a network ---- */
-static atomic_int n_allocations;
-static void *counted(void *user, size_t bytes, size_t alignment) {
-    (void)user;
-    atomic_fetch_add(&n_allocations, 1);
-    return aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-}
-static void freed(void *user, void *p, size_t bytes) {
-    (void)user;
-    (void)bytes;
-    free(p);
-}
-
 static const char mlp[] = "func @mlp(%x: f32[B, 784], const %w1: f32[784, 512], const %b1: f32[512], const %w2: "
                           "f32[512, 256], const %b2: f32[256],\n"
                           "          const %w3: f32[256, 10], const %b3: f32[10]) -> (%y: f32[B, 10]) {\n"

@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* sequence_test.c: one program over the steps of a sequence: the bits of single calls for every way a state may go, no
  * allocation once it runs, and its errors. */
+#include "api_test.h"
 #include "base/arena.h"
-#include "fusor/fusor.h"
-#include <criterion/criterion.h>
-#include <stdatomic.h>
+#include "count_test.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define OK(expr) cr_assert_eq((expr), FUSOR_OK, "%s", fusor_error_message(ctx))
-#define FAILS(expr, status, text)                                                                                      \
-    do {                                                                                                               \
-        cr_assert_eq((expr), (status), "%s", fusor_error_message(ctx));                                                \
-        cr_assert(strstr(fusor_error_message(ctx), text), "%s", fusor_error_message(ctx));                             \
-    } while (0)
 
 enum { T = 7, B = 3, I = 5, H = 9 };
 static const char lstm[] = "func @f(%x: f32[B, I], %h: f32[B, H], %c: f32[B, H], const %w: f32[4*H, I], const %u: "
@@ -22,19 +14,7 @@ static const char lstm[] = "func @f(%x: f32[B, I], %h: f32[B, H], %c: f32[B, H],
                            "        const %d: f32[4*H]) -> (%y: f32[B, H], %s: f32[B, H]) {\n"
                            "  %y, %s = lstm_cell(%x, %h, %c, %w, %u, %b, %d)\n  return %y, %s\n}\n";
 
-static atomic_int n_allocations;
-static void *counted(void *user, size_t bytes, size_t alignment) {
-    (void)user;
-    atomic_fetch_add(&n_allocations, 1);
-    return aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-}
-static void freed(void *user, void *p, size_t bytes) {
-    (void)user;
-    (void)bytes;
-    free(p);
-}
-
-static fusor_context *new_context(int n_threads) {
+static fusor_context *counting_context(int n_threads) {
     fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
     o.cache_dir = "";
     o.n_threads = n_threads;
@@ -103,7 +83,7 @@ Test(sequence, a_cell_is_two_contractions_and_one_kernel_at_most) {
         {"%y = gru_cell(%x, %h, %w, %u, %b, %d)", 3, 1, 3},
         {"%y = gru_cell(%x, %h, %w, %u, %b, %d, linear_before_reset=false)", 3, 1, 4}, /* r * h is multiplied again */
     };
-    fusor_context *ctx = new_context(1);
+    fusor_context *ctx = counting_context(1);
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
         char text[600], *plan;
         const int g = cells[i].gates;
@@ -129,7 +109,7 @@ static const fusor_carry states[2] = {{1, 0}, {2, 1}};
 
 Test(sequence, has_the_bits_of_single_calls) {
     for (int threads = 1; threads <= 2; threads++) {
-        fusor_context *ctx = new_context(threads);
+        fusor_context *ctx = counting_context(threads);
         network *n = new_network(ctx);
         static float y[T][B][H], last[B][H];
         fusor_buffer in[3] = {tensor(n->x[0][0], 3, T, B, I), tensor(n->h[0], 2, B, H, 0), tensor(n->c[0], 2, B, H, 0)};
@@ -159,7 +139,7 @@ Test(sequence, has_the_bits_of_single_calls) {
 
 /* Batch first: [B, T, I] and [B, T, H] with strides. */
 Test(sequence, takes_any_layout) {
-    fusor_context *ctx = new_context(1);
+    fusor_context *ctx = counting_context(1);
     network *n = new_network(ctx);
     static float x[B][T][I], y[B][T][H], s[B][T][H], h[H][B];
     for (int b = 0; b < B; b++)
@@ -185,7 +165,7 @@ Test(sequence, takes_any_layout) {
 
 /* A stream: the state of one piece is the first of the next, in one memory. */
 Test(sequence, goes_on_from_the_state_it_left) {
-    fusor_context *ctx = new_context(1);
+    fusor_context *ctx = counting_context(1);
     network *n = new_network(ctx);
     static float y[T][B][H], h[B][H], c[B][H];
     memcpy(h, n->h, sizeof h);
@@ -205,7 +185,7 @@ Test(sequence, goes_on_from_the_state_it_left) {
 }
 
 Test(sequence, runs_backwards) {
-    fusor_context *ctx = new_context(1);
+    fusor_context *ctx = counting_context(1);
     fusor_executable *exe;
     OK(fusor_compile_text(
         ctx,
@@ -228,7 +208,7 @@ Test(sequence, runs_backwards) {
 
 /* A result over its parameter carries itself; bool states are 0 or 1; a result that is a parameter is copied. */
 Test(sequence, writes_over_parameters) {
-    fusor_context *ctx = new_context(1);
+    fusor_context *ctx = counting_context(1);
     fusor_executable *exe;
     OK(fusor_compile_text(
         ctx,
@@ -250,7 +230,7 @@ Test(sequence, writes_over_parameters) {
 
 Test(sequence, allocates_nothing_in_a_step) {
     for (int threads = 1; threads <= 2; threads++) {
-        fusor_context *ctx = new_context(threads);
+        fusor_context *ctx = counting_context(threads);
         network *n = new_network(ctx);
         static float y[T][B][H];
         fusor_buffer in[3] = {tensor(n->x[0][0], 3, T, B, I), tensor(n->h[0], 2, B, H, 0), tensor(n->c[0], 2, B, H, 0)};
@@ -271,7 +251,7 @@ Test(sequence, allocates_nothing_in_a_step) {
 }
 
 Test(sequence, refuses_what_does_not_fit) {
-    fusor_context *ctx = new_context(1);
+    fusor_context *ctx = counting_context(1);
     network *n = new_network(ctx);
     static float y[T][B][H], c[B][H];
     fusor_buffer in[3] = {tensor(n->x[0][0], 3, T, B, I), tensor(n->h[0], 2, B, H, 0), tensor(n->c[0], 2, B, H, 0)};
