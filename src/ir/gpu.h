@@ -18,6 +18,7 @@ enum { IR_GPU_WORD_PHASE, IR_GPU_WORD_VECTOR, IR_GPU_WORD_CHUNKS, IR_GPU_WORD_SC
 typedef struct ir_gpu_launch {
     int n_phases; /* launches, one after the other */
     uint32_t grid[2][3], block[2][3];
+    uint32_t shared_bytes[2]; /* dynamic shared memory of a block; beyond 48 KB it has to be asked for */
     int64_t chunks;        /* reduce: parts that a row is cut into; each gives one partial result */
     int64_t scratch_bytes; /* of the call, kept between phases */
 } ir_gpu_launch;

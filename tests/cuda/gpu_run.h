@@ -96,6 +96,7 @@ static fusor_status gpu_launch(void *user, fu_error *e, const ir_kernel *k, cons
                         .is_reversed = gpu_is_reversed};
         memcpy(l.grid, plan.grid[p], sizeof l.grid);
         memcpy(l.block, plan.block[p], sizeof l.block);
+        l.dynamic_shared = plan.shared_bytes[p];
         if (!ptx_run(&l, why)) status = FU_FAIL(e, FUSOR_ERROR_DEVICE, "%s", why);
         gpu_is_reversed = !gpu_is_reversed;
     }
