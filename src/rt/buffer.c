@@ -222,6 +222,22 @@ void rt_buffer_release(const rt_exec_options *options, void *p) {
     else pool_put(p, h.bytes);
 }
 
+bool rt_buffer_note(void *p, size_t bytes, void (*give)(void *user, void *p, size_t bytes), void *user) {
+    return note((held){p, bytes, give, user});
+}
+
+void rt_buffer_give_all(const void *user) {
+    for (;;) {
+        void *p = NULL;
+        pthread_mutex_lock(&lock);
+        for (size_t i = 0; i < table_cap && !p; i++)
+            if (table[i].p && table[i].user == user) p = table[i].p;
+        pthread_mutex_unlock(&lock);
+        if (!p) return;
+        rt_buffer_release(NULL, p);
+    }
+}
+
 rt_memory_stats rt_memory_get_stats(void) {
     pthread_mutex_lock(&lock);
     rt_memory_stats s = counted;

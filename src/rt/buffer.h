@@ -4,6 +4,7 @@
 /* Memory for tensors: 64-byte aligned blocks of size classes, kept for reuse (the first touch of a fresh page costs
  * more than a kernel's pass over it), on huge pages from 2 MB up. One pool for the process; or the caller's callbacks,
  * which are not pooled. Threads: any. A fork is safe. Nothing is zero-filled. */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,10 @@ void rt_memory_put(const struct rt_exec_options *options, void *p, size_t bytes)
  * allocated it, and leaves memory alone that did not come from rt_buffer_get. */
 void *rt_buffer_get(const struct rt_exec_options *options, size_t bytes);
 void rt_buffer_release(const struct rt_exec_options *options, void *p);
+/* Memory of another kind that leaves the library, an address of a device for one: rt_buffer_release(p) calls give(user, p, bytes).
+ * False: no memory for the note; p stays the caller's. rt_buffer_give_all: the same for all that is noted with this user. */
+bool rt_buffer_note(void *p, size_t bytes, void (*give)(void *user, void *p, size_t bytes), void *user);
+void rt_buffer_give_all(const void *user);
 
 /* Gives cached blocks of the pool back to the system. */
 void rt_memory_trim(void);

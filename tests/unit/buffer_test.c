@@ -97,6 +97,28 @@ Test(buffer, callbacks) {
     cr_assert(n_allocated == 2 && n_freed == 2);
 }
 
+static int64_t n_given;
+static void give(void *user, void *p, size_t bytes) {
+    (void)user;
+    n_given += (int64_t)(uintptr_t)p + (int64_t)bytes;
+}
+Test(buffer, memory_of_another_kind) {
+    int mine, other;
+    for (uintptr_t i = 1; i <= 100; i++)
+        cr_assert(rt_buffer_note((void *)(i << 8), 3, give, i % 10 ? &mine : &other));
+    rt_buffer_release(NULL, (void *)(20 << 8));
+    cr_assert(n_given == (20 << 8) + 3);
+    rt_buffer_release(NULL, (void *)(20 << 8)); /* once */
+    cr_assert(n_given == (20 << 8) + 3);
+    n_given = 0;
+    rt_buffer_give_all(&other);
+    cr_assert(n_given == 9 * 3 + ((550 - 20) << 8), "%lld", (long long)n_given);
+    n_given = 0;
+    rt_buffer_give_all(&mine);
+    cr_assert(n_given == 90 * 3 + ((5050 - 550) << 8));
+    cr_assert(rt_memory_get_stats().live_buffers == 0);
+}
+
 /* The sanitizers' own allocator takes locks that a fork of a threaded process leaves behind in the child. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { FORKS = 0 };
