@@ -397,18 +397,33 @@ static fusor_status give_lines(job *j, const jit_blob *blob) {
     return FUSOR_OK;
 }
 
+static fusor_status give_compiled(job *j, LLVMCodeGenFileType type) {
+    FU_TRY(compile(j, type));
+    return give(j, LLVMGetBufferStart(j->object), LLVMGetBufferSize(j->object));
+}
+
+/* The blob of a GPU's kernel is its PTX, with the NUL. */
+static fusor_status give_ptx(job *j) {
+    FU_TRY(give_compiled(j, LLVMAssemblyFile));
+    j->result->code_bytes = j->result->bytes++;
+    return FUSOR_OK;
+}
+
 static fusor_status run_stage(job *j) {
     jit_blob blob;
+    bool is_gpu = ir_level_is_gpu(j->kernel->level);
     switch (j->request->stage) {
     case FUSOR_CODEGEN_LLVM:
         j->message = LLVMPrintModuleToString(j->mod);
         return give(j, j->message, strlen(j->message));
-    case FUSOR_CODEGEN_ASM:
-    case FUSOR_CODEGEN_OBJECT:
-        FU_TRY(compile(j, j->request->stage == FUSOR_CODEGEN_ASM ? LLVMAssemblyFile : LLVMObjectFile));
-        return give(j, LLVMGetBufferStart(j->object), LLVMGetBufferSize(j->object));
-    case FUSOR_CODEGEN_DISASM: FU_TRY(link_object(j, &blob)); return disassemble(j, blob.data, blob.code_bytes);
+    case FUSOR_CODEGEN_ASM: return give_compiled(j, LLVMAssemblyFile);
+    case FUSOR_CODEGEN_OBJECT: return give_compiled(j, LLVMObjectFile);
+    case FUSOR_CODEGEN_DISASM:
+        if (is_gpu) return give_compiled(j, LLVMAssemblyFile);
+        FU_TRY(link_object(j, &blob));
+        return disassemble(j, blob.data, blob.code_bytes);
     default:
+        if (is_gpu) return give_ptx(j);
         FU_TRY(link_object(j, &blob));
         FU_TRY(give(j, blob.data, blob.bytes));
         FU_TRY(give_lines(j, &blob));
@@ -435,6 +450,7 @@ static fusor_status run_job(job *j) {
     FU_TRY(ir_kernel_parse(&j->error, r->description, r->description_bytes, j->kernel));
     if (has_blob) {
         j->target = ir_kernel_target(j->kernel);
+        if (ir_level_is_gpu(j->target.level)) return give(j, r->blob, strnlen(r->blob, r->blob_bytes));
         return disassemble(j, r->blob, r->blob_bytes);
     }
     FU_TRY(check_types(j->kernel, &j->error));

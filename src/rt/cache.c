@@ -34,18 +34,38 @@ void rt_kernel_release(rt_kernel *k) {
     fu_free(k);
 }
 
+const char *cache_text_problem(const void *blob, size_t bytes) {
+    const char *text = blob;
+    if (!bytes || memchr(text, 0, bytes) != text + bytes - 1) return "its PTX is not text";
+    return strstr(text, ".version") && strstr(text, ".entry") ? NULL : "its PTX has no entry";
+}
+
+/* Machine code goes where it can run; the text for a GPU stays in the kernel, behind the description. */
+static fusor_status take_blob(rt_kernel *k, fu_error *e, const cache_wish *w, const void *blob, size_t bytes,
+                              uint64_t entry, const rt_code_debug *debug) {
+    if (ir_level_is_gpu(w->target.level)) {
+        if (cache_text_problem(blob, bytes))
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel %s: %s", w->symbol, cache_text_problem(blob, bytes));
+        k->ptx = memcpy((char *)(k + 1) + w->bytes + 1, blob, bytes);
+        k->ptx_bytes = bytes - 1;
+        return FUSOR_OK;
+    }
+    FU_TRY(rt_code_load(e, blob, bytes, entry, w->symbol, debug, &k->code));
+    void *address = rt_code_entry(k->code);
+    memcpy(&k->fn, &address, sizeof k->fn);
+    return FUSOR_OK;
+}
+
 /* Loads a blob. The new kernel has one reference. */
 static fusor_status make_kernel(fu_error *e, const cache_wish *w, const void *blob, size_t blob_bytes, uint64_t entry,
                                 uint64_t code_bytes, int64_t compile_ns, const rt_code_debug *debug, rt_kernel **out) {
-    rt_kernel *k = fu_calloc(1, sizeof *k + w->bytes + 1);
+    rt_kernel *k = fu_calloc(1, sizeof *k + w->bytes + 1 + (ir_level_is_gpu(w->target.level) ? blob_bytes : 0));
     if (!k) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "kernel %s: no memory", w->symbol);
-    fusor_status s = rt_code_load(e, blob, blob_bytes, entry, w->symbol, debug, &k->code);
+    fusor_status s = take_blob(k, e, w, blob, blob_bytes, entry, debug);
     if (s != FUSOR_OK) {
         fu_free(k);
         return s;
     }
-    void *address = rt_code_entry(k->code);
-    memcpy(&k->fn, &address, sizeof k->fn);
     memcpy(k->key, w->key, IR_KEY_BYTES);
     snprintf(k->symbol, sizeof k->symbol, "%s", w->symbol);
     k->description = (char *)(k + 1);
@@ -143,6 +163,8 @@ const char *cache_mismatch(const rt_cache *c, cache_wish *w, const rt_entry *ent
         return "of another kernel with the same key";
     char target[IR_TARGET_MAX];
     if (strcmp(h->level, ir_target_name(w->target, target)) != 0) return "of another target";
+    if (ir_level_is_gpu(w->target.level) && cache_text_problem(entry->blob, (size_t)h->blob_bytes))
+        return cache_text_problem(entry->blob, (size_t)h->blob_bytes);
     w->reason = RT_MISS_NEW;
     return NULL;
 }
@@ -481,7 +503,7 @@ fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description
                     .bytes = bytes,
                     .target = target,
                     .key = key,
-                    .wants_lines = rt_debugger_wants_lines()};
+                    .wants_lines = !ir_level_is_gpu(target.level) && rt_debugger_wants_lines()};
     int64_t start = fu_now_ns();
     const char *missing;
     size_t length;

@@ -20,10 +20,12 @@
 #include "rt/loader.h"
 #include <stdatomic.h>
 
-/* A kernel ready to run. Immutable, counted; holds its code. */
+/* A kernel ready to run, or to be loaded on a device. Immutable, counted; holds its code or text. */
 typedef struct rt_kernel {
-    ir_kernel_fn fn;
+    ir_kernel_fn fn; /* NULL: of a GPU */
     rt_code *code;
+    const char *ptx;  /* of a GPU's, NUL-terminated; NULL: of a CPU */
+    size_t ptx_bytes; /* without the NUL */
     uint8_t key[IR_KEY_BYTES];
     char symbol[IR_SYMBOL_MAX];
     char *description; /* NUL-terminated */

@@ -69,6 +69,8 @@ typedef struct cache_wish {
 rt_kernel *cache_find_in_memory(rt_cache *c, const cache_wish *w);
 /* cache.c: NULL when the decoded entry is the one that is wanted, else why not. */
 const char *cache_mismatch(const rt_cache *c, cache_wish *w, const rt_entry *entry);
+/* cache.c: NULL when the blob is PTX with its NUL, else what is wrong. */
+const char *cache_text_problem(const void *blob, size_t bytes);
 /* cache_why.c: the error of a miss that must not compile; it names the first line in which the nearest entry differs. */
 fusor_status cache_miss(rt_cache *c, fu_error *e, cache_wish *w);
 /* cache.c: key, symbol and text of a kernel for this cache; text is the arena's. */

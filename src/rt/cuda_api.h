@@ -22,11 +22,13 @@ enum {
     CU_OUT_OF_MEMORY = 2,
     CU_NOT_INITIALIZED = 3,
     CU_DEINITIALIZED = 4,
+    CU_STUB_LIBRARY = 34,
     CU_NO_DEVICE = 100,
     CU_INVALID_DEVICE = 101,
     CU_INVALID_IMAGE = 200,
     CU_INVALID_CONTEXT = 201,
     CU_NO_BINARY_FOR_GPU = 209,
+    CU_ECC_UNCORRECTABLE = 214,
     CU_INVALID_PTX = 218,
     CU_JIT_COMPILER_NOT_FOUND = 221,
     CU_UNSUPPORTED_PTX_VERSION = 222,
@@ -34,13 +36,21 @@ enum {
     CU_INVALID_HANDLE = 400,
     CU_NOT_FOUND = 500,
     CU_NOT_READY = 600,
-    CU_ILLEGAL_ADDRESS = 700, /* from here on to 719 the context is dead */
+    CU_ILLEGAL_ADDRESS = 700, /* from here on most are the context's end: is_fatal in device.c */
     CU_LAUNCH_OUT_OF_RESOURCES = 701,
     CU_LAUNCH_TIMEOUT = 702,
+    CU_CONTEXT_IS_DESTROYED = 709,
+    CU_ASSERT = 710,
+    CU_HARDWARE_STACK_ERROR = 714,
+    CU_ILLEGAL_INSTRUCTION = 715,
     CU_MISALIGNED_ADDRESS = 716,
+    CU_INVALID_ADDRESS_SPACE = 717,
+    CU_INVALID_PC = 718,
     CU_LAUNCH_FAILED = 719,
     CU_SYSTEM_NOT_READY = 802,
-    CU_SYSTEM_DRIVER_MISMATCH = 803
+    CU_SYSTEM_DRIVER_MISMATCH = 803,
+    CU_COMPAT_NOT_SUPPORTED = 804,
+    CU_UNKNOWN = 999
 };
 /* CUdevice_attribute */
 enum {
@@ -82,6 +92,8 @@ typedef struct rt_cuda_api {
 /* The driver, initialized (cuInit). Errors: DEVICE with what is missing: no library, a function of it, no device, a driver that
  * says no. Once found (or not) it stays so in this process and its children know nothing of it: after a fork, DEVICE. */
 fusor_status rt_cuda_get(fu_error *e, const rt_cuda_api **out);
+/* The driver was used before the fork that made this process: nothing of it may be called here. */
+bool rt_cuda_is_forked(void);
 /* "CUDA_ERROR_OUT_OF_MEMORY (out of memory)", into text. */
 const char *rt_cuda_text(const rt_cuda_api *cu, cu_result code, char *text, size_t room);
 #endif

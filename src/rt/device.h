@@ -29,6 +29,8 @@ typedef struct rt_device_info {
 
 /* How many devices there are; *n_out = 0 with e filled in says why none. */
 fusor_status rt_device_count(fu_error *e, int *n_out);
+/* What it is, without opening it (no context is made). Errors: as rt_device_open, but for the compute capability. */
+fusor_status rt_device_describe(fu_error *e, int ordinal, rt_device_info *out);
 /* Errors: DEVICE: no driver, no such device (the message says how many there are), a compute capability below 7.0. */
 fusor_status rt_device_open(fu_error *e, int ordinal, rt_device **out);
 const rt_device_info *rt_device_get_info(const rt_device *d);
