@@ -36,7 +36,8 @@ static bool is_aligned(const ir_kernel *k, const ir_kernel_args *args) {
 void ir_gpu_param(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l, int phase, uint64_t *out) {
     int n = IR_GPU_WORDS;
     out[IR_GPU_WORD_PHASE] = (uint64_t)phase;
-    out[IR_GPU_WORD_VECTOR] = ir_gpu_has_vectors(k) && is_aligned(k, args);
+    out[IR_GPU_WORD_VECTOR] =
+        ir_gpu_is_mma(k) ? ir_gpu_mma_word(k, args, l) : ir_gpu_has_vectors(k) && is_aligned(k, args);
     out[IR_GPU_WORD_CHUNKS] = (uint64_t)l->chunks;
     out[IR_GPU_WORD_SCRATCH] = (uint64_t)(uintptr_t)args->scratch;
     for (int b = 0; b < k->n_buffers; b++) out[n++] = (uint64_t)(uintptr_t)args->buffer[b];
@@ -141,6 +142,7 @@ void ir_gpu_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     *out = (ir_gpu_launch){.n_phases = 1, .chunks = 1, .grid = {{1, 1, 1}, {1, 1, 1}}, .block = {{1, 1, 1}, {1, 1, 1}}};
     if (k->kind == IR_KERNEL_MAP) plan_map(k, size, out);
     else if (k->kind == IR_KERNEL_SCAN) plan_scan(k, size, out);
+    else if (ir_gpu_is_mma(k)) ir_gpu_mma_plan(k, size, out);
     else if (k->kind == IR_KERNEL_CONTRACT) plan_contract(k, size, out);
     else if (k->kind == IR_KERNEL_WINDOW) plan_window(k, size, out);
     else plan_reduce(k, size, out);

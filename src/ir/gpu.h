@@ -19,7 +19,8 @@ typedef struct ir_gpu_launch {
     int n_phases; /* launches, one after the other */
     uint32_t grid[2][3], block[2][3];
     uint32_t shared_bytes[2]; /* dynamic shared memory of a block; beyond 48 KB it has to be asked for */
-    int64_t chunks;        /* reduce: parts that a row is cut into; each gives one partial result */
+    int64_t chunks;        /* parts that a reduced row, or the products of a contraction, are cut into; each gives a partial result */
+    int tile;              /* tensor cores: of ir_gpu_mma_tiles */
     int64_t scratch_bytes; /* of the call, kept between phases */
 } ir_gpu_launch;
 int ir_gpu_words(const ir_kernel *k);
@@ -30,4 +31,25 @@ void ir_gpu_param(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_l
 bool ir_gpu_is_warp_row(const ir_kernel *k);
 /* Can lanes of a map's thread be IR_GPU_VECTOR elements? What varies along the last dim is contiguous there. */
 bool ir_gpu_has_vectors(const ir_kernel *k);
+
+/* ---- gpu_mma.c: contractions on tensor cores (jit/gpu_mma.c) ----
+ * A block of threads makes rows x columns elements of the result, its warps warps_m x warps_n parts of it. Shared memory has `stages` pieces of
+ * both operands, each k_bytes of products long, filled by asynchronous copies while the piece before is multiplied. */
+typedef struct ir_gpu_mma_tile {
+    int rows, columns, k_bytes, warps_m, warps_n, stages;
+} ir_gpu_mma_tile;
+enum { IR_GPU_MMA_TILES = 4, IR_GPU_MMA_THREADS = 128, IR_GPU_MMA_SPLIT = 128 /* bytes along k that a part begins at */ };
+extern const ir_gpu_mma_tile ir_gpu_mma_tiles[IR_GPU_MMA_TILES];
+int ir_gpu_mma_shared(const ir_gpu_mma_tile *t); /* bytes */
+/* Are the products of this kernel made by tensor cores? Operands both f16 or both bf16 (sums in f32), or 8-bit integers. */
+bool ir_gpu_is_mma(const ir_kernel *k);
+/* An operand that is a plain load, contiguous along k or along its row: its buffer; else -1: it is computed, or loaded element by element. */
+int ir_gpu_mma_buffer(const ir_kernel *k, int operand);
+/* Of an operand: do its rows lie along shared memory's lines (ldmatrix then transposes), not k? */
+bool ir_gpu_mma_is_turned(const ir_kernel *k, int operand);
+/* IR_GPU_WORD_VECTOR: operand 0 or 1 may be copied 16 bytes at a time; outputs and what the epilogue loads may be accessed
+ * IR_GPU_VECTOR elements at a time; from IR_GPU_MMA_TILE on: the number of the tile. */
+enum { IR_GPU_MMA_COPY = 1, IR_GPU_MMA_STORE = 4, IR_GPU_MMA_TILE = 8 };
+void ir_gpu_mma_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out);
+uint64_t ir_gpu_mma_word(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l);
 #endif

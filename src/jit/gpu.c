@@ -6,8 +6,8 @@
 
 enum { GLOBAL = 1, SHARED = 3, PTX_KERNEL = 71 /* LLVM's calling convention */ };
 
-static LLVMValueRef call(emit *e, const char *name, LLVMTypeRef *overload, unsigned n_overload, LLVMValueRef *in,
-                         unsigned n) {
+LLVMValueRef gpu_call(emit *e, const char *name, LLVMTypeRef *overload, unsigned n_overload, LLVMValueRef *in,
+                      unsigned n) {
     unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
     LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, id, overload, n_overload);
     return LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, in, n, "");
@@ -56,7 +56,7 @@ void gpu_begin(emit *e, const char *symbol) {
 LLVMValueRef gpu_special(emit *e, const char *name) {
     char full[64];
     snprintf(full, sizeof full, "llvm.nvvm.read.ptx.sreg.%s", name);
-    return LLVMBuildZExt(e->b, call(e, full, NULL, 0, NULL, 0), e->t_i64, "");
+    return LLVMBuildZExt(e->b, gpu_call(e, full, NULL, 0, NULL, 0), e->t_i64, "");
 }
 
 gpu_span gpu_threads(emit *e, char axis) {
@@ -72,13 +72,13 @@ gpu_span gpu_threads(emit *e, char axis) {
 
 void gpu_barrier(emit *e) {
     LLVMValueRef zero = LLVMConstInt(e->t_i32, 0, 0);
-    call(e, "llvm.nvvm.barrier.cta.sync.aligned.all", NULL, 0, &zero, 1);
+    gpu_call(e, "llvm.nvvm.barrier.cta.sync.aligned.all", NULL, 0, &zero, 1);
 }
 
 static LLVMValueRef shuffle_word(emit *e, LLVMValueRef v, int mask) {
     LLVMValueRef in[4] = {LLVMConstInt(e->t_i32, 0xffffffff, 0), v, LLVMConstInt(e->t_i32, (unsigned)mask, 0),
                           LLVMConstInt(e->t_i32, IR_GPU_WARP - 1, 0)};
-    return call(e, "llvm.nvvm.shfl.sync.bfly.i32", NULL, 0, in, 4);
+    return gpu_call(e, "llvm.nvvm.shfl.sync.bfly.i32", NULL, 0, in, 4);
 }
 
 LLVMValueRef gpu_shuffle(emit *e, LLVMValueRef v, int mask) {

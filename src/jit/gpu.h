@@ -9,6 +9,9 @@
 
 /* The kernel function e->fn, and what its parameter holds in e. */
 void gpu_begin(emit *e, const char *symbol);
+/* A call of an intrinsic, by its name. */
+LLVMValueRef gpu_call(emit *e, const char *name, LLVMTypeRef *overload, unsigned n_overload, LLVMValueRef *in,
+                      unsigned n);
 LLVMValueRef gpu_word(emit *e, int word);            /* i64: IR_GPU_WORD_* */
 LLVMValueRef gpu_special(emit *e, const char *name); /* "tid.x", "ctaid.y", "ntid.x", "nctaid.z": i64 */
 /* Number of the thread along x (or y, z) in the grid, and how many there are: where its elements begin, and their step. */
@@ -24,5 +27,6 @@ fusor_status gpu_emit_map(emit *e, fu_error *err);
 fusor_status gpu_emit_row(emit *e, fu_error *err); /* reduce and row */
 fusor_status gpu_emit_scan(emit *e, fu_error *err);
 fusor_status gpu_emit_contract(emit *e, fu_error *err);
+fusor_status gpu_emit_mma(emit *e, fu_error *err); /* where ir_gpu_is_mma */
 fusor_status gpu_emit_window(emit *e, fu_error *err);
 #endif

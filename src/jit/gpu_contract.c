@@ -185,6 +185,7 @@ static void emit_block(contract *c, LLVMValueRef batch) {
 }
 
 fusor_status gpu_emit_contract(emit *e, fu_error *err) {
+    if (ir_gpu_is_mma(e->k)) return gpu_emit_mma(e, err);
     contract *c = FU_NEW(e->arena, contract);
     const ir_kernel *k = e->k;
     c->e = e;

@@ -18,7 +18,8 @@ typedef struct gpu_kernel {
     struct gpu_kernel *next;
 } gpu_kernel;
 static gpu_kernel *gpu_kernels;
-static bool gpu_is_reversed; /* blocks and warps from the last on */
+static bool gpu_is_reversed;   /* blocks and warps from the last on */
+static ptx_counts *gpu_counts; /* where a test wants them */
 
 static void *gpu_allocate(void *user, size_t bytes) {
     (void)user;
@@ -93,7 +94,8 @@ static fusor_status gpu_launch(void *user, fu_error *e, const ir_kernel *k, cons
                         .entry = &g->module->entry[0],
                         .params = words,
                         .memory = gpu_memory,
-                        .is_reversed = gpu_is_reversed};
+                        .is_reversed = gpu_is_reversed,
+                        .counts = gpu_counts};
         memcpy(l.grid, plan.grid[p], sizeof l.grid);
         memcpy(l.block, plan.block[p], sizeof l.block);
         l.dynamic_shared = plan.shared_bytes[p];

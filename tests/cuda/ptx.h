@@ -75,7 +75,8 @@ typedef enum ptx_op {
                                         X(CAS, "cas") X(INC, "inc") X(ASYNC, "async") X(COMMIT_GROUP, "commit_group")  \
                                             X(WAIT_GROUP, "wait_group") X(WAIT_ALL, "wait_all") X(TRANS, "trans")      \
                                                 X(X1, "x1") X(X2, "x2") X(X4, "x4") X(ROW, "row") X(COL, "col")        \
-                                                    X(M16N8K16, "m16n8k16") X(M16N8K8, "m16n8k8") X(M8N8, "m8n8")
+                                                    X(M16N8K16, "m16n8k16") X(M16N8K8, "m16n8k8") X(M8N8, "m8n8")      \
+                                                        X(M16N8K32, "m16n8k32")
 /* Words that change no value here: caches, scopes, orders of memory. */
 #define PTX_IGNORED                                                                                                    \
     "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "relaxed", "acquire", "release", "acq_rel", "volatile", "weak",    \
@@ -111,7 +112,7 @@ typedef enum ptx_special {
 enum { PTX_MAX_OPERANDS = 6 };
 typedef struct ptx_inst {
     ptx_op op;
-    ptx_type type, from; /* the first and the second type word */
+    ptx_type type, from, third; /* the type words */
     ptx_space space, to; /* the first and the second space word */
     unsigned __int128 modifier;
     int guard; /* register, or -1 */
@@ -166,6 +167,17 @@ ptx_module *ptx_parse(const char *text, char error[PTX_ERROR_ROOM]);
 void ptx_free(ptx_module *m);
 const ptx_entry *ptx_find(const ptx_module *m, const char *name);
 
+/* What a grid did, counted in instructions of a warp. Shared memory serves 128 bytes at a time from 32 banks of 4 bytes: a warp in
+ * as many turns as its bytes need (4 bytes a lane or less: one; 8: two halves of the warp; 16: four quarters), and once more for
+ * each further word that lanes of a turn want of the same bank. */
+typedef struct ptx_counts {
+    uint64_t instructions, mma, barriers;
+    uint64_t shared_accesses, shared_turns, shared_least; /* shared_least: turns without conflicts */
+    int worst_ways, worst_line;                           /* of a turn: 1 is none */
+    uint64_t global_bytes;                                /* read and written, asynchronous copies too */
+} ptx_counts;
+void ptx_count_shared(ptx_counts *c, const uint64_t at[32], uint32_t active, int bytes, int line);
+
 typedef struct ptx_launch {
     const ptx_module *module;
     const ptx_entry *entry;
@@ -174,7 +186,8 @@ typedef struct ptx_launch {
     /* Host memory behind `bytes` bytes of global memory at an address; NULL: not all of it is allocated. */
     void *(*memory)(void *user, uint64_t address, uint64_t bytes, bool is_write);
     void *user;
-    bool is_reversed; /* warps and blocks from the last one on */
+    bool is_reversed;   /* warps and blocks from the last one on */
+    ptx_counts *counts; /* NULL, or added to */
 } ptx_launch;
 /* false, and what went wrong and where, at the first error. */
 bool ptx_run(const ptx_launch *l, char error[PTX_ERROR_ROOM]);

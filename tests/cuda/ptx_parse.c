@@ -283,7 +283,8 @@ static void read_opcode(parser *p, ptx_inst *i, char *word) {
         ptx_type t = find_type(w);
         if (t != PTX_NONE) {
             if (n_types == 0) i->type = t;
-            else if (n_types == 1) i->from = t; /* mma has four: the accumulator's, A's, B's, the result's */
+            else if (n_types == 1) i->from = t;
+            else if (n_types == 2) i->third = t; /* mma has four: the accumulator's, A's, B's, the result's */
             n_types++;
             continue;
         }

@@ -363,41 +363,46 @@ static void load_matrix(run *r, warp *w, const ptx_inst *i, uint32_t active) {
         }
 }
 
-/* m16n8k16 on halves, m16n8k8 on tf32; accumulators f32. */
+/* m16n8k16 on halves, m16n8k8 on tf32, accumulators f32; m16n8k32 on bytes, accumulators s32. A register of a fragment is 32 bits of
+ * a row of k: a[row g + 8 * (r & 1)][word c + 4 * (r >> 1)], b[word c + 4 * r][column g], d[g + 8 * (r >> 1)][2 * c + (r & 1)] for
+ * register r of lane 4 * g + c. */
 static void multiply_matrix(run *r, warp *w, const ptx_inst *i, uint32_t active) {
     need_all(r, w, active, ~0u);
-    ptx_type t = i->from;
-    bool is_tf32 = t == PTX_TF32;
-    if (i->type != PTX_F32 || (t != PTX_F16 && t != PTX_BF16 && !is_tf32) ||
-        !has(i, is_tf32 ? PTX_M(M16N8K8) : PTX_M(M16N8K16)))
-        fail(r, -1, "mma of a shape or type that is not known");
-    int kk = is_tf32 ? 8 : 16;
-    double a[16][16], b[16][8], d[16][8];
+    ptx_type ta = i->from, tb = i->third; /* .type of D, A, B, C */
+    bool is_bytes = ta == PTX_S8 || ta == PTX_U8, is_tf32 = ta == PTX_TF32;
+    bool is_known = is_bytes ? i->type == PTX_S32 && (tb == PTX_S8 || tb == PTX_U8) && has(i, PTX_M(M16N8K32))
+                             : i->type == PTX_F32 && ta == tb && (ta == PTX_F16 || ta == PTX_BF16 || is_tf32) &&
+                                   has(i, is_tf32 ? PTX_M(M16N8K8) : PTX_M(M16N8K16));
+    if (!is_known) fail(r, -1, "mma of a shape or type that is not known");
+    int in_word = is_bytes ? 4 : is_tf32 ? 1 : 2, bits = 32 / in_word, kk = 8 * in_word;
+    double a[16][32], b[32][8];
+    uint64_t d[16][8];
+#define ELEMENT(t, v, h)                                                                                               \
+    (is_bytes ? (double)(int64_t)extended(t, (v) >> 8 * (h)&0xff) : ptx_to_double(t, (v) >> bits * (h) & ((1ull << bits) - 1)))
     for (int lane = 0; lane < LANES; lane++) {
         int g = lane / 4, c = lane % 4;
         for (int k = 0; k < 4; k++) {
             uint64_t v = value(r, w, lane, element(r, &i->in[1], k));
-            int row = g + 8 * (k & 1);
-            if (is_tf32) a[row][c + 4 * (k >> 1)] = ptx_to_double(t, v);
-            else
-                for (int h = 0; h < 2; h++) a[row][2 * c + h + 8 * (k >> 1)] = ptx_to_double(t, v >> 16 * h & 0xffff);
+            for (int h = 0; h < in_word; h++)
+                a[g + 8 * (k & 1)][(c + 4 * (k >> 1)) * in_word + h] = ELEMENT(ta, v, h);
         }
         for (int k = 0; k < 2; k++) {
             uint64_t v = value(r, w, lane, element(r, &i->in[2], k));
-            if (is_tf32) b[c + 4 * k][g] = ptx_to_double(t, v);
-            else
-                for (int h = 0; h < 2; h++) b[2 * c + h + 8 * k][g] = ptx_to_double(t, v >> 16 * h & 0xffff);
+            for (int h = 0; h < in_word; h++) b[(c + 4 * k) * in_word + h][g] = ELEMENT(tb, v, h);
         }
         for (int k = 0; k < 4; k++)
-            d[g + 8 * (k >> 1)][2 * c + (k & 1)] = ptx_to_double(PTX_F32, value(r, w, lane, element(r, &i->in[3], k)));
+            d[g + 8 * (k >> 1)][2 * c + (k & 1)] = value(r, w, lane, element(r, &i->in[3], k)) & 0xffffffff;
     }
+#undef ELEMENT
     for (int m = 0; m < 16; m++)
-        for (int n = 0; n < 8; n++)
-            for (int k = 0; k < kk; k++) d[m][n] += a[m][k] * b[k][n];
+        for (int n = 0; n < 8; n++) {
+            double sum = is_bytes ? 0 : ptx_to_double(PTX_F32, d[m][n]);
+            for (int k = 0; k < kk; k++) sum += a[m][k] * b[k][n];
+            d[m][n] = is_bytes ? (d[m][n] + (uint64_t)(int64_t)sum) & 0xffffffff : ptx_from_double(PTX_F32, sum);
+        }
     for (int lane = 0; lane < LANES; lane++)
         for (int k = 0; k < 4; k++)
-            set(w, lane, element(r, &i->in[0], k),
-                ptx_from_double(PTX_F32, d[lane / 4 + 8 * (k >> 1)][2 * (lane % 4) + (k & 1)]));
+            set(w, lane, element(r, &i->in[0], k), d[lane / 4 + 8 * (k >> 1)][2 * (lane % 4) + (k & 1)]);
 }
 
 /* ---- asynchronous copies: done when they are waited for ---- */
@@ -493,6 +498,34 @@ static bool whole_warp(run *r, warp *w, const ptx_inst *i, uint32_t active) {
     }
 }
 
+/* ---- counts ---- */
+static int vector_length(const ptx_operand *o) { return o->kind == PTX_VECTOR ? o->reg : 1; }
+
+static void count(run *r, warp *w, const ptx_inst *i, uint32_t active) {
+    ptx_counts *c = r->l->counts;
+    uint64_t at[LANES] = {0};
+    int bytes = 0, where = i->op == PTX_LD || i->op == PTX_LDMATRIX ? 1 : 0, n = __builtin_popcount(active);
+    c->instructions++;
+    c->mma += i->op == PTX_MMA;
+    c->barriers += i->op == PTX_BAR || i->op == PTX_BARRIER;
+    if (i->op == PTX_LD || i->op == PTX_ST) bytes = ptx_bytes(i->type) * vector_length(&i->in[1 - where]);
+    if (i->op == PTX_LDMATRIX || (i->op == PTX_CP && i->n > 2)) bytes = 16;
+    if (!bytes) return;
+    ptx_space space = i->in[where].space ? i->in[where].space : i->space;
+    if (i->op == PTX_CP)
+        for (int lane = 0; lane < LANES; lane++) /* what a copy leaves out is not read */
+            c->global_bytes += active >> lane & 1 ? i->n > 3 ? value(r, w, lane, &i->in[3]) : 16 : 0;
+    else if (space == PTX_GLOBAL) c->global_bytes += (uint64_t)(n * bytes);
+    if (i->op != PTX_CP && i->op != PTX_LDMATRIX && space != PTX_SHARED) return;
+    if (i->op == PTX_LDMATRIX) {
+        int lanes = 8 * (has(i, PTX_M(X4)) ? 4 : has(i, PTX_M(X2)) ? 2 : 1);
+        active = lanes == LANES ? active : active & ((1u << lanes) - 1);
+    }
+    for (int lane = 0; lane < LANES; lane++)
+        if (active >> lane & 1) at[lane] = address(w, lane, &i->in[where]);
+    ptx_count_shared(c, at, active, bytes, i->line);
+}
+
 /* The lanes that an instruction of the whole warp needs; 0: it is none. */
 static uint32_t needed(const run *r, const warp *w, int lane, const ptx_inst *i) {
     switch (i->op) {
@@ -542,6 +575,7 @@ static bool step(run *r, warp *w) {
     for (int lane = 0; lane < LANES; lane++)
         if (here >> lane & 1) w->pc[lane] = pc + 1;
     if (!active) return true;
+    if (r->l->counts) count(r, w, i, active);
     if (i->op == PTX_RET || i->op == PTX_EXIT) {
         w->exited |= active;
     } else if (i->op == PTX_BRA) {

@@ -19,11 +19,14 @@ func @arg(%x: f32[M, N]) -> i64[M] { %y = argmax(%x, axis=1) return %y }
 func @short(%x: f32[B, 10]) -> f32[B, 10] { %y = log_softmax(%x, axis=1) return %y }
 func @norm(%x: f32[B, N], %g: f32[N], %b: f32[N]) -> f32[B, N] { %y = layer_norm(%x, %g, %b) return %y }
 func @linear(%x: f32[M, K], %w: f32[K, N], %b: f32[N]) -> f32[M, N] { %h = matmul(%x, %w) %s = add(%h, %b) %y = relu(%s) return %y }
+func @mma(%x: bf16[M, K], %w: bf16[K, N], %b: bf16[N]) -> bf16[M, N] { %h = matmul(%x, %w) %s = add(%h, %b) %y = gelu(%s) return %y }
+func @mma_turned(%x: f16[B, K, M], %w: f16[N, K]) -> f16[B, M, N] { %y = matmul(%x, %w, transpose_a=true, transpose_b=true) return %y }
+func @mma_bytes(%x: u8[M, K], %w: i8[N, K]) -> i32[M, N] { %y = matmul(%x, %w, transpose_b=true) return %y }
 func @conv(%x: f32[B, 3, 32, 32], %w: f32[8, 3, 3, 3]) -> f32[B, 8, 30, 30] { %y = conv(%x, %w) return %y }
 P
 has_ptxas=$(command -v ptxas || true)
 [ -n "$has_ptxas" ] || skip 'no ptxas: PTX is only made'
-for f in map costly half f64 sum columns arg short norm linear conv; do
+for f in map costly half f64 sum columns arg short norm linear mma mma_turned mma_bytes conv; do
     for target in sm_70 sm_80 sm_90a; do
         if ! "$fusor" emit p.fusor @$f --stage ptx --target $target -o k.ptx 2>err || ! grep -q "^\.target $target" k.ptx; then
             bad "PTX of @$f for $target"

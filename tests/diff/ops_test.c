@@ -1016,6 +1016,7 @@ static void cell(ir_op op, ir_dtype t) {
         }
 }
 
+#ifndef HAS_OWN_PROGRAMS /* gpu_mma_test.c */
 ParameterizedTestParameters(ops, agree_with_the_reference) {
     static int rows[IR_OP_COUNT];
     size_t n = 0;
@@ -1057,3 +1058,4 @@ ParameterizedTest(int *row_number, ops, agree_with_the_reference, .timeout = 600
     }
     rt_cache_close(cache);
 }
+#endif

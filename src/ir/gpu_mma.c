@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* gpu_mma.c: contractions on tensor cores: which kernels they are, which tile and how many parts along k a call of given sizes has,
+ * and what its addresses allow. All follows from the description and the sizes (and addresses), so that the order of a sum
+ * is the same on every device, fused or not. */
+#include "ir/arith.h"
+#include "ir/gpu.h"
+
+/* Large results: 64 x 64 elements a warp, so that a byte of shared memory serves 32 products, and two blocks fit a multiprocessor. Few
+ * elements: more, smaller blocks. A row or column of tiles that is nearly empty: as little of it as one instruction has. */
+const ir_gpu_mma_tile ir_gpu_mma_tiles[IR_GPU_MMA_TILES] = {
+    {128, 128, 64, 2, 2, 4},
+    {64, 64, 128, 2, 2, 3},
+    {16, 128, 128, 1, 4, 4},
+    {128, 16, 128, 4, 1, 4},
+};
+enum {
+    LARGE,
+    SMALL,
+    FLAT,
+    TALL,
+    BLOCKS_WANTED = 256, /* two for each multiprocessor of the largest devices */
+    PART_MIN = 512,      /* bytes along k of a part */
+    PARTS_MAX = 64,
+    GRID_Y_MAX = 65535
+};
+
+int ir_gpu_mma_shared(const ir_gpu_mma_tile *t) {
+    int operands = (t->rows + t->columns) * t->k_bytes * t->stages, result = t->rows * t->columns * 4;
+    return operands > result ? operands : result;
+}
+
+static int matmul_of(const ir_kernel *k) {
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_OP_MATMUL) return i;
+    return -1;
+}
+
+bool ir_gpu_is_mma(const ir_kernel *k) {
+    int mm = k->kind == IR_KERNEL_CONTRACT ? matmul_of(k) : -1;
+    if (mm < 0 || (k->level != IR_LEVEL_SM80 && k->level != IR_LEVEL_SM90A) || ir_kernel_has_rows(k)) return false;
+    for (int d = 0; d < k->n_dims; d++)
+        if ((k->dim[d].role == 'b') != (d < k->n_dims - 3)) return false;
+    ir_dtype a = k->inst[k->inst[mm].in[0]].dtype, b = k->inst[k->inst[mm].in[1]].dtype,
+             acc = ir_kernel_contract_acc(k);
+    if (ir_is_half(a)) return a == b && acc == FUSOR_F32;
+    return acc == FUSOR_I32 && ir_dtypes[a].bytes == 1 && ir_dtypes[b].bytes == 1;
+}
+
+static int row_dim(const ir_kernel *k, int operand) { return k->n_dims - 3 + operand; }
+
+int ir_gpu_mma_buffer(const ir_kernel *k, int operand) {
+    const ir_kinst *in = &k->inst[k->inst[matmul_of(k)].in[operand]];
+    if (in->op != IR_K_LOAD || in->variant) return -1;
+    const int64_t *stride = k->buffer[in->index].stride;
+    bool is_halves = ir_dtypes[in->dtype].bytes == 2;
+    return stride[k->n_dims - 1] == 1 || (is_halves && stride[row_dim(k, operand)] == 1) ? in->index : -1;
+}
+
+static void find_loads(const ir_kernel *k, int inst, bool seen[IR_KERNEL_MAX_INSTS]) {
+    seen[inst] = true;
+    for (int j = 0; j < k->inst[inst].n_in; j++)
+        if (!seen[k->inst[inst].in[j]]) find_loads(k, k->inst[inst].in[j], seen);
+}
+
+bool ir_gpu_mma_is_turned(const ir_kernel *k, int operand) {
+    bool seen[IR_KERNEL_MAX_INSTS] = {false}, is_turned = false;
+    int in = k->inst[matmul_of(k)].in[operand];
+    if (ir_dtypes[k->inst[in].dtype].bytes != 2) return false; /* ldmatrix transposes halves alone */
+    find_loads(k, in, seen);
+    for (int i = 0; i < k->n_insts; i++) {
+        if (!seen[i] || k->inst[i].op != IR_K_LOAD) continue;
+        const int64_t *stride = k->buffer[k->inst[i].index].stride;
+        if (stride[k->n_dims - 1] == 1) return false;
+        if (stride[row_dim(k, operand)] == 1) is_turned = true;
+    }
+    return is_turned;
+}
+
+static uint32_t at_most(int64_t v, int64_t most) { return (uint32_t)(v < 1 ? 1 : v > most ? most : v); }
+
+void ir_gpu_mma_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
+    int64_t m = size[k->n_dims - 3], n = size[k->n_dims - 2], batches = 1;
+    int64_t bytes = ir_dtypes[k->inst[k->inst[matmul_of(k)].in[0]].dtype].bytes;
+    int64_t k_bytes = ir_times(size[k->n_dims - 1], bytes);
+    for (int d = 0; d < k->n_dims - 3; d++) batches = ir_times(batches, size[d]);
+#define BLOCKS(t)                                                                                                      \
+    ir_times(batches, ir_times(ir_ceil_div(m, ir_gpu_mma_tiles[t].rows), ir_ceil_div(n, ir_gpu_mma_tiles[t].columns)))
+    out->tile = m <= ir_gpu_mma_tiles[FLAT].rows      ? FLAT
+                : n <= ir_gpu_mma_tiles[TALL].columns ? TALL
+                : BLOCKS(LARGE) < BLOCKS_WANTED / 2   ? SMALL
+                                                      : LARGE;
+    int64_t blocks = BLOCKS(out->tile);
+#undef BLOCKS
+    if (blocks > 0 && blocks < BLOCKS_WANTED && k_bytes >= 2 * PART_MIN) {
+        out->chunks = BLOCKS_WANTED / blocks;
+        if (out->chunks > k_bytes / PART_MIN) out->chunks = k_bytes / PART_MIN;
+        if (out->chunks > PARTS_MAX) out->chunks = PARTS_MAX;
+        /* as the kernel rounds parts up, the last ones might be empty */
+        int64_t part = ir_round_up(ir_ceil_div(k_bytes, out->chunks), IR_GPU_MMA_SPLIT);
+        out->chunks = ir_ceil_div(k_bytes, part);
+    }
+    out->block[0][0] = IR_GPU_MMA_THREADS;
+    out->shared_bytes[0] = (uint32_t)ir_gpu_mma_shared(&ir_gpu_mma_tiles[out->tile]);
+    out->grid[0][0] = at_most(ir_times(blocks / (batches > 0 ? batches : 1), out->chunks), INT32_MAX);
+    out->grid[0][1] = at_most(batches, GRID_Y_MAX);
+    if (out->chunks == 1) return;
+    int64_t elements = ir_times(ir_times(batches, m), ir_round_up(n, IR_GPU_VECTOR));
+    out->n_phases = 2;
+    out->scratch_bytes = ir_times(ir_times(elements, 4), out->chunks);
+    out->block[1][0] = IR_GPU_MMA_THREADS;
+    out->grid[1][0] = at_most(ir_ceil_div(elements, IR_GPU_VECTOR * IR_GPU_MMA_THREADS), INT32_MAX);
+}
+
+/* Do the first element and the steps along all dims but `along` fall on multiples of `bytes`? */
+static bool is_aligned(const ir_kernel *k, const ir_kernel_args *args, int buffer, int along, int64_t bytes) {
+    if ((uintptr_t)args->buffer[buffer] % (uint64_t)bytes != 0) return false;
+    for (int d = 0; d < k->n_dims; d++)
+        if (d != along && args->size[d] > 1 &&
+            args->stride[buffer * k->n_dims + d] * ir_dtypes[k->buffer[buffer].dtype].bytes % bytes != 0)
+            return false;
+    return true;
+}
+
+uint64_t ir_gpu_mma_word(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l) {
+    uint64_t out = (uint64_t)l->tile << IR_GPU_MMA_TILE;
+    int n = k->n_dims - 2, kk = k->n_dims - 1;
+    bool can_store = args->size[n] % IR_GPU_VECTOR == 0, is_of_operand[IR_KERNEL_MAX_INSTS] = {false};
+    for (int operand = 0; operand < 2; operand++) {
+        int b = ir_gpu_mma_buffer(k, operand),
+            along = b >= 0 && k->buffer[b].stride[kk] == 1 ? kk : row_dim(k, operand);
+        if (b >= 0 && is_aligned(k, args, b, along, 16)) out |= (uint64_t)IR_GPU_MMA_COPY << operand;
+        find_loads(k, k->inst[matmul_of(k)].in[operand], is_of_operand);
+    }
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_K_LOAD && k->inst[i].variant && !is_of_operand[i]) can_store = false;
+    for (int b = 0; b < k->n_buffers; b++)
+        if (k->buffer[b].stride[kk] == 0 && k->buffer[b].stride[n] == 1)
+            can_store = can_store && is_aligned(k, args, b, n, IR_GPU_VECTOR * ir_dtypes[k->buffer[b].dtype].bytes);
+    return can_store ? out | IR_GPU_MMA_STORE : out;
+}

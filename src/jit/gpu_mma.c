@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* gpu_mma.c: contractions on tensor cores: operands of 16 bits (sums in f32), or of 8 (i32). A block of threads makes one tile of the
+ * result at a time, for one part of k:
+ *
+ *   pieces 0 .. stages - 2 of both operands -> shared memory (gpu_mma_load.c)
+ *   for each piece: wait for it; barrier; the piece stages - 1 further is asked for, into the stage that was used last;
+ *       fragments of 16 x 16 and 16 x 8 elements -> registers (ldmatrix), products (mma)
+ *   accumulators -> shared memory -> epilogue -> results (gpu_mma_store.c)
+ *
+ * The code has a loop for each tile of ir_gpu_mma_tiles; the launch says which one runs. The order of an element's sum is that of k, in
+ * groups as the instruction takes them, whatever the tile; parts of k come together in a second launch.
+ * Tiles are numbered so that GROUP rows of them go through all columns together: what they read stays in the L2 cache. */
+#include "jit/gpu_mma.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { SHARED = 3, GROUP = 8, MAX_FRAGMENTS = 8, STEP_BYTES = 32 /* along k, of an instruction */ };
+
+LLVMValueRef mma_offset(const mma_point *at, int buffer) {
+    mma *m = at->m;
+    LLVMValueRef off = m->batch_off[buffer];
+    const int dim[3] = {m->dim_m, m->dim_n, m->dim_k};
+    for (int i = 0; i < 3; i++)
+        if (at->x[i] && m->k->buffer[buffer].stride[dim[i]] != 0)
+            off = em_add(m->e, off, em_mul(m->e, at->x[i], m->e->stride[buffer][dim[i]]));
+    return off;
+}
+
+LLVMValueRef mma_load_value(emit *e, em_values *v, const ir_kinst *inst, void *point) {
+    const mma_point *at = point;
+    const mma *m = at->m;
+    if (inst->op == IR_K_LOAD) {
+        LLVMValueRef step = at->lane_dim < 0 ? em_i64s(e, 0) : e->stride[inst->index][at->lane_dim];
+        return em_load_value(e, v, inst, at->lane_dim, mma_offset(at, inst->index), step, NULL);
+    }
+    LLVMValueRef lane[IR_GPU_VECTOR], n = inst->index == m->dim_m   ? at->x[0]
+                                          : inst->index == m->dim_n ? at->x[1]
+                                          : inst->index == m->dim_k ? at->x[2]
+                                                                    : m->index[inst->index];
+    if (inst->index != at->lane_dim || e->lanes == 1) return em_splat(e, n);
+    for (int i = 0; i < e->lanes; i++) lane[i] = em_i64s(e, i);
+    return em_add(e, em_splat(e, n), LLVMConstVector(lane, (unsigned)e->lanes));
+}
+
+void mma_enter_batch(mma *m, LLVMValueRef number) {
+    emit *e = m->e;
+    m->batch = number;
+    for (int d = m->dim_m - 1; d >= 0; d--) {
+        m->index[d] = d ? LLVMBuildURem(e->b, number, e->size[d], "") : number;
+        if (d) number = LLVMBuildUDiv(e->b, number, e->size[d], "");
+    }
+    for (int b = 0; b < m->k->n_buffers; b++) {
+        m->batch_off[b] = mma_num(m, 0);
+        for (int d = 0; d < m->dim_m; d++)
+            if (m->k->buffer[b].stride[d] != 0)
+                m->batch_off[b] = em_add(e, m->batch_off[b], em_mul(e, m->index[d], e->stride[b][d]));
+    }
+}
+
+/* ---- products ---- */
+/* A warp's part of the tile: its accumulators, and where this lane's lines of the matrices of 8 x 8 elements lie in a piece: without
+ * transposition one place for each step along k, with it one for each 16 rows. */
+typedef struct warp_tile {
+    int rows[2], n[2]; /* of each operand; fragments: of 16 rows of operand 0, of 8 rows of operand 1 */
+    int n_acc, steps;
+    LLVMValueRef first[2], at[2][MAX_FRAGMENTS];
+} warp_tile;
+
+static void lay_out_warp(mma *m, warp_tile *w) {
+    emit *e = m->e;
+    const ir_gpu_mma_tile *t = m->t;
+    w->rows[0] = t->rows / t->warps_m;
+    w->rows[1] = t->columns / t->warps_n;
+    w->n[0] = w->rows[0] / 16;
+    w->n[1] = w->rows[1] / 8;
+    w->n_acc = w->n[0] * w->n[1] * 4;
+    w->steps = t->k_bytes / STEP_BYTES;
+    const int n_log = __builtin_ctz((unsigned)t->warps_n);
+    w->first[0] = em_mul(e, em_lshr(e, m->warp, n_log), em_i32(e, w->rows[0]));
+    w->first[1] = em_mul(e, mma_bits(m, m->warp, 0, n_log), em_i32(e, w->rows[1]));
+    for (int o = 0; o < 2; o++) {
+        const mma_operand *p = &m->operand[o];
+        /* the lane's matrix of the four is lane / 8; which is further along k, and which along the rows */
+        const bool is_k_first = o == 1;
+        LLVMValueRef low = mma_bits(m, m->lane, 3, 1), high = mma_bits(m, m->lane, 4, 1),
+                     in_eight = mma_bits(m, m->lane, 0, 3);
+        LLVMValueRef along_k = is_k_first ? low : high, along_rows = is_k_first ? high : low;
+        LLVMValueRef line = em_add(e, in_eight, em_shl(e, p->is_turned ? along_k : along_rows, 3));
+        if (!p->is_turned) line = em_add(e, line, w->first[o]);
+        LLVMValueRef begin = mma_add(m, em_mul(e, line, em_i32(e, p->line_bytes)), p->at);
+        LLVMValueRef x = mma_permutation(m, line, p->line_bytes);
+        for (int i = 0; i < (p->is_turned ? w->rows[o] / 16 : w->steps); i++) {
+            LLVMValueRef chunk = mma_add(m, p->is_turned ? along_rows : along_k, 2 * i);
+            if (p->is_turned) chunk = em_add(e, chunk, em_lshr(e, w->first[o], 3));
+            w->at[o][i] = em_add(e, begin, em_shl(e, em_xor(e, chunk, x), 4));
+        }
+    }
+}
+
+/* 16 rows of an operand, 32 bytes along k: four registers. */
+static void load_fragment(mma *m, const warp_tile *w, int o, LLVMValueRef stage[MAX_FRAGMENTS], int rows16, int step,
+                          LLVMValueRef out[4]) {
+    emit *e = m->e;
+    const mma_operand *p = &m->operand[o];
+    (void)w;
+    LLVMValueRef at = em_gep(e, stage[p->is_turned ? rows16 : step], e->t_i8,
+                             mma_num(m, (p->is_turned ? 16 * step : 16 * rows16) * p->line_bytes));
+    LLVMTypeRef type = LLVMTypeOf(at);
+    LLVMValueRef all = gpu_call(e,
+                                p->is_turned ? "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16"
+                                             : "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16",
+                                &type, 1, &at, 1);
+    for (unsigned i = 0; i < 4; i++) out[i] = LLVMBuildExtractValue(e->b, all, i, "");
+}
+
+static void multiply(mma *m, const LLVMValueRef a[4], const LLVMValueRef b[2], LLVMValueRef acc[4]) {
+    emit *e = m->e;
+    const ir_kinst *inst = m->k->inst;
+    ir_dtype ta = inst[m->operand[0].inst].dtype, tb = inst[m->operand[1].inst].dtype;
+    LLVMValueRef in[10];
+    for (int i = 0; i < 6; i++) in[i] = i < 4 ? a[i] : b[i - 4];
+    for (int i = 0; i < 4; i++) in[6 + i] = acc[i];
+    char name[64] = "llvm.nvvm.mma.m16n8k16.row.col.bf16";
+    if (ta == FUSOR_F16) {
+        LLVMTypeRef pair = LLVMVectorType(LLVMHalfTypeInContext(e->ctx), 2);
+        snprintf(name, sizeof name, "llvm.nvvm.mma.m16n8k16.row.col.f32.f32");
+        for (int i = 0; i < 6; i++) in[i] = LLVMBuildBitCast(e->b, in[i], pair, "");
+    } else if (ta != FUSOR_BF16) {
+        const char *sa = ir_is_signed(ta) ? "s8" : "u8", *sb = ir_is_signed(tb) ? "s8" : "u8";
+        snprintf(name, sizeof name, "llvm.nvvm.mma.m16n8k32.row.col.%s%s%s", sa, ta == tb ? "" : ".",
+                 ta == tb ? "" : sb);
+    }
+    LLVMValueRef out = gpu_call(e, name, NULL, 0, in, 10);
+    for (unsigned i = 0; i < 4; i++) acc[i] = LLVMBuildExtractValue(e->b, out, i, "");
+}
+
+static void multiply_piece(mma *m, const warp_tile *w, LLVMValueRef stage, LLVMValueRef *acc) {
+    emit *e = m->e;
+    LLVMValueRef at[2][MAX_FRAGMENTS], a[MAX_FRAGMENTS][4], b[MAX_FRAGMENTS][2];
+    for (int o = 0; o < 2; o++)
+        for (int i = 0; i < (m->operand[o].is_turned ? w->rows[o] / 16 : w->steps); i++)
+            at[o][i] = mma_at(m, em_add(e, stage, w->at[o][i]));
+    for (int s = 0; s < w->steps; s++) {
+        for (int i = 0; i < w->n[0]; i++) load_fragment(m, w, 0, at[0], i, s, a[i]);
+        for (int j = 0; j < w->n[1]; j += 2) {
+            LLVMValueRef four[4];
+            load_fragment(m, w, 1, at[1], j / 2, s, four);
+            for (int c = 0; c < 4; c++) b[j + c / 2][c % 2] = four[c];
+        }
+        for (int i = 0; i < w->n[0]; i++)
+            for (int j = 0; j < w->n[1]; j++) multiply(m, a[i], b[j], &acc[4 * (i * w->n[1] + j)]);
+    }
+}
+
+/* ---- the loop along k ---- */
+static LLVMValueRef next_stage(mma *m, LLVMValueRef stage) {
+    emit *e = m->e;
+    LLVMValueRef next = mma_add(m, stage, m->stage_bytes), end = em_i32(e, m->stage_bytes * m->t->stages);
+    return em_select(e, em_icmp(e, LLVMIntEQ, next, end), em_i32(e, 0), next);
+}
+
+static void commit(mma *m) { gpu_call(m->e, "llvm.nvvm.cp.async.commit.group", NULL, 0, NULL, 0); }
+
+static void wait_for_all_but(mma *m, int groups) {
+    LLVMValueRef n = em_i32(m->e, groups);
+    gpu_call(m->e, "llvm.nvvm.cp.async.wait.group", NULL, 0, &n, 1);
+}
+
+/* One more piece of both operands; from[]: where this thread's copies begin, and then those of the next. */
+static void load_pieces(mma *m, LLVMValueRef stage, LLVMValueRef k, LLVMValueRef from[2]) {
+    for (int o = 0; o < 2; o++) {
+        const mma_operand *p = &m->operand[o];
+        mma_load_piece(m, o, stage, k, from[o]);
+        if (p->first) from[o] = em_gep(m->e, from[o], m->e->t_i8, p->step);
+    }
+    commit(m);
+}
+
+static void begin_from(mma *m, em_loop *l, LLVMValueRef from[2]) {
+    for (int o = 0; o < 2; o++)
+        if (m->operand[o].first) from[o] = em_loop_phi(m->e, l, from[o]);
+}
+
+static void next_from(mma *m, LLVMValueRef phi[2], LLVMValueRef next[2]) {
+    for (int o = 0; o < 2; o++)
+        if (m->operand[o].first) em_loop_next(m->e, phi[o], next[o]);
+}
+
+static void emit_tile(mma *m, int tile) {
+    emit *e = m->e;
+    warp_tile w;
+    m->t = &ir_gpu_mma_tiles[tile];
+    mma_lay_out(m);
+    lay_out_warp(m, &w);
+    LLVMValueRef from[2], now[2], next[2], *acc = FU_NEW_N(e->arena, LLVMValueRef, 2 * w.n_acc);
+    LLVMValueRef *sum = acc + w.n_acc, k_step = mma_num(m, m->operand[0].k);
+    for (int o = 0; o < 2; o++) {
+        mma_begin_copies(m, o);
+        from[o] = m->operand[o].first;
+    }
+    const int ahead = m->t->stages - 1;
+    em_loop fill = em_for(e, mma_num(m, 0), mma_num(m, ahead), mma_num(m, 1));
+    memcpy(now, from, sizeof now);
+    begin_from(m, &fill, now);
+    memcpy(next, now, sizeof next);
+    load_pieces(m, em_mul(e, mma_i32(m, fill.i), em_i32(e, m->stage_bytes)),
+                em_add(e, m->k_begin, em_mul(e, fill.i, k_step)), next);
+    next_from(m, now, next);
+    em_end(e, &fill);
+    memcpy(from, now, sizeof from);
+
+    em_loop l = em_for(e, m->k_begin, m->k_end, k_step);
+    LLVMValueRef read = em_loop_phi(e, &l, em_i32(e, 0)), write = em_loop_phi(e, &l, em_i32(e, ahead * m->stage_bytes));
+    memcpy(now, from, sizeof now);
+    begin_from(m, &l, now);
+    for (int i = 0; i < w.n_acc; i++) acc[i] = sum[i] = em_loop_phi(e, &l, LLVMConstNull(m->t_acc));
+    wait_for_all_but(m, ahead - 1);
+    gpu_barrier(e);
+    memcpy(next, now, sizeof next);
+    load_pieces(m, write, em_add(e, l.i, mma_num(m, ahead * m->operand[0].k)), next);
+    multiply_piece(m, &w, read, sum);
+    for (int i = 0; i < w.n_acc; i++) em_loop_next(e, acc[i], sum[i]);
+    em_loop_next(e, read, next_stage(m, read));
+    em_loop_next(e, write, next_stage(m, write));
+    next_from(m, now, next);
+    em_end(e, &l);
+    wait_for_all_but(m, 0);
+    gpu_barrier(e); /* the results take the place of the operands */
+    mma_stage_result(m, acc, w.n[0], w.n[1], w.first[0], em_lshr(e, w.first[1], 3));
+}
+
+/* ---- blocks ---- */
+/* Where tile `number` of the result is. */
+static void find_tile(mma *m, LLVMValueRef number, LLVMValueRef tiles_m, LLVMValueRef tiles_n) {
+    emit *e = m->e;
+    LLVMValueRef group = em_i32(e, GROUP), of_group = em_mul(e, tiles_n, group);
+    LLVMValueRef first = em_mul(e, LLVMBuildUDiv(e->b, number, of_group, ""), group);
+    LLVMValueRef in_group = LLVMBuildURem(e->b, number, of_group, ""), rows = em_sub(e, tiles_m, first);
+    rows = em_select(e, em_icmp(e, LLVMIntULT, rows, group), rows, group);
+    LLVMValueRef row = em_add(e, first, LLVMBuildURem(e->b, in_group, rows, ""));
+    m->m0 = LLVMBuildShl(e->b, mma_i64(m, row), m->rows_log, "");
+    m->n0 = LLVMBuildShl(e->b, mma_i64(m, LLVMBuildUDiv(e->b, in_group, rows, "")), m->columns_log, "");
+}
+
+static LLVMValueRef tiles_along(mma *m, int dim, LLVMValueRef log) {
+    emit *e = m->e;
+    LLVMValueRef most = em_sub(e, LLVMBuildShl(e->b, mma_num(m, 1), log, ""), mma_num(m, 1));
+    return LLVMBuildLShr(e->b, em_add(e, e->size[dim], most), log, "");
+}
+
+static void emit_products(mma *m) {
+    emit *e = m->e;
+    const int bytes = m->operand[0].bytes;
+    LLVMValueRef batches = mma_num(m, 1), k = e->size[m->dim_k], unit = mma_num(m, IR_GPU_MMA_SPLIT / bytes);
+    for (int d = 0; d < m->dim_m; d++) batches = em_mul(e, batches, e->size[d]);
+    LLVMValueRef tiles_m = tiles_along(m, m->dim_m, m->rows_log), tiles_n = tiles_along(m, m->dim_n, m->columns_log);
+    LLVMValueRef tiles = em_mul(e, tiles_m, tiles_n);
+    LLVMValueRef length = LLVMBuildUDiv(e->b, em_add(e, k, em_sub(e, m->parts, mma_num(m, 1))), m->parts, "");
+    length = em_add(e, length, em_sub(e, unit, mma_num(m, 1)));
+    length = em_and(e, length, mma_num(m, -(IR_GPU_MMA_SPLIT / bytes)));
+    em_loop lb = em_for(e, gpu_special(e, "ctaid.y"), batches, gpu_special(e, "nctaid.y"));
+    mma_enter_batch(m, lb.i);
+    em_loop lt = em_for(e, gpu_special(e, "ctaid.x"), em_mul(e, tiles, m->parts), gpu_special(e, "nctaid.x"));
+    m->part = LLVMBuildUDiv(e->b, lt.i, tiles, "");
+    find_tile(m, mma_i32(m, LLVMBuildURem(e->b, lt.i, tiles, "")), mma_i32(m, tiles_m), mma_i32(m, tiles_n));
+    m->k_begin = em_mul(e, m->part, length);
+    m->k_end = em_add(e, m->k_begin, length);
+    m->k_end = em_select(e, em_icmp(e, LLVMIntSLT, m->k_end, k), m->k_end, k);
+    em_branch b[IR_GPU_MMA_TILES];
+    for (int i = 0; i < IR_GPU_MMA_TILES - 1; i++) {
+        b[i] = em_if(e, em_icmp(e, LLVMIntEQ, m->tile, mma_num(m, i)));
+        emit_tile(m, i);
+        em_else(e, &b[i]);
+    }
+    emit_tile(m, IR_GPU_MMA_TILES - 1);
+    for (int i = IR_GPU_MMA_TILES - 2; i >= 0; i--) em_endif(e, &b[i]);
+    gpu_barrier(e);
+    mma_emit_epilogue(m);
+    gpu_barrier(e); /* before the next tile's operands */
+    em_end(e, &lt);
+    em_end(e, &lb);
+}
+
+static LLVMValueRef of_tile(mma *m, bool is_columns) {
+    LLVMValueRef log = NULL;
+    for (int i = IR_GPU_MMA_TILES - 1; i >= 0; i--) {
+        const ir_gpu_mma_tile *t = &ir_gpu_mma_tiles[i];
+        LLVMValueRef own = mma_num(m, __builtin_ctz((unsigned)(is_columns ? t->columns : t->rows)));
+        log = log ? em_select(m->e, em_icmp(m->e, LLVMIntEQ, m->tile, mma_num(m, i)), own, log) : own;
+    }
+    return log;
+}
+
+/* As much as the launch asks for. */
+static LLVMValueRef dynamic_shared(emit *e) {
+    LLVMValueRef g = LLVMAddGlobalInAddressSpace(e->mod, LLVMArrayType2(e->t_i8, 0), "pieces", SHARED);
+    LLVMSetLinkage(g, LLVMExternalLinkage);
+    LLVMSetAlignment(g, 128);
+    return g;
+}
+
+fusor_status gpu_emit_mma(emit *e, fu_error *err) {
+    (void)err; /* ir_gpu_is_mma has seen that it can be emitted */
+    mma *m = FU_NEW(e->arena, mma);
+    const ir_kernel *k = m->k = e->k;
+    char threads[16];
+    snprintf(threads, sizeof threads, "%d", IR_GPU_MMA_THREADS);
+    LLVMAddTargetDependentFunctionAttr(e->fn, "nvvm.maxntid", threads);
+    m->e = e;
+    m->dim_m = k->n_dims - 3;
+    m->dim_n = k->n_dims - 2;
+    m->dim_k = k->n_dims - 1;
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_OP_MATMUL) m->matmul = i;
+    m->acc = ir_kernel_contract_acc(k);
+    m->t_acc = em_scalar_type(e, m->acc);
+    for (int o = 0; o < 2; o++) {
+        int inst = k->inst[m->matmul].in[o];
+        m->operand[o] = (mma_operand){.inst = inst,
+                                      .row_dim = o ? m->dim_n : m->dim_m,
+                                      .bytes = ir_dtypes[k->inst[inst].dtype].bytes,
+                                      .buffer = ir_gpu_mma_buffer(k, o),
+                                      .is_turned = ir_gpu_mma_is_turned(k, o)};
+    }
+    m->shared = dynamic_shared(e);
+    m->thread = mma_i32(m, gpu_special(e, "tid.x"));
+    m->lane = mma_bits(m, m->thread, 0, 5);
+    m->warp = em_lshr(e, m->thread, 5);
+    m->flags = gpu_word(e, IR_GPU_WORD_VECTOR);
+    m->tile = em_lshr(e, m->flags, IR_GPU_MMA_TILE);
+    m->parts = gpu_word(e, IR_GPU_WORD_CHUNKS);
+    m->rows_log = of_tile(m, false);
+    m->columns_log = of_tile(m, true);
+    em_branch b = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, mma_num(m, 0)));
+    emit_products(m);
+    em_else(e, &b);
+    mma_emit_sums(m);
+    em_endif(e, &b);
+    return FUSOR_OK;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef JIT_GPU_MMA_H
+#define JIT_GPU_MMA_H
+/* What the files of a contraction on tensor cores share (gpu_mma.c: blocks, the loop along k, products; gpu_mma_load.c: operands
+ * into shared memory; gpu_mma_store.c: accumulators to results). Shared memory is addressed by i32 byte offsets from m->shared. */
+#include "jit/gpu.h"
+
+/* An operand's piece of one stage: `lines` lines of line_bytes bytes. A line is a row of the operand, k_bytes of its k; or, turned,
+ * one k of all rows of the block. The 16-byte chunks of a line are permuted, so that the 8 lines of a matrix that
+ * ldmatrix reads at once lie in different banks. */
+typedef struct mma_operand {
+    int inst, row_dim;
+    int bytes;  /* of an element */
+    int buffer; /* it is copied from, or -1 */
+    bool is_turned;
+    int rows, k;               /* of a piece, elements */
+    int lines, line_bytes, at; /* at: offset in the stage */
+    /* asynchronous copies: what they are for this thread, in this block */
+    LLVMValueRef can, first, k_of_thread, row_bytes[8], to, step, pass_step;
+    int passes, lines_of_pass;
+} mma_operand;
+
+typedef struct mma {
+    emit *e;
+    const ir_kernel *k;
+    int dim_m, dim_n, dim_k, matmul;
+    ir_dtype acc;
+    LLVMTypeRef t_acc;
+    LLVMValueRef shared, thread, lane, warp; /* i32, but shared */
+    LLVMValueRef flags, tile, parts;         /* i64 */
+    LLVMValueRef rows_log, columns_log;      /* i64: of the block's tile */
+    LLVMValueRef batch, part, m0, n0, k_begin, k_end;
+    LLVMValueRef index[IR_KERNEL_MAX_DIMS], batch_off[IR_KERNEL_MAX_BUFFERS];
+    const ir_gpu_mma_tile *t; /* the one whose code is being made */
+    int stage_bytes;
+    mma_operand operand[2];
+} mma;
+
+static inline LLVMValueRef mma_num(mma *m, int64_t v) { return em_i64s(m->e, v); }
+static inline LLVMValueRef mma_i32(mma *m, LLVMValueRef v) { return LLVMBuildTrunc(m->e->b, v, m->e->t_i32, ""); }
+static inline LLVMValueRef mma_i64(mma *m, LLVMValueRef v) { return LLVMBuildZExt(m->e->b, v, m->e->t_i64, ""); }
+static inline LLVMValueRef mma_add(mma *m, LLVMValueRef v, int by) { /* i32 */
+    return by ? em_add(m->e, v, em_i32(m->e, by)) : v;
+}
+static inline LLVMValueRef mma_bits(mma *m, LLVMValueRef v, int from, int n) { /* n bits of an i32 */
+    LLVMValueRef x = from ? em_lshr(m->e, v, from) : v;
+    return em_and(m->e, x, em_i32(m->e, (1 << n) - 1));
+}
+static inline LLVMValueRef mma_at(mma *m, LLVMValueRef offset) { return em_gep(m->e, m->shared, m->e->t_i8, offset); }
+
+/* Element offset of a buffer at a row, column and product (NULL: it does not vary along it). */
+typedef struct mma_point {
+    mma *m;
+    LLVMValueRef x[3];
+    int lane_dim; /* e->lanes elements along it from x on; -1: one */
+} mma_point;
+LLVMValueRef mma_load_value(emit *e, em_values *v, const ir_kinst *inst, void *point);
+LLVMValueRef mma_offset(const mma_point *at, int buffer);
+
+void mma_enter_batch(mma *m, LLVMValueRef number);
+
+/* What permutes the chunks of a line (an i32 number): xor with this. */
+LLVMValueRef mma_permutation(mma *m, LLVMValueRef line, int line_bytes);
+/* gpu_mma_load.c: places of the operands in a stage; what copies need, once a block; one piece, from k on, into a stage. */
+void mma_lay_out(mma *m);
+void mma_begin_copies(mma *m, int operand);
+void mma_load_piece(mma *m, int operand, LLVMValueRef stage, LLVMValueRef k, LLVMValueRef from);
+/* gpu_mma_store.c: accumulators [rows / 16][columns / 8][4] of the warp to shared memory; from there to the results, or to a
+ * part's sums; the sums of all parts to the results (the second launch). */
+void mma_stage_result(mma *m, LLVMValueRef *acc, int n_m, int n_n, LLVMValueRef row, LLVMValueRef column_chunk);
+void mma_emit_epilogue(mma *m);
+void mma_emit_sums(mma *m);
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* gpu_mma_load.c: pieces of the operands of a contraction into shared memory.
+ *
+ * Where an operand lies in memory as it is, 16 bytes aligned (the launch says so), copies are asynchronous, 16 bytes a thread, threads
+ * side by side along a line; what is outside the matrix is filled with zeros by the copy. Else each thread computes single elements
+ * (an element-wise producer, any strides) and stores them. Both are visible after the next barrier but one. */
+#include "jit/gpu_mma.h"
+
+LLVMValueRef mma_permutation(mma *m, LLVMValueRef line, int line_bytes) {
+    int chunks = line_bytes / 16, log = chunks >= 8 ? 3 : chunks == 4 ? 2 : chunks == 2 ? 1 : 0;
+    return mma_bits(m, line, 3 - log, log);
+}
+
+void mma_lay_out(mma *m) {
+    int at = 0;
+    for (int o = 0; o < 2; o++) {
+        mma_operand *p = &m->operand[o];
+        p->rows = o ? m->t->columns : m->t->rows;
+        p->k = m->t->k_bytes / p->bytes;
+        p->lines = p->is_turned ? p->k : p->rows;
+        p->line_bytes = (p->is_turned ? p->rows : p->k) * p->bytes;
+        p->at = at;
+        at += p->lines * p->line_bytes;
+    }
+    m->stage_bytes = at;
+}
+
+/* Bytes of the 16 from element `at` on that are before `end` (i64). */
+static LLVMValueRef bytes_before(mma *m, LLVMValueRef at, LLVMValueRef end, int bytes) {
+    emit *e = m->e;
+    LLVMValueRef n = em_sub(e, end, at), zero = mma_num(m, 0), most = mma_num(m, 16 / bytes);
+    n = em_select(e, em_icmp(e, LLVMIntSLT, n, zero), zero, n);
+    n = em_select(e, em_icmp(e, LLVMIntSLT, n, most), n, most);
+    return em_mul(e, mma_i32(m, n), em_i32(e, bytes));
+}
+
+void mma_begin_copies(mma *m, int operand) {
+    emit *e = m->e;
+    mma_operand *p = &m->operand[operand];
+    p->can = p->first = NULL;
+    if (p->buffer < 0) return;
+    int chunks = p->line_bytes / 16;
+    p->lines_of_pass = IR_GPU_MMA_THREADS / chunks;
+    p->passes = p->lines / p->lines_of_pass;
+    int log = __builtin_ctz((unsigned)chunks);
+    LLVMValueRef chunk = mma_bits(m, m->thread, 0, log), line = em_lshr(e, m->thread, log);
+    LLVMValueRef element = em_mul(e, mma_i64(m, chunk), mma_num(m, 16 / p->bytes)), line64 = mma_i64(m, line);
+    LLVMValueRef row0 = operand ? m->n0 : m->m0, rows = e->size[p->row_dim];
+    const LLVMValueRef *stride = e->stride[p->buffer];
+    LLVMValueRef row = em_add(e, row0, p->is_turned ? element : line64);
+    p->can = em_icmp(e, LLVMIntNE, em_and(e, m->flags, mma_num(m, IR_GPU_MMA_COPY << operand)), mma_num(m, 0));
+    p->k_of_thread = p->is_turned ? line64 : element;
+    LLVMValueRef k = em_add(e, m->k_begin, p->k_of_thread), bytes = mma_num(m, p->bytes);
+    LLVMValueRef off = em_add(e, m->batch_off[p->buffer], em_mul(e, row, stride[p->row_dim]));
+    off = em_add(e, off, em_mul(e, k, stride[m->dim_k]));
+    p->first = em_gep(e, e->base[p->buffer], e->t_i8, em_mul(e, off, bytes));
+    p->step = em_mul(e, stride[m->dim_k], mma_num(m, m->t->k_bytes));
+    p->pass_step =
+        em_mul(e, p->is_turned ? stride[m->dim_k] : stride[p->row_dim], mma_num(m, p->lines_of_pass * p->bytes));
+    LLVMValueRef to = em_xor(e, chunk, mma_permutation(m, line, p->line_bytes));
+    p->to = mma_add(m, em_add(e, em_mul(e, line, em_i32(e, p->line_bytes)), em_shl(e, to, 4)), p->at);
+    if (p->is_turned) {
+        p->row_bytes[0] = bytes_before(m, row, rows, p->bytes);
+        return;
+    }
+    for (int i = 0; i < p->passes; i++) {
+        LLVMValueRef at = em_add(e, row, mma_num(m, i * p->lines_of_pass));
+        p->row_bytes[i] = em_select(e, em_icmp(e, LLVMIntSLT, at, rows), em_i32(e, 16), em_i32(e, 0));
+    }
+}
+
+static void copy_piece(mma *m, const mma_operand *p, LLVMValueRef stage, LLVMValueRef k, LLVMValueRef from) {
+    emit *e = m->e;
+    LLVMValueRef at_k = em_add(e, k, p->k_of_thread), to = em_add(e, stage, p->to), along = NULL;
+    if (!p->is_turned) along = bytes_before(m, at_k, m->k_end, p->bytes);
+    for (int i = 0; i < p->passes; i++) {
+        LLVMValueRef bytes;
+        if (p->is_turned) {
+            LLVMValueRef inside = em_icmp(e, LLVMIntSLT, em_add(e, at_k, mma_num(m, i * p->lines_of_pass)), m->k_end);
+            bytes = em_select(e, inside, p->row_bytes[0], em_i32(e, 0));
+        } else {
+            bytes = em_and(e, along, em_sub(e, em_i32(e, 0), em_lshr(e, p->row_bytes[i], 4)));
+        }
+        LLVMValueRef in[3] = {mma_at(m, mma_add(m, to, i * p->lines_of_pass * p->line_bytes)), from, bytes};
+        gpu_call(e, "llvm.nvvm.cp.async.cg.shared.global.16.s", NULL, 0, in, 3);
+        if (i + 1 < p->passes) from = em_gep(e, from, e->t_i8, p->pass_step);
+    }
+}
+
+/* Elements one by one. Threads side by side take what lies side by side in memory. */
+static void compute_piece(mma *m, int operand, LLVMValueRef stage, LLVMValueRef k) {
+    emit *e = m->e;
+    const mma_operand *p = &m->operand[operand];
+    const int n_fast = p->is_turned ? p->rows : p->k, log = __builtin_ctz((unsigned)n_fast);
+    em_loop l = em_for(e, mma_i64(m, m->thread), mma_num(m, p->rows * p->k), mma_num(m, IR_GPU_MMA_THREADS));
+    LLVMValueRef fast = em_and(e, l.i, mma_num(m, n_fast - 1)), line = em_lshr(e, l.i, log);
+    LLVMValueRef row = em_add(e, operand ? m->n0 : m->m0, p->is_turned ? fast : line);
+    LLVMValueRef at_k = em_add(e, k, p->is_turned ? line : fast);
+    mma_point at = {m, {operand ? NULL : row, operand ? row : NULL, at_k}, -1};
+    LLVMValueRef inside =
+        em_and(e, em_icmp(e, LLVMIntSLT, row, e->size[p->row_dim]), em_icmp(e, LLVMIntSLT, at_k, m->k_end));
+    em_values v;
+    em_values_init(&v, mma_load_value, &at);
+    em_branch b = em_if(e, inside);
+    LLVMValueRef value = em_to_memory(e, m->k->inst[p->inst].dtype, em_value(e, &v, p->inst));
+    LLVMValueRef zero = LLVMConstNull(LLVMTypeOf(value));
+    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
+    em_endif(e, &b);
+    LLVMValueRef phi = LLVMBuildPhi(e->b, LLVMTypeOf(value), "");
+    LLVMAddIncoming(phi, (LLVMValueRef[]){value, zero}, (LLVMBasicBlockRef[]){from, b.other}, 2);
+    LLVMValueRef line32 = mma_i32(m, line), byte = em_mul(e, mma_i32(m, fast), em_i32(e, p->bytes));
+    byte = em_xor(e, byte, em_shl(e, mma_permutation(m, line32, p->line_bytes), 4));
+    LLVMValueRef to = em_add(e, em_mul(e, line32, em_i32(e, p->line_bytes)), byte);
+    LLVMSetAlignment(LLVMBuildStore(e->b, phi, mma_at(m, mma_add(m, em_add(e, to, stage), p->at))), (unsigned)p->bytes);
+    em_end(e, &l);
+}
+
+void mma_load_piece(mma *m, int operand, LLVMValueRef stage, LLVMValueRef k, LLVMValueRef from) {
+    const mma_operand *p = &m->operand[operand];
+    if (!p->can) {
+        compute_piece(m, operand, stage, k);
+        return;
+    }
+    em_branch b = em_if(m->e, p->can);
+    copy_piece(m, p, stage, k, from);
+    em_else(m->e, &b);
+    compute_piece(m, operand, stage, k);
+    em_endif(m->e, &b);
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* gpu_mma_store.c: from the accumulators of a contraction on tensor cores to its results. The fragments of the warps become rows in
+ * shared memory (in the place of the operands); then threads side by side take elements side by side, IR_GPU_VECTOR at a time where
+ * the launch says that addresses allow it, evaluate the epilogue and store. Where k is cut into parts, a part's sums go to the call's
+ * scratch instead, [part][batch][m][n, rounded up to IR_GPU_VECTOR], and a second launch adds them in order and evaluates the epilogue. */
+#include "jit/gpu_mma.h"
+
+enum { CHUNK = 32, CHUNK_LOG = 5 }; /* bytes that are permuted as one: 8 lines of a fragment fall on all banks */
+
+/* Lines of 128 bytes and more: their number's low 2 bits; of 64: the bit above the lowest. i64 */
+static LLVMValueRef permutation_of(mma *m, LLVMValueRef row) {
+    emit *e = m->e;
+    LLVMValueRef is_narrow = em_icmp(e, LLVMIntSLT, m->columns_log, mma_num(m, 5));
+    return em_select(e, is_narrow, em_and(e, em_lshr(e, row, 1), mma_num(m, 1)), em_and(e, row, mma_num(m, 3)));
+}
+
+void mma_stage_result(mma *m, LLVMValueRef *acc, int n_m, int n_n, LLVMValueRef row, LLVMValueRef column_chunk) {
+    emit *e = m->e;
+    const int line_bytes = 4 * m->t->columns, n_permuted = m->t->columns < 32 ? 2 : 4;
+    LLVMValueRef group = em_lshr(e, m->lane, 2), line = em_add(e, row, group), at[4];
+    LLVMValueRef x = n_permuted == 2 ? mma_bits(m, line, 1, 1) : mma_bits(m, line, 0, 2);
+    LLVMValueRef base = em_add(e, em_mul(e, line, em_i32(e, line_bytes)), em_shl(e, mma_bits(m, m->lane, 0, 2), 3));
+    base = em_add(e, base, em_shl(e, column_chunk, CHUNK_LOG));
+    for (int j = 0; j < n_permuted; j++) at[j] = em_add(e, base, em_shl(e, em_xor(e, x, em_i32(e, j)), CHUNK_LOG));
+    for (int i = 0; i < n_m; i++)
+        for (int j = 0; j < n_n; j++)
+            for (int half = 0; half < 2; half++) {
+                LLVMValueRef *two = &acc[4 * (i * n_n + j) + 2 * half], v = LLVMGetPoison(LLVMVectorType(m->t_acc, 2));
+                for (int c = 0; c < 2; c++)
+                    v = LLVMBuildInsertElement(e->b, v, two[c], LLVMConstInt(e->t_i32, (unsigned)c, 0), "");
+                int more = (16 * i + 8 * half) * line_bytes + j / n_permuted * n_permuted * CHUNK;
+                LLVMValueRef to = em_gep(e, mma_at(m, at[j % n_permuted]), e->t_i8, mma_num(m, more));
+                LLVMSetAlignment(LLVMBuildStore(e->b, v, to), 8);
+            }
+}
+
+/* e->lanes accumulators of the block's result. */
+static LLVMValueRef staged(mma *m, LLVMValueRef row, LLVMValueRef column) {
+    emit *e = m->e;
+    LLVMValueRef line = LLVMBuildShl(e->b, row, em_add(e, m->columns_log, mma_num(m, 2)), "");
+    LLVMValueRef byte = em_xor(e, em_shl(e, column, 2), em_shl(e, permutation_of(m, row), CHUNK_LOG));
+    LLVMValueRef v = LLVMBuildLoad2(e->b, em_vec(e, m->t_acc), mma_at(m, em_add(e, line, byte)), "");
+    LLVMSetAlignment(v, 4 * (unsigned)e->lanes);
+    return v;
+}
+
+static LLVMValueRef scratch_at(mma *m, LLVMValueRef part, LLVMValueRef batch, LLVMValueRef row, LLVMValueRef column) {
+    emit *e = m->e;
+    LLVMValueRef batches = mma_num(m, 1), i;
+    for (int d = 0; d < m->dim_m; d++) batches = em_mul(e, batches, e->size[d]);
+    LLVMValueRef pitch = em_add(e, e->size[m->dim_n], mma_num(m, IR_GPU_VECTOR - 1));
+    pitch = em_and(e, pitch, mma_num(m, -IR_GPU_VECTOR));
+    i = em_add(e, em_mul(e, part, batches), batch);
+    i = em_add(e, em_mul(e, i, e->size[m->dim_m]), row);
+    return em_gep(e, e->shared, m->t_acc, em_add(e, em_mul(e, i, pitch), column));
+}
+
+/* The epilogue on e->lanes sums from (row, column) on. */
+static void store_results(mma *m, LLVMValueRef row, LLVMValueRef column, LLVMValueRef sums) {
+    emit *e = m->e;
+    const ir_kernel *k = m->k;
+    mma_point at = {m, {row, column, NULL}, m->dim_n};
+    em_values v;
+    em_values_init(&v, mma_load_value, &at);
+    v.at[m->matmul] = em_cast(e, sums, m->acc, k->inst[m->matmul].dtype);
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_K_STORE) em_value(e, &v, k->inst[i].in[0]);
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_K_STORE)
+            em_store(e, k->inst[i].index, em_value(e, &v, k->inst[i].in[0]), mma_offset(&at, k->inst[i].index),
+                     e->stride[k->inst[i].index][m->dim_n], NULL);
+}
+
+/* What the block has of the result: in sums of a part, or as results. */
+static void emit_rows(mma *m, int lanes, bool is_part) {
+    emit *e = m->e;
+    const int log = lanes == 1 ? 0 : 2;
+    LLVMValueRef rows = em_sub(e, e->size[m->dim_m], m->m0), most = LLVMBuildShl(e->b, mma_num(m, 1), m->rows_log, "");
+    rows = em_select(e, em_icmp(e, LLVMIntSLT, rows, most), rows, most);
+    LLVMValueRef line_log = em_sub(e, m->columns_log, mma_num(m, log));
+    LLVMValueRef mask = em_sub(e, LLVMBuildShl(e->b, mma_num(m, 1), line_log, ""), mma_num(m, 1));
+    em_loop l =
+        em_for(e, mma_i64(m, m->thread), LLVMBuildShl(e->b, rows, line_log, ""), mma_num(m, IR_GPU_MMA_THREADS));
+    LLVMValueRef row = LLVMBuildLShr(e->b, l.i, line_log, ""), column = em_shl(e, em_and(e, l.i, mask), log);
+    LLVMValueRef at_m = em_add(e, m->m0, row), at_n = em_add(e, m->n0, column);
+    em_branch b = em_if(e, em_icmp(e, LLVMIntSLT, at_n, e->size[m->dim_n]));
+    e->lanes = lanes;
+    LLVMValueRef sums = staged(m, row, column);
+    if (is_part) {
+        LLVMValueRef to = scratch_at(m, m->part, m->batch, at_m, at_n);
+        LLVMSetAlignment(LLVMBuildStore(e->b, sums, to), 4 * (unsigned)lanes);
+    } else {
+        e->is_aligned = lanes > 1;
+        store_results(m, at_m, at_n, sums);
+        e->is_aligned = false;
+    }
+    e->lanes = 1;
+    em_endif(e, &b);
+    em_end(e, &l);
+}
+
+static LLVMValueRef can_store(mma *m) {
+    emit *e = m->e;
+    return em_icmp(e, LLVMIntNE, em_and(e, m->flags, mma_num(m, IR_GPU_MMA_STORE)), mma_num(m, 0));
+}
+
+void mma_emit_epilogue(mma *m) {
+    emit *e = m->e;
+    em_branch parts = em_if(e, em_icmp(e, LLVMIntSGT, m->parts, mma_num(m, 1)));
+    emit_rows(m, IR_GPU_VECTOR, true);
+    em_else(e, &parts);
+    em_branch wide = em_if(e, can_store(m));
+    emit_rows(m, IR_GPU_VECTOR, false);
+    em_else(e, &wide);
+    emit_rows(m, 1, false);
+    em_endif(e, &wide);
+    em_endif(e, &parts);
+}
+
+/* ---- the second launch ---- */
+static void sum_parts(mma *m, int lanes, LLVMValueRef rows) {
+    emit *e = m->e;
+    LLVMValueRef columns = e->size[m->dim_n]; /* a multiple of the vector where it is one */
+    if (lanes > 1) columns = em_lshr(e, columns, 2);
+    gpu_span x = gpu_threads(e, 'x');
+    em_loop l = em_for(e, x.first, em_mul(e, rows, columns), x.step);
+    LLVMValueRef column = LLVMBuildURem(e->b, l.i, columns, ""), line = LLVMBuildUDiv(e->b, l.i, columns, "");
+    if (lanes > 1) column = em_shl(e, column, 2);
+    LLVMValueRef row = LLVMBuildURem(e->b, line, e->size[m->dim_m], "");
+    mma_enter_batch(m, LLVMBuildUDiv(e->b, line, e->size[m->dim_m], ""));
+    e->lanes = lanes;
+    LLVMTypeRef type = em_vec(e, m->t_acc);
+    em_loop part = em_for(e, mma_num(m, 0), m->parts, mma_num(m, 1));
+    LLVMValueRef sum = em_loop_phi(e, &part, LLVMConstNull(type));
+    LLVMValueRef more = LLVMBuildLoad2(e->b, type, scratch_at(m, part.i, m->batch, row, column), "");
+    LLVMSetAlignment(more, 4 * (unsigned)lanes);
+    em_loop_next(e, sum, ir_is_float(m->acc) ? em_fadd(e, sum, more) : em_add(e, sum, more));
+    em_end(e, &part);
+    e->is_aligned = lanes > 1;
+    store_results(m, row, column, sum);
+    e->is_aligned = false;
+    e->lanes = 1;
+    em_end(e, &l);
+}
+
+void mma_emit_sums(mma *m) {
+    emit *e = m->e;
+    LLVMValueRef rows = e->size[m->dim_m];
+    for (int d = 0; d < m->dim_m; d++) rows = em_mul(e, rows, e->size[d]);
+    em_branch wide = em_if(e, can_store(m));
+    sum_parts(m, IR_GPU_VECTOR, rows);
+    em_else(e, &wide);
+    sum_parts(m, 1, rows);
+    em_endif(e, &wide);
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* gpu_mma_test.c: contractions on tensor cores, run by the interpreter, against the reference evaluator: types, layouts, sizes
+ * around the edges of tiles, producers and consumers in the kernel; that their operands are copied asynchronously
+ * where they can be, and that no access of shared memory has a conflict of banks then. */
+#include "ir/target.h"
+#include "gpu_run.h"
+
+#define LAUNCH    gpu_launch
+#define N_TARGETS 1
+static bool choose_target(int i, uint32_t levels, const char *text, ir_target *out) {
+    (void)i, (void)levels, (void)text;
+    *out = (ir_target){IR_LEVEL_SM80, 0};
+    return true;
+}
+#define IS_FOR_US(size)       true
+#define IS_TYPE_FOR_US(op, t) true
+static int n_fusions = 1; /* 2: fused, and not */
+#define N_FUSIONS n_fusions
+#define HAS_OWN_PROGRAMS
+#pragma GCC diagnostic ignored "-Wunused-function" /* generators of other operators */
+#include "../diff/ops_test.c"
+
+/* T: the type of the operands, U: that of operand 1, R: of the result. */
+static void write_program(char *to, const char *from, ir_dtype t, ir_dtype u) {
+    to += sprintf(to, "func @f");
+    for (const char *c = from; *c; c++) {
+        const char *word = *c == 'T'   ? ir_dtypes[t].name
+                           : *c == 'U' ? ir_dtypes[u].name
+                           : *c == 'R' ? ir_dtypes[ir_is_float(t) ? t : FUSOR_I32].name
+                                       : NULL;
+        to += sprintf(to, "%.*s", word ? (int)strlen(word) : 1, word ? word : c);
+    }
+}
+
+static const struct {
+    ir_dtype t, u;
+} types[] = {{FUSOR_BF16, FUSOR_BF16}, {FUSOR_F16, FUSOR_F16}, {FUSOR_I8, FUSOR_I8},
+             {FUSOR_U8, FUSOR_U8},     {FUSOR_I8, FUSOR_U8},   {FUSOR_U8, FUSOR_I8}};
+enum { N_TYPES = sizeof types / sizeof *types, FLOATS = 2 };
+
+static const char *const layouts[] = {
+    "(%x: T[A, B], %y: U[B, C]) -> R[A, C] { %r = matmul(%x, %y) return %r }",
+    "(%x: T[A, B], %y: U[C, B]) -> R[A, C] { %r = matmul(%x, %y, transpose_b=true) return %r }",
+    "(%x: T[B, A], %y: U[B, C]) -> R[A, C] { %r = matmul(%x, %y, transpose_a=true) return %r }",
+    "(%x: T[B, A], %y: U[C, B]) -> R[A, C] { %r = matmul(%x, %y, transpose_a=true, transpose_b=true) return %r }",
+    "(%x: T[D, A, B], %y: U[B, C]) -> R[D, A, C] { %r = matmul(%x, %y) return %r }",
+    "(%x: T[2, 1, A, B], %y: U[D, C, B]) -> R[2, D, A, C] { %r = matmul(%x, %y, transpose_b=true) return %r }",
+};
+/* Each tile, with edges; multiples of 16 bytes and not; nothing; parts of k. */
+static const int64_t sizes[][4] = {{1, 1, 1, 1},     {3, 7, 2, 2},      {16, 16, 8, 1},     {64, 64, 64, 1},
+                                   {65, 33, 66, 2},  {72, 200, 88, 1},  {16, 1024, 136, 1}, {7, 648, 130, 1},
+                                   {129, 96, 16, 1}, {200, 1048, 5, 1}, {0, 3, 20, 2},      {3, 0, 20, 2},
+                                   {40, 30, 0, 1},   {128, 40, 130, 2}};
+
+ParameterizedTestParameters(gpu_mma, agrees_with_the_reference) {
+    static int numbers[N_TYPES * (sizeof layouts / sizeof *layouts)];
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) numbers[i] = (int)i;
+    return cr_make_param_array(int, numbers, sizeof numbers / sizeof *numbers);
+}
+
+ParameterizedTest(int *number, gpu_mma, agrees_with_the_reference, .timeout = 600) {
+    int type = *number % N_TYPES, layout = *number / N_TYPES;
+    char text[400];
+    if (!begin()) return;
+    write_program(text, layouts[layout], types[type].t, types[type].u);
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        if (k % 3 != (size_t)(*number % 3) && layout > 1 && type > 0) continue;
+        check(text, (domain){-4, 4, k % 4 == 1 ? SPECIAL_SOME : SPECIAL_NONE, type >= FLOATS}, sizes[k], one_thread,
+              k == 4, 1);
+    }
+    rt_cache_close(cache);
+}
+
+/* Producers of operands, epilogues, several outputs. */
+static const char *const fused[] = {
+    "(%x: T[A, B], %y: T[B, C], %b: T[C]) -> T[A, C] { %m = matmul(%x, %y) %s = add(%m, %b) %r = relu(%s) return %r }",
+    "(%x: T[A, B], %y: T[C, B], %b: f32[A, C]) -> f32[A, C] { %m = matmul(%x, %y, transpose_b=true) %f = cast(%m, f32) "
+    "%r = add(%f, %b) return %r }",
+    "(%x: T[A, B], %y: T[B, C], %b: T[C, A]) -> (T[A, C], f32[A, C]) { %m = matmul(%x, %y) %t = transpose(%b) %s = "
+    "add(%m, %t) "
+    "%g = silu(%s) %f = cast(%s, f32) return %g, %f }",
+    "(%x: f32[A, B], %y: T[B, C]) -> T[A, C] { %c = cast(%x, T) %r = matmul(%c, %y) return %r }",
+    "(%x: T[A, B], %g: T[B], %y: T[C, B]) -> T[A, C] { %c = mul(%x, %g) %w = neg(%y) %r = matmul(%c, %w, "
+    "transpose_b=true) return %r }",
+    "(%x: T[B, A], %g: T[A], %y: T[B, C]) -> T[A, C] { %c = mul(%x, %g) %w = relu(%y) %r = matmul(%c, %w, "
+    "transpose_a=true) return %r }",
+};
+
+ParameterizedTestParameters(gpu_mma, fuses) {
+    static int numbers[FLOATS * (sizeof fused / sizeof *fused)];
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) numbers[i] = (int)i;
+    return cr_make_param_array(int, numbers, sizeof numbers / sizeof *numbers);
+}
+
+ParameterizedTest(int *number, gpu_mma, fuses, .timeout = 600) {
+    static const int64_t at[][4] = {{3, 7, 2, 1}, {64, 64, 64, 1}, {33, 80, 68, 1}, {8, 600, 40, 1}, {70, 24, 9, 1}};
+    char text[500];
+    if (!begin()) return;
+    n_fusions = 2;
+    write_program(text, fused[*number / FLOATS], types[*number % FLOATS].t, types[*number % FLOATS].t);
+    for (size_t k = 0; k < sizeof at / sizeof *at; k++)
+        check(text, (domain){-4, 4, k == 0 ? SPECIAL_SOME : SPECIAL_NONE, false}, at[k], one_thread, k == 2, 1);
+    rt_cache_close(cache);
+}
+
+/* Aligned operands: products by the instruction, as many as the tiles have; every byte of the operands read once for each tile of the
+ * other; no conflicts. */
+ParameterizedTestParameters(gpu_mma, has_no_conflicts) {
+    static int numbers[4 * 4];
+    for (int i = 0; i < 16; i++) numbers[i] = i;
+    return cr_make_param_array(int, numbers, 16);
+}
+
+ParameterizedTest(int *number, gpu_mma, has_no_conflicts, .timeout = 600) {
+    static const int64_t of_tile[][4] = {{1024, 64, 2048, 1}, {64, 128, 64, 1}, {16, 128, 128, 1}, {128, 128, 16, 1}};
+    const int64_t *s = of_tile[*number % 4];
+    ptx_counts counts = {0};
+    char text[400];
+    if (!begin()) return;
+    write_program(text, layouts[*number / 4], FUSOR_BF16, FUSOR_BF16);
+    gpu_counts = &counts;
+    check(text, (domain){-4, 4, SPECIAL_NONE, false}, s, one_thread, false, 1);
+    gpu_counts = NULL;
+    const uint64_t m = (uint64_t)s[0], k = (uint64_t)s[1], n = (uint64_t)s[2], products = m * k * n;
+    const uint64_t tiles_m = m > 128 ? m / 128 : 1, tiles_n = n > 128 ? n / 128 : 1;
+    cr_expect_eq(counts.mma, products / (16 * 8 * 16), "%llu instructions for %llu products",
+                 (unsigned long long)counts.mma, (unsigned long long)products);
+    cr_expect_eq(counts.worst_ways, 1, "%s: %d ways at line %d of the PTX", text, counts.worst_ways, counts.worst_line);
+    const uint64_t bytes = 2 * (m * k * tiles_n + n * k * tiles_m + m * n);
+    cr_expect_eq(counts.global_bytes, bytes, "%llu bytes, not %llu", (unsigned long long)counts.global_bytes,
+                 (unsigned long long)bytes);
+    rt_cache_close(cache);
+}
