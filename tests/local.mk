@@ -31,6 +31,20 @@ unit_tests += %D%/cuda/ptx_test
 %C%_cuda_ptx_test_SOURCES = %D%/cuda/ptx_test.c $(ptx_sources)
 %C%_cuda_ptx_test_LDADD = $(base_test_libs) -lm
 ptx_sources = %D%/cuda/ptx_parse.c %D%/cuda/ptx_run.c %D%/cuda/ptx_alu.c %D%/cuda/ptx_count.c
+# the driver of CUDA that tests run on (tests/cuda/README.md)
+fake_sources = %D%/cuda/fake_device.c %D%/cuda/fake_memory.c %D%/cuda/fake_stream.c %D%/cuda/fake_copy.c %D%/cuda/fake_module.c
+check_LTLIBRARIES = %D%/cuda/libcuda_fake.la
+%C%_cuda_libcuda_fake_la_SOURCES = $(fake_sources) $(ptx_sources)
+# flags of its own: objects that programs of the same files do not share
+%C%_cuda_libcuda_fake_la_CFLAGS = $(AM_CFLAGS)
+%C%_cuda_libcuda_fake_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere -Wl,-Bsymbolic -Wl,-z,defs
+%C%_cuda_libcuda_fake_la_LIBADD = -lm -lpthread -ldl
+fake_library = %D%/cuda/libcuda_fake.so
+$(fake_library): %D%/cuda/libcuda_fake.la
+	@ln -sf .libs/libcuda_fake.so $@
+CLEANFILES += $(fake_library)
+unit_tests += %D%/cuda/fake_test
+%C%_cuda_fake_test_LDADD = $(base_test_libs) -ldl
 script_tests += %D%/cuda/ptxas.sh
 unit_tests += %D%/cuda/gpu_ops_test
 %C%_cuda_gpu_ops_test_SOURCES = %D%/cuda/gpu_ops_test.c $(ptx_sources)

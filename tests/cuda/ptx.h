@@ -158,6 +158,7 @@ typedef struct ptx_module {
     uint64_t constant_bytes;
     uint64_t shared_bytes; /* of the module's own .shared */
     int version, target;   /* 70 for 7.0; 80 for sm_80 */
+    bool is_for_one; /* sm_90a: this compute capability alone */
     bool has_dynamic_shared;
 } ptx_module;
 

@@ -513,6 +513,7 @@ static void read_module(parser *p) {
             p->m->version = 10 * major + minor;
         } else if (strcmp(w, ".target") == 0) {
             if (sscanf(next(p), "sm_%d", &p->m->target) != 1) fail(p, "'%s' is no target", p->word);
+            p->m->is_for_one = p->word[strlen(p->word) - 1] == 'a';
             while (take(p, ',')) next(p);
         } else if (strcmp(w, ".address_size") == 0) {
             if (read_number(p) != 64) fail(p, "only 64-bit addresses are known");
