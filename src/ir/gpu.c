@@ -145,5 +145,6 @@ void ir_gpu_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     else if (ir_gpu_is_mma(k)) ir_gpu_mma_plan(k, size, out);
     else if (k->kind == IR_KERNEL_CONTRACT) plan_contract(k, size, out);
     else if (k->kind == IR_KERNEL_WINDOW) plan_window(k, size, out);
+    else if (k->kind == IR_KERNEL_ATTENTION) ir_gpu_plan_attention(k, size, out);
     else plan_reduce(k, size, out);
 }

@@ -52,4 +52,17 @@ bool ir_gpu_mma_is_turned(const ir_kernel *k, int operand);
 enum { IR_GPU_MMA_COPY = 1, IR_GPU_MMA_STORE = 4, IR_GPU_MMA_TILE = 8 };
 void ir_gpu_mma_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out);
 uint64_t ir_gpu_mma_word(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l);
+
+/* ---- gpu_attention.c: attention. A block makes that many queries' results, `width` columns of them, from a part of the keys.
+ * Layout of scratch, where there are several parts, in elements of the accumulator type: for each part, batch and query the E results, then
+ * the largest score and the sum. A part is keys / parts rounded up to whole blocks of keys. ---- */
+enum {
+    IR_GPU_ATTENTION_THREADS = 128,
+    IR_GPU_ATTENTION_QUERIES = IR_GPU_ATTENTION_TILE,
+    IR_GPU_ATTENTION_FEW = 16, /* where there are no more */
+    IR_GPU_ATTENTION_BAKE = 256 /* sizes of the head and of values up to this are baked */
+};
+int ir_gpu_attention_queries(int64_t queries);
+int ir_gpu_attention_width(const ir_kernel *k);
+void ir_gpu_plan_attention(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out);
 #endif

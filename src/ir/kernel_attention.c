@@ -74,8 +74,12 @@ fusor_status ir_verify_attention(const ir_kernel *k, const uint32_t *varies, fu_
     REQUIRE((at.h < 0) == (at.g < 0) && (at.g < 0 || (at.g == at.j + 1 && at.h == at.m - 1)),
             "h is before m and g behind j, or neither is there");
     REQUIRE(k->n_dims == at.j + 1 + (at.g >= 0), "has dims behind the keys");
-    REQUIRE(k->tile.mr > 0 && k->tile.nr > 0 && k->tile.kb > 0 && k->tile.nr % lanes == 0 &&
-                k->tile.kb % k->tile.mr == 0 && lanes % k->tile.mr == 0 && k->tile.kb % lanes == 0,
+    const ir_tile own = ir_attention_tile(k->level, ir_kernel_attention_acc(k));
+    const bool is_gpu = ir_level_is_gpu(k->level);
+    const bool is_own = k->tile.mr == own.mr && k->tile.nr == own.nr && k->tile.kb == own.kb;
+    REQUIRE(is_gpu ? is_own
+                   : k->tile.mr > 0 && k->tile.nr > 0 && k->tile.kb > 0 && k->tile.nr % lanes == 0 &&
+                         k->tile.kb % k->tile.mr == 0 && lanes % k->tile.mr == 0 && k->tile.kb % lanes == 0,
             "has no tile of this level");
     const uint32_t m = 1u << at.m, n = 1u << at.n, d = 1u << at.k, j = 1u << at.j, g = at.g < 0 ? 0 : 1u << at.g;
     const uint32_t h = at.h < 0 ? 0 : 1u << at.h, b = (1u << (at.h < 0 ? at.m : at.h)) - 1;
@@ -85,17 +89,18 @@ fusor_status ir_verify_attention(const ir_kernel *k, const uint32_t *varies, fu_
             REQUIRE(k->buffer[in->index].stride[at.n] != 0 && (varies[in->in[0]] & (d | j | g)) == 0,
                     "a result does not vary along m and n alone");
         if (in->op != IR_OP_ATTENTION) continue;
-        const uint32_t own[3] = {b | h | m | d, b | g | j | d, b | g | j | n};
+        const uint32_t of[3] = {b | h | m | d, b | g | j | d, b | g | j | n};
         int at_in = 4;
         found++;
         REQUIRE(in->n_in == 4 + __builtin_popcount(in->variant & 15) && in->variant < 32, "wrong number of operands");
         for (int x = 0; x < 3; x++) {
-            REQUIRE((varies[in->in[x]] & ~own[x]) == 0, "an operand varies along another's dim");
+            REQUIRE((varies[in->in[x]] & ~of[x]) == 0, "an operand varies along another's dim");
             REQUIRE(ir_is_float(k->inst[in->in[x]].dtype), "an operand is no float");
         }
         const ir_dtype acc = k->inst[in->in[3]].dtype;
         REQUIRE((acc == FUSOR_F32 || acc == FUSOR_F64) && varies[in->in[3]] == 0, "the scale is no f32 or f64");
-        REQUIRE(k->tile.nr * ir_dtypes[acc].bytes == 2 * ir_levels[k->level].vector_bytes, "has no tile of this level");
+        REQUIRE(is_gpu || k->tile.nr * ir_dtypes[acc].bytes == 2 * ir_levels[k->level].vector_bytes,
+                "has no tile of this level");
         if (in->variant & IR_ATTENTION_CAP) {
             REQUIRE(k->inst[in->in[at_in]].dtype == acc && varies[in->in[at_in]] == 0, "the cap is no scalar");
             at_in++;

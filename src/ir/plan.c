@@ -76,8 +76,7 @@ bool plan_has_kernel(const planner *p, const ir_node *n) {
                (ir_is_float(main) ? ir_is_float(n->dtype)
                                   : n->dtype == (ir_dtypes[main].bytes == 1 ? FUSOR_I32 : FUSOR_I64));
     }
-    case IR_KIND_ATTENTION:
-        return !ir_level_is_gpu(p->options->level) && n->rank <= IR_KERNEL_MAX_DIMS - 3; /* as pass_expand has it */
+    case IR_KIND_ATTENTION: return n->rank <= IR_KERNEL_MAX_DIMS - 3; /* as pass_expand has it */
     case IR_KIND_ROW:
     case IR_KIND_NORM:
     case IR_KIND_WINDOW:

@@ -4,6 +4,7 @@
  * value(id, chain) emits the instruction for element `id[chain^-1(kernel index)]`. A chain is the list of index maps (views,
  * broadcasts) between a floating node and the cluster's space; at a leaf the leaf's contiguous strides are pushed through it
  * and come out as one stride for each cluster dim. */
+#include "ir/gpu.h"
 #include "ir/plan_builder.h"
 
 const chain *builder_chain(builder *b, const chain *c) {
@@ -570,6 +571,7 @@ static void order_dims(builder *b, ir_step *st) {
         n--;
     }
     k->n_dims = n;
+    const bool is_gpu = ir_level_is_gpu(k->level);
     st->dim = FU_NEW_N(b->p->arena, ir_size, n);
     st->stride = FU_NEW_N(b->p->arena, ir_size, n * k->n_buffers);
     for (int d = 0; d < n; d++) {
@@ -577,7 +579,7 @@ static void order_dims(builder *b, ir_step *st) {
         int64_t v = 0;
         bool bakes = strchr("rnk", role[d]) != NULL || (k->kind == IR_KERNEL_MAP && d == n - 1);
         bakes = bakes && (c->kind != CLUSTER_WINDOW || role[d] == 'k') && ir_size_is_const(sz, size, &v) &&
-                v <= IR_BAKE_MAX;
+                v <= (is_gpu && c->kind == CLUSTER_ATTENTION ? IR_GPU_ATTENTION_BAKE : IR_BAKE_MAX);
         k->dim[d] = (ir_kdim){role[d], bakes ? v : IR_SIZE_RUNTIME};
         st->dim[d] = size;
         for (int i = 0; i < k->n_buffers; i++) {

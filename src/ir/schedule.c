@@ -148,5 +148,6 @@ ir_tile ir_contract_direct_tile(ir_level level, ir_dtype acc, int m, int n) {
  * multipliers busy and divide every usual head size. kb: scores of a panel and the block's keys and values stay in L2. */
 ir_tile ir_attention_tile(ir_level level, ir_dtype acc) {
     int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes;
+    if (ir_level_is_gpu(level)) return (ir_tile){IR_GPU_ATTENTION_TILE, 16 * lanes, 16 * lanes};
     return (ir_tile){level == IR_LEVEL_V4 ? 8 : 4, 2 * lanes, 128};
 }

@@ -38,10 +38,11 @@ ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t n); /* n colum
 ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k, int step);
 /* The same for the direct form (ir/kernel.h): a tile that fits m x n, both known, and stays in registers. */
 ir_tile ir_contract_direct_tile(ir_level level, ir_dtype acc, int m, int n);
-/* Register tile and blocks of attention (doc/numerics.md): mr keys (or values' columns) x nr queries; kb keys a block. */
+/* Register tile and blocks of attention (doc/numerics.md): mr keys (or values' columns) x nr queries; kb keys a block.
+ * On a GPU mr queries of a block of threads, nr = kb keys a block. */
 ir_tile ir_attention_tile(ir_level level, ir_dtype acc);
 /* On a GPU the tile is that of a block of threads. */
-enum { IR_GPU_CONTRACT_TILE = 64, IR_GPU_CONTRACT_K = 16 /* products of a step */ };
+enum { IR_GPU_CONTRACT_TILE = 64, IR_GPU_CONTRACT_K = 16 /* products of a step */, IR_GPU_ATTENTION_TILE = 64 };
 /* Type a contraction of a and b accumulates in: f32 for floats up to 32 bits, f64, i32 for two 8-bit integers, i64 for other
  * integers; the result's type where that is of the same class and wider. */
 ir_dtype ir_contract_acc(ir_dtype a, ir_dtype b, ir_dtype result);

@@ -451,10 +451,16 @@ static void emit_merge_phase(attention *a) {
 }
 
 /* ---- the description, which ir_verify_attention has checked ---- */
-static void read_description(attention *a) {
-    const ir_kernel *k = a->k;
+void attention_read(attention *a, emit *e) {
+    const ir_kernel *k = e->k;
     const ir_kinst *in = NULL;
     int n = 3;
+    a->e = e;
+    a->k = k;
+    a->at = ir_kernel_attention_dims(k);
+    a->acc = ir_kernel_attention_acc(k);
+    a->acc_bytes = ir_dtypes[a->acc].bytes;
+    a->t_acc = em_scalar_type(e, a->acc);
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_OP_ATTENTION) in = &k->inst[i], a->inst = i;
     a->q = in->in[0];
@@ -465,17 +471,12 @@ static void read_description(attention *a) {
     a->mask = in->variant & IR_ATTENTION_MASK ? in->in[n++] : -1;
     a->low = in->variant & IR_ATTENTION_LOW ? in->in[n++] : -1;
     a->high = in->variant & IR_ATTENTION_HIGH ? in->in[n++] : -1;
-    a->mask_has_queries = a->mask >= 0 && a->e->varies[a->mask] >> a->at.m & 1;
+    a->mask_has_queries = a->mask >= 0 && e->varies[a->mask] >> a->at.m & 1;
 }
 
 fusor_status jit_emit_attention(emit *e, fu_error *err) {
     attention *a = FU_NEW(e->arena, attention);
-    a->e = e;
-    a->k = e->k;
-    a->at = ir_kernel_attention_dims(a->k);
-    read_description(a);
-    a->acc = ir_kernel_attention_acc(a->k);
-    a->acc_bytes = ir_dtypes[a->acc].bytes;
+    attention_read(a, e);
     a->lanes = e->level->lanes;
     a->v_lanes = e->level->vector_bytes / a->acc_bytes;
     a->mr = a->k->tile.mr;
@@ -484,7 +485,6 @@ fusor_status jit_emit_attention(emit *e, fu_error *err) {
     if (a->mr > 16 || a->mr * (a->nr / a->v_lanes) > 32 || a->kb & (a->kb - 1))
         return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "attention kernel: tile %d x %d x %d does not fit level %s", a->mr,
                        a->nr, a->kb, e->level->name);
-    a->t_acc = em_scalar_type(e, a->acc);
     a->t_vec = LLVMVectorType(a->t_acc, (unsigned)a->v_lanes);
     set_values(a);
     attention_emit_tiles(a);

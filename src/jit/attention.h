@@ -64,6 +64,8 @@ attention_outer *attention_begin(attention *a, attention_function f, const char 
                                  unsigned n, bool has_args, bool is_optimized);
 void attention_end(attention *a, const attention_outer *o);
 void attention_call(attention *a, attention_function f, LLVMValueRef *in, unsigned n);
+/* What the description says into a: dims, instructions, the accumulator. */
+void attention_read(attention *a, emit *e);
 /* Batch number -> a->index and a->batch_off. */
 void attention_decode(attention *a, LLVMValueRef batch);
 LLVMValueRef attention_min(emit *e, LLVMValueRef x, LLVMValueRef y); /* signed i64 */

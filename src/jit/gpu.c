@@ -27,17 +27,26 @@ static LLVMValueRef load_word(emit *e, LLVMTypeRef type, int word) {
 
 LLVMValueRef gpu_word(emit *e, int word) { return load_word(e, e->t_i64, word); }
 
+static void add_number(emit *e, const char *name, int n) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", n);
+    LLVMAddTargetDependentFunctionAttr(e->fn, name, text);
+}
+
+void gpu_limit(emit *e, int threads, int blocks) {
+    add_number(e, "nvvm.maxntid", threads);
+    if (blocks) add_number(e, "nvvm.minctasm", blocks);
+}
+
 void gpu_begin(emit *e, const char *symbol) {
     const ir_kernel *k = e->k;
-    char threads[16];
     LLVMTypeRef words = LLVMArrayType2(e->t_i64, (uint64_t)ir_gpu_words(k));
     LLVMTypeRef global = LLVMPointerTypeInContext(e->ctx, GLOBAL);
     e->fn = LLVMAddFunction(e->mod, symbol, LLVMFunctionType(e->t_void, &e->t_ptr, 1, 0));
     LLVMSetFunctionCallConv(e->fn, PTX_KERNEL);
     add_type_attribute(e, "byval", words);
     LLVMAddAttributeAtIndex(e->fn, 1, LLVMCreateEnumAttribute(e->ctx, LLVMGetEnumAttributeKindForName("align", 5), 8));
-    snprintf(threads, sizeof threads, "%d", IR_GPU_THREADS);
-    LLVMAddTargetDependentFunctionAttr(e->fn, "nvvm.maxntid", threads);
+    gpu_limit(e, IR_GPU_THREADS, 0);
     LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
     int n = IR_GPU_WORDS;
     e->phase = gpu_word(e, IR_GPU_WORD_PHASE);
@@ -96,6 +105,10 @@ LLVMValueRef gpu_shuffle(emit *e, LLVMValueRef v, int mask) {
         if (bits < 32) out = LLVMBuildTrunc(e->b, out, as_int, "");
     }
     return is_int ? out : LLVMBuildBitCast(e->b, out, type, "");
+}
+
+LLVMValueRef gpu_exp2(emit *e, LLVMValueRef x) {
+    return gpu_call(e, "llvm.nvvm.ex2.approx.ftz", &e->t_f32, 1, &x, 1);
 }
 
 LLVMValueRef gpu_shared(emit *e, LLVMTypeRef element, int n) {

@@ -19,8 +19,11 @@ typedef struct gpu_span {
     LLVMValueRef first, step;
 } gpu_span;
 gpu_span gpu_threads(emit *e, char axis);
+/* Threads of a block, where that is not IR_GPU_THREADS, and blocks that one multiprocessor is to hold (0: any). */
+void gpu_limit(emit *e, int threads, int blocks);
 void gpu_barrier(emit *e);
 LLVMValueRef gpu_shuffle(emit *e, LLVMValueRef v, int mask);  /* the value of lane ^ mask; any scalar */
+LLVMValueRef gpu_exp2(emit *e, LLVMValueRef x);                /* 2^x of an f32, to about 2 units; below the least normal number 0 */
 LLVMValueRef gpu_shared(emit *e, LLVMTypeRef element, int n); /* an array in shared memory of the block */
 
 fusor_status gpu_emit_map(emit *e, fu_error *err);
@@ -29,4 +32,5 @@ fusor_status gpu_emit_scan(emit *e, fu_error *err);
 fusor_status gpu_emit_contract(emit *e, fu_error *err);
 fusor_status gpu_emit_mma(emit *e, fu_error *err); /* where ir_gpu_is_mma */
 fusor_status gpu_emit_window(emit *e, fu_error *err);
+fusor_status gpu_emit_attention(emit *e, fu_error *err);
 #endif

@@ -11,9 +11,55 @@ static bool choose_target(int i, uint32_t levels, const char *text, ir_target *o
     *out = (ir_target){i ? IR_LEVEL_SM70 : IR_LEVEL_SM80, 0};
     return i == 0 || levels % 3 == 0;
 }
+/* Tests of their own (below) choose sizes that reach other forms of a kernel. */
+static bool takes_any_size;
 /* What takes the interpreter long is left out: it does some ten million instructions of a lane a second. */
-#define IS_FOR_US(size) ((size)[0] * ((size)[1] > 0 ? (size)[1] : 1) * ((size)[2] > 0 ? (size)[2] : 1) <= 1500)
+#define IS_FOR_US(size)                                                                                                \
+    (takes_any_size || (size)[0] * ((size)[1] > 0 ? (size)[1] : 1) * ((size)[2] > 0 ? (size)[2] : 1) <= 1500)
 /* f32, and a sixth of the others, not the same for each operator; fused alone. */
 #define IS_TYPE_FOR_US(op, t) ((t) == FUSOR_F32 || mix((uint64_t)(op)*64 + (uint64_t)(t)) % 6 == 0)
 #define N_FUSIONS             1
 #include "../diff/ops_test.c"
+
+/* Attention: wide values in one piece or several, heads that are no whole slice, blocks of queries and of keys with edges, few queries
+ * of long keys, which come in parts. */
+Test(gpu, attention, .timeout = 600) {
+    static const struct {
+        const char *text;
+        int64_t size[4];
+    } cases[] = {
+        {"func @f(%q: f32[2, A, 40], %k: f32[2, B, 40], %v: f32[2, B, 100], %m: f32[A, B]) -> f32[2, A, 100] { "
+         "%y = attention(%q, %k, %v, %m) return %y }",
+         {70, 130, 1, 0}},
+        {"func @f(%q: f32[A, C], %k: f32[B, C], %v: f32[B, D]) -> f32[A, D] { %y = attention(%q, %k, %v, causal=true, "
+         "causal_offset=60) return %y }",
+         {67, 129, 70, 90}},
+        {"func @f(%q: bf16[6, A, 64], %k: bf16[2, B, 64], %v: bf16[2, B, 64]) -> bf16[6, A, 64] { "
+         "%y = attention(%q, %k, %v, causal=true) return %y }",
+         {66, 66, 1, 0}},
+        {"func @f(%q: f16[A, 64], %k: f16[B, 64], %v: f16[B, 160]) -> f16[A, 160] { %y = attention(%q, %k, %v, "
+         "softcap=3) "
+         "return %y }",
+         {17, 70, 1, 0}},
+        {"func @f(%q: f64[2, A, 20], %k: f64[2, B, 20], %v: f64[2, B, 70], %m: bool[B]) -> f64[2, A, 70] { "
+         "%y = attention(%q, %k, %v, %m) return %y }",
+         {65, 100, 1, 0}},
+        {"func @f(%q: f32[2, A, 32], %k: f32[2, B, 32], %v: f32[2, B, 32], %m: bool[A, B]) -> (f32[2, A, 32], f32[2, "
+         "A, "
+         "32]) { %x = attention(%q, %k, %v, causal=true, causal_offset=800, window=[500, -1]) %y = attention(%q, %k, "
+         "%v, "
+         "%m) return %x, %y }",
+         {3, 1100, 1, 0}},
+        {"func @f(%q: f64[A, 8], %k: f64[B, 8], %v: f64[B, 5]) -> f64[A, 5] { %y = attention(%q, %k, %v) return %y }",
+         {20, 700, 1, 0}},
+        {"func @f(%q: f32[4, A, 16], %k: f32[4, 16, B], %v: f32[4, B, 64]) -> f32[4, A, 64] { %s = matmul(%q, %k) "
+         "%t = mul(%s, 0.25) %p = softmax(%t, axis=-1) %y = matmul(%p, %v) return %y }",
+         {33, 70, 1, 0}},
+    };
+    if (!begin()) return;
+    takes_any_size = true;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int strided = 0; strided < 2; strided++)
+            check(cases[i].text, (domain){-3, 3, SPECIAL_NONE, false}, cases[i].size, one_thread, strided, ALL_LEVELS);
+    rt_cache_close(cache);
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* gpu_attention.c: attention on a GPU, without the matrix of scores:
+ *
+ *   launch 1   a block of threads takes 64 queries of a batch (16, where there are no more), `width` columns of the values, and a
+ *              part of the keys, block by block of them (gpu_attention_block.c); results, largest scores and sums are in registers.
+ *              Blocks of keys that none of the queries may see are left out. Later queries come first: of causal ones they see the most keys.
+ *   launch 2   where keys are in several parts: a thread merges an element's, in their order
+ *
+ * Results go through shared memory, so that stores are contiguous and the epilogue is there once. Blocks of keys begin at
+ * multiples of their size and parts follow from sizes. The description is that of the CPU's kernel (attention.c, attention_rows.c). */
+#include "jit/gpu_attention.h"
+
+static LLVMValueRef num(flash *f, int64_t v) { return flash_num(f, v); }
+static LLVMValueRef zero(flash *f) { return em_const(f->e, f->a.acc, 0); }
+
+static LLVMValueRef ceil_div(flash *f, LLVMValueRef x, LLVMValueRef by) {
+    emit *e = f->e;
+    return LLVMBuildUDiv(e->b, em_sub(e, em_add(e, x, by), num(f, 1)), by, "");
+}
+
+static LLVMValueRef uniform(flash *f, int inst) {
+    attention_point at = {.a = &f->a, .axis = -1};
+    em_values v;
+    if (inst < 0) return NULL;
+    em_values_init(&v, attention_load, &at);
+    return em_value(f->e, &v, inst);
+}
+
+/* ---- results ---- */
+static void store_result(flash *f, LLVMValueRef m, LLVMValueRef n, LLVMValueRef value) {
+    emit *e = f->e;
+    attention *a = &f->a;
+    attention_point at = {.a = a, .m = m, .n = n, .axis = -1};
+    em_values v;
+    em_values_init(&v, attention_load, &at);
+    v.at[a->inst] = em_cast(e, value, a->acc, a->k->inst[a->inst].dtype);
+    for (int i = 0; i < a->k->n_insts; i++)
+        if (a->k->inst[i].op == IR_K_STORE) em_value(e, &v, a->k->inst[i].in[0]);
+    for (int i = 0; i < a->k->n_insts; i++) {
+        const ir_kinst *in = &a->k->inst[i];
+        if (in->op == IR_K_STORE)
+            em_store(e, in->index, em_value(e, &v, in->in[0]), attention_offset(a, in->index, &at), num(f, 1), NULL);
+    }
+}
+
+/* By what results are multiplied. A sum is 0 (no key: so are the results, or NaN) or at least the 1 of the largest score. */
+static LLVMValueRef inverse(flash *f, LLVMValueRef sum) {
+    emit *e = f->e;
+    const attention *a = &f->a;
+    LLVMValueRef is_empty = em_fcmp(e, LLVMRealOEQ, sum, zero(f)), one = em_const(e, a->acc, 1);
+    if (a->k->inst[a->inst].variant & IR_ATTENTION_NAN)
+        is_empty = em_and(e, is_empty, em_icmp(e, LLVMIntEQ, a->n_keys, num(f, 0)));
+    return em_fdiv(e, one, em_select(e, is_empty, one, sum));
+}
+
+/* Element (part, batch, query) of scratch: its E results, then the largest score and the sum. */
+static LLVMValueRef scratch_row(flash *f, LLVMValueRef part, LLVMValueRef batches, LLVMValueRef batch, LLVMValueRef m) {
+    emit *e = f->e;
+    LLVMValueRef row = em_add(e, em_mul(e, part, batches), batch);
+    row = em_add(e, em_mul(e, row, f->a.n_queries), m);
+    return flash_at(f, e->shared, em_mul(e, row, em_add(e, f->a.n_values, num(f, 2))));
+}
+
+typedef struct place {
+    LLVMValueRef batches, batch, parts, part;
+} place;
+
+static void store_part_sums(flash *f, const place *p) {
+    emit *e = f->e;
+    em_branch first = em_if(e, em_icmp(e, LLVMIntEQ, f->x, num(f, 0)));
+    for (int i = 0; i < f->rows; i++) {
+        LLVMValueRef m = em_add(e, f->q0, em_add(e, f->y, num(f, i * FLASH_GROUPS)));
+        em_branch b = em_if(e, em_icmp(e, LLVMIntSLT, m, f->a.n_queries));
+        LLVMValueRef at = flash_at(f, scratch_row(f, p->part, p->batches, p->batch, m), f->a.n_values);
+        flash_store(f, f->largest[i], at);
+        flash_store(f, f->sum[i], flash_at(f, at, num(f, 1)));
+        em_endif(e, &b);
+    }
+    em_endif(e, &first);
+}
+
+static void finish(flash *f, const place *p) {
+    emit *e = f->e;
+    const int of_row = f->width / FLASH_SIDE;
+    LLVMValueRef is_alone = em_icmp(e, LLVMIntEQ, p->parts, num(f, 1)), one = em_const(e, f->a.acc, 1);
+    LLVMValueRef to = em_add(e, em_mul(e, f->y, num(f, f->width)), em_mul(e, f->x, num(f, f->vec)));
+    to = flash_at(f, f->shared, to);
+    for (int i = 0; i < f->rows; i++)
+        for (int mask = FLASH_SIDE / 2; mask; mask /= 2)
+            f->sum[i] = em_fadd(e, f->sum[i], gpu_shuffle(e, f->sum[i], mask));
+    gpu_barrier(e); /* weights and values are read */
+    for (int i = 0; i < f->rows; i++) {
+        LLVMValueRef by = em_select(e, is_alone, inverse(f, f->sum[i]), one);
+        for (int c = 0; c < of_row; c++) {
+            const int at = i * FLASH_GROUPS * f->width + c / f->vec * FLASH_SIDE * f->vec + c % f->vec;
+            flash_store(f, em_fmul(e, f->result[i * of_row + c], by), flash_at(f, to, num(f, at)));
+        }
+    }
+    gpu_barrier(e);
+    em_branch several = em_if(e, is_alone);
+    em_else(e, &several);
+    store_part_sums(f, p);
+    em_endif(e, &several);
+    em_loop l = em_for(e, f->thread, num(f, f->queries * f->width), num(f, IR_GPU_ATTENTION_THREADS));
+    LLVMValueRef m = em_add(e, f->q0, LLVMBuildUDiv(e->b, l.i, num(f, f->width), "")),
+                 n = em_add(e, f->n0, em_and(e, l.i, num(f, f->width - 1)));
+    em_branch inside =
+        em_if(e, em_and(e, em_icmp(e, LLVMIntSLT, m, f->a.n_queries), em_icmp(e, LLVMIntSLT, n, f->a.n_values)));
+    LLVMValueRef value = flash_load(f, flash_at(f, f->shared, l.i));
+    em_branch alone = em_if(e, is_alone);
+    store_result(f, m, n, value);
+    em_else(e, &alone);
+    flash_store(f, value, flash_at(f, scratch_row(f, p->part, p->batches, p->batch, m), n));
+    em_endif(e, &alone);
+    em_endif(e, &inside);
+    em_end(e, &l);
+    gpu_barrier(e); /* before the next block's operands */
+}
+
+/* ---- launch 1 ---- */
+static void emit_queries(flash *f, const place *p) {
+    emit *e = f->e;
+    attention *a = &f->a;
+    const int n = f->rows * f->width / FLASH_SIDE;
+    LLVMValueRef keys = num(f, f->keys), length = ceil_div(f, a->n_keys, p->parts);
+    LLVMValueRef last = em_sub(e, flash_min(f, em_add(e, f->q0, num(f, f->queries)), a->n_queries), num(f, 1));
+    length = em_mul(e, ceil_div(f, length, keys), keys);
+    LLVMValueRef from = em_mul(e, p->part, length), to = flash_min(f, a->n_keys, em_add(e, from, length));
+    if (a->low >= 0) {
+        LLVMValueRef first = em_and(e, attention_max(e, num(f, 0), em_add(e, f->q0, f->low)), num(f, -f->keys));
+        from = attention_max(e, from, first);
+    }
+    if (a->high >= 0) to = flash_min(f, to, em_add(e, em_add(e, last, f->high), num(f, 1)));
+    em_loop l = em_for(e, from, to, keys);
+    LLVMValueRef result[FLASH_ROWS * FLASH_WIDTH], largest[FLASH_ROWS], sum[FLASH_ROWS];
+    for (int i = 0; i < n; i++) f->result[i] = result[i] = em_loop_phi(e, &l, zero(f));
+    for (int i = 0; i < f->rows; i++) {
+        f->largest[i] = largest[i] = em_loop_phi(e, &l, em_const(e, a->acc, -__builtin_inf()));
+        f->sum[i] = sum[i] = em_loop_phi(e, &l, zero(f));
+    }
+    flash_add_keys(f, l.i);
+    for (int i = 0; i < n; i++) em_loop_next(e, result[i], f->result[i]);
+    for (int i = 0; i < f->rows; i++) em_loop_next(e, largest[i], f->largest[i]), em_loop_next(e, sum[i], f->sum[i]);
+    em_end(e, &l);
+    for (int i = 0; i < n; i++) f->result[i] = result[i];
+    for (int i = 0; i < f->rows; i++) f->largest[i] = largest[i], f->sum[i] = sum[i];
+    finish(f, p);
+}
+
+static LLVMValueRef count_batches(flash *f) {
+    LLVMValueRef n = num(f, 1);
+    for (int d = 0; d < f->a.at.m; d++) n = em_mul(f->e, n, f->e->size[d]);
+    return n;
+}
+
+static void emit_blocks(flash *f, int rows) {
+    emit *e = f->e;
+    attention *a = &f->a;
+    f->rows = rows;
+    f->queries = rows * FLASH_GROUPS;
+    place p = {.batches = count_batches(f), .parts = gpu_word(e, IR_GPU_WORD_CHUNKS)};
+    LLVMValueRef width = num(f, f->width), blocks = ceil_div(f, a->n_queries, num(f, f->queries));
+    em_loop lb = em_for(e, gpu_special(e, "ctaid.z"), p.batches, gpu_special(e, "nctaid.z"));
+    p.batch = lb.i;
+    attention_decode(a, lb.i);
+    flash_find_vectors(f);
+    em_loop ln = em_for(e, em_mul(e, gpu_special(e, "ctaid.y"), width), a->n_values,
+                        em_mul(e, gpu_special(e, "nctaid.y"), width));
+    f->n0 = ln.i;
+    em_loop lq = em_for(e, gpu_special(e, "ctaid.x"), em_mul(e, blocks, p.parts), gpu_special(e, "nctaid.x"));
+    p.part = LLVMBuildURem(e->b, lq.i, p.parts, "");
+    LLVMValueRef block = em_sub(e, em_sub(e, blocks, num(f, 1)), LLVMBuildUDiv(e->b, lq.i, p.parts, ""));
+    f->q0 = em_mul(e, block, num(f, f->queries));
+    emit_queries(f, &p);
+    em_end(e, &lq);
+    em_end(e, &ln);
+    em_end(e, &lb);
+}
+
+/* ---- launch 2 ---- */
+static void emit_merge(flash *f) {
+    emit *e = f->e;
+    attention *a = &f->a;
+    LLVMValueRef batches = count_batches(f), parts = gpu_word(e, IR_GPU_WORD_CHUNKS), minus;
+    LLVMValueRef total = em_mul(e, em_mul(e, batches, a->n_queries), a->n_values);
+    gpu_span x = gpu_threads(e, 'x');
+    em_loop l = em_for(e, x.first, total, x.step);
+    LLVMValueRef n = LLVMBuildURem(e->b, l.i, a->n_values, ""), row = LLVMBuildUDiv(e->b, l.i, a->n_values, "");
+    LLVMValueRef m = LLVMBuildURem(e->b, row, a->n_queries, ""), batch = LLVMBuildUDiv(e->b, row, a->n_queries, "");
+    attention_decode(a, batch);
+    em_loop p = em_for(e, num(f, 0), parts, num(f, 1));
+    LLVMValueRef most = em_loop_phi(e, &p, em_const(e, a->acc, -__builtin_inf()));
+    LLVMValueRef of_part = flash_at(f, scratch_row(f, p.i, batches, batch, m), a->n_values);
+    em_loop_next(e, most, flash_larger(f, flash_load(f, of_part), most));
+    em_end(e, &p);
+    minus = flash_about(f, most);
+    p = em_for(e, num(f, 0), parts, num(f, 1));
+    LLVMValueRef sum = em_loop_phi(e, &p, zero(f)), result = em_loop_phi(e, &p, zero(f));
+    LLVMValueRef from = scratch_row(f, p.i, batches, batch, m);
+    of_part = flash_at(f, from, a->n_values);
+    LLVMValueRef factor = flash_exp(f, em_fsub(e, flash_load(f, of_part), minus));
+    em_loop_next(e, sum, em_mad(e, flash_load(f, flash_at(f, of_part, num(f, 1))), factor, sum));
+    em_loop_next(e, result, em_mad(e, flash_load(f, flash_at(f, from, n)), factor, result));
+    em_end(e, &p);
+    store_result(f, m, n, em_fmul(e, result, inverse(f, sum)));
+    em_end(e, &l);
+}
+
+/* Elements of shared memory: queries and keys, or weights, and values behind them; or the results. */
+static int lay_out(flash *f) {
+    const bool is_wide = f->a.acc == FUSOR_F64;
+    f->vec = is_wide ? 2 : 4;
+    f->keys = f->a.k->tile.kb;
+    f->own_keys = f->keys / FLASH_SIDE;
+    f->slice = is_wide ? 16 : 32;
+    f->line = f->slice + f->vec;
+    f->weight_line = f->keys + 2 * f->vec;
+    f->width = ir_gpu_attention_width(f->a.k);
+    f->value_rows = is_wide ? 16 : 32;
+    const int queries = IR_GPU_ATTENTION_QUERIES, operands = (queries + f->keys) * f->line,
+              weights = queries * f->weight_line;
+    f->values_at = operands > weights ? operands : weights;
+    const int all = f->values_at + f->value_rows * f->width, results = queries * f->width;
+    return all > results ? all : results;
+}
+
+fusor_status gpu_emit_attention(emit *e, fu_error *err) {
+    flash *f = FU_NEW(e->arena, flash);
+    attention *a = &f->a;
+    (void)err;
+    f->e = e;
+    attention_read(a, e);
+    a->n_queries = e->size[a->at.m];
+    a->n_values = e->size[a->at.n];
+    a->head = e->size[a->at.k];
+    a->n_keys = e->size[a->at.j];
+    for (int b = 0; b < a->k->n_buffers; b++) a->batch_off[b] = num(f, 0);
+    for (int d = 0; d < a->k->n_dims; d++) a->index[d] = num(f, 0);
+    gpu_limit(e, IR_GPU_ATTENTION_THREADS, a->acc == FUSOR_F64 ? 2 : 3); /* 168 registers; or 255 */
+    f->shared = gpu_shared(e, a->t_acc, lay_out(f));
+    f->thread = gpu_special(e, "tid.x");
+    f->x = em_and(e, f->thread, num(f, FLASH_SIDE - 1));
+    f->y = LLVMBuildUDiv(e->b, f->thread, num(f, FLASH_SIDE), "");
+    f->scale = uniform(f, a->scale);
+    f->cap = uniform(f, a->cap);
+    f->low = uniform(f, a->low);
+    f->high = uniform(f, a->high);
+    em_branch phase = em_if(e, em_icmp(e, LLVMIntNE, e->phase, num(f, 0)));
+    emit_merge(f);
+    em_else(e, &phase);
+    em_branch few = em_if(e, em_icmp(e, LLVMIntSLE, a->n_queries, num(f, IR_GPU_ATTENTION_FEW)));
+    emit_blocks(f, IR_GPU_ATTENTION_FEW / FLASH_GROUPS);
+    em_else(e, &few);
+    emit_blocks(f, FLASH_ROWS);
+    em_endif(e, &few);
+    em_endif(e, &phase);
+    return FUSOR_OK;
+}

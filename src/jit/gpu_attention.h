@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef JIT_GPU_ATTENTION_H
+#define JIT_GPU_ATTENTION_H
+/* What the files of attention on a GPU share: gpu_attention.c (blocks of threads, results, parts) and gpu_attention_block.c (one block of keys).
+ *
+ * Thread (x, y) of FLASH_SIDE x FLASH_GROUPS has queries y + FLASH_GROUPS * i, keys x + FLASH_SIDE * j of a block of keys, and of the
+ * values columns vec * x + l of each piece of FLASH_SIDE * vec; so the FLASH_SIDE threads of a query are neighbours in one warp. */
+#include "jit/attention.h"
+#include "jit/gpu.h"
+
+enum {
+    FLASH_SIDE = 8,
+    FLASH_GROUPS = IR_GPU_ATTENTION_THREADS / FLASH_SIDE,
+    FLASH_ROWS = IR_GPU_ATTENTION_QUERIES / FLASH_GROUPS, /* queries of a thread, at most */
+    FLASH_KEYS = 8,                                       /* keys of a thread, at most */
+    FLASH_WIDTH = 128 / FLASH_SIDE                        /* columns of a thread, at most */
+};
+
+typedef struct flash {
+    attention a;
+    emit *e;
+    /* fixed by the accumulator's type: elements of 16 bytes; keys of a block; of the head's elements those in shared memory at once; lines of
+     * shared memory with what keeps them in different banks: of queries and keys, of weights; rows of values in shared memory at once */
+    int vec, keys, slice, line, weight_line, value_rows;
+    int width;                   /* columns of the values */
+    int rows, own_keys, queries; /* queries and keys of a thread; queries of the block */
+    int values_at; /* element of shared memory where values begin; queries, keys, weights and masks are in front */
+    LLVMValueRef shared, thread, x, y;
+    LLVMValueRef scale, cap, low, high;
+    LLVMValueRef has_vectors[3]; /* i1: q, k, v may be read vec elements at a time; NULL: never */
+    LLVMValueRef q0, n0;         /* the block's first query and column */
+    LLVMValueRef result[FLASH_ROWS * FLASH_WIDTH], largest[FLASH_ROWS], sum[FLASH_ROWS];
+} flash;
+
+static inline LLVMValueRef flash_num(flash *f, int64_t v) { return em_i64s(f->e, v); }
+static inline LLVMValueRef flash_min(flash *f, LLVMValueRef x, LLVMValueRef y) { return attention_min(f->e, x, y); }
+static inline LLVMValueRef flash_at(flash *f, LLVMValueRef base, LLVMValueRef i) {
+    return em_gep(f->e, base, f->a.t_acc, i);
+}
+static inline LLVMValueRef flash_load(flash *f, LLVMValueRef at) {
+    return em_load_ptr(f->e, f->a.acc, at, NULL, (unsigned)f->a.acc_bytes);
+}
+static inline void flash_store(flash *f, LLVMValueRef v, LLVMValueRef at) {
+    em_store_ptr(f->e, f->a.acc, v, at, NULL, (unsigned)f->a.acc_bytes);
+}
+LLVMValueRef flash_exp(flash *f, LLVMValueRef x);
+LLVMValueRef flash_larger(flash *f, LLVMValueRef x, LLVMValueRef y); /* of numbers; a NaN never is */
+/* What is subtracted from scores whose largest is `largest`. */
+LLVMValueRef flash_about(flash *f, LLVMValueRef largest);
+/* Can vec elements of an operand be read at once, in the batch that f->a is at? */
+void flash_find_vectors(flash *f);
+/* Keys [j0, j0 + f->keys): f->result, f->largest and f->sum go on by them. Every thread must come here. */
+void flash_add_keys(flash *f, LLVMValueRef j0);
+#endif
