@@ -60,9 +60,6 @@ static fusor_status plan_options(fu_error *e, const compile_request *r, ir_plan_
     if (r->target) {
         ir_target target;
         FU_TRY(ir_target_parse(e, r->target, &target));
-        if (ir_level_is_gpu(target.level))
-            return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED,
-                           "kernels for '%s' are not cached; fusor emit --stage ptx prints them", r->target);
         out->level = target.level;
         out->features = target.features;
     } else if (!ctx->has_level && !ctx->is_reference) {
@@ -145,8 +142,8 @@ static bool is_held(rt_cache *cache, const ir_plan *p, bool in_tiers_only) {
  * compiled: all of it from one target, a level with or without what the host has beside it. Not where somebody named the target. */
 static void choose_held_target(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **plan) {
     ir_plan_options options = (*plan)->options;
-    if (r->target || r->ctx->is_level_given || options.reference || !rt_cache_has_tiers(r->ctx->cache) ||
-        is_held(r->ctx->cache, *plan, false))
+    if (r->target || r->ctx->is_level_given || options.reference || ir_level_is_gpu(options.level) ||
+        !rt_cache_has_tiers(r->ctx->cache) || is_held(r->ctx->cache, *plan, false))
         return;
     for (int level = (int)options.level; level >= 0; level--) {
         ir_target target[2] = {{(ir_level)level, rt_host_extras((ir_level)level)}, {(ir_level)level, 0}};
@@ -203,6 +200,11 @@ fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_exe
         return status;
     }
     status = make_plan(&arena, e, r, &plan, &replay);
+    if (status == FUSOR_OK && r->target && ir_level_is_gpu(plan->options.level))
+        status = FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED,
+                         "target '%s' is a GPU's: it is for making kernels (fusor cache warm, fusor emit); to run on a "
+                         "GPU, choose the device",
+                         r->target);
     if (status == FUSOR_OK) status = make_exec(&arena, e, r, plan, &made, &is_interim);
     if (status == FUSOR_OK) log_replay(r, made, replay);
     if (status != FUSOR_OK) {

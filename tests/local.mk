@@ -46,6 +46,8 @@ CLEANFILES += $(fake_library)
 unit_tests += %D%/cuda/fake_test
 %C%_cuda_fake_test_LDADD = $(base_test_libs) -ldl
 script_tests += %D%/cuda/ptxas.sh
+unit_tests += %D%/unit/gpu_cache_test
+%C%_unit_gpu_cache_test_LDADD = $(rt_test_libs)
 unit_tests += %D%/cuda/gpu_ops_test
 %C%_cuda_gpu_ops_test_SOURCES = %D%/cuda/gpu_ops_test.c $(ptx_sources)
 %C%_cuda_gpu_ops_test_LDADD = libfu-ref.la $(rt_test_libs) -lm
@@ -148,6 +150,7 @@ script_tests += %D%/cli/command.sh
 script_tests += %D%/cli/debuggers.sh
 script_tests += %D%/cli/eval_fmt.sh
 script_tests += %D%/cli/export.sh
+script_tests += %D%/cli/gpu_cache.sh
 script_tests += %D%/cli/start.sh
 script_tests += %D%/cli/readonly.sh
 # Not one of fuzz_programs: it has its own driver, with libFuzzer too.

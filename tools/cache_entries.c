@@ -9,6 +9,7 @@ typedef struct listing {
     tool *t;
     bool with_code;
     cache_entries *all;
+    cache_cubins *cubins;
 } listing;
 
 /* "m=? n=32 k=64" of a description's dim lines. */
@@ -59,6 +60,10 @@ static bool visit(void *user, const rt_cache_entry *x) {
                      .used_s = x->used_s,
                      .hits = x->hits,
                      .is_of_this_build = x->is_of_this_build};
+    ir_target target;
+    fu_error ignored;
+    fu_error_clear(&ignored);
+    e.is_gpu = ir_target_parse(&ignored, e.level, &target) == FUSOR_OK && ir_level_is_gpu(target.level);
     /* The kind is the second part of every symbol: fk_<kind>_... */
     e.kind = strncmp(e.symbol, "fk_", 3) == 0 ? fu_strndup(a, e.symbol + 3, strcspn(e.symbol + 3, "_")) : "?";
     e.shape = shape_of(a, e.description);
@@ -78,9 +83,32 @@ int cache_directory(tool *t, char *path, size_t room) {
 int cache_read(tool *t, const char *dir, bool with_code, cache_entries *out) {
     fu_error e;
     fu_error_clear(&e);
-    listing l = {t, with_code, out};
+    listing l = {.t = t, .with_code = with_code, .all = out};
     if (access(dir, F_OK) != 0) return 0;
     return rt_cache_list(&e, dir, visit, &l) == FUSOR_OK ? 0 : tool_fail(t, &e);
+}
+
+static bool visit_cubin(void *user, const rt_cache_cubin *x) {
+    listing *l = user;
+    fu_arena *a = &l->t->arena;
+    cache_cubin c = {.file = fu_strdup(a, x->file),
+                     .key = fu_strdup(a, x->key),
+                     .problem = x->problem ? fu_strdup(a, x->problem) : NULL,
+                     .driver = fu_strdup(a, x->driver),
+                     .file_bytes = x->file_bytes,
+                     .cubin_bytes = x->cubin_bytes,
+                     .cc = x->cc,
+                     .driver_version = x->driver_version};
+    fu_push(a, l->cubins, c);
+    return true;
+}
+
+int cache_read_cubins(tool *t, const char *dir, cache_cubins *out) {
+    fu_error e;
+    fu_error_clear(&e);
+    listing l = {.t = t, .cubins = out};
+    if (access(dir, F_OK) != 0) return 0;
+    return rt_cache_list_cubins(&e, dir, visit_cubin, &l) == FUSOR_OK ? 0 : tool_fail(t, &e);
 }
 
 int cache_find_key(tool *t, const char *dir, const cache_entry **out) {

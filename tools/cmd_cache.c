@@ -97,7 +97,9 @@ static const char *date(tool *t, int64_t s) {
 
 static int show(tool *t, const char *dir) {
     const cache_entry *e;
+    cache_cubins cubins = {0};
     int status = cache_find_key(t, dir, &e);
+    if (!status && e->is_gpu) status = cache_read_cubins(t, dir, &cubins);
     if (status) return status;
     if (t->json) {
         json_t *d = report_new("fusor-cache-show/1");
@@ -105,6 +107,14 @@ static int show(tool *t, const char *dir) {
         (void)json_object_set_new(d, "features", json_string(e->features));
         (void)json_object_set_new(d, "has_lines", json_boolean(e->lines_bytes > 0));
         (void)json_object_set_new(d, "description", json_string(e->description));
+        json_t *list = json_array();
+        for (uint32_t i = 0; i < cubins.n; i++)
+            if (strcmp(cubins.at[i].key, e->key) == 0)
+                (void)json_array_append_new(
+                    list, json_pack("{s:s, s:i, s:i, s:s, s:I, s:s?}", "file", cubins.at[i].file, "cc", cubins.at[i].cc,
+                                    "driver_version", cubins.at[i].driver_version, "driver", cubins.at[i].driver,
+                                    "bytes", (json_int_t)cubins.at[i].cubin_bytes, "problem", cubins.at[i].problem));
+        (void)json_object_set_new(d, "cubins", list);
         const int printed = report_print(t, d);
         return printed ? printed : e->problem ? EXIT_NO : 0;
     }
@@ -112,37 +122,61 @@ static int show(tool *t, const char *dir) {
            " bytes\n",
            e->key, e->symbol, e->level, e->features, e->build_id,
            e->is_of_this_build ? " (this one)" : " (another one)", dir, e->file, e->file_bytes);
+    for (uint32_t i = 0; i < cubins.n; i++)
+        if (strcmp(cubins.at[i].key, e->key) == 0)
+            printf("cubin      %s: %s\n", cubins.at[i].file,
+                   cubins.at[i].problem
+                       ? cubins.at[i].problem
+                       : fu_format(&t->arena, "%" PRIu64 " bytes for compute capability %d.%d by driver %d.%d %s",
+                                   cubins.at[i].cubin_bytes, cubins.at[i].cc / 10, cubins.at[i].cc % 10,
+                                   cubins.at[i].driver_version / 1000, cubins.at[i].driver_version % 1000 / 10,
+                                   cubins.at[i].driver));
     printf("code       %" PRIu64 " bytes of %" PRIu64 ", line table: %s\ncompiled   in %s, %s\nused       %s, %" PRId64
            " loads\nchecksum   %s\n\n%s",
-           e->code_bytes, e->blob_bytes, e->lines_bytes ? "yes" : "no (FUSOR_GDB=1 or FUSOR_PERF=jitdump makes one)",
+           e->code_bytes, e->blob_bytes,
+           e->is_gpu        ? "none for a GPU"
+           : e->lines_bytes ? "yes"
+                            : "no (FUSOR_GDB=1 or FUSOR_PERF=jitdump makes one)",
            report_ns(t, (double)e->compile_ns), date(t, e->created_s), cache_age(t, e->used_s), e->hits,
            e->problem ? e->problem : "good", e->description);
     return e->problem ? EXIT_NO : 0;
 }
 
+static int set_aside(tool *t, const char *dir, const char *file, const char *problem, json_t *list) {
+    fu_error e;
+    fu_error_clear(&e);
+    if (!t->json) printf("%s: %s\n", file, problem);
+    (void)json_array_append_new(list, json_pack("{s:s, s:s}", "file", file, "problem", problem));
+    return rt_cache_quarantine(&e, dir, file) == FUSOR_OK ? 0 : tool_fail(t, &e);
+}
+
 static int verify(tool *t, const char *dir) {
     cache_entries all = {0};
-    fu_error e;
+    cache_cubins cubins = {0};
     int bad = 0, status = cache_read(t, dir, false, &all);
+    if (!status) status = cache_read_cubins(t, dir, &cubins);
     if (status) return status;
-    for (uint32_t i = 0; i < all.n; i++) {
-        if (!all.at[i].problem) continue;
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < all.n + cubins.n; i++) {
+        const char *problem = i < all.n ? all.at[i].problem : cubins.at[i - all.n].problem;
+        const char *file = i < all.n ? all.at[i].file : cubins.at[i - all.n].file;
+        if (!problem) continue;
         bad++;
-        if (!t->json) printf("%s: %s\n", all.at[i].file, all.at[i].problem);
-        fu_error_clear(&e);
-        if (rt_cache_quarantine(&e, dir, all.at[i].file) != FUSOR_OK) status = tool_fail(t, &e);
+        int failed = set_aside(t, dir, file, problem, list);
+        if (failed) status = failed;
     }
     if (t->json) {
-        json_t *d = report_new("fusor-cache-verify/1"), *a = json_array();
-        for (uint32_t i = 0; i < all.n; i++)
-            if (all.at[i].problem)
-                (void)json_array_append_new(
-                    a, json_pack("{s:s, s:s}", "file", all.at[i].file, "problem", all.at[i].problem));
+        json_t *d = report_new("fusor-cache-verify/1");
         (void)json_object_set_new(d, "entries", json_integer(all.n));
-        (void)json_object_set_new(d, "bad", a);
+        (void)json_object_set_new(d, "cubins", json_integer(cubins.n));
+        (void)json_object_set(d, "bad", list);
         int printed = report_print(t, d);
         if (!status) status = printed;
-    } else if (!t->quiet) printf("%u entries, %d bad%s\n", all.n, bad, bad ? " (quarantined)" : "");
+    } else if (!t->quiet) {
+        printf("%u entries%s, %d bad%s\n", all.n, cubins.n ? fu_format(&t->arena, " and %u cubins", cubins.n) : "", bad,
+               bad ? " (quarantined)" : "");
+    }
+    json_decref(list);
     return status ? status : bad ? EXIT_NO : 0;
 }
 
@@ -194,15 +228,17 @@ static int prune(tool *t, const char *dir, bool is_clear) {
 
 static int stats(tool *t, const char *dir) {
     cache_entries all = {0};
+    cache_cubins cubins = {0};
     fu_error e;
     fu_error_clear(&e);
-    double bytes = 0, code = 0, compile = 0;
+    double bytes = 0, code = 0, compile = 0, cubin_bytes = 0;
     int bad = 0, other = 0, status;
     rt_cache_stats s = {0};
     int64_t since = 0;
     bool is_there = access(dir, F_OK) == 0;
     if (t->zero && is_there && rt_cache_zero_totals(&e, dir) != FUSOR_OK) return tool_fail(t, &e);
-    if ((status = cache_read(t, dir, false, &all)) != 0) return status;
+    if ((status = cache_read(t, dir, false, &all)) != 0 || (status = cache_read_cubins(t, dir, &cubins)) != 0)
+        return status;
     if (is_there && rt_cache_read_totals(&e, dir, &s, &since) != FUSOR_OK) return tool_fail(t, &e);
     int64_t n_aside = 0, aside_bytes = 0;
     if (is_there && rt_cache_count_quarantined(&e, dir, &n_aside, &aside_bytes) != FUSOR_OK) return tool_fail(t, &e);
@@ -213,6 +249,7 @@ static int stats(tool *t, const char *dir) {
         bad += all.at[i].problem != NULL;
         other += !all.at[i].problem && !all.at[i].is_of_this_build;
     }
+    for (uint32_t i = 0; i < cubins.n; i++) cubin_bytes += (double)cubins.at[i].file_bytes;
     if (t->json) {
         json_t *d = report_new("fusor-cache-stats/1"), *reasons = json_object();
         for (int i = 0; i < RT_MISS_COUNT; i++)
@@ -221,8 +258,9 @@ static int stats(tool *t, const char *dir) {
                                      json_pack("{s:s, s:i, s:I, s:I, s:I, s:i, s:i}", "directory", dir, "entries",
                                                (int)all.n, "bytes", (json_int_t)bytes, "code_bytes", (json_int_t)code,
                                                "compile_ns", (json_int_t)compile, "bad", bad, "other_builds", other));
-        (void)json_object_update_new(d, json_pack("{s:I, s:I}", "quarantined", (json_int_t)n_aside, "quarantined_bytes",
-                                                  (json_int_t)aside_bytes));
+        (void)json_object_update_new(d, json_pack("{s:I, s:I, s:i, s:I}", "quarantined", (json_int_t)n_aside,
+                                                  "quarantined_bytes", (json_int_t)aside_bytes, "cubins", (int)cubins.n,
+                                                  "cubin_bytes", (json_int_t)cubin_bytes));
         (void)json_object_update_new(
             d, json_pack("{s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "since", (json_int_t)since,
                          "memory_hits", (json_int_t)s.memory_hits, "hits", (json_int_t)s.disk_hits, "misses",
@@ -234,6 +272,7 @@ static int stats(tool *t, const char *dir) {
     printf("directory     %s\nentries       %u (%d of other builds, %d bad)\nbytes         %s, %s of them "
            "code\ncompile time  %s in these entries\n",
            dir, all.n, other, bad, report_bytes(t, bytes), report_bytes(t, code), report_ns(t, compile));
+    if (cubins.n) printf("cubins        %u, made of PTX by drivers, %s\n", cubins.n, report_bytes(t, cubin_bytes));
     if (n_aside)
         printf("set aside     %" PRId64 " bad entr%s, %s (cache prune and clear remove them)\n", n_aside,
                n_aside == 1 ? "y" : "ies", report_bytes(t, (double)aside_bytes));

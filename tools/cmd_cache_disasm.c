@@ -41,6 +41,22 @@ static const fusor_codegen_line *find_lines(tool *t, const fusor_codegen_table *
     return lines;
 }
 
+/* A GPU's entry has no instructions, but the text that a driver makes them of. */
+static int print_ptx(tool *t, const cache_entry *e) {
+    const char *text = fu_strndup(&t->arena, e->blob, strnlen(e->blob, e->blob_bytes));
+    if (t->json) {
+        json_t *d = report_new("fusor-cache-disasm/1");
+        (void)json_object_update_new(d, json_pack("{s:s, s:s, s:I, s:b, s:s}", "key", e->key, "symbol", e->symbol,
+                                                  "code_bytes", (json_int_t)e->code_bytes, "has_lines", false, "ptx",
+                                                  text));
+        return report_print(t, d);
+    }
+    printf("# %s: %" PRIu64 " bytes of PTX for %s; the driver makes instructions of it\n", e->symbol, e->code_bytes,
+           e->level);
+    (void)fputs(text, stdout);
+    return report_flush(t);
+}
+
 int cache_disasm(tool *t, const char *dir) {
     const cache_entry *e;
     const fusor_codegen_table *module;
@@ -49,6 +65,7 @@ int cache_disasm(tool *t, const char *dir) {
     int status = cache_find_key(t, dir, &e);
     if (status) return status;
     if (e->problem) return tool_environment(t, "entry %s is bad: %s", e->key, e->problem);
+    if (e->is_gpu) return print_ptx(t, e);
     if (rt_module_get(&error, &module) != FUSOR_OK) return tool_fail(t, &error);
     fusor_codegen_request request = request_of(e, FUSOR_CODEGEN_DISASM);
     request.blob = e->blob;

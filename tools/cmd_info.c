@@ -5,6 +5,9 @@
 #include "base/env.h"
 #include "rt/cpuinfo.h"
 #include "rt/compiler.h"
+#include "rt/cuda_api.h"
+#include "rt/device.h"
+#include <inttypes.h>
 
 /* Why the level is no higher: the first feature of the next level that was not granted. */
 static const char *why_level(tool *t, int level) {
@@ -71,6 +74,70 @@ static void print_limits(tool *t, const limits *all, int n) {
     report_table_print(&table, stdout);
 }
 
+/* ---- CUDA ---- */
+typedef struct cuda_devices {
+    const char *problem; /* NULL: there are some */
+    int n;
+    rt_device_info *at;
+} cuda_devices;
+
+static cuda_devices find_cuda(tool *t) {
+    cuda_devices c = {0};
+    fu_error e;
+    fu_error_clear(&e);
+    if (rt_device_count(&e, &c.n) == FUSOR_OK) {
+        c.at = FU_NEW_N(&t->arena, rt_device_info, c.n);
+        for (int i = 0; i < c.n; i++)
+            if (rt_device_describe(&e, i, &c.at[i]) != FUSOR_OK) c.n = i;
+    }
+    if (e.status != FUSOR_OK) c.problem = fu_strdup(&t->arena, e.text);
+    return c;
+}
+
+/* "13.0" */
+static const char *version_text(tool *t, int version) {
+    return fu_format(&t->arena, "%d.%d", version / 1000, version % 1000 / 10);
+}
+
+static json_t *cuda_json(tool *t, const cuda_devices *c) {
+    json_t *list = json_array();
+    char target[IR_TARGET_MAX];
+    for (int i = 0; i < c->n; i++) {
+        const rt_device_info *d = &c->at[i];
+        const char *cc = fu_format(&t->arena, "%d.%d", d->cc / 10, d->cc % 10);
+        (void)json_array_append_new(
+            list, json_pack("{s:i, s:s, s:s, s:s, s:s?, s:I, s:i, s:I, s:i, s:i, s:i, s:i, s:b}", "ordinal", d->ordinal,
+                            "name", d->name, "uuid", d->uuid, "compute_capability", cc, "target",
+                            d->target.level == IR_LEVEL_END ? NULL : ir_target_name(d->target, target), "memory_bytes",
+                            (json_int_t)d->memory_bytes, "multiprocessors", d->multiprocessors, "l2_bytes",
+                            (json_int_t)d->l2_bytes, "shared_bytes", d->shared_bytes, "clock_khz", d->clock_khz,
+                            "memory_clock_khz", d->memory_clock_khz, "memory_bus_bits", d->memory_bus_bits,
+                            "integrated", d->is_integrated));
+    }
+    return json_pack("{s:s?, s:s?, s:o}", "driver", c->n ? version_text(t, c->at[0].driver_version) : NULL, "problem",
+                     c->problem, "devices", list);
+}
+
+static json_t *device_names(tool *t, const cuda_devices *c) {
+    json_t *list = json_pack("[s, s]", "cpu", "reference");
+    for (int i = 0; i < c->n; i++)
+        (void)json_array_append_new(list, json_string(fu_format(&t->arena, "cuda:%d", c->at[i].ordinal)));
+    return list;
+}
+
+static void print_cuda(tool *t, const cuda_devices *c) {
+    char target[IR_TARGET_MAX];
+    if (c->problem) printf("CUDA: none (%s)\n", c->problem);
+    for (int i = 0; i < c->n; i++) {
+        const rt_device_info *d = &c->at[i];
+        if (i == 0) printf("CUDA: driver %s\n", version_text(t, d->driver_version));
+        printf("  cuda:%d: %s, compute capability %d.%d, %s, %d multiprocessors, L2 %s, target %s\n", d->ordinal,
+               d->name, d->cc / 10, d->cc % 10, report_bytes(t, (double)d->memory_bytes), d->multiprocessors,
+               report_bytes(t, (double)d->l2_bytes),
+               d->target.level == IR_LEVEL_END ? "none (7.0 or newer is needed)" : ir_target_name(d->target, target));
+    }
+}
+
 int cmd_info(tool *t) {
     if (t->args.n) return tool_usage(t, "argument '%s' was not expected", t->args.at[0]);
     int status = tool_context(t, 0), level = rt_host_level();
@@ -84,6 +151,7 @@ int cmd_info(tool *t) {
     limits all[MAX_COUNTS];
     const int n_limits = limits_of_all(t, n_threads, all);
     const limits l = all[n_limits - 1];
+    const cuda_devices cuda = find_cuda(t);
     const char *level_name = level < 0 ? "none" : ir_levels[level].name, *why = why_level(t, level);
     const char *dir = fusor_cache_directory(t->ctx);
     char target[IR_TARGET_MAX];
@@ -103,7 +171,7 @@ int cmd_info(tool *t) {
                 json_pack("{s:s, s:b}", "value", fu_env_string((fu_env)i), "set", fu_env_is_set((fu_env)i)));
         (void)json_object_update_new(
             d, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:{s:I, s:I, s:I, s:i}, s:i, s:i, s:f, s:f, s:s, "
-                         "s:s, s:o?, s:s, s:o, s:o, s:[s]}",
+                         "s:s, s:o?, s:s, s:o, s:o, s:o, s:o}",
                          "version", fusor_version_string(), "build_id", rt_build_id(), "llvm", FUSOR_LLVM_VERSION,
                          "cpu", rt_host_brand(), "target", target, "level", level_name, "level_why", why, "features",
                          list, "caches", "l1d_bytes", (json_int_t)c->l1d_bytes, "l2_bytes", (json_int_t)c->l2_bytes,
@@ -111,7 +179,7 @@ int cmd_info(tool *t) {
                          rt_affinity_count(), "peak_gflops", l.flops / 1e9, "bandwidth_gbs", l.bytes / 1e9, "cache_dir",
                          dir, "module", rt_module_path(), "module_problem", problem ? json_string(problem) : NULL,
                          "module_llvm", module ? module->llvm_version : "", "environment", env, "limits",
-                         limits_json(all, n_limits), "devices", "cpu"));
+                         limits_json(all, n_limits), "devices", device_names(t, &cuda), "cuda", cuda_json(t, &cuda)));
         return report_print(t, d);
     }
     printf("fusor %s, build %s\n", fusor_version_string(), rt_build_id());
@@ -123,7 +191,10 @@ int cmd_info(tool *t) {
            c->l3_sharers == 1 ? "" : "s");
     printf("threads: %d (CPUs that this process may use: %d)\n", n_threads, rt_affinity_count());
     print_limits(t, all, n_limits);
-    printf("devices: cpu, reference\n");
+    printf("devices: cpu, reference");
+    for (int i = 0; i < cuda.n; i++) printf(", cuda:%d", cuda.at[i].ordinal);
+    printf("\n");
+    print_cuda(t, &cuda);
     if (module) printf("code generation: %s (LLVM %s)\n", rt_module_path(), module->llvm_version);
     else printf("code generation: none; the reference evaluator serves what is not cached (%s)\n", problem);
     printf("cache: %s\n", dir[0] ? dir : "memory only");

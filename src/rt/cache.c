@@ -31,6 +31,7 @@ rt_kernel *rt_kernel_keep(rt_kernel *k) {
 void rt_kernel_release(rt_kernel *k) {
     if (!k || atomic_fetch_sub_explicit(&k->refs, 1, memory_order_acq_rel) != 1) return;
     rt_code_release(k->code);
+    rt_cubins_release(k->cubins);
     fu_free(k);
 }
 
@@ -48,6 +49,7 @@ static fusor_status take_blob(rt_kernel *k, fu_error *e, const cache_wish *w, co
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel %s: %s", w->symbol, cache_text_problem(blob, bytes));
         k->ptx = memcpy((char *)(k + 1) + w->bytes + 1, blob, bytes);
         k->ptx_bytes = bytes - 1;
+        k->cubins = rt_cubins_keep(w->cubins);
         return FUSOR_OK;
     }
     FU_TRY(rt_code_load(e, blob, bytes, entry, w->symbol, debug, &k->code));
@@ -503,6 +505,7 @@ fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description
                     .bytes = bytes,
                     .target = target,
                     .key = key,
+                    .cubins = c->cubins,
                     .wants_lines = !ir_level_is_gpu(target.level) && rt_debugger_wants_lines()};
     int64_t start = fu_now_ns();
     const char *missing;
@@ -698,6 +701,7 @@ fusor_status rt_cache_open(fu_error *e, const rt_cache_options *o, rt_cache **ou
         if (rt_cache_find_dir(o->dir, o->ignore_environment, path, sizeof path)) {
             const char *problem = rt_dir_open(path, c->mode != RT_CACHE_RO, &c->dir, why, sizeof why);
             c->has_dir = !problem;
+            if (!problem) c->cubins = rt_cubins_new(&c->dir, c->mode != RT_CACHE_REFRESH, c->mode != RT_CACHE_RO);
             if (problem && !(c->mode == RT_CACHE_RO && access(path, F_OK)))
                 fu_log_warn(&c->log, "cache directory %s: %s; kernels stay in memory", path, problem);
         }
@@ -727,6 +731,7 @@ void rt_cache_close(rt_cache *c) {
         fu_free(c->tiers[t].path);
     }
     rt_dir_close(&c->dir);
+    rt_cubins_release(c->cubins);
     pthread_cond_destroy(&c->landed);
     pthread_mutex_destroy(&c->lock);
     fu_free(c);

@@ -26,6 +26,7 @@ typedef struct rt_kernel {
     rt_code *code;
     const char *ptx;  /* of a GPU's, NUL-terminated; NULL: of a CPU */
     size_t ptx_bytes; /* without the NUL */
+    struct rt_cubins *cubins; /* of a GPU's: where what a driver makes of it is kept (cubin.h); NULL: nowhere */
     uint8_t key[IR_KEY_BYTES];
     char symbol[IR_SYMBOL_MAX];
     char *description; /* NUL-terminated */
@@ -146,6 +147,17 @@ typedef struct rt_cache_entry {
  * directory). */
 fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *user, const rt_cache_entry *entry),
                            void *user);
+/* Machine code that a driver made of a GPU's kernel, in a file beside it (cubin.h). */
+typedef struct rt_cache_cubin {
+    const char *file, *problem; /* problem: NULL: intact; else the fields below are not set */
+    char key[2 * IR_KEY_BYTES + 1];
+    uint64_t file_bytes, cubin_bytes;
+    int cc, driver_version;
+    const char *driver;
+} rt_cache_cubin;
+/* As rt_cache_list. */
+fusor_status rt_cache_list_cubins(fu_error *e, const char *dir, bool (*visit)(void *user, const rt_cache_cubin *cubin),
+                                  void *user);
 /* Deletes entries: those not used for max_age_s (0 = any age), then the least recently used until max_bytes is kept
  * (UINT64_MAX = no limit, 0 = everything goes), temporary and lock files and what was set aside too. *n_out and *bytes_out (may be
  * NULL): what went, or would go. */

@@ -175,7 +175,7 @@ fusor_status rt_cache_export(fu_error *e, const char *dir, const char *bundle, i
     FU_TRY(open_dir(e, dir, false, &d));
     char **names = NULL;
     size_t n = 0;
-    int failed = rt_dir_names(&d, &names, &n);
+    int failed = rt_dir_names(&d, false, &names, &n);
     fusor_status s = failed ? FU_FAIL(e, failed == ENOMEM ? FUSOR_ERROR_MEMORY : FUSOR_ERROR_IO,
                                       "cache directory %s: %s", dir, strerror(failed))
                             : export_names(e, &d, names, n, bundle, n_out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* cache_dir.c: files of the cache directory: who may own them, whole reads, atomic writes, locks, eviction. All go
  * through the directory's descriptor, so that renaming or replacing the directory leads nowhere else. */
-#include "rt/cache_entry.h"
+#include "rt/cubin.h"
 #include "base/env.h"
 #include "base/file.h"
 #include <dirent.h>
@@ -177,7 +177,8 @@ static DIR *open_listing(const rt_dir *d) {
 }
 
 typedef struct found {
-    char name[2 * IR_KEY_BYTES + 1 + RT_ENTRY_SUFFIX_BYTES];
+    char name[RT_CUBIN_NAME_MAX];
+    bool is_cubin, is_gone;
     int64_t mtime_s;
     long mtime_ns;
     uint64_t bytes;
@@ -190,7 +191,7 @@ static int older_first(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-/* All entries with their times, by fu_malloc; temporary files older than an hour (or all) go on the way. */
+/* All entries and what drivers made of them, with their times, by fu_malloc; temporary files older than an hour (or all) go on the way. */
 static int survey(const rt_dir *d, found **list_out, size_t *n_out, bool clean, bool all_temporary) {
     DIR *listing = open_listing(d);
     if (!listing) return errno;
@@ -200,7 +201,7 @@ static int survey(const rt_dir *d, found **list_out, size_t *n_out, bool clean, 
     time_t now = time(NULL);
     for (struct dirent *item; !e && (item = readdir(listing));) {
         struct stat st;
-        bool is_entry = is_entry_name(item->d_name);
+        bool is_cubin = rt_cubin_is_name(item->d_name), is_entry = is_cubin || is_entry_name(item->d_name);
         if (!is_entry && !is_temporary(item->d_name)) continue;
         if (fstatat(d->fd, item->d_name, &st, AT_SYMLINK_NOFOLLOW)) continue;
         if (!is_entry) {
@@ -218,6 +219,8 @@ static int survey(const rt_dir *d, found **list_out, size_t *n_out, bool clean, 
             cap = more;
         }
         strcpy(list[n].name, item->d_name);
+        list[n].is_cubin = is_cubin;
+        list[n].is_gone = false;
         list[n].mtime_s = st.st_mtim.tv_sec;
         list[n].mtime_ns = st.st_mtim.tv_nsec;
         list[n++].bytes = (uint64_t)st.st_size;
@@ -229,6 +232,14 @@ static int survey(const rt_dir *d, found **list_out, size_t *n_out, bool clean, 
     return 0;
 }
 
+static bool remove_found(const rt_dir *d, found *f, bool is_dry_run, uint64_t *total, int64_t *gone_bytes) {
+    if (!is_dry_run && unlinkat(d->fd, f->name, 0) && errno != ENOENT) return false;
+    f->is_gone = true;
+    *total -= f->bytes;
+    *gone_bytes += (int64_t)f->bytes;
+    return true;
+}
+
 uint64_t rt_dir_evict(const rt_dir *d, uint64_t max_bytes, uint64_t target_bytes, int64_t max_age_s, bool is_dry_run,
                       bool all_temporary, int64_t *n_out, int64_t *bytes_out) {
     found *list;
@@ -236,17 +247,20 @@ uint64_t rt_dir_evict(const rt_dir *d, uint64_t max_bytes, uint64_t target_bytes
     uint64_t total = 0;
     int64_t gone = 0, gone_bytes = 0;
     if (survey(d, &list, &n, !is_dry_run, all_temporary) == 0) {
-        for (size_t i = 0; i < n; i++) total += list[i].bytes;
+        size_t n_cubins = 0;
+        for (size_t i = 0; i < n; i++) total += list[i].bytes, n_cubins += list[i].is_cubin;
         if (n) qsort(list, n, sizeof *list, older_first);
         int64_t now = time(NULL);
         bool is_over = total > max_bytes;
         for (size_t i = 0; i < n; i++) {
             bool is_old = max_age_s > 0 && now - list[i].mtime_s > max_age_s;
-            if (!is_old && !(is_over && total > target_bytes)) continue;
-            if (!is_dry_run && unlinkat(d->fd, list[i].name, 0) && errno != ENOENT) continue;
-            total -= list[i].bytes;
+            if (list[i].is_gone || (!is_old && !(is_over && total > target_bytes))) continue;
+            if (!remove_found(d, &list[i], is_dry_run, &total, &gone_bytes)) continue;
+            if (list[i].is_cubin) continue;
             gone++;
-            gone_bytes += (int64_t)list[i].bytes;
+            for (size_t k = 0; k < n && n_cubins; k++) /* what drivers made of it goes with it */
+                if (list[k].is_cubin && !list[k].is_gone && memcmp(list[k].name, list[i].name, 2 * IR_KEY_BYTES) == 0)
+                    remove_found(d, &list[k], is_dry_run, &total, &gone_bytes);
         }
         fu_free(list);
     }
@@ -273,7 +287,7 @@ void rt_dir_quarantined(const rt_dir *d, bool is_removed, int64_t *n_out, int64_
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-int rt_dir_names(const rt_dir *d, char ***names_out, size_t *n_out) {
+int rt_dir_names(const rt_dir *d, bool of_cubins, char ***names_out, size_t *n_out) {
     found *list;
     size_t n;
     int e = survey(d, &list, &n, false, false);
@@ -281,12 +295,14 @@ int rt_dir_names(const rt_dir *d, char ***names_out, size_t *n_out) {
     char **names = fu_malloc((n + 1) * sizeof *names + n * sizeof list->name);
     if (!names) return fu_free(list), ENOMEM;
     char *text = (char *)(names + n + 1);
-    for (size_t i = 0; i < n; i++, text += sizeof list->name) names[i] = strcpy(text, list[i].name);
-    names[n] = NULL;
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++, text += sizeof list->name)
+        if (list[i].is_cubin == of_cubins) names[kept++] = strcpy(text, list[i].name);
+    names[kept] = NULL;
     fu_free(list);
-    qsort(names, n, sizeof *names, by_name);
+    qsort(names, kept, sizeof *names, by_name);
     *names_out = names;
-    *n_out = n;
+    *n_out = kept;
     return 0;
 }
 

@@ -4,6 +4,7 @@
 /* What the files of the cache object share: the object itself, and a request on its way through the tiers. */
 #include "rt/cache_entry.h"
 #include "rt/cache_stats.h"
+#include "rt/cubin.h"
 #include "rt/fork.h"
 #include <pthread.h>
 
@@ -46,6 +47,7 @@ struct rt_cache {
     fu_log log;
     bool has_dir;
     rt_dir dir;
+    rt_cubins *cubins; /* NULL: no directory */
     cache_tier tiers[RT_CACHE_MAX_TIERS];
     atomic_int n_tiers;
     /* The directory's state; under the lock. */
@@ -60,6 +62,7 @@ typedef struct cache_wish {
     size_t bytes;
     ir_target target;
     const uint8_t *key;
+    rt_cubins *cubins; /* the cache's */
     rt_miss_reason reason; /* of a miss, as far as the tiers have told */
     bool wants_lines;      /* a debugger or profiler listens: an entry without a line table is a miss */
     char file[2 * IR_KEY_BYTES + 1 + RT_ENTRY_SUFFIX_BYTES + 5];

@@ -2,6 +2,7 @@
 /* cache_list.c: looks at a cache directory and tidies it, without a cache object: what `fusor cache` does. */
 #include "rt/cache_stats.h"
 #include "rt/compiler.h"
+#include "rt/cubin.h"
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -51,7 +52,7 @@ fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *use
     FU_TRY(open_dir(e, dir, &d));
     char **names;
     size_t n;
-    int failed = rt_dir_names(&d, &names, &n);
+    int failed = rt_dir_names(&d, false, &names, &n);
     if (failed) {
         rt_dir_close(&d);
         return FU_FAIL(e, failed == ENOMEM ? FUSOR_ERROR_MEMORY : FUSOR_ERROR_IO, "cache directory %s: %s", dir,
@@ -76,6 +77,48 @@ fusor_status rt_cache_list(fu_error *e, const char *dir, bool (*visit)(void *use
         fu_free(data);
     }
     rt_stats_free(&stats);
+    fu_free(names);
+    rt_dir_close(&d);
+    return FUSOR_OK;
+}
+
+fusor_status rt_cache_list_cubins(fu_error *e, const char *dir, bool (*visit)(void *user, const rt_cache_cubin *cubin),
+                                  void *user) {
+    rt_dir d;
+    FU_TRY(open_dir(e, dir, &d));
+    char **names;
+    size_t n;
+    int failed = rt_dir_names(&d, true, &names, &n);
+    if (failed) {
+        rt_dir_close(&d);
+        return FU_FAIL(e, failed == ENOMEM ? FUSOR_ERROR_MEMORY : FUSOR_ERROR_IO, "cache directory %s: %s", dir,
+                       strerror(failed));
+    }
+    bool go_on = true;
+    for (size_t i = 0; i < n && go_on; i++) {
+        void *data = NULL;
+        size_t bytes = 0;
+        rt_cache_cubin shown = {.file = names[i], .driver = ""};
+        int problem = rt_dir_read(&d, names[i], RT_ENTRY_MAX_BYTES, &data, &bytes, NULL);
+        if (problem == ENOENT) continue; /* evicted meanwhile */
+        shown.file_bytes = bytes;
+        snprintf(shown.key, sizeof shown.key, "%.*s", 2 * IR_KEY_BYTES, names[i]);
+        shown.problem = problem == EPERM ? "not a plain file that only its owner may write"
+                        : problem        ? strerror(problem)
+                                         : rt_cubin_problem(data, bytes);
+        if (!shown.problem) {
+            const rt_cubin_header *h = data;
+            char key[2 * IR_KEY_BYTES + 1];
+            shown.cc = h->cc;
+            shown.driver_version = h->driver_version;
+            shown.driver = h->driver;
+            shown.cubin_bytes = h->cubin_bytes;
+            rt_key_text(h->key, key);
+            if (strcmp(key, shown.key) != 0) shown.problem = "the key inside is not that of its name";
+        }
+        go_on = visit(user, &shown);
+        fu_free(data);
+    }
     fu_free(names);
     rt_dir_close(&d);
     return FUSOR_OK;

@@ -70,7 +70,7 @@ static void compare_entry(nearest *n, const void *data, size_t bytes) {
 static void compare_dir(nearest *n, const rt_dir *d) {
     char **names;
     size_t count;
-    if (rt_dir_names(d, &names, &count)) return;
+    if (rt_dir_names(d, false, &names, &count)) return;
     for (size_t i = 0; i < count && n->examined < NEAREST_LIMIT; i++) {
         void *data;
         size_t bytes;

@@ -77,8 +77,9 @@ static bool find_functions(void *library, const char *path) {
     if (!missing) return true;
     char more[32] = "";
     if (n_missing > 1) snprintf(more, sizeof more, " and %d more", n_missing - 1);
-    snprintf(reason, sizeof reason, "the CUDA driver %.400s has no function %s%s; one for CUDA 11.0 or newer is expected",
-             path, missing, more);
+    snprintf(reason, sizeof reason,
+             "the CUDA driver %.400s has no function %s%s; one for CUDA 11.0 or newer is expected", path, missing,
+             more);
     return false;
 }
 
@@ -110,8 +111,9 @@ static void load(void) {
 fusor_status rt_cuda_get(fu_error *e, const rt_cuda_api **out) {
     static rt_fork_hook hook = {.child = in_child};
     if (rt_cuda_is_forked())
-        return FU_FAIL(e, FUSOR_ERROR_DEVICE, "the CUDA driver does not survive a fork: it was used before the fork of "
-                                              "this process; use it in one of them alone, or fork and exec");
+        return FU_FAIL(e, FUSOR_ERROR_DEVICE,
+                       "the CUDA driver does not survive a fork: it was used before the fork of "
+                       "this process; use it in one of them alone, or fork and exec");
     const rt_cuda_api *cu = atomic_load_explicit(&found, memory_order_acquire);
     if (!cu) {
         pthread_mutex_lock(&lock);

@@ -73,7 +73,8 @@ void device_leave(rt_device *d) {
 /* ---- what a device is ---- */
 /* sm_90a is PTX 8.0, which drivers know from 12.0 on. */
 static ir_target best_target(int cc, int driver_version) {
-    return (ir_target){cc < 80                             ? IR_LEVEL_SM70
+    return (ir_target){cc < LEAST_CC                         ? IR_LEVEL_END
+                       : cc < 80                             ? IR_LEVEL_SM70
                        : cc == 90 && driver_version >= 12000 ? IR_LEVEL_SM90A
                                                              : IR_LEVEL_SM80,
                        0};
@@ -168,6 +169,7 @@ static fusor_status open_device(fu_error *e, int ordinal, rt_device **out) {
     d->info = info;
     d->cu = cu;
     d->handle = handle;
+    rt_cubin_describe_driver(info.cc, info.driver_version, &d->driver);
     if (code == CU_OK) code = cu->cuDevicePrimaryCtxRetain(&d->context, handle);
     if (code != CU_OK) {
         fusor_status s = device_fail(d, e, code, "making its context");

@@ -20,7 +20,7 @@ typedef struct rt_device_info {
     int ordinal; /* 0-based, of the driver: CUDA_VISIBLE_DEVICES counts */
     char name[128], uuid[48];
     int cc;           /* compute capability: 90 for 9.0 */
-    ir_target target; /* that code is generated for: the best of ir/gpu.def that the device takes */
+    ir_target target; /* that code is generated for: the best of ir/gpu.def that the device takes; IR_LEVEL_END: none */
     int multiprocessors, clock_khz, memory_clock_khz, memory_bus_bits, driver_version; /* 13000 for 13.0 */
     int shared_bytes; /* of a block, at most (opted in) */
     int64_t memory_bytes, l2_bytes;

@@ -3,6 +3,7 @@
 #define RT_DEVICE_INTERNAL_H
 /* What the files of devices share. Locks, in this order: a queue's, a device's pool_lock or kernel_lock; two queues' by
  * address. The driver is called under a queue's lock, and for memory under the pool's. */
+#include "rt/cubin.h"
 #include "rt/cuda_api.h"
 #include "rt/device.h"
 #include <pthread.h>
@@ -16,7 +17,8 @@ struct rt_device {
     const rt_cuda_api *cu;
     cu_device handle;
     cu_context context; /* the primary one, retained */
-    atomic_int dead;    /* cu_result that killed the context */
+    rt_cubin_driver driver;
+    atomic_int dead; /* cu_result that killed the context */
     /* device_pool.c; under pool_lock */
     pthread_mutex_t pool_lock;
     block **blocks; /* all, by address */
@@ -39,7 +41,8 @@ fusor_status device_enter(rt_device *d, fu_error *e);
 bool device_enter_quietly(rt_device *d);
 void device_leave(rt_device *d);
 /* Records what a driver's function returned; what: "copying 12 bytes to the device". MEMORY for out of memory, else DEVICE. */
-fusor_status device_fail(rt_device *d, fu_error *e, cu_result code, const char *what, ...) __attribute__((format(printf, 4, 5)));
+fusor_status device_fail(rt_device *d, fu_error *e, cu_result code, const char *what, ...)
+    __attribute__((format(printf, 4, 5)));
 /* Notes a code that is not reported: one that killed the context is reported by the next call. */
 void device_note(rt_device *d, cu_result code);
 

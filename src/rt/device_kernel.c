@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* device_kernel.c: a cache's kernel as a function on a device. Each kernel is loaded once on a device; modules that nobody
  * uses any more stay for a while, since the next executable often has the same kernels. Threads that want the same
- * one at once wait for the first. */
+ * one at once wait for the first. Machine code that the driver made of PTX is kept in files (cubin.h). */
 #include "rt/device_internal.h"
 #include "base/arena.h"
 #include "base/log.h"
@@ -27,7 +27,8 @@ static fusor_status refuse(rt_device *d, fu_error *e, const rt_kernel *k, cu_res
     int n_version = version_length(k->ptx, ".version", &version), n_target = version_length(k->ptx, ".target", &target);
     char help[256] = "";
     if (code == CU_UNSUPPORTED_PTX_VERSION)
-        snprintf(help, sizeof help, "its PTX is of version %.*s, newer than this driver (CUDA %d.%d) knows; a newer driver is needed",
+        snprintf(help, sizeof help,
+                 "its PTX is of version %.*s, newer than this driver (CUDA %d.%d) knows; a newer driver is needed",
                  n_version, version, i->driver_version / 1000, i->driver_version % 1000 / 10);
     else if (code == CU_JIT_COMPILER_NOT_FOUND)
         snprintf(help, sizeof help, "the driver's compiler of PTX is not installed (libnvidia-ptxjitcompiler.so.1)");
@@ -49,6 +50,45 @@ static cu_result load_image(rt_device *d, const void *image, char *log, cu_modul
     return d->cu->cuModuleLoadDataEx(out, image, 2, option, value);
 }
 
+/* Machine code of the kernel by the driver's linker, by fu_malloc; NULL: the driver makes none, and loading the text says why. */
+static void *link_ptx(rt_device *d, const rt_kernel *k, char *log, size_t *bytes_out) {
+    const rt_cuda_api *cu = d->cu;
+    if (!cu->cuLinkCreate_v2 || !cu->cuLinkAddData_v2 || !cu->cuLinkComplete || !cu->cuLinkDestroy) return NULL;
+    int option[] = {CU_JIT_ERROR_LOG, CU_JIT_ERROR_LOG_BYTES};
+    void *value[] = {log, (void *)(uintptr_t)LOG_ROOM}, *made = NULL, *copy = NULL;
+    cu_link link;
+    size_t bytes = 0;
+    if (cu->cuLinkCreate_v2(2, option, value, &link) != CU_OK) return NULL;
+    void *text = (void *)(uintptr_t)k->ptx; /* read only */
+    cu_result code = cu->cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, text, k->ptx_bytes + 1, k->symbol, 0, NULL, NULL);
+    if (code == CU_OK) code = cu->cuLinkComplete(link, &made, &bytes);
+    if (code == CU_OK && bytes) copy = fu_malloc(bytes); /* what was made is the link's */
+    if (copy) memcpy(copy, made, bytes);
+    cu->cuLinkDestroy(link);
+    *bytes_out = bytes;
+    return copy;
+}
+
+/* The cubin that is kept, else one that is kept from now on, else the text itself. */
+static cu_result load_module(device_kernel *m, char *log) {
+    rt_device *d = m->device;
+    const rt_kernel *k = m->kernel;
+    size_t bytes;
+    void *cubin = rt_cubin_read(k->cubins, k->key, k->ptx, k->ptx_bytes, &d->driver, &bytes);
+    cu_result code = CU_INVALID_IMAGE;
+    if (cubin) {
+        code = load_image(d, cubin, log, &m->module);
+        m->shown.is_from_cubin = code == CU_OK;
+        if (code != CU_OK) rt_cubin_drop(k->cubins, k->key, &d->driver);
+    } else if (rt_cubins_may_write(k->cubins)) {
+        cubin = link_ptx(d, k, log, &bytes);
+        if (cubin) code = load_image(d, cubin, log, &m->module);
+        if (code == CU_OK) rt_cubin_write(k->cubins, k->key, k->ptx, k->ptx_bytes, &d->driver, cubin, bytes);
+    }
+    fu_free(cubin);
+    return code == CU_OK ? CU_OK : load_image(d, k->ptx, log, &m->module);
+}
+
 static int function_attribute(const device_kernel *m, int which) {
     int value = 0;
     return m->device->cu->cuFuncGetAttribute(&value, which, m->function) == CU_OK ? value : 0;
@@ -58,7 +98,7 @@ static fusor_status load(device_kernel *m, fu_error *e, char *log) {
     rt_device *d = m->device;
     rt_kernel *k = m->kernel;
     int64_t start = fu_now_ns();
-    cu_result code = load_image(d, k->ptx, log, &m->module);
+    cu_result code = load_module(m, log);
     if (code != CU_OK) return refuse(d, e, k, code, log);
     code = d->cu->cuModuleGetFunction(&m->function, m->module, k->symbol);
     if (code != CU_OK) {
@@ -76,8 +116,8 @@ static fusor_status load(device_kernel *m, fu_error *e, char *log) {
 static fusor_status load_on_device(device_kernel *m, fu_error *e) {
     FU_TRY(device_enter(m->device, e));
     char *log = fu_malloc(LOG_ROOM);
-    fusor_status s = log ? load(m, e, log)
-                         : FU_FAIL(e, FUSOR_ERROR_MEMORY, "kernel %s: no memory to load it", m->kernel->symbol);
+    fusor_status s =
+        log ? load(m, e, log) : FU_FAIL(e, FUSOR_ERROR_MEMORY, "kernel %s: no memory to load it", m->kernel->symbol);
     fu_free(log);
     device_leave(m->device);
     return s;
@@ -90,8 +130,8 @@ fusor_status device_kernel_allow_shared(device_kernel *k, fu_error *e, uint32_t 
     int most = d->info.shared_bytes - k->shown.shared_bytes;
     if ((int64_t)bytes > most)
         return FU_FAIL(e, FUSOR_ERROR_DEVICE,
-                       "cuda:%d (%s): kernel %s wants %u bytes of dynamic shared memory; a block has %d", d->info.ordinal,
-                       d->info.name, k->kernel->symbol, bytes, most);
+                       "cuda:%d (%s): kernel %s wants %u bytes of dynamic shared memory; a block has %d",
+                       d->info.ordinal, d->info.name, k->kernel->symbol, bytes, most);
     cu_result code = d->cu->cuFuncSetAttribute(k->function, CU_FUNC_MAX_DYNAMIC_SHARED, most);
     if (code != CU_OK) return device_fail(d, e, code, "allowing %s %d bytes of shared memory", k->kernel->symbol, most);
     atomic_store_explicit(&k->allowed_shared_bytes, most, memory_order_relaxed);
@@ -150,7 +190,8 @@ static device_kernel *find_or_begin(rt_device *d, rt_kernel *k, device_kernel **
 fusor_status rt_device_kernel_get(rt_device *d, fu_error *e, rt_kernel *k, rt_device_kernel **out) {
     FU_TRY(device_check(d, e));
     if (!k->ptx)
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "kernel %s is for a CPU; cuda:%d takes PTX", k->symbol, d->info.ordinal);
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "kernel %s is for a CPU; cuda:%d takes PTX", k->symbol,
+                       d->info.ordinal);
     device_kernel *mine;
     pthread_mutex_lock(&d->kernel_lock);
     device_kernel *m = find_or_begin(d, k, &mine);

@@ -32,6 +32,7 @@ rt_sources += %D%/exec_again.c
 rt_sources += %D%/exec_scan.c
 rt_sources += %D%/exec_buffer.c
 rt_sources += %D%/exec_check.c
+rt_sources += %D%/cubin.c
 rt_sources += %D%/cuda_api.c
 rt_sources += %D%/device.c
 rt_sources += %D%/device_pool.c

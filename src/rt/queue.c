@@ -63,8 +63,7 @@ fusor_status lane_wait(rt_queue *q, fu_error *e, lane_kind to, lane_kind from, u
     int i = find_mark(f, at);
     cu_result code = i < 0 ? record(q, from, &i) : CU_OK;
     if (code == CU_OK) code = q->device->cu->cuStreamWaitEvent(t->stream, f->mark[i].event, 0);
-    if (code != CU_OK)
-        return device_fail(q->device, e, code, "letting %s wait for %s", lane_text[to], lane_text[from]);
+    if (code != CU_OK) return device_fail(q->device, e, code, "letting %s wait for %s", lane_text[to], lane_text[from]);
     t->waited[from] = f->mark[i].at;
     return FUSOR_OK;
 }
