@@ -45,6 +45,14 @@ $(fake_library): %D%/cuda/libcuda_fake.la
 CLEANFILES += $(fake_library)
 unit_tests += %D%/cuda/fake_test
 %C%_cuda_fake_test_LDADD = $(base_test_libs) -ldl
+# programs on a device, over it
+fake_flags = -DFAKE_CUDA='"$(abs_top_builddir)/tests/cuda/libcuda_fake.so"'
+unit_tests += %D%/cuda/device_exec_test
+%C%_cuda_device_exec_test_CPPFLAGS = $(AM_CPPFLAGS) $(fake_flags)
+%C%_cuda_device_exec_test_LDADD = libfu-ref.la $(rt_test_libs) -lm -ldl
+unit_tests += %D%/cuda/device_ops_test
+%C%_cuda_device_ops_test_CPPFLAGS = $(AM_CPPFLAGS) $(fake_flags)
+%C%_cuda_device_ops_test_LDADD = libfu-ref.la $(rt_test_libs) -lm
 script_tests += %D%/cuda/ptxas.sh
 unit_tests += %D%/unit/gpu_cache_test
 %C%_unit_gpu_cache_test_LDADD = $(rt_test_libs)
@@ -155,6 +163,7 @@ script_tests += %D%/cli/start.sh
 script_tests += %D%/cli/readonly.sh
 # Not one of fuzz_programs: it has its own driver, with libFuzzer too.
 jit_diff_programs += %D%/fuzz/graph_fuzz
+%C%_fuzz_graph_fuzz_CPPFLAGS = $(AM_CPPFLAGS) $(fake_flags)
 %C%_fuzz_graph_fuzz_LDADD = $(fu_libs) $(fu_system_libs)
 script_tests += %D%/fuzz/graphs.sh
 unit_tests += %D%/unit/einsum_test

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* exec.c: executables: life, bound parameters, calls. */
+#include "rt/exec_device.h"
 #include "rt/exec_internal.h"
 #include "rt/buffer.h"
 
 /* ---- the shared part ---- */
 static void core_release(core *c) {
     if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1) return;
+    exec_device_stop(c);
     for (int i = 0; i < c->n_steps && c->info; i++) rt_kernel_release((rt_kernel *)c->info[i].kernel);
     fu_arena_free(&c->arena);
     fu_free(c->info);
@@ -19,6 +21,7 @@ static void bound_release(bound_param *b) {
     if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1) return;
     for (int i = 0; i < b->n_steps && b->packed; i++) exec_packed_free(&b->options, atomic_load(&b->packed[i]));
     rt_memory_put(&b->options, b->value.data, b->bytes);
+    if (b->device_at) rt_queue_put(b->options.queue, b->device_at);
     fu_free(b->packed);
     fu_free(b);
 }
@@ -79,6 +82,7 @@ fusor_status rt_exec_new(fu_error *e, fu_arena *arena, ir_plan *plan, rt_cache *
     if (!c) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for an executable");
     atomic_init(&c->refs, 1);
     c->plan = plan;
+    c->cache = cache;
     c->options = *options;
     if (c->options.n_threads < 1) c->options.n_threads = 1;
     c->n_params = (int)plan->graph->params.n;
@@ -95,6 +99,7 @@ fusor_status rt_exec_new(fu_error *e, fu_arena *arena, ir_plan *plan, rt_cache *
     if (!c->info || !c->normalizes || !c->alias_of || !c->profile_entry)
         status = FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for an executable");
     if (status == FUSOR_OK) status = find_kernels(c, e, cache);
+    if (status == FUSOR_OK && c->options.queue && !c->options.is_layout_only) status = exec_device_start(c, e);
     if (status != FUSOR_OK) {
         core_release(c); /* its arena is empty still: the caller's stays whole */
         return status;
@@ -138,6 +143,8 @@ static fusor_status bind_one(rt_exec *x, fu_error *e, int param, const fusor_buf
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "bind: parameter %%%s is overwritten by result %%%s", p->name,
                        c->plan->graph->results.at[c->alias_of[param]].name);
     FU_TRY(exec_check_input(c, e, param, value, true, &checked));
+    if (!exec_measure(&checked))
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "bind: %%%s: its strides leave the address space", p->name);
     int64_t bytes = ir_dtypes[want->dtype].bytes;
     for (int d = 0; d < value->rank; d++) {
         int64_t known;
@@ -157,15 +164,22 @@ static fusor_status bind_one(rt_exec *x, fu_error *e, int param, const fusor_buf
     b->bytes = is_empty ? 1 : (size_t)bytes;
     b->n_steps = c->n_steps;
     b->value = *value;
-    b->value.flags = 0;
+    b->value.flags = b->value.device = 0;
     b->value.data = rt_memory_get(&b->options, b->bytes);
     b->packed = fu_calloc((size_t)c->n_steps + 1, sizeof *b->packed);
     if (!b->value.data || !b->packed) {
         bound_release(b);
         return FU_FAIL(e, FUSOR_ERROR_MEMORY, "bind: no memory for %%%s, %lld bytes", p->name, (long long)bytes);
     }
-    if (!is_empty) exec_gather(b->value.data, value, ir_dtypes[want->dtype].bytes);
+    fusor_status status = FUSOR_OK;
+    if (!is_empty && value->device) status = exec_device_bring(c, e, &checked.user, b->value.data);
+    else if (!is_empty) exec_gather(b->value.data, value, ir_dtypes[want->dtype].bytes);
     if (want->dtype == FUSOR_BOOL && !is_empty) exec_normalize_bool(b->value.data, bytes);
+    if (status == FUSOR_OK && c->device) status = exec_device_bind(c, e, param, b);
+    if (status != FUSOR_OK) {
+        bound_release(b);
+        return status;
+    }
     x->bound[param] = b;
     return FUSOR_OK;
 }
@@ -314,9 +328,7 @@ static void note_call(frame *f, int n_in, const fusor_buffer *in, int n_out, con
 static fusor_status run(frame *f, fu_error *e) {
     const core *c = f->x->core;
     int64_t start = c->logs_run ? fu_now_ns() : 0;
-    exec_copy_in(f);
-    FU_TRY(exec_run(f, e));
-    exec_copy_out(f);
+    FU_TRY(exec_complete(f, e));
     if (c->logs_run)
         fu_log_event(c->options.log, "run", "%s,%lld,%d", c->plan->graph->name, (long long)(fu_now_ns() - start),
                      c->n_steps);

@@ -7,7 +7,7 @@
  * (evaluated sizes and strides, tune fields, launches, the temp and scratch memory) is a frame; up to 16 spare frames wait in
  * atomic slots of the rt_exec, so a call with the same shapes as the frame's last one evaluates no size
  * expression and allocates nothing: and a call with the very buffers of the last one (exec_again.c)
- * checks only that they are: a one-element chain costs under 50 ns. */
+ * checks only that they are: a one-element chain costs under 50 ns. With a queue in the options, calls are put on that device. */
 #include "ir/plan.h"
 #include "rt/cache.h"
 #include "rt/profile.h"
@@ -32,6 +32,7 @@ typedef struct rt_exec_options {
     void (*deallocate)(void *user, void *p, size_t bytes);
     void *memory_user;
     rt_reference_fn reference;
+    struct rt_queue *queue; /* borrowed; NULL: the CPU. Else the plan's GPU kernels are put on it: exec_device.h */
     bool is_layout_only; /* no kernel is found or made: sizes and memory of calls only (exec_peak) */
     /* Runs a kernel step instead of code of the cache: all phases, on the device that has it. */
     fusor_status (*launch)(void *user, fu_error *e, const ir_kernel *k, const ir_kernel_args *args);
@@ -97,6 +98,6 @@ fusor_status rt_scan_new(rt_exec *x, fu_error *e, int64_t n_steps, int n_carries
                          const fusor_buffer *in, int n_out, fusor_buffer *out, rt_scan **scan_out);
 fusor_status rt_scan_run(rt_scan *c, fu_error *e);
 void rt_scan_free(rt_scan *c);
-/* Bytes of temps and scratch that a call with these sizes needs; -1 where a size overflows. */
+/* Bytes of temps and scratch that a call with these sizes needs (on a device: of its memory); -1 where a size overflows. */
 int64_t rt_exec_peak_bytes(const rt_exec *x, const int64_t *symbol_values);
 #endif

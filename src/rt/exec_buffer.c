@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* exec_buffer.c: the caller's buffers: checks, overlaps, strided copies, memory of results. */
+#include "rt/exec_device.h"
 #include "rt/exec_internal.h"
 #include "rt/buffer.h"
 #include <stdlib.h>
@@ -68,14 +69,16 @@ fusor_status exec_check_input(const core *c, fu_error *e, int p, const fusor_buf
                        ir_dtypes[want->dtype].name);
     if (b->rank != want->rank)
         return FU_FAIL(e, FUSOR_ERROR_SHAPE, "input %%%s has rank %d; expected %d", name, (int)b->rank, want->rank);
-    if (b->device != 0)
-        return FU_FAIL(e, FUSOR_ERROR_DEVICE, "input %%%s is on device %d; expected 0, the CPU", name, (int)b->device);
+    if (b->device != 0 && !exec_device_takes(c, b))
+        return FU_FAIL(e, FUSOR_ERROR_DEVICE, "input %%%s is on device %d; expected %s", name, (int)b->device,
+                       exec_device_expected(c));
     for (int d = 0; d < b->rank; d++)
         if (b->shape[d] < 0)
             return FU_FAIL(e, FUSOR_ERROR_SHAPE, "input %%%s: dim %d is %lld; a size must not be negative", name, d,
                            (long long)b->shape[d]);
     size_t bytes = ir_dtypes[want->dtype].bytes;
     out->user = *b;
+    out->is_device = exec_device_is_own(c, b);
     if (!needs_data) return FUSOR_OK;
     /* Without the product of the sizes: it may not fit 64 bits, which binding the sizes reports. */
     bool is_empty = false;
@@ -162,9 +165,9 @@ fusor_status exec_stage_inputs(frame *f, fu_error *e) {
         if (!measure(n, ir_dtypes[n->user.dtype].bytes))
             return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "input %%%s: its strides leave the address space",
                            c->plan->graph->params.at[p].name);
-        n->is_staged = !n->is_dense || c->normalizes[p];
+        n->is_staged = !n->is_device && (!n->is_dense || c->normalizes[p] || n->user.device);
         if (n->is_staged) FU_TRY(make_staging(c, e, n, f->bytes[p]));
-        f->base[p] = n->is_staged ? n->staging : n->user.data;
+        exec_aim_end(f, p, n);
     }
     return FUSOR_OK;
 }
@@ -174,7 +177,8 @@ void exec_copy_in(frame *f) {
     for (int p = 0; p < c->n_params; p++) {
         call_end *n = &f->in[p];
         if (f->x->bound[p] || !n->is_staged) continue;
-        copy_strided(n->staging, &n->user, ir_dtypes[n->user.dtype].bytes, true);
+        if (!n->user.device) /* else it is there: exec_device_run.c fetched it */
+            copy_strided(n->staging, &n->user, ir_dtypes[n->user.dtype].bytes, true);
         if (c->normalizes[p]) exec_normalize_bool(n->staging, f->count[p]);
     }
 }
@@ -182,7 +186,7 @@ void exec_copy_in(frame *f) {
 void exec_copy_out(frame *f) {
     const core *c = f->x->core;
     for (int r = 0; r < c->n_results; r++)
-        if (f->out[r].is_staged)
+        if (f->out[r].is_staged && !f->out[r].user.device)
             copy_strided(f->out[r].staging, &f->out[r].user, ir_dtypes[f->out[r].user.dtype].bytes, false);
 }
 
@@ -291,14 +295,26 @@ static fusor_status check_given(const frame *f, fu_error *e, int r, const fusor_
         if (given->shape[d] != f->dim[b][d])
             return FU_FAIL(e, FUSOR_ERROR_SHAPE, "output %%%s: dim %d is %lld; the result's is %lld", name, d,
                            (long long)given->shape[d], (long long)f->dim[b][d]);
-    if (given->device != 0)
-        return FU_FAIL(e, FUSOR_ERROR_DEVICE, "output %%%s is on device %d; expected 0, the CPU", name,
-                       (int)given->device);
+    if (given->device != 0 && !exec_device_takes(c, given))
+        return FU_FAIL(e, FUSOR_ERROR_DEVICE, "output %%%s is on device %d; expected %s", name, (int)given->device,
+                       exec_device_expected(c));
     if (given->flags & FUSOR_READONLY) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s is read-only", name);
     if (f->count[b] && (uintptr_t)given->data % ir_dtypes[want->dtype].bytes)
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s: data is not aligned to its element size, %d bytes", name,
                        ir_dtypes[want->dtype].bytes);
     return FUSOR_OK;
+}
+
+void *exec_output_get(const core *c, fu_error *e, const fusor_buffer *out, const char *name, int64_t bytes) {
+    if (out->device) return exec_device_output_get(c, e, out, name, bytes);
+    void *p = rt_buffer_get(&c->options, (size_t)bytes);
+    if (!p) (void)FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for result %%%s, %lld bytes", name, (long long)bytes);
+    return p;
+}
+
+void exec_aim_end(frame *f, int b, const call_end *n) {
+    f->base[b] = n->is_staged ? n->staging : n->user.data;
+    if (f->device) exec_device_aim(f, b, n);
 }
 
 /* A result that is written over parameter p: the parameter's own memory. */
@@ -315,7 +331,7 @@ static fusor_status check_alias(const frame *f, fu_error *e, int r, int p, call_
     }
     fusor_buffer given = n->user;
     if (!(given.flags & FUSOR_STRIDED)) fill_strides(&given);
-    bool same = given.data == from->user.data;
+    bool same = given.data == from->user.data && given.device == from->user.device;
     for (int d = 0; d < given.rank; d++)
         same = same && (given.shape[d] <= 1 || given.stride[d] == from->user.stride[d]);
     if (!same)
@@ -357,18 +373,18 @@ static fusor_status prepare_output(frame *f, fu_error *e, int r, const fusor_buf
     if (result->alias >= 0) FU_TRY(check_alias(f, e, r, result->alias, n));
     else if (!given->data) {
         exec_fill_shape(f, r, &n->user);
-        n->user.data = rt_buffer_get(&c->options, (size_t)f->bytes[b]);
-        if (!n->user.data)
-            return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for result %%%s, %lld bytes", result->name,
-                           (long long)f->bytes[b]);
+        n->user.device = c->device ? given->device : 0;
+        n->user.data = exec_output_get(c, e, &n->user, result->name, f->bytes[b]);
+        if (!n->user.data) return e->status;
         n->is_new = true;
     }
+    n->is_device = exec_device_is_own(c, &n->user);
     if (!measure(n, ir_dtypes[n->user.dtype].bytes))
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s: its strides leave the address space", result->name);
-    n->is_staged = !n->is_dense;
+    n->is_staged = !n->is_device && (!n->is_dense || n->user.device);
     if (!n->is_new) FU_TRY(check_overlaps(f, e, r));
     if (n->is_staged) FU_TRY(make_staging(c, e, n, f->bytes[b]));
-    f->base[b] = n->is_staged ? n->staging : n->user.data;
+    exec_aim_end(f, b, n);
     return FUSOR_OK;
 }
 

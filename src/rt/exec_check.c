@@ -66,12 +66,12 @@ static void scan_tiles(void *user, int worker, int64_t begin, int64_t end) {
     while (at >= 0 && at < first && !atomic_compare_exchange_weak(&s->first, &first, at)) {}
 }
 
-fusor_status exec_check_indices(const frame *f, fu_error *e, int number) {
+fusor_status exec_check_indices(const frame *f, fu_error *e, int number, const void *data) {
     const core *c = f->x->core;
     const ir_step *st = &c->plan->steps.at[number];
     int arg = st->arg[0];
     ir_dtype t = c->plan->buffers.at[arg].dtype;
-    scan s = {.data = f->base[arg], .dtype = t, .n = f->count[arg], .size = f->step[number].axis_size};
+    scan s = {.data = data, .dtype = t, .n = f->count[arg], .size = f->step[number].axis_size};
     atomic_init(&s.first, s.n);
     int64_t tiles = s.n / TILE + (s.n % TILE != 0);
     rt_parallel_for own = {c->options.parallel_for, c->options.parallel_user};

@@ -4,6 +4,7 @@
  * Each set is a frame, prepared as for a call of its own. Running walks the steps once; a kernel step becomes one launch
  * whose tiles are the tiles of all sets, one after the other, so that a thousand small tensors cost one team, and a set
  * of any size keeps all workers busy. The bits are those of separate calls: a tile does not know whose neighbour it is. */
+#include "rt/exec_device.h"
 #include "rt/exec_internal.h"
 #include "rt/buffer.h"
 #include "rt/tune.h"
@@ -66,9 +67,25 @@ static fusor_status run_joint(rt_each *c, fu_error *e, int step) {
     return code ? FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel %s returned %d", k->symbol, code) : FUSOR_OK;
 }
 
-fusor_status rt_each_run(rt_each *c, fu_error *e) {
+/* Set by set, and one wait for all that the host gets. */
+static fusor_status run_on_device(rt_each *c, fu_error *e) {
+    fusor_status s = FUSOR_OK;
+    bool waits = false;
+    for (int64_t i = 0; i < c->n && s == FUSOR_OK; i++) {
+        bool one;
+        s = exec_device_enqueue(c->set[i], e, &one);
+        waits |= one;
+    }
+    if (waits) {
+        const fusor_status w = rt_queue_wait(c->x->core->options.queue, e); /* the first failure is what is told */
+        if (s == FUSOR_OK) s = w;
+    }
+    for (int64_t i = 0; i < c->n && s == FUSOR_OK; i++) s = exec_device_finish(c->set[i], e);
+    return s;
+}
+
+static fusor_status run_steps(rt_each *c, fu_error *e) {
     const core *of = c->x->core;
-    int64_t start = of->logs_run ? fu_now_ns() : 0;
     for (int64_t i = 0; i < c->n; i++) exec_copy_in(c->set[i]);
     rt_profile *profile = exec_profile(of);
     for (int s = 0; s < of->n_steps; s++) {
@@ -82,6 +99,13 @@ fusor_status rt_each_run(rt_each *c, fu_error *e) {
             exec_profile_step(c->set[i], profile, s, from + i * each, from + (i + 1) * each);
     }
     for (int64_t i = 0; i < c->n; i++) exec_copy_out(c->set[i]);
+    return FUSOR_OK;
+}
+
+fusor_status rt_each_run(rt_each *c, fu_error *e) {
+    const core *of = c->x->core;
+    int64_t start = of->logs_run ? fu_now_ns() : 0;
+    FU_TRY(of->device ? run_on_device(c, e) : run_steps(c, e));
     if (of->logs_run)
         fu_log_event(of->options.log, "run", "%s,%lld,%d", of->plan->graph->name, (long long)(fu_now_ns() - start),
                      of->n_steps);
@@ -202,6 +226,7 @@ static fusor_status prepare_set(rt_each *c, fu_error *e, int64_t i, int n_in, co
 static fusor_status plan_steps(rt_each *c, fu_error *e) {
     const core *of = c->x->core;
     int workers = 1;
+    if (of->device) return FUSOR_OK;
     for (int s = 0; s < of->n_steps; s++) {
         int64_t work = 0;
         c->n_threads[s] = 1;

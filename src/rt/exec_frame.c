@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* exec_frame.c: what one call needs. Sizes are evaluated when shapes change; memory is laid out once for them; running
  * is then a walk over the steps. */
+#include "rt/exec_device.h"
 #include "rt/exec_internal.h"
 #include "rt/probes.h"
 #include "rt/buffer.h"
 #include "rt/tune.h"
 
-enum { ALIGN = 64 };
+enum { ALIGN = 64, DEVICE_ALIGN = 256 }; /* what neighbouring threads of a GPU load then lies in the fewest pieces */
 /* Iterations of one kernel; above it, products of sizes in launches might leave 64 bits. No machine gets there in a
  * year. */
 #define MAX_POINTS (INT64_C(1) << 52)
 
-static int64_t align_up(int64_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
+static bool is_for_gpu(const frame *f) { return ir_level_is_gpu(f->x->core->plan->options.level); }
+static int64_t align_up(const frame *f, int64_t n) {
+    const int64_t to = is_for_gpu(f) ? DEVICE_ALIGN : ALIGN;
+    return (n + to - 1) / to * to;
+}
 
 /* ---- life ---- */
 static void allocate_steps(frame *f) {
@@ -57,8 +62,9 @@ static void allocate(frame *f) {
         if (!f->x->bound[p]) continue;
         f->in[p].user = f->x->bound[p]->value;
         memcpy(f->shape[p], f->in[p].user.shape, sizeof f->shape[p]);
-        f->base[p] = f->in[p].user.data;
+        f->base[p] = f->x->core->device ? (void *)(uintptr_t)f->x->bound[p]->device_at : f->in[p].user.data;
     }
+    if (c->device) f->device = exec_device_frame(f);
 }
 
 fusor_status exec_frame_new(rt_exec *x, fu_error *e, frame **out) {
@@ -84,6 +90,7 @@ void exec_frame_free(frame *f) {
     for (int p = 0; p < c->n_params; p++) rt_memory_put(&c->options, f->in[p].staging, f->in[p].staging_bytes);
     for (int r = 0; r < c->n_results; r++) rt_memory_put(&c->options, f->out[r].staging, f->out[r].staging_bytes);
     rt_memory_put(&c->options, f->memory, f->memory_bytes);
+    if (f->device) exec_device_frame_free(f);
     fu_arena_free(&f->arena);
     fu_free(f);
 }
@@ -156,10 +163,13 @@ static fusor_status evaluate_kernel(frame *f, fu_error *e, int number) {
         FU_TRY(evaluate(f, e, scalar->size, &v));
         s->scalar[i] = size_as(scalar->dtype, v);
     }
+    if (is_for_gpu(f)) {
+        ir_gpu_plan(k, s->size, &s->gpu);
+        return FUSOR_OK;
+    }
     s->n_threads = rt_tune_threads(k, s->size, c->options.n_threads);
     rt_tune(k, s->size, s->stride, s->n_threads, s->args.tune);
-    s->is_prepacked =
-        k->kind == IR_KERNEL_CONTRACT && st->prepack_param >= 0 && f->x->bound[st->prepack_param] && !c->options.launch;
+    s->is_prepacked = k->kind == IR_KERNEL_CONTRACT && st->prepack_param >= 0 && f->x->bound[st->prepack_param];
     if (s->is_prepacked) s->args.tune[IR_TUNE_CONTRACT_B] = IR_CONTRACT_B_PACKED;
     ir_kernel_launch(k, s->size, s->args.tune, &s->launch);
     if (s->launch.tiles[0] == 0) s->is_prepacked = false;
@@ -189,13 +199,13 @@ static int64_t place_temps(frame *f) {
         const ir_plan_buffer *b = &plan->buffers.at[i];
         f->temp_at[i] = -1;
         if (!is_temp(b)) continue;
-        int64_t bytes = align_up(f->bytes[i]), at = 0;
+        int64_t bytes = align_up(f, f->bytes[i]), at = 0;
         for (bool moved = true; moved;) {
             moved = false;
             for (uint32_t j = 0; j < i; j++) {
                 const ir_plan_buffer *o = &plan->buffers.at[j];
                 if (!is_temp(o) || o->last_step < b->first_step || o->first_step > b->last_step) continue;
-                int64_t end = f->temp_at[j] + align_up(f->bytes[j]);
+                int64_t end = f->temp_at[j] + align_up(f, f->bytes[j]);
                 if (at >= end || at + bytes <= f->temp_at[j]) continue;
                 at = end;
                 moved = true;
@@ -216,11 +226,16 @@ static fusor_status lay_out(frame *f, fu_error *e) {
     for (uint32_t i = 0; i < plan->buffers.n; i++) {
         if (plan->buffers.at[i].storage != IR_STORE_LITERAL) continue;
         f->temp_at[i] = need;
-        need += ALIGN;
+        need += align_up(f, 1);
     }
     for (int i = 0; i < c->n_steps; i++) {
         if (plan->steps.at[i].kind != IR_STEP_KERNEL) continue;
         const frame_step *s = &f->step[i];
+        if (is_for_gpu(f)) { /* one kernel at a time: its scratch is all workers' */
+            if (s->gpu.scratch_bytes > scratch) scratch = s->gpu.scratch_bytes;
+            workers = 1;
+            continue;
+        }
         int64_t tiles = 1;
         for (int p = 0; p < s->launch.n_phases; p++)
             if (s->launch.tiles[p] > tiles) tiles = s->launch.tiles[p];
@@ -230,12 +245,12 @@ static fusor_status lay_out(frame *f, fu_error *e) {
         if (s->launch.scratch_bytes > scratch) scratch = s->launch.scratch_bytes;
         if (s->launch.scratch_bytes && n > workers) workers = n;
     }
-    shared = align_up(shared);
-    scratch = align_up(scratch);
+    shared = align_up(f, shared);
+    scratch = align_up(f, scratch);
     f->shared_at = (size_t)need;
     bool ok = add(&need, shared);
     f->kept_at = (size_t)need;
-    ok = ok && add(&need, align_up(kept));
+    ok = ok && add(&need, align_up(f, kept));
     f->scratch_at = (size_t)need;
     f->scratch_stride = (size_t)scratch;
     int64_t all;
@@ -293,7 +308,7 @@ fusor_status exec_evaluate(frame *f, fu_error *e, bool with_memory) {
     FU_TRY(evaluate_buffers(f, e));
     if (!with_memory) return FUSOR_OK;
     FU_TRY(evaluate_steps(f, e));
-    FU_TRY(make_memory(f, e));
+    if (!f->device) FU_TRY(make_memory(f, e));
     f->is_evaluated = true;
     return FUSOR_OK;
 }
@@ -383,11 +398,11 @@ static fusor_status run_kernel(frame *f, fu_error *e, int number) {
     return run_phases(f, e, number, &f->step[number], f->step[number].is_prepacked);
 }
 
-static fusor_status run_reference(frame *f, fu_error *e, int number) {
+fusor_status exec_run_reference(frame *f, fu_error *e, int number, void *const *at) {
     const core *c = f->x->core;
     const ir_step *st = &c->plan->steps.at[number];
     rt_tensor *t = f->step[number].tensor;
-    for (int a = 0; a < st->n_args; a++) t[a].data = f->base[st->arg[a]];
+    for (int a = 0; a < st->n_args; a++) t[a].data = at[st->arg[a]];
     if (!c->options.reference)
         return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "this program needs the reference evaluator, and there is none");
     return c->options.reference(c->plan->graph, e, ir_at(c->plan->graph, st->node), t, &t[st->n_args - 1], f->symbols);
@@ -397,8 +412,8 @@ fusor_status exec_run_step(frame *f, fu_error *e, int number) {
     const ir_step *st = &f->x->core->plan->steps.at[number];
     switch (st->kind) {
     case IR_STEP_KERNEL: return run_kernel(f, e, number);
-    case IR_STEP_REFERENCE: return run_reference(f, e, number);
-    case IR_STEP_CHECK: return exec_check_indices(f, e, number);
+    case IR_STEP_REFERENCE: return exec_run_reference(f, e, number, f->base);
+    case IR_STEP_CHECK: return exec_check_indices(f, e, number, f->base[st->arg[0]]);
     case IR_STEP_COPY:
         if (f->base[st->arg[0]] != f->base[st->arg[1]] && f->bytes[st->arg[0]])
             memmove(f->base[st->arg[1]], f->base[st->arg[0]], (size_t)f->bytes[st->arg[0]]);
@@ -453,5 +468,13 @@ fusor_status exec_run(frame *f, fu_error *e) {
     rt_profile *p = exec_profile(f->x->core);
     if (__builtin_expect(p != NULL, 0)) return run_profiled(f, e, p);
     for (int i = 0; i < f->x->core->n_steps; i++) FU_TRY(exec_run_step(f, e, i));
+    return FUSOR_OK;
+}
+
+fusor_status exec_complete(frame *f, fu_error *e) {
+    if (f->device) return exec_device_run(f, e);
+    exec_copy_in(f);
+    FU_TRY(exec_run(f, e));
+    exec_copy_out(f);
     return FUSOR_OK;
 }

@@ -3,7 +3,8 @@
 #define RT_EXEC_INTERNAL_H
 /* Inside the executor: what is shared by exec.c (life, binding, calls), exec_frame.c (sizes, memory, running) and
  * exec_buffer.c (the caller's buffers), exec_each.c (one call over many sets of buffers), exec_scan.c (over a sequence),
- * exec_again.c (a call repeated). */
+ * exec_again.c (a call repeated), exec_device*.c (on a device, which exec_device.h is about). */
+#include "ir/gpu.h"
 #include "rt/exec.h"
 #include "rt/trace.h"
 #include "rt/threads.h"
@@ -22,7 +23,10 @@ typedef struct bound_param {
     size_t bytes;
     int n_steps;
     _Atomic(packed *) *packed; /* by step; made by the first call that needs it */
+    uint64_t device_at;        /* with a queue: the copy that kernels read; 0: none does. value.data may be NULL then */
 } bound_param;
+typedef struct device_core device_core;
+typedef struct device_frame device_frame;
 
 /* What all execs of one plan share. */
 typedef struct core {
@@ -37,6 +41,8 @@ typedef struct core {
     int *alias_of;      /* by param: the result written over it; -1 */
     bool logs_run;
     atomic_int *profile_entry; /* by step; 0: none yet, -2: being made, else as rt_profile_add */
+    rt_cache *cache;           /* borrowed */
+    device_core *device;       /* NULL: the plan runs on the CPU */
 } core;
 
 enum { SPARE_FRAMES = 16 };
@@ -53,6 +59,7 @@ struct rt_exec {
 typedef struct frame_step {
     ir_kernel_args args;
     ir_launch launch;
+    ir_gpu_launch gpu; /* instead of it, where the plan is for a GPU */
     int n_threads;
     bool is_prepacked; /* phase 0 is left out */
     void **buffer;
@@ -71,6 +78,7 @@ typedef struct call_end {
     bool is_new;       /* output: memory made by this call */
     char *low, *high;  /* bytes it may touch */
     bool is_dense;     /* contiguous */
+    bool is_device;    /* `user` is memory of the queue's device */
     void *staging;
     size_t staging_bytes;
 } call_end;
@@ -104,6 +112,7 @@ struct frame {
     call_end *in, *out; /* by param, by result */
     fusor_buffer *last; /* inputs then outputs of the last call that passed all checks, where every output had memory */
     bool has_last;
+    device_frame *device; /* NULL: on the CPU */
     char *memory;
     size_t memory_bytes, need_bytes, shared_at, kept_at, scratch_at, scratch_stride;
 };
@@ -115,9 +124,12 @@ void exec_frame_free(frame *f);
 fusor_status exec_evaluate(frame *f, fu_error *e, bool with_memory);
 /* Bytes that a run with these symbol values needs; -1 where a size overflows. Makes no memory. */
 int64_t exec_peak(frame *f, fu_error *e, const int64_t *symbol_values);
-/* Runs all steps, or one; ends are prepared. */
+/* Runs all steps, or one; ends are prepared. exec_complete: with what is copied in before and out behind, on the CPU or a device. */
 fusor_status exec_run(frame *f, fu_error *e);
 fusor_status exec_run_step(frame *f, fu_error *e, int number);
+fusor_status exec_complete(frame *f, fu_error *e);
+/* A step of kind REFERENCE; at: where each plan buffer is in the host's memory. */
+fusor_status exec_run_reference(frame *f, fu_error *e, int number, void *const *at);
 /* The profile that is on, or NULL; and counts one run of a step, of any frame of the exec. */
 rt_profile *exec_profile(const core *c);
 void exec_profile_step(frame *f, rt_profile *p, int number, int64_t begin_ns, int64_t end_ns);
@@ -143,8 +155,8 @@ void exec_packed_free(const rt_exec_options *options, packed *p);
 void exec_again_make(frame *f);
 bool exec_again(const frame *f);
 
-/* exec_check.c: a step of kind CHECK. */
-fusor_status exec_check_indices(const frame *f, fu_error *e, int number);
+/* exec_check.c: a step of kind CHECK; data: its buffer, in the host's memory. */
+fusor_status exec_check_indices(const frame *f, fu_error *e, int number, const void *data);
 
 /* exec_buffer.c */
 /* Is b usable as parameter p? Fills *out but for staging; data is looked at where needs_data. */
@@ -162,6 +174,10 @@ void exec_gather(void *dst, const fusor_buffer *src, size_t bytes);
 void exec_scatter(const fusor_buffer *dst, const void *src, size_t bytes);
 void exec_normalize_bool(uint8_t *p, int64_t n);
 void exec_fill_shape(const frame *f, int result, fusor_buffer *out);
+/* Memory of a result of these bytes, on out's device, for rt_buffer_release; NULL: none, which is reported. */
+void *exec_output_get(const core *c, fu_error *e, const fusor_buffer *out, const char *name, int64_t bytes);
+/* Where end n of plan buffer b is from now on: f->base, and the host's address for exec_device_run.c. */
+void exec_aim_end(frame *f, int b, const call_end *n);
 /* Do two ends share a byte? Exact also where strides interleave. */
 bool exec_ends_overlap(const call_end *a, const call_end *b);
 bool exec_overlaps_itself(const call_end *n);

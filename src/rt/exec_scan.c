@@ -7,7 +7,10 @@
  *
  *   stored for all steps, each dense   written where the caller wants it, and read there by the next step
  *   else                               two buffers in turn; copied to the caller's after each step, or after the last
- *   written over its parameter         the parameter's own memory, in every step */
+ *   written over its parameter         the parameter's own memory, in every step
+ *
+ * On a device, what is elsewhere has a copy there for all steps: brought before the first, and handed back behind the last. */
+#include "rt/exec_device.h"
 #include "rt/exec_internal.h"
 #include "rt/buffer.h"
 
@@ -31,9 +34,10 @@ struct rt_scan {
     rt_exec *x;
     frame *f;
     int64_t n_steps;
-    scan_end *in, *out; /* by param, by result */
-    int *source;        /* by param: the result that it carries on; -1 */
-    carried *state;     /* by result */
+    scan_end *in, *out;    /* by param, by result */
+    int *source;           /* by param: the result that it carries on; -1 */
+    carried *state;        /* by result */
+    device_mirror *mirror; /* by param, then result; NULL on the CPU */
 };
 
 static const char *param_name(const core *c, int p) { return c->plan->graph->params.at[p].name; }
@@ -54,11 +58,13 @@ static void aim_input(rt_scan *c, int p, int64_t t) {
     } else if (s) {
         n->user = s->layout;
         n->user.data = s->is_direct ? at_step(&c->out[c->source[p]], t - 1) : s->at[(t - 1) & 1];
-        n->is_staged = f->x->core->normalizes[p];
+        n->is_device = exec_device_is_own(f->x->core, &n->user);
+        n->is_dense = true;
+        n->is_staged = f->x->core->normalizes[p] && !n->is_device;
     } else {
         n->user.data = at_step(&c->in[p], t);
     }
-    f->base[p] = n->is_staged ? n->staging : n->user.data;
+    exec_aim_end(f, p, n);
 }
 
 static void aim_output(rt_scan *c, int r, int64_t t) {
@@ -66,10 +72,10 @@ static void aim_output(rt_scan *c, int r, int64_t t) {
     call_end *n = &f->out[r];
     const carried *s = &c->state[r];
     n->user.data = s->param >= 0 && !s->is_direct ? s->at[t & 1] : at_step(&c->out[r], t);
-    f->base[f->x->core->n_params + r] = n->is_staged ? n->staging : n->user.data;
+    exec_aim_end(f, f->x->core->n_params + r, n);
 }
 
-static void hand_out(rt_scan *c, int r, int64_t t, const void *state) {
+static fusor_status hand_out(rt_scan *c, fu_error *e, int r, int64_t t, const void *state) {
     fusor_buffer to = c->out[r].whole.user;
     if (c->out[r].is_sequence) {
         to.rank--;
@@ -77,31 +83,48 @@ static void hand_out(rt_scan *c, int r, int64_t t, const void *state) {
         memmove(to.stride, to.stride + 1, (size_t)to.rank * sizeof *to.stride);
         to.data = at_step(&c->out[r], t);
     }
+    if (c->mirror) return exec_device_pack(c->x->core, e, &to, (rt_address)(uintptr_t)state, false);
     exec_scatter(&to, state, ir_dtypes[to.dtype].bytes);
+    return FUSOR_OK;
+}
+
+/* Brings what is elsewhere, or hands it back. */
+static fusor_status load_mirrors(rt_scan *c, fu_error *e) {
+    for (int p = 0; c->mirror && p < c->x->core->n_params; p++)
+        FU_TRY(exec_device_mirror_load(c->x->core, e, &c->mirror[p]));
+    return FUSOR_OK;
+}
+static fusor_status store_mirrors(rt_scan *c, fu_error *e) {
+    const core *of = c->x->core;
+    for (int r = 0; c->mirror && r < of->n_results; r++)
+        FU_TRY(exec_device_mirror_store(of, e, &c->mirror[alias_of(of, r) >= 0 ? alias_of(of, r) : of->n_params + r]));
+    return FUSOR_OK;
 }
 
 fusor_status rt_scan_run(rt_scan *c, fu_error *e) {
     const core *of = c->x->core;
     int64_t start = of->logs_run ? fu_now_ns() : 0;
+    FU_TRY(load_mirrors(c, e));
     for (int64_t t = 0; t < c->n_steps; t++) {
         for (int p = 0; p < of->n_params; p++)
             if (!c->x->bound[p]) aim_input(c, p, t);
         for (int r = 0; r < of->n_results; r++) aim_output(c, r, t);
-        exec_copy_in(c->f);
-        FU_TRY(exec_run(c->f, e));
-        exec_copy_out(c->f);
+        FU_TRY(exec_complete(c->f, e));
         for (int r = 0; r < of->n_results; r++) {
             const carried *s = &c->state[r];
             if (s->param >= 0 && !s->is_direct && (c->out[r].is_sequence || t + 1 == c->n_steps))
-                hand_out(c, r, t, s->at[t & 1]);
+                FU_TRY(hand_out(c, e, r, t, s->at[t & 1]));
         }
     }
     for (int r = 0; r < of->n_results && c->n_steps == 0; r++) { /* the last state is the first */
         const carried *s = &c->state[r];
         if (s->param < 0 || c->out[r].is_sequence) continue;
-        exec_gather(s->at[0], &c->in[s->param].whole.user, ir_dtypes[s->layout.dtype].bytes);
-        hand_out(c, r, 0, s->at[0]);
+        const fusor_buffer *first = &c->in[s->param].whole.user;
+        if (c->mirror) FU_TRY(exec_device_pack(of, e, first, (rt_address)(uintptr_t)s->at[0], true));
+        else exec_gather(s->at[0], first, ir_dtypes[s->layout.dtype].bytes);
+        FU_TRY(hand_out(c, e, r, 0, s->at[0]));
     }
+    FU_TRY(store_mirrors(c, e));
     if (of->logs_run)
         fu_log_event(of->options.log, "run", "%s,%lld,%d", of->plan->graph->name, (long long)(fu_now_ns() - start),
                      of->n_steps);
@@ -215,7 +238,7 @@ static fusor_status check_apart(rt_scan *c, fu_error *e) {
 
 /* ---- memory ---- */
 /* Memory of an output that was given none: all its steps. */
-static fusor_status make_output(rt_scan *c, fu_error *e, int r, const fusor_buffer *result) {
+static fusor_status make_output(rt_scan *c, fu_error *e, int r, const fusor_buffer *result, int32_t device) {
     const core *of = c->x->core;
     call_end *n = &c->out[r].whole;
     int64_t bytes = ir_dtypes[result->dtype].bytes, all;
@@ -231,10 +254,9 @@ static fusor_status make_output(rt_scan *c, fu_error *e, int r, const fusor_buff
     n->user.rank++;
     memmove(n->user.shape + 1, result->shape, (size_t)result->rank * sizeof *result->shape);
     n->user.shape[0] = c->n_steps;
-    n->user.data = rt_buffer_get(&of->options, (size_t)all);
-    if (!n->user.data)
-        return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for %lld steps of %%%s, %lld bytes", (long long)c->n_steps,
-                       result_name(of, r), (long long)all);
+    n->user.device = of->device ? device : 0;
+    n->user.data = exec_output_get(of, e, &n->user, result_name(of, r), all);
+    if (!n->user.data) return e->status;
     n->is_new = true;
     return FUSOR_OK;
 }
@@ -249,9 +271,15 @@ static fusor_status make_state(rt_scan *c, fu_error *e, int r, const fusor_buffe
     s->layout.flags = 0;
     (void)exec_measure(&one);
     s->is_direct = c->out[r].is_sequence && one.is_dense;
+    if (of->device) s->layout.device = of->device->number;
     if (s->is_direct) return FUSOR_OK;
     s->bytes = bytes ? bytes : 1;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2 && of->device; i++) {
+        rt_address at;
+        FU_TRY(rt_queue_get(of->options.queue, e, s->bytes, &at));
+        s->at[i] = (char *)(uintptr_t)at;
+    }
+    for (int i = 0; i < 2 && !of->device; i++)
         if (!(s->at[i] = rt_memory_get(&of->options, s->bytes)))
             return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for the state %%%s, %zu bytes", result_name(of, r),
                            s->bytes);
@@ -264,13 +292,55 @@ void rt_scan_free(rt_scan *c) {
     const core *of = c->x->core;
     exec_frame_free(c->f);
     for (int r = 0; c->state && r < of->n_results; r++)
-        for (int i = 0; i < 2; i++) rt_memory_put(&of->options, c->state[r].at[i], c->state[r].bytes);
+        for (int i = 0; i < 2; i++) {
+            if (of->device) rt_queue_put(of->options.queue, (rt_address)(uintptr_t)c->state[r].at[i]);
+            else rt_memory_put(&of->options, c->state[r].at[i], c->state[r].bytes);
+        }
+    for (int i = 0; c->mirror && i < of->n_params + of->n_results; i++) exec_device_mirror_drop(of, &c->mirror[i]);
+    fu_free(c->mirror);
     fu_free(c->in);
     fu_free(c->out);
     fu_free(c->source);
     fu_free(c->state);
     rt_exec_release(c->x);
     fu_free(c);
+}
+
+/* Gives what is not on the queue's device a copy there, in the place of it from here on; step: of step 0. */
+static fusor_status mirror_end(rt_scan *c, fu_error *e, scan_end *end, device_mirror *mirror, fusor_buffer *step) {
+    const core *of = c->x->core;
+    if (exec_device_is_own(of, &end->whole.user)) return FUSOR_OK;
+    FU_TRY(exec_device_mirror(of, e, &end->whole.user, mirror));
+    end->whole.user = mirror->copy;
+    (void)exec_measure(&end->whole);
+    if (end->is_sequence) end->step_bytes = end->whole.user.stride[0] * (int64_t)ir_dtypes[mirror->copy.dtype].bytes;
+    *step = end->whole.user;
+    if (!end->is_sequence) return FUSOR_OK;
+    step->rank--;
+    memmove(step->shape, step->shape + 1, (size_t)step->rank * sizeof *step->shape);
+    return FUSOR_OK;
+}
+
+static fusor_status mirror_ends(rt_scan *c, fu_error *e, fusor_buffer *row, fusor_buffer *to) {
+    const core *of = c->x->core;
+    c->mirror = fu_calloc((size_t)(of->n_params + of->n_results) + 1, sizeof *c->mirror);
+    if (!c->mirror) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a call over a sequence");
+    for (int i = 0; i < c->x->n_inputs; i++) {
+        const int p = c->x->input_param[i];
+        FU_TRY(mirror_end(c, e, &c->in[p], &c->mirror[p], &row[i]));
+    }
+    for (int r = 0; r < of->n_results; r++) {
+        fusor_buffer step;
+        if (alias_of(of, r) >= 0) {
+            c->out[r].whole = c->in[alias_of(of, r)].whole;
+            c->out[r].step_bytes = c->in[alias_of(of, r)].step_bytes;
+            continue;
+        }
+        step = to[r];
+        FU_TRY(mirror_end(c, e, &c->out[r], &c->mirror[of->n_params + r], &step));
+        if (c->state[r].param < 0 || c->state[r].is_direct) to[r] = step;
+    }
+    return FUSOR_OK;
 }
 
 /* Checks everything and aims the frame at step 0; row: room for the inputs and outputs of one step, then for the results. */
@@ -302,7 +372,7 @@ static fusor_status prepare(rt_scan *c, fu_error *e, int n_carries, const rt_car
             c->out[r].step_bytes = c->in[p].step_bytes;
             continue;
         }
-        if (!out[r].data) FU_TRY(make_output(c, e, r, &result[r]));
+        if (!out[r].data) FU_TRY(make_output(c, e, r, &result[r], out[r].device));
         const fusor_buffer given = out[r].data ? out[r] : c->out[r].whole.user;
         if (given.dtype != result[r].dtype)
             return FU_FAIL(e, FUSOR_ERROR_TYPE, "output %%%s is given as another type; the result is %s",
@@ -322,6 +392,7 @@ static fusor_status prepare(rt_scan *c, fu_error *e, int n_carries, const rt_car
         to[r].data = c->state[r].at[0];
     }
     FU_TRY(check_apart(c, e));
+    if (of->device) FU_TRY(mirror_ends(c, e, row, to));
     if (c->n_steps == 0) {
         for (int r = 0; r < n_out; r++)
             if (!c->out[r].is_sequence && c->state[r].param < 0 && alias_of(of, r) < 0)
@@ -332,6 +403,13 @@ static fusor_status prepare(rt_scan *c, fu_error *e, int n_carries, const rt_car
     FU_TRY(exec_prepare(c->f, e, n_in, row, n_out, to));
     for (int p = 0; p < of->n_params; p++) c->in[p].first = c->f->in[p];
     return FUSOR_OK;
+}
+
+/* The whole of a result as the caller has it, or gets it. */
+static fusor_buffer whole_of(const rt_scan *c, int r) {
+    const core *of = c->x->core;
+    const int i = alias_of(of, r) >= 0 ? alias_of(of, r) : of->n_params + r;
+    return c->mirror && c->mirror[i].copy.data ? c->mirror[i].user : c->out[r].whole.user;
 }
 
 fusor_status rt_scan_new(rt_exec *x, fu_error *e, int64_t n_steps, int n_carries, const rt_carry *carries, int n_in,
@@ -365,12 +443,12 @@ fusor_status rt_scan_new(rt_exec *x, fu_error *e, int64_t n_steps, int n_carries
     fu_free(row);
     if (s != FUSOR_OK) {
         for (int r = 0; c->out && r < n_out; r++)
-            if (c->out[r].whole.is_new) rt_buffer_release(&of->options, c->out[r].whole.user.data);
+            if (c->out[r].whole.is_new) rt_buffer_release(&of->options, whole_of(c, r).data);
         rt_scan_free(c);
         return s;
     }
     for (int r = 0; r < n_out; r++)
-        if (!out[r].data) out[r] = c->out[r].whole.user;
+        if (!out[r].data) out[r] = whole_of(c, r);
     *scan_out = c;
     return FUSOR_OK;
 }

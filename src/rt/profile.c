@@ -18,19 +18,36 @@ static void add_word(char *list, size_t room, const char *word, bool once) {
     else (void)snprintf(list + n, room - n, "%s%s", n ? " " : "", word);
 }
 
+static int take_entry(rt_profile *p, const ir_plan *plan) {
+    const int i = atomic_fetch_add(&p->used, 1);
+    if (i >= RT_PROFILE_ENTRIES) {
+        atomic_store(&p->used, RT_PROFILE_ENTRIES);
+        return -1;
+    }
+    snprintf(p->entry[i].function, sizeof p->entry[i].function, "%s", plan->graph->name ? plan->graph->name : "");
+    return i;
+}
+
+int rt_profile_add_transfer(rt_profile *p, const ir_plan *plan, const char *kind) {
+    const int i = take_entry(p, plan);
+    if (i < 0) return -1;
+    rt_profile_entry *e = &p->entry[i];
+    snprintf(e->kind, sizeof e->kind, "%s", kind);
+    e->step = -1;
+    e->type = FUSOR_F32;
+    atomic_store_explicit(&e->is_ready, true, memory_order_release);
+    return i + 1;
+}
+
 int rt_profile_add(rt_profile *p, const ir_plan *plan, int number, const char *symbol) {
     static const char *const kinds[] = {[IR_STEP_KERNEL] = "kernel",
                                         [IR_STEP_REFERENCE] = "reference",
                                         [IR_STEP_CHECK] = "check",
                                         [IR_STEP_COPY] = "copy"};
-    int i = atomic_fetch_add(&p->used, 1);
-    if (i >= RT_PROFILE_ENTRIES) {
-        atomic_store(&p->used, RT_PROFILE_ENTRIES);
-        return -1;
-    }
+    const int i = take_entry(p, plan);
+    if (i < 0) return -1;
     rt_profile_entry *e = &p->entry[i];
     const ir_step *s = &plan->steps.at[number];
-    snprintf(e->function, sizeof e->function, "%s", plan->graph->name ? plan->graph->name : "");
     snprintf(e->kind, sizeof e->kind, "%s",
              s->kind == IR_STEP_KERNEL ? ir_kernel_kind_names[s->kernel->kind] : kinds[s->kind]);
     snprintf(e->symbol, sizeof e->symbol, "%s", symbol ? symbol : "");

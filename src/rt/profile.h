@@ -37,6 +37,8 @@ typedef struct rt_profile {
 rt_profile *rt_profile_new(void); /* NULL: no memory; off and empty */
 /* The entry of step `number` of the plan: its number + 1, or -1 where the table is full. symbol: of its kernel, or NULL. */
 int rt_profile_add(rt_profile *p, const ir_plan *plan, int number, const char *symbol);
+/* The entry of all copies in one direction ("upload", "download") of the plan's calls. */
+int rt_profile_add_transfer(rt_profile *p, const ir_plan *plan, const char *kind);
 void rt_profile_count(rt_profile *p, int entry, int64_t ns, const ir_cost *cost);
 void rt_profile_free(rt_profile *p);
 int64_t rt_profile_median(const rt_profile_entry *e); /* of the recent calls; 0: none */

@@ -110,6 +110,8 @@ typedef struct setup {
     int n_threads;
     bool no_fuse, reference;
     fusor_status (*launch)(void *user, fu_error *e, const ir_kernel *k, const ir_kernel_args *args); /* or NULL */
+    struct rt_queue *queue;                                                                          /* or NULL */
+    _Atomic(rt_profile *) *profile;                                                                  /* or NULL */
 } setup;
 
 static fusor_status reference_node(const ir_graph *g, fu_error *e, const ir_node *n, const rt_tensor *in,
@@ -132,7 +134,9 @@ static UNUSED rt_exec *build(fu_error *e, rt_cache *cache, const char *text, set
         exit(2);
     }
     ir_plan_options po = {.level = s.level, .features = s.features, .no_fuse = s.no_fuse, .reference = s.reference};
-    rt_exec_options xo = {.n_threads = s.n_threads, .reference = reference_node, .launch = s.launch};
+    rt_exec_options xo = {.n_threads = s.n_threads, .reference = reference_node, .launch = s.launch,
+                          .queue = s.queue,
+                          .profile = s.profile};
     if (ir_parse(&arena, e, "<text>", text, strlen(text), &m) == FUSOR_OK &&
         ir_flatten(&arena, e, m, ir_module_find(m, NULL), &g) == FUSOR_OK && ir_run_passes(&arena, e, &g) == FUSOR_OK &&
         ir_plan_make(&arena, e, g, &po, &plan) == FUSOR_OK && rt_exec_new(e, &arena, plan, cache, &xo, &x) == FUSOR_OK)

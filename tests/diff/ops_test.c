@@ -28,6 +28,10 @@ typedef struct domain {
     bool is_exact;
 } domain;
 enum { MAX_IN = 7, MAX_OUT = 3 };
+#ifndef PLACE_THERE /* device_ops_test.c puts some on a device */
+#define PLACE_THERE(number, buffer, memory, bytes)
+#define PLACE_BACK(number, buffer)
+#endif
 
 static void run(rt_exec *x, const ir_graph *g, uint64_t seed, bool strided, bool at_end, const ref_tensor *in,
                 ref_tensor *out, const char *where) {
@@ -48,12 +52,13 @@ static void run(rt_exec *x, const ir_graph *g, uint64_t seed, bool strided, bool
         }
         *m = guard_new((size_t)(span * bytes), at_end);
         b->data = m->data + first * bytes;
-        if (!is_in) continue;
-        if (b->flags) strided_copy(t, b, true);
-        else if (bytes_of(t)) memcpy(b->data, t->data, bytes_of(t));
+        if (is_in && b->flags) strided_copy(t, b, true);
+        else if (is_in && bytes_of(t)) memcpy(b->data, t->data, bytes_of(t));
+        PLACE_THERE(k, b, m->data, (size_t)(span * bytes));
     }
     fu_error_clear(&error);
     cr_assert_eq(rt_exec_call(x, &error, n_in, bi, n_out, bo), FUSOR_OK, "%s: %s", where, error.text);
+    for (int k = 0; k < n_in + n_out; k++) PLACE_BACK(k, k < n_in ? &bi[k] : &bo[k - n_in]);
     for (int k = 0; k < n_out; k++) {
         if (bo[k].flags) strided_copy(&out[k], &bo[k], false);
         else if (bytes_of(&out[k])) memcpy(out[k].data, bo[k].data, bytes_of(&out[k]));
@@ -113,6 +118,7 @@ static void has_kernels(const char *text) {
 /* gpu_ops_test.c includes this file with other targets, and kernels that an interpreter runs. */
 #ifndef LAUNCH
 #define LAUNCH                NULL
+#define QUEUE                 NULL
 #define IS_FOR_US(size)       true
 #define N_FUSIONS             2 /* fused, and not */
 #define IS_TYPE_FOR_US(op, t) true
@@ -193,7 +199,8 @@ static void check(const char *text, domain dom, const int64_t size[4], const int
                                            .features = features,
                                            .n_threads = threads[t],
                                            .no_fuse = no_fuse,
-                                           .launch = LAUNCH});
+                                           .launch = LAUNCH,
+                                           .queue = QUEUE});
                 cr_assert(x, "%s: %s", where, error.text);
                 run(x, g, seed, strided, (t + no_fuse) % 2 == 0, in, is_first ? first : got, where);
                 for (int k = 0; k < n_out && !is_first; k++)

@@ -3,12 +3,16 @@
  * same executable, and numbers within the documented bounds of the reference evaluator; and the same program in other words (another
  * order, other names, dead code) has the same plan.
  *
- *     graph_fuzz [--seed N] [--count N] [--seconds N] [--level v2|v3|v4] [--print] [FILE ...]
+ *     graph_fuzz [--seed N] [--count N] [--seconds N] [--level v2|v3|v4] [--device cuda] [--print] [FILE ...]
  *
  * FILEs are cases found before (their "# fuzz:" line has sizes and seed); with them nothing is made up. Cases run in
  * child processes, so that a crash is a finding like others. A failure prints its seed and the program cut down as far
- * as it still fails. The last line is "N passed, N failed, N skipped". */
+ * as it still fails. The last line is "N passed, N failed, N skipped".
+ *
+ * With --device cuda programs run on a device (that of the fake driver, if FUSOR_CUDA_LIB names no other), with inputs and outputs at
+ * random here or there: within the bounds of the reference evaluator, and the same bits at a second call. */
 #include "graph_gen.h"
+#include "../cuda/device_place.h"
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -54,6 +58,9 @@ typedef struct run {
 
 static rt_cache *cache;
 static fu_error error;
+static bool on_device;
+static rt_queue *queue; /* of a child: a driver does not survive a fork */
+enum { DEVICE_ELEMENTS = 20000 }; /* of all tensors of a program: an interpreter runs it */
 
 static uint64_t name_hash(const char *name) {
     uint64_t h = 14695981039346656037u;
@@ -67,6 +74,7 @@ static int call(run *r, const ir_graph *g, const facts *f, const ref_tensor *in,
     int n_in = (int)g->params.n, n_out = (int)g->results.n;
     fusor_buffer *bi = FU_NEW_N(arena, fusor_buffer, n_in + 1), *bo = FU_NEW_N(arena, fusor_buffer, n_out + 1);
     guarded *gi = FU_NEW_N(arena, guarded, n_in + 1), *go = FU_NEW_N(arena, guarded, n_out + 1);
+    placed *pi = FU_NEW_N(arena, placed, n_in + 1), *po = FU_NEW_N(arena, placed, n_out + 1);
     rng order = {mix(f->seed + (uint64_t)r->name[0])};
     for (int i = 0; i < n_in; i++) {
         int64_t span = ref_count(&in[i]), first = 0;
@@ -79,6 +87,8 @@ static int call(run *r, const ir_graph *g, const facts *f, const ref_tensor *in,
         bi[i].data = gi[i].data + first * ir_dtypes[in[i].dtype].bytes;
         if (bi[i].flags) strided_copy(&in[i], &bi[i], true);
         else if (bytes_of(&in[i])) memcpy(bi[i].data, in[i].data, bytes_of(&in[i]));
+        if (queue && chance(&order, 50))
+            pi[i] = place_there(queue, &error, &bi[i], gi[i].data, (size_t)span * ir_dtypes[in[i].dtype].bytes);
     }
     for (int k = 0; k < n_out; k++) {
         int alias = g->results.at[k].alias;
@@ -89,10 +99,24 @@ static int call(run *r, const ir_graph *g, const facts *f, const ref_tensor *in,
             bo[k] = describe(&shape[k], NULL);
             go[k] = guard_new(bytes_of(&shape[k]), chance(&order, 60));
             bo[k].data = go[k].data;
+            if (queue && chance(&order, 50))
+                po[k] = place_there(queue, &error, &bo[k], go[k].data, bytes_of(&shape[k]));
         }
     }
     fu_error_clear(&error);
     r->status = rt_exec_call(r->exec, &error, n_in, bi, n_out, bo);
+    const fusor_status status = r->status;
+    for (int k = 0; k < n_out; k++) {
+        const int alias = g->results.at[k].alias;
+        if (po[k].at) place_back(queue, &error, &bo[k], &po[k]);
+        if (alias >= 0 && pi[alias].at) {
+            bo[k].data = (char *)pi[alias].host + ((rt_address)(uintptr_t)bi[alias].data - pi[alias].at);
+            bo[k].device = 0;
+        }
+    }
+    for (int i = 0; i < n_in; i++)
+        if (pi[i].at) place_back(queue, &error, &bi[i], &pi[i]);
+    r->status = status;
     for (int k = 0; k < n_out && r->status == FUSOR_OK; k++) {
         r->out[k] = shape[k];
         r->out[k].data = fu_alloc(arena, bytes_of(&shape[k]) + 1);
@@ -132,12 +156,12 @@ static int same(const run *a, const run *b, int n_out) {
 }
 
 /* The documented bound with some slack: it is carried through the graph to first order only. */
-static int near_reference(const run *a, const ref_tensor *want, double *const *bound, int n_out) {
+static int near_reference(const run *a, const ref_tensor *want, double *const *bound, int n_out, bool is_first) {
     for (int k = 0; k < n_out; k++) {
         int64_t n = ref_count(&want[k]);
         for (int64_t i = 0; i < n; i++) {
             double y = shown(&want[k], i);
-            if (bound[k][i] > 0) bound[k][i] = 4 * bound[k][i] + 2 * ref_ulp(want[k].dtype, y);
+            if (is_first && bound[k][i] > 0) bound[k][i] = 4 * bound[k][i] + 2 * ref_ulp(want[k].dtype, y);
             /* sums that overflow on the way may do so in the accumulator only */
             double limit = want[k].dtype == FUSOR_F64 ? 1e295 : 1e28;
             if (bound[k][i] > limit || fabs(y) > (want[k].dtype == FUSOR_F64 ? 1e307 : 1e37)) bound[k][i] = INFINITY;
@@ -149,6 +173,37 @@ static int near_reference(const run *a, const ref_tensor *want, double *const *b
                         c.max_ulp);
     }
     return 0;
+}
+
+/* Fused, again, and unfused. */
+static int check_on_device(fu_arena *arena, const char *text, const ir_graph *g, const facts *f, const ref_tensor *in,
+                           ref_tensor *want, double **bound, fusor_status expected) {
+    const int n_out = (int)g->results.n;
+    int64_t n = 0;
+    if (!queue && !(queue = place_queue(&error, 0))) return fail("no device: %s", error.text);
+    for (uint32_t i = 0; i < g->params.n; i++) n += ref_count(&in[i]);
+    for (int k = 0; k < n_out && expected == FUSOR_OK; k++) n += ref_count(&want[k]);
+    if (n > DEVICE_ELEMENTS) return 1;
+    for (int k = 0; k < n_out && expected != FUSOR_OK; k++) want[k].dtype = ir_at(g, g->results.at[k].node)->dtype;
+    run runs[3] = {{.name = "fused"}, {.name = "again"}, {.name = "unfused"}};
+    int rc = 0;
+    for (int k = 0; k < 3 && rc == 0; k++) {
+        setup s = {.level = rt_device_get_info(rt_queue_device(queue))->target.level,
+                   .n_threads = 1,
+                   .no_fuse = k == 2,
+                   .queue = queue};
+        runs[k].exec = k == 1 ? rt_exec_keep(runs[0].exec) : build(&error, cache, text, s);
+        if (!runs[k].exec)
+            rc = fail("%s: not compiled: %s: %s", runs[k].name, fusor_status_name(error.status), error.text);
+        else rc = call(&runs[k], g, f, in, want, arena);
+        if (rc == 0 && runs[k].status != expected)
+            rc = fail("%s: %s: %s; the reference gives %s", runs[k].name, fusor_status_name(runs[k].status), error.text,
+                      fusor_status_name(expected));
+        if (rc == 0 && k == 1 && expected == FUSOR_OK) rc = same(&runs[0], &runs[1], n_out);
+    }
+    for (int k = 0; k < 3 && rc == 0 && expected == FUSOR_OK; k += 2) rc = near_reference(&runs[k], want, bound, n_out, k == 0);
+    for (int k = 0; k < 3; k++) rt_exec_release(runs[k].exec);
+    return rc;
 }
 
 static int check_case(fu_arena *arena, const char *text, const facts *f) {
@@ -182,6 +237,7 @@ static int check_case(fu_arena *arena, const char *text, const facts *f) {
     fusor_status expected = ref_eval_bounds(arena, &error, g, n_in, in, n_out, want, bound);
     if (expected != FUSOR_OK && expected != FUSOR_ERROR_SHAPE) return fail("the reference evaluator: %s", error.text);
 
+    if (on_device) return check_on_device(arena, text, g, f, in, want, bound, expected);
     run runs[5] = {{.name = "fused"},
                    {.name = "with threads"},
                    {.name = "unfused"},
@@ -208,7 +264,7 @@ static int check_case(fu_arena *arena, const char *text, const facts *f) {
                       fusor_status_name(expected));
         if (rc == 0 && k > 0 && expected == FUSOR_OK) rc = same(&runs[0], &runs[k], n_out);
     }
-    if (rc == 0 && expected == FUSOR_OK) rc = near_reference(&runs[0], want, bound, n_out);
+    if (rc == 0 && expected == FUSOR_OK) rc = near_reference(&runs[0], want, bound, n_out, true);
     for (int k = 0; k < 4; k++) rt_exec_release(runs[k].exec);
     return rc;
 }
@@ -483,10 +539,11 @@ int main(int argc, char **argv) {
         else if (strcmp(argv[i], "--count") == 0) count = atol(next), i++;
         else if (strcmp(argv[i], "--seconds") == 0) limit = atof(next), i++;
         else if (strcmp(argv[i], "--level") == 0) level = ir_level_find(next), i++;
+        else if (strcmp(argv[i], "--device") == 0) on_device = strcmp(next, "cuda") == 0, i++;
         else if (strcmp(argv[i], "--print") == 0) print = true;
         else if (argv[i][0] == '-') {
             fprintf(stderr,
-                    "graph_fuzz: unknown option %s; expected --seed N, --count N, --seconds N, --level L, --print or "
+                    "graph_fuzz: unknown option %s; expected --seed N, --count N, --seconds N, --level L, --device cuda, --print or "
                     "files\n",
                     argv[i]);
             return 2;
