@@ -4,7 +4,6 @@
 #include "gpu_run.h"
 
 #define LAUNCH    gpu_launch
-#define QUEUE     NULL
 #define N_TARGETS 2
 /* sm_70 differs in how it rounds halves and takes maxima: one check of a few. */
 static bool choose_target(int i, uint32_t levels, const char *text, ir_target *out) {

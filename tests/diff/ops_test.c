@@ -28,7 +28,10 @@ typedef struct domain {
     bool is_exact;
 } domain;
 enum { MAX_IN = 7, MAX_OUT = 3 };
-#ifndef PLACE_THERE /* device_ops_test.c puts some on a device */
+#ifndef QUEUE /* device_ops_test.c runs on a device, with some of the buffers there */
+#define QUEUE NULL
+#endif
+#ifndef PLACE_THERE
 #define PLACE_THERE(number, buffer, memory, bytes)
 #define PLACE_BACK(number, buffer)
 #endif
@@ -118,7 +121,6 @@ static void has_kernels(const char *text) {
 /* gpu_ops_test.c includes this file with other targets, and kernels that an interpreter runs. */
 #ifndef LAUNCH
 #define LAUNCH                NULL
-#define QUEUE                 NULL
 #define IS_FOR_US(size)       true
 #define N_FUSIONS             2 /* fused, and not */
 #define IS_TYPE_FOR_US(op, t) true
