@@ -85,6 +85,7 @@ unit_tests += %D%/unit/threads_test
 unit_tests += %D%/unit/loader_test
 %C%_unit_loader_test_LDADD = $(rt_test_libs)
 jit_unit_tests += %D%/unit/contract_test
+%C%_unit_contract_test_SOURCES = %D%/unit/contract_test.c %D%/amx/amx_emulate.c
 %C%_unit_contract_test_LDADD = $(jit_test_libs)
 jit_unit_tests += %D%/unit/jit_test
 %C%_unit_jit_test_LDADD = $(jit_test_libs)

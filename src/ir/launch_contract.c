@@ -39,7 +39,10 @@ bool ir_kernel_contract_a_in_place(const ir_kernel *k) {
     const ir_kinst *mm = find_matmul(k), *a = mm ? &k->inst[mm->in[0]] : NULL;
     if (!a || a->op != IR_K_LOAD || a->variant) return false;
     /* Bytes are words as they lie where k is contiguous and one operand is unsigned already. */
-    if (ir_kernel_contract_dot(k) == IR_DOT_I8)
+    const ir_dot dot = ir_kernel_contract_dot(k);
+    /* Rows of bf16 are read for what is in their head, and copied while they are. */
+    if (ir_dot_is_tile(dot)) return dot != IR_DOT_TILE_BF16 && k->buffer[a->index].stride[k->n_dims - 1] == 1;
+    if (dot == IR_DOT_I8)
         return ir_is_signed(a->dtype) != ir_is_signed(k->inst[mm->in[1]].dtype) &&
                k->buffer[a->index].stride[k->n_dims - 1] == 1;
     return a->dtype == ir_kernel_contract_acc(k);
@@ -115,15 +118,16 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
     out->tiles[0] = b_batches * np; /* whatever M is: a packed operand may serve later calls */
     out->tiles[1] = batches * ir_ceil_div(mp, mc) *
                     (in_blocks ? 1 : ir_ceil_div(np, nc)); /* rows of no elements still have results */
-    const ir_dot_info *dot = &ir_dots[ir_kernel_contract_dot(k)];
+    const ir_dot type = ir_kernel_contract_dot(k);
+    const ir_dot_info *dot = &ir_dots[type];
     out->shared_bytes = b_batches * np *
-                        (ir_ceil_div(kk, dot->group) + dot->heads[1] * (kk > kb ? ir_ceil_div(kk, kb) : 1)) * nr *
+                        (ir_dot_words(type, kk) + dot->heads[1] * (kk > kb ? ir_ceil_div(kk, kb) : 1)) * nr *
                         bytes;
-    int64_t kc = ir_ceil_div(kk < kb ? kk : kb, dot->group);
+    int64_t kc = ir_dot_words(type, kk < kb ? kk : kb);
     if (mc > mp) mc = mp;
     if (nc > np) nc = np;
     out->scratch_bytes = ir_kernel_contract_head_bytes(k);
-    if (!tune[IR_TUNE_CONTRACT_A_IN_PLACE] || !ir_kernel_contract_a_in_place(k) || kk % dot->group)
+    if (!tune[IR_TUNE_CONTRACT_A_IN_PLACE] || !ir_kernel_contract_a_in_place(k) || kk % dot->step)
         out->scratch_bytes +=
             ir_round_up((mc * mr * (kc + dot->heads[0]) + ir_levels[k->level].lanes * mr) * bytes, 64);
     if (kk > kb) out->scratch_bytes += ir_round_up(mc * nc * mr * nr * bytes, 64);

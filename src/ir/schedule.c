@@ -38,31 +38,43 @@ ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t n) {
 }
 
 const ir_dot_info ir_dots[IR_DOT_COUNT] = {
-    [IR_DOT_NONE] = {1, {0, 0}},
-    [IR_DOT_I16] = {2, {0, 0}},
-    [IR_DOT_I8] = {4, {0, 1}},
-    [IR_DOT_BF16] = {2, {1, 1}},
+    [IR_DOT_NONE] = {1, {0, 0}, 1},      [IR_DOT_I16] = {2, {0, 0}, 2},      [IR_DOT_I8] = {4, {0, 1}, 4},
+    [IR_DOT_BF16] = {2, {1, 1}, 2},      [IR_DOT_TILE_I8] = {4, {0, 0}, 64}, [IR_DOT_TILE_BF16] = {2, {1, 1}, 32},
+    [IR_DOT_TILE_F16] = {2, {0, 0}, 32},
 };
 
 ir_dot ir_contract_dot(ir_target target, ir_dtype a, ir_dtype b, ir_dtype acc) {
     if (ir_level_is_gpu(target.level)) return IR_DOT_NONE;
-    ir_features bytes = IR_FEATURE_VNNI | IR_FEATURE_AVXVNNI;
     if (acc == FUSOR_I32 && ir_dtypes[a].bytes == 1 && ir_dtypes[b].bytes == 1)
-        return target.features & bytes ? IR_DOT_I8 : IR_DOT_I16;
-    bool halves = a == FUSOR_BF16 && b == FUSOR_BF16 && acc == FUSOR_F32;
-    return halves && target.features & IR_FEATURE_BF16 ? IR_DOT_BF16 : IR_DOT_NONE;
+        return target.features & IR_FEATURE_AMXINT8                        ? IR_DOT_TILE_I8
+               : target.features & (IR_FEATURE_VNNI | IR_FEATURE_AVXVNNI) ? IR_DOT_I8
+                                                                          : IR_DOT_I16;
+    if (a != b || acc != FUSOR_F32) return IR_DOT_NONE;
+    if (a == FUSOR_F16) return target.features & IR_FEATURE_AMXFP16 ? IR_DOT_TILE_F16 : IR_DOT_NONE;
+    if (a != FUSOR_BF16) return IR_DOT_NONE;
+    return target.features & IR_FEATURE_AMXBF16 ? IR_DOT_TILE_BF16
+           : target.features & IR_FEATURE_BF16  ? IR_DOT_BF16
+                                                : IR_DOT_NONE;
 }
 
 ir_features ir_contract_features(ir_target target, ir_dtype a, ir_dtype b, ir_dtype acc) {
     switch (ir_contract_dot(target, a, b, acc)) {
     case IR_DOT_I8: return target.features & (IR_FEATURE_VNNI | IR_FEATURE_AVXVNNI);
     case IR_DOT_BF16: return IR_FEATURE_BF16;
+    case IR_DOT_TILE_I8: return IR_FEATURE_AMXINT8;
+    case IR_DOT_TILE_BF16: return IR_FEATURE_AMXBF16;
+    case IR_DOT_TILE_F16: return IR_FEATURE_AMXFP16;
     default: return 0;
     }
 }
 
-/* K blocks of the bytes of an f32 panel; of bf16, of as many elements, since that is part of the order. */
+/* K blocks of the bytes of an f32 panel; of bf16, of as many elements, since that is part of the order.
+ * Tiles: 2 x 2 of them in 4 of the 8 registers, so that each step's four loads (8 cycles each, two ports) stay behind its four
+ * products (16 cycles each, one after the other, 52 until a sum can be added to: Intel's optimization manual, chapter 20). Wider forms, 1 x 4
+ * or 3 x 1, load more for each product. kb: a panel of operand 1 of 32 KB, which stays in L1 (48 KB) while those of operand 0
+ * come from L2 at 32 bytes a cycle. */
 ir_tile ir_dot_tile(ir_level level, ir_dot dot) {
+    if (ir_dot_is_tile(dot)) return (ir_tile){32, 32, 256 * ir_dots[dot].group};
     ir_tile t = ir_contract_tile(level, dot == IR_DOT_I16 ? FUSOR_I32 : FUSOR_F32);
     if (dot != IR_DOT_BF16) t.kb *= ir_dots[dot].group;
     return t;

@@ -52,20 +52,34 @@ ir_dtype ir_contract_acc(ir_dtype a, ir_dtype b, ir_dtype result);
  *   DOT_I16   two 8-bit integers as i16, any level                         pmaddwd
  *   DOT_I8    four 8-bit integers, unsigned times signed                   vpdpbusd   (vnni, avxvnni)
  *   DOT_BF16  two bf16                                                     vdpbf16ps  (bf16)
+ *   TILE_I8   four 8-bit integers of any sign, 16 words                    tdpb??d    (amxint8)
+ *   TILE_BF16 two bf16, 16 words                                           tdpbf16ps  (amxbf16)
+ *   TILE_F16  two f16, 16 words                                            tdpfp16ps  (amxfp16)
  * DOT_I8 of two signed operands takes operand 0 + 128, of two unsigned ones operand 0 - 128 (both are its bits ^ 0x80); what that
  * adds to each column of the result, 128 times the sum of operand 1, is taken off in a row of words in front of each K block of a
  * panel. Integers are exact, in any order, wrapping.
  * DOT_BF16 adds the products of a word one after the other, each fused and rounded to nearest even, the upper one first: so k is the
  * upper half and k + 1 the lower, and the sum is bit by bit that of contractions without it. But it takes subnormals for 0: each K
  * block of a panel begins with the least exponent of its nonzero elements, and where the exponents of both panels allow a product
- * or sum to be subnormal, their tile is made by fma. */
-typedef enum ir_dot { IR_DOT_NONE, IR_DOT_I16, IR_DOT_I8, IR_DOT_BF16, IR_DOT_COUNT } ir_dot;
+ * or sum to be subnormal, their tile is made by fma.
+ * The TILE_ forms multiply matrices in memory, 16 rows by 16 columns by 16 words, so `step` elements along k: panels are filled up to
+ * whole steps, and those of operand 0 are rows of memory. Sums of bf16 and f16 there (the instructions' definition, and what is done by fma
+ * where bf16 could be subnormal): elements 0, 2, 4 ... of a step are added in order from 0, fused, and elements 1, 3, 5 ... likewise; the
+ * two sums are added; that is added to the sum of the steps before, which begins at 0 with each K block. So their bits differ from
+ * those of targets without; products and sums of f16 are never subnormal. */
+typedef enum ir_dot { IR_DOT_NONE, IR_DOT_I16, IR_DOT_I8, IR_DOT_BF16, IR_DOT_TILE_I8, IR_DOT_TILE_BF16, IR_DOT_TILE_F16, IR_DOT_COUNT } ir_dot;
 ir_dot ir_contract_dot(ir_target target, ir_dtype a, ir_dtype b, ir_dtype acc);
 typedef struct ir_dot_info {
     int group;    /* elements of a word */
     int heads[2]; /* rows of words in front of each K block of a panel of operand 0, 1 */
+    int step;     /* elements along k that one instruction takes: K blocks of panels are filled up to whole steps */
 } ir_dot_info;
 extern const ir_dot_info ir_dots[IR_DOT_COUNT];
+static inline bool ir_dot_is_tile(ir_dot d) { return d >= IR_DOT_TILE_I8; }
+/* Words of a panel for n elements along k. */
+static inline int64_t ir_dot_words(ir_dot d, int64_t n) {
+    return (n + ir_dots[d].step - 1) / ir_dots[d].step * (ir_dots[d].step / ir_dots[d].group);
+}
 ir_tile ir_dot_tile(ir_level level, ir_dot dot);
 /* Of the target's features, those that a contraction of these types uses. */
 ir_features ir_contract_features(ir_target target, ir_dtype a, ir_dtype b, ir_dtype acc);

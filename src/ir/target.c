@@ -23,7 +23,7 @@ const ir_feature_info ir_feature_table[IR_FEATURE_COUNT] = {
 };
 
 /* What targets may be, for messages. */
-enum { ACCEPTED_MAX = 256 };
+enum { ACCEPTED_MAX = 512 };
 static const char *accepted(char out[ACCEPTED_MAX]) {
     int n = 0;
     for (int i = 0; i < IR_LEVEL_COUNT && n < ACCEPTED_MAX; i++)

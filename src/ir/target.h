@@ -49,7 +49,7 @@ typedef struct ir_target {
     ir_level level;
     ir_features features;
 } ir_target;
-enum { IR_TARGET_MAX = 32, IR_TARGET_FEATURES_MAX = 256 };
+enum { IR_TARGET_MAX = 64, IR_TARGET_FEATURES_MAX = 256 };
 /* "x86-64-v4+vnni", "v4", "sm_80". Errors: ARGUMENT, with what is accepted and the nearest name. */
 fusor_status ir_target_parse(fu_error *e, const char *text, ir_target *out);
 /* The name, in a fixed order of features. */

@@ -186,7 +186,8 @@ void contract_emit_pack(contract *c, int operand) {
     LLVMValueRef filled = num(c, rows); /* rows of the panel */
     if (c->copies_a && !operand) {
         filled = contract_min(e, em_sub(e, c->m, first), filled);
-        contract_copy_rows(c, dst, first, filled, in[5], in[6]);
+        if (contract_is_plain_load(c, 0)) contract_copy_rows(c, dst, first, filled, in[5], in[6]);
+        else contract_pack_values(c, dst, first, filled, in[5], in[6]);
     } else contract_pack(c, operand, dst, first, in[5], in[6]);
     if (c->heads[operand])
         contract_call(c, operand ? HEAD1 : HEAD0, (LLVMValueRef[]){dst, contract_in_words(c, in[6]), filled}, 3);
@@ -321,7 +322,7 @@ static void emit_compute_phase(contract *c) {
                num(c, c->acc_bytes));
     a_bytes = em_and(e, em_add(e, a_bytes, num(c, 63)), num(c, -64));
     if (ir_kernel_contract_a_in_place(c->k)) {
-        LLVMValueRef whole = em_icmp(e, LLVMIntEQ, em_and(e, c->kk, num(c, c->group - 1)), zero);
+        LLVMValueRef whole = em_icmp(e, LLVMIntEQ, em_and(e, c->kk, num(c, ir_dots[c->dot].step - 1)), zero);
         s.a_in_place = em_and(e, em_icmp(e, LLVMIntNE, e->tune[IR_TUNE_CONTRACT_A_IN_PLACE], zero), whole);
         a_bytes = em_select(e, s.a_in_place, zero, a_bytes);
     }
@@ -445,18 +446,22 @@ fusor_status jit_emit_contract(emit *e, fu_error *err) {
     contract_set_dot(c);
     if (c->k != c->whole) contract_load_args(c, e->args);
     if (c->k->is_direct) return contract_emit_direct(c, err);
-    if (c->mr < 1 || c->kb < 1 || c->nr < 1 || c->nr % c->lanes || c->nr % c->v_lanes || c->mr > c->lanes ||
-        c->mr > CONTRACT_MAX_ROWS || c->nv > 8 || c->mr * c->nv > CONTRACT_MAX_TILE)
+    bool fits = c->is_tile ? c->mr == 32 && c->nr == 32
+                           : c->mr <= c->lanes && c->mr <= CONTRACT_MAX_ROWS && c->nv <= 8 &&
+                                 c->mr * c->nv <= CONTRACT_MAX_TILE;
+    if (c->mr < 1 || c->kb < 1 || c->nr < 1 || c->nr % c->lanes || c->nr % c->v_lanes || !fits)
         return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "contract kernel: tile %d x %d x %d does not fit level %s", c->mr,
                        c->nr, c->kb, e->level->name);
-    if (c->kb % c->group)
-        return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "contract kernel: K blocks of %d are no whole words", c->kb);
+    if (c->kb % ir_dots[c->dot].step)
+        return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "contract kernel: K blocks of %d are no whole steps of %d", c->kb,
+                       ir_dots[c->dot].step);
     contract_set_values(c);
     contract_emit_heads(c);
     contract_emit_pack(c, 0);
     contract_emit_pack(c, 1);
     contract_emit_epilogue(c);
-    contract_emit_tile(c);
+    if (c->is_tile) contract_emit_amx_tile(c);
+    else contract_emit_tile(c);
     const bool has_rows = ir_kernel_has_rows(c->whole);
     if (has_rows) FU_TRY(contract_emit_rows(c, err));
 

@@ -17,6 +17,7 @@ typedef struct contract {
     ir_dtype acc;           /* type of the accumulators and of the words of panels */
     ir_dot dot;             /* how words are multiplied; NONE: each is one element */
     int group, heads[2];    /* ir_dots[dot] */
+    bool is_tile;           /* ir_dot_is_tile */
     bool copies_a;          /* panels of operand 0 are [row][k]: rows of memory, with their words made ready */
     ir_dtype packed;        /* type of an element in a word: acc, but with a dot */
     int packed_bytes;
@@ -48,10 +49,15 @@ LLVMValueRef contract_min(emit *e, LLVMValueRef a, LLVMValueRef b);
 /* Batch number -> index of each batch dim and offset of each buffer. With only the dims in `which`. */
 void contract_decode_batch(contract *c, LLVMValueRef number, uint32_t which);
 static inline LLVMValueRef num(contract *c, int64_t v) { return em_i64s(c->e, v); }
-/* Words that hold n elements along k. */
+/* The word that element k is in. */
+static inline LLVMValueRef contract_word_of(contract *c, LLVMValueRef k) {
+    return c->group == 1 ? k : LLVMBuildLShr(c->e->b, k, em_i64s(c->e, c->group / 2), "");
+}
+/* Words of a row of a panel for n elements along k. */
 static inline LLVMValueRef contract_in_words(contract *c, LLVMValueRef n) {
-    if (c->group == 1) return n;
-    return LLVMBuildLShr(c->e->b, em_add(c->e, n, em_i64s(c->e, c->group - 1)), em_i64s(c->e, c->group / 2), "");
+    int64_t step = ir_dots[c->dot].step;
+    if (step == 1) return n;
+    return contract_word_of(c, em_and(c->e, em_add(c->e, n, em_i64s(c->e, step - 1)), em_i64s(c->e, -step)));
 }
 static inline LLVMValueRef element(contract *c, LLVMValueRef base, LLVMValueRef i) {
     return em_gep(c->e, base, c->t_acc, i);
@@ -106,7 +112,9 @@ enum {
     CONTRACT_IS_LAST,
     CONTRACT_TILE_PARAMETERS
 };
+void contract_tile_types(const contract *c, LLVMTypeRef type[CONTRACT_TILE_PARAMETERS]);
 void contract_emit_tile(contract *c);
+void contract_emit_amx_tile(contract *c); /* contract_amx.c: c->is_tile */
 LLVMValueRef contract_tile_load(contract *c, LLVMValueRef ptr, int align);
 
 /* ---- contract_dot.c: words of several elements ---- */
@@ -168,4 +176,7 @@ void contract_end_batch(contract *c, LLVMValueRef kept, LLVMValueRef batch);
 bool contract_is_plain_load(contract *c, int operand);
 void contract_pack(contract *c, int operand, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef k_first,
                    LLVMValueRef k_count);
+/* The same of operand 0 into rows (c->copies_a) where its program is more than a load. rows: of them. */
+void contract_pack_values(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef rows, LLVMValueRef k_first,
+                          LLVMValueRef k_count);
 #endif

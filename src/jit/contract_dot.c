@@ -10,13 +10,15 @@ void contract_set_dot(contract *c) {
     c->dot = ir_kernel_contract_dot(c->k);
     c->group = ir_dots[c->dot].group;
     for (int i = 0; i < 2; i++) c->heads[i] = ir_dots[c->dot].heads[i];
-    c->packed = c->dot == IR_DOT_I16    ? FUSOR_I16
-                : c->dot == IR_DOT_I8   ? FUSOR_I8
-                : c->dot == IR_DOT_BF16 ? FUSOR_BF16
-                                        : c->acc;
+    c->is_tile = ir_dot_is_tile(c->dot);
+    c->packed = c->dot == IR_DOT_NONE                               ? c->acc
+                : c->dot == IR_DOT_I16                              ? FUSOR_I16
+                : c->dot == IR_DOT_I8 || c->dot == IR_DOT_TILE_I8   ? FUSOR_I8
+                : c->dot == IR_DOT_TILE_F16                         ? FUSOR_F16
+                                                                    : FUSOR_BF16;
     c->packed_bytes = ir_dtypes[c->packed].bytes;
     c->t_packed = em_memory_type(c->e, c->packed);
-    c->copies_a = (c->dot == IR_DOT_I8 || c->dot == IR_DOT_BF16) && contract_is_plain_load(c, 0);
+    c->copies_a = c->is_tile || ((c->dot == IR_DOT_I8 || c->dot == IR_DOT_BF16) && contract_is_plain_load(c, 0));
 }
 
 bool contract_is_flipped(const contract *c) {
@@ -25,7 +27,9 @@ bool contract_is_flipped(const contract *c) {
 
 /* Products with a padded element: 0, and of bf16 -0, which changes no sum. What operand 0 has is then of no matter, but
  * that it is no NaN. */
-int contract_padding(const contract *c, int operand) { return c->dot == IR_DOT_BF16 && operand == 1 ? 0x8000 : 0; }
+int contract_padding(const contract *c, int operand) {
+    return (c->dot == IR_DOT_BF16 || c->dot == IR_DOT_TILE_BF16) && operand == 1 ? 0x8000 : 0;
+}
 
 static LLVMValueRef splat(contract *c, LLVMValueRef x) {
     LLVMValueRef all[64];
@@ -65,7 +69,7 @@ LLVMValueRef contract_memory_words(contract *c, int operand, LLVMValueRef words)
 static void copy_elements(contract *c, LLVMValueRef to, LLVMValueRef from, LLVMValueRef k, LLVMValueRef k_count) {
     emit *e = c->e;
     LLVMValueRef padding = LLVMConstInt(c->t_packed, (unsigned)contract_padding(c, 0), 0);
-    LLVMValueRef end = em_and(e, em_add(e, k_count, num(c, c->group - 1)), num(c, -c->group));
+    LLVMValueRef end = em_mul(e, contract_in_words(c, k_count), num(c, c->group));
     for (int i = 0; i < 2; i++) {
         em_loop l = em_for(e, i ? k_count : k, i ? end : k_count, num(c, 1));
         LLVMValueRef place = c->dot == IR_DOT_BF16 ? em_xor(e, l.i, num(c, 1)) : l.i, x = padding;
@@ -222,7 +226,7 @@ void contract_emit_heads(contract *c) {
         if (!c->heads[i]) continue;
         contract_outer *o = contract_begin(c, i ? HEAD1 : HEAD0, i ? "head1" : "head0", parameter, 3, true);
         LLVMValueRef panel = LLVMGetParam(e->fn, 0), words = LLVMGetParam(e->fn, 1);
-        if (c->dot == IR_DOT_BF16)
+        if (c->packed == FUSOR_BF16)
             emit_exponent_head(c, panel, em_mul(e, words, LLVMGetParam(e->fn, 2)), i ? c->nr : c->mr);
         else emit_sums_head(c, panel, words);
         contract_end(c, o);

@@ -184,7 +184,7 @@ void contract_emit_epilogue(contract *c) {
     emit *e = c->e;
     bool costly = is_costly_epilogue(c);
     LLVMTypeRef parameter[5] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
-    contract_outer *o = contract_begin(c, FINISH, "finish", parameter, 5, costly);
+    contract_outer *o = contract_begin(c, FINISH, "finish", parameter, 5, costly || c->is_tile);
     LLVMValueRef m0 = LLVMGetParam(e->fn, 2), n0 = LLVMGetParam(e->fn, 3), rows = LLVMGetParam(e->fn, 4);
     LLVMValueRef tile = e->scratch, nr = num(c, c->nr), left = em_sub(e, c->n, n0);
     contract_decode_batch(c, LLVMGetParam(e->fn, 1), UINT32_MAX);

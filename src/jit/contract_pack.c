@@ -30,8 +30,8 @@ static LLVMValueRef operand_value(contract *c, int operand, contract_point *at) 
     ir_dtype type = c->k->inst[inst].dtype;
     em_values_init(&v, contract_load, at);
     LLVMValueRef x = em_value(c->e, &v, inst);
-    return c->dot == IR_DOT_BF16 || c->dot == IR_DOT_I8 ? em_to_memory(c->e, type, x)
-                                                        : em_cast(c->e, x, type, c->packed);
+    bool is_in_memory = c->is_tile || c->dot == IR_DOT_BF16 || c->dot == IR_DOT_I8;
+    return is_in_memory ? em_to_memory(c->e, type, x) : em_cast(c->e, x, type, c->packed);
 }
 
 static contract_point point(contract *c, int operand, LLVMValueRef row, LLVMValueRef k, int axis, LLVMValueRef mask) {
@@ -63,6 +63,19 @@ static LLVMValueRef panel_element(contract *c, LLVMValueRef dst, LLVMValueRef k,
     return at_element(c, dst, em_add(e, em_mul(e, word, em_i64s(e, c->group)), lane));
 }
 
+/* Words of padding behind those that hold elements, up to a whole step. */
+static void pad_step(contract *c, int operand, LLVMValueRef dst, LLVMValueRef k_count) {
+    emit *e = c->e;
+    int rows = operand ? c->nr : c->mr;
+    LLVMValueRef word = em_i32(e, contract_padding(c, operand) * 0x10001), all[64];
+    for (int i = 0; i < c->v_lanes; i++) all[i] = word;
+    LLVMValueRef filled = contract_word_of(c, em_add(e, k_count, em_i64s(e, c->group - 1)));
+    em_loop l = em_for(e, em_mul(e, filled, em_i64s(e, rows)),
+                       em_mul(e, contract_in_words(c, k_count), em_i64s(e, rows)), em_i64s(e, c->v_lanes));
+    store_acc(c, LLVMConstVector(all, (unsigned)c->v_lanes), at_index(c, dst, l.i));
+    em_end(e, &l);
+}
+
 /* Elements of the last words behind the last k. */
 static void pad_words(contract *c, int operand, LLVMValueRef dst, LLVMValueRef k_count) {
     emit *e = c->e;
@@ -74,6 +87,7 @@ static void pad_words(contract *c, int operand, LLVMValueRef dst, LLVMValueRef k
     store_packed(c, zero, panel_element(c, dst, lk.i, lr.i, rows));
     em_end(e, &lr);
     em_end(e, &lk);
+    if (c->is_tile) pad_step(c, operand, dst, k_count);
 }
 
 /* One element at a time; rows past the end repeat the last one, so that every element of the panel is defined. */
@@ -108,7 +122,7 @@ static void pack_rows(contract *c, int operand, LLVMValueRef dst, LLVMValueRef f
         }
     LLVMValueRef whole = em_and(e, k_count, em_i64s(e, -c->group));
     em_loop l = em_for(e, em_i64s(e, 0), whole, em_i64s(e, c->group));
-    LLVMValueRef to = em_mul(e, contract_in_words(c, l.i), em_i64s(e, rows)), value[8];
+    LLVMValueRef to = em_mul(e, contract_word_of(c, l.i), em_i64s(e, rows)), value[8];
     for (int j = 0; j < steps; j++) {
         LLVMValueRef part[4];
         for (int g = 0; g < c->group; g++) {
@@ -160,8 +174,8 @@ static LLVMValueRef at_byte(contract *c, LLVMValueRef base, LLVMValueRef i) {
 }
 
 /* in_lane columns of `have` rows, up to v_lanes: 128 bits of rows in_lane * l + i become lane l of vector i, so that a
- * transposition inside lanes makes whole columns of the panel. */
-static void transpose(contract *c, const source *from, LLVMValueRef to, int rows, int have, int operand) {
+ * transposition inside lanes makes whole columns of the panel, `apart` elements from one to the next. */
+static void transpose(contract *c, const source *from, LLVMValueRef to, LLVMValueRef apart, int have, int operand) {
     emit *e = c->e;
     int in_lane = 16 / c->acc_bytes, lanes = c->v_lanes / in_lane;
     LLVMTypeRef t_lane = LLVMVectorType(c->t_acc, (unsigned)in_lane);
@@ -181,7 +195,7 @@ static void transpose(contract *c, const source *from, LLVMValueRef to, int rows
     for (int i = 0; i < in_lane; i++) t[i] = unpack(c, v[i / 2 * 2], v[i / 2 * 2 + 1], 1, i & 1);
     for (int i = 0; i < in_lane; i++) {
         LLVMValueRef column = in_lane == 2 ? t[i] : unpack(c, t[i / 2], t[i / 2 + 2], 2, i & 1);
-        store_acc(c, column, at_index(c, to, em_i64s(e, i * rows)));
+        store_acc(c, column, i ? at_index(c, to, em_mul(e, apart, em_i64s(e, i))) : to);
     }
 }
 
@@ -189,7 +203,7 @@ static void transpose(contract *c, const source *from, LLVMValueRef to, int rows
 bool contract_is_plain_load(contract *c, int operand) {
     const ir_kinst *in = &c->k->inst[c->operand[operand]];
     return in->op == IR_K_LOAD && !in->variant && c->k->buffer[in->index].stride[c->dim_k] == 1 &&
-           (in->dtype == c->packed || (c->dot == IR_DOT_I8 && ir_dtypes[in->dtype].bytes == 1));
+           (in->dtype == c->packed || (c->packed == FUSOR_I8 && ir_dtypes[in->dtype].bytes == 1));
 }
 
 /* Columns of a step: those of a vector of the program, and of the 128 bits that are transposed. */
@@ -239,13 +253,14 @@ static void transpose_step(contract *c, int operand, LLVMValueRef dst, LLVMValue
     source from = {.row = {NULL, stride}};
     for (int i = 2; i < in_lane; i++) from.row[i] = em_mul(e, stride, em_i64s(e, i));
     from.lane = em_mul(e, stride, em_i64s(e, in_lane));
-    LLVMValueRef to = at_index(c, dst, em_mul(e, contract_in_words(c, k0), em_i64s(e, rows)));
+    LLVMValueRef to = at_index(c, dst, em_mul(e, contract_word_of(c, k0), em_i64s(e, rows)));
     em_loop l = em_for(e, em_i64s(e, 0), em_i64s(e, columns / c->group), em_i64s(e, in_lane));
     LLVMValueRef column = at_index(c, begin, l.i), panel = at_index(c, to, em_mul(e, l.i, em_i64s(e, rows)));
     for (int g = groups - 1; g >= 0; g--) {
         int have = rows - g * c->v_lanes < c->v_lanes ? rows - g * c->v_lanes : c->v_lanes;
         from.at = g ? at_byte(c, column, em_mul(e, stride, em_i64s(e, g * c->v_lanes))) : column;
-        transpose(c, &from, g ? at_index(c, panel, em_i64s(e, g * c->v_lanes)) : panel, rows, have, operand);
+        transpose(c, &from, g ? at_index(c, panel, em_i64s(e, g * c->v_lanes)) : panel, em_i64s(e, rows), have,
+                  operand);
     }
     em_end(e, &l);
 }
@@ -269,21 +284,74 @@ static void pack_transposed(contract *c, int operand, LLVMValueRef dst, LLVMValu
     if (!masked) pack_scalar(c, operand, dst, first, valid, k_first, whole, k_count);
 }
 
+static void pack_along_rows(contract *c, int operand, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef valid,
+                            LLVMValueRef k_first, LLVMValueRef k_count) {
+    emit *e = c->e;
+    int rows = operand ? c->nr : c->mr;
+    int reach = (rows + c->lanes - 1) / c->lanes * c->lanes; /* rows that whole vectors read */
+    em_branch b = em_if(e, em_icmp(e, LLVMIntSGE, valid, em_i64s(e, reach)));
+    pack_rows(c, operand, dst, first, valid, k_first, k_count, false);
+    em_else(e, &b);
+    if (e->level->has_mask) pack_rows(c, operand, dst, first, valid, k_first, k_count, true);
+    else pack_scalar(c, operand, dst, first, valid, k_first, em_i64s(e, 0), k_count);
+    em_endif(e, &b);
+}
+
 void contract_pack(contract *c, int operand, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef k_first,
                    LLVMValueRef k_count) {
-    emit *e = c->e;
-    int rows = operand ? c->nr : c->mr, row_dim = operand ? c->dim_n : c->dim_m;
-    LLVMValueRef valid = em_sub(e, operand ? c->n : c->m, first);
-    e->lanes = c->lanes;
-    if (is_contiguous_along_k(c, c->operand[operand], row_dim)) {
+    LLVMValueRef valid = em_sub(c->e, operand ? c->n : c->m, first);
+    c->e->lanes = c->lanes;
+    if (is_contiguous_along_k(c, c->operand[operand], operand ? c->dim_n : c->dim_m))
         pack_transposed(c, operand, dst, first, valid, k_first, k_count);
-    } else {
-        int reach = (rows + c->lanes - 1) / c->lanes * c->lanes; /* rows that whole vectors read */
-        em_branch b = em_if(e, em_icmp(e, LLVMIntSGE, valid, em_i64s(e, reach)));
-        pack_rows(c, operand, dst, first, valid, k_first, k_count, false);
-        em_else(e, &b);
-        if (e->level->has_mask) pack_rows(c, operand, dst, first, valid, k_first, k_count, true);
-        else pack_scalar(c, operand, dst, first, valid, k_first, em_i64s(e, 0), k_count);
-        em_endif(e, &b);
+    else pack_along_rows(c, operand, dst, first, valid, k_first, k_count);
+}
+
+/* ---- rows of values ---- */
+/* Row by row, its last vectors filled up with padding. */
+static void pack_rows_along_k(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef rows,
+                              LLVMValueRef k_first, LLVMValueRef k_count) {
+    emit *e = c->e;
+    LLVMValueRef words = contract_in_words(c, k_count), whole = em_and(e, k_count, em_i64s(e, -c->lanes));
+    LLVMValueRef end = em_mul(e, words, em_i64s(e, c->group));
+    LLVMValueRef padding = LLVMConstInt(c->t_packed, (unsigned)contract_padding(c, 0), 0);
+    em_loop r = em_for(e, em_i64s(e, 0), rows, em_i64s(e, 1));
+    LLVMValueRef to = at_index(c, dst, em_mul(e, r.i, words));
+    for (int is_masked = 0; is_masked < 2; is_masked++) {
+        em_loop l = em_for(e, is_masked ? whole : em_i64s(e, 0), is_masked ? end : whole, em_i64s(e, c->lanes));
+        LLVMValueRef mask = is_masked ? em_mask(e, em_sub(e, k_count, l.i)) : NULL;
+        contract_point at = point(c, 0, em_add(e, first, r.i), em_add(e, k_first, l.i), c->dim_k, mask);
+        LLVMValueRef x = operand_value(c, 0, &at);
+        if (mask) x = em_select(e, mask, x, em_splat(e, padding));
+        store_packed(c, x, at_element(c, to, l.i));
+        em_end(e, &l);
     }
+    em_end(e, &r);
+}
+
+/* Step by step along k: [words][mr] in the part of scratch where rows are turned, which is of that size; from there to rows. Those
+ * that the panel has not are any. */
+static void pack_rows_turned(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef k_first,
+                             LLVMValueRef k_count) {
+    emit *e = c->e;
+    int step = ir_dots[c->dot].step, side = step / c->group, in_lane = 16 / c->acc_bytes;
+    LLVMValueRef words = contract_in_words(c, k_count), valid = em_sub(e, c->m, first);
+    LLVMValueRef row = em_i64s(e, c->mr * c->acc_bytes);
+    source from = {.row = {NULL, row}, .lane = em_mul(e, row, em_i64s(e, in_lane))};
+    for (int i = 2; i < in_lane; i++) from.row[i] = em_mul(e, row, em_i64s(e, i));
+    em_loop l = em_for(e, em_i64s(e, 0), k_count, em_i64s(e, step));
+    LLVMValueRef left = contract_min(e, em_sub(e, k_count, l.i), em_i64s(e, step));
+    pack_along_rows(c, 0, c->staging, first, valid, em_add(e, k_first, l.i), left);
+    LLVMValueRef to = at_index(c, dst, contract_word_of(c, l.i));
+    em_loop r = em_for(e, em_i64s(e, 0), em_i64s(e, c->mr), em_i64s(e, in_lane));
+    from.at = at_index(c, c->staging, r.i);
+    transpose(c, &from, at_index(c, to, em_mul(e, r.i, words)), words, side, 0);
+    em_end(e, &r);
+    em_end(e, &l);
+}
+
+void contract_pack_values(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef rows, LLVMValueRef k_first,
+                          LLVMValueRef k_count) {
+    c->e->lanes = c->lanes;
+    if (is_contiguous_along_k(c, c->operand[0], c->dim_m)) pack_rows_along_k(c, dst, first, rows, k_first, k_count);
+    else pack_rows_turned(c, dst, first, k_first, k_count);
 }

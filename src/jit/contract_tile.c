@@ -224,12 +224,17 @@ static void store_sums(tile *t) {
     at_end_of(c, done);
 }
 
-void contract_emit_tile(contract *c) {
-    emit *e = c->e;
-    LLVMTypeRef type[CONTRACT_TILE_PARAMETERS];
+void contract_tile_types(const contract *c, LLVMTypeRef type[CONTRACT_TILE_PARAMETERS]) {
+    const emit *e = c->e;
     for (int i = 0; i < CONTRACT_TILE_PARAMETERS; i++) type[i] = e->t_i64;
     type[CONTRACT_ARGS] = type[CONTRACT_A] = type[CONTRACT_B] = type[CONTRACT_PARTIAL] = e->t_ptr;
     type[CONTRACT_IS_LATER] = type[CONTRACT_IS_LAST] = e->t_i1;
+}
+
+void contract_emit_tile(contract *c) {
+    emit *e = c->e;
+    LLVMTypeRef type[CONTRACT_TILE_PARAMETERS];
+    contract_tile_types(c, type);
     contract_outer *o = contract_begin(c, TILE, "tile", type, CONTRACT_TILE_PARAMETERS, true);
     tile t = {.c = c};
     LLVMGetParams(e->fn, t.in);

@@ -35,6 +35,7 @@ jit_sources += %D%/contract_direct.c
 jit_sources += %D%/contract_tile.c
 jit_sources += %D%/contract_epilogue.c
 jit_sources += %D%/contract_dot.c
+jit_sources += %D%/contract_amx.c
 jit_sources += %D%/contract_row.c
 jit_sources += %D%/attention.c
 jit_sources += %D%/attention_tile.c

@@ -7,7 +7,7 @@
 /* ---- entry: header, description, zeros up to 64, blob, line table (where one was asked for) ---- */
 #define RT_ENTRY_MAGIC  "FUSORK1\n"
 #define RT_BUNDLE_MAGIC "FUSORB1\n"
-enum { RT_ENTRY_FORMAT = 2, RT_BUNDLE_FORMAT = 1, RT_ENTRY_SUFFIX_BYTES = 3, RT_ENTRY_ALIGN = 64, RT_ENTRY_PARTS = 5 };
+enum { RT_ENTRY_FORMAT = 3, RT_BUNDLE_FORMAT = 1, RT_ENTRY_SUFFIX_BYTES = 3, RT_ENTRY_ALIGN = 64, RT_ENTRY_PARTS = 5 };
 #define RT_ENTRY_SUFFIX ".fk"
 /* No kernel comes near; a larger file is not read. */
 #define RT_ENTRY_MAX_BYTES ((uint64_t)64 << 20)
@@ -18,7 +18,7 @@ typedef struct rt_entry_header {
     uint8_t checksum[16]; /* XXH3-128 of everything after this field */
     uint64_t file_bytes;
     uint8_t key[IR_KEY_BYTES];
-    char build_id[64], level[32], features[256], symbol[IR_SYMBOL_MAX]; /* NUL-terminated and zero-filled */
+    char build_id[64], level[64], features[256], symbol[IR_SYMBOL_MAX]; /* NUL-terminated and zero-filled */
     uint64_t description_bytes, blob_bytes, entry, code_bytes;
     int64_t compile_ns, created_s;
     uint64_t lines_bytes; /* the rest of the file, behind the blob */

@@ -56,6 +56,7 @@ static const feature features[] = {
     {"amx-bf16", AT(leaf7_edx), 22, XCR0_AMX},
     {"amx-tile", AT(leaf7_edx), 24, XCR0_AMX},
     {"amx-int8", AT(leaf7_edx), 25, XCR0_AMX},
+    {"amx-fp16", AT(leaf7_1_eax), 21, XCR0_AMX},
     {"avxvnni", AT(leaf7_1_eax), 4, XCR0_AVX},
     {"avx512bf16", AT(leaf7_1_eax), 5, XCR0_AVX512},
 };
@@ -229,6 +230,19 @@ bool rt_host_has(const char *list, const char **missing_out, size_t *length_out)
         p += n + (p[n] == ',');
     }
     return true;
+}
+
+void rt_host_assume(const char *list) {
+    need();
+    for (const char *p = list; *p;) {
+        size_t n = strcspn(p, ",");
+        for (int i = 0; i < FEATURE_COUNT; i++) {
+            if (strlen(features[i].name) != n || memcmp(features[i].name, p, n) != 0) continue;
+            host_bits |= UINT64_C(1) << i;
+            if (features[i].state == XCR0_AMX) pthread_once(&amx_once, ask_for_amx), amx_granted = true;
+        }
+        p += n + (p[n] == ',');
+    }
 }
 
 int rt_host_level(void) {

@@ -155,7 +155,7 @@ static contraction measure(const ir_kernel *k, const int64_t *size, const int64_
             c.column[j] = ir_times(s[dim_k] < 0 ? -s[dim_k] : s[dim_k], c.element[j]);
         }
     }
-    c.kc = ir_ceil_div(clamp(c.kk, 1, at_least_one(k->tile.kb)), ir_dots[ir_kernel_contract_dot(k)].group);
+    c.kc = ir_dot_words(ir_kernel_contract_dot(k), clamp(c.kk, 1, at_least_one(k->tile.kb)));
     c.mp = at_least_one(ir_ceil_div(c.m, at_least_one(k->tile.mr)));
     c.np = at_least_one(ir_ceil_div(c.n, at_least_one(k->tile.nr)));
     return c;
@@ -168,7 +168,7 @@ static contraction measure(const ir_kernel *k, const int64_t *size, const int64_
 static bool is_a_in_place(const contraction *c) {
     const int64_t way = 4096, l1 = rt_host_caches()->l1d_bytes, ways = l1 / way;
     if (c->row[0] < 0 || !ir_kernel_contract_a_in_place(c->k)) return false;
-    if (c->kk % ir_dots[ir_kernel_contract_dot(c->k)].group) return false;
+    if (c->kk % ir_dots[ir_kernel_contract_dot(c->k)].step) return false;
     if (c->column[0] > c->element[0]) return ir_times(c->column[0], c->kc) <= l1;
     int64_t off = c->row[0] % way, apart = off < way - off ? off : way - off, mr = c->k->tile.mr;
     int64_t rows_a_set = apart < 64 ? mr : ir_ceil_div(ir_times(mr, apart), way);

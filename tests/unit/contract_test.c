@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* contract_test.c: the contraction kernel at every level the host has, run between guard pages and compared bit by bit
- * with loops that accumulate in the documented order (ir/schedule.h). */
+ * with loops that accumulate in the documented order (ir/schedule.h). Tiles (AMX) are emulated where the host has none. */
+#include "../amx/amx_emulate.h"
 #include "ir/codegen_api.h"
 #include "ir/kernel.h"
 #include <criterion/criterion.h>
@@ -24,7 +25,13 @@ static bool host_has(int level) {
     return __builtin_cpu_supports("sse4.1");
 }
 
+static const ir_features TILES = IR_FEATURE_AMXINT8 | IR_FEATURE_AMXBF16 | IR_FEATURE_AMXFP16;
+
 static bool host_has_features(ir_features f) {
+    if (f & TILES) {
+        if (!amx_can_emulate()) return false;
+        amx_emulate();
+    }
     return (!(f & IR_FEATURE_AVXVNNI) || __builtin_cpu_supports("avxvnni")) &&
            (!(f & IR_FEATURE_VNNI) || __builtin_cpu_supports("avx512vnni")) &&
            (!(f & IR_FEATURE_BF16) || __builtin_cpu_supports("avx512bf16"));
@@ -230,6 +237,22 @@ static float of_bf16(uint16_t bits) {
     return x;
 }
 
+static float of_f16(uint16_t bits) {
+    int exponent = bits >> 10 & 31, fraction = bits & 0x3ff;
+    float x = exponent ? ldexpf((float)(fraction + 1024), exponent - 25) : ldexpf((float)fraction, -24);
+    return bits >> 15 ? -x : x; /* no infinities here */
+}
+
+static uint16_t to_f16(float x) { /* of a magnitude up to 2 */
+    float magnitude = fabsf(x);
+    int exponent = 0;
+    frexpf(magnitude, &exponent);
+    if (exponent < -13 || magnitude == 0) exponent = -13;
+    int bits = (int)rintf(ldexpf(magnitude, 11 - exponent)); /* 1024 of it is one step of the exponent */
+    bits += bits >= 1024 || exponent > -13 ? (exponent + 13) << 10 : 0;
+    return (uint16_t)(bits | (x < 0) << 15);
+}
+
 static uint16_t to_bf16(float x) { /* to nearest even; no NaNs here */
     uint32_t word;
     memcpy(&word, &x, 4);
@@ -245,6 +268,12 @@ static void fill(ir_dtype t, void *p, int64_t n, int values) {
             if (values == 1) half = r >> 40 & 1 ? tiny : r >> 41 & 1 ? (uint16_t)(r >> 50 << 15) : half;
             if (values == 2) half = (uint16_t)r & 0xbfff;
             if (values == 3) half = (uint16_t)(r >> 40 << 15 | (70 + (r >> 30 & 1)) << 7 | (r >> 31 & 1));
+            ((uint16_t *)p)[i] = half;
+            continue;
+        }
+        if (t == FUSOR_F16) {
+            uint16_t half = to_f16((float)x);
+            if (values) half = r >> 40 & 1 ? (uint16_t)(r & 0x83ff) : half; /* subnormals */
             ((uint16_t *)p)[i] = half;
             continue;
         }
@@ -266,6 +295,33 @@ static int64_t get_int(ir_dtype t, const void *p, int64_t i) {
     }
 }
 
+static float float_at(const problem *p, const guarded *mem, int operand, int64_t i, int64_t row) {
+    uint16_t bits = ((uint16_t *)mem[operand].at)[i];
+    float x = p->in == FUSOR_F16 ? of_f16(bits) : of_bf16(bits);
+    if (operand == B || p->program != SCALED_A) return x;
+    uint16_t scale = ((uint16_t *)mem[ROW].at)[row];
+    return p->in == FUSOR_F16 ? of_f16(to_f16(x * of_f16(scale))) : of_bf16(to_bf16(x * of_bf16(scale)));
+}
+
+/* The order of tiles: two sums of every other product of a step, added, and added to what is before. */
+static double element_of_tiles(const problem *p, const layout *l, const guarded *mem, int64_t kb, const shape *s,
+                               int64_t a, int64_t b, int64_t row) {
+    enum { STEP = 32 };
+    float total = 0;
+    for (int64_t k0 = 0; k0 < s->k; k0 += kb) {
+        float sum = 0;
+        for (int64_t step = k0; step < s->k && step < k0 + kb; step += STEP) {
+            float part[2] = {0, 0};
+            for (int64_t k = step; k < s->k && k < step + STEP; k++)
+                part[k & 1] = fmaf(float_at(p, mem, A, a + k * l->stride[A][4], row),
+                                   float_at(p, mem, B, b + k * l->stride[B][4], row), part[k & 1]);
+            sum += part[0] + part[1];
+        }
+        total = k0 ? total + sum : sum;
+    }
+    return total;
+}
+
 /* One element by the documented order; the integer value in *sum_int. */
 static double element(const problem *p, const layout *l, const guarded *mem, int64_t kb, const shape *s,
                       const int64_t *at, int64_t *sum_int) {
@@ -274,6 +330,9 @@ static double element(const problem *p, const layout *l, const guarded *mem, int
         a += at[d] * l->stride[A][d];
         b += at[d] * l->stride[B][d];
     }
+    *sum_int = 0;
+    ir_dot dot = ir_contract_dot((ir_target){(ir_level)p->level, p->features}, p->in, p->in_b, FUSOR_F32);
+    if (ir_dot_is_tile(dot)) return element_of_tiles(p, l, mem, kb, s, a, b, at[2]);
     bool fma_level = p->level >= IR_LEVEL_V3, is_double = p->in == FUSOR_F64;
     double total = 0;
     uint64_t whole = 0;
@@ -293,9 +352,8 @@ static double element(const problem *p, const layout *l, const guarded *mem, int
                 if (p->program == SCALED_A) x *= ((double *)mem[ROW].at)[at[2]];
                 volatile double product = x * y;
                 sum = fma_level ? fma(x, y, sum) : product + sum;
-            } else if (p->in == FUSOR_BF16) {
-                float x = of_bf16(((uint16_t *)mem[A].at)[ai]), y = of_bf16(((uint16_t *)mem[B].at)[bi]);
-                if (p->program == SCALED_A) x = of_bf16(to_bf16(x * of_bf16(((uint16_t *)mem[ROW].at)[at[2]])));
+            } else if (ir_is_half(p->in)) {
+                float x = float_at(p, mem, A, ai, at[2]), y = float_at(p, mem, B, bi, at[2]);
                 volatile float product = x * y;
                 sum = fma_level ? fmaf(x, y, (float)sum) : product + (float)sum;
             } else {
@@ -496,6 +554,13 @@ Test(contract, types) {
     }
 }
 
+/* What a call of a kernel of tiles leaves behind; and that it was one, unless the machine has the instructions itself. */
+static void check_tiles(const long before[AMX_KINDS]) {
+    cr_assert(amx_is_released());
+    if (!amx_can_emulate() || amx_has_hardware()) return;
+    for (amx_kind i = 0; i < AMX_KINDS; i++) cr_assert_gt(amx_count(i), before[i]);
+}
+
 /* Words of several elements: every pair of types, layout, program and set of features, and values that the instructions
  * are not made for: the largest products of integers, subnormal bf16. */
 static void check_dots(ir_dtype a, ir_dtype b, int n_values, int count) {
@@ -504,10 +569,13 @@ static void check_dots(ir_dtype a, ir_dtype b, int n_values, int count) {
                                         {IR_LEVEL_V3, IR_FEATURE_AVXVNNI},
                                         {IR_LEVEL_V4, 0},
                                         {IR_LEVEL_V4, IR_FEATURE_VNNI},
-                                        {IR_LEVEL_V4, IR_FEATURE_BF16}};
+                                        {IR_LEVEL_V4, IR_FEATURE_BF16},
+                                        {IR_LEVEL_V4, TILES}};
     for (size_t t = 0; t < sizeof targets / sizeof *targets; t++) {
         ir_dtype acc = ir_contract_acc(a, b, FUSOR_F32);
         if (targets[t].features && !ir_contract_features(targets[t], a, b, acc)) continue;
+        long before[AMX_KINDS];
+        for (amx_kind i = 0; i < AMX_KINDS; i++) before[i] = amx_count(i);
         for (int i = 0; i < 8; i++) {
             problem p = plain((int)targets[t].level, a, i & 4 ? SCALED_A : i & 1 ? TWO_OUTPUTS : BIAS_RELU);
             p.in_b = b;
@@ -522,10 +590,11 @@ static void check_dots(ir_dtype a, ir_dtype b, int n_values, int count) {
             if (i == 7) {
                 ir_dot dot = ir_contract_dot(targets[t], a, b, acc);
                 p.tile = dot ? ir_dot_tile(targets[t].level, dot) : ir_contract_tile(targets[t].level, acc);
-                p.tile.kb = 8;
+                p.tile.kb = ir_dot_is_tile(dot) ? ir_dots[dot].step : 8;
             }
             check_sizes(&p, count);
         }
+        if (targets[t].features & TILES) check_tiles(before);
     }
 }
 
@@ -535,6 +604,7 @@ Test(contract, dots_of_unsigned_and_signed) {
 }
 Test(contract, dots_of_signed) { check_dots(FUSOR_I8, FUSOR_I8, 2, 24); }
 Test(contract, dots_of_unsigned) { check_dots(FUSOR_U8, FUSOR_U8, 2, 24); }
+Test(contract, dots_of_f16) { check_dots(FUSOR_F16, FUSOR_F16, 2, 48); }
 Test(contract, dots_of_bf16) { check_dots(FUSOR_BF16, FUSOR_BF16, 4, 48); }
 
 Test(contract, baked) {
@@ -673,7 +743,7 @@ Test(contract, the_inner_loop_spills_nothing) {
             problem p = plain(level, types[i % 6], program);
             if (i > 5)
                 p.baked_n = i == 6 ? 7 : ir_levels[level].vector_bytes * 3 / 4; /* one and three vectors of columns */
-            if (i == 4 || i == 5) p.features = ir_level_extras((ir_level)level);
+            if (i == 4 || i == 5) p.features = ir_level_extras((ir_level)level) & ~TILES;
             if (i == 5) p.out = FUSOR_F32;
             ir_kernel k = describe(&p);
             fusor_codegen_result r = generate(&k, FUSOR_CODEGEN_ASM);
