@@ -192,3 +192,10 @@ unit_tests += %D%/unit/hint_test
 script_tests += %D%/cli/bench.sh
 script_tests += %D%/bench/counts.sh
 unit_tests += %D%/unit/explain_test
+# tile instructions of CPUs that this one may not be
+unit_tests += %D%/amx/amx_test
+%C%_amx_amx_test_SOURCES = %D%/amx/amx_test.c %D%/amx/amx_emulate.c
+%C%_amx_amx_test_LDADD = $(base_test_libs) -lm
+unit_tests += %D%/amx/amx_ops_test
+%C%_amx_amx_ops_test_SOURCES = %D%/amx/amx_ops_test.c %D%/amx/amx_emulate.c
+%C%_amx_amx_ops_test_LDADD = libfu-ref.la $(rt_test_libs)

@@ -62,6 +62,24 @@ DOT(peak_bf16_512, "avx512f,avx512bw,avx512bf16", __m512, __m512i, _mm512_set1_p
 DOT(peak_i8_512, "avx512f,avx512bw,avx512vnni", __m512i, __m512i, _mm512_set1_epi32, _mm512_dpbusd_epi32(a[k], x, x))
 DOT(peak_i8_256, "avx2,avxvnni", __m256i, __m256i, _mm256_set1_epi32, _mm256_dpbusd_avx_epi32(a[k], x, x))
 
+/* As many products of tiles, into four of them in turn: a sum of one is ready before its turn comes again. */
+#define TILE(NAME, TARGET, PRODUCT)                                                                                    \
+    __attribute__((target(TARGET), noinline)) static double NAME(int seed) {                                           \
+        _Alignas(64) uint8_t config[64] = {1};                                                                         \
+        for (int i = 0; i < 8; i++) config[16 + 2 * i] = 64, config[48 + i] = 16;                                      \
+        _tile_loadconfig(config);                                                                                      \
+        for (int r = 0; r < ROUNDS * CHAINS / 4; r++) {                                                                \
+            PRODUCT(0, 4, 6);                                                                                          \
+            PRODUCT(1, 4, 7);                                                                                          \
+            PRODUCT(2, 5, 6);                                                                                          \
+            PRODUCT(3, 5, 7);                                                                                          \
+        }                                                                                                              \
+        _tile_release();                                                                                               \
+        return seed;                                                                                                   \
+    }
+TILE(peak_bf16_tile, "amx-tile,amx-bf16", _tile_dpbf16ps)
+TILE(peak_i8_tile, "amx-tile,amx-int8", _tile_dpbusd)
+
 typedef struct peak {
     double (*run)(int seed);
     double per_step;
@@ -81,8 +99,10 @@ static peak peak_of(rt_limit_type type) {
                : level >= IR_LEVEL_V3 ? (peak){peak_f32_v3, 16}
                                       : (peak){peak_f32_v2, 8};
     case RT_LIMIT_BF16:
+        if (rt_host_has("amx-tile,amx-bf16", &missing, &n)) return (peak){peak_bf16_tile, 16 * 16 * 32 * 2};
         return rt_host_has("avx512f,avx512bw,avx512bf16", &missing, &n) ? (peak){peak_bf16_512, 64} : (peak){0};
     default:
+        if (rt_host_has("amx-tile,amx-int8", &missing, &n)) return (peak){peak_i8_tile, 16 * 16 * 64 * 2};
         if (rt_host_has("avx512f,avx512bw,avx512vnni", &missing, &n)) return (peak){peak_i8_512, 128};
         return rt_host_has("avx2,avxvnni", &missing, &n) ? (peak){peak_i8_256, 64} : (peak){0};
     }
@@ -298,7 +318,8 @@ rt_bound rt_limits_bound(const rt_limits *l, ir_dtype type, double bytes, double
     int level = RT_LIMIT_L1;
     while (level < RT_LIMIT_MEMORY && (l->bandwidth[level] <= 0 || bytes > l->holds[level])) level++;
     double rate = l->peak[type == FUSOR_F64 ? RT_LIMIT_F64 : RT_LIMIT_F32];
-    if (type == FUSOR_BF16 && l->peak[RT_LIMIT_BF16] > 0) rate = l->peak[RT_LIMIT_BF16];
+    const bool is_tile = type == FUSOR_F16 && rt_host_has("amx-tile,amx-fp16", NULL, NULL); /* as fast as bf16 */
+    if ((type == FUSOR_BF16 || is_tile) && l->peak[RT_LIMIT_BF16] > 0) rate = l->peak[RT_LIMIT_BF16];
     if ((type == FUSOR_I8 || type == FUSOR_U8) && l->peak[RT_LIMIT_I8] > 0) rate = l->peak[RT_LIMIT_I8];
     const double moving = 1e9 * bytes / l->bandwidth[level], computing = 1e9 * work / rate,
                  least = fmax(moving, computing);

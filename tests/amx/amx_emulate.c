@@ -192,16 +192,17 @@ static const char *multiply(amx_state *s, const decoded *d) {
 
 /* ---- one instruction ---- */
 static const char *in_group_49(amx_state *s, const decoded *d, amx_kind *kind) {
+    const uint64_t at = d->address + d->stride; /* an operand like any other's */
     if (d->vvvv) return "VEX.vvvv names a register that there is not";
     if (d->mod != 3) {
         if (d->reg || (d->prefix != NP && d->prefix != P66)) return "no tile instruction";
         *kind = AMX_CONFIGURE;
         if (d->prefix == NP) {
             uint8_t memory[AMX_CONFIG_BYTES];
-            memcpy(memory, (const void *)d->address, sizeof memory);
+            memcpy(memory, (const void *)at, sizeof memory);
             return configure(s, memory);
         }
-        store_configuration(s, (void *)d->address);
+        store_configuration(s, (void *)at);
         return NULL;
     }
     if (d->prefix == NP && !d->reg && !d->rm) {

@@ -765,6 +765,43 @@ Test(contract, the_inner_loop_spills_nothing) {
         }
 }
 
+/* The loop over steps of the largest tile: four loads for four products, and no vector instruction. */
+Test(contract, a_step_of_tiles_is_four_products) {
+    static const struct {
+        ir_dtype a, b;
+        const char *product;
+    } cases[] = {{FUSOR_BF16, FUSOR_BF16, "\ttdpbf16ps"}, {FUSOR_F16, FUSOR_F16, "\ttdpfp16ps"},
+                 {FUSOR_I8, FUSOR_I8, "\ttdpbssd"},       {FUSOR_I8, FUSOR_U8, "\ttdpbsud"},
+                 {FUSOR_U8, FUSOR_I8, "\ttdpbusd"},       {FUSOR_U8, FUSOR_U8, "\ttdpbuud"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        problem p = plain(IR_LEVEL_V4, cases[i].a, BIAS_RELU);
+        p.in_b = cases[i].b;
+        p.out = ir_contract_acc(p.in, p.in_b, FUSOR_F32);
+        p.features = TILES;
+        ir_kernel k = describe(&p);
+        fusor_codegen_result r = generate(&k, FUSOR_CODEGEN_ASM);
+        int loads = 0, products = 0, vectors = 0, loops = 0;
+        char *line = strstr(r.data, "\ntile:");
+        cr_assert(line);
+        for (line++; *line && strncmp(line, ".Lfunc_end", 10); line = strchr(line, '\n') + 1) {
+            char text[160];
+            snprintf(text, sizeof text, "%.*s", (int)strcspn(line, "\n"), line);
+            loads += strncmp(text, "\ttileloadd", 10) == 0;
+            products += strncmp(text, cases[i].product, strlen(cases[i].product)) == 0;
+            vectors += strstr(text, "%zmm") || strstr(text, "%ymm") || strstr(text, "%xmm");
+            if (text[0] != '.' && strncmp(text, "\tj", 2) != 0) continue;
+            if (products == 4) { /* to the end of the loop */
+                cr_assert_eq(loads, 4, "%s: %d loads", cases[i].product, loads);
+                cr_assert_eq(vectors, 0, "%s: %d vector instructions", cases[i].product, vectors);
+                loops++;
+            }
+            loads = products = vectors = 0;
+        }
+        cr_assert_eq(loops, 1, "%s: %d loops of four products", cases[i].product, loops);
+        free(r.data);
+    }
+}
+
 Test(contract, the_direct_loop_spills_nothing) {
     static const int sizes[] = {13, 16, 28, 32, 48, 64};
     FOR_LEVELS

@@ -15,6 +15,15 @@ static bool has(uint64_t bits, const char *name) {
     return false;
 }
 
+static bool has_all(uint64_t bits, const char *list) {
+    char name[32];
+    for (const char *p = list; *p; p += p[strcspn(p, ",")] == ',' ? strcspn(p, ",") + 1 : strcspn(p, ",")) {
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(p, ","), p);
+        if (!has(bits, name)) return false;
+    }
+    return true;
+}
+
 Test(cpuinfo, features_need_the_system) {
     rt_cpuid all;
     memset(&all, 0xff, sizeof all);
@@ -31,7 +40,13 @@ Test(cpuinfo, features_need_the_system) {
     bits = rt_features_decode(&all);
     cr_assert(has(bits, "avx512f") && has(bits, "avx512bf16") && !has(bits, "amx-tile"));
     all.xcr0 = 0x600e7;
-    cr_assert(has(rt_features_decode(&all), "amx-int8"));
+    cr_assert(has_all(rt_features_decode(&all), "amx-tile,amx-int8,amx-bf16,amx-fp16"));
+}
+
+Test(cpuinfo, what_tests_assume_is_granted) {
+    rt_host_assume("amx-tile,amx-fp16");
+    cr_assert(rt_host_has("amx-tile,amx-fp16", NULL, NULL));
+    if (rt_host_level() == IR_LEVEL_V4) cr_assert(rt_host_extras(IR_LEVEL_V4) & IR_FEATURE_AMXFP16);
 }
 
 Test(cpuinfo, masked_bits_are_respected) {
@@ -83,7 +98,7 @@ Test(cpuinfo, extras_are_granted_features) {
         cr_expect_eq(granted & ~ir_level_extras((ir_level)l), 0);
         for (int i = 0; i < IR_FEATURE_COUNT; i++)
             if (ir_feature_table[i].level == (ir_level)l)
-                cr_expect_eq(granted >> i & 1, has(rt_host_features(), ir_feature_table[i].features), "%s",
+                cr_expect_eq(granted >> i & 1, has_all(rt_host_features(), ir_feature_table[i].features), "%s",
                              ir_feature_table[i].name);
     }
 }

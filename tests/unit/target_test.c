@@ -33,6 +33,8 @@ Test(target, both_ways) {
         }
     }
     cr_expect_str_eq(ir_target_name(parse("v4+bf16+vnni+bf16"), name), "x86-64-v4+vnni+bf16");
+    cr_expect_str_eq(ir_target_name(parse("v4+amxfp16+amxbf16+amxint8+bf16+vnni"), name),
+                     "x86-64-v4+vnni+bf16+amxint8+amxbf16+amxfp16");
     cr_expect_str_eq(ir_target_name(parse("v3"), again), "x86-64-v3");
 }
 

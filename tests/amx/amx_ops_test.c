@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* amx_ops_test.c: the differential test of contractions (ops_test.c) whose kernels are made of tiles, with what becomes of their results;
+ * the instructions are emulated where the machine has none. */
+#include "amx_emulate.h"
+#include "ir/target.h"
+#include "rt/cpuinfo.h"
+#include <string.h>
+
+#define LAUNCH    NULL
+#define N_TARGETS 1
+static bool choose_target(int i, uint32_t levels, const char *text, ir_target *out) {
+    (void)i, (void)levels, (void)text;
+    if (rt_host_level() < IR_LEVEL_V4 || !amx_can_emulate()) return false;
+    amx_emulate();
+    rt_host_assume("amx-tile,amx-int8,amx-bf16,amx-fp16");
+    *out = (ir_target){IR_LEVEL_V4, rt_host_extras(IR_LEVEL_V4)};
+    return true;
+}
+static bool is_contraction(const char *text) {
+    static const char *const ops[] = {"matmul(", "einsum(", "_cell("};
+    for (int i = 0; i < 3; i++)
+        if (strstr(text, ops[i])) return true;
+    return false;
+}
+#define IS_FOR_US(size)       is_contraction(text)
+#define IS_TYPE_FOR_US(op, t)                                                                                          \
+    ((ir_ops[op].kind == IR_KIND_CONTRACT || ir_ops[op].kind == IR_KIND_EINSUM || ir_ops[op].kind == IR_KIND_CELL) &&  \
+     (ir_is_half(t) || ir_dtypes[t].bytes == 1))
+#define N_FUSIONS             2
+#include "../diff/ops_test.c"
+
+/* Edges of tiles and steps; operands as they lie and turned; what comes in front of a contraction and behind it. */
+Test(tiles, shapes, .timeout = 600) {
+    static const int64_t sides[] = {1, 15, 16, 17, 31, 32, 33, 64, 100}, depths[] = {1, 31, 32, 33, 64, 127, 1030};
+    static const char *const forms[] = {
+        "func @f(%a: T[A, B], %b: T[B, C]) -> T[A, C] { %r = matmul(%a, %b) return %r }",
+        "func @f(%a: T[A, B], %b: T[C, B], %c: T[C]) -> T[A, C] { %r = matmul(%a, %b, transpose_b=true) "
+        "%s = add(%r, %c) %t = relu(%s) return %t }",
+        "func @f(%a: T[B, A], %b: T[B, C]) -> f32[A, C] { %r = matmul(%a, %b, transpose_a=true, dtype=f32) return %r }",
+        "func @f(%a: T[A, B], %b: T[B, C], %c: f32[C]) -> (f32[A, C], f32[A, C]) { %x = relu(%a) "
+        "%r = matmul(%x, %b, dtype=f32) %s = add(%r, %c) %t = gelu(%s) return %t, %r }",
+        "func @f(%a: T[3, A, B], %b: T[3, B, C]) -> f32[3, A, C] { %r = matmul(%a, %b, dtype=f32) "
+        "%s = softmax(%r, axis=-1) return %s }",
+    };
+    static const char *const integers[] = {
+        "func @f(%a: S[A, B], %b: T[B, C]) -> i32[A, C] { %r = matmul(%a, %b) return %r }",
+        "func @f(%a: S[A, B], %b: T[C, B], %c: i32[C]) -> i32[A, C] { %r = matmul(%a, %b, transpose_b=true) "
+        "%s = add(%r, %c) %t = relu(%s) return %t }",
+        "func @f(%a: S[B, A], %b: T[B, C]) -> f32[A, C] { %r = matmul(%a, %b, transpose_a=true) %s = cast(%r, f32) "
+        "return %s }",
+    };
+    static const char *const pairs[][2] = {{"bf16", "bf16"}, {"f16", "f16"}, {"u8", "i8"}, {"i8", "u8"}, {"i8", "i8"}};
+    ir_target target;
+    if (!choose_target(0, 0, "", &target)) cr_skip_test("no AVX-512");
+    if (!begin()) return;
+    for (int pair = 0; pair < 5; pair++)
+        for (int form = 0; form < (pair < 2 ? 5 : 3); form++) {
+            char text[600];
+            int n = 0;
+            for (const char *p = pair < 2 ? forms[form] : integers[form]; *p; p++) {
+                bool is_name = (*p == 'T' || *p == 'S') && p[1] == '[';
+                if (is_name) n += snprintf(text + n, sizeof text - (size_t)n, "%s", pairs[pair][*p == 'T']);
+                else text[n++] = *p;
+            }
+            text[n] = 0;
+            for (int i = 0; i < 12; i++) {
+                uint64_t r = mix((uint64_t)(pair * 100 + form * 20 + i));
+                int64_t size[4] = {sides[r % 9], depths[r / 16 % 7], sides[r / 128 % 9], 1};
+                check(text, (domain){-1, 1, SPECIAL_NONE, pair >= 2}, size, i % 4 ? one_thread : many_threads, i == 5,
+                      ALL_LEVELS);
+            }
+        }
+    rt_cache_close(cache);
+}
+
+/* What ran above ran on tiles. */
+Test(tiles, are_used) {
+    ir_target target;
+    if (!choose_target(0, 0, "", &target)) cr_skip_test("no AVX-512");
+    if (!begin()) return;
+    long before = amx_count(AMX_PRODUCT);
+    check("func @f(%a: bf16[A, B], %b: bf16[B, C]) -> bf16[A, C] { %r = matmul(%a, %b) %s = relu(%r) return %s }",
+          (domain){-1, 1, SPECIAL_NONE, false}, (int64_t[4]){100, 70, 90, 1}, many_threads, false, ALL_LEVELS);
+    if (!amx_has_hardware()) cr_assert_geq(amx_count(AMX_PRODUCT) - before, 7 * 6 * 3 * 4);
+}
