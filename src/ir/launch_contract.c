@@ -120,9 +120,8 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
                     (in_blocks ? 1 : ir_ceil_div(np, nc)); /* rows of no elements still have results */
     const ir_dot type = ir_kernel_contract_dot(k);
     const ir_dot_info *dot = &ir_dots[type];
-    out->shared_bytes = b_batches * np *
-                        (ir_dot_words(type, kk) + dot->heads[1] * (kk > kb ? ir_ceil_div(kk, kb) : 1)) * nr *
-                        bytes;
+    out->shared_bytes =
+        b_batches * np * (ir_dot_words(type, kk) + dot->heads[1] * (kk > kb ? ir_ceil_div(kk, kb) : 1)) * nr * bytes;
     int64_t kc = ir_dot_words(type, kk < kb ? kk : kb);
     if (mc > mp) mc = mp;
     if (nc > np) nc = np;

@@ -46,7 +46,7 @@ const ir_dot_info ir_dots[IR_DOT_COUNT] = {
 ir_dot ir_contract_dot(ir_target target, ir_dtype a, ir_dtype b, ir_dtype acc) {
     if (ir_level_is_gpu(target.level)) return IR_DOT_NONE;
     if (acc == FUSOR_I32 && ir_dtypes[a].bytes == 1 && ir_dtypes[b].bytes == 1)
-        return target.features & IR_FEATURE_AMXINT8                        ? IR_DOT_TILE_I8
+        return target.features & IR_FEATURE_AMXINT8                       ? IR_DOT_TILE_I8
                : target.features & (IR_FEATURE_VNNI | IR_FEATURE_AVXVNNI) ? IR_DOT_I8
                                                                           : IR_DOT_I16;
     if (a != b || acc != FUSOR_F32) return IR_DOT_NONE;

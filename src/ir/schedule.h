@@ -67,7 +67,16 @@ ir_dtype ir_contract_acc(ir_dtype a, ir_dtype b, ir_dtype result);
  * where bf16 could be subnormal): elements 0, 2, 4 ... of a step are added in order from 0, fused, and elements 1, 3, 5 ... likewise; the
  * two sums are added; that is added to the sum of the steps before, which begins at 0 with each K block. So their bits differ from
  * those of targets without; products and sums of f16 are never subnormal. */
-typedef enum ir_dot { IR_DOT_NONE, IR_DOT_I16, IR_DOT_I8, IR_DOT_BF16, IR_DOT_TILE_I8, IR_DOT_TILE_BF16, IR_DOT_TILE_F16, IR_DOT_COUNT } ir_dot;
+typedef enum ir_dot {
+    IR_DOT_NONE,
+    IR_DOT_I16,
+    IR_DOT_I8,
+    IR_DOT_BF16,
+    IR_DOT_TILE_I8,
+    IR_DOT_TILE_BF16,
+    IR_DOT_TILE_F16,
+    IR_DOT_COUNT
+} ir_dot;
 ir_dot ir_contract_dot(ir_target target, ir_dtype a, ir_dtype b, ir_dtype acc);
 typedef struct ir_dot_info {
     int group;    /* elements of a word */

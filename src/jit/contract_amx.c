@@ -30,10 +30,10 @@ enum { SUM = 0, TILE_A = 4, TILE_B = 6, TILES = 8 };
 typedef struct amx {
     contract *c;
     LLVMValueRef in[CONTRACT_TILE_PARAMETERS];
-    LLVMValueRef config;                 /* in memory, as the instruction reads it */
-    LLVMValueRef m0, rows, pa, partial;  /* of the panel */
-    LLVMValueRef has_lower;              /* i1: more than 16 rows */
-    LLVMValueRef to;                     /* where the products are stored */
+    LLVMValueRef config;                /* in memory, as the instruction reads it */
+    LLVMValueRef m0, rows, pa, partial; /* of the panel */
+    LLVMValueRef has_lower;             /* i1: more than 16 rows */
+    LLVMValueRef to;                    /* where the products are stored */
     const char *product;
 } amx;
 
@@ -124,8 +124,7 @@ static void sum_products(amx *t, int high, int wide) {
     for (int i = 0; i < high; i++)
         for (int j = 0; j < wide; j++) {
             LLVMValueRef to = bytes_behind(t, t->to, num(c, (i * SIDE * c->nr + j * SIDE) * c->acc_bytes));
-            instruction(t, "llvm.x86.tilestored64", (LLVMValueRef[]){tile_number(t, SUM + 2 * i + j), to, nr_bytes},
-                        3);
+            instruction(t, "llvm.x86.tilestored64", (LLVMValueRef[]){tile_number(t, SUM + 2 * i + j), to, nr_bytes}, 3);
         }
 }
 

@@ -11,11 +11,11 @@ void contract_set_dot(contract *c) {
     c->group = ir_dots[c->dot].group;
     for (int i = 0; i < 2; i++) c->heads[i] = ir_dots[c->dot].heads[i];
     c->is_tile = ir_dot_is_tile(c->dot);
-    c->packed = c->dot == IR_DOT_NONE                               ? c->acc
-                : c->dot == IR_DOT_I16                              ? FUSOR_I16
-                : c->dot == IR_DOT_I8 || c->dot == IR_DOT_TILE_I8   ? FUSOR_I8
-                : c->dot == IR_DOT_TILE_F16                         ? FUSOR_F16
-                                                                    : FUSOR_BF16;
+    c->packed = c->dot == IR_DOT_NONE                             ? c->acc
+                : c->dot == IR_DOT_I16                            ? FUSOR_I16
+                : c->dot == IR_DOT_I8 || c->dot == IR_DOT_TILE_I8 ? FUSOR_I8
+                : c->dot == IR_DOT_TILE_F16                       ? FUSOR_F16
+                                                                  : FUSOR_BF16;
     c->packed_bytes = ir_dtypes[c->packed].bytes;
     c->t_packed = em_memory_type(c->e, c->packed);
     c->copies_a = c->is_tile || ((c->dot == IR_DOT_I8 || c->dot == IR_DOT_BF16) && contract_is_plain_load(c, 0));

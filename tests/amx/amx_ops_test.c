@@ -22,11 +22,11 @@ static bool is_contraction(const char *text) {
         if (strstr(text, ops[i])) return true;
     return false;
 }
-#define IS_FOR_US(size)       is_contraction(text)
+#define IS_FOR_US(size) is_contraction(text)
 #define IS_TYPE_FOR_US(op, t)                                                                                          \
     ((ir_ops[op].kind == IR_KIND_CONTRACT || ir_ops[op].kind == IR_KIND_EINSUM || ir_ops[op].kind == IR_KIND_CELL) &&  \
      (ir_is_half(t) || ir_dtypes[t].bytes == 1))
-#define N_FUSIONS             2
+#define N_FUSIONS 2
 #include "../diff/ops_test.c"
 
 /* Edges of tiles and steps; operands as they lie and turned; what comes in front of a contraction and behind it. */

@@ -160,8 +160,8 @@ Test(amx, addresses_of_one_register) {
     s.rows[m->tile] = 2;
     for (uint64_t row = 0; row < 2; row++) {
         uint64_t at = first + row * apart, page = at & ~(uint64_t)0xfff;
-        void *map = mmap((void *)page, 4096, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        void *map =
+            mmap((void *)page, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
         if ((uint64_t)map != page) cr_skip_test("no memory at %llx", (unsigned long long)page);
         memset((void *)at, 7 + (int)row, AMX_ROW_BYTES);
     }
@@ -406,9 +406,9 @@ Test(amx, bad_configurations) {
     static const struct {
         int at, value;
         const char *why;
-    } bad[] = {{0, 2, "palette"},        {48, 17, "more rows"},     {16, 65, "more rows"}, {48, 0, "alone"},
-               {18, 0, "alone"},         {2, 1, "reserved"},        {15, 1, "reserved"},   {32, 4, "reserved"},
-               {56, 1, "reserved"},      {17, 1, "more rows"}};
+    } bad[] = {{0, 2, "palette"},   {48, 17, "more rows"}, {16, 65, "more rows"}, {48, 0, "alone"},
+               {18, 0, "alone"},    {2, 1, "reserved"},    {15, 1, "reserved"},   {32, 4, "reserved"},
+               {56, 1, "reserved"}, {17, 1, "more rows"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         uint8_t config[AMX_CONFIG_BYTES];
         amx_state s = {0};
@@ -426,10 +426,9 @@ Test(amx, bad_configurations) {
 typedef void (*routine)(const void *config, const void *a, const void *b, void *c, uint64_t apart);
 /* ldtilecfg (%rdi); tilezero %tmm0; tileloadd (%rsi,%r8,1),%tmm4; tileloadd (%rdx,%r8,1),%tmm6; tdpbuud %tmm6,%tmm4,%tmm0;
  * tilestored %tmm0,(%rcx,%r8,1); tilerelease; ret */
-static const uint8_t multiplication[] = {
-    0xc4, 0xe2, 0x78, 0x49, 0x07,       0xc4, 0xe2, 0x7b, 0x49, 0xc0, 0xc4, 0xa2, 0x7b, 0x4b, 0x24, 0x06,
-    0xc4, 0xa2, 0x7b, 0x4b, 0x34, 0x02, 0xc4, 0xe2, 0x48, 0x5e, 0xc4, 0xc4, 0xa2, 0x7a, 0x4b, 0x04, 0x01,
-    0xc4, 0xe2, 0x78, 0x49, 0xc0,       0xc3};
+static const uint8_t multiplication[] = {0xc4, 0xe2, 0x78, 0x49, 0x07, 0xc4, 0xe2, 0x7b, 0x49, 0xc0, 0xc4, 0xa2, 0x7b,
+                                         0x4b, 0x24, 0x06, 0xc4, 0xa2, 0x7b, 0x4b, 0x34, 0x02, 0xc4, 0xe2, 0x48, 0x5e,
+                                         0xc4, 0xc4, 0xa2, 0x7a, 0x4b, 0x04, 0x01, 0xc4, 0xe2, 0x78, 0x49, 0xc0, 0xc3};
 
 static routine map_routine(const uint8_t *code, size_t bytes) {
     void *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
