@@ -35,6 +35,8 @@ typedef enum ptx_type {
     PTX_TF32,
     PTX_F16X2,
     PTX_BF16X2,
+    PTX_U16X2,
+    PTX_S16X2,
     PTX_PRED
 } ptx_type;
 typedef enum ptx_space { PTX_GENERIC, PTX_GLOBAL, PTX_SHARED, PTX_LOCAL, PTX_PARAM, PTX_CONST } ptx_space;
@@ -76,7 +78,7 @@ typedef enum ptx_op {
                                             X(WAIT_GROUP, "wait_group") X(WAIT_ALL, "wait_all") X(TRANS, "trans")      \
                                                 X(X1, "x1") X(X2, "x2") X(X4, "x4") X(ROW, "row") X(COL, "col")        \
                                                     X(M16N8K16, "m16n8k16") X(M16N8K8, "m16n8k8") X(M8N8, "m8n8")      \
-                                                        X(M16N8K32, "m16n8k32")
+                                                        X(M16N8K32, "m16n8k32") X(RELU, "relu")
 /* Words that change no value here: caches, scopes, orders of memory. */
 #define PTX_IGNORED                                                                                                    \
     "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "relaxed", "acquire", "release", "acq_rel", "volatile", "weak",    \

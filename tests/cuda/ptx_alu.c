@@ -149,8 +149,13 @@ static uint64_t integer(const ptx_inst *i, const uint64_t *in, bool *ok) {
     case PTX_REM: return b == 0 ? a : is_signed(t) ? sb == -1 ? 0 : (uint64_t)(sa % sb) : a % b;
     case PTX_ABS: return sa < 0 ? 0 - a : a;
     case PTX_NEG: return 0 - a;
-    case PTX_MIN: return is_signed(t) ? (sa < sb ? a : b) : a < b ? a : b;
-    case PTX_MAX: return is_signed(t) ? (sa > sb ? a : b) : a > b ? a : b;
+    case PTX_MIN:
+    case PTX_MAX: {
+        bool is_a = is_signed(t) ? sa < sb : a < b;
+        if (i->op == PTX_MAX) is_a = is_signed(t) ? sa > sb : a > b;
+        uint64_t r = is_a ? a : b;
+        return has(i, PTX_M(RELU)) && as_signed(t, r) < 0 ? 0 : r;
+    }
     case PTX_AND: return a & b;
     case PTX_OR: return a | b;
     case PTX_XOR: return a ^ b;
@@ -356,8 +361,12 @@ bool ptx_compare(const ptx_inst *i, uint64_t a, uint64_t b, bool *ok) {
 static uint64_t packed(const ptx_inst *i, const uint64_t *in, bool *ok) {
     ptx_inst one = *i;
     uint64_t low[4], up[4];
-    one.type = i->type == PTX_F16X2 ? PTX_F16 : PTX_BF16;
     for (int k = 0; k < i->n - 1; k++) low[k] = in[k] & 0xffff, up[k] = in[k] >> 16 & 0xffff;
+    if (i->type == PTX_U16X2 || i->type == PTX_S16X2) { /* min, max, add */
+        one.type = i->type == PTX_U16X2 ? PTX_U16 : PTX_S16;
+        return (integer(&one, low, ok) & 0xffff) | (integer(&one, up, ok) & 0xffff) << 16;
+    }
+    one.type = i->type == PTX_F16X2 ? PTX_F16 : PTX_BF16;
     return (floating(&one, low, ok) & 0xffff) | (floating(&one, up, ok) & 0xffff) << 16;
 }
 
@@ -378,8 +387,9 @@ uint64_t ptx_alu(const ptx_inst *i, const uint64_t *in, bool *ok) {
     case PTX_SETP: return ptx_compare(i, in[0], in[1], ok);
     default: break;
     }
+    if (has(i, PTX_M(RELU)) && ((i->op != PTX_MIN && i->op != PTX_MAX) || is_float(t))) *ok = false;
     bool is_bitwise = i->op == PTX_AND || i->op == PTX_OR || i->op == PTX_XOR || i->op == PTX_NOT;
-    if (t == PTX_F16X2 || t == PTX_BF16X2) r = packed(i, in, ok);
+    if (t >= PTX_F16X2 && t <= PTX_S16X2) r = packed(i, in, ok);
     else if (is_float(t) && !is_bitwise) r = floating(i, in, ok);
     else r = integer(i, in, ok);
     if (has(i, PTX_M(WIDE))) t = wider(t);

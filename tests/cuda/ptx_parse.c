@@ -126,11 +126,12 @@ static uint64_t read_number(parser *p) {
 static const struct {
     const char *text;
     ptx_type type;
-} types[] = {{"b8", PTX_B8},    {"b16", PTX_B16}, {"b32", PTX_B32},   {"b64", PTX_B64},     {"b128", PTX_B128},
-             {"u8", PTX_U8},    {"u16", PTX_U16}, {"u32", PTX_U32},   {"u64", PTX_U64},     {"s8", PTX_S8},
-             {"s16", PTX_S16},  {"s32", PTX_S32}, {"s64", PTX_S64},   {"f16", PTX_F16},     {"bf16", PTX_BF16},
-             {"f32", PTX_F32},  {"f64", PTX_F64}, {"tf32", PTX_TF32}, {"f16x2", PTX_F16X2}, {"bf16x2", PTX_BF16X2},
-             {"pred", PTX_PRED}};
+} types[] = {{"b8", PTX_B8},       {"b16", PTX_B16},     {"b32", PTX_B32},     {"b64", PTX_B64},
+             {"b128", PTX_B128},   {"u8", PTX_U8},       {"u16", PTX_U16},     {"u32", PTX_U32},
+             {"u64", PTX_U64},     {"s8", PTX_S8},       {"s16", PTX_S16},     {"s32", PTX_S32},
+             {"s64", PTX_S64},     {"f16", PTX_F16},     {"bf16", PTX_BF16},   {"f32", PTX_F32},
+             {"f64", PTX_F64},     {"tf32", PTX_TF32},   {"f16x2", PTX_F16X2}, {"bf16x2", PTX_BF16X2},
+             {"u16x2", PTX_U16X2}, {"s16x2", PTX_S16X2}, {"pred", PTX_PRED}};
 static const struct {
     const char *text;
     ptx_space space;

@@ -61,6 +61,22 @@ Test(ptx, computes) {
     for (int i = 0; i < 64; i++) cr_assert_eq(as_float(memory[i]), (float)(_Float16)((float)i * 0.1f), "%d", i);
 }
 
+Test(ptx, least_and_greatest_of_sm_90) {
+    cr_assert(run("sub.s32 %r3, %r1, 5; min.relu.s32 %r3, %r3, 3; st.global.u32 [%rd2], %r3;", 20), "%s", why);
+    for (int i = 0; i < 20; i++) cr_assert_eq(memory[i], (uint32_t)(i < 5 ? 0 : i < 8 ? i - 5 : 3));
+    cr_assert(run("mul.lo.u32 %r3, %r1, 0x1fff; max.u16x2 %r4, %r3, 0x00057000; min.s16x2 %r5, %r3, 0x00057000; "
+                  "xor.b32 %r4, %r4, %r5; st.global.u32 [%rd2], %r4;",
+                  30),
+              "%s", why);
+    for (uint32_t i = 0; i < 30; i++) {
+        const uint32_t v = i * 0x1fff, low = v & 0xffff, up = v >> 16;
+        const uint32_t most = (low > 0x7000 ? low : 0x7000) | (up > 5 ? up : 5) << 16;
+        const uint32_t least = (uint16_t)((int16_t)low < 0x7000 ? low : 0x7000) | (uint32_t)(up < 5 ? up : 5) << 16;
+        cr_assert_eq(memory[i], most ^ least, "%u", i);
+    }
+    cr_assert_not(run("add.relu.s32 %r3, %r1, 1;", 1));
+}
+
 Test(ptx, diverging_threads_meet_again) {
     cr_assert(run("mov.u32 %r3, 0; and.b32 %r4, %r1, 1; setp.eq.u32 %p1, %r4, 0; @%p1 bra EVEN; mov.u32 %r3, %r1;\n"
                   "LOOP: sub.u32 %r3, %r3, 2; setp.gt.s32 %p2, %r3, 0; @%p2 bra LOOP;\nEVEN: shfl.sync.bfly.b32 %r5, "
