@@ -7,7 +7,8 @@
  * names the line. ptx_run.c runs a grid: blocks one after the other, each warp 32 lanes with a program counter each (the group
  * with the least one runs), and checks what hardware leaves undefined: accesses outside an allocation or not aligned, races in
  * shared memory between barriers, barriers and warp-wide instructions that not all lanes reach, reads of asynchronous copies
- * that were not waited for (shared memory starts as NaNs). ptx_alu.c has the arithmetic.
+ * that were not waited for (shared memory starts as NaNs). ptx_alu.c has the arithmetic, ptx_fast.c what of it is
+ * done for a whole warp at once.
  * Semantics: PTX ISA 9.0. Approximate functions are computed exactly and rounded; tensor-core sums are in f64. */
 #include <stdbool.h>
 #include <stddef.h>
@@ -195,6 +196,8 @@ typedef struct ptx_launch {
 /* false, and what went wrong and where, at the first error. */
 bool ptx_run(const ptx_launch *l, char error[PTX_ERROR_ROOM]);
 
+/* ptx_fast.c: a common instruction on the active lanes of reg[][32]; false: not done here. */
+bool ptx_fast(const ptx_inst *i, uint64_t *reg, uint32_t active);
 /* ptx_alu.c: the result of an instruction without side effects on one lane; in[] are the sources' bits. *ok = false: the
  * combination of types and modifiers is not known. */
 uint64_t ptx_alu(const ptx_inst *i, const uint64_t *in, bool *ok);

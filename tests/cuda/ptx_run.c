@@ -31,7 +31,8 @@ typedef struct warp {
     int number;
     uint32_t exited;
     uint32_t waiting; /* for other lanes at their instruction */
-    int pc[LANES];
+    bool is_together; /* all lanes that have not exited are at `at`, and pc[] is not kept */
+    int at, pc[LANES];
     bool carry[LANES];
     bool at_barrier;
     uint64_t *reg;  /* [n_regs][LANES] */
@@ -378,13 +379,13 @@ static void multiply_matrix(run *r, warp *w, const ptx_inst *i, uint32_t active)
     double a[16][32], b[32][8];
     uint64_t d[16][8];
 #define ELEMENT(t, v, h)                                                                                               \
-    (is_bytes ? (double)(int64_t)extended(t, (v) >> 8 * (h)&0xff) : ptx_to_double(t, (v) >> bits * (h) & ((1ull << bits) - 1)))
+    (is_bytes ? (double)(int64_t)extended(t, (v) >> 8 * (h)&0xff)                                                      \
+              : ptx_to_double(t, (v) >> bits * (h) & ((1ull << bits) - 1)))
     for (int lane = 0; lane < LANES; lane++) {
         int g = lane / 4, c = lane % 4;
         for (int k = 0; k < 4; k++) {
             uint64_t v = value(r, w, lane, element(r, &i->in[1], k));
-            for (int h = 0; h < in_word; h++)
-                a[g + 8 * (k & 1)][(c + 4 * (k >> 1)) * in_word + h] = ELEMENT(ta, v, h);
+            for (int h = 0; h < in_word; h++) a[g + 8 * (k & 1)][(c + 4 * (k >> 1)) * in_word + h] = ELEMENT(ta, v, h);
         }
         for (int k = 0; k < 2; k++) {
             uint64_t v = value(r, w, lane, element(r, &i->in[2], k));
@@ -472,6 +473,44 @@ static void one_lane(run *r, warp *w, int lane, const ptx_inst *i) {
     }
 }
 
+/* A load or store of all lanes, each behind the one before or all of the same place, is one access of memory. Where anything is
+ * wrong, lanes go one by one and say what. */
+static bool whole_memory(run *r, warp *w, const ptx_inst *i, uint32_t active) {
+    bool is_load = i->op == PTX_LD;
+    if (active != ~0u || (!is_load && i->op != PTX_ST)) return false;
+    const ptx_operand *where = &i->in[is_load ? 1 : 0], *what = &i->in[is_load ? 0 : 1];
+    ptx_space space = where->space ? where->space : i->space;
+    int bytes = ptx_bytes(i->type), n = what->kind == PTX_VECTOR ? what->reg : 1, each = n * bytes;
+    if (space != PTX_GLOBAL && space != PTX_SHARED && space != PTX_PARAM) return false;
+    uint64_t at = address(w, 0, where),
+             step_of = where->reg >= 0 ? w->reg[where->reg * LANES + 1] - w->reg[where->reg * LANES] : 0;
+    if ((step_of && (step_of != (uint64_t)each || space == PTX_PARAM)) || (!step_of && !is_load) || at % (uint64_t)each)
+        return false;
+    for (int lane = 2; where->reg >= 0 && lane < LANES; lane++)
+        if (w->reg[where->reg * LANES + lane] != w->reg[where->reg * LANES] + (uint64_t)lane * step_of) return false;
+    uint64_t all = step_of ? (uint64_t)each * LANES : (uint64_t)each;
+    uint8_t *p = NULL;
+    if (space == PTX_SHARED) {
+        if (at > r->shared_bytes || all > r->shared_bytes - at) return false;
+        note_use(r, w, at, all, !is_load, 0);
+        p = r->shared + at;
+    } else if (space == PTX_PARAM) p = memory(r, w, 0, space, at, all, false, false);
+    else if (at >> 52 == 0) p = r->l->memory(r->l->user, at, all, !is_load);
+    if (!p) return false;
+    for (int k = 0; k < n; k++) {
+        const ptx_operand *o = element(r, what, k);
+        for (int lane = 0; lane < LANES; lane++) {
+            uint8_t *q = p + (step_of ? lane * each : 0) + k * bytes;
+            uint64_t v = is_load ? 0 : value(r, w, lane, o);
+            if (is_load) {
+                memcpy(&v, q, (size_t)bytes);
+                set(w, lane, o, extended(i->type, v));
+            } else memcpy(q, &v, (size_t)bytes);
+        }
+    }
+    return true;
+}
+
 /* false: not an instruction of the whole warp */
 static bool whole_warp(run *r, warp *w, const ptx_inst *i, uint32_t active) {
     switch (i->op) {
@@ -540,48 +579,74 @@ static uint32_t needed(const run *r, const warp *w, int lane, const ptx_inst *i)
     }
 }
 
-/* The lanes at the least program counter take one step; false: the warp waits or is done. Lanes at an instruction that needs
- * others wait for them, as the hardware does from sm_70 on. */
-static bool step(run *r, warp *w) {
-    int pc = DONE, first = 0;
+static void part(warp *w) {
+    for (int lane = 0; lane < LANES; lane++) w->pc[lane] = w->at;
+    w->is_together = false;
+}
+
+/* The lanes at the least program counter; 0: the warp is done. Lanes at an instruction that needs others wait for them, as the
+ * hardware does from sm_70 on. */
+static uint32_t gather(run *r, warp *w) {
+    int pc = DONE;
+    uint32_t here = 0;
+    if (w->is_together) return ~w->exited;
     for (int lane = 0; lane < LANES; lane++)
         if (!((w->exited | w->waiting) >> lane & 1) && w->pc[lane] < pc) pc = w->pc[lane];
     if (pc == DONE && w->waiting) { /* nobody else will come */
-        first = __builtin_ctz(w->waiting);
+        int first = __builtin_ctz(w->waiting);
         const ptx_inst *stuck = r->now = &r->e->inst[w->pc[first]];
-        uint32_t here = 0;
         for (int lane = 0; lane < LANES; lane++)
             here |= (uint32_t)(w->waiting >> lane & 1 && w->pc[lane] == w->pc[first]) << lane;
         need_all(r, w, here, needed(r, w, first, stuck));
         w->waiting &= ~here; /* those that it waited for have exited */
         pc = w->pc[first];
     }
-    if (pc == DONE) return false;
+    if (pc == DONE) return 0;
+    here = 0;
+    for (int lane = 0; lane < LANES; lane++) here |= (uint32_t)(w->pc[lane] == pc) << lane;
+    here &= ~w->exited;
+    w->at = pc;
+    if (here == ~w->exited) w->is_together = true, w->waiting = 0;
+    return here;
+}
+
+/* One step of the lanes that go together; false: the warp waits or is done. */
+static bool step(run *r, warp *w) {
+    uint32_t here = gather(r, w), active = here;
+    if (!here) return false;
+    int pc = w->at;
     if (pc >= r->e->n_insts) fail(r, -1, "the end of the entry without ret");
     const ptx_inst *i = r->now = &r->e->inst[pc];
-    uint32_t here = 0, active = 0;
-    for (int lane = 0; lane < LANES; lane++) {
-        if (w->exited >> lane & 1 || w->pc[lane] != pc) continue;
-        here |= 1u << lane;
-        first = lane;
-        if (i->guard < 0 || (w->reg[i->guard * LANES + lane] & 1) != i->is_guard_negated) active |= 1u << lane;
+    if (i->guard >= 0) {
+        active = 0;
+        for (int lane = 0; lane < LANES; lane++)
+            active |= (uint32_t)((w->reg[i->guard * LANES + lane] & 1) != i->is_guard_negated) << lane;
+        active &= here;
     }
     if (++r->steps > MAX_STEPS) fail(r, -1, "runs for ever");
-    if (active && needed(r, w, first, i) & ~here) {
+    if (active && needed(r, w, 31 - __builtin_clz(here), i) & ~here) {
+        if (w->is_together) part(w);
         w->waiting |= here;
         return true;
     }
     w->waiting &= ~here;
-    for (int lane = 0; lane < LANES; lane++)
-        if (here >> lane & 1) w->pc[lane] = pc + 1;
+    if (w->is_together) w->at = pc + 1;
+    else
+        for (int lane = 0; lane < LANES; lane++)
+            if (here >> lane & 1) w->pc[lane] = pc + 1;
     if (!active) return true;
     if (r->l->counts) count(r, w, i, active);
     if (i->op == PTX_RET || i->op == PTX_EXIT) {
         w->exited |= active;
     } else if (i->op == PTX_BRA) {
+        if (w->is_together && active == here) {
+            w->at = (int)i->in[0].value;
+            return true;
+        }
+        if (w->is_together) part(w);
         for (int lane = 0; lane < LANES; lane++)
             if (active >> lane & 1) w->pc[lane] = (int)i->in[0].value;
-    } else if (!whole_warp(r, w, i, active)) {
+    } else if (!ptx_fast(i, w->reg, active) && !whole_memory(r, w, i, active) && !whole_warp(r, w, i, active)) {
         for (int lane = 0; lane < LANES; lane++)
             if (active >> lane & 1) one_lane(r, w, lane, i);
     }
@@ -599,7 +664,8 @@ static void begin_block(run *r) {
         w->number = k;
         w->waiting = 0;
         w->exited = threads >= LANES ? 0 : ~0u << threads;
-        memset(w->pc, 0, sizeof w->pc);
+        w->is_together = true;
+        w->at = 0;
         w->at_barrier = false;
         w->n_copies = w->group = 0;
         memset(w->reg, 0xff, sizeof *w->reg * (size_t)(r->e->n_regs * LANES));
