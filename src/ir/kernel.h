@@ -26,8 +26,8 @@
  *                                             and the fewer key heads; g has no loop, its index is that of h / (heads h / heads g)
  * window    b... m y n k...                   a convolution: exactly one MATMUL instruction of two plain loads of the accumulator type:
  *                                             operand 0, the weights, varies along b, m, k, and its dims k are one in memory, of stride 1;
- *                                             operand 1 varies along b, y, n, k, where it is read in place: element k of column n of
- *                                             row y at the sum of all strides; its stride along n is 1 or 2. Epilogue over b, m, y, n
+ *                                             operand 1 varies along b, y, n, k: element k of column n of row y is at the sum of
+ *                                             all strides. Epilogue over b, m, y, n
  *
  * Random numbers are instructions of two operands: the seed, and the row-major number of the element, both i64.
  *
@@ -199,9 +199,9 @@ bool ir_kernel_contract_in_place(
 bool ir_kernel_contract_a_in_place(
     const ir_kernel *k); /* operand 0 is a load of the accumulator type, or words of bytes (DOT_I8)
                                                            as they lie: where K is whole words */
-/* window: its scratch is the offsets of K elements (i64), those of the edge panel, the register tile [mr][nr], the edge panel
- * [K][nr * stride along n], and a vector behind it that loads may touch; each rounded up to 64 bytes. */
-int ir_kernel_window_step(const ir_kernel *k); /* stride of operand 1 along n */
+/* window: its scratch is the offsets of K elements (i64), those of a packed panel, the register tile [mr][nr], the packed panel
+ * [K][nr], and a vector behind it that loads may touch; each rounded up to 64 bytes. */
+int64_t ir_kernel_window_step(const ir_kernel *k); /* stride of operand 1 along n, or IR_STRIDE_RUNTIME */
 /* attention: kernel_attention.c. Queries are taken in panels of nr, keys in blocks of kb; up to ir_attention_rows queries
  * are taken one by one instead, and long rows of keys by parts, which a second phase merges. Layout of scratch, in elements of
  * the accumulator type, with D and E rounded up to lanes: keys [kb][D] and values [kb][E] where they are packed; scores

@@ -15,7 +15,7 @@ static int dim_of(const ir_kernel *k, char role) {
     return -1;
 }
 
-int ir_kernel_window_step(const ir_kernel *k) { return (int)k->buffer[operand(k, 1)->index].stride[dim_of(k, 'n')]; }
+int64_t ir_kernel_window_step(const ir_kernel *k) { return k->buffer[operand(k, 1)->index].stride[dim_of(k, 'n')]; }
 
 fusor_status ir_verify_window(const ir_kernel *k, fu_error *e) {
     const int m = dim_of(k, 'm'), y = dim_of(k, 'y'), n = dim_of(k, 'n');
@@ -36,9 +36,8 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e) {
         if (i == 0 && (stride[y] != 0 || stride[n] != 0 || stride[k->n_dims - 1] != 1))
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
                            "the weights of a window kernel vary along y or n, or not by 1 along the last k");
-        if (i == 1 && (stride[m] != 0 || stride[n] < 1 || stride[n] > 2))
-            return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
-                           "operand 1 of a window kernel varies along m, or not by 1 or 2 along n");
+        if (i == 1 && (stride[m] != 0 || (stride[n] < 1 && stride[n] != IR_STRIDE_RUNTIME)))
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "operand 1 of a window kernel varies along m, or not along n");
     }
     return FUSOR_OK;
 }
@@ -58,5 +57,5 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
     out->n_phases = 1;
     out->tiles[0] = is_empty ? 0 : batches * ir_ceil_div(y, rows);
     out->scratch_bytes = 2 * ir_round_up(kk * 8, 64) + ir_round_up(k->tile.mr * k->tile.nr * bytes, 64) +
-                         ir_round_up(kk * k->tile.nr * ir_kernel_window_step(k) * bytes, 64) + 64 * 8;
+                         ir_round_up(kk * k->tile.nr * bytes, 64) + 64 * 8;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* pass_expand_conv.c: convolutions as matrix products and movement, in the type that sums are made in.
  *
- *   conv            of floats, with a stride of 1 or 2 along the last axis: of the padded operand, in one kernel (plan_window.c)
+ *   conv            of floats: of the padded operand, in one kernel (plan_window.c)
  *   other conv      for each place of the kernel, weights [O, C] @ the strided slice of the padded operand [N, C, positions]; added up
  *   depthwise       (one channel a group) the same with products element by element
  *   conv_transpose  weights [C, O * places] transposed @ operand [N, C, positions], once; then the part of each place, zeros between

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* plan_window.c: a convolution as a window kernel. Its space is the result's, then the channels of a group, the places
- * of the kernel, and the groups; the operands are read in place along it, with strides that overlap. */
+ * of the kernel, and the groups; the operands are read along it as they lie, with strides that overlap. */
 #include "ir/plan_builder.h"
 #include "ir/window.h"
 
@@ -30,7 +30,7 @@ bool ir_conv_fits_window(const ir_graph *g, const ir_node *n) {
     if (!ir_size_is_const(g->sizes, w->dim[0], &v) || v < groups) return false;
     for (unsigned d = IR_SPATIAL_AT; d < w->rank; d++)
         if (!ir_size_is_const(g->sizes, w->dim[d], &v) || v > INT32_MAX) return false;
-    return entry(g, n, "strides", n->rank - IR_SPATIAL_AT - 1u) <= 2;
+    return true;
 }
 
 bool ir_conv_is_window(const ir_graph *g, const ir_node *n) {
@@ -69,7 +69,7 @@ void plan_window_space(builder *b, const ir_node *n) {
     if (!ir_size_is_const(g->sizes, n->dim[n->rank - 1], &columns)) columns = -1;
     if (spatial > 1 && !ir_size_is_const(g->sizes, n->dim[n->rank - 2], &rows)) rows = -1;
     b->k->tile = ir_window_tile(b->k->level, n->dtype, made / groups_of(n), columns, rows, products,
-                                (int)entry(g, n, "strides", spatial - 1));
+                                entry(g, n, "strides", spatial - 1));
 }
 
 uint16_t plan_window_value(builder *b, const ir_node *n) {

@@ -94,26 +94,37 @@ static double line_cycles(int mr, int nv, int step, int64_t vectors) {
     return (double)(vectors / nv) * tile_cycles(mr, nv, step) + (double)left * tile_cycles(mr, 1, step);
 }
 
-/* Of all tiles that fit the registers (accumulators, a row of operand 1 and one element of operand 0), the quickest for the result: by rows,
- * or all rows in one line with a few columns between them. */
-ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k, int step) {
+/* Cycles that packing a vector of columns takes, `step` elements apart. */
+static double pack_cycles(int64_t step) { return step == 1 || step == 2 ? 3.0 * (double)step : 24; }
+
+/* Of all tiles that fit the registers (accumulators, a row of operand 1 and one element of operand 0), the quickest for the result: by
+ * rows, or all rows in one line with a few columns between them, or packed without these (as jit/window.c chooses). */
+ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k, int64_t step) {
     const int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = level == IR_LEVEL_V4 ? 32 : 16;
     const bool is_known = n > 0 && n < INT32_MAX && y > 0 && y < INT32_MAX;
     ir_tile best = {1, lanes, ir_contract_tile(level, acc).kb};
     const double each = k > 0 ? (double)k : 512;
+    const bool has_rows = step == 1 || (step == 2 && k > 0 && k <= best.kb);
     double least = 1e300;
     for (int mr = 1; mr <= 12 && mr <= m; mr++)
         for (int nv = 1; nv <= (mr <= 3 ? 8 : 4) && mr * nv + nv + 1 <= registers; nv++) {
-            double line = tile_cycles(mr, nv, step) / nv;
+            const double tiles = (double)((m + mr - 1) / mr);
+            double line = tile_cycles(mr, nv, has_rows ? (int)step : 1) / nv;
             if (is_known) {
                 /* and for each vector some to go on with it, more where that leads through memory */
-                const int64_t in_row = (n + lanes - 1) / lanes, in_all = ((y - 1) * (n + 2) + n + lanes - 1) / lanes;
+                const int64_t in_row = (n + lanes - 1) / lanes, in_all = ((y - 1) * (n + 2) + n + lanes - 1) / lanes,
+                              packed = (y * n + lanes - 1) / lanes;
+                line = line_cycles(mr, nv, 1, packed) + (double)(packed * mr) * 8 / each +
+                       (double)packed * pack_cycles(step) / tiles;
+                const double flat = line_cycles(mr, nv, 1, in_all) + (double)(in_all * mr) * 8 / each;
+                if (step == 1 && flat < line) line = flat;
                 const double rows =
-                    (double)y * (line_cycles(mr, nv, step, in_row) + (double)(in_row * mr) * 1.5 / each);
-                const double flat = line_cycles(mr, nv, step, in_all) + (double)(in_all * mr) * 8 / each;
-                line = step == 1 && flat < rows ? flat : rows;
+                    !has_rows
+                        ? line
+                        : (double)y * (line_cycles(mr, nv, (int)step, in_row) + (double)(in_row * mr) * 1.5 / each);
+                if (rows < line) line = rows;
             }
-            const double cost = line * (double)((m + mr - 1) / mr);
+            const double cost = line * tiles;
             if (cost >= least) continue;
             least = cost;
             best.mr = mr;

@@ -1,39 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* window.c: convolutions. A register tile is mr channels x nr columns; its products are of weights as they lie (rows of
- * K elements) and of the operand as it lies: k is an offset from a table that each call makes first, so nothing is
- * copied and nothing is packed.
+ * K elements) and of columns of the operand: k is an offset from a table that each call makes first.
  *
  *   tile of work   rows y0 .. of one image, all channels
- *   lines          where the operand's rows are little longer than the result's, all rows are one line of columns, with
- * some that belong to no result between them; else each row is a line panels         nr columns of a line. With masks
- * the last one reads what there is. Else it begins earlier, so that it is whole, and a line that is shorter than a
- * panel is copied to where there is room short sums     of one K block in a row go from registers to the outputs
+ *   lines          of columns: what is the least work (choose_way) of
+ *                    each row, in place;
+ *                    all rows at once, in place, where the operand's rows are little longer than the result's: some columns between
+ *                    them belong to no result;
+ *                    all rows at once, copied into panels (window_pack.c): where rows are short or elements apart, and there are
+ *                    channels enough
+ *   panels         nr columns of a line. With masks the last one reads what there is. Else it begins earlier, so that it is whole, and
+ *                  a line that is shorter than a panel is packed
+ *   short sums     of one K block in a row go from registers to the outputs
  *   segments       else: the columns of a panel that are of one row: the program behind the sums is evaluated on them
  *
  * The order that an element is accumulated in depends on K, kb and the level alone, as in contract.c. */
-#include "jit/emit.h"
-#include "jit/llvm_compat.h"
+#include "jit/window.h"
 #include <string.h>
 
-enum { MAX_TILE = 32, MAX_K = 5, MEMORY_PRODUCTS = 16 };
-/* NARROW ones are of one vector of columns. In MASKED and ROW the last vector may have fewer: masked loads cost a tenth
- * of the speed. */
-typedef enum window_function { TILE, MASKED, NARROW, ROW, NARROW_ROW, EDGE, FINISH, FUNCTIONS } window_function;
-
-typedef struct window {
-    emit *e;
-    const ir_kernel *k;
-    int n_batch, dim_m, dim_y, dim_n, n_k;
-    int matmul, weights, operand; /* an instruction; buffers */
-    ir_dtype acc;
-    int bytes, lanes, v_lanes, nv, mr, nr, kb, step;
-    LLVMTypeRef t_acc, t_vec;
-    LLVMValueRef kk;                            /* product of the dims k */
-    LLVMValueRef table, edge_table, tile, edge; /* parts of scratch: ir/kernel.h */
-    bool has_rows;                              /* ROW is there */
-    LLVMValueRef function[FUNCTIONS];
-    LLVMTypeRef function_type[FUNCTIONS];
-} window;
+enum { MAX_K = 5, MEMORY_PRODUCTS = 16 };
 
 typedef struct point {
     window *w;
@@ -43,11 +28,6 @@ typedef struct point {
     LLVMValueRef mask;
 } point;
 
-static LLVMValueRef num(window *w, int64_t v) { return em_i64s(w->e, v); }
-static LLVMValueRef element(window *w, LLVMValueRef base, LLVMValueRef i) { return em_gep(w->e, base, w->t_acc, i); }
-static LLVMValueRef least(window *w, LLVMValueRef a, LLVMValueRef b) {
-    return em_select(w->e, em_icmp(w->e, LLVMIntSLT, a, b), a, b);
-}
 static LLVMValueRef round_up(window *w, LLVMValueRef bytes) {
     return em_and(w->e, em_add(w->e, bytes, num(w, 63)), num(w, -64));
 }
@@ -58,25 +38,19 @@ static void set_values(window *w) {
     for (int d = w->dim_n + 1; d < w->k->n_dims; d++) w->kk = em_mul(e, w->kk, e->size[d]);
     const LLVMValueRef table_bytes = round_up(w, em_mul(e, w->kk, num(w, 8)));
     w->table = e->scratch;
-    w->edge_table = em_gep(e, w->table, e->t_i8, table_bytes);
-    w->tile = em_gep(e, w->edge_table, e->t_i8, table_bytes);
-    w->edge = em_gep(e, w->tile, e->t_i8, num(w, (w->mr * w->nr * w->bytes + 63) / 64 * 64));
+    w->panel_table = em_gep(e, w->table, e->t_i8, table_bytes);
+    w->tile = em_gep(e, w->panel_table, e->t_i8, table_bytes);
+    w->panel = em_gep(e, w->tile, e->t_i8, num(w, (w->mr * w->nr * w->bytes + 63) / 64 * 64));
 }
 
 /* ---- functions beside the kernel's ---- */
-typedef struct outer {
-    emit e;
-    window w;
-    LLVMBasicBlockRef block;
-} outer;
-
-static outer *begin_function(window *w, window_function f, const char *name, LLVMTypeRef *parameter, unsigned n) {
+window_outer *window_begin(window *w, window_function f, const char *name, LLVMTypeRef *parameter, unsigned n) {
     emit *e = w->e;
     w->function_type[f] = LLVMFunctionType(e->t_void, parameter, n, 0);
     w->function[f] = em_function(e, name, w->function_type[f], true);
     LLVMSetLinkage(w->function[f], LLVMInternalLinkage);
-    outer *o = FU_NEW(e->arena, outer);
-    *o = (outer){*e, *w, LLVMGetInsertBlock(e->b)};
+    window_outer *o = FU_NEW(e->arena, window_outer);
+    *o = (window_outer){*e, *w, LLVMGetInsertBlock(e->b)};
     e->fn = w->function[f];
     LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
     if (f == TILE || f == MASKED || f == NARROW) return o;
@@ -85,7 +59,7 @@ static outer *begin_function(window *w, window_function f, const char *name, LLV
     return o;
 }
 
-static void end_function(window *w, const outer *o) {
+void window_end(window *w, const window_outer *o) {
     emit *e = w->e;
     LLVMBuildRetVoid(e->b);
     LLVMPositionBuilderAtEnd(e->b, o->block);
@@ -93,164 +67,8 @@ static void end_function(window *w, const outer *o) {
     *w = o->w;
 }
 
-static void call(window *w, window_function f, LLVMValueRef *in, unsigned n) {
+void window_call(window *w, window_function f, LLVMValueRef *in, unsigned n) {
     LLVMBuildCall2(w->e->b, w->function_type[f], w->function[f], in, n, "");
-}
-
-/* ---- the register tile ---- */
-static LLVMValueRef load_vector(window *w, LLVMValueRef ptr) {
-    LLVMValueRef v = LLVMBuildLoad2(w->e->b, w->t_vec, ptr, "");
-    LLVMSetAlignment(v, (unsigned)w->bytes);
-    return v;
-}
-
-/* Of v_lanes columns `step` apart: which elements of two vectors are read, of which the second ends with the last
- * element that is wanted. `active`: the columns; NULL: all. */
-static LLVMValueRef active_elements(window *w, LLVMValueRef active, int vector) {
-    const int n = w->v_lanes;
-    LLVMValueRef index[64];
-    if (!active || w->step == 1) return active;
-    for (int i = 0; i < n; i++) {
-        const int at = vector ? n - 1 + i : i;
-        index[i] = LLVMConstInt(w->e->t_i32, (unsigned)(at % 2 ? n : at / 2), 0); /* n: the first of none */
-    }
-    return LLVMBuildShuffleVector(w->e->b, active, LLVMConstNull(LLVMTypeOf(active)),
-                                  LLVMConstVector(index, (unsigned)n), "");
-}
-
-static LLVMValueRef load_masked(window *w, LLVMValueRef ptr, LLVMValueRef mask) {
-    if (!mask) return load_vector(w, ptr);
-    return compat_masked_load(w->e->mod, w->e->b, COMPAT_CONTIGUOUS, w->t_vec, ptr, mask, LLVMConstNull(w->t_vec),
-                              (unsigned)w->bytes);
-}
-
-/* v_lanes columns from element `at` on; mask: of the vectors, or NULLs. */
-static LLVMValueRef load_columns(window *w, LLVMValueRef base, int column, LLVMValueRef *mask) {
-    const int n = w->v_lanes, at = column * w->step;
-    LLVMValueRef a = load_masked(w, element(w, base, num(w, at)), mask[0]);
-    if (w->step == 1) return a;
-    LLVMValueRef b = load_masked(w, element(w, base, num(w, at + n - 1)), mask[1]), index[64];
-    for (int i = 0; i < n; i++)
-        index[i] = LLVMConstInt(w->e->t_i32, (unsigned)(2 * i < n ? 2 * i : n + 2 * i - (n - 1)), 0);
-    return LLVMBuildShuffleVector(w->e->b, a, b, LLVMConstVector(index, (unsigned)n), "");
-}
-
-static LLVMValueRef merge(window *w, LLVMValueRef a, LLVMBasicBlockRef from_a, LLVMValueRef b,
-                          LLVMBasicBlockRef from_b) {
-    LLVMValueRef phi = LLVMBuildPhi(w->e->b, LLVMTypeOf(a), "");
-    LLVMAddIncoming(phi, &a, &from_a, 1);
-    LLVMAddIncoming(phi, &b, &from_b, 1);
-    return phi;
-}
-
-/* What a register tile starts from: pointers to the weights of each row, the operand and its table, how many products,
- * which columns. */
-typedef struct products {
-    int nv;
-    LLVMValueRef row[16], operand, table, count, mask[8][2];
-} products;
-
-/* So many columns of the last vector are there; the mask of them. */
-static LLVMValueRef mask_last(window *w, products *p, LLVMValueRef columns) {
-    emit *e = w->e;
-    const int lanes = e->lanes, last = p->nv - 1;
-    e->lanes = w->v_lanes;
-    LLVMValueRef active = em_mask(e, em_sub(e, columns, num(w, last * w->v_lanes)));
-    for (int i = 0; i < 2; i++) p->mask[last][i] = active_elements(w, active, i);
-    e->lanes = lanes;
-    return active;
-}
-
-/* out[i * nv + j] = sum over k < count of row[i][k] * operand[table[k] + j-th vector]. */
-static void emit_products(window *w, const products *p, LLVMValueRef out[MAX_TILE]) {
-    emit *e = w->e;
-    const int nv = p->nv, n = w->mr * nv;
-    LLVMValueRef zero = LLVMConstNull(w->t_vec), sum[MAX_TILE], next[MAX_TILE], b[8], first = num(w, 0);
-    LLVMValueRef zeros = LLVMConstNull(LLVMVectorType(e->t_i32, (unsigned)w->v_lanes)),
-                 poison = LLVMGetPoison(w->t_vec);
-    LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b), body = em_block(e, "products"), done = em_block(e, "sums");
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, p->count, first), body, done);
-    LLVMPositionBuilderAtEnd(e->b, body);
-    LLVMValueRef k = LLVMBuildPhi(e->b, e->t_i64, "");
-    LLVMAddIncoming(k, &first, &entry, 1);
-    for (int i = 0; i < n; i++) {
-        next[i] = sum[i] = LLVMBuildPhi(e->b, w->t_vec, "");
-        LLVMAddIncoming(sum[i], &zero, &entry, 1);
-    }
-    LLVMValueRef at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, p->table, e->t_i64, k), "");
-    LLVMValueRef base = em_gep(e, p->operand, e->t_i8, at);
-    for (int j = 0; j < nv; j++) {
-        LLVMValueRef mask[2] = {p->mask[j][0], p->mask[j][1]};
-        b[j] = load_columns(w, base, j * w->v_lanes, mask);
-    }
-    for (int i = 0; i < w->mr; i++) {
-        LLVMValueRef x = LLVMBuildLoad2(e->b, w->t_acc, element(w, p->row[i], k), "");
-        LLVMSetAlignment(x, (unsigned)w->bytes);
-        LLVMValueRef a = LLVMBuildShuffleVector(
-            e->b, LLVMBuildInsertElement(e->b, poison, x, LLVMConstInt(e->t_i32, 0, 0), ""), poison, zeros, "");
-        for (int j = 0; j < nv; j++) next[i * nv + j] = em_mad(e, a, b[j], next[i * nv + j]);
-    }
-    LLVMValueRef then = em_add(e, k, num(w, 1));
-    LLVMAddIncoming(k, &then, &body, 1);
-    for (int i = 0; i < n; i++) LLVMAddIncoming(sum[i], &next[i], &body, 1);
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, then, p->count), body, done);
-    LLVMPositionBuilderAtEnd(e->b, done);
-    for (int i = 0; i < n; i++) out[i] = merge(w, zero, entry, next[i], body);
-}
-
-/* (weights, elements between their rows, operand, table, count, dst, before, columns): dst[mr][nr] = the products; plus
- * what is there where `before` is not 0. */
-static void emit_tile(window *w, window_function f) {
-    emit *e = w->e;
-    products p = {.nv = f == NARROW ? 1 : w->nv};
-    const int nv = p.nv, n = w->mr * nv;
-    LLVMTypeRef parameter[8] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_i64};
-    outer *o = begin_function(w, f, f == NARROW ? "narrow" : f == MASKED ? "masked" : "tile", parameter, 8);
-    LLVMValueRef in[8], sum[MAX_TILE], both[MAX_TILE], to[MAX_TILE];
-    LLVMGetParams(e->fn, in);
-    for (int i = 0; i < w->mr; i++) p.row[i] = i ? element(w, p.row[i - 1], in[1]) : in[0];
-    for (int i = 0; i < n; i++) to[i] = element(w, in[5], num(w, i / nv * w->nr + i % nv * w->v_lanes));
-    p.operand = in[2];
-    p.table = in[3];
-    p.count = in[4];
-    if (f != TILE) mask_last(w, &p, in[7]);
-    emit_products(w, &p, sum);
-    LLVMBasicBlockRef done = LLVMGetInsertBlock(e->b), add = em_block(e, "add"), store = em_block(e, "store");
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntNE, in[6], num(w, 0)), add, store);
-    LLVMPositionBuilderAtEnd(e->b, add);
-    for (int i = 0; i < n; i++) both[i] = em_fadd(e, load_vector(w, to[i]), sum[i]);
-    LLVMBuildBr(e->b, store);
-    LLVMPositionBuilderAtEnd(e->b, store);
-    for (int i = 0; i < n; i++) sum[i] = merge(w, sum[i], done, both[i], add);
-    for (int i = 0; i < n; i++) LLVMSetAlignment(LLVMBuildStore(e->b, sum[i], to[i]), (unsigned)w->bytes);
-    end_function(w, o);
-}
-
-/* ---- a line that is shorter than a panel ---- */
-/* (args, operand, columns): its elements behind each other for every k, nr * step places each, zeros behind; and their
- * table. */
-static void emit_edge(window *w) {
-    emit *e = w->e;
-    LLVMTypeRef parameter[3] = {e->t_ptr, e->t_ptr, e->t_i64};
-    outer *o = begin_function(w, EDGE, "edge", parameter, 3);
-    LLVMValueRef from = LLVMGetParam(e->fn, 1), columns = LLVMGetParam(e->fn, 2), one = num(w, 1);
-    const int64_t room = (int64_t)w->nr * w->step;
-    LLVMValueRef width = em_add(e, em_mul(e, em_sub(e, columns, one), num(w, w->step)), one);
-    em_loop lk = em_for(e, num(w, 0), w->kk, one);
-    LLVMValueRef at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, w->table, e->t_i64, lk.i), "");
-    LLVMValueRef to = em_mul(e, lk.i, num(w, room)), source = em_gep(e, from, e->t_i8, at),
-                 place = element(w, w->edge, to);
-    LLVMBuildStore(e->b, em_mul(e, to, num(w, w->bytes)), em_gep(e, w->edge_table, e->t_i64, lk.i));
-    em_loop l = em_for(e, num(w, 0), width, one);
-    LLVMValueRef x = LLVMBuildLoad2(e->b, w->t_acc, element(w, source, l.i), "");
-    LLVMSetAlignment(x, (unsigned)w->bytes);
-    LLVMSetAlignment(LLVMBuildStore(e->b, x, element(w, place, l.i)), (unsigned)w->bytes);
-    em_end(e, &l);
-    em_loop rest = em_for(e, width, num(w, room), one);
-    LLVMSetAlignment(LLVMBuildStore(e->b, LLVMConstNull(w->t_acc), element(w, place, rest.i)), (unsigned)w->bytes);
-    em_end(e, &rest);
-    em_end(e, &lk);
-    end_function(w, o);
 }
 
 /* ---- the program behind the sums ---- */
@@ -337,7 +155,7 @@ static void move_offsets(window *w, const LLVMValueRef *off, LLVMValueRef i, int
 static void emit_finish(window *w) {
     emit *e = w->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
-    outer *o = begin_function(w, FINISH, "finish", parameter, 7);
+    window_outer *o = window_begin(w, FINISH, "finish", parameter, 7);
     LLVMValueRef in[7], index[IR_KERNEL_MAX_DIMS] = {0}, off[IR_KERNEL_MAX_BUFFERS], lanes = num(w, w->lanes),
                         zero = num(w, 0);
     LLVMGetParams(e->fn, in);
@@ -367,7 +185,7 @@ static void emit_finish(window *w) {
         em_end(e, &rest);
     }
     em_end(e, &lr);
-    end_function(w, o);
+    window_end(w, o);
 }
 
 /* ---- a row, from registers to the outputs ---- */
@@ -376,7 +194,7 @@ static bool has_row_functions(const window *w) {
     int n = 0;
     int64_t kk = 1;
     for (int d = w->dim_n + 1; d < w->k->n_dims; d++) kk *= w->k->dim[d].size > 0 ? w->k->dim[d].size : 1;
-    if (!w->e->level->has_mask || w->v_lanes != w->lanes || kk > w->kb) return false;
+    if (!w->e->level->has_mask || w->v_lanes != w->lanes || kk > w->kb || (w->step != 1 && w->step != 2)) return false;
     for (int i = w->matmul; i < w->k->n_insts; i++) {
         const uint16_t op = w->k->inst[i].op;
         if (op < IR_OP_COUNT && (ir_ops[op].flags & IR_COSTLY)) return false;
@@ -385,8 +203,8 @@ static bool has_row_functions(const window *w) {
     return n <= 12;
 }
 
-static void store_sums(window *w, const products *p, LLVMValueRef *sum, const LLVMValueRef *off, LLVMValueRef *index,
-                       LLVMValueRef m0, LLVMValueRef n0, int j, bool is_masked) {
+static void store_sums(window *w, const window_products *p, LLVMValueRef *sum, const LLVMValueRef *off,
+                       LLVMValueRef *index, LLVMValueRef m0, LLVMValueRef n0, int j, bool is_masked) {
     emit *e = w->e;
     LLVMValueRef column = em_add(e, n0, num(w, j * w->v_lanes)), at_off[IR_KERNEL_MAX_BUFFERS];
     for (int i = 0; i < w->mr; i++) {
@@ -411,10 +229,10 @@ static void store_sums(window *w, const products *p, LLVMValueRef *sum, const LL
  * a panel. */
 static void emit_row(window *w, window_function f) {
     emit *e = w->e;
-    products p = {.nv = f == NARROW_ROW ? 1 : w->nv};
+    window_products p = {.nv = f == NARROW_ROW ? 1 : w->nv, .step = w->step};
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64};
-    outer *o = begin_function(w, f, f == NARROW_ROW ? "narrow_row" : "row", parameter, 7);
-    LLVMValueRef in[7], sum[MAX_TILE], first[IR_KERNEL_MAX_BUFFERS], off[IR_KERNEL_MAX_BUFFERS],
+    window_outer *o = window_begin(w, f, f == NARROW_ROW ? "narrow_row" : "row", parameter, 7);
+    LLVMValueRef in[7], sum[WINDOW_MAX_TILE], first[IR_KERNEL_MAX_BUFFERS], off[IR_KERNEL_MAX_BUFFERS],
         index[IR_KERNEL_MAX_DIMS] = {0};
     LLVMValueRef m = e->size[w->dim_m], pitch = e->stride[w->weights][w->dim_m];
     LLVMGetParams(e->fn, in);
@@ -423,7 +241,7 @@ static void emit_row(window *w, window_function f) {
     e->lanes = w->v_lanes;
     p.count = w->kk;
     p.table = w->table;
-    LLVMValueRef active = mask_last(w, &p, in[5]), of_step = p.mask[p.nv - 1][0];
+    LLVMValueRef active = window_mask_last(w, &p, in[5]), of_step = p.mask[p.nv - 1][0];
     em_loop ly = em_for(e, num(w, 0), in[6], num(w, 1));
     p.operand = element(w, in[3], em_mul(e, ly.i, e->stride[w->operand][w->dim_y]));
     index[w->dim_y] = em_add(e, y0, ly.i);
@@ -432,7 +250,7 @@ static void emit_row(window *w, window_function f) {
     LLVMValueRef m0 = least(w, l.i, em_sub(e, m, num(w, w->mr)));
     for (int i = 0; i < w->mr; i++) p.row[i] = element(w, i ? p.row[i - 1] : in[2], i ? pitch : em_mul(e, m0, pitch));
     p.mask[p.nv - 1][0] = of_step;
-    emit_products(w, &p, sum);
+    window_emit_products(w, &p, sum);
     p.mask[p.nv - 1][0] = active; /* of the columns, whatever the step is */
     for (int j = 0; j + 1 < p.nv; j++) store_sums(w, &p, sum, off, index, m0, in[4], j, false);
     em_branch b = em_if(e, em_icmp(e, LLVMIntEQ, in[5], num(w, p.nv * w->v_lanes)));
@@ -442,11 +260,11 @@ static void emit_row(window *w, window_function f) {
     em_endif(e, &b);
     em_end(e, &l);
     em_end(e, &ly);
-    end_function(w, o);
+    window_end(w, o);
 }
 
 /* ---- the kernel ---- */
-/* Byte offsets of the elements of K, in order. */
+/* Byte offsets of the elements of K, in order: in the operand, and in a panel. */
 static void emit_table(window *w) {
     emit *e = w->e;
     em_loop l[MAX_K];
@@ -458,12 +276,14 @@ static void emit_table(window *w) {
         place = em_add(e, em_mul(e, place, e->size[d]), l[i].i);
     }
     LLVMBuildStore(e->b, at, em_gep(e, w->table, e->t_i64, place));
+    LLVMBuildStore(e->b, em_mul(e, place, num(w, (int64_t)w->nr * w->bytes)),
+                   em_gep(e, w->panel_table, e->t_i64, place));
     for (int i = w->n_k - 1; i >= 0; i--) em_end(e, &l[i]);
 }
 
 typedef struct line {
-    LLVMValueRef from, length, pitch, block,
-        weights; /* first element of the operand; columns; columns from row to row */
+    /* first element of the operand; columns; columns from row to row; i1: are the panels packed? */
+    LLVMValueRef from, length, pitch, is_packed, block, weights;
     LLVMValueRef m_begin, m_end;
 } line;
 
@@ -482,8 +302,9 @@ static void emit_segments(window *w, const line *s, LLVMValueRef begin, LLVMValu
     LLVMValueRef row = LLVMBuildUDiv(e->b, at, s->pitch, ""), column = em_sub(e, at, em_mul(e, row, s->pitch));
     LLVMValueRef columns = least(w, em_sub(e, n, column), em_sub(e, end, at));
     em_branch b = em_if(e, em_icmp(e, LLVMIntSGT, columns, num(w, 0)));
-    call(w, FINISH,
-         (LLVMValueRef[]){e->args, element(w, w->tile, em_sub(e, at, begin)), s->block, m0, row, column, columns}, 7);
+    window_call(
+        w, FINISH,
+        (LLVMValueRef[]){e->args, element(w, w->tile, em_sub(e, at, begin)), s->block, m0, row, column, columns}, 7);
     em_endif(e, &b);
     LLVMValueRef next = em_add(e, at, em_sub(e, s->pitch, column));
     LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
@@ -497,17 +318,17 @@ static void emit_some_columns(window *w, LLVMValueRef in[8]) {
     emit *e = w->e;
     LLVMValueRef columns = in[7], source = in[2], vl = num(w, w->v_lanes);
     em_branch whole = em_if(e, em_icmp(e, LLVMIntEQ, columns, num(w, w->nr)));
-    call(w, TILE, in, 8);
+    window_call(w, TILE, in, 8);
     em_else(e, &whole);
     em_branch most = em_if(e, em_icmp(e, LLVMIntSGT, columns, num(w, (w->nv - 1) * w->v_lanes)));
-    call(w, MASKED, in, 8);
+    window_call(w, MASKED, in, 8);
     em_else(e, &most);
     if (w->nv > 1) {
         em_loop l = em_for(e, num(w, 0), columns, vl);
-        in[2] = element(w, source, em_mul(e, l.i, num(w, w->step)));
+        in[2] = element(w, source, l.i);
         in[5] = element(w, w->tile, l.i);
         in[7] = least(w, vl, em_sub(e, columns, l.i));
-        call(w, NARROW, in, 8);
+        window_call(w, NARROW, in, 8);
         em_end(e, &l);
     }
     em_endif(e, &most);
@@ -534,7 +355,7 @@ static void emit_panel(window *w, const line *s, LLVMValueRef begin, LLVMValueRe
                           lk.i,
                           columns};
     if (e->level->has_mask) emit_some_columns(w, in);
-    else call(w, TILE, in, 8);
+    else window_call(w, TILE, in, 8);
     em_end(e, &lk);
     emit_segments(w, s, begin, end, m0);
     em_end(e, &lm);
@@ -542,23 +363,20 @@ static void emit_panel(window *w, const line *s, LLVMValueRef begin, LLVMValueRe
 
 static void emit_line(window *w, const line *s) {
     emit *e = w->e;
-    LLVMValueRef zero = num(w, 0), nr = num(w, w->nr);
+    LLVMValueRef zero = num(w, 0), nr = num(w, w->nr), is_packed = s->is_packed;
     em_loop p = em_for(e, zero, s->length, nr);
-    LLVMValueRef begin = p.i, table = w->table, is_short = NULL;
+    LLVMValueRef begin = p.i;
     if (!e->level->has_mask) {
-        is_short = em_icmp(e, LLVMIntSLT, s->length, nr);
+        LLVMValueRef is_short = em_icmp(e, LLVMIntSLT, s->length, nr);
         begin = em_select(e, is_short, zero, least(w, begin, em_sub(e, s->length, nr)));
+        is_packed = LLVMBuildOr(e->b, is_packed, is_short, "");
     }
-    LLVMValueRef end = least(w, em_add(e, begin, nr), s->length),
-                 source = element(w, s->from, em_mul(e, begin, num(w, w->step)));
-    if (is_short) {
-        em_branch b = em_if(e, is_short);
-        call(w, EDGE, (LLVMValueRef[]){e->args, source, s->length}, 3);
-        em_endif(e, &b);
-        source = em_select(e, is_short, w->edge, source);
-        table = em_select(e, is_short, w->edge_table, w->table);
-    }
-    emit_panel(w, s, begin, end, source, table);
+    LLVMValueRef end = least(w, em_add(e, begin, nr), s->length);
+    em_branch b = em_if(e, is_packed);
+    window_call(w, PANEL, (LLVMValueRef[]){e->args, s->from, begin, em_sub(e, end, begin)}, 4);
+    em_endif(e, &b);
+    LLVMValueRef source = em_select(e, is_packed, w->panel, element(w, s->from, begin));
+    emit_panel(w, s, begin, end, source, em_select(e, is_packed, w->panel_table, w->table));
     em_end(e, &p);
 }
 
@@ -569,15 +387,16 @@ static void emit_short_sums(window *w, const line *s, LLVMValueRef rows) {
     wide = em_select(e, em_icmp(e, LLVMIntSGT, left, num(w, (w->nv - 1) * w->v_lanes)), n, wide);
     em_loop l = em_for(e, num(w, 0), wide, nr);
     LLVMValueRef from = element(w, s->from, em_mul(e, l.i, num(w, w->step)));
-    call(w, ROW, (LLVMValueRef[]){e->args, s->block, s->weights, from, l.i, least(w, nr, em_sub(e, n, l.i)), rows}, 7);
+    window_call(w, ROW,
+                (LLVMValueRef[]){e->args, s->block, s->weights, from, l.i, least(w, nr, em_sub(e, n, l.i)), rows}, 7);
     em_end(e, &l);
     if (w->nv == 1) return;
     em_loop rest = em_for(e, wide, n, num(w, w->v_lanes));
     from = element(w, s->from, em_mul(e, rest.i, num(w, w->step)));
-    call(w, NARROW_ROW,
-         (LLVMValueRef[]){e->args, s->block, s->weights, from, rest.i,
-                          least(w, num(w, w->v_lanes), em_sub(e, n, rest.i)), rows},
-         7);
+    window_call(w, NARROW_ROW,
+                (LLVMValueRef[]){e->args, s->block, s->weights, from, rest.i,
+                                 least(w, num(w, w->v_lanes), em_sub(e, n, rest.i)), rows},
+                7);
     em_end(e, &rest);
 }
 
@@ -588,6 +407,49 @@ static void write_block(window *w, LLVMValueRef block, LLVMValueRef *index) {
     for (int d = 0; d <= w->n_batch; d++)
         LLVMBuildStore(e->b, index[d < w->n_batch ? d : w->dim_y],
                        em_gep(e, block, e->t_i64, num(w, w->k->n_buffers + d)));
+}
+
+/* How the columns of `count` rows are taken: i1s, one of which is set, or none: each row is a line of columns as they lie. */
+typedef struct way {
+    LLVMValueRef is_row;    /* the functions that go from registers to the outputs */
+    LLVMValueRef is_flat;   /* one line, with the elements between the rows */
+    LLVMValueRef is_packed; /* one line, without them, in panels */
+    LLVMValueRef flat;      /* columns of that line */
+} way;
+
+static LLVMValueRef vectors(window *w, LLVMValueRef columns) {
+    return LLVMBuildUDiv(w->e->b, em_add(w->e, columns, num(w, w->v_lanes - 1)), num(w, w->v_lanes), "");
+}
+
+static void take_if_less(window *w, LLVMValueRef work, LLVMValueRef may, LLVMValueRef *is, LLVMValueRef *least_work) {
+    *is = em_and(w->e, may, em_icmp(w->e, LLVMIntSLT, work, *least_work));
+    *least_work = em_select(w->e, *is, work, *least_work);
+}
+
+/* The one with the least work, in products of vectors for each channel; the way through memory counts as some. Two products are a
+ * cycle; packing a vector is PACK_CYCLES, or for each element where they are further apart. */
+static way choose_way(window *w, LLVMValueRef count) {
+    enum { PACK_CYCLES = 3, FAR_CYCLES = 24 };
+    emit *e = w->e;
+    LLVMValueRef n = e->size[w->dim_n], pitch = e->stride[w->operand][w->dim_y], no = LLVMConstInt(e->t_i1, 0, 0),
+                 yes = LLVMConstInt(e->t_i1, 1, 0), through = num(w, MEMORY_PRODUCTS);
+    way how = {no, no, no, em_add(e, em_mul(e, em_sub(e, count, num(w, 1)), pitch), n)};
+    LLVMValueRef by_rows = em_mul(e, count, vectors(w, n)), work = num(w, INT64_MAX),
+                 is_short = em_icmp(e, LLVMIntSLE, w->kk, num(w, w->kb));
+    if (w->step == 1) work = em_mul(e, by_rows, em_add(e, w->kk, through));
+    if (w->has_rows) take_if_less(w, em_mul(e, by_rows, w->kk), is_short, &how.is_row, &work);
+    if (w->step == 1) {
+        LLVMValueRef flat = em_mul(e, vectors(w, how.flat), em_add(e, w->kk, through));
+        take_if_less(w, flat, em_icmp(e, LLVMIntSGE, pitch, n), &how.is_flat, &work);
+    }
+    const int cycles = w->step == 1 || w->step == 2 ? PACK_CYCLES * w->step : FAR_CYCLES;
+    LLVMValueRef m = e->size[w->dim_m], at_least_one = em_select(e, em_icmp(e, LLVMIntSGT, m, num(w, 1)), m, num(w, 1));
+    LLVMValueRef pack = LLVMBuildUDiv(e->b, em_mul(e, w->kk, num(w, 2 * cycles)), at_least_one, "");
+    LLVMValueRef packed = em_mul(e, vectors(w, em_mul(e, count, n)), em_add(e, em_add(e, w->kk, through), pack));
+    take_if_less(w, packed, yes, &how.is_packed, &work);
+    how.is_flat = em_and(e, how.is_flat, em_xor(e, how.is_packed, yes));
+    how.is_row = em_and(e, how.is_row, em_xor(e, LLVMBuildOr(e->b, how.is_flat, how.is_packed, ""), yes));
+    return how;
 }
 
 static void emit_tiles(window *w) {
@@ -604,32 +466,20 @@ static void emit_tiles(window *w) {
     s.weights = element(w, e->base[w->weights], offset_of(w, w->weights, index));
     index[w->dim_y] = y0;
     LLVMValueRef from = element(w, e->base[w->operand], offset_of(w, w->operand, index));
-    /* All rows as one line where that is less work; the way through memory counts as so many products. */
-    LLVMValueRef flat = em_add(e, em_mul(e, em_sub(e, count, one), pitch), n), up = num(w, w->v_lanes - 1),
-                 vl = num(w, w->v_lanes);
-    LLVMValueRef few = LLVMBuildUDiv(e->b, em_add(e, flat, up), vl, ""),
-                 many = em_mul(e, count, LLVMBuildUDiv(e->b, em_add(e, n, up), vl, ""));
-    LLVMValueRef is_row = em_icmp(e, LLVMIntSLE, w->kk, num(w, w->has_rows ? w->kb : -1)),
-                 is_flat = LLVMConstInt(e->t_i1, 0, 0);
-    if (w->step == 1) {
-        LLVMValueRef through = num(w, MEMORY_PRODUCTS),
-                     by_rows = em_add(e, w->kk, em_select(e, is_row, num(w, 0), through));
-        is_flat = em_icmp(e, LLVMIntSLT, em_mul(e, few, em_add(e, w->kk, through)), em_mul(e, many, by_rows));
-        is_flat = em_and(e, em_icmp(e, LLVMIntSGE, pitch, n), is_flat);
-        is_row = em_and(e, is_row, em_xor(e, is_flat, LLVMConstInt(e->t_i1, 1, 0)));
-    }
+    const way how = choose_way(w, count);
     em_branch b = {0};
     write_block(w, s.block, index);
     s.from = from;
     s.length = n;
     if (w->has_rows) {
-        b = em_if(e, is_row);
+        b = em_if(e, how.is_row);
         emit_short_sums(w, &s, count);
         em_else(e, &b);
     }
-    LLVMValueRef lines = em_select(e, is_flat, one, count);
-    s.length = em_select(e, is_flat, flat, n);
-    s.pitch = em_select(e, is_flat, pitch, n);
+    LLVMValueRef lines = em_select(e, LLVMBuildOr(e->b, how.is_flat, how.is_packed, ""), one, count);
+    s.is_packed = how.is_packed;
+    s.length = em_select(e, how.is_packed, em_mul(e, count, n), em_select(e, how.is_flat, how.flat, n));
+    s.pitch = em_select(e, how.is_flat, pitch, n);
     LLVMValueRef m = e->size[w->dim_m], channels = e->tune[IR_TUNE_WINDOW_CHANNELS], mr = num(w, w->mr);
     channels = em_select(e, em_icmp(e, LLVMIntSLT, channels, mr), mr, channels);
     em_loop lm = em_for(e, zero, m, channels);
@@ -672,17 +522,18 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     w->nr = w->k->tile.nr;
     w->kb = w->k->tile.kb;
     w->nv = w->nr / w->v_lanes;
-    w->step = ir_kernel_window_step(w->k);
-    if (w->n_k > MAX_K || w->nr % w->v_lanes || w->nv > 8 || w->mr > 16 || w->mr * w->nv > MAX_TILE)
+    const int64_t step = ir_kernel_window_step(w->k);
+    w->step = step == IR_STRIDE_RUNTIME ? 0 : (int)step;
+    if (w->n_k > MAX_K || w->nr % w->v_lanes || w->nv > 8 || w->mr > 16 || w->mr * w->nv > WINDOW_MAX_TILE)
         return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "window kernel: tile %d x %d does not fit level %s", w->mr, w->nr,
                        e->level->name);
     w->t_acc = em_scalar_type(e, w->acc);
     w->t_vec = LLVMVectorType(w->t_acc, (unsigned)w->v_lanes);
     set_values(w);
-    emit_tile(w, TILE);
-    if (e->level->has_mask) emit_tile(w, MASKED);
-    if (e->level->has_mask && w->nv > 1) emit_tile(w, NARROW);
-    if (!e->level->has_mask) emit_edge(w);
+    window_emit_tile(w, TILE);
+    if (e->level->has_mask) window_emit_tile(w, MASKED);
+    if (e->level->has_mask && w->nv > 1) window_emit_tile(w, NARROW);
+    window_emit_panel(w);
     emit_finish(w);
     w->has_rows = has_row_functions(w);
     if (w->has_rows) emit_row(w, ROW);

@@ -932,8 +932,8 @@ static void convolution(ir_op op, ir_dtype t) {
             check(text, (domain){-3, 3, SPECIAL_NONE, !ir_is_float(t)}, sizes[k], k == 1 ? two_threads : one_thread,
                   k == 0, k == 1 ? ALL_LEVELS : 1u << (mix(k + s) % 3) | 1);
     }
-    /* Window kernels: lines and rows, panels that are whole, most and little of one, several K blocks and channel tiles, steps of 2, one
-     * channel a group; a program behind the sums that is short, long, costly. */
+    /* Window kernels: lines and rows, panels that are whole, most and little of one, several K blocks and channel tiles, steps of 2 and more, one
+     * channel a group, channels enough for packed panels; a program behind the sums that is short, long, costly. */
     static const struct {
         const char *x, *w, *attrs, *behind;
     } windows_of[] = {
@@ -943,6 +943,11 @@ static void convolution(ir_op op, ir_dtype t) {
         {"[A, B, C, 28]", "[16, B, 3, 3]", "", "%s = maximum(%r, %c) %y = neg(%s)"},
         {"[A, 6, C, D]", "[6, 1, 3, 3]", ", groups=6, pads=[1, 1, 1, 1]", "%s = add(%r, %c) %y = relu6(%s)"},
         {"[A, 6, C, D]", "[12, 1, 5, 2]", ", groups=6, strides=[2, 2]", "%s = sub(%r, %c) %y = neg(%s)"},
+        {"[A, B, C, D]", "[66, B, 3, 3]", ", pads=[1, 1, 1, 1]", "%s = add(%r, %c) %y = relu(%s)"},
+        {"[A, 8, C, D]", "[70, 8, 3, 3]", ", strides=[2, 2]", "%s = add(%r, %c) %y = abs(%s)"},
+        {"[A, 8, C, D]", "[40, 4, 2, 2]", ", groups=2, strides=[3, 3], dilations=[2, 2]",
+         "%s = add(%r, %c) %y = neg(%s)"},
+        {"[A, B, C, D]", "[33, B, 1, 1]", ", strides=[1, 5]", "%s = mul(%r, %c) %y = relu(%s)"},
     };
     static const int64_t window_sizes[][4] = {{1, 1, 7, 9}, {2, 3, 9, 41}, {3, 5, 30, 58}, {1, 2, 5, 130}};
     for (size_t s = 0; s < sizeof windows_of / sizeof *windows_of && is_plain && (t == FUSOR_F32 || t == FUSOR_F64);

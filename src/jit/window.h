@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef JIT_WINDOW_H
+#define JIT_WINDOW_H
+/* What the files of the window kernel share: window.c (the kernel), window_tile.c (the register tile), window_pack.c (panels). */
+#include "jit/emit.h"
+
+enum { WINDOW_MAX_TILE = 32 }; /* vector registers of sums */
+/* NARROW ones are of one vector of columns. In MASKED and ROW the last vector may have fewer: masked loads cost a tenth
+ * of the speed. */
+typedef enum window_function { TILE, MASKED, NARROW, ROW, NARROW_ROW, PANEL, FINISH, FUNCTIONS } window_function;
+
+typedef struct window {
+    emit *e;
+    const ir_kernel *k;
+    int n_batch, dim_m, dim_y, dim_n, n_k;
+    int matmul, weights, operand; /* an instruction; buffers */
+    ir_dtype acc;
+    int bytes, lanes, v_lanes, nv, mr, nr, kb;
+    int step; /* of the operand along n; 0: known when it runs */
+    LLVMTypeRef t_acc, t_vec;
+    LLVMValueRef kk;                              /* product of the dims k */
+    LLVMValueRef table, panel_table, tile, panel; /* parts of scratch: ir/kernel.h */
+    bool has_rows;                                /* ROW is there */
+    LLVMValueRef function[FUNCTIONS];
+    LLVMTypeRef function_type[FUNCTIONS];
+} window;
+
+static inline LLVMValueRef num(window *w, int64_t v) { return em_i64s(w->e, v); }
+static inline LLVMValueRef element(window *w, LLVMValueRef base, LLVMValueRef i) {
+    return em_gep(w->e, base, w->t_acc, i);
+}
+static inline LLVMValueRef least(window *w, LLVMValueRef a, LLVMValueRef b) {
+    return em_select(w->e, em_icmp(w->e, LLVMIntSLT, a, b), a, b);
+}
+
+/* ---- window.c: functions beside the kernel's ---- */
+typedef struct window_outer {
+    emit e;
+    window w;
+    LLVMBasicBlockRef block;
+} window_outer;
+/* Into a new function. But for those of register tiles, its first parameter is the argument block, and what it holds is loaded. */
+window_outer *window_begin(window *w, window_function f, const char *name, LLVMTypeRef *parameter, unsigned n);
+void window_end(window *w, const window_outer *o); /* and back */
+void window_call(window *w, window_function f, LLVMValueRef *in, unsigned n);
+
+/* ---- window_tile.c ---- */
+/* What a register tile starts from: pointers to the weights of each row, the operand (columns `step` elements apart, 1 or 2) and its table,
+ * how many products, which columns. */
+typedef struct window_products {
+    int nv, step;
+    LLVMValueRef row[16], operand, table, count, mask[8][2];
+} window_products;
+/* So many columns of the last vector are there; the mask of them. */
+LLVMValueRef window_mask_last(window *w, window_products *p, LLVMValueRef columns);
+/* out[i * nv + j] = sum over k < count of row[i][k] * operand[table[k] + j-th vector]. */
+void window_emit_products(window *w, const window_products *p, LLVMValueRef out[WINDOW_MAX_TILE]);
+/* TILE, MASKED, NARROW: (weights, elements between their rows, operand, table, count, dst, before, columns): dst[mr][nr] = the
+ * products; plus what is there where `before` is not 0. */
+void window_emit_tile(window *w, window_function f);
+LLVMValueRef window_load_vector(window *w, LLVMValueRef ptr);
+/* v_lanes columns, `step` elements apart, from element `at` on; mask: of the (one or two) vectors that are read, or NULLs. */
+LLVMValueRef window_load_columns(window *w, LLVMValueRef base, int at, int step, LLVMValueRef *mask);
+/* Which elements of those two vectors are read, of which the second ends with the last element that is wanted. `active`: the
+ * columns; NULL: all. */
+LLVMValueRef window_active_elements(window *w, LLVMValueRef active, int step, int vector);
+
+/* ---- window_pack.c ---- */
+/* PANEL: (args, first element of the operand, first column, columns): up to nr columns of the rows as one line, without what
+ * lies between: panel[k][column]. Without masks the others are 0. */
+void window_emit_panel(window *w);
+#endif

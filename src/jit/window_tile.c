@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* window_tile.c: the register tile of a convolution: mr rows of weights by nv vectors of columns. */
+#include "jit/window.h"
+#include "jit/llvm_compat.h"
+
+LLVMValueRef window_load_vector(window *w, LLVMValueRef ptr) {
+    LLVMValueRef v = LLVMBuildLoad2(w->e->b, w->t_vec, ptr, "");
+    LLVMSetAlignment(v, (unsigned)w->bytes);
+    return v;
+}
+
+LLVMValueRef window_active_elements(window *w, LLVMValueRef active, int step, int vector) {
+    const int n = w->v_lanes;
+    LLVMValueRef index[64];
+    if (!active || step == 1) return active;
+    for (int i = 0; i < n; i++) {
+        const int at = vector ? n - 1 + i : i;
+        index[i] = LLVMConstInt(w->e->t_i32, (unsigned)(at % 2 ? n : at / 2), 0); /* n: the first of none */
+    }
+    return LLVMBuildShuffleVector(w->e->b, active, LLVMConstNull(LLVMTypeOf(active)),
+                                  LLVMConstVector(index, (unsigned)n), "");
+}
+
+static LLVMValueRef load_masked(window *w, LLVMValueRef ptr, LLVMValueRef mask) {
+    if (!mask) return window_load_vector(w, ptr);
+    return compat_masked_load(w->e->mod, w->e->b, COMPAT_CONTIGUOUS, w->t_vec, ptr, mask, LLVMConstNull(w->t_vec),
+                              (unsigned)w->bytes);
+}
+
+LLVMValueRef window_load_columns(window *w, LLVMValueRef base, int at, int step, LLVMValueRef *mask) {
+    const int n = w->v_lanes;
+    LLVMValueRef a = load_masked(w, element(w, base, num(w, at)), mask[0]);
+    if (step == 1) return a;
+    LLVMValueRef b = load_masked(w, element(w, base, num(w, at + n - 1)), mask[1]), index[64];
+    for (int i = 0; i < n; i++)
+        index[i] = LLVMConstInt(w->e->t_i32, (unsigned)(2 * i < n ? 2 * i : n + 2 * i - (n - 1)), 0);
+    return LLVMBuildShuffleVector(w->e->b, a, b, LLVMConstVector(index, (unsigned)n), "");
+}
+
+static LLVMValueRef merge(window *w, LLVMValueRef a, LLVMBasicBlockRef from_a, LLVMValueRef b,
+                          LLVMBasicBlockRef from_b) {
+    LLVMValueRef phi = LLVMBuildPhi(w->e->b, LLVMTypeOf(a), "");
+    LLVMAddIncoming(phi, &a, &from_a, 1);
+    LLVMAddIncoming(phi, &b, &from_b, 1);
+    return phi;
+}
+
+LLVMValueRef window_mask_last(window *w, window_products *p, LLVMValueRef columns) {
+    emit *e = w->e;
+    const int lanes = e->lanes, last = p->nv - 1;
+    e->lanes = w->v_lanes;
+    LLVMValueRef active = em_mask(e, em_sub(e, columns, num(w, last * w->v_lanes)));
+    for (int i = 0; i < 2; i++) p->mask[last][i] = window_active_elements(w, active, p->step, i);
+    e->lanes = lanes;
+    return active;
+}
+
+void window_emit_products(window *w, const window_products *p, LLVMValueRef out[WINDOW_MAX_TILE]) {
+    emit *e = w->e;
+    const int nv = p->nv, n = w->mr * nv;
+    LLVMValueRef zero = LLVMConstNull(w->t_vec), sum[WINDOW_MAX_TILE], next[WINDOW_MAX_TILE], b[8], first = num(w, 0);
+    LLVMValueRef zeros = LLVMConstNull(LLVMVectorType(e->t_i32, (unsigned)w->v_lanes)),
+                 poison = LLVMGetPoison(w->t_vec);
+    LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b), body = em_block(e, "products"), done = em_block(e, "sums");
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, p->count, first), body, done);
+    LLVMPositionBuilderAtEnd(e->b, body);
+    LLVMValueRef k = LLVMBuildPhi(e->b, e->t_i64, "");
+    LLVMAddIncoming(k, &first, &entry, 1);
+    for (int i = 0; i < n; i++) {
+        next[i] = sum[i] = LLVMBuildPhi(e->b, w->t_vec, "");
+        LLVMAddIncoming(sum[i], &zero, &entry, 1);
+    }
+    LLVMValueRef at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, p->table, e->t_i64, k), "");
+    LLVMValueRef base = em_gep(e, p->operand, e->t_i8, at);
+    for (int j = 0; j < nv; j++) {
+        LLVMValueRef mask[2] = {p->mask[j][0], p->mask[j][1]};
+        b[j] = window_load_columns(w, base, j * w->v_lanes * p->step, p->step, mask);
+    }
+    for (int i = 0; i < w->mr; i++) {
+        LLVMValueRef x = LLVMBuildLoad2(e->b, w->t_acc, element(w, p->row[i], k), "");
+        LLVMSetAlignment(x, (unsigned)w->bytes);
+        LLVMValueRef a = LLVMBuildShuffleVector(
+            e->b, LLVMBuildInsertElement(e->b, poison, x, LLVMConstInt(e->t_i32, 0, 0), ""), poison, zeros, "");
+        for (int j = 0; j < nv; j++) next[i * nv + j] = em_mad(e, a, b[j], next[i * nv + j]);
+    }
+    LLVMValueRef then = em_add(e, k, num(w, 1));
+    LLVMAddIncoming(k, &then, &body, 1);
+    for (int i = 0; i < n; i++) LLVMAddIncoming(sum[i], &next[i], &body, 1);
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, then, p->count), body, done);
+    LLVMPositionBuilderAtEnd(e->b, done);
+    for (int i = 0; i < n; i++) out[i] = merge(w, zero, entry, next[i], body);
+}
+
+void window_emit_tile(window *w, window_function f) {
+    emit *e = w->e;
+    window_products p = {.nv = f == NARROW ? 1 : w->nv, .step = 1};
+    const int nv = p.nv, n = w->mr * nv;
+    LLVMTypeRef parameter[8] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_i64};
+    window_outer *o = window_begin(w, f, f == NARROW ? "narrow" : f == MASKED ? "masked" : "tile", parameter, 8);
+    LLVMValueRef in[8], sum[WINDOW_MAX_TILE], both[WINDOW_MAX_TILE], to[WINDOW_MAX_TILE];
+    LLVMGetParams(e->fn, in);
+    for (int i = 0; i < w->mr; i++) p.row[i] = i ? element(w, p.row[i - 1], in[1]) : in[0];
+    for (int i = 0; i < n; i++) to[i] = element(w, in[5], num(w, i / nv * w->nr + i % nv * w->v_lanes));
+    p.operand = in[2];
+    p.table = in[3];
+    p.count = in[4];
+    if (f != TILE) window_mask_last(w, &p, in[7]);
+    window_emit_products(w, &p, sum);
+    LLVMBasicBlockRef done = LLVMGetInsertBlock(e->b), add = em_block(e, "add"), store = em_block(e, "store");
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntNE, in[6], num(w, 0)), add, store);
+    LLVMPositionBuilderAtEnd(e->b, add);
+    for (int i = 0; i < n; i++) both[i] = em_fadd(e, window_load_vector(w, to[i]), sum[i]);
+    LLVMBuildBr(e->b, store);
+    LLVMPositionBuilderAtEnd(e->b, store);
+    for (int i = 0; i < n; i++) sum[i] = merge(w, sum[i], done, both[i], add);
+    for (int i = 0; i < n; i++) LLVMSetAlignment(LLVMBuildStore(e->b, sum[i], to[i]), (unsigned)w->bytes);
+    window_end(w, o);
+}
