@@ -7,7 +7,9 @@
 enum {
     GRID_X_MAX = INT32_MAX,
     GRID_Y_MAX = 65535,
-    BLOCKS_WANTED = 1024 /* a few for each multiprocessor of the largest devices */
+    /* The largest devices have some 132 multiprocessors of 2048 threads. */
+    BLOCKS_WANTED = 1024, /* to fill one */
+    BLOCKS_ENOUGH = 264   /* so that a second launch is not worth its time */
 };
 
 int ir_gpu_words(const ir_kernel *k) {
@@ -18,17 +20,17 @@ int ir_gpu_words(const ir_kernel *k) {
     return n;
 }
 
-/* Does every row of every contiguous buffer begin at a multiple of IR_GPU_VECTOR elements, and end at one? */
-static bool is_aligned(const ir_kernel *k, const ir_kernel_args *args) {
+/* Does every row of every contiguous buffer begin at a multiple of `lanes` elements, and end at one? */
+static bool is_aligned(const ir_kernel *k, const ir_kernel_args *args, int lanes) {
     int last = k->n_dims - 1;
-    if (args->size[last] % IR_GPU_VECTOR != 0) return false;
+    if (lanes == 1 || args->size[last] % lanes != 0) return false;
     for (int b = 0; b < k->n_buffers; b++) {
         const int64_t *stride = args->stride + b * k->n_dims;
-        if (stride[last] == 0) continue;
-        if ((uintptr_t)args->buffer[b] % (uintptr_t)(IR_GPU_VECTOR * ir_dtypes[k->buffer[b].dtype].bytes) != 0)
-            return false;
+        int64_t bytes = (int64_t)lanes * ir_dtypes[k->buffer[b].dtype].bytes;
+        if (k->buffer[b].stride[last] != 1) continue;
+        if ((uintptr_t)args->buffer[b] % (uintptr_t)bytes != 0) return false;
         for (int d = 0; d < last; d++)
-            if (stride[d] % IR_GPU_VECTOR != 0) return false;
+            if (stride[d] % lanes != 0) return false;
     }
     return true;
 }
@@ -36,8 +38,8 @@ static bool is_aligned(const ir_kernel *k, const ir_kernel_args *args) {
 void ir_gpu_param(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l, int phase, uint64_t *out) {
     int n = IR_GPU_WORDS;
     out[IR_GPU_WORD_PHASE] = (uint64_t)phase;
-    out[IR_GPU_WORD_VECTOR] =
-        ir_gpu_is_mma(k) ? ir_gpu_mma_word(k, args, l) : ir_gpu_has_vectors(k) && is_aligned(k, args);
+    out[IR_GPU_WORD_PHASES] = (uint64_t)l->n_phases;
+    out[IR_GPU_WORD_VECTOR] = ir_gpu_is_mma(k) ? ir_gpu_mma_word(k, args, l) : is_aligned(k, args, ir_gpu_lanes(k));
     out[IR_GPU_WORD_CHUNKS] = (uint64_t)l->chunks;
     out[IR_GPU_WORD_SCRATCH] = (uint64_t)(uintptr_t)args->scratch;
     for (int b = 0; b < k->n_buffers; b++) out[n++] = (uint64_t)(uintptr_t)args->buffer[b];
@@ -49,24 +51,40 @@ void ir_gpu_param(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_l
     for (int s = 0; s < k->n_scalars; s++) out[n++] = args->scalar[s];
 }
 
-static int last_reduced(const ir_kernel *k) { return k->n_dims - 1 - ir_kernel_is_column(k); }
-
-bool ir_gpu_is_warp_row(const ir_kernel *k) {
-    int last = last_reduced(k);
-    return (k->kind == IR_KERNEL_ROW || k->kind == IR_KERNEL_REDUCE) && !ir_kernel_is_column(k) &&
-           k->dim[last].size != IR_SIZE_RUNTIME && (last == 0 || k->dim[last - 1].role == 'p');
+int ir_gpu_team(int64_t n) {
+    int t = 1;
+    int64_t each = n > IR_GPU_VECTOR * IR_GPU_WARP ? IR_GPU_VECTOR * IR_GPU_ROW_STEPS : IR_GPU_VECTOR;
+    while (t < IR_GPU_THREADS && t * each < n) t *= 2;
+    return n > IR_GPU_VECTOR * IR_GPU_WARP && t < IR_GPU_WARP ? IR_GPU_WARP : t;
 }
 
-bool ir_gpu_has_vectors(const ir_kernel *k) {
-    if (k->kind != IR_KERNEL_MAP || k->n_dims == 0 || ir_kernel_is_scatter(k) || ir_kernel_is_transposed(k))
-        return false;
+static bool has_access(const ir_kernel *k) {
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_K_LOAD && k->inst[i].variant) return true;
+    return false;
+}
+
+/* Vectors of many bytes are many times the program: that has a limit. */
+static int map_lanes(const ir_kernel *k) {
+    enum { MOST_INSTS = 512 };
+    int bytes = 1, n;
+    if (k->n_dims == 0 || ir_kernel_is_scatter(k) || ir_kernel_is_transposed(k) || has_access(k)) return 1;
     for (int b = 0; b < k->n_buffers; b++) {
         int64_t s = k->buffer[b].stride[k->n_dims - 1];
-        if (s != 0 && s != 1) return false;
+        if (s != 0 && s != 1) return 1;
+        if (s == 1 && ir_dtypes[k->buffer[b].dtype].bytes > bytes) bytes = ir_dtypes[k->buffer[b].dtype].bytes;
     }
-    for (int i = 0; i < k->n_insts; i++)
-        if (k->inst[i].op == IR_K_LOAD && k->inst[i].variant) return false;
-    return true;
+    for (n = IR_GPU_VECTOR_BYTES / bytes; n > 4 && n * k->n_insts > MOST_INSTS;) n /= 2;
+    return n;
+}
+
+int ir_gpu_lanes(const ir_kernel *k) {
+    bool is_contiguous = false;
+    if (k->kind == IR_KERNEL_MAP) return map_lanes(k);
+    if ((k->kind != IR_KERNEL_REDUCE && k->kind != IR_KERNEL_ROW) || ir_kernel_is_column(k)) return 1;
+    for (int b = 0; b < k->n_buffers; b++) is_contiguous |= k->buffer[b].stride[k->n_dims - 1] == 1;
+    int64_t n = k->dim[k->n_dims - 1].size;
+    return is_contiguous && (n == IR_SIZE_RUNTIME || n % IR_GPU_VECTOR == 0) ? IR_GPU_VECTOR : 1;
 }
 
 static uint32_t at_most(int64_t v, int64_t most) { return (uint32_t)(v < 1 ? 1 : v > most ? most : v); }
@@ -81,8 +99,10 @@ static int64_t product(const ir_kernel *k, const int64_t *size, char role) {
 /* Threads along the columns: as many as there are, up to a block, in whole warps where the block has several rows. */
 static void plan_map(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     int64_t columns = k->n_dims ? size[k->n_dims - 1] : 1, rows = 1, x = 1;
+    int lanes = ir_gpu_lanes(k);
     for (int d = 0; d < k->n_dims - 1; d++) rows = ir_times(rows, size[d]);
     if (ir_kernel_is_scatter(k)) columns = 1; /* updates of a line come one after the other */
+    if (columns % lanes == 0) columns /= lanes;
     while (x < IR_GPU_THREADS && x < columns) x *= 2;
     out->block[0][0] = (uint32_t)x;
     out->block[0][1] = (uint32_t)(IR_GPU_THREADS / x);
@@ -90,27 +110,58 @@ static void plan_map(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out
     out->grid[0][1] = at_most(ir_ceil_div(rows, IR_GPU_THREADS / x), GRID_Y_MAX);
 }
 
-/* A row is cut where there are too few rows for the device. The number of parts follows from the sizes alone. */
-static void plan_reduce(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
-    int64_t rows = product(k, size, 'p'), partials = ir_kernel_partials(k, size);
-    bool is_column = ir_kernel_is_column(k), is_warp = ir_gpu_is_warp_row(k);
-    int64_t columns = is_column ? size[k->n_dims - 1] : 1, blocks_x = ir_ceil_div(columns, IR_GPU_THREADS), n_accs = 0;
-    int64_t units = ir_times(rows, blocks_x);
-    for (int i = 0; i < k->n_insts; i++) n_accs += ir_kernel_is_reduce_op(k->inst[i].op);
-    if (k->kind == IR_KERNEL_REDUCE && !is_warp && units < BLOCKS_WANTED && partials > 1) {
-        out->chunks = ir_ceil_div(BLOCKS_WANTED, units < 1 ? 1 : units);
-        if (out->chunks > partials) out->chunks = partials;
+/* One block a tile. */
+static void plan_transposed(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
+    int64_t rows = ir_ceil_div(size[k->n_dims - 2], IR_GPU_TILE);
+    for (int d = 0; d < k->n_dims - 2; d++) rows = ir_times(rows, size[d]);
+    out->block[0][0] = IR_GPU_TILE;
+    out->block[0][1] = IR_GPU_THREADS / IR_GPU_TILE;
+    out->grid[0][0] = at_most(ir_ceil_div(size[k->n_dims - 1], IR_GPU_TILE), GRID_X_MAX);
+    out->grid[0][1] = at_most(rows, GRID_Y_MAX);
+}
+
+static int count_reductions(const ir_kernel *k) {
+    int n = 0;
+    for (int i = 0; i < k->n_insts; i++) n += ir_kernel_is_reduce_op(k->inst[i].op);
+    return n;
+}
+
+static int64_t between(int64_t v, int64_t least, int64_t most) { return v < least ? least : v > most ? most : v; }
+
+/* A row is cut into chunks of so many elements that each thread has some, and where there are too few rows for the device,
+ * each chunk has a team of the first launch. Only the chunks have a say in bits, not who takes them. */
+static void plan_rows(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
+    enum { MOST_CHUNKS = 1024 };
+    int64_t rows = product(k, size, 'p'), partials = ir_kernel_partials(k, size), n = product(k, size, 'r');
+    int64_t team = ir_gpu_team(size[k->n_dims - 1]), teams = IR_GPU_THREADS / team;
+    out->chunks = between(n / (team * IR_GPU_VECTOR * IR_GPU_ROW_STEPS), 1, between(partials, 1, MOST_CHUNKS));
+    if (k->kind == IR_KERNEL_REDUCE && out->chunks > 1 && rows < BLOCKS_ENOUGH * teams) {
+        out->n_phases = 2;
+        out->scratch_bytes = ir_times(ir_times(rows, out->chunks), IR_PARTIAL_BYTES * count_reductions(k));
     }
+    for (int p = 0; p < out->n_phases; p++) {
+        int64_t units = ir_times(rows, out->n_phases > 1 && p == 0 ? out->chunks : 1);
+        out->block[p][0] = (uint32_t)team;
+        out->block[p][1] = (uint32_t)teams;
+        out->grid[p][0] = at_most(ir_ceil_div(units, teams), GRID_X_MAX);
+    }
+}
+
+static void plan_columns(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
+    int64_t rows = product(k, size, 'p'), partials = ir_kernel_partials(k, size), columns = size[k->n_dims - 1];
+    int64_t blocks_x = ir_ceil_div(columns, IR_GPU_WARP), units = ir_times(rows, blocks_x);
+    if (units < BLOCKS_WANTED && partials > 1)
+        out->chunks = between(BLOCKS_WANTED / (units < 1 ? 1 : units), 1, partials);
     if (out->chunks > 1) {
         out->n_phases = 2;
-        out->scratch_bytes = ir_times(ir_times(ir_times(rows, columns), out->chunks), IR_PARTIAL_BYTES * n_accs);
+        out->scratch_bytes =
+            ir_times(ir_times(ir_times(rows, columns), out->chunks), IR_PARTIAL_BYTES * count_reductions(k));
     }
-    int64_t teams = is_warp ? IR_GPU_THREADS / IR_GPU_WARP : 1;
-    for (int p = 0; p < 2; p++) {
-        int64_t of_phase = ir_times(rows, p == 0 ? out->chunks : 1);
-        out->block[p][0] = IR_GPU_THREADS;
-        out->grid[p][0] = at_most(is_column ? blocks_x : ir_ceil_div(of_phase, teams), GRID_X_MAX);
-        out->grid[p][1] = at_most(is_column ? of_phase : 1, GRID_Y_MAX);
+    for (int p = 0; p < out->n_phases; p++) {
+        out->block[p][0] = IR_GPU_WARP;
+        out->block[p][1] = IR_GPU_COLUMN_ROWS;
+        out->grid[p][0] = at_most(blocks_x, GRID_X_MAX);
+        out->grid[p][1] = at_most(ir_times(rows, p == 0 ? out->chunks : 1), GRID_Y_MAX);
     }
 }
 
@@ -140,11 +191,11 @@ static void plan_window(const ir_kernel *k, const int64_t *size, ir_gpu_launch *
 
 void ir_gpu_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     *out = (ir_gpu_launch){.n_phases = 1, .chunks = 1, .grid = {{1, 1, 1}, {1, 1, 1}}, .block = {{1, 1, 1}, {1, 1, 1}}};
-    if (k->kind == IR_KERNEL_MAP) plan_map(k, size, out);
+    if (k->kind == IR_KERNEL_MAP) (ir_kernel_is_transposed(k) ? plan_transposed : plan_map)(k, size, out);
     else if (k->kind == IR_KERNEL_SCAN) plan_scan(k, size, out);
     else if (ir_gpu_is_mma(k)) ir_gpu_mma_plan(k, size, out);
     else if (k->kind == IR_KERNEL_CONTRACT) plan_contract(k, size, out);
     else if (k->kind == IR_KERNEL_WINDOW) plan_window(k, size, out);
     else if (k->kind == IR_KERNEL_ATTENTION) ir_gpu_plan_attention(k, size, out);
-    else plan_reduce(k, size, out);
+    else (ir_kernel_is_column(k) ? plan_columns : plan_rows)(k, size, out);
 }

@@ -1,19 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_GPU_H
 #define IR_GPU_H
-/* GPU kernels: what generated code and its launch agree on. A kernel has one parameter: words of 8 bytes, by value. One thread
- * computes one element, or four adjacent ones (map); a block of IR_GPU_THREADS threads, or one warp of it, a row (reduce, row).
- * The order of a reduction depends on the description and the sizes alone. */
+/* GPU kernels: what generated code and its launch agree on. A kernel has one parameter: words of 8 bytes, by value. A block has
+ * IR_GPU_THREADS threads. A thread computes one element, or adjacent ones of 16 bytes (map); a team of 1 to IR_GPU_THREADS threads
+ * of a block a row (reduce, row).
+ *
+ * The order of a reduction, which depends on its sizes alone, in every kernel, fused or not:
+ *   inner: n elements along the last reduced axis have a team of t = ir_gpu_team(n) threads. They are cut into blocks of
+ *     IR_REDUCE_BLOCK; element i of a block joins accumulator i mod (IR_GPU_VECTOR * t), in increasing i, and the blocks of a
+ *     chunk follow each other. Accumulators l, l + 1, ... of a thread become one by halves; those of a warp by halves; those of
+ *     the warps in order. Chunk c of all joins accumulator c mod t of the row, in order; these become one as before.
+ *   column: a chunk of the rows to be reduced has IR_GPU_COLUMN_ROWS accumulators a column; row i of a block of IR_COLUMN_BLOCK
+ *     joins number i mod IR_GPU_COLUMN_ROWS; these become one in order. Then chunks, in the same way.
+ * How many chunks there are follows from the sizes. */
 #include "ir/kernel.h"
 
 enum {
-    IR_GPU_THREADS = 256, /* of a block; x * y of them in maps */
+    IR_GPU_THREADS = 256, /* of a block; x * y of them */
     IR_GPU_WARP = 32,
-    IR_GPU_VECTOR = 4,      /* elements a thread of a map takes at once where IR_GPU_WORD_VECTOR says that it can */
+    IR_GPU_VECTOR_BYTES = 16, /* the widest access of a thread */
+    IR_GPU_VECTOR = 4,        /* adjacent elements of a thread but in maps; one access where IR_GPU_WORD_VECTOR says so */
+    IR_GPU_ROW_STEPS = 4,     /* times so many in a row that is kept in registers */
+    IR_GPU_COLUMN_ROWS = 8,   /* reduce, column form: threads of a column; a block has IR_GPU_WARP columns */
+    IR_GPU_TILE = 32,         /* maps, transposed: side of a tile in shared memory */
     IR_GPU_PARAM_MAX = 4096 /* bytes of parameters: PTX ISA 7.0, 5.1.6 */
 };
 /* First words; then the buffers' addresses, run-time sizes, run-time strides (row by buffer) and scalars. */
-enum { IR_GPU_WORD_PHASE, IR_GPU_WORD_VECTOR, IR_GPU_WORD_CHUNKS, IR_GPU_WORD_SCRATCH, IR_GPU_WORDS };
+enum {
+    IR_GPU_WORD_PHASE,
+    IR_GPU_WORD_PHASES, /* how many launches there are */
+    IR_GPU_WORD_VECTOR, /* is what is contiguous aligned for vectors? */
+    IR_GPU_WORD_CHUNKS,
+    IR_GPU_WORD_SCRATCH,
+    IR_GPU_WORDS
+};
 
 typedef struct ir_gpu_launch {
     int n_phases; /* launches, one after the other */
@@ -27,10 +47,11 @@ int ir_gpu_words(const ir_kernel *k);
 void ir_gpu_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out);
 /* The parameter of a phase. args: as for a CPU kernel, addresses of the device. */
 void ir_gpu_param(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l, int phase, uint64_t *out);
-/* Is one row the work of a warp, not of a block? */
-bool ir_gpu_is_warp_row(const ir_kernel *k);
-/* Can lanes of a map's thread be IR_GPU_VECTOR elements? What varies along the last dim is contiguous there. */
-bool ir_gpu_has_vectors(const ir_kernel *k);
+/* reduce and row: threads of a team for n elements along the last reduced axis: a power of two. */
+int ir_gpu_team(int64_t n);
+/* Elements along the last dim that a thread takes at once where IR_GPU_WORD_VECTOR says that it can, 1: never. Of maps: those of
+ * 16 bytes of the widest type; what varies along the last dim is contiguous there. */
+int ir_gpu_lanes(const ir_kernel *k);
 
 /* ---- gpu_mma.c: contractions on tensor cores (jit/gpu_mma.c) ----
  * A block of threads makes rows x columns elements of the result, its warps warps_m x warps_n parts of it. Shared memory has `stages` pieces of

@@ -10,7 +10,7 @@ const ir_level_info ir_levels[IR_LEVEL_END] = {
     {name, short_name, lanes, bytes, fma, mask, features},
 #include "ir/level.def"
 #undef LEVEL
-/* one element a thread; IR_GPU_VECTOR of 4 bytes are one access */
+/* one element a thread; IR_GPU_VECTOR_BYTES are one access */
 #define GPU(ID, name, text) {name, name, 1, 16, true, false, ""},
 #include "ir/gpu.def"
 #undef GPU

@@ -27,6 +27,7 @@ LLVMValueRef gpu_exp2(emit *e, LLVMValueRef x);                /* 2^x of an f32,
 LLVMValueRef gpu_shared(emit *e, LLVMTypeRef element, int n); /* an array in shared memory of the block */
 
 fusor_status gpu_emit_map(emit *e, fu_error *err);
+void gpu_emit_turn(emit *e); /* transposed maps */
 fusor_status gpu_emit_row(emit *e, fu_error *err); /* reduce and row */
 fusor_status gpu_emit_scan(emit *e, fu_error *err);
 fusor_status gpu_emit_contract(emit *e, fu_error *err);

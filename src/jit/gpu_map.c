@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_map.c: element-wise kernels on a GPU. Threads along x take columns (the last dim), one or IR_GPU_VECTOR at a time, threads
- * along y rows; each goes on by the size of the grid. A scatter's line is one thread's: its updates come in order. */
+/* gpu_map.c: element-wise kernels on a GPU. Threads along x take columns (the last dim), one or ir_gpu_lanes at a time, threads
+ * along y rows; each goes on by the size of the grid. A scatter's line is one thread's: its updates come in order.
+ * Transposed maps are in gpu_turn.c. */
 #include "jit/gpu.h"
+#include "jit/reduce_common.h"
 #include <string.h>
 
 typedef struct map {
@@ -9,21 +11,16 @@ typedef struct map {
     LLVMValueRef offset[IR_KERNEL_MAX_BUFFERS], index[IR_KERNEL_MAX_DIMS], column;
 } map;
 
-static bool is_value(LLVMValueRef v, int64_t x) { return LLVMIsAConstantInt(v) && LLVMConstIntGetSExtValue(v) == x; }
-
 static LLVMValueRef advance(emit *e, LLVMValueRef base, LLVMValueRef index, LLVMValueRef stride) {
-    if (is_value(stride, 0)) return base;
-    LLVMValueRef by = is_value(stride, 1) ? index : em_mul(e, index, stride);
-    return is_value(base, 0) ? by : em_add(e, base, by);
+    int64_t zero = -1;
+    return red_advance(e, red_constant(base, &zero) && zero == 0 ? NULL : base, index, stride);
 }
 
 static LLVMValueRef load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
     map *m = user;
     if (inst->op == IR_K_INDEX) {
-        LLVMValueRef lane[IR_GPU_VECTOR], n = inst->index == m->last ? m->column : m->index[inst->index];
-        for (int i = 0; i < e->lanes; i++) lane[i] = em_i64s(e, i);
-        if (inst->index != m->last || e->lanes == 1) return em_splat(e, n);
-        return em_add(e, em_splat(e, n), LLVMConstVector(lane, (unsigned)e->lanes));
+        LLVMValueRef n = em_splat(e, inst->index == m->last ? m->column : m->index[inst->index]);
+        return inst->index == m->last && e->lanes > 1 ? em_add(e, n, red_lane_numbers(e, e->t_i64, 0)) : n;
     }
     int b = inst->index;
     if (m->last < 0) return em_load_value(e, v, inst, -1, m->offset[b], em_i64s(e, 0), NULL);
@@ -63,19 +60,20 @@ static void emit_columns(emit *e, map *m, int lanes, gpu_span x) {
 static void emit_row(emit *e, map *m, LLVMValueRef row, gpu_span x) {
     const ir_kernel *k = e->k;
     for (int d = m->last - 1; d >= 0; d--) { /* the outermost index is what is left */
-        m->index[d] = d ? LLVMBuildURem(e->b, row, e->size[d], "") : row;
-        if (d) row = LLVMBuildUDiv(e->b, row, e->size[d], "");
+        if (d) red_divide(e, row, e->size[d], &row, &m->index[d]);
+        else m->index[d] = row;
     }
     for (int b = 0; b < k->n_buffers; b++) {
         m->offset[b] = em_i64s(e, 0);
         for (int d = 0; d < m->last; d++) m->offset[b] = advance(e, m->offset[b], m->index[d], e->stride[b][d]);
     }
-    if (!ir_gpu_has_vectors(k)) {
+    int lanes = ir_gpu_lanes(k);
+    if (lanes == 1) {
         emit_columns(e, m, 1, x);
         return;
     }
     em_branch b = em_if(e, em_icmp(e, LLVMIntNE, gpu_word(e, IR_GPU_WORD_VECTOR), em_i64s(e, 0)));
-    emit_columns(e, m, IR_GPU_VECTOR, x);
+    emit_columns(e, m, lanes, x);
     em_else(e, &b);
     emit_columns(e, m, 1, x);
     em_endif(e, &b);
@@ -83,6 +81,10 @@ static void emit_row(emit *e, map *m, LLVMValueRef row, gpu_span x) {
 
 fusor_status gpu_emit_map(emit *e, fu_error *err) {
     (void)err; /* whatever ir_kernel_verify lets pass can be emitted */
+    if (ir_kernel_is_transposed(e->k)) {
+        gpu_emit_turn(e);
+        return FUSOR_OK;
+    }
     map *m = FU_NEW(e->arena, map);
     LLVMValueRef rows = em_i64s(e, 1), zero = em_i64s(e, 0);
     gpu_span x = gpu_threads(e, 'x'), y = gpu_threads(e, 'y');

@@ -1,330 +1,587 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_row.c: reduce and row kernels on a GPU. A team (a block, or a warp where rows are known to be short) takes one row:
+/* gpu_row.c: reduce and row kernels on a GPU, in the order that ir/gpu.h says. A team of 1 to 256 threads takes one row; the teams
+ * of a block lie side by side.
  *
- *   for each pass: each thread sweeps its elements, a step of the team apart; the team's accumulators become one by shuffles
- *                  and, in a block, shared memory; every thread has the result, so the next pass can use it
- *   one thread: values of the row and their stores
+ *   a row of up to IR_REDUCE_BLOCK elements of a row kernel: each thread has IR_GPU_ROW_STEPS times four adjacent elements;
+ *       what it loads and what later passes use stays in its registers:
+ *       load all steps; for each pass: for each step: load what is new, values, accumulators, stores; the team's accumulators
+ *       become one
+ *   else: for each pass, for each chunk of the row: a loop over it, four elements at a time; then the chunks become one
+ *   first thread of a team: values of the row and their stores
  *
- * Few long rows are cut into parts, the units of phase 0, whose partial results phase 1 combines. In column form a thread
- * takes a column, of a part of its rows. The order of a reduction follows from the sizes. Data flow, addresses and
- * accumulators are those of the CPU's kernels (reduce_common.c). */
-#include "jit/gpu.h"
-#include "jit/reduce_common.h"
+ * Four elements are one access where rows are aligned (IR_GPU_WORD_VECTOR), else four; beyond the end of a row the last element is
+ * read again, and does not count. Chunks of few long rows of a reduce kernel are units of a launch of their own, whose partial
+ * results a second one combines. Data flow, addresses and accumulators are those of the CPU's kernels (reduce_common.c). */
+#include "jit/gpu_row.h"
 #include <string.h>
 
-enum { WARPS = IR_GPU_THREADS / IR_GPU_WARP };
+enum { WARPS = IR_GPU_THREADS / IR_GPU_WARP, LANES = IR_GPU_VECTOR, STEPS = IR_GPU_ROW_STEPS };
+/* Rows whose kept values need more registers of a thread than this are read again instead. */
+enum { KEPT_REGISTERS = 80 };
 
+typedef gpu_cell lane_cells[LANES];
 typedef struct row {
-    red *r;
-    bool is_warp;            /* a row is one warp's */
-    LLVMValueRef lane, size; /* number in the team, threads of the team */
-    LLVMValueRef thread;     /* number in the block */
-    LLVMValueRef shared;     /* of a block: WARPS slots of IR_PARTIAL_BYTES */
-    LLVMValueRef chunks;
+    gpu_row w;
+    int n_passes;
+    bool has_vectors;
+    LLVMValueRef is_vector, is_valid;  /* are rows aligned; is the team's row one of its own? */
+    int first[IR_KERNEL_MAX_INSTS];    /* the pass in which elements of a value are needed first, or -1 */
+    bool is_kept[IR_KERNEL_MAX_INSTS]; /* values of elements that later passes use too */
+    bool is_plain[IR_KERNEL_MAX_INSTS];
+    lane_cells *acc;        /* by reduction */
+    gpu_cell *mine, *last;  /* chunks of this thread, and the last chunk */
 } row;
 
-typedef struct pass {
-    int number, n_acc, acc[IR_KERNEL_MAX_INSTS]; /* reduction numbers */
-    bool has_stores;
-} pass;
+/* One step: LANES elements of a thread. */
+typedef struct step {
+    row *w;
+    LLVMValueRef i, in_row;                       /* the first element; is it one of the row? */
+    LLVMValueRef raw[IR_KERNEL_MAX_INSTS], *kept; /* loaded memory; kept values' places, by instruction */
+} step;
 
-/* ---- accumulators: value and, of arg-reductions, index ---- */
-static red_acc shuffle(row *w, red_acc a, int mask) {
-    return (red_acc){gpu_shuffle(w->r->e, a.value, mask), a.index ? gpu_shuffle(w->r->e, a.index, mask) : NULL};
+/* ---- what is computed when ---- */
+static bool is_element(const red *r, int inst) { return (r->varies[inst] & r->r_mask) != 0; }
+
+static void need(row *w, int inst, int pass) {
+    const red *r = w->w.r;
+    const ir_kinst *in = &r->k->inst[inst];
+    if (!is_element(r, inst) || w->first[inst] >= 0) return;
+    w->first[inst] = pass;
+    if (ir_kernel_is_reduce_op(in->op)) return;
+    for (int i = 0; i < in->n_in; i++) need(w, in->in[i], pass);
 }
 
-static red_acc load_partial(row *w, int j, LLVMValueRef slot) {
-    emit *e = w->r->e;
-    return red_load(w->r, j, slot, em_gep(e, slot, e->t_i8, em_i64s(e, 8)), FUSOR_I64, NULL);
+/* Does the sweep of this pass itself use this instruction: to reduce its operand, or to store it? */
+static bool is_end(const red *r, int inst, int pass) {
+    const ir_kinst *in = &r->k->inst[inst];
+    if (ir_kernel_is_reduce_op(in->op)) return r->pass[inst] == pass + 1;
+    return in->op == IR_K_STORE && r->is_element_store[inst] && r->pass[inst] == pass;
 }
 
-/* The accumulators of a team's threads as one, which all of them have. Every thread must come here. */
-static red_acc combine_team(row *w, int j, red_acc acc) {
-    red *r = w->r;
+static void keep(row *w, int inst, int pass) {
+    if (is_element(w->w.r, inst) && w->first[inst] < pass) w->is_kept[inst] = true;
+}
+
+static void find_needs(row *w) {
+    const red *r = w->w.r;
+    const ir_kernel *k = r->k;
+    for (int i = 0; i < k->n_insts; i++) w->first[i] = -1;
+    for (int pass = 0; pass < w->n_passes; pass++)
+        for (int i = 0; i < k->n_insts; i++)
+            for (int o = 0; is_end(r, i, pass) && o < k->inst[i].n_in; o++) need(w, k->inst[i].in[o], pass);
+    for (int i = 0; i < k->n_insts; i++) {
+        const ir_kinst *in = &k->inst[i];
+        bool is_last = ir_kernel_is_reduce_op(in->op) || in->op == IR_K_STORE;
+        int pass = !is_last ? w->first[i] : ir_kernel_is_reduce_op(in->op) ? r->pass[i] - 1 : r->pass[i];
+        if (in->op == IR_K_STORE && !r->is_element_store[i]) continue;
+        for (int o = 0; pass >= 0 && o < in->n_in; o++) keep(w, in->in[o], pass);
+        w->is_plain[i] = in->op == IR_K_LOAD && !in->variant && k->buffer[in->index].stride[r->last] != 0;
+    }
+}
+
+/* Registers that hold what passes keep of a whole row. */
+static int kept_registers(const row *w) {
+    int n = 0;
+    for (int i = 0; i < w->w.r->k->n_insts; i++)
+        if (w->is_kept[i]) n += LANES * STEPS * (ir_dtypes[w->w.r->k->inst[i].dtype].bytes > 4 ? 2 : 1);
+    return n;
+}
+
+/* ---- loads ---- */
+/* A load or an index at the lanes of a step; e->lanes is LANES. */
+static LLVMValueRef at_lanes(emit *e, LLVMValueRef *lane) {
+    LLVMValueRef v = LLVMGetPoison(LLVMVectorType(LLVMTypeOf(lane[0]), LANES));
+    for (int l = 0; l < LANES; l++)
+        v = LLVMBuildInsertElement(e->b, v, lane[l], LLVMConstInt(e->t_i32, (unsigned)l, 0), "");
+    return v;
+}
+
+/* Element l of a step, or the last one of the row. Made where it is used: it would live in registers of rows that are kept. */
+static LLVMValueRef position(emit *e, const step *s, int l) {
+    LLVMValueRef n = e->size[s->w->w.r->last];
+    return red_min(e, em_add(e, s->i, em_i64s(e, l)), em_sub(e, n, em_i64s(e, 1)));
+}
+
+/* Of an aligned row: the first element of a step, or of the row's last four. */
+static LLVMValueRef position_of_vector(emit *e, const step *s) {
+    return red_min(e, s->i, em_sub(e, e->size[s->w->w.r->last], em_i64s(e, LANES)));
+}
+
+static LLVMValueRef valid_lane(emit *e, const step *s, int l) {
+    return em_icmp(e, LLVMIntSLT, em_add(e, s->i, em_i64s(e, l)), e->size[s->w->w.r->last]);
+}
+
+/* A gather or a guarded load: lane by lane, and no more of them than the row has. */
+static LLVMValueRef load_access(emit *e, em_values *v, const ir_kinst *inst, step *s) {
+    red *r = s->w->w.r;
+    LLVMTypeRef type = em_memory_type(e, inst->dtype);
+    LLVMValueRef in[2], lane[LANES];
+    int n = 0, offset = -1, guard = -1;
+    if (inst->variant & IR_LOAD_OFFSET) in[offset = n] = em_value(e, v, inst->in[n]), n++;
+    if (inst->variant & IR_LOAD_GUARD) in[guard = n] = em_value(e, v, inst->in[n]), n++;
+    e->lanes = 1;
+    for (int l = 0; l < LANES; l++) {
+        LLVMValueRef may = valid_lane(e, s, l), zero = LLVMConstNull(type);
+        if (guard >= 0) may = em_and(e, may, em_lane(e, in[guard], l));
+        LLVMValueRef at = red_advance(e, NULL, position(e, s, l), e->stride[inst->index][r->last]);
+        if (offset >= 0) at = em_add(e, at, em_lane(e, in[offset], l));
+        em_branch b = em_if(e, may);
+        LLVMValueRef x = LLVMBuildLoad2(e->b, type, em_gep(e, e->base[inst->index], type, at), "");
+        LLVMSetAlignment(x, ir_dtypes[inst->dtype].bytes);
+        em_endif(e, &b);
+        lane[l] = LLVMBuildPhi(e->b, type, "");
+        LLVMAddIncoming(lane[l], (LLVMValueRef[]){x, zero}, (LLVMBasicBlockRef[]){b.then, b.other}, 2);
+    }
+    e->lanes = LANES;
+    return em_to_register(e, inst->dtype, at_lanes(e, lane));
+}
+
+static LLVMValueRef load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
+    step *s = user;
+    red *r = s->w->w.r;
+    int number = (int)(inst - r->k->inst);
+    if (inst->op == IR_K_INDEX && inst->index != r->last) return em_splat(e, r->index[inst->index]);
+    if (inst->op == IR_K_INDEX) {
+        LLVMValueRef lane[LANES];
+        for (int l = 0; l < LANES; l++) lane[l] = position(e, s, l);
+        return at_lanes(e, lane);
+    }
+    if (inst->variant) return load_access(e, v, inst, s);
+    if (s->raw[number]) return em_to_register(e, inst->dtype, s->raw[number]);
+    return em_load(e, inst->index, em_i64s(e, 0), em_i64s(e, 0), NULL); /* the same for all elements */
+}
+
+static bool is_loaded_in(const row *w, int inst, int pass, bool has_kept) {
+    if (!w->is_plain[inst] || w->first[inst] < 0) return false;
+    return has_kept ? w->first[inst] == pass : w->first[inst] <= pass;
+}
+
+static LLVMValueRef load_vector(emit *e, const step *s, int b) {
+    LLVMTypeRef type = em_memory_type(e, e->k->buffer[b].dtype);
+    LLVMValueRef x = LLVMBuildLoad2(e->b, LLVMVectorType(type, LANES), em_gep(e, e->base[b], type, position_of_vector(e, s)), "");
+    LLVMSetAlignment(x, LANES * ir_dtypes[e->k->buffer[b].dtype].bytes);
+    return x;
+}
+
+static LLVMValueRef load_apart(emit *e, const step *s, int b) {
+    const red *r = s->w->w.r;
+    LLVMTypeRef type = em_memory_type(e, e->k->buffer[b].dtype);
+    LLVMValueRef lane[LANES];
+    for (int l = 0; l < LANES; l++) {
+        LLVMValueRef off = red_advance(e, NULL, position(e, s, l), e->stride[b][r->last]);
+        lane[l] = LLVMBuildLoad2(e->b, type, em_gep(e, e->base[b], type, off), "");
+        LLVMSetAlignment(lane[l], ir_dtypes[e->k->buffer[b].dtype].bytes);
+    }
+    return at_lanes(e, lane);
+}
+
+/* What the first n_steps steps load, before anything is computed: one branch, so that loads overlap. */
+static void load_steps(row *w, step *s, int n_steps, const bool *wanted) {
+    emit *e = w->w.r->e;
+    const ir_kernel *k = e->k;
+    LLVMValueRef *vector = FU_NEW_N(e->arena, LLVMValueRef, (size_t)(n_steps * k->n_insts) + 1);
+    bool any = false;
+    for (int i = 0; i < k->n_insts; i++) any |= wanted[i] && k->buffer[k->inst[i].index].stride[w->w.r->last] == 1;
+    em_branch b = {0};
+#define EACH                                                                                                           \
+    for (int u = 0; u < n_steps; u++)                                                                                  \
+        for (int i = 0; i < k->n_insts; i++)                                                                           \
+            if (wanted[i])
+    if (any && w->has_vectors) {
+        b = em_if(e, w->is_vector);
+        EACH vector[u * k->n_insts + i] = k->buffer[k->inst[i].index].stride[w->w.r->last] == 1
+                                              ? load_vector(e, &s[u], k->inst[i].index)
+                                              : load_apart(e, &s[u], k->inst[i].index);
+        em_else(e, &b);
+    }
+    EACH s[u].raw[i] = load_apart(e, &s[u], k->inst[i].index);
+    if (!any || !w->has_vectors) return;
+    em_endif(e, &b);
+    EACH {
+        LLVMValueRef both[2] = {vector[u * k->n_insts + i], s[u].raw[i]};
+        s[u].raw[i] = LLVMBuildPhi(e->b, LLVMTypeOf(both[0]), "");
+        LLVMAddIncoming(s[u].raw[i], both, (LLVMBasicBlockRef[]){b.then, b.other}, 2);
+    }
+#undef EACH
+}
+
+/* The step whose first element is i. Past the end of the row its loads are those of the last elements. */
+static void begin_step(row *w, step *s, LLVMValueRef i, LLVMValueRef *kept) {
+    red *r = w->w.r;
     emit *e = r->e;
-    for (int mask = IR_GPU_WARP / 2; mask; mask /= 2) acc = red_merge(r, j, acc, shuffle(w, acc, mask));
-    if (w->is_warp) return acc;
-    LLVMValueRef warp = em_lshr(e, w->thread, 5), in_warp = em_and(e, w->thread, em_i64s(e, IR_GPU_WARP - 1));
-    em_branch first = em_if(e, em_icmp(e, LLVMIntEQ, in_warp, em_i64s(e, 0)));
-    red_store_partial(r, j, acc, red_slot(e, w->shared, warp));
-    em_endif(e, &first);
-    gpu_barrier(e);
-    for (int i = 0; i < WARPS; i++) {
-        red_acc one = load_partial(w, j, red_slot(e, w->shared, em_i64s(e, i)));
-        acc = i ? red_merge(r, j, acc, one) : one;
-    }
-    gpu_barrier(e); /* before the slots are used again */
-    return acc;
+    memset(s, 0, sizeof *s);
+    s->w = w;
+    s->i = i;
+    s->kept = kept;
+    s->in_row = em_icmp(e, LLVMIntSLT, i, e->size[r->last]);
 }
 
-/* ---- loops whose accumulators are phis ---- */
-typedef struct acc_loop {
-    em_loop loop;
-    red_acc acc[IR_KERNEL_MAX_INSTS];
-} acc_loop;
-
-static void begin_loop(row *w, const pass *p, acc_loop *l, const red_acc *from, LLVMValueRef begin, LLVMValueRef end,
-                       LLVMValueRef step) {
-    emit *e = w->r->e;
-    l->loop = em_for(e, begin, end, step);
-    for (int a = 0; a < p->n_acc; a++) {
-        l->acc[a].value = em_loop_phi(e, &l->loop, from[a].value);
-        l->acc[a].index = from[a].index ? em_loop_phi(e, &l->loop, from[a].index) : NULL;
-    }
-}
-
-static void end_loop(row *w, const pass *p, acc_loop *l, const red_acc *now) {
-    emit *e = w->r->e;
-    for (int a = 0; a < p->n_acc; a++) {
-        em_loop_next(e, l->acc[a].value, now[a].value);
-        if (l->acc[a].index) em_loop_next(e, l->acc[a].index, now[a].index);
-    }
-    em_end(e, &l->loop);
-}
-
-/* ---- one element ---- */
-/* Values at i (and column c): what the pass reduces joins acc; its stores. */
-static void take_element(row *w, const pass *p, const em_values *of_row, LLVMValueRef i, LLVMValueRef c, red_acc *acc) {
-    red *r = w->r;
+/* ---- one step ---- */
+static void store_values(row *w, const gpu_pass *p, step *s, em_values *v) {
+    red *r = w->w.r;
     emit *e = r->e;
     const ir_kernel *k = r->k;
-    red_at at = {r, i, c, NULL};
+    bool has_vectors = false;
+    em_branch b = {0};
+    for (int i = 0; i < k->n_insts; i++)
+        has_vectors |= is_end(r, i, p->number) && k->inst[i].op == IR_K_STORE &&
+                       k->buffer[k->inst[i].index].stride[r->last] == 1;
+    has_vectors &= w->has_vectors;
+    em_branch own = em_if(e, w->is_valid);
+    for (int whole = has_vectors; whole >= 0; whole--) {
+        if (whole) b = em_if(e, w->is_vector);
+        for (int l = 0; l < LANES; l++) {
+            em_branch valid = {0};
+            e->lanes = 1;
+            if (!whole) valid = em_if(e, valid_lane(e, s, l));
+            for (int i = 0; i < k->n_insts; i++) {
+                if (k->inst[i].op != IR_K_STORE || !is_end(r, i, p->number)) continue;
+                int to = k->inst[i].index;
+                LLVMValueRef x = v->at[k->inst[i].in[0]], stride = e->stride[to][r->last],
+                             one = k->buffer[to].stride[r->last] == 1 ? em_i64s(e, 1) : NULL;
+                bool is_vector = whole && one;
+                if (is_vector && l) continue;
+                LLVMValueRef off = red_advance(e, NULL, l ? em_add(e, s->i, em_i64s(e, l)) : s->i, stride);
+                e->lanes = is_vector ? LANES : 1;
+                e->is_aligned = is_vector;
+                em_store(e, to, is_vector ? x : em_lane(e, x, l), off, em_i64s(e, 1), NULL);
+                e->is_aligned = false;
+                e->lanes = 1;
+            }
+            if (!whole) em_endif(e, &valid);
+        }
+        if (whole) em_else(e, &b);
+    }
+    if (has_vectors) em_endif(e, &b);
+    em_endif(e, &own);
+    e->lanes = LANES;
+}
+
+/* Values of the row's level that elements of the pass use, once. */
+static void find_row_values(row *w, int pass, em_values *of_row) {
+    const red *r = w->w.r;
+    const ir_kernel *k = r->k;
+    for (int i = 0; i < k->n_insts; i++) {
+        bool is_user = (w->first[i] >= 0 && w->first[i] <= pass && k->inst[i].op != IR_K_STORE) || is_end(r, i, pass);
+        for (int o = 0; is_user && o < k->inst[i].n_in; o++)
+            if (!is_element(r, k->inst[i].in[o]) && r->pass[k->inst[i].in[o]] <= pass)
+                em_value(r->e, of_row, k->inst[i].in[o]);
+    }
+}
+
+/* Lane l of a value of the pass: what does not vary along the row is one for all. */
+static LLVMValueRef lane_of(emit *e, LLVMValueRef v, int l) {
+    return LLVMGetTypeKind(LLVMTypeOf(v)) == LLVMVectorTypeKind ? em_lane(e, v, l) : v;
+}
+
+/* Values of the step: what the pass reduces joins the accumulators; its stores; what is kept. s->in_row is known to hold. */
+static void take_step(row *w, const gpu_pass *p, const em_values *of_row, step *s, bool has_kept) {
+    red *r = w->w.r;
+    emit *e = r->e;
+    const ir_kernel *k = r->k;
     em_values v;
-    em_values_init(&v, red_load_value, &at);
-    memcpy(v.at, of_row->at, sizeof v.at);
-    LLVMValueRef position = red_advance(e, i, r->outer, e->size[r->last]);
+    em_values_init(&v, load, s);
+    e->lanes = LANES;
+    for (int i = 0; i < k->n_insts; i++) {
+        if (of_row->at[i]) v.at[i] = em_splat(e, of_row->at[i]);
+        else if (has_kept && w->is_kept[i] && !w->is_plain[i] && w->first[i] < p->number)
+            v.at[i] = LLVMBuildLoad2(e->b, em_type(e, k->inst[i].dtype), s->kept[i], "");
+    }
+    for (int i = 0; i < k->n_insts; i++)
+        for (int o = 0; is_end(r, i, p->number) && o < k->inst[i].n_in; o++) em_value(e, &v, k->inst[i].in[o]);
+    for (int i = 0; i < k->n_insts && has_kept; i++)
+        if (w->is_kept[i] && !w->is_plain[i] && w->first[i] == p->number)
+            LLVMBuildStore(e->b, em_value(e, &v, i), s->kept[i]);
+    e->lanes = 1;
+    for (int l = 0; l < LANES; l++) {
+        LLVMValueRef valid = valid_lane(e, s, l), i = em_add(e, s->i, em_i64s(e, l)),
+                     position = red_advance(e, i, r->outer, e->size[r->last]);
+        for (int a = 0; a < p->n_acc; a++) {
+            int j = p->acc[a];
+            LLVMValueRef x = lane_of(e, v.at[k->inst[r->reduction[j]].in[0]], l);
+            red_acc now = gpu_cell_get(&w->w, j, w->acc[j][l]);
+            gpu_cell_set(&w->w, j, w->acc[j][l], red_take(r, j, now, x, position, l ? valid : NULL));
+        }
+    }
+    if (p->has_stores) store_values(w, p, s, &v);
+    e->lanes = 1;
+}
+
+static void clear(row *w, const gpu_pass *p) {
+    for (int a = 0; a < p->n_acc; a++)
+        for (int l = 0; l < LANES; l++) gpu_cell_set(&w->w, p->acc[a], w->acc[p->acc[a]][l], gpu_no_acc(&w->w, p->acc[a]));
+}
+
+/* A thread's accumulators as one, then the team's. */
+static void gather(row *w, const gpu_pass *p, red_acc *acc) {
     for (int a = 0; a < p->n_acc; a++) {
         int j = p->acc[a];
-        acc[a] = red_take(r, j, acc[a], em_value(e, &v, k->inst[r->reduction[j]].in[0]), position, NULL);
+        red_acc lane[LANES];
+        for (int l = 0; l < LANES; l++) lane[l] = gpu_cell_get(&w->w, j, w->acc[j][l]);
+        for (int half = LANES / 2; half; half /= 2)
+            for (int l = 0; l < half; l++) lane[l] = red_merge(w->w.r, j, lane[l], lane[l + half]);
+        acc[a] = lane[0];
     }
-    for (int s = 0; s < k->n_insts; s++)
-        if (k->inst[s].op == IR_K_STORE && r->is_element_store[s] && r->pass[s] == p->number) em_value(e, &v, s);
-    for (int s = 0; s < k->n_insts; s++) {
-        if (k->inst[s].op != IR_K_STORE || !r->is_element_store[s] || r->pass[s] != p->number) continue;
-        int b = k->inst[s].index;
-        LLVMValueRef off = red_advance(e, NULL, i, e->stride[b][r->last]);
-        if (c) off = red_advance(e, off, c, e->stride[b][r->v]);
-        em_store(e, b, em_value(e, &v, s), off, e->stride[b][r->along], NULL);
-    }
+    gpu_combine_team(&w->w, p, acc);
 }
 
-static void identities(row *w, const pass *p, red_acc *acc) {
-    for (int a = 0; a < p->n_acc; a++) {
-        LLVMValueRef none =
-            red_is_arg(w->r, p->acc[a]) ? em_i64s(w->r->e, red_is_last(w->r, p->acc[a]) ? -1 : 0) : NULL;
-        acc[a] = red_identity(w->r, p->acc[a], none);
-    }
-}
-
-/* Elements of the partial results [from, to), `step` of them apart from `first` on, or all of them in column form. */
-static void sweep(row *w, const pass *p, const em_values *of_row, LLVMValueRef from, LLVMValueRef to, LLVMValueRef c,
-                  red_acc *acc) {
-    red *r = w->r;
+/* ---- sweeps ---- */
+/* Blocks [from, to) of the row. */
+static void sweep(row *w, const gpu_pass *p, const em_values *of_row, LLVMValueRef from, LLVMValueRef to) {
+    red *r = w->w.r;
     emit *e = r->e;
-    acc_loop outer, inner;
-    begin_loop(w, p, &outer, acc, from, to, em_i64s(e, 1));
-    red_enter_block(r, outer.loop.i);
-    begin_loop(w, p, &inner, outer.acc, c ? r->begin : em_add(e, r->begin, w->lane), r->end,
-               c ? em_i64s(e, 1) : w->size);
-    memcpy(acc, inner.acc, (size_t)p->n_acc * sizeof *acc);
-    take_element(w, p, of_row, inner.loop.i, c, acc);
-    end_loop(w, p, &inner, acc);
+    bool wanted[IR_KERNEL_MAX_INSTS];
+    step *s = FU_NEW(e->arena, step);
+    for (int i = 0; i < r->k->n_insts; i++) wanted[i] = is_loaded_in(w, i, p->number, false);
+    em_loop blocks = em_for(e, from, to, em_i64s(e, 1));
+    red_enter_block(r, blocks.i);
+    LLVMValueRef lanes = em_i64s(e, LANES);
+    em_loop l = em_for(e, em_add(e, r->begin, em_mul(e, w->w.lane, lanes)), r->end, em_mul(e, w->w.team, lanes));
+    begin_step(w, s, l.i, NULL);
+    load_steps(w, s, 1, wanted);
+    take_step(w, p, of_row, s, false);
+    em_end(e, &l);
     red_leave_block(r);
-    end_loop(w, p, &outer, inner.acc);
-    memcpy(acc, outer.acc, (size_t)p->n_acc * sizeof *acc);
+    em_end(e, &blocks);
 }
 
-static void find_pass(const red *r, int number, pass *p) {
-    *p = (pass){.number = number};
-    for (int j = 0; j < r->n_reductions; j++)
-        if (r->pass[r->reduction[j]] == number + 1) p->acc[p->n_acc++] = j;
-    for (int s = 0; s < r->k->n_insts; s++)
-        p->has_stores |= r->k->inst[s].op == IR_K_STORE && r->is_element_store[s] && r->pass[s] == number;
-}
-
-static void set_results(row *w, const pass *p, const red_acc *acc, em_values *v) {
-    for (int a = 0; a < p->n_acc; a++) v->at[w->r->reduction[p->acc[a]]] = acc[a].index ? acc[a].index : acc[a].value;
-}
-
-static void finish(row *w, em_values *v, red_at *at) {
-    emit *e = w->r->e;
-    em_branch first = em_if(e, em_icmp(e, LLVMIntEQ, at->c ? em_i64s(e, 0) : w->lane, em_i64s(e, 0)));
-    red_finish(w->r, v, at);
-    em_endif(e, &first);
-}
-
-/* ---- one row, or one column of it ---- */
 typedef struct unit {
     red_at at;
     em_values v; /* of the row */
-    pass p;
+    gpu_pass p;
     red_acc acc[IR_KERNEL_MAX_INSTS];
 } unit;
 
-/* Row q entered (column c of it, or NULL), the first pass with accumulators of no element. */
-static void begin_unit(row *w, unit *u, LLVMValueRef q, LLVMValueRef c) {
-    u->at = (red_at){w->r, NULL, c, NULL};
-    find_pass(w->r, 0, &u->p);
-    red_enter_row(w->r, q);
+static void begin_unit(row *w, unit *u) {
+    u->at = (red_at){w->w.r, NULL, NULL, NULL};
     em_values_init(&u->v, red_load_value, &u->at);
-    identities(w, &u->p, u->acc);
 }
 
-/* Where the partial result of part `number` (of all rows' parts) lies. */
-static LLVMValueRef part_slot(row *w, int j, LLVMValueRef number, LLVMValueRef c) {
-    red *r = w->r;
+static void finish(row *w, unit *u) {
+    emit *e = w->w.r->e;
+    LLVMValueRef is_first = em_icmp(e, LLVMIntEQ, w->w.lane, em_i64s(e, 0));
+    em_branch first = em_if(e, em_and(e, is_first, w->is_valid));
+    red_finish(w->w.r, &u->v, &u->at);
+    em_endif(e, &first);
+}
+
+/* The number of steps that a row kept in registers has: all its threads have some of the first. */
+static int row_steps(const row *w) {
+    return w->w.known_team ? 1 : STEPS; /* known: up to IR_BAKE_MAX elements */
+}
+
+/* All passes over a row in registers; it is not empty. */
+static void kept_row(row *w) {
+    red *r = w->w.r;
     emit *e = r->e;
-    LLVMValueRef parts = em_mul(e, r->rows, w->chunks);
-    if (c) {
-        number = em_add(e, em_mul(e, number, r->columns), c);
-        parts = em_mul(e, parts, r->columns);
+    int n = row_steps(w);
+    step *s = FU_NEW_N(e->arena, step, n);
+    unit *u = FU_NEW(e->arena, unit);
+    bool wanted[IR_KERNEL_MAX_INSTS];
+    begin_unit(w, u);
+    red_enter_block(r, em_i64s(e, 0));
+    for (int i = 0; i < n; i++) {
+        LLVMValueRef at = em_add(e, w->w.lane, em_mul(e, w->w.team, em_i64s(e, i)));
+        LLVMValueRef *kept = FU_NEW_N(e->arena, LLVMValueRef, r->k->n_insts + 1);
+        e->lanes = LANES;
+        for (int k = 0; k < r->k->n_insts; k++)
+            if (w->is_kept[k] && !w->is_plain[k]) kept[k] = em_alloca(e, em_type(e, r->k->inst[k].dtype), 16);
+        e->lanes = 1;
+        begin_step(w, &s[i], em_mul(e, at, em_i64s(e, LANES)), kept);
     }
-    return red_slot(e, e->shared, em_add(e, em_mul(e, em_i64s(e, j), parts), number));
+    for (int number = 0; number < w->n_passes; number++) {
+        gpu_find_pass(r, number, &u->p);
+        if (!u->p.n_acc && !u->p.has_stores) continue;
+        find_row_values(w, number, &u->v);
+        for (int i = 0; i < r->k->n_insts; i++) wanted[i] = is_loaded_in(w, i, number, true);
+        if (number == 0) load_steps(w, s, n, wanted);
+        clear(w, &u->p);
+        for (int i = 0; i < n; i++) {
+            em_branch in_row = em_if(e, s[i].in_row);
+            if (number) load_steps(w, &s[i], 1, wanted); /* all of them at once would take too many registers */
+            take_step(w, &u->p, &u->v, &s[i], true);
+            em_endif(e, &in_row);
+        }
+        gather(w, &u->p, u->acc);
+        gpu_set_results(&w->w, &u->p, u->acc, &u->v);
+    }
+    red_leave_block(r);
+    finish(w, u);
 }
 
-/* Partial results of part `chunk` of all. */
-static void chunk_range(row *w, LLVMValueRef chunk, LLVMValueRef *from, LLVMValueRef *to) {
-    emit *e = w->r->e;
-    LLVMValueRef one = em_i64s(e, 1),
-                 each = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, w->r->partials, w->chunks), one), w->chunks, "");
-    *from = em_mul(e, chunk, each);
-    *to = red_min(e, em_add(e, *from, each), w->r->partials);
-}
-
-/* All passes of row q; in column form there is one. */
-static void whole(row *w, LLVMValueRef q, LLVMValueRef c) {
-    red *r = w->r;
+/* All passes over a row, chunk by chunk. */
+static void streamed_row(row *w) {
+    red *r = w->w.r;
     emit *e = r->e;
-    unit u;
-    int n = 0;
-    begin_unit(w, &u, q, c);
-    for (int i = 0; i < r->k->n_insts; i++)
-        if (r->pass[i] >= n) n = r->pass[i] + 1;
-    for (int number = 0; number < (c ? 1 : n); number++) {
-        find_pass(r, number, &u.p);
-        if (!u.p.n_acc && !u.p.has_stores) continue;
-        identities(w, &u.p, u.acc);
-        sweep(w, &u.p, &u.v, em_i64s(e, 0), r->partials, c, u.acc);
-        for (int a = 0; a < u.p.n_acc && !c; a++) u.acc[a] = combine_team(w, u.p.acc[a], u.acc[a]);
-        set_results(w, &u.p, u.acc, &u.v);
+    unit *u = FU_NEW(e->arena, unit);
+    begin_unit(w, u);
+    for (int number = 0; number < w->n_passes; number++) {
+        gpu_pass *p = &u->p;
+        LLVMValueRef from, to;
+        gpu_find_pass(r, number, p);
+        if (!p->n_acc && !p->has_stores) continue;
+        find_row_values(w, number, &u->v);
+        for (int a = 0; a < p->n_acc; a++) {
+            gpu_cell_set(&w->w, p->acc[a], w->mine[p->acc[a]], gpu_no_acc(&w->w, p->acc[a]));
+            gpu_cell_set(&w->w, p->acc[a], w->last[p->acc[a]], gpu_no_acc(&w->w, p->acc[a]));
+        }
+        em_loop chunks = em_for(e, em_i64s(e, 0), w->w.chunks, em_i64s(e, 1));
+        gpu_chunk_range(&w->w, chunks.i, &from, &to);
+        clear(w, p);
+        sweep(w, p, &u->v, from, to);
+        gather(w, p, u->acc);
+        LLVMValueRef thread = em_and(e, chunks.i, em_sub(e, w->w.team, em_i64s(e, 1))),
+                     is_mine = em_icmp(e, LLVMIntEQ, thread, w->w.lane);
+        for (int a = 0; a < p->n_acc; a++) {
+            int j = p->acc[a];
+            red_acc mine = gpu_cell_get(&w->w, j, w->mine[j]);
+            gpu_cell_set(&w->w, j, w->mine[j], gpu_select(&w->w, j, is_mine, red_merge(r, j, mine, u->acc[a]), mine));
+            gpu_cell_set(&w->w, j, w->last[j], u->acc[a]);
+        }
+        em_end(e, &chunks);
+        em_branch many = em_if(e, em_icmp(e, LLVMIntSGT, w->w.chunks, em_i64s(e, 1)));
+        for (int a = 0; a < p->n_acc; a++) u->acc[a] = gpu_cell_get(&w->w, p->acc[a], w->mine[p->acc[a]]);
+        gpu_combine_team(&w->w, p, u->acc);
+        for (int a = 0; a < p->n_acc; a++) gpu_cell_set(&w->w, p->acc[a], w->last[p->acc[a]], u->acc[a]);
+        em_endif(e, &many);
+        for (int a = 0; a < p->n_acc; a++) u->acc[a] = gpu_cell_get(&w->w, p->acc[a], w->last[p->acc[a]]);
+        gpu_set_results(&w->w, p, u->acc, &u->v);
     }
-    finish(w, &u.v, &u.at);
+    finish(w, u);
 }
 
+static void whole(row *w, LLVMValueRef q) {
+    red *r = w->w.r;
+    emit *e = r->e;
+    LLVMValueRef n = e->size[r->last];
+    int64_t known = -1;
+    bool is_short = red_constant(n, &known), is_one = r->r0 == r->last;
+    bool can_keep = is_one && (is_short || e->k->kind == IR_KERNEL_ROW) && kept_registers(w) <= KEPT_REGISTERS;
+    red_enter_row(r, q);
+    if (!can_keep || known == 0) {
+        streamed_row(w);
+        return;
+    }
+    if (is_short) {
+        kept_row(w);
+        return;
+    }
+    LLVMValueRef some = em_icmp(e, LLVMIntSGT, n, em_i64s(e, 0)),
+                 fits = em_icmp(e, LLVMIntSLE, n, em_i64s(e, IR_REDUCE_BLOCK));
+    em_branch b = em_if(e, em_and(e, some, fits));
+    kept_row(w);
+    em_else(e, &b);
+    streamed_row(w);
+    em_endif(e, &b);
+}
+
+/* ---- parts ---- */
 /* Part `number` of all rows' parts. */
-static void part(row *w, LLVMValueRef number, LLVMValueRef c) {
-    red *r = w->r;
+static void part(row *w, LLVMValueRef number) {
+    red *r = w->w.r;
     emit *e = r->e;
     LLVMValueRef q, chunk, from, to;
-    unit u;
-    red_divide(e, number, w->chunks, &q, &chunk);
-    chunk_range(w, chunk, &from, &to);
-    begin_unit(w, &u, q, c);
-    sweep(w, &u.p, &u.v, from, to, c, u.acc);
-    for (int a = 0; a < u.p.n_acc; a++) {
-        int j = u.p.acc[a];
-        if (c) {
-            red_store_partial(r, j, u.acc[a], part_slot(w, j, number, c));
-            continue;
-        }
-        u.acc[a] = combine_team(w, j, u.acc[a]);
-        em_branch first = em_if(e, em_icmp(e, LLVMIntEQ, w->lane, em_i64s(e, 0)));
-        red_store_partial(r, j, u.acc[a], part_slot(w, j, number, NULL));
-        em_endif(e, &first);
-    }
+    unit *u = FU_NEW(e->arena, unit);
+    red_divide(e, number, w->w.chunks, &q, &chunk);
+    red_enter_row(r, q);
+    begin_unit(w, u);
+    gpu_find_pass(r, 0, &u->p);
+    find_row_values(w, 0, &u->v);
+    gpu_chunk_range(&w->w, chunk, &from, &to);
+    clear(w, &u->p);
+    sweep(w, &u->p, &u->v, from, to);
+    gather(w, &u->p, u->acc);
+    LLVMValueRef is_first = em_icmp(e, LLVMIntEQ, w->w.lane, em_i64s(e, 0));
+    em_branch first = em_if(e, em_and(e, is_first, w->is_valid));
+    for (int a = 0; a < u->p.n_acc; a++)
+        red_store_partial(r, u->p.acc[a], u->acc[a], gpu_part_slot(&w->w, u->p.acc[a], number, NULL));
+    em_endif(e, &first);
 }
 
-/* The parts of row q as one: by a team, or a column's by its thread. */
-static void join_parts(row *w, LLVMValueRef q, LLVMValueRef c) {
-    red *r = w->r;
+/* The parts of row q as one. */
+static void join_parts(row *w, LLVMValueRef q) {
+    red *r = w->w.r;
     emit *e = r->e;
-    unit u;
-    acc_loop l;
-    begin_unit(w, &u, q, c);
-    begin_loop(w, &u.p, &l, u.acc, c ? em_i64s(e, 0) : w->lane, w->chunks, c ? em_i64s(e, 1) : w->size);
-    for (int a = 0; a < u.p.n_acc; a++) {
-        int j = u.p.acc[a];
-        LLVMValueRef number = em_add(e, em_mul(e, q, w->chunks), l.loop.i);
-        u.acc[a] = red_merge(r, j, l.acc[a], load_partial(w, j, part_slot(w, j, number, c)));
+    unit *u = FU_NEW(e->arena, unit);
+    red_enter_row(r, q);
+    begin_unit(w, u);
+    gpu_find_pass(r, 0, &u->p);
+    for (int a = 0; a < u->p.n_acc; a++)
+        gpu_cell_set(&w->w, u->p.acc[a], w->mine[u->p.acc[a]], gpu_no_acc(&w->w, u->p.acc[a]));
+    em_loop l = em_for(e, w->w.lane, w->w.chunks, w->w.team);
+    for (int a = 0; a < u->p.n_acc; a++) {
+        int j = u->p.acc[a];
+        LLVMValueRef number = em_add(e, em_mul(e, q, w->w.chunks), l.i);
+        red_acc one = gpu_load_partial(&w->w, j, gpu_part_slot(&w->w, j, number, NULL));
+        gpu_cell_set(&w->w, j, w->mine[j], red_merge(r, j, gpu_cell_get(&w->w, j, w->mine[j]), one));
     }
-    end_loop(w, &u.p, &l, u.acc);
-    for (int a = 0; a < u.p.n_acc && !c; a++) l.acc[a] = combine_team(w, u.p.acc[a], l.acc[a]);
-    set_results(w, &u.p, l.acc, &u.v);
-    finish(w, &u.v, &u.at);
+    em_end(e, &l);
+    for (int a = 0; a < u->p.n_acc; a++) u->acc[a] = gpu_cell_get(&w->w, u->p.acc[a], w->mine[u->p.acc[a]]);
+    gpu_combine_team(&w->w, &u->p, u->acc);
+    gpu_set_results(&w->w, &u->p, u->acc, &u->v);
+    finish(w, u);
 }
 
-/* ---- inner form ---- */
-static em_branch if_first_phase(emit *e) { return em_if(e, em_icmp(e, LLVMIntEQ, e->phase, em_i64s(e, 0))); }
+/* ---- the grid ---- */
+/* Units [0, n), one a team; the number of rounds is the same for all teams of a block, for there are barriers: a team beyond the last
+ * takes that too, and stores nothing. */
+static void each_unit(row *w, LLVMValueRef n, void (*make)(row *w, LLVMValueRef number)) {
+    emit *e = w->w.r->e;
+    LLVMValueRef teams = gpu_special(e, "ntid.y"), own = gpu_special(e, "tid.y");
+    em_loop l = em_for(e, em_mul(e, gpu_special(e, "ctaid.x"), teams), n, em_mul(e, gpu_special(e, "nctaid.x"), teams));
+    LLVMValueRef number = em_add(e, l.i, own);
+    w->is_valid = em_icmp(e, LLVMIntSLT, number, n);
+    make(w, em_select(e, w->is_valid, number, em_sub(e, n, em_i64s(e, 1))));
+    em_end(e, &l);
+}
 
-static void emit_inner(row *w) {
-    red *r = w->r;
+static void emit_rows(row *w) {
+    red *r = w->w.r;
     emit *e = r->e;
-    LLVMValueRef block = gpu_special(e, "ctaid.x"), blocks = gpu_special(e, "nctaid.x"), first = block, step = blocks;
-    if (w->is_warp) { /* the last rows' warps may have nothing to do; there are no barriers */
-        first = em_add(e, em_mul(e, block, em_i64s(e, WARPS)), em_lshr(e, w->thread, 5));
-        step = em_mul(e, blocks, em_i64s(e, WARPS));
-    }
-    bool has_parts = e->k->kind == IR_KERNEL_REDUCE && !w->is_warp;
-    em_branch cut = {0}, phase;
+    bool has_parts = e->k->kind == IR_KERNEL_REDUCE && !(w->w.known_team && r->r0 == r->last);
+    em_branch cut, first;
     if (has_parts) {
-        cut = em_if(e, em_icmp(e, LLVMIntSGT, w->chunks, em_i64s(e, 1)));
-        phase = if_first_phase(e);
-        em_loop l = em_for(e, first, em_mul(e, r->rows, w->chunks), step);
-        part(w, l.i, NULL);
-        em_end(e, &l);
-        em_else(e, &phase);
-        l = em_for(e, first, r->rows, step);
-        join_parts(w, l.i, NULL);
-        em_end(e, &l);
-        em_endif(e, &phase);
+        cut = em_if(e, em_icmp(e, LLVMIntSGT, w->w.n_phases, em_i64s(e, 1)));
+        first = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, em_i64s(e, 0)));
+        each_unit(w, em_mul(e, r->rows, w->w.chunks), part);
+        em_else(e, &first);
+        each_unit(w, r->rows, join_parts);
+        em_endif(e, &first);
         em_else(e, &cut);
     }
-    em_loop l = em_for(e, first, r->rows, step);
-    whole(w, l.i, NULL);
-    em_end(e, &l);
+    each_unit(w, r->rows, whole);
     if (has_parts) em_endif(e, &cut);
-}
-
-/* ---- column form ---- */
-/* make: whole, part (of as many units as there are parts) or join_parts. */
-static void each_column(row *w, void (*make)(row *w, LLVMValueRef number, LLVMValueRef c)) {
-    red *r = w->r;
-    emit *e = r->e;
-    gpu_span x = gpu_threads(e, 'x');
-    LLVMValueRef y = gpu_special(e, "ctaid.y"), step = gpu_special(e, "nctaid.y");
-    em_loop units = em_for(e, y, make == part ? em_mul(e, r->rows, w->chunks) : r->rows, step);
-    em_loop columns = em_for(e, x.first, r->columns, x.step);
-    make(w, units.i, columns.i);
-    em_end(e, &columns);
-    em_end(e, &units);
-}
-
-static void emit_column(row *w) {
-    emit *e = w->r->e;
-    em_branch cut = em_if(e, em_icmp(e, LLVMIntSGT, w->chunks, em_i64s(e, 1))), phase;
-    phase = if_first_phase(e);
-    each_column(w, part);
-    em_else(e, &phase);
-    each_column(w, join_parts);
-    em_endif(e, &phase);
-    em_else(e, &cut);
-    each_column(w, whole);
-    em_endif(e, &cut);
 }
 
 fusor_status gpu_emit_row(emit *e, fu_error *err) {
     row *w = FU_NEW(e->arena, row);
-    FU_TRY(red_init(e, err, &w->r));
-    w->is_warp = ir_gpu_is_warp_row(e->k);
-    w->thread = gpu_special(e, "tid.x");
-    w->lane = w->is_warp ? em_and(e, w->thread, em_i64s(e, IR_GPU_WARP - 1)) : w->thread;
-    w->size = em_i64s(e, w->is_warp ? IR_GPU_WARP : IR_GPU_THREADS);
-    w->chunks = gpu_word(e, IR_GPU_WORD_CHUNKS);
-    if (w->r->v >= 0) {
-        emit_column(w);
+    FU_TRY(red_init(e, err, &w->w.r));
+    red *r = w->w.r;
+    int64_t n = e->k->dim[r->last].size;
+    w->w.chunks = gpu_word(e, IR_GPU_WORD_CHUNKS);
+    w->w.n_phases = gpu_word(e, IR_GPU_WORD_PHASES);
+    if (r->v >= 0) {
+        gpu_emit_columns(&w->w);
         return FUSOR_OK;
     }
-    if (!w->is_warp) w->shared = gpu_shared(e, e->t_i64, WARPS * IR_PARTIAL_BYTES / 8);
-    emit_inner(w);
+    w->w.known_team = n == IR_SIZE_RUNTIME ? 0 : ir_gpu_team(n);
+    w->w.team = w->w.known_team ? em_i64s(e, w->w.known_team) : gpu_special(e, "ntid.x");
+    w->w.lane = gpu_special(e, "tid.x");
+    w->w.thread = em_add(e, em_mul(e, gpu_special(e, "tid.y"), w->w.team), w->w.lane);
+    w->has_vectors = ir_gpu_lanes(e->k) > 1;
+    w->is_vector = em_icmp(e, LLVMIntNE, gpu_word(e, IR_GPU_WORD_VECTOR), em_i64s(e, 0));
+    w->n_passes = gpu_passes(r);
+    find_needs(w);
+    w->acc = FU_NEW_N(e->arena, lane_cells, r->n_reductions + 1);
+    w->mine = FU_NEW_N(e->arena, gpu_cell, r->n_reductions + 1);
+    w->last = FU_NEW_N(e->arena, gpu_cell, r->n_reductions + 1);
+    for (int j = 0; j < r->n_reductions; j++) {
+        for (int l = 0; l < LANES; l++) w->acc[j][l] = gpu_cell_new(&w->w, j);
+        w->mine[j] = gpu_cell_new(&w->w, j);
+        w->last[j] = gpu_cell_new(&w->w, j);
+    }
+    if (!w->w.known_team || w->w.known_team > IR_GPU_WARP)
+        w->w.slots = gpu_shared(e, e->t_i64, (gpu_most_accs(r) + !gpu_most_accs(r)) * WARPS * IR_PARTIAL_BYTES / 8);
+    emit_rows(w);
     return FUSOR_OK;
 }
