@@ -19,10 +19,10 @@ enum {
     IR_GPU_THREADS = 256, /* of a block; x * y of them */
     IR_GPU_WARP = 32,
     IR_GPU_VECTOR_BYTES = 16, /* the widest access of a thread */
-    IR_GPU_VECTOR = 4,        /* adjacent elements of a thread but in maps; one access where IR_GPU_WORD_VECTOR says so */
-    IR_GPU_ROW_STEPS = 4,     /* times so many in a row that is kept in registers */
-    IR_GPU_COLUMN_ROWS = 8,   /* reduce, column form: threads of a column; a block has IR_GPU_WARP columns */
-    IR_GPU_TILE = 32,         /* maps, transposed: side of a tile in shared memory */
+    IR_GPU_VECTOR = 4,      /* adjacent elements of a thread but in maps; one access where IR_GPU_WORD_VECTOR says so */
+    IR_GPU_ROW_STEPS = 4,   /* times so many in a row that is kept in registers */
+    IR_GPU_COLUMN_ROWS = 8, /* reduce, column form: threads of a column; a block has IR_GPU_WARP columns */
+    IR_GPU_TILE = 32,       /* maps, transposed: side of a tile in shared memory */
     IR_GPU_PARAM_MAX = 4096 /* bytes of parameters: PTX ISA 7.0, 5.1.6 */
 };
 /* First words; then the buffers' addresses, run-time sizes, run-time strides (row by buffer) and scalars. */
@@ -39,7 +39,8 @@ typedef struct ir_gpu_launch {
     int n_phases; /* launches, one after the other */
     uint32_t grid[2][3], block[2][3];
     uint32_t shared_bytes[2]; /* dynamic shared memory of a block; beyond 48 KB it has to be asked for */
-    int64_t chunks;        /* parts that a reduced row, or the products of a contraction, are cut into; each gives a partial result */
+    int64_t
+        chunks; /* parts that a reduced row, or the products of a contraction, are cut into; each gives a partial result */
     int tile;              /* tensor cores: of ir_gpu_mma_tiles */
     int64_t scratch_bytes; /* of the call, kept between phases */
 } ir_gpu_launch;
@@ -59,7 +60,11 @@ int ir_gpu_lanes(const ir_kernel *k);
 typedef struct ir_gpu_mma_tile {
     int rows, columns, k_bytes, warps_m, warps_n, stages;
 } ir_gpu_mma_tile;
-enum { IR_GPU_MMA_TILES = 4, IR_GPU_MMA_THREADS = 128, IR_GPU_MMA_SPLIT = 128 /* bytes along k that a part begins at */ };
+enum {
+    IR_GPU_MMA_TILES = 4,
+    IR_GPU_MMA_THREADS = 128,
+    IR_GPU_MMA_SPLIT = 128 /* bytes along k that a part begins at */
+};
 extern const ir_gpu_mma_tile ir_gpu_mma_tiles[IR_GPU_MMA_TILES];
 int ir_gpu_mma_shared(const ir_gpu_mma_tile *t); /* bytes */
 /* Are the products of this kernel made by tensor cores? Operands both f16 or both bf16 (sums in f32), or 8-bit integers. */

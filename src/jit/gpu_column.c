@@ -12,13 +12,12 @@ typedef struct column {
     gpu_pass p;
     gpu_cell *acc; /* by number in the pass */
     red_at at;
-    em_values v; /* of the row */
+    em_values v;                 /* of the row */
     LLVMValueRef x, y, is_valid; /* thread of the block; is its column one of the kernel's? */
 } column;
 
 static void clear(column *t) {
-    for (int a = 0; a < t->p.n_acc; a++)
-        gpu_cell_set(t->w, t->p.acc[a], t->acc[a], gpu_no_acc(t->w, t->p.acc[a]));
+    for (int a = 0; a < t->p.n_acc; a++) gpu_cell_set(t->w, t->p.acc[a], t->acc[a], gpu_no_acc(t->w, t->p.acc[a]));
 }
 
 static void take(column *t, int a, LLVMValueRef x, LLVMValueRef position) {

@@ -28,8 +28,8 @@ typedef struct row {
     int first[IR_KERNEL_MAX_INSTS];    /* the pass in which elements of a value are needed first, or -1 */
     bool is_kept[IR_KERNEL_MAX_INSTS]; /* values of elements that later passes use too */
     bool is_plain[IR_KERNEL_MAX_INSTS];
-    lane_cells *acc;        /* by reduction */
-    gpu_cell *mine, *last;  /* chunks of this thread, and the last chunk */
+    lane_cells *acc;       /* by reduction */
+    gpu_cell *mine, *last; /* chunks of this thread, and the last chunk */
 } row;
 
 /* One step: LANES elements of a thread. */
@@ -158,7 +158,8 @@ static bool is_loaded_in(const row *w, int inst, int pass, bool has_kept) {
 
 static LLVMValueRef load_vector(emit *e, const step *s, int b) {
     LLVMTypeRef type = em_memory_type(e, e->k->buffer[b].dtype);
-    LLVMValueRef x = LLVMBuildLoad2(e->b, LLVMVectorType(type, LANES), em_gep(e, e->base[b], type, position_of_vector(e, s)), "");
+    LLVMValueRef x =
+        LLVMBuildLoad2(e->b, LLVMVectorType(type, LANES), em_gep(e, e->base[b], type, position_of_vector(e, s)), "");
     LLVMSetAlignment(x, LANES * ir_dtypes[e->k->buffer[b].dtype].bytes);
     return x;
 }
@@ -224,8 +225,8 @@ static void store_values(row *w, const gpu_pass *p, step *s, em_values *v) {
     bool has_vectors = false;
     em_branch b = {0};
     for (int i = 0; i < k->n_insts; i++)
-        has_vectors |= is_end(r, i, p->number) && k->inst[i].op == IR_K_STORE &&
-                       k->buffer[k->inst[i].index].stride[r->last] == 1;
+        has_vectors |=
+            is_end(r, i, p->number) && k->inst[i].op == IR_K_STORE && k->buffer[k->inst[i].index].stride[r->last] == 1;
     has_vectors &= w->has_vectors;
     em_branch own = em_if(e, w->is_valid);
     for (int whole = has_vectors; whole >= 0; whole--) {
@@ -309,7 +310,8 @@ static void take_step(row *w, const gpu_pass *p, const em_values *of_row, step *
 
 static void clear(row *w, const gpu_pass *p) {
     for (int a = 0; a < p->n_acc; a++)
-        for (int l = 0; l < LANES; l++) gpu_cell_set(&w->w, p->acc[a], w->acc[p->acc[a]][l], gpu_no_acc(&w->w, p->acc[a]));
+        for (int l = 0; l < LANES; l++)
+            gpu_cell_set(&w->w, p->acc[a], w->acc[p->acc[a]][l], gpu_no_acc(&w->w, p->acc[a]));
 }
 
 /* A thread's accumulators as one, then the team's. */
@@ -366,9 +368,7 @@ static void finish(row *w, unit *u) {
 }
 
 /* The number of steps that a row kept in registers has: all its threads have some of the first. */
-static int row_steps(const row *w) {
-    return w->w.known_team ? 1 : STEPS; /* known: up to IR_BAKE_MAX elements */
-}
+static int row_steps(const row *w) { return w->w.known_team ? 1 : STEPS; /* known: up to IR_BAKE_MAX elements */ }
 
 /* All passes over a row in registers; it is not empty. */
 static void kept_row(row *w) {

@@ -21,7 +21,8 @@ typedef struct gpu_row {
     int64_t known_team;      /* threads of a team, or 0: not known before the call */
     LLVMValueRef lane, team; /* number in the team, and how many it has */
     LLVMValueRef thread;     /* number in the block */
-    LLVMValueRef slots;      /* in shared memory: for each accumulator of a pass one for each warp; column form: for each thread */
+    LLVMValueRef
+        slots; /* in shared memory: for each accumulator of a pass one for each warp; column form: for each thread */
     LLVMValueRef chunks, n_phases;
 } gpu_row;
 

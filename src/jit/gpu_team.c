@@ -101,8 +101,7 @@ static red_acc combine_warp(gpu_row *w, int j, red_acc acc) {
         if (w->known_team && mask >= w->known_team) continue;
         red_acc other = {gpu_shuffle(e, acc.value, mask), acc.index ? gpu_shuffle(e, acc.index, mask) : NULL};
         red_acc both = red_merge(r, j, acc, other);
-        acc = w->known_team ? both
-                            : gpu_select(w, j, em_icmp(e, LLVMIntSGT, w->team, em_i64s(e, mask)), both, acc);
+        acc = w->known_team ? both : gpu_select(w, j, em_icmp(e, LLVMIntSGT, w->team, em_i64s(e, mask)), both, acc);
     }
     return acc;
 }

@@ -21,7 +21,7 @@ enum {
 
 typedef struct turn {
     int y, x;
-    LLVMValueRef tile[IR_KERNEL_MAX_INSTS]; /* of loads of transposed inputs, or NULL */
+    LLVMValueRef tile[IR_KERNEL_MAX_INSTS];                                /* of loads of transposed inputs, or NULL */
     LLVMValueRef index[IR_KERNEL_MAX_DIMS], offset[IR_KERNEL_MAX_BUFFERS]; /* of the place in the outer dims */
     LLVMValueRef x0, y0, thread_x, thread_y;
     LLVMValueRef at_x, at_y, row; /* of the element being emitted; row: of the tile of the output */
@@ -46,7 +46,8 @@ static LLVMValueRef load(emit *e, em_values *v, const ir_kinst *inst, void *user
     int number = (int)(inst - e->k->inst), b = inst->index;
     if (inst->op == IR_K_INDEX) return b == t->x ? t->at_x : b == t->y ? t->at_y : t->index[b];
     if (t->tile[number])
-        return em_load_ptr(e, inst->dtype, tile_at(e, t, number, t->thread_x, t->row), NULL, ir_dtypes[inst->dtype].bytes);
+        return em_load_ptr(e, inst->dtype, tile_at(e, t, number, t->thread_x, t->row), NULL,
+                           ir_dtypes[inst->dtype].bytes);
     return em_load_value(e, v, inst, t->x, place(e, t, b, t->at_y, t->at_x), e->stride[b][t->x], NULL);
 }
 

@@ -12,6 +12,10 @@ cat >p.fusor <<'P'
 func @map(%a: f32[N], %b: f32[N], %c: f32[N]) -> f32[N] { %t = mul(%a, %b) %s = add(%t, %c) %y = relu(%s) return %y }
 func @costly(%x: f32[M, N], %b: f32[N]) -> f32[M, N] { %s = add(%x, %b) %y = gelu(%s) return %y }
 func @half(%x: f16[M, N], %b: bf16[M, N]) -> bf16[M, N] { %s = cast(%x, bf16) %t = tanh(%s) %y = mul(%t, %b) return %y }
+func @bytes(%a: bf16[N], %b: bf16[N]) -> bf16[N] { %t = mul(%a, %b) %y = relu(%t) return %y }
+func @turned(%x: f32[M, N], %z: f32[N, M]) -> f32[N, M] { %t = transpose(%x) %y = add(%t, %z) return %y }
+func @softmax(%x: bf16[M, N]) -> bf16[M, N] { %y = softmax(%x, axis=1) return %y }
+func @column_sum(%x: bf16[M, N]) -> bf16[N] { %y = reduce_sum(%x, axes=[0]) return %y }
 func @f64(%x: f64[N]) -> f64[N] { %e = exp(%x) %y = log1p(%e) return %y }
 func @sum(%x: f32[N]) -> f32 { %y = reduce_sum(%x) return %y }
 func @columns(%x: f32[M, N]) -> f32[N] { %y = reduce_max(%x, axes=[0]) return %y }
@@ -29,7 +33,7 @@ func @att_f64(%q: f64[S, 40], %k: f64[T, 40], %v: f64[T, 60], %m: f64[S, T]) -> 
 P
 has_ptxas=$(command -v ptxas || true)
 [ -n "$has_ptxas" ] || skip 'no ptxas: PTX is only made'
-for f in map costly half f64 sum columns arg short norm linear mma mma_turned mma_bytes conv att att_half att_f64; do
+for f in map costly half bytes turned softmax column_sum f64 sum columns arg short norm linear mma mma_turned mma_bytes conv att att_half att_f64; do
     for target in sm_70 sm_80 sm_90a; do
         if ! "$fusor" emit p.fusor @$f --stage ptx --target $target -o k.ptx 2>err || ! grep -q "^\.target $target" k.ptx; then
             bad "PTX of @$f for $target"

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* gpu_rows_test.c: reductions, rows, columns, transposes and vectors of GPU kernels, run by the interpreter, at the lengths where their
+ * form changes: against the reference evaluator, fused and unfused to the bit, a length that the program knows and the same one
+ * that it does not to the bit; and into how many launches programs are made. */
+#include "ir/target.h"
+#include "gpu_run.h"
+
+static int n_launches;
+static fusor_status counting_launch(void *user, fu_error *e, const ir_kernel *k, const ir_kernel_args *args) {
+    ir_gpu_launch plan;
+    ir_gpu_plan(k, args->size, &plan);
+    n_launches += plan.n_phases;
+    return gpu_launch(user, e, k, args);
+}
+
+#define LAUNCH    counting_launch
+#define N_TARGETS 1
+static bool choose_target(int i, uint32_t levels, const char *text, ir_target *out) {
+    (void)i, (void)levels, (void)text;
+    *out = (ir_target){IR_LEVEL_SM80, 0};
+    return true;
+}
+#define IS_FOR_US(size)       true
+#define IS_TYPE_FOR_US(op, t) true
+#define N_FUSIONS             2
+#define HAS_OWN_PROGRAMS
+#pragma GCC diagnostic ignored "-Wunused-function" /* generators of other operators */
+#include "../diff/ops_test.c"
+
+/* T: an element type. Dims A and B; B is what is reduced. */
+static const char *const programs[] = {
+    "(%x: T[A, B]) -> T[A, B] { %y = softmax(%x, axis=1) return %y }",
+    "(%x: T[A, B]) -> T[A, B] { %y = log_softmax(%x, axis=1) return %y }",
+    "(%x: T[A, B], %g: T[B], %b: T[B]) -> T[A, B] { %y = layer_norm(%x, %g, %b) return %y }",
+    "(%x: T[A, B], %z: T[A, B]) -> T[A] { %m = mul(%x, %z) %y = reduce_sum(%m, axes=[1]) return %y }",
+    "(%x: T[A, B]) -> (i64[A], T[A]) { %y = argmax(%x, axis=1) %m = reduce_min(%x, axes=[1]) return %y, %m }",
+    "(%x: T[B, A], %z: T[B, A]) -> T[A] { %m = mul(%x, %z) %y = reduce_sum(%m, axes=[0]) return %y }",
+    "(%x: T[B, A]) -> (i64[A], T[A]) { %y = argmin(%x, axis=0, select_last=true) %m = reduce_max(%x, axes=[0]) "
+    "return %y, %m }",
+    "(%x: T[B, A, 5]) -> T[A] { %y = reduce_sum(%x, axes=[0, 2]) return %y }",
+    "(%x: T[A, 3, B]) -> T[3] { %y = reduce_max(%x, axes=[0, 2]) return %y }",
+    "(%x: T[A, B], %i: i64[B]) -> T[A] { %t = take(%x, %i, axis=1) %y = reduce_sum(%t, axes=[1]) return %y }",
+    "(%x: T[A, B]) -> T[A, B] { %p = pad(%x, pads=[0, 2, 0, 1]) %s = softmax(%p, axis=1) "
+    "%y = slice(%s, starts=[2], ends=[9223372036854775807], axes=[1]) %z = slice(%y, starts=[0], ends=[-1], axes=[1]) "
+    "return %z }",
+    "(%x: T[B, A], %z: T[A, B]) -> T[A, B] { %t = transpose(%x) %y = add(%t, %z) return %y }",
+    "(%x: T[B, 3, A], %z: T[A, B, 3]) -> T[A, B, 3] { %t = transpose(%x, perm=[2, 0, 1]) %y = sub(%z, %t) return %y }",
+    "(%x: T[A, B], %z: T[B]) -> (T[A, B], bool[A, B]) { %y = mul(%x, %z) %c = gt(%y, %x) return %y, %c }",
+};
+/* Teams of each size, one step and more, rows kept and streamed, chunks; aligned and not. Few rows: parts. */
+static const int64_t sizes[][4] = {{7, 1, 1, 1},    {3, 4, 1, 1},    {40, 10, 1, 1},  {9, 64, 1, 1},   {5, 100, 1, 1},
+                                   {4, 131, 1, 1},  {6, 256, 1, 1},  {3, 516, 1, 1},  {2, 1000, 1, 1}, {3, 1026, 1, 1},
+                                   {1, 4096, 1, 1}, {2, 4099, 1, 1}, {1, 9000, 1, 1}, {0, 5, 1, 1},    {300, 2, 1, 1}};
+static const ir_dtype types[] = {FUSOR_F32, FUSOR_BF16, FUSOR_F64};
+enum { N_PROGRAMS = sizeof programs / sizeof *programs, N_TYPES = sizeof types / sizeof *types };
+
+static void write_program(char *to, const char *from, const char *type, const char *length) {
+    to += sprintf(to, "func @f");
+    for (const char *c = from; *c; c++) {
+        const char *word = *c == 'T' ? type : length && *c == 'B' ? length : NULL;
+        to += sprintf(to, "%.*s", word ? (int)strlen(word) : 1, word ? word : c);
+    }
+}
+
+ParameterizedTestParameters(gpu_rows, agree_with_the_reference) {
+    static int numbers[N_PROGRAMS * N_TYPES];
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) numbers[i] = (int)i;
+    return cr_make_param_array(int, numbers, sizeof numbers / sizeof *numbers);
+}
+
+ParameterizedTest(int *number, gpu_rows, agree_with_the_reference) {
+    static const int threads[] = {1, 0};
+    char text[400];
+    ir_dtype t = types[*number % N_TYPES];
+    if (!begin()) return;
+    write_program(text, programs[*number / N_TYPES], ir_dtypes[t].name, NULL);
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        if (t != FUSOR_F32 && s % 2 == (size_t)*number % 2) continue; /* the interpreter takes its time */
+        /* indices of a take are among those of the row, or the reference refuses them */
+        check(text, (domain){strstr(text, "take") ? 0 : -3, strstr(text, "take") ? 0.9 : 3, 0, false}, sizes[s],
+              threads, (s + (size_t)*number) % 5 == 4, UINT32_MAX);
+    }
+}
+
+/* ---- a length that is known ---- */
+static void fill_all(float *x, int64_t n) {
+    for (int64_t i = 0; i < n; i++) x[i] = (float)(mix((uint64_t)i) >> 40) / (1 << 20) - 8;
+}
+
+/* Rows x length numbers in, as many or one a row out; *bits: how many are out. */
+static float *result_of(const char *text, int64_t rows, int64_t length, bool is_row) {
+    rt_exec *x = build(&error, cache, text, (setup){.level = IR_LEVEL_SM80, .n_threads = 1, .launch = counting_launch});
+    cr_assert(x, "%s: %s", text, error.text);
+    float *in = malloc((size_t)(rows * length) * 4 + 16), *out = calloc((size_t)(rows * length) + 4, 4);
+    fill_all(in, rows * length);
+    fusor_buffer bi = {.dtype = FUSOR_F32, .rank = 2, .shape = {rows, length}, .data = in};
+    fusor_buffer bo = {.dtype = FUSOR_F32, .rank = is_row ? 2 : 1, .shape = {rows, length}, .data = out};
+    cr_assert_eq(rt_exec_call(x, &error, 1, &bi, 1, &bo), FUSOR_OK, "%s: %s", text, error.text);
+    rt_exec_release(x);
+    free(in);
+    return out;
+}
+
+Test(gpu_rows, a_known_length_changes_no_bit) {
+    static const char *const of_row[] = {"(%x: T[A, B]) -> T[A, B] { %y = softmax(%x, axis=1) return %y }",
+                                         "(%x: T[A, B]) -> T[A] { %y = reduce_sum(%x, axes=[1]) return %y }"};
+    static const int64_t known[] = {2, 3, 7, 10, 17, 33, 50, 63, 64};
+    if (!begin()) return;
+    for (int p = 0; p < 2; p++)
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+            char text[2][300], length[24];
+            snprintf(length, sizeof length, "%lld", (long long)known[i]);
+            write_program(text[0], of_row[p], "f32", NULL);
+            write_program(text[1], of_row[p], "f32", length);
+            float *a = result_of(text[0], 37, known[i], p == 0), *b = result_of(text[1], 37, known[i], p == 0);
+            size_t n = (size_t)(p == 0 ? 37 * known[i] : 37);
+            cr_assert(memcmp(a, b, 4 * n) == 0, "%s and %s differ in bits", text[0], text[1]);
+            cr_assert(a[n - 1] != 0, "%s", text[0]);
+            free(a);
+            free(b);
+        }
+}
+
+/* ---- launches ---- */
+typedef struct counted {
+    const char *text;
+    int64_t rows, length;
+    bool is_row;
+    int launches;
+} counted;
+
+Test(gpu_rows, are_one_launch_each) {
+    static const counted all[] = {
+        {"(%x: T[A, B]) -> T[A, B] { %y = softmax(%x, axis=1) return %y }", 16, 256, true, 1},
+        {"(%x: T[A, B]) -> T[A, B] { %y = softmax(%x, axis=1) return %y }", 4, 1024, true, 1},
+        {"(%x: T[A, B]) -> T[A, B] { %m = reduce_mean(%x, axes=[1], keepdims=true) %d = sub(%x, %m) %q = mul(%d, %d) "
+         "%v = reduce_mean(%q, axes=[1], keepdims=true) %e = add(%v, 0.00001) %r = rsqrt(%e) %y = mul(%d, %r) return "
+         "%y }",
+         4, 1024, true, 1},
+        {"(%x: T[A, 10]) -> T[A, 10] { %y = log_softmax(%x, axis=1) return %y }", 4096, 10, true, 1},
+        {"(%x: T[A, B]) -> T[A] { %y = reduce_sum(%x, axes=[1]) return %y }", 64, 1024, false, 1},
+        {"(%x: T[A, B]) -> T[B] { %y = reduce_sum(%x, axes=[0]) return %y }", 100, 64, false, 1},
+        {"(%x: T[A, B]) -> T { %y = reduce_sum(%x) return %y }", 4, 4096, false, 2}, /* parts, then one */
+    };
+    if (!begin()) return;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char text[400];
+        const counted *c = &all[i];
+        write_program(text, c->text, "f32", NULL);
+        n_launches = 0;
+        if (i < 5) {
+            free(result_of(text, c->rows, c->length, c->is_row));
+        } else {
+            rt_exec *x =
+                build(&error, cache, text, (setup){.level = IR_LEVEL_SM80, .n_threads = 1, .launch = counting_launch});
+            cr_assert(x, "%s: %s", text, error.text);
+            float *in = calloc((size_t)(c->rows * c->length), 4), *out = calloc((size_t)c->length, 4);
+            fusor_buffer bi = {.dtype = FUSOR_F32, .rank = 2, .shape = {c->rows, c->length}, .data = in};
+            fusor_buffer bo = {.dtype = FUSOR_F32, .rank = i == 5, .shape = {c->length}, .data = out};
+            cr_assert_eq(rt_exec_call(x, &error, 1, &bi, 1, &bo), FUSOR_OK, "%s: %s", text, error.text);
+            rt_exec_release(x);
+            free(in);
+            free(out);
+        }
+        cr_assert_eq(n_launches, c->launches, "%s: %d launches, not %d", text, n_launches, c->launches);
+    }
+}
