@@ -99,7 +99,7 @@ fusor_status fusor_executable_call(fusor_executable *exe, int n_inputs, const fu
     if (!exe) return context_refuse("fusor_executable_call: the executable is NULL");
     fu_error_clear(&e);
     fusor_status status = exe->ctx->checks && n_inputs >= 0 && inputs && outputs
-                              ? check_call(&e, start_exec(exe), n_inputs, inputs, n_outputs, outputs)
+                              ? check_call(exe->ctx, &e, start_exec(exe), n_inputs, inputs, n_outputs, outputs)
                               : rt_exec_call(start_exec(exe), &e, n_inputs, inputs, n_outputs, outputs);
     return status == FUSOR_OK ? FUSOR_OK : context_fail(exe->ctx, &e);
 }

@@ -2,29 +2,17 @@
 /* check.c: FUSOR_CHECK=1: each call is repeated by the reference evaluator on copies of its inputs and compared, judged
  * by the documented bounds. A difference is an error of the call (FUSOR_ERROR_INTERNAL) that names result, element and bound. */
 #include "check.h"
+#include "memory.h"
 #include "ref/bounds.h"
 
-/* A contiguous copy of a buffer in arena; bool elements become 0 or 1. */
-static ref_tensor copy_of(fu_arena *a, const fusor_buffer *b) {
-    ref_tensor t = {.dtype = (ir_dtype)b->dtype, .rank = b->rank};
-    size_t size = ir_dtypes[b->dtype].bytes;
-    int64_t at[IR_MAX_RANK] = {0}, n = 1, run = 1, stride[IR_MAX_RANK];
-    for (int d = b->rank - 1; d >= 0; d--) {
-        t.shape[d] = b->shape[d];
-        stride[d] = b->flags & FUSOR_STRIDED ? b->stride[d] : run;
-        run *= b->shape[d];
-        n *= b->shape[d];
-    }
-    char *out = fu_alloc_n(a, (size_t)n + 1, size);
-    t.data = out;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t offset = 0;
-        for (int d = 0; d < b->rank; d++) offset += at[d] * stride[d];
-        memcpy(out + (size_t)i * size, (const char *)b->data + offset * (int64_t)size, size);
-        if (b->dtype == FUSOR_BOOL) out[i] = out[i] != 0;
-        for (int d = b->rank - 1; d >= 0 && ++at[d] == b->shape[d]; d--) at[d] = 0;
-    }
-    return t;
+/* A contiguous copy of a buffer of any device in arena; bool elements become 0 or 1. */
+static fusor_status copy_of(fusor_context *ctx, fu_arena *a, fu_error *e, const fusor_buffer *b, ref_tensor *out) {
+    int64_t bytes = 0;
+    *out = (ref_tensor){.dtype = (ir_dtype)b->dtype, .rank = b->rank};
+    memcpy(out->shape, b->shape, sizeof out->shape);
+    FU_TRY(memory_check(e, "FUSOR_CHECK", b, true, &bytes));
+    out->data = fu_alloc_n(a, (size_t)bytes + 1, 1);
+    return memory_read(ctx, e, b, out->data);
 }
 
 static bool is_empty(const fusor_buffer *b) {
@@ -33,13 +21,14 @@ static bool is_empty(const fusor_buffer *b) {
     return false;
 }
 
-static fusor_status compare(fu_arena *a, fu_error *e, const ir_graph *g, bool is_fast, int n_in, const ref_tensor *in,
+static fusor_status compare(fusor_context *ctx, fu_arena *a, fu_error *e, const ir_graph *g, bool is_fast, int n_in, const ref_tensor *in,
                             int n_out, const fusor_buffer *out) {
     ref_tensor *expected = FU_NEW_N(a, ref_tensor, n_out + 1);
     double **bound = FU_NEW_N(a, double *, n_out + 1);
     FU_TRY(ref_eval_bounds_of(a, e, g, is_fast, n_in, in, n_out, expected, bound));
     for (int r = 0; r < n_out; r++) {
-        ref_tensor got = copy_of(a, &out[r]);
+        ref_tensor got;
+        FU_TRY(copy_of(ctx, a, e, &out[r], &got));
         ref_comparison c = ref_compare(&got, &expected[r], bound[r], -1);
         if (!c.ok)
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
@@ -50,7 +39,7 @@ static fusor_status compare(fu_arena *a, fu_error *e, const ir_graph *g, bool is
     return FUSOR_OK;
 }
 
-fusor_status check_call(fu_error *e, rt_exec *x, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *out) {
+fusor_status check_call(fusor_context *ctx, fu_error *e, rt_exec *x, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *out) {
     const ir_graph *g = rt_exec_plan(x)->graph;
     if (n_in != (int)g->params.n)
         return rt_exec_call(x, e, n_in, in, n_out, out); /* bound parameters are not at hand */
@@ -74,10 +63,10 @@ fusor_status check_call(fu_error *e, rt_exec *x, int n_in, const fusor_buffer *i
     }
     ref_tensor *copies = FU_NEW_N(&arena, ref_tensor, n_in + 1);
     for (int i = 0; i < n_in && status == FUSOR_OK; i++)
-        copies[i] = copy_of(&arena, &in[i]); /* before aliased results overwrite them */
+        status = copy_of(ctx, &arena, e, &in[i], &copies[i]); /* before aliased results overwrite them */
     if (status == FUSOR_OK) status = rt_exec_call(x, e, n_in, in, n_out, out);
     if (status == FUSOR_OK)
-        status = compare(&arena, e, g, rt_exec_plan(x)->options.fast_math, n_in, copies, n_out, out);
+        status = compare(ctx, &arena, e, g, rt_exec_plan(x)->options.fast_math, n_in, copies, n_out, out);
     fu_arena_free(&arena);
     return status;
 }

@@ -3,12 +3,16 @@
 #include "context.h"
 #include "start.h"
 #include "base/env.h"
+#include "base/str.h"
+#include "fusor/device.h"
 #include "lazy.h"
 #include "rt/buffer.h"
+#include "rt/device.h"
 #include "rt/cpuinfo.h"
 #include "rt/compiler.h"
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* ---- error records: one per context and thread, made when a call first fails there ---- */
 /* Context 0: errors of calls that name no context (a NULL handle, a number alone); they show in every context until a later one. */
@@ -131,14 +135,78 @@ static void choose_threads(fusor_context *ctx, int32_t option) {
     ctx->exec.n_threads = ctx->n_threads;
 }
 
-static void choose_device(fusor_context *ctx, const char *device) {
-    if (device[0] == 0 || strcmp(device, "cpu") == 0 || strcmp(device, "auto") == 0) return;
-    if (strcmp(device, "reference") == 0) {
-        ctx->is_reference = true;
-        return;
+/* ---- the device ---- */
+/* The number behind "cuda:"; -1 where it is none. */
+static int ordinal_of(const char *device) {
+    if (device[4] == 0) return 0;
+    char *end;
+    long k = device[5] >= '0' && device[5] <= '9' ? strtol(device + 5, &end, 10) : -1;
+    return k >= 0 && k < 1024 && *end == 0 ? (int)k : -1;
+}
+
+/* Kernels for the device's target, or for an older one that was asked for. */
+static void choose_gpu_target(fusor_context *ctx, const rt_device_info *info, const char *text) {
+    ir_target target = info->target;
+    char own[IR_TARGET_MAX];
+    fu_error e;
+    fu_error_clear(&e);
+    if (text[0] && ir_target_parse(&e, text, &target) != FUSOR_OK)
+        bad_option(ctx, FUSOR_ERROR_ARGUMENT, "%.500s%s", e.text, "");
+    else if (!ir_level_is_gpu(target.level) || target.level > info->target.level)
+        bad_option(ctx, FUSOR_ERROR_DEVICE, "the device cannot run target '%s'; its own is %s", text,
+                   ir_target_name(info->target, own));
+    ctx->has_level = ctx->option_status == FUSOR_OK;
+    ctx->is_level_given = true; /* no lower level serves instead */
+    ctx->level = target.level;
+    ctx->features = target.features;
+}
+
+/* The queue of a CUDA device, and its number. */
+static fusor_status open_device(fusor_context *ctx, fu_error *e, int ordinal) {
+    rt_device *device = NULL;
+    FU_TRY(rt_device_open(e, ordinal, &device));
+    FU_TRY(rt_queue_new(device, e, &ctx->queue));
+    ctx->device = 1 + ordinal;
+    ctx->exec.queue = ctx->queue;
+    return FUSOR_OK;
+}
+
+fusor_status context_check_device(fu_error *e, const char *name) {
+    static const char *const names[] = {"cpu", "cuda", "auto", "reference"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return FUSOR_OK;
+    if (strncmp(name, "cuda:", 5) == 0 && ordinal_of(name) >= 0) return FUSOR_OK;
+    const char *near = strncmp(name, "cuda:", 5) == 0 || strcmp(name, "gpu") == 0 ? "cuda:0" : fu_nearest(name, names, 4);
+    return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "device '%.64s': expected cpu, cuda, cuda:K, auto or reference%s%s%s", name,
+                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+static void choose_device(fusor_context *ctx, const char *device, const char *target) {
+    fu_error e;
+    fu_error_clear(&e);
+    const bool is_cuda = strncmp(device, "cuda", 4) == 0;
+    if (device[0] && context_check_device(&e, device) != FUSOR_OK) {
+        bad_option(ctx, e.status, "%.500s%s", e.text, "");
+        ctx->has_level = false;
+    } else if (is_cuda) {
+        if (open_device(ctx, &e, ordinal_of(device)) == FUSOR_OK)
+            choose_gpu_target(ctx, rt_device_get_info(rt_queue_device(ctx->queue)), target);
+        else bad_option(ctx, e.status, "device %.40s: %.440s", device, e.text), ctx->has_level = false;
+    } else {
+        choose_target(ctx, target);
+        ctx->is_reference |= strcmp(device, "reference") == 0;
     }
-    bad_option(ctx, FUSOR_ERROR_DEVICE, "device '%s' is not here; expected %s", device, "cpu or reference");
-    ctx->has_level = false;
+}
+
+const char *context_device_name(const fusor_context *ctx, char out[24]) {
+    if (ctx->device) snprintf(out, 24, "cuda:%d", ctx->device - 1);
+    else snprintf(out, 24, "%s", ctx->is_reference ? "reference" : "cpu");
+    return out;
+}
+
+rt_limits context_limits(const fusor_context *ctx, bool is_read_only) {
+    if (ctx->device) return rt_limits_of_device(rt_device_get_info(rt_queue_device(ctx->queue)));
+    return rt_limits_get(rt_cache_dir(ctx->cache), ctx->n_threads, is_read_only, false);
 }
 
 static atomic_uint_fast64_t next_id = 1;
@@ -165,9 +233,8 @@ fusor_context *fusor_context_new(const fusor_context_options *options) {
     ctx->exec.deallocate = o.allocate && o.deallocate ? o.deallocate : NULL;
     ctx->exec.memory_user = o.user;
     ctx->checks = !(o.flags & FUSOR_IGNORE_ENVIRONMENT) && fu_env_bool(FU_FUSOR_CHECK);
-    choose_target(ctx, setting(ctx, o.target, FU_FUSOR_TARGET));
+    choose_device(ctx, setting(ctx, o.device, FU_FUSOR_DEVICE), setting(ctx, o.target, FU_FUSOR_TARGET));
     choose_threads(ctx, o.n_threads);
-    choose_device(ctx, setting(ctx, o.device, FU_FUSOR_DEVICE));
     rt_cache_options c = {.dir = o.cache_dir,
                           .max_bytes = o.cache_max_bytes,
                           .only = (o.flags & FUSOR_CACHE_ONLY) != 0,
@@ -177,6 +244,7 @@ fusor_context *fusor_context_new(const fusor_context_options *options) {
     fusor_status status = rt_cache_open(e, &c, &ctx->cache);
     fu_free(e);
     if (status != FUSOR_OK) {
+        rt_queue_free(ctx->queue);
         fu_free(ctx);
         return NULL;
     }
@@ -195,6 +263,8 @@ void fusor_context_free(fusor_context *ctx) {
     rt_cache_close(ctx->cache);
     start_close(ctx);
     rt_profile_free(atomic_load(&ctx->profile));
+    if (ctx->queue) rt_buffer_give_all(ctx->queue);
+    rt_queue_free(ctx->queue);
     fu_free(ctx);
     if (atomic_fetch_sub(&n_contexts, 1) == 1) rt_memory_trim(); /* the last one: nothing of the library stays behind */
 }
@@ -203,4 +273,63 @@ void fusor_buffer_free(fusor_context *ctx, fusor_buffer *buffer) {
     if (!ctx || !buffer || !buffer->data) return;
     rt_buffer_release(&ctx->exec, buffer->data);
     buffer->data = NULL;
+}
+
+/* ---- entry points: device.h; buffers are in memory.c ---- */
+int fusor_device_count(void) {
+    fu_error e;
+    int n = 0;
+    fu_error_clear(&e);
+    if (rt_device_count(&e, &n) != FUSOR_OK || e.status != FUSOR_OK) (void)context_fail(NULL, &e);
+    return n;
+}
+
+static void describe_cpu(fusor_device_info *out) {
+    int level = rt_host_level();
+    char name[IR_TARGET_MAX];
+    snprintf(out->name, sizeof out->name, "CPU");
+    snprintf(out->target, sizeof out->target, "%s",
+             level < 0 ? "reference" : ir_target_name((ir_target){(ir_level)level, rt_host_extras((ir_level)level)}, name));
+    out->multiprocessors = rt_default_threads();
+}
+
+fusor_status fusor_device_describe(int32_t device, fusor_device_info *out) {
+    fu_error e;
+    fusor_device_info d = {0};
+    rt_device_info info;
+    char name[IR_TARGET_MAX];
+    if (!out) return context_refuse("fusor_device_describe: out is NULL");
+    fu_error_clear(&e);
+    d.size = out->size && out->size < sizeof d ? out->size : sizeof d;
+    if (device == 0) {
+        describe_cpu(&d);
+    } else if (device < 0) {
+        (void)FU_FAIL(&e, FUSOR_ERROR_DEVICE, "device %d; expected 0, the CPU, or 1 + K for cuda:K", device);
+    } else if (rt_device_describe(&e, device - 1, &info) == FUSOR_OK) {
+        snprintf(d.name, sizeof d.name, "%s", info.name);
+        snprintf(d.target, sizeof d.target, "%s", ir_target_name(info.target, name));
+        d.compute_capability = info.cc;
+        d.multiprocessors = info.multiprocessors;
+        d.memory_bytes = info.memory_bytes;
+    }
+    if (e.status == FUSOR_OK) memcpy(out, &d, d.size);
+    return context_fail(NULL, &e);
+}
+
+fusor_status fusor_context_device(fusor_context *ctx, int32_t *device_out) {
+    fu_error e;
+    if (!ctx || !device_out) return context_refuse("fusor_context_device: the context or device_out is NULL");
+    fu_error_clear(&e);
+    if (ctx->option_status != FUSOR_OK) (void)FU_FAIL(&e, ctx->option_status, "%s", ctx->option_error);
+    else *device_out = ctx->device;
+    return context_fail(ctx, &e);
+}
+
+fusor_status fusor_context_wait(fusor_context *ctx) {
+    fu_error e;
+    if (!ctx) return context_refuse("fusor_context_wait: the context is NULL");
+    if (!ctx->queue) return FUSOR_OK;
+    fu_error_clear(&e);
+    (void)rt_queue_wait(ctx->queue, &e);
+    return context_fail(ctx, &e);
 }

@@ -29,10 +29,18 @@ struct fusor_context {
     _Atomic(rt_cache *) start_cache; /* start.c: kernels of one operator, opened when first needed; NULL */
     atomic_int start_state;          /* start.c */
     rt_exec_options exec;
+    struct rt_queue *queue; /* owned: of the device that calls run on; NULL: the CPU's alone */
+    int32_t device;         /* of the queue, as in fusor_buffer.device; 0: none */
     _Atomic(rt_profile *) profile; /* profile_api.c; NULL until first switched on */
     struct lazy_state *lazy;       /* owned by lazy.c; NULL until first used */
 };
 fusor_context *context_keep(fusor_context *ctx);
+/* Is it the name of a device, here or not? ARGUMENT, with what is accepted and the nearest name. */
+fusor_status context_check_device(fu_error *e, const char *name);
+/* What its programs can be measured by: of the machine, kept beside the cache, or of the device. */
+rt_limits context_limits(const fusor_context *ctx, bool is_read_only);
+/* "cpu", "cuda:0", "reference": where its programs run. */
+const char *context_device_name(const fusor_context *ctx, char out[24]);
 /* Makes `e` the calling thread's record of ctx (NULL: of the thread, whatever context it asks); returns its status. */
 fusor_status context_fail(const fusor_context *ctx, const fu_error *e);
 /* ARGUMENT with this text, for calls that name no context. */

@@ -2,6 +2,7 @@
 /* dlpack.c: tensors to and from other libraries, without a copy, by the DLPack convention (dmlc/dlpack, version 0.8: the
  * layout of DLManagedTensor, which programs include themselves). */
 #include "context.h"
+#include "fusor/device.h"
 #include "fusor/tensor.h"
 #include "op_call.h"
 
@@ -25,7 +26,7 @@ struct DLManagedTensor {
     void (*deleter)(struct DLManagedTensor *self);
 };
 typedef struct DLManagedTensor managed;
-enum { DL_CPU = 1, DL_CUDA_HOST = 3 };
+enum { DL_CPU = 1, DL_CUDA = 2, DL_CUDA_HOST = 3 };
 enum { DL_INT, DL_UINT, DL_FLOAT, DL_BFLOAT = 4, DL_BOOL = 6 };
 
 static const struct {
@@ -62,9 +63,12 @@ fusor_tensor fusor_from_dlpack(fusor_context *ctx, struct DLManagedTensor *m) {
     }
     if (!m) return refuse(ctx, NULL, "fusor_from_dlpack: the tensor is NULL", 0, 0);
     const dl_tensor *t = &m->tensor;
-    if (t->device.type != DL_CPU && t->device.type != DL_CUDA_HOST)
-        return refuse(ctx, m, "fusor_from_dlpack: device type %ld; expected memory that the CPU reads (1 or 3)",
+    if (t->device.type == DL_CUDA && t->device.id >= 0) {
+        b.device = 1 + t->device.id;
+    } else if (t->device.type != DL_CPU && t->device.type != DL_CUDA_HOST) {
+        return refuse(ctx, m, "fusor_from_dlpack: device type %ld; expected memory of the CPU (1 or 3) or CUDA (2)",
                       t->device.type, 0);
+    }
     for (int i = 0; i < N_TYPES; i++)
         if (types[i].code == t->dtype.code && types[i].bits == t->dtype.bits && t->dtype.lanes == 1)
             b.dtype = types[i].dtype;
@@ -102,6 +106,8 @@ fusor_status fusor_to_dlpack(fusor_tensor t, struct DLManagedTensor **out) {
     fusor_buffer b;
     if (!out) return FUSOR_ERROR_ARGUMENT;
     fusor_status status = fusor_buffer_of(t, &b);
+    /* Who reads it does so on a stream that knows nothing of the context's queue. */
+    if (status == FUSOR_OK && b.device) status = fusor_context_wait(t.owner);
     if (status != FUSOR_OK) return status;
     exported *x = fu_calloc(1, sizeof *x);
     if (!x) {
@@ -119,7 +125,8 @@ fusor_status fusor_to_dlpack(fusor_tensor t, struct DLManagedTensor **out) {
     }
     dl_tensor *to = &x->m.tensor;
     to->data = b.data;
-    to->device.type = DL_CPU;
+    to->device.type = b.device ? DL_CUDA : DL_CPU;
+    to->device.id = b.device ? b.device - 1 : 0;
     to->ndim = b.rank;
     for (int i = 0; i < N_TYPES; i++)
         if (types[i].dtype == (fusor_dtype)b.dtype) to->dtype.code = types[i].code, to->dtype.bits = types[i].bits;

@@ -91,7 +91,9 @@ static const char *form_of(const ir_kernel *k) {
                                       : "lines: blocks of a line, with the totals before them";
     case IR_KERNEL_WINDOW: return "tiles: places of the windows by channels, no copy of the windows";
     case IR_KERNEL_CONTRACT: return "tiles: operands packed, register tiles of the result, blocks of k";
-    default: return "";
+    case IR_KERNEL_ATTENTION:
+        return "tiles: blocks of queries (m), each against all keys (j) a block at a time: scores, running softmax, sums of values";
+    default: return "every element once";
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* lazy.c: lazy tensors: the table of slots, handles, and wrapped memory. How it fits together: lazy_internal.h. */
 #include "lazy_internal.h"
-#include "rt/buffer.h"
+#include "memory.h"
 
 _Static_assert(IR_OP_COUNT <= 255, "a generation has 8 bits for the operator");
 
@@ -89,7 +89,7 @@ lazy_storage *lazy_storage_new(const fusor_buffer *b, int kind) {
 
 void lazy_storage_drop(lazy_state *s, lazy_storage *m) {
     if (--m->refs) return;
-    if (m->kind == STORAGE_POOL) rt_buffer_release(&s->ctx->exec, m->buffer.data);
+    if (m->kind == STORAGE_POOL) memory_put(s->ctx, &m->buffer);
     if (m->kind == STORAGE_ADOPTED) {
         m->next = s->to_release;
         s->to_release = m;
@@ -123,32 +123,6 @@ void lazy_unread(lazy_state *s, uint32_t slot) {
     lazy_storage *m = x->storage;
     x->storage = NULL;
     lazy_storage_drop(s, m);
-}
-
-static void copy_elements(const fusor_buffer *b, void *to) {
-    size_t each = ir_dtypes[b->dtype].bytes, bytes = (size_t)lazy_bytes(b);
-    if (bytes == 0) return;
-    if (!(b->flags & FUSOR_STRIDED)) {
-        memcpy(to, b->data, bytes);
-        return;
-    }
-    int64_t at[IR_MAX_RANK] = {0}, offset = 0;
-    for (char *p = to, *end = p + bytes; p < end; p += each) {
-        memcpy(p, (const char *)b->data + offset * (int64_t)each, each);
-        for (int d = b->rank - 1; d >= 0; d--) {
-            offset += b->stride[d];
-            if (++at[d] < b->shape[d]) break;
-            offset -= b->stride[d] * b->shape[d];
-            at[d] = 0;
-        }
-    }
-}
-
-void lazy_copy_elements(const fusor_buffer *b, void *to) {
-    copy_elements(b, to);
-    uint8_t *p = to;
-    if (b->dtype == FUSOR_BOOL) /* the caller's bytes may be any; what comes out is 0 or 1 */
-        for (int64_t i = 0; i < lazy_bytes(b); i++) p[i] = p[i] != 0;
 }
 
 /* ---- slots ---- */
@@ -337,28 +311,9 @@ fusor_tensor lazy_bad(fusor_context *ctx, const fu_error *e) {
 
 /* ---- wrapped memory ---- */
 
-static fusor_status check_buffer(fu_error *e, const char *who, const fusor_buffer *b) {
-    int64_t count = 1;
-    if (!fusor_dtype_size(b->dtype))
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s: dtype %d is no fusor_dtype", who, b->dtype);
-    if (b->rank < 0 || b->rank > IR_MAX_RANK)
-        return FU_FAIL(e, FUSOR_ERROR_SHAPE, "%s: rank %d; expected 0 to 8", who, b->rank);
-    bool is_empty = false, overflow = false;
-    for (int d = 0; d < b->rank; d++) {
-        if (b->shape[d] < 0)
-            return FU_FAIL(e, FUSOR_ERROR_SHAPE, "%s: dim %d is %lld; a size must not be negative", who, d,
-                           (long long)b->shape[d]);
-        is_empty |= b->shape[d] == 0;
-        overflow |= __builtin_mul_overflow(count, b->shape[d], &count);
-    }
-    overflow |= __builtin_mul_overflow(count, (int64_t)fusor_dtype_size(b->dtype), &count);
-    if (overflow && !is_empty)
-        return FU_FAIL(e, FUSOR_ERROR_SHAPE, "%s: the bytes of the tensor overflow 64 bits", who);
-    if (!b->data && !is_empty)
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s: data is NULL but the tensor is not empty", who);
-    if (b->device != 0)
-        return FU_FAIL(e, FUSOR_ERROR_DEVICE, "%s: device %d is not here; expected 0, the CPU", who, b->device);
-    return FUSOR_OK;
+static fusor_status check_buffer(fu_error *e, const char *who, const fusor_context *ctx, const fusor_buffer *b) {
+    FU_TRY(memory_check(e, who, b, true, NULL));
+    return memory_check_device(e, who, ctx, b->device);
 }
 
 /* release: run by lazy_leave where this fails. */
@@ -377,7 +332,7 @@ static fusor_tensor wrap(fusor_context *ctx, const char *who, const fusor_buffer
     m->release = release;
     m->user = user;
     uint32_t slot = 0;
-    if (check_buffer(&e, who, b) == FUSOR_OK) {
+    if (check_buffer(&e, who, ctx, b) == FUSOR_OK) {
         slot = lazy_slot_new(s, SLOT_WRAP, IR_OP_NONE);
         if (!slot) lazy_no_memory(&e);
     }

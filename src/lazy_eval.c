@@ -2,7 +2,7 @@
 /* lazy_eval.c: evaluation of lazy tensors: which operators are needed, which old contents must be saved, one call of
  * one executable, and what the slots are afterwards. */
 #include "lazy_internal.h"
-#include "rt/buffer.h"
+#include "memory.h"
 
 /* ---- what is needed ---- */
 
@@ -51,6 +51,19 @@ static void count_uses(lazy_state *s, uint32_t n, const lazy_result *results) {
     }
 }
 
+/* The elements of b in memory of its own, on a device; no slot reads it yet. */
+static fusor_status copy_of(lazy_state *s, fu_error *e, const fusor_buffer *b, int32_t device, lazy_storage **out) {
+    fusor_buffer to = *b;
+    to.flags = 0;
+    to.device = device;
+    FU_TRY(memory_get(s->ctx, e, &to));
+    fusor_status status = device || b->device ? memory_copy(s->ctx, e, b, &to) : memory_read(s->ctx, e, b, to.data);
+    lazy_storage *made = status == FUSOR_OK ? lazy_storage_new(&to, STORAGE_POOL) : NULL;
+    if (made) return *out = made, FUSOR_OK;
+    memory_put(s->ctx, &to);
+    return status != FUSOR_OK ? status : lazy_no_memory(e);
+}
+
 /* Readers of m that outlive the write to it get a copy of what it holds now. */
 static fusor_status save_contents(lazy_state *s, fu_error *e, lazy_storage *m) {
     bool is_needed = false;
@@ -59,15 +72,8 @@ static fusor_status save_contents(lazy_state *s, fu_error *e, lazy_storage *m) {
         is_needed = x->mark == s->mark ? x->uses > 0 : x->refs > 0;
     }
     if (!is_needed) return FUSOR_OK;
-    fusor_buffer b = m->buffer;
-    b.flags = 0;
-    b.data = rt_buffer_get(&s->ctx->exec, (size_t)lazy_bytes(&b));
-    lazy_storage *copy = b.data ? lazy_storage_new(&b, STORAGE_POOL) : NULL;
-    if (!copy) {
-        if (b.data) rt_buffer_release(&s->ctx->exec, b.data);
-        return lazy_no_memory(e);
-    }
-    lazy_copy_elements(&m->buffer, b.data);
+    lazy_storage *copy;
+    FU_TRY(copy_of(s, e, &m->buffer, m->buffer.device, &copy));
     m->refs++;
     while (m->readers) {
         uint32_t r = m->readers;
@@ -113,6 +119,7 @@ static fusor_status call(lazy_state *s, fu_error *e, rt_exec *exec, uint32_t n, 
             out[r] = results[r].over->buffer;
             continue;
         }
+        out[r].device = s->ctx->device; /* results stay there until they are read */
         out[r].dtype = x->dtype;
         out[r].rank = x->rank;
         memcpy(out[r].shape, x->shape, sizeof x->shape);
@@ -133,7 +140,7 @@ static fusor_status settle(lazy_state *s, fu_error *e, uint32_t n, const lazy_re
             if (!m) {
                 m = lazy_storage_new(&out[r], STORAGE_POOL);
                 if (!m) {
-                    rt_buffer_release(&s->ctx->exec, out[r].data);
+                    memory_put(s->ctx, &out[r]);
                     status = lazy_no_memory(e);
                     continue;
                 }
@@ -284,7 +291,7 @@ fusor_status fusor_read(fusor_tensor t, void *dst, size_t bytes) {
             FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_read: %zu bytes given; the tensor has %lld", bytes,
                     (long long)lazy_bytes(b));
         else if (bytes && !dst) FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_read: dst must not be NULL");
-        else lazy_copy_elements(b, dst);
+        else (void)memory_read(ctx, &e, b, dst);
     }
     lazy_leave(s);
     return context_fail(ctx, &e);
@@ -294,15 +301,8 @@ fusor_status fusor_read(fusor_tensor t, void *dst, size_t bytes) {
 static fusor_status make_private(lazy_state *s, fu_error *e, uint32_t slot) {
     lazy_slot *x = lazy_at(s, slot);
     if (x->kind != SLOT_LEAF || x->storage->kind == STORAGE_POOL) return FUSOR_OK;
-    fusor_buffer b = x->storage->buffer;
-    b.flags = 0;
-    b.data = rt_buffer_get(&s->ctx->exec, (size_t)lazy_bytes(&b));
-    lazy_storage *copy = b.data ? lazy_storage_new(&b, STORAGE_POOL) : NULL;
-    if (!copy) {
-        if (b.data) rt_buffer_release(&s->ctx->exec, b.data);
-        return lazy_no_memory(e);
-    }
-    lazy_copy_elements(&x->storage->buffer, b.data);
+    lazy_storage *copy;
+    FU_TRY(copy_of(s, e, &x->storage->buffer, x->storage->buffer.device, &copy));
     lazy_unread(s, slot);
     lazy_read_storage(s, slot, copy);
     return FUSOR_OK;
@@ -320,4 +320,38 @@ fusor_status fusor_buffer_of(fusor_tensor t, fusor_buffer *out) {
         *out = lazy_at(s, slot)->storage->buffer;
     lazy_leave(s);
     return context_fail(ctx, &e);
+}
+
+/* Memory of the context's device with the contents of slot, which has been evaluated. */
+static fusor_status place(lazy_state *s, fu_error *e, uint32_t slot, fusor_tensor *out) {
+    lazy_storage *m = lazy_at(s, slot)->storage;
+    if (m->kind != STORAGE_POOL || m->buffer.device != s->ctx->device)
+        FU_TRY(copy_of(s, e, &m->buffer, s->ctx->device, &m));
+    m->refs++; /* also of one that no slot reads, where there is no slot */
+    uint32_t leaf = lazy_slot_new(s, SLOT_LEAF, IR_OP_NONE);
+    if (leaf) {
+        lazy_slot *x = lazy_at(s, leaf), *from = lazy_at(s, slot);
+        x->dtype = from->dtype;
+        x->rank = from->rank;
+        memcpy(x->shape, from->shape, sizeof x->shape);
+        lazy_read_storage(s, leaf, m);
+        *out = lazy_handle(s, leaf);
+    }
+    lazy_storage_drop(s, m);
+    return leaf ? FUSOR_OK : lazy_no_memory(e);
+}
+
+fusor_tensor fusor_to_device(fusor_tensor t) {
+    fu_error e;
+    uint32_t slot = 0;
+    fusor_context *ctx = context_of(t);
+    if (!ctx) return t;
+    fu_error_clear(&e);
+    lazy_state *s = lazy_enter(ctx);
+    if (!s) return (fusor_tensor){ctx, 0, 0};
+    fusor_tensor out = {ctx, 0, 0};
+    if (eval_one(s, &e, t, "fusor_to_device", &slot) != FUSOR_OK || place(s, &e, slot, &out) != FUSOR_OK)
+        out = lazy_bad_slot(s, IR_OP_NONE, &e);
+    lazy_leave(s);
+    return out;
 }

@@ -142,7 +142,6 @@ void lazy_storage_drop(lazy_state *s, lazy_storage *m);
 fusor_status lazy_no_memory(fu_error *e);
 int64_t lazy_bytes(const fusor_buffer *b); /* of its elements, without gaps */
 fusor_tensor lazy_handle(lazy_state *s, uint32_t slot);
-void lazy_copy_elements(const fusor_buffer *from, void *to);
 fusor_tensor lazy_bad_slot(lazy_state *s, ir_op op, const fu_error *e); /* an error as a handle; recorded too */
 bool lazy_grow(void *at, uint32_t *cap, uint32_t want, size_t each);    /* at: address of a pointer */
 /* ---- lazy_hint.c ---- */

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static fusor_status no_memory(fusor_context *ctx) {
     fu_error e;
@@ -72,21 +73,32 @@ static json_t *entry_json(rt_profile_entry *e, double all, const rt_limits *limi
     return o;
 }
 
+/* At most `most` characters of a list of names or places, cut between two of them. */
+static const char *shortened(const char *list, int most, char out[128]) {
+    int n = (int)strlen(list);
+    if (n <= most) return list;
+    for (n = most; n > 0 && list[n] != ' ' && list[n] != ','; n--) {}
+    if (n == 0) n = most; /* one long word */
+    while (n > 1 && (list[n - 1] == ',' || list[n - 1] == ' ')) n--;
+    snprintf(out, 128, "%.*s ...", n, list);
+    return out;
+}
+
 /* The kernels that take most of the time, in sentences. */
 static json_t *bottleneck_json(const json_t *kernels) {
     json_t *a = json_array(), *k;
     size_t i;
     double told = 0;
-    char text[600];
+    char text[800], room[128];
     json_array_foreach((json_t *)kernels, i, k) {
         const double share = json_number_value(json_object_get(k, "share"));
         if (i >= 3 || (i > 0 && (share < 0.1 || told > 0.9))) break;
         const char *places = json_string_value(json_object_get(k, "places")),
                    *names = json_string_value(json_object_get(k, "names"));
         const char *what = names && names[0] ? names : places && places[0] ? places : "";
-        snprintf(text, sizeof text, "kernel %d (%s%s%.80s) takes %.0f %% of the time: %s",
+        snprintf(text, sizeof text, "kernel %d (%s%s%s) takes %.0f %% of the time: %s",
                  (int)json_integer_value(json_object_get(k, "step")), json_string_value(json_object_get(k, "kind")),
-                 what[0] ? ", " : "", what, 100 * share, json_string_value(json_object_get(k, "advice")));
+                 what[0] ? ", " : "", shortened(what, 100, room), 100 * share, json_string_value(json_object_get(k, "advice")));
         (void)json_array_append_new(a, json_string(text));
         told += share;
     }
@@ -119,14 +131,14 @@ static json_t *document(fusor_context *ctx, rt_profile *p) {
     qsort(order, (size_t)n, sizeof *order, slower_first);
     rt_limits limits = {.n_threads = ctx->n_threads};
     const bool is_read_only = rt_cache_mode_parse(fu_env_string(FU_FUSOR_CACHE)) != RT_CACHE_RW;
-    if (n) limits = rt_limits_get(rt_cache_dir(ctx->cache), ctx->n_threads, is_read_only, false);
+    if (n) limits = context_limits(ctx, is_read_only);
     double fastest = 0;
     for (int i = 0; i < n; i++) {
         const double rate = atomic_load(&order[i]->work) / (double)atomic_load(&order[i]->calls) /
                             (double)rt_profile_median(order[i]) * 1e9;
         if (order[i]->type == FUSOR_F32 && rate > fastest && isfinite(rate)) fastest = rate;
     }
-    if (n && fastest > FASTER * limits.peak[RT_LIMIT_F32])
+    if (n && !ctx->device && fastest > FASTER * limits.peak[RT_LIMIT_F32])
         rt_limits_beside(&limits, rt_cache_dir(ctx->cache), is_read_only, fastest);
     json_t *kernels = json_array();
     for (int i = 0; i < n; i++) (void)json_array_append_new(kernels, entry_json(order[i], all, &limits));

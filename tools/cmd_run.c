@@ -6,6 +6,7 @@
 #include "report.h"
 #include "run.h"
 #include "timing.h"
+#include "fusor/device.h"
 #include "fusor/profile.h"
 #include "base/log.h"
 #include "base/env.h"
@@ -23,6 +24,7 @@ typedef struct run {
     ir_graph *flat; /* the function as written, calls inlined: what --check evaluates */
     inputs in;
     const char **output; /* path of each result; NULL: none */
+    bool *makes_directory; /* of each: -o DIR/ */
     double limit_ulp;    /* --check=ULP; -1: documented bounds */
     bool writes_stdout;
     int n_threads[64], n_thread_counts;
@@ -37,7 +39,8 @@ typedef struct point {
     ref_tensor *expected;
     double **bound;
     ref_comparison *comparison;
-    timing time;
+    timing time, with_transfers; /* the second on a device: with data that comes from the CPU and goes back */
+    double bytes_up, bytes_down;
     traffic traffic;
     int64_t compile_ns, load_ns;
     const char *cache;
@@ -63,6 +66,7 @@ static int find_outputs(run *r) {
     tool *t = r->t;
     const ir_graph *g = r->flat;
     r->output = FU_NEW_N(&t->arena, const char *, g->results.n + 1);
+    r->makes_directory = FU_NEW_N(&t->arena, bool, g->results.n + 1);
     for (uint32_t k = 0; k < t->outputs.n; k++) {
         const char *o = t->outputs.at[k], *equals = strchr(o, '=');
         int i = equals ? find_result(g, o, (size_t)(equals - o)) : -1;
@@ -80,7 +84,7 @@ static int find_outputs(run *r) {
         else if (is_directory(o)) {
             for (uint32_t p = 0; p < g->results.n; p++)
                 if (!r->output[p])
-                    r->output[p] = fu_format(&t->arena, "%s%s%s.npy", o, o[strlen(o) - 1] == '/' ? "" : "/",
+                    r->makes_directory[p] = true, r->output[p] = fu_format(&t->arena, "%s%s%s.npy", o, o[strlen(o) - 1] == '/' ? "" : "/",
                                              g->results.at[p].name);
         } else if (g->results.n == 1 && !r->output[0]) r->output[0] = o;
         else return tool_usage(t, "-o %s: expected NAME=path.npy, NAME=- or DIR/", o);
@@ -103,10 +107,14 @@ static int write_outputs(run *r, const point *p) {
     for (uint32_t i = 0; i < r->flat->results.n; i++) {
         const char *path = r->output[i];
         if (!path) continue;
-        const char *slash = strrchr(path, '/');
-        if (slash && slash > path) {
-            int why = fu_make_dirs(fu_strndup(&r->t->arena, path, (size_t)(slash - path)), 0777);
+        const char *slash = strrchr(path, '/'), *parent = slash && slash > path ? fu_strndup(&r->t->arena, path, (size_t)(slash - path)) : NULL;
+        struct stat st;
+        if (parent && r->makes_directory[i]) {
+            int why = fu_make_dirs(parent, 0777);
             if (why) return tool_environment(r->t, "%s: %s", path, strerror(why));
+        } else if (parent && stat(parent, &st) != 0) {
+            return tool_environment(r->t, "%s: there is no directory %s (%s); -o %s/ makes it, and writes every result there", path, parent,
+                                    strerror(errno), parent);
         }
         fu_error_clear(&e);
         if (strcmp(path, "-") == 0) (void)fflush(stdout);
@@ -207,7 +215,12 @@ typedef struct timed {
 static bool call_once(void *user) {
     timed *c = user;
     c->status = fusor_call_run(c->call);
+    if (c->status == FUSOR_OK && c->r->t->ctx->device) c->status = fusor_context_wait(c->r->t->ctx);
     return c->status == FUSOR_OK;
+}
+static bool time_calls(tool *t, timed *c, timing *out) {
+    return timing_measure(t, call_once, c, t->warmup >= 0 ? t->warmup : 3, t->runs,
+                          t->min_time >= 0 ? t->min_time : 0.5, out);
 }
 
 /* More calls with the profile on: the figures of --time are not touched by it. */
@@ -223,6 +236,46 @@ static bool measure_profile(tool *t, timed *c, point *p) {
     return ok;
 }
 
+/* A copy of a buffer in the device's memory. */
+static fusor_status copy_there(fusor_context *ctx, const fusor_buffer *b, fusor_buffer *out) {
+    *out = *b;
+    out->flags = 0;
+    out->data = NULL;
+    out->device = ctx->device;
+    fusor_status status = fusor_buffer_new(ctx, out);
+    return status == FUSOR_OK ? fusor_buffer_copy(ctx, b, out) : status;
+}
+
+static double bytes_of(const fusor_buffer *b) {
+    double bytes = (double)fusor_dtype_size((fusor_dtype)b->dtype);
+    for (int d = 0; d < b->rank; d++) bytes *= (double)b->shape[d];
+    return bytes;
+}
+
+/* The same with everything on the device already: what is left is the kernels' time, and the difference that of the transfers. */
+static bool measure_there(run *r, point *p, timed *c, const fusor_buffer *host_in, const fusor_buffer *host_out) {
+    tool *t = r->t;
+    int n_out = (int)r->flat->results.n;
+    fusor_buffer *in = FU_NEW_N(&t->arena, fusor_buffer, r->in.n + 1), *out = FU_NEW_N(&t->arena, fusor_buffer, n_out + 1);
+    timed there = {.r = r};
+    for (int i = 0; i < r->in.n && c->status == FUSOR_OK; i++) {
+        p->bytes_up += bytes_of(&host_in[i]);
+        c->status = copy_there(t->ctx, &host_in[i], &in[i]);
+    }
+    for (int i = 0; i < n_out; i++) {
+        p->bytes_down += bytes_of(&host_out[i]);
+        out[i] = (fusor_buffer){.device = t->ctx->device};
+    }
+    if (c->status == FUSOR_OK) c->status = fusor_executable_prepare(p->exe, r->in.n, in, n_out, out, &there.call);
+    if (c->status == FUSOR_OK && t->time && !time_calls(t, &there, &p->time)) c->status = there.status;
+    if (c->status == FUSOR_OK && t->profile && !measure_profile(t, &there, p)) c->status = there.status;
+    fusor_call_free(there.call);
+    for (int i = 0; i < n_out; i++)
+        if (r->flat->results.at[i].alias < 0) fusor_buffer_free(t->ctx, &out[i]);
+    for (int i = 0; i < r->in.n; i++) fusor_buffer_free(t->ctx, &in[i]);
+    return c->status == FUSOR_OK;
+}
+
 /* Repeated on memory of their own where results are written over parameters: what is reported is the first call's. */
 static int measure(run *r, point *p, fusor_buffer *first_in) {
     tool *t = r->t;
@@ -234,9 +287,9 @@ static int measure(run *r, point *p, fusor_buffer *first_in) {
         if (r->flat->results.at[i].alias >= 0) out[i].data = first_in[r->flat->results.at[i].alias].data;
     fusor_status status = fusor_executable_prepare(p->exe, r->in.n, first_in, n_out, out, &c.call);
     if (status != FUSOR_OK) return context_error(r, status);
-    bool ok = !t->time || timing_measure(t, call_once, &c, t->warmup >= 0 ? t->warmup : 3, t->runs,
-                                         t->min_time >= 0 ? t->min_time : 0.5, &p->time);
-    if (ok && t->profile) ok = measure_profile(t, &c, p);
+    bool ok = !t->time || time_calls(t, &c, t->ctx->device ? &p->with_transfers : &p->time);
+    if (ok && t->ctx->device) ok = measure_there(r, p, &c, first_in, out);
+    else if (ok && t->profile) ok = measure_profile(t, &c, p);
     fusor_call_free(c.call);
     if (!ok) return context_error(r, c.status);
     p->traffic = timing_traffic(rt_exec_plan(p->exe->exec), r->in.symbols);
@@ -278,7 +331,7 @@ static bool all_ok(const run *r, const point *p) {
 
 static void json_time(run *r, const point *p, json_t *o) {
     const ir_plan *plan = rt_exec_plan(p->exe->exec);
-    char target[IR_TARGET_MAX];
+    char target[IR_TARGET_MAX], device[24];
     (void)json_object_update_new(
         o,
         json_pack("{s:f, s:f, s:f, s:I, s:I, s:I, s:s, s:i, s:I, s:I, s:I, s:i, s:s, s:s}", "median_ns",
@@ -286,9 +339,14 @@ static void json_time(run *r, const point *p, json_t *o) {
                   (json_int_t)p->time.runs, "compile_ns", (json_int_t)p->compile_ns, "load_ns", (json_int_t)p->load_ns,
                   "cache", p->cache, "kernels", p->traffic.kernels, "bytes_read", (json_int_t)p->traffic.bytes_read,
                   "bytes_written", (json_int_t)p->traffic.bytes_written, "flops", (json_int_t)p->traffic.flops,
-                  "threads", p->threads, "device", plan->options.reference ? "reference" : "cpu", "target",
+                  "threads", p->threads, "device", context_device_name(r->t->ctx, device), "target",
                   ir_target_name((ir_target){plan->options.level, plan->options.features}, target)));
-    (void)r;
+    if (!r->t->ctx->device) return;
+    double ns = p->with_transfers.median_ns - p->time.median_ns;
+    (void)json_object_set_new(o, "transfers",
+                              json_pack("{s:f, s:f, s:I, s:I}", "median_ns", ns > 0 ? ns : 0.0, "call_ns",
+                                        p->with_transfers.median_ns, "bytes_up", (json_int_t)p->bytes_up, "bytes_down",
+                                        (json_int_t)p->bytes_down));
 }
 
 static json_t *json_point(run *r, const point *p, bool with_results) {
@@ -310,9 +368,11 @@ static json_t *json_point(run *r, const point *p, bool with_results) {
         a = json_array();
         for (uint32_t i = 0; i < r->flat->results.n; i++) {
             const ref_comparison *c = &p->comparison[i];
-            (void)json_array_append_new(a, json_pack("{s:s, s:o, s:o, s:b}", "name", r->flat->results.at[i].name,
-                                                     "max_ulp", report_real(c->max_ulp), "bound",
-                                                     report_real(c->bound_ulp), "ok", c->ok));
+            (void)json_array_append_new(a, json_pack("{s:s, s:o, s:o, s:b, s:I, s:o, s:o}", "name",
+                                                     r->flat->results.at[i].name, "max_ulp", report_real(c->max_ulp),
+                                                     "bound", report_real(c->bound_ulp), "ok", c->ok, "at",
+                                                     (json_int_t)c->at, "at_ulp", report_real(c->at_ulp), "at_bound",
+                                                     report_real(c->at_bound_ulp)));
         }
         (void)json_object_set_new(o, "check", a);
     }
@@ -322,12 +382,27 @@ static json_t *json_point(run *r, const point *p, bool with_results) {
     return o;
 }
 
+/* " at [1, 2]": the place of an element; "" for a scalar and an empty tensor. */
+static const char *element_text(tool *t, const fusor_buffer *b, int64_t at) {
+    int64_t index[FUSOR_MAX_RANK];
+    fu_str s;
+    if (at < 0 || !b->rank) return "";
+    for (int d = b->rank; d-- > 0; at /= b->shape[d]) index[d] = at % b->shape[d];
+    fu_str_init(&s, &t->arena);
+    for (int d = 0; d < b->rank; d++) fu_str_addf(&s, "%s%" PRId64, d ? ", " : " at [", index[d]);
+    fu_str_addc(&s, ']');
+    return s.at;
+}
+
 static void print_check(run *r, const point *p, FILE *out) {
     for (uint32_t i = 0; i < r->flat->results.n; i++) {
         const ref_comparison *c = &p->comparison[i];
-        fprintf(out, "check %%%s: largest error %.3g ULP, bound %.3g ULP: %s", r->flat->results.at[i].name, c->max_ulp,
-                c->bound_ulp, c->ok ? "ok" : "ABOVE THE BOUND");
-        if (!c->ok) fprintf(out, " (worst at element %" PRId64 ")", c->at);
+        const bool is_exact = c->max_ulp == 0;
+        fprintf(out, "check %%%s: error %.3g ULP%s, bound %.3g ULP: %s", r->flat->results.at[i].name, c->at_ulp,
+                is_exact ? "" : element_text(r->t, &p->out[i], c->at), is_exact ? c->bound_ulp : c->at_bound_ulp,
+                c->ok ? "ok" : "ABOVE THE BOUND");
+        if (c->max_ulp > c->at_ulp)
+            fprintf(out, " (the largest error, %.3g ULP, is farther from its bound)", c->max_ulp);
         fputc('\n', out);
     }
 }
@@ -342,6 +417,13 @@ static void print_time(run *r, const point *p, FILE *out) {
             report_ns(t, p->time.min_ns), report_ns(t, p->time.p99_ns), p->time.runs);
     fprintf(out, "rate: %s, %s; %s\n", report_rate(t, bytes, "GB/s"), report_rate(t, flops, "GFLOP/s"),
             limits_share(t, &l, bytes, flops));
+    char device[24];
+    if (t->ctx->device) {
+        double ns = p->with_transfers.median_ns - p->time.median_ns;
+        fprintf(out, "device: %s; times are of data that is there. From the CPU and back: %s more, %s up, %s down\n",
+                context_device_name(t->ctx, device), report_ns(t, ns > 0 ? ns : 0), report_bytes(t, p->bytes_up),
+                report_bytes(t, p->bytes_down));
+    }
     fprintf(out, "cost: compile %s, load %s, cache %s; %d kernel%s, %s read, %s written, %d thread%s\n",
             report_ns(t, (double)p->compile_ns), report_ns(t, (double)p->load_ns), p->cache, p->traffic.kernels,
             p->traffic.kernels == 1 ? "" : "s", report_bytes(t, p->traffic.bytes_read),
@@ -368,7 +450,9 @@ static void print_profile(run *r, const point *p, FILE *out) {
     report_table table = {.t = t, .columns = 11, .left_mask = 1u << 1 | 1u << 2 | 1u << 9 | 1u << 10};
     report_row(&table, "kernel", "kind", "operators", "calls", "median", "min", "share", "GB/s", "GFLOP/s", "limit",
                "from");
+    bool is_above = false;
     json_array_foreach(json_object_get(d, "kernels"), i, k) {
+        is_above |= json_number_value(json_object_get(k, "limit_share")) > 1.005;
         const char *limit = json_string_value(json_object_get(k, "limit")),
                    *names = json_string_value(json_object_get(k, "names")),
                    *places = json_string_value(json_object_get(k, "places"));
@@ -386,6 +470,10 @@ static void print_profile(run *r, const point *p, FILE *out) {
                    names[0] ? names : places);
     }
     report_table_print(&table, out);
+    if (is_above)
+        fputs("a limit above 100 %: parts of the data came from a cache nearer than the one named, or the limits were measured at a "
+              "busier moment (fusor info --measure)\n",
+              out);
     fprintf(out, "memory: %lld blocks taken from the pool, %lld of them used before, %s asked of the system\n",
             (long long)json_integer_value(json_object_get(pool, "gets")),
             (long long)json_integer_value(json_object_get(pool, "reused")),

@@ -10,7 +10,7 @@ _fusor() {
     # ---- bash-words, made from tools/manual.c by `make generated`: do not edit ----
     --target) words='v2 v3 v4 x86-64-v2 x86-64-v3 x86-64-v4 v3+avxvnni v4+vnni v4+bf16 v4+vnni+bf16' ;;
     --cache) words='off ro rw refresh' ;;
-    --device) words='cpu reference auto' ;;
+    --device) words='cpu cuda cuda:0 auto reference' ;;
     --math) words='precise fast' ;;
     --color) words='auto always never' ;;
     --stage) words='ir opt plan llvm asm obj header' ;;

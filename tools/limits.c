@@ -12,11 +12,13 @@ static limits of(const rt_limits *all) {
 }
 
 limits limits_get(tool *t, int n_threads, bool again) {
-    rt_limits all = rt_limits_get(dir_of(t), n_threads, is_read_only(t), again);
+    rt_limits all = t->ctx && t->ctx->device ? context_limits(t->ctx, true)
+                                             : rt_limits_get(dir_of(t), n_threads, is_read_only(t), again);
     return of(&all);
 }
 
 void limits_beside(tool *t, limits *l, double flops_per_s) {
+    if (t->ctx && t->ctx->device) return; /* not measured, so not measured again */
     rt_limits_beside(&l->all, dir_of(t), is_read_only(t), flops_per_s);
     *l = of(&l->all);
 }
@@ -24,6 +26,8 @@ void limits_beside(tool *t, limits *l, double flops_per_s) {
 const char *limits_share(tool *t, const limits *l, double bytes_per_s, double flops_per_s) {
     if (!l->is_known || l->flops <= 0 || l->bytes <= 0) return "";
     double memory = bytes_per_s / l->bytes, compute = flops_per_s / l->flops;
-    return memory >= compute ? fu_format(&t->arena, "%.0f%% of memory bandwidth", 100 * memory)
-                             : fu_format(&t->arena, "%.0f%% of peak arithmetic", 100 * compute);
+    return memory >= compute ? fu_format(&t->arena, "%.0f%% of memory bandwidth%s", 100 * memory,
+                                         memory > 1.005 ? " (the caches serve the rest)" : "")
+                             : fu_format(&t->arena, "%.0f%% of peak arithmetic%s", 100 * compute,
+                                         compute > 1.005 ? " (measured at a busier moment: fusor info --measure)" : "");
 }

@@ -45,7 +45,7 @@ static const struct {
 } choices[] = {
     {"target", "v2 v3 v4 x86-64-v2 x86-64-v3 x86-64-v4 v3+avxvnni v4+vnni v4+bf16 v4+vnni+bf16"},
     {"cache", "off ro rw refresh"},
-    {"device", "cpu reference auto"},
+    {"device", "cpu cuda cuda:0 auto reference"},
     {"math", "precise fast"},
     {"color", "auto always never"},
     {"stage", "ir opt plan llvm asm obj header"},

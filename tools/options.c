@@ -231,13 +231,9 @@ static int check_values(tool *t) {
     if (!status) status = one_of(t, "math", t->math, maths, 2);
     if (!status) status = one_of(t, "color", t->color, colors, 3);
     if (status) return status;
-    const char *device = t->device;
-    if (device && strcmp(device, "cpu") != 0 && strcmp(device, "reference") != 0 && strcmp(device, "auto") != 0) {
-        if (strncmp(device, "cuda", 4) == 0 && (device[4] == 0 || device[4] == ':'))
-            return tool_environment(t, "--device %s: this version has no CUDA device; expected cpu, reference or auto",
-                                    device);
-        return tool_usage(t, "--device %s: expected cpu, reference or auto", device);
-    }
+    fu_error e;
+    fu_error_clear(&e);
+    if (t->device && context_check_device(&e, t->device) != FUSOR_OK) return tool_usage(t, "--%s", e.text);
     ir_target target;
     /* cache warm takes a list of targets, and looks at each itself */
     bool is_list = t->command == &tool_commands[COMMAND_cache];

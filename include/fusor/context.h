@@ -23,8 +23,8 @@ typedef struct fusor_context_options {
     size_t   size;                  /* sizeof(fusor_context_options) */
     uint32_t flags;
     int32_t  n_threads;             /* 1..1024; 0: FUSOR_THREADS, else min(OMP_NUM_THREADS, affinity, cgroup quota) */
-    const char *device;             /* "cpu" or "reference" */
-    const char *target;             /* "x86-64-v3", "v4+vnni" ...; NULL: FUSOR_TARGET, else what the host has */
+    const char *device;             /* NULL: FUSOR_DEVICE, else "cpu". Or "cuda" (the first), "cuda:K", "reference", "auto" (device.h) */
+    const char *target;             /* "x86-64-v3", "v4+vnni", of a GPU "sm_80" ...; NULL: FUSOR_TARGET, else what the device has */
     const char *cache_dir;          /* NULL: FUSOR_CACHE_DIR, XDG_CACHE_HOME/fusor, HOME/.cache/fusor, else memory only. "": memory only */
     uint64_t cache_max_bytes;       /* of the directory; 0 = 512 MB */
     void *(*allocate)(void *user, size_t bytes, size_t align);
@@ -37,7 +37,8 @@ typedef struct fusor_context_options {
 
 /** Makes a context. **Ownership**: the caller frees it; executables and kept tensors hold it, so any order of freeing is
  *  legal. **Errors**: NULL when there is no memory; a bad option (target, device, thread count) is reported by the first compile.
- *  **Threads**: a context may be used from several threads. **Cost**: about 20 microseconds; nothing is compiled or loaded. */
+ *  **Threads**: a context may be used from several threads. **Cost**: about 20 microseconds; nothing is compiled or loaded;
+ *  with a CUDA device the driver's start, some 100 ms once in a process. */
 FUSOR_API fusor_context *fusor_context_new(const fusor_context_options *options);
 /** Gives the caller's reference back. NULL is allowed. */
 FUSOR_API void fusor_context_free(fusor_context *ctx);
@@ -47,7 +48,7 @@ FUSOR_API const char *fusor_error_message(const fusor_context *ctx);
 /** Forgets the calling thread's error record. */
 FUSOR_API void fusor_error_clear(fusor_context *ctx);
 /** Frees memory of an output that a call returned with data == NULL given; sets data to NULL. Memory that fusor did not
- *  allocate (an aliased parameter's) is left alone. */
+ *  allocate (an aliased parameter's) is left alone. Memory of a device too, in order: what was asked for before may still use it. */
 FUSOR_API void fusor_buffer_free(fusor_context *ctx, fusor_buffer *buffer);
 
 #ifdef __cplusplus

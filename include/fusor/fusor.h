@@ -5,6 +5,7 @@
  *
  *   type.h     element types, status codes, buffers
  *   context.h  contexts: cache, threads, memory, errors
+ *   device.h   GPUs: memory there, copies
  *   compile.h  text to executable, calls, binding constants
  *   graph.h    modules and the function builder
  *   tensor.h   lazy tensors and scopes
@@ -15,6 +16,7 @@
  */
 #include <fusor/type.h>
 #include <fusor/context.h>
+#include <fusor/device.h>
 #include <fusor/compile.h>
 #include <fusor/tensor.h>
 #include <fusor/graph.h>

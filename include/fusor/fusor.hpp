@@ -233,6 +233,22 @@ public:
     explicit context(const fusor_context_options *options = nullptr) : ctx_(fusor_context_new(options), fusor_context_free) {
         if (!ctx_) throw std::bad_alloc();
     }
+    /** On a device: "cuda", "cuda:1", "cpu" ... (device.h). **Errors**: std::bad_alloc; fusor::error: no such device, no driver. */
+    static context on(const std::string &device) {
+        fusor_context_options options = FUSOR_CONTEXT_OPTIONS_INIT;
+        options.device = device.c_str();
+        context made(&options);
+        (void)made.device();
+        return made;
+    }
+    /** 0 for the CPU, 1 + k for CUDA device k, as in fusor_buffer.device. */
+    int32_t device() const {
+        int32_t device = 0;
+        check(fusor_context_device(ctx_.get(), &device));
+        return device;
+    }
+    /** Until everything that was asked of the device is done. */
+    void wait() const { check(fusor_context_wait(ctx_.get())); }
     operator fusor_context *() const noexcept { return ctx_.get(); }
     void check(fusor_status status) const {
         if (status != FUSOR_OK) throw error(status, fusor_error_message(ctx_.get()));
@@ -269,6 +285,9 @@ template <class T> std::vector<T> read(tensor t) {
     check(t, fusor_read(t, out.get(), n * sizeof(T)));
     return std::vector<T>(out.get(), out.get() + n);
 }
+
+/** The contents of t, in memory of its context's device. */
+inline tensor to_device(tensor t) { return fusor_to_device(t); }
 
 inline void assign(tensor wrapped, tensor value) { check(wrapped, fusor_assign(wrapped, value)); }
 
@@ -326,6 +345,28 @@ template <class T> fusor_buffer buffer(T *data, sizes shape) {
     if (std::is_const<T>::value) b.flags = FUSOR_READONLY;
     return b;
 }
+
+/** Copies a tensor between any two devices, strides allowed. */
+inline void copy(const context &ctx, const fusor_buffer &from, const fusor_buffer &to) { ctx.check(fusor_buffer_copy(ctx, &from, &to)); }
+
+/** Memory for a tensor on the context's device, given back with the object. */
+class memory {
+public:
+    memory(const context &ctx, fusor_dtype dtype, sizes shape) : ctx_(ctx) {
+        buffer_.dtype = dtype;
+        for (int64_t n : shape) buffer_.shape[buffer_.rank++] = n;
+        buffer_.device = ctx.device();
+        ctx.check(fusor_buffer_new(ctx, &buffer_));
+    }
+    memory(const memory &) = delete;
+    memory &operator=(const memory &) = delete;
+    ~memory() { fusor_buffer_free(ctx_, &buffer_); }
+    const fusor_buffer &buffer() const noexcept { return buffer_; }
+
+private:
+    fusor_context *ctx_;
+    fusor_buffer buffer_ = {};
+};
 
 } // namespace fusor
 #endif

@@ -9,7 +9,9 @@
  * outlives the scope, even unevaluated; fusor_release returns it. A handle used after its scope is FUSOR_ERROR_STALE
  * naming the operator that made it, never a use after free. Errors are sticky: an operator on a bad handle returns a
  * bad handle; eval, read and the scope's status report the first error. Tensors are immutable; fusor_assign overwrites
- * wrapped memory when evaluated, and expressions made before it read the old contents. */
+ * wrapped memory when evaluated, and expressions made before it read the old contents.
+ * In a context on a CUDA device (device.h) results stay on it until they are read; an evaluation uploads the wrapped memory that it reads
+ * (fusor_to_device keeps data there), and an assignment to wrapped memory of the CPU is complete when it has been run. */
 #include <fusor/context.h>
 
 #ifdef __cplusplus
@@ -56,11 +58,13 @@ FUSOR_API fusor_tensor fusor_adopt(fusor_context *ctx, const fusor_buffer *buffe
                                    void *user);
 
 struct DLManagedTensor; /* of dlpack.h, which fusor does not need */
-/** Takes over a DLPack tensor in memory of the CPU, strides too, without a copy: its deleter runs exactly once, also on
- *  failure, when nothing reads it any more. **Errors**: a bad handle (UNSUPPORTED: device, type or rank). */
+/** Takes over a DLPack tensor in memory of the CPU or of the context's CUDA device, strides too, without a copy: its deleter runs exactly
+ *  once, also on failure, when nothing reads it any more. What writes to a device's memory must have been waited for. **Errors**: a bad handle
+ *  (UNSUPPORTED: device, type or rank; DEVICE: a device that is not the context's). */
 FUSOR_API fusor_tensor fusor_from_dlpack(fusor_context *ctx, struct DLManagedTensor *managed);
 /** Evaluates t and hands its memory out without a copy. The DLPack tensor holds a reference of t (and so the context) until
- *  its deleter runs, on any thread. The memory must not be written. *out is untouched on failure. */
+ *  its deleter runs, on any thread. The memory must not be written. On a device it is waited for, and what reads it must be done when the deleter runs. *out is untouched on
+ *  failure. */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_to_dlpack(fusor_tensor t, struct DLManagedTensor **out);
 
 /** A weak scalar: takes the dtype of the tensors beside it, as a literal of the IR does; a kernel argument, never part
@@ -91,9 +95,15 @@ FUSOR_API fusor_tensor fusor_fuse_with(fusor_tensor a, fusor_tensor b);
 FUSOR_API fusor_status fusor_assign(fusor_tensor wrapped, fusor_tensor value);
 /** Evaluates n tensors as one graph (and pending assignments); their values are then kept in memory. */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_eval(int n, const fusor_tensor *t);
+/** Evaluates t and returns its contents in memory of the context's device (on the CPU in memory of fusor's own): wrapped memory is uploaded
+ *  once, not by each evaluation that reads it, and may change or go. What is there already is shared, not copied. **Ownership**: as
+ *  the result of an operator: fusor_keep where it outlives the scope. **Errors**: a bad handle. A number alone, or a value of a function that
+ *  is being built, is returned as it is. */
+FUSOR_API fusor_tensor fusor_to_device(fusor_tensor t);
 /** Evaluates t and copies its elements, row-major, to dst. bytes must be exactly its size (else ARGUMENT naming it). */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_read(fusor_tensor t, void *dst, size_t bytes);
-/** Evaluates t and describes its memory, which is valid as long as the handle. */
+/** Evaluates t and describes its memory, which is valid as long as the handle. In a context on a device results are there: device is
+ *  1 + k and data an address of it, complete in order of the context (fusor_context_wait). */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_buffer_of(fusor_tensor t, fusor_buffer *out);
 /** Dtype, rank and shape without computing anything; data is NULL. */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_shape_of(fusor_tensor t, fusor_buffer *out);

@@ -639,7 +639,7 @@ static double difference(const ref_tensor *got, const ref_tensor *expected, int6
 }
 
 ref_comparison ref_compare(const ref_tensor *got, const ref_tensor *expected, const double *bound, double limit_ulp) {
-    ref_comparison c = {0, limit_ulp < 0 ? 0 : limit_ulp, -1, true};
+    ref_comparison c = {.bound_ulp = limit_ulp < 0 ? 0 : limit_ulp, .at = -1, .ok = true};
     double worst = -1;
     int64_t n = ref_count(expected);
     for (int64_t i = 0; i < n; i++) {
@@ -652,6 +652,8 @@ ref_comparison ref_compare(const ref_tensor *got, const ref_tensor *expected, co
         if (share > worst || c.at < 0) {
             worst = share;
             c.at = i;
+            c.at_ulp = d / ulp;
+            c.at_bound_ulp = limit / ulp;
             if (limit_ulp < 0) c.bound_ulp = limit / ulp;
         } else if (share == worst && share == 0 && limit_ulp < 0 && limit / ulp > c.bound_ulp) {
             c.bound_ulp = limit / ulp;

@@ -23,6 +23,9 @@ typedef struct rt_limits {
 /* For n_threads: what this process knows, else the file in `dir` ("" or NULL: none), else measured (about 0.4 s) and kept there unless
  * is_read_only. again: measured in any case. Any thread. */
 rt_limits rt_limits_get(const char *dir, int n_threads, bool is_read_only, bool again);
+/* Of a CUDA device, by what its driver says of it: estimates. n_threads: its multiprocessors. */
+struct rt_device_info;
+rt_limits rt_limits_of_device(const struct rt_device_info *d);
 /* A rate above the peak shows that the limits were measured at a bad moment: measured again, and the larger ones are kept. */
 void rt_limits_beside(rt_limits *l, const char *dir, bool is_read_only, double flops_per_s);
 

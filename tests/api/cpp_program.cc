@@ -41,6 +41,17 @@ int main() {
     running.scan(3, {{1, 0}}, {fusor::buffer(g, {3}), fusor::buffer(start, {})}, sums);
     std::printf("%g %g %g\n", y[0], y[1], y[2]);
 
+    fusor::memory there(ctx, FUSOR_F32, {3});
+    fusor::copy(ctx, fusor::buffer(g, {3}), there.buffer());
+    f.call({there.buffer()}, out);
+    ctx.wait();
+    std::printf("%g %g %g\n", out[0].shape[0] + 0., static_cast<float *>(out[0].data)[1], fusor::read<float>(fusor::to_device(X))[0]);
+    try {
+        (void)fusor::context::on("cuba");
+    } catch (const fusor::error &e) {
+        std::printf("%s\n", e.what());
+    }
+
     try {
         (void)fusor::read<float>(X + B + ctx.wrap(p, {3}));
         std::printf("no error\n");

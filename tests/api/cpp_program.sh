@@ -21,6 +21,8 @@ cat >"$tmp/expected" <<END
 0 0 0
 100 400 900
 11 31 61
+3 400 1
+device 'cuba': expected cpu, cuda, cuda:K, auto or reference; did you mean 'cuda'?
 FUSOR_ERROR_SHAPE
 read: the tensor is f32; asked for f64
 FUSOR_ERROR_SYNTAX
@@ -37,5 +39,16 @@ for std in c++17 c++20; do
         cat "$tmp/err"
     fi
 done
+# the same program on a device
+if [ -f tests/cuda/libcuda_fake.so ]; then
+    if FUSOR_CUDA_LIB=$PWD/tests/cuda/libcuda_fake.so FUSOR_DEVICE=cuda "$tmp/program" >"$tmp/out" 2>"$tmp/err" &&
+        diff -u "$tmp/expected" "$tmp/out" && [ ! -s "$tmp/err" ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: on a device"
+        cat "$tmp/err"
+    fi
+fi
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]

@@ -37,5 +37,19 @@ export FUSOR_CACHE_DIR=$tmp/cache
 check "the first program, compiled" "$tmp/program"
 check "the first program, from the cache" "$tmp/program"
 check "the first program, by the reference evaluator" env FUSOR_DEVICE=reference "$tmp/program"
+fake=$PWD/tests/cuda/libcuda_fake.so
+if [ -f "$fake" ]; then
+    check "the first program, on a device" env FUSOR_CUDA_LIB="$fake" FUSOR_DEVICE=cuda "$tmp/program"
+    # the program of doc/devices.md, as it is printed there
+    sed -n '/^```c$/,/^```$/p' "$src/doc/devices.md" | grep -v '^```' >"$tmp/device.c"
+    sed -n '/^```text$/,/^```$/p' "$src/doc/devices.md" | grep -v '^```' >"$tmp/expected"
+    # shellcheck disable=SC2086
+    check "doc/devices.md compiles" sh -c "${CC:-cc} -std=c11 -Wall -Wextra -Werror ${FUSOR_SANITIZE-} -I'$src/include' '$tmp/device.c' \
+        -o '$tmp/device' -L.libs -lfusor -Wl,-rpath,'$PWD/.libs' && cat '$tmp/expected'"
+    check "doc/devices.md" env FUSOR_CUDA_LIB="$fake" "$tmp/device"
+else
+    skipped=$((skipped + 1))
+    echo "on a device: skipped, there is no $fake (make check builds it)"
+fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

@@ -53,8 +53,8 @@ expect 2 'vnni adds to x86-64-v4' cache warm --target v3+vnni two.fusor
 expect 0 'level x86-64-v4' emit --target v4+vnni+bf16 --stage plan two.fusor @f
 if grep -q '^flags.* avx512_vnni' /proc/cpuinfo; then expect 0 '' run --target v4+vnni two.fusor @g a=1
 else expect 4 'cannot run target' run --target v4+vnni two.fusor @g a=1; fi
-expect 2 'expected cpu, reference or auto' run --device gpu -e "$sgd"
-expect 4 'no CUDA' run --device cuda -e "$sgd"
+expect 2 "expected cpu, cuda, cuda:K, auto or reference" run --device gpu -e "$sgd"
+expect 4 "no CUDA driver" run --device cuda -e "$sgd" --fill ones --dim N=3
 expect 2 '1 to 1024' run --threads 0 -e "$sgd"
 expect 2 'no program' run
 expect 2 "it has @f, @g" run two.fusor @relu
@@ -117,6 +117,9 @@ for sizes in 'S=3 --dim T=7' 'S=40 --dim T=300' 'S=5 --dim T=0'; do
     expect 0 ': ok' run -e "$scores" --fill normal:1 --dim $sizes --check --wait --no-fuse
 done
 expect 0 '^kernel 0: attention: attention$' explain -e "$scores"
+expect 0 'loop .*; tiles: blocks of queries' explain -e "$scores"
+expect 0 '^check %y: error [0-9.e+]* ULP at \[[0-2], [0-9]*, [0-9]*\], bound [0-9.e+]* ULP: ok' \
+    run -e "$scores" --fill normal:1 --dim S=40 --dim T=300 --check --wait
 expect 0 'nan 6$' run -e 'func @f(%q: f32[2, 5], %k: f32[5, 4], %v: f32[4, 3]) -> f32[2, 3] {
   %a = matmul(%q, %k) %s = add(%a, -inf) %p = softmax(%s) %y = matmul(%p, %v) return %y }' --fill normal:1 --wait
 expect 0 'median' run two.fusor --fill ones --dim N=1K --time --runs 3
@@ -138,6 +141,8 @@ expect 0 '' run two.fusor --fill ones --dim N=3 -o results/here/
 [ -f results/here/s.npy ] && [ -f results/here/m.npy ] && ok || bad '-o DIR/'
 expect 2 "has no result 'x'" run two.fusor --fill ones --dim N=3 -o x=x.npy
 expect 4 '' run two.fusor --fill ones --dim N=3 -o s=/dev/full/x.npy
+expect 4 'there is no directory missing/below .*; -o missing/below/ makes it' run two.fusor --fill ones --dim N=3 -o s=missing/below/x.npy
+[ ! -e missing ] && ok || bad '-o FILE made a directory'
 [ -z "$(ls | grep -v -e '\.npy$' -e '\.fusor$' -e '^out$' -e '^err$' -e '^why$' -e cache -e results -e json_check)" ] && ok || bad "left behind: $(ls)"
 
 # pipes
@@ -147,7 +152,7 @@ if [ -w /dev/full ]; then "$fusor" run two.fusor --fill ones --dim N=9 >/dev/ful
 
 # JSON
 json fusor-run/1 'results.0.dtype results.0.shape results.1.mean results.0.nan' run two.fusor --fill ones --dim N=3
-json fusor-run/1 'check.0.max_ulp check.0.bound check.0.ok check.1.name' run two.fusor --fill normal:1 --dim N=300 --check
+json fusor-run/1 'check.0.max_ulp check.0.bound check.0.ok check.0.at_ulp check.0.at_bound check.1.at check.1.name' run two.fusor --fill normal:1 --dim N=300 --check
 json fusor-run/1 'median_ns min_ns p99_ns runs compile_ns load_ns cache kernels bytes_read bytes_written flops threads device target' \
     run two.fusor --fill ones --dim N=3 --time --runs 2
 json fusor-run/1 'points.1.dims.N points.1.threads points.0.median_ns' run two.fusor --fill ones --dim N=3,4 --runs 2

@@ -1,0 +1,54 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# device.sh: --device of the command, over the fake driver: results, files, checks, times; what is wrong is said.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+src=${FUSOR_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}
+fusor=$(realpath "${FUSOR:-./fusor}")
+fake=$(realpath "${FUSOR_BUILDDIR:-.}")/tests/cuda/libcuda_fake.so
+need_module
+if [ ! -e "$fake" ]; then
+    skip "there is no $fake (make check builds it)"
+    finish
+fi
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+export FUSOR_CACHE_DIR=$work/cache
+mkdir -m 700 "$FUSOR_CACHE_DIR"
+${CC:-cc} -o "$work/json_check" "$src/tests/cli/json_check.c" -ljansson || exit 1
+cd "$work" || exit 1
+json() { # SCHEMA 'PATHS' ARGUMENT...
+    local schema=$1 paths=$2
+    shift 2
+    "$fusor" "$@" --json >out 2>err </dev/null
+    # shellcheck disable=SC2086
+    if ./json_check "$schema" $paths <out >why; then ok; else bad "$(cat why): fusor $* --json"; fi
+}
+same() { if cmp -s "$1" "$2"; then ok; else bad "$3"; fi; }
+export FUSOR_CUDA_LIB=$fake FAKECUDA_DEVICES=2
+mlp='func @mlp(%x: f32[B, 24], %w: f32[24, 10], %b: f32[10]) -> f32[B, 10] {
+  %h = matmul(%x, %w) %s = add(%h, %b) %y = relu(%s) return %y }'
+sgd='func @sgd(%p: f32[N], %g: f32[N], %lr: f32[]) -> (%q: f32[N] alias %p) { %d = mul(%lr, %g) %q = sub(%p, %d) return %q }'
+
+expect 0 'nan 0' run -e "$mlp" --fill normal:1 --dim B=5 --device cuda
+expect 0 ': ok' run -e "$mlp" --fill normal:1 --dim B=5 --device cuda:1 --check
+expect 0 ': ok' run -e "$mlp" --fill normal:1 --dim B=5 --device cuda --no-fuse --check
+expect 0 '' run -e "$sgd" p=arange g=ones lr=0.5 --dim N=7 --device cuda -o q=there.npy
+expect 0 '' run -e "$sgd" p=arange g=ones lr=0.5 --dim N=7 -o q=here.npy
+same there.npy here.npy 'another result on the device'
+expect 0 ': ok' run -e "$sgd" p=there.npy g=ones lr=0.5 --device cuda --check -o q=there.npy
+expect 0 '' eval 'tanh(a)*2+b' a=arange b=ones --dim 9 --device cuda
+expect 0 '^device: cuda:0' run -e "$sgd" p=arange g=ones lr=0.5 --dim N=7 --device cuda --time --runs 3
+json fusor-run/1 'device median_ns transfers.median_ns transfers.bytes_up transfers.bytes_down' run -e "$mlp" --fill ones --dim B=3 --device cuda --time --runs 3
+"$fusor" run -e "$mlp" --fill ones --dim B=3 --device cuda:1 --time --runs 3 --json >out 2>err && grep -q '"device": "cuda:1"' out && ok || bad 'device in JSON'
+expect 0 'N=2000' run -e "$sgd" --fill ones --dim N=1e3,2e3 --device cuda --runs 2 --time
+FUSOR_DEVICE=cuda:1 "$fusor" run -e "$sgd" --fill ones --dim N=3 --time --runs 2 >out 2>err && grep -q '^device: cuda:1' out && ok || bad 'FUSOR_DEVICE'
+
+expect 4 'the driver has 2' run -e "$sgd" --fill ones --dim N=3 --device cuda:2
+expect 2 "did you mean 'cuda'" run -e "$sgd" --fill ones --dim N=3 --device cudda
+expect 4 "its own is sm_90a" run -e "$sgd" --fill ones --dim N=3 --device cuda --target v3
+export FUSOR_CUDA_LIB=/nowhere/libcuda.so.1
+expect 4 '/nowhere/libcuda.so.1' run -e "$sgd" --fill ones --dim N=3 --device cuda
+expect 4 '/nowhere/libcuda.so.1' eval 'a+1' a=arange --dim 3 --device cuda
+expect 0 'nan 0' run -e "$sgd" --fill ones --dim N=3 --device auto
+finish
