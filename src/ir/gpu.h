@@ -60,12 +60,12 @@ int ir_gpu_lanes(const ir_kernel *k);
 typedef struct ir_gpu_mma_tile {
     int rows, columns, k_bytes, warps_m, warps_n, stages;
 } ir_gpu_mma_tile;
-enum {
-    IR_GPU_MMA_TILES = 4,
-    IR_GPU_MMA_THREADS = 128,
-    IR_GPU_MMA_SPLIT = 128 /* bytes along k that a part begins at */
-};
+enum { IR_GPU_MMA_TILES = 6, IR_GPU_MMA_SPLIT = 128 /* bytes along k that a part begins at */ };
 extern const ir_gpu_mma_tile ir_gpu_mma_tiles[IR_GPU_MMA_TILES];
+static inline int ir_gpu_mma_threads(const ir_gpu_mma_tile *t) { return t->warps_m * t->warps_n * IR_GPU_WARP; }
+/* Does a kernel have code for this tile? is_wgmma: by the instructions of four warps together (jit/gpu_wgmma.c). */
+bool ir_gpu_mma_has_tile(const ir_kernel *k, int tile);
+bool ir_gpu_mma_is_wgmma(int tile);
 int ir_gpu_mma_shared(const ir_gpu_mma_tile *t); /* bytes */
 /* Are the products of this kernel made by tensor cores? Operands both f16 or both bf16 (sums in f32), or 8-bit integers. */
 bool ir_gpu_is_mma(const ir_kernel *k);
@@ -77,6 +77,7 @@ bool ir_gpu_mma_is_turned(const ir_kernel *k, int operand);
  * IR_GPU_VECTOR elements at a time; from IR_GPU_MMA_TILE on: the number of the tile. */
 enum { IR_GPU_MMA_COPY = 1, IR_GPU_MMA_STORE = 4, IR_GPU_MMA_TILE = 8 };
 void ir_gpu_mma_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out);
+void ir_gpu_mma_plan_tile(const ir_kernel *k, const int64_t *size, int tile, ir_gpu_launch *out); /* with that tile */
 uint64_t ir_gpu_mma_word(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l);
 
 /* ---- gpu_attention.c: attention. A block makes that many queries' results, `width` columns of them, from a part of the keys.

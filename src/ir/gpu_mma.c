@@ -6,23 +6,27 @@
 #include "ir/gpu.h"
 
 /* Large results: 64 x 64 elements a warp, so that a byte of shared memory serves 32 products, and two blocks fit a multiprocessor. Few
- * elements: more, smaller blocks. A row or column of tiles that is nearly empty: as little of it as one instruction has. */
+ * elements: more, smaller blocks. A row or column of tiles that is nearly empty: as little of it as one instruction has. With
+ * wgmma a warp makes 16 rows of all columns: tiles as wide as its registers allow. */
 const ir_gpu_mma_tile ir_gpu_mma_tiles[IR_GPU_MMA_TILES] = {
-    {128, 128, 64, 2, 2, 4},
-    {64, 64, 128, 2, 2, 3},
-    {16, 128, 128, 1, 4, 4},
-    {128, 16, 128, 4, 1, 4},
+    {128, 128, 64, 2, 2, 4}, {64, 64, 128, 2, 2, 3},   {16, 128, 128, 1, 4, 4},
+    {128, 16, 128, 4, 1, 4}, {128, 128, 128, 8, 1, 3}, {128, 256, 128, 8, 1, 4},
 };
 enum {
     LARGE,
     SMALL,
     FLAT,
     TALL,
-    BLOCKS_WANTED = 256, /* two for each multiprocessor of the largest devices */
-    PART_MIN = 512,      /* bytes along k of a part */
+    GROUP_LARGE,
+    GROUP_WIDE,
+    BLOCKS_ENOUGH = 120, /* nearly one for each multiprocessor of the largest devices */
+    BLOCKS_WANTED = 256,
+    PART_MIN = 512, /* bytes along k of a part */
     PARTS_MAX = 64,
     GRID_Y_MAX = 65535
 };
+
+bool ir_gpu_mma_is_wgmma(int tile) { return tile >= GROUP_LARGE; }
 
 int ir_gpu_mma_shared(const ir_gpu_mma_tile *t) {
     int operands = (t->rows + t->columns) * t->k_bytes * t->stages, result = t->rows * t->columns * 4;
@@ -44,6 +48,12 @@ bool ir_gpu_is_mma(const ir_kernel *k) {
              acc = ir_kernel_contract_acc(k);
     if (ir_is_half(a)) return a == b && acc == FUSOR_F32;
     return acc == FUSOR_I32 && ir_dtypes[a].bytes == 1 && ir_dtypes[b].bytes == 1;
+}
+
+bool ir_gpu_mma_has_tile(const ir_kernel *k, int tile) {
+    if (tile != LARGE && !ir_gpu_mma_is_wgmma(tile)) return true;
+    bool has_wgmma = k->level == IR_LEVEL_SM90A && ir_is_half(k->inst[k->inst[matmul_of(k)].in[0]].dtype);
+    return (tile == LARGE) != has_wgmma;
 }
 
 static int row_dim(const ir_kernel *k, int operand) { return k->n_dims - 3 + operand; }
@@ -78,20 +88,37 @@ bool ir_gpu_mma_is_turned(const ir_kernel *k, int operand) {
 
 static uint32_t at_most(int64_t v, int64_t most) { return (uint32_t)(v < 1 ? 1 : v > most ? most : v); }
 
+static int64_t batches_of(const ir_kernel *k, const int64_t *size) {
+    int64_t n = 1;
+    for (int d = 0; d < k->n_dims - 3; d++) n = ir_times(n, size[d]);
+    return n;
+}
+
+/* Tiles of a batch. */
+static int64_t tiles_of(const ir_kernel *k, const int64_t *size, int tile) {
+    const ir_gpu_mma_tile *t = &ir_gpu_mma_tiles[tile];
+    return ir_times(ir_ceil_div(size[k->n_dims - 3], t->rows), ir_ceil_div(size[k->n_dims - 2], t->columns));
+}
+
+static int choose_tile(const ir_kernel *k, const int64_t *size) {
+    const int64_t batches = batches_of(k, size);
+    if (size[k->n_dims - 3] <= ir_gpu_mma_tiles[FLAT].rows) return FLAT;
+    if (size[k->n_dims - 2] <= ir_gpu_mma_tiles[TALL].columns) return TALL;
+    static const int large[] = {GROUP_WIDE, GROUP_LARGE, LARGE};
+    for (int i = 0; i < 3; i++)
+        if (ir_gpu_mma_has_tile(k, large[i]) && ir_times(batches, tiles_of(k, size, large[i])) >= BLOCKS_ENOUGH)
+            return large[i];
+    return SMALL;
+}
+
 void ir_gpu_mma_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
-    int64_t m = size[k->n_dims - 3], n = size[k->n_dims - 2], batches = 1;
-    int64_t bytes = ir_dtypes[k->inst[k->inst[matmul_of(k)].in[0]].dtype].bytes;
-    int64_t k_bytes = ir_times(size[k->n_dims - 1], bytes);
-    for (int d = 0; d < k->n_dims - 3; d++) batches = ir_times(batches, size[d]);
-#define BLOCKS(t)                                                                                                      \
-    ir_times(batches, ir_times(ir_ceil_div(m, ir_gpu_mma_tiles[t].rows), ir_ceil_div(n, ir_gpu_mma_tiles[t].columns)))
-    out->tile = m <= ir_gpu_mma_tiles[FLAT].rows      ? FLAT
-                : n <= ir_gpu_mma_tiles[TALL].columns ? TALL
-                : BLOCKS(LARGE) < BLOCKS_WANTED / 2   ? SMALL
-                                                      : LARGE;
-    int64_t blocks = BLOCKS(out->tile);
-#undef BLOCKS
-    if (blocks > 0 && blocks < BLOCKS_WANTED && k_bytes >= 2 * PART_MIN) {
+    ir_gpu_mma_plan_tile(k, size, choose_tile(k, size), out);
+}
+
+void ir_gpu_mma_plan_tile(const ir_kernel *k, const int64_t *size, int tile, ir_gpu_launch *out) {
+    const int64_t batches = batches_of(k, size), tiles = tiles_of(k, size, tile), blocks = ir_times(batches, tiles);
+    const int64_t k_bytes = ir_times(size[k->n_dims - 1], ir_dtypes[k->inst[k->inst[matmul_of(k)].in[0]].dtype].bytes);
+    if (blocks > 0 && blocks < BLOCKS_ENOUGH && k_bytes >= 2 * PART_MIN) {
         out->chunks = BLOCKS_WANTED / blocks;
         if (out->chunks > k_bytes / PART_MIN) out->chunks = k_bytes / PART_MIN;
         if (out->chunks > PARTS_MAX) out->chunks = PARTS_MAX;
@@ -99,16 +126,19 @@ void ir_gpu_mma_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out
         int64_t part = ir_round_up(ir_ceil_div(k_bytes, out->chunks), IR_GPU_MMA_SPLIT);
         out->chunks = ir_ceil_div(k_bytes, part);
     }
-    out->block[0][0] = IR_GPU_MMA_THREADS;
-    out->shared_bytes[0] = (uint32_t)ir_gpu_mma_shared(&ir_gpu_mma_tiles[out->tile]);
-    out->grid[0][0] = at_most(ir_times(blocks / (batches > 0 ? batches : 1), out->chunks), INT32_MAX);
+    const uint32_t threads = (uint32_t)ir_gpu_mma_threads(&ir_gpu_mma_tiles[tile]);
+    out->tile = tile;
+    out->block[0][0] = threads;
+    out->shared_bytes[0] = (uint32_t)ir_gpu_mma_shared(&ir_gpu_mma_tiles[tile]);
+    out->grid[0][0] = at_most(ir_times(tiles, out->chunks), INT32_MAX);
     out->grid[0][1] = at_most(batches, GRID_Y_MAX);
     if (out->chunks == 1) return;
-    int64_t elements = ir_times(ir_times(batches, m), ir_round_up(n, IR_GPU_VECTOR));
+    int64_t elements =
+        ir_times(ir_times(batches, size[k->n_dims - 3]), ir_round_up(size[k->n_dims - 2], IR_GPU_VECTOR));
     out->n_phases = 2;
     out->scratch_bytes = ir_times(ir_times(elements, 4), out->chunks);
-    out->block[1][0] = IR_GPU_MMA_THREADS;
-    out->grid[1][0] = at_most(ir_ceil_div(elements, IR_GPU_VECTOR * IR_GPU_MMA_THREADS), INT32_MAX);
+    out->block[1][0] = threads;
+    out->grid[1][0] = at_most(ir_ceil_div(elements, IR_GPU_VECTOR * threads), INT32_MAX);
 }
 
 /* Do the first element and the steps along all dims but `along` fall on multiples of `bytes`? */

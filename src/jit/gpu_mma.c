@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SHARED = 3, GROUP = 8, MAX_FRAGMENTS = 8, STEP_BYTES = 32 /* along k, of an instruction */ };
+enum { GROUP = 8, MAX_FRAGMENTS = 8, STEP_BYTES = 32 /* along k, of an instruction */ };
 
 LLVMValueRef mma_offset(const mma_point *at, int buffer) {
     mma *m = at->m;
@@ -153,78 +153,87 @@ static void multiply_piece(mma *m, const warp_tile *w, LLVMValueRef stage, LLVMV
 }
 
 /* ---- the loop along k ---- */
-static LLVMValueRef next_stage(mma *m, LLVMValueRef stage) {
+LLVMValueRef mma_next_stage(mma *m, LLVMValueRef stage) {
     emit *e = m->e;
     LLVMValueRef next = mma_add(m, stage, m->stage_bytes), end = em_i32(e, m->stage_bytes * m->t->stages);
     return em_select(e, em_icmp(e, LLVMIntEQ, next, end), em_i32(e, 0), next);
 }
 
-static void commit(mma *m) { gpu_call(m->e, "llvm.nvvm.cp.async.commit.group", NULL, 0, NULL, 0); }
+void mma_commit(mma *m) { gpu_call(m->e, "llvm.nvvm.cp.async.commit.group", NULL, 0, NULL, 0); }
 
-static void wait_for_all_but(mma *m, int groups) {
+void mma_wait_for_all_but(mma *m, int groups) {
     LLVMValueRef n = em_i32(m->e, groups);
     gpu_call(m->e, "llvm.nvvm.cp.async.wait.group", NULL, 0, &n, 1);
 }
 
 /* One more piece of both operands; from[]: where this thread's copies begin, and then those of the next. */
-static void load_pieces(mma *m, LLVMValueRef stage, LLVMValueRef k, LLVMValueRef from[2]) {
+void mma_load_pieces(mma *m, LLVMValueRef stage, LLVMValueRef k, LLVMValueRef from[2]) {
     for (int o = 0; o < 2; o++) {
         const mma_operand *p = &m->operand[o];
         mma_load_piece(m, o, stage, k, from[o]);
         if (p->first) from[o] = em_gep(m->e, from[o], m->e->t_i8, p->step);
     }
-    commit(m);
+    mma_commit(m);
 }
 
-static void begin_from(mma *m, em_loop *l, LLVMValueRef from[2]) {
+void mma_begin_from(mma *m, em_loop *l, LLVMValueRef from[2]) {
     for (int o = 0; o < 2; o++)
         if (m->operand[o].first) from[o] = em_loop_phi(m->e, l, from[o]);
 }
 
-static void next_from(mma *m, LLVMValueRef phi[2], LLVMValueRef next[2]) {
+void mma_next_from(mma *m, LLVMValueRef phi[2], LLVMValueRef next[2]) {
     for (int o = 0; o < 2; o++)
         if (m->operand[o].first) em_loop_next(m->e, phi[o], next[o]);
+}
+
+void mma_fill_stages(mma *m, int pieces, LLVMValueRef from[2]) {
+    emit *e = m->e;
+    LLVMValueRef now[2], next[2], k_step = mma_num(m, m->operand[0].k);
+    for (int o = 0; o < 2; o++) {
+        mma_begin_copies(m, o);
+        from[o] = m->operand[o].first;
+    }
+    em_loop fill = em_for(e, mma_num(m, 0), mma_num(m, pieces), mma_num(m, 1));
+    memcpy(now, from, sizeof now);
+    mma_begin_from(m, &fill, now);
+    memcpy(next, now, sizeof next);
+    mma_load_pieces(m, em_mul(e, mma_i32(m, fill.i), em_i32(e, m->stage_bytes)),
+                    em_add(e, m->k_begin, em_mul(e, fill.i, k_step)), next);
+    mma_next_from(m, now, next);
+    em_end(e, &fill);
+    memcpy(from, now, sizeof now);
 }
 
 static void emit_tile(mma *m, int tile) {
     emit *e = m->e;
     warp_tile w;
     m->t = &ir_gpu_mma_tiles[tile];
-    mma_lay_out(m);
+    mma_lay_out(m, ir_gpu_mma_is_wgmma(tile));
+    if (ir_gpu_mma_is_wgmma(tile)) {
+        mma_emit_wgmma(m);
+        return;
+    }
     lay_out_warp(m, &w);
     LLVMValueRef from[2], now[2], next[2], *acc = FU_NEW_N(e->arena, LLVMValueRef, 2 * w.n_acc);
     LLVMValueRef *sum = acc + w.n_acc, k_step = mma_num(m, m->operand[0].k);
-    for (int o = 0; o < 2; o++) {
-        mma_begin_copies(m, o);
-        from[o] = m->operand[o].first;
-    }
     const int ahead = m->t->stages - 1;
-    em_loop fill = em_for(e, mma_num(m, 0), mma_num(m, ahead), mma_num(m, 1));
-    memcpy(now, from, sizeof now);
-    begin_from(m, &fill, now);
-    memcpy(next, now, sizeof next);
-    load_pieces(m, em_mul(e, mma_i32(m, fill.i), em_i32(e, m->stage_bytes)),
-                em_add(e, m->k_begin, em_mul(e, fill.i, k_step)), next);
-    next_from(m, now, next);
-    em_end(e, &fill);
-    memcpy(from, now, sizeof from);
-
+    mma_fill_stages(m, ahead, from);
     em_loop l = em_for(e, m->k_begin, m->k_end, k_step);
     LLVMValueRef read = em_loop_phi(e, &l, em_i32(e, 0)), write = em_loop_phi(e, &l, em_i32(e, ahead * m->stage_bytes));
     memcpy(now, from, sizeof now);
-    begin_from(m, &l, now);
+    mma_begin_from(m, &l, now);
     for (int i = 0; i < w.n_acc; i++) acc[i] = sum[i] = em_loop_phi(e, &l, LLVMConstNull(m->t_acc));
-    wait_for_all_but(m, ahead - 1);
+    mma_wait_for_all_but(m, ahead - 1);
     gpu_barrier(e);
     memcpy(next, now, sizeof next);
-    load_pieces(m, write, em_add(e, l.i, mma_num(m, ahead * m->operand[0].k)), next);
+    mma_load_pieces(m, write, em_add(e, l.i, mma_num(m, ahead * m->operand[0].k)), next);
     multiply_piece(m, &w, read, sum);
     for (int i = 0; i < w.n_acc; i++) em_loop_next(e, acc[i], sum[i]);
-    em_loop_next(e, read, next_stage(m, read));
-    em_loop_next(e, write, next_stage(m, write));
-    next_from(m, now, next);
+    em_loop_next(e, read, mma_next_stage(m, read));
+    em_loop_next(e, write, mma_next_stage(m, write));
+    mma_next_from(m, now, next);
     em_end(e, &l);
-    wait_for_all_but(m, 0);
+    mma_wait_for_all_but(m, 0);
     gpu_barrier(e); /* the results take the place of the operands */
     mma_stage_result(m, acc, w.n[0], w.n[1], w.first[0], em_lshr(e, w.first[1], 3));
 }
@@ -267,13 +276,16 @@ static void emit_products(mma *m) {
     m->k_end = em_add(e, m->k_begin, length);
     m->k_end = em_select(e, em_icmp(e, LLVMIntSLT, m->k_end, k), m->k_end, k);
     em_branch b[IR_GPU_MMA_TILES];
-    for (int i = 0; i < IR_GPU_MMA_TILES - 1; i++) {
-        b[i] = em_if(e, em_icmp(e, LLVMIntEQ, m->tile, mma_num(m, i)));
-        emit_tile(m, i);
+    int tile[IR_GPU_MMA_TILES], n_tiles = 0;
+    for (int i = 0; i < IR_GPU_MMA_TILES; i++)
+        if (ir_gpu_mma_has_tile(m->k, i)) tile[n_tiles++] = i;
+    for (int i = 0; i < n_tiles - 1; i++) {
+        b[i] = em_if(e, em_icmp(e, LLVMIntEQ, m->tile, mma_num(m, tile[i])));
+        emit_tile(m, tile[i]);
         em_else(e, &b[i]);
     }
-    emit_tile(m, IR_GPU_MMA_TILES - 1);
-    for (int i = IR_GPU_MMA_TILES - 2; i >= 0; i--) em_endif(e, &b[i]);
+    emit_tile(m, tile[n_tiles - 1]);
+    for (int i = n_tiles - 2; i >= 0; i--) em_endif(e, &b[i]);
     gpu_barrier(e);
     mma_emit_epilogue(m);
     gpu_barrier(e); /* before the next tile's operands */
@@ -285,6 +297,7 @@ static LLVMValueRef of_tile(mma *m, bool is_columns) {
     LLVMValueRef log = NULL;
     for (int i = IR_GPU_MMA_TILES - 1; i >= 0; i--) {
         const ir_gpu_mma_tile *t = &ir_gpu_mma_tiles[i];
+        if (!ir_gpu_mma_has_tile(m->k, i)) continue;
         LLVMValueRef own = mma_num(m, __builtin_ctz((unsigned)(is_columns ? t->columns : t->rows)));
         log = log ? em_select(m->e, em_icmp(m->e, LLVMIntEQ, m->tile, mma_num(m, i)), own, log) : own;
     }
@@ -293,9 +306,9 @@ static LLVMValueRef of_tile(mma *m, bool is_columns) {
 
 /* As much as the launch asks for. */
 static LLVMValueRef dynamic_shared(emit *e) {
-    LLVMValueRef g = LLVMAddGlobalInAddressSpace(e->mod, LLVMArrayType2(e->t_i8, 0), "pieces", SHARED);
+    LLVMValueRef g = LLVMAddGlobalInAddressSpace(e->mod, LLVMArrayType2(e->t_i8, 0), "pieces", 3);
     LLVMSetLinkage(g, LLVMExternalLinkage);
-    LLVMSetAlignment(g, 128);
+    LLVMSetAlignment(g, 1024); /* the pattern of wgmma's permutation */
     return g;
 }
 
@@ -303,9 +316,6 @@ fusor_status gpu_emit_mma(emit *e, fu_error *err) {
     (void)err; /* ir_gpu_is_mma has seen that it can be emitted */
     mma *m = FU_NEW(e->arena, mma);
     const ir_kernel *k = m->k = e->k;
-    char threads[16];
-    snprintf(threads, sizeof threads, "%d", IR_GPU_MMA_THREADS);
-    LLVMAddTargetDependentFunctionAttr(e->fn, "nvvm.maxntid", threads);
     m->e = e;
     m->dim_m = k->n_dims - 3;
     m->dim_n = k->n_dims - 2;
@@ -326,6 +336,7 @@ fusor_status gpu_emit_mma(emit *e, fu_error *err) {
     m->thread = mma_i32(m, gpu_special(e, "tid.x"));
     m->lane = mma_bits(m, m->thread, 0, 5);
     m->warp = em_lshr(e, m->thread, 5);
+    m->threads = gpu_special(e, "ntid.x");
     m->flags = gpu_word(e, IR_GPU_WORD_VECTOR);
     m->tile = em_lshr(e, m->flags, IR_GPU_MMA_TILE);
     m->parts = gpu_word(e, IR_GPU_WORD_CHUNKS);

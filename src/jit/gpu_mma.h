@@ -15,6 +15,7 @@ typedef struct mma_operand {
     bool is_turned;
     int rows, k;               /* of a piece, elements */
     int lines, line_bytes, at; /* at: offset in the stage */
+    int segment; /* wgmma: longer lines than 128 bytes are cut into columns of 128, this many bytes apart; else 0 */
     /* asynchronous copies: what they are for this thread, in this block */
     LLVMValueRef can, first, k_of_thread, row_bytes[8], to, step, pass_step;
     int passes, lines_of_pass;
@@ -26,13 +27,13 @@ typedef struct mma {
     int dim_m, dim_n, dim_k, matmul;
     ir_dtype acc;
     LLVMTypeRef t_acc;
-    LLVMValueRef shared, thread, lane, warp; /* i32, but shared */
-    LLVMValueRef flags, tile, parts;         /* i64 */
-    LLVMValueRef rows_log, columns_log;      /* i64: of the block's tile */
+    LLVMValueRef shared, thread, lane, warp;  /* i32, but shared */
+    LLVMValueRef flags, tile, parts, threads; /* i64; threads of the block */
+    LLVMValueRef rows_log, columns_log;       /* i64: of the block's tile */
     LLVMValueRef batch, part, m0, n0, k_begin, k_end;
     LLVMValueRef index[IR_KERNEL_MAX_DIMS], batch_off[IR_KERNEL_MAX_BUFFERS];
     const ir_gpu_mma_tile *t; /* the one whose code is being made */
-    int stage_bytes;
+    int stage_bytes, n_threads;
     mma_operand operand[2];
 } mma;
 
@@ -59,10 +60,23 @@ LLVMValueRef mma_offset(const mma_point *at, int buffer);
 
 void mma_enter_batch(mma *m, LLVMValueRef number);
 
+/* ---- gpu_mma.c: the loop along k ---- */
+void mma_commit(mma *m); /* of asynchronous copies so far, a group */
+void mma_wait_for_all_but(mma *m, int groups);
+LLVMValueRef mma_next_stage(mma *m, LLVMValueRef stage);
+/* The first pieces into the first stages, each a group; from[]: where this thread's copies are then. */
+void mma_fill_stages(mma *m, int pieces, LLVMValueRef from[2]);
+/* One more piece of both operands, a group; from[] is advanced. */
+void mma_load_pieces(mma *m, LLVMValueRef stage, LLVMValueRef k, LLVMValueRef from[2]);
+void mma_begin_from(mma *m, em_loop *l, LLVMValueRef from[2]); /* from[] as phis of a loop */
+void mma_next_from(mma *m, LLVMValueRef phi[2], LLVMValueRef next[2]);
+/* gpu_wgmma.c: the loop along k by wgmma, m->t being laid out; up to the results in shared memory. */
+void mma_emit_wgmma(mma *m);
+
 /* What permutes the chunks of a line (an i32 number): xor with this. */
 LLVMValueRef mma_permutation(mma *m, LLVMValueRef line, int line_bytes);
 /* gpu_mma_load.c: places of the operands in a stage; what copies need, once a block; one piece, from k on, into a stage. */
-void mma_lay_out(mma *m);
+void mma_lay_out(mma *m, bool is_wgmma);
 void mma_begin_copies(mma *m, int operand);
 void mma_load_piece(mma *m, int operand, LLVMValueRef stage, LLVMValueRef k, LLVMValueRef from);
 /* gpu_mma_store.c: accumulators [rows / 16][columns / 8][4] of the warp to shared memory; from there to the results, or to a

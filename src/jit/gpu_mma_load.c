@@ -6,13 +6,28 @@
  * (an element-wise producer, any strides) and stores them. Both are visible after the next barrier but one. */
 #include "jit/gpu_mma.h"
 
+enum { SEGMENT = 128 };
+
 LLVMValueRef mma_permutation(mma *m, LLVMValueRef line, int line_bytes) {
     int chunks = line_bytes / 16, log = chunks >= 8 ? 3 : chunks == 4 ? 2 : chunks == 2 ? 1 : 0;
     return mma_bits(m, line, 3 - log, log);
 }
 
-void mma_lay_out(mma *m) {
+/* Offset in a piece of byte `byte` of a line (both i32). */
+static LLVMValueRef place(mma *m, const mma_operand *p, LLVMValueRef line, LLVMValueRef byte) {
+    emit *e = m->e;
+    int line_bytes = p->segment ? SEGMENT : p->line_bytes;
+    LLVMValueRef x = em_shl(e, mma_permutation(m, line, line_bytes), 4), at = em_mul(e, line, em_i32(e, line_bytes));
+    if (p->segment) {
+        at = em_add(e, at, em_mul(e, em_lshr(e, byte, 7), em_i32(e, p->segment)));
+        byte = em_and(e, byte, em_i32(e, SEGMENT - 1));
+    }
+    return em_add(e, at, em_xor(e, byte, x));
+}
+
+void mma_lay_out(mma *m, bool is_wgmma) {
     int at = 0;
+    m->n_threads = ir_gpu_mma_threads(m->t);
     for (int o = 0; o < 2; o++) {
         mma_operand *p = &m->operand[o];
         p->rows = o ? m->t->columns : m->t->rows;
@@ -20,6 +35,7 @@ void mma_lay_out(mma *m) {
         p->lines = p->is_turned ? p->k : p->rows;
         p->line_bytes = (p->is_turned ? p->rows : p->k) * p->bytes;
         p->at = at;
+        p->segment = is_wgmma && p->line_bytes > SEGMENT ? p->lines * SEGMENT : 0;
         at += p->lines * p->line_bytes;
     }
     m->stage_bytes = at;
@@ -40,7 +56,7 @@ void mma_begin_copies(mma *m, int operand) {
     p->can = p->first = NULL;
     if (p->buffer < 0) return;
     int chunks = p->line_bytes / 16;
-    p->lines_of_pass = IR_GPU_MMA_THREADS / chunks;
+    p->lines_of_pass = m->n_threads / chunks;
     p->passes = p->lines / p->lines_of_pass;
     int log = __builtin_ctz((unsigned)chunks);
     LLVMValueRef chunk = mma_bits(m, m->thread, 0, log), line = em_lshr(e, m->thread, log);
@@ -57,8 +73,7 @@ void mma_begin_copies(mma *m, int operand) {
     p->step = em_mul(e, stride[m->dim_k], mma_num(m, m->t->k_bytes));
     p->pass_step =
         em_mul(e, p->is_turned ? stride[m->dim_k] : stride[p->row_dim], mma_num(m, p->lines_of_pass * p->bytes));
-    LLVMValueRef to = em_xor(e, chunk, mma_permutation(m, line, p->line_bytes));
-    p->to = mma_add(m, em_add(e, em_mul(e, line, em_i32(e, p->line_bytes)), em_shl(e, to, 4)), p->at);
+    p->to = mma_add(m, place(m, p, line, em_shl(e, chunk, 4)), p->at);
     if (p->is_turned) {
         p->row_bytes[0] = bytes_before(m, row, rows, p->bytes);
         return;
@@ -81,7 +96,8 @@ static void copy_piece(mma *m, const mma_operand *p, LLVMValueRef stage, LLVMVal
         } else {
             bytes = em_and(e, along, em_sub(e, em_i32(e, 0), em_lshr(e, p->row_bytes[i], 4)));
         }
-        LLVMValueRef in[3] = {mma_at(m, mma_add(m, to, i * p->lines_of_pass * p->line_bytes)), from, bytes};
+        LLVMValueRef in[3] = {mma_at(m, mma_add(m, to, i * p->lines_of_pass * (p->segment ? SEGMENT : p->line_bytes))),
+                              from, bytes};
         gpu_call(e, "llvm.nvvm.cp.async.cg.shared.global.16.s", NULL, 0, in, 3);
         if (i + 1 < p->passes) from = em_gep(e, from, e->t_i8, p->pass_step);
     }
@@ -92,7 +108,7 @@ static void compute_piece(mma *m, int operand, LLVMValueRef stage, LLVMValueRef 
     emit *e = m->e;
     const mma_operand *p = &m->operand[operand];
     const int n_fast = p->is_turned ? p->rows : p->k, log = __builtin_ctz((unsigned)n_fast);
-    em_loop l = em_for(e, mma_i64(m, m->thread), mma_num(m, p->rows * p->k), mma_num(m, IR_GPU_MMA_THREADS));
+    em_loop l = em_for(e, mma_i64(m, m->thread), mma_num(m, p->rows * p->k), mma_num(m, m->n_threads));
     LLVMValueRef fast = em_and(e, l.i, mma_num(m, n_fast - 1)), line = em_lshr(e, l.i, log);
     LLVMValueRef row = em_add(e, operand ? m->n0 : m->m0, p->is_turned ? fast : line);
     LLVMValueRef at_k = em_add(e, k, p->is_turned ? line : fast);
@@ -108,9 +124,7 @@ static void compute_piece(mma *m, int operand, LLVMValueRef stage, LLVMValueRef 
     em_endif(e, &b);
     LLVMValueRef phi = LLVMBuildPhi(e->b, LLVMTypeOf(value), "");
     LLVMAddIncoming(phi, (LLVMValueRef[]){value, zero}, (LLVMBasicBlockRef[]){from, b.other}, 2);
-    LLVMValueRef line32 = mma_i32(m, line), byte = em_mul(e, mma_i32(m, fast), em_i32(e, p->bytes));
-    byte = em_xor(e, byte, em_shl(e, mma_permutation(m, line32, p->line_bytes), 4));
-    LLVMValueRef to = em_add(e, em_mul(e, line32, em_i32(e, p->line_bytes)), byte);
+    LLVMValueRef to = place(m, p, mma_i32(m, line), em_mul(e, mma_i32(m, fast), em_i32(e, p->bytes)));
     LLVMSetAlignment(LLVMBuildStore(e->b, phi, mma_at(m, mma_add(m, em_add(e, to, stage), p->at))), (unsigned)p->bytes);
     em_end(e, &l);
 }

@@ -79,8 +79,7 @@ static void emit_rows(mma *m, int lanes, bool is_part) {
     rows = em_select(e, em_icmp(e, LLVMIntSLT, rows, most), rows, most);
     LLVMValueRef line_log = em_sub(e, m->columns_log, mma_num(m, log));
     LLVMValueRef mask = em_sub(e, LLVMBuildShl(e->b, mma_num(m, 1), line_log, ""), mma_num(m, 1));
-    em_loop l =
-        em_for(e, mma_i64(m, m->thread), LLVMBuildShl(e->b, rows, line_log, ""), mma_num(m, IR_GPU_MMA_THREADS));
+    em_loop l = em_for(e, mma_i64(m, m->thread), LLVMBuildShl(e->b, rows, line_log, ""), m->threads);
     LLVMValueRef row = LLVMBuildLShr(e->b, l.i, line_log, ""), column = em_shl(e, em_and(e, l.i, mask), log);
     LLVMValueRef at_m = em_add(e, m->m0, row), at_n = em_add(e, m->n0, column);
     em_branch b = em_if(e, em_icmp(e, LLVMIntSLT, at_n, e->size[m->dim_n]));

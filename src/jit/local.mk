@@ -23,6 +23,7 @@ jit_sources += %D%/gpu_contract.c
 jit_sources += %D%/gpu_mma.c
 jit_sources += %D%/gpu_mma_load.c
 jit_sources += %D%/gpu_mma_store.c
+jit_sources += %D%/gpu_wgmma.c
 jit_sources += %D%/gpu_window.c
 jit_sources += %D%/gpu_attention.c
 jit_sources += %D%/gpu_attention_block.c

@@ -7,9 +7,10 @@
 
 #define LAUNCH    gpu_launch
 #define N_TARGETS 1
+static ir_level test_level = IR_LEVEL_SM80;
 static bool choose_target(int i, uint32_t levels, const char *text, ir_target *out) {
     (void)i, (void)levels, (void)text;
-    *out = (ir_target){IR_LEVEL_SM80, 0};
+    *out = (ir_target){test_level, 0};
     return true;
 }
 #define IS_FOR_US(size)       true
@@ -46,7 +47,7 @@ static const char *const layouts[] = {
     "(%x: T[D, A, B], %y: U[B, C]) -> R[D, A, C] { %r = matmul(%x, %y) return %r }",
     "(%x: T[2, 1, A, B], %y: U[D, C, B]) -> R[2, D, A, C] { %r = matmul(%x, %y, transpose_b=true) return %r }",
 };
-/* Each tile, with edges; multiples of 16 bytes and not; nothing; parts of k. */
+/* With edges; multiples of 16 bytes and not; nothing; parts of k. */
 static const int64_t sizes[][4] = {{1, 1, 1, 1},     {3, 7, 2, 2},      {16, 16, 8, 1},     {64, 64, 64, 1},
                                    {65, 33, 66, 2},  {72, 200, 88, 1},  {16, 1024, 136, 1}, {7, 648, 130, 1},
                                    {129, 96, 16, 1}, {200, 1048, 5, 1}, {0, 3, 20, 2},      {3, 0, 20, 2},
@@ -127,6 +128,62 @@ ParameterizedTest(int *number, gpu_mma, has_no_conflicts, .timeout = 600) {
                  (unsigned long long)counts.mma, (unsigned long long)products);
     cr_expect_eq(counts.worst_ways, 1, "%s: %d ways at line %d of the PTX", text, counts.worst_ways, counts.worst_line);
     const uint64_t bytes = 2 * (m * k * tiles_n + n * k * tiles_m + m * n);
+    cr_expect_eq(counts.global_bytes, bytes, "%llu bytes, not %llu", (unsigned long long)counts.global_bytes,
+                 (unsigned long long)bytes);
+    rt_cache_close(cache);
+}
+
+/* ---- the tiles of large results, on small ones: that of mma, and those of wgmma on sm_90a ---- */
+enum { N_LARGE = 3 };
+static void choose_large(int number) {
+    static const int tiles[N_LARGE] = {0, 4, 5};
+    gpu_tile = tiles[number];
+    test_level = number ? IR_LEVEL_SM90A : IR_LEVEL_SM80;
+}
+
+ParameterizedTestParameters(gpu_mma, large_tiles_agree) {
+    static int numbers[N_LARGE * FLOATS * (sizeof layouts + sizeof fused) / sizeof *layouts];
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) numbers[i] = (int)i;
+    return cr_make_param_array(int, numbers, sizeof numbers / sizeof *numbers);
+}
+
+ParameterizedTest(int *number, gpu_mma, large_tiles_agree, .timeout = 600) {
+    static const int64_t at[][4] = {
+        {64, 64, 72, 1}, {136, 200, 264, 1}, {131, 72, 300, 2}, {33, 9, 17, 2}, {16, 1040, 24, 1}};
+    const int type = *number / N_LARGE % FLOATS, program = *number / N_LARGE / FLOATS,
+              n_layouts = sizeof layouts / sizeof *layouts;
+    char text[500];
+    if (!begin()) return;
+    choose_large(*number % N_LARGE);
+    write_program(text, program < n_layouts ? layouts[program] : fused[program - n_layouts], types[type].t,
+                  types[type].t);
+    for (int k = type == 0 ? 0 : 2; k < 5; k++)
+        check(text, (domain){-4, 4, k == 0 ? SPECIAL_SOME : SPECIAL_NONE, false}, at[k], one_thread, false, 1);
+    rt_cache_close(cache);
+}
+
+/* Parts of k, of large tiles, by instructions of the size that each has. */
+ParameterizedTestParameters(gpu_mma, large_tiles_have_no_conflicts) {
+    static int numbers[N_LARGE * 4];
+    for (int i = 0; i < N_LARGE * 4; i++) numbers[i] = i;
+    return cr_make_param_array(int, numbers, N_LARGE * 4);
+}
+
+ParameterizedTest(int *number, gpu_mma, large_tiles_have_no_conflicts, .timeout = 600) {
+    static const uint64_t m = 128, k = 256, n = 256;
+    ptx_counts counts = {0};
+    char text[400];
+    if (!begin()) return;
+    choose_large(*number % N_LARGE);
+    write_program(text, layouts[*number / N_LARGE], FUSOR_BF16, FUSOR_BF16);
+    gpu_counts = &counts;
+    check(text, (domain){-4, 4, SPECIAL_NONE, false}, (int64_t[4]){m, k, n, 1}, one_thread, false, 1);
+    gpu_counts = NULL;
+    const uint64_t columns = *number % N_LARGE == 2 ? 256 : 128;
+    if (*number % N_LARGE == 0) cr_expect_eq(counts.mma, m * n * k / (16 * 8 * 16));
+    else cr_expect_eq(counts.wgmma, 4 * m * n * k / (64 * columns * 16)); /* by four warps each */
+    cr_expect_eq(counts.worst_ways, 1, "%s: %d ways at line %d of the PTX", text, counts.worst_ways, counts.worst_line);
+    const uint64_t bytes = 2 * (m * k * (n / columns) + n * k + m * n);
     cr_expect_eq(counts.global_bytes, bytes, "%llu bytes, not %llu", (unsigned long long)counts.global_bytes,
                  (unsigned long long)bytes);
     rt_cache_close(cache);

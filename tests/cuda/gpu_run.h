@@ -20,6 +20,7 @@ typedef struct gpu_kernel {
 static gpu_kernel *gpu_kernels;
 static bool gpu_is_reversed;   /* blocks and warps from the last on */
 static ptx_counts *gpu_counts; /* where a test wants them */
+static int gpu_tile = -1;      /* of tensor cores, whatever the sizes ask for; where a kernel has it */
 
 static void *gpu_allocate(void *user, size_t bytes) {
     (void)user;
@@ -83,6 +84,11 @@ static fusor_status gpu_launch(void *user, fu_error *e, const ir_kernel *k, cons
     (void)user;
     FU_TRY(gpu_compile(e, k, &g));
     ir_gpu_plan(k, args->size, &plan);
+    if (gpu_tile >= 0 && ir_gpu_is_mma(k) && ir_gpu_mma_has_tile(k, gpu_tile)) {
+        plan.n_phases = 1;
+        plan.chunks = 1;
+        ir_gpu_mma_plan_tile(k, args->size, gpu_tile, &plan);
+    }
     uint64_t *words = calloc((size_t)ir_gpu_words(k), 8);
     ir_kernel_args at = *args;
     at.scratch = aligned_alloc(64, (size_t)(plan.scratch_bytes + 127) / 64 * 64);

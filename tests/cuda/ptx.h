@@ -45,17 +45,18 @@ typedef enum ptx_space { PTX_GENERIC, PTX_GLOBAL, PTX_SHARED, PTX_LOCAL, PTX_PAR
 /* name in the text = first word of the opcode */
 #define PTX_OPS(X)                                                                                                     \
     X(ABS, "abs")                                                                                                      \
-    X(ACTIVEMASK, "activemask") X(ADD, "add") X(ADDC, "addc") X(AND, "and") X(ATOM, "atom") X(BAR, "bar")              \
-        X(BARRIER, "barrier") X(BFE, "bfe") X(BFI, "bfi") X(BRA, "bra") X(BREV, "brev") X(CLZ, "clz")                  \
-            X(COPYSIGN, "copysign") X(COS, "cos") X(CP, "cp") X(CVT, "cvt") X(CVTA, "cvta") X(DIV, "div")              \
-                X(EX2, "ex2") X(EXIT, "exit") X(FENCE, "fence") X(FMA, "fma") X(LD, "ld") X(LDMATRIX, "ldmatrix")      \
-                    X(LG2, "lg2") X(MAD, "mad") X(MAX, "max") X(MEMBAR, "membar") X(MIN, "min") X(MMA, "mma")          \
-                        X(MOV, "mov") X(MUL, "mul") X(NEG, "neg") X(NOT, "not") X(OR, "or") X(POPC, "popc")            \
-                            X(PREFETCH, "prefetch") X(PRMT, "prmt") X(RCP, "rcp") X(RED, "red") X(REDUX, "redux")      \
-                                X(REM, "rem") X(RET, "ret") X(RSQRT, "rsqrt") X(SELP, "selp") X(SETP, "setp")          \
-                                    X(SHF, "shf") X(SHFL, "shfl") X(SHL, "shl") X(SHR, "shr") X(SIN, "sin")            \
-                                        X(SQRT, "sqrt") X(ST, "st") X(SUB, "sub") X(SUBC, "subc") X(TANH, "tanh")      \
-                                            X(TRAP, "trap") X(VOTE, "vote") X(XOR, "xor")
+    X(ACTIVEMASK, "activemask")                                                                                        \
+    X(ADD, "add") X(ADDC, "addc") X(AND, "and") X(ATOM, "atom") X(BAR, "bar") X(BARRIER, "barrier") X(BFE, "bfe")      \
+        X(BFI, "bfi") X(BRA, "bra") X(BREV, "brev") X(CLZ, "clz") X(COPYSIGN, "copysign") X(COS, "cos") X(CP, "cp")    \
+            X(CVT, "cvt") X(CVTA, "cvta") X(DIV, "div") X(EX2, "ex2") X(EXIT, "exit") X(FENCE, "fence") X(FMA, "fma")  \
+                X(LD, "ld") X(LDMATRIX, "ldmatrix") X(LG2, "lg2") X(MAD, "mad") X(MAX, "max") X(MEMBAR, "membar")      \
+                    X(MIN, "min") X(MMA, "mma") X(MOV, "mov") X(MUL, "mul") X(NEG, "neg") X(NOT, "not") X(OR, "or")    \
+                        X(POPC, "popc") X(PREFETCH, "prefetch") X(PRMT, "prmt") X(RCP, "rcp") X(RED, "red")            \
+                            X(REDUX, "redux") X(REM, "rem") X(RET, "ret") X(RSQRT, "rsqrt") X(SELP, "selp")            \
+                                X(SETP, "setp") X(SHF, "shf") X(SHFL, "shfl") X(SHL, "shl") X(SHR, "shr")              \
+                                    X(SIN, "sin") X(SQRT, "sqrt") X(ST, "st") X(SUB, "sub") X(SUBC, "subc")            \
+                                        X(TANH, "tanh") X(TRAP, "trap") X(VOTE, "vote") X(WGMMA, "wgmma")              \
+                                            X(XOR, "xor")
 typedef enum ptx_op {
 #define X(ID, NAME) PTX_##ID,
     PTX_OPS(X)
@@ -66,20 +67,23 @@ typedef enum ptx_op {
 /* Words behind the opcode, but for types and spaces. */
 #define PTX_MODIFIERS(X)                                                                                               \
     X(CC, "cc")                                                                                                        \
-    X(LO, "lo") X(HI, "hi") X(WIDE, "wide") X(RN, "rn") X(RZ, "rz") X(RM, "rm") X(RP, "rp") X(RNI, "rni")              \
-        X(RZI, "rzi") X(RMI, "rmi") X(RPI, "rpi") X(FTZ, "ftz") X(SAT, "sat") X(APPROX, "approx") X(FULL, "full")      \
-            X(NANS, "NaN") X(SYNC, "sync") X(ALIGNED, "aligned") X(WARP, "warp") X(ARRIVE, "arrive") X(UNI, "uni")     \
-                X(BFLY, "bfly") X(UP, "up") X(DOWN, "down") X(IDX, "idx") X(ALL, "all") X(ANY, "any")                  \
-                    X(BALLOT, "ballot") X(TO, "to") X(V2, "v2") X(V4, "v4") X(L, "l") X(R, "r") X(WRAP, "wrap")        \
-                        X(CLAMP, "clamp") X(EQ, "eq") X(NE, "ne") X(LT, "lt") X(LE, "le") X(GT, "gt") X(GE, "ge")      \
-                            X(EQU, "equ") X(NEU, "neu") X(LTU, "ltu") X(LEU, "leu") X(GTU, "gtu") X(GEU, "geu")        \
-                                X(NUM, "num") X(NAN_, "nan") X(LS, "ls") X(HS, "hs") X(AND_, "and") X(OR_, "or")       \
-                                    X(XOR_, "xor") X(ADD_, "add") X(MIN_, "min") X(MAX_, "max") X(EXCH, "exch")        \
-                                        X(CAS, "cas") X(INC, "inc") X(ASYNC, "async") X(COMMIT_GROUP, "commit_group")  \
-                                            X(WAIT_GROUP, "wait_group") X(WAIT_ALL, "wait_all") X(TRANS, "trans")      \
-                                                X(X1, "x1") X(X2, "x2") X(X4, "x4") X(ROW, "row") X(COL, "col")        \
-                                                    X(M16N8K16, "m16n8k16") X(M16N8K8, "m16n8k8") X(M8N8, "m8n8")      \
-                                                        X(M16N8K32, "m16n8k32") X(RELU, "relu")
+    X(LO, "lo")                                                                                                        \
+    X(HI, "hi") X(WIDE, "wide") X(RN, "rn") X(RZ, "rz") X(RM, "rm") X(RP, "rp") X(RNI, "rni") X(RZI, "rzi")            \
+        X(RMI, "rmi") X(RPI, "rpi") X(FTZ, "ftz") X(SAT, "sat") X(APPROX, "approx") X(FULL, "full") X(NANS, "NaN")     \
+            X(SYNC, "sync") X(ALIGNED, "aligned") X(WARP, "warp") X(ARRIVE, "arrive") X(UNI, "uni") X(BFLY, "bfly")    \
+                X(UP, "up") X(DOWN, "down") X(IDX, "idx") X(ALL, "all") X(ANY, "any") X(BALLOT, "ballot") X(TO, "to")  \
+                    X(V2, "v2") X(V4, "v4") X(L, "l") X(R, "r") X(WRAP, "wrap") X(CLAMP, "clamp") X(EQ, "eq")          \
+                        X(NE, "ne") X(LT, "lt") X(LE, "le") X(GT, "gt") X(GE, "ge") X(EQU, "equ") X(NEU, "neu")        \
+                            X(LTU, "ltu") X(LEU, "leu") X(GTU, "gtu") X(GEU, "geu") X(NUM, "num") X(NAN_, "nan")       \
+                                X(LS, "ls") X(HS, "hs") X(AND_, "and") X(OR_, "or") X(XOR_, "xor") X(ADD_, "add")      \
+                                    X(MIN_, "min") X(MAX_, "max") X(EXCH, "exch") X(CAS, "cas") X(INC, "inc")          \
+                                        X(ASYNC, "async") X(COMMIT_GROUP, "commit_group") X(WAIT_GROUP, "wait_group")  \
+                                            X(WAIT_ALL, "wait_all") X(TRANS, "trans") X(X1, "x1") X(X2, "x2")          \
+                                                X(X4, "x4") X(ROW, "row") X(COL, "col") X(M16N8K16, "m16n8k16")        \
+                                                    X(M16N8K8, "m16n8k8") X(M8N8, "m8n8") X(M16N8K32, "m16n8k32")      \
+                                                        X(MMA_ASYNC, "mma_async") X(FENCE_, "fence") X(PROXY, "proxy") \
+                                                            X(M64N128K16, "m64n128k16") X(M64N256K16, "m64n256k16")    \
+                                                                X(RELU, "relu")
 /* Words that change no value here: caches, scopes, orders of memory. */
 #define PTX_IGNORED                                                                                                    \
     "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "relaxed", "acquire", "release", "acq_rel", "volatile", "weak",    \
@@ -112,11 +116,11 @@ typedef enum ptx_special {
     PTX_CLOCK
 } ptx_special;
 
-enum { PTX_MAX_OPERANDS = 6 };
+enum { PTX_MAX_OPERANDS = 8 };
 typedef struct ptx_inst {
     ptx_op op;
     ptx_type type, from, third; /* the type words */
-    ptx_space space, to; /* the first and the second space word */
+    ptx_space space, to;        /* the first and the second space word */
     unsigned __int128 modifier;
     int guard; /* register, or -1 */
     bool is_guard_negated;
@@ -161,7 +165,7 @@ typedef struct ptx_module {
     uint64_t constant_bytes;
     uint64_t shared_bytes; /* of the module's own .shared */
     int version, target;   /* 70 for 7.0; 80 for sm_80 */
-    bool is_for_one; /* sm_90a: this compute capability alone */
+    bool is_for_one;       /* sm_90a: this compute capability alone */
     bool has_dynamic_shared;
 } ptx_module;
 
@@ -175,7 +179,7 @@ const ptx_entry *ptx_find(const ptx_module *m, const char *name);
  * as many turns as its bytes need (4 bytes a lane or less: one; 8: two halves of the warp; 16: four quarters), and once more for
  * each further word that lanes of a turn want of the same bank. */
 typedef struct ptx_counts {
-    uint64_t instructions, mma, barriers;
+    uint64_t instructions, mma, wgmma, barriers;
     uint64_t shared_accesses, shared_turns, shared_least; /* shared_least: turns without conflicts */
     int worst_ways, worst_line;                           /* of a turn: 1 is none */
     uint64_t global_bytes;                                /* read and written, asynchronous copies too */
@@ -198,6 +202,23 @@ bool ptx_run(const ptx_launch *l, char error[PTX_ERROR_ROOM]);
 
 /* ptx_fast.c: a common instruction on the active lanes of reg[][32]; false: not done here. */
 bool ptx_fast(const ptx_inst *i, uint64_t *reg, uint32_t active);
+/* ptx_wgmma.c: one product of a group of four warps. */
+enum { PTX_WGMMA_COLUMNS = 256 };
+typedef struct ptx_product {
+    ptx_type type;
+    int columns, warp; /* of the four */
+    bool is_turned[2]; /* not along k */
+    uint64_t descriptor[2];
+} ptx_product;
+typedef struct ptx_shared {
+    const uint8_t *data;
+    uint64_t bytes;
+    void (*touch)(void *user, uint64_t at, uint64_t bytes); /* what is read */
+    void *user;
+} ptx_shared;
+/* d += the warp's 16 rows of the product (NULL: only reads); what is wrong, or NULL. */
+const char *ptx_wgmma(const ptx_product *p, const ptx_shared *s, float d[16][PTX_WGMMA_COLUMNS]);
+
 /* ptx_alu.c: the result of an instruction without side effects on one lane; in[] are the sources' bits. *ok = false: the
  * combination of types and modifiers is not known. */
 uint64_t ptx_alu(const ptx_inst *i, const uint64_t *in, bool *ok);

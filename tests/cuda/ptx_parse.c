@@ -212,11 +212,12 @@ static ptx_operand read_address(parser *p) {
     return o;
 }
 
+enum { MAX_VECTOR = 128 }; /* accumulators of wgmma */
 static ptx_operand read_vector(parser *p, ptx_inst *i) {
-    ptx_operand o = {.kind = PTX_VECTOR, .second = p->e->n_elements}, list[16];
+    ptx_operand o = {.kind = PTX_VECTOR, .second = p->e->n_elements}, list[MAX_VECTOR];
     int n = 0;
     do {
-        if (n == 16) fail(p, "a vector of more than 16 elements");
+        if (n == MAX_VECTOR) fail(p, "a vector of more than %d elements", MAX_VECTOR);
         list[n++] = read_operand(p, i);
     } while (take(p, ','));
     expect(p, '}');

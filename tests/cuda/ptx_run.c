@@ -27,6 +27,13 @@ typedef struct pending {
     int line;
 } pending;
 
+/* A product of wgmma that was not waited for: what it reads may not change until then. */
+typedef struct in_flight {
+    ptx_product product;
+    uint64_t sum; /* of what it read */
+    int group;
+} in_flight;
+
 typedef struct warp {
     int number;
     uint32_t exited;
@@ -39,6 +46,10 @@ typedef struct warp {
     uint8_t *local; /* [LANES][local_bytes] */
     pending *copy;
     int n_copies, group;
+    in_flight *product;
+    int n_products, product_group;
+    bool has_fence;    /* wgmma.fence since the registers could be touched */
+    uint32_t n_fences; /* fence.proxy.async */
 } warp;
 
 typedef struct run {
@@ -50,6 +61,10 @@ typedef struct run {
     uint8_t *shared;
     uint64_t shared_bytes;
     word_use *use;
+    struct {
+        uint8_t writer;  /* warp + 1 that wrote the word by st or cp.async, */
+        uint32_t fences; /* after so many of its fences */
+    } *proxy;
     uint32_t epoch;
     uint64_t steps;
     const ptx_inst *now;
@@ -86,6 +101,8 @@ static void note_use(run *r, const warp *w, uint64_t at, uint64_t bytes, bool is
                      "race in shared memory at %llu: another warp read it and no barrier is between",
                      (unsigned long long)(4 * k));
             u->writer = (uint8_t)(w->number + 1);
+            r->proxy[k].writer = (uint8_t)(w->number + 1);
+            r->proxy[k].fences = w->n_fences;
         } else u->readers |= 1u << w->number;
     }
 }
@@ -406,6 +423,85 @@ static void multiply_matrix(run *r, warp *w, const ptx_inst *i, uint32_t active)
             set(w, lane, element(r, &i->in[0], k), d[lane / 4 + 8 * (k >> 1)][2 * (lane % 4) + (k & 1)]);
 }
 
+/* ---- wgmma ---- */
+typedef struct reader {
+    run *r;
+    warp *w;
+    uint64_t sum;
+} reader;
+
+/* Words that were written by other than the asynchronous proxy have to be fenced by who wrote them. */
+static void touch(void *user, uint64_t at, uint64_t bytes) {
+    reader *t = user;
+    run *r = t->r;
+    uint16_t bits;
+    memcpy(&bits, r->shared + at, sizeof bits);
+    t->sum = (t->sum ^ bits) * 0x100000001b3ull;
+    note_use(r, t->w, at, bytes, false, 0);
+    int writer = r->proxy[at / 4].writer;
+    if (writer && r->w[writer - 1].n_fences == r->proxy[at / 4].fences)
+        fail(r, -1, "reads shared memory at %llu, which warp %d wrote without fence.proxy.async", (unsigned long long)at,
+             writer - 1);
+}
+
+static uint64_t read_product(run *r, warp *w, const ptx_product *p, float d[16][PTX_WGMMA_COLUMNS]) {
+    reader t = {r, w, 0};
+    const char *wrong = ptx_wgmma(p, &(ptx_shared){r->shared, r->shared_bytes, touch, &t}, d);
+    if (wrong) fail(r, -1, "%s", wrong);
+    return t.sum;
+}
+
+static void multiply_group(run *r, warp *w, const ptx_inst *i) {
+    static float d[16][PTX_WGMMA_COLUMNS];
+    int columns = has(i, PTX_M(M64N256K16)) ? 256 : has(i, PTX_M(M64N128K16)) ? 128 : 0;
+    if (!columns || i->type != PTX_F32 || i->from != i->third || (i->from != PTX_F16 && i->from != PTX_BF16) || i->n != 8)
+        fail(r, -1, "wgmma of a shape or type that is not known");
+    if (!w->has_fence) fail(r, -1, "wgmma.mma_async without wgmma.fence");
+    bool adds = value(r, w, 0, &i->in[3]) & 1;
+    ptx_product p = {i->from,
+                     columns,
+                     w->number % 4,
+                     {i->in[6].value != 0, i->in[7].value != 0},
+                     {value(r, w, 0, &i->in[1]), value(r, w, 0, &i->in[2])}};
+    for (int lane = 0; lane < LANES; lane++)
+        for (int k = 0; k < columns / 2; k++)
+            d[lane / 4 + 8 * (k >> 1 & 1)][k / 4 * 8 + 2 * (lane % 4) + (k & 1)] =
+                adds ? (float)ptx_to_double(PTX_F32, value(r, w, lane, element(r, &i->in[0], k))) : 0;
+    uint64_t sum = read_product(r, w, &p, d);
+    for (int lane = 0; lane < LANES; lane++)
+        for (int k = 0; k < columns / 2; k++)
+            set(w, lane, element(r, &i->in[0], k),
+                ptx_from_double(PTX_F32, d[lane / 4 + 8 * (k >> 1 & 1)][k / 4 * 8 + 2 * (lane % 4) + (k & 1)]));
+    if (!(w->n_products & (w->n_products - 1))) {
+        in_flight *more = realloc(w->product, (size_t)(w->n_products ? 2 * w->n_products : 1) * sizeof *more);
+        if (!more) fail(r, -1, "out of memory");
+        w->product = more;
+    }
+    w->product[w->n_products++] = (in_flight){p, sum, w->product_group};
+}
+
+/* The products of all but the last `keep` groups are done: until now nobody may have written what they read. */
+static void finish_products(run *r, warp *w, int keep) {
+    int left = 0;
+    for (int k = 0; k < w->n_products; k++) {
+        in_flight f = w->product[k];
+        if (f.group > w->product_group - 1 - keep) w->product[left++] = f;
+        else if (read_product(r, w, &f.product, NULL) != f.sum)
+            fail(r, -1, "shared memory was written while a product still read it");
+    }
+    w->n_products = left;
+    w->has_fence = false;
+}
+
+static void group_product(run *r, warp *w, const ptx_inst *i, uint32_t active) {
+    need_all(r, w, active, ~0u);
+    if (has(i, PTX_M(MMA_ASYNC))) multiply_group(r, w, i);
+    else if (has(i, PTX_M(FENCE_))) w->has_fence = true;
+    else if (has(i, PTX_M(COMMIT_GROUP))) w->product_group++;
+    else if (has(i, PTX_M(WAIT_GROUP))) finish_products(r, w, (int)i->in[0].value);
+    else fail(r, -1, "an instruction of wgmma that is not known");
+}
+
 /* ---- asynchronous copies: done when they are waited for ---- */
 static void copy_later(run *r, warp *w, int lane, const ptx_inst *i) {
     if (!(w->n_copies & (w->n_copies - 1))) {
@@ -465,7 +561,6 @@ static void one_lane(run *r, warp *w, int lane, const ptx_inst *i) {
         break;
     case PTX_SETP: compare(r, w, lane, i); break;
     case PTX_CVTA: convert_address(r, w, lane, i); break;
-    case PTX_FENCE:
     case PTX_MEMBAR:
     case PTX_PREFETCH: break;
     case PTX_TRAP: fail(r, thread_of(w, lane), "trap");
@@ -519,7 +614,11 @@ static bool whole_warp(run *r, warp *w, const ptx_inst *i, uint32_t active) {
     case PTX_REDUX: reduce_warp(r, w, i, active); return true;
     case PTX_LDMATRIX: load_matrix(r, w, i, active); return true;
     case PTX_MMA: multiply_matrix(r, w, i, active); return true;
+    case PTX_WGMMA: group_product(r, w, i, active); return true;
     case PTX_CP: copy_async(r, w, i, active); return true;
+    case PTX_FENCE:
+        w->n_fences += has(i, PTX_M(PROXY));
+        return true;
     case PTX_ACTIVEMASK:
         for (int lane = 0; lane < LANES; lane++)
             if (active >> lane & 1) set(w, lane, &i->in[0], active);
@@ -546,6 +645,7 @@ static void count(run *r, warp *w, const ptx_inst *i, uint32_t active) {
     int bytes = 0, where = i->op == PTX_LD || i->op == PTX_LDMATRIX ? 1 : 0, n = __builtin_popcount(active);
     c->instructions++;
     c->mma += i->op == PTX_MMA;
+    c->wgmma += i->op == PTX_WGMMA && has(i, PTX_M(MMA_ASYNC));
     c->barriers += i->op == PTX_BAR || i->op == PTX_BARRIER;
     if (i->op == PTX_LD || i->op == PTX_ST) bytes = ptx_bytes(i->type) * vector_length(&i->in[1 - where]);
     if (i->op == PTX_LDMATRIX || (i->op == PTX_CP && i->n > 2)) bytes = 16;
@@ -572,7 +672,8 @@ static uint32_t needed(const run *r, const warp *w, int lane, const ptx_inst *i)
     case PTX_VOTE:
     case PTX_REDUX: return i->n > 2 ? (uint32_t)value(r, w, lane, &i->in[2]) : 0;
     case PTX_LDMATRIX:
-    case PTX_MMA: return ~0u;
+    case PTX_MMA:
+    case PTX_WGMMA: return ~0u;
     case PTX_BAR:
     case PTX_BARRIER: return has(i, PTX_M(WARP)) ? (uint32_t)value(r, w, lane, &i->in[0]) : ~w->exited;
     default: return 0;
@@ -656,6 +757,7 @@ static bool step(run *r, warp *w) {
 /* ---- a block ---- */
 static void begin_block(run *r) {
     memset(r->shared, 0xff, r->shared_bytes);
+    memset(r->proxy, 0, (r->shared_bytes / 4 + 2) * sizeof *r->proxy);
     r->epoch++;
     r->steps = 0;
     for (int k = 0; k < r->n_warps; k++) {
@@ -667,7 +769,9 @@ static void begin_block(run *r) {
         w->is_together = true;
         w->at = 0;
         w->at_barrier = false;
-        w->n_copies = w->group = 0;
+        w->n_copies = w->group = w->n_products = w->product_group = 0;
+        w->has_fence = false;
+        w->n_fences = 1;
         memset(w->reg, 0xff, sizeof *w->reg * (size_t)(r->e->n_regs * LANES));
         memset(w->local, 0xff, LANES * r->e->local_bytes + 1);
     }
@@ -714,7 +818,8 @@ bool ptx_run(const ptx_launch *l, char error[PTX_ERROR_ROOM]) {
     r->shared_bytes = r->e->shared_bytes + l->dynamic_shared;
     r->shared = malloc(r->shared_bytes + 1);
     r->use = calloc(r->shared_bytes / 4 + 2, sizeof *r->use);
-    bool ok = r->shared && r->use && r->n_threads > 0 && r->n_warps <= MAX_WARPS;
+    r->proxy = calloc(r->shared_bytes / 4 + 2, sizeof *r->proxy);
+    bool ok = r->shared && r->use && r->proxy && r->n_threads > 0 && r->n_warps <= MAX_WARPS;
     for (int k = 0; ok && k < r->n_warps; k++) {
         r->w[k].reg = malloc(sizeof *r->w->reg * (size_t)(r->e->n_regs * LANES + 1));
         r->w[k].local = malloc(LANES * r->e->local_bytes + 1);
@@ -725,9 +830,11 @@ bool ptx_run(const ptx_launch *l, char error[PTX_ERROR_ROOM]) {
         free(r->w[k].reg);
         free(r->w[k].local);
         free(r->w[k].copy);
+        free(r->w[k].product);
     }
     free(r->shared);
     free(r->use);
+    free(r->proxy);
     free(r);
     return ok;
 }

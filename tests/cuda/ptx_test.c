@@ -155,7 +155,7 @@ static const struct {
     {"setp.eq.u32 %p1, %r1, 0; @%p1 bra A; shfl.sync.idx.b32 %r3, %r1, 0, 31, -1; A: add.u32 %r3, %r1, 1;",
      "is elsewhere", 32},
     {"trap;", "trap", 1},
-    {"wgmma.fence;", "unknown instruction 'wgmma'", 1},
+    {"tcgen05.relinquish;", "unknown instruction 'tcgen05'", 1},
     {"add.weird.u32 %r3, %r1, 1;", "unknown word '.weird'", 1},
     {"add.u32 %r3, %r99x, 1;", "is no register", 1},
     {"bra NOWHERE;", "no label", 1},

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* gpu_wgmma.c: the loop along k of a contraction on sm_90a: wgmma, whose operands stay in shared memory. Four warps make 64 rows and all
+ * columns of the tile. A piece is 128 bytes of k; its lines of 128 bytes are permuted as everywhere here, which is the 128-byte
+ * swizzle of wgmma's descriptors (PTX ISA 9.0, 9.7.15.5.1).
+ *
+ *   for each piece: wait for the thread's copies of it; fence (they are read by another proxy); barrier; its products begin; the piece
+ *       stages - 2 further is asked for; wait for the products of the piece before
+ *
+ * so products of a piece run while the next one is waited for. The stage that is written was read two pieces before: whoever is behind
+ * the barrier has waited for those products. */
+#include "jit/gpu_mma.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { K_BYTES = 32 /* of an instruction */, SWIZZLE_128 = 1, LINE = 128, EIGHT_LINES = 8 * LINE };
+
+static void emit_asm(mma *m, const char *text) {
+    emit *e = m->e;
+    LLVMTypeRef type = LLVMFunctionType(e->t_void, NULL, 0, 0);
+    const char *clobber = "~{memory}";
+    LLVMValueRef f =
+        LLVMGetInlineAsm(type, text, strlen(text), clobber, strlen(clobber), 1, 0, LLVMInlineAsmDialectATT, 0);
+    LLVMBuildCall2(e->b, type, f, NULL, 0, "");
+}
+
+/* A descriptor without its address: distances of 8 lines, and of columns of 128 bytes, in units of 16 bytes. */
+static uint64_t descriptor(const mma_operand *p) {
+    uint64_t leading = p->is_turned ? (uint64_t)(p->segment ? p->segment : EIGHT_LINES) / 16 : 1,
+             stride = EIGHT_LINES / 16;
+    return leading << 16 | stride << 32 | (uint64_t)SWIZZLE_128 << 62;
+}
+
+/* Shared addresses have fewer than 18 bits. */
+static LLVMValueRef with_address(mma *m, uint64_t descriptor_bits, LLVMValueRef byte) {
+    emit *e = m->e;
+    return em_or(e, mma_i64(m, em_lshr(e, byte, 4)), mma_num(m, (int64_t)descriptor_bits));
+}
+
+/* D += A * B, of 64 rows: acc[columns / 2] are a lane's elements. */
+static void multiply(mma *m, int columns, LLVMValueRef a, LLVMValueRef b, LLVMValueRef *acc) {
+    emit *e = m->e;
+    const int n = columns / 2;
+    const char *type = m->k->inst[m->operand[0].inst].dtype == FUSOR_BF16 ? "bf16" : "f16";
+    fu_str text, constraints;
+    fu_str_init(&text, e->arena);
+    fu_str_init(&constraints, e->arena);
+    fu_str_addf(&text, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {", columns, type, type);
+    for (int i = 0; i < n; i++) fu_str_addf(&text, "%s$%d", i ? ", " : "", i);
+    fu_str_addf(&text, "}, $%d, $%d, $%d, 1, 1, %d, %d;", n, n + 1, n + 2, m->operand[0].is_turned,
+                m->operand[1].is_turned);
+    for (int i = 0; i < n; i++) fu_str_addf(&constraints, "=f,");
+    fu_str_addf(&constraints, "l,l,b");
+    for (int i = 0; i < n; i++) fu_str_addf(&constraints, ",%d", i);
+    LLVMTypeRef *in_type = FU_NEW_N(e->arena, LLVMTypeRef, 2 * n + 3), *out_type = in_type + 3;
+    LLVMValueRef *in = FU_NEW_N(e->arena, LLVMValueRef, n + 3);
+    in_type[0] = in_type[1] = e->t_i64;
+    in_type[2] = e->t_i1;
+    in[0] = a;
+    in[1] = b;
+    in[2] = LLVMConstInt(e->t_i1, 1, 0); /* adds to what the registers hold */
+    for (int i = 0; i < n; i++) {
+        out_type[i] = m->t_acc;
+        in[3 + i] = acc[i];
+    }
+    LLVMTypeRef out = LLVMStructTypeInContext(e->ctx, out_type, (unsigned)n, 0);
+    LLVMTypeRef fn = LLVMFunctionType(out, in_type, (unsigned)n + 3, 0);
+    LLVMValueRef f =
+        LLVMGetInlineAsm(fn, text.at, text.n, constraints.at, constraints.n, 1, 0, LLVMInlineAsmDialectATT, 0);
+    LLVMValueRef all = LLVMBuildCall2(e->b, fn, f, in, (unsigned)n + 3, "");
+    for (int i = 0; i < n; i++) acc[i] = LLVMBuildExtractValue(e->b, all, (unsigned)i, "");
+}
+
+/* The products of one piece. first: address in shared memory (i32) of the stages, and of this group's rows of operand 0. */
+static void multiply_piece(mma *m, LLVMValueRef first[2], LLVMValueRef stage, LLVMValueRef *acc) {
+    emit *e = m->e;
+    LLVMValueRef d[2];
+    emit_asm(m, "wgmma.fence.sync.aligned;");
+    for (int o = 0; o < 2; o++) d[o] = with_address(m, descriptor(&m->operand[o]), em_add(e, first[o], stage));
+    for (int s = 0; s < m->t->k_bytes / K_BYTES; s++) {
+        LLVMValueRef at[2];
+        for (int o = 0; o < 2; o++) {
+            /* along a line, or 16 lines further */
+            int by = m->operand[o].is_turned ? 2 * EIGHT_LINES : K_BYTES;
+            at[o] = s ? em_add(e, d[o], mma_num(m, s * by / 16)) : d[o];
+        }
+        multiply(m, m->t->columns, at[0], at[1], acc);
+    }
+    emit_asm(m, "wgmma.commit_group.sync.aligned;");
+}
+
+void mma_emit_wgmma(mma *m) {
+    emit *e = m->e;
+    const int n_acc = m->t->columns / 2, ahead = m->t->stages - 2;
+    LLVMValueRef from[2], now[2], next[2], *acc = FU_NEW_N(e->arena, LLVMValueRef, 2 * n_acc), *sum = acc + n_acc;
+    /* 64 rows: a column of 128 bytes of a turned operand, or 64 lines */
+    LLVMValueRef group = em_lshr(e, m->warp, 2), base = LLVMBuildPtrToInt(e->b, m->shared, e->t_i32, "");
+    mma_operand *p = m->operand;
+    LLVMValueRef first[2] = {
+        em_add(e, mma_add(m, base, p[0].at), em_mul(e, group, em_i32(e, p[0].is_turned ? p[0].segment : 64 * LINE))),
+        mma_add(m, base, p[1].at)};
+    mma_fill_stages(m, ahead, from);
+    em_loop l = em_for(e, m->k_begin, m->k_end, mma_num(m, p[0].k));
+    LLVMValueRef read = em_loop_phi(e, &l, em_i32(e, 0)), write = em_loop_phi(e, &l, em_i32(e, ahead * m->stage_bytes));
+    memcpy(now, from, sizeof now);
+    mma_begin_from(m, &l, now);
+    for (int i = 0; i < n_acc; i++) acc[i] = sum[i] = em_loop_phi(e, &l, LLVMConstNull(m->t_acc));
+    mma_wait_for_all_but(m, ahead - 1);
+    emit_asm(m, "fence.proxy.async.shared::cta;");
+    gpu_barrier(e);
+    multiply_piece(m, first, read, sum);
+    memcpy(next, now, sizeof next);
+    mma_load_pieces(m, write, em_add(e, l.i, mma_num(m, ahead * p[0].k)), next);
+    emit_asm(m, "wgmma.wait_group.sync.aligned 1;");
+    for (int i = 0; i < n_acc; i++) em_loop_next(e, acc[i], sum[i]);
+    em_loop_next(e, read, mma_next_stage(m, read));
+    em_loop_next(e, write, mma_next_stage(m, write));
+    mma_next_from(m, now, next);
+    em_end(e, &l);
+    emit_asm(m, "wgmma.wait_group.sync.aligned 0;");
+    mma_wait_for_all_but(m, 0);
+    gpu_barrier(e); /* the results take the place of the operands */
+    mma_stage_result(m, acc, 1, m->t->columns / 8, em_shl(e, m->warp, 4), em_i32(e, 0));
+}
