@@ -14,6 +14,8 @@ const char *profile_advice(const profile_facts *f) {
     if (strcmp(f->kind, "reference") == 0)
         return "the reference evaluator computes this operator: another type or operator would have a kernel "
                "(doc/operators.md)";
+    if (strcmp(f->kind, "upload") == 0 || strcmp(f->kind, "download") == 0)
+        return "copies between the host and the device: keep data there (buffers of the device, bound parameters)";
     if (strcmp(f->kind, "copy") == 0)
         return "a copy: return a computed value, or let the aliased parameter be read only by what overwrites it";
     if (strcmp(f->kind, "check") == 0)

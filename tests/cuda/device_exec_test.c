@@ -56,34 +56,28 @@ static rt_exec *compile(const char *text, bool reference) {
 
 /* ---- every placement ---- */
 /* Whole numbers, so that all orders of sums give the same bits. M, N, K: sizes. */
-static const struct {
-    const char *text;
-    bool has_reference; /* a step of the reference evaluator beside kernels */
-} programs[] = {
-    {"func @f(%a: f32[M, N], %b: f32[N]) -> f32[M, N] { %c = add(%a, %b) %d = relu(%c) return %d }", false},
-    {"func @f(%a: f32[M, K], %b: f32[K, N], %c: f32[N, N]) -> (f32[M, N], f32[M]) { %d = matmul(%a, %b) %e = "
-     "matmul(%d, %c) "
-     "%g = reduce_sum(%e, axes=[1]) return %e, %g }",
-     false},
-    {"func @f(%a: f32[M, N], %b: f32[M, N]) -> (f32[M, N] alias %a, f32[N]) { %c = mul(%a, %b) %d = reduce_sum(%a, "
-     "axes=[0]) "
-     "return %c, %d }",
-     false},
-    {"func @f(%a: bool[M, N], %b: bool[M, N]) -> (bool[M, N], bool[M, N]) { %c = and(%a, %b) return %c, %a }", false},
-    {"func @f(%a: f32[M, N], %i: i32[K]) -> f32[K, N] { %b = take(%a, %i, axis=0) %c = neg(%b) return %c }", false},
-    {"func @f(%a: f32[M, N], %i: i64[K, N], %u: f32[K, N]) -> f32[M, N] alias %a { %b = scatter(%a, %i, %u, axis=0, "
-     "mode=add) "
-     "return %b }",
-     false},
-    {"func @f(%a: f32[M, N]) -> (f32[M, N], f32[N, M], f32) { %b = transpose(%a) %c = reduce_max(%a) return %a, %b, %c "
-     "}",
-     false},
-    {"func @f(%a: f64[M, N], %b: u8[M, N]) -> (i64[M, N], f64) { %c = cast(%b, i64) %d = reduce_sum(%a) return %c, %d "
-     "}",
-     false},
-    {"func @f() -> (f32[2], i32) { %a = full(1.5, shape=[2], dtype=f32) %b = full(7, shape=[], dtype=i32) return %a, "
-     "%b }",
-     false},
+static const char *const programs[] = {
+    "func @f(%a: f32[M, N], %b: f32[N]) -> f32[M, N] { %c = add(%a, %b) %d = relu(%c) return %d }",
+    "func @f(%a: f32[M, K], %b: f32[K, N], %c: f32[N, N]) -> (f32[M, N], f32[M]) { %d = matmul(%a, %b) %e = "
+    "matmul(%d, %c) "
+    "%g = reduce_sum(%e, axes=[1]) return %e, %g }",
+    "func @f(%a: f32[M, N], %b: f32[M, N]) -> (f32[M, N] alias %a, f32[N]) { %c = mul(%a, %b) %d = reduce_sum(%a, "
+    "axes=[0]) "
+    "return %c, %d }",
+    "func @f(%a: bool[M, N], %b: bool[M, N]) -> (bool[M, N], bool[M, N]) { %c = and(%a, %b) return %c, %a }",
+    "func @f(%a: f32[M, N], %i: i32[K]) -> f32[K, N] { %b = take(%a, %i, axis=0) %c = neg(%b) return %c }",
+    "func @f(%a: f32[M, N], %i: i64[K, N], %u: f32[K, N]) -> f32[M, N] alias %a { %b = scatter(%a, %i, %u, axis=0, "
+    "mode=add) "
+    "return %b }",
+    "func @f(%a: f32[M, N]) -> (f32[M, N], f32[N, M], f32) { %b = transpose(%a) %c = reduce_max(%a) return %a, %b, "
+    "%c "
+    "}",
+    "func @f(%a: f64[M, N], %b: u8[M, N]) -> (i64[M, N], f64) { %c = cast(%b, i64) %d = reduce_sum(%a) return %c, "
+    "%d "
+    "}",
+    "func @f() -> (f32[2], i32) { %a = full(1.5, shape=[2], dtype=f32) %b = full(7, shape=[], dtype=i32) return "
+    "%a, "
+    "%b }",
 };
 enum { N_PROGRAMS = sizeof programs / sizeof *programs, MAX_ENDS = 8 };
 
@@ -184,7 +178,7 @@ static void check_placements(int number, rt_exec *x, rt_exec *ref, const int64_t
     const fusor_status status = rt_exec_call(ref, &error, n_in, ri, n_out, ro); /* the largest of nothing is refused */
     for (int again = 0; again < (is_aliased ? 1 : 3); again++) {
         fu_error_clear(&error);
-        cr_assert_eq(rt_exec_call(x, &error, n_in, bi, n_out, bo), status, "%s: %s", programs[number].text, error.text);
+        cr_assert_eq(rt_exec_call(x, &error, n_in, bi, n_out, bo), status, "%s: %s", programs[number], error.text);
     }
     for (int k = 0; k < n_out && status == FUSOR_OK; k++) {
         const int alias = g->results.at[k].alias;
@@ -200,7 +194,7 @@ static void check_placements(int number, rt_exec *x, rt_exec *ref, const int64_t
             rt_buffer_release(NULL, bo[k].data);
         }
         const int64_t at = first_difference(&n->value, &want[k]);
-        cr_assert(at < 0, "%s M=%d N=%d K=%d seed %d: result %d, element %lld", programs[number].text, (int)size[0],
+        cr_assert(at < 0, "%s M=%d N=%d K=%d seed %d: result %d, element %lld", programs[number], (int)size[0],
                   (int)size[1], (int)size[2], (int)seed, k, (long long)at);
     }
     for (int i = 0; i < n_in; i++) {
@@ -214,17 +208,78 @@ static void check_placements(int number, rt_exec *x, rt_exec *ref, const int64_t
     }
 }
 
-Test(device_exec, every_placement_gives_the_reference_s_bits) {
+static int buffer_of(const ir_plan *plan, ir_id node) {
+    for (uint32_t b = 0; b < plan->buffers.n; b++)
+        if (plan->buffers.at[b].node == node) return (int)b;
+    return -1;
+}
+
+/* A kernel of one operator as a step of the reference evaluator, where all that it reads is in buffers. */
+static bool make_reference(fu_arena *arena, const ir_plan *plan, ir_step *st) {
+    if (st->kind != IR_STEP_KERNEL || st->n_ops != 1) return false;
+    const ir_node *n = ir_at(plan->graph, st->ops[0]);
+    int *arg = FU_NEW_N(arena, int, n->n_in + 1);
+    for (int k = 0; k < n->n_in; k++)
+        if ((arg[k] = buffer_of(plan, n->in[k])) < 0) return false;
+    if ((arg[n->n_in] = buffer_of(plan, st->ops[0])) < 0) return false;
+    bool is_output = false; /* of this very kernel */
+    for (int a = 0; a < st->n_args; a++) is_output |= st->kernel->buffer[a].is_output && st->arg[a] == arg[n->n_in];
+    if (!is_output) return false;
+    *st = (ir_step){.kind = IR_STEP_REFERENCE, .n_args = n->n_in + 1, .arg = arg, .node = st->ops[0]};
+    return true;
+}
+
+/* Unfused, with some kernels done by the reference evaluator: by turns from `first` on. NULL: there is none for it. */
+static rt_exec *compile_mixed(const char *text, int first) {
+    static jmp_buf oom;
+    fu_arena arena;
+    ir_module *m;
+    ir_graph *g;
+    ir_plan *plan;
+    rt_exec *x = NULL;
+    volatile int n_kernels_seen = 0, n_made = 0; /* past a longjmp */
+    fu_arena_init(&arena, &oom);
+    fu_error_clear(&error);
+    if (setjmp(oom)) cr_assert(false, "out of memory");
+    ir_plan_options po = {.level = rt_device_get_info(rt_queue_device(queue))->target.level, .no_fuse = true};
+    rt_exec_options xo = {.n_threads = 1, .reference = reference_node, .queue = queue};
+    cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
+                  ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
+                  ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
+                  ir_plan_make(&arena, &error, g, &po, &plan) == FUSOR_OK,
+              "%s", error.text);
+    for (uint32_t i = 0; i < plan->steps.n; i++)
+        if (plan->steps.at[i].kind == IR_STEP_KERNEL && (n_kernels_seen++ + first) % 2 == 0)
+            n_made += make_reference(&arena, plan, &plan->steps.at[i]);
+    if (n_made) cr_assert_eq(rt_exec_new(&error, &arena, plan, cache, &xo, &x), FUSOR_OK, "%s", error.text);
+    else fu_arena_free(&arena);
+    return x;
+}
+
+/* order: of the driver's streams, where nothing but events keeps them apart. */
+static void check_all_placements(const char *order, int n_seeds) {
     static const int64_t sizes[][3] = {{3, 5, 4}, {1, 1, 1}, {33, 17, 9}, {4, 0, 3}, {2, 70, 65}};
+    setenv("FAKECUDA_ORDER", order, 1);
     if (!begin()) return;
+    int n_mixed = 0;
     for (int p = 0; p < N_PROGRAMS; p++) {
-        rt_exec *x = compile(programs[p].text, false), *ref = compile(programs[p].text, true);
-        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
-            for (uint64_t seed = 0; seed < 6; seed++) check_placements(p, x, ref, sizes[s], seed + 100 * s);
-        rt_exec_release(x);
+        rt_exec *ref = compile(programs[p], true);
+        rt_exec *x[3] = {compile(programs[p], false), compile_mixed(programs[p], 0), compile_mixed(programs[p], 1)};
+        for (int k = 0; k < 3; k++) {
+            for (size_t s = 0; s < sizeof sizes / sizeof *sizes && x[k]; s++)
+                for (uint64_t seed = 0; seed < (uint64_t)(k ? 2 : n_seeds); seed++)
+                    check_placements(p, x[k], ref, sizes[s], seed + 100 * s);
+            n_mixed += k && x[k];
+            rt_exec_release(x[k]);
+        }
         rt_exec_release(ref);
     }
+    cr_assert(n_mixed > 8, "%d", n_mixed);
 }
+
+Test(device_exec, every_placement_gives_the_reference_s_bits) { check_all_placements("lazy", 5); }
+Test(device_exec, every_placement_when_streams_run_at_once) { check_all_placements("eager", 2); }
+Test(device_exec, every_placement_when_streams_run_in_reverse) { check_all_placements("reverse", 3); }
 
 /* ---- what is put on the queue ---- */
 #define CUDA(NEED, SYMBOL, PARAMETERS) #SYMBOL,
@@ -405,10 +460,38 @@ Test(device_exec, what_is_refused) {
     rt_exec_release(on_cpu);
 }
 
+Test(device_exec, buffers_of_another_device) {
+    float a[64], y[64], z[64];
+    setenv("FAKECUDA_DEVICES", "2", 1);
+    if (!begin()) return;
+    rt_queue *other = place_queue(&error, 1);
+    cr_assert(other, "%s", error.text);
+    rt_exec *x = compile("func @f(%a: f32[M, N], %b: f32[M, N]) -> (f32[M, N], f32[M, N] alias %b) { %c = add(%a, %b) "
+                         "%d = mul(%a, %b) return %c, %d }",
+                         false);
+    for (int i = 0; i < 64; i++) a[i] = (float)i, z[i] = (float)(i % 5);
+    fusor_buffer in[2] = {here(a, 2, 8, 8), here(z, 2, 8, 8)}, out[2] = {here(y, 2, 8, 8), {0}};
+    placed pa = place_there(other, &error, &in[0], a, sizeof a), pz = place_there(other, &error, &in[1], z, sizeof z),
+           py = place_there(other, &error, &out[0], y, sizeof y);
+    OK(rt_queue_wait(other, &error));
+    cr_assert_eq(in[0].device, 2);
+    OK(rt_exec_call(x, &error, 2, in, 2, out));
+    cr_assert(out[1].data == in[1].data && out[1].device == 2);
+    in[0].flags = FUSOR_STRIDED;
+    in[0].stride[0] = 1, in[0].stride[1] = 8;
+    FAILS(FUSOR_ERROR_UNSUPPORTED, "must be contiguous", rt_exec_call(x, &error, 2, in, 2, out));
+    place_back(other, &error, &in[0], &pa);
+    place_back(other, &error, &in[1], &pz);
+    place_back(other, &error, &out[0], &py);
+    for (int i = 0; i < 64; i++) cr_assert(y[i] == (float)(i + i % 5) && z[i] == (float)(i * (i % 5)));
+    rt_exec_release(x);
+    rt_queue_free(other);
+}
+
 /* ---- sets and sequences ---- */
 Test(device_exec, sets_of_buffers) {
-    static const char text[] =
-        "func @f(%p: f32[N], %g: f32[N], %lr: f32) -> f32[N] alias %p { %s = mul(%g, %lr) %q = sub(%p, %s) return %q }";
+    static const char text[] = "func @f(%p: f32[N], %g: f32[N], %lr: f32) -> f32[N] alias %p { %s = mul(%g, %lr) "
+                               "%q = sub(%p, %s) return %q }";
     enum { SETS = 5 };
     float p[SETS][40], g[SETS][40], want[SETS][40], rate = 0.5f;
     if (!begin()) return;
@@ -440,7 +523,8 @@ Test(device_exec, sets_of_buffers) {
 /* A state that is stored for all steps, one that is not, one in place; all combinations of here and there. */
 Test(device_exec, sequences) {
     static const char text[] =
-        "func @f(%x: f32[N], %h: f32[N], %c: f32[N], %n: f32[N]) -> (%y: f32[N], %d: f32[N], %m: f32[N] alias %n) { "
+        "func @f(%x: f32[N], %h: f32[N], %c: f32[N], %n: f32[N]) -> (%y: f32[N], %d: f32[N], %m: f32[N] alias %n) "
+        "{ "
         "%a = add(%x, %h) %y = mul(%a, 0.5) %d = maximum(%c, %y) %m = add(%n, %x) return %y, %d, %m }";
     enum { T = 6, N = 10 };
     if (!begin()) return;

@@ -39,7 +39,8 @@ add() {
 
 [ -f "$build/tests/fuzz/graph_fuzz" ] && {
     add "$build/tests/fuzz/graph_fuzz" "$src"/tests/fuzz/corpus/*.fusor
-    add "$build/tests/fuzz/graph_fuzz" --seed "$seed" --seconds $((seconds * 3 / 4 + 1))
+    add "$build/tests/fuzz/graph_fuzz" --seed "$seed" --seconds $((seconds / 2 + 1))
+    add "$build/tests/fuzz/graph_fuzz" --device cuda --seed "$seed" --seconds $((seconds / 4 + 1))
 }
 [ -f "$build/tests/fuzz/parse_fuzz" ] && add timeout $((seconds + 600)) "$build/tests/fuzz/parse_fuzz" $((seconds * 200)) "$seed"
 [ -f "$build/tests/fuzz/entry_fuzz" ] && add timeout $((seconds + 600)) "$build/tests/fuzz/entry_fuzz" $((seconds * 20000)) "$seed"
