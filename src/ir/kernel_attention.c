@@ -27,6 +27,15 @@ ir_dtype ir_kernel_attention_acc(const ir_kernel *k) {
     return a && a->n_in > 3 ? k->inst[a->in[3]].dtype : FUSOR_F32;
 }
 
+/* Tiles, or nothing: products of words in registers would want other panels. */
+ir_dot ir_kernel_attention_dot(const ir_kernel *k) {
+    const ir_kinst *a = find_attention(k);
+    if (!a || a->n_in < 4) return IR_DOT_NONE;
+    const ir_dot dot = ir_contract_dot(ir_kernel_target(k), k->inst[a->in[0]].dtype, k->inst[a->in[1]].dtype,
+                                       ir_kernel_attention_acc(k));
+    return ir_dot_is_tile(dot) ? dot : IR_DOT_NONE;
+}
+
 int ir_attention_rows(const ir_kernel *k) { return ir_levels[k->level].lanes; }
 
 int64_t ir_attention_parts(const ir_kernel *k, int64_t batches, int64_t queries, int64_t keys, int64_t *length) {
@@ -57,10 +66,10 @@ void ir_launch_attention(const ir_kernel *k, const int64_t *size, const int64_t 
         out->tiles[1] = e > 0 && m > 0 ? batches : 0;
         out->shared_bytes = batches * parts * (m * e + 2 * lanes) * bytes;
     }
-    const bool has_mask = find_attention(k)->variant & IR_ATTENTION_MASK;
-    out->scratch_bytes =
-        (kb * (d + e + nr) + nr + nr * (d > e ? d : e) + (has_mask ? 2 * kb * nr : 0) + panels * nr * (d + e + 2)) *
-        bytes;
+    const bool has_mask = find_attention(k)->variant & IR_ATTENTION_MASK, has_dot = ir_kernel_attention_dot(k);
+    out->scratch_bytes = (kb * (d + e + nr) + nr + nr * (d > e ? d : e) + (has_mask ? 2 * kb * nr : 0) + has_dot * nr +
+                          panels * nr * (d + e + 2 + has_dot)) *
+                         bytes;
 }
 
 fusor_status ir_verify_attention(const ir_kernel *k, const uint32_t *varies, fu_error *e) {

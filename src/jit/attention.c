@@ -90,7 +90,7 @@ void attention_decode(attention *a, LLVMValueRef batch) {
 
 /* ---- what both forms have ---- */
 typedef struct run {
-    LLVMValueRef keys, values, scores, factors, rows, mask_rows, mask, panels; /* scratch */
+    LLVMValueRef keys, values, scores, factors, rows, least, mask_rows, mask, panels; /* scratch */
     LLVMValueRef scale, cap, low, high;
     LLVMValueRef batch, batches;
     /* of a block of keys: where keys and values lie, and elements from one key, or one column, to the next */
@@ -116,6 +116,10 @@ static run begin_run(attention *a) {
     r.factors = attention_at(a, r.scores, num(a, a->kb * a->nr));
     r.rows = attention_at(a, r.factors, nr);
     r.panels = attention_at(a, r.rows, em_mul(e, nr, attention_max(e, a->head_up, a->values_up)));
+    if (a->dot) {
+        r.least = r.panels;
+        r.panels = attention_at(a, r.least, nr);
+    }
     if (a->mask >= 0) {
         r.mask_rows = r.panels;
         r.mask = attention_at(a, r.mask_rows, num(a, a->kb * a->nr));
@@ -186,18 +190,25 @@ static LLVMValueRef block_of(attention *a, const run *r, attention_function f, L
 
 /* ---- panels ---- */
 typedef struct panel {
-    LLVMValueRef q0, queries, results, largest, sums;
+    LLVMValueRef q0, queries, results, largest, sums, least;
 } panel;
 
 static panel panel_of(attention *a, const run *r, LLVMValueRef first, LLVMValueRef i) {
     emit *e = a->e;
-    LLVMValueRef nr = num(a, a->nr), one = em_mul(e, nr, em_add(e, em_add(e, a->head_up, a->values_up), num(a, 2)));
+    LLVMValueRef nr = num(a, a->nr),
+                 one = em_mul(e, nr, em_add(e, em_add(e, a->head_up, a->values_up), num(a, 2 + !!a->dot)));
     panel p = {.q0 = em_mul(e, em_add(e, first, i), nr)};
     p.queries = attention_at(a, r->panels, em_mul(e, i, one));
     p.results = attention_at(a, p.queries, em_mul(e, nr, a->head_up));
     p.largest = attention_at(a, p.results, em_mul(e, nr, a->values_up));
     p.sums = attention_at(a, p.largest, nr);
+    p.least = attention_at(a, p.sums, nr);
     return p;
+}
+
+/* Of a row of the head, filled up to whole steps. */
+static LLVMValueRef head_words(attention *a) {
+    return LLVMBuildLShr(a->e->b, round_up(a, a->head_up, ir_dots[a->dot].step), num(a, 1), "");
 }
 
 static LLVMValueRef last_query(attention *a, const panel *p) {
@@ -221,6 +232,8 @@ static void begin_panel(attention *a, const run *r, const panel *p) {
     LLVMValueRef nr = num(a, a->nr);
     pack(a, PACK_Q, r->batch, p->q0, nr, em_sub(e, a->n_queries, num(a, 1)), num(a, 0), a->head, r->rows, a->head_up);
     attention_call(a, TURN, (LLVMValueRef[]){r->rows, a->head_up, p->queries, nr, nr, a->head_up}, 6);
+    if (a->dot)
+        attention_call(a, HALVES_OF_PANEL, (LLVMValueRef[]){p->queries, a->head_up, head_words(a), p->least}, 4);
     fill(a, p->results, em_mul(e, nr, a->values_up), 0);
     fill(a, p->largest, nr, -__builtin_inf());
     fill(a, p->sums, nr, 0);
@@ -246,7 +259,10 @@ static void panel_block(attention *a, const run *r, const panel *p, LLVMValueRef
     LLVMValueRef end = attention_min(e, count, em_sub(e, end_key(a, r, last), j0)), n = em_sub(e, end, begin);
     em_branch any = em_if(e, em_icmp(e, LLVMIntSGT, n, zero));
     LLVMValueRef first = em_add(e, j0, begin), k = attention_at(a, r->k, em_mul(e, begin, r->k_row));
-    attention_call(a, PRODUCTS, (LLVMValueRef[]){k, r->k_row, n, r->k_step, p->queries, a->head, r->scores, none}, 8);
+    LLVMValueRef dots[8] = {k, r->k_row, n, r->k_step, p->queries, a->head, r->scores, none};
+    LLVMValueRef tiles[7] = {k, n, p->queries, r->k_row, r->scores, r->least, p->least};
+    if (a->dot) attention_call(a, SCORES, tiles, 7);
+    else attention_call(a, PRODUCTS, dots, 8);
     LLVMValueRef away = em_sub(e, p->q0, first), no_scale = LLVMConstNull(a->t_acc);
     LLVMValueRef in[10] = {r->scores,
                            n,
@@ -304,6 +320,11 @@ static void emit_panels(attention *a) {
     const bool k_plain = attention_is_plain(a, a->keys), v_plain = attention_is_plain(a, a->v);
     r.k = block_of(a, &r, PACK_K, j.i, count, r.keys, &r.k_row, k_plain ? yes : NULL);
     r.v = block_of(a, &r, PACK_V, j.i, count, r.values, &r.v_row, v_plain ? yes : NULL);
+    if (a->dot) {
+        LLVMValueRef words = head_words(a);
+        attention_call(a, HALVES_OF_ROWS, (LLVMValueRef[]){r.k, count, r.k_row, words, r.least}, 5);
+        r.k_row = words;
+    }
     r.k_step = k_plain ? stride_of(a, a->keys, a->at.k) : one;
     r.v_step = v_plain ? stride_of(a, a->v, a->at.n) : one;
     i = em_for(e, zero, n, one);
@@ -460,6 +481,7 @@ void attention_read(attention *a, emit *e) {
     a->at = ir_kernel_attention_dims(k);
     a->acc = ir_kernel_attention_acc(k);
     a->acc_bytes = ir_dtypes[a->acc].bytes;
+    a->dot = ir_kernel_attention_dot(k);
     a->t_acc = em_scalar_type(e, a->acc);
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_OP_ATTENTION) in = &k->inst[i], a->inst = i;
@@ -488,6 +510,7 @@ fusor_status jit_emit_attention(emit *e, fu_error *err) {
     a->t_vec = LLVMVectorType(a->t_acc, (unsigned)a->v_lanes);
     set_values(a);
     attention_emit_tiles(a);
+    if (a->dot) attention_emit_amx(a);
     attention_emit_softmax(a);
     attention_emit_rows(a);
     LLVMValueRef rows = num(a, ir_attention_rows(a->k));

@@ -2,7 +2,7 @@
 #ifndef JIT_ATTENTION_H
 #define JIT_ATTENTION_H
 /* What the files of the attention kernel share: attention.c (which keys meet which queries, and in what order), attention_tile.c
- * (products), attention_softmax.c (scores to weights), attention_rows.c (operands evaluated, results stored). */
+ * (products), attention_amx.c (those of halves in tiles), attention_softmax.c (scores to weights), attention_rows.c (operands evaluated, results stored). */
 #include "jit/emit.h"
 
 typedef enum attention_function {
@@ -18,7 +18,10 @@ typedef enum attention_function {
     WEIGHTS,
     WEIGHTS_BOUND, /* scores of a panel to weights; some keys may be out of bounds (attention_softmax.c) */
     ROW_WEIGHTS,   /* of one query */
-    MERGE,         /* one part's results joined to those before */
+    HALVES_OF_ROWS,
+    HALVES_OF_PANEL,
+    SCORES, /* by tiles (attention_amx.c) */
+    MERGE,  /* one part's results joined to those before */
     ATTENTION_FUNCTIONS
 } attention_function;
 
@@ -29,6 +32,7 @@ typedef struct attention {
     int inst, q, keys, v, scale, cap, mask, low, high; /* instructions; -1: none */
     bool mask_has_queries;                             /* the mask varies along them */
     ir_dtype acc;
+    ir_dot dot;                    /* of queries and keys: how the scores of panels are made; NONE: from accumulators */
     int acc_bytes, lanes, v_lanes; /* lanes: of the level; v_lanes: elements of one register */
     int mr, nr, kb;
     LLVMTypeRef t_acc, t_vec;
@@ -75,6 +79,7 @@ static inline LLVMValueRef attention_num(attention *a, int64_t v) { return em_i6
 
 /* Each emits its functions; parameters are said there. */
 void attention_emit_tiles(attention *a);
+void attention_emit_amx(attention *a); /* a->dot */
 void attention_emit_softmax(attention *a);
 void attention_emit_rows(attention *a);
 #endif

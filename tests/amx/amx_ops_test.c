@@ -17,14 +17,15 @@ static bool choose_target(int i, uint32_t levels, const char *text, ir_target *o
     return true;
 }
 static bool is_contraction(const char *text) {
-    static const char *const ops[] = {"matmul(", "einsum(", "_cell("};
-    for (int i = 0; i < 3; i++)
+    static const char *const ops[] = {"matmul(", "einsum(", "_cell(", "attention("};
+    for (int i = 0; i < 4; i++)
         if (strstr(text, ops[i])) return true;
     return false;
 }
 #define IS_FOR_US(size) is_contraction(text)
 #define IS_TYPE_FOR_US(op, t)                                                                                          \
-    ((ir_ops[op].kind == IR_KIND_CONTRACT || ir_ops[op].kind == IR_KIND_EINSUM || ir_ops[op].kind == IR_KIND_CELL) &&  \
+    ((ir_ops[op].kind == IR_KIND_CONTRACT || ir_ops[op].kind == IR_KIND_EINSUM || ir_ops[op].kind == IR_KIND_CELL ||   \
+      ir_ops[op].kind == IR_KIND_ATTENTION) &&                                                                         \
      (ir_is_half(t) || ir_dtypes[t].bytes == 1))
 #define N_FUSIONS 2
 #include "../diff/ops_test.c"
@@ -70,6 +71,45 @@ Test(tiles, shapes, .timeout = 600) {
                       ALL_LEVELS);
             }
         }
+    rt_cache_close(cache);
+}
+
+/* Panels of queries: edges of tiles in queries, keys and head; what bounds and masks leave of a block of keys; keys that are
+ * subnormal, which the instruction would take for 0. */
+Test(tiles, attention, .timeout = 600) {
+    static const int64_t queries[] = {17, 32, 33, 70}, keys[] = {1, 15, 16, 31, 33, 128, 150, 300},
+                         heads[] = {1, 7, 16, 31, 32, 33, 64, 100};
+    static const char *const forms[] = {
+        "func @f(%q: T[A, C], %k: T[B, C], %v: T[B, D]) -> T[A, D] { %r = attention(%q, %k, %v) return %r }",
+        "func @f(%q: T[A, C], %k: T[B, C], %v: T[B, D]) -> T[A, D] { %r = attention(%q, %k, %v, causal=true) return %r "
+        "}",
+        "func @f(%q: T[4, A, C], %k: T[2, B, C], %v: T[2, B, D]) -> T[4, A, D] { %a = neg(%q) "
+        "%r = attention(%a, %k, %v, window=[40, 20], softcap=5) %s = relu(%r) return %s }",
+        "func @f(%q: T[A, C], %k: T[C, B], %v: T[B, D], %m: bool[A, B]) -> T[A, D] { %t = transpose(%k) "
+        "%r = attention(%q, %t, %v, %m) return %r }",
+        "func @f(%q: T[A, C], %k: T[B, C], %v: T[B, D]) -> T[A, D] { %a = mul(%q, 1e38) %b = mul(%k, 1e-38) "
+        "%r = attention(%a, %b, %v) return %r }",
+    };
+    ir_target target;
+    if (!choose_target(0, 0, "", &target)) cr_skip_test("no AVX-512");
+    if (!begin()) return;
+    for (int i = 0; i < 72; i++) {
+        const uint64_t r = mix((uint64_t)i + 1000);
+        const int form = i % 9 < 5 ? i % 9 : i % 9 - 5;
+        const char *type = i % 9 < 5 ? "bf16" : "f16"; /* f16 has no such large numbers */
+        char text[600];
+        int n = 0;
+        for (const char *p = forms[form]; *p; p++) {
+            if (*p == 'T' && p[1] == '[') n += snprintf(text + n, sizeof text - (size_t)n, "%s", type);
+            else text[n++] = *p;
+        }
+        text[n] = 0;
+        const long before = amx_count(AMX_PRODUCT);
+        check(text, (domain){-1, 1, SPECIAL_NONE, false},
+              (int64_t[4]){queries[r % 4], keys[r / 4 % 8], heads[r / 32 % 8], 1 + (int64_t)(r / 256 % 40)},
+              i % 4 ? one_thread : many_threads, i % 9 == 6, ALL_LEVELS);
+        if (form < 3 && !amx_has_hardware()) cr_assert_gt(amx_count(AMX_PRODUCT), before, "%s", text);
+    }
     rt_cache_close(cache);
 }
 

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* amx.c: products of 32 rows by 32 columns in tile registers.
+ *
+ *   sums of 2 x 2 tiles (1 x 2, 2 x 1, 1 x 1 where 16 rows or columns are all) = 0; for each 16 words along k: load 2 tiles of
+ *   each operand, 4 products; store
+ *
+ *   tmm0 tmm1      sums, rows 0-15, columns 0-15 and 16-31     tmm4 tmm5   operand 0, rows 0-15 and 16-31
+ *   tmm2 tmm3      sums, rows 16-31                            tmm6 tmm7   operand 1, columns 0-15 and 16-31
+ *
+ * A tile of operand 1 is 16 words along k of 16 columns, as they lie in a packed panel; one of operand 0 the same words of 16 rows of
+ * memory: packed, or where the matrix lies. Both are filled up to whole steps along k, so nothing is configured for what is
+ * left; rows are configured, so the last panels read no more rows than there are.
+ *
+ * The registers are named here, by the instructions' numbers: LLVM then neither moves nor spills any. Nothing about them is
+ * alive when the function is left, so its caller may be anything. */
+#include "jit/amx.h"
+#include <string.h>
+
+enum { CONFIG_BYTES = 64, CONFIG_COLUMNS = 16, CONFIG_ROWS = 48 };
+enum { SUM = 0, TILE_A = 4, TILE_B = 6, TILES = 8 };
+
+static LLVMTypeRef t_byte(emit *e) { return LLVMInt8TypeInContext(e->ctx); }
+static LLVMValueRef tile_number(emit *e, int i) { return LLVMConstInt(t_byte(e), (unsigned)i, 0); }
+static LLVMValueRef behind(emit *e, LLVMValueRef p, LLVMValueRef bytes) { return em_gep(e, p, e->t_i8, bytes); }
+
+static void instruction(emit *e, const char *name, LLVMValueRef *in, unsigned n) {
+    unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+    LLVMTypeRef type = LLVMIntrinsicGetType(e->ctx, id, NULL, 0);
+    LLVMBuildCall2(e->b, type, LLVMGetIntrinsicDeclaration(e->mod, id, NULL, 0), in, n, "");
+}
+
+/* ---- configuration ---- */
+static void put(emit *e, LLVMValueRef config, int at, LLVMValueRef value) {
+    LLVMSetAlignment(LLVMBuildStore(e->b, value, behind(e, config, em_i64s(e, at))), 1);
+}
+
+LLVMValueRef amx_begin(emit *e) {
+    LLVMTypeRef i16 = LLVMInt16TypeInContext(e->ctx);
+    LLVMValueRef config = LLVMBuildAlloca(e->b, LLVMArrayType2(t_byte(e), CONFIG_BYTES), "config");
+    LLVMSetAlignment(config, CONFIG_BYTES);
+    put(e, config, 0, LLVMConstNull(LLVMVectorType(t_byte(e), CONFIG_BYTES)));
+    put(e, config, 0, LLVMConstInt(t_byte(e), 1, 0)); /* the palette */
+    for (int i = 0; i < TILES; i++) put(e, config, CONFIG_COLUMNS + 2 * i, LLVMConstInt(i16, AMX_ROW_BYTES, 0));
+    for (int i = TILE_B; i < TILES; i++) put(e, config, CONFIG_ROWS + i, LLVMConstInt(t_byte(e), AMX_SIDE, 0));
+    return config;
+}
+
+/* A tile of operand 0 and of sums that has no rows keeps one, which nothing touches: none would want no columns either. */
+void amx_configure(emit *e, const amx_product *p) {
+    LLVMValueRef side = em_i64s(e, AMX_SIDE), one = em_i64s(e, 1);
+    LLVMValueRef lower = em_select(e, p->is_high, em_sub(e, p->rows, side), one);
+    LLVMValueRef upper = em_select(e, p->is_high, side, p->rows);
+    upper = em_select(e, em_icmp(e, LLVMIntSGT, upper, one), upper, one);
+    LLVMValueRef half[2] = {LLVMBuildTrunc(e->b, upper, t_byte(e), ""), LLVMBuildTrunc(e->b, lower, t_byte(e), "")},
+                 config = p->config;
+    for (int i = 0; i < TILE_B; i++) put(e, config, CONFIG_ROWS + i, half[i < TILE_A ? i / 2 : i - TILE_A]);
+    instruction(e, "llvm.x86.ldtilecfg", &config, 1);
+}
+
+void amx_release(emit *e) { instruction(e, "llvm.x86.tilerelease", NULL, 0); }
+
+/* ---- products ---- */
+static void load(emit *e, int tile, LLVMValueRef from, LLVMValueRef stride) {
+    instruction(e, "llvm.x86.tileloadd64", (LLVMValueRef[]){tile_number(e, tile), from, stride}, 3);
+}
+
+/* With so many tiles of rows and columns. */
+static void multiply(emit *e, const amx_product *p, int high, int wide) {
+    LLVMValueRef line = em_i64s(e, AMX_LINE_BYTES), half = em_i64s(e, AMX_ROW_BYTES);
+    LLVMValueRef lower = em_mul(e, p->a_row, em_i64s(e, AMX_SIDE));
+    for (int i = 0; i < high; i++)
+        for (int j = 0; j < wide; j++)
+            instruction(e, "llvm.x86.tilezero", (LLVMValueRef[]){tile_number(e, SUM + 2 * i + j)}, 1);
+    em_loop l = em_for(e, em_i64s(e, 0), p->words, em_i64s(e, AMX_SIDE));
+    LLVMValueRef a = em_loop_phi(e, &l, p->a), b = em_loop_phi(e, &l, p->b);
+    for (int i = 0; i < high; i++) {
+        load(e, TILE_A + i, i ? behind(e, a, lower) : a, p->a_row);
+        for (int j = 0; j < wide; j++) {
+            if (!i) load(e, TILE_B + j, j ? behind(e, b, half) : b, line);
+            LLVMValueRef in[3] = {tile_number(e, SUM + 2 * i + j), tile_number(e, TILE_A + i),
+                                  tile_number(e, TILE_B + j)};
+            instruction(e, p->name, in, 3);
+        }
+    }
+    em_loop_next(e, a, behind(e, a, em_i64s(e, AMX_ROW_BYTES)));
+    em_loop_next(e, b, behind(e, b, em_i64s(e, AMX_SIDE * AMX_LINE_BYTES)));
+    em_end(e, &l);
+    for (int i = 0; i < high; i++)
+        for (int j = 0; j < wide; j++) {
+            LLVMValueRef to = behind(e, p->to, em_i64s(e, i * AMX_SIDE * AMX_LINE_BYTES + j * AMX_ROW_BYTES));
+            instruction(e, "llvm.x86.tilestored64", (LLVMValueRef[]){tile_number(e, SUM + 2 * i + j), to, line}, 3);
+        }
+}
+
+void amx_multiply(emit *e, const amx_product *p) {
+    em_branch high = em_if(e, p->is_high), wide;
+    for (int i = 2; i >= 1; i--) {
+        if (p->is_wide) wide = em_if(e, p->is_wide);
+        multiply(e, p, i, 2);
+        if (p->is_wide) {
+            em_else(e, &wide);
+            multiply(e, p, i, 1);
+            em_endif(e, &wide);
+        }
+        if (i == 2) em_else(e, &high);
+    }
+    em_endif(e, &high);
+}
+
+/* ---- by fma ---- */
+static LLVMValueRef splat(LLVMValueRef x) {
+    LLVMValueRef all[AMX_SIDE];
+    for (int i = 0; i < AMX_SIDE; i++) all[i] = x;
+    return LLVMConstVector(all, AMX_SIDE);
+}
+
+/* The upper or lower elements of words of bf16, as f32. */
+static LLVMValueRef elements(emit *e, LLVMValueRef words, bool is_upper) {
+    LLVMValueRef by = splat(LLVMConstInt(e->t_i32, is_upper ? 0xffff0000u : 16, 0));
+    words = is_upper ? LLVMBuildAnd(e->b, words, by, "") : LLVMBuildShl(e->b, words, by, "");
+    return LLVMBuildBitCast(e->b, words, LLVMVectorType(e->t_f32, AMX_SIDE), "");
+}
+
+/* A row and two vectors of columns at a time. */
+void amx_multiply_bf16_slowly(emit *e, const amx_product *p) {
+    LLVMTypeRef t_words = LLVMVectorType(e->t_i32, AMX_SIDE), t_sums = LLVMVectorType(e->t_f32, AMX_SIDE);
+    LLVMValueRef zero = LLVMConstNull(t_sums), one = em_i64s(e, 1), side = em_i64s(e, AMX_SIDE), sum[2], part[2][2];
+    em_loop r = em_for(e, em_i64s(e, 0), p->rows, one);
+    LLVMValueRef a = behind(e, p->a, em_mul(e, r.i, p->a_row));
+    em_loop step = em_for(e, em_i64s(e, 0), p->words, side);
+    for (int j = 0; j < 2; j++) sum[j] = em_loop_phi(e, &step, zero);
+    em_loop l = em_for(e, step.i, em_add(e, step.i, side), one);
+    for (int j = 0; j < 4; j++) part[j / 2][j % 2] = em_loop_phi(e, &l, zero);
+    LLVMValueRef x = LLVMBuildLoad2(e->b, e->t_i32, em_gep(e, a, e->t_i32, l.i), "");
+    LLVMSetAlignment(x, 2);
+    x = LLVMBuildInsertElement(e->b, LLVMGetPoison(t_words), x, LLVMConstInt(e->t_i32, 0, 0), "");
+    x = LLVMBuildShuffleVector(e->b, x, LLVMGetPoison(t_words), LLVMConstNull(t_words), "");
+    LLVMValueRef b = behind(e, p->b, em_mul(e, l.i, em_i64s(e, AMX_LINE_BYTES)));
+    for (int j = 0; j < 2; j++) {
+        LLVMValueRef y = LLVMBuildLoad2(e->b, t_words, behind(e, b, em_i64s(e, j * AMX_ROW_BYTES)), "");
+        LLVMSetAlignment(y, 4);
+        for (int h = 0; h < 2; h++)
+            em_loop_next(e, part[j][h], em_mad(e, elements(e, x, h), elements(e, y, h), part[j][h]));
+    }
+    em_end(e, &l);
+    for (int j = 0; j < 2; j++) em_loop_next(e, sum[j], em_fadd(e, sum[j], em_fadd(e, part[j][0], part[j][1])));
+    em_end(e, &step);
+    LLVMValueRef to = behind(e, p->to, em_mul(e, r.i, em_i64s(e, AMX_LINE_BYTES)));
+    for (int j = 0; j < 2; j++)
+        LLVMSetAlignment(LLVMBuildStore(e->b, sum[j], behind(e, to, em_i64s(e, j * AMX_ROW_BYTES))), 4);
+    em_end(e, &r);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef JIT_AMX_H
+#define JIT_AMX_H
+/* Products of matrices by tile registers (AMX), for kernels that have an operand in rows of words along k and the other as words of 32
+ * columns: contract_amx.c, attention_amx.c. A function that uses them configures them and releases them before it returns. */
+#include "jit/emit.h"
+
+enum { AMX_SIDE = 16, AMX_ROW_BYTES = 64, AMX_COLUMNS = 2 * AMX_SIDE, AMX_LINE_BYTES = AMX_COLUMNS * 4 };
+
+typedef struct amx_product {
+    const char *name;           /* of the instruction */
+    LLVMValueRef config;        /* amx_begin */
+    LLVMValueRef rows, is_high; /* of operand 0, up to 32; i1: more than 16 */
+    LLVMValueRef is_wide;       /* i1: more than 16 columns; NULL: always */
+    LLVMValueRef a, a_row, b;   /* operand 0: rows a_row bytes apart; operand 1: [words][AMX_COLUMNS] */
+    LLVMValueRef words;         /* along k, a multiple of AMX_SIDE */
+    LLVMValueRef to;            /* sums [rows][AMX_COLUMNS] */
+} amx_product;
+/* At the entry of a function: memory for configurations. */
+LLVMValueRef amx_begin(emit *e);
+/* Tiles for p->rows rows (none count as one). What the registers held is lost. */
+void amx_configure(emit *e, const amx_product *p);
+void amx_multiply(emit *e, const amx_product *p);
+/* The same sums of bf16 in the same order (ir/schedule.h) by fma, which keeps subnormals. */
+void amx_multiply_bf16_slowly(emit *e, const amx_product *p);
+void amx_release(emit *e);
+#endif
