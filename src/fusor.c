@@ -138,27 +138,35 @@ static bool is_held(rt_cache *cache, const ir_plan *p, bool in_tiers_only) {
     return true;
 }
 
+/* The set without the feature that stands last in feature.def, the latest one. */
+static ir_features without_last(ir_features f) {
+    ir_features last = 1;
+    while (f >> 1 >= last) last <<= 1;
+    return f & ~last;
+}
+
 /* A program that a read-only tier (a bundle that was shipped) holds for a lower target only is taken from there, before anything is
- * compiled: all of it from one target, a level with or without what the host has beside it. Not where somebody named the target. */
+ * compiled: all of it from one target, a level with what the host has beside it, less and less of that. Not where somebody named the target. */
 static void choose_held_target(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **plan) {
     ir_plan_options options = (*plan)->options;
     if (r->target || r->ctx->is_level_given || options.reference || ir_level_is_gpu(options.level) ||
         !rt_cache_has_tiers(r->ctx->cache) || is_held(r->ctx->cache, *plan, false))
         return;
     for (int level = (int)options.level; level >= 0; level--) {
-        ir_target target[2] = {{(ir_level)level, rt_host_extras((ir_level)level)}, {(ir_level)level, 0}};
-        for (int i = 0; i < 2; i++) {
+        ir_target target = {(ir_level)level, rt_host_extras((ir_level)level)};
+        for (bool is_last = false; !is_last; target.features = without_last(target.features)) {
             ir_plan *lower;
             char name[IR_TARGET_MAX];
-            if (i ? !target[0].features : target[0].level == (*plan)->options.level) continue;
-            options.level = target[i].level;
-            options.features = target[i].features;
+            is_last = !target.features;
+            if (target.level == (*plan)->options.level && target.features == (*plan)->options.features) continue;
+            options.level = target.level;
+            options.features = target.features;
             if (ir_plan_make(arena, e, (*plan)->graph, &options, &lower) != FUSOR_OK) {
                 fu_error_clear(e);
                 return;
             }
             if (!is_held(r->ctx->cache, lower, true)) continue;
-            fu_log_event(&r->ctx->log, "dispatch", "@%s,level,%s", lower->graph->name, ir_target_name(target[i], name));
+            fu_log_event(&r->ctx->log, "dispatch", "@%s,level,%s", lower->graph->name, ir_target_name(target, name));
             *plan = lower;
             return;
         }

@@ -177,6 +177,7 @@ script_tests += %D%/cli/device.sh
 # Not one of fuzz_programs: it has its own driver, with libFuzzer too.
 jit_diff_programs += %D%/fuzz/graph_fuzz
 %C%_fuzz_graph_fuzz_CPPFLAGS = $(AM_CPPFLAGS) $(fake_flags)
+%C%_fuzz_graph_fuzz_SOURCES = %D%/fuzz/graph_fuzz.c %D%/amx/amx_emulate.c
 %C%_fuzz_graph_fuzz_LDADD = $(fu_libs) $(fu_system_libs)
 script_tests += %D%/fuzz/graphs.sh
 unit_tests += %D%/unit/einsum_test

@@ -9,8 +9,10 @@
  * child processes, so that a crash is a finding like others. A failure prints its seed and the program cut down as far
  * as it still fails. The last line is "N passed, N failed, N skipped".
  *
+ * With --tiles the target has tile instructions (AMX), which are executed by tests/amx where the machine has none.
  * With --device cuda programs run on a device (that of the fake driver, if FUSOR_CUDA_LIB names no other), with inputs and outputs at
  * random here or there: within the bounds of the reference evaluator, and the same bits at a second call. */
+#include "../amx/amx_emulate.h"
 #include "graph_gen.h"
 #include "../cuda/device_place.h"
 #include <signal.h>
@@ -59,7 +61,7 @@ typedef struct run {
 static rt_cache *cache;
 static fu_error error;
 static bool on_device;
-static rt_queue *queue; /* of a child: a driver does not survive a fork */
+static rt_queue *queue;           /* of a child: a driver does not survive a fork */
 enum { DEVICE_ELEMENTS = 20000 }; /* of all tensors of a program: an interpreter runs it */
 
 static uint64_t name_hash(const char *name) {
@@ -201,7 +203,8 @@ static int check_on_device(fu_arena *arena, const char *text, const ir_graph *g,
                       fusor_status_name(expected));
         if (rc == 0 && k == 1 && expected == FUSOR_OK) rc = same(&runs[0], &runs[1], n_out);
     }
-    for (int k = 0; k < 3 && rc == 0 && expected == FUSOR_OK; k += 2) rc = near_reference(&runs[k], want, bound, n_out, k == 0);
+    for (int k = 0; k < 3 && rc == 0 && expected == FUSOR_OK; k += 2)
+        rc = near_reference(&runs[k], want, bound, n_out, k == 0);
     for (int k = 0; k < 3; k++) rt_exec_release(runs[k].exec);
     return rc;
 }
@@ -540,10 +543,14 @@ int main(int argc, char **argv) {
         else if (strcmp(argv[i], "--seconds") == 0) limit = atof(next), i++;
         else if (strcmp(argv[i], "--level") == 0) level = ir_level_find(next), i++;
         else if (strcmp(argv[i], "--device") == 0) on_device = strcmp(next, "cuda") == 0, i++;
-        else if (strcmp(argv[i], "--print") == 0) print = true;
+        else if (strcmp(argv[i], "--tiles") == 0) {
+            amx_emulate();
+            if (amx_can_emulate()) rt_host_assume("amx-tile,amx-int8,amx-bf16,amx-fp16");
+        } else if (strcmp(argv[i], "--print") == 0) print = true;
         else if (argv[i][0] == '-') {
             fprintf(stderr,
-                    "graph_fuzz: unknown option %s; expected --seed N, --count N, --seconds N, --level L, --device cuda, --print or "
+                    "graph_fuzz: unknown option %s; expected --seed N, --count N, --seconds N, --level L, --device "
+                    "cuda, --tiles, --print or "
                     "files\n",
                     argv[i]);
             return 2;

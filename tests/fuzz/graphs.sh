@@ -12,7 +12,7 @@ count=250
 [ -n "${FUSOR_SANITIZE-}" ] && count=80
 passed=0 failed=0 skipped=0
 for arguments in "$(echo "${FUSOR_SRCDIR:?}"/tests/fuzz/corpus/*.fusor)" "--seed 1 --count $count" \
-    "--device cuda --seed 1 --count $((count / 4))"; do
+    "--tiles --seed 2000 --count $((count / 4))" "--device cuda --seed 1 --count $((count / 4))"; do
     # shellcheck disable=SC2086
     out=$("$fuzz" $arguments 2>&1)
     echo "$out"

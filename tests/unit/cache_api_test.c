@@ -292,3 +292,32 @@ Test(cache_api, lower_levels) {
     cr_assert_eq(compile(ctx, PROGRAM("relu")), FUSOR_ERROR_MISS);
     fusor_context_free(ctx);
 }
+
+/* A machine with features that came later is served by a bundle for one without. */
+Test(cache_api, features_that_came_later) {
+    static const char text[] =
+        "func @f(%x: bf16[N, 40], %w: bf16[40, 50]) -> f32[N, 50] { %y = matmul(%x, %w, dtype=f32) return %y }";
+    ir_target host = {(ir_level)rt_host_level(), 0};
+    if (has_module() && host.level == IR_LEVEL_V4)
+        host.features = rt_host_extras(host.level) & (IR_FEATURE_VNNI | IR_FEATURE_BF16);
+    if (!(host.features & IR_FEATURE_BF16)) cr_skip("no module, or no bf16");
+    char bundle[256], name[IR_TARGET_MAX];
+    snprintf(bundle, sizeof bundle, "%s/app.fbundle", dir);
+    fusor_executable *exe = NULL;
+    fusor_context *ctx = new_context(dir, 0, ir_target_name(host, name));
+    cr_assert_eq(fusor_compile_text(ctx, text, NULL, &exe), FUSOR_OK, "%s", fusor_error_message(ctx));
+    fusor_executable_free(exe);
+    cr_assert_eq(fusor_cache_export(ctx, bundle, NULL), FUSOR_OK);
+    fusor_context_free(ctx);
+    rt_host_assume("amx-tile,amx-int8,amx-bf16,amx-fp16");
+    for (int i = 0; i < 2; i++) { /* named: no */
+        host.features = rt_host_extras(host.level);
+        cr_assert(host.features & IR_FEATURE_AMXBF16);
+        ctx = new_context("", FUSOR_CACHE_ONLY, i ? ir_target_name(host, name) : NULL);
+        cr_assert_eq(fusor_compile_text(ctx, text, NULL, &exe), FUSOR_ERROR_MISS);
+        cr_assert_eq(fusor_cache_add_bundle(ctx, bundle), FUSOR_OK);
+        cr_assert_eq(fusor_compile_text(ctx, text, NULL, &exe), i ? FUSOR_ERROR_MISS : FUSOR_OK);
+        if (!i) fusor_executable_free(exe);
+        fusor_context_free(ctx);
+    }
+}
