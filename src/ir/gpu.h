@@ -73,7 +73,10 @@ bool ir_gpu_is_mma(const ir_kernel *k);
 int ir_gpu_mma_buffer(const ir_kernel *k, int operand);
 /* Of an operand: do its rows lie along shared memory's lines (ldmatrix then transposes), not k? */
 bool ir_gpu_mma_is_turned(const ir_kernel *k, int operand);
-/* IR_GPU_WORD_VECTOR: operand 0 or 1 may be copied 16 bytes at a time; outputs and what the epilogue loads may be accessed
+/* An operand that is computed of what is contiguous along shared memory's lines, so IR_GPU_MMA_LANES elements at a time. */
+enum { IR_GPU_MMA_LANES = 8 };
+bool ir_gpu_mma_has_vectors(const ir_kernel *k, int operand);
+/* IR_GPU_WORD_VECTOR: operand 0 or 1 may be copied, or computed, 16 bytes at a time; outputs and what the epilogue loads may be accessed
  * IR_GPU_VECTOR elements at a time; from IR_GPU_MMA_TILE on: the number of the tile. */
 enum { IR_GPU_MMA_COPY = 1, IR_GPU_MMA_STORE = 4, IR_GPU_MMA_TILE = 8 };
 void ir_gpu_mma_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out);

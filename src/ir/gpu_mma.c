@@ -86,6 +86,20 @@ bool ir_gpu_mma_is_turned(const ir_kernel *k, int operand) {
     return is_turned;
 }
 
+bool ir_gpu_mma_has_vectors(const ir_kernel *k, int operand) {
+    bool seen[IR_KERNEL_MAX_INSTS] = {false};
+    const int in = k->inst[matmul_of(k)].in[operand],
+              along = ir_gpu_mma_is_turned(k, operand) ? row_dim(k, operand) : k->n_dims - 1;
+    if (ir_dtypes[k->inst[in].dtype].bytes != 2 || ir_gpu_mma_buffer(k, operand) >= 0) return false;
+    find_loads(k, in, seen);
+    for (int i = 0; i < k->n_insts; i++) {
+        if (!seen[i] || k->inst[i].op != IR_K_LOAD) continue;
+        const int64_t stride = k->buffer[k->inst[i].index].stride[along];
+        if (k->inst[i].variant || (stride != 0 && stride != 1)) return false;
+    }
+    return true;
+}
+
 static uint32_t at_most(int64_t v, int64_t most) { return (uint32_t)(v < 1 ? 1 : v > most ? most : v); }
 
 static int64_t batches_of(const ir_kernel *k, const int64_t *size) {
@@ -151,14 +165,31 @@ static bool is_aligned(const ir_kernel *k, const ir_kernel_args *args, int buffe
     return true;
 }
 
+/* 16 bytes of the operand at a time: copied, or computed. */
+static bool can_take_vectors(const ir_kernel *k, const ir_kernel_args *args, int operand) {
+    const int b = ir_gpu_mma_buffer(k, operand), kk = k->n_dims - 1, row = row_dim(k, operand);
+    if (b >= 0) return is_aligned(k, args, b, k->buffer[b].stride[kk] == 1 ? kk : row, 16);
+    if (!ir_gpu_mma_has_vectors(k, operand)) return false;
+    const int along = ir_gpu_mma_is_turned(k, operand) ? row : kk;
+    if (args->size[along] % IR_GPU_MMA_LANES != 0 || args->size[kk] == 0)
+        return false; /* outside, the last ones are taken */
+    bool seen[IR_KERNEL_MAX_INSTS] = {false};
+    find_loads(k, k->inst[matmul_of(k)].in[operand], seen);
+    for (int i = 0; i < k->n_insts; i++) {
+        const int of = k->inst[i].index;
+        if (seen[i] && k->inst[i].op == IR_K_LOAD && k->buffer[of].stride[along] == 1 &&
+            !is_aligned(k, args, of, along, IR_GPU_MMA_LANES * ir_dtypes[k->buffer[of].dtype].bytes))
+            return false;
+    }
+    return true;
+}
+
 uint64_t ir_gpu_mma_word(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l) {
     uint64_t out = (uint64_t)l->tile << IR_GPU_MMA_TILE;
-    int n = k->n_dims - 2, kk = k->n_dims - 1;
+    const int n = k->n_dims - 2, kk = k->n_dims - 1;
     bool can_store = args->size[n] % IR_GPU_VECTOR == 0, is_of_operand[IR_KERNEL_MAX_INSTS] = {false};
     for (int operand = 0; operand < 2; operand++) {
-        int b = ir_gpu_mma_buffer(k, operand),
-            along = b >= 0 && k->buffer[b].stride[kk] == 1 ? kk : row_dim(k, operand);
-        if (b >= 0 && is_aligned(k, args, b, along, 16)) out |= (uint64_t)IR_GPU_MMA_COPY << operand;
+        if (can_take_vectors(k, args, operand)) out |= (uint64_t)IR_GPU_MMA_COPY << operand;
         find_loads(k, k->inst[matmul_of(k)].in[operand], is_of_operand);
     }
     for (int i = 0; i < k->n_insts; i++)

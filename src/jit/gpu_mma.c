@@ -33,10 +33,10 @@ LLVMValueRef mma_load_value(emit *e, em_values *v, const ir_kinst *inst, void *p
         LLVMValueRef step = at->lane_dim < 0 ? em_i64s(e, 0) : e->stride[inst->index][at->lane_dim];
         return em_load_value(e, v, inst, at->lane_dim, mma_offset(at, inst->index), step, NULL);
     }
-    LLVMValueRef lane[IR_GPU_VECTOR], n = inst->index == m->dim_m   ? at->x[0]
-                                          : inst->index == m->dim_n ? at->x[1]
-                                          : inst->index == m->dim_k ? at->x[2]
-                                                                    : m->index[inst->index];
+    LLVMValueRef lane[IR_GPU_MMA_LANES], n = inst->index == m->dim_m   ? at->x[0]
+                                             : inst->index == m->dim_n ? at->x[1]
+                                             : inst->index == m->dim_k ? at->x[2]
+                                                                       : m->index[inst->index];
     if (inst->index != at->lane_dim || e->lanes == 1) return em_splat(e, n);
     for (int i = 0; i < e->lanes; i++) lane[i] = em_i64s(e, i);
     return em_add(e, em_splat(e, n), LLVMConstVector(lane, (unsigned)e->lanes));
@@ -330,7 +330,8 @@ fusor_status gpu_emit_mma(emit *e, fu_error *err) {
                                       .row_dim = o ? m->dim_n : m->dim_m,
                                       .bytes = ir_dtypes[k->inst[inst].dtype].bytes,
                                       .buffer = ir_gpu_mma_buffer(k, o),
-                                      .is_turned = ir_gpu_mma_is_turned(k, o)};
+                                      .is_turned = ir_gpu_mma_is_turned(k, o),
+                                      .has_vectors = ir_gpu_mma_has_vectors(k, o)};
     }
     m->shared = dynamic_shared(e);
     m->thread = mma_i32(m, gpu_special(e, "tid.x"));

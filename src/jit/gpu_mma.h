@@ -10,14 +10,14 @@
  * ldmatrix reads at once lie in different banks. */
 typedef struct mma_operand {
     int inst, row_dim;
-    int bytes;  /* of an element */
-    int buffer; /* it is copied from, or -1 */
-    bool is_turned;
-    int rows, k;               /* of a piece, elements */
-    int lines, line_bytes, at; /* at: offset in the stage */
+    int bytes;                   /* of an element */
+    int buffer;                  /* it is copied from, or -1 */
+    bool is_turned, has_vectors; /* has_vectors: computed 16 bytes at a time */
+    int rows, k;                 /* of a piece, elements */
+    int lines, line_bytes, at;   /* at: offset in the stage */
     int segment; /* wgmma: longer lines than 128 bytes are cut into columns of 128, this many bytes apart; else 0 */
     /* asynchronous copies: what they are for this thread, in this block */
-    LLVMValueRef can, first, k_of_thread, row_bytes[8], to, step, pass_step;
+    LLVMValueRef can, first, line, element, k_of_thread, row_bytes[8], to, step, pass_step;
     int passes, lines_of_pass;
 } mma_operand;
 

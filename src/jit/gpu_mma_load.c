@@ -2,8 +2,9 @@
 /* gpu_mma_load.c: pieces of the operands of a contraction into shared memory.
  *
  * Where an operand lies in memory as it is, 16 bytes aligned (the launch says so), copies are asynchronous, 16 bytes a thread, threads
- * side by side along a line; what is outside the matrix is filled with zeros by the copy. Else each thread computes single elements
- * (an element-wise producer, any strides) and stores them. Both are visible after the next barrier but one. */
+ * side by side along a line; what is outside the matrix is filled with zeros by the copy. Element-wise producers of what lies so are
+ * computed 16 bytes at a time by the same threads. Else each thread computes single elements (any strides). All are visible
+ * after the next barrier but one. */
 #include "jit/gpu_mma.h"
 
 enum { SEGMENT = 128 };
@@ -54,7 +55,7 @@ void mma_begin_copies(mma *m, int operand) {
     emit *e = m->e;
     mma_operand *p = &m->operand[operand];
     p->can = p->first = NULL;
-    if (p->buffer < 0) return;
+    if (p->buffer < 0 && !p->has_vectors) return;
     int chunks = p->line_bytes / 16;
     p->lines_of_pass = m->n_threads / chunks;
     p->passes = p->lines / p->lines_of_pass;
@@ -62,10 +63,14 @@ void mma_begin_copies(mma *m, int operand) {
     LLVMValueRef chunk = mma_bits(m, m->thread, 0, log), line = em_lshr(e, m->thread, log);
     LLVMValueRef element = em_mul(e, mma_i64(m, chunk), mma_num(m, 16 / p->bytes)), line64 = mma_i64(m, line);
     LLVMValueRef row0 = operand ? m->n0 : m->m0, rows = e->size[p->row_dim];
-    const LLVMValueRef *stride = e->stride[p->buffer];
     LLVMValueRef row = em_add(e, row0, p->is_turned ? element : line64);
     p->can = em_icmp(e, LLVMIntNE, em_and(e, m->flags, mma_num(m, IR_GPU_MMA_COPY << operand)), mma_num(m, 0));
+    p->to = mma_add(m, place(m, p, line, em_shl(e, chunk, 4)), p->at);
     p->k_of_thread = p->is_turned ? line64 : element;
+    p->line = line64;
+    p->element = element;
+    if (p->buffer < 0) return;
+    const LLVMValueRef *stride = e->stride[p->buffer];
     LLVMValueRef k = em_add(e, m->k_begin, p->k_of_thread), bytes = mma_num(m, p->bytes);
     LLVMValueRef off = em_add(e, m->batch_off[p->buffer], em_mul(e, row, stride[p->row_dim]));
     off = em_add(e, off, em_mul(e, k, stride[m->dim_k]));
@@ -73,7 +78,6 @@ void mma_begin_copies(mma *m, int operand) {
     p->step = em_mul(e, stride[m->dim_k], mma_num(m, m->t->k_bytes));
     p->pass_step =
         em_mul(e, p->is_turned ? stride[m->dim_k] : stride[p->row_dim], mma_num(m, p->lines_of_pass * p->bytes));
-    p->to = mma_add(m, place(m, p, line, em_shl(e, chunk, 4)), p->at);
     if (p->is_turned) {
         p->row_bytes[0] = bytes_before(m, row, rows, p->bytes);
         return;
@@ -103,6 +107,40 @@ static void copy_piece(mma *m, const mma_operand *p, LLVMValueRef stage, LLVMVal
     }
 }
 
+static LLVMValueRef at_most(mma *m, LLVMValueRef v, LLVMValueRef most) {
+    return em_select(m->e, em_icmp(m->e, LLVMIntSLT, v, most), v, most);
+}
+
+/* The same chunks as copies have, computed. Outside the matrix along its rows: what the last row has, whose products nobody stores;
+ * along k: zeros. */
+static void compute_chunks(mma *m, int operand, LLVMValueRef stage, LLVMValueRef k) {
+    emit *e = m->e;
+    const mma_operand *p = &m->operand[operand];
+    const ir_dtype type = m->k->inst[p->inst].dtype;
+    LLVMValueRef to = em_add(e, stage, p->to);
+    LLVMValueRef last_row = em_sub(e, e->size[p->row_dim], mma_num(m, p->is_turned ? IR_GPU_MMA_LANES : 1));
+    LLVMValueRef last_k = em_sub(e, m->k_end, mma_num(m, p->is_turned ? 1 : IR_GPU_MMA_LANES));
+    for (int i = 0; i < p->passes; i++) {
+        LLVMValueRef line = em_add(e, p->line, mma_num(m, i * p->lines_of_pass));
+        LLVMValueRef row = em_add(e, operand ? m->n0 : m->m0, p->is_turned ? p->element : line);
+        LLVMValueRef at_k = em_add(e, k, p->is_turned ? line : p->element);
+        LLVMValueRef inside = em_icmp(e, LLVMIntSLE, at_k, last_k);
+        row = at_most(m, row, last_row);
+        at_k = at_most(m, at_k, last_k);
+        mma_point at = {m, {operand ? NULL : row, operand ? row : NULL, at_k}, p->is_turned ? p->row_dim : m->dim_k};
+        em_values v;
+        em_values_init(&v, mma_load_value, &at);
+        e->lanes = IR_GPU_MMA_LANES;
+        e->is_aligned = true;
+        LLVMValueRef value = em_to_memory(e, type, em_value(e, &v, p->inst));
+        e->is_aligned = false;
+        e->lanes = 1;
+        value = em_select(e, inside, value, LLVMConstNull(LLVMTypeOf(value)));
+        int more = i * p->lines_of_pass * (p->segment ? SEGMENT : p->line_bytes);
+        LLVMSetAlignment(LLVMBuildStore(e->b, value, mma_at(m, mma_add(m, to, more))), 16);
+    }
+}
+
 /* Elements one by one. Threads side by side take what lies side by side in memory. */
 static void compute_piece(mma *m, int operand, LLVMValueRef stage, LLVMValueRef k) {
     emit *e = m->e;
@@ -129,15 +167,24 @@ static void compute_piece(mma *m, int operand, LLVMValueRef stage, LLVMValueRef 
     em_end(e, &l);
 }
 
+/* Pieces beyond the last one are not multiplied. */
+static void compute(mma *m, int operand, LLVMValueRef stage, LLVMValueRef k, bool by_chunks) {
+    em_branch b = em_if(m->e, em_icmp(m->e, LLVMIntSLT, k, m->k_end));
+    if (by_chunks) compute_chunks(m, operand, stage, k);
+    else compute_piece(m, operand, stage, k);
+    em_endif(m->e, &b);
+}
+
 void mma_load_piece(mma *m, int operand, LLVMValueRef stage, LLVMValueRef k, LLVMValueRef from) {
     const mma_operand *p = &m->operand[operand];
     if (!p->can) {
-        compute_piece(m, operand, stage, k);
+        compute(m, operand, stage, k, false);
         return;
     }
     em_branch b = em_if(m->e, p->can);
-    copy_piece(m, p, stage, k, from);
+    if (p->buffer >= 0) copy_piece(m, p, stage, k, from);
+    else compute(m, operand, stage, k, true);
     em_else(m->e, &b);
-    compute_piece(m, operand, stage, k);
+    compute(m, operand, stage, k, false);
     em_endif(m->e, &b);
 }
