@@ -16,9 +16,10 @@ static json_t *event_json(const rt_profile *p, const rt_event *x, int64_t start)
             ? &p->entry[x->entry]
             : NULL;
     const char *name = x->text[0] ? x->text : e ? (e->symbol[0] ? e->symbol : e->kind) : "step";
-    json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i}", "name", name, "cat", categories[x->kind], "ph", "X",
-                          "ts", (double)(x->begin_ns - start) / 1e3, "dur", (double)(x->end_ns - x->begin_ns) / 1e3,
-                          "pid", 1, "tid", x->thread + 1);
+    const char *category = e && e->step < 0 ? "transfer" : categories[x->kind];
+    json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i}", "name", name, "cat", category, "ph", "X", "ts",
+                          (double)(x->begin_ns - start) / 1e3, "dur", (double)(x->end_ns - x->begin_ns) / 1e3, "pid", 1,
+                          "tid", x->thread + 1);
     json_t *args = NULL;
     if (x->kind == RT_EVENT_TILES)
         args = json_pack("{s:i, s:I, s:I}", "phase", x->phase, "first", (json_int_t)x->first, "tiles",

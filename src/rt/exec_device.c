@@ -16,6 +16,7 @@ static void find_uses(const core *c) {
     for (int i = 0; i < c->n_steps; i++) {
         const ir_step *st = &c->plan->steps.at[i];
         if (st->kind != IR_STEP_KERNEL && st->kind != IR_STEP_COPY) continue;
+        c->device->has_work = true;
         for (int a = 0; a < st->n_args; a++) c->device->kernels_use[st->arg[a]] = true;
     }
 }

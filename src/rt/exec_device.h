@@ -30,6 +30,7 @@ struct device_core {
     int number;                  /* as fusor_buffer.device: 1 + ordinal */
     rt_device_kernel **kernel;   /* by step; NULL: not a kernel */
     bool *kernels_use;           /* by plan buffer: a kernel or a copy reads or writes it */
+    bool has_work;               /* it does for some */
     rt_address literals;         /* all of them, or 0 */
     rt_address *literal_at;      /* by plan buffer */
     atomic_int profile_entry[2]; /* of uploads, of downloads; as core.profile_entry */

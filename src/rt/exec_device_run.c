@@ -252,7 +252,7 @@ static fusor_status put_on_queue(frame *f, fu_error *e) {
     device_frame *d = f->device;
     d->memory = 0;
     memset(d->end, 0, (size_t)(f->x->core->n_params + f->x->core->n_results) * sizeof *d->end);
-    if (f->need_bytes) FU_TRY(rt_queue_get(queue_of(f), e, f->need_bytes, &d->memory));
+    if (f->need_bytes && f->x->core->device->has_work) FU_TRY(rt_queue_get(queue_of(f), e, f->need_bytes, &d->memory));
     aim(f);
     FU_TRY(fetch(f, e));
     for (int i = 0; i < f->x->core->n_steps; i++) FU_TRY(run_step(f, e, i));
