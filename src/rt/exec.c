@@ -133,6 +133,17 @@ void rt_exec_release(rt_exec *x) {
 }
 
 /* ---- bound parameters ---- */
+fusor_status exec_bind_host(const core *c, fu_error *e, bound_param *b, const fusor_buffer *value) {
+    int64_t n = 1;
+    for (int d = 0; d < value->rank; d++) n *= value->shape[d];
+    b->value.data = rt_memory_get(&b->options, b->bytes);
+    if (!b->value.data) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for %zu bytes", b->bytes);
+    if (n && value->device) FU_TRY(exec_device_bring(c, e, value, b->value.data));
+    else if (n) exec_gather(b->value.data, value, ir_dtypes[value->dtype].bytes);
+    if (value->dtype == FUSOR_BOOL) exec_normalize_bool(b->value.data, n);
+    return FUSOR_OK;
+}
+
 static fusor_status bind_one(rt_exec *x, fu_error *e, int param, const fusor_buffer *value) {
     core *c = x->core;
     const ir_param *p = &c->plan->graph->params.at[param];
@@ -165,18 +176,13 @@ static fusor_status bind_one(rt_exec *x, fu_error *e, int param, const fusor_buf
     b->n_steps = c->n_steps;
     b->value = *value;
     b->value.flags = b->value.device = 0;
-    b->value.data = rt_memory_get(&b->options, b->bytes);
+    b->value.data = NULL;
     b->packed = fu_calloc((size_t)c->n_steps + 1, sizeof *b->packed);
-    if (!b->value.data || !b->packed) {
-        bound_release(b);
-        return FU_FAIL(e, FUSOR_ERROR_MEMORY, "bind: no memory for %%%s, %lld bytes", p->name, (long long)bytes);
-    }
-    fusor_status status = FUSOR_OK;
-    if (!is_empty && value->device) status = exec_device_bring(c, e, &checked.user, b->value.data);
-    else if (!is_empty) exec_gather(b->value.data, value, ir_dtypes[want->dtype].bytes);
-    if (want->dtype == FUSOR_BOOL && !is_empty) exec_normalize_bool(b->value.data, bytes);
-    if (status == FUSOR_OK && c->device) status = exec_device_bind(c, e, param, b);
+    fusor_status status = !b->packed  ? FU_FAIL(e, FUSOR_ERROR_MEMORY, "bind: no memory")
+                          : c->device ? exec_device_bind(c, e, param, b, &checked.user)
+                                      : exec_bind_host(c, e, b, &checked.user);
     if (status != FUSOR_OK) {
+        fu_error_prefix(e, "bind: %%%s: ", p->name);
         bound_release(b);
         return status;
     }

@@ -143,16 +143,18 @@ void *exec_device_output_get(const core *c, fu_error *e, const fusor_buffer *out
 }
 
 /* ---- bound parameters ---- */
-fusor_status exec_device_bind(const core *c, fu_error *e, int param, bound_param *b) {
-    if (!c->device->kernels_use[param]) return FUSOR_OK;
-    bool host_reads = false;
+fusor_status exec_device_bind(const core *c, fu_error *e, int param, bound_param *b, const fusor_buffer *value) {
+    const bool kernels_read = c->device->kernels_use[param];
+    bool host_reads = !kernels_read;
     for (int i = 0; i < c->n_steps; i++) {
         const ir_step *st = &c->plan->steps.at[i];
         if (st->kind != IR_STEP_REFERENCE && st->kind != IR_STEP_CHECK) continue;
         for (int a = 0; a < st->n_args; a++) host_reads |= st->arg[a] == param;
     }
-    FU_TRY(rt_queue_get(c->options.queue, e, b->bytes, &b->device_at));
-    FU_TRY(rt_queue_upload(c->options.queue, e, b->device_at, b->value.data, b->bytes));
+    if (kernels_read) FU_TRY(rt_queue_get(c->options.queue, e, b->bytes, &b->device_at));
+    if (!host_reads && exec_device_is_own(c, value)) return exec_device_pack(c, e, value, b->device_at, true);
+    FU_TRY(exec_bind_host(c, e, b, value));
+    if (kernels_read) FU_TRY(rt_queue_upload(c->options.queue, e, b->device_at, b->value.data, b->bytes));
     if (host_reads) return FUSOR_OK;
     rt_memory_put(&b->options, b->value.data, b->bytes);
     b->value.data = NULL;

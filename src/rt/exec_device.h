@@ -65,8 +65,8 @@ fusor_status exec_device_start(core *c, fu_error *e);
 void exec_device_stop(core *c);
 device_frame *exec_device_frame(frame *f); /* of f->arena */
 void exec_device_frame_free(frame *f);
-/* b->value.data is filled in: makes the copy of the device, drops that of the host where nothing reads it. */
-fusor_status exec_device_bind(const core *c, fu_error *e, int param, bound_param *b);
+/* Copies value to where the parameter is read: the device, or the host, or both. */
+fusor_status exec_device_bind(const core *c, fu_error *e, int param, bound_param *b, const fusor_buffer *value);
 bool exec_device_takes(const core *c, const fusor_buffer *b);
 bool exec_device_is_own(const core *c, const fusor_buffer *b);
 const char *exec_device_expected(const core *c); /* "0, the CPU", ... */

@@ -185,5 +185,7 @@ bool exec_overlaps_itself(const call_end *n);
 bool exec_measure(call_end *n);
 
 /* exec.c */
+/* A contiguous copy of value, of any device, in the host's memory. */
+fusor_status exec_bind_host(const core *c, fu_error *e, bound_param *b, const fusor_buffer *value);
 fusor_status exec_prepare(frame *f, fu_error *e, int n_in, const fusor_buffer *in, int n_out, const fusor_buffer *out);
 #endif

@@ -416,7 +416,9 @@ Test(device_exec, a_bound_parameter_has_one_copy_on_the_device) {
     OK(rt_exec_call(ref, &error, 3, values, 2, wanted));
     placed moved = place_there(queue, &error, &values[2], c, sizeof c);
     OK(rt_exec_bind(x, &error, 1, &(int){1}, &values[1], &one));
+    const long before = copies("DtoH");
     OK(rt_exec_bind(one, &error, 1, &(int){2}, &values[2], &both));
+    cr_assert_eq(copies("DtoH"), before); /* from the device to the device */
     place_back(queue, &error, &values[2], &moved);
     memset(b, 0xff, sizeof b);
     memset(c, 0xff, sizeof c);
@@ -431,6 +433,66 @@ Test(device_exec, a_bound_parameter_has_one_copy_on_the_device) {
     cr_assert_eq(copies("HtoD"), up + 2);
     rt_exec_release(both);
     rt_exec_release(ref);
+}
+
+/* Turned views, bool that is not 0 or 1, indices that are checked on the host: bound from here and from there. */
+Test(device_exec, bound_parameters_of_all_kinds) {
+    static const char text[] = "func @f(%a: f32[M, N], %i: i32[K], %m: bool[K, N]) -> (f32[K, N], bool[K, N]) { "
+                               "%b = take(%a, %i, axis=0) %c = select(%m, %b, 0) return %c, %m }";
+    float a[40], want[24], y[24];
+    uint8_t mask[24], passed[24], passes[24];
+    int32_t index[6] = {4, 0, -1, 2, 2, 1};
+    if (!begin()) return;
+    rt_exec *x = compile(text, false), *ref = compile(text, true);
+    for (int i = 0; i < 40; i++) a[i] = (float)(i * i % 31);
+    for (int i = 0; i < 24; i++) mask[i] = i % 3 ? (uint8_t)(i + 1) : 0;
+    for (int bits = 0; bits < 8; bits++) {
+        fusor_buffer v[3] = {here(a, 2, 8, 4),
+                             {.data = index, .dtype = FUSOR_I32, .rank = 1, .shape = {6}},
+                             {.data = mask, .dtype = FUSOR_BOOL, .rank = 2, .shape = {6, 4}}};
+        v[0].flags = FUSOR_STRIDED;
+        v[0].stride[0] = 1, v[0].stride[1] = 9;
+        void *memory[3] = {a, index, mask};
+        const size_t bytes[3] = {sizeof a, sizeof index, sizeof mask};
+        placed there_too[3] = {{0}};
+        fusor_buffer out[2] = {here(y, 2, 6, 4), {.data = passed, .dtype = FUSOR_BOOL, .rank = 2, .shape = {6, 4}}},
+                     wanted[2] = {here(want, 2, 6, 4),
+                                  {.data = passes, .dtype = FUSOR_BOOL, .rank = 2, .shape = {6, 4}}};
+        OK(rt_exec_call(ref, &error, 3, v, 2, wanted));
+        for (int i = 0; i < 3; i++)
+            if (bits >> i & 1) there_too[i] = place_there(queue, &error, &v[i], memory[i], bytes[i]);
+        rt_exec *bound;
+        OK(rt_exec_bind(x, &error, 3, (int[]){0, 1, 2}, v, &bound));
+        for (int i = 0; i < 3; i++)
+            if (there_too[i].at) place_back(queue, &error, &v[i], &there_too[i]);
+        for (int k = 0; k < 2; k++) {
+            OK(rt_exec_call(bound, &error, 0, NULL, 2, out));
+            cr_assert(memcmp(y, want, sizeof y) == 0 && memcmp(passed, passes, sizeof passed) == 0, "%d", bits);
+        }
+        rt_exec_release(bound);
+    }
+    rt_exec_release(x);
+    rt_exec_release(ref);
+}
+
+Test(device_exec, a_child_of_fork_is_told) {
+    float a[64] = {0}, y[64];
+    if (!begin()) return;
+    rt_exec *x = compile("func @f(%a: f32[M, N]) -> f32[M, N] { %b = exp(%a) return %b }", false);
+    fusor_buffer in = here(a, 2, 8, 8), out = here(y, 2, 8, 8);
+    OK(rt_exec_call(x, &error, 1, &in, 1, &out));
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        fu_error_clear(&error);
+        const fusor_status s = rt_exec_call(x, &error, 1, &in, 1, &out);
+        rt_exec_release(x);
+        _exit(s != FUSOR_ERROR_DEVICE || !strstr(error.text, "fork"));
+    }
+    int status;
+    cr_assert(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0, "%x", status);
+    OK(rt_exec_call(x, &error, 1, &in, 1, &out));
+    rt_exec_release(x);
 }
 
 Test(device_exec, what_is_refused) {
