@@ -67,14 +67,15 @@ static inline int ir_gpu_mma_threads(const ir_gpu_mma_tile *t) { return t->warps
 bool ir_gpu_mma_has_tile(const ir_kernel *k, int tile);
 bool ir_gpu_mma_is_wgmma(int tile);
 int ir_gpu_mma_shared(const ir_gpu_mma_tile *t); /* bytes */
-/* Are the products of this kernel made by tensor cores? Operands both f16 or both bf16 (sums in f32), or 8-bit integers. */
+/* Are the products of this kernel made by tensor cores? Operands both f16 or both bf16 (sums in f32), or
+ * 8-bit integers; f32 in the fast tier alone: each operand is rounded to tf32. */
 bool ir_gpu_is_mma(const ir_kernel *k);
 /* An operand that is a plain load, contiguous along k or along its row: its buffer; else -1: it is computed, or loaded element by element. */
 int ir_gpu_mma_buffer(const ir_kernel *k, int operand);
 /* Of an operand: do its rows lie along shared memory's lines (ldmatrix then transposes), not k? */
 bool ir_gpu_mma_is_turned(const ir_kernel *k, int operand);
-/* An operand that is computed of what is contiguous along shared memory's lines, so IR_GPU_MMA_LANES elements at a time. */
-enum { IR_GPU_MMA_LANES = 8 };
+/* An operand that is computed of what is contiguous along shared memory's lines, so 16 bytes at a time. */
+enum { IR_GPU_MMA_LANES = 8 /* at most */ };
 bool ir_gpu_mma_has_vectors(const ir_kernel *k, int operand);
 /* IR_GPU_WORD_VECTOR: operand 0 or 1 may be copied, or computed, 16 bytes at a time; outputs and what the epilogue loads may be accessed
  * IR_GPU_VECTOR elements at a time; from IR_GPU_MMA_TILE on: the number of the tile. */

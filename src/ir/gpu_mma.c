@@ -47,6 +47,7 @@ bool ir_gpu_is_mma(const ir_kernel *k) {
     ir_dtype a = k->inst[k->inst[mm].in[0]].dtype, b = k->inst[k->inst[mm].in[1]].dtype,
              acc = ir_kernel_contract_acc(k);
     if (ir_is_half(a)) return a == b && acc == FUSOR_F32;
+    if (a == FUSOR_F32) return k->fast_math && b == FUSOR_F32 && acc == FUSOR_F32;
     return acc == FUSOR_I32 && ir_dtypes[a].bytes == 1 && ir_dtypes[b].bytes == 1;
 }
 
@@ -62,8 +63,8 @@ int ir_gpu_mma_buffer(const ir_kernel *k, int operand) {
     const ir_kinst *in = &k->inst[k->inst[matmul_of(k)].in[operand]];
     if (in->op != IR_K_LOAD || in->variant) return -1;
     const int64_t *stride = k->buffer[in->index].stride;
-    bool is_halves = ir_dtypes[in->dtype].bytes == 2;
-    return stride[k->n_dims - 1] == 1 || (is_halves && stride[row_dim(k, operand)] == 1) ? in->index : -1;
+    bool is_byte = ir_dtypes[in->dtype].bytes == 1;
+    return stride[k->n_dims - 1] == 1 || (!is_byte && stride[row_dim(k, operand)] == 1) ? in->index : -1;
 }
 
 static void find_loads(const ir_kernel *k, int inst, bool seen[IR_KERNEL_MAX_INSTS]) {
@@ -75,7 +76,7 @@ static void find_loads(const ir_kernel *k, int inst, bool seen[IR_KERNEL_MAX_INS
 bool ir_gpu_mma_is_turned(const ir_kernel *k, int operand) {
     bool seen[IR_KERNEL_MAX_INSTS] = {false}, is_turned = false;
     int in = k->inst[matmul_of(k)].in[operand];
-    if (ir_dtypes[k->inst[in].dtype].bytes != 2) return false; /* ldmatrix transposes halves alone */
+    if (ir_dtypes[k->inst[in].dtype].bytes == 1) return false; /* nothing transposes bytes */
     find_loads(k, in, seen);
     for (int i = 0; i < k->n_insts; i++) {
         if (!seen[i] || k->inst[i].op != IR_K_LOAD) continue;
@@ -90,7 +91,7 @@ bool ir_gpu_mma_has_vectors(const ir_kernel *k, int operand) {
     bool seen[IR_KERNEL_MAX_INSTS] = {false};
     const int in = k->inst[matmul_of(k)].in[operand],
               along = ir_gpu_mma_is_turned(k, operand) ? row_dim(k, operand) : k->n_dims - 1;
-    if (ir_dtypes[k->inst[in].dtype].bytes != 2 || ir_gpu_mma_buffer(k, operand) >= 0) return false;
+    if (ir_dtypes[k->inst[in].dtype].bytes == 1 || ir_gpu_mma_buffer(k, operand) >= 0) return false;
     find_loads(k, in, seen);
     for (int i = 0; i < k->n_insts; i++) {
         if (!seen[i] || k->inst[i].op != IR_K_LOAD) continue;
@@ -170,15 +171,15 @@ static bool can_take_vectors(const ir_kernel *k, const ir_kernel_args *args, int
     const int b = ir_gpu_mma_buffer(k, operand), kk = k->n_dims - 1, row = row_dim(k, operand);
     if (b >= 0) return is_aligned(k, args, b, k->buffer[b].stride[kk] == 1 ? kk : row, 16);
     if (!ir_gpu_mma_has_vectors(k, operand)) return false;
-    const int along = ir_gpu_mma_is_turned(k, operand) ? row : kk;
-    if (args->size[along] % IR_GPU_MMA_LANES != 0 || args->size[kk] == 0)
-        return false; /* outside, the last ones are taken */
+    const int along = ir_gpu_mma_is_turned(k, operand) ? row : kk,
+              lanes = 16 / ir_dtypes[k->inst[k->inst[matmul_of(k)].in[operand]].dtype].bytes;
+    if (args->size[along] % lanes != 0 || args->size[kk] == 0) return false; /* outside, the last ones are taken */
     bool seen[IR_KERNEL_MAX_INSTS] = {false};
     find_loads(k, k->inst[matmul_of(k)].in[operand], seen);
     for (int i = 0; i < k->n_insts; i++) {
         const int of = k->inst[i].index;
         if (seen[i] && k->inst[i].op == IR_K_LOAD && k->buffer[of].stride[along] == 1 &&
-            !is_aligned(k, args, of, along, IR_GPU_MMA_LANES * ir_dtypes[k->buffer[of].dtype].bytes))
+            !is_aligned(k, args, of, along, lanes * ir_dtypes[k->buffer[of].dtype].bytes))
             return false;
     }
     return true;

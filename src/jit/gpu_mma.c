@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_mma.c: contractions on tensor cores: operands of 16 bits (sums in f32), or of 8 (i32). A block of threads makes one tile of the
+/* gpu_mma.c: contractions on tensor cores: operands of 16 bits (sums in f32), or of 8 (i32);
+ * in the fast tier f32, rounded to tf32. A block of threads makes one tile of the
  * result at a time, for one part of k:
  *
  *   pieces 0 .. stages - 2 of both operands -> shared memory (gpu_mma_load.c)
@@ -59,12 +60,43 @@ void mma_enter_batch(mma *m, LLVMValueRef number) {
 
 /* ---- products ---- */
 /* A warp's part of the tile: its accumulators, and where this lane's lines of the matrices of 8 x 8 elements lie in a piece: without
- * transposition one place for each step along k, with it one for each 16 rows. */
+ * transposition one place for each step along k, with it one for each 16 rows (of 4-byte elements: 8). */
 typedef struct warp_tile {
     int rows[2], n[2]; /* of each operand; fragments: of 16 rows of operand 0, of 8 rows of operand 1 */
     int n_acc, steps;
     LLVMValueRef first[2], at[2][MAX_FRAGMENTS];
 } warp_tile;
+
+static void lay_out_matrices(mma *m, warp_tile *w, int o) {
+    emit *e = m->e;
+    const mma_operand *p = &m->operand[o];
+    /* the lane's matrix of the four is lane / 8; which is further along k, and which along the rows */
+    const bool is_k_first = o == 1;
+    LLVMValueRef low = mma_bits(m, m->lane, 3, 1), high = mma_bits(m, m->lane, 4, 1),
+                 in_eight = mma_bits(m, m->lane, 0, 3);
+    LLVMValueRef along_k = is_k_first ? low : high, along_rows = is_k_first ? high : low;
+    LLVMValueRef line = em_add(e, in_eight, em_shl(e, p->is_turned ? along_k : along_rows, 3));
+    if (!p->is_turned) line = em_add(e, line, w->first[o]);
+    LLVMValueRef begin = mma_add(m, em_mul(e, line, em_i32(e, p->line_bytes)), p->at), x = mma_permutation(m, p, line);
+    for (int i = 0; i < (p->is_turned ? w->rows[o] / 16 : w->steps); i++) {
+        LLVMValueRef chunk = mma_add(m, p->is_turned ? along_rows : along_k, 2 * i);
+        if (p->is_turned) chunk = em_add(e, chunk, em_lshr(e, w->first[o], 3));
+        w->at[o][i] = em_add(e, begin, em_shl(e, em_xor(e, chunk, x), 4));
+    }
+}
+
+/* Nothing transposes words: lanes read single ones, four lines (k) and eight words of each at a time; a place for each 8 rows. */
+static void lay_out_words(mma *m, warp_tile *w, int o) {
+    emit *e = m->e;
+    const mma_operand *p = &m->operand[o];
+    LLVMValueRef line = mma_bits(m, m->lane, 0, 2), row = em_add(e, w->first[o], em_lshr(e, m->lane, 2));
+    LLVMValueRef begin = mma_add(m, em_mul(e, line, em_i32(e, p->line_bytes)), p->at), x = mma_permutation(m, p, line);
+    begin = em_add(e, begin, em_shl(e, mma_bits(m, row, 0, 2), 2));
+    for (int i = 0; i < w->rows[o] / 8; i++) {
+        LLVMValueRef chunk = em_lshr(e, mma_add(m, row, 8 * i), 2);
+        w->at[o][i] = em_add(e, begin, em_shl(e, em_xor(e, chunk, x), 4));
+    }
+}
 
 static void lay_out_warp(mma *m, warp_tile *w) {
     emit *e = m->e;
@@ -78,39 +110,46 @@ static void lay_out_warp(mma *m, warp_tile *w) {
     const int n_log = __builtin_ctz((unsigned)t->warps_n);
     w->first[0] = em_mul(e, em_lshr(e, m->warp, n_log), em_i32(e, w->rows[0]));
     w->first[1] = em_mul(e, mma_bits(m, m->warp, 0, n_log), em_i32(e, w->rows[1]));
-    for (int o = 0; o < 2; o++) {
-        const mma_operand *p = &m->operand[o];
-        /* the lane's matrix of the four is lane / 8; which is further along k, and which along the rows */
-        const bool is_k_first = o == 1;
-        LLVMValueRef low = mma_bits(m, m->lane, 3, 1), high = mma_bits(m, m->lane, 4, 1),
-                     in_eight = mma_bits(m, m->lane, 0, 3);
-        LLVMValueRef along_k = is_k_first ? low : high, along_rows = is_k_first ? high : low;
-        LLVMValueRef line = em_add(e, in_eight, em_shl(e, p->is_turned ? along_k : along_rows, 3));
-        if (!p->is_turned) line = em_add(e, line, w->first[o]);
-        LLVMValueRef begin = mma_add(m, em_mul(e, line, em_i32(e, p->line_bytes)), p->at);
-        LLVMValueRef x = mma_permutation(m, line, p->line_bytes);
-        for (int i = 0; i < (p->is_turned ? w->rows[o] / 16 : w->steps); i++) {
-            LLVMValueRef chunk = mma_add(m, p->is_turned ? along_rows : along_k, 2 * i);
-            if (p->is_turned) chunk = em_add(e, chunk, em_lshr(e, w->first[o], 3));
-            w->at[o][i] = em_add(e, begin, em_shl(e, em_xor(e, chunk, x), 4));
-        }
-    }
+    for (int o = 0; o < 2; o++)
+        if (m->operand[o].is_turned && m->operand[o].bytes == 4) lay_out_words(m, w, o);
+        else lay_out_matrices(m, w, o);
+}
+
+/* How many places of warp_tile.at there are. */
+static int places(const mma *m, const warp_tile *w, int o) {
+    const mma_operand *p = &m->operand[o];
+    return p->is_turned ? w->rows[o] / (p->bytes == 4 ? 8 : 16) : w->steps;
+}
+
+/* f32 to tf32, to nearest. */
+static LLVMValueRef to_tf32(mma *m, LLVMValueRef word) {
+    LLVMValueRef x = LLVMBuildBitCast(m->e->b, word, m->e->t_f32, "");
+    return gpu_call(m->e, "llvm.nvvm.f2tf32.rna", NULL, 0, &x, 1);
 }
 
 /* 16 rows of an operand, 32 bytes along k: four registers. */
-static void load_fragment(mma *m, const warp_tile *w, int o, LLVMValueRef stage[MAX_FRAGMENTS], int rows16, int step,
-                          LLVMValueRef out[4]) {
+static void load_fragment(mma *m, int o, LLVMValueRef stage[MAX_FRAGMENTS], int rows16, int step, LLVMValueRef out[4]) {
     emit *e = m->e;
     const mma_operand *p = &m->operand[o];
-    (void)w;
-    LLVMValueRef at = em_gep(e, stage[p->is_turned ? rows16 : step], e->t_i8,
-                             mma_num(m, (p->is_turned ? 16 * step : 16 * rows16) * p->line_bytes));
-    LLVMTypeRef type = LLVMTypeOf(at);
-    LLVMValueRef all = gpu_call(e,
-                                p->is_turned ? "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16"
-                                             : "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16",
-                                &type, 1, &at, 1);
-    for (unsigned i = 0; i < 4; i++) out[i] = LLVMBuildExtractValue(e->b, all, i, "");
+    if (p->is_turned && p->bytes == 4) {
+        for (int i = 0; i < 4; i++) { /* operand 0: rows, then k; operand 1: k, then rows */
+            int eight = o == 0 ? i & 1 : i >> 1, four_k = o == 0 ? i >> 1 : i & 1;
+            LLVMValueRef at =
+                em_gep(e, stage[2 * rows16 + eight], e->t_i8, mma_num(m, (8 * step + 4 * four_k) * p->line_bytes));
+            out[i] = LLVMBuildLoad2(e->b, e->t_i32, at, "");
+            LLVMSetAlignment(out[i], 4);
+        }
+    } else {
+        LLVMValueRef at = em_gep(e, stage[p->is_turned ? rows16 : step], e->t_i8,
+                                 mma_num(m, (p->is_turned ? 16 * step : 16 * rows16) * p->line_bytes));
+        LLVMTypeRef type = LLVMTypeOf(at);
+        LLVMValueRef all = gpu_call(e,
+                                    p->is_turned ? "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16"
+                                                 : "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16",
+                                    &type, 1, &at, 1);
+        for (unsigned i = 0; i < 4; i++) out[i] = LLVMBuildExtractValue(e->b, all, i, "");
+    }
+    for (int i = 0; i < 4 && p->bytes == 4; i++) out[i] = to_tf32(m, out[i]);
 }
 
 static void multiply(mma *m, const LLVMValueRef a[4], const LLVMValueRef b[2], LLVMValueRef acc[4]) {
@@ -125,6 +164,8 @@ static void multiply(mma *m, const LLVMValueRef a[4], const LLVMValueRef b[2], L
         LLVMTypeRef pair = LLVMVectorType(LLVMHalfTypeInContext(e->ctx), 2);
         snprintf(name, sizeof name, "llvm.nvvm.mma.m16n8k16.row.col.f32.f32");
         for (int i = 0; i < 6; i++) in[i] = LLVMBuildBitCast(e->b, in[i], pair, "");
+    } else if (ta == FUSOR_F32) {
+        snprintf(name, sizeof name, "llvm.nvvm.mma.m16n8k8.row.col.tf32");
     } else if (ta != FUSOR_BF16) {
         const char *sa = ir_is_signed(ta) ? "s8" : "u8", *sb = ir_is_signed(tb) ? "s8" : "u8";
         snprintf(name, sizeof name, "llvm.nvvm.mma.m16n8k32.row.col.%s%s%s", sa, ta == tb ? "" : ".",
@@ -138,13 +179,12 @@ static void multiply_piece(mma *m, const warp_tile *w, LLVMValueRef stage, LLVMV
     emit *e = m->e;
     LLVMValueRef at[2][MAX_FRAGMENTS], a[MAX_FRAGMENTS][4], b[MAX_FRAGMENTS][2];
     for (int o = 0; o < 2; o++)
-        for (int i = 0; i < (m->operand[o].is_turned ? w->rows[o] / 16 : w->steps); i++)
-            at[o][i] = mma_at(m, em_add(e, stage, w->at[o][i]));
+        for (int i = 0; i < places(m, w, o); i++) at[o][i] = mma_at(m, em_add(e, stage, w->at[o][i]));
     for (int s = 0; s < w->steps; s++) {
-        for (int i = 0; i < w->n[0]; i++) load_fragment(m, w, 0, at[0], i, s, a[i]);
+        for (int i = 0; i < w->n[0]; i++) load_fragment(m, 0, at[0], i, s, a[i]);
         for (int j = 0; j < w->n[1]; j += 2) {
             LLVMValueRef four[4];
-            load_fragment(m, w, 1, at[1], j / 2, s, four);
+            load_fragment(m, 1, at[1], j / 2, s, four);
             for (int c = 0; c < 4; c++) b[j + c / 2][c % 2] = four[c];
         }
         for (int i = 0; i < w->n[0]; i++)
@@ -329,6 +369,7 @@ fusor_status gpu_emit_mma(emit *e, fu_error *err) {
         m->operand[o] = (mma_operand){.inst = inst,
                                       .row_dim = o ? m->dim_n : m->dim_m,
                                       .bytes = ir_dtypes[k->inst[inst].dtype].bytes,
+                                      .lanes = 16 / ir_dtypes[k->inst[inst].dtype].bytes,
                                       .buffer = ir_gpu_mma_buffer(k, o),
                                       .is_turned = ir_gpu_mma_is_turned(k, o),
                                       .has_vectors = ir_gpu_mma_has_vectors(k, o)};

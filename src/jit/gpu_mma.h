@@ -10,7 +10,7 @@
  * ldmatrix reads at once lie in different banks. */
 typedef struct mma_operand {
     int inst, row_dim;
-    int bytes;                   /* of an element */
+    int bytes, lanes;            /* of an element; elements of 16 bytes */
     int buffer;                  /* it is copied from, or -1 */
     bool is_turned, has_vectors; /* has_vectors: computed 16 bytes at a time */
     int rows, k;                 /* of a piece, elements */
@@ -74,7 +74,7 @@ void mma_next_from(mma *m, LLVMValueRef phi[2], LLVMValueRef next[2]);
 void mma_emit_wgmma(mma *m);
 
 /* What permutes the chunks of a line (an i32 number): xor with this. */
-LLVMValueRef mma_permutation(mma *m, LLVMValueRef line, int line_bytes);
+LLVMValueRef mma_permutation(mma *m, const mma_operand *p, LLVMValueRef line);
 /* gpu_mma_load.c: places of the operands in a stage; what copies need, once a block; one piece, from k on, into a stage. */
 void mma_lay_out(mma *m, bool is_wgmma);
 void mma_begin_copies(mma *m, int operand);

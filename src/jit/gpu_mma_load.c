@@ -9,8 +9,12 @@
 
 enum { SEGMENT = 128 };
 
-LLVMValueRef mma_permutation(mma *m, LLVMValueRef line, int line_bytes) {
-    int chunks = line_bytes / 16, log = chunks >= 8 ? 3 : chunks == 4 ? 2 : chunks == 2 ? 1 : 0;
+LLVMValueRef mma_permutation(mma *m, const mma_operand *p, LLVMValueRef line) {
+    int chunks = (p->segment ? SEGMENT : p->line_bytes) / 16;
+    /* fragments of 4 lines, two chunks of each */
+    if (p->is_turned && p->bytes == 4)
+        return em_shl(m->e, chunks >= 8 ? mma_bits(m, line, 0, 2) : mma_bits(m, line, 1, 1), 1);
+    int log = chunks >= 8 ? 3 : chunks == 4 ? 2 : chunks == 2 ? 1 : 0;
     return mma_bits(m, line, 3 - log, log);
 }
 
@@ -18,7 +22,7 @@ LLVMValueRef mma_permutation(mma *m, LLVMValueRef line, int line_bytes) {
 static LLVMValueRef place(mma *m, const mma_operand *p, LLVMValueRef line, LLVMValueRef byte) {
     emit *e = m->e;
     int line_bytes = p->segment ? SEGMENT : p->line_bytes;
-    LLVMValueRef x = em_shl(e, mma_permutation(m, line, line_bytes), 4), at = em_mul(e, line, em_i32(e, line_bytes));
+    LLVMValueRef x = em_shl(e, mma_permutation(m, p, line), 4), at = em_mul(e, line, em_i32(e, line_bytes));
     if (p->segment) {
         at = em_add(e, at, em_mul(e, em_lshr(e, byte, 7), em_i32(e, p->segment)));
         byte = em_and(e, byte, em_i32(e, SEGMENT - 1));
@@ -118,8 +122,8 @@ static void compute_chunks(mma *m, int operand, LLVMValueRef stage, LLVMValueRef
     const mma_operand *p = &m->operand[operand];
     const ir_dtype type = m->k->inst[p->inst].dtype;
     LLVMValueRef to = em_add(e, stage, p->to);
-    LLVMValueRef last_row = em_sub(e, e->size[p->row_dim], mma_num(m, p->is_turned ? IR_GPU_MMA_LANES : 1));
-    LLVMValueRef last_k = em_sub(e, m->k_end, mma_num(m, p->is_turned ? 1 : IR_GPU_MMA_LANES));
+    LLVMValueRef last_row = em_sub(e, e->size[p->row_dim], mma_num(m, p->is_turned ? p->lanes : 1));
+    LLVMValueRef last_k = em_sub(e, m->k_end, mma_num(m, p->is_turned ? 1 : p->lanes));
     for (int i = 0; i < p->passes; i++) {
         LLVMValueRef line = em_add(e, p->line, mma_num(m, i * p->lines_of_pass));
         LLVMValueRef row = em_add(e, operand ? m->n0 : m->m0, p->is_turned ? p->element : line);
@@ -130,7 +134,7 @@ static void compute_chunks(mma *m, int operand, LLVMValueRef stage, LLVMValueRef
         mma_point at = {m, {operand ? NULL : row, operand ? row : NULL, at_k}, p->is_turned ? p->row_dim : m->dim_k};
         em_values v;
         em_values_init(&v, mma_load_value, &at);
-        e->lanes = IR_GPU_MMA_LANES;
+        e->lanes = p->lanes;
         e->is_aligned = true;
         LLVMValueRef value = em_to_memory(e, type, em_value(e, &v, p->inst));
         e->is_aligned = false;

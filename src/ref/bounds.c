@@ -4,7 +4,7 @@
  *   element-wise     0 (exact rows), else ulp * ULP(result) or abs, whichever is larger; f64: 4 ULP, hard_* or abs * 2^-29; halves: one ULP of theirs
  *   sums, means      (256 + log2 n) * u * sum|terms|
  *   products         n * u * |result|
- *   contractions     (512 + ceil(n / 512)) * u * sum|a*b|
+ *   contractions     (512 + ceil(n / 512)) * u * sum|a*b|; f32 with the fast tier: 1.01 * 2^-10 * sum|a*b| more
  *   softmax family   8 ULP + 1e-7, and the bound of the sum of n positive terms
  *   cells            that of their contractions and functions, carried through the formula (cell.c)
  *   attention        attention.c
@@ -202,6 +202,17 @@ static double unit(const walk *w, const ir_node *n) {
     return ir_node_accumulator(w->g, n) == FUSOR_F64 ? 0x1p-53 : 0x1p-24;
 }
 
+/* The fast tier may round operands of contractions that are f32 to 11 bits (tf32). */
+#define TF32 0x1.01p-10
+static bool may_be_tf32(const walk *w, const ir_node *n) {
+    return w->is_fast && ir_at(w->g, n->in[0])->dtype == FUSOR_F32 && unit(w, n) > 0x1p-53;
+}
+
+/* Of a sum of k products, of the sum of their absolute values. */
+static double product_bound(const walk *w, const ir_node *n, double k) {
+    return (512 + ceil(k / 512)) * unit(w, n) + (may_be_tf32(w, n) ? TF32 : 0);
+}
+
 /* v->error += factor * terms, and a rounding to a type narrower than the accumulator. */
 static void add_terms(value *v, const double *terms, double factor, double u) {
     int64_t count = ref_count(&v->t);
@@ -307,7 +318,7 @@ static fusor_status contract_bounds(const walk *w, const ir_node *n, value *cons
     const ir_attr *transposed = ir_node_attr(n, "transpose_a");
     bool is_transposed = transposed && transposed->is_set && transposed->integer && a->rank >= 2;
     double k = a->rank ? (double)a->shape[a->rank - 1 - is_transposed] : 1;
-    if (is_float) FU_TRY(add_product(w, n, in, v, false, false, (512 + ceil(k / 512)) * unit(w, n)));
+    if (is_float) FU_TRY(add_product(w, n, in, v, false, false, product_bound(w, n, k)));
     /* Products below the normal numbers are rounded to a multiple of the smallest one, each. */
     for (int64_t i = 0; is_float && i < ref_count(&v->t); i++) v->error[i] += k * ref_ulp(v->t.dtype, 0);
     if (ea) FU_TRY(add_product(w, n, in, v, true, false, 1));
@@ -373,7 +384,7 @@ static fusor_status other_bounds(const walk *w, const ir_node *n, value *const *
     if (!any) return FUSOR_OK;
     if (!make_error(v)) return no_memory(w);
     switch (ir_ops[n->op].kind) {
-    case IR_KIND_CELL: return ref_cell(&c, errors, v->error, unit(w, n));
+    case IR_KIND_CELL: return ref_cell(&c, errors, v->error, unit(w, n) + (may_be_tf32(w, n) ? TF32 / 512 : 0));
     case IR_KIND_ATTENTION: return ref_bound_attention(&c, errors, unit(w, n), v->error);
     case IR_KIND_NORM: return ref_bound_norm(&c, errors, unit(w, n), v->error);
     case IR_KIND_SCAN: ref_bound_scan(&c, errors, unit(w, n), v->error); return FUSOR_OK;
@@ -442,7 +453,7 @@ static fusor_status window_bounds(const walk *w, const ir_node *n, value *const 
     fusor_status status = eval_f64(w, n, n->op, &absolute, &v->t, &terms);
     fu_free(memory);
     FU_TRY(status);
-    add_terms(v, terms, (512 + ceil(each / 512)) * unit(w, n), unit(w, n));
+    add_terms(v, terms, product_bound(w, n, each), unit(w, n));
     fu_free(terms);
     return FUSOR_OK;
 }
@@ -474,7 +485,7 @@ static fusor_status product_bounds(const walk *w, const ir_node *n, value *const
             v->error[i] += far[i] == terms[i]       ? 0
                            : far[i] - terms[i] >= 0 ? far[i] - terms[i] + 0x1p-50 * far[i]
                                                     : INFINITY;
-        if (is_float) add_terms(v, terms, (512 + ceil(each / 512)) * unit(w, n), unit(w, n));
+        if (is_float) add_terms(v, terms, product_bound(w, n, each), unit(w, n));
     }
     for (int k = 0; memory && k < 2 * n->n_in; k++) fu_free(memory[k]);
     fu_free(memory);

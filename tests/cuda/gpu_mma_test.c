@@ -17,6 +17,8 @@ static bool choose_target(int i, uint32_t levels, const char *text, ir_target *o
 #define IS_TYPE_FOR_US(op, t) true
 static int n_fusions = 1; /* 2: fused, and not */
 #define N_FUSIONS n_fusions
+static bool is_fast;
+#define IS_FAST is_fast
 #define HAS_OWN_PROGRAMS
 #pragma GCC diagnostic ignored "-Wunused-function" /* generators of other operators */
 #include "../diff/ops_test.c"
@@ -188,5 +190,37 @@ ParameterizedTest(int *number, gpu_mma, large_tiles_have_no_conflicts, .timeout 
     const uint64_t read = m * k * (n / columns) + n * k, bytes = 2 * (m * n + read) + (is_computed ? 2 * read : 0);
     cr_expect_eq(counts.global_bytes, bytes, "%llu bytes, not %llu", (unsigned long long)counts.global_bytes,
                  (unsigned long long)bytes);
+    rt_cache_close(cache);
+}
+
+/* ---- tf32, in the fast tier alone ---- */
+ParameterizedTestParameters(gpu_mma, tf32_is_within_its_bound) {
+    static int numbers[2 * sizeof layouts / sizeof *layouts];
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) numbers[i] = (int)i;
+    return cr_make_param_array(int, numbers, sizeof numbers / sizeof *numbers);
+}
+
+ParameterizedTest(int *number, gpu_mma, tf32_is_within_its_bound, .timeout = 600) {
+    static const int64_t at[][4] = {
+        {64, 64, 72, 1}, {33, 9, 18, 2}, {7, 300, 40, 1}, {40, 68, 12, 1}, {130, 36, 24, 1}};
+    ptx_counts counts = {0};
+    char text[400];
+    if (!begin()) return;
+    write_program(text, layouts[*number / 2], FUSOR_F32, FUSOR_F32);
+    is_fast = true;
+    gpu_tile = *number % 2 ? 0 : -1;
+    for (int k = 0; k < 5; k++) {
+        gpu_counts = k ? NULL : &counts;
+        check(text, (domain){-4, 4, SPECIAL_NONE, false}, at[k], one_thread, k == 2, 1);
+    }
+    cr_expect_gt(counts.mma, 0, "%s has no instruction of tensor cores", text);
+    cr_expect_eq(counts.worst_ways, 1, "%s: %d ways at line %d of the PTX", text, counts.worst_ways, counts.worst_line);
+    is_fast = false;
+    gpu_tile = -1;
+    gpu_counts = &counts;
+    counts = (ptx_counts){0};
+    check(text, (domain){-4, 4, SPECIAL_NONE, false}, at[1], one_thread, false, 1);
+    gpu_counts = NULL;
+    cr_expect_eq(counts.mma, 0, "%s rounds f32 that nobody allowed it to", text);
     rt_cache_close(cache);
 }

@@ -83,7 +83,7 @@ typedef enum ptx_op {
                                                     X(M16N8K8, "m16n8k8") X(M8N8, "m8n8") X(M16N8K32, "m16n8k32")      \
                                                         X(MMA_ASYNC, "mma_async") X(FENCE_, "fence") X(PROXY, "proxy") \
                                                             X(M64N128K16, "m64n128k16") X(M64N256K16, "m64n256k16")    \
-                                                                X(RELU, "relu")
+                                                                X(RELU, "relu") X(RNA, "rna")
 /* Words that change no value here: caches, scopes, orders of memory. */
 #define PTX_IGNORED                                                                                                    \
     "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "relaxed", "acquire", "release", "acq_rel", "volatile", "weak",    \

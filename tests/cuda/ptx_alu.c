@@ -282,8 +282,15 @@ static uint64_t saturate(ptx_type t, double v) {
 }
 
 /* type: to; from: of the source */
+/* f32 to tf32, ties away from zero. */
+static uint64_t to_tf32(uint32_t bits) {
+    if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fffffff;
+    return (bits + 0x1000u) & 0xffffe000u;
+}
+
 static uint64_t convert(const ptx_inst *i, uint64_t a) {
     ptx_type to = i->type, from = i->from;
+    if (to == PTX_TF32 && from == PTX_F32 && has(i, PTX_M(RNA))) return to_tf32((uint32_t)a);
     if (is_float(from)) {
         double v = ptx_to_double(from, a);
         if (has(i, PTX_M(FTZ)) && from == PTX_F32) v = (double)flushed(i, (float)v);

@@ -108,7 +108,7 @@ typedef struct setup {
     ir_level level;
     ir_features features;
     int n_threads;
-    bool no_fuse, reference;
+    bool no_fuse, reference, is_fast;
     fusor_status (*launch)(void *user, fu_error *e, const ir_kernel *k, const ir_kernel_args *args); /* or NULL */
     struct rt_queue *queue;                                                                          /* or NULL */
     _Atomic(rt_profile *) *profile;                                                                  /* or NULL */
@@ -133,7 +133,8 @@ static UNUSED rt_exec *build(fu_error *e, rt_cache *cache, const char *text, set
         fprintf(stderr, "out of memory\n");
         exit(2);
     }
-    ir_plan_options po = {.level = s.level, .features = s.features, .no_fuse = s.no_fuse, .reference = s.reference};
+    ir_plan_options po = {.level = s.level, .features = s.features, .no_fuse = s.no_fuse, .reference = s.reference,
+                          .fast_math = s.is_fast};
     rt_exec_options xo = {.n_threads = s.n_threads, .reference = reference_node, .launch = s.launch,
                           .queue = s.queue,
                           .profile = s.profile};

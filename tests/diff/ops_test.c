@@ -118,6 +118,9 @@ static void has_kernels(const char *text) {
     fu_arena_free(&arena);
 }
 
+#ifndef IS_FAST
+#define IS_FAST false /* the fast tier */
+#endif
 /* gpu_ops_test.c includes this file with other targets, and kernels that an interpreter runs. */
 #ifndef LAUNCH
 #define LAUNCH                NULL
@@ -171,7 +174,7 @@ static void check(const char *text, domain dom, const int64_t size[4], const int
         fill(&in[i], seed + (uint64_t)i, dom.lo, dom.hi, dom.special);
     }
     fu_error_clear(&error);
-    fusor_status expected = ref_eval_bounds(&arena, &error, g, n_in, in, n_out, want, bound);
+    fusor_status expected = ref_eval_bounds_of(&arena, &error, g, IS_FAST, n_in, in, n_out, want, bound);
     if (expected == FUSOR_ERROR_SHAPE) return; /* the largest of nothing; exec_test has the kernels' answer */
     if (expected == FUSOR_ERROR_INDEX) {
         refuses_index(text, g, in);
@@ -201,6 +204,7 @@ static void check(const char *text, domain dom, const int64_t size[4], const int
                                            .features = features,
                                            .n_threads = threads[t],
                                            .no_fuse = no_fuse,
+                                           .is_fast = IS_FAST,
                                            .launch = LAUNCH,
                                            .queue = QUEUE});
                 cr_assert(x, "%s: %s", where, error.text);
