@@ -58,6 +58,7 @@ unit_tests += %D%/cuda/device_api_test
 unit_tests += %D%/cuda/device_lazy_test
 %C%_cuda_device_lazy_test_CPPFLAGS = $(AM_CPPFLAGS) $(fake_flags)
 script_tests += %D%/cuda/ptxas.sh
+script_tests += %D%/cuda/cuda_h.sh
 unit_tests += %D%/unit/gpu_cache_test
 %C%_unit_gpu_cache_test_LDADD = $(rt_test_libs)
 unit_tests += %D%/unit/cuda_api_test

@@ -11,7 +11,7 @@
 
 /* ---- device.c ---- */
 typedef struct block block;
-enum { POOL_CLASSES = 320, MODULE_BUCKETS = 64 };
+enum { POOL_CLASSES = 320, MODULE_BUCKETS = 64, SPARE_STAGES = 4 };
 struct rt_device {
     rt_device_info info;
     const rt_cuda_api *cu;
@@ -26,6 +26,7 @@ struct rt_device {
     block *free_first[POOL_CLASSES], *free_last[POOL_CLASSES];
     size_t free_bytes, pool_bytes;
     rt_queue *queues;
+    void *spare_stage[2][SPARE_STAGES]; /* pinned memory that queues left: small, large */
     /* device_kernel.c; under kernel_lock */
     pthread_mutex_t kernel_lock;
     pthread_cond_t landed; /* a module is loaded, or not */
@@ -116,6 +117,8 @@ fusor_status lane_finish(rt_queue *q, fu_error *e, lane_kind k);
 /* Hands what came from the device on to where it belongs. */
 fusor_status stage_drain(rt_queue *q, fu_error *e);
 void stage_free(rt_queue *q, bool is_current);
+/* Pinned memory that nobody uses goes back to the driver; the device's context is current, its pool's lock held. */
+void stage_trim(rt_device *d);
 
 /* ---- device_pool.c ---- */
 struct block {

@@ -247,6 +247,7 @@ void rt_device_trim(rt_device *d) {
     if (!device_enter_quietly(d)) return;
     pthread_mutex_lock(&d->pool_lock);
     trim(d);
+    stage_trim(d);
     pthread_mutex_unlock(&d->pool_lock);
     device_leave(d);
 }

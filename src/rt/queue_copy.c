@@ -9,12 +9,44 @@
 enum { SMALL_BYTES = 64 << 10, SMALL_SLOT = 128 << 10, LARGE_SLOT = 2 << 20, ALIGN = 256 };
 
 /* ---- rings ---- */
+/* Getting pinned memory takes the driver milliseconds: what a queue leaves serves the next. */
+static void *take_spare(rt_device *d, bool is_large) {
+    void *memory = NULL;
+    pthread_mutex_lock(&d->pool_lock);
+    for (int i = 0; i < SPARE_STAGES && !memory; i++) {
+        memory = d->spare_stage[is_large][i];
+        d->spare_stage[is_large][i] = NULL;
+    }
+    pthread_mutex_unlock(&d->pool_lock);
+    return memory;
+}
+
+static void give_spare(rt_device *d, bool is_large, void *memory) {
+    pthread_mutex_lock(&d->pool_lock);
+    for (int i = 0; i < SPARE_STAGES && memory; i++) {
+        if (d->spare_stage[is_large][i]) continue;
+        d->spare_stage[is_large][i] = memory;
+        memory = NULL;
+    }
+    pthread_mutex_unlock(&d->pool_lock);
+    if (memory) d->cu->cuMemFreeHost(memory);
+}
+
+void stage_trim(rt_device *d) {
+    for (int i = 0; i < 2 * SPARE_STAGES; i++) {
+        void **spare = &d->spare_stage[i / SPARE_STAGES][i % SPARE_STAGES];
+        if (*spare) d->cu->cuMemFreeHost(*spare);
+        *spare = NULL;
+    }
+}
+
 static fusor_status open_stage(rt_queue *q, fu_error *e, lane_kind k) {
     stage *s = &q->stage[k];
     if (s->memory) return FUSOR_OK;
     size_t slot = k == LANE_COMPUTE ? SMALL_SLOT : LARGE_SLOT;
-    void *memory = NULL;
-    cu_result code = q->device->cu->cuMemHostAlloc(&memory, STAGE_SLOTS * slot, CU_HOST_PORTABLE);
+    void *memory = take_spare(q->device, k != LANE_COMPUTE);
+    cu_result code =
+        memory ? CU_OK : q->device->cu->cuMemHostAlloc(&memory, STAGE_SLOTS * slot, CU_HOST_PORTABLE);
     if (code != CU_OK)
         return device_fail(q->device, e, code, "getting %zu bytes of pinned memory", (size_t)STAGE_SLOTS * slot);
     s->memory = memory;
@@ -79,7 +111,7 @@ void stage_free(rt_queue *q, bool is_current) {
             if (s->slot[i].event && is_current) cu->cuEventDestroy_v2(s->slot[i].event);
             fu_free(s->slot[i].pieces);
         }
-        if (s->memory && is_current) cu->cuMemFreeHost(s->memory);
+        if (s->memory && is_current) give_spare(q->device, k != LANE_COMPUTE, s->memory);
     }
 }
 

@@ -168,6 +168,27 @@ Test(device, round_trips_lazy) { round_trips("lazy"); }
 Test(device, round_trips_reverse) { round_trips("reverse"); }
 Test(device, round_trips_eager) { round_trips("eager"); }
 
+/* Pinned memory of a queue serves the next one. */
+Test(device, queues_come_and_go) {
+    on_fake(NULL);
+    uint32_t *data = numbers(50000, 1);
+    for (int i = 0; i < 3; i++) {
+        rt_queue *q = open_queue();
+        rt_address x;
+        OK(rt_queue_get(q, &error, 200000, &x));
+        OK(rt_queue_upload(q, &error, x, data, 200000));
+        OK(rt_queue_upload(q, &error, x, data, 20));
+        OK(rt_queue_download(q, &error, data, x, 200000));
+        rt_queue_put(q, x);
+        rt_queue_free(q);
+    }
+    cr_assert_eq(fake_count("cuMemHostAlloc"), 3); /* one a lane */
+    cr_assert_eq(fake_count("cuMemAlloc_v2"), 1);
+    rt_device_trim(device);
+    cr_assert_eq(fake_live("host"), 0);
+    free(data);
+}
+
 Test(device, nothing_to_do) {
     on_fake(NULL);
     rt_queue *q = open_queue();
