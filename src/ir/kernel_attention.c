@@ -36,6 +36,11 @@ ir_dot ir_kernel_attention_dot(const ir_kernel *k) {
     return ir_dot_is_tile(dot) ? dot : IR_DOT_NONE;
 }
 
+bool ir_kernel_attention_splits(const ir_kernel *k) {
+    const ir_kinst *a = find_attention(k);
+    return ir_kernel_attention_dot(k) == IR_DOT_TILE_BF16 && k->inst[a->in[2]].dtype == FUSOR_BF16;
+}
+
 int ir_attention_rows(const ir_kernel *k) { return ir_levels[k->level].lanes; }
 
 int64_t ir_attention_parts(const ir_kernel *k, int64_t batches, int64_t queries, int64_t keys, int64_t *length) {
@@ -68,6 +73,7 @@ void ir_launch_attention(const ir_kernel *k, const int64_t *size, const int64_t 
     }
     const bool has_mask = find_attention(k)->variant & IR_ATTENTION_MASK, has_dot = ir_kernel_attention_dot(k);
     out->scratch_bytes = (kb * (d + e + nr) + nr + nr * (d > e ? d : e) + (has_mask ? 2 * kb * nr : 0) + has_dot * nr +
+                          (ir_kernel_attention_splits(k) ? kb * e + kb * nr * 3 / 2 + nr * nr : 0) +
                           panels * nr * (d + e + 2 + has_dot)) *
                          bytes;
 }

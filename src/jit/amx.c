@@ -72,18 +72,21 @@ static void multiply(emit *e, const amx_product *p, int high, int wide) {
         for (int j = 0; j < wide; j++)
             instruction(e, "llvm.x86.tilezero", (LLVMValueRef[]){tile_number(e, SUM + 2 * i + j)}, 1);
     em_loop l = em_for(e, em_i64s(e, 0), p->words, em_i64s(e, AMX_SIDE));
-    LLVMValueRef a = em_loop_phi(e, &l, p->a), b = em_loop_phi(e, &l, p->b);
-    for (int i = 0; i < high; i++) {
-        load(e, TILE_A + i, i ? behind(e, a, lower) : a, p->a_row);
-        for (int j = 0; j < wide; j++) {
-            if (!i) load(e, TILE_B + j, j ? behind(e, b, half) : b, line);
-            LLVMValueRef in[3] = {tile_number(e, SUM + 2 * i + j), tile_number(e, TILE_A + i),
-                                  tile_number(e, TILE_B + j)};
-            instruction(e, p->name, in, 3);
+    LLVMValueRef a = em_loop_phi(e, &l, p->a), b[3] = {em_loop_phi(e, &l, p->b)};
+    int n = 1;
+    for (; n < 3 && p->more[n - 1]; n++) b[n] = em_loop_phi(e, &l, p->more[n - 1]);
+    for (int q = 0; q < n; q++)
+        for (int i = 0; i < high; i++) {
+            if (!q) load(e, TILE_A + i, i ? behind(e, a, lower) : a, p->a_row);
+            for (int j = 0; j < wide; j++) {
+                if (!i) load(e, TILE_B + j, j ? behind(e, b[q], half) : b[q], line);
+                LLVMValueRef in[3] = {tile_number(e, SUM + 2 * i + j), tile_number(e, TILE_A + i),
+                                      tile_number(e, TILE_B + j)};
+                instruction(e, p->name, in, 3);
+            }
         }
-    }
     em_loop_next(e, a, behind(e, a, em_i64s(e, AMX_ROW_BYTES)));
-    em_loop_next(e, b, behind(e, b, em_i64s(e, AMX_SIDE * AMX_LINE_BYTES)));
+    for (int q = 0; q < n; q++) em_loop_next(e, b[q], behind(e, b[q], em_i64s(e, AMX_SIDE * AMX_LINE_BYTES)));
     em_end(e, &l);
     for (int i = 0; i < high; i++)
         for (int j = 0; j < wide; j++) {

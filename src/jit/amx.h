@@ -13,15 +13,17 @@ typedef struct amx_product {
     LLVMValueRef rows, is_high; /* of operand 0, up to 32; i1: more than 16 */
     LLVMValueRef is_wide;       /* i1: more than 16 columns; NULL: always */
     LLVMValueRef a, a_row, b;   /* operand 0: rows a_row bytes apart; operand 1: [words][AMX_COLUMNS] */
-    LLVMValueRef words;         /* along k, a multiple of AMX_SIDE */
-    LLVMValueRef to;            /* sums [rows][AMX_COLUMNS] */
+    LLVMValueRef
+        more[2]; /* NULL, or what is multiplied with operand 0 too, after operand 1 in each step, into the same sums */
+    LLVMValueRef words; /* along k, a multiple of AMX_SIDE */
+    LLVMValueRef to;    /* sums [rows][AMX_COLUMNS] */
 } amx_product;
 /* At the entry of a function: memory for configurations. */
 LLVMValueRef amx_begin(emit *e);
 /* Tiles for p->rows rows (none count as one). What the registers held is lost. */
 void amx_configure(emit *e, const amx_product *p);
 void amx_multiply(emit *e, const amx_product *p);
-/* The same sums of bf16 in the same order (ir/schedule.h) by fma, which keeps subnormals. */
+/* The same sums of bf16 (without more) in the same order (ir/schedule.h) by fma, which keeps subnormals. */
 void amx_multiply_bf16_slowly(emit *e, const amx_product *p);
 void amx_release(emit *e);
 #endif

@@ -91,6 +91,8 @@ void attention_decode(attention *a, LLVMValueRef batch) {
 /* ---- what both forms have ---- */
 typedef struct run {
     LLVMValueRef keys, values, scores, factors, rows, least, mask_rows, mask, panels; /* scratch */
+    LLVMValueRef turned, parts, sums,
+        turned_words; /* scratch where weights are split: values [E][words], weights, products */
     LLVMValueRef scale, cap, low, high;
     LLVMValueRef batch, batches;
     /* of a block of keys: where keys and values lie, and elements from one key, or one column, to the next */
@@ -119,6 +121,12 @@ static run begin_run(attention *a) {
     if (a->dot) {
         r.least = r.panels;
         r.panels = attention_at(a, r.least, nr);
+    }
+    if (a->splits) {
+        r.turned = r.panels;
+        r.parts = attention_at(a, r.turned, em_mul(e, kb, a->values_up));
+        r.sums = attention_at(a, r.parts, num(a, a->kb * a->nr * 3 / 2));
+        r.panels = attention_at(a, r.sums, num(a, a->nr * a->nr));
     }
     if (a->mask >= 0) {
         r.mask_rows = r.panels;
@@ -251,6 +259,43 @@ static LLVMValueRef panel_mask(attention *a, const run *r, const panel *p, LLVMV
     return r->mask;
 }
 
+/* The block's values, turned and as words, for the panels that see all of its keys; those behind the last are 0. */
+static void turn_values(attention *a, run *r, LLVMValueRef count) {
+    emit *e = a->e;
+    LLVMValueRef up = round_up(a, count, a->lanes), behind = attention_at(a, r->v, em_mul(e, count, r->v_row));
+    r->turned_words = LLVMBuildLShr(e->b, round_up(a, up, ir_dots[a->dot].step), num(a, 1), "");
+    fill(a, behind, em_mul(e, em_sub(e, up, count), r->v_row), 0);
+    attention_call(a, TURN, (LLVMValueRef[]){r->v, r->v_row, r->turned, up, up, a->values_up}, 6);
+    LLVMValueRef in[5] = {r->turned, a->values_up, up, r->turned_words, attention_at(a, r->least, num(a, 1))};
+    attention_call(a, HALVES_OF_ROWS, in, 5);
+}
+
+/* results = results * factors + values x weights, of keys [begin, begin + n) of the block. A panel that sees a part of the block
+ * would multiply the others with 0, and they may be NaN. */
+static void add_values(attention *a, const run *r, const panel *p, LLVMValueRef begin, LLVMValueRef n,
+                       LLVMValueRef is_whole) {
+    emit *e = a->e;
+    LLVMValueRef v = attention_at(a, r->v, em_mul(e, begin, r->v_row));
+    LLVMValueRef products[8] = {v, r->v_step, a->n_values, r->v_row, r->scores, n, p->results, r->factors};
+    if (!a->splits) {
+        attention_call(a, PRODUCTS, products, 8);
+        return;
+    }
+    LLVMValueRef of_values = attention_at(a, r->least, num(a, 1)), of_weights = attention_at(a, r->least, num(a, 2));
+    LLVMValueRef split[5] = {r->scores, n, r->parts, r->turned_words, of_weights};
+    LLVMValueRef tiles[7] = {r->turned, a->values_up, r->turned_words, r->parts, r->sums, p->results, r->factors};
+    em_branch whole = em_if(e, is_whole);
+    attention_call(a, SPLIT, split, 5);
+    em_branch exact = em_if(e, attention_is_exact(a, of_values, of_weights));
+    attention_call(a, VALUES, tiles, 7);
+    em_else(e, &exact);
+    attention_call(a, PRODUCTS, products, 8);
+    em_endif(e, &exact);
+    em_else(e, &whole);
+    attention_call(a, PRODUCTS, products, 8);
+    em_endif(e, &whole);
+}
+
 /* A block of `count` keys from j0 on, of which the panel may see a part. */
 static void panel_block(attention *a, const run *r, const panel *p, LLVMValueRef j0, LLVMValueRef count) {
     emit *e = a->e;
@@ -291,9 +336,8 @@ static void panel_block(attention *a, const run *r, const panel *p, LLVMValueRef
         attention_call(a, WEIGHTS, in, 10);
         em_endif(e, &b);
     }
-    LLVMValueRef v = attention_at(a, r->v, em_mul(e, begin, r->v_row));
-    attention_call(a, PRODUCTS,
-                   (LLVMValueRef[]){v, r->v_step, a->n_values, r->v_row, r->scores, n, p->results, r->factors}, 8);
+    LLVMValueRef is_whole = em_and(e, em_icmp(e, LLVMIntEQ, begin, zero), em_icmp(e, LLVMIntEQ, n, count));
+    add_values(a, r, p, begin, n, is_whole);
     em_endif(e, &any);
 }
 
@@ -327,6 +371,7 @@ static void emit_panels(attention *a) {
     }
     r.k_step = k_plain ? stride_of(a, a->keys, a->at.k) : one;
     r.v_step = v_plain ? stride_of(a, a->v, a->at.n) : one;
+    if (a->splits) turn_values(a, &r, count);
     i = em_for(e, zero, n, one);
     p = panel_of(a, &r, first, i.i);
     panel_block(a, &r, &p, j.i, count);
@@ -482,6 +527,7 @@ void attention_read(attention *a, emit *e) {
     a->acc = ir_kernel_attention_acc(k);
     a->acc_bytes = ir_dtypes[a->acc].bytes;
     a->dot = ir_kernel_attention_dot(k);
+    a->splits = ir_kernel_attention_splits(k);
     a->t_acc = em_scalar_type(e, a->acc);
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_OP_ATTENTION) in = &k->inst[i], a->inst = i;

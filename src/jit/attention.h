@@ -20,6 +20,8 @@ typedef enum attention_function {
     ROW_WEIGHTS,   /* of one query */
     HALVES_OF_ROWS,
     HALVES_OF_PANEL,
+    SPLIT,
+    VALUES,
     SCORES, /* by tiles (attention_amx.c) */
     MERGE,  /* one part's results joined to those before */
     ATTENTION_FUNCTIONS
@@ -32,6 +34,7 @@ typedef struct attention {
     int inst, q, keys, v, scale, cap, mask, low, high; /* instructions; -1: none */
     bool mask_has_queries;                             /* the mask varies along them */
     ir_dtype acc;
+    bool splits;                   /* ir_kernel_attention_splits */
     ir_dot dot;                    /* of queries and keys: how the scores of panels are made; NONE: from accumulators */
     int acc_bytes, lanes, v_lanes; /* lanes: of the level; v_lanes: elements of one register */
     int mr, nr, kb;
@@ -80,6 +83,8 @@ static inline LLVMValueRef attention_num(attention *a, int64_t v) { return em_i6
 /* Each emits its functions; parameters are said there. */
 void attention_emit_tiles(attention *a);
 void attention_emit_amx(attention *a); /* a->dot */
+/* i1: may the instruction multiply elements of these least exponents? */
+LLVMValueRef attention_is_exact(attention *a, LLVMValueRef least, LLVMValueRef other);
 void attention_emit_softmax(attention *a);
 void attention_emit_rows(attention *a);
 #endif
