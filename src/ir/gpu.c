@@ -39,7 +39,9 @@ void ir_gpu_param(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_l
     int n = IR_GPU_WORDS;
     out[IR_GPU_WORD_PHASE] = (uint64_t)phase;
     out[IR_GPU_WORD_PHASES] = (uint64_t)l->n_phases;
-    out[IR_GPU_WORD_VECTOR] = ir_gpu_is_mma(k) ? ir_gpu_mma_word(k, args, l) : is_aligned(k, args, ir_gpu_lanes(k));
+    out[IR_GPU_WORD_VECTOR] = ir_gpu_is_mma(k)                ? ir_gpu_mma_word(k, args, l)
+                              : k->kind == IR_KERNEL_CONTRACT ? (uint64_t)l->tile
+                                                              : is_aligned(k, args, ir_gpu_lanes(k));
     out[IR_GPU_WORD_CHUNKS] = (uint64_t)l->chunks;
     out[IR_GPU_WORD_SCRATCH] = (uint64_t)(uintptr_t)args->scratch;
     for (int b = 0; b < k->n_buffers; b++) out[n++] = (uint64_t)(uintptr_t)args->buffer[b];
@@ -165,13 +167,6 @@ static void plan_columns(const ir_kernel *k, const int64_t *size, ir_gpu_launch 
     }
 }
 
-static void plan_contract(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
-    out->block[0][0] = IR_GPU_THREADS;
-    out->grid[0][0] = at_most(ir_ceil_div(size[k->n_dims - 2], IR_GPU_CONTRACT_TILE), GRID_X_MAX);
-    out->grid[0][1] = at_most(ir_ceil_div(size[k->n_dims - 3], IR_GPU_CONTRACT_TILE), GRID_Y_MAX);
-    out->grid[0][2] = at_most(product(k, size, 'b'), GRID_Y_MAX);
-}
-
 /* One thread a line; in column form they lie along x. */
 static void plan_scan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     int64_t rows = product(k, size, 'p');
@@ -194,7 +189,7 @@ void ir_gpu_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     if (k->kind == IR_KERNEL_MAP) (ir_kernel_is_transposed(k) ? plan_transposed : plan_map)(k, size, out);
     else if (k->kind == IR_KERNEL_SCAN) plan_scan(k, size, out);
     else if (ir_gpu_is_mma(k)) ir_gpu_mma_plan(k, size, out);
-    else if (k->kind == IR_KERNEL_CONTRACT) plan_contract(k, size, out);
+    else if (k->kind == IR_KERNEL_CONTRACT) ir_gpu_plan_fma(k, size, out);
     else if (k->kind == IR_KERNEL_WINDOW) plan_window(k, size, out);
     else if (k->kind == IR_KERNEL_ATTENTION) ir_gpu_plan_attention(k, size, out);
     else (ir_kernel_is_column(k) ? plan_columns : plan_rows)(k, size, out);

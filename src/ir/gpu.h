@@ -84,13 +84,31 @@ void ir_gpu_mma_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out
 void ir_gpu_mma_plan_tile(const ir_kernel *k, const int64_t *size, int tile, ir_gpu_launch *out); /* with that tile */
 uint64_t ir_gpu_mma_word(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l);
 
+/* ---- gpu_contract.c: contractions without tensor cores. A block of threads makes rows x columns elements, step products at a time; a
+ * thread thread_rows x thread_columns; its warps are warps_m x warps_n. IR_GPU_WORD_VECTOR is the number of the tile. ---- */
+typedef struct ir_gpu_fma_tile {
+    int rows, columns, step, thread_rows, thread_columns, warps_m, warps_n;
+} ir_gpu_fma_tile;
+enum {
+    IR_GPU_FMA_LARGE,
+    IR_GPU_FMA_SMALL,
+    IR_GPU_FMA_FLAT /* few rows */,
+    IR_GPU_FMA_TALL /* few columns */,
+    IR_GPU_FMA_TILES
+};
+extern const ir_gpu_fma_tile ir_gpu_fma_tiles[IR_GPU_FMA_TILES];
+bool ir_gpu_fma_has(const ir_kernel *k, int tile); /* does the kernel have code for this one? */
+void ir_gpu_plan_fma(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out);
+void ir_gpu_plan_fma_tile(const ir_kernel *k, const int64_t *size, int tile,
+                          ir_gpu_launch *out); /* with this tile; into a plan of one phase */
+
 /* ---- gpu_attention.c: attention. A block makes that many queries' results, `width` columns of them, from a part of the keys.
  * Layout of scratch, where there are several parts, in elements of the accumulator type: for each part, batch and query the E results, then
  * the largest score and the sum. A part is keys / parts rounded up to whole blocks of keys. ---- */
 enum {
     IR_GPU_ATTENTION_THREADS = 128,
     IR_GPU_ATTENTION_QUERIES = IR_GPU_ATTENTION_TILE,
-    IR_GPU_ATTENTION_FEW = 16, /* where there are no more */
+    IR_GPU_ATTENTION_FEW = 16,  /* where there are no more */
     IR_GPU_ATTENTION_BAKE = 256 /* sizes of the head and of values up to this are baked */
 };
 int ir_gpu_attention_queries(int64_t queries);

@@ -42,7 +42,7 @@ ir_tile ir_contract_direct_tile(ir_level level, ir_dtype acc, int m, int n);
  * On a GPU mr queries of a block of threads, nr = kb keys a block. */
 ir_tile ir_attention_tile(ir_level level, ir_dtype acc);
 /* On a GPU the tile is that of a block of threads. */
-enum { IR_GPU_CONTRACT_TILE = 64, IR_GPU_CONTRACT_K = 16 /* products of a step */, IR_GPU_ATTENTION_TILE = 64 };
+enum { IR_GPU_CONTRACT_TILE = 64, IR_GPU_ATTENTION_TILE = 64 };
 /* Type a contraction of a and b accumulates in: f32 for floats up to 32 bits, f64, i32 for two 8-bit integers, i64 for other
  * integers; the result's type where that is of the same class and wider. */
 ir_dtype ir_contract_acc(ir_dtype a, ir_dtype b, ir_dtype result);

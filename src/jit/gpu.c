@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* gpu.c: the entry of a GPU kernel and the instructions that only a GPU has. */
 #include "jit/gpu.h"
+#include <llvm-c/DebugInfo.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -77,6 +78,16 @@ gpu_span gpu_threads(emit *e, char axis) {
         v[i] = gpu_special(e, name);
     }
     return (gpu_span){em_add(e, em_mul(e, v[0], v[1]), v[2]), em_mul(e, v[3], v[1])};
+}
+
+void gpu_keep_loop(emit *e, const em_loop *l) {
+    static const char property[] = "llvm.loop.unroll.disable", kind[] = "llvm.loop";
+    LLVMMetadataRef text = LLVMMDStringInContext2(e->ctx, property, sizeof property - 1);
+    LLVMMetadataRef self = LLVMTemporaryMDNode(e->ctx, NULL, 0), disable = LLVMMDNodeInContext2(e->ctx, &text, 1);
+    LLVMMetadataRef loop = LLVMMDNodeInContext2(e->ctx, (LLVMMetadataRef[]){self, disable}, 2);
+    LLVMMetadataReplaceAllUsesWith(self, loop);
+    LLVMSetMetadata(LLVMGetBasicBlockTerminator(l->next), LLVMGetMDKindIDInContext(e->ctx, kind, sizeof kind - 1),
+                    LLVMMetadataAsValue(e->ctx, loop));
 }
 
 void gpu_barrier(emit *e) {

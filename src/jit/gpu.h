@@ -21,6 +21,8 @@ typedef struct gpu_span {
 gpu_span gpu_threads(emit *e, char axis);
 /* Threads of a block, where that is not IR_GPU_THREADS, and blocks that one multiprocessor is to hold (0: any). */
 void gpu_limit(emit *e, int threads, int blocks);
+/* A loop, after its em_end, that ptxas is not to unroll: that takes registers and time. */
+void gpu_keep_loop(emit *e, const em_loop *l);
 void gpu_barrier(emit *e);
 LLVMValueRef gpu_shuffle(emit *e, LLVMValueRef v, int mask);  /* the value of lane ^ mask; any scalar */
 LLVMValueRef gpu_exp2(emit *e, LLVMValueRef x);                /* 2^x of an f32, to about 2 units; below the least normal number 0 */

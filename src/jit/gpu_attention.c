@@ -114,6 +114,7 @@ static void finish(flash *f, const place *p) {
     em_endif(e, &alone);
     em_endif(e, &inside);
     em_end(e, &l);
+    gpu_keep_loop(e, &l);
     gpu_barrier(e); /* before the next block's operands */
 }
 

@@ -124,6 +124,7 @@ static void stage_elements(flash *f, const piece *p) {
     LLVMValueRef value = evaluate(f, p->inst, at, is_inside);
     flash_store(f, value, flash_at(f, p->to, em_add(e, em_mul(e, y, flash_num(f, p->line)), x)));
     em_end(e, &l);
+    gpu_keep_loop(e, &l);
 }
 
 static void stage(flash *f, const piece *p) {
@@ -168,6 +169,7 @@ static void add_scores(flash *f, LLVMValueRef *score, LLVMValueRef count) {
     }
     for (int i = 0; i < n; i++) em_loop_next(e, phi[i], next[i]);
     em_end(e, &l);
+    gpu_keep_loop(e, &l);
     for (int i = 0; i < n; i++) score[i] = phi[i];
 }
 
@@ -220,6 +222,7 @@ static void add_values(flash *f, LLVMValueRef row, LLVMValueRef count) {
         }
     for (int i = 0; i < n; i++) em_loop_next(e, phi[i], next[i]);
     em_end(e, &l);
+    gpu_keep_loop(e, &l);
     for (int i = 0; i < n; i++) f->result[i] = phi[i];
 }
 

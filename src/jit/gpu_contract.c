@@ -1,51 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_contract.c: contractions on a GPU, in the accumulator's own arithmetic (f32: fma, no tensor cores). A block of 16 x 16
- * threads makes TILE x TILE elements, each thread PART x PART of them:
+/* gpu_contract.c: contractions on a GPU in the accumulator's own arithmetic (f32: fma, no tensor cores). A block of threads makes a tile, each
+ * warp a part of it, each thread some rows and columns of that (ir_gpu_fma_tiles):
  *
- *   for each K block, for each STEP products: operands' values -> shared memory (element-wise prologues are evaluated here; what is
- *       past an edge is 0); barrier; each thread adds PART x PART x STEP products to its accumulators
- *   totals -> shared memory; each thread evaluates the epilogue of every 256th element, so that stores are contiguous
+ *   for each `step` products: the next step's operands -> registers (element-wise producers are evaluated here; what is past an edge is
+ *       0); products of this step's, which are in one of two buffers of shared memory; registers -> the other buffer; barrier
+ *   totals -> shared memory, some rows at a time; threads side by side evaluate the epilogue of elements side by side
  *
- * The order of an element's sum is that of the CPU's kernels: products from 0 upwards in K blocks, then block sums in order. */
-#include "jit/gpu.h"
+ * The order of an element's sum is that of the CPU's kernels, whatever the tile: products from 0 upwards in K blocks, then block sums in
+ * order. Block sums so far wait in the thread's local memory. Where the tiles are too few for a device, each block of threads takes some
+ * of the K blocks and stores their sums to scratch, [K block][batch][tile row][tile column][element], which a second launch adds in order. */
+#include "jit/gpu_contract.h"
 
-enum { TILE = IR_GPU_CONTRACT_TILE, STEP = IR_GPU_CONTRACT_K, SIDE = 16, PART = TILE / SIDE };
-
-typedef struct contract {
-    emit *e;
-    const ir_kernel *k;
-    int dim_m, dim_n, dim_k, matmul;
-    ir_dtype acc;
-    LLVMTypeRef t_acc;
-    LLVMValueRef shared, thread, m0, n0;
-    LLVMValueRef index[IR_KERNEL_MAX_DIMS], batch_off[IR_KERNEL_MAX_BUFFERS];
-} contract;
-
-typedef struct point {
-    contract *c;
-    LLVMValueRef m, n, k;
-} point; /* NULL: does not vary along it */
-
-static LLVMValueRef num(contract *c, int64_t v) { return em_i64s(c->e, v); }
-
-static LLVMValueRef offset(const point *at, int buffer) {
-    contract *c = at->c;
-    LLVMValueRef off = c->batch_off[buffer], x[3] = {at->m, at->n, at->k};
-    const int dim[3] = {c->dim_m, c->dim_n, c->dim_k};
-    for (int i = 0; i < 3; i++)
-        if (x[i] && c->k->buffer[buffer].stride[dim[i]] != 0)
-            off = em_add(c->e, off, em_mul(c->e, x[i], c->e->stride[buffer][dim[i]]));
-    return off;
+static LLVMValueRef num(contract *c, int64_t v) { return fma_num(c, v); }
+static LLVMValueRef ceil_div(contract *c, LLVMValueRef x, int64_t by) {
+    return LLVMBuildUDiv(c->e->b, em_add(c->e, x, num(c, by - 1)), num(c, by), "");
 }
-
-static LLVMValueRef load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
-    const point *at = user;
-    const contract *c = at->c;
-    if (inst->op == IR_K_LOAD) return em_load_value(e, v, inst, -1, offset(at, inst->index), em_i64s(e, 0), NULL);
-    return inst->index == c->dim_m   ? at->m
-           : inst->index == c->dim_n ? at->n
-           : inst->index == c->dim_k ? at->k
-                                     : c->index[inst->index];
+static LLVMValueRef element(contract *c, LLVMValueRef base, LLVMValueRef i) { return em_gep(c->e, base, c->t_acc, i); }
+static void store(contract *c, LLVMValueRef v, LLVMValueRef at) {
+    LLVMSetAlignment(LLVMBuildStore(c->e->b, v, at), ir_dtypes[c->acc].bytes);
+}
+static LLVMValueRef load(contract *c, LLVMValueRef at) {
+    LLVMValueRef v = LLVMBuildLoad2(c->e->b, c->t_acc, at, "");
+    LLVMSetAlignment(v, ir_dtypes[c->acc].bytes);
+    return v;
+}
+static LLVMValueRef add(contract *c, LLVMValueRef x, LLVMValueRef y) {
+    return ir_is_float(c->acc) ? em_fadd(c->e, x, y) : em_add(c->e, x, y);
 }
 
 static void enter_batch(contract *c, LLVMValueRef number) {
@@ -62,126 +42,302 @@ static void enter_batch(contract *c, LLVMValueRef number) {
     }
 }
 
-/* ---- operands into shared memory: [STEP][TILE] of operand 0, then of operand 1 ---- */
-static LLVMValueRef slot(contract *c, LLVMValueRef i) { return em_gep(c->e, c->shared, c->t_acc, i); }
+/* ---- a thread's elements: PER_Y x PER_X lanes of a warp; adjacent elements up to vec, then a warp's lanes further ---- */
+enum { LOCAL = 5 /* address space */, LANES_X = 8, LANES_Y = IR_GPU_WARP / LANES_X };
 
-static void stage(contract *c, int operand, LLVMValueRef k0) {
-    emit *e = c->e;
-    int inst = c->k->inst[c->matmul].in[operand], row_dim = operand ? c->dim_n : c->dim_m;
-    bool is_row_fast = false; /* threads side by side read what lies side by side */
-    for (int b = 0; b < c->k->n_buffers; b++)
-        if (!c->k->buffer[b].is_output && c->k->buffer[b].stride[row_dim] == 1 &&
-            (ir_kernel_varies(c->k, inst) >> row_dim & 1))
-            is_row_fast = true;
-    LLVMValueRef first = operand ? c->n0 : c->m0;
-    em_loop l = em_for(e, c->thread, num(c, TILE * STEP), num(c, IR_GPU_THREADS));
-    LLVMValueRef row = is_row_fast ? em_and(e, l.i, num(c, TILE - 1)) : em_lshr(e, l.i, 4);
-    LLVMValueRef k = is_row_fast ? em_lshr(e, l.i, 6) : em_and(e, l.i, num(c, STEP - 1));
-    LLVMValueRef at_row = em_add(e, first, row), at_k = em_add(e, k0, k);
-    point at = {c, operand ? NULL : at_row, operand ? at_row : NULL, at_k};
-    LLVMValueRef inside =
-        em_and(e, em_icmp(e, LLVMIntSLT, at_row, e->size[row_dim]), em_icmp(e, LLVMIntSLT, at_k, e->size[c->dim_k]));
-    em_values v;
-    em_values_init(&v, load, &at);
-    em_branch b = em_if(e, inside);
-    LLVMValueRef value = em_cast(e, em_value(e, &v, inst), c->k->inst[inst].dtype, c->acc),
-                 zero = LLVMConstNull(c->t_acc);
-    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
-    em_endif(e, &b);
-    LLVMValueRef phi = LLVMBuildPhi(e->b, c->t_acc, "");
-    LLVMAddIncoming(phi, (LLVMValueRef[]){value, zero}, (LLVMBasicBlockRef[]){from, b.other}, 2);
-    LLVMValueRef to = em_add(e, em_add(e, em_mul(e, k, num(c, TILE)), row), num(c, operand ? STEP * TILE : 0));
-    LLVMSetAlignment(LLVMBuildStore(e->b, phi, slot(c, to)), ir_dtypes[c->acc].bytes);
-    em_end(e, &l);
+static int smaller(int x, int y) { return x < y ? x : y; }
+static int row_vec(const contract *c) { return smaller(c->t->thread_rows, c->vec); }
+static int column_vec(const contract *c) { return smaller(c->t->thread_columns, c->vec); }
+/* Row i, or column j, of a thread, from the warp's lane on. */
+static int row_of(const contract *c, int i) { return i / row_vec(c) * LANES_Y * row_vec(c) + i % row_vec(c); }
+static int column_of(const contract *c, int j) {
+    return j / column_vec(c) * LANES_X * column_vec(c) + j % column_vec(c);
 }
+static int count(const contract *c) { return c->t->thread_rows * c->t->thread_columns; }
 
-static LLVMValueRef load_slot(contract *c, LLVMValueRef i) {
-    LLVMValueRef v = LLVMBuildLoad2(c->e->b, c->t_acc, slot(c, i), "");
-    LLVMSetAlignment(v, ir_dtypes[c->acc].bytes);
-    return v;
-}
-
-/* ---- products ---- */
-/* acc += what STEP products give. Thread (x, y) has rows PART * y + i and columns x + SIDE * j. */
-static void add_products(contract *c, LLVMValueRef *acc, LLVMValueRef x, LLVMValueRef y) {
+static void load_part(contract *c, LLVMValueRef at, int n, int vec, int lanes, LLVMValueRef *out) {
     emit *e = c->e;
-    LLVMValueRef a[PART], b[PART];
-    em_loop l = em_for(e, num(c, 0), num(c, STEP), num(c, 1));
-    LLVMValueRef phi[PART * PART], row = em_mul(e, l.i, num(c, TILE));
-    for (int i = 0; i < PART * PART; i++) phi[i] = em_loop_phi(e, &l, acc[i]);
-    for (int i = 0; i < PART; i++)
-        a[i] = load_slot(c, em_add(e, row, em_add(e, em_mul(e, y, num(c, PART)), num(c, i))));
-    for (int j = 0; j < PART; j++) b[j] = load_slot(c, em_add(e, row, em_add(e, x, num(c, STEP * TILE + SIDE * j))));
-    for (int i = 0; i < PART * PART; i++) {
-        LLVMValueRef p = a[i / PART], q = b[i % PART];
-        em_loop_next(e, phi[i], ir_is_float(c->acc) ? em_mad(e, p, q, phi[i]) : em_add(e, em_mul(e, p, q), phi[i]));
+    for (int i = 0; i < n; i += vec) {
+        LLVMValueRef v =
+            LLVMBuildLoad2(e->b, LLVMVectorType(c->t_acc, (unsigned)vec), element(c, at, num(c, i * lanes)), "");
+        LLVMSetAlignment(v, (unsigned)(vec * ir_dtypes[c->acc].bytes));
+        for (int l = 0; l < vec; l++) out[i + l] = LLVMBuildExtractElement(e->b, v, num(c, l), "");
     }
-    em_end(e, &l);
-    for (int i = 0; i < PART * PART; i++) acc[i] = phi[i];
 }
 
-/* A loop with an accumulator for each element of the thread. */
-static em_loop begin(contract *c, LLVMValueRef from, LLVMValueRef to, LLVMValueRef step, LLVMValueRef *acc) {
-    em_loop l = em_for(c->e, from, to, step);
-    for (int i = 0; i < PART * PART; i++) acc[i] = em_loop_phi(c->e, &l, acc[i]);
-    return l;
-}
-
-static void sum_up(contract *c, LLVMValueRef *total, LLVMValueRef x, LLVMValueRef y) {
+/* acc += the products of a buffer. */
+static void add_products(contract *c, LLVMValueRef *acc, LLVMValueRef buffer) {
     emit *e = c->e;
-    LLVMValueRef kb = num(c, c->k->tile.kb), kk = e->size[c->dim_k];
-    for (int i = 0; i < PART * PART; i++) total[i] = LLVMConstNull(c->t_acc);
-    em_loop block = begin(c, num(c, 0), kk, kb, total);
-    LLVMValueRef sum[PART * PART], now[PART * PART], end = em_add(e, block.i, kb);
-    end = em_select(e, em_icmp(e, LLVMIntSLT, end, kk), end, kk);
-    for (int i = 0; i < PART * PART; i++) sum[i] = LLVMConstNull(c->t_acc);
-    em_loop step = begin(c, block.i, end, num(c, STEP), sum);
-    stage(c, 0, step.i);
-    stage(c, 1, step.i);
-    gpu_barrier(e);
-    for (int i = 0; i < PART * PART; i++) now[i] = sum[i];
-    add_products(c, now, x, y);
-    gpu_barrier(e);
-    for (int i = 0; i < PART * PART; i++) em_loop_next(e, sum[i], now[i]);
-    em_end(e, &step);
-    for (int i = 0; i < PART * PART; i++)
-        em_loop_next(e, total[i], ir_is_float(c->acc) ? em_fadd(e, total[i], sum[i]) : em_add(e, total[i], sum[i]));
-    em_end(e, &block);
+    const int unroll = c->t->thread_rows * c->t->thread_columns == FMA_PART_MAX ? 1 : 2; /* by registers */
+    LLVMValueRef a[8], b[8], phi[FMA_PART_MAX], next[FMA_PART_MAX];
+    LLVMValueRef rows = em_add(e, em_add(e, c->warp_row, em_mul(e, c->lane_y, num(c, row_vec(c)))), buffer);
+    LLVMValueRef columns = em_add(e, em_add(e, c->warp_column, em_mul(e, c->lane_x, num(c, column_vec(c)))), buffer);
+    rows = element(c, c->shared, rows);
+    columns = element(c, c->shared, em_add(e, columns, num(c, c->operand[0].line * c->t->step)));
+    em_loop l = em_for(e, num(c, 0), num(c, c->t->step), num(c, unroll));
+    for (int i = 0; i < count(c); i++) next[i] = phi[i] = em_loop_phi(e, &l, acc[i]);
+    rows = element(c, rows, em_mul(e, l.i, num(c, c->operand[0].line)));
+    columns = element(c, columns, em_mul(e, l.i, num(c, c->operand[1].line)));
+    for (int u = 0; u < unroll; u++) {
+        load_part(c, element(c, rows, num(c, u * c->operand[0].line)), c->t->thread_rows, row_vec(c), LANES_Y, a);
+        load_part(c, element(c, columns, num(c, u * c->operand[1].line)), c->t->thread_columns, column_vec(c), LANES_X,
+                  b);
+        for (int i = 0; i < count(c); i++) {
+            LLVMValueRef p = a[i / c->t->thread_columns], q = b[i % c->t->thread_columns];
+            next[i] = ir_is_float(c->acc) ? em_mad(e, p, q, next[i]) : em_add(e, em_mul(e, p, q), next[i]);
+        }
+    }
+    for (int i = 0; i < count(c); i++) em_loop_next(e, phi[i], next[i]);
+    em_end(e, &l);
+    gpu_keep_loop(e, &l);
+    for (int i = 0; i < count(c); i++) acc[i] = phi[i];
 }
 
-/* ---- the epilogue ---- */
-static void emit_epilogue(contract *c) {
+/* ---- K blocks ---- */
+typedef struct block {
+    LLVMValueRef k_begin, k_end;       /* of the block of threads */
+    LLVMValueRef is_split, is_several; /* i1: its K blocks' sums go to scratch; or wait in local memory */
+} block;
+
+/* Volatile: it has to be memory, as registers have no room for it. v: NULL: loads. */
+static LLVMValueRef local_access(contract *c, LLVMTypeRef type, LLVMValueRef at, LLVMValueRef v) {
+    emit *e = c->e;
+    LLVMValueRef x = v ? LLVMBuildStore(e->b, v, at) : LLVMBuildLoad2(e->b, type, at, "");
+    LLVMSetAlignment(x, type == e->t_i64 ? 8 : (unsigned)ir_dtypes[c->acc].bytes);
+    LLVMSetVolatile(x, 1);
+    return x;
+}
+
+static LLVMValueRef sum_access(contract *c, int i, LLVMValueRef v) {
+    return local_access(c, c->t_acc, element(c, c->local, num(c, i)), v);
+}
+
+enum { SUM_BYTES = FMA_PART_MAX * 8, PARKED_MAX = 4 + IR_KERNEL_MAX_BUFFERS };
+
+/* What is parked: places in c whose value is not a constant. */
+static int find_parked(contract *c, LLVMValueRef **out) {
+    LLVMValueRef *at[4] = {&c->first[0], &c->first[1], &c->scratch, &c->scratch_step};
+    int n = 0;
+    for (int i = 0; i < 4; i++) out[n++] = at[i];
+    for (int b = 0; b < c->k->n_buffers; b++)
+        if (!LLVMIsAConstantInt(c->batch_off[b])) out[n++] = &c->batch_off[b];
+    return n;
+}
+
+void fma_park(contract *c) {
+    LLVMValueRef *at[PARKED_MAX];
+    const int n = find_parked(c, at);
+    for (int i = 0; i < n; i++)
+        local_access(c, c->e->t_i64, em_gep(c->e, c->local, c->e->t_i8, num(c, SUM_BYTES + 8 * i)), *at[i]);
+}
+
+void fma_unpark(contract *c) {
+    LLVMValueRef *at[PARKED_MAX];
+    const int n = find_parked(c, at);
+    for (int i = 0; i < n; i++)
+        *at[i] = local_access(c, c->e->t_i64, em_gep(c->e, c->local, c->e->t_i8, num(c, SUM_BYTES + 8 * i)), NULL);
+}
+
+/* Sums of the K block that ends at k: to scratch, or to those so far. */
+static void keep_sums(contract *c, const block *b, LLVMValueRef *sum, LLVMValueRef k) {
+    emit *e = c->e;
+    const contract around = *c;
+    em_branch split = em_if(e, b->is_split);
+    fma_unpark(c);
+    LLVMValueRef number = ceil_div(c, k, c->k->tile.kb); /* k > 0 */
+    LLVMValueRef to = em_add(e, c->scratch, em_mul(e, em_sub(e, number, num(c, 1)), c->scratch_step));
+    LLVMValueRef row = em_add(e, c->warp_row, em_mul(e, c->lane_y, num(c, row_vec(c)))),
+                 column = em_add(e, c->warp_column, em_mul(e, c->lane_x, num(c, column_vec(c))));
+    to = element(c, e->shared, em_add(e, to, em_add(e, em_mul(e, row, num(c, c->t->columns)), column)));
+    for (int i = 0; i < count(c); i++) {
+        const int at = row_of(c, i / c->t->thread_columns) * c->t->columns + column_of(c, i % c->t->thread_columns);
+        store(c, sum[i], element(c, to, num(c, at)));
+    }
+    *c = around;
+    em_else(e, &split);
+    em_branch last = em_if(e, em_icmp(e, LLVMIntSLT, k, b->k_end));
+    for (int i = 0; i < count(c); i++) sum_access(c, i, add(c, sum_access(c, i, NULL), sum[i]));
+    em_endif(e, &last);
+    em_endif(e, &split);
+}
+
+static void sum_up(contract *c, const block *b, LLVMValueRef *total) {
+    emit *e = c->e;
+    const int n = count(c);
+    LLVMValueRef sum[FMA_PART_MAX], now[FMA_PART_MAX], zero = LLVMConstNull(c->t_acc), step = num(c, c->t->step);
+    em_branch several = em_if(e, b->is_several);
+    for (int i = 0; i < n; i++) sum_access(c, i, zero);
+    em_endif(e, &several);
+    fma_fetch(c, b->k_begin);
+    fma_put(c, num(c, 0), b->k_begin);
+    gpu_barrier(e);
+    em_loop l = em_for(e, b->k_begin, b->k_end, step);
+    LLVMValueRef current = em_loop_phi(e, &l, num(c, 0)), other = em_sub(e, num(c, c->buffer), current);
+    for (int i = 0; i < n; i++) now[i] = sum[i] = em_loop_phi(e, &l, zero);
+    LLVMValueRef next = em_add(e, l.i, step);
+    fma_fetch(c, next);
+    add_products(c, now, current);
+    fma_put(c, other, next);
+    gpu_barrier(e);
+    LLVMValueRef is_end = em_icmp(e, LLVMIntEQ, LLVMBuildURem(e->b, next, num(c, c->k->tile.kb), ""), num(c, 0));
+    is_end = em_and(e, em_or(e, is_end, em_icmp(e, LLVMIntSGE, next, b->k_end)), em_or(e, b->is_split, b->is_several));
+    em_branch end = em_if(e, is_end);
+    keep_sums(c, b, now, next);
+    em_endif(e, &end);
+    /* a sum that was kept begins again; the last one is what the loop leaves */
+    LLVMValueRef is_kept = em_and(e, is_end, em_icmp(e, LLVMIntSLT, next, b->k_end));
+    for (int i = 0; i < n; i++) em_loop_next(e, sum[i], em_select(e, is_kept, zero, now[i]));
+    em_loop_next(e, current, other);
+    em_end(e, &l);
+    gpu_keep_loop(e, &l);
+    several = em_if(e, b->is_several);
+    for (int i = 0; i < n; i++) now[i] = add(c, sum_access(c, i, NULL), sum[i]);
+    LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
+    em_endif(e, &several);
+    for (int i = 0; i < n; i++) {
+        total[i] = LLVMBuildPhi(e->b, c->t_acc, "");
+        LLVMAddIncoming(total[i], (LLVMValueRef[]){now[i], sum[i]}, (LLVMBasicBlockRef[]){then, several.other}, 2);
+    }
+}
+
+/* ---- results ---- */
+static void store_result(contract *c, LLVMValueRef m, LLVMValueRef n, LLVMValueRef total) {
     emit *e = c->e;
     const ir_kernel *k = c->k;
-    em_loop l = em_for(e, c->thread, num(c, TILE * TILE), num(c, IR_GPU_THREADS));
-    point at = {c, em_add(e, c->m0, em_lshr(e, l.i, 6)), em_add(e, c->n0, em_and(e, l.i, num(c, TILE - 1))), NULL};
-    em_branch b = em_if(
-        e, em_and(e, em_icmp(e, LLVMIntSLT, at.m, e->size[c->dim_m]), em_icmp(e, LLVMIntSLT, at.n, e->size[c->dim_n])));
+    fma_point at = {c, m, n, NULL};
     em_values v;
-    em_values_init(&v, load, &at);
-    v.at[c->matmul] = em_cast(e, load_slot(c, l.i), c->acc, k->inst[c->matmul].dtype);
+    em_values_init(&v, fma_load, &at);
+    v.at[c->matmul] = em_cast(e, total, c->acc, k->inst[c->matmul].dtype);
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_K_STORE) em_value(e, &v, i);
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_K_STORE)
-            em_store(e, k->inst[i].index, em_value(e, &v, i), offset(&at, k->inst[i].index), num(c, 1), NULL);
-    em_endif(e, &b);
+            em_store(e, k->inst[i].index, em_value(e, &v, i), fma_offset(&at, k->inst[i].index), num(c, 1), NULL);
+}
+
+static int warp_rows(const contract *c) { return LANES_Y * c->t->thread_rows; }
+static int warp_columns(const contract *c) { return LANES_X * c->t->thread_columns; }
+
+/* Rows of one row of warps at a time come into shared memory, and are stored by all threads. */
+static void emit_results(contract *c, LLVMValueRef *total) {
+    emit *e = c->e;
+    const contract around = *c;
+    fma_unpark(c);
+    const int rows = warp_rows(c), columns = c->t->columns;
+    em_loop w = em_for(e, num(c, 0), num(c, c->t->rows), num(c, rows));
+    em_branch mine = em_if(e, em_icmp(e, LLVMIntEQ, c->warp_row, w.i));
+    LLVMValueRef row = em_mul(e, c->lane_y, num(c, row_vec(c))),
+                 column = em_add(e, c->warp_column, em_mul(e, c->lane_x, num(c, column_vec(c))));
+    LLVMValueRef to = element(c, c->shared, em_add(e, em_mul(e, row, num(c, columns)), column));
+    for (int i = 0; i < count(c); i++)
+        store(c, total[i],
+              element(c, to,
+                      num(c, row_of(c, i / c->t->thread_columns) * columns + column_of(c, i % c->t->thread_columns))));
+    em_endif(e, &mine);
+    gpu_barrier(e);
+    em_loop l = em_for(e, c->thread, num(c, rows * columns), num(c, IR_GPU_THREADS));
+    LLVMValueRef m = em_add(e, em_add(e, c->first[0], w.i), LLVMBuildUDiv(e->b, l.i, num(c, columns), "")),
+                 n = em_add(e, c->first[1], em_and(e, l.i, num(c, columns - 1)));
+    em_branch inside =
+        em_if(e, em_and(e, em_icmp(e, LLVMIntSLT, m, e->size[c->dim_m]), em_icmp(e, LLVMIntSLT, n, e->size[c->dim_n])));
+    store_result(c, m, n, load(c, element(c, c->shared, l.i)));
+    em_endif(e, &inside);
+    em_end(e, &l);
+    gpu_keep_loop(e, &l);
+    gpu_barrier(e); /* before the next rows, or operands */
+    em_end(e, &w);
+    gpu_keep_loop(e, &w);
+    *c = around;
+}
+
+/* ---- blocks of threads ---- */
+static LLVMValueRef count_batches(contract *c) {
+    LLVMValueRef n = num(c, 1);
+    for (int d = 0; d < c->dim_m; d++) n = em_mul(c->e, n, c->e->size[d]);
+    return n;
+}
+
+static LLVMValueRef smaller_of(contract *c, LLVMValueRef x, LLVMValueRef y) {
+    return em_select(c->e, em_icmp(c->e, LLVMIntSLT, x, y), x, y);
+}
+
+static void emit_tile(contract *c, LLVMValueRef parts) {
+    emit *e = c->e;
+    const ir_gpu_fma_tile *t = c->t;
+    const int kb = c->k->tile.kb, tile = t->rows * t->columns;
+    LLVMValueRef batches = count_batches(c), kk = e->size[c->dim_k], total[FMA_PART_MAX];
+    LLVMValueRef warp = em_lshr(e, c->thread, 5);
+    c->lane_x = em_and(e, c->thread, num(c, LANES_X - 1));
+    c->lane_y = em_and(e, em_lshr(e, c->thread, 3), num(c, LANES_Y - 1));
+    c->warp_row = em_mul(e, LLVMBuildUDiv(e->b, warp, num(c, t->warps_n), ""), num(c, warp_rows(c)));
+    c->warp_column = em_mul(e, em_and(e, warp, num(c, t->warps_n - 1)), num(c, warp_columns(c)));
+    fma_lay_out(c);
+    LLVMValueRef rows = ceil_div(c, e->size[c->dim_m], t->rows), columns = ceil_div(c, e->size[c->dim_n], t->columns);
+    /* one number says which tile, so that little is kept while products are made */
+    LLVMValueRef tiles = em_mul(e, rows, columns), all = em_mul(e, em_mul(e, batches, tiles), parts);
+    em_loop l = em_for(e, gpu_special(e, "ctaid.x"), all, gpu_special(e, "nctaid.x"));
+    LLVMValueRef part = LLVMBuildURem(e->b, l.i, parts, ""), number = LLVMBuildUDiv(e->b, l.i, parts, "");
+    LLVMValueRef row = LLVMBuildUDiv(e->b, number, columns, "");
+    c->first[1] = em_mul(e, LLVMBuildURem(e->b, number, columns, ""), num(c, t->columns));
+    c->first[0] = em_mul(e, LLVMBuildURem(e->b, row, rows, ""), num(c, t->rows));
+    enter_batch(c, LLVMBuildUDiv(e->b, row, rows, ""));
+    /* K blocks of a part */
+    LLVMValueRef blocks = ceil_div(c, kk, kb), each = em_sub(e, em_add(e, blocks, parts), num(c, 1));
+    each = em_mul(e, LLVMBuildUDiv(e->b, each, parts, ""), num(c, kb));
+    block b = {.k_begin = em_mul(e, part, each)};
+    b.k_end = smaller_of(c, kk, em_add(e, b.k_begin, each));
+    b.is_split = em_icmp(e, LLVMIntSGT, parts, num(c, 1));
+    b.is_several = em_and(e, em_icmp(e, LLVMIntEQ, parts, num(c, 1)), em_icmp(e, LLVMIntSGT, kk, num(c, kb)));
+    c->scratch = em_mul(e, number, num(c, tile));
+    c->scratch_step = em_mul(e, em_mul(e, batches, tiles), num(c, tile));
+    fma_begin_tile(c);
+    fma_park(c);
+    sum_up(c, &b, total);
+    em_branch whole = em_if(e, b.is_split);
+    em_else(e, &whole);
+    emit_results(c, total);
+    em_endif(e, &whole);
     em_end(e, &l);
 }
 
-static void emit_block(contract *c, LLVMValueRef batch) {
+/* The second launch: a thread adds an element's K blocks. */
+static void emit_sums(contract *c) {
     emit *e = c->e;
-    LLVMValueRef x = em_and(e, c->thread, num(c, SIDE - 1)), y = em_lshr(e, c->thread, 4), total[PART * PART];
+    const ir_gpu_fma_tile *t = c->t;
+    LLVMValueRef mm = e->size[c->dim_m], nn = e->size[c->dim_n], batches = count_batches(c);
+    LLVMValueRef rows = ceil_div(c, mm, t->rows), columns = ceil_div(c, nn, t->columns);
+    gpu_span x = gpu_threads(e, 'x');
+    em_loop l = em_for(e, x.first, em_mul(e, em_mul(e, batches, mm), nn), x.step);
+    LLVMValueRef n = LLVMBuildURem(e->b, l.i, nn, ""), row = LLVMBuildUDiv(e->b, l.i, nn, "");
+    LLVMValueRef m = LLVMBuildURem(e->b, row, mm, ""), batch = LLVMBuildUDiv(e->b, row, mm, "");
     enter_batch(c, batch);
-    sum_up(c, total, x, y);
-    for (int i = 0; i < PART * PART; i++) {
-        LLVMValueRef row = em_add(e, em_mul(e, y, num(c, PART)), num(c, i / PART));
-        LLVMValueRef to = em_add(e, em_mul(e, row, num(c, TILE)), em_add(e, x, num(c, SIDE * (i % PART))));
-        LLVMSetAlignment(LLVMBuildStore(e->b, total[i], slot(c, to)), ir_dtypes[c->acc].bytes);
+    LLVMValueRef tiles = em_mul(e, rows, columns), tile = num(c, t->rows * t->columns);
+    LLVMValueRef number = em_add(e, em_mul(e, LLVMBuildUDiv(e->b, m, num(c, t->rows), ""), columns),
+                                 LLVMBuildUDiv(e->b, n, num(c, t->columns), ""));
+    LLVMValueRef in_tile = em_add(e, em_mul(e, em_and(e, m, num(c, t->rows - 1)), num(c, t->columns)),
+                                  em_and(e, n, num(c, t->columns - 1)));
+    LLVMValueRef first = em_add(e, em_mul(e, em_add(e, em_mul(e, batch, tiles), number), tile), in_tile);
+    LLVMValueRef step = em_mul(e, em_mul(e, batches, tiles), tile);
+    em_loop b = em_for(e, num(c, 0), ceil_div(c, e->size[c->dim_k], c->k->tile.kb), num(c, 1));
+    LLVMValueRef total = em_loop_phi(e, &b, LLVMConstNull(c->t_acc));
+    em_loop_next(e, total, add(c, total, load(c, element(c, e->shared, em_add(e, first, em_mul(e, b.i, step))))));
+    em_end(e, &b);
+    store_result(c, m, n, total);
+    em_end(e, &l);
+    gpu_keep_loop(e, &l);
+}
+
+/* Elements of shared memory: two buffers of operands, or a row of warps' results. */
+static int shared_elements(contract *c) {
+    int most = 0;
+    for (int i = 0; i < IR_GPU_FMA_TILES; i++) {
+        const ir_gpu_fma_tile *t = c->t = &ir_gpu_fma_tiles[i];
+        const int operands = 2 * (t->rows + t->columns + 8) * t->step, results = warp_rows(c) * t->columns;
+        if (!ir_gpu_fma_has(c->k, i)) continue;
+        if (operands > most) most = operands;
+        if (results > most) most = results;
     }
-    gpu_barrier(e);
-    emit_epilogue(c);
-    gpu_barrier(e); /* before the next block's operands */
+    return most;
 }
 
 fusor_status gpu_emit_contract(emit *e, fu_error *err) {
@@ -201,20 +357,23 @@ fusor_status gpu_emit_contract(emit *e, fu_error *err) {
         if (k->inst[i].op == IR_OP_MATMUL) c->matmul = i;
     c->acc = ir_kernel_contract_acc(k);
     c->t_acc = em_scalar_type(e, c->acc);
-    c->shared = gpu_shared(e, c->t_acc, TILE * TILE);
+    c->vec = 16 / ir_dtypes[c->acc].bytes;
+    c->shared = gpu_shared(e, c->t_acc, shared_elements(c));
     c->thread = gpu_special(e, "tid.x");
-    LLVMValueRef batches = num(c, 1), tile = num(c, TILE);
-    for (int d = 0; d < c->dim_m; d++) batches = em_mul(e, batches, e->size[d]);
-    em_loop lb = em_for(e, gpu_special(e, "ctaid.z"), batches, gpu_special(e, "nctaid.z"));
-    em_loop lm = em_for(e, em_mul(e, gpu_special(e, "ctaid.y"), tile), e->size[c->dim_m],
-                        em_mul(e, gpu_special(e, "nctaid.y"), tile));
-    em_loop ln = em_for(e, em_mul(e, gpu_special(e, "ctaid.x"), tile), e->size[c->dim_n],
-                        em_mul(e, gpu_special(e, "nctaid.x"), tile));
-    c->m0 = lm.i;
-    c->n0 = ln.i;
-    emit_block(c, lb.i);
-    em_end(e, &ln);
-    em_end(e, &lm);
-    em_end(e, &lb);
+    gpu_limit(e, IR_GPU_THREADS, c->acc == FUSOR_F32 ? 2 : 1); /* 128 registers */
+    LLVMValueRef tile = gpu_word(e, IR_GPU_WORD_VECTOR), parts = gpu_word(e, IR_GPU_WORD_CHUNKS);
+    c->local = em_alloca(e, LLVMArrayType2(e->t_i64, FMA_PART_MAX + 4 + (unsigned)k->n_buffers), 16);
+    c->local = LLVMBuildAddrSpaceCast(e->b, c->local, LLVMPointerTypeInContext(e->ctx, LOCAL), "");
+    for (int i = 0; i < IR_GPU_FMA_TILES; i++) {
+        if (!ir_gpu_fma_has(k, i)) continue;
+        em_branch is_tile = em_if(e, em_icmp(e, LLVMIntEQ, tile, num(c, i)));
+        c->t = &ir_gpu_fma_tiles[i];
+        em_branch phase = em_if(e, em_icmp(e, LLVMIntNE, e->phase, num(c, 0)));
+        emit_sums(c);
+        em_else(e, &phase);
+        emit_tile(c, parts);
+        em_endif(e, &phase);
+        em_endif(e, &is_tile);
+    }
     return FUSOR_OK;
 }

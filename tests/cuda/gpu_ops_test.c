@@ -63,3 +63,65 @@ Test(gpu, attention, .timeout = 600) {
             check(cases[i].text, (domain){-3, 3, SPECIAL_NONE, false}, cases[i].size, one_thread, strided, ALL_LEVELS);
     rt_cache_close(cache);
 }
+
+/* Contractions without tensor cores: each tile, with edges in all directions, operands that lie either way, aligned and not, or are computed; and
+ * of several K blocks, whose sums wait in the thread's memory, or come from several blocks of threads. */
+Test(gpu, contraction, .timeout = 900) {
+    static const struct {
+        const char *text;
+        int64_t size[4];
+    } cases[] = {
+        {"func @f(%a: f32[A, B], %b: f32[B, C], %c: f32[C]) -> f32[A, C] { %h = matmul(%a, %b) %y = add(%h, %c) return "
+         "%y }",
+         {132, 20, 136, 0}},
+        {"func @f(%a: f32[B, A], %b: f32[C, B]) -> f32[A, C] { %y = matmul(%a, %b, transpose_a=true, transpose_b=true) "
+         "return %y }",
+         {130, 13, 131, 0}},
+        {"func @f(%a: f32[2, A, B], %b: f32[2, B, C]) -> f32[2, A, C] { %x = neg(%a) %h = matmul(%x, %b) %y = tanh(%h) "
+         "return "
+         "%y }",
+         {17, 36, 20, 0}},
+        {"func @f(%a: f32[A, B], %b: f32[B, C]) -> f32[A, C] { %h = matmul(%a, %b) %y = abs(%h) return %y }",
+         {9, 1030, 12, 0}},
+        {"func @f(%a: f64[A, B], %b: f64[B, C]) -> f64[A, C] { %y = matmul(%a, %b) return %y }", {18, 514, 34, 0}},
+        {"func @f(%a: i32[A, B], %b: i32[B, C]) -> i64[A, C] { %y = matmul(%a, %b) return %y }", {66, 35, 70, 0}},
+        {"func @f(%a: f32[A, B], %b: f32[B, 24]) -> f32[A, 24] { %y = matmul(%a, %b) return %y }", {70, 24, 1, 0}},
+    };
+    if (!begin()) return;
+    takes_any_size = true;
+    for (gpu_fma_tile = 0; gpu_fma_tile < IR_GPU_FMA_TILES; gpu_fma_tile++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            check(cases[i].text, (domain){-3, 3, SPECIAL_NONE, i == 5}, cases[i].size, one_thread,
+                  (i + (size_t)gpu_fma_tile) % 3 == 0, 1u << 1);
+    gpu_fma_tile = -1;
+    check(cases[3].text, (domain){-3, 3, SPECIAL_SOME, false}, (int64_t[4]){600, 1540, 30, 0}, one_thread, false,
+          1u << 1);
+    rt_cache_close(cache);
+}
+
+/* Tiles by sizes: all multiprocessors have one, and a row or column of results does not fill large ones. */
+Test(gpu, tiles) {
+    static const struct {
+        int64_t m, n, k;
+        int tile, parts;
+    } cases[] = {{4096, 4096, 4096, IR_GPU_FMA_LARGE, 1}, {1024, 1024, 1024, IR_GPU_FMA_SMALL, 2},
+                 {1024, 1024, 4096, IR_GPU_FMA_LARGE, 4}, {64, 64, 64, IR_GPU_FMA_SMALL, 1},
+                 {1, 4096, 4096, IR_GPU_FMA_FLAT, 8},     {4096, 4, 512, IR_GPU_FMA_TALL, 1},
+                 {1050, 140, 8192, IR_GPU_FMA_SMALL, 6},  {0, 5, 0, IR_GPU_FMA_TALL, 1}};
+    static ir_kernel k = {.kind = IR_KERNEL_CONTRACT,
+                          .level = IR_LEVEL_SM80,
+                          .n_dims = 3,
+                          .n_insts = 3,
+                          .dim = {{'m', IR_SIZE_RUNTIME}, {'n', IR_SIZE_RUNTIME}, {'k', IR_SIZE_RUNTIME}},
+                          .inst = {{.op = IR_K_LOAD, .dtype = FUSOR_F32},
+                                   {.op = IR_K_LOAD, .dtype = FUSOR_F32},
+                                   {.op = IR_OP_MATMUL, .dtype = FUSOR_F32, .n_in = 2, .in = {0, 1}}},
+                          .tile = {64, 64, 512}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ir_gpu_launch l;
+        ir_gpu_plan(&k, (int64_t[]){cases[i].m, cases[i].n, cases[i].k}, &l);
+        cr_assert(l.tile == cases[i].tile && l.chunks == cases[i].parts, "case %zu: tile %d, %lld parts", i, l.tile,
+                  (long long)l.chunks);
+        cr_assert_eq(l.n_phases, cases[i].parts > 1 ? 2 : 1);
+    }
+}

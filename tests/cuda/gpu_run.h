@@ -18,6 +18,7 @@ typedef struct gpu_kernel {
     struct gpu_kernel *next;
 } gpu_kernel;
 static gpu_kernel *gpu_kernels;
+static int gpu_fma_tile = -1; /* of contractions that have it: ir_gpu_fma_tiles */
 static bool gpu_is_reversed;   /* blocks and warps from the last on */
 static ptx_counts *gpu_counts; /* where a test wants them */
 static int gpu_tile = -1;      /* of tensor cores, whatever the sizes ask for; where a kernel has it */
@@ -88,6 +89,10 @@ static fusor_status gpu_launch(void *user, fu_error *e, const ir_kernel *k, cons
         plan.n_phases = 1;
         plan.chunks = 1;
         ir_gpu_mma_plan_tile(k, args->size, gpu_tile, &plan);
+    }
+    if (gpu_fma_tile >= 0 && k->kind == IR_KERNEL_CONTRACT && !ir_gpu_is_mma(k) && ir_gpu_fma_has(k, gpu_fma_tile)) {
+        plan.n_phases = 1, plan.chunks = 1, plan.scratch_bytes = 0;
+        ir_gpu_plan_fma_tile(k, args->size, gpu_fma_tile, &plan);
     }
     uint64_t *words = calloc((size_t)ir_gpu_words(k), 8);
     ir_kernel_args at = *args;

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* gpu_contract_load.c: operands of a contraction without tensor cores: from memory to registers, while the step before is multiplied, and from
+ * there to shared memory. An operand that is a plain load of what lies side by side, along its rows or along k, is read 16 bytes at a
+ * time where addresses allow it, without branches: what is outside is read as something inside and made 0. Else its elements are
+ * evaluated one by one, element-wise producers with them, and go to shared memory at once. */
+#include "jit/gpu_contract.h"
+
+static LLVMValueRef num(contract *c, int64_t v) { return fma_num(c, v); }
+
+LLVMValueRef fma_offset(const fma_point *at, int buffer) {
+    contract *c = at->c;
+    LLVMValueRef off = c->batch_off[buffer], x[3] = {at->m, at->n, at->k};
+    const int dim[3] = {c->dim_m, c->dim_n, c->dim_k};
+    for (int i = 0; i < 3; i++)
+        if (x[i] && c->k->buffer[buffer].stride[dim[i]] != 0)
+            off = em_add(c->e, off, em_mul(c->e, x[i], c->e->stride[buffer][dim[i]]));
+    return off;
+}
+
+LLVMValueRef fma_load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
+    const fma_point *at = user;
+    const contract *c = at->c;
+    if (inst->op == IR_K_LOAD) return em_load_value(e, v, inst, -1, fma_offset(at, inst->index), em_i64s(e, 0), NULL);
+    return inst->index == c->dim_m   ? at->m
+           : inst->index == c->dim_n ? at->n
+           : inst->index == c->dim_k ? at->k
+                                     : c->index[inst->index];
+}
+
+static bool is_plain(const contract *c, int inst) {
+    return c->k->inst[inst].op == IR_K_LOAD && !c->k->inst[inst].variant;
+}
+
+/* Of what the operand loads, is something adjacent along its rows, and nothing along k? */
+static bool is_row_fast(const contract *c, const fma_operand *o) {
+    bool along_row = false, along_k = false;
+    if (is_plain(c, o->inst)) {
+        const int64_t *stride = c->k->buffer[c->k->inst[o->inst].index].stride;
+        return stride[o->row_dim] == 1 && stride[c->dim_k] != 1;
+    }
+    for (int b = 0; b < c->k->n_buffers; b++) {
+        if (c->k->buffer[b].is_output) continue;
+        along_row |= c->k->buffer[b].stride[o->row_dim] == 1 && (ir_kernel_varies(c->k, o->inst) >> o->row_dim & 1);
+        along_k |= c->k->buffer[b].stride[c->dim_k] == 1;
+    }
+    return along_row && !along_k;
+}
+
+void fma_lay_out(contract *c) {
+    emit *e = c->e;
+    for (int i = 0; i < 2; i++) {
+        fma_operand *o = &c->operand[i];
+        o->inst = c->k->inst[c->matmul].in[i];
+        o->row_dim = i ? c->dim_n : c->dim_m;
+        o->rows = i ? c->t->columns : c->t->rows;
+        o->line = o->rows + 4;
+        o->is_row_fast = is_row_fast(c, o);
+        const int places = o->rows * c->t->step / c->vec;
+        o->threads = places < IR_GPU_THREADS ? places : IR_GPU_THREADS;
+        o->passes = places / o->threads;
+        o->of_line = (o->is_row_fast ? o->rows : c->t->step) / c->vec;
+        LLVMValueRef fast = em_mul(e, em_and(e, c->thread, num(c, o->of_line - 1)), num(c, c->vec));
+        LLVMValueRef slow = LLVMBuildUDiv(e->b, c->thread, num(c, o->of_line), "");
+        o->row = o->is_row_fast ? fast : slow;
+        o->k = o->is_row_fast ? slow : fast;
+    }
+    c->buffer = (c->operand[0].line + c->operand[1].line) * c->t->step;
+}
+
+/* Can the plain load `inst` be read vec elements at a time in this batch? */
+static LLVMValueRef can_read_vectors(contract *c, const fma_operand *o) {
+    emit *e = c->e;
+    if (!is_plain(c, o->inst)) return NULL;
+    const int buffer = c->k->inst[o->inst].index, along = o->is_row_fast ? o->row_dim : c->dim_k;
+    const ir_kbuffer *b = &c->k->buffer[buffer];
+    if (b->stride[along] != 1) return NULL;
+    LLVMValueRef at = em_gep(e, e->base[buffer], em_memory_type(e, b->dtype), c->batch_off[buffer]);
+    LLVMValueRef bits = LLVMBuildPtrToInt(e->b, at, e->t_i64, "");
+    LLVMValueRef steps = em_or(e, e->stride[buffer][o->is_row_fast ? c->dim_k : o->row_dim], e->size[along]);
+    bits =
+        em_or(e, em_and(e, bits, num(c, c->vec * ir_dtypes[b->dtype].bytes - 1)), em_and(e, steps, num(c, c->vec - 1)));
+    LLVMValueRef has_any = em_icmp(e, LLVMIntSGT, e->size[c->dim_k], num(c, 0));
+    return em_and(e, has_any, em_icmp(e, LLVMIntEQ, bits, num(c, 0)));
+}
+
+/* Steps of a thread's places. */
+static int row_step(const fma_operand *o) { return o->is_row_fast ? 0 : o->threads / o->of_line; }
+static int k_step(const fma_operand *o) { return o->is_row_fast ? o->threads / o->of_line : 0; }
+
+/* Offset of the thread's row (one for each place, where these differ in it), or of row 0 where it is past the edge. */
+static void find_rows(contract *c, fma_operand *o) {
+    emit *e = c->e;
+    const int buffer = c->k->inst[o->inst].index;
+    for (int p = 0; p < (row_step(o) ? o->passes : 1); p++) {
+        LLVMValueRef row = em_add(e, em_add(e, c->first[o->row_dim == c->dim_n], o->row), num(c, p * row_step(o)));
+        o->in_rows[p] = em_icmp(e, LLVMIntSLT, row, e->size[o->row_dim]);
+        row = em_mul(e, em_select(e, o->in_rows[p], row, num(c, 0)), e->stride[buffer][o->row_dim]);
+        o->offset[p] = em_add(e, c->batch_off[buffer], row);
+    }
+}
+
+void fma_begin_tile(contract *c) {
+    for (int i = 0; i < 2; i++) {
+        fma_operand *o = &c->operand[i];
+        o->can = can_read_vectors(c, o);
+        if (o->can) find_rows(c, o);
+    }
+}
+
+static void fetch(contract *c, fma_operand *o, LLVMValueRef k0) {
+    emit *e = c->e;
+    const ir_kinst *in = &c->k->inst[o->inst];
+    LLVMValueRef read[FMA_LOADS];
+    LLVMTypeRef type = LLVMVectorType(c->t_acc, (unsigned)c->vec);
+    em_branch b = em_if(e, o->can);
+    for (int p = 0; p < o->passes; p++) {
+        const int r = row_step(o) ? p : 0;
+        LLVMValueRef k = em_add(e, em_add(e, k0, o->k), num(c, p * k_step(o)));
+        LLVMValueRef in_k = em_icmp(e, LLVMIntSLT, k, e->size[c->dim_k]);
+        k = em_mul(e, em_select(e, in_k, k, num(c, 0)), e->stride[in->index][c->dim_k]);
+        e->lanes = c->vec;
+        e->is_aligned = true;
+        LLVMValueRef v = em_load(e, in->index, em_add(e, o->offset[r], k), num(c, 1), NULL);
+        v = em_cast(e, v, in->dtype, c->acc);
+        e->is_aligned = false;
+        e->lanes = 1;
+        read[p] = em_select(e, em_and(e, in_k, o->in_rows[r]), v, LLVMConstNull(type));
+    }
+    LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
+    em_endif(e, &b);
+    for (int p = 0; p < o->passes; p++) {
+        o->value[p] = LLVMBuildPhi(e->b, type, "");
+        LLVMAddIncoming(o->value[p], (LLVMValueRef[]){read[p], LLVMGetUndef(type)},
+                        (LLVMBasicBlockRef[]){then, b.other}, 2);
+    }
+}
+
+void fma_fetch(contract *c, LLVMValueRef k) {
+    for (int i = 0; i < 2; i++)
+        if (c->operand[i].can) fetch(c, &c->operand[i], k);
+}
+
+static void put_vectors(contract *c, const fma_operand *o, LLVMValueRef to) {
+    emit *e = c->e;
+    em_branch few;
+    to = em_gep(e, to, c->t_acc, em_add(e, em_mul(e, o->k, num(c, o->line)), o->row));
+    if (o->threads < IR_GPU_THREADS) few = em_if(e, em_icmp(e, LLVMIntSLT, c->thread, num(c, o->threads)));
+    for (int p = 0; p < o->passes; p++) {
+        LLVMValueRef at = em_gep(e, to, c->t_acc, num(c, p * (k_step(o) * o->line + row_step(o))));
+        if (o->is_row_fast) {
+            LLVMSetAlignment(LLVMBuildStore(e->b, o->value[p], at), 16);
+            continue;
+        }
+        for (int l = 0; l < c->vec; l++) {
+            LLVMValueRef one = LLVMBuildExtractElement(e->b, o->value[p], num(c, l), "");
+            one = LLVMBuildStore(e->b, one, em_gep(e, at, c->t_acc, num(c, l * o->line)));
+            LLVMSetAlignment(one, ir_dtypes[c->acc].bytes);
+        }
+    }
+    if (o->threads < IR_GPU_THREADS) em_endif(e, &few);
+}
+
+/* Evaluated one by one, straight to shared memory. */
+static void put_elements(contract *c, const fma_operand *o, LLVMValueRef to, LLVMValueRef k0) {
+    emit *e = c->e;
+    const int side = o->is_row_fast ? o->rows : c->t->step;
+    const contract around = *c;
+    fma_unpark(c);
+    em_loop l = em_for(e, c->thread, num(c, o->rows * c->t->step), num(c, IR_GPU_THREADS));
+    LLVMValueRef fast = em_and(e, l.i, num(c, side - 1)), slow = LLVMBuildUDiv(e->b, l.i, num(c, side), "");
+    LLVMValueRef x = o->is_row_fast ? fast : slow, y = o->is_row_fast ? slow : fast;
+    LLVMValueRef row = em_add(e, c->first[o->row_dim == c->dim_n], x), k = em_add(e, k0, y);
+    fma_point at = {c, o->row_dim == c->dim_m ? row : NULL, o->row_dim == c->dim_n ? row : NULL, k};
+    em_values v;
+    em_values_init(&v, fma_load, &at);
+    em_branch b = em_if(
+        e, em_and(e, em_icmp(e, LLVMIntSLT, row, e->size[o->row_dim]), em_icmp(e, LLVMIntSLT, k, e->size[c->dim_k])));
+    LLVMValueRef value = em_cast(e, em_value(e, &v, o->inst), c->k->inst[o->inst].dtype, c->acc);
+    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
+    em_endif(e, &b);
+    LLVMValueRef phi = LLVMBuildPhi(e->b, c->t_acc, ""), zero = LLVMConstNull(c->t_acc);
+    LLVMAddIncoming(phi, (LLVMValueRef[]){value, zero}, (LLVMBasicBlockRef[]){from, b.other}, 2);
+    to = em_gep(e, to, c->t_acc, em_add(e, em_mul(e, y, num(c, o->line)), x));
+    LLVMSetAlignment(LLVMBuildStore(e->b, phi, to), ir_dtypes[c->acc].bytes);
+    em_end(e, &l);
+    gpu_keep_loop(e, &l);
+    *c = around;
+}
+
+void fma_put(contract *c, LLVMValueRef buffer, LLVMValueRef k) {
+    emit *e = c->e;
+    for (int i = 0; i < 2; i++) {
+        const fma_operand *o = &c->operand[i];
+        LLVMValueRef to = em_add(e, buffer, num(c, i ? c->operand[0].line * c->t->step : 0));
+        to = em_gep(e, c->shared, c->t_acc, to);
+        if (!o->can) {
+            put_elements(c, o, to, k);
+            continue;
+        }
+        em_branch b = em_if(e, o->can);
+        put_vectors(c, o, to);
+        em_else(e, &b);
+        put_elements(c, o, to, k);
+        em_endif(e, &b);
+    }
+}
