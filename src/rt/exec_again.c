@@ -40,7 +40,7 @@ void exec_again_make(frame *f) {
     if (f->again_is != AGAIN_UNKNOWN) return;
     f->again_is = AGAIN_NO;
     f->n_again = 0;
-    if (f->x->core->logs_run || f->device || is_staged(f)) return;
+    if (f->x->core->logs_run || f->x->core->options.launch || f->device || is_staged(f)) return;
     for (int i = 0; i < f->x->core->n_steps; i++)
         if (!add_step(f, i)) return;
     f->again_is = AGAIN_YES;

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 typedef struct gpu_kernel {
-    char *description;
+    char *description, *text; /* text: PTX */
     ptx_module *module;
     struct gpu_kernel *next;
 } gpu_kernel;
@@ -22,6 +22,7 @@ static int gpu_fma_tile = -1; /* of contractions that have it: ir_gpu_fma_tiles 
 static bool gpu_is_reversed;   /* blocks and warps from the last on */
 static ptx_counts *gpu_counts; /* where a test wants them */
 static int gpu_tile = -1;      /* of tensor cores, whatever the sizes ask for; where a kernel has it */
+static uint32_t gpu_most_blocks; /* not 0: along each dim of a grid at most. Kernels whose blocks go on from where the grid ends bear it */
 
 static void *gpu_allocate(void *user, size_t bytes) {
     (void)user;
@@ -72,7 +73,7 @@ static fusor_status gpu_compile(fu_error *e, const ir_kernel *k, const gpu_kerne
     g->next = gpu_kernels;
     if (g->module) gpu_kernels = g;
     else (void)FU_FAIL(e, FUSOR_ERROR_INTERNAL, "%s: %s", symbol, why);
-    free(result.data);
+    g->text = result.data;
     fu_arena_free(&a);
     *out = g;
     return e->status;
@@ -108,6 +109,7 @@ static fusor_status gpu_launch(void *user, fu_error *e, const ir_kernel *k, cons
                         .is_reversed = gpu_is_reversed,
                         .counts = gpu_counts};
         memcpy(l.grid, plan.grid[p], sizeof l.grid);
+        for (int d = 0; d < 3 && gpu_most_blocks; d++) l.grid[d] = l.grid[d] > gpu_most_blocks ? gpu_most_blocks : l.grid[d];
         memcpy(l.block, plan.block[p], sizeof l.block);
         l.dynamic_shared = plan.shared_bytes[p];
         if (!ptx_run(&l, why)) status = FU_FAIL(e, FUSOR_ERROR_DEVICE, "%s", why);

@@ -183,6 +183,7 @@ typedef struct ptx_counts {
     uint64_t shared_accesses, shared_turns, shared_least; /* shared_least: turns without conflicts */
     int worst_ways, worst_line;                           /* of a turn: 1 is none */
     uint64_t global_bytes;                                /* read and written, asynchronous copies too */
+    uint8_t *reached; /* NULL, or by line of the text: 1 where a lane ran it */
 } ptx_counts;
 void ptx_count_shared(ptx_counts *c, const uint64_t at[32], uint32_t active, int bytes, int line);
 

@@ -304,8 +304,8 @@ static void read_opcode(parser *p, ptx_inst *i, char *word) {
     }
 }
 
-static void read_inst(parser *p, char *word, int guard, bool is_negated) {
-    ptx_inst i = {.guard = guard, .is_guard_negated = is_negated, .line = p->line};
+static void read_inst(parser *p, char *word, int line, int guard, bool is_negated) {
+    ptx_inst i = {.guard = guard, .is_guard_negated = is_negated, .line = line};
     read_opcode(p, &i, word);
     while (!take(p, ';')) {
         if (i.n == PTX_MAX_OPERANDS) fail(p, "more than %d operands", PTX_MAX_OPERANDS);
@@ -476,10 +476,7 @@ static void read_body(parser *p) {
         else if (strcmp(word, ".local") == 0) read_variable(p, PTX_LOCAL);
         else if (strcmp(word, ".pragma") == 0 || strcmp(word, ".loc") == 0) p->at += strcspn(p->at, "\n");
         else if (*word == '.') fail(p, "unknown directive '%s'", word);
-        else {
-            p->line = line;
-            read_inst(p, word, guard, is_negated);
-        }
+        else read_inst(p, word, line, guard, is_negated);
     }
     resolve_labels(p);
 }

@@ -644,6 +644,7 @@ static void count(run *r, warp *w, const ptx_inst *i, uint32_t active) {
     uint64_t at[LANES] = {0};
     int bytes = 0, where = i->op == PTX_LD || i->op == PTX_LDMATRIX ? 1 : 0, n = __builtin_popcount(active);
     c->instructions++;
+    if (c->reached) c->reached[i->line] = 1;
     c->mma += i->op == PTX_MMA;
     c->wgmma += i->op == PTX_WGMMA && has(i, PTX_M(MMA_ASYNC));
     c->barriers += i->op == PTX_BAR || i->op == PTX_BARRIER;
