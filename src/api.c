@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* api.c: the entry points of compile.h: arguments checked, work handed to the layer that does it, errors recorded. */
+#include "auto.h"
 #include "check.h"
 #include "context.h"
 #include "start.h"
@@ -45,6 +46,15 @@ static int find_param(const ir_graph *g, const char *name) {
     return -1;
 }
 
+/* Of "auto": the GPU's side with the same parameters bound; NULL: the CPU alone is left. */
+static auto_choice *bind_other_side(fusor_executable *exe, int n, const int *param, const fusor_buffer *values) {
+    rt_exec *gpu = exe->choice ? auto_gpu(exe, NULL) : NULL, *bound = NULL;
+    fu_error *e = gpu ? fu_calloc(1, sizeof *e) : NULL;
+    if (e) (void)rt_exec_bind(gpu, e, n, param, values, &bound);
+    fu_free(e);
+    return bound ? auto_new(bound) : NULL;
+}
+
 fusor_status fusor_executable_bind(fusor_executable *exe, int n, const char *const *names, const fusor_buffer *values,
                                    fusor_executable **out) {
     fu_error e;
@@ -70,15 +80,19 @@ fusor_status fusor_executable_bind(fusor_executable *exe, int n, const char *con
     }
     rt_exec *bound = NULL;
     if (e.status == FUSOR_OK) (void)rt_exec_bind(start_exec(exe), &e, n, param, values, &bound);
+    auto_choice *choice = e.status == FUSOR_OK ? bind_other_side(exe, n, param, values) : NULL;
     fu_free(param);
     if (e.status != FUSOR_OK) return context_fail(exe->ctx, &e);
     fusor_executable *made = fu_calloc(1, sizeof *made);
     if (!made) {
         rt_exec_release(bound);
+        auto_free(choice);
         return FU_FAIL(&e, FUSOR_ERROR_MEMORY, "out of memory"), context_fail(exe->ctx, &e);
     }
     made->ctx = context_keep(exe->ctx);
     made->exec = bound;
+    made->choice = choice;
+    made->program = exe->program;
     *out = made;
     return FUSOR_OK;
 }
@@ -88,9 +102,9 @@ fusor_status fusor_executable_infer(fusor_executable *exe, int n_inputs, const f
     fu_error e;
     if (!exe) return context_refuse("fusor_executable_infer: the executable is NULL");
     fu_error_clear(&e);
-    return rt_exec_infer(start_exec(exe), &e, n_inputs, inputs, n_outputs, outputs) == FUSOR_OK
-               ? FUSOR_OK
-               : context_fail(exe->ctx, &e);
+    rt_exec *x = exe->choice ? auto_prepare(exe, n_inputs > 0 ? n_inputs : 0, inputs, 0, NULL) : start_exec(exe);
+    return rt_exec_infer(x, &e, n_inputs, inputs, n_outputs, outputs) == FUSOR_OK ? FUSOR_OK
+                                                                                  : context_fail(exe->ctx, &e);
 }
 
 fusor_status fusor_executable_call(fusor_executable *exe, int n_inputs, const fusor_buffer *inputs, int n_outputs,
@@ -98,7 +112,8 @@ fusor_status fusor_executable_call(fusor_executable *exe, int n_inputs, const fu
     fu_error e;
     if (!exe) return context_refuse("fusor_executable_call: the executable is NULL");
     fu_error_clear(&e);
-    fusor_status status = exe->ctx->checks && n_inputs >= 0 && inputs && outputs
+    fusor_status status = exe->choice ? auto_call(exe, &e, n_inputs, inputs, n_outputs, outputs)
+                          : exe->ctx->checks && n_inputs >= 0 && inputs && outputs
                               ? check_call(exe->ctx, &e, start_exec(exe), n_inputs, inputs, n_outputs, outputs)
                               : rt_exec_call(start_exec(exe), &e, n_inputs, inputs, n_outputs, outputs);
     return status == FUSOR_OK ? FUSOR_OK : context_fail(exe->ctx, &e);
@@ -107,6 +122,7 @@ fusor_status fusor_executable_call(fusor_executable *exe, int n_inputs, const fu
 void fusor_executable_free(fusor_executable *exe) {
     if (!exe) return;
     rt_exec_release(exe->exec);
+    auto_free(exe->choice);
     start_drop(exe->job);
     fusor_context_free(exe->ctx);
     fu_free(exe);
@@ -159,18 +175,19 @@ int fusor_would_compile(const fusor_executable *exe, int n_inputs, const fusor_b
 }
 
 /* An executable of its own for a prepared call: the user may free the one that it was made of. */
-static fusor_executable *hold(fusor_executable *exe) {
+static fusor_executable *hold(fusor_executable *exe, int n_in, const fusor_buffer *in, int n_out, const fusor_buffer *out) {
     fusor_executable *held = fu_calloc(1, sizeof *held);
     if (!held) return NULL;
     start_wait(exe); /* prepared once, called often */
     held->ctx = context_keep(exe->ctx);
-    held->exec = rt_exec_keep(start_exec(exe));
+    held->exec = rt_exec_keep(exe->choice ? auto_prepare(exe, n_in, in, n_out, out) : start_exec(exe));
     return held;
 }
 
-static fusor_call *call_new(fusor_executable *exe, fu_error *e) {
+static fusor_call *call_new(fusor_executable *exe, fu_error *e, int n_in, const fusor_buffer *in, int n_out,
+                            const fusor_buffer *out) {
     fusor_call *c = fu_calloc(1, sizeof *c);
-    if (c && (c->exe = hold(exe))) return c;
+    if (c && (c->exe = hold(exe, n_in, in, n_out, out))) return c;
     fu_free(c);
     FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory");
     return NULL;
@@ -182,9 +199,9 @@ fusor_status fusor_executable_prepare(fusor_executable *exe, int n_inputs, const
     if (!exe) return context_refuse("fusor_executable_prepare: the executable is NULL");
     fu_error_clear(&e);
     CHECK_ARGUMENT(exe->ctx, &e, out, "fusor_executable_prepare: out must not be NULL");
-    fusor_call *c = call_new(exe, &e);
+    fusor_call *c = call_new(exe, &e, n_inputs, inputs, n_outputs, outputs);
     if (!c) return context_fail(exe->ctx, &e);
-    if (rt_call_new(start_exec(exe), &e, n_inputs, inputs, n_outputs, outputs, &c->call) != FUSOR_OK) {
+    if (rt_call_new(c->exe->exec, &e, n_inputs, inputs, n_outputs, outputs, &c->call) != FUSOR_OK) {
         fusor_call_free(c);
         return context_fail(exe->ctx, &e);
     }
@@ -205,9 +222,9 @@ fusor_status fusor_executable_prepare_each(fusor_executable *exe, int64_t n_sets
     if (!exe) return context_refuse("fusor_executable_prepare_each: the executable is NULL");
     fu_error_clear(&e);
     CHECK_ARGUMENT(exe->ctx, &e, out, "fusor_executable_prepare_each: out must not be NULL");
-    fusor_call *c = call_new(exe, &e);
+    fusor_call *c = call_new(exe, &e, n_inputs > 0 && inputs && inputs[0].n > 0, n_inputs > 0 && inputs ? inputs[0].at : NULL, 0, NULL);
     if (!c) return context_fail(exe->ctx, &e);
-    if (rt_each_new(start_exec(exe), &e, n_sets, n_inputs, (const rt_buffers *)inputs, n_outputs,
+    if (rt_each_new(c->exe->exec, &e, n_sets, n_inputs, (const rt_buffers *)inputs, n_outputs,
                     (const rt_buffers *)outputs, &c->each) != FUSOR_OK) {
         fusor_call_free(c);
         return context_fail(exe->ctx, &e);
@@ -233,9 +250,9 @@ fusor_status fusor_executable_prepare_scan(fusor_executable *exe, int64_t n_step
     if (!exe) return context_refuse("fusor_executable_prepare_scan: the executable is NULL");
     fu_error_clear(&e);
     CHECK_ARGUMENT(exe->ctx, &e, out, "fusor_executable_prepare_scan: out must not be NULL");
-    fusor_call *c = call_new(exe, &e);
+    fusor_call *c = call_new(exe, &e, n_inputs, inputs, n_outputs, outputs);
     if (!c) return context_fail(exe->ctx, &e);
-    if (rt_scan_new(start_exec(exe), &e, n_steps, n_carries, (const rt_carry *)carries, n_inputs, inputs, n_outputs,
+    if (rt_scan_new(c->exe->exec, &e, n_steps, n_carries, (const rt_carry *)carries, n_inputs, inputs, n_outputs,
                     outputs, &c->scan) != FUSOR_OK) {
         fusor_call_free(c);
         return context_fail(exe->ctx, &e);

@@ -167,8 +167,18 @@ static fusor_status open_device(fusor_context *ctx, fu_error *e, int ordinal) {
     FU_TRY(rt_device_open(e, ordinal, &device));
     FU_TRY(rt_queue_new(device, e, &ctx->queue));
     ctx->device = 1 + ordinal;
-    ctx->exec.queue = ctx->queue;
     return FUSOR_OK;
+}
+
+/* Without a device the CPU does it all, and says why to who asks. */
+static void open_auto(fusor_context *ctx, fu_error *e) {
+    if (open_device(ctx, e, 0) == FUSOR_OK) {
+        ctx->gpu_target = rt_device_get_info(rt_queue_device(ctx->queue))->target;
+        ctx->is_auto = true;
+    } else {
+        snprintf(ctx->auto_why, sizeof ctx->auto_why, "%.199s", e->text);
+        fu_log_event(&ctx->log, "dispatch", "auto,cpu,%s", ctx->auto_why);
+    }
 }
 
 fusor_status context_check_device(fu_error *e, const char *name) {
@@ -189,23 +199,26 @@ static void choose_device(fusor_context *ctx, const char *device, const char *ta
         bad_option(ctx, e.status, "%.500s%s", e.text, "");
         ctx->has_level = false;
     } else if (is_cuda) {
-        if (open_device(ctx, &e, ordinal_of(device)) == FUSOR_OK)
+        if (open_device(ctx, &e, ordinal_of(device)) == FUSOR_OK) {
+            ctx->exec.queue = ctx->queue;
             choose_gpu_target(ctx, rt_device_get_info(rt_queue_device(ctx->queue)), target);
-        else bad_option(ctx, e.status, "device %.40s: %.440s", device, e.text), ctx->has_level = false;
+        } else bad_option(ctx, e.status, "device %.40s: %.440s", device, e.text), ctx->has_level = false;
     } else {
         choose_target(ctx, target);
         ctx->is_reference |= strcmp(device, "reference") == 0;
+        if (strcmp(device, "auto") == 0 && !ctx->is_reference) open_auto(ctx, &e);
     }
 }
 
 const char *context_device_name(const fusor_context *ctx, char out[24]) {
-    if (ctx->device) snprintf(out, 24, "cuda:%d", ctx->device - 1);
+    if (ctx->is_auto) snprintf(out, 24, "auto");
+    else if (ctx->device) snprintf(out, 24, "cuda:%d", ctx->device - 1);
     else snprintf(out, 24, "%s", ctx->is_reference ? "reference" : "cpu");
     return out;
 }
 
 rt_limits context_limits(const fusor_context *ctx, bool is_read_only) {
-    if (ctx->device) return rt_limits_of_device(rt_device_get_info(rt_queue_device(ctx->queue)));
+    if (ctx->device && !ctx->is_auto) return rt_limits_of_device(rt_device_get_info(rt_queue_device(ctx->queue)));
     return rt_limits_get(rt_cache_dir(ctx->cache), ctx->n_threads, is_read_only, false);
 }
 
@@ -248,6 +261,11 @@ fusor_context *fusor_context_new(const fusor_context_options *options) {
         fu_free(ctx);
         return NULL;
     }
+    if (ctx->is_auto) {
+        const bool is_read_only = c.ignore_environment ? false : rt_cache_mode_parse(fu_env_string(FU_FUSOR_CACHE)) != RT_CACHE_RW;
+        ctx->select = rt_select_open(rt_cache_dir(ctx->cache), is_read_only);
+        if (!ctx->select) ctx->is_auto = false;
+    }
     atomic_fetch_add(&n_contexts, 1);
     return ctx;
 }
@@ -260,6 +278,7 @@ fusor_context *context_keep(fusor_context *ctx) {
 void fusor_context_free(fusor_context *ctx) {
     if (!ctx || atomic_fetch_sub_explicit(&ctx->refs, 1, memory_order_acq_rel) != 1) return;
     lazy_free(ctx);
+    rt_select_close(ctx->select);
     rt_cache_close(ctx->cache);
     start_close(ctx);
     rt_profile_free(atomic_load(&ctx->profile));

@@ -9,6 +9,7 @@
 #include "rt/cache.h"
 #include "rt/exec.h"
 #include "rt/limits.h"
+#include "rt/select.h"
 #include <stdatomic.h>
 
 struct fusor_context {
@@ -31,6 +32,12 @@ struct fusor_context {
     rt_exec_options exec;
     struct rt_queue *queue; /* owned: of the device that calls run on; NULL: the CPU's alone */
     int32_t device;         /* of the queue, as in fusor_buffer.device; 0: none */
+    bool is_auto;           /* auto.c: calls run on the CPU or the device; exec is the CPU's */
+    ir_target gpu_target;
+    rt_select *select;      /* owned; NULL unless is_auto */
+    rt_select_gpu select_gpu;
+    bool has_select_gpu;
+    char auto_why[200];     /* of "auto" without a device: why */
     _Atomic(rt_profile *) profile; /* profile_api.c; NULL until first switched on */
     struct lazy_state *lazy;       /* owned by lazy.c; NULL until first used */
 };
@@ -56,6 +63,8 @@ struct fusor_module {
 struct fusor_executable {
     fusor_context *ctx; /* held */
     rt_exec *exec;
+    struct auto_choice *choice; /* auto.c; NULL: it runs where its context does */
+    uint64_t program;           /* hash of what it computes; auto.c */
     struct start_job *job; /* start.c: exec is the interim of a program that is being compiled; NULL */
 };
 struct fusor_call {
@@ -88,6 +97,10 @@ typedef struct compile_request {
 fusor_status compile_plan(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **out);
 /* The whole pipeline. */
 fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_executable **out);
+/* The same program, planned once more, for the device of a context with "auto"; nothing is bound. */
+fusor_status compile_for_gpu(fusor_context *ctx, fu_error *e, const rt_exec *cpu, rt_exec **out);
+/* Where results of lazy tensors go: with "auto" they stay on the CPU. */
+static inline int32_t context_home(const fusor_context *ctx) { return ctx->is_auto ? 0 : ctx->device; }
 /* explain.c: the plan as JSON text, the caller's (fu_free). arena: for what it needs on the way. */
 enum { EXPLAIN_ASSUMED_SIZE = 1024 }; /* sizes that nobody gave stand at this; the document says so */
 typedef struct explain_request {
@@ -97,7 +110,8 @@ typedef struct explain_request {
     int n_threads;                /* of a call */
     const double *measured_ns;    /* by step: of one call, with these sizes; NULL: nothing was measured */
     double fused_ns, unfused_ns;  /* of one whole call; 0: not measured */
-    const rt_limits *limits;      /* of n_threads; NULL: no shares of them */
+    const rt_limits *limits;      /* of n_threads, or of the device: then estimates are by them; NULL: no shares of them */
+    const char *choice;           /* of device "auto": what is chosen, and why; NULL */
 } explain_request;
 fusor_status explain_json(fu_arena *arena, fu_error *e, const explain_request *r, char **out);
 /* explain_text.c: that document for a terminal. */

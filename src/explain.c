@@ -2,6 +2,7 @@
 /* explain.c: a plan as a JSON document ("fusor-explain/1"): kernels, boundaries with their reasons, memory, and the same
  * function unfused. `fusor explain` prints its text form from the same document. */
 #include "context.h"
+#include "ir/gpu.h"
 #include "rt/compiler.h"
 #include "rt/tune.h"
 #include <inttypes.h>
@@ -65,7 +66,19 @@ static const char *buffer_name(const ir_plan *p, int i) {
 
 /* Time that moving the bytes or doing the arithmetic takes on a modest core of the level: constants of the level, not measured, so that
  * two machines print the same. */
-static double estimate_ns(const ir_plan *p, const ir_cost *c, const char **limit_out) {
+/* A GPU: 1 TB/s, 20 TFLOP/s, or what is known of the one that is there. */
+static double estimate_gpu_ns(const rt_limits *l, const ir_cost *c, const char **limit_out) {
+    enum { LAUNCH_NS = 5000, BYTES_A_NS = 1000, OPERATIONS_A_NS = 20000 };
+    const double rate = l ? l->bandwidth[RT_LIMIT_MEMORY] / 1e9 : BYTES_A_NS,
+                 peak = l ? l->peak[RT_LIMIT_F32] / 1e9 : OPERATIONS_A_NS;
+    const double memory = (c->bytes_read + c->bytes_written) / rate, compute = c->work / peak;
+    const double most = memory > compute ? memory : compute;
+    *limit_out = most < LAUNCH_NS ? "launch" : memory > compute ? "memory" : "arithmetic";
+    return LAUNCH_NS + most;
+}
+
+static double estimate_ns(const ir_plan *p, const ir_cost *c, const rt_limits *limits, const char **limit_out) {
+    if (ir_level_is_gpu(p->options.level)) return estimate_gpu_ns(limits && limits->is_known ? limits : NULL, c, limit_out);
     enum { CALL_NS = 200, BYTES_A_NS = 10, OPERATIONS_A_NS = 8 }; /* a lane: two multiply-adds a cycle at 2 GHz */
     double memory = (c->bytes_read + c->bytes_written) / BYTES_A_NS,
            compute = c->work / (OPERATIONS_A_NS * ir_levels[p->options.level].lanes);
@@ -95,6 +108,40 @@ static const char *form_of(const ir_kernel *k) {
         return "tiles: blocks of queries (m), each against all keys (j) a block at a time: scores, running softmax, sums of values";
     default: return "every element once";
     }
+}
+
+static const char *gpu_form_of(const ir_kernel *k) {
+    switch (k->kind) {
+    case IR_KERNEL_MAP: return "a thread an element, or several adjacent ones";
+    case IR_KERNEL_REDUCE:
+    case IR_KERNEL_ROW: return "a team of threads a row, or a thread a column";
+    case IR_KERNEL_SCAN: return "a thread a line";
+    case IR_KERNEL_CONTRACT: return "a block a tile of the result, operands through shared memory";
+    case IR_KERNEL_ATTENTION: return "a block a tile of queries (m), keys (j) through shared memory";
+    default: return "a thread an element";
+    }
+}
+
+static void add_grid(const ir_plan *p, const ir_step *s, const int64_t *symbols, json_t *o) {
+    const ir_kernel *k = s->kernel;
+    int64_t size[IR_KERNEL_MAX_DIMS];
+    ir_gpu_launch l;
+    double blocks = 0, threads = 0, shared = 0;
+    for (int d = 0; d < k->n_dims; d++)
+        if (ir_size_eval(p->graph->sizes, s->dim[d], symbols, &size[d]) != IR_SIZE_OK) size[d] = 0;
+    ir_gpu_plan(k, size, &l);
+    for (int i = 0; i < l.n_phases; i++) {
+        const double n = (double)l.grid[i][0] * l.grid[i][1] * l.grid[i][2],
+                     each = (double)l.block[i][0] * l.block[i][1] * l.block[i][2];
+        blocks += n;
+        threads = each > threads ? each : threads;
+        shared = l.shared_bytes[i] > shared ? l.shared_bytes[i] : shared;
+    }
+    (void)json_object_set_new(
+        o, "schedule",
+        json_pack("{s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:I}", "form", gpu_form_of(k), "vector", 1, "threads", (int)threads,
+                  "phases", l.n_phases, "tiles", (json_int_t)blocks, "scratch_bytes", (json_int_t)l.scratch_bytes,
+                  "shared_bytes", (json_int_t)shared, "blocks", (json_int_t)blocks));
 }
 
 static void add_schedule(fu_arena *arena, const ir_plan *p, const ir_step *s, const int64_t *symbols, int n_threads,
@@ -205,7 +252,7 @@ static json_t *step_json(fu_arena *arena, const explain_request *r, int i, const
     const ir_step *s = &p->steps.at[i];
     ir_cost c = ir_step_cost(p, i, symbols);
     const char *limit;
-    const double estimated = estimate_ns(p, &c, &limit);
+    const double estimated = estimate_ns(p, &c, r->limits, &limit);
     json_t *o = json_object(), *ops = json_array(), *reads = json_array(), *writes = json_array();
     static const char *const kinds[] = {"kernel", "reference", "check", "copy"};
     (void)json_object_set_new(
@@ -238,7 +285,8 @@ static json_t *step_json(fu_arena *arena, const explain_request *r, int i, const
     (void)json_object_set_new(o, "estimated_limit", json_string(limit));
     if (s->kind == IR_STEP_KERNEL) {
         add_kernel_fields(arena, p, s, o);
-        add_schedule(arena, p, s, symbols, r->n_threads, o);
+        if (ir_level_is_gpu(p->options.level)) add_grid(p, s, symbols, o);
+        else add_schedule(arena, p, s, symbols, r->n_threads, o);
     } else (void)json_object_set_new(o, "reason", json_string(s->reason ? s->reason : ""));
     if (r->measured_ns) {
         const double ns = r->measured_ns[i];
@@ -334,6 +382,7 @@ fusor_status explain_json(fu_arena *arena, fu_error *e, const explain_request *r
         (void)json_object_set_new(dims, ir_size_symbol_name(g->sizes, i), json_integer(symbols[i]));
     for (uint32_t i = 0; i < plan->steps.n; i++)
         (void)json_array_append_new(kernels, step_json(arena, r, (int)i, symbols));
+    if (r->choice) (void)json_object_set_new(d, "auto", json_string(r->choice));
     (void)json_object_set_new(d, "dims", dims);
     (void)json_object_set_new(d, "kernels", kernels);
     (void)json_object_set_new(d, "boundaries", boundaries_json(plan, symbols));

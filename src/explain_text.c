@@ -3,6 +3,7 @@
 #include "context.h"
 #include <inttypes.h>
 #include <jansson.h>
+#include <string.h>
 #include <math.h>
 
 static const char *text_of(const json_t *o, const char *name) {
@@ -34,6 +35,15 @@ static void add_schedule(fu_str *o, const json_t *k) {
     const json_t *s = json_object_get(k, "schedule"), *tile = json_object_get(s, "tile");
     fu_str_addf(o, "  loop     %s; %s\n", text_of(k, "loop")[0] ? text_of(k, "loop") : "(one element)",
                 text_of(s, "form"));
+    if (json_object_get(s, "blocks")) { /* a GPU's */
+        fu_str_addf(o, "  schedule %.0f block%s of %.0f threads in %.0f launch%s", number_of(s, "blocks"),
+                    number_of(s, "blocks") == 1 ? "" : "s", number_of(s, "threads"), number_of(s, "phases"),
+                    number_of(s, "phases") == 1 ? "" : "es");
+        if (number_of(s, "shared_bytes") > 0) fu_str_add(o, ", shared "), add_bytes(o, number_of(s, "shared_bytes"));
+        if (number_of(s, "scratch_bytes") > 0) fu_str_add(o, ", scratch "), add_bytes(o, number_of(s, "scratch_bytes"));
+        fu_str_addc(o, '\n');
+        return;
+    }
     fu_str_addf(o, "  schedule %.0f lanes", number_of(s, "vector"));
     if (tile)
         fu_str_addf(o, ", register tile %.0f x %.0f, k block %.0f", number_of(tile, "rows"), number_of(tile, "columns"),
@@ -143,8 +153,11 @@ void explain_text(fu_str *o, const char *json) {
     fu_str_addf(o, "@%s for %s", text_of(d, "function"), text_of(d, "target"));
     json_object_foreach(json_object_get(d, "dims"), name, v)
         fu_str_addf(o, ", %s=%" JSON_INTEGER_FORMAT, name, json_integer_value(v));
-    fu_str_addf(o, ", %.0f thread%s%s\n", number_of(d, "threads"), number_of(d, "threads") == 1 ? "" : "s",
+    const bool is_gpu = strncmp(text_of(d, "target"), "sm_", 3) == 0;
+    if (!is_gpu) fu_str_addf(o, ", %.0f thread%s", number_of(d, "threads"), number_of(d, "threads") == 1 ? "" : "s");
+    fu_str_addf(o, "%s\n",
                 json_is_true(json_object_get(d, "assumed")) ? " (sizes not given are assumed: --dim)" : "");
+    if (text_of(d, "auto")[0]) fu_str_addf(o, "auto     %s\n", text_of(d, "auto"));
     add_totals(o, "fused", json_object_get(d, "fused"));
     add_totals(o, "unfused", json_object_get(d, "unfused"));
     json_array_foreach(json_object_get(d, "kernels"), i, v) add_kernel(o, i, v);

@@ -8,8 +8,10 @@
  *   rt_exec_new      every kernel found or made   src/rt/exec.c -> cache.c -> loader.c; on a miss compiler.c -> src/jit/codegen.c
  *   rt_exec_call     run                          src/rt/exec.c -> threads.c
  */
+#include "auto.h"
 #include "context.h"
 #include "dump.h"
+#include "base/hash.h"
 #include "ir/pass.h"
 #include "ref/interp.h"
 #include "rt/cpuinfo.h"
@@ -192,6 +194,67 @@ static fusor_status make_exec(fu_arena *arena, fu_error *e, const compile_reques
     return rt_exec_new(e, arena, plan, r->ctx->cache, &options, out);
 }
 
+/* A copy of a graph that has been through the passes, with what it borrows. */
+static ir_graph *copy_graph(fu_arena *arena, fu_error *e, const ir_graph *from) {
+    ir_graph *g = ir_graph_copy_live(arena, from);
+    g->arena = arena;
+    g->error = e;
+    if (from->source) {
+        fu_source *source = FU_NEW(arena, fu_source);
+        *source = *from->source;
+        if (source->name) source->name = fu_strdup(arena, source->name);
+        if (source->text) source->text = fu_dup(arena, source->text, source->length);
+        g->source = source;
+    }
+    return g;
+}
+
+fusor_status compile_for_gpu(fusor_context *ctx, fu_error *e, const rt_exec *cpu, rt_exec **out) {
+    const ir_plan *from = rt_exec_plan(cpu);
+    fu_arena arena;
+    jmp_buf oom;
+    fu_arena_init(&arena, &oom);
+    if (setjmp(oom)) {
+        fu_arena_free(&arena);
+        return FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory while compiling");
+    }
+    ir_plan *plan = NULL;
+    ir_plan_options options = from->options;
+    options.level = ctx->gpu_target.level;
+    options.features = ctx->gpu_target.features;
+    rt_exec_options run = ctx->exec;
+    run.reference = reference_node;
+    run.log = &ctx->log;
+    run.queue = ctx->queue;
+    fusor_status status = ir_plan_make(&arena, e, copy_graph(&arena, e, from->graph), &options, &plan);
+    if (status == FUSOR_OK) status = rt_exec_new(e, &arena, plan, ctx->cache, &run, out);
+    if (status != FUSOR_OK) fu_arena_free(&arena);
+    return status;
+}
+
+/* Both sides of an executable of "auto" get the parameters that have sources; without any the GPU's waits until it is chosen. */
+static auto_choice *start_auto(fu_error *e, const compile_request *r, const rt_exec *exec, const char *program) {
+    const ir_graph *g = rt_exec_plan(exec)->graph;
+    rt_exec *gpu = NULL, *bound = NULL;
+    bool has_sources = false;
+    for (uint32_t i = 0; i < g->params.n && !(r->flags & FUSOR_KEEP_SOURCES); i++) has_sources |= g->params.at[i].path != NULL;
+    if (!has_sources) return auto_new(NULL);
+    if (compile_for_gpu(r->ctx, e, exec, &gpu) == FUSOR_OK && sources_bind(e, gpu, program, &bound) == FUSOR_OK) {
+        rt_exec_release(gpu);
+        return auto_new(bound);
+    }
+    rt_exec_release(gpu);
+    fu_error_clear(e);
+    return NULL; /* the CPU alone */
+}
+
+static uint64_t hash_program(fu_arena *arena, const ir_graph *g) {
+    fu_str text;
+    fu_str_init(&text, arena);
+    ir_print_graph(&text, g);
+    return fu_hash(text.at, text.n, 0);
+}
+
 fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_executable **out) {
     fu_arena arena;
     jmp_buf oom;
@@ -213,6 +276,7 @@ fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_exe
                          "target '%s' is a GPU's: it is for making kernels (fusor cache warm, fusor emit); to run on a "
                          "GPU, choose the device",
                          r->target);
+    const uint64_t program = status == FUSOR_OK && r->ctx->is_auto ? hash_program(&arena, plan->graph) : 0;
     if (status == FUSOR_OK) status = make_exec(&arena, e, r, plan, &made, &is_interim);
     if (status == FUSOR_OK) log_replay(r, made, replay);
     if (status != FUSOR_OK) {
@@ -220,20 +284,29 @@ fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_exe
         return status;
     }
     exec = made; /* the arena is the exec's now */
+    auto_choice *choice = NULL;
+    const char *program_name = r->module ? r->module->source.name : r->name;
+    if (r->ctx->is_auto && !r->target) choice = start_auto(e, r, exec, program_name);
     if (!(r->flags & FUSOR_KEEP_SOURCES)) {
         rt_exec *bound = NULL;
-        status = sources_bind(e, exec, r->module ? r->module->source.name : r->name, &bound);
+        status = sources_bind(e, exec, program_name, &bound);
         rt_exec_release(exec);
-        if (status != FUSOR_OK) return status;
+        if (status != FUSOR_OK) {
+            auto_free(choice);
+            return status;
+        }
         exec = bound;
     }
     fusor_executable *exe = fu_calloc(1, sizeof *exe);
     if (!exe) {
         rt_exec_release(exec);
+        auto_free(choice);
         return FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory while compiling");
     }
     exe->ctx = context_keep(r->ctx);
     exe->exec = exec;
+    exe->choice = choice;
+    exe->program = program;
     if (is_interim) exe->job = start_compile(r);
     *out = exe;
     return FUSOR_OK;

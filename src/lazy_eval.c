@@ -119,7 +119,7 @@ static fusor_status call(lazy_state *s, fu_error *e, rt_exec *exec, uint32_t n, 
             out[r] = results[r].over->buffer;
             continue;
         }
-        out[r].device = s->ctx->device; /* results stay there until they are read */
+        out[r].device = context_home(s->ctx); /* results stay there until they are read */
         out[r].dtype = x->dtype;
         out[r].rank = x->rank;
         memcpy(out[r].shape, x->shape, sizeof x->shape);
@@ -325,8 +325,8 @@ fusor_status fusor_buffer_of(fusor_tensor t, fusor_buffer *out) {
 /* Memory of the context's device with the contents of slot, which has been evaluated. */
 static fusor_status place(lazy_state *s, fu_error *e, uint32_t slot, fusor_tensor *out) {
     lazy_storage *m = lazy_at(s, slot)->storage;
-    if (m->kind != STORAGE_POOL || m->buffer.device != s->ctx->device)
-        FU_TRY(copy_of(s, e, &m->buffer, s->ctx->device, &m));
+    if (m->kind != STORAGE_POOL || m->buffer.device != context_home(s->ctx))
+        FU_TRY(copy_of(s, e, &m->buffer, context_home(s->ctx), &m));
     m->refs++; /* also of one that no slot reads, where there is no slot */
     uint32_t leaf = lazy_slot_new(s, SLOT_LEAF, IR_OP_NONE);
     if (leaf) {

@@ -14,6 +14,7 @@ fusor_sources += %D%/context.c
 fusor_sources += %D%/start.c
 fusor_headers += include/fusor/device.h
 fusor_sources += %D%/memory.c
+fusor_sources += %D%/auto.c
 fusor_sources += %D%/api.c
 fusor_sources += %D%/sources.c
 fusor_sources += %D%/cache_api.c

@@ -138,7 +138,7 @@ static json_t *document(fusor_context *ctx, rt_profile *p) {
                             (double)rt_profile_median(order[i]) * 1e9;
         if (order[i]->type == FUSOR_F32 && rate > fastest && isfinite(rate)) fastest = rate;
     }
-    if (n && !ctx->device && fastest > FASTER * limits.peak[RT_LIMIT_F32])
+    if (n && !context_home(ctx) && fastest > FASTER * limits.peak[RT_LIMIT_F32])
         rt_limits_beside(&limits, rt_cache_dir(ctx->cache), is_read_only, fastest);
     json_t *kernels = json_array();
     for (int i = 0; i < n; i++) (void)json_array_append_new(kernels, entry_json(order[i], all, &limits));

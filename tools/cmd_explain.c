@@ -3,6 +3,7 @@
  * of calls, fused and unfused, and of each kernel. */
 #include "explain.h"
 #include "inputs.h"
+#include "auto.h"
 #include "limits.h"
 #include "timing.h"
 #include "fusor/profile.h"
@@ -201,13 +202,18 @@ int cmd_explain(tool *t) {
                         ir_run_passes(&t->arena, &e, &graph) != FUSOR_OK ||
                         ir_plan_make(&t->arena, &e, graph, &options, &plan) != FUSOR_OK))
         return tool_fail(t, &e);
+    limits l;
     explain_request request = {.plan = t->measure ? rt_exec_plan(m.fused->exec) : plan,
                                .exec = t->measure ? m.fused->exec : NULL,
                                .n_threads = fu_env_int(FU_FUSOR_THREADS) > 0 ? (int)fu_env_int(FU_FUSOR_THREADS) : rt_default_threads(),
                                .measured_ns = m.step_ns,
                                .fused_ns = m.ns[0],
                                .unfused_ns = m.ns[1]};
-    limits l;
+    if (!t->measure && ir_level_is_gpu(plan->options.level) && !t->target && (status = tool_context(t, 0)) != 0) return status;
+    if (!t->measure && t->ctx && context_home(t->ctx)) { /* of a device that is there: its limits, for estimates */
+        l = limits_get(t, 1, false);
+        request.limits = &l.all;
+    }
     if (t->measure) {
         request.n_threads = t->ctx->n_threads;
         l = limits_get(t, request.n_threads, false);
@@ -219,6 +225,14 @@ int cmd_explain(tool *t) {
     for (uint32_t i = 0; i < in.dims.n && !t->measure; i++) symbols[in.dims.at[i].symbol] = in.dims.at[i].value[0];
     request.symbol_values = symbols;
     char *text = NULL;
+    char auto_text[300] = "";
+    if (t->device && strcmp(t->device, "auto") == 0) {
+        if (!t->ctx && (status = tool_context(t, request.n_threads)) != 0) return status;
+        int64_t *assumed = FU_NEW_N(&t->arena, int64_t, n + 1);
+        for (uint32_t i = 0; i < n; i++) assumed[i] = symbols[i] < 0 ? EXPLAIN_ASSUMED_SIZE : symbols[i];
+        auto_plan_text(t->ctx, request.plan, assumed, auto_text, sizeof auto_text);
+        request.choice = auto_text;
+    }
     status =
         explain_json(&t->arena, &e, &request, &text) == FUSOR_OK ? write_document(t, format, text) : tool_fail(t, &e);
     fu_free(text);

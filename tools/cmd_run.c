@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* cmd_run.c: fusor run. Binds the inputs, compiles, calls; then whichever were asked for: check, timing, files, summary. */
+#include "auto.h"
 #include "inputs.h"
 #include "limits.h"
 #include "ref/bounds.h"
@@ -215,7 +216,7 @@ typedef struct timed {
 static bool call_once(void *user) {
     timed *c = user;
     c->status = fusor_call_run(c->call);
-    if (c->status == FUSOR_OK && c->r->t->ctx->device) c->status = fusor_context_wait(c->r->t->ctx);
+    if (c->status == FUSOR_OK && c->r->t->ctx->queue) c->status = fusor_context_wait(c->r->t->ctx);
     return c->status == FUSOR_OK;
 }
 static bool time_calls(tool *t, timed *c, timing *out) {
@@ -287,8 +288,8 @@ static int measure(run *r, point *p, fusor_buffer *first_in) {
         if (r->flat->results.at[i].alias >= 0) out[i].data = first_in[r->flat->results.at[i].alias].data;
     fusor_status status = fusor_executable_prepare(p->exe, r->in.n, first_in, n_out, out, &c.call);
     if (status != FUSOR_OK) return context_error(r, status);
-    bool ok = !t->time || time_calls(t, &c, t->ctx->device ? &p->with_transfers : &p->time);
-    if (ok && t->ctx->device) ok = measure_there(r, p, &c, first_in, out);
+    bool ok = !t->time || time_calls(t, &c, context_home(t->ctx) ? &p->with_transfers : &p->time);
+    if (ok && context_home(t->ctx)) ok = measure_there(r, p, &c, first_in, out);
     else if (ok && t->profile) ok = measure_profile(t, &c, p);
     fusor_call_free(c.call);
     if (!ok) return context_error(r, c.status);
@@ -341,7 +342,12 @@ static void json_time(run *r, const point *p, json_t *o) {
                   "bytes_written", (json_int_t)p->traffic.bytes_written, "flops", (json_int_t)p->traffic.flops,
                   "threads", p->threads, "device", context_device_name(r->t->ctx, device), "target",
                   ir_target_name((ir_target){plan->options.level, plan->options.features}, target)));
-    if (!r->t->ctx->device) return;
+    if (p->exe->choice) {
+        char text[300];
+        auto_last_text(p->exe, text, sizeof text);
+        (void)json_object_set_new(o, "auto", json_string(text));
+    }
+    if (!context_home(r->t->ctx)) return;
     double ns = p->with_transfers.median_ns - p->time.median_ns;
     (void)json_object_set_new(o, "transfers",
                               json_pack("{s:f, s:f, s:I, s:I}", "median_ns", ns > 0 ? ns : 0.0, "call_ns",
@@ -418,7 +424,13 @@ static void print_time(run *r, const point *p, FILE *out) {
     fprintf(out, "rate: %s, %s; %s\n", report_rate(t, bytes, "GB/s"), report_rate(t, flops, "GFLOP/s"),
             limits_share(t, &l, bytes, flops));
     char device[24];
-    if (t->ctx->device) {
+    if (p->exe->choice) {
+        char text[300];
+        auto_last_text(p->exe, text, sizeof text);
+        fprintf(out, "auto: %s\n", text);
+    } else if (t->ctx->auto_why[0]) {
+        fprintf(out, "auto: the CPU: %s\n", t->ctx->auto_why);
+    } else if (t->ctx->device) {
         double ns = p->with_transfers.median_ns - p->time.median_ns;
         fprintf(out, "device: %s; times are of data that is there. From the CPU and back: %s more, %s up, %s down\n",
                 context_device_name(t->ctx, device), report_ns(t, ns > 0 ? ns : 0), report_bytes(t, p->bytes_up),

@@ -12,13 +12,13 @@ static limits of(const rt_limits *all) {
 }
 
 limits limits_get(tool *t, int n_threads, bool again) {
-    rt_limits all = t->ctx && t->ctx->device ? context_limits(t->ctx, true)
+    rt_limits all = t->ctx && context_home(t->ctx) ? context_limits(t->ctx, true)
                                              : rt_limits_get(dir_of(t), n_threads, is_read_only(t), again);
     return of(&all);
 }
 
 void limits_beside(tool *t, limits *l, double flops_per_s) {
-    if (t->ctx && t->ctx->device) return; /* not measured, so not measured again */
+    if (t->ctx && context_home(t->ctx)) return; /* not measured, so not measured again */
     rt_limits_beside(&l->all, dir_of(t), is_read_only(t), flops_per_s);
     *l = of(&l->all);
 }

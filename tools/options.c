@@ -2,6 +2,7 @@
 /* options.c: the command line, driven by options.def and commands.def; help; messages; the context that the options ask for. */
 #include "options.h"
 #include "rt/cpuinfo.h"
+#include "rt/device.h"
 #include "rt/compiler.h"
 #include "base/env.h"
 #include <errno.h>
@@ -313,6 +314,14 @@ int tool_target(tool *t, ir_target *out) {
     *out = (ir_target){(ir_level)(level < 0 ? 0 : level), level < 0 ? 0 : rt_host_extras((ir_level)level)};
     fu_error e;
     fu_error_clear(&e);
+    const char *device = t->device ? t->device : fu_env_string(FU_FUSOR_DEVICE);
+    if (!name[0] && strncmp(device, "cuda", 4) == 0) { /* what its kernels are made for */
+        rt_device_info info;
+        const int ordinal = device[4] == ':' ? atoi(device + 5) : 0;
+        if (rt_device_describe(&e, ordinal, &info) != FUSOR_OK) return tool_environment(t, "device %s: %s", device, e.text);
+        *out = info.target;
+        return 0;
+    }
     return name[0] && ir_target_parse(&e, name, out) != FUSOR_OK ? tool_usage(t, "%s", e.text) : 0;
 }
 

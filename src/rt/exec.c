@@ -385,6 +385,16 @@ fusor_status rt_exec_infer(rt_exec *x, fu_error *e, int n_in, const fusor_buffer
     return s;
 }
 
+fusor_status rt_exec_symbols(rt_exec *x, fu_error *e, int n_in, const fusor_buffer *in, int64_t *values_out) {
+    frame *f;
+    FU_TRY(take_frame(x, e, &f));
+    f->has_last = false;
+    fusor_status s = take_inputs(f, e, n_in, in, false);
+    if (s == FUSOR_OK && x->core->n_symbols) memcpy(values_out, f->symbols, x->core->n_symbols * sizeof *values_out);
+    give_frame(x, f);
+    return s;
+}
+
 const ir_plan *rt_exec_plan(const rt_exec *x) { return x->core->plan; }
 int rt_exec_n_inputs(const rt_exec *x) { return x->n_inputs; }
 const rt_step_info *rt_exec_step(const rt_exec *x, int step) { return &x->core->info[step]; }

@@ -66,6 +66,9 @@ fusor_status rt_exec_call(rt_exec *x, fu_error *e, int n_in, const fusor_buffer 
 /* dtype, rank and shape of every output for inputs of these shapes (data is not read). */
 fusor_status rt_exec_infer(rt_exec *x, fu_error *e, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *out);
 
+/* The values of the named sizes for inputs of these shapes, by symbol. */
+fusor_status rt_exec_symbols(rt_exec *x, fu_error *e, int n_in, const fusor_buffer *in, int64_t *values_out);
+
 const ir_plan *rt_exec_plan(const rt_exec *x);
 int rt_exec_n_inputs(const rt_exec *x); /* without bound ones */
 const rt_step_info *rt_exec_step(const rt_exec *x, int step);

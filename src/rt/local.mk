@@ -26,6 +26,7 @@ rt_sources += %D%/profile.c
 rt_sources += %D%/trace.c
 rt_sources += %D%/limits.c
 rt_sources += %D%/limits_device.c
+rt_sources += %D%/select.c
 rt_sources += %D%/exec.c
 rt_sources += %D%/exec_frame.c
 rt_sources += %D%/exec_each.c

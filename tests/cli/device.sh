@@ -44,11 +44,24 @@ json fusor-run/1 'device median_ns transfers.median_ns transfers.bytes_up transf
 expect 0 'N=2000' run -e "$sgd" --fill ones --dim N=1e3,2e3 --device cuda --runs 2 --time
 FUSOR_DEVICE=cuda:1 "$fusor" run -e "$sgd" --fill ones --dim N=3 --time --runs 2 >out 2>err && grep -q '^device: cuda:1' out && ok || bad 'FUSOR_DEVICE'
 
+# plans for a device
+expect 0 'for sm_90a' explain -e "$mlp" --dim B=5 --device cuda
+expect 0 'blocks* of 256 threads in' explain -e "$mlp" --dim B=5 --device cuda
+expect 0 '(launch)' explain -e "$sgd" --dim N=5 --target sm_80
+expect 0 'blocks* of' explain -e "$sgd" --dim N=5 --device cuda --measure --min-time 0.01
+FAKECUDA_CC=80 "$fusor" emit -e "$sgd" --stage ptx --device cuda >out 2>err && grep -q '^.target sm_80' out && ok || bad 'emit for the device'
+expect 0 '^auto     the CPU, .* us estimated; cuda:0 ' explain -e "$sgd" --dim N=5 --device auto
+json fusor-explain/1 'auto' explain -e "$sgd" --dim N=5 --device auto
+expect 0 '^auto: the CPU, ' run -e "$sgd" --fill ones --dim N=5 --device auto --time --runs 3
+json fusor-run/1 'auto device' run -e "$sgd" --fill ones --dim N=5 --device auto --time --runs 3
 expect 4 'the driver has 2' run -e "$sgd" --fill ones --dim N=3 --device cuda:2
 expect 2 "did you mean 'cuda'" run -e "$sgd" --fill ones --dim N=3 --device cudda
 expect 4 "its own is sm_90a" run -e "$sgd" --fill ones --dim N=3 --device cuda --target v3
 export FUSOR_CUDA_LIB=/nowhere/libcuda.so.1
 expect 4 '/nowhere/libcuda.so.1' run -e "$sgd" --fill ones --dim N=3 --device cuda
 expect 4 '/nowhere/libcuda.so.1' eval 'a+1' a=arange --dim 3 --device cuda
+expect 4 '/nowhere/libcuda.so.1' explain -e "$sgd" --device cuda
 expect 0 'nan 0' run -e "$sgd" --fill ones --dim N=3 --device auto
+expect 0 '^auto: the CPU: no CUDA driver: /nowhere' run -e "$sgd" --fill ones --dim N=3 --device auto --time --runs 3
+FUSOR_VERBOSE=dispatch "$fusor" run -e "$sgd" --fill ones --dim N=3 --device auto >out 2>err && grep -q 'auto,cpu,no CUDA driver' err && ok || bad 'auto does not say why'
 finish
