@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* explain.c: a plan as a JSON document ("fusor-explain/1"): kernels, boundaries with their reasons, memory, and the same
  * function unfused. `fusor explain` prints its text form from the same document. */
+#include "base/small.h"
 #include "context.h"
 #include "ir/gpu.h"
 #include "rt/compiler.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* profile_api.c: the entry points of profile.h. */
+#include "base/small.h"
 #include "context.h"
 #include "fusor/cache.h"
 #include "fusor/profile.h"

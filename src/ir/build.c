@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* build.c: the tree of ast.h to graphs, callees before callers. A statement that fails leaves its results "poisoned":
  * they are known but have no node, and what uses them is skipped without a message. */
+#include "base/small.h"
 #include "ir/ast.h"
 #include "ir/call.h"
 #include <string.h>

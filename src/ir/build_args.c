@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* build_args.c: the parts of a statement that are not values: literals, sizes, types, attributes by their descriptors.
  */
+#include "base/small.h"
 #include "ir/ast.h"
 #include <string.h>
 

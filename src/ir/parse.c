@@ -2,6 +2,7 @@
 /* parse.c: the grammar of the text form, to the tree of ast.h, and ir_parse. Recursion only for lists and parentheses,
  * whose depth is limited. After an error the rest of the statement (outside of statements: of the function) is skipped.
  */
+#include "base/small.h"
 #include "ir/ast.h"
 #include <string.h>
 

@@ -4,6 +4,7 @@
  * value(id, chain) emits the instruction for element `id[chain^-1(kernel index)]`. A chain is the list of index maps (views,
  * broadcasts) between a floating node and the cluster's space; at a leaf the leaf's contiguous strides are pushed through it
  * and come out as one stride for each cluster dim. */
+#include "base/small.h"
 #include "ir/gpu.h"
 #include "ir/plan_builder.h"
 

@@ -2,6 +2,7 @@
 /* print.c: graphs as canonical text. Parsing it gives the same function, and printing that the same bytes; so names are
  * made unique here (inlining and passes leave clashes and gaps), and sizes that the user had checked are written where
  * they were checked. */
+#include "base/small.h"
 #include "ir/graph.h"
 #include "ir/lex.h"
 #include <math.h>
