@@ -169,7 +169,12 @@ static bool is_aligned(const ir_kernel *k, const ir_kernel_args *args, int buffe
 /* 16 bytes of the operand at a time: copied, or computed. */
 static bool can_take_vectors(const ir_kernel *k, const ir_kernel_args *args, int operand) {
     const int b = ir_gpu_mma_buffer(k, operand), kk = k->n_dims - 1, row = row_dim(k, operand);
-    if (b >= 0) return is_aligned(k, args, b, k->buffer[b].stride[kk] == 1 ? kk : row, 16);
+    if (b >= 0) {
+        /* A copy of nothing, behind the last row or product, has an address too: these strides count whatever the sizes. */
+        const int64_t *stride = args->stride + b * k->n_dims, bytes = ir_dtypes[k->buffer[b].dtype].bytes;
+        const int copied = k->buffer[b].stride[kk] == 1 ? kk : row, other = copied == kk ? row : kk;
+        return stride[other] * bytes % 16 == 0 && is_aligned(k, args, b, copied, 16);
+    }
     if (!ir_gpu_mma_has_vectors(k, operand)) return false;
     const int along = ir_gpu_mma_is_turned(k, operand) ? row : kk,
               lanes = 16 / ir_dtypes[k->inst[k->inst[matmul_of(k)].in[operand]].dtype].bytes;

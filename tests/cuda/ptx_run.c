@@ -530,7 +530,14 @@ static void finish_copies(run *r, warp *w, uint32_t active, int keep) {
         }
         uint8_t *to = memory(r, w, c.lane, PTX_SHARED, c.to, c.bytes, true, false);
         memset(to, 0, c.bytes);
-        if (c.given) memcpy(to, memory(r, w, c.lane, PTX_GENERIC, c.from, c.given, false, false), c.given);
+        if (c.from % c.bytes)
+            fail(r, thread_of(w, c.lane), "copies %u bytes of %#llx, which is not aligned to them", c.bytes,
+                 (unsigned long long)c.from);
+        const uint8_t *from = c.given ? r->l->memory(r->l->user, c.from, c.given, false) : NULL;
+        if (c.given && !from)
+            fail(r, thread_of(w, c.lane), "read of %u bytes at %#llx, which is not allocated", c.given,
+                 (unsigned long long)c.from);
+        if (from) memcpy(to, from, c.given);
     }
     w->n_copies = left;
 }
