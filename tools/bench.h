@@ -55,6 +55,7 @@ typedef struct bench_rival bench_rival;
 struct bench_rival {
     const char *name;
     double (*round)(bench_rival *r, double batch_ns);
+    bool (*finish)(void *user); /* NULL, or: until all calls of a batch are done */
     void *user;
     double one_ns; /* about what a call takes; 0: not known yet */
     double *sample;

@@ -2,6 +2,7 @@
 /* bench_kind.c: what fusor itself does for a workload of each kind, and the data that every rival starts from. The fused kernels' first
  * results are kept: unfused kernels and lazy tensors must give the same bits, others the same but for rounding. */
 #include "bench.h"
+#include "fusor/device.h"
 #include "timing.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -70,6 +71,7 @@ double bench_repeat(bench_rival *r, double batch_ns, bool (*call)(void *user)) {
     int64_t n = r->one_ns < batch_ns ? (int64_t)(batch_ns / r->one_ns) + 1 : 1, from = fu_now_ns();
     for (int64_t i = 0; i < n; i++)
         if (!call(r->user)) return NAN;
+    if (r->finish && !r->finish(r->user)) return NAN;
     double each = (double)(fu_now_ns() - from) / (double)n;
     if (each < r->one_ns) r->one_ns = each + 1;
     return each;
@@ -140,6 +142,37 @@ static int prepare(tool *t, side *s) {
     return status == FUSOR_OK ? 0 : fail(t, status);
 }
 
+/* On a device the rivals' data is there: what is timed is calls, not transfers. */
+static int move_there(tool *t, side *s) {
+    const int32_t device = context_home(t->ctx);
+    fusor_status status = FUSOR_OK;
+    for (int i = 0; i < s->n_in && device && status == FUSOR_OK; i++) {
+        fusor_buffer host = s->in[i], there = host;
+        there.flags = 0;
+        there.device = device;
+        if ((status = fusor_buffer_new(t->ctx, &there)) != FUSOR_OK) break;
+        status = fusor_buffer_copy(t->ctx, &host, &there);
+        s->in[i] = there;
+        for (int r = 0; r < s->n_out; r++) /* a result over a parameter */
+            if (s->out[r].data == host.data) s->out[r] = there;
+    }
+    for (int r = 0; r < s->n_out && device && status == FUSOR_OK; r++) {
+        if (s->out[r].device) continue;
+        fusor_buffer there = s->out[r];
+        there.flags = 0;
+        there.device = device;
+        if ((status = fusor_buffer_new(t->ctx, &there)) != FUSOR_OK) break;
+        fusor_buffer_free(t->ctx, &s->out[r]);
+        s->out[r] = there;
+    }
+    return status == FUSOR_OK ? 0 : fail(t, status);
+}
+/* Calls return before the device has done them. */
+static bool wait_for_device(void *user) {
+    const side *s = user;
+    return !s->exe || fusor_context_wait(s->exe->ctx) == FUSOR_OK;
+}
+
 static bool run_prepared(void *user) { return fusor_call_run(((side *)user)->call) == FUSOR_OK; }
 static bool run_call(void *user) {
     side *s = user;
@@ -156,6 +189,7 @@ static bool run_compile(void *user) {
     fusor_executable *exe = NULL;
     o.cache_dir = s->directory;
     o.target = s->t->target;
+    o.device = s->t->device;
     o.n_threads = s->t->ctx->n_threads;
     fusor_context *ctx = fusor_context_new(&o);
     bool is_ok = ctx && compile(s->t, s->w, s->no_fuse, ctx, &exe) == 0;
@@ -208,13 +242,15 @@ static double round_compile(bench_rival *r, double ns) { return bench_repeat(r, 
 static double round_process(bench_rival *r, double ns) { return bench_repeat(r, ns, run_process); }
 
 static void add(bench_rivals *rivals, const char *name, double (*round)(bench_rival *, double), side *s) {
-    rivals->at[rivals->n++] = (bench_rival){.name = name, .round = round, .user = s};
+    rivals->at[rivals->n++] = (bench_rival){.name = name, .round = round, .finish = wait_for_device, .user = s};
 }
 
 static void side_close(tool *t, side *s) {
     fusor_call_free(s->call);
     for (int i = 0; i < s->n_out; i++)
         if (s->exe && !s->memory[BENCH_MAX_BUFFERS + i]) fusor_buffer_free(t->ctx, &s->out[i]);
+    for (int i = 0; i < s->n_in; i++)
+        if (s->exe && s->in[i].device) fusor_buffer_free(t->ctx, &s->in[i]);
     for (int i = 0; i < BENCH_MAX_BUFFERS + BENCH_MAX_RESULTS; i++) fu_free(s->memory[i]);
     fusor_executable_free(s->exe);
     if (s->directory[0]) empty_directory(s->directory, true);
@@ -246,6 +282,9 @@ static int open_calls(tool *t, bench_data *d, bench_rivals *rivals, side *fused,
     }
     if (!status) status = side_open(t, d, unfused);
     if (!status) status = differ(d, unfused, "unfused");
+    const bool is_moved = w->kind != BENCH_LAZY; /* lazy programs wrap memory of the CPU */
+    if (!status && is_moved) status = move_there(t, fused);
+    if (!status && is_moved) status = move_there(t, unfused);
     if (!status && w->kind == BENCH_CALL) status = prepare(t, unfused);
     if (!status) status = prepare(t, fused);
     if (status) return status;

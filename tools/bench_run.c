@@ -190,7 +190,9 @@ static int run_threads(session *s, int n_threads, bool is_first, const cpu_set_t
     if (status) return status;
     s->n_threads = t->ctx->n_threads;
     s->limits = limits_get(t, s->n_threads, false);
-    s->plain = s->n_threads == 1 ? bench_plain_open(t) : NULL;
+    const bool is_device = context_home(t->ctx) != 0; /* then plain C and peers, which run on the CPU, are no rivals */
+    s->plain = s->n_threads == 1 && !is_device ? bench_plain_open(t) : NULL;
+    if (is_device && !t->peers) t->peers = "none";
     status = bench_peers_open(t, s->n_threads, &s->peers);
     (void)json_object_update_new(json_object_get(document, "peers"), bench_peers_versions(s->peers));
     for (int i = 0; i < bench_n_workloads && !status; i++) {
@@ -207,6 +209,8 @@ static int run_threads(session *s, int n_threads, bool is_first, const cpu_set_t
             if (row) (void)json_array_append_new(s->results, row);
         }
     }
+    char device[24];
+    (void)json_object_set_new(document, "device", json_string(context_device_name(t->ctx, device)));
     json_t *limit = json_pack("{s:i, s:f, s:f, s:{}, s:{}}", "threads", s->n_threads, "flops", s->limits.flops, "bytes",
                               s->limits.bytes, "bandwidth", "peak");
     for (int k = 0; k < RT_LIMIT_LEVELS; k++)
@@ -233,7 +237,8 @@ static int thread_counts(tool *t, int counts[64]) {
     int all = rt_default_threads(), said = (int)fu_env_int(FU_FUSOR_THREADS);
     if (said > 0) return counts[0] = said, 1;
     counts[n++] = 1;
-    if (all > 1) counts[n++] = all;
+    const char *device = t->device ? t->device : fu_env_string(FU_FUSOR_DEVICE);
+    if (all > 1 && strncmp(device, "cuda", 4) != 0) counts[n++] = all;
     return n;
 }
 

@@ -54,6 +54,8 @@ expect 0 '^auto     the CPU, .* us estimated; cuda:0 ' explain -e "$sgd" --dim N
 json fusor-explain/1 'auto' explain -e "$sgd" --dim N=5 --device auto
 expect 0 '^auto: the CPU, ' run -e "$sgd" --fill ones --dim N=5 --device auto --time --runs 3
 json fusor-run/1 'auto device' run -e "$sgd" --fill ones --dim N=5 --device auto --time --runs 3
+# workloads, small ones: the driver of this test is an interpreter
+"$fusor" bench optimizers --device cuda --filter adamw --dim N=16 --min-time 0.001 --export-json bench.json >out 2>err && grep -q '"device": *"cuda:0"' bench.json && ok || bad 'bench on a device'
 expect 4 'the driver has 2' run -e "$sgd" --fill ones --dim N=3 --device cuda:2
 expect 2 "did you mean 'cuda'" run -e "$sgd" --fill ones --dim N=3 --device cudda
 expect 4 "its own is sm_90a" run -e "$sgd" --fill ones --dim N=3 --device cuda --target v3
