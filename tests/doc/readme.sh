@@ -23,6 +23,8 @@ awk '
 kind { print >file }
 ' "$FUSOR_SRCDIR/README.md" "$FUSOR_SRCDIR"/doc/*.md
 library=$FUSOR_BUILDDIR/.libs
+# A program for a GPU runs on the fake driver.
+[ -n "${FUSOR_CUDA_LIB-}" ] || export FUSOR_CUDA_LIB=$FUSOR_BUILDDIR/tests/cuda/libcuda_fake.so
 for block in blocks/*; do
     case $block in
     *.c)
