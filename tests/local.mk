@@ -50,6 +50,9 @@ fake_flags = -DFAKE_CUDA='"$(abs_top_builddir)/tests/cuda/libcuda_fake.so"'
 unit_tests += %D%/cuda/device_exec_test
 %C%_cuda_device_exec_test_CPPFLAGS = $(AM_CPPFLAGS) $(fake_flags)
 %C%_cuda_device_exec_test_LDADD = libfu-ref.la $(rt_test_libs) -lm -ldl
+unit_tests += %D%/cuda/device_each_test
+%C%_cuda_device_each_test_CPPFLAGS = $(AM_CPPFLAGS) $(fake_flags)
+%C%_cuda_device_each_test_LDADD = libfu-ref.la $(rt_test_libs) -lm -ldl
 unit_tests += %D%/cuda/device_ops_test
 %C%_cuda_device_ops_test_CPPFLAGS = $(AM_CPPFLAGS) $(fake_flags)
 %C%_cuda_device_ops_test_LDADD = libfu-ref.la $(rt_test_libs) -lm

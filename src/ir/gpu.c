@@ -194,3 +194,24 @@ void ir_gpu_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     else if (k->kind == IR_KERNEL_ATTENTION) ir_gpu_plan_attention(k, size, out);
     else (ir_kernel_is_column(k) ? plan_columns : plan_rows)(k, size, out);
 }
+
+/* ---- many sets of arguments ---- */
+bool ir_gpu_can_each(const ir_kernel *k) {
+    return ir_level_is_gpu(k->level) &&
+           (k->kind == IR_KERNEL_MAP || k->kind == IR_KERNEL_REDUCE || k->kind == IR_KERNEL_ROW);
+}
+
+int64_t ir_gpu_each_blocks(const ir_gpu_launch *l) { return (int64_t)l->grid[0][0] * l->grid[0][1]; }
+
+int ir_gpu_each_words(const ir_kernel *k) { return ir_gpu_words(k) + IR_GPU_EACH_WORDS; }
+
+void ir_gpu_each_set(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l, int64_t first,
+                     uint64_t *out) {
+    uint64_t *place = out + ir_gpu_words(k);
+    ir_gpu_param(k, args, l, 0, out);
+    out[IR_GPU_WORD_SCRATCH] = 0; /* one launch needs none; so the words say nothing that changes from call to call */
+    place[IR_GPU_EACH_FIRST] = (uint64_t)first;
+    place[IR_GPU_EACH_GRID_X] = l->grid[0][0];
+    place[IR_GPU_EACH_GRID_Y] = l->grid[0][1];
+    place[IR_GPU_EACH_BLOCK_X] = (uint64_t)__builtin_ctz(l->block[0][0]);
+}

@@ -48,6 +48,21 @@ int ir_gpu_words(const ir_kernel *k);
 void ir_gpu_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out);
 /* The parameter of a phase. args: as for a CPU kernel, addresses of the device. */
 void ir_gpu_param(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l, int phase, uint64_t *out);
+
+/* ---- one launch over many sets of arguments: kernels with is_each ----
+ * The parameter is two addresses: of an index, which has for each block of the launch the number of its set (u32), and of the sets, each
+ * its words as above and IR_GPU_EACH_* more. The grid is one row of blocks of IR_GPU_THREADS threads in a row: those of set 0, then
+ * those of set 1 ... A block finds out its set and takes the place in that set's grid and block that its number stands for. Only
+ * what is one launch of its own can be part of one: ir_gpu_launch.n_phases is 1. */
+enum { IR_GPU_EACH_FIRST, IR_GPU_EACH_GRID_X, IR_GPU_EACH_GRID_Y, IR_GPU_EACH_BLOCK_X /* a power of two: its log */, IR_GPU_EACH_WORDS };
+enum { IR_GPU_EACH_PARAMS = 2 };
+/* Is there such a kernel of this description? Map, reduce and row kernels have one. */
+bool ir_gpu_can_each(const ir_kernel *k);
+int64_t ir_gpu_each_blocks(const ir_gpu_launch *l); /* of a set */
+/* Words of a set; the first ones are those of ir_gpu_param. `first`: blocks of the sets before. */
+int ir_gpu_each_words(const ir_kernel *k);
+void ir_gpu_each_set(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l, int64_t first, uint64_t *out);
+
 /* reduce and row: threads of a team for n elements along the last reduced axis: a power of two. */
 int ir_gpu_team(int64_t n);
 /* Elements along the last dim that a thread takes at once where IR_GPU_WORD_VECTOR says that it can, 1: never. Of maps: those of

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* kernel.c: the kernel description: canonical text both ways, verification, data flow, launch arithmetic, key. */
 #include "ir/arith.h"
+#include "ir/gpu.h"
 #include "ir/kernel.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -204,6 +205,7 @@ void ir_kernel_print(fu_str *o, const ir_kernel *k) {
     if (k->fast_math) fu_str_add(o, "math fast\n");
     if (k->tile.mr) fu_str_addf(o, "tile %d %d %d\n", k->tile.mr, k->tile.nr, k->tile.kb);
     if (k->is_direct) fu_str_add(o, "form direct\n");
+    if (k->is_each) fu_str_add(o, "form each\n");
     for (int d = 0; d < k->n_dims; d++) {
         if (k->dim[d].size == IR_SIZE_RUNTIME) fu_str_addf(o, "dim %c ?\n", k->dim[d].role);
         else fu_str_addf(o, "dim %c %" PRId64 "\n", k->dim[d].role, k->dim[d].size);
@@ -342,6 +344,7 @@ static fusor_status read_line(reader *r, char *line, ir_kernel *k) {
     }
     if (strcmp(line, "math fast") == 0) return k->fast_math = true, FUSOR_OK;
     if (strcmp(line, "form direct") == 0) return k->is_direct = true, FUSOR_OK;
+    if (strcmp(line, "form each") == 0) return k->is_each = true, FUSOR_OK;
     if (sscanf(line, "tile %d %d %d", &k->tile.mr, &k->tile.nr, &k->tile.kb) == 3) return FUSOR_OK;
     return bad(r, "unknown line");
 }
@@ -486,6 +489,9 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
     if (k->is_direct && (k->kind != IR_KERNEL_CONTRACT || !ir_kernel_can_be_direct(k)))
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
                        "a direct kernel needs a contraction of known sizes, and an operand 0 that is read in place");
+    if (k->is_each && !ir_gpu_can_each(k))
+        return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a %s kernel for %s has no form for many sets of arguments",
+                       ir_kernel_kind_names[k->kind], ir_levels[k->level].name);
     if (reductions && k->kind == IR_KERNEL_CONTRACT) FU_TRY(ir_kernel_verify_rows(k, e));
     if (k->kind == IR_KERNEL_SCAN) {
         int last = k->n_dims - 1 - ir_kernel_is_column(k);

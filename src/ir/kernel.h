@@ -112,6 +112,7 @@ typedef struct ir_kernel {
     ir_kinst inst[IR_KERNEL_MAX_INSTS];
     ir_tile tile;   /* contract, window, attention; zeros else */
     bool is_direct; /* contract: the form for small operands, below */
+    bool is_each;   /* on a GPU: one launch over many sets of arguments (ir/gpu.h) */
     bool fast_math;
 } ir_kernel;
 

@@ -18,6 +18,7 @@ typedef struct cse {
     ir_id *in_pool;  /* by id of `from` */
     ir_id *first;    /* by id of `pool`: the node of `from` it was made of */
     uint64_t *hash;  /* by id of `pool`: of the shape of what the node computes, the same whatever the ids are */
+    ir_id *param;    /* the first parameter that it is of, as its index + 1 */
     uint64_t *exact; /* the same with its numbers and sizes: decides where the shapes are equal */
     uint32_t *group; /* by group number: union-find */
 } cse;
@@ -87,11 +88,23 @@ static void normalize_literal_type(const cse *c, ir_node *n) {
     }
 }
 
-/* Operands of a commutative operator: literals last, then by what they compute. */
+static ir_id first_param(const cse *c, const ir_node *n) {
+    ir_id first = n->op == IR_OP_PARAM ? n->index + 1u : UINT32_MAX;
+    for (unsigned i = 0; i < n->n_in; i++)
+        if (c->param[n->in[i]] < first) first = c->param[n->in[i]];
+    return first;
+}
+
+/* Operands of a commutative operator: literals last, and scalars before them; then whose parameters come first, so that what a
+ * program does to one parameter after the other (an optimizer) is the same kernel each time; then by what they compute. */
 static bool is_out_of_order(const cse *c, const ir_node *n) {
     if (!(ir_ops[n->op].flags & IR_COMMUTES) || n->n_in != 2) return false;
     const bool x = ir_at(c->pool, n->in[0])->op == IR_OP_LITERAL, y = ir_at(c->pool, n->in[1])->op == IR_OP_LITERAL;
     if (x != y) return x;
+    const bool sx = ir_at(c->pool, n->in[0])->rank == 0, sy = ir_at(c->pool, n->in[1])->rank == 0;
+    if (sx != sy) return sx;
+    const ir_id px = c->param[n->in[0]], py = c->param[n->in[1]];
+    if (px != py) return px > py;
     const uint64_t hx = c->hash[n->in[0]], hy = c->hash[n->in[1]];
     return hx != hy ? hx > hy : c->exact[n->in[0]] > c->exact[n->in[1]];
 }
@@ -116,6 +129,7 @@ static void merge(cse *c) {
             continue;
         }
         c->first[id] = i;
+        c->param[id] = first_param(c, &n);
         c->hash[id] = structural_hash(c, &n, false);
         c->exact[id] = structural_hash(c, &n, true);
     }
@@ -152,6 +166,7 @@ fusor_status ir_pass_cse(fu_arena *a, fu_error *e, ir_graph **g) {
              .in_pool = FU_NEW_N(a, ir_id, count),
              .first = FU_NEW_N(a, ir_id, count + 1),
              .hash = FU_NEW_N(a, uint64_t, count + 1),
+             .param = FU_NEW_N(a, ir_id, count + 1),
              .exact = FU_NEW_N(a, uint64_t, count + 1),
              .group = FU_NEW_N(a, uint32_t, max_group + 1)};
     for (uint32_t i = 0; i <= max_group; i++) c.group[i] = i;

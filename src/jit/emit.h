@@ -47,6 +47,7 @@ typedef struct emit {
     int n_loops;
     em_half half[EM_HALVES]; /* the last ones */
     unsigned n_half;
+    LLVMValueRef set, place[4][2]; /* GPU, is_each: words of the block's set; gpu.c's specials along x and y there */
     fu_arena *arena;
     struct jit_debug *debug; /* debug_info.c; NULL: no line table is wanted */
 } emit;

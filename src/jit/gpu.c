@@ -20,7 +20,8 @@ static void add_type_attribute(emit *e, const char *name, LLVMTypeRef type) {
 }
 
 static LLVMValueRef load_word(emit *e, LLVMTypeRef type, int word) {
-    LLVMValueRef at = em_gep(e, LLVMGetParam(e->fn, 0), e->t_i8, em_i64s(e, 8 * (int64_t)word));
+    LLVMValueRef base = e->set ? e->set : LLVMGetParam(e->fn, 0);
+    LLVMValueRef at = em_gep(e, base, e->t_i8, em_i64s(e, 8 * (int64_t)word));
     LLVMValueRef v = LLVMBuildLoad2(e->b, type, at, "");
     LLVMSetAlignment(v, 8);
     return v;
@@ -39,9 +40,50 @@ void gpu_limit(emit *e, int threads, int blocks) {
     if (blocks) add_number(e, "nvvm.minctasm", blocks);
 }
 
+enum { CTAID, NTID, TID, NCTAID };
+static const char *const special_names[4] = {"ctaid", "ntid", "tid", "nctaid"};
+
+static LLVMValueRef special(emit *e, const char *name) {
+    char full[64];
+    snprintf(full, sizeof full, "llvm.nvvm.read.ptx.sreg.%s", name);
+    return LLVMBuildZExt(e->b, gpu_call(e, full, NULL, 0, NULL, 0), e->t_i64, "");
+}
+
+LLVMValueRef gpu_special(emit *e, const char *name) {
+    size_t n = strcspn(name, ".");
+    if (!e->set) return special(e, name);
+    for (int i = 0; i < 4; i++)
+        if (strlen(special_names[i]) == n && memcmp(special_names[i], name, n) == 0 && name[n + 1] != 'z')
+            return e->place[i][name[n + 1] - 'x'];
+    return em_i64s(e, name[0] == 'n'); /* along z there is one */
+}
+
+/* The block's set, and its place in the grid and the block of that: ir/gpu.h, is_each. */
+static void find_set(emit *e, LLVMTypeRef global) {
+    int words = ir_gpu_words(e->k);
+    LLVMValueRef index = load_word(e, global, 0), sets = load_word(e, global, 1), block = special(e, "ctaid.x"),
+                 thread = special(e, "tid.x"), one = em_i64s(e, 1);
+    LLVMValueRef number = LLVMBuildLoad2(e->b, e->t_i32, em_gep(e, index, e->t_i32, block), "");
+    LLVMValueRef bytes = em_i64s(e, 8 * (int64_t)ir_gpu_each_words(e->k));
+    e->set = em_gep(e, sets, e->t_i8, em_mul(e, LLVMBuildZExt(e->b, number, e->t_i64, ""), bytes));
+    LLVMValueRef of_set = em_sub(e, block, gpu_word(e, words + IR_GPU_EACH_FIRST)), x, y,
+                 grid_x = gpu_word(e, words + IR_GPU_EACH_GRID_X), log = gpu_word(e, words + IR_GPU_EACH_BLOCK_X);
+    LLVMValueRef threads_x = LLVMBuildShl(e->b, one, log, "");
+    x = LLVMBuildTrunc(e->b, of_set, e->t_i32, "");
+    y = LLVMBuildUDiv(e->b, x, LLVMBuildTrunc(e->b, grid_x, e->t_i32, ""), "");
+    e->place[CTAID][1] = LLVMBuildZExt(e->b, y, e->t_i64, "");
+    e->place[CTAID][0] = em_sub(e, of_set, em_mul(e, e->place[CTAID][1], grid_x));
+    e->place[NCTAID][0] = grid_x;
+    e->place[NCTAID][1] = gpu_word(e, words + IR_GPU_EACH_GRID_Y);
+    e->place[TID][0] = em_and(e, thread, em_sub(e, threads_x, one));
+    e->place[TID][1] = LLVMBuildLShr(e->b, thread, log, "");
+    e->place[NTID][0] = threads_x;
+    e->place[NTID][1] = LLVMBuildLShr(e->b, em_i64s(e, IR_GPU_THREADS), log, "");
+}
+
 void gpu_begin(emit *e, const char *symbol) {
     const ir_kernel *k = e->k;
-    LLVMTypeRef words = LLVMArrayType2(e->t_i64, (uint64_t)ir_gpu_words(k));
+    LLVMTypeRef words = LLVMArrayType2(e->t_i64, (uint64_t)(k->is_each ? IR_GPU_EACH_PARAMS : ir_gpu_words(k)));
     LLVMTypeRef global = LLVMPointerTypeInContext(e->ctx, GLOBAL);
     e->fn = LLVMAddFunction(e->mod, symbol, LLVMFunctionType(e->t_void, &e->t_ptr, 1, 0));
     LLVMSetFunctionCallConv(e->fn, PTX_KERNEL);
@@ -49,6 +91,7 @@ void gpu_begin(emit *e, const char *symbol) {
     LLVMAddAttributeAtIndex(e->fn, 1, LLVMCreateEnumAttribute(e->ctx, LLVMGetEnumAttributeKindForName("align", 5), 8));
     gpu_limit(e, IR_GPU_THREADS, 0);
     LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
+    if (k->is_each) find_set(e, global);
     int n = IR_GPU_WORDS;
     e->phase = gpu_word(e, IR_GPU_WORD_PHASE);
     e->shared = load_word(e, global, IR_GPU_WORD_SCRATCH);
@@ -63,18 +106,11 @@ void gpu_begin(emit *e, const char *symbol) {
         e->scalar[s] = em_to_register(e, k->scalar[s], load_word(e, em_memory_type(e, k->scalar[s]), n++));
 }
 
-LLVMValueRef gpu_special(emit *e, const char *name) {
-    char full[64];
-    snprintf(full, sizeof full, "llvm.nvvm.read.ptx.sreg.%s", name);
-    return LLVMBuildZExt(e->b, gpu_call(e, full, NULL, 0, NULL, 0), e->t_i64, "");
-}
-
 gpu_span gpu_threads(emit *e, char axis) {
     char name[16];
     LLVMValueRef v[4];
-    static const char *const words[4] = {"ctaid", "ntid", "tid", "nctaid"};
     for (int i = 0; i < 4; i++) {
-        snprintf(name, sizeof name, "%s.%c", words[i], axis);
+        snprintf(name, sizeof name, "%s.%c", special_names[i], axis);
         v[i] = gpu_special(e, name);
     }
     return (gpu_span){em_add(e, em_mul(e, v[0], v[1]), v[2]), em_mul(e, v[3], v[1])};

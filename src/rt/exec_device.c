@@ -60,8 +60,11 @@ fusor_status exec_device_start(core *c, fu_error *e) {
     d->kernel = fu_calloc((size_t)c->n_steps + 1, sizeof *d->kernel);
     d->kernels_use = fu_calloc((size_t)c->n_buffers + 1, sizeof *d->kernels_use);
     d->literal_at = fu_calloc((size_t)c->n_buffers + 1, sizeof *d->literal_at);
-    if (!d->kernel || !d->kernels_use || !d->literal_at)
+    d->each = fu_calloc((size_t)c->n_steps + 1, sizeof *d->each);
+    d->group = fu_calloc((size_t)c->n_steps + 1, sizeof *d->group);
+    if (!d->kernel || !d->kernels_use || !d->literal_at || !d->each || !d->group)
         return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for an executable");
+    for (int i = 0; i < c->n_steps; i++) d->group[i] = exec_device_group(c, i);
     find_uses(c);
     FU_TRY(load_kernels(c, e));
     return make_literals(c, e);
@@ -73,7 +76,10 @@ void exec_device_stop(core *c) {
     for (int i = 0; d->kernel && i < c->n_steps; i++) rt_device_kernel_release(d->kernel[i]);
     for (int t = 0; t < PACK_TYPES; t++)
         for (int r = 0; r < PACK_RANKS; r++) exec_device_pack_free(atomic_load(&d->pack[t][r]));
+    for (int i = 0; d->each && i < c->n_steps; i++) exec_device_pack_free(atomic_load(&d->each[i]));
     if (d->literals) rt_queue_put(c->options.queue, d->literals);
+    fu_free(d->group);
+    fu_free(d->each);
     fu_free(d->literal_at);
     fu_free(d->kernels_use);
     fu_free(d->kernel);
@@ -95,6 +101,8 @@ device_frame *exec_device_frame(frame *f) {
     d->host = FU_NEW_N(&f->arena, void *, c->n_buffers + 1);
     d->own = FU_NEW_N(&f->arena, void *, c->n_buffers + 1);
     d->own_bytes = FU_NEW_N(&f->arena, size_t, c->n_buffers + 1);
+    d->table = FU_NEW_N(&f->arena, device_table, c->n_steps + 1);
+    memset(d->table, 0, (size_t)(c->n_steps + 1) * sizeof *d->table);
     d->words = FU_NEW_N(&f->arena, uint64_t, words);
     for (int i = 0; i < c->n_buffers; i++) {
         if (c->plan->buffers.at[i].storage != IR_STORE_LITERAL) continue;
@@ -109,6 +117,7 @@ device_frame *exec_device_frame(frame *f) {
 void exec_device_frame_free(frame *f) {
     device_frame *d = f->device;
     for (int i = 0; i < f->x->core->n_buffers; i++) rt_memory_put(&f->x->core->options, d->own[i], d->own_bytes[i]);
+    for (int i = 0; i < f->x->core->n_steps; i++) exec_device_table_free(f->x->core, &d->table[i]);
     fu_free(d->mark);
 }
 

@@ -25,6 +25,14 @@ typedef struct pack_kernel {
 } pack_kernel;
 enum { PACK_TYPES = 5, PACK_RANKS = 9 }; /* of elements: 1, 2, 4, 8 bytes, bool */
 
+/* Arguments of one launch for many steps, as the device has them and as this call wants them. */
+typedef struct device_table {
+    rt_address at;
+    size_t bytes;        /* there */
+    uint64_t *now, *old; /* old: what is there */
+    size_t now_room, old_room, n_now, n_old, index_words;
+} device_table;
+
 struct device_core {
     rt_device *device;
     int number;                  /* as fusor_buffer.device: 1 + ordinal */
@@ -35,6 +43,8 @@ struct device_core {
     rt_address *literal_at;      /* by plan buffer */
     atomic_int profile_entry[2]; /* of uploads, of downloads; as core.profile_entry */
     _Atomic(pack_kernel *) pack[PACK_TYPES][PACK_RANKS];
+    _Atomic(pack_kernel *) *each; /* by step: the kernel for many sets; its device NULL: cannot be had */
+    int *group;                   /* by step: how many steps from there on may be one launch */
 };
 
 /* A pair of marks around one piece of the device's work, while a profile is on. */
@@ -53,6 +63,7 @@ struct device_frame {
     void **own;        /* by plan buffer: memory for that, where it is no end's */
     size_t *own_bytes;
     uint64_t *words; /* room for the parameter of any step */
+    device_table *table; /* by step: of the group that begins there */
     bool downloads;  /* results are on the way to the host's memory */
     device_mark *mark;
     int n_marks, mark_room;
@@ -78,7 +89,24 @@ void exec_device_aim(frame *f, int b, const call_end *n);
  * before finish, which hands them out. run: all of it. */
 fusor_status exec_device_enqueue(frame *f, fu_error *e, bool *waits_out);
 fusor_status exec_device_finish(frame *f, fu_error *e);
+/* What enqueue is made of, for many frames at once: begin, the steps, end, which is due whatever failed. */
+fusor_status exec_device_begin(frame *f, fu_error *e);
+fusor_status exec_device_step(frame *f, fu_error *e, int step);
+fusor_status exec_device_end(frame *f, fu_error *e, fusor_status so_far, bool *waits_out);
+/* A kernel step of each frame, as one launch where that is possible. */
+typedef struct device_item {
+    frame *f;
+    int step;
+} device_item;
+fusor_status exec_device_steps(const core *c, fu_error *e, device_table *t, const device_item *item, int n);
 fusor_status exec_device_run(frame *f, fu_error *e);
+
+/* exec_device_each.c. group: how many steps from this one on, with itself, are kernels of one description that do not use each other's
+ * results. launch_each: the items' buffers are on the device and aimed at; *done_out false: they are to be launched one by one. */
+int exec_device_group(const core *c, int first);
+fusor_status exec_device_launch_each(const core *c, fu_error *e, device_table *t, const device_item *item, int n,
+                                     bool *done_out);
+void exec_device_table_free(const core *c, device_table *t);
 
 /* exec_device_profile.c: begin returns what end takes; nothing is done, nor fails, where no profile is on. close: after everything was
  * put on the queue: waits, and counts; or only frees the marks. */

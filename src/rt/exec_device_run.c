@@ -140,7 +140,6 @@ static fusor_status launch(frame *f, fu_error *e, int number) {
     rt_launch l = {.kernel = c->device->kernel[number],
                    .param = f->device->words,
                    .param_bytes = (size_t)ir_gpu_words(k) * sizeof *f->device->words};
-    args.scratch = place(f->device, (int64_t)f->scratch_at);
     RT_PROBE_RUN(c->info[number].kernel->symbol, plan->n_phases,
                  (int64_t)plan->grid[0][0] * plan->grid[0][1] * plan->grid[0][2]);
     const int mark = exec_device_mark_begin(f, number, 0);
@@ -155,18 +154,53 @@ static fusor_status launch(frame *f, fu_error *e, int number) {
     return FUSOR_OK;
 }
 
+/* What a kernel reads is on the device, what it writes has a place, and its arguments say where. */
+static fusor_status aim_kernel(frame *f, fu_error *e, int number) {
+    const ir_step *st = &f->x->core->plan->steps.at[number];
+    for (int a = 0; a < st->n_args; a++) FU_TRY(to_device(f, e, st->arg[a])); /* outputs too: it may write a part */
+    FU_TRY(exec_aim_kernel(f, e, number));
+    f->step[number].args.scratch = place(f->device, (int64_t)f->scratch_at);
+    return FUSOR_OK;
+}
+
+static void note_outputs(frame *f, int number) {
+    const ir_step *st = &f->x->core->plan->steps.at[number];
+    for (int a = 0; a < st->n_args; a++)
+        if (st->kernel->buffer[a].is_output) f->device->valid[st->arg[a]] = ON_DEVICE;
+}
+
 static fusor_status run_kernel(frame *f, fu_error *e, int number) {
     const ir_step *st = &f->x->core->plan->steps.at[number];
     bool writes = false;
-    for (int a = 0; a < st->n_args; a++) { /* outputs too: the kernel may write a part */
-        FU_TRY(to_device(f, e, st->arg[a]));
-        writes |= st->kernel->buffer[a].is_output && f->bytes[st->arg[a]];
-    }
-    FU_TRY(exec_aim_kernel(f, e, number));
+    for (int a = 0; a < st->n_args; a++) writes |= st->kernel->buffer[a].is_output && f->bytes[st->arg[a]];
+    FU_TRY(aim_kernel(f, e, number));
     if (writes) FU_TRY(launch(f, e, number));
-    for (int a = 0; a < st->n_args; a++)
-        if (st->kernel->buffer[a].is_output) f->device->valid[st->arg[a]] = ON_DEVICE;
+    note_outputs(f, number);
     return FUSOR_OK;
+}
+
+fusor_status exec_device_steps(const core *c, fu_error *e, device_table *t, const device_item *item, int n) {
+    bool is_done;
+    for (int i = 0; i < n; i++) FU_TRY(aim_kernel(item[i].f, e, item[i].step));
+    const int mark = exec_device_mark_begin(item[0].f, item[0].step, 0);
+    FU_TRY(exec_device_launch_each(c, e, t, item, n, &is_done));
+    exec_device_mark_end(item[0].f, mark);
+    for (int i = 0; i < n; i++) {
+        if (is_done) note_outputs(item[i].f, item[i].step);
+        else FU_TRY(run_kernel(item[i].f, e, item[i].step));
+    }
+    return FUSOR_OK;
+}
+
+/* The steps from `first` on that are one launch, or the one step. */
+static fusor_status run_group(frame *f, fu_error *e, int first) {
+    const int n = f->x->core->device->group[first];
+    device_item *item = fu_malloc((size_t)n * sizeof *item);
+    if (!item) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for %d kernels of one launch", n);
+    for (int i = 0; i < n; i++) item[i] = (device_item){f, first + i};
+    const fusor_status s = exec_device_steps(f->x->core, e, &f->device->table[first], item, n);
+    fu_free(item);
+    return s;
 }
 
 static fusor_status run_copy(frame *f, fu_error *e, int number) {
@@ -205,7 +239,7 @@ static fusor_status run_on_host(frame *f, fu_error *e, int number) {
     return FUSOR_OK;
 }
 
-static fusor_status run_step(frame *f, fu_error *e, int number) {
+fusor_status exec_device_step(frame *f, fu_error *e, int number) {
     switch (f->x->core->plan->steps.at[number].kind) {
     case IR_STEP_KERNEL: return run_kernel(f, e, number);
     case IR_STEP_COPY: return run_copy(f, e, number);
@@ -248,21 +282,27 @@ static fusor_status deliver(frame *f, fu_error *e) {
     return FUSOR_OK;
 }
 
-static fusor_status put_on_queue(frame *f, fu_error *e) {
+fusor_status exec_device_begin(frame *f, fu_error *e) {
     device_frame *d = f->device;
+    d->downloads = false;
+    exec_device_profile_start(f);
     d->memory = 0;
     memset(d->end, 0, (size_t)(f->x->core->n_params + f->x->core->n_results) * sizeof *d->end);
     if (f->need_bytes && f->x->core->device->has_work) FU_TRY(rt_queue_get(queue_of(f), e, f->need_bytes, &d->memory));
     aim(f);
-    FU_TRY(fetch(f, e));
-    for (int i = 0; i < f->x->core->n_steps; i++) FU_TRY(run_step(f, e, i));
-    return deliver(f, e);
+    return fetch(f, e);
 }
 
 fusor_status exec_device_enqueue(frame *f, fu_error *e, bool *waits_out) {
-    f->device->downloads = false;
-    exec_device_profile_start(f);
-    fusor_status s = put_on_queue(f, e);
+    const core *c = f->x->core;
+    fusor_status s = exec_device_begin(f, e);
+    for (int i = 0; i < c->n_steps && s == FUSOR_OK; i += c->device->group[i])
+        s = c->device->group[i] > 1 ? run_group(f, e, i) : exec_device_step(f, e, i);
+    return exec_device_end(f, e, s, waits_out);
+}
+
+fusor_status exec_device_end(frame *f, fu_error *e, fusor_status s, bool *waits_out) {
+    if (s == FUSOR_OK) s = deliver(f, e);
     put_memory(f);
     exec_device_profile_close(f, s == FUSOR_OK);
     /* Nothing may arrive after this returns. The record keeps what failed first. */

@@ -21,6 +21,8 @@ struct rt_each {
     int *n_threads;   /* by step */
     int64_t *ends;    /* of one step and phase: tiles of sets 0..i */
     exec_phase *runs; /* of one step and phase, by set */
+    device_item *item;   /* on a device: of one step, by set */
+    device_table *table; /* and by step */
 };
 
 /* ---- running ---- */
@@ -67,13 +69,24 @@ static fusor_status run_joint(rt_each *c, fu_error *e, int step) {
     return code ? FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel %s returned %d", k->symbol, code) : FUSOR_OK;
 }
 
-/* Set by set, and one wait for all that the host gets. */
+/* Step by step, one launch for all sets where there can be one; and one wait for all that the host gets. */
 static fusor_status run_on_device(rt_each *c, fu_error *e) {
+    const core *of = c->x->core;
     fusor_status s = FUSOR_OK;
     bool waits = false;
-    for (int64_t i = 0; i < c->n && s == FUSOR_OK; i++) {
+    int64_t begun = 0;
+    for (; begun < c->n && s == FUSOR_OK; begun++) s = exec_device_begin(c->set[begun], e);
+    for (int step = 0; step < of->n_steps && s == FUSOR_OK; step++) {
+        const bool is_kernel = of->plan->steps.at[step].kind == IR_STEP_KERNEL;
+        for (int64_t i = 0; i < c->n; i++) c->item[i] = (device_item){c->set[i], step};
+        if (is_kernel && c->n > 1 && c->n <= INT32_MAX && ir_gpu_can_each(of->plan->steps.at[step].kernel))
+            s = exec_device_steps(of, e, &c->table[step], c->item, (int)c->n);
+        else
+            for (int64_t i = 0; i < c->n && s == FUSOR_OK; i++) s = exec_device_step(c->set[i], e, step);
+    }
+    for (int64_t i = begun - 1; i >= 0; i--) { /* backwards: the next call finds the pool's memory as this one did */
         bool one;
-        s = exec_device_enqueue(c->set[i], e, &one);
+        s = exec_device_end(c->set[i], e, s, &one);
         waits |= one;
     }
     if (waits) {
@@ -186,6 +199,9 @@ void rt_each_free(rt_each *c) {
     fu_free(c->n_threads);
     fu_free(c->ends);
     fu_free(c->runs);
+    for (int i = 0; c->table && i < c->x->core->n_steps; i++) exec_device_table_free(c->x->core, &c->table[i]);
+    fu_free(c->table);
+    fu_free(c->item);
     rt_exec_release(c->x);
     fu_free(c);
 }
@@ -262,9 +278,11 @@ fusor_status rt_each_new(rt_exec *x, fu_error *e, int64_t n_sets, int n_in, cons
     c->ends = fu_calloc((size_t)n_sets + 1, sizeof *c->ends);
     c->runs = fu_calloc((size_t)n_sets + 1, sizeof *c->runs);
     c->n_threads = fu_calloc((size_t)x->core->n_steps + 1, sizeof *c->n_threads);
+    c->item = fu_calloc((size_t)n_sets + 1, sizeof *c->item);
+    c->table = fu_calloc((size_t)x->core->n_steps + 1, sizeof *c->table);
     fusor_buffer *row = fu_calloc((size_t)(n_in + n_out) + 1, sizeof *row);
     fusor_status s =
-        c->set && c->ends && c->runs && c->n_threads && row
+        c->set && c->ends && c->runs && c->n_threads && c->item && c->table && row
             ? FUSOR_OK
             : FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a call over %lld sets of buffers", (long long)n_sets);
     int64_t done = 0;

@@ -42,6 +42,7 @@ rt_sources += %D%/device_kernel.c
 rt_sources += %D%/queue.c
 rt_sources += %D%/queue_copy.c
 rt_sources += %D%/exec_device.c
+rt_sources += %D%/exec_device_each.c
 rt_sources += %D%/exec_device_copy.c
 rt_sources += %D%/exec_device_profile.c
 rt_sources += %D%/exec_device_run.c
