@@ -11,7 +11,7 @@ _fusor() {
         'emit:what each step of the pipeline made (ir, opt, plan, llvm, asm, obj, header, ptx, cubin)'
         'cache:inspect and manage the kernel cache'
         'bench:fused against unfused, plain C and other systems, in one interleaved run'
-        'info:the CPU, its measured limits, the cache and the environment in force'
+        'info:the CPU, its measured limits, CUDA devices, the cache and the environment in force'
         'fmt:canonical layout that keeps comments, on stdout'
         'eval:run an infix expression'
         'help:the text of a subcommand'

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* cache_list.c: looks at a cache directory and tidies it, without a cache object: what `fusor cache` does. */
-#include "rt/cache_stats.h"
+#include "rt/cache_internal.h"
 #include "rt/compiler.h"
 #include "rt/cubin.h"
 #include <errno.h>
@@ -12,6 +12,12 @@ static fusor_status open_dir(fu_error *e, const char *dir, rt_dir *out) {
     if (rt_dir_open(dir, false, out, why, sizeof why))
         return FU_FAIL(e, FUSOR_ERROR_IO, "cache directory %s: %s", dir, why);
     return FUSOR_OK;
+}
+
+static bool is_gpu_level(const char *name) {
+    for (int l = IR_LEVEL_COUNT; l < IR_LEVEL_END; l++)
+        if (strcmp(ir_levels[l].name, name) == 0) return true;
+    return false;
 }
 
 static void describe(const rt_entry *in, const char *file, const char *problem, size_t bytes, int64_t mtime_s,
@@ -32,6 +38,7 @@ static void describe(const rt_entry *in, const char *file, const char *problem, 
     char key[2 * IR_KEY_BYTES + 1];
     rt_key_text(h->key, key);
     if (strcmp(key, out->key) != 0) out->problem = "the key inside is not that of its name";
+    if (!out->problem && is_gpu_level(h->level)) out->problem = cache_text_problem(in->blob, (size_t)h->blob_bytes);
     out->description = in->description;
     out->blob = in->blob;
     out->blob_bytes = h->blob_bytes;

@@ -54,6 +54,27 @@ printf 'no cubin' >"$FUSOR_CACHE_DIR/$full.sm90.01234567.fcubin"
 expect 0 'deleted' cache clear
 if [ -z "$(ls "$FUSOR_CACHE_DIR")" ]; then ok; else bad "left behind: $(ls "$FUSOR_CACHE_DIR")"; fi
 
+# what the (fake) driver makes of a kernel is kept, shown and counted, and goes with the kernels
+fake=${FUSOR_BUILDDIR:-$PWD}/tests/cuda/libcuda_fake.so
+if [ -f "$fake" ]; then
+    export FUSOR_CUDA_LIB=$fake
+    expect 0 'cuda:0: Fake GPU' info
+    expect 0 ': ok' run p.fusor --device cuda --fill ones --dim N=100 --check
+    n=$(find "$FUSOR_CACHE_DIR" -name '*.fcubin' | wc -l)
+    if [ "$n" -gt 0 ]; then ok; else bad 'no cubin was kept'; fi
+    expect 0 ': ok' run p.fusor --device cuda --fill ones --dim N=100 --check
+    if [ "$(find "$FUSOR_CACHE_DIR" -name '*.fcubin' | wc -l)" = "$n" ]; then ok; else bad 'other cubins at the second run'; fi
+    key=$("$fusor" cache list --filter target=sm_90a | awk 'NR == 2 { print $1 }')
+    expect 0 'cubin .*compute capability 9.0 by driver 13.0' cache show "$key"
+    json fusor-cache-show/1 'cubins.0.file cubins.0.cc cubins.0.bytes' cache show "$key"
+    expect 0 "cubins, 0 bad" cache verify
+    expect 0 "^cubins  *$n, made of PTX by drivers" cache stats
+    expect 0 'deleted' cache clear
+    if [ -z "$(find "$FUSOR_CACHE_DIR" -name "*.f*")" ]; then ok; else bad "left behind: $(ls "$FUSOR_CACHE_DIR")"; fi
+else
+    skip 'the fake driver is not built'
+fi
+
 export FUSOR_CUDA_LIB=/nowhere/libcuda.so
 expect 0 'CUDA: none (no CUDA driver: /nowhere/libcuda.so' info
 export FUSOR_CUDA_LIB=$work/p.fusor

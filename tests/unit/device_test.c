@@ -899,6 +899,7 @@ Test(cubin, damaged_files) {
 /* ---- faults ---- */
 /* Every function of the driver fails, the first, second and fourth time, in turn with an error of the call, of memory, and one that
  * kills the context: errors come back, and what works has the right result. */
+static long fail_at; /* allocation of the host that fails; 0: none */
 static int scenario(void) {
     rt_queue *q = NULL, *other = NULL;
     rt_device_kernel *k = NULL;
@@ -909,6 +910,7 @@ static int scenario(void) {
     int a, b;
     int64_t ns;
     fu_error_clear(&error);
+    fu_malloc_fail_at(fail_at);
     fusor_status s = rt_device_open(&error, 0, &device);
     if (s == FUSOR_OK) s = rt_queue_new(device, &error, &q);
     if (s == FUSOR_OK) s = rt_queue_new(device, &error, &other);
@@ -932,6 +934,7 @@ static int scenario(void) {
         rt_queue_put(q, x);
         rt_queue_put(q, y);
     }
+    fu_malloc_fail_at(0);
     rt_device_kernel_release(k);
     rt_kernel_release(text);
     rt_queue_free(other);
@@ -959,4 +962,16 @@ Test(device, every_function_fails, .timeout = 300) {
             n_served += !got;
         }
     cr_assert(n_failed > 40 && n_served > 5, "%d failed, %d served", n_failed, n_served);
+}
+
+Test(device, every_allocation_fails, .timeout = 60) {
+    int n_failed = 0;
+    on_fake(NULL);
+    for (fail_at = 1; fail_at < 200; fail_at++) {
+        int got = in_child(scenario);
+        cr_assert(got <= 1, "allocation %ld: %d", fail_at, got);
+        n_failed += got;
+        if (!got && fail_at > 20) break; /* there are not that many */
+    }
+    cr_assert(n_failed > 5 && fail_at < 200, "%d failed, %ld tried", n_failed, fail_at);
 }

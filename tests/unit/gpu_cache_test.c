@@ -123,6 +123,11 @@ Test(gpu_cache, no_feature_of_the_processor_is_asked_for) {
     cr_assert_eq(count(".fk"), 2 * (IR_LEVEL_END - IR_LEVEL_COUNT));
 }
 
+static bool is_text_bad(void *user, const rt_cache_entry *e) {
+    *(bool *)user = e->problem && strstr(e->problem, "no entry");
+    return true;
+}
+
 Test(gpu_cache, what_is_no_text_is_refused) {
     rt_cache *c = open_cache(RT_CACHE_RW, dir, "");
     rt_kernel *k = NULL;
@@ -130,6 +135,9 @@ Test(gpu_cache, what_is_no_text_is_refused) {
     cr_assert_eq(get(c, 1, sm80, &k, NULL), FUSOR_ERROR_INTERNAL);
     cr_assert(strstr(error.text, "no entry"), "%s", error.text);
     cr_assert_eq(get(c, 1, sm80, NULL, NULL), FUSOR_OK); /* is written as it came ... */
+    bool is_bad = false;
+    cr_assert_eq(rt_cache_list(&error, dir, is_text_bad, &is_bad), FUSOR_OK);
+    cr_assert(is_bad);
     text_to_give = NULL;
     rt_kernel_release(want(c, 1, RT_CACHE_COMPILED)); /* ... and not taken */
     cr_assert_eq(rt_cache_get_stats(c).bad_entries, 1);
