@@ -70,9 +70,9 @@ ir_features ir_contract_features(ir_target target, ir_dtype a, ir_dtype b, ir_dt
 
 /* K blocks of the bytes of an f32 panel; of bf16, of as many elements, since that is part of the order.
  * Tiles: 2 x 2 of them in 4 of the 8 registers, so that each step's four loads (8 cycles each, two ports) stay behind its four
- * products (16 cycles each, one after the other, 52 until a sum can be added to: Intel's optimization manual, chapter 20). Wider forms, 1 x 4
- * or 3 x 1, load more for each product. kb: a panel of operand 1 of 32 KB, which stays in L1 (48 KB) while those of operand 0
- * come from L2 at 32 bytes a cycle. */
+ * products (16 cycles each, one after the other, 52 until a sum can be added to: Intel's optimization manual). Wider forms, 1 x 4
+ * or 3 x 1, load more for each product. kb: panels of both operands of 32 KB: less than L1 (48 KB) each, but not together, so up to 64
+ * bytes a cycle come from L2. Half of it would want 32, and pass sums of each tile through memory twice as often. Not measured. */
 ir_tile ir_dot_tile(ir_level level, ir_dot dot) {
     if (ir_dot_is_tile(dot)) return (ir_tile){32, 32, 256 * ir_dots[dot].group};
     ir_tile t = ir_contract_tile(level, dot == IR_DOT_I16 ? FUSOR_I32 : FUSOR_F32);
