@@ -50,7 +50,7 @@ static bool read_entry(const char *data, size_t size) {
     const char *problem = rt_entry_decode(data, size, &e);
     if (problem) return false;
     const rt_entry_header *h = e.head;
-    if (strlen(e.description) != h->description_bytes || strlen(h->symbol) >= IR_SYMBOL_MAX || strlen(h->level) >= 32)
+    if (strlen(e.description) != h->description_bytes || strlen(h->symbol) >= IR_SYMBOL_MAX || strlen(h->level) >= sizeof h->level)
         fail("a text without end");
     if (h->entry >= h->blob_bytes || h->code_bytes > h->blob_bytes) fail("an entry point outside the code");
     if ((const char *)e.blob + h->blob_bytes > data + size) fail("code outside the file");
