@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# nvcc.sh: the interpreter against PTX of another compiler: what nvcc makes of nvcc/kernels.cu, optimized much and little, gives what the same C gives on the host.
+# nvcc.sh: the interpreter against PTX of another compiler: what nvcc makes of nvcc/kernels.cu, with and without lines, gives what the same C gives on the host.
 # Skipped where there is no nvcc.
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/../cli/lib.sh"
@@ -12,7 +12,7 @@ if [ -z "$nvcc" ]; then
 fi
 cd "$TMPDIR" || exit 1
 for target in sm_80 sm_90; do
-    for options in -O3 '-Xcicc -O1'; do
+    for options in -O3 '-O3 -lineinfo'; do
         # shellcheck disable=SC2086
         if ! "$nvcc" -ptx -arch=$target $options -fmad=false -ccbin "${CXX:-g++}" -o k.ptx "$FUSOR_SRCDIR/tests/cuda/nvcc/kernels.cu" >out 2>err; then
             if grep -q 'unsupported\|Unsupported\|not supported' err; then
