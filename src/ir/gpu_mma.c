@@ -10,7 +10,7 @@
  * wgmma a warp makes 16 rows of all columns: tiles as wide as its registers allow. */
 const ir_gpu_mma_tile ir_gpu_mma_tiles[IR_GPU_MMA_TILES] = {
     {128, 128, 64, 2, 2, 4}, {64, 64, 128, 2, 2, 3},   {16, 128, 128, 1, 4, 4},
-    {128, 16, 128, 4, 1, 4}, {128, 128, 128, 8, 1, 3}, {128, 256, 128, 8, 1, 4},
+    {128, 16, 128, 4, 1, 4}, {128, 128, 128, 8, 1, 6}, {128, 256, 128, 8, 1, 4},
 };
 enum {
     LARGE,

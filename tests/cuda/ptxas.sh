@@ -25,6 +25,7 @@ func @norm(%x: f32[B, N], %g: f32[N], %b: f32[N]) -> f32[B, N] { %y = layer_norm
 func @linear(%x: f32[M, K], %w: f32[K, N], %b: f32[N]) -> f32[M, N] { %h = matmul(%x, %w) %s = add(%h, %b) %y = relu(%s) return %y }
 func @mma(%x: bf16[M, K], %w: bf16[K, N], %b: bf16[N]) -> bf16[M, N] { %h = matmul(%x, %w) %s = add(%h, %b) %y = gelu(%s) return %y }
 func @mma_turned(%x: f16[B, K, M], %w: f16[N, K]) -> f16[B, M, N] { %y = matmul(%x, %w, transpose_a=true, transpose_b=true) return %y }
+func @mma_cast(%x: f32[M, K], %w: f32[K, N]) -> bf16[M, N] { %c = cast(%x, bf16) %d = cast(%w, bf16) %y = matmul(%c, %d) return %y }
 func @mma_bytes(%x: u8[M, K], %w: i8[N, K]) -> i32[M, N] { %y = matmul(%x, %w, transpose_b=true) return %y }
 func @conv(%x: f32[B, 3, 32, 32], %w: f32[8, 3, 3, 3]) -> f32[B, 8, 30, 30] { %y = conv(%x, %w) return %y }
 func @att(%q: f32[B, 8, S, 64], %k: f32[B, 8, T, 64], %v: f32[B, 8, T, 64]) -> f32[B, 8, S, 64] { %y = attention(%q, %k, %v, causal=true) return %y }
@@ -33,7 +34,7 @@ func @att_f64(%q: f64[S, 40], %k: f64[T, 40], %v: f64[T, 60], %m: f64[S, T]) -> 
 P
 has_ptxas=$(command -v ptxas || true)
 [ -n "$has_ptxas" ] || skip 'no ptxas: PTX is only made'
-for f in map costly half bytes turned softmax column_sum f64 sum columns arg short norm linear mma mma_turned mma_bytes conv att att_half att_f64; do
+for f in map costly half bytes turned softmax column_sum f64 sum columns arg short norm linear mma mma_turned mma_cast mma_bytes conv att att_half att_f64; do
     for target in sm_70 sm_80 sm_90a; do
         if ! "$fusor" emit p.fusor @$f --stage ptx --target $target -o k.ptx 2>err || ! grep -q "^\.target $target" k.ptx; then
             bad "PTX of @$f for $target"
@@ -49,6 +50,9 @@ for f in map costly half bytes turned softmax column_sum f64 sum columns arg sho
         else bad "@$f spills for $arch"; fi
     done
 done
+if "$fusor" emit p.fusor @linear --math fast --stage ptx --target sm_80 -o k.ptx 2>err && grep -q 'mma.*tf32' k.ptx &&
+    ptxas -arch=sm_80 -v -o k.cubin k.ptx >out 2>&1 && grep -q ' 0 bytes spill stores' out; then ok
+else bad 'f32 by tensor cores in the fast tier'; fi
 expect 2 'is for a GPU' emit p.fusor @map --stage ptx --target v3
 expect 2 'is for a CPU' emit p.fusor @map --stage asm --target sm_80
 expect 4 "cannot run target 'sm_80'" run p.fusor @map --fill ones --dim N=3 --target sm_80
