@@ -19,6 +19,7 @@ static bool takes_any_size;
 /* f32, and a sixth of the others, not the same for each operator; fused alone. */
 #define IS_TYPE_FOR_US(op, t) ((t) == FUSOR_F32 || mix((uint64_t)(op)*64 + (uint64_t)(t)) % 6 == 0)
 #define N_FUSIONS             1
+#define KERNELS_LEVEL         IR_LEVEL_SM80
 #include "../diff/ops_test.c"
 
 /* Attention: wide values in one piece or several, heads that are no whole slice, blocks of queries and of keys with edges, few queries

@@ -95,6 +95,9 @@ static void refuses_index(const char *text, const ir_graph *g, const ref_tensor 
 }
 
 /* ---- kernels for everything ---- */
+#ifndef KERNELS_LEVEL
+#define KERNELS_LEVEL IR_LEVEL_V2
+#endif
 /* Every pair of operator and type that the language allows: none runs on the reference evaluator. */
 static void has_kernels(const char *text) {
     static jmp_buf oom;
@@ -107,7 +110,7 @@ static void has_kernels(const char *text) {
     cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
                   ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
                   ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
-                  ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = IR_LEVEL_V2}, &plan) == FUSOR_OK,
+                  ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = KERNELS_LEVEL}, &plan) == FUSOR_OK,
               "%s", error.text);
     for (uint32_t s = 0; s < plan->steps.n; s++) {
         if (plan->steps.at[s].kind != IR_STEP_REFERENCE) continue;
