@@ -282,8 +282,12 @@ void fusor_context_free(fusor_context *ctx) {
     rt_cache_close(ctx->cache);
     start_close(ctx);
     rt_profile_free(atomic_load(&ctx->profile));
-    if (ctx->queue) rt_buffer_give_all(ctx->queue);
-    rt_queue_free(ctx->queue);
+    if (ctx->queue) {
+        rt_device *device = rt_queue_device(ctx->queue);
+        rt_buffer_give_all(ctx->queue);
+        rt_queue_free(ctx->queue);
+        rt_device_trim(device); /* others may need the memory */
+    }
     fu_free(ctx);
     if (atomic_fetch_sub(&n_contexts, 1) == 1) rt_memory_trim(); /* the last one: nothing of the library stays behind */
 }

@@ -129,7 +129,8 @@ Test(device_api, memory) {
     ((float *)b.data)[3] = 1;
     fusor_buffer_free(ctx, &b);
     fusor_buffer_free(ctx, &(fusor_buffer){.data = x}); /* not fusor's: left alone */
-    fusor_context_free(ctx);                            /* `bad` goes with it */
+    fusor_context_free(ctx);                            /* `bad` goes with it, and what was kept for reuse */
+    cr_assert_eq(driver_says("fake_cuda_live", "memory"), 0, "%ld blocks stay", driver_says("fake_cuda_live", "memory"));
     cr_assert_eq(driver_says("fake_cuda_live", "stream"), 0);
 }
 
