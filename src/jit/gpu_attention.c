@@ -69,7 +69,7 @@ static void store_part_sums(flash *f, const place *p) {
     emit *e = f->e;
     em_branch first = em_if(e, em_icmp(e, LLVMIntEQ, f->x, num(f, 0)));
     for (int i = 0; i < f->rows; i++) {
-        LLVMValueRef m = em_add(e, f->q0, em_add(e, f->y, num(f, i * FLASH_GROUPS)));
+        LLVMValueRef m = em_add(e, f->q0, em_add(e, f->y, num(f, i * f->row_step)));
         em_branch b = em_if(e, em_icmp(e, LLVMIntSLT, m, f->a.n_queries));
         LLVMValueRef at = flash_at(f, scratch_row(f, p->part, p->batches, p->batch, m), f->a.n_values);
         flash_store(f, f->largest[i], at);
@@ -81,18 +81,18 @@ static void store_part_sums(flash *f, const place *p) {
 
 static void finish(flash *f, const place *p) {
     emit *e = f->e;
-    const int of_row = f->width / FLASH_SIDE;
+    const int of_row = f->width / f->side;
     LLVMValueRef is_alone = em_icmp(e, LLVMIntEQ, p->parts, num(f, 1)), one = em_const(e, f->a.acc, 1);
-    LLVMValueRef to = em_add(e, em_mul(e, f->y, num(f, f->width)), em_mul(e, f->x, num(f, f->vec)));
+    LLVMValueRef to = em_add(e, em_mul(e, f->y, num(f, f->width)), em_mul(e, f->x, num(f, f->column_vec)));
     to = flash_at(f, f->shared, to);
     for (int i = 0; i < f->rows; i++)
-        for (int mask = FLASH_SIDE / 2; mask; mask /= 2)
+        for (int mask = f->side / 2; mask; mask /= 2)
             f->sum[i] = em_fadd(e, f->sum[i], gpu_shuffle(e, f->sum[i], mask));
     gpu_barrier(e); /* weights and values are read */
     for (int i = 0; i < f->rows; i++) {
         LLVMValueRef by = em_select(e, is_alone, inverse(f, f->sum[i]), one);
         for (int c = 0; c < of_row; c++) {
-            const int at = i * FLASH_GROUPS * f->width + c / f->vec * FLASH_SIDE * f->vec + c % f->vec;
+            const int at = i * f->row_step * f->width + flash_column(f, c);
             flash_store(f, em_fmul(e, f->result[i * of_row + c], by), flash_at(f, to, num(f, at)));
         }
     }
@@ -122,7 +122,7 @@ static void finish(flash *f, const place *p) {
 static void emit_queries(flash *f, const place *p) {
     emit *e = f->e;
     attention *a = &f->a;
-    const int n = f->rows * f->width / FLASH_SIDE;
+    const int n = f->rows * f->width / f->side;
     LLVMValueRef keys = num(f, f->keys), length = ceil_div(f, a->n_keys, p->parts);
     LLVMValueRef last = em_sub(e, flash_min(f, em_add(e, f->q0, num(f, f->queries)), a->n_queries), num(f, 1));
     length = em_mul(e, ceil_div(f, length, keys), keys);
@@ -139,7 +139,7 @@ static void emit_queries(flash *f, const place *p) {
         f->largest[i] = largest[i] = em_loop_phi(e, &l, em_const(e, a->acc, -__builtin_inf()));
         f->sum[i] = sum[i] = em_loop_phi(e, &l, zero(f));
     }
-    flash_add_keys(f, l.i);
+    (f->is_mma ? flash_mma_keys : flash_add_keys)(f, l.i);
     for (int i = 0; i < n; i++) em_loop_next(e, result[i], f->result[i]);
     for (int i = 0; i < f->rows; i++) em_loop_next(e, largest[i], f->largest[i]), em_loop_next(e, sum[i], f->sum[i]);
     em_end(e, &l);
@@ -154,11 +154,23 @@ static LLVMValueRef count_batches(flash *f) {
     return n;
 }
 
-static void emit_blocks(flash *f, int rows) {
+static void emit_blocks(flash *f, int rows, bool is_mma) {
     emit *e = f->e;
     attention *a = &f->a;
-    f->rows = rows;
+    f->is_mma = is_mma;
+    f->rows = is_mma ? FLASH_MMA_ROWS : rows;
     f->queries = rows * FLASH_GROUPS;
+    f->side = is_mma ? FLASH_MMA_SIDE : FLASH_SIDE;
+    f->row_step = is_mma ? 8 : FLASH_GROUPS;
+    f->key_vec = is_mma ? 2 : 1;
+    f->column_vec = is_mma ? 2 : f->vec;
+    f->own_keys = f->keys / f->side;
+    f->x = em_and(e, f->thread, num(f, f->side - 1));
+    f->y = LLVMBuildUDiv(e->b, f->thread, num(f, f->side), "");
+    if (is_mma) { /* 8 queries of each warp, then 8 more */
+        LLVMValueRef warp = LLVMBuildUDiv(e->b, f->thread, num(f, IR_GPU_WARP), "");
+        f->y = em_add(e, f->y, em_mul(e, warp, num(f, 8)));
+    }
     place p = {.batches = count_batches(f), .parts = gpu_word(e, IR_GPU_WORD_CHUNKS)};
     LLVMValueRef width = num(f, f->width), blocks = ceil_div(f, a->n_queries, num(f, f->queries));
     em_loop lb = em_for(e, gpu_special(e, "ctaid.z"), p.batches, gpu_special(e, "nctaid.z"));
@@ -212,7 +224,6 @@ static int lay_out(flash *f) {
     const bool is_wide = f->a.acc == FUSOR_F64;
     f->vec = is_wide ? 2 : 4;
     f->keys = f->a.k->tile.kb;
-    f->own_keys = f->keys / FLASH_SIDE;
     f->slice = is_wide ? 16 : 32;
     f->line = f->slice + f->vec;
     f->weight_line = f->keys + 2 * f->vec;
@@ -222,7 +233,8 @@ static int lay_out(flash *f) {
               weights = queries * f->weight_line;
     f->values_at = operands > weights ? operands : weights;
     const int all = f->values_at + f->value_rows * f->width, results = queries * f->width;
-    return all > results ? all : results;
+    const int mma = flash_can_mma(f) ? flash_mma_elements(f) : 0, most = all > mma ? all : mma;
+    return most > results ? most : results;
 }
 
 fusor_status gpu_emit_attention(emit *e, fu_error *err) {
@@ -237,11 +249,10 @@ fusor_status gpu_emit_attention(emit *e, fu_error *err) {
     a->n_keys = e->size[a->at.j];
     for (int b = 0; b < a->k->n_buffers; b++) a->batch_off[b] = num(f, 0);
     for (int d = 0; d < a->k->n_dims; d++) a->index[d] = num(f, 0);
-    gpu_limit(e, IR_GPU_ATTENTION_THREADS, a->acc == FUSOR_F64 ? 2 : 3); /* 168 registers; or 255 */
     f->shared = gpu_shared(e, a->t_acc, lay_out(f));
+    /* 168 registers, or 255 */
+    gpu_limit(e, IR_GPU_ATTENTION_THREADS, a->acc == FUSOR_F64 || (flash_can_mma(f) && f->width == 128) ? 2 : 3);
     f->thread = gpu_special(e, "tid.x");
-    f->x = em_and(e, f->thread, num(f, FLASH_SIDE - 1));
-    f->y = LLVMBuildUDiv(e->b, f->thread, num(f, FLASH_SIDE), "");
     f->scale = uniform(f, a->scale);
     f->cap = uniform(f, a->cap);
     f->low = uniform(f, a->low);
@@ -250,9 +261,9 @@ fusor_status gpu_emit_attention(emit *e, fu_error *err) {
     emit_merge(f);
     em_else(e, &phase);
     em_branch few = em_if(e, em_icmp(e, LLVMIntSLE, a->n_queries, num(f, IR_GPU_ATTENTION_FEW)));
-    emit_blocks(f, IR_GPU_ATTENTION_FEW / FLASH_GROUPS);
+    emit_blocks(f, IR_GPU_ATTENTION_FEW / FLASH_GROUPS, false);
     em_else(e, &few);
-    emit_blocks(f, FLASH_ROWS);
+    emit_blocks(f, FLASH_ROWS, flash_can_mma(f));
     em_endif(e, &few);
     em_endif(e, &phase);
     return FUSOR_OK;

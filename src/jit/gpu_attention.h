@@ -3,8 +3,9 @@
 #define JIT_GPU_ATTENTION_H
 /* What the files of attention on a GPU share: gpu_attention.c (blocks of threads, results, parts) and gpu_attention_block.c (one block of keys).
  *
- * Thread (x, y) of FLASH_SIDE x FLASH_GROUPS has queries y + FLASH_GROUPS * i, keys x + FLASH_SIDE * j of a block of keys, and of the
- * values columns vec * x + l of each piece of FLASH_SIDE * vec; so the FLASH_SIDE threads of a query are neighbours in one warp. */
+ * By fma, thread (x, y) of FLASH_SIDE x FLASH_GROUPS has queries y + FLASH_GROUPS * i, keys x + FLASH_SIDE * j of a block of keys, and of the
+ * values columns vec * x + l of each piece of FLASH_SIDE * vec; so the FLASH_SIDE threads of a query are neighbours in one warp. By tensor cores a
+ * warp has 16 queries, a thread elements of fragments: queries y and y + 8, keys (and columns) 2 * x and 2 * x + 1 of each 8. */
 #include "jit/attention.h"
 #include "jit/gpu.h"
 
@@ -24,6 +25,9 @@ typedef struct flash {
     int vec, keys, slice, line, weight_line, value_rows;
     int width;                   /* columns of the values */
     int rows, own_keys, queries; /* queries and keys of a thread; queries of the block */
+    /* Thread (x, y) of a form: queries y + row_step * i; keys and columns vec * x + l of each piece of side * vec, with a vec for each. */
+    bool is_mma;
+    int side, row_step, key_vec, column_vec;
     int values_at; /* element of shared memory where values begin; queries, keys, weights and masks are in front */
     LLVMValueRef shared, thread, x, y;
     LLVMValueRef scale, cap, low, high;
@@ -32,6 +36,12 @@ typedef struct flash {
     LLVMValueRef result[FLASH_ROWS * FLASH_WIDTH], largest[FLASH_ROWS], sum[FLASH_ROWS];
 } flash;
 
+static inline int flash_key(const flash *f, int j) { /* key j of a thread from its first on; columns alike */
+    return j / f->key_vec * f->side * f->key_vec + j % f->key_vec;
+}
+static inline int flash_column(const flash *f, int c) {
+    return c / f->column_vec * f->side * f->column_vec + c % f->column_vec;
+}
 static inline LLVMValueRef flash_num(flash *f, int64_t v) { return em_i64s(f->e, v); }
 static inline LLVMValueRef flash_min(flash *f, LLVMValueRef x, LLVMValueRef y) { return attention_min(f->e, x, y); }
 static inline LLVMValueRef flash_at(flash *f, LLVMValueRef base, LLVMValueRef i) {
@@ -49,6 +59,24 @@ LLVMValueRef flash_larger(flash *f, LLVMValueRef x, LLVMValueRef y); /* of numbe
 LLVMValueRef flash_about(flash *f, LLVMValueRef largest);
 /* Can vec elements of an operand be read at once, in the batch that f->a is at? */
 void flash_find_vectors(flash *f);
+/* An operand's rows [row, row + rows) and columns alike into shared memory, zeros outside. is_raw: 16-bit elements as they are. */
+typedef struct flash_piece {
+    int operand, inst, row_dim, column_dim; /* operand -1: a mask */
+    int rows, columns, line;                /* of shared memory */
+    LLVMValueRef row, column, to;
+    bool is_raw;
+} flash_piece;
+void flash_stage(flash *f, const flash_piece *p);
+/* The mask at every place of the block, where fma has the weights. With a barrier behind. */
+void flash_stage_mask(flash *f, LLVMValueRef j0);
+/* Scores [rows][own_keys] to weights: to shared memory, or (is_mma) where they are. */
+void flash_make_weights(flash *f, LLVMValueRef *score, LLVMValueRef j0);
 /* Keys [j0, j0 + f->keys): f->result, f->largest and f->sum go on by them. Every thread must come here. */
 void flash_add_keys(flash *f, LLVMValueRef j0);
+
+/* ---- gpu_attention_mma.c: the same by tensor cores ---- */
+enum { FLASH_MMA_ROWS = 2, FLASH_MMA_SIDE = 4 };
+bool flash_can_mma(const flash *f);     /* queries, keys and values of one 16-bit type, on sm_80 and up */
+int flash_mma_elements(const flash *f); /* of shared memory, as accumulators */
+void flash_mma_keys(flash *f, LLVMValueRef j0);
 #endif

@@ -30,11 +30,6 @@ LLVMValueRef flash_about(flash *f, LLVMValueRef largest) {
 }
 
 /* ---- operands into shared memory ---- */
-typedef struct piece {
-    int operand, inst, row_dim, column_dim;
-    int rows, columns, line; /* of shared memory */
-    LLVMValueRef row, column, to;
-} piece;
 
 static LLVMValueRef stride(flash *f, int inst, int dim) { return f->e->stride[f->a.k->inst[inst].index][dim]; }
 
@@ -66,7 +61,7 @@ void flash_find_vectors(flash *f) {
 
 /* What is outside is read as something inside, then made 0: loads have no branches between them. The size along the columns is a multiple
  * of vec here, and positive, as is that along the rows. */
-static void stage_vectors(flash *f, const piece *p) {
+static void stage_vectors(flash *f, const flash_piece *p) {
     emit *e = f->e;
     const ir_kinst *in = &f->a.k->inst[p->inst];
     const int of_line = p->columns / f->vec, passes = p->rows * of_line / IR_GPU_ATTENTION_THREADS;
@@ -81,13 +76,23 @@ static void stage_vectors(flash *f, const piece *p) {
         LLVMValueRef row = em_add(e, em_add(e, p->row, y), flash_num(f, i * IR_GPU_ATTENTION_THREADS / of_line));
         LLVMValueRef is_inside = em_and(e, in_line, em_icmp(e, LLVMIntSLE, row, last));
         LLVMValueRef at = em_add(e, offset, em_mul(e, flash_min(f, row, last), stride(f, p->inst, p->row_dim)));
+        if (p->is_raw) {
+            value[i] = LLVMBuildLoad2(e->b, LLVMVectorType(e->t_i16, (unsigned)f->vec),
+                                      em_gep(e, e->base[in->index], e->t_i16, at), "");
+            LLVMSetAlignment(value[i], 2 * (unsigned)f->vec);
+            value[i] = em_select(e, is_inside, value[i], LLVMConstNull(LLVMTypeOf(value[i])));
+            continue;
+        }
         LLVMValueRef v = em_load(e, in->index, at, flash_num(f, 1), NULL);
         v = em_cast(e, v, in->dtype, f->a.acc);
         value[i] = em_select(e, is_inside, v, constant(f, 0));
     }
     for (int i = 0; i < passes; i++) {
         LLVMValueRef row = em_add(e, y, flash_num(f, i * IR_GPU_ATTENTION_THREADS / of_line));
-        flash_store(f, value[i], flash_at(f, p->to, em_add(e, em_mul(e, row, flash_num(f, p->line)), x)));
+        LLVMValueRef to = em_add(e, em_mul(e, row, flash_num(f, p->line)), x);
+        if (p->is_raw)
+            LLVMSetAlignment(LLVMBuildStore(e->b, value[i], em_gep(e, p->to, e->t_i16, to)), 2 * (unsigned)f->vec);
+        else flash_store(f, value[i], flash_at(f, p->to, to));
     }
     e->is_aligned = false;
     e->lanes = 1;
@@ -107,7 +112,7 @@ static LLVMValueRef evaluate(flash *f, int inst, attention_point at, LLVMValueRe
     return phi;
 }
 
-static void stage_elements(flash *f, const piece *p) {
+static void stage_elements(flash *f, const flash_piece *p) {
     emit *e = f->e;
     em_loop l = em_for(e, f->thread, flash_num(f, p->rows * p->columns), flash_num(f, IR_GPU_ATTENTION_THREADS));
     LLVMValueRef y = LLVMBuildUDiv(e->b, l.i, flash_num(f, p->columns), ""),
@@ -122,12 +127,16 @@ static void stage_elements(flash *f, const piece *p) {
     LLVMValueRef is_inside = em_and(e, em_icmp(e, LLVMIntSLT, row, size_of(f, p->row_dim)),
                                     em_icmp(e, LLVMIntSLT, column, size_of(f, p->column_dim)));
     LLVMValueRef value = evaluate(f, p->inst, at, is_inside);
-    flash_store(f, value, flash_at(f, p->to, em_add(e, em_mul(e, y, flash_num(f, p->line)), x)));
+    LLVMValueRef to = em_add(e, em_mul(e, y, flash_num(f, p->line)), x);
+    if (p->is_raw) {
+        value = em_half_bits(e, f->a.k->inst[p->inst].dtype, value);
+        LLVMSetAlignment(LLVMBuildStore(e->b, value, em_gep(e, p->to, e->t_i16, to)), 2);
+    } else flash_store(f, value, flash_at(f, p->to, to));
     em_end(e, &l);
     gpu_keep_loop(e, &l);
 }
 
-static void stage(flash *f, const piece *p) {
+void flash_stage(flash *f, const flash_piece *p) {
     LLVMValueRef can = p->operand < 0 ? NULL : f->has_vectors[p->operand];
     if (!can) {
         stage_elements(f, p);
@@ -181,9 +190,10 @@ static void make_scores(flash *f, LLVMValueRef *score, LLVMValueRef j0) {
     em_loop l = em_for(e, flash_num(f, 0), head, slice);
     for (int i = 0; i < n; i++) score[i] = phi[i] = em_loop_phi(e, &l, constant(f, 0));
     gpu_barrier(e); /* what was in shared memory is not read any more */
-    stage(f, &(piece){0, a->q, a->at.m, a->at.k, f->queries, f->slice, f->line, f->q0, l.i, f->shared});
-    stage(f, &(piece){1, a->keys, a->at.j, a->at.k, f->keys, f->slice, f->line, j0, l.i,
-                      flash_at(f, f->shared, flash_num(f, f->queries * f->line))});
+    flash_stage(f,
+                &(flash_piece){0, a->q, a->at.m, a->at.k, f->queries, f->slice, f->line, f->q0, l.i, f->shared, false});
+    flash_stage(f, &(flash_piece){1, a->keys, a->at.j, a->at.k, f->keys, f->slice, f->line, j0, l.i,
+                                  flash_at(f, f->shared, flash_num(f, f->queries * f->line)), false});
     gpu_barrier(e);
     add_scores(f, score, flash_min(f, slice, em_sub(e, head, l.i)));
     for (int i = 0; i < n; i++) em_loop_next(e, phi[i], score[i]);
@@ -193,8 +203,10 @@ static void make_scores(flash *f, LLVMValueRef *score, LLVMValueRef j0) {
 
 static LLVMValueRef weight_at(flash *f, int i, int j) {
     emit *e = f->e;
-    LLVMValueRef at = em_add(e, em_mul(e, f->y, flash_num(f, f->weight_line)), f->x);
-    return flash_at(f, flash_at(f, f->shared, at), flash_num(f, i * FLASH_GROUPS * f->weight_line + j * FLASH_SIDE));
+    LLVMValueRef at =
+        em_add(e, em_mul(e, f->y, flash_num(f, f->weight_line)), em_mul(e, f->x, flash_num(f, f->key_vec)));
+    at = flash_at(f, f->shared, at);
+    return flash_at(f, at, flash_num(f, i * f->row_step * f->weight_line + flash_key(f, j)));
 }
 
 /* result += weights x values, for value_rows keys from `row` of the block on, of which `count` are keys at all. */
@@ -228,9 +240,10 @@ static void add_values(flash *f, LLVMValueRef row, LLVMValueRef count) {
 
 /* ---- scores to weights ---- */
 /* The mask at every place of the block, as accumulators where the weights will be; 0 (or false) outside. */
-static void stage_mask(flash *f, LLVMValueRef j0) {
+void flash_stage_mask(flash *f, LLVMValueRef j0) {
     const attention *a = &f->a;
-    stage(f, &(piece){-1, a->mask, a->at.m, a->at.j, f->queries, f->keys, f->weight_line, f->q0, j0, f->shared});
+    flash_stage(f, &(flash_piece){-1, a->mask, a->at.m, a->at.j, f->queries, f->keys, f->weight_line, f->q0, j0,
+                                  f->shared, false});
     gpu_barrier(f->e);
 }
 
@@ -256,29 +269,32 @@ static LLVMValueRef narrow(flash *f, LLVMValueRef bound) {
     return LLVMBuildTrunc(e->b, bound, e->t_i32, "");
 }
 
-static void make_weights(flash *f, LLVMValueRef *score, LLVMValueRef j0) {
+void flash_make_weights(flash *f, LLVMValueRef *score, LLVMValueRef j0) {
     emit *e = f->e;
     const attention *a = &f->a;
-    LLVMValueRef mine = em_add(e, j0, f->x), end = em_sub(e, a->n_keys, mine);
-    const int of_row = f->width / FLASH_SIDE;
+    LLVMValueRef mine = em_add(e, j0, em_mul(e, f->x, flash_num(f, f->key_vec))), end = em_sub(e, a->n_keys, mine);
+    const int of_row = f->width / f->side;
     for (int i = 0; i < f->rows; i++) {
         LLVMValueRef *s = score + i * f->own_keys,
-                     query = em_add(e, f->q0, em_add(e, f->y, flash_num(f, i * FLASH_GROUPS)));
+                     query = em_add(e, f->q0, em_add(e, f->y, flash_num(f, i * f->row_step)));
         LLVMValueRef to = end, from = NULL, most = f->largest[i], sum = NULL;
         if (f->high) to = flash_min(f, end, em_sub(e, em_add(e, em_add(e, query, f->high), flash_num(f, 1)), mine));
         if (f->low) from = narrow(f, em_sub(e, em_add(e, query, f->low), mine));
         to = narrow(f, to);
         for (int j = 0; j < f->own_keys; j++) {
-            LLVMValueRef number = em_i32(e, j * FLASH_SIDE), keep = em_icmp(e, LLVMIntSLT, number, to);
+            LLVMValueRef number = em_i32(e, flash_key(f, j)), keep = em_icmp(e, LLVMIntSLT, number, to);
             if (from) keep = em_and(e, keep, em_icmp(e, LLVMIntSGE, number, from));
             s[j] = em_select(e, keep, finished(f, s[j], i, j), constant(f, -__builtin_inf()));
             most = flash_larger(f, s[j], most);
         }
-        for (int mask = FLASH_SIDE / 2; mask; mask /= 2) most = flash_larger(f, gpu_shuffle(e, most, mask), most);
+        for (int mask = f->side / 2; mask; mask /= 2) most = flash_larger(f, gpu_shuffle(e, most, mask), most);
         LLVMValueRef minus = flash_about(f, most), factor = flash_exp(f, em_fsub(e, f->largest[i], minus));
         for (int j = 0; j < f->own_keys; j++) {
             LLVMValueRef w = flash_exp(f, em_fsub(e, s[j], minus));
-            flash_store(f, w, weight_at(f, i, j));
+            /* 2048 times as much is no subnormal of 16 bits so soon; results are divided by the sum of it */
+            if (f->is_mma && a->k->inst[a->q].dtype == FUSOR_F16) w = em_fmul(e, w, constant(f, 2048));
+            if (f->is_mma) s[j] = w;
+            else flash_store(f, w, weight_at(f, i, j));
             sum = sum ? em_fadd(e, sum, w) : w;
         }
         f->largest[i] = most;
@@ -290,19 +306,19 @@ static void make_weights(flash *f, LLVMValueRef *score, LLVMValueRef j0) {
 void flash_add_keys(flash *f, LLVMValueRef j0) {
     emit *e = f->e;
     const attention *a = &f->a;
-    const int n = f->rows * f->width / FLASH_SIDE;
+    const int n = f->rows * f->width / f->side;
     LLVMValueRef score[FLASH_ROWS * FLASH_KEYS], phi[FLASH_ROWS * FLASH_WIDTH];
     make_scores(f, score, j0);
     gpu_barrier(e);
-    if (a->mask >= 0) stage_mask(f, j0);
-    make_weights(f, score, j0);
+    if (a->mask >= 0) flash_stage_mask(f, j0);
+    flash_make_weights(f, score, j0);
     em_loop l = em_for(e, flash_num(f, 0), flash_min(f, flash_num(f, f->keys), em_sub(e, a->n_keys, j0)),
                        flash_num(f, f->value_rows));
     for (int i = 0; i < n; i++) f->result[i] = phi[i] = em_loop_phi(e, &l, f->result[i]);
     LLVMValueRef row = em_add(e, j0, l.i);
     gpu_barrier(e);
-    stage(f, &(piece){2, a->v, a->at.j, a->at.n, f->value_rows, f->width, f->width, row, f->n0,
-                      flash_at(f, f->shared, flash_num(f, f->values_at))});
+    flash_stage(f, &(flash_piece){2, a->v, a->at.j, a->at.n, f->value_rows, f->width, f->width, row, f->n0,
+                                  flash_at(f, f->shared, flash_num(f, f->values_at)), false});
     gpu_barrier(e);
     add_values(f, l.i, em_sub(e, a->n_keys, row));
     for (int i = 0; i < n; i++) em_loop_next(e, phi[i], f->result[i]);

@@ -42,6 +42,17 @@ Test(gpu, attention, .timeout = 600) {
          "softcap=3) "
          "return %y }",
          {17, 70, 1, 0}},
+        {"func @f(%q: f16[2, A, 70], %k: f16[2, B, 70], %v: f16[2, B, 40], %m: f16[A, B]) -> f16[2, A, 40] { %n = "
+         "neg(%k) "
+         "%y = attention(%q, %n, %v, %m, window=[60, 9]) return %y }",
+         {80, 90, 1, 0}},
+        {"func @f(%q: bf16[A, C], %k: bf16[B, C], %v: bf16[B, D], %m: bool[A, B]) -> f32[A, D] { %y = attention(%q, "
+         "%k, %v, "
+         "%m, dtype=f32) %r = abs(%y) return %r }",
+         {40, 600, 24, 130}},
+        {"func @f(%q: bf16[A, 128], %k: bf16[B, 128], %v: bf16[B, 128]) -> f32[A, 128] { %y = attention(%q, %k, %v, "
+         "causal=true, causal_offset=1000, dtype=f32) return %y }",
+         {18, 1030, 1, 0}},
         {"func @f(%q: f64[2, A, 20], %k: f64[2, B, 20], %v: f64[2, B, 70], %m: bool[B]) -> f64[2, A, 70] { "
          "%y = attention(%q, %k, %v, %m) return %y }",
          {65, 100, 1, 0}},
