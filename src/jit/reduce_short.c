@@ -75,7 +75,7 @@ bool red_is_short(const red *r) {
         if (is_scattered && (is_row ? ir_dtypes[in->dtype].bytes < 4 : ir_dtypes[in->dtype].bytes != 4)) return false;
         if (is_row) continue;
         any_costly |= is_costly(in);
-        work++;
+        work += ir_dtypes[in->dtype].bytes > 4 ? 3 : 1; /* two registers for each element, which are spilled sooner */
         if (has_array(r, i)) bytes += n * r->e->level->lanes * ir_dtypes[in->dtype].bytes;
     }
     bytes += (n + BLOCK - 1) / BLOCK * BLOCK * BLOCK * 4; /* the stage */
