@@ -5,7 +5,6 @@
 #include "base/env.h"
 #include "rt/cpuinfo.h"
 #include "rt/compiler.h"
-#include "rt/cuda_api.h"
 #include "rt/device.h"
 #include <inttypes.h>
 

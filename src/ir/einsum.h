@@ -24,11 +24,6 @@ ir_einsum ir_einsum_of(const ir_graph *g, fu_arena *a, const ir_node *n);
 
 /* Labels as a set. */
 typedef uint64_t ir_labels;
-static inline ir_labels ir_einsum_labels(const ir_einsum_term *t) {
-    ir_labels s = 0;
-    for (unsigned i = 0; i < t->rank; i++) s |= (ir_labels)1 << t->label[i];
-    return s;
-}
 static inline char ir_einsum_letter(unsigned label) { return (char)(label < 26 ? 'A' + label : 'a' + label - 26); }
 
 /* einsum_order.c: which two terms are multiplied next, until one is left. The result of step i is term n + i; it keeps the labels

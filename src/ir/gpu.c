@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* gpu.c: the parameter and the grid of a GPU kernel: arithmetic on its description and the sizes of a call. */
-#include "ir/arith.h"
-#include "ir/gpu.h"
+#include "ir/gpu_grid.h"
 #include <string.h>
 
 enum {
-    GRID_X_MAX = INT32_MAX,
-    GRID_Y_MAX = 65535,
     /* The largest devices have some 132 multiprocessors of 2048 threads. */
     BLOCKS_WANTED = 1024, /* to fill one */
     BLOCKS_ENOUGH = 264   /* so that a second launch is not worth its time */
@@ -89,8 +86,6 @@ int ir_gpu_lanes(const ir_kernel *k) {
     return is_contiguous && (n == IR_SIZE_RUNTIME || n % IR_GPU_VECTOR == 0) ? IR_GPU_VECTOR : 1;
 }
 
-static uint32_t at_most(int64_t v, int64_t most) { return (uint32_t)(v < 1 ? 1 : v > most ? most : v); }
-
 static int64_t product(const ir_kernel *k, const int64_t *size, char role) {
     int64_t n = 1;
     for (int d = 0; d < k->n_dims; d++)
@@ -108,8 +103,8 @@ static void plan_map(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out
     while (x < IR_GPU_THREADS && x < columns) x *= 2;
     out->block[0][0] = (uint32_t)x;
     out->block[0][1] = (uint32_t)(IR_GPU_THREADS / x);
-    out->grid[0][0] = at_most(ir_ceil_div(columns, x), GRID_X_MAX);
-    out->grid[0][1] = at_most(ir_ceil_div(rows, IR_GPU_THREADS / x), GRID_Y_MAX);
+    out->grid[0][0] = grid_at_most(ir_ceil_div(columns, x), GRID_X_MAX);
+    out->grid[0][1] = grid_at_most(ir_ceil_div(rows, IR_GPU_THREADS / x), GRID_Y_MAX);
 }
 
 /* One block a tile. */
@@ -118,8 +113,8 @@ static void plan_transposed(const ir_kernel *k, const int64_t *size, ir_gpu_laun
     for (int d = 0; d < k->n_dims - 2; d++) rows = ir_times(rows, size[d]);
     out->block[0][0] = IR_GPU_TILE;
     out->block[0][1] = IR_GPU_THREADS / IR_GPU_TILE;
-    out->grid[0][0] = at_most(ir_ceil_div(size[k->n_dims - 1], IR_GPU_TILE), GRID_X_MAX);
-    out->grid[0][1] = at_most(rows, GRID_Y_MAX);
+    out->grid[0][0] = grid_at_most(ir_ceil_div(size[k->n_dims - 1], IR_GPU_TILE), GRID_X_MAX);
+    out->grid[0][1] = grid_at_most(rows, GRID_Y_MAX);
 }
 
 static int count_reductions(const ir_kernel *k) {
@@ -145,7 +140,7 @@ static void plan_rows(const ir_kernel *k, const int64_t *size, ir_gpu_launch *ou
         int64_t units = ir_times(rows, out->n_phases > 1 && p == 0 ? out->chunks : 1);
         out->block[p][0] = (uint32_t)team;
         out->block[p][1] = (uint32_t)teams;
-        out->grid[p][0] = at_most(ir_ceil_div(units, teams), GRID_X_MAX);
+        out->grid[p][0] = grid_at_most(ir_ceil_div(units, teams), GRID_X_MAX);
     }
 }
 
@@ -162,8 +157,8 @@ static void plan_columns(const ir_kernel *k, const int64_t *size, ir_gpu_launch 
     for (int p = 0; p < out->n_phases; p++) {
         out->block[p][0] = IR_GPU_WARP;
         out->block[p][1] = IR_GPU_COLUMN_ROWS;
-        out->grid[p][0] = at_most(blocks_x, GRID_X_MAX);
-        out->grid[p][1] = at_most(ir_times(rows, p == 0 ? out->chunks : 1), GRID_Y_MAX);
+        out->grid[p][0] = grid_at_most(blocks_x, GRID_X_MAX);
+        out->grid[p][1] = grid_at_most(ir_times(rows, p == 0 ? out->chunks : 1), GRID_Y_MAX);
     }
 }
 
@@ -172,8 +167,8 @@ static void plan_scan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *ou
     int64_t rows = product(k, size, 'p');
     bool is_column = ir_kernel_is_column(k);
     out->block[0][0] = IR_GPU_WARP; /* lines are few */
-    out->grid[0][0] = at_most(ir_ceil_div(is_column ? size[k->n_dims - 1] : rows, IR_GPU_WARP), GRID_X_MAX);
-    out->grid[0][1] = at_most(is_column ? rows : 1, GRID_Y_MAX);
+    out->grid[0][0] = grid_at_most(ir_ceil_div(is_column ? size[k->n_dims - 1] : rows, IR_GPU_WARP), GRID_X_MAX);
+    out->grid[0][1] = grid_at_most(is_column ? rows : 1, GRID_Y_MAX);
 }
 
 /* One thread an element of the output. */
@@ -181,14 +176,14 @@ static void plan_window(const ir_kernel *k, const int64_t *size, ir_gpu_launch *
     int64_t n = 1;
     for (int d = 0; d < k->n_dims && k->dim[d].role != 'k'; d++) n = ir_times(n, size[d]);
     out->block[0][0] = IR_GPU_THREADS;
-    out->grid[0][0] = at_most(ir_ceil_div(n, IR_GPU_THREADS), GRID_X_MAX);
+    out->grid[0][0] = grid_at_most(ir_ceil_div(n, IR_GPU_THREADS), GRID_X_MAX);
 }
 
 void ir_gpu_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     *out = (ir_gpu_launch){.n_phases = 1, .chunks = 1, .grid = {{1, 1, 1}, {1, 1, 1}}, .block = {{1, 1, 1}, {1, 1, 1}}};
     if (k->kind == IR_KERNEL_MAP) (ir_kernel_is_transposed(k) ? plan_transposed : plan_map)(k, size, out);
     else if (k->kind == IR_KERNEL_SCAN) plan_scan(k, size, out);
-    else if (ir_gpu_is_mma(k)) ir_gpu_mma_plan(k, size, out);
+    else if (ir_gpu_is_mma(k)) ir_gpu_plan_mma(k, size, out);
     else if (k->kind == IR_KERNEL_CONTRACT) ir_gpu_plan_fma(k, size, out);
     else if (k->kind == IR_KERNEL_WINDOW) plan_window(k, size, out);
     else if (k->kind == IR_KERNEL_ATTENTION) ir_gpu_plan_attention(k, size, out);

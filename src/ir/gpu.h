@@ -54,14 +54,21 @@ void ir_gpu_param(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_l
  * its words as above and IR_GPU_EACH_* more. The grid is one row of blocks of IR_GPU_THREADS threads in a row: those of set 0, then
  * those of set 1 ... A block finds out its set and takes the place in that set's grid and block that its number stands for. Only
  * what is one launch of its own can be part of one: ir_gpu_launch.n_phases is 1. */
-enum { IR_GPU_EACH_FIRST, IR_GPU_EACH_GRID_X, IR_GPU_EACH_GRID_Y, IR_GPU_EACH_BLOCK_X /* a power of two: its log */, IR_GPU_EACH_WORDS };
+enum {
+    IR_GPU_EACH_FIRST,
+    IR_GPU_EACH_GRID_X,
+    IR_GPU_EACH_GRID_Y,
+    IR_GPU_EACH_BLOCK_X /* a power of two: its log */,
+    IR_GPU_EACH_WORDS
+};
 enum { IR_GPU_EACH_PARAMS = 2 };
 /* Is there such a kernel of this description? Map, reduce and row kernels have one. */
 bool ir_gpu_can_each(const ir_kernel *k);
 int64_t ir_gpu_each_blocks(const ir_gpu_launch *l); /* of a set */
 /* Words of a set; the first ones are those of ir_gpu_param. `first`: blocks of the sets before. */
 int ir_gpu_each_words(const ir_kernel *k);
-void ir_gpu_each_set(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l, int64_t first, uint64_t *out);
+void ir_gpu_each_set(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l, int64_t first,
+                     uint64_t *out);
 
 /* reduce and row: threads of a team for n elements along the last reduced axis: a power of two. */
 int ir_gpu_team(int64_t n);
@@ -95,8 +102,8 @@ bool ir_gpu_mma_has_vectors(const ir_kernel *k, int operand);
 /* IR_GPU_WORD_VECTOR: operand 0 or 1 may be copied, or computed, 16 bytes at a time; outputs and what the epilogue loads may be accessed
  * IR_GPU_VECTOR elements at a time; from IR_GPU_MMA_TILE on: the number of the tile. */
 enum { IR_GPU_MMA_COPY = 1, IR_GPU_MMA_STORE = 4, IR_GPU_MMA_TILE = 8 };
-void ir_gpu_mma_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out);
-void ir_gpu_mma_plan_tile(const ir_kernel *k, const int64_t *size, int tile, ir_gpu_launch *out); /* with that tile */
+void ir_gpu_plan_mma(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out);
+void ir_gpu_plan_mma_tile(const ir_kernel *k, const int64_t *size, int tile, ir_gpu_launch *out); /* with that tile */
 uint64_t ir_gpu_mma_word(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l);
 
 /* ---- gpu_contract.c: contractions without tensor cores. A block of threads makes rows x columns elements, step products at a time; a

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* gpu_attention.c: the grid of attention on a GPU (jit/gpu_attention.c). A block of threads takes some queries, a part of the keys and
  * some columns of the values; where there are several parts, a second launch merges them. */
-#include "ir/arith.h"
-#include "ir/gpu.h"
+#include "ir/gpu_grid.h"
 
 enum {
     BLOCKS_WANTED = 512, /* some for each multiprocessor of the largest devices */
     PART_MIN = 256,      /* keys: fewer are not worth the results that are merged */
-    GRID_X_MAX = INT32_MAX,
-    GRID_Y_MAX = 65535
 };
 
 int ir_gpu_attention_queries(int64_t queries) {
@@ -21,8 +18,6 @@ int ir_gpu_attention_width(const ir_kernel *k) {
     if (e == IR_SIZE_RUNTIME) return 2 * step;
     return e <= step ? step : e <= 2 * step ? 2 * step : 4 * step;
 }
-
-static uint32_t at_most(int64_t v, int64_t most) { return (uint32_t)(v < 1 ? 1 : v > most ? most : v); }
 
 void ir_gpu_plan_attention(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     const ir_attention_dims at = ir_kernel_attention_dims(k);
@@ -45,8 +40,9 @@ void ir_gpu_plan_attention(const ir_kernel *k, const int64_t *size, ir_gpu_launc
         out->scratch_bytes = ir_times(results, ir_dtypes[ir_kernel_attention_acc(k)].bytes);
     }
     for (int p = 0; p < 2; p++) out->block[p][0] = IR_GPU_ATTENTION_THREADS;
-    out->grid[0][0] = at_most(ir_times(rows, parts), GRID_X_MAX);
-    out->grid[0][1] = at_most(columns, GRID_Y_MAX);
-    out->grid[0][2] = at_most(batches, GRID_Y_MAX);
-    out->grid[1][0] = at_most(ir_ceil_div(ir_times(ir_times(batches, m), e), IR_GPU_ATTENTION_THREADS), GRID_X_MAX);
+    out->grid[0][0] = grid_at_most(ir_times(rows, parts), GRID_X_MAX);
+    out->grid[0][1] = grid_at_most(columns, GRID_Y_MAX);
+    out->grid[0][2] = grid_at_most(batches, GRID_Y_MAX);
+    out->grid[1][0] =
+        grid_at_most(ir_ceil_div(ir_times(ir_times(batches, m), e), IR_GPU_ATTENTION_THREADS), GRID_X_MAX);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* gpu_contract.c: tiles and the grid of contractions without tensor cores on a GPU (jit/gpu_contract.c). All follows from the
  * description and the sizes. */
-#include "ir/arith.h"
-#include "ir/gpu.h"
+#include "ir/gpu_grid.h"
 
 /* Of a thread: 8 x 8 elements keep the fma units busy, 64 fma for 4 loads of 16 bytes from shared memory; its block is too large for
  * small results. A few rows or columns are limited by memory: wide blocks, as much of it at a time as two hundred threads take. */
@@ -15,7 +14,6 @@ const ir_gpu_fma_tile ir_gpu_fma_tiles[IR_GPU_FMA_TILES] = {
 
 enum {
     BLOCKS_WANTED = 264, /* two for each multiprocessor of the largest devices */
-    GRID_X_MAX = INT32_MAX
 };
 
 bool ir_gpu_fma_has(const ir_kernel *k, int tile) {
@@ -27,8 +25,6 @@ bool ir_gpu_fma_has(const ir_kernel *k, int tile) {
     if (tile == IR_GPU_FMA_LARGE) return acc == FUSOR_F32 && n == IR_SIZE_RUNTIME;
     return ir_is_float(acc) && n == IR_SIZE_RUNTIME;
 }
-
-static uint32_t at_most(int64_t v, int64_t most) { return (uint32_t)(v < 1 ? 1 : v > most ? most : v); }
 
 static int64_t tiles_of(int tile, int64_t m, int64_t n) {
     return ir_times(ir_ceil_div(m, ir_gpu_fma_tiles[tile].rows), ir_ceil_div(n, ir_gpu_fma_tiles[tile].columns));
@@ -45,22 +41,16 @@ static int choose(const ir_kernel *k, int64_t m, int64_t n, int64_t batches, int
     return ir_times(large, 20) <= ir_times(small, 7) ? IR_GPU_FMA_LARGE : IR_GPU_FMA_SMALL;
 }
 
-static int64_t batches_of(const ir_kernel *k, const int64_t *size) {
-    int64_t n = 1;
-    for (int d = 0; d < k->n_dims - 3; d++) n = ir_times(n, size[d]);
-    return n;
-}
-
 void ir_gpu_plan_fma(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     const int64_t k_blocks = ir_ceil_div(size[k->n_dims - 1], k->tile.kb);
-    ir_gpu_plan_fma_tile(k, size, choose(k, size[k->n_dims - 3], size[k->n_dims - 2], batches_of(k, size), k_blocks),
+    ir_gpu_plan_fma_tile(k, size, choose(k, size[k->n_dims - 3], size[k->n_dims - 2], grid_batches(k, size), k_blocks),
                          out);
 }
 
 void ir_gpu_plan_fma_tile(const ir_kernel *k, const int64_t *size, int tile, ir_gpu_launch *out) {
     const int64_t m = size[k->n_dims - 3], n = size[k->n_dims - 2],
                   k_blocks = ir_ceil_div(size[k->n_dims - 1], k->tile.kb);
-    const int64_t batches = batches_of(k, size);
+    const int64_t batches = grid_batches(k, size);
     out->tile = tile;
     const ir_gpu_fma_tile *t = &ir_gpu_fma_tiles[out->tile];
     const int64_t tiles = ir_times(batches, tiles_of(out->tile, m, n));
@@ -70,10 +60,10 @@ void ir_gpu_plan_fma_tile(const ir_kernel *k, const int64_t *size, int tile, ir_
         out->chunks = ir_ceil_div(k_blocks, ir_ceil_div(k_blocks, out->chunks)); /* parts are whole blocks of k */
     }
     out->block[0][0] = out->block[1][0] = IR_GPU_THREADS;
-    out->grid[0][0] = at_most(ir_times(tiles, out->chunks), GRID_X_MAX);
+    out->grid[0][0] = grid_at_most(ir_times(tiles, out->chunks), GRID_X_MAX);
     if (out->chunks == 1) return;
     out->n_phases = 2;
     out->scratch_bytes =
         ir_times(ir_times(ir_times(tiles, t->rows * t->columns), k_blocks), ir_dtypes[ir_kernel_contract_acc(k)].bytes);
-    out->grid[1][0] = at_most(ir_ceil_div(ir_times(ir_times(batches, m), n), IR_GPU_THREADS), GRID_X_MAX);
+    out->grid[1][0] = grid_at_most(ir_ceil_div(ir_times(ir_times(batches, m), n), IR_GPU_THREADS), GRID_X_MAX);
 }

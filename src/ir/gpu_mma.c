@@ -2,8 +2,7 @@
 /* gpu_mma.c: contractions on tensor cores: which kernels they are, which tile and how many parts along k a call of given sizes has,
  * and what its addresses allow. All follows from the description and the sizes (and addresses), so that the order of a sum
  * is the same on every device, fused or not. */
-#include "ir/arith.h"
-#include "ir/gpu.h"
+#include "ir/gpu_grid.h"
 
 /* Large results: 64 x 64 elements a warp, so that a byte of shared memory serves 32 products, and two blocks fit a multiprocessor. Few
  * elements: more, smaller blocks. A row or column of tiles that is nearly empty: as little of it as one instruction has. With
@@ -23,7 +22,6 @@ enum {
     BLOCKS_WANTED = 256,
     PART_MIN = 512, /* bytes along k of a part */
     PARTS_MAX = 64,
-    GRID_Y_MAX = 65535
 };
 
 bool ir_gpu_mma_is_wgmma(int tile) { return tile >= GROUP_LARGE; }
@@ -101,14 +99,6 @@ bool ir_gpu_mma_has_vectors(const ir_kernel *k, int operand) {
     return true;
 }
 
-static uint32_t at_most(int64_t v, int64_t most) { return (uint32_t)(v < 1 ? 1 : v > most ? most : v); }
-
-static int64_t batches_of(const ir_kernel *k, const int64_t *size) {
-    int64_t n = 1;
-    for (int d = 0; d < k->n_dims - 3; d++) n = ir_times(n, size[d]);
-    return n;
-}
-
 /* Tiles of a batch. */
 static int64_t tiles_of(const ir_kernel *k, const int64_t *size, int tile) {
     const ir_gpu_mma_tile *t = &ir_gpu_mma_tiles[tile];
@@ -116,7 +106,7 @@ static int64_t tiles_of(const ir_kernel *k, const int64_t *size, int tile) {
 }
 
 static int choose_tile(const ir_kernel *k, const int64_t *size) {
-    const int64_t batches = batches_of(k, size);
+    const int64_t batches = grid_batches(k, size);
     if (size[k->n_dims - 3] <= ir_gpu_mma_tiles[FLAT].rows) return FLAT;
     if (size[k->n_dims - 2] <= ir_gpu_mma_tiles[TALL].columns) return TALL;
     static const int large[] = {GROUP_WIDE, GROUP_LARGE, LARGE};
@@ -126,12 +116,12 @@ static int choose_tile(const ir_kernel *k, const int64_t *size) {
     return SMALL;
 }
 
-void ir_gpu_mma_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
-    ir_gpu_mma_plan_tile(k, size, choose_tile(k, size), out);
+void ir_gpu_plan_mma(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
+    ir_gpu_plan_mma_tile(k, size, choose_tile(k, size), out);
 }
 
-void ir_gpu_mma_plan_tile(const ir_kernel *k, const int64_t *size, int tile, ir_gpu_launch *out) {
-    const int64_t batches = batches_of(k, size), tiles = tiles_of(k, size, tile), blocks = ir_times(batches, tiles);
+void ir_gpu_plan_mma_tile(const ir_kernel *k, const int64_t *size, int tile, ir_gpu_launch *out) {
+    const int64_t batches = grid_batches(k, size), tiles = tiles_of(k, size, tile), blocks = ir_times(batches, tiles);
     const int64_t k_bytes = ir_times(size[k->n_dims - 1], ir_dtypes[k->inst[k->inst[matmul_of(k)].in[0]].dtype].bytes);
     if (blocks > 0 && blocks < BLOCKS_ENOUGH && k_bytes >= 2 * PART_MIN) {
         out->chunks = BLOCKS_WANTED / blocks;
@@ -145,15 +135,15 @@ void ir_gpu_mma_plan_tile(const ir_kernel *k, const int64_t *size, int tile, ir_
     out->tile = tile;
     out->block[0][0] = threads;
     out->shared_bytes[0] = (uint32_t)ir_gpu_mma_shared(&ir_gpu_mma_tiles[tile]);
-    out->grid[0][0] = at_most(ir_times(tiles, out->chunks), INT32_MAX);
-    out->grid[0][1] = at_most(batches, GRID_Y_MAX);
+    out->grid[0][0] = grid_at_most(ir_times(tiles, out->chunks), INT32_MAX);
+    out->grid[0][1] = grid_at_most(batches, GRID_Y_MAX);
     if (out->chunks == 1) return;
     int64_t elements =
         ir_times(ir_times(batches, size[k->n_dims - 3]), ir_round_up(size[k->n_dims - 2], IR_GPU_VECTOR));
     out->n_phases = 2;
     out->scratch_bytes = ir_times(ir_times(elements, 4), out->chunks);
     out->block[1][0] = threads;
-    out->grid[1][0] = at_most(ir_ceil_div(elements, IR_GPU_VECTOR * threads), INT32_MAX);
+    out->grid[1][0] = grid_at_most(ir_ceil_div(elements, IR_GPU_VECTOR * threads), INT32_MAX);
 }
 
 /* Do the first element and the steps along all dims but `along` fall on multiples of `bytes`? */

@@ -94,8 +94,7 @@ static double line_cycles(int mr, int nv, int step, int64_t vectors) {
     return (double)(vectors / nv) * tile_cycles(mr, nv, step) + (double)left * tile_cycles(mr, 1, step);
 }
 
-/* Cycles that packing a vector of columns takes, `step` elements apart. */
-static double pack_cycles(int64_t step) { return step == 1 || step == 2 ? 3.0 * (double)step : 24; }
+int ir_window_pack_cycles(int64_t step) { return step == 1 || step == 2 ? 3 * (int)step : 24; }
 
 /* Of all tiles that fit the registers (accumulators, a row of operand 1 and one element of operand 0), the quickest for the result: by
  * rows, or all rows in one line with a few columns between them, or packed without these (as jit/window.c chooses). */
@@ -115,7 +114,7 @@ ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64
                 const int64_t in_row = (n + lanes - 1) / lanes, in_all = ((y - 1) * (n + 2) + n + lanes - 1) / lanes,
                               packed = (y * n + lanes - 1) / lanes;
                 line = line_cycles(mr, nv, 1, packed) + (double)(packed * mr) * 8 / each +
-                       (double)packed * pack_cycles(step) / tiles;
+                       (double)packed * ir_window_pack_cycles(step) / tiles;
                 const double flat = line_cycles(mr, nv, 1, in_all) + (double)(in_all * mr) * 8 / each;
                 if (step == 1 && flat < line) line = flat;
                 const double rows =

@@ -94,7 +94,7 @@ void gpu_begin(emit *e, const char *symbol) {
     if (k->is_each) find_set(e, global);
     int n = IR_GPU_WORDS;
     e->phase = gpu_word(e, IR_GPU_WORD_PHASE);
-    e->shared = load_word(e, global, IR_GPU_WORD_SCRATCH);
+    e->scratch = load_word(e, global, IR_GPU_WORD_SCRATCH);
     for (int b = 0; b < k->n_buffers; b++) e->base[b] = load_word(e, global, n++);
     for (int d = 0; d < k->n_dims; d++)
         e->size[d] = k->dim[d].size == IR_SIZE_RUNTIME ? gpu_word(e, n++) : em_i64s(e, k->dim[d].size);
@@ -154,9 +154,7 @@ LLVMValueRef gpu_shuffle(emit *e, LLVMValueRef v, int mask) {
     return is_int ? out : LLVMBuildBitCast(e->b, out, type, "");
 }
 
-LLVMValueRef gpu_exp2(emit *e, LLVMValueRef x) {
-    return gpu_call(e, "llvm.nvvm.ex2.approx.ftz", &e->t_f32, 1, &x, 1);
-}
+LLVMValueRef gpu_exp2(emit *e, LLVMValueRef x) { return gpu_call(e, "llvm.nvvm.ex2.approx.ftz", &e->t_f32, 1, &x, 1); }
 
 LLVMValueRef gpu_shared(emit *e, LLVMTypeRef element, int n) {
     LLVMTypeRef type = LLVMArrayType2(element, (uint64_t)n);

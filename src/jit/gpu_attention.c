@@ -58,7 +58,7 @@ static LLVMValueRef scratch_row(flash *f, LLVMValueRef part, LLVMValueRef batche
     emit *e = f->e;
     LLVMValueRef row = em_add(e, em_mul(e, part, batches), batch);
     row = em_add(e, em_mul(e, row, f->a.n_queries), m);
-    return flash_at(f, e->shared, em_mul(e, row, em_add(e, f->a.n_values, num(f, 2))));
+    return flash_at(f, e->scratch, em_mul(e, row, em_add(e, f->a.n_values, num(f, 2))));
 }
 
 typedef struct place {

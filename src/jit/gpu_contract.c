@@ -148,7 +148,7 @@ static void keep_sums(contract *c, const block *b, LLVMValueRef *sum, LLVMValueR
     LLVMValueRef to = em_add(e, c->scratch, em_mul(e, em_sub(e, number, num(c, 1)), c->scratch_step));
     LLVMValueRef row = em_add(e, c->warp_row, em_mul(e, c->lane_y, num(c, row_vec(c)))),
                  column = em_add(e, c->warp_column, em_mul(e, c->lane_x, num(c, column_vec(c))));
-    to = element(c, e->shared, em_add(e, to, em_add(e, em_mul(e, row, num(c, c->t->columns)), column)));
+    to = element(c, e->scratch, em_add(e, to, em_add(e, em_mul(e, row, num(c, c->t->columns)), column)));
     for (int i = 0; i < count(c); i++) {
         const int at = row_of(c, i / c->t->thread_columns) * c->t->columns + column_of(c, i % c->t->thread_columns);
         store(c, sum[i], element(c, to, num(c, at)));
@@ -320,7 +320,7 @@ static void emit_sums(contract *c) {
     LLVMValueRef step = em_mul(e, em_mul(e, batches, tiles), tile);
     em_loop b = em_for(e, num(c, 0), ceil_div(c, e->size[c->dim_k], c->k->tile.kb), num(c, 1));
     LLVMValueRef total = em_loop_phi(e, &b, LLVMConstNull(c->t_acc));
-    em_loop_next(e, total, add(c, total, load(c, element(c, e->shared, em_add(e, first, em_mul(e, b.i, step))))));
+    em_loop_next(e, total, add(c, total, load(c, element(c, e->scratch, em_add(e, first, em_mul(e, b.i, step))))));
     em_end(e, &b);
     store_result(c, m, n, total);
     em_end(e, &l);

@@ -52,7 +52,7 @@ static LLVMValueRef scratch_at(mma *m, LLVMValueRef part, LLVMValueRef batch, LL
     pitch = em_and(e, pitch, mma_num(m, -IR_GPU_VECTOR));
     i = em_add(e, em_mul(e, part, batches), batch);
     i = em_add(e, em_mul(e, i, e->size[m->dim_m]), row);
-    return em_gep(e, e->shared, m->t_acc, em_add(e, em_mul(e, i, pitch), column));
+    return em_gep(e, e->scratch, m->t_acc, em_add(e, em_mul(e, i, pitch), column));
 }
 
 /* The epilogue on e->lanes sums from (row, column) on. */

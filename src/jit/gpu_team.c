@@ -81,7 +81,7 @@ LLVMValueRef gpu_part_slot(gpu_row *w, int j, LLVMValueRef number, LLVMValueRef 
         number = em_add(e, em_mul(e, number, r->columns), c);
         parts = em_mul(e, parts, r->columns);
     }
-    return red_slot(e, e->shared, em_add(e, em_mul(e, em_i64s(e, j), parts), number));
+    return red_slot(e, e->scratch, em_add(e, em_mul(e, em_i64s(e, j), parts), number));
 }
 
 void gpu_chunk_range(gpu_row *w, LLVMValueRef chunk, LLVMValueRef *from, LLVMValueRef *to) {

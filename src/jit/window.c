@@ -427,9 +427,8 @@ static void take_if_less(window *w, LLVMValueRef work, LLVMValueRef may, LLVMVal
 }
 
 /* The one with the least work, in products of vectors for each channel; the way through memory counts as some. Two products are a
- * cycle; packing a vector is PACK_CYCLES, or for each element where they are further apart. */
+ * cycle. */
 static way choose_way(window *w, LLVMValueRef count) {
-    enum { PACK_CYCLES = 3, FAR_CYCLES = 24 };
     emit *e = w->e;
     LLVMValueRef n = e->size[w->dim_n], pitch = e->stride[w->operand][w->dim_y], no = LLVMConstInt(e->t_i1, 0, 0),
                  yes = LLVMConstInt(e->t_i1, 1, 0), through = num(w, MEMORY_PRODUCTS);
@@ -442,9 +441,9 @@ static way choose_way(window *w, LLVMValueRef count) {
         LLVMValueRef flat = em_mul(e, vectors(w, how.flat), em_add(e, w->kk, through));
         take_if_less(w, flat, em_icmp(e, LLVMIntSGE, pitch, n), &how.is_flat, &work);
     }
-    const int cycles = w->step == 1 || w->step == 2 ? PACK_CYCLES * w->step : FAR_CYCLES;
     LLVMValueRef m = e->size[w->dim_m], at_least_one = em_select(e, em_icmp(e, LLVMIntSGT, m, num(w, 1)), m, num(w, 1));
-    LLVMValueRef pack = LLVMBuildUDiv(e->b, em_mul(e, w->kk, num(w, 2 * cycles)), at_least_one, "");
+    LLVMValueRef pack =
+        LLVMBuildUDiv(e->b, em_mul(e, w->kk, num(w, 2 * ir_window_pack_cycles(w->step))), at_least_one, "");
     LLVMValueRef packed = em_mul(e, vectors(w, em_mul(e, count, n)), em_add(e, em_add(e, w->kk, through), pack));
     take_if_less(w, packed, yes, &how.is_packed, &work);
     how.is_flat = em_and(e, how.is_flat, em_xor(e, how.is_packed, yes));

@@ -47,7 +47,7 @@ fusor_status device_fail(rt_device *d, fu_error *e, cu_result code, const char *
 /* Notes a code that is not reported: one that killed the context is reported by the next call. */
 void device_note(rt_device *d, cu_result code);
 
-/* ---- queue.c ---- */
+/* ---- device_queue.c ---- */
 /* Streams of a queue. Position n of one: after its n-th operation. */
 typedef enum { LANE_COMPUTE, LANE_UP, LANE_DOWN, N_LANES } lane_kind;
 enum { LANE_MARKS = 8, STAGE_SLOTS = 4 };
@@ -113,7 +113,7 @@ void queue_issued(rt_queue *q, lane_kind k);
 /* Waits for a lane; what it waited for is done then too. */
 fusor_status lane_finish(rt_queue *q, fu_error *e, lane_kind k);
 
-/* ---- queue_copy.c ---- */
+/* ---- device_copy.c ---- */
 /* Hands what came from the device on to where it belongs. */
 fusor_status stage_drain(rt_queue *q, fu_error *e);
 void stage_free(rt_queue *q, bool is_current);

@@ -89,7 +89,7 @@ static fusor_status gpu_launch(void *user, fu_error *e, const ir_kernel *k, cons
     if (gpu_tile >= 0 && ir_gpu_is_mma(k) && ir_gpu_mma_has_tile(k, gpu_tile)) {
         plan.n_phases = 1;
         plan.chunks = 1;
-        ir_gpu_mma_plan_tile(k, args->size, gpu_tile, &plan);
+        ir_gpu_plan_mma_tile(k, args->size, gpu_tile, &plan);
     }
     if (gpu_fma_tile >= 0 && k->kind == IR_KERNEL_CONTRACT && !ir_gpu_is_mma(k) && ir_gpu_fma_has(k, gpu_fma_tile)) {
         plan.n_phases = 1, plan.chunks = 1, plan.scratch_bytes = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* queue_copy.c: copies. Memory of the caller is pageable, and the driver would wait where it copies such; so all goes through rings of
+/* device_copy.c: copies. Memory of the caller is pageable, and the driver would wait where it copies such; so all goes through rings of
  * pinned memory: small copies in the lane of kernels, large ones piece by piece in a lane of their own, where the processor fills or
  * empties one slot while the device copies others. */
 #include "rt/device_internal.h"
@@ -45,8 +45,7 @@ static fusor_status open_stage(rt_queue *q, fu_error *e, lane_kind k) {
     if (s->memory) return FUSOR_OK;
     size_t slot = k == LANE_COMPUTE ? SMALL_SLOT : LARGE_SLOT;
     void *memory = take_spare(q->device, k != LANE_COMPUTE);
-    cu_result code =
-        memory ? CU_OK : q->device->cu->cuMemHostAlloc(&memory, STAGE_SLOTS * slot, CU_HOST_PORTABLE);
+    cu_result code = memory ? CU_OK : q->device->cu->cuMemHostAlloc(&memory, STAGE_SLOTS * slot, CU_HOST_PORTABLE);
     if (code != CU_OK)
         return device_fail(q->device, e, code, "getting %zu bytes of pinned memory", (size_t)STAGE_SLOTS * slot);
     s->memory = memory;

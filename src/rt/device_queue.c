@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* queue.c: a queue's three streams (lanes) and what orders them: launches, waits, marks, other queues.
+/* device_queue.c: a queue's three streams (lanes) and what orders them: launches, waits, marks, other queues.
  *
  * What is put on a queue takes effect in its order. Within a lane the driver sees to that; between lanes, events: operations of a
  * lane are counted, and one that needs position n of another lane waits for an event that was recorded there at n or
