@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* device_exec_test.c: calls on a device, over the fake driver. Programs with every kind of step give the reference's bits wherever
  * their inputs and outputs are; what is put on the queue, and what is not; bound parameters, sets, sequences; failures of the
- * driver at every call. */
+ * driver at every call.
+ *
+ * In one file because all of it stands on one table of programs, one cache and queue, and one count of the driver's calls; sets of buffers
+ * over one launch, lazy tensors, the C API and "auto" have files of their own beside it. */
 #include "../diff/check.h"
 #include "device_place.h"
 #include "rt/profile.h"

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* ops_test.c: every operator of ops.def x element type x class of shapes x level x threads, against the reference
  * evaluator: to the bit for exact rows, within the documented bound else; the same bits for every number of threads,
- * fused or not. Special values are among the inputs, and every buffer lies between pages that may not be touched. */
+ * fused or not. Special values are among the inputs, and every buffer lies between pages that may not be touched.
+ *
+ * In one file because it is one parameterized test with a row for each operator, a function for each family of them, and is included as
+ * a whole by the tests that run the same programs elsewhere (tests/amx, tests/cuda). */
 #include "check.h"
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

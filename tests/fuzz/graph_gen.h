@@ -3,7 +3,10 @@
 #define TESTS_FUZZ_GRAPH_GEN_H
 /* Random typed programs for graph_fuzz.c, kept as statements so that a failing one can be cut down: any statement may
  * become a parameter of its type, any result may go, and what nothing needs is not printed. Operators come from ir_ops,
- * so a new row is in the programs without an edit here. */
+ * so a new row is in the programs without an edit here.
+ *
+ * In one file because programs that include it use all of it: a function for each family of operators, each of which adds statements
+ * to the same program by the same few helpers. */
 #include "ir/graph.h"
 #include "../diff/check.h"
 
