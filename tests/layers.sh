@@ -59,8 +59,8 @@ rule 'only src/jit knows LLVM' "$(grep -nHE '#[[:space:]]*include[[:space:]]*[<"
 rule 'nothing of the CUDA toolkit is included outside tests/cuda: what is needed of the driver is declared in src/rt/cuda_api.h' \
     "$(grep -nHE '#[[:space:]]*include[[:space:]]*[<"]cuda[A-Za-z0-9_]*\.h' "${all[@]}" "${jit[@]}" "${examples[@]}" \
         tests/**/*.[ch] bench/**/*.[ch] | grep -v '^tests/cuda/')"
-driver='^src/rt/(cuda_api|device[a-z_]*|queue[a-z_]*)\.[ch]:'
-rule 'only src/rt/cuda_api, device* and queue* know the driver (rt/cuda_api.h, rt/device_internal.h); others use rt/device.h' \
+driver='^src/rt/(cuda_api|device[a-z_]*)\.[ch]:'
+rule 'only src/rt/cuda_api and device* know the driver (rt/cuda_api.h, rt/device_internal.h); others use rt/device.h' \
     "$(project_includes "${all[@]}" "${jit[@]}" "${examples[@]}" bench/**/*.[ch] |
         grep -E ':rt/(cuda_api|device_internal)\.(h|def)$' | grep -vE "$driver")"
 rule 'LLVM version checks belong in src/jit/llvm_compat.{c,h}' \
