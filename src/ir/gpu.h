@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_GPU_H
 #define IR_GPU_H
-/* GPU kernels: what generated code and its launch agree on. A kernel has one parameter: words of 8 bytes, by value. How many
- * threads a block has is what ir_gpu_plan says: IR_GPU_THREADS of maps, reductions, rows, convolutions and contractions by fma, a
- * warp of scans, of others (tensor cores, attention) what their tile asks for; code says so by gpu_limit (jit/gpu.h). A thread
- * computes one element, or adjacent ones of 16 bytes (map); a team of 1 to IR_GPU_THREADS threads of a block a row (reduce, row).
+/* GPU kernels: what generated code and its launch agree on. A kernel has one parameter: words of 8 bytes, by value.
+ * How many threads a block has is what ir_gpu_plan says: IR_GPU_THREADS of maps, reductions, rows, convolutions and
+ * contractions by fma, a warp of scans, of others (tensor cores, attention) what their tile asks for; code says so by
+ * gpu_limit (jit/gpu.h). A thread computes one element, or adjacent ones of 16 bytes (map); a team of 1 to
+ * IR_GPU_THREADS threads of a block a row (reduce, row).
  *
  * The order of a reduction, which depends on its sizes alone, in every kernel, fused or not:
  *   inner: n elements along the last reduced axis have a team of t = ir_gpu_team(n) threads. They are cut into blocks of

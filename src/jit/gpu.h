@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef JIT_GPU_H
 #define JIT_GPU_H
-/* What all GPU kernels share (gpu_*.c; a function below for each kind or form): the entry (gpu.c), numbers of threads, barriers, shuffles
- * and shared memory. Operators are lowered by the same functions as for the CPU, on the e->lanes adjacent elements that a thread takes
- * at once: 1, or as many as ir_gpu_lanes and the kernel's own loads allow. All addresses of buffers are of global memory
- * (address space 1). */
+/* What all GPU kernels share (gpu_*.c; a function below for each kind or form): the entry (gpu.c), numbers of threads,
+ * barriers, shuffles and shared memory. Operators are lowered by the same functions as for the CPU, on the e->lanes
+ * adjacent elements that a thread takes at once: 1, or as many as ir_gpu_lanes and the kernel's own loads allow. All
+ * addresses of buffers are of global memory (address space 1). */
 #include "jit/emit.h"
 #include "ir/gpu.h"
 

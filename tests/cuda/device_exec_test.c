@@ -3,8 +3,8 @@
  * their inputs and outputs are; what is put on the queue, and what is not; bound parameters, sets, sequences; failures of the
  * driver at every call.
  *
- * In one file because all of it stands on one table of programs, one cache and queue, and one count of the driver's calls; sets of buffers
- * over one launch, lazy tensors, the C API and "auto" have files of their own beside it. */
+ * In one file because all of it stands on one table of programs, one cache and queue, and one count of the driver's
+ * calls; sets of buffers over one launch, lazy tensors, the C API and "auto" have files of their own beside it. */
 #include "../diff/check.h"
 #include "device_place.h"
 #include "rt/profile.h"

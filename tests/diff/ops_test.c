@@ -3,8 +3,8 @@
  * evaluator: to the bit for exact rows, within the documented bound else; the same bits for every number of threads,
  * fused or not. Special values are among the inputs, and every buffer lies between pages that may not be touched.
  *
- * In one file because it is one parameterized test with a row for each operator, a function for each family of them, and is included as
- * a whole by the tests that run the same programs elsewhere (tests/amx, tests/cuda). */
+ * In one file because it is one parameterized test with a row for each operator, a function for each family of them,
+ * and is included as a whole by the tests that run the same programs elsewhere (tests/amx, tests/cuda). */
 #include "check.h"
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

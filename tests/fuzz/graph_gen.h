@@ -5,8 +5,8 @@
  * become a parameter of its type, any result may go, and what nothing needs is not printed. Operators come from ir_ops,
  * so a new row is in the programs without an edit here.
  *
- * In one file because programs that include it use all of it: a function for each family of operators, each of which adds statements
- * to the same program by the same few helpers. */
+ * In one file because programs that include it use all of it: a function for each family of operators, each of which
+ * adds statements to the same program by the same few helpers. */
 #include "ir/graph.h"
 #include "../diff/check.h"
 

@@ -2,8 +2,8 @@
 /* device_test.c: devices, queues, memory, copies and kernels, on the fake driver: work runs as late as it may, or in the other
  * order, so that what is not ordered by events shows.
  *
- * In one file because all parts use the same few kernels, queues and counters of the driver, and because the last tests fail every function
- * of the driver and every allocation of one scenario that goes through all of them. */
+ * In one file because all parts use the same few kernels, queues and counters of the driver, and because the last
+ * tests fail every function of the driver and every allocation of one scenario that goes through all of them. */
 #include "../cuda/on_fake.h"
 #include "rt/cubin.h"
 #include "rt/device.h"
