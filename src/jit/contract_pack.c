@@ -67,7 +67,7 @@ static LLVMValueRef panel_element(contract *c, LLVMValueRef dst, LLVMValueRef k,
 static void pad_step(contract *c, int operand, LLVMValueRef dst, LLVMValueRef k_count) {
     emit *e = c->e;
     int rows = operand ? c->nr : c->mr;
-    LLVMValueRef word = em_i32(e, contract_padding(c, operand) * 0x10001), all[64];
+    LLVMValueRef word = em_i32(e, (int32_t)((uint32_t)contract_padding(c, operand) * 0x10001u)), all[64];
     for (int i = 0; i < c->v_lanes; i++) all[i] = word;
     LLVMValueRef filled = contract_word_of(c, em_add(e, k_count, em_i64s(e, c->group - 1)));
     em_loop l = em_for(e, em_mul(e, filled, em_i64s(e, rows)),

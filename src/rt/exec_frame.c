@@ -386,7 +386,8 @@ static fusor_status find_packed(const frame *f, fu_error *e, int number, void **
 fusor_status exec_aim_kernel(frame *f, fu_error *e, int number) {
     const ir_step *st = &f->x->core->plan->steps.at[number];
     frame_step *s = &f->step[number];
-    for (int b = 0; b < st->n_args; b++) s->buffer[b] = (char *)f->base[st->arg[b]] + s->offset_bytes[b];
+    for (int b = 0; b < st->n_args; b++) /* of no elements: NULL, and it is not read */
+        s->buffer[b] = (void *)((uintptr_t)f->base[st->arg[b]] + (uintptr_t)s->offset_bytes[b]);
     return s->is_prepacked ? find_packed(f, e, number, &s->args.shared) : FUSOR_OK;
 }
 
