@@ -306,6 +306,15 @@ static void say(const fusor_context *ctx, const rt_select_choice *c, char *out, 
              c->is_measured[o] ? "measured" : "estimated");
 }
 
+bool auto_last(const fusor_executable *exe, rt_select_choice *out) {
+    auto_choice *a = exe->choice;
+    pthread_mutex_lock(&a->lock);
+    const bool is_there = a->has_last && !a->is_failed;
+    *out = a->last;
+    pthread_mutex_unlock(&a->lock);
+    return is_there;
+}
+
 void auto_last_text(const fusor_executable *exe, char *out, size_t room) {
     auto_choice *a = exe->choice;
     pthread_mutex_lock(&a->lock);

@@ -17,6 +17,8 @@ fusor_status auto_call(fusor_executable *exe, fu_error *e, int n_in, const fusor
                        fusor_buffer *out);
 /* For calls that are prepared once: the side that all of them run on. Buffers on the device decide for it. */
 rt_exec *auto_prepare(fusor_executable *exe, int n_in, const fusor_buffer *in, int n_out, const fusor_buffer *out);
+/* The last call's choice. False: none was made, or the GPU's side cannot be had. */
+bool auto_last(const fusor_executable *exe, rt_select_choice *out);
 /* "the CPU, 12 us expected; cuda:0 40 us, with 1.2 MB up and 4 B down": of the last call; or of a plan whose ends are on the CPU. */
 void auto_last_text(const fusor_executable *exe, char *out, size_t room);
 void auto_plan_text(fusor_context *ctx, const ir_plan *plan, const int64_t *symbol_values, char *out, size_t room);

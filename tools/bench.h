@@ -58,6 +58,7 @@ struct bench_rival {
     bool (*finish)(void *user); /* NULL, or: until all calls of a batch are done */
     void *user;
     double one_ns; /* about what a call takes; 0: not known yet */
+    bool is_apart;  /* of bench_auto.c, which reports it */
     double *sample;
     double median_ns, min_ns, spread; /* spread: interquartile range / median */
     int n;
@@ -69,17 +70,32 @@ typedef struct bench_rivals {
 /* The round of a rival whose one call is call(user); false = it failed. */
 double bench_repeat(bench_rival *r, double batch_ns, bool (*call)(void *user));
 
+typedef struct bench_auto bench_auto;
 typedef struct bench_own bench_own; /* executables and the like behind fusor's rivals */
 /* Fills the data, makes the rivals "fused", "unfused" and, for some kinds, "prepared", and checks that all give the same bits.
  * fused_plan and unfused_plan are borrowed from own. 0, or the exit status after a message; own is closed by the caller. */
 int bench_own_open(tool *t, const bench_workload *w, int64_t size, bench_data *d, bench_rivals *rivals,
                    bench_own **own_out, const ir_plan **fused_plan, const ir_plan **unfused_plan);
+/* With device "auto" and a GPU, for calls: adds the rivals of bench_auto.c. *out: NULL where there is no choice. 0, or the exit status. */
+int bench_own_auto(tool *t, const bench_data *d, bench_own *own, bench_rivals *rivals, bench_auto **out);
 void bench_own_close(tool *t, bench_own *own);
 
 /* bench_lazy.c: the program of a LAZY row by calls of lazy tensors, on in[] (result k is written over in[]'s memory where it is an
  * alias, else to out[k]); each: evaluates every operator before the next. NULL: there is no such program. */
 typedef fusor_status (*bench_lazy_fn)(fusor_context *ctx, fusor_buffer *in, fusor_buffer *out, bool each);
 bench_lazy_fn bench_lazy_find(const char *name);
+
+/* ---- bench_auto.c: --device auto, and how often its choice was the faster one ---- */
+/* Adds "cpu", "gpu" and "auto" for an executable of a context with "auto" and a device, after calls until its trials are over. All is borrowed. */
+bench_auto *bench_auto_add(tool *t, fusor_executable *exe, int n_in, fusor_buffer *in, int n_out, fusor_buffer *out,
+                           bench_rivals *rivals);
+/* Of the measured rivals: {"choice", "cpu_ns", "gpu_ns", "auto_ns" and spreads}, or {"reason"}. */
+json_t *bench_auto_row(const bench_auto *a, const bench_rivals *rivals);
+/* Where the document has "auto": puts "right", "behind" and "noise" into that of the rows, "choices", "right" and "share" into its own. */
+void bench_auto_judge(json_t *document);
+const char *bench_auto_text(tool *t, const json_t *document);   /* "19 of 20 choices were the faster one (95.0 %)" */
+const char *bench_auto_verdict(tool *t, const json_t *row);     /* "wrong by 12.0 %" */
+void bench_auto_print(tool *t, const json_t *document);
 
 /* ---- bench_plain.c: the rows of plain.def in C ---- */
 typedef struct bench_plain bench_plain;

@@ -113,7 +113,36 @@ static void summary(page *p) {
     if (base)
         tile(p, fu_format(&t->arena, "%.0f", number(base, "slower")),
              fu_format(&t->arena, "slower than baseline %s, %.0f faster", text(base, "name"), number(base, "faster")));
+    if (json_object_get(p->document, "auto")) {
+        const json_t *sum = json_object_get(p->document, "auto");
+        tile(p, fu_format(&t->arena, "%.0f of %.0f", number(sum, "right"), number(sum, "choices")),
+             "choices between CPU and GPU were the faster one");
+    }
     add(p, "</div>");
+}
+
+/* ---- CPU or GPU ---- */
+static void choices(page *p) {
+    static const char *const heads[] = {"workload", "size", "threads", "choice", "CPU", "GPU", "auto", "the faster one?"};
+    tool *t = p->t;
+    const json_t *row;
+    html_table table;
+    size_t i;
+    int shown = 0;
+    if (!json_object_get(p->document, "auto")) return;
+    add(p, "<h2 id=\"auto\">The CPU or the GPU</h2><p>");
+    put(p, bench_auto_text(t, p->document));
+    add(p, ".</p>");
+    json_array_foreach(p->results, i, row) {
+        const json_t *a = json_object_get(row, "auto");
+        if (!a) continue;
+        if (!shown++) table = html_table_begin(&p->s, 8, 1u << 3 | 1u << 7, heads);
+        html_row(&table, fu_format(&t->arena, "%s: %s", text(row, "suite"), text(row, "name")),
+                 size_text(t, number(row, "size")), fu_format(&t->arena, "%.0f", number(row, "threads")),
+                 text(a, "choice"), report_ns(t, number(a, "cpu_ns")), report_ns(t, number(a, "gpu_ns")),
+                 report_ns(t, number(a, "auto_ns")), bench_auto_verdict(t, row));
+    }
+    if (shown) html_table_end(&table);
 }
 
 /* ---- a workload's card ---- */
@@ -507,6 +536,7 @@ int bench_html(tool *t, const char *path, const json_t *document, const json_t *
     head(&p, json_array_size(history) > 0);
     int n = distinct(&p, NULL, suites, 64);
     changes(&p);
+    choices(&p);
     for (int k = 0; k < n; k++) {
         fu_str_addf(&p.s, "<h2 id=\"suite%d\">", k);
         put(&p, suites[k]);

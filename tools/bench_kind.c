@@ -261,12 +261,15 @@ void bench_own_close(tool *t, bench_own *own) {
 }
 
 static int differ(const bench_data *d, const side *s, const char *what) {
+    const bool is_auto = s->t->ctx->is_auto; /* each may have run on another side, with sums in another order */
+    double error;
     for (int i = 0; i < d->n_out; i++)
-        if (memcmp(s->out[i].data, d->out[i].data, bench_bytes(&d->out[i])) != 0) {
+        if (is_auto ? d->out[i].dtype == FUSOR_F32 && !bench_agree(&s->out[i], &d->out[i], 2e-3, &error)
+                    : memcmp(s->out[i].data, d->out[i].data, bench_bytes(&d->out[i])) != 0) {
             fprintf(stderr,
                     "fusor: %s of suite %s, size %" PRId64
-                    ": result %%%s of the %s program has other bits than that of the fused one\n",
-                    d->w->name, d->w->suite, d->size, d->out_info[i].name, what);
+                    ": result %%%s of the %s program has other %s than that of the fused one\n",
+                    d->w->name, d->w->suite, d->size, d->out_info[i].name, what, is_auto ? "values" : "bits");
             return EXIT_NO;
         }
     return 0;
@@ -332,6 +335,17 @@ static int own_directory(tool *t, side *s) {
     if (mkdtemp(s->directory)) return 0;
     s->directory[0] = 0;
     return tool_environment(t, "cannot make a directory for a kernel cache in %s", base ? base : "/tmp");
+}
+
+int bench_own_auto(tool *t, const bench_data *d, bench_own *own, bench_rivals *rivals, bench_auto **out) {
+    const bench_workload *w = d->w;
+    side *s = &own->side[2]; /* no other's where workloads are calls */
+    *out = NULL;
+    if (!t->ctx->is_auto || (w->kind != BENCH_CALL && w->kind != BENCH_DISPATCH)) return 0;
+    int status = compile(t, w, false, t->ctx, &s->exe);
+    if (!status) status = side_open(t, d, s);
+    if (!status) *out = bench_auto_add(t, s->exe, s->n_in, s->in, s->n_out, s->out, rivals);
+    return status;
 }
 
 int bench_own_open(tool *t, const bench_workload *w, int64_t size, bench_data *d, bench_rivals *rivals,

@@ -98,7 +98,7 @@ static json_t *row_of(const bench_workload *w, int64_t size, int n_threads, cons
     json_t *others = json_object();
     for (int i = 2; i < rivals->n; i++) {
         const bench_rival *r = &rivals->at[i];
-        if (r->n > 0)
+        if (r->n > 0 && !r->is_apart)
             (void)json_object_set_new(others, r->name,
                                       json_pack("{s:f, s:f, s:f, s:i}", "ns", r->median_ns, "min_ns", r->min_ns,
                                                 "spread", r->spread, "rounds", r->n));
@@ -139,10 +139,12 @@ static int run_one(session *s, const bench_workload *w, int64_t size, double sec
     bench_data data = {0};
     bench_rivals rivals = {0};
     bench_own *own = NULL;
+    bench_auto *choice = NULL;
     const ir_plan *fused, *unfused;
     json_t *reasons = json_object();
     *row = NULL;
     int status = bench_own_open(t, w, size, &data, &rivals, &own, &fused, &unfused);
+    if (!status) status = bench_own_auto(t, &data, own, &rivals, &choice);
     if (!status) {
         bench_plain_add(t, s->plain, &data, &rivals);
         bench_peers_add(t, s->peers, &data, &rivals, reasons);
@@ -151,6 +153,7 @@ static int run_one(session *s, const bench_workload *w, int64_t size, double sec
             traffic moved = timing_traffic(fused, symbols), apart = timing_traffic(unfused, symbols);
             bool is_f32 = false;
             *row = row_of(w, size, s->n_threads, &rivals, &moved, &apart, reasons);
+            if (choice) (void)json_object_set_new(*row, "auto", bench_auto_row(choice, &rivals));
             if (w->kind == BENCH_CALL) add_limit(*row, &s->limits, fused, symbols, rivals.at[0].median_ns, &is_f32);
             bool is_above = json_number_value(json_object_get(*row, "share")) > 1.2 &&
                             s->n_again++ < 2; /* of another type's peak, or of a cache */
@@ -190,7 +193,7 @@ static int run_threads(session *s, int n_threads, bool is_first, const cpu_set_t
     if (status) return status;
     s->n_threads = t->ctx->n_threads;
     s->limits = limits_get(t, s->n_threads, false);
-    const bool is_device = context_home(t->ctx) != 0; /* then plain C and peers, which run on the CPU, are no rivals */
+    const bool is_device = context_home(t->ctx) != 0 || t->ctx->is_auto; /* then plain C and peers, on the CPU, are no rivals */
     s->plain = s->n_threads == 1 && !is_device ? bench_plain_open(t) : NULL;
     if (is_device && !t->peers) t->peers = "none";
     status = bench_peers_open(t, s->n_threads, &s->peers);
@@ -211,6 +214,9 @@ static int run_threads(session *s, int n_threads, bool is_first, const cpu_set_t
     }
     char device[24];
     (void)json_object_set_new(document, "device", json_string(context_device_name(t->ctx, device)));
+    if (t->ctx->is_auto) (void)json_object_set_new(document, "auto", json_object());
+    else if (t->ctx->auto_why[0])
+        (void)json_object_set_new(document, "auto", json_pack("{s:s}", "reason", t->ctx->auto_why));
     json_t *limit = json_pack("{s:i, s:f, s:f, s:{}, s:{}}", "threads", s->n_threads, "flops", s->limits.flops, "bytes",
                               s->limits.bytes, "bandwidth", "peak");
     for (int k = 0; k < RT_LIMIT_LEVELS; k++)

@@ -117,6 +117,7 @@ int cmd_bench(tool *t) {
     document = NULL;
     status = t->import_json ? bench_read(t, t->import_json, "--import-json", &document) : bench_run(t, &document);
     if (!status && t->baseline && (worse = bench_compare(t, document, !t->import_json)) > EXIT_NO) status = worse;
+    if (!status) bench_auto_judge(document);
     if (!status && t->export_json) status = bench_save(t, t->export_json, document);
     if (!status && t->export_html) {
         json_t *history = bench_history(t);
@@ -125,7 +126,10 @@ int cmd_bench(tool *t) {
     }
     if (!status && t->save_baseline && (status = bench_baseline_path(t, t->save_baseline, &path)) == 0)
         status = bench_save(t, path, document);
-    if (!status && !t->json) print_table(t, document);
+    if (!status && !t->json) {
+        print_table(t, document);
+        bench_auto_print(t, document);
+    }
     if (!status && t->json) status = report_print(t, json_incref(document));
     json_decref(document);
     return status ? status : worse;

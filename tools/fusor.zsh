@@ -21,7 +21,7 @@ _fusor() {
         '--cache=[off, ro, rw or refresh]:cache:(off ro rw refresh)'
         '--cache-dir=[directory of the kernel cache]:DIR:_files'
         '--threads=[threads, 1 to 1024; run and bench\: 1,2 sweeps]:N:_files'
-        '--device=[cpu, cuda (the first GPU), cuda\:K, auto or reference]:device:(cpu cuda cuda:0 auto reference)'
+        '--device=[cpu, cuda (the first GPU), cuda\:K, auto (bench\: how often it chose right) or reference]:device:(cpu cuda cuda:0 auto reference)'
         '--math=[precise, or fast\: faster f32 functions, within 64 ULP (numerics.md)]:math:(precise fast)'
         '--no-fuse[one kernel an operator]'
         '--color=[auto, always or never]:color:(auto always never)'

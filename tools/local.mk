@@ -34,6 +34,7 @@ tool_sources += %D%/cmd_bench.c
 tool_sources += %D%/bench_suite.c
 tool_sources += %D%/bench_kind.c
 tool_sources += %D%/bench_lazy.c
+tool_sources += %D%/bench_auto.c
 tool_sources += %D%/bench_plain.c
 tool_sources += %D%/bench_peer.c
 tool_sources += %D%/bench_run.c

@@ -78,6 +78,7 @@ rt_select_choice rt_select_choose(rt_select_history *h, const double model_ns[RT
     c.side = c.expected_ns[RT_SIDE_GPU] < c.expected_ns[RT_SIDE_CPU] ? RT_SIDE_GPU : RT_SIDE_CPU;
     const rt_side other = c.side == RT_SIDE_CPU ? RT_SIDE_GPU : RT_SIDE_CPU;
     const bool may_try = isfinite(model_ns[other]) && model_ns[other] <= RT_SELECT_WORSE * model_ns[c.side];
+    c.is_open = may_try && !c.is_measured[other];
     h->calls++;
     if (may_try && h->calls % (c.is_measured[other] ? RT_SELECT_RETRY : RT_SELECT_TRY) == 0) {
         c.side = other;

@@ -34,6 +34,7 @@ typedef struct rt_select_choice {
     bool is_trial;             /* the other side is expected to be faster */
     double expected_ns[RT_SIDES]; /* medians of timed calls where there are enough, else the model's */
     bool is_measured[RT_SIDES];
+    bool is_open; /* a side may still be tried, and is not known from calls */
 } rt_select_choice;
 /* Pure but for h->calls: the same history and model give the same choice. */
 rt_select_choice rt_select_choose(rt_select_history *h, const double model_ns[RT_SIDES]);

@@ -56,6 +56,28 @@ expect 0 '^auto: the CPU, ' run -e "$sgd" --fill ones --dim N=5 --device auto --
 json fusor-run/1 'auto device' run -e "$sgd" --fill ones --dim N=5 --device auto --time --runs 3
 # workloads, small ones: the driver of this test is an interpreter
 "$fusor" bench optimizers --device cuda --filter adamw --dim N=16 --min-time 0.001 --export-json bench.json >out 2>err && grep -q '"device": *"cuda:0"' bench.json && ok || bad 'bench on a device'
+# how often auto chose the faster side: here always, as the interpreter is never faster than kernels of the CPU
+expect 0 '^auto: 2 of 2 choices were the faster one (100.0 %)' bench optimizers --device auto --filter adamw --dim N=3,16 --threads 1 --min-time 0.001 --export-json auto.json --export-html auto.html
+./json_check fusor-bench/1 auto.choices auto.right auto.share results.0.auto.choice results.0.auto.cpu_ns results.0.auto.gpu_ns results.0.auto.auto_ns results.1.auto.right <auto.json >why && ok || bad "$(cat why): bench --device auto"
+grep -q '"device": *"auto"' auto.json && ! grep -q '"choice": *"gpu"' auto.json && ok || bad 'a choice of the interpreter'
+grep -q '2 of 2' auto.html && grep -q 'The CPU or the GPU' auto.html && ok || bad 'choices on the page'
+# verdicts, from times that are made up: row CHOICE CPU GPU SPREAD
+row() {
+    echo "{\"suite\": \"s\", \"name\": \"w\", \"size\": 9, \"threads\": 1, \"fused_ns\": 100, \"unfused_ns\": 400, \"spread\": 0.02, \"bytes\": 12, \"flops\": 10, \"unfused_bytes\": 36,
+           \"kernels\": 1, \"unfused_kernels\": 3, \"rivals\": {}, \"auto\": {\"choice\": \"$1\", \"cpu_ns\": $2, \"gpu_ns\": $3, \"auto_ns\": 100, \"cpu_spread\": $4, \"gpu_spread\": 0}}"
+}
+judged() { # SUM VERDICT ROW...
+    local sum=$1 verdict=$2 IFS=,
+    shift 2
+    echo "{\"schema\": \"fusor-bench/1\", \"date\": \"2026-01-01\", \"limits\": [], \"auto\": {}, \"results\": [$*]}" >made.json
+    "$fusor" bench --import-json made.json >out 2>err && grep -q "^auto: $sum choices" out && grep -q "$verdict" out && ok || bad "not '$sum' and '$verdict'"
+}
+judged '1 of 2' 'wrong by 50.0 %' "$(row cpu 150 100 0.01)" "$(row gpu 150 100 0.01)"
+judged '1 of 2' 'wrong by 100.0 %' "$(row gpu 100 200 0.01)" "$(row cpu 100 200 0.01)"
+judged '1 of 1' 'within the noise' "$(row cpu 101 100 0)"
+judged '1 of 1' 'within the noise' "$(row gpu 100 105 0.06)"
+judged '0 of 1' 'wrong by 5.0 %' "$(row gpu 100 105 0.04)"
+judged '0 of 1' 'wrong by 20.0 %' "$(row gpu 100 120 0.9)"
 expect 4 'the driver has 2' run -e "$sgd" --fill ones --dim N=3 --device cuda:2
 expect 2 "did you mean 'cuda'" run -e "$sgd" --fill ones --dim N=3 --device cudda
 expect 4 "its own is sm_90a" run -e "$sgd" --fill ones --dim N=3 --device cuda --target v3
@@ -65,5 +87,6 @@ expect 4 '/nowhere/libcuda.so.1' eval 'a+1' a=arange --dim 3 --device cuda
 expect 4 '/nowhere/libcuda.so.1' explain -e "$sgd" --device cuda
 expect 0 'nan 0' run -e "$sgd" --fill ones --dim N=3 --device auto
 expect 0 '^auto: the CPU: no CUDA driver: /nowhere' run -e "$sgd" --fill ones --dim N=3 --device auto --time --runs 3
+expect 0 '^auto: no choice was made: no CUDA driver: /nowhere' bench optimizers --device auto --filter adamw --dim N=16 --threads 1 --min-time 0.0005 --peers none
 FUSOR_VERBOSE=dispatch "$fusor" run -e "$sgd" --fill ones --dim N=3 --device auto >out 2>err && grep -q 'auto,cpu,no CUDA driver' err && ok || bad 'auto does not say why'
 finish

@@ -50,7 +50,7 @@ Test(select, a_wrong_model_is_corrected) {
         played p = play(&h, model, truth, 10000, 0.2);
         cr_assert_lt(p.n[wrong], 100, "%d calls of the slower side", p.n[wrong]);
         const rt_select_choice c = rt_select_choose(&h, model);
-        cr_assert(c.is_measured[0] && c.is_measured[1]);
+        cr_assert(c.is_measured[0] && c.is_measured[1] && !c.is_open);
     }
 }
 
