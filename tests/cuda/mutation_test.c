@@ -2,8 +2,9 @@
 /* mutation_test.c: is what tests do without a GPU able to find errors? Kernels of each kind, as they are made, are broken in one place after
  * the other: a barrier, a wait, a store to shared memory or an asynchronous copy is left out, a shuffle takes another lane, a wait lets one
  * group more pend, an address is swizzled otherwise. A change is found where the interpreter fails or a bit of the result is another, or a rule
- * below shows that it changes nothing. The test prints what is not found, and what these sizes do not reach, and fails where more than a fifth of what is reached is not found: mostly rows of a tile
- * that lie outside the result, and barriers of loops that run once, at these sizes. */
+ * below shows that it changes nothing. The test prints what is not
+ * found, what these sizes do not reach, and what a rule explains. It fails where anything that is reached is neither found nor
+ * explained, but for the few that are counted below as open. */
 #include "ir/target.h"
 #include "gpu_run.h"
 
@@ -23,7 +24,7 @@ static bool choose_target(int i, uint32_t levels, const char *text, ir_target *o
 
 /* Shapes are letters: A to C stand for the sizes. Sizes: so many that each way through the kernel is taken; the fourth: 1 + the tile of a
  * contraction, where it is not 0. */
-enum { MAX_RUNS = 16 };
+enum { MAX_RUNS = 24 };
 static const struct {
     const char *kind, *text;
     ir_dtype type, out;
@@ -137,7 +138,11 @@ static const struct {
       {200, 72, 8},
       {70, 331, 9},
       {130, 330, 140, 1},
-      {128, 320, 128, 1}}},
+      {128, 320, 128, 1},
+      {128, 320, 128, 2},
+      {128, 320, 128, 3},
+      {128, 320, 128, 4},
+      {128, 328, 16, 5}}},
     {"contract, tensor cores, turned",
      "func @f(%x: f16[B, A], %w: f16[C, B]) -> f16[A, C] { %y = matmul(%x, %w, transpose_a=true, transpose_b=true) "
      "return %y }",
@@ -152,7 +157,11 @@ static const struct {
       {200, 72, 8},
       {70, 331, 9},
       {130, 330, 140, 1},
-      {128, 320, 128, 1}}},
+      {128, 320, 128, 1},
+      {128, 320, 128, 2},
+      {128, 320, 128, 3},
+      {128, 320, 128, 4},
+      {128, 328, 16, 5}}},
     {"attention",
      "func @f(%q: f32[A, B, C], %k: f32[A, B, C], %v: f32[A, B, C]) -> f32[A, B, C] { %y = attention(%q, %k, %v, "
      "causal=true) return %y }",
@@ -353,18 +362,32 @@ static bool is_of_extremum(const char *line) {
                     line_has(next, "min."));
 }
 
+static bool was(int line, int what) {
+    for (const sample *s = samples; s < samples + n_samples; s++)
+        if (s->reached[line] & what) return true;
+    return false;
+}
+
 static const char *rule_for(gpu_kernel *g, const char *line, int number, change c) {
     const char *text = g->text;
     if (c == LEAVE_OUT && is_barrier(line)) {
         if (is_last(text, line)) return "the last barrier of a kernel: nothing of shared memory is behind it";
         if (is_followed_by_nothing(line)) return "another barrier follows, and nothing between them";
     }
+    if (c == LEAVE_OUT && line_has(line, "bar.sync")) {
+        if (!was(number, PTX_TOUCHED_BEHIND)) return "no run touches shared memory between it and the next barrier";
+        if (!was(number, PTX_TOUCHED_BEFORE)) return "no run touches shared memory between the barrier before and it";
+    }
+    if (line_has(line, "cp.async.wait_group") && !was(number, PTX_WAITED)) return "no copy of bytes is pending at it in any run";
     if (c == OTHER_LANE && gives_the_same(g, line, number)) return "both lanes hold the same";
     if (c == OTHER_LANE && is_of_extremum(line)) return "an extremum, found all the same";
     return NULL;
 }
 
 /* ---- the test ---- */
+/* Changes that are neither found nor explained yet: shuffles of one form of argmax; stores of rows of one form of attention, and a
+ * barrier. No more may become so. */
+enum { OPEN_ARGMAX = 6, OPEN_ATTENTION = 14 };
 static int n_all, n_caught, n_equivalent, n_missed, n_unreached;
 
 static void try_line(int p, gpu_kernel *g, const char *line, int number, change c, bool has_ldmatrix) {
@@ -389,6 +412,7 @@ static void try_line(int p, gpu_kernel *g, const char *line, int number, change 
     n_caught += is_caught;
     n_equivalent += rule && is_reached;
     n_unreached += !is_reached;
+    if (rule && is_reached) fprintf(stderr, "mutation: %s: changes nothing: %d: %s\n", programs[p].kind, number, rule);
     if (is_caught || (rule && is_reached)) return;
     n_missed += is_reached;
     fprintf(stderr, "mutation: %s: %s: %d: %.*s: %s\n", programs[p].kind, is_reached ? "not found" : "not reached",
@@ -416,7 +440,10 @@ ParameterizedTest(int *number, mutation, is_found, .timeout = 600) {
         /* and once more with a block that makes all of it, where the kernel bears that */
         samples[n_samples] = *s;
         samples[n_samples].most_blocks = 1;
-        n_samples += is_whole(&samples[n_samples], false);
+        if (!is_whole(&samples[n_samples], false)) continue;
+        gpu_counts = &counts;
+        run_it(&samples[n_samples++], false, s->got);
+        gpu_counts = NULL;
     }
     cr_assert(gpu_kernels && !gpu_kernels->next, "%s is not one kernel", programs[p].kind);
     bool has_ldmatrix = strstr(gpu_kernels->text, "ldmatrix");
@@ -426,6 +453,8 @@ ParameterizedTest(int *number, mutation, is_found, .timeout = 600) {
             programs[p].kind, n_all, n_caught, n_equivalent, n_unreached, n_missed);
     int n_reached = n_all - n_unreached;
     cr_assert_geq(100 * n_reached, 50 * n_all);
-    cr_assert_geq(100 * (n_caught + n_equivalent), 80 * n_reached);
+    cr_assert_leq(n_missed, strcmp(programs[p].kind, "argmax") == 0      ? OPEN_ARGMAX
+                            : strcmp(programs[p].kind, "attention") == 0 ? OPEN_ATTENTION
+                                                                         : 0);
     cr_assert_gt(n_caught, 0);
 }

@@ -183,8 +183,13 @@ typedef struct ptx_counts {
     uint64_t shared_accesses, shared_turns, shared_least; /* shared_least: turns without conflicts */
     int worst_ways, worst_line;                           /* of a turn: 1 is none */
     uint64_t global_bytes;                                /* read and written, asynchronous copies too */
-    uint8_t *reached; /* NULL, or by line of the text: 1 where a lane ran it */
+    uint8_t *reached; /* NULL, or by line of the text: 1 where a lane ran it, and the bits below */
 } ptx_counts;
+enum {
+    PTX_WAITED = 2,         /* a wait that a copy of bytes was pending at, not of zeros alone */
+    PTX_TOUCHED_BEFORE = 4, /* a barrier: shared memory was used between the one before and it */
+    PTX_TOUCHED_BEHIND = 8  /* between it and the next one */
+};
 void ptx_count_shared(ptx_counts *c, const uint64_t at[32], uint32_t active, int bytes, int line);
 
 typedef struct ptx_launch {

@@ -42,6 +42,7 @@ typedef struct warp {
     int at, pc[LANES];
     bool carry[LANES];
     bool at_barrier;
+    int barrier[2]; /* lines: the last one that was passed, and the one where it waits or waited */
     uint64_t *reg;  /* [n_regs][LANES] */
     uint8_t *local; /* [LANES][local_bytes] */
     pending *copy;
@@ -65,6 +66,7 @@ typedef struct run {
         uint8_t writer;  /* warp + 1 that wrote the word by st or cp.async, */
         uint32_t fences; /* after so many of its fences */
     } *proxy;
+    bool is_touched; /* shared memory, since the last barrier */
     uint32_t epoch;
     uint64_t steps;
     const ptx_inst *now;
@@ -87,8 +89,13 @@ static _Noreturn void fail(run *r, int thread, const char *format, ...) {
 static bool has(const ptx_inst *i, unsigned __int128 m) { return (i->modifier & m) != 0; }
 static int thread_of(const warp *w, int lane) { return w->number * LANES + lane; }
 
+static void mark(run *r, int line, int what) {
+    if (r->l->counts && r->l->counts->reached) r->l->counts->reached[line] |= (uint8_t)what;
+}
+
 /* ---- memory ---- */
 static void note_use(run *r, const warp *w, uint64_t at, uint64_t bytes, bool is_write, int lane) {
+    r->is_touched = true;
     for (uint64_t k = at / 4; k <= (at + bytes - 1) / 4; k++) {
         word_use *u = &r->use[k];
         if (u->epoch != r->epoch) *u = (word_use){.epoch = r->epoch};
@@ -528,6 +535,7 @@ static void finish_copies(run *r, warp *w, uint32_t active, int keep) {
             w->copy[left++] = c;
             continue;
         }
+        if (c.given) mark(r, r->now->line, PTX_WAITED);
         uint8_t *to = memory(r, w, c.lane, PTX_SHARED, c.to, c.bytes, true, false);
         memset(to, 0, c.bytes);
         if (c.from % c.bytes)
@@ -638,6 +646,7 @@ static bool whole_warp(run *r, warp *w, const ptx_inst *i, uint32_t active) {
         }
         need_all(r, w, active, ~w->exited);
         w->at_barrier = true;
+        w->barrier[1] = i->line;
         return true;
     default: return false;
     }
@@ -651,7 +660,7 @@ static void count(run *r, warp *w, const ptx_inst *i, uint32_t active) {
     uint64_t at[LANES] = {0};
     int bytes = 0, where = i->op == PTX_LD || i->op == PTX_LDMATRIX ? 1 : 0, n = __builtin_popcount(active);
     c->instructions++;
-    if (c->reached) c->reached[i->line] = 1;
+    if (c->reached) c->reached[i->line] |= 1;
     c->mma += i->op == PTX_MMA;
     c->wgmma += i->op == PTX_WGMMA && has(i, PTX_M(MMA_ASYNC));
     c->barriers += i->op == PTX_BAR || i->op == PTX_BARRIER;
@@ -777,12 +786,24 @@ static void begin_block(run *r) {
         w->is_together = true;
         w->at = 0;
         w->at_barrier = false;
+        w->barrier[0] = w->barrier[1] = 0;
         w->n_copies = w->group = w->n_products = w->product_group = 0;
         w->has_fence = false;
         w->n_fences = 1;
         memset(w->reg, 0xff, sizeof *w->reg * (size_t)(r->e->n_regs * LANES));
         memset(w->local, 0xff, LANES * r->e->local_bytes + 1);
     }
+}
+
+/* Which barriers have shared memory touched before them and behind. */
+static void note_barriers(run *r) {
+    for (int k = 0; k < r->n_warps && r->is_touched; k++) {
+        warp *w = &r->w[k];
+        if (w->barrier[0]) mark(r, w->barrier[0], PTX_TOUCHED_BEHIND);
+        if (w->at_barrier) mark(r, w->barrier[1], PTX_TOUCHED_BEFORE);
+    }
+    for (int k = 0; k < r->n_warps; k++) r->w[k].barrier[0] = r->w[k].barrier[1];
+    r->is_touched = false;
 }
 
 static void run_block(run *r) {
@@ -795,6 +816,7 @@ static void run_block(run *r) {
             while (step(r, w)) continue;
             any = true;
         }
+        note_barriers(r);
         if (!any) return;
         r->epoch++; /* every warp that is left waits at a barrier: all go on */
         for (int k = 0; k < r->n_warps; k++) r->w[k].at_barrier = false;
