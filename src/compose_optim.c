@@ -2,6 +2,7 @@
 /* compose_optim.c: optimizer steps composed of operators (optim.h). What depends on numbers alone is computed here, in double;
  * it reaches the kernel as scalar arguments. */
 #define FUSOR_NO_GENERIC
+#include "base/small.h"
 #include "fusor/optim.h"
 #include "op_call.h"
 #include <math.h>

@@ -2,6 +2,7 @@
 /* gpu_mma.c: contractions on tensor cores: which kernels they are, which tile and how many parts along k a call of given sizes has,
  * and what its addresses allow. All follows from the description and the sizes (and addresses), so that the order of a sum
  * is the same on every device, fused or not. */
+#include "base/small.h"
 #include "ir/gpu_grid.h"
 
 /* Large results: 64 x 64 elements a warp, so that a byte of shared memory serves 32 products, and two blocks fit a multiprocessor. Few

@@ -2,6 +2,7 @@
 /* infer_move.c: types and shapes of operators that move elements (kinds MOVE and INDEX), and what their attributes mean
  * for places: the index map of a slice, the message for an index that is out of range. Bounds of slices clamp to sizes
  * that may be known at the call only, so these sizes are built of minima and maxima (size.c). */
+#include "base/small.h"
 #include "ir/infer_parts.h"
 #include <stdio.h>
 #include <string.h>

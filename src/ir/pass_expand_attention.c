@@ -7,6 +7,7 @@
  *
  * Where several query heads share a key head, their rows are those of one matrix: q [.., G * R, S, D] is read as
  * [.., G, R * S, D]. */
+#include "base/small.h"
 #include "ir/attention.h"
 #include "ir/expand.h"
 #include "ir/kernel.h"

@@ -8,6 +8,7 @@
  *                   its elements, where it lies in the result; added up
  *
  * Groups are a batch axis. A kernel of more than MAX_PLACES, or of sizes that have names, stays one operator, for the reference. */
+#include "base/small.h"
 #include "ir/expand.h"
 #include "ir/window.h"
 #include <string.h>

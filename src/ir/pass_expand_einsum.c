@@ -9,6 +9,7 @@
  * The axes that are one dim of a matmul are merged where they lie by a reshape, which costs nothing where they are
  * neighbours in memory; else the operand is put in order first. Of the two possible orders of k the one is taken that
  * moves less. */
+#include "base/small.h"
 #include "ir/expand.h"
 #include "ir/einsum.h"
 #include <string.h>

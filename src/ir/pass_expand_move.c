@@ -10,6 +10,7 @@
  *   concat    a tree
  *   one_hot   cast(eq(index, iota))
  *   tril      select(iota of columns <= iota of rows + k, x, 0), triu likewise */
+#include "base/small.h"
 #include "ir/pass.h"
 #include <string.h>
 

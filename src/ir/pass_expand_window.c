@@ -10,6 +10,7 @@
  * one first: 9x9 is 9 + 9 operations instead of 81. And a long axis by parts: `part` adjacent elements are combined first, then
  * every part-th of the results, so an axis of 100 is 10 + 10. What an axis or a part makes is stored (plan.c: taps_of), so there
  * are few kernels and none grows with the window. Order of combination follows from attributes alone. */
+#include "base/small.h"
 #include "ir/expand.h"
 #include "ir/window.h"
 #include <string.h>

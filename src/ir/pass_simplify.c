@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* pass_simplify: rules.def, and operands that only repeat a smaller tensor (full, broadcast_to) taken from it directly.
  * Bit-exact throughout. Needs: types. Keeps: types. Breaks: ids. Cost: O(nodes * rules). */
+#include "base/small.h"
 #include "ir/pass.h"
 #include <math.h>
 #include <string.h>

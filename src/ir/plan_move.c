@@ -8,6 +8,7 @@
  *
  * All of it happens where a leaf's strides are pushed through the chain (builder_push), so whatever is computed between the leaf
  * and the movement is computed at the place that is read: no memory between them. */
+#include "base/small.h"
 #include "ir/plan_builder.h"
 
 static const ir_node *node(const builder *b, ir_id id) { return ir_at(b->p->g, id); }

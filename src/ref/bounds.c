@@ -13,6 +13,7 @@
  * What operands may do: element-wise, all corners of their ranges, and 0 in them; sums, the sum of the bounds; contractions, |a|*eb + ea*|b| + ea*eb;
  * max and min, the largest bound; softmax y * (exp(2E) - 1) and log_softmax 2E for the largest bound E; argmax of an inexact
  * operand is not judged. */
+#include "base/small.h"
 #include "ref/bounds.h"
 #include "ref/bounds_norm.h"
 #include "ref/kinds.h"

@@ -8,6 +8,7 @@
  *
  * Operands that are off by E at most move a mean by E, a deviation by E and a variance by 2 E deviation + E^2 (a norm moves by no
  * more than the norm of what moves it). Sums that may overflow the accumulation type are not judged. */
+#include "base/small.h"
 #include "ref/bounds_norm.h"
 #include "ref/bounds.h"
 #include "ref/norm.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* tune.c: tile sizes by cache sizes and amount of work. */
+#include "base/small.h"
 #include "ir/arith.h"
 #include "rt/tune.h"
 #include "rt/cpuinfo.h"
