@@ -1,36 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef DEVICE_API_H
 #define DEVICE_API_H
-/* For tests of the C API on devices: contexts over the fake driver, its counters, buffers there with given contents. */
+/* For tests of the C API on devices: contexts, copies that were made, buffers there with given contents. */
 #include "../unit/api_test.h"
-#include <dlfcn.h>
+#include "on_fake.h"
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 static inline fusor_context *device_context(const char *device) {
     fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
     o.cache_dir = "";
     o.n_threads = 1;
     o.device = device;
-    (void)setenv("FUSOR_CUDA_LIB", FAKE_CUDA, 0);
+    on_driver();
     (void)setenv("FAKECUDA_DEVICES", "2", 0);
     fusor_context *ctx = fusor_context_new(&o);
     cr_assert(ctx);
     return ctx;
 }
 
-/* What the driver counts: calls of a function, or what is alive of a kind. */
-static inline long driver_says(const char *function, const char *name) {
-    void *lib = dlopen(getenv("FUSOR_CUDA_LIB"), RTLD_NOW | RTLD_NOLOAD);
-    long (*ask)(const char *) = NULL;
-    if (lib) *(void **)&ask = dlsym(lib, function);
-    cr_assert(ask, "the driver does not count");
-    return ask(name);
-}
-static inline long calls_of(const char *name) { return driver_says("fake_cuda_count", name); }
-static inline long downloads(void) { return calls_of("cuMemcpyDtoHAsync_v2"); }
-static inline long uploads(void) { return calls_of("cuMemcpyHtoDAsync_v2"); }
+static inline long downloads(void) { return fake_count("cuMemcpyDtoHAsync_v2"); }
+static inline long uploads(void) { return fake_count("cuMemcpyHtoDAsync_v2"); }
 
 #define HOST(pointer, type, ...)                                                                                       \
     ((fusor_buffer){.data = (pointer),                                                                                 \

@@ -130,8 +130,8 @@ Test(device_api, memory) {
     fusor_buffer_free(ctx, &b);
     fusor_buffer_free(ctx, &(fusor_buffer){.data = x}); /* not fusor's: left alone */
     fusor_context_free(ctx);                            /* `bad` goes with it, and what was kept for reuse */
-    cr_assert_eq(driver_says("fake_cuda_live", "memory"), 0, "%ld blocks stay", driver_says("fake_cuda_live", "memory"));
-    cr_assert_eq(driver_says("fake_cuda_live", "stream"), 0);
+    cr_assert_eq(fake_live("memory"), 0, "%ld blocks stay", fake_live("memory"));
+    cr_assert_eq(fake_live("stream"), 0);
 }
 
 Test(device_api, the_cpu_has_no_device_memory) {
@@ -286,13 +286,13 @@ Test(device_api, results_follow_in_order) {
     float p[4] = {100, 200, 300, 400}, g[4] = {1, 2, 3, 4}, want[4] = {90, 180, 270, 360};
     OK(fusor_compile_text(ctx, axpy, "step", &step));
     fusor_buffer hp = HOST(p, FUSOR_F32, 4), hg = HOST(g, FUSOR_F32, 4), dp = there(ctx, &hp), dg = there(ctx, &hg);
-    const long waits = downloads() + calls_of("cuStreamSynchronize"), sent = uploads();
+    const long waits = downloads() + fake_count("cuStreamSynchronize"), sent = uploads();
     for (int i = 0; i < 10; i++) {
         fusor_buffer out = {.device = 1};
         OK(fusor_executable_call(step, 2, (fusor_buffer[]){dp, dg}, 1, &out));
         cr_assert(out.data == dp.data && out.device == 1);
     }
-    cr_assert_eq(downloads() + calls_of("cuStreamSynchronize"), waits, "a call waited");
+    cr_assert_eq(downloads() + fake_count("cuStreamSynchronize"), waits, "a call waited");
     cr_assert_eq(uploads(), sent);
     fusor_buffer_free(ctx, &dg); /* still used by what was asked for: given back behind it */
     holds(ctx, &dp, want);

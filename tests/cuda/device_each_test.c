@@ -2,54 +2,8 @@
 /* device_each_test.c: one launch for many kernels of one description, over the fake driver: an optimizer's step over parameters of
  * different sizes, as sets of buffers and as one program; that its bits are those of single launches, that its table is uploaded
  * when buffers change and not else, and that steps which use each other's memory stay apart. */
-#include "../diff/check.h"
-#include "device_place.h"
-#include <criterion/criterion.h>
-#include <dlfcn.h>
-
-static fu_error error;
-static rt_cache *cache;
-static rt_queue *queue;
-
-static void init(void) {
-    unsetenv("FUSOR_CACHE_PATH");
-    fu_error_clear(&error);
-    rt_cache_options o = {.dir = "", .path = ""};
-    cr_assert_eq(rt_cache_open(&error, &o, &cache), FUSOR_OK);
-}
+#include "device_exec.h"
 TestSuite(device_each, .init = init, .timeout = 300);
-
-static bool begin(void) {
-    const fusor_codegen_table *t;
-    if (rt_module_get(&error, &t) != FUSOR_OK) {
-        cr_skip("%s", error.text);
-        return false;
-    }
-    queue = place_queue(&error, 0);
-    cr_assert(queue, "%s", error.text);
-    return true;
-}
-
-#define OK(...)                                                                                                        \
-    do {                                                                                                               \
-        fu_error_clear(&error);                                                                                        \
-        cr_assert_eq((__VA_ARGS__), FUSOR_OK, "%s", error.text);                                                       \
-    } while (0)
-
-static long calls_of(const char *name) {
-    static long (*count)(const char *);
-    void *lib = dlopen(getenv("FUSOR_CUDA_LIB"), RTLD_NOW | RTLD_NOLOAD);
-    if (!count && lib) *(void **)&count = dlsym(lib, "fake_cuda_count");
-    cr_assert(count, "the driver does not count");
-    return count(name);
-}
-
-static rt_exec *compile(const char *text) {
-    const ir_target target = rt_device_get_info(rt_queue_device(queue))->target;
-    rt_exec *x = build(&error, cache, text, (setup){.level = target.level, .n_threads = 1, .queue = queue});
-    cr_assert(x, "%s: %s", text, error.text);
-    return x;
-}
 
 /* A tensor of f32 on the device, with numbers of its own or those of another one. */
 static fusor_buffer tensor(int rank, int64_t rows, int64_t columns, uint64_t seed) {
@@ -66,7 +20,6 @@ static fusor_buffer tensor(int rank, int64_t rows, int64_t columns, uint64_t see
                           .shape = {rank == 1 ? rows * columns : rows, columns},
                           .device = 1};
 }
-static void drop(const fusor_buffer *b) { rt_queue_put(queue, (rt_address)(uintptr_t)b->data); }
 
 static bool are_equal(const fusor_buffer *a, const fusor_buffer *b) {
     size_t n = sizeof(float);
@@ -134,11 +87,11 @@ static void check_sets(const char *text, const char *ranks, int n_out, long laun
     OK(rt_each_new(x, &error, SETS, n_in, lists[1], n_out, results[1], &each));
     OK(rt_queue_wait(queue, &error));
     for (int round = 0; round < 3; round++) {
-        const long before = calls_of("cuLaunchKernel"), copied = calls_of("cuMemcpyHtoDAsync_v2");
+        const long before = fake_count("cuLaunchKernel"), copied = fake_count("cuMemcpyHtoDAsync_v2");
         OK(rt_each_run(each, &error));
-        cr_assert_eq(calls_of("cuLaunchKernel") - before, launches, "%s: %ld launches, not %ld", text,
-                     calls_of("cuLaunchKernel") - before, launches);
-        if (round) cr_assert_eq(calls_of("cuMemcpyHtoDAsync_v2"), copied, "%s: the table again", text);
+        cr_assert_eq(fake_count("cuLaunchKernel") - before, launches, "%s: %ld launches, not %ld", text,
+                     fake_count("cuLaunchKernel") - before, launches);
+        if (round) cr_assert_eq(fake_count("cuMemcpyHtoDAsync_v2"), copied, "%s: the table again", text);
     }
     for (int p = 0; p < n_in; p++)
         for (int s = 0; s < SETS; s++)
@@ -185,10 +138,10 @@ Test(device_each, steps_of_a_plan_are_one_launch) {
     all[12] = (fusor_buffer){.dtype = FUSOR_F32, .device = 1, .data = tensor(1, 1, 1, 5).data};
     for (int round = 0; round < 3; round++) {
         memset(none, 0, sizeof none);
-        const long before = calls_of("cuLaunchKernel"), copied = calls_of("cuMemcpyHtoDAsync_v2");
+        const long before = fake_count("cuLaunchKernel"), copied = fake_count("cuMemcpyHtoDAsync_v2");
         OK(rt_exec_call(x, &error, 13, all, 9, none));
-        cr_assert_eq(calls_of("cuLaunchKernel") - before, 1, "%ld launches", calls_of("cuLaunchKernel") - before);
-        if (round) cr_assert_eq(calls_of("cuMemcpyHtoDAsync_v2"), copied, "the table again");
+        cr_assert_eq(fake_count("cuLaunchKernel") - before, 1, "%ld launches", fake_count("cuLaunchKernel") - before);
+        if (round) cr_assert_eq(fake_count("cuMemcpyHtoDAsync_v2"), copied, "the table again");
         for (int t = 0; t < 3; t++) {
             memcpy(own, single[t], sizeof single[t]);
             own[4] = all[12];
@@ -217,20 +170,20 @@ Test(device_each, what_depends_on_each_other_stays_apart) {
     if (!begin()) return;
     fusor_buffer in[3] = {tensor(2, 3, 50, 1), tensor(2, 9, 50, 2), tensor(2, 1, 50, 3)}, out[3] = {{0}};
     rt_exec *x = compile(chain);
-    long before = calls_of("cuLaunchKernel");
+    long before = fake_count("cuLaunchKernel");
     out[0] = tensor(2, 50, 3, 9);
     OK(rt_exec_call(x, &error, 1, in, 1, out));
     long kernels = 0;
     for (uint32_t i = 0; i < rt_exec_plan(x)->steps.n; i++)
         kernels += rt_exec_plan(x)->steps.at[i].kind == IR_STEP_KERNEL;
     cr_assert(kernels > 1);
-    cr_assert_eq(calls_of("cuLaunchKernel") - before, kernels);
+    cr_assert_eq(fake_count("cuLaunchKernel") - before, kernels);
     rt_exec_release(x);
     x = compile(beside);
     for (int i = 0; i < 3; i++) out[i] = tensor(2, in[i].shape[0], 50, 9);
-    before = calls_of("cuLaunchKernel");
+    before = fake_count("cuLaunchKernel");
     OK(rt_exec_call(x, &error, 3, in, 3, out));
-    cr_assert_eq(calls_of("cuLaunchKernel") - before, 1);
+    cr_assert_eq(fake_count("cuLaunchKernel") - before, 1);
     rt_exec_release(x);
     for (int i = 0; i < 3; i++) drop(&in[i]);
 }

@@ -126,10 +126,10 @@ Test(device_lazy, memory_is_given_back) {
             OK(fusor_eval(1, &t));
         }
         fusor_scope_end(&scope);
-        if (i == 10) before = driver_says("fake_cuda_live", "bytes");
+        if (i == 10) before = fake_live("bytes");
     }
     OK(fusor_context_wait(ctx));
-    cr_assert_eq(driver_says("fake_cuda_live", "bytes"), before);
+    cr_assert_eq(fake_live("bytes"), before);
     fusor_context_free(ctx);
 }
 
@@ -178,7 +178,7 @@ Test(device_lazy, dlpack) {
     fusor_tensor t = fusor_mul(fusor_from_dlpack(ctx, &in), 10);
     OK(fusor_to_dlpack(t, &out));
     cr_assert(out->t.device_type == 2 && out->t.device_id == 0 && out->t.ndim == 1 && out->t.shape[0] == 4);
-    cr_assert_eq(driver_says("fake_cuda_live", "pending"), 0, "what is handed out is not complete");
+    cr_assert_eq(fake_live("pending"), 0, "what is handed out is not complete");
     fusor_buffer handed = HOST(out->t.data, FUSOR_F32, 4), to = HOST(y, FUSOR_F32, 4);
     handed.device = 1;
     OK(fusor_buffer_copy(ctx, &handed, &to));

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef DEVICE_PLACE_H
 #define DEVICE_PLACE_H
-/* For tests over a queue: the fake driver's device, and buffers of the host that are moved there and back. */
+/* For tests over a queue: a device of the driver (on_fake.h), and buffers of the host that are moved there and back. */
+#include "on_fake.h"
 #include "rt/device.h"
-#include <stdio.h>
-#include <stdlib.h>
 
-/* FAKE_CUDA: the library that tests/local.mk builds. Another driver can be given by the environment. */
 static inline rt_queue *place_queue(fu_error *e, int ordinal) {
     rt_device *device;
     rt_queue *q;
-    (void)setenv("FUSOR_CUDA_LIB", FAKE_CUDA, 0);
+    on_driver();
     return rt_device_open(e, ordinal, &device) == FUSOR_OK && rt_queue_new(device, e, &q) == FUSOR_OK ? q : NULL;
 }
 

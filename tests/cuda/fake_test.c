@@ -1,41 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* fake_test.c: the fake driver does what it is for: it runs kernels, and finds what the real one leaves undefined. */
+#include "on_fake.h"
 #include "rt/cuda_api.h"
 #include <criterion/criterion.h>
-#include <dlfcn.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static rt_cuda_api cu;
 static void *library;
-static long (*count)(const char *);
-static long (*live)(const char *);
 static const char *(*said)(void);
 
-/* The library with these settings (name, value, ..., NULL); each test is a process of its own. */
-static void load(const char *name, ...) {
-    va_list args;
-    char path[4096];
-    const char *dir = getenv("FUSOR_BUILDDIR");
-    setenv("FAKECUDA_QUIET", "1", 1);
-    va_start(args, name);
-    for (const char *n = name; n; n = va_arg(args, const char *)) setenv(n, va_arg(args, const char *), 1);
-    va_end(args);
-    snprintf(path, sizeof path, "%s/tests/cuda/libcuda_fake.so", dir ? dir : ".");
-    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+/* The library, with the settings of on_fake(). */
+static void load_library(void) {
+    library = dlopen(on_fake_path(), RTLD_NOW | RTLD_LOCAL);
     cr_assert(library, "%s", dlerror());
 #define CUDA(NEED, SYMBOL, PARAMETERS) *(void **)&cu.SYMBOL = dlsym(library, #SYMBOL);
 #include "rt/cuda_api.def"
 #undef CUDA
-    *(void **)&count = dlsym(library, "fake_cuda_count");
-    *(void **)&live = dlsym(library, "fake_cuda_live");
-    *(void **)&said = dlsym(library, "fake_cuda_said");
+    *(void **)&said = on_fake_symbol("fake_cuda_said");
 }
+#define LOAD(...) (on_fake(__VA_ARGS__), load_library())
 #define OK(CALL)                                                                                                       \
     do {                                                                                                               \
         cu_result r_ = CALL;                                                                                           \
@@ -82,14 +67,14 @@ static cu_result add(cu_function f, cu_stream s, cu_address x, cu_address y, uin
 }
 
 Test(fake, defines_every_function_of_the_table) {
-    load(NULL, NULL);
+    LOAD(NULL);
 #define CUDA(NEED, SYMBOL, PARAMETERS) cr_assert(cu.SYMBOL, #SYMBOL);
 #include "rt/cuda_api.def"
 #undef CUDA
 }
 
 Test(fake, hides_functions_that_a_driver_lacks) {
-    load("FAKECUDA_LACKS", "cuMemAllocAsync,cuLinkCreate_v2", NULL);
+    LOAD("FAKECUDA_LACKS", "cuMemAllocAsync,cuLinkCreate_v2", NULL);
     cr_assert_null((void *)cu.cuMemAllocAsync);
     cr_assert_null((void *)cu.cuLinkCreate_v2);
     cr_assert(cu.cuMemAlloc_v2 && cu.cuMemFreeAsync && cu.cuLinkAddData_v2);
@@ -100,7 +85,7 @@ Test(fake, runs_kernels_when_somebody_waits) {
     float x[100], *y;
     cu_address a, b;
     cu_stream s;
-    load(NULL, NULL);
+    LOAD(NULL);
     open_device(0);
     OK(cu.cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
     OK(cu.cuMemHostAlloc((void **)&y, sizeof x, CU_HOST_PORTABLE));
@@ -112,24 +97,24 @@ Test(fake, runs_kernels_when_somebody_waits) {
     OK(add(get_add(), s, a, b, 100));
     OK(cu.cuMemcpyDtoHAsync_v2(y, b, sizeof x, s));
     cr_assert_eq(y[7], -5, "the copy ran before anybody waited");
-    cr_assert_eq(live("pending"), 3);
+    cr_assert_eq(fake_live("pending"), 3);
     GIVES(CU_NOT_READY, cu.cuStreamQuery(s));
     OK(cu.cuStreamSynchronize(s));
     OK(cu.cuStreamQuery(s));
     for (int i = 0; i < 100; i++) cr_assert_eq(y[i], (float)i + 1);
-    cr_assert_eq(count("cuLaunchKernel"), 1);
-    cr_assert_eq(count("cuNothing"), -1);
-    cr_assert_eq(live("memory"), 2);
-    cr_assert_eq(live("bytes"), 800);
+    cr_assert_eq(fake_count("cuLaunchKernel"), 1);
+    cr_assert_eq(fake_count("cuNothing"), -1);
+    cr_assert_eq(fake_live("memory"), 2);
+    cr_assert_eq(fake_live("bytes"), 800);
     OK(cu.cuMemFree_v2(a));
     OK(cu.cuMemFreeHost(y));
-    cr_assert_eq(live("memory") + live("host"), 1);
+    cr_assert_eq(fake_live("memory") + fake_live("host"), 1);
 }
 
 Test(fake, asking_again_and_again_comes_to_an_end) {
     cu_address a;
     cu_stream s;
-    load(NULL, NULL);
+    LOAD(NULL);
     open_device(0);
     OK(cu.cuStreamCreate(&s, 0));
     OK(cu.cuMemAlloc_v2(&a, 64));
@@ -143,7 +128,7 @@ Test(fake, reads_pinned_memory_when_the_copy_runs) {
     int *p, out = 0;
     cu_address a;
     cu_stream s;
-    load(NULL, NULL);
+    LOAD(NULL);
     open_device(0);
     OK(cu.cuStreamCreate(&s, 0));
     OK(cu.cuMemAlloc_v2(&a, 4));
@@ -160,7 +145,7 @@ Test(fake, reads_pinned_memory_when_the_copy_runs) {
 
 static void add_100(size_t x_bytes, size_t y_bytes, const char *words) {
     cu_address a, b;
-    load(NULL, NULL);
+    LOAD(NULL);
     open_device(0);
     OK(cu.cuMemAlloc_v2(&a, x_bytes));
     OK(cu.cuMemAlloc_v2(&b, y_bytes));
@@ -175,7 +160,7 @@ Test(fake, finds_writes_outside_memory) { add_100(400, 399, "offset 396 of alloc
 Test(fake, finds_memory_that_is_freed_or_not_written) {
     cu_address a, b;
     uint32_t v = 0;
-    load(NULL, NULL);
+    LOAD(NULL);
     open_device(0);
     OK(cu.cuMemAlloc_v2(&a, 4096));
     OK(cu.cuMemcpyDtoHAsync_v2(&v, a + 8, 4, NULL));
@@ -196,7 +181,7 @@ Test(fake, finds_memory_that_is_freed_or_not_written) {
 Test(fake, orders_memory_of_a_stream) {
     cu_address a;
     cu_stream s, t;
-    load(NULL, NULL);
+    LOAD(NULL);
     open_device(0);
     OK(cu.cuStreamCreate(&s, 1));
     OK(cu.cuStreamCreate(&t, 1));
@@ -232,26 +217,26 @@ static int handed_over(bool has_event) {
 }
 
 Test(fake, orders_streams_by_events_alone) {
-    load(NULL, NULL);
+    LOAD(NULL);
     cr_assert_eq(handed_over(true), 0x01010101);
     cr_assert_eq(handed_over(false), -1);
 }
 
 Test(fake, runs_in_other_orders) {
-    load("FAKECUDA_ORDER", "reverse", NULL);
+    LOAD("FAKECUDA_ORDER", "reverse", NULL);
     cr_assert_eq(handed_over(true), 0x02020202, "s ran before what was waited for");
 }
 
 Test(fake, runs_at_once) {
-    load("FAKECUDA_ORDER", "eager", NULL);
+    LOAD("FAKECUDA_ORDER", "eager", NULL);
     cr_assert_eq(handed_over(false), 0x02020202);
-    cr_assert_eq(live("pending"), 0);
+    cr_assert_eq(fake_live("pending"), 0);
 }
 
 Test(fake, measures_between_events) {
     cu_event e[3];
     float ms = -1;
-    load(NULL, NULL);
+    LOAD(NULL);
     open_device(0);
     for (int i = 0; i < 3; i++) OK(cu.cuEventCreate(&e[i], i == 2 ? CU_EVENT_DISABLE_TIMING : 0));
     OK(cu.cuEventQuery(e[0]));
@@ -265,13 +250,13 @@ Test(fake, measures_between_events) {
     GIVES(CU_INVALID_HANDLE, cu.cuEventElapsedTime(&ms, e[0], e[2]));
     OK(cu.cuEventDestroy_v2(e[0]));
     GIVES(CU_INVALID_HANDLE, cu.cuEventRecord(e[0], NULL));
-    cr_assert_eq(live("event"), 2);
+    cr_assert_eq(fake_live("event"), 2);
 }
 
 Test(fake, checks_launches) {
     cu_address a;
     uint32_t n = 1;
-    load(NULL, NULL);
+    LOAD(NULL);
     open_device(0);
     OK(cu.cuMemAlloc_v2(&a, 4));
     void *params[] = {&a, &a, &n};
@@ -289,7 +274,7 @@ Test(fake, checks_launches) {
     n = 1000000; /* the parameters were copied */
     OK(cu.cuStreamSynchronize(NULL));
     GIVES(CU_INVALID_VALUE, cu.cuFuncSetAttribute(f, CU_FUNC_MAX_DYNAMIC_SHARED, 228 << 10));
-    cr_assert_eq(live("pending"), 0);
+    cr_assert_eq(fake_live("pending"), 0);
 }
 
 Test(fake, refuses_modules) {
@@ -297,7 +282,7 @@ Test(fake, refuses_modules) {
     char log[256] = "";
     int options[] = {CU_JIT_ERROR_LOG, CU_JIT_ERROR_LOG_BYTES};
     void *values[] = {log, (void *)sizeof log};
-    load("FAKECUDA_CC", "80", "FAKECUDA_PTX", "7.5", NULL);
+    LOAD("FAKECUDA_CC", "80", "FAKECUDA_PTX", "7.5", NULL);
     open_device(0);
     GIVES(CU_NO_BINARY_FOR_GPU, cu.cuModuleLoadDataEx(&m, HEAD("7.0", "sm_90") BODY, 0, NULL, NULL));
     GIVES(CU_NO_BINARY_FOR_GPU, cu.cuModuleLoadDataEx(&m, HEAD("7.0", "sm_70a") BODY, 0, NULL, NULL));
@@ -323,7 +308,7 @@ Test(fake, links_cubins) {
     cu_module m;
     void *cubin;
     size_t bytes;
-    load(NULL, NULL);
+    LOAD(NULL);
     open_device(0);
     OK(cu.cuLinkCreate_v2(0, NULL, NULL, &l));
     OK(cu.cuLinkAddData_v2(l, CU_JIT_INPUT_PTX, (void *)text, sizeof text, "k", 0, NULL, NULL));
@@ -337,14 +322,14 @@ Test(fake, links_cubins) {
         GIVES(CU_INVALID_IMAGE, cu.cuModuleLoadDataEx(&m, copy, 0, NULL, NULL));
         copy[i] ^= 4;
     }
-    cr_assert_eq(live("module"), 1);
-    cr_assert_eq(live("link"), 0);
+    cr_assert_eq(fake_live("module"), 1);
+    cr_assert_eq(fake_live("link"), 0);
     free(copy);
 }
 
 Test(fake, fails_where_it_is_told) {
     cu_address a;
-    load("FAKECUDA_FAIL", "cuMemAlloc_v2:2=2,cuStreamCreate:*=1,cuLaunchKernel:1=719@", NULL);
+    LOAD("FAKECUDA_FAIL", "cuMemAlloc_v2:2=2,cuStreamCreate:*=1,cuLaunchKernel:1=719@", NULL);
     open_device(0);
     OK(cu.cuMemAlloc_v2(&a, 4));
     GIVES(CU_OUT_OF_MEMORY, cu.cuMemAlloc_v2(&a, 4));
@@ -360,7 +345,7 @@ Test(fake, has_settings) {
     int n;
     size_t all, left;
     cu_address a;
-    load("FAKECUDA_DEVICES", "2", "FAKECUDA_MEMORY", "1M", "FAKECUDA_CC", "120", "FAKECUDA_VERSION", "12040", NULL);
+    LOAD("FAKECUDA_DEVICES", "2", "FAKECUDA_MEMORY", "1M", "FAKECUDA_CC", "120", "FAKECUDA_VERSION", "12040", NULL);
     GIVES(CU_NOT_INITIALIZED, cu.cuDeviceGetCount(&n));
     open_device(1);
     OK(cu.cuDeviceGetCount(&n));
@@ -383,7 +368,7 @@ Test(fake, has_settings) {
 Test(fake, keeps_devices_apart) {
     cu_address a, b;
     cu_context c[2], now;
-    load("FAKECUDA_DEVICES", "2", NULL);
+    LOAD("FAKECUDA_DEVICES", "2", NULL);
     open_device(0);
     OK(cu.cuMemAlloc_v2(&a, 64));
     OK(cu.cuMemsetD8Async(a, 3, 64, NULL));
@@ -416,12 +401,12 @@ static void *device_memory(void) {
 
 Test(fake, addresses_are_not_for_the_host, .signal = SIGSEGV) {
     signal(SIGSEGV, SIG_DFL); /* not a sanitizer's */
-    load(NULL, NULL);
+    LOAD(NULL);
     *(volatile int *)device_memory() = 1;
 }
 
 Test(fake, a_child_has_no_driver) {
-    load(NULL, NULL);
+    LOAD(NULL);
     open_device(0);
     pid_t child = fork();
     if (child == 0) {
@@ -434,7 +419,7 @@ Test(fake, a_child_has_no_driver) {
 }
 
 Test(fake, refuses_settings_that_it_does_not_know) {
-    load("FAKECUDA_FAIL", "cuMemAloc:1=2", NULL);
+    LOAD("FAKECUDA_FAIL", "cuMemAloc:1=2", NULL);
     GIVES(CU_INVALID_VALUE, cu.cuInit(0));
     SAID("FAKECUDA_FAIL");
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef ON_FAKE_H
 #define ON_FAKE_H
-/* For tests that run on the fake driver (README.md): chooses it, and asks it. Each Criterion test is a process of its own. */
+/* For tests of devices: which driver they run on, the fake one (README.md) or a machine's, and what the fake one can be
+ * asked. Each Criterion test is a process of its own. */
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,14 +26,35 @@ static inline void on_fake(const char *name, ...) {
     setenv("FUSOR_CUDA_LIB", on_fake_path(), 1);
 }
 
-/* Once the driver is loaded. */
+/* The driver that the environment names (a machine's: bench/gpu/run.sh), else the fake one. */
+static inline void on_driver(void) { setenv("FUSOR_CUDA_LIB", on_fake_path(), 0); }
+
+/* Once the driver is loaded. bench/gpu/run.sh knows these words: such a test needs the fake driver. */
+static inline void *on_fake_symbol(const char *function) {
+    void *library = dlopen(getenv("FUSOR_CUDA_LIB"), RTLD_NOW | RTLD_NOLOAD);
+    void *symbol = library ? dlsym(library, function) : NULL;
+    if (symbol) return symbol;
+    fprintf(stderr, "%s: the driver does not count\n", function);
+    abort();
+}
 static inline long on_fake_ask(const char *function, const char *what) {
-    void *library = dlopen(on_fake_path(), RTLD_NOW | RTLD_NOLOAD), *symbol = library ? dlsym(library, function) : NULL;
+    void *symbol = on_fake_symbol(function);
     long (*ask)(const char *);
     memcpy(&ask, &symbol, sizeof ask);
-    return ask ? ask(what) : -1;
+    return ask(what);
 }
 /* Calls of a function; what is alive: "memory", "bytes", "host", "stream", "event", "module", "link", "pending". */
 static inline long fake_count(const char *function) { return on_fake_ask("fake_cuda_count", function); }
 static inline long fake_live(const char *kind) { return on_fake_ask("fake_cuda_live", kind); }
+
+/* The functions of the driver, and how often each was called. */
+#define CUDA(NEED, SYMBOL, PARAMETERS) #SYMBOL,
+static const char *const fake_functions[] __attribute__((unused)) = {
+#include "rt/cuda_api.def"
+};
+#undef CUDA
+enum { N_FAKE_FUNCTIONS = sizeof fake_functions / sizeof *fake_functions };
+static inline void fake_count_all(long out[N_FAKE_FUNCTIONS]) {
+    for (int i = 0; i < N_FAKE_FUNCTIONS; i++) out[i] = fake_count(fake_functions[i]);
+}
 #endif

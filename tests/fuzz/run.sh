@@ -5,7 +5,8 @@
 # change is judged by itself; try others by hand). Prints "N passed, N failed, N skipped".
 set -u
 src=$(cd "$(dirname "$0")/../.." && pwd)
-build=${FUSOR_BUILDDIR:-$src/build}
+export FUSOR_BUILDDIR=${FUSOR_BUILDDIR:-$src/build}
+build=$FUSOR_BUILDDIR
 seconds=${FUSOR_FUZZ_SECONDS:-60}
 seed=${FUSOR_FUZZ_SEED:-1}
 passed=0 failed=0 skipped=0

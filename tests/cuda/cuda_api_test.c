@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cuda_api_test.c: the CUDA driver is found or not, with a reason that helps; on the fake driver of tests/cuda. */
-#include "../cuda/on_fake.h"
+/* cuda_api_test.c: the CUDA driver is found or not, with a reason that helps; on the fake driver. */
+#include "on_fake.h"
 #include "rt/cuda_api.h"
 #include <criterion/criterion.h>
 #include <sys/wait.h>
