@@ -119,6 +119,7 @@ void exec_device_frame_free(frame *f) {
     for (int i = 0; i < f->x->core->n_buffers; i++) rt_memory_put(&f->x->core->options, d->own[i], d->own_bytes[i]);
     for (int i = 0; i < f->x->core->n_steps; i++) exec_device_table_free(f->x->core, &d->table[i]);
     fu_free(d->mark);
+    fu_free(d->small_host);
 }
 
 void exec_device_aim(frame *f, int b, const call_end *n) {

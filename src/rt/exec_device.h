@@ -11,6 +11,8 @@
  *                                                                         scatters it; data NULL: memory of the queue's pool
  *   another               through the host; contiguous only               the same; data NULL: refused
  *
+ * Small inputs that the host has (scalars, most of them) go there together, by one copy.
+ *
  * Memory of a call (temps, scratch, copies of ends) is taken from the queue's pool when the call begins and given back when
  * everything is put on the queue: what comes later on it runs later. So executables share it, and a call with device buffers that is
  * repeated puts launches on the queue and nothing else. */
@@ -58,6 +60,9 @@ typedef struct device_mark {
 struct device_frame {
     rt_address memory; /* of the call that runs: temps and scratch */
     rt_address *end;   /* by param, then result: the copy of an end, of this call; 0: there is none */
+    rt_address small;  /* of this call: the small inputs that came together; 0: none did */
+    char *small_host;  /* the same bytes here */
+    size_t small_room;
     uint8_t *valid;    /* by plan buffer: ON_HOST | ON_DEVICE */
     void **host;       /* by plan buffer: its place in the host's memory */
     void **own;        /* by plan buffer: memory for that, where it is no end's */

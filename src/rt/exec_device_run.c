@@ -50,6 +50,7 @@ static bool is_copy(const frame *f, int b) {
 static void put_memory(frame *f) {
     const core *c = f->x->core;
     rt_queue_put(queue_of(f), f->device->memory);
+    rt_queue_put(queue_of(f), f->device->small);
     for (int b = 0; b < c->n_params + c->n_results; b++) rt_queue_put(queue_of(f), f->device->end[b]);
 }
 
@@ -249,6 +250,55 @@ fusor_status exec_device_step(frame *f, fu_error *e, int number) {
     return run_on_host(f, e, number);
 }
 
+/* ---- small inputs, all of them by one copy ---- */
+enum { SMALL_INPUT = 4096, SMALL_INPUTS = 64 << 10 /* in all: a small copy of the queue */, SMALL_ALIGN = 256 };
+
+static bool is_small(const frame *f, int p) {
+    const core *c = f->x->core;
+    if (!c->device->kernels_use[p] || f->device->valid[p] != ON_HOST || f->x->bound[p]) return false;
+    for (int r = 0; r < c->n_results; r++)
+        if (c->plan->graph->results.at[r].alias == p) return false; /* its place is the result's */
+    return f->bytes[p] > 0 && f->bytes[p] <= SMALL_INPUT;
+}
+
+/* Sets *p_out to the next one from *p_out on that still has room behind *at; and *at to where it lies. */
+static bool next_small(const frame *f, int *p_out, size_t *at) {
+    for (; *p_out < f->x->core->n_params; ++*p_out) {
+        const size_t here = (*at + SMALL_ALIGN - 1) / SMALL_ALIGN * SMALL_ALIGN;
+        if (!is_small(f, *p_out) || here + (size_t)f->bytes[*p_out] > SMALL_INPUTS) continue;
+        *at = here;
+        return true;
+    }
+    return false;
+}
+
+/* One alone is left to the step that reads it. */
+static fusor_status send_small(frame *f, fu_error *e) {
+    device_frame *d = f->device;
+    size_t bytes = 0;
+    int n = 0;
+    for (int p = 0; next_small(f, &p, &bytes); p++, n++) bytes += (size_t)f->bytes[p];
+    if (n < 2) return FUSOR_OK;
+    if (d->small_room < bytes) {
+        char *more = fu_realloc(d->small_host, bytes);
+        if (!more) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a copy of %zu bytes", bytes);
+        d->small_host = more;
+        d->small_room = bytes;
+    }
+    FU_TRY(rt_queue_get(queue_of(f), e, bytes, &d->small));
+    size_t at = 0;
+    for (int p = 0; next_small(f, &p, &at); p++) {
+        memcpy(d->small_host + at, d->host[p], (size_t)f->bytes[p]);
+        f->base[p] = (void *)(uintptr_t)(d->small + at);
+        d->valid[p] |= ON_DEVICE;
+        at += (size_t)f->bytes[p];
+    }
+    const int mark = exec_device_mark_begin(f, MARK_UPLOAD, bytes);
+    FU_TRY(rt_queue_upload(queue_of(f), e, d->small, d->small_host, bytes));
+    exec_device_mark_end(f, mark);
+    return FUSOR_OK;
+}
+
 /* ---- calls ---- */
 static bool is_of_another(const call_end *n) { return n->user.device && !n->is_device; }
 
@@ -260,7 +310,7 @@ static fusor_status fetch(frame *f, fu_error *e) {
         FU_TRY(exec_device_bring(c, e, &f->in[p].user, f->in[p].staging));
         if (c->normalizes[p]) exec_normalize_bool(f->in[p].staging, f->count[p]);
     }
-    return FUSOR_OK;
+    return c->device->has_work ? send_small(f, e) : FUSOR_OK;
 }
 
 static fusor_status deliver(frame *f, fu_error *e) {
@@ -286,7 +336,7 @@ fusor_status exec_device_begin(frame *f, fu_error *e) {
     device_frame *d = f->device;
     d->downloads = false;
     exec_device_profile_start(f);
-    d->memory = 0;
+    d->memory = d->small = 0;
     memset(d->end, 0, (size_t)(f->x->core->n_params + f->x->core->n_results) * sizeof *d->end);
     if (f->need_bytes && f->x->core->device->has_work) FU_TRY(rt_queue_get(queue_of(f), e, f->need_bytes, &d->memory));
     aim(f);

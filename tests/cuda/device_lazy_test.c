@@ -55,6 +55,36 @@ Test(device_lazy, wrapped_memory_goes_there_once_an_evaluation) {
     fusor_context_free(ctx);
 }
 
+Test(device_lazy, scalars_go_there_together) {
+    fusor_context *ctx = device_context("cuda");
+    float x[4] = {1, 2, 3, 4}, small[2] = {10, 20}, y[4];
+    static float large[2000];
+    bool flag[1] = {true};
+    fusor_tensor D = fusor_keep(fusor_to_device(fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(4))));
+    for (int i = 0; i < 3; i++) {
+        large[1999] = (float)i;
+        flag[0] = i != 1;
+        const long sent = uploads();
+        fusor_tensor S = fusor_wrap_const(ctx, small, FUSOR_F32, FUSOR_SHAPE(2));
+        fusor_tensor F = fusor_wrap_const(ctx, flag, FUSOR_BOOL, FUSOR_SHAPE(1));
+        fusor_tensor t = fusor_add(fusor_mul(D, 2 + i), 0.5);
+        t = fusor_select(F, fusor_add(t, fusor_reduce_sum(S, FUSOR_AXES(0), 0)), fusor_sub(t, 1 + i));
+        OK(fusor_eval(1, &t));
+        cr_assert_eq(uploads(), sent + 1, "%ld", uploads() - sent);
+        OK(fusor_read(t, y, sizeof y));
+        for (int k = 0; k < 4; k++) cr_assert_eq(y[k], x[k] * (float)(2 + i) + 0.5f + (i != 1 ? 30.0f : -(float)(1 + i)));
+        /* what is larger goes alone */
+        t = fusor_add(fusor_mul(fusor_wrap_const(ctx, large, FUSOR_F32, FUSOR_SHAPE(2000)), 3), 1 + i);
+        static float z[2000];
+        const long before = uploads();
+        OK(fusor_read(t, z, sizeof z));
+        cr_assert_eq(uploads(), before + 2);
+        cr_assert(z[0] == (float)(1 + i) && z[1999] == (float)(3 * i + 1 + i));
+    }
+    fusor_release(D);
+    fusor_context_free(ctx);
+}
+
 Test(device_lazy, to_device_on_the_cpu_is_a_copy) {
     fusor_context *ctx = device_context("cpu");
     float x[2] = {1, 2}, y[2];
