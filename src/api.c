@@ -119,13 +119,18 @@ fusor_status fusor_executable_call(fusor_executable *exe, int n_inputs, const fu
     return status == FUSOR_OK ? FUSOR_OK : context_fail(exe->ctx, &e);
 }
 
-void fusor_executable_free(fusor_executable *exe) {
+void executable_drop(fusor_executable *exe) {
     if (!exe) return;
     rt_exec_release(exe->exec);
     auto_free(exe->choice);
     start_drop(exe->job);
-    fusor_context_free(exe->ctx);
     fu_free(exe);
+}
+
+void fusor_executable_free(fusor_executable *exe) {
+    fusor_context *ctx = exe ? exe->ctx : NULL;
+    executable_drop(exe);
+    fusor_context_free(ctx);
 }
 
 static void describe(const ir_graph *g, ir_id id, const char *name, fusor_argument_info *out) {

@@ -15,6 +15,9 @@ rt_exec *auto_gpu(fusor_executable *exe, fu_error *why);
 /* One call, on the side that is expected to be faster. */
 fusor_status auto_call(fusor_executable *exe, fu_error *e, int n_in, const fusor_buffer *in, int n_out,
                        fusor_buffer *out);
+/* One call on the CPU's side: buffers of the device are brought, and results sent back. */
+fusor_status auto_call_here(fusor_executable *exe, fu_error *e, int n_in, const fusor_buffer *in, int n_out,
+                            fusor_buffer *out);
 /* For calls that are prepared once: the side that all of them run on. Buffers on the device decide for it. */
 rt_exec *auto_prepare(fusor_executable *exe, int n_in, const fusor_buffer *in, int n_out, const fusor_buffer *out);
 /* The last call's choice. False: none was made, or the GPU's side cannot be had. */

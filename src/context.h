@@ -67,6 +67,8 @@ struct fusor_executable {
     uint64_t program;           /* hash of what it computes; auto.c */
     struct start_job *job; /* start.c: exec is the interim of a program that is being compiled; NULL */
 };
+/* fusor_executable_free without the reference to its context. NULL is allowed. */
+void executable_drop(fusor_executable *exe);
 struct fusor_call {
     fusor_executable *exe;
     rt_call *call;
@@ -99,7 +101,7 @@ fusor_status compile_plan(fu_arena *arena, fu_error *e, const compile_request *r
 fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_executable **out);
 /* The same program, planned once more, for the device of a context with "auto"; nothing is bound. */
 fusor_status compile_for_gpu(fusor_context *ctx, fu_error *e, const rt_exec *cpu, rt_exec **out);
-/* Where results of lazy tensors go: with "auto" they stay on the CPU. */
+/* Where the data of calls is best: with "auto", which chooses call by call, on the CPU. */
 static inline int32_t context_home(const fusor_context *ctx) { return ctx->is_auto ? 0 : ctx->device; }
 /* explain.c: the plan as JSON text, the caller's (fu_free). arena: for what it needs on the way. */
 enum { EXPLAIN_ASSUMED_SIZE = 1024 }; /* sizes that nobody gave stand at this; the document says so */

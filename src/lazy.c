@@ -90,6 +90,7 @@ lazy_storage *lazy_storage_new(const fusor_buffer *b, int kind) {
 void lazy_storage_drop(lazy_state *s, lazy_storage *m) {
     if (--m->refs) return;
     if (m->kind == STORAGE_POOL) memory_put(s->ctx, &m->buffer);
+    if (m->twin.data) memory_put(s->ctx, &m->twin);
     if (m->kind == STORAGE_ADOPTED) {
         m->next = s->to_release;
         s->to_release = m;
@@ -517,7 +518,7 @@ lazy_stats lazy_get_stats(fusor_context *ctx) {
     lazy_stats out = {0};
     lazy_state *s = lazy_enter(ctx);
     if (!s) return out;
-    out = (lazy_stats){s->n_live, s->n_plans, s->plans_made, s->last_steps};
+    out = (lazy_stats){s->n_live, s->n_plans, s->plans_made, s->last_steps, s->last_device, s->last_key};
     lazy_leave(s);
     return out;
 }

@@ -100,16 +100,21 @@ static uint32_t count_params(const lazy_state *s) {
     return n;
 }
 
-static fusor_status call(lazy_state *s, fu_error *e, rt_exec *exec, uint32_t n, const lazy_result *results,
+static fusor_status call(lazy_state *s, fu_error *e, lazy_plan *plan, uint32_t n, const lazy_result *results,
                          fusor_buffer *out) {
-    uint32_t n_params = count_params(s), p = 0;
-    fusor_buffer few[32], *in = n_params <= 32 ? few : fu_malloc(n_params * sizeof *in);
-    if (!in) return lazy_no_memory(e);
+    enum { FEW = 32 };
+    const uint32_t n_params = count_params(s);
+    uint32_t p = 0;
+    fusor_buffer few[FEW], *in = n_params <= FEW ? few : fu_malloc(n_params * sizeof *in);
+    lazy_storage *few_from[FEW], **from = n_params <= FEW ? few_from : fu_malloc(n_params * sizeof *from);
+    fusor_status status = in && from ? FUSOR_OK : lazy_no_memory(e);
+    if (status != FUSOR_OK) goto end;
     for (uint32_t i = 0; i < s->n_order; i++) {
         lazy_slot *x = lazy_at(s, s->order[i]);
         for (uint32_t k = 0; k < x->n_in; k++)
-            if (!x->in[k].slot) in[p++] = scalar_buffer(&x->in[k]);
+            if (!x->in[k].slot) from[p] = NULL, in[p++] = scalar_buffer(&x->in[k]);
         if (x->kind != SLOT_LEAF) continue;
+        from[p] = x->storage;
         in[p++] = x->storage->buffer;
     }
     for (uint32_t r = 0; r < n; r++) {
@@ -119,13 +124,18 @@ static fusor_status call(lazy_state *s, fu_error *e, rt_exec *exec, uint32_t n, 
             out[r] = results[r].over->buffer;
             continue;
         }
-        out[r].device = context_home(s->ctx); /* results stay there until they are read */
+        out[r].device = s->ctx->device; /* results stay there until they are read */
         out[r].dtype = x->dtype;
         out[r].rank = x->rank;
         memcpy(out[r].shape, x->shape, sizeof x->shape);
     }
-    fusor_status status = rt_exec_call(exec, e, (int)n_params, in, (int)n, out);
+    if (plan->exe) {
+        status = lazy_call_placed(s, e, plan, (int)n_params, in, from, (int)n, results, out, s->is_read);
+        if (status == FUSOR_OK && !s->is_read) status = lazy_placed_done(s, e);
+    } else status = rt_exec_call(plan->exec, e, (int)n_params, in, (int)n, out);
+end:
     if (in != few) fu_free(in);
+    if (from != few_from) fu_free(from);
     return status;
 }
 
@@ -156,18 +166,18 @@ static fusor_status settle(lazy_state *s, fu_error *e, uint32_t n, const lazy_re
 }
 
 static fusor_status run(lazy_state *s, fu_error *e, uint32_t n, lazy_result *results) {
-    rt_exec *exec = NULL;
+    lazy_plan *plan = NULL;
     fusor_buffer few[16], *out = few;
     count_uses(s, n, results);
     for (uint32_t r = 0; r < n; r++)
         if (results[r].over) FU_TRY(save_contents(s, e, results[r].over));
-    FU_TRY(lazy_plan_get(s, e, n, results, &exec));
-    s->last_steps = rt_exec_plan(exec)->steps.n;
+    FU_TRY(lazy_plan_get(s, e, n, results, &plan));
+    s->last_steps = rt_exec_plan(plan->exec)->steps.n;
     if (n > 16) {
         out = fu_malloc(n * sizeof *out);
         if (!out) return lazy_no_memory(e);
     }
-    fusor_status status = call(s, e, exec, n, results, out);
+    fusor_status status = call(s, e, plan, n, results, out);
     if (status == FUSOR_OK) status = settle(s, e, n, results, out);
     if (out != few) fu_free(out);
     return status;
@@ -285,13 +295,17 @@ fusor_status fusor_read(fusor_tensor t, void *dst, size_t bytes) {
     fu_error_clear(&e);
     lazy_state *s = lazy_enter(ctx);
     if (!s) return FUSOR_ERROR_MEMORY;
-    if (eval_one(s, &e, t, "fusor_read", &slot) == FUSOR_OK) {
+    s->is_read = true;
+    s->timed.key = 0;
+    const fusor_status status = eval_one(s, &e, t, "fusor_read", &slot);
+    s->is_read = false;
+    if (status == FUSOR_OK) {
         const fusor_buffer *b = &lazy_at(s, slot)->storage->buffer;
         if (bytes != (size_t)lazy_bytes(b))
             FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_read: %zu bytes given; the tensor has %lld", bytes,
                     (long long)lazy_bytes(b));
         else if (bytes && !dst) FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_read: dst must not be NULL");
-        else (void)memory_read(ctx, &e, b, dst);
+        else if (memory_read(ctx, &e, b, dst) == FUSOR_OK) (void)lazy_placed_done(s, &e);
     }
     lazy_leave(s);
     return context_fail(ctx, &e);
@@ -308,6 +322,14 @@ static fusor_status make_private(lazy_state *s, fu_error *e, uint32_t slot) {
     return FUSOR_OK;
 }
 
+/* From now on its contents are the caller's as well. */
+static fusor_buffer show(lazy_state *s, lazy_storage *m) {
+    m->is_shown = true;
+    if (m->twin.data) memory_put(s->ctx, &m->twin);
+    m->twin.data = NULL;
+    return m->buffer;
+}
+
 fusor_status fusor_buffer_of(fusor_tensor t, fusor_buffer *out) {
     fu_error e;
     uint32_t slot = 0;
@@ -317,7 +339,7 @@ fusor_status fusor_buffer_of(fusor_tensor t, fusor_buffer *out) {
     lazy_state *s = lazy_enter(ctx);
     if (!s) return FUSOR_ERROR_MEMORY;
     if (eval_one(s, &e, t, "fusor_buffer_of", &slot) == FUSOR_OK && make_private(s, &e, slot) == FUSOR_OK)
-        *out = lazy_at(s, slot)->storage->buffer;
+        *out = show(s, lazy_at(s, slot)->storage);
     lazy_leave(s);
     return context_fail(ctx, &e);
 }
@@ -325,8 +347,8 @@ fusor_status fusor_buffer_of(fusor_tensor t, fusor_buffer *out) {
 /* Memory of the context's device with the contents of slot, which has been evaluated. */
 static fusor_status place(lazy_state *s, fu_error *e, uint32_t slot, fusor_tensor *out) {
     lazy_storage *m = lazy_at(s, slot)->storage;
-    if (m->kind != STORAGE_POOL || m->buffer.device != context_home(s->ctx))
-        FU_TRY(copy_of(s, e, &m->buffer, context_home(s->ctx), &m));
+    if (m->kind != STORAGE_POOL || m->buffer.device != s->ctx->device)
+        FU_TRY(copy_of(s, e, &m->buffer, s->ctx->device, &m));
     m->refs++; /* also of one that no slot reads, where there is no slot */
     uint32_t leaf = lazy_slot_new(s, SLOT_LEAF, IR_OP_NONE);
     if (leaf) {

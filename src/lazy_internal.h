@@ -2,7 +2,7 @@
 #ifndef FUSOR_SRC_LAZY_INTERNAL_H
 #define FUSOR_SRC_LAZY_INTERNAL_H
 /* Shared by lazy.c (tensors), lazy_record.c (one operator), lazy_scope.c (scopes and assignments), lazy_eval.c
- * (evaluation) and lazy_plan.c (from recorded operators to an executable).
+ * (evaluation), lazy_place.c (on which device) and lazy_plan.c (from recorded operators to an executable).
  *
  * Everything hangs off one lazy_state per context, under its mutex, which is held while kernels run. A tensor is a slot
  * in a table of chunks; a handle is slot number and generation. The generation's upper byte is the operator, so that a
@@ -14,6 +14,7 @@
 #include "lazy.h"
 #include "op_call.h"
 #include "rt/fork.h"
+#include "rt/select.h"
 #include <pthread.h>
 
 typedef enum slot_kind { SLOT_FREE, SLOT_OP, SLOT_LEAF, SLOT_WRAP, SLOT_ERROR } slot_kind;
@@ -22,7 +23,10 @@ typedef struct lazy_storage {
     uint32_t refs;
     fusor_buffer buffer;
     enum { STORAGE_BORROWED, STORAGE_POOL, STORAGE_ADOPTED } kind;
+    fusor_buffer twin; /* POOL: the same contents on another device (lazy_place.c); data NULL: none. Owned */
     bool is_const;
+    bool is_shown;     /* POOL: a caller has its address, and may write it: no twin */
+    uint32_t n_reads;  /* evaluations that have read it, in contexts with device "auto" */
     void (*release)(void *user);
     void *user;
     uint32_t readers;          /* first LEAF slot that stands for its present contents; 0 = none */
@@ -88,11 +92,31 @@ typedef struct lazy_memo {
     unsigned char key[];
 } lazy_memo;
 
+/* Of one plan at some shapes: lazy_place.c. */
+enum { LAZY_COSTS = 4 };
+typedef struct lazy_costs {
+    uint64_t hash, key; /* hash 0: none. key: of its histories */
+    double ns[RT_SIDES], temp_bytes, free_bytes;
+    uint32_t calls;
+} lazy_costs;
+
+typedef struct lazy_timed {
+    uint64_t key; /* 0: the evaluation is not timed */
+    rt_side side;
+    int64_t begin_ns;
+} lazy_timed;
+
 typedef struct lazy_plan {
     uint64_t hash, used;
     uint32_t bytes;
     unsigned char *key;
     rt_exec *exec;          /* NULL: this program needs its sizes baked; look with them */
+    fusor_executable *exe;  /* device "auto": it has exec too; its context is not held. Else NULL */
+    bool is_cpu_only;       /* "auto": the other side cannot be had */
+    bool has_side;
+    rt_side side; /* of the evaluation before */
+    lazy_costs costs[LAZY_COSTS];
+    uint32_t next_costs;
     struct lazy_plan *next; /* in its bucket */
 } lazy_plan;
 
@@ -110,6 +134,10 @@ typedef struct lazy_state {
     lazy_plan *plans[LAZY_PLANS]; /* buckets */
     uint32_t n_plans, last_steps;
     uint64_t plan_clock, plans_made;
+    bool is_read;     /* what is evaluated now is read by the CPU next */
+    lazy_timed timed; /* the evaluation that is timed: until its result is read */
+    uint64_t last_key;
+    int32_t last_device;
     /* Work space of an evaluation, kept from one to the next. */
     uint32_t *order, n_order, cap_order;
     uint32_t *stack, cap_stack;
@@ -174,8 +202,16 @@ typedef struct lazy_result {
     uint32_t slot;
     lazy_storage *over;
 } lazy_result; /* over: memory it is written to, or NULL */
-/* The executable of s->order with these results: found, or made. Borrowed from s. Its parameters are the leaves and the
+/* The plan of s->order with these results: found, or made. Borrowed from s. Its parameters are the leaves and the
  * scalars of s->order, in order: each slot's own scalars come right before the slot. */
-fusor_status lazy_plan_get(lazy_state *s, fu_error *e, uint32_t n, const lazy_result *results, rt_exec **out);
+fusor_status lazy_plan_get(lazy_state *s, fu_error *e, uint32_t n, const lazy_result *results, lazy_plan **out);
 void lazy_plans_free(lazy_state *s);
+
+/* ---- lazy_place.c ---- */
+/* One call of a plan with device "auto", on the side that is expected to be faster. from: by input, its storage, or NULL. out: what the
+ * results are; where they are is filled in. lazy_placed_done: when the results are where they are wanted. */
+fusor_status lazy_call_placed(lazy_state *s, fu_error *e, lazy_plan *p, int n_in, fusor_buffer *in,
+                              lazy_storage *const *from, int n, const lazy_result *results, fusor_buffer *out,
+                              bool is_read);
+fusor_status lazy_placed_done(lazy_state *s, fu_error *e);
 #endif

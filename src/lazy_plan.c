@@ -263,7 +263,7 @@ static bool build(building *b, uint32_t n, const lazy_result *results) {
 }
 
 static fusor_status compile(lazy_state *s, fu_error *e, const size_map *map, uint32_t n, const lazy_result *results,
-                            rt_exec **out) {
+                            rt_exec **out, fusor_executable **exe_out) {
     static const fu_source source = {"lazy", NULL, 0};
     fu_arena arena;
     jmp_buf oom;
@@ -293,7 +293,10 @@ static fusor_status compile(lazy_state *s, fu_error *e, const size_map *map, uin
     fu_arena_free(&arena);
     if (!exe) return status;
     *out = rt_exec_keep(exe->exec); /* the plan is kept by the context, so it must not hold it */
-    fusor_executable_free(exe);
+    if (exe->choice) {
+        *exe_out = exe;
+        fusor_context_free(s->ctx); /* its reference; ours is not the last one */
+    } else fusor_executable_free(exe);
     s->plans_made++;
     return FUSOR_OK;
 }
@@ -302,6 +305,7 @@ static fusor_status compile(lazy_state *s, fu_error *e, const size_map *map, uin
 
 static void free_plan(lazy_plan *p) {
     if (p->exec) rt_exec_release(p->exec);
+    executable_drop(p->exe);
     fu_free(p->key);
     fu_free(p);
 }
@@ -327,7 +331,8 @@ static lazy_plan *find_plan(lazy_state *s, uint64_t hash) {
     return NULL;
 }
 
-static fusor_status new_plan(lazy_state *s, fu_error *e, uint64_t hash, rt_exec *exec) {
+static fusor_status new_plan(lazy_state *s, fu_error *e, uint64_t hash, rt_exec *exec, fusor_executable *exe,
+                             lazy_plan **out) {
     while (s->n_plans >= LAZY_PLANS) drop_oldest(s);
     lazy_plan *p = fu_calloc(1, sizeof *p);
     unsigned char *key = fu_malloc(s->key_bytes + 1);
@@ -335,33 +340,39 @@ static fusor_status new_plan(lazy_state *s, fu_error *e, uint64_t hash, rt_exec 
         fu_free(p);
         fu_free(key);
         if (exec) rt_exec_release(exec);
+        executable_drop(exe);
         return lazy_no_memory(e);
     }
     memcpy(key, s->key, s->key_bytes);
-    *p = (lazy_plan){.hash = hash, .used = ++s->plan_clock, .bytes = (uint32_t)s->key_bytes, .key = key, .exec = exec};
+    *p = (lazy_plan){.hash = hash,
+                     .used = ++s->plan_clock,
+                     .bytes = (uint32_t)s->key_bytes,
+                     .key = key,
+                     .exec = exec,
+                     .exe = exe};
     p->next = s->plans[hash % LAZY_PLANS];
     s->plans[hash % LAZY_PLANS] = p;
     s->n_plans++;
+    *out = p;
     return FUSOR_OK;
 }
 
-fusor_status lazy_plan_get(lazy_state *s, fu_error *e, uint32_t n, const lazy_result *results, rt_exec **out) {
+fusor_status lazy_plan_get(lazy_state *s, fu_error *e, uint32_t n, const lazy_result *results, lazy_plan **out) {
     for (int baked = 0; baked < 2; baked++) {
         size_map map;
         rt_exec *exec = NULL;
+        fusor_executable *exe = NULL;
         name_sizes(s, baked != 0, &map);
         FU_TRY(make_key(s, e, &map, n, results));
         if (s->key_bytes > UINT32_MAX) return lazy_no_memory(e);
         uint64_t hash = fu_hash(s->key, s->key_bytes, 0);
         lazy_plan *p = find_plan(s, hash);
         if (!p) {
-            FU_TRY(compile(s, e, &map, n, results, &exec));
-            FU_TRY(new_plan(s, e, hash, exec));
-        } else {
-            exec = p->exec;
+            FU_TRY(compile(s, e, &map, n, results, &exec, &exe));
+            FU_TRY(new_plan(s, e, hash, exec, exe, &p));
         }
-        if (exec) {
-            *out = exec;
+        if (p->exec) {
+            *out = p;
             return FUSOR_OK;
         }
     }

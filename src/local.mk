@@ -37,5 +37,6 @@ fusor_sources += %D%/lazy_scope.c
 fusor_sources += %D%/lazy_eval.c
 fusor_sources += %D%/lazy_plan.c
 fusor_sources += %D%/lazy_hint.c
+fusor_sources += %D%/lazy_place.c
 fusor_sources += %D%/module.c
 fusor_sources += %D%/builder.c

@@ -39,6 +39,13 @@ double rt_select_cpu_ns(const ir_plan *p, const int64_t *symbol_values, int n_th
     return ns;
 }
 
+double rt_select_move_ns(const rt_select_gpu *gpu, double bytes_up, double bytes_down) {
+    double ns = 0;
+    if (bytes_up > 0) ns += TRANSFER_NS + 1e9 * bytes_up / gpu->up_bytes_per_s;
+    if (bytes_down > 0) ns += TRANSFER_NS + 1e9 * bytes_down / gpu->down_bytes_per_s;
+    return ns;
+}
+
 double rt_select_gpu_ns(const rt_select_gpu *gpu, const ir_plan *p, const int64_t *symbol_values, double bytes_up,
                         double bytes_down) {
     const rt_limits *l = &gpu->limits;
@@ -52,9 +59,7 @@ double rt_select_gpu_ns(const rt_select_gpu *gpu, const ir_plan *p, const int64_
         ns += LAUNCH_NS + 1e9 * fmax((c.bytes_read + c.bytes_written) / (SHARE_OF_MEMORY * l->bandwidth[RT_LIMIT_MEMORY]),
                                      c.work / (SHARE_OF_PEAK * peak));
     }
-    if (bytes_up > 0) ns += TRANSFER_NS + 1e9 * bytes_up / gpu->up_bytes_per_s;
-    if (bytes_down > 0) ns += TRANSFER_NS + 1e9 * bytes_down / gpu->down_bytes_per_s;
-    return ns;
+    return ns + rt_select_move_ns(gpu, bytes_up, bytes_down);
 }
 
 /* ---- the choice ---- */
@@ -69,15 +74,18 @@ static double median(const float *ns, uint32_t n) {
     return n ? (double)sorted[n / 2] : INFINITY;
 }
 
-rt_select_choice rt_select_choose(rt_select_history *h, const double model_ns[RT_SIDES]) {
+rt_select_choice rt_select_choose(rt_select_history *h, const double model_ns[RT_SIDES], const double *also_ns) {
+    double all_ns[RT_SIDES];
     rt_select_choice c = {0};
     for (int s = 0; s < RT_SIDES; s++) {
         c.is_measured[s] = h->n[s] >= RT_SELECT_ENOUGH;
-        c.expected_ns[s] = c.is_measured[s] ? median(h->ns[s], h->n[s]) : model_ns[s];
+        const double also = also_ns ? also_ns[s] : 0;
+        c.expected_ns[s] = (c.is_measured[s] ? median(h->ns[s], h->n[s]) : model_ns[s]) + also;
+        all_ns[s] = model_ns[s] + also;
     }
     c.side = c.expected_ns[RT_SIDE_GPU] < c.expected_ns[RT_SIDE_CPU] ? RT_SIDE_GPU : RT_SIDE_CPU;
     const rt_side other = c.side == RT_SIDE_CPU ? RT_SIDE_GPU : RT_SIDE_CPU;
-    const bool may_try = isfinite(model_ns[other]) && model_ns[other] <= RT_SELECT_WORSE * model_ns[c.side];
+    const bool may_try = isfinite(all_ns[other]) && all_ns[other] <= RT_SELECT_WORSE * all_ns[c.side];
     c.is_open = may_try && !c.is_measured[other];
     h->calls++;
     if (may_try && h->calls % (c.is_measured[other] ? RT_SELECT_RETRY : RT_SELECT_TRY) == 0) {
@@ -242,9 +250,9 @@ void rt_select_close(rt_select *s) {
     fu_free(s);
 }
 
-rt_select_choice rt_select_ask(rt_select *s, uint64_t key, const double model_ns[RT_SIDES]) {
+rt_select_choice rt_select_ask(rt_select *s, uint64_t key, const double model_ns[RT_SIDES], const double *also_ns) {
     pthread_mutex_lock(&s->lock);
-    const rt_select_choice c = rt_select_choose(find(s, key), model_ns);
+    const rt_select_choice c = rt_select_choose(find(s, key), model_ns, also_ns);
     pthread_mutex_unlock(&s->lock);
     return c;
 }

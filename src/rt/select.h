@@ -20,6 +20,9 @@ double rt_select_cpu_ns(const ir_plan *p, const int64_t *symbol_values, int n_th
 double rt_select_gpu_ns(const rt_select_gpu *gpu, const ir_plan *p, const int64_t *symbol_values, double bytes_up,
                         double bytes_down);
 
+/* Its part for moving data, if there is any. */
+double rt_select_move_ns(const rt_select_gpu *gpu, double bytes_up, double bytes_down);
+
 /* ---- the choice ---- */
 enum { RT_SELECT_KEPT = 5, RT_SELECT_ENOUGH = 3, RT_SELECT_TRY = 8, RT_SELECT_RETRY = 1024, RT_SELECT_WORSE = 3 };
 typedef struct rt_select_history {
@@ -36,8 +39,9 @@ typedef struct rt_select_choice {
     bool is_measured[RT_SIDES];
     bool is_open; /* a side may still be tried, and is not known from calls */
 } rt_select_choice;
-/* Pure but for h->calls: the same history and model give the same choice. */
-rt_select_choice rt_select_choose(rt_select_history *h, const double model_ns[RT_SIDES]);
+/* Pure but for h->calls: the same history and model give the same choice. also_ns: by side, what neither the model nor what was timed has;
+ * NULL: nothing. */
+rt_select_choice rt_select_choose(rt_select_history *h, const double model_ns[RT_SIDES], const double *also_ns);
 void rt_select_learn(rt_select_history *h, rt_side side, double ns);
 
 /* ---- the histories of a process, and their file ---- */
@@ -46,7 +50,7 @@ typedef struct rt_select rt_select;
 rt_select *rt_select_open(const char *dir, bool is_read_only);
 void rt_select_close(rt_select *s); /* keeps what was learned; NULL is allowed */
 /* Chooses for a key, and learns, under a lock. learn keeps the file up to date, now and then. */
-rt_select_choice rt_select_ask(rt_select *s, uint64_t key, const double model_ns[RT_SIDES]);
+rt_select_choice rt_select_ask(rt_select *s, uint64_t key, const double model_ns[RT_SIDES], const double *also_ns);
 void rt_select_tell(rt_select *s, uint64_t key, rt_side side, double ns);
 bool rt_select_save(rt_select *s);
 /* Of a program, its sizes in classes of a quarter of a power of two, and where its data is. */

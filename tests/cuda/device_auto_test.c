@@ -2,6 +2,7 @@
 /* device_auto_test.c: device "auto" over the fake driver: the results are right on whichever side a call runs, wherever its buffers
  * are; histories that were written beforehand decide the side; without a driver it is the CPU. */
 #include "device_api.h"
+#include "lazy.h"
 #include "rt/select.h"
 #include <sys/stat.h>
 #include <unistd.h>
@@ -135,15 +136,169 @@ Test(device_auto, errors_are_those_of_a_call) {
     fusor_context_free(ctx);
 }
 
-Test(device_auto, lazy_tensors_are_the_cpus) {
+/* ---- lazy tensors ---- */
+enum { MANY = 300000 };
+static float many[MANY], read_back[MANY];
+static void fill_many(void) {
+    for (int i = 0; i < MANY; i++) many[i] = (float)(i % 1000) - 500;
+}
+static int32_t device_of(fusor_tensor t) {
+    fusor_buffer b = {.device = -1};
+    cr_assert_eq(fusor_buffer_of(t, &b), FUSOR_OK);
+    return b.device;
+}
+/* From now on the last evaluation, done again, is expected to take so long. */
+static void teach(fusor_context *ctx, double cpu_ns, double gpu_ns) {
+    const uint64_t key = lazy_get_stats(ctx).last_key;
+    cr_assert(key);
+    for (int i = 0; i < 2 * RT_SELECT_KEPT; i++)
+        rt_select_tell(ctx->select, key, i % 2 ? RT_SIDE_GPU : RT_SIDE_CPU, i % 2 ? gpu_ns : cpu_ns);
+}
+
+Test(device_auto, small_lazy_tensors_are_the_cpus) {
     fusor_context *ctx = device_context("auto");
     float x[3] = {1, 2, 3}, y[3];
-    fusor_buffer b;
     fusor_tensor t = fusor_mul(fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(3)), 2);
-    OK(fusor_buffer_of(t, &b));
-    cr_assert_eq(b.device, 0);
-    OK(fusor_read(fusor_to_device(t), y, sizeof y));
-    cr_assert(y[0] == 2 && y[2] == 6);
+    cr_assert_eq(device_of(t), 0);
+    for (int i = 0; i < 100; i++) OK(fusor_read(fusor_add(t, i), y, sizeof y));
+    cr_assert(y[0] == 101 && y[2] == 105);
+    cr_assert_eq(launches(), 0);
+    fusor_context_free(ctx);
+}
+
+Test(device_auto, lazy_tensors_run_where_their_data_is) {
+    fusor_context *ctx = device_context("auto");
+    fill_many();
+    fusor_tensor d = fusor_keep(fusor_to_device(fusor_wrap_const(ctx, many, FUSOR_F32, FUSOR_SHAPE(MANY))));
+    cr_assert_eq(device_of(d), 1);
+    /* 1.2 MB are dearer to fetch than to double there; the result is not fetched either */
+    const long before = launches();
+    fusor_tensor t = fusor_keep(fusor_mul(d, 2)), u;
+    OK(fusor_eval(1, &t));
+    cr_assert_eq(lazy_get_stats(ctx).last_device, 1);
+    const long fetched = downloads(); /* not those that found out the rate of the bus */
+    u = fusor_keep(fusor_add(t, 1));
+    OK(fusor_eval(1, &u));
+    cr_assert_eq(lazy_get_stats(ctx).last_device, 1);
+    cr_assert_eq(launches() - before, 2);
+    cr_assert_eq(downloads(), fetched, "a result was fetched that nobody read");
+    OK(fusor_read(u, read_back, sizeof read_back));
+    for (int i = 0; i < MANY; i++) cr_assert_eq(read_back[i], many[i] * 2 + 1);
+    fusor_release(d);
+    fusor_release(t);
+    fusor_release(u);
+    fusor_context_free(ctx);
+}
+
+Test(device_auto, histories_decide_for_lazy_tensors) {
+    fusor_context *ctx = device_context("auto");
+    fill_many();
+    fusor_tensor d = fusor_keep(fusor_to_device(fusor_wrap_const(ctx, many, FUSOR_F32, FUSOR_SHAPE(MANY))));
+    fusor_tensor t = fusor_keep(fusor_square(d)), u;
+    OK(fusor_eval(1, &t));
+    for (int round = 0; round < 4; round++) {
+        const int32_t side = round & 1;
+        teach(ctx, side ? 1e12 : 1, side ? 1 : 1e12);
+        fusor_release(t);
+        t = fusor_keep(fusor_square(d));
+        OK(fusor_eval(1, &t));
+        cr_assert_eq(lazy_get_stats(ctx).last_device, side, "round %d", round);
+        /* what the CPU made is there, and what reads both sides' data is right on either */
+        u = fusor_sub(t, d);
+        OK(fusor_read(u, read_back, sizeof read_back));
+        for (int i = 0; i < MANY; i++) cr_assert_eq(read_back[i], many[i] * many[i] - many[i]);
+        OK(fusor_eval(1, &u));
+        t = (fusor_release(t), fusor_keep(fusor_square(d)));
+        OK(fusor_eval(1, &t));
+    }
+    fusor_release(d);
+    fusor_release(t);
+    fusor_context_free(ctx);
+}
+
+Test(device_auto, data_that_is_read_often_moves_once) {
+    fusor_context *ctx = device_context("auto");
+    fill_many();
+    fusor_tensor x = fusor_wrap_const(ctx, many, FUSOR_F32, FUSOR_SHAPE(MANY)), t = fusor_keep(fusor_mul(x, 3)), u;
+    OK(fusor_eval(1, &t));
+    u = fusor_keep(fusor_exp(t));
+    OK(fusor_eval(1, &u));
+    teach(ctx, 2e4, 1e4);
+    fusor_release(u);
+    fusor_release(t);
+    t = fusor_keep(fusor_mul(x, 4));
+    OK(fusor_eval(1, &t));
+    teach(ctx, 1, 1e12); /* the result of this is to be the CPU's */
+    fusor_release(t);
+    t = fusor_keep(fusor_mul(x, 5));
+    OK(fusor_eval(1, &t));
+    cr_assert_eq(lazy_get_stats(ctx).last_device, 0);
+    /* The GPU takes half as long, and the transfer many times that: after a while it is worth it, and then it is there. */
+    int at = -1;
+    long sent = 0;
+    for (int i = 0; i < 4000 && (at < 0 || i < at + 6); i++) {
+        u = fusor_keep(fusor_exp(t));
+        OK(fusor_eval(1, &u));
+        fusor_release(u);
+        if (at >= 0 || !lazy_get_stats(ctx).last_device) continue;
+        at = i;
+        sent = uploads();
+    }
+    cr_assert_gt(at, 1);
+    cr_assert_eq(uploads(), sent, "it went there again");
+    fusor_release(t);
+    fusor_context_free(ctx);
+}
+
+Test(device_auto, assignments_and_shown_memory) {
+    fusor_context *ctx = device_context("auto");
+    fill_many();
+    static float p[MANY];
+    fusor_tensor d = fusor_keep(fusor_to_device(fusor_wrap_const(ctx, many, FUSOR_F32, FUSOR_SHAPE(MANY))));
+    fusor_buffer host = HOST(p, FUSOR_F32, MANY), there_ = there(ctx, &host), shown;
+    fusor_tensor P = fusor_keep(fusor_wrap(ctx, p, FUSOR_F32, FUSOR_SHAPE(MANY)));
+    fusor_tensor D = fusor_keep(fusor_adopt(ctx, &there_, NULL, NULL));
+    for (int i = 0; i < 12; i++) {
+        fusor_status status;
+        fusor_scope scope = fusor_scope_begin(ctx, &status);
+        OK(fusor_assign(P, fusor_add(P, d)));
+        OK(fusor_assign(D, fusor_add(D, d)));
+        fusor_scope_end(&scope);
+        cr_assert_eq(status, FUSOR_OK, "%s", fusor_error_message(ctx));
+        teach(ctx, i % 2 ? 1e12 : 1, i % 2 ? 1 : 1e12);
+        if (i) cr_assert_eq(lazy_get_stats(ctx).last_device, !(i % 2));
+        cr_assert_eq(p[3], (float)(i + 1) * many[3]); /* complete when the scope has ended */
+    }
+    fusor_buffer back = HOST(read_back, FUSOR_F32, MANY);
+    OK(fusor_buffer_copy(ctx, &there_, &back));
+    for (int i = 0; i < MANY; i++) cr_assert(p[i] == 12 * many[i] && read_back[i] == 12 * many[i]);
+    /* Memory that a caller has the address of may change: no copy of it is kept on the other side. */
+    OK(fusor_buffer_of(d, &shown));
+    cr_assert_eq(shown.device, 1);
+    for (int i = 0; i < MANY; i++) p[i] = 7;
+    OK(fusor_buffer_copy(ctx, &host, &shown));
+    for (int i = 0; i < 4; i++) {
+        fusor_tensor u = fusor_add(d, 1);
+        OK(fusor_read(u, read_back, sizeof read_back));
+        cr_assert(read_back[0] == 8 && read_back[MANY - 1] == 8);
+        teach(ctx, i % 2 ? 1e12 : 1, i % 2 ? 1 : 1e12);
+    }
+    fusor_release(d);
+    fusor_release(P);
+    fusor_release(D);
+    fusor_context_free(ctx);
+}
+
+Test(device_auto, a_full_device_leaves_lazy_tensors_to_the_cpu) {
+    (void)setenv("FAKECUDA_MEMORY", "2000000", 1);
+    fusor_context *ctx = device_context("auto");
+    fill_many();
+    fusor_tensor d = fusor_keep(fusor_to_device(fusor_wrap_const(ctx, many, FUSOR_F32, FUSOR_SHAPE(MANY)))), t = fusor_mul(d, 2);
+    OK(fusor_eval(1, &t)); /* 1.2 MB more do not fit */
+    cr_assert_eq(lazy_get_stats(ctx).last_device, 0);
+    OK(fusor_read(t, read_back, sizeof read_back));
+    for (int i = 0; i < MANY; i++) cr_assert_eq(read_back[i], many[i] * 2);
+    fusor_release(d);
     fusor_context_free(ctx);
 }
 

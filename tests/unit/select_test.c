@@ -22,7 +22,7 @@ static played play(rt_select_history *h, const double model[RT_SIDES], const dou
     const double best = fmin(truth[0], truth[1]);
     uint32_t seed = 1;
     for (int i = 0; i < n; i++) {
-        const rt_select_choice c = rt_select_choose(h, model);
+        const rt_select_choice c = rt_select_choose(h, model, NULL);
         seed = seed * 1664525 + 1013904223;
         const double ns = truth[c.side] * (1 + noise * ((double)(seed >> 8) / (1 << 24) - 0.5));
         p.n[c.side]++;
@@ -49,7 +49,7 @@ Test(select, a_wrong_model_is_corrected) {
         truth[wrong] = 5000;
         played p = play(&h, model, truth, 10000, 0.2);
         cr_assert_lt(p.n[wrong], 100, "%d calls of the slower side", p.n[wrong]);
-        const rt_select_choice c = rt_select_choose(&h, model);
+        const rt_select_choice c = rt_select_choose(&h, model, NULL);
         cr_assert(c.is_measured[0] && c.is_measured[1] && !c.is_open);
     }
 }
@@ -78,7 +78,7 @@ Test(select, outliers_do_not_decide) {
         rt_select_learn(&h, RT_SIDE_CPU, i == 2 ? 1e9 : 1000);
         rt_select_learn(&h, RT_SIDE_GPU, 2000);
     }
-    const rt_select_choice c = rt_select_choose(&h, (double[]){1, 1});
+    const rt_select_choice c = rt_select_choose(&h, (double[]){1, 1}, NULL);
     cr_assert(c.side == RT_SIDE_CPU && c.expected_ns[RT_SIDE_CPU] == 1000 && c.expected_ns[RT_SIDE_GPU] == 2000);
 }
 
@@ -115,7 +115,7 @@ static void teach(rt_select *s, uint64_t key, double cpu, double gpu) {
     }
 }
 static double known(rt_select *s, uint64_t key, rt_side side) {
-    const rt_select_choice c = rt_select_ask(s, key, model_);
+    const rt_select_choice c = rt_select_ask(s, key, model_, NULL);
     return c.is_measured[side] ? c.expected_ns[side] : -1;
 }
 
