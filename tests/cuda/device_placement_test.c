@@ -182,21 +182,14 @@ static bool make_reference(fu_arena *arena, const ir_plan *plan, ir_step *st) {
 static rt_exec *compile_mixed(const char *text, int first) {
     static jmp_buf oom;
     fu_arena arena;
-    ir_module *m;
-    ir_graph *g;
-    ir_plan *plan;
     rt_exec *x = NULL;
     volatile int n_kernels_seen = 0, n_made = 0; /* past a longjmp */
     fu_arena_init(&arena, &oom);
-    fu_error_clear(&error);
     if (setjmp(oom)) cr_assert(false, "out of memory");
     ir_plan_options po = {.level = rt_device_get_info(rt_queue_device(queue))->target.level, .no_fuse = true};
     rt_exec_options xo = {.n_threads = 1, .reference = reference_node, .queue = queue};
-    cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
-                  ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
-                  ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
-                  ir_plan_make(&arena, &error, g, &po, &plan) == FUSOR_OK,
-              "%s", error.text);
+    ir_plan *plan = plan_of(&arena, &error, text, &po);
+    cr_assert(plan, "%s", error.text);
     for (uint32_t i = 0; i < plan->steps.n; i++)
         if (plan->steps.at[i].kind == IR_STEP_KERNEL && (n_kernels_seen++ + first) % 2 == 0)
             n_made += make_reference(&arena, plan, &plan->steps.at[i]);

@@ -2,26 +2,7 @@
 /* gpu_mma_test.c: contractions on tensor cores, run by the interpreter, against the reference evaluator: types, layouts, sizes
  * around the edges of tiles, producers and consumers in the kernel; that their operands are copied asynchronously
  * where they can be, and that no access of shared memory has a conflict of banks then. */
-#include "ir/target.h"
-#include "gpu_run.h"
-
-#define LAUNCH    gpu_launch
-#define N_TARGETS 1
-static ir_level test_level = IR_LEVEL_SM80;
-static bool choose_target(int i, uint32_t levels, const char *text, ir_target *out) {
-    (void)i, (void)levels, (void)text;
-    *out = (ir_target){test_level, 0};
-    return true;
-}
-#define IS_FOR_US(size)       true
-#define IS_TYPE_FOR_US(op, t) true
-static int n_fusions = 1; /* 2: fused, and not */
-#define N_FUSIONS n_fusions
-static bool is_fast;
-#define IS_FAST is_fast
-#define HAS_OWN_PROGRAMS
-#pragma GCC diagnostic ignored "-Wunused-function" /* generators of other operators */
-#include "../diff/ops_test.c"
+#include "gpu_check.h"
 
 /* T: the type of the operands, U: that of operand 1, R: of the result. */
 static void write_program(char *to, const char *from, ir_dtype t, ir_dtype u) {
@@ -100,7 +81,7 @@ ParameterizedTest(int *number, gpu_mma, fuses, .timeout = 600) {
     static const int64_t at[][4] = {{3, 7, 2, 1}, {64, 64, 64, 1}, {33, 80, 68, 1}, {8, 600, 40, 1}, {70, 24, 9, 1}};
     char text[500];
     if (!begin()) return;
-    n_fusions = 2;
+    gpu_fusions = 2;
     write_program(text, fused[*number / FLOATS], types[*number % FLOATS].t, types[*number % FLOATS].t);
     for (size_t k = 0; k < sizeof at / sizeof *at; k++)
         check(text, (domain){-4, 4, k == 0 ? SPECIAL_SOME : SPECIAL_NONE, false}, at[k], one_thread, k == 2, 1);
@@ -141,7 +122,7 @@ enum { N_LARGE = 3 };
 static void choose_large(int number) {
     static const int tiles[N_LARGE] = {0, 4, 5};
     gpu_tile = tiles[number];
-    test_level = number ? IR_LEVEL_SM90A : IR_LEVEL_SM80;
+    gpu_level = number ? IR_LEVEL_SM90A : IR_LEVEL_SM80;
 }
 
 ParameterizedTestParameters(gpu_mma, large_tiles_agree) {
@@ -207,7 +188,7 @@ ParameterizedTest(int *number, gpu_mma, tf32_is_within_its_bound, .timeout = 600
     char text[400];
     if (!begin()) return;
     write_program(text, layouts[*number / 2], FUSOR_F32, FUSOR_F32);
-    is_fast = true;
+    gpu_is_fast = true;
     gpu_tile = *number % 2 ? 0 : -1;
     for (int k = 0; k < 5; k++) {
         gpu_counts = k ? NULL : &counts;
@@ -215,7 +196,7 @@ ParameterizedTest(int *number, gpu_mma, tf32_is_within_its_bound, .timeout = 600
     }
     cr_expect_gt(counts.mma, 0, "%s has no instruction of tensor cores", text);
     cr_expect_eq(counts.worst_ways, 1, "%s: %d ways at line %d of the PTX", text, counts.worst_ways, counts.worst_line);
-    is_fast = false;
+    gpu_is_fast = false;
     gpu_tile = -1;
     gpu_counts = &counts;
     counts = (ptx_counts){0};

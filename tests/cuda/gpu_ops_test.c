@@ -22,13 +22,16 @@ static bool takes_any_size;
 #define KERNELS_LEVEL         IR_LEVEL_SM80
 #include "../diff/ops_test.c"
 
+/* A program, and values of A, B, C, D. */
+typedef struct sized {
+    const char *text;
+    int64_t size[4];
+} sized;
+
 /* Attention: wide values in one piece or several, heads that are no whole slice, blocks of queries and of keys with edges, few queries
  * of long keys, which come in parts. */
 Test(gpu, attention, .timeout = 600) {
-    static const struct {
-        const char *text;
-        int64_t size[4];
-    } cases[] = {
+    static const sized cases[] = {
         {"func @f(%q: f32[2, A, 40], %k: f32[2, B, 40], %v: f32[2, B, 100], %m: f32[A, B]) -> f32[2, A, 100] { "
          "%y = attention(%q, %k, %v, %m) return %y }",
          {70, 130, 1, 0}},
@@ -79,10 +82,7 @@ Test(gpu, attention, .timeout = 600) {
 /* Contractions without tensor cores: each tile, with edges in all directions, operands that lie either way, aligned and not, or are computed; and
  * of several K blocks, whose sums wait in the thread's memory, or come from several blocks of threads. */
 Test(gpu, contraction, .timeout = 900) {
-    static const struct {
-        const char *text;
-        int64_t size[4];
-    } cases[] = {
+    static const sized cases[] = {
         {"func @f(%a: f32[A, B], %b: f32[B, C], %c: f32[C]) -> f32[A, C] { %h = matmul(%a, %b) %y = add(%h, %c) return "
          "%y }",
          {132, 20, 136, 0}},

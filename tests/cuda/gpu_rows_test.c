@@ -2,30 +2,7 @@
 /* gpu_rows_test.c: reductions, rows, columns, transposes and vectors of GPU kernels, run by the interpreter, at the lengths where their
  * form changes: against the reference evaluator, fused and unfused to the bit, a length that the program knows and the same one
  * that it does not to the bit; and into how many launches programs are made. */
-#include "ir/target.h"
-#include "gpu_run.h"
-
-static int n_launches;
-static fusor_status counting_launch(void *user, fu_error *e, const ir_kernel *k, const ir_kernel_args *args) {
-    ir_gpu_launch plan;
-    ir_gpu_plan(k, args->size, &plan);
-    n_launches += plan.n_phases;
-    return gpu_launch(user, e, k, args);
-}
-
-#define LAUNCH    counting_launch
-#define N_TARGETS 1
-static bool choose_target(int i, uint32_t levels, const char *text, ir_target *out) {
-    (void)i, (void)levels, (void)text;
-    *out = (ir_target){IR_LEVEL_SM80, 0};
-    return true;
-}
-#define IS_FOR_US(size)       true
-#define IS_TYPE_FOR_US(op, t) true
-#define N_FUSIONS             2
-#define HAS_OWN_PROGRAMS
-#pragma GCC diagnostic ignored "-Wunused-function" /* generators of other operators */
-#include "../diff/ops_test.c"
+#include "gpu_check.h"
 
 /* T: an element type. Dims A and B; B is what is reduced. */
 static const char *const programs[] = {
@@ -73,6 +50,7 @@ ParameterizedTest(int *number, gpu_rows, agree_with_the_reference) {
     char text[400];
     ir_dtype t = types[*number % N_TYPES];
     if (!begin()) return;
+    gpu_fusions = 2;
     write_program(text, programs[*number / N_TYPES], ir_dtypes[t].name, NULL);
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         if (t != FUSOR_F32 && s % 2 == (size_t)*number % 2) continue; /* the interpreter takes its time */
@@ -89,7 +67,7 @@ static void fill_all(float *x, int64_t n) {
 
 /* Rows x length numbers in, as many or one a row out; *bits: how many are out. */
 static float *result_of(const char *text, int64_t rows, int64_t length, bool is_row) {
-    rt_exec *x = build(&error, cache, text, (setup){.level = IR_LEVEL_SM80, .n_threads = 1, .launch = counting_launch});
+    rt_exec *x = build(&error, cache, text, (setup){.level = IR_LEVEL_SM80, .n_threads = 1, .launch = gpu_launch});
     cr_assert(x, "%s: %s", text, error.text);
     float *in = malloc((size_t)(rows * length) * 4 + 16), *out = calloc((size_t)(rows * length) + 4, 4);
     fill_all(in, rows * length);
@@ -147,12 +125,12 @@ Test(gpu_rows, are_one_launch_each) {
         char text[400];
         const counted *c = &all[i];
         write_program(text, c->text, "f32", NULL);
-        n_launches = 0;
+        gpu_launches = 0;
         if (i < 5) {
             free(result_of(text, c->rows, c->length, c->is_row));
         } else {
             rt_exec *x =
-                build(&error, cache, text, (setup){.level = IR_LEVEL_SM80, .n_threads = 1, .launch = counting_launch});
+                build(&error, cache, text, (setup){.level = IR_LEVEL_SM80, .n_threads = 1, .launch = gpu_launch});
             cr_assert(x, "%s: %s", text, error.text);
             float *in = calloc((size_t)(c->rows * c->length), 4), *out = calloc((size_t)c->length, 4);
             fusor_buffer bi = {.dtype = FUSOR_F32, .rank = 2, .shape = {c->rows, c->length}, .data = in};
@@ -162,6 +140,6 @@ Test(gpu_rows, are_one_launch_each) {
             free(in);
             free(out);
         }
-        cr_assert_eq(n_launches, c->launches, "%s: %d launches, not %d", text, n_launches, c->launches);
+        cr_assert_eq(gpu_launches, c->launches, "%s: %d launches, not %d", text, gpu_launches, c->launches);
     }
 }

@@ -20,6 +20,7 @@ typedef struct gpu_kernel {
 static gpu_kernel *gpu_kernels;
 static int gpu_fma_tile = -1; /* of contractions that have it: ir_gpu_fma_tiles */
 static bool gpu_is_reversed;   /* blocks and warps from the last on */
+static int gpu_launches; /* so far: of several phases, several */
 static ptx_counts *gpu_counts; /* where a test wants them */
 static int gpu_tile = -1;      /* of tensor cores, whatever the sizes ask for; where a kernel has it */
 static uint32_t gpu_most_blocks; /* not 0: along each dim of a grid at most. Kernels whose blocks go on from where the grid ends bear it */
@@ -86,6 +87,7 @@ static fusor_status gpu_launch(void *user, fu_error *e, const ir_kernel *k, cons
     (void)user;
     FU_TRY(gpu_compile(e, k, &g));
     ir_gpu_plan(k, args->size, &plan);
+    gpu_launches += plan.n_phases;
     if (gpu_tile >= 0 && ir_gpu_is_mma(k) && ir_gpu_mma_has_tile(k, gpu_tile)) {
         plan.n_phases = 1;
         plan.chunks = 1;

@@ -5,22 +5,7 @@
  * below shows that it changes nothing. The test prints what is not
  * found, what these sizes do not reach, and what a rule explains. It fails where anything that is reached is neither found nor
  * explained, but for the few that are counted below as open. */
-#include "ir/target.h"
-#include "gpu_run.h"
-
-#define LAUNCH    gpu_launch
-#define N_TARGETS 1
-static bool choose_target(int i, uint32_t levels, const char *text, ir_target *out) {
-    (void)i, (void)levels, (void)text;
-    *out = (ir_target){IR_LEVEL_SM80, 0};
-    return true;
-}
-#define IS_FOR_US(size)       true
-#define IS_TYPE_FOR_US(op, t) true
-#define N_FUSIONS             1
-#define HAS_OWN_PROGRAMS
-#pragma GCC diagnostic ignored "-Wunused-function" /* generators of other operators */
-#include "../diff/ops_test.c"
+#include "gpu_check.h"
 
 /* Shapes are letters: A to C stand for the sizes. Sizes: so many that each way through the kernel is taken; the fourth: 1 + the tile of a
  * contraction, where it is not 0. */
@@ -31,6 +16,12 @@ static const struct {
     const char *in[3], *result;
     int64_t sizes[MAX_RUNS][4]; /* up to one that begins with 0 */
 } programs[] = {
+#define MMA_SIZES                                                                                                      \
+    {                                                                                                                  \
+        {64, 320, 72}, {65, 330, 70}, {16, 1048, 24}, {7, 331, 35}, {200, 72, 8}, {70, 331, 9},                        \
+        {130, 330, 140, 1}, {128, 320, 128, 1}, {128, 320, 128, 2}, {128, 320, 128, 3}, {128, 320, 128, 4},            \
+        {128, 328, 16, 5}                                                                                              \
+    }
 #define ROWS                                                                                                           \
     {                                                                                                                  \
         {3, 1030}, {40, 10}, {40, 31}, {40, 64}, {5, 100}, {3, 131}, {3, 516}, {6, 1026}, {3, 2049}, {2, 9000},        \
@@ -131,18 +122,7 @@ static const struct {
      FUSOR_BF16,
      {"AB", "BC"},
      "AC",
-     {{64, 320, 72},
-      {65, 330, 70},
-      {16, 1048, 24},
-      {7, 331, 35},
-      {200, 72, 8},
-      {70, 331, 9},
-      {130, 330, 140, 1},
-      {128, 320, 128, 1},
-      {128, 320, 128, 2},
-      {128, 320, 128, 3},
-      {128, 320, 128, 4},
-      {128, 328, 16, 5}}},
+     MMA_SIZES},
     {"contract, tensor cores, turned",
      "func @f(%x: f16[B, A], %w: f16[C, B]) -> f16[A, C] { %y = matmul(%x, %w, transpose_a=true, transpose_b=true) "
      "return %y }",
@@ -150,18 +130,7 @@ static const struct {
      FUSOR_F16,
      {"BA", "CB"},
      "AC",
-     {{64, 320, 72},
-      {65, 330, 70},
-      {16, 1048, 24},
-      {7, 331, 35},
-      {200, 72, 8},
-      {70, 331, 9},
-      {130, 330, 140, 1},
-      {128, 320, 128, 1},
-      {128, 320, 128, 2},
-      {128, 320, 128, 3},
-      {128, 320, 128, 4},
-      {128, 328, 16, 5}}},
+     MMA_SIZES},
     {"attention",
      "func @f(%q: f32[A, B, C], %k: f32[A, B, C], %v: f32[A, B, C]) -> f32[A, B, C] { %y = attention(%q, %k, %v, "
      "causal=true) return %y }",

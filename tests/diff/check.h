@@ -119,16 +119,25 @@ static fusor_status reference_node(const ir_graph *g, fu_error *e, const ir_node
     return ref_eval_node(g, e, n, (const ref_tensor *)in, (ref_tensor *)out, symbols);
 }
 
+/* The plan of a text's one function. NULL where there is none; the record says why. */
+static UNUSED ir_plan *plan_of(fu_arena *arena, fu_error *e, const char *text, const ir_plan_options *options) {
+    ir_module *m;
+    ir_graph *g;
+    ir_plan *plan;
+    fu_error_clear(e);
+    return ir_parse(arena, e, "<text>", text, strlen(text), &m) == FUSOR_OK &&
+                   ir_flatten(arena, e, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
+                   ir_run_passes(arena, e, &g) == FUSOR_OK && ir_plan_make(arena, e, g, options, &plan) == FUSOR_OK
+               ? plan
+               : NULL;
+}
+
 /* NULL where it fails; the record says why. */
 static UNUSED rt_exec *build(fu_error *e, rt_cache *cache, const char *text, setup s) {
     static jmp_buf oom;
     fu_arena arena;
-    ir_module *m;
-    ir_graph *g;
-    ir_plan *plan;
     rt_exec *x = NULL;
     fu_arena_init(&arena, &oom);
-    fu_error_clear(e);
     if (setjmp(oom)) {
         fprintf(stderr, "out of memory\n");
         exit(2);
@@ -138,10 +147,8 @@ static UNUSED rt_exec *build(fu_error *e, rt_cache *cache, const char *text, set
     rt_exec_options xo = {.n_threads = s.n_threads, .reference = reference_node, .launch = s.launch,
                           .queue = s.queue,
                           .profile = s.profile};
-    if (ir_parse(&arena, e, "<text>", text, strlen(text), &m) == FUSOR_OK &&
-        ir_flatten(&arena, e, m, ir_module_find(m, NULL), &g) == FUSOR_OK && ir_run_passes(&arena, e, &g) == FUSOR_OK &&
-        ir_plan_make(&arena, e, g, &po, &plan) == FUSOR_OK && rt_exec_new(e, &arena, plan, cache, &xo, &x) == FUSOR_OK)
-        return x;
+    ir_plan *plan = plan_of(&arena, e, text, &po);
+    if (plan && rt_exec_new(e, &arena, plan, cache, &xo, &x) == FUSOR_OK) return x;
     fu_arena_free(&arena);
     return NULL;
 }

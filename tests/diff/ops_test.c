@@ -105,16 +105,10 @@ static void refuses_index(const char *text, const ir_graph *g, const ref_tensor 
 static void has_kernels(const char *text) {
     static jmp_buf oom;
     fu_arena arena;
-    ir_module *m;
-    ir_graph *g;
-    ir_plan *plan;
     fu_arena_init(&arena, &oom);
     if (setjmp(oom)) cr_assert(false, "out of memory");
-    cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
-                  ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
-                  ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
-                  ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = KERNELS_LEVEL}, &plan) == FUSOR_OK,
-              "%s", error.text);
+    const ir_plan *plan = plan_of(&arena, &error, text, &(ir_plan_options){.level = KERNELS_LEVEL});
+    cr_assert(plan, "%s", error.text);
     for (uint32_t s = 0; s < plan->steps.n; s++) {
         if (plan->steps.at[s].kind != IR_STEP_REFERENCE) continue;
         const ir_node *n = ir_at(plan->graph, plan->steps.at[s].node);
