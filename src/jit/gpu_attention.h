@@ -69,6 +69,14 @@ typedef struct flash_piece {
 void flash_stage(flash *f, const flash_piece *p);
 /* The mask at every place of the block, where fma has the weights. With a barrier behind. */
 void flash_stage_mask(flash *f, LLVMValueRef j0);
+/* Scores [rows][own_keys] of a block of keys, by slices of the head: queries and then keys come to shared memory as lines of `slice` elements,
+ * `line` apart, accumulators or (is_raw) 16 bits as they are; add() adds what `count` of them give. */
+typedef struct flash_slices {
+    int slice, line;
+    bool is_raw;
+    void (*add)(flash *f, LLVMValueRef *score, LLVMValueRef count);
+} flash_slices;
+void flash_make_scores(flash *f, const flash_slices *s, LLVMValueRef j0, LLVMValueRef *score);
 /* Scores [rows][own_keys] to weights: to shared memory, or (is_mma) where they are. */
 void flash_make_weights(flash *f, LLVMValueRef *score, LLVMValueRef j0);
 /* Keys [j0, j0 + f->keys): f->result, f->largest and f->sum go on by them. Every thread must come here. */

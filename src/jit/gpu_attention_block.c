@@ -182,20 +182,21 @@ static void add_scores(flash *f, LLVMValueRef *score, LLVMValueRef count) {
     for (int i = 0; i < n; i++) score[i] = phi[i];
 }
 
-static void make_scores(flash *f, LLVMValueRef *score, LLVMValueRef j0) {
+void flash_make_scores(flash *f, const flash_slices *s, LLVMValueRef j0, LLVMValueRef *score) {
     emit *e = f->e;
     const attention *a = &f->a;
     const int n = f->rows * f->own_keys;
-    LLVMValueRef phi[FLASH_ROWS * FLASH_KEYS], head = size_of(f, a->at.k), slice = flash_num(f, f->slice);
+    LLVMTypeRef element = s->is_raw ? e->t_i16 : a->t_acc;
+    LLVMValueRef phi[FLASH_ROWS * FLASH_KEYS], head = size_of(f, a->at.k), slice = flash_num(f, s->slice);
     em_loop l = em_for(e, flash_num(f, 0), head, slice);
     for (int i = 0; i < n; i++) score[i] = phi[i] = em_loop_phi(e, &l, constant(f, 0));
     gpu_barrier(e); /* what was in shared memory is not read any more */
-    flash_stage(f,
-                &(flash_piece){0, a->q, a->at.m, a->at.k, f->queries, f->slice, f->line, f->q0, l.i, f->shared, false});
-    flash_stage(f, &(flash_piece){1, a->keys, a->at.j, a->at.k, f->keys, f->slice, f->line, j0, l.i,
-                                  flash_at(f, f->shared, flash_num(f, f->queries * f->line)), false});
+    flash_stage(f, &(flash_piece){0, a->q, a->at.m, a->at.k, f->queries, s->slice, s->line, f->q0, l.i, f->shared,
+                                  s->is_raw});
+    flash_stage(f, &(flash_piece){1, a->keys, a->at.j, a->at.k, f->keys, s->slice, s->line, j0, l.i,
+                                  em_gep(e, f->shared, element, flash_num(f, f->queries * s->line)), s->is_raw});
     gpu_barrier(e);
-    add_scores(f, score, flash_min(f, slice, em_sub(e, head, l.i)));
+    s->add(f, score, flash_min(f, slice, em_sub(e, head, l.i)));
     for (int i = 0; i < n; i++) em_loop_next(e, phi[i], score[i]);
     em_end(e, &l);
     for (int i = 0; i < n; i++) score[i] = phi[i];
@@ -308,7 +309,7 @@ void flash_add_keys(flash *f, LLVMValueRef j0) {
     const attention *a = &f->a;
     const int n = f->rows * f->width / f->side;
     LLVMValueRef score[FLASH_ROWS * FLASH_KEYS], phi[FLASH_ROWS * FLASH_WIDTH];
-    make_scores(f, score, j0);
+    flash_make_scores(f, &(flash_slices){f->slice, f->line, false, add_scores}, j0, score);
     gpu_barrier(e);
     if (a->mask >= 0) flash_stage_mask(f, j0);
     flash_make_weights(f, score, j0);

@@ -97,24 +97,6 @@ static void add_scores(flash *f, LLVMValueRef *score, LLVMValueRef count) {
     for (int i = 0; i < n; i++) score[i] = phi[i];
 }
 
-static void make_scores(flash *f, LLVMValueRef *score, LLVMValueRef j0) {
-    emit *e = f->e;
-    const attention *a = &f->a;
-    const int n = f->rows * f->own_keys;
-    LLVMValueRef phi[FLASH_ROWS * FLASH_KEYS], head = e->size[a->at.k], slice = flash_num(f, SLICE);
-    em_loop l = em_for(e, flash_num(f, 0), head, slice);
-    for (int i = 0; i < n; i++) score[i] = phi[i] = em_loop_phi(e, &l, em_const(e, a->acc, 0));
-    gpu_barrier(e); /* what was in shared memory is not read any more */
-    flash_stage(f, &(flash_piece){0, a->q, a->at.m, a->at.k, f->queries, SLICE, LINE, f->q0, l.i, f->shared, true});
-    flash_stage(f, &(flash_piece){1, a->keys, a->at.j, a->at.k, f->keys, SLICE, LINE, j0, l.i,
-                                  half_at(f, f->shared, flash_num(f, f->queries * LINE)), true});
-    gpu_barrier(e);
-    add_scores(f, score, flash_min(f, slice, em_sub(e, head, l.i)));
-    for (int i = 0; i < n; i++) em_loop_next(e, phi[i], score[i]);
-    em_end(e, &l);
-    for (int i = 0; i < n; i++) score[i] = phi[i];
-}
-
 /* Two numbers as 16 bits each, the first in the low half; what they are off by takes their place. */
 static LLVMValueRef pack(flash *f, LLVMValueRef *x) {
     emit *e = f->e;
@@ -152,7 +134,7 @@ void flash_mma_keys(flash *f, LLVMValueRef j0) {
     emit *e = f->e;
     const attention *a = &f->a;
     LLVMValueRef score[FLASH_ROWS * FLASH_KEYS];
-    make_scores(f, score, j0);
+    flash_make_scores(f, &(flash_slices){SLICE, LINE, true, add_scores}, j0, score);
     gpu_barrier(e);
     if (a->mask >= 0) flash_stage_mask(f, j0);
     flash_stage(f, &(flash_piece){2, a->v, a->at.j, a->at.n, f->keys, f->width, values_line(f), j0, f->n0,
