@@ -8,7 +8,7 @@ _fusor() {
     done
     case $previous in
     # ---- bash-words, made from tools/manual.c by `make generated`: do not edit ----
-    --target) words='v2 v3 v4 x86-64-v2 x86-64-v3 x86-64-v4 v3+avxvnni v4+vnni v4+bf16 v4+vnni+bf16' ;;
+    --target) words='v2 x86-64-v2 v3 x86-64-v3 v4 x86-64-v4 v3+avxvnni v4+vnni v4+bf16 v4+amxint8 v4+amxbf16 v4+amxfp16' ;;
     --cache) words='off ro rw refresh' ;;
     --device) words='cpu cuda cuda:0 auto reference' ;;
     --math) words='precise fast' ;;

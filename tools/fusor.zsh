@@ -17,7 +17,7 @@ _fusor() {
         'help:the text of a subcommand'
     )
     common=(
-        '--target=[CPU level and features\: v2, v3, v4, x86-64-v4+vnni+bf16 ... (fusor info lists them)]:target:(v2 v3 v4 x86-64-v2 x86-64-v3 x86-64-v4 v3+avxvnni v4+vnni v4+bf16 v4+vnni+bf16)'
+        '--target=[what code is generated for\: a CPU level with any features beside it, LEVEL+FEATURE..., or a GPU (fusor info lists them)]:target:(v2 x86-64-v2 v3 x86-64-v3 v4 x86-64-v4 v3+avxvnni v4+vnni v4+bf16 v4+amxint8 v4+amxbf16 v4+amxfp16)'
         '--cache=[off, ro, rw or refresh]:cache:(off ro rw refresh)'
         '--cache-dir=[directory of the kernel cache]:DIR:_files'
         '--threads=[threads, 1 to 1024; run and bench\: 1,2 sweeps]:N:_files'

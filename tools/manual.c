@@ -2,6 +2,7 @@
 /* manual.c: the pages of reference.c that follow from commands.def and options.def: "man-run" is fusor-run.1 (and so on for the
  * subcommands that have no page written by hand), "zsh" a completion, "bash-words" a region of the other. */
 #include "manual.h"
+#include "ir/target.h"
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,11 +40,11 @@ static const option options[] = {
 };
 enum { N_OPTIONS = sizeof options / sizeof *options };
 
-/* What stands after an option that takes one of a few words. */
+/* What stands after an option that takes one of a few words; NULL: CPU levels, alone and with each feature beside them. */
 static const struct {
     const char *option, *words;
 } choices[] = {
-    {"target", "v2 v3 v4 x86-64-v2 x86-64-v3 x86-64-v4 v3+avxvnni v4+vnni v4+bf16 v4+vnni+bf16"},
+    {"target", NULL},
     {"cache", "off ro rw refresh"},
     {"device", "cpu cuda cuda:0 auto reference"},
     {"math", "precise fast"},
@@ -56,9 +57,23 @@ static const struct {
 enum { N_CHOICES = sizeof choices / sizeof *choices };
 static const char cache_actions[] = "list show disasm why verify prune clear stats path warm export import";
 
+static const char *targets(void) {
+    static char words[512];
+    size_t n = 0;
+    for (int i = 0; i < IR_LEVEL_COUNT && n < sizeof words; i++)
+        n += (size_t)snprintf(words + n, sizeof words - n, "%s%s %s", i ? " " : "", ir_levels[i].short_name,
+                              ir_levels[i].name);
+    for (int i = 0; i < IR_FEATURE_COUNT && n < sizeof words; i++)
+        n += (size_t)snprintf(words + n, sizeof words - n, " %s+%s", ir_levels[ir_feature_table[i].level].short_name,
+                              ir_feature_table[i].name);
+    return words;
+}
+
+static const char *words_of(int choice) { return choices[choice].words ? choices[choice].words : targets(); }
+
 static const char *choice_of(const char *name) {
     for (int i = 0; i < N_CHOICES; i++)
-        if (strcmp(choices[i].option, name) == 0) return choices[i].words;
+        if (strcmp(choices[i].option, name) == 0) return words_of(i);
     return NULL;
 }
 static bool takes_value(const option *o) { return o->kind != FLAG && o->kind != COUNT && o->kind != MAYBE; }
@@ -192,7 +207,7 @@ static void zsh(void) {
 
 /* The region of tools/fusor.bash with the words after options. */
 static void bash(void) {
-    for (int i = 0; i < N_CHOICES; i++) printf("    --%s) words='%s' ;;\n", choices[i].option, choices[i].words);
+    for (int i = 0; i < N_CHOICES; i++) printf("    --%s) words='%s' ;;\n", choices[i].option, words_of(i));
 }
 
 bool manual_print(const char *page) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* schedule.c: tables by CPU level. */
+/* schedule.c: register tiles, made of what level.def says of a level. */
 #include "ir/schedule.h"
 
 ir_dtype ir_contract_acc(ir_dtype a, ir_dtype b, ir_dtype result) {
@@ -16,9 +16,7 @@ ir_dtype ir_contract_acc(ir_dtype a, ir_dtype b, ir_dtype result) {
 ir_tile ir_contract_tile(ir_level level, ir_dtype acc) {
     if (ir_level_is_gpu(level)) return (ir_tile){IR_GPU_CONTRACT_TILE, IR_GPU_CONTRACT_TILE, 512};
     int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes;
-    int mr = level == IR_LEVEL_V4 ? 12 : level == IR_LEVEL_V3 ? 6 : 4;
-    if (acc == FUSOR_I64 && level != IR_LEVEL_V4) mr = 2;
-    if (acc == FUSOR_I32 && level != IR_LEVEL_V4) mr -= 1 + (level == IR_LEVEL_V3);
+    int mr = ir_levels[level].tiles.rows[acc == FUSOR_I64 ? 2 : acc == FUSOR_I32 ? 1 : 0];
     return (ir_tile){mr, 2 * lanes, ir_dtypes[acc].bytes == 8 ? 256 : 512};
 }
 
@@ -27,14 +25,16 @@ ir_tile ir_contract_tile(ir_level level, ir_dtype acc) {
 ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t n) {
     ir_tile two = ir_contract_tile(level, acc), three = two, one = two;
     int lanes = two.nr / 2;
-    if (n < 1 || acc != FUSOR_F32 || level == IR_LEVEL_V2) return two;
-    one.mr = level == IR_LEVEL_V4 ? 16 : 8;
+    const ir_level_tiles *t = &ir_levels[level].tiles;
+    if (n < 1 || acc != FUSOR_F32 || !t->rows_of_one) return two;
+    one.mr = t->rows_of_one;
     one.nr = lanes;
     if (n <= lanes) return one;
-    three.mr = level == IR_LEVEL_V4 ? 8 : 4;
+    if (!t->rows_of_three) return two;
+    three.mr = t->rows_of_three;
     three.nr = 3 * lanes;
     int64_t with_two = (n + two.nr - 1) / two.nr * two.nr, with_three = (n + three.nr - 1) / three.nr * three.nr;
-    return with_two - with_three > with_two / (level == IR_LEVEL_V4 ? 100 : 20) ? three : two;
+    return with_two - with_three > with_two / t->saved ? three : two;
 }
 
 const ir_dot_info ir_dots[IR_DOT_COUNT] = {
@@ -99,7 +99,7 @@ int ir_window_pack_cycles(int64_t step) { return step == 1 || step == 2 ? 3 * (i
 /* Of all tiles that fit the registers (accumulators, a row of operand 1 and one element of operand 0), the quickest for the result: by
  * rows, or all rows in one line with a few columns between them, or packed without these (as jit/window.c chooses). */
 ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k, int64_t step) {
-    const int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = level == IR_LEVEL_V4 ? 32 : 16;
+    const int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = ir_levels[level].registers;
     const bool is_known = n > 0 && n < INT32_MAX && y > 0 && y < INT32_MAX;
     ir_tile best = {1, lanes, ir_contract_tile(level, acc).kb};
     const double each = k > 0 ? (double)k : 512;
@@ -141,18 +141,17 @@ static int step_time(int h, int v) {
 }
 
 /* All tiles are tried: mr * nv accumulators, nv vectors of operand 1 and an element of operand 0 in all lanes, which may stay in
- * memory at v4 where it is used once; products where the level has none that add. Rows that are left over, and vectors, are tiles
+ * memory where the level has such products and it is used once; products where the level has none that add. Rows that are left over, and vectors, are tiles
  * of their own. */
 ir_tile ir_contract_direct_tile(ir_level level, ir_dtype acc, int m, int n) {
-    int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = level == IR_LEVEL_V4 ? 32 : 16;
-    int spare = level == IR_LEVEL_V4 ? 1 : level == IR_LEVEL_V3 ? 2 : 4;
-    if (ir_is_int(acc) && level != IR_LEVEL_V4) spare += 2;
+    int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = ir_levels[level].registers;
+    int spare = ir_levels[level].tiles.spare[ir_is_int(acc)];
     int vectors = (n + lanes - 1) / lanes, unit = ir_levels[level].lanes / lanes, best = 0;
     if (unit < 1) unit = 1;
     ir_tile tile = {1, unit * lanes, ir_contract_tile(level, acc).kb};
     for (int nv = unit; nv <= 8 && nv < vectors + unit; nv += unit)
         for (int h = 1; h <= m && h <= 30; h++) {
-            bool is_folded = nv == 1 && level == IR_LEVEL_V4 && ir_is_float(acc);
+            bool is_folded = nv == 1 && ir_levels[level].tiles.folds && ir_is_float(acc);
             if (h * nv + nv + !is_folded + spare > registers) break;
             int v = nv < vectors ? nv : vectors, time = 0;
             for (int row = 0; row < m; row += h)
@@ -171,5 +170,5 @@ ir_tile ir_contract_direct_tile(ir_level level, ir_dtype acc, int m, int n) {
 ir_tile ir_attention_tile(ir_level level, ir_dtype acc) {
     int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes;
     if (ir_level_is_gpu(level)) return (ir_tile){IR_GPU_ATTENTION_TILE, 16 * lanes, 16 * lanes};
-    return (ir_tile){level == IR_LEVEL_V4 ? 8 : 4, 2 * lanes, 128};
+    return (ir_tile){ir_levels[level].tiles.attention, 2 * lanes, 128};
 }

@@ -6,12 +6,14 @@
 #include <string.h>
 
 const ir_level_info ir_levels[IR_LEVEL_END] = {
-#define LEVEL(ID, name, short_name, lanes, bytes, fma, mask, features)                                                 \
-    {name, short_name, lanes, bytes, fma, mask, features},
+#define TILES(...) {__VA_ARGS__}
+#define LEVEL(ID, name, short_name, lanes, bytes, fma, mask, registers, tiles, features)                               \
+    {name, short_name, lanes, bytes, fma, mask, registers, tiles, features},
 #include "ir/level.def"
 #undef LEVEL
+#undef TILES
 /* one element a thread; IR_GPU_VECTOR_BYTES are one access */
-#define GPU(ID, name, text) {name, name, 1, 16, true, false, ""},
+#define GPU(ID, name, text) {name, name, 1, 16, true, false, 0, {.rows = {0}}, ""},
 #include "ir/gpu.def"
 #undef GPU
 };
@@ -46,8 +48,6 @@ static int find_level(const char *name, size_t n) {
     }
     return -1;
 }
-
-int ir_level_find(const char *name) { return find_level(name, strlen(name)); }
 
 static int find_feature(const char *name, size_t n) {
     for (int i = 0; i < IR_FEATURE_COUNT; i++)

@@ -16,15 +16,25 @@ typedef enum ir_level {
 #undef GPU
     IR_LEVEL_END
 } ir_level;
+/* What ir/schedule.c makes register tiles of. */
+typedef struct ir_level_tiles {
+    int rows[3];                    /* of a tile of two vectors of columns, for accumulators of: floats, i32, i64 */
+    int rows_of_one, rows_of_three; /* of f32 tiles of one vector and of three; 0: there are none */
+    int saved;                      /* three vectors where they save more than 1 / saved of the columns */
+    int spare[2];                   /* registers a direct tile leaves to what makes products: of floats, of integers */
+    bool folds;                     /* a float product takes an element from memory in all lanes */
+    int attention;                  /* rows of attention's tile */
+} ir_level_tiles;
 typedef struct ir_level_info {
     const char *name, *short_name;
     int lanes, vector_bytes;
     bool has_fma, has_mask;
+    int registers; /* of a vector each */
+    ir_level_tiles tiles;
     const char *features; /* "a,b,c" */
 } ir_level_info;
 extern const ir_level_info ir_levels[IR_LEVEL_END];
 static inline bool ir_level_is_gpu(ir_level l) { return l >= IR_LEVEL_COUNT; }
-int ir_level_find(const char *name); /* of the CPU, by name or short name; -1 when there is none */
 
 enum {
 #define FEATURE(ID, ...) IR_FEATURE_NUMBER_##ID,

@@ -36,12 +36,11 @@ static const double CALL_NS = 150, SECONDS = 0.03, AT_MOST = 0.15;
         for (int k = 0; k < CHAINS; k++) s += (double)(a[k][0] + a[k][LANES - 1]);                                     \
         return s;                                                                                                      \
     }
-PEAK(peak_f32_v2, "sse4.2", float, 16)
-PEAK(peak_f32_v3, "avx2,fma", float, 32)
-PEAK(peak_f32_v4, "avx512f", float, 64)
-PEAK(peak_f64_v2, "sse4.2", double, 16)
-PEAK(peak_f64_v3, "avx2,fma", double, 32)
-PEAK(peak_f64_v4, "avx512f", double, 64)
+#define LEVEL(ID, name, short_name, lanes, bytes, ...)                                                                 \
+    PEAK(peak_f32_##ID, "arch=" name, float, bytes)                                                                    \
+    PEAK(peak_f64_##ID, "arch=" name, double, bytes)
+#include "ir/level.def"
+#undef LEVEL
 
 /* Chains of dot products into VECTOR accumulators. */
 #define DOT(NAME, TARGET, VECTOR, INPUT, ZERO, STEP)                                                                   \
@@ -85,19 +84,25 @@ typedef struct peak {
     double per_step;
 } peak;
 
+static const peak peaks_f32[] = {
+#define LEVEL(ID, name, short_name, lanes, bytes, ...) {peak_f32_##ID, 2 * bytes / sizeof(float)},
+#include "ir/level.def"
+#undef LEVEL
+};
+static const peak peaks_f64[] = {
+#define LEVEL(ID, name, short_name, lanes, bytes, ...) {peak_f64_##ID, 2 * bytes / sizeof(double)},
+#include "ir/level.def"
+#undef LEVEL
+};
+/* Of a host below all levels, code of the lowest. */
+static int level_of_host(void) { return rt_host_level() < 0 ? 0 : rt_host_level(); }
+
 static peak peak_of(rt_limit_type type) {
-    const int level = rt_host_level();
     const char *missing;
     size_t n;
     switch (type) {
-    case RT_LIMIT_F64:
-        return level >= IR_LEVEL_V4   ? (peak){peak_f64_v4, 16}
-               : level >= IR_LEVEL_V3 ? (peak){peak_f64_v3, 8}
-                                      : (peak){peak_f64_v2, 4};
-    case RT_LIMIT_F32:
-        return level >= IR_LEVEL_V4   ? (peak){peak_f32_v4, 32}
-               : level >= IR_LEVEL_V3 ? (peak){peak_f32_v3, 16}
-                                      : (peak){peak_f32_v2, 8};
+    case RT_LIMIT_F64: return peaks_f64[level_of_host()];
+    case RT_LIMIT_F32: return peaks_f32[level_of_host()];
     case RT_LIMIT_BF16:
         if (rt_host_has("amx-tile,amx-bf16", &missing, &n)) return (peak){peak_bf16_tile, 16 * 16 * 32 * 2};
         return rt_host_has("avx512f,avx512bw,avx512bf16", &missing, &n) ? (peak){peak_bf16_512, 64} : (peak){0};
@@ -114,13 +119,19 @@ static peak peak_of(rt_limit_type type) {
         float *restrict a, const float *restrict b, const float *restrict c, int64_t n) {                              \
         for (int64_t i = 0; i < n; i++) a[i] = b[i] + c[i];                                                            \
     }
-ADD(add_v2, "sse4.2")
-ADD(add_v3, "avx2")
-ADD(add_v4, "avx512f,prefer-vector-width=512")
+typedef void add(float *restrict a, const float *restrict b, const float *restrict c, int64_t n);
+#define LEVEL(ID, name, ...) ADD(add_##ID, "prefer-vector-width=512,arch=" name)
+#include "ir/level.def"
+#undef LEVEL
+static add *const adds[] = {
+#define LEVEL(ID, ...) add_##ID,
+#include "ir/level.def"
+#undef LEVEL
+};
 
 typedef struct job {
     peak peak;
-    void (*add)(float *restrict, const float *restrict, const float *restrict, int64_t);
+    add *add;
     float *memory;
     int64_t n, repeats; /* floats of one array, of one worker; times that a tile walks them */
     bool is_shared;     /* the arrays are one for all workers, tiles are parts of it */
@@ -167,12 +178,10 @@ static double share_of(rt_limit_level level, int n_threads) {
 }
 
 static void measure_bandwidth(rt_limits *l, rt_limit_level level) {
-    const int host = rt_host_level(), n_threads = l->n_threads;
+    const int n_threads = l->n_threads;
     const double share = share_of(level, n_threads), below = level == RT_LIMIT_L1 ? 0 : share_of(level - 1, n_threads);
     const bool is_memory = level == RT_LIMIT_MEMORY;
-    job j = {.add = host >= IR_LEVEL_V4   ? add_v4
-                    : host >= IR_LEVEL_V3 ? add_v3
-                                          : add_v2,
+    job j = {.add = adds[level_of_host()],
              .is_shared = is_memory,
              .repeats = 1};
     if (!is_memory && !(share >= 2 * below)) return; /* no room of its own: a small L3 over large L2s */

@@ -20,6 +20,7 @@
  * An error passes that is within the row's ULP or absolute bound (f64: 4 ULP); infinities, NaNs and the sign of zero
  * must be right. Exit status 1 when something does not pass. --table: rows for accuracy.sh. --time: speed instead of
  * accuracy. --fast: the fast tier, its functions against its bounds (fast.def). Without MPFR the chooser is the judge, which the last line says. */
+#include "../host_level.h"
 #include "ir/scalar.h"
 #include "ulp_exact.h"
 #include "ulp_inputs.h"
@@ -372,7 +373,7 @@ static int measure(const options *o, const variant *v) {
     j.has_exact = exact_has(v->op, v->variant);
     if (!kernel_make(v, FUSOR_F64, kernel_best_level(), &j.wide)) return -1;
     for (int l = 0; l < IR_LEVEL_COUNT; l++) {
-        if (!kernel_has_level(l) || (o->level >= 0 && l != o->level)) continue;
+        if (!host_has_level(l) || (o->level >= 0 && l != o->level)) continue;
         if (!kernel_make(v, o->type, l, &j.k[l])) return -1;
     }
     char stride[32];
@@ -427,7 +428,7 @@ static void time_it(const options *o, const variant *v) {
         }
     for (int l = 0; l < IR_LEVEL_COUNT; l++) {
         kernel k[2] = {{0}, {0}};
-        if (!kernel_has_level(l) || (o->level >= 0 && l != o->level) || !kernel_make(&precise, o->type, l, &k[0]))
+        if (!host_has_level(l) || (o->level >= 0 && l != o->level) || !kernel_make(&precise, o->type, l, &k[0]))
             continue;
         if (o->is_fast && !kernel_make(v, o->type, l, &k[1])) continue;
         for (int round = 0; round < ROUNDS; round++)
@@ -465,7 +466,7 @@ static bool parse(options *o, int argc, char **argv) {
         else if (strcmp(name, "--range") == 0) {
             if (sscanf(argv[i], "%lld/%lld", &o->part, &o->parts) != 2) return false;
         } else if (strcmp(name, "--level") == 0) {
-            o->level = ir_level_find(argv[i]);
+            o->level = level_of_name(argv[i]);
             if (o->level < 0) return false;
         } else if (strcmp(name, "--type") == 0) {
             bool is_found = false;

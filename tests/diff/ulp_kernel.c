@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* ulp_kernel.c: description text -> fusor_codegen_module() -> executable pages. */
 #include "ulp_kernel.h"
+#include "../host_level.h"
 #include "ir/codegen_api.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,14 +10,9 @@
 
 const fusor_codegen_table *fusor_codegen_module(void);
 
-bool kernel_has_level(int level) {
-    if (level == IR_LEVEL_V4) return __builtin_cpu_supports("x86-64-v4");
-    return level == IR_LEVEL_V3 ? __builtin_cpu_supports("x86-64-v3") : __builtin_cpu_supports("x86-64-v2");
-}
-
 int kernel_best_level(void) {
     int level = IR_LEVEL_COUNT - 1;
-    while (level > 0 && !kernel_has_level(level)) level--;
+    while (level > 0 && !host_has_level(level)) level--;
     return level;
 }
 

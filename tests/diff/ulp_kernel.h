@@ -21,7 +21,6 @@ typedef struct kernel {
     ir_dtype type;
 } kernel;
 
-bool kernel_has_level(int level);
 int kernel_best_level(void);
 /* False, with the reason on stderr, when it could not be made. */
 bool kernel_make(const variant *v, ir_dtype type, int level, kernel *out);

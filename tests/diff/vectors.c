@@ -11,6 +11,7 @@
  * bound of the row has ULP (f64: 4). Lines that no f32 or f64 kernel can answer (other types, rounding modes, results
  * that depend on the implementation) are left out. Prints a line a file, function and type; the last is the count of
  * test cases. Exit status 1 when something is beyond its bound, 2 when a file has nothing that could be checked. */
+#include "../host_level.h"
 #include "ulp_inputs.h"
 #include "ulp_kernel.h"
 #include <math.h>
@@ -100,7 +101,7 @@ static int check(const char *file, ir_op op, const table *t) {
     to_memory(t->type, t->y, t->n, raw[1]);
     for (int level = 0; level < IR_LEVEL_COUNT; level++) {
         kernel k = {0};
-        if (!kernel_has_level(level)) continue;
+        if (!host_has_level(level)) continue;
         if (!kernel_make(&v, t->type, level, &k)) return -1;
         kernel_run(&k, raw[0], raw[1], raw[2], t->n);
         kernel_drop(&k);

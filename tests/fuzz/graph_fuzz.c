@@ -12,6 +12,7 @@
  * With --tiles the target has tile instructions (AMX), which are executed by tests/amx where the machine has none.
  * With --device cuda programs run on a device (that of the fake driver, if FUSOR_CUDA_LIB names no other), with inputs and outputs at
  * random here or there: within the bounds of the reference evaluator, and the same bits at a second call. */
+#include "../host_level.h"
 #include "../amx/amx_emulate.h"
 #include "graph_gen.h"
 #include "../cuda/device_place.h"
@@ -541,7 +542,7 @@ int main(int argc, char **argv) {
         if (strcmp(argv[i], "--seed") == 0) seed = strtoull(next, NULL, 10), i++;
         else if (strcmp(argv[i], "--count") == 0) count = atol(next), i++;
         else if (strcmp(argv[i], "--seconds") == 0) limit = atof(next), i++;
-        else if (strcmp(argv[i], "--level") == 0) level = ir_level_find(next), i++;
+        else if (strcmp(argv[i], "--level") == 0) level = level_of_name(next), i++;
         else if (strcmp(argv[i], "--device") == 0) on_device = strcmp(next, "cuda") == 0, i++;
         else if (strcmp(argv[i], "--tiles") == 0) {
             amx_emulate();

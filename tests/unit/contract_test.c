@@ -2,6 +2,7 @@
 /* contract_test.c: the contraction kernel at every level the host has, run between guard pages and compared bit by bit
  * with loops that accumulate in the documented order (ir/schedule.h). Tiles (AMX) are emulated where the host has none. */
 #include "../amx/amx_emulate.h"
+#include "../host_level.h"
 #include "ir/codegen_api.h"
 #include "ir/kernel.h"
 #include <criterion/criterion.h>
@@ -13,17 +14,6 @@
 #include <unistd.h>
 
 const fusor_codegen_table *fusor_codegen_module(void);
-
-static bool host_has(int level) {
-    __builtin_cpu_init();
-    if (level == IR_LEVEL_V4)
-        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-               __builtin_cpu_supports("avx512cd");
-    if (level == IR_LEVEL_V3)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-    return __builtin_cpu_supports("sse4.1");
-}
 
 static const ir_features TILES = IR_FEATURE_AMXINT8 | IR_FEATURE_AMXBF16 | IR_FEATURE_AMXFP16;
 
@@ -468,7 +458,7 @@ static int64_t any_of(const int64_t *values, int n) { return values[random_bits(
 
 /* Compiles once, runs `count` random sizes. */
 static void check_sizes(const problem *p, int count) {
-    if (!host_has(p->level) || !host_has_features(p->features)) return;
+    if (!host_has_level(p->level) || !host_has_features(p->features)) return;
     static const int64_t mn[] = {0, 1, 2, 3, 5, 7, 11, 12, 13, 16, 17, 24, 31, 32, 33, 47, 64, 65, 97};
     static const int64_t ks[] = {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 127};
     static const int64_t blocks[] = {0, 1, 2, 3, 100};
@@ -632,7 +622,7 @@ Test(contract, tiles_of_other_widths) {
 /* ---- the direct form ---- */
 /* The very bits of the packed form, whose order this is; every layout, edges against pages that fault. */
 static void check_direct(problem p, shape s) {
-    if (!host_has(p.level)) return;
+    if (!host_has_level(p.level)) return;
     static const int64_t no_tune[IR_TUNE_COUNT] = {0};
     p.is_direct = true;
     p.direct = s;

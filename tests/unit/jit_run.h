@@ -2,6 +2,7 @@
 #ifndef TESTS_JIT_RUN_H
 #define TESTS_JIT_RUN_H
 /* Compiles kernel descriptions and runs them in buffers between guard pages: shared by the tests of src/jit. */
+#include "../host_level.h"
 #include "ir/codegen_api.h"
 #include "ir/kernel.h"
 #include "ir/scalar.h"
@@ -22,11 +23,6 @@ typedef struct run_kernel {
 static inline void *run_allocate(void *user, size_t bytes) {
     (void)user;
     return malloc(bytes);
-}
-
-static inline bool run_has_level(ir_level level) {
-    if (level == IR_LEVEL_V4) return __builtin_cpu_supports("x86-64-v4");
-    return level == IR_LEVEL_V3 ? __builtin_cpu_supports("x86-64-v3") : __builtin_cpu_supports("x86-64-v2");
 }
 
 /* The text of a stage; malloc'ed. */

@@ -68,7 +68,7 @@ typedef ir_bits (*reference)(const ir_kernel *k, const ir_bits *x);
 /* Runs k (loads, then one operator, then a store) on N and on few elements and compares. */
 static void check(const ir_kernel *k, reference ref, double ulp) {
     run_kernel r = compile(k);
-    if (!run_has_level(k->level)) { /* that it links, so calls nothing, is checked all the same */
+    if (!host_has_level(k->level)) { /* that it links, so calls nothing, is checked all the same */
         run_drop(&r);
         return;
     }
@@ -169,7 +169,7 @@ Test(jit_cast, v4, .timeout = 300) { check_casts(IR_LEVEL_V4); }
 /* fma where the terms cancel, underflow, overflow or lie on a tie: where an emulation could be wrong. */
 static void check_fma(ir_level level, ir_dtype t) {
     enum { COUNT = 40000 };
-    if (!run_has_level(level)) return;
+    if (!host_has_level(level)) return;
     ir_kernel k = new_map(level);
     int in[3];
     for (int i = 0; i < 3; i++) in[i] = add_load(&k, t);
@@ -310,7 +310,7 @@ static void check_form(ir_level level, const form *f, ir_dtype t, int64_t rows, 
 Test(jit_map, shapes, .timeout = 300) {
     static const ir_dtype types[] = {FUSOR_F32, FUSOR_F64, FUSOR_I32, FUSOR_U8, FUSOR_I64};
     for (int level = 0; level < IR_LEVEL_COUNT; level++) {
-        if (!run_has_level((ir_level)level)) continue;
+        if (!host_has_level((ir_level)level)) continue;
         for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
             for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
                 check_form((ir_level)level, &forms[i], types[t], 1, 64);
@@ -322,7 +322,7 @@ Test(jit_map, shapes, .timeout = 300) {
 /* No dim at all: one element; and an output over its input. */
 Test(jit_map, scalar_and_in_place) {
     for (int level = 0; level < IR_LEVEL_COUNT; level++) {
-        if (!run_has_level((ir_level)level)) continue;
+        if (!host_has_level((ir_level)level)) continue;
         ir_kernel k = new_map((ir_level)level);
         int in = add_load(&k, FUSOR_F32);
         add_store(&k, add_inst(&k, IR_OP_SQRT, FUSOR_F32, 0, 1, &in));
@@ -388,7 +388,7 @@ Test(jit_codegen, frames_are_bounded, .timeout = 120) {
         run_kernel r = compile(&k);
         cr_assert(frame_bytes(r.map, r.map_bytes) <= 16384, "%s: a frame of %d bytes", ir_levels[level].name,
                   frame_bytes(r.map, r.map_bytes));
-        if (run_has_level((ir_level)level)) {
+        if (host_has_level((ir_level)level)) {
             static double data[2 * OUTPUTS][SIZE];
             void *pointer[2 * OUTPUTS];
             int64_t n = SIZE, stride[2 * OUTPUTS];

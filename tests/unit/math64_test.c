@@ -272,7 +272,7 @@ static bool matches(double got, double want) {
 Test(math64, special_values) {
     double x[COPIES], y[COPIES], out[COPIES];
     for (int level = 0; level < IR_LEVEL_COUNT; level++) {
-        if (!run_has_level((ir_level)level)) continue;
+        if (!host_has_level((ir_level)level)) continue;
         run_kernel k = {0};
         for (size_t i = 0; i < sizeof specials / sizeof *specials; i++) {
             const special *s = &specials[i];
@@ -338,7 +338,7 @@ static void check_bounds(int op, int level, int variant) {
 Test(math64, bounds_and_equal_bits) {
     for (int op = 0; op < IR_OP_COUNT; op++)
         for (int level = 0; is_measured(op) && level < IR_LEVEL_COUNT; level++) {
-            if (!run_has_level((ir_level)level)) continue;
+            if (!host_has_level((ir_level)level)) continue;
             check_bounds(op, level, 0);
             if (op == IR_OP_GELU) check_bounds(op, level, 1);
         }

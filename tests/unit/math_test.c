@@ -307,7 +307,7 @@ static bool same(float a, float b) { return (a != a && b != b) || memcmp(&a, &b,
 Test(math, special_values) {
     float x[COPIES], y[COPIES], out[COPIES];
     for (int level = 0; level < IR_LEVEL_COUNT; level++) {
-        if (!run_has_level((ir_level)level)) continue;
+        if (!host_has_level((ir_level)level)) continue;
         run_kernel k = {0};
         for (size_t i = 0; i < sizeof specials / sizeof *specials; i++) {
             const special *s = &specials[i];
@@ -370,7 +370,7 @@ static void check_bounds(int op, int level, int variant, bool is_fast) {
 Test(math, bounds_and_equal_bits) {
     for (int op = 0; op < IR_OP_COUNT; op++)
         for (int level = 0; is_measured(op) && level < IR_LEVEL_COUNT; level++) {
-            if (!run_has_level((ir_level)level)) continue;
+            if (!host_has_level((ir_level)level)) continue;
             check_bounds(op, level, 0, false);
             if (op == IR_OP_GELU) check_bounds(op, level, 1, false);
         }
@@ -379,7 +379,7 @@ Test(math, bounds_and_equal_bits) {
 Test(math, fast_tier_has_bounds_and_equal_bits) {
     for (int op = 0; op < IR_OP_COUNT; op++)
         for (int level = 0; ir_fast[op].levels && level < IR_LEVEL_COUNT; level++) {
-            if (!run_has_level((ir_level)level)) continue;
+            if (!host_has_level((ir_level)level)) continue;
             check_bounds(op, level, 0, true);
             if (op == IR_OP_GELU) check_bounds(op, level, 1, true);
         }
@@ -390,7 +390,7 @@ Test(math, fast_tier_is_where_its_table_says) {
     static float x[CHUNK], y[CHUNK], out[2][CHUNK];
     for (int op = 0; op < IR_OP_COUNT; op++)
         for (int level = 0; ir_fast[op].levels && level < IR_LEVEL_COUNT; level++) {
-            if (!run_has_level((ir_level)level)) continue;
+            if (!host_has_level((ir_level)level)) continue;
             for (int i = 0; i < CHUNK; i++) x[i] = (i % 2 ? 1.0f : -1.0f) * (float)(i + 1) / 512, y[i] = 1.5f;
             for (int tier = 0; tier < 2; tier++) {
                 run_kernel k = compile_tier((ir_op)op, level, 0, false, tier);

@@ -272,7 +272,7 @@ static void check_at(ir_level level, const char *body, const int64_t *size, int 
 
 static void check(const char *body, const int64_t *size, int flags, int64_t grain) {
     for (int level = 0; level < IR_LEVEL_COUNT; level++)
-        if (run_has_level((ir_level)level)) check_at((ir_level)level, body, size, flags, grain);
+        if (host_has_level((ir_level)level)) check_at((ir_level)level, body, size, flags, grain);
 }
 
 static const int64_t lengths[] = {0, 1, 2, 3, 7, 15, 16, 17, 63, 64, 65, 255, 4095, 4096, 4097, 10000};
@@ -346,7 +346,7 @@ Test(reduce, argmax_with_ties_and_nans) {
 Test(reduce, argmax_picks_the_first) {
     static const float fill[] = {-INFINITY, INFINITY, 0.0f};
     for (int level = 0; level < IR_LEVEL_COUNT; level++) {
-        if (!run_has_level((ir_level)level)) continue;
+        if (!host_has_level((ir_level)level)) continue;
         for (int variant = 0; variant < 4; variant++) {
             char text[512];
             snprintf(
@@ -386,7 +386,7 @@ Test(reduce, argmax_at_every_place) {
     static float x[4300];
     static const int64_t sizes[] = {70, 127, 300, 4096 + 150};
     for (int level = 0; level < IR_LEVEL_COUNT; level++) {
-        if (!run_has_level((ir_level)level)) continue;
+        if (!host_has_level((ir_level)level)) continue;
         for (int variant = 0; variant < 2; variant++) {
             char text[512];
             snprintf(
@@ -562,7 +562,7 @@ Test(row, baked_lengths_give_the_same_bits) {
     static float x[3 * 64], y[2][3 * 64];
     for (int i = 0; i < 3 * 64; i++) x[i] = sinf((float)i * 0.7f) * 5;
     for (int level = 0; level < IR_LEVEL_COUNT; level++) {
-        if (!run_has_level((ir_level)level)) continue;
+        if (!host_has_level((ir_level)level)) continue;
         for (int64_t n = 1; n <= 64; n += n < 20 ? 1 : 11)
             for (int which = 0; which < 2; which++) {
                 for (int baked = 0; baked < 2; baked++) {
@@ -622,7 +622,7 @@ Test(row, short_rows_of_minus_zero) {
     for (int i = 0; i < 17 * 3; i++) x[i] = -0.0f;
     for (int level = 0; level < IR_LEVEL_COUNT; level++) {
         char text[1024];
-        if (!run_has_level((ir_level)level)) continue;
+        if (!host_has_level((ir_level)level)) continue;
         snprintf(text, sizeof text, "fusor-kernel 1\nkind reduce\nlevel %s\ndim p ?\ndim r 3%s", ir_levels[level].name,
                  strstr(sum_f32, "dim r ?") + 7);
         run_kernel r = run_compile(text);

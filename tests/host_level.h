@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef TESTS_HOST_LEVEL_H
+#define TESTS_HOST_LEVEL_H
+/* Levels in tests: by name, and whether this machine executes code of a CPU level, as the compiler's run time finds it (not rt/cpuinfo.c, which is tested). */
+#include "ir/target.h"
+#include <string.h>
+
+static inline bool host_has_level(int level) {
+    __builtin_cpu_init();
+    switch (level) {
+#define LEVEL(ID, name, ...)                                                                                           \
+    case IR_LEVEL_##ID: return __builtin_cpu_supports(name);
+#include "ir/level.def"
+#undef LEVEL
+    default: return false;
+    }
+}
+/* By either name; -1: there is none. */
+static inline int level_of_name(const char *name) {
+    for (int i = 0; i < IR_LEVEL_COUNT; i++)
+        if (strcmp(ir_levels[i].name, name) == 0 || strcmp(ir_levels[i].short_name, name) == 0) return i;
+    return -1;
+}
+#endif
