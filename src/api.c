@@ -301,17 +301,11 @@ void fusor_call_free(fusor_call *call) {
 
 fusor_status fusor_explain_json(fusor_executable *exe, char **text_out) {
     fu_error e;
-    fu_arena arena;
-    jmp_buf oom;
     char *text = NULL;
     if (!exe) return context_refuse("fusor_explain_json: the executable is NULL");
     fu_error_clear(&e);
     CHECK_ARGUMENT(exe->ctx, &e, text_out, "fusor_explain_json: text_out must not be NULL");
-    fu_arena_init(&arena, &oom);
-    if (setjmp(oom)) {
-        fu_arena_free(&arena);
-        return FU_FAIL(&e, FUSOR_ERROR_MEMORY, "out of memory"), context_fail(exe->ctx, &e);
-    }
+    FU_CALL_ARENA(arena, return FU_FAIL(&e, FUSOR_ERROR_MEMORY, "out of memory"), context_fail(exe->ctx, &e));
     explain_request r = {.plan = rt_exec_plan(exe->exec), .exec = exe->exec, .n_threads = exe->ctx->n_threads};
     if (explain_json(&arena, &e, &r, &text) == FUSOR_OK) *text_out = text;
     fu_arena_free(&arena);

@@ -43,15 +43,7 @@ fusor_status check_call(fusor_context *ctx, fu_error *e, rt_exec *x, int n_in, c
     const ir_graph *g = rt_exec_plan(x)->graph;
     if (n_in != (int)g->params.n)
         return rt_exec_call(x, e, n_in, in, n_out, out); /* bound parameters are not at hand */
-    fu_arena arena;
-    jmp_buf oom;
-    fusor_status status;
-    fu_arena_init(&arena, &oom);
-    if (setjmp(oom)) {
-        status = FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory while checking a call");
-        fu_arena_free(&arena);
-        return status;
-    }
+    FU_CALL_ARENA(arena, return FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory while checking a call"));
     fusor_buffer *probe = FU_NEW_N(&arena, fusor_buffer, n_out + 1);
     status =
         rt_exec_infer(x, e, n_in, in, n_out, probe); /* refuses what a call would refuse, before anything is read */

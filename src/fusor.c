@@ -211,13 +211,7 @@ static ir_graph *copy_graph(fu_arena *arena, fu_error *e, const ir_graph *from) 
 
 fusor_status compile_for_gpu(fusor_context *ctx, fu_error *e, const rt_exec *cpu, rt_exec **out) {
     const ir_plan *from = rt_exec_plan(cpu);
-    fu_arena arena;
-    jmp_buf oom;
-    fu_arena_init(&arena, &oom);
-    if (setjmp(oom)) {
-        fu_arena_free(&arena);
-        return FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory while compiling");
-    }
+    FU_CALL_ARENA(arena, return FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory while compiling"));
     ir_plan *plan = NULL;
     ir_plan_options options = from->options;
     options.level = ctx->gpu_target.level;
@@ -256,21 +250,13 @@ static uint64_t hash_program(fu_arena *arena, const ir_graph *g) {
 }
 
 fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_executable **out) {
-    fu_arena arena;
-    jmp_buf oom;
     rt_exec *volatile exec = NULL;
     rt_exec *made = NULL;
     ir_plan *plan = NULL;
     const char *replay = NULL;
     bool is_interim = false;
-    fu_arena_init(&arena, &oom);
-    fusor_status status;
-    if (setjmp(oom)) {
-        status = FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory while compiling");
-        fu_arena_free(&arena);
-        return status;
-    }
-    status = make_plan(&arena, e, r, &plan, &replay);
+    FU_CALL_ARENA(arena, return FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory while compiling"));
+    fusor_status status = make_plan(&arena, e, r, &plan, &replay);
     if (status == FUSOR_OK && r->target && ir_level_is_gpu(plan->options.level))
         status = FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED,
                          "target '%s' is a GPU's: it is for making kernels (fusor cache warm, fusor emit); to run on a "

@@ -265,13 +265,7 @@ static bool build(building *b, uint32_t n, const lazy_result *results) {
 static fusor_status compile(lazy_state *s, fu_error *e, const size_map *map, uint32_t n, const lazy_result *results,
                             rt_exec **out, fusor_executable **exe_out) {
     static const fu_source source = {"lazy", NULL, 0};
-    fu_arena arena;
-    jmp_buf oom;
-    fu_arena_init(&arena, &oom);
-    if (setjmp(oom)) {
-        fu_arena_free(&arena);
-        return lazy_no_memory(e);
-    }
+    FU_CALL_ARENA(arena, return lazy_no_memory(e));
     ir_module *module = FU_NEW(&arena, ir_module);
     module->arena = &arena;
     module->source = source;

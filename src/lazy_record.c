@@ -57,13 +57,7 @@ static fusor_status pack_text(fu_arena *arena, fu_error *e, const op_call *c, un
 
 static fusor_status pack_text_once(fu_error *e, const op_call *c, unsigned char *out, uint32_t room, uint32_t *bytes,
                                    ir_dtype *to, ir_operand *scalar) {
-    fu_arena arena;
-    jmp_buf oom;
-    fu_arena_init(&arena, &oom);
-    if (setjmp(oom)) {
-        fu_arena_free(&arena);
-        return lazy_no_memory(e);
-    }
+    FU_CALL_ARENA(arena, return lazy_no_memory(e));
     fusor_status status = pack_text(&arena, e, c, out, room, bytes, to, scalar);
     fu_arena_free(&arena);
     return status;
@@ -123,13 +117,7 @@ static fusor_status infer_graph(fu_arena *arena, recording *r, fu_error *e) {
 }
 
 static fusor_status infer(recording *r, fu_error *e) {
-    fu_arena arena;
-    jmp_buf oom;
-    fu_arena_init(&arena, &oom);
-    if (setjmp(oom)) {
-        fu_arena_free(&arena);
-        return lazy_no_memory(e);
-    }
+    FU_CALL_ARENA(arena, return lazy_no_memory(e));
     fusor_status status = infer_graph(&arena, r, e);
     fu_arena_free(&arena);
     return status;

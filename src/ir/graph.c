@@ -476,13 +476,7 @@ static const char *where_of(const ir_graph *g, fu_loc loc, char text[IR_WHERE_MA
 /* Text of a size in a message. An arena of its own: the graph's may not be written during a call. */
 static fusor_status fail_size(const ir_graph *g, fu_error *e, fu_loc loc, const char *what, ir_size a,
                               const char *relation, const ir_size *b, int64_t va, int64_t vb) {
-    fu_arena arena;
-    jmp_buf oom;
-    fu_arena_init(&arena, &oom);
-    if (setjmp(oom)) {
-        fu_arena_free(&arena);
-        return FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory");
-    }
+    FU_CALL_ARENA(arena, return FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory"));
     fu_str text;
     fu_str_init(&text, &arena);
     ir_size_print(&text, g->sizes, a);

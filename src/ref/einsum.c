@@ -105,13 +105,7 @@ static fusor_status in_arena(const ref_call *c, fu_arena *a, double *products) {
 }
 
 static fusor_status run(const ref_call *c, double *products) {
-    fu_arena arena;
-    jmp_buf oom;
-    fu_arena_init(&arena, &oom);
-    if (setjmp(oom)) {
-        fu_arena_free(&arena);
-        return REF_FAIL(c, FUSOR_ERROR_MEMORY, "einsum: no memory for its subscripts");
-    }
+    FU_CALL_ARENA(arena, return REF_FAIL(c, FUSOR_ERROR_MEMORY, "einsum: no memory for its subscripts"));
     const fusor_status status = in_arena(c, &arena, products);
     fu_arena_free(&arena);
     return status;

@@ -263,13 +263,7 @@ static bool try_tiers(rt_cache *c, fu_error *e, cache_wish *w, rt_kernel **out, 
 }
 
 bool rt_cache_holds(rt_cache *c, const ir_kernel *k, bool in_tiers_only) {
-    jmp_buf oom;
-    fu_arena arena;
-    fu_arena_init(&arena, &oom);
-    if (setjmp(oom)) {
-        fu_arena_free(&arena);
-        return false;
-    }
+    FU_CALL_ARENA(arena, return false);
     uint8_t key[IR_KEY_BYTES];
     char symbol[IR_SYMBOL_MAX];
     cache_wish w;
@@ -575,13 +569,7 @@ void cache_wish_make(const rt_cache *c, fu_arena *a, const ir_kernel *k, uint8_t
 }
 
 fusor_status rt_cache_get(rt_cache *c, fu_error *e, const ir_kernel *k, rt_kernel **out, rt_cache_outcome *outcome) {
-    jmp_buf oom;
-    fu_arena arena;
-    fu_arena_init(&arena, &oom);
-    if (setjmp(oom)) {
-        fu_arena_free(&arena);
-        return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for the description of a kernel");
-    }
+    FU_CALL_ARENA(arena, return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for the description of a kernel"));
     uint8_t key[IR_KEY_BYTES];
     char symbol[IR_SYMBOL_MAX];
     cache_wish w;

@@ -180,13 +180,7 @@ static bool look(rt_cache *c, cache_wish *w, rt_cache_answer *out) {
 }
 
 fusor_status rt_cache_why(rt_cache *c, fu_error *e, const ir_kernel *k, rt_cache_answer *out) {
-    jmp_buf oom;
-    fu_arena arena;
-    fu_arena_init(&arena, &oom);
-    if (setjmp(oom)) {
-        fu_arena_free(&arena);
-        return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for the description of a kernel");
-    }
+    FU_CALL_ARENA(arena, return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for the description of a kernel"));
     uint8_t key[IR_KEY_BYTES];
     cache_wish w;
     memset(out, 0, sizeof *out);
