@@ -32,17 +32,9 @@ typedef struct held {
 static held *table;
 static size_t table_cap, table_n;
 
-static void take_lock(void *user) {
-    (void)user;
-    pthread_mutex_lock(&lock);
-}
-static void drop_lock(void *user) {
-    (void)user;
-    pthread_mutex_unlock(&lock);
-}
 static void watch_forks(void) {
-    static rt_fork_hook hook = {.prepare = take_lock, .parent = drop_lock, .child = drop_lock};
-    rt_fork_add(&hook);
+    static rt_fork_hook hook;
+    rt_fork_guard(&hook, &lock);
 }
 
 /* Classes are 64, 80, 96, 112, 128, 160 ...: four to a power of two, so that at most a fifth is wasted. */

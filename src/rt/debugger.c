@@ -124,17 +124,9 @@ static void write_text(const char *symbol, const rt_code_debug *debug, char *pat
     if (fd >= 0) close(fd);
 }
 
-static void take_lock(void *user) {
-    (void)user;
-    pthread_mutex_lock(&lock);
-}
-static void drop_lock(void *user) {
-    (void)user;
-    pthread_mutex_unlock(&lock);
-}
 static void watch_forks(void) {
-    static rt_fork_hook hook = {.prepare = take_lock, .parent = drop_lock, .child = drop_lock};
-    rt_fork_add(&hook);
+    static rt_fork_hook hook;
+    rt_fork_guard(&hook, &lock);
 }
 
 static bool perf_is(const char *word) { return strcmp(fu_env_string(FU_FUSOR_PERF), word) == 0; }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* fork.c: the list of fork hooks and its pthread_atfork handlers. */
 #include "rt/fork.h"
-#include <pthread.h>
 #include <stddef.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -37,6 +36,14 @@ void rt_fork_add(rt_fork_hook *hook) {
     if (hooks) hooks->link = &hook->next;
     hooks = hook;
     pthread_mutex_unlock(&lock);
+}
+
+static void take(void *mutex) { pthread_mutex_lock(mutex); }
+static void drop(void *mutex) { pthread_mutex_unlock(mutex); }
+
+void rt_fork_guard(rt_fork_hook *hook, pthread_mutex_t *mutex) {
+    *hook = (rt_fork_hook){.prepare = take, .parent = drop, .child = drop, .user = mutex};
+    rt_fork_add(hook);
 }
 
 void rt_fork_remove(rt_fork_hook *hook) {

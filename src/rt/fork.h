@@ -4,6 +4,8 @@
 /* One pthread_atfork for the whole run time. What has a lock or state that a fork would tear registers a hook; a fork
  * then happens only while no other thread is inside a locked region. Locks of hooks are never nested in each other, so
  * their order does not matter. */
+#include <pthread.h>
+
 typedef struct rt_fork_hook {
     void (*prepare)(void *user); /* in the parent before the fork: take the lock. Each may be NULL */
     void (*parent)(void *user);  /* after it: release */
@@ -15,4 +17,6 @@ typedef struct rt_fork_hook {
 /* The hook's memory is borrowed until it is removed. Any thread. */
 void rt_fork_add(rt_fork_hook *hook);
 void rt_fork_remove(rt_fork_hook *hook);
+/* For state that a lock makes whole: the lock is held over every fork. */
+void rt_fork_guard(rt_fork_hook *hook, pthread_mutex_t *lock);
 #endif
