@@ -4,6 +4,7 @@
  * call is lazy or traces a function. */
 #define FUSOR_NO_GENERIC
 #include "op_call.h"
+#include "base/bits.h"
 #include <stdio.h>
 
 /* ---- weak scalars ---- */
@@ -16,9 +17,7 @@ static fusor_tensor weak(int kind, uint64_t bits) {
 }
 
 fusor_tensor fusor_f(double value) {
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return weak(WEAK_FLOAT, bits);
+    return weak(WEAK_FLOAT, fu_f64_bits(value));
 }
 fusor_tensor fusor_i(int64_t value) { return weak(WEAK_INT, (uint64_t)value); }
 fusor_tensor fusor_u(uint64_t value) { return weak(WEAK_UINT, value); }

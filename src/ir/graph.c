@@ -2,6 +2,7 @@
 /* graph.c: making nodes (hash-consing, weak literals, roles), copying graphs, and binding sizes at a call. What a
  * node's type and shape are is decided in infer.c. */
 #include "ir/graph.h"
+#include "base/bits.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -176,13 +177,8 @@ void ir_add_check(ir_graph *g, ir_check check) {
 /* f where the written number lies `residue` beside it: of the two doubles around it, the one with an odd mantissa, from
  * which rounding to a narrower type gives what rounding the number itself would. */
 static double odd_neighbour(double f, int residue) {
-    uint64_t u;
-    memcpy(&u, &f, sizeof u);
-    return residue == 0 || (u & 1) || !isfinite(f) ? f : nextafter(f, residue > 0 ? INFINITY : -INFINITY);
+    return residue == 0 || (fu_f64_bits(f) & 1) || !isfinite(f) ? f : nextafter(f, residue > 0 ? INFINITY : -INFINITY);
 }
-
-/* The same for an integer from 2^63 up. */
-static double odd_double(uint64_t u) { return (double)(u >> 11 | (uint64_t)((u & 0x7ff) != 0)) * 2048.0; }
 
 fusor_status ir_literal_bits(ir_graph *g, const char *what, const ir_operand *x, ir_dtype t, ir_bits *out) {
     char number[40];
@@ -212,7 +208,7 @@ fusor_status ir_literal_bits(ir_graph *g, const char *what, const ir_operand *x,
         bits = ir_bits_from_double(t, t == FUSOR_F64 ? x->f : odd_neighbour(x->f, x->residue), &fits);
     } else if (x->literal == IR_LIT_INT && x->f >= 0x1p63 && x->i < 0) {
         const uint64_t u = (uint64_t)x->i;
-        bits = t == FUSOR_U64 ? u : ir_bits_from_double(t, t == FUSOR_F64 ? (double)u : odd_double(u), &fits);
+        bits = t == FUSOR_U64 ? u : ir_bits_from_double(t, t == FUSOR_F64 ? (double)u : ir_odd_double(false, u), &fits);
     } else {
         bits = ir_bits_from_int(t, x->i, &fits);
     }

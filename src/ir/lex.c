@@ -2,6 +2,7 @@
 /* lex.c: text to tokens. Every byte is looked at a bounded number of times; what is no token comes back as an ERROR
  * token with a message and is skipped, so the caller always gets on. */
 #include "ir/lex.h"
+#include "base/bits.h"
 #include <fenv.h>
 #include <string.h>
 
@@ -212,9 +213,7 @@ static void lex_string(ir_lexer *x, ir_token *t) {
  * those have their low 28 bits clear. strtod rounds as the thread's rounding mode says, so parsing toward both sides
  * tells whether f is exact. */
 static int8_t residue_of(const char *text, size_t n, double f) {
-    uint64_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    if (bits & 0xFFFFFFF) return 0;
+    if (fu_f64_bits(f) & 0xFFFFFFF) return 0;
     int before = fegetround();
     const char *stop;
     fesetround(FE_DOWNWARD);

@@ -10,6 +10,7 @@
 #define _GNU_SOURCE 1 /* roundeven */
 #endif
 #include "ir/scalar.h"
+#include "base/bits.h"
 #include <math.h>
 #include <string.h>
 
@@ -173,34 +174,20 @@ static ir_bits int_bits(ir_dtype t, int64_t v) {
     return (uint64_t)v << unused_bits >> unused_bits;
 }
 
-static ir_bits bits_of_f64(double v) {
-    ir_bits b;
-    memcpy(&b, &v, 8);
-    return b;
-}
-static ir_bits bits_of_f32(float v) {
-    uint32_t b;
-    memcpy(&b, &v, 4);
-    return b;
-}
-
-static double float_value(ir_dtype t, ir_bits b) {
-    float f;
-    double d;
-    uint32_t b32 = (uint32_t)b;
-    switch (t) {
-    case FUSOR_F64: memcpy(&d, &b, 8); return d;
-    case FUSOR_F32: memcpy(&f, &b32, 4); return f;
-    case FUSOR_F16: return ir_f16_to_f32((uint16_t)b);
-    default: return ir_bf16_to_f32((uint16_t)b);
-    }
-}
-
 /* From an f32 operator result: "computed as if in f32, then rounded". */
 static ir_bits f32_bits(ir_dtype t, float v) {
     if (t == FUSOR_F16) return ir_f32_to_f16(v);
     if (t == FUSOR_BF16) return ir_f32_to_bf16(v);
-    return bits_of_f32(v);
+    return fu_f32_bits(v);
+}
+
+long double ir_scalar_real(ir_op op, const long double *x, const double *attr, int variant) {
+    const row *r = &rows[op];
+    if (!r->wide) return 0;
+    long double v[3] = {0}, a[2] = {0};
+    for (int i = 0; i < r->arity; i++) v[i] = x[i];
+    for (int i = 0; i < r->n_attrs && attr; i++) a[i] = attr[i];
+    return r->wide(v[0], v[1], v[2], a[0], a[1], variant);
 }
 
 ir_bits ir_scalar_ew(ir_op op, ir_dtype t, const ir_bits *x, const double *attr, int variant) {
@@ -213,34 +200,22 @@ ir_bits ir_scalar_ew(ir_op op, ir_dtype t, const ir_bits *x, const double *attr,
         return r->is_bool || ir_is_bool(t) ? y != 0 : int_bits(t, y);
     }
     double v[3] = {0}, a[2] = {0};
-    for (int i = 0; i < r->arity; i++) v[i] = r->flags & IR_COND && i == 0 ? (double)(x[0] != 0) : float_value(t, x[i]);
+    for (int i = 0; i < r->arity; i++) v[i] = r->flags & IR_COND && i == 0 ? (double)(x[0] != 0) : ir_bits_to_double(t, x[i]);
     for (int i = 0; i < r->n_attrs && attr; i++) a[i] = t == FUSOR_F64 ? attr[i] : (double)(float)attr[i];
     if (t != FUSOR_F64) {
         double y = r->f32(v[0], v[1], v[2], a[0], a[1], variant);
         return r->is_bool ? y != 0 : f32_bits(t, (float)y);
     }
-    double y = r->flags & IR_EXACT ? r->f64(v[0], v[1], v[2], a[0], a[1], variant)
-                                   : (double)r->wide(v[0], v[1], v[2], a[0], a[1], variant);
-    return r->is_bool ? y != 0 : bits_of_f64(y);
-}
-
-long double ir_scalar_real(ir_op op, const long double *x, const double *attr, int variant) {
-    const row *r = &rows[op];
-    if (!r->wide) return 0;
-    long double v[3] = {0}, a[2] = {0};
-    for (int i = 0; i < r->arity; i++) v[i] = x[i];
-    for (int i = 0; i < r->n_attrs && attr; i++) a[i] = attr[i];
-    return r->wide(v[0], v[1], v[2], a[0], a[1], variant);
+    double y;
+    if (r->flags & IR_EXACT) y = r->f64(v[0], v[1], v[2], a[0], a[1], variant);
+    else y = (double)ir_scalar_real(op, (long double[]){v[0], v[1], v[2]}, attr, variant);
+    return r->is_bool ? y != 0 : fu_f64_bits(y);
 }
 
 /* ---- cast ---- */
-/* A 64-bit integer as a double that rounds to bf16 and f16 as the integer itself does: bits that do not fit are made
- * sticky. */
 static double sticky_double(bool is_signed, int64_t v) {
-    bool negative = is_signed && v < 0;
-    uint64_t m = negative ? 0 - (uint64_t)v : (uint64_t)v;
-    double d = m >> 53 ? ldexp((double)(m >> 11 | ((m & 0x7ff) != 0)), 11) : (double)m;
-    return negative ? -d : d;
+    const bool is_negative = is_signed && v < 0;
+    return ir_odd_double(is_negative, is_negative ? 0 - (uint64_t)v : (uint64_t)v);
 }
 
 static ir_bits float_to_int(ir_dtype to, double v) {
@@ -260,10 +235,10 @@ static ir_bits float_to_int(ir_dtype to, double v) {
 ir_bits ir_scalar_cast(ir_dtype from, ir_dtype to, ir_bits x) {
     if (from == to) return x;
     if (ir_is_float(from)) {
-        double v = float_value(from, x);
+        double v = ir_bits_to_double(from, x);
         switch (to) {
-        case FUSOR_F64: return bits_of_f64(v);
-        case FUSOR_F32: return bits_of_f32((float)v);
+        case FUSOR_F64: return fu_f64_bits(v);
+        case FUSOR_F32: return fu_f32_bits((float)v);
         case FUSOR_F16: return ir_f64_to_f16(v);
         case FUSOR_BF16: return ir_f64_to_bf16(v);
         case FUSOR_BOOL: return v != 0;
@@ -273,11 +248,13 @@ ir_bits ir_scalar_cast(ir_dtype from, ir_dtype to, ir_bits x) {
     int64_t v = int_value(from, x);
     bool sg = ir_is_signed(from);
     switch (to) {
-    case FUSOR_F64: return bits_of_f64(sg ? (double)v : (double)(uint64_t)v);
-    case FUSOR_F32: return bits_of_f32(sg ? (float)v : (float)(uint64_t)v);
+    case FUSOR_F64: return fu_f64_bits(sg ? (double)v : (double)(uint64_t)v);
+    case FUSOR_F32: return fu_f32_bits(sg ? (float)v : (float)(uint64_t)v);
     case FUSOR_F16: return ir_f64_to_f16(sticky_double(sg, v));
     case FUSOR_BF16: return ir_f64_to_bf16(sticky_double(sg, v));
     case FUSOR_BOOL: return v != 0;
     default: return int_bits(to, v);
     }
 }
+
+ir_bits ir_scalar_of(ir_dtype t, double v) { return ir_scalar_cast(FUSOR_F64, t, fu_f64_bits(v)); }

@@ -9,6 +9,7 @@
  * attr: the leading FLOAT attributes; variant: value of the ENUM attribute or 0. Result in the row's result type. */
 ir_bits ir_scalar_ew(ir_op op, ir_dtype t, const ir_bits *x, const double *attr, int variant);
 ir_bits ir_scalar_cast(ir_dtype from, ir_dtype to, ir_bits x);
-/* The same EW row for float types without the final rounding, for ULP measurement: long double result of exact real operands. */
+ir_bits ir_scalar_of(ir_dtype t, double v); /* v cast to t: integers saturate */
+/* The same EW row without the final rounding: long double result of exact real operands. */
 long double ir_scalar_real(ir_op op, const long double *x, const double *attr, int variant);
 #endif

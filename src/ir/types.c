@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* types.c: the element type table and conversions between bits and numbers. Symbolic sizes are in size.c. */
 #include "ir/types.h"
+#include "base/bits.h"
 #include <math.h>
 #include <string.h>
 
@@ -24,21 +25,9 @@ const char *fusor_dtype_name(fusor_dtype dtype) {
     return (unsigned)dtype < IR_DTYPE_COUNT && dtype != 0 ? ir_dtypes[dtype].name : "?";
 }
 
-static uint64_t double_bits(double d) {
-    uint64_t u;
-    memcpy(&u, &d, sizeof u);
-    return u;
-}
-
-static uint32_t float_bits(float f) {
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return u;
-}
-
 /* The exact value of d rounded once, to nearest even, to a 16-bit format of `mantissa` stored bits. */
 static uint16_t round_to_half(double d, int mantissa) {
-    const uint64_t u = double_bits(d);
+    const uint64_t u = fu_f64_bits(d);
     const uint32_t sign = (uint32_t)(u >> 63) << 15;
     const int bias = (1 << (14 - mantissa)) - 1;
     const uint32_t infinity = (uint32_t)(2 * bias + 1) << mantissa;
@@ -76,24 +65,20 @@ float ir_f16_to_f32(uint16_t h) {
         u = sign | (e + 112) << 23 | m << 13;
     } else {
         const float f = (float)m * 0x1p-24f; /* exact */
-        u = sign | float_bits(f);
+        u = sign | fu_f32_bits(f);
     }
-    float out;
-    memcpy(&out, &u, sizeof out);
-    return out;
+    return fu_bits_f32(u);
 }
 
 float ir_bf16_to_f32(uint16_t h) {
     const uint32_t u = (uint32_t)h << 16;
-    float out;
-    memcpy(&out, &u, sizeof out);
-    return out;
+    return fu_bits_f32(u);
 }
 
 static ir_bits float_to_bits(ir_dtype t, double v) {
     switch (t) {
-    case FUSOR_F64: return double_bits(v);
-    case FUSOR_F32: return float_bits((float)v);
+    case FUSOR_F64: return fu_f64_bits(v);
+    case FUSOR_F32: return fu_f32_bits((float)v);
     case FUSOR_F16: return ir_f64_to_f16(v);
     default: return ir_f64_to_bf16(v);
     }
@@ -101,17 +86,8 @@ static ir_bits float_to_bits(ir_dtype t, double v) {
 
 double ir_bits_to_double(ir_dtype t, ir_bits b) {
     switch (t) {
-    case FUSOR_F64: {
-        double d;
-        memcpy(&d, &b, sizeof d);
-        return d;
-    }
-    case FUSOR_F32: {
-        const uint32_t u = (uint32_t)b;
-        float f;
-        memcpy(&f, &u, sizeof f);
-        return (double)f;
-    }
+    case FUSOR_F64: return fu_bits_f64(b);
+    case FUSOR_F32: return (double)fu_bits_f32((uint32_t)b);
     case FUSOR_F16: return (double)ir_f16_to_f32((uint16_t)b);
     case FUSOR_BF16: return (double)ir_bf16_to_f32((uint16_t)b);
     case FUSOR_I64: return (double)(int64_t)b;
@@ -128,20 +104,22 @@ static ir_bits cut(ir_dtype t, uint64_t v) {
     return width >= 64 ? v : v & (((uint64_t)1 << width) - 1);
 }
 
+double ir_odd_double(bool is_negative, uint64_t magnitude) {
+    const uint64_t top = magnitude >> 11 | (uint64_t)((magnitude & 0x7ff) != 0);
+    const double d = magnitude >> 53 ? (double)top * 2048.0 : (double)magnitude;
+    return is_negative ? -d : d;
+}
+
 ir_bits ir_bits_from_int(ir_dtype t, int64_t v, bool *fits) {
     bool ok = true;
     ir_bits out = 0;
     if (ir_is_float(t)) {
         if (t == FUSOR_F64) {
-            out = double_bits((double)v);
+            out = fu_f64_bits((double)v);
         } else if (t == FUSOR_F32) {
-            out = float_bits((float)v);
+            out = fu_f32_bits((float)v);
         } else {
-            /* Beyond 2^53 a double would round first; keeping the lost bits as a sticky one leaves one rounding. */
-            const uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
-            const uint64_t top = u >> 11 | (uint64_t)((u & 0x7ff) != 0);
-            const double d = u >> 53 ? (double)top * 2048.0 : (double)u;
-            out = float_to_bits(t, v < 0 ? -d : d);
+            out = float_to_bits(t, ir_odd_double(v < 0, v < 0 ? 0 - (uint64_t)v : (uint64_t)v));
         }
         ok = isfinite(ir_bits_to_double(t, out));
     } else if (ir_is_bool(t)) {

@@ -31,6 +31,9 @@ ir_bits ir_bits_from_double(
     bool *exact_or_rounded_ok); /* weak literal: rounded once; false where it overflows to inf or does not fit */
 ir_bits ir_bits_from_int(ir_dtype t, int64_t v, bool *fits);
 double ir_bits_to_double(ir_dtype t, ir_bits b);
+/* A 64-bit integer as a double that rounds to f16 and bf16 as the integer itself does: beyond 2^53 the bits that do not fit are kept
+ * as one lowest bit. */
+double ir_odd_double(bool is_negative, uint64_t magnitude);
 float ir_f16_to_f32(uint16_t h);
 float ir_bf16_to_f32(uint16_t h);
 uint16_t ir_f32_to_f16(float f); /* nearest even */

@@ -12,10 +12,7 @@ void ref_put_real(ref_tensor *t, int64_t i, long double v) {
         memcpy((char *)t->data + 4 * i, &f, 4);
         return;
     }
-    double d = (double)v;
-    ir_bits b;
-    memcpy(&b, &d, 8);
-    ref_put(t, i, ir_scalar_cast(FUSOR_F64, t->dtype, b));
+    ref_put(t, i, ir_scalar_of(t->dtype, (double)v));
 }
 
 static int attr_index(const ir_node *n, const char *name) {

@@ -6,10 +6,7 @@
 #include <math.h>
 
 static ir_bits infinity_of(ir_dtype t, bool negative) { /* of integers: the extreme value (casts saturate) */
-    double v = negative ? -INFINITY : INFINITY;
-    ir_bits b;
-    memcpy(&b, &v, 8);
-    return ir_scalar_cast(FUSOR_F64, t, b);
+    return ir_scalar_of(t, negative ? -INFINITY : INFINITY);
 }
 
 typedef enum how { SUM_REAL, SUM_INT, COMBINE } how;

@@ -51,12 +51,7 @@ static total window_at(const ref_call *c, const ir_window *w, int64_t first, con
     }
 }
 
-static ir_bits lowest(ir_dtype t) { /* casts saturate */
-    const double v = -INFINITY;
-    ir_bits b;
-    memcpy(&b, &v, sizeof b);
-    return ir_scalar_cast(FUSOR_F64, t, b);
-}
+static ir_bits lowest(ir_dtype t) { return ir_scalar_of(t, -INFINITY); } /* casts saturate */
 
 fusor_status ref_window(const ref_call *c) {
     const ref_tensor *x = c->in;

@@ -14,8 +14,6 @@ typedef struct bundle_header {
     uint64_t n;
 } bundle_header;
 
-static uint64_t align_up(uint64_t n) { return (n + RT_ENTRY_ALIGN - 1) / RT_ENTRY_ALIGN * RT_ENTRY_ALIGN; }
-
 /* False: the bundle ends before. */
 static bool read_at(const rt_bundle *b, uint64_t at, void *to, size_t bytes) {
     if (at > b->bytes || bytes > b->bytes - at) return false;
@@ -115,7 +113,7 @@ static int write_bundle(const char *bundle, rt_bundle_slot *slot, void *const *d
     rt_dir here = {.fd = AT_FDCWD};
     int failed = ENOMEM;
     if (parts && part_bytes) {
-        uint64_t end = sizeof h + n * sizeof *slot, at = align_up(end);
+        uint64_t end = sizeof h + n * sizeof *slot, at = rt_entry_align(end);
         int k = 0;
         parts[k] = &h, part_bytes[k++] = sizeof h;
         parts[k] = slot, part_bytes[k++] = n * sizeof *slot;
@@ -123,8 +121,8 @@ static int write_bundle(const char *bundle, rt_bundle_slot *slot, void *const *d
         for (size_t i = 0; i < n; i++) {
             slot[i].at = at;
             parts[k] = data[i], part_bytes[k++] = (size_t)slot[i].bytes;
-            parts[k] = zeros, part_bytes[k++] = (size_t)(align_up(slot[i].bytes) - slot[i].bytes);
-            at += align_up(slot[i].bytes);
+            parts[k] = zeros, part_bytes[k++] = (size_t)(rt_entry_align(slot[i].bytes) - slot[i].bytes);
+            at += rt_entry_align(slot[i].bytes);
         }
         failed = rt_dir_write(&here, bundle, parts, part_bytes, k);
     }

@@ -6,8 +6,6 @@
 
 #define CHECKED_FROM (offsetof(rt_entry_header, checksum) + 16)
 
-static uint64_t align_up(uint64_t n) { return (n + RT_ENTRY_ALIGN - 1) / RT_ENTRY_ALIGN * RT_ENTRY_ALIGN; }
-
 void rt_key_text(const uint8_t key[IR_KEY_BYTES], char text[2 * IR_KEY_BYTES + 1]) {
     static const char digit[] = "0123456789abcdef";
     for (int i = 0; i < IR_KEY_BYTES; i++) {
@@ -32,7 +30,7 @@ const char *rt_entry_decode(const void *data, size_t bytes, rt_entry *out) {
     out->head = h;
     if (h->file_bytes != bytes) return h->file_bytes > bytes ? "truncated" : "longer than its header says";
     if (h->description_bytes > bytes - sizeof *h) return "description length out of range";
-    uint64_t blob_at = align_up(sizeof *h + h->description_bytes + 1);
+    uint64_t blob_at = rt_entry_align(sizeof *h + h->description_bytes + 1);
     if (blob_at > bytes || !h->blob_bytes || h->blob_bytes > bytes - blob_at ||
         h->lines_bytes != bytes - blob_at - h->blob_bytes)
         return "code length out of range";
@@ -54,7 +52,7 @@ bool rt_entry_encode(rt_entry_header *head, const char *description, size_t desc
                      size_t blob_bytes, const void *lines, size_t lines_bytes, const void *parts[RT_ENTRY_PARTS],
                      size_t part_bytes[RT_ENTRY_PARTS]) {
     static const char zeros[RT_ENTRY_ALIGN];
-    uint64_t end = sizeof *head + description_bytes, blob_at = align_up(end + 1);
+    uint64_t end = sizeof *head + description_bytes, blob_at = rt_entry_align(end + 1);
     if (description_bytes > RT_ENTRY_MAX_BYTES || blob_bytes > RT_ENTRY_MAX_BYTES || lines_bytes > RT_ENTRY_MAX_BYTES ||
         blob_at + blob_bytes + lines_bytes > RT_ENTRY_MAX_BYTES)
         return false;

@@ -8,6 +8,7 @@
 #define RT_ENTRY_MAGIC  "FUSORK1\n"
 #define RT_BUNDLE_MAGIC "FUSORB1\n"
 enum { RT_ENTRY_FORMAT = 3, RT_BUNDLE_FORMAT = 1, RT_ENTRY_SUFFIX_BYTES = 3, RT_ENTRY_ALIGN = 64, RT_ENTRY_PARTS = 5 };
+static inline uint64_t rt_entry_align(uint64_t n) { return (n + RT_ENTRY_ALIGN - 1) / RT_ENTRY_ALIGN * RT_ENTRY_ALIGN; }
 #define RT_ENTRY_SUFFIX ".fk"
 /* No kernel comes near; a larger file is not read. */
 #define RT_ENTRY_MAX_BYTES ((uint64_t)64 << 20)

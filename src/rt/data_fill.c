@@ -19,18 +19,12 @@ static void put(void *data, ir_dtype t, int64_t i, ir_bits b) {
     }
 }
 
-static ir_bits from_f64(ir_dtype t, double v) {
-    ir_bits b;
-    memcpy(&b, &v, 8);
-    return ir_scalar_cast(FUSOR_F64, t, b);
-}
-
 /* The random real of an element as the element type keeps it. */
 static ir_bits random_bits(ir_dtype t, bool is_normal, double v) {
     if (t == FUSOR_BOOL) return v < (is_normal ? 0 : 0.5);
-    if (!ir_is_float(t)) return from_f64(t, is_normal ? 10 * v : floor(100 * v));
+    if (!ir_is_float(t)) return ir_scalar_of(t, is_normal ? 10 * v : floor(100 * v));
     if (ir_dtypes[t].bytes == 2) v = (float)v; /* halves are the f32 values rounded */
-    return from_f64(t, v);
+    return ir_scalar_of(t, v);
 }
 
 static void fill_random(void *data, ir_dtype t, int64_t n, bool is_normal, uint64_t seed) {
@@ -100,7 +94,7 @@ static fusor_status number_bits(fu_error *e, const char *text, const spec *s, ir
     if (t == FUSOR_BOOL)
         return FU_FAIL(e, FUSOR_ERROR_TYPE, "%s: a number for a bool tensor; expected true or false", text);
     if (ir_is_float(t)) {
-        *out = from_f64(t, s->real);
+        *out = ir_scalar_of(t, s->real);
         if (isfinite(s->real) && isinf(ir_bits_to_double(t, *out)))
             return FU_FAIL(e, FUSOR_ERROR_TYPE, "%s: too large for %s", text, ir_dtypes[t].name);
         return FUSOR_OK;

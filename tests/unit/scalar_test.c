@@ -1,32 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* scalar_test.c: the reference of one element: special values, integer rules, single roundings, casts. */
 #include "ir/scalar.h"
+#include "base/bits.h"
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-static ir_bits f32(float v) {
-    uint32_t b;
-    memcpy(&b, &v, 4);
-    return b;
-}
-static ir_bits f64(double v) {
-    ir_bits b;
-    memcpy(&b, &v, 8);
-    return b;
-}
-static float as_f32(ir_bits b) {
-    uint32_t w = (uint32_t)b;
-    float v;
-    memcpy(&v, &w, 4);
-    return v;
-}
-static double as_f64(ir_bits b) {
-    double v;
-    memcpy(&v, &b, 8);
-    return v;
-}
+static ir_bits f32(float v) { return fu_f32_bits(v); }
+static ir_bits f64(double v) { return fu_f64_bits(v); }
+static float as_f32(ir_bits b) { return fu_bits_f32((uint32_t)b); }
+static double as_f64(ir_bits b) { return fu_bits_f64(b); }
 
 static float ew32(ir_op op, float x, float y, float z) {
     ir_bits in[3] = {f32(x), f32(y), f32(z)};
