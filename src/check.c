@@ -25,7 +25,7 @@ static fusor_status compare(fusor_context *ctx, fu_arena *a, fu_error *e, const 
                             int n_out, const fusor_buffer *out) {
     ref_tensor *expected = FU_NEW_N(a, ref_tensor, n_out + 1);
     double **bound = FU_NEW_N(a, double *, n_out + 1);
-    FU_TRY(ref_eval_bounds_of(a, e, g, is_fast, n_in, in, n_out, expected, bound));
+    FU_TRY(ref_eval_bounds(a, e, g, is_fast, n_in, in, n_out, expected, bound));
     for (int r = 0; r < n_out; r++) {
         ref_tensor got;
         FU_TRY(copy_of(ctx, a, e, &out[r], &got));
@@ -45,7 +45,7 @@ fusor_status check_call(fusor_context *ctx, fu_error *e, rt_exec *x, int n_in, c
         return rt_exec_call(x, e, n_in, in, n_out, out); /* bound parameters are not at hand */
     FU_CALL_ARENA(arena, return FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory while checking a call"));
     fusor_buffer *probe = FU_NEW_N(&arena, fusor_buffer, n_out + 1);
-    status =
+    fusor_status status =
         rt_exec_infer(x, e, n_in, in, n_out, probe); /* refuses what a call would refuse, before anything is read */
     bool has_data = true;
     for (int i = 0; i < n_in && status == FUSOR_OK; i++) has_data &= in[i].data != NULL || is_empty(&in[i]);

@@ -195,7 +195,7 @@ static int evaluate_reference(run *r, point *p) {
     p->comparison = FU_NEW_N(&t->arena, ref_comparison, n_out + 1);
     for (int i = 0; i < n; i++) to_reference(&r->in.buffer[i], &in[i]);
     const bool is_fast = t->math && strcmp(t->math, "fast") == 0;
-    if (ref_eval_bounds_of(&t->arena, &e, r->flat, is_fast, n, in, n_out, p->expected, p->bound) != FUSOR_OK)
+    if (ref_eval_bounds(&t->arena, &e, r->flat, is_fast, n, in, n_out, p->expected, p->bound) != FUSOR_OK)
         return tool_fail(t, &e);
     return 0;
 }

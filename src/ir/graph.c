@@ -372,13 +372,6 @@ uint32_t ir_count_results(ir_op op, const ir_attr *attr) {
     return 0;
 }
 
-ir_id ir_add_op(ir_graph *g, ir_op op, int n_in, const ir_id *in) {
-    ir_operand x[8] = {{0}};
-    if (n_in > 8) return 0;
-    for (int i = 0; i < n_in; i++) x[i] = ir_use(in[i]);
-    return ir_add(g, op, n_in, x, NULL, 0, (fu_loc){0, 0});
-}
-
 /* ---- whole graphs ---- */
 
 uint32_t *ir_use_counts(fu_arena *a, const ir_graph *g) {

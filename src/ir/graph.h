@@ -138,8 +138,6 @@ uint32_t ir_count_results(ir_op op, const ir_attr *attr);
  * it). The node's arrays are copied. */
 ir_id ir_add_raw(ir_graph *g, const ir_node *node);
 static inline ir_operand ir_use(ir_id id) { return (ir_operand){.node = id}; }
-ir_id ir_add_op(ir_graph *g, ir_op op, int n_in,
-                const ir_id *in); /* ir_add with plain operands, no attributes: for passes */
 
 /* infer.c: the only place that computes result types and shapes. Fills node->dtype/rank/dim/stretch; may append checks. */
 fusor_status ir_infer(ir_graph *g, ir_node *node, ir_dtype to);

@@ -68,6 +68,5 @@ LLVMValueRef mi_log1p_poly(emit *e, LLVMValueRef f); /* log(1 + f), -0.25 <= f <
 extern const double mi_log_terms[14];                /* good to 2^-38 */
 /* log(1 + x + low), |low| below an ULP of x, or NULL. Levels with fma. The sign of a zero x is lost. */
 LLVMValueRef mi_log1p_pair(emit *e, LLVMValueRef x, LLVMValueRef low);
-LLVMValueRef mi_log_d(emit *e, LLVMValueRef x);   /* log(x) in f64, x normal > 0, within 2^-38 */
 LLVMValueRef mi_log1p_d(emit *e, LLVMValueRef x); /* log(1 + x) in f64, -1 < x < 2^1000, within 2^-37 */
 #endif

@@ -589,13 +589,8 @@ static fusor_status eval_one(const walk *w, ir_id id, value *values, ref_tensor 
     return FUSOR_OK;
 }
 
-fusor_status ref_eval_bounds(fu_arena *a, fu_error *e, const ir_graph *g, int n_in, const ref_tensor *in, int n_out,
-                             ref_tensor *out, double **bound) {
-    return ref_eval_bounds_of(a, e, g, false, n_in, in, n_out, out, bound);
-}
-
-fusor_status ref_eval_bounds_of(fu_arena *a, fu_error *e, const ir_graph *g, bool is_fast, int n_in,
-                                const ref_tensor *in, int n_out, ref_tensor *out, double **bound) {
+fusor_status ref_eval_bounds(fu_arena *a, fu_error *e, const ir_graph *g, bool is_fast, int n_in, const ref_tensor *in,
+                             int n_out, ref_tensor *out, double **bound) {
     if ((uint32_t)n_in != g->params.n || (uint32_t)n_out != g->results.n)
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s: %d inputs and %d results given; expected %u and %u", g->name,
                        n_in, n_out, g->params.n, g->results.n);

@@ -10,12 +10,10 @@
  * exact operators must agree to the bit. */
 #include "ref/interp.h"
 
-/* Evaluates like ref_eval; out[r].data and bound[r] (one double an element) lie in arena a. */
-fusor_status ref_eval_bounds(fu_arena *a, fu_error *e, const ir_graph *g, int n_in, const ref_tensor *in, int n_out,
-                             ref_tensor *out, double **bound);
-/* The same for kernels of the fast tier, where is_fast. */
-fusor_status ref_eval_bounds_of(fu_arena *a, fu_error *e, const ir_graph *g, bool is_fast, int n_in,
-                                const ref_tensor *in, int n_out, ref_tensor *out, double **bound);
+/* Evaluates a flattened graph on concrete inputs (contiguous); sizes are bound and checked. out[r].data and bound[r] (one double an
+ * element; of kernels of the fast tier where is_fast) lie in arena a. */
+fusor_status ref_eval_bounds(fu_arena *a, fu_error *e, const ir_graph *g, bool is_fast, int n_in, const ref_tensor *in,
+                             int n_out, ref_tensor *out, double **bound);
 /* Distance of neighbouring numbers of type t at v; 1 for integers and bool. */
 double ref_ulp(ir_dtype t, double v);
 

@@ -21,8 +21,4 @@ static inline int64_t ref_count(const ref_tensor *t) {
  * accumulate in double (long double for f64) or int64, so that the result is nearer to the truth than any kernel's bound. */
 fusor_status ref_eval_node(const ir_graph *g, fu_error *e, const ir_node *n, const ref_tensor *in, ref_tensor *out,
                            const int64_t *symbol_values);
-/* Evaluates a whole flattened graph on concrete inputs (contiguous). Results' memory is allocated in arena a, except where
- * outputs[i].data is given. Sizes are bound and checked. Aliases are results like others here (the caller copies). */
-fusor_status ref_eval(fu_arena *a, fu_error *e, const ir_graph *g, int n_in, const ref_tensor *in, int n_out,
-                      ref_tensor *out);
 #endif

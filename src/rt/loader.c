@@ -231,11 +231,6 @@ fusor_status rt_code_load(fu_error *e, const void *blob, size_t bytes, uint64_t 
 
 void *rt_code_entry(const rt_code *c) { return c->rx + c->entry; }
 
-const void *rt_code_blob(const rt_code *c, size_t *bytes_out) {
-    *bytes_out = c->bytes;
-    return c->rx;
-}
-
 void rt_code_release(rt_code *code) {
     if (!code) return;
     rt_debugger_remove(code->debugger);

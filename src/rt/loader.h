@@ -27,8 +27,7 @@ typedef struct rt_code_debug {
  * forbidden here). */
 fusor_status rt_code_load(fu_error *e, const void *blob, size_t bytes, uint64_t entry, const char *symbol,
                           const rt_code_debug *debug, rt_code **out);
-void *rt_code_entry(const rt_code *c);                         /* address of the function at `entry` */
-const void *rt_code_blob(const rt_code *c, size_t *bytes_out); /* the blob where it runs, readable */
+void *rt_code_entry(const rt_code *c); /* address of the function at `entry`; the blob lies around it, readable */
 /* Nothing may run in it any more. NULL is allowed. */
 void rt_code_release(rt_code *c);
 

@@ -40,8 +40,6 @@ typedef struct job {
 
 static _Thread_local int depth;
 
-bool rt_inside_tile(void) { return depth > 0; }
-
 static void set_up(deal *d, const rt_phase *p, int n_threads) {
     int n = n_threads < SHARES ? n_threads : SHARES;
     if (n > p->n_tiles) n = p->n_tiles > 0 ? (int)p->n_tiles : 1;

@@ -38,5 +38,4 @@ void rt_parallel(int n_threads, int64_t n_tiles, rt_tile_fn fn, void *user, cons
 /* Several phases in one team, with a barrier between them (own: one parallel-for each). Phases of no tiles are skipped.
  */
 void rt_parallel_phases(int n_threads, int n_phases, const rt_phase *phases, const rt_parallel_for *own);
-bool rt_inside_tile(void);
 #endif

@@ -62,8 +62,7 @@ static bool read_entry(const char *data, size_t size) {
         fu_error_clear(&error);
         if (rt_code_load(&error, e.blob, (size_t)h->blob_bytes, h->entry, h->symbol, &debug, &code) != FUSOR_OK)
             fail(error.text);
-        size_t bytes;
-        if (memcmp(rt_code_blob(code, &bytes), e.blob, (size_t)h->blob_bytes) != 0) fail("another code was loaded");
+        if (memcmp((const char *)rt_code_entry(code) - h->entry, e.blob, (size_t)h->blob_bytes) != 0) fail("another code was loaded");
         rt_code_release(code);
     }
     return true;

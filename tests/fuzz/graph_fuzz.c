@@ -238,7 +238,7 @@ static int check_case(fu_arena *arena, const char *text, const facts *f) {
         fill(&in[i], f->seed ^ name_hash(g->params.at[i].name), -f->scale, f->scale, f->special);
     }
     fu_error_clear(&error);
-    fusor_status expected = ref_eval_bounds(arena, &error, g, n_in, in, n_out, want, bound);
+    fusor_status expected = ref_eval_bounds(arena, &error, g, false, n_in, in, n_out, want, bound);
     if (expected != FUSOR_OK && expected != FUSOR_ERROR_SHAPE) return fail("the reference evaluator: %s", error.text);
 
     if (on_device) return check_on_device(arena, text, g, f, in, want, bound, expected);

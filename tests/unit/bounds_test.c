@@ -24,7 +24,8 @@ static ref_tensor eval(const char *text, int n, const ref_tensor *in, double **b
     double *bounds[4];
     cr_assert_eq(ir_parse(&arena, &error, "<text>", text, strlen(text), &m), FUSOR_OK, "%s", error.text);
     cr_assert_eq(ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g), FUSOR_OK);
-    cr_assert_eq(ref_eval_bounds(&arena, &error, g, n, in, (int)g->results.n, out, bounds), FUSOR_OK, "%s", error.text);
+    cr_assert_eq(ref_eval_bounds(&arena, &error, g, false, n, in, (int)g->results.n, out, bounds), FUSOR_OK, "%s",
+                 error.text);
     *bound = bounds[0];
     return out[0];
 }

@@ -37,8 +37,9 @@ static ir_operand lit_b(bool v) { return (ir_operand){.literal = IR_LIT_BOOL, .i
 
 Test(graph, conses_made_nodes_and_keeps_written_ones) {
     const ir_id x = PARAM("x", FUSOR_F32, sym("N")), y = PARAM("y", FUSOR_F32, sym("N"));
-    const ir_id in[2] = {x, y};
-    cr_expect_eq(ir_add_op(g, IR_OP_ADD, 2, in), ir_add_op(g, IR_OP_ADD, 2, in));
+    const fu_loc nowhere = {0, 0};
+    const ir_operand in[2] = {ir_use(x), ir_use(y)};
+    cr_expect_eq(ir_add(g, IR_OP_ADD, 2, in, NULL, 0, nowhere), ir_add(g, IR_OP_ADD, 2, in, NULL, 0, nowhere));
     cr_expect_neq(ADD(IR_OP_ADD, ir_use(x), ir_use(y)), ADD(IR_OP_ADD, ir_use(x), ir_use(y)),
                   "each statement is itself");
     cr_expect_eq(ir_add_literal(g, FUSOR_F32, 0), ir_add_literal(g, FUSOR_F32, 0));

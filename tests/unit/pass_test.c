@@ -2,7 +2,7 @@
 /* pass_test.c: what the passes make of programs (as text), that the order of statements does not matter, and that no
  * rewrite changes a bit: every rule is run on special values before and after, by the reference evaluator. */
 #include "ir/pass.h"
-#include "ref/interp.h"
+#include "eval_graph.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,8 +200,8 @@ static void expect_same_bits(const char *dtype, const char *statements) {
         cr_assert_eq(ir_run_passes(&arena, error, &after), FUSOR_OK, "%s", error->text);
         const ref_tensor in[2] = {pairs(t, true), pairs(t, false)};
         ref_tensor a = {0}, b = {0};
-        cr_assert_eq(ref_eval(&arena, error, before, 2, in, 1, &a), FUSOR_OK, "%s", error->text);
-        cr_assert_eq(ref_eval(&arena, error, after, 2, in, 1, &b), FUSOR_OK, "%s", error->text);
+        cr_assert_eq(eval_graph(&arena, error, before, in, &a), FUSOR_OK, "%s", error->text);
+        cr_assert_eq(eval_graph(&arena, error, after, in, &b), FUSOR_OK, "%s", error->text);
         const size_t bytes = ir_dtypes[r].bytes;
         for (size_t i = 0; i < N * N; i++) {
             const char *p = (const char *)a.data + i * bytes, *q = (const char *)b.data + i * bytes;

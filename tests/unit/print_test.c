@@ -100,15 +100,19 @@ Test(print, checked_sizes_are_kept) {
     cr_expect_eq(must_parse(text)->functions.at[0]->checks.n, 2);
 }
 
+static ir_id made(ir_graph *g, ir_op op, int n, ir_id x, ir_id y) {
+    return ir_add(g, op, n, (ir_operand[]){ir_use(x), ir_use(y)}, NULL, 0, (fu_loc){0, 0});
+}
+
 /* Nodes that passes make have no names, or names that clash; literals that nothing gives a type to. */
 Test(print, made_nodes) {
     ir_module *m = must_parse("func @f(%x: f32[N], %1: f32[N]) -> f32[N] { %y = relu(%x) return %y }");
     ir_graph *g = m->functions.at[0];
     ir_id x = g->params.at[0].node, half = ir_add_literal(g, FUSOR_F32, 0x3f000000);
-    ir_id a = ir_add_op(g, IR_OP_NEG, 1, (ir_id[]){x});
-    ir_id sum = ir_add_op(g, IR_OP_ADD, 2, (ir_id[]){half, half});
-    ir_id b = ir_add_op(g, IR_OP_MUL, 2, (ir_id[]){a, half});
-    ir_id c = ir_add_op(g, IR_OP_MUL, 2, (ir_id[]){b, sum});
+    ir_id a = made(g, IR_OP_NEG, 1, x, 0);
+    ir_id sum = made(g, IR_OP_ADD, 2, half, half);
+    ir_id b = made(g, IR_OP_MUL, 2, a, half);
+    ir_id c = made(g, IR_OP_MUL, 2, b, sum);
     ir_at(g, b)->name = "y";
     g->results.at[0].node = c;
     const char *text = graph_text(g);
