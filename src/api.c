@@ -283,10 +283,13 @@ static __attribute__((noinline)) fusor_status run_call(fusor_call *call) {
     fusor_status status = call->each   ? rt_each_run(call->each, &e)
                           : call->scan ? rt_scan_run(call->scan, &e)
                                        : rt_call_run(call->call, &e);
-    return status == FUSOR_OK ? FUSOR_OK : context_fail(call->exe->ctx, &e);
+    if (status != FUSOR_OK) return context_fail(call->exe->ctx, &e);
+    if (call->call) call->again = rt_call_single(call->call);
+    return FUSOR_OK;
 }
 
 fusor_status fusor_call_run(fusor_call *call) {
+    if (__builtin_expect(call && rt_again_run(&call->again), 1)) return FUSOR_OK;
     return call && call->call && rt_call_again(call->call) ? FUSOR_OK : run_call(call);
 }
 

@@ -70,11 +70,12 @@ struct fusor_executable {
 /* fusor_executable_free without the reference to its context. NULL is allowed. */
 void executable_drop(fusor_executable *exe);
 struct fusor_call {
+    rt_again again; /* of call, once it ran */
     fusor_executable *exe;
-    rt_call *call;
+    rt_call *call; /* one of the three */
     rt_each *each;
     rt_scan *scan;
-}; /* one of the three */
+};
 
 /* May a program run unfused while its kernels compile (start.c)? */
 typedef enum start_mode {

@@ -423,6 +423,7 @@ fusor_status rt_call_new(rt_exec *x, fu_error *e, int n_in, const fusor_buffer *
 }
 
 bool rt_call_again(const rt_call *c) { return exec_again(c->f); }
+rt_again rt_call_single(const rt_call *c) { return exec_again_single(c->f); }
 
 fusor_status rt_call_run(rt_call *c, fu_error *e) {
     FU_TRY(run(c->f, e));

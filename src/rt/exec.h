@@ -10,6 +10,7 @@
  * checks only that they are: a one-element chain costs under 50 ns. With a queue in the options, calls are put on that device. */
 #include "ir/plan.h"
 #include "rt/cache.h"
+#include "rt/probes.h"
 #include "rt/profile.h"
 
 typedef struct rt_exec rt_exec; /* counted */
@@ -79,6 +80,24 @@ fusor_status rt_call_new(rt_exec *x, fu_error *e, int n_in, const fusor_buffer *
 /* Runs where nothing but kernels on one thread has to run, which is known from the first run on; false: nothing was done, or it
  * failed, so rt_call_run is due. Some 15 ns for a small chain. */
 bool rt_call_again(const rt_call *c);
+/* What a repetition is where it is one launch: all of it, so that the caller needs to go nowhere else. fn is NULL where a run has
+ * more to do, or was not yet. Valid as long as the call. */
+typedef struct rt_again {
+    ir_kernel_fn fn;
+    const ir_kernel_args *args;
+    int64_t tiles;
+    _Atomic(rt_profile *) *profile; /* as in rt_exec_options */
+    const char *symbol;
+    int n_phases;
+} rt_again;
+rt_again rt_call_single(const rt_call *c);
+/* As rt_call_again. */
+static inline bool rt_again_run(const rt_again *a) {
+    if (!a->fn) return false;
+    if (a->profile && __builtin_expect(atomic_load_explicit(a->profile, memory_order_acquire) != NULL, 0)) return false;
+    RT_PROBE_RUN(a->symbol, a->n_phases, a->tiles);
+    return __builtin_expect(a->fn(a->args, 0, a->tiles) == 0, 1);
+}
 fusor_status rt_call_run(rt_call *c, fu_error *e);
 void rt_call_free(rt_call *c);
 /* One call over many sets of buffers, checked once (exec_each.c): every kernel of the plan is launched once, over the tiles of

@@ -63,3 +63,9 @@ bool exec_again(const frame *f) {
     }
     return __builtin_expect(code == 0, 1);
 }
+
+rt_again exec_again_single(const frame *f) {
+    if (f->again_is != AGAIN_YES || f->n_again != 1) return (rt_again){0};
+    const again_launch *a = f->again;
+    return (rt_again){a->fn, &a->args, a->tiles, f->profile, a->symbol, a->n_phases};
+}

@@ -154,6 +154,7 @@ void exec_packed_free(const rt_exec_options *options, packed *p);
 /* exec_again.c. After a run of the frame: decides how it is repeated; and repeats it, true when done. */
 void exec_again_make(frame *f);
 bool exec_again(const frame *f);
+rt_again exec_again_single(const frame *f); /* fn is NULL: it is more than one launch */
 
 /* exec_check.c: a step of kind CHECK; data: its buffer, in the host's memory. */
 fusor_status exec_check_indices(const frame *f, fu_error *e, int number, const void *data);

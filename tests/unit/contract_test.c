@@ -671,6 +671,18 @@ Test(contract, direct_tiles) {
         }
 }
 
+/* Tiles of one vector a row, of which some load operand 0 in groups: whole groups and not, as many rows as there are registers. */
+Test(contract, direct_narrow) {
+    static const int64_t rows[] = {3, 4, 5, 8, 15, 16, 20, 22, 25, 26, 30}, depths[] = {1, 2, 3, 4, 5, 7, 8, 16, 19, 41};
+    FOR_LEVELS
+    for (int i = 0; i < 11; i++)
+        for (int j = 0; j < 10; j++) {
+            problem p = plain(level, j % 3 == 2 ? FUSOR_F64 : FUSOR_F32, BIAS_RELU);
+            p.gap = i % 4 == 3;
+            check_direct(p, (shape){{1, 1}, rows[i], 5 + (int64_t)(random_bits() % 12), depths[j]});
+        }
+}
+
 /* Over all sizes the accumulators fit: the tile that is chosen is never larger than the output, but for whole vectors. */
 Test(contract, direct_tiles_fit) {
     static const ir_dtype types[] = {FUSOR_F32, FUSOR_F64, FUSOR_I64};
@@ -799,6 +811,13 @@ Test(contract, the_direct_loop_spills_nothing) {
         problem p = plain(level, FUSOR_F32, BIAS_RELU);
         p.is_direct = true;
         p.direct = (shape){{1, 1}, sizes[i], sizes[i], 64};
+        check_spills(&p);
+    }
+    FOR_LEVELS
+    for (int m = 4; m <= 64; m++) { /* narrow: tiles of all heights */
+        problem p = plain(level, FUSOR_F32, BIAS_RELU);
+        p.is_direct = true;
+        p.direct = (shape){{1, 1}, m, level == IR_LEVEL_V4 ? 16 : 8, 64};
         check_spills(&p);
     }
 }
