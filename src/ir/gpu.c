@@ -9,11 +9,27 @@ enum {
     BLOCKS_ENOUGH = 264   /* so that a second launch is not worth its time */
 };
 
+bool ir_gpu_next_word(const ir_kernel *k, ir_gpu_word *w) {
+    const int n[] = {[IR_GPU_BUFFER] = k->n_buffers,
+                     [IR_GPU_SIZE] = k->n_dims,
+                     [IR_GPU_STRIDE] = k->n_buffers * k->n_dims,
+                     [IR_GPU_SCALAR] = k->n_scalars};
+    for (; w->is < IR_GPU_NO_WORD; w->is++, w->next = 0)
+        while (w->next < n[w->is]) {
+            const int i = w->next++;
+            w->number = w->is == IR_GPU_STRIDE ? i / k->n_dims : i;
+            w->dim = w->is == IR_GPU_STRIDE ? i % k->n_dims : 0;
+            if (w->is == IR_GPU_SIZE && k->dim[i].size != IR_SIZE_RUNTIME) continue;
+            if (w->is == IR_GPU_STRIDE && k->buffer[w->number].stride[w->dim] != IR_STRIDE_RUNTIME) continue;
+            w->at = w->at ? w->at + 1 : IR_GPU_WORDS;
+            return true;
+        }
+    return false;
+}
+
 int ir_gpu_words(const ir_kernel *k) {
-    int n = IR_GPU_WORDS + k->n_buffers + k->n_scalars;
-    for (int d = 0; d < k->n_dims; d++) n += k->dim[d].size == IR_SIZE_RUNTIME;
-    for (int b = 0; b < k->n_buffers; b++)
-        for (int d = 0; d < k->n_dims; d++) n += k->buffer[b].stride[d] == IR_STRIDE_RUNTIME;
+    int n = IR_GPU_WORDS;
+    for (ir_gpu_word w = {0}; ir_gpu_next_word(k, &w);) n++;
     return n;
 }
 
@@ -33,21 +49,20 @@ static bool is_aligned(const ir_kernel *k, const ir_kernel_args *args, int lanes
 }
 
 void ir_gpu_param(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l, int phase, uint64_t *out) {
-    int n = IR_GPU_WORDS;
     out[IR_GPU_WORD_PHASE] = (uint64_t)phase;
     out[IR_GPU_WORD_PHASES] = (uint64_t)l->n_phases;
-    out[IR_GPU_WORD_VECTOR] = ir_gpu_is_mma(k)                ? ir_gpu_mma_word(k, args, l)
+    out[IR_GPU_WORD_HOW] = ir_gpu_is_mma(k)                ? ir_gpu_mma_word(k, args, l)
                               : k->kind == IR_KERNEL_CONTRACT ? (uint64_t)l->tile
                                                               : is_aligned(k, args, ir_gpu_lanes(k));
     out[IR_GPU_WORD_CHUNKS] = (uint64_t)l->chunks;
     out[IR_GPU_WORD_SCRATCH] = (uint64_t)(uintptr_t)args->scratch;
-    for (int b = 0; b < k->n_buffers; b++) out[n++] = (uint64_t)(uintptr_t)args->buffer[b];
-    for (int d = 0; d < k->n_dims; d++)
-        if (k->dim[d].size == IR_SIZE_RUNTIME) out[n++] = (uint64_t)args->size[d];
-    for (int b = 0; b < k->n_buffers; b++)
-        for (int d = 0; d < k->n_dims; d++)
-            if (k->buffer[b].stride[d] == IR_STRIDE_RUNTIME) out[n++] = (uint64_t)args->stride[b * k->n_dims + d];
-    for (int s = 0; s < k->n_scalars; s++) out[n++] = args->scalar[s];
+    for (ir_gpu_word w = {0}; ir_gpu_next_word(k, &w);)
+        switch (w.is) {
+        case IR_GPU_BUFFER: out[w.at] = (uint64_t)(uintptr_t)args->buffer[w.number]; break;
+        case IR_GPU_SIZE: out[w.at] = (uint64_t)args->size[w.number]; break;
+        case IR_GPU_STRIDE: out[w.at] = (uint64_t)args->stride[w.number * k->n_dims + w.dim]; break;
+        default: out[w.at] = args->scalar[w.number];
+        }
 }
 
 int ir_gpu_team(int64_t n) {

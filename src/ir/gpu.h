@@ -21,21 +21,36 @@ enum {
     IR_GPU_THREADS = 256, /* of a block, x * y of them, where a kind has no number of its own */
     IR_GPU_WARP = 32,
     IR_GPU_VECTOR_BYTES = 16, /* the widest access of a thread */
-    IR_GPU_VECTOR = 4,      /* adjacent elements of a thread but in maps; one access where IR_GPU_WORD_VECTOR says so */
+    IR_GPU_VECTOR = 4,      /* adjacent elements of a thread but in maps; one access where IR_GPU_WORD_HOW says so */
     IR_GPU_ROW_STEPS = 4,   /* times so many in a row that is kept in registers */
     IR_GPU_COLUMN_ROWS = 8, /* reduce, column form: threads of a column; a block has IR_GPU_WARP columns */
     IR_GPU_TILE = 32,       /* maps, transposed: side of a tile in shared memory */
     IR_GPU_PARAM_MAX = 4096 /* bytes of parameters: PTX ISA 7.0, 5.1.6 */
 };
-/* First words; then the buffers' addresses, run-time sizes, run-time strides (row by buffer) and scalars. */
+/* First words; those after them: ir_gpu_next_word. */
 enum {
     IR_GPU_WORD_PHASE,
     IR_GPU_WORD_PHASES, /* how many launches there are */
-    IR_GPU_WORD_VECTOR, /* is what is contiguous aligned for vectors? */
+    IR_GPU_WORD_HOW,    /* which of its forms the kernel is to take: below */
     IR_GPU_WORD_CHUNKS,
     IR_GPU_WORD_SCRATCH,
     IR_GPU_WORDS
 };
+/* IR_GPU_WORD_HOW is, by the kind of the kernel:
+ *   map, reduce, row           1: what is contiguous along the last dim is aligned for ir_gpu_lanes elements at once; else 0
+ *   contract, tensor cores     IR_GPU_MMA_COPY << operand and IR_GPU_MMA_STORE, where vectors may be; + IR_GPU_MMA_TILE * its tile
+ *   contract by fma            the number of its tile, of ir_gpu_fma_tiles
+ *   scan, window, attention    0 */
+
+/* A word after the first ones: one for each buffer's address, then run-time size, run-time stride (row by buffer), scalar. */
+typedef struct ir_gpu_word {
+    int at; /* its place in the parameter */
+    enum { IR_GPU_BUFFER, IR_GPU_SIZE, IR_GPU_STRIDE, IR_GPU_SCALAR, IR_GPU_NO_WORD } is;
+    int number, dim; /* of a buffer, dim or scalar; of a stride: the buffer's, and along which dim */
+    int next;        /* to be looked at, among those of its kind */
+} ir_gpu_word;
+/* for (ir_gpu_word w = {0}; ir_gpu_next_word(k, &w);): all of them. This is the one place that knows their order. */
+bool ir_gpu_next_word(const ir_kernel *k, ir_gpu_word *w);
 
 typedef struct ir_gpu_launch {
     int n_phases; /* launches, one after the other */
@@ -74,7 +89,7 @@ void ir_gpu_each_set(const ir_kernel *k, const ir_kernel_args *args, const ir_gp
 
 /* reduce and row: threads of a team for n elements along the last reduced axis: a power of two. */
 int ir_gpu_team(int64_t n);
-/* Elements along the last dim that a thread takes at once where IR_GPU_WORD_VECTOR says that it can, 1: never. Of maps: those of
+/* Elements along the last dim that a thread takes at once where IR_GPU_WORD_HOW says that it can, 1: never. Of maps: those of
  * 16 bytes of the widest type; what varies along the last dim is contiguous there. */
 int ir_gpu_lanes(const ir_kernel *k);
 
@@ -101,7 +116,7 @@ bool ir_gpu_mma_is_turned(const ir_kernel *k, int operand);
 /* An operand that is computed of what is contiguous along shared memory's lines, so 16 bytes at a time. */
 enum { IR_GPU_MMA_LANES = 8 /* at most */ };
 bool ir_gpu_mma_has_vectors(const ir_kernel *k, int operand);
-/* IR_GPU_WORD_VECTOR: operand 0 or 1 may be copied, or computed, 16 bytes at a time; outputs and what the epilogue loads may be accessed
+/* IR_GPU_WORD_HOW: operand 0 or 1 may be copied, or computed, 16 bytes at a time; outputs and what the epilogue loads may be accessed
  * IR_GPU_VECTOR elements at a time; from IR_GPU_MMA_TILE on: the number of the tile. */
 enum { IR_GPU_MMA_COPY = 1, IR_GPU_MMA_STORE = 4, IR_GPU_MMA_TILE = 8 };
 void ir_gpu_plan_mma(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out);
@@ -109,7 +124,7 @@ void ir_gpu_plan_mma_tile(const ir_kernel *k, const int64_t *size, int tile, ir_
 uint64_t ir_gpu_mma_word(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l);
 
 /* ---- gpu_contract.c: contractions without tensor cores. A block of threads makes rows x columns elements, step products at a time; a
- * thread thread_rows x thread_columns; its warps are warps_m x warps_n. IR_GPU_WORD_VECTOR is the number of the tile. ---- */
+ * thread thread_rows x thread_columns; its warps are warps_m x warps_n. IR_GPU_WORD_HOW is the number of the tile. ---- */
 typedef struct ir_gpu_fma_tile {
     int rows, columns, step, thread_rows, thread_columns, warps_m, warps_n;
 } ir_gpu_fma_tile;

@@ -92,18 +92,21 @@ void gpu_begin(emit *e, const char *symbol) {
     gpu_limit(e, IR_GPU_THREADS, 0);
     LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
     if (k->is_each) find_set(e, global);
-    int n = IR_GPU_WORDS;
     e->phase = gpu_word(e, IR_GPU_WORD_PHASE);
     e->scratch = load_word(e, global, IR_GPU_WORD_SCRATCH);
-    for (int b = 0; b < k->n_buffers; b++) e->base[b] = load_word(e, global, n++);
-    for (int d = 0; d < k->n_dims; d++)
-        e->size[d] = k->dim[d].size == IR_SIZE_RUNTIME ? gpu_word(e, n++) : em_i64s(e, k->dim[d].size);
+    for (int d = 0; d < k->n_dims; d++) e->size[d] = em_i64s(e, k->dim[d].size);
     for (int b = 0; b < k->n_buffers; b++)
-        for (int d = 0; d < k->n_dims; d++)
-            e->stride[b][d] =
-                k->buffer[b].stride[d] == IR_STRIDE_RUNTIME ? gpu_word(e, n++) : em_i64s(e, k->buffer[b].stride[d]);
-    for (int s = 0; s < k->n_scalars; s++)
-        e->scalar[s] = em_to_register(e, k->scalar[s], load_word(e, em_memory_type(e, k->scalar[s]), n++));
+        for (int d = 0; d < k->n_dims; d++) e->stride[b][d] = em_i64s(e, k->buffer[b].stride[d]);
+    for (ir_gpu_word w = {0}; ir_gpu_next_word(k, &w);)
+        switch (w.is) {
+        case IR_GPU_BUFFER: e->base[w.number] = load_word(e, global, w.at); break;
+        case IR_GPU_SIZE: e->size[w.number] = gpu_word(e, w.at); break;
+        case IR_GPU_STRIDE: e->stride[w.number][w.dim] = gpu_word(e, w.at); break;
+        default: {
+            const ir_dtype t = k->scalar[w.number];
+            e->scalar[w.number] = em_to_register(e, t, load_word(e, em_memory_type(e, t), w.at));
+        }
+        }
 }
 
 gpu_span gpu_threads(emit *e, char axis) {

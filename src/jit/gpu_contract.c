@@ -361,7 +361,7 @@ fusor_status gpu_emit_contract(emit *e, fu_error *err) {
     c->shared = gpu_shared(e, c->t_acc, shared_elements(c));
     c->thread = gpu_special(e, "tid.x");
     gpu_limit(e, IR_GPU_THREADS, c->acc == FUSOR_F32 ? 2 : 1); /* 128 registers */
-    LLVMValueRef tile = gpu_word(e, IR_GPU_WORD_VECTOR), parts = gpu_word(e, IR_GPU_WORD_CHUNKS);
+    LLVMValueRef tile = gpu_word(e, IR_GPU_WORD_HOW), parts = gpu_word(e, IR_GPU_WORD_CHUNKS);
     c->local = em_alloca(e, LLVMArrayType2(e->t_i64, FMA_PART_MAX + 4 + (unsigned)k->n_buffers), 16);
     c->local = LLVMBuildAddrSpaceCast(e->b, c->local, LLVMPointerTypeInContext(e->ctx, LOCAL), "");
     for (int i = 0; i < IR_GPU_FMA_TILES; i++) {

@@ -72,7 +72,7 @@ static void emit_row(emit *e, map *m, LLVMValueRef row, gpu_span x) {
         emit_columns(e, m, 1, x);
         return;
     }
-    em_branch b = em_if(e, em_icmp(e, LLVMIntNE, gpu_word(e, IR_GPU_WORD_VECTOR), em_i64s(e, 0)));
+    em_branch b = em_if(e, em_icmp(e, LLVMIntNE, gpu_word(e, IR_GPU_WORD_HOW), em_i64s(e, 0)));
     emit_columns(e, m, lanes, x);
     em_else(e, &b);
     emit_columns(e, m, 1, x);

@@ -379,7 +379,7 @@ fusor_status gpu_emit_mma(emit *e, fu_error *err) {
     m->lane = mma_bits(m, m->thread, 0, 5);
     m->warp = em_lshr(e, m->thread, 5);
     m->threads = gpu_special(e, "ntid.x");
-    m->flags = gpu_word(e, IR_GPU_WORD_VECTOR);
+    m->flags = gpu_word(e, IR_GPU_WORD_HOW);
     m->tile = em_lshr(e, m->flags, IR_GPU_MMA_TILE);
     m->parts = gpu_word(e, IR_GPU_WORD_CHUNKS);
     m->rows_log = of_tile(m, false);

@@ -9,7 +9,7 @@
  *   else: for each pass, for each chunk of the row: a loop over it, four elements at a time; then the chunks become one
  *   first thread of a team: values of the row and their stores
  *
- * Four elements are one access where rows are aligned (IR_GPU_WORD_VECTOR), else four; beyond the end of a row the last element is
+ * Four elements are one access where rows are aligned (IR_GPU_WORD_HOW), else four; beyond the end of a row the last element is
  * read again, and does not count. Chunks of few long rows of a reduce kernel are units of a launch of their own, whose partial
  * results a second one combines. Data flow, addresses and accumulators are those of the CPU's kernels (reduce_common.c). */
 #include "jit/gpu_row.h"
@@ -569,7 +569,7 @@ fusor_status gpu_emit_row(emit *e, fu_error *err) {
     w->w.lane = gpu_special(e, "tid.x");
     w->w.thread = em_add(e, em_mul(e, gpu_special(e, "tid.y"), w->w.team), w->w.lane);
     w->has_vectors = ir_gpu_lanes(e->k) > 1;
-    w->is_vector = em_icmp(e, LLVMIntNE, gpu_word(e, IR_GPU_WORD_VECTOR), em_i64s(e, 0));
+    w->is_vector = em_icmp(e, LLVMIntNE, gpu_word(e, IR_GPU_WORD_HOW), em_i64s(e, 0));
     w->n_passes = gpu_passes(r);
     find_needs(w);
     w->acc = FU_NEW_N(e->arena, lane_cells, r->n_reductions + 1);
