@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+#ifndef PTX_MACHINE_H
+#define PTX_MACHINE_H
+/* A grid that runs, for the files of the interpreter: ptx_run.c (lanes, steps, blocks), ptx_warp.c (what a whole warp
+ * does). */
+#include "ptx.h"
+#include <setjmp.h>
+
+enum { LANES = 32, MAX_WARPS = 32, DONE = INT32_MAX };
+
+/* Who touched a word of shared memory since the last barrier. */
+typedef struct word_use {
+    uint32_t epoch;
+    uint8_t writer;   /* warp + 1 */
+    uint32_t readers; /* bit a warp */
+} word_use;
+
+/* An asynchronous copy that was not waited for. */
+typedef struct pending {
+    uint64_t to, from;
+    uint32_t bytes, given; /* bytes to fill, bytes to copy: the rest is 0 */
+    int lane, group;
+    int line;
+} pending;
+
+/* A product of wgmma that was not waited for: what it reads may not change until then. */
+typedef struct in_flight {
+    ptx_product product;
+    uint64_t sum; /* of what it read */
+    int group;
+} in_flight;
+
+typedef struct warp {
+    int number;
+    uint32_t exited;
+    uint32_t waiting; /* for other lanes at their instruction */
+    bool is_together; /* all lanes that have not exited are at `at`, and pc[] is not kept */
+    int at, pc[LANES];
+    bool carry[LANES];
+    bool at_barrier;
+    int barrier[2]; /* lines: the last one that was passed, and the one where it waits or waited */
+    uint64_t *reg;  /* [n_regs][LANES] */
+    uint8_t *local; /* [LANES][local_bytes] */
+    pending *copy;
+    int n_copies, group;
+    in_flight *product;
+    int n_products, product_group;
+    bool has_fence;    /* wgmma.fence since the registers could be touched */
+    uint32_t n_fences; /* fence.proxy.async */
+} warp;
+
+typedef struct run {
+    const ptx_launch *l;
+    const ptx_entry *e;
+    uint32_t block[3]; /* index of the block that runs */
+    int n_threads, n_warps;
+    warp w[MAX_WARPS];
+    uint8_t *shared;
+    uint64_t shared_bytes;
+    word_use *use;
+    struct {
+        uint8_t writer;  /* warp + 1 that wrote the word by st or cp.async, */
+        uint32_t fences; /* after so many of its fences */
+    } * proxy;
+    bool is_touched; /* shared memory, since the last barrier */
+    uint32_t epoch;
+    uint64_t steps;
+    const ptx_inst *now;
+    char *error;
+    jmp_buf failed;
+} run;
+
+/* The grid ends with this error; thread -1: no single one is at fault. */
+_Noreturn void ptx_fail(run *r, int thread, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Bytes of shared memory are used by a lane: a race is an error. */
+void ptx_note_use(run *r, const warp *w, uint64_t at, uint64_t bytes, bool is_write, int lane);
+/* Host memory behind an address; is_atomic: no race. */
+uint8_t *ptx_memory(run *r, warp *w, int lane, ptx_space space, uint64_t at, uint64_t bytes, bool is_write,
+                    bool is_atomic);
+uint64_t ptx_special_value(const run *r, const warp *w, int lane, int id);
+/* What an atomic operation or a reduction puts in the place of `old`. */
+uint64_t ptx_combined(run *r, int thread, const ptx_inst *i, uint64_t old, uint64_t v, uint64_t other);
+/* Lanes of the mask that are not here are an error. */
+void ptx_need_all(run *r, warp *w, uint32_t active, uint32_t mask);
+/* ptx_warp.c. false: not an instruction of the whole warp. */
+bool ptx_whole_warp(run *r, warp *w, const ptx_inst *i, uint32_t active);
+
+static inline bool has(const ptx_inst *i, unsigned __int128 m) { return (i->modifier & m) != 0; }
+static inline int thread_of(const warp *w, int lane) { return w->number * LANES + lane; }
+
+static inline void mark(run *r, int line, int what) {
+    if (r->l->counts && r->l->counts->reached) r->l->counts->reached[line] |= (uint8_t)what;
+}
+
+/* ---- operands ---- */
+static inline uint64_t value(const run *r, const warp *w, int lane, const ptx_operand *o) {
+    switch (o->kind) {
+    case PTX_REG: return w->reg[o->reg * LANES + lane] ^ o->is_negated;
+    case PTX_SPECIAL: return ptx_special_value(r, w, lane, o->reg);
+    case PTX_SINK: return 0;
+    default: return o->value;
+    }
+}
+
+static inline void set(warp *w, int lane, const ptx_operand *o, uint64_t v) {
+    if (o->kind == PTX_REG) w->reg[o->reg * LANES + lane] = v;
+}
+
+static inline uint64_t address(const warp *w, int lane, const ptx_operand *o) {
+    return o->value + (o->reg >= 0 ? w->reg[o->reg * LANES + lane] : 0);
+}
+
+static inline const ptx_operand *element(const run *r, const ptx_operand *vector, int k) {
+    return vector->kind == PTX_VECTOR ? &r->e->element[vector->second + k] : vector;
+}
+
+static inline uint64_t cut(ptx_type t, uint64_t v) {
+    int bytes = ptx_bytes(t);
+    return bytes >= 8 ? v : v & ((1ull << 8 * bytes) - 1);
+}
+
+static inline uint64_t extended(ptx_type t, uint64_t v) {
+    if (t < PTX_S8 || t > PTX_S64) return v;
+    int shift = 64 - 8 * ptx_bytes(t);
+    return (uint64_t)((int64_t)(v << shift) >> shift);
+}
+#endif
