@@ -34,4 +34,10 @@ typedef struct ir_einsum_step {
 } ir_einsum_step;
 bool ir_einsum_order(fu_arena *a, uint32_t n, const ir_labels *term, ir_labels out, const double *size,
                      ir_einsum_step *step);
+
+/* A product of two that is one kernel as it is (plan_einsum.c): pass_expand makes these; each subscript is in the result or in
+ * both operands, no operand has one twice. ir_lower_einsums (pass_expand_einsum.c): as matmuls of operands that are put in order
+ * before, for targets whose kernels have one dim each for rows, columns and products. */
+bool ir_einsum_is_product(const ir_node *n);
+fusor_status ir_lower_einsums(fu_arena *a, fu_error *e, ir_graph **g);
 #endif

@@ -448,14 +448,17 @@ static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const ui
 }
 
 fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
-    static const char *const orders[IR_KERNEL_KIND_COUNT] = {"ptp", "prv", "pr", "bmnk", "prv", "bmynk", "bhmnkjg"};
+    static const char *const orders[IR_KERNEL_KIND_COUNT] = {"ptp", "prv", "pr", "byjmnk", "prv", "bmynk", "bhmnkjg"};
     int at = 0, last_count = 0, matmuls = 0, reductions = 0, scans = 0;
     for (int d = 0; d < k->n_dims; d++) {
         const char *p = strchr(orders[k->kind] + at, k->dim[d].role);
         if (!p || !k->dim[d].role)
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: role '%c' is out of place", d, k->dim[d].role);
         at = (int)(p - orders[k->kind]);
-        if (strchr(k->kind == IR_KERNEL_WINDOW ? "myn" : "tvmnkhjg", k->dim[d].role) && d &&
+        if (strchr(k->kind == IR_KERNEL_WINDOW     ? "myn"
+                   : k->kind == IR_KERNEL_CONTRACT ? "mnk"
+                                                   : "tvmnkhjg",
+                   k->dim[d].role) && d &&
             k->dim[d - 1].role == k->dim[d].role)
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: a second dim of role '%c'", d, k->dim[d].role);
         last_count++;
@@ -469,6 +472,12 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
         (k->n_dims < 3 || k->dim[k->n_dims - 3].role != 'm' || k->dim[k->n_dims - 2].role != 'n' ||
          k->dim[k->n_dims - 1].role != 'k' || k->tile.mr < 1 || k->tile.nr < 1 || k->tile.kb < 1))
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a contract kernel needs dims m, n, k and a tile");
+    for (int d = 0; d < k->n_dims && k->kind == IR_KERNEL_CONTRACT; d++) {
+        if (k->dim[d].role != 'y' && k->dim[d].role != 'j') continue;
+        if (ir_level_is_gpu(k->level) || k->is_direct)
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: a contract kernel of this form has no dims of role '%c'", d,
+                           k->dim[d].role);
+    }
     if (k->kind == IR_KERNEL_WINDOW) FU_TRY(ir_verify_window(k, e));
     uint32_t varies[IR_KERNEL_MAX_INSTS];
     int pass[IR_KERNEL_MAX_INSTS];

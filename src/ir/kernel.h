@@ -17,9 +17,9 @@
  *                                             passes over a row follow from the data flow; one row is one unit of work
  * scan      p... r           (inner)          loads, element-wise, exactly one running sum or product along r, element-wise on it and
  *           p... r v         (column)         stores, all per element; vectorized along r, or along the kept dim v
- * contract  b... m n k                        exactly one MATMUL instruction: operand 0 varies along b, m, k and operand 1 along
- *                                             b, k, n (each a load or element-wise on loads: evaluated while packing); the
- *                                             epilogue (element-wise over b, m, n) runs on the register tile. With reductions, which
+ * contract  b... y... j... m n k              exactly one MATMUL instruction: operand 0 varies along b, j, m, k and operand 1 along
+ *                                             b, y, j, k, n: y are further dims of columns, j of products, outer to n and k (each a load or element-wise on loads: evaluated while packing); the
+ *                                             epilogue (element-wise over b, y, m, n) runs on the register tile. With reductions, which
  *                                             are along n: a row program as in a row kernel runs on complete rows (kernel_rows.c)
  * attention b... [h] m n k j [g]              exactly one ATTENTION instruction (below) of queries m, keys j, head size k, values n;
  *                                             the epilogue (element-wise over b, h, m, n) runs on whole rows. h and g: query heads
@@ -60,7 +60,7 @@ extern const char *const ir_kernel_kind_names[IR_KERNEL_KIND_COUNT]; /* "map" ..
 #define IR_SIZE_RUNTIME   (-1)
 #define IR_STRIDE_RUNTIME INT64_MIN
 typedef struct ir_kdim {
-    char role;    /* p t r v b m y n k h j g */
+    char role;    /* p t r v b m y n k h j g, above */
     int64_t size; /* baked, or IR_SIZE_RUNTIME */
 } ir_kdim;
 typedef struct ir_kbuffer {

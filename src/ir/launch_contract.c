@@ -9,6 +9,13 @@ static const ir_kinst *find_matmul(const ir_kernel *k) {
     return NULL;
 }
 
+/* Dims of k beside the innermost. */
+static int outer_k(const ir_kernel *k) {
+    int n = 0;
+    for (int d = 0; d < k->n_dims; d++) n += k->dim[d].role == 'j';
+    return n;
+}
+
 ir_dtype ir_kernel_contract_acc(const ir_kernel *k) {
     const ir_kinst *mm = find_matmul(k);
     return mm ? ir_contract_acc(k->inst[mm->in[0]].dtype, k->inst[mm->in[1]].dtype, mm->dtype) : FUSOR_F32;
@@ -31,13 +38,13 @@ int64_t ir_kernel_contract_head_bytes(const ir_kernel *k) {
 bool ir_kernel_contract_in_place(const ir_kernel *k) {
     const ir_kinst *mm = find_matmul(k), *b = mm ? &k->inst[mm->in[1]] : NULL;
     int n = k->n_dims - 2;
-    return b && n >= 0 && b->op == IR_K_LOAD && !b->variant && b->dtype == ir_kernel_contract_acc(k) &&
+    return b && n >= 0 && outer_k(k) <= 1 && b->op == IR_K_LOAD && !b->variant && b->dtype == ir_kernel_contract_acc(k) &&
            k->buffer[b->index].stride[n] == 1;
 }
 
 bool ir_kernel_contract_a_in_place(const ir_kernel *k) {
     const ir_kinst *mm = find_matmul(k), *a = mm ? &k->inst[mm->in[0]] : NULL;
-    if (!a || a->op != IR_K_LOAD || a->variant) return false;
+    if (!a || a->op != IR_K_LOAD || a->variant || outer_k(k) > 1) return false;
     /* Bytes are words as they lie where k is contiguous and one operand is unsigned already. */
     const ir_dot dot = ir_kernel_contract_dot(k);
     /* Rows of bf16 are read for what is in their head, and copied while they are. */
@@ -85,13 +92,15 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
     const ir_kinst *mm = find_matmul(k);
     int64_t mr = k->tile.mr, nr = k->tile.nr, kb = k->tile.kb;
     if (!mm || mr < 1 || nr < 1 || kb < 1) return;
-    int64_t m = 1, n = 1, kk = 1, batches = 1, b_batches = 1, bytes = ir_dtypes[ir_kernel_contract_acc(k)].bytes;
+    int64_t m = 1, n = 1, kk = 1, batches = 1, b_batches = 1, n_outer = 1, bytes = ir_dtypes[ir_kernel_contract_acc(k)].bytes;
     uint32_t b_varies = ir_kernel_varies(k, mm->in[1]);
     for (int d = 0; d < k->n_dims; d++) {
         switch (k->dim[d].role) {
         case 'm': m = size[d]; break;
         case 'n': n = size[d]; break;
-        case 'k': kk = size[d]; break;
+        case 'j':
+        case 'k': kk *= size[d]; break;
+        case 'y': n_outer *= size[d]; break;
         default:
             batches *= size[d];
             if (b_varies >> d & 1) b_batches *= size[d];
@@ -108,7 +117,7 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
         return;
     }
     /* Blocks are whole register tiles, at least one, and no larger than the output needs. */
-    int64_t mp = ir_ceil_div(m, mr), np = ir_ceil_div(n, nr);
+    int64_t mp = ir_ceil_div(m, mr), np = n_outer * ir_ceil_div(n, nr);
     int64_t mc = tune[IR_TUNE_CONTRACT_MC] / mr, nc = tune[IR_TUNE_CONTRACT_NC] / nr;
     if (mc < 1) mc = 1;
     if (nc < 1) nc = 1;

@@ -3,15 +3,17 @@
  * are made in.
  *
  *   each operand    sizes of 1 dropped; a subscript that it has twice: its diagonal; one that is nowhere else: summed
- *   a product       a matmul of [batch.., m, k] and [batch.., k, n]; without a k, element by element
+ *   a product       a matmul of [batch.., m, k] and [batch.., k, n], where each of m, n and k is one dim of both as they lie;
+ *                   else an einsum of two, which is a kernel (plan_einsum.c); without a k, element by element
  *   at the end      the axes in the result's order, sizes of 1 put in, one conversion
  *
  * The axes that are one dim of a matmul are merged where they lie by a reshape, which costs nothing where they are
- * neighbours in memory; else the operand is put in order first. Of the two possible orders of k the one is taken that
- * moves less. */
+ * neighbours in memory; else the operand is put in order first, where an einsum of two is no kernel or slower (is_kernel).
+ * Of the two possible orders of k the one is taken that moves less. */
 #include "base/small.h"
 #include "ir/expand.h"
 #include "ir/einsum.h"
+#include "ir/kernel.h"
 #include <string.h>
 
 typedef struct term {
@@ -28,6 +30,7 @@ typedef struct einsum {
     ir_graph *g;
     ir_sizes *s;
     fu_arena *arena;
+    bool has_kernels;                /* of products that are einsums */
     ir_dtype t;                      /* of sums */
     ir_size size[IR_EINSUM_LABELS];  /* of each label */
     double volume[IR_EINSUM_LABELS]; /* the same, for the order: sizes that have names count as GUESS */
@@ -35,7 +38,7 @@ typedef struct einsum {
 
 enum { GUESS = 64 };
 
-bool ir_expands_einsum(const ir_node *n) { return ir_ops[n->op].kind == IR_KIND_EINSUM; }
+bool ir_expands_einsum(const ir_node *n) { return ir_ops[n->op].kind == IR_KIND_EINSUM && !ir_einsum_is_product(n); }
 
 static ir_labels bit(unsigned label) { return (ir_labels)1 << label; }
 static ir_labels labels_of(const term *x) {
@@ -246,6 +249,87 @@ static ir_id spread(const einsum *v, term x, const term *y) {
     return cast(v, reshape(v, x.id, dim, y->rank), v->t);
 }
 
+/* ---- as it is ---- */
+/* The label behind l in x, if it is in the list. */
+static int next_in(const term *x, unsigned l, const list *of) {
+    for (unsigned d = 0; d + 1 < x->rank; d++)
+        for (unsigned i = 0; x->label[d] == l && i < of->n; i++)
+            if (of->at[i] == x->label[d + 1]) return of->at[i];
+    return -1;
+}
+
+/* How well the best of these axes fills registers of `unit` elements, up to 1. Axes that are neighbours in both x and y are one. */
+static double filled(const einsum *v, const list *l, const term *x, const term *y, double unit, bool is_whole) {
+    double best = 0;
+    for (unsigned i = 0; i < l->n; i++) {
+        double n = v->volume[l->at[i]];
+        for (int at = l->at[i], to; (to = next_in(x, (unsigned)at, l)) >= 0 && to == next_in(y, (unsigned)at, l); at = to)
+            n *= v->volume[to];
+        const double units = n > unit * 1e6 ? n / unit : (double)(int64_t)((n + unit - 1) / unit),
+                     part = n >= unit && !is_whole ? 1 : n / (units * unit);
+        if (n > 0 && part > best) best = part;
+    }
+    return best;
+}
+
+static double volume_of(const einsum *v, ir_labels s) {
+    double n = 1;
+    for (; s; s &= s - 1) n *= v->volume[__builtin_ctzll(s)];
+    return n;
+}
+
+/* The operands of a product and what becomes of their labels. */
+typedef struct product {
+    term a, b;
+    list batch, m, n, k[2]; /* k: in the order of a and of b */
+} product;
+
+/* Is the product better a kernel with dims for each label than a matmul of operands that are put in order? To be moved, an element
+ * costs about as much as COPY products (Zen 5, f32: 0.7 to 1.5 ns against 1/110 ns); what a kernel costs are registers that the
+ * innermost rows and columns leave empty. */
+static bool is_kernel(const einsum *v, const product *p, const term *y, const term *want) {
+    enum { COPY = 110, COLUMNS = 16, ROWS = 6 };
+    const bool is_run_of[2] = {is_run(&p->a, &p->k[0]) && is_run(&p->b, &p->k[0]),
+                               is_run(&p->a, &p->k[1]) && is_run(&p->b, &p->k[1])};
+    const bool takes_other = moved(&p->a, &p->b, &p->k[1]) < moved(&p->a, &p->b, &p->k[0]);
+    const list *k = &p->k[takes_other];
+    const bool moves[2] = {!is_run(&p->a, &p->m) || !is_run(&p->a, k), !is_run(&p->b, &p->n) || !is_run(&p->b, k)},
+               splits_result = p->m.n > 1 || p->n.n > 1,
+               moves_result = splits_result && want && memcmp(want->label, y->label, y->rank) != 0;
+    const ir_labels la = labels_of(&p->a), lb = labels_of(&p->b);
+    if (!v->has_kernels || !p->m.n || !p->n.n || y->rank + p->k[0].n > IR_KERNEL_MAX_DIMS) return false;
+    if (!moves[0] && !moves[1] && !splits_result) return false;
+    /* Narrow elements are multiplied several at a time, which are neighbours. */
+    if (!is_run_of[0] && !is_run_of[1] && ir_dtypes[ir_at(v->g, p->a.id)->dtype].bytes < 4) return false;
+    /* Of a result that is only split, what is element-wise behind it would be a kernel of its own. */
+    const double copied = moves[0] * volume_of(v, la) + moves[1] * volume_of(v, lb) +
+                          (moves_result ? 1 : splits_result ? 0.25 : 0) * volume_of(v, labels_of(y)),
+                 full = filled(v, &p->n, &p->b, want ? want : y, COLUMNS, true) *
+                        filled(v, &p->m, &p->a, want ? want : y, ROWS, false);
+    return full > 0 && volume_of(v, la | lb) * (1 / full - 1) <= COPY * copied;
+}
+
+static ir_id kernel_of(const einsum *v, const product *p, const term *y) {
+    const term *const of[3] = {&p->a, &p->b, y};
+    ir_size text[3 * IR_MAX_RANK + 3];
+    uint32_t n = 0;
+    char letter[IR_EINSUM_LABELS] = {0}, next = 'a';
+    for (int i = 0; i < 3; i++) {
+        for (const char *c = i == 1 ? "," : i == 2 ? "->" : ""; *c; c++) text[n++] = ir_size_const(v->s, *c);
+        for (unsigned d = 0; d < of[i]->rank; d++) {
+            char *l = &letter[of[i]->label[d]];
+            if (!*l) *l = next++;
+            text[n++] = ir_size_const(v->s, *l);
+        }
+    }
+    ir_id in[2] = {p->a.id, p->b.id};
+    one_type(v, &in[0], &in[1]);
+    if (!in[0] || !in[1]) return 0;
+    const ir_attr attr[2] = {{.is_set = true, .list = text, .n = n}, /* ORDER attrs_EINSUM: subscripts, dtype */
+                             {.is_set = ir_is_float(v->t), .integer = v->t}};
+    return cast(v, ir_expand_op(v->c, IR_OP_EINSUM, 2, in, attr, 2, 0), v->t);
+}
+
 /* want: the order of the result; NULL: any. */
 static term multiply(const einsum *v, term a, term b, ir_labels kept, const term *want) {
     const ir_labels summed = labels_of(&a) & labels_of(&b) & ~kept;
@@ -268,10 +352,16 @@ static term multiply(const einsum *v, term a, term b, ir_labels kept, const term
         y.id = left && right ? binary(v, IR_OP_MUL, left, right) : 0;
         return y;
     }
-    ir_size dim[IR_MAX_RANK];
-    for (unsigned d = 0; d < y.rank; d++) dim[d] = v->size[y.label[d]];
     list k = in_order_of(&a, summed);
     const list other = in_order_of(&b, summed);
+    const product whole = {a, b, batch, m, n, {k, other}};
+    if (is_kernel(v, &whole, &y, want)) {
+        if (want) y = *want;
+        y.id = kernel_of(v, &whole, &y);
+        return y;
+    }
+    ir_size dim[IR_MAX_RANK];
+    for (unsigned d = 0; d < y.rank; d++) dim[d] = v->size[y.label[d]];
     if (moved(&a, &b, &other) < moved(&a, &b, &k)) k = other;
     /* One axis for each label of the batch, or one for all of them where there would be too many. */
     list group[2][IR_MAX_RANK];
@@ -292,14 +382,18 @@ static term multiply(const einsum *v, term a, term b, ir_labels kept, const term
         {0},
         {0},
         {.is_set = ir_is_float(v->t), .integer = v->t}}; /* ORDER attrs_MATMUL: transpose_a, transpose_b, dtype */
-    const ir_id product = ir_expand_op(v->c, IR_OP_MATMUL, 2, (ir_id[]){left, right}, attr, 3, 0);
-    y.id = reshape(v, cast(v, product, v->t), dim, y.rank);
+    const ir_id matmul = ir_expand_op(v->c, IR_OP_MATMUL, 2, (ir_id[]){left, right}, attr, 3, 0);
+    y.id = reshape(v, cast(v, matmul, v->t), dim, y.rank);
     return y;
 }
 
-ir_id ir_expand_einsum(const ir_expand *c, const ir_node *n) {
-    einsum v = {
-        .c = c, .g = c->rw->to, .s = c->rw->to->sizes, .arena = c->rw->arena, .t = ir_node_accumulator(c->rw->to, n)};
+static ir_id expand(const ir_expand *c, const ir_node *n, bool has_kernels) {
+    einsum v = {.c = c,
+                .g = c->rw->to,
+                .s = c->rw->to->sizes,
+                .arena = c->rw->arena,
+                .has_kernels = has_kernels,
+                .t = ir_node_accumulator(c->rw->to, n)};
     const ir_einsum e = ir_einsum_of(v.g, v.arena, n);
     const uint32_t count = e.n;
     ir_labels *term_labels = FU_NEW_N(v.arena, ir_labels, count), out = 0;
@@ -342,4 +436,28 @@ ir_id ir_expand_einsum(const ir_expand *c, const ir_node *n) {
     const term result = ordered(&v, terms[last], want.label);
     ir_id y = reshape(&v, result.id, n->dim, n->rank);
     return y ? ir_expand_finish(c, cast(&v, y, n->dtype), n->in[0]) : 0;
+}
+
+ir_id ir_expand_einsum(const ir_expand *c, const ir_node *n) { return expand(c, n, true); }
+
+fusor_status ir_lower_einsums(fu_arena *a, fu_error *e, ir_graph **g) {
+    ir_rewrite rw;
+    bool has_any = false;
+    for (ir_id i = 1; i < (*g)->nodes.n; i++) has_any |= ir_einsum_is_product(ir_at(*g, i));
+    if (!has_any) return FUSOR_OK;
+    ir_rewrite_begin(&rw, a, *g);
+    for (ir_id i = 1; i < (*g)->nodes.n; i++) {
+        if (rw.map[i]) continue;
+        const ir_node n = ir_rewrite_node(&rw, i);
+        if (!ir_einsum_is_product(&n)) {
+            rw.map[i] = ir_add_raw(rw.to, &n);
+            continue;
+        }
+        const ir_expand c = {.rw = &rw, .model = n};
+        rw.map[i] = expand(&c, &n, false);
+        if (!rw.map[i]) return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "expand: %s", ir_ops[n.op].name);
+        rw.is_changed = true;
+    }
+    ir_rewrite_finish(&rw, g);
+    return ir_run_passes(a, e, g);
 }

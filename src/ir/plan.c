@@ -5,6 +5,7 @@
  * it can); an element-wise node joins the latest cluster it depends on when its space fits, else it floats and is
  * recomputed where it is used, unless that would cost more than storing it. A cluster depends only on clusters of smaller
  * number, so the plan has no cycles. Cost: O(nodes * rank), and O(nodes) for each node that nears a limit. */
+#include "ir/einsum.h"
 #include "ir/plan_internal.h"
 #include "ir/window.h"
 
@@ -80,11 +81,11 @@ bool plan_has_kernel(const planner *p, const ir_node *n) {
     case IR_KIND_ROW:
     case IR_KIND_NORM:
     case IR_KIND_WINDOW:
-    case IR_KIND_EINSUM:
     case IR_KIND_QUANTIZE:
     case IR_KIND_CELL: return false;
     case IR_KIND_SCAN:
         return !ir_size_is(p->g->sizes, n->dim[__builtin_ctz(ir_node_axes(p->g, n))], 1); /* pass_expand has those */
+    case IR_KIND_EINSUM: return ir_einsum_is_product(n);
     case IR_KIND_CONV: return ir_conv_is_window(p->g, n);
     case IR_KIND_RANDOM: return ir_dtypes[n->dtype].bytes >= 4;
     case IR_KIND_MOVE:
@@ -447,11 +448,7 @@ static void place_reduction(planner *p, ir_id id) {
 }
 
 /* ---- contractions ---- */
-static void place_contraction(planner *p, ir_id id) {
-    ir_node *n = ir_at(p->g, id);
-    ir_size one = ir_size_const(p->g->sizes, 1), dim[IR_MAX_RANK + 1];
-    bool has_m = ir_at(p->g, n->in[0])->rank > 1, has_n = ir_at(p->g, n->in[1])->rank > 1;
-    int batch = n->rank - has_m - has_n, d = batch;
+static void place_operands(planner *p, const ir_node *n) {
     for (int i = 0; i < 2; i++) {
         ir_id root = behind_views(p, n->in[i]);
         if (p->info[root].home) {
@@ -469,6 +466,14 @@ static void place_contraction(planner *p, ir_id id) {
                                IR_REASON_RECOMPUTE); /* packing evaluates operand 0 once for every block of columns */
         }
     }
+}
+
+static void place_contraction(planner *p, ir_id id) {
+    ir_node *n = ir_at(p->g, id);
+    ir_size one = ir_size_const(p->g->sizes, 1), dim[IR_MAX_RANK + 1];
+    bool has_m = ir_at(p->g, n->in[0])->rank > 1, has_n = ir_at(p->g, n->in[1])->rank > 1;
+    int batch = n->rank - has_m - has_n, d = batch;
+    place_operands(p, n);
     memcpy(dim, n->dim, (size_t)batch * sizeof *dim);
     dim[batch] = has_m ? n->dim[d++] : one;
     dim[batch + 1] = has_n ? n->dim[d++] : one;
@@ -479,6 +484,17 @@ static void place_contraction(planner *p, ir_id id) {
         int at = i < batch ? i : i == batch && has_m ? batch : batch + 1;
         v->coord[i] = ir_size_is(p->g->sizes, n->dim[i], 1) ? -1 : (int8_t)at;
     }
+    (void)take_room(p, c, n);
+}
+
+/* A product whose dims are those of the result as it is (plan_einsum.c). */
+static void place_einsum(planner *p, ir_id id) {
+    const ir_node *n = ir_at(p->g, id);
+    place_operands(p, n);
+    const int c = new_cluster(p, CLUSTER_CONTRACT, id, n->rank, n->dim);
+    node_info *v = &p->info[id];
+    v->home = v->avail = c;
+    for (int d = 0; d < n->rank; d++) v->coord[d] = ir_size_is(p->g->sizes, n->dim[d], 1) ? -1 : (int8_t)d;
     (void)take_room(p, c, n);
 }
 
@@ -654,6 +670,7 @@ static void place(planner *p, ir_id id) {
     }
     switch (ir_ops[n->op].kind) {
     case IR_KIND_CONTRACT: place_contraction(p, id); break;
+    case IR_KIND_EINSUM: place_einsum(p, id); break;
     case IR_KIND_CONV: place_window(p, id); break;
     case IR_KIND_REDUCE:
     case IR_KIND_ARGREDUCE: place_reduction(p, id); break;
@@ -790,6 +807,7 @@ static void place_results(planner *p) {
 
 fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_options *options, ir_plan **out) {
     ir_plan *plan = FU_NEW(a, ir_plan);
+    if (ir_level_is_gpu(options->level)) FU_TRY(ir_lower_einsums(a, e, &g));
     planner p = {.arena = a, .error = e, .g = g, .plan = plan, .options = &plan->options};
     plan->graph = g;
     plan->options = *options;

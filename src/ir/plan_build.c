@@ -317,6 +317,19 @@ static uint16_t reduction(builder *b, const ir_node *n, ir_id id) {
     return builder_cast(b, push_op(b, &in_acc, id, 1, &in), n->dtype);
 }
 
+static uint16_t product_of_subscripts(builder *b, const ir_node *n, ir_id id) {
+    uint16_t in[2];
+    for (int i = 0; i < 2; i++) {
+        int8_t coord[IR_MAX_RANK];
+        plan_einsum_coord(b, n, i, coord);
+        in[i] = builder_value(b, n->in[i], builder_top(b, ir_at(b->p->g, n->in[i])->rank, coord));
+    }
+    ir_node product = *n;
+    product.op = IR_OP_MATMUL;
+    product.attr = NULL;
+    return push_op(b, &product, id, 2, in);
+}
+
 static uint16_t contraction(builder *b, const ir_node *n, ir_id id) {
     const cluster *c = &b->p->clusters.at[b->c];
     int batch = c->rank - 2, m = batch, nn = batch + 1, kk = batch + 2;
@@ -357,6 +370,7 @@ static uint16_t compute(builder *b, ir_id id, const chain *at) {
         if (op->kind == IR_KIND_REDUCE || op->kind == IR_KIND_ARGREDUCE) return reduction(b, n, id);
         if (op->kind == IR_KIND_SCAN) return reduction(b, n, id);
         if (op->kind == IR_KIND_CONTRACT) return contraction(b, n, id);
+        if (op->kind == IR_KIND_EINSUM) return product_of_subscripts(b, n, id);
         if (op->kind == IR_KIND_CONV) {
             builder_note(b, id);
             return plan_window_value(b, n);
@@ -413,9 +427,8 @@ uint16_t builder_value(builder *b, ir_id id, const chain *at) {
 }
 
 /* ---- dims ---- */
-static bool mergeable(builder *b, const int *order, int d) {
+bool builder_mergeable(const builder *b, int x, int y) {
     ir_sizes *sz = b->p->g->sizes;
-    int x = order[d], y = order[d + 1];
     for (uint32_t i = 0; i < b->accesses.n + b->indexes.n; i++) {
         const access *a = i < b->accesses.n ? &b->accesses.at[i] : &b->indexes.at[i - b->accesses.n];
         if (a->stride[x] != ir_size_mul(sz, a->stride[y], b->dim[y])) return false;
@@ -500,9 +513,8 @@ static void make_places(builder *b, const int *order) {
 static int first_column(builder *b, const cluster *c) {
     int first = c->column;
     for (int d = c->column - 1; d > c->scanned; d--) {
-        int pair[2] = {d, first};
         if (ir_size_is(b->p->g->sizes, b->dim[d], 1)) continue;
-        if (!mergeable(b, pair, 0)) break;
+        if (!builder_mergeable(b, d, first)) break;
         b->dim[first] = ir_size_mul(b->p->g->sizes, b->dim[d], b->dim[first]);
         b->dim[d] = b->one; /* its strides are those of the column, whose size it is part of now */
     }
@@ -520,7 +532,10 @@ static void order_dims(builder *b, ir_step *st) {
     for (int d = 0; d < b->space; d++)                                                                                 \
         if ((cond) && (contract && d >= c->rank - 2 ? true : !ir_size_is(sz, b->dim[d], 1)))                           \
             order[n] = d, role[n++] = (r);
-    if (contract) {
+    const bool has_subscripts = contract && ir_at(b->p->g, c->anchor)->op == IR_OP_EINSUM;
+    if (has_subscripts) {
+        n = plan_einsum_order(b, ir_at(b->p->g, c->anchor), order, role);
+    } else if (contract) {
         TAKE(d < c->rank - 2, 'b')
         TAKE(d == c->rank - 2, 'm')
         TAKE(d == c->rank - 1, 'n')
@@ -560,11 +575,13 @@ static void order_dims(builder *b, ir_step *st) {
     }
 #undef TAKE
     /* merge neighbours of one role, and a batch that only operand 0 has into the rows */
-    for (int d = n - 2; d >= 0; d--) {
+    for (int d = has_subscripts ? -1 : n - 2; d >= 0; d--) {
         bool same = role[d] == role[d + 1] && role[d] != 'v' && c->kind != CLUSTER_WINDOW;
         if (contract && role[d] == 'b' && role[d + 1] == 'm') same = true;
         if (role[d] == 'r' && order[d] != MAX_SPACE - 1 && !(c->merged >> order[d] & 1)) same = false;
-        if (!same || order[d] == MAX_SPACE - 1 || order[d + 1] == MAX_SPACE - 1 || !mergeable(b, order, d)) continue;
+        if (!same || order[d] == MAX_SPACE - 1 || order[d + 1] == MAX_SPACE - 1 ||
+            !builder_mergeable(b, order[d], order[d + 1]))
+            continue;
         if (role[d] == 'b' && role[d + 1] == 'm' && ir_size_is(sz, b->dim[order[d + 1]], 1)) continue;
         b->dim[order[d + 1]] = ir_size_mul(sz, b->dim[order[d]], b->dim[order[d + 1]]);
         memmove(&order[d], &order[d + 1], (size_t)(n - d - 1) * sizeof *order);
@@ -683,7 +700,7 @@ static void add_store(builder *b, ir_id id, uint16_t inst, int buffer) {
     for (int d = 1; d < c->rank && c->kind == CLUSTER_WINDOW; d += d == 1 && c->rank > 3 ? c->rank - 3 : 1)
         if (ir_size_is(b->p->g->sizes, b->dim[d], 1)) out[d] = b->one;
     for (int d = c->rank - 2; d < c->rank && (c->kind == CLUSTER_CONTRACT || c->kind == CLUSTER_ATTENTION); d++)
-        if (ir_size_is(b->p->g->sizes, b->dim[d], 1)) out[d] = b->one;
+        if (d >= 0 && ir_size_is(b->p->g->sizes, b->dim[d], 1)) out[d] = b->one;
     ir_kinst st;
     memset(&st, 0, sizeof st);
     st.op = IR_K_STORE;
@@ -777,13 +794,14 @@ static fusor_status build_kernel(planner *p, int c) {
         identity[d] = d < cl->rank && !ir_size_is(p->g->sizes, cl->dim[d], 1) ? (int8_t)d : -1;
     if (cl->kind == CLUSTER_CONTRACT) {
         const ir_node *n = ir_at(p->g, cl->anchor), *x = ir_at(p->g, n->in[0]);
-        bool flip = n->attr && n->attr[0].is_set && n->attr[0].integer && x->rank > 1;
-        b.dim[b.space++] = x->dim[flip ? x->rank - 2 : x->rank - 1];
+        bool flip = n->op == IR_OP_MATMUL && n->attr && n->attr[0].is_set && n->attr[0].integer && x->rank > 1;
+        if (n->op == IR_OP_EINSUM) plan_einsum_space(&b, n);
+        else b.dim[b.space++] = x->dim[flip ? x->rank - 2 : x->rank - 1];
         ir_target target = {p->options->level, p->options->features};
         ir_dtype y = ir_at(p->g, n->in[1])->dtype, acc = ir_contract_acc(x->dtype, y, n->dtype);
         ir_dot dot = ir_contract_dot(target, x->dtype, y, acc);
         int64_t columns = -1;
-        ir_size_is_const(p->g->sizes, cl->dim[cl->rank - 1], &columns);
+        if (n->op == IR_OP_MATMUL) ir_size_is_const(p->g->sizes, cl->dim[cl->rank - 1], &columns);
         b.k->tile = dot ? ir_dot_tile(target.level, dot) : ir_contract_tile_of(target.level, acc, columns);
         b.k->features = ir_contract_features(target, x->dtype, y, acc);
     }
@@ -818,6 +836,12 @@ static fusor_status build_kernel(planner *p, int c) {
     ir_step st = {.kind = IR_STEP_KERNEL, .kernel = b.k, .prepack_param = -1};
     order_dims(&b, &st);
     FU_TRY(b.status);
+    if (cl->kind == CLUSTER_CONTRACT && ir_at(p->g, cl->anchor)->op == IR_OP_EINSUM) { /* now the columns are known */
+        const ir_dtype acc = ir_kernel_contract_acc(b.k);
+        int64_t columns = -1;
+        ir_size_is_const(p->g->sizes, st.dim[b.k->n_dims - 2], &columns);
+        if (!ir_kernel_contract_dot(b.k)) b.k->tile = ir_contract_tile_of(b.k->level, acc, columns);
+    }
     if (b.k->kind == IR_KERNEL_ROW || b.tail) mark_kept(b.k);
     st.n_args = b.k->n_buffers;
     st.arg = FU_NEW_N(p->arena, int, st.n_args);

@@ -79,6 +79,13 @@ void plan_window_space(builder *b, const ir_node *n);
 uint16_t plan_window_value(builder *b, const ir_node *n);
 int plan_window_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], char role[MAX_SPACE + 1]);
 
+/* plan_einsum.c: the same of a product that is an einsum; the coordinates of an operand in its space. Are dims x and y one run in
+ * all that the kernel reads and writes? */
+void plan_einsum_space(builder *b, const ir_node *n);
+void plan_einsum_coord(builder *b, const ir_node *n, int operand, int8_t coord[IR_MAX_RANK]);
+int plan_einsum_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], char role[MAX_SPACE + 1]);
+bool builder_mergeable(const builder *b, int x, int y);
+
 /* plan_attention.c: the dims that a cluster of attention has beyond its result; the instruction, its operands evaluated. */
 void builder_attention_space(builder *b, const ir_node *n);
 uint16_t builder_attention(builder *b, const ir_node *n, ir_id id);

@@ -22,6 +22,8 @@ void plan_make_direct(const planner *p, ir_kernel *k, ir_step *st) {
     d->dim[m].size = v;
     for (int b = 0; b < d->n_buffers; b++)
         for (int i = m; i < d->n_dims; i++) d->buffer[b].stride[i] = known(sizes, st->stride[b * d->n_dims + i]);
+    for (int i = 0; i < m; i++) /* there are no blocks of columns to go on with: batches are as good */
+        if (d->dim[i].role == 'y') d->dim[i].role = 'b';
     if (!ir_kernel_can_be_direct(d)) return;
     /* Few columns leave most lanes empty; and a constant that has to be turned is turned once. */
     if (d->dim[m + 1].size < 2 || (st->prepack_param >= 0 && !ir_kernel_contract_in_place(d))) return;

@@ -126,6 +126,9 @@ bool plan_has_kernel(const planner *p, const ir_node *n);
 
 bool plan_have_room(const cluster *a, const cluster *b); /* in one kernel */
 
+/* ---- plan_einsum.c ---- */
+bool plan_einsum_has_rows(const planner *p, const ir_node *n); /* could be followed by reductions along its rows */
+
 /* ---- plan_rows.c ---- */
 /* Reductions along the rows of a contraction's result become tails of its cluster. */
 void plan_attach_rows(planner *p);

@@ -7,7 +7,7 @@
 static bool is_source(const planner *p, const ir_node *n) {
     ir_kind kind = ir_ops[n->op].kind;
     return n->n_in == 0 || kind == IR_KIND_RANDOM || kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE ||
-           kind == IR_KIND_SCAN || kind == IR_KIND_CONTRACT || kind == IR_KIND_ATTENTION || !plan_has_kernel(p, n) ||
+           kind == IR_KIND_SCAN || kind == IR_KIND_CONTRACT || kind == IR_KIND_EINSUM || kind == IR_KIND_ATTENTION || !plan_has_kernel(p, n) ||
            (is_view(n) && !plan_view_is_index_map(p->g, n));
 }
 

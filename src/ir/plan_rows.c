@@ -21,9 +21,15 @@ static bool is_same_place(const planner *p, const cluster *c, ir_id id, int oper
     return true;
 }
 
+/* Is the last dim of the result all columns, and k one dim? */
+static bool has_rows(const planner *p, const cluster *c) {
+    const ir_node *n = ir_at(p->g, c->anchor);
+    return n->op != IR_OP_EINSUM || plan_einsum_has_rows(p, n);
+}
+
 static bool may_follow(const planner *p, int head, int tail) {
     const cluster *c = &p->clusters.at[head], *r = &p->clusters.at[tail];
-    if (c->kind != CLUSTER_CONTRACT || c->tail || c->rank != r->rank || r->column >= 0 ||
+    if (c->kind != CLUSTER_CONTRACT || !has_rows(p, c) || c->tail || c->rank != r->rank || r->column >= 0 ||
         r->reduced != 1u << (r->rank - 1))
         return false;
     if (memcmp(c->dim, r->dim, (size_t)c->rank * sizeof *c->dim) != 0 ||

@@ -75,6 +75,38 @@ void contract_decode_batch(contract *c, LLVMValueRef number, uint32_t which) {
     }
 }
 
+/* c->index[d] = i, which adds to offsets. */
+static void add_index(contract *c, int d, LLVMValueRef i) {
+    c->index[d] = i;
+    for (int b = 0; b < c->k->n_buffers; b++)
+        if (c->k->buffer[b].stride[d] != 0)
+            c->batch_off[b] = em_add(c->e, c->batch_off[b], em_mul(c->e, i, c->e->stride[b][d]));
+}
+
+static void decode(contract *c, const int *dim, int n, LLVMValueRef number) {
+    for (int i = n - 1; i >= 0; i--) {
+        add_index(c, dim[i], i ? LLVMBuildURem(c->e->b, number, c->e->size[dim[i]], "") : number);
+        if (i) number = LLVMBuildUDiv(c->e->b, number, c->e->size[dim[i]], "");
+    }
+}
+
+static LLVMValueRef ceil_div(contract *c, LLVMValueRef a, int64_t b);
+
+LLVMValueRef contract_decode_columns(contract *c, LLVMValueRef flat) {
+    if (!c->n_outer_n) return flat;
+    LLVMBuilderRef b = c->e->b;
+    LLVMValueRef panel = LLVMBuildUDiv(b, flat, num(c, c->nr), ""), panels = ceil_div(c, c->n, c->nr);
+    decode(c, c->outer_n, c->n_outer_n, LLVMBuildUDiv(b, panel, panels, ""));
+    return em_mul(c->e, LLVMBuildURem(b, panel, panels, ""), num(c, c->nr));
+}
+
+LLVMValueRef contract_run_length(contract *c) {
+    LLVMValueRef n = c->e->size[c->dim_k], one = num(c, 1);
+    return em_select(c->e, em_icmp(c->e, LLVMIntSGT, n, one), n, one);
+}
+
+void contract_decode_run(contract *c, LLVMValueRef run) { decode(c, c->outer_k, c->n_outer_k, run); }
+
 LLVMValueRef contract_merge(contract *c, LLVMValueRef a, LLVMBasicBlockRef from_a, LLVMValueRef b,
                             LLVMBasicBlockRef from_b) {
     LLVMValueRef phi = LLVMBuildPhi(c->e->b, LLVMTypeOf(a), "");
@@ -94,8 +126,16 @@ void contract_set_values(contract *c) {
     c->m = e->size[c->dim_m];
     c->n = e->size[c->dim_n];
     c->kk = e->size[c->dim_k];
+    for (int i = 0; i < c->n_outer_k; i++) c->kk = em_mul(e, c->kk, e->size[c->outer_k[i]]);
     c->k_words = contract_in_words(c, c->kk);
     c->staging = em_gep(e, e->scratch, e->t_i8, num(c, (tile_bytes + 63) / 64 * 64));
+}
+
+/* Of columns. */
+static LLVMValueRef count_panels(contract *c) {
+    LLVMValueRef n = ceil_div(c, c->n, c->nr);
+    for (int i = 0; i < c->n_outer_n; i++) n = em_mul(c->e, n, c->e->size[c->outer_n[i]]);
+    return n;
 }
 
 /* At least one. */
@@ -167,6 +207,22 @@ void contract_call(contract *c, contract_function f, LLVMValueRef *in, unsigned 
 }
 
 /* ---- packing ---- */
+/* contract_pack run by run, of those that [k0, k0 + k_count) is part of. */
+static void pack_runs(contract *c, int operand, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef k0,
+                      LLVMValueRef k_count) {
+    emit *e = c->e;
+    LLVMValueRef length = contract_run_length(c), end = em_add(e, k0, k_count);
+    LLVMValueRef runs_end = LLVMBuildUDiv(e->b, em_add(e, end, em_sub(e, length, num(c, 1))), length, "");
+    LLVMValueRef has_any = em_icmp(e, LLVMIntSGT, k_count, num(c, 0));
+    em_loop l = em_for(e, LLVMBuildUDiv(e->b, k0, length, ""), em_select(e, has_any, runs_end, num(c, 0)), num(c, 1));
+    LLVMValueRef run = em_mul(e, l.i, length), to = contract_min(e, em_add(e, run, length), end);
+    LLVMValueRef from = em_select(e, em_icmp(e, LLVMIntSGT, run, k0), run, k0);
+    contract_decode_run(c, l.i);
+    contract_pack(c, operand, element(c, dst, em_mul(e, em_sub(e, from, k0), num(c, operand ? c->nr : c->mr))), first,
+                  em_sub(e, from, run), em_sub(e, to, from));
+    em_end(e, &l);
+}
+
 /* (args, dst, batch, first, panels, k0, k_count): `panels` panels of the operand from number `first` on, each
  * min(K, kb) words and its head, of mr, behind the one before; heads are in front of dst. */
 void contract_emit_pack(contract *c, int operand) {
@@ -182,13 +238,15 @@ void contract_emit_pack(contract *c, int operand) {
     row_panels p = cut_rows(c);
     em_loop l = em_for(e, num(c, 0), in[4], num(c, 1));
     LLVMValueRef dst = element(c, in[1], em_mul(e, l.i, elements)), panel = em_add(e, in[3], l.i);
-    LLVMValueRef first = operand ? em_mul(e, panel, num(c, rows)) : first_row(c, &p, panel);
+    LLVMValueRef first =
+        operand ? contract_decode_columns(c, em_mul(e, panel, num(c, rows))) : first_row(c, &p, panel);
     LLVMValueRef filled = num(c, rows); /* rows of the panel */
     if (c->copies_a && !operand) {
         filled = contract_min(e, em_sub(e, c->m, first), filled);
         if (contract_is_plain_load(c, 0)) contract_copy_rows(c, dst, first, filled, in[5], in[6]);
         else contract_pack_values(c, dst, first, filled, in[5], in[6]);
-    } else contract_pack(c, operand, dst, first, in[5], in[6]);
+    } else if (c->n_outer_k) pack_runs(c, operand, dst, first, in[5], in[6]);
+    else contract_pack(c, operand, dst, first, in[5], in[6]);
     if (c->heads[operand])
         contract_call(c, operand ? HEAD1 : HEAD0, (LLVMValueRef[]){dst, contract_in_words(c, in[6]), filled}, 3);
     em_end(e, &l);
@@ -205,7 +263,7 @@ void contract_call_pack(contract *c, int operand, LLVMValueRef dst, LLVMValueRef
 /* Phase 0: a tile is one panel of one batch of operand 1. */
 static void emit_pack_phase(contract *c) {
     emit *e = c->e;
-    LLVMValueRef panels = ceil_div(c, c->n, c->nr);
+    LLVMValueRef panels = count_panels(c);
     em_loop t = em_for(e, e->tile_begin, e->tile_end, num(c, 1));
     LLVMValueRef batch = LLVMBuildUDiv(e->b, t.i, panels, ""), panel = LLVMBuildURem(e->b, t.i, panels, "");
     LLVMValueRef to = panel_of_b(c, batch, panel, panels);
@@ -223,21 +281,41 @@ typedef struct block {
     LLVMValueRef k0, k_count, packed, in_place, edge, a_in_place, a, batch, b_batch, partial;
 } block;
 
-/* Where the panel of columns begins, and c->b_stride: in the packed operand; or where it lies, but for what is left of
+/* k with several dims: into the run that it is in; its place there. */
+static LLVMValueRef enter_run(contract *c, LLVMValueRef k) {
+    if (!c->n_outer_k) return k;
+    LLVMValueRef length = contract_run_length(c);
+    contract_decode_run(c, LLVMBuildUDiv(c->e->b, k, length, ""));
+    return LLVMBuildURem(c->e->b, k, length, "");
+}
+
+/* Elements from the end of a run to the begin of the next; NULL with one dim of k. (In place there are at most two.) */
+static LLVMValueRef jump_of(contract *c, int buffer) {
+    emit *e = c->e;
+    if (c->n_outer_k != 1) return NULL;
+    LLVMValueRef back = em_mul(e, em_sub(e, contract_run_length(c), num(c, 1)), e->stride[buffer][c->dim_k]);
+    return em_sub(e, e->stride[buffer][c->outer_k[0]], back);
+}
+
+/* Where the panel of columns begins, and c->b_stride, c->b_jump: in the packed operand; or where it lies, but for what is left of
  * the last one, which is no whole panel; or in scratch, where it is packed for this block. */
 static LLVMValueRef panel_to_read(contract *c, const block *s, LLVMValueRef packed, LLVMValueRef panel) {
     emit *e = c->e;
-    LLVMValueRef nr = num(c, c->nr), n0 = em_mul(e, panel, nr), here = NULL, stride = NULL;
+    LLVMValueRef nr = num(c, c->nr), here = NULL, stride = NULL, jump = NULL;
     LLVMBasicBlockRef start = LLVMGetInsertBlock(e->b), own = em_block(e, "own"), pack = em_block(e, "pack");
     LLVMBasicBlockRef ready = em_block(e, "ready"), in_place = NULL;
     LLVMBuildCondBr(e->b, s->packed, ready, own);
     LLVMPositionBuilderAtEnd(e->b, own);
     if (s->in_place) {
         int buffer = c->k->inst[c->operand[1]].index;
-        contract_point at = {c, NULL, n0, s->k0, -1, NULL};
+        const contract outer = *c;
+        LLVMValueRef n0 = contract_decode_columns(c, em_mul(e, panel, nr));
+        contract_point at = {c, NULL, n0, enter_run(c, s->k0), -1, NULL};
         in_place = own;
         stride = e->stride[buffer][c->dim_k];
+        jump = jump_of(c, buffer);
         here = em_gep(e, e->base[buffer], c->t_acc, contract_offset(c, buffer, &at));
+        *c = outer;
         LLVMValueRef is_whole = em_icmp(e, LLVMIntSGE, em_sub(e, c->n, n0), nr);
         LLVMBuildCondBr(e->b, em_and(e, s->in_place, is_whole), ready, pack);
     } else LLVMBuildBr(e->b, pack);
@@ -248,9 +326,11 @@ static LLVMValueRef panel_to_read(contract *c, const block *s, LLVMValueRef pack
     LLVMPositionBuilderAtEnd(e->b, ready);
     LLVMValueRef from = contract_merge(c, packed, start, s->edge, pack_end);
     c->b_stride = contract_merge(c, nr, start, nr, pack_end);
+    c->b_jump = c->n_outer_k ? contract_merge(c, nr, start, nr, pack_end) : NULL;
     if (in_place) {
         LLVMAddIncoming(from, &here, &in_place, 1);
         LLVMAddIncoming(c->b_stride, &stride, &in_place, 1);
+        if (c->n_outer_k) LLVMAddIncoming(c->b_jump, &jump, &in_place, 1);
     }
     return from;
 }
@@ -262,6 +342,7 @@ static void block_of_a(contract *c, const block *s, LLVMValueRef m_first, LLVMVa
     LLVMValueRef k = num(c, c->mr * c->acc_bytes), words = contract_min(e, c->k_words, num(c, c->kb / c->group));
     LLVMValueRef next = em_mul(e, em_add(e, words, num(c, c->heads[0])), k);
     LLVMValueRef row_bytes = em_mul(e, tile_in[CONTRACT_COUNT], bytes);
+    LLVMValueRef jump = NULL;
     LLVMBasicBlockRef ready = em_block(e, "ready"), here = NULL;
     if (s->a_in_place) {
         int buffer = c->k->inst[c->operand[0]].index;
@@ -269,8 +350,11 @@ static void block_of_a(contract *c, const block *s, LLVMValueRef m_first, LLVMVa
         here = em_block(e, "in_place");
         LLVMBuildCondBr(e->b, s->a_in_place, here, pack);
         LLVMPositionBuilderAtEnd(e->b, here);
-        contract_point at = {c, tile_in[CONTRACT_M0], NULL, s->k0, -1, NULL};
+        const contract outer = *c;
+        contract_point at = {c, tile_in[CONTRACT_M0], NULL, enter_run(c, s->k0), -1, NULL};
         a = em_gep(e, e->base[buffer], c->t_packed, contract_offset(c, buffer, &at));
+        *c = outer;
+        if (c->n_outer_k) jump = em_mul(e, jump_of(c, buffer), bytes);
         row = next_row = em_mul(e, e->stride[buffer][c->dim_m], num(c, c->packed_bytes));
         k = c->dot ? bytes : em_mul(e, e->stride[buffer][c->dim_k], bytes);
         LLVMBuildBr(e->b, ready);
@@ -285,13 +369,15 @@ static void block_of_a(contract *c, const block *s, LLVMValueRef m_first, LLVMVa
     LLVMValueRef in_place[5] = {a, row, k, zero, next_row};
     for (int i = 0; i < 5; i++)
         tile_in[CONTRACT_A + i] = here ? contract_merge(c, from_pack[i], packed, in_place[i], here) : from_pack[i];
+    if (!c->n_outer_k) return;
+    tile_in[CONTRACT_A_JUMP] = here ? contract_merge(c, from_pack[2], packed, jump, here) : from_pack[2];
 }
 
 static void emit_compute_phase(contract *c) {
     emit *e = c->e;
     LLVMValueRef one = num(c, 1), zero = num(c, 0);
     row_panels rp = cut_rows(c);
-    LLVMValueRef m_panels = rp.n, n_panels = ceil_div(c, c->n, c->nr);
+    LLVMValueRef m_panels = rp.n, n_panels = count_panels(c);
     LLVMValueRef mc = LLVMBuildUDiv(e->b, e->tune[IR_TUNE_CONTRACT_MC], num(c, c->mr), "");
     LLVMValueRef nc = LLVMBuildUDiv(e->b, e->tune[IR_TUNE_CONTRACT_NC], num(c, c->nr), "");
     mc = em_select(e, em_icmp(e, LLVMIntSLT, mc, one), one, mc);
@@ -371,16 +457,22 @@ static void emit_compute_phase(contract *c) {
         [CONTRACT_IS_LAST] = em_icmp(e, LLVMIntSGE, em_add(e, lk.i, num(c, c->kb)), c->kk),
     };
     block_of_a(c, &s, m_first, m_count, tile_in);
+    if (c->n_outer_k) {
+        tile_in[CONTRACT_RUN] = contract_run_length(c);
+        tile_in[CONTRACT_LEFT] =
+            em_sub(e, tile_in[CONTRACT_RUN], LLVMBuildURem(e->b, s.k0, tile_in[CONTRACT_RUN], ""));
+    }
 
     em_loop lj = em_for(e, zero, n_count, one);
     LLVMValueRef panel = em_add(e, n_first, lj.i);
     LLVMValueRef pb = element(c, panel_of_b(c, b_batch, panel, n_panels), block_of_panel(c, s.k0));
     tile_in[CONTRACT_B] = panel_to_read(c, &s, pb, panel);
     tile_in[CONTRACT_B_K] = em_mul(e, c->b_stride, num(c, c->acc_bytes));
+    if (c->n_outer_k) tile_in[CONTRACT_B_JUMP] = em_mul(e, c->b_jump, num(c, c->acc_bytes));
     tile_in[CONTRACT_N0] = em_mul(e, panel, num(c, c->nr));
     LLVMValueRef before = em_mul(e, em_mul(e, lj.i, m_count), num(c, c->mr * c->nr));
     tile_in[CONTRACT_PARTIAL] = element(c, s.partial, before);
-    contract_call(c, TILE, tile_in, CONTRACT_TILE_PARAMETERS);
+    contract_call(c, TILE, tile_in, contract_tile_parameters(c));
     em_end(e, &lj);
     em_end(e, &lk);
     if (has_rows) contract_end_block(c, kept, batch, row_first, first_row(c, &rp, em_add(e, m_first, m_count)), a_rows);
@@ -394,23 +486,31 @@ static fusor_status read_description(contract *c, fu_error *err) {
     c->dim_n = k->n_dims - 2;
     c->dim_k = k->n_dims - 1;
     for (int d = 0; d < c->dim_m; d++) {
-        if (k->dim[d].role != 'b')
+        switch (k->dim[d].role) {
+        case 'b': c->batch[c->n_batch++] = d; break;
+        case 'y': c->outer_n[c->n_outer_n++] = d; break;
+        case 'j': c->outer_k[c->n_outer_k++] = d; break;
+        default:
             return FU_FAIL(err, FUSOR_ERROR_INTERNAL,
-                           "contract kernel: dim %d has role '%c'; expected 'b' before m, n, k", d, k->dim[d].role);
-        c->batch[c->n_batch++] = d;
+                           "contract kernel: dim %d has role '%c'; expected 'b', 'y' or 'j' before m, n, k", d,
+                           k->dim[d].role);
+        }
     }
+    uint32_t columns = 1u << c->dim_n, products = 1u << c->dim_k;
+    for (int i = 0; i < c->n_outer_n; i++) columns |= 1u << c->outer_n[i];
+    for (int i = 0; i < c->n_outer_k; i++) products |= 1u << c->outer_k[i];
     for (int i = 0; i < k->n_insts; i++) {
         uint32_t varies = ir_kernel_varies(k, i);
         if (k->inst[i].op == IR_OP_MATMUL) {
             c->matmul = i;
             c->operand[0] = k->inst[i].in[0];
             c->operand[1] = k->inst[i].in[1];
-            if ((ir_kernel_varies(k, c->operand[0]) >> c->dim_n & 1) ||
+            if ((ir_kernel_varies(k, c->operand[0]) & columns) ||
                 (ir_kernel_varies(k, c->operand[1]) >> c->dim_m & 1))
                 return FU_FAIL(err, FUSOR_ERROR_INTERNAL,
                                "contract kernel: an operand of %%%d varies along the other's dim", i);
         } else if (k->inst[i].op == IR_K_STORE) {
-            if (varies >> c->dim_k & 1)
+            if (varies & products)
                 return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "contract kernel: the value stored by %%%d varies along k",
                                i);
             if (k->buffer[k->inst[i].index].stride[c->dim_n] == 0)
@@ -452,6 +552,11 @@ fusor_status jit_emit_contract(emit *e, fu_error *err) {
     if (c->mr < 1 || c->kb < 1 || c->nr < 1 || c->nr % c->lanes || c->nr % c->v_lanes || !fits)
         return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "contract kernel: tile %d x %d x %d does not fit level %s", c->mr,
                        c->nr, c->kb, e->level->name);
+    if (c->n_outer_k && c->dot)
+        return FU_FAIL(err, FUSOR_ERROR_INTERNAL,
+                       "contract kernel: words of several elements along k, but several dims of k");
+    if ((c->n_outer_n || c->n_outer_k) && ir_kernel_has_rows(c->whole))
+        return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "contract kernel: a row program needs one dim each of n and k");
     if (c->kb % ir_dots[c->dot].step)
         return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "contract kernel: K blocks of %d are no whole steps of %d", c->kb,
                        ir_dots[c->dot].step);

@@ -13,6 +13,8 @@ typedef struct contract {
     const ir_kernel *whole;  /* k, or with a row program what k is the tile program of: arguments and scratch are its */
     int dim_m, dim_n, dim_k; /* the last three dims */
     int n_batch, batch[IR_KERNEL_MAX_DIMS];
+    int n_outer_n, outer_n[IR_KERNEL_MAX_DIMS]; /* dims of role y */
+    int n_outer_k, outer_k[IR_KERNEL_MAX_DIMS]; /* dims of role j */
     int matmul, operand[2]; /* instruction numbers */
     ir_dtype acc;           /* type of the accumulators and of the words of panels */
     ir_dot dot;             /* how words are multiplied; NONE: each is one element */
@@ -26,10 +28,10 @@ typedef struct contract {
     int mr, nr, kb;
     LLVMTypeRef t_acc, t_vec;                      /* scalar; one vector register */
     LLVMTypeRef t_packed;                          /* as it is in memory */
-    LLVMValueRef m, n, kk, k_words;                /* sizes; words of a row of a panel, without heads */
-    LLVMValueRef index[IR_KERNEL_MAX_DIMS];        /* of the batch dims, in the tile being made */
+    LLVMValueRef m, n, kk, k_words;                /* sizes, kk: of all of k; words of a row of a panel, without heads */
+    LLVMValueRef index[IR_KERNEL_MAX_DIMS];        /* of the outer dims, in the tile being made */
     LLVMValueRef batch_off[IR_KERNEL_MAX_BUFFERS]; /* what they add to each buffer's offset */
-    LLVMValueRef b_stride;                         /* of the panel being read: elements between rows */
+    LLVMValueRef b_stride, b_jump;                 /* of the panel being read: elements between rows; at the end of a run */
     LLVMValueRef function[CONTRACT_FUNCTIONS];     /* beside the kernel's */
     LLVMTypeRef function_type[CONTRACT_FUNCTIONS];
     LLVMValueRef staging; /* part of scratch: see ir/kernel.h */
@@ -48,6 +50,12 @@ LLVMValueRef contract_step(contract *c, int buffer, int axis);
 LLVMValueRef contract_min(emit *e, LLVMValueRef a, LLVMValueRef b);
 /* Batch number -> index of each batch dim and offset of each buffer. With only the dims in `which`. */
 void contract_decode_batch(contract *c, LLVMValueRef number, uint32_t which);
+/* With several dims of columns: flat columns are those of all panels, each nr of them. Behind contract_decode_batch: the first
+ * column in its run of n; the indices of dims y are c->index, and they count in c->batch_off. With one dim: the same. */
+LLVMValueRef contract_decode_columns(contract *c, LLVMValueRef flat);
+/* With several dims of k: number of a run of k -> the indices of dims j, as above. */
+void contract_decode_run(contract *c, LLVMValueRef run);
+LLVMValueRef contract_run_length(contract *c); /* at least 1 */
 static inline LLVMValueRef num(contract *c, int64_t v) { return em_i64s(c->e, v); }
 /* The word that element k is in. */
 static inline LLVMValueRef contract_word_of(contract *c, LLVMValueRef k) {
@@ -90,7 +98,8 @@ fusor_status contract_emit_direct(contract *c, fu_error *err); /* the whole kern
 /* ---- contract_tile.c ---- */
 /* Parameters of the tile's function; strides in bytes. Element (i, k) of operand 0 is A_ROW * i + A_K * k behind A. The
  * next panel is A_NEXT and A_NEXT_ROW * rows behind it: one for packed panels, the other in place. The first TALL of
- * the PANELS panels have ROWS + 1 rows, the others ROWS. PARTIAL: their partial sums, one tile behind the other. */
+ * the PANELS panels have ROWS + 1 rows, the others ROWS. PARTIAL: their partial sums, one tile behind the other. Only with
+ * several dims of k: after LEFT elements along k, then after each RUN, the step is A_JUMP, B_JUMP. */
 enum {
     CONTRACT_ARGS,
     CONTRACT_A,
@@ -110,8 +119,15 @@ enum {
     CONTRACT_PARTIAL,
     CONTRACT_IS_LATER,
     CONTRACT_IS_LAST,
+    CONTRACT_LEFT,
+    CONTRACT_RUN,
+    CONTRACT_A_JUMP,
+    CONTRACT_B_JUMP,
     CONTRACT_TILE_PARAMETERS
 };
+static inline unsigned contract_tile_parameters(const contract *c) {
+    return c->n_outer_k ? CONTRACT_TILE_PARAMETERS : CONTRACT_LEFT;
+}
 void contract_tile_types(const contract *c, LLVMTypeRef type[CONTRACT_TILE_PARAMETERS]);
 void contract_emit_tile(contract *c);
 void contract_emit_amx_tile(contract *c); /* contract_amx.c: c->is_tile */

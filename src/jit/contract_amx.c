@@ -67,9 +67,11 @@ void contract_emit_amx_tile(contract *c) {
     emit *e = c->e;
     LLVMTypeRef type[CONTRACT_TILE_PARAMETERS];
     contract_tile_types(c, type);
-    contract_outer *o = contract_begin(c, TILE, "tile", type, CONTRACT_TILE_PARAMETERS, true);
+    contract_outer *o = contract_begin(c, TILE, "tile", type, contract_tile_parameters(c), true);
     amx t = {.c = c, .p = {.name = product_name(c), .config = amx_begin(e)}};
     LLVMGetParams(e->fn, t.in);
+    contract_decode_batch(c, t.in[CONTRACT_BATCH], 0);
+    LLVMValueRef n0 = contract_decode_columns(c, t.in[CONTRACT_N0]);
     t.p.a_row = t.in[CONTRACT_A_ROW];
     t.p.b = t.in[CONTRACT_B];
     t.p.words = t.in[CONTRACT_COUNT];
@@ -81,7 +83,7 @@ void contract_emit_amx_tile(contract *c) {
     LLVMValueRef is_tall = em_icmp(e, LLVMIntSLT, l.i, t.in[CONTRACT_TALL]);
     t.p.rows = em_add(e, t.in[CONTRACT_ROWS], LLVMBuildZExt(e->b, is_tall, e->t_i64, ""));
     t.p.is_high = em_icmp(e, LLVMIntSGT, t.p.rows, num(c, AMX_SIDE));
-    t.p.is_wide = em_icmp(e, LLVMIntSGT, em_sub(e, c->n, t.in[CONTRACT_N0]), num(c, AMX_SIDE));
+    t.p.is_wide = em_icmp(e, LLVMIntSGT, em_sub(e, c->n, n0), num(c, AMX_SIDE));
     em_branch changed = em_if(e, em_icmp(e, LLVMIntNE, t.p.rows, configured));
     amx_configure(e, &t.p);
     em_endif(e, &changed);

@@ -186,8 +186,10 @@ void contract_emit_epilogue(contract *c) {
     LLVMTypeRef parameter[5] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
     contract_outer *o = contract_begin(c, FINISH, "finish", parameter, 5, costly || c->is_tile);
     LLVMValueRef m0 = LLVMGetParam(e->fn, 2), n0 = LLVMGetParam(e->fn, 3), rows = LLVMGetParam(e->fn, 4);
-    LLVMValueRef tile = e->scratch, nr = num(c, c->nr), left = em_sub(e, c->n, n0);
+    LLVMValueRef tile = e->scratch, nr = num(c, c->nr);
     contract_decode_batch(c, LLVMGetParam(e->fn, 1), UINT32_MAX);
+    n0 = contract_decode_columns(c, n0);
+    LLVMValueRef left = em_sub(e, c->n, n0);
     em_branch b = em_if(e, em_icmp(e, LLVMIntSGE, left, nr));
     epilogue_rows(c, tile, m0, rows, n0, nr, true, costly);
     em_else(e, &b);

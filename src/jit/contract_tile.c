@@ -21,6 +21,7 @@ enum { ROWS_A_POINTER = 3, A_POINTERS = (CONTRACT_MAX_ROWS + ROWS_A_POINTER - 1)
 typedef struct tile {
     contract *c;
     LLVMValueRef in[CONTRACT_TILE_PARAMETERS];
+    LLVMValueRef n0;                     /* in its run of columns */
     LLVMValueRef m0, rows, pa, partial;  /* of the panel */
     LLVMValueRef sum[CONTRACT_MAX_TILE]; /* [row][vector] */
 } tile;
@@ -105,7 +106,8 @@ static void sum_products(tile *t, bool is_slow) {
                       end[CONTRACT_MAX_ROWS];
     LLVMBasicBlockRef latch = em_block(e, "step");
     LLVMValueRef first[8], acc[CONTRACT_MAX_TILE], pa[A_POINTERS], row = t->in[CONTRACT_A_ROW];
-    LLVMValueRef begin[A_POINTERS + 2], phi[A_POINTERS + 2];
+    LLVMValueRef begin[A_POINTERS + 3], phi[A_POINTERS + 3];
+    const int left = c->n_outer_k ? n_pointers + 2 : -1, n_phis = n_pointers + 2 + (left >= 0);
     for (int j = 0; j < c->nv; j++) { /* sums begin with the head of the panel */
         LLVMValueRef head = element(c, t->in[CONTRACT_B], num(c, j * c->v_lanes - c->nr));
         first[j] = c->dot == IR_DOT_I8 ? contract_tile_load(c, head, c->acc_bytes) : LLVMConstNull(c->t_vec);
@@ -114,13 +116,14 @@ static void sum_products(tile *t, bool is_slow) {
     begin[1] = t->in[CONTRACT_COUNT];
     for (int i = 0; i < n_pointers; i++)
         begin[2 + i] = i ? bytes_behind(c, begin[1 + i], em_mul(e, row, num(c, ROWS_A_POINTER))) : t->pa;
+    if (left >= 0) begin[left] = t->in[CONTRACT_LEFT];
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, begin[1], num(c, 0)), body, done);
 
     at_end_of(c, body);
-    for (int i = 0; i < n_pointers + 2; i++) {
+    for (int i = 0; i < n_phis; i++) {
         phi[i] = LLVMBuildPhi(e->b, LLVMTypeOf(begin[i]), "");
         LLVMAddIncoming(phi[i], &begin[i], &entry, 1);
-        if (i >= 2) pa[i - 2] = phi[i];
+        if (i >= 2 && i < n_pointers + 2) pa[i - 2] = phi[i];
     }
     for (int i = 0; i < n; i++) {
         acc[i] = t->sum[i] = LLVMBuildPhi(e->b, c->t_vec, "");
@@ -133,9 +136,17 @@ static void sum_products(tile *t, bool is_slow) {
         LLVMAddIncoming(t->sum[i], &after, &latch, 1);
         acc[i] = after;
     }
-    LLVMValueRef then[A_POINTERS + 2] = {bytes_behind(c, phi[0], t->in[CONTRACT_B_K]), em_sub(e, phi[1], num(c, 1))};
-    for (int i = 0; i < n_pointers; i++) then[2 + i] = opaque(c, bytes_behind(c, pa[i], t->in[CONTRACT_A_K]));
-    for (int i = 0; i < n_pointers + 2; i++) LLVMAddIncoming(phi[i], &then[i], &latch, 1);
+    LLVMValueRef a_step = t->in[CONTRACT_A_K], b_step = t->in[CONTRACT_B_K], then[A_POINTERS + 3];
+    if (left >= 0) {
+        LLVMValueRef rest = em_sub(e, phi[left], num(c, 1)), at_end = em_icmp(e, LLVMIntEQ, rest, num(c, 0));
+        a_step = em_select(e, at_end, t->in[CONTRACT_A_JUMP], a_step);
+        b_step = em_select(e, at_end, t->in[CONTRACT_B_JUMP], b_step);
+        then[left] = em_select(e, at_end, t->in[CONTRACT_RUN], rest);
+    }
+    then[0] = bytes_behind(c, phi[0], b_step);
+    then[1] = em_sub(e, phi[1], num(c, 1));
+    for (int i = 0; i < n_pointers; i++) then[2 + i] = opaque(c, bytes_behind(c, pa[i], a_step));
+    for (int i = 0; i < n_phis; i++) LLVMAddIncoming(phi[i], &then[i], &latch, 1);
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntNE, then[1], num(c, 0)), body, done);
 
     at_end_of(c, done);
@@ -193,7 +204,7 @@ static void store_tile(tile *t, LLVMValueRef to) {
 /* From the registers to the outputs, and on to `done`. */
 static void store_rows(tile *t, LLVMBasicBlockRef done) {
     contract *c = t->c;
-    contract_columns *columns = contract_epilogue_begin(c, t->in[CONTRACT_N0]);
+    contract_columns *columns = contract_epilogue_begin(c, t->n0);
     for (int i = 0; i < c->mr; i++) {
         contract_epilogue_row(c, columns, em_add(c->e, t->m0, num(c, i)), &t->sum[i * c->nv]);
         if (i + 1 < c->mr) next_row(t, i, done);
@@ -208,7 +219,7 @@ static void store_sums(tile *t) {
     LLVMValueRef is_last = t->in[CONTRACT_IS_LAST];
     if (contract_has_cheap_epilogue(c)) {
         LLVMBasicBlockRef rows = em_block(e, "rows"), memory = em_block(e, "memory");
-        LLVMValueRef is_whole = contract_is_whole(c, t->in[CONTRACT_N0]);
+        LLVMValueRef is_whole = contract_is_whole(c, t->n0);
         LLVMBuildCondBr(e->b, em_and(e, is_last, is_whole), rows, memory);
         at_end_of(c, rows);
         store_rows(t, done);
@@ -235,10 +246,11 @@ void contract_emit_tile(contract *c) {
     emit *e = c->e;
     LLVMTypeRef type[CONTRACT_TILE_PARAMETERS];
     contract_tile_types(c, type);
-    contract_outer *o = contract_begin(c, TILE, "tile", type, CONTRACT_TILE_PARAMETERS, true);
+    contract_outer *o = contract_begin(c, TILE, "tile", type, contract_tile_parameters(c), true);
     tile t = {.c = c};
     LLVMGetParams(e->fn, t.in);
     contract_decode_batch(c, t.in[CONTRACT_BATCH], UINT32_MAX);
+    t.n0 = contract_decode_columns(c, t.in[CONTRACT_N0]);
 
     LLVMBasicBlockRef entry = here(c), panel = em_block(e, "panel"), done = em_block(e, "return");
     LLVMValueRef begin[4] = {num(c, 0), t.in[CONTRACT_A], t.in[CONTRACT_M0], t.in[CONTRACT_PARTIAL]}, phi[4];

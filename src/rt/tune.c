@@ -131,6 +131,8 @@ typedef struct contraction {
     const ir_kernel *k;
     int64_t m, n, kk, kc, batches, bytes; /* kc: columns of a K block, in words */
     int64_t mp, np;                       /* panels of rows and columns */
+    int64_t again;                        /* batches that have the same operand 1 */
+    bool has_edges;                       /* often panels of columns that are not full: never read in place */
     int64_t row[2], column[2];            /* strides in bytes of an operand along m (n) and along k; row < 0: unknown */
     int64_t element[2];                   /* bytes of one of it */
 } contraction;
@@ -139,9 +141,10 @@ static contraction measure(const ir_kernel *k, const int64_t *size, const int64_
     contraction c = {.k = k,
                      .m = product(k, size, "m"),
                      .n = product(k, size, "n"),
-                     .kk = product(k, size, "k"),
+                     .kk = product(k, size, "jk"),
                      .batches = product(k, size, "pb"),
                      .bytes = 4,
+                     .again = 1,
                      .row = {-1, -1}};
     int dim[2] = {k->n_dims - 3, k->n_dims - 2}, dim_k = k->n_dims - 1;
     for (int i = 0; i < k->n_insts; i++) {
@@ -155,10 +158,16 @@ static contraction measure(const ir_kernel *k, const int64_t *size, const int64_
             c.row[j] = ir_times(s[dim[j]] < 0 ? -s[dim[j]] : s[dim[j]], c.element[j]);
             c.column[j] = ir_times(s[dim_k] < 0 ? -s[dim_k] : s[dim_k], c.element[j]);
         }
+        const uint32_t varies = ir_kernel_varies(k, k->inst[i].in[1]);
+        for (int d = 0; d < k->n_dims; d++)
+            if (k->dim[d].role == 'b' && !(varies >> d & 1)) c.again = ir_times(c.again, at_least_one(size[d]));
     }
+    const int64_t outer = product(k, size, "y");
     c.kc = ir_dot_words(ir_kernel_contract_dot(k), clamp(c.kk, 1, at_least_one(k->tile.kb)));
     c.mp = at_least_one(ir_ceil_div(c.m, at_least_one(k->tile.mr)));
-    c.np = at_least_one(ir_ceil_div(c.n, at_least_one(k->tile.nr)));
+    c.np = at_least_one(ir_times(outer, ir_ceil_div(c.n, at_least_one(k->tile.nr))));
+    c.has_edges = (outer > 1 || c.again > 1) && c.n % at_least_one(k->tile.nr) != 0;
+    c.n = ir_times(c.n, outer);
     return c;
 }
 
@@ -183,7 +192,8 @@ enum { FEW_PANELS = 8 };
 static bool is_b_in_place(const contraction *c) {
     int64_t l2 = rt_host_caches()->l2_bytes;
     if (!ir_kernel_contract_in_place(c->k)) return false;
-    if (c->mp <= (c->row[1] < 0 ? 1 : FEW_PANELS)) return true;
+    if (c->has_edges && ir_times(c->mp, c->again) > 1) return false;
+    if (ir_times(c->mp, c->again) <= (c->row[1] < 0 ? 1 : FEW_PANELS)) return true;
     int64_t apart = c->column[1] & -c->column[1];
     return c->row[1] >= 0 && (apart == 0 || c->kc <= l2 / (apart < l2 / 16 ? apart : l2 / 16));
 }
@@ -251,7 +261,7 @@ static void tune_contract(const ir_kernel *k, const int64_t *size, const int64_t
     tune[IR_TUNE_CONTRACT_NC] = ir_ceil_div(c.np, n_blocks) * nr;
     tune[IR_TUNE_CONTRACT_A_IN_PLACE] = in_place;
     tune[IR_TUNE_CONTRACT_B] = is_b_in_place(&c) ? IR_CONTRACT_B_IN_PLACE
-                               : m_blocks == 1   ? IR_CONTRACT_B_BY_BLOCK
+                               : m_blocks == 1 && c.again == 1 ? IR_CONTRACT_B_BY_BLOCK
                                                  : IR_CONTRACT_B_PACKED;
 }
 

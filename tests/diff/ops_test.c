@@ -863,6 +863,9 @@ static void subscripts(ir_dtype t) {
         {"ijkl,klmn->ijmn", "[A, 2, B, 3]", "[B, 3, C, 2]", NULL, "[A, 2, C, 2]"},
         {"ikjl,lmkn->imnj", "[A, B, 2, 3]", "[3, C, B, 2]", NULL, "[A, C, 2, 2]"},
         {"bqhd,bkhd->bhqk", "[2, A, 3, B]", "[2, C, 3, B]", NULL, "[2, 3, A, C]"},
+        {"gabk,gkcd->gcadb", "[2, A, 3, B]", "[2, B, C, 2]", NULL, "[2, C, A, 2, 3]"},
+        {"aebf,dfce->abcd", "[A, B, 3, 4]", "[5, 4, C, B]", NULL, "[A, 3, C, 5]"},
+        {"abxyz,zyxc->cab", "[A, 9, 2, B, 3]", "[3, B, 2, C]", NULL, "[C, A, 9]"},
         {"...ij,...jk", "[2, 1, A, B]", "[4, B, C]", NULL, "[2, 4, A, C]"},
         {"i,j", "[A]", "[C]", NULL, "[A, C]"},
         {"ij,ij->i", "[A, B]", "[A, B]", NULL, "[A]"},
@@ -894,6 +897,12 @@ static void subscripts(ir_dtype t) {
                   k == 1 || k == 2 ? ALL_LEVELS : 1u << (mix(k + s) % 3));
         }
     }
+    if (t == FUSOR_F32) /* rows that are cut from several dims, with a row program */
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+            check("func @f(%x: f32[2, B, A], %y: f32[B, C]) -> f32[A, 2, C] { %r = einsum(\"bds,df->sbf\", %x, %y) %q = "
+                  "softmax(%r, axis=-1) return %q }",
+                  (domain){-1, 1, SPECIAL_NONE, false}, (int64_t[4]){sizes[k][0], sizes[k][1], sizes[k][2]},
+                  k == 2 ? two_threads : one_thread, false, ALL_LEVELS);
     if (t == FUSOR_U8)
         check("func @f(%x: u8[A, B], %y: i8[B, C]) -> i32[A, C] { %r = einsum(\"ij,jk\", %x, %y) return %r }",
               (domain){-120, 120, SPECIAL_NONE, true}, (int64_t[4]){5, 70, 19}, one_thread, false, ALL_LEVELS);

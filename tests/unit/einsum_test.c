@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* einsum_test.c: subscripts as labels, the order of products, the text form, the C API. */
 #include "ir/einsum.h"
+#include "ir/pass.h"
+#include "ir/plan.h"
 #include "fusor/fusor.h"
 #include "text_test.h"
 #include <criterion/criterion.h>
@@ -75,4 +77,70 @@ Test(einsum, is_a_function) {
     cr_assert_eq(fusor_status_of(fusor_einsum(NULL, 2, in)), FUSOR_ERROR_ARGUMENT);
     cr_assert_eq(fusor_status_of(fusor_einsum("ij", 1, NULL)), FUSOR_ERROR_ARGUMENT);
     fusor_context_free(ctx);
+}
+
+/* ---- products of several subscripts a role, as kernels ---- */
+static ir_plan *plan_of(const char *function, ir_level level) {
+    ir_module *m;
+    ir_graph *g;
+    ir_plan *plan = NULL;
+    cr_assert(ir_parse(&arena, &error, "<text>", function, strlen(function), &m) == FUSOR_OK &&
+                  ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
+                  ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
+                  ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = level}, &plan) == FUSOR_OK,
+              "%s: %s", function, error.text);
+    return plan;
+}
+
+/* The roles of the dims of the contraction among the kernels of an einsum of x and y. */
+static const char *roles_of(const char *x, const char *y, const char *result, const char *subscripts, ir_level level,
+                            int *kernels) {
+    static char roles[IR_KERNEL_MAX_DIMS + 1];
+    const ir_plan *plan = plan_of(fu_format(&arena,
+                                            "func @f(%%x: %s, %%y: %s) -> %s { %%r = einsum(\"%s\", %%x, %%y) %%q = "
+                                            "relu(%%r) return %%q }",
+                                            x, y, result, subscripts),
+                                  level);
+    *kernels = (int)plan->steps.n;
+    roles[0] = 0;
+    for (uint32_t s = 0; s < plan->steps.n; s++) {
+        const ir_kernel *k = plan->steps.at[s].kernel;
+        for (int d = 0; k && k->kind == IR_KERNEL_CONTRACT && d <= k->n_dims; d++)
+            roles[d] = d < k->n_dims ? k->dim[d].role : 0;
+    }
+    return roles;
+}
+
+#define ROLES(of, n, level, x, y, result, subscripts)                                                                  \
+    do {                                                                                                               \
+        int kernels;                                                                                                   \
+        const char *are = roles_of(x, y, result, subscripts, level, &kernels);                                         \
+        cr_expect(strcmp(are, of) == 0 && kernels == (n), "%s: dims %s, %d kernels", subscripts, are, kernels);        \
+    } while (0)
+
+Test(einsum, reads_operands_where_they_lie, .init = text_start, .fini = text_stop) {
+    /* rows a c, columns e f, products b d: none of them neighbours; and the result interleaves rows and columns */
+    ROLES("byjmnk", 1, IR_LEVEL_V3, "f32[A, B, C, D]", "f32[E, B, F, D]", "f32[A, E, C, F]", "abcd,ebfd->aecf");
+    ROLES("byjmnk", 1, IR_LEVEL_V3, "f64[40, 24, 32, 20]", "f64[30, 24, 36, 20]", "f64[40, 30, 32, 36]",
+          "abcd,ebfd->aecf");
+    /* neighbours everywhere are one dim, wherever they are */
+    ROLES("mnk", 1, IR_LEVEL_V3, "f32[K, L, I, J]", "f32[M, K, L]", "f32[I, J, M]", "klij,mkl->ijm");
+    ROLES("bbmnk", 1, IR_LEVEL_V3, "f32[I, J, K, L]", "f32[J, L, M]", "f32[I, K, M, J]", "ijkl,jlm->ikmj");
+    /* a result that is only split, with what follows; and a softmax along its rows */
+    ROLES("mnk", 1, IR_LEVEL_V3, "f32[B, S, D]", "f32[D, F]", "f32[B, S, F]", "bsd,df->bsf");
+    const ir_plan *rows = plan_of("func @f(%x: f32[B, D, S], %y: f32[D, F]) -> f32[S, B, F] { %r = "
+                                  "einsum(\"bds,df->sbf\", %x, %y) %q = softmax(%r, axis=-1) return %q }",
+                                  IR_LEVEL_V3);
+    cr_expect_eq(rows->steps.n, 1u);
+    ROLES("jmnk", 1, IR_LEVEL_V3, "f32[X, Y, A]", "f32[Y, X, B]", "f32[A, B]", "xya,yxb->ab");
+    ROLES("jjmnk", 1, IR_LEVEL_V3, "f32[X, Y, Z, A]", "f32[Z, Y, X, B]", "f32[A, B]", "xyza,zyxb->ab");
+}
+
+Test(einsum, copies_where_that_is_faster, .init = text_start, .fini = text_stop) {
+    /* Registers would stay half empty along every subscript; and narrow elements are multiplied several at a time. */
+    ROLES("mnk", 4, IR_LEVEL_V3, "f32[8, 8, 8, 8, 8, 8]", "f32[8, 8, 8, 8, 8, 8]", "f32[8, 8, 8, 8, 8, 8]",
+          "abcdef,dgbhei->agchfi");
+    ROLES("mnk", 2, IR_LEVEL_V3, "bf16[X, Y, A]", "bf16[Y, X, B]", "bf16[A, B]", "xya,yxb->ab");
+    /* The same graph on a GPU, whose kernels have one dim each for rows, columns and products. */
+    ROLES("mnk", 4, IR_LEVEL_SM80, "f32[A, B, C, D]", "f32[E, B, F, D]", "f32[A, E, C, F]", "abcd,ebfd->aecf");
 }

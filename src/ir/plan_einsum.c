@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* plan_einsum.c: a product of two tensors whose rows, columns or products are several subscripts (ir/einsum.h) as a
+ * contract kernel that reads both where they lie.
+ *
+ *   space      the dims of the result, as the subscripts say them, then those that are summed
+ *   roles      in both operands and the result: b; in operand 0 alone: m; in operand 1 alone: n; summed: k
+ *   merged     dims of one role that are one run in everything the kernel reads and writes, wherever they are
+ *   chosen     of each role the dim that the register tile goes along; other dims of m are batches that operand 1 does
+ *              not vary along, other dims of n and k have roles of their own (y, j: ir/kernel.h)
+ *
+ * All follows from the text, so no bit depends on sizes that it does not give. */
+#include "base/small.h"
+#include "ir/einsum.h"
+#include "ir/plan_builder.h"
+
+bool ir_einsum_is_product(const ir_node *n) { return n->op == IR_OP_EINSUM && n->group && n->n_in == 2; }
+
+/* Label of each dim of the space; how many dims. */
+static int labels_of_space(const builder *b, const ir_node *n, ir_einsum *e, uint8_t label[MAX_SPACE]) {
+    ir_labels result = 0;
+    int count = 0;
+    *e = ir_einsum_of(b->p->g, b->p->arena, n);
+    for (unsigned d = 0; d < e->out.rank; d++) {
+        result |= (ir_labels)1 << e->out.label[d];
+        label[count++] = e->out.label[d];
+    }
+    for (unsigned d = 0; d < e->in[0].rank && count < MAX_SPACE; d++)
+        if (!(result >> e->in[0].label[d] & 1)) label[count++] = e->in[0].label[d];
+    return count;
+}
+
+static int dim_of_label(const uint8_t *label, int n, uint8_t wanted) {
+    for (int d = 0; d < n; d++)
+        if (label[d] == wanted) return d;
+    return -1;
+}
+
+void plan_einsum_space(builder *b, const ir_node *n) {
+    uint8_t label[MAX_SPACE];
+    ir_einsum e;
+    b->space = labels_of_space(b, n, &e, label);
+    const ir_node *x = ir_at(b->p->g, n->in[0]);
+    for (int d = e.out.rank; d < b->space; d++)
+        b->dim[d] = x->dim[dim_of_label(e.in[0].label, e.in[0].rank, label[d])];
+}
+
+void plan_einsum_coord(builder *b, const ir_node *n, int operand, int8_t coord[IR_MAX_RANK]) {
+    uint8_t label[MAX_SPACE];
+    ir_einsum e;
+    const int space = labels_of_space(b, n, &e, label);
+    const ir_node *x = ir_at(b->p->g, n->in[operand]);
+    for (int d = 0; d < x->rank; d++)
+        coord[d] = ir_size_is(b->p->g->sizes, x->dim[d], 1)
+                       ? -1
+                       : (int8_t)dim_of_label(label, space, e.in[operand].label[d]);
+}
+
+bool plan_einsum_has_rows(const planner *p, const ir_node *n) {
+    const ir_einsum e = ir_einsum_of(p->g, p->arena, n);
+    int columns = 0, products = 0;
+    for (unsigned d = 0; d < e.in[1].rank; d++) {
+        const bool in_a = dim_of_label(e.in[0].label, e.in[0].rank, e.in[1].label[d]) >= 0,
+                   in_result = dim_of_label(e.out.label, e.out.rank, e.in[1].label[d]) >= 0;
+        columns += !in_a;
+        products += !in_result;
+    }
+    return columns == 1 && products == 1 && e.out.rank &&
+           dim_of_label(e.in[0].label, e.in[0].rank, e.out.label[e.out.rank - 1]) < 0;
+}
+
+/* ---- which dims the register tile goes along ---- */
+enum { UNKNOWN = 64 }; /* a size that the text does not give counts as that */
+
+static int64_t size_of(const builder *b, int d) {
+    int64_t v;
+    return ir_size_is_const(b->p->g->sizes, b->dim[d], &v) ? v : UNKNOWN;
+}
+
+/* Does what the kernel reads (or writes) have elements next to each other along d? */
+static bool is_contiguous(const builder *b, int d, bool is_output) {
+    for (uint32_t i = 0; i < b->accesses.n; i++)
+        if (b->accesses.at[i].is_output == is_output && b->accesses.at[i].stride[d] == b->one) return true;
+    return false;
+}
+
+/* How well vectors of 16 fill the dim, in 1/16, then where they can be stored and loaded as they are. */
+static int64_t score_n(const builder *b, int d) {
+    const int64_t n = size_of(b, d), vectors = (n + 15) / 16;
+    int64_t filled = vectors ? n / vectors : 0;
+    return filled * (is_contiguous(b, d, true) ? 4 : 2) + (is_contiguous(b, d, false) ? filled : 0);
+}
+
+/* Rows of a register tile; that many is enough, then the shorter steps through memory. */
+static int64_t score_m(const builder *b, int d) {
+    const int64_t m = size_of(b, d);
+    return (m < 24 ? m : 24) * 4 + is_contiguous(b, d, false) + 2 * is_contiguous(b, d, true);
+}
+
+/* A run that is walked in order, preferably in memory. */
+static int64_t score_k(const builder *b, int d) {
+    const int64_t k = size_of(b, d);
+    return (k < 64 ? k : 64) * (is_contiguous(b, d, false) ? 2 : 1);
+}
+
+typedef struct dims {
+    int n, at[MAX_SPACE];
+} dims;
+
+/* Makes one of every two that are one run everywhere. */
+static void merge(builder *b, dims *of) {
+    for (bool again = true; again;) {
+        again = false;
+        for (int i = 0; i < of->n && !again; i++)
+            for (int k = 0; k < of->n && !again; k++) {
+                if (i == k || !builder_mergeable(b, of->at[i], of->at[k])) continue;
+                b->dim[of->at[k]] = ir_size_mul(b->p->g->sizes, b->dim[of->at[i]], b->dim[of->at[k]]);
+                for (int d = i; d + 1 < of->n; d++) of->at[d] = of->at[d + 1];
+                of->n--;
+                again = true;
+            }
+    }
+}
+
+/* The best is moved to the end; the others stay in order. */
+static void choose(builder *b, dims *of, int64_t (*score)(const builder *b, int d)) {
+    int best = 0;
+    for (int i = 1; i < of->n; i++)
+        if (score(b, of->at[i]) >= score(b, of->at[best])) best = i;
+    const int chosen = of->at[best];
+    for (int i = best; i + 1 < of->n; i++) of->at[i] = of->at[i + 1];
+    of->at[of->n - 1] = chosen;
+}
+
+int plan_einsum_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], char role[MAX_SPACE + 1]) {
+    uint8_t label[MAX_SPACE];
+    ir_einsum e;
+    const int space = labels_of_space(b, n, &e, label);
+    dims of[4] = {{0}}; /* b m n k */
+    for (int d = 0; d < space; d++) {
+        const bool in_a = dim_of_label(e.in[0].label, e.in[0].rank, label[d]) >= 0,
+                   in_b = dim_of_label(e.in[1].label, e.in[1].rank, label[d]) >= 0;
+        dims *to = &of[d >= e.out.rank ? 3 : in_a && in_b ? 0 : in_a ? 1 : 2];
+        to->at[to->n++] = d;
+    }
+    for (int i = 0; i < 4; i++) merge(b, &of[i]);
+    choose(b, &of[1], score_m);
+    choose(b, &of[2], score_n);
+    choose(b, &of[3], score_k);
+    int count = 0;
+#define PUT(i, from, to, r)                                                                                            \
+    for (int d = (from); d < (to); d++) order[count] = of[i].at[d], role[count++] = (r);
+    PUT(0, 0, of[0].n, 'b')
+    PUT(1, 0, of[1].n - 1, 'b')
+    PUT(2, 0, of[2].n - 1, 'y')
+    PUT(3, 0, of[3].n - 1, 'j')
+    PUT(1, of[1].n - 1, of[1].n, 'm')
+    PUT(2, of[2].n - 1, of[2].n, 'n')
+    PUT(3, of[3].n - 1, of[3].n, 'k')
+#undef PUT
+    return count;
+}
