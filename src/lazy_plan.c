@@ -45,6 +45,10 @@ static void name_sizes(const lazy_state *s, bool is_baked, size_map *m) {
         ir_kind kind = ir_ops[x->op].kind;
         has_rows |= kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE || kind == IR_KIND_ROW ||
                     kind == IR_KIND_NORM || kind == IR_KIND_SCAN || kind == IR_KIND_CONTRACT;
+        for (uint32_t k = 0; kind == IR_KIND_EINSUM && k < x->n_in; k++) { /* small ones decide what is put in order */
+            const lazy_slot *y = x->in[k].slot ? lazy_at(s, x->in[k].slot) : NULL;
+            for (int d = 0; y && d < y->rank; d++) keep_inner(m, y->shape[d]);
+        }
         if (kind != IR_KIND_CONTRACT || x->n_in < 2 || !x->in[1].slot) continue;
         const lazy_slot *b = lazy_at(s, x->in[1].slot);
         for (int d = b->rank > 2 ? b->rank - 2 : 0; d < b->rank; d++) keep_inner(m, b->shape[d]);

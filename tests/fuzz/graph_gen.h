@@ -478,8 +478,8 @@ static void shuffle_letters(rng *r, char *s) {
     }
 }
 
-/* One or two operands. The axes of the first are i, j, ..; equal neighbours may be a diagonal. The second has some of these and one of
- * its own; the result has some of all, in any order. */
+/* One or two operands. The axes of the first are i, j, ..; equal neighbours may be a diagonal. The second has some of these and up to
+ * two of its own; the result has some of all, in any order. */
 static void gen_einsum(gen_program *p, rng *r, int a) {
     const gen_value x = p->value[a];
     char first[GEN_RANK + 1] = "", second[GEN_RANK + 2] = "", result[2 * GEN_RANK + 2] = "", size[128][GEN_DIM];
@@ -495,12 +495,14 @@ static void gen_einsum(gen_program *p, rng *r, int a) {
         int n = 0;
         for (int d = 0; d < x.rank; d++)
             if (!strchr(second, first[d]) && chance(r, 50)) second[n++] = first[d], second[n] = 0;
-        if (n < GEN_RANK && chance(r, 70)) second[n++] = 'a', second[n] = 0, choose_dim(r, size['a']);
+        for (int own = 'a'; own <= 'b'; own++)
+            if (n < GEN_RANK && chance(r, own == 'a' ? 70 : 40))
+                second[n++] = (char)own, second[n] = 0, choose_dim(r, size[own]);
         shuffle_letters(r, second);
         y.rank = n;
         for (int d = 0; d < n; d++) strcpy(y.dim[d], chance(r, 8) ? "1" : size[(int)second[d]]);
         for (int d = 0; d < n; d++)
-            if (second[d] == 'a') strcpy(size['a'], y.dim[d]);
+            if (second[d] <= 'b') strcpy(size[(int)second[d]], y.dim[d]);
         b = add_param(p, &y);
         if (b < 0) return;
     }
