@@ -4,6 +4,7 @@
 #include "base/small.h"
 #include "context.h"
 #include "ir/gpu.h"
+#include "ir/pass.h"
 #include "rt/compiler.h"
 #include "rt/tune.h"
 #include <inttypes.h>
@@ -370,8 +371,10 @@ fusor_status explain_json(fu_arena *arena, fu_error *e, const explain_request *r
     /* The graph of an executable is never written to: the unfused plan is made of a copy. */
     ir_plan_options options = plan->options;
     options.no_fuse = true;
+    ir_graph *copy = ir_graph_copy_live(arena, g->as_written ? g->as_written : g);
+    if (g->as_written) FU_TRY(ir_run_passes(arena, e, &copy));
     ir_plan *unfused;
-    FU_TRY(ir_plan_make(arena, e, ir_graph_copy_live(arena, g), &options, &unfused));
+    FU_TRY(ir_plan_make(arena, e, copy, &options, &unfused));
     totals fused = sum_up(plan, symbols), apart = sum_up(unfused, symbols);
     char target[IR_TARGET_MAX];
     ir_target_name((ir_target){plan->options.level, plan->options.features}, target);

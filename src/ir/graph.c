@@ -34,6 +34,7 @@ ir_graph *ir_graph_like(fu_arena *a, const ir_graph *from) {
         c.what = keep(a, from, c.what);
         fu_push(a, &g->checks, c);
     }
+    g->as_written = from->as_written && from->arena != a ? ir_graph_copy_live(a, from->as_written) : from->as_written;
     return g;
 }
 

@@ -98,7 +98,8 @@ typedef struct ir_graph {
     fu_vec(ir_check) checks;
     fu_vec(ir_hint) hints;
     fu_map unique;
-    bool failed; /* sticky */
+    const struct ir_graph *as_written; /* before what fused plans alone have was recognized in it; else NULL */
+    bool failed;                       /* sticky */
 } ir_graph;
 
 typedef struct ir_module {

@@ -4,6 +4,7 @@
  *   s = matmul(q, transpose(k))   or with transpose_b=true
  *   s = s * number, s / number    any number of times, or not at all
  *   s = s + mask                  or not; of the type of s, stretched to it
+ *   s = select(keep, s, -inf)     or select(hide, -inf, s): a mask of bools; where it compares the indices of queries and keys, causal
  *   y = matmul(softmax(s), v)
  *
  * All in f32 or in f64 (halves with casts before and behind are that), and nothing else reads what is between. What differs from the
@@ -12,6 +13,7 @@
 #include "ir/attention.h"
 #include "ir/kernel.h"
 #include "ir/pass.h"
+#include <math.h>
 
 typedef struct recognizer {
     ir_rewrite rw;
@@ -22,6 +24,8 @@ typedef struct recognizer {
 typedef struct match {
     ir_id q, k, v, mask;
     bool k_is_turned, v_is_turned;
+    bool mask_hides; /* true in the mask hides a key */
+    bool is_causal;  /* instead of a mask */
     double scale;
 } match;
 
@@ -74,6 +78,48 @@ static bool fits(const recognizer *r, const ir_node *x, const ir_node *like, int
     return true;
 }
 
+/* The index along axis -1 or -2 of x, all of it, in a type that holds it: 1 or 2; else 0. */
+static int index_of(const recognizer *r, ir_id id, const ir_node *x) {
+    const ir_node *n = at(r, id);
+    if (n->op != IR_OP_IOTA || (n->dtype != FUSOR_I32 && n->dtype != FUSOR_I64)) return 0;
+    const int64_t given = n->attr[1].is_set ? n->attr[1].integer : 0; /* ORDER attrs_IOTA */
+    const int axis = (int)(given < 0 ? given + n->rank : given), from_end = n->rank - axis;
+    return from_end <= 2 && n->dim[axis] == x->dim[x->rank - from_end] ? from_end : 0;
+}
+
+/* Does the condition keep key j for query i where j <= i? */
+static bool is_causal(const recognizer *r, ir_id id, bool hides, const ir_node *x) {
+    const ir_node *n = at(r, id);
+    if (n->op != IR_OP_GE && n->op != IR_OP_LE && n->op != IR_OP_GT && n->op != IR_OP_LT) return false;
+    const int a = index_of(r, n->in[0], x), b = index_of(r, n->in[1], x);
+    if (a + b != 3 || a == b) return false;
+    if (hides) return n->op == (a == 2 ? IR_OP_LT : IR_OP_GT);
+    return n->op == (a == 2 ? IR_OP_GE : IR_OP_LE);
+}
+
+/* The product behind the scores s, which may be masked; or 0. */
+static ir_id behind_mask(const recognizer *r, ir_id id, match *m) {
+    const ir_node *s = at(r, id);
+    ir_id product = behind_scales(r, id, &m->scale);
+    if (product || !is_inner(r, id)) return product;
+    if (s->op == IR_OP_ADD)
+        for (int i = 0; i < 2 && !product; i++) {
+            if (!same_dims(s, at(r, s->in[i])) || !(product = behind_scales(r, s->in[i], &m->scale))) continue;
+            m->mask = s->in[!i];
+        }
+    if (s->op == IR_OP_SELECT)
+        for (int i = 1; i < 3 && !product; i++) {
+            double hidden;
+            if (!number_of(r, s->in[3 - i], &hidden) || hidden != -INFINITY || !same_dims(s, at(r, s->in[i])) ||
+                !(product = behind_scales(r, s->in[i], &m->scale)))
+                continue;
+            m->mask = s->in[0];
+            m->mask_hides = i == 2;
+            m->is_causal = is_causal(r, m->mask, m->mask_hides, s);
+        }
+    return product;
+}
+
 static bool matches(const recognizer *r, const ir_node *n, match *m) {
     if (!is_product(r, n) || (n->dtype != FUSOR_F32 && n->dtype != FUSOR_F64) || n->rank > IR_KERNEL_MAX_DIMS - 3)
         return false;
@@ -81,25 +127,22 @@ static bool matches(const recognizer *r, const ir_node *n, match *m) {
     if (p->op != IR_OP_SOFTMAX || !is_inner(r, n->in[0]) || at(r, p->in[0])->dtype != n->dtype) return false;
     const int64_t axis = p->attr[0].is_set ? p->attr[0].integer : -1;
     if (axis != -1 && axis != p->rank - 1) return false;
-    const ir_node *s = at(r, p->in[0]);
-    ir_id product = behind_scales(r, p->in[0], &m->scale);
-    m->mask = 0;
-    if (s->op == IR_OP_ADD && is_inner(r, p->in[0]))
-        for (int i = 0; i < 2 && !product; i++) {
-            if (!same_dims(s, at(r, s->in[i])) || !(product = behind_scales(r, s->in[i], &m->scale))) continue;
-            m->mask = s->in[!i];
-        }
+    *m = (match){0};
+    const ir_id product = behind_mask(r, p->in[0], m);
     if (!product) return false;
     const ir_node *x = at(r, product), *q = at(r, x->in[0]), *k = at(r, x->in[1]), *v = at(r, n->in[1]);
     if (x->dtype != n->dtype || x->rank != n->rank) return false;
-    *m = (match){x->in[0], x->in[1], n->in[1], m->mask, !flag(x, 1), flag(n, 1), m->scale};
+    m->q = x->in[0], m->k = x->in[1], m->v = n->in[1];
+    m->k_is_turned = !flag(x, 1), m->v_is_turned = flag(n, 1);
     /* Batch dims are the same sizes, or 1: heads of attention may be shared in other ways. */
     if (!fits(r, q, n, 3) || !fits(r, k, n, 3) || !fits(r, v, n, 3) || !same_dims(p, x)) return false;
     for (int d = 0; d < n->rank - 2; d++)
         if (x->dim[d] != n->dim[d]) return false;
     const ir_size keys = k->dim[k->rank - 1 - !m->k_is_turned], head = k->dim[k->rank - 1 - m->k_is_turned];
     if (head != q->dim[q->rank - 1] || keys != v->dim[v->rank - 1 - !m->v_is_turned]) return false;
-    return !m->mask || (at(r, m->mask)->dtype == n->dtype && fits(r, at(r, m->mask), x, 1));
+    if (!m->mask) return true;
+    const ir_node *mask = at(r, m->mask);
+    return (mask->dtype == n->dtype || mask->dtype == FUSOR_BOOL) && fits(r, mask, x, 1);
 }
 
 /* The last two dims exchanged. */
@@ -120,8 +163,15 @@ static ir_id make(recognizer *r, const ir_node *n, const match *m) {
     ir_attr attr[IR_MAX_ATTRS] = {{0}};
     attr[4] = (ir_attr){.is_set = true, .number = m->scale}; /* ORDER attrs_ATTENTION */
     ir_operand in[4] = {ir_use(map[m->q]), ir_use(k), ir_use(v)};
-    if (m->mask) in[3] = ir_use(map[m->mask]);
-    const ir_id id = ir_add(r->rw.to, IR_OP_ATTENTION, m->mask ? 4 : 3, in, attr, 0, n->loc);
+    const bool has_mask = m->mask && !m->is_causal;
+    if (has_mask) {
+        ir_id mask = map[m->mask];
+        if (m->mask_hides) mask = ir_add(r->rw.to, IR_OP_NOT, 1, (ir_operand[]){ir_use(mask)}, NULL, 0, n->loc);
+        if (!mask) return 0;
+        in[3] = ir_use(mask);
+    }
+    attr[0] = (ir_attr){.is_set = true, .integer = m->is_causal};
+    const ir_id id = ir_add(r->rw.to, IR_OP_ATTENTION, has_mask ? 4 : 3, in, attr, 0, n->loc);
     if (!id) return 0;
     ir_node *y = ir_at(r->rw.to, id);
     y->index = IR_ATTENTION_EMPTY_IS_NAN;
@@ -143,6 +193,7 @@ fusor_status ir_recognize_attention(fu_arena *a, fu_error *e, ir_graph **g) {
     for (ir_id i = 1; i < (*g)->nodes.n && !any; i++) any = matches(&r, ir_at(*g, i), &m);
     if (!any) return FUSOR_OK;
     ir_rewrite_begin(&r.rw, a, *g);
+    r.rw.to->as_written = *g;
     for (ir_id i = 1; i < (*g)->nodes.n; i++) {
         if (r.rw.map[i]) continue;
         const ir_node n = ir_rewrite_node(&r.rw, i);

@@ -118,6 +118,16 @@ for sizes in 'S=3 --dim T=7' 'S=40 --dim T=300' 'S=5 --dim T=0'; do
 done
 expect 0 '^kernel 0: attention: attention$' explain -e "$scores"
 expect 0 'loop .*; tiles: blocks of queries' explain -e "$scores"
+expect 0 '^unfused  [4-9] kernels' explain -e "$scores"
+masked='func @f(%q: f32[3, S, 64], %k: f32[3, 64, T], %v: f32[3, T, 32], %m: bool[S, T]) -> f32[3, S, 32] {
+  %a = matmul(%q, %k) %s = select(%m, -inf, %a) %p = softmax(%s) %y = matmul(%p, %v) return %y }'
+causal='func @f(%q: f32[3, S, 64], %k: f32[3, 64, T], %v: f32[3, T, 32]) -> f32[3, S, 32] {
+  %i = iota(shape=[S, 1], axis=0, dtype=i64) %j = iota(shape=[T], axis=0, dtype=i64) %l = le(%j, %i)
+  %a = matmul(%q, %k) %s = select(%l, %a, -inf) %p = softmax(%s) %y = matmul(%p, %v) return %y }'
+for sizes in 'S=3 --dim T=7' 'S=40 --dim T=300' 'S=300 --dim T=40'; do
+    expect 0 ': ok' run -e "$masked" --fill uniform:1 --dim $sizes --check --wait
+    expect 0 ': ok' run -e "$causal" --fill normal:1 --dim $sizes --check --wait
+done
 expect 0 '^check %y: error [0-9.e+]* ULP at \[[0-2], [0-9]*, [0-9]*\], bound [0-9.e+]* ULP: ok' \
     run -e "$scores" --fill normal:1 --dim S=40 --dim T=300 --check --wait
 expect 0 'nan 6$' run -e 'func @f(%q: f32[2, 5], %k: f32[5, 4], %v: f32[4, 3]) -> f32[2, 3] {

@@ -117,7 +117,7 @@ static uint32_t kernels_of(const char *body, bool no_fuse) {
     char text[1200];
     snprintf(text, sizeof text,
              "func @f(%%q: f32[3, S, 64], %%k: f32[3, T, 64], %%t: f32[3, 64, T], %%v: f32[3, T, 32], %%m: f32[S, T], "
-             "%%c: f32[S, 1], %%o: f32) -> %s",
+             "%%c: f32[S, 1], %%o: f32, %%w: bool[S, T]) -> %s",
              body);
     const ir_plan *p = plan_of(text, no_fuse);
     uint32_t attentions = 0;
@@ -129,6 +129,8 @@ static uint32_t kernels_of(const char *body, bool no_fuse) {
 }
 
 #define BODY(scores) "f32[3, S, 32] { " scores " %p = softmax(%s) %y = matmul(%p, %v) %r = relu(%y) return %r }"
+#define ROW "%i = iota(shape=[S, 1], axis=0, dtype=i64) "
+#define COLUMN "%j = iota(shape=[T], axis=0, dtype=i64) "
 Test(attention, is_recognized_in_primitives) {
     static const char *const yes[] = {
         BODY("%s = matmul(%q, %t)"),
@@ -147,6 +149,7 @@ Test(attention, what_is_something_else_is_left) {
     static const char *const no[] = {
         BODY("%a = matmul(%q, %t) %s = mul(%a, %o)"), /* scaled by what is no number */
         BODY("%a = matmul(%q, %t) %s = exp(%a)"),
+        BODY("%a = matmul(%q, %t) %s = select(%w, %a, -1e9)"), /* a row without a key is the mean of v */
         "f32[3, S, 32] { %s = matmul(%q, %t) %p = softmax(%s, axis=1) %y = matmul(%p, %v) return %y }",
         "(f32[3, S, 32], f32[3, S, T]) { %s = matmul(%q, %t) %p = softmax(%s) %y = matmul(%p, %v) return %y, %p }",
         "(f32[3, S, 32], f32[3, S, T]) { %s = matmul(%q, %t) %p = softmax(%s) %y = matmul(%p, %v) return %y, %s }",
@@ -154,6 +157,39 @@ Test(attention, what_is_something_else_is_left) {
         "%y = matmul(%p, %d) return %y }",
     };
     for (size_t i = 0; i < sizeof no / sizeof *no; i++) cr_assert_eq(kernels_of(no[i], false), 0u, "%s", no[i]);
+}
+
+/* Flags of the attention that scores become. */
+static int64_t flags_of(const char *body) {
+    char text[1200];
+    snprintf(text, sizeof text, "func @f(%%q: f32[3, S, 64], %%t: f32[3, 64, T], %%v: f32[3, T, 32]) -> %s", body);
+    const ir_kernel *k = kernel_of(plan_of(text, false));
+    int64_t flags = 0;
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_OP_ATTENTION) flags = k->inst[i].variant;
+    fu_arena_free(&arena);
+    return flags;
+}
+
+Test(attention, comparisons_of_indices_are_causal) {
+    static const struct {
+        const char *body;
+        bool is_causal;
+    } cases[] = {
+        {BODY("%a = matmul(%q, %t) " ROW COLUMN "%l = lt(%i, %j) %s = select(%l, -inf, %a)"), true},
+        {BODY("%a = matmul(%q, %t) " ROW COLUMN "%l = gt(%j, %i) %s = select(%l, -inf, %a)"), true},
+        {BODY("%a = matmul(%q, %t) " ROW COLUMN "%l = ge(%i, %j) %s = select(%l, %a, -inf)"), true},
+        {BODY("%a = matmul(%q, %t) " ROW COLUMN "%l = le(%j, %i) %s = select(%l, %a, -inf)"), true},
+        {BODY("%a = matmul(%q, %t) " ROW COLUMN "%l = gt(%i, %j) %s = select(%l, %a, -inf)"), false},
+        {BODY("%a = matmul(%q, %t) " ROW COLUMN "%l = le(%i, %j) %s = select(%l, %a, -inf)"), false},
+        {BODY("%a = matmul(%q, %t) " ROW COLUMN "%l = ge(%i, %j) %s = select(%l, -inf, %a)"), false},
+        {BODY("%a = matmul(%q, %t) " ROW "%l = ge(%i, %i) %s = select(%l, %a, -inf)"), false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t flags = flags_of(cases[i].body);
+        cr_expect_eq((flags & IR_ATTENTION_HIGH) != 0, cases[i].is_causal, "%s", cases[i].body);
+        cr_expect_eq((flags & IR_ATTENTION_MASK) != 0, !cases[i].is_causal, "%s", cases[i].body);
+    }
 }
 
 /* The softmax of a row of -infinity is NaN; attention to no key is 0. */
