@@ -206,6 +206,12 @@ void ir_kernel_print(fu_str *o, const ir_kernel *k) {
     if (k->tile.mr) fu_str_addf(o, "tile %d %d %d\n", k->tile.mr, k->tile.nr, k->tile.kb);
     if (k->is_direct) fu_str_add(o, "form direct\n");
     if (k->is_each) fu_str_add(o, "form each\n");
+    if (k->is_depthwise) fu_str_add(o, "form depthwise\n");
+    for (int i = 0; i < k->n_axes; i++) {
+        const ir_kaxis *a = &k->axis[i];
+        fu_str_addf(o, "axis %d %d %" PRId64 " %" PRId64 " %" PRId64 " %%%d\n", a->dim, a->place, a->stride, a->dilation,
+                    a->begin, a->size);
+    }
     for (int d = 0; d < k->n_dims; d++) {
         if (k->dim[d].size == IR_SIZE_RUNTIME) fu_str_addf(o, "dim %c ?\n", k->dim[d].role);
         else fu_str_addf(o, "dim %c %" PRId64 "\n", k->dim[d].role, k->dim[d].size);
@@ -287,6 +293,16 @@ static fusor_status read_buffer(reader *r, const char *line, ir_kernel *k) {
     return FUSOR_OK;
 }
 
+static fusor_status read_axis(reader *r, const char *line, ir_kernel *k) {
+    ir_kaxis a;
+    if (k->n_axes >= IR_KERNEL_MAX_AXES ||
+        sscanf(line, "axis %d %d %" SCNd64 " %" SCNd64 " %" SCNd64 " %%%" SCNu16, &a.dim, &a.place, &a.stride,
+               &a.dilation, &a.begin, &a.size) != 6)
+        return bad(r, "expected 'axis DIM PLACE STRIDE DILATION BEGIN %SIZE'");
+    k->axis[k->n_axes++] = a;
+    return FUSOR_OK;
+}
+
 static fusor_status read_inst(reader *r, char *line, ir_kernel *k) {
     int number = 0, used = 0;
     char name[64];
@@ -321,6 +337,7 @@ static fusor_status read_line(reader *r, char *line, ir_kernel *k) {
     char word[64];
     if (strncmp(line, "dim ", 4) == 0) return read_dim(r, line, k);
     if (strncmp(line, "buffer ", 7) == 0) return read_buffer(r, line, k);
+    if (strncmp(line, "axis ", 5) == 0) return read_axis(r, line, k);
     if (line[0] == '%') return read_inst(r, line, k);
     if (sscanf(line, "kind %63s", word) == 1) {
         int kind = find_word(word, ir_kernel_kind_names, IR_KERNEL_KIND_COUNT);
@@ -344,6 +361,7 @@ static fusor_status read_line(reader *r, char *line, ir_kernel *k) {
     }
     if (strcmp(line, "math fast") == 0) return k->fast_math = true, FUSOR_OK;
     if (strcmp(line, "form direct") == 0) return k->is_direct = true, FUSOR_OK;
+    if (strcmp(line, "form depthwise") == 0) return k->is_depthwise = true, FUSOR_OK;
     if (strcmp(line, "form each") == 0) return k->is_each = true, FUSOR_OK;
     if (sscanf(line, "tile %d %d %d", &k->tile.mr, &k->tile.nr, &k->tile.kb) == 3) return FUSOR_OK;
     return bad(r, "unknown line");
@@ -479,6 +497,7 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
                            k->dim[d].role);
     }
     if (k->kind == IR_KERNEL_WINDOW) FU_TRY(ir_verify_window(k, e));
+    else FU_TRY(ir_verify_axes(k, e));
     uint32_t varies[IR_KERNEL_MAX_INSTS];
     int pass[IR_KERNEL_MAX_INSTS];
     for (int i = 0; i < k->n_insts; i++) { /* operand order first: the analysis relies on it */

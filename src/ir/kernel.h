@@ -27,7 +27,8 @@
  * window    b... m y n k...                   a convolution: exactly one MATMUL instruction of two plain loads of the accumulator type:
  *                                             operand 0, the weights, varies along b, m, k, and its dims k are one in memory, of stride 1;
  *                                             operand 1 varies along b, y, n, k: element k of column n of row y is at the sum of
- *                                             all strides. Epilogue over b, m, y, n
+ *                                             all strides. Epilogue over b, m, y, n. With pads that load has a guard, and there are
+ *                                             axes (ir_kaxis); so are there in the form for one channel a group
  *
  * Random numbers are instructions of two operands: the seed, and the row-major number of the element, both i64.
  *
@@ -68,6 +69,16 @@ typedef struct ir_kbuffer {
     bool is_output;
     int64_t stride[IR_KERNEL_MAX_DIMS]; /* baked, or IR_STRIDE_RUNTIME */
 } ir_kbuffer;
+
+/* window: place p of column i, along one spatial axis, is element i * stride + p * dilation - begin of `size` there are; outside
+ * are zeros. dim, place: of the kernel's dims; -1: of size 1. The operand's elements lie one after the other, axis by axis, and its
+ * buffer begins at element -begin of each. */
+enum { IR_KERNEL_MAX_AXES = 3 };
+typedef struct ir_kaxis {
+    int dim, place;
+    int64_t stride, dilation, begin;
+    uint16_t size; /* an IR_K_SCALAR instruction */
+} ir_kaxis;
 
 /* Instruction codes beyond the operators of ops.def (which keep their ir_op number). */
 enum { IR_K_LOAD = IR_OP_COUNT, IR_K_STORE, IR_K_SCALAR, IR_K_INDEX, IR_K_COUNT };
@@ -110,9 +121,12 @@ typedef struct ir_kernel {
     ir_kbuffer buffer[IR_KERNEL_MAX_BUFFERS];
     ir_dtype scalar[IR_KERNEL_MAX_INSTS]; /* dtype of each scalar argument */
     ir_kinst inst[IR_KERNEL_MAX_INSTS];
-    ir_tile tile;   /* contract, window, attention; zeros else */
-    bool is_direct; /* contract: the form for small operands, below */
-    bool is_each;   /* on a GPU: one launch over many sets of arguments (ir/gpu.h) */
+    ir_tile tile;      /* contract, window, attention; zeros else */
+    bool is_direct;    /* contract: the form for small operands, below */
+    bool is_depthwise; /* window: the form for one channel a group, below */
+    int n_axes;        /* window: outer to inner; 0: they are not told */
+    ir_kaxis axis[IR_KERNEL_MAX_AXES];
+    bool is_each; /* on a GPU: one launch over many sets of arguments (ir/gpu.h) */
     bool fast_math;
 } ir_kernel;
 
@@ -151,6 +165,7 @@ enum {
     /* window: rows (of dim y) of a tile, which has all of m; how many of m go over these rows at a time */
     IR_TUNE_WINDOW_ROWS = 0,
     IR_TUNE_WINDOW_CHANNELS = 1,
+    IR_TUNE_WINDOW_COLUMNS = 2, /* depthwise form: columns of a tile, a multiple of nr; rows are one of mr then */
     /* contract: output block of a tile: multiples of mr and nr */
     IR_TUNE_CONTRACT_MC = 0,
     IR_TUNE_CONTRACT_NC = 1,
@@ -200,6 +215,23 @@ bool ir_kernel_contract_in_place(
 bool ir_kernel_contract_a_in_place(
     const ir_kernel *k); /* operand 0 is a load of the accumulator type, or words of bytes (DOT_I8)
                                                            as they lie: where K is whole words */
+/* window, depthwise form ("form depthwise" in the text): one channel a group (the dims k are places, baked), with its axes. Tiles of
+ * mr rows x nr columns read scratch, in which the part of the operand that they meet lies with its pads: [mr][nr] elements, a
+ * register tile; then `lead` elements, and [planes][rows][parts][pitch]: a plane for each place along the axes but the last two, as
+ * many rows as the result's rows meet, and of each the elements whose number, pads included, is `first` + a multiple of the
+ * stride. Along the last axis place p of column 0 is element `at` of part `part`. */
+typedef struct ir_depthwise {
+    int places[IR_KERNEL_MAX_AXES]; /* along the last three axes; 1 for those that are not there */
+    int n_parts, lead;
+    int first[IR_BAKE_MAX], part[IR_BAKE_MAX], at[IR_BAKE_MAX];
+} ir_depthwise;
+enum { IR_DEPTHWISE_PLACES = 64, IR_DEPTHWISE_REACH = 1024, IR_DEPTHWISE_STRIDE = 16, IR_DEPTHWISE_CHANNELS = 4 };
+bool ir_kernel_can_be_depthwise(const ir_kernel *k); /* kernel_depthwise.c: does the description say all of that? */
+ir_depthwise ir_kernel_depthwise(const ir_kernel *k);
+int64_t ir_depthwise_rows(const ir_kernel *k, int64_t rows);     /* of the operand, for so many of the result */
+int64_t ir_depthwise_pitch(const ir_kernel *k, int64_t columns); /* of a part, for so many columns of the result */
+void ir_launch_depthwise(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out);
+fusor_status ir_verify_axes(const ir_kernel *k, fu_error *e);
 /* window: its scratch is the offsets of K elements (i64), those of a packed panel, the register tile [mr][nr], the packed panel
  * [K][nr], and a vector behind it that loads may touch; each rounded up to 64 bytes. */
 int64_t ir_kernel_window_step(const ir_kernel *k); /* stride of operand 1 along n, or IR_STRIDE_RUNTIME */

@@ -28,7 +28,8 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e) {
         if (mm->n_in != 2 || mm->in[i] >= k->n_insts)
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a window kernel multiplies two operands");
         const ir_kinst *x = &k->inst[mm->in[i]];
-        if (x->op != IR_K_LOAD || x->variant || x->index >= k->n_buffers || x->dtype != mm->dtype ||
+        const int variant = i == 1 && k->n_axes ? x->variant & ~IR_LOAD_GUARD : x->variant;
+        if (x->op != IR_K_LOAD || variant || x->index >= k->n_buffers || x->dtype != mm->dtype ||
             !ir_is_float(x->dtype) || ir_is_half(x->dtype))
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
                            "operand %d of a window kernel is no plain load of the type of its sums", i);
@@ -39,10 +40,14 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e) {
         if (i == 1 && (stride[m] != 0 || (stride[n] < 1 && stride[n] != IR_STRIDE_RUNTIME)))
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "operand 1 of a window kernel varies along m, or not along n");
     }
-    return FUSOR_OK;
+    return ir_verify_axes(k, e);
 }
 
 void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
+    if (k->is_depthwise) {
+        ir_launch_depthwise(k, size, tune, out);
+        return;
+    }
     const int64_t bytes = ir_dtypes[ir_kernel_contract_acc(k)].bytes;
     int64_t batches = 1, rows = tune[IR_TUNE_WINDOW_ROWS] < 1 ? 1 : tune[IR_TUNE_WINDOW_ROWS], y = 1, kk = 1;
     bool is_empty = false;

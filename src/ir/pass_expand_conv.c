@@ -162,19 +162,22 @@ static ir_id scaled(const conv *v, ir_id w, ir_id x) {
     return add2(v, IR_OP_MUL, b, a);
 }
 
-/* A convolution that one kernel reads in place: of the padded operand. */
+/* A convolution that one kernel reads in place: of the padded operand, unless the kernel sees to pads. */
 static ir_id windowed(const conv *v, ir_id x, ir_id w) {
-    ir_size stride[IR_MAX_SPATIAL], dilation[IR_MAX_SPATIAL];
+    ir_size stride[IR_MAX_SPATIAL], dilation[IR_MAX_SPATIAL], pads[2 * IR_MAX_SPATIAL];
+    const bool takes_pads = ir_conv_is_depthwise(v->g, v->n);
     for (unsigned i = 0; i < v->spatial; i++) {
         stride[i] = number(v, v->stride[i]);
         dilation[i] = number(v, v->dilation[i]);
+        pads[i] = number(v, v->begin[i]);
+        pads[v->spatial + i] = number(v, v->end[i]);
     }
     const ir_attr attr[4] = {/* ORDER attrs_CONV: strides, pads, dilations, groups */
                              list_attr(stride, v->spatial),
-                             {0},
+                             takes_pads ? list_attr(pads, 2 * v->spatial) : (ir_attr){0},
                              list_attr(dilation, v->spatial),
                              {.is_set = true, .integer = v->groups}};
-    const ir_id wide = padded(v, x, IR_SPATIAL_AT, v->begin, v->end);
+    const ir_id wide = takes_pads ? x : padded(v, x, IR_SPATIAL_AT, v->begin, v->end);
     const ir_id y = wide ? ir_expand_op(v->c, IR_OP_CONV, 2, (ir_id[]){wide, w}, attr, 4, 0) : 0;
     if (y) memcpy(ir_at(v->g, y)->dim, v->n->dim, v->rank * sizeof(ir_size)); /* the same sizes in other words */
     return y;

@@ -198,6 +198,10 @@ static uint16_t load(builder *b, ir_id id, const chain *at) {
 }
 
 uint16_t builder_load(builder *b, ir_id id, const ir_size stride[MAX_SPACE]) {
+    return builder_load_guarded(b, id, stride, b->zero, -1);
+}
+
+uint16_t builder_load_guarded(builder *b, ir_id id, const ir_size stride[MAX_SPACE], ir_size offset, int guard) {
     planner *p = b->p;
     const ir_node *n = ir_at(p->g, id);
     if (p->info[id].made_by) {
@@ -212,7 +216,8 @@ uint16_t builder_load(builder *b, ir_id id, const ir_size stride[MAX_SPACE]) {
     memset(&inst, 0, sizeof inst);
     inst.op = IR_K_LOAD;
     inst.dtype = n->dtype;
-    inst.index = add_buffer(b, p->info[id].buffer, false, n->dtype, stride, b->zero);
+    inst.index = add_buffer(b, p->info[id].buffer, false, n->dtype, stride, offset);
+    if (guard >= 0) inst.in[inst.n_in++] = (uint16_t)guard, inst.variant |= IR_LOAD_GUARD;
     return builder_inst(b, inst);
 }
 

@@ -73,6 +73,8 @@ bool builder_push(builder *b, const chain *at, const ir_size *in, place *out);
 
 /* The element of node id, in memory, at these strides over the cluster's space. */
 uint16_t builder_load(builder *b, ir_id id, const ir_size stride[MAX_SPACE]);
+/* From element `offset` on, where the guard (an instruction; -1: none) holds; else 0. */
+uint16_t builder_load_guarded(builder *b, ir_id id, const ir_size stride[MAX_SPACE], ir_size offset, int guard);
 
 /* plan_window.c: the space of a convolution, its instruction, the order and roles of its kernel's dims (how many). */
 void plan_window_space(builder *b, const ir_node *n);

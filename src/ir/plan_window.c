@@ -9,9 +9,9 @@ static int dim_c(const ir_node *n) { return n->rank; }
 static int dim_place(const ir_node *n, unsigned axis) { return n->rank + 1 + (int)axis; }
 static int dim_group(const ir_node *n) { return 2 * n->rank - 1; }
 
-static int64_t entry(const ir_graph *g, const ir_node *n, const char *name, unsigned i) {
+static int64_t entry(const ir_graph *g, const ir_node *n, const char *name, unsigned i, int64_t absent) {
     const ir_attr *a = ir_node_attr(n, name);
-    int64_t v = 1;
+    int64_t v = absent;
     if (a && a->is_set && i < a->n) ir_size_is_const(g->sizes, a->list[i], &v);
     return v;
 }
@@ -33,11 +33,30 @@ bool ir_conv_fits_window(const ir_graph *g, const ir_node *n) {
     return true;
 }
 
+bool ir_conv_is_depthwise(const ir_graph *g, const ir_node *n) {
+    const ir_node *w = ir_at(g, n->in[1]);
+    int64_t made, places = 1, v;
+    if (!ir_conv_fits_window(g, n) || !ir_size_is(g->sizes, w->dim[1], 1) ||
+        !ir_size_is_const(g->sizes, w->dim[0], &made) || made / groups_of(n) > IR_DEPTHWISE_CHANNELS)
+        return false;
+    for (unsigned d = IR_SPATIAL_AT; d < w->rank; d++) {
+        const unsigned i = d - (unsigned)IR_SPATIAL_AT;
+        const int64_t dilation = entry(g, n, "dilations", i, 1);
+        if (!ir_size_is_const(g->sizes, w->dim[d], &v) || v < 1 || v > IR_DEPTHWISE_PLACES ||
+            dilation > IR_DEPTHWISE_REACH || (v - 1) * dilation > IR_DEPTHWISE_REACH ||
+            entry(g, n, "strides", i, 1) > IR_DEPTHWISE_STRIDE)
+            return false;
+        places *= v;
+    }
+    return places <= IR_DEPTHWISE_PLACES;
+}
+
 bool ir_conv_is_window(const ir_graph *g, const ir_node *n) {
     if (n->n_in != 2 || !ir_conv_fits_window(g, n)) return false;
     const ir_dtype t = ir_at(g, n->in[0])->dtype;
     const ir_attr *pads = ir_node_attr(n, "pads");
-    for (uint32_t i = 0; pads && i < pads->n; i++)
+    const bool takes_pads = ir_conv_is_depthwise(g, n);
+    for (uint32_t i = 0; pads && i < pads->n && !takes_pads; i++)
         if (!ir_size_is(g->sizes, pads->list[i], 0)) return false;
     return (t == FUSOR_F32 || t == FUSOR_F64) && ir_at(g, n->in[1])->dtype == t && n->dtype == t;
 }
@@ -68,8 +87,61 @@ void plan_window_space(builder *b, const ir_node *n) {
                 products = products > INT32_MAX ? -1 : products * v;
     if (!ir_size_is_const(g->sizes, n->dim[n->rank - 1], &columns)) columns = -1;
     if (spatial > 1 && !ir_size_is_const(g->sizes, n->dim[n->rank - 2], &rows)) rows = -1;
+    b->k->is_depthwise = !ir_level_is_gpu(b->k->level) && ir_conv_is_depthwise(g, n);
+    if (b->k->is_depthwise) {
+        int64_t places[IR_MAX_SPATIAL] = {1, 1, 1};
+        for (unsigned i = 0; i < spatial; i++)
+            ir_size_is_const(g->sizes, w->dim[IR_SPATIAL_AT + i], &places[IR_MAX_SPATIAL - spatial + i]);
+        b->k->tile = ir_depthwise_tile(b->k->level, n->dtype, columns, rows, places,
+                                       spatial > 1 ? entry(g, n, "strides", spatial - 2, 1) : 1,
+                                       spatial > 1 ? entry(g, n, "dilations", spatial - 2, 1) : 1);
+        return;
+    }
     b->k->tile = ir_window_tile(b->k->level, n->dtype, made / groups_of(n), columns, rows, products,
-                                entry(g, n, "strides", spatial - 1));
+                                entry(g, n, "strides", spatial - 1, 1));
+}
+
+static uint16_t index_of(builder *b, int d) {
+    access a = {0};
+    ir_kinst inst;
+    memset(&inst, 0, sizeof inst);
+    inst.op = IR_K_INDEX;
+    inst.dtype = FUSOR_I64;
+    inst.index = (uint16_t)d; /* of the space; the kernel's when its dims are known */
+    const uint16_t index = builder_inst(b, inst);
+    a.buffer = index;
+    for (int i = 0; i < MAX_SPACE; i++) a.stride[i] = i == d ? b->one : b->zero;
+    fu_push(b->p->arena, &b->indexes, a);
+    return index;
+}
+
+/* What the kernel is told of spatial axis i. guard: of the axes before, or -1; with this one's pads. */
+static int add_axis(builder *b, const ir_node *n, unsigned i, int guard) {
+    const ir_graph *g = b->p->g;
+    ir_sizes *sz = b->p->g->sizes;
+    const unsigned spatial = n->rank - (unsigned)IR_SPATIAL_AT;
+    const int dims[2] = {IR_SPATIAL_AT + (int)i, dim_place(n, i)};
+    const int64_t steps[2] = {entry(g, n, "strides", i, 1), entry(g, n, "dilations", i, 1)},
+                  begin = entry(g, n, "pads", i, 0), end = entry(g, n, "pads", i + spatial, 0);
+    const ir_size size = ir_at(g, n->in[0])->dim[IR_SPATIAL_AT + i];
+    b->k->axis[b->k->n_axes++] = (ir_kaxis){dims[0], dims[1], steps[0], steps[1], begin, builder_size(b, size)};
+    if (begin <= 0 && end <= 0) return guard;
+    int at = -1;
+    for (int j = 0; j < 2; j++) {
+        if (ir_size_is(sz, b->dim[dims[j]], 1)) continue;
+        uint16_t x = index_of(b, dims[j]);
+        if (steps[j] != 1)
+            x = builder_op(b, IR_OP_MUL, FUSOR_I64, 2, (uint16_t[]){x, builder_size(b, ir_size_const(sz, steps[j]))});
+        at = at < 0 ? x : builder_op(b, IR_OP_ADD, FUSOR_I64, 2, (uint16_t[]){(uint16_t)at, x});
+    }
+    if (at < 0) at = builder_size(b, b->zero);
+    const ir_size bound[2] = {ir_size_const(sz, begin), ir_size_add(sz, ir_size_const(sz, begin), size)};
+    for (int j = 0; j < 2; j++) {
+        const uint16_t is = builder_op(b, j ? IR_OP_LT : IR_OP_GE, FUSOR_BOOL, 2,
+                                       (uint16_t[]){(uint16_t)at, builder_size(b, bound[j])});
+        guard = guard < 0 ? is : builder_op(b, IR_OP_AND, FUSOR_BOOL, 2, (uint16_t[]){(uint16_t)guard, is});
+    }
+    return guard;
 }
 
 uint16_t plan_window_value(builder *b, const ir_node *n) {
@@ -92,15 +164,25 @@ uint16_t plan_window_value(builder *b, const ir_node *n) {
     stride[1][dim_group(n)] = ir_size_mul(sz, run[1], w.dim[1]);
     for (unsigned i = 0; i < spatial; i++) {
         const ir_size along = run[IR_SPATIAL_AT + i];
-        stride[1][IR_SPATIAL_AT + i] = ir_size_mul(sz, along, ir_size_const(sz, entry(b->p->g, n, "strides", i)));
-        stride[1][dim_place(n, i)] = ir_size_mul(sz, along, ir_size_const(sz, entry(b->p->g, n, "dilations", i)));
+        stride[1][IR_SPATIAL_AT + i] = ir_size_mul(sz, along, ir_size_const(sz, entry(b->p->g, n, "strides", i, 1)));
+        stride[1][dim_place(n, i)] = ir_size_mul(sz, along, ir_size_const(sz, entry(b->p->g, n, "dilations", i, 1)));
     }
     memset(&inst, 0, sizeof inst);
     inst.op = IR_OP_MATMUL;
     inst.dtype = n->dtype;
     inst.n_in = 2;
+    int guard = -1;
+    ir_size before = b->zero; /* elements of the pads before the first one that is there */
+    bool has_pads = false;
+    for (unsigned i = 0; i < 2 * spatial; i++) has_pads |= entry(b->p->g, n, "pads", i, 0) != 0;
+    for (unsigned i = 0; i < spatial && (has_pads || b->k->is_depthwise); i++) {
+        guard = add_axis(b, n, i, guard);
+        before = ir_size_add(
+            sz, before, ir_size_mul(sz, run[IR_SPATIAL_AT + i], ir_size_const(sz, entry(b->p->g, n, "pads", i, 0))));
+    }
     for (int i = 0; i < 2; i++) { /* operand 0 of the kernel is the weights */
-        inst.in[i] = builder_load(b, n->in[1 - i], stride[i]);
+        inst.in[i] = builder_load_guarded(b, n->in[1 - i], stride[i], i ? ir_size_sub(sz, b->zero, before) : b->zero,
+                                          i ? guard : -1);
         b->window[i] = b->k->inst[inst.in[i]].index;
     }
     return builder_inst(b, inst);
@@ -129,5 +211,15 @@ int plan_window_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], ch
     for (int d = dim_c(n); d < dim_group(n); d++)
         if (d == dim_group(n) - 1 || !ir_size_is(sz, b->dim[d], 1)) PUT(d, 'k');
 #undef PUT
+    for (int i = 0; i < b->k->n_axes; i++) {
+        ir_kaxis *a = &b->k->axis[i];
+        int dim = -1, at = -1;
+        for (int d = 0; d < count; d++) {
+            if (order[d] == a->dim) dim = d;
+            if (order[d] == a->place) at = d;
+        }
+        a->dim = dim;
+        a->place = at;
+    }
     return count;
 }

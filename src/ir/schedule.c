@@ -132,6 +132,48 @@ ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64
     return best;
 }
 
+/* Rows of the operand that r rows of the result meet. */
+static int rows_met(int r, int64_t places, int64_t step, int64_t apart) {
+    int n = 0;
+    for (int64_t at = 0; at <= (r - 1) * step + (places - 1) * apart; at++) {
+        bool is_met = false;
+        for (int i = 0; i < r && i * step <= at; i++)
+            is_met |= (at - i * step) % apart == 0 && (at - i * step) / apart < places;
+        n += is_met;
+    }
+    return n;
+}
+
+/* Cycles of one product of a vector: two products a cycle, where eight go on at a time; a cycle for each vector of the operand (most lie
+ * across lines), which all rows that meet it share; weights that do not stay in registers are loaded for each row. */
+ir_tile ir_depthwise_tile(ir_level level, ir_dtype acc, int64_t n, int64_t y, const int64_t places[3], int64_t step,
+                          int64_t apart) {
+    const int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = level == IR_LEVEL_V4 ? 32 : 16;
+    const int all = (int)(places[0] * places[1] * places[2]);
+    const bool is_known = n > 0 && n<INT32_MAX, has_rows = y> 0 && y < INT32_MAX;
+    ir_tile best = {1, lanes, ir_contract_tile(level, acc).kb};
+    double least = 1e300;
+    for (int mr = 1; mr <= 8; mr++)
+        for (int nv = 1; nv <= 8 / mr || nv <= 2; nv++) {
+            const int sums = mr * nv, spilled = all + sums + nv - registers;
+            if (sums + nv + 1 > registers || (sums > 1 && sums * all > 400)) continue;
+            const double products = (double)all * (sums < 8 ? 8 : sums) / 2;
+            double loads = (double)(places[0] * rows_met(mr, places[1], step, apart) * places[2] * nv);
+            if (spilled > 0) loads += (double)(spilled < all ? spilled : all) * mr / 2;
+            double cost = ((products > loads ? products : loads) + 0.2 * loads + 4) / sums;
+            if (is_known) {
+                const int64_t vectors = (n + lanes - 1) / lanes;
+                cost *= (double)((vectors + nv - 1) / nv * nv) / (double)vectors;
+            }
+            if (has_rows) cost *= (double)((y + mr - 1) / mr * mr) / (double)y;
+            if (cost >= least) continue;
+            least = cost;
+            best.mr = mr;
+            best.nr = nv * lanes;
+        }
+    return best;
+}
+
 /* The time of one step along k, in half cycles, of a core with two vector products and two loads a cycle and products of four
  * cycles: h rows of v vectors are h * v products, h + v loads (one row of vectors: an element of operand 0 comes with each
  * product), and no less than 8 that do not wait for each other. */

@@ -36,6 +36,10 @@ ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t n); /* n colum
 /* The tile of a convolution with m channels in a group: no more rows than those. n, y: columns and rows of the result, k: products of an element,
  * each -1 where it is not known; step: stride along the columns. Of the tile only the K block has a say in bits. */
 ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k, int64_t step);
+/* The same for one channel a group, with so many places along three axes: rows x columns of one channel. step, apart: stride and
+ * dilation along the rows. */
+ir_tile ir_depthwise_tile(ir_level level, ir_dtype acc, int64_t n, int64_t y, const int64_t places[3], int64_t step,
+                          int64_t apart);
 /* Cycles that packing a vector of a convolution's columns takes, `step` elements apart (measured: Zen 5). */
 int ir_window_pack_cycles(int64_t step);
 /* The same for the direct form (ir/kernel.h): a tile that fits m x n, both known, and stays in registers. */

@@ -25,4 +25,6 @@ ir_window ir_window_of(const ir_graph *g, const ir_node *n);
  * pass_expand_conv.c makes others of this one. */
 bool ir_conv_fits_window(const ir_graph *g, const ir_node *n); /* but for pads, bias and types */
 bool ir_conv_is_window(const ir_graph *g, const ir_node *n);
+/* One channel a group, few places and few channels made of each: its kernel reads the operand without its pads. */
+bool ir_conv_is_depthwise(const ir_graph *g, const ir_node *n);
 #endif

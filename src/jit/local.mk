@@ -35,6 +35,7 @@ jit_sources += %D%/gpu_column.c
 jit_sources += %D%/map.c
 jit_sources += %D%/map_transpose.c
 jit_sources += %D%/window.c
+jit_sources += %D%/window_depthwise.c
 jit_sources += %D%/window_pack.c
 jit_sources += %D%/window_tile.c
 jit_sources += %D%/contract.c

@@ -20,14 +20,6 @@
 
 enum { MAX_K = 5, MEMORY_PRODUCTS = 16 };
 
-typedef struct point {
-    window *w;
-    LLVMValueRef *off;   /* of each buffer, at lane 0 */
-    LLVMValueRef *index; /* of each dim but k */
-    int axis;
-    LLVMValueRef mask;
-} point;
-
 static LLVMValueRef round_up(window *w, LLVMValueRef bytes) {
     return em_and(w->e, em_add(w->e, bytes, num(w, 63)), num(w, -64));
 }
@@ -72,16 +64,16 @@ void window_call(window *w, window_function f, LLVMValueRef *in, unsigned n) {
 }
 
 /* ---- the program behind the sums ---- */
-static LLVMValueRef step_of(window *w, int buffer, int axis) {
+LLVMValueRef window_step_of(window *w, int buffer, int axis) {
     if (axis < 0) return num(w, 0);
     const int64_t s = w->k->buffer[buffer].stride[axis];
     return s == 0 || s == 1 ? num(w, s) : w->e->stride[buffer][axis];
 }
 
-static LLVMValueRef load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
-    point *at = user;
+LLVMValueRef window_load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
+    window_point *at = user;
     if (inst->op == IR_K_LOAD)
-        return em_load_value(e, v, inst, at->axis, at->off[inst->index], step_of(at->w, inst->index, at->axis),
+        return em_load_value(e, v, inst, at->axis, at->off[inst->index], window_step_of(at->w, inst->index, at->axis),
                              at->mask);
     LLVMValueRef x = em_splat(e, at->index[inst->index]), lane[64];
     if (inst->index != at->w->dim_n || e->lanes == 1) return x;
@@ -97,24 +89,24 @@ static void finish_at(window *w, const LLVMValueRef *row_off, LLVMValueRef *inde
     for (int b = 0; b < w->k->n_buffers; b++) {
         off[b] = row_off[b];
         if (b != w->weights && b != w->operand && w->k->buffer[b].stride[w->dim_n] != 0)
-            off[b] = em_add(e, off[b], em_mul(e, column, step_of(w, b, w->dim_n)));
+            off[b] = em_add(e, off[b], em_mul(e, column, window_step_of(w, b, w->dim_n)));
     }
     LLVMValueRef before = index[w->dim_n];
     index[w->dim_n] = em_add(e, first, column);
-    point at = {w, off, index, e->lanes > 1 ? w->dim_n : -1, mask};
+    window_point at = {w, off, index, e->lanes > 1 ? w->dim_n : -1, mask};
     em_values v;
-    em_values_init(&v, load, &at);
+    em_values_init(&v, window_load, &at);
     v.at[w->matmul] = em_load_ptr(e, w->acc, element(w, x, column), NULL, (unsigned)w->bytes);
     for (int i = 0; i < w->k->n_insts; i++) {
         const ir_kinst *in = &w->k->inst[i];
         if (in->op != IR_K_STORE) continue;
         LLVMValueRef value = em_value(e, &v, in->in[0]);
-        em_store(e, in->index, value, off[in->index], step_of(w, in->index, at.axis), mask);
+        em_store(e, in->index, value, off[in->index], window_step_of(w, in->index, at.axis), mask);
     }
     index[w->dim_n] = before;
 }
 
-static void decode_batch(window *w, LLVMValueRef number, LLVMValueRef *index) {
+void window_decode_batch(window *w, LLVMValueRef number, LLVMValueRef *index) {
     emit *e = w->e;
     for (int d = w->n_batch - 1; d >= 0; d--) {
         index[d] = LLVMBuildURem(e->b, number, e->size[d], "");
@@ -122,7 +114,7 @@ static void decode_batch(window *w, LLVMValueRef number, LLVMValueRef *index) {
     }
 }
 
-static LLVMValueRef offset_of(window *w, int buffer, LLVMValueRef *index) {
+LLVMValueRef window_offset_of(window *w, int buffer, LLVMValueRef *index) {
     emit *e = w->e;
     LLVMValueRef off = num(w, 0);
     for (int d = 0; d <= w->dim_n; d++)
@@ -147,7 +139,7 @@ static void read_block(window *w, LLVMValueRef block, LLVMValueRef *off, LLVMVal
 static void move_offsets(window *w, const LLVMValueRef *off, LLVMValueRef i, int d, LLVMValueRef *to) {
     for (int b = 0; b < w->k->n_buffers; b++) {
         const bool varies = b != w->weights && b != w->operand && w->k->buffer[b].stride[d] != 0;
-        to[b] = varies ? em_add(w->e, off[b], em_mul(w->e, i, step_of(w, b, d))) : off[b];
+        to[b] = varies ? em_add(w->e, off[b], em_mul(w->e, i, window_step_of(w, b, d))) : off[b];
     }
 }
 
@@ -190,17 +182,21 @@ static void emit_finish(window *w) {
 
 /* ---- a row, from registers to the outputs ---- */
 /* Short sums are not worth a way through memory: where their program is small, too. */
-static bool has_row_functions(const window *w) {
+bool window_is_small_program(const window *w) {
     int n = 0;
-    int64_t kk = 1;
-    for (int d = w->dim_n + 1; d < w->k->n_dims; d++) kk *= w->k->dim[d].size > 0 ? w->k->dim[d].size : 1;
-    if (!w->e->level->has_mask || w->v_lanes != w->lanes || kk > w->kb || (w->step != 1 && w->step != 2)) return false;
     for (int i = w->matmul; i < w->k->n_insts; i++) {
         const uint16_t op = w->k->inst[i].op;
         if (op < IR_OP_COUNT && (ir_ops[op].flags & IR_COSTLY)) return false;
         n++;
     }
     return n <= 12;
+}
+
+static bool has_row_functions(const window *w) {
+    int64_t kk = 1;
+    for (int d = w->dim_n + 1; d < w->k->n_dims; d++) kk *= w->k->dim[d].size > 0 ? w->k->dim[d].size : 1;
+    return w->e->level->has_mask && w->v_lanes == w->lanes && kk <= w->kb && (w->step == 1 || w->step == 2) &&
+           window_is_small_program(w);
 }
 
 static void store_sums(window *w, const window_products *p, LLVMValueRef *sum, const LLVMValueRef *off,
@@ -212,15 +208,15 @@ static void store_sums(window *w, const window_products *p, LLVMValueRef *sum, c
         index[w->dim_n] = column;
         move_offsets(w, off, index[w->dim_m], w->dim_m, at_off);
         move_offsets(w, at_off, column, w->dim_n, at_off);
-        point at = {w, at_off, index, w->dim_n, is_masked ? p->mask[j][0] : NULL};
+        window_point at = {w, at_off, index, w->dim_n, is_masked ? p->mask[j][0] : NULL};
         em_values v;
-        em_values_init(&v, load, &at);
+        em_values_init(&v, window_load, &at);
         v.at[w->matmul] = sum[i * p->nv + j];
         for (int n = 0; n < w->k->n_insts; n++) {
             const ir_kinst *in = &w->k->inst[n];
             if (in->op != IR_K_STORE) continue;
             LLVMValueRef value = em_value(e, &v, in->in[0]);
-            em_store(e, in->index, value, at_off[in->index], step_of(w, in->index, w->dim_n), at.mask);
+            em_store(e, in->index, value, at_off[in->index], window_step_of(w, in->index, w->dim_n), at.mask);
         }
     }
 }
@@ -403,7 +399,7 @@ static void emit_short_sums(window *w, const line *s, LLVMValueRef rows) {
 static void write_block(window *w, LLVMValueRef block, LLVMValueRef *index) {
     emit *e = w->e;
     for (int b = 0; b < w->k->n_buffers; b++)
-        LLVMBuildStore(e->b, offset_of(w, b, index), em_gep(e, block, e->t_i64, num(w, b)));
+        LLVMBuildStore(e->b, window_offset_of(w, b, index), em_gep(e, block, e->t_i64, num(w, b)));
     for (int d = 0; d <= w->n_batch; d++)
         LLVMBuildStore(e->b, index[d < w->n_batch ? d : w->dim_y],
                        em_gep(e, block, e->t_i64, num(w, w->k->n_buffers + d)));
@@ -461,10 +457,10 @@ static void emit_tiles(window *w) {
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
     line s = {.block = em_alloca(e, LLVMArrayType(e->t_i64, (unsigned)(w->k->n_buffers + w->n_batch + 1)), 8)};
     LLVMValueRef y0 = em_mul(e, LLVMBuildURem(e->b, t.i, blocks, ""), rows), count = least(w, rows, em_sub(e, all, y0));
-    decode_batch(w, LLVMBuildUDiv(e->b, t.i, blocks, ""), index);
-    s.weights = element(w, e->base[w->weights], offset_of(w, w->weights, index));
+    window_decode_batch(w, LLVMBuildUDiv(e->b, t.i, blocks, ""), index);
+    s.weights = element(w, e->base[w->weights], window_offset_of(w, w->weights, index));
     index[w->dim_y] = y0;
-    LLVMValueRef from = element(w, e->base[w->operand], offset_of(w, w->operand, index));
+    LLVMValueRef from = element(w, e->base[w->operand], window_offset_of(w, w->operand, index));
     const way how = choose_way(w, count);
     em_branch b = {0};
     write_block(w, s.block, index);
@@ -529,6 +525,11 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     w->t_acc = em_scalar_type(e, w->acc);
     w->t_vec = LLVMVectorType(w->t_acc, (unsigned)w->v_lanes);
     set_values(w);
+    if (w->k->is_depthwise) {
+        window_emit_depthwise(w);
+        e->is_optimized = true;
+        return FUSOR_OK;
+    }
     window_emit_tile(w, TILE);
     if (e->level->has_mask) window_emit_tile(w, MASKED);
     if (e->level->has_mask && w->nv > 1) window_emit_tile(w, NARROW);

@@ -1,13 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef JIT_WINDOW_H
 #define JIT_WINDOW_H
-/* What the files of the window kernel share: window.c (the kernel), window_tile.c (the register tile), window_pack.c (panels). */
+/* What the files of the window kernel share: window.c (the kernel), window_tile.c (the register tile), window_pack.c (panels),
+ * window_depthwise.c (one channel a group). */
 #include "jit/emit.h"
 
 enum { WINDOW_MAX_TILE = 32 }; /* vector registers of sums */
 /* NARROW ones are of one vector of columns. In MASKED and ROW the last vector may have fewer: masked loads cost a tenth
  * of the speed. */
-typedef enum window_function { TILE, MASKED, NARROW, ROW, NARROW_ROW, PANEL, FINISH, FUNCTIONS } window_function;
+typedef enum window_function {
+    TILE,
+    MASKED,
+    NARROW,
+    ROW,
+    NARROW_ROW,
+    PANEL,
+    FINISH,
+    COPY,
+    PLANE,
+    FUNCTIONS
+} window_function;
 
 typedef struct window {
     emit *e;
@@ -44,6 +56,20 @@ window_outer *window_begin(window *w, window_function f, const char *name, LLVMT
 void window_end(window *w, const window_outer *o); /* and back */
 void window_call(window *w, window_function f, LLVMValueRef *in, unsigned n);
 
+typedef struct window_point {
+    window *w;
+    LLVMValueRef *off;   /* of each buffer, at lane 0 */
+    LLVMValueRef *index; /* of each dim but k */
+    int axis;
+    LLVMValueRef mask;
+} window_point;
+LLVMValueRef window_load(emit *e, em_values *v, const ir_kinst *inst,
+                         void *user); /* of em_values; user: a window_point */
+LLVMValueRef window_step_of(window *w, int buffer, int axis);
+LLVMValueRef window_offset_of(window *w, int buffer, LLVMValueRef *index);     /* at a place of the dims before k */
+void window_decode_batch(window *w, LLVMValueRef number, LLVMValueRef *index); /* the indices before m */
+bool window_is_small_program(const window *w); /* is what is behind the sums worth to be many times in the code? */
+
 /* ---- window_tile.c ---- */
 /* What a register tile starts from: pointers to the weights of each row, the operand (columns `step` elements apart, 1 or 2) and its table,
  * how many products, which columns. */
@@ -69,4 +95,7 @@ LLVMValueRef window_active_elements(window *w, LLVMValueRef active, int step, in
 /* PANEL: (args, first element of the operand, first column, columns): up to nr columns of the rows as one line, without what
  * lies between: panel[k][column]. Without masks the others are 0. */
 void window_emit_panel(window *w);
+
+/* ---- window_depthwise.c ---- */
+void window_emit_depthwise(window *w); /* the whole kernel */
 #endif

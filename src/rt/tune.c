@@ -265,10 +265,28 @@ static void tune_contract(const ir_kernel *k, const int64_t *size, const int64_t
                                                  : IR_CONTRACT_B_PACKED;
 }
 
+/* The operand's part of a tile stays in half of L1, and the blocks of rows are even. */
+static void tune_depthwise(const ir_kernel *k, int64_t y, int64_t n, int64_t *tune) {
+    enum { COLUMNS = 1024 };
+    const ir_depthwise d = ir_kernel_depthwise(k);
+    const int64_t mr = k->tile.mr, nr = k->tile.nr;
+    const int64_t blocks = ir_ceil_div(n, ir_round_up(COLUMNS, nr)), columns = ir_round_up(ir_ceil_div(n, blocks), nr),
+                  row_bytes = d.n_parts * ir_depthwise_pitch(k, columns) * ir_dtypes[ir_kernel_contract_acc(k)].bytes;
+    int64_t rows = ir_round_up(y, mr);
+    while (rows > mr && d.places[0] * ir_depthwise_rows(k, rows) * row_bytes > rt_host_caches()->l1d_bytes / 2)
+        rows -= mr;
+    tune[IR_TUNE_WINDOW_ROWS] = ir_round_up(ir_ceil_div(y, ir_ceil_div(y, rows)), mr);
+    tune[IR_TUNE_WINDOW_COLUMNS] = columns;
+}
+
 /* Whole images, or so few rows of one that there are enough tiles for the team, but some panels of columns in each. */
 static void tune_window(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
     int64_t batches = at_least_one(product(k, size, "b")), y = at_least_one(product(k, size, "y")),
             n = at_least_one(product(k, size, "n"));
+    if (k->is_depthwise) {
+        tune_depthwise(k, y, n, tune);
+        return;
+    }
     int64_t rows = y, fewest = clamp(ir_ceil_div(4 * at_least_one(k->tile.nr), n), 1, y);
     if (n_threads > 1 && batches % n_threads)
         rows = ir_ceil_div(y, ir_ceil_div((int64_t)n_threads * TILES_PER_THREAD, batches));

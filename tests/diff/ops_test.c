@@ -912,6 +912,39 @@ static void subscripts(ir_dtype t) {
               (domain){-1, 1, SPECIAL_NONE, false}, (int64_t[4]){5, 70, 19}, one_thread, false, ALL_LEVELS);
 }
 
+/* Convolutions of one channel a group, which read the operand without its pads: one to three axes, steps that divide a row into parts, pads
+ * of one side and wider than the kernel, rows and columns of several tiles, places of one. */
+static void depthwise(ir_dtype t) {
+    static const struct {
+        const char *x, *w, *bias, *result, *attrs, *behind;
+    } cases[] = {
+        {"[A, 3, C, D]", "[3, 1, 3, 3]", "[3]", "[?, ?, ?, ?]", "groups=3, pads=[1, 1, 1, 1]", "relu(%r)"},
+        {"[A, 5, C, D]", "[5, 1, 3, 3]", "[5]", "[?, ?, ?, ?]", "groups=5, pads=[1, 0, 2, 5], strides=[2, 2]",
+         "mul(%r, %r)"},
+        {"[A, 2, C, D]", "[6, 1, 5, 4]", "[6]", "[?, ?, ?, ?]",
+         "groups=2, pads=[4, 9, 4, 3], strides=[1, 3], dilations=[2, 2]", "gelu(%r)"},
+        {"[A, 1, C, D]", "[2, 1, 7, 7]", "[2]", "[?, ?, ?, ?]", "pads=[3, 3, 3, 3], strides=[3, 1]", "abs(%r)"},
+        {"[A, 2, D]", "[4, 1, 9]", "[4]", "[?, ?, ?]", "groups=2, pads=[8, 0]", "neg(%r)"},
+        {"[A, 2, D]", "[2, 1, 4]", "[2]", "[?, ?, ?]", "groups=2, pads=[0, 20], strides=[5], dilations=[3]", "exp(%r)"},
+        {"[A, 2, 4, C, D]", "[2, 1, 3, 2, 3]", "[2]", "[?, ?, ?, ?, ?]",
+         "groups=2, pads=[2, 0, 1, 1, 1, 1], strides=[2, 1, 2]", "relu(%r)"},
+        {"[A, 2, 3, C, D]", "[2, 1, 3, 1, 1]", "[2]", "[?, ?, ?, ?, ?]", "groups=2, pads=[1, 0, 0, 1, 0, 2]",
+         "neg(%r)"},
+    };
+    static const int64_t sizes[][4] = {{1, 1, 7, 9}, {2, 1, 16, 64}, {0, 1, 6, 12}, {1, 1, 61, 35}, {1, 1, 5, 2090}};
+    char text[500];
+    for (size_t s = 0; s < sizeof cases / sizeof *cases; s++) {
+        const char *n = ir_dtypes[t].name;
+        snprintf(
+            text, sizeof text,
+            "func @f(%%x: %s%s, %%w: %s%s, %%b: %s%s) -> %s%s { %%r = conv(%%x, %%w, %%b, %s) %%y = %s return %%y }", n,
+            cases[s].x, n, cases[s].w, n, cases[s].bias, n, cases[s].result, cases[s].attrs, cases[s].behind);
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+            check(text, (domain){-2, 2, SPECIAL_NONE, false}, sizes[k], k % 2 ? two_threads : one_thread, k == 0,
+                  k < 2 ? ALL_LEVELS : 1u << (mix(k + s) % 3));
+    }
+}
+
 /* Strides, pads, dilations, groups, depthwise, a bias, one to three spatial axes; behind what is fused in front. Of integers the result,
  * and the bias, are those of sums. */
 static void convolution(ir_op op, ir_dtype t) {
@@ -973,6 +1006,7 @@ static void convolution(ir_op op, ir_dtype t) {
             check(text, (domain){-2, 2, SPECIAL_NONE, false}, window_sizes[k], k % 2 ? two_threads : one_thread, k == 0,
                   ALL_LEVELS);
     }
+    if (is_plain && (t == FUSOR_F32 || t == FUSOR_F64)) depthwise(t);
     if (t == FUSOR_U8 && is_plain)
         check("func @f(%x: u8[A, 4, D], %w: i8[3, 4, 3]) -> i32[A, 3, ?] { %r = conv(%x, %w, strides=[2]) return %r }",
               (domain){-120, 120, SPECIAL_NONE, true}, sizes[1], one_thread, false, ALL_LEVELS);
