@@ -4,7 +4,11 @@
  *   conv            of floats: of the padded operand, in one kernel (plan_window.c)
  *   other conv      for each place of the kernel, weights [O, C] @ the strided slice of the padded operand [N, C, positions]; added up
  *   depthwise       (one channel a group) the same with products element by element
- *   conv_transpose  weights [C, O * places] transposed @ operand [N, C, positions], once; then the part of each place, zeros between
+ *   conv_transpose  along each axis, element q * stride + r of the result, pads included, is a convolution of stride 1 of the operand
+ *                   with every stride-th place, backwards: one convolution makes all r as channels, and their elements take turns in
+ *                   the result. For r = 0 .. K - 1 alone where the stride is more; what is left is zeros
+ *   the same with strides and dilations of more than 1 along one axis
+ *                   weights [C, O * places] transposed @ operand [N, C, positions], once; then the part of each place, zeros between
  *                   its elements, where it lies in the result; added up
  *
  * Groups are a batch axis. A kernel of more than MAX_PLACES, or of sizes that have names, stays one operator, for the reference. */
@@ -45,8 +49,22 @@ static int64_t places_of(const ir_graph *g, const ir_node *n, int64_t *kernel) {
     return places;
 }
 
+/* conv_transpose: are the places of every axis, those that meet one element, a step apart that no stride changes? */
+static bool is_turned(const ir_graph *g, const ir_node *n) {
+    const ir_node *w = ir_at(g, n->in[1]);
+    int64_t size;
+    if (n->op != IR_OP_CONV_TRANSPOSE) return false;
+    for (unsigned d = IR_SPATIAL_AT; d < w->rank; d++) {
+        const unsigned i = d - (unsigned)IR_SPATIAL_AT;
+        if (!ir_size_is_const(g->sizes, w->dim[d], &size) || size > INT32_MAX) return false;
+        if (entry(g, n, "strides", i, 1) > 1 && size > 1 && entry(g, n, "dilations", i, 1) > 1) return false;
+    }
+    return ir_size_is_const(g->sizes, w->dim[1], &size) && size > 0;
+}
+
 bool ir_expands_conv(const ir_graph *g, const ir_node *n) {
     if (ir_ops[n->op].kind != IR_KIND_CONV || ir_conv_is_window(g, n)) return false;
+    if (is_turned(g, n)) return true;
     return places_of(g, n, NULL) <= MAX_PLACES || ir_conv_fits_window(g, n);
 }
 
@@ -165,20 +183,24 @@ static ir_id scaled(const conv *v, ir_id w, ir_id x) {
 /* A convolution that one kernel reads in place: of the padded operand, unless the kernel sees to pads. */
 static ir_id windowed(const conv *v, ir_id x, ir_id w) {
     ir_size stride[IR_MAX_SPATIAL], dilation[IR_MAX_SPATIAL], pads[2 * IR_MAX_SPATIAL];
-    const bool takes_pads = ir_conv_is_depthwise(v->g, v->n);
+    bool is_cut = false; /* pads that are negative take elements away */
     for (unsigned i = 0; i < v->spatial; i++) {
         stride[i] = number(v, v->stride[i]);
         dilation[i] = number(v, v->dilation[i]);
         pads[i] = number(v, v->begin[i]);
         pads[v->spatial + i] = number(v, v->end[i]);
+        is_cut |= v->begin[i] < 0 || v->end[i] < 0;
     }
-    const ir_attr attr[4] = {/* ORDER attrs_CONV: strides, pads, dilations, groups */
-                             list_attr(stride, v->spatial),
-                             takes_pads ? list_attr(pads, 2 * v->spatial) : (ir_attr){0},
-                             list_attr(dilation, v->spatial),
-                             {.is_set = true, .integer = v->groups}};
-    const ir_id wide = takes_pads ? x : padded(v, x, IR_SPATIAL_AT, v->begin, v->end);
-    const ir_id y = wide ? ir_expand_op(v->c, IR_OP_CONV, 2, (ir_id[]){wide, w}, attr, 4, 0) : 0;
+    ir_attr attr[4] = {/* ORDER attrs_CONV: strides, pads, dilations, groups */
+                       list_attr(stride, v->spatial), list_attr(pads, 2 * v->spatial), list_attr(dilation, v->spatial),
+                       (ir_attr){.is_set = true, .integer = v->groups}};
+    ir_id in[2] = {x, w};
+    const ir_node made = {.op = IR_OP_CONV, .dtype = v->t, .rank = (uint8_t)v->rank, .n_in = 2, .in = in, .attr = attr};
+    if (is_cut || !ir_conv_is_depthwise(v->g, &made)) {
+        x = padded(v, x, IR_SPATIAL_AT, v->begin, v->end);
+        attr[1] = (ir_attr){0};
+    }
+    const ir_id y = x ? ir_expand_op(v->c, IR_OP_CONV, 2, (ir_id[]){x, w}, attr, 4, 0) : 0;
     if (y) memcpy(ir_at(v->g, y)->dim, v->n->dim, v->rank * sizeof(ir_size)); /* the same sizes in other words */
     return y;
 }
@@ -222,6 +244,153 @@ static ir_id spread(const conv *v, ir_id x) {
         if (x) x = reshape(v, x, dim, of.rank);
     }
     return x;
+}
+
+static ir_id transposed(const conv *v, ir_id x, const int *perm, unsigned rank) {
+    ir_size list[IR_MAX_RANK];
+    for (unsigned i = 0; i < rank; i++) list[i] = number(v, perm[i]);
+    const ir_attr attr = list_attr(list, rank);
+    return x ? ir_expand_op(v->c, IR_OP_TRANSPOSE, 1, &x, &attr, 1, 0) : 0;
+}
+
+/* What a transposed convolution is along its axes. */
+typedef struct turns {
+    int64_t phases[IR_MAX_SPATIAL],
+        taken[IR_MAX_SPATIAL];                          /* elements that take turns; places that each of them meets */
+    int64_t begin[IR_MAX_SPATIAL], end[IR_MAX_SPATIAL]; /* pads of the convolution, also negative */
+    int64_t first[IR_MAX_SPATIAL];                      /* element of its result, spread, that is the first */
+    int64_t all;                                        /* phases of all axes */
+} turns;
+
+static turns turns_of(const conv *v) {
+    turns t = {.all = 1};
+    for (unsigned i = 0; i < v->spatial; i++) {
+        const int64_t s = v->stride[i], k = v->kernel[i], more = s > 1 ? k - s : (k - 1) * v->dilation[i];
+        const int64_t behind =
+            more + v->end[i]; /* the result ends so far behind operand * stride, and begins at begin */
+        t.phases[i] = s < k ? s : k;
+        if (s == 1) t.phases[i] = 1;
+        t.taken[i] = (k + t.phases[i] - 1) / t.phases[i];
+        t.first[i] = v->begin[i] % s;
+        t.begin[i] = (t.taken[i] - 1) * (s > 1 ? 1 : v->dilation[i]) - v->begin[i] / s;
+        t.end[i] = behind >= 0 ? (behind + s - 1) / s : -(-behind / s);
+        t.all *= t.phases[i];
+    }
+    return t;
+}
+
+/* Weights [C, O / g, K..] as [O * phases, C / g, taken..], places backwards. */
+static ir_id turned_weights(const conv *v, const turns *t, ir_id w) {
+    const ir_node of = *ir_at(v->g, w);
+    const ir_size groups = number(v, v->groups), each = ir_size_div(v->s, of.dim[0], groups),
+                  made = ir_size_mul(v->s, groups, of.dim[1]);
+    ir_size dim[IR_MAX_RANK] = {groups, each, of.dim[1]};
+    int perm[IR_MAX_RANK];
+    unsigned n = 2;
+    int64_t none[IR_MAX_SPATIAL] = {0}, more[IR_MAX_SPATIAL];
+    for (unsigned i = 0; i < v->spatial; i++) more[i] = t->taken[i] * t->phases[i] - v->kernel[i];
+    w = padded(v, w, IR_SPATIAL_AT, none, more);
+    if (!w) return 0;
+    if (v->groups > 1) { /* [g, C / g, O / g, ..] to [O, C / g, ..] */
+        for (unsigned i = 0; i < v->spatial; i++) dim[3 + i] = ir_at(v->g, w)->dim[IR_SPATIAL_AT + i];
+        for (unsigned i = 0; i < v->spatial + 3; i++) perm[i] = i == 1 ? 2 : i == 2 ? 1 : (int)i;
+        w = transposed(v, reshape(v, w, dim, v->spatial + 3), perm, v->spatial + 3);
+        dim[0] = made;
+        dim[1] = each;
+    } else {
+        dim[0] = of.dim[0];
+        dim[1] = of.dim[1];
+    }
+    for (unsigned i = 0; i < v->spatial; i++) {
+        dim[n++] = number(v, t->taken[i]);
+        dim[n++] = number(v, t->phases[i]);
+    }
+    if (w) w = reshape(v, w, dim, n);
+    perm[0] = v->groups > 1 ? 0 : 1;
+    for (unsigned i = 0; i < v->spatial; i++) {
+        perm[1 + i] = 3 + 2 * (int)i;
+        perm[2 + v->spatial + i] = 2 + 2 * (int)i;
+    }
+    perm[1 + v->spatial] = 1 - perm[0];
+    w = transposed(v, w, perm, n);
+    ir_size start[IR_MAX_SPATIAL], stop[IR_MAX_SPATIAL], back[IR_MAX_SPATIAL], axes[IR_MAX_SPATIAL];
+    unsigned count = 0;
+    for (unsigned i = 0; i < v->spatial; i++) {
+        if (t->taken[i] == 1) continue;
+        start[count] = number(v, INT64_MAX);
+        stop[count] = number(v, INT64_MIN);
+        back[count] = number(v, -1);
+        axes[count++] = number(v, 2 + (int)v->spatial + (int)i);
+    }
+    const ir_attr attr[4] = {list_attr(start, count), list_attr(stop, count), list_attr(back, count),
+                             list_attr(axes, count)};
+    if (w && count) w = ir_expand_op(v->c, IR_OP_SLICE, 1, &w, attr, 4, 0);
+    dim[0] = ir_size_mul(v->s, made, number(v, t->all));
+    dim[1] = each;
+    for (unsigned i = 0; i < v->spatial; i++) dim[2 + i] = number(v, t->taken[i]);
+    return w ? reshape(v, w, dim, v->rank) : 0;
+}
+
+/* [N, O * phases, Q..] as the result: elements of the phases in turn, zeros for those that meet no place, from `first` on. */
+static ir_id interleaved(const conv *v, const turns *t, ir_id y) {
+    const ir_node of = *ir_at(v->g, y);
+    const unsigned m = v->spatial;
+    ir_size dim[IR_MAX_RANK] = {of.dim[0], v->n->dim[1]}, start[IR_MAX_SPATIAL], stop[IR_MAX_SPATIAL],
+            step[IR_MAX_SPATIAL], axis[IR_MAX_SPATIAL];
+    int64_t none[IR_MAX_SPATIAL] = {0}, more[IR_MAX_SPATIAL];
+    int perm[IR_MAX_RANK] = {0, 1};
+    bool is_whole = true;
+    for (unsigned i = 0; i < m; i++) {
+        dim[2 + i] = number(v, t->phases[i]);
+        dim[2 + m + i] = of.dim[IR_SPATIAL_AT + i];
+        perm[2 + 2 * i] = (int)(2 + m + i);
+        perm[3 + 2 * i] = (int)(2 + i);
+        more[i] = v->stride[i] - t->phases[i];
+    }
+    y = reshape(v, y, dim, 2 + 2 * m);
+    y = y ? padded(v, y, 2, none, more) : 0;
+    y = transposed(v, y, perm, 2 + 2 * m);
+    for (unsigned i = 0; i < m; i++) {
+        const ir_size count = v->n->dim[IR_SPATIAL_AT + i];
+        dim[2 + i] = ir_size_mul(v->s, of.dim[IR_SPATIAL_AT + i], number(v, v->stride[i]));
+        start[i] = number(v, t->first[i]);
+        stop[i] = ir_size_add(v->s, count, start[i]);
+        step[i] = number(v, 1);
+        axis[i] = number(v, IR_SPATIAL_AT + (int)i);
+        is_whole &= t->first[i] == 0 && dim[2 + i] == count;
+    }
+    y = y ? reshape(v, y, dim, v->rank) : 0;
+    if (!y || is_whole) return y;
+    const ir_attr attr[4] = {list_attr(start, m), list_attr(stop, m), list_attr(step, m), list_attr(axis, m)};
+    y = ir_expand_op(v->c, IR_OP_SLICE, 1, &y, attr, 4, 0);
+    if (y) memcpy(ir_at(v->g, y)->dim, v->n->dim, v->rank * sizeof(ir_size));
+    return y;
+}
+
+static ir_id expand_turned(const conv *v, ir_id x, ir_id w) {
+    const ir_node of = *ir_at(v->g, x);
+    const turns t = turns_of(v);
+    bool is_plain = true;
+    conv inner = *v;
+    ir_node made = {.op = IR_OP_CONV, .dtype = v->t, .rank = v->n->rank};
+    made.dim[0] = of.dim[0];
+    made.dim[1] = ir_size_mul(v->s, v->n->dim[1], number(v, t.all));
+    for (unsigned i = 0; i < v->spatial; i++) {
+        const int64_t d = v->stride[i] > 1 ? 1 : v->dilation[i];
+        inner.begin[i] = t.begin[i];
+        inner.end[i] = t.end[i];
+        inner.dilation[i] = d;
+        inner.stride[i] = 1;
+        made.dim[IR_SPATIAL_AT + i] =
+            v->stride[i] == 1
+                ? v->n->dim[IR_SPATIAL_AT + i]
+                : ir_size_add(v->s, of.dim[IR_SPATIAL_AT + i], number(v, t.begin[i] + t.end[i] - (t.taken[i] - 1) * d));
+        is_plain &= v->stride[i] == 1;
+    }
+    inner.n = &made;
+    w = turned_weights(v, &t, w);
+    const ir_id y = w ? windowed(&inner, x, w) : 0;
+    return y && !is_plain ? interleaved(v, &t, y) : y;
 }
 
 /* Place k of the kernel puts element i at i * stride + k * dilation - begin of the result. */
@@ -269,7 +438,10 @@ ir_id ir_expand_conv(const ir_expand *c, const ir_node *n) {
               .spatial = n->rank - IR_SPATIAL_AT,
               .groups = ir_node_attr(n, "groups")->integer};
     const bool is_window = ir_conv_fits_window(g, n);
+    const bool by_turns = is_turned(g, n);
     if (!is_window) v.places = places_of(g, n, v.kernel);
+    for (uint32_t i = 0; by_turns && i < v.spatial; i++)
+        ir_size_is_const(g->sizes, ir_at(g, n->in[1])->dim[IR_SPATIAL_AT + i], &v.kernel[i]);
     for (uint32_t i = 0; i < v.spatial; i++) {
         v.stride[i] = entry(g, n, "strides", i, 1);
         v.dilation[i] = entry(g, n, "dilations", i, 1);
@@ -279,13 +451,16 @@ ir_id ir_expand_conv(const ir_expand *c, const ir_node *n) {
     }
     ir_id x = n->in[0], w = n->in[1];
     const ir_dtype tx = ir_at(g, x)->dtype, tw = ir_at(g, w)->dtype;
-    if (is_window || v.t == FUSOR_F64 || tx != tw ||
+    if (is_window || by_turns || v.t == FUSOR_F64 || tx != tw ||
         (!ir_is_float(tx) && ir_dtypes[tx].bytes == 1 && v.t != FUSOR_I32)) {
         const ir_dtype wide = ir_is_float(tx) ? v.t : FUSOR_I16; /* what u8 and i8 both fit into */
         x = cast(&v, x, wide);
         w = cast(&v, w, wide);
     }
-    ir_id y = is_window ? windowed(&v, x, w) : is_transposed ? expand_transposed(&v, x, w) : expand_plain(&v, x, w);
+    ir_id y = is_window       ? windowed(&v, x, w)
+              : by_turns      ? expand_turned(&v, x, w)
+              : is_transposed ? expand_transposed(&v, x, w)
+                              : expand_plain(&v, x, w);
     if (y && n->n_in > 2) {
         ir_size dim[IR_MAX_RANK] = {n->dim[1]};
         for (unsigned i = 1; i <= v.spatial; i++) dim[i] = number(&v, 1);

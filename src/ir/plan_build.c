@@ -466,6 +466,26 @@ static int transposed_dim(builder *b) {
     return found;
 }
 
+/* MAP on a CPU: the dim along which vectors go where the last one is of a few elements that its inputs have apart: one along which an
+ * input is contiguous; else the last one, `last`. (Elements of several tensors that take turns: their stores are apart.) */
+static int vector_dim(builder *b, int last) {
+    enum { FEW = 8, MANY = 16 };
+    const ir_sizes *sz = b->p->g->sizes;
+    int64_t n = 0;
+    int found = last;
+    if (ir_level_is_gpu(b->k->level) || last < 1 || !ir_size_is_const(sz, b->dim[last], &n) || n > FEW) return last;
+    for (uint32_t i = 0; i < b->accesses.n; i++) {
+        const access *a = &b->accesses.at[i];
+        if (a->is_output) continue;
+        if (a->stride[last] == b->one) return last;
+        for (int d = 0; d < last; d++)
+            if (a->stride[d] == b->one && !ir_size_is(sz, b->dim[d], 1) &&
+                !(ir_size_is_const(sz, b->dim[d], &n) && n < MANY))
+                found = d;
+    }
+    return found;
+}
+
 /* The sums that place() left open: over the kernel's dims, whose cluster dims are order[]. */
 static void make_places(builder *b, const int *order) {
     ir_kernel *k = b->k;
@@ -574,6 +594,8 @@ static void order_dims(builder *b, ir_step *st) {
             t = MAX_SPACE; /* a scatter's axis is walked in order */
         else
             while (last > 0 && ir_size_is(sz, b->dim[last], 1)) last--;
+        const int along = c->anchor || t >= 0 ? last : vector_dim(b, last);
+        if (along != last) last = along, t = MAX_SPACE;
         TAKE(d != t && (t < 0 || d != last), 'p') /* t past the space: last only moves to the end */
         TAKE(d == t, 't')
         TAKE(t >= 0 && d == last, 'p')
