@@ -241,10 +241,14 @@ fusor_status rt_queue_download(rt_queue *q, fu_error *e, void *to, rt_address fr
 }
 
 /* ---- on the device ---- */
-static fusor_status copy(rt_queue *q, fu_error *e, rt_address to, rt_address from, size_t bytes) {
+/* from 0: a fill. */
+static fusor_status copy_or_fill(rt_queue *q, fu_error *e, rt_address to, rt_address from, uint8_t value, size_t bytes) {
+    const rt_cuda_api *cu = q->device->cu;
+    const cu_stream stream = q->lane[LANE_COMPUTE].stream;
     FU_TRY(queue_before_compute(q, e));
-    cu_result code = q->device->cu->cuMemcpyDtoDAsync_v2(to, from, bytes, q->lane[LANE_COMPUTE].stream);
-    if (code != CU_OK) return device_fail(q->device, e, code, "copying %zu bytes on the device", bytes);
+    const cu_result code = from ? cu->cuMemcpyDtoDAsync_v2(to, from, bytes, stream)
+                                : cu->cuMemsetD8Async(to, value, bytes, stream);
+    if (code != CU_OK) return device_fail(q->device, e, code, "%s %zu bytes on the device", from ? "copying" : "filling", bytes);
     queue_issued(q, LANE_COMPUTE);
     return FUSOR_OK;
 }
@@ -252,19 +256,11 @@ static fusor_status copy(rt_queue *q, fu_error *e, rt_address to, rt_address fro
 fusor_status rt_queue_copy(rt_queue *q, fu_error *e, rt_address to, rt_address from, size_t bytes) {
     if (!bytes || to == from) return FUSOR_OK;
     FU_TRY(queue_begin(q, e));
-    return queue_end(q, copy(q, e, to, from, bytes));
-}
-
-static fusor_status fill(rt_queue *q, fu_error *e, rt_address to, uint8_t value, size_t bytes) {
-    FU_TRY(queue_before_compute(q, e));
-    cu_result code = q->device->cu->cuMemsetD8Async(to, value, bytes, q->lane[LANE_COMPUTE].stream);
-    if (code != CU_OK) return device_fail(q->device, e, code, "filling %zu bytes", bytes);
-    queue_issued(q, LANE_COMPUTE);
-    return FUSOR_OK;
+    return queue_end(q, copy_or_fill(q, e, to, from, 0, bytes));
 }
 
 fusor_status rt_queue_fill(rt_queue *q, fu_error *e, rt_address to, uint8_t value, size_t bytes) {
     if (!bytes) return FUSOR_OK;
     FU_TRY(queue_begin(q, e));
-    return queue_end(q, fill(q, e, to, value, bytes));
+    return queue_end(q, copy_or_fill(q, e, to, 0, value, bytes));
 }
