@@ -242,13 +242,15 @@ fusor_status rt_queue_download(rt_queue *q, fu_error *e, void *to, rt_address fr
 
 /* ---- on the device ---- */
 /* from 0: a fill. */
-static fusor_status copy_or_fill(rt_queue *q, fu_error *e, rt_address to, rt_address from, uint8_t value, size_t bytes) {
+static fusor_status copy_or_fill(rt_queue *q, fu_error *e, rt_address to, rt_address from, uint8_t value,
+                                 size_t bytes) {
     const rt_cuda_api *cu = q->device->cu;
     const cu_stream stream = q->lane[LANE_COMPUTE].stream;
     FU_TRY(queue_before_compute(q, e));
-    const cu_result code = from ? cu->cuMemcpyDtoDAsync_v2(to, from, bytes, stream)
-                                : cu->cuMemsetD8Async(to, value, bytes, stream);
-    if (code != CU_OK) return device_fail(q->device, e, code, "%s %zu bytes on the device", from ? "copying" : "filling", bytes);
+    const cu_result code =
+        from ? cu->cuMemcpyDtoDAsync_v2(to, from, bytes, stream) : cu->cuMemsetD8Async(to, value, bytes, stream);
+    if (code != CU_OK)
+        return device_fail(q->device, e, code, "%s %zu bytes on the device", from ? "copying" : "filling", bytes);
     queue_issued(q, LANE_COMPUTE);
     return FUSOR_OK;
 }

@@ -21,10 +21,11 @@
 
 enum { ON_HOST = 1, ON_DEVICE = 2 }; /* where the contents of a plan buffer are, at some point of a call */
 
-typedef struct pack_kernel {
+/* A kernel that no step of the plan is: its text, and what the device loaded of it. */
+typedef struct loaded_kernel {
     rt_kernel *kernel;
     rt_device_kernel *device;
-} pack_kernel;
+} loaded_kernel;
 enum { PACK_TYPES = 5, PACK_RANKS = 9 }; /* of elements: 1, 2, 4, 8 bytes, bool */
 
 /* Arguments of one launch for many steps, as the device has them and as this call wants them. */
@@ -44,8 +45,8 @@ struct device_core {
     rt_address literals;         /* all of them, or 0 */
     rt_address *literal_at;      /* by plan buffer */
     atomic_int profile_entry[2]; /* of uploads, of downloads; as core.profile_entry */
-    _Atomic(pack_kernel *) pack[PACK_TYPES][PACK_RANKS];
-    _Atomic(pack_kernel *) *each; /* by step: the kernel for many sets; its device NULL: cannot be had */
+    _Atomic(loaded_kernel *) pack[PACK_TYPES][PACK_RANKS];
+    _Atomic(loaded_kernel *) *each; /* by step: the kernel for many sets; its device NULL: cannot be had */
     int *group;                   /* by step: how many steps from there on may be one launch */
 };
 
@@ -90,21 +91,21 @@ void *exec_device_output_get(const core *c, fu_error *e, const fusor_buffer *out
 /* Tells the frame where an end is: its place in the host's memory, or none. */
 void exec_device_aim(frame *f, int b, const call_end *n);
 
-/* exec_device_run.c. enqueue: everything but the last wait; *waits_out: results for the host are on the way, and rt_queue_wait is due
- * before finish, which hands them out. run: all of it. */
-fusor_status exec_device_enqueue(frame *f, fu_error *e, bool *waits_out);
-fusor_status exec_device_finish(frame *f, fu_error *e);
-/* What enqueue is made of, for many frames at once: begin, the steps, end, which is due whatever failed. */
-fusor_status exec_device_begin(frame *f, fu_error *e);
-fusor_status exec_device_step(frame *f, fu_error *e, int step);
-fusor_status exec_device_end(frame *f, fu_error *e, fusor_status so_far, bool *waits_out);
+/* exec_device_run.c. call: all of it. enqueue_call: everything but the last wait; *waits_out: results for the host are on the way, and
+ * rt_queue_wait is due before hand_out, which gives them to the caller's buffers. */
+fusor_status exec_device_call(frame *f, fu_error *e);
+fusor_status exec_device_enqueue_call(frame *f, fu_error *e, bool *waits_out);
+fusor_status exec_device_hand_out(frame *f, fu_error *e);
+/* What enqueue_call is made of, for many frames at once: begin_call, the steps, end_call, which is due whatever failed. */
+fusor_status exec_device_begin_call(frame *f, fu_error *e);
+fusor_status exec_device_run_step(frame *f, fu_error *e, int step);
+fusor_status exec_device_end_call(frame *f, fu_error *e, fusor_status so_far, bool *waits_out);
 /* A kernel step of each frame, as one launch where that is possible. */
 typedef struct device_item {
     frame *f;
     int step;
 } device_item;
-fusor_status exec_device_steps(const core *c, fu_error *e, device_table *t, const device_item *item, int n);
-fusor_status exec_device_run(frame *f, fu_error *e);
+fusor_status exec_device_run_as_one(const core *c, fu_error *e, device_table *t, const device_item *item, int n);
 
 /* exec_device_each.c. group: how many steps from this one on, with itself, are kernels of one description that do not use each other's
  * results. launch_each: the items' buffers are on the device and aimed at; *done_out false: they are to be launched one by one. */
@@ -123,7 +124,7 @@ void exec_device_profile_close(frame *f, bool counts);
 /* exec_device_copy.c: elements of buffers of any device, strided or not.
  * pack: dense (an address of the queue's device) from or to a buffer of the same device; bool elements become 0 or 1. */
 fusor_status exec_device_pack(const core *c, fu_error *e, const fusor_buffer *b, rt_address dense, bool is_gather);
-void exec_device_pack_free(pack_kernel *p);
+void exec_device_pack_free(loaded_kernel *p);
 /* A device's buffer to dense memory of the host, and back; both wait. Strides filled in. */
 fusor_status exec_device_bring(const core *c, fu_error *e, const fusor_buffer *from, void *to);
 fusor_status exec_device_send(const core *c, fu_error *e, const fusor_buffer *to, const void *from);

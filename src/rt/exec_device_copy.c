@@ -44,7 +44,7 @@ static void describe(const core *c, ir_kernel *k, int type, int n_dims) {
     k->inst[1] = (ir_kinst){.op = IR_K_STORE, .dtype = types[type], .index = 1, .n_in = 1};
 }
 
-void exec_device_pack_free(pack_kernel *p) {
+void exec_device_pack_free(loaded_kernel *p) {
     if (!p) return;
     rt_device_kernel_release(p->device);
     rt_kernel_release(p->kernel);
@@ -52,12 +52,12 @@ void exec_device_pack_free(pack_kernel *p) {
 }
 
 /* By two threads at once at worst; one of them is kept. */
-static fusor_status find(const core *c, fu_error *e, const ir_kernel *k, int type, int n_dims, pack_kernel **out) {
-    _Atomic(pack_kernel *) *slot = &c->device->pack[type][n_dims];
-    pack_kernel *have = atomic_load_explicit(slot, memory_order_acquire);
+static fusor_status find(const core *c, fu_error *e, const ir_kernel *k, int type, int n_dims, loaded_kernel **out) {
+    _Atomic(loaded_kernel *) *slot = &c->device->pack[type][n_dims];
+    loaded_kernel *have = atomic_load_explicit(slot, memory_order_acquire);
     if (!have) {
         rt_cache_outcome outcome;
-        pack_kernel *made = fu_calloc(1, sizeof *made);
+        loaded_kernel *made = fu_calloc(1, sizeof *made);
         if (!made) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a kernel");
         fusor_status s = rt_cache_get(c->cache, e, k, &made->kernel, &outcome);
         if (s == FUSOR_OK) s = rt_device_kernel_get(c->device->device, e, made->kernel, &made->device);
@@ -77,7 +77,7 @@ fusor_status exec_device_pack(const core *c, fu_error *e, const fusor_buffer *b,
     const int type = type_number(b->dtype);
     int64_t size[8], stride[16];
     void *at[2] = {b->data, b->data};
-    pack_kernel *found = NULL;
+    loaded_kernel *found = NULL;
     ir_kernel k;
     for (int d = 0; d < l.n; d++) {
         const int from = l.n - 1 - d;

@@ -43,11 +43,11 @@ int exec_device_group(const core *c, int first) {
 
 /* ---- the kernel ---- */
 /* By two threads at once at worst; one of them is kept. A kernel that cannot be had is no error: steps are launched one by one. */
-static const pack_kernel *find(const core *c, int step) {
-    _Atomic(pack_kernel *) *slot = &c->device->each[step];
-    pack_kernel *have = atomic_load_explicit(slot, memory_order_acquire);
+static const loaded_kernel *find(const core *c, int step) {
+    _Atomic(loaded_kernel *) *slot = &c->device->each[step];
+    loaded_kernel *have = atomic_load_explicit(slot, memory_order_acquire);
     if (have) return have->device ? have : NULL;
-    pack_kernel *made = fu_calloc(1, sizeof *made);
+    loaded_kernel *made = fu_calloc(1, sizeof *made);
     ir_kernel *k = fu_malloc(sizeof *k);
     fu_error e;
     fu_error_clear(&e);
@@ -192,7 +192,7 @@ fusor_status exec_device_launch_each(const core *c, fu_error *e, device_table *t
     bool do_meet = false;
     *done_out = false;
     if (!fill(t, k, item, n, &blocks) || blocks == 0) return FUSOR_OK;
-    const pack_kernel *kernel = find(c, step);
+    const loaded_kernel *kernel = find(c, step);
     if (!kernel) return FUSOR_OK;
     if (!is_same(t)) {
         if (!meet(item, n, &do_meet) || do_meet) return FUSOR_OK;

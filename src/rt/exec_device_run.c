@@ -180,7 +180,7 @@ static fusor_status run_kernel(frame *f, fu_error *e, int number) {
     return FUSOR_OK;
 }
 
-fusor_status exec_device_steps(const core *c, fu_error *e, device_table *t, const device_item *item, int n) {
+fusor_status exec_device_run_as_one(const core *c, fu_error *e, device_table *t, const device_item *item, int n) {
     bool is_done;
     for (int i = 0; i < n; i++) FU_TRY(aim_kernel(item[i].f, e, item[i].step));
     const int mark = exec_device_mark_begin(item[0].f, item[0].step, 0);
@@ -199,7 +199,7 @@ static fusor_status run_group(frame *f, fu_error *e, int first) {
     device_item *item = fu_malloc((size_t)n * sizeof *item);
     if (!item) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for %d kernels of one launch", n);
     for (int i = 0; i < n; i++) item[i] = (device_item){f, first + i};
-    const fusor_status s = exec_device_steps(f->x->core, e, &f->device->table[first], item, n);
+    const fusor_status s = exec_device_run_as_one(f->x->core, e, &f->device->table[first], item, n);
     fu_free(item);
     return s;
 }
@@ -240,7 +240,7 @@ static fusor_status run_on_host(frame *f, fu_error *e, int number) {
     return FUSOR_OK;
 }
 
-fusor_status exec_device_step(frame *f, fu_error *e, int number) {
+fusor_status exec_device_run_step(frame *f, fu_error *e, int number) {
     switch (f->x->core->plan->steps.at[number].kind) {
     case IR_STEP_KERNEL: return run_kernel(f, e, number);
     case IR_STEP_COPY: return run_copy(f, e, number);
@@ -332,7 +332,7 @@ static fusor_status deliver(frame *f, fu_error *e) {
     return FUSOR_OK;
 }
 
-fusor_status exec_device_begin(frame *f, fu_error *e) {
+fusor_status exec_device_begin_call(frame *f, fu_error *e) {
     device_frame *d = f->device;
     d->downloads = false;
     exec_device_profile_start(f);
@@ -343,15 +343,15 @@ fusor_status exec_device_begin(frame *f, fu_error *e) {
     return fetch(f, e);
 }
 
-fusor_status exec_device_enqueue(frame *f, fu_error *e, bool *waits_out) {
+fusor_status exec_device_enqueue_call(frame *f, fu_error *e, bool *waits_out) {
     const core *c = f->x->core;
-    fusor_status s = exec_device_begin(f, e);
+    fusor_status s = exec_device_begin_call(f, e);
     for (int i = 0; i < c->n_steps && s == FUSOR_OK; i += c->device->group[i])
-        s = c->device->group[i] > 1 ? run_group(f, e, i) : exec_device_step(f, e, i);
-    return exec_device_end(f, e, s, waits_out);
+        s = c->device->group[i] > 1 ? run_group(f, e, i) : exec_device_run_step(f, e, i);
+    return exec_device_end_call(f, e, s, waits_out);
 }
 
-fusor_status exec_device_end(frame *f, fu_error *e, fusor_status s, bool *waits_out) {
+fusor_status exec_device_end_call(frame *f, fu_error *e, fusor_status s, bool *waits_out) {
     if (s == FUSOR_OK) s = deliver(f, e);
     put_memory(f);
     exec_device_profile_close(f, s == FUSOR_OK);
@@ -361,7 +361,7 @@ fusor_status exec_device_end(frame *f, fu_error *e, fusor_status s, bool *waits_
     return s;
 }
 
-fusor_status exec_device_finish(frame *f, fu_error *e) {
+fusor_status exec_device_hand_out(frame *f, fu_error *e) {
     const core *c = f->x->core;
     exec_copy_out(f);
     for (int r = 0; r < c->n_results; r++)
@@ -370,9 +370,9 @@ fusor_status exec_device_finish(frame *f, fu_error *e) {
     return FUSOR_OK;
 }
 
-fusor_status exec_device_run(frame *f, fu_error *e) {
+fusor_status exec_device_call(frame *f, fu_error *e) {
     bool waits;
-    FU_TRY(exec_device_enqueue(f, e, &waits));
+    FU_TRY(exec_device_enqueue_call(f, e, &waits));
     if (waits) FU_TRY(rt_queue_wait(queue_of(f), e));
-    return exec_device_finish(f, e);
+    return exec_device_hand_out(f, e);
 }

@@ -75,25 +75,25 @@ static fusor_status run_on_device(rt_each *c, fu_error *e) {
     fusor_status s = FUSOR_OK;
     bool waits = false;
     int64_t begun = 0;
-    for (; begun < c->n && s == FUSOR_OK; begun++) s = exec_device_begin(c->set[begun], e);
+    for (; begun < c->n && s == FUSOR_OK; begun++) s = exec_device_begin_call(c->set[begun], e);
     for (int step = 0; step < of->n_steps && s == FUSOR_OK; step++) {
         const bool is_kernel = of->plan->steps.at[step].kind == IR_STEP_KERNEL;
         for (int64_t i = 0; i < c->n; i++) c->item[i] = (device_item){c->set[i], step};
         if (is_kernel && c->n > 1 && c->n <= INT32_MAX && ir_gpu_can_each(of->plan->steps.at[step].kernel))
-            s = exec_device_steps(of, e, &c->table[step], c->item, (int)c->n);
+            s = exec_device_run_as_one(of, e, &c->table[step], c->item, (int)c->n);
         else
-            for (int64_t i = 0; i < c->n && s == FUSOR_OK; i++) s = exec_device_step(c->set[i], e, step);
+            for (int64_t i = 0; i < c->n && s == FUSOR_OK; i++) s = exec_device_run_step(c->set[i], e, step);
     }
     for (int64_t i = begun - 1; i >= 0; i--) { /* backwards: the next call finds the pool's memory as this one did */
         bool one;
-        s = exec_device_end(c->set[i], e, s, &one);
+        s = exec_device_end_call(c->set[i], e, s, &one);
         waits |= one;
     }
     if (waits) {
         const fusor_status w = rt_queue_wait(c->x->core->options.queue, e); /* the first failure is what is told */
         if (s == FUSOR_OK) s = w;
     }
-    for (int64_t i = 0; i < c->n && s == FUSOR_OK; i++) s = exec_device_finish(c->set[i], e);
+    for (int64_t i = 0; i < c->n && s == FUSOR_OK; i++) s = exec_device_hand_out(c->set[i], e);
     return s;
 }
 

@@ -473,7 +473,7 @@ fusor_status exec_run(frame *f, fu_error *e) {
 }
 
 fusor_status exec_complete(frame *f, fu_error *e) {
-    if (f->device) return exec_device_run(f, e);
+    if (f->device) return exec_device_call(f, e);
     exec_copy_in(f);
     FU_TRY(exec_run(f, e));
     exec_copy_out(f);
