@@ -28,11 +28,12 @@ def number(word, size):
 
 
 def split(text):
-    """At commas outside of brackets."""
-    parts, depth, start = [], 0, 0
+    """At commas outside of brackets and strings."""
+    parts, depth, start, quoted = [], 0, 0, False
     for i, c in enumerate(text):
         depth += (c in "([") - (c in ")]")
-        if c == "," and depth == 0:
+        quoted ^= c == '"'
+        if c == "," and depth == 0 and not quoted:
             parts.append(text[start:i])
             start = i + 1
     return [p.strip() for p in parts + [text[start:]] if p.strip()]
@@ -45,7 +46,9 @@ def statements(program, size):
     for m in re.finditer(r"((?:%\w+\s*,\s*)*%\w+)\s*=\s*(\w+)\(((?:[^()]|\([^()]*\))*)\)", body):
         names, args, attrs = [n.strip() for n in m[1].split(",")], [], {}
         for a in split(m[3]):
-            if "=" in a:
+            if a[0] == '"':
+                attrs["subscripts"] = a[1:-1]
+            elif "=" in a:
                 key, value = a.split("=", 1)
                 value = value.strip()
                 if value in ("true", "false"):
@@ -103,6 +106,7 @@ class Arrays:
         if x.dtype.itemsize == 1:
             raise Skip("no product of 8-bit integers with 32-bit sums here")
         return self.np.matmul(x, y)
+    def op_einsum(self, *x, subscripts): return self.np.einsum(subscripts, *x, optimize=True)
     def op_softmax(self, x):
         e = self.np.exp(x - x.max(-1, keepdims=True))
         return e / e.sum(-1, keepdims=True)
@@ -140,6 +144,7 @@ class Numpy(Arrays):
         super().__init__(numpy)
         self.version = numpy.__version__
     def op_transpose(self, x, perm=None): return self.np.ascontiguousarray(x.transpose(perm))
+    def op_einsum(self, *x, subscripts): return self.np.ascontiguousarray(super().op_einsum(*x, subscripts=subscripts))
     def op_gelu(self, x):
         raise Skip("no error function here")
     def load(self, a, dtype): return a
@@ -205,6 +210,7 @@ class Torch:
         if x.dtype == self.t.uint8:
             raise Skip("no product of u8 and i8 here")
         return self.t.matmul(x, y)
+    def op_einsum(self, *x, subscripts): return self.t.einsum(subscripts, *x).contiguous()
     def op_softmax(self, x): return self.f.softmax(x, -1)
     def op_log_softmax(self, x): return self.f.log_softmax(x, -1)
     def op_layer_norm(self, x, g, b): return self.f.layer_norm(x, x.shape[-1:], g, b, 1e-5)
@@ -311,6 +317,7 @@ class Onnx:
     def op_transpose(self, x, perm=None): return self.node("Transpose", x, **({"perm": perm} if perm else {}))
     def op_concat(self, *x, axis): return self.node("Concat", *x, axis=axis)
     def op_matmul(self, x, y): return self.node("MatMulInteger" if self.types.get(x) == "u8" else "MatMul", x, y)
+    def op_einsum(self, *x, subscripts): return self.node("Einsum", *x, equation=subscripts)
     def op_softmax(self, x): return self.node("Softmax", x, axis=-1)
     def op_log_softmax(self, x): return self.node("LogSoftmax", x, axis=-1)
     def op_layer_norm(self, x, g, b): return self.node("LayerNormalization", x, g, b, axis=-1, epsilon=1e-5)

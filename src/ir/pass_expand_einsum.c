@@ -4,7 +4,8 @@
  *
  *   each operand    sizes of 1 dropped; a subscript that it has twice: its diagonal; one that is nowhere else: summed
  *   a product       a matmul of [batch.., m, k] and [batch.., k, n], where each of m, n and k is one dim of both as they lie;
- *                   else an einsum of two, which is a kernel (plan_einsum.c); without a k, element by element
+ *                   else an einsum of two, which is a kernel (plan_einsum.c); without a k, element by element;
+ *                   of floats without an m or n a sum of products element by element
  *   at the end      the axes in the result's order, sizes of 1 put in, one conversion
  *
  * The axes that are one dim of a matmul are merged where they lie by a reshape, which costs nothing where they are
@@ -330,6 +331,27 @@ static ir_id kernel_of(const einsum *v, const product *p, const term *y) {
     return cast(v, ir_expand_op(v->c, IR_OP_EINSUM, 2, in, attr, 2, 0), v->t);
 }
 
+/* A product with a vector: the larger operand has all labels of the other. Element by element, summed over k as the larger one
+ * lies (as pass_expand_matvec.c has it for matmuls). */
+static term multiply_and_sum(const einsum *v, const term *large, const term *small, ir_labels summed) {
+    ir_node kept = {.rank = 0};
+    term y = {.rank = 0};
+    uint32_t axes = 0;
+    const ir_id left = cast(v, large->id, v->t), right = spread(v, *small, large);
+    const ir_id all = left && right ? binary(v, IR_OP_MUL, left, right) : 0;
+    if (!all) return y;
+    for (unsigned d = 0; d < large->rank; d++) {
+        if (summed & bit(large->label[d])) {
+            axes |= 1u << d;
+            continue;
+        }
+        kept.dim[kept.rank++] = ir_at(v->g, all)->dim[d];
+        y.label[y.rank++] = large->label[d];
+    }
+    y.id = ir_expand_reduce(v->c, IR_OP_REDUCE_SUM, all, axes, false, v->t, &kept);
+    return y;
+}
+
 /* want: the order of the result; NULL: any. */
 static term multiply(const einsum *v, term a, term b, ir_labels kept, const term *want) {
     const ir_labels summed = labels_of(&a) & labels_of(&b) & ~kept;
@@ -355,6 +377,7 @@ static term multiply(const einsum *v, term a, term b, ir_labels kept, const term
     list k = in_order_of(&a, summed);
     const list other = in_order_of(&b, summed);
     const product whole = {a, b, batch, m, n, {k, other}};
+    if (ir_is_float(v->t) && (!m.n || !n.n)) return multiply_and_sum(v, m.n ? &a : &b, m.n ? &b : &a, summed);
     if (is_kernel(v, &whole, &y, want)) {
         if (want) y = *want;
         y.id = kernel_of(v, &whole, &y);

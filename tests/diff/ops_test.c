@@ -866,6 +866,8 @@ static void subscripts(ir_dtype t) {
         {"gabk,gkcd->gcadb", "[2, A, 3, B]", "[2, B, C, 2]", NULL, "[2, C, A, 2, 3]"},
         {"aebf,dfce->abcd", "[A, B, 3, 4]", "[5, 4, C, B]", NULL, "[A, 3, C, 5]"},
         {"abxyz,zyxc->cab", "[A, 9, 2, B, 3]", "[3, B, 2, C]", NULL, "[C, A, 9]"},
+        {"abcd,db->ca", "[A, 3, C, B]", "[B, 3]", NULL, "[C, A]"},
+        {"db,abcd->ac", "[3, B]", "[A, B, C, 3]", NULL, "[A, C]"},
         {"...ij,...jk", "[2, 1, A, B]", "[4, B, C]", NULL, "[2, 4, A, C]"},
         {"i,j", "[A]", "[C]", NULL, "[A, C]"},
         {"ij,ij->i", "[A, B]", "[A, B]", NULL, "[A]"},
