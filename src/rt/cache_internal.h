@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 enum { RT_CACHE_BUCKETS = 1024, RT_CACHE_MAX_TIERS = 32 };
+#define RT_CACHE_UNKNOWN_BYTES UINT64_MAX /* of a directory that was not surveyed yet */
 
 typedef struct cache_item {
     struct cache_item *next;
@@ -56,6 +57,9 @@ struct rt_cache {
     int writes;
 };
 
+/* One event, for this cache and for the directory's counters. Under the lock. */
+#define CACHE_COUNT(c, field, n) ((c)->stats.field += (n), (c)->delta.counts.field += (n))
+
 /* One request, as it goes through the tiers. */
 typedef struct cache_wish {
     const char *description, *symbol;
@@ -70,10 +74,22 @@ typedef struct cache_wish {
 
 /* cache.c: the kernel in the memory table, borrowed; under the lock. */
 rt_kernel *cache_find_in_memory(rt_cache *c, const cache_wish *w);
-/* cache.c: NULL when the decoded entry is the one that is wanted, else why not. */
+/* cache_tiers.c: NULL when the decoded entry is the one that is wanted, else why not. */
 const char *cache_mismatch(const rt_cache *c, cache_wish *w, const rt_entry *entry);
 /* cache.c: NULL when the blob is PTX with its NUL, else what is wrong. */
 const char *cache_text_problem(const void *blob, size_t bytes);
+/* cache.c: loads a blob. The new kernel has one reference. */
+fusor_status cache_kernel_new(fu_error *e, const cache_wish *w, const void *blob, size_t blob_bytes, uint64_t entry,
+                              uint64_t code_bytes, int64_t compile_ns, const rt_code_debug *debug, rt_kernel **out);
+/* cache.c: adds what happened to the directory's counters. */
+void cache_tell_stats(rt_cache *c);
+/* cache_tiers.c: whether one tier, or any, has the kernel: *out is loaded (or, with out NULL, an intact entry is there). A bad entry is
+ * a miss; only a loader that has no memory or is not allowed to make code is an error, in *status. is_ours: it may be written. */
+bool cache_try_dir(rt_cache *c, fu_error *e, cache_wish *w, const rt_dir *d, bool is_ours, rt_kernel **out,
+                   fusor_status *status);
+bool cache_try_tiers(rt_cache *c, fu_error *e, cache_wish *w, rt_kernel **out, fusor_status *status);
+/* cache_make.c: compiles, loads and stores, or finds it on the disk after all. out NULL: stores only. */
+fusor_status cache_make(rt_cache *c, fu_error *e, cache_wish *w, rt_kernel **out, bool *from_disk_out);
 /* cache_why.c: the error of a miss that must not compile; it names the first line in which the nearest entry differs. */
 fusor_status cache_miss(rt_cache *c, fu_error *e, cache_wish *w);
 /* cache.c: key, symbol and text of a kernel for this cache; text is the arena's. */
