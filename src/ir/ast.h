@@ -168,11 +168,13 @@ typedef struct ast {
     uint64_t n_copied_checks;
 } ast;
 
-/* parse.c */
+/* ast.c */
 ast_word ast_intern(ast *m, const char *at, size_t n);
 static inline const char *ast_text(const ast *m, ast_word w) { return m->words.at[w].text; }
 /* Moves what the scratch error holds to the diagnostics, as an error of the place loc. */
 void ast_report(ast *m, fu_loc loc);
+/* The diagnostics into the caller's record, in the order of the text: the first FU_ERROR_MAX_DIAGNOSTICS that fit. */
+void ast_report_all(ast *m, fu_error *e);
 static inline bool ast_is_full(const ast *m) { return m->n_phase >= FU_ERROR_MAX_DIAGNOSTICS; }
 #define AST_FAIL(m, status, loc, ...)                                                                                  \
     do {                                                                                                               \

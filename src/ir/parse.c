@@ -1,83 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* parse.c: the grammar of the text form, to the tree of ast.h, and ir_parse. Recursion only for lists and parentheses,
- * whose depth is limited. After an error the rest of the statement (outside of statements: of the function) is skipped.
- */
+/* parse.c: the grammar of the text form, to the tree of ast.h, and ir_parse: statements and functions; parse_type.c has what
+ * they are made of. Recursion only for lists and parentheses, whose depth is limited. After an error the rest of the statement
+ * (outside of statements: of the function) is skipped. */
 #include "base/small.h"
-#include "ir/ast.h"
+#include "ir/parser.h"
 #include <string.h>
-
-typedef struct parser {
-    ast *m;
-    ir_lexer lexer;
-    ir_token token;             /* the next one, not yet taken */
-    fu_vec(ast_size_item) size; /* of the dimexpr being read */
-    int depth;                  /* of lists and parentheses */
-} parser;
-
-/* ---- diagnostics ---- */
-
-void ast_report(ast *m, fu_loc loc) {
-    fu_error *e = m->scratch;
-    if (e->n && m->n_diagnostics < 2 * FU_ERROR_MAX_DIAGNOSTICS) {
-        ast_diagnostic *d = &m->diagnostic[m->n_diagnostics++];
-        *d = (ast_diagnostic){e->status,      loc,       e->source_file,
-                              e->source_line, e->length, fu_strndup(m->arena, e->text, e->length)};
-        m->n_phase++;
-    }
-    fu_error_clear(e);
-}
-
-static bool is_before(fu_loc a, fu_loc b) { return a.line != b.line ? a.line < b.line : a.col < b.col; }
-
-/* Into the caller's record, in the order of the text: the first FU_ERROR_MAX_DIAGNOSTICS that fit. */
-static void report_all(ast *m, fu_error *e) {
-    for (int i = 1; i < m->n_diagnostics; i++) {
-        ast_diagnostic d = m->diagnostic[i];
-        int k = i;
-        for (; k > 0 && is_before(d.loc, m->diagnostic[k - 1].loc); k--) m->diagnostic[k] = m->diagnostic[k - 1];
-        m->diagnostic[k] = d;
-    }
-    if (e->n) return;
-    e->length = 0;
-    for (int i = 0; i < m->n_diagnostics && e->n < FU_ERROR_MAX_DIAGNOSTICS; i++) {
-        const ast_diagnostic *d = &m->diagnostic[i];
-        if (e->length + d->length + 2 > FU_ERROR_TEXT_MAX) break;
-        if (e->n++ == 0) {
-            e->status = d->status;
-            e->source_file = d->file;
-            e->source_line = d->line;
-        } else {
-            e->text[e->length++] = '\n';
-        }
-        memcpy(e->text + e->length, d->text, d->length);
-        e->length += d->length;
-        e->text[e->length] = 0;
-    }
-}
 
 /* ---- tokens ---- */
 
-ast_word ast_intern(ast *m, const char *at, size_t n) {
-    uint64_t h = fu_hash(at, n, 0);
-    for (uint32_t i = fu_map_find(&m->word_map, h); i != UINT32_MAX; i = fu_map_next(&m->word_map, h, i)) {
-        const ast_word_info *w = &m->words.at[m->word_map.value[i]];
-        if (w->length == n && memcmp(w->text, at, n) == 0) return m->word_map.value[i];
-    }
-    fu_push(m->arena, &m->words, (ast_word_info){.text = fu_strndup(m->arena, at, n), .length = (uint32_t)n});
-    fu_map_add(&m->word_map, h, m->words.n - 1);
-    return m->words.n - 1;
-}
-
-static void next(parser *p) { ir_lex_next(&p->lexer, &p->token); }
-static bool at_end(const parser *p) { return p->token.kind == IR_TOKEN_END; }
-static bool at(const parser *p, char c) { return p->token.kind == IR_TOKEN_PUNCTUATION && p->token.punctuation == c; }
-static bool at_word(const parser *p, const char *word) { return ir_token_is(&p->token, word); }
-static bool at_plain_word(const parser *p) {
-    return p->token.kind == IR_TOKEN_WORD && !ir_word_is_reserved(p->token.at, p->token.n);
-}
-
 /* "'x'", "the end of the text": what the next token is, for messages. Long ones are cut. */
-static const char *found(const parser *p) {
+const char *parse_found(const parser *p) {
     const ir_token *t = &p->token;
     int n = (int)(t->n > 40 ? 40 : t->n);
     const char *more = t->n > 40 ? "..." : "";
@@ -93,249 +25,13 @@ static const char *found(const parser *p) {
 }
 
 /* "expected WHAT, found X" at the next token, or what the lexer has against it. Always false. */
-static bool expected(parser *p, const char *what) {
+bool parse_expected(parser *p, const char *what) {
     if (p->token.kind == IR_TOKEN_ERROR) AST_FAIL(p->m, FUSOR_ERROR_SYNTAX, p->token.loc, "%s", p->token.text);
     else if (p->token.kind == IR_TOKEN_WORD && !at_plain_word(p))
-        AST_FAIL(p->m, FUSOR_ERROR_SYNTAX, p->token.loc, "expected %s, found the reserved word %s", what, found(p));
-    else AST_FAIL(p->m, FUSOR_ERROR_SYNTAX, p->token.loc, "expected %s, found %s", what, found(p));
+        AST_FAIL(p->m, FUSOR_ERROR_SYNTAX, p->token.loc, "expected %s, found the reserved word %s", what,
+                 parse_found(p));
+    else AST_FAIL(p->m, FUSOR_ERROR_SYNTAX, p->token.loc, "expected %s, found %s", what, parse_found(p));
     return false;
-}
-
-static bool take(parser *p, char c) {
-    if (!at(p, c)) return false;
-    next(p);
-    return true;
-}
-
-static bool expect(parser *p, char c, const char *where) {
-    if (take(p, c)) return true;
-    return expected(p, fu_format(p->m->arena, "'%c' %s", c, where));
-}
-
-static bool enter(parser *p) {
-    if (p->depth < IR_MAX_NESTING) {
-        p->depth++;
-        return true;
-    }
-    AST_FAIL(p->m, FUSOR_ERROR_SYNTAX, p->token.loc, "lists and parentheses nest more than %d deep", IR_MAX_NESTING);
-    return false;
-}
-
-static ast_name take_name(parser *p) {
-    ast_name name = {ast_intern(p->m, p->token.at, p->token.n), p->token.loc};
-    next(p);
-    return name;
-}
-
-/* ---- sizes and types ---- */
-
-static bool push_size(parser *p, ast_size_item item) {
-    if (p->size.n >= 2 * IR_MAX_SIZE_OPERANDS) {
-        AST_FAIL(p->m, FUSOR_ERROR_SYNTAX, item.loc, "a size expression has at most %d operands", IR_MAX_SIZE_OPERANDS);
-        return false;
-    }
-    fu_push(p->m->arena, &p->size, item);
-    return true;
-}
-
-static bool size_expr(parser *p);
-
-static bool size_atom(parser *p) {
-    fu_loc loc = p->token.loc;
-    if (p->token.kind == IR_TOKEN_INTEGER) {
-        if (p->token.number.range != IR_RANGE_I64) {
-            AST_FAIL(p->m, FUSOR_ERROR_SHAPE, loc, "size %s does not fit in 64 bits", found(p));
-            return false;
-        }
-        int64_t v = p->token.number.i;
-        next(p);
-        return push_size(p, (ast_size_item){.kind = AST_SIZE_INT, .value = v, .loc = loc});
-    }
-    if (at_plain_word(p)) {
-        ast_name name = take_name(p);
-        return push_size(p, (ast_size_item){.kind = AST_SIZE_WORD, .word = name.word, .loc = loc});
-    }
-    if (!at(p, '(')) return expected(p, "a size: an integer, a name or '('");
-    if (!enter(p)) return false;
-    next(p);
-    if (!size_expr(p) || !expect(p, ')', "after the size expression")) return false;
-    p->depth--;
-    return true;
-}
-
-static bool size_term(parser *p) {
-    if (!size_atom(p)) return false;
-    while (at(p, '*') || at(p, '/')) {
-        ast_size_item op = {.kind = at(p, '*') ? AST_SIZE_MUL : AST_SIZE_DIV, .loc = p->token.loc};
-        next(p);
-        if (!size_atom(p) || !push_size(p, op)) return false;
-    }
-    return true;
-}
-
-static bool size_expr(parser *p) {
-    if (!size_term(p)) return false;
-    while (at(p, '+') || at(p, '-')) {
-        ast_size_item op = {.kind = at(p, '+') ? AST_SIZE_ADD : AST_SIZE_SUB, .loc = p->token.loc};
-        next(p);
-        if (!size_term(p) || !push_size(p, op)) return false;
-    }
-    return true;
-}
-
-static bool parse_size(parser *p, ast_size *out) {
-    fu_loc loc = p->token.loc;
-    p->size.n = 0;
-    if (!size_expr(p)) return false;
-    *out = (ast_size){fu_dup(p->m->arena, p->size.at, p->size.n * sizeof *p->size.at), p->size.n, loc, false};
-    return true;
-}
-
-static ir_dtype token_dtype(const parser *p) {
-    return p->token.kind == IR_TOKEN_WORD ? ir_dtype_parse(p->token.at, p->token.n) : 0;
-}
-
-static bool parse_type(parser *p, bool may_infer, ast_type *out) {
-    *out = (ast_type){.dtype = token_dtype(p), .loc = p->token.loc};
-    if (!out->dtype) {
-        if (p->token.kind != IR_TOKEN_WORD) return expected(p, "a type such as f32 or f32[N, 4]");
-        const char *names[IR_DTYPE_COUNT], *near = NULL;
-        size_t n = 0;
-        for (int i = 1; i < IR_DTYPE_COUNT; i++) names[n++] = ir_dtypes[i].name;
-        if (p->token.n <= 64) near = fu_nearest(fu_strndup(p->m->arena, p->token.at, p->token.n), names, n);
-        bool later = at_word(p, "f8e4m3") || at_word(p, "f8e5m2") || at_word(p, "i4") || at_word(p, "u4");
-        if (later)
-            AST_FAIL(p->m, FUSOR_ERROR_UNSUPPORTED, out->loc, "type %s is reserved for a later version", found(p));
-        else
-            AST_FAIL(p->m, FUSOR_ERROR_SYNTAX, out->loc, "unknown type %s%s%s%s", found(p),
-                     near ? "; did you mean '" : "",
-                     near ? near : "; types are f64 f32 f16 bf16 i64 i32 i16 i8 u64 u32 u16 u8 bool", near ? "'?" : "");
-        return false;
-    }
-    next(p);
-    if (!take(p, '[')) return true;
-    out->has_dims = true;
-    ast_size dim[IR_MAX_RANK];
-    while (!at(p, ']')) {
-        if (out->rank) {
-            if (!expect(p, ',', "or ']' after a dimension")) return false;
-        }
-        if (out->rank == IR_MAX_RANK) {
-            AST_FAIL(p->m, FUSOR_ERROR_SHAPE, p->token.loc, "a type has at most %d dimensions", IR_MAX_RANK);
-            return false;
-        }
-        ast_size *d = &dim[out->rank];
-        if (at(p, '?')) {
-            *d = (ast_size){.loc = p->token.loc, .is_inferred = true};
-            if (!may_infer) {
-                AST_FAIL(p->m, FUSOR_ERROR_SYNTAX, p->token.loc, "'?' stands only in a result type or an annotation");
-                return false;
-            }
-            next(p);
-        } else if (!parse_size(p, d)) {
-            return false;
-        }
-        out->rank++;
-    }
-    next(p);
-    if (out->rank) out->dim = fu_dup(p->m->arena, dim, out->rank * sizeof *dim);
-    return true;
-}
-
-/* ---- literals and sources ---- */
-
-static bool at_literal(const parser *p) {
-    return p->token.kind == IR_TOKEN_INTEGER || p->token.kind == IR_TOKEN_FLOAT || at_word(p, "inf") ||
-           at_word(p, "nan") || at_word(p, "true") || at_word(p, "false");
-}
-
-static ast_literal take_literal(parser *p) {
-    ast_literal l = {
-        .kind = AST_FLOAT, .loc = p->token.loc, .at = p->token.at, .n = p->token.n, .number = p->token.number};
-    if (p->token.kind == IR_TOKEN_INTEGER) l.kind = AST_INT;
-    else if (at_word(p, "inf")) l.number.f = __builtin_inf();
-    else if (at_word(p, "nan")) l.number.f = __builtin_nan("");
-    else if (p->token.kind == IR_TOKEN_WORD) {
-        l.kind = AST_BOOL;
-        l.number.i = at_word(p, "true");
-    }
-    next(p);
-    return l;
-}
-
-typedef fu_vec(ast_literal) literals;
-
-/* The list at depth `level` (0 = outermost). All lists of one depth have one length, given by the first of them. */
-static bool parse_list(parser *p, ast_param *out, literals *values, int level, int *leaf_level) {
-    if (level >= IR_MAX_RANK) {
-        AST_FAIL(p->m, FUSOR_ERROR_SHAPE, p->token.loc,
-                 "a list of data nests at most %d deep, as tensors have rank %d at most", IR_MAX_RANK, IR_MAX_RANK);
-        return false;
-    }
-    fu_loc loc = p->token.loc;
-    next(p);
-    int64_t n = 0;
-    bool first_here = out->value_dim[level] < 0;
-    while (!at(p, ']')) {
-        if (n && !expect(p, ',', "or ']' in the list")) return false;
-        fu_loc where = p->token.loc;
-        bool is_list = at(p, '[');
-        if (!is_list && !at_literal(p)) return expected(p, "a number, true, false or a list");
-        if (*leaf_level < 0 && !is_list) *leaf_level = level;
-        bool has_lists = level + 1 < IR_MAX_RANK && out->value_dim[level + 1] >= 0;
-        if (is_list ? *leaf_level >= 0 && level >= *leaf_level : level != *leaf_level || has_lists) {
-            AST_FAIL(p->m, FUSOR_ERROR_SHAPE, where, "the list mixes numbers and lists at one depth");
-            return false;
-        }
-        if (is_list) {
-            if (!parse_list(p, out, values, level + 1, leaf_level)) return false;
-        } else {
-            fu_push(p->m->arena, values, take_literal(p));
-        }
-        n++;
-    }
-    next(p);
-    if (first_here) {
-        out->value_dim[level] = n;
-    } else if (out->value_dim[level] != n) {
-        AST_FAIL(p->m, FUSOR_ERROR_SHAPE, loc,
-                 "this list has length %lld but the first one at its depth has length %lld", (long long)n,
-                 (long long)out->value_dim[level]);
-        return false;
-    }
-    return true;
-}
-
-static bool parse_source(parser *p, ast_param *out) {
-    out->source_loc = p->token.loc;
-    if (p->token.kind == IR_TOKEN_STRING) {
-        out->source = AST_SOURCE_STRING;
-        out->path = p->token.text;
-        if (!*out->path) {
-            AST_FAIL(p->m, FUSOR_ERROR_SYNTAX, p->token.loc, "the path of a source is empty");
-            return false;
-        }
-        next(p);
-        return true;
-    }
-    if (at_literal(p)) {
-        out->source = AST_SOURCE_LITERAL;
-        ast_literal l = take_literal(p);
-        out->value = fu_dup(p->m->arena, &l, sizeof l);
-        out->n_values = 1;
-        return true;
-    }
-    if (!at(p, '[')) return expected(p, "a source: a number, a list or a file name in quotes");
-    out->source = AST_SOURCE_LIST;
-    for (int i = 0; i < IR_MAX_RANK; i++) out->value_dim[i] = -1;
-    literals values = {0};
-    int leaf_level = -1;
-    if (!parse_list(p, out, &values, 0, &leaf_level)) return false;
-    while (out->value_rank < IR_MAX_RANK && out->value_dim[out->value_rank] >= 0) out->value_rank++;
-    for (int i = out->value_rank; i < IR_MAX_RANK; i++) out->value_dim[i] = 0;
-    out->value = values.at;
-    out->n_values = values.n;
-    return true;
 }
 
 /* ---- statements ---- */
@@ -366,18 +62,18 @@ static bool parse_attr(parser *p, ast_attr *out) {
     } else if (p->token.kind == IR_TOKEN_VALUE) {
         out->kind = AST_ATTR_VALUE;
         out->as.word = take_name(p).word;
-    } else if (token_dtype(p)) {
+    } else if (parse_dtype(p)) {
         out->kind = AST_ATTR_DTYPE;
-        out->as.dtype = token_dtype(p);
+        out->as.dtype = parse_dtype(p);
         next(p);
     } else if (at_literal(p) && (p->token.kind != IR_TOKEN_INTEGER || p->token.number.range != IR_RANGE_I64)) {
         out->kind = AST_ATTR_LITERAL;
-        out->as.literal = take_literal(p);
+        out->as.literal = parse_literal(p);
     } else if (p->token.kind == IR_TOKEN_INTEGER || at_plain_word(p) || at(p, '(')) {
         out->kind = AST_ATTR_SIZE;
         return parse_size(p, &out->as.size);
     } else {
-        return expected(p, "an attribute value");
+        return parse_expected(p, "an attribute value");
     }
     return true;
 }
@@ -389,15 +85,15 @@ static bool parse_operand(parser *p, ast_arg *out) {
         out->word = take_name(p).word;
         return true;
     }
-    if (!at_literal(p)) return expected(p, "an operand: a value such as %x, or a number");
+    if (!at_literal(p)) return parse_expected(p, "an operand: a value such as %x, or a number");
     out->kind = AST_ARG_LITERAL;
-    out->as.literal = take_literal(p);
+    out->as.literal = parse_literal(p);
     return true;
 }
 
 static bool parse_arg(parser *p, ast_arg *out) {
     *out = (ast_arg){.loc = p->token.loc};
-    if (token_dtype(p)) {
+    if (parse_dtype(p)) {
         out->kind = AST_ARG_TYPE;
         out->as.type = FU_NEW(p->m->arena, ast_type);
         return parse_type(p, false, out->as.type);
@@ -409,9 +105,9 @@ static bool parse_arg(parser *p, ast_arg *out) {
         return true;
     }
     if (at_plain_word(p) || at_word(p, "alias") || at_word(p, "const")) {
-        if (!at_plain_word(p)) return expected(p, "an operand or an attribute name");
+        if (!at_plain_word(p)) return parse_expected(p, "an operand or an attribute name");
         out->kind = AST_ARG_ATTR;
-        const char *name = found(p);
+        const char *name = parse_found(p);
         out->word = take_name(p).word;
         if (!at(p, '=')) {
             AST_FAIL(p->m, FUSOR_ERROR_SYNTAX, out->loc,
@@ -434,7 +130,7 @@ static bool parse_stmt(parser *p, ast_stmt *s) {
     p->depth = 0;
     for (;;) {
         if (p->token.kind != IR_TOKEN_VALUE)
-            return expected(p, results.n ? "a value such as %y after ','"
+            return parse_expected(p, results.n ? "a value such as %y after ','"
                                          : "a statement such as '%y = relu(%x)', 'return' or '}'");
         fu_push(m->arena, &results, take_name(p));
         s->result = results.at;
@@ -444,7 +140,7 @@ static bool parse_stmt(parser *p, ast_stmt *s) {
     if (!expect(p, '=', "after the result")) return false;
     s->is_call = p->token.kind == IR_TOKEN_FUNCTION;
     if (!s->is_call && !at_plain_word(p))
-        return expected(p, "the name of an operator, or @ and the name of a function,");
+        return parse_expected(p, "the name of an operator, or @ and the name of a function,");
     s->op = take_name(p);
     if (!expect(p, '(', "after the name of the operator")) return false;
     while (!at(p, ')')) {
@@ -463,7 +159,7 @@ static bool parse_stmt(parser *p, ast_stmt *s) {
         } while (at(p, ','));
     }
     if (p->token.kind != IR_TOKEN_VALUE && !at_word(p, "return") && !at(p, '}') && !at_end(p))
-        return expected(p, annotations.n ? "the next statement" : "':' and a type, or the next statement");
+        return parse_expected(p, annotations.n ? "the next statement" : "':' and a type, or the next statement");
     s->arg = args.at;
     s->n_args = args.n;
     s->annotation = annotations.at;
@@ -500,7 +196,7 @@ static bool parse_param(parser *p, ast_param *out) {
         out->is_const = true;
         next(p);
     }
-    if (p->token.kind != IR_TOKEN_VALUE) return expected(p, "a parameter such as '%x: f32[N]'");
+    if (p->token.kind != IR_TOKEN_VALUE) return parse_expected(p, "a parameter such as '%x: f32[N]'");
     out->name = take_name(p);
     if (!expect(p, ':', "and a type after the parameter")) return false;
     if (!parse_type(p, false, &out->type)) return false;
@@ -518,7 +214,7 @@ static bool parse_result(parser *p, ast_result *out) {
     if (!parse_type(p, true, &out->type)) return false;
     if (!at_word(p, "alias")) return true;
     next(p);
-    if (p->token.kind != IR_TOKEN_VALUE) return expected(p, "a parameter such as %p after 'alias'");
+    if (p->token.kind != IR_TOKEN_VALUE) return parse_expected(p, "a parameter such as %p after 'alias'");
     out->has_alias = true;
     out->alias = take_name(p);
     return true;
@@ -540,7 +236,7 @@ static bool parse_signature(parser *p, ast_func *f) {
         fu_push(m->arena, &params, a);
     }
     next(p);
-    if (p->token.kind != IR_TOKEN_ARROW) return expected(p, "'->' and the results");
+    if (p->token.kind != IR_TOKEN_ARROW) return parse_expected(p, "'->' and the results");
     next(p);
     bool many = take(p, '(');
     while (!(many && at(p, ')'))) {
@@ -585,14 +281,14 @@ static void skip_function(parser *p) {
 static bool parse_function(parser *p, ast_func *f) {
     ast *m = p->m;
     next(p);
-    if (p->token.kind != IR_TOKEN_FUNCTION) return expected(p, "a function name such as @main");
+    if (p->token.kind != IR_TOKEN_FUNCTION) return parse_expected(p, "a function name such as @main");
     f->name = take_name(p);
     if (!parse_signature(p, f)) return false;
     while (!at_word(p, "return")) {
         if (at(p, '}') || at_end(p) || at_word(p, "func")) {
             /* What a broken statement took away is not complained about again. */
             if (f->stmts.n && f->stmts.at[f->stmts.n - 1].is_bad) return false;
-            return expected(p, "a statement or 'return'");
+            return parse_expected(p, "a statement or 'return'");
         }
         ast_stmt s = {0};
         if (!parse_stmt(p, &s)) {
@@ -615,15 +311,15 @@ static void parse_module(parser *p) {
         if (p->token.kind != IR_TOKEN_INTEGER || p->token.number.range != IR_RANGE_I64 || p->token.number.i != 1) {
             if (p->token.kind == IR_TOKEN_INTEGER)
                 AST_FAIL(m, FUSOR_ERROR_SYNTAX, p->token.loc,
-                         "the text is of language version %s; this fusor reads version 1", found(p));
-            else expected(p, "the language version 1");
+                         "the text is of language version %s; this fusor reads version 1", parse_found(p));
+            else parse_expected(p, "the language version 1");
             return;
         }
         next(p);
     }
     while (!at_end(p) && !ast_is_full(m)) {
         if (!at_word(p, "func")) {
-            expected(p, "'func'");
+            parse_expected(p, "'func'");
             next(p);
             skip_function(p);
             continue;
@@ -667,7 +363,7 @@ fusor_status ir_parse(fu_arena *a, fu_error *e, const char *name, const char *te
     m->n_phase = 0;
     ast_build(m, module);
     if (m->n_diagnostics) {
-        report_all(m, e);
+        ast_report_all(m, e);
         return e->status;
     }
     /* From now on graphs report to the caller's record. */
@@ -728,7 +424,7 @@ fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, ir_attr *at
                  "%s: a text of attributes has no values; give the tensor as an operand", ir_ops[op].name);
     else if (operand) *scalar = ast_attr_operand(m, operand);
     if (!m->n_diagnostics) return FUSOR_OK;
-    report_all(m, g->error);
+    ast_report_all(m, g->error);
     g->failed = true;
     return g->error->status;
 }
