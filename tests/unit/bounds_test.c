@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* bounds_test.c: the bounds of whole functions: exact chains are exact, others are neither too tight nor without meaning. */
 #include "ref/bounds.h"
+#include "text_test.h"
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
 
-static fu_arena arena;
-static fu_error error;
-static jmp_buf oom;
-static void start(void) {
-    if (setjmp(oom)) abort();
-    fu_arena_init(&arena, &oom);
-    fu_error_clear(&error);
-}
-static void stop(void) { fu_arena_free(&arena); }
-TestSuite(bounds, .init = start, .fini = stop);
+TestSuite(bounds, .init = text_start, .fini = text_stop);
 
 /* Evaluates the function of `text` on n inputs of these shapes; result 0 and its bound. */
 static ref_tensor eval(const char *text, int n, const ref_tensor *in, double **bound) {

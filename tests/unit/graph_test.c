@@ -1,21 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* graph_test.c: hash-consing, weak literals, copies, and sizes bound at a call. */
-#include "ir/graph.h"
+#include "new_graph.h"
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
 
-static jmp_buf oom;
-static fu_arena arena;
-static fu_error *error;
-static ir_graph *g;
-static const fu_loc here = {3, 7};
-static void setup(void) {
-    fu_arena_init(&arena, &oom);
-    error = FU_NEW(&arena, fu_error);
-    g = ir_graph_new(&arena, error, NULL, "f");
-}
-static void teardown(void) { fu_arena_free(&arena); }
 TestSuite(graph, .init = setup, .fini = teardown);
 
 static ir_size sym(const char *name) { return ir_size_sym(g->sizes, name); }

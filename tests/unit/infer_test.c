@@ -1,22 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* infer_test.c: types and shapes of every kind of operator, the messages, and what is left to be checked at the call.
  */
-#include "ir/graph.h"
+#include "new_graph.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 
-static jmp_buf oom;
-static fu_arena arena;
-static fu_error *error;
-static ir_graph *g;
-static const fu_loc here = {3, 7};
-static void setup(void) {
-    fu_arena_init(&arena, &oom);
-    error = FU_NEW(&arena, fu_error);
-    g = ir_graph_new(&arena, error, NULL, "f");
-}
-static void teardown(void) { fu_arena_free(&arena); }
 TestSuite(infer, .init = setup, .fini = teardown);
 
 /* A size from a word: digits are a constant, else a symbol. */

@@ -2,6 +2,7 @@
 /* interp_test.c: the reference evaluator on programs in text, one operator kind at a time, with special values and
  * empty shapes. */
 #include "eval_graph.h"
+#include "text_test.h"
 #include "base/log.h"
 #include "ir/scalar.h"
 #include <criterion/criterion.h>
@@ -9,18 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One test's arena and error record; tests run in processes of their own. */
-static fu_arena arena;
-static fu_error error;
-static jmp_buf oom;
-
-static void start(void) {
-    if (setjmp(oom)) abort();
-    fu_arena_init(&arena, &oom);
-    fu_error_clear(&error);
-}
-static void stop(void) { fu_arena_free(&arena); }
-TestSuite(interp, .init = start, .fini = stop);
+TestSuite(interp, .init = text_start, .fini = text_stop);
 
 static double value_of(const ref_tensor *t, int64_t i) {
     ir_bits b = 0;

@@ -25,14 +25,18 @@ static inline void *run_allocate(void *user, size_t bytes) {
     return malloc(bytes);
 }
 
+static inline fusor_codegen_request run_request(const char *text, fusor_codegen_stage stage) {
+    return (fusor_codegen_request){.version = FUSOR_CODEGEN_VERSION,
+                                   .stage = stage,
+                                   .description = text,
+                                   .description_bytes = strlen(text),
+                                   .symbol = "fk_test",
+                                   .allocate = run_allocate};
+}
+
 /* The text of a stage; malloc'ed. */
 static inline char *run_stage(const char *text, fusor_codegen_stage stage, size_t *bytes_out, char *error) {
-    fusor_codegen_request q = {.version = FUSOR_CODEGEN_VERSION,
-                               .stage = stage,
-                               .description = text,
-                               .description_bytes = strlen(text),
-                               .symbol = "fk_test",
-                               .allocate = run_allocate};
+    fusor_codegen_request q = run_request(text, stage);
     fusor_codegen_result r;
     int status = fusor_codegen_module()->generate(&q, &r);
     if (error) snprintf(error, sizeof r.error, "%s", r.error);
@@ -42,12 +46,7 @@ static inline char *run_stage(const char *text, fusor_codegen_stage stage, size_
 }
 
 static inline run_kernel run_compile(const char *text) {
-    fusor_codegen_request q = {.version = FUSOR_CODEGEN_VERSION,
-                               .stage = FUSOR_CODEGEN_BLOB,
-                               .description = text,
-                               .description_bytes = strlen(text),
-                               .symbol = "fk_test",
-                               .allocate = run_allocate};
+    fusor_codegen_request q = run_request(text, FUSOR_CODEGEN_BLOB);
     fusor_codegen_result r;
     int status = fusor_codegen_module()->generate(&q, &r);
     cr_assert(status == FUSOR_OK, "%s\n%s", r.error, text);

@@ -423,12 +423,7 @@ static void *refuse(void *user, size_t bytes) {
 
 /* Out of memory anywhere is a status, and leaks nothing (sanitizer builds see that). */
 Test(jit_codegen, out_of_memory) {
-    fusor_codegen_request q = {.version = FUSOR_CODEGEN_VERSION,
-                               .stage = FUSOR_CODEGEN_DISASM,
-                               .description = relu_text,
-                               .description_bytes = strlen(relu_text),
-                               .symbol = "fk_test",
-                               .allocate = run_allocate};
+    fusor_codegen_request q = run_request(relu_text, FUSOR_CODEGEN_DISASM);
     fusor_codegen_result r;
     int status = FUSOR_ERROR_MEMORY;
     long n = 1;
