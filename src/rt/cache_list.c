@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* cache_list.c: looks at a cache directory and tidies it, without a cache object: what `fusor cache` does. */
+#include "base/small.h"
 #include "rt/cache_internal.h"
 #include "rt/compiler.h"
 #include "rt/cubin.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* dwarf.c: the ELF file in memory that GDB reads for a kernel: one text section that lies where the code is, one function
  * symbol, and where the kernel has a line table, DWARF 4 for it: a unit, its one subprogram, and the line program. */
+#include "base/small.h"
 #include "rt/debugger_internal.h"
 #include "base/arena.h"
 #include "ir/codegen_api.h"
