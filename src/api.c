@@ -180,7 +180,8 @@ int fusor_would_compile(const fusor_executable *exe, int n_inputs, const fusor_b
 }
 
 /* An executable of its own for a prepared call: the user may free the one that it was made of. */
-static fusor_executable *hold(fusor_executable *exe, int n_in, const fusor_buffer *in, int n_out, const fusor_buffer *out) {
+static fusor_executable *hold(fusor_executable *exe, int n_in, const fusor_buffer *in, int n_out,
+                              const fusor_buffer *out) {
     fusor_executable *held = fu_calloc(1, sizeof *held);
     if (!held) return NULL;
     start_wait(exe); /* prepared once, called often */
@@ -227,7 +228,8 @@ fusor_status fusor_executable_prepare_each(fusor_executable *exe, int64_t n_sets
     if (!exe) return context_refuse("fusor_executable_prepare_each: the executable is NULL");
     fu_error_clear(&e);
     CHECK_ARGUMENT(exe->ctx, &e, out, "fusor_executable_prepare_each: out must not be NULL");
-    fusor_call *c = call_new(exe, &e, n_inputs > 0 && inputs && inputs[0].n > 0, n_inputs > 0 && inputs ? inputs[0].at : NULL, 0, NULL);
+    fusor_call *c = call_new(exe, &e, n_inputs > 0 && inputs && inputs[0].n > 0,
+                             n_inputs > 0 && inputs ? inputs[0].at : NULL, 0, NULL);
     if (!c) return context_fail(exe->ctx, &e);
     if (rt_each_new(c->exe->exec, &e, n_sets, n_inputs, (const rt_buffers *)inputs, n_outputs,
                     (const rt_buffers *)outputs, &c->each) != FUSOR_OK) {

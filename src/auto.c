@@ -76,7 +76,8 @@ static double rate_of(rt_queue *q, fu_error *e, rt_address at, void *host, bool 
     double best = 0;
     for (int i = 0; i < PROBES; i++) {
         const int64_t begin = fu_now_ns();
-        fusor_status s = is_up ? rt_queue_upload(q, e, at, host, PROBE_BYTES) : rt_queue_download(q, e, host, at, PROBE_BYTES);
+        fusor_status s =
+            is_up ? rt_queue_upload(q, e, at, host, PROBE_BYTES) : rt_queue_download(q, e, host, at, PROBE_BYTES);
         if (s != FUSOR_OK || rt_queue_wait(q, e) != FUSOR_OK) return 0;
         best = fmax(best, 1e9 * PROBE_BYTES / (double)(fu_now_ns() - begin + 1));
     }
@@ -118,7 +119,8 @@ static uint64_t hash_call(int n_in, const fusor_buffer *in, int n_out, const fus
     uint64_t h = (uint64_t)n_in;
     for (int i = 0; i < n_in; i++) {
         const int rank = in[i].rank < 0 || in[i].rank > FUSOR_MAX_RANK ? 0 : in[i].rank;
-        h = fu_hash(in[i].shape, (size_t)rank * sizeof *in[i].shape, h + (uint64_t)(in[i].device != 0) + 2 * (uint64_t)rank);
+        h = fu_hash(in[i].shape, (size_t)rank * sizeof *in[i].shape,
+                    h + (uint64_t)(in[i].device != 0) + 2 * (uint64_t)rank);
     }
     for (int r = 0; r < n_out; r++) h = h * 31 + (uint64_t)(out[r].device != 0);
     return h ? h : 1;
@@ -131,7 +133,8 @@ static bool has_device(int n, const fusor_buffer *b) {
 }
 
 /* Fills in what the model says; false: nothing can be said (the call is wrong, and the CPU's side will say how). */
-static bool look(fusor_executable *exe, int n_in, const fusor_buffer *in, int n_out, const fusor_buffer *out, known *k) {
+static bool look(fusor_executable *exe, int n_in, const fusor_buffer *in, int n_out, const fusor_buffer *out,
+                 known *k) {
     const ir_plan *p = rt_exec_plan(exe->exec);
     const uint32_t n_symbols = ir_size_symbol_count(p->graph->sizes);
     const rt_select_gpu *gpu = auto_gpu_of(exe->ctx);
@@ -151,7 +154,8 @@ static bool look(fusor_executable *exe, int n_in, const fusor_buffer *in, int n_
          rt_exec_symbols(exe->exec, e, n_in, plain, symbols) == FUSOR_OK;
     for (int r = 0; r < n_out && ok; r++) {
         needed += bytes_of(&shapes[r]);
-        if (!out[r].device && !(p->graph->results.at[r].alias >= 0 && has_device(n_in, in))) down += bytes_of(&shapes[r]);
+        if (!out[r].device && !(p->graph->results.at[r].alias >= 0 && has_device(n_in, in)))
+            down += bytes_of(&shapes[r]);
     }
     if (ok) {
         const int64_t peak = rt_exec_peak_bytes(exe->exec, symbols);
@@ -214,8 +218,9 @@ static void drop_copies(fusor_context *ctx, int n, const fusor_buffer *given, co
         if (given[i].device && copy[i].data) memory_put(ctx, &copy[i]);
 }
 
-static fusor_status send_results(fusor_executable *exe, fu_error *e, const fusor_buffer *in, const fusor_buffer *host_in,
-                                 int n_out, fusor_buffer *out, const fusor_buffer *host_out, const int *alias) {
+static fusor_status send_results(fusor_executable *exe, fu_error *e, const fusor_buffer *in,
+                                 const fusor_buffer *host_in, int n_out, fusor_buffer *out,
+                                 const fusor_buffer *host_out, const int *alias) {
     fusor_context *ctx = exe->ctx;
     for (int r = 0; r < n_out; r++) {
         const bool is_alias = alias[r] >= 0 && in[alias[r]].device;
@@ -278,9 +283,11 @@ fusor_status auto_call(fusor_executable *exe, fu_error *e, int n_in, const fusor
     bool is_timed = false, is_chosen = choose(exe, n_in, in, n_out, out, &c, &key, &is_timed);
     rt_exec *gpu = is_chosen && c.side == RT_SIDE_GPU ? auto_gpu(exe, NULL) : NULL;
     if (!gpu) c.side = RT_SIDE_CPU;
-    if (is_timed && exe->ctx->queue) FU_TRY(rt_queue_wait(exe->ctx->queue, e)); /* for earlier work, not to be counted */
+    if (is_timed && exe->ctx->queue)
+        FU_TRY(rt_queue_wait(exe->ctx->queue, e)); /* for earlier work, not to be counted */
     const int64_t begin = is_timed ? fu_now_ns() : 0;
-    fusor_status status = gpu ? rt_exec_call(gpu, e, n_in, in, n_out, out) : auto_call_here(exe, e, n_in, in, n_out, out);
+    fusor_status status =
+        gpu ? rt_exec_call(gpu, e, n_in, in, n_out, out) : auto_call_here(exe, e, n_in, in, n_out, out);
     if (gpu && is_timed && status == FUSOR_OK) status = rt_queue_wait(exe->ctx->queue, e);
     if (is_timed && status == FUSOR_OK)
         rt_select_tell(exe->ctx->select, key, c.side, (double)(fu_now_ns() - begin));

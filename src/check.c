@@ -21,8 +21,8 @@ static bool is_empty(const fusor_buffer *b) {
     return false;
 }
 
-static fusor_status compare(fusor_context *ctx, fu_arena *a, fu_error *e, const ir_graph *g, bool is_fast, int n_in, const ref_tensor *in,
-                            int n_out, const fusor_buffer *out) {
+static fusor_status compare(fusor_context *ctx, fu_arena *a, fu_error *e, const ir_graph *g, bool is_fast, int n_in,
+                            const ref_tensor *in, int n_out, const fusor_buffer *out) {
     ref_tensor *expected = FU_NEW_N(a, ref_tensor, n_out + 1);
     double **bound = FU_NEW_N(a, double *, n_out + 1);
     FU_TRY(ref_eval_bounds(a, e, g, is_fast, n_in, in, n_out, expected, bound));
@@ -39,7 +39,8 @@ static fusor_status compare(fusor_context *ctx, fu_arena *a, fu_error *e, const 
     return FUSOR_OK;
 }
 
-fusor_status check_call(fusor_context *ctx, fu_error *e, rt_exec *x, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *out) {
+fusor_status check_call(fusor_context *ctx, fu_error *e, rt_exec *x, int n_in, const fusor_buffer *in, int n_out,
+                        fusor_buffer *out) {
     const ir_graph *g = rt_exec_plan(x)->graph;
     if (n_in != (int)g->params.n)
         return rt_exec_call(x, e, n_in, in, n_out, out); /* bound parameters are not at hand */

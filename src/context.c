@@ -186,7 +186,8 @@ fusor_status context_check_device(fu_error *e, const char *name) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) return FUSOR_OK;
     if (strncmp(name, "cuda:", 5) == 0 && ordinal_of(name) >= 0) return FUSOR_OK;
-    const char *near = strncmp(name, "cuda:", 5) == 0 || strcmp(name, "gpu") == 0 ? "cuda:0" : fu_nearest(name, names, 4);
+    const char *near =
+        strncmp(name, "cuda:", 5) == 0 || strcmp(name, "gpu") == 0 ? "cuda:0" : fu_nearest(name, names, 4);
     return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "device '%.64s': expected cpu, cuda, cuda:K, auto or reference%s%s%s", name,
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
@@ -262,7 +263,8 @@ fusor_context *fusor_context_new(const fusor_context_options *options) {
         return NULL;
     }
     if (ctx->is_auto) {
-        const bool is_read_only = c.ignore_environment ? false : rt_cache_mode_parse(fu_env_string(FU_FUSOR_CACHE)) != RT_CACHE_RW;
+        const bool is_read_only =
+            c.ignore_environment ? false : rt_cache_mode_parse(fu_env_string(FU_FUSOR_CACHE)) != RT_CACHE_RW;
         ctx->select = rt_select_open(rt_cache_dir(ctx->cache), is_read_only);
         if (!ctx->select) ctx->is_auto = false;
     }
@@ -312,7 +314,8 @@ static void describe_cpu(fusor_device_info *out) {
     char name[IR_TARGET_MAX];
     snprintf(out->name, sizeof out->name, "CPU");
     snprintf(out->target, sizeof out->target, "%s",
-             level < 0 ? "reference" : ir_target_name((ir_target){(ir_level)level, rt_host_extras((ir_level)level)}, name));
+             level < 0 ? "reference"
+                       : ir_target_name((ir_target){(ir_level)level, rt_host_extras((ir_level)level)}, name));
     out->multiprocessors = rt_default_threads();
 }
 

@@ -80,7 +80,8 @@ static double estimate_gpu_ns(const rt_limits *l, const ir_cost *c, const char *
 }
 
 static double estimate_ns(const ir_plan *p, const ir_cost *c, const rt_limits *limits, const char **limit_out) {
-    if (ir_level_is_gpu(p->options.level)) return estimate_gpu_ns(limits && limits->is_known ? limits : NULL, c, limit_out);
+    if (ir_level_is_gpu(p->options.level))
+        return estimate_gpu_ns(limits && limits->is_known ? limits : NULL, c, limit_out);
     enum { CALL_NS = 200, BYTES_A_NS = 10, OPERATIONS_A_NS = 8 }; /* a lane: two multiply-adds a cycle at 2 GHz */
     double memory = (c->bytes_read + c->bytes_written) / BYTES_A_NS,
            compute = c->work / (OPERATIONS_A_NS * ir_levels[p->options.level].lanes);
@@ -107,7 +108,8 @@ static const char *form_of(const ir_kernel *k) {
     case IR_KERNEL_WINDOW: return "tiles: places of the windows by channels, no copy of the windows";
     case IR_KERNEL_CONTRACT: return "tiles: operands packed, register tiles of the result, blocks of k";
     case IR_KERNEL_ATTENTION:
-        return "tiles: blocks of queries (m), each against all keys (j) a block at a time: scores, running softmax, sums of values";
+        return "tiles: blocks of queries (m), each against all keys (j) a block at a time: scores, running softmax, "
+               "sums of values";
     default: return "every element once";
     }
 }
@@ -139,11 +141,11 @@ static void add_grid(const ir_plan *p, const ir_step *s, const int64_t *symbols,
         threads = each > threads ? each : threads;
         shared = l.shared_bytes[i] > shared ? l.shared_bytes[i] : shared;
     }
-    (void)json_object_set_new(
-        o, "schedule",
-        json_pack("{s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:I}", "form", gpu_form_of(k), "vector", 1, "threads", (int)threads,
-                  "phases", l.n_phases, "tiles", (json_int_t)blocks, "scratch_bytes", (json_int_t)l.scratch_bytes,
-                  "shared_bytes", (json_int_t)shared, "blocks", (json_int_t)blocks));
+    (void)json_object_set_new(o, "schedule",
+                              json_pack("{s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:I}", "form", gpu_form_of(k), "vector", 1,
+                                        "threads", (int)threads, "phases", l.n_phases, "tiles", (json_int_t)blocks,
+                                        "scratch_bytes", (json_int_t)l.scratch_bytes, "shared_bytes",
+                                        (json_int_t)shared, "blocks", (json_int_t)blocks));
 }
 
 static void add_schedule(fu_arena *arena, const ir_plan *p, const ir_step *s, const int64_t *symbols, int n_threads,

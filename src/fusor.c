@@ -231,7 +231,8 @@ static auto_choice *start_auto(fu_error *e, const compile_request *r, const rt_e
     const ir_graph *g = rt_exec_plan(exec)->graph;
     rt_exec *gpu = NULL, *bound = NULL;
     bool has_sources = false;
-    for (uint32_t i = 0; i < g->params.n && !(r->flags & FUSOR_KEEP_SOURCES); i++) has_sources |= g->params.at[i].path != NULL;
+    for (uint32_t i = 0; i < g->params.n && !(r->flags & FUSOR_KEEP_SOURCES); i++)
+        has_sources |= g->params.at[i].path != NULL;
     if (!has_sources) return auto_new(NULL);
     if (compile_for_gpu(r->ctx, e, exec, &gpu) == FUSOR_OK && sources_bind(e, gpu, program, &bound) == FUSOR_OK) {
         rt_exec_release(gpu);

@@ -56,7 +56,8 @@ static lazy_costs *costs_of(lazy_state *s, lazy_plan *p, int n_in, const fusor_b
         c->ns[RT_SIDE_CPU] = rt_select_cpu_ns(plan, symbols, s->ctx->n_threads);
         c->ns[RT_SIDE_GPU] = rt_select_gpu_ns(gpu, plan, symbols, 0, 0);
         c->temp_bytes = peak > 0 ? (double)peak : 0;
-        c->free_bytes = rt_device_free_bytes(rt_queue_device(s->ctx->queue), e, &is_free) == FUSOR_OK ? (double)is_free : 0;
+        c->free_bytes =
+            rt_device_free_bytes(rt_queue_device(s->ctx->queue), e, &is_free) == FUSOR_OK ? (double)is_free : 0;
     }
     fu_free(symbols);
     fu_free(plain);
@@ -81,11 +82,12 @@ static void note_change(const lazy_state *s, lazy_plan *p, const rt_select_choic
     p->side = c->side;
     p->has_side = true;
     if (!fu_log_on("dispatch")) return;
-    fu_log_event(&s->ctx->log, "dispatch", "@lazy,auto,%s,%s,cpu %.0f ns %s + %.0f to move,gpu %.0f ns %s + %.0f to move",
-                 c->side == RT_SIDE_GPU ? "gpu" : "cpu", c->is_trial ? "trial" : "faster",
-                 c->expected_ns[RT_SIDE_CPU] - moving_ns[RT_SIDE_CPU], c->is_measured[RT_SIDE_CPU] ? "measured" : "estimated",
-                 moving_ns[RT_SIDE_CPU], c->expected_ns[RT_SIDE_GPU] - moving_ns[RT_SIDE_GPU],
-                 c->is_measured[RT_SIDE_GPU] ? "measured" : "estimated", moving_ns[RT_SIDE_GPU]);
+    fu_log_event(
+        &s->ctx->log, "dispatch", "@lazy,auto,%s,%s,cpu %.0f ns %s + %.0f to move,gpu %.0f ns %s + %.0f to move",
+        c->side == RT_SIDE_GPU ? "gpu" : "cpu", c->is_trial ? "trial" : "faster",
+        c->expected_ns[RT_SIDE_CPU] - moving_ns[RT_SIDE_CPU], c->is_measured[RT_SIDE_CPU] ? "measured" : "estimated",
+        moving_ns[RT_SIDE_CPU], c->expected_ns[RT_SIDE_GPU] - moving_ns[RT_SIDE_GPU],
+        c->is_measured[RT_SIDE_GPU] ? "measured" : "estimated", moving_ns[RT_SIDE_GPU]);
 }
 
 /* Wrapped memory goes there and back with each evaluation, so its way is part of what is measured; that of results of earlier

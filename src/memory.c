@@ -40,10 +40,11 @@ fusor_status memory_check_device(fu_error *e, const char *who, const fusor_conte
     if (!ctx->device && ctx->option_status != FUSOR_OK)
         return FU_FAIL(e, ctx->option_status, "%s: %s", who, ctx->option_error);
     if (!ctx->device)
-        return FU_FAIL(e, FUSOR_ERROR_DEVICE,
-                       "%s: device %d, and the context runs on the CPU; expected 0, the CPU (a context of device \"cuda:%d\" has "
-                       "device %d)",
-                       who, device, device > 0 ? device - 1 : 0, device > 0 ? device : 1);
+        return FU_FAIL(
+            e, FUSOR_ERROR_DEVICE,
+            "%s: device %d, and the context runs on the CPU; expected 0, the CPU (a context of device \"cuda:%d\" has "
+            "device %d)",
+            who, device, device > 0 ? device - 1 : 0, device > 0 ? device : 1);
     return FU_FAIL(e, FUSOR_ERROR_DEVICE, "%s: device %d; expected 0, the CPU, or %d, the context's cuda:%d", who,
                    device, ctx->device, ctx->device - 1);
 }

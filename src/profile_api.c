@@ -99,7 +99,8 @@ static json_t *bottleneck_json(const json_t *kernels) {
         const char *what = names && names[0] ? names : places && places[0] ? places : "";
         snprintf(text, sizeof text, "kernel %d (%s%s%s) takes %.0f %% of the time: %s",
                  (int)json_integer_value(json_object_get(k, "step")), json_string_value(json_object_get(k, "kind")),
-                 what[0] ? ", " : "", shortened(what, 100, room), 100 * share, json_string_value(json_object_get(k, "advice")));
+                 what[0] ? ", " : "", shortened(what, 100, room), 100 * share,
+                 json_string_value(json_object_get(k, "advice")));
         (void)json_array_append_new(a, json_string(text));
         told += share;
     }

@@ -96,7 +96,8 @@ void bench_auto_judge(json_t *document) {
         if (!(cpu > 0) || !(gpu > 0)) continue;
         const bool is_gpu = strcmp(text(a, "choice"), "gpu") == 0;
         const double behind = (is_gpu ? gpu / cpu : cpu / gpu) - 1;
-        const double noise = fmin(MOST_NOISE, fmax(LEAST_NOISE, fmax(number(a, "cpu_spread"), number(a, "gpu_spread"))));
+        const double noise =
+            fmin(MOST_NOISE, fmax(LEAST_NOISE, fmax(number(a, "cpu_spread"), number(a, "gpu_spread"))));
         const bool is_right = behind <= noise;
         (void)json_object_set_new(a, "behind", json_real(fmax(0, behind)));
         (void)json_object_set_new(a, "noise", json_real(noise));

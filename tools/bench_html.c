@@ -123,7 +123,8 @@ static void summary(page *p) {
 
 /* ---- CPU or GPU ---- */
 static void choices(page *p) {
-    static const char *const heads[] = {"workload", "size", "threads", "choice", "CPU", "GPU", "auto", "the faster one?"};
+    static const char *const heads[] = {"workload", "size", "threads", "choice",
+                                        "CPU",      "GPU",  "auto",    "the faster one?"};
     tool *t = p->t;
     const json_t *row;
     html_table table;

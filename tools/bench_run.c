@@ -193,7 +193,8 @@ static int run_threads(session *s, int n_threads, bool is_first, const cpu_set_t
     if (status) return status;
     s->n_threads = t->ctx->n_threads;
     s->limits = limits_get(t, s->n_threads, false);
-    const bool is_device = context_home(t->ctx) != 0 || t->ctx->is_auto; /* then plain C and peers, on the CPU, are no rivals */
+    const bool is_device =
+        context_home(t->ctx) != 0 || t->ctx->is_auto; /* then plain C and peers, on the CPU, are no rivals */
     s->plain = s->n_threads == 1 && !is_device ? bench_plain_open(t) : NULL;
     if (is_device && !t->peers) t->peers = "none";
     status = bench_peers_open(t, s->n_threads, &s->peers);

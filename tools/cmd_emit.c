@@ -70,8 +70,9 @@ static int find_kernels(tool *t, const ir_plan *plan, export_kernels *out) {
         number++;
     }
     if (number == 0 && ir_level_is_gpu(plan->options.level))
-        return tool_environment(t, "@%s has no kernel for %s: its operators have none on a GPU (doc/gpu.md; see --stage plan)",
-                                plan->graph->name, ir_levels[plan->options.level].name);
+        return tool_environment(
+            t, "@%s has no kernel for %s: its operators have none on a GPU (doc/gpu.md; see --stage plan)",
+            plan->graph->name, ir_levels[plan->options.level].name);
     if (number == 0)
         return tool_usage(t, "@%s has no kernel: its plan is copies and reference steps (see --stage plan)",
                           plan->graph->name);

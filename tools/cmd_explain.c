@@ -205,11 +205,13 @@ int cmd_explain(tool *t) {
     limits l;
     explain_request request = {.plan = t->measure ? rt_exec_plan(m.fused->exec) : plan,
                                .exec = t->measure ? m.fused->exec : NULL,
-                               .n_threads = fu_env_int(FU_FUSOR_THREADS) > 0 ? (int)fu_env_int(FU_FUSOR_THREADS) : rt_default_threads(),
+                               .n_threads = fu_env_int(FU_FUSOR_THREADS) > 0 ? (int)fu_env_int(FU_FUSOR_THREADS)
+                                                                             : rt_default_threads(),
                                .measured_ns = m.step_ns,
                                .fused_ns = m.ns[0],
                                .unfused_ns = m.ns[1]};
-    if (!t->measure && ir_level_is_gpu(plan->options.level) && !t->target && (status = tool_context(t, 0)) != 0) return status;
+    if (!t->measure && ir_level_is_gpu(plan->options.level) && !t->target && (status = tool_context(t, 0)) != 0)
+        return status;
     if (!t->measure && t->ctx && context_home(t->ctx)) { /* of a device that is there: its limits, for estimates */
         l = limits_get(t, 1, false);
         request.limits = &l.all;

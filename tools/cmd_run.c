@@ -85,7 +85,8 @@ static int find_outputs(run *r) {
         else if (is_directory(o)) {
             for (uint32_t p = 0; p < g->results.n; p++)
                 if (!r->output[p])
-                    r->makes_directory[p] = true, r->output[p] = fu_format(&t->arena, "%s%s%s.npy", o, o[strlen(o) - 1] == '/' ? "" : "/",
+                    r->makes_directory[p] = true,
+                    r->output[p] = fu_format(&t->arena, "%s%s%s.npy", o, o[strlen(o) - 1] == '/' ? "" : "/",
                                              g->results.at[p].name);
         } else if (g->results.n == 1 && !r->output[0]) r->output[0] = o;
         else return tool_usage(t, "-o %s: expected NAME=path.npy, NAME=- or DIR/", o);
@@ -108,14 +109,16 @@ static int write_outputs(run *r, const point *p) {
     for (uint32_t i = 0; i < r->flat->results.n; i++) {
         const char *path = r->output[i];
         if (!path) continue;
-        const char *slash = strrchr(path, '/'), *parent = slash && slash > path ? fu_strndup(&r->t->arena, path, (size_t)(slash - path)) : NULL;
+        const char *slash = strrchr(path, '/'),
+                   *parent = slash && slash > path ? fu_strndup(&r->t->arena, path, (size_t)(slash - path)) : NULL;
         struct stat st;
         if (parent && r->makes_directory[i]) {
             int why = fu_make_dirs(parent, 0777);
             if (why) return tool_environment(r->t, "%s: %s", path, strerror(why));
         } else if (parent && stat(parent, &st) != 0) {
-            return tool_environment(r->t, "%s: there is no directory %s (%s); -o %s/ makes it, and writes every result there", path, parent,
-                                    strerror(errno), parent);
+            return tool_environment(r->t,
+                                    "%s: there is no directory %s (%s); -o %s/ makes it, and writes every result there",
+                                    path, parent, strerror(errno), parent);
         }
         fu_error_clear(&e);
         if (strcmp(path, "-") == 0) (void)fflush(stdout);
@@ -257,7 +260,8 @@ static double bytes_of(const fusor_buffer *b) {
 static bool measure_there(run *r, point *p, timed *c, const fusor_buffer *host_in, const fusor_buffer *host_out) {
     tool *t = r->t;
     int n_out = (int)r->flat->results.n;
-    fusor_buffer *in = FU_NEW_N(&t->arena, fusor_buffer, r->in.n + 1), *out = FU_NEW_N(&t->arena, fusor_buffer, n_out + 1);
+    fusor_buffer *in = FU_NEW_N(&t->arena, fusor_buffer, r->in.n + 1),
+                 *out = FU_NEW_N(&t->arena, fusor_buffer, n_out + 1);
     timed there = {.r = r};
     for (int i = 0; i < r->in.n && c->status == FUSOR_OK; i++) {
         p->bytes_up += bytes_of(&host_in[i]);
@@ -483,7 +487,8 @@ static void print_profile(run *r, const point *p, FILE *out) {
     }
     report_table_print(&table, out);
     if (is_above)
-        fputs("a limit above 100 %: parts of the data came from a cache nearer than the one named, or the limits were measured at a "
+        fputs("a limit above 100 %: parts of the data came from a cache nearer than the one named, or the limits were "
+              "measured at a "
               "busier moment (fusor info --measure)\n",
               out);
     fprintf(out, "memory: %lld blocks taken from the pool, %lld of them used before, %s asked of the system\n",

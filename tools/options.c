@@ -318,7 +318,8 @@ int tool_target(tool *t, ir_target *out) {
     if (!name[0] && strncmp(device, "cuda", 4) == 0) { /* what its kernels are made for */
         rt_device_info info;
         const int ordinal = device[4] == ':' ? atoi(device + 5) : 0;
-        if (rt_device_describe(&e, ordinal, &info) != FUSOR_OK) return tool_environment(t, "device %s: %s", device, e.text);
+        if (rt_device_describe(&e, ordinal, &info) != FUSOR_OK)
+            return tool_environment(t, "device %s: %s", device, e.text);
         *out = info.target;
         return 0;
     }

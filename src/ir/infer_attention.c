@@ -63,8 +63,9 @@ static fusor_status check_types(ir_graph *g, const ir_node *n) {
         if (is_offset && i + 1 < n->n_in)
             return TYPE_ERROR("the mask is %s; expected bool or a float type", type_text(g, x));
         if (is_offset && i == MASK && x->rank)
-            return TYPE_ERROR("operand 4 is %s; a mask is bool or a float type, a causal_offset a scalar of an integer type",
-                              type_text(g, x));
+            return TYPE_ERROR(
+                "operand 4 is %s; a mask is bool or a float type, a causal_offset a scalar of an integer type",
+                type_text(g, x));
         if (is_offset && (!ir_is_int(x->dtype) || x->rank))
             return TYPE_ERROR("%s is %s; expected a scalar of an integer type", who(g, n, i), type_text(g, x));
     }

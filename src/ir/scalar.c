@@ -200,7 +200,8 @@ ir_bits ir_scalar_ew(ir_op op, ir_dtype t, const ir_bits *x, const double *attr,
         return r->is_bool || ir_is_bool(t) ? y != 0 : int_bits(t, y);
     }
     double v[3] = {0}, a[2] = {0};
-    for (int i = 0; i < r->arity; i++) v[i] = r->flags & IR_COND && i == 0 ? (double)(x[0] != 0) : ir_bits_to_double(t, x[i]);
+    for (int i = 0; i < r->arity; i++)
+        v[i] = r->flags & IR_COND && i == 0 ? (double)(x[0] != 0) : ir_bits_to_double(t, x[i]);
     for (int i = 0; i < r->n_attrs && attr; i++) a[i] = t == FUSOR_F64 ? attr[i] : (double)(float)attr[i];
     if (t != FUSOR_F64) {
         double y = r->f32(v[0], v[1], v[2], a[0], a[1], variant);

@@ -222,7 +222,8 @@ static fusor_status verify(verifier *v) {
 
 fusor_status ir_verify(const ir_graph *g, fu_error *e, const char *after_pass) {
     /* The graph is const, and infer.c makes sizes and checks: they go to a scratch arena. */
-    FU_CALL_ARENA(arena, return FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory while verifying @%s", g->name ? g->name : "?"));
+    FU_CALL_ARENA(arena,
+                  return FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory while verifying @%s", g->name ? g->name : "?"));
     ir_graph *shadow = FU_NEW(&arena, ir_graph);
     *shadow = *g;
     shadow->arena = &arena;

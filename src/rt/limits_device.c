@@ -25,7 +25,8 @@ rt_limits rt_limits_of_device(const rt_device_info *d) {
     while (row + 1 < sizeof by_cc / sizeof *by_cc && by_cc[row + 1].cc <= d->cc) row++;
     const double cycles = 1e3 * (double)d->clock_khz * d->multiprocessors;
     for (int i = 0; i < RT_LIMIT_TYPES; i++) l.peak[i] = by_cc[row].peak[i] * cycles;
-    l.bandwidth[RT_LIMIT_MEMORY] = 2e3 * (double)d->memory_clock_khz * d->memory_bus_bits / 8; /* two transfers a cycle */
+    l.bandwidth[RT_LIMIT_MEMORY] =
+        2e3 * (double)d->memory_clock_khz * d->memory_bus_bits / 8; /* two transfers a cycle */
     l.holds[RT_LIMIT_MEMORY] = INFINITY;
     l.is_known = cycles > 0 && l.bandwidth[RT_LIMIT_MEMORY] > 0;
     return l;

@@ -56,8 +56,9 @@ double rt_select_gpu_ns(const rt_select_gpu *gpu, const ir_plan *p, const int64_
         const double peak = l->peak[ir_step_work_type(p, (int)i) == FUSOR_F64 ? RT_LIMIT_F64 : RT_LIMIT_F32];
         if (p->steps.at[i].kind == IR_STEP_REFERENCE) return INFINITY; /* by way of the CPU, in the middle of it */
         if (!is_work(&p->steps.at[i])) continue;
-        ns += LAUNCH_NS + 1e9 * fmax((c.bytes_read + c.bytes_written) / (SHARE_OF_MEMORY * l->bandwidth[RT_LIMIT_MEMORY]),
-                                     c.work / (SHARE_OF_PEAK * peak));
+        ns +=
+            LAUNCH_NS + 1e9 * fmax((c.bytes_read + c.bytes_written) / (SHARE_OF_MEMORY * l->bandwidth[RT_LIMIT_MEMORY]),
+                                   c.work / (SHARE_OF_PEAK * peak));
     }
     return ns + rt_select_move_ns(gpu, bytes_up, bytes_down);
 }
@@ -212,7 +213,8 @@ rt_select *rt_select_open(const char *dir, bool is_read_only) {
 static bool save(rt_select *s) {
     char lock_path[4200];
     s->unsaved = 0;
-    if (!s->path || s->is_read_only || snprintf(lock_path, sizeof lock_path, "%s.lock", s->path) >= (int)sizeof lock_path)
+    if (!s->path || s->is_read_only ||
+        snprintf(lock_path, sizeof lock_path, "%s.lock", s->path) >= (int)sizeof lock_path)
         return false;
     const int fd = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     bool ok = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
