@@ -148,7 +148,7 @@ static int rows_met(int r, int64_t places, int64_t step, int64_t apart) {
  * across lines), which all rows that meet it share; weights that do not stay in registers are loaded for each row. */
 ir_tile ir_depthwise_tile(ir_level level, ir_dtype acc, int64_t n, int64_t y, const int64_t places[3], int64_t step,
                           int64_t apart) {
-    const int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = level == IR_LEVEL_V4 ? 32 : 16;
+    const int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = ir_levels[level].registers;
     const int all = (int)(places[0] * places[1] * places[2]);
     const bool is_known = n > 0 && n<INT32_MAX, has_rows = y> 0 && y < INT32_MAX;
     ir_tile best = {1, lanes, ir_contract_tile(level, acc).kb};
@@ -183,8 +183,8 @@ static int step_time(int h, int v) {
 }
 
 /* All tiles are tried: mr * nv accumulators, nv vectors of operand 1 and an element of operand 0 in all lanes, which may stay in
- * memory where the level has such products and it is used once; products where the level has none that add. Rows that are left over, and vectors, are tiles
- * of their own. */
+ * memory where the level has such products and it is used once; products where the level has none that add. Rows that are left
+ * over, and vectors, are tiles of their own. */
 ir_tile ir_contract_direct_tile(ir_level level, ir_dtype acc, int m, int n) {
     int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = ir_levels[level].registers;
     int spare = ir_levels[level].tiles.spare[ir_is_int(acc)];

@@ -13,7 +13,7 @@ const ir_level_info ir_levels[IR_LEVEL_END] = {
 #undef LEVEL
 #undef TILES
 /* one element a thread; IR_GPU_VECTOR_BYTES are one access */
-#define GPU(ID, name, text) {name, name, 1, 16, true, false, 0, {.rows = {0}}, ""},
+#define GPU(ID, name, text) {name, name, 1, 16, true, false, 16, {.rows = {0}}, ""},
 #include "ir/gpu.def"
 #undef GPU
 };
