@@ -467,23 +467,31 @@ static int transposed_dim(builder *b) {
 }
 
 /* MAP on a CPU: the dim along which vectors go where the last one is of a few elements that its inputs have apart: one along which an
- * input is contiguous; else the last one, `last`. (Elements of several tensors that take turns: their stores are apart.) */
+ * input is contiguous, else the largest that is known; else the last one, `last`. (Elements of several tensors that take turns: their
+ * stores are apart.) */
 static int vector_dim(builder *b, int last) {
     enum { FEW = 8, MANY = 16 };
     const ir_sizes *sz = b->p->g->sizes;
-    int64_t n = 0;
-    int found = last;
+    int64_t n = 0, most = MANY - 1;
+    int contiguous_dim = -1, largest = last;
+    bool has_input = false;
     if (ir_level_is_gpu(b->k->level) || last < 1 || !ir_size_is_const(sz, b->dim[last], &n) || n > FEW) return last;
     for (uint32_t i = 0; i < b->accesses.n; i++) {
         const access *a = &b->accesses.at[i];
         if (a->is_output) continue;
+        has_input = true;
         if (a->stride[last] == b->one) return last;
         for (int d = 0; d < last; d++)
             if (a->stride[d] == b->one && !ir_size_is(sz, b->dim[d], 1) &&
                 !(ir_size_is_const(sz, b->dim[d], &n) && n < MANY))
-                found = d;
+                contiguous_dim = d;
     }
-    return found;
+    for (int d = 0; d < last && has_input; d++)
+        if (ir_size_is_const(sz, b->dim[d], &n) && n > most) {
+            most = n;
+            largest = d;
+        }
+    return contiguous_dim >= 0 ? contiguous_dim : largest;
 }
 
 /* The sums that place() left open: over the kernel's dims, whose cluster dims are order[]. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* window_test.c: pools in plans: how many kernels a window is, what fuses with it and what is stored before it. */
+/* window_test.c: pools and convolutions in plans: how many kernels a window is, what fuses with it and what is stored before it. */
 #include "ir/pass.h"
 #include "ir/plan.h"
 #include "text_test.h"
@@ -7,18 +7,19 @@
 TestSuite(window, .init = text_start, .fini = text_stop);
 
 typedef struct made {
-    int kernels, others, reads; /* steps; most buffers that one kernel reads */
+    int kernels, others, reads, depthwise; /* steps; most buffers that one kernel reads; kernels of that form */
 } made;
 
-/* The plan of a function of %x: f32[N, C, H, W] and %b: f32[C, 1, 1]. */
-static made plan_of(const char *body) {
+/* The plan of a function of %x: f32[N, C, H, W] and %b: f32[C, 1, 1]; with weights C is 6. */
+static made plan_with(const char *weights, const char *body) {
     char text[600];
     ir_module *m;
     ir_graph *g;
     ir_plan *plan;
     made n = {0};
     snprintf(text, sizeof text,
-             "func @f(%%x: f32[N, C, 24, 40], %%b: f32[C, 1, 1]) -> f32[?, ?, ?, ?] { %s return %%r }", body);
+             "func @f(%%x: f32[N, %s, 24, 40], %%b: f32[%s, 1, 1]%s) -> f32[?, ?, ?, ?] { %s return %%r }",
+             weights ? "6" : "C", weights ? "6" : "C", weights ? weights : "", body);
     cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
                   ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
                   ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
@@ -28,11 +29,13 @@ static made plan_of(const char *body) {
         const ir_step *st = &plan->steps.at[s];
         if (st->kind == IR_STEP_KERNEL) n.kernels++;
         else n.others++;
+        n.depthwise += st->kind == IR_STEP_KERNEL && st->kernel->is_depthwise;
         if (st->kind == IR_STEP_KERNEL && st->n_args - 1 > n.reads) n.reads = st->n_args - 1;
     }
     return n;
 }
 
+#define plan_of(body) plan_with(NULL, body)
 #define KERNELS(n, body)                                                                                               \
     do {                                                                                                               \
         const made is = plan_of(body);                                                                                 \
@@ -59,4 +62,27 @@ Test(window, large_windows_are_taken_by_axes_and_parts) {
     KERNELS(4, "%r = average_pool(%x, kernel=[24, 40])");
     KERNELS(2, "%h = exp(%x) %r = max_pool(%h, kernel=[1, 30], strides=[1, 30])");
     KERNELS(4, "%r = average_pool(%x, kernel=[4001, 1], pads=[2000, 0, 2000, 0])");
+}
+
+/* Of 6 channels, with weights: how many kernels at most, and are they in the form for one channel a group? */
+#define CONV_KERNELS(n, n_depthwise, weights, body)                                                                    \
+    do {                                                                                                               \
+        const made is = plan_with(", %w: f32" weights, body);                                                          \
+        cr_expect(is.kernels <= (n) && is.others == 0 && is.depthwise == (n_depthwise),                                \
+                  "%s: %d kernels, %d of them depthwise, and %d other steps", body, is.kernels, is.depthwise,          \
+                  is.others);                                                                                          \
+    } while (0)
+
+Test(window, one_channel_a_group_is_one_kernel_with_its_pads) {
+    CONV_KERNELS(1, 1, "[6, 1, 3, 3]", "%c = conv(%x, %w, groups=6, pads=[1, 1, 1, 1]) %s = add(%c, %b) %r = relu(%s)");
+    CONV_KERNELS(1, 1, "[12, 1, 5, 5]",
+                 "%r = conv(%x, %w, groups=6, strides=[2, 3], dilations=[2, 1], pads=[2, 9, 1, 0])");
+    CONV_KERNELS(1, 0, "[30, 1, 3, 3]", "%r = conv(%x, %w, groups=6)");
+    CONV_KERNELS(1, 0, "[6, 1, 9, 9]", "%r = conv(%x, %w, groups=6)");
+}
+
+Test(window, transposed_convolutions_are_one_convolution) {
+    CONV_KERNELS(3, 0, "[6, 5, 3, 3]", "%c = conv_transpose(%x, %w) %r = relu(%c)");
+    CONV_KERNELS(2, 1, "[6, 1, 3, 3]", "%c = conv_transpose(%x, %w, groups=6, pads=[1, 1, 1, 1]) %r = neg(%c)");
+    CONV_KERNELS(6, 0, "[6, 5, 4, 4]", "%c = conv_transpose(%x, %w, strides=[2, 2], pads=[1, 1, 1, 1]) %r = relu(%c)");
 }
