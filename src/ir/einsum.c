@@ -2,6 +2,7 @@
 /* einsum.c: subscripts of einsum by NumPy's rules. Spaces mean nothing. A term is letters with at most one "...", which
  * stands for the axes that the letters leave, aligned at the right between operands. Without "->" the result has the
  * axes of "..." first, then the letters that occur once, in the order of their codes. */
+#include "base/small.h"
 #include "ir/einsum.h"
 #include <string.h>
 

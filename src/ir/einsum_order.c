@@ -3,6 +3,7 @@
  * number of its multiplications, over the labels of both. Up to MAX_EXHAUSTIVE operands the least sum of costs, over
  * all trees, by the subsets of operands; above, one after the other the pair whose product grows least over what it
  * replaces, of equal ones the cheapest. Ties go to what comes first, so that the order follows from the text alone. */
+#include "base/small.h"
 #include "ir/einsum.h"
 
 enum { MAX_EXHAUSTIVE = 8 };

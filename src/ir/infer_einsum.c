@@ -2,6 +2,7 @@
 /* infer_einsum.c: type and shape of einsum (kind EINSUM). The sizes of a subscript agree over all operands; the
  * constant 1 stretches between operands, but not within one. Faults of the subscripts are told at their place in the
  * string. */
+#include "base/small.h"
 #include "ir/infer_parts.h"
 #include "ir/einsum.h"
 #include <string.h>

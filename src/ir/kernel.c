@@ -493,8 +493,8 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
     for (int d = 0; d < k->n_dims && k->kind == IR_KERNEL_CONTRACT; d++) {
         if (k->dim[d].role != 'y' && k->dim[d].role != 'j') continue;
         if (ir_level_is_gpu(k->level) || k->is_direct)
-            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: a contract kernel of this form has no dims of role '%c'", d,
-                           k->dim[d].role);
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
+                           "kernel dim %d: a contract kernel of this form has no dims of role '%c'", d, k->dim[d].role);
     }
     if (k->kind == IR_KERNEL_WINDOW) FU_TRY(ir_verify_window(k, e));
     else FU_TRY(ir_verify_axes(k, e));

@@ -38,7 +38,8 @@ int64_t ir_kernel_contract_head_bytes(const ir_kernel *k) {
 bool ir_kernel_contract_in_place(const ir_kernel *k) {
     const ir_kinst *mm = find_matmul(k), *b = mm ? &k->inst[mm->in[1]] : NULL;
     int n = k->n_dims - 2;
-    return b && n >= 0 && outer_k(k) <= 1 && b->op == IR_K_LOAD && !b->variant && b->dtype == ir_kernel_contract_acc(k) &&
+    return b && n >= 0 && outer_k(k) <= 1 && b->op == IR_K_LOAD && !b->variant &&
+           b->dtype == ir_kernel_contract_acc(k) &&
            k->buffer[b->index].stride[n] == 1;
 }
 
@@ -92,7 +93,8 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
     const ir_kinst *mm = find_matmul(k);
     int64_t mr = k->tile.mr, nr = k->tile.nr, kb = k->tile.kb;
     if (!mm || mr < 1 || nr < 1 || kb < 1) return;
-    int64_t m = 1, n = 1, kk = 1, batches = 1, b_batches = 1, n_outer = 1, bytes = ir_dtypes[ir_kernel_contract_acc(k)].bytes;
+    int64_t m = 1, n = 1, kk = 1, batches = 1, b_batches = 1, n_outer = 1,
+            bytes = ir_dtypes[ir_kernel_contract_acc(k)].bytes;
     uint32_t b_varies = ir_kernel_varies(k, mm->in[1]);
     for (int d = 0; d < k->n_dims; d++) {
         switch (k->dim[d].role) {

@@ -9,6 +9,7 @@
  *          linear_before_reset=false: n = tanh(p_n + (r * h) w_n^T + b_n) with the rows of w_hh and b_hh that are n's
  *
  * Each result of an lstm is expanded on its own; cse makes one of what they share. */
+#include "base/small.h"
 #include "ir/cell.h"
 #include "ir/expand.h"
 #include <string.h>

@@ -264,8 +264,10 @@ static double filled(const einsum *v, const list *l, const term *x, const term *
     double best = 0;
     for (unsigned i = 0; i < l->n; i++) {
         double n = v->volume[l->at[i]];
-        for (int at = l->at[i], to; (to = next_in(x, (unsigned)at, l)) >= 0 && to == next_in(y, (unsigned)at, l); at = to)
+        for (int to = l->at[i], at = to; (to = next_in(x, (unsigned)at, l)) >= 0; at = to) {
+            if (to != next_in(y, (unsigned)at, l)) break;
             n *= v->volume[to];
+        }
         const double units = n > unit * 1e6 ? n / unit : (double)(int64_t)((n + unit - 1) / unit),
                      part = n >= unit && !is_whole ? 1 : n / (units * unit);
         if (n > 0 && part > best) best = part;

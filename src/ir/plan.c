@@ -5,6 +5,7 @@
  * it can); an element-wise node joins the latest cluster it depends on when its space fits, else it floats and is
  * recomputed where it is used, unless that would cost more than storing it. A cluster depends only on clusters of smaller
  * number, so the plan has no cycles. Cost: O(nodes * rank), and O(nodes) for each node that nears a limit. */
+#include "base/small.h"
 #include "ir/einsum.h"
 #include "ir/plan_internal.h"
 #include "ir/window.h"
