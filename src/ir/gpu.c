@@ -50,7 +50,7 @@ static bool is_aligned(const ir_kernel *k, const ir_kernel_args *args, int lanes
 
 void ir_gpu_param(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l, int phase, uint64_t *out) {
     out[IR_GPU_WORD_PHASE] = (uint64_t)phase;
-    out[IR_GPU_WORD_PHASES] = (uint64_t)l->n_phases;
+    out[IR_GPU_WORD_COUNTERS] = 0; /* what has some sets it */
     out[IR_GPU_WORD_HOW] = ir_gpu_is_mma(k)                ? ir_gpu_mma_word(k, args, l)
                               : k->kind == IR_KERNEL_CONTRACT ? (uint64_t)l->tile
                                                               : is_aligned(k, args, ir_gpu_lanes(k));
@@ -141,22 +141,21 @@ static int count_reductions(const ir_kernel *k) {
 static int64_t between(int64_t v, int64_t least, int64_t most) { return v < least ? least : v > most ? most : v; }
 
 /* A row is cut into chunks of so many elements that each thread has some, and where there are too few rows for the device,
- * each chunk has a team of the first launch. Only the chunks have a say in bits, not who takes them. */
+ * each chunk has a team, those of a block in one row. Only the chunks have a say in bits, not who takes them. */
 static void plan_rows(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     enum { MOST_CHUNKS = 1024 };
     int64_t rows = product(k, size, 'p'), partials = ir_kernel_partials(k, size), n = product(k, size, 'r');
     int64_t team = ir_gpu_team(size[k->n_dims - 1]), teams = IR_GPU_THREADS / team;
     out->chunks = between(n / (team * IR_GPU_VECTOR * IR_GPU_ROW_STEPS), 1, between(partials, 1, MOST_CHUNKS));
-    if (k->kind == IR_KERNEL_REDUCE && out->chunks > 1 && rows < BLOCKS_ENOUGH * teams) {
-        out->n_phases = 2;
+    int64_t blocks = ir_ceil_div(rows, teams);
+    if (k->kind == IR_KERNEL_REDUCE && out->chunks > 1 && blocks < BLOCKS_ENOUGH && rows <= IR_GPU_COUNTERS) {
+        blocks = ir_times(rows, ir_ceil_div(out->chunks, teams));
+        out->n_counters = (int)rows;
         out->scratch_bytes = ir_times(ir_times(rows, out->chunks), IR_PARTIAL_BYTES * count_reductions(k));
     }
-    for (int p = 0; p < out->n_phases; p++) {
-        int64_t units = ir_times(rows, out->n_phases > 1 && p == 0 ? out->chunks : 1);
-        out->block[p][0] = (uint32_t)team;
-        out->block[p][1] = (uint32_t)teams;
-        out->grid[p][0] = grid_at_most(ir_ceil_div(units, teams), GRID_X_MAX);
-    }
+    out->block[0][0] = (uint32_t)team;
+    out->block[0][1] = (uint32_t)teams;
+    out->grid[0][0] = grid_at_most(blocks, GRID_X_MAX);
 }
 
 static void plan_columns(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
@@ -165,16 +164,14 @@ static void plan_columns(const ir_kernel *k, const int64_t *size, ir_gpu_launch 
     if (units < BLOCKS_WANTED && partials > 1)
         out->chunks = between(BLOCKS_WANTED / (units < 1 ? 1 : units), 1, partials);
     if (out->chunks > 1) {
-        out->n_phases = 2;
+        out->n_counters = (int)units;
         out->scratch_bytes =
             ir_times(ir_times(ir_times(rows, columns), out->chunks), IR_PARTIAL_BYTES * count_reductions(k));
     }
-    for (int p = 0; p < out->n_phases; p++) {
-        out->block[p][0] = IR_GPU_WARP;
-        out->block[p][1] = IR_GPU_COLUMN_ROWS;
-        out->grid[p][0] = grid_at_most(blocks_x, GRID_X_MAX);
-        out->grid[p][1] = grid_at_most(ir_times(rows, p == 0 ? out->chunks : 1), GRID_Y_MAX);
-    }
+    out->block[0][0] = IR_GPU_WARP;
+    out->block[0][1] = IR_GPU_COLUMN_ROWS;
+    out->grid[0][0] = grid_at_most(blocks_x, GRID_X_MAX);
+    out->grid[0][1] = grid_at_most(ir_times(rows, out->chunks), GRID_Y_MAX);
 }
 
 /* One thread a line; in column form they lie along x. */

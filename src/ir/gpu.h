@@ -14,10 +14,14 @@
  *     the warps in order. Chunk c of all joins accumulator c mod t of the row, in order; these become one as before.
  *   column: a chunk of the rows to be reduced has IR_GPU_COLUMN_ROWS accumulators a column; row i of a block of IR_COLUMN_BLOCK
  *     joins number i mod IR_GPU_COLUMN_ROWS; these become one in order. Then chunks, in the same way.
- * How many chunks there are follows from the sizes. */
+ * How many chunks there are follows from the sizes.
+ *
+ * Where rows are few, their chunks are dealt to blocks of threads, each of which leaves a partial result in scratch and counts itself; the
+ * last one of a row joins what they left, in the order above. */
 #include "ir/kernel.h"
 
 enum {
+    IR_GPU_COUNTERS = 16384, /* of a launch, at most */
     IR_GPU_THREADS = 256, /* of a block, x * y of them, where a kind has no number of its own */
     IR_GPU_WARP = 32,
     IR_GPU_VECTOR_BYTES = 16, /* the widest access of a thread */
@@ -30,7 +34,7 @@ enum {
 /* First words; those after them: ir_gpu_next_word. */
 enum {
     IR_GPU_WORD_PHASE,
-    IR_GPU_WORD_PHASES, /* how many launches there are */
+    IR_GPU_WORD_COUNTERS, /* address of u32 that are 0 and become 0 again, ir_gpu_launch.n_counters of them; or 0 */
     IR_GPU_WORD_HOW,    /* which of its forms the kernel is to take: below */
     IR_GPU_WORD_CHUNKS,
     IR_GPU_WORD_SCRATCH,
@@ -60,10 +64,11 @@ typedef struct ir_gpu_launch {
         chunks; /* parts that a reduced row, or the products of a contraction, are cut into; each gives a partial result */
     int tile;              /* tensor cores: of ir_gpu_mma_tiles */
     int64_t scratch_bytes; /* of the call, kept between phases */
+    int n_counters; /* reduce, cut into parts: one for each row (column form: row and 32 columns); the last part joins them */
 } ir_gpu_launch;
 int ir_gpu_words(const ir_kernel *k);
 void ir_gpu_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out);
-/* The parameter of a phase. args: as for a CPU kernel, addresses of the device. */
+/* The parameter of a phase, but for the counters' address. args: as for a CPU kernel, addresses of the device. */
 void ir_gpu_param(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l, int phase, uint64_t *out);
 
 /* ---- one launch over many sets of arguments: kernels with is_each ----

@@ -159,6 +159,15 @@ LLVMValueRef gpu_shuffle(emit *e, LLVMValueRef v, int mask) {
 
 LLVMValueRef gpu_exp2(emit *e, LLVMValueRef x) { return gpu_call(e, "llvm.nvvm.ex2.approx.ftz", &e->t_f32, 1, &x, 1); }
 
+void gpu_fence(emit *e) { gpu_call(e, "llvm.nvvm.membar.gl", NULL, 0, NULL, 0); }
+
+LLVMValueRef gpu_count(emit *e, LLVMValueRef address, LLVMValueRef index, LLVMValueRef most) {
+    LLVMValueRef at = LLVMBuildIntToPtr(e->b, address, LLVMPointerTypeInContext(e->ctx, GLOBAL), "");
+    at = em_gep(e, at, e->t_i32, index);
+    return LLVMBuildAtomicRMWSyncScope(e->b, LLVMAtomicRMWBinOpUIncWrap, at, LLVMBuildTrunc(e->b, most, e->t_i32, ""),
+                                       LLVMAtomicOrderingMonotonic, LLVMGetSyncScopeID(e->ctx, "device", 6));
+}
+
 LLVMValueRef gpu_shared(emit *e, LLVMTypeRef element, int n) {
     LLVMTypeRef type = LLVMArrayType2(element, (uint64_t)n);
     LLVMValueRef g = LLVMAddGlobalInAddressSpace(e->mod, type, "shared", SHARED);

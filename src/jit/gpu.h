@@ -27,6 +27,10 @@ void gpu_keep_loop(emit *e, const em_loop *l);
 void gpu_barrier(emit *e);
 LLVMValueRef gpu_shuffle(emit *e, LLVMValueRef v, int mask);  /* the value of lane ^ mask; any scalar */
 LLVMValueRef gpu_exp2(emit *e, LLVMValueRef x);                /* 2^x of an f32, to about 2 units; below the least normal number 0 */
+/* What this thread wrote before is seen by whoever sees what it writes behind it, on the whole device; and so for what it reads. */
+void gpu_fence(emit *e);
+/* Adds 1 to the u32 at address (i64) + 4 * index, `most` becomes 0: what it was, i32. */
+LLVMValueRef gpu_count(emit *e, LLVMValueRef address, LLVMValueRef index, LLVMValueRef most);
 LLVMValueRef gpu_shared(emit *e, LLVMTypeRef element, int n); /* an array in shared memory of the block */
 
 fusor_status gpu_emit_map(emit *e, fu_error *err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* gpu_column.c: the column form of reduce kernels on a GPU, in the order that ir/gpu.h says. A block has 32 columns and 8 threads for
  * each: a warp reads 32 adjacent elements of a row, 8 warps rows side by side, each warp a few of its rows before it uses the first.
- * The 8 accumulators of a column become one in shared memory. Where columns are few, chunks of the rows are units of a launch of
- * their own, and a second one combines their results in the same way. */
+ * The 8 accumulators of a column become one in shared memory. Where columns are few, chunks of the rows have blocks of their own, and
+ * the last of them combines the results of all in the same way. */
 #include "jit/gpu_row.h"
 
 enum { ROWS = IR_GPU_COLUMN_ROWS, COLUMNS = IR_GPU_WARP, UNROLL = 4 };
@@ -14,6 +14,7 @@ typedef struct column {
     red_at at;
     em_values v;                 /* of the row */
     LLVMValueRef x, y, is_valid; /* thread of the block; is its column one of the kernel's? */
+    LLVMValueRef block;          /* number of the block's columns */
 } column;
 
 static void clear(column *t) {
@@ -112,21 +113,6 @@ static void whole(column *t, LLVMValueRef q, LLVMValueRef c) {
     finish(t, acc);
 }
 
-static void part(column *t, LLVMValueRef number, LLVMValueRef c) {
-    emit *e = t->w->r->e;
-    LLVMValueRef q, chunk, from, to;
-    red_acc acc[IR_KERNEL_MAX_INSTS];
-    red_divide(e, number, t->w->chunks, &q, &chunk);
-    begin(t, q, c);
-    gpu_chunk_range(t->w, chunk, &from, &to);
-    sweep(t, from, to, c);
-    combine(t, acc);
-    em_branch owner = if_owner(t);
-    for (int a = 0; a < t->p.n_acc; a++)
-        red_store_partial(t->w->r, t->p.acc[a], acc[a], gpu_part_slot(t->w, t->p.acc[a], number, c));
-    em_endif(e, &owner);
-}
-
 static void join_parts(column *t, LLVMValueRef q, LLVMValueRef c) {
     red *r = t->w->r;
     emit *e = r->e;
@@ -144,6 +130,26 @@ static void join_parts(column *t, LLVMValueRef q, LLVMValueRef c) {
     finish(t, acc);
 }
 
+/* Part `number` of all rows' parts; the last one of a row joins them. */
+static void part(column *t, LLVMValueRef number, LLVMValueRef c) {
+    emit *e = t->w->r->e;
+    LLVMValueRef q, chunk, from, to;
+    red_acc acc[IR_KERNEL_MAX_INSTS];
+    red_divide(e, number, t->w->chunks, &q, &chunk);
+    begin(t, q, c);
+    gpu_chunk_range(t->w, chunk, &from, &to);
+    sweep(t, from, to, c);
+    combine(t, acc);
+    em_branch owner = if_owner(t);
+    for (int a = 0; a < t->p.n_acc; a++)
+        red_store_partial(t->w->r, t->p.acc[a], acc[a], gpu_part_slot(t->w, t->p.acc[a], number, c));
+    em_endif(e, &owner);
+    LLVMValueRef blocks = em_lshr(e, em_add(e, t->w->r->columns, em_i64s(e, COLUMNS - 1)), 5);
+    em_branch last = em_if(e, gpu_is_last(t->w, em_add(e, em_mul(e, q, blocks), t->block), t->w->chunks));
+    join_parts(t, q, c);
+    em_endif(e, &last);
+}
+
 /* Units [0, n) along y and columns along x, as many rounds for each thread of a block: there are barriers. */
 static void each_column(column *t, LLVMValueRef n, void (*make)(column *t, LLVMValueRef number, LLVMValueRef c)) {
     red *r = t->w->r;
@@ -153,6 +159,7 @@ static void each_column(column *t, LLVMValueRef n, void (*make)(column *t, LLVMV
     em_loop l = em_for(e, em_mul(e, gpu_special(e, "ctaid.x"), width), r->columns,
                        em_mul(e, gpu_special(e, "nctaid.x"), width));
     LLVMValueRef c = em_add(e, l.i, t->x);
+    t->block = em_lshr(e, l.i, 5);
     t->is_valid = em_icmp(e, LLVMIntSLT, c, r->columns);
     make(t, units.i, em_select(e, t->is_valid, c, em_sub(e, r->columns, em_i64s(e, 1))));
     em_end(e, &l);
@@ -170,12 +177,9 @@ void gpu_emit_columns(gpu_row *w) {
     t->acc = FU_NEW_N(e->arena, gpu_cell, t->p.n_acc + 1);
     for (int a = 0; a < t->p.n_acc; a++) t->acc[a] = gpu_cell_new(w, t->p.acc[a]);
     w->slots = gpu_shared(e, e->t_i64, ROWS * COLUMNS * IR_PARTIAL_BYTES / 8);
-    em_branch cut = em_if(e, em_icmp(e, LLVMIntSGT, w->n_phases, em_i64s(e, 1)));
-    em_branch first = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, em_i64s(e, 0)));
+    w->is_last = gpu_shared(e, e->t_i32, 1);
+    em_branch cut = em_if(e, w->is_cut);
     each_column(t, em_mul(e, r->rows, w->chunks), part);
-    em_else(e, &first);
-    each_column(t, r->rows, join_parts);
-    em_endif(e, &first);
     em_else(e, &cut);
     each_column(t, r->rows, whole);
     em_endif(e, &cut);

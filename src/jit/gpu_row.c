@@ -10,8 +10,8 @@
  *   first thread of a team: values of the row and their stores
  *
  * Four elements are one access where rows are aligned (IR_GPU_WORD_HOW), else four; beyond the end of a row the last element is
- * read again, and does not count. Chunks of few long rows of a reduce kernel are units of a launch of their own, whose partial
- * results a second one combines. Data flow, addresses and accumulators are those of the CPU's kernels (reduce_common.c). */
+ * read again, and does not count. Chunks of few long rows of a reduce kernel are dealt to blocks, of which the last one of a row
+ * combines the partial results of all. Data flow, addresses and accumulators are those of the CPU's kernels (reduce_common.c). */
 #include "jit/gpu_row.h"
 #include <string.h>
 
@@ -476,13 +476,11 @@ static void whole(row *w, LLVMValueRef q) {
 }
 
 /* ---- parts ---- */
-/* Part `number` of all rows' parts. */
-static void part(row *w, LLVMValueRef number) {
+static void part(row *w, LLVMValueRef q, LLVMValueRef chunk) {
     red *r = w->w.r;
     emit *e = r->e;
-    LLVMValueRef q, chunk, from, to;
+    LLVMValueRef number = em_add(e, em_mul(e, q, w->w.chunks), chunk), from, to;
     unit *u = FU_NEW(e->arena, unit);
-    red_divide(e, number, w->w.chunks, &q, &chunk);
     red_enter_row(r, q);
     begin_unit(w, u);
     gpu_find_pass(r, 0, &u->p);
@@ -498,7 +496,7 @@ static void part(row *w, LLVMValueRef number) {
     em_endif(e, &first);
 }
 
-/* The parts of row q as one. */
+/* The parts of row q as one: by every team, and by one that is valid its results. */
 static void join_parts(row *w, LLVMValueRef q) {
     red *r = w->w.r;
     emit *e = r->e;
@@ -535,18 +533,34 @@ static void each_unit(row *w, LLVMValueRef n, void (*make)(row *w, LLVMValueRef 
     em_end(e, &l);
 }
 
+/* A block takes parts of one row, one for each team. */
+static void each_part(row *w) {
+    red *r = w->w.r;
+    emit *e = r->e;
+    LLVMValueRef teams = gpu_special(e, "ntid.y"), own = gpu_special(e, "tid.y"), one = em_i64s(e, 1);
+    LLVMValueRef groups, rest, q, group;
+    red_divide(e, em_sub(e, em_add(e, w->w.chunks, teams), one), teams, &groups, &rest);
+    em_loop l = em_for(e, gpu_special(e, "ctaid.x"), em_mul(e, r->rows, groups), gpu_special(e, "nctaid.x"));
+    red_divide(e, l.i, groups, &q, &group);
+    LLVMValueRef chunk = em_add(e, em_mul(e, group, teams), own);
+    w->is_valid = em_icmp(e, LLVMIntSLT, chunk, w->w.chunks);
+    part(w, q, em_select(e, w->is_valid, chunk, em_sub(e, w->w.chunks, one)));
+    em_branch last = em_if(e, gpu_is_last(&w->w, q, groups));
+    w->is_valid = em_icmp(e, LLVMIntEQ, own, em_i64s(e, 0));
+    join_parts(w, q);
+    em_endif(e, &last);
+    em_end(e, &l);
+}
+
 static void emit_rows(row *w) {
     red *r = w->w.r;
     emit *e = r->e;
     bool has_parts = e->k->kind == IR_KERNEL_REDUCE && !(w->w.known_team && r->r0 == r->last);
-    em_branch cut, first;
+    em_branch cut;
     if (has_parts) {
-        cut = em_if(e, em_icmp(e, LLVMIntSGT, w->w.n_phases, em_i64s(e, 1)));
-        first = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, em_i64s(e, 0)));
-        each_unit(w, em_mul(e, r->rows, w->w.chunks), part);
-        em_else(e, &first);
-        each_unit(w, r->rows, join_parts);
-        em_endif(e, &first);
+        cut = em_if(e, w->w.is_cut);
+        w->w.is_last = gpu_shared(e, e->t_i32, 1);
+        each_part(w);
         em_else(e, &cut);
     }
     each_unit(w, r->rows, whole);
@@ -559,7 +573,8 @@ fusor_status gpu_emit_row(emit *e, fu_error *err) {
     red *r = w->w.r;
     int64_t n = e->k->dim[r->last].size;
     w->w.chunks = gpu_word(e, IR_GPU_WORD_CHUNKS);
-    w->w.n_phases = gpu_word(e, IR_GPU_WORD_PHASES);
+    w->w.counters = gpu_word(e, IR_GPU_WORD_COUNTERS);
+    w->w.is_cut = em_icmp(e, LLVMIntNE, w->w.counters, em_i64s(e, 0));
     if (r->v >= 0) {
         gpu_emit_columns(&w->w);
         return FUSOR_OK;

@@ -23,7 +23,8 @@ typedef struct gpu_row {
     LLVMValueRef thread;     /* number in the block */
     LLVMValueRef
         slots; /* in shared memory: for each accumulator of a pass one for each warp; column form: for each thread */
-    LLVMValueRef chunks, n_phases;
+    LLVMValueRef chunks, counters, is_cut; /* address of the counters; are there some? */
+    LLVMValueRef is_last;                  /* in shared memory: gpu_is_last */
 } gpu_row;
 
 void gpu_find_pass(const red *r, int number, gpu_pass *p);
@@ -42,6 +43,9 @@ void gpu_combine_team(gpu_row *w, const gpu_pass *p, red_acc *acc);
 LLVMValueRef gpu_part_slot(gpu_row *w, int j, LLVMValueRef number, LLVMValueRef c);
 /* Partial results (blocks of the last reduced dim) of a chunk. */
 void gpu_chunk_range(gpu_row *w, LLVMValueRef chunk, LLVMValueRef *from, LLVMValueRef *to);
+/* Is this block the last of n that come here with this counter? Behind its stores of partial results; then those of all n can be
+ * loaded. All threads of the block come here, and get the same answer. */
+LLVMValueRef gpu_is_last(gpu_row *w, LLVMValueRef counter, LLVMValueRef n);
 void gpu_set_results(gpu_row *w, const gpu_pass *p, const red_acc *acc, em_values *v);
 void gpu_emit_columns(gpu_row *w);
 #endif

@@ -92,6 +92,22 @@ void gpu_chunk_range(gpu_row *w, LLVMValueRef chunk, LLVMValueRef *from, LLVMVal
     *to = red_min(e, em_add(e, *from, each), w->r->partials);
 }
 
+LLVMValueRef gpu_is_last(gpu_row *w, LLVMValueRef counter, LLVMValueRef n) {
+    emit *e = w->r->e;
+    LLVMValueRef thread = em_or(e, gpu_special(e, "tid.x"), gpu_special(e, "tid.y"));
+    LLVMValueRef most = em_sub(e, n, em_i64s(e, 1));
+    gpu_fence(e); /* each thread for what it stored, then one for all that it saw before the barrier */
+    gpu_barrier(e);
+    em_branch one = em_if(e, em_icmp(e, LLVMIntEQ, thread, em_i64s(e, 0)));
+    LLVMValueRef before = LLVMBuildZExt(e->b, gpu_count(e, w->counters, counter, most), e->t_i64, "");
+    LLVMBuildStore(e->b, LLVMBuildZExt(e->b, em_icmp(e, LLVMIntEQ, before, most), e->t_i32, ""), w->is_last);
+    em_endif(e, &one);
+    gpu_barrier(e);
+    LLVMValueRef is_last = LLVMBuildLoad2(e->b, e->t_i32, w->is_last, "");
+    gpu_fence(e);
+    return em_icmp(e, LLVMIntEQ, is_last, LLVMConstInt(e->t_i32, 1, 0));
+}
+
 /* ---- teams ---- */
 /* By halves among the lanes of a warp; lanes of smaller teams beside each other keep to themselves. */
 static red_acc combine_warp(gpu_row *w, int j, red_acc acc) {

@@ -56,6 +56,9 @@ rt_device *rt_queue_device(const rt_queue *q);
  * that was put on q before uses it still. bytes 0 counts as 1. Errors: MEMORY, with bytes wanted and free. */
 fusor_status rt_queue_get(rt_queue *q, fu_error *e, size_t bytes, rt_address *out);
 void rt_queue_put(rt_queue *q, rt_address at); /* 0 is allowed */
+/* The queue's RT_QUEUE_COUNTERS u32, which are 0: each kernel that counts in them leaves them so. */
+enum { RT_QUEUE_COUNTERS = 16384 };
+fusor_status rt_queue_counters(rt_queue *q, fu_error *e, rt_address *out);
 /* Gives what nobody uses back to the driver. */
 void rt_device_trim(rt_device *d);
 

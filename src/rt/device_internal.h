@@ -93,6 +93,7 @@ struct rt_queue {
     lane lane[N_LANES];
     stage stage[N_LANES];
     atomic_uint_fast64_t issued, done; /* operations of all lanes */
+    _Atomic(rt_address) counters;      /* rt_queue_counters; 0: nobody has asked for them yet */
     uint64_t down_before_compute;      /* position of LANE_DOWN that the next operation of LANE_COMPUTE waits for */
     block **reading;                   /* held blocks that LANE_DOWN may still read */
     int n_reading, reading_room;

@@ -136,6 +136,20 @@ fusor_status rt_queue_new(rt_device *d, fu_error *e, rt_queue **out) {
 
 rt_device *rt_queue_device(const rt_queue *q) { return q->device; }
 
+/* By two threads at once at worst; one of both is kept. Whoever finds them puts his work behind the fill. */
+fusor_status rt_queue_counters(rt_queue *q, fu_error *e, rt_address *out) {
+    rt_address have = atomic_load(&q->counters), made = 0;
+    if (!have) {
+        const size_t bytes = RT_QUEUE_COUNTERS * sizeof(uint32_t);
+        FU_TRY(rt_queue_get(q, e, bytes, &made));
+        if (rt_queue_fill(q, e, made, 0, bytes) != FUSOR_OK) return rt_queue_put(q, made), e->status;
+        if (atomic_compare_exchange_strong(&q->counters, &have, made)) have = made;
+        else rt_queue_put(q, made);
+    }
+    *out = have;
+    return FUSOR_OK;
+}
+
 void rt_queue_free(rt_queue *q) {
     if (!q || rt_cuda_is_forked()) return;
     rt_device *d = q->device;
@@ -146,6 +160,7 @@ void rt_queue_free(rt_queue *q) {
         (void)s; /* nobody waits for its results any more */
         fu_free(ignored);
     }
+    rt_queue_put(q, atomic_load(&q->counters));
     pool_forget_queue(d, q);
     bool is_current = device_enter_quietly(d); /* of a dead context nothing can be given back */
     for (int k = 0; k < N_LANES && is_current; k++) {

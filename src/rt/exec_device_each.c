@@ -133,7 +133,7 @@ static bool fill(device_table *t, const ir_kernel *k, const device_item *item, i
     for (int i = 0; i < n; i++) {
         const ir_gpu_launch *l = &item[i].f->step[item[i].step].gpu;
         if (!writes(&item[i])) continue;
-        if (l->n_phases > 1) return true;
+        if (l->n_phases > 1 || l->n_counters) return true;
         blocks += ir_gpu_each_blocks(l);
         sets++;
     }

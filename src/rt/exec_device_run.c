@@ -133,6 +133,8 @@ static fusor_status to_host(frame *f, fu_error *e, int b) {
 }
 
 /* ---- steps ---- */
+_Static_assert((int)RT_QUEUE_COUNTERS >= (int)IR_GPU_COUNTERS, "a launch counts in the counters of its queue");
+
 static fusor_status launch(frame *f, fu_error *e, int number) {
     const core *c = f->x->core;
     const ir_kernel *k = c->plan->steps.at[number].kernel;
@@ -146,6 +148,7 @@ static fusor_status launch(frame *f, fu_error *e, int number) {
     const int mark = exec_device_mark_begin(f, number, 0);
     for (int p = 0; p < plan->n_phases; p++) {
         ir_gpu_param(k, &args, plan, p, f->device->words);
+        if (plan->n_counters) FU_TRY(rt_queue_counters(queue_of(f), e, &f->device->words[IR_GPU_WORD_COUNTERS]));
         memcpy(l.grid, plan->grid[p], sizeof l.grid);
         memcpy(l.block, plan->block[p], sizeof l.block);
         l.shared_bytes = plan->shared_bytes[p];

@@ -293,7 +293,8 @@ Test(device_auto, a_full_device_leaves_lazy_tensors_to_the_cpu) {
     (void)setenv("FAKECUDA_MEMORY", "2000000", 1);
     fusor_context *ctx = device_context("auto");
     fill_many();
-    fusor_tensor d = fusor_keep(fusor_to_device(fusor_wrap_const(ctx, many, FUSOR_F32, FUSOR_SHAPE(MANY)))), t = fusor_mul(d, 2);
+    fusor_tensor d = fusor_keep(fusor_to_device(fusor_wrap_const(ctx, many, FUSOR_F32, FUSOR_SHAPE(MANY))));
+    fusor_tensor t = fusor_mul(d, 2);
     OK(fusor_eval(1, &t)); /* 1.2 MB more do not fit */
     cr_assert_eq(lazy_get_stats(ctx).last_device, 0);
     OK(fusor_read(t, read_back, sizeof read_back));

@@ -101,9 +101,11 @@ static fusor_status gpu_launch(void *user, fu_error *e, const ir_kernel *k, cons
     ir_kernel_args at = *args;
     at.scratch = aligned_alloc(64, (size_t)(plan.scratch_bytes + 127) / 64 * 64);
     memset(at.scratch, 0xff, (size_t)plan.scratch_bytes);
+    uint32_t *counters = calloc((size_t)plan.n_counters + 1, sizeof *counters);
     fusor_status status = FUSOR_OK;
     for (int p = 0; p < plan.n_phases && status == FUSOR_OK; p++) {
         ir_gpu_param(k, &at, &plan, p, words);
+        if (plan.n_counters) words[IR_GPU_WORD_COUNTERS] = (uint64_t)(uintptr_t)counters;
         ptx_launch l = {.module = g->module,
                         .entry = &g->module->entry[0],
                         .params = words,
@@ -117,6 +119,9 @@ static fusor_status gpu_launch(void *user, fu_error *e, const ir_kernel *k, cons
         if (!ptx_run(&l, why)) status = FU_FAIL(e, FUSOR_ERROR_DEVICE, "%s", why);
         gpu_is_reversed = !gpu_is_reversed;
     }
+    for (int i = 0; i <= plan.n_counters && status == FUSOR_OK; i++)
+        if (counters[i]) status = FU_FAIL(e, FUSOR_ERROR_DEVICE, "counter %d is left at %u", i, counters[i]);
+    free(counters);
     free(at.scratch);
     free(words);
     return status;

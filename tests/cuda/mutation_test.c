@@ -68,7 +68,7 @@ static const struct {
       {1, 70000},
       {300, 2048},
       {2, 9001}}},
-    {"reduce, in two phases",
+    {"reduce, in parts",
      "func @f(%x: f32[A, B]) -> f32[B] { %y = reduce_max(%x, axes=[0]) return %y }",
      FUSOR_F32,
      FUSOR_F32,

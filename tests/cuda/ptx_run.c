@@ -134,6 +134,7 @@ uint64_t ptx_combined(run *r, int thread, const ptx_inst *i, uint64_t old, uint6
     ptx_inst one = {.type = i->type, .n = 3};
     bool ok;
     if (has(i, PTX_M(EXCH))) return v;
+    if (has(i, PTX_M(INC))) return old >= v ? 0 : old + 1;
     if (has(i, PTX_M(CAS))) return old == cut(i->type, v) ? other : old;
     one.op = has(i, PTX_M(ADD_))   ? PTX_ADD
              : has(i, PTX_M(MIN_)) ? PTX_MIN

@@ -111,6 +111,28 @@ Test(queue, queues_come_and_go) {
     free(data);
 }
 
+/* Memory that others used is 0 there, once, and goes back with the queue. */
+Test(queue, counters_are_zero) {
+    on_fake(NULL);
+    enum { BYTES = 4 * RT_QUEUE_COUNTERS };
+    uint32_t *data = numbers(RT_QUEUE_COUNTERS, 1);
+    for (int i = 0; i < 3; i++) {
+        rt_queue *q = open_queue();
+        rt_address x, counters, again;
+        OK(rt_queue_get(q, &error, BYTES, &x));
+        OK(rt_queue_fill(q, &error, x, 0xff, BYTES));
+        rt_queue_put(q, x);
+        OK(rt_queue_counters(q, &error, &counters));
+        OK(rt_queue_download(q, &error, data, counters, BYTES));
+        for (int k = 0; k < RT_QUEUE_COUNTERS; k++) cr_assert_eq(data[k], 0);
+        OK(rt_queue_counters(q, &error, &again));
+        cr_assert_eq(counters, again);
+        rt_queue_free(q);
+    }
+    cr_assert_eq(fake_count("cuMemAlloc_v2"), 1);
+    free(data);
+}
+
 Test(queue, nothing_to_do) {
     on_fake(NULL);
     rt_queue *q = open_queue();
