@@ -27,8 +27,9 @@
  * window    b... m y n k...                   a convolution: exactly one MATMUL instruction of two plain loads of the accumulator type:
  *                                             operand 0, the weights, varies along b, m, k, and its dims k are one in memory, of stride 1;
  *                                             operand 1 varies along b, y, n, k: element k of column n of row y is at the sum of
- *                                             all strides. Epilogue over b, m, y, n. With pads that load has a guard, and there are
- *                                             axes (ir_kaxis); so are there in the form for one channel a group
+ *                                             all strides. Epilogue over b, m, y, n. With axes (ir_kaxis) on a CPU the loads are of any
+ *                                             type, converted or not, and what they read lies within pads of zeros; with
+ *                                             pads on a GPU, and in the form for one channel a group, that load has a guard
  *
  * Random numbers are instructions of two operands: the seed, and the row-major number of the element, both i64.
  *
@@ -71,8 +72,8 @@ typedef struct ir_kbuffer {
 } ir_kbuffer;
 
 /* window: place p of column i, along one spatial axis, is element i * stride + p * dilation - begin of `size` there are; outside
- * are zeros. dim, place: of the kernel's dims; -1: of size 1. The operand's elements lie one after the other, axis by axis, and its
- * buffer begins at element -begin of each. */
+ * are zeros. dim, place: of the kernel's dims; -1: of size 1. The operand's elements lie one after the other, axis by axis, and where its
+ * load has a guard its buffer begins at element -begin of each. */
 enum { IR_KERNEL_MAX_AXES = 3 };
 typedef struct ir_kaxis {
     int dim, place;
@@ -233,7 +234,28 @@ int64_t ir_depthwise_pitch(const ir_kernel *k, int64_t columns); /* of a part, f
 void ir_launch_depthwise(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out);
 fusor_status ir_verify_axes(const ir_kernel *k, fu_error *e);
 /* window: its scratch is the offsets of K elements (i64), those of a packed panel, the register tile [mr][nr], the packed panel
- * [K][nr], and a vector behind it that loads may touch; each rounded up to 64 bytes. */
+ * [K][nr], and a vector behind it that loads may touch; each rounded up to 64 bytes. With a slab, that comes after the panel: what a
+ * tile of rows reads of the operand, with its pads, as elements of the accumulator type or words of an ir_dot, and a vector more; and
+ * where ir_kernel_window_packs phase 0 turns the weights into such: shared is [rows of weights][K], and where ir_kernel_window_adds
+ * [rows] sums. K counts words of channels. */
+const ir_kinst *ir_kernel_window_operand(const ir_kernel *k, int i); /* the load, behind conversions */
+bool ir_kernel_has_slab(
+    const ir_kernel *k); /* axes on a CPU, not in the form for one channel a group: all below is of these */
+ir_dot ir_kernel_window_dot(const ir_kernel *k);
+enum { IR_SLAB_HEAD = 64 }; /* bytes at the begin of its scratch */
+bool ir_kernel_window_packs(const ir_kernel *k);
+bool ir_kernel_window_adds(
+    const ir_kernel *k); /* 128 was added to the operand's elements: the weights' sums times -128 go in */
+int ir_kernel_window_channels(const ir_kernel *k); /* with axes: the dim k that is no place of an axis; -1: of size 1 */
+/* The slab: for each word of channels and each place of the outer axes, planes: those of one part of rows and of columns each, [part of rows][part
+ * of columns]. A stride of s takes every s-th element, so a part is the elements that are the same mod s: place p of the axis
+ * begins at element p * dilation / s of part p * dilation mod s; or each place has a part of its own, where that is less. */
+typedef struct ir_slab_axis {
+    int64_t parts, extent; /* extent: elements of a part */
+    bool is_by_place;
+} ir_slab_axis;
+ir_slab_axis ir_kernel_slab_axis(const ir_kernel *k, int axis, const int64_t *size, int64_t count);
+int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t rows);
 int64_t ir_kernel_window_step(const ir_kernel *k); /* stride of operand 1 along n, or IR_STRIDE_RUNTIME */
 /* attention: kernel_attention.c. Queries are taken in panels of nr, keys in blocks of kb; up to ir_attention_rows queries
  * are taken one by one instead, and long rows of keys by parts, which a second phase merges. Layout of scratch, in elements of

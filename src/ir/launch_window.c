@@ -4,9 +4,9 @@
 #include "ir/arith.h"
 #include "ir/kernel.h"
 
-static const ir_kinst *operand(const ir_kernel *k, int i) {
-    for (int j = 0; j < k->n_insts; j++)
-        if (k->inst[j].op == IR_OP_MATMUL) return &k->inst[k->inst[j].in[i]];
+static const ir_kinst *matmul(const ir_kernel *k) {
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_OP_MATMUL) return &k->inst[i];
     return NULL;
 }
 static int dim_of(const ir_kernel *k, char role) {
@@ -15,22 +15,128 @@ static int dim_of(const ir_kernel *k, char role) {
     return -1;
 }
 
-int64_t ir_kernel_window_step(const ir_kernel *k) { return k->buffer[operand(k, 1)->index].stride[dim_of(k, 'n')]; }
+const ir_kinst *ir_kernel_window_operand(const ir_kernel *k, int i) {
+    const ir_kinst *mm = matmul(k), *x = mm ? &k->inst[mm->in[i]] : NULL;
+    while (x && x->op == IR_OP_CAST) x = &k->inst[x->in[0]];
+    return x;
+}
+
+int64_t ir_kernel_window_step(const ir_kernel *k) {
+    return k->buffer[ir_kernel_window_operand(k, 1)->index].stride[dim_of(k, 'n')];
+}
+
+/* ---- the form with axes ---- */
+bool ir_kernel_has_slab(const ir_kernel *k) {
+    return k->kind == IR_KERNEL_WINDOW && k->n_axes && !k->is_depthwise && !ir_level_is_gpu(k->level);
+}
+
+ir_dot ir_kernel_window_dot(const ir_kernel *k) {
+    const ir_kinst *mm = matmul(k);
+    if (!mm || !ir_kernel_has_slab(k)) return IR_DOT_NONE;
+    return ir_window_dot(ir_kernel_target(k), k->inst[mm->in[0]].dtype, k->inst[mm->in[1]].dtype, mm->dtype);
+}
+
+bool ir_kernel_window_packs(const ir_kernel *k) {
+    return ir_kernel_has_slab(k) &&
+           (ir_kernel_window_operand(k, 0)->dtype != matmul(k)->dtype || ir_kernel_window_dot(k));
+}
+
+bool ir_kernel_window_adds(const ir_kernel *k) {
+    const ir_kinst *mm = matmul(k);
+    return ir_kernel_window_dot(k) == IR_DOT_I8 && k->inst[mm->in[0]].dtype == FUSOR_I8 &&
+           k->inst[mm->in[1]].dtype == FUSOR_I8;
+}
+
+int ir_kernel_window_channels(const ir_kernel *k) {
+    for (int d = 0; d < k->n_dims; d++) {
+        bool is_place = false;
+        for (int i = 0; i < k->n_axes; i++) is_place |= k->axis[i].place == d;
+        if (k->dim[d].role == 'k' && !is_place) return d;
+    }
+    return -1;
+}
+
+ir_slab_axis ir_kernel_slab_axis(const ir_kernel *k, int axis, const int64_t *size, int64_t count) {
+    const ir_kaxis *a = &k->axis[axis];
+    const int64_t places = a->place < 0 ? 1 : size[a->place], more = (places - 1) * a->dilation / a->stride;
+    const bool is_by_place = places < a->stride || places * count < count + more;
+    return (ir_slab_axis){is_by_place ? places : a->stride, count + (is_by_place ? 0 : more), is_by_place};
+}
+
+int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t rows) {
+    const int64_t bytes = ir_dtypes[matmul(k)->dtype].bytes;
+    const int channels = ir_kernel_window_channels(k), last = k->n_axes - 1;
+    int64_t n = ir_ceil_div(channels < 0 ? 1 : size[channels], ir_dots[ir_kernel_window_dot(k)].group);
+    for (int i = 0; i <= last; i++) {
+        const ir_kaxis *a = &k->axis[i];
+        if (i < last - 1) {
+            n *= a->place < 0 ? 1 : size[a->place];
+            continue;
+        }
+        const ir_slab_axis part = ir_kernel_slab_axis(k, i, size, i == last ? size[a->dim] : rows);
+        n *= part.parts * part.extent;
+    }
+    return ir_round_up(n * bytes + ir_levels[k->level].vector_bytes, 64);
+}
+
+static fusor_status verify_axes(const ir_kernel *k, const ir_kinst *mm, int n, fu_error *e) {
+    int places = 0, dims = 0;
+    if (k->n_axes < 0 || k->n_axes > IR_KERNEL_MAX_AXES)
+        return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a window kernel has up to %d axes", IR_KERNEL_MAX_AXES);
+    for (int i = 0; i < k->n_axes; i++) {
+        const ir_kaxis *a = &k->axis[i];
+        const int last = k->n_axes - 1;
+        if (a->stride < 1 || a->dilation < 1 || a->stride > INT32_MAX || a->dilation > INT32_MAX ||
+            a->begin < INT32_MIN || a->begin > INT32_MAX || a->size >= k->n_insts ||
+            k->inst[a->size].op != IR_K_SCALAR || k->inst[a->size].dtype != FUSOR_I64)
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "axis %d of a window kernel: numbers out of range", i);
+        const bool is_there = i == last ? a->dim == n : i == last - 1 ? a->dim == n - 1 : a->dim < n - 2;
+        if (!is_there || a->dim < (i < last - 1 ? -1 : 0) || a->place < -1 || a->place >= k->n_dims ||
+            (a->place >= 0 && k->dim[a->place].role != 'k') || (a->dim >= 0 && (dims >> a->dim & 1)) ||
+            (a->place >= 0 && (places >> a->place & 1)))
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "axis %d of a window kernel: no such dims", i);
+        if (a->dim >= 0) dims |= 1 << a->dim;
+        if (a->place >= 0) places |= 1 << a->place;
+    }
+    int taken = 0, channels = 0;
+    for (int d = 0; d < k->n_dims; d++) {
+        channels += k->dim[d].role == 'k' && !(places >> d & 1);
+        taken += k->dim[d].role == 'b' && !(dims >> d & 1);
+    }
+    if (channels > 1 || taken > 2)
+        return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
+                       "a window kernel with axes has other dims than channels, batch and groups");
+    for (int i = 0; i < 2; i++) {
+        const ir_kinst *x = &k->inst[mm->in[i]];
+        while (x->op == IR_OP_CAST) x = &k->inst[x->in[0]];
+        if (x->op != IR_K_LOAD || x->variant || x->index >= k->n_buffers || x->dtype == FUSOR_BOOL)
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "operand %d of a window kernel is no plain load, converted", i);
+        const ir_dtype t = k->inst[mm->in[i]].dtype;
+        if (ir_is_float(mm->dtype) ? t != mm->dtype || !ir_is_float(x->dtype) : !ir_is_int(t) || !ir_is_int(x->dtype))
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
+                           "operand %d of a window kernel is no number of the kind of its sums", i);
+    }
+    return FUSOR_OK;
+}
 
 fusor_status ir_verify_window(const ir_kernel *k, fu_error *e) {
     const int m = dim_of(k, 'm'), y = dim_of(k, 'y'), n = dim_of(k, 'n');
     if (m < 0 || y != m + 1 || n != y + 1 || n + 1 >= k->n_dims || k->tile.mr < 1 || k->tile.nr < 1 || k->tile.kb < 1)
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a window kernel needs dims m, y, n, k and a tile");
-    const ir_kinst *mm = NULL;
-    for (int i = 0; i < k->n_insts; i++)
-        if (k->inst[i].op == IR_OP_MATMUL) mm = &k->inst[i];
+    const ir_kinst *mm = matmul(k);
     for (int i = 0; i < 2 && mm; i++) {
         if (mm->n_in != 2 || mm->in[i] >= k->n_insts)
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a window kernel multiplies two operands");
+        if (ir_kernel_has_slab(k)) {
+            if (i == 1) FU_TRY(verify_axes(k, mm, n, e));
+            continue;
+        }
         const ir_kinst *x = &k->inst[mm->in[i]];
         const int variant = i == 1 && k->n_axes ? x->variant & ~IR_LOAD_GUARD : x->variant;
-        if (x->op != IR_K_LOAD || variant || x->index >= k->n_buffers || x->dtype != mm->dtype ||
-            !ir_is_float(x->dtype) || ir_is_half(x->dtype))
+        if (x->op != IR_K_LOAD || variant || x->index >= k->n_buffers ||
+            (ir_is_float(mm->dtype) || !ir_level_is_gpu(k->level)
+                 ? x->dtype != mm->dtype || !ir_is_float(x->dtype) || ir_is_half(x->dtype)
+                 : !ir_is_int(x->dtype)))
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
                            "operand %d of a window kernel is no plain load of the type of its sums", i);
         const int64_t *stride = k->buffer[x->index].stride;
@@ -48,19 +154,32 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
         ir_launch_depthwise(k, size, tune, out);
         return;
     }
-    const int64_t bytes = ir_dtypes[ir_kernel_contract_acc(k)].bytes;
-    int64_t batches = 1, rows = tune[IR_TUNE_WINDOW_ROWS] < 1 ? 1 : tune[IR_TUNE_WINDOW_ROWS], y = 1, kk = 1;
+    const int64_t bytes = ir_dtypes[matmul(k)->dtype].bytes;
+    int64_t batches = 1, parts = 1, rows = tune[IR_TUNE_WINDOW_ROWS] < 1 ? 1 : tune[IR_TUNE_WINDOW_ROWS], y = 1, kk = 1;
     bool is_empty = false;
+    const int channels = ir_kernel_has_slab(k) ? ir_kernel_window_channels(k) : -1;
     for (int d = 0; d < k->n_dims; d++) {
         switch (k->dim[d].role) {
-        case 'b': batches *= size[d]; break;
+        case 'b':
+            batches *= size[d];
+            if (k->buffer[ir_kernel_window_operand(k, 0)->index].stride[d] != 0) parts *= size[d];
+            break;
         case 'y': y = size[d]; break;
-        case 'k': kk *= size[d]; break;
+        case 'k': kk *= d == channels ? ir_ceil_div(size[d], ir_dots[ir_kernel_window_dot(k)].group) : size[d]; break;
         default: is_empty |= size[d] == 0;
         }
     }
-    out->n_phases = 1;
-    out->tiles[0] = is_empty ? 0 : batches * ir_ceil_div(y, rows);
+    const int64_t tiles = is_empty ? 0 : batches * ir_ceil_div(y, rows);
     out->scratch_bytes = 2 * ir_round_up(kk * 8, 64) + ir_round_up(k->tile.mr * k->tile.nr * bytes, 64) +
                          ir_round_up(kk * k->tile.nr * bytes, 64) + 64 * 8;
+    out->n_phases = 1;
+    out->tiles[0] = tiles;
+    if (!ir_kernel_has_slab(k)) return;
+    out->scratch_bytes += IR_SLAB_HEAD + ir_kernel_slab_bytes(k, size, rows < y ? rows : y);
+    if (!ir_kernel_window_packs(k)) return;
+    const int64_t made = tiles ? parts * size[dim_of(k, 'm')] : 0;
+    out->n_phases = 2;
+    out->tiles[0] = made;
+    out->tiles[1] = tiles;
+    out->shared_bytes = ir_round_up(made * kk * bytes, 64) + ir_round_up(made * bytes, 64) * ir_kernel_window_adds(k);
 }

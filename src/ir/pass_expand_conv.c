@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* pass_expand_conv.c: convolutions as matrix products and movement, in the type that sums are made in.
  *
- *   conv            of floats: of the padded operand, in one kernel (plan_window.c)
+ *   conv            of the padded operand, in one kernel, which takes the pads in (plan_window.c)
  *   other conv      for each place of the kernel, weights [O, C] @ the strided slice of the padded operand [N, C, positions]; added up
  *   depthwise       (one channel a group) the same with products element by element
  *   conv_transpose  along each axis, element q * stride + r of the result, pads included, is a convolution of stride 1 of the operand
@@ -202,7 +202,7 @@ static ir_id windowed(const conv *v, ir_id x, ir_id w) {
     }
     const ir_id y = x ? ir_expand_op(v->c, IR_OP_CONV, 2, (ir_id[]){x, w}, attr, 4, 0) : 0;
     if (y) memcpy(ir_at(v->g, y)->dim, v->n->dim, v->rank * sizeof(ir_size)); /* the same sizes in other words */
-    return y;
+    return y ? cast(v, y, v->t) : 0;
 }
 
 static ir_id expand_plain(const conv *v, ir_id x, ir_id w) {
@@ -437,7 +437,9 @@ ir_id ir_expand_conv(const ir_expand *c, const ir_node *n) {
               .rank = n->rank,
               .spatial = n->rank - IR_SPATIAL_AT,
               .groups = ir_node_attr(n, "groups")->integer};
-    const bool is_window = ir_conv_fits_window(g, n);
+    const bool is_window =
+        ir_conv_fits_window(g, n) && (ir_is_float(v.t) || ir_dtypes[v.t].bytes == 8 ||
+                                      (v.t == FUSOR_I32 && ir_dtypes[ir_at(g, n->in[0])->dtype].bytes == 1));
     const bool by_turns = is_turned(g, n);
     if (!is_window) v.places = places_of(g, n, v.kernel);
     for (uint32_t i = 0; by_turns && i < v.spatial; i++)
@@ -451,8 +453,9 @@ ir_id ir_expand_conv(const ir_expand *c, const ir_node *n) {
     }
     ir_id x = n->in[0], w = n->in[1];
     const ir_dtype tx = ir_at(g, x)->dtype, tw = ir_at(g, w)->dtype;
-    if (is_window || by_turns || v.t == FUSOR_F64 || tx != tw ||
-        (!ir_is_float(tx) && ir_dtypes[tx].bytes == 1 && v.t != FUSOR_I32)) {
+    const bool is_narrow = !ir_is_float(tx) && ir_dtypes[tx].bytes == 1;
+    if (is_window ? ir_is_float(tx) || (is_narrow && v.t != FUSOR_I32)
+                  : by_turns || v.t == FUSOR_F64 || tx != tw || (is_narrow && v.t != FUSOR_I32)) {
         const ir_dtype wide = ir_is_float(tx) ? v.t : FUSOR_I16; /* what u8 and i8 both fit into */
         x = cast(&v, x, wide);
         w = cast(&v, w, wide);

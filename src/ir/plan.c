@@ -499,19 +499,20 @@ static void place_einsum(planner *p, ir_id id) {
     (void)take_room(p, c, n);
 }
 
-/* A convolution reads both operands where they lie: what is computed is stored first. */
+/* A convolution reads both operands where they lie: what is computed is stored first, but pads and conversions. */
 static void place_window(planner *p, ir_id id) {
     const ir_node *n = ir_at(p->g, id);
+    const plan_window_form f = plan_window_form_of(p, n);
     for (int i = 0; i < 2; i++) {
-        const ir_id root = behind_views(p, n->in[i]);
+        const ir_id x = i ? f.w : f.x, root = behind_views(p, x);
         if (p->info[root].home) {
             const cluster_kind kind = p->clusters.at[p->info[root].home].kind;
-            needs_memory(p, n->in[i],
+            needs_memory(p, x,
                          p->options->no_fuse                                  ? IR_REASON_USER
                          : kind == CLUSTER_CONTRACT || kind == CLUSTER_WINDOW ? IR_REASON_TWO_CONTRACTIONS
                                                                               : IR_REASON_REDUCE_INTO_CONTRACT);
         }
-        store_floating(p, n->in[i], IR_REASON_RECOMPUTE);
+        store_floating(p, x, IR_REASON_RECOMPUTE);
     }
     const int c = new_cluster(p, CLUSTER_WINDOW, id, n->rank, n->dim);
     node_info *v = &p->info[id];

@@ -540,6 +540,7 @@ static void make_places(builder *b, const int *order) {
         }
         now[i] = sum >= 0 ? (uint16_t)sum : builder_scalar(b, (ir_plan_scalar){.dtype = FUSOR_I64});
     }
+    for (int i = 0; i < k->n_axes; i++) k->axis[i].size = now[k->axis[i].size];
 }
 
 /* Column form of a scan: the first of the dims from which on memory runs on to the column in every buffer; they are walked as one. */
@@ -888,10 +889,10 @@ static fusor_status build_kernel(planner *p, int c) {
     st.scalar = b.scalars.at;
     st.ops = b.ops.at;
     st.n_ops = (int)b.ops.n;
-    if (b.k->kind == IR_KERNEL_CONTRACT) {
+    if (b.k->kind == IR_KERNEL_CONTRACT || ir_kernel_window_packs(b.k)) { /* what phase 0 packs */
         for (int i = 0; i < b.k->n_insts; i++) {
             if (b.k->inst[i].op != IR_OP_MATMUL) continue;
-            const ir_kinst *w = &b.k->inst[b.k->inst[i].in[1]];
+            const ir_kinst *w = b.k->kind == IR_KERNEL_WINDOW ? ir_kernel_window_operand(b.k, 0) : &b.k->inst[b.k->inst[i].in[1]];
             if (w->op != IR_K_LOAD || w->variant) continue;
             const ir_plan_buffer *pb = &p->plan->buffers.at[st.arg[w->index]];
             if (pb->storage == IR_STORE_INPUT && p->g->params.at[pb->index].is_const) st.prepack_param = pb->index;

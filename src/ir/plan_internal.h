@@ -8,6 +8,7 @@
  *   floating  element-wise on parameters and materialized values: recomputed inside every cluster that uses it;
  *   materialized: stored to memory by its cluster, a leaf for every other cluster. */
 #include "ir/plan.h"
+#include "ir/window.h"
 
 typedef enum cluster_kind {
     CLUSTER_MAP,
@@ -114,6 +115,15 @@ int plan_padded_dims(const ir_graph *g, const ir_node *n); /* of a PAD: those wi
 /* A step that checks the indices of node id, unless there is one. */
 fusor_status plan_check_index(planner *p, ir_id id);
 bool plan_has_index(const ir_node *n);
+
+/* ---- plan_window.c ---- */
+/* What the kernel reads for the operands of a convolution: with axes, from within pads and through conversions (weights: cast[0]). */
+typedef struct plan_window_form {
+    bool has_axes;
+    ir_id x, w, pad, cast[2]; /* 0: none */
+    int64_t begin[IR_MAX_SPATIAL];
+} plan_window_form;
+plan_window_form plan_window_form_of(const planner *p, const ir_node *n);
 
 /* ---- plan_hint.c ---- */
 /* Marks what hints ask for in p->info. */

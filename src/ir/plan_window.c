@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_window.c: a convolution as a window kernel. Its space is the result's, then the channels of a group, the places
+/* plan_window.c: a convolution as a window kernel, with the pads and conversions in front of its operands. Its space is the result's, then the channels of a group, the places
  * of the kernel, and the groups; the operands are read along it as they lie, with strides that overlap. */
 #include "ir/plan_builder.h"
 #include "ir/window.h"
@@ -26,7 +26,9 @@ bool ir_conv_fits_window(const ir_graph *g, const ir_node *n) {
     const ir_node *w = ir_at(g, n->in[1]);
     const int64_t groups = groups_of(n);
     int64_t v;
-    if (!ir_is_float(ir_at(g, n->in[0])->dtype) || !ir_is_float(n->dtype)) return false;
+    const ir_dtype t = ir_at(g, n->in[0])->dtype;
+    if (ir_is_float(t) ? !ir_is_float(n->dtype) : !ir_is_int(t) || !ir_is_int(n->dtype)) return false;
+    if (!ir_is_float(t) && groups > 1 && ir_size_is(g->sizes, w->dim[1], 1)) return false; /* element by element */
     if (!ir_size_is_const(g->sizes, w->dim[0], &v) || v < groups) return false;
     for (unsigned d = IR_SPATIAL_AT; d < w->rank; d++)
         if (!ir_size_is_const(g->sizes, w->dim[d], &v) || v > INT32_MAX) return false;
@@ -36,7 +38,7 @@ bool ir_conv_fits_window(const ir_graph *g, const ir_node *n) {
 bool ir_conv_is_depthwise(const ir_graph *g, const ir_node *n) {
     const ir_node *w = ir_at(g, n->in[1]);
     int64_t made, places = 1, v;
-    if (!ir_conv_fits_window(g, n) || !ir_size_is(g->sizes, w->dim[1], 1) ||
+    if (!ir_conv_fits_window(g, n) || !ir_is_float(n->dtype) || !ir_size_is(g->sizes, w->dim[1], 1) ||
         !ir_size_is_const(g->sizes, w->dim[0], &made) || made / groups_of(n) > IR_DEPTHWISE_CHANNELS)
         return false;
     for (unsigned d = IR_SPATIAL_AT; d < w->rank; d++) {
@@ -58,7 +60,60 @@ bool ir_conv_is_window(const ir_graph *g, const ir_node *n) {
     const bool takes_pads = ir_conv_is_depthwise(g, n);
     for (uint32_t i = 0; pads && i < pads->n && !takes_pads; i++)
         if (!ir_size_is(g->sizes, pads->list[i], 0)) return false;
+    if (!ir_is_float(t)) return n->dtype == (ir_dtypes[t].bytes == 1 ? FUSOR_I32 : FUSOR_I64);
     return (t == FUSOR_F32 || t == FUSOR_F64) && ir_at(g, n->in[1])->dtype == t && n->dtype == t;
+}
+
+/* ---- what is in front of the operands, and computed by the kernel ---- */
+/* Floating, of this cluster's composite or free to be fused. */
+static bool is_absorbed(const planner *p, const ir_node *n, ir_id id) {
+    const node_info *v = &p->info[id];
+    const uint32_t group = ir_at(p->g, id)->group;
+    return !is_leaf(p, id) && !v->home && !v->must_store && !v->is_barrier &&
+           (!p->options->no_fuse || (group && group == n->group));
+}
+
+/* Zeros around spatial axes of known width. */
+static bool is_plain_pad(const planner *p, const ir_node *pad, int64_t begin[IR_MAX_SPATIAL]) {
+    const ir_node *value = ir_at(p->g, pad->in[pad->n_in - 1]);
+    const ir_attr *pads = ir_node_attr(pad, "pads"), *mode = ir_node_attr(pad, "mode");
+    if (pad->op != IR_OP_PAD || (mode && mode->is_set && mode->integer) || !pads || pads->n != 2u * pad->rank)
+        return false;
+    if (pad->n_in > 1 && (value->op != IR_OP_LITERAL || value->bits)) return false;
+    for (unsigned d = 0; d < 2u * pad->rank; d++) {
+        int64_t v;
+        if (!ir_size_is_const(p->g->sizes, pads->list[d], &v) || v < INT32_MIN || v > INT32_MAX) return false;
+        if (d % pad->rank < IR_SPATIAL_AT && v) return false;
+        if (d >= IR_SPATIAL_AT && d < pad->rank) begin[d - IR_SPATIAL_AT] = v;
+    }
+    return true;
+}
+
+static bool is_conversion(const planner *p, const ir_node *x) {
+    return x->op == IR_OP_CAST && ir_is_half(ir_at(p->g, x->in[0])->dtype) && x->dtype == FUSOR_F32;
+}
+
+plan_window_form plan_window_form_of(const planner *p, const ir_node *n) {
+    plan_window_form f = {.x = n->in[0], .w = n->in[1]};
+    bool is_strided =
+        false; /* vectors of every second column in place are quicker than parts of a slab: 7x7 of stride 2 by 16 % */
+    for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++) is_strided |= entry(p->g, n, "strides", i, 1) != 1;
+    if (ir_level_is_gpu(p->options->level) || ir_conv_is_depthwise(p->g, n) || (is_strided && ir_is_float(n->dtype)))
+        return f;
+    const ir_node *x = ir_at(p->g, f.x), *w = ir_at(p->g, f.w);
+    if (x->op == IR_OP_PAD && is_absorbed(p, n, f.x) && is_plain_pad(p, x, f.begin)) {
+        f.pad = f.x;
+        f.x = x->in[0];
+        x = ir_at(p->g, f.x);
+    }
+    if (is_conversion(p, x) && is_absorbed(p, n, f.x)) f.cast[1] = f.x, f.x = x->in[0];
+    if (is_conversion(p, w) && is_absorbed(p, n, f.w)) f.cast[0] = f.w, f.w = w->in[0];
+    f.has_axes = f.pad || f.cast[0] || f.cast[1] || !ir_is_float(n->dtype);
+    for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++)
+        if (entry(p->g, n, "strides", i, 1) > INT32_MAX || entry(p->g, n, "dilations", i, 1) > INT32_MAX)
+            f.has_axes = false;
+    if (!f.has_axes) f = (plan_window_form){.x = n->in[0], .w = n->in[1]};
+    return f;
 }
 
 /* Strides of contiguous memory, also along sizes of 1. */
@@ -81,10 +136,15 @@ void plan_window_space(builder *b, const ir_node *n) {
     int64_t made = 1;
     ir_size_is_const(g->sizes, w->dim[0], &made);
     int64_t columns = -1, rows = 1, products = -1, v;
+    const plan_window_form f = plan_window_form_of(b->p, n);
+    const ir_target target = {b->k->level, b->p->options->features};
+    const ir_dot dot = f.has_axes ? ir_window_dot(target, w->dtype, ir_at(g, n->in[0])->dtype, n->dtype) : IR_DOT_NONE;
+    if (f.has_axes) b->k->features = ir_window_features(target, w->dtype, ir_at(g, n->in[0])->dtype, n->dtype);
     if (ir_size_is_const(g->sizes, w->dim[1], &products))
         for (unsigned i = 0; i < spatial; i++)
             if (ir_size_is_const(g->sizes, w->dim[IR_SPATIAL_AT + i], &v))
                 products = products > INT32_MAX ? -1 : products * v;
+    if (products > 0) products = (products + ir_dots[dot].group - 1) / ir_dots[dot].group;
     if (!ir_size_is_const(g->sizes, n->dim[n->rank - 1], &columns)) columns = -1;
     if (spatial > 1 && !ir_size_is_const(g->sizes, n->dim[n->rank - 2], &rows)) rows = -1;
     b->k->is_depthwise = !ir_level_is_gpu(b->k->level) && ir_conv_is_depthwise(g, n);
@@ -98,7 +158,7 @@ void plan_window_space(builder *b, const ir_node *n) {
         return;
     }
     b->k->tile = ir_window_tile(b->k->level, n->dtype, made / groups_of(n), columns, rows, products,
-                                entry(g, n, "strides", spatial - 1, 1));
+                                f.has_axes ? 1 : entry(g, n, "strides", spatial - 1, 1));
 }
 
 static uint16_t index_of(builder *b, int d) {
@@ -146,7 +206,8 @@ static int add_axis(builder *b, const ir_node *n, unsigned i, int guard) {
 
 uint16_t plan_window_value(builder *b, const ir_node *n) {
     ir_sizes *sz = b->p->g->sizes;
-    const ir_node x = *ir_at(b->p->g, n->in[0]), w = *ir_at(b->p->g, n->in[1]);
+    const plan_window_form f = plan_window_form_of(b->p, n);
+    const ir_node x = *ir_at(b->p->g, f.x), w = *ir_at(b->p->g, n->in[1]);
     const unsigned spatial = n->rank - (unsigned)IR_SPATIAL_AT;
     const ir_size each = ir_size_div(sz, w.dim[0], ir_size_const(sz, groups_of(n))); /* channels made by a group */
     ir_size run[IR_MAX_RANK], stride[2][MAX_SPACE];
@@ -181,10 +242,22 @@ uint16_t plan_window_value(builder *b, const ir_node *n) {
             sz, before, ir_size_mul(sz, run[IR_SPATIAL_AT + i], ir_size_const(sz, entry(b->p->g, n, "pads", i, 0))));
     }
     for (int i = 0; i < 2; i++) { /* operand 0 of the kernel is the weights */
-        inst.in[i] = builder_load_guarded(b, n->in[1 - i], stride[i], i ? ir_size_sub(sz, b->zero, before) : b->zero,
+        inst.in[i] = builder_load_guarded(b, i ? f.x : f.w, stride[i], i ? ir_size_sub(sz, b->zero, before) : b->zero,
                                           i ? guard : -1);
         b->window[i] = b->k->inst[inst.in[i]].index;
+        if (f.cast[i]) {
+            builder_note(b, f.cast[i]);
+            inst.in[i] = builder_cast(b, inst.in[i], FUSOR_F32);
+        }
     }
+    if (f.pad) builder_note(b, f.pad);
+    for (unsigned i = 0; f.has_axes && i < spatial; i++)
+        b->k->axis[b->k->n_axes++] = (ir_kaxis){.dim = IR_SPATIAL_AT + (int)i,
+                                                .place = dim_place(n, i),
+                                                .stride = entry(b->p->g, n, "strides", i, 1),
+                                                .dilation = entry(b->p->g, n, "dilations", i, 1),
+                                                .begin = f.begin[i],
+                                                .size = builder_size(b, x.dim[IR_SPATIAL_AT + i])};
     return builder_inst(b, inst);
 }
 

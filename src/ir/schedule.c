@@ -68,6 +68,19 @@ ir_features ir_contract_features(ir_target target, ir_dtype a, ir_dtype b, ir_dt
     }
 }
 
+/* The operand gets 128 more where both are signed (it is its bits ^ 0x80); two unsigned ones are products of pairs. */
+ir_dot ir_window_dot(ir_target target, ir_dtype w, ir_dtype x, ir_dtype acc) {
+    if (ir_level_is_gpu(target.level) || acc != FUSOR_I32 || ir_dtypes[w].bytes != 1 || ir_dtypes[x].bytes != 1)
+        return IR_DOT_NONE;
+    return target.features & (IR_FEATURE_VNNI | IR_FEATURE_AVXVNNI) && (ir_is_signed(w) || ir_is_signed(x))
+               ? IR_DOT_I8
+               : IR_DOT_I16;
+}
+
+ir_features ir_window_features(ir_target target, ir_dtype w, ir_dtype x, ir_dtype acc) {
+    return ir_window_dot(target, w, x, acc) == IR_DOT_I8 ? target.features & (IR_FEATURE_VNNI | IR_FEATURE_AVXVNNI) : 0;
+}
+
 /* K blocks of the bytes of an f32 panel; of bf16, of as many elements, since that is part of the order.
  * Tiles: 2 x 2 of them in 4 of the 8 registers, so that each step's four loads (8 cycles each, two ports) stay behind its four
  * products (16 cycles each, one after the other, 52 until a sum can be added to: Intel's optimization manual). Wider forms, 1 x 4
@@ -101,12 +114,14 @@ int ir_window_pack_cycles(int64_t step) { return step == 1 || step == 2 ? 3 * (i
 ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k, int64_t step) {
     const int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = ir_levels[level].registers;
     const bool is_known = n > 0 && n < INT32_MAX && y > 0 && y < INT32_MAX;
+    /* Products of integers need a register where they are not made in place, those of i64 below v4 more. */
+    const int products = ir_is_float(acc) ? 0 : ir_dtypes[acc].bytes == 8 && level != IR_LEVEL_V4 ? 5 : 1;
     ir_tile best = {1, lanes, ir_contract_tile(level, acc).kb};
     const double each = k > 0 ? (double)k : 512;
     const bool has_rows = step == 1 || (step == 2 && k > 0 && k <= best.kb);
     double least = 1e300;
     for (int mr = 1; mr <= 12 && mr <= m; mr++)
-        for (int nv = 1; nv <= (mr <= 3 ? 8 : 4) && mr * nv + nv + 1 <= registers; nv++) {
+        for (int nv = 1; nv <= (mr <= 3 ? 8 : 4) && mr * nv + nv + 1 + products <= registers; nv++) {
             const double tiles = (double)((m + mr - 1) / mr);
             double line = tile_cycles(mr, nv, has_rows ? (int)step : 1) / nv;
             if (is_known) {

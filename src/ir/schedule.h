@@ -96,6 +96,9 @@ static inline int64_t ir_dot_words(ir_dot d, int64_t n) {
     return (n + ir_dots[d].step - 1) / ir_dots[d].step * (ir_dots[d].step / ir_dots[d].group);
 }
 ir_tile ir_dot_tile(ir_level level, ir_dot dot);
+/* Of a convolution on a CPU: weights w by x. */
+ir_dot ir_window_dot(ir_target target, ir_dtype w, ir_dtype x, ir_dtype acc);
+ir_features ir_window_features(ir_target target, ir_dtype w, ir_dtype x, ir_dtype acc);
 /* Of the target's features, those that a contraction of these types uses. */
 ir_features ir_contract_features(ir_target target, ir_dtype a, ir_dtype b, ir_dtype acc);
 #endif

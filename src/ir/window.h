@@ -21,8 +21,8 @@ typedef struct ir_window {
 } ir_window;
 /* The attributes of a node that ir_infer has accepted. */
 ir_window ir_window_of(const ir_graph *g, const ir_node *n);
-/* A convolution of f32 or f64 without pads and bias, whose kernel is known: one kernel of kind window reads it in place (plan_window.c).
- * pass_expand_conv.c makes others of this one. */
+/* A convolution of f32, f64 or integers without pads and bias, whose kernel is known: one kernel of kind window (plan_window.c), which
+ * also takes in the pads and conversions in front of it. pass_expand_conv.c makes others of this one. */
 bool ir_conv_fits_window(const ir_graph *g, const ir_node *n); /* but for pads, bias and types */
 bool ir_conv_is_window(const ir_graph *g, const ir_node *n);
 /* One channel a group, few places and few channels made of each: its kernel reads the operand without its pads. */

@@ -54,9 +54,9 @@ static LLVMValueRef sum_up(window *w, ir_dtype acc) {
     em_values v;
     em_values_init(&v, load, w);
     for (int i = 0; i < 2; i++) x[i] = em_cast(e, em_value(e, &v, mm->in[i]), w->k->inst[mm->in[i]].dtype, acc);
-    em_loop_next(e, sum, em_mad(e, x[0], x[1], sum));
+    em_loop_next(e, sum, ir_is_float(acc) ? em_mad(e, x[0], x[1], sum) : em_add(e, sum, em_mul(e, x[0], x[1])));
     em_end(e, &l);
-    em_loop_next(e, total, em_fadd(e, total, sum));
+    em_loop_next(e, total, ir_is_float(acc) ? em_fadd(e, total, sum) : em_add(e, total, sum));
     em_end(e, &block);
     for (int d = w->first_k; d < w->k->n_dims; d++) w->index[d] = NULL;
     return total;

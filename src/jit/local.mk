@@ -37,6 +37,7 @@ jit_sources += %D%/map_transpose.c
 jit_sources += %D%/window.c
 jit_sources += %D%/window_depthwise.c
 jit_sources += %D%/window_pack.c
+jit_sources += %D%/window_slab.c
 jit_sources += %D%/window_tile.c
 jit_sources += %D%/contract.c
 jit_sources += %D%/contract_pack.c

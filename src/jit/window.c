@@ -14,6 +14,8 @@
  *   short sums     of one K block in a row go from registers to the outputs
  *   segments       else: the columns of a panel that are of one row: the program behind the sums is evaluated on them
  *
+ * With axes (pads, conversions, integers) the operand is the slab that window_slab.c makes for each tile of work.
+ *
  * The order that an element is accumulated in depends on K, kb and the level alone, as in contract.c. */
 #include "jit/window.h"
 #include <string.h>
@@ -26,13 +28,30 @@ static LLVMValueRef round_up(window *w, LLVMValueRef bytes) {
 
 static void set_values(window *w) {
     emit *e = w->e;
-    w->kk = num(w, 1);
-    for (int d = w->dim_n + 1; d < w->k->n_dims; d++) w->kk = em_mul(e, w->kk, e->size[d]);
+    w->places = num(w, 1);
+    for (int d = w->dim_n + 1; d < w->k->n_dims; d++)
+        if (d != w->channels) w->places = em_mul(e, w->places, e->size[d]);
+    w->taken = w->channels >= 0 ? e->size[w->channels] : num(w, 1);
+    w->kk = w->taken;
+    if (w->group > 1) w->kk = LLVMBuildUDiv(e->b, em_add(e, w->taken, num(w, w->group - 1)), num(w, w->group), "");
+    w->kk = em_mul(e, w->kk, w->places);
     const LLVMValueRef table_bytes = round_up(w, em_mul(e, w->kk, num(w, 8)));
-    w->table = e->scratch;
+    w->table = w->is_slab ? em_gep(e, e->scratch, e->t_i8, num(w, IR_SLAB_HEAD)) : e->scratch;
     w->panel_table = em_gep(e, w->table, e->t_i8, table_bytes);
     w->tile = em_gep(e, w->panel_table, e->t_i8, table_bytes);
     w->panel = em_gep(e, w->tile, e->t_i8, num(w, (w->mr * w->nr * w->bytes + 63) / 64 * 64));
+    w->pitch = e->stride[w->operand][w->dim_y];
+    w->weight_base = e->base[w->weights];
+    w->weight_pitch = e->stride[w->weights][w->dim_m];
+    if (!w->is_slab) return;
+    w->slab = em_gep(e, w->panel, e->t_i8, round_up(w, em_mul(e, w->kk, num(w, (int64_t)w->nr * w->bytes))));
+    if (!w->packs) return;
+    LLVMValueRef made = e->size[w->dim_m];
+    for (int d = 0; d < w->n_batch; d++)
+        if (w->k->buffer[w->weights].stride[d] != 0) made = em_mul(e, made, e->size[d]);
+    w->weight_base = e->shared;
+    w->weight_pitch = w->kk;
+    w->first_sums = em_gep(e, e->shared, e->t_i8, round_up(w, em_mul(e, em_mul(e, made, w->kk), num(w, w->bytes))));
 }
 
 /* ---- functions beside the kernel's ---- */
@@ -48,6 +67,8 @@ window_outer *window_begin(window *w, window_function f, const char *name, LLVMT
     if (f == TILE || f == MASKED || f == NARROW) return o;
     em_load_args(e, LLVMGetParam(e->fn, 0));
     set_values(w);
+    if (w->is_slab && f != SLAB && f != WEIGHTS)
+        w->pitch = LLVMBuildLoad2(e->b, e->t_i64, e->scratch, ""); /* emit_table put it there */
     return o;
 }
 
@@ -221,25 +242,25 @@ static void store_sums(window *w, const window_products *p, LLVMValueRef *sum, c
     }
 }
 
-/* (args, block, weights, operand, n0, columns, rows): all channels of columns of rows, more than all vectors but one of
+/* (args, block, weights, operand, n0, columns, rows, first sums): all channels of columns of rows, more than all vectors but one of
  * a panel. */
 static void emit_row(window *w, window_function f) {
     emit *e = w->e;
     window_products p = {.nv = f == NARROW_ROW ? 1 : w->nv, .step = w->step};
-    LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64};
-    window_outer *o = window_begin(w, f, f == NARROW_ROW ? "narrow_row" : "row", parameter, 7);
-    LLVMValueRef in[7], sum[WINDOW_MAX_TILE], first[IR_KERNEL_MAX_BUFFERS], off[IR_KERNEL_MAX_BUFFERS],
+    LLVMTypeRef parameter[8] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_ptr};
+    window_outer *o = window_begin(w, f, f == NARROW_ROW ? "narrow_row" : "row", parameter, 8);
+    LLVMValueRef in[8], sum[WINDOW_MAX_TILE], first[IR_KERNEL_MAX_BUFFERS], off[IR_KERNEL_MAX_BUFFERS],
         index[IR_KERNEL_MAX_DIMS] = {0};
-    LLVMValueRef m = e->size[w->dim_m], pitch = e->stride[w->weights][w->dim_m];
+    LLVMValueRef m = e->size[w->dim_m], pitch = w->weight_pitch;
     LLVMGetParams(e->fn, in);
     read_block(w, in[1], first, index);
-    LLVMValueRef y0 = index[w->dim_y];
+    LLVMValueRef y0 = index[w->dim_y], first_sums = in[7];
     e->lanes = w->v_lanes;
     p.count = w->kk;
     p.table = w->table;
     LLVMValueRef active = window_mask_last(w, &p, in[5]), of_step = p.mask[p.nv - 1][0];
     em_loop ly = em_for(e, num(w, 0), in[6], num(w, 1));
-    p.operand = element(w, in[3], em_mul(e, ly.i, e->stride[w->operand][w->dim_y]));
+    p.operand = element(w, in[3], em_mul(e, ly.i, w->pitch));
     index[w->dim_y] = em_add(e, y0, ly.i);
     move_offsets(w, first, ly.i, w->dim_y, off);
     em_loop l = em_for(e, num(w, 0), m, num(w, w->mr));
@@ -247,6 +268,7 @@ static void emit_row(window *w, window_function f) {
     for (int i = 0; i < w->mr; i++) p.row[i] = element(w, i ? p.row[i - 1] : in[2], i ? pitch : em_mul(e, m0, pitch));
     p.mask[p.nv - 1][0] = of_step;
     window_emit_products(w, &p, sum);
+    if (w->adds) window_add_first(w, element(w, first_sums, m0), sum, p.nv);
     p.mask[p.nv - 1][0] = active; /* of the columns, whatever the step is */
     for (int j = 0; j + 1 < p.nv; j++) store_sums(w, &p, sum, off, index, m0, in[4], j, false);
     em_branch b = em_if(e, em_icmp(e, LLVMIntEQ, in[5], num(w, p.nv * w->v_lanes)));
@@ -261,16 +283,23 @@ static void emit_row(window *w, window_function f) {
 
 /* ---- the kernel ---- */
 /* Byte offsets of the elements of K, in order: in the operand, and in a panel. */
-static void emit_table(window *w) {
+static void emit_table(window *w, const window_slab *slab) {
     emit *e = w->e;
     em_loop l[MAX_K];
-    LLVMValueRef at = num(w, 0), place = num(w, 0);
+    LLVMValueRef at = num(w, 0), place = num(w, 0), channel = num(w, 0), of_axis[IR_KERNEL_MAX_AXES] = {0};
     for (int i = 0; i < w->n_k; i++) {
         const int d = w->dim_n + 1 + i;
-        l[i] = em_for(e, num(w, 0), e->size[d], num(w, 1));
-        at = em_add(e, at, em_mul(e, l[i].i, em_mul(e, e->stride[w->operand][d], num(w, w->bytes))));
-        place = em_add(e, em_mul(e, place, e->size[d]), l[i].i);
+        LLVMValueRef count = e->size[d];
+        if (d == w->channels && w->group > 1)
+            count = LLVMBuildUDiv(e->b, em_add(e, count, num(w, w->group - 1)), num(w, w->group), "");
+        l[i] = em_for(e, num(w, 0), count, num(w, 1));
+        if (d == w->channels) channel = l[i].i;
+        for (int a = 0; a < w->k->n_axes; a++)
+            if (w->k->axis[a].place == d) of_axis[a] = l[i].i;
+        if (!slab) at = em_add(e, at, em_mul(e, l[i].i, em_mul(e, e->stride[w->operand][d], num(w, w->bytes))));
+        place = em_add(e, em_mul(e, place, count), l[i].i);
     }
+    if (slab) at = window_slab_place(w, slab, channel, of_axis);
     LLVMBuildStore(e->b, at, em_gep(e, w->table, e->t_i64, place));
     LLVMBuildStore(e->b, em_mul(e, place, num(w, (int64_t)w->nr * w->bytes)),
                    em_gep(e, w->panel_table, e->t_i64, place));
@@ -280,7 +309,7 @@ static void emit_table(window *w) {
 typedef struct line {
     /* first element of the operand; columns; columns from row to row; i1: are the panels packed? */
     LLVMValueRef from, length, pitch, is_packed, block, weights;
-    LLVMValueRef m_begin, m_end;
+    LLVMValueRef m_begin, m_end, first_sums;
 } line;
 
 /* The columns of a panel by rows: those past the result's columns are skipped. */
@@ -310,21 +339,21 @@ static void emit_segments(window *w, const line *s, LLVMValueRef begin, LLVMValu
 }
 
 /* A panel that may be shorter than it could be. */
-static void emit_some_columns(window *w, LLVMValueRef in[8]) {
+static void emit_some_columns(window *w, LLVMValueRef in[9]) {
     emit *e = w->e;
     LLVMValueRef columns = in[7], source = in[2], vl = num(w, w->v_lanes);
     em_branch whole = em_if(e, em_icmp(e, LLVMIntEQ, columns, num(w, w->nr)));
-    window_call(w, TILE, in, 8);
+    window_call(w, TILE, in, 9);
     em_else(e, &whole);
     em_branch most = em_if(e, em_icmp(e, LLVMIntSGT, columns, num(w, (w->nv - 1) * w->v_lanes)));
-    window_call(w, MASKED, in, 8);
+    window_call(w, MASKED, in, 9);
     em_else(e, &most);
     if (w->nv > 1) {
         em_loop l = em_for(e, num(w, 0), columns, vl);
         in[2] = element(w, source, l.i);
         in[5] = element(w, w->tile, l.i);
         in[7] = least(w, vl, em_sub(e, columns, l.i));
-        window_call(w, NARROW, in, 8);
+        window_call(w, NARROW, in, 9);
         em_end(e, &l);
     }
     em_endif(e, &most);
@@ -338,20 +367,21 @@ static void emit_panel(window *w, const line *s, LLVMValueRef begin, LLVMValueRe
     LLVMValueRef zero = num(w, 0), one = num(w, 1), m = e->size[w->dim_m], mr = num(w, w->mr),
                  columns = em_sub(e, end, begin);
     em_loop lm = em_for(e, s->m_begin, s->m_end, mr);
-    LLVMValueRef m0 = least(w, lm.i, em_sub(e, m, mr)), row = e->stride[w->weights][w->dim_m];
+    LLVMValueRef m0 = least(w, lm.i, em_sub(e, m, mr)), row = w->weight_pitch;
     LLVMValueRef weights = element(w, s->weights, em_mul(e, m0, row));
     LLVMValueRef k_end = em_select(e, em_icmp(e, LLVMIntSGT, w->kk, zero), w->kk, one); /* K = 0: sums of nothing */
     em_loop lk = em_for(e, zero, k_end, num(w, w->kb));
-    LLVMValueRef in[8] = {element(w, weights, lk.i),
+    LLVMValueRef in[9] = {element(w, weights, lk.i),
                           row,
                           source,
                           em_gep(e, table, e->t_i64, lk.i),
                           least(w, em_sub(e, w->kk, lk.i), num(w, w->kb)),
                           w->tile,
                           lk.i,
-                          columns};
+                          columns,
+                          w->adds ? element(w, s->first_sums, m0) : w->tile};
     if (e->level->has_mask) emit_some_columns(w, in);
-    else window_call(w, TILE, in, 8);
+    else window_call(w, TILE, in, 9);
     em_end(e, &lk);
     emit_segments(w, s, begin, end, m0);
     em_end(e, &lm);
@@ -384,15 +414,18 @@ static void emit_short_sums(window *w, const line *s, LLVMValueRef rows) {
     em_loop l = em_for(e, num(w, 0), wide, nr);
     LLVMValueRef from = element(w, s->from, em_mul(e, l.i, num(w, w->step)));
     window_call(w, ROW,
-                (LLVMValueRef[]){e->args, s->block, s->weights, from, l.i, least(w, nr, em_sub(e, n, l.i)), rows}, 7);
+                (LLVMValueRef[]){e->args, s->block, s->weights, from, l.i, least(w, nr, em_sub(e, n, l.i)), rows,
+                                 w->adds ? s->first_sums : w->tile},
+                8);
     em_end(e, &l);
     if (w->nv == 1) return;
     em_loop rest = em_for(e, wide, n, num(w, w->v_lanes));
     from = element(w, s->from, em_mul(e, rest.i, num(w, w->step)));
     window_call(w, NARROW_ROW,
                 (LLVMValueRef[]){e->args, s->block, s->weights, from, rest.i,
-                                 least(w, num(w, w->v_lanes), em_sub(e, n, rest.i)), rows},
-                7);
+                                 least(w, num(w, w->v_lanes), em_sub(e, n, rest.i)), rows,
+                                 w->adds ? s->first_sums : w->tile},
+                8);
     em_end(e, &rest);
 }
 
@@ -426,7 +459,7 @@ static void take_if_less(window *w, LLVMValueRef work, LLVMValueRef may, LLVMVal
  * cycle. */
 static way choose_way(window *w, LLVMValueRef count) {
     emit *e = w->e;
-    LLVMValueRef n = e->size[w->dim_n], pitch = e->stride[w->operand][w->dim_y], no = LLVMConstInt(e->t_i1, 0, 0),
+    LLVMValueRef n = e->size[w->dim_n], pitch = w->pitch, no = LLVMConstInt(e->t_i1, 0, 0),
                  yes = LLVMConstInt(e->t_i1, 1, 0), through = num(w, MEMORY_PRODUCTS);
     way how = {no, no, no, em_add(e, em_mul(e, em_sub(e, count, num(w, 1)), pitch), n)};
     LLVMValueRef by_rows = em_mul(e, count, vectors(w, n)), work = num(w, INT64_MAX),
@@ -435,7 +468,10 @@ static way choose_way(window *w, LLVMValueRef count) {
     if (w->has_rows) take_if_less(w, em_mul(e, by_rows, w->kk), is_short, &how.is_row, &work);
     if (w->step == 1) {
         LLVMValueRef flat = em_mul(e, vectors(w, how.flat), em_add(e, w->kk, through));
-        take_if_less(w, flat, em_icmp(e, LLVMIntSGE, pitch, n), &how.is_flat, &work);
+        LLVMValueRef may = em_icmp(e, LLVMIntSGE, pitch, n);
+        if (!e->level->has_mask) /* a shorter line is packed, and that leaves out what lies between rows */
+            may = em_and(e, may, em_icmp(e, LLVMIntSGE, how.flat, num(w, w->nr)));
+        take_if_less(w, flat, may, &how.is_flat, &work);
     }
     LLVMValueRef m = e->size[w->dim_m], at_least_one = em_select(e, em_icmp(e, LLVMIntSGT, m, num(w, 1)), m, num(w, 1));
     LLVMValueRef pack =
@@ -447,20 +483,36 @@ static way choose_way(window *w, LLVMValueRef count) {
     return how;
 }
 
-static void emit_tiles(window *w) {
+static void emit_tiles(window *w, LLVMValueRef rows) {
     emit *e = w->e;
     LLVMValueRef zero = num(w, 0), one = num(w, 1), n = e->size[w->dim_n], all = e->size[w->dim_y];
-    LLVMValueRef rows = e->tune[IR_TUNE_WINDOW_ROWS], pitch = e->stride[w->operand][w->dim_y],
-                 index[IR_KERNEL_MAX_DIMS] = {0};
-    rows = em_select(e, em_icmp(e, LLVMIntSLT, rows, one), one, rows);
+    LLVMValueRef pitch = w->pitch, index[IR_KERNEL_MAX_DIMS] = {0};
     LLVMValueRef blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, all, rows), one), rows, "");
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
     line s = {.block = em_alloca(e, LLVMArrayType(e->t_i64, (unsigned)(w->k->n_buffers + w->n_batch + 1)), 8)};
     LLVMValueRef y0 = em_mul(e, LLVMBuildURem(e->b, t.i, blocks, ""), rows), count = least(w, rows, em_sub(e, all, y0));
     window_decode_batch(w, LLVMBuildUDiv(e->b, t.i, blocks, ""), index);
-    s.weights = element(w, e->base[w->weights], window_offset_of(w, w->weights, index));
-    index[w->dim_y] = y0;
-    LLVMValueRef from = element(w, e->base[w->operand], window_offset_of(w, w->operand, index));
+    if (w->packs) {
+        LLVMValueRef row = num(w, 0);
+        for (int d = 0; d < w->n_batch; d++)
+            if (w->k->buffer[w->weights].stride[d] != 0) row = em_add(e, em_mul(e, row, e->size[d]), index[d]);
+        row = em_mul(e, row, e->size[w->dim_m]);
+        s.weights = element(w, w->weight_base, em_mul(e, row, w->weight_pitch));
+        s.first_sums = element(w, w->first_sums, row);
+    } else s.weights = element(w, e->base[w->weights], window_offset_of(w, w->weights, index));
+    LLVMValueRef from = w->slab;
+    if (w->is_slab) {
+        const int outer = w->k->n_axes > 2 ? w->k->axis[0].dim : -1;
+        LLVMValueRef z = outer < 0 ? zero : index[outer], before = outer < 0 ? NULL : index[outer];
+        if (outer >= 0) index[outer] = zero;
+        LLVMValueRef first = window_offset_of(w, w->operand, index);
+        if (outer >= 0) index[outer] = before;
+        window_call(w, SLAB, (LLVMValueRef[]){e->args, first, z, y0, rows, count}, 6);
+        index[w->dim_y] = y0;
+    } else {
+        index[w->dim_y] = y0;
+        from = element(w, e->base[w->operand], window_offset_of(w, w->operand, index));
+    }
     const way how = choose_way(w, count);
     em_branch b = {0};
     write_block(w, s.block, index);
@@ -506,10 +558,10 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     for (int i = 0; i < w->k->n_insts; i++) {
         if (w->k->inst[i].op != IR_OP_MATMUL) continue;
         w->matmul = i;
-        w->weights = w->k->inst[w->k->inst[i].in[0]].index;
-        w->operand = w->k->inst[w->k->inst[i].in[1]].index;
+        w->weights = ir_kernel_window_operand(w->k, 0)->index;
+        w->operand = ir_kernel_window_operand(w->k, 1)->index;
+        w->acc = w->k->inst[i].dtype;
     }
-    w->acc = ir_kernel_contract_acc(w->k);
     w->bytes = ir_dtypes[w->acc].bytes;
     w->lanes = e->level->lanes;
     w->v_lanes = e->level->vector_bytes / w->bytes;
@@ -518,7 +570,14 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     w->kb = w->k->tile.kb;
     w->nv = w->nr / w->v_lanes;
     const int64_t step = ir_kernel_window_step(w->k);
-    w->step = step == IR_STRIDE_RUNTIME ? 0 : (int)step;
+    w->step = w->source_step = step == IR_STRIDE_RUNTIME ? 0 : (int)step;
+    w->is_slab = ir_kernel_has_slab(w->k);
+    w->packs = ir_kernel_window_packs(w->k);
+    w->adds = ir_kernel_window_adds(w->k);
+    w->dot = ir_kernel_window_dot(w->k);
+    w->group = ir_dots[w->dot].group;
+    w->channels = w->is_slab ? ir_kernel_window_channels(w->k) : -1;
+    if (w->is_slab) w->step = 1;
     if (w->n_k > MAX_K || w->nr % w->v_lanes || w->nv > 8 || w->mr > 16 || w->mr * w->nv > WINDOW_MAX_TILE)
         return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "window kernel: tile %d x %d does not fit level %s", w->mr, w->nr,
                        e->level->name);
@@ -534,12 +593,30 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     if (e->level->has_mask) window_emit_tile(w, MASKED);
     if (e->level->has_mask && w->nv > 1) window_emit_tile(w, NARROW);
     window_emit_panel(w);
+    if (w->is_slab) window_emit_slab(w);
+    if (w->packs) window_emit_weights(w);
     emit_finish(w);
     w->has_rows = has_row_functions(w);
     if (w->has_rows) emit_row(w, ROW);
     if (w->has_rows && w->nv > 1) emit_row(w, NARROW_ROW);
-    emit_table(w);
-    emit_tiles(w);
+    LLVMValueRef one = num(w, 1), rows = e->tune[IR_TUNE_WINDOW_ROWS];
+    rows = least(w, em_select(e, em_icmp(e, LLVMIntSLT, rows, one), one, rows), e->size[w->dim_y]);
+    rows = em_select(e, em_icmp(e, LLVMIntSLT, rows, one), one, rows);
+    em_branch phase = {0};
+    if (w->packs) {
+        phase = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, LLVMConstInt(LLVMTypeOf(e->phase), 0, 0)));
+        window_call(w, WEIGHTS, (LLVMValueRef[]){e->args, e->tile_begin, e->tile_end}, 3);
+        em_else(e, &phase);
+    }
+    window_slab slab;
+    if (w->is_slab) {
+        slab = window_slab_of(w, rows);
+        w->pitch = slab.pitch;
+        LLVMBuildStore(e->b, slab.pitch, e->scratch);
+    }
+    emit_table(w, w->is_slab ? &slab : NULL);
+    emit_tiles(w, rows);
+    if (w->packs) em_endif(e, &phase);
     em_demote(e);
     return FUSOR_OK;
 }

@@ -2,7 +2,7 @@
 #ifndef JIT_WINDOW_H
 #define JIT_WINDOW_H
 /* What the files of the window kernel share: window.c (the kernel), window_tile.c (the register tile), window_pack.c (panels),
- * window_depthwise.c (one channel a group). */
+ * window_slab.c (the operand within its pads, weights of other types), window_depthwise.c (one channel a group). */
 #include "jit/emit.h"
 
 enum { WINDOW_MAX_TILE = 32 }; /* vector registers of sums */
@@ -15,6 +15,8 @@ typedef enum window_function {
     ROW,
     NARROW_ROW,
     PANEL,
+    SLAB,
+    WEIGHTS,
     FINISH,
     COPY,
     PLANE,
@@ -28,11 +30,18 @@ typedef struct window {
     int matmul, weights, operand; /* an instruction; buffers */
     ir_dtype acc;
     int bytes, lanes, v_lanes, nv, mr, nr, kb;
-    int step; /* of the operand along n; 0: known when it runs */
+    int step;                  /* of the operand along n, as the tile reads it; 0: known when it runs */
+    bool is_slab, packs, adds; /* the kernel has axes; ir_kernel_window_packs, .._adds */
+    ir_dot dot;
+    int group, channels, source_step; /* channels: a dim; source_step: as `step`, of what the slab is made of */
+    LLVMValueRef taken, places;       /* channels of the operand; places of one of them */
+    LLVMValueRef pitch;               /* of the operand from row to row */
+    LLVMValueRef weight_base, weight_pitch, first_sums; /* first_sums: what `adds` takes off, for each row of weights */
     LLVMTypeRef t_acc, t_vec;
     LLVMValueRef kk;                              /* product of the dims k */
     LLVMValueRef table, panel_table, tile, panel; /* parts of scratch: ir/kernel.h */
-    bool has_rows;                                /* ROW is there */
+    LLVMValueRef slab;
+    bool has_rows; /* ROW is there */
     LLVMValueRef function[FUNCTIONS];
     LLVMTypeRef function_type[FUNCTIONS];
 } window;
@@ -81,15 +90,33 @@ typedef struct window_products {
 LLVMValueRef window_mask_last(window *w, window_products *p, LLVMValueRef columns);
 /* out[i * nv + j] = sum over k < count of row[i][k] * operand[table[k] + j-th vector]. */
 void window_emit_products(window *w, const window_products *p, LLVMValueRef out[WINDOW_MAX_TILE]);
-/* TILE, MASKED, NARROW: (weights, elements between their rows, operand, table, count, dst, before, columns): dst[mr][nr] = the
- * products; plus what is there where `before` is not 0. */
+/* TILE, MASKED, NARROW: (weights, elements between their rows, operand, table, count, dst, before, columns, first): dst[mr][nr] = the
+ * products; plus what is there where `before` is not 0, or else (adds) first[mr]. */
 void window_emit_tile(window *w, window_function f);
+/* sum + a * b, of elements or words. */
+LLVMValueRef window_multiply(window *w, LLVMValueRef a, LLVMValueRef b, LLVMValueRef sum);
+/* sum[i * nv + j] + first[i] */
+void window_add_first(window *w, LLVMValueRef first, LLVMValueRef *sum, int nv);
 LLVMValueRef window_load_vector(window *w, LLVMValueRef ptr);
 /* v_lanes columns, `step` elements apart, from element `at` on; mask: of the (one or two) vectors that are read, or NULLs. */
 LLVMValueRef window_load_columns(window *w, LLVMValueRef base, int at, int step, LLVMValueRef *mask);
 /* Which elements of those two vectors are read, of which the second ends with the last element that is wanted. `active`: the
  * columns; NULL: all. */
 LLVMValueRef window_active_elements(window *w, LLVMValueRef active, int step, int vector);
+
+/* ---- window_slab.c ---- */
+/* Sizes of the slab for tiles of so many rows. */
+typedef struct window_slab {
+    LLVMValueRef parts[2], extent[2], is_by_place[2]; /* along rows, columns; i1 */
+    LLVMValueRef pitch, plane;                        /* elements from row to row, from plane to plane */
+} window_slab;
+window_slab window_slab_of(window *w, LLVMValueRef rows);
+/* Byte offset in it of channel word c and the place whose indices along the axes are given. */
+LLVMValueRef window_slab_place(window *w, const window_slab *s, LLVMValueRef c, LLVMValueRef *place);
+/* SLAB: (args, first element of the operand's batch, index along the outer axis or 0, first row, rows of a tile, rows of this one) */
+void window_emit_slab(window *w);
+/* WEIGHTS: (args, begin, end): phase 0, rows begin .. end - 1 of the weights. */
+void window_emit_weights(window *w);
 
 /* ---- window_pack.c ---- */
 /* PANEL: (args, first element of the operand, first column, columns): up to nr columns of the rows as one line, without what

@@ -87,7 +87,7 @@ void window_emit_panel(window *w) {
     LLVMValueRef position = em_add(e, begin, at), row = LLVMBuildUDiv(e->b, position, n, ""),
                  column = em_sub(e, position, em_mul(e, row, n));
     LLVMValueRef count = least(w, em_sub(e, n, column), em_sub(e, columns, at));
-    p.source = element(w, from, em_add(e, em_mul(e, row, e->stride[w->operand][w->dim_y]), em_mul(e, column, p.step)));
+    p.source = element(w, from, em_add(e, em_mul(e, row, w->pitch), em_mul(e, column, p.step)));
     p.column = at;
     copy_columns(w, &p, count);
     LLVMValueRef next = em_add(e, at, count);

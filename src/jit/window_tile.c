@@ -2,6 +2,46 @@
 /* window_tile.c: the register tile of a convolution: mr rows of weights by nv vectors of columns. */
 #include "jit/window.h"
 #include "jit/llvm_compat.h"
+#include <string.h>
+
+static LLVMValueRef call_intrinsic(window *w, const char *name, LLVMValueRef *in, unsigned n) {
+    emit *e = w->e;
+    const unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+    LLVMTypeRef type = LLVMIntrinsicGetType(e->ctx, id, NULL, 0), parameter[3];
+    LLVMValueRef cast[3];
+    LLVMGetParamTypes(type, parameter);
+    for (unsigned i = 0; i < n; i++) cast[i] = LLVMBuildBitCast(e->b, in[i], parameter[i], "");
+    return LLVMBuildCall2(e->b, type, LLVMGetIntrinsicDeclaration(e->mod, id, NULL, 0), cast, n, "");
+}
+
+LLVMValueRef window_multiply(window *w, LLVMValueRef a, LLVMValueRef b, LLVMValueRef sum) {
+    emit *e = w->e;
+    const int bits = e->level->vector_bytes * 8;
+    if (ir_is_float(w->acc)) return em_mad(e, a, b, sum);
+    if (w->dot == IR_DOT_NONE) return em_add(e, sum, em_mul(e, a, b));
+    if (w->dot == IR_DOT_I16) {
+        const char *name = bits == 512   ? "llvm.x86.avx512.pmaddw.d.512"
+                           : bits == 256 ? "llvm.x86.avx2.pmadd.wd"
+                                         : "llvm.x86.sse2.pmadd.wd";
+        return em_add(e, sum, call_intrinsic(w, name, (LLVMValueRef[]){a, b}, 2));
+    }
+    /* Unsigned first: the operand, or else the weights. */
+    const bool is_operand = w->adds || !ir_is_signed(w->k->inst[w->k->inst[w->matmul].in[1]].dtype);
+    return call_intrinsic(w, bits == 512 ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256",
+                          (LLVMValueRef[]){sum, is_operand ? b : a, is_operand ? a : b}, 3);
+}
+
+void window_add_first(window *w, LLVMValueRef first, LLVMValueRef *sum, int nv) {
+    emit *e = w->e;
+    const int lanes = e->lanes;
+    e->lanes = w->v_lanes;
+    for (int i = 0; i < w->mr; i++) {
+        LLVMValueRef x = LLVMBuildLoad2(e->b, w->t_acc, element(w, first, num(w, i)), "");
+        LLVMSetAlignment(x, (unsigned)w->bytes);
+        for (int j = 0; j < nv; j++) sum[i * nv + j] = em_add(e, sum[i * nv + j], em_splat(e, x));
+    }
+    e->lanes = lanes;
+}
 
 LLVMValueRef window_load_vector(window *w, LLVMValueRef ptr) {
     LLVMValueRef v = LLVMBuildLoad2(w->e->b, w->t_vec, ptr, "");
@@ -81,7 +121,7 @@ void window_emit_products(window *w, const window_products *p, LLVMValueRef out[
         LLVMSetAlignment(x, (unsigned)w->bytes);
         LLVMValueRef a = LLVMBuildShuffleVector(
             e->b, LLVMBuildInsertElement(e->b, poison, x, LLVMConstInt(e->t_i32, 0, 0), ""), poison, zeros, "");
-        for (int j = 0; j < nv; j++) next[i * nv + j] = em_mad(e, a, b[j], next[i * nv + j]);
+        for (int j = 0; j < nv; j++) next[i * nv + j] = window_multiply(w, a, b[j], next[i * nv + j]);
     }
     LLVMValueRef then = em_add(e, k, num(w, 1));
     LLVMAddIncoming(k, &then, &body, 1);
@@ -95,9 +135,10 @@ void window_emit_tile(window *w, window_function f) {
     emit *e = w->e;
     window_products p = {.nv = f == NARROW ? 1 : w->nv, .step = 1};
     const int nv = p.nv, n = w->mr * nv;
-    LLVMTypeRef parameter[8] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_i64};
-    window_outer *o = window_begin(w, f, f == NARROW ? "narrow" : f == MASKED ? "masked" : "tile", parameter, 8);
-    LLVMValueRef in[8], sum[WINDOW_MAX_TILE], both[WINDOW_MAX_TILE], to[WINDOW_MAX_TILE];
+    LLVMTypeRef parameter[9] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_i64,
+                                e->t_ptr, e->t_i64, e->t_i64, e->t_ptr};
+    window_outer *o = window_begin(w, f, f == NARROW ? "narrow" : f == MASKED ? "masked" : "tile", parameter, 9);
+    LLVMValueRef in[9], sum[WINDOW_MAX_TILE], both[WINDOW_MAX_TILE], to[WINDOW_MAX_TILE];
     LLVMGetParams(e->fn, in);
     for (int i = 0; i < w->mr; i++) p.row[i] = i ? element(w, p.row[i - 1], in[1]) : in[0];
     for (int i = 0; i < n; i++) to[i] = element(w, in[5], num(w, i / nv * w->nr + i % nv * w->v_lanes));
@@ -107,10 +148,20 @@ void window_emit_tile(window *w, window_function f) {
     if (f != TILE) window_mask_last(w, &p, in[7]);
     window_emit_products(w, &p, sum);
     LLVMBasicBlockRef done = LLVMGetInsertBlock(e->b), add = em_block(e, "add"), store = em_block(e, "store");
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntNE, in[6], num(w, 0)), add, store);
+    LLVMBasicBlockRef first = w->adds ? em_block(e, "first") : store;
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntNE, in[6], num(w, 0)), add, first);
     LLVMPositionBuilderAtEnd(e->b, add);
-    for (int i = 0; i < n; i++) both[i] = em_fadd(e, window_load_vector(w, to[i]), sum[i]);
+    for (int i = 0; i < n; i++) {
+        LLVMValueRef there = window_load_vector(w, to[i]);
+        both[i] = ir_is_float(w->acc) ? em_fadd(e, there, sum[i]) : em_add(e, there, sum[i]);
+    }
     LLVMBuildBr(e->b, store);
+    if (w->adds) {
+        LLVMPositionBuilderAtEnd(e->b, first);
+        window_add_first(w, in[8], sum, nv);
+        LLVMBuildBr(e->b, store);
+        done = first;
+    }
     LLVMPositionBuilderAtEnd(e->b, store);
     for (int i = 0; i < n; i++) sum[i] = merge(w, sum[i], done, both[i], add);
     for (int i = 0; i < n; i++) LLVMSetAlignment(LLVMBuildStore(e->b, sum[i], to[i]), (unsigned)w->bytes);

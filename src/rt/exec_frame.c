@@ -169,8 +169,8 @@ static fusor_status evaluate_kernel(frame *f, fu_error *e, int number) {
     }
     s->n_threads = rt_tune_threads(k, s->size, c->options.n_threads);
     rt_tune(k, s->size, s->stride, s->n_threads, s->args.tune);
-    s->is_prepacked = k->kind == IR_KERNEL_CONTRACT && st->prepack_param >= 0 && f->x->bound[st->prepack_param];
-    if (s->is_prepacked) s->args.tune[IR_TUNE_CONTRACT_B] = IR_CONTRACT_B_PACKED;
+    s->is_prepacked = st->prepack_param >= 0 && f->x->bound[st->prepack_param];
+    if (s->is_prepacked && k->kind == IR_KERNEL_CONTRACT) s->args.tune[IR_TUNE_CONTRACT_B] = IR_CONTRACT_B_PACKED;
     ir_kernel_launch(k, s->size, s->args.tune, &s->launch);
     if (s->launch.tiles[0] == 0) s->is_prepacked = false;
     return FUSOR_OK;

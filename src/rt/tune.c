@@ -260,9 +260,9 @@ static void tune_contract(const ir_kernel *k, const int64_t *size, const int64_t
     tune[IR_TUNE_CONTRACT_MC] = ir_ceil_div(c.mp, m_blocks) * mr;
     tune[IR_TUNE_CONTRACT_NC] = ir_ceil_div(c.np, n_blocks) * nr;
     tune[IR_TUNE_CONTRACT_A_IN_PLACE] = in_place;
-    tune[IR_TUNE_CONTRACT_B] = is_b_in_place(&c) ? IR_CONTRACT_B_IN_PLACE
+    tune[IR_TUNE_CONTRACT_B] = is_b_in_place(&c)               ? IR_CONTRACT_B_IN_PLACE
                                : m_blocks == 1 && c.again == 1 ? IR_CONTRACT_B_BY_BLOCK
-                                                 : IR_CONTRACT_B_PACKED;
+                                                               : IR_CONTRACT_B_PACKED;
 }
 
 /* The operand's part of a tile stays in half of L1, and the blocks of rows are even. */
@@ -290,12 +290,18 @@ static void tune_window(const ir_kernel *k, const int64_t *size, int n_threads, 
     int64_t rows = y, fewest = clamp(ir_ceil_div(4 * at_least_one(k->tile.nr), n), 1, y);
     if (n_threads > 1 && batches % n_threads)
         rows = ir_ceil_div(y, ir_ceil_div((int64_t)n_threads * TILES_PER_THREAD, batches));
-    tune[IR_TUNE_WINDOW_ROWS] = rows < fewest ? fewest : rows;
+    if (rows < fewest) rows = fewest;
+    /* What it reads of the operand stays in most of L2. */
+    while (ir_kernel_has_slab(k) && rows > fewest &&
+           ir_kernel_slab_bytes(k, size, rows) > rt_host_caches()->l2_bytes * 6 / 10)
+        rows = ir_ceil_div(y, ir_ceil_div(y, rows) + 1);
+    tune[IR_TUNE_WINDOW_ROWS] = rows;
     /* Their weights stay in half of L2 while the columns go by. */
-    const int64_t mr = at_least_one(k->tile.mr),
-                  row_bytes = ir_times(at_least_one(product(k, size, "k")), ir_dtypes[ir_kernel_contract_acc(k)].bytes);
+    const int64_t mr = at_least_one(k->tile.mr), row_bytes = ir_times(at_least_one(product(k, size, "k")),
+                                                                      ir_dtypes[ir_kernel_contract_acc(k)].bytes) /
+                                                             ir_dots[ir_kernel_window_dot(k)].group;
     tune[IR_TUNE_WINDOW_CHANNELS] =
-        ir_times(mr, at_least_one(rt_host_caches()->l2_bytes / 2 / ir_times(row_bytes, mr)));
+        ir_times(mr, at_least_one(rt_host_caches()->l2_bytes / 2 / at_least_one(ir_times(row_bytes, mr))));
 }
 
 enum {

@@ -1009,6 +1009,34 @@ static void convolution(ir_op op, ir_dtype t) {
                   ALL_LEVELS);
     }
     if (is_plain && (t == FUSOR_F32 || t == FUSOR_F64)) depthwise(t);
+    /* Kernels with axes: pads of one side, larger than the window, beside all strides; strides that leave places out; places of their own
+     * parts; words of channels that are not full; several K blocks and channel tiles; the other 8-bit type. */
+    static const struct {
+        const char *x, *w, *attrs;
+    } padded[] = {
+        {"[A, B, C, D]", "[7, B, 3, 3]", ", pads=[2, 0, 0, 7], strides=[1, 1]"},
+        {"[A, 6, C, D]", "[12, 3, 3, 2]", ", pads=[1, 4, 5, 1], strides=[2, 3], groups=2"},
+        {"[A, 5, C, D]", "[3, 5, 2, 3]", ", pads=[0, 9, 9, 2], strides=[3, 2], dilations=[1, 3]"},
+        {"[A, B, C, D]", "[16, B, 1, 1]", ", pads=[1, 0, 0, 0], strides=[2, 4]"},
+        {"[A, 71, C, D]", "[18, 71, 3, 3]", ", pads=[1, 1, 1, 1]"},
+        {"[A, B, C, 3]", "[4, B, 2, 3]", ", pads=[0, 1, 1, 1], dilations=[4, 2]"},
+    };
+    for (size_t s = 0; s < sizeof padded / sizeof *padded && is_plain; s++) {
+        const char *T = ir_dtypes[t].name, *R = ir_dtypes[to].name;
+        for (int other = 0; other < 1 + (t == FUSOR_U8 || t == FUSOR_I8); other++) {
+            const char *W = !other ? T : t == FUSOR_U8 ? "i8" : "u8";
+            static const int64_t small[][4] = {{1, 1, 6, 7}, {2, 3, 9, 37}};
+            snprintf(
+                text, sizeof text,
+                "func @f(%%x: %s%s, %%w: %s%s, %%c: %s) -> %s[?, ?, ?, ?] { %%r = conv(%%x, %%w%s) %%s = add(%%r, %%c) "
+                "%%y = abs(%%s) return %%y }",
+                T, padded[s].x, W, padded[s].w, R, R, padded[s].attrs);
+            for (int k = 0; k < 2; k++)
+                check(text,
+                      (domain){ir_is_float(t) ? -2 : -200, ir_is_float(t) ? 2 : 250, SPECIAL_NONE, !ir_is_float(t)},
+                      small[k], k ? two_threads : one_thread, k == 0, k ? ALL_LEVELS : 1u << (mix(s) % 3));
+        }
+    }
     if (t == FUSOR_U8 && is_plain)
         check("func @f(%x: u8[A, 4, D], %w: i8[3, 4, 3]) -> i32[A, 3, ?] { %r = conv(%x, %w, strides=[2]) return %r }",
               (domain){-120, 120, SPECIAL_NONE, true}, sizes[1], one_thread, false, ALL_LEVELS);

@@ -86,3 +86,53 @@ Test(window, transposed_convolutions_are_one_convolution) {
     CONV_KERNELS(2, 1, "[6, 1, 3, 3]", "%c = conv_transpose(%x, %w, groups=6, pads=[1, 1, 1, 1]) %r = neg(%c)");
     CONV_KERNELS(6, 0, "[6, 5, 4, 4]", "%c = conv_transpose(%x, %w, strides=[2, 2], pads=[1, 1, 1, 1]) %r = relu(%c)");
 }
+
+/* Convolutions: pads, conversions and integers are the kernel's own; what else is computed in front of it is stored, and a pad that
+ * two of them read. */
+static void expect_kernels(const char *text, ir_level level, int kernels, int axes) {
+    ir_module *m;
+    ir_graph *g;
+    ir_plan *plan;
+    cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
+                  ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
+                  ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
+                  ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = level}, &plan) == FUSOR_OK,
+              "%s", error.text);
+    int n = 0, with = 0;
+    for (uint32_t s = 0; s < plan->steps.n; s++) {
+        const ir_kernel *k = plan->steps.at[s].kernel;
+        fu_str text_of = {.arena = &arena};
+        ir_kernel back;
+        n += plan->steps.at[s].kind == IR_STEP_KERNEL;
+        if (!k || !k->n_axes) continue;
+        with = k->n_axes;
+        ir_kernel_print(&text_of, k);
+        cr_expect(ir_kernel_parse(&error, text_of.at, text_of.n, &back) == FUSOR_OK, "%s", error.text);
+        cr_expect(memcmp(back.axis, k->axis, sizeof k->axis) == 0 && back.n_axes == k->n_axes);
+    }
+    cr_expect(n == kernels && with == axes, "%s: %d kernels, %d axes", text, n, with);
+}
+
+Test(window, a_convolution_is_one_kernel_with_its_pads) {
+#define F(x, w, b, r, body) "func @f(%x: " x ", %w: " w ", %b: " b ") -> " r " { " body " return %r }"
+    const char *padded = F("f32[N, 4, H, W]", "f32[8, 4, 3, 3]", "f32[8]", "f32[?, ?, ?, ?]",
+                           "%c = conv(%x, %w, %b, pads=[1, 1, 1, 1]) %r = relu(%c)");
+    expect_kernels(padded, IR_LEVEL_V3, 1, 2);
+    expect_kernels(padded, IR_LEVEL_SM80, 2, 0);
+    expect_kernels(F("f32[N, 4, H, W]", "f32[8, 4, 3, 3]", "f32[8]", "f32[?, ?, ?, ?]", "%r = conv(%x, %w, %b)"),
+                   IR_LEVEL_V4, 1, 0);
+    expect_kernels(F("f16[N, 4, D]", "f16[8, 4, 3]", "f16[8]", "f16[?, ?, ?]", "%r = conv(%x, %w, %b, pads=[1, 0])"),
+                   IR_LEVEL_V4, 1, 1);
+    expect_kernels(F("u8[N, 4, D, H, W]", "i8[8, 4, 1, 2, 3]", "i32[8]", "i32[?, ?, ?, ?, ?]",
+                     "%c = conv(%x, %w, %b) %r = relu(%c)"),
+                   IR_LEVEL_V4, 1, 3);
+    expect_kernels(F("f32[N, 4, H, W]", "f32[8, 4, 3, 3]", "f32[8, 4, 3, 3]", "f32[?, ?, ?, ?]",
+                     "%p = pad(%x, pads=[0, 0, 1, 1, 0, 0, 1, 2]) %r = conv(%p, %w)"),
+                   IR_LEVEL_V4, 1, 2);
+    expect_kernels(F("f32[N, 4, H, W]", "f32[8, 4, 3, 3]", "f32", "f32[?, ?, ?, ?]",
+                     "%p = pad(%x, pads=[0, 0, 1, 1, 0, 0, 1, 1], value=1) %r = conv(%p, %w)"),
+                   IR_LEVEL_V4, 2, 0);
+    expect_kernels(F("f32[N, 4, H, W]", "f32[8, 4, 3, 3]", "f32", "f32[?, ?, ?, ?]",
+                     "%h = exp(%x) %r = conv(%h, %w, pads=[1, 1, 1, 1])"),
+                   IR_LEVEL_V4, 2, 2);
+}

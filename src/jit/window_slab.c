@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* window_slab.c: convolutions with axes (ir/kernel.h). What a tile of rows reads of the operand is first copied into scratch, with zeros
+ * where the pads are, converted, and for narrow integers as words of several channels: so the tile of products reads vectors of
+ * columns one after the other whatever pads, strides and types are, and nothing of the operand's size is ever made.
+ *
+ *   slab       [word of channels][place of the outer axis][part of rows][part of columns], planes of rows; a part: ir_slab_axis
+ *   row        zeros, elements, zeros. Where columns are not parted, the zeros before the next row are also those behind this one
+ *   weights    phase 0: rows of K, as words or converted */
+#include "jit/window.h"
+#include <string.h>
+
+static LLVMValueRef most(window *w, LLVMValueRef a, LLVMValueRef b) {
+    return em_select(w->e, em_icmp(w->e, LLVMIntSGT, a, b), a, b);
+}
+static LLVMValueRef divide(window *w, LLVMValueRef a, int64_t by) {
+    return by == 1 ? a : LLVMBuildUDiv(w->e->b, a, num(w, by), "");
+}
+
+/* Axes are outer, rows, columns; a 1-D convolution has no rows. */
+static const ir_kaxis *axis_of(const window *w, int number) {
+    const int i = w->k->n_axes - 3 + number;
+    return i < 0 ? NULL : &w->k->axis[i];
+}
+static LLVMValueRef places_of(window *w, int number) {
+    const ir_kaxis *a = axis_of(w, number);
+    return a && a->place >= 0 ? w->e->size[a->place] : num(w, 1);
+}
+
+static LLVMValueRef size_of(const window *w, int number) {
+    const ir_kaxis *a = axis_of(w, number);
+    return a ? w->e->scalar[w->k->inst[a->size].index] : num((window *)w, 1);
+}
+
+window_slab window_slab_of(window *w, LLVMValueRef rows) {
+    emit *e = w->e;
+    window_slab s;
+    for (int i = 0; i < 2; i++) { /* as ir_kernel_slab_axis */
+        const ir_kaxis *a = axis_of(w, i + 1);
+        LLVMValueRef count = i ? e->size[w->dim_n] : rows, places = places_of(w, i + 1), zero = num(w, 0);
+        const int64_t stride = a ? a->stride : 1, dilation = a ? a->dilation : 1;
+        LLVMValueRef more = divide(w, em_mul(e, em_sub(e, places, num(w, 1)), num(w, dilation)), stride);
+        s.is_by_place[i] = LLVMBuildOr(e->b, em_icmp(e, LLVMIntSLT, places, num(w, stride)),
+                                       em_icmp(e, LLVMIntSLT, em_mul(e, places, count), em_add(e, count, more)), "");
+        s.parts[i] = em_select(e, s.is_by_place[i], places, num(w, stride));
+        s.extent[i] = em_add(e, count, em_select(e, s.is_by_place[i], zero, more));
+    }
+    s.plane = em_mul(e, s.extent[0], s.extent[1]);
+    s.pitch = s.extent[1];
+    const ir_kaxis *a = axis_of(w, 2);
+    if (a->stride == 1) {
+        LLVMValueRef size = size_of(w, 2), begin = num(w, a->begin), zero = num(w, 0);
+        LLVMValueRef lo = least(w, most(w, begin, zero), s.extent[1]),
+                     hi = least(w, most(w, em_add(e, begin, size), lo), s.extent[1]);
+        LLVMValueRef shared = em_add(e, em_sub(e, hi, lo), most(w, lo, em_sub(e, s.extent[1], hi)));
+        s.pitch = em_select(e, s.is_by_place[1], s.pitch, shared);
+    }
+    return s;
+}
+
+LLVMValueRef window_slab_place(window *w, const window_slab *s, LLVMValueRef c, LLVMValueRef *place) {
+    emit *e = w->e;
+    LLVMValueRef zero = num(w, 0), plane = c, within = zero;
+    for (int i = 0; i < 3; i++) {
+        const ir_kaxis *a = axis_of(w, i);
+        LLVMValueRef p = a && place[a - w->k->axis] ? place[a - w->k->axis] : zero;
+        if (i == 0) {
+            plane = em_add(e, em_mul(e, plane, places_of(w, 0)), p);
+            continue;
+        }
+        const int64_t stride = a ? a->stride : 1;
+        LLVMValueRef at = em_mul(e, p, num(w, a ? a->dilation : 1)), by = s->is_by_place[i - 1];
+        LLVMValueRef part = em_select(e, by, p, LLVMBuildURem(e->b, at, num(w, stride), ""));
+        plane = em_add(e, em_mul(e, plane, s->parts[i - 1]), part);
+        LLVMValueRef off = em_select(e, by, zero, divide(w, at, stride));
+        within = em_add(e, within, i == 1 ? em_mul(e, off, s->pitch) : off);
+    }
+    return em_mul(e, em_add(e, em_mul(e, plane, s->plane), within), num(w, w->bytes));
+}
+
+/* ---- elements and words ---- */
+typedef struct source {
+    int inst;                  /* operand of the matmul */
+    LLVMValueRef off, step;    /* of the first lane; elements between lanes */
+    LLVMValueRef apart, count; /* a word's channels: elements between them, how many are left */
+    LLVMValueRef mask;
+} source;
+
+static LLVMValueRef load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
+    const source *s = user;
+    (void)v;
+    return em_load(e, inst->index, s->off, s->step, s->mask);
+}
+
+static LLVMValueRef element_at(window *w, const source *s) {
+    emit *e = w->e;
+    em_values v;
+    em_values_init(&v, load, (void *)s);
+    return em_value(e, &v, s->inst);
+}
+
+/* The elements or words that begin at s->off, as the accumulator type, at the current width. */
+static LLVMValueRef value_at(window *w, const source *s) {
+    emit *e = w->e;
+    const ir_dtype t = w->k->inst[s->inst].dtype;
+    if (w->group == 1) return em_cast(e, element_at(w, s), t, w->acc);
+    LLVMTypeRef half = em_vec(e, e->t_i16), word = em_vec(e, e->t_i32);
+    LLVMValueRef sum = LLVMConstNull(word);
+    for (int g = 0; g < w->group; g++) {
+        source at = *s;
+        LLVMValueRef there = em_icmp(e, LLVMIntSGT, s->count, num(w, g)), x;
+        at.off = em_add(e, s->off, em_mul(e, s->apart, num(w, g)));
+        if (g) { /* there are channels enough but in the last word */
+            em_branch b = em_if(e, there);
+            LLVMValueRef some = element_at(w, &at);
+            LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
+            em_endif(e, &b);
+            x = LLVMBuildPhi(e->b, LLVMTypeOf(some), "");
+            LLVMValueRef zero = LLVMConstNull(LLVMTypeOf(some));
+            LLVMAddIncoming(x, (LLVMValueRef[]){some, zero}, (LLVMBasicBlockRef[]){from, b.other}, 2);
+        } else x = element_at(w, &at);
+        if (w->dot == IR_DOT_I16)
+            x = ir_is_signed(t) ? LLVMBuildSExt(e->b, x, half, "") : LLVMBuildZExt(e->b, x, half, "");
+        x = LLVMBuildZExt(e->b, x, word, "");
+        if (g) x = em_shl(e, x, g * 32 / w->group);
+        sum = em_or(e, sum, x);
+    }
+    return sum;
+}
+
+static void store(window *w, LLVMValueRef x, LLVMValueRef dst, LLVMValueRef mask) {
+    em_store_ptr(w->e, w->acc, x, dst, mask, (unsigned)w->bytes);
+}
+
+/* Asks for the element that is `ahead` elements behind s->off: what the same columns of the next channel are. */
+static void prefetch(window *w, const source *s, LLVMValueRef ahead) {
+    emit *e = w->e;
+    const int buffer = w->operand;
+    LLVMTypeRef type = e->t_ptr;
+    const unsigned id = LLVMLookupIntrinsicID("llvm.prefetch", strlen("llvm.prefetch"));
+    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, id, &type, 1);
+    LLVMValueRef at =
+        em_gep(e, e->base[buffer], em_memory_type(e, e->k->buffer[buffer].dtype), em_add(e, s->off, ahead));
+    LLVMValueRef in[4] = {at, LLVMConstInt(e->t_i32, 0, 0), LLVMConstInt(e->t_i32, 3, 0), LLVMConstInt(e->t_i32, 1, 0)};
+    LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, in, 4, "");
+}
+
+/* ---- the slab ---- */
+/* A plane: rows lo_y .. hi_y - 1 have elements lo .. hi - 1 of the operand, s->off being that of element 0 of row 0 and `down` the way from row
+ * to row; all else are zeros. */
+typedef struct plane {
+    LLVMValueRef dst, pitch, extent, rows, lo, hi, lo_y, hi_y, down;
+} plane;
+
+static LLVMValueRef pad_value(window *w) { return w->adds ? em_i32(w->e, (int32_t)0x80808080u) : NULL; }
+
+static void store_value(window *w, LLVMValueRef x, LLVMValueRef dst, LLVMValueRef mask) {
+    if (w->adds) x = em_xor(w->e, x, pad_value(w));
+    store(w, x, dst, mask);
+}
+
+static void zeros(window *w, const plane *p, LLVMValueRef from, LLVMValueRef to, LLVMValueRef column,
+                  LLVMValueRef mask) {
+    emit *e = w->e;
+    em_loop l = em_for(e, from, to, num(w, 1));
+    store_value(w, LLVMConstNull(em_vec(e, w->t_acc)), element(w, p->dst, em_add(e, em_mul(e, l.i, p->pitch), column)),
+                mask);
+    em_end(e, &l);
+}
+
+/* Vectors of columns, each of all rows: their masks are made once. */
+static void emit_columns(window *w, source *s, const plane *p) {
+    emit *e = w->e;
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), off = s->off, ones;
+    ones = LLVMConstAllOnes(LLVMVectorType(e->t_i1, (unsigned)w->v_lanes));
+    e->lanes = w->v_lanes;
+    em_loop l = em_for(e, zero, p->pitch, num(w, w->v_lanes));
+    LLVMValueRef mask = em_mask(e, em_sub(e, p->pitch, l.i));
+    s->mask = em_and(e, em_mask(e, em_sub(e, p->hi, l.i)), em_xor(e, em_mask(e, em_sub(e, p->lo, l.i)), ones));
+    zeros(w, p, zero, p->lo_y, l.i, mask);
+    em_loop r = em_for(e, p->lo_y, p->hi_y, one);
+    s->off = em_add(e, em_add(e, off, em_mul(e, l.i, s->step)), em_mul(e, r.i, p->down));
+    if (w->group == 1) prefetch(w, s, s->apart);
+    store_value(w, value_at(w, s), element(w, p->dst, em_add(e, em_mul(e, r.i, p->pitch), l.i)), mask);
+    em_end(e, &r);
+    zeros(w, p, p->hi_y, p->rows, l.i, mask);
+    em_end(e, &l);
+    em_loop rest = em_for(e, p->pitch, p->extent, num(w, w->v_lanes));
+    LLVMValueRef last = em_mul(e, em_sub(e, p->rows, one), p->pitch);
+    store_value(w, LLVMConstNull(em_vec(e, w->t_acc)), element(w, p->dst, em_add(e, last, rest.i)),
+                em_mask(e, em_sub(e, p->extent, rest.i)));
+    em_end(e, &rest);
+    e->lanes = 1;
+}
+
+/* Without masks: row by row, zeros, vectors, elements, zeros. */
+static void emit_rows(window *w, source *s, const plane *p) {
+    emit *e = w->e;
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), off = s->off;
+    s->mask = NULL;
+    em_loop r = em_for(e, zero, p->rows, one);
+    LLVMValueRef is_there = em_and(e, em_icmp(e, LLVMIntSGE, r.i, p->lo_y), em_icmp(e, LLVMIntSLT, r.i, p->hi_y));
+    LLVMValueRef is_last = em_icmp(e, LLVMIntEQ, r.i, em_sub(e, p->rows, one));
+    LLVMValueRef hi = em_select(e, is_there, p->hi, p->lo), length = em_select(e, is_last, p->extent, p->pitch);
+    LLVMValueRef whole = em_add(e, p->lo, em_and(e, em_sub(e, hi, p->lo), num(w, -w->v_lanes)));
+    LLVMValueRef begin[4] = {zero, p->lo, whole, hi}, end[4] = {p->lo, whole, hi, length};
+    for (int i = 0; i < 4; i++) {
+        e->lanes = i == 1 ? w->v_lanes : 1;
+        em_loop l = em_for(e, begin[i], end[i], num(w, e->lanes));
+        s->off = em_add(e, em_add(e, off, em_mul(e, l.i, s->step)), em_mul(e, r.i, p->down));
+        LLVMValueRef x = i == 0 || i == 3 ? LLVMConstNull(w->t_acc) : value_at(w, s);
+        store_value(w, x, element(w, p->dst, em_add(e, em_mul(e, r.i, p->pitch), l.i)), NULL);
+        em_end(e, &l);
+    }
+    e->lanes = 1;
+    em_end(e, &r);
+}
+
+/* Elements begin .. end - 1 of an axis are those that lie within: element i is i * stride + origin of `size`. */
+static void within(window *w, LLVMValueRef origin, LLVMValueRef size, int64_t stride, LLVMValueRef count,
+                   LLVMValueRef *lo, LLVMValueRef *hi) {
+    emit *e = w->e;
+    LLVMValueRef round = num(w, stride - 1), zero = num(w, 0), before = em_sub(e, zero, origin);
+    *lo = least(w, divide(w, em_add(e, most(w, before, zero), round), stride), count);
+    *hi = divide(w, em_add(e, most(w, em_add(e, size, before), zero), round), stride);
+    *hi = least(w, most(w, *hi, *lo), count);
+}
+
+void window_emit_slab(window *w) {
+    emit *e = w->e;
+    LLVMTypeRef parameter[6] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
+    window_outer *o = window_begin(w, SLAB, "slab", parameter, 6);
+    LLVMValueRef in[6], zero = num(w, 0), one = num(w, 1), size[3], run[3];
+    LLVMGetParams(e->fn, in);
+    const int lanes = e->lanes;
+    e->lanes = 1;
+    const window_slab s = window_slab_of(w, in[4]);
+    for (int i = 0; i < 3; i++) size[i] = size_of(w, i);
+    run[2] = one;
+    run[1] = size[2];
+    run[0] = em_mul(e, size[1], size[2]);
+    const ir_kaxis *x = axis_of(w, 2), *y = axis_of(w, 1), *z = axis_of(w, 0);
+    source from = {.inst = w->k->inst[w->matmul].in[1],
+                   .step = w->source_step ? num(w, w->source_step) : num(w, x->stride)};
+    from.apart = w->channels >= 0 ? e->stride[w->operand][w->channels] : zero;
+    LLVMValueRef words = w->taken, plane_at = zero;
+    if (w->group > 1) words = LLVMBuildUDiv(e->b, em_add(e, words, num(w, w->group - 1)), num(w, w->group), "");
+    /* rows of this tile: those that its last row of results still meets */
+    plane p = {.pitch = s.pitch, .extent = s.extent[1], .rows = em_sub(e, s.extent[0], em_sub(e, in[4], in[5]))};
+    p.down = em_mul(e, num(w, y ? y->stride : 1), run[1]);
+    em_loop lc = em_for(e, zero, words, one);
+    LLVMValueRef first = em_mul(e, lc.i, num(w, w->group));
+    from.count = em_sub(e, w->taken, first);
+    LLVMValueRef of_channel = em_add(e, in[1], em_mul(e, first, from.apart));
+    em_loop lz = em_for(e, zero, places_of(w, 0), one);
+    LLVMValueRef at_z = zero, in_z = LLVMConstInt(e->t_i1, 1, 0);
+    if (z) {
+        at_z = em_add(e, em_mul(e, in[2], num(w, z->stride)), em_mul(e, lz.i, num(w, z->dilation)));
+        at_z = em_sub(e, at_z, num(w, z->begin));
+        in_z = em_icmp(e, LLVMIntULT, at_z, size[0]);
+    }
+    em_loop ly = em_for(e, zero, s.parts[0], one);
+    LLVMValueRef origin_y = em_select(e, s.is_by_place[0], em_mul(e, ly.i, num(w, y ? y->dilation : 1)), ly.i);
+    origin_y = em_add(e, origin_y, em_sub(e, em_mul(e, in[3], num(w, y ? y->stride : 1)), num(w, y ? y->begin : 0)));
+    em_loop lx = em_for(e, zero, s.parts[1], one);
+    /* columns: element i is i * stride + origin of the axis */
+    LLVMValueRef origin = em_select(e, s.is_by_place[1], em_mul(e, lx.i, num(w, x->dilation)), lx.i);
+    origin = em_sub(e, origin, num(w, x->begin));
+    within(w, origin, size[2], x->stride, s.extent[1], &p.lo, &p.hi);
+    plane_at = em_add(e, em_mul(e, em_add(e, em_mul(e, lc.i, places_of(w, 0)), lz.i), s.parts[0]), ly.i);
+    plane_at = em_mul(e, em_add(e, em_mul(e, plane_at, s.parts[1]), lx.i), s.plane);
+    p.dst = element(w, w->slab, plane_at);
+    within(w, origin_y, size[1], y ? y->stride : 1, p.rows, &p.lo_y, &p.hi_y);
+    p.lo_y = em_select(e, in_z, p.lo_y, p.rows); /* an outer place in the pads: zeros */
+    p.hi_y = em_select(e, in_z, p.hi_y, p.rows);
+    from.off =
+        em_add(e, em_add(e, of_channel, origin), em_add(e, em_mul(e, at_z, run[0]), em_mul(e, origin_y, run[1])));
+    if (e->level->has_mask) emit_columns(w, &from, &p);
+    else emit_rows(w, &from, &p);
+    em_end(e, &lx);
+    em_end(e, &ly);
+    em_end(e, &lz);
+    em_end(e, &lc);
+    e->lanes = lanes;
+    window_end(w, o);
+}
+
+/* ---- weights ---- */
+/* Elements begin .. end - 1, v_lanes at a time, the rest one by one or masked. */
+static void emit_run(window *w, source *s, LLVMValueRef dst, LLVMValueRef count) {
+    emit *e = w->e;
+    LLVMValueRef zero = num(w, 0), off = s->off, whole = em_and(e, count, num(w, -w->v_lanes));
+    for (int i = 0; i < 2; i++) {
+        const bool is_rest = i == 1;
+        e->lanes = is_rest && !e->level->has_mask ? 1 : w->v_lanes;
+        em_loop l = em_for(e, is_rest ? whole : zero, is_rest ? count : whole, num(w, e->lanes));
+        s->off = em_add(e, off, l.i);
+        s->mask = is_rest && e->lanes > 1 ? em_mask(e, em_sub(e, count, l.i)) : NULL;
+        store(w, value_at(w, s), element(w, dst, l.i), s->mask);
+        em_end(e, &l);
+    }
+    e->lanes = 1;
+}
+
+/* -128 times the sum of the elements of a row of words. */
+static LLVMValueRef sum_of_row(window *w, LLVMValueRef row) {
+    emit *e = w->e;
+    em_loop l = em_for(e, num(w, 0), w->kk, num(w, 1));
+    LLVMValueRef sum = em_loop_phi(e, &l, LLVMConstNull(e->t_i32)), next = sum;
+    LLVMValueRef x = LLVMBuildLoad2(e->b, e->t_i32, element(w, row, l.i), "");
+    for (int g = 0; g < 4; g++) {
+        LLVMValueRef left = g < 3 ? em_shl(e, x, 24 - 8 * g) : x;
+        next = em_sub(e, next, em_shl(e, em_ashr(e, left, 24), 7));
+    }
+    em_loop_next(e, sum, next);
+    em_end(e, &l);
+    return sum;
+}
+
+void window_emit_weights(window *w) {
+    emit *e = w->e;
+    LLVMTypeRef parameter[3] = {e->t_ptr, e->t_i64, e->t_i64};
+    window_outer *o = window_begin(w, WEIGHTS, "weights", parameter, 3);
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), m = e->size[w->dim_m];
+    const int lanes = e->lanes;
+    e->lanes = 1;
+    source from = {.inst = w->k->inst[w->matmul].in[0], .step = one, .apart = w->places};
+    em_loop l = em_for(e, LLVMGetParam(e->fn, 1), LLVMGetParam(e->fn, 2), one);
+    LLVMValueRef number = LLVMBuildUDiv(e->b, l.i, m, ""), off = zero;
+    off = em_mul(e, LLVMBuildURem(e->b, l.i, m, ""), e->stride[w->weights][w->dim_m]);
+    for (int d = w->n_batch - 1; d >= 0; d--) {
+        if (w->k->buffer[w->weights].stride[d] == 0) continue;
+        off = em_add(e, off, em_mul(e, LLVMBuildURem(e->b, number, e->size[d], ""), e->stride[w->weights][d]));
+        number = LLVMBuildUDiv(e->b, number, e->size[d], "");
+    }
+    LLVMValueRef row = element(w, w->weight_base, em_mul(e, l.i, w->kk));
+    if (w->group == 1) {
+        from.off = off;
+        emit_run(w, &from, row, w->kk);
+    } else {
+        LLVMValueRef words = LLVMBuildUDiv(e->b, em_add(e, w->taken, num(w, w->group - 1)), num(w, w->group), "");
+        em_loop lc = em_for(e, zero, words, one);
+        LLVMValueRef first = em_mul(e, lc.i, num(w, w->group));
+        from.count = em_sub(e, w->taken, first);
+        from.off = em_add(e, off, em_mul(e, first, w->places));
+        emit_run(w, &from, element(w, row, em_mul(e, lc.i, w->places)), w->places);
+        em_end(e, &lc);
+    }
+    if (w->adds) {
+        LLVMValueRef sum = sum_of_row(w, row);
+        LLVMSetAlignment(LLVMBuildStore(e->b, sum, element(w, w->first_sums, l.i)), 4);
+    }
+    em_end(e, &l);
+    e->lanes = lanes;
+    window_end(w, o);
+}
