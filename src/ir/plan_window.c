@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* plan_window.c: a convolution as a window kernel, with the pads and conversions in front of its operands. Its space is the result's, then the channels of a group, the places
  * of the kernel, and the groups; the operands are read along it as they lie, with strides that overlap. */
+#include "base/small.h"
 #include "ir/plan_builder.h"
 #include "ir/window.h"
 
