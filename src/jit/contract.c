@@ -23,7 +23,22 @@ static LLVMValueRef coordinate(const contract_point *at, int dim) {
     return dim == c->dim_m ? at->m : dim == c->dim_n ? at->n : dim == c->dim_k ? at->k : c->index[dim];
 }
 
+/* In row c->row->number, at m: a sum instead of a product, and one for all vectors of the row. n's stride is 0 or 1. */
+static LLVMValueRef offset_in_row(contract *c, int buffer, LLVMValueRef m) {
+    contract_row *r = c->row;
+    emit *e = c->e;
+    LLVMValueRef stride = e->stride[buffer][c->dim_m];
+    const bool has_n = c->k->buffer[buffer].stride[c->dim_n] != 0;
+    if (!r->offset[buffer]) {
+        r->offset[buffer] = em_add(e, c->batch_off[buffer], em_mul(e, m, stride));
+        if (has_n) r->offset[buffer] = em_add(e, r->offset[buffer], r->n0);
+    } else if (r->at[buffer] != r->number) r->offset[buffer] = em_add(e, r->offset[buffer], stride);
+    r->at[buffer] = r->number;
+    return em_add(e, r->offset[buffer], num(c, has_n ? r->column : 0));
+}
+
 LLVMValueRef contract_offset(contract *c, int buffer, const contract_point *at) {
+    if (c->row) return offset_in_row(c, buffer, at->m);
     LLVMValueRef off = c->batch_off[buffer];
     const int dims[3] = {c->dim_m, c->dim_n, c->dim_k};
     for (int i = 0; i < 3; i++) {
@@ -177,7 +192,7 @@ static LLVMValueRef first_row(contract *c, const row_panels *p, LLVMValueRef pan
 }
 
 /* ---- functions beside the kernel's: deep nests of loops in one function cost much more to compile ---- */
-/* Into a new function. But for heads and rows, its first parameter is the argument block, and what it holds is loaded. */
+/* Into a new function. But for heads, rows and the tile, its first parameter is the argument block, and what it holds is loaded. */
 contract_outer *contract_begin(contract *c, contract_function f, const char *name, LLVMTypeRef *parameter, unsigned n,
                                bool is_optimized) {
     emit *e = c->e;
@@ -188,7 +203,7 @@ contract_outer *contract_begin(contract *c, contract_function f, const char *nam
     *o = (contract_outer){*e, *c, LLVMGetInsertBlock(e->b)};
     e->fn = c->function[f];
     LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
-    if (f == HEAD0 || f == HEAD1 || f == ROWS) return o;
+    if (f == HEAD0 || f == HEAD1 || f == ROWS || (f == TILE && !c->is_tile)) return o;
     contract_load_args(c, LLVMGetParam(e->fn, 0));
     contract_set_values(c);
     return o;

@@ -32,6 +32,7 @@ typedef struct contract {
     LLVMValueRef index[IR_KERNEL_MAX_DIMS];        /* of the outer dims, in the tile being made */
     LLVMValueRef batch_off[IR_KERNEL_MAX_BUFFERS]; /* what they add to each buffer's offset */
     LLVMValueRef b_stride, b_jump;                 /* of the panel being read: elements between rows; at the end of a run */
+    struct contract_row *row; /* where the offset of a row comes from the one before; NULL: from its number */
     LLVMValueRef function[CONTRACT_FUNCTIONS];     /* beside the kernel's */
     LLVMTypeRef function_type[CONTRACT_FUNCTIONS];
     LLVMValueRef staging; /* part of scratch: see ir/kernel.h */
@@ -44,6 +45,13 @@ typedef struct contract_point {
     int axis;
     LLVMValueRef mask; /* of loads; NULL = all lanes */
 } contract_point;
+/* Rows that come one after the other: where row `number` is at column n0 in each buffer, once it was asked for. */
+typedef struct contract_row {
+    LLVMValueRef n0;
+    int number, column; /* the point's, behind n0 */
+    int at[IR_KERNEL_MAX_BUFFERS];
+    LLVMValueRef offset[IR_KERNEL_MAX_BUFFERS];
+} contract_row;
 LLVMValueRef contract_load(emit *e, em_values *v, const ir_kinst *inst, void *point);
 LLVMValueRef contract_offset(contract *c, int buffer, const contract_point *at);
 LLVMValueRef contract_step(contract *c, int buffer, int axis);
@@ -80,7 +88,7 @@ typedef struct contract_outer {
     contract c;
     LLVMBasicBlockRef block;
 } contract_outer;
-/* Into a new function. But for heads and rows, its first parameter is the argument block, and what it holds is loaded. */
+/* Into a new function. But for heads, rows and the tile, its first parameter is the argument block, and what it holds is loaded. */
 contract_outer *contract_begin(contract *c, contract_function f, const char *name, LLVMTypeRef *parameter, unsigned n,
                                bool is_optimized);
 void contract_end(contract *c, const contract_outer *o); /* and back */
@@ -163,7 +171,7 @@ typedef struct contract_columns contract_columns;
 bool contract_has_cheap_epilogue(const contract *c);
 LLVMValueRef contract_is_whole(contract *c, LLVMValueRef n0); /* i1: has the tile at n0 all its columns? */
 contract_columns *contract_epilogue_begin(contract *c, LLVMValueRef n0);
-void contract_epilogue_row(contract *c, const contract_columns *columns, LLVMValueRef m, LLVMValueRef *sum);
+void contract_epilogue_row(contract *c, contract_columns *columns, LLVMValueRef m, LLVMValueRef *sum);
 /* At one point, e->lanes wide; sum: its totals, in the accumulator type. */
 void contract_finish(contract *c, contract_point *at, LLVMValueRef sum);
 

@@ -73,6 +73,7 @@ bool contract_has_cheap_epilogue(const contract *c) {
 /* Values that do not vary along m, of each vector of columns: evaluated once a tile. */
 struct contract_columns {
     int n;
+    contract_row row;
     contract_point at[8];
     em_values v[8];
 };
@@ -104,6 +105,7 @@ contract_columns *contract_epilogue_begin(contract *c, LLVMValueRef n0) {
     contract_columns *s = FU_NEW(e->arena, contract_columns);
     int64_t columns = columns_of_tile(c);
     e->lanes = c->lanes;
+    s->row.n0 = n0;
     s->n = (int)((columns + c->lanes - 1) / c->lanes);
     for (int j = 0; j < s->n; j++) {
         int64_t left = columns - j * c->lanes;
@@ -116,14 +118,16 @@ contract_columns *contract_epilogue_begin(contract *c, LLVMValueRef n0) {
     return s;
 }
 
-void contract_epilogue_row(contract *c, const contract_columns *s, LLVMValueRef m, LLVMValueRef *sum) {
+void contract_epilogue_row(contract *c, contract_columns *s, LLVMValueRef m, LLVMValueRef *sum) {
     emit *e = c->e;
     int parts = c->lanes / c->v_lanes;
+    c->row = &s->row;
     for (int j = 0; j < s->n; j++) {
         contract_point at = s->at[j];
         em_values v = s->v[j];
         LLVMValueRef x = sum[j * parts];
         at.m = m;
+        s->row.column = j * c->lanes;
         v.user = &at;
         v.one = NULL;
         if (parts == 2) {
@@ -134,6 +138,8 @@ void contract_epilogue_row(contract *c, const contract_columns *s, LLVMValueRef 
         v.at[c->matmul] = em_cast(e, x, c->acc, c->k->inst[c->matmul].dtype);
         store_all(c, &at, &v);
     }
+    c->row = NULL;
+    s->row.number++;
 }
 
 /* ---- on the tile in memory ---- */
@@ -190,6 +196,11 @@ void contract_emit_epilogue(contract *c) {
     contract_decode_batch(c, LLVMGetParam(e->fn, 1), UINT32_MAX);
     n0 = contract_decode_columns(c, n0);
     LLVMValueRef left = em_sub(e, c->n, n0);
+    if (!c->is_tile && contract_has_cheap_epilogue(c)) { /* whole tiles do not come here */
+        epilogue_rows(c, tile, m0, rows, n0, left, false, costly);
+        contract_end(c, o);
+        return;
+    }
     em_branch b = em_if(e, em_icmp(e, LLVMIntSGE, left, nr));
     epilogue_rows(c, tile, m0, rows, n0, nr, true, costly);
     em_else(e, &b);

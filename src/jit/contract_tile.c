@@ -212,9 +212,22 @@ static void store_rows(tile *t, LLVMBasicBlockRef done) {
     LLVMBuildBr(c->e->b, done);
 }
 
+/* What stores need of the arguments is loaded behind the products of each tile, where nothing has to be divided for it: from the
+ * entry on it would be alive, and in memory, across them. */
+static bool loads_late(const contract *c) { return c->n_batch <= 1 && !c->n_outer_n && !c->n_outer_k; }
+
+static void load_arguments(tile *t) {
+    contract *c = t->c;
+    contract_load_args(c, t->in[CONTRACT_ARGS]);
+    contract_set_values(c);
+    contract_decode_batch(c, t->in[CONTRACT_BATCH], UINT32_MAX);
+    t->n0 = contract_decode_columns(c, t->in[CONTRACT_N0]);
+}
+
 static void store_sums(tile *t) {
     contract *c = t->c;
     emit *e = c->e;
+    if (loads_late(c)) load_arguments(t);
     LLVMBasicBlockRef done = em_block(e, "done");
     LLVMValueRef is_last = t->in[CONTRACT_IS_LAST];
     if (contract_has_cheap_epilogue(c)) {
@@ -249,8 +262,8 @@ void contract_emit_tile(contract *c) {
     contract_outer *o = contract_begin(c, TILE, "tile", type, contract_tile_parameters(c), true);
     tile t = {.c = c};
     LLVMGetParams(e->fn, t.in);
-    contract_decode_batch(c, t.in[CONTRACT_BATCH], UINT32_MAX);
-    t.n0 = contract_decode_columns(c, t.in[CONTRACT_N0]);
+    t.n0 = t.in[CONTRACT_N0];
+    if (!loads_late(c)) load_arguments(&t);
 
     LLVMBasicBlockRef entry = here(c), panel = em_block(e, "panel"), done = em_block(e, "return");
     LLVMValueRef begin[4] = {num(c, 0), t.in[CONTRACT_A], t.in[CONTRACT_M0], t.in[CONTRACT_PARTIAL]}, phi[4];

@@ -65,9 +65,17 @@ LLVMValueRef em_fadd(emit *e, LLVMValueRef a, LLVMValueRef b) { return LLVMBuild
 LLVMValueRef em_fsub(emit *e, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildFSub(e->b, a, b, ""); }
 LLVMValueRef em_fmul(emit *e, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildFMul(e->b, a, b, ""); }
 LLVMValueRef em_fdiv(emit *e, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildFDiv(e->b, a, b, ""); }
-LLVMValueRef em_add(emit *e, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildAdd(e->b, a, b, ""); }
-LLVMValueRef em_sub(emit *e, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildSub(e->b, a, b, ""); }
-LLVMValueRef em_mul(emit *e, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildMul(e->b, a, b, ""); }
+/* What an address adds and multiplies is often 0 or 1, and functions without optimization would compute it. */
+static bool is_one(LLVMValueRef x) { return LLVMIsAConstantInt(x) && LLVMConstIntGetZExtValue(x) == 1; }
+LLVMValueRef em_add(emit *e, LLVMValueRef a, LLVMValueRef b) {
+    return LLVMIsNull(a) ? b : LLVMIsNull(b) ? a : LLVMBuildAdd(e->b, a, b, "");
+}
+LLVMValueRef em_sub(emit *e, LLVMValueRef a, LLVMValueRef b) {
+    return LLVMIsNull(b) ? a : LLVMBuildSub(e->b, a, b, "");
+}
+LLVMValueRef em_mul(emit *e, LLVMValueRef a, LLVMValueRef b) {
+    return is_one(a) || LLVMIsNull(b) ? b : is_one(b) || LLVMIsNull(a) ? a : LLVMBuildMul(e->b, a, b, "");
+}
 LLVMValueRef em_and(emit *e, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildAnd(e->b, a, b, ""); }
 LLVMValueRef em_or(emit *e, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildOr(e->b, a, b, ""); }
 LLVMValueRef em_xor(emit *e, LLVMValueRef a, LLVMValueRef b) { return LLVMBuildXor(e->b, a, b, ""); }
