@@ -120,7 +120,8 @@ static const char *gpu_form_of(const ir_kernel *k) {
     case IR_KERNEL_REDUCE:
     case IR_KERNEL_ROW: return "a team of threads a row, or a thread a column";
     case IR_KERNEL_SCAN: return "a thread a line";
-    case IR_KERNEL_CONTRACT: return "a block a tile of the result, operands through shared memory";
+    case IR_KERNEL_CONTRACT:
+    case IR_KERNEL_WINDOW: return "a block a tile of the result, operands through shared memory";
     case IR_KERNEL_ATTENTION: return "a block a tile of queries (m), keys (j) through shared memory";
     default: return "a thread an element";
     }

@@ -51,9 +51,10 @@ static bool is_aligned(const ir_kernel *k, const ir_kernel_args *args, int lanes
 void ir_gpu_param(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l, int phase, uint64_t *out) {
     out[IR_GPU_WORD_PHASE] = (uint64_t)phase;
     out[IR_GPU_WORD_COUNTERS] = 0; /* what has some sets it */
-    out[IR_GPU_WORD_HOW] = ir_gpu_is_mma(k)                ? ir_gpu_mma_word(k, args, l)
-                              : k->kind == IR_KERNEL_CONTRACT ? (uint64_t)l->tile
-                                                              : is_aligned(k, args, ir_gpu_lanes(k));
+    const bool has_tile = k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW;
+    out[IR_GPU_WORD_HOW] = ir_gpu_is_mma(k) ? ir_gpu_mma_word(k, args, l)
+                           : has_tile       ? (uint64_t)l->tile
+                                            : is_aligned(k, args, ir_gpu_lanes(k));
     out[IR_GPU_WORD_CHUNKS] = (uint64_t)l->chunks;
     out[IR_GPU_WORD_SCRATCH] = (uint64_t)(uintptr_t)args->scratch;
     for (ir_gpu_word w = {0}; ir_gpu_next_word(k, &w);)
@@ -72,9 +73,11 @@ int ir_gpu_team(int64_t n) {
     return n > IR_GPU_VECTOR * IR_GPU_WARP && t < IR_GPU_WARP ? IR_GPU_WARP : t;
 }
 
-static bool has_access(const ir_kernel *k) {
+/* Does what a load adds to its address, or its guard, vary along the last dim? Else a gather's rows (of an embedding) lie side by side. */
+static bool has_access_along_last(const ir_kernel *k) {
     for (int i = 0; i < k->n_insts; i++)
-        if (k->inst[i].op == IR_K_LOAD && k->inst[i].variant) return true;
+        for (int j = 0; k->inst[i].op == IR_K_LOAD && j < k->inst[i].n_in; j++)
+            if (ir_kernel_varies(k, k->inst[i].in[j]) >> (k->n_dims - 1) & 1) return true;
     return false;
 }
 
@@ -82,7 +85,7 @@ static bool has_access(const ir_kernel *k) {
 static int map_lanes(const ir_kernel *k) {
     enum { MOST_INSTS = 512 };
     int bytes = 1, n;
-    if (k->n_dims == 0 || ir_kernel_is_scatter(k) || ir_kernel_is_transposed(k) || has_access(k)) return 1;
+    if (k->n_dims == 0 || ir_kernel_is_scatter(k) || ir_kernel_is_transposed(k) || has_access_along_last(k)) return 1;
     for (int b = 0; b < k->n_buffers; b++) {
         int64_t s = k->buffer[b].stride[k->n_dims - 1];
         if (s != 0 && s != 1) return 1;
@@ -183,10 +186,20 @@ static void plan_scan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *ou
     out->grid[0][1] = grid_at_most(is_column ? rows : 1, GRID_Y_MAX);
 }
 
+/* Few channels of a group share what is read of the operand; 32 bits number the columns of a tile. */
+bool ir_gpu_window_is_direct(const ir_kernel *k, const int64_t *size) {
+    ir_gpu_space s;
+    ir_gpu_space_of(k, &s);
+    return ir_gpu_window_has_pads(k) || ir_gpu_space_size(&s, size, IR_GPU_ROWS) <= IR_GPU_WINDOW_FEW ||
+           ir_gpu_space_size(&s, size, IR_GPU_COLUMNS) > INT32_MAX ||
+           ir_gpu_space_size(&s, size, IR_GPU_PRODUCTS) > INT32_MAX;
+}
+
 /* One thread an element of the output. */
-static void plan_window(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
+static void plan_direct(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     int64_t n = 1;
     for (int d = 0; d < k->n_dims && k->dim[d].role != 'k'; d++) n = ir_times(n, size[d]);
+    out->tile = IR_GPU_WINDOW_DIRECT;
     out->block[0][0] = IR_GPU_THREADS;
     out->grid[0][0] = grid_at_most(ir_ceil_div(n, IR_GPU_THREADS), GRID_X_MAX);
 }
@@ -195,9 +208,9 @@ void ir_gpu_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     *out = (ir_gpu_launch){.n_phases = 1, .chunks = 1, .grid = {{1, 1, 1}, {1, 1, 1}}, .block = {{1, 1, 1}, {1, 1, 1}}};
     if (k->kind == IR_KERNEL_MAP) (ir_kernel_is_transposed(k) ? plan_transposed : plan_map)(k, size, out);
     else if (k->kind == IR_KERNEL_SCAN) plan_scan(k, size, out);
+    else if (k->kind == IR_KERNEL_WINDOW && ir_gpu_window_is_direct(k, size)) plan_direct(k, size, out);
     else if (ir_gpu_is_mma(k)) ir_gpu_plan_mma(k, size, out);
-    else if (k->kind == IR_KERNEL_CONTRACT) ir_gpu_plan_fma(k, size, out);
-    else if (k->kind == IR_KERNEL_WINDOW) plan_window(k, size, out);
+    else if (k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW) ir_gpu_plan_fma(k, size, out);
     else if (k->kind == IR_KERNEL_ATTENTION) ir_gpu_plan_attention(k, size, out);
     else (ir_kernel_is_column(k) ? plan_columns : plan_rows)(k, size, out);
 }

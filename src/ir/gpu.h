@@ -98,19 +98,39 @@ int ir_gpu_team(int64_t n);
  * 16 bytes of the widest type; what varies along the last dim is contiguous there. */
 int ir_gpu_lanes(const ir_kernel *k);
 
+/* ---- gpu_space.c: a contraction, or a convolution, as a product of matrices: the dims, outer to inner, whose sizes multiplied count
+ * batches, rows (m), columns (n) and products (k). Columns of a convolution are the places of all images together: its
+ * batches are groups. */
+typedef enum ir_gpu_axis { IR_GPU_ROWS, IR_GPU_COLUMNS, IR_GPU_PRODUCTS, IR_GPU_BATCHES, IR_GPU_AXES } ir_gpu_axis;
+typedef struct ir_gpu_space {
+    int n[IR_GPU_AXES];
+    int8_t dim[IR_GPU_AXES][IR_KERNEL_MAX_DIMS];
+} ir_gpu_space;
+void ir_gpu_space_of(const ir_kernel *k, ir_gpu_space *out); /* of a kernel with a matmul */
+int64_t ir_gpu_space_size(const ir_gpu_space *s, const int64_t *size, ir_gpu_axis axis);
+/* Convolutions whose groups make up to IR_GPU_WINDOW_FEW channels (depthwise ones), and those of very many places, are made without
+ * tiles: the number of the tile is then IR_GPU_WINDOW_DIRECT. */
+enum { IR_GPU_WINDOW_FEW = 4, IR_GPU_WINDOW_DIRECT = 31 };
+bool ir_gpu_window_has_pads(const ir_kernel *k); /* these are direct too */
+bool ir_gpu_window_is_direct(const ir_kernel *k, const int64_t *size);
+
 /* ---- gpu_mma.c: contractions on tensor cores (jit/gpu_mma.c) ----
  * A block of threads makes rows x columns elements of the result, its warps warps_m x warps_n parts of it. Shared memory has `stages` pieces of
  * both operands, each k_bytes of products long, filled by asynchronous copies while the piece before is multiplied. */
 typedef struct ir_gpu_mma_tile {
     int rows, columns, k_bytes, warps_m, warps_n, stages;
 } ir_gpu_mma_tile;
-enum { IR_GPU_MMA_TILES = 6, IR_GPU_MMA_SPLIT = 128 /* bytes along k that a part begins at */ };
+enum { IR_GPU_MMA_TILES = 7, IR_GPU_MMA_SPLIT = 128 /* bytes along k that a part begins at */ };
 extern const ir_gpu_mma_tile ir_gpu_mma_tiles[IR_GPU_MMA_TILES];
 static inline int ir_gpu_mma_threads(const ir_gpu_mma_tile *t) { return t->warps_m * t->warps_n * IR_GPU_WARP; }
 /* Does a kernel have code for this tile? is_wgmma: by the instructions of four warps together (jit/gpu_wgmma.c). */
 bool ir_gpu_mma_has_tile(const ir_kernel *k, int tile);
 bool ir_gpu_mma_is_wgmma(int tile);
-int ir_gpu_mma_shared(const ir_gpu_mma_tile *t); /* bytes */
+int ir_gpu_mma_shared(const ir_kernel *k, const ir_gpu_mma_tile *t); /* bytes */
+/* A convolution's operand 1 is gathered: threads read its elements where they lie. Where the products of a piece are, from
+ * their column on, is said by a table, behind the pieces in shared memory: i32, of this piece and of the next. */
+enum { IR_GPU_MMA_TABLE = 2 * 128 * 4 /* bytes; a piece has up to 128 elements */ };
+bool ir_gpu_mma_is_gathered(const ir_kernel *k, int operand);
 /* Are the products of this kernel made by tensor cores? Operands both f16 or both bf16 (sums in f32), or
  * 8-bit integers; f32 in the fast tier alone: each operand is rounded to tf32. */
 bool ir_gpu_is_mma(const ir_kernel *k);

@@ -18,7 +18,10 @@ enum {
 
 bool ir_gpu_fma_has(const ir_kernel *k, int tile) {
     const ir_gpu_fma_tile *t = &ir_gpu_fma_tiles[tile];
-    const int64_t n = k->dim[k->n_dims - 2].size;
+    ir_gpu_space s;
+    ir_gpu_space_of(k, &s);
+    const int64_t n =
+        s.n[IR_GPU_COLUMNS] == 1 ? k->dim[s.dim[IR_GPU_COLUMNS][0]].size : IR_SIZE_RUNTIME; /* baked, or not */
     const ir_dtype acc = ir_kernel_contract_acc(k);
     if (tile == IR_GPU_FMA_SMALL) return n == IR_SIZE_RUNTIME || n > ir_gpu_fma_tiles[IR_GPU_FMA_TALL].columns;
     if (tile == IR_GPU_FMA_TALL) return n == IR_SIZE_RUNTIME || n <= t->columns;
@@ -42,18 +45,16 @@ static int choose(const ir_kernel *k, int64_t m, int64_t n, int64_t batches, int
 }
 
 void ir_gpu_plan_fma(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
-    const int64_t k_blocks = ir_ceil_div(size[k->n_dims - 1], k->tile.kb);
-    ir_gpu_plan_fma_tile(k, size, choose(k, size[k->n_dims - 3], size[k->n_dims - 2], grid_batches(k, size), k_blocks),
-                         out);
+    const grid_matrices g = grid_matrices_of(k, size);
+    ir_gpu_plan_fma_tile(k, size, choose(k, g.m, g.n, g.batches, ir_ceil_div(g.k, k->tile.kb)), out);
 }
 
 void ir_gpu_plan_fma_tile(const ir_kernel *k, const int64_t *size, int tile, ir_gpu_launch *out) {
-    const int64_t m = size[k->n_dims - 3], n = size[k->n_dims - 2],
-                  k_blocks = ir_ceil_div(size[k->n_dims - 1], k->tile.kb);
-    const int64_t batches = grid_batches(k, size);
+    const grid_matrices g = grid_matrices_of(k, size);
+    const int64_t k_blocks = ir_ceil_div(g.k, k->tile.kb);
     out->tile = tile;
     const ir_gpu_fma_tile *t = &ir_gpu_fma_tiles[out->tile];
-    const int64_t tiles = ir_times(batches, tiles_of(out->tile, m, n));
+    const int64_t tiles = ir_times(g.batches, tiles_of(out->tile, g.m, g.n));
     if (tiles > 0 && tiles < BLOCKS_WANTED && k_blocks > 1) {
         out->chunks = ir_ceil_div(BLOCKS_WANTED, tiles);
         if (out->chunks > k_blocks) out->chunks = k_blocks;
@@ -65,5 +66,5 @@ void ir_gpu_plan_fma_tile(const ir_kernel *k, const int64_t *size, int tile, ir_
     out->n_phases = 2;
     out->scratch_bytes =
         ir_times(ir_times(ir_times(tiles, t->rows * t->columns), k_blocks), ir_dtypes[ir_kernel_contract_acc(k)].bytes);
-    out->grid[1][0] = grid_at_most(ir_ceil_div(ir_times(ir_times(batches, m), n), IR_GPU_THREADS), GRID_X_MAX);
+    out->grid[1][0] = grid_at_most(ir_ceil_div(ir_times(ir_times(g.batches, g.m), g.n), IR_GPU_THREADS), GRID_X_MAX);
 }

@@ -7,10 +7,11 @@
 
 /* Large results: 64 x 64 elements a warp, so that a byte of shared memory serves 32 products, and two blocks fit a multiprocessor. Few
  * elements: more, smaller blocks. A row or column of tiles that is nearly empty: as little of it as one instruction has. With
- * wgmma a warp makes 16 rows of all columns: tiles as wide as its registers allow. */
+ * wgmma a warp makes 16 rows of all columns: tiles as wide as its registers allow. What is gathered waits in registers while the
+ * piece before is multiplied: more warps, of fewer elements each. */
 const ir_gpu_mma_tile ir_gpu_mma_tiles[IR_GPU_MMA_TILES] = {
-    {128, 128, 64, 2, 2, 4}, {64, 64, 128, 2, 2, 3},   {16, 128, 128, 1, 4, 4},
-    {128, 16, 128, 4, 1, 4}, {128, 128, 128, 8, 1, 6}, {128, 256, 128, 8, 1, 4},
+    {128, 128, 64, 2, 2, 4},  {64, 64, 128, 2, 2, 3},   {16, 128, 128, 1, 4, 4}, {128, 16, 128, 4, 1, 4},
+    {128, 128, 128, 8, 1, 6}, {128, 256, 128, 8, 1, 4}, {128, 128, 64, 2, 4, 4},
 };
 enum {
     LARGE,
@@ -19,16 +20,18 @@ enum {
     TALL,
     GROUP_LARGE,
     GROUP_WIDE,
+    GATHERED,
     BLOCKS_ENOUGH = 120, /* nearly one for each multiprocessor of the largest devices */
     BLOCKS_WANTED = 256,
     PART_MIN = 512, /* bytes along k of a part */
     PARTS_MAX = 64,
 };
 
-bool ir_gpu_mma_is_wgmma(int tile) { return tile >= GROUP_LARGE; }
+bool ir_gpu_mma_is_wgmma(int tile) { return tile == GROUP_LARGE || tile == GROUP_WIDE; }
 
-int ir_gpu_mma_shared(const ir_gpu_mma_tile *t) {
+int ir_gpu_mma_shared(const ir_kernel *k, const ir_gpu_mma_tile *t) {
     int operands = (t->rows + t->columns) * t->k_bytes * t->stages, result = t->rows * t->columns * 4;
+    if (k->kind == IR_KERNEL_WINDOW) operands += IR_GPU_MMA_TABLE;
     return operands > result ? operands : result;
 }
 
@@ -39,9 +42,11 @@ static int matmul_of(const ir_kernel *k) {
 }
 
 bool ir_gpu_is_mma(const ir_kernel *k) {
-    int mm = k->kind == IR_KERNEL_CONTRACT ? matmul_of(k) : -1;
+    const bool is_window = k->kind == IR_KERNEL_WINDOW;
+    int mm = is_window || k->kind == IR_KERNEL_CONTRACT ? matmul_of(k) : -1;
     if (mm < 0 || (k->level != IR_LEVEL_SM80 && k->level != IR_LEVEL_SM90A) || ir_kernel_has_rows(k)) return false;
-    for (int d = 0; d < k->n_dims; d++)
+    if (is_window && ir_gpu_window_has_pads(k)) return false;
+    for (int d = 0; d < k->n_dims && !is_window; d++)
         if ((k->dim[d].role == 'b') != (d < k->n_dims - 3)) return false;
     ir_dtype a = k->inst[k->inst[mm].in[0]].dtype, b = k->inst[k->inst[mm].in[1]].dtype,
              acc = ir_kernel_contract_acc(k);
@@ -51,14 +56,24 @@ bool ir_gpu_is_mma(const ir_kernel *k) {
 }
 
 bool ir_gpu_mma_has_tile(const ir_kernel *k, int tile) {
-    if (tile != LARGE && !ir_gpu_mma_is_wgmma(tile)) return true;
+    if (tile != LARGE && tile != GATHERED && !ir_gpu_mma_is_wgmma(tile)) return true;
     bool has_wgmma = k->level == IR_LEVEL_SM90A && ir_is_half(k->inst[k->inst[matmul_of(k)].in[0]].dtype);
-    return (tile == LARGE) != has_wgmma;
+    if (tile == LARGE || tile == GATHERED) return !has_wgmma && (tile == GATHERED) == (k->kind == IR_KERNEL_WINDOW);
+    return has_wgmma;
 }
 
-static int row_dim(const ir_kernel *k, int operand) { return k->n_dims - 3 + operand; }
+/* The dim of an operand's rows; of a convolution's operand 1, whose columns are of several dims, the innermost. */
+static int row_dim(const ir_kernel *k, int operand) {
+    ir_gpu_space s;
+    ir_gpu_space_of(k, &s);
+    const ir_gpu_axis axis = operand ? IR_GPU_COLUMNS : IR_GPU_ROWS;
+    return s.dim[axis][s.n[axis] - 1];
+}
+
+bool ir_gpu_mma_is_gathered(const ir_kernel *k, int operand) { return k->kind == IR_KERNEL_WINDOW && operand == 1; }
 
 int ir_gpu_mma_buffer(const ir_kernel *k, int operand) {
+    if (ir_gpu_mma_is_gathered(k, operand)) return -1;
     const ir_kinst *in = &k->inst[k->inst[matmul_of(k)].in[operand]];
     if (in->op != IR_K_LOAD || in->variant) return -1;
     const int64_t *stride = k->buffer[in->index].stride;
@@ -75,7 +90,8 @@ static void find_loads(const ir_kernel *k, int inst, bool seen[IR_KERNEL_MAX_INS
 bool ir_gpu_mma_is_turned(const ir_kernel *k, int operand) {
     bool seen[IR_KERNEL_MAX_INSTS] = {false}, is_turned = false;
     int in = k->inst[matmul_of(k)].in[operand];
-    if (ir_dtypes[k->inst[in].dtype].bytes == 1) return false; /* nothing transposes bytes */
+    /* nothing transposes bytes */
+    if (ir_dtypes[k->inst[in].dtype].bytes == 1 || ir_gpu_mma_is_gathered(k, operand)) return false;
     find_loads(k, in, seen);
     for (int i = 0; i < k->n_insts; i++) {
         if (!seen[i] || k->inst[i].op != IR_K_LOAD) continue;
@@ -91,6 +107,7 @@ bool ir_gpu_mma_has_vectors(const ir_kernel *k, int operand) {
     const int in = k->inst[matmul_of(k)].in[operand],
               along = ir_gpu_mma_is_turned(k, operand) ? row_dim(k, operand) : k->n_dims - 1;
     if (ir_dtypes[k->inst[in].dtype].bytes == 1 || ir_gpu_mma_buffer(k, operand) >= 0) return false;
+    if (ir_gpu_mma_is_gathered(k, operand)) return false;
     find_loads(k, in, seen);
     for (int i = 0; i < k->n_insts; i++) {
         if (!seen[i] || k->inst[i].op != IR_K_LOAD) continue;
@@ -101,29 +118,30 @@ bool ir_gpu_mma_has_vectors(const ir_kernel *k, int operand) {
 }
 
 /* Tiles of a batch. */
-static int64_t tiles_of(const ir_kernel *k, const int64_t *size, int tile) {
+static int64_t tiles_of(const grid_matrices *g, int tile) {
     const ir_gpu_mma_tile *t = &ir_gpu_mma_tiles[tile];
-    return ir_times(ir_ceil_div(size[k->n_dims - 3], t->rows), ir_ceil_div(size[k->n_dims - 2], t->columns));
+    return ir_times(ir_ceil_div(g->m, t->rows), ir_ceil_div(g->n, t->columns));
 }
 
-static int choose_tile(const ir_kernel *k, const int64_t *size) {
-    const int64_t batches = grid_batches(k, size);
-    if (size[k->n_dims - 3] <= ir_gpu_mma_tiles[FLAT].rows) return FLAT;
-    if (size[k->n_dims - 2] <= ir_gpu_mma_tiles[TALL].columns) return TALL;
-    static const int large[] = {GROUP_WIDE, GROUP_LARGE, LARGE};
-    for (int i = 0; i < 3; i++)
-        if (ir_gpu_mma_has_tile(k, large[i]) && ir_times(batches, tiles_of(k, size, large[i])) >= BLOCKS_ENOUGH)
+static int choose_tile(const ir_kernel *k, const grid_matrices *g) {
+    if (g->m <= ir_gpu_mma_tiles[FLAT].rows) return FLAT;
+    if (g->n <= ir_gpu_mma_tiles[TALL].columns) return TALL;
+    static const int large[] = {GROUP_WIDE, GROUP_LARGE, LARGE, GATHERED};
+    for (int i = 0; i < 4; i++)
+        if (ir_gpu_mma_has_tile(k, large[i]) && ir_times(g->batches, tiles_of(g, large[i])) >= BLOCKS_ENOUGH)
             return large[i];
     return SMALL;
 }
 
 void ir_gpu_plan_mma(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
-    ir_gpu_plan_mma_tile(k, size, choose_tile(k, size), out);
+    const grid_matrices g = grid_matrices_of(k, size);
+    ir_gpu_plan_mma_tile(k, size, choose_tile(k, &g), out);
 }
 
 void ir_gpu_plan_mma_tile(const ir_kernel *k, const int64_t *size, int tile, ir_gpu_launch *out) {
-    const int64_t batches = grid_batches(k, size), tiles = tiles_of(k, size, tile), blocks = ir_times(batches, tiles);
-    const int64_t k_bytes = ir_times(size[k->n_dims - 1], ir_dtypes[k->inst[k->inst[matmul_of(k)].in[0]].dtype].bytes);
+    const grid_matrices g = grid_matrices_of(k, size);
+    const int64_t tiles = tiles_of(&g, tile), blocks = ir_times(g.batches, tiles);
+    const int64_t k_bytes = ir_times(g.k, ir_dtypes[k->inst[k->inst[matmul_of(k)].in[0]].dtype].bytes);
     if (blocks > 0 && blocks < BLOCKS_ENOUGH && k_bytes >= 2 * PART_MIN) {
         out->chunks = BLOCKS_WANTED / blocks;
         if (out->chunks > k_bytes / PART_MIN) out->chunks = k_bytes / PART_MIN;
@@ -135,23 +153,23 @@ void ir_gpu_plan_mma_tile(const ir_kernel *k, const int64_t *size, int tile, ir_
     const uint32_t threads = (uint32_t)ir_gpu_mma_threads(&ir_gpu_mma_tiles[tile]);
     out->tile = tile;
     out->block[0][0] = threads;
-    out->shared_bytes[0] = (uint32_t)ir_gpu_mma_shared(&ir_gpu_mma_tiles[tile]);
+    out->shared_bytes[0] = (uint32_t)ir_gpu_mma_shared(k, &ir_gpu_mma_tiles[tile]);
     out->grid[0][0] = grid_at_most(ir_times(tiles, out->chunks), INT32_MAX);
-    out->grid[0][1] = grid_at_most(batches, GRID_Y_MAX);
+    out->grid[0][1] = grid_at_most(g.batches, GRID_Y_MAX);
     if (out->chunks == 1) return;
-    int64_t elements =
-        ir_times(ir_times(batches, size[k->n_dims - 3]), ir_round_up(size[k->n_dims - 2], IR_GPU_VECTOR));
+    int64_t elements = ir_times(ir_times(g.batches, g.m), ir_round_up(g.n, IR_GPU_VECTOR));
     out->n_phases = 2;
     out->scratch_bytes = ir_times(ir_times(elements, 4), out->chunks);
     out->block[1][0] = threads;
     out->grid[1][0] = grid_at_most(ir_ceil_div(elements, IR_GPU_VECTOR * threads), INT32_MAX);
 }
 
-/* Do the first element and the steps along all dims but `along` fall on multiples of `bytes`? */
+/* Do the first element and the steps along all dims but `along` fall on multiples of `bytes`? A convolution's weights have
+ * their products side by side, whatever dims these are of. */
 static bool is_aligned(const ir_kernel *k, const ir_kernel_args *args, int buffer, int along, int64_t bytes) {
     if ((uintptr_t)args->buffer[buffer] % (uint64_t)bytes != 0) return false;
     for (int d = 0; d < k->n_dims; d++)
-        if (d != along && args->size[d] > 1 &&
+        if (d != along && args->size[d] > 1 && !(k->kind == IR_KERNEL_WINDOW && k->dim[d].role == 'k') &&
             args->stride[buffer * k->n_dims + d] * ir_dtypes[k->buffer[buffer].dtype].bytes % bytes != 0)
             return false;
     return true;
@@ -159,6 +177,7 @@ static bool is_aligned(const ir_kernel *k, const ir_kernel_args *args, int buffe
 
 /* 16 bytes of the operand at a time: copied, or computed. */
 static bool can_take_vectors(const ir_kernel *k, const ir_kernel_args *args, int operand) {
+    if (ir_gpu_mma_is_gathered(k, operand)) return true;
     const int b = ir_gpu_mma_buffer(k, operand), kk = k->n_dims - 1, row = row_dim(k, operand);
     if (b >= 0) {
         /* A copy of nothing, behind the last row or product, has an address too: these strides count whatever the sizes. */
@@ -183,7 +202,7 @@ static bool can_take_vectors(const ir_kernel *k, const ir_kernel_args *args, int
 
 uint64_t ir_gpu_mma_word(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l) {
     uint64_t out = (uint64_t)l->tile << IR_GPU_MMA_TILE;
-    const int n = k->n_dims - 2, kk = k->n_dims - 1;
+    const int n = row_dim(k, 1), kk = k->n_dims - 1;
     bool can_store = args->size[n] % IR_GPU_VECTOR == 0, is_of_operand[IR_KERNEL_MAX_INSTS] = {false};
     for (int operand = 0; operand < 2; operand++) {
         if (can_take_vectors(k, args, operand)) out |= (uint64_t)IR_GPU_MMA_COPY << operand;

@@ -200,6 +200,10 @@ static ir_id windowed(const conv *v, ir_id x, ir_id w) {
         x = padded(v, x, IR_SPATIAL_AT, v->begin, v->end);
         attr[1] = (ir_attr){0};
     }
+    if (x && ir_is_float(v->t)) { /* pads first: on a GPU the padded operand is read as halves */
+        x = cast(v, x, v->t);
+        w = cast(v, w, v->t);
+    }
     const ir_id y = x ? ir_expand_op(v->c, IR_OP_CONV, 2, (ir_id[]){x, w}, attr, 4, 0) : 0;
     if (y) memcpy(ir_at(v->g, y)->dim, v->n->dim, v->rank * sizeof(ir_size)); /* the same sizes in other words */
     return y ? cast(v, y, v->t) : 0;
@@ -454,7 +458,7 @@ ir_id ir_expand_conv(const ir_expand *c, const ir_node *n) {
     ir_id x = n->in[0], w = n->in[1];
     const ir_dtype tx = ir_at(g, x)->dtype, tw = ir_at(g, w)->dtype;
     const bool is_narrow = !ir_is_float(tx) && ir_dtypes[tx].bytes == 1;
-    if (is_window ? ir_is_float(tx) || (is_narrow && v.t != FUSOR_I32)
+    if (is_window ? is_narrow && v.t != FUSOR_I32
                   : by_turns || v.t == FUSOR_F64 || tx != tw || (is_narrow && v.t != FUSOR_I32)) {
         const ir_dtype wide = ir_is_float(tx) ? v.t : FUSOR_I16; /* what u8 and i8 both fit into */
         x = cast(&v, x, wide);

@@ -138,6 +138,9 @@ bool plan_have_room(const cluster *a, const cluster *b); /* in one kernel */
 
 /* ---- plan_einsum.c ---- */
 bool plan_einsum_has_rows(const planner *p, const ir_node *n); /* could be followed by reductions along its rows */
+/* ---- plan_window.c ---- */
+/* What the kernel of a convolution reads: operand i, or the halves that is converted from. */
+ir_id plan_window_operand(const planner *p, const ir_node *n, int i);
 
 /* ---- plan_rows.c ---- */
 /* Reductions along the rows of a contraction's result become tails of its cluster. */

@@ -65,6 +65,19 @@ bool ir_conv_is_window(const ir_graph *g, const ir_node *n) {
     return (t == FUSOR_F32 || t == FUSOR_F64) && ir_at(g, n->in[1])->dtype == t && n->dtype == t;
 }
 
+/* What f32 is converted from; else it. */
+static ir_id of_half(const ir_graph *g, ir_id id) {
+    const ir_node *n = ir_at(g, id);
+    return n->op == IR_OP_CAST && n->dtype == FUSOR_F32 && ir_is_half(ir_at(g, n->in[0])->dtype) ? n->in[0] : id;
+}
+
+/* Tensor cores multiply halves as they are, and add up in f32. */
+ir_id plan_window_operand(const planner *p, const ir_node *n, int i) {
+    const ir_id own[2] = {of_half(p->g, n->in[0]), of_half(p->g, n->in[1])};
+    const bool has_cores = p->options->level == IR_LEVEL_SM80 || p->options->level == IR_LEVEL_SM90A;
+    return has_cores && ir_at(p->g, own[0])->dtype == ir_at(p->g, own[1])->dtype ? own[i] : n->in[i];
+}
+
 /* ---- what is in front of the operands, and computed by the kernel ---- */
 /* Floating, of this cluster's composite or free to be fused. */
 static bool is_absorbed(const planner *p, const ir_node *n, ir_id id) {
@@ -99,15 +112,18 @@ plan_window_form plan_window_form_of(const planner *p, const ir_node *n) {
     bool is_strided =
         false; /* vectors of every second column in place are quicker than parts of a slab: 7x7 of stride 2 by 16 % */
     for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++) is_strided |= entry(p->g, n, "strides", i, 1) != 1;
-    if (ir_level_is_gpu(p->options->level) || ir_conv_is_depthwise(p->g, n) || (is_strided && ir_is_float(n->dtype)))
+    if (ir_level_is_gpu(p->options->level))
+        return (plan_window_form){.x = plan_window_operand(p, n, 0), .w = plan_window_operand(p, n, 1)};
+    if ( ir_conv_is_depthwise(p->g, n) || (is_strided && ir_is_float(n->dtype)))
         return f;
     const ir_node *x = ir_at(p->g, f.x), *w = ir_at(p->g, f.w);
+    if (is_conversion(p, x) && is_absorbed(p, n, f.x)) f.cast[1] = f.x, f.x = x->in[0], x = ir_at(p->g, f.x);
     if (x->op == IR_OP_PAD && is_absorbed(p, n, f.x) && is_plain_pad(p, x, f.begin)) {
         f.pad = f.x;
         f.x = x->in[0];
         x = ir_at(p->g, f.x);
     }
-    if (is_conversion(p, x) && is_absorbed(p, n, f.x)) f.cast[1] = f.x, f.x = x->in[0];
+    if (!f.cast[1] && is_conversion(p, x) && is_absorbed(p, n, f.x)) f.cast[1] = f.x, f.x = x->in[0];
     if (is_conversion(p, w) && is_absorbed(p, n, f.w)) f.cast[0] = f.w, f.w = w->in[0];
     f.has_axes = f.pad || f.cast[0] || f.cast[1] || !ir_is_float(n->dtype);
     for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++)

@@ -33,12 +33,26 @@ void gpu_fence(emit *e);
 LLVMValueRef gpu_count(emit *e, LLVMValueRef address, LLVMValueRef index, LLVMValueRef most);
 LLVMValueRef gpu_shared(emit *e, LLVMTypeRef element, int n); /* an array in shared memory of the block */
 
+/* ---- gpu_space.c: the matrices of a contraction or convolution ---- */
+typedef struct gpu_space {
+    ir_gpu_space of;
+    LLVMValueRef size[IR_GPU_AXES]; /* i64 */
+} gpu_space;
+void gpu_space_of(emit *e, gpu_space *s);
+/* index[dim], i64, of the dims of an axis at a number along it; columns and products by 32-bit division, below 2^31. */
+void gpu_space_split(emit *e, const gpu_space *s, ir_gpu_axis axis, LLVMValueRef number, LLVMValueRef *index);
+/* Elements of a buffer from number 0 to `number` along an axis. */
+LLVMValueRef gpu_space_offset(emit *e, const gpu_space *s, ir_gpu_axis axis, int buffer, LLVMValueRef number);
+/* The index along one dim; NULL: the axis has no such dim. */
+LLVMValueRef gpu_space_index(emit *e, const gpu_space *s, ir_gpu_axis axis, int dim, LLVMValueRef number);
+
 fusor_status gpu_emit_map(emit *e, fu_error *err);
 void gpu_emit_turn(emit *e); /* transposed maps */
 fusor_status gpu_emit_row(emit *e, fu_error *err); /* reduce and row */
 fusor_status gpu_emit_scan(emit *e, fu_error *err);
 fusor_status gpu_emit_contract(emit *e, fu_error *err);
-fusor_status gpu_emit_mma(emit *e, fu_error *err); /* where ir_gpu_is_mma */
+void gpu_emit_fma(emit *e); /* a contraction's or convolution's tiles without tensor cores */
+void gpu_emit_mma(emit *e); /* where ir_gpu_is_mma */
 fusor_status gpu_emit_window(emit *e, fu_error *err);
 fusor_status gpu_emit_attention(emit *e, fu_error *err);
 #endif

@@ -30,16 +30,8 @@ static LLVMValueRef add(contract *c, LLVMValueRef x, LLVMValueRef y) {
 
 static void enter_batch(contract *c, LLVMValueRef number) {
     emit *e = c->e;
-    for (int d = c->dim_m - 1; d >= 0; d--) {
-        c->index[d] = d ? LLVMBuildURem(e->b, number, e->size[d], "") : number;
-        if (d) number = LLVMBuildUDiv(e->b, number, e->size[d], "");
-    }
-    for (int b = 0; b < c->k->n_buffers; b++) {
-        c->batch_off[b] = num(c, 0);
-        for (int d = 0; d < c->dim_m; d++)
-            if (c->k->buffer[b].stride[d] != 0)
-                c->batch_off[b] = em_add(e, c->batch_off[b], em_mul(e, c->index[d], e->stride[b][d]));
-    }
+    gpu_space_split(e, &c->s, IR_GPU_BATCHES, number, c->index);
+    for (int b = 0; b < c->k->n_buffers; b++) c->batch_off[b] = gpu_space_offset(e, &c->s, IR_GPU_BATCHES, b, number);
 }
 
 /* ---- a thread's elements: PER_Y x PER_X lanes of a warp; adjacent elements up to vec, then a warp's lanes further ---- */
@@ -168,8 +160,11 @@ static void sum_up(contract *c, const block *b, LLVMValueRef *total) {
     em_branch several = em_if(e, b->is_several);
     for (int i = 0; i < n; i++) sum_access(c, i, zero);
     em_endif(e, &several);
+    fma_fill_table(c, b->k_begin);
+    if (c->table) gpu_barrier(e);
     fma_fetch(c, b->k_begin);
     fma_put(c, num(c, 0), b->k_begin);
+    fma_fill_table(c, em_add(e, b->k_begin, step));
     gpu_barrier(e);
     em_loop l = em_for(e, b->k_begin, b->k_end, step);
     LLVMValueRef current = em_loop_phi(e, &l, num(c, 0)), other = em_sub(e, num(c, c->buffer), current);
@@ -178,6 +173,7 @@ static void sum_up(contract *c, const block *b, LLVMValueRef *total) {
     fma_fetch(c, next);
     add_products(c, now, current);
     fma_put(c, other, next);
+    fma_fill_table(c, em_add(e, next, step));
     gpu_barrier(e);
     LLVMValueRef is_end = em_icmp(e, LLVMIntEQ, LLVMBuildURem(e->b, next, num(c, c->k->tile.kb), ""), num(c, 0));
     is_end = em_and(e, em_or(e, is_end, em_icmp(e, LLVMIntSGE, next, b->k_end)), em_or(e, b->is_split, b->is_several));
@@ -204,7 +200,7 @@ static void sum_up(contract *c, const block *b, LLVMValueRef *total) {
 static void store_result(contract *c, LLVMValueRef m, LLVMValueRef n, LLVMValueRef total) {
     emit *e = c->e;
     const ir_kernel *k = c->k;
-    fma_point at = {c, m, n, NULL};
+    fma_point at = {c, {m, n, NULL}};
     em_values v;
     em_values_init(&v, fma_load, &at);
     v.at[c->matmul] = em_cast(e, total, c->acc, k->inst[c->matmul].dtype);
@@ -238,8 +234,8 @@ static void emit_results(contract *c, LLVMValueRef *total) {
     em_loop l = em_for(e, c->thread, num(c, rows * columns), num(c, IR_GPU_THREADS));
     LLVMValueRef m = em_add(e, em_add(e, c->first[0], w.i), LLVMBuildUDiv(e->b, l.i, num(c, columns), "")),
                  n = em_add(e, c->first[1], em_and(e, l.i, num(c, columns - 1)));
-    em_branch inside =
-        em_if(e, em_and(e, em_icmp(e, LLVMIntSLT, m, e->size[c->dim_m]), em_icmp(e, LLVMIntSLT, n, e->size[c->dim_n])));
+    em_branch inside = em_if(e, em_and(e, em_icmp(e, LLVMIntSLT, m, c->s.size[IR_GPU_ROWS]),
+                                       em_icmp(e, LLVMIntSLT, n, c->s.size[IR_GPU_COLUMNS])));
     store_result(c, m, n, load(c, element(c, c->shared, l.i)));
     em_endif(e, &inside);
     em_end(e, &l);
@@ -251,12 +247,6 @@ static void emit_results(contract *c, LLVMValueRef *total) {
 }
 
 /* ---- blocks of threads ---- */
-static LLVMValueRef count_batches(contract *c) {
-    LLVMValueRef n = num(c, 1);
-    for (int d = 0; d < c->dim_m; d++) n = em_mul(c->e, n, c->e->size[d]);
-    return n;
-}
-
 static LLVMValueRef smaller_of(contract *c, LLVMValueRef x, LLVMValueRef y) {
     return em_select(c->e, em_icmp(c->e, LLVMIntSLT, x, y), x, y);
 }
@@ -265,14 +255,15 @@ static void emit_tile(contract *c, LLVMValueRef parts) {
     emit *e = c->e;
     const ir_gpu_fma_tile *t = c->t;
     const int kb = c->k->tile.kb, tile = t->rows * t->columns;
-    LLVMValueRef batches = count_batches(c), kk = e->size[c->dim_k], total[FMA_PART_MAX];
+    LLVMValueRef batches = c->s.size[IR_GPU_BATCHES], kk = c->s.size[IR_GPU_PRODUCTS], total[FMA_PART_MAX];
     LLVMValueRef warp = em_lshr(e, c->thread, 5);
     c->lane_x = em_and(e, c->thread, num(c, LANES_X - 1));
     c->lane_y = em_and(e, em_lshr(e, c->thread, 3), num(c, LANES_Y - 1));
     c->warp_row = em_mul(e, LLVMBuildUDiv(e->b, warp, num(c, t->warps_n), ""), num(c, warp_rows(c)));
     c->warp_column = em_mul(e, em_and(e, warp, num(c, t->warps_n - 1)), num(c, warp_columns(c)));
     fma_lay_out(c);
-    LLVMValueRef rows = ceil_div(c, e->size[c->dim_m], t->rows), columns = ceil_div(c, e->size[c->dim_n], t->columns);
+    LLVMValueRef rows = ceil_div(c, c->s.size[IR_GPU_ROWS], t->rows),
+                 columns = ceil_div(c, c->s.size[IR_GPU_COLUMNS], t->columns);
     /* one number says which tile, so that little is kept while products are made */
     LLVMValueRef tiles = em_mul(e, rows, columns), all = em_mul(e, em_mul(e, batches, tiles), parts);
     em_loop l = em_for(e, gpu_special(e, "ctaid.x"), all, gpu_special(e, "nctaid.x"));
@@ -304,7 +295,7 @@ static void emit_tile(contract *c, LLVMValueRef parts) {
 static void emit_sums(contract *c) {
     emit *e = c->e;
     const ir_gpu_fma_tile *t = c->t;
-    LLVMValueRef mm = e->size[c->dim_m], nn = e->size[c->dim_n], batches = count_batches(c);
+    LLVMValueRef mm = c->s.size[IR_GPU_ROWS], nn = c->s.size[IR_GPU_COLUMNS], batches = c->s.size[IR_GPU_BATCHES];
     LLVMValueRef rows = ceil_div(c, mm, t->rows), columns = ceil_div(c, nn, t->columns);
     gpu_span x = gpu_threads(e, 'x');
     em_loop l = em_for(e, x.first, em_mul(e, em_mul(e, batches, mm), nn), x.step);
@@ -318,7 +309,7 @@ static void emit_sums(contract *c) {
                                   em_and(e, n, num(c, t->columns - 1)));
     LLVMValueRef first = em_add(e, em_mul(e, em_add(e, em_mul(e, batch, tiles), number), tile), in_tile);
     LLVMValueRef step = em_mul(e, em_mul(e, batches, tiles), tile);
-    em_loop b = em_for(e, num(c, 0), ceil_div(c, e->size[c->dim_k], c->k->tile.kb), num(c, 1));
+    em_loop b = em_for(e, num(c, 0), ceil_div(c, c->s.size[IR_GPU_PRODUCTS], c->k->tile.kb), num(c, 1));
     LLVMValueRef total = em_loop_phi(e, &b, LLVMConstNull(c->t_acc));
     em_loop_next(e, total, add(c, total, load(c, element(c, e->scratch, em_add(e, first, em_mul(e, b.i, step))))));
     em_end(e, &b);
@@ -341,24 +332,28 @@ static int shared_elements(contract *c) {
 }
 
 fusor_status gpu_emit_contract(emit *e, fu_error *err) {
-    if (ir_gpu_is_mma(e->k)) return gpu_emit_mma(e, err);
+    (void)err; /* whatever ir_kernel_verify lets pass can be emitted */
+    (ir_gpu_is_mma(e->k) ? gpu_emit_mma : gpu_emit_fma)(e);
+    return FUSOR_OK;
+}
+
+void gpu_emit_fma(emit *e) {
     contract *c = FU_NEW(e->arena, contract);
     const ir_kernel *k = e->k;
+    int most_products = 0;
     c->e = e;
     c->k = k;
-    c->dim_m = k->n_dims - 3;
-    c->dim_n = k->n_dims - 2;
-    c->dim_k = k->n_dims - 1;
-    for (int d = 0; d < c->dim_m; d++)
-        if (k->dim[d].role != 'b')
-            return FU_FAIL(err, FUSOR_ERROR_UNSUPPORTED,
-                           "a contraction with several m, n or k dims has no code on a GPU yet");
+    gpu_space_of(e, &c->s);
+    for (int a = 0; a < 3; a++) c->dim[a] = c->s.of.dim[a][c->s.of.n[a] - 1];
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_OP_MATMUL) c->matmul = i;
     c->acc = ir_kernel_contract_acc(k);
     c->t_acc = em_scalar_type(e, c->acc);
     c->vec = 16 / ir_dtypes[c->acc].bytes;
     c->shared = gpu_shared(e, c->t_acc, shared_elements(c));
+    for (int i = 0; i < IR_GPU_FMA_TILES; i++)
+        if (ir_gpu_fma_has(k, i) && ir_gpu_fma_tiles[i].step > most_products) most_products = ir_gpu_fma_tiles[i].step;
+    if (k->kind == IR_KERNEL_WINDOW) c->table = gpu_shared(e, e->t_i32, 2 * most_products);
     c->thread = gpu_special(e, "tid.x");
     gpu_limit(e, IR_GPU_THREADS, c->acc == FUSOR_F32 ? 2 : 1); /* 128 registers */
     LLVMValueRef tile = gpu_word(e, IR_GPU_WORD_HOW), parts = gpu_word(e, IR_GPU_WORD_CHUNKS);
@@ -375,5 +370,4 @@ fusor_status gpu_emit_contract(emit *e, fu_error *err) {
         em_endif(e, &phase);
         em_endif(e, &is_tile);
     }
-    return FUSOR_OK;
 }

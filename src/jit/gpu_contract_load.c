@@ -2,18 +2,19 @@
 /* gpu_contract_load.c: operands of a contraction without tensor cores: from memory to registers, while the step before is multiplied, and from
  * there to shared memory. An operand that is a plain load of what lies side by side, along its rows or along k, is read 16 bytes at a
  * time where addresses allow it, without branches: what is outside is read as something inside and made 0. Else its elements are
- * evaluated one by one, element-wise producers with them, and go to shared memory at once. */
+ * evaluated one by one, element-wise producers with them, and go to shared memory at once.
+ *
+ * Operand 1 of a convolution is gathered: a thread has one column of the tile, whose address it knows, and some products of each step;
+ * where these are from there on is the same for all columns, so threads of one warp note it for the next step in a table. */
 #include "jit/gpu_contract.h"
 
 static LLVMValueRef num(contract *c, int64_t v) { return fma_num(c, v); }
 
 LLVMValueRef fma_offset(const fma_point *at, int buffer) {
     contract *c = at->c;
-    LLVMValueRef off = c->batch_off[buffer], x[3] = {at->m, at->n, at->k};
-    const int dim[3] = {c->dim_m, c->dim_n, c->dim_k};
-    for (int i = 0; i < 3; i++)
-        if (x[i] && c->k->buffer[buffer].stride[dim[i]] != 0)
-            off = em_add(c->e, off, em_mul(c->e, x[i], c->e->stride[buffer][dim[i]]));
+    LLVMValueRef off = c->batch_off[buffer];
+    for (ir_gpu_axis i = 0; i < 3; i++)
+        if (at->x[i]) off = em_add(c->e, off, gpu_space_offset(c->e, &c->s, i, buffer, at->x[i]));
     return off;
 }
 
@@ -21,10 +22,11 @@ LLVMValueRef fma_load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
     const fma_point *at = user;
     const contract *c = at->c;
     if (inst->op == IR_K_LOAD) return em_load_value(e, v, inst, -1, fma_offset(at, inst->index), em_i64s(e, 0), NULL);
-    return inst->index == c->dim_m   ? at->m
-           : inst->index == c->dim_n ? at->n
-           : inst->index == c->dim_k ? at->k
-                                     : c->index[inst->index];
+    for (ir_gpu_axis i = 0; i < 3; i++) {
+        LLVMValueRef index = at->x[i] ? gpu_space_index(e, &c->s, i, inst->index, at->x[i]) : NULL;
+        if (index) return index;
+    }
+    return c->index[inst->index];
 }
 
 static bool is_plain(const contract *c, int inst) {
@@ -36,12 +38,12 @@ static bool is_row_fast(const contract *c, const fma_operand *o) {
     bool along_row = false, along_k = false;
     if (is_plain(c, o->inst)) {
         const int64_t *stride = c->k->buffer[c->k->inst[o->inst].index].stride;
-        return stride[o->row_dim] == 1 && stride[c->dim_k] != 1;
+        return stride[o->row_dim] == 1 && stride[c->dim[IR_GPU_PRODUCTS]] != 1;
     }
     for (int b = 0; b < c->k->n_buffers; b++) {
         if (c->k->buffer[b].is_output) continue;
         along_row |= c->k->buffer[b].stride[o->row_dim] == 1 && (ir_kernel_varies(c->k, o->inst) >> o->row_dim & 1);
-        along_k |= c->k->buffer[b].stride[c->dim_k] == 1;
+        along_k |= c->k->buffer[b].stride[c->dim[IR_GPU_PRODUCTS]] == 1;
     }
     return along_row && !along_k;
 }
@@ -51,13 +53,21 @@ void fma_lay_out(contract *c) {
     for (int i = 0; i < 2; i++) {
         fma_operand *o = &c->operand[i];
         o->inst = c->k->inst[c->matmul].in[i];
-        o->row_dim = i ? c->dim_n : c->dim_m;
+        o->axis = i ? IR_GPU_COLUMNS : IR_GPU_ROWS;
+        o->row_dim = c->dim[i];
+        o->is_gathered = c->table && i == 1;
         o->rows = i ? c->t->columns : c->t->rows;
         o->line = o->rows + 4;
-        o->is_row_fast = is_row_fast(c, o);
+        o->is_row_fast = o->is_gathered || is_row_fast(c, o);
         const int places = o->rows * c->t->step / c->vec;
         o->threads = places < IR_GPU_THREADS ? places : IR_GPU_THREADS;
         o->passes = places / o->threads;
+        if (o->is_gathered) { /* elements */
+            o->passes = o->rows * c->t->step / IR_GPU_THREADS;
+            o->row = em_and(e, c->thread, num(c, o->rows - 1));
+            o->k = LLVMBuildUDiv(e->b, c->thread, num(c, o->rows), "");
+            continue;
+        }
         o->of_line = (o->is_row_fast ? o->rows : c->t->step) / c->vec;
         LLVMValueRef fast = em_mul(e, em_and(e, c->thread, num(c, o->of_line - 1)), num(c, c->vec));
         LLVMValueRef slow = LLVMBuildUDiv(e->b, c->thread, num(c, o->of_line), "");
@@ -70,16 +80,19 @@ void fma_lay_out(contract *c) {
 /* Can the plain load `inst` be read vec elements at a time in this batch? */
 static LLVMValueRef can_read_vectors(contract *c, const fma_operand *o) {
     emit *e = c->e;
-    if (!is_plain(c, o->inst)) return NULL;
-    const int buffer = c->k->inst[o->inst].index, along = o->is_row_fast ? o->row_dim : c->dim_k;
+    /* several dims are one in memory in a convolution's weights alone */
+    const bool is_one = c->s.of.n[o->axis] == 1 && (c->table || c->s.of.n[IR_GPU_PRODUCTS] == 1);
+    if (!is_plain(c, o->inst) || !is_one) return NULL;
+    const int buffer = c->k->inst[o->inst].index, along = o->is_row_fast ? o->row_dim : c->dim[IR_GPU_PRODUCTS];
     const ir_kbuffer *b = &c->k->buffer[buffer];
     if (b->stride[along] != 1) return NULL;
     LLVMValueRef at = em_gep(e, e->base[buffer], em_memory_type(e, b->dtype), c->batch_off[buffer]);
     LLVMValueRef bits = LLVMBuildPtrToInt(e->b, at, e->t_i64, "");
-    LLVMValueRef steps = em_or(e, e->stride[buffer][o->is_row_fast ? c->dim_k : o->row_dim], e->size[along]);
+    LLVMValueRef steps = em_or(e, e->stride[buffer][o->is_row_fast ? c->dim[IR_GPU_PRODUCTS] : o->row_dim],
+                               c->s.size[o->is_row_fast ? o->axis : IR_GPU_PRODUCTS]);
     bits =
         em_or(e, em_and(e, bits, num(c, c->vec * ir_dtypes[b->dtype].bytes - 1)), em_and(e, steps, num(c, c->vec - 1)));
-    LLVMValueRef has_any = em_icmp(e, LLVMIntSGT, e->size[c->dim_k], num(c, 0));
+    LLVMValueRef has_any = em_icmp(e, LLVMIntSGT, c->s.size[IR_GPU_PRODUCTS], num(c, 0));
     return em_and(e, has_any, em_icmp(e, LLVMIntEQ, bits, num(c, 0)));
 }
 
@@ -92,16 +105,82 @@ static void find_rows(contract *c, fma_operand *o) {
     emit *e = c->e;
     const int buffer = c->k->inst[o->inst].index;
     for (int p = 0; p < (row_step(o) ? o->passes : 1); p++) {
-        LLVMValueRef row = em_add(e, em_add(e, c->first[o->row_dim == c->dim_n], o->row), num(c, p * row_step(o)));
-        o->in_rows[p] = em_icmp(e, LLVMIntSLT, row, e->size[o->row_dim]);
+        LLVMValueRef row = em_add(e, em_add(e, c->first[o->axis], o->row), num(c, p * row_step(o)));
+        o->in_rows[p] = em_icmp(e, LLVMIntSLT, row, c->s.size[o->axis]);
         row = em_mul(e, em_select(e, o->in_rows[p], row, num(c, 0)), e->stride[buffer][o->row_dim]);
         o->offset[p] = em_add(e, c->batch_off[buffer], row);
+    }
+}
+
+/* ---- gathers ---- */
+/* Column 0 is read in the place of those past the edge. */
+static void find_column(contract *c, fma_operand *o) {
+    emit *e = c->e;
+    const int buffer = c->k->inst[o->inst].index;
+    LLVMValueRef column = em_add(e, c->first[1], o->row);
+    o->in_rows[0] = em_icmp(e, LLVMIntSLT, column, c->s.size[IR_GPU_COLUMNS]);
+    column = em_select(e, o->in_rows[0], column, num(c, 0));
+    o->offset[0] = em_add(e, c->batch_off[buffer], gpu_space_offset(e, &c->s, IR_GPU_COLUMNS, buffer, column));
+    o->can = em_icmp(e, LLVMIntSGT, c->s.size[IR_GPU_PRODUCTS], num(c, 0));
+}
+
+static LLVMValueRef table_at(contract *c, LLVMValueRef k, LLVMValueRef i) {
+    emit *e = c->e;
+    LLVMValueRef half = em_and(e, k, num(c, c->t->step)); /* every other step */
+    return em_gep(e, c->table, e->t_i32, em_add(e, half, i));
+}
+
+void fma_fill_table(contract *c, LLVMValueRef k) {
+    emit *e = c->e;
+    if (!c->table) return;
+    const int buffer = c->k->inst[c->operand[1].inst].index;
+    em_branch few = em_if(e, em_icmp(e, LLVMIntULT, c->thread, num(c, c->t->step)));
+    LLVMValueRef product = em_add(e, k, c->thread);
+    product = em_select(e, em_icmp(e, LLVMIntSLT, product, c->s.size[IR_GPU_PRODUCTS]), product, num(c, 0));
+    LLVMValueRef off = gpu_space_offset(e, &c->s, IR_GPU_PRODUCTS, buffer, product);
+    LLVMSetAlignment(LLVMBuildStore(e->b, LLVMBuildTrunc(e->b, off, e->t_i32, ""), table_at(c, k, c->thread)), 4);
+    em_endif(e, &few);
+}
+
+static void gather(contract *c, fma_operand *o, LLVMValueRef k0) {
+    emit *e = c->e;
+    const ir_kinst *in = &c->k->inst[o->inst];
+    LLVMValueRef read[FMA_LOADS];
+    em_branch b = em_if(e, o->can);
+    for (int p = 0; p < o->passes; p++) {
+        LLVMValueRef i = em_add(e, o->k, num(c, p * (IR_GPU_THREADS / o->rows)));
+        LLVMValueRef off = LLVMBuildLoad2(e->b, e->t_i32, table_at(c, k0, i), "");
+        LLVMSetAlignment(off, 4);
+        off = em_add(e, o->offset[0], LLVMBuildSExt(e->b, off, e->t_i64, ""));
+        LLVMValueRef v = em_cast(e, em_load(e, in->index, off, num(c, 1), NULL), in->dtype, c->acc);
+        LLVMValueRef inside = em_icmp(e, LLVMIntSLT, em_add(e, k0, i), c->s.size[IR_GPU_PRODUCTS]);
+        read[p] = em_select(e, em_and(e, inside, o->in_rows[0]), v, LLVMConstNull(c->t_acc));
+    }
+    LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
+    em_endif(e, &b);
+    for (int p = 0; p < o->passes; p++) {
+        o->value[p] = LLVMBuildPhi(e->b, c->t_acc, "");
+        LLVMAddIncoming(o->value[p], (LLVMValueRef[]){read[p], LLVMConstNull(c->t_acc)},
+                        (LLVMBasicBlockRef[]){then, b.other}, 2);
+    }
+}
+
+static void put_gathered(contract *c, const fma_operand *o, LLVMValueRef to) {
+    emit *e = c->e;
+    to = em_gep(e, to, c->t_acc, em_add(e, em_mul(e, o->k, num(c, o->line)), o->row));
+    for (int p = 0; p < o->passes; p++) {
+        LLVMValueRef at = em_gep(e, to, c->t_acc, num(c, p * (IR_GPU_THREADS / o->rows) * o->line));
+        LLVMSetAlignment(LLVMBuildStore(e->b, o->value[p], at), ir_dtypes[c->acc].bytes);
     }
 }
 
 void fma_begin_tile(contract *c) {
     for (int i = 0; i < 2; i++) {
         fma_operand *o = &c->operand[i];
+        if (o->is_gathered) {
+            find_column(c, o);
+            continue;
+        }
         o->can = can_read_vectors(c, o);
         if (o->can) find_rows(c, o);
     }
@@ -116,8 +195,8 @@ static void fetch(contract *c, fma_operand *o, LLVMValueRef k0) {
     for (int p = 0; p < o->passes; p++) {
         const int r = row_step(o) ? p : 0;
         LLVMValueRef k = em_add(e, em_add(e, k0, o->k), num(c, p * k_step(o)));
-        LLVMValueRef in_k = em_icmp(e, LLVMIntSLT, k, e->size[c->dim_k]);
-        k = em_mul(e, em_select(e, in_k, k, num(c, 0)), e->stride[in->index][c->dim_k]);
+        LLVMValueRef in_k = em_icmp(e, LLVMIntSLT, k, c->s.size[IR_GPU_PRODUCTS]);
+        k = em_mul(e, em_select(e, in_k, k, num(c, 0)), e->stride[in->index][c->dim[IR_GPU_PRODUCTS]]);
         e->lanes = c->vec;
         e->is_aligned = true;
         LLVMValueRef v = em_load(e, in->index, em_add(e, o->offset[r], k), num(c, 1), NULL);
@@ -137,7 +216,7 @@ static void fetch(contract *c, fma_operand *o, LLVMValueRef k0) {
 
 void fma_fetch(contract *c, LLVMValueRef k) {
     for (int i = 0; i < 2; i++)
-        if (c->operand[i].can) fetch(c, &c->operand[i], k);
+        if (c->operand[i].can) (c->operand[i].is_gathered ? gather : fetch)(c, &c->operand[i], k);
 }
 
 static void put_vectors(contract *c, const fma_operand *o, LLVMValueRef to) {
@@ -169,12 +248,12 @@ static void put_elements(contract *c, const fma_operand *o, LLVMValueRef to, LLV
     em_loop l = em_for(e, c->thread, num(c, o->rows * c->t->step), num(c, IR_GPU_THREADS));
     LLVMValueRef fast = em_and(e, l.i, num(c, side - 1)), slow = LLVMBuildUDiv(e->b, l.i, num(c, side), "");
     LLVMValueRef x = o->is_row_fast ? fast : slow, y = o->is_row_fast ? slow : fast;
-    LLVMValueRef row = em_add(e, c->first[o->row_dim == c->dim_n], x), k = em_add(e, k0, y);
-    fma_point at = {c, o->row_dim == c->dim_m ? row : NULL, o->row_dim == c->dim_n ? row : NULL, k};
+    LLVMValueRef row = em_add(e, c->first[o->axis], x), k = em_add(e, k0, y);
+    fma_point at = {c, {o->axis == IR_GPU_ROWS ? row : NULL, o->axis == IR_GPU_COLUMNS ? row : NULL, k}};
     em_values v;
     em_values_init(&v, fma_load, &at);
-    em_branch b = em_if(
-        e, em_and(e, em_icmp(e, LLVMIntSLT, row, e->size[o->row_dim]), em_icmp(e, LLVMIntSLT, k, e->size[c->dim_k])));
+    em_branch b = em_if(e, em_and(e, em_icmp(e, LLVMIntSLT, row, c->s.size[o->axis]),
+                                  em_icmp(e, LLVMIntSLT, k, c->s.size[IR_GPU_PRODUCTS])));
     LLVMValueRef value = em_cast(e, em_value(e, &v, o->inst), c->k->inst[o->inst].dtype, c->acc);
     LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
     em_endif(e, &b);
@@ -193,6 +272,10 @@ void fma_put(contract *c, LLVMValueRef buffer, LLVMValueRef k) {
         const fma_operand *o = &c->operand[i];
         LLVMValueRef to = em_add(e, buffer, num(c, i ? c->operand[0].line * c->t->step : 0));
         to = em_gep(e, c->shared, c->t_acc, to);
+        if (o->is_gathered) {
+            put_gathered(c, o, to);
+            continue;
+        }
         if (!o->can) {
             put_elements(c, o, to, k);
             continue;

@@ -57,6 +57,23 @@ static void emit_columns(emit *e, map *m, int lanes, gpu_span x) {
     e->is_aligned = false;
 }
 
+/* Do the offsets that gathers add, which a row has one of each, fall on multiples of `lanes` too? NULL: there are none. */
+static LLVMValueRef are_offsets_aligned(emit *e, map *m, int lanes) {
+    const ir_kernel *k = e->k;
+    LLVMValueRef all = NULL;
+    em_values v;
+    em_values_init(&v, load, m);
+    m->column = em_i64s(e, 0);
+    for (int i = 0; i < k->n_insts; i++) {
+        const ir_kinst *in = &k->inst[i];
+        if (in->op != IR_K_LOAD || !(in->variant & IR_LOAD_OFFSET) || k->buffer[in->index].stride[m->last] != 1)
+            continue;
+        LLVMValueRef off = em_value(e, &v, in->in[0]);
+        all = all ? em_or(e, all, off) : off;
+    }
+    return all ? em_icmp(e, LLVMIntEQ, em_and(e, all, em_i64s(e, lanes - 1)), em_i64s(e, 0)) : NULL;
+}
+
 static void emit_row(emit *e, map *m, LLVMValueRef row, gpu_span x) {
     const ir_kernel *k = e->k;
     for (int d = m->last - 1; d >= 0; d--) { /* the outermost index is what is left */
@@ -72,7 +89,9 @@ static void emit_row(emit *e, map *m, LLVMValueRef row, gpu_span x) {
         emit_columns(e, m, 1, x);
         return;
     }
-    em_branch b = em_if(e, em_icmp(e, LLVMIntNE, gpu_word(e, IR_GPU_WORD_HOW), em_i64s(e, 0)));
+    LLVMValueRef is_wide = em_icmp(e, LLVMIntNE, gpu_word(e, IR_GPU_WORD_HOW), em_i64s(e, 0)),
+                 has_place = are_offsets_aligned(e, m, lanes);
+    em_branch b = em_if(e, has_place ? em_and(e, is_wide, has_place) : is_wide);
     emit_columns(e, m, lanes, x);
     em_else(e, &b);
     emit_columns(e, m, 1, x);

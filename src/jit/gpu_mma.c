@@ -20,10 +20,8 @@ enum { GROUP = 8, MAX_FRAGMENTS = 8, STEP_BYTES = 32 /* along k, of an instructi
 LLVMValueRef mma_offset(const mma_point *at, int buffer) {
     mma *m = at->m;
     LLVMValueRef off = m->batch_off[buffer];
-    const int dim[3] = {m->dim_m, m->dim_n, m->dim_k};
-    for (int i = 0; i < 3; i++)
-        if (at->x[i] && m->k->buffer[buffer].stride[dim[i]] != 0)
-            off = em_add(m->e, off, em_mul(m->e, at->x[i], m->e->stride[buffer][dim[i]]));
+    for (ir_gpu_axis i = 0; i < 3; i++)
+        if (at->x[i]) off = em_add(m->e, off, gpu_space_offset(m->e, &m->s, i, buffer, at->x[i]));
     return off;
 }
 
@@ -34,10 +32,10 @@ LLVMValueRef mma_load_value(emit *e, em_values *v, const ir_kinst *inst, void *p
         LLVMValueRef step = at->lane_dim < 0 ? em_i64s(e, 0) : e->stride[inst->index][at->lane_dim];
         return em_load_value(e, v, inst, at->lane_dim, mma_offset(at, inst->index), step, NULL);
     }
-    LLVMValueRef lane[IR_GPU_MMA_LANES], n = inst->index == m->dim_m   ? at->x[0]
-                                             : inst->index == m->dim_n ? at->x[1]
-                                             : inst->index == m->dim_k ? at->x[2]
-                                                                       : m->index[inst->index];
+    LLVMValueRef lane[IR_GPU_MMA_LANES], n = NULL;
+    for (ir_gpu_axis i = 0; i < 3 && !n; i++)
+        if (at->x[i]) n = gpu_space_index(e, &m->s, i, inst->index, at->x[i]);
+    if (!n) n = m->index[inst->index];
     if (inst->index != at->lane_dim || e->lanes == 1) return em_splat(e, n);
     for (int i = 0; i < e->lanes; i++) lane[i] = em_i64s(e, i);
     return em_add(e, em_splat(e, n), LLVMConstVector(lane, (unsigned)e->lanes));
@@ -46,16 +44,8 @@ LLVMValueRef mma_load_value(emit *e, em_values *v, const ir_kinst *inst, void *p
 void mma_enter_batch(mma *m, LLVMValueRef number) {
     emit *e = m->e;
     m->batch = number;
-    for (int d = m->dim_m - 1; d >= 0; d--) {
-        m->index[d] = d ? LLVMBuildURem(e->b, number, e->size[d], "") : number;
-        if (d) number = LLVMBuildUDiv(e->b, number, e->size[d], "");
-    }
-    for (int b = 0; b < m->k->n_buffers; b++) {
-        m->batch_off[b] = mma_num(m, 0);
-        for (int d = 0; d < m->dim_m; d++)
-            if (m->k->buffer[b].stride[d] != 0)
-                m->batch_off[b] = em_add(e, m->batch_off[b], em_mul(e, m->index[d], e->stride[b][d]));
-    }
+    gpu_space_split(e, &m->s, IR_GPU_BATCHES, number, m->index);
+    for (int b = 0; b < m->k->n_buffers; b++) m->batch_off[b] = gpu_space_offset(e, &m->s, IR_GPU_BATCHES, b, number);
 }
 
 /* ---- products ---- */
@@ -210,6 +200,7 @@ void mma_wait_for_all_but(mma *m, int groups) {
 void mma_load_pieces(mma *m, LLVMValueRef stage, LLVMValueRef k, LLVMValueRef from[2]) {
     for (int o = 0; o < 2; o++) {
         const mma_operand *p = &m->operand[o];
+        if (p->is_gathered) continue;
         mma_load_piece(m, o, stage, k, from[o]);
         if (p->first) from[o] = em_gep(m->e, from[o], m->e->t_i8, p->step);
     }
@@ -233,12 +224,17 @@ void mma_fill_stages(mma *m, int pieces, LLVMValueRef from[2]) {
         mma_begin_copies(m, o);
         from[o] = m->operand[o].first;
     }
+    if (m->operand[1].is_gathered) mma_fill_table(m, m->k_begin);
     em_loop fill = em_for(e, mma_num(m, 0), mma_num(m, pieces), mma_num(m, 1));
+    if (m->operand[1].is_gathered) gpu_barrier(e); /* for the table */
     memcpy(now, from, sizeof now);
     mma_begin_from(m, &fill, now);
     memcpy(next, now, sizeof next);
-    mma_load_pieces(m, em_mul(e, mma_i32(m, fill.i), em_i32(e, m->stage_bytes)),
-                    em_add(e, m->k_begin, em_mul(e, fill.i, k_step)), next);
+    LLVMValueRef stage = em_mul(e, mma_i32(m, fill.i), em_i32(e, m->stage_bytes)),
+                 k = em_add(e, m->k_begin, em_mul(e, fill.i, k_step));
+    mma_load_pieces(m, stage, k, next);
+    mma_gather(m, stage, k);
+    mma_put_gathered(m, stage, k);
     mma_next_from(m, now, next);
     em_end(e, &fill);
     memcpy(from, now, sizeof now);
@@ -266,8 +262,11 @@ static void emit_tile(mma *m, int tile) {
     mma_wait_for_all_but(m, ahead - 1);
     gpu_barrier(e);
     memcpy(next, now, sizeof next);
-    mma_load_pieces(m, write, em_add(e, l.i, mma_num(m, ahead * m->operand[0].k)), next);
+    LLVMValueRef k = em_add(e, l.i, mma_num(m, ahead * m->operand[0].k));
+    mma_load_pieces(m, write, k, next);
+    mma_gather(m, write, k);
     multiply_piece(m, &w, read, sum);
+    mma_put_gathered(m, write, k);
     for (int i = 0; i < w.n_acc; i++) em_loop_next(e, acc[i], sum[i]);
     em_loop_next(e, read, mma_next_stage(m, read));
     em_loop_next(e, write, mma_next_stage(m, write));
@@ -291,18 +290,19 @@ static void find_tile(mma *m, LLVMValueRef number, LLVMValueRef tiles_m, LLVMVal
     m->n0 = LLVMBuildShl(e->b, mma_i64(m, LLVMBuildUDiv(e->b, in_group, rows, "")), m->columns_log, "");
 }
 
-static LLVMValueRef tiles_along(mma *m, int dim, LLVMValueRef log) {
+static LLVMValueRef tiles_along(mma *m, ir_gpu_axis axis, LLVMValueRef log) {
     emit *e = m->e;
     LLVMValueRef most = em_sub(e, LLVMBuildShl(e->b, mma_num(m, 1), log, ""), mma_num(m, 1));
-    return LLVMBuildLShr(e->b, em_add(e, e->size[dim], most), log, "");
+    return LLVMBuildLShr(e->b, em_add(e, m->s.size[axis], most), log, "");
 }
 
 static void emit_products(mma *m) {
     emit *e = m->e;
     const int bytes = m->operand[0].bytes;
-    LLVMValueRef batches = mma_num(m, 1), k = e->size[m->dim_k], unit = mma_num(m, IR_GPU_MMA_SPLIT / bytes);
-    for (int d = 0; d < m->dim_m; d++) batches = em_mul(e, batches, e->size[d]);
-    LLVMValueRef tiles_m = tiles_along(m, m->dim_m, m->rows_log), tiles_n = tiles_along(m, m->dim_n, m->columns_log);
+    LLVMValueRef batches = m->s.size[IR_GPU_BATCHES], k = m->s.size[IR_GPU_PRODUCTS],
+                 unit = mma_num(m, IR_GPU_MMA_SPLIT / bytes);
+    LLVMValueRef tiles_m = tiles_along(m, IR_GPU_ROWS, m->rows_log),
+                 tiles_n = tiles_along(m, IR_GPU_COLUMNS, m->columns_log);
     LLVMValueRef tiles = em_mul(e, tiles_m, tiles_n);
     LLVMValueRef length = LLVMBuildUDiv(e->b, em_add(e, k, em_sub(e, m->parts, mma_num(m, 1))), m->parts, "");
     length = em_add(e, length, em_sub(e, unit, mma_num(m, 1)));
@@ -352,14 +352,12 @@ static LLVMValueRef dynamic_shared(emit *e) {
     return g;
 }
 
-fusor_status gpu_emit_mma(emit *e, fu_error *err) {
-    (void)err; /* ir_gpu_is_mma has seen that it can be emitted */
+void gpu_emit_mma(emit *e) {
     mma *m = FU_NEW(e->arena, mma);
     const ir_kernel *k = m->k = e->k;
     m->e = e;
-    m->dim_m = k->n_dims - 3;
-    m->dim_n = k->n_dims - 2;
-    m->dim_k = k->n_dims - 1;
+    gpu_space_of(e, &m->s);
+    for (int a = 0; a < 3; a++) m->dim[a] = m->s.of.dim[a][m->s.of.n[a] - 1];
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_OP_MATMUL) m->matmul = i;
     m->acc = ir_kernel_contract_acc(k);
@@ -367,12 +365,13 @@ fusor_status gpu_emit_mma(emit *e, fu_error *err) {
     for (int o = 0; o < 2; o++) {
         int inst = k->inst[m->matmul].in[o];
         m->operand[o] = (mma_operand){.inst = inst,
-                                      .row_dim = o ? m->dim_n : m->dim_m,
+                                      .row_dim = m->dim[o],
                                       .bytes = ir_dtypes[k->inst[inst].dtype].bytes,
                                       .lanes = 16 / ir_dtypes[k->inst[inst].dtype].bytes,
                                       .buffer = ir_gpu_mma_buffer(k, o),
                                       .is_turned = ir_gpu_mma_is_turned(k, o),
-                                      .has_vectors = ir_gpu_mma_has_vectors(k, o)};
+                                      .has_vectors = ir_gpu_mma_has_vectors(k, o),
+                                      .is_gathered = ir_gpu_mma_is_gathered(k, o)};
     }
     m->shared = dynamic_shared(e);
     m->thread = mma_i32(m, gpu_special(e, "tid.x"));
@@ -382,6 +381,7 @@ fusor_status gpu_emit_mma(emit *e, fu_error *err) {
     m->flags = gpu_word(e, IR_GPU_WORD_HOW);
     m->tile = em_lshr(e, m->flags, IR_GPU_MMA_TILE);
     m->parts = gpu_word(e, IR_GPU_WORD_CHUNKS);
+    if (m->operand[1].is_gathered) gpu_limit(e, IR_GPU_THREADS, 1);
     m->rows_log = of_tile(m, false);
     m->columns_log = of_tile(m, true);
     em_branch b = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, mma_num(m, 0)));
@@ -389,5 +389,4 @@ fusor_status gpu_emit_mma(emit *e, fu_error *err) {
     em_else(e, &b);
     mma_emit_sums(m);
     em_endif(e, &b);
-    return FUSOR_OK;
 }

@@ -12,19 +12,22 @@ typedef struct mma_operand {
     int inst, row_dim;
     int bytes, lanes;            /* of an element; elements of 16 bytes */
     int buffer;                  /* it is copied from, or -1 */
-    bool is_turned, has_vectors; /* has_vectors: computed 16 bytes at a time */
+    bool is_turned, has_vectors, is_gathered; /* has_vectors: computed 16 bytes at a time */
     int rows, k;                 /* of a piece, elements */
     int lines, line_bytes, at;   /* at: offset in the stage */
     int segment; /* wgmma: longer lines than 128 bytes are cut into columns of 128, this many bytes apart; else 0 */
     /* asynchronous copies: what they are for this thread, in this block */
     LLVMValueRef can, first, line, element, k_of_thread, row_bytes[8], to, step, pass_step;
     int passes, lines_of_pass;
+    LLVMValueRef chunk;              /* gathers: i32, the first of the thread's chunks of its line */
+    LLVMValueRef read[8], is_inside; /* gathers: what was read of a piece; i1: is there such a piece? */
 } mma_operand;
 
 typedef struct mma {
     emit *e;
     const ir_kernel *k;
-    int dim_m, dim_n, dim_k, matmul;
+    gpu_space s;
+    int dim[3], matmul; /* dim: the innermost of rows, columns, products */
     ir_dtype acc;
     LLVMTypeRef t_acc;
     LLVMValueRef shared, thread, lane, warp;  /* i32, but shared */
@@ -52,7 +55,7 @@ static inline LLVMValueRef mma_at(mma *m, LLVMValueRef offset) { return em_gep(m
 /* Element offset of a buffer at a row, column and product (NULL: it does not vary along it). */
 typedef struct mma_point {
     mma *m;
-    LLVMValueRef x[3];
+    LLVMValueRef x[3]; /* by ir_gpu_axis */
     int lane_dim; /* e->lanes elements along it from x on; -1: one */
 } mma_point;
 LLVMValueRef mma_load_value(emit *e, em_values *v, const ir_kinst *inst, void *point);
@@ -66,8 +69,11 @@ void mma_wait_for_all_but(mma *m, int groups);
 LLVMValueRef mma_next_stage(mma *m, LLVMValueRef stage);
 /* The first pieces into the first stages, each a group; from[]: where this thread's copies are then. */
 void mma_fill_stages(mma *m, int pieces, LLVMValueRef from[2]);
-/* One more piece of both operands, a group; from[] is advanced. */
+/* One more piece of both operands, a group; from[] is advanced. But for what is gathered: that is read into registers,
+ * and put where it belongs, later; then the table is that of the next piece. */
 void mma_load_pieces(mma *m, LLVMValueRef stage, LLVMValueRef k, LLVMValueRef from[2]);
+void mma_gather(mma *m, LLVMValueRef stage, LLVMValueRef k); /* much of it is put at once */
+void mma_put_gathered(mma *m, LLVMValueRef stage, LLVMValueRef k);
 void mma_begin_from(mma *m, em_loop *l, LLVMValueRef from[2]); /* from[] as phis of a loop */
 void mma_next_from(mma *m, LLVMValueRef phi[2], LLVMValueRef next[2]);
 /* gpu_wgmma.c: the loop along k by wgmma, m->t being laid out; up to the results in shared memory. */
@@ -78,6 +84,8 @@ LLVMValueRef mma_permutation(mma *m, const mma_operand *p, LLVMValueRef line);
 /* gpu_mma_load.c: places of the operands in a stage; what copies need, once a block; one piece, from k on, into a stage. */
 void mma_lay_out(mma *m, bool is_wgmma);
 void mma_begin_copies(mma *m, int operand);
+/* Gathers: where the products of the piece from k on are, for mma_load_piece behind the next barrier. */
+void mma_fill_table(mma *m, LLVMValueRef k);
 void mma_load_piece(mma *m, int operand, LLVMValueRef stage, LLVMValueRef k, LLVMValueRef from);
 /* gpu_mma_store.c: accumulators [rows / 16][columns / 8][4] of the warp to shared memory; from there to the results, or to a
  * part's sums; the sums of all parts to the results (the second launch). */

@@ -3,7 +3,8 @@
  *
  * Where an operand lies in memory as it is, 16 bytes aligned (the launch says so), copies are asynchronous, 16 bytes a thread, threads
  * side by side along a line; what is outside the matrix is filled with zeros by the copy. Element-wise producers of what lies so are
- * computed 16 bytes at a time by the same threads. Else each thread computes single elements (any strides). All are visible
+ * computed 16 bytes at a time by the same threads. Operand 1 of a convolution is gathered: a thread has one column, and reads the elements of
+ * some chunks of 16 bytes along k from where a table says that these products are from there on. Else each thread computes single elements (any strides). All are visible
  * after the next barrier but one. */
 #include "jit/gpu_mma.h"
 
@@ -55,10 +56,140 @@ static LLVMValueRef bytes_before(mma *m, LLVMValueRef at, LLVMValueRef end, int 
     return em_mul(e, mma_i32(m, n), em_i32(e, bytes));
 }
 
+/* ---- gathers ---- */
+/* All tiles have threads for a column each, or for several times as many. The last column is read in the place of those outside,
+ * whose products nobody stores. */
+static void begin_gather(mma *m, mma_operand *p) {
+    emit *e = m->e;
+    const int columns_log = __builtin_ctz((unsigned)p->rows), buffer = m->k->inst[p->inst].index;
+    LLVMValueRef line = mma_bits(m, m->thread, 0, columns_log), column = em_add(e, m->n0, mma_i64(m, line));
+    LLVMValueRef last = em_sub(e, m->s.size[IR_GPU_COLUMNS], mma_num(m, 1));
+    column = em_select(e, em_icmp(e, LLVMIntSLT, column, last), column, last);
+    p->chunk = em_lshr(e, m->thread, columns_log);
+    p->passes = p->rows * p->line_bytes / 16 / m->n_threads;
+    p->line = line;
+    LLVMValueRef off = em_add(e, m->batch_off[buffer], gpu_space_offset(e, &m->s, IR_GPU_COLUMNS, buffer, column));
+    p->can = em_gep(e, e->base[buffer], em_memory_type(e, m->k->inst[p->inst].dtype), off);
+}
+
+/* Bytes of the half of the table that has the piece from k on; i32. */
+static LLVMValueRef table_of(mma *m, const mma_operand *p, LLVMValueRef k) {
+    emit *e = m->e;
+    LLVMValueRef half = mma_i32(m, em_and(e, k, mma_num(m, p->k)));
+    return mma_add(m, em_shl(e, half, 2), m->stage_bytes * m->t->stages);
+}
+
+void mma_fill_table(mma *m, LLVMValueRef k) {
+    emit *e = m->e;
+    const mma_operand *p = &m->operand[1];
+    const int buffer = m->k->inst[p->inst].index;
+    em_branch few = em_if(e, em_icmp(e, LLVMIntULT, m->thread, em_i32(e, p->k)));
+    LLVMValueRef product = em_add(e, k, mma_i64(m, m->thread));
+    product = em_select(e, em_icmp(e, LLVMIntSLT, product, m->k_end), product, mma_num(m, 0));
+    LLVMValueRef off = mma_i32(m, gpu_space_offset(e, &m->s, IR_GPU_PRODUCTS, buffer, product));
+    LLVMValueRef to = mma_at(m, em_add(e, table_of(m, p, k), em_shl(e, m->thread, 2)));
+    LLVMSetAlignment(LLVMBuildStore(e->b, off, to), 4);
+    em_endif(e, &few);
+}
+
+/* The elements of a chunk that are products before k_end; the others 0. */
+static LLVMValueRef before_end(mma *m, const mma_operand *p, LLVMValueRef chunk, LLVMValueRef k) {
+    emit *e = m->e;
+    LLVMTypeRef type = LLVMTypeOf(chunk);
+    em_branch tail = em_if(e, em_icmp(e, LLVMIntSGT, em_add(e, k, mma_num(m, p->lanes)), m->k_end));
+    LLVMValueRef left = mma_i32(m, em_sub(e, m->k_end, k)), part = LLVMGetPoison(type);
+    for (int i = 0; i < p->lanes; i++) {
+        LLVMValueRef at = em_i32(e, i), one = LLVMBuildExtractElement(e->b, chunk, at, "");
+        one = em_select(e, em_icmp(e, LLVMIntSGT, left, at), one, LLVMConstNull(LLVMTypeOf(one)));
+        part = LLVMBuildInsertElement(e->b, part, one, at, "");
+    }
+    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
+    em_endif(e, &tail);
+    LLVMValueRef phi = LLVMBuildPhi(e->b, type, "");
+    LLVMAddIncoming(phi, (LLVMValueRef[]){part, chunk}, (LLVMBasicBlockRef[]){from, tail.other}, 2);
+    return phi;
+}
+
+static LLVMValueRef chunk_of_pass(mma *m, const mma_operand *p, int pass) {
+    return mma_add(m, p->chunk, pass * (m->n_threads / p->rows));
+}
+
+static LLVMTypeRef chunk_type(mma *m, const mma_operand *p) {
+    return LLVMVectorType(LLVMIntTypeInContext(m->e->ctx, (unsigned)(8 * p->bytes)), (unsigned)p->lanes);
+}
+
+static LLVMValueRef read_chunk(mma *m, const mma_operand *p, LLVMValueRef table, int pass) {
+    enum { TABLE_LANES = 4 };
+    emit *e = m->e;
+    LLVMTypeRef memory = em_memory_type(e, m->k->inst[p->inst].dtype), type = chunk_type(m, p);
+    LLVMValueRef number = em_mul(e, chunk_of_pass(m, p, pass), em_i32(e, p->lanes)), off = NULL;
+    LLVMValueRef at = em_add(e, table, em_shl(e, number, 2)), out = LLVMGetPoison(type);
+    for (int l = 0; l < p->lanes; l++) {
+        if (l % TABLE_LANES == 0) {
+            off = LLVMBuildLoad2(e->b, LLVMVectorType(e->t_i32, TABLE_LANES), mma_at(m, mma_add(m, at, 4 * l)), "");
+            LLVMSetAlignment(off, 16);
+        }
+        LLVMValueRef one = LLVMBuildExtractElement(e->b, off, em_i32(e, l % TABLE_LANES), "");
+        one = em_gep(e, p->can, memory, LLVMBuildSExt(e->b, one, e->t_i64, ""));
+        one = LLVMBuildLoad2(e->b, LLVMGetElementType(type), one, "");
+        LLVMSetAlignment(one, (unsigned)p->bytes);
+        out = LLVMBuildInsertElement(e->b, out, one, em_i32(e, l), "");
+    }
+    return out;
+}
+
+static void put_chunk(mma *m, const mma_operand *p, LLVMValueRef stage, LLVMValueRef k, int pass, LLVMValueRef v) {
+    emit *e = m->e;
+    LLVMValueRef chunk = chunk_of_pass(m, p, pass);
+    LLVMValueRef at_k = em_add(e, k, mma_i64(m, em_mul(e, chunk, em_i32(e, p->lanes))));
+    LLVMValueRef to = em_add(e, stage, mma_add(m, place(m, p, p->line, em_shl(e, chunk, 4)), p->at));
+    LLVMSetAlignment(LLVMBuildStore(e->b, before_end(m, p, v, at_k), mma_at(m, to)), 16);
+}
+
+/* Registers are few: of more than so many passes nothing waits in them. */
+static bool has_room(const mma_operand *p) { return p->passes <= 2; }
+
+/* Pieces beyond the last one are not multiplied, and not read: the table has no products for them. */
+void mma_gather(mma *m, LLVMValueRef stage, LLVMValueRef k) {
+    emit *e = m->e;
+    mma_operand *p = &m->operand[1];
+    if (!p->is_gathered) return;
+    LLVMTypeRef type = chunk_type(m, p);
+    p->is_inside = em_icmp(e, LLVMIntSLT, k, m->k_end);
+    em_branch b = em_if(e, p->is_inside);
+    for (int i = 0; i < p->passes; i++) p->read[i] = read_chunk(m, p, table_of(m, p, k), i);
+    for (int i = 0; i < p->passes && !has_room(p); i++) put_chunk(m, p, stage, k, i, p->read[i]);
+    LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
+    em_endif(e, &b);
+    for (int i = 0; i < p->passes && has_room(p); i++) {
+        LLVMValueRef phi = LLVMBuildPhi(e->b, type, "");
+        LLVMAddIncoming(phi, (LLVMValueRef[]){p->read[i], LLVMGetPoison(type)}, (LLVMBasicBlockRef[]){from, b.other},
+                        2);
+        p->read[i] = phi;
+    }
+}
+
+void mma_put_gathered(mma *m, LLVMValueRef stage, LLVMValueRef k) {
+    emit *e = m->e;
+    const mma_operand *p = &m->operand[1];
+    if (!p->is_gathered) return;
+    if (has_room(p)) {
+        em_branch b = em_if(e, p->is_inside);
+        for (int i = 0; i < p->passes; i++) put_chunk(m, p, stage, k, i, p->read[i]);
+        em_endif(e, &b);
+    }
+    mma_fill_table(m, em_add(e, k, mma_num(m, p->k)));
+}
+
+/* ---- copies ---- */
 void mma_begin_copies(mma *m, int operand) {
     emit *e = m->e;
     mma_operand *p = &m->operand[operand];
     p->can = p->first = NULL;
+    if (p->is_gathered) {
+        begin_gather(m, p);
+        return;
+    }
     if (p->buffer < 0 && !p->has_vectors) return;
     int chunks = p->line_bytes / 16;
     p->lines_of_pass = m->n_threads / chunks;
@@ -66,7 +197,7 @@ void mma_begin_copies(mma *m, int operand) {
     int log = __builtin_ctz((unsigned)chunks);
     LLVMValueRef chunk = mma_bits(m, m->thread, 0, log), line = em_lshr(e, m->thread, log);
     LLVMValueRef element = em_mul(e, mma_i64(m, chunk), mma_num(m, 16 / p->bytes)), line64 = mma_i64(m, line);
-    LLVMValueRef row0 = operand ? m->n0 : m->m0, rows = e->size[p->row_dim];
+    LLVMValueRef row0 = operand ? m->n0 : m->m0, rows = m->s.size[operand ? IR_GPU_COLUMNS : IR_GPU_ROWS];
     LLVMValueRef row = em_add(e, row0, p->is_turned ? element : line64);
     p->can = em_icmp(e, LLVMIntNE, em_and(e, m->flags, mma_num(m, IR_GPU_MMA_COPY << operand)), mma_num(m, 0));
     p->to = mma_add(m, place(m, p, line, em_shl(e, chunk, 4)), p->at);
@@ -77,11 +208,11 @@ void mma_begin_copies(mma *m, int operand) {
     const LLVMValueRef *stride = e->stride[p->buffer];
     LLVMValueRef k = em_add(e, m->k_begin, p->k_of_thread), bytes = mma_num(m, p->bytes);
     LLVMValueRef off = em_add(e, m->batch_off[p->buffer], em_mul(e, row, stride[p->row_dim]));
-    off = em_add(e, off, em_mul(e, k, stride[m->dim_k]));
+    off = em_add(e, off, em_mul(e, k, stride[m->dim[IR_GPU_PRODUCTS]]));
     p->first = em_gep(e, e->base[p->buffer], e->t_i8, em_mul(e, off, bytes));
-    p->step = em_mul(e, stride[m->dim_k], mma_num(m, m->t->k_bytes));
-    p->pass_step =
-        em_mul(e, p->is_turned ? stride[m->dim_k] : stride[p->row_dim], mma_num(m, p->lines_of_pass * p->bytes));
+    p->step = em_mul(e, stride[m->dim[IR_GPU_PRODUCTS]], mma_num(m, m->t->k_bytes));
+    p->pass_step = em_mul(e, p->is_turned ? stride[m->dim[IR_GPU_PRODUCTS]] : stride[p->row_dim],
+                          mma_num(m, p->lines_of_pass * p->bytes));
     if (p->is_turned) {
         p->row_bytes[0] = bytes_before(m, row, rows, p->bytes);
         return;
@@ -122,7 +253,8 @@ static void compute_chunks(mma *m, int operand, LLVMValueRef stage, LLVMValueRef
     const mma_operand *p = &m->operand[operand];
     const ir_dtype type = m->k->inst[p->inst].dtype;
     LLVMValueRef to = em_add(e, stage, p->to);
-    LLVMValueRef last_row = em_sub(e, e->size[p->row_dim], mma_num(m, p->is_turned ? p->lanes : 1));
+    LLVMValueRef last_row =
+        em_sub(e, m->s.size[operand ? IR_GPU_COLUMNS : IR_GPU_ROWS], mma_num(m, p->is_turned ? p->lanes : 1));
     LLVMValueRef last_k = em_sub(e, m->k_end, mma_num(m, p->is_turned ? 1 : p->lanes));
     for (int i = 0; i < p->passes; i++) {
         LLVMValueRef line = em_add(e, p->line, mma_num(m, i * p->lines_of_pass));
@@ -131,7 +263,8 @@ static void compute_chunks(mma *m, int operand, LLVMValueRef stage, LLVMValueRef
         LLVMValueRef inside = em_icmp(e, LLVMIntSLE, at_k, last_k);
         row = at_most(m, row, last_row);
         at_k = at_most(m, at_k, last_k);
-        mma_point at = {m, {operand ? NULL : row, operand ? row : NULL, at_k}, p->is_turned ? p->row_dim : m->dim_k};
+        mma_point at = {
+            m, {operand ? NULL : row, operand ? row : NULL, at_k}, p->is_turned ? p->row_dim : m->dim[IR_GPU_PRODUCTS]};
         em_values v;
         em_values_init(&v, mma_load_value, &at);
         e->lanes = p->lanes;
@@ -155,8 +288,8 @@ static void compute_piece(mma *m, int operand, LLVMValueRef stage, LLVMValueRef 
     LLVMValueRef row = em_add(e, operand ? m->n0 : m->m0, p->is_turned ? fast : line);
     LLVMValueRef at_k = em_add(e, k, p->is_turned ? line : fast);
     mma_point at = {m, {operand ? NULL : row, operand ? row : NULL, at_k}, -1};
-    LLVMValueRef inside =
-        em_and(e, em_icmp(e, LLVMIntSLT, row, e->size[p->row_dim]), em_icmp(e, LLVMIntSLT, at_k, m->k_end));
+    LLVMValueRef inside = em_and(e, em_icmp(e, LLVMIntSLT, row, m->s.size[operand ? IR_GPU_COLUMNS : IR_GPU_ROWS]),
+                                 em_icmp(e, LLVMIntSLT, at_k, m->k_end));
     em_values v;
     em_values_init(&v, mma_load_value, &at);
     em_branch b = em_if(e, inside);

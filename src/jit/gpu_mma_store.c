@@ -46,12 +46,11 @@ static LLVMValueRef staged(mma *m, LLVMValueRef row, LLVMValueRef column) {
 
 static LLVMValueRef scratch_at(mma *m, LLVMValueRef part, LLVMValueRef batch, LLVMValueRef row, LLVMValueRef column) {
     emit *e = m->e;
-    LLVMValueRef batches = mma_num(m, 1), i;
-    for (int d = 0; d < m->dim_m; d++) batches = em_mul(e, batches, e->size[d]);
-    LLVMValueRef pitch = em_add(e, e->size[m->dim_n], mma_num(m, IR_GPU_VECTOR - 1));
+    LLVMValueRef batches = m->s.size[IR_GPU_BATCHES], i;
+    LLVMValueRef pitch = em_add(e, m->s.size[IR_GPU_COLUMNS], mma_num(m, IR_GPU_VECTOR - 1));
     pitch = em_and(e, pitch, mma_num(m, -IR_GPU_VECTOR));
     i = em_add(e, em_mul(e, part, batches), batch);
-    i = em_add(e, em_mul(e, i, e->size[m->dim_m]), row);
+    i = em_add(e, em_mul(e, i, m->s.size[IR_GPU_ROWS]), row);
     return em_gep(e, e->scratch, m->t_acc, em_add(e, em_mul(e, i, pitch), column));
 }
 
@@ -59,7 +58,7 @@ static LLVMValueRef scratch_at(mma *m, LLVMValueRef part, LLVMValueRef batch, LL
 static void store_results(mma *m, LLVMValueRef row, LLVMValueRef column, LLVMValueRef sums) {
     emit *e = m->e;
     const ir_kernel *k = m->k;
-    mma_point at = {m, {row, column, NULL}, m->dim_n};
+    mma_point at = {m, {row, column, NULL}, m->dim[IR_GPU_COLUMNS]};
     em_values v;
     em_values_init(&v, mma_load_value, &at);
     v.at[m->matmul] = em_cast(e, sums, m->acc, k->inst[m->matmul].dtype);
@@ -68,21 +67,22 @@ static void store_results(mma *m, LLVMValueRef row, LLVMValueRef column, LLVMVal
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_K_STORE)
             em_store(e, k->inst[i].index, em_value(e, &v, k->inst[i].in[0]), mma_offset(&at, k->inst[i].index),
-                     e->stride[k->inst[i].index][m->dim_n], NULL);
+                     e->stride[k->inst[i].index][m->dim[IR_GPU_COLUMNS]], NULL);
 }
 
 /* What the block has of the result: in sums of a part, or as results. */
 static void emit_rows(mma *m, int lanes, bool is_part) {
     emit *e = m->e;
     const int log = lanes == 1 ? 0 : 2;
-    LLVMValueRef rows = em_sub(e, e->size[m->dim_m], m->m0), most = LLVMBuildShl(e->b, mma_num(m, 1), m->rows_log, "");
+    LLVMValueRef rows = em_sub(e, m->s.size[IR_GPU_ROWS], m->m0),
+                 most = LLVMBuildShl(e->b, mma_num(m, 1), m->rows_log, "");
     rows = em_select(e, em_icmp(e, LLVMIntSLT, rows, most), rows, most);
     LLVMValueRef line_log = em_sub(e, m->columns_log, mma_num(m, log));
     LLVMValueRef mask = em_sub(e, LLVMBuildShl(e->b, mma_num(m, 1), line_log, ""), mma_num(m, 1));
     em_loop l = em_for(e, mma_i64(m, m->thread), LLVMBuildShl(e->b, rows, line_log, ""), m->threads);
     LLVMValueRef row = LLVMBuildLShr(e->b, l.i, line_log, ""), column = em_shl(e, em_and(e, l.i, mask), log);
     LLVMValueRef at_m = em_add(e, m->m0, row), at_n = em_add(e, m->n0, column);
-    em_branch b = em_if(e, em_icmp(e, LLVMIntSLT, at_n, e->size[m->dim_n]));
+    em_branch b = em_if(e, em_icmp(e, LLVMIntSLT, at_n, m->s.size[IR_GPU_COLUMNS]));
     e->lanes = lanes;
     LLVMValueRef sums = staged(m, row, column);
     if (is_part) {
@@ -119,14 +119,14 @@ void mma_emit_epilogue(mma *m) {
 /* ---- the second launch ---- */
 static void sum_parts(mma *m, int lanes, LLVMValueRef rows) {
     emit *e = m->e;
-    LLVMValueRef columns = e->size[m->dim_n]; /* a multiple of the vector where it is one */
+    LLVMValueRef columns = m->s.size[IR_GPU_COLUMNS]; /* a multiple of the vector where it is one */
     if (lanes > 1) columns = em_lshr(e, columns, 2);
     gpu_span x = gpu_threads(e, 'x');
     em_loop l = em_for(e, x.first, em_mul(e, rows, columns), x.step);
     LLVMValueRef column = LLVMBuildURem(e->b, l.i, columns, ""), line = LLVMBuildUDiv(e->b, l.i, columns, "");
     if (lanes > 1) column = em_shl(e, column, 2);
-    LLVMValueRef row = LLVMBuildURem(e->b, line, e->size[m->dim_m], "");
-    mma_enter_batch(m, LLVMBuildUDiv(e->b, line, e->size[m->dim_m], ""));
+    LLVMValueRef row = LLVMBuildURem(e->b, line, m->s.size[IR_GPU_ROWS], "");
+    mma_enter_batch(m, LLVMBuildUDiv(e->b, line, m->s.size[IR_GPU_ROWS], ""));
     e->lanes = lanes;
     LLVMTypeRef type = em_vec(e, m->t_acc);
     em_loop part = em_for(e, mma_num(m, 0), m->parts, mma_num(m, 1));
@@ -144,8 +144,7 @@ static void sum_parts(mma *m, int lanes, LLVMValueRef rows) {
 
 void mma_emit_sums(mma *m) {
     emit *e = m->e;
-    LLVMValueRef rows = e->size[m->dim_m];
-    for (int d = 0; d < m->dim_m; d++) rows = em_mul(e, rows, e->size[d]);
+    LLVMValueRef rows = em_mul(e, m->s.size[IR_GPU_BATCHES], m->s.size[IR_GPU_ROWS]);
     em_branch wide = em_if(e, can_store(m));
     sum_parts(m, IR_GPU_VECTOR, rows);
     em_else(e, &wide);

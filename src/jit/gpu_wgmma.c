@@ -109,7 +109,10 @@ void mma_emit_wgmma(mma *m) {
     gpu_barrier(e);
     multiply_piece(m, first, read, sum);
     memcpy(next, now, sizeof next);
-    mma_load_pieces(m, write, em_add(e, l.i, mma_num(m, ahead * p[0].k)), next);
+    LLVMValueRef k = em_add(e, l.i, mma_num(m, ahead * p[0].k));
+    mma_load_pieces(m, write, k, next);
+    mma_gather(m, write, k);
+    mma_put_gathered(m, write, k);
     emit_asm(m, "wgmma.wait_group.sync.aligned 1;");
     for (int i = 0; i < n_acc; i++) em_loop_next(e, acc[i], sum[i]);
     em_loop_next(e, read, mma_next_stage(m, read));

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_window.c: convolutions on a GPU: a thread makes one element of the output, and the next one a grid further. Products from 0
- * upwards in K blocks, then block sums in order, as everywhere (schedule.h); operands are read where they lie. */
+/* gpu_window.c: convolutions on a GPU. Where groups make channels enough, and numbers of 32 bits say where a group's products are,
+ * they are products of matrices by the kernels of contractions (gpu_mma.c, gpu_contract.c), which gather operand 1. Else, directly: a thread
+ * makes one element of the output, and the next one a grid further: products from 0 upwards in K blocks, then block
+ * sums in order, as everywhere (schedule.h); operands are read where they lie. */
 #include "jit/gpu.h"
 
 typedef struct window {
@@ -62,15 +64,9 @@ static LLVMValueRef sum_up(window *w, ir_dtype acc) {
     return total;
 }
 
-fusor_status gpu_emit_window(emit *e, fu_error *err) {
-    (void)err; /* ir_verify_window has seen to its shape */
-    window *w = FU_NEW(e->arena, window);
-    const ir_kernel *k = e->k;
-    w->e = e;
-    w->k = k;
-    while (k->dim[w->first_k].role != 'k') w->first_k++;
-    for (int i = 0; i < k->n_insts; i++)
-        if (k->inst[i].op == IR_OP_MATMUL) w->matmul = i;
+static void emit_direct(window *w) {
+    emit *e = w->e;
+    const ir_kernel *k = w->k;
     const ir_dtype acc = ir_kernel_contract_acc(k);
     gpu_span x = gpu_threads(e, 'x');
     em_loop l = em_for(e, x.first, product(w, 0, w->first_k), x.step);
@@ -85,5 +81,40 @@ fusor_status gpu_emit_window(emit *e, fu_error *err) {
         if (k->inst[i].op == IR_K_STORE)
             em_store(e, k->inst[i].index, em_value(e, &v, i), offset(w, k->inst[i].index), em_i64s(e, 1), NULL);
     em_end(e, &l);
+}
+
+/* Is the launch one without tiles, or a group's last product too far from its first for 32 bits? */
+static LLVMValueRef is_direct(const window *w) {
+    emit *e = w->e;
+    const int buffer = w->k->inst[w->k->inst[w->matmul].in[1]].index;
+    LLVMValueRef tile = gpu_word(e, IR_GPU_WORD_HOW), far = em_i64s(e, 0);
+    if (ir_gpu_is_mma(w->k)) tile = em_lshr(e, tile, IR_GPU_MMA_TILE);
+    for (int d = w->first_k; d < w->k->n_dims; d++)
+        far = em_add(e, far, em_mul(e, em_sub(e, e->size[d], em_i64s(e, 1)), e->stride[buffer][d]));
+    LLVMValueRef is_far = em_icmp(e, LLVMIntSGT, far, em_i64s(e, INT32_MAX));
+    return em_or(e, em_icmp(e, LLVMIntEQ, tile, em_i64s(e, IR_GPU_WINDOW_DIRECT)), is_far);
+}
+
+fusor_status gpu_emit_window(emit *e, fu_error *err) {
+    (void)err; /* ir_verify_window has seen to its shape */
+    window *w = FU_NEW(e->arena, window);
+    const ir_kernel *k = e->k;
+    w->e = e;
+    w->k = k;
+    while (k->dim[w->first_k].role != 'k') w->first_k++;
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_OP_MATMUL) w->matmul = i;
+    if (ir_gpu_window_has_pads(k)) {
+        emit_direct(w);
+        return FUSOR_OK;
+    }
+    em_branch direct = em_if(e, is_direct(w));
+    em_branch first =
+        em_if(e, em_icmp(e, LLVMIntEQ, e->phase, em_i64s(e, 0))); /* what is far has two with some sizes */
+    emit_direct(w);
+    em_endif(e, &first);
+    em_else(e, &direct);
+    (ir_gpu_is_mma(k) ? gpu_emit_mma : gpu_emit_fma)(e);
+    em_endif(e, &direct);
     return FUSOR_OK;
 }

@@ -26,6 +26,7 @@ jit_sources += %D%/gpu_mma_load.c
 jit_sources += %D%/gpu_mma_store.c
 jit_sources += %D%/gpu_wgmma.c
 jit_sources += %D%/gpu_window.c
+jit_sources += %D%/gpu_space.c
 jit_sources += %D%/gpu_attention.c
 jit_sources += %D%/gpu_attention_block.c
 jit_sources += %D%/gpu_attention_mma.c

@@ -111,6 +111,33 @@ Test(gpu, contraction, .timeout = 900) {
     rt_cache_close(cache);
 }
 
+/* Gathered rows, and rows behind or between others: 16 bytes at a time where they are multiples of that, which takes fewer instructions;
+ * else, and where the rows begin in between, elements. */
+Test(gpu, rows_of_others, .timeout = 300) {
+    static const char *const texts[] = {
+        "func @f(%x: bf16[A, B], %i: i64[C]) -> bf16[C, B] { %r = take(%x, %i, axis=0) %y = neg(%r) return %y }",
+        "func @f(%x: f32[A, B], %i: i64[C]) -> f32[C, 2, B] { %j = unsqueeze(%i, axes=[1]) %k = concat(%j, %j, axis=1) "
+        "%y = take(%x, %k, axis=0) return %y }",
+        "func @f(%x: f16[A, B], %z: f16[C, B]) -> f16[?, B] { %r = concat(%x, %z, axis=0) %y = abs(%r) return %y }",
+    };
+    ptx_counts counts[2] = {{0}};
+    if (!begin()) return;
+    takes_any_size = true;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        for (int is_odd = 0; is_odd < 2; is_odd++) {
+            counts[is_odd] = (ptx_counts){0};
+            gpu_counts = &counts[is_odd];
+            check(texts[i], (domain){0, 4.9, SPECIAL_NONE, true}, (int64_t[4]){5, 264 - is_odd, 6, 0}, one_thread,
+                  false, 1u << 1);
+            gpu_counts = NULL;
+            cr_expect(!is_odd || 2 * counts[0].instructions < counts[1].instructions, "%s: %llu and %llu instructions",
+                      texts[i], (unsigned long long)counts[0].instructions, (unsigned long long)counts[1].instructions);
+            check(texts[i], (domain){0, 4.9, SPECIAL_NONE, true}, (int64_t[4]){5, 264 - is_odd, 6, 0}, one_thread, true,
+                  1u << 1);
+        }
+    rt_cache_close(cache);
+}
+
 /* Tiles by sizes: all multiprocessors have one, and a row or column of results does not fill large ones. */
 Test(gpu, tiles) {
     static const struct {

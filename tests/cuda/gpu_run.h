@@ -88,12 +88,14 @@ static fusor_status gpu_launch(void *user, fu_error *e, const ir_kernel *k, cons
     FU_TRY(gpu_compile(e, k, &g));
     ir_gpu_plan(k, args->size, &plan);
     gpu_launches += plan.n_phases;
-    if (gpu_tile >= 0 && ir_gpu_is_mma(k) && ir_gpu_mma_has_tile(k, gpu_tile)) {
+    const bool has_tiles = plan.tile != IR_GPU_WINDOW_DIRECT;
+    if (gpu_tile >= 0 && has_tiles && ir_gpu_is_mma(k) && ir_gpu_mma_has_tile(k, gpu_tile)) {
         plan.n_phases = 1;
         plan.chunks = 1;
         ir_gpu_plan_mma_tile(k, args->size, gpu_tile, &plan);
     }
-    if (gpu_fma_tile >= 0 && k->kind == IR_KERNEL_CONTRACT && !ir_gpu_is_mma(k) && ir_gpu_fma_has(k, gpu_fma_tile)) {
+    const bool is_fma = (k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW) && !ir_gpu_is_mma(k);
+    if (gpu_fma_tile >= 0 && has_tiles && is_fma && ir_gpu_fma_has(k, gpu_fma_tile)) {
         plan.n_phases = 1, plan.chunks = 1, plan.scratch_bytes = 0;
         ir_gpu_plan_fma_tile(k, args->size, gpu_fma_tile, &plan);
     }
