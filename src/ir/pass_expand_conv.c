@@ -5,7 +5,8 @@
  *   other conv      for each place of the kernel, weights [O, C] @ the strided slice of the padded operand [N, C, positions]; added up
  *   depthwise       (one channel a group) the same with products element by element
  *   conv_transpose  along each axis, element q * stride + r of the result, pads included, is a convolution of stride 1 of the operand
- *                   with every stride-th place, backwards: one convolution makes all r as channels, and their elements take turns in
+ *                   with every stride-th place, backwards: one convolution makes all r that meet the same count of places as
+ *                   channels (two of them an axis where the stride does not divide the kernel), and their elements take turns in
  *                   the result. For r = 0 .. K - 1 alone where the stride is more; what is left is zeros
  *   the same with strides and dilations of more than 1 along one axis
  *                   weights [C, O * places] transposed @ operand [N, C, positions], once; then the part of each place, zeros between
@@ -257,30 +258,57 @@ static ir_id transposed(const conv *v, ir_id x, const int *perm, unsigned rank) 
     return x ? ir_expand_op(v->c, IR_OP_TRANSPOSE, 1, &x, &attr, 1, 0) : 0;
 }
 
-/* What a transposed convolution is along its axes. */
+/* What a transposed convolution is along its axes. Elements of the result that take turns, its phases, are made by one convolution where
+ * they meet the same count of places. Where the stride does not divide the kernel, the first phases of an axis meet one place more than
+ * the others: these are two parts. */
 typedef struct turns {
-    int64_t phases[IR_MAX_SPATIAL],
-        taken[IR_MAX_SPATIAL];                          /* elements that take turns; places that each of them meets */
-    int64_t begin[IR_MAX_SPATIAL], end[IR_MAX_SPATIAL]; /* pads of the convolution, also negative */
-    int64_t first[IR_MAX_SPATIAL];                      /* element of its result, spread, that is the first */
-    int64_t all;                                        /* phases of all axes */
+    int64_t phases[IR_MAX_SPATIAL], from[IR_MAX_SPATIAL]; /* of this part: how many, and the first */
+    int64_t taken[IR_MAX_SPATIAL];                        /* places that each of them meets */
+    int64_t begin[IR_MAX_SPATIAL], end[IR_MAX_SPATIAL];   /* pads of the convolution, also negative */
+    int64_t all;                                          /* phases of all axes */
 } turns;
 
-static turns turns_of(const conv *v) {
+/* Phases of an axis that have a place at all. */
+static int64_t phases_of(const conv *v, unsigned i) {
+    if (v->stride[i] == 1) return 1;
+    return v->stride[i] < v->kernel[i] ? v->stride[i] : v->kernel[i];
+}
+static bool has_two_parts(const conv *v, unsigned i) { return v->kernel[i] % phases_of(v, i) != 0; }
+
+/* Bit i of `part`: the second part of axis i. */
+static turns turns_of(const conv *v, unsigned part) {
     turns t = {.all = 1};
     for (unsigned i = 0; i < v->spatial; i++) {
-        const int64_t s = v->stride[i], k = v->kernel[i], more = s > 1 ? k - s : (k - 1) * v->dilation[i];
-        const int64_t behind =
-            more + v->end[i]; /* the result ends so far behind operand * stride, and begins at begin */
-        t.phases[i] = s < k ? s : k;
-        if (s == 1) t.phases[i] = 1;
-        t.taken[i] = (k + t.phases[i] - 1) / t.phases[i];
-        t.first[i] = v->begin[i] % s;
+        const int64_t s = v->stride[i], k = v->kernel[i], phases = phases_of(v, i), rest = k % phases;
+        /* The result begins at `begin`, and ends so far behind operand * stride. */
+        const int64_t behind = (s > 1 ? k - s : (k - 1) * v->dilation[i]) + v->end[i];
+        const bool is_second = part >> i & 1;
+        t.from[i] = is_second ? rest : 0;
+        t.phases[i] = is_second ? phases - rest : rest ? rest : phases;
+        t.taken[i] = k / phases + (rest && !is_second);
         t.begin[i] = (t.taken[i] - 1) * (s > 1 ? 1 : v->dilation[i]) - v->begin[i] / s;
         t.end[i] = behind >= 0 ? (behind + s - 1) / s : -(-behind / s);
         t.all *= t.phases[i];
     }
     return t;
+}
+
+/* Of weights [C, O / g, places, phases, ..] what a part has. */
+static ir_id part_of(const conv *v, const turns *t, ir_id w) {
+    ir_size start[2 * IR_MAX_SPATIAL], stop[2 * IR_MAX_SPATIAL], step[2 * IR_MAX_SPATIAL], axes[2 * IR_MAX_SPATIAL];
+    unsigned n = 0;
+    for (unsigned i = 0; i < v->spatial; i++) {
+        if (!has_two_parts(v, i)) continue;
+        start[n] = number(v, 0);
+        stop[n] = number(v, t->taken[i]);
+        axes[n++] = number(v, 2 + 2 * (int)i);
+        start[n] = number(v, t->from[i]);
+        stop[n] = number(v, t->from[i] + t->phases[i]);
+        axes[n++] = number(v, 3 + 2 * (int)i);
+    }
+    for (unsigned i = 0; i < n; i++) step[i] = number(v, 1);
+    const ir_attr attr[4] = {list_attr(start, n), list_attr(stop, n), list_attr(step, n), list_attr(axes, n)};
+    return n ? ir_expand_op(v->c, IR_OP_SLICE, 1, &w, attr, 4, 0) : w;
 }
 
 /* Weights [C, O / g, K..] as [O * phases, C / g, taken..], places backwards. */
@@ -291,8 +319,11 @@ static ir_id turned_weights(const conv *v, const turns *t, ir_id w) {
     ir_size dim[IR_MAX_RANK] = {groups, each, of.dim[1]};
     int perm[IR_MAX_RANK];
     unsigned n = 2;
-    int64_t none[IR_MAX_SPATIAL] = {0}, more[IR_MAX_SPATIAL];
-    for (unsigned i = 0; i < v->spatial; i++) more[i] = t->taken[i] * t->phases[i] - v->kernel[i];
+    int64_t none[IR_MAX_SPATIAL] = {0}, more[IR_MAX_SPATIAL], rows[IR_MAX_SPATIAL];
+    for (unsigned i = 0; i < v->spatial; i++) {
+        rows[i] = (v->kernel[i] + phases_of(v, i) - 1) / phases_of(v, i);
+        more[i] = rows[i] * phases_of(v, i) - v->kernel[i]; /* zeros that no part has */
+    }
     w = padded(v, w, IR_SPATIAL_AT, none, more);
     if (!w) return 0;
     if (v->groups > 1) { /* [g, C / g, O / g, ..] to [O, C / g, ..] */
@@ -306,10 +337,11 @@ static ir_id turned_weights(const conv *v, const turns *t, ir_id w) {
         dim[1] = of.dim[1];
     }
     for (unsigned i = 0; i < v->spatial; i++) {
-        dim[n++] = number(v, t->taken[i]);
-        dim[n++] = number(v, t->phases[i]);
+        dim[n++] = number(v, rows[i]);
+        dim[n++] = number(v, phases_of(v, i));
     }
     if (w) w = reshape(v, w, dim, n);
+    if (w) w = part_of(v, t, w);
     perm[0] = v->groups > 1 ? 0 : 1;
     for (unsigned i = 0; i < v->spatial; i++) {
         perm[1 + i] = 3 + 2 * (int)i;
@@ -335,45 +367,10 @@ static ir_id turned_weights(const conv *v, const turns *t, ir_id w) {
     return w ? reshape(v, w, dim, v->rank) : 0;
 }
 
-/* [N, O * phases, Q..] as the result: elements of the phases in turn, zeros for those that meet no place, from `first` on. */
-static ir_id interleaved(const conv *v, const turns *t, ir_id y) {
-    const ir_node of = *ir_at(v->g, y);
-    const unsigned m = v->spatial;
-    ir_size dim[IR_MAX_RANK] = {of.dim[0], v->n->dim[1]}, start[IR_MAX_SPATIAL], stop[IR_MAX_SPATIAL],
-            step[IR_MAX_SPATIAL], axis[IR_MAX_SPATIAL];
-    int64_t none[IR_MAX_SPATIAL] = {0}, more[IR_MAX_SPATIAL];
-    int perm[IR_MAX_RANK] = {0, 1};
-    bool is_whole = true;
-    for (unsigned i = 0; i < m; i++) {
-        dim[2 + i] = number(v, t->phases[i]);
-        dim[2 + m + i] = of.dim[IR_SPATIAL_AT + i];
-        perm[2 + 2 * i] = (int)(2 + m + i);
-        perm[3 + 2 * i] = (int)(2 + i);
-        more[i] = v->stride[i] - t->phases[i];
-    }
-    y = reshape(v, y, dim, 2 + 2 * m);
-    y = y ? padded(v, y, 2, none, more) : 0;
-    y = transposed(v, y, perm, 2 + 2 * m);
-    for (unsigned i = 0; i < m; i++) {
-        const ir_size count = v->n->dim[IR_SPATIAL_AT + i];
-        dim[2 + i] = ir_size_mul(v->s, of.dim[IR_SPATIAL_AT + i], number(v, v->stride[i]));
-        start[i] = number(v, t->first[i]);
-        stop[i] = ir_size_add(v->s, count, start[i]);
-        step[i] = number(v, 1);
-        axis[i] = number(v, IR_SPATIAL_AT + (int)i);
-        is_whole &= t->first[i] == 0 && dim[2 + i] == count;
-    }
-    y = y ? reshape(v, y, dim, v->rank) : 0;
-    if (!y || is_whole) return y;
-    const ir_attr attr[4] = {list_attr(start, m), list_attr(stop, m), list_attr(step, m), list_attr(axis, m)};
-    y = ir_expand_op(v->c, IR_OP_SLICE, 1, &y, attr, 4, 0);
-    if (y) memcpy(ir_at(v->g, y)->dim, v->n->dim, v->rank * sizeof(ir_size));
-    return y;
-}
-
-static ir_id expand_turned(const conv *v, ir_id x, ir_id w) {
+/* One convolution: the elements of a part, [N, O, phases.., Q..]. */
+static ir_id made_part(const conv *v, ir_id x, ir_id w, unsigned part) {
     const ir_node of = *ir_at(v->g, x);
-    const turns t = turns_of(v);
+    const turns t = turns_of(v, part);
     bool is_plain = true;
     conv inner = *v;
     ir_node made = {.op = IR_OP_CONV, .dtype = v->t, .rank = v->n->rank};
@@ -394,7 +391,64 @@ static ir_id expand_turned(const conv *v, ir_id x, ir_id w) {
     inner.n = &made;
     w = turned_weights(v, &t, w);
     const ir_id y = w ? windowed(&inner, x, w) : 0;
-    return y && !is_plain ? interleaved(v, &t, y) : y;
+    if (!y || is_plain) return y;
+    ir_size dim[IR_MAX_RANK] = {of.dim[0], v->n->dim[1]};
+    for (unsigned i = 0; i < v->spatial; i++) {
+        dim[2 + i] = number(v, t.phases[i]);
+        dim[2 + v->spatial + i] = made.dim[IR_SPATIAL_AT + i];
+    }
+    return reshape(v, y, dim, 2 + 2 * v->spatial);
+}
+
+/* The phases of axis `axis` and those behind it, with the parts before it as in `part`. */
+static ir_id joined(const conv *v, ir_id x, ir_id w, unsigned axis, unsigned part) {
+    if (axis == v->spatial) return made_part(v, x, w, part);
+    const ir_id first = joined(v, x, w, axis + 1, part);
+    if (!first || !has_two_parts(v, axis)) return first;
+    const ir_id second = joined(v, x, w, axis + 1, part | 1u << axis);
+    const ir_attr along = {.is_set = true, .integer = 2 + (int)axis};
+    return second ? ir_expand_op(v->c, IR_OP_CONCAT, 2, (ir_id[]){first, second}, &along, 1, 0) : 0;
+}
+
+/* [N, O, phases.., Q..] as the result: elements of the phases in turn, zeros for those that meet no place. */
+static ir_id interleaved(const conv *v, ir_id y) {
+    const ir_node of = *ir_at(v->g, y);
+    const unsigned m = v->spatial;
+    ir_size dim[IR_MAX_RANK] = {of.dim[0], v->n->dim[1]}, start[IR_MAX_SPATIAL], stop[IR_MAX_SPATIAL],
+            step[IR_MAX_SPATIAL], axis[IR_MAX_SPATIAL];
+    int64_t none[IR_MAX_SPATIAL] = {0}, more[IR_MAX_SPATIAL];
+    int perm[IR_MAX_RANK] = {0, 1};
+    bool is_whole = true;
+    for (unsigned i = 0; i < m; i++) {
+        perm[2 + 2 * i] = (int)(2 + m + i);
+        perm[3 + 2 * i] = (int)(2 + i);
+        more[i] = v->stride[i] - phases_of(v, i);
+    }
+    y = padded(v, y, 2, none, more);
+    y = transposed(v, y, perm, 2 + 2 * m);
+    for (unsigned i = 0; i < m; i++) {
+        const ir_size count = v->n->dim[IR_SPATIAL_AT + i];
+        const int64_t first = v->begin[i] % v->stride[i];
+        dim[2 + i] = ir_size_mul(v->s, of.dim[2 + m + i], number(v, v->stride[i]));
+        start[i] = number(v, first);
+        stop[i] = ir_size_add(v->s, count, start[i]);
+        step[i] = number(v, 1);
+        axis[i] = number(v, IR_SPATIAL_AT + (int)i);
+        is_whole &= first == 0 && dim[2 + i] == count;
+    }
+    y = y ? reshape(v, y, dim, v->rank) : 0;
+    if (!y || is_whole) return y;
+    const ir_attr attr[4] = {list_attr(start, m), list_attr(stop, m), list_attr(step, m), list_attr(axis, m)};
+    y = ir_expand_op(v->c, IR_OP_SLICE, 1, &y, attr, 4, 0);
+    if (y) memcpy(ir_at(v->g, y)->dim, v->n->dim, v->rank * sizeof(ir_size));
+    return y;
+}
+
+static ir_id expand_turned(const conv *v, ir_id x, ir_id w) {
+    bool is_plain = true;
+    for (unsigned i = 0; i < v->spatial; i++) is_plain &= v->stride[i] == 1;
+    const ir_id y = joined(v, x, w, 0, 0);
+    return y && !is_plain ? interleaved(v, y) : y;
 }
 
 /* Place k of the kernel puts element i at i * stride + k * dilation - begin of the result. */
