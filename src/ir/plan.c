@@ -10,59 +10,6 @@
 #include "ir/plan_internal.h"
 #include "ir/window.h"
 
-const char *const ir_reason_names[IR_REASON_COUNT] = {
-    "two-contractions",
-    "contract-then-reduce",
-    "reduce-other-axes",
-    "reduce-into-contract",
-    "different-space",
-    "layout",
-    "indices",
-    "recompute",
-    "shared",
-    "working-set",
-    "registers",
-    "scan",
-    "attention",
-    "no-lowering",
-    "limit",
-    "cycle",
-    "alias",
-    "barrier",
-    "user",
-};
-const char *const ir_reason_texts[IR_REASON_COUNT] = {
-    "a contraction reads the whole result of another contraction, so that result must be complete first",
-    "a reduction of a contraction's result needs more than whole rows of it, or what is made after it",
-    "the consumer needs the reduction's result over other axes, or all of it, before its first element",
-    "a contraction reads the reduction's result many times, so it is computed once",
-    "the two iterate over spaces that do not map onto each other element by element",
-    "a reshape or a layout change between them is no index map of one kernel",
-    "indices that are computed are checked as a whole before they are used",
-    "fusing would compute a costly or widely read value more than once",
-    "several kernels need it, and it is fewer bytes than what it is made of",
-    "what the reduction spans would have to be kept until it is complete, and that is no small row",
-    "one kernel would have more accumulators than registers hold",
-    "a running sum or product streams along its axis: what is not element by element with it is another kernel",
-    "attention reads whole keys and values many times, and gives whole rows at once: what is not element by element "
-    "with its result is another kernel",
-    "this operator has no kernel for this type yet: the reference evaluator computes it",
-    "one kernel would exceed the limit on instructions or buffers",
-    "a path between them leads through another kernel",
-    "the old contents of an aliased parameter are read after this point, so the result is copied last",
-    "a barrier asks that this value is stored before anything reads it",
-    "fusion was switched off",
-};
-
-enum {
-    MAX_CLUSTER_NODES = 220,
-    MAX_CLUSTER_LEAVES = 32,
-    MAX_SUBTREE = 96,
-    MAX_SUBTREE_LEAVES = 24,
-    MAX_REDUCTIONS = 12,
-    SMALL_SPACE = 16384
-};
-
 bool plan_has_kernel(const planner *p, const ir_node *n) {
     const ir_op_info *op = &ir_ops[n->op];
     ir_dtype main = n->n_in ? ir_at(p->g, n->in[op->flags & IR_COND ? 1 : 0])->dtype : n->dtype;
@@ -99,237 +46,6 @@ bool plan_has_kernel(const planner *p, const ir_node *n) {
         return n->op == IR_OP_TAKE || n->op == IR_OP_TAKE_ALONG;
     default: return true;
     }
-}
-
-/* ---- clusters ---- */
-static int new_cluster(planner *p, cluster_kind kind, ir_id anchor, int rank, const ir_size *dim) {
-    cluster c = {.kind = kind, .anchor = anchor, .rank = rank, .column = -1, .step = -1};
-    memcpy(c.dim, dim, (size_t)rank * sizeof *dim);
-    fu_push(p->arena, &p->clusters, c);
-    return (int)p->clusters.n - 1;
-}
-
-static void store_in(planner *p, int c, ir_id id) {
-    node_info *v = &p->info[id];
-    if (v->made_by) return;
-    v->made_by = c;
-    fu_push(p->arena, &p->clusters.at[c].stores, id);
-}
-
-/* The value behind views, for questions of where it is computed. */
-static ir_id behind_views(const planner *p, ir_id id) {
-    while (is_view(ir_at(p->g, id)) && !is_leaf(p, id) && p->info[id].home == 0) id = ir_at(p->g, id)->in[0];
-    return id;
-}
-
-/* A consumer outside its cluster reads this operand: homed values behind views must be stored. */
-static void needs_memory(planner *p, ir_id id, ir_reason reason) {
-    for (;;) {
-        node_info *v = &p->info[id];
-        if (v->home) {
-            if (!v->is_used_outside) v->reason = reason;
-            v->is_used_outside = true;
-            /* a view inside a cluster is read through its operand where that is stored anyway */
-            store_in(p, v->home, id);
-            return;
-        }
-        if (is_leaf(p, id) || !is_view(ir_at(p->g, id))) return;
-        id = ir_at(p->g, id)->in[0];
-    }
-}
-
-/* Opens a map cluster that stores a floating value. */
-static void store_floating(planner *p, ir_id id, ir_reason reason) {
-    const ir_node *n = ir_at(p->g, id);
-    if (is_leaf(p, id) || n->op == IR_OP_LITERAL) return;
-    if (p->info[id].home) {
-        needs_memory(p, id, reason);
-        return;
-    }
-    int c = new_cluster(p, CLUSTER_MAP, 0, n->rank, n->dim);
-    p->clusters.at[c].after = p->info[id].avail;
-    store_in(p, c, id);
-    p->info[id].avail = c;
-    p->info[id].reason = reason;
-}
-
-/* Size of the floating subtree under id, up to a limit. A value behind two movements is computed twice, at two places: so a node
- * counts once for each path of movements that leads to it. */
-typedef struct subtree {
-    int n, leaves;
-    bool is_costly;
-} subtree;
-typedef struct visit {
-    ir_id id;
-    uint32_t path;
-} visit;
-static void measure(const planner *p, ir_id id, uint32_t path, subtree *s, visit *seen, int *n_seen) {
-    if (s->n > MAX_SUBTREE || *n_seen >= 2 * MAX_SUBTREE) {
-        s->n = MAX_SUBTREE + 1;
-        return;
-    }
-    for (int i = 0; i < *n_seen; i++)
-        if (seen[i].id == id && seen[i].path == path) return;
-    seen[(*n_seen)++] = (visit){id, path};
-    const ir_node *n = ir_at(p->g, id);
-    if (is_leaf(p, id) || p->info[id].home) {
-        s->leaves += n->rank > 0;
-        return;
-    }
-    if (!is_view(n))
-        s->n += n->op == IR_OP_PAD ? 1 + plan_padded_dims(p->g, n) : is_move(n) ? 4 * (n->rank + n->n_in) : 1;
-    s->is_costly |= (ir_ops[n->op].flags & IR_COSTLY) != 0;
-    for (int i = 0; i < n->n_in; i++)
-        measure(p, n->in[i], is_move(n) ? path * 31 + id * 8 + (uint32_t)i : path, s, seen, n_seen);
-}
-
-static subtree measure_subtree(const planner *p, ir_id id) {
-    visit seen[2 * MAX_SUBTREE];
-    int n_seen = 0;
-    subtree s = {0};
-    measure(p, id, 0, &s, seen, &n_seen);
-    return s;
-}
-
-/* ---- fitting a node into a cluster ---- */
-static bool in_cluster(const planner *p, ir_id id, int c) { return p->info[id].home == c && c != 0; }
-
-/* Coordinates of an element-wise node from those of its homed operands; false when it does not fit. */
-static bool fit_coords(const planner *p, int c, const ir_node *n, int8_t coord[IR_MAX_RANK], ir_reason *why) {
-    const cluster *k = &p->clusters.at[c];
-    uint32_t used = 0;
-    *why = k->kind == CLUSTER_REDUCE ? IR_REASON_REDUCE_OTHER_AXES : IR_REASON_DIFFERENT_SPACE;
-    for (int d = 0; d < n->rank; d++) coord[d] = -2;
-    for (int i = 0; i < n->n_in; i++) {
-        const ir_node *o = ir_at(p->g, n->in[i]);
-        if (!in_cluster(p, n->in[i], c)) continue;
-        for (int d = n->rank - o->rank; d < n->rank; d++) {
-            int8_t at = p->info[n->in[i]].coord[d - (n->rank - o->rank)];
-            if ((n->stretch && n->stretch[i] >> d & 1) || at < 0) continue;
-            if (coord[d] != -2 && coord[d] != at) return false;
-            coord[d] = at;
-        }
-    }
-    for (int d = 0; d < n->rank; d++) {
-        if (coord[d] < 0) continue;
-        if (used >> coord[d] & 1) return false;
-        used |= 1u << coord[d];
-    }
-    int next = 0;
-    for (int d = 0; d < n->rank; d++) {
-        if (ir_size_is(p->g->sizes, n->dim[d], 1)) {
-            coord[d] = -1;
-            continue;
-        }
-        if (coord[d] >= 0) {
-            next = coord[d] + 1;
-            continue;
-        }
-        if (next >= k->rank || used >> next & 1 || k->dim[next] != n->dim[d]) { /* the missing dim, wherever it is */
-            next = -1;
-            for (int e = 0; e < k->rank && next < 0; e++)
-                if (!(used >> e & 1) && k->dim[e] == n->dim[d] && !ir_size_is(p->g->sizes, k->dim[e], 1)) next = e;
-            if (next < 0) return false;
-        }
-        coord[d] = (int8_t)next;
-        used |= 1u << next++;
-    }
-    for (int d = 0; d < n->rank; d++)
-        if (coord[d] >= 0 && k->dim[coord[d]] != n->dim[d]) return false;
-    uint32_t full = 0;
-    for (int d = 0; d < k->rank; d++)
-        if (!ir_size_is(p->g->sizes, k->dim[d], 1)) full |= 1u << d;
-    if (k->kind == CLUSTER_CONTRACT || k->kind == CLUSTER_WINDOW || k->kind == CLUSTER_ATTENTION)
-        return (used & full) == full;
-    uint32_t kept = full & ~k->reduced;
-    if ((used & kept) != kept) return false;
-    uint32_t r = used & k->reduced & full;
-    if (r == (k->reduced & full) && !k->is_row && !k->can_row) *why = IR_REASON_WORKING_SET;
-    return r == 0 || (r == (k->reduced & full) && (k->is_row || k->can_row));
-}
-
-static bool varies_along_reduced(const planner *p, int c, const ir_node *n, const int8_t *coord) {
-    for (int d = 0; d < n->rank; d++)
-        if (coord[d] >= 0 && p->clusters.at[c].reduced >> coord[d] & 1) return true;
-    return false;
-}
-
-/* no_fuse: only the primitives of one composite share a kernel. */
-static bool may_share(const planner *p, ir_id a, ir_id b) {
-    uint32_t ga = ir_at(p->g, a)->group, gb = ir_at(p->g, b)->group;
-    return !p->options->no_fuse || (ga != 0 && ga == gb);
-}
-
-/* Room for a node and the floating subtrees of its operands; takes it. */
-static bool take_room(planner *p, int c, const ir_node *n) {
-    cluster *k = &p->clusters.at[c];
-    int nodes = 1, leaves = 0;
-    for (int i = 0; i < n->n_in; i++) {
-        if (in_cluster(p, n->in[i], c)) continue;
-        subtree s = measure_subtree(p, n->in[i]);
-        nodes += s.n;
-        leaves += s.leaves;
-    }
-    if (k->n_nodes + nodes > MAX_CLUSTER_NODES || k->n_leaves + leaves > MAX_CLUSTER_LEAVES) return false;
-    k->n_nodes += nodes;
-    k->n_leaves += leaves;
-    return true;
-}
-
-bool plan_have_room(const cluster *a, const cluster *b) {
-    return a->n_nodes + b->n_nodes <= MAX_CLUSTER_NODES && a->n_leaves + b->n_leaves <= MAX_CLUSTER_LEAVES;
-}
-
-static int latest_avail(const planner *p, const ir_node *n) {
-    int m = 0;
-    for (int i = 0; i < n->n_in; i++)
-        if (p->info[n->in[i]].avail > m) m = p->info[n->in[i]].avail;
-    return m;
-}
-
-static bool try_join(planner *p, ir_id id, int c, ir_reason *why) {
-    ir_node *n = ir_at(p->g, id);
-    cluster *k = &p->clusters.at[c];
-    bool any = false;
-    if (c == 0 || k->kind == CLUSTER_MAP || k->kind == CLUSTER_REFERENCE) return false;
-    for (int i = 0; i < n->n_in; i++) {
-        if (in_cluster(p, n->in[i], c)) {
-            any = true;
-            if (!may_share(p, id, behind_views(p, n->in[i]))) return *why = IR_REASON_USER, false;
-            if (p->info[n->in[i]].is_barrier) return *why = IR_REASON_BARRIER, false;
-        } else if (p->info[n->in[i]].avail >= c) {
-            return *why = IR_REASON_CYCLE, false;
-        }
-    }
-    if (!any) return false;
-    if (!fit_coords(p, c, n, p->info[id].coord, why)) return false;
-    if (k->kind == CLUSTER_REDUCE && !plan_keeps_merged(p, c, id, p->info[id].coord))
-        return *why = IR_REASON_DIFFERENT_SPACE, false;
-    if (!take_room(p, c, n)) return *why = IR_REASON_LIMIT, false;
-    k = &p->clusters.at[c];
-    if (k->kind == CLUSTER_REDUCE && varies_along_reduced(p, c, n, p->info[id].coord)) k->is_row = true;
-    for (int i = 0; i < n->n_in; i++) /* what an earlier cluster has comes from memory */
-        if (!in_cluster(p, n->in[i], c)) needs_memory(p, n->in[i], IR_REASON_DIFFERENT_SPACE);
-    p->info[id].home = c;
-    p->info[id].avail = c;
-    return true;
-}
-
-/* A view of a homed value stays in the cluster where its dims map one to one. */
-static bool try_join_view(planner *p, ir_id id) {
-    ir_node *n = ir_at(p->g, id);
-    const node_info *x = &p->info[n->in[0]];
-    int from[IR_MAX_RANK];
-    if (!x->home || x->is_barrier || p->info[id].is_barrier || n->op == IR_OP_SLICE || !plan_view_is_index_map(p->g, n))
-        return false;
-    plan_view_dims(p->g, n, from);
-    for (int d = 0; d < n->rank; d++) {
-        if (from[d] < 0 && !ir_size_is(p->g->sizes, n->dim[d], 1)) return false; /* a broadcast: no one-to-one map */
-        p->info[id].coord[d] = from[d] < 0 ? -1 : x->coord[from[d]];
-    }
-    p->info[id].home = x->home;
-    p->info[id].avail = x->home;
-    return true;
 }
 
 /* ---- reductions ---- */
@@ -378,6 +94,7 @@ static bool identity_coords(const planner *p, ir_id id) {
     return true;
 }
 
+enum { SMALL_SPACE = 16384 };
 static bool small_constant_space(const planner *p, const ir_node *x) {
     int64_t total = 1, v;
     for (int d = 0; d < x->rank; d++) {
@@ -395,10 +112,10 @@ static void store_costly_vector(planner *p, const ir_node *sum) {
     if (x->op != IR_OP_MUL || !x->group || x->group != sum->group || p->info[id].home) return;
     for (int i = 0; i < 2; i++) {
         const bool is_stretched = ir_at(p->g, x->in[i])->rank < x->rank || (x->stretch && x->stretch[i]);
-        if (is_stretched && !p->info[behind_views(p, x->in[i])].is_wanted && measure_subtree(p, x->in[i]).is_costly)
-            store_floating(p, x->in[i], IR_REASON_RECOMPUTE);
+        if (is_stretched && !p->info[plan_behind_views(p, x->in[i])].is_wanted && plan_measure_subtree(p, x->in[i]).is_costly)
+            plan_store_floating(p, x->in[i], IR_REASON_RECOMPUTE);
     }
-    p->info[id].avail = latest_avail(p, x);
+    p->info[id].avail = plan_latest_avail(p, x);
 }
 
 static void place_reduction(planner *p, ir_id id) {
@@ -412,14 +129,14 @@ static void place_reduction(planner *p, ir_id id) {
     uint32_t merged = plan_merged_axes(p, xid, axes);
     const cluster *mine = &p->clusters.at[c];
     bool fits = c && same_space(mine, x, axes, column, merged) && (mine->is_row || mine->can_row) &&
-                identity_coords(p, xid) && may_share(p, id, xid) && !p->info[xid].is_barrier,
+                identity_coords(p, xid) && plan_may_share(p, id, xid) && !p->info[xid].is_barrier,
          has_registers = mine->n_reductions < MAX_REDUCTIONS;
-    if (fits && has_registers && take_room(p, c, n)) {
+    if (fits && has_registers && plan_take_room(p, c, n)) {
         joined = c; /* a reduction of a row value: one more pass over the row, be it of one element */
         p->clusters.at[c].is_row = true;
     } else {
         if (c)
-            needs_memory(p, xid,
+            plan_needs_memory(p, xid,
                          p->clusters.at[c].kind == CLUSTER_CONTRACT || p->clusters.at[c].kind == CLUSTER_WINDOW
                              ? IR_REASON_CONTRACT_THEN_REDUCE
                          : p->clusters.at[c].kind == CLUSTER_ATTENTION ? IR_REASON_ATTENTION
@@ -427,15 +144,15 @@ static void place_reduction(planner *p, ir_id id) {
                          : has_registers                               ? IR_REASON_LIMIT
                                                                        : IR_REASON_REGISTERS);
         for (int k = (int)p->clusters.n - 1; k > p->info[xid].avail && !joined; k--)
-            if (same_space(&p->clusters.at[k], x, axes, column, merged) && may_share(p, id, p->clusters.at[k].anchor) &&
-                p->clusters.at[k].n_reductions < MAX_REDUCTIONS && take_room(p, k, n))
+            if (same_space(&p->clusters.at[k], x, axes, column, merged) && plan_may_share(p, id, p->clusters.at[k].anchor) &&
+                p->clusters.at[k].n_reductions < MAX_REDUCTIONS && plan_take_room(p, k, n))
                 joined = k; /* a sibling over the same space */
     }
     if (!joined) {
-        joined = new_cluster(p, CLUSTER_REDUCE, id, x->rank, x->dim);
+        joined = plan_new_cluster(p, CLUSTER_REDUCE, id, x->rank, x->dim);
         cluster *k = &p->clusters.at[joined];
         k->reduced = axes;
-        (void)take_room(p, joined, n);
+        (void)plan_take_room(p, joined, n);
         bool has_rows = false;
         for (int d = 0; d < x->rank; d++) has_rows |= !(axes >> d & 1) && !ir_size_is(p->g->sizes, x->dim[d], 1);
         k->column = column;
@@ -451,19 +168,19 @@ static void place_reduction(planner *p, ir_id id) {
 /* ---- contractions ---- */
 static void place_operands(planner *p, const ir_node *n) {
     for (int i = 0; i < 2; i++) {
-        ir_id root = behind_views(p, n->in[i]);
+        ir_id root = plan_behind_views(p, n->in[i]);
         if (p->info[root].home) {
             cluster_kind kind = p->clusters.at[p->info[root].home].kind;
-            needs_memory(p, n->in[i],
+            plan_needs_memory(p, n->in[i],
                          p->options->no_fuse ? IR_REASON_USER
                          : kind == CLUSTER_CONTRACT || kind == CLUSTER_WINDOW || kind == CLUSTER_ATTENTION
                              ? IR_REASON_TWO_CONTRACTIONS
                              : IR_REASON_REDUCE_INTO_CONTRACT);
         } else {
-            subtree s = measure_subtree(p, n->in[i]);
+            subtree s = plan_measure_subtree(p, n->in[i]);
             if (s.n > 0 &&
                 (s.leaves > MAX_CLUSTER_LEAVES / 2 - 2 || (s.is_costly && i == 0 && !p->info[root].is_wanted)))
-                store_floating(p, n->in[i],
+                plan_store_floating(p, n->in[i],
                                IR_REASON_RECOMPUTE); /* packing evaluates operand 0 once for every block of columns */
         }
     }
@@ -478,25 +195,25 @@ static void place_contraction(planner *p, ir_id id) {
     memcpy(dim, n->dim, (size_t)batch * sizeof *dim);
     dim[batch] = has_m ? n->dim[d++] : one;
     dim[batch + 1] = has_n ? n->dim[d++] : one;
-    int c = new_cluster(p, CLUSTER_CONTRACT, id, batch + 2, dim);
+    int c = plan_new_cluster(p, CLUSTER_CONTRACT, id, batch + 2, dim);
     node_info *v = &p->info[id];
     v->home = v->avail = c;
     for (int i = 0; i < n->rank; i++) {
         int at = i < batch ? i : i == batch && has_m ? batch : batch + 1;
         v->coord[i] = ir_size_is(p->g->sizes, n->dim[i], 1) ? -1 : (int8_t)at;
     }
-    (void)take_room(p, c, n);
+    (void)plan_take_room(p, c, n);
 }
 
 /* A product whose dims are those of the result as it is (plan_einsum.c). */
 static void place_einsum(planner *p, ir_id id) {
     const ir_node *n = ir_at(p->g, id);
     place_operands(p, n);
-    const int c = new_cluster(p, CLUSTER_CONTRACT, id, n->rank, n->dim);
+    const int c = plan_new_cluster(p, CLUSTER_CONTRACT, id, n->rank, n->dim);
     node_info *v = &p->info[id];
     v->home = v->avail = c;
     for (int d = 0; d < n->rank; d++) v->coord[d] = ir_size_is(p->g->sizes, n->dim[d], 1) ? -1 : (int8_t)d;
-    (void)take_room(p, c, n);
+    (void)plan_take_room(p, c, n);
 }
 
 /* A convolution reads both operands where they lie: what is computed is stored first, but pads and conversions. */
@@ -504,21 +221,21 @@ static void place_window(planner *p, ir_id id) {
     const ir_node *n = ir_at(p->g, id);
     const plan_window_form f = plan_window_form_of(p, n);
     for (int i = 0; i < 2; i++) {
-        const ir_id x = i ? f.w : f.x, root = behind_views(p, x);
+        const ir_id x = i ? f.w : f.x, root = plan_behind_views(p, x);
         if (p->info[root].home) {
             const cluster_kind kind = p->clusters.at[p->info[root].home].kind;
-            needs_memory(p, x,
+            plan_needs_memory(p, x,
                          p->options->no_fuse                                  ? IR_REASON_USER
                          : kind == CLUSTER_CONTRACT || kind == CLUSTER_WINDOW ? IR_REASON_TWO_CONTRACTIONS
                                                                               : IR_REASON_REDUCE_INTO_CONTRACT);
         }
-        store_floating(p, x, IR_REASON_RECOMPUTE);
+        plan_store_floating(p, x, IR_REASON_RECOMPUTE);
     }
-    const int c = new_cluster(p, CLUSTER_WINDOW, id, n->rank, n->dim);
+    const int c = plan_new_cluster(p, CLUSTER_WINDOW, id, n->rank, n->dim);
     node_info *v = &p->info[id];
     v->home = v->avail = c;
     for (int d = 0; d < n->rank; d++) v->coord[d] = ir_size_is(p->g->sizes, n->dim[d], 1) ? -1 : (int8_t)d;
-    (void)take_room(p, c, n);
+    (void)plan_take_room(p, c, n);
 }
 
 /* ---- attention ---- */
@@ -527,19 +244,19 @@ static void place_window(planner *p, ir_id id) {
 static void place_attention(planner *p, ir_id id) {
     const ir_node *n = ir_at(p->g, id);
     for (int i = 0; i < n->n_in; i++) {
-        if (p->info[behind_views(p, n->in[i])].home) {
-            needs_memory(p, n->in[i], p->options->no_fuse ? IR_REASON_USER : IR_REASON_ATTENTION);
+        if (p->info[plan_behind_views(p, n->in[i])].home) {
+            plan_needs_memory(p, n->in[i], p->options->no_fuse ? IR_REASON_USER : IR_REASON_ATTENTION);
             continue;
         }
-        subtree s = measure_subtree(p, n->in[i]);
+        subtree s = plan_measure_subtree(p, n->in[i]);
         if (s.n > 0 && (s.leaves > MAX_CLUSTER_LEAVES / 4 || s.n > MAX_CLUSTER_NODES / 5 || s.is_costly))
-            store_floating(p, n->in[i], IR_REASON_RECOMPUTE);
+            plan_store_floating(p, n->in[i], IR_REASON_RECOMPUTE);
     }
-    int c = new_cluster(p, CLUSTER_ATTENTION, id, n->rank, n->dim);
+    int c = plan_new_cluster(p, CLUSTER_ATTENTION, id, n->rank, n->dim);
     node_info *v = &p->info[id];
     v->home = v->avail = c;
     for (int d = 0; d < n->rank; d++) v->coord[d] = ir_size_is(p->g->sizes, n->dim[d], 1) ? -1 : (int8_t)d;
-    (void)take_room(p, c, n);
+    (void)plan_take_room(p, c, n);
 }
 
 /* ---- running sums and products ---- */
@@ -548,12 +265,12 @@ static void place_scan(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id);
     const ir_node *x = ir_at(p->g, n->in[0]);
     const int axis = __builtin_ctz(ir_node_axes(p->g, n));
-    if (p->info[behind_views(p, n->in[0])].home) needs_memory(p, n->in[0], IR_REASON_SCAN);
-    int c = new_cluster(p, CLUSTER_SCAN, id, x->rank, x->dim);
+    if (p->info[plan_behind_views(p, n->in[0])].home) plan_needs_memory(p, n->in[0], IR_REASON_SCAN);
+    int c = plan_new_cluster(p, CLUSTER_SCAN, id, x->rank, x->dim);
     cluster *k = &p->clusters.at[c];
     k->scanned = axis;
     k->column = plan_column_of(p, n->in[0], 1u << axis);
-    (void)take_room(p, c, n);
+    (void)plan_take_room(p, c, n);
     node_info *v = &p->info[id];
     v->home = v->avail = c;
     for (int d = 0; d < n->rank; d++) v->coord[d] = ir_size_is(p->g->sizes, n->dim[d], 1) ? -1 : (int8_t)d;
@@ -563,11 +280,11 @@ static void place_reference(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id);
     for (int i = 0; i < n->n_in; i++) {
         if (ir_at(p->g, n->in[i])->op == IR_OP_LITERAL) continue;
-        if (p->info[n->in[i]].home) needs_memory(p, n->in[i], IR_REASON_NO_LOWERING);
-        else store_floating(p, n->in[i], IR_REASON_NO_LOWERING);
+        if (p->info[n->in[i]].home) plan_needs_memory(p, n->in[i], IR_REASON_NO_LOWERING);
+        else plan_store_floating(p, n->in[i], IR_REASON_NO_LOWERING);
     }
-    int c = new_cluster(p, CLUSTER_REFERENCE, id, n->rank, n->dim);
-    store_in(p, c, id);
+    int c = plan_new_cluster(p, CLUSTER_REFERENCE, id, n->rank, n->dim);
+    plan_store_in(p, c, id);
     p->info[id].avail = c;
     p->info[id].reason = IR_REASON_NO_LOWERING;
 }
@@ -610,55 +327,55 @@ static bool is_stored_for_windows(const planner *p, ir_id id, const subtree *s) 
 static void place_elementwise(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id);
     ir_reason why = IR_REASON_DIFFERENT_SPACE;
-    int c = latest_avail(p, n);
-    if (is_view(n) ? !p->info[id].must_store && try_join_view(p, id) : try_join(p, id, c, &why)) return;
+    int c = plan_latest_avail(p, n);
+    if (is_view(n) ? !p->info[id].must_store && plan_try_join_view(p, id) : plan_try_join(p, id, c, &why)) return;
     if (is_view(n)) {
         if (p->info[n->in[0]].home && !plan_view_is_index_map(p->g, n)) why = IR_REASON_LAYOUT;
     }
-    for (int i = 0; i < n->n_in; i++) needs_memory(p, n->in[i], why);
-    p->info[id].avail = latest_avail(p, n);
+    for (int i = 0; i < n->n_in; i++) plan_needs_memory(p, n->in[i], why);
+    p->info[id].avail = plan_latest_avail(p, n);
     if (is_view(n) && !plan_view_is_index_map(p->g, n)) { /* a reshape reads memory in order */
         ir_id x = n->in[0];
-        store_floating(p, x, IR_REASON_LAYOUT);
+        plan_store_floating(p, x, IR_REASON_LAYOUT);
         p->info[id].avail = p->info[x].avail;
     }
-    subtree s = measure_subtree(p, id);
+    subtree s = plan_measure_subtree(p, id);
     if (p->info[id].must_store || s.n > MAX_SUBTREE || s.leaves > MAX_SUBTREE_LEAVES)
-        store_floating(p, id, p->options->no_fuse ? IR_REASON_USER : IR_REASON_LIMIT);
-    else if (!is_view(n) && is_stored_for_windows(p, id, &s)) store_floating(p, id, IR_REASON_RECOMPUTE);
+        plan_store_floating(p, id, p->options->no_fuse ? IR_REASON_USER : IR_REASON_LIMIT);
+    else if (!is_view(n) && is_stored_for_windows(p, id, &s)) plan_store_floating(p, id, IR_REASON_RECOMPUTE);
 }
 
 /* Padding, concatenation and gathers float, like element-wise values: the kernels that read them compute where to read. */
 static void place_move(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id);
-    for (int i = 0; i < n->n_in; i++) needs_memory(p, n->in[i], IR_REASON_DIFFERENT_SPACE);
+    for (int i = 0; i < n->n_in; i++) plan_needs_memory(p, n->in[i], IR_REASON_DIFFERENT_SPACE);
     if (plan_has_index(n)) {
-        subtree table = measure_subtree(p, n->in[0]);
+        subtree table = plan_measure_subtree(p, n->in[0]);
         if (table.is_costly || table.leaves > 2)
-            store_floating(p, n->in[0], IR_REASON_RECOMPUTE); /* an element may be taken often */
-        store_floating(p, n->in[1], IR_REASON_INDICES);
+            plan_store_floating(p, n->in[0], IR_REASON_RECOMPUTE); /* an element may be taken often */
+        plan_store_floating(p, n->in[1], IR_REASON_INDICES);
     }
     for (int i = 0; i < n->n_in && n->n_in > 1; i++) { /* half of the room for each operand, so that nests end */
-        subtree s = measure_subtree(p, n->in[i]);
-        if (s.n > MAX_SUBTREE / 2 || s.leaves > MAX_SUBTREE_LEAVES / 2) store_floating(p, n->in[i], IR_REASON_LIMIT);
+        subtree s = plan_measure_subtree(p, n->in[i]);
+        if (s.n > MAX_SUBTREE / 2 || s.leaves > MAX_SUBTREE_LEAVES / 2) plan_store_floating(p, n->in[i], IR_REASON_LIMIT);
     }
-    p->info[id].avail = latest_avail(p, n);
-    subtree s = measure_subtree(p, id);
+    p->info[id].avail = plan_latest_avail(p, n);
+    subtree s = plan_measure_subtree(p, id);
     if (p->info[id].must_store || s.n > MAX_SUBTREE || s.leaves > MAX_SUBTREE_LEAVES)
-        store_floating(p, id, p->options->no_fuse ? IR_REASON_USER : IR_REASON_LIMIT);
+        plan_store_floating(p, id, p->options->no_fuse ? IR_REASON_USER : IR_REASON_LIMIT);
 }
 
 /* A cluster of its own over the space of the updates, which are fused; operand 0 and the indices are in memory. */
 static void place_scatter(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id), *indices = ir_at(p->g, n->in[1]);
-    for (int i = 0; i < n->n_in; i++) needs_memory(p, n->in[i], IR_REASON_DIFFERENT_SPACE);
+    for (int i = 0; i < n->n_in; i++) plan_needs_memory(p, n->in[i], IR_REASON_DIFFERENT_SPACE);
     for (int i = 0; i < 2; i++)
-        if (!p->info[n->in[i]].home) store_floating(p, n->in[i], i ? IR_REASON_INDICES : IR_REASON_DIFFERENT_SPACE);
-    subtree s = measure_subtree(p, n->in[2]);
-    if (s.n > MAX_SUBTREE || s.leaves > MAX_SUBTREE_LEAVES) store_floating(p, n->in[2], IR_REASON_LIMIT);
-    int c = new_cluster(p, CLUSTER_MAP, id, indices->rank, indices->dim);
-    p->clusters.at[c].after = latest_avail(p, n);
-    store_in(p, c, id);
+        if (!p->info[n->in[i]].home) plan_store_floating(p, n->in[i], i ? IR_REASON_INDICES : IR_REASON_DIFFERENT_SPACE);
+    subtree s = plan_measure_subtree(p, n->in[2]);
+    if (s.n > MAX_SUBTREE || s.leaves > MAX_SUBTREE_LEAVES) plan_store_floating(p, n->in[2], IR_REASON_LIMIT);
+    int c = plan_new_cluster(p, CLUSTER_MAP, id, indices->rank, indices->dim);
+    p->clusters.at[c].after = plan_latest_avail(p, n);
+    plan_store_in(p, c, id);
     p->info[id].avail = c;
     p->info[id].reason = IR_REASON_DIFFERENT_SPACE;
 }
@@ -692,7 +409,7 @@ static void place(planner *p, ir_id id) {
         break;
     default: place_elementwise(p, id); break;
     }
-    if (p->info[id].is_barrier) store_floating(p, id, IR_REASON_BARRIER);
+    if (p->info[id].is_barrier) plan_store_floating(p, id, IR_REASON_BARRIER);
 }
 
 /* no_fuse: every operator has memory of its own, but the primitives inside one composite. */
@@ -731,9 +448,9 @@ static void store_shared(planner *p) {
         int mine = p->info[id].home ? p->info[id].home : p->info[id].made_by ? p->info[id].made_by : reader[id];
         if (v->op == IR_OP_PARAM || v->op == IR_OP_LITERAL) continue;
         if (mine == -1 && !is_view(v) && v->rank > 0 && ir_ops[v->op].kind != IR_KIND_CREATE) {
-            subtree s = measure_subtree(p, id);
+            subtree s = plan_measure_subtree(p, id);
             if (!p->info[id].is_wanted && (s.is_costly || s.leaves > 1)) {
-                store_floating(p, id, s.is_costly ? IR_REASON_RECOMPUTE : IR_REASON_SHARED);
+                plan_store_floating(p, id, s.is_costly ? IR_REASON_RECOMPUTE : IR_REASON_SHARED);
                 mine = p->info[id].made_by;
             }
         }
@@ -749,7 +466,7 @@ static void store_shared(planner *p) {
 static void refresh_avail(planner *p) {
     for (ir_id id = 1; id < p->g->nodes.n; id++) {
         node_info *v = &p->info[id];
-        int latest = latest_avail(p, ir_at(p->g, id));
+        int latest = plan_latest_avail(p, ir_at(p->g, id));
         if (!v->home && !v->made_by && latest > v->avail) v->avail = latest;
     }
 }
@@ -778,10 +495,10 @@ static void place_results(planner *p) {
         const ir_node *n = ir_at(p->g, id);
         if (v->made_by || n->op == IR_OP_PARAM || n->op == IR_OP_LITERAL) continue; /* returned as it is: copied */
         if (v->home) {
-            store_in(p, v->home, id);
+            plan_store_in(p, v->home, id);
             continue;
         }
-        subtree s = measure_subtree(p, id);
+        subtree s = plan_measure_subtree(p, id);
         int found = 0;
         /* siblings over the same space that wait for the same clusters share one kernel */
         for (int c = 1; c < (int)p->clusters.n && !found && !p->options->no_fuse; c++) {
@@ -796,14 +513,14 @@ static void place_results(planner *p) {
             if (is_result) found = c;
         }
         if (!found) {
-            found = new_cluster(p, CLUSTER_MAP, 0, n->rank, n->dim);
+            found = plan_new_cluster(p, CLUSTER_MAP, 0, n->rank, n->dim);
             p->clusters.at[found].after = v->avail;
             p->clusters.at[found].tier = v->tier;
         }
         p->clusters.at[found].n_nodes += s.n;
         p->clusters.at[found].n_leaves += s.leaves;
         v->reason = IR_REASON_COUNT; /* stored because it is a result */
-        store_in(p, found, id);
+        plan_store_in(p, found, id);
     }
 }
 

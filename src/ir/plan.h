@@ -53,7 +53,7 @@ typedef struct ir_step {
     int prepack_param;
 } ir_step;
 
-/* Why two kernels were not one. ORDER ir_reason: texts in plan.c */
+/* Why two kernels were not one. ORDER ir_reason: texts in plan_reason.c */
 typedef enum ir_reason {
     IR_REASON_TWO_CONTRACTIONS, /* a contraction's result feeds another contraction */
     IR_REASON_CONTRACT_THEN_REDUCE,

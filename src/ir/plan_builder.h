@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_PLAN_BUILDER_H
 #define IR_PLAN_BUILDER_H
-/* Shared by plan_build.c (the kernel of one cluster) and plan_move.c (slices, padding, concatenation, gathers in it).
+/* Shared by plan_build.c (the kernel of one cluster), plan_value.c (its values), plan_dims.c (its dims), plan_move.c (slices, padding,
+ * concatenation, gathers in it) and the files of kinds.
  *
  * A chain is the list of index maps between a floating node and the cluster's space. Each link says, for each dim of the node it
  * starts at, which coordinate of the next link's node it reads: one dim with a start and a step, or a computed index. */
@@ -49,6 +50,11 @@ typedef struct builder {
     fusor_status status;
 } builder;
 
+/* Is cluster c in this kernel? */
+static inline bool is_mine(const builder *b, int c) { return c == b->c || (b->tail && c == b->tail); }
+/* From this number on the index of an INDEX is one of builder.places, until dims are known. */
+enum { PLACE = 1000 };
+
 /* Where strides over a node's dims lead: element = offset + sum of stride * index + sum of term, where all guards hold. */
 typedef struct place {
     ir_size stride[MAX_SPACE], offset;
@@ -59,7 +65,7 @@ typedef struct place {
     uint16_t guard[MAX_TERMS]; /* bool instructions */
 } place;
 
-/* plan_build.c */
+/* plan_value.c */
 uint16_t builder_value(builder *b, ir_id id, const chain *at);
 uint16_t builder_fail(builder *b, const char *what);
 uint16_t builder_inst(builder *b, ir_kinst inst);
@@ -75,6 +81,16 @@ bool builder_push(builder *b, const chain *at, const ir_size *in, place *out);
 uint16_t builder_load(builder *b, ir_id id, const ir_size stride[MAX_SPACE]);
 /* From element `offset` on, where the guard (an instruction; -1: none) holds; else 0. */
 uint16_t builder_load_guarded(builder *b, ir_id id, const ir_size stride[MAX_SPACE], ir_size offset, int guard);
+
+/* Strides of a node's dims where it lies in memory without gaps. */
+void builder_contiguous(builder *b, const ir_node *n, ir_size out[MAX_SPACE]);
+/* A buffer of the kernel for one of the plan, at these strides over the cluster's space; its number. */
+uint16_t builder_buffer(builder *b, int buffer, bool is_output, ir_dtype t, const ir_size stride[MAX_SPACE], ir_size offset);
+void builder_boundary(builder *b, ir_id id); /* for explain: the node comes from memory, and why */
+
+/* plan_dims.c: the dims of the kernel, and strides along them of all that the step reads and writes; those that rows are kept along. */
+void builder_order_dims(builder *b, ir_step *st);
+void builder_mark_kept(ir_kernel *k);
 
 /* plan_window.c: the space of a convolution, its instruction, the order and roles of its kernel's dims (how many). */
 void plan_window_space(builder *b, const ir_node *n);

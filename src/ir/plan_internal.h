@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_PLAN_INTERNAL_H
 #define IR_PLAN_INTERNAL_H
-/* Shared by plan.c (which values become which kernel) and plan_build.c (the kernel of one cluster).
+/* Shared by plan.c (which values become which kernel), plan_cluster.c (nodes in clusters) and plan_build.c (the kernel of one cluster).
  *
  * A cluster is one future kernel over a space of dims. A node is
  *   homed     computed inside one cluster, at coordinates of its space (epilogues, row values, reductions);
@@ -80,6 +80,38 @@ static inline bool is_move(const ir_node *n) {
 }
 static inline int plan_axis(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
 
+/* Limits of a kernel, and of an expression that is computed again wherever it is used. */
+enum {
+    MAX_CLUSTER_NODES = 220,
+    MAX_CLUSTER_LEAVES = 32,
+    MAX_SUBTREE = 96,
+    MAX_SUBTREE_LEAVES = 24,
+    MAX_REDUCTIONS = 12,
+};
+
+/* ---- plan_cluster.c ---- */
+int plan_new_cluster(planner *p, cluster_kind kind, ir_id anchor, int rank, const ir_size *dim);
+void plan_store_in(planner *p, int c, ir_id id); /* c stores the node, unless some cluster does */
+/* The value behind views, for questions of where it is computed. */
+ir_id plan_behind_views(const planner *p, ir_id id);
+/* A consumer outside its cluster reads this operand: homed values behind views must be stored. */
+void plan_needs_memory(planner *p, ir_id id, ir_reason reason);
+/* Opens a map cluster that stores a floating value. */
+void plan_store_floating(planner *p, ir_id id, ir_reason reason);
+typedef struct subtree {
+    int n, leaves;
+    bool is_costly;
+} subtree;
+subtree plan_measure_subtree(const planner *p, ir_id id);
+bool plan_may_share(const planner *p, ir_id a, ir_id b); /* a kernel: no_fuse leaves that to primitives of one composite */
+/* Room for a node and the floating subtrees of its operands; takes it. */
+bool plan_take_room(planner *p, int c, const ir_node *n);
+bool plan_have_room(const cluster *a, const cluster *b); /* in one kernel */
+int plan_latest_avail(const planner *p, const ir_node *n); /* the largest cluster that its operands depend on */
+/* Makes the node part of cluster c where it fits; else *why. The second: a view, of the cluster its operand is homed in. */
+bool plan_try_join(planner *p, ir_id id, int c, ir_reason *why);
+bool plan_try_join_view(planner *p, ir_id id);
+
 /* ---- plan_view.c ---- */
 /* A view that only drops or inserts sizes of 1, permutes or repeats; false = a reshape that splits or merges dims. */
 bool plan_view_is_index_map(const ir_graph *g, const ir_node *n);
@@ -133,8 +165,6 @@ fusor_status plan_check_hints(planner *p);
 
 /* ---- plan.c ---- */
 bool plan_has_kernel(const planner *p, const ir_node *n);
-
-bool plan_have_room(const cluster *a, const cluster *b); /* in one kernel */
 
 /* ---- plan_einsum.c ---- */
 bool plan_einsum_has_rows(const planner *p, const ir_node *n); /* could be followed by reductions along its rows */

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* plan_cluster.c: nodes in clusters: what is stored by which, what floats, what an expression costs, and whether a node fits into the
+ * space of a cluster, within the limits of one kernel. */
+#include "base/small.h"
+#include "ir/plan_internal.h"
+
+int plan_new_cluster(planner *p, cluster_kind kind, ir_id anchor, int rank, const ir_size *dim) {
+    cluster c = {.kind = kind, .anchor = anchor, .rank = rank, .column = -1, .step = -1};
+    memcpy(c.dim, dim, (size_t)rank * sizeof *dim);
+    fu_push(p->arena, &p->clusters, c);
+    return (int)p->clusters.n - 1;
+}
+
+void plan_store_in(planner *p, int c, ir_id id) {
+    node_info *v = &p->info[id];
+    if (v->made_by) return;
+    v->made_by = c;
+    fu_push(p->arena, &p->clusters.at[c].stores, id);
+}
+
+/* The value behind views, for questions of where it is computed. */
+ir_id plan_behind_views(const planner *p, ir_id id) {
+    while (is_view(ir_at(p->g, id)) && !is_leaf(p, id) && p->info[id].home == 0) id = ir_at(p->g, id)->in[0];
+    return id;
+}
+
+/* A consumer outside its cluster reads this operand: homed values behind views must be stored. */
+void plan_needs_memory(planner *p, ir_id id, ir_reason reason) {
+    for (;;) {
+        node_info *v = &p->info[id];
+        if (v->home) {
+            if (!v->is_used_outside) v->reason = reason;
+            v->is_used_outside = true;
+            /* a view inside a cluster is read through its operand where that is stored anyway */
+            plan_store_in(p, v->home, id);
+            return;
+        }
+        if (is_leaf(p, id) || !is_view(ir_at(p->g, id))) return;
+        id = ir_at(p->g, id)->in[0];
+    }
+}
+
+/* Opens a map cluster that stores a floating value. */
+void plan_store_floating(planner *p, ir_id id, ir_reason reason) {
+    const ir_node *n = ir_at(p->g, id);
+    if (is_leaf(p, id) || n->op == IR_OP_LITERAL) return;
+    if (p->info[id].home) {
+        plan_needs_memory(p, id, reason);
+        return;
+    }
+    int c = plan_new_cluster(p, CLUSTER_MAP, 0, n->rank, n->dim);
+    p->clusters.at[c].after = p->info[id].avail;
+    plan_store_in(p, c, id);
+    p->info[id].avail = c;
+    p->info[id].reason = reason;
+}
+
+/* Size of the floating subtree under id, up to a limit. A value behind two movements is computed twice, at two places: so a node
+ * counts once for each path of movements that leads to it. */
+typedef struct visit {
+    ir_id id;
+    uint32_t path;
+} visit;
+static void measure(const planner *p, ir_id id, uint32_t path, subtree *s, visit *seen, int *n_seen) {
+    if (s->n > MAX_SUBTREE || *n_seen >= 2 * MAX_SUBTREE) {
+        s->n = MAX_SUBTREE + 1;
+        return;
+    }
+    for (int i = 0; i < *n_seen; i++)
+        if (seen[i].id == id && seen[i].path == path) return;
+    seen[(*n_seen)++] = (visit){id, path};
+    const ir_node *n = ir_at(p->g, id);
+    if (is_leaf(p, id) || p->info[id].home) {
+        s->leaves += n->rank > 0;
+        return;
+    }
+    if (!is_view(n))
+        s->n += n->op == IR_OP_PAD ? 1 + plan_padded_dims(p->g, n) : is_move(n) ? 4 * (n->rank + n->n_in) : 1;
+    s->is_costly |= (ir_ops[n->op].flags & IR_COSTLY) != 0;
+    for (int i = 0; i < n->n_in; i++)
+        measure(p, n->in[i], is_move(n) ? path * 31 + id * 8 + (uint32_t)i : path, s, seen, n_seen);
+}
+
+subtree plan_measure_subtree(const planner *p, ir_id id) {
+    visit seen[2 * MAX_SUBTREE];
+    int n_seen = 0;
+    subtree s = {0};
+    measure(p, id, 0, &s, seen, &n_seen);
+    return s;
+}
+
+/* ---- fitting a node into a cluster ---- */
+static bool in_cluster(const planner *p, ir_id id, int c) { return p->info[id].home == c && c != 0; }
+
+/* Coordinates of an element-wise node from those of its homed operands; false when it does not fit. */
+static bool fit_coords(const planner *p, int c, const ir_node *n, int8_t coord[IR_MAX_RANK], ir_reason *why) {
+    const cluster *k = &p->clusters.at[c];
+    uint32_t used = 0;
+    *why = k->kind == CLUSTER_REDUCE ? IR_REASON_REDUCE_OTHER_AXES : IR_REASON_DIFFERENT_SPACE;
+    for (int d = 0; d < n->rank; d++) coord[d] = -2;
+    for (int i = 0; i < n->n_in; i++) {
+        const ir_node *o = ir_at(p->g, n->in[i]);
+        if (!in_cluster(p, n->in[i], c)) continue;
+        for (int d = n->rank - o->rank; d < n->rank; d++) {
+            int8_t at = p->info[n->in[i]].coord[d - (n->rank - o->rank)];
+            if ((n->stretch && n->stretch[i] >> d & 1) || at < 0) continue;
+            if (coord[d] != -2 && coord[d] != at) return false;
+            coord[d] = at;
+        }
+    }
+    for (int d = 0; d < n->rank; d++) {
+        if (coord[d] < 0) continue;
+        if (used >> coord[d] & 1) return false;
+        used |= 1u << coord[d];
+    }
+    int next = 0;
+    for (int d = 0; d < n->rank; d++) {
+        if (ir_size_is(p->g->sizes, n->dim[d], 1)) {
+            coord[d] = -1;
+            continue;
+        }
+        if (coord[d] >= 0) {
+            next = coord[d] + 1;
+            continue;
+        }
+        if (next >= k->rank || used >> next & 1 || k->dim[next] != n->dim[d]) { /* the missing dim, wherever it is */
+            next = -1;
+            for (int e = 0; e < k->rank && next < 0; e++)
+                if (!(used >> e & 1) && k->dim[e] == n->dim[d] && !ir_size_is(p->g->sizes, k->dim[e], 1)) next = e;
+            if (next < 0) return false;
+        }
+        coord[d] = (int8_t)next;
+        used |= 1u << next++;
+    }
+    for (int d = 0; d < n->rank; d++)
+        if (coord[d] >= 0 && k->dim[coord[d]] != n->dim[d]) return false;
+    uint32_t full = 0;
+    for (int d = 0; d < k->rank; d++)
+        if (!ir_size_is(p->g->sizes, k->dim[d], 1)) full |= 1u << d;
+    if (k->kind == CLUSTER_CONTRACT || k->kind == CLUSTER_WINDOW || k->kind == CLUSTER_ATTENTION)
+        return (used & full) == full;
+    uint32_t kept = full & ~k->reduced;
+    if ((used & kept) != kept) return false;
+    uint32_t r = used & k->reduced & full;
+    if (r == (k->reduced & full) && !k->is_row && !k->can_row) *why = IR_REASON_WORKING_SET;
+    return r == 0 || (r == (k->reduced & full) && (k->is_row || k->can_row));
+}
+
+static bool varies_along_reduced(const planner *p, int c, const ir_node *n, const int8_t *coord) {
+    for (int d = 0; d < n->rank; d++)
+        if (coord[d] >= 0 && p->clusters.at[c].reduced >> coord[d] & 1) return true;
+    return false;
+}
+
+/* no_fuse: only the primitives of one composite share a kernel. */
+bool plan_may_share(const planner *p, ir_id a, ir_id b) {
+    uint32_t ga = ir_at(p->g, a)->group, gb = ir_at(p->g, b)->group;
+    return !p->options->no_fuse || (ga != 0 && ga == gb);
+}
+
+/* Room for a node and the floating subtrees of its operands; takes it. */
+bool plan_take_room(planner *p, int c, const ir_node *n) {
+    cluster *k = &p->clusters.at[c];
+    int nodes = 1, leaves = 0;
+    for (int i = 0; i < n->n_in; i++) {
+        if (in_cluster(p, n->in[i], c)) continue;
+        subtree s = plan_measure_subtree(p, n->in[i]);
+        nodes += s.n;
+        leaves += s.leaves;
+    }
+    if (k->n_nodes + nodes > MAX_CLUSTER_NODES || k->n_leaves + leaves > MAX_CLUSTER_LEAVES) return false;
+    k->n_nodes += nodes;
+    k->n_leaves += leaves;
+    return true;
+}
+
+bool plan_have_room(const cluster *a, const cluster *b) {
+    return a->n_nodes + b->n_nodes <= MAX_CLUSTER_NODES && a->n_leaves + b->n_leaves <= MAX_CLUSTER_LEAVES;
+}
+
+int plan_latest_avail(const planner *p, const ir_node *n) {
+    int m = 0;
+    for (int i = 0; i < n->n_in; i++)
+        if (p->info[n->in[i]].avail > m) m = p->info[n->in[i]].avail;
+    return m;
+}
+
+bool plan_try_join(planner *p, ir_id id, int c, ir_reason *why) {
+    ir_node *n = ir_at(p->g, id);
+    cluster *k = &p->clusters.at[c];
+    bool any = false;
+    if (c == 0 || k->kind == CLUSTER_MAP || k->kind == CLUSTER_REFERENCE) return false;
+    for (int i = 0; i < n->n_in; i++) {
+        if (in_cluster(p, n->in[i], c)) {
+            any = true;
+            if (!plan_may_share(p, id, plan_behind_views(p, n->in[i]))) return *why = IR_REASON_USER, false;
+            if (p->info[n->in[i]].is_barrier) return *why = IR_REASON_BARRIER, false;
+        } else if (p->info[n->in[i]].avail >= c) {
+            return *why = IR_REASON_CYCLE, false;
+        }
+    }
+    if (!any) return false;
+    if (!fit_coords(p, c, n, p->info[id].coord, why)) return false;
+    if (k->kind == CLUSTER_REDUCE && !plan_keeps_merged(p, c, id, p->info[id].coord))
+        return *why = IR_REASON_DIFFERENT_SPACE, false;
+    if (!plan_take_room(p, c, n)) return *why = IR_REASON_LIMIT, false;
+    k = &p->clusters.at[c];
+    if (k->kind == CLUSTER_REDUCE && varies_along_reduced(p, c, n, p->info[id].coord)) k->is_row = true;
+    for (int i = 0; i < n->n_in; i++) /* what an earlier cluster has comes from memory */
+        if (!in_cluster(p, n->in[i], c)) plan_needs_memory(p, n->in[i], IR_REASON_DIFFERENT_SPACE);
+    p->info[id].home = c;
+    p->info[id].avail = c;
+    return true;
+}
+
+/* A view of a homed value stays in the cluster where its dims map one to one. */
+bool plan_try_join_view(planner *p, ir_id id) {
+    ir_node *n = ir_at(p->g, id);
+    const node_info *x = &p->info[n->in[0]];
+    int from[IR_MAX_RANK];
+    if (!x->home || x->is_barrier || p->info[id].is_barrier || n->op == IR_OP_SLICE || !plan_view_is_index_map(p->g, n))
+        return false;
+    plan_view_dims(p->g, n, from);
+    for (int d = 0; d < n->rank; d++) {
+        if (from[d] < 0 && !ir_size_is(p->g->sizes, n->dim[d], 1)) return false; /* a broadcast: no one-to-one map */
+        p->info[id].coord[d] = from[d] < 0 ? -1 : x->coord[from[d]];
+    }
+    p->info[id].home = x->home;
+    p->info[id].avail = x->home;
+    return true;
+}

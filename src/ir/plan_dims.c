@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* plan_dims.c: in which order a kernel has the dims of its cluster: those that are one run in all that it reads and writes become
+ * one, the one that vectors lie along is last, and sizes of 1 go. */
+#include "base/small.h"
+#include "ir/gpu.h"
+#include "ir/plan_builder.h"
+
+bool builder_mergeable(const builder *b, int x, int y) {
+    ir_sizes *sz = b->p->g->sizes;
+    for (uint32_t i = 0; i < b->accesses.n + b->indexes.n; i++) {
+        const access *a = i < b->accesses.n ? &b->accesses.at[i] : &b->indexes.at[i - b->accesses.n];
+        if (a->stride[x] != ir_size_mul(sz, a->stride[y], b->dim[y])) return false;
+    }
+    return true;
+}
+
+/* MAP: the dim along which inputs are contiguous that have the last dim's elements apart; -1: there is none. Where the last dim is
+ * short, or that one is, blocks of both are no use. */
+static int transposed_dim(builder *b) {
+    const ir_sizes *sz = b->p->g->sizes;
+    int last = b->space - 1, found = -1;
+    int64_t n = 0;
+    while (last >= 0 && ir_size_is(sz, b->dim[last], 1)) last--;
+    if (last < 1 || (ir_size_is_const(sz, b->dim[last], &n) && n <= IR_BAKE_MAX)) return -1;
+    for (uint32_t i = 0; i < b->accesses.n; i++) {
+        const access *a = &b->accesses.at[i];
+        if (a->is_output && a->stride[last] != b->one) return -1;
+        if (a->is_output || ir_size_is_const(sz, a->stride[last], &n)) {
+            if (a->is_output || (n >= -1 && n <= 4)) continue;
+        }
+        for (int d = 0; d < last; d++) {
+            if (a->stride[d] != b->one || ir_size_is(sz, b->dim[d], 1) ||
+                (ir_size_is_const(sz, b->dim[d], &n) && n < 16))
+                continue;
+            if (found >= 0 && found != d) return -1;
+            found = d;
+        }
+    }
+    return found;
+}
+
+/* MAP on a CPU: the dim along which vectors go where the last one is of a few elements that its inputs have apart (not 2 to 4 elements,
+ * which are whole vectors and shuffles): one along which an input is contiguous, else, for very few, the largest that is known; else
+ * the last one, `last`. (Elements of several tensors that take turns: their stores are apart.) */
+static int vector_dim(builder *b, int last) {
+    enum { FEW = 8, VERY_FEW = 4, MANY = 16 };
+    const ir_sizes *sz = b->p->g->sizes;
+    int64_t n = 0, most = MANY - 1;
+    int contiguous_dim = -1, largest = last;
+    bool may_gather = false;
+    if (ir_level_is_gpu(b->k->level) || last < 1 || !ir_size_is_const(sz, b->dim[last], &n) || n > FEW) return last;
+    const bool is_very_few = n <= VERY_FEW;
+    for (uint32_t i = 0; i < b->accesses.n; i++) {
+        const access *a = &b->accesses.at[i];
+        if (a->is_output) continue;
+        may_gather = is_very_few;
+        if (ir_size_is_const(sz, a->stride[last], &n) && n != 0 && n >= -1 && n <= 4) return last;
+        for (int d = 0; d < last; d++)
+            if (a->stride[d] == b->one && !ir_size_is(sz, b->dim[d], 1) &&
+                !(ir_size_is_const(sz, b->dim[d], &n) && n < MANY))
+                contiguous_dim = d;
+    }
+    for (int d = 0; d < last && may_gather; d++)
+        if (ir_size_is_const(sz, b->dim[d], &n) && n > most) {
+            most = n;
+            largest = d;
+        }
+    return contiguous_dim >= 0 ? contiguous_dim : largest;
+}
+
+/* The sums that place() left open: over the kernel's dims, whose cluster dims are order[]. */
+static void make_places(builder *b, const int *order) {
+    ir_kernel *k = b->k;
+    if (!b->places.n) return;
+    int n = k->n_insts;
+    ir_kinst *old = fu_dup(b->p->arena, k->inst, (size_t)n * sizeof *old);
+    uint16_t *now = FU_NEW_N(b->p->arena, uint16_t, n);
+    k->n_insts = 0;
+    for (int i = 0; i < n; i++) {
+        ir_kinst inst = old[i];
+        for (int j = 0; j < inst.n_in; j++) inst.in[j] = now[inst.in[j]];
+        if (inst.op != IR_K_INDEX || inst.index < PLACE) {
+            if (k->n_insts == IR_KERNEL_MAX_INSTS) {
+                builder_fail(b, "too many instructions in one kernel");
+                return;
+            }
+            k->inst[k->n_insts] = inst; /* as it was: builder_inst would merge stores */
+            now[i] = (uint16_t)k->n_insts++;
+            continue;
+        }
+        const access *a = &b->places.at[inst.index - PLACE];
+        int sum = -1;
+        for (int d = 0; d < k->n_dims; d++) {
+            ir_size s = order[d] == MAX_SPACE - 1 ? b->zero : a->stride[order[d]];
+            if (s == b->zero) continue;
+            ir_kinst x;
+            memset(&x, 0, sizeof x);
+            x.dtype = FUSOR_I64;
+            x.op = IR_K_INDEX;
+            x.index = (uint16_t)d;
+            uint16_t term = builder_inst(b, x);
+            x.index = 0;
+            x.n_in = 2;
+            if (s != b->one) {
+                x.op = IR_OP_MUL;
+                x.in[0] = term;
+                x.in[1] = builder_scalar(b, (ir_plan_scalar){.dtype = FUSOR_I64, .kind = IR_SCALAR_SIZE, .size = s});
+                term = builder_inst(b, x);
+            }
+            x.op = IR_OP_ADD;
+            x.in[0] = (uint16_t)sum;
+            x.in[1] = term;
+            sum = sum < 0 ? term : builder_inst(b, x);
+        }
+        now[i] = sum >= 0 ? (uint16_t)sum : builder_scalar(b, (ir_plan_scalar){.dtype = FUSOR_I64});
+    }
+    for (int i = 0; i < k->n_axes; i++) k->axis[i].size = now[k->axis[i].size];
+}
+
+/* Column form of a scan: the first of the dims from which on memory runs on to the column in every buffer; they are walked as one. */
+static int first_column(builder *b, const cluster *c) {
+    int first = c->column;
+    for (int d = c->column - 1; d > c->scanned; d--) {
+        if (ir_size_is(b->p->g->sizes, b->dim[d], 1)) continue;
+        if (!builder_mergeable(b, d, first)) break;
+        b->dim[first] = ir_size_mul(b->p->g->sizes, b->dim[d], b->dim[first]);
+        b->dim[d] = b->one; /* its strides are those of the column, whose size it is part of now */
+    }
+    return first;
+}
+
+void builder_order_dims(builder *b, ir_step *st) {
+    const cluster *c = &b->p->clusters.at[b->c];
+    ir_sizes *sz = b->p->g->sizes;
+    ir_kernel *k = b->k;
+    int order[MAX_SPACE + 1], n = 0;
+    char role[MAX_SPACE + 1];
+    bool contract = c->kind == CLUSTER_CONTRACT;
+#define TAKE(cond, r)                                                                                                  \
+    for (int d = 0; d < b->space; d++)                                                                                 \
+        if ((cond) && (contract && d >= c->rank - 2 ? true : !ir_size_is(sz, b->dim[d], 1)))                           \
+            order[n] = d, role[n++] = (r);
+    const bool has_subscripts = contract && ir_at(b->p->g, c->anchor)->op == IR_OP_EINSUM;
+    if (has_subscripts) {
+        n = plan_einsum_order(b, ir_at(b->p->g, c->anchor), order, role);
+    } else if (contract) {
+        TAKE(d < c->rank - 2, 'b')
+        TAKE(d == c->rank - 2, 'm')
+        TAKE(d == c->rank - 1, 'n')
+        TAKE(d == c->rank, 'k')
+    } else if (c->kind == CLUSTER_WINDOW) {
+        n = plan_window_order(b, ir_at(b->p->g, c->anchor), order, role);
+    } else if (c->kind == CLUSTER_ATTENTION) { /* queries, values, head size and keys are dims at size 1 too */
+        const int heads =
+            b->space == c->rank + 3 ? c->rank - 3 : c->rank - 2; /* from here on they have roles of their own */
+        TAKE(d < heads, 'b')
+        for (int d = heads; d < b->space; d++) order[n] = d, role[n++] = "hmnkjg"[d - (c->rank - 3)];
+    } else if (c->kind == CLUSTER_REDUCE) {
+        bool column = c->column >= 0 && k->kind == IR_KERNEL_REDUCE;
+        TAKE(!(c->reduced >> d & 1) && !(column && d == c->column), 'p')
+        int before = n;
+        TAKE(c->reduced >> d & 1, 'r')
+        if (n == before) { /* every reduced size is 1, or there is no axis: one element is reduced */
+            order[n] = MAX_SPACE - 1;
+            role[n++] = 'r';
+        }
+        if (column) TAKE(d == c->column, 'v')
+    } else if (c->kind == CLUSTER_SCAN) {
+        int column = c->column >= 0 ? first_column(b, c) : -1;
+        TAKE(d != c->scanned && d != column, 'p')
+        TAKE(d == c->scanned, 'r')
+        TAKE(d == column, 'v')
+    } else {
+        int t = transposed_dim(b), last = b->space - 1;
+        if (c->anchor)
+            last = (int)ir_at(b->p->g, c->anchor)->attr[0].integer,
+            t = MAX_SPACE; /* a scatter's axis is walked in order */
+        else
+            while (last > 0 && ir_size_is(sz, b->dim[last], 1)) last--;
+        const int along = c->anchor || t >= 0 ? last : vector_dim(b, last);
+        if (along != last) last = along, t = MAX_SPACE;
+        TAKE(d != t && (t < 0 || d != last), 'p') /* t past the space: last only moves to the end */
+        TAKE(d == t, 't')
+        TAKE(t >= 0 && d == last, 'p')
+    }
+#undef TAKE
+    /* merge neighbours of one role, and a batch that only operand 0 has into the rows */
+    for (int d = has_subscripts ? -1 : n - 2; d >= 0; d--) {
+        bool same = role[d] == role[d + 1] && role[d] != 'v' && c->kind != CLUSTER_WINDOW;
+        if (contract && role[d] == 'b' && role[d + 1] == 'm') same = true;
+        if (role[d] == 'r' && order[d] != MAX_SPACE - 1 && !(c->merged >> order[d] & 1)) same = false;
+        if (!same || order[d] == MAX_SPACE - 1 || order[d + 1] == MAX_SPACE - 1 ||
+            !builder_mergeable(b, order[d], order[d + 1]))
+            continue;
+        if (role[d] == 'b' && role[d + 1] == 'm' && ir_size_is(sz, b->dim[order[d + 1]], 1)) continue;
+        b->dim[order[d + 1]] = ir_size_mul(sz, b->dim[order[d]], b->dim[order[d + 1]]);
+        memmove(&order[d], &order[d + 1], (size_t)(n - d - 1) * sizeof *order);
+        memmove(&role[d], &role[d + 1], (size_t)(n - d - 1));
+        n--;
+    }
+    k->n_dims = n;
+    const bool is_gpu = ir_level_is_gpu(k->level);
+    st->dim = FU_NEW_N(b->p->arena, ir_size, n);
+    st->stride = FU_NEW_N(b->p->arena, ir_size, n * k->n_buffers);
+    for (int d = 0; d < n; d++) {
+        ir_size size = order[d] == MAX_SPACE - 1 ? b->one : b->dim[order[d]];
+        int64_t v = 0;
+        /* On a GPU one length is as good as another, and an optimizer's maps of all parameters are one kernel. */
+        bool bakes = strchr("rnk", role[d]) != NULL || (k->kind == IR_KERNEL_MAP && d == n - 1 && !(is_gpu && n == 1));
+        bakes = bakes && (c->kind != CLUSTER_WINDOW || role[d] == 'k') && ir_size_is_const(sz, size, &v) &&
+                v <= (is_gpu && c->kind == CLUSTER_ATTENTION ? IR_GPU_ATTENTION_BAKE : IR_BAKE_MAX);
+        k->dim[d] = (ir_kdim){role[d], bakes ? v : IR_SIZE_RUNTIME};
+        st->dim[d] = size;
+        for (int i = 0; i < k->n_buffers; i++) {
+            ir_size s = order[d] == MAX_SPACE - 1 ? b->zero : b->accesses.at[i].stride[order[d]];
+            /* along the lanes, loads of every 2nd to 4th element, or backwards, are whole vectors and shuffles */
+            bool spreads = d == n - 1 && !contract && c->kind != CLUSTER_ATTENTION && !k->buffer[i].is_output;
+            spreads |= role[d] == 'n' && i == b->window[1] && c->kind == CLUSTER_WINDOW;
+            bool baked =
+                ir_size_is_const(sz, s, &v) && (v == 0 || v == 1 || (spreads && (v == -1 || (v >= 2 && v <= 4))));
+            k->buffer[i].stride[d] = baked ? v : IR_STRIDE_RUNTIME;
+            st->stride[i * n + d] = s;
+        }
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        if (k->inst[i].op != IR_K_INDEX) continue;
+        for (int d = 0; d < n; d++)
+            if (order[d] == k->inst[i].index) {
+                k->inst[i].index = (uint16_t)d;
+                break;
+            }
+    }
+    make_places(b, order);
+}
+
+/* Values of a pass that a later pass reads again are kept where a function makes them costly. (A row program's of the first pass are
+ * read from the kept rows of the contraction.) */
+void builder_mark_kept(ir_kernel *k) {
+    uint32_t r = 0;
+    for (int d = 0; d < k->n_dims; d++)
+        if (k->dim[d].role == (k->kind == IR_KERNEL_CONTRACT ? 'n' : 'r')) r |= 1u << d;
+    for (int i = 0; i < k->n_insts; i++) {
+        uint16_t op = k->inst[i].op;
+        if (op >= IR_OP_COUNT || !(ir_ops[op].flags & IR_COSTLY) || !(ir_kernel_varies(k, i) & r)) continue;
+        int pass = ir_kernel_pass(k, i);
+        if (k->kind == IR_KERNEL_CONTRACT && pass == 0) continue;
+        for (int u = i + 1; u < k->n_insts && !k->inst[i].is_kept; u++) {
+            if (ir_kernel_is_reduce_op(k->inst[u].op) || ir_kernel_pass(k, u) <= pass) continue;
+            for (int j = 0; j < k->inst[u].n_in; j++)
+                if (k->inst[u].in[j] == i) k->inst[i].is_kept = true;
+        }
+    }
+}
