@@ -229,7 +229,7 @@ void ir_gpu_each_set(const ir_kernel *k, const ir_kernel_args *args, const ir_gp
                      uint64_t *out) {
     uint64_t *place = out + ir_gpu_words(k);
     ir_gpu_param(k, args, l, 0, out);
-    out[IR_GPU_WORD_SCRATCH] = 0; /* one launch needs none; so the words say nothing that changes from call to call */
+    out[IR_GPU_WORD_SCRATCH] = 0; /* one launch without counters needs none; so the words say nothing that changes from call to call */
     place[IR_GPU_EACH_FIRST] = (uint64_t)first;
     place[IR_GPU_EACH_GRID_X] = l->grid[0][0];
     place[IR_GPU_EACH_GRID_Y] = l->grid[0][1];

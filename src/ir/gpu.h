@@ -42,9 +42,11 @@ enum {
 };
 /* IR_GPU_WORD_HOW is, by the kind of the kernel:
  *   map, reduce, row           1: what is contiguous along the last dim is aligned for ir_gpu_lanes elements at once; else 0
- *   contract, tensor cores     IR_GPU_MMA_COPY << operand and IR_GPU_MMA_STORE, where vectors may be; + IR_GPU_MMA_TILE * its tile
- *   contract by fma            the number of its tile, of ir_gpu_fma_tiles
- *   scan, window, attention    0 */
+ *   by tensor cores            IR_GPU_MMA_COPY << operand and IR_GPU_MMA_STORE, where vectors may be; + IR_GPU_MMA_TILE * its tile
+ *   by fma                     the number of its tile, of ir_gpu_fma_tiles
+ *   window without tiles       IR_GPU_WINDOW_DIRECT
+ *   scan, attention            0
+ * where the second and third are of contract and window. */
 
 /* A word after the first ones: one for each buffer's address, then run-time size, run-time stride (row by buffer), scalar. */
 typedef struct ir_gpu_word {
@@ -75,7 +77,7 @@ void ir_gpu_param(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_l
  * The parameter is two addresses: of an index, which has for each block of the launch the number of its set (u32), and of the sets, each
  * its words as above and IR_GPU_EACH_* more. The grid is one row of blocks of IR_GPU_THREADS threads in a row: those of set 0, then
  * those of set 1 ... A block finds out its set and takes the place in that set's grid and block that its number stands for. Only
- * what is one launch of its own can be part of one: ir_gpu_launch.n_phases is 1. */
+ * what is one launch of its own can be part of one: ir_gpu_launch.n_phases is 1 and n_counters 0. */
 enum {
     IR_GPU_EACH_FIRST,
     IR_GPU_EACH_GRID_X,

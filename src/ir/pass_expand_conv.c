@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* pass_expand_conv.c: convolutions as matrix products and movement, in the type that sums are made in.
  *
- *   conv            of the padded operand, in one kernel, which takes the pads in (plan_window.c)
+ *   conv            of the padded operand, in one kernel, which takes the pads in on a CPU (plan_window.c)
  *   other conv      for each place of the kernel, weights [O, C] @ the strided slice of the padded operand [N, C, positions]; added up
  *   depthwise       (one channel a group) the same with products element by element
  *   conv_transpose  along each axis, element q * stride + r of the result, pads included, is a convolution of stride 1 of the operand

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* size.c: symbolic sizes (types.h). Every size is a polynomial with 64-bit coefficients over atoms, which are symbols
+/* size.c: symbolic sizes (types.h). Every size is a polynomial with 64-bit coefficients over atoms, which are symbols,
  * opaque floor quotients and positive parts max(x, 0), kept sorted and hash-consed: equal polynomials have one id.
  * Minima and maxima are written with positive parts, so there is one form for them all; no text can say one, they come
  * from bounds that clamp (slice).

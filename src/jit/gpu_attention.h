@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef JIT_GPU_ATTENTION_H
 #define JIT_GPU_ATTENTION_H
-/* What the files of attention on a GPU share: gpu_attention.c (blocks of threads, results, parts) and gpu_attention_block.c (one block of keys).
+/* What the files of attention on a GPU share: gpu_attention.c (blocks of threads, results, parts), gpu_attention_block.c
+ * (one block of keys, by fma) and gpu_attention_mma.c (by tensor cores).
  *
  * By fma, thread (x, y) of FLASH_SIDE x FLASH_GROUPS has queries y + FLASH_GROUPS * i, keys x + FLASH_SIDE * j of a block of keys, and of the
  * values columns vec * x + l of each piece of FLASH_SIDE * vec; so the FLASH_SIDE threads of a query are neighbours in one warp. By tensor cores a

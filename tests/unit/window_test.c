@@ -101,14 +101,16 @@ static void expect_kernels(const char *text, ir_level level, int kernels, int ax
     int n = 0, with = 0;
     for (uint32_t s = 0; s < plan->steps.n; s++) {
         const ir_kernel *k = plan->steps.at[s].kernel;
-        fu_str text_of = {.arena = &arena};
+        fu_str text_of = {.arena = &arena}, text_back = {.arena = &arena};
         ir_kernel back;
         n += plan->steps.at[s].kind == IR_STEP_KERNEL;
         if (!k || !k->n_axes) continue;
         with = k->n_axes;
         ir_kernel_print(&text_of, k);
         cr_expect(ir_kernel_parse(&error, text_of.at, text_of.n, &back) == FUSOR_OK, "%s", error.text);
-        cr_expect(memcmp(back.axis, k->axis, sizeof k->axis) == 0 && back.n_axes == k->n_axes);
+        ir_kernel_print(&text_back, &back);
+        cr_expect_str_eq(text_back.at, text_of.at);
+        cr_expect_eq(back.n_axes, k->n_axes);
     }
     cr_expect(n == kernels && with == axes, "%s: %d kernels, %d axes", text, n, with);
 }
