@@ -75,7 +75,7 @@ BEGIN {
     printf "kernels     %d for 7 operators; with an operator a kernel: %d\n", kernels, unfused_kernels
 }
 FNR == 1 && /^#/ { next }
-$3 == "compile" { printf "            %s, compiled in %.1f ms\n", $4, $5 / 1e6 }
+$3 == "compile" && $4 != "replay" { printf "            %s, compiled in %.1f ms\n", $4, $5 / 1e6 }
 END {
     printf "cold start  %6.1f ms: the whole process with an empty cache\n", cold
     printf "warm start  %6.1f ms: the same again, best of 5\n", warm
