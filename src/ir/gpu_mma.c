@@ -44,7 +44,7 @@ static int matmul_of(const ir_kernel *k) {
 bool ir_gpu_is_mma(const ir_kernel *k) {
     const bool is_window = k->kind == IR_KERNEL_WINDOW;
     int mm = is_window || k->kind == IR_KERNEL_CONTRACT ? matmul_of(k) : -1;
-    if (mm < 0 || (k->level != IR_LEVEL_SM80 && k->level != IR_LEVEL_SM90A) || ir_kernel_has_rows(k)) return false;
+    if (mm < 0 || !ir_levels[k->level].cores || ir_kernel_has_rows(k)) return false;
     if (is_window && ir_gpu_window_has_pads(k)) return false;
     for (int d = 0; d < k->n_dims && !is_window; d++)
         if ((k->dim[d].role == 'b') != (d < k->n_dims - 3)) return false;
@@ -57,7 +57,7 @@ bool ir_gpu_is_mma(const ir_kernel *k) {
 
 bool ir_gpu_mma_has_tile(const ir_kernel *k, int tile) {
     if (tile != LARGE && tile != GATHERED && !ir_gpu_mma_is_wgmma(tile)) return true;
-    bool has_wgmma = k->level == IR_LEVEL_SM90A && ir_is_half(k->inst[k->inst[matmul_of(k)].in[0]].dtype);
+    bool has_wgmma = ir_levels[k->level].cores == IR_CORES_WGMMA && ir_is_half(k->inst[k->inst[matmul_of(k)].in[0]].dtype);
     if (tile == LARGE || tile == GATHERED) return !has_wgmma && (tile == GATHERED) == (k->kind == IR_KERNEL_WINDOW);
     return has_wgmma;
 }

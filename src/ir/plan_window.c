@@ -74,8 +74,7 @@ static ir_id of_half(const ir_graph *g, ir_id id) {
 /* Tensor cores multiply halves as they are, and add up in f32. */
 ir_id plan_window_operand(const planner *p, const ir_node *n, int i) {
     const ir_id own[2] = {of_half(p->g, n->in[0]), of_half(p->g, n->in[1])};
-    const bool has_cores = p->options->level == IR_LEVEL_SM80 || p->options->level == IR_LEVEL_SM90A;
-    return has_cores && ir_at(p->g, own[0])->dtype == ir_at(p->g, own[1])->dtype ? own[i] : n->in[i];
+    return ir_levels[p->options->level].cores && ir_at(p->g, own[0])->dtype == ir_at(p->g, own[1])->dtype ? own[i] : n->in[i];
 }
 
 /* ---- what is in front of the operands, and computed by the kernel ---- */

@@ -8,12 +8,12 @@
 const ir_level_info ir_levels[IR_LEVEL_END] = {
 #define TILES(...) {__VA_ARGS__}
 #define LEVEL(ID, name, short_name, lanes, bytes, fma, mask, registers, tiles, features)                               \
-    {name, short_name, lanes, bytes, fma, mask, registers, tiles, features},
+    {name, short_name, lanes, bytes, fma, mask, registers, tiles, features, IR_CORES_NONE},
 #include "ir/level.def"
 #undef LEVEL
 #undef TILES
 /* one element a thread; IR_GPU_VECTOR_BYTES are one access */
-#define GPU(ID, name, text) {name, name, 1, 16, true, false, 16, {.rows = {0}}, ""},
+#define GPU(ID, name, cores, text) {name, name, 1, 16, true, false, 16, {.rows = {0}}, "", IR_CORES_##cores},
 #include "ir/gpu.def"
 #undef GPU
 };

@@ -25,6 +25,8 @@ typedef struct ir_level_tiles {
     bool folds;                     /* a float product takes an element from memory in all lanes */
     int attention;                  /* rows of attention's tile */
 } ir_level_tiles;
+/* Instructions of a GPU's tensor cores that code is made of; each has those before it. */
+typedef enum ir_cores { IR_CORES_NONE, IR_CORES_MMA, IR_CORES_WGMMA } ir_cores;
 typedef struct ir_level_info {
     const char *name, *short_name;
     int lanes, vector_bytes;
@@ -32,6 +34,7 @@ typedef struct ir_level_info {
     int registers; /* of a vector each */
     ir_level_tiles tiles;
     const char *features; /* "a,b,c" */
+    ir_cores cores;
 } ir_level_info;
 extern const ir_level_info ir_levels[IR_LEVEL_END];
 static inline bool ir_level_is_gpu(ir_level l) { return l >= IR_LEVEL_COUNT; }

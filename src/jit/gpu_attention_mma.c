@@ -15,7 +15,7 @@ enum { SLICE = 64, PAD = 8, LINE = SLICE + PAD };
 bool flash_can_mma(const flash *f) {
     const attention *a = &f->a;
     const ir_dtype t = a->k->inst[a->q].dtype;
-    return a->k->level != IR_LEVEL_SM70 && a->acc == FUSOR_F32 && ir_is_half(t) && a->k->inst[a->keys].dtype == t &&
+    return ir_levels[a->k->level].cores && a->acc == FUSOR_F32 && ir_is_half(t) && a->k->inst[a->keys].dtype == t &&
            a->k->inst[a->v].dtype == t;
 }
 
