@@ -58,9 +58,9 @@ static fusor_status channels(ir_graph *g, const ir_node *n, ir_size *out) {
 /* Along spatial axis i: floor((size + pads - extent) / stride) + 1, or transposed (size - 1) * stride + extent - pads. */
 static ir_size places(ir_graph *g, const ir_node *n, uint32_t i, ir_size size, ir_size kernel, uint32_t spatial) {
     ir_sizes *s = g->sizes;
-    const int64_t stride = infer_window_entry(g, n, "strides", i, 1),
-                  dilation = infer_window_entry(g, n, "dilations", i, 1);
-    const int64_t pads = infer_window_entry(g, n, "pads", i, 0) + infer_window_entry(g, n, "pads", i + spatial, 0);
+    const int64_t stride = ir_window_entry(g, n, "strides", i, 1),
+                  dilation = ir_window_entry(g, n, "dilations", i, 1);
+    const int64_t pads = ir_window_entry(g, n, "pads", i, 0) + ir_window_entry(g, n, "pads", i + spatial, 0);
     const ir_size one = number(g, 1), reach = ir_size_mul(s, ir_size_sub(s, kernel, one), number(g, dilation));
     if (n->op == IR_OP_CONV) {
         const ir_size room = ir_size_sub(s, ir_size_add(s, size, number(g, pads - 1)), reach);
@@ -68,7 +68,7 @@ static ir_size places(ir_graph *g, const ir_node *n, uint32_t i, ir_size size, i
     }
     const ir_size last = ir_size_mul(s, ir_size_sub(s, size, one), number(g, stride));
     return ir_size_add(s, ir_size_add(s, last, reach),
-                       number(g, 1 + infer_window_entry(g, n, "output_padding", i, 0) - pads));
+                       number(g, 1 + ir_window_entry(g, n, "output_padding", i, 0) - pads));
 }
 
 fusor_status infer_conv(ir_graph *g, ir_node *n) {

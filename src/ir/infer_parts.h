@@ -71,5 +71,4 @@ fusor_status infer_einsum(ir_graph *g, ir_node *n);
 /* infer_window.c: a list attribute of `count` numbers from `least` on, where it is given; a number of it, or `absent`. */
 fusor_status infer_window_list(ir_graph *g, const ir_node *n, const char *name, uint32_t count, int64_t least,
                                const char *per);
-int64_t infer_window_entry(const ir_graph *g, const ir_node *n, const char *name, uint32_t i, int64_t absent);
 #endif

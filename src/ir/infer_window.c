@@ -8,10 +8,10 @@
 
 static const int64_t MOST = INT64_C(1) << 31; /* of any number in an attribute: products stay within 64 bits */
 
-int64_t infer_window_entry(const ir_graph *g, const ir_node *n, const char *name, uint32_t i, int64_t absent) {
-    const ir_attr *x = attr_of(n, name);
+int64_t ir_window_entry(const ir_graph *g, const ir_node *n, const char *name, unsigned i, int64_t absent) {
+    const ir_attr *a = ir_node_attr(n, name);
     int64_t v = absent;
-    if (x->is_set && i < x->n) ir_size_is_const(g->sizes, x->list[i], &v);
+    if (a && a->is_set && i < a->n) ir_size_is_const(g->sizes, a->list[i], &v);
     return v;
 }
 
@@ -20,11 +20,11 @@ ir_window ir_window_of(const ir_graph *g, const ir_node *n) {
                    .is_ceil = attr_of(n, "ceil")->integer != 0,
                    .counts_pads = attr_of(n, "count_include_pad")->integer != 0};
     for (uint32_t i = 0; i < (uint32_t)w.n; i++)
-        w.axis[i] = (ir_window_axis){.kernel = infer_window_entry(g, n, "kernel", i, 1),
-                                     .stride = infer_window_entry(g, n, "strides", i, 1),
-                                     .dilation = infer_window_entry(g, n, "dilations", i, 1),
-                                     .begin = infer_window_entry(g, n, "pads", i, 0),
-                                     .end = infer_window_entry(g, n, "pads", i + (uint32_t)w.n, 0)};
+        w.axis[i] = (ir_window_axis){.kernel = ir_window_entry(g, n, "kernel", i, 1),
+                                     .stride = ir_window_entry(g, n, "strides", i, 1),
+                                     .dilation = ir_window_entry(g, n, "dilations", i, 1),
+                                     .begin = ir_window_entry(g, n, "pads", i, 0),
+                                     .end = ir_window_entry(g, n, "pads", i + (uint32_t)w.n, 0)};
     return w;
 }
 
@@ -38,7 +38,7 @@ fusor_status infer_window_list(ir_graph *g, const ir_node *n, const char *name, 
                            operand_text(g, n));
     }
     for (uint32_t i = 0; i < count; i++) {
-        const int64_t v = infer_window_entry(g, n, name, i, 0);
+        const int64_t v = ir_window_entry(g, n, name, i, 0);
         if (v < least || v > MOST) {
             return SHAPE_ERROR("entry %u of %s= is %lld; expected %lld to %lld", i, name, (long long)v,
                                (long long)least, (long long)MOST);

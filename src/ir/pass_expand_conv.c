@@ -31,13 +31,6 @@ typedef struct conv {
     int64_t stride[IR_MAX_SPATIAL], dilation[IR_MAX_SPATIAL], begin[IR_MAX_SPATIAL], end[IR_MAX_SPATIAL];
 } conv;
 
-static int64_t entry(const ir_graph *g, const ir_node *n, const char *name, uint32_t i, int64_t absent) {
-    const ir_attr *a = ir_node_attr(n, name);
-    int64_t v = absent;
-    if (a && a->is_set && i < a->n) ir_size_is_const(g->sizes, a->list[i], &v);
-    return v;
-}
-
 static int64_t places_of(const ir_graph *g, const ir_node *n, int64_t *kernel) {
     const ir_node *w = ir_at(g, n->in[1]);
     int64_t places = 1;
@@ -58,7 +51,7 @@ static bool is_turned(const ir_graph *g, const ir_node *n) {
     for (unsigned d = IR_SPATIAL_AT; d < w->rank; d++) {
         const unsigned i = d - (unsigned)IR_SPATIAL_AT;
         if (!ir_size_is_const(g->sizes, w->dim[d], &size) || size > INT32_MAX) return false;
-        if (entry(g, n, "strides", i, 1) > 1 && size > 1 && entry(g, n, "dilations", i, 1) > 1) return false;
+        if (ir_window_entry(g, n, "strides", i, 1) > 1 && size > 1 && ir_window_entry(g, n, "dilations", i, 1) > 1) return false;
     }
     return ir_size_is_const(g->sizes, w->dim[1], &size) && size > 0;
 }
@@ -503,11 +496,11 @@ ir_id ir_expand_conv(const ir_expand *c, const ir_node *n) {
     for (uint32_t i = 0; by_turns && i < v.spatial; i++)
         ir_size_is_const(g->sizes, ir_at(g, n->in[1])->dim[IR_SPATIAL_AT + i], &v.kernel[i]);
     for (uint32_t i = 0; i < v.spatial; i++) {
-        v.stride[i] = entry(g, n, "strides", i, 1);
-        v.dilation[i] = entry(g, n, "dilations", i, 1);
-        v.begin[i] = entry(g, n, "pads", i, 0);
-        v.end[i] = entry(g, n, "pads", i + v.spatial, 0);
-        if (is_transposed) v.end[i] = entry(g, n, "output_padding", i, 0) - v.end[i];
+        v.stride[i] = ir_window_entry(g, n, "strides", i, 1);
+        v.dilation[i] = ir_window_entry(g, n, "dilations", i, 1);
+        v.begin[i] = ir_window_entry(g, n, "pads", i, 0);
+        v.end[i] = ir_window_entry(g, n, "pads", i + v.spatial, 0);
+        if (is_transposed) v.end[i] = ir_window_entry(g, n, "output_padding", i, 0) - v.end[i];
     }
     ir_id x = n->in[0], w = n->in[1];
     const ir_dtype tx = ir_at(g, x)->dtype, tw = ir_at(g, w)->dtype;

@@ -77,9 +77,8 @@ void builder_note(builder *b, ir_id id); /* for explain: the node is computed in
 /* Strides over a node's dims -> its elements over the cluster's space. */
 bool builder_push(builder *b, const chain *at, const ir_size *in, place *out);
 
-/* The element of node id, in memory, at these strides over the cluster's space. */
-uint16_t builder_load(builder *b, ir_id id, const ir_size stride[MAX_SPACE]);
-/* From element `offset` on, where the guard (an instruction; -1: none) holds; else 0. */
+/* The element of node id, in memory, at these strides over the cluster's space: from element `offset` on, where the guard (an
+ * instruction; -1: none) holds; else 0. */
 uint16_t builder_load_guarded(builder *b, ir_id id, const ir_size stride[MAX_SPACE], ir_size offset, int guard);
 
 /* Strides of a node's dims where it lies in memory without gaps. */

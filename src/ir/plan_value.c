@@ -194,10 +194,6 @@ static uint16_t load(builder *b, ir_id id, const chain *at) {
     return builder_inst(b, inst);
 }
 
-uint16_t builder_load(builder *b, ir_id id, const ir_size stride[MAX_SPACE]) {
-    return builder_load_guarded(b, id, stride, b->zero, -1);
-}
-
 uint16_t builder_load_guarded(builder *b, ir_id id, const ir_size stride[MAX_SPACE], ir_size offset, int guard) {
     planner *p = b->p;
     const ir_node *n = ir_at(p->g, id);

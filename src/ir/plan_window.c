@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_window.c: a convolution as a window kernel, with the pads and conversions in front of its operands. Its space is the result's, then the channels of a group, the places
- * of the kernel, and the groups; the operands are read along it as they lie, with strides that overlap. */
+/* plan_window.c: a convolution as a window kernel, with the pads and conversions in front of its operands. Its space is the
+ * result's, then the channels of a group, the places of the kernel, and the groups; the operands are read along it as they lie, with strides that overlap. */
 #include "base/small.h"
 #include "ir/plan_builder.h"
 #include "ir/window.h"
@@ -9,13 +9,6 @@
 static int dim_c(const ir_node *n) { return n->rank; }
 static int dim_place(const ir_node *n, unsigned axis) { return n->rank + 1 + (int)axis; }
 static int dim_group(const ir_node *n) { return 2 * n->rank - 1; }
-
-static int64_t entry(const ir_graph *g, const ir_node *n, const char *name, unsigned i, int64_t absent) {
-    const ir_attr *a = ir_node_attr(n, name);
-    int64_t v = absent;
-    if (a && a->is_set && i < a->n) ir_size_is_const(g->sizes, a->list[i], &v);
-    return v;
-}
 
 static int64_t groups_of(const ir_node *n) {
     const ir_attr *a = ir_node_attr(n, "groups");
@@ -44,10 +37,10 @@ bool ir_conv_is_depthwise(const ir_graph *g, const ir_node *n) {
         return false;
     for (unsigned d = IR_SPATIAL_AT; d < w->rank; d++) {
         const unsigned i = d - (unsigned)IR_SPATIAL_AT;
-        const int64_t dilation = entry(g, n, "dilations", i, 1);
+        const int64_t dilation = ir_window_entry(g, n, "dilations", i, 1);
         if (!ir_size_is_const(g->sizes, w->dim[d], &v) || v < 1 || v > IR_DEPTHWISE_PLACES ||
             dilation > IR_DEPTHWISE_REACH || (v - 1) * dilation > IR_DEPTHWISE_REACH ||
-            entry(g, n, "strides", i, 1) > IR_DEPTHWISE_STRIDE)
+            ir_window_entry(g, n, "strides", i, 1) > IR_DEPTHWISE_STRIDE)
             return false;
         places *= v;
     }
@@ -65,11 +58,12 @@ bool ir_conv_is_window(const ir_graph *g, const ir_node *n) {
     return (t == FUSOR_F32 || t == FUSOR_F64) && ir_at(g, n->in[1])->dtype == t && n->dtype == t;
 }
 
-/* What f32 is converted from; else it. */
-static ir_id of_half(const ir_graph *g, ir_id id) {
-    const ir_node *n = ir_at(g, id);
-    return n->op == IR_OP_CAST && n->dtype == FUSOR_F32 && ir_is_half(ir_at(g, n->in[0])->dtype) ? n->in[0] : id;
+static bool is_conversion(const ir_graph *g, const ir_node *x) {
+    return x->op == IR_OP_CAST && ir_is_half(ir_at(g, x->in[0])->dtype) && x->dtype == FUSOR_F32;
 }
+
+/* What f32 is converted from; else it. */
+static ir_id of_half(const ir_graph *g, ir_id id) { return is_conversion(g, ir_at(g, id)) ? ir_at(g, id)->in[0] : id; }
 
 /* Tensor cores multiply halves as they are, and add up in f32. */
 ir_id plan_window_operand(const planner *p, const ir_node *n, int i) {
@@ -102,31 +96,27 @@ static bool is_plain_pad(const planner *p, const ir_node *pad, int64_t begin[IR_
     return true;
 }
 
-static bool is_conversion(const planner *p, const ir_node *x) {
-    return x->op == IR_OP_CAST && ir_is_half(ir_at(p->g, x->in[0])->dtype) && x->dtype == FUSOR_F32;
-}
-
 plan_window_form plan_window_form_of(const planner *p, const ir_node *n) {
     plan_window_form f = {.x = n->in[0], .w = n->in[1]};
-    bool is_strided =
-        false; /* vectors of every second column in place are quicker than parts of a slab: 7x7 of stride 2 by 16 % */
-    for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++) is_strided |= entry(p->g, n, "strides", i, 1) != 1;
+    /* Vectors of every second column in place are quicker than parts of a slab: 7x7 of stride 2 by 16 %. */
+    bool is_strided = false;
+    for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++) is_strided |= ir_window_entry(p->g, n, "strides", i, 1) != 1;
     if (ir_level_is_gpu(p->options->level))
         return (plan_window_form){.x = plan_window_operand(p, n, 0), .w = plan_window_operand(p, n, 1)};
-    if ( ir_conv_is_depthwise(p->g, n) || (is_strided && ir_is_float(n->dtype)))
+    if (ir_conv_is_depthwise(p->g, n) || (is_strided && ir_is_float(n->dtype)))
         return f;
     const ir_node *x = ir_at(p->g, f.x), *w = ir_at(p->g, f.w);
-    if (is_conversion(p, x) && is_absorbed(p, n, f.x)) f.cast[1] = f.x, f.x = x->in[0], x = ir_at(p->g, f.x);
+    if (is_conversion(p->g, x) && is_absorbed(p, n, f.x)) f.cast[1] = f.x, f.x = x->in[0], x = ir_at(p->g, f.x);
     if (x->op == IR_OP_PAD && is_absorbed(p, n, f.x) && is_plain_pad(p, x, f.begin)) {
         f.pad = f.x;
         f.x = x->in[0];
         x = ir_at(p->g, f.x);
     }
-    if (!f.cast[1] && is_conversion(p, x) && is_absorbed(p, n, f.x)) f.cast[1] = f.x, f.x = x->in[0];
-    if (is_conversion(p, w) && is_absorbed(p, n, f.w)) f.cast[0] = f.w, f.w = w->in[0];
+    if (!f.cast[1] && is_conversion(p->g, x) && is_absorbed(p, n, f.x)) f.cast[1] = f.x, f.x = x->in[0];
+    if (is_conversion(p->g, w) && is_absorbed(p, n, f.w)) f.cast[0] = f.w, f.w = w->in[0];
     f.has_axes = f.pad || f.cast[0] || f.cast[1] || !ir_is_float(n->dtype);
     for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++)
-        if (entry(p->g, n, "strides", i, 1) > INT32_MAX || entry(p->g, n, "dilations", i, 1) > INT32_MAX)
+        if (ir_window_entry(p->g, n, "strides", i, 1) > INT32_MAX || ir_window_entry(p->g, n, "dilations", i, 1) > INT32_MAX)
             f.has_axes = false;
     if (!f.has_axes) f = (plan_window_form){.x = n->in[0], .w = n->in[1]};
     return f;
@@ -169,12 +159,12 @@ void plan_window_space(builder *b, const ir_node *n) {
         for (unsigned i = 0; i < spatial; i++)
             ir_size_is_const(g->sizes, w->dim[IR_SPATIAL_AT + i], &places[IR_MAX_SPATIAL - spatial + i]);
         b->k->tile = ir_depthwise_tile(b->k->level, n->dtype, columns, rows, places,
-                                       spatial > 1 ? entry(g, n, "strides", spatial - 2, 1) : 1,
-                                       spatial > 1 ? entry(g, n, "dilations", spatial - 2, 1) : 1);
+                                       spatial > 1 ? ir_window_entry(g, n, "strides", spatial - 2, 1) : 1,
+                                       spatial > 1 ? ir_window_entry(g, n, "dilations", spatial - 2, 1) : 1);
         return;
     }
     b->k->tile = ir_window_tile(b->k->level, n->dtype, made / groups_of(n), columns, rows, products,
-                                f.has_axes ? 1 : entry(g, n, "strides", spatial - 1, 1));
+                                f.has_axes ? 1 : ir_window_entry(g, n, "strides", spatial - 1, 1));
 }
 
 static uint16_t index_of(builder *b, int d) {
@@ -191,16 +181,26 @@ static uint16_t index_of(builder *b, int d) {
     return index;
 }
 
-/* What the kernel is told of spatial axis i. guard: of the axes before, or -1; with this one's pads. */
-static int add_axis(builder *b, const ir_node *n, unsigned i, int guard) {
+/* What the kernel is told of spatial axis i of operand x, which `begin` zeros are before. */
+static void add_axis(builder *b, const ir_node *n, unsigned i, const ir_node *x, int64_t begin) {
+    b->k->axis[b->k->n_axes++] = (ir_kaxis){.dim = IR_SPATIAL_AT + (int)i,
+                                            .place = dim_place(n, i),
+                                            .stride = ir_window_entry(b->p->g, n, "strides", i, 1),
+                                            .dilation = ir_window_entry(b->p->g, n, "dilations", i, 1),
+                                            .begin = begin,
+                                            .size = builder_size(b, x->dim[IR_SPATIAL_AT + i])};
+}
+
+/* Is the place of axis i no pad? guard: the same of the axes before, or -1; returned with it. */
+static int add_guard(builder *b, const ir_node *n, unsigned i, int guard) {
     const ir_graph *g = b->p->g;
     ir_sizes *sz = b->p->g->sizes;
     const unsigned spatial = n->rank - (unsigned)IR_SPATIAL_AT;
     const int dims[2] = {IR_SPATIAL_AT + (int)i, dim_place(n, i)};
-    const int64_t steps[2] = {entry(g, n, "strides", i, 1), entry(g, n, "dilations", i, 1)},
-                  begin = entry(g, n, "pads", i, 0), end = entry(g, n, "pads", i + spatial, 0);
+    const int64_t steps[2] = {ir_window_entry(g, n, "strides", i, 1), ir_window_entry(g, n, "dilations", i, 1)},
+                  begin = ir_window_entry(g, n, "pads", i, 0), end = ir_window_entry(g, n, "pads", i + spatial, 0);
     const ir_size size = ir_at(g, n->in[0])->dim[IR_SPATIAL_AT + i];
-    b->k->axis[b->k->n_axes++] = (ir_kaxis){dims[0], dims[1], steps[0], steps[1], begin, builder_size(b, size)};
+    add_axis(b, n, i, ir_at(g, n->in[0]), begin);
     if (begin <= 0 && end <= 0) return guard;
     int at = -1;
     for (int j = 0; j < 2; j++) {
@@ -241,8 +241,8 @@ uint16_t plan_window_value(builder *b, const ir_node *n) {
     stride[1][dim_group(n)] = ir_size_mul(sz, run[1], w.dim[1]);
     for (unsigned i = 0; i < spatial; i++) {
         const ir_size along = run[IR_SPATIAL_AT + i];
-        stride[1][IR_SPATIAL_AT + i] = ir_size_mul(sz, along, ir_size_const(sz, entry(b->p->g, n, "strides", i, 1)));
-        stride[1][dim_place(n, i)] = ir_size_mul(sz, along, ir_size_const(sz, entry(b->p->g, n, "dilations", i, 1)));
+        stride[1][IR_SPATIAL_AT + i] = ir_size_mul(sz, along, ir_size_const(sz, ir_window_entry(b->p->g, n, "strides", i, 1)));
+        stride[1][dim_place(n, i)] = ir_size_mul(sz, along, ir_size_const(sz, ir_window_entry(b->p->g, n, "dilations", i, 1)));
     }
     memset(&inst, 0, sizeof inst);
     inst.op = IR_OP_MATMUL;
@@ -251,11 +251,11 @@ uint16_t plan_window_value(builder *b, const ir_node *n) {
     int guard = -1;
     ir_size before = b->zero; /* elements of the pads before the first one that is there */
     bool has_pads = false;
-    for (unsigned i = 0; i < 2 * spatial; i++) has_pads |= entry(b->p->g, n, "pads", i, 0) != 0;
+    for (unsigned i = 0; i < 2 * spatial; i++) has_pads |= ir_window_entry(b->p->g, n, "pads", i, 0) != 0;
     for (unsigned i = 0; i < spatial && (has_pads || b->k->is_depthwise); i++) {
-        guard = add_axis(b, n, i, guard);
+        guard = add_guard(b, n, i, guard);
         before = ir_size_add(
-            sz, before, ir_size_mul(sz, run[IR_SPATIAL_AT + i], ir_size_const(sz, entry(b->p->g, n, "pads", i, 0))));
+            sz, before, ir_size_mul(sz, run[IR_SPATIAL_AT + i], ir_size_const(sz, ir_window_entry(b->p->g, n, "pads", i, 0))));
     }
     for (int i = 0; i < 2; i++) { /* operand 0 of the kernel is the weights */
         inst.in[i] = builder_load_guarded(b, i ? f.x : f.w, stride[i], i ? ir_size_sub(sz, b->zero, before) : b->zero,
@@ -267,13 +267,7 @@ uint16_t plan_window_value(builder *b, const ir_node *n) {
         }
     }
     if (f.pad) builder_note(b, f.pad);
-    for (unsigned i = 0; f.has_axes && i < spatial; i++)
-        b->k->axis[b->k->n_axes++] = (ir_kaxis){.dim = IR_SPATIAL_AT + (int)i,
-                                                .place = dim_place(n, i),
-                                                .stride = entry(b->p->g, n, "strides", i, 1),
-                                                .dilation = entry(b->p->g, n, "dilations", i, 1),
-                                                .begin = f.begin[i],
-                                                .size = builder_size(b, x.dim[IR_SPATIAL_AT + i])};
+    for (unsigned i = 0; f.has_axes && i < spatial; i++) add_axis(b, n, i, &x, f.begin[i]);
     return builder_inst(b, inst);
 }
 

@@ -21,6 +21,8 @@ typedef struct ir_window {
 } ir_window;
 /* The attributes of a node that ir_infer has accepted. */
 ir_window ir_window_of(const ir_graph *g, const ir_node *n);
+/* Entry i of a list attribute with a number for each spatial axis (pads: two); absent: where the list is not given or has no such entry. */
+int64_t ir_window_entry(const ir_graph *g, const ir_node *n, const char *name, unsigned i, int64_t absent);
 /* A convolution of f32, f64 or integers without pads and bias, whose kernel is known: one kernel of kind window (plan_window.c), which
  * also takes in the pads and conversions in front of it. pass_expand_conv.c makes others of this one. */
 bool ir_conv_fits_window(const ir_graph *g, const ir_node *n); /* but for pads, bias and types */

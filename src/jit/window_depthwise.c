@@ -24,9 +24,6 @@ typedef struct depthwise {
     LLVMValueRef scratch;            /* the first row */
 } depthwise;
 
-static LLVMValueRef most(window *w, LLVMValueRef a, LLVMValueRef b) {
-    return em_select(w->e, em_icmp(w->e, LLVMIntSGT, a, b), a, b);
-}
 static LLVMValueRef rows_of(depthwise *d, LLVMValueRef rows) {
     window *w = d->w;
     return em_add(w->e, em_mul(w->e, rows, num(w, d->y.stride)),
@@ -60,8 +57,6 @@ static void end(depthwise *d, const window_outer *o) {
     window_end(d->w, o);
     set_layout(d);
 }
-
-static LLVMValueRef size_of(depthwise *d, const ir_kaxis *a) { return d->w->e->scalar[d->w->k->inst[a->size].index]; }
 
 /* ---- the operand ---- */
 /* Columns of a part of each row: element i of from .. to - 1 is column `first` + i * stride. whole: up to here in vectors; mask: of the
@@ -171,7 +166,7 @@ static void emit_copy(depthwise *d) {
     turns t;
     LLVMGetParams(e->fn, in);
     e->lanes = w->lanes;
-    LLVMValueRef width = size_of(d, &d->x), height = d->has_y ? size_of(d, &d->y) : num(w, 1);
+    LLVMValueRef width = axis_size(w, &d->x), height = d->has_y ? axis_size(w, &d->y) : num(w, 1);
     for (int i = 0; i < d->d.n_parts; i++) p[i] = part_of(d, d->d.first[i], in[4], width);
     const bool by_turns = e->level->has_mask && d->x.stride == 2 && d->d.n_parts == 2;
     if (by_turns) t = turns_of(d, p);
@@ -394,7 +389,7 @@ static void copy_planes(depthwise *d, LLVMValueRef *index, LLVMValueRef rows, LL
     em_loop l = em_for(e, zero, num(w, d->d.places[0]), num(w, 1));
     LLVMValueRef at = em_sub(e, em_add(e, z0, em_mul(e, l.i, num(w, d->z.dilation))), num(w, d->z.begin)),
                  is_there = LLVMConstInt(e->t_i1, 1, 0), off = from;
-    if (d->has_z) is_there = em_icmp(e, LLVMIntULT, at, size_of(d, &d->z));
+    if (d->has_z) is_there = em_icmp(e, LLVMIntULT, at, axis_size(w, &d->z));
     if (d->has_z && d->z.place >= 0) off = em_add(e, off, em_mul(e, l.i, e->stride[w->operand][d->z.place]));
     LLVMValueRef bits = em_or(e, flags, em_select(e, is_there, num(w, IS_THERE), zero));
     window_call(w, COPY,

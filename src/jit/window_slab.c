@@ -9,9 +9,6 @@
 #include "jit/window.h"
 #include <string.h>
 
-static LLVMValueRef most(window *w, LLVMValueRef a, LLVMValueRef b) {
-    return em_select(w->e, em_icmp(w->e, LLVMIntSGT, a, b), a, b);
-}
 static LLVMValueRef divide(window *w, LLVMValueRef a, int64_t by) {
     return by == 1 ? a : LLVMBuildUDiv(w->e->b, a, num(w, by), "");
 }
@@ -26,9 +23,9 @@ static LLVMValueRef places_of(window *w, int number) {
     return a && a->place >= 0 ? w->e->size[a->place] : num(w, 1);
 }
 
-static LLVMValueRef size_of(const window *w, int number) {
+static LLVMValueRef size_of(window *w, int number) {
     const ir_kaxis *a = axis_of(w, number);
-    return a ? w->e->scalar[w->k->inst[a->size].index] : num((window *)w, 1);
+    return a ? axis_size(w, a) : num(w, 1);
 }
 
 window_slab window_slab_of(window *w, LLVMValueRef rows) {

@@ -19,13 +19,6 @@ typedef struct total {
     uint64_t integer;
 } total;
 
-static int64_t entry(const ref_call *c, const char *name, int i, int64_t absent) {
-    const ir_attr *a = ref_attr(c->n, name);
-    int64_t v = absent;
-    if (a && (uint32_t)i < a->n) ir_size_is_const(c->g->sizes, a->list[i], &v);
-    return v;
-}
-
 /* Element of the plane of x that place `k` of the kernel meets for result position `at`; -1: padding, or none. */
 static int64_t met(const conv *v, const int64_t *at, const int64_t *k) {
     const int64_t *size = v->c->in[0].shape + IR_SPATIAL_AT;
@@ -82,9 +75,9 @@ fusor_status ref_conv(const ref_call *c) {
     v.taken = x->shape[1] / v.groups;
     v.made = c->out->shape[1] / v.groups;
     for (int i = 0; i < v.n; i++) {
-        v.stride[i] = entry(c, "strides", i, 1);
-        v.dilation[i] = entry(c, "dilations", i, 1);
-        v.begin[i] = entry(c, "pads", i, 0);
+        v.stride[i] = ir_window_entry(c->g, c->n, "strides", (unsigned)i, 1);
+        v.dilation[i] = ir_window_entry(c->g, c->n, "dilations", (unsigned)i, 1);
+        v.begin[i] = ir_window_entry(c->g, c->n, "pads", (unsigned)i, 0);
         v.plane *= x->shape[IR_SPATIAL_AT + i];
         v.places *= w->shape[IR_SPATIAL_AT + i];
     }
