@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* auto.c: the CPU or the GPU, call by call. An executable of a context with device "auto" has the CPU's side from the start and the GPU's
- * from when it is first chosen. A call looks up its shapes and where its buffers are; what it takes is timed, where more has to be known, and
- * told to the context's histories. Buffers that are on the device are brought to the CPU for a call there, and back. */
+/* auto.c: the CPU or the GPU, call by call. An executable of a context with device "auto" has the CPU's side from the
+ * start and the GPU's from when it is first chosen. A call looks up its shapes and where its buffers are; what it takes
+ * is timed, where more has to be known, and told to the context's histories. Buffers that are on the device are brought
+ * to the CPU for a call there, and back. */
 #include "base/small.h"
 #include "auto.h"
 #include "memory.h"

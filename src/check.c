@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* check.c: FUSOR_CHECK=1: each call is repeated by the reference evaluator on copies of its inputs and compared, judged
- * by the documented bounds. A difference is an error of the call (FUSOR_ERROR_INTERNAL) that names result, element and bound. */
+ * by the documented bounds. A difference is an error of the call (FUSOR_ERROR_INTERNAL) that names result, element and
+ * bound. */
 #include "check.h"
 #include "memory.h"
 #include "ref/bounds.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* compose_optim.c: optimizer steps composed of operators (optim.h). What depends on numbers alone is computed here, in double;
- * it reaches the kernel as scalar arguments. */
+/* compose_optim.c: optimizer steps composed of operators (optim.h). What depends on numbers alone is computed here, in
+ * double; it reaches the kernel as scalar arguments. */
 #define FUSOR_NO_GENERIC
 #include "base/small.h"
 #include "fusor/optim.h"

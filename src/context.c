@@ -15,7 +15,8 @@
 #include <stdlib.h>
 
 /* ---- error records: one per context and thread, made when a call first fails there ---- */
-/* Context 0: errors of calls that name no context (a NULL handle, a number alone); they show in every context until a later one. */
+/* Context 0: errors of calls that name no context (a NULL handle, a number alone); they show in every context until a
+ * later one. */
 typedef struct record {
     struct record *next;
     uint64_t ctx, order;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* dump.c: FUSOR_DEBUG=ir,plan,key,llvm,asm and FUSOR_VERBOSE=dispatch,compile: what a compile made, for people who debug it, and the command
- * that compiles it again. */
+/* dump.c: FUSOR_DEBUG=ir,plan,key,llvm,asm and FUSOR_VERBOSE=dispatch,compile: what a compile made, for people who
+ * debug it, and the command that compiles it again. */
 #include "dump.h"
 #include "base/env.h"
 #include "rt/compiler.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* explain.c: a plan as a JSON document ("fusor-explain/1"): kernels, boundaries with their reasons, memory, and the same
- * function unfused. `fusor explain` prints its text form from the same document. */
+/* explain.c: a plan as a JSON document ("fusor-explain/1"): kernels, boundaries with their reasons, memory, and the
+ * same function unfused. `fusor explain` prints its text form from the same document. */
 #include "base/small.h"
 #include "context.h"
 #include "ir/gpu.h"
@@ -66,8 +66,8 @@ static const char *buffer_name(const ir_plan *p, int i) {
     return b->storage == IR_STORE_LITERAL ? "literal" : node_name(p->graph, b->node);
 }
 
-/* Time that moving the bytes or doing the arithmetic takes on a modest core of the level: constants of the level, not measured, so that
- * two machines print the same. */
+/* Time that moving the bytes or doing the arithmetic takes on a modest core of the level: constants of the level, not
+ * measured, so that two machines print the same. */
 /* A GPU: 1 TB/s, 20 TFLOP/s, or what is known of the one that is there. */
 static double estimate_gpu_ns(const rt_limits *l, const ir_cost *c, const char **limit_out) {
     enum { LAUNCH_NS = 5000, BYTES_A_NS = 1000, OPERATIONS_A_NS = 20000 };
@@ -199,8 +199,8 @@ static bool is_letter(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
 }
 
-/* The operator of the text at a place, and the values that its statement defines ("%h, %c"): what normalization made several nodes of is
- * called as the user wrote it. False: there is no text. */
+/* The operator of the text at a place, and the values that its statement defines ("%h, %c"): what normalization made
+ * several nodes of is called as the user wrote it. False: there is no text. */
 static bool read_statement(fu_arena *arena, const fu_source *source, fu_loc loc, const char **op_out,
                            const char **values_out) {
     if (!source || !source->text || !loc.line) return false;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* explain_text.c: the document of explain.c for a terminal. Read from the document alone, so that what is printed is in it. */
+/* explain_text.c: the document of explain.c for a terminal. Read from the document alone, so that what is printed is in
+ * it. */
 #include "base/small.h"
 #include "context.h"
 #include <inttypes.h>

@@ -6,7 +6,8 @@
  *   ir_recognize_attention  (fused plans) attention in primitives   src/ir/pass_attention.c
  *   ir_run_passes    normalized graph             src/ir/pass.c: expand, fold, simplify, cse, dce
  *   ir_plan_make     kernels and buffers          src/ir/plan.c, plan_cluster.c, plan_build.c
- *   rt_exec_new      every kernel found or made   src/rt/exec.c -> cache.c -> loader.c; on a miss compiler.c -> src/jit/codegen.c
+ *   rt_exec_new      every kernel found or made   src/rt/exec.c -> cache.c -> loader.c; on a miss compiler.c ->
+ *                                                 src/jit/codegen.c
  *   rt_exec_call     run                          src/rt/exec.c -> threads.c
  */
 #include "auto.h"
@@ -23,7 +24,8 @@
 _Static_assert(sizeof(rt_tensor) == sizeof(ref_tensor) && offsetof(rt_tensor, data) == offsetof(ref_tensor, data),
                "one layout");
 
-/* The module in the plan's own arena: the plan keeps names and places, and outlives the module that it was made from. */
+/* The module in the plan's own arena: the plan keeps names and places, and outlives the module that it was made
+ * from. */
 static ir_module *copy_module(fu_arena *arena, fu_error *e, const ir_module *from) {
     ir_module *to = FU_NEW(arena, ir_module);
     const fu_source *source = &from->source;
@@ -128,7 +130,8 @@ static fusor_status reference_node(const ir_graph *g, fu_error *e, const ir_node
     return ref_eval_node(g, e, n, (const ref_tensor *)in, (ref_tensor *)out, symbols);
 }
 
-/* Where kernels cannot be had (no module, no executable memory, or a miss that may not compile) the reference evaluator serves. */
+/* Where kernels cannot be had (no module, no executable memory, or a miss that may not compile) the reference evaluator
+ * serves. */
 static bool falls_back(const fusor_context *ctx, fusor_status status) {
     return status == FUSOR_ERROR_UNSUPPORTED || (status == FUSOR_ERROR_MISS && (ctx->flags & FUSOR_REFERENCE_ON_MISS));
 }
@@ -148,8 +151,9 @@ static ir_features without_last(ir_features f) {
     return f & ~last;
 }
 
-/* A program that a read-only tier (a bundle that was shipped) holds for a lower target only is taken from there, before anything is
- * compiled: all of it from one target, a level with what the host has beside it, less and less of that. Not where somebody named the target. */
+/* A program that a read-only tier (a bundle that was shipped) holds for a lower target only is taken from there, before
+ * anything is compiled: all of it from one target, a level with what the host has beside it, less and less of that. Not
+ * where somebody named the target. */
 static void choose_held_target(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **plan) {
     ir_plan_options options = (*plan)->options;
     if (r->target || r->ctx->is_level_given || options.reference || ir_level_is_gpu(options.level) ||
@@ -227,7 +231,8 @@ fusor_status compile_for_gpu(fusor_context *ctx, fu_error *e, const rt_exec *cpu
     return status;
 }
 
-/* Both sides of an executable of "auto" get the parameters that have sources; without any the GPU's waits until it is chosen. */
+/* Both sides of an executable of "auto" get the parameters that have sources; without any the GPU's waits until it is
+ * chosen. */
 static auto_choice *start_auto(fu_error *e, const compile_request *r, const rt_exec *exec, const char *program) {
     const ir_graph *g = rt_exec_plan(exec)->graph;
     rt_exec *gpu = NULL, *bound = NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* lazy_hint.c: fusor_barrier and fusor_fuse_with. On a lazy tensor a hint is kept with the operator that makes it, becomes part of the key
- * of its plan, and a hint of the graph when one is made (lazy_plan.c); on a value of a function that is being built it is one at once. */
+/* lazy_hint.c: fusor_barrier and fusor_fuse_with. On a lazy tensor a hint is kept with the operator that makes it,
+ * becomes part of the key of its plan, and a hint of the graph when one is made (lazy_plan.c); on a value of a function
+ * that is being built it is one at once. */
 #include "lazy_internal.h"
 
 bool lazy_has_hints(const lazy_slot *x) { return x->is_barrier || x->n_wants; }

@@ -208,8 +208,9 @@ fusor_status lazy_plan_get(lazy_state *s, fu_error *e, uint32_t n, const lazy_re
 void lazy_plans_free(lazy_state *s);
 
 /* ---- lazy_place.c ---- */
-/* One call of a plan with device "auto", on the side that is expected to be faster. from: by input, its storage, or NULL. out: what the
- * results are; where they are is filled in. lazy_placed_done: when the results are where they are wanted. */
+/* One call of a plan with device "auto", on the side that is expected to be faster. from: by input, its storage, or
+ * NULL. out: what the results are; where they are is filled in. lazy_placed_done: when the results are where they are
+ * wanted. */
 fusor_status lazy_call_placed(lazy_state *s, fu_error *e, lazy_plan *p, int n_in, fusor_buffer *in,
                               lazy_storage *const *from, int n, const lazy_result *results, fusor_buffer *out,
                               bool is_read);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* lazy_place.c: device "auto" for lazy tensors: each evaluation runs on the side that is expected to be faster, and its results stay there.
+/* lazy_place.c: device "auto" for lazy tensors: each evaluation runs on the side that is expected to be faster, and its
+ * results stay there.
  *
  *   decide     what each side would take: the model or what was measured (rt/select.h), and moving what is not there
  *   bring      results of earlier evaluations: a copy on the other side, kept with them, so that it is made once
  *   run_on     the call; wrapped memory goes there and back with it, as in a call of an executable (auto.c)
  *
- * An evaluation that follows many others with the same data is expected to be followed by as many: of moving data that was read k
- * times, 1 / (k + 1) counts. So data moves after a while where it pays in the long run, and stays where it is used once. */
+ * An evaluation that follows many others with the same data is expected to be followed by as many: of moving data that
+ * was read k times, 1 / (k + 1) counts. So data moves after a while where it pays in the long run, and stays where it
+ * is used once. */
 #include "base/small.h"
 #include "auto.h"
 #include "lazy_internal.h"
@@ -90,8 +92,8 @@ static void note_change(const lazy_state *s, lazy_plan *p, const rt_select_choic
         c->is_measured[RT_SIDE_GPU] ? "measured" : "estimated", moving_ns[RT_SIDE_GPU]);
 }
 
-/* Wrapped memory goes there and back with each evaluation, so its way is part of what is measured; that of results of earlier
- * evaluations is not, and is added. */
+/* Wrapped memory goes there and back with each evaluation, so its way is part of what is measured; that of results of
+ * earlier evaluations is not, and is added. */
 static rt_side decide(lazy_state *s, lazy_plan *p, int n_in, const fusor_buffer *in, lazy_storage *const *from, int n,
                       const lazy_result *results, bool is_read) {
     const int32_t device = s->ctx->device;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* memory.c: memory of tensors on any device, and copies between them.
  *
- * A copy is a number of runs: what is contiguous on both sides. Few runs that touch a device are a copy each. Many are brought
- * together on the CPU, where the device's side is one span, with its gaps. Memory of a device that is not the context's
- * goes through the CPU, over a queue of its own. */
+ * A copy is a number of runs: what is contiguous on both sides. Few runs that touch a device are a copy each. Many are
+ * brought together on the CPU, where the device's side is one span, with its gaps. Memory of a device that is not the
+ * context's goes through the CPU, over a queue of its own. */
 #include "base/small.h"
 #include "memory.h"
 #include "fusor/device.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef FUSOR_SRC_OP_CALL_H
 #define FUSOR_SRC_OP_CALL_H
-/* One operator as it is called from C: what op.c makes of every fusor_<operator>() and hands to lazy_record.c or builder.c. */
+/* One operator as it is called from C: what op.c makes of every fusor_<operator>() and hands to lazy_record.c or
+ * builder.c. */
 #include "context.h"
 #include "fusor/op.h"
 

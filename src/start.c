@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* start.c: programs that start unfused (start.h). The interim executable and the fused one are two executables of the same
- * program; both live until the outer one is freed, so a call never meets one that goes away.
+/* start.c: programs that start unfused (start.h). The interim executable and the fused one are two executables of the
+ * same program; both live until the outer one is freed, so a call never meets one that goes away.
  *
- * A process that ends waits for the threads, so that their kernels reach the cache; the module leaves LLVM standing meanwhile
- * (src/jit/exit.c). A forked child has no such thread and stays
+ * A process that ends waits for the threads, so that their kernels reach the cache; the module leaves LLVM standing
+ * meanwhile (src/jit/exit.c). A forked child has no such thread and stays
  * unfused. */
 #include "start.h"
 #include "base/env.h"
@@ -53,8 +53,8 @@ static void wait_for_all(void) {
     while (n_running) pthread_cond_wait(&ended, &lock);
     pthread_mutex_unlock(&lock);
 }
-/* Registered when the first job begins, and again once the module is loaded: where LLVM is a library of its own, what is registered last
- * runs first, so before its destructors. */
+/* Registered when the first job begins, and again once the module is loaded: where LLVM is a library of its own, what
+ * is registered last runs first, so before its destructors. */
 static void wait_at_exit(void) { (void)atexit(wait_for_all); }
 static void watch_forks_and_exit(void) {
     wait_at_exit();

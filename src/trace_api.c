@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* trace_api.c: fusor_trace_json: the events of a context in Chrome's trace event format. One process, a row a thread; a call holds its
- * kernels, a kernel what its threads did, by times alone. */
+/* trace_api.c: fusor_trace_json: the events of a context in Chrome's trace event format. One process, a row a thread; a
+ * call holds its kernels, a kernel what its threads did, by times alone. */
 #include "context.h"
 #include "fusor/profile.h"
 #include "rt/trace.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef TESTS_HOST_LEVEL_H
 #define TESTS_HOST_LEVEL_H
-/* Levels in tests: by name, and whether this machine executes code of a CPU level, as the compiler's run time finds it (not rt/cpuinfo.c, which is tested). */
+/* Levels in tests: by name, and whether this machine executes code of a CPU level, as the compiler's run time finds it
+ * (not rt/cpuinfo.c, which is tested). */
 #include "ir/target.h"
 #include <string.h>
 

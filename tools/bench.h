@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef TOOL_BENCH_H
 #define TOOL_BENCH_H
-/* fusor bench: what its files share. suite.def's rows (bench_suite.c) are measured by bench_run.c, which asks the other files for rivals:
- * bench_kind.c for what fusor itself does, bench_plain.c for C, bench_peer.c for other systems. The results are one JSON document
- * (fusor-bench/1): what is printed, exported, kept as a baseline (bench_compare.c) and drawn (bench_html.c, bench_chart.c) is made from it. */
+/* fusor bench: what its files share. suite.def's rows (bench_suite.c) are measured by bench_run.c, which asks the other
+ * files for rivals: bench_kind.c for what fusor itself does, bench_plain.c for C, bench_peer.c for other systems. The
+ * results are one JSON document (fusor-bench/1): what is printed, exported, kept as a baseline (bench_compare.c) and
+ * drawn (bench_html.c, bench_chart.c) is made from it. */
 #include "limits.h"
 #include "report.h"
 
@@ -45,12 +46,13 @@ typedef struct bench_data {
     void *memory[BENCH_MAX_BUFFERS + BENCH_MAX_RESULTS];
 } bench_data;
 size_t bench_bytes(const fusor_buffer *b);
-/* Memory for b (64-byte aligned; *memory is what fu_free takes), a copy of `like` where that is no NULL. False: no memory. */
+/* Memory for b (64-byte aligned; *memory is what fu_free takes), a copy of `like` where that is no NULL. False: no
+ * memory. */
 bool bench_copy(fusor_buffer *b, void **memory, const fusor_buffer *like);
 void bench_data_close(bench_data *d);
 
-/* One way of doing a workload. round: the mean time of a call over about batch_ns, after a call that is not timed where calls are short;
- * NaN when one failed. */
+/* One way of doing a workload. round: the mean time of a call over about batch_ns, after a call that is not timed where
+ * calls are short; NaN when one failed. */
 typedef struct bench_rival bench_rival;
 struct bench_rival {
     const char *name;
@@ -72,26 +74,31 @@ double bench_repeat(bench_rival *r, double batch_ns, bool (*call)(void *user));
 
 typedef struct bench_auto bench_auto;
 typedef struct bench_own bench_own; /* executables and the like behind fusor's rivals */
-/* Fills the data, makes the rivals "fused", "unfused" and, for some kinds, "prepared", and checks that all give the same bits.
- * fused_plan and unfused_plan are borrowed from own. 0, or the exit status after a message; own is closed by the caller. */
+/* Fills the data, makes the rivals "fused", "unfused" and, for some kinds, "prepared", and checks that all give the
+ * same bits. fused_plan and unfused_plan are borrowed from own. 0, or the exit status after a message; own is closed by
+ * the caller. */
 int bench_own_open(tool *t, const bench_workload *w, int64_t size, bench_data *d, bench_rivals *rivals,
                    bench_own **own_out, const ir_plan **fused_plan, const ir_plan **unfused_plan);
-/* With device "auto" and a GPU, for calls: adds the rivals of bench_auto.c. *out: NULL where there is no choice. 0, or the exit status. */
+/* With device "auto" and a GPU, for calls: adds the rivals of bench_auto.c. *out: NULL where there is no choice. 0, or
+ * the exit status. */
 int bench_own_auto(tool *t, const bench_data *d, bench_own *own, bench_rivals *rivals, bench_auto **out);
 void bench_own_close(tool *t, bench_own *own);
 
-/* bench_lazy.c: the program of a LAZY row by calls of lazy tensors, on in[] (result k is written over in[]'s memory where it is an
- * alias, else to out[k]); each: evaluates every operator before the next. NULL: there is no such program. */
+/* bench_lazy.c: the program of a LAZY row by calls of lazy tensors, on in[] (result k is written over in[]'s memory
+ * where it is an alias, else to out[k]); each: evaluates every operator before the next. NULL: there is no such
+ * program. */
 typedef fusor_status (*bench_lazy_fn)(fusor_context *ctx, fusor_buffer *in, fusor_buffer *out, bool each);
 bench_lazy_fn bench_lazy_find(const char *name);
 
 /* ---- bench_auto.c: --device auto, and how often its choice was the faster one ---- */
-/* Adds "cpu", "gpu" and "auto" for an executable of a context with "auto" and a device, after calls until its trials are over. All is borrowed. */
+/* Adds "cpu", "gpu" and "auto" for an executable of a context with "auto" and a device, after calls until its trials
+ * are over. All is borrowed. */
 bench_auto *bench_auto_add(tool *t, fusor_executable *exe, int n_in, fusor_buffer *in, int n_out, fusor_buffer *out,
                            bench_rivals *rivals);
 /* Of the measured rivals: {"choice", "cpu_ns", "gpu_ns", "auto_ns" and spreads}, or {"reason"}. */
 json_t *bench_auto_row(const bench_auto *a, const bench_rivals *rivals);
-/* Where the document has "auto": puts "right", "behind" and "noise" into that of the rows, "choices", "right" and "share" into its own. */
+/* Where the document has "auto": puts "right", "behind" and "noise" into that of the rows, "choices", "right" and
+ * "share" into its own. */
 void bench_auto_judge(json_t *document);
 const char *bench_auto_text(tool *t, const json_t *document);   /* "19 of 20 choices were the faster one (95.0 %)" */
 const char *bench_auto_verdict(tool *t, const json_t *row);     /* "wrong by 12.0 %" */
@@ -108,10 +115,12 @@ void bench_plain_done(bench_plain *p); /* frees what add made */
 
 /* ---- bench_peer.c: other systems, in a Python process each ---- */
 typedef struct bench_peers bench_peers;
-/* Starts a worker for each of --peers that is found; says which are not and why. The workers have n_threads threads. 0, or the exit status. */
+/* Starts a worker for each of --peers that is found; says which are not and why. The workers have n_threads threads. 0,
+ * or the exit status. */
 int bench_peers_open(tool *t, int n_threads, bench_peers **out);
 void bench_peers_close(bench_peers *p);
-/* Hands the workload to every worker and adds those whose results agree. reasons: an object that gets "peer": "why it is left out". */
+/* Hands the workload to every worker and adds those whose results agree. reasons: an object that gets "peer": "why it
+ * is left out". */
 void bench_peers_add(tool *t, bench_peers *p, const bench_data *d, bench_rivals *rivals, json_t *reasons);
 json_t *bench_peers_versions(const bench_peers *p); /* "torch": "2.15.0" */
 /* Are the results the same but for rounding? Otherwise *error_out is the largest difference beside |b| + mean |b|. */
@@ -127,8 +136,8 @@ json_t *bench_again(tool *t, const json_t *row);
 int bench_save(tool *t, const char *path, const json_t *document); /* whole or not at all */
 int bench_baseline_path(tool *t, const char *name, const char **out);
 int bench_read(tool *t, const char *path, const char *what, json_t **out);
-/* Puts "baseline_ns", "change" and "verdict" (same, faster, slower, new) into the rows of document; rows that look slower are measured
- * again if again. 0, or EXIT_NO where a row is slower. */
+/* Puts "baseline_ns", "change" and "verdict" (same, faster, slower, new) into the rows of document; rows that look
+ * slower are measured again if again. 0, or EXIT_NO where a row is slower. */
 int bench_compare(tool *t, json_t *document, bool again);
 /* All baselines beside the cache, oldest first: [{"name", "date", "results"}]. */
 json_t *bench_history(tool *t);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* bench_auto.c: fusor bench --device auto. How often was the choice between CPU and GPU the faster one? Three more rivals take part in a
- * workload's rounds: the executable's CPU side, its GPU side, and the executable itself, which chooses, all called with the same data, in the
- * CPU's memory. Before the rounds it is called until its trials are over. A row gets "auto" with the medians and the choice;
- * bench_auto_judge makes verdicts and the sum of them from a document, measured or imported. */
+/* bench_auto.c: fusor bench --device auto. How often was the choice between CPU and GPU the faster one? Three more
+ * rivals take part in a workload's rounds: the executable's CPU side, its GPU side, and the executable itself, which
+ * chooses, all called with the same data, in the CPU's memory. Before the rounds it is called until its trials are
+ * over. A row gets "auto" with the medians and the choice; bench_auto_judge makes verdicts and the sum of them from a
+ * document, measured or imported. */
 #include "bench.h"
 #include "auto.h"
 #include "start.h"
@@ -11,8 +12,8 @@
 
 /* Calls until trials are over: RT_SELECT_ENOUGH of each side, where each RT_SELECT_TRY-th call is one. */
 enum { MOST_CALLS = 2 * RT_SELECT_TRY * (RT_SELECT_ENOUGH + 1) };
-/* A choice is right when its side has the lower median, or is behind by no more than the larger spread of both, which counts as
- * this much at least and at most. */
+/* A choice is right when its side has the lower median, or is behind by no more than the larger spread of both, which
+ * counts as this much at least and at most. */
 #define LEAST_NOISE 0.02
 #define MOST_NOISE  0.10
 

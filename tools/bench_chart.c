@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* bench_chart.c: pieces of the page of fusor bench --export-html: its own style, and charts of lines and points as inline SVG. A chart is laid
- * out in units of about a pixel; colours are variables of the style, so that one page serves light and dark. */
+/* bench_chart.c: pieces of the page of fusor bench --export-html: its own style, and charts of lines and points as
+ * inline SVG. A chart is laid out in units of about a pixel; colours are variables of the style, so that one page
+ * serves light and dark. */
 #include "bench.h"
 #include "html.h"
 #include <math.h>

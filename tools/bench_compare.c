@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* bench_compare.c: baselines, the JSON documents of earlier runs beside the kernel cache. A row is slower or faster when its median changed
- * by more than --threshold and by more than the noise, which is what both runs' spreads come to together. What plain C took in both
- * runs tells how the machine changed in between, and is divided out. A row that looks slower is measured again, and only one that stays
- * slower is a regression. */
+/* bench_compare.c: baselines, the JSON documents of earlier runs beside the kernel cache. A row is slower or faster
+ * when its median changed by more than --threshold and by more than the noise, which is what both runs' spreads come to
+ * together. What plain C took in both runs tells how the machine changed in between, and is divided out. A row that
+ * looks slower is measured again, and only one that stays slower is a regression. */
 #include "bench.h"
 #include "timing.h"
 #include "base/file.h"

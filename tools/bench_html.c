@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* bench_html.c: fusor bench --export-html. One page from a document of results: a sum, bars for each workload with how rivals fare by size,
- * rooflines, scaling with size and threads, the history of the baselines, and all numbers as a table. No script and no other file. */
+/* bench_html.c: fusor bench --export-html. One page from a document of results: a sum, bars for each workload with how
+ * rivals fare by size, rooflines, scaling with size and threads, the history of the baselines, and all numbers as a
+ * table. No script and no other file. */
 #include "bench.h"
 #include "html.h"
 #include "base/file.h"

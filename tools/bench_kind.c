@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* bench_kind.c: what fusor itself does for a workload of each kind, and the data that every rival starts from. The fused kernels' first
- * results are kept: unfused kernels and lazy tensors must give the same bits, others the same but for rounding. */
+/* bench_kind.c: what fusor itself does for a workload of each kind, and the data that every rival starts from. The
+ * fused kernels' first results are kept: unfused kernels and lazy tensors must give the same bits, others the same but
+ * for rounding. */
 #include "bench.h"
 #include "fusor/device.h"
 #include "timing.h"
@@ -182,7 +183,8 @@ static bool run_lazy(void *user) {
     side *s = user;
     return s->lazy(s->t->ctx, s->in, s->out, s->no_fuse) == FUSOR_OK;
 }
-/* Compiles in a context of its own, whose memory table is empty: kernels come from its directory, or from the compiler where it has none. */
+/* Compiles in a context of its own, whose memory table is empty: kernels come from its directory, or from the compiler
+ * where it has none. */
 static bool run_compile(void *user) {
     side *s = user;
     fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* bench_lazy.c: the LAZY rows of bench/suite.def as a program would write them with lazy tensors: operators record, and the end
- * of the scope (or a read) evaluates them. */
+/* bench_lazy.c: the LAZY rows of bench/suite.def as a program would write them with lazy tensors: operators record, and
+ * the end of the scope (or a read) evaluates them. */
 #include "bench.h"
 #include "fusor/op.h"
 

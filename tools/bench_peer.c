@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* bench_peer.c: other systems, each in a Python process that runs bench/peers/worker.py (its text is part of the command). Parameters and
- * fusor's results go to a worker in files, requests and answers as lines of JSON through pipes. All workers but the one that is asked
- * are stopped, so that no one's spinning threads disturb another. A worker that does not answer in time is ended and left out. */
+/* bench_peer.c: other systems, each in a Python process that runs bench/peers/worker.py (its text is part of the
+ * command). Parameters and fusor's results go to a worker in files, requests and answers as lines of JSON through
+ * pipes. All workers but the one that is asked are stopped, so that no one's spinning threads disturb another. A worker
+ * that does not answer in time is ended and left out. */
 #include "bench.h"
 #include "base/file.h"
 #include "base/log.h"

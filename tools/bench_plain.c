@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* bench_plain.c: the rows of bench/plain.def, compiled by a C compiler of this machine (cc, gcc or clang; CC names another) with
- * -O3 -march=native into a temporary shared object, and called on copies of the data. */
+/* bench_plain.c: the rows of bench/plain.def, compiled by a C compiler of this machine (cc, gcc or clang; CC names
+ * another) with -O3 -march=native into a temporary shared object, and called on copies of the data. */
 #include "bench.h"
 #include "base/file.h"
 #include "base/log.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* bench_run.c: measures workloads. For each size all rivals are made ready, then timed in rounds that go around them, starting with
- * another one each time, so that a machine that slows down slows all; medians over the rounds are reported, with the interquartile
- * range as the spread. The process and its workers are pinned to as many CPUs as there are threads. */
+/* bench_run.c: measures workloads. For each size all rivals are made ready, then timed in rounds that go around them,
+ * starting with another one each time, so that a machine that slows down slows all; medians over the rounds are
+ * reported, with the interquartile range as the spread. The process and its workers are pinned to as many CPUs as there
+ * are threads. */
 #include "bench.h"
 #include "timing.h"
 #include "base/env.h"
@@ -117,7 +118,8 @@ static json_t *row_of(const bench_workload *w, int64_t size, int n_threads, cons
     return row;
 }
 
-/* What binds a plan that takes ns: for each kernel the time that the limits allow, added; the limit is that of the kernel that needs most. */
+/* What binds a plan that takes ns: for each kernel the time that the limits allow, added; the limit is that of the
+ * kernel that needs most. */
 static void add_limit(json_t *row, const limits *l, const ir_plan *plan, const int64_t *symbols, double ns,
                       bool *is_f32) {
     double least = 0, most = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cmd_bench.c: fusor bench. From the command line to a document of results (measured, or read with --import-json), and from it to the
- * table, the files and the comparison that were asked for. */
+/* cmd_bench.c: fusor bench. From the command line to a document of results (measured, or read with --import-json), and
+ * from it to the table, the files and the comparison that were asked for. */
 #include "bench.h"
 #include <errno.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cmd_cache.c: fusor cache. Looks at the directory of compiled kernels, and tidies it. cache_entries.c reads it, cmd_cache_warm.c has
- * the two actions that need a program, cmd_cache_disasm.c the one that needs LLVM. */
+/* cmd_cache.c: fusor cache. Looks at the directory of compiled kernels, and tidies it. cache_entries.c reads it,
+ * cmd_cache_warm.c has the two actions that need a program, cmd_cache_disasm.c the one that needs LLVM. */
 #include "cache_entries.h"
 #include "base/file.h"
 #include "rt/cache.h"
@@ -26,7 +26,8 @@ static int by_field(const void *pa, const void *pb) {
     return order ? order : strcmp(a->key, b->key);
 }
 
-/* The table, with the first line bold and the lines of bad entries red where stdout is a terminal (or --color=always). */
+/* The table, with the first line bold and the lines of bad entries red where stdout is a terminal (or
+ * --color=always). */
 static void print_table(tool *t, report_table *table) {
     const char *no_color = getenv("NO_COLOR");
     bool color = t->color && strcmp(t->color, "always") == 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cmd_cache_disasm.c: fusor cache disasm. The instructions of an entry, below the line of the description that they come from. An entry
- * without a line table is generated again with one; where that gives the same code, its table serves. */
+/* cmd_cache_disasm.c: fusor cache disasm. The instructions of an entry, below the line of the description that they
+ * come from. An entry without a line table is generated again with one; where that gives the same code, its table
+ * serves. */
 #include "cache_entries.h"
 #include "disasm.h"
 #include "ir/codegen_api.h"

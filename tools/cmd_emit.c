@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cmd_emit.c: fusor emit. What each step of the pipeline made, as text that later steps (or the system's tools) read. */
+/* cmd_emit.c: fusor emit. What each step of the pipeline made, as text that later steps (or the system's tools)
+ * read. */
 #include "export.h"
 #include "report.h"
 #include "base/file.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cmd_eval.c: fusor eval. An infix expression (expression.c) becomes a function whose parameter types follow from its inputs: a
- * file says its own, a number is a scalar, everything else is a vector of N elements; NAME:TYPE says otherwise. Then it is run. */
+/* cmd_eval.c: fusor eval. An infix expression (expression.c) becomes a function whose parameter types follow from its
+ * inputs: a file says its own, a number is a scalar, everything else is a vector of N elements; NAME:TYPE says
+ * otherwise. Then it is run. */
 #include "expression.h"
 #include "inputs.h"
 #include "limits.h"

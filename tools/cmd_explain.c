@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cmd_explain.c: fusor explain. The document of src/explain.c, as it is or as text, a graph for dot, or a page; with --measure the times
- * of calls, fused and unfused, and of each kernel. */
+/* cmd_explain.c: fusor explain. The document of src/explain.c, as it is or as text, a graph for dot, or a page; with
+ * --measure the times of calls, fused and unfused, and of each kernel. */
 #include "explain.h"
 #include "inputs.h"
 #include "auto.h"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cmd_fmt.c: fusor fmt. Canonical layout of a program that parses; comments, numbers and strings stay as they were written.
+/* cmd_fmt.c: fusor fmt. Canonical layout of a program that parses; comments, numbers and strings stay as they were
+ * written.
  *
- * The text is cut into lines of tokens (a signature, a statement, a brace) with the comments above and behind each; a line is laid
- * out by the pairs of tokens in it and broken after commas where it is wider than 120 columns. Formatting the result again
- * changes nothing. */
+ * The text is cut into lines of tokens (a signature, a statement, a brace) with the comments above and behind each; a
+ * line is laid out by the pairs of tokens in it and broken after commas where it is wider than 120 columns. Formatting
+ * the result again changes nothing. */
 #include "report.h"
 #include "base/file.h"
 #include "ir/lex.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cmd_run.c: fusor run. Binds the inputs, compiles, calls; then whichever were asked for: check, timing, files, summary. */
+/* cmd_run.c: fusor run. Binds the inputs, compiles, calls; then whichever were asked for: check, timing, files,
+ * summary. */
 #include "auto.h"
 #include "inputs.h"
 #include "limits.h"
@@ -140,7 +141,8 @@ static int context_error(run *r, fusor_status status) {
     return tool_fail(r->t, &e);
 }
 
-/* What looks at the fused kernels, or at compiling, waits for them; so does who asked for a certain use of the cache. */
+/* What looks at the fused kernels, or at compiling, waits for them; so does who asked for a certain use of the
+ * cache. */
 static start_mode start_of(const run *r) {
     const tool *t = r->t;
     if (t->wait || t->time) return START_NEVER;
@@ -256,7 +258,8 @@ static double bytes_of(const fusor_buffer *b) {
     return bytes;
 }
 
-/* The same with everything on the device already: what is left is the kernels' time, and the difference that of the transfers. */
+/* The same with everything on the device already: what is left is the kernels' time, and the difference that of the
+ * transfers. */
 static bool measure_there(run *r, point *p, timed *c, const fusor_buffer *host_in, const fusor_buffer *host_out) {
     tool *t = r->t;
     int n_out = (int)r->flat->results.n;

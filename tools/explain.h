@@ -6,8 +6,8 @@
 #include "base/str.h"
 #include "ir/codegen_api.h"
 
-/* explain_html.c: one self-contained page: the graph with kernels as boxes, and for each kernel its statements, description, LLVM IR and
- * machine code. module: NULL where there is no code generator; `problem` then says why. */
+/* explain_html.c: one self-contained page: the graph with kernels as boxes, and for each kernel its statements,
+ * description, LLVM IR and machine code. module: NULL where there is no code generator; `problem` then says why. */
 void explain_html(tool *t, fu_str *o, const json_t *document, const fusor_codegen_table *module, const char *problem);
 /* explain_graph.c: the kernels in layers, as SVG; boxes are links to #kN. */
 void explain_graph(tool *t, fu_str *o, const json_t *document);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* explain_graph.c: a plan as SVG. Kernels stand in layers by the longest path that leads to them; an edge over several layers goes through
- * a place in each; within a layer places are sorted a few times by the mean of their neighbours, so that few edges cross. */
+/* explain_graph.c: a plan as SVG. Kernels stand in layers by the longest path that leads to them; an edge over several
+ * layers goes through a place in each; within a layer places are sorted a few times by the mean of their neighbours, so
+ * that few edges cross. */
 #include "explain.h"
 #include "html.h"
 #include <math.h>
@@ -139,7 +140,8 @@ static void draw_links(drawing *d, fu_str *o) {
         const link *e = &d->links.at[i];
         const place *a = &d->places.at[e->from], *b = &d->places.at[e->to];
         if (!e->boundary) continue;
-        /* Where edges fan out, near the end; where they meet, near the start; of a long one, beside the boxes that it passes. */
+        /* Where edges fan out, near the end; where they meet, near the start; of a long one, beside the boxes that it
+         * passes. */
         const bool fans = a->first_out && d->links.at[a->first_out - 1].next_out,
                    meets = b->first_in && d->links.at[b->first_in - 1].next_in;
         const double at = a->kernel < 0    ? 0

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* explain_html.c: the plan as one page: what fusing saves, the graph, a panel for each kernel (its statements, description, LLVM IR and
- * machine code), the boundaries with their reasons, the memory plan. Everything is in the page; without scripts all panels are open. */
+/* explain_html.c: the plan as one page: what fusing saves, the graph, a panel for each kernel (its statements,
+ * description, LLVM IR and machine code), the boundaries with their reasons, the memory plan. Everything is in the
+ * page; without scripts all panels are open. */
 #include "explain.h"
 #include "disasm.h"
 #include "html.h"
@@ -245,7 +246,8 @@ static void boundary_table(tool *t, fu_str *o, const json_t *d) {
     html_table_end(&table);
 }
 
-/* A line for each temporary, from the kernel that writes it to the last that reads it; as high as its share of the largest. */
+/* A line for each temporary, from the kernel that writes it to the last that reads it; as high as its share of the
+ * largest. */
 static void memory_plan(tool *t, fu_str *o, const json_t *d) {
     enum { LEFT = 190, RIGHT = 90, ROW = 22, WIDTH = 1080 };
     const json_t *memory = json_object_get(d, "memory");

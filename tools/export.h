@@ -18,7 +18,8 @@ typedef struct export_blob {
     uint64_t entry, code_bytes;
 } export_blob;
 
-/* An ELF64 relocatable with all blobs in .text, one function symbol each (weak: the same kernel may come in another object). */
+/* An ELF64 relocatable with all blobs in .text, one function symbol each (weak: the same kernel may come in another
+ * object). */
 void export_object(fu_str *out, const export_blob *blob, size_t n);
 /* The header; reads the plan's sizes from --dim. 0, or the exit status after a message. The plan is given away. */
 int export_header(tool *t, ir_plan *plan, const export_kernels *kernels, fu_str *out);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* export_header.c: the C header of a function that is compiled ahead of time. The executor lays the call out for each combination of
- * sizes (exec_peak: sizes, strides, tiles, memory), and the header is that, as tables, with one function that runs the steps. */
+/* export_header.c: the C header of a function that is compiled ahead of time. The executor lays the call out for each
+ * combination of sizes (exec_peak: sizes, strides, tiles, memory), and the header is that, as tables, with one function
+ * that runs the steps. */
 #include "export.h"
 #include "inputs.h"
 #include "rt/exec_internal.h"
@@ -191,7 +192,8 @@ static int check_plan(tool *t, const ir_plan *plan) {
     return 0;
 }
 
-/* int NAME(const float *x, ..., float *y, ..., int64_t B, ...): parameters, results that are no parameter's memory, sizes. */
+/* int NAME(const float *x, ..., float *y, ..., int64_t B, ...): parameters, results that are no parameter's memory,
+ * sizes. */
 static void add_signature(tool *t, fu_str *s, const ir_graph *g, const char *name) {
     bool first = true;
     fu_str_addf(s, "static inline int %s(", name);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* export_object.c: kernels as one ELF64 relocatable. A blob is position-independent and has its constants behind its code, so
- * all of them are the one section .text, and there is nothing to relocate. */
+/* export_object.c: kernels as one ELF64 relocatable. A blob is position-independent and has its constants behind its
+ * code, so all of them are the one section .text, and there is nothing to relocate. */
 #include "export.h"
 #include <elf.h>
 

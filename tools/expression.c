@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* expression.c: infix text to a graph, by precedence climbing. The parser runs twice: without a graph, to find the parameters, and
- * with one, adding nodes as it goes. Operators between numbers are computed at once, in double. */
+/* expression.c: infix text to a graph, by precedence climbing. The parser runs twice: without a graph, to find the
+ * parameters, and with one, adding nodes as it goes. Operators between numbers are computed at once, in double. */
 #include "expression.h"
 #include "ir/lex.h"
 #include <ctype.h>

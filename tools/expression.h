@@ -4,13 +4,13 @@
 /* Infix expressions of `fusor eval`, made into a function @eval:
  *
  *   program  = { name "=" expr ";" } result { "," result } .        result = [ name "=" ] expr .
- *   expr     = operators of C and Python, loosest first: ?:  || or  && and  |  ^  &  == !=  < <= > >=  << >>  + -  * / % @
- *              unary - + ! ~ not  ** (to the right)  postfix .T
+ *   expr     = operators of C and Python, loosest first: ?:  || or  && and  |  ^  &  == !=  < <= > >=  << >>  + -
+ *              * / % @  unary - + ! ~ not  ** (to the right)  postfix .T
  *   primary  = number | name | "(" expr ")" | function "(" [ arg { "," arg } ] ")" .
  *   arg      = expr | dtype | string | attribute "=" value .           as in the language
  *
- * Every operator of the language is a function; sum prod mean var std all any are reduce_*, max and min are reduce_* of one
- * operand and maximum, minimum of two, where is select. A name that is no value defined before is a parameter. */
+ * Every operator of the language is a function; sum prod mean var std all any are reduce_*, max and min are reduce_* of
+ * one operand and maximum, minimum of two, where is select. A name that is no value defined before is a parameter. */
 #include "options.h"
 
 typedef struct expression_param {

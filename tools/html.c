@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* html.c: the frame of a page, its style, tables and bars. What is put on a page is built as text in an arena, in order. */
+/* html.c: the frame of a page, its style, tables and bars. What is put on a page is built as text in an arena, in
+ * order. */
 #include "html.h"
 #include <stdarg.h>
 

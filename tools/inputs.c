@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* inputs.c: binds the parameters of a function to files, fills and sizes. Order of precedence: NAME=SOURCE, --weights, the source
- * in the program, --fill. Sizes come from files first, then from --dim; fills take the sizes that are then known. */
+/* inputs.c: binds the parameters of a function to files, fills and sizes. Order of precedence: NAME=SOURCE, --weights,
+ * the source in the program, --fill. Sizes come from files first, then from --dim; fills take the sizes that are then
+ * known. */
 #include "inputs.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -211,7 +212,8 @@ static int64_t bytes_of(const fusor_buffer *b) {
 
 /* 64-byte aligned; *memory is to be freed. */
 static void *allocate(int64_t bytes, void **memory) {
-    /* What the machine cannot hold is refused here: the system would hand it out and end the process when it is touched. */
+    /* What the machine cannot hold is refused here: the system would hand it out and end the process when it is
+     * touched. */
     int64_t most = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
     if (bytes < 0 || bytes > most) return NULL;
     *memory = fu_malloc((size_t)bytes + 64);

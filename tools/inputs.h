@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef TOOL_INPUTS_H
 #define TOOL_INPUTS_H
-/* The inputs of a run: NAME=SOURCE arguments, --weights, sources in the program and --fill, made into tensors whose sizes agree. */
+/* The inputs of a run: NAME=SOURCE arguments, --weights, sources in the program and --fill, made into tensors whose
+ * sizes agree. */
 #include "options.h"
 #include "rt/data.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* manual.c: the pages of reference.c that follow from commands.def and options.def: "man-run" is fusor-run.1 (and so on for the
- * subcommands that have no page written by hand), "zsh" a completion, "bash-words" a region of the other. */
+/* manual.c: the pages of reference.c that follow from commands.def and options.def: "man-run" is fusor-run.1 (and so on
+ * for the subcommands that have no page written by hand), "zsh" a completion, "bash-words" a region of the other. */
 #include "manual.h"
 #include "ir/target.h"
 #include <stdint.h>
@@ -40,7 +40,8 @@ static const option options[] = {
 };
 enum { N_OPTIONS = sizeof options / sizeof *options };
 
-/* What stands after an option that takes one of a few words; NULL: CPU levels, alone and with each feature beside them. */
+/* What stands after an option that takes one of a few words; NULL: CPU levels, alone and with each feature beside
+ * them. */
 static const struct {
     const char *option, *words;
 } choices[] = {

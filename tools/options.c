@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* options.c: the command line, driven by options.def and commands.def; help; messages; the context that the options ask for. */
+/* options.c: the command line, driven by options.def and commands.def; help; messages; the context that the options ask
+ * for. */
 #include "options.h"
 #include "rt/cpuinfo.h"
 #include "rt/device.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef TOOL_OPTIONS_H
 #define TOOL_OPTIONS_H
-/* The fusor command: what its files share. One struct holds everything the command line said; options.def has a row for each
- * option and commands.def one for each subcommand, and the parser, the help and the suggestions are made from them. */
+/* The fusor command: what its files share. One struct holds everything the command line said; options.def has a row for
+ * each option and commands.def one for each subcommand, and the parser, the help and the suggestions are made from
+ * them. */
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/vec.h"
@@ -87,7 +88,8 @@ int program_text(tool *t, const char *path, program *out);
 int program_read(tool *t, const char *path, program *out);
 /* The function named by an argument "@NAME" among args[from ...] (removed there), else the first; flattened. */
 int program_function(tool *t, const program *p, uint32_t from, ir_graph **function_out, ir_graph **flat_out);
-/* p with one more function @name: g (a function of p's module) with its named sizes bound; values[symbol] -1: stays named. */
+/* p with one more function @name: g (a function of p's module) with its named sizes bound; values[symbol] -1: stays
+ * named. */
 int program_specialize(tool *t, const program *p, const ir_graph *g, const int64_t *values, const char *name,
                        program *out);
 /* "@dense(%x: f32[B, 784], const %w: f32[784, 256]) -> (%y: f32[B, 256])" */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* reference.c: writes what is made from tables, each as a page: "reference operators" (ops.def) and
  * "reference environment" (env.def) print doc/operators.md and doc/environment.md; "op-declarations", "op-macros",
- * "op-overloads" and "op-symbols" (ops.def) the regions of include/fusor/op.h, fusor.hpp and tests/api/symbols.txt between markers with these names.
- * scripts/generated.sh puts them in their places. "start-programs" is the text of programs of one operator each, whose kernels
- * are installed (start.c). "reference reasons" (plan.c) prints a table of doc/planning.md. */
+ * "op-overloads" and "op-symbols" (ops.def) the regions of include/fusor/op.h, fusor.hpp and tests/api/symbols.txt
+ * between markers with these names. scripts/generated.sh puts them in their places. "start-programs" is the text of
+ * programs of one operator each, whose kernels are installed (start.c). "reference reasons" (plan.c) prints a table of
+ * doc/planning.md. */
 #include "base/env.h"
 #include "ir/plan.h"
 #include "manual.h"
@@ -265,8 +266,8 @@ static void print_op_symbols(void) {
     for (int i = IR_OP_RESULT + 1; i < IR_OP_COUNT; i++) printf("fusor_%s\n", ir_ops[i].name);
 }
 
-/* ---- the programs of the start bundle: kernels that unfused programs are made of. All operators for f32 (else i32, else bool), and
- * those that are a few instructions for the other common types ---- */
+/* ---- the programs of the start bundle: kernels that unfused programs are made of. All operators for f32 (else i32,
+ * else bool), and those that are a few instructions for the other common types ---- */
 static void start_function(const ir_op_info *op, const char *form, const char *params, const char *operands,
                            const char *type, const char *dims) {
     printf("func @%s_%s_%s_%s(%s) -> %s[%s] { %%y = %s(%s) return %%y }\n", op->name, form, type,

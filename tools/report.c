@@ -162,7 +162,8 @@ static bool is_exact(const printer *p, const char *text, double v) {
     }
 }
 
-/* Shortest decimal of a float of the buffer's type; in an array with at most 8 digits after the point, as NumPy's default does. */
+/* Shortest decimal of a float of the buffer's type; in an array with at most 8 digits after the point, as NumPy's
+ * default does. */
 static void format_float(const printer *p, double v, char *out, size_t room) {
     if (isnan(v) || isinf(v)) {
         snprintf(out, room, "%s", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");

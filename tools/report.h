@@ -21,7 +21,8 @@ const char *report_bytes(tool *t, double bytes);
 const char *report_rate(tool *t, double per_second, const char *unit);
 const char *report_shape_text(tool *t, ir_dtype dtype, int rank, const int64_t *shape);
 
-/* Columns that fit their widest cell; the first column is flush left, the others right unless left_mask has their bit. */
+/* Columns that fit their widest cell; the first column is flush left, the others right unless left_mask has their
+ * bit. */
 typedef struct report_table {
     tool *t;
     int columns;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* specialize.c: a program with named sizes bound to integers: its text, and one more function of these sizes that calls the
- * one of named sizes. Compiling that gives the kernels which a program of integers gets. */
+/* specialize.c: a program with named sizes bound to integers: its text, and one more function of these sizes that calls
+ * the one of named sizes. Compiling that gives the kernels which a program of integers gets. */
 #include "options.h"
 
 static void add_type(fu_str *s, const ir_graph *g, const ir_node *n, ir_sizes *to, const ir_size *map) {

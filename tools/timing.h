@@ -8,14 +8,14 @@ typedef struct timing {
     double median_ns, min_ns, p99_ns;
     int64_t runs;
 } timing;
-/* Calls run(user) until min_time seconds and at least a few samples are full, or exactly `runs` times where runs > 0. Calls too
- * short for the clock are timed in batches. run returns false to stop with an error. */
+/* Calls run(user) until min_time seconds and at least a few samples are full, or exactly `runs` times where runs > 0.
+ * Calls too short for the clock are timed in batches. run returns false to stop with an error. */
 bool timing_measure(tool *t, bool (*run)(void *user), void *user, int64_t warmup, int64_t runs, double min_time,
                     timing *out);
 double timing_median(double *samples, int64_t n); /* sorts */
 
-/* A prepared call, timed in batches: mean of n calls, NaN when one fails; and the n that takes about batch_ns. For rounds in which
- * several calls alternate. */
+/* A prepared call, timed in batches: mean of n calls, NaN when one fails; and the n that takes about batch_ns. For
+ * rounds in which several calls alternate. */
 double timing_batch_ns(fusor_call *call, int64_t n);
 int64_t timing_batch_of(fusor_call *call, double batch_ns);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* first_result.c: microseconds from main() to the compiled program and to the first result of a chain of 8 operators, in a process of its
- * own. With an argument: nothing in the cache, started unfused. first_result.py builds and repeats it. */
+/* first_result.c: microseconds from main() to the compiled program and to the first result of a chain of 8 operators,
+ * in a process of its own. With an argument: nothing in the cache, started unfused. first_result.py builds and repeats
+ * it. */
 #include "fusor/fusor.h"
 #include <stdio.h>
 #include <time.h>

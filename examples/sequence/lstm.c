@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* lstm.c: an LSTM over a sequence, in pieces, as a stream comes in: weights are bound (packed once), the state of one piece
- * is the first state of the next, and after the first run nothing is allocated.
+/* lstm.c: an LSTM over a sequence, in pieces, as a stream comes in: weights are bound (packed once), the state of one
+ * piece is the first state of the next, and after the first run nothing is allocated.
  *
  *   cc lstm.c $(pkg-config --cflags --libs fusor) -lm -o lstm && ./lstm */
 #include <fusor/fusor.h>
@@ -35,10 +35,11 @@ int main(void) {
     fusor_executable *cell = NULL, *bound = NULL;
     fusor_call *run = NULL;
     const char *names[4] = {"w", "u", "b", "d"};
-    fusor_buffer weights[4] = {tensor(w, 2, 4 * HIDDEN, INPUT, 0), tensor(u, 2, 4 * HIDDEN, HIDDEN, 0), tensor(b, 1, 4 * HIDDEN, 0, 0),
-                               tensor(d, 1, 4 * HIDDEN, 0, 0)};
+    fusor_buffer weights[4] = {tensor(w, 2, 4 * HIDDEN, INPUT, 0), tensor(u, 2, 4 * HIDDEN, HIDDEN, 0),
+                               tensor(b, 1, 4 * HIDDEN, 0, 0), tensor(d, 1, 4 * HIDDEN, 0, 0)};
     /* the input is a sequence; each state is one value, written over by what the last step of a piece left */
-    fusor_buffer in[3] = {tensor(x, 3, STEPS, BATCH, INPUT), tensor(h, 2, BATCH, HIDDEN, 0), tensor(c, 2, BATCH, HIDDEN, 0)};
+    fusor_buffer in[3] = {tensor(x, 3, STEPS, BATCH, INPUT), tensor(h, 2, BATCH, HIDDEN, 0),
+                          tensor(c, 2, BATCH, HIDDEN, 0)};
     fusor_buffer out[2] = {in[1], in[2]};
     const fusor_carry states[2] = {{.input = 1, .output = 0}, {.input = 2, .output = 1}};
     fusor_status status = fusor_compile_text(ctx, text, "cell", &cell);
@@ -46,7 +47,8 @@ int main(void) {
     if (!status) status = fusor_executable_prepare_scan(bound, STEPS, 2, states, 3, in, 2, out, &run);
     for (int piece = 0; piece < PIECES && !status; piece++) {
         for (int t = 0; t < STEPS; t++)
-            for (int i = 0; i < BATCH * INPUT; i++) x[t][i / INPUT][i % INPUT] = cosf((float)(piece * STEPS + t) * 0.1f + (float)i);
+            for (int i = 0; i < BATCH * INPUT; i++)
+                x[t][i / INPUT][i % INPUT] = cosf((float)(piece * STEPS + t) * 0.1f + (float)i);
         status = fusor_call_run(run);
         if (!status) printf("after %2d steps: %+.4f %+.4f %+.4f\n", (piece + 1) * STEPS, h[0][0], h[0][1], h[1][7]);
     }

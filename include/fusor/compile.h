@@ -22,29 +22,33 @@ typedef struct fusor_compile_options {
 
 typedef struct fusor_module fusor_module;       /* graph.h */
 
-/** Compiles one function of a program text: plans it and finds or makes every kernel it needs. **Types**: text is UTF-8,
- *  NUL-terminated; function NULL = the first. **Ownership**: *out is the caller's (fusor_executable_free); it holds ctx. Parameters
- *  with a source are loaded (paths relative to the working directory) and are no inputs.
- *  **Errors**: SYNTAX, TYPE, SHAPE with "<text>:LINE:COL"; ARGUMENT (no such function); IO (a source); MISS (FUSOR_CACHE_ONLY);
- *  DEVICE (a level that the host lacks); MEMORY. *out is untouched on failure. **Threads**: any.
+/** Compiles one function of a program text: plans it and finds or makes every kernel it needs. **Types**: text is
+ *  UTF-8, NUL-terminated; function NULL = the first. **Ownership**: *out is the caller's (fusor_executable_free); it
+ *  holds ctx. Parameters with a source are loaded (paths relative to the working directory) and are no inputs.
+ *  **Errors**: SYNTAX, TYPE, SHAPE with "<text>:LINE:COL"; ARGUMENT (no such function); IO (a source); MISS
+ *  (FUSOR_CACHE_ONLY); DEVICE (a level that the host lacks); MEMORY. *out is untouched on failure. **Threads**: any.
  *  **Cost**: microseconds when every kernel is cached, milliseconds a kernel when not. */
-FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_compile_text(fusor_context *ctx, const char *text, const char *function, fusor_executable **out);
+FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_compile_text(fusor_context *ctx, const char *text, const char *function,
+                                                           fusor_executable **out);
 /** The same for a function of a parsed or built module; options may be NULL. */
-FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_module_compile(fusor_module *module, const char *function, const fusor_compile_options *options,
+FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_module_compile(fusor_module *module, const char *function,
+                                                             const fusor_compile_options *options,
                                                              fusor_executable **out);
 /** A new executable with the named `const` parameters fixed: their contents are copied, or packed where a contraction
  *  reads them, once; these inputs disappear from its calls. It lives independently of exe and of the buffers.
  *  **Errors**: ARGUMENT (unknown, not const, or bound already), TYPE, SHAPE, MEMORY. */
-FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_bind(fusor_executable *exe, int n, const char *const *names, const fusor_buffer *values,
-                                                              fusor_executable **out);
+FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_bind(fusor_executable *exe, int n, const char *const *names,
+                                                              const fusor_buffer *values, fusor_executable **out);
 /** Fills dtype, rank and shape of every output for inputs of these shapes; data is not read. */
-FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_infer(fusor_executable *exe, int n_inputs, const fusor_buffer *inputs, int n_outputs,
+FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_infer(fusor_executable *exe, int n_inputs,
+                                                               const fusor_buffer *inputs, int n_outputs,
                                                                fusor_buffer *outputs);
 /** Runs: inputs in parameter order (without bound ones), outputs in result order. An output with data NULL gets memory
- *  (fusor_buffer_free), its dtype, rank and shape. **Errors**: ARGUMENT, TYPE, SHAPE, INDEX, OVERLAP, MEMORY; the contents of outputs are then
- *  unspecified. **Threads**: any number at once. **Cost**: under 200 ns for a chain of one element, under
- *  50 with the very buffers of the call before; allocates nothing once warm. */
-FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_call(fusor_executable *exe, int n_inputs, const fusor_buffer *inputs, int n_outputs,
+ *  (fusor_buffer_free), its dtype, rank and shape. **Errors**: ARGUMENT, TYPE, SHAPE, INDEX, OVERLAP, MEMORY; the
+ *  contents of outputs are then unspecified. **Threads**: any number at once. **Cost**: under 200 ns for a chain of one
+ *  element, under 50 with the very buffers of the call before; allocates nothing once warm. */
+FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_call(fusor_executable *exe, int n_inputs,
+                                                              const fusor_buffer *inputs, int n_outputs,
                                                               fusor_buffer *outputs);
 FUSOR_API void fusor_executable_free(fusor_executable *exe);
 
@@ -60,48 +64,65 @@ typedef struct fusor_argument_info {
 FUSOR_API int fusor_executable_inputs(const fusor_executable *exe, int n, fusor_argument_info *info);
 /** Number of outputs; fills up to n of info. */
 FUSOR_API int fusor_executable_outputs(const fusor_executable *exe, int n, fusor_argument_info *info);
-/** Would a call with inputs of these shapes have to compile? 0 = no; 1 = yes, *reason_out (borrowed, static) says why. Sizes are run-time
- *  arguments, so the answer is no for every shape that the function accepts. */
-FUSOR_API int fusor_would_compile(const fusor_executable *exe, int n_inputs, const fusor_buffer *inputs, const char **reason_out);
+/** Would a call with inputs of these shapes have to compile? 0 = no; 1 = yes, *reason_out (borrowed, static) says why.
+ *  Sizes are run-time arguments, so the answer is no for every shape that the function accepts. */
+FUSOR_API int fusor_would_compile(const fusor_executable *exe, int n_inputs, const fusor_buffer *inputs,
+                                  const char **reason_out);
 
 typedef struct fusor_call fusor_call;
-/** Checks the buffers once; fusor_call_run then runs on the same memory. The buffers' memory must outlive the call object.
- *  **Threads**: one prepared call is run by one thread at a time. **Cost** of a run: some 15 ns besides its kernels' work, on one thread. */
-FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_prepare(fusor_executable *exe, int n_inputs, const fusor_buffer *inputs, int n_outputs,
+/** Checks the buffers once; fusor_call_run then runs on the same memory. The buffers' memory must outlive the call
+ *  object.
+ *  **Threads**: one prepared call is run by one thread at a time. **Cost** of a run: some 15 ns besides its kernels'
+ *  work, on one thread. */
+FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_prepare(fusor_executable *exe, int n_inputs,
+                                                                 const fusor_buffer *inputs, int n_outputs,
                                                                  fusor_buffer *outputs, fusor_call **out);
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_call_run(fusor_call *call);
 FUSOR_API void fusor_call_free(fusor_call *call);
 
-/** The buffers of one input or output over all sets of a call: n is the number of sets, or, for an input that no result is
- *  written over, 1: the same buffer for all (a learning rate). */
+/** The buffers of one input or output over all sets of a call: n is the number of sets, or, for an input that no result
+ *  is written over, 1: the same buffer for all (a learning rate). */
 typedef struct fusor_buffer_list { fusor_buffer *at; int64_t n; } fusor_buffer_list;
-/** One call over many sets of buffers, as an optimizer step over all parameters of a model: the same results as n_sets calls of
- *  fusor_executable_call, with one launch a kernel for any number of sets and any sizes. Checks everything once; fusor_call_run then runs on the
- *  same memory, which must outlive the call object. Lists: in parameter order without bound ones, and in result order. The sets run side by
- *  side, so what one writes no other may use. Outputs with data NULL get memory, or for an aliased result the parameter's.
- *  **Errors**: as fusor_executable_call, with the number of the set; OVERLAP between sets; ARGUMENT (length of a list). */
-FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_prepare_each(fusor_executable *exe, int64_t n_sets, int n_inputs, const fusor_buffer_list *inputs,
-                                                                      int n_outputs, const fusor_buffer_list *outputs, fusor_call **out);
-/** The same, prepared, run once and freed. */
-FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_call_each(fusor_executable *exe, int64_t n_sets, int n_inputs, const fusor_buffer_list *inputs,
-                                                                   int n_outputs, const fusor_buffer_list *outputs);
-
-/** A state of a sequence: what result `output` is after a step, parameter `input` (its position among the inputs) is in the next. */
-typedef struct fusor_carry { int32_t input, output; } fusor_carry;
-/** One program over the steps of a sequence, as a recurrent cell: the same results as n_steps calls of fusor_executable_call, with
- *  everything checked once, nothing allocated in a step, and bound weights packed once for all (fusor_executable_bind). fusor_call_run runs all steps on the
- *  same memory, which must outlive the call object. **Shapes**: an input with one dim more than its parameter is a sequence: step t reads element
- *  t of dim 0, which has n_steps (a stride may be negative: backwards). Any other is the same in each step. The input of a carry is the first
- *  state. An output with one dim more than its result gets all steps; one of the result's own rank what the last step left, and may be the first state's
- *  memory. With data NULL it gets memory for all steps. An aliased result is written over its parameter in each step, so it carries itself, and its output has that
- *  data or NULL. **Types**: of a state and the result that it is carried on from: equal. **Errors**: as fusor_executable_call; ARGUMENT (carries; the last value of 0
- *  steps, except of a state), OVERLAP between what any steps read and write. **Threads**: as fusor_executable_prepare. */
-FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_prepare_scan(fusor_executable *exe, int64_t n_steps, int n_carries, const fusor_carry *carries,
-                                                                      int n_inputs, const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs,
+/** One call over many sets of buffers, as an optimizer step over all parameters of a model: the same results as n_sets
+ *  calls of fusor_executable_call, with one launch a kernel for any number of sets and any sizes. Checks everything
+ *  once; fusor_call_run then runs on the same memory, which must outlive the call object. Lists: in parameter order
+ *  without bound ones, and in result order. The sets run side by side, so what one writes no other may use. Outputs
+ *  with data NULL get memory, or for an aliased result the parameter's.
+ *  **Errors**: as fusor_executable_call, with the number of the set; OVERLAP between sets; ARGUMENT (length of a
+ *  list). */
+FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_prepare_each(fusor_executable *exe, int64_t n_sets,
+                                                                      int n_inputs, const fusor_buffer_list *inputs,
+                                                                      int n_outputs, const fusor_buffer_list *outputs,
                                                                       fusor_call **out);
 /** The same, prepared, run once and freed. */
-FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_scan(fusor_executable *exe, int64_t n_steps, int n_carries, const fusor_carry *carries, int n_inputs,
-                                                              const fusor_buffer *inputs, int n_outputs, fusor_buffer *outputs);
+FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_call_each(fusor_executable *exe, int64_t n_sets, int n_inputs,
+                                                                   const fusor_buffer_list *inputs, int n_outputs,
+                                                                   const fusor_buffer_list *outputs);
+
+/** A state of a sequence: what result `output` is after a step, parameter `input` (its position among the inputs) is
+ *  in the next. */
+typedef struct fusor_carry { int32_t input, output; } fusor_carry;
+/** One program over the steps of a sequence, as a recurrent cell: the same results as n_steps calls of
+ *  fusor_executable_call, with everything checked once, nothing allocated in a step, and bound weights packed once for
+ *  all (fusor_executable_bind). fusor_call_run runs all steps on the same memory, which must outlive the call object.
+ *  **Shapes**: an input with one dim more than its parameter is a sequence: step t reads element t of dim 0, which has
+ *  n_steps (a stride may be negative: backwards). Any other is the same in each step. The input of a carry is the first
+ *  state. An output with one dim more than its result gets all steps; one of the result's own rank what the last step
+ *  left, and may be the first state's memory. With data NULL it gets memory for all steps. An aliased result is written
+ *  over its parameter in each step, so it carries itself, and its output has that data or NULL. **Types**: of a state
+ *  and the result that it is carried on from: equal. **Errors**: as fusor_executable_call; ARGUMENT (carries; the last
+ *  value of 0 steps, except of a state), OVERLAP between what any steps read and write. **Threads**: as
+ *  fusor_executable_prepare. */
+FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_prepare_scan(fusor_executable *exe, int64_t n_steps,
+                                                                      int n_carries, const fusor_carry *carries,
+                                                                      int n_inputs, const fusor_buffer *inputs,
+                                                                      int n_outputs, fusor_buffer *outputs,
+                                                                      fusor_call **out);
+/** The same, prepared, run once and freed. */
+FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_scan(fusor_executable *exe, int64_t n_steps, int n_carries,
+                                                              const fusor_carry *carries, int n_inputs,
+                                                              const fusor_buffer *inputs, int n_outputs,
+                                                              fusor_buffer *outputs);
 
 /** The plan as a JSON document ("fusor-explain/1"); free with fusor_text_free. */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_explain_json(fusor_executable *exe, char **text_out);

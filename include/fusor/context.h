@@ -9,16 +9,20 @@ extern "C" {
 #endif
 
 enum {
-    FUSOR_CACHE_ONLY = 1,           /* never load the code generation module: a miss is FUSOR_ERROR_MISS from compile */
-    FUSOR_REFERENCE_ON_MISS = 2,    /* the reference evaluator serves what would have to be compiled, with one log line */
-    FUSOR_IGNORE_ENVIRONMENT = 4,   /* target, device, threads, cache and check are not taken from FUSOR_* variables (those for debugging,
+    FUSOR_CACHE_ONLY = 1,        /* never load the code generation module: a miss is FUSOR_ERROR_MISS from compile */
+    FUSOR_REFERENCE_ON_MISS = 2, /* the reference evaluator serves what would have to be compiled, with one log line */
+    FUSOR_IGNORE_ENVIRONMENT =
+        4, /* target, device, threads, cache and check are not taken from FUSOR_* variables (those for debugging,
                                        and FUSOR_CODEGEN, are the process's and still count) */
-    FUSOR_START_UNFUSED = 16,       /* a program whose kernels are in no cache starts at once, one kernel an operator from the bundle that is installed
+    FUSOR_START_UNFUSED =
+        16, /* a program whose kernels are in no cache starts at once, one kernel an operator from the bundle that is installed
                                        with the library, while a thread compiles the fused kernels; the bits are the same. bind and prepared calls wait */
-    FUSOR_FAST_MATH = 8             /* faster functions of f32 and the halves, within 64 ULP instead of 2 to 4 (numerics.md); f64 stays as it is */
+    FUSOR_FAST_MATH =
+        8 /* faster functions of f32 and the halves, within 64 ULP instead of 2 to 4 (numerics.md); f64 stays as it is */
 };
 
-/** Options of a context. Start from FUSOR_CONTEXT_OPTIONS_INIT; zero and NULL mean the default, which the environment may set. */
+/** Options of a context. Start from FUSOR_CONTEXT_OPTIONS_INIT; zero and NULL mean the default, which the environment
+ * may set. */
 typedef struct fusor_context_options {
     size_t   size;                  /* sizeof(fusor_context_options) */
     uint32_t flags;
@@ -35,10 +39,11 @@ typedef struct fusor_context_options {
 } fusor_context_options;
 #define FUSOR_CONTEXT_OPTIONS_INIT { sizeof(fusor_context_options), 0, 0, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL }
 
-/** Makes a context. **Ownership**: the caller frees it; executables and kept tensors hold it, so any order of freeing is
- *  legal. **Errors**: NULL when there is no memory; a bad option (target, device, thread count) is reported by the first compile.
- *  **Threads**: a context may be used from several threads. **Cost**: about 20 microseconds; nothing is compiled or loaded;
- *  with a CUDA device the driver's start, some 100 ms once in a process. */
+/** Makes a context. **Ownership**: the caller frees it; executables and kept tensors hold it, so any order of freeing
+ *  is legal. **Errors**: NULL when there is no memory; a bad option (target, device, thread count) is reported by the
+ *  first compile.
+ *  **Threads**: a context may be used from several threads. **Cost**: about 20 microseconds; nothing is compiled or
+ *  loaded; with a CUDA device the driver's start, some 100 ms once in a process. */
 FUSOR_API fusor_context *fusor_context_new(const fusor_context_options *options);
 /** Gives the caller's reference back. NULL is allowed. */
 FUSOR_API void fusor_context_free(fusor_context *ctx);
@@ -48,7 +53,8 @@ FUSOR_API const char *fusor_error_message(const fusor_context *ctx);
 /** Forgets the calling thread's error record. */
 FUSOR_API void fusor_error_clear(fusor_context *ctx);
 /** Frees memory of an output that a call returned with data == NULL given; sets data to NULL. Memory that fusor did not
- *  allocate (an aliased parameter's) is left alone. Memory of a device too, in order: what was asked for before may still use it. */
+ *  allocate (an aliased parameter's) is left alone. Memory of a device too, in order: what was asked for before may
+ *  still use it. */
 FUSOR_API void fusor_buffer_free(fusor_context *ctx, fusor_buffer *buffer);
 
 #ifdef __cplusplus

@@ -237,7 +237,8 @@ FUSOR_API fusor_tensor fusor_argmax(fusor_tensor x, int axis, int keepdims);
 FUSOR_API fusor_tensor fusor_argmin(fusor_tensor x, int axis, int keepdims);
 
 /* ---- running sums and products ---- */
-/** sum of the elements up to each along an axis (exclusive: before each; reverse: from the end); integers and bool give i64 */
+/** sum of the elements up to each along an axis (exclusive: before each; reverse: from the end); integers and bool give
+ * i64 */
 FUSOR_API fusor_tensor fusor_cumsum(fusor_tensor x, int axis, int exclusive, int reverse);
 /** product of the elements up to each along an axis; integers and bool give i64 */
 FUSOR_API fusor_tensor fusor_cumprod(fusor_tensor x, int axis, int exclusive, int reverse);
@@ -247,7 +248,8 @@ FUSOR_API fusor_tensor fusor_cumprod(fusor_tensor x, int axis, int exclusive, in
 #define FUSOR_NO_TENSOR ((fusor_tensor){0, 0, 0})
 /** (x - mean) / sqrt(variance + epsilon) * gamma + beta, over all axes from axis on; gamma and beta, or beta, may be
  * FUSOR_NO_TENSOR */
-FUSOR_API fusor_tensor fusor_layer_norm(fusor_tensor x, fusor_tensor gamma, fusor_tensor beta, int axis, double epsilon);
+FUSOR_API fusor_tensor fusor_layer_norm(fusor_tensor x, fusor_tensor gamma, fusor_tensor beta, int axis,
+                                        double epsilon);
 /** x / sqrt(mean(x * x) + epsilon) * gamma, over all axes from axis on; gamma may be FUSOR_NO_TENSOR */
 FUSOR_API fusor_tensor fusor_rms_norm(fusor_tensor x, fusor_tensor gamma, int axis, double epsilon);
 
@@ -258,7 +260,8 @@ FUSOR_API fusor_tensor fusor_softmax(fusor_tensor x, int axis);
 FUSOR_API fusor_tensor fusor_log_softmax(fusor_tensor x, int axis);
 /** matrix product, batched and broadcasting as numpy.matmul */
 FUSOR_API fusor_tensor fusor_matmul(fusor_tensor a, fusor_tensor b);
-/** sum of products over subscripts such as "bij,bjk->bik", as numpy.einsum: n operands; ellipsis, implicit result, diagonals */
+/** sum of products over subscripts such as "bij,bjk->bik", as numpy.einsum: n operands; ellipsis, implicit result,
+ * diagonals */
 FUSOR_API fusor_tensor fusor_einsum(const char *subscripts, int n, const fusor_tensor *x);
 
 /* ---- movement: FUSOR_SHAPE(2, 3) and FUSOR_AXES(1, 0) stand for two arguments ---- */
@@ -273,39 +276,41 @@ FUSOR_API fusor_tensor fusor_squeeze(fusor_tensor x, int n_axes, const int64_t *
 /** axes of size 1 put in, counted in the result */
 FUSOR_API fusor_tensor fusor_unsqueeze(fusor_tensor x, int n_axes, const int64_t *axes);
 
-/** softmax(q @ transpose(k) * scale) @ v for q [.., heads, Sq, D], k [.., heads, Sk, D] and v [.., heads, Sk, E]; the heads of q may be
- * a multiple of those of k and v. mask: bool (true keeps the key) or a float that is added to the scores, or FUSOR_NO_TENSOR.
- * causal: query i sees key j where j <= i + causal_offset, a scalar integer or FUSOR_NO_TENSOR for 0. window: NULL, or the
- * {left, right} of i - left <= j <= i + right, with the offset added, -1 for no bound. softcap c > 0: c * tanh(scores / c).
- * scale 0: 1 / sqrt(D). A row without a key gives 0 */
+/** softmax(q @ transpose(k) * scale) @ v for q [.., heads, Sq, D], k [.., heads, Sk, D] and v [.., heads, Sk, E]; the
+ * heads of q may be a multiple of those of k and v. mask: bool (true keeps the key) or a float that is added to the
+ * scores, or FUSOR_NO_TENSOR. causal: query i sees key j where j <= i + causal_offset, a scalar integer or
+ * FUSOR_NO_TENSOR for 0. window: NULL, or the {left, right} of i - left <= j <= i + right, with the offset added, -1
+ * for no bound. softcap c > 0: c * tanh(scores / c). scale 0: 1 / sqrt(D). A row without a key gives 0 */
 FUSOR_API fusor_tensor fusor_attention(fusor_tensor q, fusor_tensor k, fusor_tensor v, fusor_tensor mask, int causal,
                                        fusor_tensor causal_offset, const int64_t *window, double softcap, double scale);
 
 /* ---- windows over the n spatial axes of [N, C, ..], and quantization ---- */
-/** the largest element of each window. strides, pads (all begins, then all ends) and dilations may be NULL: ones and zeros */
+/** the largest element of each window. strides, pads (all begins, then all ends) and dilations may be NULL: ones and
+ * zeros */
 FUSOR_API fusor_tensor fusor_max_pool(fusor_tensor x, int n, const int64_t *kernel, const int64_t *strides,
                                       const int64_t *pads, const int64_t *dilations, int ceil);
 /** the mean of each window */
 FUSOR_API fusor_tensor fusor_average_pool(fusor_tensor x, int n, const int64_t *kernel, const int64_t *strides,
-                                          const int64_t *pads, const int64_t *dilations, int ceil, int count_include_pad);
+                                          const int64_t *pads, const int64_t *dilations, int ceil,
+                                          int count_include_pad);
 /** the mean over all spatial axes */
 FUSOR_API fusor_tensor fusor_global_average_pool(fusor_tensor x);
-/** convolution with weights w [O, C / groups, ..] and a bias b [O] or FUSOR_NO_TENSOR. strides, pads (all begins, then all ends) and
- * dilations, n (2 n pads) each, may be NULL: ones and zeros */
+/** convolution with weights w [O, C / groups, ..] and a bias b [O] or FUSOR_NO_TENSOR. strides, pads (all begins, then
+ * all ends) and dilations, n (2 n pads) each, may be NULL: ones and zeros */
 FUSOR_API fusor_tensor fusor_conv(fusor_tensor x, fusor_tensor w, fusor_tensor b, int n, const int64_t *strides,
                                   const int64_t *pads, const int64_t *dilations, int64_t groups);
 /** transposed convolution with weights w [C, O / groups, ..]; output_padding, n places at the ends, may be NULL */
-FUSOR_API fusor_tensor fusor_conv_transpose(fusor_tensor x, fusor_tensor w, fusor_tensor b, int n, const int64_t *strides,
-                                            const int64_t *pads, const int64_t *dilations, const int64_t *output_padding,
-                                            int64_t groups);
+FUSOR_API fusor_tensor fusor_conv_transpose(fusor_tensor x, fusor_tensor w, fusor_tensor b, int n,
+                                            const int64_t *strides, const int64_t *pads, const int64_t *dilations,
+                                            const int64_t *output_padding, int64_t groups);
 /** saturate(round(x / scale) + zero_point) in dtype; axis FUSOR_FLAT: one scale and zero point for all elements */
 FUSOR_API fusor_tensor fusor_quantize(fusor_tensor x, fusor_tensor scale, fusor_tensor zero_point, int axis,
                                       fusor_dtype dtype);
 /** (x - zero_point) * scale */
 FUSOR_API fusor_tensor fusor_dequantize(fusor_tensor x, fusor_tensor scale, fusor_tensor zero_point, int axis);
 
-/* ---- recurrent cells: x [.., I], h and state [.., H]; weights [gates * H, I] and [gates * H, H], biases [gates * H], in the gate
- * order of PyTorch. Both biases may be FUSOR_NO_TENSOR ---- */
+/* ---- recurrent cells: x [.., I], h and state [.., H]; weights [gates * H, I] and [gates * H, H], biases [gates * H],
+ * in the gate order of PyTorch. Both biases may be FUSOR_NO_TENSOR ---- */
 /** gates i, f, g, o: state' = f * state + i * g into *state_out, o * tanh(state') into *h_out */
 FUSOR_API void fusor_lstm_cell(fusor_tensor x, fusor_tensor h, fusor_tensor state, fusor_tensor w_ih, fusor_tensor w_hh,
                                fusor_tensor b_ih, fusor_tensor b_hh, fusor_tensor *h_out, fusor_tensor *state_out);
@@ -338,7 +343,8 @@ FUSOR_API fusor_tensor fusor_tril(fusor_tensor x, int64_t k);
 /** 0 below diagonal k of the last two axes */
 FUSOR_API fusor_tensor fusor_triu(fusor_tensor x, int64_t k);
 
-/* ---- indices: of any integer type; negative ones count from the end, others out of range are FUSOR_ERROR_INDEX ---- */
+/* ---- indices: of any integer type; negative ones count from the end, others out of range are FUSOR_ERROR_INDEX
+ * ---- */
 /** the slices along an axis that indices name */
 FUSOR_API fusor_tensor fusor_take(fusor_tensor x, fusor_tensor indices, int axis);
 /** the element along an axis that each index names; ranks are equal, other axes broadcast */
@@ -509,7 +515,7 @@ static inline fusor_tensor fusor_same_tensor(fusor_tensor t) { return t; }
 #define fusor_squeeze(a, ...)       fusor_squeeze(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_unsqueeze(a, ...)     fusor_unsqueeze(FUSOR_TENSOR_OF(a), __VA_ARGS__)
 #define fusor_attention(q, k, v, mask, causal, offset, ...)                                                            \
-    fusor_attention(FUSOR_TENSOR_OF(q), FUSOR_TENSOR_OF(k), FUSOR_TENSOR_OF(v), FUSOR_TENSOR_OF(mask), causal,          \
+    fusor_attention(FUSOR_TENSOR_OF(q), FUSOR_TENSOR_OF(k), FUSOR_TENSOR_OF(v), FUSOR_TENSOR_OF(mask), causal,         \
                     FUSOR_TENSOR_OF(offset), __VA_ARGS__)
 #define fusor_conv(x, w, b, ...)    fusor_conv(FUSOR_TENSOR_OF(x), FUSOR_TENSOR_OF(w), FUSOR_TENSOR_OF(b), __VA_ARGS__)
 #define fusor_conv_transpose(x, w, b, ...)                                                                             \

@@ -12,17 +12,19 @@
  *       fusor_optim_assign((fusor_optim){P, M, V}, fusor_optim_adamw((fusor_optim){P, M, V}, G, &o));
  *   }
  *
- * Formulas and defaults are PyTorch's (torch.optim); examples/optim.fusor has them as programs, for compiled executables and for
- * many tensors in one call (fusor_executable_call_each). Numbers are weak scalars: another learning rate or step does not
- * compile again. **Errors**: a bad handle, as with every operator; options NULL or a step below 1 where it counts: ARGUMENT. */
+ * Formulas and defaults are PyTorch's (torch.optim); examples/optim.fusor has them as programs, for compiled
+ * executables and for many tensors in one call (fusor_executable_call_each). Numbers are weak scalars: another learning
+ * rate or step does not compile again. **Errors**: a bad handle, as with every operator; options NULL or a step below 1
+ * where it counts: ARGUMENT. */
 #include <fusor/tensor.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/** A parameter and its state; what an algorithm does not have stays as it is. m: momentum buffer, first moment, or the sum or
- *  average of squares of Adagrad and RMSprop; v: second moment, or the infinity norm of Adamax. All start as zeros. */
+/** A parameter and its state; what an algorithm does not have stays as it is. m: momentum buffer, first moment, or the
+ *  sum or average of squares of Adagrad and RMSprop; v: second moment, or the infinity norm of Adamax. All start as
+ *  zeros. */
 typedef struct fusor_optim {
     fusor_tensor p, m, v;
 } fusor_optim;
@@ -70,7 +72,8 @@ FUSOR_API fusor_optim fusor_optim_adagrad(fusor_optim s, fusor_tensor g, const f
 /** Tieleman and Hinton 2012; m is the average of squares */
 FUSOR_API fusor_optim fusor_optim_rmsprop(fusor_optim s, fusor_tensor g, const fusor_optim_options *o);
 
-/** Assigns what changed: at.p = to.p, and m and v where the step made new ones. The first error is returned and is the scope's. */
+/** Assigns what changed: at.p = to.p, and m and v where the step made new ones. The first error is returned and is the
+ * scope's. */
 FUSOR_API fusor_status fusor_optim_assign(fusor_optim at, fusor_optim to);
 
 #ifdef __cplusplus

@@ -10,8 +10,9 @@
  * naming the operator that made it, never a use after free. Errors are sticky: an operator on a bad handle returns a
  * bad handle; eval, read and the scope's status report the first error. Tensors are immutable; fusor_assign overwrites
  * wrapped memory when evaluated, and expressions made before it read the old contents.
- * In a context on a CUDA device (device.h) results stay on it until they are read; an evaluation uploads the wrapped memory that it reads
- * (fusor_to_device keeps data there), and an assignment to wrapped memory of the CPU is complete when it has been run. */
+ * In a context on a CUDA device (device.h) results stay on it until they are read; an evaluation uploads the wrapped
+ * memory that it reads (fusor_to_device keeps data there), and an assignment to wrapped memory of the CPU is complete
+ * when it has been run. */
 #include <fusor/context.h>
 
 #ifdef __cplusplus
@@ -58,13 +59,14 @@ FUSOR_API fusor_tensor fusor_adopt(fusor_context *ctx, const fusor_buffer *buffe
                                    void *user);
 
 struct DLManagedTensor; /* of dlpack.h, which fusor does not need */
-/** Takes over a DLPack tensor in memory of the CPU or of the context's CUDA device, strides too, without a copy: its deleter runs exactly
- *  once, also on failure, when nothing reads it any more. What writes to a device's memory must have been waited for. **Errors**: a bad handle
- *  (UNSUPPORTED: device, type or rank; DEVICE: a device that is not the context's). */
+/** Takes over a DLPack tensor in memory of the CPU or of the context's CUDA device, strides too, without a copy: its
+ *  deleter runs exactly once, also on failure, when nothing reads it any more. What writes to a device's memory must
+ *  have been waited for. **Errors**: a bad handle (UNSUPPORTED: device, type or rank; DEVICE: a device that is not the
+ *  context's). */
 FUSOR_API fusor_tensor fusor_from_dlpack(fusor_context *ctx, struct DLManagedTensor *managed);
-/** Evaluates t and hands its memory out without a copy. The DLPack tensor holds a reference of t (and so the context) until
- *  its deleter runs, on any thread. The memory must not be written. On a device it is waited for, and what reads it must be done when the deleter runs. *out is untouched on
- *  failure. */
+/** Evaluates t and hands its memory out without a copy. The DLPack tensor holds a reference of t (and so the context)
+ *  until its deleter runs, on any thread. The memory must not be written. On a device it is waited for, and what reads
+ *  it must be done when the deleter runs. *out is untouched on failure. */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_to_dlpack(fusor_tensor t, struct DLManagedTensor **out);
 
 /** A weak scalar: takes the dtype of the tensors beside it, as a literal of the IR does; a kernel argument, never part
@@ -79,12 +81,13 @@ FUSOR_API void fusor_release(fusor_tensor t);
 /** Names the value in explain, profiles and errors; the text is copied. Returns t. */
 FUSOR_API fusor_tensor fusor_name(fusor_tensor t, const char *name);
 
-/** Hints about which operators share a kernel; they never change a bit of any result. For lazy tensors and for values of a function that
- * is being built; in a text the same is `barrier=true` and `fuse_with=%b` on a statement. fusor_barrier: t is complete in memory before
- * anything that reads it starts, so its kernel ends there. fusor_fuse_with: a and b, results of operators that are still to be computed,
- * are computed in one kernel, also where the planner would rather keep them apart. Both return their first argument. **Errors**:
- * fusor_fuse_with: a bad handle (ARGUMENT); evaluation, or the compile of the function, fails with ARGUMENT and the reason where no kernel
- * can compute both. **Cost**: under 1 microsecond. */
+/** Hints about which operators share a kernel; they never change a bit of any result. For lazy tensors and for values
+ * of a function that is being built; in a text the same is `barrier=true` and `fuse_with=%b` on a statement.
+ * fusor_barrier: t is complete in memory before anything that reads it starts, so its kernel ends there.
+ * fusor_fuse_with: a and b, results of operators that are still to be computed, are computed in one kernel, also where
+ * the planner would rather keep them apart. Both return their first argument. **Errors**: fusor_fuse_with: a bad handle
+ * (ARGUMENT); evaluation, or the compile of the function, fails with ARGUMENT and the reason where no kernel can
+ * compute both. **Cost**: under 1 microsecond. */
 FUSOR_API fusor_tensor fusor_barrier(fusor_tensor t);
 FUSOR_API fusor_tensor fusor_fuse_with(fusor_tensor a, fusor_tensor b);
 
@@ -95,15 +98,15 @@ FUSOR_API fusor_tensor fusor_fuse_with(fusor_tensor a, fusor_tensor b);
 FUSOR_API fusor_status fusor_assign(fusor_tensor wrapped, fusor_tensor value);
 /** Evaluates n tensors as one graph (and pending assignments); their values are then kept in memory. */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_eval(int n, const fusor_tensor *t);
-/** Evaluates t and returns its contents in memory of the context's device (on the CPU in memory of fusor's own): wrapped memory is uploaded
- *  once, not by each evaluation that reads it, and may change or go. What is there already is shared, not copied. **Ownership**: as
- *  the result of an operator: fusor_keep where it outlives the scope. **Errors**: a bad handle. A number alone, or a value of a function that
- *  is being built, is returned as it is. */
+/** Evaluates t and returns its contents in memory of the context's device (on the CPU in memory of fusor's own):
+ *  wrapped memory is uploaded once, not by each evaluation that reads it, and may change or go. What is there already
+ *  is shared, not copied. **Ownership**: as the result of an operator: fusor_keep where it outlives the scope.
+ *  **Errors**: a bad handle. A number alone, or a value of a function that is being built, is returned as it is. */
 FUSOR_API fusor_tensor fusor_to_device(fusor_tensor t);
 /** Evaluates t and copies its elements, row-major, to dst. bytes must be exactly its size (else ARGUMENT naming it). */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_read(fusor_tensor t, void *dst, size_t bytes);
-/** Evaluates t and describes its memory, which is valid as long as the handle. In a context on a device results are there: device is
- *  1 + k and data an address of it, complete in order of the context (fusor_context_wait). */
+/** Evaluates t and describes its memory, which is valid as long as the handle. In a context on a device results are
+ *  there: device is 1 + k and data an address of it, complete in order of the context (fusor_context_wait). */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_buffer_of(fusor_tensor t, fusor_buffer *out);
 /** Dtype, rank and shape without computing anything; data is NULL. */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_shape_of(fusor_tensor t, fusor_buffer *out);

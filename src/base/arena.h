@@ -33,8 +33,9 @@ char *fu_format(fu_arena *a, const char *fmt, ...) __attribute__((format(printf,
 fu_mark fu_arena_mark(const fu_arena *a);
 void fu_arena_release(fu_arena *a, fu_mark m); /* frees what was allocated since the mark */
 
-/* The arena of one call, opened by a function that frees it on its own way out: where memory runs out below, the arena is freed
- * and the statement after the name, a return, executed. What that reads and the function changes is volatile, as always with setjmp. */
+/* The arena of one call, opened by a function that frees it on its own way out: where memory runs out below, the arena
+ * is freed and the statement after the name, a return, executed. What that reads and the function changes is volatile,
+ * as always with setjmp. */
 #define FU_CALL_ARENA(name, ...)                                                                                       \
     fu_arena name;                                                                                                     \
     jmp_buf name##_oom;                                                                                                \

@@ -33,7 +33,8 @@ void fu_error_clear(fu_error *e);
 /* Records "MESSAGE" (no place). Only the first one of a call is kept. Returns status. */
 fusor_status fu_fail(fu_error *e, fusor_status status, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
-/* Records "NAME:LINE:COL: error: MESSAGE", the source line and a caret; appends after earlier ones. Returns the FIRST status. */
+/* Records "NAME:LINE:COL: error: MESSAGE", the source line and a caret; appends after earlier ones. Returns the FIRST
+ * status. */
 fusor_status fu_fail_at(fu_error *e, fusor_status status, const fu_source *src, fu_loc loc, const char *file, int line,
                         const char *fmt, ...) __attribute__((format(printf, 7, 8)));
 

@@ -19,7 +19,8 @@ int fu_file_read(
 int fu_file_map_private(const char *path,
                         fu_mapping *out); /* copy-on-write; regular files only. An empty file maps as data = NULL */
 void fu_file_unmap(fu_mapping *m);
-/* Temp file in the same directory (O_CREAT|O_EXCL|O_NOFOLLOW, mode), then rename. No fsync. n parts are written one after the other. */
+/* Temp file in the same directory (O_CREAT|O_EXCL|O_NOFOLLOW, mode), then rename. No fsync. n parts are written one
+ * after the other. */
 typedef struct fu_part {
     const void *data;
     size_t bytes;

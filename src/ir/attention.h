@@ -2,15 +2,16 @@
 #ifndef IR_ATTENTION_H
 #define IR_ATTENTION_H
 /* What the attributes and the last operands of attention mean. Operands: q, k, v, then a mask (bool or float), then
- * causal_offset= (of an integer type, by which it is told from a mask). Query i may see key j if j <= i + offset (causal), and
- * if i + offset - left <= j <= i + offset + right (window; -1: no bound). */
+ * causal_offset= (of an integer type, by which it is told from a mask). Query i may see key j if j <= i + offset
+ * (causal), and if i + offset - left <= j <= i + offset + right (window; -1: no bound). */
 #include "ir/graph.h"
 
-/* Offsets are brought between -LIMIT and LIMIT: sums with indices stay within 64 bits, and no key is kept that was not. */
+/* Offsets are brought between -LIMIT and LIMIT: sums with indices stay within 64 bits, and no key is kept that was
+ * not. */
 #define IR_ATTENTION_LIMIT (INT64_C(1) << 61)
 
-/* Index of a node that was recognized in primitives (pass_attention.c): a row without a key is NaN, as its softmax is, instead
- * of 0. */
+/* Index of a node that was recognized in primitives (pass_attention.c): a row without a key is NaN, as its softmax is,
+ * instead of 0. */
 enum { IR_ATTENTION_EMPTY_IS_NAN = 1 };
 
 typedef struct ir_attention {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_BUILD_H
 #define IR_BUILD_H
-/* What build.c and build_node.c share: the function that is being built. Functions that return bool are false after an error, which they
- * have reported. */
+/* What build.c and build_node.c share: the function that is being built. Functions that return bool are false after an
+ * error, which they have reported. */
 #include "ir/ast.h"
 
 typedef struct builder {

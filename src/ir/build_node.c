@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* build_node.c: what stands right of a statement's "=" to nodes: an operator, or a call with the checks of its function. */
+/* build_node.c: what stands right of a statement's "=" to nodes: an operator, or a call with the checks of its
+ * function. */
 #include "base/small.h"
 #include "ir/build.h"
 #include "ir/call.h"
@@ -20,7 +21,8 @@ static bool fail_operator(builder *b, const ast_stmt *s) {
 
 typedef fu_vec(ir_operand) operands;
 
-/* Positional arguments. text: the attribute that the string before them is; NULL: none. *to: the type argument. *poisoned: some operand has no node. */
+/* Positional arguments. text: the attribute that the string before them is; NULL: none. *to: the type argument.
+ * *poisoned: some operand has no node. */
 static bool build_operands(builder *b, const ast_stmt *s, const char *label, bool takes_type, ir_attr *text,
                            operands *out, ir_dtype *to, bool *poisoned) {
     ast *m = b->m;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_CODEGEN_API_H
 #define IR_CODEGEN_API_H
-/* The whole interface between libfusor and the code generation module: one exported function that returns this table. No
- * pointer into the other side's data is kept; memory comes from the caller's allocator; nothing in the module calls exit. */
+/* The whole interface between libfusor and the code generation module: one exported function that returns this table.
+ * No pointer into the other side's data is kept; memory comes from the caller's allocator; nothing in the module calls
+ * exit. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,8 +17,8 @@ typedef enum fusor_codegen_stage {
 } fusor_codegen_stage;
 
 enum { FUSOR_CODEGEN_LINES = 1 }; /* option: a line table */
-/* From this offset of the blob on, up to the next row's, the instructions belong to this line of the description (1-based;
- * 0: to none). Sorted by offset. */
+/* From this offset of the blob on, up to the next row's, the instructions belong to this line of the description
+ * (1-based; 0: to none). Sorted by offset. */
 typedef struct fusor_codegen_line {
     uint32_t offset, line;
 } fusor_codegen_line;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_EXPAND_H
 #define IR_EXPAND_H
-/* What the files of pass_expand share: making the primitives of one composite. A family of operators is a file pass_expand_*.c,
- * with one function that says whether a node is one of its own and what becomes of it. */
+/* What the files of pass_expand share: making the primitives of one composite. A family of operators is a file
+ * pass_expand_*.c, with one function that says whether a node is one of its own and what becomes of it. */
 #include "ir/pass.h"
 
 typedef struct ir_expand {
@@ -23,7 +23,8 @@ ir_id ir_expand_reduce(const ir_expand *c, ir_op op, ir_id x, uint32_t mask, boo
                        const ir_node *dims);
 /* Product of the sizes of x along the dims of `mask`, i64. */
 ir_id ir_expand_count(const ir_expand *c, ir_id x, uint32_t mask);
-/* An operator by its usual rules; what is new belongs to the composite. attr: its leading attributes, n_attrs of them. */
+/* An operator by its usual rules; what is new belongs to the composite. attr: its leading attributes, n_attrs of
+ * them. */
 ir_id ir_expand_op(const ir_expand *c, ir_op op, int n_in, const ir_id *in, const ir_attr *attr, unsigned n_attrs,
                    ir_dtype to);
 /* The last node of a composite is the one that the user named. */

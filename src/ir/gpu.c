@@ -73,7 +73,8 @@ int ir_gpu_team(int64_t n) {
     return n > IR_GPU_VECTOR * IR_GPU_WARP && t < IR_GPU_WARP ? IR_GPU_WARP : t;
 }
 
-/* Does what a load adds to its address, or its guard, vary along the last dim? Else a gather's rows (of an embedding) lie side by side. */
+/* Does what a load adds to its address, or its guard, vary along the last dim? Else a gather's rows (of an embedding)
+ * lie side by side. */
 static bool has_access_along_last(const ir_kernel *k) {
     for (int i = 0; i < k->n_insts; i++)
         for (int j = 0; k->inst[i].op == IR_K_LOAD && j < k->inst[i].n_in; j++)
@@ -143,8 +144,9 @@ static int count_reductions(const ir_kernel *k) {
 
 static int64_t between(int64_t v, int64_t least, int64_t most) { return v < least ? least : v > most ? most : v; }
 
-/* A row is cut into chunks of so many elements that each thread has some, and where there are too few rows for the device,
- * each chunk has a team, those of a block in one row. Only the chunks have a say in bits, not who takes them. */
+/* A row is cut into chunks of so many elements that each thread has some, and where there are too few rows for the
+ * device, each chunk has a team, those of a block in one row. Only the chunks have a say in bits, not who takes
+ * them. */
 static void plan_rows(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out) {
     enum { MOST_CHUNKS = 1024 };
     int64_t rows = product(k, size, 'p'), partials = ir_kernel_partials(k, size), n = product(k, size, 'r');

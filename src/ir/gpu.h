@@ -8,16 +8,17 @@
  * IR_GPU_THREADS threads of a block a row (reduce, row).
  *
  * The order of a reduction, which depends on its sizes alone, in every kernel, fused or not:
- *   inner: n elements along the last reduced axis have a team of t = ir_gpu_team(n) threads. They are cut into blocks of
- *     IR_REDUCE_BLOCK; element i of a block joins accumulator i mod (IR_GPU_VECTOR * t), in increasing i, and the blocks of a
- *     chunk follow each other. Accumulators l, l + 1, ... of a thread become one by halves; those of a warp by halves; those of
- *     the warps in order. Chunk c of all joins accumulator c mod t of the row, in order; these become one as before.
- *   column: a chunk of the rows to be reduced has IR_GPU_COLUMN_ROWS accumulators a column; row i of a block of IR_COLUMN_BLOCK
- *     joins number i mod IR_GPU_COLUMN_ROWS; these become one in order. Then chunks, in the same way.
+ *   inner: n elements along the last reduced axis have a team of t = ir_gpu_team(n) threads. They are cut into blocks
+ *     of IR_REDUCE_BLOCK; element i of a block joins accumulator i mod (IR_GPU_VECTOR * t), in increasing i, and the
+ *     blocks of a chunk follow each other. Accumulators l, l + 1, ... of a thread become one by halves; those of a warp
+ *     by halves; those of the warps in order. Chunk c of all joins accumulator c mod t of the row, in order; these
+ *     become one as before.
+ *   column: a chunk of the rows to be reduced has IR_GPU_COLUMN_ROWS accumulators a column; row i of a block of
+ *     IR_COLUMN_BLOCK joins number i mod IR_GPU_COLUMN_ROWS; these become one in order. Then chunks, in the same way.
  * How many chunks there are follows from the sizes.
  *
- * Where rows are few, their chunks are dealt to blocks of threads, each of which leaves a partial result in scratch and counts itself; the
- * last one of a row joins what they left, in the order above. */
+ * Where rows are few, their chunks are dealt to blocks of threads, each of which leaves a partial result in scratch and
+ * counts itself; the last one of a row joins what they left, in the order above. */
 #include "ir/kernel.h"
 
 enum {
@@ -41,14 +42,17 @@ enum {
     IR_GPU_WORDS
 };
 /* IR_GPU_WORD_HOW is, by the kind of the kernel:
- *   map, reduce, row           1: what is contiguous along the last dim is aligned for ir_gpu_lanes elements at once; else 0
- *   by tensor cores            IR_GPU_MMA_COPY << operand and IR_GPU_MMA_STORE, where vectors may be; + IR_GPU_MMA_TILE * its tile
+ *   map, reduce, row           1: what is contiguous along the last dim is aligned for ir_gpu_lanes elements at once;
+ *                              else 0
+ *   by tensor cores            IR_GPU_MMA_COPY << operand and IR_GPU_MMA_STORE, where vectors may be; + IR_GPU_MMA_TILE
+ *                              * its tile
  *   by fma                     the number of its tile, of ir_gpu_fma_tiles
  *   window without tiles       IR_GPU_WINDOW_DIRECT
  *   scan, attention            0
  * where the second and third are of contract and window. */
 
-/* A word after the first ones: one for each buffer's address, then run-time size, run-time stride (row by buffer), scalar. */
+/* A word after the first ones: one for each buffer's address, then run-time size, run-time stride (row by buffer),
+ * scalar. */
 typedef struct ir_gpu_word {
     int at; /* its place in the parameter */
     enum { IR_GPU_BUFFER, IR_GPU_SIZE, IR_GPU_STRIDE, IR_GPU_SCALAR, IR_GPU_NO_WORD } is;
@@ -74,10 +78,11 @@ void ir_gpu_plan(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out);
 void ir_gpu_param(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l, int phase, uint64_t *out);
 
 /* ---- one launch over many sets of arguments: kernels with is_each ----
- * The parameter is two addresses: of an index, which has for each block of the launch the number of its set (u32), and of the sets, each
- * its words as above and IR_GPU_EACH_* more. The grid is one row of blocks of IR_GPU_THREADS threads in a row: those of set 0, then
- * those of set 1 ... A block finds out its set and takes the place in that set's grid and block that its number stands for. Only
- * what is one launch of its own can be part of one: ir_gpu_launch.n_phases is 1 and n_counters 0. */
+ * The parameter is two addresses: of an index, which has for each block of the launch the number of its set (u32), and
+ * of the sets, each its words as above and IR_GPU_EACH_* more. The grid is one row of blocks of IR_GPU_THREADS threads
+ * in a row: those of set 0, then those of set 1 ... A block finds out its set and takes the place in that set's grid
+ * and block that its number stands for. Only what is one launch of its own can be part of one: ir_gpu_launch.n_phases
+ * is 1 and n_counters 0. */
 enum {
     IR_GPU_EACH_FIRST,
     IR_GPU_EACH_GRID_X,
@@ -96,13 +101,13 @@ void ir_gpu_each_set(const ir_kernel *k, const ir_kernel_args *args, const ir_gp
 
 /* reduce and row: threads of a team for n elements along the last reduced axis: a power of two. */
 int ir_gpu_team(int64_t n);
-/* Elements along the last dim that a thread takes at once where IR_GPU_WORD_HOW says that it can, 1: never. Of maps: those of
- * 16 bytes of the widest type; what varies along the last dim is contiguous there. */
+/* Elements along the last dim that a thread takes at once where IR_GPU_WORD_HOW says that it can, 1: never. Of maps:
+ * those of 16 bytes of the widest type; what varies along the last dim is contiguous there. */
 int ir_gpu_lanes(const ir_kernel *k);
 
-/* ---- gpu_space.c: a contraction, or a convolution, as a product of matrices: the dims, outer to inner, whose sizes multiplied count
- * batches, rows (m), columns (n) and products (k). Columns of a convolution are the places of all images together: its
- * batches are groups. */
+/* ---- gpu_space.c: a contraction, or a convolution, as a product of matrices: the dims, outer to inner, whose sizes
+ * multiplied count batches, rows (m), columns (n) and products (k). Columns of a convolution are the places of all
+ * images together: its batches are groups. */
 typedef enum ir_gpu_axis { IR_GPU_ROWS, IR_GPU_COLUMNS, IR_GPU_PRODUCTS, IR_GPU_BATCHES, IR_GPU_AXES } ir_gpu_axis;
 typedef struct ir_gpu_space {
     int n[IR_GPU_AXES];
@@ -110,15 +115,16 @@ typedef struct ir_gpu_space {
 } ir_gpu_space;
 void ir_gpu_space_of(const ir_kernel *k, ir_gpu_space *out); /* of a kernel with a matmul */
 int64_t ir_gpu_space_size(const ir_gpu_space *s, const int64_t *size, ir_gpu_axis axis);
-/* Convolutions whose groups make up to IR_GPU_WINDOW_FEW channels (depthwise ones), and those of very many places, are made without
- * tiles: the number of the tile is then IR_GPU_WINDOW_DIRECT. */
+/* Convolutions whose groups make up to IR_GPU_WINDOW_FEW channels (depthwise ones), and those of very many places, are
+ * made without tiles: the number of the tile is then IR_GPU_WINDOW_DIRECT. */
 enum { IR_GPU_WINDOW_FEW = 4, IR_GPU_WINDOW_DIRECT = 31 };
 bool ir_gpu_window_has_pads(const ir_kernel *k); /* these are direct too */
 bool ir_gpu_window_is_direct(const ir_kernel *k, const int64_t *size);
 
 /* ---- gpu_mma.c: contractions on tensor cores (jit/gpu_mma.c) ----
- * A block of threads makes rows x columns elements of the result, its warps warps_m x warps_n parts of it. Shared memory has `stages` pieces of
- * both operands, each k_bytes of products long, filled by asynchronous copies while the piece before is multiplied. */
+ * A block of threads makes rows x columns elements of the result, its warps warps_m x warps_n parts of it. Shared
+ * memory has `stages` pieces of both operands, each k_bytes of products long, filled by asynchronous copies while the
+ * piece before is multiplied. */
 typedef struct ir_gpu_mma_tile {
     int rows, columns, k_bytes, warps_m, warps_n, stages;
 } ir_gpu_mma_tile;
@@ -129,29 +135,31 @@ static inline int ir_gpu_mma_threads(const ir_gpu_mma_tile *t) { return t->warps
 bool ir_gpu_mma_has_tile(const ir_kernel *k, int tile);
 bool ir_gpu_mma_is_wgmma(int tile);
 int ir_gpu_mma_shared(const ir_kernel *k, const ir_gpu_mma_tile *t); /* bytes */
-/* A convolution's operand 1 is gathered: threads read its elements where they lie. Where the products of a piece are, from
- * their column on, is said by a table, behind the pieces in shared memory: i32, of this piece and of the next. */
+/* A convolution's operand 1 is gathered: threads read its elements where they lie. Where the products of a piece are,
+ * from their column on, is said by a table, behind the pieces in shared memory: i32, of this piece and of the next. */
 enum { IR_GPU_MMA_TABLE = 2 * 128 * 4 /* bytes; a piece has up to 128 elements */ };
 bool ir_gpu_mma_is_gathered(const ir_kernel *k, int operand);
 /* Are the products of this kernel made by tensor cores? Operands both f16 or both bf16 (sums in f32), or
  * 8-bit integers; f32 in the fast tier alone: each operand is rounded to tf32. */
 bool ir_gpu_is_mma(const ir_kernel *k);
-/* An operand that is a plain load, contiguous along k or along its row: its buffer; else -1: it is computed, or loaded element by element. */
+/* An operand that is a plain load, contiguous along k or along its row: its buffer; else -1: it is computed, or loaded
+ * element by element. */
 int ir_gpu_mma_buffer(const ir_kernel *k, int operand);
 /* Of an operand: do its rows lie along shared memory's lines (ldmatrix then transposes), not k? */
 bool ir_gpu_mma_is_turned(const ir_kernel *k, int operand);
 /* An operand that is computed of what is contiguous along shared memory's lines, so 16 bytes at a time. */
 enum { IR_GPU_MMA_LANES = 8 /* at most */ };
 bool ir_gpu_mma_has_vectors(const ir_kernel *k, int operand);
-/* IR_GPU_WORD_HOW: operand 0 or 1 may be copied, or computed, 16 bytes at a time; outputs and what the epilogue loads may be accessed
- * IR_GPU_VECTOR elements at a time; from IR_GPU_MMA_TILE on: the number of the tile. */
+/* IR_GPU_WORD_HOW: operand 0 or 1 may be copied, or computed, 16 bytes at a time; outputs and what the epilogue loads
+ * may be accessed IR_GPU_VECTOR elements at a time; from IR_GPU_MMA_TILE on: the number of the tile. */
 enum { IR_GPU_MMA_COPY = 1, IR_GPU_MMA_STORE = 4, IR_GPU_MMA_TILE = 8 };
 void ir_gpu_plan_mma(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out);
 void ir_gpu_plan_mma_tile(const ir_kernel *k, const int64_t *size, int tile, ir_gpu_launch *out); /* with that tile */
 uint64_t ir_gpu_mma_word(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_launch *l);
 
-/* ---- gpu_contract.c: contractions without tensor cores. A block of threads makes rows x columns elements, step products at a time; a
- * thread thread_rows x thread_columns; its warps are warps_m x warps_n. IR_GPU_WORD_HOW is the number of the tile. ---- */
+/* ---- gpu_contract.c: contractions without tensor cores. A block of threads makes rows x columns elements, step
+ * products at a time; a thread thread_rows x thread_columns; its warps are warps_m x warps_n. IR_GPU_WORD_HOW is the
+ * number of the tile. ---- */
 typedef struct ir_gpu_fma_tile {
     int rows, columns, step, thread_rows, thread_columns, warps_m, warps_n;
 } ir_gpu_fma_tile;
@@ -168,9 +176,10 @@ void ir_gpu_plan_fma(const ir_kernel *k, const int64_t *size, ir_gpu_launch *out
 void ir_gpu_plan_fma_tile(const ir_kernel *k, const int64_t *size, int tile,
                           ir_gpu_launch *out); /* with this tile; into a plan of one phase */
 
-/* ---- gpu_attention.c: attention. A block makes that many queries' results, `width` columns of them, from a part of the keys.
- * Layout of scratch, where there are several parts, in elements of the accumulator type: for each part, batch and query the E results, then
- * the largest score and the sum. A part is keys / parts rounded up to whole blocks of keys. ---- */
+/* ---- gpu_attention.c: attention. A block makes that many queries' results, `width` columns of them, from a part of
+ * the keys. Layout of scratch, where there are several parts, in elements of the accumulator type: for each part, batch
+ * and query the E results, then the largest score and the sum. A part is keys / parts rounded up to whole blocks of
+ * keys. ---- */
 enum {
     IR_GPU_ATTENTION_THREADS = 128,
     IR_GPU_ATTENTION_QUERIES = IR_GPU_ATTENTION_TILE,

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_contract.c: tiles and the grid of contractions without tensor cores on a GPU (jit/gpu_contract.c). All follows from the
- * description and the sizes. */
+/* gpu_contract.c: tiles and the grid of contractions without tensor cores on a GPU (jit/gpu_contract.c). All follows
+ * from the description and the sizes. */
 #include "ir/gpu_grid.h"
 
-/* Of a thread: 8 x 8 elements keep the fma units busy, 64 fma for 4 loads of 16 bytes from shared memory; its block is too large for
- * small results. A few rows or columns are limited by memory: wide blocks, as much of it at a time as two hundred threads take. */
+/* Of a thread: 8 x 8 elements keep the fma units busy, 64 fma for 4 loads of 16 bytes from shared memory; its block is
+ * too large for small results. A few rows or columns are limited by memory: wide blocks, as much of it at a time as two
+ * hundred threads take. */
 const ir_gpu_fma_tile ir_gpu_fma_tiles[IR_GPU_FMA_TILES] = {
     [IR_GPU_FMA_LARGE] = {128, 128, 8, 8, 8, 4, 2},
     [IR_GPU_FMA_SMALL] = {64, 64, 16, 4, 4, 4, 2},
@@ -37,7 +38,8 @@ static int choose(const ir_kernel *k, int64_t m, int64_t n, int64_t batches, int
     if (n <= ir_gpu_fma_tiles[IR_GPU_FMA_TALL].columns && ir_gpu_fma_has(k, IR_GPU_FMA_TALL)) return IR_GPU_FMA_TALL;
     if (m <= ir_gpu_fma_tiles[IR_GPU_FMA_FLAT].rows && ir_gpu_fma_has(k, IR_GPU_FMA_FLAT)) return IR_GPU_FMA_FLAT;
     if (!ir_gpu_fma_has(k, IR_GPU_FMA_LARGE)) return IR_GPU_FMA_SMALL;
-    /* what edges waste, and whether all multiprocessors have one: four small tiles take about 1.4 times as long as a large one */
+    /* what edges waste, and whether all multiprocessors have one: four small tiles take about 1.4 times as long as a
+     * large one */
     const int64_t large = ir_times(batches, tiles_of(IR_GPU_FMA_LARGE, m, n)),
                   small = ir_times(batches, tiles_of(IR_GPU_FMA_SMALL, m, n));
     if (ir_times(large, k_blocks) < BLOCKS_WANTED / 2) return IR_GPU_FMA_SMALL;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_mma.c: contractions on tensor cores: which kernels they are, which tile and how many parts along k a call of given sizes has,
- * and what its addresses allow. All follows from the description and the sizes (and addresses), so that the order of a sum
- * is the same on every device, fused or not. */
+/* gpu_mma.c: contractions on tensor cores: which kernels they are, which tile and how many parts along k a call of
+ * given sizes has, and what its addresses allow. All follows from the description and the sizes (and addresses), so
+ * that the order of a sum is the same on every device, fused or not. */
 #include "base/small.h"
 #include "ir/gpu_grid.h"
 
-/* Large results: 64 x 64 elements a warp, so that a byte of shared memory serves 32 products, and two blocks fit a multiprocessor. Few
- * elements: more, smaller blocks. A row or column of tiles that is nearly empty: as little of it as one instruction has. With
- * wgmma a warp makes 16 rows of all columns: tiles as wide as its registers allow. What is gathered waits in registers while the
- * piece before is multiplied: more warps, of fewer elements each. */
+/* Large results: 64 x 64 elements a warp, so that a byte of shared memory serves 32 products, and two blocks fit a
+ * multiprocessor. Few elements: more, smaller blocks. A row or column of tiles that is nearly empty: as little of it as
+ * one instruction has. With wgmma a warp makes 16 rows of all columns: tiles as wide as its registers allow. What is
+ * gathered waits in registers while the piece before is multiplied: more warps, of fewer elements each. */
 const ir_gpu_mma_tile ir_gpu_mma_tiles[IR_GPU_MMA_TILES] = {
     {128, 128, 64, 2, 2, 4},  {64, 64, 128, 2, 2, 3},   {16, 128, 128, 1, 4, 4}, {128, 16, 128, 4, 1, 4},
     {128, 128, 128, 8, 1, 6}, {128, 256, 128, 8, 1, 4}, {128, 128, 64, 2, 4, 4},
@@ -57,7 +57,8 @@ bool ir_gpu_is_mma(const ir_kernel *k) {
 
 bool ir_gpu_mma_has_tile(const ir_kernel *k, int tile) {
     if (tile != LARGE && tile != GATHERED && !ir_gpu_mma_is_wgmma(tile)) return true;
-    bool has_wgmma = ir_levels[k->level].cores == IR_CORES_WGMMA && ir_is_half(k->inst[k->inst[matmul_of(k)].in[0]].dtype);
+    bool has_wgmma =
+        ir_levels[k->level].cores == IR_CORES_WGMMA && ir_is_half(k->inst[k->inst[matmul_of(k)].in[0]].dtype);
     if (tile == LARGE || tile == GATHERED) return !has_wgmma && (tile == GATHERED) == (k->kind == IR_KERNEL_WINDOW);
     return has_wgmma;
 }
@@ -164,8 +165,8 @@ void ir_gpu_plan_mma_tile(const ir_kernel *k, const int64_t *size, int tile, ir_
     out->grid[1][0] = grid_at_most(ir_ceil_div(elements, IR_GPU_VECTOR * threads), INT32_MAX);
 }
 
-/* Do the first element and the steps along all dims but `along` fall on multiples of `bytes`? A convolution's weights have
- * their products side by side, whatever dims these are of. */
+/* Do the first element and the steps along all dims but `along` fall on multiples of `bytes`? A convolution's weights
+ * have their products side by side, whatever dims these are of. */
 static bool is_aligned(const ir_kernel *k, const ir_kernel_args *args, int buffer, int along, int64_t bytes) {
     if ((uintptr_t)args->buffer[buffer] % (uint64_t)bytes != 0) return false;
     for (int d = 0; d < k->n_dims; d++)
@@ -180,7 +181,8 @@ static bool can_take_vectors(const ir_kernel *k, const ir_kernel_args *args, int
     if (ir_gpu_mma_is_gathered(k, operand)) return true;
     const int b = ir_gpu_mma_buffer(k, operand), kk = k->n_dims - 1, row = row_dim(k, operand);
     if (b >= 0) {
-        /* A copy of nothing, behind the last row or product, has an address too: these strides count whatever the sizes. */
+        /* A copy of nothing, behind the last row or product, has an address too: these strides count whatever the
+         * sizes. */
         const int64_t *stride = args->stride + b * k->n_dims, bytes = ir_dtypes[k->buffer[b].dtype].bytes;
         const int copied = k->buffer[b].stride[kk] == 1 ? kk : row, other = copied == kk ? row : kk;
         return stride[other] * bytes % 16 == 0 && is_aligned(k, args, b, copied, 16);

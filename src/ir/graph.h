@@ -64,20 +64,21 @@ typedef struct ir_result {
     fu_loc loc;
 } ir_result;
 
-/* What is checked when sizes are known (at the call): a = b; a >= 0; or a is not 0 unless b is (b: the elements of a result,
- * so that the maximum over an empty axis is an error only where there is a maximum to give). */
+/* What is checked when sizes are known (at the call): a = b; a >= 0; or a is not 0 unless b is (b: the elements of a
+ * result, so that the maximum over an empty axis is an error only where there is a maximum to give). */
 typedef struct ir_check {
     ir_size a, b;
     enum { IR_CHECK_EQUAL, IR_CHECK_NOT_NEGATIVE, IR_CHECK_NOT_ZERO } kind;
     const char *what; /* message text: "add: dim 1 of %x and dim 0 of %y" */
     fu_loc loc;
-    /* Where the user wrote it, for the printer: in a statement's or a result's type; COPIED from either of a function that is
-     * called here. Others follow from the operators. */
+    /* Where the user wrote it, for the printer: in a statement's or a result's type; COPIED from either of a function
+     * that is called here. Others follow from the operators. */
     enum { IR_CHECK_INFERRED, IR_CHECK_ANNOTATION, IR_CHECK_RESULT, IR_CHECK_COPIED } origin;
 } ir_check;
 
-/* What the user asks of the plan: that a value is complete in memory before what reads it starts, or that two values are computed in
- * one kernel. Hints are beside the nodes, so that they are in no key; passes carry them to what became of the nodes. */
+/* What the user asks of the plan: that a value is complete in memory before what reads it starts, or that two values
+ * are computed in one kernel. Hints are beside the nodes, so that they are in no key; passes carry them to what became
+ * of the nodes. */
 typedef struct ir_hint {
     enum { IR_HINT_BARRIER, IR_HINT_FUSE_WITH } kind;
     ir_id node, with;             /* with: FUSE_WITH */
@@ -125,7 +126,8 @@ typedef struct ir_operand {
     const char *text; /* as written, for messages; may be NULL */
     int8_t residue;   /* sign of (the number as written - f): types narrower than f64 still round once */
 } ir_operand;
-/* The literal in dtype t, rounded once; *out untouched on failure, with a message that starts with `what` ("add", "full", "return"). */
+/* The literal in dtype t, rounded once; *out untouched on failure, with a message that starts with `what` ("add",
+ * "full", "return"). */
 fusor_status ir_literal_bits(ir_graph *g, const char *what, const ir_operand *literal, ir_dtype t, ir_bits *out);
 /* attr: array of ir_ops[op].n_attrs (is_set false = default), or NULL. to: CAST/BITCAST result type, else 0.
  * Decides literal types, checks types and shapes, computes the result, adds call-time checks. 0 after an error. */
@@ -135,24 +137,28 @@ ir_id ir_add_result(ir_graph *g, ir_op op, unsigned index, int n_in, const ir_op
                     fu_loc loc);
 /* How many results the operator has with these attributes (filled in, or ir_op_info.n_attrs given ones). */
 uint32_t ir_count_results(ir_op op, const ir_attr *attr);
-/* Raw node for passes: everything given, hash-consed unless it has a name, a place or metadata; no inference (ir_verify checks
- * it). The node's arrays are copied. */
+/* Raw node for passes: everything given, hash-consed unless it has a name, a place or metadata; no inference (ir_verify
+ * checks it). The node's arrays are copied. */
 ir_id ir_add_raw(ir_graph *g, const ir_node *node);
 static inline ir_operand ir_use(ir_id id) { return (ir_operand){.node = id}; }
 
-/* infer.c: the only place that computes result types and shapes. Fills node->dtype/rank/dim/stretch; may append checks. */
+/* infer.c: the only place that computes result types and shapes. Fills node->dtype/rank/dim/stretch; may append
+ * checks. */
 fusor_status ir_infer(ir_graph *g, ir_node *node, ir_dtype to);
 /* Axes of operand 0 that a REDUCE, ARGREDUCE or ROW node works along, as a bit mask. */
 uint32_t ir_node_axes(const ir_graph *g, const ir_node *n);
-/* The type that a REDUCE, CONTRACT or ROW node accumulates in: the wider of dtype= and the default (doc/numerics.md). */
+/* The type that a REDUCE, CONTRACT or ROW node accumulates in: the wider of dtype= and the default
+ * (doc/numerics.md). */
 ir_dtype ir_node_accumulator(const ir_graph *g, const ir_node *n);
 /* SLICE: dim d of the result, at i, is dim d of the operand at start[d] + i * step[d]. */
 void ir_slice_map(ir_graph *g, const ir_node *n, ir_size *start, int64_t *step);
-/* TAKE, TAKE_ALONG, SCATTER: the message for an index that is out of range, as every evaluator words it. `at`: its place
- * in the row-major order of the operand of indices, whose shape is `shape`; size: of the axis that it points into. */
+/* TAKE, TAKE_ALONG, SCATTER: the message for an index that is out of range, as every evaluator words it. `at`: its
+ * place in the row-major order of the operand of indices, whose shape is `shape`; size: of the axis that it points
+ * into. */
 fusor_status ir_fail_index(const ir_graph *g, fu_error *e, const ir_node *n, ir_bits index, int64_t at,
                            const int64_t *shape, int64_t size);
-/* " (in \"layer3/ffn\", from model.py:12)": what name= and loc= of a statement say, for messages; "" where neither was given. */
+/* " (in \"layer3/ffn\", from model.py:12)": what name= and loc= of a statement say, for messages; "" where neither was
+ * given. */
 enum { IR_WHERE_MAX = 200 };
 const char *ir_where(const char *name, const char *loc, char text[IR_WHERE_MAX]);
 /* Number of elements. */
@@ -169,13 +175,16 @@ void ir_type_print(fu_str *out, const ir_graph *g, const ir_node *n);
 fusor_status ir_verify(const ir_graph *g, fu_error *e, const char *after_pass);
 
 /* parse.c: the whole text; all diagnostics; static errors of all functions. On failure *out is untouched.
- * Type errors, unknown operators (ir_op_nearest), planned operators, calls (existence, argument types, no recursion) included. */
+ * Type errors, unknown operators (ir_op_nearest), planned operators, calls (existence, argument types, no recursion)
+ * included. */
 fusor_status ir_parse(fu_arena *a, fu_error *e, const char *name, const char *text, size_t length, ir_module **out);
-/* "axis=1, keepdims=true" into attr (ir_ops[op].n_attrs entries, zeroed); the type argument of cast and bitcast into *to; an
- * IR_ATTR_SCALAR that is given into *scalar (else untouched). The sizes of g may be named. Messages say "<attributes>:1:6". */
+/* "axis=1, keepdims=true" into attr (ir_ops[op].n_attrs entries, zeroed); the type argument of cast and bitcast into
+ * *to; an IR_ATTR_SCALAR that is given into *scalar (else untouched). The sizes of g may be named. Messages say
+ * "<attributes>:1:6". */
 fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, ir_attr *attr, ir_dtype *to, ir_operand *scalar);
 ir_graph *ir_module_find(const ir_module *m, const char *function); /* NULL: the first; NULL back: not there */
-/* flatten.c: function with its calls inlined, as a new graph in arena a (names, locs and stretch masks kept; callee checks come along). */
+/* flatten.c: function with its calls inlined, as a new graph in arena a (names, locs and stretch masks kept; callee
+ * checks come along). */
 fusor_status ir_flatten(fu_arena *a, fu_error *e, const ir_module *m, const ir_graph *f, ir_graph **out);
 /* print.c: canonical text. parse(print(m)) is the same module and prints the same bytes. */
 void ir_print_module(fu_str *out, const ir_module *m);
@@ -188,7 +197,8 @@ ir_graph *ir_graph_copy_live(fu_arena *a, const ir_graph *g);
 ir_graph *ir_graph_like(fu_arena *a, const ir_graph *g);
 uint32_t *ir_use_counts(fu_arena *a, const ir_graph *g); /* by id, by live nodes; results count as uses. 0 = dead */
 
-/* Binds dim symbols from concrete parameter shapes and evaluates all checks; symbol_values has ir_size_symbol_count entries.
- * shape[p] is the shape of parameter p; ranks are already checked. Messages name the dim, both parameters and both sizes. */
+/* Binds dim symbols from concrete parameter shapes and evaluates all checks; symbol_values has ir_size_symbol_count
+ * entries. shape[p] is the shape of parameter p; ranks are already checked. Messages name the dim, both parameters and
+ * both sizes. */
 fusor_status ir_bind_sizes(const ir_graph *g, fu_error *e, const int64_t *const *shape, int64_t *symbol_values);
 #endif

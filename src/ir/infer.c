@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* infer.c: the type and shape of every node, by operator kind; the only place that computes them. What cannot be
  * decided before sizes are known becomes a check of the graph (ir_check). Messages name the operator, the operands and
- * what was expected; doc/language.md ("Sizes", "Numbers") and doc/numerics.md ("Accumulation") are the law here. infer_parts.c has what
- * the rules share. */
+ * what was expected; doc/language.md ("Sizes", "Numbers") and doc/numerics.md ("Accumulation") are the law here.
+ * infer_parts.c has what the rules share. */
 #include "base/small.h"
 #include "ir/infer_parts.h"
 #include <string.h>

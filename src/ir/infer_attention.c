@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* infer_attention.c: type and shape of attention (kind ATTENTION): q [.., H, Sq, D], k [.., G, Sk, D], v [.., G, Sk, E] give
- * [.., H, Sq, E]. Batch axes broadcast; heads are on axis -3, where H is a multiple of G, or one of them is 1 or missing. A mask
- * stretches to the scores, [.., H, Sq, Sk]. */
+/* infer_attention.c: type and shape of attention (kind ATTENTION): q [.., H, Sq, D], k [.., G, Sk, D], v [.., G, Sk, E]
+ * give [.., H, Sq, E]. Batch axes broadcast; heads are on axis -3, where H is a multiple of G, or one of them is 1 or
+ * missing. A mask stretches to the scores, [.., H, Sq, Sk]. */
 #include "base/small.h"
 #include "ir/attention.h"
 #include "ir/infer_parts.h"

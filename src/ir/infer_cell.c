@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* infer_cell.c: types and shapes of recurrent cells (kind CELL): lstm_cell(x, h, c, w_ih, w_hh [, b_ih, b_hh]), and gru_cell and rnn_cell
- * without c. x is [.., I], h and c [.., H] with the same leading dims, the weights [gates * H, I] and [gates * H, H], the biases
- * [gates * H]. A result is shaped as h. */
+/* infer_cell.c: types and shapes of recurrent cells (kind CELL): lstm_cell(x, h, c, w_ih, w_hh [, b_ih, b_hh]), and
+ * gru_cell and rnn_cell without c. x is [.., I], h and c [.., H] with the same leading dims, the weights [gates * H, I]
+ * and [gates * H, H], the biases [gates * H]. A result is shaped as h. */
 #include "base/small.h"
 #include "ir/infer_parts.h"
 #include "ir/cell.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* infer_conv.c: types and shapes of convolutions (kind CONV), as ONNX has them: x [N, C, spatial..] with weights [O, C / groups,
- * kernel..], or transposed with [C, O / groups, kernel..], and a bias [O]. The bias has the type that sums are made in: that of floats, i32
- * for 8-bit operands, i64 for other integers. */
+/* infer_conv.c: types and shapes of convolutions (kind CONV), as ONNX has them: x [N, C, spatial..] with weights [O, C
+ * / groups, kernel..], or transposed with [C, O / groups, kernel..], and a bias [O]. The bias has the type that sums
+ * are made in: that of floats, i32 for 8-bit operands, i64 for other integers. */
 #include "ir/infer_parts.h"
 #include "ir/window.h"
 
@@ -55,7 +55,8 @@ static fusor_status channels(ir_graph *g, const ir_node *n, ir_size *out) {
     return FUSOR_OK;
 }
 
-/* Along spatial axis i: floor((size + pads - extent) / stride) + 1, or transposed (size - 1) * stride + extent - pads. */
+/* Along spatial axis i: floor((size + pads - extent) / stride) + 1, or transposed (size - 1) * stride + extent -
+ * pads. */
 static ir_size places(ir_graph *g, const ir_node *n, uint32_t i, ir_size size, ir_size kernel, uint32_t spatial) {
     ir_sizes *s = g->sizes;
     const int64_t stride = ir_window_entry(g, n, "strides", i, 1),

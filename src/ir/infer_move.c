@@ -29,7 +29,8 @@ static bool not_less(ir_graph *g, const ir_node *n, ir_size a, ir_size b, const 
 enum { SLICE_STARTS, SLICE_ENDS, SLICE_STEPS, SLICE_AXES }; /* ORDER attrs_SLICE */
 static const int64_t FAR = INT64_C(1) << 62;                /* a bound or step past it is as good as infinite */
 
-/* The bound x as an index: negative ones count from the end of `size`. What is written may be a size of unknown sign. */
+/* The bound x as an index: negative ones count from the end of `size`. What is written may be a size of unknown
+ * sign. */
 static ir_size from_end(ir_sizes *s, ir_size x, ir_size size) {
     int64_t v;
     if (ir_size_is_const(s, x, &v)) return v < 0 ? ir_size_add(s, x, size) : x;

@@ -48,18 +48,20 @@ fusor_status shape_attr(ir_graph *g, ir_node *n, int *inferred);
 /* ---- types and shapes ---- */
 fusor_status check_class(ir_graph *g, const ir_node *n, unsigned i, unsigned classes);
 void copy_dims(ir_node *n, const ir_node *from);
-/* Two sizes that have to agree: false where they provably do not (the caller words that), a check where it is not known. */
+/* Two sizes that have to agree: false where they provably do not (the caller words that), a check where it is not
+ * known. */
 bool agree(ir_graph *g, const ir_node *n, ir_size a, ir_size b, const char *who_a, unsigned dim_a, const char *who_b,
            unsigned dim_b);
-/* NumPy's rule, decided by the text: only a missing dim or the constant 1 stretches. Operand i takes part with its first
- * part[i] dims; the result has `rank` dims. Fills n->dim[0..rank) and the stretch masks. */
+/* NumPy's rule, decided by the text: only a missing dim or the constant 1 stretches. Operand i takes part with its
+ * first part[i] dims; the result has `rank` dims. Fills n->dim[0..rank) and the stretch masks. */
 fusor_status broadcast(ir_graph *g, ir_node *n, const unsigned *part, unsigned rank);
 fusor_status broadcast_but(ir_graph *g, ir_node *n, const unsigned *part, unsigned rank,
                            unsigned skip); /* dims to leave alone */
 /* The result's dims as such: no size past 64 bits or below 0, and a byte count that fits. */
 fusor_status infer_finish(ir_graph *g, ir_node *n);
 
-/* ---- the rules of other files: infer_move.c, infer_window.c, infer_quantize.c, infer_attention.c, infer_cell.c ---- */
+/* ---- the rules of other files: infer_move.c, infer_window.c, infer_quantize.c, infer_attention.c, infer_cell.c
+ * ---- */
 fusor_status infer_move(ir_graph *g, ir_node *n);
 fusor_status infer_index(ir_graph *g, ir_node *n);
 fusor_status infer_window(ir_graph *g, ir_node *n);
@@ -68,7 +70,8 @@ fusor_status infer_cell(ir_graph *g, ir_node *n);
 fusor_status infer_attention(ir_graph *g, ir_node *n);
 fusor_status infer_conv(ir_graph *g, ir_node *n);
 fusor_status infer_einsum(ir_graph *g, ir_node *n);
-/* infer_window.c: a list attribute of `count` numbers from `least` on, where it is given; a number of it, or `absent`. */
+/* infer_window.c: a list attribute of `count` numbers from `least` on, where it is given; a number of it, or
+ * `absent`. */
 fusor_status infer_window_list(ir_graph *g, const ir_node *n, const char *name, uint32_t count, int64_t least,
                                const char *per);
 #endif

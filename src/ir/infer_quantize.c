@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* infer_quantize.c: types and shapes of quantize and dequantize (kind QUANTIZE): a float tensor and its scale of one type, an integer
- * tensor and its zero point of one type, a scale and a zero point for all elements or for each index along axis=. */
+/* infer_quantize.c: types and shapes of quantize and dequantize (kind QUANTIZE): a float tensor and its scale of one
+ * type, an integer tensor and its zero point of one type, a scale and a zero point for all elements or for each index
+ * along axis=. */
 #include "ir/infer_parts.h"
 
 static bool is_small_float(ir_dtype t) { return ir_is_float(t) && t != FUSOR_F64; }

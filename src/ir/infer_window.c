@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* infer_window.c: types and shapes of operators with sliding windows (kind WINDOW). The number of windows along an axis is what ONNX
- * says: those that start at multiples of the stride and lie within the padded axis; with ceil=true those too that stick out
- * behind it, if they start before the end padding. */
+/* infer_window.c: types and shapes of operators with sliding windows (kind WINDOW). The number of windows along an axis
+ * is what ONNX says: those that start at multiples of the stride and lie within the padded axis; with ceil=true those
+ * too that stick out behind it, if they start before the end padding. */
 #include "ir/infer_parts.h"
 #include "ir/window.h"
 #include <string.h>
@@ -47,8 +47,8 @@ fusor_status infer_window_list(ir_graph *g, const ir_node *n, const char *name, 
     return FUSOR_OK;
 }
 
-/* Windows along an axis: floor((padded - extent) / stride) + 1. With ceil the rounding is up, but no window starts at size + begin or
- * later; both are floor((size + begin + c) / stride) + 1, so it is the smaller c. */
+/* Windows along an axis: floor((padded - extent) / stride) + 1. With ceil the rounding is up, but no window starts at
+ * size + begin or later; both are floor((size + begin + c) / stride) + 1, so it is the smaller c. */
 static ir_size count_windows(ir_graph *g, const ir_window *w, const ir_window_axis *a, ir_size size) {
     const int64_t extent = (a->kernel - 1) * a->dilation + 1;
     int64_t c = a->end - extent;

@@ -209,8 +209,8 @@ void ir_kernel_print(fu_str *o, const ir_kernel *k) {
     if (k->is_depthwise) fu_str_add(o, "form depthwise\n");
     for (int i = 0; i < k->n_axes; i++) {
         const ir_kaxis *a = &k->axis[i];
-        fu_str_addf(o, "axis %d %d %" PRId64 " %" PRId64 " %" PRId64 " %%%d\n", a->dim, a->place, a->stride, a->dilation,
-                    a->begin, a->size);
+        fu_str_addf(o, "axis %d %d %" PRId64 " %" PRId64 " %" PRId64 " %%%d\n", a->dim, a->place, a->stride,
+                    a->dilation, a->begin, a->size);
     }
     for (int d = 0; d < k->n_dims; d++) {
         if (k->dim[d].size == IR_SIZE_RUNTIME) fu_str_addf(o, "dim %c ?\n", k->dim[d].role);

@@ -1,40 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_KERNEL_H
 #define IR_KERNEL_H
-/* The description of one kernel: what the planner makes, what is the cache key's main part, what code generation reads and
- * what the executor launches. All that jit and rt share.
+/* The description of one kernel: what the planner makes, what is the cache key's main part, what code generation reads
+ * and what the executor launches. All that jit and rt share.
  *
- * A kernel iterates over a space of dims. Each buffer has a stride (elements) for each dim; 0 = does not vary along it. The
- * program is a list of scalar instructions in SSA order; each value varies along the dims of what it loads. A load may have
- * operands: an element offset added to its address (a gather), and a guard (padding): where that is false nothing is read.
+ * A kernel iterates over a space of dims. Each buffer has a stride (elements) for each dim; 0 = does not vary along it.
+ * The program is a list of scalar instructions in SSA order; each value varies along the dims of what it loads. A load
+ * may have operands: an element offset added to its address (a gather), and a guard (padding): where that is false
+ * nothing is read.
  *
- * kind      dims, outer to inner              program
- * map       p...                              loads, element-wise, stores; the last dim is vectorized
- *           p... t p        (transposed)    the same; some loads are contiguous along t, the stores along the last dim
- * reduce    p... r...        (inner)          loads, element-wise, reductions; element-wise on their results; stores of both
- *           p... r... v      (column)         the same, vectorized along the kept dim v
- * row       p... r...                         as reduce, but values per element may use results of reductions (softmax): the
- *                                             passes over a row follow from the data flow; one row is one unit of work
- * scan      p... r           (inner)          loads, element-wise, exactly one running sum or product along r, element-wise on it and
- *           p... r v         (column)         stores, all per element; vectorized along r, or along the kept dim v
- * contract  b... y... j... m n k              exactly one MATMUL instruction: operand 0 varies along b, j, m, k and operand 1 along
- *                                             b, y, j, k, n: y are further dims of columns, j of products, outer to n and k (each a load or element-wise on loads: evaluated while packing); the
- *                                             epilogue (element-wise over b, y, m, n) runs on the register tile. With reductions, which
- *                                             are along n: a row program as in a row kernel runs on complete rows (kernel_rows.c)
- * attention b... [h] m n k j [g]              exactly one ATTENTION instruction (below) of queries m, keys j, head size k, values n;
- *                                             the epilogue (element-wise over b, h, m, n) runs on whole rows. h and g: query heads
- *                                             and the fewer key heads; g has no loop, its index is that of h / (heads h / heads g)
- * window    b... m y n k...                   a convolution: exactly one MATMUL instruction of two plain loads of the accumulator type:
- *                                             operand 0, the weights, varies along b, m, k, and its dims k are one in memory, of stride 1;
- *                                             operand 1 varies along b, y, n, k: element k of column n of row y is at the sum of
- *                                             all strides. Epilogue over b, m, y, n. With axes (ir_kaxis) on a CPU the loads are of any
- *                                             type, converted or not, and what they read lies within pads of zeros; with
- *                                             pads on a GPU, and in the form for one channel a group, that load has a guard
+ * kind      dims, outer to inner      program
+ * map       p...                      loads, element-wise, stores; the last dim is vectorized
+ *           p... t p  (transposed)    the same; some loads are contiguous along t, the stores along the last dim
+ * reduce    p... r... (inner)         loads, element-wise, reductions; element-wise on their results; stores of both
+ *           p... r... v (column)      the same, vectorized along the kept dim v
+ * row       p... r...                 as reduce, but values per element may use results of reductions (softmax): the
+ *                                     passes over a row follow from the data flow; one row is one unit of work
+ * scan      p... r    (inner)         loads, element-wise, exactly one running sum or product along r, element-wise on
+ *           p... r v  (column)        it and stores, all per element; vectorized along r, or along the kept dim v
+ * contract  b... y... j... m n k      exactly one MATMUL instruction: operand 0 varies along b, j, m, k and operand 1
+ *                                     along b, y, j, k, n: y are further dims of columns, j of products, outer to n and
+ *                                     k (each a load or element-wise on loads: evaluated while packing); the epilogue
+ *                                     (element-wise over b, y, m, n) runs on the register tile. With reductions, which
+ *                                     are along n: a row program as in a row kernel runs on complete rows
+ *                                     (kernel_rows.c)
+ * attention b... [h] m n k j [g]      exactly one ATTENTION instruction (below) of queries m, keys j, head size k,
+ *                                     values n; the epilogue (element-wise over b, h, m, n) runs on whole rows. h and
+ *                                     g: query heads and the fewer key heads; g has no loop, its index is that of
+ *                                     h / (heads h / heads g)
+ * window    b... m y n k...           a convolution: exactly one MATMUL instruction of two plain loads of the
+ *                                     accumulator type: operand 0, the weights, varies along b, m, k, and its dims k
+ *                                     are one in memory, of stride 1; operand 1 varies along b, y, n, k: element k of
+ *                                     column n of row y is at the sum of all strides. Epilogue over b, m, y, n. With
+ *                                     axes (ir_kaxis) on a CPU the loads are of any type, converted or not, and what
+ *                                     they read lies within pads of zeros; with pads on a GPU, and in the form for one
+ *                                     channel a group, that load has a guard
  *
  * Random numbers are instructions of two operands: the seed, and the row-major number of the element, both i64.
  *
- * Baked: sizes of 1 never appear as dims; a size known as an integer up to 64 in dim r, n, k (and the last p of a map) is
- * baked (attention: n and k; and in dim m of a direct contraction, as are its strides); strides 0 and 1 are baked, and for loads 2, 3, 4 and -1 along the last dim. Everything else is read from the arguments. Baked and run-time forms give the same bits. */
+ * Baked: sizes of 1 never appear as dims; a size known as an integer up to 64 in dim r, n, k (and the last p of a map)
+ * is baked (attention: n and k; and in dim m of a direct contraction, as are its strides); strides 0 and 1 are baked,
+ * and for loads 2, 3, 4 and -1 along the last dim. Everything else is read from the arguments. Baked and run-time forms
+ * give the same bits. */
 #include "ir/op.h"
 #include "ir/schedule.h"
 
@@ -71,9 +78,9 @@ typedef struct ir_kbuffer {
     int64_t stride[IR_KERNEL_MAX_DIMS]; /* baked, or IR_STRIDE_RUNTIME */
 } ir_kbuffer;
 
-/* window: place p of column i, along one spatial axis, is element i * stride + p * dilation - begin of `size` there are; outside
- * are zeros. dim, place: of the kernel's dims; -1: of size 1. The operand's elements lie one after the other, axis by axis, and where its
- * load has a guard its buffer begins at element -begin of each. */
+/* window: place p of column i, along one spatial axis, is element i * stride + p * dilation - begin of `size` there
+ * are; outside are zeros. dim, place: of the kernel's dims; -1: of size 1. The operand's elements lie one after the
+ * other, axis by axis, and where its load has a guard its buffer begins at element -begin of each. */
 enum { IR_KERNEL_MAX_AXES = 3 };
 typedef struct ir_kaxis {
     int dim, place;
@@ -86,10 +93,10 @@ enum { IR_K_LOAD = IR_OP_COUNT, IR_K_STORE, IR_K_SCALAR, IR_K_INDEX, IR_K_COUNT 
 enum { IR_LOAD_OFFSET = 1, IR_LOAD_GUARD = 2 }; /* variant of IR_K_LOAD: which operands it has, in this order */
 enum { IR_STORE_OFFSET = 1 };                   /* variant of IR_K_STORE */
 enum { IR_SCAN_EXCLUSIVE = 1, IR_SCAN_REVERSE = 2 };
-/* variant of ATTENTION: which operands follow q (varies along b, h, m, k), k (b, g, j, k), v (b, g, j, n) and the scale of the
- * scores: what caps them (cap * tanh(score / cap)), a mask (bool: true keeps the key; or added to the score), the least and the
- * greatest j - i that is kept (i64). Scale, cap and bounds vary along nothing; the first two are of the accumulator type.
- * NAN: no operand; a row whose scores are all -infinity is NaN, not 0. */
+/* variant of ATTENTION: which operands follow q (varies along b, h, m, k), k (b, g, j, k), v (b, g, j, n) and the scale
+ * of the scores: what caps them (cap * tanh(score / cap)), a mask (bool: true keeps the key; or added to the score),
+ * the least and the greatest j - i that is kept (i64). Scale, cap and bounds vary along nothing; the first two are of
+ * the accumulator type. NAN: no operand; a row whose scores are all -infinity is NaN, not 0. */
 enum {
     IR_ATTENTION_CAP = 1,
     IR_ATTENTION_MASK = 2,
@@ -147,8 +154,8 @@ typedef struct ir_kernel_args {
 typedef int (*ir_kernel_fn)(const ir_kernel_args *args, int64_t tile_begin, int64_t tile_end);
 
 enum {
-    /* map: the space is rows (all dims but the last) x columns (the last); a tile is a block of both. Transposed: rows are
-     * along t, and a tile has one place in the dims before it; both multiples of 16 unless they cover the dim */
+    /* map: the space is rows (all dims but the last) x columns (the last); a tile is a block of both. Transposed: rows
+     * are along t, and a tile has one place in the dims before it; both multiples of 16 unless they cover the dim */
     IR_TUNE_MAP_ROWS = 0,
     IR_TUNE_MAP_COLUMNS = 1, /* >= 1; columns a multiple of 64 unless it covers the dim */
     IR_TUNE_MAP_STREAM = 2,  /* 1: non-temporal stores where the kernel has them */
@@ -156,8 +163,9 @@ enum {
     IR_TUNE_REDUCE_GRAIN = 0,
     IR_TUNE_REDUCE_FINISH_GRAIN = 1,
     IR_TUNE_REDUCE_COLUMNS = 2, /* column form: columns per unit, a multiple of 64 */
-    /* scan: lines (inner form: or their blocks, column form: and chunks of columns) per tile of phase 2 and of phase 0; inner
-     * form: 1 = a line is split into its blocks, whose totals come first; column form: columns per chunk, a multiple of 64 */
+    /* scan: lines (inner form: or their blocks, column form: and chunks of columns) per tile of phase 2 and of phase 0;
+     * inner form: 1 = a line is split into its blocks, whose totals come first; column form: columns per chunk, a
+     * multiple of 64 */
     IR_TUNE_SCAN_GRAIN = 0,
     IR_TUNE_SCAN_TWO_PHASES = 1,
     IR_TUNE_SCAN_COLUMNS = 2,
@@ -173,16 +181,16 @@ enum {
     IR_TUNE_CONTRACT_B = 2, /* how operand 1 is read: below */
     /* 1: operand 0 is read where it lies. Ignored where ir_kernel_contract_a_in_place is false. */
     IR_TUNE_CONTRACT_A_IN_PLACE = 3,
-    /* with a row program: 0: a block is as wide as n, and its worker goes on with its rows; else rows are made by phase 2, this
-     * many a tile, and lie in `kept` until then */
+    /* with a row program: 0: a block is as wide as n, and its worker goes on with its rows; else rows are made by phase
+     * 2, this many a tile, and lie in `kept` until then */
     IR_TUNE_CONTRACT_ROWS = 4,
     /* attention: panels of queries in a tile, >= 1 */
     IR_TUNE_ATTENTION_PANELS = 0
 };
 
-/* IR_TUNE_CONTRACT_B. Packed as a whole by phase 0, into shared, which serves later calls; where it lies (for few rows); or each
- * panel and K block packed by the block that needs it, into scratch. But for the first, phase 0 has no tiles and shared is not
- * used. In place counts as the last where ir_kernel_contract_in_place is false. */
+/* IR_TUNE_CONTRACT_B. Packed as a whole by phase 0, into shared, which serves later calls; where it lies (for few
+ * rows); or each panel and K block packed by the block that needs it, into scratch. But for the first, phase 0 has no
+ * tiles and shared is not used. In place counts as the last where ir_kernel_contract_in_place is false. */
 enum { IR_CONTRACT_B_PACKED, IR_CONTRACT_B_IN_PLACE, IR_CONTRACT_B_BY_BLOCK };
 
 /* How a call of given sizes is laid out: pure arithmetic on the description, the sizes and the run-time fields. */
@@ -192,9 +200,10 @@ typedef struct ir_launch {
     int64_t tiles[IR_MAX_PHASES];
     int64_t scratch_bytes, shared_bytes, kept_bytes;
 } ir_launch;
-/* contract, direct form ("form direct" in the text): m, n and k are baked, up to IR_BAKE_MAX, as are the strides of the operands along
- * them; operand 0 is a load of the accumulator type that is read where it lies. So is operand 1 where it is such a load, contiguous
- * along n; else each batch of it is packed into scratch. One phase, whose tiles are batches; no run-time field matters. */
+/* contract, direct form ("form direct" in the text): m, n and k are baked, up to IR_BAKE_MAX, as are the strides of the
+ * operands along them; operand 0 is a load of the accumulator type that is read where it lies. So is operand 1 where it
+ * is such a load, contiguous along n; else each batch of it is packed into scratch. One phase, whose tiles are batches;
+ * no run-time field matters. */
 bool ir_kernel_can_be_direct(
     const ir_kernel *k); /* launch_contract.c: does the description say all of that, but for the tile? */
 void ir_kernel_launch(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out);
@@ -203,11 +212,14 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
 void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tune,
                       ir_launch *out); /* launch_window.c */
 fusor_status ir_verify_window(const ir_kernel *k, fu_error *e);
-/* contract: accumulator type, and the part of `scratch` before the packed block of operand 0. Layout of scratch: one register
- * tile [mr][nr], rows being transposed [max(mr, nr)][lanes], unless operand 1 is packed as a whole a panel of it [min(K, kb)][nr],
- * each of the accumulator type and rounded up to 64 bytes; unless operand 0 is read in place, the packed block [panels][min(K, kb)][mr] and lanes * mr elements that the last store may touch; where K > kb, partial sums of the output
- * block [n panels][m panels][mr][nr]. Direct form: a tile and rows as above, where operand 1 is packed [n panels][K][nr] of it. Layout of shared: [batches of operand 1][n panels][K][nr]: all that phase 1 needs of phase 0. With an
- * ir_dot, K and kb count words of ir_dots[].group elements there, and each K block of a panel begins with its heads[]. K = 0: a head all the same. */
+/* contract: accumulator type, and the part of `scratch` before the packed block of operand 0. Layout of scratch: one
+ * register tile [mr][nr], rows being transposed [max(mr, nr)][lanes], unless operand 1 is packed as a whole a panel of
+ * it [min(K, kb)][nr], each of the accumulator type and rounded up to 64 bytes; unless operand 0 is read in place, the
+ * packed block [panels][min(K, kb)][mr] and lanes * mr elements that the last store may touch; where K > kb, partial
+ * sums of the output block [n panels][m panels][mr][nr]. Direct form: a tile and rows as above, where operand 1 is
+ * packed [n panels][K][nr] of it. Layout of shared: [batches of operand 1][n panels][K][nr]: all that phase 1 needs of
+ * phase 0. With an ir_dot, K and kb count words of ir_dots[].group elements there, and each K block of a panel begins
+ * with its heads[]. K = 0: a head all the same. */
 ir_dtype ir_kernel_contract_acc(const ir_kernel *k);
 ir_dot ir_kernel_contract_dot(const ir_kernel *k);
 int64_t ir_kernel_contract_head_bytes(const ir_kernel *k); /* tile and rows; IR_ROW_SLOTS more with a row program */
@@ -216,11 +228,12 @@ bool ir_kernel_contract_in_place(
 bool ir_kernel_contract_a_in_place(
     const ir_kernel *k); /* operand 0 is a load of the accumulator type, or words of bytes (DOT_I8)
                                                            as they lie: where K is whole words */
-/* window, depthwise form ("form depthwise" in the text): one channel a group (the dims k are places, baked), with its axes. Tiles of
- * mr rows x nr columns read scratch, in which the part of the operand that they meet lies with its pads: [mr][nr] elements, a
- * register tile; then `lead` elements, and [planes][rows][parts][pitch]: a plane for each place along the axes but the last two, as
- * many rows as the result's rows meet, and of each the elements whose number, pads included, is `first` + a multiple of the
- * stride. Along the last axis place p of column 0 is element `at` of part `part`. */
+/* window, depthwise form ("form depthwise" in the text): one channel a group (the dims k are places, baked), with its
+ * axes. Tiles of mr rows x nr columns read scratch, in which the part of the operand that they meet lies with its pads:
+ * [mr][nr] elements, a register tile; then `lead` elements, and [planes][rows][parts][pitch]: a plane for each place
+ * along the axes but the last two, as many rows as the result's rows meet, and of each the elements whose number, pads
+ * included, is `first` + a multiple of the stride. Along the last axis place p of column 0 is element `at` of part
+ * `part`. */
 typedef struct ir_depthwise {
     int places[IR_KERNEL_MAX_AXES]; /* along the last three axes; 1 for those that are not there */
     int n_parts, lead;
@@ -233,11 +246,11 @@ int64_t ir_depthwise_rows(const ir_kernel *k, int64_t rows);     /* of the opera
 int64_t ir_depthwise_pitch(const ir_kernel *k, int64_t columns); /* of a part, for so many columns of the result */
 void ir_launch_depthwise(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out);
 fusor_status ir_verify_axes(const ir_kernel *k, fu_error *e);
-/* window: its scratch is the offsets of K elements (i64), those of a packed panel, the register tile [mr][nr], the packed panel
- * [K][nr], and a vector behind it that loads may touch; each rounded up to 64 bytes. With a slab, that comes after the panel: what a
- * tile of rows reads of the operand, with its pads, as elements of the accumulator type or words of an ir_dot, and a vector more; and
- * where ir_kernel_window_packs phase 0 turns the weights into such: shared is [rows of weights][K], and where ir_kernel_window_adds
- * [rows] sums. K counts words of channels. */
+/* window: its scratch is the offsets of K elements (i64), those of a packed panel, the register tile [mr][nr], the
+ * packed panel [K][nr], and a vector behind it that loads may touch; each rounded up to 64 bytes. With a slab, that
+ * comes after the panel: what a tile of rows reads of the operand, with its pads, as elements of the accumulator type
+ * or words of an ir_dot, and a vector more; and where ir_kernel_window_packs phase 0 turns the weights into such:
+ * shared is [rows of weights][K], and where ir_kernel_window_adds [rows] sums. K counts words of channels. */
 const ir_kinst *ir_kernel_window_operand(const ir_kernel *k, int i); /* the load, behind conversions */
 bool ir_kernel_has_slab(
     const ir_kernel *k); /* axes on a CPU, not in the form for one channel a group: all below is of these */
@@ -247,9 +260,10 @@ bool ir_kernel_window_packs(const ir_kernel *k);
 bool ir_kernel_window_adds(
     const ir_kernel *k); /* 128 was added to the operand's elements: the weights' sums times -128 go in */
 int ir_kernel_window_channels(const ir_kernel *k); /* with axes: the dim k that is no place of an axis; -1: of size 1 */
-/* The slab: for each word of channels and each place of the outer axes, planes: those of one part of rows and of columns each, [part of rows][part
- * of columns]. A stride of s takes every s-th element, so a part is the elements that are the same mod s: place p of the axis
- * begins at element p * dilation / s of part p * dilation mod s; or each place has a part of its own, where that is less. */
+/* The slab: for each word of channels and each place of the outer axes, planes: those of one part of rows and of
+ * columns each, [part of rows][part of columns]. A stride of s takes every s-th element, so a part is the elements that
+ * are the same mod s: place p of the axis begins at element p * dilation / s of part p * dilation mod s; or each place
+ * has a part of its own, where that is less. */
 typedef struct ir_slab_axis {
     int64_t parts, extent; /* extent: elements of a part */
     bool is_by_place;
@@ -257,14 +271,16 @@ typedef struct ir_slab_axis {
 ir_slab_axis ir_kernel_slab_axis(const ir_kernel *k, int axis, const int64_t *size, int64_t count);
 int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t rows);
 int64_t ir_kernel_window_step(const ir_kernel *k); /* stride of operand 1 along n, or IR_STRIDE_RUNTIME */
-/* attention: kernel_attention.c. Queries are taken in panels of nr, keys in blocks of kb; up to ir_attention_rows queries
- * are taken one by one instead, and long rows of keys by parts, which a second phase merges. Layout of scratch, in elements of
- * the accumulator type, with D and E rounded up to lanes: keys [kb][D] and values [kb][E] where they are packed; scores
- * [kb][nr]; factors [nr]; rows [nr][max(D, E)]; with a mask its rows [nr][kb] and the same turned [kb][nr]; for each panel queries [D][nr], results [E][nr], largest scores [nr], sums [nr]
- * with a dot behind the factors' rows one element in a row [nr] (the least exponent of keys), and in each panel a row for that of its queries; words lie where
- * the queries and keys do as accumulators; where weights are split, behind that row values turned [E][kb], three parts of kb / 2 rows
- * of words [nr], and products [nr][nr]
- * (one by one: queries [m][D], and as a part: results [m][E], largest scores and sums [lanes]). Layout of shared: for each part and batch results [m][E], largest scores and sums [lanes]. */
+/* attention: kernel_attention.c. Queries are taken in panels of nr, keys in blocks of kb; up to ir_attention_rows
+ * queries are taken one by one instead, and long rows of keys by parts, which a second phase merges. Layout of scratch,
+ * in elements of the accumulator type, with D and E rounded up to lanes: keys [kb][D] and values [kb][E] where they are
+ * packed; scores [kb][nr]; factors [nr]; rows [nr][max(D, E)]; with a mask its rows [nr][kb] and the same turned
+ * [kb][nr]; for each panel queries [D][nr], results [E][nr], largest scores [nr], sums [nr] with a dot behind the
+ * factors' rows one element in a row [nr] (the least exponent of keys), and in each panel a row for that of its
+ * queries; words lie where the queries and keys do as accumulators; where weights are split, behind that row values
+ * turned [E][kb], three parts of kb / 2 rows of words [nr], and products [nr][nr] (one by one: queries [m][D], and as a
+ * part: results [m][E], largest scores and sums [lanes]). Layout of shared: for each part and batch results [m][E],
+ * largest scores and sums [lanes]. */
 typedef struct ir_attention_dims {
     int h, m, n, k, j, g; /* dims; h, g: -1 without groups */
 } ir_attention_dims;
@@ -288,35 +304,38 @@ bool ir_kernel_is_one_phase(const ir_kernel *k);
 /* Bit d set = the value varies along dim d (loads: nonzero stride or output; reductions clear their r dims). */
 uint32_t ir_kernel_varies(const ir_kernel *k, int inst);
 void ir_kernel_vary_all(const ir_kernel *k, uint32_t varies[IR_KERNEL_MAX_INSTS]);
-/* Pass of a row or reduce kernel in which a value is first known: 0 for what needs no reduction, 1 + pass of the operands for a
- * reduction's result. Values of pass p per element are computed while sweeping the row for the p-th time. */
+/* Pass of a row or reduce kernel in which a value is first known: 0 for what needs no reduction, 1 + pass of the
+ * operands for a reduction's result. Values of pass p per element are computed while sweeping the row for the p-th
+ * time. */
 int ir_kernel_pass(const ir_kernel *k, int inst);
 bool ir_kernel_is_reduce_op(uint16_t op);         /* REDUCE and ARGREDUCE kinds */
 bool ir_kernel_is_scatter(const ir_kernel *k);    /* a store has an offset */
 bool ir_kernel_is_transposed(const ir_kernel *k); /* a map whose last dim but one has role t */
 bool ir_kernel_is_column(const ir_kernel *k);     /* the last dim has role v */
-/* Accumulators of one partial result of a reduction instruction, in bytes, in ir_kernel_launch's shared layout: arg-reductions
- * hold the value then an i64 index (16 bytes), others one element of dtype rounded up to 8 bytes. */
+/* Accumulators of one partial result of a reduction instruction, in bytes, in ir_kernel_launch's shared layout:
+ * arg-reductions hold the value then an i64 index (16 bytes), others one element of dtype rounded up to 8 bytes. */
 enum { IR_PARTIAL_BYTES = 16 };
-/* Layout of `shared` in a reduce kernel: for reduction number j (in instruction order), row q and partial i (and column c):
- *   inner:  shared + 16 * ((j * rows + q) * partials + i)
- *   column: from shared + 16 * ((j * rows + q) * partials + i) * columns on: all values, and 8 * columns further all indices
- * Scans: shared holds 8 bytes for each line and block (two phases only); scratch, in column form, 3 rows of a chunk, 8 bytes a column.
- * Row kernels use the worker's scratch: first 16 * reductions * partials bytes, then each kept value's row (row length elements
- * of its dtype, each row rounded up to 64 bytes), in instruction order. */
+/* Layout of `shared` in a reduce kernel: for reduction number j (in instruction order), row q and partial i (and column
+ *   c): inner:  shared + 16 * ((j * rows + q) * partials + i)
+ *   column: from shared + 16 * ((j * rows + q) * partials + i) * columns on: all values, and 8 * columns further all
+ *   indices
+ * Scans: shared holds 8 bytes for each line and block (two phases only); scratch, in column form, 3 rows of a chunk, 8
+ * bytes a column. Row kernels use the worker's scratch: first 16 * reductions * partials bytes, then each kept value's
+ * row (row length elements of its dtype, each row rounded up to 64 bytes), in instruction order. */
 
 /* ---- kernel_rows.c: contractions with a row program ----
- * Kept values lie in rows of n elements, row by row as (b..., m) are counted, one value behind the other (rounded up to 64 bytes):
- * all rows in args.kept, or those of the block in scratch, behind all else there; then the row program's scratch, as a row
- * kernel has it. (Phase 2: that lies behind the head.) The last IR_ROW_SLOTS bytes of the head: the address of each value's row 0. */
+ * Kept values lie in rows of n elements, row by row as (b..., m) are counted, one value behind the other (rounded up to
+ * 64 bytes): all rows in args.kept, or those of the block in scratch, behind all else there; then the row program's
+ * scratch, as a row kernel has it. (Phase 2: that lies behind the head.) The last IR_ROW_SLOTS bytes of the head: the
+ * address of each value's row 0. */
 enum { IR_ROW_VALUES = 8, IR_ROW_SLOTS = 64 };
 bool ir_kernel_has_rows(const ir_kernel *k);
 int ir_kernel_row_values(const ir_kernel *k,
                          int inst[IR_ROW_VALUES]); /* their number; instructions up to IR_ROW_VALUES */
 int64_t ir_kernel_row_value_bytes(const ir_kernel *k, int64_t rows, int64_t length);
 int64_t ir_kernel_row_scratch_bytes(const ir_kernel *k, int64_t length);
-/* The two programs, as kernels with the numbers of the whole: buffers from k->n_buffers on are the kept values; the row program has
- * no dim k. Buffers that a program does not use have strides 0 in the second. */
+/* The two programs, as kernels with the numbers of the whole: buffers from k->n_buffers on are the kept values; the row
+ * program has no dim k. Buffers that a program does not use have strides 0 in the second. */
 void ir_kernel_tile_program(const ir_kernel *k, ir_kernel *out);
 void ir_kernel_row_program(const ir_kernel *k, ir_kernel *out);
 fusor_status ir_kernel_verify_rows(const ir_kernel *k, fu_error *e);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* kernel_depthwise.c: spatial axes in the description of a convolution, and the form for one channel a group: how the operand lies in
- * scratch, tiles and memory. The generated code (jit/window_depthwise.c) does the same arithmetic. */
+/* kernel_depthwise.c: spatial axes in the description of a convolution, and the form for one channel a group: how the
+ * operand lies in scratch, tiles and memory. The generated code (jit/window_depthwise.c) does the same arithmetic. */
 #include "base/small.h"
 #include "ir/arith.h"
 #include "ir/kernel.h"

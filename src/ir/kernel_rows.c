@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* kernel_rows.c: row reductions behind a contraction, in its kernel. Such a description is two programs over the same rows that
- * meet in the kept values: the tile program makes them from the products, and the row program reads them when the row is complete.
- * Each is a kernel of its own kind (contract, row) with the numbering of the whole, so that code generation needs no third way:
- * a kept value is an output of the first and an input of the second, in a buffer behind those of the whole. */
+/* kernel_rows.c: row reductions behind a contraction, in its kernel. Such a description is two programs over the same
+ * rows that meet in the kept values: the tile program makes them from the products, and the row program reads them when
+ * the row is complete. Each is a kernel of its own kind (contract, row) with the numbering of the whole, so that code
+ * generation needs no third way: a kept value is an output of the first and an input of the second, in a buffer behind
+ * those of the whole. */
 #include "ir/kernel.h"
 
 bool ir_kernel_has_rows(const ir_kernel *k) {

@@ -98,7 +98,8 @@ typedef struct ir_op_info {
 enum { IR_ANY_NUMBER = UINT8_MAX };
 extern const ir_op_info ir_ops[IR_OP_COUNT];
 
-/* The fast tier's bound for f32 and where there is another version than the precise one (fast.def); levels NULL: nowhere. */
+/* The fast tier's bound for f32 and where there is another version than the precise one (fast.def); levels NULL:
+ * nowhere. */
 typedef struct ir_fast_info {
     const char *levels;
     double ulp, abs;

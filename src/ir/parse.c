@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* parse.c: the grammar of the text form, to the tree of ast.h, and ir_parse: statements and functions; parse_type.c has what
- * they are made of. Recursion only for lists and parentheses, whose depth is limited. After an error the rest of the statement
- * (outside of statements: of the function) is skipped. */
+/* parse.c: the grammar of the text form, to the tree of ast.h, and ir_parse: statements and functions; parse_type.c has
+ * what they are made of. Recursion only for lists and parentheses, whose depth is limited. After an error the rest of
+ * the statement (outside of statements: of the function) is skipped. */
 #include "base/small.h"
 #include "ir/parser.h"
 #include <string.h>

@@ -81,7 +81,8 @@ bool parse_type(parser *p, bool may_infer, ast_type *out) {
         if (p->token.n <= 64) near = fu_nearest(fu_strndup(p->m->arena, p->token.at, p->token.n), names, n);
         bool later = at_word(p, "f8e4m3") || at_word(p, "f8e5m2") || at_word(p, "i4") || at_word(p, "u4");
         if (later)
-            AST_FAIL(p->m, FUSOR_ERROR_UNSUPPORTED, out->loc, "type %s is reserved for a later version", parse_found(p));
+            AST_FAIL(p->m, FUSOR_ERROR_UNSUPPORTED, out->loc, "type %s is reserved for a later version",
+                     parse_found(p));
         else
             AST_FAIL(p->m, FUSOR_ERROR_SYNTAX, out->loc, "unknown type %s%s%s%s", parse_found(p),
                      near ? "; did you mean '" : "",

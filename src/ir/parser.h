@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_PARSER_H
 #define IR_PARSER_H
-/* What parse.c and parse_type.c share: the parser, one token ahead. Functions that return bool are false after an error, which they have
- * reported. */
+/* What parse.c and parse_type.c share: the parser, one token ahead. Functions that return bool are false after an
+ * error, which they have reported. */
 #include "ir/ast.h"
 
 typedef struct parser {

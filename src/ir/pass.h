@@ -30,7 +30,8 @@ fusor_status ir_run_passes(fu_arena *a, fu_error *e, ir_graph **g);
 
 /* pass_expand.c: softmax, log_softmax, reduce_mean as marked groups of primitives. */
 fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g);
-/* pass_expand_move.c: n in terms of what kernels know, as new nodes of rw->to or an operand; false: it is that already. */
+/* pass_expand_move.c: n in terms of what kernels know, as new nodes of rw->to or an operand; false: it is that
+ * already. */
 bool ir_expand_move(ir_rewrite *rw, const ir_node *n, ir_id *out);
 /* pass_fold.c: operators of literals only become literals (by the reference evaluation of one element, ir/scalar.h). */
 fusor_status ir_pass_fold(fu_arena *a, fu_error *e, ir_graph **g);

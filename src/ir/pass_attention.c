@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* pass_attention.c: attention that is written in primitives becomes the operator, so that its scores are never in memory:
+/* pass_attention.c: attention that is written in primitives becomes the operator, so that its scores are never in
+ * memory:
  *
  *   s = matmul(q, transpose(k))   or with transpose_b=true
  *   s = s * number, s / number    any number of times, or not at all
  *   s = s + mask                  or not; of the type of s, stretched to it
- *   s = select(keep, s, -inf)     or select(hide, -inf, s): a mask of bools; where it compares the indices of queries and keys, causal
+ *   s = select(keep, s, -inf)     or select(hide, -inf, s): a mask of bools; where it compares the indices of queries
+ *                                 and keys, causal
  *   y = matmul(softmax(s), v)
  *
- * All in f32 or in f64 (halves with casts before and behind are that), and nothing else reads what is between. What differs from the
- * operator is a row whose scores are all -infinity: its softmax is NaN (attention.h). This is the one rewrite that changes the order of
- * sums, so it is no row of ir_passes: it is for fused plans only. */
+ * All in f32 or in f64 (halves with casts before and behind are that), and nothing else reads what is between. What
+ * differs from the operator is a row whose scores are all -infinity: its softmax is NaN (attention.h). This is the one
+ * rewrite that changes the order of sums, so it is no row of ir_passes: it is for fused plans only. */
 #include "ir/attention.h"
 #include "ir/kernel.h"
 #include "ir/pass.h"

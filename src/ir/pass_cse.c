@@ -30,9 +30,9 @@ static uint32_t root(uint32_t *group, uint32_t x) {
 
 static uint64_t mix(uint64_t h, uint64_t v) { return fu_hash(&v, sizeof v, h); }
 
-/* What becomes an argument of a kernel must not decide the order of operands: the same chain over other sizes, under other names
- * of sizes, or with other numbers in it, is the same kernel. Of sizes, only those that may be baked into its description count
- * (ir/kernel.h); literals and attributes that are numbers do not. */
+/* What becomes an argument of a kernel must not decide the order of operands: the same chain over other sizes, under
+ * other names of sizes, or with other numbers in it, is the same kernel. Of sizes, only those that may be baked into
+ * its description count (ir/kernel.h); literals and attributes that are numbers do not. */
 static uint64_t size_class(const ir_sizes *s, ir_size x) {
     int64_t v;
     return ir_size_is_const(s, x, &v) && v >= 0 && v <= IR_BAKE_MAX ? (uint64_t)v : UINT64_MAX;
@@ -95,8 +95,9 @@ static ir_id first_param(const cse *c, const ir_node *n) {
     return first;
 }
 
-/* Operands of a commutative operator: literals last, and scalars before them; then whose parameters come first, so that what a
- * program does to one parameter after the other (an optimizer) is the same kernel each time; then by what they compute. */
+/* Operands of a commutative operator: literals last, and scalars before them; then whose parameters come first, so that
+ * what a program does to one parameter after the other (an optimizer) is the same kernel each time; then by what they
+ * compute. */
 static bool is_out_of_order(const cse *c, const ir_node *n) {
     if (!(ir_ops[n->op].flags & IR_COMMUTES) || n->n_in != 2) return false;
     const bool x = ir_at(c->pool, n->in[0])->op == IR_OP_LITERAL, y = ir_at(c->pool, n->in[1])->op == IR_OP_LITERAL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Recurrent cells in pass_expand: two contractions with transposed weights for all gates at once, biases added to each, then the gates
- * as slices of the last axis and the formula element by element, all in the accumulation type:
+/* Recurrent cells in pass_expand: two contractions with transposed weights for all gates at once, biases added to each,
+ * then the gates as slices of the last axis and the formula element by element, all in the accumulation type:
  *
  *   p = x w_ih^T + b_ih, q = h w_hh^T + b_hh
  *   rnn    activation(p + q)

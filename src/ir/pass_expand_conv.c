@@ -2,17 +2,21 @@
 /* pass_expand_conv.c: convolutions as matrix products and movement, in the type that sums are made in.
  *
  *   conv            of the padded operand, in one kernel, which takes the pads in on a CPU (plan_window.c)
- *   other conv      for each place of the kernel, weights [O, C] @ the strided slice of the padded operand [N, C, positions]; added up
+ *   other conv      for each place of the kernel, weights [O, C] @ the strided slice of the padded operand [N, C,
+ *                   positions]; added up
  *   depthwise       (one channel a group) the same with products element by element
- *   conv_transpose  along each axis, element q * stride + r of the result, pads included, is a convolution of stride 1 of the operand
- *                   with every stride-th place, backwards: one convolution makes all r that meet the same count of places as
- *                   channels (two of them an axis where the stride does not divide the kernel), and their elements take turns in
- *                   the result. For r = 0 .. K - 1 alone where the stride is more; what is left is zeros
+ *   conv_transpose  along each axis, element q * stride + r of the result, pads included, is a convolution of stride 1
+ *   of the operand
+ *                   with every stride-th place, backwards: one convolution makes all r that meet the same count of
+ *                   places as channels (two of them an axis where the stride does not divide the kernel), and their
+ *                   elements take turns in the result. For r = 0 .. K - 1 alone where the stride is more; what is left
+ *                   is zeros
  *   the same with strides and dilations of more than 1 along one axis
- *                   weights [C, O * places] transposed @ operand [N, C, positions], once; then the part of each place, zeros between
- *                   its elements, where it lies in the result; added up
+ *                   weights [C, O * places] transposed @ operand [N, C, positions], once; then the part of each place,
+ *                   zeros between its elements, where it lies in the result; added up
  *
- * Groups are a batch axis. A kernel of more than MAX_PLACES, or of sizes that have names, stays one operator, for the reference. */
+ * Groups are a batch axis. A kernel of more than MAX_PLACES, or of sizes that have names, stays one operator, for the
+ * reference. */
 #include "base/small.h"
 #include "ir/expand.h"
 #include "ir/window.h"
@@ -51,7 +55,8 @@ static bool is_turned(const ir_graph *g, const ir_node *n) {
     for (unsigned d = IR_SPATIAL_AT; d < w->rank; d++) {
         const unsigned i = d - (unsigned)IR_SPATIAL_AT;
         if (!ir_size_is_const(g->sizes, w->dim[d], &size) || size > INT32_MAX) return false;
-        if (ir_window_entry(g, n, "strides", i, 1) > 1 && size > 1 && ir_window_entry(g, n, "dilations", i, 1) > 1) return false;
+        if (ir_window_entry(g, n, "strides", i, 1) > 1 && size > 1 && ir_window_entry(g, n, "dilations", i, 1) > 1)
+            return false;
     }
     return ir_size_is_const(g->sizes, w->dim[1], &size) && size > 0;
 }
@@ -137,7 +142,8 @@ static ir_id met(const conv *v, ir_id x, const int64_t *place) {
     return part;
 }
 
-/* Products in the type of sums: floats, and 8-bit operands of one type in i32, are so as they are; other integers in i64. */
+/* Products in the type of sums: floats, and 8-bit operands of one type in i32, are so as they are; other integers in
+ * i64. */
 static ir_id product(const conv *v, ir_id a, ir_id b, bool is_transposed) {
     const ir_attr attr[3] = {/* ORDER attrs_MATMUL: transpose_a, transpose_b, dtype */
                              {.is_set = is_transposed, .integer = is_transposed},
@@ -251,9 +257,9 @@ static ir_id transposed(const conv *v, ir_id x, const int *perm, unsigned rank) 
     return x ? ir_expand_op(v->c, IR_OP_TRANSPOSE, 1, &x, &attr, 1, 0) : 0;
 }
 
-/* What a transposed convolution is along its axes. Elements of the result that take turns, its phases, are made by one convolution where
- * they meet the same count of places. Where the stride does not divide the kernel, the first phases of an axis meet one place more than
- * the others: these are two parts. */
+/* What a transposed convolution is along its axes. Elements of the result that take turns, its phases, are made by one
+ * convolution where they meet the same count of places. Where the stride does not divide the kernel, the first phases
+ * of an axis meet one place more than the others: these are two parts. */
 typedef struct turns {
     int64_t phases[IR_MAX_SPATIAL], from[IR_MAX_SPATIAL]; /* of this part: how many, and the first */
     int64_t taken[IR_MAX_SPATIAL];                        /* places that each of them meets */

@@ -3,14 +3,14 @@
  * are made in.
  *
  *   each operand    sizes of 1 dropped; a subscript that it has twice: its diagonal; one that is nowhere else: summed
- *   a product       a matmul of [batch.., m, k] and [batch.., k, n], where each of m, n and k is one dim of both as they lie;
- *                   else an einsum of two, which is a kernel (plan_einsum.c); without a k, element by element;
- *                   of floats without an m or n a sum of products element by element
+ *   a product       a matmul of [batch.., m, k] and [batch.., k, n], where each of m, n and k is one dim of both as
+ *                   they lie; else an einsum of two, which is a kernel (plan_einsum.c); without a k, element by
+ *                   element; of floats without an m or n a sum of products element by element
  *   at the end      the axes in the result's order, sizes of 1 put in, one conversion
  *
  * The axes that are one dim of a matmul are merged where they lie by a reshape, which costs nothing where they are
- * neighbours in memory; else the operand is put in order first, where an einsum of two is no kernel or slower (is_kernel).
- * Of the two possible orders of k the one is taken that moves less. */
+ * neighbours in memory; else the operand is put in order first, where an einsum of two is no kernel or slower
+ * (is_kernel). Of the two possible orders of k the one is taken that moves less. */
 #include "base/small.h"
 #include "ir/expand.h"
 #include "ir/einsum.h"
@@ -259,7 +259,8 @@ static int next_in(const term *x, unsigned l, const list *of) {
     return -1;
 }
 
-/* How well the best of these axes fills registers of `unit` elements, up to 1. Axes that are neighbours in both x and y are one. */
+/* How well the best of these axes fills registers of `unit` elements, up to 1. Axes that are neighbours in both x and y
+ * are one. */
 static double filled(const einsum *v, const list *l, const term *x, const term *y, double unit, bool is_whole) {
     double best = 0;
     for (unsigned i = 0; i < l->n; i++) {
@@ -287,9 +288,9 @@ typedef struct product {
     list batch, m, n, k[2]; /* k: in the order of a and of b */
 } product;
 
-/* Is the product better a kernel with dims for each label than a matmul of operands that are put in order? To be moved, an element
- * costs about as much as COPY products (Zen 5, f32: 0.7 to 1.5 ns against 1/110 ns); what a kernel costs are registers that the
- * innermost rows and columns leave empty. */
+/* Is the product better a kernel with dims for each label than a matmul of operands that are put in order? To be moved,
+ * an element costs about as much as COPY products (Zen 5, f32: 0.7 to 1.5 ns against 1/110 ns); what a kernel costs are
+ * registers that the innermost rows and columns leave empty. */
 static bool is_kernel(const einsum *v, const product *p, const term *y, const term *want) {
     enum { COPY = 110, COLUMNS = 16, ROWS = 6 };
     const bool is_run_of[2] = {is_run(&p->a, &p->k[0]) && is_run(&p->b, &p->k[0]),
@@ -333,8 +334,8 @@ static ir_id kernel_of(const einsum *v, const product *p, const term *y) {
     return cast(v, ir_expand_op(v->c, IR_OP_EINSUM, 2, in, attr, 2, 0), v->t);
 }
 
-/* A product with a vector: the larger operand has all labels of the other. Element by element, summed over k as the larger one
- * lies (as pass_expand_matvec.c has it for matmuls). */
+/* A product with a vector: the larger operand has all labels of the other. Element by element, summed over k as the
+ * larger one lies (as pass_expand_matvec.c has it for matmuls). */
 static term multiply_and_sum(const einsum *v, const term *large, const term *small, ir_labels summed) {
     ir_node kept = {.rank = 0};
     term y = {.rank = 0};

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* pass_expand_matvec.c: products of a matrix and a vector, and of two vectors: matmul where m, n or k is 1 by the program's text.
+/* pass_expand_matvec.c: products of a matrix and a vector, and of two vectors: matmul where m, n or k is 1 by the
+ * program's text.
  *
- *   m or n is 1: the matrix times the vector, stretched along its other dim, summed along k: a reduction, which reads the matrix
- *   once as it lies and as fast as memory gives it, whichever of its dims is contiguous. A contraction's register tile would
- *   have one row or one column, and fill its vectors only where operand 1 is contiguous along n.
+ *   m or n is 1: the matrix times the vector, stretched along its other dim, summed along k: a reduction, which reads
+ *   the matrix once as it lies and as fast as memory gives it, whichever of its dims is contiguous. A contraction's
+ *   register tile would have one row or one column, and fill its vectors only where operand 1 is contiguous along n.
  *   k is 1: an element-wise product.
  *
- * Integers of 8 bits have instructions of their own in contractions, other integers are rare: for those only k = 1 is taken. What is
- * chosen depends on types and sizes in the text only, so bits do too. EPYC 9005, f32, one thread, against the contraction: matrix
- * 1024 x 1024 times vector 44 and 267 us, vector times matrix 44 and 75 us. */
+ * Integers of 8 bits have instructions of their own in contractions, other integers are rare: for those only k = 1 is
+ * taken. What is chosen depends on types and sizes in the text only, so bits do too. EPYC 9005, f32, one thread,
+ * against the contraction: matrix 1024 x 1024 times vector 44 and 267 us, vector times matrix 44 and 75 us. */
 #include "ir/expand.h"
 #include "ir/kernel.h"
 
@@ -39,7 +40,8 @@ static bool is_outer(const ir_graph *g, const ir_node *n) {
            ir_at(g, n->in[1])->rank > 1;
 }
 
-/* A row times a small matrix, contiguous along n: as a contraction without packing (plan_direct.c) it is faster by far. */
+/* A row times a small matrix, contiguous along n: as a contraction without packing (plan_direct.c) it is faster by
+ * far. */
 static bool is_small_row(const ir_graph *g, const ir_node *n) {
     int64_t size[2];
     for (int i = 0; i < 2; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Movement in pass_expand. What kernels know is few: a slice, a pad that only adds, a concatenation of at most
- * MAX_CONCAT, take, take_along and scatter. The rest becomes these, views and element-wise operators; what moves nothing
- * goes.
+ * MAX_CONCAT, take, take_along and scatter. The rest becomes these, views and element-wise operators; what moves
+ * nothing goes.
  *
  *   flip      slice by -1
  *   split     a slice for each result
@@ -42,7 +42,8 @@ static ir_id add(const mover *m, ir_op op, int n_in, const ir_operand *in, const
 
 static ir_attr list_attr(ir_size *list, uint32_t n) { return (ir_attr){.is_set = true, .list = list, .n = n}; }
 
-/* A node of op and attributes in the place of m->n: with its shape and type, whatever the operands say of their sizes. */
+/* A node of op and attributes in the place of m->n: with its shape and type, whatever the operands say of their
+ * sizes. */
 static ir_id in_place(const mover *m, ir_op op, unsigned n_in, ir_id *in, uint8_t *stretch, const ir_attr *attr,
                       unsigned n_attrs) {
     ir_attr all[IR_MAX_ATTRS] = {{0}};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* pass_expand_quantize.c: quantize and dequantize as element-wise operators that stay in lanes of 32 bits.
  *
- *   quantize    cast(cast(clamp(round(x / scale), least - zero, most - zero), i32) + zero): what the sum would saturate to is clamped before
- *               it, where numbers are small and exact; a NaN passes the clamp and is cast to 0
+ *   quantize    cast(cast(clamp(round(x / scale), least - zero, most - zero), i32) + zero): what the sum would saturate
+ *               to is clamped before it, where numbers are small and exact; a NaN passes the clamp and is cast to 0
  *   dequantize  cast(cast(x - zero) * scale) */
 #include "ir/expand.h"
 #include <string.h>

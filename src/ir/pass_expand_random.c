@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* pass_expand_random.c: random numbers as kernels make them: f32 or f64, from an i64 seed. Halves are the f32 values rounded; a
- * seed of another type has the same bits, extended as the type says. */
+/* pass_expand_random.c: random numbers as kernels make them: f32 or f64, from an i64 seed. Halves are the f32 values
+ * rounded; a seed of another type has the same bits, extended as the type says. */
 #include "ir/expand.h"
 #include <string.h>
 

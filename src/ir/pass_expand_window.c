@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* pass_expand_window.c: pooling as what maps know: the element of each window at one place is a strided slice of the padded operand,
- * and the slices of all places are combined element by element. So a pool is a map, with what comes before and after it.
+/* pass_expand_window.c: pooling as what maps know: the element of each window at one place is a strided slice of the
+ * padded operand, and the slices of all places are combined element by element. So a pool is a map, with what comes
+ * before and after it.
  *
  *   max_pool      maximum of the slices; the pads are the lowest value
  *   average_pool  sum of the slices / how many are no padding, from the index where that is not the same everywhere
  *   global        reduce_mean over the spatial axes
  *
- * Windows of up to MAX_PLACES are taken as they are, in row-major order, in one kernel. Larger ones are taken axis by axis, the last
- * one first: 9x9 is 9 + 9 operations instead of 81. And a long axis by parts: `part` adjacent elements are combined first, then
- * every part-th of the results, so an axis of 100 is 10 + 10. What an axis or a part makes is stored (plan.c: taps_of), so there
- * are few kernels and none grows with the window. Order of combination follows from attributes alone. */
+ * Windows of up to MAX_PLACES are taken as they are, in row-major order, in one kernel. Larger ones are taken axis by
+ * axis, the last one first: 9x9 is 9 + 9 operations instead of 81. And a long axis by parts: `part` adjacent elements
+ * are combined first, then every part-th of the results, so an axis of 100 is 10 + 10. What an axis or a part makes is
+ * stored (plan.c: taps_of), so there are few kernels and none grows with the window. Order of combination follows from
+ * attributes alone. */
 #include "base/small.h"
 #include "ir/expand.h"
 #include "ir/window.h"
@@ -121,8 +123,8 @@ static int64_t common_divisor(int64_t a, int64_t b) {
     return a;
 }
 
-/* Places combined by the first of two steps along an axis: what has the fewest reads for an element of the operand. Results are
- * needed at multiples of what divides the stride and the distance of parts. */
+/* Places combined by the first of two steps along an axis: what has the fewest reads for an element of the operand.
+ * Results are needed at multiples of what divides the stride and the distance of parts. */
 static int64_t best_part(int64_t kernel, int64_t dilation, int64_t stride) {
     int64_t best = 2;
     double least = 1e300;
@@ -177,7 +179,8 @@ static ir_id places_before(const pool *p, const ir_window_axis *a, ir_id first, 
     return add2(p, IR_OP_MINIMUM, add2(p, IR_OP_DIV, up, integer(p, a->dilation)), integer(p, a->kernel));
 }
 
-/* How many places of the windows along axis i count, as f32 or f64: a tensor of that axis's windows; 0: all of them do. */
+/* How many places of the windows along axis i count, as f32 or f64: a tensor of that axis's windows; 0: all of them
+ * do. */
 static ir_id counted(const pool *p, int i, ir_id x, ir_dtype t) {
     const ir_window_axis *a = &p->w.axis[i];
     const unsigned d = IR_SPATIAL_AT + (unsigned)i;

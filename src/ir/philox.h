@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_PHILOX_H
 #define IR_PHILOX_H
-/* Random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3; SC11) and what
- * its words become (doc/numerics.md, "Random numbers"). The one definition for the reference evaluator, for data from a
- * word, and, in constants, for code generation.
+/* Random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3; SC11) and
+ * what its words become (doc/numerics.md, "Random numbers"). The one definition for the reference evaluator, for data
+ * from a word, and, in constants, for code generation.
  *
- * Key: the halves of the seed. Counter: the halves of the group number, 0, 0. A group's four words make four elements, or two of
- * f64: element i is number i mod that of group i / that. */
+ * Key: the halves of the seed. Counter: the halves of the group number, 0, 0. A group's four words make four elements,
+ * or two of f64: element i is number i mod that of group i / that. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>

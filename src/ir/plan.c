@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* plan.c: which values become which kernel.
  *
- * Nodes are visited in order. A contraction or reduction opens a cluster (a reduction joins one over the same space where
- * it can); an element-wise node joins the latest cluster it depends on when its space fits, else it floats and is
- * recomputed where it is used, unless that would cost more than storing it. A cluster depends only on clusters of smaller
- * number, so the plan has no cycles. Cost: O(nodes * rank), and O(nodes) for each node that nears a limit. */
+ * Nodes are visited in order. A contraction or reduction opens a cluster (a reduction joins one over the same space
+ * where it can); an element-wise node joins the latest cluster it depends on when its space fits, else it floats and is
+ * recomputed where it is used, unless that would cost more than storing it. A cluster depends only on clusters of
+ * smaller number, so the plan has no cycles. Cost: O(nodes * rank), and O(nodes) for each node that nears a limit. */
 #include "base/small.h"
 #include "ir/einsum.h"
 #include "ir/plan_internal.h"
@@ -105,14 +105,16 @@ static bool small_constant_space(const planner *p, const ir_node *x) {
     return true;
 }
 
-/* A matrix times a vector (pass_expand_matvec.c): the vector is read once for each row, so a costly one is computed before. */
+/* A matrix times a vector (pass_expand_matvec.c): the vector is read once for each row, so a costly one is computed
+ * before. */
 static void store_costly_vector(planner *p, const ir_node *sum) {
     const ir_id id = sum->in[0];
     const ir_node *x = ir_at(p->g, id);
     if (x->op != IR_OP_MUL || !x->group || x->group != sum->group || p->info[id].home) return;
     for (int i = 0; i < 2; i++) {
         const bool is_stretched = ir_at(p->g, x->in[i])->rank < x->rank || (x->stretch && x->stretch[i]);
-        if (is_stretched && !p->info[plan_behind_views(p, x->in[i])].is_wanted && plan_measure_subtree(p, x->in[i]).is_costly)
+        if (is_stretched && !p->info[plan_behind_views(p, x->in[i])].is_wanted &&
+            plan_measure_subtree(p, x->in[i]).is_costly)
             plan_store_floating(p, x->in[i], IR_REASON_RECOMPUTE);
     }
     p->info[id].avail = plan_latest_avail(p, x);
@@ -144,8 +146,9 @@ static void place_reduction(planner *p, ir_id id) {
                          : has_registers                               ? IR_REASON_LIMIT
                                                                        : IR_REASON_REGISTERS);
         for (int k = (int)p->clusters.n - 1; k > p->info[xid].avail && !joined; k--)
-            if (same_space(&p->clusters.at[k], x, axes, column, merged) && plan_may_share(p, id, p->clusters.at[k].anchor) &&
-                p->clusters.at[k].n_reductions < MAX_REDUCTIONS && plan_take_room(p, k, n))
+            if (same_space(&p->clusters.at[k], x, axes, column, merged) &&
+                plan_may_share(p, id, p->clusters.at[k].anchor) && p->clusters.at[k].n_reductions < MAX_REDUCTIONS &&
+                plan_take_room(p, k, n))
                 joined = k; /* a sibling over the same space */
     }
     if (!joined) {
@@ -239,8 +242,8 @@ static void place_window(planner *p, ir_id id) {
 }
 
 /* ---- attention ---- */
-/* A kernel of its own over its result, with what is element-wise before and after it. Keys and values are evaluated once for each
- * tile of queries: what is costly comes from memory. */
+/* A kernel of its own over its result, with what is element-wise before and after it. Keys and values are evaluated
+ * once for each tile of queries: what is costly comes from memory. */
 static void place_attention(planner *p, ir_id id) {
     const ir_node *n = ir_at(p->g, id);
     for (int i = 0; i < n->n_in; i++) {
@@ -260,7 +263,8 @@ static void place_attention(planner *p, ir_id id) {
 }
 
 /* ---- running sums and products ---- */
-/* A kernel of its own, with what is element-wise before and after it. Its order depends on the form alone, as a reduction's. */
+/* A kernel of its own, with what is element-wise before and after it. Its order depends on the form alone, as a
+ * reduction's. */
 static void place_scan(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id);
     const ir_node *x = ir_at(p->g, n->in[0]);
@@ -290,7 +294,8 @@ static void place_reference(planner *p, ir_id id) {
 }
 
 /* ---- values that windows read ---- */
-/* Slices of one composite that read a value, or it padded: a window is as many slices as it has places (pass_expand_window.c). */
+/* Slices of one composite that read a value, or it padded: a window is as many slices as it has places
+ * (pass_expand_window.c). */
 static void count_taps(planner *p) {
     const ir_graph *g = p->g;
     uint32_t *group = FU_NEW_N(p->arena, uint32_t, g->nodes.n);
@@ -314,8 +319,8 @@ static void count_taps(planner *p) {
     }
 }
 
-/* Is it better in memory before windows read it? Those that overlap would compute it once for each of their places; and one kernel
- * has no room for all that lies under them. */
+/* Is it better in memory before windows read it? Those that overlap would compute it once for each of their places; and
+ * one kernel has no room for all that lies under them. */
 static bool is_stored_for_windows(const planner *p, ir_id id, const subtree *s) {
     const node_info *v = &p->info[id];
     if (v->taps < 2) return false;
@@ -345,7 +350,8 @@ static void place_elementwise(planner *p, ir_id id) {
     else if (!is_view(n) && is_stored_for_windows(p, id, &s)) plan_store_floating(p, id, IR_REASON_RECOMPUTE);
 }
 
-/* Padding, concatenation and gathers float, like element-wise values: the kernels that read them compute where to read. */
+/* Padding, concatenation and gathers float, like element-wise values: the kernels that read them compute where to
+ * read. */
 static void place_move(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id);
     for (int i = 0; i < n->n_in; i++) plan_needs_memory(p, n->in[i], IR_REASON_DIFFERENT_SPACE);
@@ -357,7 +363,8 @@ static void place_move(planner *p, ir_id id) {
     }
     for (int i = 0; i < n->n_in && n->n_in > 1; i++) { /* half of the room for each operand, so that nests end */
         subtree s = plan_measure_subtree(p, n->in[i]);
-        if (s.n > MAX_SUBTREE / 2 || s.leaves > MAX_SUBTREE_LEAVES / 2) plan_store_floating(p, n->in[i], IR_REASON_LIMIT);
+        if (s.n > MAX_SUBTREE / 2 || s.leaves > MAX_SUBTREE_LEAVES / 2)
+            plan_store_floating(p, n->in[i], IR_REASON_LIMIT);
     }
     p->info[id].avail = plan_latest_avail(p, n);
     subtree s = plan_measure_subtree(p, id);
@@ -370,7 +377,8 @@ static void place_scatter(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id), *indices = ir_at(p->g, n->in[1]);
     for (int i = 0; i < n->n_in; i++) plan_needs_memory(p, n->in[i], IR_REASON_DIFFERENT_SPACE);
     for (int i = 0; i < 2; i++)
-        if (!p->info[n->in[i]].home) plan_store_floating(p, n->in[i], i ? IR_REASON_INDICES : IR_REASON_DIFFERENT_SPACE);
+        if (!p->info[n->in[i]].home)
+            plan_store_floating(p, n->in[i], i ? IR_REASON_INDICES : IR_REASON_DIFFERENT_SPACE);
     subtree s = plan_measure_subtree(p, n->in[2]);
     if (s.n > MAX_SUBTREE || s.leaves > MAX_SUBTREE_LEAVES) plan_store_floating(p, n->in[2], IR_REASON_LIMIT);
     int c = plan_new_cluster(p, CLUSTER_MAP, id, indices->rank, indices->dim);
@@ -428,8 +436,8 @@ static void mark_unfused(planner *p) {
     }
 }
 
-/* A floating value that several clusters would recompute is stored where that moves fewer bytes or saves a costly function.
- * readers[id]: number of clusters and results that read it (directly or through floating consumers). */
+/* A floating value that several clusters would recompute is stored where that moves fewer bytes or saves a costly
+ * function. readers[id]: number of clusters and results that read it (directly or through floating consumers). */
 static void store_shared(planner *p) {
     uint32_t n = p->g->nodes.n;
     int *reader =
@@ -461,8 +469,8 @@ static void store_shared(planner *p) {
     }
 }
 
-/* A floating value may have been stored (as the indices of a gather, say) after its other consumers were placed: they wait for it
- * too, or a result among them would share a kernel with what the store reads. */
+/* A floating value may have been stored (as the indices of a gather, say) after its other consumers were placed: they
+ * wait for it too, or a result among them would share a kernel with what the store reads. */
 static void refresh_avail(planner *p) {
     for (ir_id id = 1; id < p->g->nodes.n; id++) {
         node_info *v = &p->info[id];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_PLAN_H
 #define IR_PLAN_H
-/* The plan of a function: steps in order, buffers between them, and the reason for every boundary. Made by plan.c from a
- * normalized graph; a pure function of graph, options and level. Run by rt/exec.c. */
+/* The plan of a function: steps in order, buffers between them, and the reason for every boundary. Made by plan.c from
+ * a normalized graph; a pure function of graph, options and level. Run by rt/exec.c. */
 #include "ir/graph.h"
 #include "ir/kernel.h"
 
@@ -49,7 +49,8 @@ typedef struct ir_step {
     ir_id *ops;             /* nodes computed in this step, for explain; n_ops */
     int n_ops;
     const char *reason; /* REFERENCE, COPY: why */
-    /* contract: operand 1 (B) is a bindable constant: plan buffer number of the const parameter it is read from alone, else -1 */
+    /* contract: operand 1 (B) is a bindable constant: plan buffer number of the const parameter it is read from alone,
+     * else -1 */
     int prepack_param;
 } ir_step;
 
@@ -102,9 +103,9 @@ typedef struct ir_plan {
 fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_options *options, ir_plan **out);
 /* Text for people and for emit --stage plan. */
 void ir_plan_print(fu_str *out, const ir_plan *p);
-/* Bytes read and written by a step's kernel, flops (0 where a size overflows) for given symbol values. flops counts an operator of an
- * element as one, whatever it is; work counts a function (exp, tanh) as the some twenty operations that it is made of: what the
- * arithmetic of the machine has to do. */
+/* Bytes read and written by a step's kernel, flops (0 where a size overflows) for given symbol values. flops counts an
+ * operator of an element as one, whatever it is; work counts a function (exp, tanh) as the some twenty operations that
+ * it is made of: what the arithmetic of the machine has to do. */
 typedef struct ir_cost {
     double bytes_read, bytes_written, flops, work;
 } ir_cost;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_build.c: one cluster becomes one step: its space, its scalar program (plan_value.c), what it stores, its dims (plan_dims.c). */
+/* plan_build.c: one cluster becomes one step: its space, its scalar program (plan_value.c), what it stores, its dims
+ * (plan_dims.c). */
 #include "base/small.h"
 #include "ir/plan_builder.h"
 
@@ -71,8 +72,9 @@ static void add_store(builder *b, ir_id id, uint16_t inst, int buffer) {
     builder_inst(b, st);
 }
 
-/* A scatter: its result is a copy of operand 0 by the step before, and each update is stored where its index says, combined with
- * what is there by then. Lines along other axes are independent; in one, updates come one after the other. */
+/* A scatter: its result is a copy of operand 0 by the step before, and each update is stored where its index says,
+ * combined with what is there by then. Lines along other axes are independent; in one, updates come one after the
+ * other. */
 static void add_scatter(builder *b, ir_id id, const int8_t *identity) {
     planner *p = b->p;
     const ir_node *n = ir_at(p->g, id);
@@ -216,7 +218,8 @@ static fusor_status build_kernel(planner *p, int c) {
     if (b.k->kind == IR_KERNEL_CONTRACT || ir_kernel_window_packs(b.k)) { /* what phase 0 packs */
         for (int i = 0; i < b.k->n_insts; i++) {
             if (b.k->inst[i].op != IR_OP_MATMUL) continue;
-            const ir_kinst *w = b.k->kind == IR_KERNEL_WINDOW ? ir_kernel_window_operand(b.k, 0) : &b.k->inst[b.k->inst[i].in[1]];
+            const ir_kinst *w =
+                b.k->kind == IR_KERNEL_WINDOW ? ir_kernel_window_operand(b.k, 0) : &b.k->inst[b.k->inst[i].in[1]];
             if (w->op != IR_K_LOAD || w->variant) continue;
             const ir_plan_buffer *pb = &p->plan->buffers.at[st.arg[w->index]];
             if (pb->storage == IR_STORE_INPUT && p->g->params.at[pb->index].is_const) st.prepack_param = pb->index;

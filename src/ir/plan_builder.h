@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_PLAN_BUILDER_H
 #define IR_PLAN_BUILDER_H
-/* Shared by plan_build.c (the kernel of one cluster), plan_value.c (its values), plan_dims.c (its dims), plan_move.c (slices, padding,
- * concatenation, gathers in it) and the files of kinds.
+/* Shared by plan_build.c (the kernel of one cluster), plan_value.c (its values), plan_dims.c (its dims), plan_move.c
+ * (slices, padding, concatenation, gathers in it) and the files of kinds.
  *
- * A chain is the list of index maps between a floating node and the cluster's space. Each link says, for each dim of the node it
- * starts at, which coordinate of the next link's node it reads: one dim with a start and a step, or a computed index. */
+ * A chain is the list of index maps between a floating node and the cluster's space. Each link says, for each dim of
+ * the node it starts at, which coordinate of the next link's node it reads: one dim with a start and a step, or a
+ * computed index. */
 #include "ir/plan_internal.h"
 
 typedef struct chain chain;
@@ -55,7 +56,8 @@ static inline bool is_mine(const builder *b, int c) { return c == b->c || (b->ta
 /* From this number on the index of an INDEX is one of builder.places, until dims are known. */
 enum { PLACE = 1000 };
 
-/* Where strides over a node's dims lead: element = offset + sum of stride * index + sum of term, where all guards hold. */
+/* Where strides over a node's dims lead: element = offset + sum of stride * index + sum of term, where all guards
+ * hold. */
 typedef struct place {
     ir_size stride[MAX_SPACE], offset;
     bool is_unguarded; /* given: no guards are wanted */
@@ -77,17 +79,19 @@ void builder_note(builder *b, ir_id id); /* for explain: the node is computed in
 /* Strides over a node's dims -> its elements over the cluster's space. */
 bool builder_push(builder *b, const chain *at, const ir_size *in, place *out);
 
-/* The element of node id, in memory, at these strides over the cluster's space: from element `offset` on, where the guard (an
- * instruction; -1: none) holds; else 0. */
+/* The element of node id, in memory, at these strides over the cluster's space: from element `offset` on, where the
+ * guard (an instruction; -1: none) holds; else 0. */
 uint16_t builder_load_guarded(builder *b, ir_id id, const ir_size stride[MAX_SPACE], ir_size offset, int guard);
 
 /* Strides of a node's dims where it lies in memory without gaps. */
 void builder_contiguous(builder *b, const ir_node *n, ir_size out[MAX_SPACE]);
 /* A buffer of the kernel for one of the plan, at these strides over the cluster's space; its number. */
-uint16_t builder_buffer(builder *b, int buffer, bool is_output, ir_dtype t, const ir_size stride[MAX_SPACE], ir_size offset);
+uint16_t builder_buffer(builder *b, int buffer, bool is_output, ir_dtype t, const ir_size stride[MAX_SPACE],
+                        ir_size offset);
 void builder_boundary(builder *b, ir_id id); /* for explain: the node comes from memory, and why */
 
-/* plan_dims.c: the dims of the kernel, and strides along them of all that the step reads and writes; those that rows are kept along. */
+/* plan_dims.c: the dims of the kernel, and strides along them of all that the step reads and writes; those that rows
+ * are kept along. */
 void builder_order_dims(builder *b, ir_step *st);
 void builder_mark_kept(ir_kernel *k);
 
@@ -96,14 +100,15 @@ void plan_window_space(builder *b, const ir_node *n);
 uint16_t plan_window_value(builder *b, const ir_node *n);
 int plan_window_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], char role[MAX_SPACE + 1]);
 
-/* plan_einsum.c: the same of a product that is an einsum; the coordinates of an operand in its space. Are dims x and y one run in
- * all that the kernel reads and writes? */
+/* plan_einsum.c: the same of a product that is an einsum; the coordinates of an operand in its space. Are dims x and y
+ * one run in all that the kernel reads and writes? */
 void plan_einsum_space(builder *b, const ir_node *n);
 void plan_einsum_coord(builder *b, const ir_node *n, int operand, int8_t coord[IR_MAX_RANK]);
 int plan_einsum_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], char role[MAX_SPACE + 1]);
 bool builder_mergeable(const builder *b, int x, int y);
 
-/* plan_attention.c: the dims that a cluster of attention has beyond its result; the instruction, its operands evaluated. */
+/* plan_attention.c: the dims that a cluster of attention has beyond its result; the instruction, its operands
+ * evaluated. */
 void builder_attention_space(builder *b, const ir_node *n);
 uint16_t builder_attention(builder *b, const ir_node *n, ir_id id);
 
@@ -113,7 +118,8 @@ uint16_t builder_op(builder *b, ir_op op, ir_dtype t, int n, const uint16_t *in)
 uint16_t builder_size(builder *b, ir_size s);
 /* Coordinate of dim d of the node at `at`, i64. */
 uint16_t builder_coordinate(builder *b, const chain *at, int d);
-/* Through one link of kind MOVE: strides s over its operand's dims become t over its result's; offset, terms and guards add up. */
+/* Through one link of kind MOVE: strides s over its operand's dims become t over its result's; offset, terms and guards
+ * add up. */
 void builder_move_link(builder *b, const chain *at, const ir_size *s, ir_size *t, place *out);
 uint16_t builder_offset(builder *b, const place *where);
 uint16_t builder_guard(builder *b, const place *where);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_cluster.c: nodes in clusters: what is stored by which, what floats, what an expression costs, and whether a node fits into the
- * space of a cluster, within the limits of one kernel. */
+/* plan_cluster.c: nodes in clusters: what is stored by which, what floats, what an expression costs, and whether a node
+ * fits into the space of a cluster, within the limits of one kernel. */
 #include "base/small.h"
 #include "ir/plan_internal.h"
 
@@ -55,8 +55,8 @@ void plan_store_floating(planner *p, ir_id id, ir_reason reason) {
     p->info[id].reason = reason;
 }
 
-/* Size of the floating subtree under id, up to a limit. A value behind two movements is computed twice, at two places: so a node
- * counts once for each path of movements that leads to it. */
+/* Size of the floating subtree under id, up to a limit. A value behind two movements is computed twice, at two places:
+ * so a node counts once for each path of movements that leads to it. */
 typedef struct visit {
     ir_id id;
     uint32_t path;

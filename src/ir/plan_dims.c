@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_dims.c: in which order a kernel has the dims of its cluster: those that are one run in all that it reads and writes become
- * one, the one that vectors lie along is last, and sizes of 1 go. */
+/* plan_dims.c: in which order a kernel has the dims of its cluster: those that are one run in all that it reads and
+ * writes become one, the one that vectors lie along is last, and sizes of 1 go. */
 #include "base/small.h"
 #include "ir/gpu.h"
 #include "ir/plan_builder.h"
@@ -14,8 +14,8 @@ bool builder_mergeable(const builder *b, int x, int y) {
     return true;
 }
 
-/* MAP: the dim along which inputs are contiguous that have the last dim's elements apart; -1: there is none. Where the last dim is
- * short, or that one is, blocks of both are no use. */
+/* MAP: the dim along which inputs are contiguous that have the last dim's elements apart; -1: there is none. Where the
+ * last dim is short, or that one is, blocks of both are no use. */
 static int transposed_dim(builder *b) {
     const ir_sizes *sz = b->p->g->sizes;
     int last = b->space - 1, found = -1;
@@ -39,9 +39,10 @@ static int transposed_dim(builder *b) {
     return found;
 }
 
-/* MAP on a CPU: the dim along which vectors go where the last one is of a few elements that its inputs have apart (not 2 to 4 elements,
- * which are whole vectors and shuffles): one along which an input is contiguous, else, for very few, the largest that is known; else
- * the last one, `last`. (Elements of several tensors that take turns: their stores are apart.) */
+/* MAP on a CPU: the dim along which vectors go where the last one is of a few elements that its inputs have apart (not
+ * 2 to 4 elements, which are whole vectors and shuffles): one along which an input is contiguous, else, for very few,
+ * the largest that is known; else the last one, `last`. (Elements of several tensors that take turns: their stores are
+ * apart.) */
 static int vector_dim(builder *b, int last) {
     enum { FEW = 8, VERY_FEW = 4, MANY = 16 };
     const ir_sizes *sz = b->p->g->sizes;
@@ -117,7 +118,8 @@ static void make_places(builder *b, const int *order) {
     for (int i = 0; i < k->n_axes; i++) k->axis[i].size = now[k->axis[i].size];
 }
 
-/* Column form of a scan: the first of the dims from which on memory runs on to the column in every buffer; they are walked as one. */
+/* Column form of a scan: the first of the dims from which on memory runs on to the column in every buffer; they are
+ * walked as one. */
 static int first_column(builder *b, const cluster *c) {
     int first = c->column;
     for (int d = c->column - 1; d > c->scanned; d--) {
@@ -233,8 +235,8 @@ void builder_order_dims(builder *b, ir_step *st) {
     make_places(b, order);
 }
 
-/* Values of a pass that a later pass reads again are kept where a function makes them costly. (A row program's of the first pass are
- * read from the kept rows of the contraction.) */
+/* Values of a pass that a later pass reads again are kept where a function makes them costly. (A row program's of the
+ * first pass are read from the kept rows of the contraction.) */
 void builder_mark_kept(ir_kernel *k) {
     uint32_t r = 0;
     for (int d = 0; d < k->n_dims; d++)

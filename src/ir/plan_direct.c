@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_direct.c: which contractions take the direct form (ir/kernel.h): those of small matrices whose sizes the program gives.
- * Packing them would cost about as much as multiplying them. Order and bits are those of the packed form, so this is a
- * choice of speed alone; it is made from the text alone. */
+/* plan_direct.c: which contractions take the direct form (ir/kernel.h): those of small matrices whose sizes the program
+ * gives. Packing them would cost about as much as multiplying them. Order and bits are those of the packed form, so
+ * this is a choice of speed alone; it is made from the text alone. */
 #include "ir/plan_builder.h"
 
 /* Strides that make a displacement in an instruction. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_hint.c: what the user asks of the plan. A barrier cuts: its value is stored, and what reads it is in other kernels. fuse_with is a
- * wish where the planner weighs costs, and a demand in the end: where no kernel computes both values, the plan is refused. */
+/* plan_hint.c: what the user asks of the plan. A barrier cuts: its value is stored, and what reads it is in other
+ * kernels. fuse_with is a wish where the planner weighs costs, and a demand in the end: where no kernel computes both
+ * values, the plan is refused. */
 #include "ir/plan_internal.h"
 
 void plan_take_hints(planner *p) {
@@ -36,7 +37,8 @@ static bool is_met(const planner *p, const ir_hint *h) {
     return false;
 }
 
-/* The reason of the boundary that lies between the two: of one of the values itself, else of the last one before the later value. */
+/* The reason of the boundary that lies between the two: of one of the values itself, else of the last one before the
+ * later value. */
 static const char *why_apart(const planner *p, const ir_hint *h) {
     const ir_plan *plan = p->plan;
     const ir_boundary *found = NULL;

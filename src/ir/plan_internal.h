@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_PLAN_INTERNAL_H
 #define IR_PLAN_INTERNAL_H
-/* Shared by plan.c (which values become which kernel), plan_cluster.c (nodes in clusters) and plan_build.c (the kernel of one cluster).
+/* Shared by plan.c (which values become which kernel), plan_cluster.c (nodes in clusters) and plan_build.c (the kernel
+ * of one cluster).
  *
  * A cluster is one future kernel over a space of dims. A node is
  *   homed     computed inside one cluster, at coordinates of its space (epilogues, row values, reductions);
@@ -108,7 +109,8 @@ bool plan_may_share(const planner *p, ir_id a, ir_id b); /* a kernel: no_fuse le
 bool plan_take_room(planner *p, int c, const ir_node *n);
 bool plan_have_room(const cluster *a, const cluster *b); /* in one kernel */
 int plan_latest_avail(const planner *p, const ir_node *n); /* the largest cluster that its operands depend on */
-/* Makes the node part of cluster c where it fits; else *why. The second: a view, of the cluster its operand is homed in. */
+/* Makes the node part of cluster c where it fits; else *why. The second: a view, of the cluster its operand is homed
+ * in. */
 bool plan_try_join(planner *p, ir_id id, int c, ir_reason *why);
 bool plan_try_join_view(planner *p, ir_id id);
 
@@ -149,7 +151,8 @@ fusor_status plan_check_index(planner *p, ir_id id);
 bool plan_has_index(const ir_node *n);
 
 /* ---- plan_window.c ---- */
-/* What the kernel reads for the operands of a convolution: with axes, from within pads and through conversions (weights: cast[0]). */
+/* What the kernel reads for the operands of a convolution: with axes, from within pads and through conversions
+ * (weights: cast[0]). */
 typedef struct plan_window_form {
     bool has_axes;
     ir_id x, w, pad, cast[2]; /* 0: none */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_memory.c: the buffers of a plan: what lies where, which results may be written straight into the parameter they are
- * aliased to, which are copied last, and how long a temporary lives. */
+/* plan_memory.c: the buffers of a plan: what lies where, which results may be written straight into the parameter they
+ * are aliased to, which are copied last, and how long a temporary lives. */
 #include "ir/plan_internal.h"
 
 static int new_buffer(planner *p, ir_storage storage, int index, const ir_node *n, ir_id id) {
@@ -61,8 +61,8 @@ void plan_save_parameters(planner *p) {
     }
 }
 
-/* An aliased result is written straight into its parameter where no later step reads the parameter and the step that makes it,
- * a map, reads the parameter only at the element it writes. Else it is copied at the end. */
+/* An aliased result is written straight into its parameter where no later step reads the parameter and the step that
+ * makes it, a map, reads the parameter only at the element it writes. Else it is copied at the end. */
 void plan_write_in_place(planner *p) {
     ir_graph *g = p->g;
     ir_plan *plan = p->plan;
@@ -113,7 +113,8 @@ void plan_lifetimes(ir_plan *plan) {
     }
 }
 
-/* Results that no step wrote in place: copied last, all reads before. A parameter returned under another alias is saved first. */
+/* Results that no step wrote in place: copied last, all reads before. A parameter returned under another alias is saved
+ * first. */
 void plan_copy_results(planner *p) {
     ir_graph *g = p->g;
     for (uint32_t r = 0; r < g->results.n; r++) {

@@ -6,8 +6,8 @@
  *   concat      one guarded load for each operand, and selects
  *   take        a computed offset: the index is loaded, wrapped, times the stride
  *
- * All of it happens where a leaf's strides are pushed through the chain (builder_push), so whatever is computed between the leaf
- * and the movement is computed at the place that is read: no memory between them. */
+ * All of it happens where a leaf's strides are pushed through the chain (builder_push), so whatever is computed between
+ * the leaf and the movement is computed at the place that is read: no memory between them. */
 #include "base/small.h"
 #include "ir/plan_builder.h"
 
@@ -151,8 +151,8 @@ static uint16_t select_op(builder *b, uint16_t c, uint16_t x, uint16_t y) {
     return builder_op(b, IR_OP_SELECT, b->k->inst[x].dtype, 3, (uint16_t[]){c, x, y});
 }
 
-/* Index into the operand of a padded dim: the edge; or reflected at both ends, or again from the start. Pads of reflect and wrap
- * may be wider than the dim, then over and over: for wrap alone, as reflect's are checked to be narrower. */
+/* Index into the operand of a padded dim: the edge; or reflected at both ends, or again from the start. Pads of reflect
+ * and wrap may be wider than the dim, then over and over: for wrap alone, as reflect's are checked to be narrower. */
 static uint16_t pad_index(builder *b, const chain *outer, const ir_node *n, int d, int64_t mode) {
     ir_size size = node(b, n->in[0])->dim[d], last = ir_size_sub(sizes(b), size, b->one);
     uint16_t zero = builder_size(b, b->zero), c = builder_coordinate(b, outer, d);

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_order.c: the order of a reduction. It depends on two choices: the form (column or inner) and which reduced dims are walked as one. Both follow from the program
- * alone, never from what was fused or stored: so fused and unfused kernels give the same bits. */
+/* plan_order.c: the order of a reduction. It depends on two choices: the form (column or inner) and which reduced dims
+ * are walked as one. Both follow from the program alone, never from what was fused or stored: so fused and unfused
+ * kernels give the same bits. */
 #include "ir/plan_internal.h"
 
 /* Where the walk down an operand ends: a parameter, or what is always in memory, row-major. */
 static bool is_source(const planner *p, const ir_node *n) {
     ir_kind kind = ir_ops[n->op].kind;
     return n->n_in == 0 || kind == IR_KIND_RANDOM || kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE ||
-           kind == IR_KIND_SCAN || kind == IR_KIND_CONTRACT || kind == IR_KIND_EINSUM || kind == IR_KIND_ATTENTION || !plan_has_kernel(p, n) ||
-           (is_view(n) && !plan_view_is_index_map(p->g, n));
+           kind == IR_KIND_SCAN || kind == IR_KIND_CONTRACT || kind == IR_KIND_EINSUM || kind == IR_KIND_ATTENTION ||
+           !plan_has_kernel(p, n) || (is_view(n) && !plan_view_is_index_map(p->g, n));
 }
 
-/* Can dims x and y of a value (-1: it does not vary) be walked as one dim in whatever memory it, or a value under it, may lie? */
+/* Can dims x and y of a value (-1: it does not vary) be walked as one dim in whatever memory it, or a value under it,
+ * may lie? */
 static bool is_one_run(const planner *p, ir_id id, int x, int y, int *budget) {
     const ir_node *n = ir_at(p->g, id);
     int from[IR_MAX_RANK];

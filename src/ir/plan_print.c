@@ -95,7 +95,8 @@ void ir_plan_print(fu_str *o, const ir_plan *p) {
     }
 }
 
-/* Some ten multiply-adds: range reduction, polynomial, special values; and div and sqrt, one instruction that takes as long as some. */
+/* Some ten multiply-adds: range reduction, polynomial, special values; and div and sqrt, one instruction that takes as
+ * long as some. */
 enum { FUNCTION_WORK = 20, DIVISION_WORK = 8 };
 
 static double size_of(const ir_plan *p, ir_size s, const int64_t *symbols) {

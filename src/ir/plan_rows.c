@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_rows.c: which reductions share the kernel of the contraction that they reduce: a softmax, a norm, an argmax or a sum over the last
- * dim of a product. Its cluster stays what it would be alone (its order is part of its meaning, plan_order.c), but becomes the
- * tail of the contraction's: a row program on rows that are complete (kernel.h). What it reads of the contraction is kept for
- * it, and stored only where something else reads it too.
+/* plan_rows.c: which reductions share the kernel of the contraction that they reduce: a softmax, a norm, an argmax or a
+ * sum over the last dim of a product. Its cluster stays what it would be alone (its order is part of its meaning,
+ * plan_order.c), but becomes the tail of the contraction's: a row program on rows that are complete (kernel.h). What it
+ * reads of the contraction is kept for it, and stored only where something else reads it too.
  *
- * No cycle: whatever else the tail reads was made by clusters before the contraction. Cost: O(nodes) for each candidate. */
+ * No cycle: whatever else the tail reads was made by clusters before the contraction. Cost: O(nodes) for each
+ * candidate. */
 #include "ir/plan_internal.h"
 
 /* Row by row, without a change of place. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* plan_value.c: the values of one kernel, as instructions.
  *
- * value(id, chain) emits the instruction for element `id[chain^-1(kernel index)]`. A chain is the list of index maps (views,
- * broadcasts) between a floating node and the cluster's space; at a leaf the leaf's contiguous strides are pushed through it
- * and come out as one stride for each cluster dim. */
+ * value(id, chain) emits the instruction for element `id[chain^-1(kernel index)]`. A chain is the list of index maps
+ * (views, broadcasts) between a floating node and the cluster's space; at a leaf the leaf's contiguous strides are
+ * pushed through it and come out as one stride for each cluster dim. */
 #include "base/small.h"
 #include "ir/plan_builder.h"
 
@@ -34,8 +34,8 @@ static const chain *operand_chain(builder *b, const chain *at, const ir_node *n,
     return builder_chain(b, &c);
 }
 
-/* The stride of the dim before one of size dim that has stride run. A size of 0 counts as 1, or a row of no elements would
- * have stride 0, which means that nothing varies along it. */
+/* The stride of the dim before one of size dim that has stride run. A size of 0 counts as 1, or a row of no elements
+ * would have stride 0, which means that nothing varies along it. */
 static ir_size next_run(ir_sizes *sz, ir_size run, ir_size dim) {
     return ir_size_is(sz, dim, 0) ? run : ir_size_mul(sz, run, dim);
 }
@@ -227,8 +227,8 @@ void builder_note(builder *b, ir_id id) {
     fu_push(b->p->arena, &b->ops, id);
 }
 
-/* The row-major number of the element of node n at this chain, as i64: a sum over the kernel's dims, which are known last. Until
- * then an INDEX of no dim stands for it (PLACE + number). */
+/* The row-major number of the element of node n at this chain, as i64: a sum over the kernel's dims, which are known
+ * last. Until then an INDEX of no dim stands for it (PLACE + number). */
 static uint16_t element_number(builder *b, const ir_node *n, const chain *at) {
     ir_size strides[MAX_SPACE];
     place where = {.is_unguarded = true};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_window.c: a convolution as a window kernel, with the pads and conversions in front of its operands. Its space is the
- * result's, then the channels of a group, the places of the kernel, and the groups; the operands are read along it as they lie, with strides that overlap. */
+/* plan_window.c: a convolution as a window kernel, with the pads and conversions in front of its operands. Its space is
+ * the result's, then the channels of a group, the places of the kernel, and the groups; the operands are read along it
+ * as they lie, with strides that overlap. */
 #include "base/small.h"
 #include "ir/plan_builder.h"
 #include "ir/window.h"
@@ -68,7 +69,8 @@ static ir_id of_half(const ir_graph *g, ir_id id) { return is_conversion(g, ir_a
 /* Tensor cores multiply halves as they are, and add up in f32. */
 ir_id plan_window_operand(const planner *p, const ir_node *n, int i) {
     const ir_id own[2] = {of_half(p->g, n->in[0]), of_half(p->g, n->in[1])};
-    return ir_levels[p->options->level].cores && ir_at(p->g, own[0])->dtype == ir_at(p->g, own[1])->dtype ? own[i] : n->in[i];
+    return ir_levels[p->options->level].cores && ir_at(p->g, own[0])->dtype == ir_at(p->g, own[1])->dtype ? own[i]
+                                                                                                          : n->in[i];
 }
 
 /* ---- what is in front of the operands, and computed by the kernel ---- */
@@ -100,7 +102,8 @@ plan_window_form plan_window_form_of(const planner *p, const ir_node *n) {
     plan_window_form f = {.x = n->in[0], .w = n->in[1]};
     /* Vectors of every second column in place are quicker than parts of a slab: 7x7 of stride 2 by 16 %. */
     bool is_strided = false;
-    for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++) is_strided |= ir_window_entry(p->g, n, "strides", i, 1) != 1;
+    for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++)
+        is_strided |= ir_window_entry(p->g, n, "strides", i, 1) != 1;
     if (ir_level_is_gpu(p->options->level))
         return (plan_window_form){.x = plan_window_operand(p, n, 0), .w = plan_window_operand(p, n, 1)};
     if (ir_conv_is_depthwise(p->g, n) || (is_strided && ir_is_float(n->dtype)))
@@ -116,7 +119,8 @@ plan_window_form plan_window_form_of(const planner *p, const ir_node *n) {
     if (is_conversion(p->g, w) && is_absorbed(p, n, f.w)) f.cast[0] = f.w, f.w = w->in[0];
     f.has_axes = f.pad || f.cast[0] || f.cast[1] || !ir_is_float(n->dtype);
     for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++)
-        if (ir_window_entry(p->g, n, "strides", i, 1) > INT32_MAX || ir_window_entry(p->g, n, "dilations", i, 1) > INT32_MAX)
+        if (ir_window_entry(p->g, n, "strides", i, 1) > INT32_MAX ||
+            ir_window_entry(p->g, n, "dilations", i, 1) > INT32_MAX)
             f.has_axes = false;
     if (!f.has_axes) f = (plan_window_form){.x = n->in[0], .w = n->in[1]};
     return f;
@@ -241,8 +245,10 @@ uint16_t plan_window_value(builder *b, const ir_node *n) {
     stride[1][dim_group(n)] = ir_size_mul(sz, run[1], w.dim[1]);
     for (unsigned i = 0; i < spatial; i++) {
         const ir_size along = run[IR_SPATIAL_AT + i];
-        stride[1][IR_SPATIAL_AT + i] = ir_size_mul(sz, along, ir_size_const(sz, ir_window_entry(b->p->g, n, "strides", i, 1)));
-        stride[1][dim_place(n, i)] = ir_size_mul(sz, along, ir_size_const(sz, ir_window_entry(b->p->g, n, "dilations", i, 1)));
+        stride[1][IR_SPATIAL_AT + i] =
+            ir_size_mul(sz, along, ir_size_const(sz, ir_window_entry(b->p->g, n, "strides", i, 1)));
+        stride[1][dim_place(n, i)] =
+            ir_size_mul(sz, along, ir_size_const(sz, ir_window_entry(b->p->g, n, "dilations", i, 1)));
     }
     memset(&inst, 0, sizeof inst);
     inst.op = IR_OP_MATMUL;
@@ -255,7 +261,8 @@ uint16_t plan_window_value(builder *b, const ir_node *n) {
     for (unsigned i = 0; i < spatial && (has_pads || b->k->is_depthwise); i++) {
         guard = add_guard(b, n, i, guard);
         before = ir_size_add(
-            sz, before, ir_size_mul(sz, run[IR_SPATIAL_AT + i], ir_size_const(sz, ir_window_entry(b->p->g, n, "pads", i, 0))));
+            sz, before,
+            ir_size_mul(sz, run[IR_SPATIAL_AT + i], ir_size_const(sz, ir_window_entry(b->p->g, n, "pads", i, 0))));
     }
     for (int i = 0; i < 2; i++) { /* operand 0 of the kernel is the weights */
         inst.in[i] = builder_load_guarded(b, i ? f.x : f.w, stride[i], i ? ir_size_sub(sz, b->zero, before) : b->zero,

@@ -158,7 +158,8 @@ static void name_nodes(printer *p) {
 
 /* ---- sizes and types ---- */
 
-/* A size in a type. What no parameter binds, and what has no form in a text, cannot be written; it is inferred again. */
+/* A size in a type. What no parameter binds, and what has no form in a text, cannot be written; it is inferred
+ * again. */
 static void print_dim(printer *p, ir_size x) {
     size_t start = p->out->n;
     if (!ir_size_is_writable(p->g->sizes, x)) {
@@ -334,8 +335,8 @@ static void print_attr(printer *p, const ir_attr_info *info, const ir_attr *x) {
     fu_str_addc(out, ']');
 }
 
-/* The name of operand i where it is written as an attribute; else NULL. It is the last one that the row may have; attention's
- * may stand without the mask before it, and is told from a mask by its type. */
+/* The name of operand i where it is written as an attribute; else NULL. It is the last one that the row may have;
+ * attention's may stand without the mask before it, and is told from a mask by its type. */
 static const char *scalar_name(const ir_graph *g, const ir_node *n, unsigned i) {
     const ir_op_info *info = &ir_ops[n->op];
     const bool is_offset = info->kind == IR_KIND_ATTENTION && i == info->min_in && ir_is_int(ir_at(g, n->in[i])->dtype);
@@ -344,7 +345,8 @@ static const char *scalar_name(const ir_graph *g, const ir_node *n, unsigned i) 
     return NULL;
 }
 
-/* The nodes of one statement with several results stand in a row, as far as they live: how many there are from `id` on. */
+/* The nodes of one statement with several results stand in a row, as far as they live: how many there are from `id`
+ * on. */
 static uint32_t count_siblings(const ir_graph *g, ir_id id) {
     const ir_node *n = ir_at(g, id);
     uint32_t count = 1;

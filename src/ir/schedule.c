@@ -20,8 +20,8 @@ ir_tile ir_contract_tile(ir_level level, ir_dtype acc) {
     return (ir_tile){mr, 2 * lanes, ir_dtypes[acc].bytes == 8 ? 256 : 512};
 }
 
-/* One vector of columns and more rows where there are no more columns; three where that fills up the last panel with less:
- * f32 12x32 and 8x48 are equally fast, 6x16 is by 1 % faster than 4x24. */
+/* One vector of columns and more rows where there are no more columns; three where that fills up the last panel with
+ * less: f32 12x32 and 8x48 are equally fast, 6x16 is by 1 % faster than 4x24. */
 ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t n) {
     ir_tile two = ir_contract_tile(level, acc), three = two, one = two;
     int lanes = two.nr / 2;
@@ -82,10 +82,11 @@ ir_features ir_window_features(ir_target target, ir_dtype w, ir_dtype x, ir_dtyp
 }
 
 /* K blocks of the bytes of an f32 panel; of bf16, of as many elements, since that is part of the order.
- * Tiles: 2 x 2 of them in 4 of the 8 registers, so that each step's four loads (8 cycles each, two ports) stay behind its four
- * products (16 cycles each, one after the other, 52 until a sum can be added to: Intel's optimization manual). Wider forms, 1 x 4
- * or 3 x 1, load more for each product. kb: panels of both operands of 32 KB: less than L1 (48 KB) each, but not together, so up to 64
- * bytes a cycle come from L2. Half of it would want 32, and pass sums of each tile through memory twice as often. Not measured. */
+ * Tiles: 2 x 2 of them in 4 of the 8 registers, so that each step's four loads (8 cycles each, two ports) stay behind
+ * its four products (16 cycles each, one after the other, 52 until a sum can be added to: Intel's optimization manual).
+ * Wider forms, 1 x 4 or 3 x 1, load more for each product. kb: panels of both operands of 32 KB: less than L1 (48 KB)
+ * each, but not together, so up to 64 bytes a cycle come from L2. Half of it would want 32, and pass sums of each tile
+ * through memory twice as often. Not measured. */
 ir_tile ir_dot_tile(ir_level level, ir_dot dot) {
     if (ir_dot_is_tile(dot)) return (ir_tile){32, 32, 256 * ir_dots[dot].group};
     ir_tile t = ir_contract_tile(level, dot == IR_DOT_I16 ? FUSOR_I32 : FUSOR_F32);
@@ -93,8 +94,8 @@ ir_tile ir_dot_tile(ir_level level, ir_dot dot) {
     return t;
 }
 
-/* Cycles of a tile for each k: two multiply-adds a cycle, two loads, those of operand 1 across lines of the cache counting half more
- * (two of them for a stride of 2); a sum waits 4 cycles for the one before. */
+/* Cycles of a tile for each k: two multiply-adds a cycle, two loads, those of operand 1 across lines of the cache
+ * counting half more (two of them for a stride of 2); a sum waits 4 cycles for the one before. */
 static double tile_cycles(int mr, int nv, int step) {
     const double products = mr * nv / 2.0, loads = (mr + 1.5 * nv * step + 1) / 2,
                  most = products > loads ? products : loads;
@@ -109,8 +110,9 @@ static double line_cycles(int mr, int nv, int step, int64_t vectors) {
 
 int ir_window_pack_cycles(int64_t step) { return step == 1 || step == 2 ? 3 * (int)step : 24; }
 
-/* Of all tiles that fit the registers (accumulators, a row of operand 1 and one element of operand 0), the quickest for the result: by
- * rows, or all rows in one line with a few columns between them, or packed without these (as jit/window.c chooses). */
+/* Of all tiles that fit the registers (accumulators, a row of operand 1 and one element of operand 0), the quickest for
+ * the result: by rows, or all rows in one line with a few columns between them, or packed without these (as
+ * jit/window.c chooses). */
 ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k, int64_t step) {
     const int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = ir_levels[level].registers;
     const bool is_known = n > 0 && n < INT32_MAX && y > 0 && y < INT32_MAX;
@@ -159,8 +161,9 @@ static int rows_met(int r, int64_t places, int64_t step, int64_t apart) {
     return n;
 }
 
-/* Cycles of one product of a vector: two products a cycle, where eight go on at a time; a cycle for each vector of the operand (most lie
- * across lines), which all rows that meet it share; weights that do not stay in registers are loaded for each row. */
+/* Cycles of one product of a vector: two products a cycle, where eight go on at a time; a cycle for each vector of the
+ * operand (most lie across lines), which all rows that meet it share; weights that do not stay in registers are loaded
+ * for each row. */
 ir_tile ir_depthwise_tile(ir_level level, ir_dtype acc, int64_t n, int64_t y, const int64_t places[3], int64_t step,
                           int64_t apart) {
     const int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = ir_levels[level].registers;
@@ -189,17 +192,17 @@ ir_tile ir_depthwise_tile(ir_level level, ir_dtype acc, int64_t n, int64_t y, co
     return best;
 }
 
-/* The time of one step along k, in half cycles, of a core with two vector products and two loads a cycle and products of four
- * cycles: h rows of v vectors are h * v products, h + v loads (one row of vectors: an element of operand 0 comes with each
- * product), and no less than 8 that do not wait for each other. */
+/* The time of one step along k, in half cycles, of a core with two vector products and two loads a cycle and products
+ * of four cycles: h rows of v vectors are h * v products, h + v loads (one row of vectors: an element of operand 0
+ * comes with each product), and no less than 8 that do not wait for each other. */
 static int step_time(int h, int v) {
     int products = h * v, loads = h + v, time = products > loads ? products : loads;
     return 16 * (time < 8 ? 8 : time) + loads + 16;
 }
 
-/* All tiles are tried: mr * nv accumulators, nv vectors of operand 1 and an element of operand 0 in all lanes, which may stay in
- * memory where the level has such products and it is used once; products where the level has none that add. Rows that are left
- * over, and vectors, are tiles of their own. */
+/* All tiles are tried: mr * nv accumulators, nv vectors of operand 1 and an element of operand 0 in all lanes, which
+ * may stay in memory where the level has such products and it is used once; products where the level has none that add.
+ * Rows that are left over, and vectors, are tiles of their own. */
 ir_tile ir_contract_direct_tile(ir_level level, ir_dtype acc, int m, int n) {
     int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = ir_levels[level].registers;
     int spare = ir_levels[level].tiles.spare[ir_is_int(acc)];
@@ -223,7 +226,8 @@ ir_tile ir_contract_direct_tile(ir_level level, ir_dtype acc, int m, int n) {
 }
 
 /* Products of a block of keys are a register tile whose columns are queries: two vectors of them, and 8 rows keep both
- * multipliers busy and divide every usual head size. kb: scores of a panel and the block's keys and values stay in L2. */
+ * multipliers busy and divide every usual head size. kb: scores of a panel and the block's keys and values stay in
+ * L2. */
 ir_tile ir_attention_tile(ir_level level, ir_dtype acc) {
     int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes;
     if (ir_level_is_gpu(level)) return (ir_tile){IR_GPU_ATTENTION_TILE, 16 * lanes, 16 * lanes};

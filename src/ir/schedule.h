@@ -1,43 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_SCHEDULE_H
 #define IR_SCHEDULE_H
-/* What the CPU level alone decides: lanes, register tiles, blocks of reductions. All of it is part of a kernel's description,
- * so a cache key; nothing here may depend on cache sizes, on measurements or on run-time sizes. */
+/* What the CPU level alone decides: lanes, register tiles, blocks of reductions. All of it is part of a kernel's
+ * description, so a cache key; nothing here may depend on cache sizes, on measurements or on run-time sizes. */
 #include "ir/target.h"
 #include "ir/types.h"
 
 /* The order of a reduction (the same in every kernel, fused or not, for any number of threads):
- *   inner (reduced elements contiguous or strided, vectorized along the reduction): the reduced space in row-major order; its
- *     innermost axis in blocks of IR_REDUCE_BLOCK; element i of a block is combined into accumulator i mod (IR_REDUCE_UNROLL *
- *     lanes), in increasing i; accumulators start at the identity (0 for sums); then they combine by halves: acc[l] op acc[l + n/2],
- *     n/2, n/4 ... 1. The partial results of the blocks (numbered row-major over outer reduced axes, then blocks) combine as
- *     a tree in place: for s = 1, 2, 4 ...: p[i] = p[i] op p[i + s] for i = 0, 2s, 4s ...
- *   column (vectorized along a kept axis): innermost reduced axis in blocks of IR_COLUMN_BLOCK, each accumulated in order from
- *     the identity; partial results combine by the same tree.
+ *   inner (reduced elements contiguous or strided, vectorized along the reduction): the reduced space in row-major
+ *     order; its innermost axis in blocks of IR_REDUCE_BLOCK; element i of a block is combined into accumulator i mod
+ *     (IR_REDUCE_UNROLL * lanes), in increasing i; accumulators start at the identity (0 for sums); then they combine
+ *     by halves: acc[l] op acc[l + n/2], n/2, n/4 ... 1. The partial results of the blocks (numbered row-major over
+ *     outer reduced axes, then blocks) combine as a tree in place: for s = 1, 2, 4 ...: p[i] = p[i] op p[i + s] for i =
+ *     0, 2s, 4s ...
+ *   column (vectorized along a kept axis): innermost reduced axis in blocks of IR_COLUMN_BLOCK, each accumulated in
+ *     order from the identity; partial results combine by the same tree.
  * Error: at most 4096 / lanes / 4 + 6 + log2(n) additions deep. */
 enum { IR_REDUCE_BLOCK = 4096, IR_REDUCE_UNROLL = 4, IR_COLUMN_BLOCK = 128 };
 
 /* The order of a running sum or product (cumsum, cumprod), in the direction of the scan:
- *   inner (vectorized along the axis): blocks of IR_SCAN_BLOCK elements, each from the identity, vector by vector: within a vector
- *     x[l] = x[l - d] op x[l] for d = 1, 2, 4 ..., then the total of the block so far op that; what is left of the last block
- *     is one vector with identities where the level has masks, else single elements.
+ *   inner (vectorized along the axis): blocks of IR_SCAN_BLOCK elements, each from the identity, vector by vector:
+ *     within a vector x[l] = x[l - d] op x[l] for d = 1, 2, 4 ..., then the total of the block so far op that; what is
+ *     left of the last block is one vector with identities where the level has masks, else single elements.
  *   column (vectorized along a kept axis): blocks of IR_SCAN_COLUMN_BLOCK, each in order from the identity.
- * Each result is (what is before the block) op (the block's). Before a block is, for float sums, the higher part of a sum in
- * two parts (two-sum, renormalized after each block); else the blocks' totals combined in order. */
+ * Each result is (what is before the block) op (the block's). Before a block is, for float sums, the higher part of a
+ * sum in two parts (two-sum, renormalized after each block); else the blocks' totals combined in order. */
 enum { IR_SCAN_BLOCK = 1024, IR_SCAN_COLUMN_BLOCK = 128 };
 
-/* Register tile of a contraction: mr rows x nr columns of the accumulator type; k block: partial sums of kb products are
- * accumulated in order from 0 with fma (mul and add where the level has none), then block sums are added in order. */
+/* Register tile of a contraction: mr rows x nr columns of the accumulator type; k block: partial sums of kb products
+ * are accumulated in order from 0 with fma (mul and add where the level has none), then block sums are added in
+ * order. */
 typedef struct ir_tile {
     int mr, nr, kb;
 } ir_tile;
 ir_tile ir_contract_tile(ir_level level, ir_dtype acc);
 ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t n); /* n columns; < 0: not known */
-/* The tile of a convolution with m channels in a group: no more rows than those. n, y: columns and rows of the result, k: products of an element,
- * each -1 where it is not known; step: stride along the columns. Of the tile only the K block has a say in bits. */
+/* The tile of a convolution with m channels in a group: no more rows than those. n, y: columns and rows of the result,
+ * k: products of an element, each -1 where it is not known; step: stride along the columns. Of the tile only the K
+ * block has a say in bits. */
 ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k, int64_t step);
-/* The same for one channel a group, with so many places along three axes: rows x columns of one channel. step, apart: stride and
- * dilation along the rows. */
+/* The same for one channel a group, with so many places along three axes: rows x columns of one channel. step, apart:
+ * stride and dilation along the rows. */
 ir_tile ir_depthwise_tile(ir_level level, ir_dtype acc, int64_t n, int64_t y, const int64_t places[3], int64_t step,
                           int64_t apart);
 /* Cycles that packing a vector of a convolution's columns takes, `step` elements apart (measured: Zen 5). */
@@ -49,30 +52,31 @@ ir_tile ir_contract_direct_tile(ir_level level, ir_dtype acc, int m, int n);
 ir_tile ir_attention_tile(ir_level level, ir_dtype acc);
 /* On a GPU the tile is that of a block of threads. */
 enum { IR_GPU_CONTRACT_TILE = 64, IR_GPU_ATTENTION_TILE = 64 };
-/* Type a contraction of a and b accumulates in: f32 for floats up to 32 bits, f64, i32 for two 8-bit integers, i64 for other
- * integers; the result's type where that is of the same class and wider. */
+/* Type a contraction of a and b accumulates in: f32 for floats up to 32 bits, f64, i32 for two 8-bit integers, i64 for
+ * other integers; the result's type where that is of the same class and wider. */
 ir_dtype ir_contract_acc(ir_dtype a, ir_dtype b, ir_dtype result);
 
-/* Contractions of narrow operands may multiply several adjacent k at once: a word of a panel is then `group` elements of one row,
- * and one instruction adds their products to each accumulator.
+/* Contractions of narrow operands may multiply several adjacent k at once: a word of a panel is then `group` elements
+ * of one row, and one instruction adds their products to each accumulator.
  *   DOT_I16   two 8-bit integers as i16, any level                         pmaddwd
  *   DOT_I8    four 8-bit integers, unsigned times signed                   vpdpbusd   (vnni, avxvnni)
  *   DOT_BF16  two bf16                                                     vdpbf16ps  (bf16)
  *   TILE_I8   four 8-bit integers of any sign, 16 words                    tdpb??d    (amxint8)
  *   TILE_BF16 two bf16, 16 words                                           tdpbf16ps  (amxbf16)
  *   TILE_F16  two f16, 16 words                                            tdpfp16ps  (amxfp16)
- * DOT_I8 of two signed operands takes operand 0 + 128, of two unsigned ones operand 0 - 128 (both are its bits ^ 0x80); what that
- * adds to each column of the result, 128 times the sum of operand 1, is taken off in a row of words in front of each K block of a
- * panel. Integers are exact, in any order, wrapping.
- * DOT_BF16 adds the products of a word one after the other, each fused and rounded to nearest even, the upper one first: so k is the
- * upper half and k + 1 the lower, and the sum is bit by bit that of contractions without it. But it takes subnormals for 0: each K
- * block of a panel begins with the least exponent of its nonzero elements, and where the exponents of both panels allow a product
- * or sum to be subnormal, their tile is made by fma.
- * The TILE_ forms multiply matrices in memory, 16 rows by 16 columns by 16 words, so `step` elements along k: panels are filled up to
- * whole steps, and those of operand 0 are rows of memory. Sums of bf16 and f16 there (the instructions' definition, and what is done by fma
- * where bf16 could be subnormal): elements 0, 2, 4 ... of a step are added in order from 0, fused, and elements 1, 3, 5 ... likewise; the
- * two sums are added; that is added to the sum of the steps before, which begins at 0 with each K block. So their bits differ from
- * those of targets without; products and sums of f16 are never subnormal. */
+ * DOT_I8 of two signed operands takes operand 0 + 128, of two unsigned ones operand 0 - 128 (both are its bits ^ 0x80);
+ * what that adds to each column of the result, 128 times the sum of operand 1, is taken off in a row of words in front
+ * of each K block of a panel. Integers are exact, in any order, wrapping.
+ * DOT_BF16 adds the products of a word one after the other, each fused and rounded to nearest even, the upper one
+ * first: so k is the upper half and k + 1 the lower, and the sum is bit by bit that of contractions without it. But it
+ * takes subnormals for 0: each K block of a panel begins with the least exponent of its nonzero elements, and where the
+ * exponents of both panels allow a product or sum to be subnormal, their tile is made by fma.
+ * The TILE_ forms multiply matrices in memory, 16 rows by 16 columns by 16 words, so `step` elements along k: panels
+ * are filled up to whole steps, and those of operand 0 are rows of memory. Sums of bf16 and f16 there (the
+ * instructions' definition, and what is done by fma where bf16 could be subnormal): elements 0, 2, 4 ... of a step are
+ * added in order from 0, fused, and elements 1, 3, 5 ... likewise; the two sums are added; that is added to the sum of
+ * the steps before, which begins at 0 with each K block. So their bits differ from those of targets without; products
+ * and sums of f16 are never subnormal. */
 typedef enum ir_dot {
     IR_DOT_NONE,
     IR_DOT_I16,

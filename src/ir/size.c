@@ -170,7 +170,8 @@ const char *ir_size_symbol_name(const ir_sizes *s, uint32_t symbol) {
 
 static int compare_sizes(const ir_sizes *s, ir_size a, ir_size b);
 
-/* Symbols by name, then quotients and positive parts by structure: the order does not depend on which was made first. */
+/* Symbols by name, then quotients and positive parts by structure: the order does not depend on which was made
+ * first. */
 static int compare_atoms(const ir_sizes *s, ir_size a, ir_size b) {
     if (a == b) return 0;
     const expr *x = at(s, a), *y = at(s, b);

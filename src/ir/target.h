@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_TARGET_H
 #define IR_TARGET_H
-/* What code is generated for: a CPU level (level.def) and features beside it (feature.def), as "x86-64-v4+vnni+bf16" in texts; or
- * a GPU (gpu.def). */
+/* What code is generated for: a CPU level (level.def) and features beside it (feature.def), as "x86-64-v4+vnni+bf16" in
+ * texts; or a GPU (gpu.def). */
 #include "base/error.h"
 
 typedef enum ir_level {

@@ -31,8 +31,8 @@ ir_bits ir_bits_from_double(
     bool *exact_or_rounded_ok); /* weak literal: rounded once; false where it overflows to inf or does not fit */
 ir_bits ir_bits_from_int(ir_dtype t, int64_t v, bool *fits);
 double ir_bits_to_double(ir_dtype t, ir_bits b);
-/* A 64-bit integer as a double that rounds to f16 and bf16 as the integer itself does: beyond 2^53 the bits that do not fit are kept
- * as one lowest bit. */
+/* A 64-bit integer as a double that rounds to f16 and bf16 as the integer itself does: beyond 2^53 the bits that do not
+ * fit are kept as one lowest bit. */
 double ir_odd_double(bool is_negative, uint64_t magnitude);
 float ir_f16_to_f32(uint16_t h);
 float ir_bf16_to_f32(uint16_t h);
@@ -42,10 +42,10 @@ uint16_t ir_f64_to_f16(double d); /* the exact value rounded once */
 uint16_t ir_f64_to_bf16(double d);
 
 /* ---- symbolic sizes ----
- * A size is a number in a table of hash-consed expressions, kept in a canonical form: a polynomial over symbols and opaque
- * quotients (floor division). So two sizes that are provably equal have one id, and ids compare with ==.
- * Constants past 64 bits, and expressions past the limits of size.c, become the one size "huge" (id 0): it absorbs what it
- * meets, and evaluating it is IR_SIZE_OVERFLOW. Symbols stand for sizes, so they are never negative. */
+ * A size is a number in a table of hash-consed expressions, kept in a canonical form: a polynomial over symbols and
+ * opaque quotients (floor division). So two sizes that are provably equal have one id, and ids compare with ==.
+ * Constants past 64 bits, and expressions past the limits of size.c, become the one size "huge" (id 0): it absorbs what
+ * it meets, and evaluating it is IR_SIZE_OVERFLOW. Symbols stand for sizes, so they are never negative. */
 typedef uint32_t ir_size;
 typedef struct ir_sizes ir_sizes;
 typedef enum ir_size_kind {
@@ -72,7 +72,8 @@ ir_size ir_size_div(
     ir_sizes *s, ir_size a,
     ir_size
         b); /* floor; an exact polynomial quotient simplifies; division by constant 0 stays and fails when evaluated */
-/* What clamped bounds come to. No text of a program can say them (ir_size_is_writable); messages print "max(N-1, 0)". */
+/* What clamped bounds come to. No text of a program can say them (ir_size_is_writable); messages print "max(N-1,
+ * 0)". */
 ir_size ir_size_positive(ir_sizes *s, ir_size x); /* max(x, 0) */
 ir_size ir_size_max(ir_sizes *s, ir_size a, ir_size b);
 ir_size ir_size_min(ir_sizes *s, ir_size a, ir_size b);

@@ -2,8 +2,9 @@
 #ifndef IR_WINDOW_H
 #define IR_WINDOW_H
 /* The kernel kind `window` is convolutions only (plan_window.c); pools become maps (pass_expand_window.c). */
-/* Windows that slide over the spatial axes of [N, C, spatial..]: what the attributes of pooling (and of whatever slides) mean. Along an
- * axis, element k of window o is at o * stride + k * dilation - begin; what lies outside 0 .. size - 1 is padding. */
+/* Windows that slide over the spatial axes of [N, C, spatial..]: what the attributes of pooling (and of whatever
+ * slides) mean. Along an axis, element k of window o is at o * stride + k * dilation - begin; what lies outside 0 ..
+ * size - 1 is padding. */
 #include "ir/graph.h"
 
 enum {
@@ -21,10 +22,12 @@ typedef struct ir_window {
 } ir_window;
 /* The attributes of a node that ir_infer has accepted. */
 ir_window ir_window_of(const ir_graph *g, const ir_node *n);
-/* Entry i of a list attribute with a number for each spatial axis (pads: two); absent: where the list is not given or has no such entry. */
+/* Entry i of a list attribute with a number for each spatial axis (pads: two); absent: where the list is not given or
+ * has no such entry. */
 int64_t ir_window_entry(const ir_graph *g, const ir_node *n, const char *name, unsigned i, int64_t absent);
-/* A convolution of f32, f64 or integers without pads and bias, whose kernel is known: one kernel of kind window (plan_window.c), which
- * also takes in the pads and conversions in front of it. pass_expand_conv.c makes others of this one. */
+/* A convolution of f32, f64 or integers without pads and bias, whose kernel is known: one kernel of kind window
+ * (plan_window.c), which also takes in the pads and conversions in front of it. pass_expand_conv.c makes others of this
+ * one. */
 bool ir_conv_fits_window(const ir_graph *g, const ir_node *n); /* but for pads, bias and types */
 bool ir_conv_is_window(const ir_graph *g, const ir_node *n);
 /* One channel a group, few places and few channels made of each: its kernel reads the operand without its pads. */

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* amx.c: products of 32 rows by 32 columns in tile registers.
  *
- *   sums of 2 x 2 tiles (1 x 2, 2 x 1, 1 x 1 where 16 rows or columns are all) = 0; for each 16 words along k: load 2 tiles of
- *   each operand, 4 products; store
+ *   sums of 2 x 2 tiles (1 x 2, 2 x 1, 1 x 1 where 16 rows or columns are all) = 0; for each 16 words along k: load 2
+ *   tiles of each operand, 4 products; store
  *
  *   tmm0 tmm1      sums, rows 0-15, columns 0-15 and 16-31     tmm4 tmm5   operand 0, rows 0-15 and 16-31
  *   tmm2 tmm3      sums, rows 16-31                            tmm6 tmm7   operand 1, columns 0-15 and 16-31
  *
- * A tile of operand 1 is 16 words along k of 16 columns, as they lie in a packed panel; one of operand 0 the same words of 16 rows of
- * memory: packed, or where the matrix lies. Both are filled up to whole steps along k, so nothing is configured for what is
- * left; rows are configured, so the last panels read no more rows than there are.
+ * A tile of operand 1 is 16 words along k of 16 columns, as they lie in a packed panel; one of operand 0 the same words
+ * of 16 rows of memory: packed, or where the matrix lies. Both are filled up to whole steps along k, so nothing is
+ * configured for what is left; rows are configured, so the last panels read no more rows than there are.
  *
- * The registers are named here, by the instructions' numbers: LLVM then neither moves nor spills any. Nothing about them is
- * alive when the function is left, so its caller may be anything. */
+ * The registers are named here, by the instructions' numbers: LLVM then neither moves nor spills any. Nothing about
+ * them is alive when the function is left, so its caller may be anything. */
 #include "jit/amx.h"
 #include <string.h>
 
@@ -45,7 +45,8 @@ LLVMValueRef amx_begin(emit *e) {
     return config;
 }
 
-/* A tile of operand 0 and of sums that has no rows keeps one, which nothing touches: none would want no columns either. */
+/* A tile of operand 0 and of sums that has no rows keeps one, which nothing touches: none would want no columns
+ * either. */
 void amx_configure(emit *e, const amx_product *p) {
     LLVMValueRef side = em_i64s(e, AMX_SIDE), one = em_i64s(e, 1);
     LLVMValueRef lower = em_select(e, p->is_high, em_sub(e, p->rows, side), one);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef JIT_AMX_H
 #define JIT_AMX_H
-/* Products of matrices by tile registers (AMX), for kernels that have an operand in rows of words along k and the other as words of 32
- * columns: contract_amx.c, attention_amx.c. A function that uses them configures them and releases them before it returns. */
+/* Products of matrices by tile registers (AMX), for kernels that have an operand in rows of words along k and the other
+ * as words of 32 columns: contract_amx.c, attention_amx.c. A function that uses them configures them and releases them
+ * before it returns. */
 #include "jit/emit.h"
 
 enum { AMX_SIDE = 16, AMX_ROW_BYTES = 64, AMX_COLUMNS = 2 * AMX_SIDE, AMX_LINE_BYTES = AMX_COLUMNS * 4 };

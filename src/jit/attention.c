@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* attention.c: the attention kernel: softmax(scale * queries x keys) x values, block of keys by block, without the matrix of
- * scores. Memory layouts are in ir/kernel.h; products are in attention_tile.c, weights in attention_softmax.c, operands and
- * results in attention_rows.c.
+/* attention.c: the attention kernel: softmax(scale * queries x keys) x values, block of keys by block, without the
+ * matrix of scores. Memory layouts are in ir/kernel.h; products are in attention_tile.c, weights in
+ * attention_softmax.c, operands and results in attention_rows.c.
  *
- *   panels        a tile is some panels of nr queries of a batch; for each block of keys, and for each panel that sees any of it:
- *                 scores = keys x queries, weights and factors, results = results * factors + values x weights
- *   one by one    up to ir_attention_rows queries: a tile is a part of the keys of a batch, with lanes along the head; where
- *                 there are several parts, a second phase merges them in order
+ *   panels        a tile is some panels of nr queries of a batch; for each block of keys, and for each panel that sees
+ *                 any of it: scores = keys x queries, weights and factors, results = results * factors + values x
+ *                 weights
+ *   one by one    up to ir_attention_rows queries: a tile is a part of the keys of a batch, with lanes along the head;
+ *                 where there are several parts, a second phase merges them in order
  *
- * Blocks begin at multiples of kb whatever a query sees of them, and parts follow from sizes; so a result does not depend on
- * the tile it was made in. */
+ * Blocks begin at multiples of kb whatever a query sees of them, and parts follow from sizes; so a result does not
+ * depend on the tile it was made in. */
 #include "jit/attention.h"
 
 LLVMValueRef attention_min(emit *e, LLVMValueRef x, LLVMValueRef y) {
@@ -270,8 +271,8 @@ static void turn_values(attention *a, run *r, LLVMValueRef count) {
     attention_call(a, HALVES_OF_ROWS, in, 5);
 }
 
-/* results = results * factors + values x weights, of keys [begin, begin + n) of the block. A panel that sees a part of the block
- * would multiply the others with 0, and they may be NaN. */
+/* results = results * factors + values x weights, of keys [begin, begin + n) of the block. A panel that sees a part of
+ * the block would multiply the others with 0, and they may be NaN. */
 static void add_values(attention *a, const run *r, const panel *p, LLVMValueRef begin, LLVMValueRef n,
                        LLVMValueRef is_whole) {
     emit *e = a->e;

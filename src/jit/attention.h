@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef JIT_ATTENTION_H
 #define JIT_ATTENTION_H
-/* What the files of the attention kernel share: attention.c (which keys meet which queries, and in what order), attention_tile.c
- * (products), attention_amx.c (those of halves in tiles), attention_softmax.c (scores to weights), attention_rows.c (operands evaluated, results stored). */
+/* What the files of the attention kernel share: attention.c (which keys meet which queries, and in what order),
+ * attention_tile.c (products), attention_amx.c (those of halves in tiles), attention_softmax.c (scores to weights),
+ * attention_rows.c (operands evaluated, results stored). */
 #include "jit/emit.h"
 
 typedef enum attention_function {
@@ -48,7 +49,8 @@ typedef struct attention {
     LLVMTypeRef function_type[ATTENTION_FUNCTIONS];
 } attention;
 
-/* A point of the iteration space: m, n, k, j of lane 0 (NULL: the program does not vary along it), the dim of the lanes. */
+/* A point of the iteration space: m, n, k, j of lane 0 (NULL: the program does not vary along it), the dim of the
+ * lanes. */
 typedef struct attention_point {
     attention *a;
     LLVMValueRef m, n, k, j;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* attention_amx.c: the scores of panels of queries by tile registers, where queries and keys are halves (ir_kernel_attention_dot): keys
- * are operand 0 in rows of words along the head, a panel's 32 queries operand 1. And the products of weights and values, where those are bf16:
- * weights, which are f32, are cut into three bf16 parts, and the values are turned. Else, and where a panel sees a part of a block
- * only, those are made in attention_tile.c.
+/* attention_amx.c: the scores of panels of queries by tile registers, where queries and keys are halves
+ * (ir_kernel_attention_dot): keys are operand 0 in rows of words along the head, a panel's 32 queries operand 1. And
+ * the products of weights and values, where those are bf16: weights, which are f32, are cut into three bf16 parts, and
+ * the values are turned. Else, and where a panel sees a part of a block only, those are made in attention_tile.c.
  *
- * Operands come as accumulators (attention_rows.c) that halves can represent, and become words in the same place. Behind the words
- * of bf16 goes the least exponent of their elements, as in front of a contraction's panels (contract_dot.c): where a product could be
- * subnormal, fma makes the scores. */
+ * Operands come as accumulators (attention_rows.c) that halves can represent, and become words in the same place.
+ * Behind the words of bf16 goes the least exponent of their elements, as in front of a contraction's panels
+ * (contract_dot.c): where a product could be subnormal, fma makes the scores. */
 #include "jit/amx.h"
 #include "jit/attention.h"
 #include <string.h>
@@ -16,8 +16,8 @@ static LLVMValueRef load(attention *a, LLVMValueRef at) {
     return em_load_ptr(a->e, FUSOR_F32, at, NULL, (unsigned)a->acc_bytes);
 }
 
-/* The lesser of `least` and the magnitudes of x less 1: so 0 is the largest. What is infinite or no number counts as subnormal: a part
- * of a weight may be 0 where the weight is not. */
+/* The lesser of `least` and the magnitudes of x less 1: so 0 is the largest. What is infinite or no number counts as
+ * subnormal: a part of a weight may be 0 where the weight is not. */
 static LLVMValueRef least_of(attention *a, LLVMValueRef least, LLVMValueRef x) {
     emit *e = a->e;
     x = em_and(e, em_bits_of_f32(e, x), em_i32(e, 0x7fffffff));
@@ -41,8 +41,9 @@ static void store_exponent(attention *a, LLVMValueRef least, LLVMValueRef to) {
     LLVMSetAlignment(LLVMBuildStore(e->b, x, to), 4);
 }
 
-/* (rows, count, columns, words, least): f32 rows[count][columns], columns a multiple of lanes, become rows of words, filled up
- * with zeros. A row's words end before the next row's elements begin, and each is written behind what it is made of. */
+/* (rows, count, columns, words, least): f32 rows[count][columns], columns a multiple of lanes, become rows of words,
+ * filled up with zeros. A row's words end before the next row's elements begin, and each is written behind what it is
+ * made of. */
 static void emit_halves_of_rows(attention *a) {
     emit *e = a->e;
     LLVMTypeRef parameter[5] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_ptr};
@@ -118,7 +119,8 @@ LLVMValueRef attention_is_exact(attention *a, LLVMValueRef least, LLVMValueRef o
     return LLVMBuildICmp(e->b, LLVMIntSGE, both, LLVMConstInt(e->t_i32, 142, 0), "");
 }
 
-/* (keys, rows, queries, words, dst, least of keys, of queries): dst[i][nr] = keys[i] x queries, as ir/schedule.h has it for the dot. */
+/* (keys, rows, queries, words, dst, least of keys, of queries): dst[i][nr] = keys[i] x queries, as ir/schedule.h has it
+ * for the dot. */
 static void emit_scores(attention *a) {
     emit *e = a->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr};
@@ -157,8 +159,9 @@ static void emit_scores(attention *a) {
 /* ---- weights and values ---- */
 enum { PARTS = 3 }; /* 24 bits of a weight are three times 8 */
 
-/* (s, count, parts, words, least): s[count][nr] as the sums of three halves each, parts[PARTS][kb / 2][nr] of words, the last of `words`
- * filled up with zeros. A weight with a subnormal part shows in the exponent; else nothing is lost. */
+/* (s, count, parts, words, least): s[count][nr] as the sums of three halves each, parts[PARTS][kb / 2][nr] of words,
+ * the last of `words` filled up with zeros. A weight with a subnormal part shows in the exponent; else nothing is
+ * lost. */
 static void emit_split(attention *a) {
     emit *e = a->e;
     LLVMTypeRef parameter[5] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr};
@@ -207,8 +210,8 @@ static void emit_split(attention *a) {
     attention_end(a, o);
 }
 
-/* (turned, rows, words, parts, sums, dst, factors): dst[i][nr] = dst[i] * factors + turned[i] x the sum of the parts, for i < rows;
- * sums: memory for 32 rows of that. */
+/* (turned, rows, words, parts, sums, dst, factors): dst[i][nr] = dst[i] * factors + turned[i] x the sum of the parts,
+ * for i < rows; sums: memory for 32 rows of that. */
 static void emit_values(attention *a) {
     emit *e = a->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_i64, e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* attention_rows.c: the programs of the attention kernel on rows of memory: operands that are more than a load of accumulators, evaluated
- * into scratch, and results through the epilogue. Lanes go along the row; its end is masked, or taken one by one where
- * the level has no masks. */
+/* attention_rows.c: the programs of the attention kernel on rows of memory: operands that are more than a load of
+ * accumulators, evaluated into scratch, and results through the epilogue. Lanes go along the row; its end is masked, or
+ * taken one by one where the level has no masks. */
 #include "jit/attention.h"
 
 static LLVMValueRef coordinate(const attention_point *at, int dim) {
@@ -73,8 +73,8 @@ static void put(attention *a, LLVMValueRef v, LLVMValueRef base, LLVMValueRef i)
     em_store_ptr(a->e, a->acc, v, attention_at(a, base, i), NULL, (unsigned)a->acc_bytes);
 }
 
-/* (args, batch, row, count, last, column, columns, dst, dst_row): dst[i][c] = the operand at row min(row + i, last) and column `column`
- * + c, for i < count, c < columns, as accumulators; zeros from there to the next multiple of lanes. */
+/* (args, batch, row, count, last, column, columns, dst, dst_row): dst[i][c] = the operand at row min(row + i, last) and
+ * column `column` + c, for i < count, c < columns, as accumulators; zeros from there to the next multiple of lanes. */
 static void emit_pack(attention *a, attention_function f, const char *name, int inst, int row_dim, int column_dim) {
     emit *e = a->e;
     LLVMTypeRef parameter[9] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64,
@@ -132,8 +132,8 @@ static bool is_costly(const attention *a) {
     return false;
 }
 
-/* (args, batch, row, count, src, src_row, sums): rows of unfinished results, each divided by its sum, become results from
- * row `row` on. A sum is 0 (no key: so are the results, or NaN) or at least the 1 of the largest score. */
+/* (args, batch, row, count, src, src_row, sums): rows of unfinished results, each divided by its sum, become results
+ * from row `row` on. A sum is 0 (no key: so are the results, or NaN) or at least the 1 of the largest score. */
 static void emit_store(attention *a) {
     emit *e = a->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr};

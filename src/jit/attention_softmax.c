@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* attention_softmax.c: scores become weights, block of keys by block. The largest score so far of each query is kept: the
- * weights are exp(score - largest), and what was summed with a smaller one is multiplied by exp(smaller - largest), the
- * factor. A query without a key so far has -infinity, against which 0 is subtracted: all weights and the factor are 0 then.
- * A NaN is never the largest; it makes the sum a NaN, and with it the whole result. */
+/* attention_softmax.c: scores become weights, block of keys by block. The largest score so far of each query is kept:
+ * the weights are exp(score - largest), and what was summed with a smaller one is multiplied by exp(smaller - largest),
+ * the factor. A query without a key so far has -infinity, against which 0 is subtracted: all weights and the factor are
+ * 0 then. A NaN is never the largest; it makes the sum a NaN, and with it the whole result. */
 #include "jit/attention.h"
 
 typedef struct scores {
@@ -81,9 +81,9 @@ static attention_outer *begin(attention *a, attention_function f, const char *na
     return o;
 }
 
-/* ---- panels: (s, count, largest, sum, factor, scale, cap, mask, low, high). s[count][nr] scores become weights; largest,
- * sum, factor [nr]. mask: [count][nr], or [count] where it does not vary along queries. Key x of query i is within bounds
- * where low + i <= x <= high + i. ---- */
+/* ---- panels: (s, count, largest, sum, factor, scale, cap, mask, low, high). s[count][nr] scores become weights;
+ * largest, sum, factor [nr]. mask: [count][nr], or [count] where it does not vary along queries. Key x of query i is
+ * within bounds where low + i <= x <= high + i. ---- */
 enum { MAX_CHUNKS = 4 };
 
 static LLVMValueRef panel_score(const scores *v, LLVMValueRef s, LLVMValueRef x, int chunk) {
@@ -151,7 +151,8 @@ static void emit_panel(attention *a, bool is_bound) {
     attention_end(a, o);
 }
 
-/* ---- one query: the same, of s[count]; low <= x <= high. Scores behind count are made weights of 0, up to whole lanes. ---- */
+/* ---- one query: the same, of s[count]; low <= x <= high. Scores behind count are made weights of 0, up to whole
+ * lanes. ---- */
 /* The lanes of v combined, by halves. */
 static LLVMValueRef across(attention *a, LLVMValueRef v, bool is_sum) {
     emit *e = a->e;
@@ -209,8 +210,8 @@ static void emit_row(attention *a) {
     attention_end(a, o);
 }
 
-/* (values, from, length, largest, sum, from_largest, from_sum): results of one query over some keys joined with those over
- * others; length is a multiple of lanes. */
+/* (values, from, length, largest, sum, from_largest, from_sum): results of one query over some keys joined with those
+ * over others; length is a multiple of lanes. */
 static void emit_merge(attention *a) {
     emit *e = a->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr};

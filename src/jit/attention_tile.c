@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* attention_tile.c: the products of the attention kernel.
  *
- * Panels: keys (or columns of values) are the rows of the register tile and queries its columns, so that a panel's scores
- * come out as [key][query]: the largest of a query and the sum of its weights need no step across lanes, and the weights
- * are in the order that the second product reads. Rows are read from memory where they lie, one element at a time, spread
- * over the lanes; so neither keys nor values are packed or transposed.
+ * Panels: keys (or columns of values) are the rows of the register tile and queries its columns, so that a panel's
+ * scores come out as [key][query]: the largest of a query and the sum of its weights need no step across lanes, and the
+ * weights are in the order that the second product reads. Rows are read from memory where they lie, one element at a
+ * time, spread over the lanes; so neither keys nor values are packed or transposed.
  *
  * One query: lanes along the head, v_lanes keys at once, whose sums are added across lanes together. */
 #include "jit/attention.h"
@@ -47,9 +47,9 @@ static void exchange(attention *a, LLVMValueRef x, LLVMValueRef y, int h, LLVMVa
     *high = pick(a, x, y, second, n);
 }
 
-/* (a, row, rows, step, b, count, dst, factors): for each row i < rows, dst[i][nr] = sum over k < count of a[i * row + k *
- * step] * b[k][nr], the products in order, each added by one rounding; with factors (else NULL) dst[i] * factors + that. Rows
- * are made mr at a time: the last ones of dst, up to a multiple of mr, repeat row rows - 1. */
+/* (a, row, rows, step, b, count, dst, factors): for each row i < rows, dst[i][nr] = sum over k < count of a[i * row + k
+ * * step] * b[k][nr], the products in order, each added by one rounding; with factors (else NULL) dst[i] * factors +
+ * that. Rows are made mr at a time: the last ones of dst, up to a multiple of mr, repeat row rows - 1. */
 static void emit_products(attention *a) {
     emit *e = a->e;
     const int mr = a->mr, nv = a->nr / a->v_lanes;
@@ -125,9 +125,9 @@ static void emit_turn(attention *a) {
     attention_end(a, o);
 }
 
-/* (q, keys, row, count, length, dst): dst[j] = sum over i < length of q[i] * keys[j * row + i], for j < count and as many more
- * as make it a multiple of v_lanes (the last key again). length is a multiple of v_lanes: element i is added to sum i mod v_lanes
- * in order, and these sums by halves. */
+/* (q, keys, row, count, length, dst): dst[j] = sum over i < length of q[i] * keys[j * row + i], for j < count and as
+ * many more as make it a multiple of v_lanes (the last key again). length is a multiple of v_lanes: element i is added
+ * to sum i mod v_lanes in order, and these sums by halves. */
 static void emit_dots(attention *a) {
     emit *e = a->e;
     const int n = a->v_lanes;
@@ -178,8 +178,8 @@ static void weigh_columns(attention *a, LLVMValueRef *in, LLVMValueRef factor, L
     }
 }
 
-/* (weights, count, values, row, length, dst, factor): dst[c] = dst[c] * *factor + sum over j < count of weights[j] * values[j *
- * row + c], for c < length, a multiple of v_lanes. */
+/* (weights, count, values, row, length, dst, factor): dst[c] = dst[c] * *factor + sum over j < count of weights[j] *
+ * values[j * row + c], for c < length, a multiple of v_lanes. */
 static void emit_weigh(attention *a) {
     emit *e = a->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_i64, e->t_ptr, e->t_ptr};

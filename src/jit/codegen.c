@@ -90,7 +90,8 @@ static const char *feature_list(fu_arena *a, ir_target target) {
     return s.at;
 }
 
-/* No list of features: LLVM then takes the oldest version of PTX that the target allows, which the most drivers know. */
+/* No list of features: LLVM then takes the oldest version of PTX that the target allows, which the most drivers
+ * know. */
 static fusor_status make_gpu_machine(job *j, ir_target want) {
     LLVMTargetRef target;
     j->target = want;

@@ -2,12 +2,13 @@
 /* contract.c: the contraction kernel. Phase 0 packs operand 1 into panels of nr columns; phase 1 makes blocks of the
  * output: for each K block in order it packs a block of operand 0 and runs the register tile over the panels of both;
  * the last K block's totals go through the epilogue. Memory layouts are in ir/kernel.h. Here are the loops and what all
- * parts share; packing is in contract_pack.c, the register tile in contract_tile.c, the epilogue in contract_epilogue.c.
+ * parts share; packing is in contract_pack.c, the register tile in contract_tile.c, the epilogue in
+ * contract_epilogue.c.
  *
  * In machine code these are functions, which share nothing but their arguments and the scratch memory: the kernel
- * (loops and calls), pack0 and pack1, tile, finish, and with words of several elements (contract_dot.c) head0 and head1. LLVM's time grows faster than the size of a function; this
- * way, with only `tile` optimized and words in memory elsewhere (demote.c), it is 0.41 of what one optimized function
- * took.
+ * (loops and calls), pack0 and pack1, tile, finish, and with words of several elements (contract_dot.c) head0 and
+ * head1. LLVM's time grows faster than the size of a function; this way, with only `tile` optimized and words in memory
+ * elsewhere (demote.c), it is 0.41 of what one optimized function took.
  *
  * The order that an element is accumulated in depends on K, kb and the level alone: a block's products from 0 upwards,
  * then block sums in order. So blocking, threads and fusion do not change bits. */
@@ -192,7 +193,8 @@ static LLVMValueRef first_row(contract *c, const row_panels *p, LLVMValueRef pan
 }
 
 /* ---- functions beside the kernel's: deep nests of loops in one function cost much more to compile ---- */
-/* Into a new function. But for heads, rows and the tile, its first parameter is the argument block, and what it holds is loaded. */
+/* Into a new function. But for heads, rows and the tile, its first parameter is the argument block, and what it holds
+ * is loaded. */
 contract_outer *contract_begin(contract *c, contract_function f, const char *name, LLVMTypeRef *parameter, unsigned n,
                                bool is_optimized) {
     emit *e = c->e;
@@ -312,8 +314,8 @@ static LLVMValueRef jump_of(contract *c, int buffer) {
     return em_sub(e, e->stride[buffer][c->outer_k[0]], back);
 }
 
-/* Where the panel of columns begins, and c->b_stride, c->b_jump: in the packed operand; or where it lies, but for what is left of
- * the last one, which is no whole panel; or in scratch, where it is packed for this block. */
+/* Where the panel of columns begins, and c->b_stride, c->b_jump: in the packed operand; or where it lies, but for what
+ * is left of the last one, which is no whole panel; or in scratch, where it is packed for this block. */
 static LLVMValueRef panel_to_read(contract *c, const block *s, LLVMValueRef packed, LLVMValueRef panel) {
     emit *e = c->e;
     LLVMValueRef nr = num(c, c->nr), here = NULL, stride = NULL, jump = NULL;

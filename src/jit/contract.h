@@ -58,8 +58,9 @@ LLVMValueRef contract_step(contract *c, int buffer, int axis);
 LLVMValueRef contract_min(emit *e, LLVMValueRef a, LLVMValueRef b);
 /* Batch number -> index of each batch dim and offset of each buffer. With only the dims in `which`. */
 void contract_decode_batch(contract *c, LLVMValueRef number, uint32_t which);
-/* With several dims of columns: flat columns are those of all panels, each nr of them. Behind contract_decode_batch: the first
- * column in its run of n; the indices of dims y are c->index, and they count in c->batch_off. With one dim: the same. */
+/* With several dims of columns: flat columns are those of all panels, each nr of them. Behind contract_decode_batch:
+ * the first column in its run of n; the indices of dims y are c->index, and they count in c->batch_off. With one dim:
+ * the same. */
 LLVMValueRef contract_decode_columns(contract *c, LLVMValueRef flat);
 /* With several dims of k: number of a run of k -> the indices of dims j, as above. */
 void contract_decode_run(contract *c, LLVMValueRef run);
@@ -88,7 +89,8 @@ typedef struct contract_outer {
     contract c;
     LLVMBasicBlockRef block;
 } contract_outer;
-/* Into a new function. But for heads, rows and the tile, its first parameter is the argument block, and what it holds is loaded. */
+/* Into a new function. But for heads, rows and the tile, its first parameter is the argument block, and what it holds
+ * is loaded. */
 contract_outer *contract_begin(contract *c, contract_function f, const char *name, LLVMTypeRef *parameter, unsigned n,
                                bool is_optimized);
 void contract_end(contract *c, const contract_outer *o); /* and back */
@@ -106,8 +108,8 @@ fusor_status contract_emit_direct(contract *c, fu_error *err); /* the whole kern
 /* ---- contract_tile.c ---- */
 /* Parameters of the tile's function; strides in bytes. Element (i, k) of operand 0 is A_ROW * i + A_K * k behind A. The
  * next panel is A_NEXT and A_NEXT_ROW * rows behind it: one for packed panels, the other in place. The first TALL of
- * the PANELS panels have ROWS + 1 rows, the others ROWS. PARTIAL: their partial sums, one tile behind the other. Only with
- * several dims of k: after LEFT elements along k, then after each RUN, the step is A_JUMP, B_JUMP. */
+ * the PANELS panels have ROWS + 1 rows, the others ROWS. PARTIAL: their partial sums, one tile behind the other. Only
+ * with several dims of k: after LEFT elements along k, then after each RUN, the step is A_JUMP, B_JUMP. */
 enum {
     CONTRACT_ARGS,
     CONTRACT_A,
@@ -180,8 +182,8 @@ void contract_finish(contract *c, contract_point *at, LLVMValueRef sum);
 void contract_load_args(contract *c, LLVMValueRef args);
 /* (args, begin, end, scratch): the row program of complete rows. */
 fusor_status contract_emit_rows(contract *c, fu_error *err);
-/* i1: phase 2 makes the rows. Else a block is as wide as n, and these two are around it: before its first store, and where all
- * of its rows are complete. Up to most_rows kept rows lie at end_of_scratch. */
+/* i1: phase 2 makes the rows. Else a block is as wide as n, and these two are around it: before its first store, and
+ * where all of its rows are complete. Up to most_rows kept rows lie at end_of_scratch. */
 LLVMValueRef contract_rows_later(contract *c);
 void contract_begin_block(contract *c, LLVMValueRef end_of_scratch, LLVMValueRef batch, LLVMValueRef m_first,
                           LLVMValueRef most_rows);
@@ -194,9 +196,10 @@ void contract_end_batch(contract *c, LLVMValueRef kept, LLVMValueRef batch);
 
 /* ---- contract_pack.c ---- */
 
-/* Emits: dst[k][r] (with a dot, dst[k / group][r] and there element k % group) = operand at row first + r, column k_first + k for k < k_count, r < rows (mr for operand 0 along m,
- * nr for operand 1 along n). Rows past the end of the dim repeat valid ones or are 0. Up to lanes * rows elements
- * behind the panel are overwritten where rows is no multiple of the vector length. */
+/* Emits: dst[k][r] (with a dot, dst[k / group][r] and there element k % group) = operand at row first + r, column
+ * k_first + k for k < k_count, r < rows (mr for operand 0 along m, nr for operand 1 along n). Rows past the end of the
+ * dim repeat valid ones or are 0. Up to lanes * rows elements behind the panel are overwritten where rows is no
+ * multiple of the vector length. */
 bool contract_is_plain_load(contract *c, int operand);
 void contract_pack(contract *c, int operand, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef k_first,
                    LLVMValueRef k_count);

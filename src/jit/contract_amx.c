@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* contract_amx.c: the tile of a contraction on a CPU with tile registers (AMX), which takes the place of contract_tile.c and is
- * called like it: the tiles of one panel of operand 1 and a run of row panels of operand 0, 32 x 32 each.
+/* contract_amx.c: the tile of a contraction on a CPU with tile registers (AMX), which takes the place of
+ * contract_tile.c and is called like it: the tiles of one panel of operand 1 and a run of row panels of operand 0, 32 x
+ * 32 each.
  *
  *   per panel      its rows differ from those before: the registers are configured
  *   products       amx.c, into 4 KB of memory
  *   not the first  add what the blocks before left, a vector at a time
  *   the last       contract_epilogue.c, on what was just stored
  *
- * Where bf16 could be subnormal, which the instruction takes for 0 (contract_is_exact), the same sums in the same order are made by
- * fma (ir/schedule.h). */
+ * Where bf16 could be subnormal, which the instruction takes for 0 (contract_is_exact), the same sums in the same order
+ * are made by fma (ir/schedule.h). */
 #include "jit/amx.h"
 #include "jit/contract.h"
 

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* contract_direct.c: the contraction of small matrices, whose sizes and strides are all known (ir/kernel.h: direct form).
+/* contract_direct.c: the contraction of small matrices, whose sizes and strides are all known (ir/kernel.h: direct
+ * form).
  *
- * A batch is cut into tiles of mr rows x nr columns; rows and columns that are left over make smaller tiles. The accumulators of a
- * tile are registers: for each k, the vectors of operand 1's row are loaded from where they lie (or from the panel that
- * the batch was packed into; or element by element, where it is strided and so small that packing would take longer) and multiplied with an element of each row of operand 0 in all lanes. The last vector of a row is
- * as wide as its columns, up to a power of two, and masked. The totals go from the registers through the epilogue to the outputs;
- * an epilogue that depends on the width of its vectors, or is long, reads them from a tile in scratch (contract_epilogue.c).
+ * A batch is cut into tiles of mr rows x nr columns; rows and columns that are left over make smaller tiles. The
+ * accumulators of a tile are registers: for each k, the vectors of operand 1's row are loaded from where they lie (or
+ * from the panel that the batch was packed into; or element by element, where it is strided and so small that packing
+ * would take longer) and multiplied with an element of each row of operand 0 in all lanes. The last vector of a row is
+ * as wide as its columns, up to a power of two, and masked. The totals go from the registers through the epilogue to
+ * the outputs; an epilogue that depends on the width of its vectors, or is long, reads them from a tile in scratch
+ * (contract_epilogue.c).
  *
- * Each accumulator starts at 0 and takes the products in order of k, as in the packed form: K is no more than a K block. */
+ * Each accumulator starts at 0 and takes the products in order of k, as in the packed form: K is no more than a K
+ * block. */
 #include "jit/contract.h"
 
 enum {
@@ -72,9 +76,9 @@ static LLVMValueRef lanes_of(const direct *d, LLVMValueRef x, int from, int n) {
 }
 
 /* ---- the next batch ---- */
-/* While a batch is multiplied, the next one is brought into L2, a little with each step along k: operands that stream from memory
- * would else be waited for in the first tile of each batch, which reads all of operand 1. EPYC 9005, 1,000 batches of 64^3 f32 in
- * 48 MB, one thread: 2.4 ms, without 3.5 to 5.3; where all is in L2 it makes no difference. */
+/* While a batch is multiplied, the next one is brought into L2, a little with each step along k: operands that stream
+ * from memory would else be waited for in the first tile of each batch, which reads all of operand 1. EPYC 9005, 1,000
+ * batches of 64^3 f32 in 48 MB, one thread: 2.4 ms, without 3.5 to 5.3; where all is in L2 it makes no difference. */
 static void plan_prefetch(direct *d) {
     contract *c = d->c;
     emit *e = c->e;
@@ -158,10 +162,11 @@ static void add_products(const direct *d, int rows, const row *r, LLVMValueRef *
     }
 }
 
-/* A tile of one vector a row loads an element of operand 0 for each product: as many loads as products, and more with operand 1's,
- * which is more than a core loads while it multiplies. So some rows load the adjacent elements of 16 bytes to all lanes at once and
- * take them apart in registers. EPYC 9005, 16x16x16 f32: 33 ns, without 37.5. Too many such rows, and where shuffles and
- * products share ports they would be what is waited for. Returns how many elements; 0: it is not for this tile. */
+/* A tile of one vector a row loads an element of operand 0 for each product: as many loads as products, and more with
+ * operand 1's, which is more than a core loads while it multiplies. So some rows load the adjacent elements of 16 bytes
+ * to all lanes at once and take them apart in registers. EPYC 9005, 16x16x16 f32: 33 ns, without 37.5. Too many such
+ * rows, and where shuffles and products share ports they would be what is waited for. Returns how many elements; 0: it
+ * is not for this tile. */
 static int grouped(const direct *d, int rows, const row *r) {
     bool is_narrow = ir_is_float(d->c->acc) && d->a_k == 1 && r->n == 1 && d->c->e->level->has_mask;
     return is_narrow && r->v[0].lanes >= 8 && rows >= GROUPED && rows < NARROW ? 16 / d->c->acc_bytes : 0;
@@ -362,8 +367,8 @@ static LLVMValueRef operand_at(const direct *d, int operand) {
     return em_gep(c->e, c->e->base[buffer], c->t_acc, c->batch_off[buffer]);
 }
 
-/* Any width is right for what is element by element without functions of more than a few instructions, and without halves: their
- * lowerings know the level's width and single elements. */
+/* Any width is right for what is element by element without functions of more than a few instructions, and without
+ * halves: their lowerings know the level's width and single elements. */
 static bool is_plain_epilogue(const contract *c) {
     int n = 0;
     for (int i = 0; i < c->k->n_insts; i++) {

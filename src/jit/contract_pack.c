@@ -212,7 +212,8 @@ static int step_columns(const contract *c) {
     return c->lanes > block ? c->lanes : block;
 }
 
-/* Values of a step's columns of all rows, one row behind the other in scratch. Rows past the end repeat the last one. */
+/* Values of a step's columns of all rows, one row behind the other in scratch. Rows past the end repeat the last
+ * one. */
 static void stage(contract *c, int operand, LLVMValueRef first, LLVMValueRef last, LLVMValueRef k, LLVMValueRef mask) {
     emit *e = c->e;
     int columns = step_columns(c);
@@ -328,8 +329,8 @@ static void pack_rows_along_k(contract *c, LLVMValueRef dst, LLVMValueRef first,
     em_end(e, &r);
 }
 
-/* Step by step along k: [words][mr] in the part of scratch where rows are turned, which is of that size; from there to rows. Those
- * that the panel has not are any. */
+/* Step by step along k: [words][mr] in the part of scratch where rows are turned, which is of that size; from there to
+ * rows. Those that the panel has not are any. */
 static void pack_rows_turned(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef k_first,
                              LLVMValueRef k_count) {
     emit *e = c->e;

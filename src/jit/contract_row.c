@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* contract_row.c: what follows a contraction on complete rows: softmax, norms, sums, the place of the largest element. The
- * tile program is a contraction whose outputs are the kept values (ir/kernel_rows.c); the row program is a row kernel that reads
- * them, in a function of its own: the same code as a row kernel of its own would have, so the same bits.
+/* contract_row.c: what follows a contraction on complete rows: softmax, norms, sums, the place of the largest element.
+ * The tile program is a contraction whose outputs are the kept values (ir/kernel_rows.c); the row program is a row
+ * kernel that reads them, in a function of its own: the same code as a row kernel of its own would have, so the same
+ * bits.
  *
- *   a block as wide as n:   kept rows are in the worker's scratch; when the last K block is done, the worker goes on with them
+ *   a block as wide as n:   kept rows are in the worker's scratch; when the last K block is done, the worker goes on
+ *                           with them
  *
  *   else:                   kept rows are in args.kept, and phase 2 deals them out again
  *
  *   direct form:            the rows of each batch are kept in scratch
  *
- * Which of the first two is a run-time field. Both programs find the address of the kept rows, as if row 0 were there, in slots at the
- * end of the head of scratch. */
+ * Which of the first two is a run-time field. Both programs find the address of the kept rows, as if row 0 were there,
+ * in slots at the end of the head of scratch. */
 #include "jit/contract.h"
 
 static void load_slots(contract *c) {

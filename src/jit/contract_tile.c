@@ -78,7 +78,8 @@ static void tile_step(tile *t, LLVMValueRef *acc, LLVMValueRef *pa, LLVMValueRef
     LLVMValueRef poison = LLVMGetPoison(c->t_vec), row = t->in[CONTRACT_A_ROW];
     for (int j = 0; j < c->nv; j++) b[j] = contract_tile_load(c, element(c, pb, num(c, j * c->v_lanes)), c->acc_bytes);
     /* The panel of operand 1 comes from the next cache the first time; the hardware's prefetcher is late for it. Eight
-     * steps ahead: as far as an address reaches, and more is slower in place, where rows may share sets of the cache. */
+     * steps ahead: as far as an address reaches, and more is slower in place, where rows may share sets of the
+     * cache. */
     LLVMValueRef ahead = bytes_behind(c, pb, LLVMBuildShl(e->b, t->in[CONTRACT_B_K], num(c, 3), ""));
     for (int at = 0; at < c->nr * c->acc_bytes; at += 64) prefetch(c, em_gep(e, ahead, e->t_i8, num(c, at)));
     for (int i = 0; i < c->mr; i++) {
@@ -212,8 +213,8 @@ static void store_rows(tile *t, LLVMBasicBlockRef done) {
     LLVMBuildBr(c->e->b, done);
 }
 
-/* What stores need of the arguments is loaded behind the products of each tile, where nothing has to be divided for it: from the
- * entry on it would be alive, and in memory, across them. */
+/* What stores need of the arguments is loaded behind the products of each tile, where nothing has to be divided for it:
+ * from the entry on it would be alive, and in memory, across them. */
 static bool loads_late(const contract *c) { return c->n_batch <= 1 && !c->n_outer_n && !c->n_outer_k; }
 
 static void load_arguments(tile *t) {

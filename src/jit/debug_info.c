@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* debug_info.c: debug locations. While a kernel is emitted the builder's location is the line of the instruction being
- * lowered (em_at), in one scope for all; at the end each function gets a subprogram, and each of its instructions a location
- * in it, as LLVM's verifier demands. */
+ * lowered (em_at), in one scope for all; at the end each function gets a subprogram, and each of its instructions a
+ * location in it, as LLVM's verifier demands. */
 #include "jit/debug_info.h"
 #include <llvm-c/DebugInfo.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef JIT_DEBUG_INFO_H
 #define JIT_DEBUG_INFO_H
-/* Line tables on request: each machine instruction belongs to the line of the description whose instruction it was made for.
- * The code is the same with and without. */
+/* Line tables on request: each machine instruction belongs to the line of the description whose instruction it was made
+ * for. The code is the same with and without. */
 #include "jit/emit.h"
 
 typedef struct jit_debug {

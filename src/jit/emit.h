@@ -2,9 +2,10 @@
 #ifndef JIT_EMIT_H
 #define JIT_EMIT_H
 /* Emit context: one LLVM context, module and function per kernel, cached types, loop helpers. Lowering functions are
- * vector-width agnostic: `e->lanes` is 1 (scalar code: plain float, i32, i1) or the level's lanes (<16 x float> ...), and every
- * helper makes values of the current width. A bool is i1 in registers and a byte (0 or 1; any nonzero byte is true when read) in memory.
- * An f16 or bf16 is a float in registers, always a value of its type, and 16 bits in memory (lower_half.c). */
+ * vector-width agnostic: `e->lanes` is 1 (scalar code: plain float, i32, i1) or the level's lanes (<16 x float> ...),
+ * and every helper makes values of the current width. A bool is i1 in registers and a byte (0 or 1; any nonzero byte is
+ * true when read) in memory. An f16 or bf16 is a float in registers, always a value of its type, and 16 bits in memory
+ * (lower_half.c). */
 #include "ir/kernel.h"
 #include <llvm-c/Core.h>
 
@@ -98,7 +99,8 @@ LLVMValueRef em_rint(emit *e, LLVMValueRef x); /* nearest even; SSE4.1 roundps a
 
 /* ---- memory. mask: <lanes x i1>, or NULL = all lanes ---- */
 LLVMValueRef em_gep(emit *e, LLVMValueRef base, LLVMTypeRef element, LLVMValueRef index);
-/* Loads `lanes` elements of buffer `buf` at element offset `off`, `step` apart (i64; constant 0 = one element splat, read whatever the mask; constant 1 = contiguous, else gathered). */
+/* Loads `lanes` elements of buffer `buf` at element offset `off`, `step` apart (i64; constant 0 = one element splat,
+ * read whatever the mask; constant 1 = contiguous, else gathered). */
 LLVMValueRef em_load(emit *e, int buf, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask);
 void em_store(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask);
 LLVMValueRef em_load_ptr(emit *e, ir_dtype t, LLVMValueRef ptr, LLVMValueRef mask,
@@ -118,8 +120,9 @@ typedef struct em_loop {
     LLVMValueRef i, step;
     int number;
 } em_loop;
-/* for (i64 i = begin; i < end; i += step). Between the calls the builder is inside the body; after em_end it is behind the loop.
- * Values that change across iterations live in allocas (em_alloca; the back end keeps them in memory under optnone) or in phis made by em_loop_phi. */
+/* for (i64 i = begin; i < end; i += step). Between the calls the builder is inside the body; after em_end it is behind
+ * the loop. Values that change across iterations live in allocas (em_alloca; the back end keeps them in memory under
+ * optnone) or in phis made by em_loop_phi. */
 em_loop em_for(emit *e, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef step);
 LLVMValueRef em_loop_phi(emit *e, em_loop *l, LLVMValueRef initial); /* call right after em_for */
 void em_loop_next(
@@ -142,7 +145,8 @@ void *em_at(emit *e, int inst);
 void em_back(emit *e, void *before);
 
 /* ---- the scalar program ---- */
-/* Lowers instruction op on operand values of the current width (operands, then scalar attributes); dispatch made from ops.def. */
+/* Lowers instruction op on operand values of the current width (operands, then scalar attributes); dispatch made from
+ * ops.def. */
 LLVMValueRef em_lower(emit *e, const ir_kinst *inst, LLVMValueRef *in, const ir_dtype *in_type);
 LLVMValueRef em_cast(emit *e, LLVMValueRef x, ir_dtype from, ir_dtype to);
 /* lower_half.c; t is f16 or bf16, bits are i16. */
@@ -151,8 +155,9 @@ LLVMValueRef em_half_bits(emit *e, ir_dtype t, LLVMValueRef value); /* of a valu
 LLVMValueRef em_half_round(emit *e, ir_dtype t, LLVMValueRef value,
                            bool is_arithmetic); /* any float to the nearest value of the type;
                                     is_arithmetic: a NaN can only come from operands of that type, or from the instruction itself */
-/* random.c: elements of a RANDOM instruction: one a lane, of any numbers (i64); or as em_random_block(...) vectors those from element
- * `first` on (a scalar, a multiple of 4) in adjacent lanes: a quarter of the work. seed: i64 at the current width. */
+/* random.c: elements of a RANDOM instruction: one a lane, of any numbers (i64); or as em_random_block(...) vectors
+ * those from element `first` on (a scalar, a multiple of 4) in adjacent lanes: a quarter of the work. seed: i64 at the
+ * current width. */
 LLVMValueRef em_random(emit *e, const ir_kinst *inst, LLVMValueRef seed, LLVMValueRef number);
 enum { EM_RANDOM_MAX = 4 };
 int em_random_block(emit *e, const ir_kinst *inst, LLVMValueRef seed, LLVMValueRef first,
@@ -162,8 +167,8 @@ LLVMValueRef em_combine(emit *e, ir_op reduce_op, ir_dtype t, LLVMValueRef acc, 
 LLVMValueRef em_identity(emit *e, ir_op reduce_op, ir_dtype t); /* current width */
 LLVMValueRef em_lane(emit *e, LLVMValueRef vector, int lane);
 
-/* Evaluates the program lazily: em_value(e, v, inst) lowers `inst` and what it needs once into v->at[]; loads go through
- * v->load so that each kernel kind decides addresses. */
+/* Evaluates the program lazily: em_value(e, v, inst) lowers `inst` and what it needs once into v->at[]; loads go
+ * through v->load so that each kernel kind decides addresses. */
 typedef struct em_values em_values;
 struct em_values {
     LLVMValueRef at[IR_KERNEL_MAX_INSTS]; /* NULL = not yet lowered in this body */
@@ -175,12 +180,13 @@ void em_values_init(em_values *v, LLVMValueRef (*load)(emit *, em_values *, cons
 LLVMValueRef em_value(emit *e, em_values *v, int inst);
 /* A value that does not vary along the lanes, as a scalar whatever the width. */
 LLVMValueRef em_uniform(emit *e, em_values *v, int inst);
-/* emit_access.c: what v->load does for IR_K_LOAD: the lanes along dim `lane_dim` (-1: none) are `step` apart from element
- * `off` on; the instruction's own offset and guard come to that. */
+/* emit_access.c: what v->load does for IR_K_LOAD: the lanes along dim `lane_dim` (-1: none) are `step` apart from
+ * element `off` on; the instruction's own offset and guard come to that. */
 LLVMValueRef em_load_value(emit *e, em_values *v, const ir_kinst *inst, int lane_dim, LLVMValueRef off,
                            LLVMValueRef step, LLVMValueRef mask);
 
-/* ---- one function a kernel kind: builds the whole body of e->fn after the entry block; codegen.c adds the last `ret 0` ---- */
+/* ---- one function a kernel kind: builds the whole body of e->fn after the entry block; codegen.c adds the last `ret
+ * 0` ---- */
 fusor_status jit_emit_map(emit *e, fu_error *err);
 void map_emit_transposed(emit *e); /* map_transpose.c */
 fusor_status jit_emit_reduce(emit *e, fu_error *err);
@@ -192,7 +198,8 @@ fusor_status jit_emit_contract(emit *e, fu_error *err);
 fusor_status jit_emit_window(emit *e, fu_error *err);
 fusor_status jit_emit_attention(emit *e, fu_error *err);
 /* A function beside e->fn in its module, with the attributes of all generated code. */
-/* demote.c: integers and pointers of e->fn that live in more than one block go through memory; the builder at its end. */
+/* demote.c: integers and pointers of e->fn that live in more than one block go through memory; the builder at its
+ * end. */
 void em_demote(emit *e);
 /* The same but inside innermost loops: what they use from outside is loaded in front of them. */
 void em_demote_nests(emit *e);

@@ -3,10 +3,11 @@
  * concatenation), and with lanes 2 to 4 elements apart, or backwards.
  *
  *   offset  the same for all lanes: one add, then as without        else: one address a lane
- *   guard   the same for all lanes: a branch around the load        else: all lanes, none, or a masked load: a branch each
+ *   guard   the same for all lanes: a branch around the load        else: all lanes, none, or a masked load: a branch
+ *                                                                   each
  *
- * Guards change their value a few times in a row, so their branches cost less than masking every load would. Operands are
- * evaluated before the branches, for their values are used again behind them. */
+ * Guards change their value a few times in a row, so their branches cost less than masking every load would. Operands
+ * are evaluated before the branches, for their values are used again behind them. */
 #include "jit/emit.h"
 #include "jit/llvm_compat.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* emit_memory.c: loads and stores. Buffers are aligned to their element only. Inactive lanes of a mask are never
- * touched. A bool is a byte in memory: compared with zero when it is read, 0 or 1 when it is written; a half is 16 bits. */
+ * touched. A bool is a byte in memory: compared with zero when it is read, 0 or 1 when it is written; a half is 16
+ * bits. */
 #include "jit/emit.h"
 #include "jit/llvm_compat.h"
 
@@ -104,8 +105,8 @@ LLVMValueRef em_gather(emit *e, int buf, LLVMValueRef off, LLVMValueRef at, LLVM
 }
 
 /* Lanes s = 2, 3, 4 elements apart: s whole vectors, of which the last one ends at the last element that is read; and
- * shuffles. Backwards (s = -1): one vector, reversed. With a mask each vector is read under what it means for its elements: for
- * 12 active lanes of 16 that are 2 apart, a quarter of the time of a gather. */
+ * shuffles. Backwards (s = -1): one vector, reversed. With a mask each vector is read under what it means for its
+ * elements: for 12 active lanes of 16 that are 2 apart, a quarter of the time of a gather. */
 static LLVMValueRef load_spread(emit *e, ir_dtype t, LLVMValueRef base, LLVMValueRef off, int s, LLVMValueRef active) {
     LLVMTypeRef element = em_memory_type(e, t), type = em_vec(e, element);
     int n = e->lanes, parts = s < 0 ? 1 : s;

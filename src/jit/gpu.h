@@ -15,7 +15,8 @@ LLVMValueRef gpu_call(emit *e, const char *name, LLVMTypeRef *overload, unsigned
                       unsigned n);
 LLVMValueRef gpu_word(emit *e, int word);            /* i64: IR_GPU_WORD_* */
 LLVMValueRef gpu_special(emit *e, const char *name); /* "tid.x", "ctaid.y", "ntid.x", "nctaid.z": i64 */
-/* Number of the thread along x (or y, z) in the grid, and how many there are: where its elements begin, and their step. */
+/* Number of the thread along x (or y, z) in the grid, and how many there are: where its elements begin, and their
+ * step. */
 typedef struct gpu_span {
     LLVMValueRef first, step;
 } gpu_span;
@@ -27,7 +28,8 @@ void gpu_keep_loop(emit *e, const em_loop *l);
 void gpu_barrier(emit *e);
 LLVMValueRef gpu_shuffle(emit *e, LLVMValueRef v, int mask);  /* the value of lane ^ mask; any scalar */
 LLVMValueRef gpu_exp2(emit *e, LLVMValueRef x);                /* 2^x of an f32, to about 2 units; below the least normal number 0 */
-/* What this thread wrote before is seen by whoever sees what it writes behind it, on the whole device; and so for what it reads. */
+/* What this thread wrote before is seen by whoever sees what it writes behind it, on the whole device; and so for what
+ * it reads. */
 void gpu_fence(emit *e);
 /* Adds 1 to the u32 at address (i64) + 4 * index, `most` becomes 0: what it was, i32. */
 LLVMValueRef gpu_count(emit *e, LLVMValueRef address, LLVMValueRef index, LLVMValueRef most);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* gpu_attention.c: attention on a GPU, without the matrix of scores:
  *
- *   launch 1   a block of threads takes 64 queries of a batch (16, where there are no more), `width` columns of the values, and a
- *              part of the keys, block by block of them (gpu_attention_block.c); results, largest scores and sums are in registers.
- *              Blocks of keys that none of the queries may see are left out. Later queries come first: of causal ones they see the most keys.
+ *   launch 1   a block of threads takes 64 queries of a batch (16, where there are no more), `width` columns of the
+ *              values, and a part of the keys, block by block of them (gpu_attention_block.c); results, largest scores and
+ *              sums are in registers. Blocks of keys that none of the queries may see are left out. Later queries come first: of
+ *              causal ones they see the most keys.
  *   launch 2   where keys are in several parts: a thread merges an element's, in their order
  *
- * Results go through shared memory, so that stores are contiguous and the epilogue is there once. Blocks of keys begin at
- * multiples of their size and parts follow from sizes. The description is that of the CPU's kernel (attention.c, attention_rows.c). */
+ * Results go through shared memory, so that stores are contiguous and the epilogue is there once. Blocks of keys begin
+ * at multiples of their size and parts follow from sizes. The description is that of the CPU's kernel (attention.c,
+ * attention_rows.c). */
 #include "jit/gpu_attention.h"
 
 static LLVMValueRef num(flash *f, int64_t v) { return flash_num(f, v); }
@@ -43,7 +45,8 @@ static void store_result(flash *f, LLVMValueRef m, LLVMValueRef n, LLVMValueRef 
     }
 }
 
-/* By what results are multiplied. A sum is 0 (no key: so are the results, or NaN) or at least the 1 of the largest score. */
+/* By what results are multiplied. A sum is 0 (no key: so are the results, or NaN) or at least the 1 of the largest
+ * score. */
 static LLVMValueRef inverse(flash *f, LLVMValueRef sum) {
     emit *e = f->e;
     const attention *a = &f->a;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef JIT_GPU_ATTENTION_H
 #define JIT_GPU_ATTENTION_H
-/* What the files of attention on a GPU share: gpu_attention.c (blocks of threads, results, parts), gpu_attention_block.c
- * (one block of keys, by fma) and gpu_attention_mma.c (by tensor cores).
+/* What the files of attention on a GPU share: gpu_attention.c (blocks of threads, results, parts),
+ * gpu_attention_block.c (one block of keys, by fma) and gpu_attention_mma.c (by tensor cores).
  *
- * By fma, thread (x, y) of FLASH_SIDE x FLASH_GROUPS has queries y + FLASH_GROUPS * i, keys x + FLASH_SIDE * j of a block of keys, and of the
- * values columns vec * x + l of each piece of FLASH_SIDE * vec; so the FLASH_SIDE threads of a query are neighbours in one warp. By tensor cores a
- * warp has 16 queries, a thread elements of fragments: queries y and y + 8, keys (and columns) 2 * x and 2 * x + 1 of each 8. */
+ * By fma, thread (x, y) of FLASH_SIDE x FLASH_GROUPS has queries y + FLASH_GROUPS * i, keys x + FLASH_SIDE * j of a
+ * block of keys, and of the values columns vec * x + l of each piece of FLASH_SIDE * vec; so the FLASH_SIDE threads of
+ * a query are neighbours in one warp. By tensor cores a warp has 16 queries, a thread elements of fragments: queries y
+ * and y + 8, keys (and columns) 2 * x and 2 * x + 1 of each 8. */
 #include "jit/attention.h"
 #include "jit/gpu.h"
 
@@ -21,12 +22,14 @@ enum {
 typedef struct flash {
     attention a;
     emit *e;
-    /* fixed by the accumulator's type: elements of 16 bytes; keys of a block; of the head's elements those in shared memory at once; lines of
-     * shared memory with what keeps them in different banks: of queries and keys, of weights; rows of values in shared memory at once */
+    /* fixed by the accumulator's type: elements of 16 bytes; keys of a block; of the head's elements those in shared
+     * memory at once; lines of shared memory with what keeps them in different banks: of queries and keys, of weights;
+     * rows of values in shared memory at once */
     int vec, keys, slice, line, weight_line, value_rows;
     int width;                   /* columns of the values */
     int rows, own_keys, queries; /* queries and keys of a thread; queries of the block */
-    /* Thread (x, y) of a form: queries y + row_step * i; keys and columns vec * x + l of each piece of side * vec, with a vec for each. */
+    /* Thread (x, y) of a form: queries y + row_step * i; keys and columns vec * x + l of each piece of side * vec, with
+     * a vec for each. */
     bool is_mma;
     int side, row_step, key_vec, column_vec;
     int values_at; /* element of shared memory where values begin; queries, keys, weights and masks are in front */
@@ -60,7 +63,8 @@ LLVMValueRef flash_larger(flash *f, LLVMValueRef x, LLVMValueRef y); /* of numbe
 LLVMValueRef flash_about(flash *f, LLVMValueRef largest);
 /* Can vec elements of an operand be read at once, in the batch that f->a is at? */
 void flash_find_vectors(flash *f);
-/* An operand's rows [row, row + rows) and columns alike into shared memory, zeros outside. is_raw: 16-bit elements as they are. */
+/* An operand's rows [row, row + rows) and columns alike into shared memory, zeros outside. is_raw: 16-bit elements as
+ * they are. */
 typedef struct flash_piece {
     int operand, inst, row_dim, column_dim; /* operand -1: a mask */
     int rows, columns, line;                /* of shared memory */
@@ -70,8 +74,9 @@ typedef struct flash_piece {
 void flash_stage(flash *f, const flash_piece *p);
 /* The mask at every place of the block, where fma has the weights. With a barrier behind. */
 void flash_stage_mask(flash *f, LLVMValueRef j0);
-/* Scores [rows][own_keys] of a block of keys, by slices of the head: queries and then keys come to shared memory as lines of `slice` elements,
- * `line` apart, accumulators or (is_raw) 16 bits as they are; add() adds what `count` of them give. */
+/* Scores [rows][own_keys] of a block of keys, by slices of the head: queries and then keys come to shared memory as
+ * lines of `slice` elements, `line` apart, accumulators or (is_raw) 16 bits as they are; add() adds what `count` of
+ * them give. */
 typedef struct flash_slices {
     int slice, line;
     bool is_raw;

@@ -2,11 +2,12 @@
 /* gpu_attention_block.c: a block of keys of attention on a GPU:
  *
  *   for each slice of the head: queries and keys -> shared memory; each thread adds to its scores
- *   a mask -> shared memory; scores -> weights in registers, with the factor of what was summed before; weights -> shared memory
- *   for some rows of the values at a time: values -> shared memory; each thread adds weights x values to its results
+ *   a mask -> shared memory; scores -> weights in registers, with the factor of what was summed before; weights ->
+ *   shared memory for some rows of the values at a time: values -> shared memory; each thread adds weights x values to
+ *   its results
  *
- * Weights are exp(score - largest score so far), f32 by the device's 2^x: its error, two units or so, is far within that of
- * the sums. Sums over the head's elements, and over keys, are in order. */
+ * Weights are exp(score - largest score so far), f32 by the device's 2^x: its error, two units or so, is far within
+ * that of the sums. Sums over the head's elements, and over keys, are in order. */
 #include "jit/gpu_attention.h"
 
 /* ---- arithmetic ---- */
@@ -59,8 +60,8 @@ void flash_find_vectors(flash *f) {
     }
 }
 
-/* What is outside is read as something inside, then made 0: loads have no branches between them. The size along the columns is a multiple
- * of vec here, and positive, as is that along the rows. */
+/* What is outside is read as something inside, then made 0: loads have no branches between them. The size along the
+ * columns is a multiple of vec here, and positive, as is that along the rows. */
 static void stage_vectors(flash *f, const flash_piece *p) {
     emit *e = f->e;
     const ir_kinst *in = &f->a.k->inst[p->inst];

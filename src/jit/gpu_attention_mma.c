@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_attention_mma.c: a block of keys of attention by tensor cores (mma.m16n8k16), for operands of one 16-bit type. A warp has 16 queries, all keys
- * and all columns:
+/* gpu_attention_mma.c: a block of keys of attention by tensor cores (mma.m16n8k16), for operands of one 16-bit type. A
+ * warp has 16 queries, all keys and all columns:
  *
  *   for each slice of the head: queries and keys -> shared memory; fragments by ldmatrix; scores in f32
  *   scores -> weights in registers (gpu_attention_block.c); they are fragments of the second product as they lie
  *   values -> shared memory; fragments by ldmatrix, transposed; results in f32
  *
- * A weight is multiplied as two numbers of 16 bits, the nearest and what is left: so its error is that of an f32 sum's order, and results have
- * the bound of the reference. */
+ * A weight is multiplied as two numbers of 16 bits, the nearest and what is left: so its error is that of an f32 sum's
+ * order, and results have the bound of the reference. */
 #include "jit/gpu_attention.h"
 
 enum { SLICE = 64, PAD = 8, LINE = SLICE + PAD };
@@ -62,8 +62,8 @@ static void put_tile(LLVMValueRef *all, int of_row, int n, LLVMValueRef *c) {
     for (int i = 0; i < 4; i++) all[i / 2 * of_row + 2 * n + i % 2] = c[i];
 }
 
-/* Row and column of shared memory that this lane gives the address of: of 16 x 16 elements, the four matrices by rows first, or
- * by columns first. */
+/* Row and column of shared memory that this lane gives the address of: of 16 x 16 elements, the four matrices by rows
+ * first, or by columns first. */
 static LLVMValueRef lane_place(flash *f, int line, bool is_row_first) {
     emit *e = f->e;
     LLVMValueRef lane = em_and(e, f->thread, flash_num(f, IR_GPU_WARP - 1)), seven = flash_num(f, 7);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_column.c: the column form of reduce kernels on a GPU, in the order that ir/gpu.h says. A block has 32 columns and 8 threads for
- * each: a warp reads 32 adjacent elements of a row, 8 warps rows side by side, each warp a few of its rows before it uses the first.
- * The 8 accumulators of a column become one in shared memory. Where columns are few, chunks of the rows have blocks of their own, and
- * the last of them combines the results of all in the same way. */
+/* gpu_column.c: the column form of reduce kernels on a GPU, in the order that ir/gpu.h says. A block has 32 columns and
+ * 8 threads for each: a warp reads 32 adjacent elements of a row, 8 warps rows side by side, each warp a few of its
+ * rows before it uses the first. The 8 accumulators of a column become one in shared memory. Where columns are few,
+ * chunks of the rows have blocks of their own, and the last of them combines the results of all in the same way. */
 #include "jit/gpu_row.h"
 
 enum { ROWS = IR_GPU_COLUMN_ROWS, COLUMNS = IR_GPU_WARP, UNROLL = 4 };

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_contract.c: contractions on a GPU in the accumulator's own arithmetic (f32: fma, no tensor cores). A block of threads makes a tile, each
- * warp a part of it, each thread some rows and columns of that (ir_gpu_fma_tiles):
+/* gpu_contract.c: contractions on a GPU in the accumulator's own arithmetic (f32: fma, no tensor cores). A block of
+ * threads makes a tile, each warp a part of it, each thread some rows and columns of that (ir_gpu_fma_tiles):
  *
- *   for each `step` products: the next step's operands -> registers (element-wise producers are evaluated here; what is past an edge is
- *       0); products of this step's, which are in one of two buffers of shared memory; registers -> the other buffer; barrier
+ *   for each `step` products: the next step's operands -> registers (element-wise producers are evaluated here; what is
+ *       past an edge is 0); products of this step's, which are in one of two buffers of shared memory; registers -> the
+ *       other buffer; barrier
  *   totals -> shared memory, some rows at a time; threads side by side evaluate the epilogue of elements side by side
  *
- * The order of an element's sum is that of the CPU's kernels, whatever the tile: products from 0 upwards in K blocks, then block sums in
- * order. Block sums so far wait in the thread's local memory. Where the tiles are too few for a device, each block of threads takes some
- * of the K blocks and stores their sums to scratch, [K block][batch][tile row][tile column][element], which a second launch adds in order. */
+ * The order of an element's sum is that of the CPU's kernels, whatever the tile: products from 0 upwards in K blocks,
+ * then block sums in order. Block sums so far wait in the thread's local memory. Where the tiles are too few for a
+ * device, each block of threads takes some of the K blocks and stores their sums to scratch, [K block][batch][tile
+ * row][tile column][element], which a second launch adds in order. */
 #include "jit/gpu_contract.h"
 
 static LLVMValueRef num(contract *c, int64_t v) { return fma_num(c, v); }
@@ -34,7 +36,8 @@ static void enter_batch(contract *c, LLVMValueRef number) {
     for (int b = 0; b < c->k->n_buffers; b++) c->batch_off[b] = gpu_space_offset(e, &c->s, IR_GPU_BATCHES, b, number);
 }
 
-/* ---- a thread's elements: PER_Y x PER_X lanes of a warp; adjacent elements up to vec, then a warp's lanes further ---- */
+/* ---- a thread's elements: PER_Y x PER_X lanes of a warp; adjacent elements up to vec, then a warp's lanes further
+ * ---- */
 enum { LOCAL = 5 /* address space */, LANES_X = 8, LANES_Y = IR_GPU_WARP / LANES_X };
 
 static int smaller(int x, int y) { return x < y ? x : y; }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef JIT_GPU_CONTRACT_H
 #define JIT_GPU_CONTRACT_H
-/* What the files of a contraction or convolution without tensor cores share: gpu_contract.c (blocks, products, results),
- * gpu_contract_load.c (operands). */
+/* What the files of a contraction or convolution without tensor cores share: gpu_contract.c (blocks, products,
+ * results), gpu_contract_load.c (operands). */
 #include "jit/gpu.h"
 
 enum { FMA_PART_MAX = 64 /* elements of a thread */, FMA_VEC_MAX = 4, FMA_LOADS = 16 };
 
-/* How an operand comes into shared memory: [step][rows + pad], one step of products at a time. A thread takes vec adjacent elements, along the
- * rows or along k, at each of `passes` places. */
+/* How an operand comes into shared memory: [step][rows + pad], one step of products at a time. A thread takes vec
+ * adjacent elements, along the rows or along k, at each of `passes` places. */
 typedef struct fma_operand {
     ir_gpu_axis axis; /* of its rows: rows, or columns, of the result */
     int inst, row_dim, rows, line;                      /* line: elements from one k to the next in shared memory */
@@ -55,12 +55,13 @@ static inline LLVMValueRef fma_num(contract *c, int64_t v) { return em_i64s(c->e
 /* Once a variant: how operands are taken. Once a tile: where. */
 void fma_lay_out(contract *c);
 void fma_begin_tile(contract *c);
-/* What can be read as vectors, of the step from k on, into registers; what is past an edge is 0. Then from there to a buffer, with what cannot. */
+/* What can be read as vectors, of the step from k on, into registers; what is past an edge is 0. Then from there to a
+ * buffer, with what cannot. */
 void fma_fetch(contract *c, LLVMValueRef k);
 void fma_fill_table(contract *c, LLVMValueRef k); /* of the step from k on, for fma_fetch behind the next barrier */
 void fma_put(contract *c, LLVMValueRef buffer, LLVMValueRef k);
-/* While products are made registers are few: what says where the tile lies waits in local memory. Once a tile; and into c, where it is
- * used: the caller puts back the c before, whose values are those of the code around. */
+/* While products are made registers are few: what says where the tile lies waits in local memory. Once a tile; and into
+ * c, where it is used: the caller puts back the c before, whose values are those of the code around. */
 void fma_park(contract *c);
 void fma_unpark(contract *c);
 #endif

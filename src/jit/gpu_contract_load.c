@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_contract_load.c: operands of a contraction without tensor cores: from memory to registers, while the step before is multiplied, and from
- * there to shared memory. An operand that is a plain load of what lies side by side, along its rows or along k, is read 16 bytes at a
- * time where addresses allow it, without branches: what is outside is read as something inside and made 0. Else its elements are
- * evaluated one by one, element-wise producers with them, and go to shared memory at once.
+/* gpu_contract_load.c: operands of a contraction without tensor cores: from memory to registers, while the step before
+ * is multiplied, and from there to shared memory. An operand that is a plain load of what lies side by side, along its
+ * rows or along k, is read 16 bytes at a time where addresses allow it, without branches: what is outside is read as
+ * something inside and made 0. Else its elements are evaluated one by one, element-wise producers with them, and go to
+ * shared memory at once.
  *
- * Operand 1 of a convolution is gathered: a thread has one column of the tile, whose address it knows, and some products of each step;
- * where these are from there on is the same for all columns, so threads of one warp note it for the next step in a table. */
+ * Operand 1 of a convolution is gathered: a thread has one column of the tile, whose address it knows, and some
+ * products of each step; where these are from there on is the same for all columns, so threads of one warp note it for
+ * the next step in a table. */
 #include "jit/gpu_contract.h"
 
 static LLVMValueRef num(contract *c, int64_t v) { return fma_num(c, v); }

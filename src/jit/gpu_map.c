@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_map.c: element-wise kernels on a GPU. Threads along x take columns (the last dim), one or ir_gpu_lanes at a time, threads
- * along y rows; each goes on by the size of the grid. A scatter's line is one thread's: its updates come in order.
- * Transposed maps are in gpu_turn.c. */
+/* gpu_map.c: element-wise kernels on a GPU. Threads along x take columns (the last dim), one or ir_gpu_lanes at a time,
+ * threads along y rows; each goes on by the size of the grid. A scatter's line is one thread's: its updates come in
+ * order. Transposed maps are in gpu_turn.c. */
 #include "jit/gpu.h"
 #include "jit/reduce_common.h"
 #include <string.h>
@@ -57,7 +57,8 @@ static void emit_columns(emit *e, map *m, int lanes, gpu_span x) {
     e->is_aligned = false;
 }
 
-/* Do the offsets that gathers add, which a row has one of each, fall on multiples of `lanes` too? NULL: there are none. */
+/* Do the offsets that gathers add, which a row has one of each, fall on multiples of `lanes` too? NULL: there are
+ * none. */
 static LLVMValueRef are_offsets_aligned(emit *e, map *m, int lanes) {
     const ir_kernel *k = e->k;
     LLVMValueRef all = NULL;

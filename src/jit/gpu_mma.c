@@ -8,9 +8,10 @@
  *       fragments of 16 x 16 and 16 x 8 elements -> registers (ldmatrix), products (mma)
  *   accumulators -> shared memory -> epilogue -> results (gpu_mma_store.c)
  *
- * The code has a loop for each tile of ir_gpu_mma_tiles; the launch says which one runs. The order of an element's sum is that of k, in
- * groups as the instruction takes them, whatever the tile; parts of k come together in a second launch.
- * Tiles are numbered so that GROUP rows of them go through all columns together: what they read stays in the L2 cache. */
+ * The code has a loop for each tile of ir_gpu_mma_tiles; the launch says which one runs. The order of an element's sum
+ * is that of k, in groups as the instruction takes them, whatever the tile; parts of k come together in a second
+ * launch. Tiles are numbered so that GROUP rows of them go through all columns together: what they read stays in the L2
+ * cache. */
 #include "jit/gpu_mma.h"
 #include <stdio.h>
 #include <string.h>
@@ -49,8 +50,9 @@ void mma_enter_batch(mma *m, LLVMValueRef number) {
 }
 
 /* ---- products ---- */
-/* A warp's part of the tile: its accumulators, and where this lane's lines of the matrices of 8 x 8 elements lie in a piece: without
- * transposition one place for each step along k, with it one for each 16 rows (of 4-byte elements: 8). */
+/* A warp's part of the tile: its accumulators, and where this lane's lines of the matrices of 8 x 8 elements lie in a
+ * piece: without transposition one place for each step along k, with it one for each 16 rows (of 4-byte elements:
+ * 8). */
 typedef struct warp_tile {
     int rows[2], n[2]; /* of each operand; fragments: of 16 rows of operand 0, of 8 rows of operand 1 */
     int n_acc, steps;
@@ -75,7 +77,8 @@ static void lay_out_matrices(mma *m, warp_tile *w, int o) {
     }
 }
 
-/* Nothing transposes words: lanes read single ones, four lines (k) and eight words of each at a time; a place for each 8 rows. */
+/* Nothing transposes words: lanes read single ones, four lines (k) and eight words of each at a time; a place for each
+ * 8 rows. */
 static void lay_out_words(mma *m, warp_tile *w, int o) {
     emit *e = m->e;
     const mma_operand *p = &m->operand[o];

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef JIT_GPU_MMA_H
 #define JIT_GPU_MMA_H
-/* What the files of a contraction on tensor cores share (gpu_mma.c: blocks, the loop along k, products; gpu_mma_load.c: operands
- * into shared memory; gpu_mma_store.c: accumulators to results). Shared memory is addressed by i32 byte offsets from m->shared. */
+/* What the files of a contraction on tensor cores share (gpu_mma.c: blocks, the loop along k, products; gpu_mma_load.c:
+ * operands into shared memory; gpu_mma_store.c: accumulators to results). Shared memory is addressed by i32 byte
+ * offsets from m->shared. */
 #include "jit/gpu.h"
 
-/* An operand's piece of one stage: `lines` lines of line_bytes bytes. A line is a row of the operand, k_bytes of its k; or, turned,
- * one k of all rows of the block. The 16-byte chunks of a line are permuted, so that the 8 lines of a matrix that
- * ldmatrix reads at once lie in different banks. */
+/* An operand's piece of one stage: `lines` lines of line_bytes bytes. A line is a row of the operand, k_bytes of its k;
+ * or, turned, one k of all rows of the block. The 16-byte chunks of a line are permuted, so that the 8 lines of a
+ * matrix that ldmatrix reads at once lie in different banks. */
 typedef struct mma_operand {
     int inst, row_dim;
     int bytes, lanes;            /* of an element; elements of 16 bytes */
@@ -81,14 +82,15 @@ void mma_emit_wgmma(mma *m);
 
 /* What permutes the chunks of a line (an i32 number): xor with this. */
 LLVMValueRef mma_permutation(mma *m, const mma_operand *p, LLVMValueRef line);
-/* gpu_mma_load.c: places of the operands in a stage; what copies need, once a block; one piece, from k on, into a stage. */
+/* gpu_mma_load.c: places of the operands in a stage; what copies need, once a block; one piece, from k on, into a
+ * stage. */
 void mma_lay_out(mma *m, bool is_wgmma);
 void mma_begin_copies(mma *m, int operand);
 /* Gathers: where the products of the piece from k on are, for mma_load_piece behind the next barrier. */
 void mma_fill_table(mma *m, LLVMValueRef k);
 void mma_load_piece(mma *m, int operand, LLVMValueRef stage, LLVMValueRef k, LLVMValueRef from);
-/* gpu_mma_store.c: accumulators [rows / 16][columns / 8][4] of the warp to shared memory; from there to the results, or to a
- * part's sums; the sums of all parts to the results (the second launch). */
+/* gpu_mma_store.c: accumulators [rows / 16][columns / 8][4] of the warp to shared memory; from there to the results, or
+ * to a part's sums; the sums of all parts to the results (the second launch). */
 void mma_stage_result(mma *m, LLVMValueRef *acc, int n_m, int n_n, LLVMValueRef row, LLVMValueRef column_chunk);
 void mma_emit_epilogue(mma *m);
 void mma_emit_sums(mma *m);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* gpu_mma_load.c: pieces of the operands of a contraction into shared memory.
  *
- * Where an operand lies in memory as it is, 16 bytes aligned (the launch says so), copies are asynchronous, 16 bytes a thread, threads
- * side by side along a line; what is outside the matrix is filled with zeros by the copy. Element-wise producers of what lies so are
- * computed 16 bytes at a time by the same threads. Operand 1 of a convolution is gathered: a thread has one column, and reads the elements of
- * some chunks of 16 bytes along k from where a table says that these products are from there on. Else each thread computes single elements (any strides). All are visible
- * after the next barrier but one. */
+ * Where an operand lies in memory as it is, 16 bytes aligned (the launch says so), copies are asynchronous, 16 bytes a
+ * thread, threads side by side along a line; what is outside the matrix is filled with zeros by the copy. Element-wise
+ * producers of what lies so are computed 16 bytes at a time by the same threads. Operand 1 of a convolution is
+ * gathered: a thread has one column, and reads the elements of some chunks of 16 bytes along k from where a table says
+ * that these products are from there on. Else each thread computes single elements (any strides). All are visible after
+ * the next barrier but one. */
 #include "jit/gpu_mma.h"
 
 enum { SEGMENT = 128 };
@@ -57,8 +58,8 @@ static LLVMValueRef bytes_before(mma *m, LLVMValueRef at, LLVMValueRef end, int 
 }
 
 /* ---- gathers ---- */
-/* All tiles have threads for a column each, or for several times as many. The last column is read in the place of those outside,
- * whose products nobody stores. */
+/* All tiles have threads for a column each, or for several times as many. The last column is read in the place of those
+ * outside, whose products nobody stores. */
 static void begin_gather(mma *m, mma_operand *p) {
     emit *e = m->e;
     const int columns_log = __builtin_ctz((unsigned)p->rows), buffer = m->k->inst[p->inst].index;
@@ -246,8 +247,8 @@ static LLVMValueRef at_most(mma *m, LLVMValueRef v, LLVMValueRef most) {
     return em_select(m->e, em_icmp(m->e, LLVMIntSLT, v, most), v, most);
 }
 
-/* The same chunks as copies have, computed. Outside the matrix along its rows: what the last row has, whose products nobody stores;
- * along k: zeros. */
+/* The same chunks as copies have, computed. Outside the matrix along its rows: what the last row has, whose products
+ * nobody stores; along k: zeros. */
 static void compute_chunks(mma *m, int operand, LLVMValueRef stage, LLVMValueRef k) {
     emit *e = m->e;
     const mma_operand *p = &m->operand[operand];

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_row.c: reduce and row kernels on a GPU, in the order that ir/gpu.h says. A team of 1 to 256 threads takes one row; the teams
- * of a block lie side by side.
+/* gpu_row.c: reduce and row kernels on a GPU, in the order that ir/gpu.h says. A team of 1 to 256 threads takes one
+ * row; the teams of a block lie side by side.
  *
- *   a row of up to IR_REDUCE_BLOCK elements of a row kernel: each thread has IR_GPU_ROW_STEPS times four adjacent elements;
- *       what it loads and what later passes use stays in its registers:
- *       load all steps; for each pass: for each step: load what is new, values, accumulators, stores; the team's accumulators
- *       become one
+ *   a row of up to IR_REDUCE_BLOCK elements of a row kernel: each thread has IR_GPU_ROW_STEPS times four adjacent
+ *       elements; what it loads and what later passes use stays in its registers:
+ *       load all steps; for each pass: for each step: load what is new, values, accumulators, stores; the team's
+ *       accumulators become one
  *   else: for each pass, for each chunk of the row: a loop over it, four elements at a time; then the chunks become one
  *   first thread of a team: values of the row and their stores
  *
- * Four elements are one access where rows are aligned (IR_GPU_WORD_HOW), else four; beyond the end of a row the last element is
- * read again, and does not count. Chunks of few long rows of a reduce kernel are dealt to blocks, of which the last one of a row
- * combines the partial results of all. Data flow, addresses and accumulators are those of the CPU's kernels (reduce_common.c). */
+ * Four elements are one access where rows are aligned (IR_GPU_WORD_HOW), else four; beyond the end of a row the last
+ * element is read again, and does not count. Chunks of few long rows of a reduce kernel are dealt to blocks, of which
+ * the last one of a row combines the partial results of all. Data flow, addresses and accumulators are those of the
+ * CPU's kernels (reduce_common.c). */
 #include "jit/gpu_row.h"
 #include <string.h>
 
@@ -96,7 +97,8 @@ static LLVMValueRef at_lanes(emit *e, LLVMValueRef *lane) {
     return v;
 }
 
-/* Element l of a step, or the last one of the row. Made where it is used: it would live in registers of rows that are kept. */
+/* Element l of a step, or the last one of the row. Made where it is used: it would live in registers of rows that are
+ * kept. */
 static LLVMValueRef position(emit *e, const step *s, int l) {
     LLVMValueRef n = e->size[s->w->w.r->last];
     return red_min(e, em_add(e, s->i, em_i64s(e, l)), em_sub(e, n, em_i64s(e, 1)));
@@ -275,7 +277,8 @@ static LLVMValueRef lane_of(emit *e, LLVMValueRef v, int l) {
     return LLVMGetTypeKind(LLVMTypeOf(v)) == LLVMVectorTypeKind ? em_lane(e, v, l) : v;
 }
 
-/* Values of the step: what the pass reduces joins the accumulators; its stores; what is kept. s->in_row is known to hold. */
+/* Values of the step: what the pass reduces joins the accumulators; its stores; what is kept. s->in_row is known to
+ * hold. */
 static void take_step(row *w, const gpu_pass *p, const em_values *of_row, step *s, bool has_kept) {
     red *r = w->w.r;
     emit *e = r->e;
@@ -521,8 +524,8 @@ static void join_parts(row *w, LLVMValueRef q) {
 }
 
 /* ---- the grid ---- */
-/* Units [0, n), one a team; the number of rounds is the same for all teams of a block, for there are barriers: a team beyond the last
- * takes that too, and stores nothing. */
+/* Units [0, n), one a team; the number of rounds is the same for all teams of a block, for there are barriers: a team
+ * beyond the last takes that too, and stores nothing. */
 static void each_unit(row *w, LLVMValueRef n, void (*make)(row *w, LLVMValueRef number)) {
     emit *e = w->w.r->e;
     LLVMValueRef teams = gpu_special(e, "ntid.y"), own = gpu_special(e, "tid.y");

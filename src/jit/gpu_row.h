@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef JIT_GPU_ROW_H
 #define JIT_GPU_ROW_H
-/* What reduce and row kernels of a GPU share (gpu_row.c: rows, gpu_column.c: columns): what a sweep over a row computes, its
- * accumulators, and how those of a team's threads become one (gpu_team.c). Accumulators between steps are in memory, of which
- * nothing is left: LLVM puts what is only loaded and stored into registers. */
+/* What reduce and row kernels of a GPU share (gpu_row.c: rows, gpu_column.c: columns): what a sweep over a row
+ * computes, its accumulators, and how those of a team's threads become one (gpu_team.c). Accumulators between steps are
+ * in memory, of which nothing is left: LLVM puts what is only loaded and stored into registers. */
 #include "jit/gpu.h"
 #include "jit/reduce_common.h"
 
@@ -43,8 +43,8 @@ void gpu_combine_team(gpu_row *w, const gpu_pass *p, red_acc *acc);
 LLVMValueRef gpu_part_slot(gpu_row *w, int j, LLVMValueRef number, LLVMValueRef c);
 /* Partial results (blocks of the last reduced dim) of a chunk. */
 void gpu_chunk_range(gpu_row *w, LLVMValueRef chunk, LLVMValueRef *from, LLVMValueRef *to);
-/* Is this block the last of n that come here with this counter? Behind its stores of partial results; then those of all n can be
- * loaded. All threads of the block come here, and get the same answer. */
+/* Is this block the last of n that come here with this counter? Behind its stores of partial results; then those of all
+ * n can be loaded. All threads of the block come here, and get the same answer. */
 LLVMValueRef gpu_is_last(gpu_row *w, LLVMValueRef counter, LLVMValueRef n);
 void gpu_set_results(gpu_row *w, const gpu_pass *p, const red_acc *acc, em_values *v);
 void gpu_emit_columns(gpu_row *w);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_scan.c: running sums and products on a GPU: a thread takes a line, in the order of the column form of ir/schedule.h. In column
- * form adjacent threads have adjacent lines. */
+/* gpu_scan.c: running sums and products on a GPU: a thread takes a line, in the order of the column form of
+ * ir/schedule.h. In column form adjacent threads have adjacent lines. */
 #include "jit/gpu.h"
 #include "jit/scan.h"
 

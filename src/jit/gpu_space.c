@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_space.c: the matrices of a contraction or convolution on a GPU (ir_gpu_space): their sizes, and from numbers of batches, rows,
- * columns and products to indices along the kernel's dims and offsets in its buffers. */
+/* gpu_space.c: the matrices of a contraction or convolution on a GPU (ir_gpu_space): their sizes, and from numbers of
+ * batches, rows, columns and products to indices along the kernel's dims and offsets in its buffers. */
 #include "jit/gpu.h"
 
 void gpu_space_of(emit *e, gpu_space *s) {

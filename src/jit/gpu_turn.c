@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_turn.c: element-wise kernels on a GPU that read something along another dim than they write. The last two dims are y (role t,
- * along which such inputs are contiguous) and x (along which outputs are). A block of 32x8 threads takes a tile of 32x32:
+/* gpu_turn.c: element-wise kernels on a GPU that read something along another dim than they write. The last two dims
+ * are y (role t, along which such inputs are contiguous) and x (along which outputs are). A block of 32x8 threads takes
+ * a tile of 32x32:
  *
- *   each transposed input: read along y, row by row of x, into a tile in shared memory, whose rows are a word longer than 32
- *       elements so that its columns lie in different banks
+ *   each transposed input: read along y, row by row of x, into a tile in shared memory, whose rows are a word longer
+ *       than 32 elements so that its columns lie in different banks
  *   barrier
  *   the program, along x, with those inputs from their tiles; all values of a thread's four elements, then the stores
  *   barrier
@@ -76,7 +77,8 @@ static void fill_tiles(emit *e, turn *t) {
     }
 }
 
-/* One element: the program, and its stores. Other threads' elements are other memory, and so are this thread's others. */
+/* One element: the program, and its stores. Other threads' elements are other memory, and so are this thread's
+ * others. */
 static void emit_element(emit *e, turn *t, int s) {
     const ir_kernel *k = e->k;
     em_values v;

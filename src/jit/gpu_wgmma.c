@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_wgmma.c: the loop along k of a contraction on sm_90a: wgmma, whose operands stay in shared memory. Four warps make 64 rows and all
- * columns of the tile. A piece is 128 bytes of k; its lines of 128 bytes are permuted as everywhere here, which is the 128-byte
- * swizzle of wgmma's descriptors (PTX ISA 9.0, 9.7.15.5.1).
+/* gpu_wgmma.c: the loop along k of a contraction on sm_90a: wgmma, whose operands stay in shared memory. Four warps
+ * make 64 rows and all columns of the tile. A piece is 128 bytes of k; its lines of 128 bytes are permuted as
+ * everywhere here, which is the 128-byte swizzle of wgmma's descriptors (PTX ISA 9.0, 9.7.15.5.1).
  *
- *   for each piece: wait for the thread's copies of it; fence (they are read by another proxy); barrier; its products begin; the piece
- *       stages - 2 further is asked for; wait for the products of the piece before
+ *   for each piece: wait for the thread's copies of it; fence (they are read by another proxy); barrier; its products
+ *       begin; the piece stages - 2 further is asked for; wait for the products of the piece before
  *
- * so products of a piece run while the next one is waited for. The stage that is written was read two pieces before: whoever is behind
- * the barrier has waited for those products. */
+ * so products of a piece run while the next one is waited for. The stage that is written was read two pieces before:
+ * whoever is behind the barrier has waited for those products. */
 #include "jit/gpu_mma.h"
 #include <stdio.h>
 #include <string.h>
@@ -70,7 +70,8 @@ static void multiply(mma *m, int columns, LLVMValueRef a, LLVMValueRef b, LLVMVa
     for (int i = 0; i < n; i++) acc[i] = LLVMBuildExtractValue(e->b, all, (unsigned)i, "");
 }
 
-/* The products of one piece. first: address in shared memory (i32) of the stages, and of this group's rows of operand 0. */
+/* The products of one piece. first: address in shared memory (i32) of the stages, and of this group's rows of operand
+ * 0. */
 static void multiply_piece(mma *m, LLVMValueRef first[2], LLVMValueRef stage, LLVMValueRef *acc) {
     emit *e = m->e;
     LLVMValueRef d[2];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_window.c: convolutions on a GPU. Where groups make channels enough, and numbers of 32 bits say where a group's products are,
- * they are products of matrices by the kernels of contractions (gpu_mma.c, gpu_contract.c), which gather operand 1. Else, directly: a thread
- * makes one element of the output, and the next one a grid further: products from 0 upwards in K blocks, then block
- * sums in order, as everywhere (schedule.h); operands are read where they lie. */
+/* gpu_window.c: convolutions on a GPU. Where groups make channels enough, and numbers of 32 bits say where a group's
+ * products are, they are products of matrices by the kernels of contractions (gpu_mma.c, gpu_contract.c), which gather
+ * operand 1. Else, directly: a thread makes one element of the output, and the next one a grid further: products from 0
+ * upwards in K blocks, then block sums in order, as everywhere (schedule.h); operands are read where they lie. */
 #include "jit/gpu.h"
 
 typedef struct window {

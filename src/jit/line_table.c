@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* line_table.c: runs the line number program of DWARF 4 and 5 (https://dwarfstd.org, section 6.2), of which rows of address
- * and line are kept. Every read is checked: the section is bytes from outside as far as this file is concerned. */
+/* line_table.c: runs the line number program of DWARF 4 and 5 (https://dwarfstd.org, section 6.2), of which rows of
+ * address and line are kept. Every read is checked: the section is bytes from outside as far as this file is
+ * concerned. */
 #include "jit/line_table.h"
 #include "base/vec.h"
 #include <stdbool.h>

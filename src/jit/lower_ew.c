@@ -188,9 +188,9 @@ LOWER(and) { return em_and(e, x[0], x[1]); }
 LOWER(or) { return em_or(e, x[0], x[1]); }
 LOWER(xor) { return em_xor(e, x[0], x[1]); }
 
-/* A negative count is a huge one when it is compared as unsigned. The select takes nothing of a shift that is too far. For a
- * GPU the count itself is kept small: LLVM 22 makes compare, shift and select one PTX shift, whose count has 32 bits, and so
- * shifts by 2^63 by 0. */
+/* A negative count is a huge one when it is compared as unsigned. The select takes nothing of a shift that is too far.
+ * For a GPU the count itself is kept small: LLVM 22 makes compare, shift and select one PTX shift, whose count has 32
+ * bits, and so shifts by 2^63 by 0. */
 static LLVMValueRef count_of(emit *e, LLVMValueRef count, LLVMValueRef fits) {
     return ir_level_is_gpu(e->k->level) ? em_select(e, fits, count, integer(e, 0)) : count;
 }

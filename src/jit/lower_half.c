@@ -8,9 +8,10 @@
  *   store   float -> 16 bits, exact; the bits that a load or a rounding came from are remembered, so a value that only
  *           passes through costs nothing
  *
- * Where the level has F16C (or is a GPU's) its instructions do f16 (they keep subnormals whatever the control register says); else, and
- * for bf16, integers do. vcvtneps2bf16 is of no use: it flushes subnormals.
- * Rounding through f32 is the rounding of the exact result for + - * / and sqrt: 24 >= 2 * 11 + 2 bits (Figueroa 1995). */
+ * Where the level has F16C (or is a GPU's) its instructions do f16 (they keep subnormals whatever the control register
+ * says); else, and for bf16, integers do. vcvtneps2bf16 is of no use: it flushes subnormals.
+ * Rounding through f32 is the rounding of the exact result for + - * / and sqrt: 24 >= 2 * 11 + 2 bits (Figueroa
+ * 1995). */
 #include "jit/lower.h"
 #include <string.h>
 
@@ -87,9 +88,9 @@ LLVMValueRef em_half_bits(emit *e, ir_dtype t, LLVMValueRef value) {
 LLVMValueRef em_half_round(emit *e, ir_dtype t, LLVMValueRef value, bool is_arithmetic) {
     if (recall(e, t, value)) return value;
     if (t == FUSOR_F16) return em_half_value(e, t, has_f16c(e) ? narrow_with_f16c(e, value) : narrow_f16(e, value));
-    /* The carry of the addition goes into the exponent as it should, to infinity too; a NaN only gets its quiet bit. But
-     * NaNs that arithmetic makes of bf16 operands are quiet and have 16 zeros below: they stay as they are; but on a GPU all
-     * NaNs are 0x7fffffff. */
+    /* The carry of the addition goes into the exponent as it should, to infinity too; a NaN only gets its quiet bit.
+     * But NaNs that arithmetic makes of bf16 operands are quiet and have 16 zeros below: they stay as they are; but on
+     * a GPU all NaNs are 0x7fffffff. */
     LLVMValueRef x = em_bits_of_f32(e, value), odd = em_and(e, em_lshr(e, x, 16), i32(e, 1));
     LLVMValueRef up = em_add(e, em_add(e, x, i32(e, 0x7fff)), odd);
     if (!is_arithmetic || ir_level_is_gpu(e->k->level))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* lower_mod.c: remainders of floats, exact as C's fmod. With q = trunc(x / y) below 2^(digits - 1), x - q * y is exact:
  * it is a multiple of the last place of y and smaller than y (q may be 1 too large, as x / y may round up: then the
- * difference is negative and y is added). Larger quotients are brought down first, which a branch that all lanes take together
- * leaves out where no lane has one:
+ * difference is negative and y is added). Larger quotients are brought down first, which a branch that all lanes take
+ * together leaves out where no lane has one:
  *
  *   while any lane has x / y >= 2^(digits - 1):
  *       in these lanes x = the remainder by y * 2^k, with k such that the quotient is just below that

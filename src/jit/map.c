@@ -11,12 +11,12 @@
  *
  * A step has the level's lanes; more where all values are 8- or 16-bit integers, so that they fill a register.
  *
- * The main loop has no masks, for costly programs too: masked steps alone would halve the code, but stream from L3 at 0.4 of the
- * rate (gelu(x*w+b), 1e6 elements, Zen 5, `fusor bench --filter gelu`: 1.11 ms against 0.43).
+ * The main loop has no masks, for costly programs too: masked steps alone would halve the code, but stream from L3 at
+ * 0.4 of the rate (gelu(x*w+b), 1e6 elements, Zen 5, `fusor bench --filter gelu`: 1.11 ms against 0.43).
  * All values of a step are computed before its first store, so an output may be the same memory as an input.
  *
- * Random numbers of adjacent elements come four vectors at a time (random.c): a body of the main loop is that many steps, and a head of
- * up to three elements is peeled so that it starts at a whole group. */
+ * Random numbers of adjacent elements come four vectors at a time (random.c): a body of the main loop is that many
+ * steps, and a head of up to three elements is peeled so that it starts at a whole group. */
 #include "jit/emit.h"
 #include <string.h>
 
@@ -322,9 +322,10 @@ static void analyze(emit *e, map *m) {
             ? 1
             : 2;
     if (m->number >= 0) m->unroll = EM_RANDOM_MAX;
-    /* Optimized code keeps constants in registers and folds loads. Ratio of speeds to unoptimized code, EPYC 9005, 1e3 and
-     * 1e4 elements: exp 1.29, log 1.13, tanh(a)*sigmoid(b)+c 1.07, pow 1.05, gelu(x*w+b) 1.03, sin 1.03; for 1.5 times
-     * the time of compilation (exp 1 ms more). Two vectors a step are no faster (exp 1.01, gelu 1.02) and cost 1.2 times that. */
+    /* Optimized code keeps constants in registers and folds loads. Ratio of speeds to unoptimized code, EPYC 9005, 1e3
+     * and 1e4 elements: exp 1.29, log 1.13, tanh(a)*sigmoid(b)+c 1.07, pow 1.05, gelu(x*w+b) 1.03, sin 1.03; for 1.5
+     * times the time of compilation (exp 1 ms more). Two vectors a step are no faster (exp 1.01, gelu 1.02) and cost
+     * 1.2 times that. */
     e->is_optimized = m->is_costly;
     m->has_stream = !m->is_costly && !e->is_narrow && can_stream(k, m->last, m->lanes);
 }

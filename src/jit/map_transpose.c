@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* map_transpose.c: element-wise kernels that read something along another dim than they write. The last two dims are y (role t,
- * along which such inputs are contiguous) and x (along which outputs are); a tile is a block of both at one place of the others.
+/* map_transpose.c: element-wise kernels that read something along another dim than they write. The last two dims are y
+ * (role t, along which such inputs are contiguous) and x (along which outputs are); a tile is a block of both at one
+ * place of the others.
  *
  *   for each tile, for each strip of n rows y, for each n columns x of it:
  *       each transposed input: n whole vectors along y, transposed in registers
  *       for each row of the strip: the program on vectors along x
  *   then the columns and rows that are left, element by element
  *
- * n elements of the transposed type are a vector, 16 at most, so memory is read and written by whole vectors (f32 at v4: whole
- * cache lines). All values of a block are computed before its first store, so an output may be the same memory as an input. */
+ * n elements of the transposed type are a vector, 16 at most, so memory is read and written by whole vectors (f32 at
+ * v4: whole cache lines). All values of a block are computed before its first store, so an output may be the same
+ * memory as an input. */
 #include "jit/emit.h"
 #include <string.h>
 
@@ -68,8 +70,8 @@ static LLVMValueRef pick_lanes(emit *e, LLVMValueRef a, LLVMValueRef b, int n, i
     return shuffle(e, a, b, index, n);
 }
 
-/* v[i][j] becomes v[j][i], for n vectors of n elements of `bytes`. log2(part) unpacks of rows half a group apart transpose
- * inside lanes; then whole lanes change places. */
+/* v[i][j] becomes v[j][i], for n vectors of n elements of `bytes`. log2(part) unpacks of rows half a group apart
+ * transpose inside lanes; then whole lanes change places. */
 static void turn(emit *e, LLVMValueRef *v, int n, int bytes) {
     int part = n * bytes <= 16 ? n : 16 / bytes, groups = n / part;
     LLVMValueRef t[MAX_SIDE];

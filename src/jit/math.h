@@ -2,13 +2,14 @@
 #ifndef JIT_MATH_H
 #define JIT_MATH_H
 /* Functions on f32 and f64 values of the current width (1 to 16 lanes), emitted inline, without calls: the same bits at
- * every width of one level. Straight-line code, but for sin, cos and tan, which may leave the builder in a new block. Two
- * functions a row of ops.def that is KFF and not a few instructions. Bounds against the correctly rounded result: f32, in the
- * rows; f64, 4 ULP; doc/accuracy.md has the largest errors found (tests/diff/ulp.c). Scalar attributes (alpha) come as
- * splats. Special values are those of C99 Annex F; subnormals are kept. */
+ * every width of one level. Straight-line code, but for sin, cos and tan, which may leave the builder in a new block.
+ * Two functions a row of ops.def that is KFF and not a few instructions. Bounds against the correctly rounded result:
+ * f32, in the rows; f64, 4 ULP; doc/accuracy.md has the largest errors found (tests/diff/ulp.c). Scalar attributes
+ * (alpha) come as splats. Special values are those of C99 Annex F; subnormals are kept. */
 #include "jit/emit.h"
 
-/* math_<name> on f32 values (any precision above it is inside) and math64_<name> on f64 values, with as many operands. */
+/* math_<name> on f32 values (any precision above it is inside) and math64_<name> on f64 values, with as many
+ * operands. */
 #define MATH_1(name) LLVMValueRef math_##name(emit *e, LLVMValueRef x), math64_##name(emit *e, LLVMValueRef x)
 #define MATH_2(name)                                                                                                   \
     LLVMValueRef math_##name(emit *e, LLVMValueRef x, LLVMValueRef y),                                                 \
@@ -59,7 +60,7 @@ MATH_1(softplus);
 MATH_1(mish);
 #undef MATH_1
 #undef MATH_2
-/* math_fast.c: the fast tier's version of a row of fast.def on f32 values, x as for the lowering of the row; NULL: there is
- * none, or the precise one is as fast at this level. */
+/* math_fast.c: the fast tier's version of a row of fast.def on f32 values, x as for the lowering of the row; NULL:
+ * there is none, or the precise one is as fast at this level. */
 LLVMValueRef math_fast(emit *e, ir_op op, LLVMValueRef *x);
 #endif

@@ -6,8 +6,8 @@ static LLVMValueRef is_negative(emit *e, LLVMValueRef x) { return em_fcmp(e, LLV
 static LLVMValueRef exp_minus_abs(emit *e, LLVMValueRef x) { return mi_exp_neg(e, em_fneg(e, em_fabs(e, x))); }
 
 /* sigmoid: with w = exp(-|x|) <= 1, 1 - w / (1 + w), or w - w^2 / (1 + w) for x < 0: the quotient's error counts little
- * in either, and subnormal results come out. Error: 1.88 ULP (every float). Without fma exp is worse by a quarter of an ULP, which
- * is made up for by doing the rest in f64. */
+ * in either, and subnormal results come out. Error: 1.88 ULP (every float). Without fma exp is worse by a quarter of an
+ * ULP, which is made up for by doing the rest in f64. */
 LLVMValueRef math_sigmoid(emit *e, LLVMValueRef x) {
     LLVMValueRef w = exp_minus_abs(e, x), one = em_f32(e, 1), b = em_select(e, is_negative(e, x), w, one);
     if (!e->level->has_fma) {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* math_fast.c: the fast tier of f32 functions (src/ir/fast.def has the rows and their bounds).
  *
- * Against the precise versions: polynomials good to 2^-18 .. 2^-23 instead of 2^-28; one step in the reduction of exp, no
- * second word, and results below 2^-125.5 made 0 where the level has no vscalef; f32 where the precise version goes through
- * f64. Special values are the same ones. A function that gains nothing at a level returns NULL there, and em_lower takes the
- * precise one. Quotients stay divisions: a reciprocal by rcpps or vrcp14ps with its Newton step was slower (sigmoid, silu,
- * mish, gelu, tanh, erf and reciprocal itself by 1 to 27 %, 1e4 elements in the first two caches, EPYC family 26, November
- * 2026), and would depend on the make of the processor. The result does not depend on the width. */
+ * Against the precise versions: polynomials good to 2^-18 .. 2^-23 instead of 2^-28; one step in the reduction of exp,
+ * no second word, and results below 2^-125.5 made 0 where the level has no vscalef; f32 where the precise version goes
+ * through f64. Special values are the same ones. A function that gains nothing at a level returns NULL there, and
+ * em_lower takes the precise one. Quotients stay divisions: a reciprocal by rcpps or vrcp14ps with its Newton step was
+ * slower (sigmoid, silu, mish, gelu, tanh, erf and reciprocal itself by 1 to 27 %, 1e4 elements in the first two
+ * caches, EPYC family 26, November 2026), and would depend on the make of the processor. The result does not depend on
+ * the width. */
 #include "jit/math_impl.h"
 #include <string.h>
 
@@ -67,8 +68,8 @@ static const double fast_log_d[9] = {
 };
 
 /* ---- exp ---- */
-/* p * 2^k; t is k + MAGIC where the level has vscalef, and k + 126 + MAGIC else: there 2^(k - 1) comes from the low bits,
- * 0 for k = -126, and p is twice what it is. */
+/* p * 2^k; t is k + MAGIC where the level has vscalef, and k + 126 + MAGIC else: there 2^(k - 1) comes from the low
+ * bits, 0 for k = -126, and p is twice what it is. */
 static LLVMValueRef offset_of(emit *e) { return em_f32(e, mi_has_exponents(e) ? MAGIC : MAGIC + 126); }
 
 static LLVMValueRef scaled(emit *e, LLVMValueRef r, const float *c, int n, LLVMValueRef t, LLVMValueRef k) {
@@ -141,8 +142,8 @@ static LLVMValueRef log10_of(emit *e, LLVMValueRef x) {
     return mi_log_specials(e, x, em_mad(e, v.n, em_f32(e, LOG10_2), y));
 }
 
-/* In f32: n is that of u = 1 + x rounded, f = x 2^-n + (2^-n - 1), where the product is an addition to the exponent of x
- * (n is 0 where x is small), exact, and 2^-n is 0 when it would be subnormal. */
+/* In f32: n is that of u = 1 + x rounded, f = x 2^-n + (2^-n - 1), where the product is an addition to the exponent of
+ * x (n is 0 where x is small), exact, and 2^-n is 0 when it would be subnormal. */
 static LLVMValueRef log1p_of(emit *e, LLVMValueRef x) {
     LLVMValueRef one = em_f32(e, 1), u = em_fadd(e, x, one), none = em_i32(e, 0);
     LLVMValueRef n = em_ashr(e, em_sub(e, em_bits_of_f32(e, u), em_i32(e, 0x3f400000)), 23), high = em_shl(e, n, 23);
@@ -157,8 +158,8 @@ static LLVMValueRef log1p_of(emit *e, LLVMValueRef x) {
 
 /* ---- sin and cos ---- */
 /* x = k pi + r with k an integer (sin) or half of an odd one (cos), |r| <= pi/2: then only the sine's polynomial is
- * needed, and a sign. Three parts of pi with fma: below 2^14 the first step is exact. Beyond, and for what is no number,
- * the precise version, behind a branch that is taken when any lane needs it. */
+ * needed, and a sign. Three parts of pi with fma: below 2^14 the first step is exact. Beyond, and for what is no
+ * number, the precise version, behind a branch that is taken when any lane needs it. */
 static LLVMValueRef sine(emit *e, LLVMValueRef x, bool is_cos) {
     if (!e->level->has_fma) return NULL;
     LLVMValueRef magic = em_f32(e, MAGIC), q = em_fmul(e, x, em_f32(e, 0.318309886183790671538));
@@ -265,8 +266,8 @@ static LLVMValueRef pow_of(emit *e, LLVMValueRef x, LLVMValueRef y) {
     return mi_pow_specials(e, x, y, v);
 }
 
-/* c y^2, y = c^(-1/3): minus a third of the bits as a number is within 3.5 %, so d = c y^3 - 1 within 0.105, and y times a
- * polynomial for (1 + d)^(-1/3). Subnormal arguments times 2^24 before, the result times 2^-8 after. */
+/* c y^2, y = c^(-1/3): minus a third of the bits as a number is within 3.5 %, so d = c y^3 - 1 within 0.105, and y
+ * times a polynomial for (1 + d)^(-1/3). Subnormal arguments times 2^24 before, the result times 2^-8 after. */
 static LLVMValueRef cbrt_of(emit *e, LLVMValueRef x) {
     LLVMValueRef a = em_fabs(e, x), is_small = em_fcmp(e, LLVMRealOLT, a, em_f32(e, 0x1p-100));
     LLVMValueRef c = em_select(e, is_small, em_fmul(e, a, em_f32(e, 0x1p24)), a);
@@ -280,8 +281,8 @@ static LLVMValueRef cbrt_of(emit *e, LLVMValueRef x) {
     return em_select(e, em_fcmp(e, LLVMRealOLT, a, em_f32(e, __builtin_inf())), v, x);
 }
 
-/* AVX-512's approximation to 2^-14 and a Newton step: at full width, or on the first of four lanes. Of 0, infinity and NaN
- * the first value is the result already, and 1 - x r^2 no number. */
+/* AVX-512's approximation to 2^-14 and a Newton step: at full width, or on the first of four lanes. Of 0, infinity and
+ * NaN the first value is the result already, and 1 - x r^2 no number. */
 static LLVMValueRef rsqrt_of(emit *e, LLVMValueRef x) {
     const bool is_scalar = e->lanes == 1;
     if (!mi_has_exponents(e)) return NULL;

@@ -23,14 +23,15 @@ LLVMValueRef mi_flip_sign(emit *e, LLVMValueRef x,
 LLVMValueRef mi_is_inf(emit *e, LLVMValueRef magnitude);
 LLVMValueRef mi_not(emit *e, LLVMValueRef c);
 
-/* f32 and f64. AVX-512's instructions on exponents do in one step, subnormals and infinities included, what takes five to ten. */
+/* f32 and f64. AVX-512's instructions on exponents do in one step, subnormals and infinities included, what takes five
+ * to ten. */
 bool mi_has_exponents(const emit *e);
 LLVMValueRef mi_scalef(emit *e, LLVMValueRef x, LLVMValueRef k); /* x * 2^floor(k) */
 LLVMValueRef mi_getexp(emit *e, LLVMValueRef x);                 /* floor(log2 |x|) */
 LLVMValueRef mi_getmant(emit *e, LLVMValueRef x);                /* x / 2^n in [0.75, 1.5); NaN below 0 */
 
-/* math_pieces.c: where the level has AVX-512, at any width. Of a >= 0 or NaN: tanh(a) and erf(a) within 2 ULP; the upper tail of the
- * normal distribution within 7e-8 / (1 + a), 0 from 7 on. */
+/* math_pieces.c: where the level has AVX-512, at any width. Of a >= 0 or NaN: tanh(a) and erf(a) within 2 ULP; the
+ * upper tail of the normal distribution within 7e-8 / (1 + a), 0 from 7 on. */
 bool mi_has_pieces(const emit *e);
 LLVMValueRef mi_tanh_pieces(emit *e, LLVMValueRef a);
 LLVMValueRef mi_erf_pieces(emit *e, LLVMValueRef a);

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* random.c: random numbers (ir/philox.h has the definition). A group number becomes four words by ten rounds of Philox; the words
- * become elements: 24 bits of one (f32) or 53 of two (f64), or normal numbers by pairs.
+/* random.c: random numbers (ir/philox.h has the definition). A group number becomes four words by ten rounds of Philox;
+ * the words become elements: 24 bits of one (f32) or 53 of two (f64), or normal numbers by pairs.
  *
  *   em_random         an element a lane, of whatever number: each lane computes its group and takes one word of it
  *   em_random_block   adjacent elements: a group a lane, then the words are interleaved by shuffles
  *
- * Words live in lanes of 64 bits, of which the upper halves may hold anything: the products of 32 bits are one vpmuludq each, and
- * what they leave behind needs no cleaning. The same bits either way, and at every width. */
+ * Words live in lanes of 64 bits, of which the upper halves may hold anything: the products of 32 bits are one vpmuludq
+ * each, and what they leave behind needs no cleaning. The same bits either way, and at every width. */
 #include "ir/philox.h"
 #include "jit/math_impl.h"
 
 static LLVMValueRef splat64(emit *e, uint64_t v) { return em_splat(e, em_i64s(e, (int64_t)v)); }
 static LLVMValueRef low32(emit *e, LLVMValueRef x) { return em_and(e, x, splat64(e, UINT32_MAX)); }
 
-/* The rounds are a loop: unrolled they would be most of a kernel's time of compilation, and no faster. seed: at the current width. */
+/* The rounds are a loop: unrolled they would be most of a kernel's time of compilation, and no faster. seed: at the
+ * current width. */
 static void words(emit *e, LLVMValueRef seed, LLVMValueRef group, LLVMValueRef w[4]) {
     LLVMValueRef key[2] = {seed, em_lshr(e, seed, 32)},
                  start[4] = {group, em_lshr(e, group, 32), splat64(e, 0), splat64(e, 0)};
@@ -67,8 +68,8 @@ static LLVMValueRef series(emit *e, ir_dtype t, LLVMValueRef r2, int first, int 
     return y;
 }
 
-/* z[0] = sqrt(-2 ln(1 - u)) cos(2 pi v), z[1] the same with sin. 4 v is rounded to the quarter, and the rest of v is exact, so the
- * result is as good around the zeros of cos and sin as anywhere. */
+/* z[0] = sqrt(-2 ln(1 - u)) cos(2 pi v), z[1] the same with sin. 4 v is rounded to the quarter, and the rest of v is
+ * exact, so the result is as good around the zeros of cos and sin as anywhere. */
 static void box_muller(emit *e, ir_dtype t, LLVMValueRef u, LLVMValueRef v, LLVMValueRef z[2]) {
     const bool is_f64 = t == FUSOR_F64;
     const double turn = 6.283185307179586476925;

@@ -7,9 +7,9 @@
  *   phase 1     a unit is a row (and a chunk of columns):
  *               combines the partial results and evaluates what depends on them
  *
- * Rows that are known to be one partial result are finished in phase 0, and there is no other (arg-reductions: in phase 0
- * wherever they turn out to be one, since each row is searched for its extreme value at the end); those of a few elements
- * several at once (reduce_short.c). The inner form is here; the column form is in reduce_column.c. */
+ * Rows that are known to be one partial result are finished in phase 0, and there is no other (arg-reductions: in phase
+ * 0 wherever they turn out to be one, since each row is searched for its extreme value at the end); those of a few
+ * elements several at once (reduce_short.c). The inner form is here; the column form is in reduce_column.c. */
 #include "jit/reduce_common.h"
 
 static void finish_row(red *r, red_sweep *s, LLVMValueRef q);

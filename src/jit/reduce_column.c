@@ -2,9 +2,9 @@
 /* reduce_column.c: reduce kernels of the column form: the lanes are along the kept dim v, so each lane accumulates its
  * own column in order and nothing is combined across lanes.
  *
- *   phase 0     costly programs, and those that need to know where they are: chunk of columns, VECTORS vectors at a time:
- *               the block's elements in order, accumulators in registers. Else ROWS rows at a time, along them: memory is
- *               read in longer runs, and the partial results themselves are the accumulators
+ *   phase 0     costly programs, and those that need to know where they are: chunk of columns, VECTORS vectors at a
+ *               time: the block's elements in order, accumulators in registers. Else ROWS rows at a time, along them:
+ *               memory is read in longer runs, and the partial results themselves are the accumulators
  *   phase 1     chunk of columns: the tree over the partial results, then the row-level program, vector by vector
  *
  * The end of a chunk: masked vectors where the level has masks; else whole vectors, then single columns. */

@@ -253,8 +253,8 @@ static LLVMValueRef bits_of(emit *e, LLVMValueRef mask) {
     return LLVMBuildZExt(e->b, LLVMBuildBitCast(e->b, mask, t, ""), e->t_i32, "");
 }
 
-/* The extreme value of the lanes, by halves; a NaN where a lane (*nan) is one: asked once, beside the chain of maxima. Of +0
- * and -0 the second wins, as in the operator. */
+/* The extreme value of the lanes, by halves; a NaN where a lane (*nan) is one: asked once, beside the chain of maxima.
+ * Of +0 and -0 the second wins, as in the operator. */
 static LLVMValueRef extreme_of_lanes(red *r, int j, LLVMValueRef x, int64_t elements, LLVMValueRef *nan) {
     emit *e = r->e;
     ir_dtype t = red_type(r, j);

@@ -79,11 +79,12 @@ void red_store(red *r, int j, red_acc acc, LLVMValueRef at, LLVMValueRef index_a
 /* acc[0..IR_REDUCE_UNROLL) of the level's lanes, of which the first `elements` (up to all) took part: one scalar. */
 red_acc red_halves(red *r, int j, red_acc *acc, int64_t elements);
 /* Arg-reduction of one vector's first `elements` lanes, 1 to e->lanes, at the level's lanes: which lane (i32) holds the
- * extreme value, or the first (last) NaN. Where whole rows fit a vector it needs a third of red_halves' instructions. */
+ * extreme value, or the first (last) NaN. Where whole rows fit a vector it needs a third of red_halves'
+ * instructions. */
 red_acc red_find(red *r, int j, LLVMValueRef x, int64_t elements);
-/* An arg-reduction's next IR_REDUCE_UNROLL vectors, lane by lane, from element `first` of the block on (i32 lanes), which is what
- * the accumulator holds then. NaNs apart: *nan is the first (last) group that has one, at first red_no_nan. So the values
- * make a chain of one instruction a group. red_with_nans: what red_take would have. */
+/* An arg-reduction's next IR_REDUCE_UNROLL vectors, lane by lane, from element `first` of the block on (i32 lanes),
+ * which is what the accumulator holds then. NaNs apart: *nan is the first (last) group that has one, at first
+ * red_no_nan. So the values make a chain of one instruction a group. red_with_nans: what red_take would have. */
 red_acc red_take_group(red *r, int j, red_acc acc, const LLVMValueRef *x, LLVMValueRef first, LLVMValueRef *nan);
 LLVMValueRef red_no_nan(red *r, int j);
 red_acc red_with_nans(red *r, int j, red_acc acc, LLVMValueRef nan);
@@ -131,8 +132,9 @@ void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot);
 /* The result of acc a from its partial results: the tree over slots `first` ...; the row is entered. Where partial
  * results of an arg-reduction know the place of the extreme value only roughly (s->find), it is looked for. */
 LLVMValueRef red_result(red_sweep *s, int a, const em_values *row, LLVMValueRef first);
-/* reduce_find.c: place = block * IR_REDUCE_BLOCK + element within the block. Of the IR_REDUCE_UNROLL vectors there, cut off at
- * the end of the block, the first (last) element that is `value`, or a NaN where value is one: its row-major number. */
+/* reduce_find.c: place = block * IR_REDUCE_BLOCK + element within the block. Of the IR_REDUCE_UNROLL vectors there, cut
+ * off at the end of the block, the first (last) element that is `value`, or a NaN where value is one: its row-major
+ * number. */
 LLVMValueRef red_locate(red_sweep *s, const em_values *row, LLVMValueRef place, LLVMValueRef value);
 /* Values of the row and of the block entered that the sweep's elements use. */
 void red_seeds(red_sweep *s, const em_values *row);

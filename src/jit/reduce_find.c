@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* reduce_find.c: which element has the extreme value: the second half of arg-reductions of the inner form, whose sweep knows
- * it to a group of vectors (where the last, incomplete vectors of a block have it: to the element).
+/* reduce_find.c: which element has the extreme value: the second half of arg-reductions of the inner form, whose sweep
+ * knows it to a group of vectors (where the last, incomplete vectors of a block have it: to the element).
  *
  *   place and value -> the group's elements again, compared with the value, one bit each -> the first (last) bit */
 #include "jit/reduce_common.h"

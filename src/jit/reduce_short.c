@@ -6,10 +6,10 @@
  *                  written out over the vectors of the elements; then values per row, one vector
  *                  transpose back, store
  *
- * Nothing is combined across lanes, and what is computed once a row (the logarithm of log_softmax) costs one vector for a
- * whole group. A cheap program is written out for every element and stays in registers; a costly one is a loop over the
- * elements for each pass, and what it hands on lies in arrays on the stack. Rows past the last one are masked where the
- * level has masks; else they are taken one by one. */
+ * Nothing is combined across lanes, and what is computed once a row (the logarithm of log_softmax) costs one vector for
+ * a whole group. A cheap program is written out for every element and stays in registers; a costly one is a loop over
+ * the elements for each pass, and what it hands on lies in arrays on the stack. Rows past the last one are masked where
+ * the level has masks; else they are taken one by one. */
 #include "jit/reduce_common.h"
 #include <string.h>
 

@@ -8,9 +8,9 @@
  *   costly program: one vector a step, accumulators that go round in registers, then one masked step; where that cannot
  *   be, the rest only, two copies of the code
  *
- * The rest: whole vectors (left out where the level has masks and a cheap program's loop came before), then masked vectors
- * where the level has masks, else single elements, each combined into its own accumulator in memory. All values of a step are computed before its first store, so an output may be the same
- * memory as an input of this pass. */
+ * The rest: whole vectors (left out where the level has masks and a cheap program's loop came before), then masked
+ * vectors where the level has masks, else single elements, each combined into its own accumulator in memory. All values
+ * of a step are computed before its first store, so an output may be the same memory as an input of this pass. */
 #include "jit/reduce_common.h"
 #include <string.h>
 
@@ -73,8 +73,8 @@ static red_sweep *new_sweep(red *r, int pass, LLVMValueRef *kept) {
 }
 
 /* Arg-reductions of cheap programs compare groups of IR_REDUCE_UNROLL vectors, and carry the number of the group along:
- * half the work. The element is looked for at the end, by evaluating the group again. Not where a block is straight code;
- * and an output of the sweep may have overwritten what would be read again. */
+ * half the work. The element is looked for at the end, by evaluating the group again. Not where a block is straight
+ * code; and an output of the sweep may have overwritten what would be read again. */
 static void find_by_group(red_sweep *s) {
     red *r = s->r;
     int64_t n;

@@ -5,8 +5,8 @@
  *       for each pass: sweep the blocks of the row; combine the partial results; they are scalars of the passes behind
  *       row-level stores
  *
- * Rows of a few elements go several at once where that can be (reduce_short.c). Else a row that is known to fit one masked
- * vector stays in registers through all passes. */
+ * Rows of a few elements go several at once where that can be (reduce_short.c). Else a row that is known to fit one
+ * masked vector stays in registers through all passes. */
 #include "jit/reduce_common.h"
 
 typedef struct row {

@@ -352,8 +352,8 @@ fusor_status scan_init(emit *e, fu_error *err, scan **out) {
     s->has_carry_rest = !s->is_product && ir_is_float(s->t);
     s->length = e->size[s->r->last];
     s->blocks = em_lshr(e, em_add(e, s->length, em_i64s(e, IR_SCAN_BLOCK - 1)), __builtin_ctz(IR_SCAN_BLOCK));
-    /* A running sum of what is the same in all lanes is so too, but it is not known before the loop over the dim: it and what uses
-     * it are computed per lane. */
+    /* A running sum of what is the same in all lanes is so too, but it is not known before the loop over the dim: it
+     * and what uses it are computed per lane. */
     const uint32_t all = 1u << s->r->last | (s->r->v >= 0 ? 1u << s->r->v : 0);
     bool uses[IR_KERNEL_MAX_INSTS] = {false};
     for (int i = s->number; i < e->k->n_insts; i++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef JIT_SCAN_H
 #define JIT_SCAN_H
-/* What scan kernels of the CPU (scan.c) and of GPUs (gpu_scan.c) share: the instruction, its arithmetic and the carry. */
+/* What scan kernels of the CPU (scan.c) and of GPUs (gpu_scan.c) share: the instruction, its arithmetic and the
+ * carry. */
 #include "jit/reduce_common.h"
 
 typedef struct scan {

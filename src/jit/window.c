@@ -5,12 +5,12 @@
  *   tile of work   rows y0 .. of one image, all channels
  *   lines          of columns: what is the least work (choose_way) of
  *                    each row, in place;
- *                    all rows at once, in place, where the operand's rows are little longer than the result's: some columns between
- *                    them belong to no result;
- *                    all rows at once, copied into panels (window_pack.c): where rows are short or elements apart, and there are
- *                    channels enough
- *   panels         nr columns of a line. With masks the last one reads what there is. Else it begins earlier, so that it is whole, and
- *                  a line that is shorter than a panel is packed
+ *                    all rows at once, in place, where the operand's rows are little longer than the result's: some
+ *                    columns between them belong to no result;
+ *                    all rows at once, copied into panels (window_pack.c): where rows are short or elements apart, and
+ *                    there are channels enough
+ *   panels         nr columns of a line. With masks the last one reads what there is. Else it begins earlier, so that
+ *                  it is whole, and a line that is shorter than a panel is packed
  *   short sums     of one K block in a row go from registers to the outputs
  *   segments       else: the columns of a panel that are of one row: the program behind the sums is evaluated on them
  *
@@ -242,8 +242,8 @@ static void store_sums(window *w, const window_products *p, LLVMValueRef *sum, c
     }
 }
 
-/* (args, block, weights, operand, n0, columns, rows, first sums): all channels of columns of rows, more than all vectors but one of
- * a panel. */
+/* (args, block, weights, operand, n0, columns, rows, first sums): all channels of columns of rows, more than all
+ * vectors but one of a panel. */
 static void emit_row(window *w, window_function f) {
     emit *e = w->e;
     window_products p = {.nv = f == NARROW_ROW ? 1 : w->nv, .step = w->step};
@@ -438,7 +438,8 @@ static void write_block(window *w, LLVMValueRef block, LLVMValueRef *index) {
                        em_gep(e, block, e->t_i64, num(w, w->k->n_buffers + d)));
 }
 
-/* How the columns of `count` rows are taken: i1s, one of which is set, or none: each row is a line of columns as they lie. */
+/* How the columns of `count` rows are taken: i1s, one of which is set, or none: each row is a line of columns as they
+ * lie. */
 typedef struct way {
     LLVMValueRef is_row;    /* the functions that go from registers to the outputs */
     LLVMValueRef is_flat;   /* one line, with the elements between the rows */
@@ -455,8 +456,8 @@ static void take_if_less(window *w, LLVMValueRef work, LLVMValueRef may, LLVMVal
     *least_work = em_select(w->e, *is, work, *least_work);
 }
 
-/* The one with the least work, in products of vectors for each channel; the way through memory counts as some. Two products are a
- * cycle. */
+/* The one with the least work, in products of vectors for each channel; the way through memory counts as some. Two
+ * products are a cycle. */
 static way choose_way(window *w, LLVMValueRef count) {
     emit *e = w->e;
     LLVMValueRef n = e->size[w->dim_n], pitch = w->pitch, no = LLVMConstInt(e->t_i1, 0, 0),

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef JIT_WINDOW_H
 #define JIT_WINDOW_H
-/* What the files of the window kernel share: window.c (the kernel), window_tile.c (the register tile), window_pack.c (panels),
- * window_slab.c (the operand within its pads, weights of other types), window_depthwise.c (one channel a group). */
+/* What the files of the window kernel share: window.c (the kernel), window_tile.c (the register tile), window_pack.c
+ * (panels), window_slab.c (the operand within its pads, weights of other types), window_depthwise.c (one channel a
+ * group). */
 #include "jit/emit.h"
 
 enum { WINDOW_MAX_TILE = 32 }; /* vector registers of sums */
@@ -67,7 +68,8 @@ typedef struct window_outer {
     window w;
     LLVMBasicBlockRef block;
 } window_outer;
-/* Into a new function. But for those of register tiles, its first parameter is the argument block, and what it holds is loaded. */
+/* Into a new function. But for those of register tiles, its first parameter is the argument block, and what it holds is
+ * loaded. */
 window_outer *window_begin(window *w, window_function f, const char *name, LLVMTypeRef *parameter, unsigned n);
 void window_end(window *w, const window_outer *o); /* and back */
 void window_call(window *w, window_function f, LLVMValueRef *in, unsigned n);
@@ -87,8 +89,8 @@ void window_decode_batch(window *w, LLVMValueRef number, LLVMValueRef *index); /
 bool window_is_small_program(const window *w); /* is what is behind the sums worth to be many times in the code? */
 
 /* ---- window_tile.c ---- */
-/* What a register tile starts from: pointers to the weights of each row, the operand (columns `step` elements apart, 1 or 2) and its table,
- * how many products, which columns. */
+/* What a register tile starts from: pointers to the weights of each row, the operand (columns `step` elements apart, 1
+ * or 2) and its table, how many products, which columns. */
 typedef struct window_products {
     int nv, step;
     LLVMValueRef row[16], operand, table, count, mask[8][2];
@@ -97,18 +99,19 @@ typedef struct window_products {
 LLVMValueRef window_mask_last(window *w, window_products *p, LLVMValueRef columns);
 /* out[i * nv + j] = sum over k < count of row[i][k] * operand[table[k] + j-th vector]. */
 void window_emit_products(window *w, const window_products *p, LLVMValueRef out[WINDOW_MAX_TILE]);
-/* TILE, MASKED, NARROW: (weights, elements between their rows, operand, table, count, dst, before, columns, first): dst[mr][nr] = the
- * products; plus what is there where `before` is not 0, or else (adds) first[mr]. */
+/* TILE, MASKED, NARROW: (weights, elements between their rows, operand, table, count, dst, before, columns, first):
+ * dst[mr][nr] = the products; plus what is there where `before` is not 0, or else (adds) first[mr]. */
 void window_emit_tile(window *w, window_function f);
 /* sum + a * b, of elements or words. */
 LLVMValueRef window_multiply(window *w, LLVMValueRef a, LLVMValueRef b, LLVMValueRef sum);
 /* sum[i * nv + j] + first[i] */
 void window_add_first(window *w, LLVMValueRef first, LLVMValueRef *sum, int nv);
 LLVMValueRef window_load_vector(window *w, LLVMValueRef ptr);
-/* v_lanes columns, `step` elements apart, from element `at` on; mask: of the (one or two) vectors that are read, or NULLs. */
+/* v_lanes columns, `step` elements apart, from element `at` on; mask: of the (one or two) vectors that are read, or
+ * NULLs. */
 LLVMValueRef window_load_columns(window *w, LLVMValueRef base, int at, int step, LLVMValueRef *mask);
-/* Which elements of those two vectors are read, of which the second ends with the last element that is wanted. `active`: the
- * columns; NULL: all. */
+/* Which elements of those two vectors are read, of which the second ends with the last element that is wanted.
+ * `active`: the columns; NULL: all. */
 LLVMValueRef window_active_elements(window *w, LLVMValueRef active, int step, int vector);
 
 /* ---- window_slab.c ---- */
@@ -120,14 +123,15 @@ typedef struct window_slab {
 window_slab window_slab_of(window *w, LLVMValueRef rows);
 /* Byte offset in it of channel word c and the place whose indices along the axes are given. */
 LLVMValueRef window_slab_place(window *w, const window_slab *s, LLVMValueRef c, LLVMValueRef *place);
-/* SLAB: (args, first element of the operand's batch, index along the outer axis or 0, first row, rows of a tile, rows of this one) */
+/* SLAB: (args, first element of the operand's batch, index along the outer axis or 0, first row, rows of a tile, rows
+ * of this one) */
 void window_emit_slab(window *w);
 /* WEIGHTS: (args, begin, end): phase 0, rows begin .. end - 1 of the weights. */
 void window_emit_weights(window *w);
 
 /* ---- window_pack.c ---- */
-/* PANEL: (args, first element of the operand, first column, columns): up to nr columns of the rows as one line, without what
- * lies between: panel[k][column]. Without masks the others are 0. */
+/* PANEL: (args, first element of the operand, first column, columns): up to nr columns of the rows as one line, without
+ * what lies between: panel[k][column]. Without masks the others are 0. */
 void window_emit_panel(window *w);
 
 /* ---- window_depthwise.c ---- */

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* window_depthwise.c: convolutions of one channel a group. Each channel has few products, so the operand's elements are what is
- * shared: by the columns and rows that meet them.
+/* window_depthwise.c: convolutions of one channel a group. Each channel has few products, so the operand's elements are
+ * what is shared: by the columns and rows that meet them.
  *
  *   tile of work   rows y0 .., columns x0 .. of one channel (with all that are made of it)
- *   COPY           the part of the operand that they meet goes to scratch, with its pads, the columns by their number modulo the
- *                  stride: so vectors of columns lie in memory whatever the stride is, and no product needs a mask
- *   PLANE          mr rows x nv vectors of sums at a time; weights stay in all lanes of registers, a vector of the operand is loaded
- *                  once for all rows that meet it
- *   the program    on the sums, in registers; at the edges masked; through memory where it is large or there are no masks
+ *   COPY           the part of the operand that they meet goes to scratch, with its pads, the columns by their number
+ *                  modulo the stride: so vectors of columns lie in memory whatever the stride is, and no product needs
+ *                  a mask
+ *   PLANE          mr rows x nv vectors of sums at a time; weights stay in all lanes of registers, a vector of the
+ *                  operand is loaded once for all rows that meet it
+ *   the program    on the sums, in registers; at the edges masked; through memory where it is large or there are no
+ *                  masks
  *
- * Pads stay in scratch from one tile to the next where all tiles have the same columns. The order of a sum is that of window.c. */
+ * Pads stay in scratch from one tile to the next where all tiles have the same columns. The order of a sum is that of
+ * window.c. */
 #include "jit/window.h"
 
 enum { IS_THERE = 1, IS_FRESH = 2 }; /* of COPY: the plane is none of pads; scratch has nothing of the row yet */
@@ -59,8 +62,8 @@ static void end(depthwise *d, const window_outer *o) {
 }
 
 /* ---- the operand ---- */
-/* Columns of a part of each row: element i of from .. to - 1 is column `first` + i * stride. whole: up to here in vectors; mask: of the
- * last one, where the level has masks. */
+/* Columns of a part of each row: element i of from .. to - 1 is column `first` + i * stride. whole: up to here in
+ * vectors; mask: of the last one, where the level has masks. */
 typedef struct part {
     LLVMValueRef first, from, to, whole, mask;
 } part;

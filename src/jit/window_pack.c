@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* window_pack.c: panels of a convolution's columns, for the register tile: where the operand's rows are short or their elements apart, so
- * that vectors of columns do not lie in memory. A panel is [k][nr]; columns go on from one row to the next. */
+/* window_pack.c: panels of a convolution's columns, for the register tile: where the operand's rows are short or their
+ * elements apart, so that vectors of columns do not lie in memory. A panel is [k][nr]; columns go on from one row to
+ * the next. */
 #include "jit/llvm_compat.h"
 #include "jit/window.h"
 

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* window_slab.c: convolutions with axes (ir/kernel.h). What a tile of rows reads of the operand is first copied into scratch, with zeros
- * where the pads are, converted, and for narrow integers as words of several channels: so the tile of products reads vectors of
- * columns one after the other whatever pads, strides and types are, and nothing of the operand's size is ever made.
+/* window_slab.c: convolutions with axes (ir/kernel.h). What a tile of rows reads of the operand is first copied into
+ * scratch, with zeros where the pads are, converted, and for narrow integers as words of several channels: so the tile
+ * of products reads vectors of columns one after the other whatever pads, strides and types are, and nothing of the
+ * operand's size is ever made.
  *
- *   slab       [word of channels][place of the outer axis][part of rows][part of columns], planes of rows; a part: ir_slab_axis
- *   row        zeros, elements, zeros. Where columns are not parted, the zeros before the next row are also those behind this one
+ *   slab       [word of channels][place of the outer axis][part of rows][part of columns], planes of rows; a part:
+ *              ir_slab_axis
+ *   row        zeros, elements, zeros. Where columns are not parted, the zeros before the next row are also those
+ *              behind this one
  *   weights    phase 0: rows of K, as words or converted */
 #include "jit/window.h"
 #include <string.h>
@@ -142,8 +145,8 @@ static void prefetch(window *w, const source *s, LLVMValueRef ahead) {
 }
 
 /* ---- the slab ---- */
-/* A plane: rows lo_y .. hi_y - 1 have elements lo .. hi - 1 of the operand, s->off being that of element 0 of row 0 and `down` the way from row
- * to row; all else are zeros. */
+/* A plane: rows lo_y .. hi_y - 1 have elements lo .. hi - 1 of the operand, s->off being that of element 0 of row 0 and
+ * `down` the way from row to row; all else are zeros. */
 typedef struct plane {
     LLVMValueRef dst, pitch, extent, rows, lo, hi, lo_y, hi_y, down;
 } plane;

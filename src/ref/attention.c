@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* attention: one query at a time, its scores, their softmax, the values weighted by it, all in long double; and the bound of its
- * error.
+/* attention: one query at a time, its scores, their softmax, the values weighted by it, all in long double; and the
+ * bound of its error.
  *
- * The bound of a score e is (512 + ceil(D / 512)) * u * sum|q * k| * scale, a few roundings of the score, and what q, k and the mask
- * are off by; of a result, with p the softmax and E the largest e of the row,
+ * The bound of a score e is (512 + ceil(D / 512)) * u * sum|q * k| * scale, a few roundings of the score, and what q, k
+ * and the mask are off by; of a result, with p the softmax and E the largest e of the row,
  *   sum(p * |v|) * (exp(2E) - 1 + (512 + ceil(Sk / 512) + 16) * u) + exp(2E) * sum(p * bound of v). */
 #include "ir/attention.h"
 #include "ref/bounds.h"
@@ -25,8 +25,8 @@ typedef struct attention {
 
 static long double get(const ref_tensor *x, int64_t i) { return ir_bits_to_double(x->dtype, ref_get(x, i)); }
 
-/* Where the matrix of batch index `at` begins. Several query heads may share one of another operand: with own sizes that divide
- * those of the result, it is at * own / size. */
+/* Where the matrix of batch index `at` begins. Several query heads may share one of another operand: with own sizes
+ * that divide those of the result, it is at * own / size. */
 static int64_t matrix_of(const attention *x, int operand, const int64_t *at) {
     const ref_tensor *t = &x->c->in[operand];
     const int lead = t->rank - 2;

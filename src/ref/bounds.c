@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* bounds.c: the documented error bounds of a whole function for given inputs, and the comparison with them.
  *
- *   element-wise     0 (exact rows), else ulp * ULP(result) or abs, whichever is larger; f64: 4 ULP, hard_* or abs * 2^-29; halves: one ULP of theirs
+ *   element-wise     0 (exact rows), else ulp * ULP(result) or abs, whichever is larger; f64: 4 ULP, hard_* or abs *
+ *                    2^-29; halves: one ULP of theirs
  *   sums, means      (256 + log2 n) * u * sum|terms|
  *   products         n * u * |result|
  *   contractions     (512 + ceil(n / 512)) * u * sum|a*b|; f32 with the fast tier: 1.01 * 2^-10 * sum|a*b| more
@@ -9,10 +10,10 @@
  *   cells            that of their contractions and functions, carried through the formula (cell.c)
  *   attention        attention.c
  *   others           bounds_norm.c
- * With the fast tier: element-wise, the bounds of ir_fast; softmax 2 * 2^-17 of the result more; log_softmax and logsumexp 2^-17 (1 + log n).
- * What operands may do: element-wise, all corners of their ranges, and 0 in them; sums, the sum of the bounds; contractions, |a|*eb + ea*|b| + ea*eb;
- * max and min, the largest bound; softmax y * (exp(2E) - 1) and log_softmax 2E for the largest bound E; argmax of an inexact
- * operand is not judged. */
+ * With the fast tier: element-wise, the bounds of ir_fast; softmax 2 * 2^-17 of the result more; log_softmax and
+ * logsumexp 2^-17 (1 + log n). What operands may do: element-wise, all corners of their ranges, and 0 in them; sums,
+ * the sum of the bounds; contractions, |a|*eb + ea*|b| + ea*eb; max and min, the largest bound; softmax y * (exp(2E) -
+ * 1) and log_softmax 2E for the largest bound E; argmax of an inexact operand is not judged. */
 #include "base/small.h"
 #include "ref/bounds.h"
 #include "ref/bounds_norm.h"
@@ -400,8 +401,9 @@ static bool is_plain_sum(ir_op op) {
     return ir_ops[op].combine != IR_OP_NONE || op == IR_OP_REDUCE_MEAN || op == IR_OP_REDUCE_L1;
 }
 
-/* Movement: the bounds of the elements that are moved. An operand of indices stays what it is; inexact ones judge nothing.
- * Sums of updates add their bounds, the largest of them has at most the largest bound; other combinations are not judged. */
+/* Movement: the bounds of the elements that are moved. An operand of indices stays what it is; inexact ones judge
+ * nothing. Sums of updates add their bounds, the largest of them has at most the largest bound; other combinations are
+ * not judged. */
 static fusor_status move_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
     bool is_unknown = n->op == IR_OP_ONE_HOT;
     if (n->op == IR_OP_SCATTER) {
@@ -481,7 +483,8 @@ static fusor_status product_bounds(const walk *w, const ir_node *n, value *const
         status = eval_f64(w, n, n->op, operand, &v->t, pass ? &far : &terms);
     }
     if (status == FUSOR_OK) {
-        /* Inexact operands: all that |x| + error makes of it more than |x| does, and the rounding of this difference here. */
+        /* Inexact operands: all that |x| + error makes of it more than |x| does, and the rounding of this difference
+         * here. */
         for (int64_t i = 0; i < ref_count(&v->t); i++)
             v->error[i] += far[i] == terms[i]       ? 0
                            : far[i] - terms[i] >= 0 ? far[i] - terms[i] + 0x1p-50 * far[i]
@@ -614,7 +617,8 @@ fusor_status ref_eval_bounds(fu_arena *a, fu_error *e, const ir_graph *g, bool i
     fusor_status status = FUSOR_OK;
     for (ir_id id = 1; id < g->nodes.n && status == FUSOR_OK; id++)
         if (values[id].uses && ir_at(g, id)->op != IR_OP_PARAM) status = eval_one(&w, id, values, operand, used);
-    /* The arena is asked only once nothing is owned any more but through values, so no jump can leak more than this call's. */
+    /* The arena is asked only once nothing is owned any more but through values, so no jump can leak more than this
+     * call's. */
     for (int r = 0; r < n_out && status == FUSOR_OK; r++) {
         const value *v = &values[g->results.at[r].node];
         out[r] = v->t;
@@ -667,7 +671,8 @@ ref_comparison ref_compare(const ref_tensor *got, const ref_tensor *expected, co
         }
         c.ok &= ok;
     }
-    /* An element far from its bound may still be the farthest in ULP: the bound that is told admits all that is admitted. */
+    /* An element far from its bound may still be the farthest in ULP: the bound that is told admits all that is
+     * admitted. */
     if (c.ok && c.bound_ulp < c.max_ulp) c.bound_ulp = c.max_ulp;
     return c;
 }

@@ -6,8 +6,8 @@
  *   cumsum            k * u * sum|terms so far|;  cumprod  n * u * |y|
  *   norms             k * u * (1 + |z|) for z = (x - mean) / deviation; rms_norm k * u * |z|; times gamma
  *
- * Operands that are off by E at most move a mean by E, a deviation by E and a variance by 2 E deviation + E^2 (a norm moves by no
- * more than the norm of what moves it). Sums that may overflow the accumulation type are not judged. */
+ * Operands that are off by E at most move a mean by E, a deviation by E and a variance by 2 E deviation + E^2 (a norm
+ * moves by no more than the norm of what moves it). Sums that may overflow the accumulation type are not judged. */
 #include "base/small.h"
 #include "ref/bounds_norm.h"
 #include "ref/bounds.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef REF_BOUNDS_NORM_H
 #define REF_BOUNDS_NORM_H
-/* Error bounds of composite reductions, running sums, norms and attention. in_error[k]: bounds of the elements of operand k, or
- * NULL where it is exact; error: of the result's elements, added to; u: half a unit in the last place of 1 in the accumulation type. */
+/* Error bounds of composite reductions, running sums, norms and attention. in_error[k]: bounds of the elements of
+ * operand k, or NULL where it is exact; error: of the result's elements, added to; u: half a unit in the last place of
+ * 1 in the accumulation type. */
 #include "ref/kinds.h"
 
 void ref_bound_composite(const ref_call *c, const double *const *in_error, double u,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Convolutions: one element of the result at a time, over the channels of its group and the places of the kernel. Along an axis,
- * place k of the kernel meets element o * stride + k * dilation - begin; transposed, element i is met where
+/* Convolutions: one element of the result at a time, over the channels of its group and the places of the kernel. Along
+ * an axis, place k of the kernel meets element o * stride + k * dilation - begin; transposed, element i is met where
  * o = i * stride + k * dilation - begin. */
 #include "ref/kinds.h"
 #include "ir/scalar.h"

@@ -17,8 +17,9 @@ static inline int64_t ref_count(const ref_tensor *t) {
     return n;
 }
 
-/* Evaluates one node: `in` are its operands (contiguous), `out` has dtype, shape and memory. Sums, products and contractions
- * accumulate in double (long double for f64) or int64, so that the result is nearer to the truth than any kernel's bound. */
+/* Evaluates one node: `in` are its operands (contiguous), `out` has dtype, shape and memory. Sums, products and
+ * contractions accumulate in double (long double for f64) or int64, so that the result is nearer to the truth than any
+ * kernel's bound. */
 fusor_status ref_eval_node(const ir_graph *g, fu_error *e, const ir_node *n, const ref_tensor *in, ref_tensor *out,
                            const int64_t *symbol_values);
 #endif

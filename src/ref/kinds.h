@@ -82,8 +82,8 @@ fusor_status ref_index(const ref_call *c);
 fusor_status ref_random(const ref_call *c);
 fusor_status ref_window(const ref_call *c);
 fusor_status ref_quantize(const ref_call *c);
-/* error: bounds of the result's elements, added to, from those of the operands (in_error[k], NULL: exact) with half a unit u in
- * the last place of 1 in the accumulation type; NULL: only the values. */
+/* error: bounds of the result's elements, added to, from those of the operands (in_error[k], NULL: exact) with half a
+ * unit u in the last place of 1 in the accumulation type; NULL: only the values. */
 fusor_status ref_cell(const ref_call *c, const double *const *in_error, double *error, double u);
 fusor_status ref_conv(const ref_call *c);
 fusor_status ref_einsum(const ref_call *c);

@@ -35,7 +35,8 @@ static fusor_status check_axis(const ref_call *c, int64_t axis, int rank) {
 /* ---- slice, flip, pad ---- */
 
 /* First index and step along each axis. NumPy's and ONNX's rule: negative bounds count from the end, then bounds clamp,
- * to [0, size] forward, and to [0, size - 1] (start) and [-1, size - 1] (end) backward. The end only decides how many. */
+ * to [0, size] forward, and to [0, size - 1] (start) and [-1, size - 1] (end) backward. The end only decides how
+ * many. */
 static fusor_status slice_place(const ref_call *c, int64_t *first, int64_t *step) {
     const ir_attr *starts = ref_attr(c->n, "starts"), *steps = ref_attr(c->n, "steps"), *axes = ref_attr(c->n, "axes");
     for (int d = 0; d < c->in->rank; d++) {
@@ -81,7 +82,8 @@ static fusor_status eval_slice(const ref_call *c) {
     return FUSOR_OK;
 }
 
-/* The index that position i of a padded axis shows, -1: the value. low and high: what is left of it after negative pads. */
+/* The index that position i of a padded axis shows, -1: the value. low and high: what is left of it after negative
+ * pads. */
 static int64_t pad_place(int64_t mode, int64_t i, int64_t low, int64_t high) {
     enum { CONSTANT, EDGE, REFLECT, WRAP }; /* ORDER of mode= */
     const int64_t size = high - low;

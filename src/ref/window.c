@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Operators with sliding windows, and quantization: one element of the result at a time, as doc/operators.md words it. */
+/* Operators with sliding windows, and quantization: one element of the result at a time, as doc/operators.md words
+ * it. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1 /* roundeven */
 #endif

@@ -19,15 +19,16 @@ void rt_memory_put(const struct rt_exec_options *options, void *p, size_t bytes)
  * allocated it, and leaves memory alone that did not come from rt_buffer_get. */
 void *rt_buffer_get(const struct rt_exec_options *options, size_t bytes);
 void rt_buffer_release(const struct rt_exec_options *options, void *p);
-/* Memory of another kind that leaves the library, an address of a device for one: rt_buffer_release(p) calls give(user, p, bytes).
- * False: no memory for the note; p stays the caller's. rt_buffer_give_all: the same for all that is noted with this user. */
+/* Memory of another kind that leaves the library, an address of a device for one: rt_buffer_release(p) calls give(user,
+ * p, bytes). False: no memory for the note; p stays the caller's. rt_buffer_give_all: the same for all that is noted
+ * with this user. */
 bool rt_buffer_note(void *p, size_t bytes, void (*give)(void *user, void *p, size_t bytes), void *user);
 void rt_buffer_give_all(const void *user);
 
 /* Gives cached blocks of the pool back to the system. */
 void rt_memory_trim(void);
-/* gets, reused: blocks taken from the pool since the process began, and those of them that had been used before; system_bytes: asked of the
- * system for the others. */
+/* gets, reused: blocks taken from the pool since the process began, and those of them that had been used before;
+ * system_bytes: asked of the system for the others. */
 typedef struct rt_memory_stats {
     int64_t cached_bytes, live_buffers, gets, reused, system_bytes;
 } rt_memory_stats;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cache.c: find or make: the memory table, what is being made at the moment, then the tiers (cache_tiers.c) and the making of
- * what none has (cache_make.c).
+/* cache.c: find or make: the memory table, what is being made at the moment, then the tiers (cache_tiers.c) and the
+ * making of what none has (cache_make.c).
  *
  * The lock covers the table and the list of flights only: no file, no compile, no loader call happens under it. */
 #include "rt/cache_internal.h"
@@ -157,8 +157,8 @@ static rt_kernel *find_or_take_off(rt_cache *c, const cache_wish *w, cache_fligh
     return k;
 }
 
-/* Adds what happened to the directory's counters. Without the file lock for it, or without the file, nothing is lost but
- * counts. */
+/* Adds what happened to the directory's counters. Without the file lock for it, or without the file, nothing is lost
+ * but counts. */
 void cache_tell_stats(rt_cache *c) {
     pthread_mutex_lock(&c->lock);
     bool tells = c->has_dir && c->mode != RT_CACHE_RO && !c->is_write_broken &&

@@ -159,8 +159,8 @@ typedef struct rt_cache_cubin {
 fusor_status rt_cache_list_cubins(fu_error *e, const char *dir, bool (*visit)(void *user, const rt_cache_cubin *cubin),
                                   void *user);
 /* Deletes entries: those not used for max_age_s (0 = any age), then the least recently used until max_bytes is kept
- * (UINT64_MAX = no limit, 0 = everything goes), temporary and lock files and what was set aside too. *n_out and *bytes_out (may be
- * NULL): what went, or would go. */
+ * (UINT64_MAX = no limit, 0 = everything goes), temporary and lock files and what was set aside too. *n_out and
+ * *bytes_out (may be NULL): what went, or would go. */
 fusor_status rt_cache_prune(fu_error *e, const char *dir, uint64_t max_bytes, int64_t max_age_s, bool is_dry_run,
                             int64_t *n_out, int64_t *bytes_out);
 /* Bad entries that were set aside in a directory. */

@@ -191,7 +191,8 @@ static int older_first(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-/* All entries and what drivers made of them, with their times, by fu_malloc; temporary files older than an hour (or all) go on the way. */
+/* All entries and what drivers made of them, with their times, by fu_malloc; temporary files older than an hour (or
+ * all) go on the way. */
 static int survey(const rt_dir *d, found **list_out, size_t *n_out, bool clean, bool all_temporary) {
     DIR *listing = open_listing(d);
     if (!listing) return errno;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cache_entry.c: entries, between bytes and structs. Whatever the bytes are, decoding reads inside them only, and nothing
- * of an entry is used before all of it was checked. */
+/* cache_entry.c: entries, between bytes and structs. Whatever the bytes are, decoding reads inside them only, and
+ * nothing of an entry is used before all of it was checked. */
 #include "rt/cache_entry.h"
 #include "base/hash.h"
 

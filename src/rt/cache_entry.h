@@ -49,7 +49,8 @@ typedef struct rt_dir {
  * caller). */
 const char *rt_dir_open(const char *path, bool make, rt_dir *out, char *why, size_t room);
 void rt_dir_close(rt_dir *d);
-/* Opens a plain file that only the effective user or root may write; the descriptor, or -1 with errno (EPERM: it is not one). */
+/* Opens a plain file that only the effective user or root may write; the descriptor, or -1 with errno (EPERM: it is not
+ * one). */
 int rt_dir_open_file(const rt_dir *d, const char *name, uint64_t *bytes_out, int64_t *mtime_s_out);
 /* Whole content of a file, by fu_malloc; 0 or errno. EPERM: a file that others may write, or that is not plain. mtime_s
  * may be NULL. */
@@ -59,18 +60,18 @@ int rt_dir_write(const rt_dir *d, const char *name, const void *const *parts, co
 /* Waits up to two seconds for NAME; the descriptor, or -1. is_done (may be NULL) ends the waiting early with -1. */
 int rt_dir_lock(const rt_dir *d, const char *name, bool (*is_done)(void *user), void *user);
 void rt_dir_unlock(const rt_dir *d, const char *name, int fd);
-/* Deletes the least recently used entries until `target` bytes are left, with what drivers made of them (its bytes count, it is
- * no entry), and stale temporary and lock files. Bytes left. */
+/* Deletes the least recently used entries until `target` bytes are left, with what drivers made of them (its bytes
+ * count, it is no entry), and stale temporary and lock files. Bytes left. */
 uint64_t rt_dir_evict(const rt_dir *d, uint64_t max_bytes, uint64_t target_bytes, int64_t max_age_s, bool is_dry_run,
                       bool all_temporary, int64_t *n_out, int64_t *bytes_out);
 /* Bad entries that were set aside (NAME.bad): how many, and their bytes; is_removed: and deletes them. */
 void rt_dir_quarantined(const rt_dir *d, bool is_removed, int64_t *n_out, int64_t *bytes_out);
-/* Names of all entries, or of what drivers made of them (cubin.h), sorted, in one block by fu_malloc: *names_out[i]. 0 or
- * errno. */
+/* Names of all entries, or of what drivers made of them (cubin.h), sorted, in one block by fu_malloc: *names_out[i]. 0
+ * or errno. */
 int rt_dir_names(const rt_dir *d, bool of_cubins, char ***names_out, size_t *n_out);
 
-/* ---- bundle: magic, format, count, index sorted by key, entries at multiples of 64. Only the index is read when it is opened; a
- * file that is cut or changed later costs misses. ---- */
+/* ---- bundle: magic, format, count, index sorted by key, entries at multiples of 64. Only the index is read when it is
+ * opened; a file that is cut or changed later costs misses. ---- */
 typedef struct rt_bundle_slot {
     uint8_t key[IR_KEY_BYTES];
     uint64_t at, bytes;

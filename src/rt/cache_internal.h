@@ -83,14 +83,16 @@ fusor_status cache_kernel_new(fu_error *e, const cache_wish *w, const void *blob
                               uint64_t code_bytes, int64_t compile_ns, const rt_code_debug *debug, rt_kernel **out);
 /* cache.c: adds what happened to the directory's counters. */
 void cache_tell_stats(rt_cache *c);
-/* cache_tiers.c: whether one tier, or any, has the kernel: *out is loaded (or, with out NULL, an intact entry is there). A bad entry is
- * a miss; only a loader that has no memory or is not allowed to make code is an error, in *status. is_ours: it may be written. */
+/* cache_tiers.c: whether one tier, or any, has the kernel: *out is loaded (or, with out NULL, an intact entry is
+ * there). A bad entry is a miss; only a loader that has no memory or is not allowed to make code is an error, in
+ * *status. is_ours: it may be written. */
 bool cache_try_dir(rt_cache *c, fu_error *e, cache_wish *w, const rt_dir *d, bool is_ours, rt_kernel **out,
                    fusor_status *status);
 bool cache_try_tiers(rt_cache *c, fu_error *e, cache_wish *w, rt_kernel **out, fusor_status *status);
 /* cache_make.c: compiles, loads and stores, or finds it on the disk after all. out NULL: stores only. */
 fusor_status cache_make(rt_cache *c, fu_error *e, cache_wish *w, rt_kernel **out, bool *from_disk_out);
-/* cache_why.c: the error of a miss that must not compile; it names the first line in which the nearest entry differs. */
+/* cache_why.c: the error of a miss that must not compile; it names the first line in which the nearest entry
+ * differs. */
 fusor_status cache_miss(rt_cache *c, fu_error *e, cache_wish *w);
 /* cache.c: key, symbol and text of a kernel for this cache; text is the arena's. */
 void cache_wish_make(const rt_cache *c, fu_arena *a, const ir_kernel *k, uint8_t key[IR_KEY_BYTES],

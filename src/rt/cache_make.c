@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cache_make.c: a kernel that no tier has: one process compiles it while others wait for the key's lock file, then it is loaded and
- * written to the directory, from which old entries leave now and then. */
+/* cache_make.c: a kernel that no tier has: one process compiles it while others wait for the key's lock file, then it
+ * is loaded and written to the directory, from which old entries leave now and then. */
 #include "rt/cache_internal.h"
 #include "rt/compiler.h"
 #include "rt/probes.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cache_stats.c: the losable counters of a cache directory, DIR/stats: header, counters, uses by key; a checksum over all of it.
- * It is rewritten in place under flock: a torn write fails the checksum and counting begins anew. */
+/* cache_stats.c: the losable counters of a cache directory, DIR/stats: header, counters, uses by key; a checksum over
+ * all of it. It is rewritten in place under flock: a torn write fails the checksum and counting begins anew. */
 #include "rt/cache_stats.h"
 #include "base/hash.h"
 #include <errno.h>

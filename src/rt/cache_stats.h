@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef RT_CACHE_STATS_H
 #define RT_CACHE_STATS_H
-/* Counters of a cache directory over all processes: the file DIR/stats. Nothing depends on it: it may be missing, damaged, locked
- * or unwritable at any time, which costs counts and nothing else. A process gathers what happened (rt_stats_delta) and adds it to
- * the file now and then, under a lock that it does not wait for. */
+/* Counters of a cache directory over all processes: the file DIR/stats. Nothing depends on it: it may be missing,
+ * damaged, locked or unwritable at any time, which costs counts and nothing else. A process gathers what happened
+ * (rt_stats_delta) and adds it to the file now and then, under a lock that it does not wait for. */
 #include "rt/cache_entry.h"
 
 #define RT_STATS_FILE "stats"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cache_tiers.c: a kernel from entries: bundles and read-only directories in their order, then the cache directory. A bad entry is a
- * warning, counted, set aside where the directory is ours, and a miss. */
+/* cache_tiers.c: a kernel from entries: bundles and read-only directories in their order, then the cache directory. A
+ * bad entry is a warning, counted, set aside where the directory is ours, and a miss. */
 #include "rt/cache_internal.h"
 #include "base/arena.h"
 #include "rt/cpuinfo.h"
@@ -60,7 +60,8 @@ static bool try_entry(rt_cache *c, fu_error *e, cache_wish *w, const void *data,
     if (!out) return true;
     const rt_entry_header *h = entry.head;
     rt_code_debug debug = {w->description, w->bytes, entry.lines, (size_t)h->lines_bytes};
-    *status = cache_kernel_new(e, w, entry.blob, (size_t)h->blob_bytes, h->entry, h->code_bytes, h->compile_ns, &debug, out);
+    *status =
+        cache_kernel_new(e, w, entry.blob, (size_t)h->blob_bytes, h->entry, h->code_bytes, h->compile_ns, &debug, out);
     return *status == FUSOR_OK;
 }
 
@@ -94,7 +95,8 @@ bool cache_try_dir(rt_cache *c, fu_error *e, cache_wish *w, const rt_dir *d, boo
     }
     bool may_write = is_ours && c->mode != RT_CACHE_RO;
     if (is_bad && may_write) quarantine(d, w->file);
-    /* Once an hour; a time in the future (a clock that was wrong) is set right at once, or the entry would never age. */
+    /* Once an hour; a time in the future (a clock that was wrong) is set right at once, or the entry would never
+     * age. */
     int64_t age_s = time(NULL) - mtime_s;
     if (found && may_write && (age_s > TOUCH_SECONDS || age_s < -TOUCH_SECONDS))
         utimensat(d->fd, w->file, NULL, AT_SYMLINK_NOFOLLOW);

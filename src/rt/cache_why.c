@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cache_why.c: why a kernel is in no tier: what is wrong with its entry, or the first key field in which the nearest entry
- * differs. Looks at every entry there is, so it serves reports and errors only. */
+/* cache_why.c: why a kernel is in no tier: what is wrong with its entry, or the first key field in which the nearest
+ * entry differs. Looks at every entry there is, so it serves reports and errors only. */
 #include "base/small.h"
 #include "rt/cache_internal.h"
 #include "base/arena.h"

@@ -23,8 +23,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 const char *rt_build_id(void) { return FUSOR_BUILD_ID; }
 
-/* Where the module and what belongs to it may be, from the directory of the library (or of the program that contains it): installed libraries,
- * installed programs, a build tree's library, program and tests. */
+/* Where the module and what belongs to it may be, from the directory of the library (or of the program that contains
+ * it): installed libraries, installed programs, a build tree's library, program and tests. */
 static const char *const places[] = {"fusor/", "",          "../",          "../lib/fusor/",  "../lib64/fusor/",
                                      ".libs/", "../.libs/", "../../.libs/", "../../../.libs/"};
 

@@ -24,7 +24,8 @@ uint64_t rt_host_features(void);
  * points at the first name missing, inside `list`, and *length_out is its length. amx-* asks the kernel for the tile
  * registers at the first question (arch_prctl), since the answer lasts for the life of the process. */
 bool rt_host_has(const char *list, const char **missing_out, size_t *length_out);
-/* For tests, which make good what is missing: from now on these features (LLVM's names, separated by commas) count as granted. */
+/* For tests, which make good what is missing: from now on these features (LLVM's names, separated by commas) count as
+ * granted. */
 void rt_host_assume(const char *list);
 /* The highest level whose features are all granted; -1 when not even the lowest is. */
 int rt_host_level(void);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef RT_CUBIN_H
 #define RT_CUBIN_H
-/* Machine code of a GPU that a driver made of a cached kernel's PTX, in files beside the kernels: DIR/<key>.sm<cc>.<driver>.fcubin. A
- * file serves one kernel, one compute capability and one driver (its version and the line that the kernel's module says), and is
- * used only where all of it, the PTX too, is what is wanted; anything else is a miss. */
+/* Machine code of a GPU that a driver made of a cached kernel's PTX, in files beside the kernels:
+ * DIR/<key>.sm<cc>.<driver>.fcubin. A file serves one kernel, one compute capability and one driver (its version and
+ * the line that the kernel's module says), and is used only where all of it, the PTX too, is what is wanted; anything
+ * else is a miss. */
 #include "rt/cache_entry.h"
 
 #define RT_CUBIN_MAGIC  "FUSORC1\n"

@@ -30,8 +30,8 @@ static const function_row rows[] = {
 #undef CUDA
 };
 
-/* The child of a fork has no threads of the driver's and none of its mappings of the device. The lock may have been held
- * by a thread that is not here (or by this one: cuInit itself forks to load the kernel's module). */
+/* The child of a fork has no threads of the driver's and none of its mappings of the device. The lock may have been
+ * held by a thread that is not here (or by this one: cuInit itself forks to load the kernel's module). */
 static void in_child(void *user) {
     (void)user;
     bool is_here = atomic_load(&found) || (atomic_load(&is_begun) && !atomic_load(&is_tried));

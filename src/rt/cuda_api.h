@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef RT_CUDA_API_H
 #define RT_CUDA_API_H
-/* The CUDA driver API, declared here so that no toolkit is needed to build or run, and its functions, found by dlopen of
- * libcuda.so.1 (or what FUSOR_CUDA_LIB names) on first use. Source of types and numbers: CUDA driver API reference, 13.0. */
+/* The CUDA driver API, declared here so that no toolkit is needed to build or run, and its functions, found by dlopen
+ * of libcuda.so.1 (or what FUSOR_CUDA_LIB names) on first use. Source of types and numbers: CUDA driver API reference,
+ * 13.0. */
 #include "base/error.h"
 
 typedef int cu_result;
@@ -89,8 +90,9 @@ typedef struct rt_cuda_api {
 #undef CUDA
 } rt_cuda_api;
 
-/* The driver, initialized (cuInit). Errors: DEVICE with what is missing: no library, a function of it, no device, a driver that
- * says no. Once found (or not) it stays so in this process and its children know nothing of it: after a fork, DEVICE. */
+/* The driver, initialized (cuInit). Errors: DEVICE with what is missing: no library, a function of it, no device, a
+ * driver that says no. Once found (or not) it stays so in this process and its children know nothing of it: after a
+ * fork, DEVICE. */
 fusor_status rt_cuda_get(fu_error *e, const rt_cuda_api **out);
 /* The driver was used before the fork that made this process: nothing of it may be called here. */
 bool rt_cuda_is_forked(void);

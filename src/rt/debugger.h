@@ -2,8 +2,9 @@
 #ifndef RT_DEBUGGER_H
 #define RT_DEBUGGER_H
 /* Tells tools the names of loaded kernels, and the lines of their descriptions: Linux perf by /tmp/perf-PID.map
- * (FUSOR_PERF=map: names) or jit-PID.dump (FUSOR_PERF=jitdump: code and lines, for perf inject), GDB by its JIT interface
- * (FUSOR_GDB=1). The descriptions that lines point at are files of FUSOR_DUMP_DIR, or of a new directory in /tmp. Failures are silent: these files serve reading only. Any thread. */
+ * (FUSOR_PERF=map: names) or jit-PID.dump (FUSOR_PERF=jitdump: code and lines, for perf inject), GDB by its JIT
+ * interface (FUSOR_GDB=1). The descriptions that lines point at are files of FUSOR_DUMP_DIR, or of a new directory in
+ * /tmp. Failures are silent: these files serve reading only. Any thread. */
 #include "rt/loader.h"
 #include <stdbool.h>
 

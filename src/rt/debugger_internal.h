@@ -6,7 +6,8 @@
 
 /* jitdump.c. file: path of the description's text, "" where there is none. */
 void rt_jitdump_add(const char *symbol, const void *code, size_t bytes, const rt_code_debug *debug, const char *file);
-/* dwarf.c: an ELF file with a symbol for the code, and its lines where it has them, in one block by fu_malloc; NULL: no memory. */
+/* dwarf.c: an ELF file with a symbol for the code, and its lines where it has them, in one block by fu_malloc; NULL: no
+ * memory. */
 void *rt_dwarf_file(const char *symbol, const void *code, size_t bytes, const rt_code_debug *debug, const char *file,
                     size_t *bytes_out);
 #endif

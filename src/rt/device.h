@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef RT_DEVICE_H
 #define RT_DEVICE_H
-/* CUDA devices: memory, copies and kernels in the order of a queue. The executor (exec_device.c) knows CUDA through this alone.
+/* CUDA devices: memory, copies and kernels in the order of a queue. The executor (exec_device.c) knows CUDA through
+ * this alone.
  *
- * A device is opened once in a process (its primary context, shared with other users of CUDA) and never closed. A queue has a
- * stream for kernels and one for each direction of copies; what is put on it takes effect as if one after the other, and what does
- * not depend on each other overlaps. Nothing is done until it has to be: a call returns when its work is enqueued, and only rt_queue_wait and
- * downloads wait. Threads: devices from any; a queue from any, a call at a time (a mutex inside). An error of the device's work is reported
- * by the next wait; one that kills the context (illegal address ...) is reported by every call on the device from then on. */
+ * A device is opened once in a process (its primary context, shared with other users of CUDA) and never closed. A queue
+ * has a stream for kernels and one for each direction of copies; what is put on it takes effect as if one after the
+ * other, and what does not depend on each other overlaps. Nothing is done until it has to be: a call returns when its
+ * work is enqueued, and only rt_queue_wait and downloads wait. Threads: devices from any; a queue from any, a call at a
+ * time (a mutex inside). An error of the device's work is reported by the next wait; one that kills the context
+ * (illegal address ...) is reported by every call on the device from then on. */
 #include "base/error.h"
 #include "ir/target.h"
 #include "rt/cache.h"
@@ -37,8 +39,8 @@ const rt_device_info *rt_device_get_info(const rt_device *d);
 /* Bytes free now, with what the pool would give back. */
 fusor_status rt_device_free_bytes(rt_device *d, fu_error *e, int64_t *bytes_out);
 
-/* A kernel's module on a device: PTX of the cache's kernel (rt_kernel.ptx), or the cubin that was made of it before and kept
- * beside it. Counted with k. Errors: DEVICE (with the driver's log), MEMORY. */
+/* A kernel's module on a device: PTX of the cache's kernel (rt_kernel.ptx), or the cubin that was made of it before and
+ * kept beside it. Counted with k. Errors: DEVICE (with the driver's log), MEMORY. */
 typedef struct rt_device_kernel {
     int registers, shared_bytes, local_bytes; /* static; local: spilled and arrays, a thread */
     int64_t load_ns;
@@ -52,8 +54,9 @@ fusor_status rt_queue_new(rt_device *d, fu_error *e, rt_queue **out);
 void rt_queue_free(rt_queue *q); /* waits; NULL is allowed */
 rt_device *rt_queue_device(const rt_queue *q);
 
-/* Memory of the device's pool, 256-byte aligned, for work that is put on q from now on. It may be given back (to the same queue) while work
- * that was put on q before uses it still. bytes 0 counts as 1. Errors: MEMORY, with bytes wanted and free. */
+/* Memory of the device's pool, 256-byte aligned, for work that is put on q from now on. It may be given back (to the
+ * same queue) while work that was put on q before uses it still. bytes 0 counts as 1. Errors: MEMORY, with bytes wanted
+ * and free. */
 fusor_status rt_queue_get(rt_queue *q, fu_error *e, size_t bytes, rt_address *out);
 void rt_queue_put(rt_queue *q, rt_address at); /* 0 is allowed */
 /* The queue's RT_QUEUE_COUNTERS u32, which are 0: each kernel that counts in them leaves them so. */
@@ -62,8 +65,8 @@ fusor_status rt_queue_counters(rt_queue *q, fu_error *e, rt_address *out);
 /* Gives what nobody uses back to the driver. */
 void rt_device_trim(rt_device *d);
 
-/* Copies. upload: `from` may change when it returns. download: waits until it is done; to several ends: rt_queue_download_later and one
- * rt_queue_wait, until which `to` has not its contents. */
+/* Copies. upload: `from` may change when it returns. download: waits until it is done; to several ends:
+ * rt_queue_download_later and one rt_queue_wait, until which `to` has not its contents. */
 fusor_status rt_queue_upload(rt_queue *q, fu_error *e, rt_address to, const void *from, size_t bytes);
 fusor_status rt_queue_download(rt_queue *q, fu_error *e, void *to, rt_address from, size_t bytes);
 fusor_status rt_queue_download_later(rt_queue *q, fu_error *e, void *to, rt_address from, size_t bytes);
@@ -81,7 +84,8 @@ fusor_status rt_queue_launch(rt_queue *q, fu_error *e, const rt_launch *l);
 
 /* Until everything that was put on q is done. Errors: DEVICE: of that work. */
 fusor_status rt_queue_wait(rt_queue *q, fu_error *e);
-/* Work put on q from now on waits for what was put on `other` until now (results of another queue of the same device). */
+/* Work put on q from now on waits for what was put on `other` until now (results of another queue of the same
+ * device). */
 fusor_status rt_queue_follow(rt_queue *q, fu_error *e, rt_queue *other);
 /* Time of the device between two marks on q, both done; ids from rt_queue_mark. For profiles. */
 fusor_status rt_queue_mark(rt_queue *q, fu_error *e, int *id_out);

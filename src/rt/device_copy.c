@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* device_copy.c: copies. Memory of the caller is pageable, and the driver would wait where it copies such; so all goes through rings of
- * pinned memory: small copies in the lane of kernels, large ones piece by piece in a lane of their own, where the processor fills or
- * empties one slot while the device copies others. */
+/* device_copy.c: copies. Memory of the caller is pageable, and the driver would wait where it copies such; so all goes
+ * through rings of pinned memory: small copies in the lane of kernels, large ones piece by piece in a lane of their
+ * own, where the processor fills or empties one slot while the device copies others. */
 #include "rt/device_internal.h"
 #include "base/arena.h"
 #include <string.h>
@@ -131,8 +131,8 @@ static fusor_status put_up(rt_queue *q, fu_error *e, lane_kind k, rt_address to,
     return FUSOR_OK;
 }
 
-/* What the copy into memory at `to` waits for: nothing that was launched before the memory was got can touch it, but for
- * what used it before it was given back. */
+/* What the copy into memory at `to` waits for: nothing that was launched before the memory was got can touch it, but
+ * for what used it before it was given back. */
 static fusor_status before_up(rt_queue *q, fu_error *e, rt_address to) {
     const lane *compute = &q->lane[LANE_COMPUTE];
     uint64_t kernels = compute->issued, reads = q->lane[LANE_DOWN].issued;
@@ -186,7 +186,8 @@ static fusor_status add_piece(stage *s, fu_error *e, piece p) {
     return FUSOR_OK;
 }
 
-/* The source must not change before the copy; once it is given back, nothing on the queue can change it but a later owner. */
+/* The source must not change before the copy; once it is given back, nothing on the queue can change it but a later
+ * owner. */
 static void note_reading(rt_queue *q, rt_address from) {
     uint64_t until = q->lane[LANE_DOWN].issued;
     block *b = pool_find(q, from);

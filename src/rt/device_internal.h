@@ -41,7 +41,8 @@ fusor_status device_enter(rt_device *d, fu_error *e);
 /* The same where nothing can be told; false: it is not current. */
 bool device_enter_quietly(rt_device *d);
 void device_leave(rt_device *d);
-/* Records what a driver's function returned; what: "copying 12 bytes to the device". MEMORY for out of memory, else DEVICE. */
+/* Records what a driver's function returned; what: "copying 12 bytes to the device". MEMORY for out of memory, else
+ * DEVICE. */
 fusor_status device_fail(rt_device *d, fu_error *e, cu_result code, const char *what, ...)
     __attribute__((format(printf, 4, 5)));
 /* Notes a code that is not reported: one that killed the context is reported by the next call. */
@@ -129,11 +130,13 @@ struct block {
     bool is_held, is_uploaded; /* is_uploaded: was once the end of a copy on LANE_UP */
     rt_queue *owner;           /* whose work may use it; NULL: nobody's */
     uint64_t issued;           /* of owner, when it was given back */
-    /* Positions of owner: of LANE_COMPUTE when it was got and when it was given back before; of the last download from it. */
+    /* Positions of owner: of LANE_COMPUTE when it was got and when it was given back before; of the last download from
+     * it. */
     uint64_t got_at, free_since, read_until;
     block *next;
 };
-/* The block of an address where q holds it, else NULL. Takes the pool's lock; what it returns is q's, under its lock. */
+/* The block of an address where q holds it, else NULL. Takes the pool's lock; what it returns is q's, under its
+ * lock. */
 block *pool_find(rt_queue *q, rt_address at);
 /* The queue is done with everything: its blocks are nobody's. */
 void pool_forget_queue(rt_device *d, rt_queue *q);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* device_kernel.c: a cache's kernel as a function on a device. Each kernel is loaded once on a device; modules that nobody
- * uses any more stay for a while, since the next executable often has the same kernels. Threads that want the same
- * one at once wait for the first. Machine code that the driver made of PTX is kept in files (cubin.h). */
+/* device_kernel.c: a cache's kernel as a function on a device. Each kernel is loaded once on a device; modules that
+ * nobody uses any more stay for a while, since the next executable often has the same kernels. Threads that want the
+ * same one at once wait for the first. Machine code that the driver made of PTX is kept in files (cubin.h). */
 #include "rt/device_internal.h"
 #include "base/arena.h"
 #include "base/log.h"
@@ -50,7 +50,8 @@ static cu_result load_image(rt_device *d, const void *image, char *log, cu_modul
     return d->cu->cuModuleLoadDataEx(out, image, 2, option, value);
 }
 
-/* Machine code of the kernel by the driver's linker, by fu_malloc; NULL: the driver makes none, and loading the text says why. */
+/* Machine code of the kernel by the driver's linker, by fu_malloc; NULL: the driver makes none, and loading the text
+ * says why. */
 static void *link_ptx(rt_device *d, const rt_kernel *k, char *log, size_t *bytes_out) {
     const rt_cuda_api *cu = d->cu;
     if (!cu->cuLinkCreate_v2 || !cu->cuLinkAddData_v2 || !cu->cuLinkComplete || !cu->cuLinkDestroy) return NULL;
@@ -166,7 +167,8 @@ static device_kernel *longest_unused(rt_device *d) {
     return oldest;
 }
 
-/* Waits while another thread loads it; NULL: it is ours to load, and *out_new is in the table, or there is no memory. */
+/* Waits while another thread loads it; NULL: it is ours to load, and *out_new is in the table, or there is no
+ * memory. */
 static device_kernel *find_or_begin(rt_device *d, rt_kernel *k, device_kernel **out_new) {
     device_kernel *m;
     *out_new = NULL;

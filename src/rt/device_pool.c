@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* device_pool.c: memory of a device in blocks of size classes, eight to each power of two. A block that is given back lies in
- * the list of its class and may be got again at once by the queue that gave it back, whose work comes in order, and by others when
- * that work is done. The driver is asked only where no block serves; where it has none either, what lies unused goes
- * back to it, then all queues are waited for.
+/* device_pool.c: memory of a device in blocks of size classes, eight to each power of two. A block that is given back
+ * lies in the list of its class and may be got again at once by the queue that gave it back, whose work comes in order,
+ * and by others when that work is done. The driver is asked only where no block serves; where it has none either, what
+ * lies unused goes back to it, then all queues are waited for.
  *
  * Large blocks are taken the longest unused first: a copy to the device into such a one seldom waits for kernels.
  * cuMemAlloc, not cuMemAllocAsync: its own pool would give everything back at each wait, and holding on to memory there

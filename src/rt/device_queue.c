@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* device_queue.c: a queue's three streams (lanes) and what orders them: launches, waits, marks, other queues.
  *
- * What is put on a queue takes effect in its order. Within a lane the driver sees to that; between lanes, events: operations of a
- * lane are counted, and one that needs position n of another lane waits for an event that was recorded there at n or
- * later. Kernels may touch any memory that is held when they are launched, so a launch waits for all copies to the device, and for those
- * copies from it whose source is still held; a copy to the device waits for kernels only where memory was there for them to use;
- * a copy from the device waits for all that was put on before. */
+ * What is put on a queue takes effect in its order. Within a lane the driver sees to that; between lanes, events:
+ * operations of a lane are counted, and one that needs position n of another lane waits for an event that was recorded
+ * there at n or later. Kernels may touch any memory that is held when they are launched, so a launch waits for all
+ * copies to the device, and for those copies from it whose source is still held; a copy to the device waits for kernels
+ * only where memory was there for them to use; a copy from the device waits for all that was put on before. */
 #include "rt/device_internal.h"
 #include "base/arena.h"
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* dwarf.c: the ELF file in memory that GDB reads for a kernel: one text section that lies where the code is, one function
- * symbol, and where the kernel has a line table, DWARF 4 for it: a unit, its one subprogram, and the line program. */
+/* dwarf.c: the ELF file in memory that GDB reads for a kernel: one text section that lies where the code is, one
+ * function symbol, and where the kernel has a line table, DWARF 4 for it: a unit, its one subprogram, and the line
+ * program. */
 #include "base/small.h"
 #include "rt/debugger_internal.h"
 #include "base/arena.h"
@@ -44,7 +45,8 @@ static void end_length(out *o, size_t from) {
 }
 
 static void put_abbrev(out *o) {
-    /* 1: compile_unit, has children: name, stmt_list, low_pc, high_pc. 2: subprogram: name, low_pc, high_pc, external */
+    /* 1: compile_unit, has children: name, stmt_list, low_pc, high_pc. 2: subprogram: name, low_pc, high_pc,
+     * external */
     static const uint8_t table[] = {1,    0x11, 1,    0x03, 0x08, 0x10, 0x17, 0x11, 0x01, 0x12, 0x07, 0, 0, 2,
                                     0x2e, 0,    0x03, 0x08, 0x11, 0x01, 0x12, 0x07, 0x3f, 0x19, 0,    0, 0};
     put(o, table, sizeof table);

@@ -3,11 +3,12 @@
 #define RT_EXEC_H
 /* Runs a plan: checks the caller's buffers, binds sizes, lays out temps, launches each step's kernel over its tiles.
  *
- * An rt_exec is immutable after rt_exec_new / rt_exec_bind; any number of threads may call it at once. What one call needs
- * (evaluated sizes and strides, tune fields, launches, the temp and scratch memory) is a frame; up to 16 spare frames wait in
- * atomic slots of the rt_exec, so a call with the same shapes as the frame's last one evaluates no size
+ * An rt_exec is immutable after rt_exec_new / rt_exec_bind; any number of threads may call it at once. What one call
+ * needs (evaluated sizes and strides, tune fields, launches, the temp and scratch memory) is a frame; up to 16 spare
+ * frames wait in atomic slots of the rt_exec, so a call with the same shapes as the frame's last one evaluates no size
  * expression and allocates nothing: and a call with the very buffers of the last one (exec_again.c)
- * checks only that they are: a one-element chain costs under 50 ns. With a queue in the options, calls are put on that device. */
+ * checks only that they are: a one-element chain costs under 50 ns. With a queue in the options, calls are put on that
+ * device. */
 #include "ir/plan.h"
 #include "rt/cache.h"
 #include "rt/probes.h"
@@ -48,21 +49,24 @@ typedef struct rt_step_info {
     const rt_kernel *kernel; /* NULL for steps without a kernel; borrowed */
 } rt_step_info;
 
-/* Takes the plan's arena over (the plan, its graph and all descriptions live in it) and frees it with the exec. Every kernel is found
- * or made now. On failure the arena stays the caller's. cache: borrowed, must outlive the exec (the context is held by it). */
+/* Takes the plan's arena over (the plan, its graph and all descriptions live in it) and frees it with the exec. Every
+ * kernel is found or made now. On failure the arena stays the caller's. cache: borrowed, must outlive the exec (the
+ * context is held by it). */
 fusor_status rt_exec_new(fu_error *e, fu_arena *arena, ir_plan *plan, rt_cache *cache, const rt_exec_options *options,
                          rt_exec **out);
 rt_exec *rt_exec_keep(rt_exec *x);
 void rt_exec_release(rt_exec *x);
 
-/* A new exec with the named parameters (indices) fixed: contents copied (or packed, where a contraction's operand 1 is read from that
- * parameter alone: ir_step.prepack_param; both where others read it too). Its calls take the remaining inputs in order. */
+/* A new exec with the named parameters (indices) fixed: contents copied (or packed, where a contraction's operand 1 is
+ * read from that parameter alone: ir_step.prepack_param; both where others read it too). Its calls take the remaining
+ * inputs in order. */
 fusor_status rt_exec_bind(rt_exec *x, fu_error *e, int n, const int *param, const fusor_buffer *values, rt_exec **out);
 bool rt_exec_is_bound(const rt_exec *x, int param);
 
-/* Inputs in parameter order without bound ones. FUSOR_STRIDED inputs that are not contiguous are packed into frame memory first,
- * strided outputs are computed into frame memory and scattered. Outputs with data == NULL get pool memory (fusor_buffer_free).
- * Checks: dtype, rank, sizes (ir_bind_sizes), NULL data, READONLY outputs, alias rules and overlaps (exec_buffer.c). */
+/* Inputs in parameter order without bound ones. FUSOR_STRIDED inputs that are not contiguous are packed into frame
+ * memory first, strided outputs are computed into frame memory and scattered. Outputs with data == NULL get pool memory
+ * (fusor_buffer_free). Checks: dtype, rank, sizes (ir_bind_sizes), NULL data, READONLY outputs, alias rules and
+ * overlaps (exec_buffer.c). */
 fusor_status rt_exec_call(rt_exec *x, fu_error *e, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *out);
 /* dtype, rank and shape of every output for inputs of these shapes (data is not read). */
 fusor_status rt_exec_infer(rt_exec *x, fu_error *e, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *out);
@@ -77,11 +81,11 @@ const rt_step_info *rt_exec_step(const rt_exec *x, int step);
 typedef struct rt_call rt_call;
 fusor_status rt_call_new(rt_exec *x, fu_error *e, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *out,
                          rt_call **call_out);
-/* Runs where nothing but kernels on one thread has to run, which is known from the first run on; false: nothing was done, or it
- * failed, so rt_call_run is due. Some 15 ns for a small chain. */
+/* Runs where nothing but kernels on one thread has to run, which is known from the first run on; false: nothing was
+ * done, or it failed, so rt_call_run is due. Some 15 ns for a small chain. */
 bool rt_call_again(const rt_call *c);
-/* What a repetition is where it is one launch: all of it, so that the caller needs to go nowhere else. fn is NULL where a run has
- * more to do, or was not yet. Valid as long as the call. */
+/* What a repetition is where it is one launch: all of it, so that the caller needs to go nowhere else. fn is NULL where
+ * a run has more to do, or was not yet. Valid as long as the call. */
 typedef struct rt_again {
     ir_kernel_fn fn;
     const ir_kernel_args *args;
@@ -100,8 +104,9 @@ static inline bool rt_again_run(const rt_again *a) {
 }
 fusor_status rt_call_run(rt_call *c, fu_error *e);
 void rt_call_free(rt_call *c);
-/* One call over many sets of buffers, checked once (exec_each.c): every kernel of the plan is launched once, over the tiles of
- * all sets. A list has a buffer a set, or one for all sets (inputs only). Fails with the number of the set in the message. */
+/* One call over many sets of buffers, checked once (exec_each.c): every kernel of the plan is launched once, over the
+ * tiles of all sets. A list has a buffer a set, or one for all sets (inputs only). Fails with the number of the set in
+ * the message. */
 typedef struct rt_each rt_each;
 typedef struct rt_buffers {
     fusor_buffer *at;
@@ -111,7 +116,8 @@ fusor_status rt_each_new(rt_exec *x, fu_error *e, int64_t n_sets, int n_in, cons
                          const rt_buffers *out, rt_each **each_out);
 fusor_status rt_each_run(rt_each *c, fu_error *e);
 void rt_each_free(rt_each *c);
-/* One program over the steps of a sequence (exec_scan.c), checked once; a step allocates nothing. Outputs with data NULL get memory. */
+/* One program over the steps of a sequence (exec_scan.c), checked once; a step allocates nothing. Outputs with data
+ * NULL get memory. */
 typedef struct rt_scan rt_scan;
 typedef struct rt_carry {
     int32_t input, output;
@@ -120,6 +126,7 @@ fusor_status rt_scan_new(rt_exec *x, fu_error *e, int64_t n_steps, int n_carries
                          const fusor_buffer *in, int n_out, fusor_buffer *out, rt_scan **scan_out);
 fusor_status rt_scan_run(rt_scan *c, fu_error *e);
 void rt_scan_free(rt_scan *c);
-/* Bytes of temps and scratch that a call with these sizes needs (on a device: of its memory); -1 where a size overflows. */
+/* Bytes of temps and scratch that a call with these sizes needs (on a device: of its memory); -1 where a size
+ * overflows. */
 int64_t rt_exec_peak_bytes(const rt_exec *x, const int64_t *symbol_values);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* exec_check.c: steps that check indices. Tiles of a tensor of indices are scanned by the team; each block of a tile is one
- * branch, and the first wrong index in row-major order is the lowest that any tile found. */
+/* exec_check.c: steps that check indices. Tiles of a tensor of indices are scanned by the team; each block of a tile is
+ * one branch, and the first wrong index in row-major order is the lowest that any tile found. */
 #include "rt/exec_internal.h"
 #include "rt/threads.h"
 
@@ -13,8 +13,8 @@ typedef struct scan {
     _Atomic int64_t first; /* position of a wrong index; n: none */
 } scan;
 
-/* -size <= v < size, for size < 2^62: v + size and 2 * size - 1 - (v + size) are both not negative (and where the sum wraps
- * it is negative). */
+/* -size <= v < size, for size < 2^62: v + size and 2 * size - 1 - (v + size) are both not negative (and where the sum
+ * wraps it is negative). */
 static inline uint64_t wrong(uint64_t v, uint64_t size) {
     uint64_t up = v + size;
     return (up | (2 * size - 1 - up)) >> 63;

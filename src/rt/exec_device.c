@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* exec_device.c: what an executable and its frames have of a device: modules of the kernels, literals, bound parameters. */
+/* exec_device.c: what an executable and its frames have of a device: modules of the kernels, literals, bound
+ * parameters. */
 #include "rt/exec_device.h"
 #include "rt/buffer.h"
 

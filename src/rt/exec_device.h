@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef RT_EXEC_DEVICE_H
 #define RT_EXEC_DEVICE_H
-/* The executor on a device (rt_exec_options.queue). A call is put on the queue: uploads of what kernels read and the host has, the
- * kernels, downloads of results that the host wants. It waits only for what the host needs: results there, steps of the reference
- * evaluator, checks of indices.
+/* The executor on a device (rt_exec_options.queue). A call is put on the queue: uploads of what kernels read and the
+ * host has, the kernels, downloads of results that the host wants. It waits only for what the host needs: results
+ * there, steps of the reference evaluator, checks of indices.
  *
  *   fusor_buffer.device   an input                                        an output
- *   0                     uploaded by each call, packed before            downloaded, and then scattered where it is strided
- *   the queue's           used where it is; strided: packed by a kernel   written where it is, not waited for; strided: a kernel
- *                                                                         scatters it; data NULL: memory of the queue's pool
+ *   0                     uploaded by each call, packed before            downloaded, then scattered where it is strided
+ *   the queue's           used where it is; strided: packed by a kernel   written where it is, not waited for; strided:
+ *                                                                         a kernel scatters it; data NULL: memory of
+ *                                                                         the queue's pool
  *   another               through the host; contiguous only               the same; data NULL: refused
  *
  * Small inputs that the host has (scalars, most of them) go there together, by one copy.
  *
- * Memory of a call (temps, scratch, copies of ends) is taken from the queue's pool when the call begins and given back when
- * everything is put on the queue: what comes later on it runs later. So executables share it, and a call with device buffers that is
- * repeated puts launches on the queue and nothing else. */
+ * Memory of a call (temps, scratch, copies of ends) is taken from the queue's pool when the call begins and given back
+ * when everything is put on the queue: what comes later on it runs later. So executables share it, and a call with
+ * device buffers that is repeated puts launches on the queue and nothing else. */
 #include "rt/exec_internal.h"
 #include "rt/device.h"
 
@@ -91,12 +92,13 @@ void *exec_device_output_get(const core *c, fu_error *e, const fusor_buffer *out
 /* Tells the frame where an end is: its place in the host's memory, or none. */
 void exec_device_aim(frame *f, int b, const call_end *n);
 
-/* exec_device_run.c. call: all of it. enqueue_call: everything but the last wait; *waits_out: results for the host are on the way, and
- * rt_queue_wait is due before hand_out, which gives them to the caller's buffers. */
+/* exec_device_run.c. call: all of it. enqueue_call: everything but the last wait; *waits_out: results for the host are
+ * on the way, and rt_queue_wait is due before hand_out, which gives them to the caller's buffers. */
 fusor_status exec_device_call(frame *f, fu_error *e);
 fusor_status exec_device_enqueue_call(frame *f, fu_error *e, bool *waits_out);
 fusor_status exec_device_hand_out(frame *f, fu_error *e);
-/* What enqueue_call is made of, for many frames at once: begin_call, the steps, end_call, which is due whatever failed. */
+/* What enqueue_call is made of, for many frames at once: begin_call, the steps, end_call, which is due whatever
+ * failed. */
 fusor_status exec_device_begin_call(frame *f, fu_error *e);
 fusor_status exec_device_run_step(frame *f, fu_error *e, int step);
 fusor_status exec_device_end_call(frame *f, fu_error *e, fusor_status so_far, bool *waits_out);
@@ -107,29 +109,32 @@ typedef struct device_item {
 } device_item;
 fusor_status exec_device_run_as_one(const core *c, fu_error *e, device_table *t, const device_item *item, int n);
 
-/* exec_device_each.c. group: how many steps from this one on, with itself, are kernels of one description that do not use each other's
- * results. launch_each: the items' buffers are on the device and aimed at; *done_out false: they are to be launched one by one. */
+/* exec_device_each.c. group: how many steps from this one on, with itself, are kernels of one description that do not
+ * use each other's results. launch_each: the items' buffers are on the device and aimed at; *done_out false: they are
+ * to be launched one by one. */
 int exec_device_group(const core *c, int first);
 fusor_status exec_device_launch_each(const core *c, fu_error *e, device_table *t, const device_item *item, int n,
                                      bool *done_out);
 void exec_device_table_free(const core *c, device_table *t);
 
-/* exec_device_profile.c: begin returns what end takes; nothing is done, nor fails, where no profile is on. close: after everything was
- * put on the queue: waits, and counts; or only frees the marks. */
+/* exec_device_profile.c: begin returns what end takes; nothing is done, nor fails, where no profile is on. close: after
+ * everything was put on the queue: waits, and counts; or only frees the marks. */
 void exec_device_profile_start(frame *f);
 int exec_device_mark_begin(frame *f, int what, size_t bytes);
 void exec_device_mark_end(frame *f, int mark);
 void exec_device_profile_close(frame *f, bool counts);
 
 /* exec_device_copy.c: elements of buffers of any device, strided or not.
- * pack: dense (an address of the queue's device) from or to a buffer of the same device; bool elements become 0 or 1. */
+ * pack: dense (an address of the queue's device) from or to a buffer of the same device; bool elements become 0 or
+ * 1. */
 fusor_status exec_device_pack(const core *c, fu_error *e, const fusor_buffer *b, rt_address dense, bool is_gather);
 void exec_device_pack_free(loaded_kernel *p);
 /* A device's buffer to dense memory of the host, and back; both wait. Strides filled in. */
 fusor_status exec_device_bring(const core *c, fu_error *e, const fusor_buffer *from, void *to);
 fusor_status exec_device_send(const core *c, fu_error *e, const fusor_buffer *to, const void *from);
 
-/* A dense copy on the queue's device of a buffer that is elsewhere. load and store: nothing where copy.data is NULL; store waits. */
+/* A dense copy on the queue's device of a buffer that is elsewhere. load and store: nothing where copy.data is NULL;
+ * store waits. */
 typedef struct device_mirror {
     fusor_buffer user, copy;
     size_t bytes;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* exec_device_each.c: one launch for many kernel steps of the same description: those of the sets of rt_each, and those that follow
- * each other in a plan (an optimizer's, one for each parameter of a model).
+/* exec_device_each.c: one launch for many kernel steps of the same description: those of the sets of rt_each, and those
+ * that follow each other in a plan (an optimizer's, one for each parameter of a model).
  *
- * The kernel finds its arguments in a table in the device's memory (ir/gpu.h). A table is made by each call and compared with the one
- * that was uploaded before: where all buffers are what they were, a call is the launch alone. Steps of a plan are known to be of
- * one kernel before the first call; whether one of them writes what another reads or writes is asked when a table is new, for
- * temporaries of a plan share memory. */
+ * The kernel finds its arguments in a table in the device's memory (ir/gpu.h). A table is made by each call and
+ * compared with the one that was uploaded before: where all buffers are what they were, a call is the launch alone.
+ * Steps of a plan are known to be of one kernel before the first call; whether one of them writes what another reads or
+ * writes is asked when a table is new, for temporaries of a plan share memory. */
 #include "rt/exec_device.h"
 #include "rt/buffer.h"
 #include <stdlib.h>
@@ -42,7 +42,8 @@ int exec_device_group(const core *c, int first) {
 }
 
 /* ---- the kernel ---- */
-/* By two threads at once at worst; one of them is kept. A kernel that cannot be had is no error: steps are launched one by one. */
+/* By two threads at once at worst; one of them is kept. A kernel that cannot be had is no error: steps are launched one
+ * by one. */
 static const loaded_kernel *find(const core *c, int step) {
     _Atomic(loaded_kernel *) *slot = &c->device->each[step];
     loaded_kernel *have = atomic_load_explicit(slot, memory_order_acquire);
@@ -93,7 +94,8 @@ static int by_address(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* Does what one item writes meet what another reads or writes? In order of first byte, with how far the ranges so far reach. */
+/* Does what one item writes meet what another reads or writes? In order of first byte, with how far the ranges so far
+ * reach. */
 static bool meet(const device_item *item, int n, bool *meet_out) {
     size_t most = 0, used = 0;
     for (int i = 0; i < n; i++) most += (size_t)item[i].f->x->core->plan->steps.at[item[i].step].n_args;

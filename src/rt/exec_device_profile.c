@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* exec_device_profile.c: the device's time of steps and transfers, while a profile is on: a pair of marks around each, read when the
- * call's work is done. The profile then makes every call wait. A mark that cannot be made is one entry less, never an error. */
+/* exec_device_profile.c: the device's time of steps and transfers, while a profile is on: a pair of marks around each,
+ * read when the call's work is done. The profile then makes every call wait. A mark that cannot be made is one entry
+ * less, never an error. */
 #include "rt/exec_device.h"
 
 void exec_device_profile_start(frame *f) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* exec_device_run.c: one call on a device's queue.
  *
- * Each plan buffer has up to two copies, here and there, and d->valid says which of them hold its contents. A step asks for the
- * copies that it reads (to_device, to_host), which moves what is not there yet, and leaves the copy that it writes as the only
- * one. So what kernels alone touch never meets the host, and what the reference evaluator alone touches never meets the device. */
+ * Each plan buffer has up to two copies, here and there, and d->valid says which of them hold its contents. A step asks
+ * for the copies that it reads (to_device, to_host), which moves what is not there yet, and leaves the copy that it
+ * writes as the only one. So what kernels alone touch never meets the host, and what the reference evaluator alone
+ * touches never meets the device. */
 #include "rt/exec_device.h"
 #include "rt/buffer.h"
 #include "rt/probes.h"
@@ -26,8 +27,8 @@ static bool is_packed(const frame *f, int p) {
     return !f->x->bound[p] && f->in[p].is_device && (!f->in[p].is_dense || c->normalizes[p]);
 }
 
-/* ---- memory of a call: temps and scratch; and a block for each copy of an end, got right before the copy, so that it need not wait
- * for kernels which were put on the queue earlier in the call ---- */
+/* ---- memory of a call: temps and scratch; and a block for each copy of an end, got right before the copy, so that it
+ * need not wait for kernels which were put on the queue earlier in the call ---- */
 static fusor_status get_place(frame *f, fu_error *e, int b) {
     const int alias = aliased_by(f->x->core, b);
     if (f->base[b] || !f->bytes[b]) return FUSOR_OK;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* exec_each.c: one call over many sets of buffers, as an optimizer makes for all parameters of a model.
  *
- * Each set is a frame, prepared as for a call of its own. Running walks the steps once; a kernel step becomes one launch
- * whose tiles are the tiles of all sets, one after the other, so that a thousand small tensors cost one team, and a set
- * of any size keeps all workers busy. The bits are those of separate calls: a tile does not know whose neighbour it is. */
+ * Each set is a frame, prepared as for a call of its own. Running walks the steps once; a kernel step becomes one
+ * launch whose tiles are the tiles of all sets, one after the other, so that a thousand small tensors cost one team,
+ * and a set of any size keeps all workers busy. The bits are those of separate calls: a tile does not know whose
+ * neighbour it is. */
 #include "rt/exec_device.h"
 #include "rt/exec_internal.h"
 #include "rt/buffer.h"
@@ -168,8 +169,8 @@ static fusor_status check_pair(const place *a, const place *b, fu_error *e) {
         b->name, (long long)b->set);
 }
 
-/* Sets run side by side, so what one writes no other may read or write. In order of first byte; a place is compared with
- * those before it only where one of them reaches so far: O(n log n) unless ranges interleave. */
+/* Sets run side by side, so what one writes no other may read or write. In order of first byte; a place is compared
+ * with those before it only where one of them reaches so far: O(n log n) unless ranges interleave. */
 static fusor_status check_sets_apart(const rt_each *c, fu_error *e) {
     size_t most = (size_t)c->n * (size_t)(c->x->core->n_params + c->x->core->n_results);
     place *all = fu_calloc(most + 1, sizeof *all);

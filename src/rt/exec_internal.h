@@ -2,8 +2,8 @@
 #ifndef RT_EXEC_INTERNAL_H
 #define RT_EXEC_INTERNAL_H
 /* Inside the executor: what is shared by exec.c (life, binding, calls), exec_frame.c (sizes, memory, running) and
- * exec_buffer.c (the caller's buffers), exec_each.c (one call over many sets of buffers), exec_scan.c (over a sequence),
- * exec_again.c (a call repeated), exec_device*.c (on a device, which exec_device.h is about). */
+ * exec_buffer.c (the caller's buffers), exec_each.c (one call over many sets of buffers), exec_scan.c (over a
+ * sequence), exec_again.c (a call repeated), exec_device*.c (on a device, which exec_device.h is about). */
 #include "ir/gpu.h"
 #include "rt/exec.h"
 #include "rt/trace.h"
@@ -124,7 +124,8 @@ void exec_frame_free(frame *f);
 fusor_status exec_evaluate(frame *f, fu_error *e, bool with_memory);
 /* Bytes that a run with these symbol values needs; -1 where a size overflows. Makes no memory. */
 int64_t exec_peak(frame *f, fu_error *e, const int64_t *symbol_values);
-/* Runs all steps, or one; ends are prepared. exec_complete: with what is copied in before and out behind, on the CPU or a device. */
+/* Runs all steps, or one; ends are prepared. exec_complete: with what is copied in before and out behind, on the CPU or
+ * a device. */
 fusor_status exec_run(frame *f, fu_error *e);
 fusor_status exec_run_step(frame *f, fu_error *e, int number);
 fusor_status exec_complete(frame *f, fu_error *e);

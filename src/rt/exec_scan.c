@@ -2,14 +2,15 @@
 /* exec_scan.c: one program over the steps of a sequence, as a recurrent network makes: each step reads its part of the
  * inputs that have one, and the state that the step before left.
  *
- * Everything is checked once, over the whole sequence; a step then only moves addresses in one frame, so that it allocates
- * nothing, and bound weights are packed once. Where a state comes from and goes to:
+ * Everything is checked once, over the whole sequence; a step then only moves addresses in one frame, so that it
+ * allocates nothing, and bound weights are packed once. Where a state comes from and goes to:
  *
  *   stored for all steps, each dense   written where the caller wants it, and read there by the next step
  *   else                               two buffers in turn; copied to the caller's after each step, or after the last
  *   written over its parameter         the parameter's own memory, in every step
  *
- * On a device, what is elsewhere has a copy there for all steps: brought before the first, and handed back behind the last. */
+ * On a device, what is elsewhere has a copy there for all steps: brought before the first, and handed back behind the
+ * last. */
 #include "rt/exec_device.h"
 #include "rt/exec_internal.h"
 #include "rt/buffer.h"
@@ -343,7 +344,8 @@ static fusor_status mirror_ends(rt_scan *c, fu_error *e, fusor_buffer *row, fuso
     return FUSOR_OK;
 }
 
-/* Checks everything and aims the frame at step 0; row: room for the inputs and outputs of one step, then for the results. */
+/* Checks everything and aims the frame at step 0; row: room for the inputs and outputs of one step, then for the
+ * results. */
 static fusor_status prepare(rt_scan *c, fu_error *e, int n_carries, const rt_carry *carries, const fusor_buffer *in,
                             fusor_buffer *out, fusor_buffer *row) {
     const core *of = c->x->core;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* jitdump.c: the file that `perf inject --jit` reads (tools/perf/Documentation/jitdump-specification.txt of Linux): code of each
- * kernel and the lines of its description. Each record leaves with one write; on the first failure the file is given up. */
+/* jitdump.c: the file that `perf inject --jit` reads (tools/perf/Documentation/jitdump-specification.txt of Linux):
+ * code of each kernel and the lines of its description. Each record leaves with one write; on the first failure the
+ * file is given up. */
 #include "rt/debugger_internal.h"
 #include "base/arena.h"
 #include "base/env.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* limits.c: measures peak arithmetic (independent chains of multiply-adds, or of dot products, in registers) for each type that has
- * instructions of its own, and bandwidth (a = b + c; every byte read or written counted once) for arrays that fit each cache level and for
- * ones well past the last. The best of many short runs counts. Kept in a file beside the cache, one for each number of threads. */
+/* limits.c: measures peak arithmetic (independent chains of multiply-adds, or of dot products, in registers) for each
+ * type that has instructions of its own, and bandwidth (a = b + c; every byte read or written counted once) for arrays
+ * that fit each cache level and for ones well past the last. The best of many short runs counts. Kept in a file beside
+ * the cache, one for each number of threads. */
 #include "rt/limits.h"
 #include "base/arena.h"
 #include "base/file.h"
@@ -22,7 +23,8 @@ const char *const rt_limit_level_names[RT_LIMIT_LEVELS] = {"L1", "L2", "L3", "me
 enum { CHAINS = 12, ROUNDS = 2048, TILES = 16, ARRAYS = 3, KNOWN = 16 };
 static const double CALL_NS = 150, SECONDS = 0.03, AT_MOST = 0.15;
 
-/* ---- arithmetic. One body for each vector width; the attribute lets the compiler use the instructions that the caller checked. ---- */
+/* ---- arithmetic. One body for each vector width; the attribute lets the compiler use the instructions that the caller
+ * checked. ---- */
 #define PEAK(NAME, TARGET, TYPE, BYTES)                                                                                \
     typedef TYPE NAME##_vector __attribute__((vector_size(BYTES)));                                                    \
     __attribute__((target(TARGET), optimize("O2", "fp-contract=fast"), noinline)) static double NAME(int seed) {       \

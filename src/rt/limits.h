@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef RT_LIMITS_H
 #define RT_LIMITS_H
-/* What this machine can do at most, measured once: the yardstick of profiles, explain, run --time, bench and info. Serves reports only:
- * no plan, key or result depends on it. */
+/* What this machine can do at most, measured once: the yardstick of profiles, explain, run --time, bench and info.
+ * Serves reports only: no plan, key or result depends on it. */
 #include "ir/types.h"
 
 typedef enum rt_limit_type { RT_LIMIT_F64, RT_LIMIT_F32, RT_LIMIT_BF16, RT_LIMIT_I8, RT_LIMIT_TYPES } rt_limit_type;
@@ -20,17 +20,18 @@ typedef struct rt_limits {
     double holds[RT_LIMIT_LEVELS]; /* bytes that all threads' shares of the level hold; memory: infinity */
 } rt_limits;
 
-/* For n_threads: what this process knows, else the file in `dir` ("" or NULL: none), else measured (about 0.4 s) and kept there unless
- * is_read_only. again: measured in any case. Any thread. */
+/* For n_threads: what this process knows, else the file in `dir` ("" or NULL: none), else measured (about 0.4 s) and
+ * kept there unless is_read_only. again: measured in any case. Any thread. */
 rt_limits rt_limits_get(const char *dir, int n_threads, bool is_read_only, bool again);
 /* Of a CUDA device, by what its driver says of it: estimates. n_threads: its multiprocessors. */
 struct rt_device_info;
 rt_limits rt_limits_of_device(const struct rt_device_info *d);
-/* A rate above the peak shows that the limits were measured at a bad moment: measured again, and the larger ones are kept. */
+/* A rate above the peak shows that the limits were measured at a bad moment: measured again, and the larger ones are
+ * kept. */
 void rt_limits_beside(rt_limits *l, const char *dir, bool is_read_only, double flops_per_s);
 
-/* What a kernel that moves `bytes` and does `work` operations of a type in ns nanoseconds is bound by, with data that was there before:
- * the level that holds its bytes, or arithmetic, whichever alone would take longer. */
+/* What a kernel that moves `bytes` and does `work` operations of a type in ns nanoseconds is bound by, with data that
+ * was there before: the level that holds its bytes, or arithmetic, whichever alone would take longer. */
 typedef struct rt_bound {
     const char
         *limit; /* "arithmetic", "L1" ... "memory"; "call" where both are small beside the cost of a call; "" unknown */

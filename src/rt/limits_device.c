@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* limits_device.c: what a CUDA device can do at most, from what its driver says of it: nothing is measured. Operations a cycle of a
- * multiprocessor: CUDA C++ Programming Guide 13.0, table of arithmetic throughput; matrix products: the architectures' white papers
- * (V100, T4, A100, GA102, AD102, H100), with sums in f32. */
+/* limits_device.c: what a CUDA device can do at most, from what its driver says of it: nothing is measured. Operations
+ * a cycle of a multiprocessor: CUDA C++ Programming Guide 13.0, table of arithmetic throughput; matrix products: the
+ * architectures' white papers (V100, T4, A100, GA102, AD102, H100), with sums in f32. */
 #include "rt/device.h"
 #include "rt/limits.h"
 #include <math.h>

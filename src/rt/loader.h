@@ -22,9 +22,9 @@ typedef struct rt_code_debug {
     const void *lines;
     size_t lines_bytes;
 } rt_code_debug;
-/* Copies the blob. *out is owned by the caller (rt_code_release). symbol and debug (may be NULL): for perf (FUSOR_PERF) and GDB
- * (FUSOR_GDB=1). Errors: ARGUMENT (entry outside the blob, empty blob), MEMORY, UNSUPPORTED (executable memory is
- * forbidden here). */
+/* Copies the blob. *out is owned by the caller (rt_code_release). symbol and debug (may be NULL): for perf (FUSOR_PERF)
+ * and GDB (FUSOR_GDB=1). Errors: ARGUMENT (entry outside the blob, empty blob), MEMORY, UNSUPPORTED (executable memory
+ * is forbidden here). */
 fusor_status rt_code_load(fu_error *e, const void *blob, size_t bytes, uint64_t entry, const char *symbol,
                           const rt_code_debug *debug, rt_code **out);
 void *rt_code_entry(const rt_code *c); /* address of the function at `entry`; the blob lies around it, readable */

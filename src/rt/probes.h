@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef RT_PROBES_H
 #define RT_PROBES_H
-/* USDT probes, for bpftrace, perf probe and SystemTap: fusor:compile(symbol, ns, status), fusor:load(symbol, address, bytes),
- * fusor:run(symbol, phases, tiles of the first phase). One nop each where nobody listens; nothing where the library was built
- * without sys/sdt.h. */
+/* USDT probes, for bpftrace, perf probe and SystemTap: fusor:compile(symbol, ns, status), fusor:load(symbol, address,
+ * bytes), fusor:run(symbol, phases, tiles of the first phase). One nop each where nobody listens; nothing where the
+ * library was built without sys/sdt.h. */
 #if defined __has_include
 #if __has_include(<sys/sdt.h>)
 #include <sys/sdt.h>

@@ -9,7 +9,8 @@
 
 rt_profile *rt_profile_new(void) { return fu_calloc(1, sizeof(rt_profile)); }
 
-/* Adds a word and a blank between; a list that has no room for it ends with "...". once: unless the list ends with it. */
+/* Adds a word and a blank between; a list that has no room for it ends with "...". once: unless the list ends with
+ * it. */
 static void add_word(char *list, size_t room, const char *word, bool once) {
     const size_t n = strlen(list), w = strlen(word);
     if (n >= 4 && strcmp(list + n - 4, " ...") == 0) return;

@@ -3,8 +3,8 @@
 #define RT_PROFILE_H
 /* Times of steps, by executable and step, while a profile is on. One a context.
  *
- * Counters are atomic and the table is never moved, so a run takes no lock and a fork finds nothing held. An entry lives as
- * long as the profile, also when its executable has gone. */
+ * Counters are atomic and the table is never moved, so a run takes no lock and a fork finds nothing held. An entry
+ * lives as long as the profile, also when its executable has gone. */
 #include "ir/plan.h"
 #include "rt/buffer.h"
 #include <stdatomic.h>
@@ -35,7 +35,8 @@ typedef struct rt_profile {
 } rt_profile;
 
 rt_profile *rt_profile_new(void); /* NULL: no memory; off and empty */
-/* The entry of step `number` of the plan: its number + 1, or -1 where the table is full. symbol: of its kernel, or NULL. */
+/* The entry of step `number` of the plan: its number + 1, or -1 where the table is full. symbol: of its kernel, or
+ * NULL. */
 int rt_profile_add(rt_profile *p, const ir_plan *plan, int number, const char *symbol);
 /* The entry of all copies in one direction ("upload", "download") of the plan's calls. */
 int rt_profile_add_transfer(rt_profile *p, const ir_plan *plan, const char *kind);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* select.c: CPU or GPU for one call (select.h): the model, the policy, and what was measured, kept in DIR/select: header, histories,
- * a checksum over all of it. It is read, merged and replaced under a lock file, by rename; what is damaged counts as empty. */
+/* select.c: CPU or GPU for one call (select.h): the model, the policy, and what was measured, kept in DIR/select:
+ * header, histories, a checksum over all of it. It is read, merged and replaced under a lock file, by rename; what is
+ * damaged counts as empty. */
 #include "rt/select.h"
 #include "base/arena.h"
 #include "base/file.h"

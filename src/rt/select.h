@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef RT_SELECT_H
 #define RT_SELECT_H
-/* Device "auto": whether a call is for the CPU or the GPU. A model says what each would take; calls that were timed correct it, kept by
- * program, sizes and where the data is, in one file beside the kernels (DIR/select). The slower side is tried now and then, but
- * never where the model finds it more than three times slower. A choice changes no plan, key or bound. */
+/* Device "auto": whether a call is for the CPU or the GPU. A model says what each would take; calls that were timed
+ * correct it, kept by program, sizes and where the data is, in one file beside the kernels (DIR/select). The slower
+ * side is tried now and then, but never where the model finds it more than three times slower. A choice changes no
+ * plan, key or bound. */
 #include "ir/plan.h"
 #include "rt/limits.h"
 
@@ -39,8 +40,8 @@ typedef struct rt_select_choice {
     bool is_measured[RT_SIDES];
     bool is_open; /* a side may still be tried, and is not known from calls */
 } rt_select_choice;
-/* Pure but for h->calls: the same history and model give the same choice. also_ns: by side, what neither the model nor what was timed has;
- * NULL: nothing. */
+/* Pure but for h->calls: the same history and model give the same choice. also_ns: by side, what neither the model nor
+ * what was timed has; NULL: nothing. */
 rt_select_choice rt_select_choose(rt_select_history *h, const double model_ns[RT_SIDES], const double *also_ns);
 void rt_select_learn(rt_select_history *h, rt_side side, double ns);
 

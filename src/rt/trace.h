@@ -3,8 +3,8 @@
 #define RT_TRACE_H
 /* What happened when, on which thread: the events of one context while its profile keeps them (RT_PROFILE_EVENTS).
  *
- * A fixed table that is filled with an atomic counter: any thread may add, nothing is moved or freed while others add, and what
- * does not fit is counted. Reading is for when nothing runs any more. */
+ * A fixed table that is filled with an atomic counter: any thread may add, nothing is moved or freed while others add,
+ * and what does not fit is counted. Reading is for when nothing runs any more. */
 #include "rt/profile.h"
 
 enum { RT_TRACE_EVENTS = 1 << 16, RT_TRACE_TEXT = 48 };

@@ -99,8 +99,8 @@ static void tune_reduce(const ir_kernel *k, const int64_t *size, int n_threads, 
         grain(ir_times(rows, chunks), ir_times(at_least_one(partials), columns), n_threads);
 }
 
-/* A line is split where there are fewer lines than threads: each block is scanned twice then, so two threads would gain nothing
- * (1e6 elements on two threads: 592 microseconds split, 585 by one thread). */
+/* A line is split where there are fewer lines than threads: each block is scanned twice then, so two threads would gain
+ * nothing (1e6 elements on two threads: 592 microseconds split, 585 by one thread). */
 static void tune_scan(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
     int64_t lines = product(k, size, "p"), length = product(k, size, "r"), units = lines, each = length;
     tune[IR_TUNE_SCAN_COLUMNS] = COLUMN_STEP;
@@ -204,8 +204,8 @@ static bool is_even_split(int64_t panels, int64_t blocks, int64_t tiles_of_each,
            ir_times(blocks, tiles_of_each) % n_threads == 0;
 }
 
-/* Into how many blocks: those that a team is done with first, `tiles_of_each` tiles each, no fewer than `fewest`; of equals,
- * what comes nearest to `enough` tiles. */
+/* Into how many blocks: those that a team is done with first, `tiles_of_each` tiles each, no fewer than `fewest`; of
+ * equals, what comes nearest to `enough` tiles. */
 static int64_t cut(int64_t panels, int64_t fewest, int64_t tiles_of_each, int64_t enough, int n_threads) {
     int64_t wanted = clamp(ir_ceil_div(enough, at_least_one(tiles_of_each)), fewest, panels), best = wanted,
             least = INT64_MAX;
@@ -308,8 +308,9 @@ enum {
     FLAT_PANELS = 4,
     HIGH_PANELS = 16
 }; /* 1024 rows on one thread: 4 to 16 are within 2 % of the best, 1 and 64 up to 5 % above */
-/* Rows of a contraction that a row program goes on with. A block as wide as n keeps them in L2, unless it would be so flat that each
- * row of tiles streams all of operand 1, or there were fewer blocks than threads: then phase 2 reads them from memory. */
+/* Rows of a contraction that a row program goes on with. A block as wide as n keeps them in L2, unless it would be so
+ * flat that each row of tiles streams all of operand 1, or there were fewer blocks than threads: then phase 2 reads
+ * them from memory. */
 static void tune_contract_rows(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
     int64_t mr = at_least_one(k->tile.mr), nr = at_least_one(k->tile.nr), kb = at_least_one(k->tile.kb),
             bytes = ir_dtypes[ir_kernel_contract_acc(k)].bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* amx_emulate.c: decode one VEX instruction -> check what the manual says raises #UD or #GP -> do it. The operations are written
- * as the manual has them, element by element; loops over the columns of a row become vectors. Products of f32 run with the
- * processor's own flushing of subnormals (MXCSR), which is what the instructions are defined by. */
+/* amx_emulate.c: decode one VEX instruction -> check what the manual says raises #UD or #GP -> do it. The operations
+ * are written as the manual has them, element by element; loops over the columns of a row become vectors. Products of
+ * f32 run with the processor's own flushing of subnormals (MXCSR), which is what the instructions are defined by. */
 #include "amx_emulate.h"
 #include <cpuid.h>
 #include <immintrin.h>

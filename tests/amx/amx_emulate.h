@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef TESTS_AMX_EMULATE_H
 #define TESTS_AMX_EMULATE_H
-/* The tile instructions of x86 (AMX-TILE, -INT8, -BF16, -FP16) in C, so that kernels made of them run on any machine with AVX-512.
+/* The tile instructions of x86 (AMX-TILE, -INT8, -BF16, -FP16) in C, so that kernels made of them run on any machine
+ * with AVX-512.
  *
- * amx_execute is one instruction on a state of registers: encoding, operation and what it refuses are those of Intel's Software
- * Developer's Manual, volume 2 (LDTILECFG, STTILECFG, TILERELEASE, TILEZERO, TILELOADD, TILELOADDT1, TILESTORED, TDPBF16PS,
- * TDPFP16PS, TDPBSSD, TDPBSUD, TDPBUSD, TDPBUUD; palette 1). amx_emulate() puts it behind SIGILL: an instruction that the machine has not
- * is executed on the registers of the thread that met it, each thread with tiles of its own. What the instructions refuse, and
- * any other instruction, ends the process by SIGILL after a line on stderr. */
+ * amx_execute is one instruction on a state of registers: encoding, operation and what it refuses are those of Intel's
+ * Software Developer's Manual, volume 2 (LDTILECFG, STTILECFG, TILERELEASE, TILEZERO, TILELOADD, TILELOADDT1,
+ * TILESTORED, TDPBF16PS, TDPFP16PS, TDPBSSD, TDPBSUD, TDPBUSD, TDPBUUD; palette 1). amx_emulate() puts it behind
+ * SIGILL: an instruction that the machine has not is executed on the registers of the thread that met it, each thread
+ * with tiles of its own. What the instructions refuse, and any other instruction, ends the process by SIGILL after a
+ * line on stderr. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,7 +34,8 @@ void amx_emulate(void);
 bool amx_can_emulate(void); /* the machine has AVX-512, which everything around the tiles needs */
 
 typedef enum amx_kind { AMX_CONFIGURE, AMX_RELEASE, AMX_LOAD, AMX_STORE, AMX_ZERO, AMX_PRODUCT, AMX_KINDS } amx_kind;
-/* Has the machine tile registers of its own? Then instructions that the process may execute are not emulated, nor counted. */
+/* Has the machine tile registers of its own? Then instructions that the process may execute are not emulated, nor
+ * counted. */
 bool amx_has_hardware(void);
 long amx_count(amx_kind kind); /* instructions executed by all threads so far */
 /* Is this thread's state what a program expects to find: no tiles configured? */

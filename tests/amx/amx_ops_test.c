@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* amx_ops_test.c: the differential test of contractions (ops_test.c) whose kernels are made of tiles, with what becomes of their results;
- * the instructions are emulated where the machine has none. */
+/* amx_ops_test.c: the differential test of contractions (ops_test.c) whose kernels are made of tiles, with what becomes
+ * of their results; the instructions are emulated where the machine has none. */
 #include "amx_emulate.h"
 #include "ir/target.h"
 #include "rt/cpuinfo.h"
@@ -74,8 +74,8 @@ Test(tiles, shapes, .timeout = 600) {
     rt_cache_close(cache);
 }
 
-/* Panels of queries: edges of tiles in queries, keys and head; what bounds and masks leave of a block of keys; keys that are
- * subnormal, which the instruction would take for 0. */
+/* Panels of queries: edges of tiles in queries, keys and head; what bounds and masks leave of a block of keys; keys
+ * that are subnormal, which the instruction would take for 0. */
 Test(tiles, attention, .timeout = 600) {
     static const int64_t queries[] = {17, 32, 33, 70}, keys[] = {1, 15, 16, 31, 33, 128, 150, 300},
                          heads[] = {1, 7, 16, 31, 32, 33, 64, 100};

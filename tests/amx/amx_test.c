@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* amx_test.c: the emulated tile instructions (amx_emulate.c), which tests of kernels rest on: every encoding of a memory operand as the
- * assembler writes it (GNU as 2.40), operations against plain C, what is refused, and the way through SIGILL. */
+/* amx_test.c: the emulated tile instructions (amx_emulate.c), which tests of kernels rest on: every encoding of a
+ * memory operand as the assembler writes it (GNU as 2.40), operations against plain C, what is refused, and the way
+ * through SIGILL. */
 #include "amx_emulate.h"
 #include <criterion/criterion.h>
 #include <math.h>
@@ -97,7 +98,8 @@ static const memory_case configs[] = {
     {"sttilecfg -0x40(%r13)", {0xc4, 0xc2, 0x79, 0x49, 0x45, 0xc0}, 6, 0, R13, NONE, 1, -0x40},
 };
 
-/* Registers that make the operand of the case `at`, rows `apart`. Where there is no base, address and distance are one number. */
+/* Registers that make the operand of the case `at`, rows `apart`. Where there is no base, address and distance are one
+ * number. */
 static amx_registers registers_for(const memory_case *m, const uint8_t *at, uint64_t apart) {
     amx_registers r = {.ip = 0x1000};
     for (int i = 0; i < 16; i++) r.general[i] = 0xdead0000u + (unsigned)i;
@@ -424,8 +426,8 @@ Test(amx, bad_configurations) {
 
 /* ---- through SIGILL ---- */
 typedef void (*routine)(const void *config, const void *a, const void *b, void *c, uint64_t apart);
-/* ldtilecfg (%rdi); tilezero %tmm0; tileloadd (%rsi,%r8,1),%tmm4; tileloadd (%rdx,%r8,1),%tmm6; tdpbuud %tmm6,%tmm4,%tmm0;
- * tilestored %tmm0,(%rcx,%r8,1); tilerelease; ret */
+/* ldtilecfg (%rdi); tilezero %tmm0; tileloadd (%rsi,%r8,1),%tmm4; tileloadd (%rdx,%r8,1),%tmm6; tdpbuud
+ * %tmm6,%tmm4,%tmm0; tilestored %tmm0,(%rcx,%r8,1); tilerelease; ret */
 static const uint8_t multiplication[] = {0xc4, 0xe2, 0x78, 0x49, 0x07, 0xc4, 0xe2, 0x7b, 0x49, 0xc0, 0xc4, 0xa2, 0x7b,
                                          0x4b, 0x24, 0x06, 0xc4, 0xa2, 0x7b, 0x4b, 0x34, 0x02, 0xc4, 0xe2, 0x48, 0x5e,
                                          0xc4, 0xc4, 0xa2, 0x7a, 0x4b, 0x04, 0x01, 0xc4, 0xe2, 0x78, 0x49, 0xc0, 0xc3};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* first_program.c: the README's first program, then the optimizer step of the same document, against the public headers. */
+/* first_program.c: the README's first program, then the optimizer step of the same document, against the public
+ * headers. */
 #include <fusor/fusor.h>
 #include <stdio.h>
 

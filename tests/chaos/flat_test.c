@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* flat_test.c: many different kernels compiled, run and released: resident memory stays flat, released code is unmapped, and
- * the limits of the memory table and of the directory are kept. FUSOR_FLAT_KERNELS says how many (default 240; make check-long:
- * 10000). */
+/* flat_test.c: many different kernels compiled, run and released: resident memory stays flat, released code is
+ * unmapped, and the limits of the memory table and of the directory are kept. FUSOR_FLAT_KERNELS says how many (default
+ * 240; make check-long: 10000). */
 #include "fusor/fusor.h"
 #include "rt/cpuinfo.h"
 #include "rt/loader.h"

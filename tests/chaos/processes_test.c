@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* processes_test.c: 8 processes of 4 threads work in one cache directory while they are killed, stopped and continued, and files of the
- * directory are cut, flipped, deleted, exchanged and dated into the past and the future. Half of the processes are of another
- * build. Every answer is right; in the end the directory verifies clean, but for entries set aside.
+/* processes_test.c: 8 processes of 4 threads work in one cache directory while they are killed, stopped and continued,
+ * and files of the directory are cut, flipped, deleted, exchanged and dated into the past and the future. Half of the
+ * processes are of another build. Every answer is right; in the end the directory verifies clean, but for entries set
+ * aside.
  *
  * Code generation is a fake that makes `mov eax, VALUE; ret` of the description "value VALUE" and the build.
  * FUSOR_CHAOS_FAULTS (default 400) is how many faults are injected. */

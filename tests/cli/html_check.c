@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* html_check.c [WORD ...]: stdin is a page whose elements nest and close, whose attributes are quoted, whose text has no bare < or &, that
- * asks for no other file and has no script, and that has every WORD. */
+/* html_check.c [WORD ...]: stdin is a page whose elements nest and close, whose attributes are quoted, whose text has
+ * no bare < or &, that asks for no other file and has no script, and that has every WORD. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>

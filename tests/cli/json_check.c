@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* json_check.c SCHEMA [PATH ...]: stdin is exactly one JSON document of this schema ("-": any, or none) that has a value at each path ("check.0.ok"). */
+/* json_check.c SCHEMA [PATH ...]: stdin is exactly one JSON document of this schema ("-": any, or none) that has a
+ * value at each path ("check.0.ok"). */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cuda_h_check.c: what src/rt/cuda_api.h declares is what cuda.h does: sizes, numbers, parameters. Compiled where a toolkit is
- * installed (cuda_h.sh); never linked. */
+/* cuda_h_check.c: what src/rt/cuda_api.h declares is what cuda.h does: sizes, numbers, parameters. Compiled where a
+ * toolkit is installed (cuda_h.sh); never linked. */
 #include <cuda.h>
 #include <stddef.h>
 /* cuda.h has enumerators of these names. */
@@ -89,7 +89,8 @@ SAME(sizeof(int), sizeof(CUjit_option));
 SAME(sizeof(int), sizeof(CUjitInputType));
 SAME(sizeof(unsigned char[16]), sizeof(CUuuid));
 
-/* Every row, with cuda.h's types for ours: the same parameters. Where those are of enumerations, which ours takes as int, by hand. */
+/* Every row, with cuda.h's types for ours: the same parameters. Where those are of enumerations, which ours takes as
+ * int, by hand. */
 #define cu_result            CUresult
 #define cu_device            CUdevice
 #define cu_address           CUdeviceptr

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* device_api_test.c: devices in the C API, over the fake driver: contexts and their errors, memory there, copies between any
- * two places, calls with buffers of both kinds. */
+/* device_api_test.c: devices in the C API, over the fake driver: contexts and their errors, memory there, copies
+ * between any two places, calls with buffers of both kinds. */
 #include "device_api.h"
 #include <unistd.h>
 
@@ -20,7 +20,8 @@ Test(device_api, which_device_there_is) {
     cr_assert_eq(device, 1);
     cr_assert_eq(fusor_device_count(), 2);
     OK(fusor_device_describe(2, &info));
-    cr_assert(info.name[0] && info.compute_capability == 90 && info.memory_bytes > 0 && strcmp(info.target, "sm_90a") == 0);
+    cr_assert(info.name[0] && info.compute_capability == 90 && info.memory_bytes > 0 &&
+              strcmp(info.target, "sm_90a") == 0);
     OK(fusor_device_describe(0, &info));
     cr_assert(strcmp(info.name, "CPU") == 0 && info.multiprocessors >= 1);
     FAILS(fusor_device_describe(3, &info), FUSOR_ERROR_DEVICE, "has 2");
@@ -81,7 +82,11 @@ Test(device_api, targets) {
     (void)setenv("FAKECUDA_CC", "80", 1);
     static const struct {
         const char *target, *message;
-    } cases[] = {{"sm_70", NULL}, {"sm_80", NULL}, {"sm_90a", "its own is sm_80"}, {"v3", "its own is sm_80"}, {"sm_8", "sm_80"}};
+    } cases[] = {{"sm_70", NULL},
+                 {"sm_80", NULL},
+                 {"sm_90a", "its own is sm_80"},
+                 {"v3", "its own is sm_80"},
+                 {"sm_8", "sm_80"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
         fusor_executable *exe = NULL;
@@ -165,7 +170,8 @@ Test(device_api, copies_between_any_two_places) {
                 int32_t a = place % 3, b = place / 3;
                 for (int i = 0; i < 64; i++) from[i] = (float)i, to[i] = -1;
                 fusor_buffer source = view(from, kind_from), dest = view(to, kind_to);
-                fusor_buffer all_from = HOST(from, FUSOR_F32, 64), all_to = HOST(to, FUSOR_F32, 64), there_from, there_to;
+                fusor_buffer all_from = HOST(from, FUSOR_F32, 64), all_to = HOST(to, FUSOR_F32, 64), there_from,
+                             there_to;
                 there_from = there_to = HOST(NULL, FUSOR_F32, 64);
                 there_from.device = a;
                 there_to.device = b;
@@ -187,10 +193,11 @@ Test(device_api, copies_between_any_two_places) {
                 const fusor_buffer plain_from = view(from, kind_from), plain_to = view(back, kind_to);
                 for (int r = 0; r < ROWS; r++)
                     for (int c = 0; c < COLUMNS; c++) {
-                        const int64_t i = kind_from ? r * plain_from.stride[0] + c * plain_from.stride[1] : r * COLUMNS + c,
+                        const int64_t i = kind_from ? r * plain_from.stride[0] + c * plain_from.stride[1]
+                                                    : r * COLUMNS + c,
                                       j = kind_to ? r * plain_to.stride[0] + c * plain_to.stride[1] : r * COLUMNS + c;
-                        cr_assert_eq(((float *)plain_to.data)[j], ((float *)plain_from.data)[i], "from %d on %d to %d on %d",
-                                     kind_from, a, kind_to, b);
+                        cr_assert_eq(((float *)plain_to.data)[j], ((float *)plain_from.data)[i],
+                                     "from %d on %d to %d on %d", kind_from, a, kind_to, b);
                     }
                 for (int i = 0; i < 64; i++) n_kept += back[i] == -1;
                 cr_assert_eq(n_kept, 64 - ROWS * COLUMNS, "what lies between was written");
@@ -308,12 +315,14 @@ Test(device_api, prepared_calls_and_sets) {
     float p[2][3] = {{10, 20, 30}, {40, 50, 60}}, g[3] = {1, 2, 3}, want[2][3] = {{8, 16, 24}, {39, 48, 57}};
     OK(fusor_compile_text(ctx, axpy, "step", &step));
     fusor_buffer hp[2] = {HOST(p[0], FUSOR_F32, 3), HOST(p[1], FUSOR_F32, 3)}, hg = HOST(g, FUSOR_F32, 3);
-    fusor_buffer dp[2] = {there(ctx, &hp[0]), there(ctx, &hp[1])}, dg = there(ctx, &hg), out[2] = {{.device = 1}, {.device = 1}};
+    fusor_buffer dp[2] = {there(ctx, &hp[0]), there(ctx, &hp[1])}, dg = there(ctx, &hg),
+                 out[2] = {{.device = 1}, {.device = 1}};
     OK(fusor_executable_prepare(step, 2, (fusor_buffer[]){dp[0], dg}, 1, out, &call));
     OK(fusor_call_run(call));
     fusor_call_free(call);
     out[0] = (fusor_buffer){.device = 1};
-    OK(fusor_executable_call_each(step, 2, 2, (fusor_buffer_list[]){{dp, 2}, {&dg, 1}}, 1, &(fusor_buffer_list){out, 2}));
+    OK(fusor_executable_call_each(step, 2, 2, (fusor_buffer_list[]){{dp, 2}, {&dg, 1}}, 1,
+                                  &(fusor_buffer_list){out, 2}));
     holds(ctx, &dp[0], want[0]);
     holds(ctx, &dp[1], want[1]);
     fusor_executable_free(step);

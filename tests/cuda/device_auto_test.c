@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* device_auto_test.c: device "auto" over the fake driver: the results are right on whichever side a call runs, wherever its buffers
- * are; histories that were written beforehand decide the side; without a driver it is the CPU. */
+/* device_auto_test.c: device "auto" over the fake driver: the results are right on whichever side a call runs, wherever
+ * its buffers are; histories that were written beforehand decide the side; without a driver it is the CPU. */
 #include "device_api.h"
 #include "lazy.h"
 #include "rt/select.h"
@@ -9,9 +9,10 @@
 
 TestSuite(device_auto, .timeout = 120);
 
-static const char program[] = "func @step(%p: f32[N], %g: f32[N]) -> (%q: f32[N] alias %p, %s: f32[N]) {\n"
-                              "  %q = sub(%p, %g)\n  %s = add(%g, %g)\n  return %q, %s\n}\n"
-                              "func @dense(%x: f32[B, 3], const %w: f32[3, 2]) -> f32[B, 2] { %y = matmul(%x, %w) return %y }\n";
+static const char program[] =
+    "func @step(%p: f32[N], %g: f32[N]) -> (%q: f32[N] alias %p, %s: f32[N]) {\n"
+    "  %q = sub(%p, %g)\n  %s = add(%g, %g)\n  return %q, %s\n}\n"
+    "func @dense(%x: f32[B, 3], const %w: f32[3, 2]) -> f32[B, 2] { %y = matmul(%x, %w) return %y }\n";
 enum { N = 7 };
 
 static long launches(void) { return fake_count("cuLaunchKernel"); }
@@ -233,7 +234,8 @@ Test(device_auto, data_that_is_read_often_moves_once) {
     t = fusor_keep(fusor_mul(x, 5));
     OK(fusor_eval(1, &t));
     cr_assert_eq(lazy_get_stats(ctx).last_device, 0);
-    /* The GPU takes half as long, and the transfer many times that: after a while it is worth it, and then it is there. */
+    /* The GPU takes half as long, and the transfer many times that: after a while it is worth it, and then it is
+     * there. */
     int at = -1;
     long sent = 0;
     for (int i = 0; i < 4000 && (at < 0 || i < at + 6); i++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* device_each_test.c: one launch for many kernels of one description, over the fake driver: an optimizer's step over parameters of
- * different sizes, as sets of buffers and as one program; that its bits are those of single launches, that its table is uploaded
- * when buffers change and not else, and that steps which use each other's memory stay apart. */
+/* device_each_test.c: one launch for many kernels of one description, over the fake driver: an optimizer's step over
+ * parameters of different sizes, as sets of buffers and as one program; that its bits are those of single launches,
+ * that its table is uploaded when buffers change and not else, and that steps which use each other's memory stay
+ * apart. */
 #include "device_exec.h"
 TestSuite(device_each, .init = init, .timeout = 300);
 
@@ -165,8 +166,9 @@ Test(device_each, steps_of_a_plan_are_one_launch) {
 Test(device_each, what_depends_on_each_other_stays_apart) {
     static const char chain[] = "func @f(%x: f32[M, N]) -> f32[N, M] { %a = transpose(%x) %b = softmax(%a, axis=1) "
                                 "%c = transpose(%b) %d = softmax(%c, axis=1) %e = transpose(%d) return %e }";
-    static const char beside[] = "func @f(%x: f32[M, N], %y: f32[K, N], %z: f32[L, N]) -> (f32[M, N], f32[K, N], f32[L, N]) { "
-                                 "%a = softmax(%x, axis=1) %b = softmax(%y, axis=1) %c = softmax(%z, axis=1) return %a, %b, %c }";
+    static const char beside[] =
+        "func @f(%x: f32[M, N], %y: f32[K, N], %z: f32[L, N]) -> (f32[M, N], f32[K, N], f32[L, N]) { "
+        "%a = softmax(%x, axis=1) %b = softmax(%y, axis=1) %c = softmax(%z, axis=1) return %a, %b, %c }";
     if (!begin()) return;
     fusor_buffer in[3] = {tensor(2, 3, 50, 1), tensor(2, 9, 50, 2), tensor(2, 1, 50, 3)}, out[3] = {{0}};
     rt_exec *x = compile(chain);

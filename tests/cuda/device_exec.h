@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef DEVICE_EXEC_H
 #define DEVICE_EXEC_H
-/* For tests of the executor on a device: a cache and a queue for each test, executables of a text, buffers here and there. A test
- * includes it once, has init() as its suite's, and calls begin() first. */
+/* For tests of the executor on a device: a cache and a queue for each test, executables of a text, buffers here and
+ * there. A test includes it once, has init() as its suite's, and calls begin() first. */
 #include "../diff/check.h"
 #include "device_place.h"
 #include <criterion/criterion.h>

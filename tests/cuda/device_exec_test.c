@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* device_exec_test.c: calls on a device: what is put on the queue, and what is not; bound parameters, sets, sequences; threads, profiles,
- * memory. Beside it: device_placement_test.c (where buffers are), device_fault_test.c (the driver fails), device_each_test.c (one launch
- * for many kernels). */
+/* device_exec_test.c: calls on a device: what is put on the queue, and what is not; bound parameters, sets, sequences;
+ * threads, profiles, memory. Beside it: device_placement_test.c (where buffers are), device_fault_test.c (the driver
+ * fails), device_each_test.c (one launch for many kernels). */
 #include "device_exec.h"
 #include "rt/profile.h"
 #include <pthread.h>

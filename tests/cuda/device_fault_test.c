@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* device_fault_test.c: each function of the driver fails, at each of the calls that a program makes, over the fake driver: errors come
- * back, nothing is lost, and the calls after it are right where the context lives. */
+/* device_fault_test.c: each function of the driver fails, at each of the calls that a program makes, over the fake
+ * driver: errors come back, nothing is lost, and the calls after it are right where the context lives. */
 #include "device_exec.h"
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,8 +13,8 @@ typedef struct session {
     int32_t index[8];
 } session;
 
-/* y = x + h, and h = y; over 8 steps from h = 0 that is the running sum. Twice: as a sequence, and by sets, of one step each, of
- * buffers of the device. */
+/* y = x + h, and h = y; over 8 steps from h = 0 that is the running sum. Twice: as a sequence, and by sets, of one step
+ * each, of buffers of the device. */
 static fusor_status use_sequence(session *n) {
     rt_each *each = NULL;
     rt_scan *scan = NULL;

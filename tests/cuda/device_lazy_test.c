@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* device_lazy_test.c: lazy tensors in a context on a device: results stay there until they are read, wrapped memory goes there
- * once an evaluation, assignments reach the memory that was wrapped; DLPack. */
+/* device_lazy_test.c: lazy tensors in a context on a device: results stay there until they are read, wrapped memory
+ * goes there once an evaluation, assignments reach the memory that was wrapped; DLPack. */
 #include "device_api.h"
 
 TestSuite(device_lazy, .timeout = 120);
@@ -72,7 +72,8 @@ Test(device_lazy, scalars_go_there_together) {
         OK(fusor_eval(1, &t));
         cr_assert_eq(uploads(), sent + 1, "%ld", uploads() - sent);
         OK(fusor_read(t, y, sizeof y));
-        for (int k = 0; k < 4; k++) cr_assert_eq(y[k], x[k] * (float)(2 + i) + 0.5f + (i != 1 ? 30.0f : -(float)(1 + i)));
+        for (int k = 0; k < 4; k++)
+            cr_assert_eq(y[k], x[k] * (float)(2 + i) + 0.5f + (i != 1 ? 30.0f : -(float)(1 + i)));
         /* what is larger goes alone */
         t = fusor_add(fusor_mul(fusor_wrap_const(ctx, large, FUSOR_F32, FUSOR_SHAPE(2000)), 3), 1 + i);
         static float z[2000];

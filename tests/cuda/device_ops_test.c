@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* device_ops_test.c: the differential test of every operator (ops_test.c) by the way of a user's program: the executor's device
- * part, the queue, a driver. Inputs and outputs are at random the host's or the device's, strided ones too. gpu_ops_test.c has more
- * shapes, and guard pages around what kernels touch; here are fewer, as each costs copies too. */
+/* device_ops_test.c: the differential test of every operator (ops_test.c) by the way of a user's program: the
+ * executor's device part, the queue, a driver. Inputs and outputs are at random the host's or the device's, strided
+ * ones too. gpu_ops_test.c has more shapes, and guard pages around what kernels touch; here are fewer, as each costs
+ * copies too. */
 #include "ir/target.h"
 #include "device_place.h"
 

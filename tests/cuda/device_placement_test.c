@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* device_placement_test.c: programs with every kind of step give the reference's bits wherever their inputs and outputs are, on the host
- * or the device, strided or not, and in whichever order the driver runs its streams. */
+/* device_placement_test.c: programs with every kind of step give the reference's bits wherever their inputs and outputs
+ * are, on the host or the device, strided or not, and in whichever order the driver runs its streams. */
 #include "device_exec.h"
 TestSuite(device_placement, .init = init, .timeout = 300);
 

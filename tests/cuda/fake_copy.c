@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* fake_copy.c: copies and fills. Memory of cuMemHostAlloc is read and written when the copy runs. Other host memory is read at
- * once (the driver stages it), and a copy to it waits until it is done. */
+/* fake_copy.c: copies and fills. Memory of cuMemHostAlloc is read and written when the copy runs. Other host memory is
+ * read at once (the driver stages it), and a copy to it waits until it is done. */
 #include "fake_cuda.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H
-/* A driver of CUDA for tests: the functions of src/rt/cuda_api.def over the interpreter of PTX, built as libcuda_fake.so.
- * tests/cuda/README.md has its environment.
+/* A driver of CUDA for tests: the functions of src/rt/cuda_api.def over the interpreter of PTX, built as
+ * libcuda_fake.so. tests/cuda/README.md has its environment.
  *
  * fake_device.c   calls, their faults and counts; devices, contexts
  * fake_memory.c   memory: addresses that the host cannot read, a table of what is allocated
@@ -10,8 +10,8 @@
  * fake_copy.c     copies: what of them happens at once
  * fake_module.c   modules, functions, launches, the linker
  *
- * One mutex is held in every call; work runs in the thread that waits for it. What the real driver leaves undefined (a freed
- * handle, memory freed while it is in use) is an error here, with a line on stderr. */
+ * One mutex is held in every call; work runs in the thread that waits for it. What the real driver leaves undefined (a
+ * freed handle, memory freed while it is in use) is an error here, with a line on stderr. */
 #include "ptx.h"
 #include "rt/cuda_api.h"
 
@@ -26,7 +26,8 @@ enum {
 };
 /* For tests, by dlsym. How often a function was called; -1: there is none of that name. */
 __attribute__((visibility("default"))) long fake_cuda_count(const char *name);
-/* What is alive: "memory", "bytes" (of it), "host", "stream", "event", "module", "link"; "pending": work that has not run. */
+/* What is alive: "memory", "bytes" (of it), "host", "stream", "event", "module", "link"; "pending": work that has not
+ * run. */
 __attribute__((visibility("default"))) long fake_cuda_live(const char *kind);
 /* The last error's text, as on stderr; "" where there was none. */
 __attribute__((visibility("default"))) const char *fake_cuda_said(void);

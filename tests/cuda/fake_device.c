@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* fake_device.c: what every call of the fake driver begins with (faults, counts, the current context), devices, contexts. */
+/* fake_device.c: what every call of the fake driver begins with (faults, counts, the current context), devices,
+ * contexts. */
 #include "fake_cuda.h"
 #include <dlfcn.h>
 #include <link.h>
@@ -60,7 +61,8 @@ static int find_call(const char *name) {
     return -1;
 }
 
-/* "cuMemAlloc_v2:3=2,cuLaunchKernel:1=719@": the third call gives 2; the first gives 719 when its work runs. '*': each call. */
+/* "cuMemAlloc_v2:3=2,cuLaunchKernel:1=719@": the third call gives 2; the first gives 719 when its work runs. '*': each
+ * call. */
 static void read_faults(const char *text) {
     char name[64];
     for (const char *at = text; *at && n_faults < MAX_FAULTS; at += *at == ',') {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* fake_memory.c: a device's memory. Addresses come from a range that nobody may read or write, so that the host's use of one
- * faults; contents lie elsewhere. Addresses are not used twice and have a gap behind each, so that what is outside, or freed, or
- * not there yet, is found. What was never written reads as bytes of 0xff: NaNs, and -1. */
+/* fake_memory.c: a device's memory. Addresses come from a range that nobody may read or write, so that the host's use
+ * of one faults; contents lie elsewhere. Addresses are not used twice and have a gap behind each, so that what is
+ * outside, or freed, or not there yet, is found. What was never written reads as bytes of 0xff: NaNs, and -1. */
 #include "fake_cuda.h"
 #include <stdio.h>
 #include <stdlib.h>

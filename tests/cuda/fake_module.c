@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* fake_module.c: modules are PTX, or what the fake linker makes of it ("FAKECUBIN", a head, the text); launches run them in the
- * interpreter when their stream comes to them. The parameters are copied at the call. */
+/* fake_module.c: modules are PTX, or what the fake linker makes of it ("FAKECUBIN", a head, the text); launches run
+ * them in the interpreter when their stream comes to them. The parameters are copied at the call. */
 #include "fake_cuda.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* fake_stream.c: streams are queues of work, which runs when somebody waits for it (FAKECUDA_ORDER=lazy), so that what is read
- * before a wait is visibly old. Work of different streams is ordered by events alone. eager: all work runs at once. reverse: the
- * work of the other streams runs before that of the one that is waited for. */
+/* fake_stream.c: streams are queues of work, which runs when somebody waits for it (FAKECUDA_ORDER=lazy), so that what
+ * is read before a wait is visibly old. Work of different streams is ordered by events alone. eager: all work runs at
+ * once. reverse: the work of the other streams runs before that of the one that is waited for. */
 #include "fake_cuda.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_cache_test.c: kernels for a GPU in the cache, and the machine code that drivers make of them, in files beside them.
- * Code generation is a fake that gives back text with the description's value in it. */
+/* gpu_cache_test.c: kernels for a GPU in the cache, and the machine code that drivers make of them, in files beside
+ * them. Code generation is a fake that gives back text with the description's value in it. */
 #include "rt/cubin.h"
 #include "base/hash.h"
 #include <criterion/criterion.h>

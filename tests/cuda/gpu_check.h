@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef GPU_CHECK_H
 #define GPU_CHECK_H
-/* check() of the differential test (../diff/ops_test.c) with GPU kernels, run by the interpreter, for tests that have programs of their
- * own. A test includes this once. */
+/* check() of the differential test (../diff/ops_test.c) with GPU kernels, run by the interpreter, for tests that have
+ * programs of their own. A test includes this once. */
 #include "ir/target.h"
 #include "gpu_run.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_conv_test.c: convolutions as products of matrices on a GPU, run by the interpreter, against the reference evaluator: types, strides,
- * pads, dilations, groups, one to three spatial axes, each tile, edges, several K blocks and parts of k; that halves are multiplied by
- * tensor cores, without conflicts of banks; and which launches have no tiles. */
+/* gpu_conv_test.c: convolutions as products of matrices on a GPU, run by the interpreter, against the reference
+ * evaluator: types, strides, pads, dilations, groups, one to three spatial axes, each tile, edges, several K blocks and
+ * parts of k; that halves are multiplied by tensor cores, without conflicts of banks; and which launches have no
+ * tiles. */
 #include "gpu_check.h"
 
 /* T: the type. */
@@ -13,8 +14,9 @@ static const char *typed(const char *from, ir_dtype t) {
     return text;
 }
 
-/* Products that are multiples of 16 bytes and not, of less than a piece, and of several; groups; columns that are whole tiles, a few more, and
- * of several images; what is added up in parts, or in several K blocks. A bias, an activation, another operand behind them. */
+/* Products that are multiples of 16 bytes and not, of less than a piece, and of several; groups; columns that are whole
+ * tiles, a few more, and of several images; what is added up in parts, or in several K blocks. A bias, an activation,
+ * another operand behind them. */
 static const struct {
     const char *text;
     int64_t size[4];

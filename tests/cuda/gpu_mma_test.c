@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* gpu_mma_test.c: contractions on tensor cores, run by the interpreter, against the reference evaluator: types, layouts, sizes
- * around the edges of tiles, producers and consumers in the kernel; that their operands are copied asynchronously
- * where they can be, and that no access of shared memory has a conflict of banks then. */
+/* gpu_mma_test.c: contractions on tensor cores, run by the interpreter, against the reference evaluator: types,
+ * layouts, sizes around the edges of tiles, producers and consumers in the kernel; that their operands are copied
+ * asynchronously where they can be, and that no access of shared memory has a conflict of banks then. */
 #include "gpu_check.h"
 
 /* T: the type of the operands, U: that of operand 1, R: of the result. */
@@ -88,8 +88,8 @@ ParameterizedTest(int *number, gpu_mma, fuses, .timeout = 600) {
     rt_cache_close(cache);
 }
 
-/* Aligned operands: products by the instruction, as many as the tiles have; every byte of the operands read once for each tile of the
- * other; no conflicts. */
+/* Aligned operands: products by the instruction, as many as the tiles have; every byte of the operands read once for
+ * each tile of the other; no conflicts. */
 ParameterizedTestParameters(gpu_mma, has_no_conflicts) {
     static int numbers[4 * 4];
     for (int i = 0; i < 16; i++) numbers[i] = i;

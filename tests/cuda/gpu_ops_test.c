@@ -28,8 +28,8 @@ typedef struct sized {
     int64_t size[4];
 } sized;
 
-/* Attention: wide values in one piece or several, heads that are no whole slice, blocks of queries and of keys with edges, few queries
- * of long keys, which come in parts. */
+/* Attention: wide values in one piece or several, heads that are no whole slice, blocks of queries and of keys with
+ * edges, few queries of long keys, which come in parts. */
 Test(gpu, attention, .timeout = 600) {
     static const sized cases[] = {
         {"func @f(%q: f32[2, A, 40], %k: f32[2, B, 40], %v: f32[2, B, 100], %m: f32[A, B]) -> f32[2, A, 100] { "
@@ -79,8 +79,9 @@ Test(gpu, attention, .timeout = 600) {
     rt_cache_close(cache);
 }
 
-/* Contractions without tensor cores: each tile, with edges in all directions, operands that lie either way, aligned and not, or are computed; and
- * of several K blocks, whose sums wait in the thread's memory, or come from several blocks of threads. */
+/* Contractions without tensor cores: each tile, with edges in all directions, operands that lie either way, aligned and
+ * not, or are computed; and of several K blocks, whose sums wait in the thread's memory, or come from several blocks of
+ * threads. */
 Test(gpu, contraction, .timeout = 900) {
     static const sized cases[] = {
         {"func @f(%a: f32[A, B], %b: f32[B, C], %c: f32[C]) -> f32[A, C] { %h = matmul(%a, %b) %y = add(%h, %c) return "
@@ -111,8 +112,8 @@ Test(gpu, contraction, .timeout = 900) {
     rt_cache_close(cache);
 }
 
-/* Gathered rows, and rows behind or between others: 16 bytes at a time where they are multiples of that, which takes fewer instructions;
- * else, and where the rows begin in between, elements. */
+/* Gathered rows, and rows behind or between others: 16 bytes at a time where they are multiples of that, which takes
+ * fewer instructions; else, and where the rows begin in between, elements. */
 Test(gpu, rows_of_others, .timeout = 300) {
     static const char *const texts[] = {
         "func @f(%x: bf16[A, B], %i: i64[C]) -> bf16[C, B] { %r = take(%x, %i, axis=0) %y = neg(%r) return %y }",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef GPU_RUN_H
 #define GPU_RUN_H
-/* A launch function for rt_exec_options that runs kernels as PTX in the interpreter, on the caller's memory. Each description is
- * compiled once. Where ptxas is present, every kernel is assembled too. A test includes this once. */
+/* A launch function for rt_exec_options that runs kernels as PTX in the interpreter, on the caller's memory. Each
+ * description is compiled once. Where ptxas is present, every kernel is assembled too. A test includes this once. */
 #include "ptx.h"
 #include "ir/codegen_api.h"
 #include "ir/gpu.h"
@@ -115,7 +115,8 @@ static fusor_status gpu_launch(void *user, fu_error *e, const ir_kernel *k, cons
                         .is_reversed = gpu_is_reversed,
                         .counts = gpu_counts};
         memcpy(l.grid, plan.grid[p], sizeof l.grid);
-        for (int d = 0; d < 3 && gpu_most_blocks; d++) l.grid[d] = l.grid[d] > gpu_most_blocks ? gpu_most_blocks : l.grid[d];
+        for (int d = 0; d < 3 && gpu_most_blocks; d++)
+            l.grid[d] = l.grid[d] > gpu_most_blocks ? gpu_most_blocks : l.grid[d];
         memcpy(l.block, plan.block[p], sizeof l.block);
         l.dynamic_shared = plan.shared_bytes[p];
         if (!ptx_run(&l, why)) status = FU_FAIL(e, FUSOR_ERROR_DEVICE, "%s", why);

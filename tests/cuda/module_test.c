@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* module_test.c: kernels on a device, over the fake driver: PTX that it refuses, dynamic shared memory, the machine code that it makes, in files. */
+/* module_test.c: kernels on a device, over the fake driver: PTX that it refuses, dynamic shared memory, the machine
+ * code that it makes, in files. */
 #include "queue_add.h"
 #include "rt/cubin.h"
 #include <dirent.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* mutation_test.c: is what tests do without a GPU able to find errors? Kernels of each kind, as they are made, are broken in one place after
- * the other: a barrier, a wait, a store to shared memory or an asynchronous copy is left out, a shuffle takes another lane, a wait lets one
- * group more pend, an address is swizzled otherwise. A change is found where the interpreter fails or a bit of the result is another, or a rule
- * below shows that it changes nothing. The test prints what is not
- * found, what these sizes do not reach, and what a rule explains. It fails where anything that is reached is neither found nor
- * explained. */
+/* mutation_test.c: is what tests do without a GPU able to find errors? Kernels of each kind, as they are made, are
+ * broken in one place after the other: a barrier, a wait, a store to shared memory or an asynchronous copy is left out,
+ * a shuffle takes another lane, a wait lets one group more pend, an address is swizzled otherwise. A change is found
+ * where the interpreter fails or a bit of the result is another, or a rule below shows that it changes nothing. The
+ * test prints what is not found, what these sizes do not reach, and what a rule explains. It fails where anything that
+ * is reached is neither found nor explained. */
 #include "gpu_check.h"
 
-/* Shapes are letters: A to D stand for the sizes. Sizes: so many that each way through the kernel is taken; the fourth of a contraction: 1 +
- * its tile, where it is not 0. */
+/* Shapes are letters: A to D stand for the sizes. Sizes: so many that each way through the kernel is taken; the fourth
+ * of a contraction: 1 + its tile, where it is not 0. */
 enum { MAX_RUNS = 24 };
 static const struct {
     const char *kind, *text;
@@ -173,8 +173,8 @@ static fusor_buffer buffer_of(ir_dtype t, const char *shape, const int64_t *size
     return b;
 }
 
-/* Of rows in which an element is looked for: many ties; in two of three rows there is, somewhere, what is to be found: the
- * largest, or two NaNs. */
+/* Of rows in which an element is looked for: many ties; in two of three rows there is, somewhere, what is to be found:
+ * the largest, or two NaNs. */
 static float find_me(uint64_t i, int64_t columns, float v) {
     const uint64_t n = (uint64_t)columns, row = i / n;
     const bool is_it = row % 3 && (i % n == mix(2 * row + 7) % n || (row % 3 == 2 && i % n == mix(2 * row + 8) % n));
@@ -292,7 +292,8 @@ static bool mutate(const char *text, const char *line, change c, bool has_ldmatr
 }
 
 /* ---- what changes nothing ---- */
-/* No shared memory is touched between this barrier and the next one (or the end) on any way: looked for down to a label or branch. */
+/* No shared memory is touched between this barrier and the next one (or the end) on any way: looked for down to a label
+ * or branch. */
 static bool is_followed_by_nothing(const char *line) {
     for (line = next_line(line); line; line = next_line(line)) {
         if (touches_shared(line)) return false;
@@ -316,7 +317,8 @@ static bool is_last(const char *text, const char *line) {
     return true;
 }
 
-/* No lane gets another value by a shuffle's change, in no run: asked of the kernel itself, which does both and compares. */
+/* No lane gets another value by a shuffle's change, in no run: asked of the kernel itself, which does both and
+ * compares. */
 static bool gives_the_same(gpu_kernel *g, const char *line, int number) {
     static char both[MAX_TEXT], changed[MAX_TEXT];
     char why[PTX_ERROR_ROOM];
@@ -339,8 +341,8 @@ static bool gives_the_same(gpu_kernel *g, const char *line, int number) {
     return is_same;
 }
 
-/* What a shuffle brings is combined by a maximum or minimum, which bears one lane twice: with the butterfly of the other distances it is only
- * partly seen whether a lane was left out, namely where the largest one lies there. */
+/* What a shuffle brings is combined by a maximum or minimum, which bears one lane twice: with the butterfly of the
+ * other distances it is only partly seen whether a lane was left out, namely where the largest one lies there. */
 static bool is_of_extremum(const char *line) {
     const char *next = next_line(line);
     return next && (line_has(next, "setp.lt.f32") || line_has(next, "setp.gt.f32") || line_has(next, "max.") ||
@@ -363,7 +365,8 @@ static const char *rule_for(gpu_kernel *g, const char *line, int number, change 
         if (!was(number, PTX_TOUCHED_BEHIND)) return "no run touches shared memory between it and the next barrier";
         if (!was(number, PTX_TOUCHED_BEFORE)) return "no run touches shared memory between the barrier before and it";
     }
-    if (line_has(line, "cp.async.wait_group") && !was(number, PTX_WAITED)) return "no copy of bytes is pending at it in any run";
+    if (line_has(line, "cp.async.wait_group") && !was(number, PTX_WAITED))
+        return "no copy of bytes is pending at it in any run";
     if (c == OTHER_LANE && gives_the_same(g, line, number)) return "both lanes hold the same";
     if (c == OTHER_LANE && is_of_extremum(line)) return "an extremum, found all the same";
     return NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* nvcc_run.c: runs the PTX that nvcc made of nvcc/kernels.cu in the interpreter and compares it, word by word, with the same computed here.
- * nvcc_run FILE.ptx: prints "N passed, N failed, N skipped" (a kernel each). What threads do together is written here a second time, from its
- * definition. The results of a matrix product are exact in f32, so that no order of sums shows. */
+/* nvcc_run.c: runs the PTX that nvcc made of nvcc/kernels.cu in the interpreter and compares it, word by word, with the
+ * same computed here. nvcc_run FILE.ptx: prints "N passed, N failed, N skipped" (a kernel each). What threads do
+ * together is written here a second time, from its definition. The results of a matrix product are exact in f32, so
+ * that no order of sums shows. */
 #include "nvcc/functions.h"
 #include "ptx.h"
 #include <stdio.h>

@@ -3,12 +3,12 @@
 #define PTX_H
 /* An interpreter of PTX text, for tests: what code generation emits for a GPU runs here, without one.
  *
- * ptx_parse.c makes a module of decoded instructions; an opcode, modifier or directive that it does not know is an error that
- * names the line. ptx_run.c runs a grid: blocks one after the other, each warp 32 lanes with a program counter each (the group
- * with the least one runs), and checks what hardware leaves undefined: accesses outside an allocation or not aligned, races in
- * shared memory between barriers, barriers and warp-wide instructions that not all lanes reach, reads of asynchronous copies
- * that were not waited for (shared memory starts as NaNs). ptx_alu.c has the arithmetic, ptx_fast.c what of it is
- * done for a whole warp at once.
+ * ptx_parse.c makes a module of decoded instructions; an opcode, modifier or directive that it does not know is an
+ * error that names the line. ptx_run.c runs a grid: blocks one after the other, each warp 32 lanes with a program
+ * counter each (the group with the least one runs), and checks what hardware leaves undefined: accesses outside an
+ * allocation or not aligned, races in shared memory between barriers, barriers and warp-wide instructions that not all
+ * lanes reach, reads of asynchronous copies that were not waited for (shared memory starts as NaNs). ptx_alu.c has the
+ * arithmetic, ptx_fast.c what of it is done for a whole warp at once.
  * Semantics: PTX ISA 9.0. Approximate functions are computed exactly and rounded; tensor-core sums are in f64. */
 #include <stdbool.h>
 #include <stddef.h>
@@ -175,9 +175,9 @@ ptx_module *ptx_parse(const char *text, char error[PTX_ERROR_ROOM]);
 void ptx_free(ptx_module *m);
 const ptx_entry *ptx_find(const ptx_module *m, const char *name);
 
-/* What a grid did, counted in instructions of a warp. Shared memory serves 128 bytes at a time from 32 banks of 4 bytes: a warp in
- * as many turns as its bytes need (4 bytes a lane or less: one; 8: two halves of the warp; 16: four quarters), and once more for
- * each further word that lanes of a turn want of the same bank. */
+/* What a grid did, counted in instructions of a warp. Shared memory serves 128 bytes at a time from 32 banks of 4
+ * bytes: a warp in as many turns as its bytes need (4 bytes a lane or less: one; 8: two halves of the warp; 16: four
+ * quarters), and once more for each further word that lanes of a turn want of the same bank. */
 typedef struct ptx_counts {
     uint64_t instructions, mma, wgmma, barriers;
     uint64_t shared_accesses, shared_turns, shared_least; /* shared_least: turns without conflicts */
@@ -225,8 +225,8 @@ typedef struct ptx_shared {
 /* d += the warp's 16 rows of the product (NULL: only reads); what is wrong, or NULL. */
 const char *ptx_wgmma(const ptx_product *p, const ptx_shared *s, float d[16][PTX_WGMMA_COLUMNS]);
 
-/* ptx_alu.c: the result of an instruction without side effects on one lane; in[] are the sources' bits. *ok = false: the
- * combination of types and modifiers is not known. */
+/* ptx_alu.c: the result of an instruction without side effects on one lane; in[] are the sources' bits. *ok = false:
+ * the combination of types and modifiers is not known. */
 uint64_t ptx_alu(const ptx_inst *i, const uint64_t *in, bool *ok);
 bool ptx_compare(const ptx_inst *i, uint64_t a, uint64_t b, bool *ok);
 int ptx_bytes(ptx_type t);

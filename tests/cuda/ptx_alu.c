@@ -322,8 +322,8 @@ static uint64_t convert(const ptx_inst *i, uint64_t a) {
     end_rounding(i);
     if (to == PTX_F32) return f32_bits(f);
     if (to == PTX_F64) return ptx_from_double(to, d);
-    /* halves: |s| below 2^53 is exact in d, and what is above is infinite in f16 and rounds the same by the leading bits in bf16
-     * unless d was a tie made by rounding: sticky */
+    /* halves: |s| below 2^53 is exact in d, and what is above is infinite in f16 and rounds the same by the leading
+     * bits in bf16 unless d was a tie made by rounding: sticky */
     long double l = is_signed(from) ? (long double)s : (long double)u;
     double near = (double)l;
     if ((long double)near != l && near != 0) near = nextafter(near, l > (long double)near ? INFINITY : -INFINITY);

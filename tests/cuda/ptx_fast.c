@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* ptx_fast.c: the instructions that kernels consist of, on all lanes of a warp at once, with the results of ptx_alu.c. What it
- * does not know it leaves alone. */
+/* ptx_fast.c: the instructions that kernels consist of, on all lanes of a warp at once, with the results of ptx_alu.c.
+ * What it does not know it leaves alone. */
 #include "ptx.h"
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* ptx_parse.c: PTX text -> decoded instructions. One pass over the text; labels are resolved at the end of each entry. */
+/* ptx_parse.c: PTX text -> decoded instructions. One pass over the text; labels are resolved at the end of each
+ * entry. */
 #include "ptx.h"
 #include <ctype.h>
 #include <setjmp.h>

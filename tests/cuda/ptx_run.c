@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* ptx_run.c: runs a grid. A block runs warp after warp; a warp runs until it waits at a barrier or is done. Within a warp, the
- * lanes with the least program counter go together: threads that took different ways meet again where the ways do. */
+/* ptx_run.c: runs a grid. A block runs warp after warp; a warp runs until it waits at a barrier or is done. Within a
+ * warp, the lanes with the least program counter go together: threads that took different ways meet again where the
+ * ways do. */
 #include "ptx_machine.h"
 #include <math.h>
 #include <stdarg.h>
@@ -226,8 +227,8 @@ static void one_lane(run *r, warp *w, int lane, const ptx_inst *i) {
     }
 }
 
-/* A load or store of all lanes, each behind the one before or all of the same place, is one access of memory. Where anything is
- * wrong, lanes go one by one and say what. */
+/* A load or store of all lanes, each behind the one before or all of the same place, is one access of memory. Where
+ * anything is wrong, lanes go one by one and say what. */
 static bool whole_memory(run *r, warp *w, const ptx_inst *i, uint32_t active) {
     bool is_load = i->op == PTX_LD;
     if (active != ~0u || (!is_load && i->op != PTX_ST)) return false;
@@ -314,8 +315,8 @@ static void part(warp *w) {
     w->is_together = false;
 }
 
-/* The lanes at the least program counter; 0: the warp is done. Lanes at an instruction that needs others wait for them, as the
- * hardware does from sm_70 on. */
+/* The lanes at the least program counter; 0: the warp is done. Lanes at an instruction that needs others wait for them,
+ * as the hardware does from sm_70 on. */
 static uint32_t gather(run *r, warp *w) {
     int pc = DONE;
     uint32_t here = 0;

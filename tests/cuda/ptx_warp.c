@@ -86,9 +86,9 @@ static void load_matrix(run *r, warp *w, const ptx_inst *i, uint32_t active) {
         }
 }
 
-/* m16n8k16 on halves, m16n8k8 on tf32, accumulators f32; m16n8k32 on bytes, accumulators s32. A register of a fragment is 32 bits of
- * a row of k: a[row g + 8 * (r & 1)][word c + 4 * (r >> 1)], b[word c + 4 * r][column g], d[g + 8 * (r >> 1)][2 * c + (r & 1)] for
- * register r of lane 4 * g + c. */
+/* m16n8k16 on halves, m16n8k8 on tf32, accumulators f32; m16n8k32 on bytes, accumulators s32. A register of a fragment
+ * is 32 bits of a row of k: a[row g + 8 * (r & 1)][word c + 4 * (r >> 1)], b[word c + 4 * r][column g], d[g + 8 * (r >>
+ * 1)][2 * c + (r & 1)] for register r of lane 4 * g + c. */
 static void multiply_matrix(run *r, warp *w, const ptx_inst *i, uint32_t active) {
     ptx_need_all(r, w, active, ~0u);
     ptx_type ta = i->from, tb = i->third; /* .type of D, A, B, C */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* ptx_wgmma.c: products of wgmma.mma_async: where its operands lie in shared memory (PTX ISA 9.0, 9.7.15.5: matrix descriptors, strides,
- * canonical layouts of the 128-byte swizzle), and a warp's 16 of the 64 rows.
+/* ptx_wgmma.c: products of wgmma.mma_async: where its operands lie in shared memory (PTX ISA 9.0, 9.7.15.5: matrix
+ * descriptors, strides, canonical layouts of the 128-byte swizzle), and a warp's 16 of the 64 rows.
  *
- * A descriptor has, in units of 16 bytes, the address (bits 0-13), the leading (16-29) and the stride (32-45) offset, then the base
- * offset (49-51) and the swizzle (62-63; 1: 128 bytes). Elements of 16 bits; "row" is one of m of A, of n of B:
+ * A descriptor has, in units of 16 bytes, the address (bits 0-13), the leading (16-29) and the stride (32-45) offset,
+ * then the base offset (49-51) and the swizzle (62-63; 1: 128 bytes). Elements of 16 bits; "row" is one of m of A, of n
+ * of B:
  *   along k       8 rows of 128 bytes, rows side by side; each further 8 rows at the stride offset
- *   along the row 64 rows make a line of 128 bytes; 8 lines, each a k; each further 8 k at the stride offset, each further 64
+ *   along the row 64 rows make a line of 128 bytes; 8 lines, each a k; each further 8 k at the stride offset, each
+ *   further 64
  *                 rows at the leading offset
  * and bits 4-6 of every address are xored with bits 7-9. */
 #include "ptx.h"

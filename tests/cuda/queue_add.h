@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef QUEUE_ADD_H
 #define QUEUE_ADD_H
-/* For tests of queues and modules on the fake driver: a device and a queue, and a kernel of PTX that adds to words. A test includes it
- * once. */
+/* For tests of queues and modules on the fake driver: a device and a queue, and a kernel of PTX that adds to words. A
+ * test includes it once. */
 #include "on_fake.h"
 #include "rt/device.h"
 #include <criterion/criterion.h>
@@ -63,7 +63,8 @@ static inline rt_device_kernel *get_add(void) {
     return out;
 }
 
-static inline fusor_status add(rt_queue *q, const rt_device_kernel *k, rt_address x, rt_address y, size_t n, uint32_t v) {
+static inline fusor_status add(rt_queue *q, const rt_device_kernel *k, rt_address x, rt_address y, size_t n,
+                               uint32_t v) {
     add_words w = {x, y, n, v};
     rt_launch l = {.kernel = k,
                    .grid = {(uint32_t)((n + 255) / 256), 1, 1},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* queue_fault_test.c: what queues do when the driver fails: too little memory, errors of one call, contexts that died; every function of
- * the driver and every allocation of one scenario that goes through all of them. */
+/* queue_fault_test.c: what queues do when the driver fails: too little memory, errors of one call, contexts that died;
+ * every function of the driver and every allocation of one scenario that goes through all of them. */
 #include "queue_add.h"
 
 
@@ -106,8 +106,8 @@ Test(queue, memory_that_nobody_has) {
 }
 
 /* ---- faults ---- */
-/* Every function of the driver fails, the first, second and fourth time, in turn with an error of the call, of memory, and one that
- * kills the context: errors come back, and what works has the right result. */
+/* Every function of the driver fails, the first, second and fourth time, in turn with an error of the call, of memory,
+ * and one that kills the context: errors come back, and what works has the right result. */
 static long fail_at; /* allocation of the host that fails; 0: none */
 static int scenario(void) {
     rt_queue *q = NULL, *other = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* queue_test.c: devices, queues, copies, memory and kernels, on the fake driver: work runs as late as it may, or in the other order, so that
- * what is not ordered by events shows. */
+/* queue_test.c: devices, queues, copies, memory and kernels, on the fake driver: work runs as late as it may, or in the
+ * other order, so that what is not ordered by events shows. */
 #include "queue_add.h"
 #include <pthread.h>
 
@@ -156,8 +156,8 @@ Test(queue, nothing_to_do) {
     rt_queue_free(q);
 }
 
-/* Random operations on a queue and, as they are put on it, on memory of the host: the same contents in the end, in every order that
- * the driver may choose. Buffers of both sides of the limit between the lanes. */
+/* Random operations on a queue and, as they are put on it, on memory of the host: the same contents in the end, in
+ * every order that the driver may choose. Buffers of both sides of the limit between the lanes. */
 enum { BUFFERS = 6, SMALL = 900, LARGE = 20000 };
 static uint64_t random_state;
 static uint32_t rnd(uint32_t n) {
@@ -258,7 +258,8 @@ static void random_programs(const char *order) {
 Test(queue, random_programs_lazy, .timeout = 120) { random_programs("lazy"); }
 Test(queue, random_programs_reverse, .timeout = 120) { random_programs("reverse"); }
 
-/* What is on its way from memory that is written again, by a copy or by a kernel, whether it was given back between or not. */
+/* What is on its way from memory that is written again, by a copy or by a kernel, whether it was given back between or
+ * not. */
 static void written_again(const char *order) {
     on_fake("FAKECUDA_ORDER", order, NULL);
     rt_queue *q = open_queue();

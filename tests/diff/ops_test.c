@@ -403,7 +403,8 @@ static void row(const ir_op_info *op, ir_dtype t) {
     }
 }
 
-/* Both axes of a plane and one in the middle, every combination of flags; a line that several blocks make, and lines in numbers. */
+/* Both axes of a plane and one in the middle, every combination of flags; a line that several blocks make, and lines in
+ * numbers. */
 static void scan(const ir_op_info *op, ir_dtype t) {
     static const char *const shapes[] = {"[A, B], axis=1", "[A, B], axis=0", "[A, B, 5], axis=1", "[A, 12], axis=-1",
                                          "[A, 1, B], axis=2"};
@@ -471,7 +472,8 @@ static void norm(const ir_op_info *op, ir_dtype t) {
     }
 }
 
-/* Reductions along the rows of a product, which share its kernel. N is a name and numbers; R is the type of the product. */
+/* Reductions along the rows of a product, which share its kernel. N is a name and numbers; R is the type of the
+ * product. */
 static void rows_of_products(ir_dtype t) {
     static const char *const floats[] = {
         "(%x: T[A, B], %w: T[B, N]) -> T[A, N] { %m = matmul(%x, %w) %r = softmax(%m) return %r }",
@@ -748,7 +750,8 @@ static void random_numbers(ir_op op, ir_dtype t) {
               one_thread, false, ALL_LEVELS);
 }
 
-/* Masks, grouped heads, bounds of keys, and what stands before and behind; rows without a key among them. D is causal_offset. */
+/* Masks, grouped heads, bounds of keys, and what stands before and behind; rows without a key among them. D is
+ * causal_offset. */
 static void attention_op(ir_dtype t) {
     static const struct {
         const char *params, *arguments, *result;
@@ -791,7 +794,8 @@ static void attention_op(ir_dtype t) {
               "causal=true, dtype=f32) return %y }",
               (domain){-3, 3, SPECIAL_NONE, false}, (int64_t[4]){130, 32, 600}, many_threads, false, ALL_LEVELS);
     if (t == FUSOR_F16) return;
-    /* Keys in parts, which a second phase merges; keys and values in other layouts, heads that are no whole registers. */
+    /* Keys in parts, which a second phase merges; keys and values in other layouts, heads that are no whole
+     * registers. */
     for (int64_t queries = 1; queries <= 4; queries += 3) {
         with_type(
             typed, sizeof typed,
@@ -857,8 +861,8 @@ static void windows(ir_op op, ir_dtype t) {
         }
 }
 
-/* What becomes of subscripts: products with one or several dims of each kind, in every order in memory; diagonals, sums, sizes of 1;
- * three operands and more; behind an operator and before one. */
+/* What becomes of subscripts: products with one or several dims of each kind, in every order in memory; diagonals,
+ * sums, sizes of 1; three operands and more; behind an operator and before one. */
 static void subscripts(ir_dtype t) {
     static const struct {
         const char *text, *x, *y, *z, *result;
@@ -907,10 +911,11 @@ static void subscripts(ir_dtype t) {
     }
     if (t == FUSOR_F32) /* rows that are cut from several dims, with a row program */
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
-            check("func @f(%x: f32[2, B, A], %y: f32[B, C]) -> f32[A, 2, C] { %r = einsum(\"bds,df->sbf\", %x, %y) %q = "
-                  "softmax(%r, axis=-1) return %q }",
-                  (domain){-1, 1, SPECIAL_NONE, false}, (int64_t[4]){sizes[k][0], sizes[k][1], sizes[k][2]},
-                  k == 2 ? two_threads : one_thread, false, ALL_LEVELS);
+            check(
+                "func @f(%x: f32[2, B, A], %y: f32[B, C]) -> f32[A, 2, C] { %r = einsum(\"bds,df->sbf\", %x, %y) %q = "
+                "softmax(%r, axis=-1) return %q }",
+                (domain){-1, 1, SPECIAL_NONE, false}, (int64_t[4]){sizes[k][0], sizes[k][1], sizes[k][2]},
+                k == 2 ? two_threads : one_thread, false, ALL_LEVELS);
     if (t == FUSOR_U8)
         check("func @f(%x: u8[A, B], %y: i8[B, C]) -> i32[A, C] { %r = einsum(\"ij,jk\", %x, %y) return %r }",
               (domain){-120, 120, SPECIAL_NONE, true}, (int64_t[4]){5, 70, 19}, one_thread, false, ALL_LEVELS);
@@ -920,8 +925,8 @@ static void subscripts(ir_dtype t) {
               (domain){-1, 1, SPECIAL_NONE, false}, (int64_t[4]){5, 70, 19}, one_thread, false, ALL_LEVELS);
 }
 
-/* Convolutions of one channel a group, which read the operand without its pads: one to three axes, steps that divide a row into parts, pads
- * of one side and wider than the kernel, rows and columns of several tiles, places of one. */
+/* Convolutions of one channel a group, which read the operand without its pads: one to three axes, steps that divide a
+ * row into parts, pads of one side and wider than the kernel, rows and columns of several tiles, places of one. */
 static void depthwise(ir_dtype t) {
     static const struct {
         const char *x, *w, *bias, *result, *attrs, *behind;
@@ -953,8 +958,8 @@ static void depthwise(ir_dtype t) {
     }
 }
 
-/* Strides, pads, dilations, groups, depthwise, a bias, one to three spatial axes; behind what is fused in front. Of integers the result,
- * and the bias, are those of sums. */
+/* Strides, pads, dilations, groups, depthwise, a bias, one to three spatial axes; behind what is fused in front. Of
+ * integers the result, and the bias, are those of sums. */
 static void convolution(ir_op op, ir_dtype t) {
     static const struct {
         const char *x, *plain, *transposed, *bias, *attrs;
@@ -986,8 +991,9 @@ static void convolution(ir_op op, ir_dtype t) {
             check(text, (domain){-3, 3, SPECIAL_NONE, !ir_is_float(t)}, sizes[k], k == 1 ? two_threads : one_thread,
                   k == 0, k == 1 ? ALL_LEVELS : 1u << (mix(k + s) % 3) | 1);
     }
-    /* Window kernels: lines and rows, panels that are whole, most and little of one, several K blocks and channel tiles, steps of 2 and more, one
-     * channel a group, channels enough for packed panels; a program behind the sums that is short, long, costly. */
+    /* Window kernels: lines and rows, panels that are whole, most and little of one, several K blocks and channel
+     * tiles, steps of 2 and more, one channel a group, channels enough for packed panels; a program behind the sums
+     * that is short, long, costly. */
     static const struct {
         const char *x, *w, *attrs, *behind;
     } windows_of[] = {
@@ -1015,8 +1021,9 @@ static void convolution(ir_op op, ir_dtype t) {
                   ALL_LEVELS);
     }
     if (is_plain && (t == FUSOR_F32 || t == FUSOR_F64)) depthwise(t);
-    /* Kernels with axes: pads of one side, larger than the window, beside all strides; strides that leave places out; places of their own
-     * parts; words of channels that are not full; several K blocks and channel tiles; the other 8-bit type. */
+    /* Kernels with axes: pads of one side, larger than the window, beside all strides; strides that leave places out;
+     * places of their own parts; words of channels that are not full; several K blocks and channel tiles; the other
+     * 8-bit type. */
     static const struct {
         const char *x, *w, *attrs;
     } padded[] = {

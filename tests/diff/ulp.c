@@ -19,7 +19,8 @@
  *
  * An error passes that is within the row's ULP or absolute bound (f64: 4 ULP); infinities, NaNs and the sign of zero
  * must be right. Exit status 1 when something does not pass. --table: rows for accuracy.sh. --time: speed instead of
- * accuracy. --fast: the fast tier, its functions against its bounds (fast.def). Without MPFR the chooser is the judge, which the last line says. */
+ * accuracy. --fast: the fast tier, its functions against its bounds (fast.def). Without MPFR the chooser is the judge,
+ * which the last line says. */
 #include "../host_level.h"
 #include "ir/scalar.h"
 #include "ulp_exact.h"
@@ -146,7 +147,8 @@ static void judge_all(job *j, int n) {
                 is_number = exact_is_finite(j->type);
             }
             record(j, l, ulp, abs_error, i, is_number);
-            /* Within the fast tier's bounds two neighbouring powers of 2 may be nearest: the precise run checks the f64 kernel. */
+            /* Within the fast tier's bounds two neighbouring powers of 2 may be nearest: the precise run checks the f64
+             * kernel. */
             if (j->type == FUSOR_F64 || !j->has_exact || j->v->is_fast) continue;
             double difference = quick == ulp ? 0 : fabs(quick - ulp) / fmax(1, ulp);
             if (difference < INFINITY) most_difference = fmax(most_difference, difference);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* entry_fuzz.c: whatever the bytes of a cache entry, a bundle, a stats file or a kernel object, reading them stays inside
- * them, and what is taken is whole. The input's first byte chooses which of the four the rest is; with its high bit set the
- * checksum is made right first, or nearly every input would end there. With libFuzzer (FUSOR_LIBFUZZER) only the target; else
- *     entry_fuzz [COUNT [SEED]]
- * mutates made files COUNT times (default 200000). Inputs lie before a page that cannot be read, so that reading past the end
- * is seen without a sanitizer too. A failure prints the seed and aborts. */
+/* entry_fuzz.c: whatever the bytes of a cache entry, a bundle, a stats file or a kernel object, reading them stays
+ * inside them, and what is taken is whole. The input's first byte chooses which of the four the rest is; with its high
+ * bit set the checksum is made right first, or nearly every input would end there. With libFuzzer (FUSOR_LIBFUZZER)
+ *     only the target; else entry_fuzz [COUNT [SEED]]
+ * mutates made files COUNT times (default 200000). Inputs lie before a page that cannot be read, so that reading past
+ * the end is seen without a sanitizer too. A failure prints the seed and aborts. */
 #include "base/hash.h"
 #include "jit/link.h"
 #include "rt/cache_stats.h"
@@ -50,7 +50,8 @@ static bool read_entry(const char *data, size_t size) {
     const char *problem = rt_entry_decode(data, size, &e);
     if (problem) return false;
     const rt_entry_header *h = e.head;
-    if (strlen(e.description) != h->description_bytes || strlen(h->symbol) >= IR_SYMBOL_MAX || strlen(h->level) >= sizeof h->level)
+    if (strlen(e.description) != h->description_bytes || strlen(h->symbol) >= IR_SYMBOL_MAX ||
+        strlen(h->level) >= sizeof h->level)
         fail("a text without end");
     if (h->entry >= h->blob_bytes || h->code_bytes > h->blob_bytes) fail("an entry point outside the code");
     if ((const char *)e.blob + h->blob_bytes > data + size) fail("code outside the file");
@@ -62,7 +63,8 @@ static bool read_entry(const char *data, size_t size) {
         fu_error_clear(&error);
         if (rt_code_load(&error, e.blob, (size_t)h->blob_bytes, h->entry, h->symbol, &debug, &code) != FUSOR_OK)
             fail(error.text);
-        if (memcmp((const char *)rt_code_entry(code) - h->entry, e.blob, (size_t)h->blob_bytes) != 0) fail("another code was loaded");
+        if (memcmp((const char *)rt_code_entry(code) - h->entry, e.blob, (size_t)h->blob_bytes) != 0)
+            fail("another code was loaded");
         rt_code_release(code);
     }
     return true;

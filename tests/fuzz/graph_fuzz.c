@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* graph_fuzz.c: random programs give the same bits fused and not, on one thread and several, at a second call of the
- * same executable, and numbers within the documented bounds of the reference evaluator; and the same program in other words (another
- * order, other names, dead code) has the same plan.
+ * same executable, and numbers within the documented bounds of the reference evaluator; and the same program in other
+ * words (another order, other names, dead code) has the same plan.
  *
  *     graph_fuzz [--seed N] [--count N] [--seconds N] [--level v2|v3|v4] [--device cuda] [--print] [FILE ...]
  *
@@ -10,8 +10,9 @@
  * as it still fails. The last line is "N passed, N failed, N skipped".
  *
  * With --tiles the target has tile instructions (AMX), which are executed by tests/amx where the machine has none.
- * With --device cuda programs run on a device (that of the fake driver, if FUSOR_CUDA_LIB names no other), with inputs and outputs at
- * random here or there: within the bounds of the reference evaluator, and the same bits at a second call. */
+ * With --device cuda programs run on a device (that of the fake driver, if FUSOR_CUDA_LIB names no other), with inputs
+ * and outputs at random here or there: within the bounds of the reference evaluator, and the same bits at a second
+ * call. */
 #include "../host_level.h"
 #include "../amx/amx_emulate.h"
 #include "graph_gen.h"

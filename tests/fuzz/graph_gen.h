@@ -95,8 +95,8 @@ static void mark_used(gen_program *p) {
     }
 }
 
-/* The program in other words: statements in another order that their operands allow, values under other names, values that nothing
- * needs between. What it means, and so its plan, is the same. `text` is what gen_print printed. */
+/* The program in other words: statements in another order that their operands allow, values under other names, values
+ * that nothing needs between. What it means, and so its plan, is the same. `text` is what gen_print printed. */
 static const char *gen_restate(const gen_program *p, fu_arena *arena, const char *text) {
     const char *begin = strstr(text, "{\n") + 2, *end = strstr(begin, "  return");
     const char *line[2 * GEN_VALUES];
@@ -442,7 +442,8 @@ static void gen_matmul(gen_program *p, rng *r, int a) {
     add_value(p, &v);
 }
 
-/* Queries [.., S, D] that are there; keys and values, which may be the keys, with the same heads or one. Every attribute by chance. */
+/* Queries [.., S, D] that are there; keys and values, which may be the keys, with the same heads or one. Every
+ * attribute by chance. */
 static void gen_attention(gen_program *p, rng *r, int a) {
     const gen_value x = p->value[a];
     if (x.rank < 2 || x.rank > 4 || !ir_is_float(x.dtype) || p->n + 3 > GEN_VALUES) return;
@@ -478,8 +479,8 @@ static void shuffle_letters(rng *r, char *s) {
     }
 }
 
-/* One or two operands. The axes of the first are i, j, ..; equal neighbours may be a diagonal. The second has some of these and up to
- * two of its own; the result has some of all, in any order. */
+/* One or two operands. The axes of the first are i, j, ..; equal neighbours may be a diagonal. The second has some of
+ * these and up to two of its own; the result has some of all, in any order. */
 static void gen_einsum(gen_program *p, rng *r, int a) {
     const gen_value x = p->value[a];
     char first[GEN_RANK + 1] = "", second[GEN_RANK + 2] = "", result[2 * GEN_RANK + 2] = "", size[128][GEN_DIM];
@@ -744,8 +745,8 @@ static void gen_pool(gen_program *p, rng *r, int a) {
     add_value(p, &v);
 }
 
-/* Of [N, C, ..] with weights that keep the spatial sizes, or whose stride divides those that are numbers; groups of one channel or one
- * group; sometimes a bias. */
+/* Of [N, C, ..] with weights that keep the spatial sizes, or whose stride divides those that are numbers; groups of one
+ * channel or one group; sometimes a bias. */
 static void gen_conv(gen_program *p, rng *r, int a) {
     const gen_value x = p->value[a];
     if (x.rank < 3 || x.rank > 4 || ir_is_bool(x.dtype) || p->n + 3 > GEN_VALUES) return;

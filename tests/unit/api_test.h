@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef API_TEST_H
 #define API_TEST_H
-/* What tests of the C API share: a context that keeps nothing on disk, and checks of a status and its message. The context
- * of the test is a variable `ctx`. */
+/* What tests of the C API share: a context that keeps nothing on disk, and checks of a status and its message. The
+ * context of the test is a variable `ctx`. */
 #include "fusor/fusor.h"
 #include <criterion/criterion.h>
 #include <string.h>

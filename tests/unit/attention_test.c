@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* attention_test.c: attention is one kernel whose memory does not grow with the matrix of scores; its description survives text both
- * ways, and one that code generation could not rely on is refused. */
+/* attention_test.c: attention is one kernel whose memory does not grow with the matrix of scores; its description
+ * survives text both ways, and one that code generation could not rely on is refused. */
 #include "ir/ast.h"
 #include "ir/pass.h"
 #include "ir/plan.h"

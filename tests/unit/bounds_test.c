@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* bounds_test.c: the bounds of whole functions: exact chains are exact, others are neither too tight nor without meaning. */
+/* bounds_test.c: the bounds of whole functions: exact chains are exact, others are neither too tight nor without
+ * meaning. */
 #include "ref/bounds.h"
 #include "text_test.h"
 #include <criterion/criterion.h>

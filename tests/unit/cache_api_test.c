@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cache_api_test.c: fusor/cache.h from outside: counters that may be lost, why a kernel misses, bundles from files and memory,
- * entries of several levels. */
+/* cache_api_test.c: fusor/cache.h from outside: counters that may be lost, why a kernel misses, bundles from files and
+ * memory, entries of several levels. */
 #include "fusor/fusor.h"
 #include "rt/cpuinfo.h"
 #include "rt/compiler.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* contract_test.c: the contraction kernel at every level the host has, run between guard pages and compared bit by bit
- * with loops that accumulate in the documented order (ir/schedule.h). Tiles (AMX) are emulated where the host has none. */
+ * with loops that accumulate in the documented order (ir/schedule.h). Tiles (AMX) are emulated where the host has
+ * none. */
 #include "../amx/amx_emulate.h"
 #include "../host_level.h"
 #include "ir/codegen_api.h"
@@ -544,7 +545,8 @@ Test(contract, types) {
     }
 }
 
-/* What a call of a kernel of tiles leaves behind; and that it was one, unless the machine has the instructions itself. */
+/* What a call of a kernel of tiles leaves behind; and that it was one, unless the machine has the instructions
+ * itself. */
 static void check_tiles(const long before[AMX_KINDS]) {
     cr_assert(amx_is_released());
     if (!amx_can_emulate() || amx_has_hardware()) return;
@@ -671,9 +673,11 @@ Test(contract, direct_tiles) {
         }
 }
 
-/* Tiles of one vector a row, of which some load operand 0 in groups: whole groups and not, as many rows as there are registers. */
+/* Tiles of one vector a row, of which some load operand 0 in groups: whole groups and not, as many rows as there are
+ * registers. */
 Test(contract, direct_narrow) {
-    static const int64_t rows[] = {3, 4, 5, 8, 15, 16, 20, 22, 25, 26, 30}, depths[] = {1, 2, 3, 4, 5, 7, 8, 16, 19, 41};
+    static const int64_t rows[] = {3, 4, 5, 8, 15, 16, 20, 22, 25, 26, 30},
+                         depths[] = {1, 2, 3, 4, 5, 7, 8, 16, 19, 41};
     FOR_LEVELS
     for (int i = 0; i < 11; i++)
         for (int j = 0; j < 10; j++) {
@@ -683,7 +687,8 @@ Test(contract, direct_narrow) {
         }
 }
 
-/* Over all sizes the accumulators fit: the tile that is chosen is never larger than the output, but for whole vectors. */
+/* Over all sizes the accumulators fit: the tile that is chosen is never larger than the output, but for whole
+ * vectors. */
 Test(contract, direct_tiles_fit) {
     static const ir_dtype types[] = {FUSOR_F32, FUSOR_F64, FUSOR_I64};
     FOR_LEVELS

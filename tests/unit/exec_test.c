@@ -425,7 +425,8 @@ Test(exec, prepared_calls) {
     rt_call_free(NULL);
 }
 
-/* Calls with the buffers of the last one check only that they are: whatever differs is seen, and what is the same again is right. */
+/* Calls with the buffers of the last one check only that they are: whatever differs is seen, and what is the same again
+ * is right. */
 static void repeated_calls(bool reference) {
     rt_exec *x = compile(ADD, (setup){1, reference});
     float a[12] = {0}, b[12], c[12], other[12], wide[24] = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* explain_test.c: the document of fusor_explain_json: what the user wrote comes back; and one plan, with the same kernels, for programs that
- * say the same in another order, under other names, with dead code between. */
+/* explain_test.c: the document of fusor_explain_json: what the user wrote comes back; and one plan, with the same
+ * kernels, for programs that say the same in another order, under other names, with dead code between. */
 #include "api_test.h"
 #include <jansson.h>
 #include <string.h>
@@ -153,7 +153,8 @@ Test(explain, equal_programs_have_one_plan) {
     }
 }
 
-/* Chrome's format: complete events with times, a name for each thread's row, kernels inside calls and pieces of work inside kernels. */
+/* Chrome's format: complete events with times, a name for each thread's row, kernels inside calls and pieces of work
+ * inside kernels. */
 Test(explain, a_trace_has_threads_kernels_and_stages) {
     fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
     o.cache_dir = "";

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* f16 and bf16 in kernels, exhaustively: every half through every exact operator of one operand and through every cast;
- * and casts to halves of what lies at and beside every boundary between two of them, where rounding twice would show. */
+ * and casts to halves of what lies at and beside every boundary between two of them, where rounding twice would
+ * show. */
 #include "jit_run.h"
 #include <math.h>
 

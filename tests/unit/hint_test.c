@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* hint_test.c: barrier and fuse_with, as text, in functions that are built, and on lazy tensors: they are met or an error that says why not;
- * no bit of a result changes; the kernels of what they do not concern stay the same; they print and parse. */
+/* hint_test.c: barrier and fuse_with, as text, in functions that are built, and on lazy tensors: they are met or an
+ * error that says why not; no bit of a result changes; the kernels of what they do not concern stay the same; they
+ * print and parse. */
 #include "api_test.h"
 #include <jansson.h>
 #include <string.h>

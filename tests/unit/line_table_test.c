@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* line_table_test.c: line tables name the line of the description that instructions come from, and change no byte of code. */
+/* line_table_test.c: line tables name the line of the description that instructions come from, and change no byte of
+ * code. */
 #include "ir/codegen_api.h"
 #include "ir/kernel.h"
 #include "jit/line_table.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* optim_test.c: optimizer steps: composed ones (optim.h) against the formulas in double, three steps each, one kernel a
- * step; and calls over many sets of buffers: the bits of separate calls, for every number of threads, and their errors. */
+ * step; and calls over many sets of buffers: the bits of separate calls, for every number of threads, and their
+ * errors. */
 #include "api_test.h"
 #include "lazy.h"
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* profile_test.c: profile.h: nothing is counted while it is off; calls, prepared calls, calls over sets and lazy tensors are counted
- * while it is on; entries outlive executables. */
+/* profile_test.c: profile.h: nothing is counted while it is off; calls, prepared calls, calls over sets and lazy
+ * tensors are counted while it is on; entries outlive executables. */
 #include "api_test.h"
 #include <jansson.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* random_test.c: Philox against the known answers of Random123, the numbers made of its words against the definition, seeds as
- * numbers and as tensors, moments, and the same values whatever reads them. */
+/* random_test.c: Philox against the known answers of Random123, the numbers made of its words against the definition,
+ * seeds as numbers and as tensors, moments, and the same values whatever reads them. */
 #include "api_test.h"
 #include "ir/philox.h"
 #include <math.h>

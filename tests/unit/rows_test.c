@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* rows_test.c: row reductions behind a contraction: what shares its kernel, what does not and why; descriptions that are refused; a
- * network of three kernels, layer after layer on the same memory. (Values are compared in diff/ops_test.c.) */
+/* rows_test.c: row reductions behind a contraction: what shares its kernel, what does not and why; descriptions that
+ * are refused; a network of three kernels, layer after layer on the same memory. (Values are compared in
+ * diff/ops_test.c.) */
 #include "base/arena.h"
 #include "fusor/fusor.h"
 #include "ir/pass.h"
@@ -85,7 +86,8 @@ Test(rows, do_not_where_they_cannot) {
           IR_REASON_CONTRACT_THEN_REDUCE);
 }
 
-/* Two contractions, each with a tail, and results that need both: one kernel is first, and the other reads what it stored. */
+/* Two contractions, each with a tail, and results that need both: one kernel is first, and the other reads what it
+ * stored. */
 Test(rows, of_two_contractions_wait_for_one_another) {
     const ir_plan *p =
         plan_of("10",

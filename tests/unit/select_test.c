@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* select_test.c: the policy of "auto" on made-up times: it ends at the faster side, tries the other seldom, and never where the
- * model forbids it; its file survives damage, other processes and too many programs. */
+/* select_test.c: the policy of "auto" on made-up times: it ends at the faster side, tries the other seldom, and never
+ * where the model forbids it; its file survives damage, other processes and too many programs. */
 #include "rt/select.h"
 #include "base/file.h"
 #include <criterion/criterion.h>
@@ -12,12 +12,14 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-/* n calls of what really takes `truth`; how many went to each side, and what was lost beside always taking the faster. */
+/* n calls of what really takes `truth`; how many went to each side, and what was lost beside always taking the
+ * faster. */
 typedef struct played {
     int n[RT_SIDES];
     double lost; /* share of the best possible time */
 } played;
-static played play(rt_select_history *h, const double model[RT_SIDES], const double truth[RT_SIDES], int n, double noise) {
+static played play(rt_select_history *h, const double model[RT_SIDES], const double truth[RT_SIDES], int n,
+                   double noise) {
     played p = {{0}, 0};
     const double best = fmin(truth[0], truth[1]);
     uint32_t seed = 1;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* window_test.c: pools and convolutions in plans: how many kernels a window is, what fuses with it and what is stored before it. */
+/* window_test.c: pools and convolutions in plans: how many kernels a window is, what fuses with it and what is stored
+ * before it. */
 #include "ir/pass.h"
 #include "ir/plan.h"
 #include "text_test.h"
@@ -87,8 +88,8 @@ Test(window, transposed_convolutions_are_one_convolution) {
     CONV_KERNELS(6, 0, "[6, 5, 4, 4]", "%c = conv_transpose(%x, %w, strides=[2, 2], pads=[1, 1, 1, 1]) %r = relu(%c)");
 }
 
-/* Convolutions: pads, conversions and integers are the kernel's own; what else is computed in front of it is stored, and a pad that
- * two of them read. */
+/* Convolutions: pads, conversions and integers are the kernel's own; what else is computed in front of it is stored,
+ * and a pad that two of them read. */
 static void expect_kernels(const char *text, ir_level level, int kernels, int axes) {
     ir_module *m;
     ir_graph *g;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* functions.h: functions of three words, compiled by nvcc to PTX for the interpreter and by the host's compiler: the same bits have to come out.
- * kernels.cu and ../nvcc_run.c include it. Where C leaves a conversion undefined, the host has what PTX says. */
+/* functions.h: functions of three words, compiled by nvcc to PTX for the interpreter and by the host's compiler: the
+ * same bits have to come out. kernels.cu and ../nvcc_run.c include it. Where C leaves a conversion undefined, the host
+ * has what PTX says. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -96,10 +97,10 @@ HERE uint32_t digits(uint32_t a, uint32_t b) {
 /* F(name, value of a, b, c) */
 #define FUNCTIONS(F)                                                                                                   \
     F(add, a + b - c)                                                                                                  \
-    F(product, a *b + (uint32_t)((int64_t)(int32_t)b * (int32_t)c))                                                             \
+    F(product, a *b + (uint32_t)((int64_t)(int32_t)b * (int32_t)c))                                                    \
     F(high, MULHI(a, b) ^ (uint32_t)((int64_t)(int32_t)a * (int32_t)c >> 32))                                          \
     F(divide, a / (b | 1) + a % (c | 1))                                                                               \
-    F(divide_signed, (uint32_t)((int32_t)a / (int32_t)(b >> 8 | 1)) + (uint32_t)((int32_t)a % (int32_t)(c >> 3 | 1)))              \
+    F(divide_signed, (uint32_t)((int32_t)a / (int32_t)(b >> 8 | 1)) + (uint32_t)((int32_t)a % (int32_t)(c >> 3 | 1)))  \
     F(shifts, a << (b & 31) | a >> (c & 31) | (uint32_t)((int32_t)a >> (c & 31)))                                      \
     F(wide, fold(((uint64_t)a << 32 | b) * (c | 1) + ((uint64_t)b << 7)))                                              \
     F(wide_divide, fold(((uint64_t)a << 32 | b) / (c | 1)) ^ fold(((uint64_t)b << 32 | a) % (c | 1)))                  \
