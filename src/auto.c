@@ -15,6 +15,8 @@
 #include <stdio.h>
 
 enum { KNOWN = 16, MEASURED_OFTEN = 64 };
+#define ASK_ABOVE_BYTES 6.4e7 /* calls of less do not ask the driver again what is free */
+#define SHARE_OF_FREE   0.9
 
 /* Calls of the same shapes, with buffers in the same places. */
 typedef struct known {
@@ -127,52 +129,80 @@ static uint64_t hash_call(int n_in, const fusor_buffer *in, int n_out, const fus
     return h ? h : 1;
 }
 
+static double free_bytes(const fusor_context *ctx, fu_error *e) {
+    int64_t n = 0;
+    return rt_device_free_bytes(rt_queue_device(ctx->queue), e, &n) == FUSOR_OK ? (double)n : 0;
+}
+
 static bool has_device(int n, const fusor_buffer *b) {
     for (int i = 0; i < n && b; i++)
         if (b[i].device) return true;
     return false;
 }
 
-/* Fills in what the model says; false: nothing can be said (the call is wrong, and the CPU's side will say how). */
-static bool look(fusor_executable *exe, int n_in, const fusor_buffer *in, int n_out, const fusor_buffer *out,
-                 known *k) {
+bool auto_costs_of(fusor_executable *exe, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *outputs,
+                   auto_costs *out) {
     const ir_plan *p = rt_exec_plan(exe->exec);
     const uint32_t n_symbols = ir_size_symbol_count(p->graph->sizes);
     const rt_select_gpu *gpu = auto_gpu_of(exe->ctx);
     int64_t few[16], *symbols = n_symbols <= 16 ? few : fu_malloc(n_symbols * sizeof *symbols);
-    fusor_buffer *plain = fu_malloc((size_t)(n_in + 2 * n_out + 1) * sizeof *plain), *shapes = plain + n_in;
+    fusor_buffer *plain = fu_malloc((size_t)(n_in + 1) * sizeof *plain);
     fu_error *e = fu_calloc(1, sizeof *e);
-    double up = 0, down = 0, needed = 0;
     bool ok = symbols && plain && e && gpu;
     for (int i = 0; i < n_in && ok; i++) {
         plain[i] = in[i];
         plain[i].device = 0;
-        needed += bytes_of(&in[i]);
-        if (!in[i].device) up += bytes_of(&in[i]);
     }
-    if (ok) memset(shapes, 0, (size_t)n_out * sizeof *shapes);
-    ok = ok && rt_exec_infer(exe->exec, e, n_in, plain, n_out, shapes) == FUSOR_OK &&
+    if (outputs) memset(outputs, 0, (size_t)n_out * sizeof *outputs);
+    ok = ok && (!outputs || rt_exec_infer(exe->exec, e, n_in, plain, n_out, outputs) == FUSOR_OK) &&
          rt_exec_symbols(exe->exec, e, n_in, plain, symbols) == FUSOR_OK;
-    for (int r = 0; r < n_out && ok; r++) {
-        needed += bytes_of(&shapes[r]);
-        if (!out[r].device && !(p->graph->results.at[r].alias >= 0 && has_device(n_in, in)))
-            down += bytes_of(&shapes[r]);
-    }
     if (ok) {
         const int64_t peak = rt_exec_peak_bytes(exe->exec, symbols);
-        int64_t is_free = 0;
-        k->model_ns[RT_SIDE_CPU] = rt_select_cpu_ns(p, symbols, exe->ctx->n_threads);
-        if (has_device(n_in, in) || has_device(n_out, out)) /* what is there comes here, and goes back */
-            k->model_ns[RT_SIDE_CPU] += 2e4 + 1e9 * (needed - up - down) / gpu->down_bytes_per_s;
-        k->model_ns[RT_SIDE_GPU] = rt_select_gpu_ns(gpu, p, symbols, up, down);
-        if (rt_device_free_bytes(rt_queue_device(exe->ctx->queue), e, &is_free) != FUSOR_OK ||
-            needed + (double)(peak > 0 ? peak : 0) > 0.9 * (double)is_free)
-            k->model_ns[RT_SIDE_GPU] = INFINITY;
-        k->key = rt_select_key(exe->program, symbols, n_symbols, up, down);
+        *out = (auto_costs){.key = rt_select_key(exe->program, symbols, n_symbols, 0, 0),
+                            .temp_bytes = peak > 0 ? (double)peak : 0,
+                            .free_bytes = free_bytes(exe->ctx, e)};
+        out->ns[RT_SIDE_CPU] = rt_select_cpu_ns(p, symbols, exe->ctx->n_threads);
+        out->ns[RT_SIDE_GPU] = rt_select_gpu_ns(gpu, p, symbols, 0, 0);
     }
     if (symbols != few) fu_free(symbols);
     fu_free(plain);
     fu_free(e);
+    return ok;
+}
+
+bool auto_fits(const fusor_context *ctx, const auto_costs *c, double bytes) {
+    double is_free = c->free_bytes;
+    bytes += c->temp_bytes;
+    if (bytes > ASK_ABOVE_BYTES) {
+        fu_error *e = fu_calloc(1, sizeof *e);
+        is_free = e ? free_bytes(ctx, e) : 0;
+        fu_free(e);
+    }
+    return bytes <= SHARE_OF_FREE * is_free;
+}
+
+/* Fills in what the model says; false: nothing can be said (the call is wrong, and the CPU's side will say how). */
+static bool look(fusor_executable *exe, int n_in, const fusor_buffer *in, int n_out, const fusor_buffer *out,
+                 known *k) {
+    const ir_graph *g = rt_exec_plan(exe->exec)->graph;
+    const rt_select_gpu *gpu = auto_gpu_of(exe->ctx);
+    fusor_buffer *shapes = fu_malloc((size_t)(n_out + 1) * sizeof *shapes);
+    auto_costs costs;
+    double up = 0, down = 0, here = 0, back = 0; /* there and back with the GPU, and with the CPU */
+    const bool ok = shapes && auto_costs_of(exe, n_in, in, n_out, shapes, &costs);
+    for (int i = 0; i < n_in && ok; i++) *(in[i].device ? &here : &up) += bytes_of(&in[i]);
+    for (int r = 0; r < n_out && ok; r++) {
+        const bool is_there = out[r].device || (g->results.at[r].alias >= 0 && has_device(n_in, in));
+        *(is_there ? &back : &down) += bytes_of(&shapes[r]);
+    }
+    if (ok) {
+        k->model_ns[RT_SIDE_CPU] = costs.ns[RT_SIDE_CPU] + rt_select_move_ns(gpu, back, here);
+        k->model_ns[RT_SIDE_GPU] = auto_fits(exe->ctx, &costs, up + down + here + back)
+                                       ? costs.ns[RT_SIDE_GPU] + rt_select_move_ns(gpu, up, down)
+                                       : INFINITY;
+        k->key = rt_select_key(costs.key, NULL, 0, up, down);
+    }
+    fu_free(shapes);
     return ok;
 }
 

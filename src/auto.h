@@ -30,4 +30,17 @@ void auto_last_text(const fusor_executable *exe, char *out, size_t room);
 void auto_plan_text(fusor_context *ctx, const ir_plan *plan, const int64_t *symbol_values, char *out, size_t room);
 /* Of a context with "auto", once: the device's limits and the rate of the bus. */
 const rt_select_gpu *auto_gpu_of(fusor_context *ctx);
+
+/* What each side would take for inputs of some shapes, wherever they are: by the model, without moving anything. */
+typedef struct auto_costs {
+    uint64_t key; /* of the program and its sizes, to be joined with what moves (rt_select_key) */
+    double ns[RT_SIDES];
+    double temp_bytes;
+    double free_bytes; /* of the device, when it was asked */
+} auto_costs;
+/* outputs (may be NULL) get the shapes of all results. False: nothing can be said. */
+bool auto_costs_of(fusor_executable *exe, int n_in, const fusor_buffer *in, int n_out, fusor_buffer *outputs,
+                   auto_costs *out);
+/* Is there room on the device for so many bytes beside what a call takes? Asks again where they are many. */
+bool auto_fits(const fusor_context *ctx, const auto_costs *c, double bytes);
 #endif

@@ -11,10 +11,10 @@
  * Slots are counted: one reference for a valid handle (in an open scope, or kept), one for each operand that names it,
  * one for a pending assignment of it. Memory is a lazy_storage, counted by the slots that read it. Writing to it by an
  * assignment first moves the readers that outlive the write to a copy: that is what makes an assignment a snapshot. */
+#include "auto.h"
 #include "lazy.h"
 #include "op_call.h"
 #include "rt/fork.h"
-#include "rt/select.h"
 #include <pthread.h>
 
 typedef enum slot_kind { SLOT_FREE, SLOT_OP, SLOT_LEAF, SLOT_WRAP, SLOT_ERROR } slot_kind;
@@ -95,8 +95,8 @@ typedef struct lazy_memo {
 /* Of one plan at some shapes: lazy_place.c. */
 enum { LAZY_COSTS = 4 };
 typedef struct lazy_costs {
-    uint64_t hash, key; /* hash 0: none. key: of its histories */
-    double ns[RT_SIDES], temp_bytes, free_bytes;
+    uint64_t hash; /* 0: none */
+    auto_costs of;
     uint32_t calls;
 } lazy_costs;
 

@@ -17,9 +17,7 @@
 #include "rt/device.h"
 #include <math.h>
 
-enum { TIMED_OFTEN = 64 };         /* of settled evaluations, one in so many is timed */
-#define ASK_ABOVE_BYTES    6.4e7   /* evaluations of less do not ask the driver again what is free */
-#define SHARE_OF_FREE      0.9
+enum { TIMED_OFTEN = 64 }; /* of settled evaluations, one in so many is timed */
 
 typedef struct bytes_moved {
     double up, down;
@@ -32,51 +30,19 @@ static bool is_at(const lazy_storage *m, int32_t device) {
 }
 
 /* ---- the choice ---- */
-/* What the model says of these shapes, without moving anything: found, or reckoned. NULL: nothing can be said. */
-static lazy_costs *costs_of(lazy_state *s, lazy_plan *p, int n_in, const fusor_buffer *in) {
+/* Of inputs of these shapes: found, or reckoned. NULL: nothing can be said. */
+static lazy_costs *costs_of(lazy_plan *p, int n_in, const fusor_buffer *in) {
     uint64_t hash = 1;
+    auto_costs of;
     for (int i = 0; i < n_in; i++)
         hash = fu_hash(in[i].shape, (size_t)in[i].rank * sizeof *in[i].shape, hash + (uint64_t)in[i].rank);
     if (!hash) hash = 1;
     for (int i = 0; i < LAZY_COSTS; i++)
         if (p->costs[i].hash == hash) return &p->costs[i];
-    const rt_select_gpu *gpu = auto_gpu_of(s->ctx);
-    const ir_plan *plan = rt_exec_plan(p->exec);
-    const uint32_t n_symbols = ir_size_symbol_count(plan->graph->sizes);
-    int64_t *symbols = fu_malloc((n_symbols + 1) * sizeof *symbols);
-    fusor_buffer *plain = fu_malloc((size_t)(n_in + 1) * sizeof *plain);
-    fu_error *e = fu_calloc(1, sizeof *e);
-    lazy_costs *c = NULL;
-    for (int i = 0; i < n_in && plain; i++) {
-        plain[i] = in[i];
-        plain[i].device = 0;
-    }
-    if (gpu && symbols && plain && e && rt_exec_symbols(p->exec, e, n_in, plain, symbols) == FUSOR_OK) {
-        int64_t peak = rt_exec_peak_bytes(p->exec, symbols), is_free = 0;
-        c = &p->costs[p->next_costs++ % LAZY_COSTS];
-        *c = (lazy_costs){.hash = hash, .key = rt_select_key(p->exe->program, symbols, n_symbols, 0, 0)};
-        c->ns[RT_SIDE_CPU] = rt_select_cpu_ns(plan, symbols, s->ctx->n_threads);
-        c->ns[RT_SIDE_GPU] = rt_select_gpu_ns(gpu, plan, symbols, 0, 0);
-        c->temp_bytes = peak > 0 ? (double)peak : 0;
-        c->free_bytes =
-            rt_device_free_bytes(rt_queue_device(s->ctx->queue), e, &is_free) == FUSOR_OK ? (double)is_free : 0;
-    }
-    fu_free(symbols);
-    fu_free(plain);
-    fu_free(e);
+    if (!auto_costs_of(p->exe, n_in, in, 0, NULL, &of)) return NULL;
+    lazy_costs *c = &p->costs[p->next_costs++ % LAZY_COSTS];
+    *c = (lazy_costs){.hash = hash, .of = of};
     return c;
-}
-
-static bool fits(const lazy_state *s, const lazy_costs *c, double bytes) {
-    double is_free = c->free_bytes;
-    bytes += c->temp_bytes;
-    if (bytes > ASK_ABOVE_BYTES) {
-        fu_error *e = fu_calloc(1, sizeof *e);
-        int64_t now = 0;
-        is_free = e && rt_device_free_bytes(rt_queue_device(s->ctx->queue), e, &now) == FUSOR_OK ? (double)now : 0;
-        fu_free(e);
-    }
-    return bytes <= SHARE_OF_FREE * is_free;
 }
 
 static void note_change(const lazy_state *s, lazy_plan *p, const rt_select_choice *c, const double *moving_ns) {
@@ -97,7 +63,7 @@ static void note_change(const lazy_state *s, lazy_plan *p, const rt_select_choic
 static rt_side decide(lazy_state *s, lazy_plan *p, int n_in, const fusor_buffer *in, lazy_storage *const *from, int n,
                       const lazy_result *results, bool is_read) {
     const int32_t device = s->ctx->device;
-    lazy_costs *c = p->is_cpu_only ? NULL : costs_of(s, p, n_in, in);
+    lazy_costs *c = p->is_cpu_only ? NULL : costs_of(p, n_in, in);
     if (!c) return RT_SIDE_CPU;
     const rt_select_gpu *gpu = auto_gpu_of(s->ctx);
     bytes_moved fixed[RT_SIDES] = {{0, 0}, {0, 0}};
@@ -124,12 +90,12 @@ static rt_side decide(lazy_state *s, lazy_plan *p, int n_in, const fusor_buffer 
         else if (results[r].over || is_read) fixed[RT_SIDE_GPU].down += bytes;
         needed += bytes;
     }
-    uint64_t key = c->key;
+    uint64_t key = c->of.key;
     for (int side = 0; side < RT_SIDES; side++) {
-        ns[side] = c->ns[side] + rt_select_move_ns(gpu, fixed[side].up, fixed[side].down);
+        ns[side] = c->of.ns[side] + rt_select_move_ns(gpu, fixed[side].up, fixed[side].down);
         key = rt_select_key(key, NULL, 0, fixed[side].up, fixed[side].down);
     }
-    if (!fits(s, c, needed)) ns[RT_SIDE_GPU] = INFINITY;
+    if (!auto_fits(s->ctx, &c->of, needed)) ns[RT_SIDE_GPU] = INFINITY;
     const rt_select_choice choice = rt_select_ask(s->ctx->select, key, ns, moving_ns);
     const bool is_timed = choice.is_trial || !choice.is_measured[choice.side] || ++c->calls % TIMED_OFTEN == 0;
     s->timed = (lazy_timed){.key = is_timed ? key : 0, .side = choice.side};
