@@ -2,18 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # bench.sh: fusor bench: what it lists, measures and writes; how it compares with baselines (made here, so that no time is judged);
 # what it says about peers, compilers, baselines and paths that are not there.
+. "$(dirname "$0")/lib.sh"
 src=${FUSOR_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}
 fusor=$(realpath "${FUSOR:-./fusor}")
-passed=0 failed=0
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 export FUSOR_CACHE_DIR=$work/cache TMPDIR=$work/tmp
 mkdir -m 700 "$FUSOR_CACHE_DIR" "$TMPDIR"
-${CC:-cc} -o "$work/json_check" "$src/tests/cli/json_check.c" -ljansson || exit 1
 ${CC:-cc} -o "$work/html_check" "$src/tests/cli/html_check.c" || exit 1
 cd "$work" || exit 1
-ok() { passed=$((passed + 1)); }
-bad() { failed=$((failed + 1)); echo "FAILED: $1"; sed 's/^/    out: /' out | head -5; sed 's/^/    err: /' err | head -5; }
+need_json
 # bench STATUS WORDS ARGUMENT...: the exit status, and WORDS (a grep pattern, "" for any; !PATTERN: none) in stdout or stderr.
 bench() {
     local want=$1 words=$2
@@ -25,7 +23,7 @@ bench() {
     elif [ -n "$words" ] && ! grep -qe "$words" out err; then bad "no '$words': fusor bench $*"
     else ok; fi
 }
-json() { if ./json_check "$@" <"$file" >out 2>err; then ok; else bad "$file: $*"; fi; }
+holds() { if ./json_check "$@" <"$file" >out 2>err; then ok; else bad "$file: $*"; fi; }
 page() { if ./html_check "$@" <"$file" >out 2>err; then ok; else bad "$file: $*"; fi; }
 
 # what there is
@@ -38,25 +36,25 @@ bench 2 'expected N=SIZE' --dim N=0 rows
 bench 2 'expected N=SIZE' --dim M=3 rows
 bench 2 'no workload of these suites has' rows --filter adamw
 "$fusor" bench --list --json >list.json 2>err
-file=list.json json fusor-bench-list/1 'workloads.0.suite' 'workloads.0.name' 'workloads.0.sizes'
+file=list.json holds fusor-bench-list/1 'workloads.0.suite' 'workloads.0.name' 'workloads.0.sizes'
 
 # measured: a document, a page, a table
 quick=(--quick --min-time 0.0005 --threads 1)
 bench 0 'silu(x)\*y' chains "${quick[@]}" --filter silu --export-json run.json --export-html run.html
-file=run.json json fusor-bench/1 date build cpu level limits.0.flops limits.0.bytes results.0.suite results.0.name results.0.kind results.0.size results.0.threads \
+file=run.json holds fusor-bench/1 date build cpu level limits.0.flops limits.0.bytes results.0.suite results.0.name results.0.kind results.0.size results.0.threads \
     results.0.fused_ns results.0.unfused_ns results.0.ratio results.0.spread results.0.rounds results.0.kernels results.0.unfused_kernels results.0.bytes \
     results.0.unfused_bytes results.0.flops results.1.fused_ns
 file=run.html page 'silu(x)*y' Roofline 'prefers-color-scheme' 'All numbers' '<svg'
 bench 0 'silu' chains --filter silu --dim N=1e4 --threads 1,2 --min-time 0.0005 --peers none --export-json two.json --export-html two.html
-file=two.json json fusor-bench/1 limits.1.threads limits.1.bandwidth.memory limits.1.peak.f32 results.1.threads results.0.limit results.0.share
+file=two.json holds fusor-bench/1 limits.1.threads limits.1.bandwidth.memory limits.1.peak.f32 results.1.threads results.0.limit results.0.share
 file=two.html page 'Scaling with threads' 'GFLOP/s'
 if [ -n "${FUSOR_CODEGEN-}" ]; then
     # Every kind of a workload, and every result beside its C where a compiler is found.
     bench 0 '' dispatch lazy compile start "${quick[@]}" --filter 'relu(a*b+c)' --export-json kinds.json
-    file=kinds.json json fusor-bench/1 results.0.rivals.prepared.ns
+    file=kinds.json holds fusor-bench/1 results.0.rivals.prepared.ns
     for kind in dispatch lazy compile load cold warm; do grep -q "\"kind\": \"$kind\"" kinds.json && ok || bad "no result of kind $kind"; done
     bench 0 '!plain C is left out of' elementwise chains reductions rows convolutions movement optimizers matmul --dim N=37 "${quick[@]}" --export-json plain.json
-    if command -v cc >/dev/null; then file=plain.json json fusor-bench/1 results.0.rivals.c.ns; fi
+    if command -v cc >/dev/null; then file=plain.json holds fusor-bench/1 results.0.rivals.c.ns; fi
 fi
 [ -z "$(ls -A "$TMPDIR")" ] && ok || bad "left behind: $(ls "$TMPDIR")"
 CC=/nonexistent/cc PATH=/nonexistent "$fusor" bench chains "${quick[@]}" --filter '(a-b)' >out 2>err
@@ -69,10 +67,10 @@ printf '#!/bin/sh\necho "{\\"missing\\": \\"no module of this name\\"}"\n' >miss
 bench 0 'peer jax is left out: no module of this name' chains "${quick[@]}" --filter silu --peers jax --python ./missing
 printf '#!/bin/sh\necho "{\\"version\\": \\"1.5\\"}"\nread -r line\necho "{\\"skip\\": \\"not today\\"}"\nread -r line\n' >skips && chmod +x skips
 bench 0 'peer numpy did not answer' chains "${quick[@]}" --filter silu --peers numpy --python ./skips --export-json skips.json
-file=skips.json json fusor-bench/1 peers.numpy results.0.left_out.numpy
+file=skips.json holds fusor-bench/1 peers.numpy results.0.left_out.numpy
 if python3 -c 'import numpy' 2>/dev/null; then
     bench 0 '' elementwise chains reductions rows movement convolutions recurrent attention --dim N=36 "${quick[@]}" --peers numpy --export-json numpy.json
-    file=numpy.json json fusor-bench/1 peers.numpy results.0.rivals.numpy.ns
+    file=numpy.json holds fusor-bench/1 peers.numpy results.0.rivals.numpy.ns
     grep -q '"numpy": "result' numpy.json && bad "NumPy's results differ: $(grep -m1 '"numpy": "result' numpy.json)" || ok
 fi
 
@@ -91,7 +89,7 @@ bench 0 '' --import-json base.json --save-baseline first
 [ -f "$FUSOR_CACHE_DIR/bench-first.json" ] && ok || bad 'no baseline was kept'
 bench 1 'SLOWER: chains, a, size 100, 1 threads: +20.0%' --import-json slow.json --baseline first --export-json judged.json --export-html judged.html
 grep -q '1 regression among 2 results' err && ok || bad 'the number of regressions'
-file=judged.json json fusor-bench/1 results.0.baseline_ns results.0.change results.0.verdict baseline.slower baseline.compared
+file=judged.json holds fusor-bench/1 results.0.baseline_ns results.0.change results.0.verdict baseline.slower baseline.compared
 file=judged.html page 'Beside baseline first' 'History' 'b&lt;&amp;&gt;&quot;' '+20.0 %'
 bench 0 '+20.0%' --import-json slow.json --baseline first --threshold 25
 bench 0 '0 regressions' --import-json noisy.json --baseline first
@@ -131,7 +129,6 @@ file=empty.html page 'fusor bench'
 if [ -n "${FUSOR_CODEGEN-}" ]; then
     bench 0 'chains: 8 operators, .*: kernels 1 of 8, ' --counts chains
     "$fusor" bench --counts optimizers --json >counts.json 2>err
-    file=counts.json json fusor-bench-counts/1 llvm levels.2 workloads.0.kernels workloads.0.bytes workloads.0.instructions.2 workloads.0.code_bytes.0
+    file=counts.json holds fusor-bench-counts/1 llvm levels.2 workloads.0.kernels workloads.0.bytes workloads.0.instructions.2 workloads.0.code_bytes.0
 fi
-echo "$passed passed, $failed failed, 0 skipped"
-[ $failed -eq 0 ]
+finish

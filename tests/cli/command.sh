@@ -9,18 +9,10 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 export FUSOR_CACHE_DIR=$work/cache
 mkdir -m 700 "$FUSOR_CACHE_DIR"
-${CC:-cc} -o "$work/json_check" "$src/tests/cli/json_check.c" -ljansson || exit 1
 fusor=$(realpath "$fusor")
 cd "$work" || exit 1
+need_json
 
-# json SCHEMA 'PATHS' ARGUMENT...: one JSON document on stdout with a value at each path.
-json() {
-    local schema=$1 paths=$2
-    shift 2
-    "$fusor" "$@" --json >out 2>err </dev/null
-    # shellcheck disable=SC2086
-    if ./json_check "$schema" $paths <out >why; then ok; else bad "$(cat why): fusor $* --json"; fi
-}
 same() { if cmp -s "$1" "$2"; then ok; else bad "$3"; fi; }
 
 sgd='func @sgd(%p: f32[N], %g: f32[N], %lr: f32) -> (%q: f32[N] alias %p) { %d = mul(%lr, %g) %q = sub(%p, %d) return %q }'

@@ -15,15 +15,8 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 export FUSOR_CACHE_DIR=$work/cache
 mkdir -m 700 "$FUSOR_CACHE_DIR"
-${CC:-cc} -o "$work/json_check" "$src/tests/cli/json_check.c" -ljansson || exit 1
 cd "$work" || exit 1
-json() { # SCHEMA 'PATHS' ARGUMENT...
-    local schema=$1 paths=$2
-    shift 2
-    "$fusor" "$@" --json >out 2>err </dev/null
-    # shellcheck disable=SC2086
-    if ./json_check "$schema" $paths <out >why; then ok; else bad "$(cat why): fusor $* --json"; fi
-}
+need_json
 same() { if cmp -s "$1" "$2"; then ok; else bad "$3"; fi; }
 export FUSOR_CUDA_LIB=$fake FAKECUDA_DEVICES=2
 mlp='func @mlp(%x: f32[B, 24], %w: f32[24, 10], %b: f32[10]) -> f32[B, 10] {

@@ -12,15 +12,8 @@ need_module
 umask 077
 export FUSOR_CACHE_DIR=$work/cache
 mkdir -m 700 "$FUSOR_CACHE_DIR"
-${CC:-cc} -o "$work/json_check" "$src/tests/cli/json_check.c" -ljansson || exit 1
 cd "$work" || exit 1
-json() {
-    local schema=$1 paths=$2
-    shift 2
-    "$fusor" "$@" --json >out 2>err </dev/null
-    # shellcheck disable=SC2086
-    if ./json_check "$schema" $paths <out >why; then ok; else bad "$(cat why): fusor $* --json"; fi
-}
+need_json
 printf '%s\n' 'func @f(%a: f32[N]) -> (%s: f32[N], %m: f32) { %s = exp(%a) %m = reduce_sum(%s) return %s, %m }' >p.fusor
 
 expect 0 'compiled now' cache warm p.fusor --target sm_80,v3

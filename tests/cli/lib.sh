@@ -38,3 +38,13 @@ expect() {
     elif [ -n "$words" ] && ! grep -q ${fixed-} -e "$words" out err; then bad "no '$words': fusor $*"
     else ok; fi
 }
+# Builds json_check in the directory of the test, for json.
+need_json() { ${CC:-cc} -o ./json_check "$src/tests/cli/json_check.c" -ljansson || exit 1; }
+# json SCHEMA 'PATHS' ARGUMENT...: $fusor ARGUMENT... --json writes one document to stdout, with a value at each path.
+json() {
+    local schema=$1 paths=$2
+    shift 2
+    "$fusor" "$@" --json >out 2>err </dev/null
+    # shellcheck disable=SC2086
+    if ./json_check "$schema" $paths <out >why; then ok; else bad "$(cat why): fusor $* --json"; fi
+}

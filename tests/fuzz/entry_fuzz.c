@@ -9,6 +9,7 @@
 #include "jit/link.h"
 #include "rt/cache_stats.h"
 #include "rt/compiler.h"
+#include "tests/fuzz/random.h"
 #include <elf.h>
 #include <unistd.h>
 #include <stdio.h>
@@ -260,14 +261,6 @@ static size_t make_object(uint8_t *out) {
 }
 
 /* ---- mutations ---- */
-static uint64_t state;
-static uint64_t next_random(void) { /* splitmix64 */
-    uint64_t z = state += 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-static size_t below(size_t n) { return n ? next_random() % n : 0; }
 
 static size_t mutate(uint8_t *data, size_t n) {
     static const uint64_t values[] = {0,

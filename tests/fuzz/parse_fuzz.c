@@ -5,6 +5,7 @@
  * mutates FILEs (default: the texts below) COUNT times (default 20000). A failure prints seed and text, and exits
  * with 1. */
 #include "ir/graph.h"
+#include "tests/fuzz/random.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,15 +153,6 @@ static const char *const tokens[] = {
     "\x80",
     "\xc3\xa9",
 };
-
-static uint64_t state;
-static uint64_t next_random(void) { /* splitmix64 */
-    uint64_t z = state += 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-static size_t below(size_t n) { return n ? next_random() % n : 0; }
 
 enum { MAX = 1 << 16 };
 

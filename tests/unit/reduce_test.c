@@ -342,36 +342,41 @@ Test(reduce, argmax_with_ties_and_nans) {
     check_op("argmin", "f64", "f64", "i64", " variant 1", 0);
 }
 
+/* A kernel of argmax or argmin over one row of f32; and its result for a row. */
+static run_kernel arg_kernel(int level, const char *op, bool is_last) {
+    char text[512];
+    snprintf(text, sizeof text,
+             "fusor-kernel 1\nkind reduce\nlevel %s\ndim r ?\nbuffer in f32 1\nbuffer out i64 0\n%%0 = load.f32 #0\n"
+             "%%1 = %s.i64 %%0%s\n%%2 = store.i64 #1 %%1\n",
+             ir_levels[level].name, op, is_last ? " variant 1" : "");
+    return run_compile(text);
+}
+static int64_t arg_of_row(const run_kernel *k, float *x, int64_t n) {
+    int64_t out = -1, stride[2] = {1, 0};
+    char shared[64];
+    void *pointer[2] = {x, &out};
+    ir_kernel_args a = {
+        .version = 1, .tune = {1, 1}, .buffer = pointer, .size = &n, .stride = stride, .shared = shared};
+    for (a.phase = 0; a.phase < 2; a.phase++) k->fn(&a, 0, a.phase ? 1 : (n + 4095) / 4096);
+    return out;
+}
+
 /* All equal to the identity; one NaN; the ends of the row. */
 Test(reduce, argmax_picks_the_first) {
     static const float fill[] = {-INFINITY, INFINITY, 0.0f};
     for (int level = 0; level < IR_LEVEL_COUNT; level++) {
         if (!host_has_level((ir_level)level)) continue;
         for (int variant = 0; variant < 4; variant++) {
-            char text[512];
-            snprintf(
-                text, sizeof text,
-                "fusor-kernel 1\nkind reduce\nlevel %s\ndim r ?\nbuffer in f32 1\nbuffer out i64 0\n%%0 = load.f32 #0\n"
-                "%%1 = %s.i64 %%0%s\n%%2 = store.i64 #1 %%1\n",
-                ir_levels[level].name, variant & 1 ? "argmax" : "argmin", variant & 2 ? " variant 1" : "");
-            run_kernel r = run_compile(text);
+            run_kernel r = arg_kernel(level, variant & 1 ? "argmax" : "argmin", variant & 2);
             static float x[5000];
             for (int l = 1; l < LENGTHS - 1; l++)
                 for (int f = 0; f < 3; f++)
                     for (int nan = 0; nan < 3; nan++) {
-                        int64_t n = lengths[l], out = -1, stride[2] = {1, 0};
-                        char shared[64];
+                        int64_t n = lengths[l];
                         for (int64_t i = 0; i < n; i++) x[i] = fill[f];
                         if (nan) x[n / 3] = x[n / 3 + n / 2] = NAN;
                         int64_t want = nan ? (variant & 2 ? n / 3 + n / 2 : n / 3) : variant & 2 ? n - 1 : 0;
-                        void *pointer[2] = {x, &out};
-                        ir_kernel_args a = {.version = 1,
-                                            .tune = {1, 1},
-                                            .buffer = pointer,
-                                            .size = &n,
-                                            .stride = stride,
-                                            .shared = shared};
-                        for (a.phase = 0; a.phase < 2; a.phase++) r.fn(&a, 0, a.phase ? 1 : (n + 4095) / 4096);
+                        const int64_t out = arg_of_row(&r, x, n);
                         cr_assert_eq(out, want, "level %d variant %d length %d fill %g nan %d: %d, expected %d", level,
                                      variant, (int)n, (double)fill[f], nan, (int)out, (int)want);
                     }
@@ -388,29 +393,15 @@ Test(reduce, argmax_at_every_place) {
     for (int level = 0; level < IR_LEVEL_COUNT; level++) {
         if (!host_has_level((ir_level)level)) continue;
         for (int variant = 0; variant < 2; variant++) {
-            char text[512];
-            snprintf(
-                text, sizeof text,
-                "fusor-kernel 1\nkind reduce\nlevel %s\ndim r ?\nbuffer in f32 1\nbuffer out i64 0\n%%0 = load.f32 #0\n"
-                "%%1 = argmax.i64 %%0%s\n%%2 = store.i64 #1 %%1\n",
-                ir_levels[level].name, variant ? " variant 1" : "");
-            run_kernel r = run_compile(text);
+            run_kernel r = arg_kernel(level, "argmax", variant);
             for (int l = 0; l < 4; l++) {
-                int64_t n = sizes[l], out = -1, stride[2] = {1, 0};
+                int64_t n = sizes[l];
                 for (int64_t i = 0; i < n; i++) x[i] = (float)(i % 7) - 9;
                 for (int64_t first = 0; first < n; first += 1 + n / 150) {
                     int64_t second = first + (n - 1 - first) * (first % 5) / 4;
                     float top[2] = {x[first], x[second]};
                     x[first] = x[second] = first & 1 ? INFINITY : 0;
-                    char shared[64];
-                    void *pointer[2] = {x, &out};
-                    ir_kernel_args a = {.version = 1,
-                                        .tune = {1, 1},
-                                        .buffer = pointer,
-                                        .size = &n,
-                                        .stride = stride,
-                                        .shared = shared};
-                    for (a.phase = 0; a.phase < 2; a.phase++) r.fn(&a, 0, a.phase ? 1 : (n + 4095) / 4096);
+                    const int64_t out = arg_of_row(&r, x, n);
                     cr_assert_eq(out, variant ? second : first, "level %d variant %d length %d: %d, of %d and %d",
                                  level, variant, (int)n, (int)out, (int)first, (int)second);
                     x[second] = top[1];
