@@ -51,8 +51,9 @@ static const double CALL_NS = 150, SECONDS = 0.03, AT_MOST = 0.15;
         INPUT x = {0};                                                                                                 \
         for (int k = 0; k < CHAINS; k++) a[k] = ZERO(k);                                                               \
         for (int r = 0; r < ROUNDS; r++) _Pragma("GCC unroll 12") for (int k = 0; k < CHAINS; k++) {                   \
-                a[k] = STEP;                                                                                           \
-                __asm__ volatile("" : "+v"(a[k]));                                                                     \
+                VECTOR next = STEP; /* of a[k] itself the asm would make memory */                                     \
+                __asm__ volatile("" : "+v"(next));                                                                     \
+                a[k] = next;                                                                                           \
             }                                                                                                          \
         double s = seed;                                                                                               \
         for (int k = 0; k < CHAINS; k++) s += (double)a[k][0];                                                         \
