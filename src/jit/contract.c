@@ -160,11 +160,14 @@ static LLVMValueRef blocks_of_k(contract *c) {
     return em_select(c->e, em_icmp(c->e, LLVMIntSGT, n, one), n, one);
 }
 
-/* Its heads and words are [K block][head, words][nr]. */
+/* Of a panel of operand 1: its heads and words are [K block][head, words][nr]. */
+static LLVMValueRef words_of_panel(contract *c) {
+    return c->heads[1] ? em_add(c->e, c->k_words, blocks_of_k(c)) : c->k_words;
+}
+
 static LLVMValueRef panel_of_b(contract *c, LLVMValueRef batch, LLVMValueRef panel, LLVMValueRef panels) {
-    LLVMValueRef i = em_add(c->e, em_mul(c->e, batch, panels), panel), words = c->k_words;
-    if (c->heads[1]) words = em_add(c->e, words, blocks_of_k(c));
-    return element(c, c->e->shared, em_mul(c->e, em_mul(c->e, i, words), num(c, c->nr)));
+    LLVMValueRef i = em_add(c->e, em_mul(c->e, batch, panels), panel);
+    return element(c, c->e->shared, em_mul(c->e, em_mul(c->e, i, words_of_panel(c)), num(c, c->nr)));
 }
 
 /* Where in it the K block at k0, a multiple of kb, begins, behind its head: words. */
@@ -485,6 +488,9 @@ static void emit_compute_phase(contract *c) {
     LLVMValueRef pb = element(c, panel_of_b(c, b_batch, panel, n_panels), block_of_panel(c, s.k0));
     tile_in[CONTRACT_B] = panel_to_read(c, &s, pb, panel);
     tile_in[CONTRACT_B_K] = em_mul(e, c->b_stride, num(c, c->acc_bytes));
+    LLVMValueRef has_next = em_icmp(e, LLVMIntSLT, em_add(e, lj.i, one), n_count);
+    tile_in[CONTRACT_B_NEXT] =
+        em_select(e, em_and(e, s.packed, has_next), em_mul(e, words_of_panel(c), num(c, c->nr * c->acc_bytes)), zero);
     if (c->n_outer_k) tile_in[CONTRACT_B_JUMP] = em_mul(e, c->b_jump, num(c, c->acc_bytes));
     tile_in[CONTRACT_N0] = em_mul(e, panel, num(c, c->nr));
     LLVMValueRef before = em_mul(e, em_mul(e, lj.i, m_count), num(c, c->mr * c->nr));

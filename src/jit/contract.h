@@ -107,7 +107,8 @@ fusor_status contract_emit_direct(contract *c, fu_error *err); /* the whole kern
 
 /* ---- contract_tile.c ---- */
 /* Parameters of the tile's function; strides in bytes. Element (i, k) of operand 0 is A_ROW * i + A_K * k behind A. The
- * next panel is A_NEXT and A_NEXT_ROW * rows behind it: one for packed panels, the other in place. The first TALL of
+ * next panel is A_NEXT and A_NEXT_ROW * rows behind it: one for packed panels, the other in place. B_NEXT: bytes to the
+ * same row of the panel of columns that is multiplied next, which is prefetched (0: none). The first TALL of
  * the PANELS panels have ROWS + 1 rows, the others ROWS. PARTIAL: their partial sums, one tile behind the other. Only
  * with several dims of k: after LEFT elements along k, then after each RUN, the step is A_JUMP, B_JUMP. */
 enum {
@@ -119,6 +120,7 @@ enum {
     CONTRACT_A_NEXT_ROW,
     CONTRACT_B,
     CONTRACT_B_K,
+    CONTRACT_B_NEXT,
     CONTRACT_COUNT,
     CONTRACT_M0,
     CONTRACT_PANELS,

@@ -23,6 +23,7 @@ typedef struct tile {
     LLVMValueRef in[CONTRACT_TILE_PARAMETERS];
     LLVMValueRef n0;                     /* in its run of columns */
     LLVMValueRef m0, rows, pa, partial;  /* of the panel */
+    LLVMValueRef next_b;                 /* bytes from a step's row of operand 1 to what it prefetches of the next panel */
     LLVMValueRef sum[CONTRACT_MAX_TILE]; /* [row][vector] */
 } tile;
 
@@ -42,10 +43,12 @@ static LLVMValueRef mul_add(contract *c, LLVMValueRef a, LLVMValueRef b, LLVMVal
     return ir_is_float(c->acc) ? em_mad(e, a, b, acc) : em_add(e, em_mul(e, a, b), acc);
 }
 
-static void prefetch(contract *c, LLVMValueRef ptr) {
+/* Into the first or second level of cache. */
+static void prefetch(contract *c, LLVMValueRef ptr, int level) {
     emit *e = c->e;
     LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID("llvm.prefetch", 13), &e->t_ptr, 1);
-    LLVMValueRef in[4] = {ptr, LLVMConstInt(e->t_i32, 0, 0), LLVMConstInt(e->t_i32, 3, 0),
+    const int locality = 4 - level;
+    LLVMValueRef in[4] = {ptr, LLVMConstInt(e->t_i32, 0, 0), LLVMConstInt(e->t_i32, (unsigned)locality, 0),
                           LLVMConstInt(e->t_i32, 1, 0)};
     LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, in, 4, "");
 }
@@ -81,7 +84,8 @@ static void tile_step(tile *t, LLVMValueRef *acc, LLVMValueRef *pa, LLVMValueRef
      * steps ahead: as far as an address reaches, and more is slower in place, where rows may share sets of the
      * cache. */
     LLVMValueRef ahead = bytes_behind(c, pb, LLVMBuildShl(e->b, t->in[CONTRACT_B_K], num(c, 3), ""));
-    for (int at = 0; at < c->nr * c->acc_bytes; at += 64) prefetch(c, em_gep(e, ahead, e->t_i8, num(c, at)));
+    for (int at = 0; at < c->nr * c->acc_bytes; at += 64) prefetch(c, em_gep(e, ahead, e->t_i8, num(c, at)), 1);
+    prefetch(c, bytes_behind(c, pb, t->next_b), 2);
     for (int i = 0; i < c->mr; i++) {
         int far = i % ROWS_A_POINTER;
         LLVMValueRef p = pa[i / ROWS_A_POINTER];
@@ -277,6 +281,11 @@ void contract_emit_tile(contract *c) {
     LLVMValueRef is_tall = em_icmp(e, LLVMIntSLT, phi[0], t.in[CONTRACT_TALL]);
     t.rows = em_add(e, t.in[CONTRACT_ROWS], LLVMBuildZExt(e->b, is_tall, e->t_i64, ""));
     t.pa = phi[1];
+    /* The panel of columns that comes next, from the last cache or memory to L2: one line of each of its rows while the
+     * first row panel is made, the next while the second is. */
+    LLVMValueRef line = em_mul(e, phi[0], num(c, 64)), next = em_add(e, t.in[CONTRACT_B_NEXT], line);
+    LLVMValueRef has_line = em_icmp(e, LLVMIntSLT, line, num(c, c->nr * c->acc_bytes));
+    t.next_b = em_select(e, has_line, next, num(c, 0));
     t.m0 = phi[2];
     t.partial = phi[3];
     if (c->dot == IR_DOT_BF16) sum_exact_products(&t);
@@ -284,10 +293,10 @@ void contract_emit_tile(contract *c) {
     add_partial(&t);
     store_sums(&t);
     LLVMValueRef next_a = em_add(e, em_mul(e, t.rows, t.in[CONTRACT_A_NEXT_ROW]), t.in[CONTRACT_A_NEXT]);
-    LLVMValueRef next[4] = {em_add(e, phi[0], num(c, 1)), bytes_behind(c, t.pa, next_a), em_add(e, t.m0, t.rows),
+    LLVMValueRef then[4] = {em_add(e, phi[0], num(c, 1)), bytes_behind(c, t.pa, next_a), em_add(e, t.m0, t.rows),
                             element(c, t.partial, num(c, c->mr * c->nr))};
-    for (int i = 0; i < 4; i++) LLVMAddIncoming(phi[i], &next[i], (LLVMBasicBlockRef[]){here(c)}, 1);
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, next[0], t.in[CONTRACT_PANELS]), panel, done);
+    for (int i = 0; i < 4; i++) LLVMAddIncoming(phi[i], &then[i], (LLVMBasicBlockRef[]){here(c)}, 1);
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, then[0], t.in[CONTRACT_PANELS]), panel, done);
     at_end_of(c, done);
     contract_end(c, o);
 }

@@ -204,6 +204,15 @@ static bool is_even_split(int64_t panels, int64_t blocks, int64_t tiles_of_each,
            ir_times(blocks, tiles_of_each) % n_threads == 0;
 }
 
+/* Panels that the thread with most of them makes where `panels` are cut into blocks of `each` and the last block is what
+ * is left: whole blocks are handed out first. */
+static int64_t longest(int64_t panels, int64_t each, int64_t tiles_of_each, int n_threads) {
+    const int64_t whole = ir_times(panels / each, tiles_of_each), left = panels % each,
+                  turns = ir_times(whole / n_threads, each);
+    if (whole % n_threads) return turns + each;
+    return left ? turns + ir_times(ir_ceil_div(tiles_of_each, n_threads), left) : turns;
+}
+
 /* Into how many blocks: those that a team is done with first, `tiles_of_each` tiles each, no fewer than `fewest`; of
  * equals, what comes nearest to `enough` tiles. */
 static int64_t cut(int64_t panels, int64_t fewest, int64_t tiles_of_each, int64_t enough, int n_threads) {
@@ -213,7 +222,7 @@ static int64_t cut(int64_t panels, int64_t fewest, int64_t tiles_of_each, int64_
     for (int64_t blocks = fewest; blocks <= most; blocks++) {
         int64_t each = ir_ceil_div(panels, blocks), off = blocks < wanted ? wanted - blocks : blocks - wanted;
         if (ir_ceil_div(panels, each) != blocks) continue;
-        int64_t turns = ir_times(each, ir_ceil_div(ir_times(blocks, tiles_of_each), n_threads));
+        int64_t turns = longest(panels, each, tiles_of_each, n_threads);
         int64_t cost = ir_times(turns, 256) + ir_times(turns, off) / wanted;
         if (cost < least) least = cost, best = blocks;
     }
@@ -231,8 +240,9 @@ static int64_t even_blocks(int64_t rows, int64_t blocks, int64_t tiles_of_each, 
 
 /* The block of operand 0 and, where K has several blocks, the block of sums stay in L2 while panels of operand 1 stream
  * by. For more tiles than that gives, the team cuts columns where operand 0 is read in place, else rows: a block of
- * columns packs operand 0 anew. (Two threads, 128^3 and 256^3: by columns 1.13 times as fast as by rows; above, 1.03
- * with all rows in a block, which then come from L3.) */
+ * columns packs operand 0 anew, and is worth that where rows alone would leave threads without work for more than a
+ * sixteenth of the time. (Two threads, 128^3 and 256^3: by columns 1.13 times as fast as by rows. 1000^3: 63 panels of
+ * rows at a time instead of all 125 is 1.04 times as fast.) */
 static void tune_contract(const ir_kernel *k, const int64_t *size, const int64_t *stride, int n_threads,
                           int64_t *tune) {
     enum { TILE_PRODUCTS = 64 << 10 }; /* a tile of fewer is not worth taking */
@@ -244,7 +254,7 @@ static void tune_contract(const ir_kernel *k, const int64_t *size, const int64_t
     int64_t row_bytes = (c.kc + (c.kk > k->tile.kb ? nc * nr : 0)) * c.bytes * mr;
     int64_t mc = clamp(l2 * 6 / 10 / row_bytes, 1, c.mp);
     if (n_threads > 1 && in_place) {
-        mc = clamp(4 * l2 / (c.kc * c.bytes * mr), 1, c.mp);
+        mc = clamp(l2 * 6 / 5 / (c.kc * c.bytes * mr), 1, c.mp);
         if (c.kk > k->tile.kb) nc = clamp(l2 / (mc * mr * nr * c.bytes), 1, nc);
     }
     int64_t m_blocks = ir_ceil_div(c.mp, mc), n_blocks = ir_ceil_div(c.np, nc);
@@ -252,9 +262,10 @@ static void tune_contract(const ir_kernel *k, const int64_t *size, const int64_t
         int64_t products = ir_times(ir_times(c.batches, c.m), ir_times(c.n, at_least_one(c.kk)));
         int64_t enough = clamp(products / TILE_PRODUCTS, n_threads, (int64_t)n_threads * TILES_PER_THREAD);
         if (in_place) n_blocks = cut(c.np, n_blocks, ir_times(c.batches, m_blocks), enough, n_threads);
-        if (ir_times(ir_times(c.batches, m_blocks), n_blocks) < (in_place ? n_threads : enough))
+        if (!in_place || ir_times(ir_times(c.batches, m_blocks), n_blocks) < n_threads)
             m_blocks = cut(c.mp, m_blocks, ir_times(c.batches, n_blocks), enough, n_threads);
-        if (!in_place && ir_times(ir_times(c.batches, m_blocks), n_blocks) < enough)
+        const int64_t most = longest(c.mp, ir_ceil_div(c.mp, m_blocks), ir_times(c.batches, n_blocks), n_threads);
+        if (!in_place && ir_times(most, n_threads) * 16 > ir_times(ir_times(c.mp, n_blocks), c.batches) * 17)
             n_blocks = cut(c.np, n_blocks, ir_times(c.batches, m_blocks), enough, n_threads);
     }
     tune[IR_TUNE_CONTRACT_MC] = ir_ceil_div(c.mp, m_blocks) * mr;
