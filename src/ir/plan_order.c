@@ -13,8 +13,9 @@ static bool is_source(const planner *p, const ir_node *n) {
 }
 
 /* Can dims x and y of a value (-1: it does not vary) be walked as one dim in whatever memory it, or a value under it,
- * may lie? */
-static bool is_one_run(const planner *p, ir_id id, int x, int y, int *budget) {
+ * may lie? `size` is dim y's in the loop: an operand may give that size another name, and only the call finds that they
+ * agree; the kernel cannot tell that its rows then lie one after the other. */
+static bool is_one_run(const planner *p, ir_id id, int x, int y, ir_size size, int *budget) {
     const ir_node *n = ir_at(p->g, id);
     int from[IR_MAX_RANK];
     if (x >= 0 && ir_size_is(p->g->sizes, n->dim[x], 1)) x = -1;
@@ -27,22 +28,22 @@ static bool is_one_run(const planner *p, ir_id id, int x, int y, int *budget) {
         int axis = plan_axis(n->attr[1].is_set ? n->attr[1].integer : 0, n->rank);
         return axis != x && axis != y;
     }
-    if (is_source(p, n)) return true;
+    if (is_source(p, n)) return n->dim[y] == size;
     if (is_move(n)) {
         for (int i = 0; i < n->n_in; i++) {
             int ox = x < 0 ? -1 : plan_move_dim(p->g, n, i, x), oy = y < 0 ? -1 : plan_move_dim(p->g, n, i, y);
-            if (ox == PLAN_DIM_MOVED || oy == PLAN_DIM_MOVED || !is_one_run(p, n->in[i], ox, oy, budget)) return false;
+            if (ox == PLAN_DIM_MOVED || oy == PLAN_DIM_MOVED || !is_one_run(p, n->in[i], ox, oy, size, budget)) return false;
         }
         return true;
     }
     if (is_view(n)) {
         plan_view_dims(p->g, n, from);
-        return is_one_run(p, n->in[0], from[x], from[y], budget);
+        return is_one_run(p, n->in[0], from[x], from[y], size, budget);
     }
     for (int i = 0; i < n->n_in; i++) {
         int lead = n->rank - ir_at(p->g, n->in[i])->rank, mask = n->stretch ? n->stretch[i] : 0;
         int ox = x < lead || mask >> x & 1 ? -1 : x - lead, oy = y < lead || mask >> y & 1 ? -1 : y - lead;
-        if (ir_ops[n->op].kind != IR_KIND_CREATE && !is_one_run(p, n->in[i], ox, oy, budget)) return false;
+        if (ir_ops[n->op].kind != IR_KIND_CREATE && !is_one_run(p, n->in[i], ox, oy, size, budget)) return false;
     }
     return true;
 }
@@ -56,7 +57,7 @@ uint32_t plan_merged_axes(const planner *p, ir_id xid, uint32_t axes) {
     uint32_t merged = 0;
     for (int d = 0; d < x->rank; d++) {
         if (!(axes >> d & 1) || ir_size_is(p->g->sizes, x->dim[d], 1)) continue;
-        if (before >= 0 && is_one_run(p, xid, before, d, &budget)) merged |= 1u << before;
+        if (before >= 0 && is_one_run(p, xid, before, d, x->dim[d], &budget)) merged |= 1u << before;
         before = d;
     }
     return merged;
@@ -74,7 +75,7 @@ bool plan_keeps_merged(const planner *p, int c, ir_id id, const int8_t *coord) {
             if (coord[i] == d) x = i;
             if (coord[i] == next) y = i;
         }
-        if (!is_one_run(p, id, x, y, &budget)) return false;
+        if (!is_one_run(p, id, x, y, k->dim[next], &budget)) return false;
     }
     return true;
 }
