@@ -81,6 +81,22 @@ static void print_type(fu_str *s, const gen_value *v) {
     if (v->rank) fu_str_addf(s, "]");
 }
 
+/* In one program of three, parameters call a size that an earlier one has bound A.1, A.2 and so on: only the call tells
+ * that it is A. Not in one that a result is written over, whose sizes have to be the result's. */
+static void print_param_type(fu_str *s, const gen_program *p, int number, bool *is_bound) {
+    gen_value v = p->value[number];
+    bool may = p->seed % 3 == 1;
+    for (int r = 0; r < p->n_results; r++) may &= p->alias[r] != number;
+    for (int d = 0; d < v.rank; d++) {
+        if (v.dim[d][0] < 'A' || v.dim[d][1]) continue;
+        bool *bound = &is_bound[v.dim[d][0] - 'A'];
+        if (may && *bound && (p->seed / 3 + (uint64_t)(number + d)) % 4)
+            snprintf(v.dim[d] + 1, GEN_DIM - 1, ".%d", number * 8 + d);
+        *bound = true;
+    }
+    print_type(s, &v);
+}
+
 static void mark_used(gen_program *p) {
     for (int i = 0; i < p->n; i++) p->value[i].is_used = false;
     for (int r = 0; r < p->n_results; r++) {
@@ -155,12 +171,12 @@ static const char *gen_print(gen_program *p, fu_arena *arena) {
                 p->special, p->strided, p->scale, (long long)p->size[0], (long long)p->size[1], (long long)p->size[2],
                 (long long)p->size[3]);
     fu_str_addf(&s, "func @f(");
-    bool first = true;
+    bool first = true, is_bound[GEN_SYMBOLS] = {false};
     for (int i = 0; i < p->n; i++) {
         gen_value *v = &p->value[i];
         if (!v->is_param || !v->is_used) continue;
         fu_str_addf(&s, "%s%%v%d: ", first ? "" : ", ", i);
-        print_type(&s, v);
+        print_param_type(&s, p, i, is_bound);
         first = false;
     }
     fu_str_addf(&s, ") -> (");
