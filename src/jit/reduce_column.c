@@ -145,6 +145,20 @@ static bool may_go_along(const red_sweep *s) {
     return true;
 }
 
+/* Values of one row that are the same in all columns, and what needs them is not: seeds of its evaluation. Computed
+ * before the loop over columns, from which nothing behind us would move them. */
+static void mark_row_values(const red_sweep *s, bool *is_row_value) {
+    const red *r = s->r;
+    const ir_kernel *k = r->k;
+    memset(is_row_value, 0, IR_KERNEL_MAX_INSTS * sizeof *is_row_value);
+    if (r->has_access) return;
+    for (int n = 0; n < k->n_insts; n++)
+        for (int i = 0; s->is_needed[n] && !s->is_seed[n] && r->varies[n] >> r->v & 1 && i < k->inst[n].n_in; i++) {
+            const int in = k->inst[n].in[i];
+            is_row_value[in] = !s->is_seed[in] && !(r->varies[in] >> r->v & 1);
+        }
+}
+
 /* Elements [i, i + rows) of the block for the chunk's whole vectors, up to column `end`. */
 static void go_along(column *w, LLVMValueRef i, int rows, LLVMValueRef end) {
     red *r = w->r;
@@ -152,30 +166,49 @@ static void go_along(column *w, LLVMValueRef i, int rows, LLVMValueRef end) {
     emit *e = r->e;
     const ir_kernel *k = r->k;
     LLVMValueRef base[ROWS][IR_KERNEL_MAX_BUFFERS], block[IR_KERNEL_MAX_BUFFERS], seed[k->n_insts];
+    LLVMValueRef row_value[ROWS][IR_KERNEL_MAX_INSTS], to[s->n_acc];
+    bool is_row_value[IR_KERNEL_MAX_INSTS], is_seed[IR_KERNEL_MAX_INSTS];
     red_acc acc[s->n_acc];
     red_body b;
     memcpy(block, e->base, sizeof block);
+    memcpy(is_seed, s->is_seed, sizeof is_seed);
+    mark_row_values(s, is_row_value);
     for (int u = 0; u < rows; u++)
         for (int n = 0; n < k->n_buffers; n++) {
             LLVMValueRef off = red_advance(e, NULL, em_add(e, i, em_i64s(e, u)), e->stride[n][r->last]);
             base[u][n] = em_gep(e, block[n], em_memory_type(e, k->buffer[n].dtype), off);
         }
+    for (int u = 0; u < rows; u++) {
+        memcpy(e->base, base[u], sizeof block);
+        b.at = (red_at){r, em_i64s(e, 0), NULL, NULL};
+        em_values_init(&b.v, red_load_value, &b.at);
+        for (int n = 0; n < k->n_insts; n++)
+            if (is_row_value[n]) row_value[u][n] = em_value(e, &b.v, n);
+    }
+    memcpy(e->base, block, sizeof block);
+    for (int a = 0; a < s->n_acc; a++) to[a] = value_at(w, s->acc[a], w->partial, em_i64s(e, 0), false);
     em_loop l = em_for(e, w->begin, end, em_i64s(e, e->lanes));
     b.at = (red_at){r, NULL, l.i, NULL};
     em_values_init(&b.v, red_load_value, &b.at);
     for (int n = 0; n < k->n_insts; n++)
         if (s->is_seed[n]) seed[n] = em_value(e, &b.v, n);
-    for (int a = 0; a < s->n_acc; a++)
-        acc[a] = red_load(r, s->acc[a], value_at(w, s->acc[a], w->partial, l.i, false), NULL, FUSOR_I64, NULL);
+    LLVMValueRef at[s->n_acc];
+    for (int a = 0; a < s->n_acc; a++) {
+        at[a] = em_gep(e, to[a], em_memory_type(e, red_type(r, s->acc[a])), l.i);
+        acc[a] = red_load(r, s->acc[a], at[a], NULL, FUSOR_I64, NULL);
+    }
+    for (int n = 0; n < k->n_insts; n++) s->is_seed[n] |= is_row_value[n];
     for (int u = 0; u < rows; u++) {
         memcpy(e->base, base[u], sizeof block);
+        for (int n = 0; n < k->n_insts; n++)
+            if (is_row_value[n]) seed[n] = row_value[u][n];
         red_evaluate(s, &b, (red_at){r, em_i64s(e, 0), l.i, NULL}, seed);
         for (int a = 0; a < s->n_acc; a++) acc[a] = red_take(r, s->acc[a], acc[a], s->x[a], NULL, NULL);
         red_write(s, &b);
     }
     memcpy(e->base, block, sizeof block);
-    for (int a = 0; a < s->n_acc; a++)
-        red_store(r, s->acc[a], acc[a], value_at(w, s->acc[a], w->partial, l.i, false), NULL, FUSOR_I64, NULL);
+    memcpy(s->is_seed, is_seed, sizeof is_seed);
+    for (int a = 0; a < s->n_acc; a++) red_store(r, s->acc[a], acc[a], at[a], NULL, FUSOR_I64, NULL);
     em_end(e, &l);
 }
 
