@@ -41,9 +41,43 @@ LLVMValueRef compat_masked_load(LLVMModuleRef mod, LLVMBuilderRef b, compat_mask
                        align);
 }
 
+/* The only true lane of a constant mask; -1 where there are others, or the mask is not known. A mask of the first lanes
+ * is made from the bits of a number. */
+static int only_lane(LLVMValueRef mask) {
+    const int lanes = (int)LLVMGetVectorSize(LLVMTypeOf(mask));
+    int found = -1;
+    if (LLVMIsAConstantExpr(mask) && LLVMGetConstOpcode(mask) == LLVMBitCast) {
+        LLVMValueRef bits = LLVMGetOperand(mask, 0);
+        if (LLVMGetTypeKind(LLVMTypeOf(bits)) == LLVMVectorTypeKind && LLVMGetVectorSize(LLVMTypeOf(bits)) == 1)
+            bits = LLVMGetAggregateElement(bits, 0);
+        if (!bits || !LLVMIsAConstantInt(bits) || LLVMGetIntTypeWidth(LLVMTypeOf(bits)) > 64) return -1;
+        const uint64_t set = LLVMConstIntGetZExtValue(bits);
+        return set && !(set & (set - 1)) ? __builtin_ctzll(set) : -1;
+    }
+    if (!LLVMIsAConstantVector(mask)) return -1;
+    for (int i = 0; i < lanes; i++) {
+        LLVMValueRef lane = LLVMGetAggregateElement(mask, (unsigned)i);
+        if (!lane || !LLVMIsAConstantInt(lane)) return -1;
+        if (!LLVMConstIntGetZExtValue(lane)) continue;
+        if (found >= 0) return -1;
+        found = i;
+    }
+    return found;
+}
+
+/* One lane alone is a store of its element: LLVM 22's x86 back end makes a masked store of one constant lane one of the
+ * type from before a truncation, which writes behind the element (AVX-512: bf16 and bytes from 32 bits). */
 void compat_masked_store(LLVMModuleRef mod, LLVMBuilderRef b, compat_masked kind, LLVMValueRef value, LLVMValueRef ptr,
                          LLVMValueRef mask, unsigned align) {
     LLVMValueRef args[3] = {value, ptr, mask};
+    const int only = kind == COMPAT_CONTIGUOUS ? only_lane(mask) : -1;
+    if (only >= 0) {
+        LLVMTypeRef t_i32 = LLVMInt32TypeInContext(LLVMGetModuleContext(mod));
+        LLVMValueRef index = LLVMConstInt(t_i32, (unsigned)only, 0), x = LLVMBuildExtractElement(b, value, index, "");
+        if (only) ptr = LLVMBuildGEP2(b, LLVMTypeOf(x), ptr, &index, 1, "");
+        LLVMSetAlignment(LLVMBuildStore(b, x, ptr), only ? 1 : align);
+        return;
+    }
     call_masked(mod, b, kind == COMPAT_CONTIGUOUS ? "llvm.masked.store" : "llvm.masked.scatter", LLVMTypeOf(value),
                 args, 3, 1, align);
 }

@@ -146,7 +146,8 @@ int em_random_block(emit *e, const ir_kinst *inst, LLVMValueRef seed, LLVMValueR
     const int n = is_f64 ? 2 : 4;
     LLVMValueRef w[4], x[4], lane[64];
     for (int i = 0; i < e->lanes; i++) lane[i] = em_i64s(e, i);
-    LLVMValueRef group = LLVMBuildLShr(e->b, first, LLVMConstInt(e->t_i64, is_f64 ? 1 : 2, 0), "");
+    /* Behind padding, a block may begin before the first element: its groups count up to 0 from below. */
+    LLVMValueRef group = LLVMBuildAShr(e->b, first, LLVMConstInt(e->t_i64, is_f64 ? 1 : 2, 0), "");
     words(e, seed, em_add(e, em_splat(e, group), LLVMConstVector(lane, (unsigned)e->lanes)), w);
     if (is_f64) {
         x[0] = uniform_f64(e, w[0], w[1]);
