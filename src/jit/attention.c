@@ -95,6 +95,7 @@ typedef struct run {
     LLVMValueRef turned, parts, sums,
         turned_words; /* scratch where weights are split: values [E][words], weights, products */
     LLVMValueRef scale, cap, low, high;
+    LLVMValueRef is_far, later; /* a->is_raw: queries are scaled at once; the scale of scores then, or of all */
     LLVMValueRef batch, batches;
     /* of a block of keys: where keys and values lie, and elements from one key, or one column, to the next */
     LLVMValueRef k, k_row, k_step, v, v_row, v_step;
@@ -136,7 +137,13 @@ static run begin_run(attention *a) {
     }
     r.batches = num(a, 1);
     for (int d = 0; d < a->at.m; d++) r.batches = em_mul(e, r.batches, e->size[d]);
-    r.scale = uniform(a, a->scale, &at);
+    r.scale = r.later = uniform(a, a->scale, &at);
+    if (a->is_raw) { /* Scores grow with a scale that is positive, and neither it nor its multiples leave the type. */
+        LLVMValueRef is_near = em_and(e, em_fcmp(e, LLVMRealOGE, r.scale, em_const(e, a->acc, 0x1p-60)),
+                                      em_fcmp(e, LLVMRealOLE, r.scale, em_const(e, a->acc, 0x1p60)));
+        r.is_far = LLVMBuildNot(e->b, is_near, "");
+        r.later = em_select(e, is_near, r.scale, em_const(e, a->acc, 1));
+    }
     r.cap = uniform(a, a->cap, &at);
     r.low = uniform(a, a->low, &at);
     r.high = uniform(a, a->high, &at);
@@ -236,11 +243,56 @@ static void fill(attention *a, LLVMValueRef dst, LLVMValueRef count, double v) {
     e->lanes = lanes;
 }
 
+/* Can rows of a plain operand be read as vectors where they lie? i1, or NULL. */
+static LLVMValueRef whole_rows(attention *a, int inst, int dim, LLVMValueRef size, LLVMValueRef up) {
+    if (!attention_is_plain(a, inst) || a->k->buffer[a->k->inst[inst].index].stride[dim] != 1) return NULL;
+    return em_icmp(a->e, LLVMIntEQ, size, up);
+}
+
+/* Queries [q0, q0 + nr) of accumulators, the last one again where there are fewer. */
+static LLVMValueRef query_rows(attention *a, const run *r, const panel *p, LLVMValueRef *row) {
+    emit *e = a->e;
+    LLVMValueRef nr = num(a, a->nr), is_whole = whole_rows(a, a->q, a->at.k, a->head, a->head_up);
+    LLVMValueRef last = em_sub(e, a->n_queries, num(a, 1));
+    em_branch b = {0};
+    attention_point at = {.a = a, .m = p->q0, .axis = -1};
+    LLVMValueRef here = NULL, stride = NULL;
+    LLVMBasicBlockRef then = NULL;
+    *row = a->head_up;
+    if (is_whole) {
+        const int buffer = a->k->inst[a->q].index;
+        b = em_if(e, em_and(e, is_whole, em_icmp(e, LLVMIntSLE, em_add(e, p->q0, nr), a->n_queries)));
+        here = attention_at(a, e->base[buffer], attention_offset(a, buffer, &at));
+        stride = stride_of(a, a->q, a->at.m);
+        then = LLVMGetInsertBlock(e->b);
+        em_else(e, &b);
+    }
+    pack(a, PACK_Q, r->batch, p->q0, nr, last, num(a, 0), a->head, r->rows, a->head_up);
+    if (!is_whole) return r->rows;
+    em_endif(e, &b);
+    *row = merge(a, &b, then, stride, a->head_up);
+    return merge(a, &b, then, here, r->rows);
+}
+
+static void scale_queries(attention *a, const run *r, const panel *p) {
+    emit *e = a->e;
+    const int lanes = e->lanes;
+    em_branch far = em_if(e, r->is_far);
+    e->lanes = a->lanes;
+    em_loop l = em_for(e, num(a, 0), em_mul(e, num(a, a->nr), a->head_up), num(a, a->lanes));
+    LLVMValueRef at = attention_at(a, p->queries, l.i);
+    LLVMValueRef x = em_load_ptr(e, a->acc, at, NULL, (unsigned)a->acc_bytes);
+    em_store_ptr(e, a->acc, em_fmul(e, x, em_splat(e, r->scale)), at, NULL, (unsigned)a->acc_bytes);
+    em_end(e, &l);
+    e->lanes = lanes;
+    em_endif(e, &far);
+}
+
 static void begin_panel(attention *a, const run *r, const panel *p) {
     emit *e = a->e;
-    LLVMValueRef nr = num(a, a->nr);
-    pack(a, PACK_Q, r->batch, p->q0, nr, em_sub(e, a->n_queries, num(a, 1)), num(a, 0), a->head, r->rows, a->head_up);
-    attention_call(a, TURN, (LLVMValueRef[]){r->rows, a->head_up, p->queries, nr, nr, a->head_up}, 6);
+    LLVMValueRef nr = num(a, a->nr), row, rows = query_rows(a, r, p, &row);
+    attention_call(a, TURN, (LLVMValueRef[]){rows, row, p->queries, nr, nr, a->head_up}, 6);
+    if (a->is_raw) scale_queries(a, r, p);
     if (a->dot)
         attention_call(a, HALVES_OF_PANEL, (LLVMValueRef[]){p->queries, a->head_up, head_words(a), p->least}, 4);
     fill(a, p->results, em_mul(e, nr, a->values_up), 0);
@@ -277,9 +329,10 @@ static void add_values(attention *a, const run *r, const panel *p, LLVMValueRef 
                        LLVMValueRef is_whole) {
     emit *e = a->e;
     LLVMValueRef v = attention_at(a, r->v, em_mul(e, begin, r->v_row));
-    LLVMValueRef products[8] = {v, r->v_step, a->n_values, r->v_row, r->scores, n, p->results, r->factors};
+    LLVMValueRef products[9] = {
+        v, r->v_step, a->n_values, r->v_row, r->scores, n, p->results, r->factors, LLVMConstNull(e->t_ptr)};
     if (!a->splits) {
-        attention_call(a, PRODUCTS, products, 8);
+        attention_call(a, PRODUCTS, products, 9);
         return;
     }
     LLVMValueRef of_values = attention_at(a, r->least, num(a, 1)), of_weights = attention_at(a, r->least, num(a, 2));
@@ -290,10 +343,10 @@ static void add_values(attention *a, const run *r, const panel *p, LLVMValueRef 
     em_branch exact = em_if(e, attention_is_exact(a, of_values, of_weights));
     attention_call(a, VALUES, tiles, 7);
     em_else(e, &exact);
-    attention_call(a, PRODUCTS, products, 8);
+    attention_call(a, PRODUCTS, products, 9);
     em_endif(e, &exact);
     em_else(e, &whole);
-    attention_call(a, PRODUCTS, products, 8);
+    attention_call(a, PRODUCTS, products, 9);
     em_endif(e, &whole);
 }
 
@@ -305,17 +358,25 @@ static void panel_block(attention *a, const run *r, const panel *p, LLVMValueRef
     LLVMValueRef end = attention_min(e, count, em_sub(e, end_key(a, r, last), j0)), n = em_sub(e, end, begin);
     em_branch any = em_if(e, em_icmp(e, LLVMIntSGT, n, zero));
     LLVMValueRef first = em_add(e, j0, begin), k = attention_at(a, r->k, em_mul(e, begin, r->k_row));
-    LLVMValueRef dots[8] = {k, r->k_row, n, r->k_step, p->queries, a->head, r->scores, none};
+    LLVMValueRef dots[9] = {k,
+                            r->k_row,
+                            n,
+                            r->k_step,
+                            p->queries,
+                            a->head,
+                            r->scores,
+                            a->has_largest ? r->factors : none,
+                            a->has_largest ? p->largest : none};
     LLVMValueRef tiles[7] = {k, n, p->queries, r->k_row, r->scores, r->least, p->least};
     if (a->dot) attention_call(a, SCORES, tiles, 7);
-    else attention_call(a, PRODUCTS, dots, 8);
+    else attention_call(a, PRODUCTS, dots, 9);
     LLVMValueRef away = em_sub(e, p->q0, first), no_scale = LLVMConstNull(a->t_acc);
     LLVMValueRef in[10] = {r->scores,
                            n,
                            p->largest,
                            p->sums,
                            r->factors,
-                           r->scale,
+                           r->later,
                            r->cap ? r->cap : no_scale,
                            panel_mask(a, r, p, first, n),
                            zero,
@@ -436,12 +497,6 @@ static void row_block(attention *a, const run *r, const part *p, LLVMValueRef i,
     em_endif(e, &any);
 }
 
-/* Can rows of a plain operand be read as vectors where they lie? i1, or NULL. */
-static LLVMValueRef whole_rows(attention *a, int inst, int dim, LLVMValueRef size, LLVMValueRef up) {
-    if (!attention_is_plain(a, inst) || a->k->buffer[a->k->inst[inst].index].stride[dim] != 1) return NULL;
-    return em_icmp(a->e, LLVMIntEQ, size, up);
-}
-
 /* As ir_attention_parts. */
 static LLVMValueRef count_parts(attention *a, const run *r, LLVMValueRef *length) {
     emit *e = a->e;
@@ -540,6 +595,8 @@ void attention_read(attention *a, emit *e) {
     a->mask = in->variant & IR_ATTENTION_MASK ? in->in[n++] : -1;
     a->low = in->variant & IR_ATTENTION_LOW ? in->in[n++] : -1;
     a->high = in->variant & IR_ATTENTION_HIGH ? in->in[n++] : -1;
+    a->is_raw = a->acc == FUSOR_F32 && !a->dot && a->cap < 0 && (a->mask < 0 || ir_is_bool(k->inst[a->mask].dtype));
+    a->has_largest = a->is_raw && a->mask < 0;
     a->mask_has_queries = a->mask >= 0 && e->varies[a->mask] >> a->at.m & 1;
 }
 

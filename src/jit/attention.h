@@ -35,8 +35,10 @@ typedef struct attention {
     int inst, q, keys, v, scale, cap, mask, low, high; /* instructions; -1: none */
     bool mask_has_queries;                             /* the mask varies along them */
     ir_dtype acc;
-    bool splits;                   /* ir_kernel_attention_splits */
-    ir_dot dot;                    /* of queries and keys: how the scores of panels are made; NONE: from accumulators */
+    bool splits;      /* ir_kernel_attention_splits */
+    ir_dot dot;       /* of queries and keys: how the scores of panels are made; NONE: from accumulators */
+    bool is_raw;      /* panels: scores are scaled where they become weights, so the largest one is found before */
+    bool has_largest; /* and no key is masked: PRODUCTS find it */
     int acc_bytes, lanes, v_lanes; /* lanes: of the level; v_lanes: elements of one register */
     int mr, nr, kb;
     LLVMTypeRef t_acc, t_vec;

@@ -126,18 +126,12 @@ static void store_at(attention *a, LLVMValueRef m, LLVMValueRef n, LLVMValueRef 
     }
 }
 
-static bool is_costly(const attention *a) {
-    for (int i = a->inst + 1; i < a->k->n_insts; i++)
-        if (a->k->inst[i].op < IR_OP_COUNT && (ir_ops[a->k->inst[i].op].flags & IR_COSTLY)) return true;
-    return false;
-}
-
 /* (args, batch, row, count, src, src_row, sums): rows of unfinished results, each divided by its sum, become results
  * from row `row` on. A sum is 0 (no key: so are the results, or NaN) or at least the 1 of the largest score. */
 static void emit_store(attention *a) {
     emit *e = a->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr};
-    attention_outer *o = attention_begin(a, STORE_ROWS, "store", parameter, 7, true, is_costly(a));
+    attention_outer *o = attention_begin(a, STORE_ROWS, "store", parameter, 7, true, true);
     LLVMValueRef in[7], zero = attention_num(a, 0), one = attention_num(a, 1);
     LLVMGetParams(e->fn, in);
     attention_decode(a, in[1]);

@@ -4,11 +4,14 @@
  * the factor. A query without a key so far has -infinity, against which 0 is subtracted: all weights and the factor are
  * 0 then. A NaN is never the largest; it makes the sum a NaN, and with it the whole result. */
 #include "jit/attention.h"
+#include "jit/math.h"
+
+#define LOG2E 1.44269504088896340736
 
 typedef struct scores {
     attention *a;
     LLVMValueRef scale, cap, mask, low, high;
-    bool is_bound;
+    bool is_bound, is_raw; /* is_raw: a->is_raw, of panels */
 } scores;
 enum { S, COUNT, LARGEST, SUM, FACTOR, SCALE, CAP, MASK, LOW, HIGH, N_PARAMETERS };
 
@@ -20,6 +23,15 @@ static LLVMValueRef lower(attention *a, ir_op op, int n, LLVMValueRef x, LLVMVal
 static LLVMValueRef lowest(attention *a) { return em_const(a->e, a->acc, -__builtin_inf()); }
 static LLVMValueRef larger(attention *a, LLVMValueRef x, LLVMValueRef than) {
     return em_select(a->e, em_fcmp(a->e, LLVMRealOGT, x, than), x, than);
+}
+
+/* exp(x * scale) for x <= 0; scale: NULL is 1. */
+static LLVMValueRef weight(attention *a, LLVMValueRef x, LLVMValueRef scale) {
+    emit *e = a->e;
+    LLVMValueRef log2e = em_const(e, a->acc, LOG2E);
+    if (a->acc != FUSOR_F32) return lower(a, IR_OP_EXP, 1, x, NULL);
+    if (!scale) return math_weight(e, em_fmul(e, x, log2e));
+    return math_weight(e, em_fmul(e, x, em_fmul(e, em_splat(e, scale), log2e)));
 }
 
 /* What is subtracted from scores whose largest is `largest`. */
@@ -41,11 +53,11 @@ static LLVMValueRef lane_numbers(emit *e) {
     return LLVMConstVector(lane, (unsigned)e->lanes);
 }
 
-/* Scaled, capped, masked. mask: what the mask has at these places as accumulators, or NULL. */
+/* Scaled (not raw ones), capped, masked. mask: what the mask has at these places as accumulators, or NULL. */
 static LLVMValueRef finished(const scores *v, LLVMValueRef s, LLVMValueRef mask) {
     attention *a = v->a;
     emit *e = a->e;
-    s = em_fmul(e, s, em_splat(e, v->scale));
+    if (!v->is_raw) s = em_fmul(e, s, em_splat(e, v->scale));
     if (a->cap >= 0) {
         LLVMValueRef cap = em_splat(e, v->cap);
         s = em_fmul(e, lower(a, IR_OP_TANH, 1, em_fdiv(e, s, cap), NULL), cap);
@@ -105,39 +117,50 @@ static LLVMValueRef panel_score(const scores *v, LLVMValueRef s, LLVMValueRef x,
     return keep ? em_select(e, keep, s, lowest(a)) : s;
 }
 
-static void emit_panel(attention *a, bool is_bound) {
+/* The scores finished where that is more than to scale them, and the largest ones of each query. */
+static void finish_scores(const scores *v, LLVMValueRef *in, LLVMValueRef *largest, int chunks) {
+    attention *a = v->a;
     emit *e = a->e;
-    const int chunks = a->nr / a->lanes;
-    LLVMValueRef in[N_PARAMETERS], largest[MAX_CHUNKS], next[MAX_CHUNKS], sum[MAX_CHUNKS], one = attention_num(a, 1);
-    scores v;
-    attention_outer *o = begin(a, is_bound ? WEIGHTS_BOUND : WEIGHTS, is_bound ? "weights_bound" : "weights", in, &v);
-    v.is_bound = is_bound;
-    if (is_bound) v.low = narrow(a, in[LOW]), v.high = narrow(a, in[HIGH]);
-    LLVMValueRef old[MAX_CHUNKS], minus[MAX_CHUNKS];
+    LLVMValueRef next[MAX_CHUNKS], old[MAX_CHUNKS];
     for (int c = 0; c < chunks; c++) old[c] = get(a, in[LARGEST], attention_num(a, c * a->lanes));
-    em_loop l = em_for(e, attention_num(a, 0), in[COUNT], one);
+    em_loop l = em_for(e, attention_num(a, 0), in[COUNT], attention_num(a, 1));
     for (int c = 0; c < chunks; c++) largest[c] = em_loop_phi(e, &l, old[c]);
     LLVMValueRef row = em_mul(e, l.i, attention_num(a, a->nr));
     for (int c = 0; c < chunks; c++) {
-        LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes)),
-                     s = panel_score(&v, get(a, in[S], at), l.i, c);
+        LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes)), s = panel_score(v, get(a, in[S], at), l.i, c);
         put(a, s, in[S], at);
         next[c] = larger(a, s, largest[c]);
     }
     for (int c = 0; c < chunks; c++) em_loop_next(e, largest[c], next[c]);
     em_end(e, &l);
+}
+
+/* Where the products find the largest scores, factor has them at first (a bound takes keys away: they are found anew). */
+static void emit_panel(attention *a, bool is_bound) {
+    emit *e = a->e;
+    const int chunks = a->nr / a->lanes;
+    LLVMValueRef in[N_PARAMETERS], largest[MAX_CHUNKS], next[MAX_CHUNKS], sum[MAX_CHUNKS], minus[MAX_CHUNKS];
+    scores v;
+    attention_outer *o = begin(a, is_bound ? WEIGHTS_BOUND : WEIGHTS, is_bound ? "weights_bound" : "weights", in, &v);
+    v.is_bound = is_bound;
+    v.is_raw = a->is_raw;
+    if (is_bound) v.low = narrow(a, in[LOW]), v.high = narrow(a, in[HIGH]);
+    if (is_bound || !a->has_largest) finish_scores(&v, in, largest, chunks);
+    else
+        for (int c = 0; c < chunks; c++) largest[c] = get(a, in[FACTOR], attention_num(a, c * a->lanes));
+    LLVMValueRef scale = a->is_raw ? v.scale : NULL;
     for (int c = 0; c < chunks; c++) {
-        LLVMValueRef at = attention_num(a, c * a->lanes);
+        LLVMValueRef at = attention_num(a, c * a->lanes), old = get(a, in[LARGEST], at);
         minus[c] = about(a, largest[c]);
-        put(a, lower(a, IR_OP_EXP, 1, em_fsub(e, old[c], minus[c]), NULL), in[FACTOR], at);
+        put(a, weight(a, em_fsub(e, old, minus[c]), scale), in[FACTOR], at);
         put(a, largest[c], in[LARGEST], at);
     }
-    l = em_for(e, attention_num(a, 0), in[COUNT], one);
+    em_loop l = em_for(e, attention_num(a, 0), in[COUNT], attention_num(a, 1));
     for (int c = 0; c < chunks; c++) sum[c] = em_loop_phi(e, &l, em_const(e, a->acc, 0));
-    row = em_mul(e, l.i, attention_num(a, a->nr));
+    LLVMValueRef row = em_mul(e, l.i, attention_num(a, a->nr));
     for (int c = 0; c < chunks; c++) {
         LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes));
-        LLVMValueRef w = lower(a, IR_OP_EXP, 1, em_fsub(e, get(a, in[S], at), minus[c]), NULL);
+        LLVMValueRef w = weight(a, em_fsub(e, get(a, in[S], at), minus[c]), scale);
         put(a, w, in[S], at);
         next[c] = em_fadd(e, sum[c], w);
     }
@@ -193,13 +216,13 @@ static void emit_row(attention *a) {
     em_end(e, &l);
     LLVMValueRef most = across(a, largest, false);
     e->lanes = 1;
-    LLVMValueRef minus = about(a, most), factor = lower(a, IR_OP_EXP, 1, em_fsub(e, old, minus), NULL);
+    LLVMValueRef minus = about(a, most), factor = weight(a, em_fsub(e, old, minus), NULL);
     put(a, factor, in[FACTOR], zero);
     put(a, most, in[LARGEST], zero);
     e->lanes = a->lanes;
     l = em_for(e, zero, in[COUNT], step);
     LLVMValueRef sum = em_loop_phi(e, &l, em_const(e, a->acc, 0));
-    LLVMValueRef w = lower(a, IR_OP_EXP, 1, em_fsub(e, get(a, in[S], l.i), em_splat(e, minus)), NULL);
+    LLVMValueRef w = weight(a, em_fsub(e, get(a, in[S], l.i), em_splat(e, minus)), NULL);
     put(a, w, in[S], l.i);
     em_loop_next(e, sum, em_fadd(e, sum, w));
     em_end(e, &l);
@@ -221,8 +244,7 @@ static void emit_merge(attention *a) {
     e->lanes = 1;
     LLVMValueRef mine = get(a, in[3], zero), other = get(a, in[5], zero), most = larger(a, mine, other),
                  minus = about(a, most);
-    LLVMValueRef f = lower(a, IR_OP_EXP, 1, em_fsub(e, mine, minus), NULL),
-                 g = lower(a, IR_OP_EXP, 1, em_fsub(e, other, minus), NULL);
+    LLVMValueRef f = weight(a, em_fsub(e, mine, minus), NULL), g = weight(a, em_fsub(e, other, minus), NULL);
     put(a, most, in[3], zero);
     put(a, em_mad(e, get(a, in[4], zero), f, em_fmul(e, get(a, in[6], zero), g)), in[4], zero);
     e->lanes = a->lanes;

@@ -47,19 +47,50 @@ static void exchange(attention *a, LLVMValueRef x, LLVMValueRef y, int h, LLVMVa
     *high = pick(a, x, y, second, n);
 }
 
-/* (a, row, rows, step, b, count, dst, factors): for each row i < rows, dst[i][nr] = sum over k < count of a[i * row + k
- * * step] * b[k][nr], the products in order, each added by one rounding; with factors (else NULL) dst[i] * factors +
- * that. Rows are made mr at a time: the last ones of dst, up to a multiple of mr, repeat row rows - 1. */
+/* What is done with the sums of a tile. dst: its first row. */
+static void store_scores(attention *a, LLVMValueRef *sum, int n, LLVMValueRef dst) {
+    for (int i = 0; i < n; i++) store_vec(a, sum[i], attention_at(a, dst, attention_num(a, i * a->v_lanes)));
+}
+
+static void add_to_results(attention *a, LLVMValueRef *sum, int n, LLVMValueRef dst, LLVMValueRef factors) {
+    LLVMValueRef factor[4];
+    const int nv = a->nr / a->v_lanes, align = a->v_lanes * a->acc_bytes;
+    for (int j = 0; j < nv; j++)
+        factor[j] = load_vec(a, attention_at(a, factors, attention_num(a, j * a->v_lanes)), align);
+    for (int i = 0; i < n; i++) {
+        LLVMValueRef p = attention_at(a, dst, attention_num(a, i * a->v_lanes));
+        store_vec(a, em_mad(a->e, load_vec(a, p, align), factor[i % nv], sum[i]), p);
+    }
+}
+
+/* to[nr] = the largest of from[nr] and of the sums in each column. One after the other, for a NaN is never the largest. */
+static void find_largest(attention *a, LLVMValueRef *sum, int n, LLVMValueRef from, LLVMValueRef to) {
+    emit *e = a->e;
+    const int nv = a->nr / a->v_lanes, align = a->v_lanes * a->acc_bytes;
+    for (int j = 0; j < nv; j++) {
+        LLVMValueRef at = attention_num(a, j * a->v_lanes), most = load_vec(a, attention_at(a, from, at), align);
+        for (int i = j; i < n; i += nv) most = em_select(e, em_fcmp(e, LLVMRealOGT, sum[i], most), sum[i], most);
+        store_vec(a, most, attention_at(a, to, at));
+    }
+}
+
+/* (a, row, rows, step, b, count, dst, factors, largest): for each row i < rows, dst[i][nr] = sum over k < count of a[i *
+ * row + k * step] * b[k][nr], the products in order, each added by one rounding. Scores are marked by largest, or where
+ * the products do not find it (a->has_largest) by no factors; then factors[nr] become the largest of each column and of
+ * largest[nr]. Else dst[i] * factors + that. Rows are made mr at a time: the last ones of dst, up to a multiple of mr,
+ * repeat row rows - 1. */
 static void emit_products(attention *a) {
     emit *e = a->e;
-    const int mr = a->mr, nv = a->nr / a->v_lanes;
-    LLVMTypeRef parameter[8] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr};
-    attention_outer *o = attention_begin(a, PRODUCTS, "products", parameter, 8, false, true);
-    LLVMValueRef in[8], zero = LLVMConstNull(a->t_vec), sum[32], next[32], from[16];
+    const int mr = a->mr, nv = a->nr / a->v_lanes, n = mr * nv;
+    LLVMTypeRef parameter[9] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_ptr,
+                                e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr};
+    attention_outer *o = attention_begin(a, PRODUCTS, "products", parameter, 9, false, true);
+    LLVMValueRef in[9], zero = LLVMConstNull(a->t_vec), sum[32], next[32], from[16];
     LLVMGetParams(e->fn, in);
     LLVMValueRef none = LLVMConstNull(e->t_ptr), one = attention_num(a, 1);
     LLVMValueRef step = em_mul(e, in[3], attention_num(a, a->acc_bytes));
     em_loop rows = em_for(e, attention_num(a, 0), in[2], attention_num(a, mr));
+    LLVMValueRef before = a->has_largest ? em_loop_phi(e, &rows, in[8]) : NULL;
     LLVMValueRef last = em_sub(e, em_sub(e, in[2], rows.i), one);
     for (int i = 0; i < mr; i++) {
         LLVMValueRef row = em_add(e, rows.i, attention_min(e, attention_num(a, i), last));
@@ -67,7 +98,7 @@ static void emit_products(attention *a) {
     }
     em_loop l = em_for(e, attention_num(a, 0), in[5], one);
     LLVMValueRef at = em_loop_phi(e, &l, attention_num(a, 0)), pb = em_loop_phi(e, &l, in[4]);
-    for (int i = 0; i < mr * nv; i++) next[i] = sum[i] = em_loop_phi(e, &l, zero);
+    for (int i = 0; i < n; i++) next[i] = sum[i] = em_loop_phi(e, &l, zero);
     LLVMValueRef b[4];
     for (int j = 0; j < nv; j++)
         b[j] = load_vec(a, attention_at(a, pb, attention_num(a, j * a->v_lanes)), a->v_lanes * a->acc_bytes);
@@ -75,22 +106,18 @@ static void emit_products(attention *a) {
         LLVMValueRef x = spread(a, em_gep(e, from[i], e->t_i8, at));
         for (int j = 0; j < nv; j++) next[i * nv + j] = em_mad(e, x, b[j], next[i * nv + j]);
     }
-    for (int i = 0; i < mr * nv; i++) em_loop_next(e, sum[i], next[i]);
+    for (int i = 0; i < n; i++) em_loop_next(e, sum[i], next[i]);
     em_loop_next(e, at, em_add(e, at, step));
     em_loop_next(e, pb, attention_at(a, pb, attention_num(a, a->nr)));
     em_end(e, &l);
     LLVMValueRef dst = attention_at(a, in[6], em_mul(e, rows.i, attention_num(a, a->nr)));
-    em_branch first = em_if(e, em_icmp(e, LLVMIntEQ, in[7], none));
-    for (int i = 0; i < mr * nv; i++) store_vec(a, sum[i], attention_at(a, dst, attention_num(a, i * a->v_lanes)));
-    em_else(e, &first);
-    LLVMValueRef factor[4];
-    for (int j = 0; j < nv; j++)
-        factor[j] = load_vec(a, attention_at(a, in[7], attention_num(a, j * a->v_lanes)), a->v_lanes * a->acc_bytes);
-    for (int i = 0; i < mr * nv; i++) {
-        LLVMValueRef p = attention_at(a, dst, attention_num(a, i * a->v_lanes));
-        store_vec(a, em_mad(e, load_vec(a, p, a->v_lanes * a->acc_bytes), factor[i % nv], sum[i]), p);
-    }
-    em_endif(e, &first);
+    em_branch scores = em_if(e, em_icmp(e, a->has_largest ? LLVMIntNE : LLVMIntEQ, in[7 + a->has_largest], none));
+    store_scores(a, sum, n, dst);
+    if (a->has_largest) find_largest(a, sum, n, before, in[7]);
+    em_else(e, &scores);
+    add_to_results(a, sum, n, dst, in[7]);
+    em_endif(e, &scores);
+    if (before) em_loop_next(e, before, in[7]);
     em_end(e, &rows);
     LLVMBuildRetVoid(e->b);
     attention_end(a, o);

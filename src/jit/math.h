@@ -60,6 +60,9 @@ MATH_1(softplus);
 MATH_1(mish);
 #undef MATH_1
 #undef MATH_2
+/* math_exp.c: 2^x on f32 values for x <= 0 or NaN, where a relative error of 2 ULP is far below what x is off by: the
+ * weights of a softmax. 1 at 0, 0 at minus infinity. */
+LLVMValueRef math_weight(emit *e, LLVMValueRef x);
 /* math_fast.c: the fast tier's version of a row of fast.def on f32 values, x as for the lowering of the row; NULL:
  * there is none, or the precise one is as fast at this level. */
 LLVMValueRef math_fast(emit *e, ir_op op, LLVMValueRef *x);

@@ -793,6 +793,20 @@ static void attention_op(ir_dtype t) {
               "%v, "
               "causal=true, dtype=f32) return %y }",
               (domain){-3, 3, SPECIAL_NONE, false}, (int64_t[4]){130, 32, 600}, many_threads, false, ALL_LEVELS);
+    /* Queries and keys that are read where they lie, scores scaled late (panels) or at once, keys that cannot be seen. */
+    static const char *const scales[] = {"", ", scale=-0.3", ", scale=0", ", scale=-1e-25",
+                                         ", scale=1e25, causal=true"};
+    for (size_t s = 0; s < sizeof scales / sizeof *scales; s++) {
+        snprintf(
+            text, sizeof text,
+            "func @f(%%q: T[2, A, B], %%k: T[2, C, B], %%v: T[2, C, B], %%m: bool[C]) -> (T[2, A, B], T[2, A, B]) { "
+            "%%x = attention(%%q, %%k, %%v%s) %%y = attention(%%q, %%k, %%v, %%m%s) return %%x, %%y }",
+            scales[s], scales[s]);
+        with_type(typed, sizeof typed, text, ir_dtypes[t].name);
+        for (int special = 0; special < 2; special++)
+            check(typed, (domain){-3, 3, special ? SPECIAL_SOME : SPECIAL_NONE, false},
+                  (int64_t[4]){special ? 20 : 70, 32, 150}, one_thread, false, ALL_LEVELS);
+    }
     if (t == FUSOR_F16) return;
     /* Keys in parts, which a second phase merges; keys and values in other layouts, heads that are no whole
      * registers. */
