@@ -105,7 +105,9 @@ static const char *form_of(const ir_kernel *k) {
     case IR_KERNEL_SCAN:
         return ir_kernel_is_column(k) ? "columns: vectors of adjacent columns run along the axis"
                                       : "lines: blocks of a line, with the totals before them";
-    case IR_KERNEL_WINDOW: return "tiles: places of the windows by channels, no copy of the windows";
+    case IR_KERNEL_WINDOW:
+        if (k->is_by_channel) return "tiles: channels by places of the windows, weights packed, no copy of the windows";
+        return "tiles: places of the windows by channels, no copy of the windows";
     case IR_KERNEL_CONTRACT: return "tiles: operands packed, register tiles of the result, blocks of k";
     case IR_KERNEL_ATTENTION:
         return "tiles: blocks of queries (m), each against all keys (j) a block at a time: scores, running softmax, "

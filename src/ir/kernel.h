@@ -132,6 +132,7 @@ typedef struct ir_kernel {
     ir_tile tile;      /* contract, window, attention; zeros else */
     bool is_direct;    /* contract: the form for small operands, below */
     bool is_depthwise; /* window: the form for one channel a group, below */
+    bool is_by_channel; /* window: the form whose vectors are channels made, below */
     int n_axes;        /* window: outer to inner; 0: they are not told */
     ir_kaxis axis[IR_KERNEL_MAX_AXES];
     bool is_each; /* on a GPU: one launch over many sets of arguments (ir/gpu.h) */
@@ -171,7 +172,8 @@ enum {
     IR_TUNE_SCAN_COLUMNS = 2,
     /* row: rows per tile */
     IR_TUNE_ROW_ROWS = 0,
-    /* window: rows (of dim y) of a tile, which has all of m; how many of m go over these rows at a time */
+    /* window: rows (of dim y) of a tile, which has all of m; how many of m go over these rows at a time (by channel: how
+     * many of m a tile has, a multiple of nr) */
     IR_TUNE_WINDOW_ROWS = 0,
     IR_TUNE_WINDOW_CHANNELS = 1,
     IR_TUNE_WINDOW_COLUMNS = 2, /* depthwise form: columns of a tile, a multiple of nr; rows are one of mr then */
@@ -270,6 +272,14 @@ typedef struct ir_slab_axis {
 } ir_slab_axis;
 ir_slab_axis ir_kernel_slab_axis(const ir_kernel *k, int axis, const int64_t *size, int64_t count);
 int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t rows);
+/* By channel ("form channels" in the text): a kernel with a slab whose register tile is mr columns x nr channels, lanes
+ * along the channels. Weights are always packed, as [vectors / nv][K][nr], then, of a last tile of less, each vector
+ * alone as [K][lanes]; channels that are not there hold anything. The slab has no parts: rows are the operand's, with
+ * pads, as far as results meet them; mr columns behind it may be touched. It is not made where the operand can be read
+ * as it lies. Scratch: the offsets; sums [columns][nr], then turned [nr][columns], for ir_window_columns; the slab (or,
+ * in phase 0, `lanes` rows of words). */
+enum { IR_CHANNELS_STRIDE = 64 }; /* most along columns */
+int64_t ir_window_columns(const ir_kernel *k); /* most columns between two turns: tiles, in all less than 64 or one */
 int64_t ir_kernel_window_step(const ir_kernel *k); /* stride of operand 1 along n, or IR_STRIDE_RUNTIME */
 /* attention: kernel_attention.c. Queries are taken in panels of nr, keys in blocks of kb; up to ir_attention_rows
  * queries are taken one by one instead, and long rows of keys by parts, which a second phase merges. Layout of scratch,

@@ -25,6 +25,8 @@ fusor_status ir_verify_axes(const ir_kernel *k, fu_error *e) {
     }
     if (k->is_depthwise && (k->kind != IR_KERNEL_WINDOW || !ir_kernel_can_be_depthwise(k)))
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a depthwise kernel needs axes, and no dim k but its few places");
+    if (k->is_by_channel && !ir_kernel_has_slab(k))
+        return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a kernel by channels is a window kernel with axes, on a CPU");
     return FUSOR_OK;
 }
 

@@ -38,7 +38,7 @@ ir_dot ir_kernel_window_dot(const ir_kernel *k) {
 
 bool ir_kernel_window_packs(const ir_kernel *k) {
     return ir_kernel_has_slab(k) &&
-           (ir_kernel_window_operand(k, 0)->dtype != matmul(k)->dtype || ir_kernel_window_dot(k));
+           (k->is_by_channel || ir_kernel_window_operand(k, 0)->dtype != matmul(k)->dtype || ir_kernel_window_dot(k));
 }
 
 bool ir_kernel_window_adds(const ir_kernel *k) {
@@ -58,7 +58,9 @@ int ir_kernel_window_channels(const ir_kernel *k) {
 
 ir_slab_axis ir_kernel_slab_axis(const ir_kernel *k, int axis, const int64_t *size, int64_t count) {
     const ir_kaxis *a = &k->axis[axis];
-    const int64_t places = a->place < 0 ? 1 : size[a->place], more = (places - 1) * a->dilation / a->stride;
+    const int64_t places = a->place < 0 ? 1 : size[a->place], reach = (places - 1) * a->dilation;
+    if (k->is_by_channel) return (ir_slab_axis){1, (count - 1) * a->stride + reach + 1, false};
+    const int64_t more = reach / a->stride;
     const bool is_by_place = places < a->stride || places * count < count + more;
     return (ir_slab_axis){is_by_place ? places : a->stride, count + (is_by_place ? 0 : more), is_by_place};
 }
@@ -76,6 +78,7 @@ int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t ro
         const ir_slab_axis part = ir_kernel_slab_axis(k, i, size, i == last ? size[a->dim] : rows);
         n *= part.parts * part.extent;
     }
+    if (k->is_by_channel) n += k->tile.mr * k->axis[last].stride;
     return ir_round_up(n * bytes + ir_levels[k->level].vector_bytes, 64);
 }
 
@@ -127,6 +130,10 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e) {
     for (int i = 0; i < 2 && mm; i++) {
         if (mm->n_in != 2 || mm->in[i] >= k->n_insts)
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a window kernel multiplies two operands");
+        if (k->is_by_channel && (k->tile.nr * ir_dtypes[mm->dtype].bytes % ir_levels[k->level].vector_bytes ||
+                                 k->tile.mr > 64 || k->tile.nr > 1024 ||
+                                 (k->n_axes && k->axis[k->n_axes - 1].stride > IR_CHANNELS_STRIDE)))
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "the tile of a window kernel by channels is whole vectors");
         if (ir_kernel_has_slab(k)) {
             if (i == 1) FU_TRY(verify_axes(k, mm, n, e));
             continue;
@@ -151,6 +158,29 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e) {
     return ir_verify_axes(k, e);
 }
 
+int64_t ir_window_columns(const ir_kernel *k) {
+    return k->tile.mr < 64 ? 64 / k->tile.mr * k->tile.mr : k->tile.mr;
+}
+
+/* tiles: of rows, each of which has all channels. */
+static void launch_by_channel(const ir_kernel *k, const int64_t *size, const int64_t *tune, int64_t tiles,
+                              int64_t parts, int64_t kk, ir_launch *out) {
+    const int64_t bytes = ir_dtypes[matmul(k)->dtype].bytes, lanes = ir_levels[k->level].vector_bytes / bytes,
+                  nr = k->tile.nr, m = size[dim_of(k, 'm')], y = size[dim_of(k, 'y')],
+                  rows = tune[IR_TUNE_WINDOW_ROWS] < 1 ? 1 : tune[IR_TUNE_WINDOW_ROWS],
+                  channels = tune[IR_TUNE_WINDOW_CHANNELS] < nr ? nr : tune[IR_TUNE_WINDOW_CHANNELS],
+                  vectors = ir_ceil_div(m, lanes), staged = ir_round_up(kk * lanes * bytes, 64),
+                  columns = ir_round_up(ir_window_columns(k), lanes);
+    int64_t slab = tiles ? ir_kernel_slab_bytes(k, size, rows < y ? rows : y) : 0;
+    if (slab < staged) slab = staged;
+    out->scratch_bytes = IR_SLAB_HEAD + ir_round_up(kk * 8, 64) + 2 * ir_round_up(columns * nr * bytes, 64) + slab;
+    out->n_phases = 2;
+    out->tiles[0] = tiles ? parts * vectors : 0;
+    out->tiles[1] = tiles * ir_ceil_div(m, channels);
+    out->shared_bytes = ir_round_up(parts * vectors * lanes * kk * bytes, 64) +
+                        ir_round_up(parts * vectors * lanes * bytes, 64) * ir_kernel_window_adds(k);
+}
+
 void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
     if (k->is_depthwise) {
         ir_launch_depthwise(k, size, tune, out);
@@ -172,6 +202,10 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
         }
     }
     const int64_t tiles = is_empty ? 0 : batches * ir_ceil_div(y, rows);
+    if (k->is_by_channel) {
+        launch_by_channel(k, size, tune, batches * ir_ceil_div(y, rows) * !is_empty, parts, kk, out);
+        return;
+    }
     out->scratch_bytes = 2 * ir_round_up(kk * 8, 64) + ir_round_up(k->tile.mr * k->tile.nr * bytes, 64) +
                          ir_round_up(kk * k->tile.nr * bytes, 64) + 64 * 8;
     out->n_phases = 1;

@@ -98,15 +98,58 @@ static bool is_plain_pad(const planner *p, const ir_node *pad, int64_t begin[IR_
     return true;
 }
 
+/* Products for each element of a group's channels; -1: not known. */
+static int64_t products_of(const ir_graph *g, const ir_node *n) {
+    const ir_node *w = ir_at(g, n->in[1]);
+    int64_t products = -1, v;
+    if (!ir_size_is_const(g->sizes, w->dim[1], &products)) return -1;
+    for (unsigned d = IR_SPATIAL_AT; d < w->rank; d++)
+        if (ir_size_is_const(g->sizes, w->dim[d], &v)) products = products > INT32_MAX ? -1 : products * v;
+    return products;
+}
+
+/* Are vectors of channels quicker than those of columns? The weights are packed for them: once, or in each call (a cycle
+ * an element). tile: what it takes then. */
+static bool is_by_channel(const planner *p, const ir_node *n, ir_tile *tile) {
+    enum { MOST = 1 << 16 };
+    const ir_graph *g = p->g;
+    const ir_node *w = ir_at(g, n->in[1]);
+    const ir_level level = p->options->level;
+    const unsigned spatial = n->rank - (unsigned)IR_SPATIAL_AT;
+    int64_t made, columns, rows = 1, products = products_of(g, n);
+    if (ir_level_is_gpu(level) || ir_conv_is_depthwise(g, n) || !ir_is_float(n->dtype) || products < 1 ||
+        !ir_size_is_const(g->sizes, w->dim[0], &made) || !ir_size_is_const(g->sizes, n->dim[n->rank - 1], &columns) ||
+        (spatial > 1 && !ir_size_is_const(g->sizes, n->dim[n->rank - 2], &rows)) || columns < 1 || rows < 1 ||
+        columns > MOST || rows > MOST)
+        return false;
+    made /= groups_of(n);
+    for (unsigned i = 0; i < spatial; i++)
+        if (ir_window_entry(g, n, "strides", i, 1) > IR_CHANNELS_STRIDE ||
+            ir_window_entry(g, n, "dilations", i, 1) > INT32_MAX)
+            return false;
+    ir_id of = n->in[1];
+    while (ir_at(g, of)->op == IR_OP_CAST) of = ir_at(g, of)->in[0];
+    bool is_const = false;
+    for (uint32_t i = 0; i < g->params.n; i++) is_const |= g->params.at[i].node == of && g->params.at[i].is_const;
+    double by_channel = 0, by_column = 0;
+    *tile = ir_window_channel_tile(level, n->dtype, made, columns, rows, products, &by_channel);
+    ir_window_tile(level, n->dtype, made, columns, rows, products, ir_window_entry(g, n, "strides", spatial - 1, 1),
+                   &by_column);
+    if (!is_const) by_channel += (double)made;
+    return by_channel < by_column;
+}
+
 plan_window_form plan_window_form_of(const planner *p, const ir_node *n) {
     plan_window_form f = {.x = n->in[0], .w = n->in[1]};
+    ir_tile tile;
+    f.is_by_channel = is_by_channel(p, n, &tile);
     /* Vectors of every second column in place are quicker than parts of a slab: 7x7 of stride 2 by 16 %. */
     bool is_strided = false;
     for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++)
         is_strided |= ir_window_entry(p->g, n, "strides", i, 1) != 1;
     if (ir_level_is_gpu(p->options->level))
         return (plan_window_form){.x = plan_window_operand(p, n, 0), .w = plan_window_operand(p, n, 1)};
-    if (ir_conv_is_depthwise(p->g, n) || (is_strided && ir_is_float(n->dtype)))
+    if (ir_conv_is_depthwise(p->g, n) || (is_strided && ir_is_float(n->dtype) && !f.is_by_channel))
         return f;
     const ir_node *x = ir_at(p->g, f.x), *w = ir_at(p->g, f.w);
     if (is_conversion(p->g, x) && is_absorbed(p, n, f.x)) f.cast[1] = f.x, f.x = x->in[0], x = ir_at(p->g, f.x);
@@ -117,7 +160,7 @@ plan_window_form plan_window_form_of(const planner *p, const ir_node *n) {
     }
     if (!f.cast[1] && is_conversion(p->g, x) && is_absorbed(p, n, f.x)) f.cast[1] = f.x, f.x = x->in[0];
     if (is_conversion(p->g, w) && is_absorbed(p, n, f.w)) f.cast[0] = f.w, f.w = w->in[0];
-    f.has_axes = f.pad || f.cast[0] || f.cast[1] || !ir_is_float(n->dtype);
+    f.has_axes = f.is_by_channel || f.pad || f.cast[0] || f.cast[1] || !ir_is_float(n->dtype);
     for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++)
         if (ir_window_entry(p->g, n, "strides", i, 1) > INT32_MAX ||
             ir_window_entry(p->g, n, "dilations", i, 1) > INT32_MAX)
@@ -145,15 +188,12 @@ void plan_window_space(builder *b, const ir_node *n) {
     b->space = dim_group(n) + 1;
     int64_t made = 1;
     ir_size_is_const(g->sizes, w->dim[0], &made);
-    int64_t columns = -1, rows = 1, products = -1, v;
+    int64_t columns = -1, rows = 1, products;
     const plan_window_form f = plan_window_form_of(b->p, n);
     const ir_target target = {b->k->level, b->p->options->features};
     const ir_dot dot = f.has_axes ? ir_window_dot(target, w->dtype, ir_at(g, n->in[0])->dtype, n->dtype) : IR_DOT_NONE;
     if (f.has_axes) b->k->features = ir_window_features(target, w->dtype, ir_at(g, n->in[0])->dtype, n->dtype);
-    if (ir_size_is_const(g->sizes, w->dim[1], &products))
-        for (unsigned i = 0; i < spatial; i++)
-            if (ir_size_is_const(g->sizes, w->dim[IR_SPATIAL_AT + i], &v))
-                products = products > INT32_MAX ? -1 : products * v;
+    products = products_of(g, n);
     if (products > 0) products = (products + ir_dots[dot].group - 1) / ir_dots[dot].group;
     if (!ir_size_is_const(g->sizes, n->dim[n->rank - 1], &columns)) columns = -1;
     if (spatial > 1 && !ir_size_is_const(g->sizes, n->dim[n->rank - 2], &rows)) rows = -1;
@@ -167,8 +207,10 @@ void plan_window_space(builder *b, const ir_node *n) {
                                        spatial > 1 ? ir_window_entry(g, n, "dilations", spatial - 2, 1) : 1);
         return;
     }
+    b->k->is_by_channel = f.is_by_channel && is_by_channel(b->p, n, &b->k->tile);
+    if (b->k->is_by_channel) return;
     b->k->tile = ir_window_tile(b->k->level, n->dtype, made / groups_of(n), columns, rows, products,
-                                f.has_axes ? 1 : ir_window_entry(g, n, "strides", spatial - 1, 1));
+                                f.has_axes ? 1 : ir_window_entry(g, n, "strides", spatial - 1, 1), NULL);
 }
 
 static uint16_t index_of(builder *b, int d) {

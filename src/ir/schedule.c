@@ -113,7 +113,8 @@ int ir_window_pack_cycles(int64_t step) { return step == 1 || step == 2 ? 3 * (i
 /* Of all tiles that fit the registers (accumulators, a row of operand 1 and one element of operand 0), the quickest for
  * the result: by rows, or all rows in one line with a few columns between them, or packed without these (as
  * jit/window.c chooses). */
-ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k, int64_t step) {
+ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k, int64_t step,
+                       double *cycles) {
     const int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = ir_levels[level].registers;
     const bool is_known = n > 0 && n < INT32_MAX && y > 0 && y < INT32_MAX;
     /* Products of integers need a register where they are not made in place, those of i64 below v4 more. */
@@ -146,6 +147,38 @@ ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64
             best.mr = mr;
             best.nr = nv * lanes;
         }
+    if (cycles) *cycles = is_known ? least : 0;
+    return best;
+}
+
+/* Vectors of weights count three times, for they come from L2. */
+static double channel_tile_cycles(int mr, int nv) {
+    const double products = mr * nv / 2.0, loads = (mr + 3 * nv) / 2.0, most = products > loads ? products : loads;
+    return (most > 4 ? most : 4) * (1 + loads / products / 10);
+}
+
+/* Tiles of mr columns x nv vectors of channels; vectors that are left behind the last one are alone. Sums are turned,
+ * and go through memory to what is behind them: some cycles a vector of columns, and two for each K block. */
+ir_tile ir_window_channel_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k,
+                               double *cycles) {
+    const int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = ir_levels[level].registers;
+    ir_tile best = {0, 0, ir_contract_tile(level, acc).kb};
+    const int64_t vectors = (m + lanes - 1) / lanes;
+    const double each = k > 0 ? (double)k : 512, finish = 4 * (double)m * (double)y * (double)((n + lanes - 1) / lanes);
+    double least = 1e300;
+    for (int mr = 1; mr <= 28 && (mr <= n || mr == 1); mr++)
+        for (int nv = 1; nv <= 4 && mr * nv + nv + 1 <= registers; nv++) {
+            const double whole = channel_tile_cycles(mr, nv), alone = channel_tile_cycles(mr, 1);
+            const double cost = (double)(y * ((n + mr - 1) / mr)) *
+                                    ((double)(vectors / nv) * whole + (double)(vectors % nv) * alone +
+                                     (double)(vectors * mr) * 2 / (each < best.kb ? each : best.kb)) +
+                                finish / each;
+            if (cost >= least) continue;
+            least = cost;
+            best.mr = mr;
+            best.nr = nv * lanes;
+        }
+    *cycles = least;
     return best;
 }
 

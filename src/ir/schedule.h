@@ -38,7 +38,12 @@ ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t n); /* n colum
 /* The tile of a convolution with m channels in a group: no more rows than those. n, y: columns and rows of the result,
  * k: products of an element, each -1 where it is not known; step: stride along the columns. Of the tile only the K
  * block has a say in bits. */
-ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k, int64_t step);
+ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k, int64_t step,
+                       double *cycles);
+/* The same by channel (kernel.h); sizes are known. cycles: for each k, of one image, of the same scale; the other may be
+ * told them too: 0 where sizes are not known. */
+ir_tile ir_window_channel_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k,
+                               double *cycles);
 /* The same for one channel a group, with so many places along three axes: rows x columns of one channel. step, apart:
  * stride and dilation along the rows. */
 ir_tile ir_depthwise_tile(ir_level level, ir_dtype acc, int64_t n, int64_t y, const int64_t places[3], int64_t step,

@@ -106,6 +106,9 @@ void em_store(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueR
 LLVMValueRef em_load_ptr(emit *e, ir_dtype t, LLVMValueRef ptr, LLVMValueRef mask,
                          unsigned align); /* contiguous, current width */
 void em_store_ptr(emit *e, ir_dtype t, LLVMValueRef value, LLVMValueRef ptr, LLVMValueRef mask, unsigned align);
+enum { EM_MAX_SIDE = 16 };
+/* Transposes n vectors of n elements of `bytes` each: v[i][j] becomes v[j][i]. n: a power of 2. */
+void em_turn(emit *e, LLVMValueRef *v, int n, int bytes);
 LLVMValueRef em_to_register(emit *e, ir_dtype t, LLVMValueRef v); /* and back */
 LLVMValueRef em_to_memory(emit *e, ir_dtype t, LLVMValueRef v);   /* a value as its memory type */
 /* One element for each lane, `at` elements (<lanes x i64>) behind element `off`. */

@@ -3,6 +3,7 @@
 # These files go into the code generation module only.
 jit_sources += %D%/emit.c
 jit_sources += %D%/emit_memory.c
+jit_sources += %D%/emit_turn.c
 jit_sources += %D%/emit_access.c
 jit_sources += %D%/demote.c
 jit_sources += %D%/llvm_compat.c
@@ -36,6 +37,7 @@ jit_sources += %D%/gpu_column.c
 jit_sources += %D%/map.c
 jit_sources += %D%/map_transpose.c
 jit_sources += %D%/window.c
+jit_sources += %D%/window_channels.c
 jit_sources += %D%/window_depthwise.c
 jit_sources += %D%/window_pack.c
 jit_sources += %D%/window_slab.c

@@ -35,6 +35,7 @@ static void set_values(window *w) {
     w->kk = w->taken;
     if (w->group > 1) w->kk = LLVMBuildUDiv(e->b, em_add(e, w->taken, num(w, w->group - 1)), num(w, w->group), "");
     w->kk = em_mul(e, w->kk, w->places);
+    w->sums_pitch = w->nr;
     const LLVMValueRef table_bytes = round_up(w, em_mul(e, w->kk, num(w, 8)));
     w->table = w->is_slab ? em_gep(e, e->scratch, e->t_i8, num(w, IR_SLAB_HEAD)) : e->scratch;
     w->panel_table = em_gep(e, w->table, e->t_i8, table_bytes);
@@ -43,6 +44,10 @@ static void set_values(window *w) {
     w->pitch = e->stride[w->operand][w->dim_y];
     w->weight_base = e->base[w->weights];
     w->weight_pitch = e->stride[w->weights][w->dim_m];
+    if (w->k->is_by_channel) {
+        window_set_channels(w, em_gep(e, w->table, e->t_i8, table_bytes));
+        return;
+    }
     if (!w->is_slab) return;
     w->slab = em_gep(e, w->panel, e->t_i8, round_up(w, em_mul(e, w->kk, num(w, (int64_t)w->nr * w->bytes))));
     if (!w->packs) return;
@@ -64,7 +69,7 @@ window_outer *window_begin(window *w, window_function f, const char *name, LLVMT
     *o = (window_outer){*e, *w, LLVMGetInsertBlock(e->b)};
     e->fn = w->function[f];
     LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
-    if (f == TILE || f == MASKED || f == NARROW) return o;
+    if (f == TILE || f == MASKED || f == NARROW || f == TURN) return o;
     em_load_args(e, LLVMGetParam(e->fn, 0));
     set_values(w);
     if (w->is_slab && f != SLAB && f != WEIGHTS)
@@ -164,12 +169,12 @@ static void move_offsets(window *w, const LLVMValueRef *off, LLVMValueRef i, int
     }
 }
 
-/* (args, sums, block, m0, row, n0, columns): what becomes of mr rows of sums, nr elements apart. */
-static void emit_finish(window *w) {
+/* (args, sums, block, m0, row, n0, columns, rows): what becomes of rows of sums, sums_pitch elements apart. */
+static void window_emit_finish(window *w) {
     emit *e = w->e;
-    LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
-    window_outer *o = window_begin(w, FINISH, "finish", parameter, 7);
-    LLVMValueRef in[7], index[IR_KERNEL_MAX_DIMS] = {0}, off[IR_KERNEL_MAX_BUFFERS], lanes = num(w, w->lanes),
+    LLVMTypeRef parameter[8] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
+    window_outer *o = window_begin(w, FINISH, "finish", parameter, 8);
+    LLVMValueRef in[8], index[IR_KERNEL_MAX_DIMS] = {0}, off[IR_KERNEL_MAX_BUFFERS], lanes = num(w, w->lanes),
                         zero = num(w, 0);
     LLVMGetParams(e->fn, in);
     read_block(w, in[2], off, index);
@@ -179,10 +184,10 @@ static void emit_finish(window *w) {
     for (int d = w->dim_m; d <= w->dim_n; d++)
         move_offsets(w, off, d == w->dim_m ? in[3] : d == w->dim_y ? in[4] : in[5], d, off);
     LLVMValueRef whole = em_and(e, in[6], num(w, -w->lanes)), row_off[IR_KERNEL_MAX_BUFFERS];
-    em_loop lr = em_for(e, zero, num(w, w->mr), num(w, 1));
+    em_loop lr = em_for(e, zero, in[7], num(w, 1));
     move_offsets(w, off, lr.i, w->dim_m, row_off);
     index[w->dim_m] = em_add(e, in[3], lr.i);
-    LLVMValueRef x = element(w, in[1], em_mul(e, lr.i, num(w, w->nr)));
+    LLVMValueRef x = element(w, in[1], em_mul(e, lr.i, num(w, w->sums_pitch)));
     e->lanes = w->lanes;
     em_loop l = em_for(e, zero, whole, lanes);
     finish_at(w, row_off, index, in[5], l.i, x, NULL);
@@ -282,8 +287,7 @@ static void emit_row(window *w, window_function f) {
 }
 
 /* ---- the kernel ---- */
-/* Byte offsets of the elements of K, in order: in the operand, and in a panel. */
-static void emit_table(window *w, const window_slab *slab) {
+void window_emit_table(window *w, const window_slab *slab) {
     emit *e = w->e;
     em_loop l[MAX_K];
     LLVMValueRef at = num(w, 0), place = num(w, 0), channel = num(w, 0), of_axis[IR_KERNEL_MAX_AXES] = {0};
@@ -301,19 +305,13 @@ static void emit_table(window *w, const window_slab *slab) {
     }
     if (slab) at = window_slab_place(w, slab, channel, of_axis);
     LLVMBuildStore(e->b, at, em_gep(e, w->table, e->t_i64, place));
-    LLVMBuildStore(e->b, em_mul(e, place, num(w, (int64_t)w->nr * w->bytes)),
-                   em_gep(e, w->panel_table, e->t_i64, place));
+    if (!w->k->is_by_channel)
+        LLVMBuildStore(e->b, em_mul(e, place, num(w, (int64_t)w->nr * w->bytes)),
+                       em_gep(e, w->panel_table, e->t_i64, place));
     for (int i = w->n_k - 1; i >= 0; i--) em_end(e, &l[i]);
 }
 
-typedef struct line {
-    /* first element of the operand; columns; columns from row to row; i1: are the panels packed? */
-    LLVMValueRef from, length, pitch, is_packed, block, weights;
-    LLVMValueRef m_begin, m_end, first_sums;
-} line;
-
-/* The columns of a panel by rows: those past the result's columns are skipped. */
-static void emit_segments(window *w, const line *s, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef m0) {
+void window_emit_segments(window *w, const window_line *s, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef m0) {
     emit *e = w->e;
     LLVMValueRef n = e->size[w->dim_n];
     LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b), head = em_block(e, "segment"), body = em_block(e, "columns"),
@@ -327,9 +325,10 @@ static void emit_segments(window *w, const line *s, LLVMValueRef begin, LLVMValu
     LLVMValueRef row = LLVMBuildUDiv(e->b, at, s->pitch, ""), column = em_sub(e, at, em_mul(e, row, s->pitch));
     LLVMValueRef columns = least(w, em_sub(e, n, column), em_sub(e, end, at));
     em_branch b = em_if(e, em_icmp(e, LLVMIntSGT, columns, num(w, 0)));
-    window_call(
-        w, FINISH,
-        (LLVMValueRef[]){e->args, element(w, w->tile, em_sub(e, at, begin)), s->block, m0, row, column, columns}, 7);
+    window_call(w, FINISH,
+                (LLVMValueRef[]){e->args, element(w, s->sums, em_sub(e, at, begin)), s->block, m0, row, column,
+                                 columns, s->rows},
+                8);
     em_endif(e, &b);
     LLVMValueRef next = em_add(e, at, em_sub(e, s->pitch, column));
     LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b);
@@ -361,7 +360,7 @@ static void emit_some_columns(window *w, LLVMValueRef in[9]) {
 }
 
 /* The columns begin .. end - 1 of a line, all channels. */
-static void emit_panel(window *w, const line *s, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef source,
+static void emit_panel(window *w, const window_line *s, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef source,
                        LLVMValueRef table) {
     emit *e = w->e;
     LLVMValueRef zero = num(w, 0), one = num(w, 1), m = e->size[w->dim_m], mr = num(w, w->mr),
@@ -383,11 +382,11 @@ static void emit_panel(window *w, const line *s, LLVMValueRef begin, LLVMValueRe
     if (e->level->has_mask) emit_some_columns(w, in);
     else window_call(w, TILE, in, 9);
     em_end(e, &lk);
-    emit_segments(w, s, begin, end, m0);
+    window_emit_segments(w, s, begin, end, m0);
     em_end(e, &lm);
 }
 
-static void emit_line(window *w, const line *s) {
+static void emit_line(window *w, const window_line *s) {
     emit *e = w->e;
     LLVMValueRef zero = num(w, 0), nr = num(w, w->nr), is_packed = s->is_packed;
     em_loop p = em_for(e, zero, s->length, nr);
@@ -407,7 +406,7 @@ static void emit_line(window *w, const line *s) {
 }
 
 /* Rows, by the functions that go from registers to the outputs. */
-static void emit_short_sums(window *w, const line *s, LLVMValueRef rows) {
+static void emit_short_sums(window *w, const window_line *s, LLVMValueRef rows) {
     emit *e = w->e;
     LLVMValueRef nr = num(w, w->nr), n = s->length, left = LLVMBuildURem(e->b, n, nr, ""), wide = em_sub(e, n, left);
     wide = em_select(e, em_icmp(e, LLVMIntSGT, left, num(w, (w->nv - 1) * w->v_lanes)), n, wide);
@@ -429,7 +428,7 @@ static void emit_short_sums(window *w, const line *s, LLVMValueRef rows) {
     em_end(e, &rest);
 }
 
-static void write_block(window *w, LLVMValueRef block, LLVMValueRef *index) {
+void window_write_block(window *w, LLVMValueRef block, LLVMValueRef *index) {
     emit *e = w->e;
     for (int b = 0; b < w->k->n_buffers; b++)
         LLVMBuildStore(e->b, window_offset_of(w, b, index), em_gep(e, block, e->t_i64, num(w, b)));
@@ -490,7 +489,9 @@ static void emit_tiles(window *w, LLVMValueRef rows) {
     LLVMValueRef pitch = w->pitch, index[IR_KERNEL_MAX_DIMS] = {0};
     LLVMValueRef blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, all, rows), one), rows, "");
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
-    line s = {.block = em_alloca(e, LLVMArrayType(e->t_i64, (unsigned)(w->k->n_buffers + w->n_batch + 1)), 8)};
+    window_line s = {.sums = w->tile,
+                     .rows = num(w, w->mr),
+                     .block = em_alloca(e, LLVMArrayType(e->t_i64, (unsigned)(w->k->n_buffers + w->n_batch + 1)), 8)};
     LLVMValueRef y0 = em_mul(e, LLVMBuildURem(e->b, t.i, blocks, ""), rows), count = least(w, rows, em_sub(e, all, y0));
     window_decode_batch(w, LLVMBuildUDiv(e->b, t.i, blocks, ""), index);
     if (w->packs) {
@@ -516,7 +517,7 @@ static void emit_tiles(window *w, LLVMValueRef rows) {
     }
     const way how = choose_way(w, count);
     em_branch b = {0};
-    write_block(w, s.block, index);
+    window_write_block(w, s.block, index);
     s.from = from;
     s.length = n;
     if (w->has_rows) {
@@ -536,7 +537,7 @@ static void emit_tiles(window *w, LLVMValueRef rows) {
     em_loop l = em_for(e, zero, lines, one);
     s.from = element(w, from, em_mul(e, l.i, pitch));
     index[w->dim_y] = em_add(e, y0, l.i);
-    write_block(w, s.block, index);
+    window_write_block(w, s.block, index);
     emit_line(w, &s);
     em_end(e, &l);
     em_end(e, &lm);
@@ -571,7 +572,7 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     w->kb = w->k->tile.kb;
     w->nv = w->nr / w->v_lanes;
     const int64_t step = ir_kernel_window_step(w->k);
-    w->step = w->source_step = step == IR_STRIDE_RUNTIME ? 0 : (int)step;
+    w->step = step == IR_STRIDE_RUNTIME ? 0 : (int)step;
     w->is_slab = ir_kernel_has_slab(w->k);
     w->packs = ir_kernel_window_packs(w->k);
     w->adds = ir_kernel_window_adds(w->k);
@@ -579,7 +580,8 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     w->group = ir_dots[w->dot].group;
     w->channels = w->is_slab ? ir_kernel_window_channels(w->k) : -1;
     if (w->is_slab) w->step = 1;
-    if (w->n_k > MAX_K || w->nr % w->v_lanes || w->nv > 8 || w->mr > 16 || w->mr * w->nv > WINDOW_MAX_TILE)
+    if (w->n_k > MAX_K || w->nr % w->v_lanes || w->nv > 8 || (w->mr > 16 && !w->k->is_by_channel) ||
+        w->mr * w->nv > WINDOW_MAX_TILE)
         return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "window kernel: tile %d x %d does not fit level %s", w->mr, w->nr,
                        e->level->name);
     w->t_acc = em_scalar_type(e, w->acc);
@@ -590,13 +592,19 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
         e->is_optimized = true;
         return FUSOR_OK;
     }
+    if (w->k->is_by_channel) {
+        window_emit_finish(w);
+        window_emit_channels(w);
+        em_demote(e);
+        return FUSOR_OK;
+    }
     window_emit_tile(w, TILE);
     if (e->level->has_mask) window_emit_tile(w, MASKED);
     if (e->level->has_mask && w->nv > 1) window_emit_tile(w, NARROW);
     window_emit_panel(w);
     if (w->is_slab) window_emit_slab(w);
     if (w->packs) window_emit_weights(w);
-    emit_finish(w);
+    window_emit_finish(w);
     w->has_rows = has_row_functions(w);
     if (w->has_rows) emit_row(w, ROW);
     if (w->has_rows && w->nv > 1) emit_row(w, NARROW_ROW);
@@ -615,7 +623,7 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
         w->pitch = slab.pitch;
         LLVMBuildStore(e->b, slab.pitch, e->scratch);
     }
-    emit_table(w, w->is_slab ? &slab : NULL);
+    window_emit_table(w, w->is_slab ? &slab : NULL);
     emit_tiles(w, rows);
     if (w->packs) em_endif(e, &phase);
     em_demote(e);

@@ -2,8 +2,8 @@
 #ifndef JIT_WINDOW_H
 #define JIT_WINDOW_H
 /* What the files of the window kernel share: window.c (the kernel), window_tile.c (the register tile), window_pack.c
- * (panels), window_slab.c (the operand within its pads, weights of other types), window_depthwise.c (one channel a
- * group). */
+ * (panels), window_slab.c (the operand within its pads, weights of other types), window_channels.c (lanes along the
+ * channels), window_depthwise.c (one channel a group). */
 #include "jit/emit.h"
 
 enum { WINDOW_MAX_TILE = 32 }; /* vector registers of sums */
@@ -19,6 +19,8 @@ typedef enum window_function {
     SLAB,
     WEIGHTS,
     FINISH,
+    LINE,
+    TURN,
     COPY,
     PLANE,
     FUNCTIONS
@@ -34,10 +36,11 @@ typedef struct window {
     int step;                  /* of the operand along n, as the tile reads it; 0: known when it runs */
     bool is_slab, packs, adds; /* the kernel has axes; ir_kernel_window_packs, .._adds */
     ir_dot dot;
-    int group, channels, source_step; /* channels: a dim; source_step: as `step`, of what the slab is made of */
-    LLVMValueRef taken, places;       /* channels of the operand; places of one of them */
-    LLVMValueRef pitch;               /* of the operand from row to row */
+    int group, channels;        /* channels: a dim */
+    LLVMValueRef taken, places; /* channels of the operand; places of one of them */
+    LLVMValueRef pitch;         /* of the operand from row to row */
     LLVMValueRef weight_base, weight_pitch, first_sums; /* first_sums: what `adds` takes off, for each row of weights */
+    int sums_pitch; /* of FINISH's sums from row to row */
     LLVMTypeRef t_acc, t_vec;
     LLVMValueRef kk;                              /* product of the dims k */
     LLVMValueRef table, panel_table, tile, panel; /* parts of scratch: ir/kernel.h */
@@ -88,6 +91,22 @@ LLVMValueRef window_offset_of(window *w, int buffer, LLVMValueRef *index);     /
 void window_decode_batch(window *w, LLVMValueRef number, LLVMValueRef *index); /* the indices before m */
 bool window_is_small_program(const window *w); /* is what is behind the sums worth to be many times in the code? */
 
+/* A line of columns, of one row of the result or of all that a tile has: of the kernel's channels m_begin .. m_end - 1.
+ */
+typedef struct window_line {
+    /* first element of the operand; columns; columns from row to row; i1: are the panels packed? */
+    LLVMValueRef from, length, pitch, is_packed, block, weights;
+    LLVMValueRef m_begin, m_end, first_sums;
+    LLVMValueRef sums, rows; /* of what goes to FINISH: where, and how many channels */
+} window_line;
+/* Columns begin .. end - 1 of a line, from channel m0 on, by rows: those past the result's columns are skipped. */
+void window_emit_segments(window *w, const window_line *s, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef m0);
+/* What functions are told of the place that a line begins at. */
+void window_write_block(window *w, LLVMValueRef block, LLVMValueRef *index);
+struct window_slab;
+/* Byte offsets of the elements of K, in order: in the operand or its slab, and in a panel. */
+void window_emit_table(window *w, const struct window_slab *slab);
+
 /* ---- window_tile.c ---- */
 /* What a register tile starts from: pointers to the weights of each row, the operand (columns `step` elements apart, 1
  * or 2) and its table, how many products, which columns. */
@@ -128,6 +147,15 @@ LLVMValueRef window_slab_place(window *w, const window_slab *s, LLVMValueRef c, 
 void window_emit_slab(window *w);
 /* WEIGHTS: (args, begin, end): phase 0, rows begin .. end - 1 of the weights. */
 void window_emit_weights(window *w);
+
+/* -128 times the sum of the elements of a row of words. */
+LLVMValueRef window_sum_of_row(window *w, LLVMValueRef row);
+/* Row `first` + i (i < rows) of weights, as words or converted, at dst + i * kk. */
+void window_emit_weight_rows(window *w, LLVMValueRef first, LLVMValueRef rows, LLVMValueRef dst);
+
+/* ---- window_channels.c ---- */
+void window_set_channels(window *w, LLVMValueRef scratch); /* where what it has lies; scratch: behind the table */
+void window_emit_channels(window *w);                      /* the whole kernel, but for FINISH */
 
 /* ---- window_pack.c ---- */
 /* PANEL: (args, first element of the operand, first column, columns): up to nr columns of the rows as one line, without

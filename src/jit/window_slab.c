@@ -31,23 +31,29 @@ static LLVMValueRef size_of(window *w, int number) {
     return a ? axis_size(w, a) : num(w, 1);
 }
 
+/* By channel the slab has no parts: columns are read a stride apart. */
+static int64_t part_stride(const window *w, const ir_kaxis *a) { return a && !w->k->is_by_channel ? a->stride : 1; }
+
 window_slab window_slab_of(window *w, LLVMValueRef rows) {
     emit *e = w->e;
     window_slab s;
     for (int i = 0; i < 2; i++) { /* as ir_kernel_slab_axis */
         const ir_kaxis *a = axis_of(w, i + 1);
         LLVMValueRef count = i ? e->size[w->dim_n] : rows, places = places_of(w, i + 1), zero = num(w, 0);
-        const int64_t stride = a ? a->stride : 1, dilation = a ? a->dilation : 1;
+        const int64_t stride = part_stride(w, a), dilation = a ? a->dilation : 1;
+        if (a && w->k->is_by_channel && a->stride > 1)
+            count = em_add(e, em_mul(e, em_sub(e, count, num(w, 1)), num(w, a->stride)), num(w, 1));
         LLVMValueRef more = divide(w, em_mul(e, em_sub(e, places, num(w, 1)), num(w, dilation)), stride);
         s.is_by_place[i] = LLVMBuildOr(e->b, em_icmp(e, LLVMIntSLT, places, num(w, stride)),
                                        em_icmp(e, LLVMIntSLT, em_mul(e, places, count), em_add(e, count, more)), "");
+        if (w->k->is_by_channel) s.is_by_place[i] = LLVMConstInt(e->t_i1, 0, 0);
         s.parts[i] = em_select(e, s.is_by_place[i], places, num(w, stride));
         s.extent[i] = em_add(e, count, em_select(e, s.is_by_place[i], zero, more));
     }
     s.plane = em_mul(e, s.extent[0], s.extent[1]);
     s.pitch = s.extent[1];
     const ir_kaxis *a = axis_of(w, 2);
-    if (a->stride == 1) {
+    if (part_stride(w, a) == 1) {
         LLVMValueRef size = size_of(w, 2), begin = num(w, a->begin), zero = num(w, 0);
         LLVMValueRef lo = least(w, most(w, begin, zero), s.extent[1]),
                      hi = least(w, most(w, em_add(e, begin, size), lo), s.extent[1]);
@@ -67,7 +73,7 @@ LLVMValueRef window_slab_place(window *w, const window_slab *s, LLVMValueRef c, 
             plane = em_add(e, em_mul(e, plane, places_of(w, 0)), p);
             continue;
         }
-        const int64_t stride = a ? a->stride : 1;
+        const int64_t stride = part_stride(w, a);
         LLVMValueRef at = em_mul(e, p, num(w, a ? a->dilation : 1)), by = s->is_by_place[i - 1];
         LLVMValueRef part = em_select(e, by, p, LLVMBuildURem(e->b, at, num(w, stride), ""));
         plane = em_add(e, em_mul(e, plane, s->parts[i - 1]), part);
@@ -240,13 +246,14 @@ void window_emit_slab(window *w) {
     run[0] = em_mul(e, size[1], size[2]);
     const ir_kaxis *x = axis_of(w, 2), *y = axis_of(w, 1), *z = axis_of(w, 0);
     source from = {.inst = w->k->inst[w->matmul].in[1],
-                   .step = w->source_step ? num(w, w->source_step) : num(w, x->stride)};
+                   .step = num(w, part_stride(w, x))};
     from.apart = w->channels >= 0 ? e->stride[w->operand][w->channels] : zero;
     LLVMValueRef words = w->taken, plane_at = zero;
     if (w->group > 1) words = LLVMBuildUDiv(e->b, em_add(e, words, num(w, w->group - 1)), num(w, w->group), "");
     /* rows of this tile: those that its last row of results still meets */
-    plane p = {.pitch = s.pitch, .extent = s.extent[1], .rows = em_sub(e, s.extent[0], em_sub(e, in[4], in[5]))};
-    p.down = em_mul(e, num(w, y ? y->stride : 1), run[1]);
+    LLVMValueRef missing = em_mul(e, em_sub(e, in[4], in[5]), num(w, y ? y->stride / part_stride(w, y) : 1));
+    plane p = {.pitch = s.pitch, .extent = s.extent[1], .rows = em_sub(e, s.extent[0], missing)};
+    p.down = em_mul(e, num(w, part_stride(w, y)), run[1]);
     em_loop lc = em_for(e, zero, words, one);
     LLVMValueRef first = em_mul(e, lc.i, num(w, w->group));
     from.count = em_sub(e, w->taken, first);
@@ -265,11 +272,11 @@ void window_emit_slab(window *w) {
     /* columns: element i is i * stride + origin of the axis */
     LLVMValueRef origin = em_select(e, s.is_by_place[1], em_mul(e, lx.i, num(w, x->dilation)), lx.i);
     origin = em_sub(e, origin, num(w, x->begin));
-    within(w, origin, size[2], x->stride, s.extent[1], &p.lo, &p.hi);
+    within(w, origin, size[2], part_stride(w, x), s.extent[1], &p.lo, &p.hi);
     plane_at = em_add(e, em_mul(e, em_add(e, em_mul(e, lc.i, places_of(w, 0)), lz.i), s.parts[0]), ly.i);
     plane_at = em_mul(e, em_add(e, em_mul(e, plane_at, s.parts[1]), lx.i), s.plane);
     p.dst = element(w, w->slab, plane_at);
-    within(w, origin_y, size[1], y ? y->stride : 1, p.rows, &p.lo_y, &p.hi_y);
+    within(w, origin_y, size[1], part_stride(w, y), p.rows, &p.lo_y, &p.hi_y);
     p.lo_y = em_select(e, in_z, p.lo_y, p.rows); /* an outer place in the pads: zeros */
     p.hi_y = em_select(e, in_z, p.hi_y, p.rows);
     from.off =
@@ -301,8 +308,7 @@ static void emit_run(window *w, source *s, LLVMValueRef dst, LLVMValueRef count)
     e->lanes = 1;
 }
 
-/* -128 times the sum of the elements of a row of words. */
-static LLVMValueRef sum_of_row(window *w, LLVMValueRef row) {
+LLVMValueRef window_sum_of_row(window *w, LLVMValueRef row) {
     emit *e = w->e;
     em_loop l = em_for(e, num(w, 0), w->kk, num(w, 1));
     LLVMValueRef sum = em_loop_phi(e, &l, LLVMConstNull(e->t_i32)), next = sum;
@@ -316,37 +322,58 @@ static LLVMValueRef sum_of_row(window *w, LLVMValueRef row) {
     return sum;
 }
 
-void window_emit_weights(window *w) {
+/* Number of a row of weights: of the batches that they vary along, then of m. */
+static LLVMValueRef offset_of_row(window *w, LLVMValueRef row) {
     emit *e = w->e;
-    LLVMTypeRef parameter[3] = {e->t_ptr, e->t_i64, e->t_i64};
-    window_outer *o = window_begin(w, WEIGHTS, "weights", parameter, 3);
-    LLVMValueRef zero = num(w, 0), one = num(w, 1), m = e->size[w->dim_m];
-    const int lanes = e->lanes;
-    e->lanes = 1;
-    source from = {.inst = w->k->inst[w->matmul].in[0], .step = one, .apart = w->places};
-    em_loop l = em_for(e, LLVMGetParam(e->fn, 1), LLVMGetParam(e->fn, 2), one);
-    LLVMValueRef number = LLVMBuildUDiv(e->b, l.i, m, ""), off = zero;
-    off = em_mul(e, LLVMBuildURem(e->b, l.i, m, ""), e->stride[w->weights][w->dim_m]);
+    LLVMValueRef m = e->size[w->dim_m], number = LLVMBuildUDiv(e->b, row, m, "");
+    LLVMValueRef off = em_mul(e, LLVMBuildURem(e->b, row, m, ""), e->stride[w->weights][w->dim_m]);
     for (int d = w->n_batch - 1; d >= 0; d--) {
         if (w->k->buffer[w->weights].stride[d] == 0) continue;
         off = em_add(e, off, em_mul(e, LLVMBuildURem(e->b, number, e->size[d], ""), e->stride[w->weights][d]));
         number = LLVMBuildUDiv(e->b, number, e->size[d], "");
     }
-    LLVMValueRef row = element(w, w->weight_base, em_mul(e, l.i, w->kk));
+    return off;
+}
+
+static void emit_weight_row(window *w, LLVMValueRef number, LLVMValueRef row) {
+    emit *e = w->e;
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), off = offset_of_row(w, number);
+    source from = {.inst = w->k->inst[w->matmul].in[0], .step = one, .apart = w->places};
     if (w->group == 1) {
         from.off = off;
         emit_run(w, &from, row, w->kk);
-    } else {
-        LLVMValueRef words = LLVMBuildUDiv(e->b, em_add(e, w->taken, num(w, w->group - 1)), num(w, w->group), "");
-        em_loop lc = em_for(e, zero, words, one);
-        LLVMValueRef first = em_mul(e, lc.i, num(w, w->group));
-        from.count = em_sub(e, w->taken, first);
-        from.off = em_add(e, off, em_mul(e, first, w->places));
-        emit_run(w, &from, element(w, row, em_mul(e, lc.i, w->places)), w->places);
-        em_end(e, &lc);
+        return;
     }
+    LLVMValueRef words = LLVMBuildUDiv(e->b, em_add(e, w->taken, num(w, w->group - 1)), num(w, w->group), "");
+    em_loop lc = em_for(e, zero, words, one);
+    LLVMValueRef first = em_mul(e, lc.i, num(w, w->group));
+    from.count = em_sub(e, w->taken, first);
+    from.off = em_add(e, off, em_mul(e, first, w->places));
+    emit_run(w, &from, element(w, row, em_mul(e, lc.i, w->places)), w->places);
+    em_end(e, &lc);
+}
+
+void window_emit_weight_rows(window *w, LLVMValueRef first, LLVMValueRef rows, LLVMValueRef dst) {
+    emit *e = w->e;
+    const int lanes = e->lanes;
+    e->lanes = 1;
+    em_loop l = em_for(e, num(w, 0), rows, num(w, 1));
+    emit_weight_row(w, em_add(e, first, l.i), element(w, dst, em_mul(e, l.i, w->kk)));
+    em_end(e, &l);
+    e->lanes = lanes;
+}
+
+void window_emit_weights(window *w) {
+    emit *e = w->e;
+    LLVMTypeRef parameter[3] = {e->t_ptr, e->t_i64, e->t_i64};
+    window_outer *o = window_begin(w, WEIGHTS, "weights", parameter, 3);
+    const int lanes = e->lanes;
+    e->lanes = 1;
+    em_loop l = em_for(e, LLVMGetParam(e->fn, 1), LLVMGetParam(e->fn, 2), num(w, 1));
+    LLVMValueRef row = element(w, w->weight_base, em_mul(e, l.i, w->kk));
+    emit_weight_row(w, l.i, row);
     if (w->adds) {
-        LLVMValueRef sum = sum_of_row(w, row);
+        LLVMValueRef sum = window_sum_of_row(w, row);
         LLVMSetAlignment(LLVMBuildStore(e->b, sum, element(w, w->first_sums, l.i)), 4);
     }
     em_end(e, &l);

@@ -290,12 +290,34 @@ static void tune_depthwise(const ir_kernel *k, int64_t y, int64_t n, int64_t *tu
     tune[IR_TUNE_WINDOW_COLUMNS] = columns;
 }
 
+/* By channel: a part of the rows reads little more of the operand than its own, a part of the channels all of it again;
+ * so channels are parted only where rows do not make enough tiles. */
+static void tune_by_channel(const ir_kernel *k, const int64_t *size, int n_threads, int64_t batches, int64_t y,
+                            int64_t m, int64_t *tune) {
+    enum { FEWEST_ROWS = 4 };
+    const int64_t nr = at_least_one(k->tile.nr), wanted = (int64_t)n_threads * TILES_PER_THREAD,
+                  fewest = y < FEWEST_ROWS ? y : FEWEST_ROWS;
+    int64_t rows = y, parts = 1;
+    if (n_threads > 1 && batches % n_threads) rows = ir_ceil_div(y, ir_ceil_div(wanted, batches));
+    if (rows < fewest) rows = fewest;
+    while (rows > fewest && ir_kernel_slab_bytes(k, size, rows) > rt_host_caches()->l2_bytes / 2)
+        rows = ir_ceil_div(y, ir_ceil_div(y, rows) + 1);
+    const int64_t tiles = ir_times(batches, ir_ceil_div(y, rows)), panels = at_least_one(ir_ceil_div(m, nr));
+    if (n_threads > 1 && tiles < wanted && batches % n_threads) parts = clamp(ir_ceil_div(wanted, tiles), 1, panels);
+    tune[IR_TUNE_WINDOW_ROWS] = rows;
+    tune[IR_TUNE_WINDOW_CHANNELS] = ir_times(ir_ceil_div(panels, parts), nr);
+}
+
 /* Whole images, or so few rows of one that there are enough tiles for the team, but some panels of columns in each. */
 static void tune_window(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
     int64_t batches = at_least_one(product(k, size, "b")), y = at_least_one(product(k, size, "y")),
             n = at_least_one(product(k, size, "n"));
     if (k->is_depthwise) {
         tune_depthwise(k, y, n, tune);
+        return;
+    }
+    if (k->is_by_channel) {
+        tune_by_channel(k, size, n_threads, batches, y, product(k, size, "m"), tune);
         return;
     }
     int64_t rows = y, fewest = clamp(ir_ceil_div(4 * at_least_one(k->tile.nr), n), 1, y);

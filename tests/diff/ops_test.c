@@ -941,6 +941,38 @@ static void subscripts(ir_dtype t) {
 
 /* Convolutions of one channel a group, which read the operand without its pads: one to three axes, steps that divide a
  * row into parts, pads of one side and wider than the kernel, rows and columns of several tiles, places of one. */
+/* Vectors of channels: sizes are known, lines short. The last vector not full, one behind the last tile; strides; several
+ * K blocks; groups; an operand that is read as it lies; images of fewer columns than a tile; other axes. */
+static void by_channel(ir_dtype t) {
+    static const struct {
+        const char *x, *w, *bias, *result, *attrs, *behind;
+    } cases[] = {
+        {"[A, 20, 7, 7]", "[40, 20, 3, 3]", "[40]", "[A, 40, 7, 7]", "pads=[1, 1, 1, 1]", "relu(%r)"},
+        {"[A, 20, 15, 13]", "[33, 20, 3, 3]", "[33]", "[A, 33, 7, 7]", "strides=[2, 2], pads=[1, 0, 0, 2]", "abs(%r)"},
+        {"[A, 64, 5, 5]", "[34, 64, 3, 3]", "[34]", "[A, 34, 5, 5]", "pads=[1, 1, 1, 1]", "gelu(%r)"},
+        {"[A, 64, 9, 7]", "[96, 32, 3, 3]", "[96]", "[A, 96, 7, 5]", "groups=2", "neg(%r)"},
+        {"[A, 70, 6, 7]", "[65, 70, 1, 1]", "[65]", "[A, 65, 6, 7]", "groups=1", "relu(%r)"},
+        {"[A, 24, 20, 20]", "[48, 24, 2, 2]", "[48]", "[A, 48, 6, 6]", "strides=[3, 3], dilations=[2, 2]", "abs(%r)"},
+        {"[A, 3, 32, 33]", "[24, 3, 8, 8]", "[24]", "[A, 24, 4, 4]", "strides=[8, 8]", "neg(%r)"},
+        {"[A, 6, 5, 6, 7]", "[32, 6, 3, 3, 3]", "[32]", "[A, 32, 3, 6, 4]",
+         "strides=[2, 1, 2], pads=[1, 1, 1, 1, 1, 1]", "relu(%r)"},
+        {"[A, 48, 19]", "[20, 48, 5]", "[20]", "[A, 20, 10]", "strides=[2], pads=[1, 4]", "relu(%r)"},
+        {"[A, 32, 2, 2]", "[64, 32, 3, 3]", "[64]", "[A, 64, 2, 2]", "pads=[1, 1, 1, 1]", "exp(%r)"},
+    };
+    static const int64_t sizes[][4] = {{1}, {3}};
+    char text[500];
+    for (size_t s = 0; s < sizeof cases / sizeof *cases; s++) {
+        const char *n = ir_dtypes[t].name;
+        snprintf(text, sizeof text,
+                 "func @f(%%x: %s%s, const %%w: %s%s, %%b: %s%s) -> %s%s { %%r = conv(%%x, %%w, %%b, %s) %%y = %s "
+                 "return %%y }",
+                 n, cases[s].x, n, cases[s].w, n, cases[s].bias, n, cases[s].result, cases[s].attrs, cases[s].behind);
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+            check(text, (domain){-2, 2, SPECIAL_NONE, false}, sizes[k], k ? two_threads : one_thread, k == 0,
+                  k ? 1u << (mix(s) % 3) : ALL_LEVELS);
+    }
+}
+
 static void depthwise(ir_dtype t) {
     static const struct {
         const char *x, *w, *bias, *result, *attrs, *behind;
@@ -1035,6 +1067,7 @@ static void convolution(ir_op op, ir_dtype t) {
                   ALL_LEVELS);
     }
     if (is_plain && (t == FUSOR_F32 || t == FUSOR_F64)) depthwise(t);
+    if (is_plain && ir_is_float(t)) by_channel(t);
     /* Kernels with axes: pads of one side, larger than the window, beside all strides; strides that leave places out;
      * places of their own parts; words of channels that are not full; several K blocks and channel tiles; the other
      * 8-bit type. */

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* window_channels.c: convolutions whose vectors are channels made ("form channels", ir/kernel.h). The register tile is
+ * mr columns x nr channels: for each element of K a vector or more of packed weights, and one element of the operand
+ * for each column, which meets all lanes. So columns need not be vectors: rows of any length, and strides, cost the
+ * same.
+ *
+ *   phase 0   WEIGHTS: v_lanes rows of weights as words, turned in registers to [K][channels]
+ *   phase 1   a tile of work is rows y0 .. of one image and some of its channels
+ *     SLAB    what it reads of the operand, with its pads; not where that can be read as it lies
+ *     LINE    up to ir_window_columns columns, nr channels: sums [columns][nr], by TILE or, of the vectors behind the
+ *             last whole tile of channels, by NARROW. The last columns of a line are done with some before them, again
+ *     TURN    the sums as [nr][columns]
+ *     FINISH  the program behind them (window.c)
+ *
+ * The order that an element is accumulated in is that of the other forms: K blocks of kb, k by k. */
+#include "jit/window.h"
+#include <string.h>
+
+/* Along the columns, elements of what is read. */
+static int64_t step_of(const window *w) { return w->k->axis[w->k->n_axes - 1].stride; }
+static LLVMValueRef vectors_of(window *w, LLVMValueRef channels) {
+    return LLVMBuildUDiv(w->e->b, em_add(w->e, channels, num(w, w->v_lanes - 1)), num(w, w->v_lanes), "");
+}
+static int64_t sums_columns(const window *w) {
+    return (ir_window_columns(w->k) + w->v_lanes - 1) / w->v_lanes * w->v_lanes;
+}
+
+void window_set_channels(window *w, LLVMValueRef scratch) {
+    emit *e = w->e;
+    const int64_t bytes = (sums_columns(w) * w->nr * w->bytes + 63) / 64 * 64;
+    LLVMValueRef made = em_mul(e, vectors_of(w, e->size[w->dim_m]), num(w, w->v_lanes));
+    for (int d = 0; d < w->n_batch; d++)
+        if (w->k->buffer[w->weights].stride[d] != 0) made = em_mul(e, made, e->size[d]);
+    w->tile = scratch;
+    w->panel = em_gep(e, w->tile, e->t_i8, num(w, bytes));
+    w->slab = em_gep(e, w->panel, e->t_i8, num(w, bytes));
+    w->sums_pitch = (int)sums_columns(w);
+    w->weight_base = e->shared;
+    LLVMValueRef all = em_mul(e, em_mul(e, made, w->kk), num(w, w->bytes));
+    w->first_sums = em_gep(e, e->shared, e->t_i8, em_and(e, em_add(e, all, num(w, 63)), num(w, -64)));
+}
+
+/* ---- weights ---- */
+/* Where vector v of a batch's channels lies, and the elements from one k to the next. */
+static LLVMValueRef packed_at(window *w, LLVMValueRef v, LLVMValueRef *step) {
+    emit *e = w->e;
+    LLVMValueRef nv = num(w, w->nv), lanes = num(w, w->v_lanes), tile = LLVMBuildUDiv(e->b, v, nv, "");
+    LLVMValueRef whole = LLVMBuildUDiv(e->b, vectors_of(w, e->size[w->dim_m]), nv, "");
+    LLVMValueRef is_whole = em_icmp(e, LLVMIntSLT, tile, whole), first = em_mul(e, tile, nv);
+    LLVMValueRef at = em_add(e, em_mul(e, first, w->kk), em_sub(e, v, first));
+    at = em_select(e, is_whole, at, em_mul(e, v, w->kk));
+    if (step) *step = em_select(e, is_whole, em_mul(e, nv, lanes), lanes);
+    return em_mul(e, at, lanes);
+}
+
+/* Rows `from` of v_lanes, `pitch` elements apart, k0 .. k0 + v_lanes - 1 of each. */
+static void turn_block(window *w, LLVMValueRef from, LLVMValueRef pitch, LLVMValueRef to, LLVMValueRef apart) {
+    emit *e = w->e;
+    LLVMValueRef v[EM_MAX_SIDE];
+    for (int i = 0; i < w->v_lanes; i++) v[i] = window_load_vector(w, element(w, from, em_mul(e, pitch, num(w, i))));
+    em_turn(e, v, w->v_lanes, w->bytes);
+    for (int i = 0; i < w->v_lanes; i++)
+        LLVMSetAlignment(LLVMBuildStore(e->b, v[i], element(w, to, em_mul(e, apart, num(w, i)))), (unsigned)w->bytes);
+}
+
+/* (args, begin, end): vectors of channels, of all batches of weights. */
+static void emit_weights(window *w) {
+    emit *e = w->e;
+    LLVMTypeRef parameter[3] = {e->t_ptr, e->t_i64, e->t_i64};
+    window_outer *o = window_begin(w, WEIGHTS, "weights", parameter, 3);
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), lanes = num(w, w->v_lanes), m = e->size[w->dim_m], apart;
+    LLVMValueRef vectors = vectors_of(w, m), stage = w->slab;
+    const int before = e->lanes;
+    e->lanes = 1;
+    em_loop l = em_for(e, LLVMGetParam(e->fn, 1), LLVMGetParam(e->fn, 2), one);
+    LLVMValueRef batch = LLVMBuildUDiv(e->b, l.i, vectors, ""), v = LLVMBuildURem(e->b, l.i, vectors, "");
+    LLVMValueRef channel = em_mul(e, v, lanes), rows = least(w, lanes, em_sub(e, m, channel));
+    window_emit_weight_rows(w, em_add(e, em_mul(e, batch, m), channel), rows, stage);
+    LLVMValueRef to = em_add(e, packed_at(w, v, &apart),
+                             em_mul(e, em_mul(e, batch, em_mul(e, vectors, lanes)), w->kk));
+    to = element(w, w->weight_base, to);
+    if (w->adds) {
+        em_loop r = em_for(e, zero, rows, one);
+        LLVMValueRef sum = window_sum_of_row(w, element(w, stage, em_mul(e, r.i, w->kk)));
+        LLVMValueRef at = em_add(e, em_mul(e, l.i, lanes), r.i);
+        LLVMSetAlignment(LLVMBuildStore(e->b, sum, element(w, w->first_sums, at)), 4);
+        em_end(e, &r);
+    }
+    em_branch wide = em_if(e, em_icmp(e, LLVMIntSGE, w->kk, lanes)); /* the last block begins earlier, to be whole */
+    em_loop b = em_for(e, zero, w->kk, lanes);
+    LLVMValueRef k = least(w, b.i, em_sub(e, w->kk, lanes));
+    turn_block(w, element(w, stage, k), w->kk, element(w, to, em_mul(e, k, apart)), apart);
+    em_end(e, &b);
+    em_else(e, &wide);
+    em_loop r = em_for(e, zero, rows, one);
+    em_loop c = em_for(e, zero, w->kk, one);
+    LLVMValueRef x = LLVMBuildLoad2(e->b, w->t_acc, element(w, stage, em_add(e, em_mul(e, r.i, w->kk), c.i)), "");
+    LLVMSetAlignment(x, (unsigned)w->bytes);
+    LLVMSetAlignment(LLVMBuildStore(e->b, x, element(w, to, em_add(e, em_mul(e, c.i, apart), r.i))),
+                     (unsigned)w->bytes);
+    em_end(e, &c);
+    em_end(e, &r);
+    em_endif(e, &wide);
+    em_end(e, &l);
+    e->lanes = before;
+    window_end(w, o);
+}
+
+/* ---- sums ---- */
+static LLVMValueRef broadcast(window *w, LLVMValueRef ptr) {
+    emit *e = w->e;
+    LLVMValueRef x = LLVMBuildLoad2(e->b, w->t_acc, ptr, ""), poison = LLVMGetPoison(w->t_vec);
+    LLVMSetAlignment(x, (unsigned)w->bytes);
+    x = LLVMBuildInsertElement(e->b, poison, x, LLVMConstInt(e->t_i32, 0, 0), "");
+    return LLVMBuildShuffleVector(e->b, x, poison, LLVMConstNull(LLVMVectorType(e->t_i32, (unsigned)w->v_lanes)), "");
+}
+
+static LLVMValueRef phi_of(window *w, LLVMValueRef a, LLVMBasicBlockRef from_a) {
+    LLVMValueRef phi = LLVMBuildPhi(w->e->b, LLVMTypeOf(a), "");
+    LLVMAddIncoming(phi, &a, &from_a, 1);
+    return phi;
+}
+
+/* TILE, NARROW: (weights, operand, table, count, dst, before, first): dst[mr][nr] = sums over k < count of
+ * weights[k][nv] * operand[table[k] + column * step]; plus what is there where `before` is not 0, or else (adds) first.
+ */
+static void emit_tile(window *w, window_function f) {
+    emit *e = w->e;
+    const int nv = f == NARROW ? 1 : w->nv, n = w->mr * nv;
+    LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr};
+    window_outer *o = window_begin(w, f, f == NARROW ? "narrow" : "tile", parameter, 7);
+    LLVMValueRef in[7], sum[WINDOW_MAX_TILE], next[WINDOW_MAX_TILE], to[WINDOW_MAX_TILE], b[8], zero = num(w, 0);
+    LLVMGetParams(e->fn, in);
+    e->lanes = w->v_lanes;
+    LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b), body = em_block(e, "products"), done = em_block(e, "sums"),
+                      add = em_block(e, "add"), first = em_block(e, "first");
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, in[3], zero), body, done);
+    LLVMPositionBuilderAtEnd(e->b, body);
+    LLVMValueRef k = phi_of(w, zero, entry), weights = phi_of(w, in[0], entry);
+    for (int i = 0; i < n; i++) next[i] = sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
+    for (int j = 0; j < nv; j++) b[j] = window_load_vector(w, element(w, weights, num(w, j * w->v_lanes)));
+    LLVMValueRef at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, in[2], e->t_i64, k), "");
+    LLVMValueRef operand = em_gep(e, in[1], e->t_i8, at);
+    for (int i = 0; i < w->mr; i++) {
+        LLVMValueRef x = broadcast(w, element(w, operand, num(w, i * step_of(w))));
+        for (int j = 0; j < nv; j++) next[i * nv + j] = window_multiply(w, b[j], x, next[i * nv + j]);
+    }
+    LLVMValueRef k_then = em_add(e, k, num(w, 1)), then = element(w, weights, num(w, (int64_t)nv * w->v_lanes));
+    LLVMAddIncoming(k, &k_then, &body, 1);
+    LLVMAddIncoming(weights, &then, &body, 1);
+    for (int i = 0; i < n; i++) LLVMAddIncoming(sum[i], &next[i], &body, 1);
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, k_then, in[3]), body, done);
+    LLVMPositionBuilderAtEnd(e->b, done);
+    for (int i = 0; i < n; i++) {
+        sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
+        LLVMAddIncoming(sum[i], &next[i], &body, 1);
+    }
+    for (int i = 0; i < n; i++) to[i] = element(w, in[4], num(w, i / nv * w->nr + i % nv * w->v_lanes));
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntNE, in[5], zero), add, first);
+    LLVMBasicBlockRef blocks[2] = {add, first};
+    for (int g = 0; g < 2; g++) {
+        LLVMPositionBuilderAtEnd(e->b, blocks[g]);
+        for (int j = 0; j < nv && g && w->adds; j++)
+            b[j] = window_load_vector(w, element(w, in[6], num(w, j * w->v_lanes)));
+        for (int i = 0; i < n; i++) {
+            LLVMValueRef more = !g ? window_load_vector(w, to[i]) : w->adds ? b[i % nv] : NULL, x = sum[i];
+            if (more) x = ir_is_float(w->acc) ? em_fadd(e, more, x) : em_add(e, more, x);
+            LLVMSetAlignment(LLVMBuildStore(e->b, x, to[i]), (unsigned)w->bytes);
+        }
+        if (!g) LLVMBuildRetVoid(e->b);
+    }
+    window_end(w, o);
+}
+
+/* (args, weights, operand, columns, is_narrow, sums, first): the sums of columns of a line. */
+static void emit_line(window *w) {
+    emit *e = w->e;
+    LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_ptr, e->t_ptr};
+    window_outer *o = window_begin(w, LINE, "line", parameter, 7);
+    LLVMValueRef in[7], zero = num(w, 0), one = num(w, 1), mr = num(w, w->mr), kb = num(w, w->kb);
+    LLVMGetParams(e->fn, in);
+    LLVMValueRef last = em_sub(e, in[3], mr), is_narrow = em_icmp(e, LLVMIntNE, in[4], zero);
+    last = most(w, last, zero);
+    LLVMValueRef width = em_select(e, is_narrow, num(w, w->v_lanes), num(w, w->nr));
+    LLVMValueRef k_end = em_select(e, em_icmp(e, LLVMIntSGT, w->kk, zero), w->kk, one); /* K = 0: sums of nothing */
+    em_loop l = em_for(e, zero, in[3], mr);
+    LLVMValueRef column = least(w, l.i, last);
+    LLVMValueRef operand = element(w, in[2], em_mul(e, column, num(w, step_of(w)))),
+                 sums = element(w, in[5], em_mul(e, column, num(w, w->nr)));
+    em_loop lk = em_for(e, zero, k_end, kb);
+    LLVMValueRef of_tile[7] = {element(w, in[1], em_mul(e, lk.i, width)),
+                               operand,
+                               em_gep(e, w->table, e->t_i64, lk.i),
+                               least(w, em_sub(e, w->kk, lk.i), kb),
+                               sums,
+                               lk.i,
+                               in[6]};
+    em_branch b = {0};
+    if (w->nv > 1) {
+        b = em_if(e, is_narrow);
+        window_call(w, NARROW, of_tile, 7);
+        em_else(e, &b);
+    }
+    window_call(w, TILE, of_tile, 7);
+    if (w->nv > 1) em_endif(e, &b);
+    em_end(e, &lk);
+    em_end(e, &l);
+    window_end(w, o);
+}
+
+/* (sums, to, columns, channels): to[channels][columns] = sums[columns][channels], in whole vectors. */
+static void emit_turn(window *w) {
+    emit *e = w->e;
+    LLVMTypeRef parameter[4] = {e->t_ptr, e->t_ptr, e->t_i64, e->t_i64};
+    window_outer *o = window_begin(w, TURN, "turn", parameter, 4);
+    LLVMValueRef in[4], zero = num(w, 0), lanes = num(w, w->v_lanes), nr = num(w, w->nr),
+                        pitch = num(w, w->sums_pitch);
+    LLVMGetParams(e->fn, in);
+    em_loop c = em_for(e, zero, in[2], lanes);
+    em_loop m = em_for(e, zero, in[3], lanes);
+    turn_block(w, element(w, in[0], em_add(e, em_mul(e, c.i, nr), m.i)), nr,
+               element(w, in[1], em_add(e, em_mul(e, m.i, pitch), c.i)), pitch);
+    em_end(e, &m);
+    em_end(e, &c);
+    window_end(w, o);
+}
+
+/* ---- the kernel ---- */
+/* May the operand be read as it lies? Where there are no pads, nothing to convert, and each row has a tile's columns. */
+static LLVMValueRef is_in_place(window *w) {
+    emit *e = w->e;
+    LLVMValueRef is = em_icmp(e, LLVMIntSGE, e->size[w->dim_n], num(w, w->mr)), one = num(w, 1);
+    const ir_kinst *x = &w->k->inst[w->k->inst[w->matmul].in[1]];
+    if (x->op != IR_K_LOAD || x->dtype != w->acc || w->group > 1) return NULL;
+    for (int i = 0; i < w->k->n_axes; i++) {
+        const ir_kaxis *a = &w->k->axis[i];
+        if (a->begin != 0) return NULL;
+        LLVMValueRef count = a->dim >= 0 ? e->size[a->dim] : one, places = a->place >= 0 ? e->size[a->place] : one;
+        LLVMValueRef last = em_add(e, em_mul(e, em_sub(e, count, one), num(w, a->stride)),
+                                   em_mul(e, em_sub(e, places, one), num(w, a->dilation)));
+        is = em_and(e, is, em_icmp(e, LLVMIntSLT, last, axis_size(w, a)));
+    }
+    return is;
+}
+
+/* Tiles of columns for a line of so many. */
+static LLVMValueRef tiles_of(window *w, LLVMValueRef columns) {
+    return LLVMBuildUDiv(w->e->b, em_add(w->e, columns, num(w, w->mr - 1)), num(w, w->mr), "");
+}
+
+/* All channels of a tile of work, of a line. */
+static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMValueRef first_sums) {
+    emit *e = w->e;
+    LLVMValueRef zero = num(w, 0), m = e->size[w->dim_m], nr = num(w, w->nr), chunk = num(w, ir_window_columns(w->k)),
+                 lanes = num(w, w->v_lanes), nv = num(w, w->nv);
+    em_loop lm = em_for(e, s->m_begin, s->m_end, nr);
+    LLVMValueRef left = least(w, nr, em_sub(e, m, lm.i)), vectors = vectors_of(w, left);
+    LLVMValueRef is_whole = em_icmp(e, LLVMIntEQ, vectors, nv), v = LLVMBuildUDiv(e->b, lm.i, lanes, "");
+    s->rows = left;
+    em_loop l = em_for(e, zero, s->length, chunk);
+    LLVMValueRef end = least(w, em_add(e, l.i, chunk), s->length), columns = em_sub(e, end, l.i);
+    LLVMValueRef from = element(w, s->from, em_mul(e, l.i, num(w, step_of(w))));
+    /* where columns are fewer than a tile's, those before them are done again */
+    em_loop lv = em_for(e, zero, vectors, em_select(e, is_whole, nv, num(w, 1)));
+    LLVMValueRef at = em_add(e, v, lv.i), done = em_mul(e, lv.i, lanes);
+    window_call(w, LINE,
+                (LLVMValueRef[]){e->args, element(w, weights, packed_at(w, at, NULL)), from, columns,
+                                 em_select(e, is_whole, zero, num(w, 1)), element(w, w->tile, done),
+                                 w->adds ? element(w, first_sums, em_mul(e, at, lanes)) : w->tile},
+                7);
+    em_end(e, &lv);
+    window_call(w, TURN, (LLVMValueRef[]){w->tile, w->panel, columns, left}, 4);
+    window_emit_segments(w, s, l.i, end, lm.i);
+    em_end(e, &l);
+    em_end(e, &lm);
+}
+
+static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMValueRef pitch) {
+    emit *e = w->e;
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), n = e->size[w->dim_n], all = e->size[w->dim_y],
+                 m = e->size[w->dim_m], nr = num(w, w->nr), index[IR_KERNEL_MAX_DIMS] = {0};
+    LLVMValueRef blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, all, rows), one), rows, "");
+    LLVMValueRef each = most(w, e->tune[IR_TUNE_WINDOW_CHANNELS], nr);
+    LLVMValueRef parts = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, m, each), one), each, "");
+    LLVMValueRef vectors = vectors_of(w, m), slab_of = em_alloca(e, e->t_i64, 8);
+    window_line s = {.sums = w->panel,
+                     .block = em_alloca(e, LLVMArrayType(e->t_i64, (unsigned)(w->k->n_buffers + w->n_batch + 1)), 8)};
+    LLVMBuildStore(e->b, num(w, -1), slab_of);
+    em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
+    LLVMValueRef place = LLVMBuildUDiv(e->b, t.i, parts, ""), part = LLVMBuildURem(e->b, t.i, parts, "");
+    LLVMValueRef y0 = em_mul(e, LLVMBuildURem(e->b, place, blocks, ""), rows), count = least(w, rows, em_sub(e, all, y0));
+    window_decode_batch(w, LLVMBuildUDiv(e->b, place, blocks, ""), index);
+    s.m_begin = em_mul(e, part, each);
+    s.m_end = least(w, m, em_add(e, s.m_begin, each));
+    LLVMValueRef batch = zero;
+    for (int d = 0; d < w->n_batch; d++)
+        if (w->k->buffer[w->weights].stride[d] != 0) batch = em_add(e, em_mul(e, batch, e->size[d]), index[d]);
+    batch = em_mul(e, em_mul(e, batch, vectors), num(w, w->v_lanes));
+    LLVMValueRef weights = element(w, w->weight_base, em_mul(e, batch, w->kk)),
+                 first_sums = element(w, w->first_sums, batch), from = w->slab;
+    /* another part of the same rows has made the slab */
+    LLVMValueRef is_new = em_icmp(e, LLVMIntNE, LLVMBuildLoad2(e->b, e->t_i64, slab_of, ""), place);
+    if (in_place) is_new = em_and(e, is_new, em_xor(e, in_place, LLVMConstInt(e->t_i1, 1, 0)));
+    em_branch b = em_if(e, is_new);
+    LLVMBuildStore(e->b, place, slab_of);
+    const int outer = w->k->n_axes > 2 ? w->k->axis[0].dim : -1;
+    LLVMValueRef z = outer < 0 ? zero : index[outer];
+    if (outer >= 0) index[outer] = zero;
+    LLVMValueRef first = window_offset_of(w, w->operand, index);
+    if (outer >= 0) index[outer] = z;
+    window_call(w, SLAB, (LLVMValueRef[]){e->args, first, z, y0, rows, count}, 6);
+    em_endif(e, &b);
+    index[w->dim_y] = y0;
+    if (in_place)
+        from = em_select(e, in_place, element(w, e->base[w->operand], window_offset_of(w, w->operand, index)), from);
+    /* one line, with what lies between the rows, where that is fewer tiles */
+    LLVMValueRef step = num(w, step_of(w)), apart = LLVMBuildUDiv(e->b, pitch, step, "");
+    LLVMValueRef flat = em_add(e, em_mul(e, em_sub(e, count, one), apart), n);
+    LLVMValueRef is_flat = em_and(e, em_icmp(e, LLVMIntSGE, apart, n),
+                                  em_icmp(e, LLVMIntEQ, em_mul(e, apart, step), pitch));
+    is_flat = em_and(e, is_flat,
+                     em_icmp(e, LLVMIntSLT, tiles_of(w, flat), em_mul(e, count, tiles_of(w, n))));
+    s.length = em_select(e, is_flat, flat, n);
+    s.pitch = em_select(e, is_flat, apart, n);
+    em_loop l = em_for(e, zero, em_select(e, is_flat, one, count), one);
+    s.from = element(w, from, em_mul(e, l.i, pitch));
+    index[w->dim_y] = em_add(e, y0, l.i);
+    window_write_block(w, s.block, index);
+    emit_channels(w, &s, weights, first_sums);
+    em_end(e, &l);
+    em_end(e, &t);
+}
+
+void window_emit_channels(window *w) {
+    emit *e = w->e;
+    LLVMValueRef one = num(w, 1), rows = most(w, e->tune[IR_TUNE_WINDOW_ROWS], one);
+    rows = most(w, least(w, rows, e->size[w->dim_y]), one);
+    emit_tile(w, TILE);
+    if (w->nv > 1) emit_tile(w, NARROW);
+    emit_line(w);
+    emit_turn(w);
+    window_emit_slab(w);
+    emit_weights(w);
+    em_branch phase = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, LLVMConstInt(LLVMTypeOf(e->phase), 0, 0)));
+    window_call(w, WEIGHTS, (LLVMValueRef[]){e->args, e->tile_begin, e->tile_end}, 3);
+    em_else(e, &phase);
+    const window_slab slab = window_slab_of(w, rows);
+    const ir_kaxis *y = w->k->n_axes > 1 ? &w->k->axis[w->k->n_axes - 2] : NULL;
+    LLVMValueRef in_place = is_in_place(w), pitch = em_mul(e, slab.pitch, num(w, y ? y->stride : 1));
+    if (in_place) {
+        em_branch b = em_if(e, in_place);
+        window_emit_table(w, NULL);
+        em_else(e, &b);
+        window_emit_table(w, &slab);
+        em_endif(e, &b);
+        pitch = em_select(e, in_place, e->stride[w->operand][w->dim_y], pitch);
+    } else window_emit_table(w, &slab);
+    LLVMBuildStore(e->b, pitch, e->scratch);
+    emit_work(w, rows, in_place, pitch);
+    em_endif(e, &phase);
+}
