@@ -118,6 +118,9 @@ static void expect_kernels(const char *text, ir_level level, int kernels, int ax
 
 Test(window, a_convolution_is_one_kernel_with_its_pads) {
 #define F(x, w, b, r, body) "func @f(%x: " x ", %w: " w ", %b: " b ") -> " r " { " body " return %r }"
+    expect_kernels(F("f32[N, 64, 28, 28]", "f32[64, 64, 3, 3]", "f32[64, 1, 1]", "f32[?, ?, ?, ?]",
+                     "%c = conv(%x, %w, strides=[2, 2], pads=[1, 1, 1, 1]) %r = add(%c, %b)"),
+                   IR_LEVEL_V4, 1, 2); /* vectors of channels */
     const char *padded = F("f32[N, 4, H, W]", "f32[8, 4, 3, 3]", "f32[8]", "f32[?, ?, ?, ?]",
                            "%c = conv(%x, %w, %b, pads=[1, 1, 1, 1]) %r = relu(%c)");
     expect_kernels(padded, IR_LEVEL_V3, 1, 2);
