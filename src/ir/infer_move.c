@@ -65,9 +65,14 @@ static slice_range range_of(const ir_graph *g, const ir_node *n, uint32_t i, ir_
     slice_range r = {.step = steps->is_set ? list_int(g, steps, i) : 1};
     const ir_size start = n->attr[SLICE_STARTS].list[i], end = n->attr[SLICE_ENDS].list[i];
     ir_size length;
+    int64_t from, to;
     if (r.step > 0) {
         r.start = clamp_bound(s, start, size, zero, size);
-        length = ir_size_sub(s, clamp_bound(s, end, size, zero, size), r.start);
+        /* From the front to so many before the end: the clamps cancel, whatever the size is. */
+        if (ir_size_is_const(s, start, &from) && ir_size_is_const(s, end, &to) && from >= 0 && from < FAR && to < 0 &&
+            to > -FAR)
+            length = ir_size_add(s, size, ir_size_const(s, to - from));
+        else length = ir_size_sub(s, clamp_bound(s, end, size, zero, size), r.start);
     } else {
         /* Of an empty axis the last index is -1, and so is the end: nothing is left. */
         r.start = ir_size_min(s, clamp_bound(s, start, size, zero, size), last);

@@ -430,17 +430,17 @@ static void without_term(const ir_sizes *s, const poly *p, int i, ir_size x, boo
 
 static bool poly_never_negative(const ir_sizes *s, const poly *p, int depth) {
     enum { MAX_CASES = 3 };
-    int minus = -1, plus = -1;
+    int minus = -1, last = -1;
     bool is_plain = !p->overflow;
-    ir_size x = 0, y = 0, argument;
+    ir_size x = 0, y;
     if (p->overflow) return false;
     for (int i = 0; i < p->n; i++) {
         const term *t = &p->at[i];
         is_plain &= t->coef > 0;
         for (uint32_t k = 0; k < t->n; k++) is_plain &= is_plainly_positive(s, t->factor[k]);
-        if (!is_positive_part(s, t, &argument)) continue;
-        if (t->coef < 0) minus = i, x = argument;
-        else plus = i, y = argument;
+        if (!is_positive_part(s, t, &y)) continue;
+        if (t->coef < 0) minus = i, x = y;
+        else last = i;
     }
     if (is_plain || depth == MAX_CASES) return is_plain;
     poly q;
@@ -450,18 +450,29 @@ static bool poly_never_negative(const ir_sizes *s, const poly *p, int depth) {
         without_term(s, p, minus, x, true, &q);
         return poly_never_negative(s, &q, depth + 1);
     }
-    if (plus < 0) return false;
-    without_term(s, p, plus, y, true, &q); /* max(y, 0) is at least y, and at least 0 */
-    if (poly_never_negative(s, &q, depth + 1)) return true;
-    without_term(s, p, plus, y, false, &q);
-    return poly_never_negative(s, &q, depth + 1);
+    /* max(y, 0) is at least y, and at least 0. Of several such terms any may be the one that decides; which, is tried at
+     * the top only: deeper the last one is taken, so that the cases stay few. */
+    for (int i = depth ? last : 0; i >= 0 && i <= last; i++) {
+        if (p->at[i].coef < 0 || !is_positive_part(s, &p->at[i], &y)) continue;
+        without_term(s, p, i, y, true, &q);
+        if (poly_never_negative(s, &q, depth + 1)) return true;
+        without_term(s, p, i, y, false, &q);
+        if (poly_never_negative(s, &q, depth + 1)) return true;
+    }
+    return false;
 }
 
 ir_size ir_size_positive(ir_sizes *s, ir_size x) {
     poly p;
+    ir_size y;
     if (x == HUGE_SIZE) return HUGE_SIZE;
     expand(s, x, &p);
     if (poly_never_negative(s, &p, 0)) return x;
+    /* max(max(y, 0) - c, 0) is max(y - c, 0) */
+    for (int i = 0; i < p.n && p.n == 2; i++)
+        if (p.at[i].n == 1 && p.at[i].coef == 1 && is_positive_part(s, &p.at[i], &y) && !p.at[1 - i].n &&
+            p.at[1 - i].coef < 0)
+            return ir_size_positive(s, ir_size_add(s, y, ir_size_const(s, p.at[1 - i].coef)));
     const ir_size minus = ir_size_sub(s, ir_size_const(s, 0), x);
     if (minus == HUGE_SIZE) return HUGE_SIZE;
     expand(s, minus, &p);

@@ -74,6 +74,13 @@ Test(move, types_of_parts) {
     cr_expect_str_eq(type_of("%r = slice(%y, starts=[9223372036854775807], ends=[-9223372036854775808], steps=[-1])"),
                      "f32[4, 8]");
     cr_expect_str_eq(type_of("%r = slice(%x, starts=[0], ends=[-1])"), "f32[max(N-1, 0), M]");
+    cr_expect_str_eq(type_of("%r = slice(%x, starts=[2], ends=[-3])"), "f32[max(N-5, 0), M]");
+    cr_expect_str_eq(type_of("%r = slice(%x, starts=[2], ends=[-3], steps=[2])"), "f32[(max(N-5, 0)+1)/2, M]");
+    /* As often as one likes: the sizes do not grow. */
+    cr_expect_str_eq(type_of("%a = slice(%x, starts=[1], ends=[-1]) %b = slice(%a, starts=[1], ends=[-1]) "
+                             "%c = slice(%b, starts=[1], ends=[-1]) %d = slice(%c, starts=[1], ends=[-1]) "
+                             "%r = slice(%d, starts=[1], ends=[-1])"),
+                     "f32[max(N-10, 0), M]");
     cr_expect_str_eq(type_of("%r = slice(%x, starts=[0], ends=[N])"), "f32[N, M]");
     cr_expect_str_eq(type_of("%r = slice(%x, starts=[0], ends=[-9223372036854775808], steps=[-1])"),
                      type_of("%r = slice(%x, starts=[0], ends=[1])"));
