@@ -12,6 +12,7 @@
 #include "base/build_id.h"
 #include <llvm-c/Analysis.h>
 #include <llvm-c/Disassembler.h>
+#include <llvm-c/Support.h>
 #include <llvm-c/Target.h>
 #include <llvm-c/TargetMachine.h>
 #include <pthread.h>
@@ -64,7 +65,16 @@ enum { SLOTS = 8 };
 static _Atomic(LLVMTargetMachineRef) machines[IR_LEVEL_COUNT][1 << IR_FEATURE_COUNT][SLOTS];
 static pthread_once_t initialized = PTHREAD_ONCE_INIT;
 
+/* Loop strength reduction takes a tenth of the time of a compilation and more, and changes nothing measurable: the
+ * loops made here step their pointers themselves. Its switch belongs to the process: a shared LLVM is left as it is. */
+static void switch_off_passes(void) {
+#ifdef FUSOR_LLVM_STATIC
+    LLVMParseCommandLineOptions(2, (const char *[]){"fusor", "-disable-lsr"}, NULL);
+#endif
+}
+
 static void initialize(void) {
+    switch_off_passes();
     LLVMInitializeX86TargetInfo();
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();

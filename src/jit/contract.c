@@ -393,6 +393,13 @@ static void block_of_a(contract *c, const block *s, LLVMValueRef m_first, LLVMVa
     tile_in[CONTRACT_A_JUMP] = here ? contract_merge(c, from_pack[2], packed, jump, here) : from_pack[2];
 }
 
+/* A word of the tile's block. */
+static void put_word(contract *c, LLVMValueRef told, int word, LLVMValueRef value) {
+    emit *e = c->e;
+    if (LLVMTypeOf(value) == e->t_i1) value = LLVMBuildZExt(e->b, value, e->t_i64, "");
+    LLVMSetAlignment(LLVMBuildStore(e->b, value, em_gep(e, told, e->t_i64, num(c, word))), 8);
+}
+
 static void emit_compute_phase(contract *c) {
     emit *e = c->e;
     LLVMValueRef one = num(c, 1), zero = num(c, 0);
@@ -466,7 +473,6 @@ static void emit_compute_phase(contract *c) {
     s.k0 = lk.i;
     s.k_count = contract_min(e, em_sub(e, c->kk, lk.i), num(c, c->kb));
     LLVMValueRef tile_in[CONTRACT_TILE_PARAMETERS] = {
-        [CONTRACT_ARGS] = e->args,
         [CONTRACT_COUNT] = contract_in_words(c, s.k_count),
         [CONTRACT_M0] = row_first,
         [CONTRACT_PANELS] = m_count,
@@ -483,19 +489,23 @@ static void emit_compute_phase(contract *c) {
             em_sub(e, tile_in[CONTRACT_RUN], LLVMBuildURem(e->b, s.k0, tile_in[CONTRACT_RUN], ""));
     }
 
+    LLVMValueRef told = em_alloca(e, LLVMArrayType2(e->t_i64, CONTRACT_TILE_PARAMETERS), 8);
+    for (int i = 0; i < CONTRACT_TILE_PARAMETERS; i++)
+        if (tile_in[i]) put_word(c, told, i, tile_in[i]);
+
     em_loop lj = em_for(e, zero, n_count, one);
     LLVMValueRef panel = em_add(e, n_first, lj.i);
     LLVMValueRef pb = element(c, panel_of_b(c, b_batch, panel, n_panels), block_of_panel(c, s.k0));
-    tile_in[CONTRACT_B] = panel_to_read(c, &s, pb, panel);
-    tile_in[CONTRACT_B_K] = em_mul(e, c->b_stride, num(c, c->acc_bytes));
+    put_word(c, told, CONTRACT_B, panel_to_read(c, &s, pb, panel));
+    put_word(c, told, CONTRACT_B_K, em_mul(e, c->b_stride, num(c, c->acc_bytes)));
     LLVMValueRef has_next = em_icmp(e, LLVMIntSLT, em_add(e, lj.i, one), n_count);
-    tile_in[CONTRACT_B_NEXT] =
-        em_select(e, em_and(e, s.packed, has_next), em_mul(e, words_of_panel(c), num(c, c->nr * c->acc_bytes)), zero);
-    if (c->n_outer_k) tile_in[CONTRACT_B_JUMP] = em_mul(e, c->b_jump, num(c, c->acc_bytes));
-    tile_in[CONTRACT_N0] = em_mul(e, panel, num(c, c->nr));
+    LLVMValueRef panel_bytes = em_mul(e, words_of_panel(c), num(c, c->nr * c->acc_bytes));
+    put_word(c, told, CONTRACT_B_NEXT, em_select(e, em_and(e, s.packed, has_next), panel_bytes, zero));
+    if (c->n_outer_k) put_word(c, told, CONTRACT_B_JUMP, em_mul(e, c->b_jump, num(c, c->acc_bytes)));
+    put_word(c, told, CONTRACT_N0, em_mul(e, panel, num(c, c->nr)));
     LLVMValueRef before = em_mul(e, em_mul(e, lj.i, m_count), num(c, c->mr * c->nr));
-    tile_in[CONTRACT_PARTIAL] = element(c, s.partial, before);
-    contract_call(c, TILE, tile_in, contract_tile_parameters(c));
+    put_word(c, told, CONTRACT_PARTIAL, element(c, s.partial, before));
+    contract_call(c, TILE, (LLVMValueRef[]){e->args, told}, 2);
     em_end(e, &lj);
     em_end(e, &lk);
     if (has_rows) contract_end_block(c, kept, batch, row_first, first_row(c, &rp, em_add(e, m_first, m_count)), a_rows);

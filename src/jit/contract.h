@@ -106,13 +106,14 @@ void contract_call_pack(contract *c, int operand, LLVMValueRef dst, LLVMValueRef
 fusor_status contract_emit_direct(contract *c, fu_error *err); /* the whole kernel */
 
 /* ---- contract_tile.c ---- */
-/* Parameters of the tile's function; strides in bytes. Element (i, k) of operand 0 is A_ROW * i + A_K * k behind A. The
- * next panel is A_NEXT and A_NEXT_ROW * rows behind it: one for packed panels, the other in place. B_NEXT: bytes to the
- * same row of the panel of columns that is multiplied next, which is prefetched (0: none). The first TALL of
+/* What the tile's function is told: a block of 64-bit words in memory, its second parameter behind the argument block.
+ * In registers, what is needed behind the products would be alive, and moved to memory and back, across them. Strides
+ * in bytes. Element (i, k) of operand 0 is A_ROW * i + A_K * k behind A. The next panel is A_NEXT and A_NEXT_ROW * rows
+ * behind it: one for packed panels, the other in place. B_NEXT: bytes to the same row of the panel of columns that is
+ * multiplied next, which is prefetched (0: none). The first TALL of
  * the PANELS panels have ROWS + 1 rows, the others ROWS. PARTIAL: their partial sums, one tile behind the other. Only
  * with several dims of k: after LEFT elements along k, then after each RUN, the step is A_JUMP, B_JUMP. */
 enum {
-    CONTRACT_ARGS,
     CONTRACT_A,
     CONTRACT_A_ROW,
     CONTRACT_A_K,
@@ -137,10 +138,9 @@ enum {
     CONTRACT_B_JUMP,
     CONTRACT_TILE_PARAMETERS
 };
-static inline unsigned contract_tile_parameters(const contract *c) {
-    return c->n_outer_k ? CONTRACT_TILE_PARAMETERS : CONTRACT_LEFT;
-}
-void contract_tile_types(const contract *c, LLVMTypeRef type[CONTRACT_TILE_PARAMETERS]);
+/* Into its function; a word of its block, loaded here. */
+contract_outer *contract_begin_tile(contract *c);
+LLVMValueRef contract_tile_in(contract *c, int word);
 void contract_emit_tile(contract *c);
 void contract_emit_amx_tile(contract *c); /* contract_amx.c: c->is_tile */
 LLVMValueRef contract_tile_load(contract *c, LLVMValueRef ptr, int align);

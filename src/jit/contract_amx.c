@@ -59,18 +59,15 @@ static void make_panel(amx *t) {
     em_endif(e, &later);
     em_branch last = em_if(e, is_last);
     contract_call(c, FINISH,
-                  (LLVMValueRef[]){t->in[CONTRACT_ARGS], t->in[CONTRACT_BATCH], t->m0, t->in[CONTRACT_N0], t->p.rows},
-                  5);
+                  (LLVMValueRef[]){e->args, t->in[CONTRACT_BATCH], t->m0, t->in[CONTRACT_N0], t->p.rows}, 5);
     em_endif(e, &last);
 }
 
 void contract_emit_amx_tile(contract *c) {
     emit *e = c->e;
-    LLVMTypeRef type[CONTRACT_TILE_PARAMETERS];
-    contract_tile_types(c, type);
-    contract_outer *o = contract_begin(c, TILE, "tile", type, contract_tile_parameters(c), true);
+    contract_outer *o = contract_begin_tile(c);
     amx t = {.c = c, .p = {.name = product_name(c), .config = amx_begin(e)}};
-    LLVMGetParams(e->fn, t.in);
+    for (int i = 0; i < CONTRACT_LEFT; i++) t.in[i] = contract_tile_in(c, i);
     contract_decode_batch(c, t.in[CONTRACT_BATCH], 0);
     LLVMValueRef n0 = contract_decode_columns(c, t.in[CONTRACT_N0]);
     t.p.a_row = t.in[CONTRACT_A_ROW];

@@ -20,8 +20,8 @@ enum { ROWS_A_POINTER = 3, A_POINTERS = (CONTRACT_MAX_ROWS + ROWS_A_POINTER - 1)
 
 typedef struct tile {
     contract *c;
-    LLVMValueRef in[CONTRACT_TILE_PARAMETERS];
-    LLVMValueRef n0;                     /* in its run of columns */
+    LLVMValueRef in[CONTRACT_TILE_PARAMETERS]; /* what products need, loaded in front of them */
+    LLVMValueRef n0;                           /* in its run of columns */
     LLVMValueRef m0, rows, pa, partial;  /* of the panel */
     LLVMValueRef next_b;                 /* bytes from a step's row of operand 1 to what it prefetches of the next panel */
     LLVMValueRef sum[CONTRACT_MAX_TILE]; /* [row][vector] */
@@ -185,7 +185,7 @@ static void add_partial(tile *t) {
     LLVMBasicBlockRef before = here(c), add = em_block(e, "add"), done = em_block(e, "added");
     LLVMValueRef sum[CONTRACT_MAX_TILE];
     int n = c->mr * c->nv;
-    LLVMBuildCondBr(e->b, t->in[CONTRACT_IS_LATER], add, done);
+    LLVMBuildCondBr(e->b, contract_tile_in(c, CONTRACT_IS_LATER), add, done);
     at_end_of(c, add);
     for (int i = 0; i < n; i++) {
         LLVMValueRef p =
@@ -223,10 +223,10 @@ static bool loads_late(const contract *c) { return c->n_batch <= 1 && !c->n_oute
 
 static void load_arguments(tile *t) {
     contract *c = t->c;
-    contract_load_args(c, t->in[CONTRACT_ARGS]);
+    contract_load_args(c, LLVMGetParam(c->e->fn, 0));
     contract_set_values(c);
-    contract_decode_batch(c, t->in[CONTRACT_BATCH], UINT32_MAX);
-    t->n0 = contract_decode_columns(c, t->in[CONTRACT_N0]);
+    contract_decode_batch(c, contract_tile_in(c, CONTRACT_BATCH), UINT32_MAX);
+    t->n0 = contract_decode_columns(c, contract_tile_in(c, CONTRACT_N0));
 }
 
 static void store_sums(tile *t) {
@@ -234,7 +234,7 @@ static void store_sums(tile *t) {
     emit *e = c->e;
     if (loads_late(c)) load_arguments(t);
     LLVMBasicBlockRef done = em_block(e, "done");
-    LLVMValueRef is_last = t->in[CONTRACT_IS_LAST];
+    LLVMValueRef is_last = contract_tile_in(c, CONTRACT_IS_LAST);
     if (contract_has_cheap_epilogue(c)) {
         LLVMBasicBlockRef rows = em_block(e, "rows"), memory = em_block(e, "memory");
         LLVMValueRef is_whole = contract_is_whole(c, t->n0);
@@ -248,42 +248,57 @@ static void store_sums(tile *t) {
     LLVMBuildCondBr(e->b, is_last, finish, done);
     at_end_of(c, finish);
     contract_call(c, FINISH,
-                  (LLVMValueRef[]){t->in[CONTRACT_ARGS], t->in[CONTRACT_BATCH], t->m0, t->in[CONTRACT_N0], t->rows}, 5);
+                  (LLVMValueRef[]){LLVMGetParam(e->fn, 0), contract_tile_in(c, CONTRACT_BATCH), t->m0,
+                                   contract_tile_in(c, CONTRACT_N0), t->rows},
+                  5);
     LLVMBuildBr(e->b, done);
     at_end_of(c, done);
 }
 
-void contract_tile_types(const contract *c, LLVMTypeRef type[CONTRACT_TILE_PARAMETERS]) {
-    const emit *e = c->e;
-    for (int i = 0; i < CONTRACT_TILE_PARAMETERS; i++) type[i] = e->t_i64;
-    type[CONTRACT_ARGS] = type[CONTRACT_A] = type[CONTRACT_B] = type[CONTRACT_PARTIAL] = e->t_ptr;
-    type[CONTRACT_IS_LATER] = type[CONTRACT_IS_LAST] = e->t_i1;
+contract_outer *contract_begin_tile(contract *c) {
+    LLVMTypeRef type[2] = {c->e->t_ptr, c->e->t_ptr};
+    return contract_begin(c, TILE, "tile", type, 2, true);
+}
+
+LLVMValueRef contract_tile_in(contract *c, int word) {
+    emit *e = c->e;
+    const bool is_pointer = word == CONTRACT_A || word == CONTRACT_B || word == CONTRACT_PARTIAL;
+    LLVMValueRef at = em_gep(e, LLVMGetParam(e->fn, 1), e->t_i64, num(c, word));
+    LLVMValueRef x = LLVMBuildLoad2(e->b, is_pointer ? e->t_ptr : e->t_i64, at, "");
+    return word == CONTRACT_IS_LATER || word == CONTRACT_IS_LAST ? em_icmp(e, LLVMIntNE, x, num(c, 0)) : x;
+}
+
+/* What products need: loaded for each panel anew. */
+static void load_words(tile *t) {
+    static const uint8_t words[] = {CONTRACT_A_ROW, CONTRACT_A_K, CONTRACT_B,      CONTRACT_B_K,   CONTRACT_COUNT,
+                                    CONTRACT_LEFT,  CONTRACT_RUN, CONTRACT_A_JUMP, CONTRACT_B_JUMP};
+    for (size_t i = 0; i < sizeof words; i++)
+        if (words[i] < CONTRACT_LEFT || t->c->n_outer_k) t->in[words[i]] = contract_tile_in(t->c, words[i]);
 }
 
 void contract_emit_tile(contract *c) {
     emit *e = c->e;
-    LLVMTypeRef type[CONTRACT_TILE_PARAMETERS];
-    contract_tile_types(c, type);
-    contract_outer *o = contract_begin(c, TILE, "tile", type, contract_tile_parameters(c), true);
+    contract_outer *o = contract_begin_tile(c);
     tile t = {.c = c};
-    LLVMGetParams(e->fn, t.in);
-    t.n0 = t.in[CONTRACT_N0];
     if (!loads_late(c)) load_arguments(&t);
 
     LLVMBasicBlockRef entry = here(c), panel = em_block(e, "panel"), done = em_block(e, "return");
-    LLVMValueRef begin[4] = {num(c, 0), t.in[CONTRACT_A], t.in[CONTRACT_M0], t.in[CONTRACT_PARTIAL]}, phi[4];
+    LLVMValueRef begin[4] = {num(c, 0), contract_tile_in(c, CONTRACT_A), contract_tile_in(c, CONTRACT_M0),
+                             contract_tile_in(c, CONTRACT_PARTIAL)},
+                 phi[4];
     LLVMBuildBr(e->b, panel);
     at_end_of(c, panel);
     for (int i = 0; i < 4; i++) {
         phi[i] = LLVMBuildPhi(e->b, LLVMTypeOf(begin[i]), "");
         LLVMAddIncoming(phi[i], &begin[i], &entry, 1);
     }
-    LLVMValueRef is_tall = em_icmp(e, LLVMIntSLT, phi[0], t.in[CONTRACT_TALL]);
-    t.rows = em_add(e, t.in[CONTRACT_ROWS], LLVMBuildZExt(e->b, is_tall, e->t_i64, ""));
+    LLVMValueRef is_tall = em_icmp(e, LLVMIntSLT, phi[0], contract_tile_in(c, CONTRACT_TALL));
+    t.rows = em_add(e, contract_tile_in(c, CONTRACT_ROWS), LLVMBuildZExt(e->b, is_tall, e->t_i64, ""));
+    load_words(&t);
     t.pa = phi[1];
     /* The panel of columns that comes next, from the last cache or memory to L2: one line of each of its rows while the
      * first row panel is made, the next while the second is. */
-    LLVMValueRef line = em_mul(e, phi[0], num(c, 64)), next = em_add(e, t.in[CONTRACT_B_NEXT], line);
+    LLVMValueRef line = em_mul(e, phi[0], num(c, 64)), next = em_add(e, contract_tile_in(c, CONTRACT_B_NEXT), line);
     LLVMValueRef has_line = em_icmp(e, LLVMIntSLT, line, num(c, c->nr * c->acc_bytes));
     t.next_b = em_select(e, has_line, next, num(c, 0));
     t.m0 = phi[2];
@@ -292,11 +307,12 @@ void contract_emit_tile(contract *c) {
     else sum_products(&t, false);
     add_partial(&t);
     store_sums(&t);
-    LLVMValueRef next_a = em_add(e, em_mul(e, t.rows, t.in[CONTRACT_A_NEXT_ROW]), t.in[CONTRACT_A_NEXT]);
+    LLVMValueRef next_a = em_add(e, em_mul(e, t.rows, contract_tile_in(c, CONTRACT_A_NEXT_ROW)),
+                                 contract_tile_in(c, CONTRACT_A_NEXT));
     LLVMValueRef then[4] = {em_add(e, phi[0], num(c, 1)), bytes_behind(c, t.pa, next_a), em_add(e, t.m0, t.rows),
                             element(c, t.partial, num(c, c->mr * c->nr))};
     for (int i = 0; i < 4; i++) LLVMAddIncoming(phi[i], &then[i], (LLVMBasicBlockRef[]){here(c)}, 1);
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, then[0], t.in[CONTRACT_PANELS]), panel, done);
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, then[0], contract_tile_in(c, CONTRACT_PANELS)), panel, done);
     at_end_of(c, done);
     contract_end(c, o);
 }
