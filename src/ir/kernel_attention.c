@@ -41,7 +41,8 @@ bool ir_kernel_attention_splits(const ir_kernel *k) {
     return ir_kernel_attention_dot(k) == IR_DOT_TILE_BF16 && k->inst[a->in[2]].dtype == FUSOR_BF16;
 }
 
-int ir_attention_rows(const ir_kernel *k) { return ir_levels[k->level].lanes; }
+/* Up to a quarter of a register of queries, the work of half a panel is as much. */
+int ir_attention_rows(const ir_kernel *k) { return ir_levels[k->level].lanes / 4; }
 
 int64_t ir_attention_parts(const ir_kernel *k, int64_t batches, int64_t queries, int64_t keys, int64_t *length) {
     int64_t parts = 1;

@@ -207,6 +207,7 @@ static LLVMValueRef block_of(attention *a, const run *r, attention_function f, L
 /* ---- panels ---- */
 typedef struct panel {
     LLVMValueRef q0, queries, results, largest, sums, least;
+    LLVMValueRef is_narrow; /* its queries fit into one register; a->has_narrow */
 } panel;
 
 static panel panel_of(attention *a, const run *r, LLVMValueRef first, LLVMValueRef i) {
@@ -214,12 +215,26 @@ static panel panel_of(attention *a, const run *r, LLVMValueRef first, LLVMValueR
     LLVMValueRef nr = num(a, a->nr),
                  one = em_mul(e, nr, em_add(e, em_add(e, a->head_up, a->values_up), num(a, 2 + !!a->dot)));
     panel p = {.q0 = em_mul(e, em_add(e, first, i), nr)};
+    p.is_narrow = em_icmp(e, LLVMIntSLE, em_sub(e, a->n_queries, p.q0), num(a, a->v_lanes));
     p.queries = attention_at(a, r->panels, em_mul(e, i, one));
     p.results = attention_at(a, p.queries, em_mul(e, nr, a->head_up));
     p.largest = attention_at(a, p.results, em_mul(e, nr, a->values_up));
     p.sums = attention_at(a, p.largest, nr);
     p.least = attention_at(a, p.sums, nr);
     return p;
+}
+
+/* PRODUCTS or WEIGHTS of a panel, which the function behind does for few queries. */
+static void call_of_panel(attention *a, const panel *p, attention_function f, LLVMValueRef *in, unsigned n) {
+    if (!a->has_narrow) {
+        attention_call(a, f, in, n);
+        return;
+    }
+    em_branch b = em_if(a->e, p->is_narrow);
+    attention_call(a, f + 1, in, n);
+    em_else(a->e, &b);
+    attention_call(a, f, in, n);
+    em_endif(a->e, &b);
 }
 
 /* Of a row of the head, filled up to whole steps. */
@@ -332,7 +347,7 @@ static void add_values(attention *a, const run *r, const panel *p, LLVMValueRef 
     LLVMValueRef products[9] = {
         v, r->v_step, a->n_values, r->v_row, r->scores, n, p->results, r->factors, LLVMConstNull(e->t_ptr)};
     if (!a->splits) {
-        attention_call(a, PRODUCTS, products, 9);
+        call_of_panel(a, p, PRODUCTS, products, 9);
         return;
     }
     LLVMValueRef of_values = attention_at(a, r->least, num(a, 1)), of_weights = attention_at(a, r->least, num(a, 2));
@@ -343,10 +358,10 @@ static void add_values(attention *a, const run *r, const panel *p, LLVMValueRef 
     em_branch exact = em_if(e, attention_is_exact(a, of_values, of_weights));
     attention_call(a, VALUES, tiles, 7);
     em_else(e, &exact);
-    attention_call(a, PRODUCTS, products, 9);
+    call_of_panel(a, p, PRODUCTS, products, 9);
     em_endif(e, &exact);
     em_else(e, &whole);
-    attention_call(a, PRODUCTS, products, 9);
+    call_of_panel(a, p, PRODUCTS, products, 9);
     em_endif(e, &whole);
 }
 
@@ -369,7 +384,7 @@ static void panel_block(attention *a, const run *r, const panel *p, LLVMValueRef
                             a->has_largest ? p->largest : none};
     LLVMValueRef tiles[7] = {k, n, p->queries, r->k_row, r->scores, r->least, p->least};
     if (a->dot) attention_call(a, SCORES, tiles, 7);
-    else attention_call(a, PRODUCTS, dots, 9);
+    else call_of_panel(a, p, PRODUCTS, dots, 9);
     LLVMValueRef away = em_sub(e, p->q0, first), no_scale = LLVMConstNull(a->t_acc);
     LLVMValueRef in[10] = {r->scores,
                            n,
@@ -384,7 +399,7 @@ static void panel_block(attention *a, const run *r, const panel *p, LLVMValueRef
     if (r->low) in[8] = em_add(e, away, r->low);
     if (r->high) in[9] = em_add(e, away, r->high);
     if (!r->low && !r->high) {
-        attention_call(a, WEIGHTS, in, 10);
+        call_of_panel(a, p, WEIGHTS, in, 10);
     } else { /* only some of the queries see its first or its last key? */
         LLVMValueRef is_bound = LLVMConstInt(e->t_i1, 0, 0);
         if (r->low) is_bound = em_icmp(e, LLVMIntSLT, first, em_add(e, last, r->low));
@@ -393,9 +408,9 @@ static void panel_block(attention *a, const run *r, const panel *p, LLVMValueRef
                 em_or(e, is_bound,
                       em_icmp(e, LLVMIntSGT, em_sub(e, em_add(e, j0, end), num(a, 1)), em_add(e, p->q0, r->high)));
         em_branch b = em_if(e, is_bound);
-        attention_call(a, WEIGHTS_BOUND, in, 10);
+        call_of_panel(a, p, WEIGHTS_BOUND, in, 10);
         em_else(e, &b);
-        attention_call(a, WEIGHTS, in, 10);
+        call_of_panel(a, p, WEIGHTS, in, 10);
         em_endif(e, &b);
     }
     LLVMValueRef is_whole = em_and(e, em_icmp(e, LLVMIntEQ, begin, zero), em_icmp(e, LLVMIntEQ, n, count));
@@ -611,6 +626,7 @@ fusor_status jit_emit_attention(emit *e, fu_error *err) {
     if (a->mr > 16 || a->mr * (a->nr / a->v_lanes) > 32 || a->kb & (a->kb - 1))
         return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "attention kernel: tile %d x %d x %d does not fit level %s", a->mr,
                        a->nr, a->kb, e->level->name);
+    a->has_narrow = !a->dot && a->lanes == a->v_lanes && a->nr > a->lanes;
     a->t_vec = LLVMVectorType(a->t_acc, (unsigned)a->v_lanes);
     set_values(a);
     attention_emit_tiles(a);

@@ -10,15 +10,18 @@ typedef enum attention_function {
     PACK_Q,
     PACK_K,
     PACK_V,
-    PACK_MASK,  /* an operand's rows, evaluated (attention_rows.c) */
-    STORE_ROWS, /* results through the epilogue */
-    TURN,       /* a matrix transposed (attention_tile.c) */
-    PRODUCTS,   /* panels: a matrix of memory times a panel */
+    PACK_MASK,       /* an operand's rows, evaluated (attention_rows.c) */
+    STORE_ROWS,      /* results through the epilogue */
+    TURN,            /* a matrix transposed (attention_tile.c) */
+    PRODUCTS,        /* panels: a matrix of memory times a panel */
+    PRODUCTS_NARROW, /* of the first register of queries alone */
     DOTS,
     WEIGH, /* one query: its scores; its weights times the values */
     WEIGHTS,
+    WEIGHTS_NARROW,
     WEIGHTS_BOUND, /* scores of a panel to weights; some keys may be out of bounds (attention_softmax.c) */
-    ROW_WEIGHTS,   /* of one query */
+    WEIGHTS_BOUND_NARROW,
+    ROW_WEIGHTS, /* of one query */
     HALVES_OF_ROWS,
     HALVES_OF_PANEL,
     SPLIT,
@@ -39,6 +42,7 @@ typedef struct attention {
     ir_dot dot;       /* of queries and keys: how the scores of panels are made; NONE: from accumulators */
     bool is_raw;      /* panels: scores are scaled where they become weights, so the largest one is found before */
     bool has_largest; /* and no key is masked: PRODUCTS find it */
+    bool has_narrow;  /* panels of a few queries take half the work */
     int acc_bytes, lanes, v_lanes; /* lanes: of the level; v_lanes: elements of one register */
     int mr, nr, kb;
     LLVMTypeRef t_acc, t_vec;

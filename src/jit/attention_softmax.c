@@ -136,12 +136,11 @@ static void finish_scores(const scores *v, LLVMValueRef *in, LLVMValueRef *large
 }
 
 /* Where the products find the largest scores, factor has them at first (a bound takes keys away: they are found anew). */
-static void emit_panel(attention *a, bool is_bound) {
+static void emit_panel(attention *a, attention_function f, const char *name, bool is_bound, int chunks) {
     emit *e = a->e;
-    const int chunks = a->nr / a->lanes;
     LLVMValueRef in[N_PARAMETERS], largest[MAX_CHUNKS], next[MAX_CHUNKS], sum[MAX_CHUNKS], minus[MAX_CHUNKS];
     scores v;
-    attention_outer *o = begin(a, is_bound ? WEIGHTS_BOUND : WEIGHTS, is_bound ? "weights_bound" : "weights", in, &v);
+    attention_outer *o = begin(a, f, name, in, &v);
     v.is_bound = is_bound;
     v.is_raw = a->is_raw;
     if (is_bound) v.low = narrow(a, in[LOW]), v.high = narrow(a, in[HIGH]);
@@ -257,8 +256,12 @@ static void emit_merge(attention *a) {
 }
 
 void attention_emit_softmax(attention *a) {
-    emit_panel(a, false);
-    if (a->low >= 0 || a->high >= 0) emit_panel(a, true);
+    const int chunks = a->nr / a->lanes;
+    const bool has_bounds = a->low >= 0 || a->high >= 0;
+    emit_panel(a, WEIGHTS, "weights", false, chunks);
+    if (has_bounds) emit_panel(a, WEIGHTS_BOUND, "weights_bound", true, chunks);
+    if (a->has_narrow) emit_panel(a, WEIGHTS_NARROW, "weights_narrow", false, 1);
+    if (a->has_narrow && has_bounds) emit_panel(a, WEIGHTS_BOUND_NARROW, "weights_bound_narrow", true, 1);
     emit_row(a);
     emit_merge(a);
 }

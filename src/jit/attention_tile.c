@@ -47,30 +47,33 @@ static void exchange(attention *a, LLVMValueRef x, LLVMValueRef y, int h, LLVMVa
     *high = pick(a, x, y, second, n);
 }
 
-/* What is done with the sums of a tile. dst: its first row. */
-static void store_scores(attention *a, LLVMValueRef *sum, int n, LLVMValueRef dst) {
-    for (int i = 0; i < n; i++) store_vec(a, sum[i], attention_at(a, dst, attention_num(a, i * a->v_lanes)));
+/* Row i and register j of a tile of nv registers a row. */
+static LLVMValueRef tile_at(attention *a, LLVMValueRef dst, int i, int nv) {
+    return attention_at(a, dst, attention_num(a, i / nv * a->nr + i % nv * a->v_lanes));
 }
 
-static void add_to_results(attention *a, LLVMValueRef *sum, int n, LLVMValueRef dst, LLVMValueRef factors) {
+/* What is done with the sums of a tile, n registers. dst: its first row. */
+static void store_scores(attention *a, LLVMValueRef *sum, int n, int nv, LLVMValueRef dst) {
+    for (int i = 0; i < n; i++) store_vec(a, sum[i], tile_at(a, dst, i, nv));
+}
+
+static void add_to_results(attention *a, LLVMValueRef *sum, int n, int nv, LLVMValueRef dst, LLVMValueRef factors) {
     LLVMValueRef factor[4];
-    const int nv = a->nr / a->v_lanes, align = a->v_lanes * a->acc_bytes;
-    for (int j = 0; j < nv; j++)
-        factor[j] = load_vec(a, attention_at(a, factors, attention_num(a, j * a->v_lanes)), align);
+    const int align = a->v_lanes * a->acc_bytes;
+    for (int j = 0; j < nv; j++) factor[j] = load_vec(a, tile_at(a, factors, j, nv), align);
     for (int i = 0; i < n; i++) {
-        LLVMValueRef p = attention_at(a, dst, attention_num(a, i * a->v_lanes));
+        LLVMValueRef p = tile_at(a, dst, i, nv);
         store_vec(a, em_mad(a->e, load_vec(a, p, align), factor[i % nv], sum[i]), p);
     }
 }
 
 /* to[nr] = the largest of from[nr] and of the sums in each column. One after the other, for a NaN is never the largest. */
-static void find_largest(attention *a, LLVMValueRef *sum, int n, LLVMValueRef from, LLVMValueRef to) {
+static void find_largest(attention *a, LLVMValueRef *sum, int n, int nv, LLVMValueRef from, LLVMValueRef to) {
     emit *e = a->e;
-    const int nv = a->nr / a->v_lanes, align = a->v_lanes * a->acc_bytes;
     for (int j = 0; j < nv; j++) {
-        LLVMValueRef at = attention_num(a, j * a->v_lanes), most = load_vec(a, attention_at(a, from, at), align);
+        LLVMValueRef most = load_vec(a, tile_at(a, from, j, nv), a->v_lanes * a->acc_bytes);
         for (int i = j; i < n; i += nv) most = em_select(e, em_fcmp(e, LLVMRealOGT, sum[i], most), sum[i], most);
-        store_vec(a, most, attention_at(a, to, at));
+        store_vec(a, most, tile_at(a, to, j, nv));
     }
 }
 
@@ -78,13 +81,13 @@ static void find_largest(attention *a, LLVMValueRef *sum, int n, LLVMValueRef fr
  * row + k * step] * b[k][nr], the products in order, each added by one rounding. Scores are marked by largest, or where
  * the products do not find it (a->has_largest) by no factors; then factors[nr] become the largest of each column and of
  * largest[nr]. Else dst[i] * factors + that. Rows are made mr at a time: the last ones of dst, up to a multiple of mr,
- * repeat row rows - 1. */
-static void emit_products(attention *a) {
+ * repeat row rows - 1. Of each row nv registers are made. */
+static void emit_products(attention *a, attention_function f, const char *name, int nv) {
     emit *e = a->e;
-    const int mr = a->mr, nv = a->nr / a->v_lanes, n = mr * nv;
+    const int mr = a->mr, n = mr * nv;
     LLVMTypeRef parameter[9] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_ptr,
                                 e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr};
-    attention_outer *o = attention_begin(a, PRODUCTS, "products", parameter, 9, false, true);
+    attention_outer *o = attention_begin(a, f, name, parameter, 9, false, true);
     LLVMValueRef in[9], zero = LLVMConstNull(a->t_vec), sum[32], next[32], from[16];
     LLVMGetParams(e->fn, in);
     LLVMValueRef none = LLVMConstNull(e->t_ptr), one = attention_num(a, 1);
@@ -100,8 +103,7 @@ static void emit_products(attention *a) {
     LLVMValueRef at = em_loop_phi(e, &l, attention_num(a, 0)), pb = em_loop_phi(e, &l, in[4]);
     for (int i = 0; i < n; i++) next[i] = sum[i] = em_loop_phi(e, &l, zero);
     LLVMValueRef b[4];
-    for (int j = 0; j < nv; j++)
-        b[j] = load_vec(a, attention_at(a, pb, attention_num(a, j * a->v_lanes)), a->v_lanes * a->acc_bytes);
+    for (int j = 0; j < nv; j++) b[j] = load_vec(a, tile_at(a, pb, j, nv), a->v_lanes * a->acc_bytes);
     for (int i = 0; i < mr; i++) {
         LLVMValueRef x = spread(a, em_gep(e, from[i], e->t_i8, at));
         for (int j = 0; j < nv; j++) next[i * nv + j] = em_mad(e, x, b[j], next[i * nv + j]);
@@ -112,10 +114,10 @@ static void emit_products(attention *a) {
     em_end(e, &l);
     LLVMValueRef dst = attention_at(a, in[6], em_mul(e, rows.i, attention_num(a, a->nr)));
     em_branch scores = em_if(e, em_icmp(e, a->has_largest ? LLVMIntNE : LLVMIntEQ, in[7 + a->has_largest], none));
-    store_scores(a, sum, n, dst);
-    if (a->has_largest) find_largest(a, sum, n, before, in[7]);
+    store_scores(a, sum, n, nv, dst);
+    if (a->has_largest) find_largest(a, sum, n, nv, before, in[7]);
     em_else(e, &scores);
-    add_to_results(a, sum, n, dst, in[7]);
+    add_to_results(a, sum, n, nv, dst, in[7]);
     em_endif(e, &scores);
     if (before) em_loop_next(e, before, in[7]);
     em_end(e, &rows);
@@ -225,7 +227,8 @@ static void emit_weigh(attention *a) {
 }
 
 void attention_emit_tiles(attention *a) {
-    emit_products(a);
+    emit_products(a, PRODUCTS, "products", a->nr / a->v_lanes);
+    if (a->has_narrow) emit_products(a, PRODUCTS_NARROW, "products_narrow", 1);
     emit_turn(a);
     emit_dots(a);
     emit_weigh(a);
