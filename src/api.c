@@ -31,6 +31,8 @@ fusor_status fusor_module_compile(fusor_module *module, const char *function, co
     fu_error_clear(&e);
     CHECK_ARGUMENT(module->ctx, &e, out, "fusor_module_compile: out must not be NULL");
     if (options) memcpy(&o, options, options->size && options->size < sizeof o ? options->size : sizeof o);
+    CHECK_ARGUMENT(module->ctx, &e, !(o.flags & ~(uint32_t)(FUSOR_NO_FUSE | FUSOR_KEEP_SOURCES)),
+                   "fusor_module_compile: flags 0x%x; expected FUSOR_NO_FUSE, FUSOR_KEEP_SOURCES", (unsigned)o.flags);
     compile_request r = {.ctx = module->ctx,
                          .module = module->module,
                          .function = function,
@@ -145,6 +147,8 @@ static void describe(const ir_graph *g, ir_id id, const char *name, fusor_argume
 }
 
 int fusor_executable_inputs(const fusor_executable *exe, int n, fusor_argument_info *info) {
+    if (!exe) return 0;
+    if (!info) n = 0;
     const ir_graph *g = rt_exec_plan(exe->exec)->graph;
     int count = 0;
     for (uint32_t i = 0; i < g->params.n; i++) {
@@ -159,6 +163,8 @@ int fusor_executable_inputs(const fusor_executable *exe, int n, fusor_argument_i
 }
 
 int fusor_executable_outputs(const fusor_executable *exe, int n, fusor_argument_info *info) {
+    if (!exe) return 0;
+    if (!info) n = 0;
     const ir_graph *g = rt_exec_plan(exe->exec)->graph;
     for (uint32_t r = 0; r < g->results.n && (int)r < n; r++) {
         describe(g, g->results.at[r].node, g->results.at[r].name, &info[r]);

@@ -27,8 +27,20 @@ bool builder_owns(fusor_tensor t) { return ((uintptr_t)t.owner & 1) != 0 && !op_
 
 bool builder_is_open(const fusor_context *ctx) { return current && (!ctx || current->module->ctx == ctx); }
 
-void builder_bad(const fu_error *e) {
+/* Slot 0: a value that could not be made. Its status is the function's, whose first error stays. */
+static fusor_tensor bad(const struct builder_state *b) { return (fusor_tensor){owner_of(b), 0, b->serial}; }
+
+/* With no function open the values among the operands are of one that has ended, and so is the result. */
+static fusor_tensor bad_of(const op_call *c) {
+    if (current) return bad(current);
+    for (int i = 0; i < c->n; i++)
+        if (builder_owns(c->args[i])) return (fusor_tensor){c->args[i].owner, 0, c->args[i].generation};
+    return no_tensor();
+}
+
+fusor_tensor builder_bad(const op_call *c, const fu_error *e) {
     if (current) (void)FU_FAIL(&current->error, e->status, "%s", e->text);
+    return bad_of(c);
 }
 
 /* The node of a handle of the open function; 0 with an error in it. */
@@ -47,7 +59,7 @@ static ir_id node_of(struct builder_state *b, fusor_tensor t, const char *who) {
 }
 
 static fusor_tensor handle(struct builder_state *b, ir_id id) {
-    return id ? (fusor_tensor){owner_of(b), id, b->serial} : no_tensor();
+    return (fusor_tensor){owner_of(b), id, b->serial}; /* 0: bad */
 }
 
 /* ---- operators ---- */
@@ -91,12 +103,12 @@ static ir_id record(struct builder_state *b, const op_call *c) {
     } while (0)
 
 static fusor_tensor guarded_record(struct builder_state *b, const op_call *c) {
-    GUARD(b, no_tensor());
+    GUARD(b, bad(current));
     return handle(b, record(b, c));
 }
 
 fusor_tensor builder_record(const op_call *c) {
-    if (!current || current->error.status != FUSOR_OK) return no_tensor();
+    if (!current || current->error.status != FUSOR_OK) return bad_of(c);
     return guarded_record(current, c);
 }
 
@@ -116,7 +128,7 @@ fusor_tensor builder_hint(fusor_tensor t, const fusor_tensor *with) {
     if (!b || b->error.status != FUSOR_OK) return t;
     GUARD(b, t);
     ir_hint h = {.kind = with ? IR_HINT_FUSE_WITH : IR_HINT_BARRIER, .node = node_of(b, t, who)};
-    if (!h.node || (with && !(h.with = node_of(b, *with, who)))) return no_tensor();
+    if (!h.node || (with && !(h.with = node_of(b, *with, who)))) return bad(b);
     h.name = ir_at(b->g, h.node)->meta_name;
     h.with_name = h.with ? ir_at(b->g, h.with)->meta_name : NULL;
     fu_push(b->g->arena, &b->g->hints, h);
@@ -125,8 +137,11 @@ fusor_tensor builder_hint(fusor_tensor t, const fusor_tensor *with) {
 
 fusor_status builder_status_of(fusor_tensor t) {
     struct builder_state *b = current;
-    if (!b || t.owner != owner_of(b) || t.generation != b->serial) return FUSOR_ERROR_STALE;
-    return b->error.status;
+    if (b && t.owner == owner_of(b) && t.generation == b->serial) return context_fail(b->module->ctx, &b->error);
+    fu_error e;
+    fu_error_clear(&e);
+    (void)FU_FAIL(&e, FUSOR_ERROR_STALE, "a value belongs to a function that has ended, or to another thread's");
+    return context_fail(NULL, &e);
 }
 
 fusor_status builder_shape_of(fusor_tensor t, fusor_buffer *out) {
@@ -143,7 +158,7 @@ fusor_status builder_shape_of(fusor_tensor t, fusor_buffer *out) {
 fusor_status fusor_function_begin(fusor_module *module, const char *name) {
     static uint32_t serials;
     fu_error e;
-    if (!module) return FUSOR_ERROR_ARGUMENT;
+    if (!module) return context_refuse("fusor_function_begin: the module is NULL");
     fu_error_clear(&e);
     if (!name || !ir_is_ident(name)) {
         FU_FAIL(&e, FUSOR_ERROR_ARGUMENT,
@@ -193,22 +208,38 @@ static const char *symbol_name(struct builder_state *b, const char *name) {
     return ir_size_symbol_name(b->g->sizes, symbol);
 }
 
+/* A word of digits would be read as a number. */
+static bool is_size_name(const char *name) {
+    return ir_is_ident(name) && !ir_word_is_reserved(name, strlen(name)) && (name[0] < '0' || name[0] > '9');
+}
+
 fusor_size fusor_function_dim(fusor_module *module, const char *name) {
     struct builder_state *b = open_of(module);
     fusor_size none = {NULL, 0};
     if (!b) return none;
-    if (!name || !ir_is_ident(name) || ir_word_is_reserved(name, strlen(name)) || (name[0] >= '0' && name[0] <= '9')) {
+    if (!name || !is_size_name(name)) {
         FU_FAIL(&b->error, FUSOR_ERROR_ARGUMENT, "fusor_function_dim: '%.64s' is no name of a size", name ? name : "");
         return none;
     }
     return (fusor_size){symbol_name(b, name), 0};
 }
 
+static fusor_tensor add_param(struct builder_state *b, const char *name, fusor_dtype dtype, int rank,
+                              const fusor_size *shape, int is_const) {
+    ir_graph *g = b->g;
+    ir_size dim[IR_MAX_RANK];
+    GUARD(b, bad(current));
+    for (int d = 0; d < rank; d++)
+        dim[d] = shape[d].name ? ir_size_sym(g->sizes, shape[d].name) : ir_size_const(g->sizes, shape[d].size);
+    ir_id id = ir_add_param(g, fu_strdup(g->arena, name), dtype, rank, dim, (fu_loc){0, 0});
+    if (id) g->params.at[g->params.n - 1].is_const = is_const != 0;
+    return handle(b, id);
+}
+
 fusor_tensor fusor_function_param(fusor_module *module, const char *name, fusor_dtype dtype, int rank,
                                   const fusor_size *shape, int is_const) {
     struct builder_state *b = open_of(module);
-    ir_size dim[IR_MAX_RANK];
-    if (!b) return no_tensor();
+    if (!b) return current && current->module == module ? bad(current) : no_tensor();
     ir_graph *g = b->g;
     if (!name || !ir_is_ident(name))
         FU_FAIL(&b->error, FUSOR_ERROR_ARGUMENT, "fusor_function_param: '%.64s' is no name", name ? name : "");
@@ -227,8 +258,7 @@ fusor_tensor fusor_function_param(fusor_module *module, const char *name, fusor_
         if (shape[d].name && has_param(g, shape[d].name, NULL))
             FU_FAIL(&b->error, FUSOR_ERROR_ARGUMENT,
                     "fusor_function_param: size %s is named as a parameter; names must differ", shape[d].name);
-        else if (shape[d].name &&
-                 (!ir_is_ident(shape[d].name) || ir_word_is_reserved(shape[d].name, strlen(shape[d].name))))
+        else if (shape[d].name && !is_size_name(shape[d].name))
             FU_FAIL(&b->error, FUSOR_ERROR_ARGUMENT, "fusor_function_param: '%.64s' is no name of a size",
                     shape[d].name);
         else if (!shape[d].name && shape[d].size < 0)
@@ -236,13 +266,7 @@ fusor_tensor fusor_function_param(fusor_module *module, const char *name, fusor_
                     "fusor_function_param: %%%s: dim %d is %lld; a size must not be negative", name, d,
                     (long long)shape[d].size);
     }
-    if (b->error.status != FUSOR_OK) return no_tensor();
-    GUARD(b, no_tensor());
-    for (int d = 0; d < rank; d++)
-        dim[d] = shape[d].name ? ir_size_sym(g->sizes, shape[d].name) : ir_size_const(g->sizes, shape[d].size);
-    ir_id id = ir_add_param(g, fu_strdup(g->arena, name), dtype, rank, dim, (fu_loc){0, 0});
-    if (id) g->params.at[g->params.n - 1].is_const = is_const != 0;
-    return handle(b, id);
+    return b->error.status != FUSOR_OK ? bad(b) : add_param(b, name, dtype, rank, shape, is_const);
 }
 
 static fusor_status check_alias(struct builder_state *b, ir_result *r, const char *alias) {
@@ -300,7 +324,7 @@ void fusor_function_result(fusor_module *module, const char *name, fusor_tensor 
 
 fusor_status fusor_function_end(fusor_module *module) {
     fu_error e;
-    if (!module) return FUSOR_ERROR_ARGUMENT;
+    if (!module) return context_refuse("fusor_function_end: the module is NULL");
     fu_error_clear(&e);
     struct builder_state *b = current;
     if (!b || b->module != module) {

@@ -37,7 +37,7 @@ static fusor_status give_stats(fu_error *e, const char *what, const rt_cache_sta
 
 fusor_status fusor_cache_get_stats(fusor_context *ctx, fusor_cache_stats *out) {
     fu_error e;
-    if (!ctx) return FUSOR_ERROR_ARGUMENT;
+    if (!ctx) return context_refuse("fusor_cache_get_stats: the context is NULL");
     fu_error_clear(&e);
     rt_cache_stats s = rt_cache_get_stats(ctx->cache);
     return give_stats(&e, "fusor_cache_get_stats", &s, out) == FUSOR_OK ? FUSOR_OK : context_fail(ctx, &e);
@@ -47,7 +47,7 @@ fusor_status fusor_cache_get_totals(fusor_context *ctx, fusor_cache_stats *out, 
     fu_error e;
     rt_cache_stats s = {0};
     int64_t since = 0;
-    if (!ctx) return FUSOR_ERROR_ARGUMENT;
+    if (!ctx) return context_refuse("fusor_cache_get_totals: the context is NULL");
     fu_error_clear(&e);
     const char *dir = rt_cache_dir(ctx->cache);
     if ((dir[0] && rt_cache_read_totals(&e, dir, &s, &since) != FUSOR_OK) ||
@@ -84,7 +84,7 @@ static bool visit_entry(void *user, const rt_cache_entry *x) {
 fusor_status fusor_cache_list(fusor_context *ctx, int (*visit)(void *user, const fusor_cache_entry *entry),
                               void *user) {
     fu_error e;
-    if (!ctx) return FUSOR_ERROR_ARGUMENT;
+    if (!ctx) return context_refuse("fusor_cache_list: the context is NULL");
     fu_error_clear(&e);
     if (!visit)
         return FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_cache_list: visit must not be NULL"), context_fail(ctx, &e);
@@ -95,16 +95,18 @@ fusor_status fusor_cache_list(fusor_context *ctx, int (*visit)(void *user, const
 
 fusor_status fusor_cache_clear(fusor_context *ctx, int64_t *n_out) {
     fu_error e;
-    if (!ctx) return FUSOR_ERROR_ARGUMENT;
+    if (!ctx) return context_refuse("fusor_cache_clear: the context is NULL");
     fu_error_clear(&e);
-    if (n_out) *n_out = 0;
-    if (rt_cache_dir(ctx->cache)[0] == 0) return FUSOR_OK;
-    return rt_cache_clear(&e, rt_cache_dir(ctx->cache), n_out) == FUSOR_OK ? FUSOR_OK : context_fail(ctx, &e);
+    int64_t n = 0;
+    const char *dir = rt_cache_dir(ctx->cache);
+    if (dir[0] && rt_cache_clear(&e, dir, &n) != FUSOR_OK) return context_fail(ctx, &e);
+    if (n_out) *n_out = n;
+    return FUSOR_OK;
 }
 
 fusor_status fusor_cache_add_bundle(fusor_context *ctx, const char *path) {
     fu_error e;
-    if (!ctx) return FUSOR_ERROR_ARGUMENT;
+    if (!ctx) return context_refuse("fusor_cache_add_bundle: the context is NULL");
     fu_error_clear(&e);
     if (!path)
         return FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_cache_add_bundle: path must not be NULL"),
@@ -114,7 +116,7 @@ fusor_status fusor_cache_add_bundle(fusor_context *ctx, const char *path) {
 
 fusor_status fusor_cache_add_bundle_memory(fusor_context *ctx, const void *data, size_t bytes) {
     fu_error e;
-    if (!ctx) return FUSOR_ERROR_ARGUMENT;
+    if (!ctx) return context_refuse("fusor_cache_add_bundle_memory: the context is NULL");
     fu_error_clear(&e);
     if (!data)
         return FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_cache_add_bundle_memory: data must not be NULL"),
@@ -125,14 +127,19 @@ fusor_status fusor_cache_add_bundle_memory(fusor_context *ctx, const void *data,
 fusor_status fusor_cache_prune(fusor_context *ctx, uint64_t max_bytes, int64_t max_age_s, int64_t *n_out,
                                int64_t *bytes_out) {
     fu_error e;
-    if (!ctx) return FUSOR_ERROR_ARGUMENT;
+    if (!ctx) return context_refuse("fusor_cache_prune: the context is NULL");
     fu_error_clear(&e);
-    if (n_out) *n_out = 0;
-    if (bytes_out) *bytes_out = 0;
+    if (max_age_s < 0)
+        return FU_FAIL(&e, FUSOR_ERROR_ARGUMENT,
+                       "fusor_cache_prune: max_age_s is %lld; expected 0, any age, or seconds", (long long)max_age_s),
+               context_fail(ctx, &e);
+    int64_t n = 0, bytes = 0;
     const char *dir = rt_cache_dir(ctx->cache);
-    if (!dir[0]) return FUSOR_OK;
-    return rt_cache_prune(&e, dir, max_bytes, max_age_s, false, n_out, bytes_out) == FUSOR_OK ? FUSOR_OK
-                                                                                              : context_fail(ctx, &e);
+    if (dir[0] && rt_cache_prune(&e, dir, max_bytes, max_age_s, false, &n, &bytes) != FUSOR_OK)
+        return context_fail(ctx, &e);
+    if (n_out) *n_out = n;
+    if (bytes_out) *bytes_out = bytes;
+    return FUSOR_OK;
 }
 
 typedef struct checking {
@@ -153,7 +160,7 @@ static bool check_entry(void *user, const rt_cache_entry *x) {
 
 fusor_status fusor_cache_verify(fusor_context *ctx, int64_t *n_out, int64_t *n_bad_out) {
     fu_error e;
-    if (!ctx) return FUSOR_ERROR_ARGUMENT;
+    if (!ctx) return context_refuse("fusor_cache_verify: the context is NULL");
     fu_error_clear(&e);
     checking c = {.e = &e, .dir = rt_cache_dir(ctx->cache)};
     if (c.dir[0] && (rt_cache_list(&e, c.dir, check_entry, &c) != FUSOR_OK || c.status != FUSOR_OK))
@@ -165,7 +172,7 @@ fusor_status fusor_cache_verify(fusor_context *ctx, int64_t *n_out, int64_t *n_b
 
 fusor_status fusor_cache_export(fusor_context *ctx, const char *bundle, int64_t *n_out) {
     fu_error e;
-    if (!ctx) return FUSOR_ERROR_ARGUMENT;
+    if (!ctx) return context_refuse("fusor_cache_export: the context is NULL");
     fu_error_clear(&e);
     if (!bundle)
         return FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_cache_export: bundle must not be NULL"), context_fail(ctx, &e);
@@ -173,7 +180,10 @@ fusor_status fusor_cache_export(fusor_context *ctx, const char *bundle, int64_t 
     if (!dir[0])
         return FU_FAIL(&e, FUSOR_ERROR_IO, "fusor_cache_export: the context has no cache directory"),
                context_fail(ctx, &e);
-    return rt_cache_export(&e, dir, bundle, n_out) == FUSOR_OK ? FUSOR_OK : context_fail(ctx, &e);
+    int64_t n = 0;
+    if (rt_cache_export(&e, dir, bundle, &n) != FUSOR_OK) return context_fail(ctx, &e);
+    if (n_out) *n_out = n;
+    return FUSOR_OK;
 }
 
 static fusor_status why(fusor_context *ctx, fu_error *e, fu_arena *arena, const compile_request *r,
@@ -204,7 +214,7 @@ fusor_status fusor_cache_why(fusor_context *ctx, const char *text, const char *f
     fu_error e;
     fu_arena arena;
     jmp_buf oom;
-    if (!ctx) return FUSOR_ERROR_ARGUMENT;
+    if (!ctx) return context_refuse("fusor_cache_why: the context is NULL");
     fu_error_clear(&e);
     if (!text || !visit)
         return FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_cache_why: text and visit must not be NULL"),

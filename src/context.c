@@ -15,40 +15,71 @@
 #include <stdlib.h>
 
 /* ---- error records: one per context and thread, made when a call first fails there ---- */
-/* Context 0: errors of calls that name no context (a NULL handle, a number alone); they show in every context until a
- * later one. */
+/* Context 0: errors of calls that name no context (a NULL handle, a number alone); they show in every context that was
+ * there, until a later one, unless they are aside: no call has failed (there is no device), it is told to who asks for the
+ * thread's last error. A record of a context that is gone goes with the next new one. */
+struct context_life {
+    atomic_int refs; /* the context, and each record */
+    atomic_bool is_dead;
+};
 typedef struct record {
     struct record *next;
     uint64_t ctx, order;
+    bool is_aside;
+    struct context_life *life; /* held; NULL: of context 0 */
     fu_error error;
 } record;
 static _Atomic uint64_t n_errors;
 static pthread_key_t record_key;
 static pthread_once_t record_once = PTHREAD_ONCE_INIT;
 
+static void drop_life(struct context_life *life) {
+    if (life && atomic_fetch_sub(&life->refs, 1) == 1) fu_free(life);
+}
+static void free_record(record *r) {
+    drop_life(r->life);
+    fu_free(r);
+}
 static void free_records(void *head) {
     for (record *r = head, *next; r; r = next) {
         next = r->next;
-        fu_free(r);
+        free_record(r);
     }
 }
 static void make_key(void) { (void)pthread_key_create(&record_key, free_records); }
 
-static record *find_record(uint64_t ctx, bool make) {
+static record *records(void) {
     (void)pthread_once(&record_once, make_key);
-    record *head = pthread_getspecific(record_key);
-    for (record *r = head; r; r = r->next)
+    return pthread_getspecific(record_key);
+}
+
+static record *find_record(uint64_t ctx) {
+    for (record *r = records(); r; r = r->next)
         if (r->ctx == ctx) return r;
-    if (!make) return NULL;
-    record *r = fu_calloc(1, sizeof *r);
-    if (!r) return NULL;
-    r->ctx = ctx;
-    r->next = head;
-    if (pthread_setspecific(record_key, r) != 0) {
-        fu_free(r);
+    return NULL;
+}
+
+static record *make_record(const fusor_context *ctx) {
+    record *made = fu_calloc(1, sizeof *made), **link = &made->next;
+    if (!made) return NULL;
+    made->next = records();
+    if (pthread_setspecific(record_key, made) != 0) {
+        fu_free(made);
         return NULL;
     }
-    return r;
+    if (ctx) {
+        made->ctx = ctx->id;
+        made->life = ctx->life;
+        atomic_fetch_add(&ctx->life->refs, 1);
+    }
+    while (*link) {
+        record *r = *link;
+        if (r->life && atomic_load(&r->life->is_dead)) {
+            *link = r->next;
+            free_record(r);
+        } else link = &r->next;
+    }
+    return made;
 }
 
 fusor_status context_refuse(const char *text) {
@@ -58,29 +89,36 @@ fusor_status context_refuse(const char *text) {
     return context_fail(NULL, &e);
 }
 
-fusor_status context_fail(const fusor_context *ctx, const fu_error *e) {
+static fusor_status keep_error(const fusor_context *ctx, const fu_error *e, bool is_aside) {
     if (e->status == FUSOR_OK) return e->status;
-    record *r = find_record(ctx ? ctx->id : 0, true);
-    if (r) {
+    record *r = find_record(ctx ? ctx->id : 0);
+    if (r || (r = make_record(ctx))) {
         r->error = *e;
-        r->order = atomic_fetch_add(&n_errors, 1);
+        r->order = atomic_fetch_add(&n_errors, 1) + 1;
+        r->is_aside = is_aside;
     }
     if (ctx && fu_log_on("error"))
         fu_log_event(&ctx->log, "error", "%s,%.*s", fusor_status_name(e->status), (int)strcspn(e->text, "\n"), e->text);
     return e->status;
 }
 
+fusor_status context_fail(const fusor_context *ctx, const fu_error *e) { return keep_error(ctx, e, false); }
+
 const char *fusor_error_message(const fusor_context *ctx) {
-    const record *r = ctx ? find_record(ctx->id, false) : NULL, *none = find_record(0, false);
-    if (none && none->error.status != FUSOR_OK && (!r || r->error.status == FUSOR_OK || none->order > r->order))
-        r = none;
-    return r && r->error.status != FUSOR_OK ? r->error.text : "";
+    uint64_t last = ctx ? ctx->born : 0;
+    const char *text = "";
+    for (const record *r = records(); r; r = r->next) {
+        if (ctx && r->ctx != ctx->id && (r->ctx || r->is_aside)) continue;
+        if (r->error.status == FUSOR_OK || r->order <= last) continue;
+        last = r->order;
+        text = r->error.text;
+    }
+    return text;
 }
 
 void fusor_error_clear(fusor_context *ctx) {
-    record *r = ctx ? find_record(ctx->id, false) : NULL, *none = find_record(0, false);
-    if (r) fu_error_clear(&r->error);
-    if (none) fu_error_clear(&none->error);
+    for (record *r = records(); r; r = r->next)
+        if (!ctx || r->ctx == ctx->id || r->ctx == 0) fu_error_clear(&r->error);
 }
 
 /* ---- options ---- */
@@ -94,6 +132,20 @@ static void bad_option(fusor_context *ctx, fusor_status status, const char *fmt,
 static const char *setting(const fusor_context *ctx, const char *option, fu_env variable) {
     if (option) return option;
     return ctx->flags & FUSOR_IGNORE_ENVIRONMENT ? "" : fu_env_string(variable);
+}
+
+/* What a newer program asks of this library is not passed over in silence. */
+static void check_options(fusor_context *ctx, const fusor_context_options *o) {
+    const uint32_t known =
+        FUSOR_CACHE_ONLY | FUSOR_REFERENCE_ON_MISS | FUSOR_IGNORE_ENVIRONMENT | FUSOR_FAST_MATH | FUSOR_START_UNFUSED;
+    char given[16];
+    snprintf(given, sizeof given, "0x%x", (unsigned)(o->flags & ~known));
+    if (o->flags & ~known)
+        bad_option(ctx, FUSOR_ERROR_ARGUMENT, "the context's flags %s are unknown; expected %s", given,
+                   "those of fusor/context.h");
+    if (!o->allocate != !o->deallocate)
+        bad_option(ctx, FUSOR_ERROR_ARGUMENT, "the context has the callback %s alone; expected %s",
+                   o->allocate ? "allocate" : "deallocate", "allocate and deallocate, or neither");
 }
 
 static void choose_target(fusor_context *ctx, const char *text) {
@@ -232,13 +284,18 @@ fusor_context *fusor_context_new(const fusor_context_options *options) {
     if (options) memcpy(&o, options, options->size && options->size < sizeof o ? options->size : sizeof o);
     fusor_context *ctx = fu_calloc(1, sizeof *ctx);
     fu_error *e = fu_calloc(1, sizeof *e);
-    if (!ctx || !e) {
+    struct context_life *life = fu_calloc(1, sizeof *life);
+    if (!ctx || !e || !life) {
         fu_free(ctx);
         fu_free(e);
+        fu_free(life);
         return NULL;
     }
     atomic_init(&ctx->refs, 1);
+    atomic_init(&life->refs, 1);
+    ctx->life = life;
     ctx->id = atomic_fetch_add(&next_id, 1);
+    ctx->born = atomic_load(&n_errors);
     ctx->flags = o.flags;
     ctx->log = (fu_log){o.log, o.user};
     ctx->exec.profile = &ctx->profile;
@@ -250,6 +307,7 @@ fusor_context *fusor_context_new(const fusor_context_options *options) {
     ctx->checks = !(o.flags & FUSOR_IGNORE_ENVIRONMENT) && fu_env_bool(FU_FUSOR_CHECK);
     choose_device(ctx, setting(ctx, o.device, FU_FUSOR_DEVICE), setting(ctx, o.target, FU_FUSOR_TARGET));
     choose_threads(ctx, o.n_threads);
+    check_options(ctx, &o);
     rt_cache_options c = {.dir = o.cache_dir,
                           .max_bytes = o.cache_max_bytes,
                           .only = (o.flags & FUSOR_CACHE_ONLY) != 0,
@@ -260,6 +318,7 @@ fusor_context *fusor_context_new(const fusor_context_options *options) {
     fu_free(e);
     if (status != FUSOR_OK) {
         rt_queue_free(ctx->queue);
+        drop_life(ctx->life);
         fu_free(ctx);
         return NULL;
     }
@@ -291,6 +350,8 @@ void fusor_context_free(fusor_context *ctx) {
         rt_queue_free(ctx->queue);
         rt_device_trim(device); /* others may need the memory */
     }
+    atomic_store(&ctx->life->is_dead, true);
+    drop_life(ctx->life);
     fu_free(ctx);
     if (atomic_fetch_sub(&n_contexts, 1) == 1) rt_memory_trim(); /* the last one: nothing of the library stays behind */
 }
@@ -306,7 +367,7 @@ int fusor_device_count(void) {
     fu_error e;
     int n = 0;
     fu_error_clear(&e);
-    if (rt_device_count(&e, &n) != FUSOR_OK || e.status != FUSOR_OK) (void)context_fail(NULL, &e);
+    if (rt_device_count(&e, &n) != FUSOR_OK || e.status != FUSOR_OK) (void)keep_error(NULL, &e, true);
     return n;
 }
 
@@ -327,7 +388,9 @@ fusor_status fusor_device_describe(int32_t device, fusor_device_info *out) {
     char name[IR_TARGET_MAX];
     if (!out) return context_refuse("fusor_device_describe: out is NULL");
     fu_error_clear(&e);
-    d.size = out->size && out->size < sizeof d ? out->size : sizeof d;
+    if (out->size < offsetof(fusor_device_info, name) + sizeof d.name)
+        return context_refuse("fusor_device_describe: out->size must be sizeof(fusor_device_info)");
+    d.size = out->size < sizeof d ? out->size : sizeof d;
     if (device == 0) {
         describe_cpu(&d);
     } else if (device < 0) {

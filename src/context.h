@@ -14,7 +14,9 @@
 
 struct fusor_context {
     atomic_int refs;
-    uint64_t id; /* never reused: finds the threads' error records */
+    uint64_t id;               /* never reused: finds the threads' error records */
+    uint64_t born;             /* the last error of any thread before it */
+    struct context_life *life; /* shared with its error records, which outlive it */
     uint32_t flags;
     int n_threads;
     bool is_reference; /* device "reference" */
@@ -34,10 +36,10 @@ struct fusor_context {
     int32_t device;         /* of the queue, as in fusor_buffer.device; 0: none */
     bool is_auto;           /* auto.c: calls run on the CPU or the device; exec is the CPU's */
     ir_target gpu_target;
-    rt_select *select;      /* owned; NULL unless is_auto */
+    rt_select *select; /* owned; NULL unless is_auto */
     rt_select_gpu select_gpu;
     bool has_select_gpu;
-    char auto_why[200];     /* of "auto" without a device: why */
+    char auto_why[200];            /* of "auto" without a device: why */
     _Atomic(rt_profile *) profile; /* profile_api.c; NULL until first switched on */
     struct lazy_state *lazy;       /* owned by lazy.c; NULL until first used */
 };
@@ -65,7 +67,7 @@ struct fusor_executable {
     rt_exec *exec;
     struct auto_choice *choice; /* auto.c; NULL: it runs where its context does */
     uint64_t program;           /* hash of what it computes; auto.c */
-    struct start_job *job; /* start.c: exec is the interim of a program that is being compiled; NULL */
+    struct start_job *job;      /* start.c: exec is the interim of a program that is being compiled; NULL */
 };
 /* fusor_executable_free without the reference to its context. NULL is allowed. */
 void executable_drop(fusor_executable *exe);
@@ -113,8 +115,8 @@ typedef struct explain_request {
     int n_threads;                /* of a call */
     const double *measured_ns;    /* by step: of one call, with these sizes; NULL: nothing was measured */
     double fused_ns, unfused_ns;  /* of one whole call; 0: not measured */
-    const rt_limits *limits;      /* of n_threads, or of the device: then estimates are by them; NULL: no shares of them */
-    const char *choice;           /* of device "auto": what is chosen, and why; NULL */
+    const rt_limits *limits; /* of n_threads, or of the device: then estimates are by them; NULL: no shares of them */
+    const char *choice;      /* of device "auto": what is chosen, and why; NULL */
 } explain_request;
 fusor_status explain_json(fu_arena *arena, fu_error *e, const explain_request *r, char **out);
 /* explain_text.c: that document for a terminal. */

@@ -63,7 +63,7 @@ fusor_tensor fusor_from_dlpack(fusor_context *ctx, struct DLManagedTensor *m) {
     }
     if (!m) return refuse(ctx, NULL, "fusor_from_dlpack: the tensor is NULL", 0, 0);
     const dl_tensor *t = &m->tensor;
-    if (t->device.type == DL_CUDA && t->device.id >= 0) {
+    if (t->device.type == DL_CUDA && t->device.id >= 0 && t->device.id < INT32_MAX) {
         b.device = 1 + t->device.id;
     } else if (t->device.type != DL_CPU && t->device.type != DL_CUDA_HOST) {
         return refuse(ctx, m, "fusor_from_dlpack: device type %ld; expected memory of the CPU (1 or 3) or CUDA (2)",
@@ -77,6 +77,8 @@ fusor_tensor fusor_from_dlpack(fusor_context *ctx, struct DLManagedTensor *m) {
                       t->dtype.code, t->dtype.bits);
     if (t->ndim < 0 || t->ndim > FUSOR_MAX_RANK)
         return refuse(ctx, m, "fusor_from_dlpack: %ld dimensions; expected 0 to %ld", t->ndim, FUSOR_MAX_RANK);
+    if (t->ndim && !t->shape)
+        return refuse(ctx, m, "fusor_from_dlpack: %ld dimensions, but the shape is NULL", t->ndim, 0);
     b.data = t->data ? (char *)t->data + t->byte_offset : NULL;
     b.rank = t->ndim;
     for (int d = 0; d < t->ndim; d++) {
@@ -104,7 +106,7 @@ static void delete_exported(managed *m) {
 
 fusor_status fusor_to_dlpack(fusor_tensor t, struct DLManagedTensor **out) {
     fusor_buffer b;
-    if (!out) return FUSOR_ERROR_ARGUMENT;
+    if (!out) return context_refuse("fusor_to_dlpack: out is NULL");
     fusor_status status = fusor_buffer_of(t, &b);
     /* Who reads it does so on a stream that knows nothing of the context's queue. */
     if (status == FUSOR_OK && b.device) status = fusor_context_wait(t.owner);

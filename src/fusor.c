@@ -67,7 +67,7 @@ static fusor_status plan_options(fu_error *e, const compile_request *r, ir_plan_
         FU_TRY(ir_target_parse(e, r->target, &target));
         out->level = target.level;
         out->features = target.features;
-    } else if (!ctx->has_level && !ctx->is_reference) {
+    } else if (ctx->option_status == FUSOR_ERROR_ARGUMENT || (!ctx->has_level && !ctx->is_reference)) {
         return FU_FAIL(e, ctx->option_status, "%s", ctx->option_error);
     }
     return FUSOR_OK;

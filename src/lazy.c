@@ -353,11 +353,18 @@ static fusor_tensor wrap(fusor_context *ctx, const char *who, const fusor_buffer
     return t;
 }
 
+static fusor_tensor refuse_wrap(fusor_context *ctx, const char *who, const char *what) {
+    fu_error e;
+    fu_error_clear(&e);
+    (void)FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "%s: %s is NULL", who, what);
+    return lazy_bad(ctx, &e);
+}
+
 static fusor_tensor wrap_plain(fusor_context *ctx, const char *who, void *data, fusor_dtype dtype, int rank,
                                const int64_t *shape, uint32_t flags) {
     fusor_buffer b = {.data = data, .dtype = dtype, .rank = rank, .flags = flags};
     if (!ctx) return (fusor_tensor){NULL, 0, 0};
-    if (rank > 0 && !shape) b.rank = -1;
+    if (rank > 0 && !shape) return refuse_wrap(ctx, who, "shape");
     for (int d = 0; shape && d < rank && d < IR_MAX_RANK; d++) b.shape[d] = shape[d];
     return wrap(ctx, who, &b, STORAGE_BORROWED, NULL, NULL);
 }
@@ -371,12 +378,10 @@ fusor_tensor fusor_wrap_const(fusor_context *ctx, const void *data, fusor_dtype 
 }
 
 fusor_tensor fusor_adopt(fusor_context *ctx, const fusor_buffer *buffer, void (*release)(void *user), void *user) {
-    static const fusor_buffer none = {.rank = -1};
-    if (!ctx) {
-        if (release) release(user);
-        return (fusor_tensor){NULL, 0, 0};
-    }
-    return wrap(ctx, "fusor_adopt", buffer ? buffer : &none, STORAGE_ADOPTED, release, user);
+    if (ctx && buffer) return wrap(ctx, "fusor_adopt", buffer, STORAGE_ADOPTED, release, user);
+    fusor_tensor bad = ctx ? refuse_wrap(ctx, "fusor_adopt", "the buffer") : (fusor_tensor){NULL, 0, 0};
+    if (release) release(user);
+    return bad;
 }
 
 /* ---- handles ---- */
@@ -437,7 +442,7 @@ fusor_tensor fusor_name(fusor_tensor t, const char *name) {
 
 fusor_status fusor_shape_of(fusor_tensor t, fusor_buffer *out) {
     fu_error e;
-    if (!t.owner || !out) return FUSOR_ERROR_ARGUMENT;
+    if (!t.owner || !out) return context_refuse(out ? lazy_no_tensor : "fusor_shape_of: out is NULL");
     memset(&e, 0, offsetof(fu_error, text) + 1);
     if (op_is_weak(t)) {
         int literal = op_weak_operand(t).literal;
@@ -461,7 +466,7 @@ fusor_status fusor_shape_of(fusor_tensor t, fusor_buffer *out) {
 
 fusor_status fusor_status_of(fusor_tensor t) {
     fu_error e;
-    if (!t.owner) return FUSOR_ERROR_ARGUMENT;
+    if (!t.owner) return context_refuse(lazy_no_tensor);
     if (op_is_weak(t)) return FUSOR_OK;
     if (builder_owns(t)) return builder_status_of(t);
     fu_error_clear(&e);

@@ -252,7 +252,7 @@ static fusor_context *context_of(fusor_tensor t) {
     return t.owner && !op_is_weak(t) && !builder_owns(t) ? t.owner : NULL;
 }
 
-static const char no_tensor[] =
+const char lazy_no_tensor[] =
     "this is no tensor with data: a number alone, the result of an operator on numbers alone (one operand must be a "
     "tensor; "
     "fusor_full makes one of a number), a parameter of a function being built, or a handle that was never set";
@@ -262,7 +262,7 @@ fusor_status fusor_eval(int n, const fusor_tensor *t) {
     fusor_context *ctx = NULL;
     if (n < 0 || (n && !t)) return context_refuse("fusor_eval: the tensors are missing");
     for (int i = 0; i < n && !ctx; i++) ctx = context_of(t[i]);
-    if (!ctx) return n ? context_refuse(no_tensor) : FUSOR_OK;
+    if (!ctx) return n ? context_refuse(lazy_no_tensor) : FUSOR_OK;
     fu_error_clear(&e);
     lazy_state *s = lazy_enter(ctx);
     if (!s) return FUSOR_ERROR_MEMORY;
@@ -291,7 +291,7 @@ fusor_status fusor_read(fusor_tensor t, void *dst, size_t bytes) {
     fu_error e;
     uint32_t slot = 0;
     fusor_context *ctx = context_of(t);
-    if (!ctx) return context_refuse(no_tensor);
+    if (!ctx) return context_refuse(lazy_no_tensor);
     fu_error_clear(&e);
     lazy_state *s = lazy_enter(ctx);
     if (!s) return FUSOR_ERROR_MEMORY;
@@ -334,7 +334,7 @@ fusor_status fusor_buffer_of(fusor_tensor t, fusor_buffer *out) {
     fu_error e;
     uint32_t slot = 0;
     fusor_context *ctx = context_of(t);
-    if (!ctx || !out) return context_refuse(out ? no_tensor : "fusor_buffer_of: out is NULL");
+    if (!ctx || !out) return context_refuse(out ? lazy_no_tensor : "fusor_buffer_of: out is NULL");
     fu_error_clear(&e);
     lazy_state *s = lazy_enter(ctx);
     if (!s) return FUSOR_ERROR_MEMORY;

@@ -176,7 +176,7 @@ static fusor_status assign(lazy_state *s, fu_error *e, lazy_scope *scope, fusor_
 
 fusor_status fusor_assign(fusor_tensor wrapped, fusor_tensor value) {
     fu_error e;
-    if (!wrapped.owner || op_is_weak(wrapped) || builder_owns(wrapped)) return FUSOR_ERROR_ARGUMENT;
+    if (!wrapped.owner || op_is_weak(wrapped) || builder_owns(wrapped)) return context_refuse(lazy_no_tensor);
     fu_error_clear(&e);
     lazy_state *s = lazy_enter(wrapped.owner);
     if (!s) return FUSOR_ERROR_MEMORY;

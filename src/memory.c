@@ -31,6 +31,9 @@ fusor_status memory_check(fu_error *e, const char *who, const fusor_buffer *b, b
     else if (overflows) return FU_FAIL(e, FUSOR_ERROR_SHAPE, "%s: the bytes of the tensor overflow 64 bits", who);
     if (needs_data && bytes && !b->data)
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s: data is NULL but the tensor is not empty", who);
+    if (needs_data && bytes && (uintptr_t)b->data % fusor_dtype_size((fusor_dtype)b->dtype))
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s: data is not aligned to its element size, %d bytes", who,
+                       (int)fusor_dtype_size((fusor_dtype)b->dtype));
     if (bytes_out) *bytes_out = bytes;
     return FUSOR_OK;
 }
@@ -269,8 +272,7 @@ fusor_status fusor_buffer_new(fusor_context *ctx, fusor_buffer *buffer) {
 
 static bool is_same_place(const fusor_buffer *a, const fusor_buffer *b) {
     bool is_same = a->data == b->data;
-    for (int d = 0; d < a->rank; d++)
-        is_same = is_same && (a->shape[d] == 1 || row_stride(a, d) == row_stride(b, d));
+    for (int d = 0; d < a->rank; d++) is_same = is_same && (a->shape[d] == 1 || row_stride(a, d) == row_stride(b, d));
     return is_same;
 }
 
@@ -289,8 +291,7 @@ static fusor_status check_copy(fu_error *e, const fusor_buffer *from, const fuso
         if (from->shape[d] != to->shape[d])
             return FU_FAIL(e, FUSOR_ERROR_SHAPE, "fusor_buffer_copy: dim %d is %lld in from but %lld in to", d,
                            (long long)from->shape[d], (long long)to->shape[d]);
-    if (to->flags & FUSOR_READONLY)
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "fusor_buffer_copy: to is read only");
+    if (to->flags & FUSOR_READONLY) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "fusor_buffer_copy: to is read only");
     if (!bytes) return FUSOR_OK;
     FU_TRY(find_runs(e, from, to, &r));
     for (int d = 0; d < r.n_dims; d++)
@@ -307,8 +308,7 @@ fusor_status fusor_buffer_copy(fusor_context *ctx, const fusor_buffer *from, con
     fu_error e;
     if (!ctx) return context_refuse("fusor_buffer_copy: the context is NULL");
     fu_error_clear(&e);
-    if (!from || !to)
-        (void)FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_buffer_copy: from and to must not be NULL");
+    if (!from || !to) (void)FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_buffer_copy: from and to must not be NULL");
     else if (check_copy(&e, from, to) == FUSOR_OK && (from->device != to->device || !is_same_place(from, to)))
         (void)memory_copy(ctx, &e, from, to);
     return context_fail(ctx, &e);

@@ -26,7 +26,7 @@ static fusor_status parse(fu_error *e, const char *name, const char *text, size_
 fusor_status fusor_module_parse(fusor_context *ctx, const char *name, const char *text, size_t length,
                                 fusor_module **out) {
     fu_error e;
-    if (!ctx) return FUSOR_ERROR_ARGUMENT;
+    if (!ctx) return context_refuse("fusor_module_parse: the context is NULL");
     fu_error_clear(&e);
     if (!out || (!text && length)) {
         FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_module_parse: text and out must not be NULL");
@@ -43,7 +43,7 @@ fusor_status fusor_module_load(fusor_context *ctx, const char *path, fusor_modul
     fu_error e;
     void *text = NULL;
     size_t length = 0;
-    if (!ctx) return FUSOR_ERROR_ARGUMENT;
+    if (!ctx) return context_refuse("fusor_module_load: the context is NULL");
     fu_error_clear(&e);
     if (!path || !out) {
         FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_module_load: path and out must not be NULL");
@@ -61,7 +61,7 @@ fusor_status fusor_module_load(fusor_context *ctx, const char *path, fusor_modul
 
 fusor_status fusor_module_new(fusor_context *ctx, fusor_module **out) {
     fu_error e;
-    if (!ctx) return FUSOR_ERROR_ARGUMENT;
+    if (!ctx) return context_refuse("fusor_module_new: the context is NULL");
     fu_error_clear(&e);
     if (!out) {
         FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_module_new: out must not be NULL");
@@ -98,7 +98,7 @@ fusor_status fusor_module_print(const fusor_module *module, char **text_out) {
     fu_error e;
     fu_arena arena;
     jmp_buf oom;
-    if (!module) return FUSOR_ERROR_ARGUMENT;
+    if (!module) return context_refuse("fusor_module_print: the module is NULL");
     fu_error_clear(&e);
     if (!text_out) {
         FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_module_print: text_out must not be NULL");

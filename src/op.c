@@ -16,9 +16,7 @@ static fusor_tensor weak(int kind, uint64_t bits) {
     return (fusor_tensor){&weak_tags[kind], (uint32_t)bits, (uint32_t)(bits >> 32)};
 }
 
-fusor_tensor fusor_f(double value) {
-    return weak(WEAK_FLOAT, fu_f64_bits(value));
-}
+fusor_tensor fusor_f(double value) { return weak(WEAK_FLOAT, fu_f64_bits(value)); }
 fusor_tensor fusor_i(int64_t value) { return weak(WEAK_INT, (uint64_t)value); }
 fusor_tensor fusor_u(uint64_t value) { return weak(WEAK_UINT, value); }
 fusor_tensor fusor_b(int value) { return weak(WEAK_BOOL, value != 0); }
@@ -63,8 +61,7 @@ static fusor_tensor record(const op_call *c) {
         if (c->op == IR_OP_NONE) FU_FAIL(&e, c->bad_status, "%s", c->bad_text);
         else FU_FAIL(&e, c->bad_status, "%s: %s", ir_ops[c->op].name, c->bad_text);
         if (!traces) return lazy_bad(ctx, &e);
-        builder_bad(&e);
-        return (fusor_tensor){NULL, 0, 0};
+        return builder_bad(c, &e);
     }
     if (traces) return builder_record(c);
     return ctx ? lazy_record(ctx, c) : (fusor_tensor){NULL, 0, 0};

@@ -45,7 +45,8 @@ fusor_tensor lazy_bad(fusor_context *ctx, const fu_error *e);
 bool builder_owns(fusor_tensor t);
 bool builder_is_open(const fusor_context *ctx); /* does this thread build a function of a module of ctx? */
 fusor_tensor builder_record(const op_call *call);
-void builder_bad(const fu_error *e); /* sticky in the function that this thread builds */
+/* Makes e sticky in the function that this thread builds; a value that has its status. */
+fusor_tensor builder_bad(const op_call *call, const fu_error *e);
 /* fusor_barrier(t) (with NULL), fusor_fuse_with(t, *with). */
 fusor_tensor builder_hint(fusor_tensor t, const fusor_tensor *with);
 fusor_tensor builder_name(fusor_tensor t, const char *name);

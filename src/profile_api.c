@@ -22,7 +22,13 @@ static fusor_status no_memory(fusor_context *ctx) {
 }
 
 fusor_status fusor_profile_enable(fusor_context *ctx, int on) {
-    if (!ctx) return FUSOR_ERROR_ARGUMENT;
+    if (!ctx) return context_refuse("fusor_profile_enable: the context is NULL");
+    if (on < 0 || on > FUSOR_PROFILE_EVENTS) {
+        fu_error e;
+        fu_error_clear(&e);
+        (void)FU_FAIL(&e, FUSOR_ERROR_ARGUMENT, "fusor_profile_enable: on is %d; expected 0, 1 or 2 (events too)", on);
+        return context_fail(ctx, &e);
+    }
     rt_profile *p = atomic_load_explicit(&ctx->profile, memory_order_acquire);
     if (!p && !on) return FUSOR_OK;
     if (!p) {
@@ -159,7 +165,7 @@ static json_t *document(fusor_context *ctx, rt_profile *p) {
 
 fusor_status fusor_profile_json(fusor_context *ctx, char **text_out) {
     fu_error e;
-    if (!ctx || !text_out) return FUSOR_ERROR_ARGUMENT;
+    if (!ctx || !text_out) return context_refuse("fusor_profile_json: the context or text_out is NULL");
     fu_error_clear(&e);
     json_t *d = document(ctx, atomic_load_explicit(&ctx->profile, memory_order_acquire));
     const size_t flags = JSON_INDENT(1) | JSON_REAL_PRECISION(9), bytes = d ? json_dumpb(d, NULL, 0, flags) : 0;

@@ -61,7 +61,7 @@ static json_t *events_json(const rt_profile *p, const rt_trace *t) {
 
 fusor_status fusor_trace_json(fusor_context *ctx, char **text_out) {
     fu_error e;
-    if (!ctx || !text_out) return FUSOR_ERROR_ARGUMENT;
+    if (!ctx || !text_out) return context_refuse("fusor_trace_json: the context or text_out is NULL");
     fu_error_clear(&e);
     rt_profile *p = atomic_load_explicit(&ctx->profile, memory_order_acquire);
     rt_trace *t = p ? atomic_load(&p->trace) : NULL;

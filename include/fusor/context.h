@@ -40,17 +40,19 @@ typedef struct fusor_context_options {
 #define FUSOR_CONTEXT_OPTIONS_INIT { sizeof(fusor_context_options), 0, 0, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL }
 
 /** Makes a context. **Ownership**: the caller frees it; executables and kept tensors hold it, so any order of freeing
- *  is legal. **Errors**: NULL when there is no memory; a bad option (target, device, thread count) is reported by the
- *  first compile.
+ *  is legal. **Errors**: NULL when there is no memory; a bad option (target, device, thread count, unknown flags, one of
+ *  allocate and deallocate alone) is reported by the first compile.
  *  **Threads**: a context may be used from several threads. **Cost**: about 20 microseconds; nothing is compiled or
  *  loaded; with a CUDA device the driver's start, some 100 ms once in a process. */
 FUSOR_API fusor_context *fusor_context_new(const fusor_context_options *options);
 /** Gives the caller's reference back. NULL is allowed. */
 FUSOR_API void fusor_context_free(fusor_context *ctx);
-/** Text of the calling thread's last failing call: "mlp.fusor:3:14: error: matmul: ..."; "" when none.
+/** Text of the calling thread's last failing call: "mlp.fusor:3:14: error: matmul: ..."; "" when none. A call that
+ *  names no context (a NULL handle) tells every context that is there. ctx NULL: the last one of any context, or of
+ *  none.
  *  **Ownership**: borrowed, until this thread's next failing call on ctx or fusor_error_clear. */
 FUSOR_API const char *fusor_error_message(const fusor_context *ctx);
-/** Forgets the calling thread's error record. */
+/** Forgets the calling thread's error record; ctx NULL: all that it has. */
 FUSOR_API void fusor_error_clear(fusor_context *ctx);
 /** Frees memory of an output that a call returned with data == NULL given; sets data to NULL. Memory that fusor did not
  *  allocate (an aliased parameter's) is left alone. Memory of a device too, in order: what was asked for before may

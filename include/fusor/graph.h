@@ -32,7 +32,8 @@ typedef struct fusor_size {
 /** Begins a function; between begin and end, operators of op.h on its parameters trace instead of being lazy. One
  * function at a time and thread. **Errors** are sticky: fusor_function_end reports the first. */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_function_begin(fusor_module *module, const char *name);
-/** A named size, to be used in parameters: size known when called. */
+/** A named size, to be used in parameters of the function: size known when called. Its name lives as long as the
+ * module. */
 FUSOR_API fusor_size fusor_function_dim(fusor_module *module, const char *name);
 /** Adds a parameter; is_const: it may be bound. The handle is valid until fusor_function_end. */
 FUSOR_API fusor_tensor fusor_function_param(fusor_module *module, const char *name, fusor_dtype dtype, int rank,

@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/** Starts counting (on = 1: from zero; FUSOR_PROFILE_EVENTS: and keeps events for fusor_trace_json) or stops (0); what
- *  was counted stays. Serves executables and lazy tensors of ctx, made before or after.
+/** Starts counting (on = 1: from zero; FUSOR_PROFILE_EVENTS: and keeps events for fusor_trace_json) or stops (0); any
+ *  other number is ARGUMENT. What was counted stays. Serves executables and lazy tensors of ctx, made before or after.
  *  **Errors**: ARGUMENT, MEMORY. **Threads**: any. **Cost**: of a call, with on = 1 some 60 ns a kernel; with events
  *  another 60 ns for each piece of work that a thread takes. */
 enum { FUSOR_PROFILE_EVENTS = 2 };

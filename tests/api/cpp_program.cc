@@ -59,6 +59,11 @@ int main() {
         std::printf("%s\n", fusor_status_name(e.status()));
     }
     try {
+        (void)fusor::read<float>(fusor::tensor(1.0)); /* of no context */
+    } catch (const fusor::error &e) {
+        std::printf("%s\n", std::string(e.what()).substr(0, 28).c_str());
+    }
+    try {
         (void)fusor::read<double>(X);
     } catch (const fusor::error &e) {
         std::printf("%s\n", e.what());

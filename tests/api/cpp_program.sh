@@ -24,6 +24,7 @@ cat >"$tmp/expected" <<END
 3 400 1
 device 'cuba': expected cpu, cuda, cuda:K, auto or reference; did you mean 'cuda'?
 FUSOR_ERROR_SHAPE
+this is no tensor with data:
 read: the tensor is f32; asked for f64
 FUSOR_ERROR_SYNTAX
 END

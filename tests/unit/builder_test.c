@@ -113,14 +113,18 @@ Test(builder, errors_stick_until_the_end) {
     fusor_tensor i = fusor_function_param(m, "i", FUSOR_I32, 1, (fusor_size[]){{"N", 0}}, 0);
     FAILS(fusor_function_begin(m, "g"), FUSOR_ERROR_ARGUMENT, "before @f has ended");
     fusor_tensor bad = fusor_relu(fusor_add(x, i));
-    cr_assert_eq(fusor_status_of(bad), FUSOR_ERROR_ARGUMENT);
+    FAILS(fusor_status_of(bad), FUSOR_ERROR_TYPE, "add: ");
+    FAILS(fusor_status_of(fusor_reshape(bad, 1, NULL)), FUSOR_ERROR_TYPE, "add: ");
+    FAILS(fusor_status_of(fusor_function_param(m, "late", FUSOR_F32, 0, NULL, 0)), FUSOR_ERROR_TYPE, "add: ");
     fusor_function_result(m, "y", fusor_add(x, 1), NULL);
     FAILS(fusor_function_end(m), FUSOR_ERROR_TYPE, "add: ");
     FAILS(fusor_function_end(m), FUSOR_ERROR_ARGUMENT, "begun no function");
     /* Nothing of it is in the module; handles are stale now and lazy tensors stay apart. */
     float a[2] = {1, 2};
     fusor_tensor A = fusor_wrap(ctx, a, FUSOR_F32, FUSOR_SHAPE(2));
-    cr_assert_eq(fusor_status_of(x), FUSOR_ERROR_STALE);
+    FAILS(fusor_status_of(x), FUSOR_ERROR_STALE, "has ended");
+    FAILS(fusor_status_of(fusor_add(x, 1)), FUSOR_ERROR_STALE, "has ended");
+    FAILS(fusor_status_of(bad), FUSOR_ERROR_STALE, "has ended");
     FAILS(fusor_status_of(fusor_add(A, x)), FUSOR_ERROR_ARGUMENT, "has no data");
     OK(fusor_function_begin(m, "f"));
     fusor_tensor y = fusor_function_param(m, "y", FUSOR_F32, 0, NULL, 0);
@@ -139,6 +143,9 @@ Test(builder, errors_stick_until_the_end) {
     OK(fusor_function_begin(m, "f"));
     (void)fusor_function_param(m, "N", FUSOR_F32, 1, (fusor_size[]){{"N", 0}}, 0);
     cr_assert_neq(fusor_function_end(m), FUSOR_OK);
+    OK(fusor_function_begin(m, "f"));
+    (void)fusor_function_param(m, "x", FUSOR_F32, 1, (fusor_size[]){{"7", 0}}, 0);
+    FAILS(fusor_function_end(m), FUSOR_ERROR_ARGUMENT, "'7' is no name of a size"); /* it would print as a number */
     FAILS(fusor_function_begin(m, "not a name"), FUSOR_ERROR_ARGUMENT, "not a name");
     fusor_module_free(m);
 }

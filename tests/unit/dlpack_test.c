@@ -60,10 +60,16 @@ Test(dlpack, what_cannot_come_in_is_deleted_and_bad) {
     in.dl_tensor.dtype = (DLDataType){2, 32, 1};
     in.dl_tensor.ndim = 9;
     cr_assert_eq(fusor_status_of(fusor_from_dlpack(ctx, &in)), FUSOR_ERROR_UNSUPPORTED);
-    cr_assert_eq(deleted, 4);
+    in.dl_tensor.ndim = 1;
+    in.dl_tensor.shape = NULL;
+    FAILS(fusor_status_of(fusor_from_dlpack(ctx, &in)), FUSOR_ERROR_UNSUPPORTED, "shape is NULL");
+    in.dl_tensor.shape = shape;
+    in.dl_tensor.device = (DLDevice){2, INT32_MAX};
+    cr_assert_eq(fusor_status_of(fusor_from_dlpack(ctx, &in)), FUSOR_ERROR_UNSUPPORTED);
+    cr_assert_eq(deleted, 6);
     cr_assert_eq(fusor_status_of(fusor_from_dlpack(ctx, NULL)), FUSOR_ERROR_ARGUMENT);
     (void)fusor_from_dlpack(NULL, &in);
-    cr_assert_eq(deleted, 5);
+    cr_assert_eq(deleted, 7);
     fusor_context_free(ctx);
 }
 

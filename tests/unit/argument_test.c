@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* argument_test.c: what no program should pass: handles that are NULL, options of other versions, numbers out of range.
+ * Each is a status with a text where the caller looks for it, and nothing that was handed in has changed. */
+#include "api_test.h"
+#include <malloc.h>
+#include <stdlib.h>
+
+static fusor_context *ctx;
+static void setup(void) { ctx = new_context(1); }
+static void teardown(void) { fusor_context_free(ctx); }
+TestSuite(argument, .init = setup, .fini = teardown);
+
+static const char text[] = "func @f(%x: f32[N]) -> f32[N] { %y = add(%x, 1) return %y }";
+
+/* Every refused call has a text, also where no context is named; nothing is left from the one before. */
+#define REFUSED(expr)                                                                                                  \
+    do {                                                                                                               \
+        fusor_error_clear(ctx);                                                                                        \
+        FAILS(expr, FUSOR_ERROR_ARGUMENT, "NULL");                                                                     \
+    } while (0)
+
+Test(argument, null_handles_leave_a_text) {
+    fusor_module *m = NULL;
+    char *out = NULL;
+    fusor_cache_stats stats = {.size = sizeof stats};
+    REFUSED(fusor_module_parse(NULL, NULL, text, sizeof text - 1, &m));
+    REFUSED(fusor_module_load(NULL, "x.fusor", &m));
+    REFUSED(fusor_module_new(NULL, &m));
+    REFUSED(fusor_module_print(NULL, &out));
+    REFUSED(fusor_function_begin(NULL, "f"));
+    REFUSED(fusor_function_end(NULL));
+    REFUSED(fusor_cache_get_stats(NULL, &stats));
+    REFUSED(fusor_cache_get_totals(NULL, &stats, NULL));
+    REFUSED(fusor_cache_list(NULL, NULL, NULL));
+    REFUSED(fusor_cache_clear(NULL, NULL));
+    REFUSED(fusor_cache_prune(NULL, 0, 0, NULL, NULL));
+    REFUSED(fusor_cache_verify(NULL, NULL, NULL));
+    REFUSED(fusor_cache_export(NULL, "x", NULL));
+    REFUSED(fusor_cache_add_bundle(NULL, "x"));
+    REFUSED(fusor_cache_add_bundle_memory(NULL, text, 1));
+    REFUSED(fusor_cache_why(NULL, text, NULL, NULL, NULL));
+    REFUSED(fusor_profile_enable(NULL, 1));
+    REFUSED(fusor_profile_json(NULL, &out));
+    REFUSED(fusor_trace_json(NULL, &out));
+    REFUSED(fusor_to_dlpack(fusor_f(1), NULL));
+    cr_assert(!m && !out);
+    fusor_buffer shape;
+    fusor_error_clear(ctx);
+    FAILS(fusor_status_of((fusor_tensor){0}), FUSOR_ERROR_ARGUMENT, "never set");
+    fusor_error_clear(ctx);
+    FAILS(fusor_shape_of((fusor_tensor){0}, &shape), FUSOR_ERROR_ARGUMENT, "never set");
+    fusor_error_clear(ctx);
+    FAILS(fusor_assign(fusor_f(1), fusor_f(2)), FUSOR_ERROR_ARGUMENT, "number alone");
+}
+
+Test(argument, null_executables_have_no_arguments) {
+    fusor_argument_info info;
+    cr_assert_eq(fusor_executable_inputs(NULL, 1, &info), 0);
+    cr_assert_eq(fusor_executable_outputs(NULL, 1, &info), 0);
+    fusor_executable *exe = NULL;
+    OK(fusor_compile_text(ctx, text, NULL, &exe));
+    cr_assert_eq(fusor_executable_inputs(exe, 1, NULL), 1);
+    cr_assert_eq(fusor_executable_outputs(exe, 1, NULL), 1);
+    fusor_executable_free(exe);
+}
+
+/* What went wrong before a context was made, or without any, is not its error. */
+Test(argument, a_context_starts_without_an_error) {
+    cr_assert_eq(fusor_executable_call(NULL, 0, NULL, 0, NULL), FUSOR_ERROR_ARGUMENT);
+    cr_assert(strstr(fusor_error_message(ctx), "NULL"));
+    fusor_context *later = new_context(1);
+    cr_assert_str_eq(fusor_error_message(later), "");
+    fusor_error_clear(ctx);
+    if (fusor_device_count() == 0) cr_assert_str_neq(fusor_error_message(NULL), "");
+    cr_assert_str_eq(fusor_error_message(ctx), ""); /* having no device is no error */
+    fusor_device_info info = FUSOR_DEVICE_INFO_INIT;
+    cr_assert_eq(fusor_device_describe(-1, &info), FUSOR_ERROR_DEVICE);
+    cr_assert(strstr(fusor_error_message(ctx), "-1"));
+    fusor_error_clear(ctx);
+    cr_assert_eq(fusor_executable_call(NULL, 0, NULL, 0, NULL), FUSOR_ERROR_ARGUMENT);
+    cr_assert(strstr(fusor_error_message(later), "NULL"));
+    fusor_context_free(later);
+}
+
+/* Who names no context is told the last error of all; what a context said goes with it, at the thread's next error. */
+Test(argument, errors_of_contexts_that_are_gone) {
+    fusor_executable *exe = NULL;
+    fusor_context *other = new_context(1);
+    cr_assert_eq(fusor_compile_text(ctx, "one", NULL, &exe), FUSOR_ERROR_SYNTAX);
+    cr_assert_eq(fusor_compile_text(other, "two", NULL, &exe), FUSOR_ERROR_SYNTAX);
+    cr_assert(strstr(fusor_error_message(NULL), "two") && strstr(fusor_error_message(ctx), "one"));
+    fusor_error_clear(NULL);
+    cr_assert_str_eq(fusor_error_message(NULL), "");
+    cr_assert_str_eq(fusor_error_message(ctx), "");
+    fusor_context_free(other);
+    const size_t before = mallinfo2().uordblks;
+    for (int i = 0; i < 200; i++) {
+        other = new_context(1);
+        cr_assert_eq(fusor_compile_text(other, "bad", NULL, &exe), FUSOR_ERROR_SYNTAX);
+        fusor_context_free(other);
+    }
+    cr_assert_lt((int64_t)mallinfo2().uordblks - (int64_t)before, 1 << 18, "%zu", mallinfo2().uordblks - before);
+}
+
+static void option_fails(fusor_context_options o, const char *message) {
+    o.cache_dir = "";
+    fusor_context *c = fusor_context_new(&o);
+    fusor_executable *exe = NULL;
+    cr_assert_eq(fusor_compile_text(c, text, NULL, &exe), FUSOR_ERROR_ARGUMENT);
+    cr_assert(strstr(fusor_error_message(c), message), "%s", fusor_error_message(c));
+    fusor_context_free(c);
+}
+static void *allocate(void *user, size_t bytes, size_t align) {
+    (void)user;
+    (void)align;
+    return malloc(bytes);
+}
+
+Test(argument, options_that_nobody_knows) {
+    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
+    o.flags = FUSOR_CACHE_ONLY | 0x4000;
+    option_fails(o, "0x4000");
+    o.device = "reference"; /* nothing to compile for, yet no less wrong */
+    option_fails(o, "0x4000");
+    o.flags = 0;
+    o.n_threads = -1;
+    option_fails(o, "-1 threads");
+    o = (fusor_context_options)FUSOR_CONTEXT_OPTIONS_INIT;
+    o.allocate = allocate;
+    option_fails(o, "allocate");
+    fusor_module *m = NULL;
+    fusor_executable *exe = NULL;
+    fusor_compile_options c = FUSOR_COMPILE_OPTIONS_INIT;
+    OK(fusor_module_parse(ctx, NULL, text, sizeof text - 1, &m));
+    c.flags = 0x10;
+    FAILS(fusor_module_compile(m, NULL, &c, &exe), FUSOR_ERROR_ARGUMENT, "0x10");
+    cr_assert_null(exe);
+    fusor_module_free(m);
+    FAILS(fusor_profile_enable(ctx, 3), FUSOR_ERROR_ARGUMENT, "on is 3");
+    FAILS(fusor_profile_enable(ctx, -1), FUSOR_ERROR_ARGUMENT, "on is -1");
+    fusor_device_info info = {0};
+    cr_assert_eq(fusor_device_describe(0, &info), FUSOR_ERROR_ARGUMENT); /* room for nothing */
+    cr_assert_eq(info.name[0], 0);
+}
+
+Test(argument, a_negative_age_removes_nothing) {
+    int64_t n = -7, bytes = -7;
+    FAILS(fusor_cache_prune(ctx, 0, -1, &n, &bytes), FUSOR_ERROR_ARGUMENT, "-1");
+    cr_assert(n == -7 && bytes == -7);
+    OK(fusor_cache_prune(ctx, 0, 0, &n, &bytes));
+    cr_assert(n == 0 && bytes == 0);
+}
+
+static int released;
+static void release(void *user) {
+    (void)user;
+    released++;
+}
+
+Test(argument, wrapped_memory_is_checked_at_once) {
+    _Alignas(8) char memory[16] = {0};
+    FAILS(fusor_status_of(fusor_wrap(ctx, memory + 1, FUSOR_F32, FUSOR_SHAPE(2))), FUSOR_ERROR_ARGUMENT, "not aligned");
+    OK(fusor_status_of(fusor_wrap(ctx, memory + 1, FUSOR_I8, FUSOR_SHAPE(2))));
+    OK(fusor_status_of(fusor_wrap(ctx, memory + 1, FUSOR_F32, FUSOR_SHAPE(0))));
+    FAILS(fusor_status_of(fusor_wrap(ctx, memory, FUSOR_F32, 2, NULL)), FUSOR_ERROR_ARGUMENT, "shape is NULL");
+    FAILS(fusor_status_of(fusor_adopt(ctx, NULL, release, NULL)), FUSOR_ERROR_ARGUMENT, "buffer is NULL");
+    cr_assert_eq(released, 1);
+}
