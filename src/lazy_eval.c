@@ -133,6 +133,12 @@ static fusor_status call(lazy_state *s, fu_error *e, lazy_plan *plan, uint32_t n
         status = lazy_call_placed(s, e, plan, (int)n_params, in, from, (int)n, results, out, s->is_read);
         if (status == FUSOR_OK && !s->is_read) status = lazy_placed_done(s, e);
     } else status = rt_exec_call(plan->exec, e, (int)n_params, in, (int)n, out);
+    if (status == FUSOR_ERROR_OVERLAP) { /* the program's names of them say nothing to who wrote no program */
+        fu_error_clear(e);
+        FU_FAIL(e, status,
+                "fusor_assign: memory of the target is wrapped a second time, and that tensor is read or assigned too; "
+                "wrap memory once and use that handle, or slices of it");
+    }
 end:
     if (in != few) fu_free(in);
     if (from != few_from) fu_free(from);

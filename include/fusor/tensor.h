@@ -94,7 +94,9 @@ FUSOR_API fusor_tensor fusor_fuse_with(fusor_tensor a, fusor_tensor b);
 /** Schedules writing `value` over the memory that `wrapped` wraps (dtype and shape equal): when the scope ends, or with
  * the next fusor_eval or fusor_read of this thread in the same scope. Expressions made before read the old contents,
  * later ones the new. value may be a scalar, which fills. **Errors**: ARGUMENT (not wrapped, read only, or with
- * strides), TYPE, SHAPE, those of value; after a failed assignment none of its scope is run, so no step is done by half. */
+ * strides), TYPE, SHAPE, those of value; when it is evaluated: OVERLAP (the memory is read or assigned as part of
+ * another wrapped tensor too: wrap it once); after a failed assignment none of its scope is run, so no step is done by
+ * half. */
 FUSOR_API fusor_status fusor_assign(fusor_tensor wrapped, fusor_tensor value);
 /** Evaluates n tensors as one graph (and pending assignments); their values are then kept in memory. */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_eval(int n, const fusor_tensor *t);

@@ -195,6 +195,21 @@ Test(lazy, assignments_are_snapshots) {
     fusor_context_free(ctx);
 }
 
+/* Snapshots are kept by tensor, so memory that is two tensors cannot be assigned to as one and read as the other. */
+Test(lazy, memory_wrapped_twice_is_not_assigned_and_read) {
+    fusor_context *ctx = new_context(0);
+    float x[4] = {1, 2, 3, 4};
+    fusor_status status = FUSOR_OK;
+    FUSOR_SCOPE(ctx, &status) {
+        fusor_tensor part = fusor_wrap(ctx, x + 1, FUSOR_F32, FUSOR_SHAPE(2));
+        fusor_tensor whole = fusor_wrap(ctx, x, FUSOR_F32, FUSOR_SHAPE(4));
+        OK(fusor_assign(part, fusor_slice(whole, 1, (int64_t[]){0}, (int64_t[]){2}, NULL, NULL)));
+    }
+    FAILS(status, FUSOR_ERROR_OVERLAP, "fusor_assign: memory of the target is wrapped a second time");
+    cr_assert(x[0] == 1 && x[1] == 2 && x[2] == 3 && x[3] == 4);
+    fusor_context_free(ctx);
+}
+
 Test(lazy, inner_scopes_and_outer_assignments) {
     fusor_context *ctx = new_context(0);
     float a[2] = {1, 2}, y[2];
