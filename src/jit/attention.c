@@ -418,6 +418,26 @@ static void panel_block(attention *a, const run *r, const panel *p, LLVMValueRef
     em_endif(e, &any);
 }
 
+/* Whole panels of whole registers that go to memory as they are need no copy as rows. */
+static void end_panel(attention *a, const run *r, const panel *p) {
+    emit *e = a->e;
+    const int buffer = attention_plain_result(a);
+    LLVMValueRef nr = num(a, a->nr), rows = em_sub(e, em_add(e, last_query(a, p), num(a, 1)), p->q0);
+    em_branch b = {0};
+    if (buffer >= 0) {
+        attention_point at = {.a = a, .m = p->q0, .axis = -1};
+        b = em_if(e, em_and(e, em_icmp(e, LLVMIntEQ, a->n_values, a->values_up), em_icmp(e, LLVMIntEQ, rows, nr)));
+        LLVMValueRef to = attention_at(a, e->base[buffer], attention_offset(a, buffer, &at));
+        attention_call(a, DIVIDE, (LLVMValueRef[]){p->results, a->values_up, p->sums, a->n_keys}, 4);
+        LLVMValueRef in[6] = {p->results, nr, to, e->stride[buffer][a->at.m], a->values_up, nr};
+        attention_call(a, TURN, in, 6);
+        em_else(e, &b);
+    }
+    attention_call(a, TURN, (LLVMValueRef[]){p->results, nr, r->rows, a->values_up, a->values_up, nr}, 6);
+    attention_call(a, STORE_ROWS, (LLVMValueRef[]){e->args, r->batch, p->q0, rows, r->rows, a->values_up, p->sums}, 7);
+    if (buffer >= 0) em_endif(e, &b);
+}
+
 static void emit_panels(attention *a) {
     emit *e = a->e;
     run r = begin_run(a);
@@ -456,9 +476,7 @@ static void emit_panels(attention *a) {
     em_end(e, &j);
     i = em_for(e, zero, n, one);
     p = panel_of(a, &r, first, i.i);
-    attention_call(a, TURN, (LLVMValueRef[]){p.results, nr, r.rows, a->values_up, a->values_up, nr}, 6);
-    LLVMValueRef rows = em_sub(e, em_add(e, last_query(a, &p), one), p.q0);
-    attention_call(a, STORE_ROWS, (LLVMValueRef[]){e->args, r.batch, p.q0, rows, r.rows, a->values_up, p.sums}, 7);
+    end_panel(a, &r, &p);
     em_end(e, &i);
     em_end(e, &t);
 }

@@ -22,6 +22,7 @@ typedef enum attention_function {
     WEIGHTS_BOUND, /* scores of a panel to weights; some keys may be out of bounds (attention_softmax.c) */
     WEIGHTS_BOUND_NARROW,
     ROW_WEIGHTS, /* of one query */
+    DIVIDE,      /* results of a panel by their sums */
     HALVES_OF_ROWS,
     HALVES_OF_PANEL,
     SPLIT,
@@ -94,5 +95,9 @@ void attention_emit_amx(attention *a); /* a->dot */
 /* i1: may the instruction multiply elements of these least exponents? */
 LLVMValueRef attention_is_exact(attention *a, LLVMValueRef least, LLVMValueRef other);
 void attention_emit_softmax(attention *a);
+/* 1 / sum, of one or more lanes. A sum is 0 (no key: so are the results, or NaN) or about 1 or more. */
+LLVMValueRef attention_inverse(attention *a, LLVMValueRef sum, LLVMValueRef n_keys);
+/* The buffer that results go to as they are, with adjacent columns; -1: there is more to do. */
+int attention_plain_result(const attention *a);
 void attention_emit_rows(attention *a);
 #endif

@@ -126,8 +126,30 @@ static void store_at(attention *a, LLVMValueRef m, LLVMValueRef n, LLVMValueRef 
     }
 }
 
+int attention_plain_result(const attention *a) {
+    int found = -1;
+    for (int i = 0; i < a->k->n_insts; i++) {
+        const ir_kinst *in = &a->k->inst[i];
+        if (in->op != IR_K_STORE) continue;
+        if (found >= 0 || in->variant || in->in[0] != a->inst || a->k->inst[a->inst].dtype != a->acc) return -1;
+        if (a->k->buffer[in->index].dtype != a->acc || a->k->buffer[in->index].stride[a->at.n] != 1) return -1;
+        found = in->index;
+    }
+    return found;
+}
+
+LLVMValueRef attention_inverse(attention *a, LLVMValueRef sum, LLVMValueRef n_keys) {
+    emit *e = a->e;
+    LLVMValueRef one = em_const(e, a->acc, 1), is_empty = em_fcmp(e, LLVMRealOEQ, sum, em_const(e, a->acc, 0));
+    if (a->k->inst[a->inst].variant & IR_ATTENTION_NAN) {
+        LLVMValueRef has_none = em_icmp(e, LLVMIntEQ, n_keys, attention_num(a, 0));
+        is_empty = em_and(e, is_empty, em_splat(e, has_none));
+    }
+    return em_fdiv(e, one, em_select(e, is_empty, one, sum));
+}
+
 /* (args, batch, row, count, src, src_row, sums): rows of unfinished results, each divided by its sum, become results
- * from row `row` on. A sum is 0 (no key: so are the results, or NaN) or at least the 1 of the largest score. */
+ * from row `row` on. */
 static void emit_store(attention *a) {
     emit *e = a->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr};
@@ -140,11 +162,7 @@ static void emit_store(attention *a) {
     LLVMValueRef m = em_add(e, in[2], l.i), src = attention_at(a, in[4], em_mul(e, l.i, in[5]));
     e->lanes = 1;
     LLVMValueRef sum = em_load_ptr(e, a->acc, attention_at(a, in[6], l.i), NULL, (unsigned)a->acc_bytes);
-    LLVMValueRef is_empty = em_fcmp(e, LLVMRealOEQ, sum, em_const(e, a->acc, 0));
-    if (a->k->inst[a->inst].variant & IR_ATTENTION_NAN)
-        is_empty = em_and(e, is_empty, em_icmp(e, LLVMIntEQ, a->n_keys, zero));
-    sum = em_select(e, is_empty, em_const(e, a->acc, 1), sum);
-    LLVMValueRef by = em_fdiv(e, em_const(e, a->acc, 1), sum);
+    LLVMValueRef by = attention_inverse(a, sum, a->n_keys);
     e->lanes = a->lanes;
     em_loop c = em_for(e, zero, whole, attention_num(a, a->lanes));
     store_at(a, m, c.i, src, by, NULL);

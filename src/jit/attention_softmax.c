@@ -173,6 +173,27 @@ static void emit_panel(attention *a, attention_function f, const char *name, boo
     attention_end(a, o);
 }
 
+/* (results, rows, sums, n_keys): results[rows][nr] divided by sums[nr]. */
+static void emit_divide(attention *a) {
+    emit *e = a->e;
+    LLVMTypeRef parameter[4] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_i64};
+    attention_outer *o = attention_begin(a, DIVIDE, "divide", parameter, 4, false, true);
+    LLVMValueRef in[4], by[MAX_CHUNKS];
+    const int chunks = a->nr / a->lanes;
+    LLVMGetParams(e->fn, in);
+    e->lanes = a->lanes;
+    for (int c = 0; c < chunks; c++) by[c] = attention_inverse(a, get(a, in[2], attention_num(a, c * a->lanes)), in[3]);
+    em_loop l = em_for(e, attention_num(a, 0), in[1], attention_num(a, 1));
+    LLVMValueRef row = em_mul(e, l.i, attention_num(a, a->nr));
+    for (int c = 0; c < chunks; c++) {
+        LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes));
+        put(a, em_fmul(e, get(a, in[0], at), by[c]), in[0], at);
+    }
+    em_end(e, &l);
+    LLVMBuildRetVoid(e->b);
+    attention_end(a, o);
+}
+
 /* ---- one query: the same, of s[count]; low <= x <= high. Scores behind count are made weights of 0, up to whole
  * lanes. ---- */
 /* The lanes of v combined, by halves. */
@@ -262,6 +283,7 @@ void attention_emit_softmax(attention *a) {
     if (has_bounds) emit_panel(a, WEIGHTS_BOUND, "weights_bound", true, chunks);
     if (a->has_narrow) emit_panel(a, WEIGHTS_NARROW, "weights_narrow", false, 1);
     if (a->has_narrow && has_bounds) emit_panel(a, WEIGHTS_BOUND_NARROW, "weights_bound_narrow", true, 1);
+    if (attention_plain_result(a) >= 0) emit_divide(a);
     emit_row(a);
     emit_merge(a);
 }

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* attention_test.c: attention is one kernel whose memory does not grow with the matrix of scores; its description
  * survives text both ways, and one that code generation could not rely on is refused. */
+#include "fusor/fusor.h"
 #include "ir/ast.h"
 #include "ir/pass.h"
 #include "ir/plan.h"
+#include "rt/cpuinfo.h"
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -129,8 +132,8 @@ static uint32_t kernels_of(const char *body, bool no_fuse) {
 }
 
 #define BODY(scores) "f32[3, S, 32] { " scores " %p = softmax(%s) %y = matmul(%p, %v) %r = relu(%y) return %r }"
-#define ROW "%i = iota(shape=[S, 1], axis=0, dtype=i64) "
-#define COLUMN "%j = iota(shape=[T], axis=0, dtype=i64) "
+#define ROW          "%i = iota(shape=[S, 1], axis=0, dtype=i64) "
+#define COLUMN       "%j = iota(shape=[T], axis=0, dtype=i64) "
 Test(attention, is_recognized_in_primitives) {
     static const char *const yes[] = {
         BODY("%s = matmul(%q, %t)"),
@@ -204,4 +207,45 @@ Test(attention, recognized_rows_without_a_key_are_nan) {
         found += k->inst[i].op == IR_OP_ATTENTION && (k->inst[i].variant & IR_ATTENTION_NAN);
     cr_assert_eq(found, 1);
     fu_arena_free(&arena);
+}
+
+/* Two keys, scores 0 and -x, values 0 and 1: w / (1 + w) with w = exp(-x). The product of x and log2 e is off by x
+ * units in the last place or so, the rest by a few; far below what diff/ops_test.c allows. */
+static void expect_weights(fusor_context *ctx, const char *target, int n, double scale) {
+    char text[200];
+    float q[100], k[2] = {0, -1}, v[32] = {0}, y[1600];
+    fusor_executable *exe = NULL;
+    snprintf(text, sizeof text,
+             "func @f(%%q: f32[S, 1], %%k: f32[2, 1], %%v: f32[2, 16]) -> f32[S, 16] { %%y = attention(%%q, %%k, %%v, "
+             "scale=%.17g) return %%y }",
+             scale);
+    for (int i = 0; i < n; i++) q[i] = (float)(i * i % 101 * 1.09 / scale);
+    for (int i = 16; i < 32; i++) v[i] = 1;
+    fusor_buffer in[3] = {{.data = q, .dtype = FUSOR_F32, .rank = 2, .shape = {n, 1}},
+                          {.data = k, .dtype = FUSOR_F32, .rank = 2, .shape = {2, 1}},
+                          {.data = v, .dtype = FUSOR_F32, .rank = 2, .shape = {2, 16}}};
+    fusor_buffer out = {.data = y, .dtype = FUSOR_F32, .rank = 2, .shape = {n, 16}};
+    cr_assert(fusor_compile_text(ctx, text, NULL, &exe) == FUSOR_OK, "%s", fusor_error_message(ctx));
+    cr_assert(fusor_executable_call(exe, 3, in, 1, &out) == FUSOR_OK, "%s", fusor_error_message(ctx));
+    for (int i = 0; i < n * 16; i++) {
+        const double x = (double)q[i / 16] * scale, w = exp(-x), want = w / (1 + w);
+        cr_expect(fabs(y[i] - want) <= want * (8 + 2 * x) * 0x1p-24 + 0x1p-126,
+                  "%s, %d queries, scale %g, x %g: %a, %a", target, n, scale, x, y[i], want);
+    }
+    fusor_executable_free(exe);
+}
+
+Test(attention, weights_are_exponentials) {
+    for (int level = 0; level <= (int)rt_host_level(); level++) {
+        fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
+        o.target = ir_levels[level].name;
+        fusor_context *ctx = fusor_context_new(&o);
+        cr_assert(ctx);
+        for (int n = 1; n <= 100; n += 33) {
+            expect_weights(ctx, o.target, n, 1);
+            expect_weights(ctx, o.target, n, -0.5);
+            expect_weights(ctx, o.target, n, 0x1p-70);
+        }
+        fusor_context_free(ctx);
+    }
 }
