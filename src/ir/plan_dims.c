@@ -131,6 +131,25 @@ static int first_column(builder *b, const cluster *c) {
     return first;
 }
 
+/* MAP on a CPU: of how many elements is the dim before the last, along which rows take turns in all outputs (jit/map.c)?
+ * 0: they do not. */
+static int64_t turns_of(const builder *b, const int *order, int n) {
+    enum { MOST = 4 };
+    const ir_sizes *sz = b->p->g->sizes;
+    int64_t turns, apart;
+    if (b->k->kind != IR_KERNEL_MAP || b->p->clusters.at[b->c].anchor || ir_level_is_gpu(b->k->level) || n < 2 ||
+        order[n - 1] == MAX_SPACE - 1 || order[n - 2] == MAX_SPACE - 1 ||
+        !ir_size_is_const(sz, b->dim[order[n - 2]], &turns) || turns < 2 || turns > MOST)
+        return 0;
+    for (uint32_t i = 0; i < b->accesses.n; i++) {
+        const access *a = &b->accesses.at[i];
+        if (a->is_output && (!ir_size_is(sz, a->stride[order[n - 2]], 1) ||
+                             !ir_size_is_const(sz, a->stride[order[n - 1]], &apart) || apart != turns))
+            return 0;
+    }
+    return turns;
+}
+
 void builder_order_dims(builder *b, ir_step *st) {
     const cluster *c = &b->p->clusters.at[b->c];
     ir_sizes *sz = b->p->g->sizes;
@@ -202,13 +221,15 @@ void builder_order_dims(builder *b, ir_step *st) {
     }
     k->n_dims = n;
     const bool is_gpu = ir_level_is_gpu(k->level);
+    const int64_t turns = turns_of(b, order, n);
     st->dim = FU_NEW_N(b->p->arena, ir_size, n);
     st->stride = FU_NEW_N(b->p->arena, ir_size, n * k->n_buffers);
     for (int d = 0; d < n; d++) {
         ir_size size = order[d] == MAX_SPACE - 1 ? b->one : b->dim[order[d]];
         int64_t v = 0;
         /* On a GPU one length is as good as another, and an optimizer's maps of all parameters are one kernel. */
-        bool bakes = strchr("rnk", role[d]) != NULL || (k->kind == IR_KERNEL_MAP && d == n - 1 && !(is_gpu && n == 1));
+        bool bakes = strchr("rnk", role[d]) != NULL || (k->kind == IR_KERNEL_MAP && d == n - 1 && !(is_gpu && n == 1)) ||
+                     (turns && d == n - 2);
         bakes = bakes && (c->kind != CLUSTER_WINDOW || role[d] == 'k') && ir_size_is_const(sz, size, &v) &&
                 v <= (is_gpu && c->kind == CLUSTER_ATTENTION ? IR_GPU_ATTENTION_BAKE : IR_BAKE_MAX);
         k->dim[d] = (ir_kdim){role[d], bakes ? v : IR_SIZE_RUNTIME};
@@ -217,6 +238,7 @@ void builder_order_dims(builder *b, ir_step *st) {
             ir_size s = order[d] == MAX_SPACE - 1 ? b->zero : b->accesses.at[i].stride[order[d]];
             /* along the lanes, loads of every 2nd to 4th element, or backwards, are whole vectors and shuffles */
             bool spreads = d == n - 1 && !contract && c->kind != CLUSTER_ATTENTION && !k->buffer[i].is_output;
+            spreads |= turns && d == n - 1;
             spreads |= role[d] == 'n' && i == b->window[1] && c->kind == CLUSTER_WINDOW;
             bool baked =
                 ir_size_is_const(sz, s, &v) && (v == 0 || v == 1 || (spreads && (v == -1 || (v >= 2 && v <= 4))));
