@@ -103,6 +103,7 @@ static fusor_status make_plan(fu_arena *arena, fu_error *e, const compile_reques
     FU_TRY(ir_flatten(arena, e, module, function, &graph));
     end_stage(&s, "flatten");
     if (replay_out) *replay_out = dump_replay(arena, graph, &options);
+    graph->packs_const = !ir_level_is_gpu(options.level);
     if (!options.no_fuse && !options.reference) FU_TRY(ir_recognize_attention(arena, e, &graph));
     FU_TRY(ir_run_passes(arena, e, &graph));
     end_stage(&s, "passes");

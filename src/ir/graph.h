@@ -100,6 +100,7 @@ typedef struct ir_graph {
     fu_vec(ir_hint) hints;
     fu_map unique;
     const struct ir_graph *as_written; /* before what fused plans alone have was recognized in it; else NULL */
+    bool packs_const;                  /* for a CPU: kernels pack operands that are `const` once */
     bool failed;                       /* sticky */
 } ir_graph;
 

@@ -165,6 +165,9 @@ static fusor_status build_kernel(planner *p, int c) {
         int64_t columns = -1;
         if (n->op == IR_OP_MATMUL) ir_size_is_const(p->g->sizes, cl->dim[cl->rank - 1], &columns);
         b.k->tile = dot ? ir_dot_tile(target.level, dot) : ir_contract_tile_of(target.level, acc, columns);
+        if (n->op == IR_OP_MATMUL && !ir_dot_is_tile(dot) &&
+            (x->rank == 1 || ir_size_is(p->g->sizes, x->dim[flip ? x->rank - 1 : x->rank - 2], 1)))
+            b.k->tile = ir_contract_row_tile(target.level, acc, b.k->tile);
         b.k->features = ir_contract_features(target, x->dtype, y, acc);
     }
     if (cl->kind == CLUSTER_WINDOW) plan_window_space(&b, ir_at(p->g, cl->anchor));

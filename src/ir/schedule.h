@@ -35,6 +35,8 @@ typedef struct ir_tile {
 } ir_tile;
 ir_tile ir_contract_tile(ir_level level, ir_dtype acc);
 ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t n); /* n columns; < 0: not known */
+/* The tile of a contraction of one row, of which `tile` is that of many: wider, for as many sums at once. */
+ir_tile ir_contract_row_tile(ir_level level, ir_dtype acc, ir_tile tile);
 /* The tile of a convolution with m channels in a group: no more rows than those. n, y: columns and rows of the result,
  * k: products of an element, each -1 where it is not known; step: stride along the columns. Of the tile only the K
  * block has a say in bits. */

@@ -498,7 +498,9 @@ static void emit_compute_phase(contract *c) {
     LLVMValueRef pb = element(c, panel_of_b(c, b_batch, panel, n_panels), block_of_panel(c, s.k0));
     put_word(c, told, CONTRACT_B, panel_to_read(c, &s, pb, panel));
     put_word(c, told, CONTRACT_B_K, em_mul(e, c->b_stride, num(c, c->acc_bytes)));
-    LLVMValueRef has_next = em_icmp(e, LLVMIntSLT, em_add(e, lj.i, one), n_count);
+    /* One row panel waits for memory anyway. */
+    LLVMValueRef has_next = em_and(e, em_icmp(e, LLVMIntSLT, em_add(e, lj.i, one), n_count),
+                                   em_icmp(e, LLVMIntSGT, m_count, one));
     LLVMValueRef panel_bytes = em_mul(e, words_of_panel(c), num(c, c->nr * c->acc_bytes));
     put_word(c, told, CONTRACT_B_NEXT, em_select(e, em_and(e, s.packed, has_next), panel_bytes, zero));
     if (c->n_outer_k) put_word(c, told, CONTRACT_B_JUMP, em_mul(e, c->b_jump, num(c, c->acc_bytes)));

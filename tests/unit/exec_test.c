@@ -59,7 +59,7 @@ static rt_exec *compile(const char *text, setup s) {
     rt_exec_options xo = {.n_threads = s.n_threads, .reference = reference_node};
     if (ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
         ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
-        ir_run_passes(&arena, &error, &g) == FUSOR_OK && ir_plan_make(&arena, &error, g, &po, &plan) == FUSOR_OK &&
+        (g->packs_const = true, ir_run_passes(&arena, &error, &g) == FUSOR_OK) && ir_plan_make(&arena, &error, g, &po, &plan) == FUSOR_OK &&
         rt_exec_new(&error, &arena, plan, cache, &xo, &x) == FUSOR_OK)
         return x;
     fu_arena_free(&arena);
@@ -540,6 +540,15 @@ Test(exec, products_with_vectors) {
         {"func @f(%a: f32[M, K], %x: f32[K]) -> f32[M] { %y = matmul(%a, %x) return %y }", 1, IR_KERNEL_REDUCE},
         {"func @f(%x: f32[K], const %b: f32[K, N], %c: f32[N]) -> f32[N] { %y = matmul(%x, %b) %z = add(%y, %c) return "
          "%z }",
+         1, IR_KERNEL_REDUCE},
+        {"func @f(%x: f32[1, 64], const %b: f32[64, 65]) -> f32[1, 65] { %y = matmul(%x, %b) return %y }", 1,
+         IR_KERNEL_CONTRACT},
+        {"func @f(%x: f32[80], const %b: f32[80, 64]) -> f32[64] { %y = matmul(%x, %b) return %y }", 1,
+         IR_KERNEL_CONTRACT},
+        {"func @f(%x: f32[1, 64], %b: f32[64, 65]) -> f32[1, 65] { %y = matmul(%x, %b) return %y }", 1,
+         IR_KERNEL_REDUCE},
+        {"func @f(%x: f32[1, 64], const %b: f32[65, 64]) -> f32[1, 65] { %y = matmul(%x, %b, transpose_b=true) return "
+         "%y }",
          1, IR_KERNEL_REDUCE},
         {"func @f(%x: f16[K], %y: f16[K]) -> f16 { %z = matmul(%x, %y) return %z }", 1, IR_KERNEL_REDUCE},
         {"func @f(%a: f32[M, 1], %b: f32[1, N]) -> f32[M, N] { %y = matmul(%a, %b) return %y }", 1, IR_KERNEL_MAP},
