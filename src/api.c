@@ -63,7 +63,9 @@ fusor_status fusor_executable_bind(fusor_executable *exe, int n, const char *con
     if (!exe) return context_refuse("fusor_executable_bind: the executable is NULL");
     fu_error_clear(&e);
     const ir_graph *g = rt_exec_plan(exe->exec)->graph;
-    CHECK_ARGUMENT(exe->ctx, &e, n >= 0 && n <= (int)g->params.n && (n == 0 || (names && values)) && out,
+    CHECK_ARGUMENT(exe->ctx, &e, out && (n <= 0 || (names && values)),
+                   "fusor_executable_bind: names, values and out must not be NULL");
+    CHECK_ARGUMENT(exe->ctx, &e, n >= 0 && n <= (int)g->params.n,
                    "fusor_executable_bind: %d names given; @%s has %u parameters", n, g->name, g->params.n);
     start_wait(exe); /* what is bound is used for long: it gets the fused program */
     int *param = fu_calloc((size_t)n + 1, sizeof *param);

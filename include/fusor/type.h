@@ -53,6 +53,11 @@ typedef struct fusor_executable fusor_executable;
 
 #define FUSOR_SHAPE(...) \
     (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
+/** A fusor_buffer of contiguous memory of the CPU: FUSOR_BUFFER(x, FUSOR_F32, 2, 3); without sizes a scalar. */
+#define FUSOR_BUFFER(pointer, element, ...)                                                                           \
+    ((fusor_buffer){.data = (void *)(pointer), .dtype = (int32_t)(element),                                           \
+                    .rank = (int32_t)(sizeof((int64_t[]){0, ##__VA_ARGS__}) / sizeof(int64_t) - 1),                   \
+                    .shape = {__VA_ARGS__}})
 
 /** Bytes of one element; 0 for a number that is no dtype. */
 FUSOR_API size_t fusor_dtype_size(fusor_dtype dtype);

@@ -200,7 +200,10 @@ fusor_status ir_literal_bits(ir_graph *g, const char *what, const ir_operand *x,
     }
     bool fits = true;
     ir_bits bits;
-    if (x->literal == IR_LIT_FLOAT) {
+    if (x->literal == IR_LIT_FLOAT && !ir_is_float(t) && !text[strspn(text, "-0123456789")]) {
+        fits = false; /* an integer past 64 bits */
+        bits = 0;
+    } else if (x->literal == IR_LIT_FLOAT) {
         if (!ir_is_float(t)) {
             return FU_FAIL_AT(g->error, FUSOR_ERROR_TYPE, g->source, x->loc,
                               "%s: the float literal %s stands beside %s; "

@@ -32,7 +32,8 @@ static bool is_one_run(const planner *p, ir_id id, int x, int y, ir_size size, i
     if (is_move(n)) {
         for (int i = 0; i < n->n_in; i++) {
             int ox = x < 0 ? -1 : plan_move_dim(p->g, n, i, x), oy = y < 0 ? -1 : plan_move_dim(p->g, n, i, y);
-            if (ox == PLAN_DIM_MOVED || oy == PLAN_DIM_MOVED || !is_one_run(p, n->in[i], ox, oy, size, budget)) return false;
+            if (ox == PLAN_DIM_MOVED || oy == PLAN_DIM_MOVED || !is_one_run(p, n->in[i], ox, oy, size, budget))
+                return false;
         }
         return true;
     }

@@ -19,7 +19,7 @@ typedef struct total {
     uint64_t integer;
 } total;
 
-/* Element of the plane of x that place `k` of the kernel meets for result position `at`; -1: padding, or none. */
+/* Element of the plane of x that place `k` of the kernel meets for result position `at`; -1: padding, or none (transposed). */
 static int64_t met(const conv *v, const int64_t *at, const int64_t *k) {
     const int64_t *size = v->c->in[0].shape + IR_SPATIAL_AT;
     int64_t offset = 0;
@@ -45,6 +45,12 @@ static void add(const conv *v, int64_t x, int64_t w, total *t) {
     else t->integer += (uint64_t)ref_int(a->dtype, ref_get(a, x)) * (uint64_t)ref_int(b->dtype, ref_get(b, w));
 }
 
+/* Padding is zeros, which infinite weights make NaN. */
+static void add_pad(const conv *v, int64_t w, total *t) {
+    const ref_tensor *b = &v->c->in[1];
+    t->real += 0 * (long double)ir_bits_to_double(b->dtype, ref_get(b, w));
+}
+
 static total window_at(const conv *v, int64_t image, int64_t channel, const int64_t *at) {
     const int64_t *kernel = v->c->in[1].shape + IR_SPATIAL_AT, group = channel / v->made, in_group = channel % v->made;
     const int64_t first = (image * v->groups + group) * v->taken; /* channel of x */
@@ -52,9 +58,10 @@ static total window_at(const conv *v, int64_t image, int64_t channel, const int6
     total t = {0};
     for (int64_t place = 0; place < v->places; place++) {
         const int64_t p = met(v, at, k);
-        for (int64_t c = 0; p >= 0 && c < v->taken; c++) {
+        for (int64_t c = 0; c < v->taken; c++) {
             const int64_t w = v->is_transposed ? (group * v->taken + c) * v->made + in_group : channel * v->taken + c;
-            add(v, (first + c) * v->plane + p, w * v->places + place, &t);
+            if (p >= 0) add(v, (first + c) * v->plane + p, w * v->places + place, &t);
+            else if (v->is_float && !v->is_transposed) add_pad(v, w * v->places + place, &t);
         }
         for (int i = v->n - 1; i >= 0 && ++k[i] == kernel[i]; i--) k[i] = 0;
     }

@@ -274,8 +274,8 @@ static fusor_status take_inputs(frame *f, fu_error *e, int n_in, const fusor_buf
     const rt_exec *x = f->x;
     const core *c = x->core;
     if (n_in != x->n_inputs || (n_in && !in))
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s takes %d inputs; %d given", c->plan->graph->name, x->n_inputs,
-                       n_in);
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s takes %d inputs; %d given%s", c->plan->graph->name,
+                       x->n_inputs, n_in, n_in == x->n_inputs ? ", but their array is NULL" : "");
     bool is_same = f->is_evaluated;
     for (int i = 0; i < n_in; i++) {
         int p = x->input_param[i];
@@ -294,8 +294,8 @@ static fusor_status take_inputs(frame *f, fu_error *e, int n_in, const fusor_buf
 fusor_status exec_prepare(frame *f, fu_error *e, int n_in, const fusor_buffer *in, int n_out, const fusor_buffer *out) {
     const core *c = f->x->core;
     if (n_out != c->n_results || (n_out && !out))
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s gives %d results; %d outputs given", c->plan->graph->name,
-                       c->n_results, n_out);
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s gives %d results; %d outputs given%s", c->plan->graph->name,
+                       c->n_results, n_out, n_out == c->n_results ? ", but their array is NULL" : "");
     f->again_is = AGAIN_UNKNOWN;
     FU_TRY(take_inputs(f, e, n_in, in, true));
     FU_TRY(exec_stage_inputs(f, e));
@@ -371,8 +371,8 @@ fusor_status rt_exec_infer(rt_exec *x, fu_error *e, int n_in, const fusor_buffer
     const core *c = x->core;
     frame *f;
     if (n_out != c->n_results || (n_out && !out))
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s gives %d results; %d outputs given", c->plan->graph->name,
-                       c->n_results, n_out);
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s gives %d results; %d outputs given%s", c->plan->graph->name,
+                       c->n_results, n_out, n_out == c->n_results ? ", but their array is NULL" : "");
     FU_TRY(take_frame(x, e, &f));
     f->has_last = false;
     fusor_status s = take_inputs(f, e, n_in, in, false);

@@ -194,6 +194,8 @@ Test(exec, checks) {
     float a[64], c[64];
     fusor_buffer in[2] = {f32(a, 2, 2, 3), f32(a, 2, 2, 3)}, out = f32(c, 2, 2, 3), keep[2] = {in[0], in[1]};
     FAILS(FUSOR_ERROR_ARGUMENT, "takes 2 inputs; 1 given", x, 1, in, 1, &out);
+    FAILS(FUSOR_ERROR_ARGUMENT, "takes 2 inputs; 2 given, but their array is NULL", x, 2, NULL, 1, &out);
+    FAILS(FUSOR_ERROR_ARGUMENT, "gives 1 results; 1 outputs given, but their array is NULL", x, 2, in, 1, NULL);
     FAILS(FUSOR_ERROR_ARGUMENT, "gives 1 results; 0 outputs", x, 2, in, 0, &out);
     in[0].dtype = FUSOR_F64;
     FAILS(FUSOR_ERROR_TYPE, "input %a is f64; expected f32", x, 2, in, 1, &out);

@@ -53,16 +53,24 @@ static void same_bits(const char *text, fusor_dtype t, const fusor_buffer *shape
     free(b.data);
     fusor_context_free(ctx);
 }
-#define SHAPE(r, ...) {.rank = (r), .shape = {__VA_ARGS__}}
+#define SHAPE(...) FUSOR_BUFFER(NULL, FUSOR_F32, __VA_ARGS__)
 
 /* Two operands name the same sizes differently: that they agree is known only when the call has checked it, and whether
  * the axes of a reduction are walked as one must not depend on which of them share its kernel. */
 Test(fused, sizes_of_several_names) {
     same_bits("func @f(%x: f32[A, B], %y: f32[C, D]) -> f32 { %s = add(%x, %y) %r = reduce_sum(%s) return %r }",
-              FUSOR_F32, (fusor_buffer[]){SHAPE(2, 61, 13), SHAPE(2, 61, 13)}, 2);
+              FUSOR_F32, (fusor_buffer[]){SHAPE(61, 13), SHAPE(61, 13)}, 2);
     same_bits("func @f(%x: f32[A, B], %y: f32[61, 13]) -> f32 { %s = add(%y, %x) %r = reduce_mean(%s) return %r }",
-              FUSOR_F32, (fusor_buffer[]){SHAPE(2, 61, 13), SHAPE(2, 61, 13)}, 2);
+              FUSOR_F32, (fusor_buffer[]){SHAPE(61, 13), SHAPE(61, 13)}, 2);
     same_bits("func @f(%x: f64[8, 3], %g: f64[8, N]) -> f64[8, 3] {"
               " %h = neg(%g) %r = layer_norm(%x, %h, axis=0) return %r }",
-              FUSOR_F64, (fusor_buffer[]){SHAPE(2, 8, 3), SHAPE(2, 8, 3)}, 2);
+              FUSOR_F64, (fusor_buffer[]){SHAPE(8, 3), SHAPE(8, 3)}, 2);
+}
+
+Test(fused, buffer_macro) {
+    float x[6];
+    const fusor_buffer b = FUSOR_BUFFER(x, FUSOR_F32, 2, 3), scalar = FUSOR_BUFFER(x + 1, FUSOR_I32);
+    cr_assert(b.data == x && b.dtype == FUSOR_F32 && b.rank == 2 && b.shape[0] == 2 && b.shape[1] == 3);
+    cr_assert(!b.shape[2] && !b.flags && !b.device);
+    cr_assert(scalar.data == x + 1 && scalar.dtype == FUSOR_I32 && scalar.rank == 0 && !scalar.shape[0]);
 }
