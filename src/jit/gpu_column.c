@@ -27,7 +27,22 @@ static void take(column *t, int a, LLVMValueRef x, LLVMValueRef position) {
     gpu_cell_set(t->w, j, t->acc[a], red_take(t->w->r, j, now, x, position, NULL));
 }
 
-/* n elements ROWS rows apart from row i on: what they load, then their values, then the accumulators in order. */
+/* Of an element of column c: what is stored of it. Threads beyond the last column have that one's values. */
+static void store(column *t, em_values *v, const red_at *at) {
+    red *r = t->w->r;
+    emit *e = r->e;
+    for (int s = 0; s < r->k->n_insts; s++) {
+        const ir_kinst *in = &r->k->inst[s];
+        if (in->op != IR_K_STORE || !r->is_element_store[s]) continue;
+        LLVMValueRef x = em_value(e, v, s), off = red_advance(e, NULL, at->i, e->stride[in->index][r->last]);
+        em_branch valid = em_if(e, t->is_valid);
+        em_store(e, in->index, x, red_advance(e, off, at->c, e->stride[in->index][r->v]), em_i64s(e, 0), NULL);
+        em_endif(e, &valid);
+    }
+}
+
+/* n elements ROWS rows apart from row i on: what they load, then their values, then the accumulators in order, then
+ * what is stored. */
 static void take_rows(column *t, LLVMValueRef i, LLVMValueRef c, int n) {
     red *r = t->w->r;
     emit *e = r->e;
@@ -47,6 +62,7 @@ static void take_rows(column *t, LLVMValueRef i, LLVMValueRef c, int n) {
         for (int a = 0; a < t->p.n_acc; a++)
             take(t, a, em_value(e, &v[u], k->inst[r->reduction[t->p.acc[a]]].in[0]),
                  red_advance(e, at[u].i, r->outer, e->size[r->last]));
+    for (int u = 0; u < n; u++) store(t, &v[u], &at[u]);
 }
 
 /* Blocks [from, to) of the rows, of column c. */
