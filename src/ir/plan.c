@@ -94,7 +94,7 @@ static bool identity_coords(const planner *p, ir_id id) {
     return true;
 }
 
-enum { SMALL_SPACE = 16384 };
+enum { SMALL_SPACE = 16384, CHEAP = 8 /* operators that are computed twice rather than stored */ };
 static bool small_constant_space(const planner *p, const ir_node *x) {
     int64_t total = 1, v;
     for (int d = 0; d < x->rank; d++) {
@@ -436,12 +436,50 @@ static void mark_unfused(planner *p) {
     }
 }
 
-/* A floating value that several clusters would recompute is stored where that moves fewer bytes or saves a costly
- * function. readers[id]: number of clusters and results that read it (directly or through floating consumers). */
+/* Who reads a floating value, directly or through floating consumers: numbers of clusters; results count as a cluster
+ * of their shape, behind all. */
+enum { READERS = 4 };
+typedef struct readers {
+    int n, at[READERS]; /* different ones, increasing; n = READERS: that many or more */
+} readers;
+
+static void add_reader(readers *r, int reader) {
+    int i = 0;
+    while (i < r->n && r->at[i] < reader) i++;
+    if (i == READERS || (i < r->n && r->at[i] == reader)) return;
+    if (r->n < READERS) r->n++;
+    for (int k = r->n - 1; k > i; k--) r->at[k] = r->at[k - 1];
+    r->at[i] = reader;
+}
+
+/* Leaves of the floating subtree that are as large as the value: what each reader would read again. */
+static int count_large_leaves(const planner *p, ir_id id, ir_id top, int left) {
+    const ir_node *n = ir_at(p->g, id), *t = ir_at(p->g, top);
+    if (is_leaf(p, id) || p->info[id].home || is_move(n))
+        return n->rank == t->rank && memcmp(n->dim, t->dim, (size_t)n->rank * sizeof *n->dim) == 0;
+    int sum = 0;
+    for (int i = 0; i < n->n_in && left > 0; i++) sum += count_large_leaves(p, n->in[i], top, left - 1);
+    return sum;
+}
+
+/* The first of the readers, where it is a reduction over the space of the value: it has each element once, and can
+ * store it; the others come after it. 0: there is none. An aliased result is written in place by maps alone. */
+static int reader_that_stores(const planner *p, ir_id id, const readers *r) {
+    const ir_node *n = ir_at(p->g, id);
+    const cluster *k = &p->clusters.at[r->at[0] < (int)p->clusters.n ? r->at[0] : 0];
+    if (k->kind != CLUSTER_REDUCE || k->rank != n->rank || k->n_leaves >= MAX_CLUSTER_LEAVES ||
+        memcmp(k->dim, n->dim, (size_t)n->rank * sizeof *n->dim) != 0)
+        return 0;
+    for (uint32_t i = 0; i < p->g->results.n; i++)
+        if (p->g->results.at[i].node == id && p->g->results.at[i].alias >= 0) return 0;
+    return r->at[0];
+}
+
+/* A floating value that several clusters would compute is stored where that moves fewer bytes or saves a costly
+ * function: by the first of them where that can be, else by a kernel of its own. */
 static void store_shared(planner *p) {
     uint32_t n = p->g->nodes.n;
-    int *reader =
-        FU_NEW_N(p->arena, int, n); /* 0 none, c one cluster, -1 several; results count as a cluster of their shape */
+    readers *of = FU_NEW_N(p->arena, readers, n);
     for (uint32_t r = 0; r < p->g->results.n; r++) {
         const ir_node *a = ir_at(p->g, p->g->results.at[r].node);
         uint32_t first = 0;
@@ -449,22 +487,32 @@ static void store_shared(planner *p) {
             const ir_node *b = ir_at(p->g, p->g->results.at[first].node);
             if (b->rank == a->rank && memcmp(a->dim, b->dim, a->rank * sizeof *a->dim) == 0) break;
         }
-        reader[p->g->results.at[r].node] = (int)(INT32_MAX - first);
+        add_reader(&of[p->g->results.at[r].node], (int)(INT32_MAX - first));
     }
     for (ir_id id = n - 1; id >= 1; id--) {
         const ir_node *v = ir_at(p->g, id);
-        int mine = p->info[id].home ? p->info[id].home : p->info[id].made_by ? p->info[id].made_by : reader[id];
+        node_info *info = &p->info[id];
         if (v->op == IR_OP_PARAM || v->op == IR_OP_LITERAL) continue;
-        if (mine == -1 && !is_view(v) && v->rank > 0 && ir_ops[v->op].kind != IR_KIND_CREATE) {
-            subtree s = plan_measure_subtree(p, id);
-            if (!p->info[id].is_wanted && (s.is_costly || s.leaves > 1)) {
-                plan_store_floating(p, id, s.is_costly ? IR_REASON_RECOMPUTE : IR_REASON_SHARED);
-                mine = p->info[id].made_by;
+        const bool is_floating = !info->home && !info->made_by;
+        if (is_floating && of[id].n > 1 && !is_view(v) && v->rank > 0 && ir_ops[v->op].kind != IR_KIND_CREATE &&
+            !info->is_wanted) {
+            const subtree s = plan_measure_subtree(p, id);
+            const int stored_by = reader_that_stores(p, id, &of[id]), times = of[id].n;
+            const int large = count_large_leaves(p, id, id, MAX_SUBTREE);
+            const bool moves_less = large + !stored_by + times < large * times + !!stored_by || (s.leaves > 1 && s.n > CHEAP);
+            if (s.is_costly || moves_less) {
+                info->reason = s.is_costly ? IR_REASON_RECOMPUTE : IR_REASON_SHARED;
+                if (stored_by) {
+                    plan_store_in(p, stored_by, id);
+                    info->avail = stored_by;
+                    p->clusters.at[stored_by].n_leaves++;
+                } else plan_store_floating(p, id, info->reason);
             }
         }
         for (int i = 0; i < v->n_in; i++) {
-            int *r = &reader[v->in[i]];
-            *r = *r == 0 || *r == mine ? mine : -1;
+            readers *in = &of[v->in[i]];
+            if (info->home || info->made_by) add_reader(in, info->home ? info->home : info->made_by);
+            for (int k = 0; k < of[id].n && !info->home && !info->made_by; k++) add_reader(in, of[id].at[k]);
         }
     }
 }
@@ -549,7 +597,10 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
     for (ir_id id = 1; id < g->nodes.n; id++) place(&p, id);
     refresh_avail(&p);
     int first_shared = (int)p.clusters.n;
-    if (!options->no_fuse) store_shared(&p);
+    if (!options->no_fuse) {
+        store_shared(&p);
+        refresh_avail(&p);
+    }
     find_tiers(&p, first_shared);
     place_results(&p);
     if (!ir_level_is_gpu(options->level)) plan_attach_rows(&p);

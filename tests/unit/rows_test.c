@@ -99,6 +99,30 @@ Test(rows, of_two_contractions_wait_for_one_another) {
         cr_expect(p->boundaries.at[b].from == 0 && p->boundaries.at[b].to == 1);
 }
 
+/* ---- values that several kernels read ---- */
+/* Of %x and %r alone: how many kernels, and how many temporaries they leave to each other. */
+static void shared(const char *body, const char *results, uint32_t kernels, int temps) {
+    const ir_plan *p = plan_of("10", body, results, false);
+    cr_expect_eq(p->steps.n, kernels, "%s: %u steps", body, p->steps.n);
+    cr_expect_eq(count_temps(p), temps, "%s: %d temporaries", body, count_temps(p));
+}
+
+Test(rows, store_what_later_kernels_read_too) {
+    /* costly: stored by the reduction, which has each element; a result is stored where it belongs */
+    shared("%e = exp(%r) %s = reduce_sum(%e, axes=[0]) %y = div(%e, %s) return %y", "f32[?, ?]", 2, 2);
+    shared("%e = exp(%r) %s = reduce_sum(%e, axes=[1]) return %e, %s", "f32[?, ?], f32[?]", 1, 0);
+    shared("%e = tanh(%r) %h = layer_norm(%e, %g) %t = reduce_sum(%e, axes=[0]) return %h, %t", "f32[?, ?], f32[?]", 2,
+           1);
+    shared("%y = softmax(%r, axis=0) return %y", "f32[?, ?]", 3, 3);
+    /* of two operands, read twice: written once, not read twice again */
+    shared("%e = mul(%r, %a) %h = softmax(%e, axis=1) %t = reduce_max(%e, axes=[0]) return %h, %t",
+           "f32[?, ?], f32[?]", 2, 1);
+    /* of one: computed again */
+    shared("%e = neg(%r) %s = reduce_sum(%e, axes=[0]) %y = div(%e, %s) return %y", "f32[?, ?]", 2, 1);
+    /* the reduction is not over its space, or comes later: a map */
+    shared("%e = exp(%g) %b = add(%e, %r) %s = reduce_sum(%b) %y = mul(%e, %s) return %y", "f32[?]", 3, 2);
+}
+
 /* ---- descriptions ---- */
 #define HEAD                                                                                                           \
     "fusor-kernel 1\nkind contract\nlevel x86-64-v3\ntile 6 16 512\ndim m ?\ndim n ?\ndim k ?\n"                       \
