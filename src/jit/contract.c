@@ -6,8 +6,8 @@
  * contract_epilogue.c.
  *
  * In machine code these are functions, which share nothing but their arguments and the scratch memory: the kernel
- * (loops and calls), pack0 and pack1, tile, finish, and with words of several elements (contract_dot.c) head0 and
- * head1. LLVM's time grows faster than the size of a function; this way, with only `tile` optimized and words in memory
+ * (loops and calls), pack0 and pack1, tile, finish, and with words of several elements (contract_dot.c) head0, head1
+ * and by_fma. LLVM's time grows faster than the size of a function; this way, with only `tile` optimized and words in memory
  * elsewhere (demote.c), it is 0.41 of what one optimized function took.
  *
  * The order that an element is accumulated in depends on K, kb and the level alone: a block's products from 0 upwards,
@@ -208,7 +208,7 @@ contract_outer *contract_begin(contract *c, contract_function f, const char *nam
     *o = (contract_outer){*e, *c, LLVMGetInsertBlock(e->b)};
     e->fn = c->function[f];
     LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
-    if (f == HEAD0 || f == HEAD1 || f == ROWS || (f == TILE && !c->is_tile)) return o;
+    if (f == HEAD0 || f == HEAD1 || f == ROWS || f == BY_FMA || (f == TILE && !c->is_tile)) return o;
     contract_load_args(c, LLVMGetParam(e->fn, 0));
     contract_set_values(c);
     return o;
@@ -492,6 +492,7 @@ static void emit_compute_phase(contract *c) {
     LLVMValueRef told = em_alloca(e, LLVMArrayType2(e->t_i64, CONTRACT_TILE_PARAMETERS), 8);
     for (int i = 0; i < CONTRACT_TILE_PARAMETERS; i++)
         if (tile_in[i]) put_word(c, told, i, tile_in[i]);
+    if (c->dot == IR_DOT_BF16) put_word(c, told, CONTRACT_SUMS, e->scratch);
 
     em_loop lj = em_for(e, zero, n_count, one);
     LLVMValueRef panel = em_add(e, n_first, lj.i);

@@ -4,7 +4,7 @@
 /* What the files of the contraction kernel share. */
 #include "jit/emit.h"
 
-typedef enum contract_function { PACK0, PACK1, TILE, FINISH, HEAD0, HEAD1, ROWS, CONTRACT_FUNCTIONS } contract_function;
+typedef enum contract_function { PACK0, PACK1, TILE, FINISH, HEAD0, HEAD1, ROWS, BY_FMA, CONTRACT_FUNCTIONS } contract_function;
 enum { CONTRACT_MAX_TILE = 32, CONTRACT_MAX_ROWS = 16 }; /* vector registers in a tile, and rows */
 
 typedef struct contract {
@@ -112,7 +112,8 @@ fusor_status contract_emit_direct(contract *c, fu_error *err); /* the whole kern
  * behind it: one for packed panels, the other in place. B_NEXT: bytes to the same row of the panel of columns that is
  * multiplied next, which is prefetched (0: none). The first TALL of
  * the PANELS panels have ROWS + 1 rows, the others ROWS. PARTIAL: their partial sums, one tile behind the other. Only
- * with several dims of k: after LEFT elements along k, then after each RUN, the step is A_JUMP, B_JUMP. */
+ * with several dims of k: after LEFT elements along k, then after each RUN, the step is A_JUMP, B_JUMP. Only with
+ * DOT_BF16: SUMS is a tile in memory. */
 enum {
     CONTRACT_A,
     CONTRACT_A_ROW,
@@ -132,6 +133,7 @@ enum {
     CONTRACT_PARTIAL,
     CONTRACT_IS_LATER,
     CONTRACT_IS_LAST,
+    CONTRACT_SUMS,
     CONTRACT_LEFT,
     CONTRACT_RUN,
     CONTRACT_A_JUMP,

@@ -158,24 +158,65 @@ static void sum_products(tile *t, bool is_slow) {
     for (int i = 0; i < n; i++) t->sum[i] = contract_merge(c, first[i % c->nv], entry, acc[i], latch);
 }
 
-/* The same, where the instruction that adds products of bf16 may not be used for all panels (contract_dot.c). */
+/* What products need: loaded for each panel anew. */
+static void load_words(tile *t) {
+    static const uint8_t words[] = {CONTRACT_A_ROW, CONTRACT_A_K, CONTRACT_B,      CONTRACT_B_K,   CONTRACT_COUNT,
+                                    CONTRACT_LEFT,  CONTRACT_RUN, CONTRACT_A_JUMP, CONTRACT_B_JUMP};
+    for (size_t i = 0; i < sizeof words; i++)
+        if (words[i] < CONTRACT_LEFT || t->c->n_outer_k) t->in[words[i]] = contract_tile_in(t->c, words[i]);
+}
+
+/* All rows, whatever the panel has: the memory is that of a whole tile. */
+static void store_tile(tile *t, LLVMValueRef to) {
+    contract *c = t->c;
+    for (int i = 0; i < c->mr * c->nv; i++) {
+        LLVMValueRef store = LLVMBuildStore(c->e->b, t->sum[i], element(c, to, num(c, i * c->v_lanes)));
+        LLVMSetAlignment(store, (unsigned)(c->v_lanes * c->acc_bytes));
+    }
+}
+
+/* (args, words, first row, rows): the sums of a panel where the instruction that adds products of bf16 may not be used
+ * (contract_dot.c), to memory: some rows at a time, since this is seldom and whole tiles of it would take as long to
+ * compile as those by the instruction. */
+static void emit_by_fma(contract *c) {
+    emit *e = c->e;
+    LLVMTypeRef parameter[4] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64};
+    contract_outer *o = contract_begin(c, BY_FMA, "by_fma", parameter, 4, true);
+    LLVMValueRef first = LLVMGetParam(e->fn, 2), rows = LLVMGetParam(e->fn, 3), nr = num(c, c->nr);
+    tile t = {.c = c, .next_b = num(c, 0)};
+    int at_once = 4;
+    while (c->mr % at_once) at_once--;
+    c->mr = at_once; /* contract_end gives it back */
+    load_words(&t);
+    em_loop l = em_for(e, num(c, 0), rows, num(c, at_once));
+    t.rows = em_sub(e, rows, l.i);
+    t.pa = bytes_behind(c, first, em_mul(e, l.i, t.in[CONTRACT_A_ROW]));
+    sum_products(&t, true);
+    store_tile(&t, element(c, contract_tile_in(c, CONTRACT_SUMS), em_mul(e, l.i, nr)));
+    em_end(e, &l);
+    contract_end(c, o);
+}
+
+/* sum_products by the instruction, or where that may not be by fma. */
 static void sum_exact_products(tile *t) {
     contract *c = t->c;
+    emit *e = c->e;
     LLVMValueRef fast[CONTRACT_MAX_TILE];
-    LLVMBasicBlockRef exact = em_block(c->e, "exact"), slow = em_block(c->e, "slow"),
-                      done = em_block(c->e, "all_products"), fast_end;
-    LLVMBuildCondBr(c->e->b, contract_is_exact(c, t->pa, t->in[CONTRACT_B]), exact, slow);
+    LLVMBasicBlockRef exact = em_block(e, "exact"), slow = em_block(e, "slow"), done = em_block(e, "all_products");
+    LLVMBuildCondBr(e->b, contract_is_exact(c, t->pa, t->in[CONTRACT_B]), exact, slow);
     at_end_of(c, exact);
     sum_products(t, false);
     memcpy(fast, t->sum, sizeof fast);
-    fast_end = here(c);
-    LLVMBuildBr(c->e->b, done);
+    LLVMBasicBlockRef fast_end = here(c);
+    LLVMBuildBr(e->b, done);
     at_end_of(c, slow);
-    sum_products(t, true);
-    LLVMBasicBlockRef slow_end = here(c);
-    LLVMBuildBr(c->e->b, done);
+    contract_call(c, BY_FMA, (LLVMValueRef[]){LLVMGetParam(e->fn, 0), LLVMGetParam(e->fn, 1), t->pa, t->rows}, 4);
+    LLVMValueRef sums = contract_tile_in(c, CONTRACT_SUMS);
+    for (int i = 0; i < c->mr * c->nv; i++)
+        t->sum[i] = contract_tile_load(c, element(c, sums, num(c, i * c->v_lanes)), c->v_lanes * c->acc_bytes);
+    LLVMBuildBr(e->b, done);
     at_end_of(c, done);
-    for (int i = 0; i < c->mr * c->nv; i++) t->sum[i] = contract_merge(c, fast[i], fast_end, t->sum[i], slow_end);
+    for (int i = 0; i < c->mr * c->nv; i++) t->sum[i] = contract_merge(c, fast[i], fast_end, t->sum[i], slow);
 }
 
 /* t->sum += the partial sums, behind the first K block. */
@@ -195,15 +236,6 @@ static void add_partial(tile *t) {
     LLVMBuildBr(e->b, done);
     at_end_of(c, done);
     for (int i = 0; i < n; i++) t->sum[i] = contract_merge(c, t->sum[i], before, sum[i], add);
-}
-
-/* All rows, whatever the panel has: the memory is that of a whole tile. */
-static void store_tile(tile *t, LLVMValueRef to) {
-    contract *c = t->c;
-    for (int i = 0; i < c->mr * c->nv; i++) {
-        LLVMValueRef store = LLVMBuildStore(c->e->b, t->sum[i], element(c, to, num(c, i * c->v_lanes)));
-        LLVMSetAlignment(store, (unsigned)(c->v_lanes * c->acc_bytes));
-    }
 }
 
 /* From the registers to the outputs, and on to `done`. */
@@ -262,22 +294,16 @@ contract_outer *contract_begin_tile(contract *c) {
 
 LLVMValueRef contract_tile_in(contract *c, int word) {
     emit *e = c->e;
-    const bool is_pointer = word == CONTRACT_A || word == CONTRACT_B || word == CONTRACT_PARTIAL;
+    const bool is_pointer = word == CONTRACT_A || word == CONTRACT_B || word == CONTRACT_PARTIAL ||
+                            word == CONTRACT_SUMS;
     LLVMValueRef at = em_gep(e, LLVMGetParam(e->fn, 1), e->t_i64, num(c, word));
     LLVMValueRef x = LLVMBuildLoad2(e->b, is_pointer ? e->t_ptr : e->t_i64, at, "");
     return word == CONTRACT_IS_LATER || word == CONTRACT_IS_LAST ? em_icmp(e, LLVMIntNE, x, num(c, 0)) : x;
 }
 
-/* What products need: loaded for each panel anew. */
-static void load_words(tile *t) {
-    static const uint8_t words[] = {CONTRACT_A_ROW, CONTRACT_A_K, CONTRACT_B,      CONTRACT_B_K,   CONTRACT_COUNT,
-                                    CONTRACT_LEFT,  CONTRACT_RUN, CONTRACT_A_JUMP, CONTRACT_B_JUMP};
-    for (size_t i = 0; i < sizeof words; i++)
-        if (words[i] < CONTRACT_LEFT || t->c->n_outer_k) t->in[words[i]] = contract_tile_in(t->c, words[i]);
-}
-
 void contract_emit_tile(contract *c) {
     emit *e = c->e;
+    if (c->dot == IR_DOT_BF16) emit_by_fma(c);
     contract_outer *o = contract_begin_tile(c);
     tile t = {.c = c};
     if (!loads_late(c)) load_arguments(&t);
