@@ -204,31 +204,62 @@ static bool next_index(const fusor_buffer *b, int64_t *index, int64_t *offset) {
     return false;
 }
 
-/* Marks the bytes of n that lie in [low, high); true when one was marked before. */
-static bool mark(const call_end *n, size_t bytes, char *low, char *high, uint64_t *bits, bool only_look) {
+/* Goes through the bytes of n that lie in [low, high). MARK: marks them; an input may have a byte in many places.
+ * MARK_ONCE: the same, until one was marked before: true. LOOK: is one marked? */
+typedef enum marking { MARK, MARK_ONCE, LOOK } marking;
+static bool mark(const call_end *n, size_t bytes, char *low, char *high, uint64_t *bits, marking how) {
     int64_t index[8] = {0}, offset = 0;
     do {
         char *p = (char *)n->user.data + offset * (int64_t)bytes;
         for (size_t i = 0; i < bytes; i++) {
             if (p + i < low || p + i >= high) continue;
             size_t bit = (size_t)(p + i - low);
-            if (bits[bit / 64] >> (bit % 64) & 1) return true;
-            if (!only_look) bits[bit / 64] |= UINT64_C(1) << (bit % 64);
+            if (how != MARK && bits[bit / 64] >> (bit % 64) & 1) return true;
+            if (how != LOOK) bits[bit / 64] |= UINT64_C(1) << (bit % 64);
         }
     } while (next_index(&n->user, index, &offset));
     return false;
+}
+
+/* Bytes in a row from n->low on; the others lie multiples of *period past them. */
+static uint64_t row_bytes(const call_end *n, size_t bytes, uint64_t *period) {
+    const fusor_buffer *b = &n->user;
+    uint64_t row = 1;
+    bool is_in_row[8] = {false};
+    for (int d = b->rank - 1; d >= 0; d--) /* rows are inner dims, but for transposed ones: those are looked at */
+        if (b->shape[d] == 1 || (uint64_t)llabs(b->stride[d]) == row) {
+            is_in_row[d] = true;
+            row *= (uint64_t)b->shape[d];
+        }
+    for (int d = 0; d < b->rank; d++)
+        for (uint64_t s = is_in_row[d] ? 0 : (uint64_t)llabs(b->stride[d]) * bytes, t; s; s = t) {
+            t = *period % s;
+            *period = s;
+        }
+    return row * bytes;
+}
+
+/* Columns beside columns, odd beside even elements: the rows of one lie between those of the other. */
+static bool lie_between(const call_end *a, size_t a_bytes, const call_end *b, size_t b_bytes) {
+    uint64_t period = 0;
+    const uint64_t a_row = row_bytes(a, a_bytes, &period), b_row = row_bytes(b, b_bytes, &period);
+    if (!period) return false;
+    const uint64_t ahead = b->low >= a->low ? (uint64_t)(b->low - a->low) % period
+                                            : (period - (uint64_t)(a->low - b->low) % period) % period;
+    return ahead >= a_row && ahead + b_row <= period;
 }
 
 static bool overlaps(const call_end *a, size_t a_bytes, const call_end *b, size_t b_bytes) {
     char *low = a->low > b->low ? a->low : b->low, *high = a->high < b->high ? a->high : b->high;
     if (low >= high) return false;
     if (a->is_dense && b->is_dense) return true;
-    /* Interleaved: the answer is exact, at the price of looking at every element. */
+    if (lie_between(a, a_bytes, b, b_bytes)) return false;
+    /* Interleaved in another way: the answer is exact, at the price of looking at every element. */
     size_t span = (size_t)(high - low);
     uint64_t *bits = span > OVERLAP_MAX_BITS ? NULL : fu_calloc(span / 64 + 1, sizeof *bits);
     if (!bits) return true;
-    (void)mark(a, a_bytes, low, high, bits, false);
-    bool found = mark(b, b_bytes, low, high, bits, true);
+    (void)mark(a, a_bytes, low, high, bits, MARK);
+    bool found = mark(b, b_bytes, low, high, bits, LOOK);
     fu_free(bits);
     return found;
 }
@@ -261,7 +292,7 @@ static bool overlaps_itself(const call_end *n, size_t bytes) {
     size_t span = (size_t)(n->high - n->low);
     uint64_t *bits = span > OVERLAP_MAX_BITS ? NULL : fu_calloc(span / 64 + 1, sizeof *bits);
     if (!bits) return true;
-    bool found = mark(n, bytes, n->low, n->high, bits, false);
+    bool found = mark(n, bytes, n->low, n->high, bits, MARK_ONCE);
     fu_free(bits);
     return found;
 }

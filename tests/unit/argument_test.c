@@ -3,6 +3,7 @@
  * Each is a status with a text where the caller looks for it, and nothing that was handed in has changed. */
 #include "api_test.h"
 #include <malloc.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 static fusor_context *ctx;
@@ -165,4 +166,58 @@ Test(argument, wrapped_memory_is_checked_at_once) {
     FAILS(fusor_status_of(fusor_wrap(ctx, memory, FUSOR_F32, 2, NULL)), FUSOR_ERROR_ARGUMENT, "shape is NULL");
     FAILS(fusor_status_of(fusor_adopt(ctx, NULL, release, NULL)), FUSOR_ERROR_ARGUMENT, "buffer is NULL");
     cr_assert_eq(released, 1);
+}
+
+/* ---- overlaps ---- */
+enum { MEMORY = 96 };
+static int counts[MEMORY];
+
+static int64_t random_below(uint64_t *state, int64_t n) {
+    *state = *state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+    return (int64_t)((*state >> 33) % (uint64_t)n);
+}
+
+/* Counts the elements of b, of rank 2, in each place of the memory; false where one is outside. */
+static bool count_elements(const fusor_buffer *b, int64_t at) {
+    for (int64_t i = 0; i < b->shape[0]; i++)
+        for (int64_t j = 0; j < b->shape[1]; j++) {
+            int64_t p = at + i * b->stride[0] + j * b->stride[1];
+            if (p < 0 || p >= MEMORY) return false;
+            counts[p]++;
+        }
+    return true;
+}
+
+/* Windows, columns beside columns, odd beside even: refused exactly where an element would be written that is read. */
+Test(argument, overlaps_are_exact) {
+    fusor_executable *exe = NULL;
+    float memory[MEMORY] = {0};
+    uint64_t state = 1;
+    int n[2] = {0, 0};
+    OK(fusor_compile_text(ctx, "func @f(%x: f32[M, N]) -> f32[M, N] { %y = neg(%x) return %y }", NULL, &exe));
+    for (int i = 0; i < 20000; i++) {
+        fusor_buffer b[2] = {{.dtype = FUSOR_F32, .rank = 2, .flags = FUSOR_STRIDED}};
+        for (int d = 0; d < 2; d++) b[0].shape[d] = 1 + random_below(&state, 5);
+        b[1] = b[0];
+        bool is_inside = true, overlaps = false;
+        int read[MEMORY];
+        for (int k = 0; k < 2; k++) {
+            int64_t at = random_below(&state, MEMORY);
+            for (int d = 0; d < 2; d++) b[k].stride[d] = random_below(&state, 25) - 12;
+            b[k].data = memory + at;
+            memset(counts, 0, sizeof counts);
+            is_inside = is_inside && count_elements(&b[k], at);
+            if (k == 0) memcpy(read, counts, sizeof read);
+        }
+        if (!is_inside) continue;
+        for (int p = 0; p < MEMORY; p++) overlaps |= counts[p] > 1 || (counts[p] && read[p]);
+        n[overlaps]++;
+        cr_assert_eq(fusor_executable_call(exe, 1, &b[0], 1, &b[1]), overlaps ? FUSOR_ERROR_OVERLAP : FUSOR_OK,
+                     "case %d: [%lld, %lld] from %td by %lld, %lld to %td by %lld, %lld", i, (long long)b[0].shape[0],
+                     (long long)b[0].shape[1], (float *)b[0].data - memory, (long long)b[0].stride[0],
+                     (long long)b[0].stride[1], (float *)b[1].data - memory, (long long)b[1].stride[0],
+                     (long long)b[1].stride[1]);
+    }
+    cr_assert(n[0] > 500 && n[1] > 500, "%d %d", n[0], n[1]);
+    fusor_executable_free(exe);
 }
