@@ -88,8 +88,8 @@ static ir_size area(const conv *v, const ir_node *x) {
     return n;
 }
 
-/* begin and end, which may be negative, around axes from `first` on. */
-static ir_id padded(const conv *v, ir_id x, unsigned first, const int64_t *begin, const int64_t *end) {
+/* begin and end, which may be negative, around axes from `first` on; one cuts off no more than there is. */
+static ir_id pad_or_cut(const conv *v, ir_id x, unsigned first, const int64_t *begin, const int64_t *end) {
     const unsigned rank = ir_at(v->g, x)->rank;
     ir_size list[2 * IR_MAX_RANK];
     bool any = false;
@@ -102,6 +102,24 @@ static ir_id padded(const conv *v, ir_id x, unsigned first, const int64_t *begin
     if (!any) return x;
     const ir_attr pads = list_attr(list, 2 * rank); /* ORDER attrs_PAD: pads, value, mode */
     return ir_expand_op(v->c, IR_OP_PAD, 2, (ir_id[]){x, ir_add_literal(v->g, ir_at(v->g, x)->dtype, 0)}, &pads, 1, 0);
+}
+
+/* The same; where one side cuts off more than there is, the other one comes first. */
+static ir_id padded(const conv *v, ir_id x, unsigned first, const int64_t *begin, const int64_t *end) {
+    int64_t more[2][IR_MAX_SPATIAL], less[2][IR_MAX_SPATIAL], size;
+    bool any = false;
+    for (unsigned i = 0; i < v->spatial; i++) {
+        const int64_t side[2] = {begin[i], end[i]};
+        const bool is_const = ir_size_is_const(v->s, ir_at(v->g, x)->dim[first + i], &size);
+        any |= is_const && (begin[i] < -size || end[i] < -size);
+        for (int k = 0; k < 2; k++) {
+            more[k][i] = side[k] > 0 ? side[k] : 0;
+            less[k][i] = side[k] < 0 ? side[k] : 0;
+        }
+    }
+    if (!any) return pad_or_cut(v, x, first, begin, end);
+    x = pad_or_cut(v, x, first, more[0], more[1]);
+    return x ? pad_or_cut(v, x, first, less[0], less[1]) : 0;
 }
 
 /* Element `place` of the axes of a kernel, from axis `first` on, kept as sizes of 1. */
