@@ -213,6 +213,7 @@ void ir_kernel_print(fu_str *o, const ir_kernel *k) {
         fu_str_addf(o, "axis %d %d %" PRId64 " %" PRId64 " %" PRId64 " %%%d\n", a->dim, a->place, a->stride,
                     a->dilation, a->begin, a->size);
     }
+    if (k->slide.n) ir_print_slide(o, &k->slide);
     for (int d = 0; d < k->n_dims; d++) {
         if (k->dim[d].size == IR_SIZE_RUNTIME) fu_str_addf(o, "dim %c ?\n", k->dim[d].role);
         else fu_str_addf(o, "dim %c %" PRId64 "\n", k->dim[d].role, k->dim[d].size);
@@ -340,6 +341,8 @@ static fusor_status read_line(reader *r, char *line, ir_kernel *k) {
     if (strncmp(line, "buffer ", 7) == 0) return read_buffer(r, line, k);
     if (strncmp(line, "axis ", 5) == 0) return read_axis(r, line, k);
     if (line[0] == '%') return read_inst(r, line, k);
+    if (strncmp(line, "slide ", 6) == 0)
+        return ir_parse_slide(line, &k->slide) ? FUSOR_OK : bad(r, "expected 'slide %TO %FROM ..'");
     if (sscanf(line, "kind %63s", word) == 1) {
         int kind = find_word(word, ir_kernel_kind_names, IR_KERNEL_KIND_COUNT);
         if (kind < 0) return bad(r, "unknown kernel kind");
@@ -516,6 +519,7 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
     for (int i = 0; i < k->n_insts; i++) FU_TRY(verify_inst(k, i, e, varies));
     if ((k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW) && matmuls != 1)
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a %s kernel has exactly one matmul", ir_kernel_kind_names[k->kind]);
+    if (k->slide.n) FU_TRY(ir_verify_slide(k, e));
     if (k->is_direct && (k->kind != IR_KERNEL_CONTRACT || !ir_kernel_can_be_direct(k)))
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
                        "a direct kernel needs a contraction of known sizes, and an operand 0 that is read in place");

@@ -88,6 +88,14 @@ typedef struct ir_kaxis {
     uint16_t size; /* an IR_K_SCALAR instruction */
 } ir_kaxis;
 
+/* map: values that go from row to row, along the last dim but one: instruction to[i] is at each row what from[i] is at the
+ * row before (the windows of a pool overlap). n = 0: there are none. */
+enum { IR_KERNEL_MAX_SLIDE = 16 };
+typedef struct ir_kslide {
+    int n;
+    uint16_t to[IR_KERNEL_MAX_SLIDE], from[IR_KERNEL_MAX_SLIDE];
+} ir_kslide;
+
 /* Instruction codes beyond the operators of ops.def (which keep their ir_op number). */
 enum { IR_K_LOAD = IR_OP_COUNT, IR_K_STORE, IR_K_SCALAR, IR_K_INDEX, IR_K_COUNT };
 enum { IR_LOAD_OFFSET = 1, IR_LOAD_GUARD = 2 }; /* variant of IR_K_LOAD: which operands it has, in this order */
@@ -135,6 +143,7 @@ typedef struct ir_kernel {
     bool is_by_channel; /* window: the form whose vectors are channels made, below */
     int n_axes;        /* window: outer to inner; 0: they are not told */
     ir_kaxis axis[IR_KERNEL_MAX_AXES];
+    ir_kslide slide;
     bool is_each; /* on a GPU: one launch over many sets of arguments (ir/gpu.h) */
     bool fast_math;
 } ir_kernel;
@@ -247,6 +256,9 @@ ir_depthwise ir_kernel_depthwise(const ir_kernel *k);
 int64_t ir_depthwise_rows(const ir_kernel *k, int64_t rows);     /* of the operand, for so many of the result */
 int64_t ir_depthwise_pitch(const ir_kernel *k, int64_t columns); /* of a part, for so many columns of the result */
 void ir_launch_depthwise(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out);
+fusor_status ir_verify_slide(const ir_kernel *k, fu_error *e); /* kernel_slide.c, as its text: "slide %TO %FROM .." */
+void ir_print_slide(fu_str *o, const ir_kslide *s);
+bool ir_parse_slide(const char *line, ir_kslide *s);
 fusor_status ir_verify_axes(const ir_kernel *k, fu_error *e);
 /* window: its scratch is the offsets of K elements (i64), those of a packed panel, the register tile [mr][nr], the
  * packed panel [K][nr], and a vector behind it that loads may touch; each rounded up to 64 bytes. With a slab, that

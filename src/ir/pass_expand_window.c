@@ -7,7 +7,7 @@
  *   average_pool  sum of the slices / how many are no padding, from the index where that is not the same everywhere
  *   global        reduce_mean over the spatial axes
  *
- * Windows of up to MAX_PLACES are taken as they are, in row-major order, in one kernel. Larger ones are taken axis by
+ * Windows of up to MAX_PLACES are taken as they are in one kernel: the places of a row, then the rows. Larger ones are taken axis by
  * axis, the last one first: 9x9 is 9 + 9 operations instead of 81. And a long axis by parts: `part` adjacent elements
  * are combined first, then every part-th of the results, so an axis of 100 is 10 + 10. What an axis or a part makes is
  * stored (plan.c: taps_of), so there are few kernels and none grows with the window. Order of combination follows from
@@ -97,21 +97,22 @@ static ir_id slice(const pool *p, ir_id x, const part *parts, unsigned n) {
     return id;
 }
 
-/* All places of the windows at once. */
-static ir_id combined(const pool *p, ir_op op, ir_id x) {
-    int64_t at[IR_MAX_SPATIAL] = {0};
+/* All places of the windows from `axis` on at once, at places at[] of the axes before: those of each row first, which
+ * several windows may share (plan_slide.c). */
+static ir_id combined(const pool *p, ir_op op, ir_id x, int axis, int64_t at[IR_MAX_SPATIAL]) {
     ir_id sum = 0;
-    for (;;) {
+    if (axis == p->w.n) {
         part parts[IR_MAX_SPATIAL];
         for (int i = 0; i < p->w.n; i++)
             parts[i] = (part){IR_SPATIAL_AT + (unsigned)i, at[i] * p->w.axis[i].dilation, p->w.axis[i].stride,
                               p->n->dim[IR_SPATIAL_AT + i]};
-        const ir_id one = slice(p, x, parts, (unsigned)p->w.n);
-        sum = sum ? add2(p, op, sum, one) : one;
-        int i = p->w.n - 1;
-        while (i >= 0 && ++at[i] == p->w.axis[i].kernel) at[i--] = 0;
-        if (i < 0) return sum;
+        return slice(p, x, parts, (unsigned)p->w.n);
     }
+    for (at[axis] = 0; at[axis] < p->w.axis[axis].kernel; at[axis]++) {
+        const ir_id one = combined(p, op, x, axis + 1, at);
+        sum = sum ? add2(p, op, sum, one) : one;
+    }
+    return sum;
 }
 
 static int64_t common_divisor(int64_t a, int64_t b) {
@@ -165,7 +166,7 @@ static ir_id along(const pool *p, ir_op op, ir_id x, unsigned axis, ir_window_ax
 
 /* x over all windows. */
 static ir_id pooled(const pool *p, ir_op op, ir_id x, ir_bits pad) {
-    if (is_small(&p->w)) return combined(p, op, padded(p, x, pad, 0, p->w.n - 1));
+    if (is_small(&p->w)) return combined(p, op, padded(p, x, pad, 0, p->w.n - 1), 0, (int64_t[IR_MAX_SPATIAL]){0});
     for (int i = p->w.n - 1; i >= 0; i--)
         x = along(p, op, padded(p, x, pad, i, i), IR_SPATIAL_AT + (unsigned)i, p->w.axis[i],
                   p->n->dim[IR_SPATIAL_AT + i]);

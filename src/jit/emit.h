@@ -21,6 +21,13 @@ typedef struct em_inner {
     LLVMBasicBlockRef before, head, last;
 } em_inner;
 
+/* Masks of the vectors that lanes `step` apart are read by, made of the lanes' mask. */
+enum { EM_SPREAD = 4, EM_SPREADS = 32 };
+typedef struct em_spread {
+    LLVMValueRef active, part[EM_SPREAD];
+    int step, lanes;
+} em_spread;
+
 typedef struct emit {
     LLVMContextRef ctx;
     LLVMModuleRef mod;
@@ -48,6 +55,8 @@ typedef struct emit {
     int n_loops;
     em_half half[EM_HALVES]; /* the last ones */
     unsigned n_half;
+    em_spread spread[EM_SPREADS]; /* made so far, where they are valid: em_spread_masks */
+    int n_spread;
     LLVMValueRef set, place[4][2]; /* GPU, is_each: words of the block's set; gpu.c's specials along x and y there */
     fu_arena *arena;
     struct jit_debug *debug; /* debug_info.c; NULL: no line table is wanted */
@@ -111,6 +120,9 @@ enum { EM_MAX_SIDE = 16 };
 void em_turn(emit *e, LLVMValueRef *v, int n, int bytes);
 LLVMValueRef em_to_register(emit *e, ir_dtype t, LLVMValueRef v); /* and back */
 LLVMValueRef em_to_memory(emit *e, ir_dtype t, LLVMValueRef v);   /* a value as its memory type */
+/* Makes the masks of loads `step` apart that are active in these lanes, here and once; whoever calls it takes them back
+ * (e->n_spread) where they are valid no longer. Nothing where such loads have none. */
+void em_spread_masks(emit *e, LLVMValueRef active, LLVMValueRef step);
 /* One element for each lane, `at` elements (<lanes x i64>) behind element `off`. */
 LLVMValueRef em_gather(emit *e, int buf, LLVMValueRef off, LLVMValueRef at, LLVMValueRef mask);
 /* Lanes i < n of the current width; n is a scalar i64, any value. Only where level->has_mask or n is a constant. */

@@ -4,7 +4,7 @@
  *
  *   offset  the same for all lanes: one add, then as without        else: one address a lane
  *   guard   the same for all lanes: a branch around the load        else: all lanes, none, or a masked load: a branch
- *                                                                   each
+ *           (also as a part of one that is not)                     each
  *
  * Guards change their value a few times in a row, so their branches cost less than masking every load would. Operands
  * are evaluated before the branches, for their values are used again behind them. */
@@ -36,6 +36,7 @@ static LLVMValueRef load_if(emit *e, const access *a, LLVMValueRef guard, LLVMVa
 
 /* guard: <lanes x i1>, and of the masked lanes only. */
 static LLVMValueRef load_some(emit *e, const access *a, LLVMValueRef guard) {
+    const bool is_one = !a->at && LLVMIsAConstantInt(a->step) && LLVMConstIntGetSExtValue(a->step) == 0;
     LLVMTypeRef narrow = LLVMIntTypeInContext(e->ctx, (unsigned)e->lanes);
     LLVMValueRef bits = LLVMBuildBitCast(e->b, guard, narrow, "");
     em_branch any = em_if(e, em_icmp(e, LLVMIntNE, bits, LLVMConstInt(narrow, 0, 0)));
@@ -43,7 +44,7 @@ static LLVMValueRef load_some(emit *e, const access *a, LLVMValueRef guard) {
     LLVMValueRef x[2] = {load_plain(e, a, NULL)};
     LLVMBasicBlockRef from[2] = {LLVMGetInsertBlock(e->b)};
     em_else(e, &all);
-    if (!a->at && LLVMIsAConstantInt(a->step) && LLVMConstIntGetSExtValue(a->step) == 0) {
+    if (is_one) {
         x[1] = em_select(e, guard, em_load(e, a->buf, a->off, a->step, NULL), LLVMConstNull(LLVMTypeOf(x[0])));
     } else {
         x[1] = load_plain(e, a, guard);
@@ -55,10 +56,23 @@ static LLVMValueRef load_some(emit *e, const access *a, LLVMValueRef guard) {
     return or_zero(e, &any, some);
 }
 
+/* Of a guard that is u and v, where u is the same for all lanes and v is not: v, and *same is u; else the guard, and *same
+ * is -1. */
+static int varying_part(const emit *e, int guard, int lane_dim, int *same) {
+    const ir_kinst *in = &e->k->inst[guard];
+    *same = -1;
+    for (int i = 0; in->op == IR_OP_AND && i < 2; i++) {
+        if (e->varies[in->in[i]] >> lane_dim & 1 || !(e->varies[in->in[1 - i]] >> lane_dim & 1)) continue;
+        *same = in->in[i];
+        return in->in[1 - i];
+    }
+    return guard;
+}
+
 LLVMValueRef em_load_value(emit *e, em_values *v, const ir_kinst *inst, int lane_dim, LLVMValueRef off,
                            LLVMValueRef step, LLVMValueRef mask) {
     access a = {inst->index, off, step, NULL};
-    LLVMValueRef guard = NULL;
+    LLVMValueRef guard = NULL, same = NULL;
     bool guard_varies = false;
     int n = 0;
     if (mask && e->lanes == 1 && LLVMGetTypeKind(LLVMTypeOf(mask)) == LLVMVectorTypeKind) mask = NULL; /* em_uniform */
@@ -77,10 +91,16 @@ LLVMValueRef em_load_value(emit *e, em_values *v, const ir_kinst *inst, int lane
     }
     if (inst->variant & IR_LOAD_GUARD) {
         guard_varies = VARIES(inst->in[n]);
-        guard = guard_varies ? em_value(e, v, inst->in[n]) : em_uniform(e, v, inst->in[n]);
+        int part = inst->in[n], uniform = -1;
+        if (guard_varies) part = varying_part(e, part, lane_dim, &uniform);
+        guard = guard_varies ? em_value(e, v, part) : em_uniform(e, v, part);
+        if (uniform >= 0) same = em_uniform(e, v, uniform);
     }
 #undef VARIES
     if (!guard) return load_plain(e, &a, mask);
     if (!guard_varies) return load_if(e, &a, guard, mask);
-    return load_some(e, &a, mask ? em_and(e, guard, mask) : guard);
+    if (mask) guard = em_and(e, guard, mask);
+    if (!same) return load_some(e, &a, guard);
+    em_branch b = em_if(e, same);
+    return or_zero(e, &b, load_some(e, &a, guard));
 }

@@ -104,25 +104,37 @@ LLVMValueRef em_gather(emit *e, int buf, LLVMValueRef off, LLVMValueRef at, LLVM
     return em_to_register(e, t, v);
 }
 
-/* Lanes s = 2, 3, 4 elements apart: s whole vectors, of which the last one ends at the last element that is read; and
- * shuffles. Backwards (s = -1): one vector, reversed. With a mask each vector is read under what it means for its
- * elements: for 12 active lanes of 16 that are 2 apart, a quarter of the time of a gather. */
+/* Part p of the s vectors that are read for lanes s elements apart begins at this element; the last one ends at the last
+ * element that is read. Backwards (s = -1): one vector, which ends at the first. */
+static int spread_from(int n, int s, int p) { return s < 0 ? 1 - n : p < s - 1 || p == 0 ? p * n : (s - 1) * (n - 1); }
+
+/* Active elements of a part: those of active lanes. */
+static LLVMValueRef spread_mask(emit *e, LLVMValueRef active, int s, int p) {
+    const int n = e->lanes, from = spread_from(n, s, p);
+    for (int i = 0; i < e->n_spread; i++) {
+        const em_spread *made = &e->spread[i];
+        if (made->active == active && made->step == s && made->lanes == n) return made->part[p];
+    }
+    LLVMValueRef mask[64], none = LLVMConstNull(LLVMTypeOf(active));
+    for (int i = 0; i < n; i++) { /* the lane that element i of this part is, or none: lane n, which is false */
+        int lane = s < 0 ? n - 1 - i : (from + i) % s ? n : (from + i) / s;
+        mask[i] = LLVMConstInt(e->t_i32, (unsigned)lane, 0);
+    }
+    return LLVMBuildShuffleVector(e->b, active, none, LLVMConstVector(mask, (unsigned)n), "");
+}
+
+/* Lanes s = -1, 2, 3, 4 elements apart: whole vectors and shuffles. With a mask each vector is read under what it means
+ * for its elements: for 12 active lanes of 16 that are 2 apart, a quarter of the time of a gather. */
 static LLVMValueRef load_spread(emit *e, ir_dtype t, LLVMValueRef base, LLVMValueRef off, int s, LLVMValueRef active) {
     LLVMTypeRef element = em_memory_type(e, t), type = em_vec(e, element);
     int n = e->lanes, parts = s < 0 ? 1 : s;
-    LLVMValueRef first = s < 0 ? em_sub(e, off, em_i64s(e, n - 1)) : off, mask[64], v = LLVMGetPoison(type);
+    LLVMValueRef mask[64], v = LLVMGetPoison(type);
     for (int p = 0; p < parts; p++) {
-        int from = p < parts - 1 || p == 0 ? p * n : (s - 1) * (n - 1);
-        LLVMValueRef x, ptr = em_gep(e, base, element, p ? em_add(e, off, em_i64s(e, from)) : first);
+        int from = spread_from(n, s, p);
+        LLVMValueRef x, ptr = em_gep(e, base, element, em_add(e, off, em_i64s(e, from)));
         if (active) {
-            for (int i = 0; i < n; i++) { /* the lane that element i of this part is, or none: lane n, which is false */
-                int lane = s < 0 ? n - 1 - i : (from + i) % s ? n : (from + i) / s;
-                mask[i] = LLVMConstInt(e->t_i32, (unsigned)lane, 0);
-            }
-            LLVMValueRef none = LLVMConstNull(LLVMTypeOf(active));
-            LLVMValueRef here = LLVMBuildShuffleVector(e->b, active, none, LLVMConstVector(mask, (unsigned)n), "");
-            x = compat_masked_load(e->mod, e->b, COMPAT_CONTIGUOUS, type, ptr, here, LLVMConstNull(type),
-                                   ir_dtypes[t].bytes);
+            x = compat_masked_load(e->mod, e->b, COMPAT_CONTIGUOUS, type, ptr, spread_mask(e, active, s, p),
+                                   LLVMConstNull(type), ir_dtypes[t].bytes);
         } else {
             x = LLVMBuildLoad2(e->b, type, ptr, "");
             LLVMSetAlignment(x, ir_dtypes[t].bytes);
@@ -139,7 +151,15 @@ static LLVMValueRef load_spread(emit *e, ir_dtype t, LLVMValueRef base, LLVMValu
 
 static int spread_of(LLVMValueRef step) {
     int64_t s = LLVMIsAConstantInt(step) ? LLVMConstIntGetSExtValue(step) : 0;
-    return s == -1 || (s >= 2 && s <= 4) ? (int)s : 0;
+    return s == -1 || (s >= 2 && s <= EM_SPREAD) ? (int)s : 0;
+}
+
+void em_spread_masks(emit *e, LLVMValueRef active, LLVMValueRef step) {
+    const int s = spread_of(step);
+    em_spread made = {.active = active, .step = s, .lanes = e->lanes};
+    if (!s || e->n_spread == EM_SPREADS) return;
+    for (int p = 0; p < (s < 0 ? 1 : s); p++) made.part[p] = spread_mask(e, active, s, p);
+    e->spread[e->n_spread++] = made;
 }
 
 LLVMValueRef em_load(emit *e, int buf, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask) {

@@ -2,7 +2,7 @@
 /* map.c: element-wise kernels. The space is rows (all dims but the last) times columns (the last dim); a tile is a
  * block of both:
  *
- *   for each tile, for each row of it:
+ *   for each tile, for each row of it (map_rows.c):
  *       offsets of the row; values that do not vary along the columns, once
  *       for each segment of the columns (streaming peels a head that aligns the stores; else one segment):
  *           vector steps: plain, or with non-temporal stores
@@ -20,41 +20,28 @@
  *
  * Random numbers of adjacent elements come four vectors at a time (random.c): a body of the main loop is that many
  * steps, and a head of up to three elements is peeled so that it starts at a whole group. */
-#include "jit/emit.h"
+#include "jit/map.h"
 #include <string.h>
-
-typedef struct vectors {
-    LLVMValueRef at[EM_RANDOM_MAX];
-} vectors;
-
-typedef struct map {
-    int last; /* number of the last dim; -1: a single element */
-    uint32_t varies[IR_KERNEL_MAX_INSTS];
-    int unroll, lanes;
-    int turns; /* rows that take turns in the outputs; 1: none */
-    bool is_costly, has_stream;
-    LLVMValueRef offset[IR_KERNEL_MAX_BUFFERS];                                   /* of the row's first element */
-    LLVMValueRef index[IR_KERNEL_MAX_DIMS];                                       /* along the outer dims */
-    LLVMValueRef row_scalar[IR_KERNEL_MAX_INSTS], row_splat[IR_KERNEL_MAX_INSTS]; /* values per row; NULL = varies */
-    LLVMValueRef column, mask;                                                    /* of the step being emitted */
-    int number;       /* instruction with the elements' numbers in a block of random ones; -1: no blocks */
-    vectors *random;  /* by instruction: of the body's steps; NULL in the first: none */
-    int step_of_body; /* -1: not in a body that has them */
-} map;
-
-static bool varies_in_row(const map *m, int inst) { return m->last >= 0 && (m->varies[inst] >> m->last & 1) != 0; }
 
 static bool is_one(LLVMValueRef v) { return LLVMIsAConstantInt(v) && LLVMConstIntGetSExtValue(v) == 1; }
 static bool is_zero(LLVMValueRef v) { return LLVMIsAConstantInt(v) && LLVMConstIntGetSExtValue(v) == 0; }
 
-/* base + index * stride without the instructions that baked strides save. */
-static LLVMValueRef advance(emit *e, LLVMValueRef base, LLVMValueRef index, LLVMValueRef stride) {
+LLVMValueRef map_advance(emit *e, LLVMValueRef base, LLVMValueRef index, LLVMValueRef stride) {
     if (is_zero(stride) || is_zero(index)) return base;
     LLVMValueRef by = is_one(stride) ? index : is_one(index) ? stride : em_mul(e, index, stride);
     return is_zero(base) ? by : em_add(e, base, by);
 }
 
-static LLVMValueRef load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
+/* Does what this load is guarded by hold in lanes of the mask alone? */
+static bool guard_has_mask(const emit *e, const map *m, const ir_kinst *inst) {
+    if (!m->fixed || !m->is_fixed_masked || !(inst->variant & IR_LOAD_GUARD) || e->lanes == 1) return false;
+    const int guard = inst->in[inst->n_in - 1];
+    const ir_kinst *g = &e->k->inst[guard];
+    if (m->fixed->at[guard]) return true;
+    return g->op == IR_OP_AND && (m->fixed->at[g->in[0]] || m->fixed->at[g->in[1]]);
+}
+
+LLVMValueRef map_load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
     map *m = user;
     if (inst->op == IR_K_INDEX) {
         if (inst->index != m->last) return em_splat(e, m->index[inst->index]);
@@ -66,7 +53,8 @@ static LLVMValueRef load(emit *e, em_values *v, const ir_kinst *inst, void *user
     int b = inst->index;
     if (m->last < 0) return em_load_value(e, v, inst, -1, m->offset[b], em_i64s(e, 0), NULL);
     LLVMValueRef stride = e->stride[b][m->last];
-    return em_load_value(e, v, inst, m->last, advance(e, m->offset[b], m->column, stride), stride, m->mask);
+    return em_load_value(e, v, inst, m->last, map_advance(e, m->offset[b], m->column, stride), stride,
+                         guard_has_mask(e, m, inst) ? NULL : m->mask);
 }
 
 /* ---- one step: e->lanes columns from `column` on ---- */
@@ -86,69 +74,51 @@ static void store_streaming(emit *e, map *m, int b, LLVMValueRef value) {
     LLVMSetMetadata(store, LLVMGetMDKindIDInContext(e->ctx, "nontemporal", 11), node);
 }
 
-/* What a step computes for its stores. */
-static void emit_values(emit *e, map *m, em_values *of, em_values *one, LLVMValueRef column, LLVMValueRef mask) {
+void map_begin_step(emit *e, map *m, map_step *s, LLVMValueRef column, LLVMValueRef mask) {
     const ir_kernel *k = e->k;
-    em_values_init(of, load, m);
-    em_values_init(one, load, m);
-    memcpy(of->at, e->lanes == m->lanes && m->lanes > 1 ? m->row_splat : m->row_scalar, sizeof of->at);
+    em_values_init(&s->v, map_load, m);
+    em_values_init(&s->one, map_load, m);
+    memcpy(s->v.at, e->lanes == m->lanes && m->lanes > 1 ? m->row_splat : m->row_scalar, sizeof s->v.at);
     for (int i = 0; i < k->n_insts && e->lanes > 1 && e->lanes < m->lanes; i++)
-        if (of->at[i]) of->at[i] = em_splat(e, of->at[i]);
-    memcpy(one->at, m->row_scalar, sizeof one->at);
-    of->one = one;
+        if (s->v.at[i]) s->v.at[i] = em_splat(e, s->v.at[i]);
+    memcpy(s->one.at, m->row_scalar, sizeof s->one.at);
+    s->v.one = &s->one;
+    for (int i = 0; i < k->n_insts && m->fixed; i++)
+        if (m->fixed->at[i]) s->v.at[i] = m->fixed->at[i];
     m->column = column;
     m->mask = mask;
     for (int i = 0; i < k->n_insts && m->step_of_body >= 0; i++)
-        if (m->random[i].at[0]) of->at[i] = m->random[i].at[m->step_of_body];
-    for (int i = 0; i < k->n_insts; i++)
-        for (int j = 0; k->inst[i].op == IR_K_STORE && j < k->inst[i].n_in; j++) em_value(e, of, k->inst[i].in[j]);
+        if (m->random[i].at[0]) s->v.at[i] = m->random[i].at[m->step_of_body];
 }
 
-static void emit_step(emit *e, map *m, LLVMValueRef column, LLVMValueRef mask, bool is_streaming) {
+void map_end_step(emit *e, map *m, map_step *s, bool is_streaming) {
     const ir_kernel *k = e->k;
-    em_values v, one;
-    emit_values(e, m, &v, &one, column, mask);
+    for (int i = 0; i < k->n_insts; i++)
+        for (int j = 0; k->inst[i].op == IR_K_STORE && j < k->inst[i].n_in; j++) em_value(e, &s->v, k->inst[i].in[j]);
     for (int i = 0; i < k->n_insts; i++) {
         if (k->inst[i].op != IR_K_STORE) continue;
         int b = k->inst[i].index;
-        LLVMValueRef value = em_value(e, &v, k->inst[i].in[0]);
+        LLVMValueRef value = em_value(e, &s->v, k->inst[i].in[0]);
         if (is_streaming) {
             store_streaming(e, m, b, value);
             continue;
         }
         LLVMValueRef stride = m->last >= 0 ? e->stride[b][m->last] : em_i64s(e, 1);
-        LLVMValueRef off = advance(e, m->offset[b], column, stride);
+        LLVMValueRef off = map_advance(e, m->offset[b], m->column, stride);
         if (k->inst[i].variant & IR_STORE_OFFSET)
-            off = em_add(e, off, em_value(e, &v, k->inst[i].in[1])); /* one lane */
-        em_store(e, b, value, off, stride, mask);
+            off = em_add(e, off, em_value(e, &s->v, k->inst[i].in[1])); /* one lane */
+        em_store(e, b, value, off, stride, m->mask);
     }
+}
+
+static void emit_step(emit *e, map *m, LLVMValueRef column, LLVMValueRef mask, bool is_streaming) {
+    map_step s;
+    map_begin_step(e, m, &s, column, mask);
+    map_end_step(e, m, &s, is_streaming);
 }
 
 /* ---- one row ---- */
-/* Values that a step needs and that are the same for the whole row: computed by scalar code, splat once. */
-static void emit_row_values(emit *e, map *m) {
-    const ir_kernel *k = e->k;
-    em_values v;
-    memset(m->row_scalar, 0, sizeof m->row_scalar);
-    memset(m->row_splat, 0, sizeof m->row_splat);
-    em_values_init(&v, load, m);
-    m->column = em_i64s(e, 0);
-    m->mask = NULL;
-    int lanes = e->lanes;
-    for (int i = 0; i < k->n_insts; i++) {
-        if (k->inst[i].op != IR_K_STORE && !varies_in_row(m, i)) continue;
-        for (int j = 0; j < k->inst[i].n_in; j++) {
-            int in = k->inst[i].in[j];
-            if (varies_in_row(m, in) || m->row_scalar[in]) continue;
-            e->lanes = 1;
-            m->row_scalar[in] = em_value(e, &v, in);
-            e->lanes = lanes;
-            m->row_splat[in] = em_splat(e, m->row_scalar[in]);
-        }
-    }
-}
-
-static LLVMValueRef minimum64(emit *e, LLVMValueRef a, LLVMValueRef b) {
+LLVMValueRef map_minimum(emit *e, LLVMValueRef a, LLVMValueRef b) {
     return em_select(e, em_icmp(e, LLVMIntSLT, a, b), a, b);
 }
 
@@ -179,21 +149,21 @@ static bool counts_columns(const ir_kernel *k, const map *m, int i) {
     const ir_kinst *in = &k->inst[i];
     if (in->op == IR_K_INDEX) return in->index == m->last;
     if (in->op != IR_OP_ADD) return false;
-    return (counts_columns(k, m, in->in[0]) && !varies_in_row(m, in->in[1])) ||
-           (counts_columns(k, m, in->in[1]) && !varies_in_row(m, in->in[0]));
+    return (counts_columns(k, m, in->in[0]) && !map_varies_in_row(m, in->in[1])) ||
+           (counts_columns(k, m, in->in[1]) && !map_varies_in_row(m, in->in[0]));
 }
 
 /* Its value at a column, as a scalar. */
 static LLVMValueRef number_at(emit *e, const map *m, int i, LLVMValueRef column) {
     const ir_kinst *in = &e->k->inst[i];
     if (in->op == IR_K_INDEX) return column;
-    const int counts = counts_columns(e->k, m, in->in[0]) && !varies_in_row(m, in->in[1]) ? 0 : 1;
+    const int counts = counts_columns(e->k, m, in->in[0]) && !map_varies_in_row(m, in->in[1]) ? 0 : 1;
     return em_add(e, number_at(e, m, in->in[counts], column), m->row_scalar[in->in[1 - counts]]);
 }
 
 static bool is_in_block(const ir_kernel *k, const map *m, int i) {
     return m->number >= 0 && is_random(k->inst[i].op) && k->inst[i].in[1] == m->number &&
-           !varies_in_row(m, k->inst[i].in[0]);
+           !map_varies_in_row(m, k->inst[i].in[0]);
 }
 
 static void find_blocks(emit *e, map *m) {
@@ -203,7 +173,7 @@ static void find_blocks(emit *e, map *m) {
     if (e->lanes == 1) return;
     if (k->dim[m->last].size != IR_SIZE_RUNTIME && k->dim[m->last].size < EM_RANDOM_MAX * e->lanes) return;
     for (int i = 0; i < k->n_insts && m->number < 0; i++) {
-        if (!is_random(k->inst[i].op) || varies_in_row(m, k->inst[i].in[0])) continue;
+        if (!is_random(k->inst[i].op) || map_varies_in_row(m, k->inst[i].in[0])) continue;
         if (counts_columns(k, m, k->inst[i].in[1])) m->number = k->inst[i].in[1];
     }
 }
@@ -261,13 +231,47 @@ static void emit_segment(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end, 
     e->lanes = lanes;
 }
 
+void map_emit_columns(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end, bool has_tail) {
+    if (m->last < 0) {
+        emit_step(e, m, em_i64s(e, 0), NULL, false);
+        return;
+    }
+    if (m->is_straight) {
+        const int n = (int)e->k->dim[m->last].size;
+        for (int at = 0; at < n; at += e->lanes) {
+            m->fixed = m->steps + at / e->lanes;
+            emit_step(e, m, em_i64s(e, at), n - at < e->lanes ? em_mask(e, em_i64s(e, n - at)) : NULL, false);
+        }
+        m->fixed = NULL;
+        return;
+    }
+    if (!m->has_stream && m->number < 0) {
+        emit_segment(e, m, begin, end, NULL, has_tail);
+        return;
+    }
+    LLVMValueRef possible = NULL, head, zero = em_i64s(e, 0), one = em_i64s(e, 1);
+    if (m->has_stream) {
+        head = stream_head(e, m, begin, &possible);
+        head = em_select(e, possible, head, zero);
+    } else { /* to the next whole group */
+        head = em_and(e, em_sub(e, zero, number_at(e, m, m->number, begin)), em_i64s(e, EM_RANDOM_MAX - 1));
+    }
+    LLVMValueRef middle = em_add(e, begin, map_minimum(e, head, em_sub(e, end, begin)));
+    /* Segment 0 is the head, too short for a vector step; it is left out where it is empty. */
+    LLVMValueRef first = em_select(e, em_icmp(e, LLVMIntEQ, middle, begin), one, zero);
+    em_loop l = em_for(e, first, em_i64s(e, 2), one);
+    LLVMValueRef is_rest = em_icmp(e, LLVMIntNE, l.i, zero);
+    emit_segment(e, m, em_select(e, is_rest, middle, begin), em_select(e, is_rest, end, middle), possible, true);
+    em_end(e, &l);
+}
+
 /* ---- rows that take turns ---- */
 static int turns_of(const emit *e, const map *m) {
     enum { MOST = 4 };
     const ir_kernel *k = e->k;
     if (m->last < 1 || m->lanes == 1 || m->number >= 0 || m->is_costly || ir_kernel_is_scatter(k)) return 1;
     const int64_t n = k->dim[m->last - 1].size;
-    if (n < 2 || n > MOST) return 1;
+    if (n < 2 || n > MOST || k->slide.n) return 1;
     for (int i = 0; i < k->n_insts; i++) {
         const ir_kinst *in = &k->inst[i];
         if (in->op == IR_K_STORE && ((in->variant & IR_STORE_OFFSET) || k->buffer[in->index].stride[m->last] != n ||
@@ -291,18 +295,22 @@ static LLVMValueRef in_turn(emit *e, LLVMValueRef *x, int n, int q) {
     return y;
 }
 
-/* A step of m[0].turns rows. left: columns, for a step that may not be whole; else NULL. */
-static void emit_turns(emit *e, map *m, LLVMValueRef column, LLVMValueRef left) {
+/* A step of the rows. left: columns, for a step that may not be whole; else NULL. */
+static void emit_turn_step(emit *e, map *rows, LLVMValueRef column, LLVMValueRef left) {
     enum { MOST = 4 };
     const ir_kernel *k = e->k;
-    const int n = m->turns;
-    em_values *v = FU_NEW_N(e->arena, em_values, 2 * n);
-    for (int p = 0; p < n; p++) emit_values(e, &m[p], &v[2 * p], &v[2 * p + 1], column, left ? em_mask(e, left) : NULL);
+    const int n = rows->turns;
+    map_step *steps = FU_NEW_N(e->arena, map_step, n);
+    for (int p = 0; p < n; p++) {
+        map_begin_step(e, &rows[p], &steps[p], column, left ? em_mask(e, left) : NULL);
+        for (int i = 0; i < k->n_insts; i++)
+            if (k->inst[i].op == IR_K_STORE) em_value(e, &steps[p].v, k->inst[i].in[0]);
+    }
     for (int i = 0; i < k->n_insts; i++) {
         if (k->inst[i].op != IR_K_STORE) continue;
         const int b = k->inst[i].index;
-        LLVMValueRef x[MOST], at = em_add(e, m->offset[b], em_mul(e, column, em_i64s(e, n)));
-        for (int p = 0; p < n; p++) x[p] = em_value(e, &v[2 * p], k->inst[i].in[0]);
+        LLVMValueRef x[MOST], at = em_add(e, rows->offset[b], em_mul(e, column, em_i64s(e, n)));
+        for (int p = 0; p < n; p++) x[p] = em_value(e, &steps[p].v, k->inst[i].in[0]);
         for (int q = 0; q < n; q++) {
             LLVMValueRef before = em_i64s(e, q * e->lanes), mask = NULL;
             if (left) mask = em_mask(e, em_sub(e, em_mul(e, left, em_i64s(e, n)), before));
@@ -311,65 +319,27 @@ static void emit_turns(emit *e, map *m, LLVMValueRef column, LLVMValueRef left) 
     }
 }
 
-static void set_row(emit *e, map *m, LLVMValueRef row);
-
-/* Rows row .. row + turns - 1. */
-static void emit_rows_in_turn(emit *e, map *m, LLVMValueRef row, LLVMValueRef begin, LLVMValueRef end) {
-    map *of = FU_NEW_N(e->arena, map, m->turns);
-    const int lanes = e->lanes;
+void map_emit_turns(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end) {
+    map *rows = FU_NEW_N(e->arena, map, m->turns);
+    const int lanes = e->lanes, y = m->last - 1;
     for (int p = 0; p < m->turns; p++) {
-        of[p] = *m;
-        set_row(e, &of[p], em_add(e, row, em_i64s(e, p)));
+        rows[p] = *m;
+        rows[p].rows.user = &rows[p];
+        rows[p].index[y] = em_i64s(e, p);
+        for (int b = 0; b < e->k->n_buffers; b++)
+            rows[p].offset[b] = map_advance(e, m->offset[b], em_i64s(e, p), e->stride[b][y]);
+        map_emit_row_values(e, &rows[p]);
     }
     LLVMValueRef at = em_add(e, begin, em_and(e, em_sub(e, end, begin), em_i64s(e, -(int64_t)lanes)));
     em_loop l = em_for(e, begin, at, em_i64s(e, lanes));
-    emit_turns(e, of, l.i, NULL);
+    emit_turn_step(e, rows, l.i, NULL);
     em_end(e, &l);
     if (!e->level->has_mask) e->lanes = 1;
     em_loop rest = em_for(e, at, end, em_i64s(e, e->lanes));
-    if (e->lanes > 1) emit_turns(e, of, rest.i, em_sub(e, end, rest.i));
-    for (int p = 0; p < m->turns && e->lanes == 1; p++) emit_step(e, &of[p], rest.i, NULL, false);
+    if (e->lanes > 1) emit_turn_step(e, rows, rest.i, em_sub(e, end, rest.i));
+    for (int p = 0; p < m->turns && e->lanes == 1; p++) emit_step(e, &rows[p], rest.i, NULL, false);
     em_end(e, &rest);
     e->lanes = lanes;
-}
-
-static void set_row(emit *e, map *m, LLVMValueRef row) {
-    const ir_kernel *k = e->k;
-    for (int d = m->last - 1; d >= 0; d--) { /* the outermost index is what is left */
-        m->index[d] = d ? LLVMBuildURem(e->b, row, e->size[d], "") : row;
-        if (d) row = LLVMBuildUDiv(e->b, row, e->size[d], "");
-    }
-    for (int b = 0; b < k->n_buffers; b++) {
-        m->offset[b] = em_i64s(e, 0);
-        for (int d = 0; d < m->last; d++) m->offset[b] = advance(e, m->offset[b], m->index[d], e->stride[b][d]);
-    }
-    emit_row_values(e, m);
-}
-
-static void emit_row(emit *e, map *m, LLVMValueRef row, LLVMValueRef begin, LLVMValueRef end, bool has_tail) {
-    set_row(e, m, row);
-    if (m->last < 0) {
-        emit_step(e, m, em_i64s(e, 0), NULL, false);
-        return;
-    }
-    if (!m->has_stream && m->number < 0) {
-        emit_segment(e, m, begin, end, NULL, has_tail);
-        return;
-    }
-    LLVMValueRef possible = NULL, head, zero = em_i64s(e, 0), one = em_i64s(e, 1);
-    if (m->has_stream) {
-        head = stream_head(e, m, begin, &possible);
-        head = em_select(e, possible, head, zero);
-    } else { /* to the next whole group */
-        head = em_and(e, em_sub(e, zero, number_at(e, m, m->number, begin)), em_i64s(e, EM_RANDOM_MAX - 1));
-    }
-    LLVMValueRef middle = em_add(e, begin, minimum64(e, head, em_sub(e, end, begin)));
-    /* Segment 0 is the head, too short for a vector step; it is left out where it is empty. */
-    LLVMValueRef first = em_select(e, em_icmp(e, LLVMIntEQ, middle, begin), one, zero);
-    em_loop l = em_for(e, first, em_i64s(e, 2), one);
-    LLVMValueRef is_rest = em_icmp(e, LLVMIntNE, l.i, zero);
-    emit_segment(e, m, em_select(e, is_rest, middle, begin), em_select(e, is_rest, end, middle), possible, true);
-    em_end(e, &l);
 }
 
 /* ---- the kernel ---- */
@@ -386,6 +356,25 @@ static bool can_stream(const ir_kernel *k, int last, int lanes) {
     return any;
 }
 
+/* May steps follow each other without a loop, with the conditions of columns as masks? Not where a masked load is of
+ * elements that are apart: its masks are many. */
+static bool can_be_straight(const emit *e, const map *m) {
+    enum { STRAIGHT_STEPS = 4 };
+    const ir_kernel *k = e->k;
+    const int64_t columns = m->last > 0 ? k->dim[m->last].size : IR_SIZE_RUNTIME;
+    if (columns == IR_SIZE_RUNTIME || columns > STRAIGHT_STEPS * e->lanes) return false;
+    if (m->number >= 0 || m->is_costly || ir_kernel_is_scatter(k)) return false;
+    const bool has_edge = columns % e->lanes != 0;
+    if (has_edge && !e->level->has_mask) return false;
+    for (int i = 0; i < k->n_insts; i++) {
+        const ir_kinst *in = &k->inst[i];
+        if (in->op != IR_K_LOAD || !(in->variant & IR_LOAD_GUARD)) continue;
+        const int64_t stride = k->buffer[in->index].stride[m->last];
+        if (stride != 0 && stride != 1 && map_varies_in_row(m, in->in[in->n_in - 1])) return false;
+    }
+    return true;
+}
+
 static void analyze(emit *e, map *m) {
     const ir_kernel *k = e->k;
     int n_ops = 0, bytes = 1; /* of the widest value in a register */
@@ -394,7 +383,7 @@ static void analyze(emit *e, map *m) {
         m->varies[i] = ir_kernel_varies(k, i);
         int of_value = ir_is_half(k->inst[i].dtype) ? 4 : ir_dtypes[k->inst[i].dtype].bytes;
         if (of_value > bytes) bytes = of_value;
-        if (k->inst[i].op >= IR_OP_COUNT || !varies_in_row(m, i)) continue;
+        if (k->inst[i].op >= IR_OP_COUNT || !map_varies_in_row(m, i)) continue;
         n_ops++;
         if (ir_ops[k->inst[i].op].flags & IR_COSTLY) m->is_costly = true;
     }
@@ -403,18 +392,20 @@ static void analyze(emit *e, map *m) {
     m->lanes = e->lanes;
     find_blocks(e, m);
     int64_t columns = m->last < 0 ? 1 : k->dim[m->last].size;
-    m->unroll =
-        ir_kernel_is_scatter(k) || m->is_costly || n_ops > 16 || (columns != IR_SIZE_RUNTIME && columns < 2 * e->lanes)
-            ? 1
-            : 2;
+    m->unroll = ir_kernel_is_scatter(k) || m->is_costly || n_ops > 16 || k->slide.n ||
+                        (columns != IR_SIZE_RUNTIME && columns < 2 * e->lanes)
+                    ? 1
+                    : 2;
     if (m->number >= 0) m->unroll = EM_RANDOM_MAX;
-    m->turns = turns_of(e, m);
     /* Optimized code keeps constants in registers and folds loads. Ratio of speeds to unoptimized code, EPYC 9005, 1e3
      * and 1e4 elements: exp 1.29, log 1.13, tanh(a)*sigmoid(b)+c 1.07, pow 1.05, gelu(x*w+b) 1.03, sin 1.03; for 1.5
      * times the time of compilation (exp 1 ms more). Two vectors a step are no faster (exp 1.01, gelu 1.02) and cost
      * 1.2 times that. */
-    e->is_optimized = m->is_costly;
+    e->is_optimized = m->is_costly || k->slide.n;
     m->has_stream = !m->is_costly && !e->is_narrow && can_stream(k, m->last, m->lanes);
+    m->turns = turns_of(e, m);
+    m->is_straight = k->slide.n == 0 && m->turns == 1 && can_be_straight(e, m);
+    if (k->slide.n) m->has_stream = false;
 }
 
 /* Non-temporal stores must be seen before whatever tells another thread of them. */
@@ -447,18 +438,14 @@ fusor_status jit_emit_map(emit *e, fu_error *err) {
     em_loop tiles = em_for(e, e->tile_begin, e->tile_end, one);
     LLVMValueRef row_begin = em_mul(e, LLVMBuildUDiv(e->b, tiles.i, blocks, ""), block_rows);
     LLVMValueRef begin = em_mul(e, LLVMBuildURem(e->b, tiles.i, blocks, ""), block_columns);
-    LLVMValueRef row_end = minimum64(e, em_add(e, row_begin, block_rows), rows);
-    LLVMValueRef end = minimum64(e, em_add(e, begin, block_columns), columns);
-    LLVMValueRef step = em_i64s(e, m->turns);
+    LLVMValueRef row_end = map_minimum(e, em_add(e, row_begin, block_rows), rows);
+    LLVMValueRef end = map_minimum(e, em_add(e, begin, block_columns), columns);
     if (m->turns > 1) { /* a tile's part is from one whole turn to another */
-        LLVMValueRef more = em_i64s(e, m->turns - 1);
+        LLVMValueRef step = em_i64s(e, m->turns), more = em_i64s(e, m->turns - 1);
         row_begin = em_mul(e, LLVMBuildUDiv(e->b, em_add(e, row_begin, more), step, ""), step);
         row_end = em_mul(e, LLVMBuildUDiv(e->b, em_add(e, row_end, more), step, ""), step);
     }
-    em_loop each_row = em_for(e, row_begin, row_end, step);
-    if (m->turns > 1) emit_rows_in_turn(e, m, each_row.i, begin, end);
-    else emit_row(e, m, each_row.i, begin, end, has_tail);
-    em_end(e, &each_row);
+    map_emit_rows(e, m, row_begin, row_end, begin, end, has_tail);
     em_end(e, &tiles);
 
     fence_streams(e, m->has_stream);

@@ -855,8 +855,13 @@ static void windows(ir_op op, ir_dtype t) {
         {"[A, B, D]", "kernel=[47], strides=[2], dilations=[3], pads=[100, 60]", "[A, B, ?]"},
         {"[A, B, D]", "kernel=[24], strides=[24], pads=[0, 23]", "[A, B, ?]"},
         {"[A, B, C, 3, D]", "kernel=[3, 3, 3], strides=[1, 1, 2], pads=[1, 1, 1, 1, 1, 1]", "[A, B, ?, ?, ?]"},
+        /* rows that several windows share: columns of any number and of a known one, below and above a vector's lanes */
+        {"[A, B, C, D]", "kernel=[3, 3], pads=[1, 1, 1, 1]", "[A, B, ?, ?]"},
+        {"[A, B, C, 28]", "kernel=[4, 3], pads=[2, 1, 1, 1]", "[A, B, ?, ?]"},
+        {"[A, B, C, 13]", "kernel=[3, 3], strides=[1, 2], pads=[0, 1, 1, 0]", "[A, B, ?, ?]"},
     };
-    static const int64_t sizes[][4] = {{1, 1, 5, 5}, {2, 3, 8, 24}, {1, 2, 9, 33}, {3, 1, 16, 70}, {0, 2, 6, 6}};
+    static const int64_t sizes[][4] = {{1, 1, 5, 5},  {2, 3, 8, 24}, {1, 2, 9, 33},
+                                       {3, 1, 16, 70}, {1, 1, 75, 9}, {0, 2, 6, 6}};
     const bool is_global = op == IR_OP_GLOBAL_AVERAGE_POOL, is_max = op == IR_OP_MAX_POOL;
     const char *T = ir_dtypes[t].name;
     char text[500];

@@ -65,6 +65,58 @@ Test(window, large_windows_are_taken_by_axes_and_parts) {
     KERNELS(4, "%r = average_pool(%x, kernel=[4001, 1], pads=[2000, 0, 2000, 0])");
 }
 
+/* How many values go from row to row in the first kernel of a pool, whose text is read back. */
+#define SLIDES(n, level, body)                                                                                         \
+    do {                                                                                                               \
+        const int is = slides_of(level, body);                                                                         \
+        cr_expect(is == (n), "%s: %d values go from row to row", body, is);                                            \
+    } while (0)
+
+static int slides_of(ir_level level, const char *body) {
+    char text[400];
+    ir_module *m;
+    ir_graph *g;
+    ir_plan *plan;
+    ir_kernel back;
+    fu_str once = {.arena = &arena}, again = {.arena = &arena};
+    snprintf(text, sizeof text, "func @f(%%x: f32[N, C, H, W]) -> f32[?, ?, ?, ?] { %s return %%r }", body);
+    cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
+                  ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
+                  ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
+                  ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = level}, &plan) == FUSOR_OK,
+              "%s", error.text);
+    const ir_kernel *k = plan->steps.at[0].kernel;
+    ir_kernel_print(&once, k);
+    cr_expect(ir_kernel_parse(&error, once.at, once.n, &back) == FUSOR_OK, "%s", error.text);
+    ir_kernel_print(&again, &back);
+    cr_expect_str_eq(again.at, once.at);
+    return k->slide.n;
+}
+
+Test(window, rows_of_overlapping_windows_are_made_once) {
+    SLIDES(2, IR_LEVEL_V4, "%r = max_pool(%x, kernel=[3, 3], pads=[1, 1, 1, 1])");
+    SLIDES(2, IR_LEVEL_V2, "%r = average_pool(%x, kernel=[3, 3], pads=[1, 0, 1, 0])");
+    SLIDES(1, IR_LEVEL_V3, "%r = max_pool(%x, kernel=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])");
+    SLIDES(3, IR_LEVEL_V3, "%h = relu(%x) %r = max_pool(%h, kernel=[4, 2], strides=[1, 2], pads=[2, 0, 1, 0])");
+    SLIDES(0, IR_LEVEL_V4, "%r = max_pool(%x, kernel=[2, 2], strides=[2, 2])");
+    SLIDES(0, IR_LEVEL_V4, "%r = max_pool(%x, kernel=[3, 3], dilations=[2, 1], strides=[3, 1])");
+    SLIDES(0, IR_LEVEL_SM80, "%r = max_pool(%x, kernel=[3, 3], pads=[1, 1, 1, 1])");
+}
+
+Test(window, pairs_of_values_that_are_none_are_refused) {
+    static const char *const wrong[] = {"slide\n", "slide %0\n", "slide %0 %99\n", "slide %0 %4\n", "slide 0 1\n"};
+    ir_kernel k;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char text[400];
+        snprintf(text, sizeof text,
+                 "fusor-kernel 1\nkind map\nlevel x86-64-v3\n%sdim p ?\ndim p ?\nbuffer in f32 ? 1\nbuffer out f32 ? 1\n"
+                 "%%0 = load.f32 #0\n%%1 = neg.f32 %%0\n%%2 = isnan.bool %%1\n%%3 = select.f32 %%2 %%0 %%1\n"
+                 "%%4 = store.f32 #1 %%3\n",
+                 wrong[i]);
+        cr_expect(ir_kernel_parse(&error, text, strlen(text), &k) != FUSOR_OK, "accepted: %s", wrong[i]);
+    }
+}
+
 /* Of 6 channels, with weights: how many kernels at most, and are they in the form for one channel a group? */
 #define CONV_KERNELS(n, n_depthwise, weights, body)                                                                    \
     do {                                                                                                               \
