@@ -104,6 +104,31 @@ static void emit_strip(emit *e, map *m, const strip *s, LLVMValueRef column, LLV
     e->n_spread = 0;
 }
 
+static void mark(const ir_kernel *k, int inst, bool *is_marked) {
+    if (is_marked[inst]) return;
+    is_marked[inst] = true;
+    for (int i = 0; i < k->inst[inst].n_in; i++) mark(k, k->inst[inst].in[i], is_marked);
+}
+
+/* Is a result written over an operand? Plans do that where each element is read by its own place alone: so not to what
+ * goes from row to row. NULL: there is no other operand. */
+static LLVMValueRef is_in_place(emit *e) {
+    const ir_kernel *k = e->k;
+    bool is_marked[IR_KERNEL_MAX_INSTS] = {false};
+    LLVMValueRef any = NULL;
+    for (int i = 0; i < k->slide.n; i++) {
+        mark(k, k->slide.to[i], is_marked);
+        mark(k, k->slide.from[i], is_marked);
+    }
+    for (int i = 0; i < k->n_insts; i++)
+        for (int j = 0; j < k->n_insts && k->inst[i].op == IR_K_STORE; j++) {
+            if (k->inst[j].op != IR_K_LOAD || is_marked[j]) continue;
+            LLVMValueRef is = LLVMBuildICmp(e->b, LLVMIntEQ, e->base[k->inst[i].index], e->base[k->inst[j].index], "");
+            any = any ? LLVMBuildOr(e->b, any, is, "") : is;
+        }
+    return any;
+}
+
 void map_emit_slide(emit *e, map *m, LLVMValueRef y0, LLVMValueRef y1, LLVMValueRef begin, LLVMValueRef end) {
     const ir_kernel *k = e->k;
     const int64_t columns = k->dim[m->last].size;
@@ -117,10 +142,14 @@ void map_emit_slide(emit *e, map *m, LLVMValueRef y0, LLVMValueRef y1, LLVMValue
     for (int b = 0; b < k->n_buffers; b++)
         s.offset[b] = map_advance(e, first[b], em_sub(e, blocks.i, y0), e->stride[b][y]);
     const LLVMValueRef width = em_i64s(e, lanes), past = em_sub(e, end, width);
+    LLVMValueRef in_place = columns == lanes ? NULL : is_in_place(e);
     const bool may_fit = columns == IR_SIZE_RUNTIME || columns >= lanes,
-               may_be_short = columns == IR_SIZE_RUNTIME || columns < lanes;
+               may_be_short = columns == IR_SIZE_RUNTIME || columns < lanes || in_place;
     em_branch fits = {0};
-    if (may_fit && may_be_short) fits = em_if(e, em_icmp(e, LLVMIntSGE, past, begin));
+    if (may_fit && may_be_short) {
+        LLVMValueRef is_long = em_icmp(e, LLVMIntSGE, past, begin);
+        fits = em_if(e, in_place ? em_select(e, in_place, LLVMConstNull(e->t_i1), is_long) : is_long);
+    }
     if (may_fit) { /* the last step ends with the last column: some are made twice */
         em_loop l = em_for(e, begin, end, width);
         emit_strip(e, m, &s, columns == lanes ? begin : map_minimum(e, l.i, past), NULL);
