@@ -452,16 +452,6 @@ static void add_reader(readers *r, int reader) {
     r->at[i] = reader;
 }
 
-/* Leaves of the floating subtree that are as large as the value: what each reader would read again. */
-static int count_large_leaves(const planner *p, ir_id id, ir_id top, int left) {
-    const ir_node *n = ir_at(p->g, id), *t = ir_at(p->g, top);
-    if (is_leaf(p, id) || p->info[id].home || is_move(n))
-        return n->rank == t->rank && memcmp(n->dim, t->dim, (size_t)n->rank * sizeof *n->dim) == 0;
-    int sum = 0;
-    for (int i = 0; i < n->n_in && left > 0; i++) sum += count_large_leaves(p, n->in[i], top, left - 1);
-    return sum;
-}
-
 /* The first of the readers, where it is a reduction over the space of the value: it has each element once, and can
  * store it; the others come after it. 0: there is none. An aliased result is written in place by maps alone. */
 static int reader_that_stores(const planner *p, ir_id id, const readers *r) {
@@ -497,8 +487,7 @@ static void store_shared(planner *p) {
         if (is_floating && of[id].n > 1 && !is_view(v) && v->rank > 0 && ir_ops[v->op].kind != IR_KIND_CREATE &&
             !info->is_wanted) {
             const subtree s = plan_measure_subtree(p, id);
-            const int stored_by = reader_that_stores(p, id, &of[id]), times = of[id].n;
-            const int large = count_large_leaves(p, id, id, MAX_SUBTREE);
+            const int stored_by = reader_that_stores(p, id, &of[id]), times = of[id].n, large = s.large;
             const bool moves_less = large + !stored_by + times < large * times + !!stored_by || (s.leaves > 1 && s.n > CHEAP);
             if (s.is_costly || moves_less) {
                 info->reason = s.is_costly ? IR_REASON_RECOMPUTE : IR_REASON_SHARED;

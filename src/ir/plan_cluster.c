@@ -61,7 +61,16 @@ typedef struct visit {
     ir_id id;
     uint32_t path;
 } visit;
-static void measure(const planner *p, ir_id id, uint32_t path, subtree *s, visit *seen, int *n_seen) {
+/* As many elements as the value, or nearly: no dim of size 1 or left out that the value has. */
+static bool is_large(const planner *p, const ir_node *leaf, const ir_node *value) {
+    if (leaf->rank < value->rank) return false;
+    for (int d = 0; d < value->rank && leaf->rank == value->rank; d++)
+        if (ir_size_is(p->g->sizes, leaf->dim[d], 1) && !ir_size_is(p->g->sizes, value->dim[d], 1)) return false;
+    return true;
+}
+
+static void measure(const planner *p, ir_id id, uint32_t path, const ir_node *top, subtree *s, visit *seen,
+                    int *n_seen) {
     if (s->n > MAX_SUBTREE || *n_seen >= 2 * MAX_SUBTREE) {
         s->n = MAX_SUBTREE + 1;
         return;
@@ -72,20 +81,21 @@ static void measure(const planner *p, ir_id id, uint32_t path, subtree *s, visit
     const ir_node *n = ir_at(p->g, id);
     if (is_leaf(p, id) || p->info[id].home) {
         s->leaves += n->rank > 0;
+        s->large += n->rank > 0 && is_large(p, n, top);
         return;
     }
     if (!is_view(n))
         s->n += n->op == IR_OP_PAD ? 1 + plan_padded_dims(p->g, n) : is_move(n) ? 4 * (n->rank + n->n_in) : 1;
     s->is_costly |= (ir_ops[n->op].flags & IR_COSTLY) != 0;
     for (int i = 0; i < n->n_in; i++)
-        measure(p, n->in[i], is_move(n) ? path * 31 + id * 8 + (uint32_t)i : path, s, seen, n_seen);
+        measure(p, n->in[i], is_move(n) ? path * 31 + id * 8 + (uint32_t)i : path, top, s, seen, n_seen);
 }
 
 subtree plan_measure_subtree(const planner *p, ir_id id) {
     visit seen[2 * MAX_SUBTREE];
     int n_seen = 0;
     subtree s = {0};
-    measure(p, id, 0, &s, seen, &n_seen);
+    measure(p, id, 0, ir_at(p->g, id), &s, seen, &n_seen);
     return s;
 }
 

@@ -101,6 +101,7 @@ void plan_needs_memory(planner *p, ir_id id, ir_reason reason);
 void plan_store_floating(planner *p, ir_id id, ir_reason reason);
 typedef struct subtree {
     int n, leaves;
+    int large; /* leaves that are not stretched to the value's size */
     bool is_costly;
 } subtree;
 subtree plan_measure_subtree(const planner *p, ir_id id);

@@ -17,7 +17,7 @@ TestSuite(rows, .init = text_start, .fini = text_stop);
 
 /* The plan of a function of %x: f32[B, K], %w: f32[K, N], %r: f32[B, N], %g: f32[N]; N is `n`. */
 static const ir_plan *plan_of(const char *n, const char *body, const char *results, bool no_fuse) {
-    char text[1000];
+    char text[5000];
     ir_module *m;
     ir_graph *g;
     ir_plan *plan;
@@ -121,6 +121,18 @@ Test(rows, store_what_later_kernels_read_too) {
     shared("%e = neg(%r) %s = reduce_sum(%e, axes=[0]) %y = div(%e, %s) return %y", "f32[?, ?]", 2, 1);
     /* the reduction is not over its space, or comes later: a map */
     shared("%e = exp(%g) %b = add(%e, %r) %s = reduce_sum(%b) %y = mul(%e, %s) return %y", "f32[?]", 3, 2);
+}
+
+/* Each value reads the one before twice, and all are read by several kernels: paths double with each. */
+Test(rows, shared_values_are_measured_once) {
+    char body[4000];
+    int n = snprintf(body, sizeof body, "%%v0 = add(%%r, %%g)");
+    for (int i = 0; i < 60; i++)
+        n += snprintf(body + n, sizeof body - (size_t)n, "\n  %%v%d = %s(%%v%d, %%v%d)", i + 1, i & 1 ? "mul" : "add", i,
+                      i);
+    snprintf(body + n, sizeof body - (size_t)n,
+             "\n  %%s = reduce_sum(%%v60, axes=[1]) %%q = reduce_sum(%%v60, axes=[0]) return %%v60, %%s, %%q");
+    shared(body, "f32[?, ?], f32[?], f32[?]", 2, 0);
 }
 
 /* ---- descriptions ---- */
