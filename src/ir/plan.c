@@ -441,6 +441,8 @@ static void mark_unfused(planner *p) {
 enum { READERS = 4 };
 typedef struct readers {
     int n, at[READERS]; /* different ones, increasing; n = READERS: that many or more */
+    bool is_result;     /* it is one of them itself */
+    bool has_map;       /* one of them stores another value for others, perhaps for clusters of smaller number */
 } readers;
 
 static void add_reader(readers *r, int reader) {
@@ -453,11 +455,12 @@ static void add_reader(readers *r, int reader) {
 }
 
 /* The first of the readers, where it is a reduction over the space of the value: it has each element once, and can
- * store it; the others come after it. 0: there is none. An aliased result is written in place by maps alone. */
+ * store it, if it needs none of the others. Clusters need those of smaller number, and maps, which are numbered as they
+ * are found to be needed. 0: there is none. An aliased result is written in place by maps alone. */
 static int reader_that_stores(const planner *p, ir_id id, const readers *r) {
     const ir_node *n = ir_at(p->g, id);
     const cluster *k = &p->clusters.at[r->at[0] < (int)p->clusters.n ? r->at[0] : 0];
-    if (k->kind != CLUSTER_REDUCE || k->rank != n->rank || k->n_leaves >= MAX_CLUSTER_LEAVES ||
+    if (r->has_map || k->kind != CLUSTER_REDUCE || k->rank != n->rank || k->n_leaves >= MAX_CLUSTER_LEAVES ||
         memcmp(k->dim, n->dim, (size_t)n->rank * sizeof *n->dim) != 0)
         return 0;
     for (uint32_t i = 0; i < p->g->results.n; i++)
@@ -478,6 +481,7 @@ static void store_shared(planner *p) {
             if (b->rank == a->rank && memcmp(a->dim, b->dim, a->rank * sizeof *a->dim) == 0) break;
         }
         add_reader(&of[p->g->results.at[r].node], (int)(INT32_MAX - first));
+        of[p->g->results.at[r].node].is_result = true;
     }
     for (ir_id id = n - 1; id >= 1; id--) {
         const ir_node *v = ir_at(p->g, id);
@@ -500,8 +504,11 @@ static void store_shared(planner *p) {
         }
         for (int i = 0; i < v->n_in; i++) {
             readers *in = &of[v->in[i]];
-            if (info->home || info->made_by) add_reader(in, info->home ? info->home : info->made_by);
-            for (int k = 0; k < of[id].n && !info->home && !info->made_by; k++) add_reader(in, of[id].at[k]);
+            const int by = info->home ? info->home : info->made_by;
+            if (by) add_reader(in, by);
+            for (int k = 0; k < of[id].n && !by; k++) add_reader(in, of[id].at[k]);
+            in->has_map |= by ? p->clusters.at[by].kind == CLUSTER_MAP /* results are stored once, and read from there */
+                              : of[id].has_map || (of[id].is_result && of[id].n > 1);
         }
     }
 }

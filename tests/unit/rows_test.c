@@ -119,6 +119,10 @@ Test(rows, store_what_later_kernels_read_too) {
            "f32[?, ?], f32[?]", 2, 1);
     /* of one: computed again */
     shared("%e = neg(%r) %s = reduce_sum(%e, axes=[0]) %y = div(%e, %s) return %y", "f32[?, ?]", 2, 1);
+    /* a result that the reduction reads too: it stores it */
+    shared("%e = erf(%r) %c = ceil(%e) %l = le(%c, 0.) %t = reduce_all(%l, axes=[1]) %m = reduce_max(%e, axes=[1])"
+           " return %m, %t, %l",
+           "f32[?], bool[?], bool[?, ?]", 1, 0);
     /* the reduction is not over its space, or comes later: a map */
     shared("%e = exp(%g) %b = add(%e, %r) %s = reduce_sum(%b) %y = mul(%e, %s) return %y", "f32[?]", 3, 2);
 }
