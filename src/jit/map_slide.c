@@ -95,7 +95,9 @@ static void emit_strip(emit *e, map *m, const strip *s, LLVMValueRef column, LLV
     map_begin_step(e, m, &step, column, mask);
     for (int i = 0; i < n; i++) step.v.at[slide->to[i]] = value[i];
     map_end_step(e, m, &step, false);
-    for (int i = 0; i < n; i++) em_loop_next(e, value[i], em_value(e, &step.v, slide->from[i]));
+    LLVMValueRef last[IR_KERNEL_MAX_SLIDE];
+    for (int i = 0; i < n; i++) last[i] = em_value(e, &step.v, slide->from[i]); /* blocks of their own, all before */
+    for (int i = 0; i < n; i++) em_loop_next(e, value[i], last[i]);
     for (int b = 0; b < k->n_buffers; b++)
         if (next[b]) em_loop_next(e, next[b], em_add(e, next[b], e->stride[b][y]));
     em_end(e, &rows);
