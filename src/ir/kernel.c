@@ -81,6 +81,12 @@ void ir_kernel_vary_all(const ir_kernel *k, uint32_t varies[IR_KERNEL_MAX_INSTS]
     analyze(k, varies, p);
 }
 
+void ir_kernel_mark(const ir_kernel *k, int inst, bool *is_marked) {
+    if (is_marked[inst]) return;
+    is_marked[inst] = true;
+    for (int i = 0; i < k->inst[inst].n_in; i++) ir_kernel_mark(k, k->inst[inst].in[i], is_marked);
+}
+
 int ir_kernel_pass(const ir_kernel *k, int inst) {
     uint32_t v[IR_KERNEL_MAX_INSTS];
     int p[IR_KERNEL_MAX_INSTS];

@@ -326,6 +326,8 @@ bool ir_kernel_is_one_phase(const ir_kernel *k);
 /* Bit d set = the value varies along dim d (loads: nonzero stride or output; reductions clear their r dims). */
 uint32_t ir_kernel_varies(const ir_kernel *k, int inst);
 void ir_kernel_vary_all(const ir_kernel *k, uint32_t varies[IR_KERNEL_MAX_INSTS]);
+/* Marks an instruction and all that it is made of. */
+void ir_kernel_mark(const ir_kernel *k, int inst, bool *is_marked);
 /* Pass of a row or reduce kernel in which a value is first known: 0 for what needs no reduction, 1 + pass of the
  * operands for a reduction's result. Values of pass p per element are computed while sweeping the row for the p-th
  * time. */

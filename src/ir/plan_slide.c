@@ -94,13 +94,6 @@ static bool is_next(slide *s, int x, int y) {
     return is_next(s, a->in[0], c->in[1]) && is_next(s, a->in[1], c->in[0]);
 }
 
-/* Marks an instruction and all that it is made of. */
-static void mark(const ir_kernel *k, int inst, bool *is_marked) {
-    if (is_marked[inst]) return;
-    is_marked[inst] = true;
-    for (int i = 0; i < k->inst[inst].n_in; i++) mark(k, k->inst[inst].in[i], is_marked);
-}
-
 /* More than a plain load, which is no more than a copy between registers. */
 static bool is_worth(const slide *s, int inst) {
     const ir_kinst *in = &s->b->k->inst[inst];
@@ -128,7 +121,7 @@ static bool is_made(const slide *s, const ir_kslide *found) {
     bool is_needed[IR_KERNEL_MAX_INSTS] = {false};
     for (int i = 0; i < found->n; i++) is_needed[found->to[i]] = true; /* not looked into */
     for (int i = 0; i < k->n_insts; i++)
-        if (k->inst[i].op == IR_K_STORE) mark(k, i, is_needed);
+        if (k->inst[i].op == IR_K_STORE) ir_kernel_mark(k, i, is_needed);
     for (int i = 0; i < found->n; i++)
         if (!is_needed[found->from[i]]) return false;
     return true;
@@ -149,7 +142,7 @@ void plan_find_slide(const builder *b, const ir_step *st) {
                 continue;
             found.to[found.n] = (uint16_t)i;
             found.from[found.n++] = (uint16_t)j;
-            mark(k, i, is_covered);
+            ir_kernel_mark(k, i, is_covered);
             break;
         }
     }

@@ -51,7 +51,7 @@ void amx_configure(emit *e, const amx_product *p) {
     LLVMValueRef side = em_i64s(e, AMX_SIDE), one = em_i64s(e, 1);
     LLVMValueRef lower = em_select(e, p->is_high, em_sub(e, p->rows, side), one);
     LLVMValueRef upper = em_select(e, p->is_high, side, p->rows);
-    upper = em_select(e, em_icmp(e, LLVMIntSGT, upper, one), upper, one);
+    upper = em_max(e, upper, one);
     LLVMValueRef half[2] = {LLVMBuildTrunc(e->b, upper, t_byte(e), ""), LLVMBuildTrunc(e->b, lower, t_byte(e), "")},
                  config = p->config;
     for (int i = 0; i < TILE_B; i++) put(e, config, CONFIG_ROWS + i, half[i < TILE_A ? i / 2 : i - TILE_A]);
@@ -135,10 +135,7 @@ void amx_multiply_bf16_slowly(emit *e, const amx_product *p) {
     for (int j = 0; j < 2; j++) sum[j] = em_loop_phi(e, &step, zero);
     em_loop l = em_for(e, step.i, em_add(e, step.i, side), one);
     for (int j = 0; j < 4; j++) part[j / 2][j % 2] = em_loop_phi(e, &l, zero);
-    LLVMValueRef x = LLVMBuildLoad2(e->b, e->t_i32, em_gep(e, a, e->t_i32, l.i), "");
-    LLVMSetAlignment(x, 2);
-    x = LLVMBuildInsertElement(e->b, LLVMGetPoison(t_words), x, LLVMConstInt(e->t_i32, 0, 0), "");
-    x = LLVMBuildShuffleVector(e->b, x, LLVMGetPoison(t_words), LLVMConstNull(t_words), "");
+    LLVMValueRef x = em_load_splat(e, t_words, em_gep(e, a, e->t_i32, l.i), 2);
     LLVMValueRef b = behind(e, p->b, em_mul(e, l.i, em_i64s(e, AMX_LINE_BYTES)));
     for (int j = 0; j < 2; j++) {
         LLVMValueRef y = LLVMBuildLoad2(e->b, t_words, behind(e, b, em_i64s(e, j * AMX_ROW_BYTES)), "");

@@ -13,12 +13,6 @@
  * depend on the tile it was made in. */
 #include "jit/attention.h"
 
-LLVMValueRef attention_min(emit *e, LLVMValueRef x, LLVMValueRef y) {
-    return em_select(e, em_icmp(e, LLVMIntSLT, x, y), x, y);
-}
-LLVMValueRef attention_max(emit *e, LLVMValueRef x, LLVMValueRef y) {
-    return em_select(e, em_icmp(e, LLVMIntSGT, x, y), x, y);
-}
 LLVMValueRef attention_at(attention *a, LLVMValueRef base, LLVMValueRef i) { return em_gep(a->e, base, a->t_acc, i); }
 static LLVMValueRef num(attention *a, int64_t v) { return em_i64s(a->e, v); }
 static LLVMValueRef ceil_div(attention *a, LLVMValueRef x, LLVMValueRef by) {
@@ -77,8 +71,8 @@ void attention_decode(attention *a, LLVMValueRef batch) {
         if (d) batch = LLVMBuildUDiv(e->b, batch, e->size[d], "");
     }
     if (a->at.g >= 0) { /* query head / (query heads / key heads) */
-        LLVMValueRef one = num(a, 1), heads = attention_max(e, e->size[a->at.g], one);
-        LLVMValueRef each = attention_max(e, LLVMBuildUDiv(e->b, e->size[a->at.h], heads, ""), one);
+        LLVMValueRef one = num(a, 1), heads = em_max(e, e->size[a->at.g], one);
+        LLVMValueRef each = em_max(e, LLVMBuildUDiv(e->b, e->size[a->at.h], heads, ""), one);
         a->index[a->at.g] = LLVMBuildUDiv(e->b, a->index[a->at.h], each, "");
     }
     for (int b = 0; b < a->k->n_buffers; b++) {
@@ -119,7 +113,7 @@ static run begin_run(attention *a) {
     r.scores = attention_at(a, r.values, em_mul(e, kb, a->values_up));
     r.factors = attention_at(a, r.scores, num(a, a->kb * a->nr));
     r.rows = attention_at(a, r.factors, nr);
-    r.panels = attention_at(a, r.rows, em_mul(e, nr, attention_max(e, a->head_up, a->values_up)));
+    r.panels = attention_at(a, r.rows, em_mul(e, nr, em_max(e, a->head_up, a->values_up)));
     if (a->dot) {
         r.least = r.panels;
         r.panels = attention_at(a, r.least, nr);
@@ -154,12 +148,12 @@ static run begin_run(attention *a) {
 static LLVMValueRef first_key(attention *a, const run *r, LLVMValueRef query) {
     emit *e = a->e;
     if (a->low < 0) return num(a, 0);
-    return attention_min(e, a->n_keys, attention_max(e, num(a, 0), em_add(e, query, r->low)));
+    return em_min(e, a->n_keys, em_max(e, num(a, 0), em_add(e, query, r->low)));
 }
 static LLVMValueRef end_key(attention *a, const run *r, LLVMValueRef query) {
     emit *e = a->e;
     if (a->high < 0) return a->n_keys;
-    return attention_max(e, num(a, 0), attention_min(e, a->n_keys, em_add(e, em_add(e, query, r->high), num(a, 1))));
+    return em_max(e, num(a, 0), em_min(e, a->n_keys, em_add(e, em_add(e, query, r->high), num(a, 1))));
 }
 
 static LLVMValueRef stride_of(attention *a, int inst, int dim) { return a->e->stride[a->k->inst[inst].index][dim]; }
@@ -244,7 +238,7 @@ static LLVMValueRef head_words(attention *a) {
 
 static LLVMValueRef last_query(attention *a, const panel *p) {
     emit *e = a->e;
-    return em_sub(e, attention_min(e, em_add(e, p->q0, num(a, a->nr)), a->n_queries), num(a, 1));
+    return em_sub(e, em_min(e, em_add(e, p->q0, num(a, a->nr)), a->n_queries), num(a, 1));
 }
 
 /* v in every element of dst[0, count), a multiple of lanes. */
@@ -369,8 +363,8 @@ static void add_values(attention *a, const run *r, const panel *p, LLVMValueRef 
 static void panel_block(attention *a, const run *r, const panel *p, LLVMValueRef j0, LLVMValueRef count) {
     emit *e = a->e;
     LLVMValueRef zero = num(a, 0), last = last_query(a, p), none = LLVMConstNull(e->t_ptr);
-    LLVMValueRef begin = round_down(a, attention_max(e, zero, em_sub(e, first_key(a, r, p->q0), j0)), a->mr);
-    LLVMValueRef end = attention_min(e, count, em_sub(e, end_key(a, r, last), j0)), n = em_sub(e, end, begin);
+    LLVMValueRef begin = round_down(a, em_max(e, zero, em_sub(e, first_key(a, r, p->q0), j0)), a->mr);
+    LLVMValueRef end = em_min(e, count, em_sub(e, end_key(a, r, last), j0)), n = em_sub(e, end, begin);
     em_branch any = em_if(e, em_icmp(e, LLVMIntSGT, n, zero));
     LLVMValueRef first = em_add(e, j0, begin), k = attention_at(a, r->k, em_mul(e, begin, r->k_row));
     LLVMValueRef dots[9] = {k,
@@ -443,21 +437,21 @@ static void emit_panels(attention *a) {
     run r = begin_run(a);
     LLVMValueRef zero = num(a, 0), one = num(a, 1), nr = num(a, a->nr), kb = num(a, a->kb);
     LLVMValueRef all = ceil_div(a, a->n_queries, nr),
-                 each = attention_max(e, one, attention_min(e, e->tune[IR_TUNE_ATTENTION_PANELS], all));
+                 each = em_max(e, one, em_min(e, e->tune[IR_TUNE_ATTENTION_PANELS], all));
     LLVMValueRef tiles = ceil_div(a, all, each), yes = LLVMConstInt(e->t_i1, 1, 0);
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
     r.batch = LLVMBuildUDiv(e->b, t.i, tiles, "");
     /* Causal queries see the more keys the later they are: those first, so that no worker ends with a long one. */
     LLVMValueRef first = em_mul(e, em_sub(e, em_sub(e, tiles, one), LLVMBuildURem(e->b, t.i, tiles, "")), each);
-    LLVMValueRef n = attention_min(e, each, em_sub(e, all, first));
+    LLVMValueRef n = em_min(e, each, em_sub(e, all, first));
     attention_decode(a, r.batch);
     em_loop i = em_for(e, zero, n, one);
     panel p = panel_of(a, &r, first, i.i);
     begin_panel(a, &r, &p);
     em_end(e, &i);
-    LLVMValueRef q0 = em_mul(e, first, nr), q_end = attention_min(e, a->n_queries, em_mul(e, em_add(e, first, n), nr));
+    LLVMValueRef q0 = em_mul(e, first, nr), q_end = em_min(e, a->n_queries, em_mul(e, em_add(e, first, n), nr));
     em_loop j = em_for(e, round_down(a, first_key(a, &r, q0), a->kb), end_key(a, &r, em_sub(e, q_end, one)), kb);
-    LLVMValueRef count = attention_min(e, kb, em_sub(e, a->n_keys, j.i));
+    LLVMValueRef count = em_min(e, kb, em_sub(e, a->n_keys, j.i));
     const bool k_plain = attention_is_plain(a, a->keys), v_plain = attention_is_plain(a, a->v);
     r.k = block_of(a, &r, PACK_K, j.i, count, r.keys, &r.k_row, k_plain ? yes : NULL);
     r.v = block_of(a, &r, PACK_V, j.i, count, r.values, &r.v_row, v_plain ? yes : NULL);
@@ -508,7 +502,7 @@ static void begin_part(attention *a, const part *p) {
 /* Query i and the keys [j0, j0 + count). */
 static void row_block(attention *a, const run *r, const part *p, LLVMValueRef i, LLVMValueRef j0, LLVMValueRef count) {
     emit *e = a->e;
-    LLVMValueRef zero = num(a, 0), one = num(a, 1), end = attention_min(e, count, em_sub(e, end_key(a, r, i), j0));
+    LLVMValueRef zero = num(a, 0), one = num(a, 1), end = em_min(e, count, em_sub(e, end_key(a, r, i), j0));
     LLVMValueRef is_seen =
         em_and(e, em_icmp(e, LLVMIntSGT, end, zero), em_icmp(e, LLVMIntSLT, first_key(a, r, i), em_add(e, j0, count)));
     em_branch any = em_if(e, is_seen);
@@ -533,14 +527,14 @@ static void row_block(attention *a, const run *r, const part *p, LLVMValueRef i,
 /* As ir_attention_parts. */
 static LLVMValueRef count_parts(attention *a, const run *r, LLVMValueRef *length) {
     emit *e = a->e;
-    LLVMValueRef one = num(a, 1), each = num(a, IR_ATTENTION_PART), batches = attention_max(e, one, r->batches);
+    LLVMValueRef one = num(a, 1), each = num(a, IR_ATTENTION_PART), batches = em_max(e, one, r->batches);
     LLVMValueRef parts =
-        attention_min(e, ceil_div(a, num(a, IR_ATTENTION_PARTS), batches), LLVMBuildUDiv(e->b, a->n_keys, each, ""));
-    parts = attention_max(e, one, parts);
+        em_min(e, ceil_div(a, num(a, IR_ATTENTION_PARTS), batches), LLVMBuildUDiv(e->b, a->n_keys, each, ""));
+    parts = em_max(e, one, parts);
     LLVMValueRef is_long = em_icmp(e, LLVMIntSGE, a->n_keys, num(a, 2 * IR_ATTENTION_PART));
     *length = em_select(e, is_long, round_up(a, ceil_div(a, a->n_keys, parts), a->kb),
-                        attention_max(e, one, round_up(a, a->n_keys, a->kb)));
-    return attention_max(e, one, ceil_div(a, a->n_keys, *length));
+                        em_max(e, one, round_up(a, a->n_keys, a->kb)));
+    return em_max(e, one, ceil_div(a, a->n_keys, *length));
 }
 
 static void store_part(attention *a, const run *r, const part *p) {
@@ -564,10 +558,10 @@ static void emit_one_by_one(attention *a) {
     part p = part_at(a, em_select(e, is_alone, own, shared_part(a, &r, number).results));
     pack(a, PACK_Q, r.batch, zero, a->n_queries, last, zero, a->head, r.panels, a->head_up);
     begin_part(a, &p);
-    LLVMValueRef from = em_mul(e, number, length), to = attention_min(e, a->n_keys, em_add(e, from, length));
-    from = attention_max(e, from, round_down(a, first_key(a, &r, zero), a->kb));
-    em_loop j = em_for(e, from, attention_min(e, to, end_key(a, &r, last)), kb);
-    LLVMValueRef count = attention_min(e, kb, em_sub(e, a->n_keys, j.i));
+    LLVMValueRef from = em_mul(e, number, length), to = em_min(e, a->n_keys, em_add(e, from, length));
+    from = em_max(e, from, round_down(a, first_key(a, &r, zero), a->kb));
+    em_loop j = em_for(e, from, em_min(e, to, end_key(a, &r, last)), kb);
+    LLVMValueRef count = em_min(e, kb, em_sub(e, a->n_keys, j.i));
     r.k = block_of(a, &r, PACK_K, j.i, count, r.keys, &r.k_row, whole_rows(a, a->keys, a->at.k, a->head, a->head_up));
     r.v = block_of(a, &r, PACK_V, j.i, count, r.values, &r.v_row,
                    whole_rows(a, a->v, a->at.n, a->n_values, a->values_up));

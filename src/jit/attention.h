@@ -84,8 +84,6 @@ void attention_call(attention *a, attention_function f, LLVMValueRef *in, unsign
 void attention_read(attention *a, emit *e);
 /* Batch number -> a->index and a->batch_off. */
 void attention_decode(attention *a, LLVMValueRef batch);
-LLVMValueRef attention_min(emit *e, LLVMValueRef x, LLVMValueRef y); /* signed i64 */
-LLVMValueRef attention_max(emit *e, LLVMValueRef x, LLVMValueRef y);
 LLVMValueRef attention_at(attention *a, LLVMValueRef base, LLVMValueRef i); /* element i of accumulators */
 static inline LLVMValueRef attention_num(attention *a, int64_t v) { return em_i64s(a->e, v); }
 

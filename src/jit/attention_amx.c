@@ -135,7 +135,7 @@ static void emit_scores(attention *a) {
     LLVMValueRef is_exact = attention_is_exact(a, in[5], in[6]);
     em_loop l = em_for(e, attention_num(a, 0), in[1], attention_num(a, AMX_COLUMNS));
     LLVMValueRef configured = em_loop_phi(e, &l, attention_num(a, 0));
-    p.rows = attention_min(e, em_sub(e, in[1], l.i), attention_num(a, AMX_COLUMNS));
+    p.rows = em_min(e, em_sub(e, in[1], l.i), attention_num(a, AMX_COLUMNS));
     p.is_high = em_icmp(e, LLVMIntSGT, p.rows, attention_num(a, AMX_SIDE));
     p.a = em_gep(e, in[0], e->t_i8, em_mul(e, l.i, p.a_row));
     p.to = attention_at(a, in[4], em_mul(e, l.i, attention_num(a, a->nr)));
@@ -228,7 +228,7 @@ static void emit_values(attention *a) {
     for (int i = 1; i < PARTS; i++) p.more[i - 1] = attention_at(a, in[3], attention_num(a, i * a->kb / 2 * a->nr));
     em_loop l = em_for(e, zero, in[1], attention_num(a, AMX_COLUMNS));
     LLVMValueRef configured = em_loop_phi(e, &l, zero);
-    p.rows = attention_min(e, em_sub(e, in[1], l.i), attention_num(a, AMX_COLUMNS));
+    p.rows = em_min(e, em_sub(e, in[1], l.i), attention_num(a, AMX_COLUMNS));
     p.is_high = em_icmp(e, LLVMIntSGT, p.rows, attention_num(a, AMX_SIDE));
     p.a = em_gep(e, in[0], e->t_i8, em_mul(e, l.i, p.a_row));
     em_branch changed = em_if(e, em_icmp(e, LLVMIntNE, p.rows, configured));

@@ -85,7 +85,7 @@ static void emit_pack(attention *a, attention_function f, const char *name, int 
     attention_decode(a, in[1]);
     LLVMValueRef whole = em_and(e, in[6], attention_num(a, -a->lanes)), left = em_sub(e, in[6], whole);
     em_loop l = em_for(e, zero, in[3], one);
-    rows r = {a, inst, row_dim, column_dim, attention_min(e, em_add(e, in[2], l.i), in[4]), in[5]};
+    rows r = {a, inst, row_dim, column_dim, em_min(e, em_add(e, in[2], l.i), in[4]), in[5]};
     LLVMValueRef dst = attention_at(a, in[7], em_mul(e, l.i, in[8]));
     e->lanes = a->lanes;
     em_loop c = em_for(e, zero, whole, lanes);

@@ -43,7 +43,7 @@ static LLVMValueRef about(attention *a, LLVMValueRef largest) {
 /* A bound of key numbers as i32: far ones are as good as none. */
 static LLVMValueRef narrow(attention *a, LLVMValueRef bound) {
     emit *e = a->e;
-    bound = attention_max(e, attention_num(a, -(1 << 30)), attention_min(e, attention_num(a, 1 << 30), bound));
+    bound = em_max(e, attention_num(a, -(1 << 30)), em_min(e, attention_num(a, 1 << 30), bound));
     return LLVMBuildTrunc(e->b, bound, e->t_i32, "");
 }
 

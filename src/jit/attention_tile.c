@@ -23,11 +23,7 @@ static void store_vec(attention *a, LLVMValueRef v, LLVMValueRef ptr) {
 
 /* One element in every lane of a register. */
 static LLVMValueRef spread(attention *a, LLVMValueRef ptr) {
-    emit *e = a->e;
-    LLVMValueRef x = LLVMBuildLoad2(e->b, a->t_acc, ptr, ""), poison = LLVMGetPoison(a->t_vec);
-    LLVMSetAlignment(x, (unsigned)a->acc_bytes);
-    return LLVMBuildShuffleVector(e->b, LLVMBuildInsertElement(e->b, poison, x, LLVMConstInt(e->t_i32, 0, 0), ""),
-                                  poison, LLVMConstNull(LLVMVectorType(e->t_i32, (unsigned)a->v_lanes)), "");
+    return em_load_splat(a->e, a->t_vec, ptr, (unsigned)a->acc_bytes);
 }
 
 static LLVMValueRef pick(attention *a, LLVMValueRef x, LLVMValueRef y, const int *index, int n) {
@@ -96,7 +92,7 @@ static void emit_products(attention *a, attention_function f, const char *name, 
     LLVMValueRef before = a->has_largest ? em_loop_phi(e, &rows, in[8]) : NULL;
     LLVMValueRef last = em_sub(e, em_sub(e, in[2], rows.i), one);
     for (int i = 0; i < mr; i++) {
-        LLVMValueRef row = em_add(e, rows.i, attention_min(e, attention_num(a, i), last));
+        LLVMValueRef row = em_add(e, rows.i, em_min(e, attention_num(a, i), last));
         from[i] = attention_at(a, in[0], em_mul(e, row, in[1]));
     }
     em_loop l = em_for(e, attention_num(a, 0), in[5], one);
@@ -168,7 +164,7 @@ static void emit_dots(attention *a) {
     em_loop g = em_for(e, attention_num(a, 0), in[3], attention_num(a, n));
     LLVMValueRef last = em_sub(e, em_sub(e, in[3], g.i), one);
     for (int i = 0; i < n; i++)
-        from[i] = attention_at(a, in[1], em_mul(e, em_add(e, g.i, attention_min(e, attention_num(a, i), last)), in[2]));
+        from[i] = attention_at(a, in[1], em_mul(e, em_add(e, g.i, em_min(e, attention_num(a, i), last)), in[2]));
     em_loop l = em_for(e, attention_num(a, 0), in[4], attention_num(a, n));
     for (int i = 0; i < n; i++) sum[i] = em_loop_phi(e, &l, LLVMConstNull(a->t_vec));
     LLVMValueRef q = load_vec(a, attention_at(a, in[0], l.i), n * a->acc_bytes);

@@ -14,10 +14,6 @@
  * then block sums in order. So blocking, threads and fusion do not change bits. */
 #include "jit/contract.h"
 
-LLVMValueRef contract_min(emit *e, LLVMValueRef a, LLVMValueRef b) {
-    return em_select(e, em_icmp(e, LLVMIntSLT, a, b), a, b);
-}
-
 /* ---- loads of the program ---- */
 static LLVMValueRef coordinate(const contract_point *at, int dim) {
     const contract *c = at->c;
@@ -192,7 +188,7 @@ static row_panels cut_rows(contract *c) {
 }
 
 static LLVMValueRef first_row(contract *c, const row_panels *p, LLVMValueRef panel) {
-    return em_add(c->e, em_mul(c->e, panel, p->rows), contract_min(c->e, panel, p->tall));
+    return em_add(c->e, em_mul(c->e, panel, p->rows), em_min(c->e, panel, p->tall));
 }
 
 /* ---- functions beside the kernel's: deep nests of loops in one function cost much more to compile ---- */
@@ -235,8 +231,8 @@ static void pack_runs(contract *c, int operand, LLVMValueRef dst, LLVMValueRef f
     LLVMValueRef runs_end = LLVMBuildUDiv(e->b, em_add(e, end, em_sub(e, length, num(c, 1))), length, "");
     LLVMValueRef has_any = em_icmp(e, LLVMIntSGT, k_count, num(c, 0));
     em_loop l = em_for(e, LLVMBuildUDiv(e->b, k0, length, ""), em_select(e, has_any, runs_end, num(c, 0)), num(c, 1));
-    LLVMValueRef run = em_mul(e, l.i, length), to = contract_min(e, em_add(e, run, length), end);
-    LLVMValueRef from = em_select(e, em_icmp(e, LLVMIntSGT, run, k0), run, k0);
+    LLVMValueRef run = em_mul(e, l.i, length), to = em_min(e, em_add(e, run, length), end);
+    LLVMValueRef from = em_max(e, run, k0);
     contract_decode_run(c, l.i);
     contract_pack(c, operand, element(c, dst, em_mul(e, em_sub(e, from, k0), num(c, operand ? c->nr : c->mr))), first,
                   em_sub(e, from, run), em_sub(e, to, from));
@@ -253,7 +249,7 @@ void contract_emit_pack(contract *c, int operand) {
     LLVMGetParams(e->fn, in);
     contract_decode_batch(c, in[2], operand ? ir_kernel_varies(c->k, c->operand[1]) : UINT32_MAX);
     int rows = operand ? c->nr : c->mr;
-    LLVMValueRef words = contract_min(e, c->k_words, num(c, c->kb / c->group));
+    LLVMValueRef words = em_min(e, c->k_words, num(c, c->kb / c->group));
     LLVMValueRef elements = em_mul(e, em_add(e, words, num(c, c->heads[operand])), num(c, rows));
     row_panels p = cut_rows(c);
     em_loop l = em_for(e, num(c, 0), in[4], num(c, 1));
@@ -262,7 +258,7 @@ void contract_emit_pack(contract *c, int operand) {
         operand ? contract_decode_columns(c, em_mul(e, panel, num(c, rows))) : first_row(c, &p, panel);
     LLVMValueRef filled = num(c, rows); /* rows of the panel */
     if (c->copies_a && !operand) {
-        filled = contract_min(e, em_sub(e, c->m, first), filled);
+        filled = em_min(e, em_sub(e, c->m, first), filled);
         if (contract_is_plain_load(c, 0)) contract_copy_rows(c, dst, first, filled, in[5], in[6]);
         else contract_pack_values(c, dst, first, filled, in[5], in[6]);
     } else if (c->n_outer_k) pack_runs(c, operand, dst, first, in[5], in[6]);
@@ -290,7 +286,7 @@ static void emit_pack_phase(contract *c) {
     if (c->heads[1]) {
         em_loop l = em_for(e, num(c, 0), em_mul(e, blocks_of_k(c), num(c, c->kb)), num(c, c->kb));
         contract_call_pack(c, 1, element(c, to, block_of_panel(c, l.i)), batch, panel, num(c, 1), l.i,
-                           contract_min(e, em_sub(e, c->kk, l.i), num(c, c->kb)));
+                           em_min(e, em_sub(e, c->kk, l.i), num(c, c->kb)));
         em_end(e, &l);
     } else contract_call_pack(c, 1, to, batch, panel, num(c, 1), num(c, 0), c->kk);
     em_end(e, &t);
@@ -359,7 +355,7 @@ static LLVMValueRef panel_to_read(contract *c, const block *s, LLVMValueRef pack
 static void block_of_a(contract *c, const block *s, LLVMValueRef m_first, LLVMValueRef m_count, LLVMValueRef *tile_in) {
     emit *e = c->e;
     LLVMValueRef zero = num(c, 0), bytes = num(c, c->acc_bytes), row = bytes, next_row = zero, a = s->a;
-    LLVMValueRef k = num(c, c->mr * c->acc_bytes), words = contract_min(e, c->k_words, num(c, c->kb / c->group));
+    LLVMValueRef k = num(c, c->mr * c->acc_bytes), words = em_min(e, c->k_words, num(c, c->kb / c->group));
     LLVMValueRef next = em_mul(e, em_add(e, words, num(c, c->heads[0])), k);
     LLVMValueRef row_bytes = em_mul(e, tile_in[CONTRACT_COUNT], bytes);
     LLVMValueRef jump = NULL;
@@ -407,8 +403,8 @@ static void emit_compute_phase(contract *c) {
     LLVMValueRef m_panels = rp.n, n_panels = count_panels(c);
     LLVMValueRef mc = LLVMBuildUDiv(e->b, e->tune[IR_TUNE_CONTRACT_MC], num(c, c->mr), "");
     LLVMValueRef nc = LLVMBuildUDiv(e->b, e->tune[IR_TUNE_CONTRACT_NC], num(c, c->nr), "");
-    mc = em_select(e, em_icmp(e, LLVMIntSLT, mc, one), one, mc);
-    nc = em_select(e, em_icmp(e, LLVMIntSLT, nc, one), one, nc);
+    mc = em_max(e, mc, one);
+    nc = em_max(e, nc, one);
     const bool has_rows = ir_kernel_has_rows(c->whole);
     LLVMValueRef m_blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, m_panels, mc), one), mc, "");
     LLVMValueRef n_blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, n_panels, nc), one), nc, "");
@@ -416,7 +412,7 @@ static void emit_compute_phase(contract *c) {
         nc = em_select(e, contract_rows_later(c), nc, n_panels);
         n_blocks = em_select(e, contract_rows_later(c), n_blocks, one);
     }
-    LLVMValueRef k_panel = contract_min(e, c->k_words, num(c, c->kb / c->group));
+    LLVMValueRef k_panel = em_min(e, c->k_words, num(c, c->kb / c->group));
 
     /* scratch: ir_kernel_contract_head_bytes, the packed block, partial sums */
     block s = {0};
@@ -429,7 +425,7 @@ static void emit_compute_phase(contract *c) {
     b_bytes = em_select(e, s.packed, zero, em_and(e, em_add(e, b_bytes, num(c, 63)), num(c, -64)));
     s.a = em_gep(e, s.edge, e->t_i8, b_bytes);
     s.edge = element(c, s.edge, num(c, c->heads[1] * c->nr));
-    LLVMValueRef a_rows = em_mul(e, contract_min(e, mc, m_panels), num(c, c->mr));
+    LLVMValueRef a_rows = em_mul(e, em_min(e, mc, m_panels), num(c, c->mr));
     LLVMValueRef a_bytes =
         em_mul(e, em_add(e, em_mul(e, a_rows, em_add(e, k_panel, num(c, c->heads[0]))), num(c, c->lanes * c->mr)),
                num(c, c->acc_bytes));
@@ -443,7 +439,7 @@ static void emit_compute_phase(contract *c) {
     s.a = element(c, s.a, num(c, c->heads[0] * c->mr));
     LLVMValueRef kept = NULL;
     if (has_rows) {
-        LLVMValueRef sums = em_mul(e, em_mul(e, a_rows, contract_min(e, nc, n_panels)), num(c, c->nr * c->acc_bytes));
+        LLVMValueRef sums = em_mul(e, em_mul(e, a_rows, em_min(e, nc, n_panels)), num(c, c->nr * c->acc_bytes));
         LLVMValueRef has_sums = em_icmp(e, LLVMIntSGT, c->kk, num(c, c->kb));
         kept = em_gep(e, s.partial, e->t_i8,
                       em_select(e, has_sums, em_and(e, em_add(e, sums, num(c, 63)), num(c, -64)), zero));
@@ -461,8 +457,8 @@ static void emit_compute_phase(contract *c) {
     s.b_batch = b_batch;
     s.batch = batch;
     LLVMValueRef m_first = em_mul(e, mb, mc), n_first = em_mul(e, nb, nc);
-    LLVMValueRef m_count = contract_min(e, em_sub(e, m_panels, m_first), mc),
-                 n_count = contract_min(e, em_sub(e, n_panels, n_first), nc);
+    LLVMValueRef m_count = em_min(e, em_sub(e, m_panels, m_first), mc),
+                 n_count = em_min(e, em_sub(e, n_panels, n_first), nc);
 
     LLVMValueRef row_first = first_row(c, &rp, m_first);
     if (has_rows) contract_begin_block(c, kept, batch, row_first, a_rows);
@@ -471,7 +467,7 @@ static void emit_compute_phase(contract *c) {
     LLVMValueRef k_end = em_select(e, em_icmp(e, LLVMIntSGT, c->kk, zero), c->kk, one);
     em_loop lk = em_for(e, zero, k_end, num(c, c->kb));
     s.k0 = lk.i;
-    s.k_count = contract_min(e, em_sub(e, c->kk, lk.i), num(c, c->kb));
+    s.k_count = em_min(e, em_sub(e, c->kk, lk.i), num(c, c->kb));
     LLVMValueRef tile_in[CONTRACT_TILE_PARAMETERS] = {
         [CONTRACT_COUNT] = contract_in_words(c, s.k_count),
         [CONTRACT_M0] = row_first,

@@ -55,7 +55,6 @@ typedef struct contract_row {
 LLVMValueRef contract_load(emit *e, em_values *v, const ir_kinst *inst, void *point);
 LLVMValueRef contract_offset(contract *c, int buffer, const contract_point *at);
 LLVMValueRef contract_step(contract *c, int buffer, int axis);
-LLVMValueRef contract_min(emit *e, LLVMValueRef a, LLVMValueRef b);
 /* Batch number -> index of each batch dim and offset of each buffer. With only the dims in `which`. */
 void contract_decode_batch(contract *c, LLVMValueRef number, uint32_t which);
 /* With several dims of columns: flat columns are those of all panels, each nr of them. Behind contract_decode_batch:

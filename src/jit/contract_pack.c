@@ -98,7 +98,7 @@ static void pack_scalar(contract *c, int operand, LLVMValueRef dst, LLVMValueRef
     LLVMValueRef one = em_i64s(e, 1), last = em_sub(e, valid, one);
     e->lanes = 1;
     em_loop lk = em_for(e, k_begin, k_count, one), lr = em_for(e, em_i64s(e, 0), em_i64s(e, rows), one);
-    LLVMValueRef row = em_add(e, first, contract_min(e, lr.i, last));
+    LLVMValueRef row = em_add(e, first, em_min(e, lr.i, last));
     contract_point at = point(c, operand, row, em_add(e, k_first, lk.i), -1, NULL);
     LLVMValueRef x = operand_value(c, operand, &at);
     if (operand == 0 && contract_is_flipped(c)) x = em_xor(e, x, LLVMConstInt(c->t_packed, 0x80, 0));
@@ -118,7 +118,7 @@ static void pack_rows(contract *c, int operand, LLVMValueRef dst, LLVMValueRef f
     if (masked)
         for (int j = 0; j < steps; j++) {
             LLVMValueRef left = em_sub(e, valid, em_i64s(e, j * c->lanes));
-            mask[j] = em_mask(e, contract_min(e, left, em_i64s(e, rows - j * c->lanes)));
+            mask[j] = em_mask(e, em_min(e, left, em_i64s(e, rows - j * c->lanes)));
         }
     LLVMValueRef whole = em_and(e, k_count, em_i64s(e, -c->group));
     em_loop l = em_for(e, em_i64s(e, 0), whole, em_i64s(e, c->group));
@@ -218,7 +218,7 @@ static void stage(contract *c, int operand, LLVMValueRef first, LLVMValueRef las
     emit *e = c->e;
     int columns = step_columns(c);
     em_loop l = em_for(e, em_i64s(e, 0), em_i64s(e, operand ? c->nr : c->mr), em_i64s(e, 1));
-    LLVMValueRef to = em_mul(e, l.i, em_i64s(e, columns)), row = em_add(e, first, contract_min(e, l.i, last));
+    LLVMValueRef to = em_mul(e, l.i, em_i64s(e, columns)), row = em_add(e, first, em_min(e, l.i, last));
     for (int j = 0; j < columns; j += c->lanes) {
         contract_point at = point(c, operand, row, j ? em_add(e, k, em_i64s(e, j)) : k, c->dim_k, mask);
         LLVMValueRef x = operand_value(c, operand, &at);
@@ -340,7 +340,7 @@ static void pack_rows_turned(contract *c, LLVMValueRef dst, LLVMValueRef first, 
     source from = {.row = {NULL, row}, .lane = em_mul(e, row, em_i64s(e, in_lane))};
     for (int i = 2; i < in_lane; i++) from.row[i] = em_mul(e, row, em_i64s(e, i));
     em_loop l = em_for(e, em_i64s(e, 0), k_count, em_i64s(e, step));
-    LLVMValueRef left = contract_min(e, em_sub(e, k_count, l.i), em_i64s(e, step));
+    LLVMValueRef left = em_min(e, em_sub(e, k_count, l.i), em_i64s(e, step));
     pack_along_rows(c, 0, c->staging, first, valid, em_add(e, k_first, l.i), left);
     LLVMValueRef to = at_index(c, dst, contract_word_of(c, l.i));
     em_loop r = em_for(e, em_i64s(e, 0), em_i64s(e, c->mr), em_i64s(e, in_lane));

@@ -134,7 +134,7 @@ void contract_emit_row_phase(contract *c) {
     emit *e = c->e;
     LLVMValueRef grain = e->tune[IR_TUNE_CONTRACT_ROWS], rows = count_rows(c);
     (void)set_slots(c, e->kept, num(c, 0), rows);
-    LLVMValueRef end = contract_min(e, em_mul(e, e->tile_end, grain), rows);
+    LLVMValueRef end = em_min(e, em_mul(e, e->tile_end, grain), rows);
     LLVMValueRef scratch = em_gep(e, e->scratch, e->t_i8, num(c, ir_kernel_contract_head_bytes(c->whole)));
     contract_call(c, ROWS, (LLVMValueRef[]){e->args, em_mul(e, e->tile_begin, grain), end, scratch}, 4);
 }

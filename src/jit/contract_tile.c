@@ -77,8 +77,7 @@ static void tile_step(tile *t, LLVMValueRef *acc, LLVMValueRef *pa, LLVMValueRef
                       LLVMBasicBlockRef *end, bool is_slow) {
     contract *c = t->c;
     emit *e = c->e;
-    LLVMValueRef zeros = LLVMConstNull(LLVMVectorType(e->t_i32, (unsigned)c->v_lanes)), b[8];
-    LLVMValueRef poison = LLVMGetPoison(c->t_vec), row = t->in[CONTRACT_A_ROW];
+    LLVMValueRef row = t->in[CONTRACT_A_ROW], b[8];
     for (int j = 0; j < c->nv; j++) b[j] = contract_tile_load(c, element(c, pb, num(c, j * c->v_lanes)), c->acc_bytes);
     /* The panel of operand 1 comes from the next cache the first time; the hardware's prefetcher is late for it. Eight
      * steps ahead: as far as an address reaches, and more is slower in place, where rows may share sets of the
@@ -90,10 +89,7 @@ static void tile_step(tile *t, LLVMValueRef *acc, LLVMValueRef *pa, LLVMValueRef
         int far = i % ROWS_A_POINTER;
         LLVMValueRef p = pa[i / ROWS_A_POINTER];
         if (far) p = bytes_behind(c, p, far == 1 ? row : LLVMBuildShl(e->b, row, num(c, 1), ""));
-        LLVMValueRef x = LLVMBuildLoad2(e->b, c->t_acc, p, "");
-        LLVMSetAlignment(x, (unsigned)c->packed_bytes);
-        LLVMValueRef a = LLVMBuildShuffleVector(
-            e->b, LLVMBuildInsertElement(e->b, poison, x, LLVMConstInt(e->t_i32, 0, 0), ""), poison, zeros, "");
+        LLVMValueRef a = em_load_splat(e, c->t_vec, p, (unsigned)c->packed_bytes);
         for (int j = 0; j < c->nv; j++) acc[i * c->nv + j] = mul_add(c, a, b[j], acc[i * c->nv + j], is_slow);
         end[i] = here(c);
         if (i + 1 < c->mr) next_row(t, i, latch);

@@ -120,6 +120,20 @@ LLVMValueRef em_icmp(emit *e, LLVMIntPredicate p, LLVMValueRef a, LLVMValueRef b
 LLVMValueRef em_select(emit *e, LLVMValueRef c, LLVMValueRef a, LLVMValueRef b) {
     return LLVMBuildSelect(e->b, c, a, b, "");
 }
+LLVMValueRef em_min(emit *e, LLVMValueRef a, LLVMValueRef b) {
+    return em_select(e, em_icmp(e, LLVMIntSLT, a, b), a, b);
+}
+LLVMValueRef em_max(emit *e, LLVMValueRef a, LLVMValueRef b) {
+    return em_select(e, em_icmp(e, LLVMIntSGT, a, b), a, b);
+}
+
+LLVMValueRef em_load_splat(emit *e, LLVMTypeRef vector, LLVMValueRef ptr, unsigned align) {
+    LLVMValueRef x = LLVMBuildLoad2(e->b, LLVMGetElementType(vector), ptr, ""), poison = LLVMGetPoison(vector);
+    LLVMSetAlignment(x, align);
+    x = LLVMBuildInsertElement(e->b, poison, x, LLVMConstInt(e->t_i32, 0, 0), "");
+    return LLVMBuildShuffleVector(e->b, x, poison, LLVMConstNull(LLVMVectorType(e->t_i32, LLVMGetVectorSize(vector))),
+                                  "");
+}
 
 /* The type of `like` with another element type. */
 static LLVMTypeRef type_like(LLVMValueRef like, LLVMTypeRef element) {

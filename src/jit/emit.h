@@ -68,6 +68,7 @@ LLVMTypeRef em_memory_type(emit *e, ir_dtype t);     /* bool: i8; halves: i16 */
 LLVMTypeRef em_type(emit *e, ir_dtype t);            /* at e->lanes */
 LLVMTypeRef em_vec(emit *e, LLVMTypeRef scalar);     /* at e->lanes */
 LLVMValueRef em_splat(emit *e, LLVMValueRef scalar); /* scalar -> current width (no-op at 1) */
+LLVMValueRef em_load_splat(emit *e, LLVMTypeRef vector, LLVMValueRef ptr, unsigned align); /* in every lane */
 LLVMValueRef em_f32(emit *e, double v);              /* v rounded to float, splat */
 LLVMValueRef em_f64(emit *e, double v);
 LLVMValueRef em_int(emit *e, ir_dtype t, int64_t v); /* splat constant of an integer dtype or bool */
@@ -90,6 +91,8 @@ LLVMValueRef em_intrinsic(
 LLVMValueRef em_fcmp(emit *e, LLVMRealPredicate p, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef em_icmp(emit *e, LLVMIntPredicate p, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef em_select(emit *e, LLVMValueRef c, LLVMValueRef a, LLVMValueRef b);
+LLVMValueRef em_min(emit *e, LLVMValueRef a, LLVMValueRef b); /* signed integers */
+LLVMValueRef em_max(emit *e, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef em_bits_of_f32(emit *e, LLVMValueRef x); /* float -> i32 bitcast */
 LLVMValueRef em_f32_of_bits(emit *e, LLVMValueRef x);
 LLVMValueRef em_add(emit *e, LLVMValueRef a, LLVMValueRef b); /* integers, wrapping */

@@ -222,8 +222,8 @@ void em_store(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueR
 LLVMValueRef em_mask(emit *e, LLVMValueRef n) {
     if (e->lanes == 1) return em_icmp(e, LLVMIntSGT, n, em_i64s(e, 0));
     LLVMValueRef lanes = em_i64s(e, e->lanes), zero = em_i64s(e, 0);
-    n = em_select(e, em_icmp(e, LLVMIntSGT, n, zero), n, zero);
-    n = em_select(e, em_icmp(e, LLVMIntSLT, n, lanes), n, lanes);
+    n = em_max(e, n, zero);
+    n = em_min(e, n, lanes);
     if (!e->level->has_mask) {
         LLVMValueRef limit = em_splat(e, LLVMBuildTrunc(e->b, n, e->t_i32, ""));
         return em_icmp(e, LLVMIntSLT, lane_numbers(e, e->t_i32), limit);

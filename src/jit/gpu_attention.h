@@ -47,7 +47,6 @@ static inline int flash_column(const flash *f, int c) {
     return c / f->column_vec * f->side * f->column_vec + c % f->column_vec;
 }
 static inline LLVMValueRef flash_num(flash *f, int64_t v) { return em_i64s(f->e, v); }
-static inline LLVMValueRef flash_min(flash *f, LLVMValueRef x, LLVMValueRef y) { return attention_min(f->e, x, y); }
 static inline LLVMValueRef flash_at(flash *f, LLVMValueRef base, LLVMValueRef i) {
     return em_gep(f->e, base, f->a.t_acc, i);
 }

@@ -317,7 +317,7 @@ static void emit_products(mma *m) {
     find_tile(m, mma_i32(m, LLVMBuildURem(e->b, lt.i, tiles, "")), mma_i32(m, tiles_m), mma_i32(m, tiles_n));
     m->k_begin = em_mul(e, m->part, length);
     m->k_end = em_add(e, m->k_begin, length);
-    m->k_end = em_select(e, em_icmp(e, LLVMIntSLT, m->k_end, k), m->k_end, k);
+    m->k_end = em_min(e, m->k_end, k);
     em_branch b[IR_GPU_MMA_TILES];
     int tile[IR_GPU_MMA_TILES], n_tiles = 0;
     for (int i = 0; i < IR_GPU_MMA_TILES; i++)

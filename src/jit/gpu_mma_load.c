@@ -52,8 +52,8 @@ void mma_lay_out(mma *m, bool is_wgmma) {
 static LLVMValueRef bytes_before(mma *m, LLVMValueRef at, LLVMValueRef end, int bytes) {
     emit *e = m->e;
     LLVMValueRef n = em_sub(e, end, at), zero = mma_num(m, 0), most = mma_num(m, 16 / bytes);
-    n = em_select(e, em_icmp(e, LLVMIntSLT, n, zero), zero, n);
-    n = em_select(e, em_icmp(e, LLVMIntSLT, n, most), n, most);
+    n = em_max(e, n, zero);
+    n = em_min(e, n, most);
     return em_mul(e, mma_i32(m, n), em_i32(e, bytes));
 }
 
@@ -65,7 +65,7 @@ static void begin_gather(mma *m, mma_operand *p) {
     const int columns_log = __builtin_ctz((unsigned)p->rows), buffer = m->k->inst[p->inst].index;
     LLVMValueRef line = mma_bits(m, m->thread, 0, columns_log), column = em_add(e, m->n0, mma_i64(m, line));
     LLVMValueRef last = em_sub(e, m->s.size[IR_GPU_COLUMNS], mma_num(m, 1));
-    column = em_select(e, em_icmp(e, LLVMIntSLT, column, last), column, last);
+    column = em_min(e, column, last);
     p->chunk = em_lshr(e, m->thread, columns_log);
     p->passes = p->rows * p->line_bytes / 16 / m->n_threads;
     p->line = line;

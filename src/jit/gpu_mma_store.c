@@ -77,7 +77,7 @@ static void emit_rows(mma *m, int lanes, bool is_part) {
     const int log = lanes == 1 ? 0 : 2;
     LLVMValueRef rows = em_sub(e, m->s.size[IR_GPU_ROWS], m->m0),
                  most = LLVMBuildShl(e->b, mma_num(m, 1), m->rows_log, "");
-    rows = em_select(e, em_icmp(e, LLVMIntSLT, rows, most), rows, most);
+    rows = em_min(e, rows, most);
     LLVMValueRef line_log = em_sub(e, m->columns_log, mma_num(m, log));
     LLVMValueRef mask = em_sub(e, LLVMBuildShl(e->b, mma_num(m, 1), line_log, ""), mma_num(m, 1));
     em_loop l = em_for(e, mma_i64(m, m->thread), LLVMBuildShl(e->b, rows, line_log, ""), m->threads);

@@ -101,12 +101,12 @@ static LLVMValueRef at_lanes(emit *e, LLVMValueRef *lane) {
  * kept. */
 static LLVMValueRef position(emit *e, const step *s, int l) {
     LLVMValueRef n = e->size[s->w->w.r->last];
-    return red_min(e, em_add(e, s->i, em_i64s(e, l)), em_sub(e, n, em_i64s(e, 1)));
+    return em_min(e, em_add(e, s->i, em_i64s(e, l)), em_sub(e, n, em_i64s(e, 1)));
 }
 
 /* Of an aligned row: the first element of a step, or of the row's last four. */
 static LLVMValueRef position_of_vector(emit *e, const step *s) {
-    return red_min(e, s->i, em_sub(e, e->size[s->w->w.r->last], em_i64s(e, LANES)));
+    return em_min(e, s->i, em_sub(e, e->size[s->w->w.r->last], em_i64s(e, LANES)));
 }
 
 static LLVMValueRef valid_lane(emit *e, const step *s, int l) {

@@ -24,7 +24,7 @@ static void emit_line(scan *s, LLVMValueRef c) {
     em_loop b = em_for(e, em_i64s(e, 0), s->length, block);
     before.high = em_loop_phi(e, &b, none.high);
     if (none.low) before.low = em_loop_phi(e, &b, none.low);
-    em_loop l = em_for(e, b.i, red_min(e, em_add(e, b.i, block), s->length), em_i64s(e, 1));
+    em_loop l = em_for(e, b.i, em_min(e, em_add(e, b.i, block), s->length), em_i64s(e, 1));
     LLVMValueRef total = em_loop_phi(e, &l, scan_identity(s));
     em_loop_next(e, total, take(s, l.i, c, before.high, total));
     em_end(e, &l);

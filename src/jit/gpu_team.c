@@ -89,7 +89,7 @@ void gpu_chunk_range(gpu_row *w, LLVMValueRef chunk, LLVMValueRef *from, LLVMVal
     LLVMValueRef each, rest, padded = em_sub(e, em_add(e, w->r->partials, w->chunks), em_i64s(e, 1));
     red_divide(e, padded, w->chunks, &each, &rest);
     *from = em_mul(e, chunk, each);
-    *to = red_min(e, em_add(e, *from, each), w->r->partials);
+    *to = em_min(e, em_add(e, *from, each), w->r->partials);
 }
 
 LLVMValueRef gpu_is_last(gpu_row *w, LLVMValueRef counter, LLVMValueRef n) {

@@ -49,7 +49,7 @@ static LLVMValueRef sum_up(window *w, ir_dtype acc) {
                  kb = em_i64s(e, w->k->tile.kb);
     em_loop block = em_for(e, em_i64s(e, 0), all, kb);
     LLVMValueRef total = em_loop_phi(e, &block, zero), end = em_add(e, block.i, kb);
-    end = em_select(e, em_icmp(e, LLVMIntSLT, end, all), end, all);
+    end = em_min(e, end, all);
     em_loop l = em_for(e, block.i, end, em_i64s(e, 1));
     LLVMValueRef sum = em_loop_phi(e, &l, zero), x[2];
     decode(w, w->first_k, w->k->n_dims, l.i);

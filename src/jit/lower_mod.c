@@ -44,8 +44,8 @@ static LLVMValueRef step(emit *e, const format *f, LLVMValueRef x, LLVMValueRef 
     LLVMValueRef by = y;
     for (int i = 0; i < 3;
          i++) { /* 2^k is beyond the format where y is small: in three factors, each a product that is exact */
-        LLVMValueRef part = em_select(e, em_icmp(e, LLVMIntSLT, k, most), k, most);
-        part = em_select(e, em_icmp(e, LLVMIntSGT, part, zero), part, zero);
+        LLVMValueRef part = em_min(e, k, most);
+        part = em_max(e, part, zero);
         LLVMValueRef bits = em_shl(e, em_add(e, part, em_int(e, f->integer, f->bias)), f->digits - 1);
         by = em_fmul(e, by, LLVMBuildBitCast(e->b, bits, type, ""));
         k = em_sub(e, k, part);

@@ -118,10 +118,6 @@ static void emit_step(emit *e, map *m, LLVMValueRef column, LLVMValueRef mask, b
 }
 
 /* ---- one row ---- */
-LLVMValueRef map_minimum(emit *e, LLVMValueRef a, LLVMValueRef b) {
-    return em_select(e, em_icmp(e, LLVMIntSLT, a, b), a, b);
-}
-
 /* Elements to pass before every output is aligned for whole-vector stores; *possible: they agree on it. */
 static LLVMValueRef stream_head(emit *e, map *m, LLVMValueRef begin, LLVMValueRef *possible) {
     LLVMValueRef head = NULL;
@@ -256,7 +252,7 @@ void map_emit_columns(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end, boo
     } else { /* to the next whole group */
         head = em_and(e, em_sub(e, zero, number_at(e, m, m->number, begin)), em_i64s(e, EM_RANDOM_MAX - 1));
     }
-    LLVMValueRef middle = em_add(e, begin, map_minimum(e, head, em_sub(e, end, begin)));
+    LLVMValueRef middle = em_add(e, begin, em_min(e, head, em_sub(e, end, begin)));
     /* Segment 0 is the head, too short for a vector step; it is left out where it is empty. */
     LLVMValueRef first = em_select(e, em_icmp(e, LLVMIntEQ, middle, begin), one, zero);
     em_loop l = em_for(e, first, em_i64s(e, 2), one);
@@ -438,8 +434,8 @@ fusor_status jit_emit_map(emit *e, fu_error *err) {
     em_loop tiles = em_for(e, e->tile_begin, e->tile_end, one);
     LLVMValueRef row_begin = em_mul(e, LLVMBuildUDiv(e->b, tiles.i, blocks, ""), block_rows);
     LLVMValueRef begin = em_mul(e, LLVMBuildURem(e->b, tiles.i, blocks, ""), block_columns);
-    LLVMValueRef row_end = map_minimum(e, em_add(e, row_begin, block_rows), rows);
-    LLVMValueRef end = map_minimum(e, em_add(e, begin, block_columns), columns);
+    LLVMValueRef row_end = em_min(e, em_add(e, row_begin, block_rows), rows);
+    LLVMValueRef end = em_min(e, em_add(e, begin, block_columns), columns);
     if (m->turns > 1) { /* a tile's part is from one whole turn to another */
         LLVMValueRef step = em_i64s(e, m->turns), more = em_i64s(e, m->turns - 1);
         row_begin = em_mul(e, LLVMBuildUDiv(e->b, em_add(e, row_begin, more), step, ""), step);

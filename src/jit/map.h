@@ -40,7 +40,6 @@ static inline bool map_varies_in_row(const map *m, int inst) {
 
 /* base + index * stride without the instructions that baked strides save. */
 LLVMValueRef map_advance(emit *e, LLVMValueRef base, LLVMValueRef index, LLVMValueRef stride);
-LLVMValueRef map_minimum(emit *e, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef map_load(emit *e, em_values *v, const ir_kinst *inst, void *user); /* em_values.load; user: the map */
 
 /* One step: e->lanes columns from `column` on. Between begin and end s->v has the values that are known. */

@@ -82,10 +82,6 @@ void map_emit_row_values(emit *e, map *m) {
     emit_values(e, m, PLACE_ROW);
 }
 
-static LLVMValueRef maximum(emit *e, LLVMValueRef a, LLVMValueRef b) {
-    return em_select(e, em_icmp(e, LLVMIntSGT, a, b), a, b);
-}
-
 /* Rows y0..y1 of a line, whose offsets at y0 offset[] has. */
 static void emit_line(emit *e, map *m, LLVMValueRef y0, LLVMValueRef y1, LLVMValueRef begin, LLVMValueRef end,
                       bool has_tail) {
@@ -144,8 +140,8 @@ void map_emit_rows(emit *e, map *m, LLVMValueRef row_begin, LLVMValueRef row_end
     }
     em_loop lines = em_for(e, first, past, one);
     for (int d = 0; d < y; d++) m->index[d] = index[d] = em_loop_phi(e, &lines, index[d]);
-    LLVMValueRef before = em_mul(e, lines.i, e->size[y]), y0 = maximum(e, em_sub(e, row_begin, before), zero),
-                 y1 = map_minimum(e, em_sub(e, row_end, before), e->size[y]);
+    LLVMValueRef before = em_mul(e, lines.i, e->size[y]), y0 = em_max(e, em_sub(e, row_begin, before), zero),
+                 y1 = em_min(e, em_sub(e, row_end, before), e->size[y]);
     for (int b = 0; b < k->n_buffers; b++) {
         m->offset[b] = zero;
         for (int d = 0; d <= y; d++)

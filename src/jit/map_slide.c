@@ -106,12 +106,6 @@ static void emit_strip(emit *e, map *m, const strip *s, LLVMValueRef column, LLV
     e->n_spread = 0;
 }
 
-static void mark(const ir_kernel *k, int inst, bool *is_marked) {
-    if (is_marked[inst]) return;
-    is_marked[inst] = true;
-    for (int i = 0; i < k->inst[inst].n_in; i++) mark(k, k->inst[inst].in[i], is_marked);
-}
-
 /* Is a result written over an operand? Plans do that where each element is read by its own place alone: so not to what
  * goes from row to row. NULL: there is no other operand. */
 static LLVMValueRef is_in_place(emit *e) {
@@ -119,8 +113,8 @@ static LLVMValueRef is_in_place(emit *e) {
     bool is_marked[IR_KERNEL_MAX_INSTS] = {false};
     LLVMValueRef any = NULL;
     for (int i = 0; i < k->slide.n; i++) {
-        mark(k, k->slide.to[i], is_marked);
-        mark(k, k->slide.from[i], is_marked);
+        ir_kernel_mark(k, k->slide.to[i], is_marked);
+        ir_kernel_mark(k, k->slide.from[i], is_marked);
     }
     for (int i = 0; i < k->n_insts; i++)
         for (int j = 0; j < k->n_insts && k->inst[i].op == IR_K_STORE; j++) {
@@ -140,7 +134,7 @@ void map_emit_slide(emit *e, map *m, LLVMValueRef y0, LLVMValueRef y1, LLVMValue
     memcpy(first, m->offset, sizeof first);
     em_loop blocks = em_for(e, y0, y1, em_i64s(e, BLOCK_ROWS));
     s.y0 = blocks.i;
-    s.y1 = map_minimum(e, em_add(e, blocks.i, em_i64s(e, BLOCK_ROWS)), y1);
+    s.y1 = em_min(e, em_add(e, blocks.i, em_i64s(e, BLOCK_ROWS)), y1);
     for (int b = 0; b < k->n_buffers; b++)
         s.offset[b] = map_advance(e, first[b], em_sub(e, blocks.i, y0), e->stride[b][y]);
     const LLVMValueRef width = em_i64s(e, lanes), past = em_sub(e, end, width);
@@ -154,7 +148,7 @@ void map_emit_slide(emit *e, map *m, LLVMValueRef y0, LLVMValueRef y1, LLVMValue
     }
     if (may_fit) { /* the last step ends with the last column: some are made twice */
         em_loop l = em_for(e, begin, end, width);
-        emit_strip(e, m, &s, columns == lanes ? begin : map_minimum(e, l.i, past), NULL);
+        emit_strip(e, m, &s, columns == lanes ? begin : em_min(e, l.i, past), NULL);
         em_end(e, &l);
     }
     if (may_fit && may_be_short) em_else(e, &fits);

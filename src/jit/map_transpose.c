@@ -155,10 +155,6 @@ static void emit_blocks(emit *e, square *q, LLVMValueRef y0, LLVMValueRef y1, LL
 }
 
 /* ---- the kernel ---- */
-static LLVMValueRef minimum(emit *e, LLVMValueRef a, LLVMValueRef b) {
-    return em_select(e, em_icmp(e, LLVMIntSLT, a, b), a, b);
-}
-
 static LLVMValueRef ceil_div(emit *e, LLVMValueRef a, LLVMValueRef b) {
     return LLVMBuildUDiv(e->b, em_sub(e, em_add(e, a, b), em_i64s(e, 1)), b, "");
 }
@@ -198,7 +194,7 @@ static void emit_tile(emit *e, square *q, LLVMValueRef tile) {
         q->offset[b] = em_i64s(e, 0);
         for (int d = 0; d < q->y; d++) q->offset[b] = advance(e, q->offset[b], q->index[d], e->stride[b][d]);
     }
-    LLVMValueRef y1 = minimum(e, em_add(e, y0, by), size_y), x1 = minimum(e, em_add(e, x0, bx), size_x),
+    LLVMValueRef y1 = em_min(e, em_add(e, y0, by), size_y), x1 = em_min(e, em_add(e, x0, bx), size_x),
                  whole = em_i64s(e, -q->side);
     LLVMValueRef ym = em_add(e, y0, em_and(e, em_sub(e, y1, y0), whole)),
                  xm = em_add(e, x0, em_and(e, em_sub(e, x1, x0), whole));

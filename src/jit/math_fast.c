@@ -148,7 +148,7 @@ static LLVMValueRef log1p_of(emit *e, LLVMValueRef x) {
     LLVMValueRef one = em_f32(e, 1), u = em_fadd(e, x, one), none = em_i32(e, 0);
     LLVMValueRef n = em_ashr(e, em_sub(e, em_bits_of_f32(e, u), em_i32(e, 0x3f400000)), 23), high = em_shl(e, n, 23);
     LLVMValueRef power = em_sub(e, em_i32(e, 0x3f800000), high);
-    power = em_select(e, em_icmp(e, LLVMIntSGT, power, none), power, none);
+    power = em_max(e, power, none);
     LLVMValueRef product = em_f32_of_bits(e, em_sub(e, em_bits_of_f32(e, x), high));
     LLVMValueRef f = em_fadd(e, em_fsub(e, em_f32_of_bits(e, power), one), product);
     LLVMValueRef y = em_fmul(e, f, mi_poly(e, f, fast_log_p, 7));

@@ -26,7 +26,7 @@ static LLVMValueRef is_one_partial(red *r) { return em_icmp(r->e, LLVMIntEQ, r->
 static void emit_partials(red *r, red_sweep *s, bool is_whole) {
     emit *e = r->e;
     LLVMValueRef grain = e->tune[IR_TUNE_REDUCE_GRAIN], slot[s->n_acc + 1], q, i;
-    LLVMValueRef units = em_mul(e, r->rows, r->partials), end = red_min(e, em_mul(e, e->tile_end, grain), units);
+    LLVMValueRef units = em_mul(e, r->rows, r->partials), end = em_min(e, em_mul(e, e->tile_end, grain), units);
     em_loop l = em_for(e, em_mul(e, e->tile_begin, grain), end, em_i64s(e, 1));
     red_divide(e, l.i, r->partials, &q, &i);
     for (int a = 0; a < s->n_acc; a++) {
@@ -70,7 +70,7 @@ static void finish_row(red *r, red_sweep *s, LLVMValueRef q) {
 static void emit_finish(red *r, red_sweep *s) {
     emit *e = r->e;
     LLVMValueRef grain = e->tune[IR_TUNE_REDUCE_FINISH_GRAIN];
-    LLVMValueRef end = red_min(e, em_mul(e, e->tile_end, grain), r->rows);
+    LLVMValueRef end = em_min(e, em_mul(e, e->tile_end, grain), r->rows);
     if (searches(s)) end = em_select(e, is_one_partial(r), em_i64s(e, 0), end); /* phase 0 has finished the rows */
     em_loop l = em_for(e, em_mul(e, e->tile_begin, grain), end, em_i64s(e, 1));
     red_enter_row(r, l.i);
@@ -93,7 +93,7 @@ fusor_status jit_emit_reduce(emit *e, fu_error *err) {
     }
     if (red_is_short(r)) {
         LLVMValueRef grain = e->tune[IR_TUNE_REDUCE_GRAIN];
-        red_short_rows(r, em_mul(e, e->tile_begin, grain), red_min(e, em_mul(e, e->tile_end, grain), r->rows));
+        red_short_rows(r, em_mul(e, e->tile_begin, grain), em_min(e, em_mul(e, e->tile_end, grain), r->rows));
         return FUSOR_OK;
     }
     FU_TRY(red_sweep_new(r, 0, NULL, err, &s));

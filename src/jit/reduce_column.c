@@ -71,7 +71,7 @@ static void emit_chunk(column *w, int vectors) {
 static void enter_chunk(column *w, LLVMValueRef chunk) {
     emit *e = w->r->e;
     w->begin = em_mul(e, chunk, e->tune[IR_TUNE_REDUCE_COLUMNS]);
-    w->end = red_min(e, em_add(e, w->begin, e->tune[IR_TUNE_REDUCE_COLUMNS]), w->r->columns);
+    w->end = em_min(e, em_add(e, w->begin, e->tune[IR_TUNE_REDUCE_COLUMNS]), w->r->columns);
 }
 
 static LLVMValueRef count_chunks(red *r) {
@@ -246,7 +246,7 @@ void red_column_partials(red *r, red_sweep *s) {
     LLVMValueRef grain = e->tune[IR_TUNE_REDUCE_GRAIN], chunks = count_chunks(r), row_and_partial, chunk;
     LLVMValueRef units = em_mul(e, em_mul(e, r->rows, r->partials), chunks);
     em_loop l =
-        em_for(e, em_mul(e, e->tile_begin, grain), red_min(e, em_mul(e, e->tile_end, grain), units), em_i64s(e, 1));
+        em_for(e, em_mul(e, e->tile_begin, grain), em_min(e, em_mul(e, e->tile_end, grain), units), em_i64s(e, 1));
     red_divide(e, l.i, chunks, &row_and_partial, &chunk);
     red_divide(e, row_and_partial, r->partials, &w.q, &w.partial);
     red_enter_row(r, w.q);
@@ -304,7 +304,7 @@ void red_column_finish(red *r) {
     LLVMValueRef grain = e->tune[IR_TUNE_REDUCE_FINISH_GRAIN], chunks = count_chunks(r), chunk;
     LLVMValueRef units = em_mul(e, r->rows, chunks);
     em_loop l =
-        em_for(e, em_mul(e, e->tile_begin, grain), red_min(e, em_mul(e, e->tile_end, grain), units), em_i64s(e, 1));
+        em_for(e, em_mul(e, e->tile_begin, grain), em_min(e, em_mul(e, e->tile_end, grain), units), em_i64s(e, 1));
     red_divide(e, l.i, chunks, &w.q, &chunk);
     red_enter_row(r, w.q);
     enter_chunk(&w, chunk);

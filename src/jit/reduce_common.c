@@ -73,12 +73,6 @@ LLVMValueRef red_advance(emit *e, LLVMValueRef base, LLVMValueRef index, LLVMVal
     return base ? em_add(e, base, by) : by;
 }
 
-LLVMValueRef red_min(emit *e, LLVMValueRef a, LLVMValueRef b) {
-    int64_t x, y;
-    if (red_constant(a, &x) && red_constant(b, &y)) return x < y ? a : b;
-    return em_select(e, em_icmp(e, LLVMIntSLT, a, b), a, b);
-}
-
 /* A 64-bit division takes 40 to 90 cycles where a 32-bit one takes 25, and rows may be a few elements long. */
 void red_divide(emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef *quotient_out, LLVMValueRef *rest_out) {
     int64_t n;
@@ -138,7 +132,7 @@ void red_enter_block(red *r, LLVMValueRef partial) {
     if (red_constant(r->blocks, &only) && only <= 1) number = em_i64s(e, 0);
     enter(r, r->r0, r->last, r->outer, e->base);
     r->begin = em_mul(e, number, em_i64s(e, block));
-    r->end = red_min(e, em_add(e, r->begin, em_i64s(e, block)), e->size[r->last]);
+    r->end = em_min(e, em_add(e, r->begin, em_i64s(e, block)), e->size[r->last]);
 }
 
 void red_leave_block(red *r) { memcpy(r->e->base, r->at_row, sizeof r->at_row); }
@@ -337,7 +331,7 @@ red_acc red_take_group(red *r, int j, red_acc acc, const LLVMValueRef *x, LLVMVa
             LLVMValueRef either = em_fcmp(e, LLVMRealUNO, x[u], x[u + 1]);
             any = any ? em_or(e, any, either) : either;
         }
-        LLVMValueRef earlier = em_select(e, em_icmp(e, LLVMIntSLT, first, *nan), first, *nan);
+        LLVMValueRef earlier = em_min(e, first, *nan);
         *nan = em_select(e, any, last ? first : earlier, *nan);
         take = em_fcmp(e, max ? (last ? LLVMRealOGE : LLVMRealOGT) : last ? LLVMRealOLE : LLVMRealOLT, m[0], acc.value);
     }

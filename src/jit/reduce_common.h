@@ -55,7 +55,6 @@ ir_dtype red_type(const red *r, int j); /* of the accumulator */
 bool red_constant(LLVMValueRef v, int64_t *out);
 LLVMValueRef red_advance(emit *e, LLVMValueRef base, LLVMValueRef index,
                          LLVMValueRef stride); /* base may be NULL = 0 */
-LLVMValueRef red_min(emit *e, LLVMValueRef a, LLVMValueRef b);
 void red_divide(emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef *quotient_out,
                 LLVMValueRef *rest_out); /* a, b >= 0 */
 

@@ -437,8 +437,8 @@ void red_short_rows(red *r, LLVMValueRef begin, LLVMValueRef end) {
     LLVMValueRef lanes = em_i64s(e, e->level->lanes), one = em_i64s(e, 1);
     em_loop l = em_for(e, begin, end, one);
     red_enter_row(r, l.i);
-    s->count = red_min(e, em_sub(e, end, l.i), lanes);
-    if (r->n_p > 1) s->count = red_min(e, s->count, em_sub(e, e->size[s->dim], r->index[s->dim]));
+    s->count = em_min(e, em_sub(e, end, l.i), lanes);
+    if (r->n_p > 1) s->count = em_min(e, s->count, em_sub(e, e->size[s->dim], r->index[s->dim]));
     e->lanes = e->level->lanes;
     if (e->level->has_mask) {
         s->mask = em_mask(e, s->count);

@@ -112,7 +112,7 @@ fusor_status row_emit(emit *e, fu_error *err, LLVMValueRef begin, LLVMValueRef e
     row *w = FU_NEW(e->arena, row);
     FU_TRY(red_init(e, err, &w->r));
     red *r = w->r;
-    end = red_min(e, end, r->rows);
+    end = em_min(e, end, r->rows);
     if (red_is_short(r)) {
         red_short_rows(r, begin, end);
         return FUSOR_OK;

@@ -146,7 +146,7 @@ static LLVMValueRef step_loop(scan *s, LLVMValueRef from, LLVMValueRef to, LLVMV
 static LLVMValueRef emit_block(scan *s, LLVMValueRef block, LLVMValueRef before) {
     emit *e = s->e;
     LLVMValueRef from = em_mul(e, block, em_i64s(e, IR_SCAN_BLOCK));
-    LLVMValueRef end = red_min(e, em_add(e, from, em_i64s(e, IR_SCAN_BLOCK)), s->length);
+    LLVMValueRef end = em_min(e, em_add(e, from, em_i64s(e, IR_SCAN_BLOCK)), s->length);
     e->lanes = e->level->lanes;
     LLVMValueRef whole = em_add(e, from, em_and(e, em_sub(e, end, from), em_i64s(e, -(int64_t)e->lanes)));
     LLVMValueRef total = em_lane(e, step_loop(s, from, whole, scan_identity(s), before), 0);
@@ -170,7 +170,7 @@ static LLVMValueRef slot(scan *s, LLVMValueRef unit) { return em_gep(s->e, s->e-
 
 /* Tiles of `grain` units each. */
 static em_loop units_loop(emit *e, LLVMValueRef grain, LLVMValueRef units) {
-    LLVMValueRef end = red_min(e, em_mul(e, e->tile_end, grain), units);
+    LLVMValueRef end = em_min(e, em_mul(e, e->tile_end, grain), units);
     return em_for(e, em_mul(e, e->tile_begin, grain), end, em_i64s(e, 1));
 }
 
@@ -307,7 +307,7 @@ static void emit_chunk(scan *s, LLVMValueRef first, LLVMValueRef n) {
     e->lanes = 1;
     em_end(e, &l);
     em_loop b = em_for(e, em_i64s(e, 0), s->length, block);
-    em_loop j = em_for(e, b.i, red_min(e, em_add(e, b.i, block), s->length), em_i64s(e, 1));
+    em_loop j = em_for(e, b.i, em_min(e, em_add(e, b.i, block), s->length), em_i64s(e, 1));
     emit_row(s, j.i, first, n);
     em_end(e, &j);
     l = scratch_loop(s, n);
@@ -329,7 +329,7 @@ static void emit_columns(scan *s) {
     red_divide(e, u.i, chunks, &line, &chunk);
     LLVMValueRef first = em_mul(e, chunk, by);
     red_enter_row(s->r, line);
-    emit_chunk(s, first, red_min(e, by, em_sub(e, s->r->columns, first)));
+    emit_chunk(s, first, em_min(e, by, em_sub(e, s->r->columns, first)));
     em_end(e, &u);
 }
 

@@ -54,12 +54,6 @@ static inline LLVMValueRef num(window *w, int64_t v) { return em_i64s(w->e, v); 
 static inline LLVMValueRef element(window *w, LLVMValueRef base, LLVMValueRef i) {
     return em_gep(w->e, base, w->t_acc, i);
 }
-static inline LLVMValueRef least(window *w, LLVMValueRef a, LLVMValueRef b) {
-    return em_select(w->e, em_icmp(w->e, LLVMIntSLT, a, b), a, b);
-}
-static inline LLVMValueRef most(window *w, LLVMValueRef a, LLVMValueRef b) {
-    return em_select(w->e, em_icmp(w->e, LLVMIntSGT, a, b), a, b);
-}
 /* Elements of the operand along an axis. */
 static inline LLVMValueRef axis_size(const window *w, const ir_kaxis *a) {
     return w->e->scalar[w->k->inst[a->size].index];

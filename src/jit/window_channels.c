@@ -74,7 +74,7 @@ static void emit_weights(window *w) {
     e->lanes = 1;
     em_loop l = em_for(e, LLVMGetParam(e->fn, 1), LLVMGetParam(e->fn, 2), one);
     LLVMValueRef batch = LLVMBuildUDiv(e->b, l.i, vectors, ""), v = LLVMBuildURem(e->b, l.i, vectors, "");
-    LLVMValueRef channel = em_mul(e, v, lanes), rows = least(w, lanes, em_sub(e, m, channel));
+    LLVMValueRef channel = em_mul(e, v, lanes), rows = em_min(w->e, lanes, em_sub(e, m, channel));
     window_emit_weight_rows(w, em_add(e, em_mul(e, batch, m), channel), rows, stage);
     LLVMValueRef to = em_add(e, packed_at(w, v, &apart),
                              em_mul(e, em_mul(e, batch, em_mul(e, vectors, lanes)), w->kk));
@@ -88,7 +88,7 @@ static void emit_weights(window *w) {
     }
     em_branch wide = em_if(e, em_icmp(e, LLVMIntSGE, w->kk, lanes)); /* the last block begins earlier, to be whole */
     em_loop b = em_for(e, zero, w->kk, lanes);
-    LLVMValueRef k = least(w, b.i, em_sub(e, w->kk, lanes));
+    LLVMValueRef k = em_min(w->e, b.i, em_sub(e, w->kk, lanes));
     turn_block(w, element(w, stage, k), w->kk, element(w, to, em_mul(e, k, apart)), apart);
     em_end(e, &b);
     em_else(e, &wide);
@@ -107,14 +107,6 @@ static void emit_weights(window *w) {
 }
 
 /* ---- sums ---- */
-static LLVMValueRef broadcast(window *w, LLVMValueRef ptr) {
-    emit *e = w->e;
-    LLVMValueRef x = LLVMBuildLoad2(e->b, w->t_acc, ptr, ""), poison = LLVMGetPoison(w->t_vec);
-    LLVMSetAlignment(x, (unsigned)w->bytes);
-    x = LLVMBuildInsertElement(e->b, poison, x, LLVMConstInt(e->t_i32, 0, 0), "");
-    return LLVMBuildShuffleVector(e->b, x, poison, LLVMConstNull(LLVMVectorType(e->t_i32, (unsigned)w->v_lanes)), "");
-}
-
 static LLVMValueRef phi_of(window *w, LLVMValueRef a, LLVMBasicBlockRef from_a) {
     LLVMValueRef phi = LLVMBuildPhi(w->e->b, LLVMTypeOf(a), "");
     LLVMAddIncoming(phi, &a, &from_a, 1);
@@ -142,7 +134,7 @@ static void emit_tile(window *w, window_function f) {
     LLVMValueRef at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, in[2], e->t_i64, k), "");
     LLVMValueRef operand = em_gep(e, in[1], e->t_i8, at);
     for (int i = 0; i < w->mr; i++) {
-        LLVMValueRef x = broadcast(w, element(w, operand, num(w, i * step_of(w))));
+        LLVMValueRef x = em_load_splat(w->e, w->t_vec, element(w, operand, num(w, i * step_of(w))), (unsigned)w->bytes);
         for (int j = 0; j < nv; j++) next[i * nv + j] = window_multiply(w, b[j], x, next[i * nv + j]);
     }
     LLVMValueRef k_then = em_add(e, k, num(w, 1)), then = element(w, weights, num(w, (int64_t)nv * w->v_lanes));
@@ -180,18 +172,18 @@ static void emit_line(window *w) {
     LLVMValueRef in[7], zero = num(w, 0), one = num(w, 1), mr = num(w, w->mr), kb = num(w, w->kb);
     LLVMGetParams(e->fn, in);
     LLVMValueRef last = em_sub(e, in[3], mr), is_narrow = em_icmp(e, LLVMIntNE, in[4], zero);
-    last = most(w, last, zero);
+    last = em_max(w->e, last, zero);
     LLVMValueRef width = em_select(e, is_narrow, num(w, w->v_lanes), num(w, w->nr));
     LLVMValueRef k_end = em_select(e, em_icmp(e, LLVMIntSGT, w->kk, zero), w->kk, one); /* K = 0: sums of nothing */
     em_loop l = em_for(e, zero, in[3], mr);
-    LLVMValueRef column = least(w, l.i, last);
+    LLVMValueRef column = em_min(w->e, l.i, last);
     LLVMValueRef operand = element(w, in[2], em_mul(e, column, num(w, step_of(w)))),
                  sums = element(w, in[5], em_mul(e, column, num(w, w->nr)));
     em_loop lk = em_for(e, zero, k_end, kb);
     LLVMValueRef of_tile[7] = {element(w, in[1], em_mul(e, lk.i, width)),
                                operand,
                                em_gep(e, w->table, e->t_i64, lk.i),
-                               least(w, em_sub(e, w->kk, lk.i), kb),
+                               em_min(w->e, em_sub(e, w->kk, lk.i), kb),
                                sums,
                                lk.i,
                                in[6]};
@@ -254,11 +246,11 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
     LLVMValueRef zero = num(w, 0), m = e->size[w->dim_m], nr = num(w, w->nr), chunk = num(w, ir_window_columns(w->k)),
                  lanes = num(w, w->v_lanes), nv = num(w, w->nv);
     em_loop lm = em_for(e, s->m_begin, s->m_end, nr);
-    LLVMValueRef left = least(w, nr, em_sub(e, m, lm.i)), vectors = vectors_of(w, left);
+    LLVMValueRef left = em_min(w->e, nr, em_sub(e, m, lm.i)), vectors = vectors_of(w, left);
     LLVMValueRef is_whole = em_icmp(e, LLVMIntEQ, vectors, nv), v = LLVMBuildUDiv(e->b, lm.i, lanes, "");
     s->rows = left;
     em_loop l = em_for(e, zero, s->length, chunk);
-    LLVMValueRef end = least(w, em_add(e, l.i, chunk), s->length), columns = em_sub(e, end, l.i);
+    LLVMValueRef end = em_min(w->e, em_add(e, l.i, chunk), s->length), columns = em_sub(e, end, l.i);
     LLVMValueRef from = element(w, s->from, em_mul(e, l.i, num(w, step_of(w))));
     /* where columns are fewer than a tile's, those before them are done again */
     em_loop lv = em_for(e, zero, vectors, em_select(e, is_whole, nv, num(w, 1)));
@@ -280,7 +272,7 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
     LLVMValueRef zero = num(w, 0), one = num(w, 1), n = e->size[w->dim_n], all = e->size[w->dim_y],
                  m = e->size[w->dim_m], nr = num(w, w->nr), index[IR_KERNEL_MAX_DIMS] = {0};
     LLVMValueRef blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, all, rows), one), rows, "");
-    LLVMValueRef each = most(w, e->tune[IR_TUNE_WINDOW_CHANNELS], nr);
+    LLVMValueRef each = em_max(w->e, e->tune[IR_TUNE_WINDOW_CHANNELS], nr);
     LLVMValueRef parts = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, m, each), one), each, "");
     LLVMValueRef vectors = vectors_of(w, m), slab_of = em_alloca(e, e->t_i64, 8);
     window_line s = {.sums = w->panel,
@@ -288,10 +280,11 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
     LLVMBuildStore(e->b, num(w, -1), slab_of);
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
     LLVMValueRef place = LLVMBuildUDiv(e->b, t.i, parts, ""), part = LLVMBuildURem(e->b, t.i, parts, "");
-    LLVMValueRef y0 = em_mul(e, LLVMBuildURem(e->b, place, blocks, ""), rows), count = least(w, rows, em_sub(e, all, y0));
+    LLVMValueRef y0 = em_mul(e, LLVMBuildURem(e->b, place, blocks, ""), rows),
+                 count = em_min(e, rows, em_sub(e, all, y0));
     window_decode_batch(w, LLVMBuildUDiv(e->b, place, blocks, ""), index);
     s.m_begin = em_mul(e, part, each);
-    s.m_end = least(w, m, em_add(e, s.m_begin, each));
+    s.m_end = em_min(e, m, em_add(e, s.m_begin, each));
     LLVMValueRef batch = zero;
     for (int d = 0; d < w->n_batch; d++)
         if (w->k->buffer[w->weights].stride[d] != 0) batch = em_add(e, em_mul(e, batch, e->size[d]), index[d]);
@@ -333,8 +326,8 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
 
 void window_emit_channels(window *w) {
     emit *e = w->e;
-    LLVMValueRef one = num(w, 1), rows = most(w, e->tune[IR_TUNE_WINDOW_ROWS], one);
-    rows = most(w, least(w, rows, e->size[w->dim_y]), one);
+    LLVMValueRef one = num(w, 1), rows = em_max(w->e, e->tune[IR_TUNE_WINDOW_ROWS], one);
+    rows = em_max(w->e, em_min(w->e, rows, e->size[w->dim_y]), one);
     emit_tile(w, TILE);
     if (w->nv > 1) emit_tile(w, NARROW);
     emit_line(w);

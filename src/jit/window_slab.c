@@ -55,9 +55,9 @@ window_slab window_slab_of(window *w, LLVMValueRef rows) {
     const ir_kaxis *a = axis_of(w, 2);
     if (part_stride(w, a) == 1) {
         LLVMValueRef size = size_of(w, 2), begin = num(w, a->begin), zero = num(w, 0);
-        LLVMValueRef lo = least(w, most(w, begin, zero), s.extent[1]),
-                     hi = least(w, most(w, em_add(e, begin, size), lo), s.extent[1]);
-        LLVMValueRef shared = em_add(e, em_sub(e, hi, lo), most(w, lo, em_sub(e, s.extent[1], hi)));
+        LLVMValueRef lo = em_min(w->e, em_max(w->e, begin, zero), s.extent[1]),
+                     hi = em_min(w->e, em_max(w->e, em_add(e, begin, size), lo), s.extent[1]);
+        LLVMValueRef shared = em_add(e, em_sub(e, hi, lo), em_max(w->e, lo, em_sub(e, s.extent[1], hi)));
         s.pitch = em_select(e, s.is_by_place[1], s.pitch, shared);
     }
     return s;
@@ -226,9 +226,9 @@ static void within(window *w, LLVMValueRef origin, LLVMValueRef size, int64_t st
                    LLVMValueRef *lo, LLVMValueRef *hi) {
     emit *e = w->e;
     LLVMValueRef round = num(w, stride - 1), zero = num(w, 0), before = em_sub(e, zero, origin);
-    *lo = least(w, divide(w, em_add(e, most(w, before, zero), round), stride), count);
-    *hi = divide(w, em_add(e, most(w, em_add(e, size, before), zero), round), stride);
-    *hi = least(w, most(w, *hi, *lo), count);
+    *lo = em_min(w->e, divide(w, em_add(e, em_max(w->e, before, zero), round), stride), count);
+    *hi = divide(w, em_add(e, em_max(w->e, em_add(e, size, before), zero), round), stride);
+    *hi = em_min(w->e, em_max(w->e, *hi, *lo), count);
 }
 
 void window_emit_slab(window *w) {

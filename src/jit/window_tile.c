@@ -99,8 +99,6 @@ void window_emit_products(window *w, const window_products *p, LLVMValueRef out[
     emit *e = w->e;
     const int nv = p->nv, n = w->mr * nv;
     LLVMValueRef zero = LLVMConstNull(w->t_vec), sum[WINDOW_MAX_TILE], next[WINDOW_MAX_TILE], b[8], first = num(w, 0);
-    LLVMValueRef zeros = LLVMConstNull(LLVMVectorType(e->t_i32, (unsigned)w->v_lanes)),
-                 poison = LLVMGetPoison(w->t_vec);
     LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b), body = em_block(e, "products"), done = em_block(e, "sums");
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, p->count, first), body, done);
     LLVMPositionBuilderAtEnd(e->b, body);
@@ -117,10 +115,7 @@ void window_emit_products(window *w, const window_products *p, LLVMValueRef out[
         b[j] = window_load_columns(w, base, j * w->v_lanes * p->step, p->step, mask);
     }
     for (int i = 0; i < w->mr; i++) {
-        LLVMValueRef x = LLVMBuildLoad2(e->b, w->t_acc, element(w, p->row[i], k), "");
-        LLVMSetAlignment(x, (unsigned)w->bytes);
-        LLVMValueRef a = LLVMBuildShuffleVector(
-            e->b, LLVMBuildInsertElement(e->b, poison, x, LLVMConstInt(e->t_i32, 0, 0), ""), poison, zeros, "");
+        LLVMValueRef a = em_load_splat(e, w->t_vec, element(w, p->row[i], k), (unsigned)w->bytes);
         for (int j = 0; j < nv; j++) next[i * nv + j] = window_multiply(w, a, b[j], next[i * nv + j]);
     }
     LLVMValueRef then = em_add(e, k, num(w, 1));
