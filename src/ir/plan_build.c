@@ -162,9 +162,12 @@ static fusor_status build_kernel(planner *p, int c) {
         ir_target target = {p->options->level, p->options->features};
         ir_dtype y = ir_at(p->g, n->in[1])->dtype, acc = ir_contract_acc(x->dtype, y, n->dtype);
         ir_dot dot = ir_contract_dot(target, x->dtype, y, acc);
-        int64_t columns = -1;
-        if (n->op == IR_OP_MATMUL) ir_size_is_const(p->g->sizes, cl->dim[cl->rank - 1], &columns);
-        b.k->tile = dot ? ir_dot_tile(target.level, dot) : ir_contract_tile_of(target.level, acc, columns);
+        int64_t rows = -1, columns = -1;
+        if (n->op == IR_OP_MATMUL) {
+            ir_size_is_const(p->g->sizes, cl->dim[cl->rank - 1], &columns);
+            if (x->rank > 1) ir_size_is_const(p->g->sizes, cl->dim[cl->rank - 2], &rows);
+        }
+        b.k->tile = dot ? ir_dot_tile(target.level, dot) : ir_contract_tile_of(target.level, acc, rows, columns);
         if (n->op == IR_OP_MATMUL && !ir_dot_is_tile(dot) &&
             (x->rank == 1 || ir_size_is(p->g->sizes, x->dim[flip ? x->rank - 1 : x->rank - 2], 1)))
             b.k->tile = ir_contract_row_tile(target.level, acc, b.k->tile);
@@ -203,9 +206,10 @@ static fusor_status build_kernel(planner *p, int c) {
     FU_TRY(b.status);
     if (cl->kind == CLUSTER_CONTRACT && ir_at(p->g, cl->anchor)->op == IR_OP_EINSUM) { /* now the columns are known */
         const ir_dtype acc = ir_kernel_contract_acc(b.k);
-        int64_t columns = -1;
+        int64_t rows = -1, columns = -1;
+        ir_size_is_const(p->g->sizes, st.dim[b.k->n_dims - 3], &rows);
         ir_size_is_const(p->g->sizes, st.dim[b.k->n_dims - 2], &columns);
-        if (!ir_kernel_contract_dot(b.k)) b.k->tile = ir_contract_tile_of(b.k->level, acc, columns);
+        if (!ir_kernel_contract_dot(b.k)) b.k->tile = ir_contract_tile_of(b.k->level, acc, rows, columns);
     }
     if (b.k->kind == IR_KERNEL_ROW || b.tail) builder_mark_kept(b.k);
     plan_find_slide(&b, &st);

@@ -8,8 +8,8 @@ ir_dtype ir_contract_acc(ir_dtype a, ir_dtype b, ir_dtype result) {
     return narrow && !(ir_is_int(result) && ir_dtypes[result].bytes == 8) ? FUSOR_I32 : FUSOR_I64;
 }
 
-/* Two vectors of columns and as many rows as leave at least two registers free (mr * 2 + 2 + 1 <= registers): measured
- * best on AVX-512 among 8x48, 9x48, 12x32, 14x32 and 6x64; no tile spills at these sizes (tests/unit/contract_test.c).
+/* Two vectors of columns and as many rows as leave at least two registers free (mr * 2 + 2 + 1 <= registers); no tile
+ * spills at these sizes (tests/unit/contract_test.c).
  * Products of integers need a register each where they are not made in place, those of i64 below v4 three: fewer rows.
  * kb: f32 12x32 at 1024, one thread, EPYC family 26 (48 KB L1, 1 MB L2): 512 95.9, 384 95.8, 256 92.6 % of the FMA
  * peak. */
@@ -20,21 +20,41 @@ ir_tile ir_contract_tile(ir_level level, ir_dtype acc) {
     return (ir_tile){mr, 2 * lanes, ir_dtypes[acc].bytes == 8 ? 256 : 512};
 }
 
-/* One vector of columns and more rows where there are no more columns; three where that fills up the last panel with
- * less: f32 12x32 and 8x48 are equally fast, 6x16 is by 1 % faster than 4x24. */
-ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t n) {
-    ir_tile two = ir_contract_tile(level, acc), three = two, one = two;
-    int lanes = two.nr / 2;
+/* The time of one step along k of h rows of v vectors, in half cycles: two products a cycle, and no fewer than 8 that do
+ * not wait for each other; h + v loads. Two loads a cycle, but one of 512 bits where it is slowest: on an Ice Lake
+ * server core 12x32 takes 14 cycles a step, 8x48 and 6x64 take 12. */
+static int step_time(ir_level level, int h, int v) {
+    const int products = h * v, loads = (h + v) * ir_levels[level].tiles.load_time,
+              time = products > loads ? products : loads;
+    return time < 8 ? 8 : time;
+}
+
+/* All steps of m rows, in whole tiles and one lower, for panels of nv vectors that make n columns. */
+static int64_t tile_time(ir_level level, int mr, int nv, int lanes, int64_t m, int64_t n) {
+    const int64_t columns = (n + nv * lanes - 1) / (nv * lanes);
+    const int left = (int)(m % mr);
+    return columns * (m / mr * step_time(level, mr, nv) + (left ? step_time(level, left, nv) : 0));
+}
+
+/* Two vectors of columns, or another number that takes less time by more than 1 / saved. */
+ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t m, int64_t n) {
+    enum { MANY = 1 << 20 };
+    static const uint8_t vectors[] = {2, 3, 4, 1};
+    ir_tile best = ir_contract_tile(level, acc);
+    if (ir_level_is_gpu(level) || !ir_is_float(acc)) return best;
     const ir_level_tiles *t = &ir_levels[level].tiles;
-    if (n < 1 || acc != FUSOR_F32 || !t->rows_of_one) return two;
-    one.mr = t->rows_of_one;
-    one.nr = lanes;
-    if (n <= lanes) return one;
-    if (!t->rows_of_three) return two;
-    three.mr = t->rows_of_three;
-    three.nr = 3 * lanes;
-    int64_t with_two = (n + two.nr - 1) / two.nr * two.nr, with_three = (n + three.nr - 1) / three.nr * three.nr;
-    return with_two - with_three > with_two / t->saved ? three : two;
+    const int lanes = best.nr / 2, unit = ir_levels[level].lanes / lanes;
+    int64_t least = 0;
+    for (size_t i = 0; i < sizeof vectors; i++) {
+        const int nv = vectors[i], mr = t->float_rows[nv - 1];
+        if (!mr || nv % unit) continue;
+        const int64_t time = tile_time(level, mr, nv, lanes, m < 1 || m > MANY ? MANY : m, n < 1 || n > MANY ? MANY : n);
+        if (least && time >= least - least / t->saved) continue;
+        least = time;
+        best.mr = mr;
+        best.nr = nv * lanes;
+    }
+    return best;
 }
 
 /* 64 columns, or 8 vectors: from the last cache or memory 64 are as fast as 128 and more (f32, 1024 x 1024, EPYC 9005). */
@@ -232,13 +252,8 @@ ir_tile ir_depthwise_tile(ir_level level, ir_dtype acc, int64_t n, int64_t y, co
     return best;
 }
 
-/* The time of one step along k, in half cycles, of a core with two vector products and two loads a cycle and products
- * of four cycles: h rows of v vectors are h * v products, h + v loads (one row of vectors: an element of operand 0
- * comes with each product), and no less than 8 that do not wait for each other. */
-static int step_time(int h, int v) {
-    int products = h * v, loads = h + v, time = products > loads ? products : loads;
-    return 16 * (time < 8 ? 8 : time) + loads + 16;
-}
+/* Of equals, fewer loads; and what a tile costs beside its steps. */
+static int direct_time(ir_level level, int h, int v) { return 16 * step_time(level, h, v) + h + v + 16; }
 
 /* All tiles are tried: mr * nv accumulators, nv vectors of operand 1 and an element of operand 0 in all lanes, which
  * may stay in memory where the level has such products and it is used once; products where the level has none that add.
@@ -256,7 +271,7 @@ ir_tile ir_contract_direct_tile(ir_level level, ir_dtype acc, int m, int n) {
             int v = nv < vectors ? nv : vectors, time = 0;
             for (int row = 0; row < m; row += h)
                 for (int j = 0; j < vectors; j += v)
-                    time += step_time(row + h <= m ? h : m - row, j + v <= vectors ? v : vectors - j);
+                    time += direct_time(level, row + h <= m ? h : m - row, j + v <= vectors ? v : vectors - j);
             if (best && time >= best) continue;
             best = time;
             tile.mr = h;

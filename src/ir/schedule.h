@@ -34,7 +34,8 @@ typedef struct ir_tile {
     int mr, nr, kb;
 } ir_tile;
 ir_tile ir_contract_tile(ir_level level, ir_dtype acc);
-ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t n); /* n columns; < 0: not known */
+/* For m rows and n columns; < 0: not known. */
+ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t m, int64_t n);
 /* The tile of a contraction of one row, of which `tile` is that of many: wider, for as many sums at once. */
 ir_tile ir_contract_row_tile(ir_level level, ir_dtype acc, ir_tile tile);
 /* The tile of a convolution with m channels in a group: no more rows than those. n, y: columns and rows of the result,

@@ -187,13 +187,14 @@ static bool is_a_in_place(const contraction *c) {
 
 /* Operand 1 where it lies: as fast as packed (64^3 to 1000^3, 16 to 100 rows), and no pass over it, as long as the L2
  * cache can hold a panel: at a distance that is a multiple of a large power of two its rows share a few sets. For a few
- * panels of rows packing costs more than that does. */
+ * panels of rows (of the level's tile of two vectors) packing costs more than that does. */
 enum { FEW_PANELS = 8 };
 static bool is_b_in_place(const contraction *c) {
     int64_t l2 = rt_host_caches()->l2_bytes;
     if (!ir_kernel_contract_in_place(c->k)) return false;
     if (c->has_edges && ir_times(c->mp, c->again) > 1) return false;
-    if (ir_times(c->mp, c->again) <= (c->row[1] < 0 ? 1 : FEW_PANELS)) return true;
+    const int64_t few = FEW_PANELS * ir_contract_tile(c->k->level, ir_kernel_contract_acc(c->k)).mr;
+    if (ir_times(c->mp, c->again) <= 1 || (c->row[1] >= 0 && ir_times(c->m, c->again) <= few)) return true;
     int64_t apart = c->column[1] & -c->column[1];
     return c->row[1] >= 0 && (apart == 0 || c->kc <= l2 / (apart < l2 / 16 ? apart : l2 / 16));
 }

@@ -208,7 +208,7 @@ static ir_kernel describe(const problem *p) {
     }
     k.tile = p->tile.mr ? p->tile
              : dot      ? ir_dot_tile(k.level, dot)
-                        : ir_contract_tile_of(k.level, acc, p->baked_n ? p->baked_n : -1);
+                        : ir_contract_tile_of(k.level, acc, -1, p->baked_n ? p->baked_n : -1);
     return k;
 }
 
@@ -609,6 +609,28 @@ Test(contract, baked) {
     }
 }
 
+Test(contract, tiles_fill_their_columns) {
+    static const struct {
+        ir_level level;
+        ir_dtype acc;
+        int64_t m, n;
+        int mr, nr;
+    } cases[] = {
+        {IR_LEVEL_V4, FUSOR_F32, 256, 256, 6, 64},   {IR_LEVEL_V4, FUSOR_F32, 256, 96, 8, 48},
+        {IR_LEVEL_V4, FUSOR_F32, 1000, 1000, 8, 48}, {IR_LEVEL_V4, FUSOR_F32, -1, -1, 8, 48},
+        {IR_LEVEL_V4, FUSOR_F32, 8, 1024, 8, 48},    {IR_LEVEL_V4, FUSOR_F32, 256, 160, 12, 32},
+        {IR_LEVEL_V4, FUSOR_F32, 256, 10, 16, 16},   {IR_LEVEL_V4, FUSOR_F64, 256, 256, 6, 32},
+        {IR_LEVEL_V4, FUSOR_F64, 256, 16, 12, 16},   {IR_LEVEL_V4, FUSOR_I32, 256, 256, 12, 32},
+        {IR_LEVEL_V3, FUSOR_F32, 256, 256, 6, 16},   {IR_LEVEL_V3, FUSOR_F32, 256, 24, 4, 24},
+        {IR_LEVEL_V3, FUSOR_F32, 256, 7, 8, 8},      {IR_LEVEL_V2, FUSOR_F32, 256, 12, 4, 8},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ir_tile t = ir_contract_tile_of(cases[i].level, cases[i].acc, cases[i].m, cases[i].n);
+        cr_assert(t.mr == cases[i].mr && t.nr == cases[i].nr, "%zu: %d x %d, expected %d x %d", i, t.mr, t.nr,
+                  cases[i].mr, cases[i].nr);
+    }
+}
+
 Test(contract, tiles_of_other_widths) {
     static const int64_t columns[] = {1, 7, 8, 16, 24, 40, 48, 61};
     FOR_LEVELS
@@ -742,14 +764,13 @@ static bool is_product(const char *line) {
 }
 
 Test(contract, the_inner_loop_spills_nothing) {
-    static const ir_dtype types[] = {FUSOR_F32, FUSOR_F64,  FUSOR_I64,  FUSOR_I8,
-                                     FUSOR_I8,  FUSOR_BF16, FUSOR_BF16, FUSOR_F16};
+    static const ir_dtype types[] = {FUSOR_F32, FUSOR_F64, FUSOR_I64, FUSOR_I8, FUSOR_I8, FUSOR_BF16};
     FOR_LEVELS
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 9; i++)
         for (int program = PLAIN; program <= SCALED_A; program++) {
-            problem p = plain(level, types[i % 6], program);
-            if (i > 5)
-                p.baked_n = i == 6 ? 7 : ir_levels[level].vector_bytes * 3 / 4; /* one and three vectors of columns */
+            problem p = plain(level, types[i < 6 ? i : 0], program);
+            if (i > 5) /* one, three and four vectors of columns */
+                p.baked_n = i == 6 ? 7 : ir_levels[level].vector_bytes / 4 * (i == 7 ? 3 : 4);
             if (i == 4 || i == 5) p.features = ir_level_extras((ir_level)level) & ~TILES;
             if (i == 5) p.out = FUSOR_F32;
             ir_kernel k = describe(&p);
