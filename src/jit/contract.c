@@ -176,19 +176,19 @@ static LLVMValueRef block_of_panel(contract *c, LLVMValueRef k0) {
     return em_mul(c->e, words, num(c, c->nr));
 }
 
-/* Row panels: as few as mr rows allow, the first `tall` of them one row higher than the others. */
+/* Row panels: `full` of mr rows, and what is left (0: nothing) in one more. (Panels as even as can be make no difference
+ * at few rows, and only full ones take the quickest way through the register tile.) */
 typedef struct row_panels {
-    LLVMValueRef n, rows, tall;
+    LLVMValueRef n, full, left;
 } row_panels;
 static row_panels cut_rows(contract *c) {
     LLVMBuilderRef b = c->e->b;
-    LLVMValueRef n = ceil_div(c, c->m, c->mr),
-                 at_least_one = em_select(c->e, em_icmp(c->e, LLVMIntSLT, n, num(c, 1)), num(c, 1), n);
-    return (row_panels){n, LLVMBuildUDiv(b, c->m, at_least_one, ""), LLVMBuildURem(b, c->m, at_least_one, "")};
+    LLVMValueRef mr = num(c, c->mr);
+    return (row_panels){ceil_div(c, c->m, c->mr), LLVMBuildUDiv(b, c->m, mr, ""), LLVMBuildURem(b, c->m, mr, "")};
 }
 
-static LLVMValueRef first_row(contract *c, const row_panels *p, LLVMValueRef panel) {
-    return em_add(c->e, em_mul(c->e, panel, p->rows), em_min(c->e, panel, p->tall));
+static LLVMValueRef first_row(contract *c, LLVMValueRef panel) {
+    return em_min(c->e, em_mul(c->e, panel, num(c, c->mr)), c->m);
 }
 
 /* ---- functions beside the kernel's: deep nests of loops in one function cost much more to compile ---- */
@@ -251,11 +251,10 @@ void contract_emit_pack(contract *c, int operand) {
     int rows = operand ? c->nr : c->mr;
     LLVMValueRef words = em_min(e, c->k_words, num(c, c->kb / c->group));
     LLVMValueRef elements = em_mul(e, em_add(e, words, num(c, c->heads[operand])), num(c, rows));
-    row_panels p = cut_rows(c);
     em_loop l = em_for(e, num(c, 0), in[4], num(c, 1));
     LLVMValueRef dst = element(c, in[1], em_mul(e, l.i, elements)), panel = em_add(e, in[3], l.i);
     LLVMValueRef first =
-        operand ? contract_decode_columns(c, em_mul(e, panel, num(c, rows))) : first_row(c, &p, panel);
+        operand ? contract_decode_columns(c, em_mul(e, panel, num(c, rows))) : first_row(c, panel);
     LLVMValueRef filled = num(c, rows); /* rows of the panel */
     if (c->copies_a && !operand) {
         filled = em_min(e, em_sub(e, c->m, first), filled);
@@ -460,7 +459,7 @@ static void emit_compute_phase(contract *c) {
     LLVMValueRef m_count = em_min(e, em_sub(e, m_panels, m_first), mc),
                  n_count = em_min(e, em_sub(e, n_panels, n_first), nc);
 
-    LLVMValueRef row_first = first_row(c, &rp, m_first);
+    LLVMValueRef row_first = first_row(c, m_first);
     if (has_rows) contract_begin_block(c, kept, batch, row_first, a_rows);
 
     /* K = 0 still makes one (empty) block: its totals are 0 and the epilogue runs. */
@@ -472,8 +471,8 @@ static void emit_compute_phase(contract *c) {
         [CONTRACT_COUNT] = contract_in_words(c, s.k_count),
         [CONTRACT_M0] = row_first,
         [CONTRACT_PANELS] = m_count,
-        [CONTRACT_ROWS] = rp.rows,
-        [CONTRACT_TALL] = em_sub(e, rp.tall, m_first),
+        [CONTRACT_ROWS_LEFT] = rp.left,
+        [CONTRACT_FULL] = em_sub(e, rp.full, m_first),
         [CONTRACT_BATCH] = batch,
         [CONTRACT_IS_LATER] = em_icmp(e, LLVMIntNE, lk.i, zero),
         [CONTRACT_IS_LAST] = em_icmp(e, LLVMIntSGE, em_add(e, lk.i, num(c, c->kb)), c->kk),
@@ -507,7 +506,7 @@ static void emit_compute_phase(contract *c) {
     contract_call(c, TILE, (LLVMValueRef[]){e->args, told}, 2);
     em_end(e, &lj);
     em_end(e, &lk);
-    if (has_rows) contract_end_block(c, kept, batch, row_first, first_row(c, &rp, em_add(e, m_first, m_count)), a_rows);
+    if (has_rows) contract_end_block(c, kept, batch, row_first, first_row(c, em_add(e, m_first, m_count)), a_rows);
     em_end(e, &t);
 }
 

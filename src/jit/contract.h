@@ -109,8 +109,8 @@ fusor_status contract_emit_direct(contract *c, fu_error *err); /* the whole kern
  * In registers, what is needed behind the products would be alive, and moved to memory and back, across them. Strides
  * in bytes. Element (i, k) of operand 0 is A_ROW * i + A_K * k behind A. The next panel is A_NEXT and A_NEXT_ROW * rows
  * behind it: one for packed panels, the other in place. B_NEXT: bytes to the same row of the panel of columns that is
- * multiplied next, which is prefetched (0: none). The first TALL of
- * the PANELS panels have ROWS + 1 rows, the others ROWS. PARTIAL: their partial sums, one tile behind the other. Only
+ * multiplied next, which is prefetched (0: none). The first FULL of
+ * the PANELS panels have mr rows, one behind them ROWS_LEFT. PARTIAL: their partial sums, one tile behind the other. Only
  * with several dims of k: after LEFT elements along k, then after each RUN, the step is A_JUMP, B_JUMP. Only with
  * DOT_BF16: SUMS is a tile in memory. */
 enum {
@@ -125,8 +125,8 @@ enum {
     CONTRACT_COUNT,
     CONTRACT_M0,
     CONTRACT_PANELS,
-    CONTRACT_ROWS,
-    CONTRACT_TALL,
+    CONTRACT_ROWS_LEFT,
+    CONTRACT_FULL,
     CONTRACT_N0,
     CONTRACT_BATCH,
     CONTRACT_PARTIAL,

@@ -78,8 +78,8 @@ void contract_emit_amx_tile(contract *c) {
     t.p.a = em_loop_phi(e, &l, t.in[CONTRACT_A]);
     t.m0 = em_loop_phi(e, &l, t.in[CONTRACT_M0]);
     t.partial = em_loop_phi(e, &l, t.in[CONTRACT_PARTIAL]);
-    LLVMValueRef is_tall = em_icmp(e, LLVMIntSLT, l.i, t.in[CONTRACT_TALL]);
-    t.p.rows = em_add(e, t.in[CONTRACT_ROWS], LLVMBuildZExt(e->b, is_tall, e->t_i64, ""));
+    LLVMValueRef is_full = em_icmp(e, LLVMIntSLT, l.i, t.in[CONTRACT_FULL]);
+    t.p.rows = em_select(e, is_full, num(c, c->mr), t.in[CONTRACT_ROWS_LEFT]);
     t.p.is_high = em_icmp(e, LLVMIntSGT, t.p.rows, num(c, AMX_SIDE));
     t.p.is_wide = em_icmp(e, LLVMIntSGT, em_sub(e, c->n, n0), num(c, AMX_SIDE));
     em_branch changed = em_if(e, em_icmp(e, LLVMIntNE, t.p.rows, configured));
