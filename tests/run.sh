@@ -40,9 +40,9 @@ scratch=$(mktemp -d "${TMPDIR:-/tmp}/fusor-check.XXXXXX") || exit 1
 trap 'rm -rf "$scratch"' EXIT
 export log scratch
 
-# Runs one test; writes "passed failed skipped seconds name" to LOG.sum.
+# Runs one test; writes "passed failed skipped seconds processor-seconds name" to LOG.sum.
 run_one() {
-    local kind=$1 name=$2 base sum passed=0 failed=0 skipped=0 rc start=$SECONDS
+    local kind=$1 name=$2 base sum passed=0 failed=0 skipped=0 rc start=$SECONDS cpu
     base=$log/$(printf %s "$name" | tr / -)
     export TMPDIR=$scratch/$(basename "$base")
     export FUSOR_CACHE_DIR=$TMPDIR/cache
@@ -69,13 +69,17 @@ run_one() {
         [ "$rc" -eq 124 ] && echo "timed out after ${FUSOR_TEST_SECONDS:-900} s" >>"$base.log"
         echo "exit status $rc" >>"$base.log"
     fi
+    # What the children took of processors says what a test costs however busy the machine is.
+    times >"$TMPDIR/times"
+    cpu=$(awk 'NR == 2 { split($1, u, /[ms]/); split($2, s, /[ms]/); printf "%.0f", 60 * (u[1] + s[1]) + u[2] + s[2] }' "$TMPDIR/times")
     rm -rf "$TMPDIR"
     local verdict=PASS
     [ "$failed" -gt 0 ] && verdict=FAIL
     [ "$verdict" = PASS ] && [ "$passed" -eq 0 ] && verdict=SKIP
-    echo "$passed $failed $skipped $((SECONDS - start)) $name" >"$base.sum"
+    echo "$passed $failed $skipped $((SECONDS - start)) $cpu $name" >"$base.sum"
     local line
-    line=$(printf '%s %-44s %5d passed %3d failed %3d skipped %4d s' $verdict "$name" "$passed" "$failed" "$skipped" $((SECONDS - start)))
+    line=$(printf '%s %-44s %5d passed %3d failed %3d skipped %4d s, %4d s of cpu' $verdict "$name" "$passed" "$failed" "$skipped" \
+        $((SECONDS - start)) "$cpu")
     if [ "$verdict" = FAIL ]; then
         line=$line$'\n'$(sed 's/\x1b\[[0-9;]*m//g; s/^/    /' "$base.log" | tail -n 60)
     fi

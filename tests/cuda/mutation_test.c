@@ -381,6 +381,10 @@ static void try_line(int p, gpu_kernel *g, const char *line, int number, change 
     bool is_caught = false, is_reached = false;
     ptx_module *whole = g->module;
     if (!mutate(g->text, line, c, has_ldmatrix, changed)) return;
+#ifdef __SANITIZE_ADDRESS__
+    static int n_seen;
+    if (n_seen++ % 8) return; /* the interpreter is what they watch, not whether each change is found */
+#endif
     n_all++;
     g->module = ptx_parse(changed, why);
     cr_assert(g->module, "%s: a change made wrong text: %s", programs[p].kind, why);
@@ -415,7 +419,7 @@ ParameterizedTest(int *number, mutation, is_found, .timeout = 600) {
     ptx_counts counts = {0};
     if (!begin()) return;
 #ifdef __SANITIZE_ADDRESS__
-    if (p % 3) cr_skip_test("under sanitizers every third kernel is broken: the interpreter is what they watch");
+    if (p % 3) cr_skip_test("under sanitizers every third kernel is broken, in an eighth of the ways");
 #endif
     for (int k = 0; k < MAX_RUNS && programs[p].sizes[k][0]; k++) {
         prepare(p, programs[p].sizes[k]);
