@@ -307,7 +307,10 @@ static bool is_kernel(const einsum *v, const product *p, const term *y, const te
     if (!is_run_of[0] && !is_run_of[1] && ir_dtypes[ir_at(v->g, p->a.id)->dtype].bytes < 4) return false;
     /* Of a result that is only split, what is element-wise behind it would be a kernel of its own. */
     const double copied = moves[0] * volume_of(v, la) + moves[1] * volume_of(v, lb) +
-                          (moves_result ? 1 : splits_result ? 0.25 : 0) * volume_of(v, labels_of(y)),
+                          (moves_result    ? 1
+                           : splits_result ? 0.25
+                                           : 0) *
+                              volume_of(v, labels_of(y)),
                  full = filled(v, &p->n, &p->b, want ? want : y, COLUMNS, true) *
                         filled(v, &p->m, &p->a, want ? want : y, ROWS, false);
     return full > 0 && volume_of(v, la | lb) * (1 / full - 1) <= COPY * copied;
@@ -413,6 +416,17 @@ static term multiply(const einsum *v, term a, term b, ir_labels kept, const term
     return y;
 }
 
+/* Zeros: of a sum over no elements. A factor of it that was summed before is no longer empty but 0, which an infinity
+ * in another one would make a NaN. */
+static ir_id nothing(const einsum *v, const ir_node *n) {
+    ir_node shape = *n;
+    const ir_attr attr[2] = {/* ORDER attrs_FULL: shape, dtype */
+                             {.is_set = true, .list = shape.dim, .n = shape.rank},
+                             {.is_set = true, .integer = n->dtype}};
+    const ir_id zero = ir_add_literal(v->g, n->dtype, 0);
+    return ir_expand_finish(v->c, ir_expand_op(v->c, IR_OP_FULL, 1, &zero, attr, 2, 0), n->in[0]);
+}
+
 static ir_id expand(const ir_expand *c, const ir_node *n, bool has_kernels) {
     einsum v = {.c = c,
                 .g = c->rw->to,
@@ -443,6 +457,8 @@ static ir_id expand(const ir_expand *c, const ir_node *n, bool has_kernels) {
         out |= bit(e.out.label[d]);
         want.label[want.rank++] = e.out.label[d];
     }
+    for (unsigned l = 0; l < IR_EINSUM_LABELS; l++)
+        if (uses[l] && !(out & bit(l)) && ir_size_is(v.s, v.size[l], 0)) return nothing(&v, n);
     for (uint32_t i = 0; i < count; i++) {
         ir_labels elsewhere = out;
         for (unsigned l = 0; l < IR_EINSUM_LABELS; l++)

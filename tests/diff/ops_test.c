@@ -960,6 +960,17 @@ static void subscripts(ir_dtype t) {
                 "softmax(%r, axis=-1) return %q }",
                 (domain){-1, 1, SPECIAL_NONE, false}, (int64_t[4]){sizes[k][0], sizes[k][1], sizes[k][2]},
                 k == 2 ? two_threads : one_thread, false, ALL_LEVELS);
+    /* Sums over nothing beside infinities: what is summed before the others is 0, the whole is no NaN. */
+    static const struct {
+        const char *text, *x, *y, *z, *result;
+    } empty[] = {{"ij,k->k", "[0, A]", "[B]", NULL, "[B]"}, {"ij,jk,kl->il", "[A, 0]", "[0, B]", "[B, C]", "[A, C]"}};
+    for (size_t s = 0; s < sizeof empty / sizeof *empty && ir_is_float(t); s++) {
+        snprintf(operands[2], sizeof operands[2], empty[s].z ? ", %%z: %s%s" : "", T, empty[s].z);
+        snprintf(text, sizeof text,
+                 "func @f(%%x: %s%s, %%y: %s%s%s) -> %s%s { %%r = einsum(\"%s\", %%x, %%y%s) return %%r }", T,
+                 empty[s].x, T, empty[s].y, operands[2], T, empty[s].result, empty[s].text, empty[s].z ? ", %z" : "");
+        check(text, (domain){-1, 1, SPECIAL_SOME, true}, (int64_t[4]){3, 65, 31}, one_thread, false, ALL_LEVELS);
+    }
     if (t == FUSOR_U8)
         check("func @f(%x: u8[A, B], %y: i8[B, C]) -> i32[A, C] { %r = einsum(\"ij,jk\", %x, %y) return %r }",
               (domain){-120, 120, SPECIAL_NONE, true}, (int64_t[4]){5, 70, 19}, one_thread, false, ALL_LEVELS);
