@@ -4,8 +4,6 @@
  * along axis=. */
 #include "ir/infer_parts.h"
 
-static bool is_small_float(ir_dtype t) { return ir_is_float(t) && t != FUSOR_F64; }
-
 /* Scale and zero point: scalars, or as long as the axis. */
 static fusor_status check_parameter(ir_graph *g, const ir_node *n, unsigned i, const ir_node *x, const ir_attr *axis) {
     const ir_node *p = ir_at(g, n->in[i]);
@@ -27,10 +25,10 @@ fusor_status infer_quantize(ir_graph *g, ir_node *n) {
     const ir_node *quantized = to_int ? &zero : &x;
     const unsigned at = to_int ? 2 : 0;
     ir_attr *axis = attr_to_fix(n, "axis");
-    if (!is_small_float(scale.dtype) || (to_int && x.dtype != scale.dtype)) {
-        return to_int ? TYPE_ERROR("%s is %s and the scale %s; expected one of f32, f16 and bf16 for both",
-                                   label(g, n, 0), type_text(g, &x), type_text(g, &scale))
-                      : TYPE_ERROR("the scale is %s; expected f32, f16 or bf16", type_text(g, &scale));
+    if (!ir_is_float(scale.dtype) || (to_int && x.dtype != scale.dtype)) {
+        return to_int ? TYPE_ERROR("%s is %s and the scale %s; expected one float type for both", label(g, n, 0),
+                                   type_text(g, &x), type_text(g, &scale))
+                      : TYPE_ERROR("the scale is %s; expected f64, f32, f16 or bf16", type_text(g, &scale));
     }
     const bool fits = ir_is_int(quantized->dtype) &&
                       (ir_dtypes[quantized->dtype].bytes <= 2 || (!to_int && quantized->dtype == FUSOR_I32));

@@ -95,16 +95,18 @@ static int64_t parameter_of(const ref_call *c, const ref_tensor *p, int64_t i) {
 fusor_status ref_quantize(const ref_call *c) {
     const ref_tensor *x = c->in, *scale = c->in + 1, *zero = c->in + 2;
     const int64_t n = ref_count(c->out);
+    const bool is_f64 = scale->dtype == FUSOR_F64;
     for (int64_t i = 0; i < n; i++) {
-        const float s = (float)ir_bits_to_double(scale->dtype, ref_get(scale, parameter_of(c, scale, i)));
+        const double s = ir_bits_to_double(scale->dtype, ref_get(scale, parameter_of(c, scale, i)));
         const int64_t z = ref_int(zero->dtype, ref_get(zero, parameter_of(c, zero, i)));
         if (c->n->op == IR_OP_DEQUANTIZE) {
             const int32_t from_zero = (int32_t)((uint32_t)ref_int(x->dtype, ref_get(x, i)) - (uint32_t)z);
-            ref_put_real(c->out, i, (float)from_zero * s);
+            ref_put_real(c->out, i, is_f64 ? (double)from_zero * s : (double)((float)from_zero * (float)s));
             continue;
         }
-        const float quotient = (float)ir_bits_to_double(x->dtype, ref_get(x, i)) / s;
-        const double y = isnan(quotient) ? (double)z : (double)roundevenf(quotient) + (double)z;
+        const double v = ir_bits_to_double(x->dtype, ref_get(x, i)),
+                     quotient = is_f64 ? v / s : (double)((float)v / (float)s);
+        const double y = isnan(quotient) ? (double)z : roundeven(quotient) + (double)z;
         ref_put_real(c->out, i, y); /* saturates */
     }
     return FUSOR_OK;

@@ -1145,14 +1145,14 @@ static void convolution(ir_op op, ir_dtype t) {
 
 /* t: the float type of quantize, the integer type of dequantize. */
 static void quantization(ir_op op, ir_dtype t) {
-    static const char *const to[] = {"i8", "u8", "i16", "u16"}, *const floats[] = {"f32", "f16", "bf16"};
+    static const char *const to[] = {"i8", "u8", "i16", "u16"}, *const floats[] = {"f32", "f16", "bf16", "f64"};
     const bool quantizes = op == IR_OP_QUANTIZE;
     char text[500];
-    if (quantizes ? t == FUSOR_F64 : ir_dtypes[t].bytes > 2 && t != FUSOR_I32) return;
-    for (int k = 0; k < (quantizes ? 4 : 3); k++) {
+    if (!quantizes && ir_dtypes[t].bytes > 2 && t != FUSOR_I32) return;
+    for (int k = 0; k < 4; k++) {
         const char *X = ir_dtypes[t].name, *F = quantizes ? X : floats[k], *Q = quantizes ? to[k] : X,
                    *R = quantizes ? Q : F;
-        const double scale = ir_dtypes[t].bytes == 4 ? 300 : 100;
+        const double scale = ir_dtypes[t].bytes >= 4 ? 300 : 100;
         for (int axis = -1; axis < 2; axis++) {
             const char *P = axis < 0 ? "" : axis ? "[B]" : "[A]";
             snprintf(

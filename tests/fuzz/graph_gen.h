@@ -17,7 +17,7 @@ typedef struct gen_value {
     int rank;
     char dim[GEN_RANK + 1][GEN_DIM]; /* as written: "B", "7", "B*7" */
     bool is_param;
-    char text[200]; /* the right side, operands as %vN */
+    char text[320]; /* the right side, operands as %vN */
     int pair;       /* the second result of the call before it: index of the first; else -1 */
     int in[3], n_in;
     bool is_used;
@@ -803,7 +803,7 @@ static void gen_conv(gen_program *p, rng *r, int a) {
 static void gen_quantize(gen_program *p, rng *r, int a) {
     const gen_value x = p->value[a];
     static const ir_dtype types[] = {FUSOR_I8, FUSOR_U8, FUSOR_I16, FUSOR_U16};
-    const bool quantizes = x.dtype == FUSOR_F32 || ir_is_half(x.dtype);
+    const bool quantizes = ir_is_float(x.dtype);
     if ((!quantizes && x.dtype != FUSOR_I8 && x.dtype != FUSOR_U8 && x.dtype != FUSOR_I16 && x.dtype != FUSOR_U16) ||
         p->n + 3 > GEN_VALUES)
         return;
