@@ -5,6 +5,7 @@
 #include "base/env.h"
 #include "base/str.h"
 #include "fusor/device.h"
+#include "ir/pass.h"
 #include "lazy.h"
 #include "rt/buffer.h"
 #include "rt/device.h"
@@ -13,6 +14,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- error records: one per context and thread, made when a call first fails there ---- */
 /* Context 0: errors of calls that name no context (a NULL handle, a number alone); they show in every context that was
@@ -146,6 +148,21 @@ static void check_options(fusor_context *ctx, const fusor_context_options *o) {
     if (!o->allocate != !o->deallocate)
         bad_option(ctx, FUSOR_ERROR_ARGUMENT, "the context has the callback %s alone; expected %s",
                    o->allocate ? "allocate" : "deallocate", "allocate and deallocate, or neither");
+}
+
+/* A value that is passed over, a slip of the pen most of all, is said. */
+static void check_environment(const fusor_context *ctx) {
+    char words[80];
+    for (int v = 0; v < FU_ENV_COUNT && !(ctx->flags & FUSOR_IGNORE_ENVIRONMENT); v++) {
+        const char *expected = fu_env_expected((fu_env)v, words, sizeof words);
+        if (expected)
+            fu_log_warn(&ctx->log, "%s=%s: expected %s", fu_env_table[v].name, fu_env_string((fu_env)v), expected);
+    }
+    const char *unknown =
+        ctx->flags & FUSOR_IGNORE_ENVIRONMENT ? NULL : ir_pass_unknown(fu_env_string(FU_FUSOR_PASSES));
+    if (unknown)
+        fu_log_warn(&ctx->log, "FUSOR_PASSES: '%.*s': expected - or + and the name of a pass",
+                    (int)strcspn(unknown, ","), unknown);
 }
 
 static void choose_target(fusor_context *ctx, const char *text) {
@@ -308,6 +325,7 @@ fusor_context *fusor_context_new(const fusor_context_options *options) {
     choose_device(ctx, setting(ctx, o.device, FU_FUSOR_DEVICE), setting(ctx, o.target, FU_FUSOR_TARGET));
     choose_threads(ctx, o.n_threads);
     check_options(ctx, &o);
+    check_environment(ctx);
     rt_cache_options c = {.dir = o.cache_dir,
                           .max_bytes = o.cache_max_bytes,
                           .only = (o.flags & FUSOR_CACHE_ONLY) != 0,

@@ -176,11 +176,18 @@ static void print_environment(void) {
          "current. Options of the\n"
          "command and fields of `fusor_context_options` come before the environment; `FUSOR_IGNORE_ENVIRONMENT` "
          "switches it off for a\n"
-         "context, and set-user-id programs do not see it. `fusor info` prints what is in force.\n\n"
+         "context, and set-user-id programs do not see it. `fusor info` prints what is in force. A value that is none "
+         "of "
+         "the expected ones counts\n"
+         "as the default; the context's log and the command's stderr say so.\n\n"
          "| variable | type | default | meaning |\n|---|---|---|---|");
     for (int i = 0; i < FU_ENV_COUNT; i++) {
         const fu_env_info *v = &fu_env_table[i];
-        const char *type = strcmp(v->type, "STRING") == 0 ? "text" : strcmp(v->type, "BOOL") == 0 ? "0 or 1" : "number";
+        const char *type = v->type[0] == 'I'   ? "number"
+                           : v->type[0] == 'B' ? "0 or 1"
+                           : v->type[0] == 'L' ? "list"
+                           : v->type[0] == 'W' ? "word"
+                                               : "text";
         printf("| `%s` | %s | %s%s%s | %s |\n", v->name, type, *v->default_value ? "`" : "", v->default_value,
                *v->default_value ? "`" : "", v->text);
     }

@@ -2,12 +2,13 @@
 /* env.c: the table of environment variables and its readers. */
 #include "base/env.h"
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 const fu_env_info fu_env_table[FU_ENV_COUNT] = {
-#define ENV(name, type, def, text) {#name, #type, def, text},
+#define ENV(name, type, def, words, text) {#name, #type, def, words, text},
 #include "base/env.def"
 #undef ENV
 };
@@ -24,16 +25,19 @@ const char *fu_env_string(fu_env v) {
     return s && *s ? s : fu_env_table[v].default_value;
 }
 
-/* A value that is no number counts as the default: the library prints nothing unasked, `fusor info` shows both. */
+static bool as_int(const char *s, int64_t *out) {
+    char *end;
+    errno = 0;
+    long long n = strtoll(s, &end, 10);
+    if (errno || end == s || *end) return false;
+    *out = n;
+    return true;
+}
+
 int64_t fu_env_int(fu_env v) {
-    const char *try[2] = {fu_env_string(v), fu_env_table[v].default_value};
-    for (int i = 0; i < 2; i++) {
-        char *end;
-        errno = 0;
-        long long n = strtoll(try[i], &end, 10);
-        if (!errno && end != try[i] && !*end) return n;
-    }
-    return 0;
+    int64_t n = 0;
+    if (!as_int(fu_env_string(v), &n)) (void)as_int(fu_env_table[v].default_value, &n);
+    return n;
 }
 
 static int as_bool(const char *s) {
@@ -60,4 +64,31 @@ bool fu_env_has(fu_env v, const char *word) {
         if (*p) p++;
     }
     return false;
+}
+
+/* Is p, of n characters, one of the words? */
+static bool is_word(const char *words, const char *p, size_t n) {
+    for (size_t m; *words; words += m + (words[m] == ' ')) {
+        m = strcspn(words, " ");
+        const bool has_name = words[m - 1] == '=';
+        if ((has_name ? n > m : n == m) && !memcmp(words, p, m)) return true;
+    }
+    return false;
+}
+
+const char *fu_env_expected(fu_env v, char *text, size_t bytes) {
+    const fu_env_info *row = &fu_env_table[v];
+    const char *s = fu_env_string(v);
+    const bool is_list = row->type[0] == 'L';
+    int64_t n;
+    if (!fu_env_is_set(v) || row->type[0] == 'S') return NULL;
+    if (row->type[0] == 'I') return as_int(s, &n) ? NULL : "a number";
+    if (row->type[0] == 'B') return as_bool(s) >= 0 ? NULL : "0 or 1";
+    for (size_t m; *s; s += m + (s[m] == ',')) {
+        m = is_list ? strcspn(s, ",") : strlen(s);
+        if (m == 0 || is_word(row->words, s, m)) continue;
+        snprintf(text, bytes, "%s of: %s", is_list ? "some" : "one", row->words);
+        return text;
+    }
+    return NULL;
 }

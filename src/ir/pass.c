@@ -49,16 +49,31 @@ void ir_rewrite_finish(ir_rewrite *rw, ir_graph **g) {
 
 /* ---- running ---- */
 
+/* Is `word`, of n characters, the name with a sign before it? */
+static bool is_about(const char *word, size_t n, const char *name) {
+    return n == strlen(name) + 1 && (*word == '-' || *word == '+') && memcmp(word + 1, name, n - 1) == 0;
+}
+
 /* FUSOR_PASSES=-fold,+cse: the last word about a name counts; all passes are on by default. */
 static bool is_on(const char *name) {
     bool on = true;
-    const size_t n = strlen(name);
     for (const char *p = fu_env_string(FU_FUSOR_PASSES); *p;) {
-        const size_t word = strcspn(p, ",");
-        if (word == n + 1 && (*p == '-' || *p == '+') && memcmp(p + 1, name, n) == 0) on = *p == '+';
-        p += word + (p[word] == ',');
+        const size_t n = strcspn(p, ",");
+        if (is_about(p, n, name)) on = *p == '+';
+        p += n + (p[n] == ',');
     }
     return on;
+}
+
+const char *ir_pass_unknown(const char *list) {
+    for (const char *p = list; *p;) {
+        const size_t n = strcspn(p, ",");
+        const ir_pass *pass = ir_passes;
+        while (pass->name && !is_about(p, n, pass->name)) pass++;
+        if (n && !pass->name) return p;
+        p += n + (p[n] == ',');
+    }
+    return NULL;
 }
 
 static void dump(fu_arena *a, const ir_pass *pass, const ir_graph *g, bool is_changed) {

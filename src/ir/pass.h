@@ -27,6 +27,8 @@ void ir_rewrite_finish(ir_rewrite *rw, ir_graph **g);
 
 /* Runs the pipeline. FUSOR_PASSES switches rows off by name. */
 fusor_status ir_run_passes(fu_arena *a, fu_error *e, ir_graph **g);
+/* Where a list like that of FUSOR_PASSES names no pass; NULL: nowhere. */
+const char *ir_pass_unknown(const char *list);
 
 /* pass_expand.c: softmax, log_softmax, reduce_mean as marked groups of primitives. */
 fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g);

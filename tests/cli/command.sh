@@ -37,6 +37,10 @@ expect 2 'needs a value' run --dim
 expect 2 'takes no value' run --time=3
 expect 2 "not one of" check --time
 expect 2 'expected off, ro, rw or refresh' run --cache on
+FUSOR_CACHE=on expect 0 'FUSOR_CACHE=on: expected off, ro, rw or refresh' run two.fusor @g a=1
+FUSOR_THREADS=two expect 0 'FUSOR_THREADS=two: expected a number' run two.fusor @g a=1
+FUSOR_VERBOSE=cash,run expect 0 'FUSOR_VERBOSE=cash,run: expected some of: all error' run two.fusor @g a=1
+FUSOR_PASSES=-cse,-simplfy,+dce expect 0 "FUSOR_PASSES: '-simplfy': expected - or + and" run two.fusor @g a=1
 expect 2 'unknown target' run --target v9 -e "$sgd"
 expect 2 "did you mean 'vnni'" run --target v4+vnnu -e "$sgd"
 expect 2 'vnni adds to x86-64-v4' run --target v3+vnni -e "$sgd"

@@ -13,8 +13,10 @@ Test(env, table) {
     for (int i = 0; i < FU_ENV_COUNT; i++) {
         const fu_env_info *row = &fu_env_table[i];
         cr_expect(!strncmp(row->name, "FUSOR_", 6), "%s", row->name);
-        cr_expect(!strcmp(row->type, "STRING") || !strcmp(row->type, "INT") || !strcmp(row->type, "BOOL"), "%s",
-                  row->name);
+        const bool has_words = !strcmp(row->type, "WORD") || !strcmp(row->type, "LIST");
+        cr_expect(has_words || !strcmp(row->type, "STRING") || !strcmp(row->type, "INT") || !strcmp(row->type, "BOOL"),
+                  "%s", row->name);
+        cr_expect_eq(has_words, *row->words != 0, "%s", row->name);
         cr_expect(*row->text, "%s has no text", row->name);
         unsetenv(row->name);
         cr_expect_not(fu_env_is_set((fu_env)i));
@@ -39,6 +41,32 @@ Test(env, values) {
     for (int i = 0; i < 5; i++) {
         setenv("FUSOR_CHECK", no[i], 1);
         cr_expect_not(fu_env_bool(FU_FUSOR_CHECK), "%s", no[i]);
+    }
+}
+
+Test(env, what_was_expected) {
+    static const struct {
+        fu_env v;
+        const char *value, *expected;
+    } cases[] = {{FU_FUSOR_THREADS, "4", NULL},
+                 {FU_FUSOR_THREADS, "", NULL},
+                 {FU_FUSOR_THREADS, "four", "a number"},
+                 {FU_FUSOR_CHECK, "yes", NULL},
+                 {FU_FUSOR_CHECK, "maybe", "0 or 1"},
+                 {FU_FUSOR_PERF, "jitdump", NULL},
+                 {FU_FUSOR_PERF, "map,jitdump", "one of: off map jitdump"},
+                 {FU_FUSOR_VERBOSE, "run,,cache,", NULL},
+                 {FU_FUSOR_VERBOSE, "run,cash", "some of: all error compile cache run dispatch"},
+                 {FU_FUSOR_DEBUG, "pass=cse,llvm", NULL},
+                 {FU_FUSOR_DEBUG, "pass=", "some of: all ir plan key llvm asm pass="},
+                 {FU_FUSOR_DEBUG, "pass", "some of: all ir plan key llvm asm pass="},
+                 {FU_FUSOR_CODEGEN, "anything, at all", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[80];
+        setenv(fu_env_table[cases[i].v].name, cases[i].value, 1);
+        const char *expected = fu_env_expected(cases[i].v, text, sizeof text);
+        cr_expect_eq(expected == NULL, cases[i].expected == NULL, "case %zu", i);
+        if (expected && cases[i].expected) cr_expect_str_eq(expected, cases[i].expected, "case %zu", i);
     }
 }
 
