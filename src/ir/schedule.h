@@ -107,7 +107,8 @@ static inline bool ir_dot_is_tile(ir_dot d) { return d >= IR_DOT_TILE_I8; }
 static inline int64_t ir_dot_words(ir_dot d, int64_t n) {
     return (n + ir_dots[d].step - 1) / ir_dots[d].step * (ir_dots[d].step / ir_dots[d].group);
 }
-ir_tile ir_dot_tile(ir_level level, ir_dot dot);
+/* For m rows and n columns; < 0: not known. */
+ir_tile ir_dot_tile(ir_level level, ir_dot dot, int64_t m, int64_t n);
 /* Of a convolution on a CPU: weights w by x. */
 ir_dot ir_window_dot(ir_target target, ir_dtype w, ir_dtype x, ir_dtype acc);
 ir_features ir_window_features(ir_target target, ir_dtype w, ir_dtype x, ir_dtype acc);

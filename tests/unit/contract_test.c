@@ -207,7 +207,7 @@ static ir_kernel describe(const problem *p) {
         return k;
     }
     k.tile = p->tile.mr ? p->tile
-             : dot      ? ir_dot_tile(k.level, dot)
+             : dot      ? ir_dot_tile(k.level, dot, -1, p->baked_n ? p->baked_n : -1)
                         : ir_contract_tile_of(k.level, acc, -1, p->baked_n ? p->baked_n : -1);
     return k;
 }
@@ -579,10 +579,11 @@ static void check_dots(ir_dtype a, ir_dtype b, int n_values, int count) {
             p.values = i % n_values;
             p.n_batch = i == 5;
             p.a_batched[0] = true;
-            if (i == 7) {
+            if (i == 3 || i == 7) { /* the tile for few columns; short K blocks */
                 ir_dot dot = ir_contract_dot(targets[t], a, b, acc);
-                p.tile = dot ? ir_dot_tile(targets[t].level, dot) : ir_contract_tile(targets[t].level, acc);
-                p.tile.kb = ir_dot_is_tile(dot) ? ir_dots[dot].step : 8;
+                p.tile = dot ? ir_dot_tile(targets[t].level, dot, -1, i == 3 ? 10 : -1)
+                             : ir_contract_tile(targets[t].level, acc);
+                if (i == 7) p.tile.kb = ir_dot_is_tile(dot) ? ir_dots[dot].step : 8;
             }
             check_sizes(&p, count);
         }
