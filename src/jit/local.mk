@@ -36,6 +36,7 @@ jit_sources += %D%/gpu_team.c
 jit_sources += %D%/gpu_column.c
 jit_sources += %D%/map.c
 jit_sources += %D%/map_rows.c
+jit_sources += %D%/map_runs.c
 jit_sources += %D%/map_slide.c
 jit_sources += %D%/map_transpose.c
 jit_sources += %D%/window.c

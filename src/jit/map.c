@@ -4,10 +4,10 @@
  *
  *   for each tile, for each row of it (map_rows.c):
  *       offsets of the row; values that do not vary along the columns, once
- *       for each segment of the columns (streaming peels a head that aligns the stores; else one segment):
- *           vector steps: plain, or with non-temporal stores
- *           tail: masked vector steps where the level has masks; where not, vectors of the level's lanes if the steps
- *           were longer, then single elements
+ *       for each run of the columns (map_runs.c; else one):
+ *           if the call streams: a head that aligns the stores, vector steps with non-temporal stores
+ *           vector steps; then a tail: masked vector steps where the level has masks; where not, vectors of the level's
+ *           lanes if the steps were longer, then single elements
  *
  * A step has the level's lanes; more where all values are 8- or 16-bit integers, so that they fill a register.
  *
@@ -89,6 +89,7 @@ void map_begin_step(emit *e, map *m, map_step *s, LLVMValueRef column, LLVMValue
     m->mask = mask;
     for (int i = 0; i < k->n_insts && m->step_of_body >= 0; i++)
         if (m->random[i].at[0]) s->v.at[i] = m->random[i].at[m->step_of_body];
+    if (m->runs) map_begin_sources(e, m, &s->v);
 }
 
 void map_end_step(emit *e, map *m, map_step *s, bool is_streaming) {
@@ -111,7 +112,7 @@ void map_end_step(emit *e, map *m, map_step *s, bool is_streaming) {
     }
 }
 
-static void emit_step(emit *e, map *m, LLVMValueRef column, LLVMValueRef mask, bool is_streaming) {
+void map_emit_step(emit *e, map *m, LLVMValueRef column, LLVMValueRef mask, bool is_streaming) {
     map_step s;
     map_begin_step(e, m, &s, column, mask);
     map_end_step(e, m, &s, is_streaming);
@@ -121,7 +122,7 @@ static void emit_step(emit *e, map *m, LLVMValueRef column, LLVMValueRef mask, b
 /* Elements to pass before every output is aligned for whole-vector stores; *possible: they agree on it. */
 static LLVMValueRef stream_head(emit *e, map *m, LLVMValueRef begin, LLVMValueRef *possible) {
     LLVMValueRef head = NULL;
-    *possible = em_icmp(e, LLVMIntNE, e->tune[IR_TUNE_MAP_STREAM], em_i64s(e, 0));
+    *possible = LLVMConstAllOnes(e->t_i1);
     for (int b = 0; b < e->k->n_buffers; b++) {
         if (!e->k->buffer[b].is_output) continue;
         int bytes = ir_dtypes[e->k->buffer[b].dtype].bytes;
@@ -193,71 +194,97 @@ static void emit_main_loop(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end
     if (has_blocks) emit_blocks(e, m, l.i);
     for (int u = 0; u < m->unroll; u++) {
         m->step_of_body = has_blocks ? u : -1;
-        emit_step(e, m, u ? em_add(e, l.i, em_i64s(e, u * e->lanes)) : l.i, NULL, is_streaming);
+        map_emit_step(e, m, u ? em_add(e, l.i, em_i64s(e, u * e->lanes)) : l.i, NULL, is_streaming);
     }
     m->step_of_body = -1;
     em_end(e, &l);
 }
 
-/* Columns begin..end of a row. streaming: i1, or NULL where the kernel has no such stores. */
-static void emit_segment(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef streaming, bool has_tail) {
+/* Where the last whole body of those from `begin` on ends. */
+static LLVMValueRef past_bodies(emit *e, const map *m, LLVMValueRef begin, LLVMValueRef end) {
     LLVMValueRef whole = em_and(e, em_sub(e, end, begin), em_i64s(e, -(int64_t)(m->unroll * e->lanes)));
-    LLVMValueRef at = em_add(e, begin, whole);
-    if (streaming) {
-        em_branch branch = em_if(e, streaming);
-        emit_main_loop(e, m, begin, at, true);
-        em_else(e, &branch);
-        emit_main_loop(e, m, begin, at, false);
-        em_endif(e, &branch);
-    } else emit_main_loop(e, m, begin, at, false);
-    if (!has_tail) return;
-    int lanes = e->lanes;
-    if (!e->level->has_mask && lanes > e->level->lanes) {
-        e->lanes = e->level->lanes;
-        LLVMValueRef to = em_add(e, at, em_and(e, em_sub(e, end, at), em_i64s(e, -(int64_t)e->lanes)));
-        em_loop narrow = em_for(e, at, to, em_i64s(e, e->lanes));
-        emit_step(e, m, narrow.i, NULL, false);
-        em_end(e, &narrow);
-        at = to;
-    }
+    return em_add(e, begin, whole);
+}
+
+/* Columns begin..end with masks, or one by one. */
+static void emit_few(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end) {
+    const int lanes = e->lanes;
     if (!e->level->has_mask) e->lanes = 1;
-    em_loop l = em_for(e, at, end, em_i64s(e, e->lanes));
-    emit_step(e, m, l.i, e->lanes > 1 ? em_mask(e, em_sub(e, end, l.i)) : NULL, false);
+    em_loop l = em_for(e, begin, end, em_i64s(e, e->lanes));
+    map_emit_step(e, m, l.i, e->lanes > 1 ? em_mask(e, em_sub(e, end, l.i)) : NULL, false);
     em_end(e, &l);
     e->lanes = lanes;
 }
 
+/* Columns begin..end of a row. */
+static void emit_segment(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end, bool has_tail) {
+    LLVMValueRef at = past_bodies(e, m, begin, end);
+    emit_main_loop(e, m, begin, at, false);
+    if (!has_tail) return;
+    int lanes = e->lanes;
+    if (!e->level->has_mask && (lanes > e->level->lanes || (m->runs && m->unroll > 1))) {
+        e->lanes = e->level->lanes;
+        LLVMValueRef to = em_add(e, at, em_and(e, em_sub(e, end, at), em_i64s(e, -(int64_t)e->lanes)));
+        em_loop narrow = em_for(e, at, to, em_i64s(e, e->lanes));
+        map_emit_step(e, m, narrow.i, NULL, false);
+        em_end(e, &narrow);
+        at = to;
+    }
+    e->lanes = lanes;
+    emit_few(e, m, at, end);
+}
+
+/* Whole bodies with non-temporal stores, where the call asks for them and outputs allow them. Returns where to go on. */
+static LLVMValueRef emit_stream(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end) {
+    LLVMValueRef possible, at[3] = {begin, begin};
+    LLVMBasicBlockRef from[3];
+    em_branch asked = em_if(e, em_icmp(e, LLVMIntNE, e->tune[IR_TUNE_MAP_STREAM], em_i64s(e, 0)));
+    LLVMValueRef head = stream_head(e, m, begin, &possible), first = NULL;
+    em_branch b = em_if(e, possible);
+    first = em_add(e, begin, em_min(e, head, em_sub(e, end, begin)));
+    emit_few(e, m, begin, first);
+    at[2] = past_bodies(e, m, first, end);
+    emit_main_loop(e, m, first, at[2], true);
+    from[2] = LLVMGetInsertBlock(e->b);
+    em_endif(e, &b);
+    from[1] = b.other;
+    LLVMValueRef inner = LLVMBuildPhi(e->b, e->t_i64, "");
+    LLVMAddIncoming(inner, at + 1, from + 1, 2);
+    from[1] = LLVMGetInsertBlock(e->b);
+    at[1] = inner;
+    em_endif(e, &asked);
+    from[0] = asked.other;
+    LLVMValueRef next = LLVMBuildPhi(e->b, e->t_i64, "");
+    LLVMAddIncoming(next, at, from, 2);
+    return next;
+}
+
 void map_emit_columns(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end, bool has_tail) {
     if (m->last < 0) {
-        emit_step(e, m, em_i64s(e, 0), NULL, false);
+        map_emit_step(e, m, em_i64s(e, 0), NULL, false);
         return;
     }
     if (m->is_straight) {
         const int n = (int)e->k->dim[m->last].size;
         for (int at = 0; at < n; at += e->lanes) {
             m->fixed = m->steps + at / e->lanes;
-            emit_step(e, m, em_i64s(e, at), n - at < e->lanes ? em_mask(e, em_i64s(e, n - at)) : NULL, false);
+            map_emit_step(e, m, em_i64s(e, at), n - at < e->lanes ? em_mask(e, em_i64s(e, n - at)) : NULL, false);
         }
         m->fixed = NULL;
         return;
     }
-    if (!m->has_stream && m->number < 0) {
-        emit_segment(e, m, begin, end, NULL, has_tail);
+    if (m->number < 0) {
+        emit_segment(e, m, m->has_stream ? emit_stream(e, m, begin, end) : begin, end, has_tail || m->has_stream);
         return;
     }
-    LLVMValueRef possible = NULL, head, zero = em_i64s(e, 0), one = em_i64s(e, 1);
-    if (m->has_stream) {
-        head = stream_head(e, m, begin, &possible);
-        head = em_select(e, possible, head, zero);
-    } else { /* to the next whole group */
-        head = em_and(e, em_sub(e, zero, number_at(e, m, m->number, begin)), em_i64s(e, EM_RANDOM_MAX - 1));
-    }
+    /* Random numbers: to the next whole group; segment 0 is that, too short for a step, and left out where it is empty. */
+    LLVMValueRef zero = em_i64s(e, 0), one = em_i64s(e, 1);
+    LLVMValueRef head = em_and(e, em_sub(e, zero, number_at(e, m, m->number, begin)), em_i64s(e, EM_RANDOM_MAX - 1));
     LLVMValueRef middle = em_add(e, begin, em_min(e, head, em_sub(e, end, begin)));
-    /* Segment 0 is the head, too short for a vector step; it is left out where it is empty. */
     LLVMValueRef first = em_select(e, em_icmp(e, LLVMIntEQ, middle, begin), one, zero);
     em_loop l = em_for(e, first, em_i64s(e, 2), one);
     LLVMValueRef is_rest = em_icmp(e, LLVMIntNE, l.i, zero);
-    emit_segment(e, m, em_select(e, is_rest, middle, begin), em_select(e, is_rest, end, middle), possible, true);
+    emit_segment(e, m, em_select(e, is_rest, middle, begin), em_select(e, is_rest, end, middle), true);
     em_end(e, &l);
 }
 
@@ -333,7 +360,7 @@ void map_emit_turns(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end) {
     if (!e->level->has_mask) e->lanes = 1;
     em_loop rest = em_for(e, at, end, em_i64s(e, e->lanes));
     if (e->lanes > 1) emit_turn_step(e, rows, rest.i, em_sub(e, end, rest.i));
-    for (int p = 0; p < m->turns && e->lanes == 1; p++) emit_step(e, &rows[p], rest.i, NULL, false);
+    for (int p = 0; p < m->turns && e->lanes == 1; p++) map_emit_step(e, &rows[p], rest.i, NULL, false);
     em_end(e, &rest);
     e->lanes = lanes;
 }
@@ -371,12 +398,22 @@ static bool can_be_straight(const emit *e, const map *m) {
     return true;
 }
 
-static void analyze(emit *e, map *m) {
+/* Rows that are a few steps are not cut. */
+static bool may_have_runs(const emit *e, const map *m) {
+    const ir_kernel *k = e->k;
+    if (m->last < 0 || e->is_narrow || ir_kernel_is_scatter(k) || k->slide.n) return false;
+    for (int i = 0; i < k->n_insts; i++)
+        if (is_random(k->inst[i].op)) return false;
+    return true;
+}
+
+/* How many lanes a step has, and what follows from what steps compute. */
+static void measure(emit *e, map *m) {
     const ir_kernel *k = e->k;
     int n_ops = 0, bytes = 1; /* of the widest value in a register */
-    m->last = k->n_dims - 1;
+    m->is_costly = false;
     for (int i = 0; i < k->n_insts; i++) {
-        m->varies[i] = ir_kernel_varies(k, i);
+        if (m->runs && !m->runs->is_needed[i]) continue;
         int of_value = ir_is_half(k->inst[i].dtype) ? 4 : ir_dtypes[k->inst[i].dtype].bytes;
         if (of_value > bytes) bytes = of_value;
         if (k->inst[i].op >= IR_OP_COUNT || !map_varies_in_row(m, i)) continue;
@@ -393,14 +430,29 @@ static void analyze(emit *e, map *m) {
                     ? 1
                     : 2;
     if (m->number >= 0) m->unroll = EM_RANDOM_MAX;
+    m->turns = turns_of(e, m);
+    m->is_straight = k->slide.n == 0 && m->turns == 1 && can_be_straight(e, m);
+}
+
+static void analyze(emit *e, map *m) {
+    const ir_kernel *k = e->k;
+    m->last = k->n_dims - 1;
+    for (int i = 0; i < k->n_insts; i++) m->varies[i] = ir_kernel_varies(k, i);
+    m->runs = may_have_runs(e, m) ? map_find_runs(e, m) : NULL;
+    measure(e, m);
+    /* A row of a few steps is not cut where its conditions are masks, once for all rows. */
+    if (m->runs && (m->turns > 1 || (m->runs->has_cuts && m->is_straight && !m->runs->has_offsets))) {
+        m->runs = NULL;
+        measure(e, m);
+    }
+    if (m->runs && m->runs->has_cuts) m->is_straight = false;
+    if (m->runs && m->runs->is_by_line) m->unroll = 1; /* runs are short */
     /* Optimized code keeps constants in registers and folds loads. Ratio of speeds to unoptimized code, EPYC 9005, 1e3
      * and 1e4 elements: exp 1.29, log 1.13, tanh(a)*sigmoid(b)+c 1.07, pow 1.05, gelu(x*w+b) 1.03, sin 1.03; for 1.5
      * times the time of compilation (exp 1 ms more). Two vectors a step are no faster (exp 1.01, gelu 1.02) and cost
-     * 1.2 times that. */
-    e->is_optimized = m->is_costly || k->slide.n;
+     * 1.2 times that. Short runs take half the time. */
+    e->is_optimized = m->is_costly || k->slide.n || m->runs;
     m->has_stream = !m->is_costly && !e->is_narrow && can_stream(k, m->last, m->lanes);
-    m->turns = turns_of(e, m);
-    m->is_straight = k->slide.n == 0 && m->turns == 1 && can_be_straight(e, m);
     if (k->slide.n) m->has_stream = false;
 }
 

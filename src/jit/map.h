@@ -14,6 +14,25 @@ typedef struct map_fixed {
     LLVMValueRef at[IR_KERNEL_MAX_INSTS]; /* NULL: varies, or is not made */
 } map_fixed;
 
+/* map_runs.c: where elements of a row come from. Of a run of columns: `at` is where column 0 of it would be; `slope` by
+ * how many elements it goes on (1, but where single elements are moved); is_there: i1, NULL: always; fill: what it is
+ * where it is not. */
+enum { MAP_SOURCES = 16 };
+typedef struct map_source {
+    int inst;
+    LLVMValueRef at, slope, is_there, fill;
+} map_source;
+typedef struct map_runs {
+    const struct analysis *analysis;
+    int n;
+    map_source source[MAP_SOURCES];
+    bool has_cuts;                       /* a row is several runs */
+    bool has_offsets;                    /* that vary in a row */
+    bool is_by_line;                     /* the same ones in all rows of a line */
+    bool is_all_there;                   /* in the run being emitted */
+    bool is_needed[IR_KERNEL_MAX_INSTS]; /* by steps */
+} map_runs;
+
 typedef struct map {
     int last; /* number of the last dim; -1: a single element */
     uint32_t varies[IR_KERNEL_MAX_INSTS];
@@ -32,10 +51,15 @@ typedef struct map {
     int number;       /* instruction with the elements' numbers in a block of random ones; -1: no blocks */
     vectors *random;  /* by instruction: of the body's steps; NULL in the first: none */
     int step_of_body; /* -1: not in a body that has them */
+    map_runs *runs;   /* NULL: none */
 } map;
 
 static inline bool map_varies_in_row(const map *m, int inst) {
     return m->last >= 0 && (m->varies[inst] >> m->last & 1) != 0;
+}
+
+static inline bool map_varies_in_line(const map *m, int inst) {
+    return m->last > 0 && (m->varies[inst] >> (m->last - 1) & 1) != 0;
 }
 
 /* base + index * stride without the instructions that baked strides save. */
@@ -47,6 +71,7 @@ typedef struct map_step {
     em_values v, one;
 } map_step;
 void map_begin_step(emit *e, map *m, map_step *s, LLVMValueRef column, LLVMValueRef mask);
+void map_emit_step(emit *e, map *m, LLVMValueRef column, LLVMValueRef mask, bool is_streaming);
 void map_end_step(emit *e, map *m, map_step *s, bool is_streaming);
 
 /* Columns begin..end of the row that offset[], index[] and the row's values are of. */
@@ -59,6 +84,11 @@ void map_emit_conditions(emit *e, map *m, LLVMValueRef column, map_fixed *out);
 void map_emit_row_values(emit *e, map *m); /* of row index[], anew */
 /* A line of m->turns rows, whose offsets offset[] has, as one. */
 void map_emit_turns(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end);
+/* map_runs.c: NULL where nothing is found; the columns of a row; what sources are at a step. */
+map_runs *map_find_runs(emit *e, const map *m);
+void map_emit_runs(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end);
+void map_emit_line_runs(emit *e, map *m, LLVMValueRef y0, LLVMValueRef y1, LLVMValueRef begin, LLVMValueRef end);
+void map_begin_sources(emit *e, const map *m, em_values *v);
 /* map_slide.c: rows y0..y1 of a line, whose offsets at y0 offset[] has, with values that go from row to row. */
 void map_emit_slide(emit *e, map *m, LLVMValueRef y0, LLVMValueRef y1, LLVMValueRef begin, LLVMValueRef end);
 #endif

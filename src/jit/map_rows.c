@@ -82,6 +82,11 @@ void map_emit_row_values(emit *e, map *m) {
     emit_values(e, m, PLACE_ROW);
 }
 
+static void emit_row(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end, bool has_tail) {
+    if (m->runs) map_emit_runs(e, m, begin, end);
+    else map_emit_columns(e, m, begin, end, has_tail);
+}
+
 /* Rows y0..y1 of a line, whose offsets at y0 offset[] has. */
 static void emit_line(emit *e, map *m, LLVMValueRef y0, LLVMValueRef y1, LLVMValueRef begin, LLVMValueRef end,
                       bool has_tail) {
@@ -99,12 +104,16 @@ static void emit_line(emit *e, map *m, LLVMValueRef y0, LLVMValueRef y1, LLVMVal
         map_emit_slide(e, m, y0, y1, begin, end);
         return;
     }
+    if (m->runs && m->runs->is_by_line) {
+        map_emit_line_runs(e, m, y0, y1, begin, end);
+        return;
+    }
     em_loop rows = em_for(e, y0, y1, em_i64s(e, 1));
     for (int b = 0; b < k->n_buffers; b++)
         if (k->buffer[b].stride[y] != 0) m->offset[b] = next[b] = em_loop_phi(e, &rows, m->offset[b]);
     m->index[y] = rows.i;
     emit_values(e, m, PLACE_ROW);
-    map_emit_columns(e, m, begin, end, has_tail);
+    emit_row(e, m, begin, end, has_tail);
     for (int b = 0; b < k->n_buffers; b++)
         if (next[b]) em_loop_next(e, next[b], em_add(e, next[b], e->stride[b][y]));
     em_end(e, &rows);
@@ -123,7 +132,7 @@ void map_emit_rows(emit *e, map *m, LLVMValueRef row_begin, LLVMValueRef row_end
     if (y < 0) { /* one row */
         emit_values(e, m, PLACE_LINE);
         emit_values(e, m, PLACE_ROW);
-        map_emit_columns(e, m, begin, end, has_tail);
+        emit_row(e, m, begin, end, has_tail);
         return;
     }
     if (m->is_straight) emit_fixed(e, m);
