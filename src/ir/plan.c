@@ -540,12 +540,37 @@ static void find_tiers(planner *p, int first_shared) {
     }
 }
 
+static bool is_result(const planner *p, ir_id id) {
+    for (uint32_t r = 0; r < p->g->results.n; r++)
+        if (p->g->results.at[r].node == id) return true;
+    return false;
+}
+
+/* The elements of its operand, in their order. */
+static bool is_in_order(const ir_node *n) {
+    return n->op == IR_OP_RESHAPE || n->op == IR_OP_SQUEEZE || n->op == IR_OP_UNSQUEEZE;
+}
+
+/* Where a result is a stored value under another shape, that is stored as the result. */
+static bool place_as_result(planner *p, uint32_t r) {
+    ir_id id = p->g->results.at[r].node;
+    if (p->g->results.at[r].alias >= 0) return false;
+    while (is_in_order(ir_at(p->g, id)) && !p->info[id].home && !p->info[id].made_by) id = ir_at(p->g, id)->in[0];
+    node_info *x = &p->info[id];
+    const ir_id result = p->g->results.at[r].node;
+    if (id == result || !x->made_by || is_result(p, id)) return false;
+    if (x->as_result) return p->g->results.at[x->as_result - 1].node == result;
+    x->as_result = (int)r + 1;
+    return true;
+}
+
 static void place_results(planner *p) {
     for (uint32_t r = 0; r < p->g->results.n; r++) {
         ir_id id = p->g->results.at[r].node;
         node_info *v = &p->info[id];
         const ir_node *n = ir_at(p->g, id);
         if (v->made_by || n->op == IR_OP_PARAM || n->op == IR_OP_LITERAL) continue; /* returned as it is: copied */
+        if (place_as_result(p, r)) continue;
         if (v->home) {
             plan_store_in(p, v->home, id);
             continue;

@@ -48,6 +48,7 @@ typedef struct node_info {
     int tier;             /* floating: length of the chain of shared values it reads that follow the same cluster */
     int made_by;          /* cluster that stores it; 0 = not materialized */
     int buffer;           /* plan buffer that holds it; -1 */
+    int as_result;        /* stored: 1 + number of the result that has its elements in its order, and its memory; 0 */
     bool must_store;      /* needs memory of its own whoever uses it */
     bool is_barrier;      /* a hint: stored, and no consumer is in its kernel */
     bool is_wanted;       /* a hint: rather computed again than cut from the other value */

@@ -35,6 +35,8 @@ void plan_make_buffers(planner *p) {
         if (v->buffer < 0 && g->results.at[r].alias < 0 && ir_at(g, g->results.at[r].node)->op != IR_OP_LITERAL)
             v->buffer = b;
     }
+    for (ir_id id = 1; id < g->nodes.n; id++)
+        if (p->info[id].as_result) p->info[id].buffer = p->info[g->results.at[p->info[id].as_result - 1].node].buffer;
     for (uint32_t r = 0; r < g->results.n; r++) plan_literal_buffer(p, g->results.at[r].node);
     for (ir_id id = 1; id < g->nodes.n; id++)
         if (p->info[id].made_by && p->info[id].buffer < 0)

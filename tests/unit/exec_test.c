@@ -269,6 +269,24 @@ Test(exec, overlaps) {
     rt_exec_release(x);
 }
 
+/* A result that is a stored value under another shape is stored where the result lies, once. */
+Test(exec, results_under_another_shape) {
+    rt_exec *x = compile("func @f(%a: f32[N, 3]) -> (%c: f32[3*N], %d: f32[N, 3], %e: f32[3*N], %g: f32[1, 3*N]) { "
+                         "%b = neg(%a) %t = transpose(%b) %c = reshape(%t, shape=[3*N]) %d = reshape(%t, shape=[N, 3]) "
+                         "%g = unsqueeze(%c, axes=[0]) return %c, %d, %c, %g }",
+                         (setup){1, true});
+    float a[6] = {1, 2, 3, 4, 5, 6}, c[12] = {0}, d[6] = {0}, e[6] = {0}, g[6] = {0};
+    const float want[6] = {-1, -4, -2, -5, -3, -6};
+    fusor_buffer in = f32(a, 2, 2, 3), out[4] = {f32(c, 1, 6, 0), f32(d, 2, 2, 3), f32(e, 1, 6, 0), f32(g, 2, 1, 6)};
+    out[0].flags = FUSOR_STRIDED;
+    out[0].stride[0] = 2;
+    OK(x, 1, &in, 4, out);
+    for (int i = 0; i < 6; i++)
+        cr_expect(c[2 * i] == want[i] && c[2 * i + 1] == 0 && d[i] == want[i] && e[i] == want[i] && g[i] == want[i],
+                  "element %d", i);
+    rt_exec_release(x);
+}
+
 Test(exec, outputs_without_memory) {
     rt_exec *x = adder();
     float a[6] = {1, 2, 3, 4, 5, 6};
