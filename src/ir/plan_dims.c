@@ -14,14 +14,28 @@ bool builder_mergeable(const builder *b, int x, int y) {
     return true;
 }
 
+/* Of a dim with those outer to it that it is one run with: how many elements; those of a named size count as many. */
+static int64_t run_length(const builder *b, int d) {
+    const ir_sizes *sz = b->p->g->sizes;
+    int64_t run = 1, n = 0;
+    for (int outer = d - 1;; outer--) {
+        if (!ir_size_is_const(sz, b->dim[d], &n)) return INT32_MAX;
+        run = run * n < INT32_MAX ? run * n : INT32_MAX;
+        while (outer >= 0 && ir_size_is(sz, b->dim[outer], 1)) outer--;
+        if (outer < 0 || !builder_mergeable(b, outer, d)) return run;
+        d = outer;
+    }
+}
+
 /* MAP: the dim along which inputs are contiguous that have the last dim's elements apart; -1: there is none. Where the
  * last dim is short, or that one is, blocks of both are no use. */
 static int transposed_dim(builder *b) {
     const ir_sizes *sz = b->p->g->sizes;
+    enum { SHORT = 16 }; /* a block of the vectors that there are */
     int last = b->space - 1, found = -1;
     int64_t n = 0;
     while (last >= 0 && ir_size_is(sz, b->dim[last], 1)) last--;
-    if (last < 1 || (ir_size_is_const(sz, b->dim[last], &n) && n <= IR_BAKE_MAX)) return -1;
+    if (last < 1 || (ir_size_is_const(sz, b->dim[last], &n) && n < SHORT)) return -1;
     for (uint32_t i = 0; i < b->accesses.n; i++) {
         const access *a = &b->accesses.at[i];
         if (a->is_output && a->stride[last] != b->one) return -1;
@@ -29,9 +43,7 @@ static int transposed_dim(builder *b) {
             if (a->is_output || (n >= -1 && n <= 4)) continue;
         }
         for (int d = 0; d < last; d++) {
-            if (a->stride[d] != b->one || ir_size_is(sz, b->dim[d], 1) ||
-                (ir_size_is_const(sz, b->dim[d], &n) && n < 16))
-                continue;
+            if (a->stride[d] != b->one || ir_size_is(sz, b->dim[d], 1) || run_length(b, d) < SHORT) continue;
             if (found >= 0 && found != d) return -1;
             found = d;
         }
@@ -209,6 +221,7 @@ void builder_order_dims(builder *b, ir_step *st) {
     for (int d = has_subscripts ? -1 : n - 2; d >= 0; d--) {
         bool same = role[d] == role[d + 1] && role[d] != 'v' && c->kind != CLUSTER_WINDOW;
         if (contract && role[d] == 'b' && role[d + 1] == 'm') same = true;
+        if (role[d] == 'p' && role[d + 1] == 't') same = true;
         if (role[d] == 'r' && order[d] != MAX_SPACE - 1 && !(c->merged >> order[d] & 1)) same = false;
         if (!same || order[d] == MAX_SPACE - 1 || order[d + 1] == MAX_SPACE - 1 ||
             !builder_mergeable(b, order[d], order[d + 1]))
@@ -228,7 +241,8 @@ void builder_order_dims(builder *b, ir_step *st) {
         ir_size size = order[d] == MAX_SPACE - 1 ? b->one : b->dim[order[d]];
         int64_t v = 0;
         /* On a GPU one length is as good as another, and an optimizer's maps of all parameters are one kernel. */
-        bool bakes = strchr("rnk", role[d]) != NULL || (k->kind == IR_KERNEL_MAP && d == n - 1 && !(is_gpu && n == 1)) ||
+        bool bakes = strchr("rnk", role[d]) != NULL ||
+                     (k->kind == IR_KERNEL_MAP && d == n - 1 && !(is_gpu && n == 1) && !(n > 1 && role[n - 2] == 't')) ||
                      (turns && d == n - 2);
         bakes = bakes && (c->kind != CLUSTER_WINDOW || role[d] == 'k') && ir_size_is_const(sz, size, &v) &&
                 v <= (is_gpu && c->kind == CLUSTER_ATTENTION ? IR_GPU_ATTENTION_BAKE : IR_BAKE_MAX);

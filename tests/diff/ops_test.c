@@ -602,6 +602,8 @@ static void movement(ir_op op, ir_dtype t) {
         {IR_OP_RESHAPE, "[A, 6]", "shape=[A, 2, -1]", "[A, 2, 3]"},
         {IR_OP_TRANSPOSE, "[A, B]", "", "[B, A]"},
         {IR_OP_TRANSPOSE, "[A, B, C]", "perm=[2, 0, 1]", "[C, A, B]"},
+        {IR_OP_TRANSPOSE, "[A, 20, B]", "perm=[0, 2, 1]", "[A, B, 20]"}, /* blocks that are not whole */
+        {IR_OP_TRANSPOSE, "[B, 37, 5, 7]", "perm=[0, 2, 3, 1]", "[B, 5, 7, 37]"},
         {IR_OP_BROADCAST_TO, "[B]", "shape=[7, B]", "[7, B]"},
         {IR_OP_BROADCAST_TO, "[A, 1]", "shape=[3, A, 5]", "[3, A, 5]"},
         {IR_OP_SQUEEZE, "[A, 1, B]", "axes=[1]", "[A, B]"},
