@@ -13,31 +13,35 @@ typedef struct scan {
     _Atomic int64_t first; /* position of a wrong index; n: none */
 } scan;
 
-/* -size <= v < size, for size < 2^62: v + size and 2 * size - 1 - (v + size) are both not negative (and where the sum
- * wraps it is negative). */
-static inline uint64_t wrong(uint64_t v, uint64_t size) {
-    uint64_t up = v + size;
-    return (up | (2 * size - 1 - up)) >> 63;
-}
-
-#define SCAN(type)                                                                                                     \
-    static int64_t scan_##type(const type *x, int64_t begin, int64_t end, int64_t size) {                              \
+/* -size <= v < size, for size < 2^62 (of 32-bit words: 2^30): v + size and 2 * size - 1 - (v + size) are both not
+ * negative, as signed words (and where the sum wraps it is negative). Indices are often more bytes than what they
+ * take, so the common types are scanned in vectors. */
+#define VECTORS __attribute__((optimize("O3")))
+#define SCAN(name, how, type, word)                                                                                    \
+    how static int64_t scan_##name(const type *x, int64_t begin, int64_t end, int64_t size) {                          \
+        const word least = (word)size, most = 2 * least - 1, sign = (word) ~((word)-1 >> 1);                           \
         for (int64_t at = begin; at < end; at += BLOCK) {                                                              \
             int64_t stop = at + BLOCK < end ? at + BLOCK : end;                                                        \
-            uint64_t any = 0;                                                                                          \
-            for (int64_t i = at; i < stop; i++) any |= wrong((uint64_t)(int64_t)x[i], (uint64_t)size);                 \
-            for (int64_t i = at; any && i < stop; i++)                                                                 \
-                if (wrong((uint64_t)(int64_t)x[i], (uint64_t)size)) return i;                                          \
+            word any = 0;                                                                                              \
+            for (int64_t i = at; i < stop; i++) {                                                                      \
+                const word up = (word)x[i] + least;                                                                    \
+                any |= up | (most - up);                                                                               \
+            }                                                                                                          \
+            for (int64_t i = at; (any & sign) && i < stop; i++) {                                                      \
+                const word up = (word)x[i] + least;                                                                    \
+                if ((up | (most - up)) & sign) return i;                                                               \
+            }                                                                                                          \
         }                                                                                                              \
         return -1;                                                                                                     \
     }
-SCAN(int64_t)
-SCAN(int32_t)
-SCAN(int16_t)
-SCAN(int8_t)
-SCAN(uint32_t)
-SCAN(uint16_t)
-SCAN(uint8_t)
+SCAN(int64_t, VECTORS, int64_t, uint64_t)
+SCAN(int32_t, VECTORS, int32_t, uint32_t)
+SCAN(far_int32_t, , int32_t, uint64_t)
+SCAN(int16_t, , int16_t, uint64_t)
+SCAN(int8_t, , int8_t, uint64_t)
+SCAN(uint32_t, , uint32_t, uint64_t)
+SCAN(uint16_t, , uint16_t, uint64_t)
+SCAN(uint8_t, , uint8_t, uint64_t)
 #undef SCAN
 
 static int64_t scan_uint64_t(const uint64_t *x, int64_t begin, int64_t end, int64_t size) {
@@ -53,7 +57,7 @@ static void scan_tiles(void *user, int worker, int64_t begin, int64_t end) {
     if (from >= atomic_load_explicit(&s->first, memory_order_relaxed)) return;
     switch (s->dtype) {
     case FUSOR_I64: at = scan_int64_t(s->data, from, to, s->size); break;
-    case FUSOR_I32: at = scan_int32_t(s->data, from, to, s->size); break;
+    case FUSOR_I32: at = (s->size >> 30 ? scan_far_int32_t : scan_int32_t)(s->data, from, to, s->size); break;
     case FUSOR_I16: at = scan_int16_t(s->data, from, to, s->size); break;
     case FUSOR_I8: at = scan_int8_t(s->data, from, to, s->size); break;
     case FUSOR_U64: at = scan_uint64_t(s->data, from, to, s->size); break;
