@@ -90,7 +90,7 @@ fusor_status ir_verify_attention(const ir_kernel *k, const uint32_t *varies, fu_
     REQUIRE((at.h < 0) == (at.g < 0) && (at.g < 0 || (at.g == at.j + 1 && at.h == at.m - 1)),
             "h is before m and g behind j, or neither is there");
     REQUIRE(k->n_dims == at.j + 1 + (at.g >= 0), "has dims behind the keys");
-    const ir_tile own = ir_attention_tile(k->level, ir_kernel_attention_acc(k));
+    const ir_tile own = ir_attention_tile(k->level, ir_kernel_attention_acc(k), ir_kernel_attention_dot(k));
     const bool is_gpu = ir_level_is_gpu(k->level);
     const bool is_own = k->tile.mr == own.mr && k->tile.nr == own.nr && k->tile.kb == own.kb;
     REQUIRE(is_gpu ? is_own
@@ -115,8 +115,7 @@ fusor_status ir_verify_attention(const ir_kernel *k, const uint32_t *varies, fu_
         }
         const ir_dtype acc = k->inst[in->in[3]].dtype;
         REQUIRE((acc == FUSOR_F32 || acc == FUSOR_F64) && varies[in->in[3]] == 0, "the scale is no f32 or f64");
-        REQUIRE(is_gpu || k->tile.nr * ir_dtypes[acc].bytes == 2 * ir_levels[k->level].vector_bytes,
-                "has no tile of this level");
+        REQUIRE(is_gpu || k->tile.nr == own.nr, "has no tile of this level");
         if (in->variant & IR_ATTENTION_CAP) {
             REQUIRE(k->inst[in->in[at_in]].dtype == acc && varies[in->in[at_in]] == 0, "the cap is no scalar");
             at_in++;

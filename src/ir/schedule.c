@@ -285,11 +285,12 @@ ir_tile ir_contract_direct_tile(ir_level level, ir_dtype acc, int m, int n) {
     return tile;
 }
 
-/* Products of a block of keys are a register tile whose columns are queries: two vectors of them, and 8 rows keep both
- * multipliers busy and divide every usual head size. kb: scores of a panel and the block's keys and values stay in
- * L2. */
-ir_tile ir_attention_tile(ir_level level, ir_dtype acc) {
-    int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes;
+/* Products of a block of keys are a register tile whose columns are queries. 8 rows divide every usual head size, and
+ * the more vectors of queries there are, the fewer loads and instructions a product takes: three of f32 (an Ice Lake
+ * core of a shared host: 126 GFLOP/s, with two vectors 106). Panels for AMX have 32 queries. kb: scores of a panel and
+ * the block's keys and values stay in L2. */
+ir_tile ir_attention_tile(ir_level level, ir_dtype acc, ir_dot dot) {
+    const int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, *tile = ir_levels[level].tiles.attention;
     if (ir_level_is_gpu(level)) return (ir_tile){IR_GPU_ATTENTION_TILE, 16 * lanes, 16 * lanes};
-    return (ir_tile){ir_levels[level].tiles.attention, 2 * lanes, 128};
+    return (ir_tile){tile[0], (acc == FUSOR_F32 && !ir_dot_is_tile(dot) ? tile[1] : 2) * lanes, 128};
 }

@@ -55,9 +55,6 @@ ir_tile ir_depthwise_tile(ir_level level, ir_dtype acc, int64_t n, int64_t y, co
 int ir_window_pack_cycles(int64_t step);
 /* The same for the direct form (ir/kernel.h): a tile that fits m x n, both known, and stays in registers. */
 ir_tile ir_contract_direct_tile(ir_level level, ir_dtype acc, int m, int n);
-/* Register tile and blocks of attention (doc/numerics.md): mr keys (or values' columns) x nr queries; kb keys a block.
- * On a GPU mr queries of a block of threads, nr = kb keys a block. */
-ir_tile ir_attention_tile(ir_level level, ir_dtype acc);
 /* On a GPU the tile is that of a block of threads. */
 enum { IR_GPU_CONTRACT_TILE = 64, IR_GPU_ATTENTION_TILE = 64 };
 /* Type a contraction of a and b accumulates in: f32 for floats up to 32 bits, f64, i32 for two 8-bit integers, i64 for
@@ -95,6 +92,9 @@ typedef enum ir_dot {
     IR_DOT_TILE_F16,
     IR_DOT_COUNT
 } ir_dot;
+/* Register tile and blocks of attention (doc/numerics.md): mr keys (or values' columns) x nr queries; kb keys a block;
+ * dot: how scores are made. On a GPU mr queries of a block of threads, nr = kb keys a block. */
+ir_tile ir_attention_tile(ir_level level, ir_dtype acc, ir_dot dot);
 ir_dot ir_contract_dot(ir_target target, ir_dtype a, ir_dtype b, ir_dtype acc);
 typedef struct ir_dot_info {
     int group;    /* elements of a word */

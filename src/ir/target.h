@@ -24,7 +24,7 @@ typedef struct ir_level_tiles {
     int saved;                      /* other than two vectors where that saves more than 1 / saved of the time */
     int spare[2];                   /* registers a direct tile leaves to what makes products: of floats, of integers */
     bool folds;                     /* a float product takes an element from memory in all lanes */
-    int attention;                  /* rows of attention's tile */
+    int attention[2];               /* rows of attention's tile, vectors of queries where they are f32 */
 } ir_level_tiles;
 /* Instructions of a GPU's tensor cores that code is made of; each has those before it. */
 typedef enum ir_cores { IR_CORES_NONE, IR_CORES_MMA, IR_CORES_WGMMA } ir_cores;

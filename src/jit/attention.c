@@ -3,7 +3,7 @@
  * matrix of scores. Memory layouts are in ir/kernel.h; products are in attention_tile.c, weights in
  * attention_softmax.c, operands and results in attention_rows.c.
  *
- *   panels        a tile is some panels of nr queries of a batch; for each block of keys, and for each panel that sees
+ *   panels        a tile is some panels of up to nr queries of a batch; for each block of keys, and each panel that sees
  *                 any of it: scores = keys x queries, weights and factors, results = results * factors + values x
  *                 weights
  *   one by one    up to ir_attention_rows queries: a tile is a part of the keys of a batch, with lanes along the head;
@@ -91,6 +91,7 @@ typedef struct run {
     LLVMValueRef scale, cap, low, high;
     LLVMValueRef is_far, later; /* a->is_raw: queries are scaled at once; the scale of scores then, or of all */
     LLVMValueRef batch, batches;
+    LLVMValueRef all, vectors; /* panels of a batch, and registers of queries, which are parted among them evenly */
     /* of a block of keys: where keys and values lie, and elements from one key, or one column, to the next */
     LLVMValueRef k, k_row, k_step, v, v_row, v_step;
 } run;
@@ -200,16 +201,24 @@ static LLVMValueRef block_of(attention *a, const run *r, attention_function f, L
 
 /* ---- panels ---- */
 typedef struct panel {
-    LLVMValueRef q0, queries, results, largest, sums, least;
-    LLVMValueRef is_narrow; /* its queries fit into one register; a->has_narrow */
+    LLVMValueRef q0, width; /* its queries, as many as registers hold */
+    LLVMValueRef queries, results, largest, sums, least;
 } panel;
+
+/* The first query of panel i. Evenly: a panel of one register only where there are no more queries. */
+static LLVMValueRef first_query(attention *a, const run *r, LLVMValueRef i) {
+    emit *e = a->e;
+    if (a->forms == 1) return em_mul(e, i, num(a, a->nr));
+    return em_mul(e, LLVMBuildUDiv(e->b, em_mul(e, i, r->vectors), r->all, ""), num(a, a->v_lanes));
+}
 
 static panel panel_of(attention *a, const run *r, LLVMValueRef first, LLVMValueRef i) {
     emit *e = a->e;
     LLVMValueRef nr = num(a, a->nr),
                  one = em_mul(e, nr, em_add(e, em_add(e, a->head_up, a->values_up), num(a, 2 + !!a->dot)));
-    panel p = {.q0 = em_mul(e, em_add(e, first, i), nr)};
-    p.is_narrow = em_icmp(e, LLVMIntSLE, em_sub(e, a->n_queries, p.q0), num(a, a->v_lanes));
+    LLVMValueRef number = em_add(e, first, i);
+    panel p = {.q0 = first_query(a, r, number)};
+    p.width = em_sub(e, first_query(a, r, em_add(e, number, num(a, 1))), p.q0);
     p.queries = attention_at(a, r->panels, em_mul(e, i, one));
     p.results = attention_at(a, p.queries, em_mul(e, nr, a->head_up));
     p.largest = attention_at(a, p.results, em_mul(e, nr, a->values_up));
@@ -218,17 +227,17 @@ static panel panel_of(attention *a, const run *r, LLVMValueRef first, LLVMValueR
     return p;
 }
 
-/* PRODUCTS or WEIGHTS of a panel, which the function behind does for few queries. */
+/* PRODUCTS or WEIGHTS of a panel, in the form for its width. */
 static void call_of_panel(attention *a, const panel *p, attention_function f, LLVMValueRef *in, unsigned n) {
-    if (!a->has_narrow) {
-        attention_call(a, f, in, n);
-        return;
+    em_branch b[ATTENTION_FORMS];
+    const int last = a->forms - 1;
+    for (int i = 0; i < last; i++) {
+        b[i] = em_if(a->e, em_icmp(a->e, LLVMIntEQ, p->width, num(a, a->nr - i * a->v_lanes)));
+        attention_call(a, f + i, in, n);
+        em_else(a->e, &b[i]);
     }
-    em_branch b = em_if(a->e, p->is_narrow);
-    attention_call(a, f + 1, in, n);
-    em_else(a->e, &b);
-    attention_call(a, f, in, n);
-    em_endif(a->e, &b);
+    attention_call(a, f + last, in, n);
+    for (int i = last - 1; i >= 0; i--) em_endif(a->e, &b[i]);
 }
 
 /* Of a row of the head, filled up to whole steps. */
@@ -238,7 +247,7 @@ static LLVMValueRef head_words(attention *a) {
 
 static LLVMValueRef last_query(attention *a, const panel *p) {
     emit *e = a->e;
-    return em_sub(e, em_min(e, em_add(e, p->q0, num(a, a->nr)), a->n_queries), num(a, 1));
+    return em_sub(e, em_min(e, em_add(e, p->q0, p->width), a->n_queries), num(a, 1));
 }
 
 /* v in every element of dst[0, count), a multiple of lanes. */
@@ -258,10 +267,10 @@ static LLVMValueRef whole_rows(attention *a, int inst, int dim, LLVMValueRef siz
     return em_icmp(a->e, LLVMIntEQ, size, up);
 }
 
-/* Queries [q0, q0 + nr) of accumulators, the last one again where there are fewer. */
+/* The panel's queries as accumulators, the last one again where there are fewer. */
 static LLVMValueRef query_rows(attention *a, const run *r, const panel *p, LLVMValueRef *row) {
     emit *e = a->e;
-    LLVMValueRef nr = num(a, a->nr), is_whole = whole_rows(a, a->q, a->at.k, a->head, a->head_up);
+    LLVMValueRef is_whole = whole_rows(a, a->q, a->at.k, a->head, a->head_up);
     LLVMValueRef last = em_sub(e, a->n_queries, num(a, 1));
     em_branch b = {0};
     attention_point at = {.a = a, .m = p->q0, .axis = -1};
@@ -270,13 +279,13 @@ static LLVMValueRef query_rows(attention *a, const run *r, const panel *p, LLVMV
     *row = a->head_up;
     if (is_whole) {
         const int buffer = a->k->inst[a->q].index;
-        b = em_if(e, em_and(e, is_whole, em_icmp(e, LLVMIntSLE, em_add(e, p->q0, nr), a->n_queries)));
+        b = em_if(e, em_and(e, is_whole, em_icmp(e, LLVMIntSLE, em_add(e, p->q0, p->width), a->n_queries)));
         here = attention_at(a, e->base[buffer], attention_offset(a, buffer, &at));
         stride = stride_of(a, a->q, a->at.m);
         then = LLVMGetInsertBlock(e->b);
         em_else(e, &b);
     }
-    pack(a, PACK_Q, r->batch, p->q0, nr, last, num(a, 0), a->head, r->rows, a->head_up);
+    pack(a, PACK_Q, r->batch, p->q0, p->width, last, num(a, 0), a->head, r->rows, a->head_up);
     if (!is_whole) return r->rows;
     em_endif(e, &b);
     *row = merge(a, &b, then, stride, a->head_up);
@@ -300,7 +309,7 @@ static void scale_queries(attention *a, const run *r, const panel *p) {
 static void begin_panel(attention *a, const run *r, const panel *p) {
     emit *e = a->e;
     LLVMValueRef nr = num(a, a->nr), row, rows = query_rows(a, r, p, &row);
-    attention_call(a, TURN, (LLVMValueRef[]){rows, row, p->queries, nr, nr, a->head_up}, 6);
+    attention_call(a, TURN, (LLVMValueRef[]){rows, row, p->queries, nr, p->width, a->head_up}, 6);
     if (a->is_raw) scale_queries(a, r, p);
     if (a->dot)
         attention_call(a, HALVES_OF_PANEL, (LLVMValueRef[]){p->queries, a->head_up, head_words(a), p->least}, 4);
@@ -314,10 +323,10 @@ static LLVMValueRef panel_mask(attention *a, const run *r, const panel *p, LLVMV
     emit *e = a->e;
     LLVMValueRef nr = num(a, a->nr), kb = num(a, a->kb), one = num(a, 1);
     if (a->mask < 0) return LLVMConstNull(e->t_ptr);
-    pack(a, PACK_MASK, r->batch, p->q0, a->mask_has_queries ? nr : one, em_sub(e, a->n_queries, one), key, count,
+    pack(a, PACK_MASK, r->batch, p->q0, a->mask_has_queries ? p->width : one, em_sub(e, a->n_queries, one), key, count,
          r->mask_rows, kb);
     if (!a->mask_has_queries) return r->mask_rows;
-    attention_call(a, TURN, (LLVMValueRef[]){r->mask_rows, kb, r->mask, nr, nr, round_up(a, count, a->lanes)}, 6);
+    attention_call(a, TURN, (LLVMValueRef[]){r->mask_rows, kb, r->mask, nr, p->width, round_up(a, count, a->lanes)}, 6);
     return r->mask;
 }
 
@@ -420,14 +429,15 @@ static void end_panel(attention *a, const run *r, const panel *p) {
     em_branch b = {0};
     if (buffer >= 0) {
         attention_point at = {.a = a, .m = p->q0, .axis = -1};
-        b = em_if(e, em_and(e, em_icmp(e, LLVMIntEQ, a->n_values, a->values_up), em_icmp(e, LLVMIntEQ, rows, nr)));
+        b = em_if(e,
+                  em_and(e, em_icmp(e, LLVMIntEQ, a->n_values, a->values_up), em_icmp(e, LLVMIntEQ, rows, p->width)));
         LLVMValueRef to = attention_at(a, e->base[buffer], attention_offset(a, buffer, &at));
         attention_call(a, DIVIDE, (LLVMValueRef[]){p->results, a->values_up, p->sums, a->n_keys}, 4);
-        LLVMValueRef in[6] = {p->results, nr, to, e->stride[buffer][a->at.m], a->values_up, nr};
+        LLVMValueRef in[6] = {p->results, nr, to, e->stride[buffer][a->at.m], a->values_up, p->width};
         attention_call(a, TURN, in, 6);
         em_else(e, &b);
     }
-    attention_call(a, TURN, (LLVMValueRef[]){p->results, nr, r->rows, a->values_up, a->values_up, nr}, 6);
+    attention_call(a, TURN, (LLVMValueRef[]){p->results, nr, r->rows, a->values_up, a->values_up, p->width}, 6);
     attention_call(a, STORE_ROWS, (LLVMValueRef[]){e->args, r->batch, p->q0, rows, r->rows, a->values_up, p->sums}, 7);
     if (buffer >= 0) em_endif(e, &b);
 }
@@ -436,20 +446,22 @@ static void emit_panels(attention *a) {
     emit *e = a->e;
     run r = begin_run(a);
     LLVMValueRef zero = num(a, 0), one = num(a, 1), nr = num(a, a->nr), kb = num(a, a->kb);
-    LLVMValueRef all = ceil_div(a, a->n_queries, nr),
-                 each = em_max(e, one, em_min(e, e->tune[IR_TUNE_ATTENTION_PANELS], all));
-    LLVMValueRef tiles = ceil_div(a, all, each), yes = LLVMConstInt(e->t_i1, 1, 0);
+    r.all = ceil_div(a, a->n_queries, nr);
+    r.vectors = ceil_div(a, a->n_queries, num(a, a->v_lanes));
+    LLVMValueRef each = em_max(e, one, em_min(e, e->tune[IR_TUNE_ATTENTION_PANELS], r.all));
+    LLVMValueRef tiles = ceil_div(a, r.all, each), yes = LLVMConstInt(e->t_i1, 1, 0);
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
     r.batch = LLVMBuildUDiv(e->b, t.i, tiles, "");
     /* Causal queries see the more keys the later they are: those first, so that no worker ends with a long one. */
     LLVMValueRef first = em_mul(e, em_sub(e, em_sub(e, tiles, one), LLVMBuildURem(e->b, t.i, tiles, "")), each);
-    LLVMValueRef n = em_min(e, each, em_sub(e, all, first));
+    LLVMValueRef n = em_min(e, each, em_sub(e, r.all, first));
     attention_decode(a, r.batch);
     em_loop i = em_for(e, zero, n, one);
     panel p = panel_of(a, &r, first, i.i);
     begin_panel(a, &r, &p);
     em_end(e, &i);
-    LLVMValueRef q0 = em_mul(e, first, nr), q_end = em_min(e, a->n_queries, em_mul(e, em_add(e, first, n), nr));
+    LLVMValueRef q0 = first_query(a, &r, first),
+                 q_end = em_min(e, a->n_queries, first_query(a, &r, em_add(e, first, n)));
     em_loop j = em_for(e, round_down(a, first_key(a, &r, q0), a->kb), end_key(a, &r, em_sub(e, q_end, one)), kb);
     LLVMValueRef count = em_min(e, kb, em_sub(e, a->n_keys, j.i));
     const bool k_plain = attention_is_plain(a, a->keys), v_plain = attention_is_plain(a, a->v);
@@ -635,10 +647,10 @@ fusor_status jit_emit_attention(emit *e, fu_error *err) {
     a->mr = a->k->tile.mr;
     a->nr = a->k->tile.nr;
     a->kb = a->k->tile.kb;
-    if (a->mr > 16 || a->mr * (a->nr / a->v_lanes) > 32 || a->kb & (a->kb - 1))
+    if (a->mr > 16 || a->nr > ATTENTION_FORMS * a->v_lanes || a->mr * (a->nr / a->v_lanes) > 32 || a->kb & (a->kb - 1))
         return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "attention kernel: tile %d x %d x %d does not fit level %s", a->mr,
                        a->nr, a->kb, e->level->name);
-    a->has_narrow = !a->dot && a->lanes == a->v_lanes && a->nr > a->lanes;
+    a->forms = a->dot || a->lanes != a->v_lanes ? 1 : a->nr / a->v_lanes;
     a->t_vec = LLVMVectorType(a->t_acc, (unsigned)a->v_lanes);
     set_values(a);
     attention_emit_tiles(a);

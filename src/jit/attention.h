@@ -6,23 +6,21 @@
  * attention_rows.c (operands evaluated, results stored). */
 #include "jit/emit.h"
 
+enum { ATTENTION_FORMS = 3 }; /* most registers in a row of a panel */
 typedef enum attention_function {
     PACK_Q,
     PACK_K,
     PACK_V,
-    PACK_MASK,       /* an operand's rows, evaluated (attention_rows.c) */
-    STORE_ROWS,      /* results through the epilogue */
-    TURN,            /* a matrix transposed (attention_tile.c) */
-    PRODUCTS,        /* panels: a matrix of memory times a panel */
-    PRODUCTS_NARROW, /* of the first register of queries alone */
-    DOTS,
-    WEIGH, /* one query: its scores; its weights times the values */
-    WEIGHTS,
-    WEIGHTS_NARROW,
-    WEIGHTS_BOUND, /* scores of a panel to weights; some keys may be out of bounds (attention_softmax.c) */
-    WEIGHTS_BOUND_NARROW,
-    ROW_WEIGHTS, /* of one query */
-    DIVIDE,      /* results of a panel by their sums */
+    PACK_MASK,  /* an operand's rows, evaluated (attention_rows.c) */
+    STORE_ROWS, /* results through the epilogue */
+    TURN,       /* a matrix transposed (attention_tile.c) */
+    PRODUCTS,   /* panels: a matrix of memory times a panel; behind it the forms for fewer registers of queries */
+    DOTS = PRODUCTS + ATTENTION_FORMS,
+    WEIGH,   /* one query: its scores; its weights times the values */
+    WEIGHTS, /* scores of a panel to weights (attention_softmax.c); in as many forms */
+    WEIGHTS_BOUND = WEIGHTS + ATTENTION_FORMS,     /* some keys may be out of bounds */
+    ROW_WEIGHTS = WEIGHTS_BOUND + ATTENTION_FORMS, /* of one query */
+    DIVIDE,                                        /* results of a panel by their sums */
     HALVES_OF_ROWS,
     HALVES_OF_PANEL,
     SPLIT,
@@ -43,7 +41,7 @@ typedef struct attention {
     ir_dot dot;       /* of queries and keys: how the scores of panels are made; NONE: from accumulators */
     bool is_raw;      /* panels: scores are scaled where they become weights, so the largest one is found before */
     bool has_largest; /* and no key is masked: PRODUCTS find it */
-    bool has_narrow;  /* panels of a few queries take half the work */
+    int forms;        /* what is done with panels, in so many forms: for nr / v_lanes registers of queries and fewer */
     int acc_bytes, lanes, v_lanes; /* lanes: of the level; v_lanes: elements of one register */
     int mr, nr, kb;
     LLVMTypeRef t_acc, t_vec;

@@ -279,10 +279,10 @@ static void emit_merge(attention *a) {
 void attention_emit_softmax(attention *a) {
     const int chunks = a->nr / a->lanes;
     const bool has_bounds = a->low >= 0 || a->high >= 0;
-    emit_panel(a, WEIGHTS, "weights", false, chunks);
-    if (has_bounds) emit_panel(a, WEIGHTS_BOUND, "weights_bound", true, chunks);
-    if (a->has_narrow) emit_panel(a, WEIGHTS_NARROW, "weights_narrow", false, 1);
-    if (a->has_narrow && has_bounds) emit_panel(a, WEIGHTS_BOUND_NARROW, "weights_bound_narrow", true, 1);
+    for (int i = 0; i < a->forms; i++) {
+        emit_panel(a, WEIGHTS + i, "weights", false, chunks - i);
+        if (has_bounds) emit_panel(a, WEIGHTS_BOUND + i, "weights_bound", true, chunks - i);
+    }
     if (attention_plain_result(a) >= 0) emit_divide(a);
     emit_row(a);
     emit_merge(a);

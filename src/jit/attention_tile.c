@@ -9,7 +9,10 @@
  * One query: lanes along the head, v_lanes keys at once, whose sums are added across lanes together. */
 #include "jit/attention.h"
 
-enum { AHEAD = 4 }; /* columns of values at once, in registers */
+enum {
+    AHEAD = 4,     /* columns of values at once, in registers */
+    MOST_SUMS = 32 /* of a register tile */
+};
 
 static LLVMValueRef load_vec(attention *a, LLVMValueRef ptr, int align) {
     LLVMValueRef v = LLVMBuildLoad2(a->e->b, a->t_vec, ptr, "");
@@ -54,7 +57,7 @@ static void store_scores(attention *a, LLVMValueRef *sum, int n, int nv, LLVMVal
 }
 
 static void add_to_results(attention *a, LLVMValueRef *sum, int n, int nv, LLVMValueRef dst, LLVMValueRef factors) {
-    LLVMValueRef factor[4];
+    LLVMValueRef factor[ATTENTION_FORMS];
     const int align = a->v_lanes * a->acc_bytes;
     for (int j = 0; j < nv; j++) factor[j] = load_vec(a, tile_at(a, factors, j, nv), align);
     for (int i = 0; i < n; i++) {
@@ -73,6 +76,36 @@ static void find_largest(attention *a, LLVMValueRef *sum, int n, int nv, LLVMVal
     }
 }
 
+/* What a register tile multiplies: rows of memory, with `step` bytes from one element to the next, and a panel. */
+typedef struct tile {
+    LLVMValueRef *from, step, at, panel; /* from: rows; at: bytes to the next element; panel: the next of its rows */
+    int nv;
+} tile;
+
+/* sum[mr * nv] += elements [begin, end) of the rows times those rows of the panel, `unroll` of them a step. */
+static void multiply(attention *a, tile *t, LLVMValueRef begin, LLVMValueRef end, int unroll, LLVMValueRef *sum) {
+    emit *e = a->e;
+    const int nv = t->nv, n = a->mr * nv;
+    LLVMValueRef first[MOST_SUMS], b[ATTENTION_FORMS];
+    em_loop l = em_for(e, begin, end, attention_num(a, unroll));
+    LLVMValueRef at = t->at = em_loop_phi(e, &l, t->at), panel = t->panel = em_loop_phi(e, &l, t->panel);
+    for (int i = 0; i < n; i++) first[i] = sum[i] = em_loop_phi(e, &l, sum[i]);
+    for (int u = 0; u < unroll; u++) {
+        for (int j = 0; j < nv; j++) b[j] = load_vec(a, tile_at(a, panel, j, nv), a->v_lanes * a->acc_bytes);
+        for (int i = 0; i < a->mr; i++) {
+            LLVMValueRef x = spread(a, em_gep(e, t->from[i], e->t_i8, at));
+            for (int j = 0; j < nv; j++) sum[i * nv + j] = em_mad(e, x, b[j], sum[i * nv + j]);
+        }
+        at = em_add(e, at, t->step);
+        panel = attention_at(a, panel, attention_num(a, a->nr));
+    }
+    for (int i = 0; i < n; i++) em_loop_next(e, first[i], sum[i]);
+    em_loop_next(e, t->at, at);
+    em_loop_next(e, t->panel, panel);
+    em_end(e, &l);
+    for (int i = 0; i < n; i++) sum[i] = first[i];
+}
+
 /* (a, row, rows, step, b, count, dst, factors, largest): for each row i < rows, dst[i][nr] = sum over k < count of a[i *
  * row + k * step] * b[k][nr], the products in order, each added by one rounding. Scores are marked by largest, or where
  * the products do not find it (a->has_largest) by no factors; then factors[nr] become the largest of each column and of
@@ -84,7 +117,7 @@ static void emit_products(attention *a, attention_function f, const char *name, 
     LLVMTypeRef parameter[9] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_ptr,
                                 e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr};
     attention_outer *o = attention_begin(a, f, name, parameter, 9, false, true);
-    LLVMValueRef in[9], zero = LLVMConstNull(a->t_vec), sum[32], next[32], from[16];
+    LLVMValueRef in[9], zero = LLVMConstNull(a->t_vec), sum[MOST_SUMS], from[16];
     LLVMGetParams(e->fn, in);
     LLVMValueRef none = LLVMConstNull(e->t_ptr), one = attention_num(a, 1);
     LLVMValueRef step = em_mul(e, in[3], attention_num(a, a->acc_bytes));
@@ -95,19 +128,11 @@ static void emit_products(attention *a, attention_function f, const char *name, 
         LLVMValueRef row = em_add(e, rows.i, em_min(e, attention_num(a, i), last));
         from[i] = attention_at(a, in[0], em_mul(e, row, in[1]));
     }
-    em_loop l = em_for(e, attention_num(a, 0), in[5], one);
-    LLVMValueRef at = em_loop_phi(e, &l, attention_num(a, 0)), pb = em_loop_phi(e, &l, in[4]);
-    for (int i = 0; i < n; i++) next[i] = sum[i] = em_loop_phi(e, &l, zero);
-    LLVMValueRef b[4];
-    for (int j = 0; j < nv; j++) b[j] = load_vec(a, tile_at(a, pb, j, nv), a->v_lanes * a->acc_bytes);
-    for (int i = 0; i < mr; i++) {
-        LLVMValueRef x = spread(a, em_gep(e, from[i], e->t_i8, at));
-        for (int j = 0; j < nv; j++) next[i * nv + j] = em_mad(e, x, b[j], next[i * nv + j]);
-    }
-    for (int i = 0; i < n; i++) em_loop_next(e, sum[i], next[i]);
-    em_loop_next(e, at, em_add(e, at, step));
-    em_loop_next(e, pb, attention_at(a, pb, attention_num(a, a->nr)));
-    em_end(e, &l);
+    tile t = {from, step, attention_num(a, 0), in[4], nv};
+    LLVMValueRef pairs = em_and(e, in[5], attention_num(a, -2));
+    for (int i = 0; i < n; i++) sum[i] = zero;
+    multiply(a, &t, attention_num(a, 0), pairs, 2, sum);
+    multiply(a, &t, pairs, in[5], 1, sum);
     LLVMValueRef dst = attention_at(a, in[6], em_mul(e, rows.i, attention_num(a, a->nr)));
     em_branch scores = em_if(e, em_icmp(e, a->has_largest ? LLVMIntNE : LLVMIntEQ, in[7 + a->has_largest], none));
     store_scores(a, sum, n, nv, dst);
@@ -223,8 +248,7 @@ static void emit_weigh(attention *a) {
 }
 
 void attention_emit_tiles(attention *a) {
-    emit_products(a, PRODUCTS, "products", a->nr / a->v_lanes);
-    if (a->has_narrow) emit_products(a, PRODUCTS_NARROW, "products_narrow", 1);
+    for (int i = 0; i < a->forms; i++) emit_products(a, PRODUCTS + i, "products", a->nr / a->v_lanes - i);
     emit_turn(a);
     emit_dots(a);
     emit_weigh(a);
