@@ -162,6 +162,8 @@ int64_t ir_window_columns(const ir_kernel *k) {
     return k->tile.mr < 64 ? 64 / k->tile.mr * k->tile.mr : k->tile.mr;
 }
 
+int ir_window_ahead(const ir_kernel *k) { return k->is_by_channel ? 8 : 0; }
+
 /* tiles: of rows, each of which has all channels. */
 static void launch_by_channel(const ir_kernel *k, const int64_t *size, const int64_t *tune, int64_t tiles,
                               int64_t parts, int64_t kk, ir_launch *out) {
@@ -170,10 +172,11 @@ static void launch_by_channel(const ir_kernel *k, const int64_t *size, const int
                   rows = tune[IR_TUNE_WINDOW_ROWS] < 1 ? 1 : tune[IR_TUNE_WINDOW_ROWS],
                   channels = tune[IR_TUNE_WINDOW_CHANNELS] < nr ? nr : tune[IR_TUNE_WINDOW_CHANNELS],
                   vectors = ir_ceil_div(m, lanes), staged = ir_round_up(kk * lanes * bytes, 64),
+                  table = ir_round_up((kk + ir_window_ahead(k)) * 8, 64),
                   columns = ir_round_up(ir_window_columns(k), lanes);
     int64_t slab = tiles ? ir_kernel_slab_bytes(k, size, rows < y ? rows : y) : 0;
     if (slab < staged) slab = staged;
-    out->scratch_bytes = IR_SLAB_HEAD + ir_round_up(kk * 8, 64) + 2 * ir_round_up(columns * nr * bytes, 64) + slab;
+    out->scratch_bytes = IR_SLAB_HEAD + table + 2 * ir_round_up(columns * nr * bytes, 64) + slab;
     out->n_phases = 2;
     out->tiles[0] = tiles ? parts * vectors : 0;
     out->tiles[1] = tiles * ir_ceil_div(m, channels);

@@ -105,13 +105,6 @@ static LLVMValueRef prefetch_from(const direct *d, int i, LLVMValueRef m0, LLVMV
     return em_gep(e, d->next[i], e->t_i8, em_mul(e, done, num(c, each)));
 }
 
-static void prefetch(const direct *d, LLVMValueRef at) {
-    emit *e = d->c->e;
-    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID("llvm.prefetch", 13), &e->t_ptr, 1);
-    LLVMValueRef in[4] = {at, LLVMConstInt(e->t_i32, 0, 0), LLVMConstInt(e->t_i32, 2, 0), LLVMConstInt(e->t_i32, 1, 0)};
-    LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, in, 4, "");
-}
-
 /* ---- products ---- */
 static LLVMValueRef load_vector(const direct *d, LLVMValueRef at, vector v) {
     contract *c = d->c;
@@ -270,7 +263,8 @@ static void add_all(const direct *d, int rows, const row *r, LLVMValueRef *sum, 
         pa = then[0] = element(c, phi[0], num(c, steps * d->a_k));
         pb = then[1] = element(c, phi[1], num(c, steps * d->b_k));
         for (int i = 2; i < n_phi; i++) {
-            for (int64_t at = 0; at < step[i]; at += 64) prefetch(d, em_gep(e, phi[i], e->t_i8, num(c, at)));
+            for (int64_t at = 0; at < step[i]; at += 64)
+                em_prefetch(e, em_gep(e, phi[i], e->t_i8, num(c, at)), false, 2);
             then[i] = em_gep(e, phi[i], e->t_i8, num(c, step[i]));
         }
         LLVMValueRef less = em_sub(e, left, one);

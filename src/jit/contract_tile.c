@@ -43,16 +43,6 @@ static LLVMValueRef mul_add(contract *c, LLVMValueRef a, LLVMValueRef b, LLVMVal
     return ir_is_float(c->acc) ? em_mad(e, a, b, acc) : em_add(e, em_mul(e, a, b), acc);
 }
 
-/* Into the first or second level of cache. */
-static void prefetch(contract *c, LLVMValueRef ptr, int level) {
-    emit *e = c->e;
-    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID("llvm.prefetch", 13), &e->t_ptr, 1);
-    const int locality = 4 - level;
-    LLVMValueRef in[4] = {ptr, LLVMConstInt(e->t_i32, 0, 0), LLVMConstInt(e->t_i32, (unsigned)locality, 0),
-                          LLVMConstInt(e->t_i32, 1, 0)};
-    LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, in, 4, "");
-}
-
 /* The same value, of which the compiler does not see where it comes from: it would make one pointer and a register for
  * the distance of each row of several pointers that advance alike. */
 static LLVMValueRef opaque(contract *c, LLVMValueRef x) {
@@ -76,7 +66,7 @@ static void next_row(tile *t, int i, LLVMBasicBlockRef out) {
 static void load_columns(tile *t, LLVMValueRef pb, LLVMValueRef *b) {
     contract *c = t->c;
     for (int j = 0; j < c->nv; j++) b[j] = contract_tile_load(c, element(c, pb, num(c, j * c->v_lanes)), c->acc_bytes);
-    prefetch(c, bytes_behind(c, pb, t->next_b), 2);
+    em_prefetch(c->e, bytes_behind(c, pb, t->next_b), false, 2);
 }
 
 /* The panel of operand 1 comes from L3 or memory the first time; the hardware's prefetcher is late for it. Eight steps
@@ -85,7 +75,8 @@ static void prefetch_columns(tile *t, LLVMValueRef pb) {
     contract *c = t->c;
     emit *e = c->e;
     LLVMValueRef ahead = bytes_behind(c, pb, LLVMBuildShl(e->b, t->in[CONTRACT_B_K], num(c, 3), ""));
-    for (int at = 0; at < c->nr * c->acc_bytes; at += 64) prefetch(c, em_gep(e, ahead, e->t_i8, num(c, at)), 1);
+    for (int at = 0; at < c->nr * c->acc_bytes; at += 64)
+        em_prefetch(e, em_gep(e, ahead, e->t_i8, num(c, at)), false, 1);
 }
 
 /* acc += the element at p times the vectors of operand 1. */

@@ -4,6 +4,7 @@
  * bits. */
 #include "jit/emit.h"
 #include "jit/llvm_compat.h"
+#include <string.h>
 
 LLVMValueRef em_to_register(emit *e, ir_dtype t, LLVMValueRef v) {
     if (ir_is_half(t)) return em_half_value(e, t, v);
@@ -59,6 +60,14 @@ void em_store_ptr(emit *e, ir_dtype t, LLVMValueRef value, LLVMValueRef ptr, LLV
     if (mask) branch = em_if(e, mask);
     LLVMSetAlignment(LLVMBuildStore(e->b, v, ptr), align);
     if (mask) em_endif(e, &branch);
+}
+
+void em_prefetch(emit *e, LLVMValueRef ptr, bool writes, int level) {
+    const unsigned id = LLVMLookupIntrinsicID("llvm.prefetch", strlen("llvm.prefetch"));
+    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, id, &e->t_ptr, 1);
+    LLVMValueRef in[4] = {ptr, LLVMConstInt(e->t_i32, writes, 0), LLVMConstInt(e->t_i32, (unsigned)(4 - level), 0),
+                          LLVMConstInt(e->t_i32, 1, 0)};
+    LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, in, 4, "");
 }
 
 /* 0, 1, .. lanes - 1. */

@@ -17,13 +17,6 @@ typedef struct strip {
     LLVMValueRef y0, y1, offset[IR_KERNEL_MAX_BUFFERS]; /* of row y0 */
 } strip;
 
-static void prefetch(emit *e, LLVMValueRef at, bool writes) {
-    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID("llvm.prefetch", 13), &e->t_ptr, 1);
-    LLVMValueRef arg[4] = {at, LLVMConstInt(e->t_i32, writes, 0), LLVMConstInt(e->t_i32, 3, 0),
-                           LLVMConstInt(e->t_i32, 1, 0)};
-    LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, arg, 4, "");
-}
-
 static void prefetch_buffer(emit *e, map *m, int b, LLVMValueRef column) {
     const int64_t step = e->k->buffer[b].stride[m->last], bytes = ir_dtypes[e->k->buffer[b].dtype].bytes;
     LLVMValueRef ahead = em_mul(e, e->stride[b][m->last - 1], em_i64s(e, ROWS_AHEAD));
@@ -31,7 +24,7 @@ static void prefetch_buffer(emit *e, map *m, int b, LLVMValueRef column) {
     LLVMValueRef at = em_gep(e, e->base[b], em_memory_type(e, e->k->buffer[b].dtype), off);
     const int64_t reach = step > 0 ? e->lanes * bytes * step : LINE;
     for (int64_t line = 0; line < reach && line < 4 * LINE; line += LINE)
-        prefetch(e, em_gep(e, at, e->t_i8, em_i64s(e, line)), e->k->buffer[b].is_output);
+        em_prefetch(e, em_gep(e, at, e->t_i8, em_i64s(e, line)), e->k->buffer[b].is_output, 1);
 }
 
 /* What the row some rows on will load and store: a line of each value that no row before has made. The prefetcher does

@@ -36,7 +36,7 @@ static void set_values(window *w) {
     if (w->group > 1) w->kk = LLVMBuildUDiv(e->b, em_add(e, w->taken, num(w, w->group - 1)), num(w, w->group), "");
     w->kk = em_mul(e, w->kk, w->places);
     w->sums_pitch = w->nr;
-    const LLVMValueRef table_bytes = round_up(w, em_mul(e, w->kk, num(w, 8)));
+    const LLVMValueRef table_bytes = round_up(w, em_mul(e, em_add(e, w->kk, num(w, ir_window_ahead(w->k))), num(w, 8)));
     w->table = w->is_slab ? em_gep(e, e->scratch, e->t_i8, num(w, IR_SLAB_HEAD)) : e->scratch;
     w->panel_table = em_gep(e, w->table, e->t_i8, table_bytes);
     w->tile = em_gep(e, w->panel_table, e->t_i8, table_bytes);
@@ -309,6 +309,7 @@ void window_emit_table(window *w, const window_slab *slab) {
         LLVMBuildStore(e->b, em_mul(e, place, num(w, (int64_t)w->nr * w->bytes)),
                        em_gep(e, w->panel_table, e->t_i64, place));
     for (int i = w->n_k - 1; i >= 0; i--) em_end(e, &l[i]);
+    window_extend_table(w);
 }
 
 void window_emit_segments(window *w, const window_line *s, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef m0) {

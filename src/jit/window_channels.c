@@ -8,7 +8,8 @@
  *   phase 1   a tile of work is rows y0 .. of one image and some of its channels
  *     SLAB    what it reads of the operand, with its pads; not where that can be read as it lies
  *     LINE    up to ir_window_columns columns, nr channels: sums [columns][nr], by TILE or, of the vectors behind the
- *             last whole tile of channels, by NARROW. The last columns of a line are done with some before them, again
+ *             last whole tile of channels, by NARROW, one K block after the other. The last columns of a line are done
+ *             with some before them, again
  *     TURN    the sums as [nr][columns]
  *     FINISH  the program behind them (window.c)
  *
@@ -113,6 +114,27 @@ static LLVMValueRef phi_of(window *w, LLVMValueRef a, LLVMBasicBlockRef from_a) 
     return phi;
 }
 
+void window_extend_table(window *w) {
+    emit *e = w->e;
+    const int64_t next = w->mr * step_of(w) * w->bytes;
+    LLVMValueRef last = em_max(e, em_sub(e, w->kk, num(w, 1)), num(w, 0));
+    for (int i = 0; i < ir_window_ahead(w->k); i++) {
+        LLVMValueRef from = em_gep(e, w->table, e->t_i64, em_min(e, num(w, i), last));
+        LLVMValueRef at = em_add(e, LLVMBuildLoad2(e->b, e->t_i64, from, ""), num(w, next));
+        LLVMBuildStore(e->b, at, em_gep(e, w->table, e->t_i64, em_add(e, w->kk, num(w, i))));
+    }
+}
+
+/* Asks for what the tile some products later meets of the operand: the hardware does not see which plane is next. */
+static void ask_ahead(window *w, LLVMValueRef operand, LLVMValueRef table, LLVMValueRef k) {
+    emit *e = w->e;
+    LLVMValueRef then = em_gep(e, table, e->t_i64, em_add(e, k, num(w, ir_window_ahead(w->k))));
+    LLVMValueRef at = em_gep(e, operand, e->t_i8, LLVMBuildLoad2(e->b, e->t_i64, then, ""));
+    const int64_t line = 64 / w->bytes, last = (w->mr - 1) * step_of(w);
+    for (int64_t i = 0; i < last; i += line) em_prefetch(e, element(w, at, num(w, i)), false, 1);
+    em_prefetch(e, element(w, at, num(w, last)), false, 1);
+}
+
 /* TILE, NARROW: (weights, operand, table, count, dst, before, first): dst[mr][nr] = sums over k < count of
  * weights[k][nv] * operand[table[k] + column * step]; plus what is there where `before` is not 0, or else (adds) first.
  */
@@ -133,6 +155,7 @@ static void emit_tile(window *w, window_function f) {
     for (int j = 0; j < nv; j++) b[j] = window_load_vector(w, element(w, weights, num(w, j * w->v_lanes)));
     LLVMValueRef at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, in[2], e->t_i64, k), "");
     LLVMValueRef operand = em_gep(e, in[1], e->t_i8, at);
+    ask_ahead(w, in[1], in[2], k);
     for (int i = 0; i < w->mr; i++) {
         LLVMValueRef x = em_load_splat(w->e, w->t_vec, element(w, operand, num(w, i * step_of(w))), (unsigned)w->bytes);
         for (int j = 0; j < nv; j++) next[i * nv + j] = window_multiply(w, b[j], x, next[i * nv + j]);
@@ -164,7 +187,8 @@ static void emit_tile(window *w, window_function f) {
     window_end(w, o);
 }
 
-/* (args, weights, operand, columns, is_narrow, sums, first): the sums of columns of a line. */
+/* (args, weights, operand, columns, is_narrow, sums, first): the sums of columns of a line. All columns meet one block
+ * of weights before the next. */
 static void emit_line(window *w) {
     emit *e = w->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_ptr, e->t_ptr};
@@ -175,18 +199,13 @@ static void emit_line(window *w) {
     last = em_max(w->e, last, zero);
     LLVMValueRef width = em_select(e, is_narrow, num(w, w->v_lanes), num(w, w->nr));
     LLVMValueRef k_end = em_select(e, em_icmp(e, LLVMIntSGT, w->kk, zero), w->kk, one); /* K = 0: sums of nothing */
-    em_loop l = em_for(e, zero, in[3], mr);
-    LLVMValueRef column = em_min(w->e, l.i, last);
-    LLVMValueRef operand = element(w, in[2], em_mul(e, column, num(w, step_of(w)))),
-                 sums = element(w, in[5], em_mul(e, column, num(w, w->nr)));
     em_loop lk = em_for(e, zero, k_end, kb);
-    LLVMValueRef of_tile[7] = {element(w, in[1], em_mul(e, lk.i, width)),
-                               operand,
-                               em_gep(e, w->table, e->t_i64, lk.i),
-                               em_min(w->e, em_sub(e, w->kk, lk.i), kb),
-                               sums,
-                               lk.i,
-                               in[6]};
+    LLVMValueRef weights = element(w, in[1], em_mul(e, lk.i, width)), table = em_gep(e, w->table, e->t_i64, lk.i),
+                 count = em_min(e, em_sub(e, w->kk, lk.i), kb);
+    em_loop l = em_for(e, zero, in[3], mr);
+    LLVMValueRef operand = element(w, in[2], em_mul(e, em_min(e, l.i, last), num(w, step_of(w)))),
+                 sums = element(w, in[5], em_mul(e, l.i, num(w, w->nr)));
+    LLVMValueRef of_tile[7] = {weights, operand, table, count, sums, lk.i, in[6]};
     em_branch b = {0};
     if (w->nv > 1) {
         b = em_if(e, is_narrow);
@@ -195,8 +214,18 @@ static void emit_line(window *w) {
     }
     window_call(w, TILE, of_tile, 7);
     if (w->nv > 1) em_endif(e, &b);
-    em_end(e, &lk);
     em_end(e, &l);
+    em_end(e, &lk);
+    /* The last tile's columns before its own are those of the tile before, once more: its own go where these are. */
+    LLVMValueRef own = em_mul(e, LLVMBuildUDiv(e->b, em_sub(e, in[3], one), mr, ""), mr), again = em_sub(e, own, last);
+    em_loop c = em_for(e, em_select(e, em_icmp(e, LLVMIntSGT, again, zero), own, in[3]), in[3], one);
+    em_loop v = em_for(e, zero, width, num(w, w->v_lanes));
+    LLVMValueRef to = em_add(e, em_mul(e, c.i, num(w, w->nr)), v.i),
+                 from = em_add(e, to, em_mul(e, again, num(w, w->nr)));
+    LLVMValueRef x = window_load_vector(w, element(w, in[5], from));
+    LLVMSetAlignment(LLVMBuildStore(e->b, x, element(w, in[5], to)), (unsigned)w->bytes);
+    em_end(e, &v);
+    em_end(e, &c);
     window_end(w, o);
 }
 

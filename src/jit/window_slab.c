@@ -140,14 +140,8 @@ static void store(window *w, LLVMValueRef x, LLVMValueRef dst, LLVMValueRef mask
 /* Asks for the element that is `ahead` elements behind s->off: what the same columns of the next channel are. */
 static void prefetch(window *w, const source *s, LLVMValueRef ahead) {
     emit *e = w->e;
-    const int buffer = w->operand;
-    LLVMTypeRef type = e->t_ptr;
-    const unsigned id = LLVMLookupIntrinsicID("llvm.prefetch", strlen("llvm.prefetch"));
-    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, id, &type, 1);
-    LLVMValueRef at =
-        em_gep(e, e->base[buffer], em_memory_type(e, e->k->buffer[buffer].dtype), em_add(e, s->off, ahead));
-    LLVMValueRef in[4] = {at, LLVMConstInt(e->t_i32, 0, 0), LLVMConstInt(e->t_i32, 3, 0), LLVMConstInt(e->t_i32, 1, 0)};
-    LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, in, 4, "");
+    LLVMTypeRef element = em_memory_type(e, e->k->buffer[w->operand].dtype);
+    em_prefetch(e, em_gep(e, e->base[w->operand], element, em_add(e, s->off, ahead)), false, 1);
 }
 
 /* ---- the slab ---- */

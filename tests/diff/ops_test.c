@@ -1003,7 +1003,7 @@ static void subscripts(ir_dtype t) {
 /* Convolutions of one channel a group, which read the operand without its pads: one to three axes, steps that divide a
  * row into parts, pads of one side and wider than the kernel, rows and columns of several tiles, places of one. */
 /* Vectors of channels: sizes are known, lines short. The last vector not full, one behind the last tile; strides; several
- * K blocks; groups; an operand that is read as it lies; images of fewer columns than a tile; other axes. */
+ * K blocks, also with a last tile of columns that begins in the one before; groups; an operand that is read as it lies; images of fewer columns than a tile; other axes. */
 static void by_channel(ir_dtype t) {
     static const struct {
         const char *x, *w, *bias, *result, *attrs, *behind;
@@ -1011,6 +1011,7 @@ static void by_channel(ir_dtype t) {
         {"[A, 20, 7, 7]", "[40, 20, 3, 3]", "[40]", "[A, 40, 7, 7]", "pads=[1, 1, 1, 1]", "relu(%r)"},
         {"[A, 20, 15, 13]", "[33, 20, 3, 3]", "[33]", "[A, 33, 7, 7]", "strides=[2, 2], pads=[1, 0, 0, 2]", "abs(%r)"},
         {"[A, 64, 5, 5]", "[34, 64, 3, 3]", "[34]", "[A, 34, 5, 5]", "pads=[1, 1, 1, 1]", "gelu(%r)"},
+        {"[A, 72, 4, 17]", "[48, 72, 3, 3]", "[48]", "[A, 48, 4, 17]", "pads=[1, 1, 1, 1]", "relu(%r)"},
         {"[A, 64, 9, 7]", "[96, 32, 3, 3]", "[96]", "[A, 96, 7, 5]", "groups=2", "neg(%r)"},
         {"[A, 70, 6, 7]", "[65, 70, 1, 1]", "[65]", "[A, 65, 6, 7]", "groups=1", "relu(%r)"},
         {"[A, 24, 20, 20]", "[48, 24, 2, 2]", "[48]", "[A, 48, 6, 6]", "strides=[3, 3], dilations=[2, 2]", "abs(%r)"},
