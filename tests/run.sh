@@ -8,7 +8,7 @@
 # What a script test can rely on: FUSOR_SRCDIR and FUSOR_BUILDDIR (absolute), FUSOR (the command), CC, CXX, FILECHECK,
 # FUSOR_SANITIZE (flags, or empty), FUSOR_CODEGEN (the module that was built), an empty FUSOR_CACHE_DIR and TMPDIR of its
 # own; it starts in the build directory. It prints "N passed, N failed, N skipped" and exits with 0 when nothing failed.
-# A test that takes longer than FUSOR_TEST_SECONDS (default 900) has failed.
+# A test that takes longer than FUSOR_TEST_SECONDS (default 1800) has failed.
 set -u
 units= scripts= only=()
 while [ $# -gt 0 ]; do
@@ -48,7 +48,7 @@ run_one() {
     export FUSOR_CACHE_DIR=$TMPDIR/cache
     mkdir -p "$TMPDIR"
     if [ "$kind" = unit ]; then
-        timeout -k 10 "${FUSOR_TEST_SECONDS:-900}" "./$name" --verbose=0 >"$base.log" 2>&1 </dev/null
+        timeout -k 10 "${FUSOR_TEST_SECONDS:-1800}" "./$name" --verbose=0 >"$base.log" 2>&1 </dev/null
         rc=$?
         sum=$(sed 's/\x1b\[[0-9;]*m//g' "$base.log" | grep 'Synthesis: Tested:' | tail -n 1)
         if [ -n "$sum" ]; then
@@ -57,7 +57,7 @@ run_one() {
                 awk '{ print $2, $3 + $4, $1 - $2 - $3 - $4 }')
         fi
     else
-        timeout -k 10 "${FUSOR_TEST_SECONDS:-900}" bash "$FUSOR_SRCDIR/$name" >"$base.log" 2>&1 </dev/null
+        timeout -k 10 "${FUSOR_TEST_SECONDS:-1800}" bash "$FUSOR_SRCDIR/$name" >"$base.log" 2>&1 </dev/null
         rc=$?
         sum=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$base.log" | tail -n 1)
         [ -n "$sum" ] && read -r passed failed skipped < <(echo "$sum" | tr -dc '0-9 \n' | awk '{ print $1, $2, $3 }')
@@ -66,7 +66,7 @@ run_one() {
     # No count, or an exit status that contradicts it: the test itself broke.
     if [ -z "$sum" ] || { [ "$rc" -ne 0 ] && [ "$failed" -eq 0 ]; }; then
         failed=$((failed + 1))
-        [ "$rc" -eq 124 ] && echo "timed out after ${FUSOR_TEST_SECONDS:-900} s" >>"$base.log"
+        [ "$rc" -eq 124 ] && echo "timed out after ${FUSOR_TEST_SECONDS:-1800} s" >>"$base.log"
         echo "exit status $rc" >>"$base.log"
     fi
     # What the children took of processors says what a test costs however busy the machine is.
@@ -94,12 +94,22 @@ selected() {
     return 1
 }
 
+# The longest first: at the end none is left that runs alone.
+longest=" tests/diff/ops_test tests/cuda/mutation_test tests/cuda/gpu_ops_test tests/cuda/gpu_mma_test tests/amx/amx_ops_test "
+first=() rest=()
+for u in $units; do if [[ $longest == *" $u "* ]]; then first+=("$u"); else rest+=("$u"); fi; done
+
 list=() skipped_units=0
+add_units() {
+    local u
+    for u in "$@"; do
+        selected "$u" || continue
+        if [ -n "$FUSOR_HAVE_CRITERION" ]; then list+=(unit "$u"); else skipped_units=$((skipped_units + 1)); fi
+    done
+}
+add_units "${first[@]}"
 for s in $scripts; do if selected "$s"; then list+=(script "$s"); fi; done
-for u in $units; do
-    selected "$u" || continue
-    if [ -n "$FUSOR_HAVE_CRITERION" ]; then list+=(unit "$u"); else skipped_units=$((skipped_units + 1)); fi
-done
+add_units "${rest[@]}"
 [ "$skipped_units" -gt 0 ] && echo "SKIP $skipped_units unit test programs: Criterion is not installed (scripts/setup.sh)"
 if [ ${#list[@]} -gt 0 ]; then
     printf '%s\0' "${list[@]}" | xargs -0 -n 2 -P "${FUSOR_TEST_JOBS:-$(nproc)}" bash -c 'run_one "$@"' _

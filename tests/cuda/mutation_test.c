@@ -375,16 +375,26 @@ static const char *rule_for(gpu_kernel *g, const char *line, int number, change 
 /* ---- the test ---- */
 static int n_all, n_caught, n_equivalent, n_missed, n_unreached;
 
+/* Of the changes one in so many is tried. FUSOR_TEST_MUTATIONS=all tries each, which takes minutes; what sanitizers watch
+ * is the interpreter, not whether each change is found. */
+static int one_in(void) {
+    const char *all = getenv("FUSOR_TEST_MUTATIONS");
+#ifdef __SANITIZE_ADDRESS__
+    enum { FEW = 8 };
+#else
+    enum { FEW = 3 };
+#endif
+    return all && !strcmp(all, "all") ? 1 : FEW;
+}
+
 static void try_line(int p, gpu_kernel *g, const char *line, int number, change c, bool has_ldmatrix) {
     static char changed[MAX_TEXT];
     char why[PTX_ERROR_ROOM];
     bool is_caught = false, is_reached = false;
     ptx_module *whole = g->module;
     if (!mutate(g->text, line, c, has_ldmatrix, changed)) return;
-#ifdef __SANITIZE_ADDRESS__
     static int n_seen;
-    if (n_seen++ % 8) return; /* the interpreter is what they watch, not whether each change is found */
-#endif
+    if (n_seen++ % one_in()) return;
     n_all++;
     g->module = ptx_parse(changed, why);
     cr_assert(g->module, "%s: a change made wrong text: %s", programs[p].kind, why);

@@ -1239,7 +1239,7 @@ ParameterizedTestParameters(ops, agree_with_the_reference) {
     return cr_make_param_array(int, rows, n);
 }
 
-ParameterizedTest(int *row_number, ops, agree_with_the_reference, .timeout = 600) {
+ParameterizedTest(int *row_number, ops, agree_with_the_reference, .timeout = 1500) {
     ir_op op = (ir_op)*row_number;
     const ir_op_info *info = &ir_ops[op];
     if (!begin()) return;
