@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* pass_expand_quantize.c: quantize and dequantize as element-wise operators that stay in lanes of 32 bits, and of
- * f64 in those of 64.
+/* pass_expand_quantize.c: quantize and dequantize as element-wise operators that stay in lanes of 32 bits, but
+ * for the quotients and products of f64.
  *
  *   quantize    cast(cast(clamp(round(x / scale), least - zero, most - zero), i32) + zero): what the sum would saturate
  *               to is clamped before it, where numbers are small and exact; a NaN passes the clamp and is cast to 0
@@ -41,8 +41,8 @@ static ir_id clamp(const ir_expand *c, ir_id x, ir_id low, ir_id high, uint8_t m
     return ir_add_raw(c->rw->to, &n);
 }
 
-/* (v - zero) as t, where zero is i32. */
-static ir_id distance(const ir_expand *c, int64_t v, ir_id zero, ir_dtype t) {
+/* (v - zero) as f32, where zero is i32. */
+static ir_id distance(const ir_expand *c, int64_t v, ir_id zero) {
     ir_graph *g = c->rw->to;
     const ir_node *z = ir_at(g, zero);
     ir_node n = ir_expand_node(c, IR_OP_SUB, FUSOR_I32, z, 2);
@@ -50,7 +50,7 @@ static ir_id distance(const ir_expand *c, int64_t v, ir_id zero, ir_dtype t) {
     uint8_t stretch[2] = {(uint8_t)((1u << z->rank) - 1), 0};
     n.in = in;
     n.stretch = stretch;
-    return ir_expand_cast(c, ir_add_raw(g, &n), t);
+    return ir_expand_cast(c, ir_add_raw(g, &n), FUSOR_F32);
 }
 
 ir_id ir_expand_quantize(const ir_expand *c, const ir_node *n) {
@@ -74,8 +74,8 @@ ir_id ir_expand_quantize(const ir_expand *c, const ir_node *n) {
     const int64_t least = ir_is_signed(n->dtype) ? -(INT64_C(1) << (bits - 1)) : 0,
                   most = least + (INT64_C(1) << bits) - 1;
     const ir_id quotient = ir_expand_2(c, IR_OP_DIV, ir_expand_cast(c, n->in[0], t), scale, b.mask);
-    ir_id y = clamp(c, ir_expand_1(c, IR_OP_ROUND, quotient), distance(c, least, zero, t), distance(c, most, zero, t),
-                    b.mask);
+    ir_id y = ir_expand_1(c, IR_OP_ROUND, ir_expand_cast(c, quotient, FUSOR_F32));
+    y = clamp(c, y, distance(c, least, zero), distance(c, most, zero), b.mask);
     y = ir_expand_2(c, IR_OP_ADD, ir_expand_cast(c, y, FUSOR_I32), zero, b.mask);
     return ir_expand_finish(c, ir_expand_cast(c, y, n->dtype), n->in[0]);
 }

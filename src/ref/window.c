@@ -105,7 +105,7 @@ fusor_status ref_quantize(const ref_call *c) {
             continue;
         }
         const double v = ir_bits_to_double(x->dtype, ref_get(x, i)),
-                     quotient = is_f64 ? v / s : (double)((float)v / (float)s);
+                     quotient = is_f64 ? (double)(float)(v / s) : (double)((float)v / (float)s);
         const double y = isnan(quotient) ? (double)z : roundeven(quotient) + (double)z;
         ref_put_real(c->out, i, y); /* saturates */
     }

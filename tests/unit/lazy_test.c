@@ -520,6 +520,12 @@ Test(lazy, pools_and_quantization) {
     cr_assert(q[0] == -128 && q[1] == 3 && q[2] == 5 && q[3] == 127);
     OK(fusor_read(fusor_dequantize(Q, S, Z, FUSOR_FLAT), y, 4 * sizeof *y));
     cr_assert(y[0] == -65.5f && y[1] == 0 && y[2] == 1 && y[3] == 62);
+    /* a quotient of f64 is rounded to f32 as well: what is above 2.5 by less is 2.5, and that 2 */
+    const double wide[4] = {2.5 + 1e-12, 2.5 + 1e-6, -2.5 - 1e-12, 1e300}, one = 1;
+    fusor_tensor W = fusor_wrap_const(ctx, wide, FUSOR_F64, FUSOR_SHAPE(4)),
+                 O = fusor_wrap_const(ctx, &one, FUSOR_F64, 0, NULL);
+    OK(fusor_read(fusor_quantize(W, O, Z, FUSOR_FLAT, FUSOR_I8), q, sizeof q));
+    cr_assert(q[0] == 5 && q[1] == 6 && q[2] == 1 && q[3] == 127, "%d %d %d %d", q[0], q[1], q[2], q[3]);
     fusor_context_free(ctx);
 }
 
