@@ -49,8 +49,8 @@ typedef struct ir_step {
     ir_id *ops;             /* nodes computed in this step, for explain; n_ops */
     int n_ops;
     const char *reason; /* REFERENCE, COPY: why */
-    /* contract: operand 1 (B) is a bindable constant: plan buffer number of the const parameter it is read from alone,
-     * else -1 */
+    /* contract: operand 1 is a bindable constant, window: operand 0: plan buffer number of the const parameter it is
+     * read from alone, else -1 */
     int prepack_param;
 } ir_step;
 

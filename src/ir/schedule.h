@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef IR_SCHEDULE_H
 #define IR_SCHEDULE_H
-/* What the CPU level alone decides: lanes, register tiles, blocks of reductions. All of it is part of a kernel's
- * description, so a cache key; nothing here may depend on cache sizes, on measurements or on run-time sizes. */
+/* What a target and the sizes in the text decide: lanes, register tiles, blocks of reductions. All of it is part of a
+ * kernel's description, so a cache key; nothing here may depend on cache sizes, on measurements or on run-time sizes. */
 #include "ir/target.h"
 #include "ir/types.h"
 

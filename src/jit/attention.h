@@ -6,7 +6,7 @@
  * attention_rows.c (operands evaluated, results stored). */
 #include "jit/emit.h"
 
-enum { ATTENTION_FORMS = 3 }; /* most registers in a row of a panel */
+enum { ATTENTION_FORMS = 3 }; /* most registers in a row of a panel: a form of the products for each number */
 typedef enum attention_function {
     PACK_Q,
     PACK_K,

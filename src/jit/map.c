@@ -398,7 +398,6 @@ static bool can_be_straight(const emit *e, const map *m) {
     return true;
 }
 
-/* Rows that are a few steps are not cut. */
 static bool may_have_runs(const emit *e, const map *m) {
     const ir_kernel *k = e->k;
     if (m->last < 0 || e->is_narrow || ir_kernel_is_scatter(k) || k->slide.n) return false;

@@ -2,7 +2,7 @@
 #ifndef JIT_MAP_H
 #define JIT_MAP_H
 /* What the files of element-wise kernels share: map.c emits steps of vectors along a row, map_rows.c goes from row to
- * row. */
+ * row, map_runs.c cuts rows where what they are read from changes, map_slide.c has values that go from row to row. */
 #include "jit/emit.h"
 
 typedef struct vectors {

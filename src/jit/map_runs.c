@@ -7,6 +7,9 @@
  *       all go on by one element:   the steps of map.c; with a branch a source where one is not read
  *       else (clamped, reflected):  element by element
  *
+ * map_rows.c asks for a row at a time (map_emit_runs), or for the rows of a line whose cuts are the same for each of them
+ * (map_emit_line_runs: run by run, the rows of a block in it).
+ *
  * A source is a load with a guard or an offset, or a select between such that its condition decides for a whole run. What
  * the sources of a kernel ask of the column alone is never made as vectors. */
 #include "jit/map.h"
@@ -22,12 +25,6 @@ struct analysis {
 typedef struct analysis analysis;
 
 static bool varies(const analysis *a, int inst) { return map_varies_in_row(a->m, inst); }
-
-static void mark(const ir_kernel *k, int inst, bool *is_marked) {
-    if (is_marked[inst]) return;
-    is_marked[inst] = true;
-    for (int i = 0; i < k->inst[inst].n_in; i++) mark(k, k->inst[inst].in[i], is_marked);
-}
 
 /* The column plus what a row has one of? */
 static bool is_affine(const analysis *a, int inst) {
@@ -131,7 +128,7 @@ map_runs *map_find_runs(emit *e, const map *m) {
     map_runs *r = FU_NEW(e->arena, map_runs);
     *a = (analysis){.k = k, .m = m};
     for (int i = 0; i < k->n_insts; i++)
-        for (int j = 0; k->inst[i].op == IR_K_LOAD && j < k->inst[i].n_in; j++) mark(k, k->inst[i].in[j], a->is_place);
+        for (int j = 0; k->inst[i].op == IR_K_LOAD && j < k->inst[i].n_in; j++) ir_kernel_mark(k, k->inst[i].in[j], a->is_place);
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_K_STORE) find_sources(a, i, r);
     if (!r->n || r->n > MAP_SOURCES) return NULL;

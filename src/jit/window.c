@@ -73,7 +73,7 @@ window_outer *window_begin(window *w, window_function f, const char *name, LLVMT
     em_load_args(e, LLVMGetParam(e->fn, 0));
     set_values(w);
     if (w->is_slab && f != SLAB && f != WEIGHTS)
-        w->pitch = LLVMBuildLoad2(e->b, e->t_i64, e->scratch, ""); /* emit_table put it there */
+        w->pitch = LLVMBuildLoad2(e->b, e->t_i64, e->scratch, ""); /* put there with the table */
     return o;
 }
 
