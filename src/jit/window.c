@@ -309,7 +309,7 @@ void window_emit_table(window *w, const window_slab *slab) {
         LLVMBuildStore(e->b, em_mul(e, place, num(w, (int64_t)w->nr * w->bytes)),
                        em_gep(e, w->panel_table, e->t_i64, place));
     for (int i = w->n_k - 1; i >= 0; i--) em_end(e, &l[i]);
-    window_extend_table(w);
+    if (ir_window_ahead(w->k)) window_extend_table(w);
 }
 
 void window_emit_segments(window *w, const window_line *s, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef m0) {
