@@ -18,8 +18,8 @@
 
 /* ---- error records: one per context and thread, made when a call first fails there ---- */
 /* Context 0: errors of calls that name no context (a NULL handle, a number alone); they show in every context that was
- * there, until a later one, unless they are aside: no call has failed (there is no device), it is told to who asks for the
- * thread's last error. A record of a context that is gone goes with the next new one. */
+ * there, until a later one, unless they are aside: no call has failed (there is no device), it is told to who asks for
+ * the thread's last error. A record of a context that is gone goes with the next new one. */
 struct context_life {
     atomic_int refs; /* the context, and each record */
     atomic_bool is_dead;
@@ -152,14 +152,14 @@ static void check_options(fusor_context *ctx, const fusor_context_options *o) {
 
 /* A value that is passed over, a slip of the pen most of all, is said. */
 static void check_environment(const fusor_context *ctx) {
+    if (ctx->flags & FUSOR_IGNORE_ENVIRONMENT) return;
     char words[80];
-    for (int v = 0; v < FU_ENV_COUNT && !(ctx->flags & FUSOR_IGNORE_ENVIRONMENT); v++) {
+    for (int v = 0; v < FU_ENV_COUNT; v++) {
         const char *expected = fu_env_expected((fu_env)v, words, sizeof words);
         if (expected)
             fu_log_warn(&ctx->log, "%s=%s: expected %s", fu_env_table[v].name, fu_env_string((fu_env)v), expected);
     }
-    const char *unknown =
-        ctx->flags & FUSOR_IGNORE_ENVIRONMENT ? NULL : ir_pass_unknown(fu_env_string(FU_FUSOR_PASSES));
+    const char *unknown = ir_pass_unknown(fu_env_string(FU_FUSOR_PASSES));
     if (unknown)
         fu_log_warn(&ctx->log, "FUSOR_PASSES: '%.*s': expected - or + and the name of a pass",
                     (int)strcspn(unknown, ","), unknown);

@@ -177,8 +177,7 @@ static void print_environment(void) {
          "command and fields of `fusor_context_options` come before the environment; `FUSOR_IGNORE_ENVIRONMENT` "
          "switches it off for a\n"
          "context, and set-user-id programs do not see it. `fusor info` prints what is in force. A value that is none "
-         "of "
-         "the expected ones counts\n"
+         "of the expected ones counts\n"
          "as the default; the context's log and the command's stderr say so.\n\n"
          "| variable | type | default | meaning |\n|---|---|---|---|");
     for (int i = 0; i < FU_ENV_COUNT; i++) {

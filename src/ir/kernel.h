@@ -88,8 +88,8 @@ typedef struct ir_kaxis {
     uint16_t size; /* an IR_K_SCALAR instruction */
 } ir_kaxis;
 
-/* map: values that go from row to row, along the last dim but one: instruction to[i] is at each row what from[i] is at the
- * row before (the windows of a pool overlap). n = 0: there are none. */
+/* map: values that go from row to row, along the last dim but one: instruction to[i] is at each row what from[i] is at
+ * the row before (the windows of a pool overlap). n = 0: there are none. */
 enum { IR_KERNEL_MAX_SLIDE = 16 };
 typedef struct ir_kslide {
     int n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* kernel_slide.c: which values of a map go from row to row: its text and verification. That they are the same values there
- * is what the planner knows (plan_slide.c): a description has no offsets to tell it by. */
+/* kernel_slide.c: which values of a map go from row to row: its text and verification. That they are the same values
+ * there is what the planner knows (plan_slide.c): a description has no offsets to tell it by. */
 #include "base/small.h"
 #include "ir/kernel.h"
 #include <stdlib.h>

@@ -9,9 +9,9 @@
  *
  * Integers of 8 bits have instructions of their own in contractions, other integers are rare: for those only k = 1 is
  * taken. A row times a matrix that is `const` is a contraction on a CPU: packed once, the matrix is one stream from
- * then on. What is chosen depends on the text and on what it is compiled for only, so bits do too. EPYC 9005, f32, one thread,
- * against the contraction: matrix 1024 x 1024 times vector 44 and 267 us, vector times matrix that is not packed 41 and
- * 75 us. */
+ * then on. What is chosen depends on the text and on what it is compiled for only, so bits do too. EPYC 9005, f32, one
+ * thread, against the contraction: matrix 1024 x 1024 times vector 44 and 267 us, vector times matrix that is not
+ * packed 41 and 75 us. */
 #include "ir/expand.h"
 #include "ir/kernel.h"
 

@@ -7,11 +7,11 @@
  *   average_pool  sum of the slices / how many are no padding, from the index where that is not the same everywhere
  *   global        reduce_mean over the spatial axes
  *
- * Windows of up to MAX_PLACES are taken as they are in one kernel: the places of a row, then the rows. Larger ones are taken axis by
- * axis, the last one first: 9x9 is 9 + 9 operations instead of 81. And a long axis by parts: `part` adjacent elements
- * are combined first, then every part-th of the results, so an axis of 100 is 10 + 10. What an axis or a part makes is
- * stored (plan.c: count_taps), so there are few kernels and none grows with the window. Order of combination follows from
- * attributes alone. */
+ * Windows of up to MAX_PLACES are taken as they are in one kernel: the places of a row, then the rows. Larger ones are
+ * taken axis by axis, the last one first: 9x9 is 9 + 9 operations instead of 81. And a long axis by parts: `part`
+ * adjacent elements are combined first, then every part-th of the results, so an axis of 100 is 10 + 10. What an axis
+ * or a part makes is stored (plan.c: count_taps), so there are few kernels and none grows with the window. Order of
+ * combination follows from attributes alone. */
 #include "base/small.h"
 #include "ir/expand.h"
 #include "ir/window.h"

@@ -540,7 +540,7 @@ static void find_tiers(planner *p, int first_shared) {
     }
 }
 
-static bool is_result(const planner *p, ir_id id) {
+bool plan_is_result(const planner *p, ir_id id) {
     for (uint32_t r = 0; r < p->g->results.n; r++)
         if (p->g->results.at[r].node == id) return true;
     return false;
@@ -558,7 +558,7 @@ static bool place_as_result(planner *p, uint32_t r) {
     while (is_in_order(ir_at(p->g, id)) && !p->info[id].home && !p->info[id].made_by) id = ir_at(p->g, id)->in[0];
     node_info *x = &p->info[id];
     const ir_id result = p->g->results.at[r].node;
-    if (id == result || !x->made_by || is_result(p, id)) return false;
+    if (id == result || !x->made_by || plan_is_result(p, id)) return false;
     if (x->as_result) return p->g->results.at[x->as_result - 1].node == result;
     x->as_result = (int)r + 1;
     return true;

@@ -143,8 +143,8 @@ static int first_column(builder *b, const cluster *c) {
     return first;
 }
 
-/* MAP on a CPU: of how many elements is the dim before the last, along which rows take turns in all outputs (jit/map.c)?
- * 0: they do not. */
+/* MAP on a CPU: of how many elements is the dim before the last, along which rows take turns in all outputs
+ * (jit/map.c)? 0: they do not. */
 static int64_t turns_of(const builder *b, const int *order, int n) {
     enum { MOST = 4 };
     const ir_sizes *sz = b->p->g->sizes;

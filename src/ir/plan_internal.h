@@ -94,6 +94,7 @@ enum {
 /* ---- plan_cluster.c ---- */
 int plan_new_cluster(planner *p, cluster_kind kind, ir_id anchor, int rank, const ir_size *dim);
 void plan_store_in(planner *p, int c, ir_id id); /* c stores the node, unless some cluster does */
+bool plan_is_result(const planner *p, ir_id id);
 /* The value behind views, for questions of where it is computed. */
 ir_id plan_behind_views(const planner *p, ir_id id);
 /* A consumer outside its cluster reads this operand: homed values behind views must be stored. */

@@ -49,12 +49,6 @@ static bool may_follow(const planner *p, int head, int tail) {
     return true;
 }
 
-static bool is_result(const planner *p, ir_id id) {
-    for (uint32_t r = 0; r < p->g->results.n; r++)
-        if (p->g->results.at[r].node == id) return true;
-    return false;
-}
-
 /* What the tail reads; without memory where nothing else does. */
 static void keep_values(planner *p, int head, int tail) {
     cluster *c = &p->clusters.at[head];
@@ -68,7 +62,7 @@ static void keep_values(planner *p, int head, int tail) {
     uint32_t left = 0;
     for (uint32_t s = 0; s < c->stores.n; s++) {
         ir_id id = c->stores.at[s];
-        if (reads[id] != 1 || is_result(p, id)) c->stores.at[left++] = id;
+        if (reads[id] != 1 || plan_is_result(p, id)) c->stores.at[left++] = id;
         else p->info[id].made_by = 0;
     }
     c->stores.n = left;

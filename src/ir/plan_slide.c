@@ -115,7 +115,8 @@ static bool is_value_of(const ir_kslide *s, int inst) {
     return false;
 }
 
-/* Is every value that goes on made in a row anyway? What only others are made of that come from the row before is not. */
+/* Is every value that goes on made in a row anyway? What only others are made of that come from the row before is
+ * not. */
 static bool is_made(const slide *s, const ir_kslide *found) {
     const ir_kernel *k = s->b->k;
     bool is_needed[IR_KERNEL_MAX_INSTS] = {false};

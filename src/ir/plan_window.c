@@ -108,8 +108,8 @@ static int64_t products_of(const ir_graph *g, const ir_node *n) {
     return products;
 }
 
-/* Are vectors of channels quicker than those of columns? The weights are packed for them: once, or in each call (a cycle
- * an element). tile: what it takes then. */
+/* Are vectors of channels quicker than those of columns? The weights are packed for them: once, or in each call (a
+ * cycle an element). tile: what it takes then. */
 static bool is_by_channel(const planner *p, const ir_node *n, ir_tile *tile) {
     enum { MOST = 1 << 16 };
     const ir_graph *g = p->g;

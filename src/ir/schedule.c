@@ -20,8 +20,8 @@ ir_tile ir_contract_tile(ir_level level, ir_dtype acc) {
     return (ir_tile){mr, 2 * lanes, ir_dtypes[acc].bytes == 8 ? 256 : 512};
 }
 
-/* The time of one step along k of h rows of v vectors, in half cycles: two products a cycle, and no fewer than 8 that do
- * not wait for each other; h + v loads. Two loads a cycle, but one of 512 bits where it is slowest: on an Ice Lake
+/* The time of one step along k of h rows of v vectors, in half cycles: two products a cycle, and no fewer than 8 that
+ * do not wait for each other; h + v loads. Two loads a cycle, but one of 512 bits where it is slowest: on an Ice Lake
  * server core 12x32 takes 14 cycles a step, 8x48 and 6x64 take 12. */
 static int step_time(ir_level level, int h, int v) {
     const int products = h * v, loads = (h + v) * ir_levels[level].tiles.load_time,
@@ -57,7 +57,8 @@ ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t m, int64_t n) 
     return best;
 }
 
-/* 64 columns, or 8 vectors: from the last cache or memory 64 are as fast as 128 and more (f32, 1024 x 1024, EPYC 9005). */
+/* 64 columns, or 8 vectors: from the last cache or memory 64 are as fast as 128 and more (f32, 1024 x 1024, EPYC
+ * 9005). */
 ir_tile ir_contract_row_tile(ir_level level, ir_dtype acc, ir_tile tile) {
     const int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, vectors = 64 / lanes;
     if (ir_level_is_gpu(level) || (!ir_is_float(acc) && acc != FUSOR_I32)) return tile;
@@ -108,9 +109,9 @@ ir_features ir_window_features(ir_target target, ir_dtype w, ir_dtype x, ir_dtyp
     return ir_window_dot(target, w, x, acc) == IR_DOT_I8 ? target.features & (IR_FEATURE_VNNI | IR_FEATURE_AVXVNNI) : 0;
 }
 
-/* The product of bytes (vnni) takes what an f32 product does, of as many lanes, so its tiles are those of f32. That of bf16
- * comes with checks of exponents for each panel of rows: fewer and higher ones. (u8 x i8 256, 512 and 1024 cubed, Ice Lake
- * server core: 6x64 1.14 to 1.18 times as fast as 12x32.)
+/* The product of bytes (vnni) takes what an f32 product does, of as many lanes, so its tiles are those of f32. That of
+ * bf16 comes with checks of exponents for each panel of rows: fewer and higher ones. (u8 x i8 256, 512 and 1024 cubed,
+ * Ice Lake server core: 6x64 1.14 to 1.18 times as fast as 12x32.)
  * K blocks of the bytes of an f32 panel; of bf16, of as many elements, since that is part of the order.
  * Tiles: 2 x 2 of them in 4 of the 8 registers, so that each step's four loads (8 cycles each, two ports) stay behind
  * its four products (16 cycles each, one after the other, 52 until a sum can be added to: Intel's optimization manual).

@@ -2,7 +2,8 @@
 #ifndef IR_SCHEDULE_H
 #define IR_SCHEDULE_H
 /* What a target and the sizes in the text decide: lanes, register tiles, blocks of reductions. All of it is part of a
- * kernel's description, so a cache key; nothing here may depend on cache sizes, on measurements or on run-time sizes. */
+ * kernel's description, so a cache key; nothing here may depend on cache sizes, on measurements or on run-time
+ * sizes. */
 #include "ir/target.h"
 #include "ir/types.h"
 
@@ -43,8 +44,8 @@ ir_tile ir_contract_row_tile(ir_level level, ir_dtype acc, ir_tile tile);
  * block has a say in bits. */
 ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k, int64_t step,
                        double *cycles);
-/* The same by channel (kernel.h); sizes are known. cycles: for each k, of one image, of the same scale; the other may be
- * told them too: 0 where sizes are not known. */
+/* The same by channel (kernel.h); sizes are known. cycles: for each k, of one image, of the same scale; the other may
+ * be told them too: 0 where sizes are not known. */
 ir_tile ir_window_channel_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k,
                                double *cycles);
 /* The same for one channel a group, with so many places along three axes: rows x columns of one channel. step, apart:

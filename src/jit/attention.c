@@ -3,8 +3,8 @@
  * matrix of scores. Memory layouts are in ir/kernel.h; products are in attention_tile.c, weights in
  * attention_softmax.c, operands and results in attention_rows.c.
  *
- *   panels        a tile is some panels of up to nr queries of a batch; for each block of keys, and each panel that sees
- *                 any of it: scores = keys x queries, weights and factors, results = results * factors + values x
+ *   panels        a tile is some panels of up to nr queries of a batch; for each block of keys, and each panel that
+ *                 sees any of it: scores = keys x queries, weights and factors, results = results * factors + values x
  *                 weights
  *   one by one    up to ir_attention_rows queries: a tile is a part of the keys of a batch, with lanes along the head;
  *                 where there are several parts, a second phase merges them in order

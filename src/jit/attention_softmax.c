@@ -135,7 +135,8 @@ static void finish_scores(const scores *v, LLVMValueRef *in, LLVMValueRef *large
     em_end(e, &l);
 }
 
-/* Where the products find the largest scores, factor has them at first (a bound takes keys away: they are found anew). */
+/* Where the products find the largest scores, factor has them at first (a bound takes keys away: they are found
+ * anew). */
 static void emit_panel(attention *a, attention_function f, const char *name, bool is_bound, int chunks) {
     emit *e = a->e;
     LLVMValueRef in[N_PARAMETERS], largest[MAX_CHUNKS], next[MAX_CHUNKS], sum[MAX_CHUNKS], minus[MAX_CHUNKS];

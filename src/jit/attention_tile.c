@@ -66,7 +66,8 @@ static void add_to_results(attention *a, LLVMValueRef *sum, int n, int nv, LLVMV
     }
 }
 
-/* to[nr] = the largest of from[nr] and of the sums in each column. One after the other, for a NaN is never the largest. */
+/* to[nr] = the largest of from[nr] and of the sums in each column. One after the other, for a NaN is never the
+ * largest. */
 static void find_largest(attention *a, LLVMValueRef *sum, int n, int nv, LLVMValueRef from, LLVMValueRef to) {
     emit *e = a->e;
     for (int j = 0; j < nv; j++) {
@@ -106,11 +107,11 @@ static void multiply(attention *a, tile *t, LLVMValueRef begin, LLVMValueRef end
     for (int i = 0; i < n; i++) sum[i] = first[i];
 }
 
-/* (a, row, rows, step, b, count, dst, factors, largest): for each row i < rows, dst[i][nr] = sum over k < count of a[i *
- * row + k * step] * b[k][nr], the products in order, each added by one rounding. Scores are marked by largest, or where
- * the products do not find it (a->has_largest) by no factors; then factors[nr] become the largest of each column and of
- * largest[nr]. Else dst[i] * factors + that. Rows are made mr at a time: the last ones of dst, up to a multiple of mr,
- * repeat row rows - 1. Of each row nv registers are made. */
+/* (a, row, rows, step, b, count, dst, factors, largest): for each row i < rows, dst[i][nr] = sum over k < count of
+ * a[i * row + k * step] * b[k][nr], the products in order, each added by one rounding. Scores are marked by largest, or
+ * where the products do not find it (a->has_largest) by no factors; then factors[nr] become the largest of each column
+ * and of largest[nr]. Else dst[i] * factors + that. Rows are made mr at a time: the last ones of dst, up to a multiple
+ * of mr, repeat row rows - 1. Of each row nv registers are made. */
 static void emit_products(attention *a, attention_function f, const char *name, int nv) {
     emit *e = a->e;
     const int mr = a->mr, n = mr * nv;

@@ -7,8 +7,8 @@
  *
  * In machine code these are functions, which share nothing but their arguments and the scratch memory: the kernel
  * (loops and calls), pack0 and pack1, tile, finish, and with words of several elements (contract_dot.c) head0, head1
- * and by_fma. LLVM's time grows faster than the size of a function; this way, with only `tile` optimized and words in memory
- * elsewhere (demote.c), it is 0.41 of what one optimized function took.
+ * and by_fma. LLVM's time grows faster than the size of a function; this way, with only `tile` optimized and words in
+ * memory elsewhere (demote.c), it is 0.41 of what one optimized function took.
  *
  * The order that an element is accumulated in depends on K, kb and the level alone: a block's products from 0 upwards,
  * then block sums in order. So blocking, threads and fusion do not change bits. */
@@ -176,8 +176,8 @@ static LLVMValueRef block_of_panel(contract *c, LLVMValueRef k0) {
     return em_mul(c->e, words, num(c, c->nr));
 }
 
-/* Row panels: `full` of mr rows, and what is left (0: nothing) in one more. (Panels as even as can be make no difference
- * at few rows, and only full ones take the quickest way through the register tile.) */
+/* Row panels: `full` of mr rows, and what is left (0: nothing) in one more. (Panels as even as can be make no
+ * difference at few rows, and only full ones take the quickest way through the register tile.) */
 typedef struct row_panels {
     LLVMValueRef n, full, left;
 } row_panels;

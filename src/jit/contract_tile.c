@@ -169,17 +169,13 @@ static void sum_whole_panel(tile *t, progress *at) {
     for (int i = 0; i < n_phis; i++) LLVMAddIncoming(phi[i], &then[i], &body, 1);
     for (int i = 0; i < n_sums; i++) LLVMAddIncoming(sum[i], &acc[i], &body, 1);
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGE, then[1], num(c, WHOLE_STEPS)), body, done);
-    LLVMValueRef behind_a = has_row_pointers ? NULL : pa[0];
 
     at_end_of(c, done);
     at->pb = contract_merge(c, at->pb, entry, pb, body);
     at->count = contract_merge(c, at->count, entry, then[1], body);
     for (int i = 0; i < n_sums; i++) at->sum[i] = contract_merge(c, at->sum[i], entry, acc[i], body);
-    if (behind_a) at->pa = contract_merge(c, at->pa, entry, behind_a, body);
-    else {
-        LLVMValueRef moved = contract_merge(c, num(c, 0), entry, offset, body);
-        at->pa = bytes_behind(c, at->pa, moved);
-    }
+    if (has_row_pointers) at->pa = bytes_behind(c, at->pa, contract_merge(c, num(c, 0), entry, offset, body));
+    else at->pa = contract_merge(c, at->pa, entry, pa[0], body);
 }
 
 /* t->sum = the products of the panels. */

@@ -56,8 +56,8 @@ static LLVMValueRef load_some(emit *e, const access *a, LLVMValueRef guard) {
     return or_zero(e, &any, some);
 }
 
-/* Of a guard that is u and v, where u is the same for all lanes and v is not: v, and *same is u; else the guard, and *same
- * is -1. */
+/* Of a guard that is u and v, where u is the same for all lanes and v is not: v, and *same is u; else the guard, and
+ * *same is -1. */
 static int varying_part(const emit *e, int guard, int lane_dim, int *same) {
     const ir_kinst *in = &e->k->inst[guard];
     *same = -1;

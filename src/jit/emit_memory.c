@@ -113,8 +113,8 @@ LLVMValueRef em_gather(emit *e, int buf, LLVMValueRef off, LLVMValueRef at, LLVM
     return em_to_register(e, t, v);
 }
 
-/* Part p of the s vectors that are read for lanes s elements apart begins at this element; the last one ends at the last
- * element that is read. Backwards (s = -1): one vector, which ends at the first. */
+/* Part p of the s vectors that are read for lanes s elements apart begins at this element; the last one ends at the
+ * last element that is read. Backwards (s = -1): one vector, which ends at the first. */
 static int spread_from(int n, int s, int p) { return s < 0 ? 1 - n : p < s - 1 || p == 0 ? p * n : (s - 1) * (n - 1); }
 
 /* Active elements of a part: those of active lanes. */

@@ -2,9 +2,9 @@
 /* gpu_attention.c: attention on a GPU, without the matrix of scores:
  *
  *   launch 1   a block of threads takes 64 queries of a batch (16, where there are no more), `width` columns of the
- *              values, and a part of the keys, block by block of them (gpu_attention_block.c); results, largest scores and
- *              sums are in registers. Blocks of keys that none of the queries may see are left out. Later queries come first: of
- *              causal ones they see the most keys.
+ *              values, and a part of the keys, block by block of them (gpu_attention_block.c); results, largest scores
+ *              and sums are in registers. Blocks of keys that none of the queries may see are left out. Later queries
+ *              come first: of causal ones they see the most keys.
  *   launch 2   where keys are in several parts: a thread merges an element's, in their order
  *
  * Results go through shared memory, so that stores are contiguous and the epilogue is there once. Blocks of keys begin
@@ -127,14 +127,14 @@ static void emit_queries(flash *f, const place *p) {
     attention *a = &f->a;
     const int n = f->rows * f->width / f->side;
     LLVMValueRef keys = num(f, f->keys), length = ceil_div(f, a->n_keys, p->parts);
-    LLVMValueRef last = em_sub(e, em_min(f->e, em_add(e, f->q0, num(f, f->queries)), a->n_queries), num(f, 1));
+    LLVMValueRef last = em_sub(e, em_min(e, em_add(e, f->q0, num(f, f->queries)), a->n_queries), num(f, 1));
     length = em_mul(e, ceil_div(f, length, keys), keys);
-    LLVMValueRef from = em_mul(e, p->part, length), to = em_min(f->e, a->n_keys, em_add(e, from, length));
+    LLVMValueRef from = em_mul(e, p->part, length), to = em_min(e, a->n_keys, em_add(e, from, length));
     if (a->low >= 0) {
         LLVMValueRef first = em_and(e, em_max(e, num(f, 0), em_add(e, f->q0, f->low)), num(f, -f->keys));
         from = em_max(e, from, first);
     }
-    if (a->high >= 0) to = em_min(f->e, to, em_add(e, em_add(e, last, f->high), num(f, 1)));
+    if (a->high >= 0) to = em_min(e, to, em_add(e, em_add(e, last, f->high), num(f, 1)));
     em_loop l = em_for(e, from, to, keys);
     LLVMValueRef result[FLASH_ROWS * FLASH_WIDTH], largest[FLASH_ROWS], sum[FLASH_ROWS];
     for (int i = 0; i < n; i++) f->result[i] = result[i] = em_loop_phi(e, &l, zero(f));

@@ -76,7 +76,7 @@ static void stage_vectors(flash *f, const flash_piece *p) {
     for (int i = 0; i < passes; i++) {
         LLVMValueRef row = em_add(e, em_add(e, p->row, y), flash_num(f, i * IR_GPU_ATTENTION_THREADS / of_line));
         LLVMValueRef is_inside = em_and(e, in_line, em_icmp(e, LLVMIntSLE, row, last));
-        LLVMValueRef at = em_add(e, offset, em_mul(e, em_min(f->e, row, last), stride(f, p->inst, p->row_dim)));
+        LLVMValueRef at = em_add(e, offset, em_mul(e, em_min(e, row, last), stride(f, p->inst, p->row_dim)));
         if (p->is_raw) {
             value[i] = LLVMBuildLoad2(e->b, LLVMVectorType(e->t_i16, (unsigned)f->vec),
                                       em_gep(e, e->base[in->index], e->t_i16, at), "");
@@ -197,7 +197,7 @@ void flash_make_scores(flash *f, const flash_slices *s, LLVMValueRef j0, LLVMVal
     flash_stage(f, &(flash_piece){1, a->keys, a->at.j, a->at.k, f->keys, s->slice, s->line, j0, l.i,
                                   em_gep(e, f->shared, element, flash_num(f, f->queries * s->line)), s->is_raw});
     gpu_barrier(e);
-    s->add(f, score, em_min(f->e, slice, em_sub(e, head, l.i)));
+    s->add(f, score, em_min(e, slice, em_sub(e, head, l.i)));
     for (int i = 0; i < n; i++) em_loop_next(e, phi[i], score[i]);
     em_end(e, &l);
     for (int i = 0; i < n; i++) score[i] = phi[i];
@@ -219,7 +219,7 @@ static void add_values(flash *f, LLVMValueRef row, LLVMValueRef count) {
     LLVMValueRef weights = flash_at(f, f->shared, em_add(e, em_mul(e, f->y, flash_num(f, f->weight_line)), row));
     LLVMValueRef values =
         flash_at(f, f->shared, em_add(e, flash_num(f, f->values_at), em_mul(e, f->x, flash_num(f, f->vec))));
-    em_loop l = em_for(e, flash_num(f, 0), em_min(f->e, flash_num(f, f->value_rows), count), flash_num(f, f->vec));
+    em_loop l = em_for(e, flash_num(f, 0), em_min(e, flash_num(f, f->value_rows), count), flash_num(f, f->vec));
     for (int i = 0; i < n; i++) next[i] = phi[i] = em_loop_phi(e, &l, f->result[i]);
     weights = flash_at(f, weights, l.i);
     values = flash_at(f, values, em_mul(e, l.i, flash_num(f, f->width)));
@@ -267,7 +267,7 @@ static LLVMValueRef finished(flash *f, LLVMValueRef s, int i, int j) {
 /* Numbers of keys from the thread's first on, as i32: far ones are as good as none. */
 static LLVMValueRef narrow(flash *f, LLVMValueRef bound) {
     emit *e = f->e;
-    bound = em_max(e, flash_num(f, -(1 << 20)), em_min(f->e, flash_num(f, 1 << 20), bound));
+    bound = em_max(e, flash_num(f, -(1 << 20)), em_min(e, flash_num(f, 1 << 20), bound));
     return LLVMBuildTrunc(e->b, bound, e->t_i32, "");
 }
 
@@ -280,7 +280,7 @@ void flash_make_weights(flash *f, LLVMValueRef *score, LLVMValueRef j0) {
         LLVMValueRef *s = score + i * f->own_keys,
                      query = em_add(e, f->q0, em_add(e, f->y, flash_num(f, i * f->row_step)));
         LLVMValueRef to = end, from = NULL, most = f->largest[i], sum = NULL;
-        if (f->high) to = em_min(f->e, end, em_sub(e, em_add(e, em_add(e, query, f->high), flash_num(f, 1)), mine));
+        if (f->high) to = em_min(e, end, em_sub(e, em_add(e, em_add(e, query, f->high), flash_num(f, 1)), mine));
         if (f->low) from = narrow(f, em_sub(e, em_add(e, query, f->low), mine));
         to = narrow(f, to);
         for (int j = 0; j < f->own_keys; j++) {
@@ -314,7 +314,7 @@ void flash_add_keys(flash *f, LLVMValueRef j0) {
     gpu_barrier(e);
     if (a->mask >= 0) flash_stage_mask(f, j0);
     flash_make_weights(f, score, j0);
-    em_loop l = em_for(e, flash_num(f, 0), em_min(f->e, flash_num(f, f->keys), em_sub(e, a->n_keys, j0)),
+    em_loop l = em_for(e, flash_num(f, 0), em_min(e, flash_num(f, f->keys), em_sub(e, a->n_keys, j0)),
                        flash_num(f, f->value_rows));
     for (int i = 0; i < n; i++) f->result[i] = phi[i] = em_loop_phi(e, &l, f->result[i]);
     LLVMValueRef row = em_add(e, j0, l.i);

@@ -234,7 +234,8 @@ static void emit_segment(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end, 
     emit_few(e, m, at, end);
 }
 
-/* Whole bodies with non-temporal stores, where the call asks for them and outputs allow them. Returns where to go on. */
+/* Whole bodies with non-temporal stores, where the call asks for them and outputs allow them. Returns where to go
+ * on. */
 static LLVMValueRef emit_stream(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end) {
     LLVMValueRef possible, at[3] = {begin, begin};
     LLVMBasicBlockRef from[3];

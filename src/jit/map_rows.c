@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* map_rows.c: from row to row of an element-wise kernel. Rows that differ in the last of the outer dims alone are a
- * line: offsets go on by one stride from row to row, so that a short row costs no division, and a value is computed where
- * it last changes:
+ * line: offsets go on by one stride from row to row, so that a short row costs no division, and a value is computed
+ * where it last changes:
  *
  *   what is the same everywhere
  *   for each line:                  what varies along the dims outside it

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* map_runs.c: where a row comes from, in runs of columns. Concatenation, padding, rolling and tiling say by comparisons,
- * clamps, reflections and remainders of the column where an element is read, and each of these changes a few times in a
- * row. Between two changes, a run, it is one place and the next ones behind it: vectors and no conditions:
+/* map_runs.c: where a row comes from, in runs of columns. Concatenation, padding, rolling and tiling say by
+ * comparisons, clamps, reflections and remainders of the column where an element is read, and each of these changes a
+ * few times in a row. Between two changes, a run, it is one place and the next ones behind it: vectors and no conditions:
  *
  *   for each run of a row:          for each source: its place, by how much it goes on, whether it is read at all
  *       all go on by one element:   the steps of map.c; with a branch a source where one is not read
  *       else (clamped, reflected):  element by element
  *
- * map_rows.c asks for a row at a time (map_emit_runs), or for the rows of a line whose cuts are the same for each of them
- * (map_emit_line_runs: run by run, the rows of a block in it).
+ * map_rows.c asks for a row at a time (map_emit_runs), or for the rows of a line whose cuts are the same for each of
+ * them (map_emit_line_runs: run by run, the rows of a block in it).
  *
- * A source is a load with a guard or an offset, or a select between such that its condition decides for a whole run. What
- * the sources of a kernel ask of the column alone is never made as vectors. */
+ * A source is a load with a guard or an offset, or a select between such that its condition decides for a whole run.
+ * What the sources of a kernel ask of the column alone is never made as vectors. */
 #include "jit/map.h"
 #include <string.h>
 
@@ -456,7 +456,7 @@ void map_emit_line_runs(emit *e, map *m, LLVMValueRef y0, LLVMValueRef y1, LLVMV
     LLVMValueRef one = em_i64s(e, 1), columns = em_sub(e, end, begin), least = em_i64s(e, BLOCK / ROWS);
     run *r = FU_NEW(e->arena, run);
     memcpy(first, m->offset, sizeof first);
-    columns = em_select(e, em_icmp(e, LLVMIntSLT, columns, least), least, em_min(e, columns, em_i64s(e, BLOCK)));
+    columns = em_max(e, em_min(e, columns, em_i64s(e, BLOCK)), least);
     em_loop blocks = em_for(e, y0, y1, LLVMBuildUDiv(e->b, em_i64s(e, BLOCK), columns, ""));
     LLVMValueRef past_row = em_min(e, em_add(e, blocks.i, blocks.step), y1);
     for (int b = 0; b < k->n_buffers; b++)

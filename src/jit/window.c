@@ -269,7 +269,7 @@ static void emit_row(window *w, window_function f) {
     index[w->dim_y] = em_add(e, y0, ly.i);
     move_offsets(w, first, ly.i, w->dim_y, off);
     em_loop l = em_for(e, num(w, 0), m, num(w, w->mr));
-    LLVMValueRef m0 = em_min(w->e, l.i, em_sub(e, m, num(w, w->mr)));
+    LLVMValueRef m0 = em_min(e, l.i, em_sub(e, m, num(w, w->mr)));
     for (int i = 0; i < w->mr; i++) p.row[i] = element(w, i ? p.row[i - 1] : in[2], i ? pitch : em_mul(e, m0, pitch));
     p.mask[p.nv - 1][0] = of_step;
     window_emit_products(w, &p, sum);
@@ -324,7 +324,7 @@ void window_emit_segments(window *w, const window_line *s, LLVMValueRef begin, L
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, at, end), body, done);
     LLVMPositionBuilderAtEnd(e->b, body);
     LLVMValueRef row = LLVMBuildUDiv(e->b, at, s->pitch, ""), column = em_sub(e, at, em_mul(e, row, s->pitch));
-    LLVMValueRef columns = em_min(w->e, em_sub(e, n, column), em_sub(e, end, at));
+    LLVMValueRef columns = em_min(e, em_sub(e, n, column), em_sub(e, end, at));
     em_branch b = em_if(e, em_icmp(e, LLVMIntSGT, columns, num(w, 0)));
     window_call(w, FINISH,
                 (LLVMValueRef[]){e->args, element(w, s->sums, em_sub(e, at, begin)), s->block, m0, row, column,
@@ -352,7 +352,7 @@ static void emit_some_columns(window *w, LLVMValueRef in[9]) {
         em_loop l = em_for(e, num(w, 0), columns, vl);
         in[2] = element(w, source, l.i);
         in[5] = element(w, w->tile, l.i);
-        in[7] = em_min(w->e, vl, em_sub(e, columns, l.i));
+        in[7] = em_min(e, vl, em_sub(e, columns, l.i));
         window_call(w, NARROW, in, 9);
         em_end(e, &l);
     }
@@ -367,7 +367,7 @@ static void emit_panel(window *w, const window_line *s, LLVMValueRef begin, LLVM
     LLVMValueRef zero = num(w, 0), one = num(w, 1), m = e->size[w->dim_m], mr = num(w, w->mr),
                  columns = em_sub(e, end, begin);
     em_loop lm = em_for(e, s->m_begin, s->m_end, mr);
-    LLVMValueRef m0 = em_min(w->e, lm.i, em_sub(e, m, mr)), row = w->weight_pitch;
+    LLVMValueRef m0 = em_min(e, lm.i, em_sub(e, m, mr)), row = w->weight_pitch;
     LLVMValueRef weights = element(w, s->weights, em_mul(e, m0, row));
     LLVMValueRef k_end = em_select(e, em_icmp(e, LLVMIntSGT, w->kk, zero), w->kk, one); /* K = 0: sums of nothing */
     em_loop lk = em_for(e, zero, k_end, num(w, w->kb));
@@ -375,7 +375,7 @@ static void emit_panel(window *w, const window_line *s, LLVMValueRef begin, LLVM
                           row,
                           source,
                           em_gep(e, table, e->t_i64, lk.i),
-                          em_min(w->e, em_sub(e, w->kk, lk.i), num(w, w->kb)),
+                          em_min(e, em_sub(e, w->kk, lk.i), num(w, w->kb)),
                           w->tile,
                           lk.i,
                           columns,
@@ -394,10 +394,10 @@ static void emit_line(window *w, const window_line *s) {
     LLVMValueRef begin = p.i;
     if (!e->level->has_mask) {
         LLVMValueRef is_short = em_icmp(e, LLVMIntSLT, s->length, nr);
-        begin = em_select(e, is_short, zero, em_min(w->e, begin, em_sub(e, s->length, nr)));
+        begin = em_select(e, is_short, zero, em_min(e, begin, em_sub(e, s->length, nr)));
         is_packed = LLVMBuildOr(e->b, is_packed, is_short, "");
     }
-    LLVMValueRef end = em_min(w->e, em_add(e, begin, nr), s->length);
+    LLVMValueRef end = em_min(e, em_add(e, begin, nr), s->length);
     em_branch b = em_if(e, is_packed);
     window_call(w, PANEL, (LLVMValueRef[]){e->args, s->from, begin, em_sub(e, end, begin)}, 4);
     em_endif(e, &b);
@@ -414,7 +414,7 @@ static void emit_short_sums(window *w, const window_line *s, LLVMValueRef rows) 
     em_loop l = em_for(e, num(w, 0), wide, nr);
     LLVMValueRef from = element(w, s->from, em_mul(e, l.i, num(w, w->step)));
     window_call(w, ROW,
-                (LLVMValueRef[]){e->args, s->block, s->weights, from, l.i, em_min(w->e, nr, em_sub(e, n, l.i)), rows,
+                (LLVMValueRef[]){e->args, s->block, s->weights, from, l.i, em_min(e, nr, em_sub(e, n, l.i)), rows,
                                  w->adds ? s->first_sums : w->tile},
                 8);
     em_end(e, &l);
@@ -423,7 +423,7 @@ static void emit_short_sums(window *w, const window_line *s, LLVMValueRef rows) 
     from = element(w, s->from, em_mul(e, rest.i, num(w, w->step)));
     window_call(w, NARROW_ROW,
                 (LLVMValueRef[]){e->args, s->block, s->weights, from, rest.i,
-                                 em_min(w->e, num(w, w->v_lanes), em_sub(e, n, rest.i)), rows,
+                                 em_min(e, num(w, w->v_lanes), em_sub(e, n, rest.i)), rows,
                                  w->adds ? s->first_sums : w->tile},
                 8);
     em_end(e, &rest);
@@ -611,7 +611,7 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     if (w->has_rows) emit_row(w, ROW);
     if (w->has_rows && w->nv > 1) emit_row(w, NARROW_ROW);
     LLVMValueRef one = num(w, 1), rows = e->tune[IR_TUNE_WINDOW_ROWS];
-    rows = em_min(w->e, em_max(e, rows, one), e->size[w->dim_y]);
+    rows = em_min(e, em_max(e, rows, one), e->size[w->dim_y]);
     rows = em_max(e, rows, one);
     em_branch phase = {0};
     if (w->packs) {

@@ -75,7 +75,7 @@ static void emit_weights(window *w) {
     e->lanes = 1;
     em_loop l = em_for(e, LLVMGetParam(e->fn, 1), LLVMGetParam(e->fn, 2), one);
     LLVMValueRef batch = LLVMBuildUDiv(e->b, l.i, vectors, ""), v = LLVMBuildURem(e->b, l.i, vectors, "");
-    LLVMValueRef channel = em_mul(e, v, lanes), rows = em_min(w->e, lanes, em_sub(e, m, channel));
+    LLVMValueRef channel = em_mul(e, v, lanes), rows = em_min(e, lanes, em_sub(e, m, channel));
     window_emit_weight_rows(w, em_add(e, em_mul(e, batch, m), channel), rows, stage);
     LLVMValueRef to = em_add(e, packed_at(w, v, &apart),
                              em_mul(e, em_mul(e, batch, em_mul(e, vectors, lanes)), w->kk));
@@ -89,7 +89,7 @@ static void emit_weights(window *w) {
     }
     em_branch wide = em_if(e, em_icmp(e, LLVMIntSGE, w->kk, lanes)); /* the last block begins earlier, to be whole */
     em_loop b = em_for(e, zero, w->kk, lanes);
-    LLVMValueRef k = em_min(w->e, b.i, em_sub(e, w->kk, lanes));
+    LLVMValueRef k = em_min(e, b.i, em_sub(e, w->kk, lanes));
     turn_block(w, element(w, stage, k), w->kk, element(w, to, em_mul(e, k, apart)), apart);
     em_end(e, &b);
     em_else(e, &wide);
@@ -157,7 +157,7 @@ static void emit_tile(window *w, window_function f) {
     LLVMValueRef operand = em_gep(e, in[1], e->t_i8, at);
     ask_ahead(w, in[1], in[2], k);
     for (int i = 0; i < w->mr; i++) {
-        LLVMValueRef x = em_load_splat(w->e, w->t_vec, element(w, operand, num(w, i * step_of(w))), (unsigned)w->bytes);
+        LLVMValueRef x = em_load_splat(e, w->t_vec, element(w, operand, num(w, i * step_of(w))), (unsigned)w->bytes);
         for (int j = 0; j < nv; j++) next[i * nv + j] = window_multiply(w, b[j], x, next[i * nv + j]);
     }
     LLVMValueRef k_then = em_add(e, k, num(w, 1)), then = element(w, weights, num(w, (int64_t)nv * w->v_lanes));
@@ -196,7 +196,7 @@ static void emit_line(window *w) {
     LLVMValueRef in[7], zero = num(w, 0), one = num(w, 1), mr = num(w, w->mr), kb = num(w, w->kb);
     LLVMGetParams(e->fn, in);
     LLVMValueRef last = em_sub(e, in[3], mr), is_narrow = em_icmp(e, LLVMIntNE, in[4], zero);
-    last = em_max(w->e, last, zero);
+    last = em_max(e, last, zero);
     LLVMValueRef width = em_select(e, is_narrow, num(w, w->v_lanes), num(w, w->nr));
     LLVMValueRef k_end = em_select(e, em_icmp(e, LLVMIntSGT, w->kk, zero), w->kk, one); /* K = 0: sums of nothing */
     em_loop lk = em_for(e, zero, k_end, kb);
@@ -247,7 +247,8 @@ static void emit_turn(window *w) {
 }
 
 /* ---- the kernel ---- */
-/* May the operand be read as it lies? Where there are no pads, nothing to convert, and each row has a tile's columns. */
+/* May the operand be read as it lies? Where there are no pads, nothing to convert, and each row has a tile's
+ * columns. */
 static LLVMValueRef is_in_place(window *w) {
     emit *e = w->e;
     LLVMValueRef is = em_icmp(e, LLVMIntSGE, e->size[w->dim_n], num(w, w->mr)), one = num(w, 1);
@@ -275,11 +276,11 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
     LLVMValueRef zero = num(w, 0), m = e->size[w->dim_m], nr = num(w, w->nr), chunk = num(w, ir_window_columns(w->k)),
                  lanes = num(w, w->v_lanes), nv = num(w, w->nv);
     em_loop lm = em_for(e, s->m_begin, s->m_end, nr);
-    LLVMValueRef left = em_min(w->e, nr, em_sub(e, m, lm.i)), vectors = vectors_of(w, left);
+    LLVMValueRef left = em_min(e, nr, em_sub(e, m, lm.i)), vectors = vectors_of(w, left);
     LLVMValueRef is_whole = em_icmp(e, LLVMIntEQ, vectors, nv), v = LLVMBuildUDiv(e->b, lm.i, lanes, "");
     s->rows = left;
     em_loop l = em_for(e, zero, s->length, chunk);
-    LLVMValueRef end = em_min(w->e, em_add(e, l.i, chunk), s->length), columns = em_sub(e, end, l.i);
+    LLVMValueRef end = em_min(e, em_add(e, l.i, chunk), s->length), columns = em_sub(e, end, l.i);
     LLVMValueRef from = element(w, s->from, em_mul(e, l.i, num(w, step_of(w))));
     /* where columns are fewer than a tile's, those before them are done again */
     em_loop lv = em_for(e, zero, vectors, em_select(e, is_whole, nv, num(w, 1)));
@@ -301,7 +302,7 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
     LLVMValueRef zero = num(w, 0), one = num(w, 1), n = e->size[w->dim_n], all = e->size[w->dim_y],
                  m = e->size[w->dim_m], nr = num(w, w->nr), index[IR_KERNEL_MAX_DIMS] = {0};
     LLVMValueRef blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, all, rows), one), rows, "");
-    LLVMValueRef each = em_max(w->e, e->tune[IR_TUNE_WINDOW_CHANNELS], nr);
+    LLVMValueRef each = em_max(e, e->tune[IR_TUNE_WINDOW_CHANNELS], nr);
     LLVMValueRef parts = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, m, each), one), each, "");
     LLVMValueRef vectors = vectors_of(w, m), slab_of = em_alloca(e, e->t_i64, 8);
     window_line s = {.sums = w->panel,
@@ -355,8 +356,8 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
 
 void window_emit_channels(window *w) {
     emit *e = w->e;
-    LLVMValueRef one = num(w, 1), rows = em_max(w->e, e->tune[IR_TUNE_WINDOW_ROWS], one);
-    rows = em_max(w->e, em_min(w->e, rows, e->size[w->dim_y]), one);
+    LLVMValueRef one = num(w, 1), rows = em_max(e, e->tune[IR_TUNE_WINDOW_ROWS], one);
+    rows = em_max(e, em_min(e, rows, e->size[w->dim_y]), one);
     emit_tile(w, TILE);
     if (w->nv > 1) emit_tile(w, NARROW);
     emit_line(w);

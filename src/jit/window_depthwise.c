@@ -40,8 +40,8 @@ static LLVMValueRef divide_up(window *w, LLVMValueRef a, LLVMValueRef b) {
 static void set_layout(depthwise *d) {
     window *w = d->w;
     emit *e = w->e;
-    d->rows = em_max(w->e, e->tune[IR_TUNE_WINDOW_ROWS], num(w, w->mr));
-    d->columns = em_max(w->e, e->tune[IR_TUNE_WINDOW_COLUMNS], num(w, w->nr));
+    d->rows = em_max(e, e->tune[IR_TUNE_WINDOW_ROWS], num(w, w->mr));
+    d->columns = em_max(e, e->tune[IR_TUNE_WINDOW_COLUMNS], num(w, w->nr));
     d->pitch =
         em_and(e, em_add(e, d->columns, num(w, (d->d.places[2] - 1) * d->x.dilation / d->x.stride + 15)), num(w, -16));
     d->line = em_mul(e, d->pitch, num(w, d->d.n_parts));
@@ -73,8 +73,8 @@ static part part_of(depthwise *d, int first, LLVMValueRef column, LLVMValueRef w
     emit *e = w->e;
     LLVMValueRef zero = num(w, 0), step = num(w, d->x.stride), begin = em_sub(e, num(w, d->x.begin - first), column);
     part p = {.first = num(w, first)};
-    p.from = em_min(w->e, divide_up(w, em_max(w->e, begin, zero), step), d->pitch);
-    p.to = em_min(w->e, divide_up(w, em_max(w->e, em_add(e, begin, width), zero), step), d->pitch);
+    p.from = em_min(e, divide_up(w, em_max(e, begin, zero), step), d->pitch);
+    p.to = em_min(e, divide_up(w, em_max(e, em_add(e, begin, width), zero), step), d->pitch);
     p.whole = em_add(e, p.from, em_and(e, em_sub(e, p.to, p.from), num(w, -w->lanes)));
     if (e->level->has_mask) p.mask = em_mask(e, em_sub(e, p.to, p.whole));
     return p;
@@ -121,7 +121,7 @@ static turns turns_of(depthwise *d, const part p[2]) {
     LLVMValueRef column[2], lanes = num(w, w->lanes);
     for (int i = 0; i < 2; i++) column[i] = em_add(e, p[i].first, em_mul(e, p[i].from, num(w, 2)));
     LLVMValueRef is_second = em_icmp(e, LLVMIntSLT, column[1], column[0]);
-    turns t = {.column = em_min(w->e, column[0], column[1])};
+    turns t = {.column = em_min(e, column[0], column[1])};
     LLVMValueRef count[2] = {em_sub(e, p[0].to, p[0].from), em_sub(e, p[1].to, p[1].from)},
                  dst[2] = {p[0].from, em_add(e, d->pitch, p[1].from)};
     t.count = em_add(e, count[0], count[1]);
@@ -421,8 +421,8 @@ static void emit_tiles(depthwise *d) {
     index[w->dim_y] = em_mul(e, LLVMBuildURem(e->b, rest, blocks, ""), d->rows);
     index[w->dim_n] = em_mul(e, band, d->columns);
     window_decode_batch(w, LLVMBuildUDiv(e->b, rest, blocks, ""), index);
-    LLVMValueRef rows = em_min(w->e, em_sub(e, y, index[w->dim_y]), d->rows),
-                 columns = em_min(w->e, em_sub(e, n, index[w->dim_n]), d->columns);
+    LLVMValueRef rows = em_min(e, em_sub(e, y, index[w->dim_y]), d->rows),
+                 columns = em_min(e, em_sub(e, n, index[w->dim_n]), d->columns);
     LLVMValueRef whole = em_mul(e, divide_up(w, rows, num(w, w->mr)), num(w, w->mr));
     copy_planes(d, index, rows_of(d, whole), fresh);
     em_loop lm = em_for(e, zero, e->size[w->dim_m], one);

@@ -87,7 +87,7 @@ void window_emit_panel(window *w) {
     LLVMPositionBuilderAtEnd(e->b, body);
     LLVMValueRef position = em_add(e, begin, at), row = LLVMBuildUDiv(e->b, position, n, ""),
                  column = em_sub(e, position, em_mul(e, row, n));
-    LLVMValueRef count = em_min(w->e, em_sub(e, n, column), em_sub(e, columns, at));
+    LLVMValueRef count = em_min(e, em_sub(e, n, column), em_sub(e, columns, at));
     p.source = element(w, from, em_add(e, em_mul(e, row, w->pitch), em_mul(e, column, p.step)));
     p.column = at;
     copy_columns(w, &p, count);

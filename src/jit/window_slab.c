@@ -55,9 +55,9 @@ window_slab window_slab_of(window *w, LLVMValueRef rows) {
     const ir_kaxis *a = axis_of(w, 2);
     if (part_stride(w, a) == 1) {
         LLVMValueRef size = size_of(w, 2), begin = num(w, a->begin), zero = num(w, 0);
-        LLVMValueRef lo = em_min(w->e, em_max(w->e, begin, zero), s.extent[1]),
-                     hi = em_min(w->e, em_max(w->e, em_add(e, begin, size), lo), s.extent[1]);
-        LLVMValueRef shared = em_add(e, em_sub(e, hi, lo), em_max(w->e, lo, em_sub(e, s.extent[1], hi)));
+        LLVMValueRef lo = em_min(e, em_max(e, begin, zero), s.extent[1]),
+                     hi = em_min(e, em_max(e, em_add(e, begin, size), lo), s.extent[1]);
+        LLVMValueRef shared = em_add(e, em_sub(e, hi, lo), em_max(e, lo, em_sub(e, s.extent[1], hi)));
         s.pitch = em_select(e, s.is_by_place[1], s.pitch, shared);
     }
     return s;
@@ -220,9 +220,9 @@ static void within(window *w, LLVMValueRef origin, LLVMValueRef size, int64_t st
                    LLVMValueRef *lo, LLVMValueRef *hi) {
     emit *e = w->e;
     LLVMValueRef round = num(w, stride - 1), zero = num(w, 0), before = em_sub(e, zero, origin);
-    *lo = em_min(w->e, divide(w, em_add(e, em_max(w->e, before, zero), round), stride), count);
-    *hi = divide(w, em_add(e, em_max(w->e, em_add(e, size, before), zero), round), stride);
-    *hi = em_min(w->e, em_max(w->e, *hi, *lo), count);
+    *lo = em_min(e, divide(w, em_add(e, em_max(e, before, zero), round), stride), count);
+    *hi = divide(w, em_add(e, em_max(e, em_add(e, size, before), zero), round), stride);
+    *hi = em_min(e, em_max(e, *hi, *lo), count);
 }
 
 void window_emit_slab(window *w) {

@@ -19,7 +19,8 @@ typedef struct total {
     uint64_t integer;
 } total;
 
-/* Element of the plane of x that place `k` of the kernel meets for result position `at`; -1: padding, or none (transposed). */
+/* Element of the plane of x that place `k` of the kernel meets for result position `at`; -1: padding, or none
+ * (transposed). */
 static int64_t met(const conv *v, const int64_t *at, const int64_t *k) {
     const int64_t *size = v->c->in[0].shape + IR_SPATIAL_AT;
     int64_t offset = 0;

@@ -57,9 +57,9 @@ fusor_status rt_exec_new(fu_error *e, fu_arena *arena, ir_plan *plan, rt_cache *
 rt_exec *rt_exec_keep(rt_exec *x);
 void rt_exec_release(rt_exec *x);
 
-/* A new exec with the named parameters (indices) fixed: contents copied (and packed by the first call, where a contraction's
- * operand 1 or a convolution's weights are read from that parameter alone: ir_step.prepack_param). Its calls take the remaining
- * inputs in order. */
+/* A new exec with the named parameters (indices) fixed: contents copied (and packed by the first call, where a
+ * contraction's operand 1 or a convolution's weights are read from that parameter alone: ir_step.prepack_param). Its
+ * calls take the remaining inputs in order. */
 fusor_status rt_exec_bind(rt_exec *x, fu_error *e, int n, const int *param, const fusor_buffer *values, rt_exec **out);
 bool rt_exec_is_bound(const rt_exec *x, int param);
 

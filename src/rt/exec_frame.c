@@ -352,7 +352,8 @@ void exec_packed_free(const rt_exec_options *options, packed *p) {
     fu_free(p);
 }
 
-/* The packed operand of a step, a contraction's operand 1 or a convolution's weights, which are bound; packed by the first call, by two at once at worst. */
+/* The packed operand of a step, a contraction's operand 1 or a convolution's weights, which are bound; packed by the
+ * first call, by two at once at worst. */
 static fusor_status find_packed(const frame *f, fu_error *e, int number, void **out) {
     const ir_step *st = &f->x->core->plan->steps.at[number];
     bound_param *b = f->x->bound[st->prepack_param];

@@ -2,8 +2,9 @@
 #ifndef RT_EXEC_INTERNAL_H
 #define RT_EXEC_INTERNAL_H
 /* Inside the executor: what is shared by exec.c (life, binding, calls), exec_frame.c (sizes, memory, running) and
- * exec_buffer.c (the caller's buffers), exec_check.c (checks of indices), exec_each.c (one call over many sets of buffers), exec_scan.c (over a
- * sequence), exec_again.c (a call repeated), exec_device*.c (on a device, which exec_device.h is about). */
+ * exec_buffer.c (the caller's buffers), exec_check.c (checks of indices), exec_each.c (one call over many sets of
+ * buffers), exec_scan.c (over a sequence), exec_again.c (a call repeated), exec_device*.c (on a device, which
+ * exec_device.h is about). */
 #include "ir/gpu.h"
 #include "rt/exec.h"
 #include "rt/trace.h"

@@ -205,8 +205,8 @@ static bool is_even_split(int64_t panels, int64_t blocks, int64_t tiles_of_each,
            ir_times(blocks, tiles_of_each) % n_threads == 0;
 }
 
-/* Panels that the thread with most of them makes where `panels` are cut into blocks of `each` and the last block is what
- * is left: whole blocks are handed out first. */
+/* Panels that the thread with most of them makes where `panels` are cut into blocks of `each` and the last block is
+ * what is left: whole blocks are handed out first. */
 static int64_t longest(int64_t panels, int64_t each, int64_t tiles_of_each, int n_threads) {
     const int64_t whole = ir_times(panels / each, tiles_of_each), left = panels % each,
                   turns = ir_times(whole / n_threads, each);
