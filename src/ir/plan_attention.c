@@ -30,7 +30,7 @@ void builder_attention_space(builder *b, const ir_node *n) {
     const ir_dtype acc = ir_node_accumulator(g, n) == FUSOR_F64 ? FUSOR_F64 : FUSOR_F32;
     const ir_dot dot = ir_contract_dot(target, q->dtype, k->dtype, acc);
     b->k->tile = ir_attention_tile(b->k->level, acc, dot);
-    if (ir_dot_is_tile(dot)) b->k->features = ir_contract_features(target, q->dtype, k->dtype, acc);
+    b->k->features = ir_contract_features(target, q->dtype, k->dtype, acc);
 }
 
 /* An operand whose last two dims are dims `row` and `column` of the space, the third last `heads`. */

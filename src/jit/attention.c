@@ -159,10 +159,12 @@ static LLVMValueRef end_key(attention *a, const run *r, LLVMValueRef query) {
 
 static LLVMValueRef stride_of(attention *a, int inst, int dim) { return a->e->stride[a->k->inst[inst].index][dim]; }
 
+/* Where a load of keys or values begins. */
 static LLVMValueRef element_of(attention *a, int inst, LLVMValueRef key) {
     attention_point at = {.a = a, .j = key, .axis = -1};
     const int buffer = a->k->inst[inst].index;
-    return attention_at(a, a->e->base[buffer], attention_offset(a, buffer, &at));
+    LLVMTypeRef type = em_memory_type(a->e, a->k->inst[inst].dtype);
+    return em_gep(a->e, a->e->base[buffer], type, attention_offset(a, buffer, &at));
 }
 
 static void pack(attention *a, attention_function f, LLVMValueRef batch, LLVMValueRef row, LLVMValueRef count,
@@ -240,9 +242,9 @@ static void call_of_panel(attention *a, const panel *p, attention_function f, LL
     for (int i = last - 1; i >= 0; i--) em_endif(a->e, &b[i]);
 }
 
-/* Of a row of the head, filled up to whole steps. */
+/* Of a row of the head, filled up to whole registers. */
 static LLVMValueRef head_words(attention *a) {
-    return LLVMBuildLShr(a->e->b, round_up(a, a->head_up, ir_dots[a->dot].step), num(a, 1), "");
+    return LLVMBuildLShr(a->e->b, round_up(a, a->head, 2 * a->lanes), num(a, 1), "");
 }
 
 static LLVMValueRef last_query(attention *a, const panel *p) {
@@ -306,16 +308,48 @@ static void scale_queries(attention *a, const run *r, const panel *p) {
     em_endif(e, &far);
 }
 
+/* The panel's queries as rows of words. */
+static LLVMValueRef words_of_queries(attention *a, const run *r, const panel *p) {
+    emit *e = a->e;
+    LLVMValueRef words = head_words(a), row, last = em_sub(e, em_sub(e, a->n_queries, num(a, 1)), p->q0);
+    if (!attention_has_halves(a, a->q, a->at.k)) {
+        LLVMValueRef rows = query_rows(a, r, p, &row);
+        attention_call(a, WORDS_OF_ROWS, (LLVMValueRef[]){rows, p->width, a->head_up, words, p->least}, 5);
+        return rows;
+    }
+    attention_point at = {.a = a, .m = p->q0, .axis = -1};
+    const int buffer = a->k->inst[a->q].index;
+    LLVMValueRef from = em_gep(e, e->base[buffer], e->t_i16, attention_offset(a, buffer, &at));
+    LLVMValueRef in[8] = {from, stride_of(a, a->q, a->at.m), p->width, last, a->head, r->rows, words, p->least};
+    attention_call(a, WORDS_OF_MEMORY, in, 8);
+    return r->rows;
+}
+
 static void begin_panel(attention *a, const run *r, const panel *p) {
     emit *e = a->e;
-    LLVMValueRef nr = num(a, a->nr), row, rows = query_rows(a, r, p, &row);
-    attention_call(a, TURN, (LLVMValueRef[]){rows, row, p->queries, nr, p->width, a->head_up}, 6);
-    if (a->is_raw) scale_queries(a, r, p);
-    if (a->dot)
-        attention_call(a, HALVES_OF_PANEL, (LLVMValueRef[]){p->queries, a->head_up, head_words(a), p->least}, 4);
+    LLVMValueRef nr = num(a, a->nr), row = head_words(a), columns = a->dot ? row : a->head_up;
+    LLVMValueRef rows = a->dot ? words_of_queries(a, r, p) : query_rows(a, r, p, &row);
+    attention_call(a, TURN, (LLVMValueRef[]){rows, row, p->queries, nr, p->width, columns}, 6);
+    if (a->is_raw && !a->dot) scale_queries(a, r, p);
     fill(a, p->results, em_mul(e, nr, a->values_up), 0);
     fill(a, p->largest, nr, -__builtin_inf());
     fill(a, p->sums, nr, 0);
+}
+
+/* Keys [key, key + count) as rows of words. */
+static void words_of_keys(attention *a, run *r, LLVMValueRef key, LLVMValueRef count) {
+    emit *e = a->e;
+    LLVMValueRef words = head_words(a), last = em_sub(e, count, num(a, 1));
+    if (attention_has_halves(a, a->keys, a->at.k)) {
+        LLVMValueRef from = element_of(a, a->keys, key), row = stride_of(a, a->keys, a->at.j);
+        LLVMValueRef in[8] = {from, row, count, last, a->head, r->keys, words, r->least};
+        attention_call(a, WORDS_OF_MEMORY, in, 8);
+        r->k = r->keys;
+    } else {
+        r->k = block_of(a, r, PACK_K, key, count, r->keys, &r->k_row, NULL);
+        attention_call(a, WORDS_OF_ROWS, (LLVMValueRef[]){r->k, count, r->k_row, words, r->least}, 5);
+    }
+    r->k_row = words;
 }
 
 /* The mask of keys [key, key + count), as weights() reads it. */
@@ -338,7 +372,7 @@ static void turn_values(attention *a, run *r, LLVMValueRef count) {
     fill(a, behind, em_mul(e, em_sub(e, up, count), r->v_row), 0);
     attention_call(a, TURN, (LLVMValueRef[]){r->v, r->v_row, r->turned, up, up, a->values_up}, 6);
     LLVMValueRef in[5] = {r->turned, a->values_up, up, r->turned_words, attention_at(a, r->least, num(a, 1))};
-    attention_call(a, HALVES_OF_ROWS, in, 5);
+    attention_call(a, WORDS_OF_ROWS, in, 5);
 }
 
 /* results = results * factors + values x weights, of keys [begin, begin + n) of the block. A panel that sees a part of
@@ -368,6 +402,21 @@ static void add_values(attention *a, const run *r, const panel *p, LLVMValueRef 
     em_endif(e, &whole);
 }
 
+/* dots: for PRODUCTS, of words. */
+static void scores_of_words(attention *a, const run *r, const panel *p, LLVMValueRef *dots) {
+    emit *e = a->e;
+    LLVMValueRef is_exact = attention_is_exact(a, r->least, p->least);
+    if (r->is_far) is_exact = em_and(e, is_exact, LLVMBuildNot(e->b, r->is_far, ""));
+    dots[3] = num(a, 1);
+    dots[5] = ceil_div(a, a->head, num(a, ir_dots[a->dot].step));
+    em_branch b = em_if(e, is_exact);
+    call_of_panel(a, p, SCORES, dots, 9);
+    em_else(e, &b);
+    dots[9] = r->is_far ? em_select(e, r->is_far, r->scale, em_const(e, a->acc, 1)) : em_const(e, a->acc, 1);
+    attention_call(a, SCORES_BY_FMA, dots, 10);
+    em_endif(e, &b);
+}
+
 /* A block of `count` keys from j0 on, of which the panel may see a part. */
 static void panel_block(attention *a, const run *r, const panel *p, LLVMValueRef j0, LLVMValueRef count) {
     emit *e = a->e;
@@ -376,17 +425,18 @@ static void panel_block(attention *a, const run *r, const panel *p, LLVMValueRef
     LLVMValueRef end = em_min(e, count, em_sub(e, end_key(a, r, last), j0)), n = em_sub(e, end, begin);
     em_branch any = em_if(e, em_icmp(e, LLVMIntSGT, n, zero));
     LLVMValueRef first = em_add(e, j0, begin), k = attention_at(a, r->k, em_mul(e, begin, r->k_row));
-    LLVMValueRef dots[9] = {k,
-                            r->k_row,
-                            n,
-                            r->k_step,
-                            p->queries,
-                            a->head,
-                            r->scores,
-                            a->has_largest ? r->factors : none,
-                            a->has_largest ? p->largest : none};
+    LLVMValueRef dots[10] = {k,
+                             r->k_row,
+                             n,
+                             r->k_step,
+                             p->queries,
+                             a->head,
+                             r->scores,
+                             a->has_largest ? r->factors : none,
+                             a->has_largest ? p->largest : none};
     LLVMValueRef tiles[7] = {k, n, p->queries, r->k_row, r->scores, r->least, p->least};
-    if (a->dot) attention_call(a, SCORES, tiles, 7);
+    if (a->is_tile) attention_call(a, SCORES, tiles, 7);
+    else if (a->dot) scores_of_words(a, r, p, dots);
     else call_of_panel(a, p, PRODUCTS, dots, 9);
     LLVMValueRef away = em_sub(e, p->q0, first), no_scale = LLVMConstNull(a->t_acc);
     LLVMValueRef in[10] = {r->scores,
@@ -465,13 +515,9 @@ static void emit_panels(attention *a) {
     em_loop j = em_for(e, round_down(a, first_key(a, &r, q0), a->kb), end_key(a, &r, em_sub(e, q_end, one)), kb);
     LLVMValueRef count = em_min(e, kb, em_sub(e, a->n_keys, j.i));
     const bool k_plain = attention_is_plain(a, a->keys), v_plain = attention_is_plain(a, a->v);
-    r.k = block_of(a, &r, PACK_K, j.i, count, r.keys, &r.k_row, k_plain ? yes : NULL);
+    if (a->dot) words_of_keys(a, &r, j.i, count);
+    else r.k = block_of(a, &r, PACK_K, j.i, count, r.keys, &r.k_row, k_plain ? yes : NULL);
     r.v = block_of(a, &r, PACK_V, j.i, count, r.values, &r.v_row, v_plain ? yes : NULL);
-    if (a->dot) {
-        LLVMValueRef words = head_words(a);
-        attention_call(a, HALVES_OF_ROWS, (LLVMValueRef[]){r.k, count, r.k_row, words, r.least}, 5);
-        r.k_row = words;
-    }
     r.k_step = k_plain ? stride_of(a, a->keys, a->at.k) : one;
     r.v_step = v_plain ? stride_of(a, a->v, a->at.n) : one;
     if (a->splits) turn_values(a, &r, count);
@@ -622,6 +668,7 @@ void attention_read(attention *a, emit *e) {
     a->acc = ir_kernel_attention_acc(k);
     a->acc_bytes = ir_dtypes[a->acc].bytes;
     a->dot = ir_kernel_attention_dot(k);
+    a->is_tile = ir_dot_is_tile(a->dot);
     a->splits = ir_kernel_attention_splits(k);
     a->t_acc = em_scalar_type(e, a->acc);
     for (int i = 0; i < k->n_insts; i++)
@@ -634,7 +681,7 @@ void attention_read(attention *a, emit *e) {
     a->mask = in->variant & IR_ATTENTION_MASK ? in->in[n++] : -1;
     a->low = in->variant & IR_ATTENTION_LOW ? in->in[n++] : -1;
     a->high = in->variant & IR_ATTENTION_HIGH ? in->in[n++] : -1;
-    a->is_raw = a->acc == FUSOR_F32 && !a->dot && a->cap < 0 && (a->mask < 0 || ir_is_bool(k->inst[a->mask].dtype));
+    a->is_raw = a->acc == FUSOR_F32 && !a->is_tile && a->cap < 0 && (a->mask < 0 || ir_is_bool(k->inst[a->mask].dtype));
     a->has_largest = a->is_raw && a->mask < 0;
     a->mask_has_queries = a->mask >= 0 && e->varies[a->mask] >> a->at.m & 1;
 }
@@ -650,11 +697,12 @@ fusor_status jit_emit_attention(emit *e, fu_error *err) {
     if (a->mr > 16 || a->nr > ATTENTION_FORMS * a->v_lanes || a->mr * (a->nr / a->v_lanes) > 32 || a->kb & (a->kb - 1))
         return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "attention kernel: tile %d x %d x %d does not fit level %s", a->mr,
                        a->nr, a->kb, e->level->name);
-    a->forms = a->dot || a->lanes != a->v_lanes ? 1 : a->nr / a->v_lanes;
+    a->forms = a->is_tile || a->lanes != a->v_lanes ? 1 : a->nr / a->v_lanes;
     a->t_vec = LLVMVectorType(a->t_acc, (unsigned)a->v_lanes);
     set_values(a);
     attention_emit_tiles(a);
-    if (a->dot) attention_emit_amx(a);
+    if (a->dot) attention_emit_words(a);
+    if (a->is_tile) attention_emit_amx(a);
     attention_emit_softmax(a);
     attention_emit_rows(a);
     LLVMValueRef rows = num(a, ir_attention_rows(a->k));

@@ -2,8 +2,8 @@
 #ifndef JIT_ATTENTION_H
 #define JIT_ATTENTION_H
 /* What the files of the attention kernel share: attention.c (which keys meet which queries, and in what order),
- * attention_tile.c (products), attention_amx.c (those of halves in tiles), attention_softmax.c (scores to weights),
- * attention_rows.c (operands evaluated, results stored). */
+ * attention_tile.c (products), attention_words.c (halves as words), attention_amx.c (their products in tiles),
+ * attention_softmax.c (scores to weights), attention_rows.c (operands evaluated, results stored). */
 #include "jit/emit.h"
 
 enum { ATTENTION_FORMS = 3 }; /* most registers in a row of a panel: a form of the products for each number */
@@ -21,12 +21,13 @@ typedef enum attention_function {
     WEIGHTS_BOUND = WEIGHTS + ATTENTION_FORMS,     /* some keys may be out of bounds */
     ROW_WEIGHTS = WEIGHTS_BOUND + ATTENTION_FORMS, /* of one query */
     DIVIDE,                                        /* results of a panel by their sums */
-    HALVES_OF_ROWS,
-    HALVES_OF_PANEL,
+    WORDS_OF_ROWS,                                 /* halves as words (attention_words.c) */
+    WORDS_OF_MEMORY,
     SPLIT,
     VALUES,
-    SCORES, /* by tiles (attention_amx.c) */
-    MERGE,  /* one part's results joined to those before */
+    SCORES,                                   /* of words: by tiles (attention_amx.c), or in forms as PRODUCTS, */
+    SCORES_BY_FMA = SCORES + ATTENTION_FORMS, /* and of words that the instruction may not multiply */
+    MERGE,                                    /* one part's results joined to those before */
     ATTENTION_FUNCTIONS
 } attention_function;
 
@@ -39,6 +40,7 @@ typedef struct attention {
     ir_dtype acc;
     bool splits;      /* ir_kernel_attention_splits */
     ir_dot dot;       /* of queries and keys: how the scores of panels are made; NONE: from accumulators */
+    bool is_tile;     /* ir_dot_is_tile */
     bool is_raw;      /* panels: scores are scaled where they become weights, so the largest one is found before */
     bool has_largest; /* and no key is masked: PRODUCTS find it */
     int forms;        /* what is done with panels, in so many forms: for nr / v_lanes registers of queries and fewer */
@@ -66,6 +68,8 @@ LLVMValueRef attention_load(emit *e, em_values *v, const ir_kinst *inst, void *p
 LLVMValueRef attention_offset(attention *a, int buffer, const attention_point *at);
 /* An operand that lies in memory in the accumulator type: a load and nothing else. */
 bool attention_is_plain(const attention *a, int inst);
+/* One that lies in memory as halves, adjacent along dim. */
+bool attention_has_halves(const attention *a, int inst, int dim);
 
 /* ---- attention.c: functions beside the kernel's ---- */
 typedef struct attention_outer {
@@ -87,7 +91,13 @@ static inline LLVMValueRef attention_num(attention *a, int64_t v) { return em_i6
 
 /* Each emits its functions; parameters are said there. */
 void attention_emit_tiles(attention *a);
-void attention_emit_amx(attention *a); /* a->dot */
+void attention_emit_words(attention *a); /* a->dot */
+void attention_emit_amx(attention *a);   /* a->is_tile */
+/* The lesser of `least` and the magnitudes of x less 1; what is infinite or no number counts as subnormal, for a part
+ * of a weight may be 0 where the weight is not. Then the exponent field of that, -1000 of a subnormal, 512 where all
+ * are 0. */
+LLVMValueRef attention_least_of(attention *a, LLVMValueRef least, LLVMValueRef x);
+void attention_store_exponent(attention *a, LLVMValueRef least, LLVMValueRef to);
 /* i1: may the instruction multiply elements of these least exponents? */
 LLVMValueRef attention_is_exact(attention *a, LLVMValueRef least, LLVMValueRef other);
 void attention_emit_softmax(attention *a);

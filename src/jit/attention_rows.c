@@ -47,6 +47,11 @@ bool attention_is_plain(const attention *a, int inst) {
     return in->op == IR_K_LOAD && !in->variant && in->dtype == a->acc;
 }
 
+bool attention_has_halves(const attention *a, int inst, int dim) {
+    const ir_kinst *in = &a->k->inst[inst];
+    return in->op == IR_K_LOAD && !in->variant && ir_is_half(in->dtype) && a->k->buffer[in->index].stride[dim] == 1;
+}
+
 /* ---- operands ---- */
 typedef struct rows {
     attention *a;

@@ -8,6 +8,7 @@
  *
  * One query: lanes along the head, v_lanes keys at once, whose sums are added across lanes together. */
 #include "jit/attention.h"
+#include <string.h>
 
 enum {
     AHEAD = 4,     /* columns of values at once, in registers */
@@ -27,6 +28,14 @@ static void store_vec(attention *a, LLVMValueRef v, LLVMValueRef ptr) {
 /* One element in every lane of a register. */
 static LLVMValueRef spread(attention *a, LLVMValueRef ptr) {
     return em_load_splat(a->e, a->t_vec, ptr, (unsigned)a->acc_bytes);
+}
+
+static LLVMValueRef splat(attention *a, LLVMValueRef x) {
+    const int lanes = a->e->lanes;
+    a->e->lanes = a->v_lanes;
+    x = em_splat(a->e, x);
+    a->e->lanes = lanes;
+    return x;
 }
 
 static LLVMValueRef pick(attention *a, LLVMValueRef x, LLVMValueRef y, const int *index, int n) {
@@ -77,11 +86,43 @@ static void find_largest(attention *a, LLVMValueRef *sum, int n, int nv, LLVMVal
     }
 }
 
+/* The upper, or else the lower half of each word of bf16. */
+static LLVMValueRef half(attention *a, LLVMValueRef words, bool is_upper) {
+    emit *e = a->e;
+    LLVMTypeRef type = LLVMVectorType(e->t_i32, (unsigned)a->v_lanes);
+    LLVMValueRef lane[64];
+    for (int i = 0; i < a->v_lanes; i++) lane[i] = LLVMConstInt(e->t_i32, is_upper ? 0xffff0000u : 16, 0);
+    LLVMValueRef by = LLVMConstVector(lane, (unsigned)a->v_lanes), bits = LLVMBuildBitCast(e->b, words, type, "");
+    bits = is_upper ? em_and(e, bits, by) : LLVMBuildShl(e->b, bits, by, "");
+    return LLVMBuildBitCast(e->b, bits, a->t_vec, "");
+}
+
 /* What a register tile multiplies: rows of memory, with `step` bytes from one element to the next, and a panel. */
 typedef struct tile {
     LLVMValueRef *from, step, at, panel; /* from: rows; at: bytes to the next element; panel: the next of its rows */
     int nv;
+    enum { ELEMENTS, WORDS, HALVES } as; /* words of two bf16, upper first: by their instruction, or by fma */
+    LLVMValueRef scale;                  /* HALVES: multiplies what the panel has */
 } tile;
+
+/* sum + x * b */
+static LLVMValueRef product(attention *a, const tile *t, LLVMValueRef x, LLVMValueRef b, LLVMValueRef sum) {
+    emit *e = a->e;
+    if (t->as == ELEMENTS) return em_mad(e, x, b, sum);
+    if (t->as == WORDS) {
+        const char *name = "llvm.x86.avx512bf16.dpbf16ps.512";
+        const unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+        LLVMTypeRef type = LLVMIntrinsicGetType(e->ctx, id, NULL, 0), in[3];
+        LLVMGetParamTypes(type, in);
+        LLVMValueRef args[3] = {sum, LLVMBuildBitCast(e->b, x, in[1], ""), LLVMBuildBitCast(e->b, b, in[2], "")};
+        return LLVMBuildCall2(e->b, type, LLVMGetIntrinsicDeclaration(e->mod, id, NULL, 0), args, 3, "");
+    }
+    for (int upper = 1; upper >= 0; upper--) {
+        LLVMValueRef y = em_fmul(e, half(a, b, upper), t->scale);
+        sum = em_mad(e, half(a, x, upper), y, sum);
+    }
+    return sum;
+}
 
 /* sum[mr * nv] += elements [begin, end) of the rows times those rows of the panel, `unroll` of them a step. */
 static void multiply(attention *a, tile *t, LLVMValueRef begin, LLVMValueRef end, int unroll, LLVMValueRef *sum) {
@@ -95,7 +136,7 @@ static void multiply(attention *a, tile *t, LLVMValueRef begin, LLVMValueRef end
         for (int j = 0; j < nv; j++) b[j] = load_vec(a, tile_at(a, panel, j, nv), a->v_lanes * a->acc_bytes);
         for (int i = 0; i < a->mr; i++) {
             LLVMValueRef x = spread(a, em_gep(e, t->from[i], e->t_i8, at));
-            for (int j = 0; j < nv; j++) sum[i * nv + j] = em_mad(e, x, b[j], sum[i * nv + j]);
+            for (int j = 0; j < nv; j++) sum[i * nv + j] = product(a, t, x, b[j], sum[i * nv + j]);
         }
         at = em_add(e, at, t->step);
         panel = attention_at(a, panel, attention_num(a, a->nr));
@@ -108,39 +149,43 @@ static void multiply(attention *a, tile *t, LLVMValueRef begin, LLVMValueRef end
 }
 
 /* (a, row, rows, step, b, count, dst, factors, largest): for each row i < rows, dst[i][nr] = sum over k < count of
- * a[i * row + k * step] * b[k][nr], the products in order, each added by one rounding. Scores are marked by largest, or
- * where the products do not find it (a->has_largest) by no factors; then factors[nr] become the largest of each column
- * and of largest[nr]. Else dst[i] * factors + that. Rows are made mr at a time: the last ones of dst, up to a multiple
- * of mr, repeat row rows - 1. Of each row nv registers are made. */
+ * a[i * row + k * step] * b[k][nr], the products in order, each added by one rounding. Scores (with a->dot never) are
+ * marked by largest, or where the products do not find it (a->has_largest) by no factors; then factors[nr] become the
+ * largest of each column and of largest[nr]. Else dst[i] * factors + that. Rows are made mr at a time: the last ones of
+ * dst, up to a multiple of mr, repeat row rows - 1. Of each row nv registers are made.
+ * SCORES are those of words. BY_FMA has one more: what the panel's elements are multiplied by. */
 static void emit_products(attention *a, attention_function f, const char *name, int nv) {
     emit *e = a->e;
     const int mr = a->mr, n = mr * nv;
-    LLVMTypeRef parameter[9] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_ptr,
-                                e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr};
-    attention_outer *o = attention_begin(a, f, name, parameter, 9, false, true);
-    LLVMValueRef in[9], zero = LLVMConstNull(a->t_vec), sum[MOST_SUMS], from[16];
+    const bool is_scores = f >= SCORES, by_fma = f == SCORES_BY_FMA;
+    LLVMTypeRef parameter[10] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_ptr,
+                                 e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr, a->t_acc};
+    attention_outer *o = attention_begin(a, f, name, parameter, by_fma ? 10 : 9, false, true);
+    LLVMValueRef in[10], zero = LLVMConstNull(a->t_vec), sum[MOST_SUMS], from[16];
     LLVMGetParams(e->fn, in);
     LLVMValueRef none = LLVMConstNull(e->t_ptr), one = attention_num(a, 1);
     LLVMValueRef step = em_mul(e, in[3], attention_num(a, a->acc_bytes));
     em_loop rows = em_for(e, attention_num(a, 0), in[2], attention_num(a, mr));
-    LLVMValueRef before = a->has_largest ? em_loop_phi(e, &rows, in[8]) : NULL;
+    LLVMValueRef before = a->has_largest && (is_scores || !a->dot) ? em_loop_phi(e, &rows, in[8]) : NULL;
     LLVMValueRef last = em_sub(e, em_sub(e, in[2], rows.i), one);
     for (int i = 0; i < mr; i++) {
         LLVMValueRef row = em_add(e, rows.i, em_min(e, attention_num(a, i), last));
         from[i] = attention_at(a, in[0], em_mul(e, row, in[1]));
     }
-    tile t = {from, step, attention_num(a, 0), in[4], nv};
-    LLVMValueRef pairs = em_and(e, in[5], attention_num(a, -2));
+    tile t = {from, step, attention_num(a, 0), in[4], nv, by_fma ? HALVES : is_scores ? WORDS : ELEMENTS, NULL};
+    if (by_fma) t.scale = splat(a, in[9]);
     for (int i = 0; i < n; i++) sum[i] = zero;
-    multiply(a, &t, attention_num(a, 0), pairs, 2, sum);
+    LLVMValueRef pairs = by_fma ? attention_num(a, 0) : em_and(e, in[5], attention_num(a, -2));
+    if (!by_fma) multiply(a, &t, attention_num(a, 0), pairs, 2, sum);
     multiply(a, &t, pairs, in[5], 1, sum);
     LLVMValueRef dst = attention_at(a, in[6], em_mul(e, rows.i, attention_num(a, a->nr)));
-    em_branch scores = em_if(e, em_icmp(e, a->has_largest ? LLVMIntNE : LLVMIntEQ, in[7 + a->has_largest], none));
-    store_scores(a, sum, n, nv, dst);
-    if (a->has_largest) find_largest(a, sum, n, nv, before, in[7]);
-    em_else(e, &scores);
-    add_to_results(a, sum, n, nv, dst, in[7]);
-    em_endif(e, &scores);
+    em_branch scores = {0};
+    if (!a->dot) scores = em_if(e, em_icmp(e, a->has_largest ? LLVMIntNE : LLVMIntEQ, in[7 + a->has_largest], none));
+    if (is_scores || !a->dot) store_scores(a, sum, n, nv, dst);
+    if (before) find_largest(a, sum, n, nv, before, in[7]);
+    if (!a->dot) em_else(e, &scores);
+    if (!is_scores) add_to_results(a, sum, n, nv, dst, in[7]);
+    if (!a->dot) em_endif(e, &scores);
     if (before) em_loop_next(e, before, in[7]);
     em_end(e, &rows);
     LLVMBuildRetVoid(e->b);
@@ -249,7 +294,11 @@ static void emit_weigh(attention *a) {
 }
 
 void attention_emit_tiles(attention *a) {
-    for (int i = 0; i < a->forms; i++) emit_products(a, PRODUCTS + i, "products", a->nr / a->v_lanes - i);
+    for (int i = 0; i < a->forms; i++) {
+        emit_products(a, PRODUCTS + i, "products", a->nr / a->v_lanes - i);
+        if (a->dot && !a->is_tile) emit_products(a, SCORES + i, "scores", a->nr / a->v_lanes - i);
+    }
+    if (a->dot && !a->is_tile) emit_products(a, SCORES_BY_FMA, "scores_by_fma", a->nr / a->v_lanes);
     emit_turn(a);
     emit_dots(a);
     emit_weigh(a);

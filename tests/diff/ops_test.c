@@ -164,6 +164,9 @@ static bool is_watched(const char *text, uint64_t seed, uint32_t *levels) {
 }
 #endif
 
+/* The features that change bits. */
+static const ir_features TILES = IR_FEATURE_AMXINT8 | IR_FEATURE_AMXBF16 | IR_FEATURE_AMXFP16;
+
 /* size: of A, B, C, D. */
 static void check(const char *text, domain dom, const int64_t size[4], const int *threads, bool strided,
                   uint32_t levels) {
@@ -181,7 +184,7 @@ static void check(const char *text, domain dom, const int64_t size[4], const int
     ir_graph *g = reference_graph(&arena, &error, text);
     cr_assert(g, "%s%s", text, error.text);
     has_kernels(text);
-    ref_tensor in[MAX_IN] = {{0}}, want[MAX_OUT], first[MAX_OUT], got[MAX_OUT];
+    ref_tensor in[MAX_IN] = {{0}}, want[MAX_OUT], first[MAX_OUT], got[MAX_OUT], plain[MAX_OUT];
     double *bound[MAX_OUT];
     int n_in = (int)g->params.n, n_out = (int)g->results.n;
     cr_assert(n_in <= MAX_IN && n_out <= MAX_OUT);
@@ -207,8 +210,9 @@ static void check(const char *text, domain dom, const int64_t size[4], const int
     }
     cr_assert_eq(expected, FUSOR_OK, "%s%s", text, error.text);
     for (int k = 0; k < n_out; k++) {
-        first[k] = got[k] = want[k];
+        first[k] = got[k] = plain[k] = want[k];
         first[k].data = fu_alloc(&arena, bytes_of(&want[k]) + 1);
+        plain[k].data = fu_alloc(&arena, bytes_of(&want[k]) + 1);
         got[k].data = fu_alloc(&arena, bytes_of(&want[k]) + 1);
     }
     for (int i = 0; i < N_TARGETS; i++) {
@@ -239,6 +243,8 @@ static void check(const char *text, domain dom, const int64_t size[4], const int
                 rt_exec_release(x);
             }
         for (int k = 0; k < n_out; k++) {
+            if (!features) memcpy(plain[k].data, first[k].data, bytes_of(&first[k]));
+            else if (!(features & TILES)) equal_bits(&first[k], &plain[k], where, "without features");
             if (dom.is_exact) {
                 equal_bits(&first[k], &want[k], where, "by the reference");
                 continue;
@@ -852,6 +858,14 @@ static void attention_op(ir_dtype t) {
             check(typed, (domain){-3, 3, special ? SPECIAL_SOME : SPECIAL_NONE, false},
                   (int64_t[4]){special ? 20 : 70, 32, 150}, one_thread, false, ALL_LEVELS);
     }
+    if (t == FUSOR_BF16) /* products that the instruction would take for 0 */
+        for (int is_raw = 0; is_raw < 2; is_raw++)
+            check(is_raw ? "func @f(%q: bf16[A, B], %k: bf16[C, B], %v: bf16[C, 5]) -> bf16[A, 5] { %y = "
+                           "attention(%q, %k, %v, scale=1e38) return %y }"
+                         : "func @f(%q: bf16[A, B], %k: bf16[C, B], %v: bf16[C, 5]) -> bf16[A, 5] { %y = "
+                           "attention(%q, %k, %v, scale=1e38, softcap=5) return %y }",
+                  (domain){-3e-20, 3e-20, SPECIAL_NONE, false}, (int64_t[4]){70, 33 + is_raw, 140}, one_thread, false,
+                  ALL_LEVELS);
     if (t == FUSOR_F16) return;
     /* Keys in parts, which a second phase merges; keys and values in other layouts, heads that are no whole
      * registers. */
