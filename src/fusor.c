@@ -140,7 +140,7 @@ static bool falls_back(const fusor_context *ctx, fusor_status status) {
 /* Is there an entry for every kernel? */
 static bool is_held(rt_cache *cache, const ir_plan *p, bool in_tiers_only) {
     for (uint32_t i = 0; i < p->steps.n; i++)
-        if (p->steps.at[i].kind == IR_STEP_KERNEL && !rt_cache_holds(cache, p->steps.at[i].kernel, in_tiers_only))
+        if (p->steps.at[i].kind == IR_STEP_KERNEL && !rt_cache_holds(cache, p->steps.at[i].kernel, in_tiers_only, NULL))
             return false;
     return true;
 }

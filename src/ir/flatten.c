@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* flatten.c: how a call binds sizes, and a function with all calls inlined. Calls nest as deep as the text says, so the
  * walk keeps its own stack. */
+#include "base/small.h"
 #include "ir/call.h"
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* kernel.c: the kernel description: canonical text both ways, verification, data flow, launch arithmetic, key. */
+#include "base/small.h"
 #include "ir/arith.h"
 #include "ir/gpu.h"
 #include "ir/kernel.h"

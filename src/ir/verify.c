@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* verify.c: every invariant of graph.h. Code generation may assume them: what it would crash on is refused here, with
  * the pass that broke it. Types are compared with what infer.c says of a copy of the node. */
+#include "base/small.h"
 #include "ir/graph.h"
 #include "ir/lex.h"
 #include <string.h>

@@ -97,8 +97,8 @@ fusor_status rt_cache_add_tier(rt_cache *c, fu_error *e, const char *path);
 fusor_status rt_cache_add_memory_tier(rt_cache *c, fu_error *e, const void *data, size_t bytes);
 
 /* Is there an entry for the kernel (or the kernel itself, in memory)? Its content is not looked at. in_tiers_only: in a
- * tier that is only read. False also where there is no memory. */
-bool rt_cache_holds(rt_cache *c, const ir_kernel *k, bool in_tiers_only);
+ * tier that is only read. key_out: the kernel's, or NULL. False, and the key is zeros, also where there is no memory. */
+bool rt_cache_holds(rt_cache *c, const ir_kernel *k, bool in_tiers_only, uint8_t key_out[IR_KEY_BYTES]);
 /* Is there a tier that is only read? */
 bool rt_cache_has_tiers(rt_cache *c);
 

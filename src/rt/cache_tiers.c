@@ -127,12 +127,14 @@ bool cache_try_tiers(rt_cache *c, fu_error *e, cache_wish *w, rt_kernel **out, f
     return *status == FUSOR_OK && c->has_dir && cache_try_dir(c, e, w, &c->dir, true, out, status);
 }
 
-bool rt_cache_holds(rt_cache *c, const ir_kernel *k, bool in_tiers_only) {
+bool rt_cache_holds(rt_cache *c, const ir_kernel *k, bool in_tiers_only, uint8_t key_out[IR_KEY_BYTES]) {
+    if (key_out) memset(key_out, 0, IR_KEY_BYTES);
     FU_CALL_ARENA(arena, return false);
     uint8_t key[IR_KEY_BYTES];
     char symbol[IR_SYMBOL_MAX];
     cache_wish w;
     cache_wish_make(c, &arena, k, key, symbol, &w);
+    if (key_out) memcpy(key_out, key, IR_KEY_BYTES);
     bool held = false;
     if (!in_tiers_only) {
         pthread_mutex_lock(&c->lock);

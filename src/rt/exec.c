@@ -60,22 +60,6 @@ static fusor_status exec_make(fu_error *e, core *c, bound_param *const *bound, r
     return FUSOR_OK;
 }
 
-static fusor_status find_kernels(core *c, fu_error *e, rt_cache *cache) {
-    for (int i = 0; i < c->n_steps; i++) {
-        const ir_step *st = &c->plan->steps.at[i];
-        if (st->kind != IR_STEP_KERNEL || c->options.is_layout_only || c->options.launch) continue;
-        rt_kernel *k;
-        rt_trace *trace = rt_trace_of(c->options.profile);
-        const int64_t begin = trace ? fu_now_ns() : 0;
-        FU_TRY(rt_cache_get(cache, e, st->kernel, &k, &c->info[i].outcome));
-        c->info[i].kernel = k;
-        if (trace)
-            rt_trace_add(trace, c->info[i].outcome.source == RT_CACHE_COMPILED ? RT_EVENT_COMPILE : RT_EVENT_LOAD,
-                         k->symbol, begin, fu_now_ns());
-    }
-    return FUSOR_OK;
-}
-
 fusor_status rt_exec_new(fu_error *e, fu_arena *arena, ir_plan *plan, rt_cache *cache, const rt_exec_options *options,
                          rt_exec **out) {
     core *c = fu_calloc(1, sizeof *c);
@@ -98,7 +82,7 @@ fusor_status rt_exec_new(fu_error *e, fu_arena *arena, ir_plan *plan, rt_cache *
     fusor_status status = FUSOR_OK;
     if (!c->info || !c->normalizes || !c->alias_of || !c->profile_entry)
         status = FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for an executable");
-    if (status == FUSOR_OK) status = find_kernels(c, e, cache);
+    if (status == FUSOR_OK) status = exec_find_kernels(c, e);
     if (status == FUSOR_OK && c->options.queue && !c->options.is_layout_only) status = exec_device_start(c, e);
     if (status != FUSOR_OK) {
         core_release(c); /* its arena is empty still: the caller's stays whole */

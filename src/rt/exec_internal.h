@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef RT_EXEC_INTERNAL_H
 #define RT_EXEC_INTERNAL_H
-/* Inside the executor: what is shared by exec.c (life, binding, calls), exec_frame.c (sizes, memory, running) and
- * exec_buffer.c (the caller's buffers), exec_check.c (checks of indices), exec_each.c (one call over many sets of
- * buffers), exec_scan.c (over a sequence), exec_again.c (a call repeated), exec_device*.c (on a device, which
- * exec_device.h is about). */
+/* Inside the executor: what is shared by exec.c (life, binding, calls), exec_kernels.c (the kernels of a plan),
+ * exec_frame.c (sizes, memory, running), exec_buffer.c (the caller's buffers), exec_check.c (checks of indices),
+ * exec_each.c (one call over many sets of buffers), exec_scan.c (over a sequence), exec_again.c (a call repeated) and
+ * exec_device*.c (on a device, which exec_device.h is about). */
 #include "ir/gpu.h"
 #include "rt/exec.h"
 #include "rt/trace.h"
@@ -117,6 +117,9 @@ struct frame {
     char *memory;
     size_t memory_bytes, need_bytes, shared_at, kept_at, scratch_at, scratch_stride;
 };
+
+/* exec_kernels.c: c->info's kernels and outcomes. */
+fusor_status exec_find_kernels(core *c, fu_error *e);
 
 /* exec_frame.c */
 fusor_status exec_frame_new(rt_exec *x, fu_error *e, frame **out);

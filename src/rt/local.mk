@@ -31,6 +31,7 @@ rt_sources += %D%/limits.c
 rt_sources += %D%/limits_device.c
 rt_sources += %D%/select.c
 rt_sources += %D%/exec.c
+rt_sources += %D%/exec_kernels.c
 rt_sources += %D%/exec_frame.c
 rt_sources += %D%/exec_each.c
 rt_sources += %D%/exec_again.c

@@ -729,3 +729,89 @@ Test(exec, peak_bytes) {
     cr_assert_eq(rt_exec_peak_bytes(x, huge), -1);
     rt_exec_release(x);
 }
+
+/* ---- kernels that have to be compiled ---- */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int inside, most, calls, waits_for; /* a call waits until so many have been inside at once, ten seconds at most */
+    const char *refuses[2];             /* kernels whose symbols have these words */
+} made = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static int make_and_count(const fusor_codegen_request *q, fusor_codegen_result *r) {
+    const fusor_codegen_table *t;
+    fu_error e;
+    fu_error_clear(&e);
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 10;
+    pthread_mutex_lock(&made.lock);
+    made.calls++;
+    if (++made.inside > made.most) made.most = made.inside;
+    pthread_cond_broadcast(&made.changed);
+    while (made.most < made.waits_for && !pthread_cond_timedwait(&made.changed, &made.lock, &until)) {}
+    made.inside--;
+    pthread_mutex_unlock(&made.lock);
+    for (int i = 0; i < 2; i++)
+        if (made.refuses[i] && strstr(q->symbol, made.refuses[i])) return FUSOR_ERROR_UNSUPPORTED;
+    return rt_module_get(&e, &t) == FUSOR_OK ? t->generate(q, r) : FUSOR_ERROR_INTERNAL;
+}
+
+/* A map, three kinds of reduction, the first one twice. */
+#define SEVERAL                                                                                                        \
+    "func @f(%a: f32[M, N], %b: f32[M, N]) -> (f32[N, M], f32[M], f32[M], f32[N, M], f32[M]) { "                       \
+    "%c = transpose(%a) %d = reduce_sum(%a, axes=[1]) %e = reduce_max(%a, axes=[1]) %g = transpose(%b) "               \
+    "%h = cumsum(%a, axis=1) %i = reduce_prod(%h, axes=[1]) return %c, %d, %e, %g, %i }"
+
+static rt_exec *compile_counted(int n_threads, int waits_for) {
+    rt_cache *old = cache;
+    made.inside = made.most = made.calls = 0;
+    made.waits_for = waits_for;
+    cr_assert_eq(rt_cache_open(&error, &(rt_cache_options){.dir = "", .generate = make_and_count}, &cache), FUSOR_OK);
+    rt_exec *x = compile(SEVERAL, (setup){n_threads, false});
+    if (!x) rt_cache_close(cache);
+    cache = x ? cache : old;
+    return x;
+}
+
+Test(exec, threads_compile_together) {
+    if (!has_module()) return;
+    enum { M = 3, N = 5 };
+    float a[M * N], b[M * N];
+    for (int i = 0; i < M * N; i++) a[i] = b[i] = (float)(i % 7) - 2;
+    fusor_buffer in[2] = {f32(a, 2, M, N), f32(b, 2, M, N)}, first[5] = {{0}};
+    int n_kernels = 0;
+    for (int t = 1; t <= 3; t++) {
+        rt_exec *x = compile_counted(t, t);
+        cr_assert(x, "%s", error.text);
+        cr_expect_eq(made.most, t, "%d at once", made.most);
+        if (t == 1) n_kernels = made.calls;
+        cr_expect_eq(made.calls, n_kernels, "%d kernels, with one thread %d", made.calls, n_kernels);
+        fusor_buffer out[5] = {{0}};
+        OK(x, 2, in, 5, out);
+        for (int r = 0; r < 5; r++) {
+            const size_t bytes = sizeof(float) * (r == 0 || r == 3 ? M * N : M);
+            if (t == 1) first[r] = out[r];
+            else cr_expect(!memcmp(first[r].data, out[r].data, bytes), "result %d with %d threads", r, t);
+            if (t > 1) rt_buffer_release(NULL, out[r].data);
+        }
+        rt_exec_release(x);
+        rt_cache_close(cache);
+    }
+    for (int r = 0; r < 5; r++) rt_buffer_release(NULL, first[r].data);
+    cr_assert_geq(n_kernels, 3);
+}
+
+Test(exec, the_first_kernel_that_fails_is_reported) {
+    if (!has_module()) return;
+    static fu_error with_one;
+    made.refuses[0] = "reduce_max";
+    made.refuses[1] = "reduce_prod";
+    for (int t = 1; t <= 3; t++) {
+        cr_assert(!compile_counted(t, 1));
+        cr_expect_eq(error.status, FUSOR_ERROR_UNSUPPORTED);
+        if (t == 1) with_one = error;
+        cr_expect_str_eq(error.text, with_one.text, "with %d threads", t);
+    }
+    made.refuses[0] = made.refuses[1] = NULL;
+}
