@@ -85,17 +85,24 @@ void map_begin_step(emit *e, map *m, map_step *s, LLVMValueRef column, LLVMValue
     s->v.one = &s->one;
     for (int i = 0; i < k->n_insts && m->fixed; i++)
         if (m->fixed->at[i]) s->v.at[i] = m->fixed->at[i];
-    m->column = column;
+    m->column = s->column = column;
     m->mask = mask;
     for (int i = 0; i < k->n_insts && m->step_of_body >= 0; i++)
         if (m->random[i].at[0]) s->v.at[i] = m->random[i].at[m->step_of_body];
     if (m->runs) map_begin_sources(e, m, &s->v);
 }
 
-void map_end_step(emit *e, map *m, map_step *s, bool is_streaming) {
+/* All that is stored. */
+static void compute_step(emit *e, map_step *s) {
     const ir_kernel *k = e->k;
     for (int i = 0; i < k->n_insts; i++)
         for (int j = 0; k->inst[i].op == IR_K_STORE && j < k->inst[i].n_in; j++) em_value(e, &s->v, k->inst[i].in[j]);
+}
+
+void map_end_step(emit *e, map *m, map_step *s, bool is_streaming) {
+    const ir_kernel *k = e->k;
+    compute_step(e, s);
+    m->column = s->column;
     for (int i = 0; i < k->n_insts; i++) {
         if (k->inst[i].op != IR_K_STORE) continue;
         int b = k->inst[i].index;
@@ -188,15 +195,20 @@ static void emit_blocks(emit *e, map *m, LLVMValueRef column) {
     }
 }
 
+/* Stores come behind the loads of all steps of the body: a load whose address agrees with that of a store before it in the
+ * low 12 bits waits for the store. */
 static void emit_main_loop(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end, bool is_streaming) {
     const bool has_blocks = m->number >= 0;
+    map_step *steps = FU_NEW_N(e->arena, map_step, m->unroll);
     em_loop l = em_for(e, begin, end, em_i64s(e, m->unroll * e->lanes));
     if (has_blocks) emit_blocks(e, m, l.i);
     for (int u = 0; u < m->unroll; u++) {
         m->step_of_body = has_blocks ? u : -1;
-        map_emit_step(e, m, u ? em_add(e, l.i, em_i64s(e, u * e->lanes)) : l.i, NULL, is_streaming);
+        map_begin_step(e, m, &steps[u], u ? em_add(e, l.i, em_i64s(e, u * e->lanes)) : l.i, NULL);
+        compute_step(e, &steps[u]);
     }
     m->step_of_body = -1;
+    for (int u = 0; u < m->unroll; u++) map_end_step(e, m, &steps[u], is_streaming);
     em_end(e, &l);
 }
 

@@ -69,6 +69,7 @@ LLVMValueRef map_load(emit *e, em_values *v, const ir_kinst *inst, void *user); 
 /* One step: e->lanes columns from `column` on. Between begin and end s->v has the values that are known. */
 typedef struct map_step {
     em_values v, one;
+    LLVMValueRef column;
 } map_step;
 void map_begin_step(emit *e, map *m, map_step *s, LLVMValueRef column, LLVMValueRef mask);
 void map_emit_step(emit *e, map *m, LLVMValueRef column, LLVMValueRef mask, bool is_streaming);
