@@ -71,8 +71,9 @@ static ir_id expand_softmax(const ir_expand *c, const ir_node *n) {
     const ir_id shifted = ir_expand_2(c, IR_OP_SUB, x, max, stretch);
     const ir_id e = ir_expand_1(c, IR_OP_EXP, shifted);
     const ir_id sum = ir_expand_reduce(c, IR_OP_REDUCE_SUM, e, mask, true, t, &row);
+    /* One division a row: of a vector they take as long as ten products. */
     const ir_id y = n->op == IR_OP_SOFTMAX
-                        ? ir_expand_2(c, IR_OP_DIV, e, sum, stretch)
+                        ? ir_expand_2(c, IR_OP_MUL, e, ir_expand_1(c, IR_OP_RECIPROCAL, sum), stretch)
                         : ir_expand_2(c, IR_OP_SUB, shifted, ir_expand_1(c, IR_OP_LOG, sum), stretch);
     return ir_expand_finish(c, ir_expand_cast(c, y, n->dtype), operand);
 }
