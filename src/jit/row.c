@@ -14,6 +14,7 @@ typedef struct row {
     red_sweep *sweep[IR_KERNEL_MAX_INSTS + 1]; /* by pass; NULL = nothing to do */
     int n_passes;
     LLVMValueRef kept[IR_KERNEL_MAX_INSTS];
+    int kept_in[IR_KERNEL_MAX_INSTS]; /* the output whose row has a kept value until it is overwritten; -1: scratch */
 } row;
 
 /* Layout of scratch: kernel.h. */
@@ -28,6 +29,40 @@ static void find_kept_rows(row *w) {
         w->kept[i] = em_gep(e, e->scratch, e->t_i8, at);
         at = em_add(e, at, em_mul(e, length, em_i64s(e, ir_dtypes[r->k->inst[i].dtype].bytes)));
     }
+}
+
+/* Does a pass behind `pass` load elements? */
+static bool loads_after(const row *w, int pass) {
+    for (int p = pass + 1; p < w->n_passes; p++)
+        for (int i = 0; i < w->r->k->n_insts && w->sweep[p]; i++)
+            if (w->sweep[p]->is_needed[i] && !w->sweep[p]->is_seed[i] && w->r->k->inst[i].op == IR_K_LOAD) return true;
+    return false;
+}
+
+/* A kept value lies in the row of an output of its type that a later pass stores: the lines come while the value is
+ * computed, and the last pass finds them. Not where later passes load, for what they load may be the same memory.
+ * (Softmax of 4096x1024 as C loops: 0.87 of the time with scratch; EPYC 9004, Zen 4.) */
+static void find_kept_in_outputs(row *w) {
+    red *r = w->r;
+    const ir_kernel *k = r->k;
+    bool is_taken[IR_KERNEL_MAX_BUFFERS] = {false};
+    for (int i = 0; i < k->n_insts; i++) {
+        w->kept_in[i] = -1;
+        if (!k->inst[i].is_kept || r->r0 != r->last || loads_after(w, r->pass[i])) continue;
+        for (int s = 0; s < k->n_insts && w->kept_in[i] < 0; s++) {
+            const int b = k->inst[s].index;
+            if (k->inst[s].op != IR_K_STORE || !r->is_element_store[s] || r->pass[s] <= r->pass[i]) continue;
+            if (k->buffer[b].dtype != k->inst[i].dtype || k->buffer[b].stride[r->last] != 1 || is_taken[b]) continue;
+            w->kept_in[i] = b;
+            is_taken[b] = true;
+        }
+    }
+}
+
+/* The row entered. */
+static void enter_kept_rows(row *w) {
+    for (int i = 0; i < w->r->k->n_insts; i++)
+        if (w->kept_in[i] >= 0) w->kept[i] = w->r->at_row[w->kept_in[i]];
 }
 
 /* ---- rows of any length ---- */
@@ -127,11 +162,16 @@ fusor_status row_emit(emit *e, fu_error *err, LLVMValueRef begin, LLVMValueRef e
             if (w->sweep[p] && w->sweep[p]->is_costly)
                 e->is_optimized = true; /* a function's constants stay in registers */
         }
+        find_kept_in_outputs(w);
     }
     em_loop l = em_for(e, begin, end, em_i64s(e, 1));
     red_enter_row(r, l.i);
-    if (one_vector) emit_one_vector(w);
-    else emit_passes(w);
+    if (one_vector) {
+        emit_one_vector(w);
+    } else {
+        enter_kept_rows(w);
+        emit_passes(w);
+    }
     em_end(e, &l);
     em_demote_nests(e);
     return FUSOR_OK;

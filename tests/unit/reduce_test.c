@@ -548,6 +548,45 @@ Test(row, softmax) {
     }
 }
 
+/* Kept values lie in the rows of outputs. */
+Test(row, two_kept_values_and_two_outputs) {
+    static const char body[] =
+        "row\ndim p ?\ndim r ?\nbuffer in f32 ? 1\nbuffer out f32 ? 1\nbuffer out f32 ? 1\nbuffer out f32 ? 1\n"
+        "%0 = load.f32 #0\n%1 = reduce_max.f32 %0\n%2 = sub.f32 %0 %1\n%3 = abs.f32 %2 kept\n%4 = sqrt.f32 %3 kept\n"
+        "%5 = reduce_sum.f32 %4\n%6 = div.f32 %4 %5\n%7 = sub.f32 %3 %5\n%8 = store.f32 #1 %6\n%9 = store.f32 #2 %7\n"
+        "%10 = store.f32 #3 %4\n";
+    for (int l = 1; l < LENGTHS; l++) {
+        int64_t size[4] = {3, lengths[l]};
+        check(body, size, (l & 1) * STRETCH, 2);
+    }
+}
+
+/* Not where a later pass loads what may be the same memory. */
+Test(row, in_place_with_a_late_load) {
+    static const char body[] =
+        "dim p ?\ndim r ?\nbuffer in f32 ? 1\nbuffer out f32 ? 1\n%0 = load.f32 #0\n%1 = sqrt.f32 %0 kept\n"
+        "%2 = reduce_sum.f32 %1\n%3 = div.f32 %1 %2\n%4 = mul.f32 %0 %3\n%5 = store.f32 #1 %4\n";
+    enum { ROWS = 2, LENGTH = 100 };
+    static float x[ROWS * LENGTH], y[ROWS * LENGTH];
+    for (int level = 0; level < IR_LEVEL_COUNT; level++) {
+        if (!host_has_level((ir_level)level)) continue;
+        char text[2048];
+        for (int i = 0; i < ROWS * LENGTH; i++) x[i] = (float)i;
+        snprintf(text, sizeof text, "fusor-kernel 1\nkind row\nlevel %s\n%s", ir_levels[level].name, body);
+        run_kernel r = run_compile(text);
+        int64_t size[2] = {ROWS, LENGTH}, stride[4] = {LENGTH, 1, LENGTH, 1};
+        _Alignas(64) char scratch[1024];
+        void *apart[2] = {x, y}, *same[2] = {x, x};
+        ir_kernel_args a = {
+            .version = 1, .tune = {1}, .buffer = apart, .size = size, .stride = stride, .scratch = scratch};
+        r.fn(&a, 0, ROWS);
+        a.buffer = same;
+        r.fn(&a, 0, ROWS);
+        cr_assert_eq(memcmp(x, y, sizeof x), 0, "level %d", level);
+        run_drop(&r);
+    }
+}
+
 /* Baked and run-time lengths, and any grain, give the same bits, with approximated functions too. */
 Test(row, baked_lengths_give_the_same_bits) {
     static float x[3 * 64], y[2][3 * 64];
