@@ -195,8 +195,8 @@ static void emit_blocks(emit *e, map *m, LLVMValueRef column) {
     }
 }
 
-/* Stores come behind the loads of all steps of the body: a load whose address agrees with that of a store before it in the
- * low 12 bits waits for the store. */
+/* Stores come behind the loads of all steps of the body: a load whose address agrees with that of a store before it in
+ * the low 12 bits waits for the store. */
 static void emit_main_loop(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end, bool is_streaming) {
     const bool has_blocks = m->number >= 0;
     map_step *steps = FU_NEW_N(e->arena, map_step, m->unroll);

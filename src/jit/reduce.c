@@ -25,10 +25,13 @@ static LLVMValueRef is_one_partial(red *r) { return em_icmp(r->e, LLVMIntEQ, r->
 /* is_whole: a row is one partial result and is finished at once. */
 static void emit_partials(red *r, red_sweep *s, bool is_whole) {
     emit *e = r->e;
-    LLVMValueRef grain = e->tune[IR_TUNE_REDUCE_GRAIN], slot[s->n_acc + 1], q, i;
+    LLVMValueRef grain = e->tune[IR_TUNE_REDUCE_GRAIN], begin = em_mul(e, e->tile_begin, grain);
     LLVMValueRef units = em_mul(e, r->rows, r->partials), end = em_min(e, em_mul(e, e->tile_end, grain), units);
-    em_loop l = em_for(e, em_mul(e, e->tile_begin, grain), end, em_i64s(e, 1));
-    red_divide(e, l.i, r->partials, &q, &i);
+    LLVMValueRef zero = em_i64s(e, 0), one = em_i64s(e, 1), slot[s->n_acc + 1], q, i;
+    red_divide(e, begin, em_max(e, r->partials, one), &q, &i);
+    em_loop l = em_for(e, begin, end, one);
+    q = em_loop_phi(e, &l, q); /* counted along: no division a unit */
+    i = em_loop_phi(e, &l, i);
     for (int a = 0; a < s->n_acc; a++) {
         LLVMValueRef of_reduction = em_mul(e, em_i64s(e, s->acc[a]), units);
         slot[a] = red_slot(e, e->shared, em_add(e, of_reduction, l.i));
@@ -44,12 +47,15 @@ static void emit_partials(red *r, red_sweep *s, bool is_whole) {
         finish_row(r, s, q);
     } else if (searches(s)) { /* as long as the row is in the first-level cache */
         LLVMValueRef partials = r->partials;
-        em_branch one = em_if(e, is_one_partial(r));
+        em_branch whole = em_if(e, is_one_partial(r));
         r->partials = em_i64s(e, 1);
         finish_row(r, s, q);
         r->partials = partials;
-        em_endif(e, &one);
+        em_endif(e, &whole);
     }
+    LLVMValueRef next = em_add(e, i, one), is_past = em_icmp(e, LLVMIntEQ, next, r->partials);
+    em_loop_next(e, q, em_select(e, is_past, em_add(e, q, one), q));
+    em_loop_next(e, i, em_select(e, is_past, zero, next));
     em_end(e, &l);
 }
 

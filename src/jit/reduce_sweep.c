@@ -3,7 +3,8 @@
  *
  *   few elements, known: straight code, one vector for each of the accumulators in use, the last one masked
  *
- *   cheap program: a loop over groups of IR_REDUCE_UNROLL vectors, accumulators in registers; then the rest
+ *   cheap program: a loop over groups of IR_REDUCE_UNROLL vectors, accumulators in registers; then the rest, with masks
+ *   in registers too
  *
  *   costly program: one vector a step, accumulators that go round in registers, then one masked step; where that cannot
  *   be, the rest only, two copies of the code
@@ -306,16 +307,38 @@ static LLVMValueRef join(emit *e, LLVMValueRef a, LLVMBasicBlockRef from_a, LLVM
     return phi;
 }
 
-/* Rows of a multiple of the group never touch memory with their accumulators. */
+/* Fewer elements than a group from `from` on: a masked vector for each accumulator, its mask a part of one word. */
+static void rest_in_registers(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], LLVMValueRef from) {
+    red *r = s->r;
+    emit *e = r->e;
+    red_body b;
+    LLVMTypeRef narrow = LLVMIntTypeInContext(e->ctx, (unsigned)e->lanes);
+    LLVMValueRef bits = em_sub(e, LLVMBuildShl(e->b, em_i64s(e, 1), em_sub(e, r->end, from), ""), em_i64s(e, 1));
+    for (int u = 0; u < IR_REDUCE_UNROLL; u++) {
+        LLVMValueRef i = em_add(e, from, em_i64s(e, (int64_t)u * e->lanes)), position = positions(s, i);
+        LLVMValueRef part = LLVMBuildTrunc(e->b, em_lshr(e, bits, u * e->lanes), narrow, "");
+        LLVMValueRef mask = LLVMBuildBitCast(e->b, part, em_vec(e, e->t_i1), "");
+        evaluate(s, &b, i, mask);
+        for (int a = 0; a < s->n_acc; a++) acc[a][u] = red_take(r, s->acc[a], acc[a][u], s->x[a], position, mask);
+        red_write(s, &b);
+    }
+}
+
+/* Without masks only rows of a multiple of the group never touch memory with their accumulators. */
 static void rest(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], LLVMValueRef from) {
     emit *e = s->r->e;
     int64_t n;
     if (red_constant(em_sub(e, s->r->end, from), &n) && n == 0) return;
     em_branch some = em_if(e, em_icmp(e, LLVMIntSLT, from, s->r->end));
     red_acc after[s->n_acc + 1][IR_REDUCE_UNROLL];
-    spill(s, acc);
-    rest_in_memory(s, from);
-    reload(s, after);
+    if (e->level->has_mask && s->n_acc) {
+        for (int a = 0; a < s->n_acc; a++) memcpy(after[a], acc[a], sizeof after[a]);
+        rest_in_registers(s, after, from);
+    } else {
+        spill(s, acc);
+        rest_in_memory(s, from);
+        reload(s, after);
+    }
     LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
     em_endif(e, &some);
     for (int a = 0; a < s->n_acc; a++)
