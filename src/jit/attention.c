@@ -178,11 +178,12 @@ static LLVMValueRef merge(attention *a, em_branch *b, LLVMBasicBlockRef then, LL
     return phi;
 }
 
-/* Keys or values [key, key + count) as accumulators: where they lie if is_direct (i1; NULL: never), else packed. */
+/* Keys or values [key, key + count) in the type that f packs: where they lie if is_direct (i1; NULL: never), else
+ * packed. */
 static LLVMValueRef block_of(attention *a, const run *r, attention_function f, LLVMValueRef key, LLVMValueRef count,
                              LLVMValueRef packed, LLVMValueRef *row, LLVMValueRef is_direct) {
     emit *e = a->e;
-    const bool is_v = f == PACK_V;
+    const bool is_v = f == PACK_V || f == PACK_V_ROWS;
     const int inst = is_v ? a->v : a->keys;
     LLVMValueRef columns = is_v ? a->n_values : a->head, up = is_v ? a->values_up : a->head_up;
     LLVMValueRef last = em_sub(e, a->n_keys, num(a, 1));
@@ -263,16 +264,17 @@ static void fill(attention *a, LLVMValueRef dst, LLVMValueRef count, double v) {
     e->lanes = lanes;
 }
 
-/* Can rows of a plain operand be read as vectors where they lie? i1, or NULL. */
-static LLVMValueRef whole_rows(attention *a, int inst, int dim, LLVMValueRef size, LLVMValueRef up) {
-    if (!attention_is_plain(a, inst) || a->k->buffer[a->k->inst[inst].index].stride[dim] != 1) return NULL;
+/* Can rows of a load in the type `row` be read as vectors where they lie? i1, or NULL. */
+static LLVMValueRef whole_rows(attention *a, int inst, ir_dtype row, int dim, LLVMValueRef size, LLVMValueRef up) {
+    const ir_kinst *in = &a->k->inst[inst];
+    if (in->op != IR_K_LOAD || in->variant || in->dtype != row || a->k->buffer[in->index].stride[dim] != 1) return NULL;
     return em_icmp(a->e, LLVMIntEQ, size, up);
 }
 
 /* The panel's queries as accumulators, the last one again where there are fewer. */
 static LLVMValueRef query_rows(attention *a, const run *r, const panel *p, LLVMValueRef *row) {
     emit *e = a->e;
-    LLVMValueRef is_whole = whole_rows(a, a->q, a->at.k, a->head, a->head_up);
+    LLVMValueRef is_whole = whole_rows(a, a->q, a->acc, a->at.k, a->head, a->head_up);
     LLVMValueRef last = em_sub(e, a->n_queries, num(a, 1));
     em_branch b = {0};
     attention_point at = {.a = a, .m = p->q0, .axis = -1};
@@ -413,7 +415,13 @@ static void scores_of_words(attention *a, const run *r, const panel *p, LLVMValu
     call_of_panel(a, p, SCORES, dots, 9);
     em_else(e, &b);
     dots[9] = r->is_far ? em_select(e, r->is_far, r->scale, em_const(e, a->acc, 1)) : em_const(e, a->acc, 1);
-    attention_call(a, SCORES_BY_FMA, dots, 10);
+    em_loop l = em_for(e, num(a, 0), p->width, num(a, a->v_lanes)); /* one register of queries at a time */
+    static const int columns[] = {4, 6, 7, 8};                      /* panel, scores, largest ones */
+    LLVMValueRef in[10];
+    for (int i = 0; i < 10; i++) in[i] = dots[i];
+    for (int i = 0; i < (a->has_largest ? 4 : 2); i++) in[columns[i]] = attention_at(a, dots[columns[i]], l.i);
+    attention_call(a, SCORES_BY_FMA, in, 10);
+    em_end(e, &l);
     em_endif(e, &b);
 }
 
@@ -620,9 +628,10 @@ static void emit_one_by_one(attention *a) {
     from = em_max(e, from, round_down(a, first_key(a, &r, zero), a->kb));
     em_loop j = em_for(e, from, em_min(e, to, end_key(a, &r, last)), kb);
     LLVMValueRef count = em_min(e, kb, em_sub(e, a->n_keys, j.i));
-    r.k = block_of(a, &r, PACK_K, j.i, count, r.keys, &r.k_row, whole_rows(a, a->keys, a->at.k, a->head, a->head_up));
-    r.v = block_of(a, &r, PACK_V, j.i, count, r.values, &r.v_row,
-                   whole_rows(a, a->v, a->at.n, a->n_values, a->values_up));
+    LLVMValueRef k_whole = whole_rows(a, a->keys, a->k_row, a->at.k, a->head, a->head_up);
+    LLVMValueRef v_whole = whole_rows(a, a->v, a->v_row, a->at.n, a->n_values, a->values_up);
+    r.k = block_of(a, &r, a->k_row == a->acc ? PACK_K : PACK_K_ROWS, j.i, count, r.keys, &r.k_row, k_whole);
+    r.v = block_of(a, &r, a->v_row == a->acc ? PACK_V : PACK_V_ROWS, j.i, count, r.values, &r.v_row, v_whole);
     em_loop i = em_for(e, zero, a->n_queries, one);
     row_block(a, &r, &p, i.i, j.i, count);
     em_end(e, &i);
@@ -676,6 +685,8 @@ void attention_read(attention *a, emit *e) {
     a->q = in->in[0];
     a->keys = in->in[1];
     a->v = in->in[2];
+    a->k_row = ir_is_half(k->inst[a->keys].dtype) ? k->inst[a->keys].dtype : a->acc;
+    a->v_row = ir_is_half(k->inst[a->v].dtype) ? k->inst[a->v].dtype : a->acc;
     a->scale = in->in[n++];
     a->cap = in->variant & IR_ATTENTION_CAP ? in->in[n++] : -1;
     a->mask = in->variant & IR_ATTENTION_MASK ? in->in[n++] : -1;

@@ -11,6 +11,8 @@ typedef enum attention_function {
     PACK_Q,
     PACK_K,
     PACK_V,
+    PACK_K_ROWS, /* in the type of rows, where that is another */
+    PACK_V_ROWS,
     PACK_MASK,  /* an operand's rows, evaluated (attention_rows.c) */
     STORE_ROWS, /* results through the epilogue */
     TURN,       /* a matrix transposed (attention_tile.c) */
@@ -38,12 +40,13 @@ typedef struct attention {
     int inst, q, keys, v, scale, cap, mask, low, high; /* instructions; -1: none */
     bool mask_has_queries;                             /* the mask varies along them */
     ir_dtype acc;
-    bool splits;      /* ir_kernel_attention_splits */
-    ir_dot dot;       /* of queries and keys: how the scores of panels are made; NONE: from accumulators */
-    bool is_tile;     /* ir_dot_is_tile */
-    bool is_raw;      /* panels: scores are scaled where they become weights, so the largest one is found before */
-    bool has_largest; /* and no key is masked: PRODUCTS find it */
-    int forms;        /* what is done with panels, in so many forms: for nr / v_lanes registers of queries and fewer */
+    ir_dtype k_row, v_row; /* one by one: of a row of keys or values: its own type where that is a half, else acc */
+    bool splits;           /* ir_kernel_attention_splits */
+    ir_dot dot;            /* of queries and keys: how the scores of panels are made; NONE: from accumulators */
+    bool is_tile;          /* ir_dot_is_tile */
+    bool is_raw;           /* panels: scores are scaled where they become weights, so the largest one is found before */
+    bool has_largest;      /* and no key is masked: PRODUCTS find it */
+    int forms; /* what is done with panels, in so many forms: for nr / v_lanes registers of queries and fewer */
     int acc_bytes, lanes, v_lanes; /* lanes: of the level; v_lanes: elements of one register */
     int mr, nr, kb;
     LLVMTypeRef t_acc, t_vec;

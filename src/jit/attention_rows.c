@@ -56,6 +56,7 @@ bool attention_has_halves(const attention *a, int inst, int dim) {
 typedef struct rows {
     attention *a;
     int inst, row_dim, column_dim;
+    ir_dtype to;
     LLVMValueRef row, first;
 } rows;
 
@@ -71,16 +72,18 @@ static LLVMValueRef value_at(const rows *r, LLVMValueRef column, LLVMValueRef ma
     set(&at, r->row_dim, r->row);
     set(&at, r->column_dim, em_add(a->e, r->first, column));
     em_values_init(&v, attention_load, &at);
-    return em_cast(a->e, em_value(a->e, &v, r->inst), a->k->inst[r->inst].dtype, a->acc);
+    return em_cast(a->e, em_value(a->e, &v, r->inst), a->k->inst[r->inst].dtype, r->to);
 }
 
-static void put(attention *a, LLVMValueRef v, LLVMValueRef base, LLVMValueRef i) {
-    em_store_ptr(a->e, a->acc, v, attention_at(a, base, i), NULL, (unsigned)a->acc_bytes);
+static void put(const rows *r, LLVMValueRef v, LLVMValueRef base, LLVMValueRef i) {
+    emit *e = r->a->e;
+    em_store_ptr(e, r->to, v, em_gep(e, base, em_memory_type(e, r->to), i), NULL, (unsigned)ir_dtypes[r->to].bytes);
 }
 
 /* (args, batch, row, count, last, column, columns, dst, dst_row): dst[i][c] = the operand at row min(row + i, last) and
- * column `column` + c, for i < count, c < columns, as accumulators; zeros from there to the next multiple of lanes. */
-static void emit_pack(attention *a, attention_function f, const char *name, int inst, int row_dim, int column_dim) {
+ * column `column` + c, for i < count, c < columns, in type `to`; zeros from there to the next multiple of lanes. */
+static void emit_pack(attention *a, attention_function f, const char *name, int inst, int row_dim, int column_dim,
+                      ir_dtype to) {
     emit *e = a->e;
     LLVMTypeRef parameter[9] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64,
                                 e->t_i64, e->t_i64, e->t_ptr, e->t_i64};
@@ -90,21 +93,21 @@ static void emit_pack(attention *a, attention_function f, const char *name, int 
     attention_decode(a, in[1]);
     LLVMValueRef whole = em_and(e, in[6], attention_num(a, -a->lanes)), left = em_sub(e, in[6], whole);
     em_loop l = em_for(e, zero, in[3], one);
-    rows r = {a, inst, row_dim, column_dim, em_min(e, em_add(e, in[2], l.i), in[4]), in[5]};
-    LLVMValueRef dst = attention_at(a, in[7], em_mul(e, l.i, in[8]));
+    rows r = {a, inst, row_dim, column_dim, to, em_min(e, em_add(e, in[2], l.i), in[4]), in[5]};
+    LLVMValueRef dst = em_gep(e, in[7], em_memory_type(e, to), em_mul(e, l.i, in[8]));
     e->lanes = a->lanes;
     em_loop c = em_for(e, zero, whole, lanes);
-    put(a, value_at(&r, c.i, NULL), dst, c.i);
+    put(&r, value_at(&r, c.i, NULL), dst, c.i);
     em_end(e, &c);
     em_branch tail = em_if(e, em_icmp(e, LLVMIntNE, left, zero));
     if (e->level->has_mask) {
         LLVMValueRef mask = em_mask(e, left);
-        put(a, em_select(e, mask, value_at(&r, whole, mask), em_const(e, a->acc, 0)), dst, whole);
+        put(&r, em_select(e, mask, value_at(&r, whole, mask), em_const(e, to, 0)), dst, whole);
     } else {
-        put(a, em_const(e, a->acc, 0), dst, whole);
+        put(&r, em_const(e, to, 0), dst, whole);
         e->lanes = 1;
         c = em_for(e, whole, in[6], one);
-        put(a, value_at(&r, c.i, NULL), dst, c.i);
+        put(&r, value_at(&r, c.i, NULL), dst, c.i);
         em_end(e, &c);
     }
     em_endif(e, &tail);
@@ -189,9 +192,12 @@ static void emit_store(attention *a) {
 }
 
 void attention_emit_rows(attention *a) {
-    emit_pack(a, PACK_Q, "pack_q", a->q, a->at.m, a->at.k);
-    emit_pack(a, PACK_K, "pack_k", a->keys, a->at.j, a->at.k);
-    emit_pack(a, PACK_V, "pack_v", a->v, a->at.j, a->at.n);
-    if (a->mask >= 0) emit_pack(a, PACK_MASK, "pack_mask", a->mask, a->at.m, a->at.j);
+    emit_pack(a, PACK_Q, "pack_q", a->q, a->at.m, a->at.k, a->acc);
+    if (!a->dot || !attention_has_halves(a, a->keys, a->at.k))
+        emit_pack(a, PACK_K, "pack_k", a->keys, a->at.j, a->at.k, a->acc);
+    emit_pack(a, PACK_V, "pack_v", a->v, a->at.j, a->at.n, a->acc);
+    if (a->k_row != a->acc) emit_pack(a, PACK_K_ROWS, "pack_k_rows", a->keys, a->at.j, a->at.k, a->k_row);
+    if (a->v_row != a->acc) emit_pack(a, PACK_V_ROWS, "pack_v_rows", a->v, a->at.j, a->at.n, a->v_row);
+    if (a->mask >= 0) emit_pack(a, PACK_MASK, "pack_mask", a->mask, a->at.m, a->at.j, a->acc);
     emit_store(a);
 }

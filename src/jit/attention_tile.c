@@ -30,6 +30,19 @@ static LLVMValueRef spread(attention *a, LLVMValueRef ptr) {
     return em_load_splat(a->e, a->t_vec, ptr, (unsigned)a->acc_bytes);
 }
 
+/* A register of row elements of type t from element i on, as accumulators. */
+static LLVMValueRef load_row(attention *a, ir_dtype t, LLVMValueRef row, LLVMValueRef i) {
+    emit *e = a->e;
+    const int lanes = e->lanes;
+    e->lanes = a->v_lanes;
+    LLVMTypeRef type = em_memory_type(e, t);
+    LLVMValueRef v = LLVMBuildLoad2(e->b, em_vec(e, type), em_gep(e, row, type, i), "");
+    LLVMSetAlignment(v, ir_dtypes[t].bytes);
+    v = em_cast(e, em_to_register(e, t, v), t, a->acc);
+    e->lanes = lanes;
+    return v;
+}
+
 static LLVMValueRef splat(attention *a, LLVMValueRef x) {
     const int lanes = a->e->lanes;
     a->e->lanes = a->v_lanes;
@@ -221,7 +234,7 @@ static void emit_turn(attention *a) {
     attention_end(a, o);
 }
 
-/* (q, keys, row, count, length, dst): dst[j] = sum over i < length of q[i] * keys[j * row + i], for j < count and as
+/* (q, keys, row, count, length, dst), keys of type k_row: dst[j] = sum over i < length of q[i] * keys[j * row + i], for j < count and as
  * many more as make it a multiple of v_lanes (the last key again). length is a multiple of v_lanes: element i is added
  * to sum i mod v_lanes in order, and these sums by halves. */
 static void emit_dots(attention *a) {
@@ -235,12 +248,12 @@ static void emit_dots(attention *a) {
     em_loop g = em_for(e, attention_num(a, 0), in[3], attention_num(a, n));
     LLVMValueRef last = em_sub(e, em_sub(e, in[3], g.i), one);
     for (int i = 0; i < n; i++)
-        from[i] = attention_at(a, in[1], em_mul(e, em_add(e, g.i, em_min(e, attention_num(a, i), last)), in[2]));
+        from[i] = em_gep(e, in[1], em_memory_type(e, a->k_row),
+                         em_mul(e, em_add(e, g.i, em_min(e, attention_num(a, i), last)), in[2]));
     em_loop l = em_for(e, attention_num(a, 0), in[4], attention_num(a, n));
     for (int i = 0; i < n; i++) sum[i] = em_loop_phi(e, &l, LLVMConstNull(a->t_vec));
     LLVMValueRef q = load_vec(a, attention_at(a, in[0], l.i), n * a->acc_bytes);
-    for (int i = 0; i < n; i++)
-        em_loop_next(e, sum[i], em_mad(e, load_vec(a, attention_at(a, from[i], l.i), a->acc_bytes), q, sum[i]));
+    for (int i = 0; i < n; i++) em_loop_next(e, sum[i], em_mad(e, load_row(a, a->k_row, from[i], l.i), q, sum[i]));
     em_end(e, &l);
     for (int h = n / 2; h >= 1; h /= 2)
         for (int i = 0; i < h; i++) {
@@ -257,16 +270,15 @@ static void emit_dots(attention *a) {
 /* `n` registers of values from column c on: dst[c] = dst[c] * factor + sum over j of weights[j] * values[j][c]. */
 static void weigh_columns(attention *a, LLVMValueRef *in, LLVMValueRef factor, LLVMValueRef c, int n) {
     emit *e = a->e;
-    LLVMValueRef sum[AHEAD], from = attention_at(a, in[2], c);
+    LLVMTypeRef type = em_memory_type(e, a->v_row);
+    LLVMValueRef sum[AHEAD], from = em_gep(e, in[2], type, c);
     em_loop l = em_for(e, attention_num(a, 0), in[1], attention_num(a, 1));
     LLVMValueRef v = em_loop_phi(e, &l, from);
     for (int i = 0; i < n; i++) sum[i] = em_loop_phi(e, &l, LLVMConstNull(a->t_vec));
     LLVMValueRef w = spread(a, attention_at(a, in[0], l.i));
     for (int i = 0; i < n; i++)
-        em_loop_next(
-            e, sum[i],
-            em_mad(e, load_vec(a, attention_at(a, v, attention_num(a, i * a->v_lanes)), a->acc_bytes), w, sum[i]));
-    em_loop_next(e, v, attention_at(a, v, in[3]));
+        em_loop_next(e, sum[i], em_mad(e, load_row(a, a->v_row, v, attention_num(a, i * a->v_lanes)), w, sum[i]));
+    em_loop_next(e, v, em_gep(e, v, type, in[3]));
     em_end(e, &l);
     for (int i = 0; i < n; i++) {
         LLVMValueRef p = attention_at(a, in[5], em_add(e, c, attention_num(a, i * a->v_lanes)));
@@ -274,7 +286,7 @@ static void weigh_columns(attention *a, LLVMValueRef *in, LLVMValueRef factor, L
     }
 }
 
-/* (weights, count, values, row, length, dst, factor): dst[c] = dst[c] * *factor + sum over j < count of weights[j] *
+/* (weights, count, values, row, length, dst, factor), values of type v_row: dst[c] = dst[c] * *factor + sum over j < count of weights[j] *
  * values[j * row + c], for c < length, a multiple of v_lanes. */
 static void emit_weigh(attention *a) {
     emit *e = a->e;
@@ -298,7 +310,7 @@ void attention_emit_tiles(attention *a) {
         emit_products(a, PRODUCTS + i, "products", a->nr / a->v_lanes - i);
         if (a->dot && !a->is_tile) emit_products(a, SCORES + i, "scores", a->nr / a->v_lanes - i);
     }
-    if (a->dot && !a->is_tile) emit_products(a, SCORES_BY_FMA, "scores_by_fma", a->nr / a->v_lanes);
+    if (a->dot && !a->is_tile) emit_products(a, SCORES_BY_FMA, "scores_by_fma", 1);
     emit_turn(a);
     emit_dots(a);
     emit_weigh(a);

@@ -121,6 +121,7 @@ LLVMValueRef attention_is_exact(attention *a, LLVMValueRef least, LLVMValueRef o
 }
 
 void attention_emit_words(attention *a) {
-    emit_words_of_rows(a);
-    if (attention_has_halves(a, a->q, a->at.k) || attention_has_halves(a, a->keys, a->at.k)) emit_words_of_memory(a);
+    const bool q = attention_has_halves(a, a->q, a->at.k), k = attention_has_halves(a, a->keys, a->at.k);
+    if (!q || !k || a->splits) emit_words_of_rows(a);
+    if (q || k) emit_words_of_memory(a);
 }

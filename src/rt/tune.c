@@ -369,10 +369,13 @@ static void tune_contract_rows(const ir_kernel *k, const int64_t *size, int n_th
     if (mc < mp && tune[IR_TUNE_CONTRACT_B] == IR_CONTRACT_B_BY_BLOCK) tune[IR_TUNE_CONTRACT_B] = IR_CONTRACT_B_PACKED;
 }
 
-/* Panels of queries that share what a tile does for a block of keys: a few, as long as there are tiles enough. */
+/* Panels of queries that share what a tile does for a block of keys: as many as stay in half of L2 with the block, as
+ * long as there are tiles enough. */
 static void tune_attention(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
-    int64_t panels = at_least_one(ir_ceil_div(product(k, size, "m"), at_least_one(k->tile.nr))),
-            batches = product(k, size, "bh"), n = 4;
+    const int64_t nr = at_least_one(k->tile.nr), row = ir_dtypes[ir_kernel_attention_acc(k)].bytes *
+                                                       at_least_one(product(k, size, "n") + product(k, size, "k"));
+    int64_t panels = at_least_one(ir_ceil_div(product(k, size, "m"), nr)), batches = product(k, size, "bh");
+    int64_t n = clamp((rt_host_caches()->l2_bytes / 2 / row - k->tile.kb) / nr, 4, 16);
     while (n > 1 && n_threads > 1 && ir_times(batches, ir_ceil_div(panels, n)) < (int64_t)n_threads * TILES_PER_THREAD)
         n /= 2;
     tune[IR_TUNE_ATTENTION_PANELS] = ir_ceil_div(panels, ir_ceil_div(panels, n));
