@@ -214,9 +214,11 @@ typedef struct ir_launch {
 /* contract, direct form ("form direct" in the text): m, n and k are baked, up to IR_BAKE_MAX, as are the strides of the
  * operands along them; operand 0 is a load of the accumulator type that is read where it lies. So is operand 1 where it
  * is such a load, contiguous along n; else each batch of it is packed into scratch. One phase, whose tiles are batches;
- * no run-time field matters. */
+ * or, where ir_kernel_cuts_rows, IR_TUNE_CONTRACT_MC rows of the one there is, in the last tile all that are left. No
+ * other run-time field matters. */
 bool ir_kernel_can_be_direct(
     const ir_kernel *k); /* launch_contract.c: does the description say all of that, but for the tile? */
+bool ir_kernel_cuts_rows(const ir_kernel *k); /* direct form */
 void ir_kernel_launch(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out);
 void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *tune,
                         ir_launch *out); /* launch_contract.c */

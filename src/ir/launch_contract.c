@@ -76,6 +76,11 @@ bool ir_kernel_can_be_direct(const ir_kernel *k) {
     return true;
 }
 
+bool ir_kernel_cuts_rows(const ir_kernel *k) {
+    return k->is_direct && k->n_dims == 3 && k->dim[0].size >= 2 * k->tile.mr && !ir_kernel_has_rows(k) &&
+           ir_kernel_contract_in_place(k);
+}
+
 /* block: rows of a block that goes on with them; -1: phase 2 makes them. */
 static void launch_rows(const ir_kernel *k, const int64_t *tune, int64_t rows, int64_t n, int64_t block,
                         ir_launch *out) {
@@ -111,6 +116,10 @@ void ir_launch_contract(const ir_kernel *k, const int64_t *size, const int64_t *
     if (k->is_direct) {
         out->n_phases = 1;
         out->tiles[0] = batches * (m > 0 && n > 0);
+        if (ir_kernel_cuts_rows(k)) {
+            const int64_t whole = m / mr * mr, rows = tune[IR_TUNE_CONTRACT_MC];
+            out->tiles[0] = rows > whole ? 1 : whole / (rows < mr ? mr : rows);
+        }
         out->scratch_bytes = ir_kernel_contract_head_bytes(k);
         if (!ir_kernel_contract_in_place(k))
             out->scratch_bytes += ir_round_up(ir_ceil_div(n, nr) * nr * kk * bytes, 64);

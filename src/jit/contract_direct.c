@@ -8,7 +8,7 @@
  * would take longer) and multiplied with an element of each row of operand 0 in all lanes. The last vector of a row is
  * as wide as its columns, up to a power of two, and masked. The totals go from the registers through the epilogue to
  * the outputs; an epilogue that depends on the width of its vectors, or is long, reads them from a tile in scratch
- * (contract_epilogue.c).
+ * (contract_epilogue.c). Where there is one batch, threads have rows of it.
  *
  * Each accumulator starts at 0 and takes the products in order of k, as in the packed form: K is no more than a K
  * block. */
@@ -40,6 +40,7 @@ typedef struct direct {
     bool is_packed; /* operand 1: in panels of nr columns, else where it lies */
     bool is_plain;  /* the epilogue runs on the accumulators */
     LLVMValueRef batch, a, b; /* in the batch being made: first elements */
+    LLVMValueRef first, end;  /* its rows that are made, from a whole tile on; NULL: all */
     LLVMValueRef next[2]; /* of the operands, in the batch after this one; NULL: there is none, or it is near enough */
     int64_t next_step[2]; /* bytes to prefetch in one step of a tile along k */
 } direct;
@@ -328,12 +329,28 @@ static void emit_rows(const direct *d, const row *r, LLVMValueRef n0, LLVMValueR
     contract *c = d->c;
     emit *e = c->e;
     int whole = d->m / c->mr, left = d->m % c->mr;
+    LLVMValueRef whole_end = num(c, whole * c->mr);
     if (whole > 1) {
-        em_loop l = em_for(e, num(c, 0), num(c, whole * c->mr), num(c, c->mr));
+        em_loop l = em_for(e, d->first ? d->first : num(c, 0), d->first ? em_min(e, d->end, whole_end) : whole_end,
+                           num(c, c->mr));
         emit_tile(d, c->mr, r, l.i, n0, pb);
         em_end(e, &l);
     } else if (whole) emit_tile(d, c->mr, r, num(c, 0), n0, pb);
-    if (left) emit_tile(d, left, r, num(c, whole * c->mr), n0, pb);
+    if (!left) return;
+    em_branch last = {0};
+    if (d->first) last = em_if(e, em_icmp(e, LLVMIntSGT, d->end, whole_end));
+    emit_tile(d, left, r, whole_end, n0, pb);
+    if (d->first) em_endif(e, &last);
+}
+
+/* The rows of tiles [tile_begin, tile_end): launch_contract.c. */
+static void cut_rows(direct *d) {
+    contract *c = d->c;
+    emit *e = c->e;
+    LLVMValueRef rows = em_max(e, e->tune[IR_TUNE_CONTRACT_MC], num(c, c->mr)), m = num(c, d->m);
+    d->first = em_mul(e, e->tile_begin, rows);
+    d->end = em_mul(e, e->tile_end, rows);
+    d->end = em_select(e, em_icmp(e, LLVMIntSLT, em_sub(e, m, d->end), rows), m, d->end);
 }
 
 /* Where the columns from n0 on, of panel number `panel`, begin. */
@@ -405,8 +422,11 @@ fusor_status contract_emit_direct(contract *c, fu_error *err) {
     if (has_rows) FU_TRY(contract_emit_rows(c, err));
     e->is_optimized = true;
     e->lanes = c->lanes;
-    em_loop l = em_for(e, e->tile_begin, e->tile_end, num(c, 1));
-    d.batch = l.i;
+    const bool cuts_rows = ir_kernel_cuts_rows(c->whole);
+    em_loop l = {0};
+    if (cuts_rows) cut_rows(&d);
+    else l = em_for(e, e->tile_begin, e->tile_end, num(c, 1));
+    d.batch = cuts_rows ? num(c, 0) : l.i;
     contract_decode_batch(c, d.batch, UINT32_MAX);
     d.a = operand_at(&d, 0);
     int64_t kept_at = ir_kernel_contract_head_bytes(c->whole);
@@ -421,6 +441,6 @@ fusor_status contract_emit_direct(contract *c, fu_error *err) {
     plan_prefetch(&d);
     emit_columns(&d);
     if (has_rows) contract_end_batch(c, kept, d.batch);
-    em_end(e, &l);
+    if (!cuts_rows) em_end(e, &l);
     return FUSOR_OK;
 }

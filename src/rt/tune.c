@@ -277,6 +277,12 @@ static void tune_contract(const ir_kernel *k, const int64_t *size, const int64_t
                                                                : IR_CONTRACT_B_PACKED;
 }
 
+/* Direct form: as many rows for each thread, in whole register tiles, of which there are few. */
+static void tune_direct(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
+    const int64_t mr = at_least_one(k->tile.mr);
+    tune[IR_TUNE_CONTRACT_MC] = at_least_one(product(k, size, "m") / mr / n_threads) * mr;
+}
+
 /* The operand's part of a tile stays in half of L1, and the blocks of rows are even. */
 static void tune_depthwise(const ir_kernel *k, int64_t y, int64_t n, int64_t *tune) {
     enum { COLUMNS = 1024 };
@@ -391,8 +397,12 @@ void rt_tune(const ir_kernel *k, const int64_t *size, const int64_t *stride, int
     case IR_KERNEL_SCAN: tune_scan(k, size, n_threads, tune); break;
     case IR_KERNEL_ROW: tune_row(k, size, n_threads, tune); break;
     case IR_KERNEL_CONTRACT:
+        if (k->is_direct) {
+            tune_direct(k, size, n_threads, tune);
+            break;
+        }
         tune_contract(k, size, stride, n_threads, tune);
-        if (ir_kernel_has_rows(k) && !k->is_direct) tune_contract_rows(k, size, n_threads, tune);
+        if (ir_kernel_has_rows(k)) tune_contract_rows(k, size, n_threads, tune);
         break;
     case IR_KERNEL_WINDOW: tune_window(k, size, n_threads, tune); break;
     case IR_KERNEL_ATTENTION: tune_attention(k, size, n_threads, tune); break;

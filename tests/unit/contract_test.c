@@ -649,14 +649,14 @@ Test(contract, tiles_of_other_widths) {
 /* The very bits of the packed form, whose order this is; every layout, edges against pages that fault. */
 static void check_direct(problem p, shape s) {
     if (!host_has_level(p.level)) return;
-    static const int64_t no_tune[IR_TUNE_COUNT] = {0};
     p.is_direct = true;
     p.direct = s;
     ir_kernel k = describe(&p);
     code c = compile(&k);
     for (int i = 0; i < 4; i++) {
+        const int64_t tune[IR_TUNE_COUNT] = {[IR_TUNE_CONTRACT_MC] = i * k.tile.mr}; /* one batch: rows of a tile */
         for (int d = 0; d < p.n_batch; d++) s.batch[d] = i == 3 ? 0 : 1 + (int64_t)(random_bits() % 4);
-        check(&p, &k, c.run, &s, no_tune, i & 1);
+        check(&p, &k, c.run, &s, tune, i & 1);
     }
     munmap(c.map, c.bytes);
 }

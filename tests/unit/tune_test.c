@@ -163,6 +163,21 @@ Test(tune, contract_tiles_are_even) {
         }
 }
 
+Test(tune, rows_of_a_small_contraction_are_shared) {
+    ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
+    int64_t size[3] = {64, 64, 64}, tune[IR_TUNE_COUNT];
+    k.is_direct = true;
+    for (int d = 0; d < 3; d++) k.dim[d].size = 64;
+    k.buffer[0].stride[1] = 1;
+    for (int t = 0; t < 5; t++) {
+        ir_launch l;
+        rt_tune(&k, size, NULL, threads[t], tune);
+        ir_kernel_launch(&k, size, tune, &l);
+        cr_assert_eq(tune[IR_TUNE_CONTRACT_MC] % k.tile.mr, 0);
+        cr_assert_eq(l.tiles[0], threads[t] < 10 ? threads[t] : 10, "%d: %ld", threads[t], (long)l.tiles[0]);
+    }
+}
+
 Test(tune, threshold) {
     ir_kernel k = kernel(IR_KERNEL_MAP, "p");
     int64_t n = 10000;
