@@ -463,7 +463,7 @@ static void emit_compute_phase(contract *c) {
     if (has_rows) contract_begin_block(c, kept, batch, row_first, a_rows);
 
     /* K = 0 still makes one (empty) block: its totals are 0 and the epilogue runs. */
-    LLVMValueRef k_end = em_select(e, em_icmp(e, LLVMIntSGT, c->kk, zero), c->kk, one);
+    LLVMValueRef k_end = em_max(e, c->kk, one);
     em_loop lk = em_for(e, zero, k_end, num(c, c->kb));
     s.k0 = lk.i;
     s.k_count = em_min(e, em_sub(e, c->kk, lk.i), num(c, c->kb));

@@ -369,7 +369,7 @@ static void emit_panel(window *w, const window_line *s, LLVMValueRef begin, LLVM
     em_loop lm = em_for(e, s->m_begin, s->m_end, mr);
     LLVMValueRef m0 = em_min(e, lm.i, em_sub(e, m, mr)), row = w->weight_pitch;
     LLVMValueRef weights = element(w, s->weights, em_mul(e, m0, row));
-    LLVMValueRef k_end = em_select(e, em_icmp(e, LLVMIntSGT, w->kk, zero), w->kk, one); /* K = 0: sums of nothing */
+    LLVMValueRef k_end = em_max(e, w->kk, one); /* K = 0: sums of nothing */
     em_loop lk = em_for(e, zero, k_end, num(w, w->kb));
     LLVMValueRef in[9] = {element(w, weights, lk.i),
                           row,

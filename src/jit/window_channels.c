@@ -198,7 +198,7 @@ static void emit_line(window *w) {
     LLVMValueRef last = em_sub(e, in[3], mr), is_narrow = em_icmp(e, LLVMIntNE, in[4], zero);
     last = em_max(e, last, zero);
     LLVMValueRef width = em_select(e, is_narrow, num(w, w->v_lanes), num(w, w->nr));
-    LLVMValueRef k_end = em_select(e, em_icmp(e, LLVMIntSGT, w->kk, zero), w->kk, one); /* K = 0: sums of nothing */
+    LLVMValueRef k_end = em_max(e, w->kk, one); /* K = 0: sums of nothing */
     em_loop lk = em_for(e, zero, k_end, kb);
     LLVMValueRef weights = element(w, in[1], em_mul(e, lk.i, width)), table = em_gep(e, w->table, e->t_i64, lk.i),
                  count = em_min(e, em_sub(e, w->kk, lk.i), kb);
