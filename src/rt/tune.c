@@ -75,6 +75,14 @@ static void tune_map(const ir_kernel *k, const int64_t *size, int n_threads, int
     tune[IR_TUNE_MAP_STREAM] = bytes > rt_host_caches()->l3_bytes;
 }
 
+/* Of all reductions, a column: what a sweep along the rows has in memory. */
+static int64_t accumulator_bytes(const ir_kernel *k) {
+    int64_t bytes = 0;
+    for (int i = 0; i < k->n_insts; i++)
+        if (ir_kernel_is_reduce_op(k->inst[i].op)) bytes += ir_dtypes[k->inst[k->inst[i].in[0]].dtype].bytes;
+    return at_least_one(bytes);
+}
+
 static void tune_reduce(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
     int64_t rows = product(k, size, "p"), partials = ir_kernel_partials(k, size);
     int64_t last_r = 1;
@@ -84,9 +92,11 @@ static void tune_reduce(const ir_kernel *k, const int64_t *size, int n_threads, 
     int64_t unit = last_r < IR_REDUCE_BLOCK ? last_r : IR_REDUCE_BLOCK;
     tune[IR_TUNE_REDUCE_COLUMNS] = COLUMN_STEP;
     if (ir_kernel_is_column(k)) {
-        /* Long runs of contiguous loads; narrower only where there would be too few units for the team. */
+        /* Runs of contiguous loads as long as the accumulators leave half of L1 to them; narrower only where there
+         * would be too few units for the team. */
         int64_t v = at_least_one(size[k->n_dims - 1]);
-        columns = clamp(ir_round_up(v, COLUMN_STEP), COLUMN_STEP, 512);
+        const int64_t most = rt_host_caches()->l1d_bytes / 2 / accumulator_bytes(k) / COLUMN_STEP * COLUMN_STEP;
+        columns = clamp(ir_round_up(v, COLUMN_STEP), COLUMN_STEP, most < COLUMN_STEP ? COLUMN_STEP : most);
         while (columns > 2 * COLUMN_STEP &&
                ir_times(ir_times(rows, partials), ir_ceil_div(v, columns)) < (int64_t)n_threads * TILES_PER_THREAD)
             columns = ir_round_up(columns / 2, COLUMN_STEP);

@@ -93,6 +93,7 @@ Test(tune, reduce_and_row_rules) {
     ir_launch l;
     ir_kernel_launch(&k, size, tune, &l);
     cr_assert(l.tiles[0] >= 8, "%ld", (long)l.tiles[0]);
+    cr_assert_leq(tune[IR_TUNE_REDUCE_COLUMNS] * 4, rt_host_caches()->l1d_bytes / 2, "accumulators stay in L1");
 }
 
 Test(tune, contract_rules) {
