@@ -187,6 +187,13 @@ ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64
             best.nr = nv * lanes;
         }
     if (cycles) *cycles = is_known ? least : 0;
+    /* Few products: those of one vector of columns with up to 16 channels read the weights from memory themselves, and
+     * the loop around them is gone. (32x1x28x28 to 16, 3x3, EPYC 9004: 0.92 of the time of 8 channels x 32 columns.) */
+    if (ir_levels[level].has_mask && acc == FUSOR_F32 && step == 1 && m > 8 && k > 0 && k <= IR_WINDOW_FEW) {
+        const int64_t tiles = (m + 15) / 16;
+        best.mr = (int)((m + tiles - 1) / tiles);
+        best.nr = lanes;
+    }
     return best;
 }
 

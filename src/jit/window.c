@@ -218,23 +218,27 @@ bool window_is_small_program(const window *w) {
     return n <= 12;
 }
 
-static bool has_row_functions(const window *w) {
-    int64_t kk = 1;
-    for (int d = w->dim_n + 1; d < w->k->n_dims; d++) kk *= w->k->dim[d].size > 0 ? w->k->dim[d].size : 1;
-    return w->e->level->has_mask && w->v_lanes == w->lanes && kk <= w->kb && (w->step == 1 || w->step == 2) &&
-           window_is_small_program(w);
+static bool has_row_functions(window *w) {
+    const bool is_known = LLVMIsConstant(w->kk);
+    const int64_t kk = is_known ? (int64_t)LLVMConstIntGetZExtValue(w->kk) : 1;
+    if (!w->e->level->has_mask || w->v_lanes != w->lanes || kk > w->kb || (w->step != 1 && w->step != 2) ||
+        !window_is_small_program(w))
+        return false;
+    if (is_known && w->step == 1 && w->nv == 1 && kk <= IR_WINDOW_FEW) w->few = (int)kk;
+    return true;
 }
 
 static void store_sums(window *w, const window_products *p, LLVMValueRef *sum, const LLVMValueRef *off,
-                       LLVMValueRef *index, LLVMValueRef m0, LLVMValueRef n0, int j, bool is_masked) {
+                       LLVMValueRef *index, LLVMValueRef m0, LLVMValueRef n0, int j, LLVMValueRef mask) {
     emit *e = w->e;
     LLVMValueRef column = em_add(e, n0, num(w, j * w->v_lanes)), at_off[IR_KERNEL_MAX_BUFFERS];
+    index[w->dim_n] = column;
+    move_offsets(w, off, m0, w->dim_m, at_off);
+    move_offsets(w, at_off, column, w->dim_n, at_off);
     for (int i = 0; i < w->mr; i++) {
         index[w->dim_m] = em_add(e, m0, num(w, i));
-        index[w->dim_n] = column;
-        move_offsets(w, off, index[w->dim_m], w->dim_m, at_off);
-        move_offsets(w, at_off, column, w->dim_n, at_off);
-        window_point at = {w, at_off, index, w->dim_n, is_masked ? p->mask[j][0] : NULL};
+        if (i) move_offsets(w, at_off, num(w, 1), w->dim_m, at_off);
+        window_point at = {w, at_off, index, w->dim_n, mask};
         em_values v;
         em_values_init(&v, window_load, &at);
         v.at[w->matmul] = sum[i * p->nv + j];
@@ -247,42 +251,78 @@ static void store_sums(window *w, const window_products *p, LLVMValueRef *sum, c
     }
 }
 
-/* (args, block, weights, operand, n0, columns, rows, first sums): all channels of columns of rows, more than all
- * vectors but one of a panel. */
+/* Where the vectors of the panel that begins at `column` of a row are, of which `left` columns are left in the line;
+ * returned: which lanes of the last one are columns. A vector is no longer than a row. On to the next panel. */
+static LLVMValueRef find_parts(window *w, window_products *p, LLVMValueRef *at, LLVMValueRef *column,
+                               LLVMValueRef left) {
+    emit *e = w->e;
+    LLVMValueRef n = e->size[w->dim_n], vl = num(w, w->v_lanes), gap = em_sub(e, w->pitch, n), active = NULL;
+    for (int j = 0; j < p->nv; j++) {
+        LLVMValueRef here = em_mask(e, em_sub(e, n, *column));
+        active = em_mask(e, em_sub(e, left, num(w, j * w->v_lanes)));
+        p->mask[j][0] = em_and(e, active, here);
+        p->part[j].at = *at;
+        p->part[j].next = element(w, *at, gap);
+        p->part[j].mask = em_and(e, active, LLVMBuildNot(e->b, here, ""));
+        *column = em_add(e, *column, vl);
+        LLVMValueRef is_past = em_icmp(e, LLVMIntSGE, *column, n);
+        *at = element(w, em_select(e, is_past, p->part[j].next, *at), vl);
+        *column = em_sub(e, *column, em_select(e, is_past, n, num(w, 0)));
+    }
+    return active;
+}
+
+/* (args, block, weights, operand, begin, end, length, first sums): all channels of the columns begin .. end - 1 of a
+ * line of `length`, in panels of all vectors or (NARROW_ROW) one. */
 static void emit_row(window *w, window_function f) {
     emit *e = w->e;
     window_products p = {.nv = f == NARROW_ROW ? 1 : w->nv, .step = w->step};
     LLVMTypeRef parameter[8] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_ptr};
     window_outer *o = window_begin(w, f, f == NARROW_ROW ? "narrow_row" : "row", parameter, 8);
-    LLVMValueRef in[8], sum[WINDOW_MAX_TILE], first[IR_KERNEL_MAX_BUFFERS], off[IR_KERNEL_MAX_BUFFERS],
-        index[IR_KERNEL_MAX_DIMS] = {0};
-    LLVMValueRef m = e->size[w->dim_m], pitch = w->weight_pitch;
+    LLVMValueRef in[8], sum[WINDOW_MAX_TILE], off[IR_KERNEL_MAX_BUFFERS], index[IR_KERNEL_MAX_DIMS] = {0};
+    LLVMValueRef m = e->size[w->dim_m], n = e->size[w->dim_n], pitch = w->few ? num(w, w->few) : w->weight_pitch, at, column, active, state[2];
     LLVMGetParams(e->fn, in);
-    read_block(w, in[1], first, index);
-    LLVMValueRef y0 = index[w->dim_y], first_sums = in[7];
+    read_block(w, in[1], off, index);
     e->lanes = w->v_lanes;
     p.count = w->kk;
     p.table = w->table;
-    LLVMValueRef active = window_mask_last(w, &p, in[5]), of_step = p.mask[p.nv - 1][0];
-    em_loop ly = em_for(e, num(w, 0), in[6], num(w, 1));
-    p.operand = element(w, in[3], em_mul(e, ly.i, w->pitch));
-    index[w->dim_y] = em_add(e, y0, ly.i);
-    move_offsets(w, first, ly.i, w->dim_y, off);
+    const bool goes_on = w->step == 1;
+    if (goes_on) {
+        LLVMValueRef row = LLVMBuildUDiv(e->b, in[4], n, "");
+        column = em_sub(e, in[4], em_mul(e, row, n));
+        at = element(w, in[3], em_add(e, em_mul(e, row, w->pitch), column));
+    }
+    em_loop lp = em_for(e, in[4], in[5], num(w, p.nv * w->v_lanes));
+    LLVMValueRef left = em_sub(e, in[6], lp.i);
+    if (goes_on) {
+        state[0] = em_loop_phi(e, &lp, at);
+        state[1] = em_loop_phi(e, &lp, column);
+        at = state[0];
+        column = state[1];
+        active = find_parts(w, &p, &at, &column, left);
+    } else {
+        p.operand = element(w, in[3], em_mul(e, lp.i, num(w, w->step)));
+        active = window_mask_last(w, &p, left);
+    }
+    LLVMValueRef is_whole = em_icmp(e, LLVMIntSGE, left, num(w, p.nv * w->v_lanes));
     em_loop l = em_for(e, num(w, 0), m, num(w, w->mr));
     LLVMValueRef m0 = em_min(e, l.i, em_sub(e, m, num(w, w->mr)));
     for (int i = 0; i < w->mr; i++) p.row[i] = element(w, i ? p.row[i - 1] : in[2], i ? pitch : em_mul(e, m0, pitch));
-    p.mask[p.nv - 1][0] = of_step;
-    window_emit_products(w, &p, sum);
-    if (w->adds) window_add_first(w, element(w, first_sums, m0), sum, p.nv);
-    p.mask[p.nv - 1][0] = active; /* of the columns, whatever the step is */
-    for (int j = 0; j + 1 < p.nv; j++) store_sums(w, &p, sum, off, index, m0, in[4], j, false);
-    em_branch b = em_if(e, em_icmp(e, LLVMIntEQ, in[5], num(w, p.nv * w->v_lanes)));
-    store_sums(w, &p, sum, off, index, m0, in[4], p.nv - 1, false);
+    if (w->few) window_emit_few_products(w, &p, sum);
+    else window_emit_products(w, &p, sum);
+    if (w->adds) window_add_first(w, element(w, in[7], m0), sum, p.nv);
+    for (int j = 0; j + 1 < p.nv; j++) store_sums(w, &p, sum, off, index, m0, lp.i, j, NULL);
+    em_branch b = em_if(e, is_whole);
+    store_sums(w, &p, sum, off, index, m0, lp.i, p.nv - 1, NULL);
     em_else(e, &b);
-    store_sums(w, &p, sum, off, index, m0, in[4], p.nv - 1, true);
+    store_sums(w, &p, sum, off, index, m0, lp.i, p.nv - 1, active);
     em_endif(e, &b);
     em_end(e, &l);
-    em_end(e, &ly);
+    if (goes_on) {
+        em_loop_next(e, state[0], at);
+        em_loop_next(e, state[1], column);
+    }
+    em_end(e, &lp);
     window_end(w, o);
 }
 
@@ -406,27 +446,30 @@ static void emit_line(window *w, const window_line *s) {
     em_end(e, &p);
 }
 
-/* Rows, by the functions that go from registers to the outputs. */
-static void emit_short_sums(window *w, const window_line *s, LLVMValueRef rows) {
+/* Does a line go on from row to row: is what is behind the sums one run of columns? */
+static LLVMValueRef goes_on(window *w) {
+    emit *e = w->e;
+    LLVMValueRef n = e->size[w->dim_n], is = em_icmp(e, LLVMIntSGE, n, num(w, w->v_lanes));
+    for (int i = 0; i < w->k->n_insts; i++)
+        if (w->k->inst[i].op == IR_K_INDEX) return NULL;
+    for (int b = 0; b < w->k->n_buffers; b++) {
+        const int64_t *stride = w->k->buffer[b].stride;
+        if (b == w->weights || b == w->operand || (!stride[w->dim_y] && !stride[w->dim_n])) continue;
+        LLVMValueRef apart = em_mul(e, n, window_step_of(w, b, w->dim_n));
+        is = em_and(e, is, em_icmp(e, LLVMIntEQ, window_step_of(w, b, w->dim_y), apart));
+    }
+    return w->step == 1 ? is : NULL;
+}
+
+/* Lines, by the functions that go from registers to the outputs. */
+static void emit_short_sums(window *w, const window_line *s) {
     emit *e = w->e;
     LLVMValueRef nr = num(w, w->nr), n = s->length, left = LLVMBuildURem(e->b, n, nr, ""), wide = em_sub(e, n, left);
     wide = em_select(e, em_icmp(e, LLVMIntSGT, left, num(w, (w->nv - 1) * w->v_lanes)), n, wide);
-    em_loop l = em_for(e, num(w, 0), wide, nr);
-    LLVMValueRef from = element(w, s->from, em_mul(e, l.i, num(w, w->step)));
-    window_call(w, ROW,
-                (LLVMValueRef[]){e->args, s->block, s->weights, from, l.i, em_min(e, nr, em_sub(e, n, l.i)), rows,
-                                 w->adds ? s->first_sums : w->tile},
-                8);
-    em_end(e, &l);
-    if (w->nv == 1) return;
-    em_loop rest = em_for(e, wide, n, num(w, w->v_lanes));
-    from = element(w, s->from, em_mul(e, rest.i, num(w, w->step)));
-    window_call(w, NARROW_ROW,
-                (LLVMValueRef[]){e->args, s->block, s->weights, from, rest.i,
-                                 em_min(e, num(w, w->v_lanes), em_sub(e, n, rest.i)), rows,
-                                 w->adds ? s->first_sums : w->tile},
-                8);
-    em_end(e, &rest);
+    LLVMValueRef first = w->adds ? s->first_sums : w->tile, zero = num(w, 0);
+    window_call(w, ROW, (LLVMValueRef[]){e->args, s->block, s->weights, s->from, zero, wide, n, first}, 8);
+    if (w->nv > 1)
+        window_call(w, NARROW_ROW, (LLVMValueRef[]){e->args, s->block, s->weights, s->from, wide, n, n, first}, 8);
 }
 
 void window_write_block(window *w, LLVMValueRef block, LLVMValueRef *index) {
@@ -442,6 +485,7 @@ void window_write_block(window *w, LLVMValueRef block, LLVMValueRef *index) {
  * lie. */
 typedef struct way {
     LLVMValueRef is_row;    /* the functions that go from registers to the outputs */
+    LLVMValueRef goes_on;   /* all rows are one line of theirs; NULL: never */
     LLVMValueRef is_flat;   /* one line, with the elements between the rows */
     LLVMValueRef is_packed; /* one line, without them, in panels */
     LLVMValueRef flat;      /* columns of that line */
@@ -462,11 +506,14 @@ static way choose_way(window *w, LLVMValueRef count) {
     emit *e = w->e;
     LLVMValueRef n = e->size[w->dim_n], pitch = w->pitch, no = LLVMConstInt(e->t_i1, 0, 0),
                  yes = LLVMConstInt(e->t_i1, 1, 0), through = num(w, MEMORY_PRODUCTS);
-    way how = {no, no, no, em_add(e, em_mul(e, em_sub(e, count, num(w, 1)), pitch), n)};
-    LLVMValueRef by_rows = em_mul(e, count, vectors(w, n)), work = num(w, INT64_MAX),
+    way how = {no, NULL, no, no, em_add(e, em_mul(e, em_sub(e, count, num(w, 1)), pitch), n)};
+    LLVMValueRef by_rows = em_mul(e, count, vectors(w, n)), short_vectors = by_rows, work = num(w, INT64_MAX),
                  is_short = em_icmp(e, LLVMIntSLE, w->kk, num(w, w->kb));
     if (w->step == 1) work = em_mul(e, by_rows, em_add(e, w->kk, through));
-    if (w->has_rows) take_if_less(w, em_mul(e, by_rows, w->kk), is_short, &how.is_row, &work);
+    how.goes_on = w->has_rows ? goes_on(w) : NULL;
+    if (how.goes_on) short_vectors = em_select(e, how.goes_on, vectors(w, em_mul(e, count, n)), by_rows);
+    if (w->few) is_short = em_icmp(e, LLVMIntEQ, w->weight_pitch, w->kk);
+    if (w->has_rows) take_if_less(w, em_mul(e, short_vectors, w->kk), is_short, &how.is_row, &work);
     if (w->step == 1) {
         LLVMValueRef flat = em_mul(e, vectors(w, how.flat), em_add(e, w->kk, through));
         LLVMValueRef may = em_icmp(e, LLVMIntSGE, pitch, n);
@@ -519,12 +566,20 @@ static void emit_tiles(window *w, LLVMValueRef rows) {
     }
     const way how = choose_way(w, count);
     em_branch b = {0};
-    window_write_block(w, s.block, index);
-    s.from = from;
     s.length = n;
     if (w->has_rows) {
         b = em_if(e, how.is_row);
-        emit_short_sums(w, &s, count);
+        LLVMValueRef short_lines = count;
+        if (how.goes_on) {
+            short_lines = em_select(e, how.goes_on, one, count);
+            s.length = em_select(e, how.goes_on, em_mul(e, count, n), n);
+        }
+        em_loop l = em_for(e, zero, short_lines, one);
+        s.from = element(w, from, em_mul(e, l.i, pitch));
+        index[w->dim_y] = em_add(e, y0, l.i);
+        window_write_block(w, s.block, index);
+        emit_short_sums(w, &s);
+        em_end(e, &l);
         em_else(e, &b);
     }
     LLVMValueRef lines = em_select(e, LLVMBuildOr(e->b, how.is_flat, how.is_packed, ""), one, count);

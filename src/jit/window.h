@@ -46,6 +46,7 @@ typedef struct window {
     LLVMValueRef table, panel_table, tile, panel; /* parts of scratch: ir/kernel.h */
     LLVMValueRef slab;
     bool has_rows; /* ROW is there */
+    int few;       /* products of an element, where ROW has them all in its code; else 0 */
     LLVMValueRef function[FUNCTIONS];
     LLVMTypeRef function_type[FUNCTIONS];
 } window;
@@ -107,11 +108,15 @@ void window_emit_table(window *w, const struct window_slab *slab);
 typedef struct window_products {
     int nv, step;
     LLVMValueRef row[16], operand, table, count, mask[8][2];
+    struct { /* of a line that goes on from row to row: where a vector begins, and the lanes that are of the next row */
+        LLVMValueRef at, next, mask;
+    } part[8];
 } window_products;
 /* So many columns of the last vector are there; the mask of them. */
 LLVMValueRef window_mask_last(window *w, window_products *p, LLVMValueRef columns);
-/* out[i * nv + j] = sum over k < count of row[i][k] * operand[table[k] + j-th vector]. */
+/* out[i * nv + j] = sum over k < count (few_products: w->few) of row[i][k] * operand[table[k] + j-th vector]. */
 void window_emit_products(window *w, const window_products *p, LLVMValueRef out[WINDOW_MAX_TILE]);
+void window_emit_few_products(window *w, const window_products *p, LLVMValueRef out[WINDOW_MAX_TILE]);
 /* TILE, MASKED, NARROW: (weights, elements between their rows, operand, table, count, dst, before, columns, first):
  * dst[mr][nr] = the products; plus what is there where `before` is not 0, or else (adds) first[mr]. */
 void window_emit_tile(window *w, window_function f);

@@ -61,10 +61,13 @@ LLVMValueRef window_active_elements(window *w, LLVMValueRef active, int step, in
                                   LLVMConstVector(index, (unsigned)n), "");
 }
 
+/* Lanes that are not read are `other`. */
+static LLVMValueRef load_over(window *w, LLVMValueRef ptr, LLVMValueRef mask, LLVMValueRef other) {
+    return compat_masked_load(w->e->mod, w->e->b, COMPAT_CONTIGUOUS, w->t_vec, ptr, mask, other, (unsigned)w->bytes);
+}
+
 static LLVMValueRef load_masked(window *w, LLVMValueRef ptr, LLVMValueRef mask) {
-    if (!mask) return window_load_vector(w, ptr);
-    return compat_masked_load(w->e->mod, w->e->b, COMPAT_CONTIGUOUS, w->t_vec, ptr, mask, LLVMConstNull(w->t_vec),
-                              (unsigned)w->bytes);
+    return mask ? load_over(w, ptr, mask, LLVMConstNull(w->t_vec)) : window_load_vector(w, ptr);
 }
 
 LLVMValueRef window_load_columns(window *w, LLVMValueRef base, int at, int step, LLVMValueRef *mask) {
@@ -95,10 +98,30 @@ LLVMValueRef window_mask_last(window *w, window_products *p, LLVMValueRef column
     return active;
 }
 
+/* The products of one k, added to the sums. */
+static void emit_step(window *w, const window_products *p, LLVMValueRef k, LLVMValueRef *sum) {
+    emit *e = w->e;
+    LLVMValueRef b[8], at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, p->table, e->t_i64, k), "");
+    LLVMValueRef base = p->operand ? em_gep(e, p->operand, e->t_i8, at) : NULL;
+    for (int j = 0; j < p->nv; j++) {
+        LLVMValueRef mask[2] = {p->mask[j][0], p->mask[j][1]};
+        if (base) {
+            b[j] = window_load_columns(w, base, j * w->v_lanes * p->step, p->step, mask);
+            continue;
+        }
+        b[j] = load_masked(w, em_gep(e, p->part[j].at, e->t_i8, at), mask[0]);
+        b[j] = load_over(w, em_gep(e, p->part[j].next, e->t_i8, at), p->part[j].mask, b[j]);
+    }
+    for (int i = 0; i < w->mr; i++) {
+        LLVMValueRef a = em_load_splat(e, w->t_vec, element(w, p->row[i], k), (unsigned)w->bytes);
+        for (int j = 0; j < p->nv; j++) sum[i * p->nv + j] = window_multiply(w, a, b[j], sum[i * p->nv + j]);
+    }
+}
+
 void window_emit_products(window *w, const window_products *p, LLVMValueRef out[WINDOW_MAX_TILE]) {
     emit *e = w->e;
-    const int nv = p->nv, n = w->mr * nv;
-    LLVMValueRef zero = LLVMConstNull(w->t_vec), sum[WINDOW_MAX_TILE], next[WINDOW_MAX_TILE], b[8], first = num(w, 0);
+    const int n = w->mr * p->nv;
+    LLVMValueRef zero = LLVMConstNull(w->t_vec), sum[WINDOW_MAX_TILE], next[WINDOW_MAX_TILE], first = num(w, 0);
     LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b), body = em_block(e, "products"), done = em_block(e, "sums");
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, p->count, first), body, done);
     LLVMPositionBuilderAtEnd(e->b, body);
@@ -108,22 +131,18 @@ void window_emit_products(window *w, const window_products *p, LLVMValueRef out[
         next[i] = sum[i] = LLVMBuildPhi(e->b, w->t_vec, "");
         LLVMAddIncoming(sum[i], &zero, &entry, 1);
     }
-    LLVMValueRef at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, p->table, e->t_i64, k), "");
-    LLVMValueRef base = em_gep(e, p->operand, e->t_i8, at);
-    for (int j = 0; j < nv; j++) {
-        LLVMValueRef mask[2] = {p->mask[j][0], p->mask[j][1]};
-        b[j] = window_load_columns(w, base, j * w->v_lanes * p->step, p->step, mask);
-    }
-    for (int i = 0; i < w->mr; i++) {
-        LLVMValueRef a = em_load_splat(e, w->t_vec, element(w, p->row[i], k), (unsigned)w->bytes);
-        for (int j = 0; j < nv; j++) next[i * nv + j] = window_multiply(w, a, b[j], next[i * nv + j]);
-    }
+    emit_step(w, p, k, next);
     LLVMValueRef then = em_add(e, k, num(w, 1));
     LLVMAddIncoming(k, &then, &body, 1);
     for (int i = 0; i < n; i++) LLVMAddIncoming(sum[i], &next[i], &body, 1);
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, then, p->count), body, done);
     LLVMPositionBuilderAtEnd(e->b, done);
     for (int i = 0; i < n; i++) out[i] = merge(w, zero, entry, next[i], body);
+}
+
+void window_emit_few_products(window *w, const window_products *p, LLVMValueRef out[WINDOW_MAX_TILE]) {
+    for (int i = 0; i < w->mr * p->nv; i++) out[i] = LLVMConstNull(w->t_vec);
+    for (int k = 0; k < w->few; k++) emit_step(w, p, num(w, k), out);
 }
 
 void window_emit_tile(window *w, window_function f) {

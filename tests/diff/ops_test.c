@@ -1114,11 +1114,15 @@ static void convolution(ir_op op, ir_dtype t) {
                   k == 0, k == 1 ? ALL_LEVELS : 1u << (mix(k + s) % 3) | 1);
     }
     /* Window kernels: lines and rows, panels that are whole, most and little of one, several K blocks and channel
-     * tiles, steps of 2 and more, one channel a group, channels enough for packed panels; a program behind the sums
-     * that is short, long, costly. */
+     * tiles, steps of 2 and more, one channel a group, channels enough for packed panels, few products whose lines go
+     * on from row to row or may not; a program behind the sums that is short, long, costly. */
     static const struct {
         const char *x, *w, *attrs, *behind;
     } windows_of[] = {
+        {"[A, 1, C, D]", "[20, 1, 3, 3]", "", "%s = add(%r, %c) %y = relu(%s)"},
+        {"[A, 1, C, D]", "[33, 1, 4, 4]", ", pads=[1, 1, 1, 2]", "%s = add(%r, %c) %y = abs(%s)"},
+        {"[A, 1, 9, 37]", "[12, 1, 3, 3]", "",
+         "%p = slice(%x, starts=[0, 0, 1, 1], ends=[A, 1, 8, 36]) %q = mul(%r, %p) %s = add(%q, %c) %y = relu(%s)"},
         {"[A, B, C, D]", "[16, B, 3, 3]", ", pads=[1, 1, 1, 1]", "%s = add(%r, %c) %y = relu(%s)"},
         {"[A, 64, C, D]", "[9, 64, 3, 3]", "", "%s = mul(%r, %c) %y = gelu(%s)"},
         {"[A, B, C, D]", "[13, B, 3, 3]", ", strides=[1, 2], pads=[1, 1, 1, 1]", "%s = add(%r, %c) %y = abs(%s)"},
@@ -1138,7 +1142,7 @@ static void convolution(ir_op op, ir_dtype t) {
                  "func @f(%%x: %s%s, %%w: %s%s, %%c: %s) -> %s[?, ?, ?, ?] { %%r = conv(%%x, %%w%s) %s return %%y }",
                  ir_dtypes[t].name, windows_of[s].x, ir_dtypes[t].name, windows_of[s].w, ir_dtypes[t].name,
                  ir_dtypes[t].name, windows_of[s].attrs, windows_of[s].behind);
-        for (size_t k = s < 6 ? 0 : 1; k < sizeof window_sizes / sizeof *window_sizes; k += s < 6 ? 1 : 2)
+        for (size_t k = s < 9 ? 0 : 1; k < sizeof window_sizes / sizeof *window_sizes; k += s < 9 ? 1 : 2)
             check(text, (domain){-2, 2, SPECIAL_NONE, false}, window_sizes[k], k % 2 ? two_threads : one_thread, k == 0,
                   ALL_LEVELS);
     }
