@@ -234,9 +234,9 @@ static void emit_turn(attention *a) {
     attention_end(a, o);
 }
 
-/* (q, keys, row, count, length, dst), keys of type k_row: dst[j] = sum over i < length of q[i] * keys[j * row + i], for j < count and as
- * many more as make it a multiple of v_lanes (the last key again). length is a multiple of v_lanes: element i is added
- * to sum i mod v_lanes in order, and these sums by halves. */
+/* (q, keys, row, count, length, dst), keys of type k_row: dst[j] = sum over i < length of q[i] * keys[j * row + i], for
+ * j < count and as many more as make it a multiple of v_lanes (the last key again). length is a multiple of v_lanes:
+ * element i is added to sum i mod v_lanes in order, and these sums by halves. */
 static void emit_dots(attention *a) {
     emit *e = a->e;
     const int n = a->v_lanes;
@@ -286,8 +286,8 @@ static void weigh_columns(attention *a, LLVMValueRef *in, LLVMValueRef factor, L
     }
 }
 
-/* (weights, count, values, row, length, dst, factor), values of type v_row: dst[c] = dst[c] * *factor + sum over j < count of weights[j] *
- * values[j * row + c], for c < length, a multiple of v_lanes. */
+/* (weights, count, values, row, length, dst, factor), values of type v_row: dst[c] = dst[c] * *factor + sum over j <
+ * count of weights[j] * values[j * row + c], for c < length, a multiple of v_lanes. */
 static void emit_weigh(attention *a) {
     emit *e = a->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_i64, e->t_ptr, e->t_ptr};
