@@ -66,8 +66,8 @@ fusor_tensor fusor_from_dlpack(fusor_context *ctx, struct DLManagedTensor *m) {
     if (t->device.type == DL_CUDA && t->device.id >= 0 && t->device.id < INT32_MAX) {
         b.device = 1 + t->device.id;
     } else if (t->device.type != DL_CPU && t->device.type != DL_CUDA_HOST) {
-        return refuse(ctx, m, "fusor_from_dlpack: device type %ld; expected memory of the CPU (1 or 3) or CUDA (2)",
-                      t->device.type, 0);
+        return refuse(ctx, m, "fusor_from_dlpack: device type %ld, number %ld; expected memory of the CPU (1 or 3) or CUDA (2)",
+                      t->device.type, t->device.id);
     }
     for (int i = 0; i < N_TYPES; i++)
         if (types[i].code == t->dtype.code && types[i].bits == t->dtype.bits && t->dtype.lanes == 1)
@@ -119,11 +119,11 @@ fusor_status fusor_to_dlpack(fusor_tensor t, struct DLManagedTensor **out) {
         return context_fail(t.owner, &e);
     }
     x->kept = fusor_keep(t);
-    int64_t run = 1;
+    uint64_t run = 1; /* of a tensor without elements it may wrap */
     for (int d = b.rank; d-- > 0;) {
         x->shape[d] = b.shape[d];
-        x->strides[d] = b.flags & FUSOR_STRIDED ? b.stride[d] : run;
-        run *= b.shape[d] > 0 ? b.shape[d] : 1;
+        x->strides[d] = b.flags & FUSOR_STRIDED ? b.stride[d] : (int64_t)run;
+        run *= b.shape[d] > 0 ? (uint64_t)b.shape[d] : 1;
     }
     dl_tensor *to = &x->m.tensor;
     to->data = b.data;

@@ -54,7 +54,8 @@ void lazy_scope_clear(lazy_state *s, lazy_scope *scope) {
 
 fusor_scope fusor_scope_begin(fusor_context *ctx, fusor_status *status) {
     fusor_scope out = {.ctx = ctx, .status = status};
-    if (status) *status = ctx ? FUSOR_OK : FUSOR_ERROR_ARGUMENT;
+    const fusor_status begun = ctx ? FUSOR_OK : context_refuse("fusor_scope_begin: the context is NULL");
+    if (status) *status = begun;
     if (!ctx) return out;
     lazy_state *s = lazy_enter(ctx);
     lazy_scope *scope = s ? fu_calloc(1, sizeof *scope) : NULL;

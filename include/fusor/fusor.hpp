@@ -187,7 +187,12 @@ inline tensor broadcast_to(tensor x, sizes shape) { return fusor_broadcast_to(x,
 
 inline tensor squeeze(tensor x, sizes axes) { return fusor_squeeze(x, int(axes.size()), axes.begin()); }
 inline tensor unsqueeze(tensor x, sizes axes) { return fusor_unsqueeze(x, int(axes.size()), axes.begin()); }
-inline tensor slice(tensor x, sizes starts, sizes ends) { return fusor_slice(x, int(starts.size()), starts.begin(), ends.begin(), nullptr, nullptr); }
+/** **Errors**: fusor::error: not as many ends as starts. */
+inline tensor slice(tensor x, sizes starts, sizes ends) {
+    if (starts.size() != ends.size())
+        throw error(FUSOR_ERROR_ARGUMENT, ("slice: " + std::to_string(starts.size()) + " starts but " + std::to_string(ends.size()) + " ends").c_str());
+    return fusor_slice(x, int(starts.size()), starts.begin(), ends.begin(), nullptr, nullptr);
+}
 inline tensor flip(tensor x, sizes axes) { return fusor_flip(x, int(axes.size()), axes.begin()); }
 inline tensor pad(tensor x, sizes pads, tensor value = 0, int mode = FUSOR_PAD_CONSTANT) { return fusor_pad(x, value, mode, int(pads.size()), pads.begin()); }
 inline tensor concat(std::initializer_list<tensor> x, int axis) {
@@ -320,28 +325,39 @@ public:
     operator fusor_executable *() const noexcept { return exe_.get(); }
     /** Outputs without data get memory, to be freed with fusor_buffer_free. */
     void call(const std::vector<fusor_buffer> &inputs, std::vector<fusor_buffer> &outputs) const {
-        fusor_status status = fusor_executable_call(exe_.get(), int(inputs.size()), inputs.data(), int(outputs.size()), outputs.data());
-        if (status != FUSOR_OK) throw error(status, fusor_error_message(ctx_));
+        check(fusor_executable_call(exe_.get(), int(inputs.size()), inputs.data(), int(outputs.size()), outputs.data()));
     }
     /** Over the steps of a sequence, with the state that carries name (fusor_executable_prepare_scan says what each buffer is). */
     void scan(int64_t n_steps, const std::vector<fusor_carry> &carries, const std::vector<fusor_buffer> &inputs,
               std::vector<fusor_buffer> &outputs) const {
-        fusor_status status = fusor_executable_scan(exe_.get(), n_steps, int(carries.size()), carries.data(), int(inputs.size()), inputs.data(),
-                                                    int(outputs.size()), outputs.data());
-        if (status != FUSOR_OK) throw error(status, fusor_error_message(ctx_));
+        check(fusor_executable_scan(exe_.get(), n_steps, int(carries.size()), carries.data(), int(inputs.size()), inputs.data(),
+                                    int(outputs.size()), outputs.data()));
     }
 
 private:
+    /* What was moved from holds no context. */
+    void check(fusor_status status) const {
+        if (status != FUSOR_OK) throw error(status, fusor_error_message(exe_ ? ctx_ : nullptr));
+    }
+
     fusor_context *ctx_;
     std::unique_ptr<fusor_executable, void (*)(fusor_executable *)> exe_;
 };
+
+/** A contiguous tensor's rank and sizes; of too many, the rank alone, which every call refuses. */
+inline void set_shape(fusor_buffer &b, sizes shape) {
+    for (int64_t n : shape) {
+        if (b.rank < FUSOR_MAX_RANK) b.shape[b.rank] = n;
+        b.rank++;
+    }
+}
 
 /** A contiguous buffer over the caller's memory. */
 template <class T> fusor_buffer buffer(T *data, sizes shape) {
     fusor_buffer b = {};
     b.data = const_cast<std::remove_const_t<T> *>(data);
     b.dtype = dtype_of<std::remove_const_t<T>>::value;
-    for (int64_t n : shape) b.shape[b.rank++] = n;
+    set_shape(b, shape);
     if (std::is_const<T>::value) b.flags = FUSOR_READONLY;
     return b;
 }
@@ -349,12 +365,12 @@ template <class T> fusor_buffer buffer(T *data, sizes shape) {
 /** Copies a tensor between any two devices, strides allowed. */
 inline void copy(const context &ctx, const fusor_buffer &from, const fusor_buffer &to) { ctx.check(fusor_buffer_copy(ctx, &from, &to)); }
 
-/** Memory for a tensor on the context's device, given back with the object. */
+/** Memory for a tensor on the context's device, given back with the object, before the context goes. */
 class memory {
 public:
     memory(const context &ctx, fusor_dtype dtype, sizes shape) : ctx_(ctx) {
         buffer_.dtype = dtype;
-        for (int64_t n : shape) buffer_.shape[buffer_.rank++] = n;
+        set_shape(buffer_, shape);
         buffer_.device = ctx.device();
         ctx.check(fusor_buffer_new(ctx, &buffer_));
     }

@@ -69,6 +69,34 @@ int main() {
         std::printf("%s\n", e.what());
     }
     try {
+        (void)slice(X, {0, 0}, {1});
+    } catch (const fusor::error &e) {
+        std::printf("%s\n", e.what());
+    }
+    try {
+        f.call({fusor::buffer(y, {1, 1, 1, 1, 1, 1, 1, 1, 3})}, out);
+    } catch (const fusor::error &e) {
+        std::printf("%s\n", e.what());
+    }
+    try {
+        fusor::context other, moved(std::move(other));
+        fusor::scope scope(other);
+        scope.end();
+    } catch (const fusor::error &e) {
+        std::printf("%s\n", e.what());
+    }
+    try {
+        auto gone = std::make_unique<fusor::context>();
+        fusor::executable first(*gone, "func @f(%a: f32[N]) -> f32[N] { %y = square(%a) return %y }");
+        {
+            fusor::executable second(std::move(first));
+            gone.reset();
+        }
+        first.call({fusor::buffer(g, {3})}, out); /* its context is no more */
+    } catch (const fusor::error &e) {
+        std::printf("%s\n", e.what());
+    }
+    try {
         fusor::executable bad(ctx, "func @f(");
     } catch (const fusor::error &e) {
         std::printf("%s\n", fusor_status_name(e.status()));

@@ -26,6 +26,10 @@ device 'cuba': expected cpu, cuda, cuda:K, auto or reference; did you mean 'cuda
 FUSOR_ERROR_SHAPE
 this is no tensor with data:
 read: the tensor is f32; asked for f64
+slice: 2 starts but 1 ends
+input %a has rank 9; expected 1
+fusor_scope_begin: the context is NULL
+fusor_executable_call: the executable is NULL
 FUSOR_ERROR_SYNTAX
 END
 export FUSOR_CACHE_DIR=$tmp/cache
