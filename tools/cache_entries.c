@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* cache_entries.c: reads the cache directory for `fusor cache`: which directory, which entries, which one is meant. */
 #include "cache_entries.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <time.h>
 #include <unistd.h>
@@ -76,7 +77,10 @@ static bool visit(void *user, const rt_cache_entry *x) {
 }
 
 int cache_directory(tool *t, char *path, size_t room) {
-    if (rt_cache_find_dir(t->cache_dir, false, path, room) && path[0]) return 0;
+    const int found = rt_cache_find_dir(t->cache_dir, false, path, room);
+    if (!found) return 0;
+    if (found == ENAMETOOLONG)
+        return tool_environment(t, "cache directory: its name is longer than %zu bytes", room - 1);
     return tool_environment(t, "there is no cache directory; give --cache-dir, or set FUSOR_CACHE_DIR or HOME");
 }
 

@@ -302,17 +302,18 @@ static int copy(tool *t, const char *dir, bool is_export) {
     fu_error e;
     int64_t n = 0;
     fu_error_clear(&e);
-    if (t->args.n != 2) return tool_usage(t, "cache %s: expected one bundle file", t->args.at[0]);
-    fusor_status status =
-        is_export ? rt_cache_export(&e, dir, t->args.at[1], &n) : rt_cache_import(&e, t->args.at[1], dir, &n);
+    if (t->args.n + (is_export ? t->outputs.n : 0) != 2)
+        return tool_usage(t, "cache %s: expected one bundle file", t->args.at[0]);
+    const char *bundle = t->args.n == 2 ? t->args.at[1] : t->outputs.at[0];
+    fusor_status status = is_export ? rt_cache_export(&e, dir, bundle, &n) : rt_cache_import(&e, bundle, dir, &n);
     if (status != FUSOR_OK) return tool_fail(t, &e);
     if (t->json) {
         json_t *d = report_new(is_export ? "fusor-cache-export/1" : "fusor-cache-import/1");
         (void)json_object_update_new(
-            d, json_pack("{s:s, s:s, s:I}", "directory", dir, "bundle", t->args.at[1], "entries", (json_int_t)n));
+            d, json_pack("{s:s, s:s, s:I}", "directory", dir, "bundle", bundle, "entries", (json_int_t)n));
         return report_print(t, d);
     }
-    if (!t->quiet) printf("%" PRId64 " entries %s %s\n", n, is_export ? "written to" : "read from", t->args.at[1]);
+    if (!t->quiet) printf("%" PRId64 " entries %s %s\n", n, is_export ? "written to" : "read from", bundle);
     return 0;
 }
 

@@ -635,7 +635,7 @@ static int read_threads(run *r) {
 int run_program(tool *t, const program *p, uint32_t used, int (*after)(tool *t, const program *p, const inputs *in)) {
     run r = {.t = t, .program = *p, .limit_ulp = -1, .after = after};
     char *end;
-    if (t->check && t->check[0] && ((r.limit_ulp = strtod(t->check, &end)) < 0 || *end || end == t->check))
+    if (t->check && t->check[0] && (!((r.limit_ulp = strtod(t->check, &end)) >= 0) || *end || end == t->check))
         return tool_usage(t, "--check=%s: expected a number of ULP from 0 up", t->check);
     int status = program_function(t, &r.program, used, NULL, &r.flat);
     if (!status) status = inputs_find(t, &r.program, r.flat, used, &r.in);

@@ -17,7 +17,7 @@ _fusor() {
         'help:the text of a subcommand'
     )
     common=(
-        '--target=[what code is generated for\: a CPU level with any features beside it, LEVEL+FEATURE..., or a GPU (fusor info lists them)]:target:(v2 x86-64-v2 v3 x86-64-v3 v4 x86-64-v4 v3+avxvnni v4+vnni v4+bf16 v4+amxint8 v4+amxbf16 v4+amxfp16)'
+        '--target=[what code is generated for\: a CPU level with any features beside it, LEVEL+FEATURE..., or a GPU (fusor info lists them)]:target:(v2 x86-64-v2 v3 x86-64-v3 v4 x86-64-v4 v3+avxvnni v4+vnni v4+bf16 v4+amxint8 v4+amxbf16 v4+amxfp16 sm_70 sm_80 sm_90a)'
         '--cache=[off, ro, rw or refresh]:cache:(off ro rw refresh)'
         '--cache-dir=[directory of the kernel cache]:DIR:_files'
         '--threads=[threads, 1 to 1024; run and bench\: 1,2 sweeps]:N:_files'
@@ -90,7 +90,7 @@ _fusor() {
         '*--dim=[a size that no file binds; 64K, 1e6; run\: several (N=1e3,1e4) sweep; bench\: sizes instead of the suites'\'' own]:NAME=N:_files'
         '*-o+[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
         '*--output=[where to\: NAME=path.npy, DIR/ or NAME=- (run), a file (others)]:OUT:_files'
-        '--stage=[ir, opt, plan, llvm, asm, obj, header, ptx or cubin]:stage:(ir opt plan llvm asm obj header)'
+        '--stage=[ir, opt, plan, llvm, asm, obj, header, ptx or cubin]:stage:(ir opt plan llvm asm obj header ptx cubin)'
         '--kernel=[only the kernel whose symbol or key starts so, or its number]:PREFIX:_files'
             )
             _arguments $common $own '*:file:_files' && ret=0 ;;

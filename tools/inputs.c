@@ -90,6 +90,10 @@ static int read_arguments(tool *t, const ir_graph *g, uint32_t from, inputs *in)
                 t,
                 "argument '%s': expected a file, a number, uniform:SEED, normal:SEED, arange, zeros or ones after '='",
                 arg);
+        static const char *const fills[] = {"uniform:1", "normal:1", "arange", "zeros", "ones"};
+        const char *near = tool_suggest(t, equals + 1, fills, sizeof fills / sizeof *fills, "");
+        if (near[0] && !rt_data_is_fill(equals + 1) && access(equals + 1, F_OK) != 0)
+            return tool_environment(t, "argument '%s': there is no such file%s", arg, near);
         if (strcmp(equals + 1, "-") == 0) {
             if (stdin_user) return tool_usage(t, "'%s': stdin is taken by %s", arg, stdin_user);
             stdin_user = arg;

@@ -41,7 +41,7 @@ static const option options[] = {
 enum { N_OPTIONS = sizeof options / sizeof *options };
 
 /* What stands after an option that takes one of a few words; NULL: CPU levels, alone and with each feature beside
- * them. */
+ * them, and GPUs. */
 static const struct {
     const char *option, *words;
 } choices[] = {
@@ -50,7 +50,7 @@ static const struct {
     {"device", "cpu cuda cuda:0 auto reference"},
     {"math", "precise fast"},
     {"color", "auto always never"},
-    {"stage", "ir opt plan llvm asm obj header"},
+    {"stage", "ir opt plan llvm asm obj header ptx cubin"},
     {"peers", "found all none numpy numba torch jax onnxruntime torch.compile"},
     {"format", "text json dot html"},
     {"sort", "key symbol kind target size compile hits age"},
@@ -67,6 +67,9 @@ static const char *targets(void) {
     for (int i = 0; i < IR_FEATURE_COUNT && n < sizeof words; i++)
         n += (size_t)snprintf(words + n, sizeof words - n, " %s+%s", ir_levels[ir_feature_table[i].level].short_name,
                               ir_feature_table[i].name);
+#define GPU(ID, name, ...) n += n < sizeof words ? (size_t)snprintf(words + n, sizeof words - n, " %s", name) : 0;
+#include "ir/gpu.def"
+#undef GPU
     return words;
 }
 

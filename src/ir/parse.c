@@ -140,7 +140,7 @@ static bool parse_stmt(parser *p, ast_stmt *s) {
     if (!expect(p, '=', "after the result")) return false;
     s->is_call = p->token.kind == IR_TOKEN_FUNCTION;
     if (!s->is_call && !at_plain_word(p))
-        return parse_expected(p, "the name of an operator, or @ and the name of a function,");
+        return parse_expected(p, "the name of an operator, or @ and the name of a function");
     s->op = take_name(p);
     if (!expect(p, '(', "after the name of the operator")) return false;
     while (!at(p, ')')) {

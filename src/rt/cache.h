@@ -127,8 +127,9 @@ typedef struct rt_cache_answer {
 fusor_status rt_cache_why(rt_cache *c, fu_error *e, const ir_kernel *k, rt_cache_answer *out);
 
 /* ---- inspection: work on a directory, without a cache object ---- */
-/* The directory that a cache with these settings would use; false when none. dir as in rt_cache_options. */
-bool rt_cache_find_dir(const char *dir, bool ignore_environment, char *path_out, size_t room);
+/* The directory that a cache with these settings would use: 0, ENOENT where there is none, ENAMETOOLONG. dir as in
+ * rt_cache_options. */
+int rt_cache_find_dir(const char *dir, bool ignore_environment, char *path_out, size_t room);
 
 typedef struct rt_cache_entry {
     const char *file;    /* name in the directory */

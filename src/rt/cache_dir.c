@@ -308,8 +308,8 @@ int rt_dir_names(const rt_dir *d, bool of_cubins, char ***names_out, size_t *n_o
 }
 
 /* ---- which directory ---- */
-bool rt_cache_find_dir(const char *dir, bool ignore_environment, char *path_out, size_t room) {
-    int n = -1;
+int rt_cache_find_dir(const char *dir, bool ignore_environment, char *path_out, size_t room) {
+    int n = 0;
     if (dir) {
         n = snprintf(path_out, room, "%s", dir);
     } else if (!ignore_environment) {
@@ -320,5 +320,5 @@ bool rt_cache_find_dir(const char *dir, bool ignore_environment, char *path_out,
         else if (xdg && xdg[0] == '/') n = snprintf(path_out, room, "%s/fusor", xdg);
         else if (home && home[0] == '/') n = snprintf(path_out, room, "%s/.cache/fusor", home);
     }
-    return n > 0 && (size_t)n < room;
+    return n <= 0 ? ENOENT : (size_t)n < room ? 0 : ENAMETOOLONG;
 }

@@ -123,7 +123,11 @@ fusor_status rt_cache_open(fu_error *e, const rt_cache_options *o, rt_cache **ou
     c->dir_bytes = RT_CACHE_UNKNOWN_BYTES;
     if (c->mode != RT_CACHE_OFF) {
         char path[4096], why[256];
-        if (rt_cache_find_dir(o->dir, o->ignore_environment, path, sizeof path)) {
+        const int found = rt_cache_find_dir(o->dir, o->ignore_environment, path, sizeof path);
+        if (found == ENAMETOOLONG)
+            fu_log_warn(&c->log, "cache directory: its name is longer than %zu bytes; kernels stay in memory",
+                        sizeof path - 1);
+        if (!found) {
             const char *problem = rt_dir_open(path, c->mode != RT_CACHE_RO, &c->dir, why, sizeof why);
             c->has_dir = !problem;
             if (!problem) c->cubins = rt_cubins_new(&c->dir, c->mode != RT_CACHE_REFRESH, c->mode != RT_CACHE_RO);

@@ -57,6 +57,37 @@ expect 2 "it has @f, @g" run two.fusor @relu
 expect 2 "has no parameter" run two.fusor @g aa=1
 expect 2 'expected NAME=SOURCE' run two.fusor @g a
 expect 2 'given twice' run two.fusor @g a=1 a=2
+expect 4 "no such file; did you mean 'ones'" run two.fusor @g a=oness
+expect 4 "did you mean 'uniform:1'" run two.fusor @g a=uniform
+expect 2 'a number of ULP' run two.fusor @g a=1 --check=nan
+long=$(printf '/%0200d' {1..25})
+expect 0 'longer than 4095 bytes; kernels stay in memory' run two.fusor @g a=1 --cache-dir "$long"
+expect 4 'longer than 4095 bytes' cache path --cache-dir "$long"
+
+# completion: commands, options, and what stands behind an option
+completes() {
+    local want=$1
+    shift
+    COMP_WORDS=("$fusor" "$@") COMP_CWORD=$#
+    COMPREPLY=()
+    _fusor
+    if [[ " ${COMPREPLY[*]} " == *" $want "* ]]; then ok; else bad "completion of '$*' has no '$want': ${COMPREPLY[*]}"; fi
+}
+# shellcheck source=tools/fusor.bash
+. "$src/tools/fusor.bash"
+completes explain e
+completes explain --target v3 e
+completes explain help e
+completes --target --t
+completes --measure explain --target v3 --m
+completes reference --device r
+completes v4+bf16 run --target = v4
+completes refresh run --cache =
+completes sm_80 emit --target sm
+completes cubin emit --stage c
+completes warm cache w
+completes two.fusor run two
+completes two.fusor run --time two
 expect 2 'is for a GPU' emit two.fusor --stage ptx --target v3
 expect 2 'which stage' emit two.fusor
 expect 0 'bottleneck: kernel 0 (map' run two.fusor @g a=1 --profile --runs 5
@@ -239,6 +270,9 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     expect 0 'counted since' cache stats
     expect 0 'nothing was counted' cache stats -z
     expect 0 'written' cache export app.fbundle
+    expect 0 'written to out.fbundle' cache export -o out.fbundle
+    expect 2 'one bundle file' cache export app.fbundle -o out.fbundle
+    rm -f out.fbundle
     expect 0 'deleted' cache clear
     expect 0 'read from' cache import app.fbundle
     printf x | dd of=app.fbundle bs=1 seek=$(($(wc -c <app.fbundle) - 40)) conv=notrunc 2>/dev/null
