@@ -228,6 +228,7 @@ void ir_kernel_print(fu_str *o, const ir_kernel *k) {
     for (int b = 0; b < k->n_buffers; b++) {
         fu_str_addf(o, "buffer %s %s", k->buffer[b].is_output ? "out" : "in", ir_dtypes[k->buffer[b].dtype].name);
         for (int d = 0; d < k->n_dims; d++) print_stride(o, k->buffer[b].stride[d]);
+        if (k->buffer[b].behind) fu_str_addf(o, " behind #%d", k->buffer[b].behind - 1);
         fu_str_addc(o, '\n');
     }
     for (int s = 0; s < k->n_scalars; s++) fu_str_addf(o, "scalar %s\n", ir_dtypes[k->scalar[s]].name);
@@ -299,6 +300,7 @@ static fusor_status read_buffer(reader *r, const char *line, ir_kernel *k) {
         b->stride[d] = strcmp(word, "?") == 0 ? IR_STRIDE_RUNTIME : strtoll(word, NULL, 10);
         p += n;
     }
+    if (sscanf(p, " behind #%" SCNu8, &b->behind) == 1) b->behind++;
     return FUSOR_OK;
 }
 
@@ -477,6 +479,16 @@ static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const ui
     return FUSOR_OK;
 }
 
+static fusor_status verify_behind(const ir_kernel *k, const ir_kbuffer *b, fu_error *e) {
+    const ir_kbuffer *first = &k->buffer[b->behind - 1];
+    const size_t bytes = (size_t)k->n_dims * sizeof *b->stride;
+    if (k->kind != IR_KERNEL_MAP || b->behind > k->n_buffers || b->is_output || first->is_output || first->behind ||
+        first->dtype != b->dtype || k->n_dims < 1 || b->stride[k->n_dims - 1] != 2 ||
+        memcmp(b->stride, first->stride, bytes) != 0)
+        return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a buffer behind another is an input like it, columns 2 apart");
+    return FUSOR_OK;
+}
+
 fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
     static const char *const orders[IR_KERNEL_KIND_COUNT] = {"ptp", "prv", "pr", "byjmnk", "prv", "bmynk", "bhmnkjg"};
     int at = 0, last_count = 0, matmuls = 0, reductions = 0, scans = 0;
@@ -493,6 +505,8 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: a second dim of role '%c'", d, k->dim[d].role);
         last_count++;
     }
+    for (int b = 0; b < k->n_buffers; b++)
+        if (k->buffer[b].behind) FU_TRY(verify_behind(k, &k->buffer[b], e));
     for (int d = 0; d < k->n_dims; d++)
         if (k->dim[d].role == 't' &&
             (d != k->n_dims - 2 || k->dim[d].size != IR_SIZE_RUNTIME || k->dim[d + 1].size != IR_SIZE_RUNTIME))

@@ -76,6 +76,7 @@ typedef struct ir_kbuffer {
     ir_dtype dtype;
     bool is_output;
     int64_t stride[IR_KERNEL_MAX_DIMS]; /* baked, or IR_STRIDE_RUNTIME */
+    uint8_t behind; /* map: 1 + the input that this one is an element behind, columns of both 2 apart; 0: none */
 } ir_kbuffer;
 
 /* window: place p of column i, along one spatial axis, is element i * stride + p * dilation - begin of `size` there

@@ -214,6 +214,7 @@ static fusor_status build_kernel(planner *p, int c) {
     }
     if (b.k->kind == IR_KERNEL_ROW || b.tail) builder_mark_kept(b.k);
     plan_find_slide(&b, &st);
+    plan_find_turns(&b);
     st.n_args = b.k->n_buffers;
     st.arg = FU_NEW_N(p->arena, int, st.n_args);
     st.offset = FU_NEW_N(p->arena, ir_size, st.n_args);

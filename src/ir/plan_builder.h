@@ -96,6 +96,7 @@ void builder_order_dims(builder *b, ir_step *st);
 void builder_mark_kept(ir_kernel *k);
 /* plan_slide.c: values of a map that the next row needs again; st->stride is known. */
 void plan_find_slide(const builder *b, const ir_step *st);
+void plan_find_turns(const builder *b); /* inputs of a map whose elements take turns in memory: ir_kbuffer.behind */
 
 /* plan_window.c: the space of a convolution, its instruction, the order and roles of its kernel's dims (how many). */
 void plan_window_space(builder *b, const ir_node *n);

@@ -6,6 +6,7 @@
  * the same columns, of loads whose places and guards are a row apart. */
 #include "base/small.h"
 #include "ir/plan_builder.h"
+#include <string.h>
 
 typedef struct slide {
     const builder *b;
@@ -126,6 +127,30 @@ static bool is_made(const slide *s, const ir_kslide *found) {
     for (int i = 0; i < found->n; i++)
         if (!is_needed[found->from[i]]) return false;
     return true;
+}
+
+static bool is_plain(const ir_kernel *k, int buffer) {
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_K_LOAD && k->inst[i].index == buffer && k->inst[i].variant) return false;
+    return true;
+}
+
+void plan_find_turns(const builder *b) {
+    ir_kernel *k = b->k;
+    ir_sizes *sz = b->p->g->sizes;
+    if (k->kind != IR_KERNEL_MAP || ir_level_is_gpu(k->level) || ir_kernel_is_transposed(k) || k->slide.n) return;
+    for (int i = 0; i < k->n_buffers; i++) {
+        const access *x = &b->accesses.at[i];
+        if (x->is_output || k->n_dims < 1 || k->buffer[i].stride[k->n_dims - 1] != 2 || !is_plain(k, i)) continue;
+        for (int j = 0; j < k->n_buffers && !k->buffer[i].behind; j++) {
+            const access *y = &b->accesses.at[j];
+            if (y->is_output || y->buffer != x->buffer || k->buffer[j].behind ||
+                k->buffer[j].dtype != k->buffer[i].dtype || x->offset != ir_size_add(sz, y->offset, b->one) ||
+                !is_plain(k, j) || memcmp(x->stride, y->stride, (size_t)b->space * sizeof *x->stride) != 0)
+                continue;
+            k->buffer[i].behind = (uint8_t)(j + 1);
+        }
+    }
 }
 
 void plan_find_slide(const builder *b, const ir_step *st) {

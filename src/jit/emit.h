@@ -114,6 +114,9 @@ LLVMValueRef em_gep(emit *e, LLVMValueRef base, LLVMTypeRef element, LLVMValueRe
 /* Loads `lanes` elements of buffer `buf` at element offset `off`, `step` apart (i64; constant 0 = one element splat,
  * read whatever the mask; constant 1 = contiguous, else gathered). */
 LLVMValueRef em_load(emit *e, int buf, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask);
+/* Every second element of 2 * lanes from `off` on, all of which may be read: the first ones or the second ones. Both of
+ * a place in one block are loaded once. */
+LLVMValueRef em_load_turns(emit *e, int buf, LLVMValueRef off, bool is_second, LLVMValueRef mask);
 void em_store(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask);
 LLVMValueRef em_load_ptr(emit *e, ir_dtype t, LLVMValueRef ptr, LLVMValueRef mask,
                          unsigned align); /* contiguous, current width */

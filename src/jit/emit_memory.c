@@ -163,6 +163,25 @@ static int spread_of(LLVMValueRef step) {
     return s == -1 || (s >= 2 && s <= EM_SPREAD) ? (int)s : 0;
 }
 
+LLVMValueRef em_load_turns(emit *e, int buf, LLVMValueRef off, bool is_second, LLVMValueRef mask) {
+    const ir_dtype t = e->k->buffer[buf].dtype;
+    LLVMTypeRef element = em_memory_type(e, t), type = em_vec(e, element);
+    LLVMValueRef v[2], base = em_gep(e, e->base[buf], element, off), lane[64];
+    const int n = e->lanes;
+    for (int p = 0; p < 2; p++) {
+        LLVMValueRef ptr = em_gep(e, base, element, em_i64s(e, p * n)), active = mask;
+        for (int i = 0; i < n; i++) lane[i] = LLVMConstInt(e->t_i32, (unsigned)(p * n + i) / 2, 0);
+        if (mask) active = LLVMBuildShuffleVector(e->b, mask, mask, LLVMConstVector(lane, (unsigned)n), "");
+        if (active == all_lanes(e)) active = NULL;
+        v[p] = active ? compat_masked_load(e->mod, e->b, COMPAT_CONTIGUOUS, type, ptr, active, LLVMConstNull(type),
+                                           ir_dtypes[t].bytes)
+                      : LLVMBuildLoad2(e->b, type, ptr, "");
+        if (!active) LLVMSetAlignment(v[p], ir_dtypes[t].bytes);
+    }
+    for (int i = 0; i < n; i++) lane[i] = LLVMConstInt(e->t_i32, (unsigned)(2 * i + is_second), 0);
+    return em_to_register(e, t, LLVMBuildShuffleVector(e->b, v[0], v[1], LLVMConstVector(lane, (unsigned)n), ""));
+}
+
 void em_spread_masks(emit *e, LLVMValueRef active, LLVMValueRef step) {
     const int s = spread_of(step);
     em_spread made = {.active = active, .step = s, .lanes = e->lanes};

@@ -41,6 +41,20 @@ static bool guard_has_mask(const emit *e, const map *m, const ir_kinst *inst) {
     return g->op == IR_OP_AND && (m->fixed->at[g->in[0]] || m->fixed->at[g->in[1]]);
 }
 
+/* The first of two buffers that take turns in memory, of which `buffer` is one; -1: it is none. */
+static int first_of_turns(const ir_kernel *k, int buffer) {
+    if (k->buffer[buffer].behind) return k->buffer[buffer].behind - 1;
+    for (int b = 0; b < k->n_buffers; b++)
+        if (k->buffer[b].behind == buffer + 1) return buffer;
+    return -1;
+}
+
+static bool has_behind(const ir_kernel *k) {
+    for (int b = 0; b < k->n_buffers; b++)
+        if (k->buffer[b].behind) return true;
+    return false;
+}
+
 LLVMValueRef map_load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
     map *m = user;
     if (inst->op == IR_K_INDEX) {
@@ -53,6 +67,9 @@ LLVMValueRef map_load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
     int b = inst->index;
     if (m->last < 0) return em_load_value(e, v, inst, -1, m->offset[b], em_i64s(e, 0), NULL);
     LLVMValueRef stride = e->stride[b][m->last];
+    const int first = m->shares && e->lanes > 1 && (!m->mask || e->level->has_mask) ? first_of_turns(e->k, b) : -1;
+    if (first >= 0)
+        return em_load_turns(e, first, map_advance(e, m->offset[first], m->column, stride), b != first, m->mask);
     return em_load_value(e, v, inst, m->last, map_advance(e, m->offset[b], m->column, stride), stride,
                          guard_has_mask(e, m, inst) ? NULL : m->mask);
 }
@@ -505,7 +522,17 @@ fusor_status jit_emit_map(emit *e, fu_error *err) {
         row_begin = em_mul(e, LLVMBuildUDiv(e->b, em_add(e, row_begin, more), step, ""), step);
         row_end = em_mul(e, LLVMBuildUDiv(e->b, em_add(e, row_end, more), step, ""), step);
     }
+    /* From memory, vectors that cross lines bring more of them at a time (Zen 4: 1.3 times as fast). */
+    m->shares = has_behind(e->k);
+    em_branch b = {0};
+    if (m->shares) b = em_if(e, em_icmp(e, LLVMIntEQ, e->tune[IR_TUNE_MAP_STREAM], em_i64s(e, 0)));
     map_emit_rows(e, m, row_begin, row_end, begin, end, has_tail);
+    if (m->shares) {
+        em_else(e, &b);
+        m->shares = false;
+        map_emit_rows(e, m, row_begin, row_end, begin, end, has_tail);
+        em_endif(e, &b);
+    }
     em_end(e, &tiles);
 
     fence_streams(e, m->has_stream);

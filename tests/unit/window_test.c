@@ -9,6 +9,7 @@ TestSuite(window, .init = text_start, .fini = text_stop);
 
 typedef struct made {
     int kernels, others, reads, depthwise; /* steps; most buffers that one kernel reads; kernels of that form */
+    int behind;                            /* inputs that are an element behind another */
 } made;
 
 /* The plan of a function of %x: f32[N, C, H, W] and %b: f32[C, 1, 1]; with weights C is 6. */
@@ -30,6 +31,8 @@ static made plan_with(const char *weights, const char *body) {
         const ir_step *st = &plan->steps.at[s];
         if (st->kind == IR_STEP_KERNEL) n.kernels++;
         else n.others++;
+        for (int b = 0; st->kind == IR_STEP_KERNEL && b < st->kernel->n_buffers; b++)
+            n.behind += st->kernel->buffer[b].behind != 0;
         n.depthwise += st->kind == IR_STEP_KERNEL && st->kernel->is_depthwise;
         if (st->kind == IR_STEP_KERNEL && st->n_args - 1 > n.reads) n.reads = st->n_args - 1;
     }
@@ -50,6 +53,13 @@ Test(window, small_windows_fuse_with_what_is_around_them) {
     KERNELS(1, "%h = relu(%x) %p = average_pool(%h, kernel=[3, 3], pads=[1, 1, 1, 1]) %q = add(%p, %b) %r = relu(%q)");
     KERNELS(1, "%h = add(%x, %b) %r = max_pool(%h, kernel=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])");
     KERNELS(1, "%r = max_pool(%x, kernel=[4, 4], strides=[4, 4])");
+}
+
+Test(window, columns_that_take_turns_are_loaded_once) {
+    cr_expect(plan_of("%r = max_pool(%x, kernel=[2, 2], strides=[2, 2])").behind == 2);
+    cr_expect(plan_of("%h = neg(%x) %r = average_pool(%h, kernel=[1, 2], strides=[1, 2])").behind == 1);
+    cr_expect(plan_of("%r = max_pool(%x, kernel=[2, 2], strides=[2, 3])").behind == 0);
+    cr_expect(plan_of("%r = max_pool(%x, kernel=[2, 2], strides=[2, 2], pads=[1, 1, 1, 1])").behind == 0);
 }
 
 Test(window, costly_values_are_stored_where_windows_overlap) {
