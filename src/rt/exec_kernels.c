@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* exec_kernels.c: the kernels of a plan, found in the cache or made. One after the other, until one has to be compiled:
  * that takes a hundred times as long as to find it, so as many threads as calls may use then share what is left. They
- * are threads of this request and end with it: those of calls may have stacks that are too small for LLVM. */
+ * are threads of this request and end with it: those of calls may have stacks that are too small for LLVM. Each reserves
+ * a stack and an arena of malloc, so where the address space is limited there are none: the C library ends a process in
+ * which LLVM's thread-local data finds no room. */
 #include "base/small.h"
 #include "rt/exec_internal.h"
 #include <pthread.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static bool is_kernel(const core *c, int step) { return c->plan->steps.at[step].kind == IR_STEP_KERNEL; }
 
@@ -98,9 +101,14 @@ static fusor_status compile_together(core *c, fu_error *e, int first) {
     return s.status;
 }
 
+static bool is_space_limited(void) {
+    struct rlimit space;
+    return getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY;
+}
+
 fusor_status exec_find_kernels(core *c, fu_error *e) {
     if (c->options.is_layout_only || c->options.launch) return FUSOR_OK;
-    const bool may_share = c->options.n_threads > 1 && !c->options.parallel_for;
+    const bool may_share = c->options.n_threads > 1 && !c->options.parallel_for && !is_space_limited();
     bool may_miss = may_share; /* the first one, and those behind one that was compiled alone */
     for (int i = 0; i < c->n_steps; i++) {
         if (!is_kernel(c, i) || c->info[i].kernel) continue;

@@ -12,6 +12,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -800,6 +801,19 @@ Test(exec, threads_compile_together) {
     }
     for (int r = 0; r < 5; r++) rt_buffer_release(NULL, first[r].data);
     cr_assert_geq(n_kernels, 3);
+}
+
+Test(exec, one_thread_compiles_where_the_address_space_is_limited) {
+    if (!has_module()) return;
+    struct rlimit space;
+    cr_assert_eq(getrlimit(RLIMIT_AS, &space), 0);
+    space.rlim_cur = (rlim_t)1 << 47; /* more than anything takes */
+    if (setrlimit(RLIMIT_AS, &space) != 0) return;
+    rt_exec *x = compile_counted(3, 1);
+    cr_assert(x, "%s", error.text);
+    cr_expect_eq(made.most, 1, "%d at once", made.most);
+    rt_exec_release(x);
+    rt_cache_close(cache);
 }
 
 Test(exec, the_first_kernel_that_fails_is_reported) {
