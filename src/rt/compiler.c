@@ -3,6 +3,7 @@
 #include "rt/compiler.h"
 #include "base/build_id.h"
 #include "base/env.h"
+#include "rt/fork.h"
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
@@ -88,10 +89,18 @@ static fusor_status load(fu_error *e, const fusor_codegen_table **out) {
     return FUSOR_OK;
 }
 
+/* A child of a process that is loading the module waits for the lock as its parent does. */
+static void guard_lock(void) {
+    static rt_fork_hook hook;
+    rt_fork_guard(&hook, &lock);
+}
+
 fusor_status rt_module_get(fu_error *e, const fusor_codegen_table **out) {
     const fusor_codegen_table *table = atomic_load_explicit(&loaded, memory_order_acquire);
     if (!table) {
         /* A failure is not kept: the module may be installed while a service runs. */
+        static pthread_once_t once = PTHREAD_ONCE_INIT;
+        pthread_once(&once, guard_lock);
         pthread_mutex_lock(&lock);
         table = atomic_load_explicit(&loaded, memory_order_relaxed);
         fusor_status s = table ? FUSOR_OK : load(e, &table);

@@ -84,6 +84,32 @@ static void join_child(pid_t child, const char *what) {
     cr_assert(false, "%s: the child hangs", what);
 }
 
+static void *compile_one(void *ctx) { return compile(ctx, 0); }
+
+/* A fork while another thread loads the code generation module: the child can load it, too. */
+Test(forks, while_the_module_is_loaded, .timeout = 120) {
+    if (rt_host_level() < 0 || !getenv("FUSOR_CODEGEN")) cr_skip("no code generation module"); /* none is loaded yet */
+    fusor_context *ctx = new_context();
+    pthread_t loader;
+    void *exe;
+    cr_assert_eq(pthread_create(&loader, NULL, compile_one, ctx), 0);
+    for (int i = 0; i < 5; i++) {
+        usleep(2000);
+        fflush(NULL);
+        pid_t child = fork();
+        if (child == 0) {
+            fusor_context *own = new_context();
+            _exit(call(compile(own, 1), 1));
+        }
+        cr_assert_gt(child, 0);
+        join_child(child, "module");
+    }
+    pthread_join(loader, &exe);
+    cr_assert_eq(call(exe, 0), 0);
+    fusor_executable_free(exe);
+    fusor_context_free(ctx);
+}
+
 Test(forks, parent_and_child_go_on, .timeout = 120) {
     if (!has_module()) cr_skip("no code generation module");
     fusor_context *ctx = new_context();
