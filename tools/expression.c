@@ -55,9 +55,12 @@ static bool take(parser *x, const char *text) {
     x->p += n;
     return true;
 }
-static const char *found(parser *x) {
+static const char *found(parser *x) { /* a word, or a character of UTF-8 with all of its bytes */
     size_t n = word_length(x->p);
-    return !*x->p ? "the end" : n ? fu_format(x->arena, "'%.*s'", (int)n, x->p) : fu_format(x->arena, "'%c'", *x->p);
+    if (!*x->p) return "the end";
+    if (!n)
+        for (n = 1; n < 4 && (x->p[n] & 0xc0) == 0x80; n++) {}
+    return fu_format(x->arena, "'%.*s'", (int)n, x->p);
 }
 static bool expect(parser *x, char c, const char *where) {
     skip(x);

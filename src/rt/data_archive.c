@@ -125,8 +125,16 @@ static fusor_status zip_next(fu_error *e, const char *label, zip_dir *d, zip_ent
     return FUSOR_OK;
 }
 
+enum { CHUNK = 1 << 30 }; /* zlib counts in 32 bits */
+
+static bool has_checksum(const uint8_t *at, uint64_t n, uint32_t want) {
+    uLong crc = crc32(0, NULL, 0);
+    for (uint64_t i = 0; i < n; i += CHUNK) crc = crc32(crc, at + i, (uInt)(n - i < CHUNK ? n - i : CHUNK));
+    return crc == want;
+}
+
 static fusor_status inflate_member(fu_error *e, const char *label, uint8_t *from, const zip_entry *z, rt_bytes *out) {
-    enum { CHUNK = 1 << 30, MAX_RATIO = 1032 }; /* deflate: 258 bytes from 2 bits at the most */
+    enum { MAX_RATIO = 1032 }; /* deflate: 258 bytes from 2 bits at the most */
     if (z->bytes / MAX_RATIO > z->packed + 1)
         return FU_FAIL(e, FUSOR_ERROR_SYNTAX,
                        "%s: malformed .npz: a member of %llu bytes says to hold %llu; expected less than "
@@ -138,7 +146,7 @@ static fusor_status inflate_member(fu_error *e, const char *label, uint8_t *from
         fu_free(to);
         return FU_FAIL(e, FUSOR_ERROR_MEMORY, "%s: no memory for its %llu bytes", label, (unsigned long long)z->bytes);
     }
-    uint64_t in = 0, done = 0;    /* handed to zlib; its counters have 32 bits */
+    uint64_t in = 0, done = 0;    /* handed to zlib */
     uint64_t room = z->bytes + 1; /* one more: to see a member that is longer than it says */
     s.next_in = from;
     s.next_out = to;
@@ -156,9 +164,7 @@ static fusor_status inflate_member(fu_error *e, const char *label, uint8_t *from
     }
     done -= s.avail_out;
     inflateEnd(&s);
-    uLong crc = crc32(0, NULL, 0);
-    for (uint64_t i = 0; i < done; i += CHUNK) crc = crc32(crc, to + i, (uInt)(done - i < CHUNK ? done - i : CHUNK));
-    if (code != Z_STREAM_END || done != z->bytes || crc != z->crc) {
+    if (code != Z_STREAM_END || done != z->bytes || !has_checksum(to, done, z->crc)) {
         fu_free(to);
         return FU_FAIL(e, FUSOR_ERROR_SYNTAX, "%s: malformed .npz: %s", label,
                        code != Z_STREAM_END && code != Z_BUF_ERROR ? "the compressed data is damaged"
@@ -200,6 +206,7 @@ fusor_status rt_npz_find(fu_error *e, const char *label, const rt_bytes *zip, co
     at += skip;
     if (found.method == 8) return inflate_member(e, label, zip->at + at, &found, member_out);
     if (found.packed != found.bytes) return fail_zip(e, label, "a stored member has two lengths");
+    if (!has_checksum(zip->at + at, found.bytes, found.crc)) return fail_zip(e, label, "a member's checksum is wrong");
     *member_out = (rt_bytes){.at = zip->at + at, .n = (size_t)found.bytes};
     return FUSOR_OK;
 }

@@ -62,6 +62,7 @@ expect 0 '@eval(%a: f32[N]) -> (%v: f32, %result1: f32[N])' check e.fusor
 
 # errors, located in the expression
 expect 3 '<expression>:1:4: error: expected a value, found' eval 'a +* b'
+expect 3 "<expression>:1:3: error: expected a value, found 'é'" eval 'a+é'
 expect 3 "did you mean 'relu'" eval 'relo(a)'
 expect 3 "<expression>:1:3: error: expected ')'" eval '(a'
 expect 3 '<expression>:1:3: error: add: lhs %a is f32[3] but rhs %b is f32[4]' eval 'a + b' a:f32[3]=ones b:f32[4]=ones

@@ -309,6 +309,15 @@ Test(data, deflated_members_must_be_what_they_say) {
     read_fails(save("damaged.npz", &b), 0, FUSOR_ERROR_SYNTAX, "malformed .npz");
 }
 
+Test(data, stored_members_are_checked_too) {
+    member m = {"w.npy", NPY(1, F4("False", "(6,)"), six), false, false, false};
+    bytes b = zip(&m, 1);
+    const size_t record = b.n - 22 - 46 - 5;
+    cr_assert_eq(memcmp(b.at + record, "PK\1\2", 4), 0);
+    b.at[record - 1] ^= 1; /* the last element */
+    read_fails(save("stored.npz", &b), 0, FUSOR_ERROR_SYNTAX, "checksum");
+}
+
 static bytes safetensors(const char *json, const void *data, size_t n) {
     bytes b = {.n = 0};
     add_int(&b, strlen(json), 8);
