@@ -11,16 +11,23 @@
 #include "ir/pass.h"
 #include <string.h>
 
+/* Each decides where those before it are equal. */
+typedef enum hash_kind {
+    OF_FORM,  /* without numbers and sizes, of whichever parameters: what is done to each of several is one kernel */
+    OF_SHAPE, /* with its parameters */
+    OF_ALL,   /* with its numbers and sizes */
+    HASHES
+} hash_kind;
+
 typedef struct cse {
     fu_arena *arena;
     const ir_graph *from;
-    ir_graph *pool;  /* one node of each kind, without metadata: its hash-consing does the merging */
-    ir_id *in_pool;  /* by id of `from` */
-    ir_id *first;    /* by id of `pool`: the node of `from` it was made of */
-    uint64_t *hash;  /* by id of `pool`: of the shape of what the node computes, the same whatever the ids are */
-    ir_id *param;    /* the first parameter that it is of, as its index + 1 */
-    uint64_t *exact; /* the same with its numbers and sizes: decides where the shapes are equal */
-    uint32_t *group; /* by group number: union-find */
+    ir_graph *pool;         /* one node of each kind, without metadata: its hash-consing does the merging */
+    ir_id *in_pool;         /* by id of `from` */
+    ir_id *first;           /* by id of `pool`: the node of `from` it was made of */
+    ir_id *param;           /* by id of `pool`: the first parameter that the node is of, as its index + 1 */
+    uint64_t *hash[HASHES]; /* by id of `pool`: of what the node computes, the same whatever the ids are */
+    uint32_t *group;        /* by group number: union-find */
 } cse;
 
 static uint32_t root(uint32_t *group, uint32_t x) {
@@ -38,10 +45,11 @@ static uint64_t size_class(const ir_sizes *s, ir_size x) {
     return ir_size_is_const(s, x, &v) && v >= 0 && v <= IR_BAKE_MAX ? (uint64_t)v : UINT64_MAX;
 }
 
-static uint64_t structural_hash(const cse *c, const ir_node *n, bool is_exact) {
-    const uint64_t *hash = is_exact ? c->exact : c->hash;
+static uint64_t structural_hash(const cse *c, const ir_node *n, hash_kind kind) {
+    const uint64_t *hash = c->hash[kind];
+    const bool is_exact = kind == OF_ALL;
     const ir_sizes *s = c->pool->sizes;
-    if (n->op == IR_OP_PARAM) return 1u + n->index; /* parameters come first, in their order */
+    if (n->op == IR_OP_PARAM) return kind == OF_FORM ? 1 : 1u + n->index; /* parameters come first, in their order */
     /* By name: a new row of the table does not reorder old programs. */
     const char *name = ir_ops[n->op].name;
     uint64_t h = mix(fu_hash(name, strlen(name), 0), (uint64_t)n->dtype << 32 | (uint64_t)n->rank << 16 | n->index);
@@ -106,8 +114,9 @@ static bool is_out_of_order(const cse *c, const ir_node *n) {
     if (sx != sy) return sx;
     const ir_id px = c->param[n->in[0]], py = c->param[n->in[1]];
     if (px != py) return px > py;
-    const uint64_t hx = c->hash[n->in[0]], hy = c->hash[n->in[1]];
-    return hx != hy ? hx > hy : c->exact[n->in[0]] > c->exact[n->in[1]];
+    for (int h = 0; h < HASHES; h++)
+        if (c->hash[h][n->in[0]] != c->hash[h][n->in[1]]) return c->hash[h][n->in[0]] > c->hash[h][n->in[1]];
+    return false;
 }
 
 static void merge(cse *c) {
@@ -131,8 +140,7 @@ static void merge(cse *c) {
         }
         c->first[id] = i;
         c->param[id] = first_param(c, &n);
-        c->hash[id] = structural_hash(c, &n, false);
-        c->exact[id] = structural_hash(c, &n, true);
+        for (int h = 0; h < HASHES; h++) c->hash[h][id] = structural_hash(c, &n, (hash_kind)h);
     }
 }
 
@@ -166,10 +174,9 @@ fusor_status ir_pass_cse(fu_arena *a, fu_error *e, ir_graph **g) {
              .pool = ir_graph_like(a, from),
              .in_pool = FU_NEW_N(a, ir_id, count),
              .first = FU_NEW_N(a, ir_id, count + 1),
-             .hash = FU_NEW_N(a, uint64_t, count + 1),
              .param = FU_NEW_N(a, ir_id, count + 1),
-             .exact = FU_NEW_N(a, uint64_t, count + 1),
              .group = FU_NEW_N(a, uint32_t, max_group + 1)};
+    for (int h = 0; h < HASHES; h++) c.hash[h] = FU_NEW_N(a, uint64_t, count + 1);
     for (uint32_t i = 0; i <= max_group; i++) c.group[i] = i;
     merge(&c);
 

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -415,22 +416,23 @@ Test(cache, which_directory) {
     char path[256];
     setenv("XDG_CACHE_HOME", "relative", 1);
     setenv("HOME", "/home/h", 1);
-    cr_assert(rt_cache_find_dir(NULL, false, path, sizeof path));
+    cr_assert_eq(rt_cache_find_dir(NULL, false, path, sizeof path), 0);
     cr_assert_str_eq(path, "/home/h/.cache/fusor");
     setenv("XDG_CACHE_HOME", "/x", 1);
-    cr_assert(rt_cache_find_dir(NULL, false, path, sizeof path));
+    cr_assert_eq(rt_cache_find_dir(NULL, false, path, sizeof path), 0);
     cr_assert_str_eq(path, "/x/fusor");
     setenv("FUSOR_CACHE_DIR", "/c", 1);
-    cr_assert(rt_cache_find_dir(NULL, false, path, sizeof path));
+    cr_assert_eq(rt_cache_find_dir(NULL, false, path, sizeof path), 0);
     cr_assert_str_eq(path, "/c");
-    cr_assert(rt_cache_find_dir("/d", false, path, sizeof path));
+    cr_assert_eq(rt_cache_find_dir("/d", false, path, sizeof path), 0);
     cr_assert_str_eq(path, "/d");
-    cr_assert(!rt_cache_find_dir("", false, path, sizeof path));
-    cr_assert(!rt_cache_find_dir(NULL, true, path, sizeof path));
+    cr_assert_eq(rt_cache_find_dir("", false, path, sizeof path), ENOENT);
+    cr_assert_eq(rt_cache_find_dir(NULL, true, path, sizeof path), ENOENT);
+    cr_assert_eq(rt_cache_find_dir(NULL, false, path, 2), ENAMETOOLONG);
     unsetenv("FUSOR_CACHE_DIR");
     unsetenv("XDG_CACHE_HOME");
     unsetenv("HOME");
-    cr_assert(!rt_cache_find_dir(NULL, false, path, sizeof path));
+    cr_assert_eq(rt_cache_find_dir(NULL, false, path, sizeof path), ENOENT);
 }
 
 Test(cache, cache_only_names_the_difference) {
