@@ -320,8 +320,7 @@ fusor_status auto_call(fusor_executable *exe, fu_error *e, int n_in, const fusor
     fusor_status status =
         gpu ? rt_exec_call(gpu, e, n_in, in, n_out, out) : auto_call_here(exe, e, n_in, in, n_out, out);
     if (gpu && is_timed && status == FUSOR_OK) status = rt_queue_wait(exe->ctx->queue, e);
-    if (is_timed && status == FUSOR_OK)
-        rt_select_tell(exe->ctx->select, key, c.side, (double)(fu_now_ns() - begin));
+    if (is_timed && status == FUSOR_OK) rt_select_tell(exe->ctx->select, key, c.side, (double)(fu_now_ns() - begin));
     return status;
 }
 

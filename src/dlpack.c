@@ -66,7 +66,8 @@ fusor_tensor fusor_from_dlpack(fusor_context *ctx, struct DLManagedTensor *m) {
     if (t->device.type == DL_CUDA && t->device.id >= 0 && t->device.id < INT32_MAX) {
         b.device = 1 + t->device.id;
     } else if (t->device.type != DL_CPU && t->device.type != DL_CUDA_HOST) {
-        return refuse(ctx, m, "fusor_from_dlpack: device type %ld, number %ld; expected memory of the CPU (1 or 3) or CUDA (2)",
+        return refuse(ctx, m,
+                      "fusor_from_dlpack: device type %ld, number %ld; expected memory of the CPU (1 or 3) or CUDA (2)",
                       t->device.type, t->device.id);
     }
     for (int i = 0; i < N_TYPES; i++)

@@ -157,8 +157,7 @@ void explain_text(fu_str *o, const char *json) {
         fu_str_addf(o, ", %s=%" JSON_INTEGER_FORMAT, name, json_integer_value(v));
     const bool is_gpu = strncmp(text_of(d, "target"), "sm_", 3) == 0;
     if (!is_gpu) fu_str_addf(o, ", %.0f thread%s", number_of(d, "threads"), number_of(d, "threads") == 1 ? "" : "s");
-    fu_str_addf(o, "%s\n",
-                json_is_true(json_object_get(d, "assumed")) ? " (sizes not given are assumed: --dim)" : "");
+    fu_str_addf(o, "%s\n", json_is_true(json_object_get(d, "assumed")) ? " (sizes not given are assumed: --dim)" : "");
     if (text_of(d, "auto")[0]) fu_str_addf(o, "auto     %s\n", text_of(d, "auto"));
     add_totals(o, "fused", json_object_get(d, "fused"));
     add_totals(o, "unfused", json_object_get(d, "unfused"));

@@ -25,8 +25,8 @@ typedef struct lazy_storage {
     enum { STORAGE_BORROWED, STORAGE_POOL, STORAGE_ADOPTED } kind;
     fusor_buffer twin; /* POOL: the same contents on another device (lazy_place.c); data NULL: none. Owned */
     bool is_const;
-    bool is_shown;     /* POOL: a caller has its address, and may write it: no twin */
-    uint32_t n_reads;  /* evaluations that have read it, in contexts with device "auto" */
+    bool is_shown;    /* POOL: a caller has its address, and may write it: no twin */
+    uint32_t n_reads; /* evaluations that have read it, in contexts with device "auto" */
     void (*release)(void *user);
     void *user;
     uint32_t readers;          /* first LEAF slot that stands for its present contents; 0 = none */
@@ -110,9 +110,9 @@ typedef struct lazy_plan {
     uint64_t hash, used;
     uint32_t bytes;
     unsigned char *key;
-    rt_exec *exec;          /* NULL: this program needs its sizes baked; look with them */
-    fusor_executable *exe;  /* device "auto": it has exec too; its context is not held. Else NULL */
-    bool is_cpu_only;       /* "auto": the other side cannot be had */
+    rt_exec *exec;         /* NULL: this program needs its sizes baked; look with them */
+    fusor_executable *exe; /* device "auto": it has exec too; its context is not held. Else NULL */
+    bool is_cpu_only;      /* "auto": the other side cannot be had */
     bool has_side;
     rt_side side; /* of the evaluation before */
     lazy_costs costs[LAZY_COSTS];
@@ -168,7 +168,7 @@ void lazy_clear_inputs(lazy_state *s, uint32_t slot);
 lazy_storage *lazy_storage_new(const fusor_buffer *b, int kind);
 void lazy_storage_drop(lazy_state *s, lazy_storage *m);
 fusor_status lazy_no_memory(fu_error *e);
-extern const char lazy_no_tensor[]; /* what is wrong with a handle that names no context */
+extern const char lazy_no_tensor[];        /* what is wrong with a handle that names no context */
 int64_t lazy_bytes(const fusor_buffer *b); /* of its elements, without gaps */
 fusor_tensor lazy_handle(lazy_state *s, uint32_t slot);
 fusor_tensor lazy_bad_slot(lazy_state *s, ir_op op, const fu_error *e); /* an error as a handle; recorded too */

@@ -342,12 +342,8 @@ static fusor_status new_plan(lazy_state *s, fu_error *e, uint64_t hash, rt_exec 
         return lazy_no_memory(e);
     }
     memcpy(key, s->key, s->key_bytes);
-    *p = (lazy_plan){.hash = hash,
-                     .used = ++s->plan_clock,
-                     .bytes = (uint32_t)s->key_bytes,
-                     .key = key,
-                     .exec = exec,
-                     .exe = exe};
+    *p = (lazy_plan){
+        .hash = hash, .used = ++s->plan_clock, .bytes = (uint32_t)s->key_bytes, .key = key, .exec = exec, .exe = exe};
     p->next = s->plans[hash % LAZY_PLANS];
     s->plans[hash % LAZY_PLANS] = p;
     s->n_plans++;

@@ -211,7 +211,8 @@ static bool moves_little(const ir_plan *p, const int64_t *symbol_values) {
 
 static bool is_held(rt_cache *cache, const ir_plan *p) {
     for (uint32_t i = 0; i < p->steps.n; i++)
-        if (p->steps.at[i].kind == IR_STEP_KERNEL && !rt_cache_holds(cache, p->steps.at[i].kernel, false, NULL)) return false;
+        if (p->steps.at[i].kind == IR_STEP_KERNEL && !rt_cache_holds(cache, p->steps.at[i].kernel, false, NULL))
+            return false;
     return true;
 }
 

@@ -10,7 +10,8 @@ static inline bool host_has_level(int level) {
     __builtin_cpu_init();
     switch (level) {
 #define LEVEL(ID, name, ...)                                                                                           \
-    case IR_LEVEL_##ID: return __builtin_cpu_supports(name);
+    case IR_LEVEL_##ID:                                                                                                \
+        return __builtin_cpu_supports(name);
 #include "ir/level.def"
 #undef LEVEL
     default: return false;

@@ -60,7 +60,7 @@ struct bench_rival {
     bool (*finish)(void *user); /* NULL, or: until all calls of a batch are done */
     void *user;
     double one_ns; /* about what a call takes; 0: not known yet */
-    bool is_apart;  /* of bench_auto.c, which reports it */
+    bool is_apart; /* of bench_auto.c, which reports it */
     double *sample;
     double median_ns, min_ns, spread; /* spread: interquartile range / median */
     int n;
@@ -100,8 +100,8 @@ json_t *bench_auto_row(const bench_auto *a, const bench_rivals *rivals);
 /* Where the document has "auto": puts "right", "behind" and "noise" into that of the rows, "choices", "right" and
  * "share" into its own. */
 void bench_auto_judge(json_t *document);
-const char *bench_auto_text(tool *t, const json_t *document);   /* "19 of 20 choices were the faster one (95.0 %)" */
-const char *bench_auto_verdict(tool *t, const json_t *row);     /* "wrong by 12.0 %" */
+const char *bench_auto_text(tool *t, const json_t *document); /* "19 of 20 choices were the faster one (95.0 %)" */
+const char *bench_auto_verdict(tool *t, const json_t *row);   /* "wrong by 12.0 %" */
 void bench_auto_print(tool *t, const json_t *document);
 
 /* ---- bench_plain.c: the rows of plain.def in C ---- */

@@ -25,9 +25,9 @@ typedef struct run {
     program program;
     ir_graph *flat; /* the function as written, calls inlined: what --check evaluates */
     inputs in;
-    const char **output; /* path of each result; NULL: none */
+    const char **output;   /* path of each result; NULL: none */
     bool *makes_directory; /* of each: -o DIR/ */
-    double limit_ulp;    /* --check=ULP; -1: documented bounds */
+    double limit_ulp;      /* --check=ULP; -1: documented bounds */
     bool writes_stdout;
     int n_threads[64], n_thread_counts;
     int (*after)(tool *t, const program *p, const inputs *in);

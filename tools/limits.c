@@ -13,7 +13,7 @@ static limits of(const rt_limits *all) {
 
 limits limits_get(tool *t, int n_threads, bool again) {
     rt_limits all = t->ctx && context_home(t->ctx) ? context_limits(t->ctx, true)
-                                             : rt_limits_get(dir_of(t), n_threads, is_read_only(t), again);
+                                                   : rt_limits_get(dir_of(t), n_threads, is_read_only(t), again);
     return of(&all);
 }
 

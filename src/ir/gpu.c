@@ -57,8 +57,7 @@ void ir_gpu_param(const ir_kernel *k, const ir_kernel_args *args, const ir_gpu_l
                                             : is_aligned(k, args, ir_gpu_lanes(k));
     out[IR_GPU_WORD_CHUNKS] = (uint64_t)l->chunks;
     out[IR_GPU_WORD_SCRATCH] = (uint64_t)(uintptr_t)args->scratch;
-    for (ir_gpu_word w = {0}; ir_gpu_next_word(k, &w);)
-        switch (w.is) {
+    for (ir_gpu_word w = {0}; ir_gpu_next_word(k, &w);) switch (w.is) {
         case IR_GPU_BUFFER: out[w.at] = (uint64_t)(uintptr_t)args->buffer[w.number]; break;
         case IR_GPU_SIZE: out[w.at] = (uint64_t)args->size[w.number]; break;
         case IR_GPU_STRIDE: out[w.at] = (uint64_t)args->stride[w.number * k->n_dims + w.dim]; break;
@@ -231,7 +230,8 @@ void ir_gpu_each_set(const ir_kernel *k, const ir_kernel_args *args, const ir_gp
                      uint64_t *out) {
     uint64_t *place = out + ir_gpu_words(k);
     ir_gpu_param(k, args, l, 0, out);
-    out[IR_GPU_WORD_SCRATCH] = 0; /* one launch without counters needs none; so the words say nothing that changes from call to call */
+    out[IR_GPU_WORD_SCRATCH] =
+        0; /* one launch without counters needs none; so the words say nothing that changes from call to call */
     place[IR_GPU_EACH_FIRST] = (uint64_t)first;
     place[IR_GPU_EACH_GRID_X] = l->grid[0][0];
     place[IR_GPU_EACH_GRID_Y] = l->grid[0][1];

@@ -23,20 +23,20 @@
 
 enum {
     IR_GPU_COUNTERS = 16384, /* of a launch, at most */
-    IR_GPU_THREADS = 256, /* of a block, x * y of them, where a kind has no number of its own */
+    IR_GPU_THREADS = 256,    /* of a block, x * y of them, where a kind has no number of its own */
     IR_GPU_WARP = 32,
     IR_GPU_VECTOR_BYTES = 16, /* the widest access of a thread */
-    IR_GPU_VECTOR = 4,      /* adjacent elements of a thread but in maps; one access where IR_GPU_WORD_HOW says so */
-    IR_GPU_ROW_STEPS = 4,   /* times so many in a row that is kept in registers */
-    IR_GPU_COLUMN_ROWS = 8, /* reduce, column form: threads of a column; a block has IR_GPU_WARP columns */
-    IR_GPU_TILE = 32,       /* maps, transposed: side of a tile in shared memory */
-    IR_GPU_PARAM_MAX = 4096 /* bytes of parameters: PTX ISA 7.0, 5.1.6 */
+    IR_GPU_VECTOR = 4,        /* adjacent elements of a thread but in maps; one access where IR_GPU_WORD_HOW says so */
+    IR_GPU_ROW_STEPS = 4,     /* times so many in a row that is kept in registers */
+    IR_GPU_COLUMN_ROWS = 8,   /* reduce, column form: threads of a column; a block has IR_GPU_WARP columns */
+    IR_GPU_TILE = 32,         /* maps, transposed: side of a tile in shared memory */
+    IR_GPU_PARAM_MAX = 4096   /* bytes of parameters: PTX ISA 7.0, 5.1.6 */
 };
 /* First words; those after them: ir_gpu_next_word. */
 enum {
     IR_GPU_WORD_PHASE,
     IR_GPU_WORD_COUNTERS, /* address of u32 that are 0 and become 0 again, ir_gpu_launch.n_counters of them; or 0 */
-    IR_GPU_WORD_HOW,    /* which of its forms the kernel is to take: below */
+    IR_GPU_WORD_HOW,      /* which of its forms the kernel is to take: below */
     IR_GPU_WORD_CHUNKS,
     IR_GPU_WORD_SCRATCH,
     IR_GPU_WORDS

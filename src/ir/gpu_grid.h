@@ -16,8 +16,7 @@ typedef struct grid_matrices {
 static inline grid_matrices grid_matrices_of(const ir_kernel *k, const int64_t *size) {
     ir_gpu_space s;
     ir_gpu_space_of(k, &s);
-    return (grid_matrices){
-        ir_gpu_space_size(&s, size, IR_GPU_BATCHES), ir_gpu_space_size(&s, size, IR_GPU_ROWS),
-        ir_gpu_space_size(&s, size, IR_GPU_COLUMNS), ir_gpu_space_size(&s, size, IR_GPU_PRODUCTS)};
+    return (grid_matrices){ir_gpu_space_size(&s, size, IR_GPU_BATCHES), ir_gpu_space_size(&s, size, IR_GPU_ROWS),
+                           ir_gpu_space_size(&s, size, IR_GPU_COLUMNS), ir_gpu_space_size(&s, size, IR_GPU_PRODUCTS)};
 }
 #endif

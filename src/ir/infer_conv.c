@@ -59,8 +59,7 @@ static fusor_status channels(ir_graph *g, const ir_node *n, ir_size *out) {
  * pads. */
 static ir_size places(ir_graph *g, const ir_node *n, uint32_t i, ir_size size, ir_size kernel, uint32_t spatial) {
     ir_sizes *s = g->sizes;
-    const int64_t stride = ir_window_entry(g, n, "strides", i, 1),
-                  dilation = ir_window_entry(g, n, "dilations", i, 1);
+    const int64_t stride = ir_window_entry(g, n, "strides", i, 1), dilation = ir_window_entry(g, n, "dilations", i, 1);
     const int64_t pads = ir_window_entry(g, n, "pads", i, 0) + ir_window_entry(g, n, "pads", i + spatial, 0);
     const ir_size one = number(g, 1), reach = ir_size_mul(s, ir_size_sub(s, kernel, one), number(g, dilation));
     if (n->op == IR_OP_CONV) {

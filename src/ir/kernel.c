@@ -306,9 +306,8 @@ static fusor_status read_buffer(reader *r, const char *line, ir_kernel *k) {
 
 static fusor_status read_axis(reader *r, const char *line, ir_kernel *k) {
     ir_kaxis a;
-    if (k->n_axes >= IR_KERNEL_MAX_AXES ||
-        sscanf(line, "axis %d %d %" SCNd64 " %" SCNd64 " %" SCNd64 " %%%" SCNu16, &a.dim, &a.place, &a.stride,
-               &a.dilation, &a.begin, &a.size) != 6)
+    if (k->n_axes >= IR_KERNEL_MAX_AXES || sscanf(line, "axis %d %d %" SCNd64 " %" SCNd64 " %" SCNd64 " %%%" SCNu16,
+                                                  &a.dim, &a.place, &a.stride, &a.dilation, &a.begin, &a.size) != 6)
         return bad(r, "expected 'axis DIM PLACE STRIDE DILATION BEGIN %SIZE'");
     k->axis[k->n_axes++] = a;
     return FUSOR_OK;
@@ -500,8 +499,8 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
         if (strchr(k->kind == IR_KERNEL_WINDOW     ? "myn"
                    : k->kind == IR_KERNEL_CONTRACT ? "mnk"
                                                    : "tvmnkhjg",
-                   k->dim[d].role) && d &&
-            k->dim[d - 1].role == k->dim[d].role)
+                   k->dim[d].role) &&
+            d && k->dim[d - 1].role == k->dim[d].role)
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: a second dim of role '%c'", d, k->dim[d].role);
         last_count++;
     }

@@ -138,11 +138,11 @@ typedef struct ir_kernel {
     ir_kbuffer buffer[IR_KERNEL_MAX_BUFFERS];
     ir_dtype scalar[IR_KERNEL_MAX_INSTS]; /* dtype of each scalar argument */
     ir_kinst inst[IR_KERNEL_MAX_INSTS];
-    ir_tile tile;      /* contract, window, attention; zeros else */
-    bool is_direct;    /* contract: the form for small operands, below */
-    bool is_depthwise; /* window: the form for one channel a group, below */
+    ir_tile tile;       /* contract, window, attention; zeros else */
+    bool is_direct;     /* contract: the form for small operands, below */
+    bool is_depthwise;  /* window: the form for one channel a group, below */
     bool is_by_channel; /* window: the form whose vectors are channels made, below */
-    int n_axes;        /* window: outer to inner; 0: they are not told */
+    int n_axes;         /* window: outer to inner; 0: they are not told */
     ir_kaxis axis[IR_KERNEL_MAX_AXES];
     ir_kslide slide;
     bool is_each; /* on a GPU: one launch over many sets of arguments (ir/gpu.h) */
@@ -293,8 +293,8 @@ int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t ro
  * pads, as far as results meet them; mr columns behind it may be touched. It is not made where the operand can be read
  * as it lies. Scratch: the offsets; sums [columns][nr], then turned [nr][columns], for ir_window_columns; the slab (or,
  * in phase 0, `lanes` rows of words). */
-enum { IR_CHANNELS_STRIDE = 64 };        /* most along columns */
-int ir_window_ahead(const ir_kernel *k); /* places behind the offsets: of what comes next, to ask for it ahead */
+enum { IR_CHANNELS_STRIDE = 64 };              /* most along columns */
+int ir_window_ahead(const ir_kernel *k);       /* places behind the offsets: of what comes next, to ask for it ahead */
 int64_t ir_window_columns(const ir_kernel *k); /* most columns between two turns: tiles, in all less than 64 or one */
 int64_t ir_kernel_window_step(const ir_kernel *k); /* stride of operand 1 along n, or IR_STRIDE_RUNTIME */
 /* attention: kernel_attention.c. Queries are taken in panels of nr, keys in blocks of kb; up to ir_attention_rows

@@ -39,8 +39,7 @@ bool ir_kernel_contract_in_place(const ir_kernel *k) {
     const ir_kinst *mm = find_matmul(k), *b = mm ? &k->inst[mm->in[1]] : NULL;
     int n = k->n_dims - 2;
     return b && n >= 0 && outer_k(k) <= 1 && b->op == IR_K_LOAD && !b->variant &&
-           b->dtype == ir_kernel_contract_acc(k) &&
-           k->buffer[b->index].stride[n] == 1;
+           b->dtype == ir_kernel_contract_acc(k) && k->buffer[b->index].stride[n] == 1;
 }
 
 bool ir_kernel_contract_a_in_place(const ir_kernel *k) {

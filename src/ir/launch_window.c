@@ -130,9 +130,9 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e) {
     for (int i = 0; i < 2 && mm; i++) {
         if (mm->n_in != 2 || mm->in[i] >= k->n_insts)
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a window kernel multiplies two operands");
-        if (k->is_by_channel && (k->tile.nr * ir_dtypes[mm->dtype].bytes % ir_levels[k->level].vector_bytes ||
-                                 k->tile.mr > 64 || k->tile.nr > 1024 ||
-                                 (k->n_axes && k->axis[k->n_axes - 1].stride > IR_CHANNELS_STRIDE)))
+        if (k->is_by_channel &&
+            (k->tile.nr * ir_dtypes[mm->dtype].bytes % ir_levels[k->level].vector_bytes || k->tile.mr > 64 ||
+             k->tile.nr > 1024 || (k->n_axes && k->axis[k->n_axes - 1].stride > IR_CHANNELS_STRIDE)))
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "the tile of a window kernel by channels is whole vectors");
         if (ir_kernel_has_slab(k)) {
             if (i == 1) FU_TRY(verify_axes(k, mm, n, e));
@@ -158,9 +158,7 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e) {
     return ir_verify_axes(k, e);
 }
 
-int64_t ir_window_columns(const ir_kernel *k) {
-    return k->tile.mr < 64 ? 64 / k->tile.mr * k->tile.mr : k->tile.mr;
-}
+int64_t ir_window_columns(const ir_kernel *k) { return k->tile.mr < 64 ? 64 / k->tile.mr * k->tile.mr : k->tile.mr; }
 
 int ir_window_ahead(const ir_kernel *k) { return k->is_by_channel ? 8 : 0; }
 

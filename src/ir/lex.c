@@ -356,10 +356,9 @@ void ir_lex_next(ir_lexer *x, ir_token *t) {
         size_t n = utf8_length(x->p, x->end);
         const bool is_mark = n == 3 && memcmp(x->p, "\xef\xbb\xbf", 3) == 0;
         fail(t, t->loc,
-             is_mark ? "a byte order mark; write the text as UTF-8 without one"
-             : c < 0x20 || c == 0x7f
-                 ? fu_format(x->arena, "control character 0x%02x in the text", (unsigned)c)
-                 : fu_format(x->arena, "unexpected character '%.*s'", (int)n, x->p));
+             is_mark                 ? "a byte order mark; write the text as UTF-8 without one"
+             : c < 0x20 || c == 0x7f ? fu_format(x->arena, "control character 0x%02x in the text", (unsigned)c)
+                                     : fu_format(x->arena, "unexpected character '%.*s'", (int)n, x->p));
         skip_character(x, n);
     }
 }

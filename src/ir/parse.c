@@ -131,7 +131,7 @@ static bool parse_stmt(parser *p, ast_stmt *s) {
     for (;;) {
         if (p->token.kind != IR_TOKEN_VALUE)
             return parse_expected(p, results.n ? "a value such as %y after ','"
-                                         : "a statement such as '%y = relu(%x)', 'return' or '}'");
+                                               : "a statement such as '%y = relu(%x)', 'return' or '}'");
         fu_push(m->arena, &results, take_name(p));
         s->result = results.at;
         s->n_results = results.n;

@@ -307,8 +307,8 @@ static bool is_kernel(const einsum *v, const product *p, const term *y, const te
     if (!is_run_of[0] && !is_run_of[1] && ir_dtypes[ir_at(v->g, p->a.id)->dtype].bytes < 4) return false;
     /* Of a result that is only split, what is element-wise behind it would be a kernel of its own. */
     const double of_result = moves_result ? 1 : splits_result ? 0.25 : 0;
-    const double copied = moves[0] * volume_of(v, la) + moves[1] * volume_of(v, lb) +
-                          of_result * volume_of(v, labels_of(y)),
+    const double copied =
+                     moves[0] * volume_of(v, la) + moves[1] * volume_of(v, lb) + of_result * volume_of(v, labels_of(y)),
                  full = filled(v, &p->n, &p->b, want ? want : y, COLUMNS, true) *
                         filled(v, &p->m, &p->a, want ? want : y, ROWS, false);
     return full > 0 && volume_of(v, la | lb) * (1 / full - 1) <= COPY * copied;

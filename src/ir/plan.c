@@ -139,12 +139,12 @@ static void place_reduction(planner *p, ir_id id) {
     } else {
         if (c)
             plan_needs_memory(p, xid,
-                         p->clusters.at[c].kind == CLUSTER_CONTRACT || p->clusters.at[c].kind == CLUSTER_WINDOW
-                             ? IR_REASON_CONTRACT_THEN_REDUCE
-                         : p->clusters.at[c].kind == CLUSTER_ATTENTION ? IR_REASON_ATTENTION
-                         : !fits                                       ? IR_REASON_REDUCE_OTHER_AXES
-                         : has_registers                               ? IR_REASON_LIMIT
-                                                                       : IR_REASON_REGISTERS);
+                              p->clusters.at[c].kind == CLUSTER_CONTRACT || p->clusters.at[c].kind == CLUSTER_WINDOW
+                                  ? IR_REASON_CONTRACT_THEN_REDUCE
+                              : p->clusters.at[c].kind == CLUSTER_ATTENTION ? IR_REASON_ATTENTION
+                              : !fits                                       ? IR_REASON_REDUCE_OTHER_AXES
+                              : has_registers                               ? IR_REASON_LIMIT
+                                                                            : IR_REASON_REGISTERS);
         for (int k = (int)p->clusters.n - 1; k > p->info[xid].avail && !joined; k--)
             if (same_space(&p->clusters.at[k], x, axes, column, merged) &&
                 plan_may_share(p, id, p->clusters.at[k].anchor) && p->clusters.at[k].n_reductions < MAX_REDUCTIONS &&
@@ -175,16 +175,16 @@ static void place_operands(planner *p, const ir_node *n) {
         if (p->info[root].home) {
             cluster_kind kind = p->clusters.at[p->info[root].home].kind;
             plan_needs_memory(p, n->in[i],
-                         p->options->no_fuse ? IR_REASON_USER
-                         : kind == CLUSTER_CONTRACT || kind == CLUSTER_WINDOW || kind == CLUSTER_ATTENTION
-                             ? IR_REASON_TWO_CONTRACTIONS
-                             : IR_REASON_REDUCE_INTO_CONTRACT);
+                              p->options->no_fuse ? IR_REASON_USER
+                              : kind == CLUSTER_CONTRACT || kind == CLUSTER_WINDOW || kind == CLUSTER_ATTENTION
+                                  ? IR_REASON_TWO_CONTRACTIONS
+                                  : IR_REASON_REDUCE_INTO_CONTRACT);
         } else {
             subtree s = plan_measure_subtree(p, n->in[i]);
             if (s.n > 0 &&
                 (s.leaves > MAX_CLUSTER_LEAVES / 2 - 2 || (s.is_costly && i == 0 && !p->info[root].is_wanted)))
-                plan_store_floating(p, n->in[i],
-                               IR_REASON_RECOMPUTE); /* packing evaluates operand 0 once for every block of columns */
+                plan_store_floating(
+                    p, n->in[i], IR_REASON_RECOMPUTE); /* packing evaluates operand 0 once for every block of columns */
         }
     }
 }
@@ -228,9 +228,9 @@ static void place_window(planner *p, ir_id id) {
         if (p->info[root].home) {
             const cluster_kind kind = p->clusters.at[p->info[root].home].kind;
             plan_needs_memory(p, x,
-                         p->options->no_fuse                                  ? IR_REASON_USER
-                         : kind == CLUSTER_CONTRACT || kind == CLUSTER_WINDOW ? IR_REASON_TWO_CONTRACTIONS
-                                                                              : IR_REASON_REDUCE_INTO_CONTRACT);
+                              p->options->no_fuse                                  ? IR_REASON_USER
+                              : kind == CLUSTER_CONTRACT || kind == CLUSTER_WINDOW ? IR_REASON_TWO_CONTRACTIONS
+                                                                                   : IR_REASON_REDUCE_INTO_CONTRACT);
         }
         plan_store_floating(p, x, IR_REASON_RECOMPUTE);
     }
@@ -492,7 +492,8 @@ static void store_shared(planner *p) {
             !info->is_wanted) {
             const subtree s = plan_measure_subtree(p, id);
             const int stored_by = reader_that_stores(p, id, &of[id]), times = of[id].n, large = s.large;
-            const bool moves_less = large + !stored_by + times < large * times + !!stored_by || (s.leaves > 1 && s.n > CHEAP);
+            const bool moves_less =
+                large + !stored_by + times < large * times + !!stored_by || (s.leaves > 1 && s.n > CHEAP);
             if (s.is_costly || moves_less) {
                 info->reason = s.is_costly ? IR_REASON_RECOMPUTE : IR_REASON_SHARED;
                 if (stored_by) {
@@ -507,8 +508,9 @@ static void store_shared(planner *p) {
             const int by = info->home ? info->home : info->made_by;
             if (by) add_reader(in, by);
             for (int k = 0; k < of[id].n && !by; k++) add_reader(in, of[id].at[k]);
-            in->has_map |= by ? p->clusters.at[by].kind == CLUSTER_MAP /* results are stored once, and read from there */
-                              : of[id].has_map || (of[id].is_result && of[id].n > 1);
+            in->has_map |=
+                by ? p->clusters.at[by].kind == CLUSTER_MAP /* results are stored once, and read from there */
+                   : of[id].has_map || (of[id].is_result && of[id].n > 1);
         }
     }
 }

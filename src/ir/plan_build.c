@@ -167,8 +167,8 @@ static fusor_status build_kernel(planner *p, int c) {
             ir_size_is_const(p->g->sizes, cl->dim[cl->rank - 1], &columns);
             if (x->rank > 1) ir_size_is_const(p->g->sizes, cl->dim[cl->rank - 2], &rows);
         }
-        b.k->tile = dot ? ir_dot_tile(target.level, dot, rows, columns)
-                        : ir_contract_tile_of(target.level, acc, rows, columns);
+        b.k->tile =
+            dot ? ir_dot_tile(target.level, dot, rows, columns) : ir_contract_tile_of(target.level, acc, rows, columns);
         if (n->op == IR_OP_MATMUL && !ir_dot_is_tile(dot) &&
             (x->rank == 1 || ir_size_is(p->g->sizes, x->dim[flip ? x->rank - 1 : x->rank - 2], 1)))
             b.k->tile = ir_contract_row_tile(target.level, acc, b.k->tile);

@@ -241,9 +241,10 @@ void builder_order_dims(builder *b, ir_step *st) {
         ir_size size = order[d] == MAX_SPACE - 1 ? b->one : b->dim[order[d]];
         int64_t v = 0;
         /* On a GPU one length is as good as another, and an optimizer's maps of all parameters are one kernel. */
-        bool bakes = strchr("rnk", role[d]) != NULL ||
-                     (k->kind == IR_KERNEL_MAP && d == n - 1 && !(is_gpu && n == 1) && !(n > 1 && role[n - 2] == 't')) ||
-                     (turns && d == n - 2);
+        bool bakes =
+            strchr("rnk", role[d]) != NULL ||
+            (k->kind == IR_KERNEL_MAP && d == n - 1 && !(is_gpu && n == 1) && !(n > 1 && role[n - 2] == 't')) ||
+            (turns && d == n - 2);
         bakes = bakes && (c->kind != CLUSTER_WINDOW || role[d] == 'k') && ir_size_is_const(sz, size, &v) &&
                 v <= (is_gpu && c->kind == CLUSTER_ATTENTION ? IR_GPU_ATTENTION_BAKE : IR_BAKE_MAX);
         k->dim[d] = (ir_kdim){role[d], bakes ? v : IR_SIZE_RUNTIME};

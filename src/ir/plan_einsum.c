@@ -40,8 +40,7 @@ void plan_einsum_space(builder *b, const ir_node *n) {
     ir_einsum e;
     b->space = labels_of_space(b, n, &e, label);
     const ir_node *x = ir_at(b->p->g, n->in[0]);
-    for (int d = e.out.rank; d < b->space; d++)
-        b->dim[d] = x->dim[dim_of_label(e.in[0].label, e.in[0].rank, label[d])];
+    for (int d = e.out.rank; d < b->space; d++) b->dim[d] = x->dim[dim_of_label(e.in[0].label, e.in[0].rank, label[d])];
 }
 
 void plan_einsum_coord(builder *b, const ir_node *n, int operand, int8_t coord[IR_MAX_RANK]) {
@@ -50,9 +49,8 @@ void plan_einsum_coord(builder *b, const ir_node *n, int operand, int8_t coord[I
     const int space = labels_of_space(b, n, &e, label);
     const ir_node *x = ir_at(b->p->g, n->in[operand]);
     for (int d = 0; d < x->rank; d++)
-        coord[d] = ir_size_is(b->p->g->sizes, x->dim[d], 1)
-                       ? -1
-                       : (int8_t)dim_of_label(label, space, e.in[operand].label[d]);
+        coord[d] =
+            ir_size_is(b->p->g->sizes, x->dim[d], 1) ? -1 : (int8_t)dim_of_label(label, space, e.in[operand].label[d]);
 }
 
 bool plan_einsum_has_rows(const planner *p, const ir_node *n) {

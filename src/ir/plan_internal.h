@@ -107,10 +107,11 @@ typedef struct subtree {
     bool is_costly;
 } subtree;
 subtree plan_measure_subtree(const planner *p, ir_id id);
-bool plan_may_share(const planner *p, ir_id a, ir_id b); /* a kernel: no_fuse leaves that to primitives of one composite */
+bool plan_may_share(const planner *p, ir_id a,
+                    ir_id b); /* a kernel: no_fuse leaves that to primitives of one composite */
 /* Room for a node and the floating subtrees of its operands; takes it. */
 bool plan_take_room(planner *p, int c, const ir_node *n);
-bool plan_have_room(const cluster *a, const cluster *b); /* in one kernel */
+bool plan_have_room(const cluster *a, const cluster *b);   /* in one kernel */
 int plan_latest_avail(const planner *p, const ir_node *n); /* the largest cluster that its operands depend on */
 /* Makes the node part of cluster c where it fits; else *why. The second: a view, of the cluster its operand is homed
  * in. */
@@ -158,7 +159,7 @@ bool plan_has_index(const ir_node *n);
  * (weights: cast[0]). */
 typedef struct plan_window_form {
     bool has_axes, is_by_channel; /* the form by channel has axes */
-    ir_id x, w, pad, cast[2]; /* 0: none */
+    ir_id x, w, pad, cast[2];     /* 0: none */
     int64_t begin[IR_MAX_SPATIAL];
 } plan_window_form;
 plan_window_form plan_window_form_of(const planner *p, const ir_node *n);

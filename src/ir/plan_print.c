@@ -141,8 +141,7 @@ ir_cost ir_step_cost(const ir_plan *p, int step, const int64_t *symbols) {
         for (int d = 0; d < k->n_dims; d++)
             if (varies >> d & 1 ||
                 (over_all &&
-                 strchr(k->kind == IR_KERNEL_CONTRACT && k->inst[i].op != IR_OP_MATMUL ? "n" : "rjk",
-                        k->dim[d].role)))
+                 strchr(k->kind == IR_KERNEL_CONTRACT && k->inst[i].op != IR_OP_MATMUL ? "n" : "rjk", k->dim[d].role)))
                 n *= size_of(p, s->dim[d], symbols);
         c.flops += n;
         const uint32_t flags = ir_ops[k->inst[i].op].flags;

@@ -146,9 +146,9 @@ void builder_boundary(builder *b, ir_id id) {
     bool from_reduce = from->kind == CLUSTER_REDUCE,
          to_contract = to->kind == CLUSTER_CONTRACT || to->kind == CLUSTER_WINDOW;
     bool from_contract = from->kind == CLUSTER_CONTRACT || from->kind == CLUSTER_WINDOW;
-    const bool is_exact =
-        r == IR_REASON_WORKING_SET || r == IR_REASON_REGISTERS || /* says more than the kinds of the two do */
-        (from_reduce && !p->info[id].home);
+    const bool is_exact = r == IR_REASON_WORKING_SET ||
+                          r == IR_REASON_REGISTERS || /* says more than the kinds of the two do */
+                          (from_reduce && !p->info[id].home);
     if (p->options->no_fuse) r = IR_REASON_USER;
     else if (p->info[id].is_barrier) r = IR_REASON_BARRIER;
     else if (is_exact) {

@@ -149,8 +149,7 @@ plan_window_form plan_window_form_of(const planner *p, const ir_node *n) {
         is_strided |= ir_window_entry(p->g, n, "strides", i, 1) != 1;
     if (ir_level_is_gpu(p->options->level))
         return (plan_window_form){.x = plan_window_operand(p, n, 0), .w = plan_window_operand(p, n, 1)};
-    if (ir_conv_is_depthwise(p->g, n) || (is_strided && ir_is_float(n->dtype) && !f.is_by_channel))
-        return f;
+    if (ir_conv_is_depthwise(p->g, n) || (is_strided && ir_is_float(n->dtype) && !f.is_by_channel)) return f;
     const ir_node *x = ir_at(p->g, f.x), *w = ir_at(p->g, f.w);
     if (is_conversion(p->g, x) && is_absorbed(p, n, f.x)) f.cast[1] = f.x, f.x = x->in[0], x = ir_at(p->g, f.x);
     if (x->op == IR_OP_PAD && is_absorbed(p, n, f.x) && is_plain_pad(p, x, f.begin)) {

@@ -215,10 +215,10 @@ ir_tile ir_window_channel_tile(ir_level level, ir_dtype acc, int64_t m, int64_t 
     for (int mr = 1; mr <= 28 && (mr <= n || mr == 1); mr++)
         for (int nv = 1; nv <= 4 && mr * nv + nv + 1 <= registers; nv++) {
             const double whole = channel_tile_cycles(mr, nv), alone = channel_tile_cycles(mr, 1);
-            const double cost = (double)(y * ((n + mr - 1) / mr)) *
-                                    ((double)(vectors / nv) * whole + (double)(vectors % nv) * alone +
-                                     (double)(vectors * mr) * 2 / (each < best.kb ? each : best.kb)) +
-                                finish / each;
+            const double cost =
+                (double)(y * ((n + mr - 1) / mr)) * ((double)(vectors / nv) * whole + (double)(vectors % nv) * alone +
+                                                     (double)(vectors * mr) * 2 / (each < best.kb ? each : best.kb)) +
+                finish / each;
             if (cost >= least) continue;
             least = cost;
             best.mr = mr;

@@ -6,7 +6,8 @@
 #include <string.h>
 
 const ir_level_info ir_levels[IR_LEVEL_END] = {
-#define TILES(...) {__VA_ARGS__}
+#define TILES(...)                                                                                                     \
+    { __VA_ARGS__ }
 #define LEVEL(ID, name, short_name, lanes, bytes, fma, mask, registers, tiles, features)                               \
     {name, short_name, lanes, bytes, fma, mask, registers, tiles, features, IR_CORES_NONE},
 #include "ir/level.def"

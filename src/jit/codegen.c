@@ -35,8 +35,12 @@ static fusor_status (*const emit_kind[IR_KERNEL_KIND_COUNT])(emit *, fu_error *)
 
 /* NULL: not on a GPU yet. */
 static fusor_status (*const emit_gpu_kind[IR_KERNEL_KIND_COUNT])(emit *, fu_error *) = {
-    [IR_KERNEL_MAP] = gpu_emit_map,   [IR_KERNEL_REDUCE] = gpu_emit_row,        [IR_KERNEL_ROW] = gpu_emit_row,
-    [IR_KERNEL_SCAN] = gpu_emit_scan, [IR_KERNEL_CONTRACT] = gpu_emit_contract, [IR_KERNEL_WINDOW] = gpu_emit_window,
+    [IR_KERNEL_MAP] = gpu_emit_map,
+    [IR_KERNEL_REDUCE] = gpu_emit_row,
+    [IR_KERNEL_ROW] = gpu_emit_row,
+    [IR_KERNEL_SCAN] = gpu_emit_scan,
+    [IR_KERNEL_CONTRACT] = gpu_emit_contract,
+    [IR_KERNEL_WINDOW] = gpu_emit_window,
     [IR_KERNEL_ATTENTION] = gpu_emit_attention,
 };
 

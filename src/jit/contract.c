@@ -253,8 +253,7 @@ void contract_emit_pack(contract *c, int operand) {
     LLVMValueRef elements = em_mul(e, em_add(e, words, num(c, c->heads[operand])), num(c, rows));
     em_loop l = em_for(e, num(c, 0), in[4], num(c, 1));
     LLVMValueRef dst = element(c, in[1], em_mul(e, l.i, elements)), panel = em_add(e, in[3], l.i);
-    LLVMValueRef first =
-        operand ? contract_decode_columns(c, em_mul(e, panel, num(c, rows))) : first_row(c, panel);
+    LLVMValueRef first = operand ? contract_decode_columns(c, em_mul(e, panel, num(c, rows))) : first_row(c, panel);
     LLVMValueRef filled = num(c, rows); /* rows of the panel */
     if (c->copies_a && !operand) {
         filled = em_min(e, em_sub(e, c->m, first), filled);
@@ -480,8 +479,7 @@ static void emit_compute_phase(contract *c) {
     block_of_a(c, &s, m_first, m_count, tile_in);
     if (c->n_outer_k) {
         tile_in[CONTRACT_RUN] = contract_run_length(c);
-        tile_in[CONTRACT_LEFT] =
-            em_sub(e, tile_in[CONTRACT_RUN], LLVMBuildURem(e->b, s.k0, tile_in[CONTRACT_RUN], ""));
+        tile_in[CONTRACT_LEFT] = em_sub(e, tile_in[CONTRACT_RUN], LLVMBuildURem(e->b, s.k0, tile_in[CONTRACT_RUN], ""));
     }
 
     LLVMValueRef told = em_alloca(e, LLVMArrayType2(e->t_i64, CONTRACT_TILE_PARAMETERS), 8);
@@ -495,8 +493,8 @@ static void emit_compute_phase(contract *c) {
     put_word(c, told, CONTRACT_B, panel_to_read(c, &s, pb, panel));
     put_word(c, told, CONTRACT_B_K, em_mul(e, c->b_stride, num(c, c->acc_bytes)));
     /* One row panel waits for memory anyway. */
-    LLVMValueRef has_next = em_and(e, em_icmp(e, LLVMIntSLT, em_add(e, lj.i, one), n_count),
-                                   em_icmp(e, LLVMIntSGT, m_count, one));
+    LLVMValueRef has_next =
+        em_and(e, em_icmp(e, LLVMIntSLT, em_add(e, lj.i, one), n_count), em_icmp(e, LLVMIntSGT, m_count, one));
     LLVMValueRef panel_bytes = em_mul(e, words_of_panel(c), num(c, c->nr * c->acc_bytes));
     put_word(c, told, CONTRACT_B_NEXT, em_select(e, em_and(e, s.packed, has_next), panel_bytes, zero));
     if (c->n_outer_k) put_word(c, told, CONTRACT_B_JUMP, em_mul(e, c->b_jump, num(c, c->acc_bytes)));
@@ -536,8 +534,7 @@ static fusor_status read_description(contract *c, fu_error *err) {
             c->matmul = i;
             c->operand[0] = k->inst[i].in[0];
             c->operand[1] = k->inst[i].in[1];
-            if ((ir_kernel_varies(k, c->operand[0]) & columns) ||
-                (ir_kernel_varies(k, c->operand[1]) >> c->dim_m & 1))
+            if ((ir_kernel_varies(k, c->operand[0]) & columns) || (ir_kernel_varies(k, c->operand[1]) >> c->dim_m & 1))
                 return FU_FAIL(err, FUSOR_ERROR_INTERNAL,
                                "contract kernel: an operand of %%%d varies along the other's dim", i);
         } else if (k->inst[i].op == IR_K_STORE) {

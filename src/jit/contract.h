@@ -4,7 +4,17 @@
 /* What the files of the contraction kernel share. */
 #include "jit/emit.h"
 
-typedef enum contract_function { PACK0, PACK1, TILE, FINISH, HEAD0, HEAD1, ROWS, BY_FMA, CONTRACT_FUNCTIONS } contract_function;
+typedef enum contract_function {
+    PACK0,
+    PACK1,
+    TILE,
+    FINISH,
+    HEAD0,
+    HEAD1,
+    ROWS,
+    BY_FMA,
+    CONTRACT_FUNCTIONS
+} contract_function;
 enum { CONTRACT_MAX_TILE = 32, CONTRACT_MAX_ROWS = 16 }; /* vector registers in a tile, and rows */
 
 typedef struct contract {
@@ -15,25 +25,25 @@ typedef struct contract {
     int n_batch, batch[IR_KERNEL_MAX_DIMS];
     int n_outer_n, outer_n[IR_KERNEL_MAX_DIMS]; /* dims of role y */
     int n_outer_k, outer_k[IR_KERNEL_MAX_DIMS]; /* dims of role j */
-    int matmul, operand[2]; /* instruction numbers */
-    ir_dtype acc;           /* type of the accumulators and of the words of panels */
-    ir_dot dot;             /* how words are multiplied; NONE: each is one element */
-    int group, heads[2];    /* ir_dots[dot] */
-    bool is_tile;           /* ir_dot_is_tile */
-    bool copies_a;          /* panels of operand 0 are [row][k]: rows of memory, with their words made ready */
-    ir_dtype packed;        /* type of an element in a word: acc, but with a dot */
+    int matmul, operand[2];                     /* instruction numbers */
+    ir_dtype acc;                               /* type of the accumulators and of the words of panels */
+    ir_dot dot;                                 /* how words are multiplied; NONE: each is one element */
+    int group, heads[2];                        /* ir_dots[dot] */
+    bool is_tile;                               /* ir_dot_is_tile */
+    bool copies_a;   /* panels of operand 0 are [row][k]: rows of memory, with their words made ready */
+    ir_dtype packed; /* type of an element in a word: acc, but with a dot */
     int packed_bytes;
     int acc_bytes, lanes; /* lanes: of the level; programs are evaluated this wide */
     int v_lanes, nv;      /* elements of one vector register; registers in a row of the tile: nr = nv * v_lanes */
     int mr, nr, kb;
-    LLVMTypeRef t_acc, t_vec;                      /* scalar; one vector register */
-    LLVMTypeRef t_packed;                          /* as it is in memory */
-    LLVMValueRef m, n, kk, k_words;                /* sizes, kk: of all of k; words of a row of a panel, without heads */
-    LLVMValueRef index[IR_KERNEL_MAX_DIMS];        /* of the outer dims, in the tile being made */
+    LLVMTypeRef t_acc, t_vec;               /* scalar; one vector register */
+    LLVMTypeRef t_packed;                   /* as it is in memory */
+    LLVMValueRef m, n, kk, k_words;         /* sizes, kk: of all of k; words of a row of a panel, without heads */
+    LLVMValueRef index[IR_KERNEL_MAX_DIMS]; /* of the outer dims, in the tile being made */
     LLVMValueRef batch_off[IR_KERNEL_MAX_BUFFERS]; /* what they add to each buffer's offset */
-    LLVMValueRef b_stride, b_jump;                 /* of the panel being read: elements between rows; at the end of a run */
-    struct contract_row *row; /* where the offset of a row comes from the one before; NULL: from its number */
-    LLVMValueRef function[CONTRACT_FUNCTIONS];     /* beside the kernel's */
+    LLVMValueRef b_stride, b_jump; /* of the panel being read: elements between rows; at the end of a run */
+    struct contract_row *row;      /* where the offset of a row comes from the one before; NULL: from its number */
+    LLVMValueRef function[CONTRACT_FUNCTIONS]; /* beside the kernel's */
     LLVMTypeRef function_type[CONTRACT_FUNCTIONS];
     LLVMValueRef staging; /* part of scratch: see ir/kernel.h */
 } contract;

@@ -58,8 +58,7 @@ static void make_panel(amx *t) {
     add_partial(t);
     em_endif(e, &later);
     em_branch last = em_if(e, is_last);
-    contract_call(c, FINISH,
-                  (LLVMValueRef[]){e->args, t->in[CONTRACT_BATCH], t->m0, t->in[CONTRACT_N0], t->p.rows}, 5);
+    contract_call(c, FINISH, (LLVMValueRef[]){e->args, t->in[CONTRACT_BATCH], t->m0, t->in[CONTRACT_N0], t->p.rows}, 5);
     em_endif(e, &last);
 }
 

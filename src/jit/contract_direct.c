@@ -168,9 +168,7 @@ static int grouped(const direct *d, int rows, const row *r) {
 }
 
 /* As many rows as there are registers for. */
-static bool is_grouped(int rows, int i) {
-    return i % GROUPED == GROUPED - 1 && i / GROUPED < NARROW - rows;
-}
+static bool is_grouped(int rows, int i) { return i % GROUPED == GROUPED - 1 && i / GROUPED < NARROW - rows; }
 
 /* The n elements at p, each in all lanes. */
 static void load_group(const direct *d, int n, int lanes, LLVMValueRef p, LLVMValueRef *out) {

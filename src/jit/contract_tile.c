@@ -21,10 +21,10 @@ typedef struct tile {
     contract *c;
     LLVMValueRef in[CONTRACT_TILE_PARAMETERS]; /* what products need, loaded in front of them */
     LLVMValueRef n0;                           /* in its run of columns */
-    LLVMValueRef m0, rows, pa, partial;  /* of the panel */
-    LLVMValueRef is_near;                /* the panel of operand 1 was read before: it is in L2 */
-    LLVMValueRef next_b;                 /* bytes from a step's row of operand 1 to what it prefetches of the next panel */
-    LLVMValueRef page_head;              /* of a single row: bytes at the begin of each page that are prefetched */
+    LLVMValueRef m0, rows, pa, partial;        /* of the panel */
+    LLVMValueRef is_near;                      /* the panel of operand 1 was read before: it is in L2 */
+    LLVMValueRef next_b;    /* bytes from a step's row of operand 1 to what it prefetches of the next panel */
+    LLVMValueRef page_head; /* of a single row: bytes at the begin of each page that are prefetched */
     LLVMValueRef sum[CONTRACT_MAX_TILE]; /* [row][vector] */
 } tile;
 
@@ -198,7 +198,7 @@ static void sum_products(tile *t, bool is_slow) {
     progress at = {t->pa, t->in[CONTRACT_B], t->in[CONTRACT_COUNT], {0}};
     for (int i = 0; i < n; i++) { /* sums begin with the head of the panel */
         LLVMValueRef head = element(c, at.pb, num(c, i % c->nv * c->v_lanes - c->nr));
-        at.sum[i] = i >= c->nv             ? at.sum[i - c->nv]
+        at.sum[i] = i >= c->nv            ? at.sum[i - c->nv]
                     : c->dot == IR_DOT_I8 ? contract_tile_load(c, head, c->acc_bytes)
                                           : LLVMConstNull(c->t_vec);
     }
@@ -386,8 +386,8 @@ contract_outer *contract_begin_tile(contract *c) {
 
 LLVMValueRef contract_tile_in(contract *c, int word) {
     emit *e = c->e;
-    const bool is_pointer = word == CONTRACT_A || word == CONTRACT_B || word == CONTRACT_PARTIAL ||
-                            word == CONTRACT_SUMS;
+    const bool is_pointer =
+        word == CONTRACT_A || word == CONTRACT_B || word == CONTRACT_PARTIAL || word == CONTRACT_SUMS;
     LLVMValueRef at = em_gep(e, LLVMGetParam(e->fn, 1), e->t_i64, num(c, word));
     LLVMValueRef x = LLVMBuildLoad2(e->b, is_pointer ? e->t_ptr : e->t_i64, at, "");
     return word == CONTRACT_IS_LATER || word == CONTRACT_IS_LAST ? em_icmp(e, LLVMIntNE, x, num(c, 0)) : x;
@@ -428,8 +428,8 @@ void contract_emit_tile(contract *c) {
     else sum_products(&t, false);
     add_partial(&t);
     store_sums(&t);
-    LLVMValueRef next_a = em_add(e, em_mul(e, t.rows, contract_tile_in(c, CONTRACT_A_NEXT_ROW)),
-                                 contract_tile_in(c, CONTRACT_A_NEXT));
+    LLVMValueRef next_a =
+        em_add(e, em_mul(e, t.rows, contract_tile_in(c, CONTRACT_A_NEXT_ROW)), contract_tile_in(c, CONTRACT_A_NEXT));
     LLVMValueRef then[4] = {em_add(e, phi[0], num(c, 1)), bytes_behind(c, t.pa, next_a), em_add(e, t.m0, t.rows),
                             element(c, t.partial, num(c, c->mr * c->nr))};
     for (int i = 0; i < 4; i++) LLVMAddIncoming(phi[i], &then[i], (LLVMBasicBlockRef[]){here(c)}, 1);

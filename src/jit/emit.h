@@ -69,7 +69,7 @@ LLVMTypeRef em_type(emit *e, ir_dtype t);            /* at e->lanes */
 LLVMTypeRef em_vec(emit *e, LLVMTypeRef scalar);     /* at e->lanes */
 LLVMValueRef em_splat(emit *e, LLVMValueRef scalar); /* scalar -> current width (no-op at 1) */
 LLVMValueRef em_load_splat(emit *e, LLVMTypeRef vector, LLVMValueRef ptr, unsigned align); /* in every lane */
-LLVMValueRef em_f32(emit *e, double v);              /* v rounded to float, splat */
+LLVMValueRef em_f32(emit *e, double v); /* v rounded to float, splat */
 LLVMValueRef em_f64(emit *e, double v);
 LLVMValueRef em_int(emit *e, ir_dtype t, int64_t v); /* splat constant of an integer dtype or bool */
 LLVMValueRef em_i32(emit *e, int32_t v);

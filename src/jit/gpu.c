@@ -97,8 +97,7 @@ void gpu_begin(emit *e, const char *symbol) {
     for (int d = 0; d < k->n_dims; d++) e->size[d] = em_i64s(e, k->dim[d].size);
     for (int b = 0; b < k->n_buffers; b++)
         for (int d = 0; d < k->n_dims; d++) e->stride[b][d] = em_i64s(e, k->buffer[b].stride[d]);
-    for (ir_gpu_word w = {0}; ir_gpu_next_word(k, &w);)
-        switch (w.is) {
+    for (ir_gpu_word w = {0}; ir_gpu_next_word(k, &w);) switch (w.is) {
         case IR_GPU_BUFFER: e->base[w.number] = load_word(e, global, w.at); break;
         case IR_GPU_SIZE: e->size[w.number] = gpu_word(e, w.at); break;
         case IR_GPU_STRIDE: e->stride[w.number][w.dim] = gpu_word(e, w.at); break;

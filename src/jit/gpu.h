@@ -26,8 +26,8 @@ void gpu_limit(emit *e, int threads, int blocks);
 /* A loop, after its em_end, that ptxas is not to unroll: that takes registers and time. */
 void gpu_keep_loop(emit *e, const em_loop *l);
 void gpu_barrier(emit *e);
-LLVMValueRef gpu_shuffle(emit *e, LLVMValueRef v, int mask);  /* the value of lane ^ mask; any scalar */
-LLVMValueRef gpu_exp2(emit *e, LLVMValueRef x);                /* 2^x of an f32, to about 2 units; below the least normal number 0 */
+LLVMValueRef gpu_shuffle(emit *e, LLVMValueRef v, int mask); /* the value of lane ^ mask; any scalar */
+LLVMValueRef gpu_exp2(emit *e, LLVMValueRef x); /* 2^x of an f32, to about 2 units; below the least normal number 0 */
 /* What this thread wrote before is seen by whoever sees what it writes behind it, on the whole device; and so for what
  * it reads. */
 void gpu_fence(emit *e);
@@ -49,7 +49,7 @@ LLVMValueRef gpu_space_offset(emit *e, const gpu_space *s, ir_gpu_axis axis, int
 LLVMValueRef gpu_space_index(emit *e, const gpu_space *s, ir_gpu_axis axis, int dim, LLVMValueRef number);
 
 fusor_status gpu_emit_map(emit *e, fu_error *err);
-void gpu_emit_turn(emit *e); /* transposed maps */
+void gpu_emit_turn(emit *e);                       /* transposed maps */
 fusor_status gpu_emit_row(emit *e, fu_error *err); /* reduce and row */
 fusor_status gpu_emit_scan(emit *e, fu_error *err);
 fusor_status gpu_emit_contract(emit *e, fu_error *err);

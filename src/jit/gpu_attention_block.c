@@ -192,8 +192,8 @@ void flash_make_scores(flash *f, const flash_slices *s, LLVMValueRef j0, LLVMVal
     em_loop l = em_for(e, flash_num(f, 0), head, slice);
     for (int i = 0; i < n; i++) score[i] = phi[i] = em_loop_phi(e, &l, constant(f, 0));
     gpu_barrier(e); /* what was in shared memory is not read any more */
-    flash_stage(f, &(flash_piece){0, a->q, a->at.m, a->at.k, f->queries, s->slice, s->line, f->q0, l.i, f->shared,
-                                  s->is_raw});
+    flash_stage(
+        f, &(flash_piece){0, a->q, a->at.m, a->at.k, f->queries, s->slice, s->line, f->q0, l.i, f->shared, s->is_raw});
     flash_stage(f, &(flash_piece){1, a->keys, a->at.j, a->at.k, f->keys, s->slice, s->line, j0, l.i,
                                   em_gep(e, f->shared, element, flash_num(f, f->queries * s->line)), s->is_raw});
     gpu_barrier(e);

@@ -10,15 +10,15 @@ enum { FMA_PART_MAX = 64 /* elements of a thread */, FMA_VEC_MAX = 4, FMA_LOADS 
 /* How an operand comes into shared memory: [step][rows + pad], one step of products at a time. A thread takes vec
  * adjacent elements, along the rows or along k, at each of `passes` places. */
 typedef struct fma_operand {
-    ir_gpu_axis axis; /* of its rows: rows, or columns, of the result */
-    int inst, row_dim, rows, line;                      /* line: elements from one k to the next in shared memory */
-    int passes, of_line;                                /* threads side by side along the line (of rows, or of k) */
-    bool is_row_fast;                                   /* adjacent along rows */
-    int threads;                                        /* fewer than the block's where it is small */
-    bool is_gathered;                                   /* a convolution's operand 1: elements, by a table of where products are */
-    LLVMValueRef can;                                   /* i1: vec elements can be read at once; NULL: never */
-    LLVMValueRef first;                                 /* row of the block */
-    LLVMValueRef row, k;                                /* of the thread's first element in the tile */
+    ir_gpu_axis axis;              /* of its rows: rows, or columns, of the result */
+    int inst, row_dim, rows, line; /* line: elements from one k to the next in shared memory */
+    int passes, of_line;           /* threads side by side along the line (of rows, or of k) */
+    bool is_row_fast;              /* adjacent along rows */
+    int threads;                   /* fewer than the block's where it is small */
+    bool is_gathered;              /* a convolution's operand 1: elements, by a table of where products are */
+    LLVMValueRef can;              /* i1: vec elements can be read at once; NULL: never */
+    LLVMValueRef first;            /* row of the block */
+    LLVMValueRef row, k;           /* of the thread's first element in the tile */
     LLVMValueRef offset[FMA_LOADS], in_rows[FMA_LOADS]; /* of the places' rows, where `can` */
     LLVMValueRef value[FMA_LOADS];                      /* what was fetched: vectors */
 } fma_operand;
@@ -33,7 +33,7 @@ typedef struct contract {
     LLVMTypeRef t_acc;
     int vec; /* elements of 16 bytes */
     const ir_gpu_fma_tile *t;
-    int buffer; /* elements of one of the two buffers of shared memory; operand 1 is behind operand 0 */
+    int buffer;         /* elements of one of the two buffers of shared memory; operand 1 is behind operand 0 */
     LLVMValueRef table; /* gathers: where products are, of two steps; i32 */
     LLVMValueRef shared, thread, lane_x, lane_y, warp_row,
         warp_column; /* the warp's first row and column in the tile */

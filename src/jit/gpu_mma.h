@@ -11,11 +11,11 @@
  * matrix that ldmatrix reads at once lie in different banks. */
 typedef struct mma_operand {
     int inst, row_dim;
-    int bytes, lanes;            /* of an element; elements of 16 bytes */
-    int buffer;                  /* it is copied from, or -1 */
+    int bytes, lanes;                         /* of an element; elements of 16 bytes */
+    int buffer;                               /* it is copied from, or -1 */
     bool is_turned, has_vectors, is_gathered; /* has_vectors: computed 16 bytes at a time */
-    int rows, k;                 /* of a piece, elements */
-    int lines, line_bytes, at;   /* at: offset in the stage */
+    int rows, k;                              /* of a piece, elements */
+    int lines, line_bytes, at;                /* at: offset in the stage */
     int segment; /* wgmma: longer lines than 128 bytes are cut into columns of 128, this many bytes apart; else 0 */
     /* asynchronous copies: what they are for this thread, in this block */
     LLVMValueRef can, first, line, element, k_of_thread, row_bytes[8], to, step, pass_step;
@@ -57,7 +57,7 @@ static inline LLVMValueRef mma_at(mma *m, LLVMValueRef offset) { return em_gep(m
 typedef struct mma_point {
     mma *m;
     LLVMValueRef x[3]; /* by ir_gpu_axis */
-    int lane_dim; /* e->lanes elements along it from x on; -1: one */
+    int lane_dim;      /* e->lanes elements along it from x on; -1: one */
 } mma_point;
 LLVMValueRef mma_load_value(emit *e, em_values *v, const ir_kinst *inst, void *point);
 LLVMValueRef mma_offset(const mma_point *at, int buffer);

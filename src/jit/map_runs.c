@@ -103,8 +103,7 @@ static bool has_offset(const analysis *a, int inst) {
 static bool has_cuts(const analysis *a, int inst) {
     const ir_kinst *in = &a->k->inst[inst];
     if (!varies(a, inst)) return false;
-    if (in->op == IR_OP_SELECT)
-        return varies(a, in->in[0]) || has_cuts(a, in->in[1]) || has_cuts(a, in->in[2]);
+    if (in->op == IR_OP_SELECT) return varies(a, in->in[0]) || has_cuts(a, in->in[1]) || has_cuts(a, in->in[2]);
     for (int i = 0; i < in->n_in; i++)
         if (varies(a, in->in[i])) return true;
     return false;
@@ -128,7 +127,8 @@ map_runs *map_find_runs(emit *e, const map *m) {
     map_runs *r = FU_NEW(e->arena, map_runs);
     *a = (analysis){.k = k, .m = m};
     for (int i = 0; i < k->n_insts; i++)
-        for (int j = 0; k->inst[i].op == IR_K_LOAD && j < k->inst[i].n_in; j++) ir_kernel_mark(k, k->inst[i].in[j], a->is_place);
+        for (int j = 0; k->inst[i].op == IR_K_LOAD && j < k->inst[i].n_in; j++)
+            ir_kernel_mark(k, k->inst[i].in[j], a->is_place);
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_K_STORE) find_sources(a, i, r);
     if (!r->n || r->n > MAP_SOURCES) return NULL;
@@ -144,9 +144,9 @@ map_runs *map_find_runs(emit *e, const map *m) {
 typedef struct run {
     emit *e;
     const analysis *a;
-    em_values v;        /* at its first column */
-    LLVMValueRef begin; /* that column */
-    LLVMValueRef left;  /* columns until something changes, unsigned; NULL: nothing does */
+    em_values v;                             /* at its first column */
+    LLVMValueRef begin;                      /* that column */
+    LLVMValueRef left;                       /* columns until something changes, unsigned; NULL: nothing does */
     LLVMValueRef slope[IR_KERNEL_MAX_INSTS]; /* of loads: by how much what they read goes on from column to column */
     bool is_seen[IR_KERNEL_MAX_INSTS];
     int known[KNOWN], n_known; /* conditions that hold: inst, or ~inst for one that does not */
@@ -275,14 +275,18 @@ static map_source find_selected(run *r, int inst) {
     if (n_known < KNOWN) r->known[r->n_known++] = ~in->in[0];
     const map_source y = find(r, in->in[2]);
     r->n_known = n_known;
-    map_source s = {.at = either(e, c, x.at, y.at),
-                    .slope = either(e, c, x.slope, y.slope),
-                    .fill = either(e, c, x.fill, y.fill)};
+    map_source s = {
+        .at = either(e, c, x.at, y.at), .slope = either(e, c, x.slope, y.slope), .fill = either(e, c, x.fill, y.fill)};
     if (x.at && y.at && !x.is_there && !y.is_there) return s;
     if (x.at && !x.is_there && !y.at) s.is_there = c;
     else
-        s.is_there = either(e, c, !x.at ? none : x.is_there ? x.is_there : all,
-                            !y.at ? none : y.is_there ? y.is_there : all);
+        s.is_there = either(e, c,
+                            !x.at        ? none
+                            : x.is_there ? x.is_there
+                                         : all,
+                            !y.at        ? none
+                            : y.is_there ? y.is_there
+                                         : all);
     return s;
 }
 

@@ -280,7 +280,8 @@ static void emit_row(window *w, window_function f) {
     LLVMTypeRef parameter[8] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_ptr};
     window_outer *o = window_begin(w, f, f == NARROW_ROW ? "narrow_row" : "row", parameter, 8);
     LLVMValueRef in[8], sum[WINDOW_MAX_TILE], off[IR_KERNEL_MAX_BUFFERS], index[IR_KERNEL_MAX_DIMS] = {0};
-    LLVMValueRef m = e->size[w->dim_m], n = e->size[w->dim_n], pitch = w->few ? num(w, w->few) : w->weight_pitch, at, column, active, state[2];
+    LLVMValueRef m = e->size[w->dim_m], n = e->size[w->dim_n], pitch = w->few ? num(w, w->few) : w->weight_pitch, at,
+                 column, active, state[2];
     LLVMGetParams(e->fn, in);
     read_block(w, in[1], off, index);
     e->lanes = w->v_lanes;
@@ -367,8 +368,8 @@ void window_emit_segments(window *w, const window_line *s, LLVMValueRef begin, L
     LLVMValueRef columns = em_min(e, em_sub(e, n, column), em_sub(e, end, at));
     em_branch b = em_if(e, em_icmp(e, LLVMIntSGT, columns, num(w, 0)));
     window_call(w, FINISH,
-                (LLVMValueRef[]){e->args, element(w, s->sums, em_sub(e, at, begin)), s->block, m0, row, column,
-                                 columns, s->rows},
+                (LLVMValueRef[]){e->args, element(w, s->sums, em_sub(e, at, begin)), s->block, m0, row, column, columns,
+                                 s->rows},
                 8);
     em_endif(e, &b);
     LLVMValueRef next = em_add(e, at, em_sub(e, s->pitch, column));

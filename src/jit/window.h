@@ -36,11 +36,11 @@ typedef struct window {
     int step;                  /* of the operand along n, as the tile reads it; 0: known when it runs */
     bool is_slab, packs, adds; /* the kernel has axes; ir_kernel_window_packs, .._adds */
     ir_dot dot;
-    int group, channels;        /* channels: a dim */
-    LLVMValueRef taken, places; /* channels of the operand; places of one of them */
-    LLVMValueRef pitch;         /* of the operand from row to row */
+    int group, channels;                                /* channels: a dim */
+    LLVMValueRef taken, places;                         /* channels of the operand; places of one of them */
+    LLVMValueRef pitch;                                 /* of the operand from row to row */
     LLVMValueRef weight_base, weight_pitch, first_sums; /* first_sums: what `adds` takes off, for each row of weights */
-    int sums_pitch; /* of FINISH's sums from row to row */
+    int sums_pitch;                                     /* of FINISH's sums from row to row */
     LLVMTypeRef t_acc, t_vec;
     LLVMValueRef kk;                              /* product of the dims k */
     LLVMValueRef table, panel_table, tile, panel; /* parts of scratch: ir/kernel.h */

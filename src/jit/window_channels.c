@@ -77,8 +77,7 @@ static void emit_weights(window *w) {
     LLVMValueRef batch = LLVMBuildUDiv(e->b, l.i, vectors, ""), v = LLVMBuildURem(e->b, l.i, vectors, "");
     LLVMValueRef channel = em_mul(e, v, lanes), rows = em_min(e, lanes, em_sub(e, m, channel));
     window_emit_weight_rows(w, em_add(e, em_mul(e, batch, m), channel), rows, stage);
-    LLVMValueRef to = em_add(e, packed_at(w, v, &apart),
-                             em_mul(e, em_mul(e, batch, em_mul(e, vectors, lanes)), w->kk));
+    LLVMValueRef to = em_add(e, packed_at(w, v, &apart), em_mul(e, em_mul(e, batch, em_mul(e, vectors, lanes)), w->kk));
     to = element(w, w->weight_base, to);
     if (w->adds) {
         em_loop r = em_for(e, zero, rows, one);
@@ -234,8 +233,7 @@ static void emit_turn(window *w) {
     emit *e = w->e;
     LLVMTypeRef parameter[4] = {e->t_ptr, e->t_ptr, e->t_i64, e->t_i64};
     window_outer *o = window_begin(w, TURN, "turn", parameter, 4);
-    LLVMValueRef in[4], zero = num(w, 0), lanes = num(w, w->v_lanes), nr = num(w, w->nr),
-                        pitch = num(w, w->sums_pitch);
+    LLVMValueRef in[4], zero = num(w, 0), lanes = num(w, w->v_lanes), nr = num(w, w->nr), pitch = num(w, w->sums_pitch);
     LLVMGetParams(e->fn, in);
     em_loop c = em_for(e, zero, in[2], lanes);
     em_loop m = em_for(e, zero, in[3], lanes);
@@ -339,10 +337,9 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
     /* one line, with what lies between the rows, where that is fewer tiles */
     LLVMValueRef step = num(w, step_of(w)), apart = LLVMBuildUDiv(e->b, pitch, step, "");
     LLVMValueRef flat = em_add(e, em_mul(e, em_sub(e, count, one), apart), n);
-    LLVMValueRef is_flat = em_and(e, em_icmp(e, LLVMIntSGE, apart, n),
-                                  em_icmp(e, LLVMIntEQ, em_mul(e, apart, step), pitch));
-    is_flat = em_and(e, is_flat,
-                     em_icmp(e, LLVMIntSLT, tiles_of(w, flat), em_mul(e, count, tiles_of(w, n))));
+    LLVMValueRef is_flat =
+        em_and(e, em_icmp(e, LLVMIntSGE, apart, n), em_icmp(e, LLVMIntEQ, em_mul(e, apart, step), pitch));
+    is_flat = em_and(e, is_flat, em_icmp(e, LLVMIntSLT, tiles_of(w, flat), em_mul(e, count, tiles_of(w, n))));
     s.length = em_select(e, is_flat, flat, n);
     s.pitch = em_select(e, is_flat, apart, n);
     em_loop l = em_for(e, zero, em_select(e, is_flat, one, count), one);

@@ -239,8 +239,7 @@ void window_emit_slab(window *w) {
     run[1] = size[2];
     run[0] = em_mul(e, size[1], size[2]);
     const ir_kaxis *x = axis_of(w, 2), *y = axis_of(w, 1), *z = axis_of(w, 0);
-    source from = {.inst = w->k->inst[w->matmul].in[1],
-                   .step = num(w, part_stride(w, x))};
+    source from = {.inst = w->k->inst[w->matmul].in[1], .step = num(w, part_stride(w, x))};
     from.apart = w->channels >= 0 ? e->stride[w->operand][w->channels] : zero;
     LLVMValueRef words = w->taken, plane_at = zero;
     if (w->group > 1) words = LLVMBuildUDiv(e->b, em_add(e, words, num(w, w->group - 1)), num(w, w->group), "");

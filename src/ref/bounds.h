@@ -22,7 +22,8 @@ typedef struct ref_comparison {
     double max_ulp;   /* largest difference; infinite where only one of the two is NaN or infinite */
     double bound_ulp; /* the bound at the element that comes nearest to it, or exceeds it most */
     int64_t at;       /* that element, row-major; -1 in an empty tensor */
-    double at_ulp, at_bound_ulp; /* difference there, and its bound: what ok is decided by. bound_ulp is at least max_ulp where all are ok */
+    double at_ulp,
+        at_bound_ulp; /* difference there, and its bound: what ok is decided by. bound_ulp is at least max_ulp where all are ok */
     bool ok;
 } ref_comparison;
 /* limit_ulp < 0: judged by bound; else by limit_ulp. All NaNs are equal. */

@@ -49,7 +49,7 @@ static fusor_status take_blob(rt_kernel *k, fu_error *e, const cache_wish *w, co
 
 /* Loads a blob. The new kernel has one reference. */
 fusor_status cache_kernel_new(fu_error *e, const cache_wish *w, const void *blob, size_t blob_bytes, uint64_t entry,
-                                uint64_t code_bytes, int64_t compile_ns, const rt_code_debug *debug, rt_kernel **out) {
+                              uint64_t code_bytes, int64_t compile_ns, const rt_code_debug *debug, rt_kernel **out) {
     rt_kernel *k = fu_calloc(1, sizeof *k + w->bytes + 1 + (ir_level_is_gpu(w->target.level) ? blob_bytes : 0));
     if (!k) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "kernel %s: no memory", w->symbol);
     fusor_status s = take_blob(k, e, w, blob, blob_bytes, entry, debug);

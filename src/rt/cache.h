@@ -24,8 +24,8 @@
 typedef struct rt_kernel {
     ir_kernel_fn fn; /* NULL: of a GPU */
     rt_code *code;
-    const char *ptx;  /* of a GPU's, NUL-terminated; NULL: of a CPU */
-    size_t ptx_bytes; /* without the NUL */
+    const char *ptx;          /* of a GPU's, NUL-terminated; NULL: of a CPU */
+    size_t ptx_bytes;         /* without the NUL */
     struct rt_cubins *cubins; /* of a GPU's: where what a driver makes of it is kept (cubin.h); NULL: nowhere */
     uint8_t key[IR_KEY_BYTES];
     char symbol[IR_SYMBOL_MAX];

@@ -76,7 +76,7 @@ static void quarantine(const rt_dir *d, const char *file) {
 }
 
 bool cache_try_dir(rt_cache *c, fu_error *e, cache_wish *w, const rt_dir *d, bool is_ours, rt_kernel **out,
-                    fusor_status *status) {
+                   fusor_status *status) {
     void *data;
     size_t bytes;
     int64_t mtime_s;

@@ -258,8 +258,8 @@ static fusor_status take_inputs(frame *f, fu_error *e, int n_in, const fusor_buf
     const rt_exec *x = f->x;
     const core *c = x->core;
     if (n_in != x->n_inputs || (n_in && !in))
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s takes %d inputs; %d given%s", c->plan->graph->name,
-                       x->n_inputs, n_in, n_in == x->n_inputs ? ", but their array is NULL" : "");
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s takes %d inputs; %d given%s", c->plan->graph->name, x->n_inputs,
+                       n_in, n_in == x->n_inputs ? ", but their array is NULL" : "");
     bool is_same = f->is_evaluated;
     for (int i = 0; i < n_in; i++) {
         int p = x->input_param[i];

@@ -35,7 +35,7 @@ typedef struct rt_exec_options {
     void *memory_user;
     rt_reference_fn reference;
     struct rt_queue *queue; /* borrowed; NULL: the CPU. Else the plan's GPU kernels are put on it: exec_device.h */
-    bool is_layout_only; /* no kernel is found or made: sizes and memory of calls only (exec_peak) */
+    bool is_layout_only;    /* no kernel is found or made: sizes and memory of calls only (exec_peak) */
     /* Runs a kernel step instead of code of the cache: all phases, on the device that has it. */
     fusor_status (*launch)(void *user, fu_error *e, const ir_kernel *k, const ir_kernel_args *args);
     void *launch_user;

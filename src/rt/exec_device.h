@@ -48,7 +48,7 @@ struct device_core {
     atomic_int profile_entry[2]; /* of uploads, of downloads; as core.profile_entry */
     _Atomic(loaded_kernel *) pack[PACK_TYPES][PACK_RANKS];
     _Atomic(loaded_kernel *) *each; /* by step: the kernel for many sets; its device NULL: cannot be had */
-    int *group;                   /* by step: how many steps from there on may be one launch */
+    int *group;                     /* by step: how many steps from there on may be one launch */
 };
 
 /* A pair of marks around one piece of the device's work, while a profile is on. */
@@ -65,13 +65,13 @@ struct device_frame {
     rt_address small;  /* of this call: the small inputs that came together; 0: none did */
     char *small_host;  /* the same bytes here */
     size_t small_room;
-    uint8_t *valid;    /* by plan buffer: ON_HOST | ON_DEVICE */
-    void **host;       /* by plan buffer: its place in the host's memory */
-    void **own;        /* by plan buffer: memory for that, where it is no end's */
+    uint8_t *valid; /* by plan buffer: ON_HOST | ON_DEVICE */
+    void **host;    /* by plan buffer: its place in the host's memory */
+    void **own;     /* by plan buffer: memory for that, where it is no end's */
     size_t *own_bytes;
-    uint64_t *words; /* room for the parameter of any step */
+    uint64_t *words;     /* room for the parameter of any step */
     device_table *table; /* by step: of the group that begins there */
-    bool downloads;  /* results are on the way to the host's memory */
+    bool downloads;      /* results are on the way to the host's memory */
     device_mark *mark;
     int n_marks, mark_room;
     rt_profile *profile; /* that is on in this call, or NULL */

@@ -19,9 +19,9 @@ struct rt_each {
     frame **set;
     char *scratch; /* of the workers, for the step that needs most */
     size_t scratch_bytes, scratch_stride;
-    int *n_threads;   /* by step */
-    int64_t *ends;    /* of one step and phase: tiles of sets 0..i */
-    exec_phase *runs; /* of one step and phase, by set */
+    int *n_threads;      /* by step */
+    int64_t *ends;       /* of one step and phase: tiles of sets 0..i */
+    exec_phase *runs;    /* of one step and phase, by set */
     device_item *item;   /* on a device: of one step, by set */
     device_table *table; /* and by step */
 };

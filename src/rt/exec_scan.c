@@ -425,8 +425,8 @@ fusor_status rt_scan_new(rt_exec *x, fu_error *e, int64_t n_steps, int n_carries
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s takes %d inputs; %d given%s", name, x->n_inputs, n_in,
                        n_in == x->n_inputs ? ", but their array is NULL" : "");
     if (n_out != of->n_results || (n_out && !out))
-        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s gives %d results; %d outputs given%s", name, of->n_results,
-                       n_out, n_out == of->n_results ? ", but their array is NULL" : "");
+        return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "@%s gives %d results; %d outputs given%s", name, of->n_results, n_out,
+                       n_out == of->n_results ? ", but their array is NULL" : "");
     rt_scan *c = fu_calloc(1, sizeof *c);
     if (!c) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a call over a sequence");
     c->x = rt_exec_keep(x);

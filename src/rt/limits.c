@@ -185,9 +185,7 @@ static void measure_bandwidth(rt_limits *l, rt_limit_level level) {
     const int n_threads = l->n_threads;
     const double share = share_of(level, n_threads), below = level == RT_LIMIT_L1 ? 0 : share_of(level - 1, n_threads);
     const bool is_memory = level == RT_LIMIT_MEMORY;
-    job j = {.add = adds[level_of_host()],
-             .is_shared = is_memory,
-             .repeats = 1};
+    job j = {.add = adds[level_of_host()], .is_shared = is_memory, .repeats = 1};
     if (!is_memory && !(share >= 2 * below)) return; /* no room of its own: a small L3 over large L2s */
     int64_t tiles = TILES * (int64_t)n_threads, sets = is_memory ? tiles : n_threads;
     /* Half of the level; memory: past any cache's share, and no more than a small machine has. */

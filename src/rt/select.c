@@ -20,8 +20,8 @@
 /* ---- the model ---- */
 /* A modest core of the level, as in explain; the part of a device's limits that ordinary kernels reach. */
 enum { CPU_CALL_NS = 200, CPU_STEP_NS = 500, LAUNCH_NS = 5000, TRANSFER_NS = 10000 };
-#define CPU_BYTES_A_NS 10.0
-#define CPU_FLOPS_A_NS 10.0 /* a lane */
+#define CPU_BYTES_A_NS  10.0
+#define CPU_FLOPS_A_NS  10.0 /* a lane */
 #define SHARE_OF_MEMORY 0.7
 #define SHARE_OF_PEAK   0.4
 

@@ -13,7 +13,7 @@ typedef enum rt_side { RT_SIDE_CPU, RT_SIDE_GPU, RT_SIDES } rt_side;
 /* ---- the model ---- */
 /* Of a device, with what moving data there and back costs. */
 typedef struct rt_select_gpu {
-    rt_limits limits;                      /* rt_limits_of_device */
+    rt_limits limits;                        /* rt_limits_of_device */
     double up_bytes_per_s, down_bytes_per_s; /* measured */
 } rt_select_gpu;
 double rt_select_cpu_ns(const ir_plan *p, const int64_t *symbol_values, int n_threads);
@@ -28,14 +28,14 @@ double rt_select_move_ns(const rt_select_gpu *gpu, double bytes_up, double bytes
 enum { RT_SELECT_KEPT = 5, RT_SELECT_ENOUGH = 3, RT_SELECT_TRY = 8, RT_SELECT_RETRY = 1024, RT_SELECT_WORSE = 3 };
 typedef struct rt_select_history {
     uint64_t key;
-    int64_t used_s;       /* when it was last added to */
-    uint32_t n[RT_SIDES]; /* calls timed */
+    int64_t used_s;                     /* when it was last added to */
+    uint32_t n[RT_SIDES];               /* calls timed */
     float ns[RT_SIDES][RT_SELECT_KEPT]; /* the last of them */
-    uint32_t calls;       /* choices in this process */
+    uint32_t calls;                     /* choices in this process */
 } rt_select_history;
 typedef struct rt_select_choice {
     rt_side side;
-    bool is_trial;             /* the other side is expected to be faster */
+    bool is_trial;                /* the other side is expected to be faster */
     double expected_ns[RT_SIDES]; /* medians of timed calls where there are enough, else the model's */
     bool is_measured[RT_SIDES];
     bool is_open; /* a side may still be tried, and is not known from calls */

@@ -120,8 +120,8 @@ static const char model[] =
     "%pb: f32[10], %mb: f32[10], %vb: f32[10], %gb: f32[10], "
     "%pc: f32[M, N], %mc: f32[M, N], %vc: f32[M, N], %gc: f32[M, N], %lr: f32) -> "
     "(f32[N] alias %pa, f32[N] alias %ma, f32[N] alias %va, f32[10] alias %pb, f32[10] alias %mb, f32[10] alias %vb, "
-    "f32[M, N] alias %pc, f32[M, N] alias %mc, f32[M, N] alias %vc) { " ADAM("a") ADAM("b") ADAM("c")
-        "return %qa, %ma2, %va2, %qb, %mb2, %vb2, %qc, %mc2, %vc2 }";
+    "f32[M, N] alias %pc, f32[M, N] alias %mc, f32[M, N] alias %vc) { " ADAM("a") ADAM("b")
+        ADAM("c") "return %qa, %ma2, %va2, %qb, %mb2, %vb2, %qc, %mc2, %vc2 }";
 
 Test(device_each, steps_of_a_plan_are_one_launch) {
     enum { N = 300, M = 7 };
@@ -131,9 +131,7 @@ Test(device_each, steps_of_a_plan_are_one_launch) {
     for (int t = 0; t < 3; t++)
         for (int p = 0; p < 4; p++) {
             const uint64_t seed = (uint64_t)(t * 4 + p);
-            all[t * 4 + p] = t == 0   ? tensor(1, 1, N, seed)
-                             : t == 1 ? tensor(1, 1, 10, seed)
-                                      : tensor(2, M, N, seed);
+            all[t * 4 + p] = t == 0 ? tensor(1, 1, N, seed) : t == 1 ? tensor(1, 1, 10, seed) : tensor(2, M, N, seed);
             single[t][p] = tensor(1, 1, t == 0 ? N : t == 1 ? 10 : M * N, seed);
         }
     all[12] = (fusor_buffer){.dtype = FUSOR_F32, .device = 1, .data = tensor(1, 1, 1, 5).data};

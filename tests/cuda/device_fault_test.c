@@ -19,8 +19,7 @@ static fusor_status use_sequence(session *n) {
     rt_each *each = NULL;
     rt_scan *scan = NULL;
     fusor_buffer in[2] = {here(n->a, 2, 8, 8), here(n->w, 1, 8, 0)}, out = here(n->y, 2, 8, 8);
-    if (!n->exec)
-        n->exec = compile_here("func @f(%x: f32[N], %h: f32[N]) -> f32[N] { %y = add(%x, %h) return %y }");
+    if (!n->exec) n->exec = compile_here("func @f(%x: f32[N], %h: f32[N]) -> f32[N] { %y = add(%x, %h) return %y }");
     if (!n->exec) return error.status;
     memset(n->w, 0, sizeof n->w);
     memset(n->y, 0, sizeof n->y);

@@ -18,12 +18,13 @@ typedef struct gpu_kernel {
     struct gpu_kernel *next;
 } gpu_kernel;
 static gpu_kernel *gpu_kernels;
-static int gpu_fma_tile = -1; /* of contractions that have it: ir_gpu_fma_tiles */
+static int gpu_fma_tile = -1;  /* of contractions that have it: ir_gpu_fma_tiles */
 static bool gpu_is_reversed;   /* blocks and warps from the last on */
-static int gpu_launches; /* so far: of several phases, several */
+static int gpu_launches;       /* so far: of several phases, several */
 static ptx_counts *gpu_counts; /* where a test wants them */
 static int gpu_tile = -1;      /* of tensor cores, whatever the sizes ask for; where a kernel has it */
-static uint32_t gpu_most_blocks; /* not 0: along each dim of a grid at most. Kernels whose blocks go on from where the grid ends bear it */
+static uint32_t
+    gpu_most_blocks; /* not 0: along each dim of a grid at most. Kernels whose blocks go on from where the grid ends bear it */
 
 static void *gpu_allocate(void *user, size_t bytes) {
     (void)user;

@@ -3,7 +3,6 @@
  * every function of the driver and every allocation of one scenario that goes through all of them. */
 #include "queue_add.h"
 
-
 Test(queue, no_memory) {
     on_fake("FAKECUDA_MEMORY", "64M", NULL);
     rt_queue *q = open_queue(), *other;

@@ -27,7 +27,7 @@ Test(queue, information) {
 }
 
 #define TARGET(NAME, CC, VERSION, LEVEL)                                                                               \
-    Test(queue, NAME) {                                                                                               \
+    Test(queue, NAME) {                                                                                                \
         on_fake("FAKECUDA_CC", CC, "FAKECUDA_VERSION", VERSION, NULL);                                                 \
         OK(rt_device_open(&error, 0, &device));                                                                        \
         cr_assert_eq(rt_device_get_info(device)->target.level, LEVEL);                                                 \

@@ -142,9 +142,14 @@ static UNUSED rt_exec *build(fu_error *e, rt_cache *cache, const char *text, set
         fprintf(stderr, "out of memory\n");
         exit(2);
     }
-    ir_plan_options po = {.level = s.level, .features = s.features, .no_fuse = s.no_fuse, .reference = s.reference,
+    ir_plan_options po = {.level = s.level,
+                          .features = s.features,
+                          .no_fuse = s.no_fuse,
+                          .reference = s.reference,
                           .fast_math = s.is_fast};
-    rt_exec_options xo = {.n_threads = s.n_threads, .reference = reference_node, .launch = s.launch,
+    rt_exec_options xo = {.n_threads = s.n_threads,
+                          .reference = reference_node,
+                          .launch = s.launch,
                           .queue = s.queue,
                           .profile = s.profile};
     ir_plan *plan = plan_of(&arena, e, text, &po);

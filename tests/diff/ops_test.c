@@ -665,7 +665,8 @@ static const struct {
     {IR_OP_PAD, "%x: T[A, 20]", "%r = pad(%x, pads=[2, 41, 1, 33], mode=wrap)", "T[A+3, 94]", 0},
     {IR_OP_PAD, "%x: T[A, B]", "%t = transpose(%x) %r = pad(%t, pads=[1, 2, 0, 1], mode=edge)", "T[B+1, A+3]", 0},
     {IR_OP_PAD, "%x: T[A, B], %y: T[A, C]",
-     "%p = pad(%x, pads=[0, 2, 0, 1], mode=edge) %q = pad(%y, pads=[0, 1, 0, 70], value=1) %r = concat(%p, %q, %x, axis=1) "
+     "%p = pad(%x, pads=[0, 2, 0, 1], mode=edge) %q = pad(%y, pads=[0, 1, 0, 70], value=1) %r = concat(%p, %q, %x, "
+     "axis=1) "
      "%s = concat(%r, %x, axis=1)",
      "T[A, 2*B+C+74], T[A, 3*B+C+74]", SLOW},
     {IR_OP_CONCAT, "%x: T[A, B], %y: T[C, B]",
@@ -686,8 +687,8 @@ static const struct {
     {IR_OP_SPLIT, "%x: T[A, B], %y: T[C, B]", "%z = concat(%x, %y, axis=0) %r, %s = split(%z, axis=0, sizes=[C, A])",
      "T[C, B], T[A, B]", 0},
     {IR_OP_TILE, "%x: T[A, B]", "%r = tile(%x, repeats=[2, 3])", "T[2*A, 3*B]", 0},
-    {IR_OP_TILE, "%x: T[A, B]", "%r = tile(%x, repeats=[2, 3]) %s = tile(%x, repeats=[3, 2])", "T[2*A, 3*B], T[3*A, 2*B]",
-     0},
+    {IR_OP_TILE, "%x: T[A, B]", "%r = tile(%x, repeats=[2, 3]) %s = tile(%x, repeats=[3, 2])",
+     "T[2*A, 3*B], T[3*A, 2*B]", 0},
     {IR_OP_TILE, "%x: T[A, B]", "%r = tile(%x, repeats=[1, 0])", "T[A, 0]", 0},
     {IR_OP_TILE, "%x: T[A, 1, B, 1, 2]", "%r = tile(%x, repeats=[2, 3, 2, 5, 2])", "T[2*A, 3, 2*B, 5, 4]", 0},
     {IR_OP_TRIL, "%x: T[A, B]", "%r = tril(%x)", "T[A, B]", 0},
@@ -912,7 +913,7 @@ static void windows(ir_op op, ir_dtype t) {
         {"[A, B, C, 28]", "kernel=[4, 3], pads=[2, 1, 1, 1]", "[A, B, ?, ?]"},
         {"[A, B, C, 13]", "kernel=[3, 3], strides=[1, 2], pads=[0, 1, 1, 0]", "[A, B, ?, ?]"},
     };
-    static const int64_t sizes[][4] = {{1, 1, 5, 5},  {2, 3, 8, 24}, {1, 2, 9, 33},
+    static const int64_t sizes[][4] = {{1, 1, 5, 5},   {2, 3, 8, 24}, {1, 2, 9, 33},
                                        {3, 1, 16, 70}, {1, 1, 75, 9}, {0, 2, 6, 6}};
     const bool is_global = op == IR_OP_GLOBAL_AVERAGE_POOL, is_max = op == IR_OP_MAX_POOL;
     const char *T = ir_dtypes[t].name;

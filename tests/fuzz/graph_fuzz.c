@@ -224,7 +224,8 @@ static int check_case(fu_arena *arena, const char *text, const facts *f) {
     int64_t *symbols = FU_NEW_N(arena, int64_t, n_symbols + 1);
     for (uint32_t s = 0; s < n_symbols; s++) {
         const char *name = ir_size_symbol_name(g->sizes, s);
-        if ((name[1] == 0 || name[1] == '.') && name[0] >= 'A' && name[0] < 'A' + GEN_SYMBOLS) symbols[s] = f->size[name[0] - 'A'];
+        if ((name[1] == 0 || name[1] == '.') && name[0] >= 'A' && name[0] < 'A' + GEN_SYMBOLS)
+            symbols[s] = f->size[name[0] - 'A'];
     }
     ref_tensor *in = FU_NEW_N(arena, ref_tensor, n_in + 1), *want = FU_NEW_N(arena, ref_tensor, n_out + 1);
     double **bound = FU_NEW_N(arena, double *, n_out + 1);

@@ -104,8 +104,7 @@ static void give(void *user, void *p, size_t bytes) {
 }
 Test(buffer, memory_of_another_kind) {
     int mine, other;
-    for (uintptr_t i = 1; i <= 100; i++)
-        cr_assert(rt_buffer_note((void *)(i << 8), 3, give, i % 10 ? &mine : &other));
+    for (uintptr_t i = 1; i <= 100; i++) cr_assert(rt_buffer_note((void *)(i << 8), 3, give, i % 10 ? &mine : &other));
     rt_buffer_release(NULL, (void *)(20 << 8));
     cr_assert(n_given == (20 << 8) + 3);
     rt_buffer_release(NULL, (void *)(20 << 8)); /* once */

@@ -98,7 +98,8 @@ Test(dlpack, values_go_out_and_outlive_scope_and_context) {
 Test(dlpack, empty_tensors_of_huge_dims_go_out) {
     fusor_context *ctx = new_context(0);
     DLManagedTensor *out;
-    OK(fusor_to_dlpack(fusor_wrap_const(ctx, NULL, FUSOR_F32, FUSOR_SHAPE(0, INT64_C(1) << 62, INT64_C(1) << 62)), &out));
+    OK(fusor_to_dlpack(fusor_wrap_const(ctx, NULL, FUSOR_F32, FUSOR_SHAPE(0, INT64_C(1) << 62, INT64_C(1) << 62)),
+                       &out));
     cr_assert(out->dl_tensor.shape[0] == 0 && out->dl_tensor.strides[2] == 1 && !out->dl_tensor.data);
     out->deleter(out);
     fusor_context_free(ctx);

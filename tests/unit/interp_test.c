@@ -77,8 +77,7 @@ Test(interp, broadcasting) {
 
 Test(interp, a_named_size_of_1_does_not_stretch) {
     ref_tensor in[2] = {make("f32[1]", NULL), make("f32[3]", NULL)}, out = {0};
-    cr_assert_neq(run("func @f(%a: f32[N], %b: f32[M]) -> f32[N] { %r = add(%a, %b) return %r }", in, &out),
-                  FUSOR_OK);
+    cr_assert_neq(run("func @f(%a: f32[N], %b: f32[M]) -> f32[N] { %r = add(%a, %b) return %r }", in, &out), FUSOR_OK);
 }
 
 Test(interp, conversions) {
@@ -134,8 +133,7 @@ Test(interp, empty_reductions) {
     CHECK("%a: bool[0]", "bool", "reduce_any(%a)", IN(make("bool[0]", NULL)), V(0));
     CHECK("%a: f32[N,0]", "f32[0]", "reduce_max(%a, axes=[0])", IN(make("f32[0,0]", NULL)), V(0));
     ref_tensor in = make("f32[0]", NULL), out = {0};
-    cr_assert_eq(run("func @f(%a: f32[N]) -> f32 { %r = reduce_max(%a) return %r }", &in, &out),
-                 FUSOR_ERROR_SHAPE);
+    cr_assert_eq(run("func @f(%a: f32[N]) -> f32 { %r = reduce_max(%a) return %r }", &in, &out), FUSOR_ERROR_SHAPE);
     cr_assert_not_null(strstr(error.text, "reduce_max"));
     fu_error_clear(&error);
     cr_assert_eq(run("func @f(%a: f32[N]) -> i64 { %r = argmin(%a) return %r }", &in, &out), FUSOR_ERROR_SHAPE);

@@ -101,8 +101,8 @@ static void check(fusor_dtype type, const char *target, int64_t k, int64_t n) {
     for (int variant = 0; variant < 4; variant++) {
         run(&p, target, variant & 1 ? 3 : 1, variant & 2);
         if (!variant) memcpy(first, p.y, bytes);
-        cr_expect(memcmp(first, p.y, bytes) == 0, "%s, %lld x %lld: other bits %s, on %d threads", target,
-                  (long long)k, (long long)n, variant & 2 ? "bound" : "not bound", variant & 1 ? 3 : 1);
+        cr_expect(memcmp(first, p.y, bytes) == 0, "%s, %lld x %lld: other bits %s, on %d threads", target, (long long)k,
+                  (long long)n, variant & 2 ? "bound" : "not bound", variant & 1 ? 3 : 1);
     }
     const double bound = type == FUSOR_F32 ? 1e-6 * (double)k : type == FUSOR_F64 ? 1e-15 * (double)k : 0;
     for (int64_t j = 0; j < n; j++) {

@@ -115,8 +115,8 @@ Test(rows, store_what_later_kernels_read_too) {
            1);
     shared("%y = softmax(%r, axis=0) return %y", "f32[?, ?]", 3, 3);
     /* of two operands, read twice: written once, not read twice again */
-    shared("%e = mul(%r, %a) %h = softmax(%e, axis=1) %t = reduce_max(%e, axes=[0]) return %h, %t",
-           "f32[?, ?], f32[?]", 2, 1);
+    shared("%e = mul(%r, %a) %h = softmax(%e, axis=1) %t = reduce_max(%e, axes=[0]) return %h, %t", "f32[?, ?], f32[?]",
+           2, 1);
     /* of one: computed again */
     shared("%e = neg(%r) %s = reduce_sum(%e, axes=[0]) %y = div(%e, %s) return %y", "f32[?, ?]", 2, 1);
     /* a result that the reduction reads too: it stores it */
@@ -132,8 +132,8 @@ Test(rows, shared_values_are_measured_once) {
     char body[4000];
     int n = snprintf(body, sizeof body, "%%v0 = add(%%r, %%g)");
     for (int i = 0; i < 60; i++)
-        n += snprintf(body + n, sizeof body - (size_t)n, "\n  %%v%d = %s(%%v%d, %%v%d)", i + 1, i & 1 ? "mul" : "add", i,
-                      i);
+        n += snprintf(body + n, sizeof body - (size_t)n, "\n  %%v%d = %s(%%v%d, %%v%d)", i + 1, i & 1 ? "mul" : "add",
+                      i, i);
     snprintf(body + n, sizeof body - (size_t)n,
              "\n  %%s = reduce_sum(%%v60, axes=[1]) %%q = reduce_sum(%%v60, axes=[0]) return %%v60, %%s, %%q");
     shared(body, "f32[?, ?], f32[?], f32[?]", 2, 0);

@@ -118,11 +118,12 @@ Test(window, pairs_of_values_that_are_none_are_refused) {
     ir_kernel k;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char text[400];
-        snprintf(text, sizeof text,
-                 "fusor-kernel 1\nkind map\nlevel x86-64-v3\n%sdim p ?\ndim p ?\nbuffer in f32 ? 1\nbuffer out f32 ? 1\n"
-                 "%%0 = load.f32 #0\n%%1 = neg.f32 %%0\n%%2 = isnan.bool %%1\n%%3 = select.f32 %%2 %%0 %%1\n"
-                 "%%4 = store.f32 #1 %%3\n",
-                 wrong[i]);
+        snprintf(
+            text, sizeof text,
+            "fusor-kernel 1\nkind map\nlevel x86-64-v3\n%sdim p ?\ndim p ?\nbuffer in f32 ? 1\nbuffer out f32 ? 1\n"
+            "%%0 = load.f32 #0\n%%1 = neg.f32 %%0\n%%2 = isnan.bool %%1\n%%3 = select.f32 %%2 %%0 %%1\n"
+            "%%4 = store.f32 #1 %%3\n",
+            wrong[i]);
         cr_expect(ir_kernel_parse(&error, text, strlen(text), &k) != FUSOR_OK, "accepted: %s", wrong[i]);
     }
 }
