@@ -6,8 +6,8 @@
  *   ir_recognize_attention  (fused plans) attention in primitives   src/ir/pass_attention.c
  *   ir_run_passes    normalized graph             src/ir/pass.c: expand, fold, simplify, cse, dce
  *   ir_plan_make     kernels and buffers          src/ir/plan.c, plan_cluster.c, plan_build.c
- *   rt_exec_new      every kernel found or made   src/rt/exec.c -> cache.c -> loader.c; on a miss compiler.c ->
- *                                                 src/jit/codegen.c
+ *   rt_exec_new      every kernel found or made   src/rt/exec_kernels.c -> cache.c -> loader.c; on a miss compiler.c
+ *                                                 -> src/jit/codegen.c
  *   rt_exec_call     run                          src/rt/exec.c -> threads.c
  */
 #include "auto.h"

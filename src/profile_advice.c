@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* profile_advice.c: what to do about a slow kernel. The first row that fits speaks; doc/performance.md explains
- * each. */
+/* profile_advice.c: what to do about a slow kernel. The first row that fits speaks; doc/guide.md explains each. */
 #include "profile_advice.h"
 #include <stdbool.h>
 #include <string.h>

@@ -4,7 +4,8 @@
  * "op-overloads" and "op-symbols" (ops.def) the regions of include/fusor/op.h, fusor.hpp and tests/api/symbols.txt
  * between markers with these names. scripts/generated.sh puts them in their places. "start-programs" is the text of
  * programs of one operator each, whose kernels are installed (start.c). "reference reasons" (plan.c) prints a table of
- * doc/planning.md. */
+ * doc/planning.md, "fast-functions" one of doc/numerics.md; "man-..." are the manual pages, "bash-words" and "zsh" the
+ * completions. */
 #include "base/env.h"
 #include "ir/plan.h"
 #include "manual.h"

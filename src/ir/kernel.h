@@ -125,7 +125,8 @@ typedef struct ir_kinst {
     uint16_t index;
     uint16_t variant; /* value of the operator's ENUM attribute; argmax: 1 = select_last; scans: IR_SCAN_* bits;
                                        attention: IR_ATTENTION_* bits */
-    bool is_kept;     /* row: computed once, kept in the worker's scratch row for later passes; contract: a value before
+    bool
+        is_kept; /* row: computed once, kept for later passes in an output's row or the worker's; contract: a value before
                                        all reductions: what the row program reads of the tile's */
 } ir_kinst;
 
@@ -301,8 +302,8 @@ int64_t ir_kernel_window_step(const ir_kernel *k); /* stride of operand 1 along 
  * queries are taken one by one instead, and long rows of keys by parts, which a second phase merges. Layout of scratch,
  * in elements of the accumulator type, with D and E rounded up to lanes: keys [kb][D] and values [kb][E] where they are
  * packed; scores [kb][nr]; factors [nr]; rows [nr][max(D, E)]; with a mask its rows [nr][kb] and the same turned
- * [kb][nr]; for each panel queries [D][nr], results [E][nr], largest scores [nr], sums [nr] with a dot behind the
- * factors' rows one element in a row [nr] (the least exponent of keys), and in each panel a row for that of its
+ * [kb][nr]; for each panel queries [D][nr], results [E][nr], largest scores [nr], sums [nr]; with a dot, behind
+ * the factors, one element in a row [nr] (the least exponent of keys), and in each panel a row for that of its
  * queries; words lie where the queries and keys do as accumulators; where weights are split, behind that row values
  * turned [E][kb], three parts of kb / 2 rows of words [nr], and products [nr][nr] (one by one: queries [m][D], and as a
  * part: results [m][E], largest scores and sums [lanes]). Layout of shared: for each part and batch results [m][E],

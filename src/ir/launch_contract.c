@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* launch_contract.c: tiles and memory of a contraction's two phases. The generated code does the same arithmetic. */
+/* launch_contract.c: tiles and memory of a contraction's phases: one (direct), two, or three with a row program. The generated code does the same arithmetic. */
 #include "ir/arith.h"
 #include "ir/kernel.h"
 

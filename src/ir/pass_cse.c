@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* pass_cse: equal nodes become one, and the graph gets its canonical form: operands of commutative operators in the
- * order of a hash of what they compute, nodes in the order in which the results need them. So programs that say the
- * same in another order are one program to the planner and the cache. Names and places are no part of it: the first
- * node's stay.
+/* pass_cse: equal nodes become one, and the graph gets its canonical form: operands of commutative operators in one
+ * order (is_out_of_order), nodes in the order in which the results need them. So programs that say the same in another
+ * order are one program to the planner and the cache. Names and places are no part of it: the first node's stay.
  *
  * Composites that share nodes after merging (softmax and log_softmax of one tensor) become one group, and groups are
  * numbered in canonical order. Nodes inside and outside of composites are kept apart. Needs: types. Keeps: types.
@@ -49,7 +48,7 @@ static uint64_t structural_hash(const cse *c, const ir_node *n, hash_kind kind) 
     const uint64_t *hash = c->hash[kind];
     const bool is_exact = kind == OF_ALL;
     const ir_sizes *s = c->pool->sizes;
-    if (n->op == IR_OP_PARAM) return kind == OF_FORM ? 1 : 1u + n->index; /* parameters come first, in their order */
+    if (n->op == IR_OP_PARAM) return kind == OF_FORM ? 1 : 1u + n->index;
     /* By name: a new row of the table does not reorder old programs. */
     const char *name = ir_ops[n->op].name;
     uint64_t h = mix(fu_hash(name, strlen(name), 0), (uint64_t)n->dtype << 32 | (uint64_t)n->rank << 16 | n->index);

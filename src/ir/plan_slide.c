@@ -3,7 +3,9 @@
  * row of one makes is the same for all windows that it is in, so it is made once and goes from row to row in registers.
  *
  * Looked for are pairs of values of which one is at a row what the other is at the row before: the same instructions on
- * the same columns, of loads whose places and guards are a row apart. */
+ * the same columns, of loads whose places and guards are a row apart.
+ *
+ * And inputs whose columns take turns in memory (plan_find_turns): vectors of both are loaded once (ir_kbuffer.behind). */
 #include "base/small.h"
 #include "ir/plan_builder.h"
 #include <string.h>

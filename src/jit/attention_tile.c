@@ -3,8 +3,8 @@
  *
  * Panels: keys (or columns of values) are the rows of the register tile and queries its columns, so that a panel's
  * scores come out as [key][query]: the largest of a query and the sum of its weights need no step across lanes, and the
- * weights are in the order that the second product reads. Rows are read from memory where they lie, one element at a
- * time, spread over the lanes; so neither keys nor values are packed or transposed.
+ * weights are in the order that the second product reads. Rows are read one element (or word of two halves) at a time,
+ * spread over the lanes: accumulators from memory where they lie, others from scratch, never transposed.
  *
  * One query: lanes along the head, v_lanes keys at once, whose sums are added across lanes together. */
 #include "jit/attention.h"

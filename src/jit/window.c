@@ -11,7 +11,8 @@
  *                    there are channels enough
  *   panels         nr columns of a line. With masks the last one reads what there is. Else it begins earlier, so that
  *                  it is whole, and a line that is shorter than a panel is packed
- *   short sums     of one K block in a row go from registers to the outputs
+ *   short sums     of one K block go from registers to the outputs; where what is behind them is one run, all rows are
+ *                  one line of theirs, whose vectors go on from row to row (goes_on)
  *   segments       else: the columns of a panel that are of one row: the program behind the sums is evaluated on them
  *
  * With axes (pads, conversions, integers) the operand is the slab that window_slab.c makes for each tile of work.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Arrays inside of archives: .npz (a ZIP file, stored or deflated members, ZIP64) and .safetensors. Both are read from
  * their directories only, and every offset is checked against the file before it is used. A ZIP member's checksum is
- * verified where it is inflated; stored members stay mapped, unread. */
+ * verified; stored members stay mapped. */
 #include "base/small.h"
 #include "rt/data_parts.h"
 #include <jansson.h>

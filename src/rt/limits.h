@@ -2,7 +2,7 @@
 #ifndef RT_LIMITS_H
 #define RT_LIMITS_H
 /* What this machine can do at most, measured once: the yardstick of profiles, explain, run --time, bench and info.
- * Serves reports only: no plan, key or result depends on it. */
+ * No plan, key or result depends on it: those of CPUs serve reports, a device's also the choice of "auto". */
 #include "ir/types.h"
 
 typedef enum rt_limit_type { RT_LIMIT_F64, RT_LIMIT_F32, RT_LIMIT_BF16, RT_LIMIT_I8, RT_LIMIT_TYPES } rt_limit_type;
