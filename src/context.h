@@ -100,6 +100,8 @@ typedef struct compile_request {
 } compile_request;
 /* Front half, shared with the tools: text or module to plan. The plan lives in arena. Level from target, else ctx. */
 fusor_status compile_plan(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **out);
+/* Is there an entry for every kernel of the plan? in_tiers_only: as in rt_cache_holds. */
+bool compile_holds(rt_cache *cache, const ir_plan *p, bool in_tiers_only);
 /* The whole pipeline. */
 fusor_status compile_executable(fu_error *e, const compile_request *r, fusor_executable **out);
 /* The same program, planned once more, for the device of a context with "auto"; nothing is bound. */

@@ -137,8 +137,7 @@ static bool falls_back(const fusor_context *ctx, fusor_status status) {
     return status == FUSOR_ERROR_UNSUPPORTED || (status == FUSOR_ERROR_MISS && (ctx->flags & FUSOR_REFERENCE_ON_MISS));
 }
 
-/* Is there an entry for every kernel? */
-static bool is_held(rt_cache *cache, const ir_plan *p, bool in_tiers_only) {
+bool compile_holds(rt_cache *cache, const ir_plan *p, bool in_tiers_only) {
     for (uint32_t i = 0; i < p->steps.n; i++)
         if (p->steps.at[i].kind == IR_STEP_KERNEL && !rt_cache_holds(cache, p->steps.at[i].kernel, in_tiers_only, NULL))
             return false;
@@ -158,7 +157,7 @@ static ir_features without_last(ir_features f) {
 static void choose_held_target(fu_arena *arena, fu_error *e, const compile_request *r, ir_plan **plan) {
     ir_plan_options options = (*plan)->options;
     if (r->target || r->ctx->is_level_given || options.reference || ir_level_is_gpu(options.level) ||
-        !rt_cache_has_tiers(r->ctx->cache) || is_held(r->ctx->cache, *plan, false))
+        !rt_cache_has_tiers(r->ctx->cache) || compile_holds(r->ctx->cache, *plan, false))
         return;
     for (int level = (int)options.level; level >= 0; level--) {
         ir_target target = {(ir_level)level, rt_host_extras((ir_level)level)};
@@ -173,7 +172,7 @@ static void choose_held_target(fu_arena *arena, fu_error *e, const compile_reque
                 fu_error_clear(e);
                 return;
             }
-            if (!is_held(r->ctx->cache, lower, true)) continue;
+            if (!compile_holds(r->ctx->cache, lower, true)) continue;
             fu_log_event(&r->ctx->log, "dispatch", "@%s,level,%s", lower->graph->name, ir_target_name(target, name));
             *plan = lower;
             return;

@@ -209,25 +209,18 @@ static bool moves_little(const ir_plan *p, const int64_t *symbol_values) {
     return bytes <= QUICK_BYTES;
 }
 
-static bool is_held(rt_cache *cache, const ir_plan *p) {
-    for (uint32_t i = 0; i < p->steps.n; i++)
-        if (p->steps.at[i].kind == IR_STEP_KERNEL && !rt_cache_holds(cache, p->steps.at[i].kernel, false, NULL))
-            return false;
-    return true;
-}
-
 bool start_unfused(fu_arena *arena, fu_error *e, const compile_request *r, const ir_plan *plan,
                    const rt_exec_options *options, rt_exec **out) {
     ir_plan_options unfused = plan->options;
     ir_plan *interim;
     rt_cache *cache;
     const char *text = r->module ? r->module->source.text : r->text;
-    if (!text || unfused.no_fuse || unfused.reference || !is_wanted(r->ctx, r->start) || is_held(r->ctx->cache, plan) ||
-        !(cache = open_bundle(r->ctx)))
+    if (!text || unfused.no_fuse || unfused.reference || !is_wanted(r->ctx, r->start) ||
+        compile_holds(r->ctx->cache, plan, false) || !(cache = open_bundle(r->ctx)))
         return false;
     unfused.no_fuse = true;
     bool is_asked = is_wanted(r->ctx, START_IF_ASKED);
-    if (ir_plan_make(arena, e, plan->graph, &unfused, &interim) == FUSOR_OK && is_held(cache, interim) &&
+    if (ir_plan_make(arena, e, plan->graph, &unfused, &interim) == FUSOR_OK && compile_holds(cache, interim, false) &&
         (is_asked || moves_little(interim, r->symbol_values)) &&
         rt_exec_new(e, arena, interim, cache, options, out) == FUSOR_OK) {
         fu_log_event(&r->ctx->log, "dispatch", "@%s,starts-unfused",

@@ -394,7 +394,7 @@ static void add_values(attention *a, const run *r, const panel *p, LLVMValueRef 
     LLVMValueRef tiles[7] = {r->turned, a->values_up, r->turned_words, r->parts, r->sums, p->results, r->factors};
     em_branch whole = em_if(e, is_whole);
     attention_call(a, SPLIT, split, 5);
-    em_branch exact = em_if(e, attention_is_exact(a, of_values, of_weights));
+    em_branch exact = em_if(e, em_bf16_is_exact(e, of_values, of_weights));
     attention_call(a, VALUES, tiles, 7);
     em_else(e, &exact);
     call_of_panel(a, p, PRODUCTS, products, 9);
@@ -407,7 +407,7 @@ static void add_values(attention *a, const run *r, const panel *p, LLVMValueRef 
 /* dots: for PRODUCTS, of words. */
 static void scores_of_words(attention *a, const run *r, const panel *p, LLVMValueRef *dots) {
     emit *e = a->e;
-    LLVMValueRef is_exact = attention_is_exact(a, r->least, p->least);
+    LLVMValueRef is_exact = em_bf16_is_exact(e, r->least, p->least);
     if (r->is_far) is_exact = em_and(e, is_exact, LLVMBuildNot(e->b, r->is_far, ""));
     dots[3] = num(a, 1);
     dots[5] = ceil_div(a, a->head, num(a, ir_dots[a->dot].step));

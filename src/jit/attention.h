@@ -96,13 +96,9 @@ static inline LLVMValueRef attention_num(attention *a, int64_t v) { return em_i6
 void attention_emit_tiles(attention *a);
 void attention_emit_words(attention *a); /* a->dot */
 void attention_emit_amx(attention *a);   /* a->is_tile */
-/* The lesser of `least` and the magnitudes of x less 1; what is infinite or no number counts as subnormal, for a part
- * of a weight may be 0 where the weight is not. Then the exponent field of that, -1000 of a subnormal, 512 where all
- * are 0. */
+/* em_lesser_magnitude of f32. What is infinite or no number counts as subnormal, for a part of a weight may be 0 where
+ * the weight is not. */
 LLVMValueRef attention_least_of(attention *a, LLVMValueRef least, LLVMValueRef x);
-void attention_store_exponent(attention *a, LLVMValueRef least, LLVMValueRef to);
-/* i1: may the instruction multiply elements of these least exponents? */
-LLVMValueRef attention_is_exact(attention *a, LLVMValueRef least, LLVMValueRef other);
 void attention_emit_softmax(attention *a);
 /* 1 / sum, of one or more lanes. A sum is 0 (no key: so are the results, or NaN) or about 1 or more. */
 LLVMValueRef attention_inverse(attention *a, LLVMValueRef sum, LLVMValueRef n_keys);

@@ -23,7 +23,7 @@ static void emit_scores(attention *a) {
                      .a_row = em_mul(e, in[3], attention_num(a, a->acc_bytes)),
                      .b = in[2],
                      .words = in[3]};
-    LLVMValueRef is_exact = attention_is_exact(a, in[5], in[6]);
+    LLVMValueRef is_exact = em_bf16_is_exact(e, in[5], in[6]);
     em_loop l = em_for(e, attention_num(a, 0), in[1], attention_num(a, AMX_COLUMNS));
     LLVMValueRef configured = em_loop_phi(e, &l, attention_num(a, 0));
     p.rows = em_min(e, em_sub(e, in[1], l.i), attention_num(a, AMX_COLUMNS));
@@ -96,7 +96,7 @@ static void emit_split(attention *a) {
         LLVMSetAlignment(LLVMBuildStore(e->b, LLVMConstNull(t_words), attention_at(a, in[2], to)), 4);
     }
     em_end(e, &z);
-    attention_store_exponent(a, least, in[4]);
+    em_store_least_exponent(e, least, in[4]);
     LLVMBuildRetVoid(e->b);
     attention_end(a, o);
 }

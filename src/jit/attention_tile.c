@@ -8,7 +8,6 @@
  *
  * One query: lanes along the head, v_lanes keys at once, whose sums are added across lanes together. */
 #include "jit/attention.h"
-#include <string.h>
 
 enum {
     AHEAD = 4,     /* columns of values at once, in registers */
@@ -99,17 +98,6 @@ static void find_largest(attention *a, LLVMValueRef *sum, int n, int nv, LLVMVal
     }
 }
 
-/* The upper, or else the lower half of each word of bf16. */
-static LLVMValueRef half(attention *a, LLVMValueRef words, bool is_upper) {
-    emit *e = a->e;
-    LLVMTypeRef type = LLVMVectorType(e->t_i32, (unsigned)a->v_lanes);
-    LLVMValueRef lane[64];
-    for (int i = 0; i < a->v_lanes; i++) lane[i] = LLVMConstInt(e->t_i32, is_upper ? 0xffff0000u : 16, 0);
-    LLVMValueRef by = LLVMConstVector(lane, (unsigned)a->v_lanes), bits = LLVMBuildBitCast(e->b, words, type, "");
-    bits = is_upper ? em_and(e, bits, by) : LLVMBuildShl(e->b, bits, by, "");
-    return LLVMBuildBitCast(e->b, bits, a->t_vec, "");
-}
-
 /* What a register tile multiplies: rows of memory, with `step` bytes from one element to the next, and a panel. */
 typedef struct tile {
     LLVMValueRef *from, step, at, panel; /* from: rows; at: bytes to the next element; panel: the next of its rows */
@@ -119,20 +107,12 @@ typedef struct tile {
 } tile;
 
 /* sum + x * b */
-static LLVMValueRef product(attention *a, const tile *t, LLVMValueRef x, LLVMValueRef b, LLVMValueRef sum) {
-    emit *e = a->e;
+static LLVMValueRef product(emit *e, const tile *t, LLVMValueRef x, LLVMValueRef b, LLVMValueRef sum) {
     if (t->as == ELEMENTS) return em_mad(e, x, b, sum);
-    if (t->as == WORDS) {
-        const char *name = "llvm.x86.avx512bf16.dpbf16ps.512";
-        const unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
-        LLVMTypeRef type = LLVMIntrinsicGetType(e->ctx, id, NULL, 0), in[3];
-        LLVMGetParamTypes(type, in);
-        LLVMValueRef args[3] = {sum, LLVMBuildBitCast(e->b, x, in[1], ""), LLVMBuildBitCast(e->b, b, in[2], "")};
-        return LLVMBuildCall2(e->b, type, LLVMGetIntrinsicDeclaration(e->mod, id, NULL, 0), args, 3, "");
-    }
+    if (t->as == WORDS) return em_bf16_dot(e, sum, x, b);
     for (int upper = 1; upper >= 0; upper--) {
-        LLVMValueRef y = em_fmul(e, half(a, b, upper), t->scale);
-        sum = em_mad(e, half(a, x, upper), y, sum);
+        LLVMValueRef y = em_fmul(e, em_bf16_half(e, b, upper), t->scale);
+        sum = em_mad(e, em_bf16_half(e, x, upper), y, sum);
     }
     return sum;
 }
@@ -149,7 +129,7 @@ static void multiply(attention *a, tile *t, LLVMValueRef begin, LLVMValueRef end
         for (int j = 0; j < nv; j++) b[j] = load_vec(a, tile_at(a, panel, j, nv), a->v_lanes * a->acc_bytes);
         for (int i = 0; i < a->mr; i++) {
             LLVMValueRef x = spread(a, em_gep(e, t->from[i], e->t_i8, at));
-            for (int j = 0; j < nv; j++) sum[i * nv + j] = product(a, t, x, b[j], sum[i * nv + j]);
+            for (int j = 0; j < nv; j++) sum[i * nv + j] = product(e, t, x, b[j], sum[i * nv + j]);
         }
         at = em_add(e, at, t->step);
         panel = attention_at(a, panel, attention_num(a, a->nr));

@@ -3,10 +3,9 @@
  * (ir_kernel_attention_dot): of keys, and of queries, which are then turned into panels.
  *
  * Rows come from memory where they lie, or as accumulators (attention_rows.c) that halves can represent and that become
- * words in the same place. With words of bf16 goes the least exponent of their elements, as in front of a contraction's
- * panels (contract_dot.c): where a product could be subnormal, fma makes the scores. */
+ * words in the same place. With words of bf16 goes the least exponent of their elements (bf16_words.c): where a product
+ * could be subnormal, fma makes the scores. */
 #include "jit/attention.h"
-#include <string.h>
 
 static ir_dtype half_type(const attention *a) { return a->dot == IR_DOT_TILE_F16 ? FUSOR_F16 : FUSOR_BF16; }
 
@@ -18,33 +17,11 @@ static LLVMValueRef in_order(attention *a, LLVMValueRef halves, int n) {
     return LLVMBuildShuffleVector(a->e->b, halves, halves, LLVMConstVector(index, (unsigned)n), "");
 }
 
-/* The lesser of `least` and the magnitudes of x, halves or f32 as their bits, less 1: so 0 is the largest. */
-static LLVMValueRef lesser(attention *a, LLVMValueRef least, LLVMValueRef magnitude) {
-    emit *e = a->e;
-    LLVMValueRef x = LLVMBuildAdd(e->b, magnitude, LLVMConstAllOnes(LLVMTypeOf(least)), "");
-    return LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntULT, x, least, ""), x, least, "");
-}
-
 LLVMValueRef attention_least_of(attention *a, LLVMValueRef least, LLVMValueRef x) {
     emit *e = a->e;
     x = em_and(e, em_bits_of_f32(e, x), em_i32(e, 0x7fffffff));
-    return lesser(a, least, em_select(e, em_icmp(e, LLVMIntUGE, x, em_i32(e, 0x7f800000)), em_i32(e, 1), x));
-}
-
-void attention_store_exponent(attention *a, LLVMValueRef least, LLVMValueRef to) {
-    emit *e = a->e;
-    const char *name = "llvm.vector.reduce.umin";
-    LLVMTypeRef type = LLVMTypeOf(least), t = e->t_i32;
-    const bool is_half = LLVMGetElementType(type) == e->t_i16;
-    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID(name, strlen(name)), &type, 1);
-    LLVMValueRef x = LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, &least, 1, "");
-    LLVMValueRef none = LLVMBuildICmp(e->b, LLVMIntEQ, x, LLVMConstAllOnes(LLVMTypeOf(x)), "");
-    x = LLVMBuildAdd(e->b, LLVMBuildZExtOrBitCast(e->b, x, t, ""), LLVMConstInt(t, 1, 0), "");
-    x = LLVMBuildLShr(e->b, x, LLVMConstInt(t, is_half ? 7 : 23, 0), "");
-    LLVMValueRef is_tiny = LLVMBuildICmp(e->b, LLVMIntEQ, x, LLVMConstNull(t), "");
-    x = LLVMBuildSelect(e->b, is_tiny, LLVMConstInt(t, (unsigned)-1000, 0), x, "");
-    x = LLVMBuildSelect(e->b, none, LLVMConstInt(t, 512, 0), x, "");
-    LLVMSetAlignment(LLVMBuildStore(e->b, x, to), 4);
+    return em_lesser_magnitude(e, least,
+                               em_select(e, em_icmp(e, LLVMIntUGE, x, em_i32(e, 0x7f800000)), em_i32(e, 1), x));
 }
 
 /* (rows, count, columns, words, least): f32 rows[count][columns], columns a multiple of lanes, become rows of words,
@@ -74,7 +51,7 @@ static void emit_words_of_rows(attention *a) {
     em_end(e, &z);
     em_loop_next(e, least, row_least);
     em_end(e, &r);
-    attention_store_exponent(a, least, in[4]);
+    em_store_least_exponent(e, least, in[4]);
     LLVMBuildRetVoid(e->b);
     attention_end(a, o);
 }
@@ -98,26 +75,13 @@ static void emit_words_of_memory(attention *a) {
     LLVMValueRef row_least = em_loop_phi(e, &c, least), mask = em_mask(e, em_sub(e, in[4], c.i));
     LLVMValueRef x = em_load_ptr(e, FUSOR_I16, em_gep(e, from, i16, c.i), mask, 2);
     LLVMSetAlignment(LLVMBuildStore(e->b, in_order(a, x, e->lanes), em_gep(e, to, i16, c.i)), 4);
-    em_loop_next(e, row_least, lesser(a, row_least, em_and(e, x, sign)));
+    em_loop_next(e, row_least, em_lesser_magnitude(e, row_least, em_and(e, x, sign)));
     em_end(e, &c);
     em_loop_next(e, least, row_least);
     em_end(e, &r);
-    attention_store_exponent(a, least, in[7]);
+    em_store_least_exponent(e, least, in[7]);
     LLVMBuildRetVoid(e->b);
     attention_end(a, o);
-}
-
-static LLVMValueRef exponent(attention *a, LLVMValueRef at) {
-    LLVMValueRef x = LLVMBuildLoad2(a->e->b, a->e->t_i32, at, "");
-    LLVMSetAlignment(x, 4);
-    return x;
-}
-
-/* As contract_is_exact. */
-LLVMValueRef attention_is_exact(attention *a, LLVMValueRef least, LLVMValueRef other) {
-    emit *e = a->e;
-    LLVMValueRef both = LLVMBuildAdd(e->b, exponent(a, least), exponent(a, other), "");
-    return LLVMBuildICmp(e->b, LLVMIntSGE, both, LLVMConstInt(e->t_i32, 142, 0), "");
 }
 
 void attention_emit_words(attention *a) {

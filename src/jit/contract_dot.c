@@ -112,43 +112,24 @@ void contract_copy_rows(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVMV
 }
 
 /* ---- products ---- */
-static LLVMValueRef call_dot(contract *c, const char *name, LLVMValueRef *in, unsigned n) {
-    emit *e = c->e;
-    unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
-    LLVMTypeRef type = LLVMIntrinsicGetType(e->ctx, id, NULL, 0), parameter[3];
-    LLVMValueRef cast[3];
-    LLVMGetParamTypes(type, parameter);
-    for (unsigned i = 0; i < n; i++) cast[i] = LLVMBuildBitCast(e->b, in[i], parameter[i], "");
-    return LLVMBuildCall2(e->b, type, LLVMGetIntrinsicDeclaration(e->mod, id, NULL, 0), cast, n, "");
-}
-
-/* The upper, or else the lower half of each word, as f32. */
-static LLVMValueRef half(contract *c, LLVMValueRef words, bool is_upper) {
-    emit *e = c->e;
-    words = LLVMBuildBitCast(e->b, words, LLVMVectorType(e->t_i32, (unsigned)c->v_lanes), "");
-    LLVMValueRef bits = is_upper ? LLVMBuildAnd(e->b, words, i32_splat(c, 0xffff0000u), "")
-                                 : LLVMBuildShl(e->b, words, i32_splat(c, 16), "");
-    return LLVMBuildBitCast(e->b, bits, c->t_vec, "");
-}
-
 LLVMValueRef contract_dot(contract *c, LLVMValueRef acc, LLVMValueRef a, LLVMValueRef b, bool is_slow) {
     emit *e = c->e;
     int bits = e->level->vector_bytes * 8;
     if (c->dot == IR_DOT_BF16) {
-        if (!is_slow) return call_dot(c, "llvm.x86.avx512bf16.dpbf16ps.512", (LLVMValueRef[]){acc, a, b}, 3);
-        acc = em_mad(e, half(c, a, true), half(c, b, true), acc);
-        return em_mad(e, half(c, a, false), half(c, b, false), acc);
+        if (!is_slow) return em_bf16_dot(e, acc, a, b);
+        acc = em_mad(e, em_bf16_half(e, a, true), em_bf16_half(e, b, true), acc);
+        return em_mad(e, em_bf16_half(e, a, false), em_bf16_half(e, b, false), acc);
     }
     if (c->dot == IR_DOT_I16) {
         const char *name = bits == 512   ? "llvm.x86.avx512.pmaddw.d.512"
                            : bits == 256 ? "llvm.x86.avx2.pmadd.wd"
                                          : "llvm.x86.sse2.pmadd.wd";
-        return em_add(e, acc, call_dot(c, name, (LLVMValueRef[]){a, b}, 2));
+        return em_add(e, acc, em_dot(e, name, (LLVMValueRef[]){a, b}, 2));
     }
     /* Unsigned first: operand 0 where it was made so (see contract_is_flipped), or is. */
     bool is_first = ir_is_signed(type_of(c, 1));
     LLVMValueRef in[3] = {acc, is_first ? a : b, is_first ? b : a};
-    return call_dot(c, bits == 512 ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256", in, 3);
+    return em_dot(e, bits == 512 ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256", in, 3);
 }
 
 /* ---- heads ---- */
@@ -165,8 +146,8 @@ static void emit_sums_head(contract *c, LLVMValueRef panel, LLVMValueRef words) 
         for (int j = 0; j < c->nv; j++) {
             LLVMValueRef b = contract_tile_load(c, element(c, row, num(c, j * c->v_lanes)), c->acc_bytes);
             LLVMValueRef in[3] = {sum[j], is_signed ? by : b, is_signed ? b : by};
-            next[j] = call_dot(
-                c, e->level->vector_bytes == 64 ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256", in,
+            next[j] = em_dot(
+                e, e->level->vector_bytes == 64 ? "llvm.x86.avx512.vpdpbusd.512" : "llvm.x86.avx512.vpdpbusd.256", in,
                 3);
         }
         for (int j = 0; j < c->nv; j++) em_loop_next(e, sum[j], next[j]);
@@ -185,8 +166,7 @@ static LLVMValueRef least_of(contract *c, LLVMValueRef least, LLVMValueRef panel
     LLVMTypeRef halves = LLVMTypeOf(least);
     LLVMValueRef x = em_load_ptr(e, FUSOR_I32, element(c, panel, i), mask, 4);
     x = LLVMBuildBitCast(e->b, em_and(e, x, em_i32(e, 0x7fff7fff)), halves, "");
-    x = LLVMBuildAdd(e->b, x, LLVMConstAllOnes(halves), "");
-    return LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntULT, x, least, ""), x, least, "");
+    return em_lesser_magnitude(e, least, x);
 }
 
 /* DOT_BF16: the least exponent field of an element that is not 0, -1000 where it is subnormal; 512 where all are 0. */
@@ -209,14 +189,7 @@ static void emit_exponent_head(contract *c, LLVMValueRef panel, LLVMValueRef n, 
     LLVMValueRef least = em_loop_phi(e, &rest, all);
     em_loop_next(e, least, least_of(c, least, panel, rest.i, em_mask(e, em_sub(e, n, rest.i))));
     em_end(e, &rest);
-    const char *name = "llvm.vector.reduce.umin";
-    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID(name, strlen(name)), &halves, 1);
-    LLVMValueRef bits = LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, &least, 1, "");
-    bits = LLVMBuildAdd(e->b, LLVMBuildZExt(e->b, bits, e->t_i32, ""), LLVMConstInt(e->t_i32, 1, 0), "");
-    bits = LLVMBuildLShr(e->b, bits, LLVMConstInt(e->t_i32, 7, 0), "");
-    LLVMValueRef none = LLVMConstInt(e->t_i32, 0, 0), subnormal = LLVMConstInt(e->t_i32, (uint32_t)-1000, 0);
-    bits = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, bits, none, ""), subnormal, bits, "");
-    LLVMSetAlignment(LLVMBuildStore(e->b, bits, element(c, panel, num(c, -rows))), 4);
+    em_store_least_exponent(e, least, element(c, panel, num(c, -rows)));
 }
 
 void contract_emit_heads(contract *c) {
@@ -233,13 +206,6 @@ void contract_emit_heads(contract *c) {
     }
 }
 
-/* Elements are multiples of 2^(E - 134), E the exponent field, so products, and whatever they add up to, of
- * 2^(Ea + Eb - 268): with Ea + Eb >= 142 nothing but 0 is below 2^-126. */
 LLVMValueRef contract_is_exact(contract *c, LLVMValueRef pa, LLVMValueRef pb) {
-    emit *e = c->e;
-    LLVMValueRef x = LLVMBuildLoad2(e->b, e->t_i32, element(c, pa, num(c, -c->mr)), "");
-    LLVMValueRef y = LLVMBuildLoad2(e->b, e->t_i32, element(c, pb, num(c, -c->nr)), "");
-    LLVMSetAlignment(x, 4);
-    LLVMSetAlignment(y, 4);
-    return LLVMBuildICmp(e->b, LLVMIntSGE, LLVMBuildAdd(e->b, x, y, ""), LLVMConstInt(e->t_i32, 142, 0), "");
+    return em_bf16_is_exact(c->e, element(c, pa, num(c, -c->mr)), element(c, pb, num(c, -c->nr)));
 }

@@ -172,6 +172,18 @@ void em_back(emit *e, void *before);
  * ops.def. */
 LLVMValueRef em_lower(emit *e, const ir_kinst *inst, LLVMValueRef *in, const ir_dtype *in_type);
 LLVMValueRef em_cast(emit *e, LLVMValueRef x, ir_dtype from, ir_dtype to);
+/* bf16_words.c: vectors of 32-bit words, each of two bf16, the upper one first. */
+LLVMValueRef em_bf16_dot(emit *e, LLVMValueRef acc, LLVMValueRef a, LLVMValueRef b); /* vdpbf16ps */
+LLVMValueRef em_bf16_half(emit *e, LLVMValueRef words, bool is_upper);               /* as f32 */
+/* An instruction of products by the name of its intrinsic; operands are cast to its types. */
+LLVMValueRef em_dot(emit *e, const char *name, LLVMValueRef *in, unsigned n);
+/* The lesser of `least`, all ones at first, and of magnitudes (bits of halves or f32, without sign) less 1: so 0 is the
+ * largest. */
+LLVMValueRef em_lesser_magnitude(emit *e, LLVMValueRef least, LLVMValueRef magnitude);
+/* The exponent field of the least of them, as an i32: -1000 of a subnormal, 512 where all are 0. */
+void em_store_least_exponent(emit *e, LLVMValueRef least, LLVMValueRef to);
+/* i1: may the instruction multiply elements of the least exponents that are stored here? */
+LLVMValueRef em_bf16_is_exact(emit *e, LLVMValueRef at, LLVMValueRef other);
 /* lower_half.c; t is f16 or bf16, bits are i16. */
 LLVMValueRef em_half_value(emit *e, ir_dtype t, LLVMValueRef bits);
 LLVMValueRef em_half_bits(emit *e, ir_dtype t, LLVMValueRef value); /* of a value of the type */

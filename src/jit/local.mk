@@ -60,6 +60,7 @@ jit_sources += %D%/attention_tile.c
 jit_sources += %D%/attention_softmax.c
 jit_sources += %D%/attention_rows.c
 jit_sources += %D%/attention_words.c
+jit_sources += %D%/bf16_words.c
 jit_sources += %D%/math64_act.c
 jit_sources += %D%/math64_atan.c
 jit_sources += %D%/math64_erf.c

@@ -533,6 +533,14 @@ static way choose_way(window *w, LLVMValueRef count) {
     return how;
 }
 
+/* Line i of a tile of work that begins at row y0, whose first one is at `from`. */
+static void begin_line(window *w, window_line *s, LLVMValueRef from, LLVMValueRef y0, LLVMValueRef i,
+                       LLVMValueRef *index) {
+    s->from = element(w, from, em_mul(w->e, i, w->pitch));
+    index[w->dim_y] = em_add(w->e, y0, i);
+    window_write_block(w, s->block, index);
+}
+
 static void emit_tiles(window *w, LLVMValueRef rows) {
     emit *e = w->e;
     LLVMValueRef zero = num(w, 0), one = num(w, 1), n = e->size[w->dim_n], all = e->size[w->dim_y];
@@ -577,9 +585,7 @@ static void emit_tiles(window *w, LLVMValueRef rows) {
             s.length = em_select(e, how.goes_on, em_mul(e, count, n), n);
         }
         em_loop l = em_for(e, zero, short_lines, one);
-        s.from = element(w, from, em_mul(e, l.i, pitch));
-        index[w->dim_y] = em_add(e, y0, l.i);
-        window_write_block(w, s.block, index);
+        begin_line(w, &s, from, y0, l.i, index);
         emit_short_sums(w, &s);
         em_end(e, &l);
         em_else(e, &b);
@@ -594,9 +600,7 @@ static void emit_tiles(window *w, LLVMValueRef rows) {
     s.m_begin = lm.i;
     s.m_end = em_min(e, m, em_add(e, lm.i, channels));
     em_loop l = em_for(e, zero, lines, one);
-    s.from = element(w, from, em_mul(e, l.i, pitch));
-    index[w->dim_y] = em_add(e, y0, l.i);
-    window_write_block(w, s.block, index);
+    begin_line(w, &s, from, y0, l.i, index);
     emit_line(w, &s);
     em_end(e, &l);
     em_end(e, &lm);

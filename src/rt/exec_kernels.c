@@ -82,15 +82,16 @@ static void find_together(search *s) {
 /* Compiles what is missing from step `first` on, where that is more than one kernel and the first one is missing. */
 static fusor_status compile_together(core *c, fu_error *e, int first) {
     search s = {.core = c, .error = e};
-    uint8_t key[IR_KEY_BYTES];
-    if (rt_cache_holds(c->cache, c->plan->steps.at[first].kernel, false, key)) return FUSOR_OK;
-    uint8_t(*keys)[IR_KEY_BYTES] = fu_calloc((size_t)(c->n_steps - first), sizeof *keys);
-    s.step = fu_calloc((size_t)(c->n_steps - first), sizeof *s.step);
-    for (int i = first; keys && s.step && i < c->n_steps; i++) {
-        if (!is_kernel(c, i) || rt_cache_holds(c->cache, c->plan->steps.at[i].kernel, false, key)) continue;
+    uint8_t key[IR_KEY_BYTES], (*keys)[IR_KEY_BYTES] = NULL;
+    for (int i = first; i < c->n_steps; i++) {
+        const bool is_held = !is_kernel(c, i) || rt_cache_holds(c->cache, c->plan->steps.at[i].kernel, false, key);
+        if (is_held && i == first) return FUSOR_OK;
+        if (!keys) keys = fu_calloc((size_t)(c->n_steps - first), sizeof *keys);
+        if (!s.step) s.step = fu_calloc((size_t)(c->n_steps - first), sizeof *s.step);
+        if (!keys || !s.step) break; /* one after the other, then */
         int same = 0;
         while (same < s.n_steps && memcmp(keys[same], key, sizeof key) != 0) same++;
-        if (same < s.n_steps) continue;
+        if (is_held || same < s.n_steps) continue;
         memcpy(keys[s.n_steps], key, sizeof key);
         s.step[s.n_steps++] = i;
     }
@@ -108,7 +109,9 @@ static bool is_space_limited(void) {
 
 fusor_status exec_find_kernels(core *c, fu_error *e) {
     if (c->options.is_layout_only || c->options.launch) return FUSOR_OK;
-    const bool may_share = c->options.n_threads > 1 && !c->options.parallel_for && !is_space_limited();
+    int n_kernels = 0;
+    for (int i = 0; i < c->n_steps; i++) n_kernels += is_kernel(c, i);
+    const bool may_share = n_kernels > 1 && c->options.n_threads > 1 && !c->options.parallel_for && !is_space_limited();
     bool may_miss = may_share; /* the first one, and those behind one that was compiled alone */
     for (int i = 0; i < c->n_steps; i++) {
         if (!is_kernel(c, i) || c->info[i].kernel) continue;

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* bf16_words.c: words of two bf16, for contractions (contract_dot.c) and attention (attention_words.c). vdpbf16ps adds
+ * the product of the upper halves, then that of the lower ones, as two fma do, but takes subnormals for 0. So words are
+ * made with the earlier element in the upper half, and with rows of them goes the least exponent of their elements, by
+ * which is decided whether the instruction may be used. */
+#include "jit/emit.h"
+#include <string.h>
+
+LLVMValueRef em_dot(emit *e, const char *name, LLVMValueRef *in, unsigned n) {
+    unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+    LLVMTypeRef type = LLVMIntrinsicGetType(e->ctx, id, NULL, 0), parameter[3];
+    LLVMValueRef cast[3];
+    LLVMGetParamTypes(type, parameter);
+    for (unsigned i = 0; i < n; i++) cast[i] = LLVMBuildBitCast(e->b, in[i], parameter[i], "");
+    return LLVMBuildCall2(e->b, type, LLVMGetIntrinsicDeclaration(e->mod, id, NULL, 0), cast, n, "");
+}
+
+LLVMValueRef em_bf16_dot(emit *e, LLVMValueRef acc, LLVMValueRef a, LLVMValueRef b) {
+    return em_dot(e, "llvm.x86.avx512bf16.dpbf16ps.512", (LLVMValueRef[]){acc, a, b}, 3);
+}
+
+LLVMValueRef em_bf16_half(emit *e, LLVMValueRef words, bool is_upper) {
+    const unsigned n = LLVMGetVectorSize(LLVMTypeOf(words));
+    LLVMValueRef lane[64];
+    for (unsigned i = 0; i < n; i++) lane[i] = LLVMConstInt(e->t_i32, is_upper ? 0xffff0000u : 16, 0);
+    LLVMValueRef by = LLVMConstVector(lane, n), bits = LLVMBuildBitCast(e->b, words, LLVMVectorType(e->t_i32, n), "");
+    bits = is_upper ? LLVMBuildAnd(e->b, bits, by, "") : LLVMBuildShl(e->b, bits, by, "");
+    return LLVMBuildBitCast(e->b, bits, LLVMVectorType(e->t_f32, n), "");
+}
+
+LLVMValueRef em_lesser_magnitude(emit *e, LLVMValueRef least, LLVMValueRef magnitude) {
+    LLVMValueRef x = LLVMBuildAdd(e->b, magnitude, LLVMConstAllOnes(LLVMTypeOf(least)), "");
+    return LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntULT, x, least, ""), x, least, "");
+}
+
+void em_store_least_exponent(emit *e, LLVMValueRef least, LLVMValueRef to) {
+    const char *name = "llvm.vector.reduce.umin";
+    LLVMTypeRef type = LLVMTypeOf(least), t = e->t_i32;
+    const bool is_half = LLVMGetElementType(type) == e->t_i16;
+    LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, LLVMLookupIntrinsicID(name, strlen(name)), &type, 1);
+    LLVMValueRef all = LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, &least, 1, "");
+    LLVMValueRef x = LLVMBuildAdd(e->b, is_half ? LLVMBuildZExt(e->b, all, t, "") : all, LLVMConstInt(t, 1, 0), "");
+    x = LLVMBuildLShr(e->b, x, LLVMConstInt(t, is_half ? 7 : 23, 0), "");
+    LLVMValueRef is_tiny = LLVMBuildICmp(e->b, LLVMIntEQ, x, LLVMConstNull(t), "");
+    x = LLVMBuildSelect(e->b, is_tiny, LLVMConstInt(t, (uint32_t)-1000, 0), x, "");
+    if (!is_half) /* 1 more than the largest i32 is 0 */
+        x = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntEQ, all, LLVMConstAllOnes(t), ""), LLVMConstInt(t, 512, 0),
+                            x, "");
+    LLVMSetAlignment(LLVMBuildStore(e->b, x, to), 4);
+}
+
+/* Elements are multiples of 2^(E - 134), E the exponent field, so products, and whatever they add up to, of
+ * 2^(Ea + Eb - 268): with Ea + Eb >= 142 nothing but 0 is below 2^-126. */
+LLVMValueRef em_bf16_is_exact(emit *e, LLVMValueRef at, LLVMValueRef other) {
+    LLVMValueRef x = LLVMBuildLoad2(e->b, e->t_i32, at, ""), y = LLVMBuildLoad2(e->b, e->t_i32, other, "");
+    LLVMSetAlignment(x, 4);
+    LLVMSetAlignment(y, 4);
+    return LLVMBuildICmp(e->b, LLVMIntSGE, LLVMBuildAdd(e->b, x, y, ""), LLVMConstInt(e->t_i32, 142, 0), "");
+}
