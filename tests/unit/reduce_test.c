@@ -561,6 +561,18 @@ Test(row, two_kept_values_and_two_outputs) {
     }
 }
 
+/* Not in that of an output which is stored before the last pass that reads the value. */
+Test(row, kept_value_is_read_behind_a_store) {
+    static const char body[] =
+        "row\ndim p ?\ndim r ?\nbuffer in f32 ? 1\nbuffer out f32 ? 1\nbuffer out f32 ? 1\n%0 = load.f32 #0\n"
+        "%1 = abs.f32 %0 kept\n%2 = reduce_sum.f32 %1\n%3 = div.f32 %1 %2\n%4 = store.f32 #1 %3\n"
+        "%5 = reduce_max.f32 %3\n%6 = sub.f32 %3 %5\n%7 = store.f32 #2 %6\n";
+    for (int l = 1; l < LENGTHS; l++) {
+        int64_t size[4] = {3, lengths[l]};
+        check(body, size, (l & 1) * STRETCH, 2);
+    }
+}
+
 /* Not where a later pass loads what may be the same memory. */
 Test(row, in_place_with_a_late_load) {
     static const char body[] =
