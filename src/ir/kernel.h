@@ -288,13 +288,15 @@ typedef struct ir_slab_axis {
 } ir_slab_axis;
 ir_slab_axis ir_kernel_slab_axis(const ir_kernel *k, int axis, const int64_t *size, int64_t count);
 int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t rows);
-/* By channel ("form channels" in the text): a kernel with a slab whose register tile is mr columns x nr channels, lanes
- * along the channels. Weights are always packed, as [vectors / nv][K][nr], then, of a last tile of less, each vector
- * alone as [K][lanes]; channels that are not there hold anything. The slab has no parts: rows are the operand's, with
- * pads, as far as results meet them; mr columns behind it may be touched. It is not made where the operand can be read
- * as it lies. Scratch: the offsets; sums [columns][nr], then turned [nr][columns], for ir_window_columns; the slab (or,
- * in phase 0, `lanes` rows of words). */
+/* By channel ("form channels" in the text): a kernel with a slab whose register tile is mr columns x nr channels,
+ * lanes along the channels; where the size of n is baked and divides mr, the columns of mr / n whole rows. Weights are
+ * always packed, as [vectors / nv][K][nr], then, of a last tile of less, each vector alone as [K][lanes]; channels
+ * that are not there hold anything. The slab has no parts: rows are the operand's, with pads, as far as results meet
+ * them; mr columns behind it may be touched. It is not made where the operand can be read as it lies. Scratch: the
+ * offsets; sums [columns][nr], then turned [nr][columns], for ir_window_columns; the slab (or, in phase 0, `lanes`
+ * rows of words). */
 enum { IR_CHANNELS_STRIDE = 64 };              /* most along columns */
+int ir_window_tile_rows(const ir_kernel *k);   /* whole rows that its tile is; 0: columns of one */
 int ir_window_ahead(const ir_kernel *k);       /* places behind the offsets: of what comes next, to ask for it ahead */
 int64_t ir_window_columns(const ir_kernel *k); /* most columns between two turns: tiles, in all less than 64 or one */
 int64_t ir_kernel_window_step(const ir_kernel *k); /* stride of operand 1 along n, or IR_STRIDE_RUNTIME */

@@ -158,6 +158,11 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e) {
     return ir_verify_axes(k, e);
 }
 
+int ir_window_tile_rows(const ir_kernel *k) {
+    const int64_t n = k->is_by_channel ? k->dim[dim_of(k, 'n')].size : IR_SIZE_RUNTIME;
+    return n > 0 && k->tile.mr % n == 0 ? (int)(k->tile.mr / n) : 0;
+}
+
 int64_t ir_window_columns(const ir_kernel *k) { return k->tile.mr < 64 ? 64 / k->tile.mr * k->tile.mr : k->tile.mr; }
 
 int ir_window_ahead(const ir_kernel *k) { return k->is_by_channel ? 8 : 0; }

@@ -245,7 +245,8 @@ void builder_order_dims(builder *b, ir_step *st) {
             strchr("rnk", role[d]) != NULL ||
             (k->kind == IR_KERNEL_MAP && d == n - 1 && !(is_gpu && n == 1) && !(n > 1 && role[n - 2] == 't')) ||
             (turns && d == n - 2);
-        bakes = bakes && (c->kind != CLUSTER_WINDOW || role[d] == 'k') && ir_size_is_const(sz, size, &v) &&
+        bakes = bakes && ir_size_is_const(sz, size, &v) &&
+                (c->kind != CLUSTER_WINDOW || role[d] == 'k' || (k->is_by_channel && v > 0 && k->tile.mr % v == 0)) &&
                 v <= (is_gpu && c->kind == CLUSTER_ATTENTION ? IR_GPU_ATTENTION_BAKE : IR_BAKE_MAX);
         k->dim[d] = (ir_kdim){role[d], bakes ? v : IR_SIZE_RUNTIME};
         st->dim[d] = size;

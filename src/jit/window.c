@@ -70,7 +70,7 @@ window_outer *window_begin(window *w, window_function f, const char *name, LLVMT
     *o = (window_outer){*e, *w, LLVMGetInsertBlock(e->b)};
     e->fn = w->function[f];
     LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
-    if (f == TILE || f == MASKED || f == NARROW || f == TURN) return o;
+    if (f == TILE || f == MASKED || f == NARROW || f == LAST || f == TURN) return o;
     em_load_args(e, LLVMGetParam(e->fn, 0));
     set_values(w);
     if (w->is_slab && f != SLAB && f != WEIGHTS)
@@ -356,7 +356,6 @@ void window_emit_table(window *w, const window_slab *slab) {
 
 void window_emit_segments(window *w, const window_line *s, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef m0) {
     emit *e = w->e;
-    LLVMValueRef n = e->size[w->dim_n];
     LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b), head = em_block(e, "segment"), body = em_block(e, "columns"),
                       done = em_block(e, "panel");
     LLVMBuildBr(e->b, head);
@@ -366,7 +365,7 @@ void window_emit_segments(window *w, const window_line *s, LLVMValueRef begin, L
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, at, end), body, done);
     LLVMPositionBuilderAtEnd(e->b, body);
     LLVMValueRef row = LLVMBuildUDiv(e->b, at, s->pitch, ""), column = em_sub(e, at, em_mul(e, row, s->pitch));
-    LLVMValueRef columns = em_min(e, em_sub(e, n, column), em_sub(e, end, at));
+    LLVMValueRef columns = em_min(e, em_sub(e, s->row, column), em_sub(e, end, at));
     em_branch b = em_if(e, em_icmp(e, LLVMIntSGT, columns, num(w, 0)));
     window_call(w, FINISH,
                 (LLVMValueRef[]){e->args, element(w, s->sums, em_sub(e, at, begin)), s->block, m0, row, column, columns,
@@ -448,10 +447,9 @@ static void emit_line(window *w, const window_line *s) {
     em_end(e, &p);
 }
 
-/* Does a line go on from row to row: is what is behind the sums one run of columns? */
-static LLVMValueRef goes_on(window *w) {
+LLVMValueRef window_is_one_run(window *w) {
     emit *e = w->e;
-    LLVMValueRef n = e->size[w->dim_n], is = em_icmp(e, LLVMIntSGE, n, num(w, w->v_lanes));
+    LLVMValueRef n = e->size[w->dim_n], is = LLVMConstInt(e->t_i1, 1, 0);
     for (int i = 0; i < w->k->n_insts; i++)
         if (w->k->inst[i].op == IR_K_INDEX) return NULL;
     for (int b = 0; b < w->k->n_buffers; b++) {
@@ -460,7 +458,13 @@ static LLVMValueRef goes_on(window *w) {
         LLVMValueRef apart = em_mul(e, n, window_step_of(w, b, w->dim_n));
         is = em_and(e, is, em_icmp(e, LLVMIntEQ, window_step_of(w, b, w->dim_y), apart));
     }
-    return w->step == 1 ? is : NULL;
+    return is;
+}
+
+/* Does a line go on from row to row? Where vectors are no longer than rows. */
+static LLVMValueRef goes_on(window *w) {
+    LLVMValueRef is = w->step == 1 ? window_is_one_run(w) : NULL;
+    return is ? em_and(w->e, is, em_icmp(w->e, LLVMIntSGE, w->e->size[w->dim_n], num(w, w->v_lanes))) : NULL;
 }
 
 /* Lines, by the functions that go from registers to the outputs. */
@@ -594,6 +598,7 @@ static void emit_tiles(window *w, LLVMValueRef rows) {
     s.is_packed = how.is_packed;
     s.length = em_select(e, how.is_packed, em_mul(e, count, n), em_select(e, how.is_flat, how.flat, n));
     s.pitch = em_select(e, how.is_flat, pitch, n);
+    s.row = n;
     LLVMValueRef m = e->size[w->dim_m], channels = e->tune[IR_TUNE_WINDOW_CHANNELS], mr = num(w, w->mr);
     channels = em_max(e, channels, mr);
     em_loop lm = em_for(e, zero, m, channels);
@@ -634,6 +639,7 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     w->nr = w->k->tile.nr;
     w->kb = w->k->tile.kb;
     w->nv = w->nr / w->v_lanes;
+    w->tile_rows = ir_window_tile_rows(w->k);
     const int64_t step = ir_kernel_window_step(w->k);
     w->step = step == IR_STRIDE_RUNTIME ? 0 : (int)step;
     w->is_slab = ir_kernel_has_slab(w->k);

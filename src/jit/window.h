@@ -13,6 +13,7 @@ typedef enum window_function {
     TILE,
     MASKED,
     NARROW,
+    LAST,
     ROW,
     NARROW_ROW,
     PANEL,
@@ -40,6 +41,7 @@ typedef struct window {
     LLVMValueRef taken, places;                         /* channels of the operand; places of one of them */
     LLVMValueRef pitch;                                 /* of the operand from row to row */
     LLVMValueRef weight_base, weight_pitch, first_sums; /* first_sums: what `adds` takes off, for each row of weights */
+    int tile_rows;                                      /* ir_window_tile_rows */
     int sums_pitch;                                     /* of FINISH's sums from row to row */
     LLVMTypeRef t_acc, t_vec;
     LLVMValueRef kk;                              /* product of the dims k */
@@ -84,13 +86,16 @@ LLVMValueRef window_load(emit *e, em_values *v, const ir_kinst *inst,
 LLVMValueRef window_step_of(window *w, int buffer, int axis);
 LLVMValueRef window_offset_of(window *w, int buffer, LLVMValueRef *index);     /* at a place of the dims before k */
 void window_decode_batch(window *w, LLVMValueRef number, LLVMValueRef *index); /* the indices before m */
+/* Is what is behind the sums one run of columns from row to row? NULL: no. */
+LLVMValueRef window_is_one_run(window *w);
 bool window_is_small_program(const window *w); /* is what is behind the sums worth to be many times in the code? */
 
 /* A line of columns, of one row of the result or of all that a tile has: of the kernel's channels m_begin .. m_end - 1.
  */
 typedef struct window_line {
-    /* first element of the operand; columns; columns from row to row; i1: are the panels packed? */
-    LLVMValueRef from, length, pitch, is_packed, block, weights;
+    /* first element of the operand; columns; columns from row to row, and those of them that are the result's; i1: are
+     * the panels packed? */
+    LLVMValueRef from, length, pitch, row, is_packed, block, weights;
     LLVMValueRef m_begin, m_end, first_sums;
     LLVMValueRef sums, rows; /* of what goes to FINISH: where, and how many channels */
 } window_line;

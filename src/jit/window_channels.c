@@ -9,7 +9,9 @@
  *     SLAB    what it reads of the operand, with its pads; not where that can be read as it lies
  *     LINE    up to ir_window_columns columns, nr channels: sums [columns][nr], by TILE or, of the vectors behind the
  *             last whole tile of channels, by NARROW, one K block after the other. The last columns of a line are done
- *             with some before them, again
+ *             with some before them, again. Where a tile is whole rows, all rows are one line, and those behind the
+ *             last whole tile are done by LAST, one at a time, as are all by NARROW: so on small images a vector of
+ *             weights meets many columns, and none is done twice
  *     TURN    the sums as [nr][columns]
  *     FINISH  the program behind them (window.c)
  *
@@ -124,26 +126,42 @@ void window_extend_table(window *w) {
     }
 }
 
-/* Asks for what the tile some products later meets of the operand: the hardware does not see which plane is next. */
-static void ask_ahead(window *w, LLVMValueRef operand, LLVMValueRef table, LLVMValueRef k) {
+/* Columns of a tile's row. */
+static int row_columns(const window *w) { return w->tile_rows ? w->mr / w->tile_rows : w->mr; }
+
+/* Asks for what the tile some products later meets of the operand's rows: the hardware does not see which plane is
+ * next. */
+static void ask_ahead(window *w, const LLVMValueRef *operand, int rows, LLVMValueRef table, LLVMValueRef k) {
     emit *e = w->e;
     LLVMValueRef then = em_gep(e, table, e->t_i64, em_add(e, k, num(w, ir_window_ahead(w->k))));
-    LLVMValueRef at = em_gep(e, operand, e->t_i8, LLVMBuildLoad2(e->b, e->t_i64, then, ""));
-    const int64_t line = 64 / w->bytes, last = (w->mr - 1) * step_of(w);
-    for (int64_t i = 0; i < last; i += line) em_prefetch(e, element(w, at, num(w, i)), false, 1);
-    em_prefetch(e, element(w, at, num(w, last)), false, 1);
+    LLVMValueRef off = LLVMBuildLoad2(e->b, e->t_i64, then, ""), at = NULL;
+    const int64_t line = 64 / w->bytes, last = (row_columns(w) - 1) * step_of(w);
+    for (int r = 0; r < rows; r++) {
+        at = em_gep(e, operand[r], e->t_i8, off);
+        for (int64_t i = 0; i < last || i == 0; i += line) em_prefetch(e, element(w, at, num(w, i)), false, 1);
+    }
+    if (last > 0) em_prefetch(e, element(w, at, num(w, last)), false, 1);
 }
 
-/* TILE, NARROW: (weights, operand, table, count, dst, before, first): dst[mr][nr] = sums over k < count of
- * weights[k][nv] * operand[table[k] + column * step]; plus what is there where `before` is not 0, or else (adds) first.
- */
+/* TILE, NARROW, LAST: (weights, operand, table, count, dst, before, first; of rows: pitch, next): dst[mr][nr] = sums
+ * over k < count of weights[k][nv] * operand[table[k] + row * pitch + column * step]; plus what is there where `before`
+ * is not 0, or else (adds) first. next: of weights, of which a line is asked for with each k. */
 static void emit_tile(window *w, window_function f) {
     emit *e = w->e;
-    const int nv = f == NARROW ? 1 : w->nv, n = w->mr * nv;
-    LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr};
-    window_outer *o = window_begin(w, f, f == NARROW ? "narrow" : "tile", parameter, 7);
-    LLVMValueRef in[7], sum[WINDOW_MAX_TILE], next[WINDOW_MAX_TILE], to[WINDOW_MAX_TILE], b[8], zero = num(w, 0);
+    const int nv = f == NARROW ? 1 : w->nv, rows = w->tile_rows && f == TILE ? w->tile_rows : 1,
+              columns = row_columns(w), n = rows * columns * nv;
+    LLVMTypeRef parameter[9] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr,
+                                e->t_i64, e->t_ptr, e->t_i64, e->t_ptr};
+    window_outer *o = window_begin(w, f,
+                                   f == NARROW ? "narrow"
+                                   : f == LAST ? "last"
+                                               : "tile",
+                                   parameter, w->tile_rows ? 9 : 7);
+    LLVMValueRef in[9], sum[WINDOW_MAX_TILE], next[WINDOW_MAX_TILE], to[WINDOW_MAX_TILE], b[8], zero = num(w, 0),
+                                                                                                row[WINDOW_MAX_TILE];
     LLVMGetParams(e->fn, in);
+    row[0] = in[1];
+    for (int r = 1; r < rows; r++) row[r] = element(w, row[r - 1], in[7]);
     e->lanes = w->v_lanes;
     LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b), body = em_block(e, "products"), done = em_block(e, "sums"),
                       add = em_block(e, "add"), first = em_block(e, "first");
@@ -153,10 +171,12 @@ static void emit_tile(window *w, window_function f) {
     for (int i = 0; i < n; i++) next[i] = sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
     for (int j = 0; j < nv; j++) b[j] = window_load_vector(w, element(w, weights, num(w, j * w->v_lanes)));
     LLVMValueRef at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, in[2], e->t_i64, k), "");
-    LLVMValueRef operand = em_gep(e, in[1], e->t_i8, at);
-    ask_ahead(w, in[1], in[2], k);
-    for (int i = 0; i < w->mr; i++) {
-        LLVMValueRef x = em_load_splat(e, w->t_vec, element(w, operand, num(w, i * step_of(w))), (unsigned)w->bytes);
+    ask_ahead(w, row, rows, in[2], k);
+    if (w->tile_rows) em_prefetch(e, element(w, in[8], em_mul(e, k, num(w, (int64_t)nv * w->v_lanes))), false, 2);
+    for (int i = 0; i < rows * columns; i++) {
+        LLVMValueRef from = em_gep(e, row[i / columns], e->t_i8, at);
+        from = element(w, from, num(w, i % columns * step_of(w)));
+        LLVMValueRef x = em_load_splat(e, w->t_vec, from, (unsigned)w->bytes);
         for (int j = 0; j < nv; j++) next[i * nv + j] = window_multiply(w, b[j], x, next[i * nv + j]);
     }
     LLVMValueRef k_then = em_add(e, k, num(w, 1)), then = element(w, weights, num(w, (int64_t)nv * w->v_lanes));
@@ -186,6 +206,51 @@ static void emit_tile(window *w, window_function f) {
     window_end(w, o);
 }
 
+/* Tiles of a line that goes from row to row: whole rows. of_tile: what they are told. */
+static void emit_row_tiles(window *w, LLVMValueRef *of_tile, LLVMValueRef columns, LLVMValueRef is_narrow) {
+    emit *e = w->e;
+    LLVMValueRef mr = num(w, w->mr), n = num(w, row_columns(w)), zero = num(w, 0), operand = of_tile[1],
+                 sums = of_tile[4], next = of_tile[8];
+    LLVMValueRef whole = em_mul(e, LLVMBuildUDiv(e->b, columns, mr, ""), mr);
+    whole = em_select(e, is_narrow, zero, whole);
+    for (int is_last = 0; is_last < 2; is_last++) {
+        em_loop l = em_for(e, is_last ? whole : zero, is_last ? columns : whole, is_last ? n : mr);
+        LLVMValueRef row = LLVMBuildUDiv(e->b, l.i, n, "");
+        of_tile[1] = element(w, operand, em_mul(e, row, w->pitch));
+        LLVMValueRef vector = LLVMBuildURem(e->b, LLVMBuildUDiv(e->b, l.i, is_last ? n : mr, ""), num(w, w->nv), "");
+        of_tile[8] = element(w, next, em_mul(e, vector, num(w, 64 / w->bytes)));
+        of_tile[4] = element(w, sums, em_mul(e, l.i, num(w, w->nr)));
+        em_branch b = {0};
+        if (is_last && w->nv > 1) {
+            b = em_if(e, is_narrow);
+            window_call(w, NARROW, of_tile, 9);
+            em_else(e, &b);
+        }
+        window_call(w, is_last && w->tile_rows > 1 ? LAST : TILE, of_tile, 9);
+        if (is_last && w->nv > 1) em_endif(e, &b);
+        em_end(e, &l);
+    }
+}
+
+/* Tiles of some columns of one row, or of rows with what lies between them. */
+static void emit_column_tiles(window *w, LLVMValueRef *of_tile, LLVMValueRef columns, LLVMValueRef last,
+                              LLVMValueRef is_narrow) {
+    emit *e = w->e;
+    LLVMValueRef operand = of_tile[1], sums = of_tile[4];
+    em_loop l = em_for(e, num(w, 0), columns, num(w, w->mr));
+    of_tile[1] = element(w, operand, em_mul(e, em_min(e, l.i, last), num(w, step_of(w))));
+    of_tile[4] = element(w, sums, em_mul(e, l.i, num(w, w->nr)));
+    em_branch b = {0};
+    if (w->nv > 1) {
+        b = em_if(e, is_narrow);
+        window_call(w, NARROW, of_tile, 7);
+        em_else(e, &b);
+    }
+    window_call(w, TILE, of_tile, 7);
+    if (w->nv > 1) em_endif(e, &b);
+    em_end(e, &l);
+}
+
 /* (args, weights, operand, columns, is_narrow, sums, first): the sums of columns of a line. All columns meet one block
  * of weights before the next. */
 static void emit_line(window *w) {
@@ -201,20 +266,15 @@ static void emit_line(window *w) {
     em_loop lk = em_for(e, zero, k_end, kb);
     LLVMValueRef weights = element(w, in[1], em_mul(e, lk.i, width)), table = em_gep(e, w->table, e->t_i64, lk.i),
                  count = em_min(e, em_sub(e, w->kk, lk.i), kb);
-    em_loop l = em_for(e, zero, in[3], mr);
-    LLVMValueRef operand = element(w, in[2], em_mul(e, em_min(e, l.i, last), num(w, step_of(w)))),
-                 sums = element(w, in[5], em_mul(e, l.i, num(w, w->nr)));
-    LLVMValueRef of_tile[7] = {weights, operand, table, count, sums, lk.i, in[6]};
-    em_branch b = {0};
-    if (w->nv > 1) {
-        b = em_if(e, is_narrow);
-        window_call(w, NARROW, of_tile, 7);
-        em_else(e, &b);
-    }
-    window_call(w, TILE, of_tile, 7);
-    if (w->nv > 1) em_endif(e, &b);
-    em_end(e, &l);
+    LLVMValueRef next = element(w, weights, em_mul(e, count, width));
+    LLVMValueRef of_tile[9] = {weights, in[2], table, count, in[5], lk.i, in[6], w->pitch, next};
+    if (w->tile_rows) emit_row_tiles(w, of_tile, in[3], is_narrow);
+    else emit_column_tiles(w, of_tile, in[3], last, is_narrow);
     em_end(e, &lk);
+    if (w->tile_rows) {
+        window_end(w, o);
+        return;
+    }
     /* The last tile's columns before its own are those of the tile before, once more: its own go where these are. */
     LLVMValueRef own = em_mul(e, LLVMBuildUDiv(e->b, em_sub(e, in[3], one), mr, ""), mr), again = em_sub(e, own, last);
     em_loop c = em_for(e, em_select(e, em_icmp(e, LLVMIntSGT, again, zero), own, in[3]), in[3], one);
@@ -246,10 +306,10 @@ static void emit_turn(window *w) {
 
 /* ---- the kernel ---- */
 /* May the operand be read as it lies? Where there are no pads, nothing to convert, and each row has a tile's
- * columns. */
+ * columns, or the tile whole rows. */
 static LLVMValueRef is_in_place(window *w) {
     emit *e = w->e;
-    LLVMValueRef is = em_icmp(e, LLVMIntSGE, e->size[w->dim_n], num(w, w->mr)), one = num(w, 1);
+    LLVMValueRef is = em_icmp(e, LLVMIntSGE, e->size[w->dim_n], num(w, row_columns(w))), one = num(w, 1);
     const ir_kinst *x = &w->k->inst[w->k->inst[w->matmul].in[1]];
     if (x->op != IR_K_LOAD || x->dtype != w->acc || w->group > 1) return NULL;
     for (int i = 0; i < w->k->n_axes; i++) {
@@ -280,6 +340,8 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
     em_loop l = em_for(e, zero, s->length, chunk);
     LLVMValueRef end = em_min(e, em_add(e, l.i, chunk), s->length), columns = em_sub(e, end, l.i);
     LLVMValueRef from = element(w, s->from, em_mul(e, l.i, num(w, step_of(w))));
+    if (w->tile_rows)
+        from = element(w, s->from, em_mul(e, LLVMBuildUDiv(e->b, l.i, num(w, row_columns(w)), ""), w->pitch));
     /* where columns are fewer than a tile's, those before them are done again */
     em_loop lv = em_for(e, zero, vectors, em_select(e, is_whole, nv, num(w, 1)));
     LLVMValueRef at = em_add(e, v, lv.i), done = em_mul(e, lv.i, lanes);
@@ -342,6 +404,14 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
     is_flat = em_and(e, is_flat, em_icmp(e, LLVMIntSLT, tiles_of(w, flat), em_mul(e, count, tiles_of(w, n))));
     s.length = em_select(e, is_flat, flat, n);
     s.pitch = em_select(e, is_flat, apart, n);
+    s.row = n;
+    if (w->tile_rows) {
+        is_flat = LLVMConstInt(e->t_i1, 1, 0);
+        s.length = em_mul(e, count, n);
+        LLVMValueRef is_run = window_is_one_run(w);
+        if (is_run) s.row = em_select(e, is_run, s.length, n);
+        s.pitch = s.row;
+    }
     em_loop l = em_for(e, zero, em_select(e, is_flat, one, count), one);
     s.from = element(w, from, em_mul(e, l.i, pitch));
     index[w->dim_y] = em_add(e, y0, l.i);
@@ -357,6 +427,7 @@ void window_emit_channels(window *w) {
     rows = em_max(e, em_min(e, rows, e->size[w->dim_y]), one);
     emit_tile(w, TILE);
     if (w->nv > 1) emit_tile(w, NARROW);
+    if (w->tile_rows > 1) emit_tile(w, LAST);
     emit_line(w);
     emit_turn(w);
     window_emit_slab(w);
@@ -376,6 +447,7 @@ void window_emit_channels(window *w) {
         pitch = em_select(e, in_place, e->stride[w->operand][w->dim_y], pitch);
     } else window_emit_table(w, &slab);
     LLVMBuildStore(e->b, pitch, e->scratch);
+    w->pitch = pitch;
     emit_work(w, rows, in_place, pitch);
     em_endif(e, &phase);
 }

@@ -1023,25 +1023,36 @@ static void by_channel(ir_dtype t) {
     static const struct {
         const char *x, *w, *bias, *result, *attrs, *behind;
     } cases[] = {
-        {"[A, 20, 7, 7]", "[40, 20, 3, 3]", "[40]", "[A, 40, 7, 7]", "pads=[1, 1, 1, 1]", "relu(%r)"},
-        {"[A, 20, 15, 13]", "[33, 20, 3, 3]", "[33]", "[A, 33, 7, 7]", "strides=[2, 2], pads=[1, 0, 0, 2]", "abs(%r)"},
-        {"[A, 64, 5, 5]", "[34, 64, 3, 3]", "[34]", "[A, 34, 5, 5]", "pads=[1, 1, 1, 1]", "gelu(%r)"},
-        {"[A, 72, 4, 17]", "[48, 72, 3, 3]", "[48]", "[A, 48, 4, 17]", "pads=[1, 1, 1, 1]", "relu(%r)"},
-        {"[A, 64, 9, 7]", "[96, 32, 3, 3]", "[96]", "[A, 96, 7, 5]", "groups=2", "neg(%r)"},
-        {"[A, 70, 6, 7]", "[65, 70, 1, 1]", "[65]", "[A, 65, 6, 7]", "groups=1", "relu(%r)"},
-        {"[A, 24, 20, 20]", "[48, 24, 2, 2]", "[48]", "[A, 48, 6, 6]", "strides=[3, 3], dilations=[2, 2]", "abs(%r)"},
-        {"[A, 3, 32, 33]", "[24, 3, 8, 8]", "[24]", "[A, 24, 4, 4]", "strides=[8, 8]", "neg(%r)"},
+        {"[A, 20, 7, 7]", "[40, 20, 3, 3]", "[40]", "[A, 40, 7, 7]", "pads=[1, 1, 1, 1]", "%y = relu(%r)"},
+        {"[A, 20, 15, 13]", "[33, 20, 3, 3]", "[33]", "[A, 33, 7, 7]", "strides=[2, 2], pads=[1, 0, 0, 2]",
+         "%y = abs(%r)"},
+        {"[A, 64, 5, 5]", "[34, 64, 3, 3]", "[34]", "[A, 34, 5, 5]", "pads=[1, 1, 1, 1]", "%y = gelu(%r)"},
+        {"[A, 72, 4, 17]", "[48, 72, 3, 3]", "[48]", "[A, 48, 4, 17]", "pads=[1, 1, 1, 1]", "%y = relu(%r)"},
+        {"[A, 64, 9, 7]", "[96, 32, 3, 3]", "[96]", "[A, 96, 7, 5]", "groups=2", "%y = neg(%r)"},
+        {"[A, 70, 6, 7]", "[65, 70, 1, 1]", "[65]", "[A, 65, 6, 7]", "groups=1", "%y = relu(%r)"},
+        {"[A, 24, 20, 20]", "[48, 24, 2, 2]", "[48]", "[A, 48, 6, 6]", "strides=[3, 3], dilations=[2, 2]",
+         "%y = abs(%r)"},
+        {"[A, 3, 32, 33]", "[24, 3, 8, 8]", "[24]", "[A, 24, 4, 4]", "strides=[8, 8]", "%y = neg(%r)"},
         {"[A, 6, 5, 6, 7]", "[32, 6, 3, 3, 3]", "[32]", "[A, 32, 3, 6, 4]",
-         "strides=[2, 1, 2], pads=[1, 1, 1, 1, 1, 1]", "relu(%r)"},
-        {"[A, 48, 19]", "[20, 48, 5]", "[20]", "[A, 20, 10]", "strides=[2], pads=[1, 4]", "relu(%r)"},
-        {"[A, 32, 2, 2]", "[64, 32, 3, 3]", "[64]", "[A, 64, 2, 2]", "pads=[1, 1, 1, 1]", "exp(%r)"},
+         "strides=[2, 1, 2], pads=[1, 1, 1, 1, 1, 1]", "%y = relu(%r)"},
+        {"[A, 48, 19]", "[20, 48, 5]", "[20]", "[A, 20, 10]", "strides=[2], pads=[1, 4]", "%y = relu(%r)"},
+        {"[A, 32, 2, 2]", "[64, 32, 3, 3]", "[64]", "[A, 64, 2, 2]", "pads=[1, 1, 1, 1]", "%y = exp(%r)"},
+        /* Tiles of whole rows: rows behind the last of them, vectors behind the last whole tile of channels, several K
+         * blocks; the operand in place and with a stride; what is behind them is no run, and varies by row. */
+        {"[A, 64, 7, 7]", "[80, 64, 3, 3]", "[80]", "[A, 80, 7, 7]", "pads=[1, 1, 1, 1]", "%y = add(%r, %r)"},
+        {"[A, 520, 7, 7]", "[49, 520, 1, 1]", "[49]", "[A, 49, 7, 7]", "groups=1", "%y = relu(%r)"},
+        {"[A, 96, 14, 13]", "[64, 96, 1, 1]", "[64]", "[A, 64, 7, 7]", "strides=[2, 2]", "%y = abs(%r)"},
+        {"[A, 48, 9, 9]", "[48, 48, 3, 3]", "[48]", "[A, 48, 7, 7]", "groups=1",
+         "%p = slice(%x, starts=[0, 0, 1, 1], ends=[A, 48, 8, 8]) %y = add(%r, %p)"},
+        {"[A, 48, 4, 4]", "[64, 48, 3, 3]", "[64]", "[A, 64, 4, 4]", "pads=[1, 1, 1, 1]",
+         "%i = iota(shape=[4, 1], axis=0, dtype=i64) %e = eq(%i, 2) %n = neg(%r) %y = select(%e, %n, %r)"},
     };
     static const int64_t sizes[][4] = {{1}, {3}};
     char text[500];
     for (size_t s = 0; s < sizeof cases / sizeof *cases; s++) {
         const char *n = ir_dtypes[t].name;
         snprintf(text, sizeof text,
-                 "func @f(%%x: %s%s, const %%w: %s%s, %%b: %s%s) -> %s%s { %%r = conv(%%x, %%w, %%b, %s) %%y = %s "
+                 "func @f(%%x: %s%s, const %%w: %s%s, %%b: %s%s) -> %s%s { %%r = conv(%%x, %%w, %%b, %s) %s "
                  "return %%y }",
                  n, cases[s].x, n, cases[s].w, n, cases[s].bias, n, cases[s].result, cases[s].attrs, cases[s].behind);
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
