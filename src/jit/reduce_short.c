@@ -246,7 +246,7 @@ static LLVMValueRef load(emit *e, em_values *v, const ir_kinst *inst, void *user
 
 /* ---- reductions ---- */
 static LLVMValueRef operand(short_rows *s, int in, int i) {
-    if (red_is_row(s->r, in)) return s->row.at[in]; /* the same value n times */
+    if (red_is_row(s->r, in)) return em_value(s->r->e, &s->row, in); /* the same value n times */
     return s->is_loop ? load_array(s, in, em_i64s(s->r->e, i)) : s->element[i].at[in];
 }
 
