@@ -94,14 +94,21 @@ static bool make_error(value *v) {
 }
 
 /* ---- what the operands' bounds do to an operator that works element by element ---- */
-enum { END_LOW, END_HIGH, END_ZERO }; /* ZERO: functions jump there (1/x, log): 0 where it is in the range */
+enum {
+    END_LOW,
+    END_HIGH,
+    END_ZERO, /* functions jump there (1/x, log): 0 where it is in the range */
+    END_NAN   /* what is off by infinity is not judged: it may be a NaN too, which clamp or tanh keep */
+};
 static void shift(const ref_tensor *from, const double *error, int end, ref_tensor *to) {
     int64_t n = ref_count(from);
-    bool is_up = end == END_HIGH;
+    bool is_up = end == END_HIGH, has_nan = ir_is_float(from->dtype);
     for (int64_t i = 0; i < n; i++) {
-        if (error[i] == 0 || (end == END_ZERO && error[i] < INFINITY && !(fabs(get(from, i)) <= error[i])))
+        if (error[i] == 0 || (end == END_ZERO && error[i] < INFINITY && !(fabs(get(from, i)) <= error[i])) ||
+            (end == END_NAN && !(has_nan && isinf(error[i]))))
             ref_put(to, i, ref_get(from, i));
         else if (end == END_ZERO) ref_put(to, i, 0);
+        else if (end == END_NAN) ref_put_real(to, i, NAN);
         else if (from->dtype == FUSOR_BOOL) ref_put(to, i, is_up);
         else if (isnan(get(from, i)) && isinf(error[i]))
             ref_put_real(to, i, is_up ? error[i] : -error[i]); /* it may be anything */
@@ -125,9 +132,10 @@ static fusor_status corners(const walk *w, const ir_node *n, value *const *in, v
     for (int i = 0; i < k; i++)
         if (!result.data || !operand[inexact[i]].data) status = no_memory(w);
     int64_t count = ref_count(&v->t);
-    for (int c = 0; c <= 1 << k && status == FUSOR_OK; c++) {
+    for (int c = 0; c <= (1 << k) + 1 && status == FUSOR_OK; c++) {
         for (int i = 0; i < k; i++)
-            shift(&in[inexact[i]]->t, in[inexact[i]]->error, c == 1 << k ? END_ZERO : c >> i & 1, &operand[inexact[i]]);
+            shift(&in[inexact[i]]->t, in[inexact[i]]->error, c < 1 << k ? c >> i & 1 : END_ZERO + (c & 1),
+                  &operand[inexact[i]]);
         status = ref_eval_node(w->g, w->e, n, operand, &result, w->symbols);
         for (int64_t i = 0; i < count && status == FUSOR_OK; i++) {
             double a = get(&v->t, i), b = get(&result, i), d = fabs(a - b);
@@ -510,14 +518,22 @@ static fusor_status conv_bounds(const walk *w, const ir_node *n, value *const *i
 
 static fusor_status einsum_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
     double each = 1;
+    bool is_finite = true;
     ref_tensor *operand = fu_calloc((size_t)n->n_in + 1, sizeof *operand);
     if (!operand) return no_memory(w);
-    for (int k = 0; k < n->n_in; k++) operand[k] = in[k]->t;
+    for (int k = 0; k < n->n_in; k++) {
+        operand[k] = in[k]->t;
+        for (int64_t i = 0; is_finite && i < ref_count(&in[k]->t); i++)
+            is_finite = isfinite(get(&in[k]->t, i)) && !(in[k]->error && isinf(in[k]->error[i]));
+    }
     const ref_call c = {.g = w->g, .e = w->e, .n = n, .in = operand, .out = &v->t, .symbols = w->symbols};
     const fusor_status status = ref_einsum_products(&c, &each);
     fu_free(operand);
     FU_TRY(status);
-    return product_bounds(w, n, in, v, each);
+    FU_TRY(product_bounds(w, n, in, v, each));
+    /* Products of sums, one of them of nothing: 0 by what is not finite. */
+    for (int64_t i = 0; each == 0 && !is_finite && i < ref_count(&v->t); i++) v->error[i] = INFINITY;
+    return FUSOR_OK;
 }
 
 static fusor_status node_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
