@@ -355,6 +355,7 @@ static fusor_status row_bounds(const walk *w, const ir_node *n, value *const *in
             continue;
         }
         double part = n->op == IR_OP_SOFTMAX ? fabs(y) * (sum + expm1(2 * most)) : sum + 2 * most;
+        if (isnan(part)) part = INFINITY; /* 0 that may be anything */
         v->error[i] += part + 8 * ref_ulp(v->t.dtype, y) + 1e-7;
         if (fast > 0) v->error[i] += n->op == IR_OP_SOFTMAX ? 2 * fast * fabs(y) : fast * (1 + log(length + 1));
     }
