@@ -67,6 +67,14 @@ ir_depthwise ir_kernel_depthwise(const ir_kernel *k) {
     return d;
 }
 
+bool ir_depthwise_in_place(const ir_kernel *k) {
+    const ir_kaxis *x = axis_from_last(k, 0);
+    const int bytes = ir_dtypes[ir_kernel_contract_acc(k)].bytes, nr = k->tile.nr;
+    const int64_t n = k->dim[x->dim].size, reach = (places_of(k, x) - 1) * x->dilation;
+    return ir_levels[k->level].has_mask && k->n_axes <= 2 && nr * bytes <= ir_levels[k->level].vector_bytes && n > 0 &&
+           n <= nr && x->stride <= 2 && (n - 1) * x->stride + reach < IR_DEPTHWISE_ZEROS;
+}
+
 int64_t ir_depthwise_rows(const ir_kernel *k, int64_t rows) {
     const ir_kaxis *y = axis_from_last(k, 1);
     return y ? (rows - 1) * y->stride + (places_of(k, y) - 1) * y->dilation + 1 : rows;

@@ -276,6 +276,8 @@ ir_tile ir_depthwise_tile(ir_level level, ir_dtype acc, int64_t n, int64_t y, co
             best.mr = mr;
             best.nr = nv * lanes;
         }
+    /* Half a vector: fewer loads lie across lines. */
+    if (is_known && ir_levels[level].has_mask && n <= lanes / 2) best.nr = lanes / 2;
     return best;
 }
 

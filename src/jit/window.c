@@ -638,6 +638,7 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     w->mr = w->k->tile.mr;
     w->nr = w->k->tile.nr;
     w->kb = w->k->tile.kb;
+    if (w->k->is_depthwise && w->nr < w->v_lanes) w->v_lanes = w->lanes = w->nr;
     w->nv = w->nr / w->v_lanes;
     w->tile_rows = ir_window_tile_rows(w->k);
     const int64_t step = ir_kernel_window_step(w->k);
