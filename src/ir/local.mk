@@ -31,6 +31,7 @@ ir_sources += %D%/plan_view.c
 ir_sources += %D%/plan_order.c
 ir_sources += %D%/plan_direct.c
 ir_sources += %D%/plan_rows.c
+ir_sources += %D%/plan_tiers.c
 ir_sources += %D%/plan_memory.c
 ir_sources += %D%/plan_hint.c
 ir_sources += %D%/plan_build.c

@@ -525,23 +525,6 @@ static void refresh_avail(planner *p) {
     }
 }
 
-/* Results that wait for the same cluster may share a kernel only where none is read by a shared value that another one
- * needs: that would be a cycle. Equal tiers guarantee it. Clusters from first_shared on were made by store_shared. */
-static void find_tiers(planner *p, int first_shared) {
-    for (ir_id id = 1; id < p->g->nodes.n; id++) {
-        const ir_node *n = ir_at(p->g, id);
-        node_info *v = &p->info[id];
-        if (v->home || (v->made_by && v->made_by < first_shared)) continue;
-        int avail = v->made_by ? p->clusters.at[v->made_by].after : v->avail;
-        for (int i = 0; i < n->n_in; i++) {
-            const node_info *x = &p->info[n->in[i]];
-            bool is_shared = x->made_by >= first_shared;
-            int x_avail = is_shared ? p->clusters.at[x->made_by].after : x->avail;
-            if (x_avail == avail && x->tier + is_shared > v->tier) v->tier = x->tier + is_shared;
-        }
-    }
-}
-
 bool plan_is_result(const planner *p, ir_id id) {
     for (uint32_t r = 0; r < p->g->results.n; r++)
         if (p->g->results.at[r].node == id) return true;
@@ -624,7 +607,7 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
         store_shared(&p);
         refresh_avail(&p);
     }
-    find_tiers(&p, first_shared);
+    plan_find_tiers(&p, first_shared);
     place_results(&p);
     if (!ir_level_is_gpu(options->level)) plan_attach_rows(&p);
     plan_make_buffers(&p);

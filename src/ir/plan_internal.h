@@ -45,7 +45,7 @@ typedef struct cluster {
 typedef struct node_info {
     int home;             /* cluster number, 0 = floating or leaf */
     int avail;            /* largest cluster number it depends on */
-    int tier;             /* floating: length of the chain of shared values it reads that follow the same cluster */
+    int tier;             /* floating results of one shape and tier may share a map (plan_tiers.c) */
     int made_by;          /* cluster that stores it; 0 = not materialized */
     int buffer;           /* plan buffer that holds it; -1 */
     int as_result;        /* stored: 1 + number of the result that has its elements in its order, and its memory; 0 */
@@ -178,6 +178,10 @@ bool plan_einsum_has_rows(const planner *p, const ir_node *n); /* could be follo
 /* ---- plan_window.c ---- */
 /* What the kernel of a convolution reads: operand i, or the halves that is converted from. */
 ir_id plan_window_operand(const planner *p, const ir_node *n, int i);
+
+/* ---- plan_tiers.c ---- */
+/* Which floating results may share a map: their tiers. Clusters from first_shared on store shared values. */
+void plan_find_tiers(planner *p, int first_shared);
 
 /* ---- plan_rows.c ---- */
 /* Reductions along the rows of a contraction's result become tails of its cluster. */
