@@ -12,5 +12,6 @@
 void *rt_debugger_add(const char *symbol, const void *code, size_t bytes, const rt_code_debug *debug);
 /* Does anybody listen who can use a line table? */
 bool rt_debugger_wants_lines(void);
+bool rt_debugger_wants_private_code(void); /* a mapping of its own for each kernel, of anonymous memory */
 void rt_debugger_remove(void *handle);
 #endif

@@ -2,7 +2,6 @@
 /* loader.c: executable memory for kernels. */
 #include "rt/loader.h"
 #include "base/arena.h"
-#include "base/env.h"
 #include "rt/debugger.h"
 #include "rt/fork.h"
 #include "rt/probes.h"
@@ -181,8 +180,8 @@ static bool is_refusal(int e) { return e == EPERM || e == EACCES || e == ENOSYS 
 /* Under the lock. dual and protect: the errno of each way; -1 where not tried. */
 static bool place(rt_code *code, const void *blob, int *dual_out, int *protect_out) {
     rt_code_mode mode = wanted == RT_CODE_AUTO ? found : wanted;
-    /* A debugger cannot write its breakpoints into memory that two mappings share. */
-    if (mode != RT_CODE_NONE && wanted == RT_CODE_AUTO && fu_env_bool(FU_FUSOR_GDB)) mode = RT_CODE_PROTECT;
+    const bool is_free = wanted == RT_CODE_AUTO && mode != RT_CODE_NONE;
+    if (is_free && rt_debugger_wants_private_code() && (*protect_out = load_protect(code, blob)) == 0) return true;
     if (mode == RT_CODE_AUTO || mode == RT_CODE_DUAL) {
         *dual_out = load_dual(code, blob);
         if (*dual_out == 0) {

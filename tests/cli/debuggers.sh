@@ -52,6 +52,9 @@ else
     perf inject --jit -i perf.data -o perf.jit.data >>out 2>&1
     perf report -i perf.jit.data --stdio >report 2>>out
     grep -q 'fk_row_f32_exp' report && ok || { cat report >>out; bad 'perf: no sample in the kernel'; }
+    perf record -o perf.data "$FUSOR" run p.fusor --fill ones --dim N=30000 --time --runs 1000 --perf >out 2>&1
+    perf report -i perf.data --stdio >report 2>>out
+    grep -q 'fk_row_f32_exp' report && ok || { cat report >>out; bad 'perf: no sample in the kernel, by the map'; }
 fi
 
 # USDT probes, where the library was built with them
