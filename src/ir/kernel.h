@@ -197,6 +197,8 @@ enum {
     /* with a row program: 0: a block is as wide as n, and its worker goes on with its rows; else rows are made by phase
      * 2, this many a tile, and lie in `kept` until then */
     IR_TUNE_CONTRACT_ROWS = 4,
+    /* mr = 1: bytes at the begin of each page of packed panels that are prefetched */
+    IR_TUNE_CONTRACT_PAGE_HEAD = 5,
     /* attention: panels of queries in a tile, >= 1 */
     IR_TUNE_ATTENTION_PANELS = 0
 };

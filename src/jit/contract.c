@@ -497,6 +497,11 @@ static void emit_compute_phase(contract *c) {
         em_and(e, em_icmp(e, LLVMIntSLT, em_add(e, lj.i, one), n_count), em_icmp(e, LLVMIntSGT, m_count, one));
     LLVMValueRef panel_bytes = em_mul(e, words_of_panel(c), num(c, c->nr * c->acc_bytes));
     put_word(c, told, CONTRACT_B_NEXT, em_select(e, em_and(e, s.packed, has_next), panel_bytes, zero));
+    if (c->mr == 1) {
+        LLVMValueRef is_stream = em_icmp(e, LLVMIntEQ, c->b_stride, num(c, c->nr));
+        put_word(c, told, CONTRACT_PAGE_HEAD,
+                 em_select(e, is_stream, e->tune[IR_TUNE_CONTRACT_PAGE_HEAD], num(c, CONTRACT_PAGE_BYTES)));
+    }
     if (c->n_outer_k) put_word(c, told, CONTRACT_B_JUMP, em_mul(e, c->b_jump, num(c, c->acc_bytes)));
     put_word(c, told, CONTRACT_N0, em_mul(e, panel, num(c, c->nr)));
     LLVMValueRef before = em_mul(e, em_mul(e, lj.i, m_count), num(c, c->mr * c->nr));

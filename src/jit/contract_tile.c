@@ -72,10 +72,10 @@ static void load_columns(tile *t, LLVMValueRef pb, LLVMValueRef *b) {
 
 /* The panel of operand 1 comes from L3 or memory the first time; the hardware's prefetcher is late for it. Eight steps
  * ahead: as far as an address reaches, and more is slower in place, where rows may share sets of the cache.
- * A single row reads packed panels as one stream, which the hardware follows except where a page begins: only the
- * first lines of a page are asked for, since a prefetch takes the place of a load that misses L1 (1 x 1024 x 1024, EPYC
- * 9004: 99 % of a plain read, 72 % with all lines). Two lines a step (v2) cost no more than to see where they are. */
-enum { LINE_BYTES = 64, PAGE_BYTES = 4096, PAGE_HEAD_BYTES = 512 };
+ * A single row reads packed panels as one stream, which the hardware follows except where a page begins: how much of a
+ * page is asked for is the launch's to say (src/rt/tune.c). Two lines a step (v2) cost no more than to see where they
+ * are. */
+enum { LINE_BYTES = 64 };
 static void prefetch_columns(tile *t, LLVMValueRef pb) {
     contract *c = t->c;
     emit *e = c->e;
@@ -84,7 +84,7 @@ static void prefetch_columns(tile *t, LLVMValueRef pb) {
     LLVMValueRef ahead = bytes_behind(c, pb, LLVMBuildShl(e->b, t->in[CONTRACT_B_K], num(c, 3), ""));
     em_branch wanted = {0};
     if (is_stream) {
-        LLVMValueRef in_page = em_and(e, LLVMBuildPtrToInt(e->b, ahead, e->t_i64, ""), num(c, PAGE_BYTES - 1));
+        LLVMValueRef in_page = em_and(e, LLVMBuildPtrToInt(e->b, ahead, e->t_i64, ""), num(c, CONTRACT_PAGE_BYTES - 1));
         wanted = em_if(e, em_icmp(e, LLVMIntSLT, in_page, t->page_head));
     }
     for (int at = 0; at < bytes; at += LINE_BYTES) em_prefetch(e, em_gep(e, ahead, e->t_i8, num(c, at)), false, 1);
@@ -275,7 +275,7 @@ static void emit_by_fma(contract *c) {
     LLVMTypeRef parameter[4] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64};
     contract_outer *o = contract_begin(c, BY_FMA, "by_fma", parameter, 4, true);
     LLVMValueRef first = LLVMGetParam(e->fn, 2), rows = LLVMGetParam(e->fn, 3), nr = num(c, c->nr);
-    tile t = {.c = c, .next_b = num(c, 0), .page_head = num(c, PAGE_BYTES)};
+    tile t = {.c = c, .next_b = num(c, 0), .page_head = num(c, CONTRACT_PAGE_BYTES)};
     int at_once = 4;
     while (c->mr % at_once) at_once--;
     c->mr = at_once; /* contract_end gives it back */
@@ -420,8 +420,7 @@ void contract_emit_tile(contract *c) {
     LLVMValueRef line = em_mul(e, phi[0], num(c, 64)), next = em_add(e, contract_tile_in(c, CONTRACT_B_NEXT), line);
     LLVMValueRef has_line = em_icmp(e, LLVMIntSLT, line, num(c, c->nr * c->acc_bytes));
     t.next_b = em_select(e, has_line, next, num(c, 0));
-    LLVMValueRef is_packed = em_icmp(e, LLVMIntEQ, t.in[CONTRACT_B_K], num(c, c->nr * c->acc_bytes));
-    t.page_head = em_select(e, is_packed, num(c, PAGE_HEAD_BYTES), num(c, PAGE_BYTES));
+    if (c->mr == 1) t.page_head = contract_tile_in(c, CONTRACT_PAGE_HEAD);
     t.m0 = phi[2];
     t.partial = phi[3];
     if (c->dot == IR_DOT_BF16) sum_exact_products(&t);
