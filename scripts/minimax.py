@@ -109,6 +109,26 @@ def fit_pieces(name, f, top, weight):
     sys.stdout.flush()
 
 
+def fit_steps(name, f, n):
+    """f(a) = (.. (c[n - 1] h + c[n - 2]) h + ..) h + c[0], h = a - i / 4, in 32 pieces: number i from i / 4 - 1/8 to
+    i / 4 + 1/8. The last one is 0. Errors count as those of a f(a)."""
+    rows, worst = [], mpf(0)
+    for i in range(31):
+        center, lo, hi = mpf(i) / 4, mpf(-1) / 8 if i else mpf(0), mpf(1) / 8
+        rows.append([rounded(v, 24) for v in reversed(mp.chebyfit(lambda h: f(center + h), [lo, hi], n))])
+        for k in range(41):
+            h = lo + (hi - lo) * k / 40
+            worst = max(worst, abs((mp.polyval(list(reversed(rows[i])), h) - f(center + h)) * (center + h)))
+    rows.append([mpf(0)] * n)
+    print("/* %s: error 2^%.1f */" % (name, float(mp.log(worst, 2))))
+    print("static const float %s[STEP_COLUMNS][PIECES] = {" % name)
+    for column in range(n):
+        text = [re.sub(r"\.?0*p", "p", float(row[column]).hex()) + "f" if row[column] else "0" for row in rows]
+        print("    {" + ",\n     ".join(", ".join(text[i:i + 4]) for i in range(0, 32, 4)) + "},")
+    print("};")
+    sys.stdout.flush()
+
+
 def fit64(name, g, lo, hi, n, weight, shift=0, step=1, one_by_one=3):
     fit(name, g, lo, hi, n, weight, shift, step, bits=53, one_by_one=one_by_one)
 
@@ -179,8 +199,8 @@ TABLES = {
     "tanh_p": lambda k: fit(k, lambda x: tanh(x) - x, "0", "0.55", 5, tanh, 3, 2),
     "tanh_pieces": lambda k: fit_pieces(k, tanh, 10, tanh),
     "erf_pieces": lambda k: fit_pieces(k, lambda a: erf(a) - a / 4, 4, erf),
-    "gelu_pieces": lambda k: fit_pieces(k, lambda a: erfc(a / sqrt(mpf(2))) / 2 if a < 7 else mpf(0), 7,
-                                       lambda a: 1 / (1 + a)),
+    "gelu_steps": lambda k: fit_steps(k, lambda a: erfc(a / sqrt(mpf(2))) / 2, 5),
+    "gelu_tanh_steps": lambda k: fit_steps(k, lambda a: 1 / (1 + exp(sqrt(8 / pi) * (a + mpf("0.044715") * a ** 3))), 5),
     "exp2x_p": lambda k: fit(k, lambda x: exp(2 * x) - 1, "-0.1735", "0.1735", 6, lambda x: exp(2 * x), 1),
     "log_p": lambda k: fit(k, lambda x: log1p(x) - x + x * x / 2, "-0.25", "0.5", 8, log1p, 3),
     "log2_p": lambda k: fit(k, lambda x: log1p(x) / LN2, "-0.2930", "0.4143", 10, log1p, 1),

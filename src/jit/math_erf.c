@@ -48,15 +48,16 @@ LLVMValueRef math_erfc(emit *e, LLVMValueRef x) {
     return mi_to_f32(e, em_select(e, is_negative, em_fsub(e, em_f64(e, 2), r), r));
 }
 
-/* gelu: 4 ULP, or 7e-8 absolute (the tanh form 4e-8).
+/* x times the tail of |x| or what is left of 1: a subtraction in some lanes. */
+static LLVMValueRef gelu_of_tail(emit *e, LLVMValueRef x, LLVMValueRef tail) {
+    LLVMValueRef is_above = em_fcmp(e, LLVMRealOGE, x, em_f32(e, 0));
+    return em_fmul(e, x, em_select(e, is_above, em_fsub(e, em_f32(e, 1), tail), tail));
+}
+
+/* gelu: 4 ULP, or 4e-8 absolute. Where the level has pieces, by those of the tail, 0 from 7.7 on.
  * x Phi(x); Phi(-a) = exp(-a^2/2) t P(t - 1/2), t = 1 / (1 + a / 2), and Phi(a) = 1 - Phi(-a): nothing cancels on
- * either side. The square is made exact in two parts: with fma, or from the upper 12 bits of a. At 14.6 Phi(-a) is 0.
- * Where the level has pieces Phi(-a) is one of those, 0 from 7 on. */
+ * either side. The square is made exact in two parts: with fma, or from the upper 12 bits of a. At 14.6 Phi(-a) is 0. */
 static LLVMValueRef gelu_erf(emit *e, LLVMValueRef x) {
-    if (mi_has_pieces(e)) {
-        LLVMValueRef below = mi_normal_tail_pieces(e, em_fabs(e, x)), above = em_fsub(e, em_f32(e, 1), below);
-        return em_fmul(e, x, em_select(e, em_fcmp(e, LLVMRealOLT, x, em_f32(e, 0)), below, above));
-    }
     LLVMValueRef a = mi_min(e, em_f32(e, 14.6), em_fabs(e, x)), one = em_f32(e, 1), high, low;
     if (e->level->has_fma) {
         LLVMValueRef half = em_fmul(e, a, em_f32(e, -0.5));
@@ -71,9 +72,7 @@ static LLVMValueRef gelu_erf(emit *e, LLVMValueRef x) {
     LLVMValueRef r = em_fmul(e, t, mi_poly(e, em_fsub(e, t, em_f32(e, 0.5)), gelu_p, 12));
     mi_exp_parts v = mi_exp_reduce(e, high, low);
     v.p = em_fmul(e, v.p, r);
-    LLVMValueRef tail = mi_scale(e, v, 0);
-    LLVMValueRef is_negative = em_fcmp(e, LLVMRealOLT, x, em_f32(e, 0));
-    return em_fmul(e, x, em_select(e, is_negative, tail, em_fsub(e, one, tail)));
+    return gelu_of_tail(e, x, mi_scale(e, v, 0));
 }
 
 /* x / 2 (1 + tanh u) = x / (1 + exp(-2u)); for x < 0 x w / (1 + w) with w = exp(2u), which cannot overflow. */
@@ -85,4 +84,7 @@ static LLVMValueRef gelu_tanh(emit *e, LLVMValueRef x) {
     return em_fdiv(e, em_fmul(e, x, em_select(e, is_negative, w, one)), em_fadd(e, one, w));
 }
 
-LLVMValueRef math_gelu(emit *e, LLVMValueRef x) { return e->variant ? gelu_tanh(e, x) : gelu_erf(e, x); }
+LLVMValueRef math_gelu(emit *e, LLVMValueRef x) {
+    if (mi_has_pieces(e)) return gelu_of_tail(e, x, mi_gelu_tail_pieces(e, em_fabs(e, x), e->variant));
+    return e->variant ? gelu_tanh(e, x) : gelu_erf(e, x);
+}

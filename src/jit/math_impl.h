@@ -31,11 +31,11 @@ LLVMValueRef mi_getexp(emit *e, LLVMValueRef x);                 /* floor(log2 |
 LLVMValueRef mi_getmant(emit *e, LLVMValueRef x);                /* x / 2^n in [0.75, 1.5); NaN below 0 */
 
 /* math_pieces.c: where the level has AVX-512, at any width. Of a >= 0 or NaN: tanh(a) and erf(a) within 2 ULP; the
- * upper tail of the normal distribution within 7e-8 / (1 + a), 0 from 7 on. */
+ * upper tail of the normal distribution, or what the tanh form of gelu has for it, within 4e-8 / a, 0 from 7.7 on. */
 bool mi_has_pieces(const emit *e);
 LLVMValueRef mi_tanh_pieces(emit *e, LLVMValueRef a);
 LLVMValueRef mi_erf_pieces(emit *e, LLVMValueRef a);
-LLVMValueRef mi_normal_tail_pieces(emit *e, LLVMValueRef a);
+LLVMValueRef mi_gelu_tail_pieces(emit *e, LLVMValueRef a, bool is_tanh);
 
 /* exp(x) = p * 2^k. k is a float; bits are those of k + 1.5 * 2^23, whose low part is k as an integer. */
 typedef struct mi_exp_parts {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* math_pieces.c: functions of |x| as a polynomial of degree 5 in each of 32 pieces, whose coefficients lie in registers
- * and are looked up by AVX-512's permutation of two of them: no division, no exp, and one path for all arguments.
+/* math_pieces.c: functions of |x| as a polynomial in each of 32 pieces, whose coefficients lie in registers and are
+ * looked up by AVX-512's permutation of two of them: no division, no exp, and one path for all arguments. The
+ * permutation takes the low five bits of its index.
  *
- * Pieces are numbered by bits 21 to 25 of the float: four an octave, eight octaves from 2^-4 on; the first one goes
- * down to 0. The permutation takes the low five bits of its index, so the octaves wrap around by themselves. */
+ * Where the error is to be small beside a result that goes to 0 with |x|, pieces are numbered by bits 21 to 25 of the
+ * float: four an octave, eight octaves (which wrap around by themselves) from 2^-4 on; the first one goes down to 0.
+ * Degree 5. Else all pieces are 1/4 wide, and have degree 4. */
 #include "jit/math_impl.h"
 
-enum { PIECES = 32, HALF = PIECES / 2, COLUMNS = 7, SHIFT = 21 };
+enum { PIECES = 32, HALF = PIECES / 2, COLUMNS = 7, SHIFT = 21, STEP_COLUMNS = 5 };
 
 /* clang-format off: an octave a line */
 /* tanh_pieces: error 2^-25.0 */
@@ -127,66 +129,99 @@ static const float erf_pieces[COLUMNS][PIECES] = {
      -0x1.6221d6p-7f, -0x1.54be02p-5f, -0x1.f93834p-5f, -0x1.1cb522p-4f,
      -0x1.f48534p-5f, -0x1.f5fb8ep-6f, -0x1.2ac038p-9f, 0x1.73d36ap-7f},
 };
-/* gelu_pieces: error 2^-23.8 */
-static const float gelu_pieces[COLUMNS][PIECES] = {
-    {0x1.1fff88p+1f, 0x1.5fffaap+1f, 0x1.a00166p+1f, 0x1.dfffdcp+1f,
-     0x1.20017ep+2f, 0x1.6000fep+2f, 0x1.a00034p+2f, 0x1.cp+2f,
-     0x1p+3f, 0x1.4p+3f, 0x1.8p+3f, 0x1.cp+3f,
-     0, 0x1.6000c6p-4f, 0x1.9ffeb2p-4f, 0x1.dfffdcp-4f,
-     0x1.1fff92p-3f, 0x1.600138p-3f, 0x1.a0011ap-3f, 0x1.dfff46p-3f,
-     0x1.200132p-2f, 0x1.5fff98p-2f, 0x1.a0016cp-2f, 0x1.dffeep-2f,
-     0x1.20004cp-1f, 0x1.60004cp-1f, 0x1.a000fcp-1f, 0x1.e00132p-1f,
-     0x1.20009p+0f, 0x1.5ffff4p+0f, 0x1.9ffff6p+0f, 0x1.dfff4p+0f},
-    {0x1.90960ep-7f, 0x1.86935cp-9f, 0x1.2e7b9p-11f, 0x1.72dc0cp-14f,
-     0x1.c95d5ep-19f, 0x1.4b030ap-26f, 0x1.72a82ap-35f, 0,
-     0, 0, 0, 0,
-     0x1p-1f, 0x1.dcef9ap-2f, 0x1.d694ecp-2f, 0x1.d03c8p-2f,
-     0x1.c6bdcep-2f, 0x1.ba212p-2f, 0x1.ad9616p-2f, 0x1.a11fb2p-2f,
-     0x1.8e998ap-2f, 0x1.764a48p-2f, 0x1.5e7dfcp-2f, 0x1.474bf6p-2f,
-     0x1.25c5bp-2f, 0x1.f79194p-3f, 0x1.aa7f1ap-3f, 0x1.64dc54p-3f,
-     0x1.0ad6e6p-3f, 0x1.5a61b4p-4f, 0x1.aaa67ep-5f, 0x1.f206e2p-6f},
-    {-0x1.040504p-5f, -0x1.29fc78p-7f, -0x1.09ea1cp-9f, -0x1.71bac4p-12f,
-     -0x1.0c22e4p-16f, -0x1.cf2864p-24f, -0x1.2729bcp-32f, 0,
-     0, 0, 0, 0,
-     -0x1.988454p-2f, -0x1.9702dap-2f, -0x1.966a5cp-2f, -0x1.95b8bp-2f,
-     -0x1.947f6p-2f, -0x1.9286eep-2f, -0x1.902ce8p-2f, -0x1.8d731p-2f,
-     -0x1.88acbp-2f, -0x1.81148cp-2f, -0x1.7828aap-2f, -0x1.6e03ap-2f,
-     -0x1.5cbda4p-2f, -0x1.42884cp-2f, -0x1.25aaf2p-2f, -0x1.073dcep-2f,
-     -0x1.b1eb5p-3f, -0x1.3d7726p-3f, -0x1.b46194p-4f, -0x1.19c13p-4f},
-    {0x1.2489bap-5f, 0x1.99bd0ep-7f, 0x1.b00fecp-9f, 0x1.5a77ep-11f,
-     0x1.26af22p-15f, 0x1.280402p-22f, 0x1.8f059p-31f, 0,
-     0, 0, 0, 0,
-     -0x1.cb7f3cp-31f, 0x1.17d294p-6f, 0x1.4a3562p-6f, 0x1.7c5d0ap-6f,
-     0x1.c70e9ep-6f, 0x1.14bdbap-5f, 0x1.452558p-5f, 0x1.749b4ep-5f,
-     0x1.b9c41cp-5f, 0x1.08bdd2p-4f, 0x1.31a216p-4f, 0x1.572298p-4f,
-     0x1.8855b8p-4f, 0x1.bb7bcp-4f, 0x1.dd36e4p-4f, 0x1.ed9518p-4f,
-     0x1.e8297ep-4f, 0x1.b483cap-4f, 0x1.628f68p-4f, 0x1.0824e6p-4f},
-    {-0x1.601d14p-6f, -0x1.45eec2p-7f, -0x1.a7d14p-9f, -0x1.926e2cp-11f,
-     -0x1.ab149p-15f, -0x1.13156ep-21f, -0x1.daab2p-30f, 0,
-     0, 0, 0, 0,
-     0x1.10584ep-4f, 0x1.0d563ap-4f, 0x1.0c262p-4f, 0x1.0ac438p-4f,
-     0x1.085516p-4f, 0x1.046c7ep-4f, 0x1.ff8d48p-5f, 0x1.f4d2a8p-5f,
-     0x1.e2265cp-5f, 0x1.c4c54cp-5f, 0x1.a2c4b4p-5f, 0x1.7cca46p-5f,
-     0x1.3ddc8ap-5f, 0x1.c58efcp-6f, 0x1.0a207ep-6f, 0x1.53f8fcp-8f,
-     -0x1.3360c2p-7f, -0x1.78fcdep-6f, -0x1.dd4a5ep-6f, -0x1.d88494p-6f},
-    {0x1.8c1ffcp-8f, 0x1.36ceb4p-8f, 0x1.12aaf2p-9f, 0x1.460cf4p-11f,
-     0x1.fa2666p-15f, 0x1.dad66cp-21f, 0x1.26bb62p-28f, 0,
-     0, 0, 0, 0,
-     -0x1.63caap-19f, -0x1.172124p-8f, -0x1.491174p-8f, -0x1.7a9dd4p-8f,
-     -0x1.c407b4p-8f, -0x1.11ffd8p-7f, -0x1.40a798p-7f, -0x1.6dc32p-7f,
-     -0x1.ae03eep-7f, -0x1.fc8238p-7f, -0x1.20c09ap-6f, -0x1.3dee8ep-6f,
-     -0x1.5ea69cp-6f, -0x1.754efp-6f, -0x1.73ed1ap-6f, -0x1.5cc048p-6f,
-     -0x1.19b6eep-6f, -0x1.42e9cap-7f, -0x1.570d78p-9f, 0x1.66e28p-9f},
-    {0x1.fdf672p-12f, -0x1.21e618p-10f, -0x1.c5192ep-11f, -0x1.698526p-12f,
-     -0x1.64b404p-15f, -0x1.a8e134p-21f, -0x1.379ff2p-28f, 0,
-     0, 0, 0, 0,
-     -0x1.45d98ap-7f, -0x1.40cd4ep-7f, -0x1.3e6ed8p-7f, -0x1.3badecp-7f,
-     -0x1.36d41p-7f, -0x1.2f13b4p-7f, -0x1.25e45cp-7f, -0x1.1b55eap-7f,
-     -0x1.090e22p-7f, -0x1.d95104p-8f, -0x1.989ad2p-8f, -0x1.51a736p-8f,
-     -0x1.bee56ap-9f, -0x1.0ae4e4p-10f, 0x1.4840dcp-10f, 0x1.a4ecfap-9f,
-     0x1.58eb98p-8f, 0x1.92a8e2p-8f, 0x1.550464p-8f, 0x1.aec488p-9f},
+/* gelu_steps: error 2^-25.6 */
+static const float gelu_steps[STEP_COLUMNS][PIECES] = {
+    {0x1p-1f, 0x1.9aecbap-2f, 0x1.3bf144p-2f, 0x1.d022p-3f,
+     0x1.44ed0cp-3f, 0x1.b0bdd2p-4f, 0x1.11a46ep-4f, 0x1.482a24p-5f,
+     0x1.74bcf8p-6f, 0x1.90925p-7f, 0x1.96f4e6p-8f, 0x1.869044p-9f,
+     0x1.61de2p-10f, 0x1.2e86fep-11f, 0x1.e7dbcap-13f, 0x1.72d956p-14f,
+     0x1.09ad7ap-15f, 0x1.66a5bcp-17f, 0x1.c80728p-19f, 0x1.11056ep-20f,
+     0x1.33ca3p-22f, 0x1.46a16cp-24f, 0x1.463cfap-26f, 0x1.32a35ep-28f,
+     0x1.0f30fp-30f, 0x1.c34c28p-33f, 0x1.61404cp-35f, 0x1.04178ap-37f,
+     0x1.683c36p-40f, 0x1.d53e3ep-43f, 0x1.1f68f4p-45f, 0},
+    {-0x1.988444p-2f, -0x1.8bf28ep-2f, -0x1.6883b8p-2f, -0x1.345d6p-2f,
+     -0x1.ef8e82p-3f, -0x1.7610f6p-3f, -0x1.0940c2p-3f, -0x1.6164acp-4f,
+     -0x1.ba4bap-5f, -0x1.0402f2p-5f, -0x1.1f2edp-6f, -0x1.29f99ep-7f,
+     -0x1.2270aap-8f, -0x1.09f158p-9f, -0x1.c9839p-11f, -0x1.71b22ap-12f,
+     -0x1.18a216p-13f, -0x1.903c8cp-15f, -0x1.0c1cdcp-16f, -0x1.517176p-18f,
+     -0x1.8ef75p-20f, -0x1.bb1f16p-22f, -0x1.ce56c6p-24f, -0x1.c52828p-26f,
+     -0x1.a13d8cp-28f, -0x1.68e38p-30f, -0x1.253ae6p-32f, -0x1.bfa1dep-35f,
+     -0x1.40f5dp-37f, -0x1.b05f1ep-40f, -0x1.11938p-42f, 0},
+    {-0x1.fb1722p-17f, 0x1.8bf26cp-5f, 0x1.688392p-4f, 0x1.ce8bdp-4f,
+     0x1.ef8e3p-4f, 0x1.d394dcp-4f, 0x1.8de0d6p-4f, 0x1.3537e4p-4f,
+     0x1.ba4b7ap-5f, 0x1.248364p-5f, 0x1.66fafp-6f, 0x1.99b848p-7f,
+     0x1.b3aafap-8f, 0x1.b02b4ap-9f, 0x1.905762p-10f, 0x1.5a9c4p-11f,
+     0x1.18a7dep-12f, 0x1.a94bf8p-14f, 0x1.2dab32p-15f, 0x1.90c8fp-17f,
+     0x1.f2d1a2p-19f, 0x1.22e1p-20f, 0x1.3df74p-22f, 0x1.45d728p-24f,
+     0x1.3915cp-26f, 0x1.1a1c3cp-28f, 0x1.dcd4a4p-31f, 0x1.79ffa2p-33f,
+     0x1.191bb2p-35f, 0x1.884542p-38f, 0x1.00ce2ep-40f, 0},
+    {0x1.11bb8ap-4f, 0x1.ed950ap-5f, 0x1.67c84p-5f, 0x1.67cdep-6f,
+     0x1.49639cp-14f, -0x1.16a31cp-6f, -0x1.b83626p-6f, -0x1.e48906p-6f,
+     -0x1.b992d2p-6f, -0x1.5ff30ep-6f, -0x1.f6fecep-7f, -0x1.46a14cp-7f,
+     -0x1.84ad66p-8f, -0x1.aa134ap-9f, -0x1.afe7bap-10f, -0x1.95f73cp-11f,
+     -0x1.628f1ep-12f, -0x1.20311ap-13f, -0x1.b490b2p-15f, -0x1.347166p-16f,
+     -0x1.96e51ep-18f, -0x1.f577e6p-20f, -0x1.20db4p-21f, -0x1.37396p-23f,
+     -0x1.39bdc6p-25f, -0x1.2807dcp-27f, -0x1.058576p-29f, -0x1.b0bf4cp-32f,
+     -0x1.4f66dep-34f, -0x1.e72444p-37f, -0x1.4b88bep-39f, 0},
+    {-0x1.96dbaep-9f, -0x1.82775p-7f, -0x1.497daap-6f, -0x1.76d922p-6f,
+     -0x1.49b9dep-6f, -0x1.bfbad4p-7f, -0x1.8eb768p-8f, 0x1.8185fap-12f,
+     0x1.252324p-8f, 0x1.90efbap-8f, 0x1.843c98p-8f, 0x1.376768p-8f,
+     0x1.b3f348p-9f, 0x1.10d904p-9f, 0x1.3585dcp-10f, 0x1.40e488p-11f,
+     0x1.31be06p-12f, 0x1.0cc874p-13f, 0x1.b551e6p-15f, 0x1.49f4d4p-16f,
+     0x1.ce95d2p-18f, 0x1.2daefcp-19f, 0x1.6e8378p-21f, 0x1.9f219ep-23f,
+     0x1.b6b678p-25f, 0x1.b0e07ap-27f, 0x1.8f0312p-29f, 0x1.57c35ep-31f,
+     0x1.14ee38p-33f, 0x1.a15cecp-36f, 0x1.2649b4p-38f, 0},
+};
+/* gelu_tanh_steps: error 2^-25.6 */
+static const float gelu_tanh_steps[STEP_COLUMNS][PIECES] = {
+    {0x1p-1f, 0x1.9aee04p-2f, 0x1.3bfa4cp-2f, 0x1.d0523p-3f,
+     0x1.453d22p-3f, 0x1.b1795ep-4f, 0x1.123c8ep-4f, 0x1.48a34ap-5f,
+     0x1.73ef8ap-6f, 0x1.8c25e8p-7f, 0x1.8b6cccp-8f, 0x1.701acep-9f,
+     0x1.3dd716p-10f, 0x1.fa1996p-12f, 0x1.71379ap-13f, 0x1.ea7566p-15f,
+     0x1.26a204p-16f, 0x1.3e0c9ap-18f, 0x1.326b18p-20f, 0x1.05b8ccp-22f,
+     0x1.89ba44p-25f, 0x1.0311fp-27f, 0x1.28401cp-30f, 0x1.2467ep-33f,
+     0x1.eee7f8p-37f, 0x1.64b37cp-40f, 0x1.b2ff12p-44f, 0x1.bdca72p-48f,
+     0x1.7d5c46p-52f, 0x1.0e8446p-56f, 0x1.3c1ad6p-61f, 0},
+    {-0x1.988444p-2f, -0x1.8be386p-2f, -0x1.68542p-2f, -0x1.341906p-2f,
+     -0x1.ef266p-3f, -0x1.76152p-3f, -0x1.09c7e8p-3f, -0x1.631938p-4f,
+     -0x1.bda5d6p-5f, -0x1.0628aep-5f, -0x1.2042e2p-6f, -0x1.26ff36p-7f,
+     -0x1.178a98p-8f, -0x1.e7bb5p-10f, -0x1.85407ap-11f, -0x1.1a569ap-12f,
+     -0x1.71c0eep-14f, -0x1.b233d6p-16f, -0x1.c61f76p-18f, -0x1.a42c3ep-20f,
+     -0x1.559d94p-22f, -0x1.e4dd9ap-25f, -0x1.2a5748p-27f, -0x1.3c343p-30f,
+     -0x1.1eb6b8p-33f, -0x1.b9da52p-37f, -0x1.1f652p-40f, -0x1.397736p-44f,
+     -0x1.1cbceep-48f, -0x1.abe2a4p-53f, -0x1.082016p-57f, 0},
+    {-0x1.034c68p-16f, 0x1.8dafb4p-5f, 0x1.6983bcp-4f, 0x1.ceb302p-4f,
+     0x1.ee60dep-4f, 0x1.d18602p-4f, 0x1.8c0a84p-4f, 0x1.3490aep-4f,
+     0x1.bbc08ep-5f, 0x1.279b82p-5f, 0x1.6d2572p-6f, 0x1.a17908p-7f,
+     0x1.b82b62p-8f, 0x1.a9d818p-9f, 0x1.77c7p-10f, 0x1.2c8052p-11f,
+     0x1.b0a0cep-13f, 0x1.1671b4p-14f, 0x1.3e4f38p-16f, 0x1.410204p-18f,
+     0x1.1bb2a8p-20f, 0x1.b48dd8p-23f, 0x1.2280d6p-25f, 0x1.4c3582p-28f,
+     0x1.444d2ep-31f, 0x1.0c7cb6p-34f, 0x1.768fb2p-38f, 0x1.b56486p-42f,
+     0x1.a8bc3ep-46f, 0x1.54ba12p-50f, 0x1.c0a49cp-55f, 0},
+    {0x1.131cb2p-4f, 0x1.ef25d8p-5f, 0x1.66c6a2p-5f, 0x1.6153bap-6f,
+     -0x1.57a46cp-12f, -0x1.18a334p-6f, -0x1.b40508p-6f, -0x1.dcf81ep-6f,
+     -0x1.b3405cp-6f, -0x1.5dd0dap-6f, -0x1.fac5cap-7f, -0x1.4e0cacp-7f,
+     -0x1.91c70ep-8f, -0x1.b81b1ep-9f, -0x1.b536e2p-10f, -0x1.87b9ep-11f,
+     -0x1.3a9562p-12f, -0x1.c1fe78p-14f, -0x1.1cce3ap-15f, -0x1.3cff86p-17f,
+     -0x1.344acp-19f, -0x1.045794p-21f, -0x1.7b6c34p-24f, -0x1.da3386p-27f,
+     -0x1.f91346p-30f, -0x1.c79c24p-33f, -0x1.59e7f2p-36f, -0x1.b74c2ap-40f,
+     -0x1.cfb2d4p-44f, -0x1.94409ep-48f, -0x1.213eb4p-52f, 0},
+    {-0x1.a01e7ep-9f, -0x1.8ac216p-7f, -0x1.4f06cp-6f, -0x1.799e44p-6f,
+     -0x1.4735dp-6f, -0x1.b3477ap-7f, -0x1.79157p-8f, 0x1.c44ecap-12f,
+     0x1.18394ap-8f, 0x1.7e79d6p-8f, 0x1.77d97cp-8f, 0x1.353112p-8f,
+     0x1.bdafbap-9f, 0x1.1de16ap-9f, 0x1.47a0c8p-10f, 0x1.4edc34p-11f,
+     0x1.2ffad4p-12f, 0x1.e7aa8p-14f, 0x1.57bf16p-15f, 0x1.a771f2p-17f,
+     0x1.c533bap-19f, 0x1.a3035cp-21f, 0x1.4cba5cp-23f, 0x1.c3333p-26f,
+     0x1.03af18p-28f, 0x1.f87462p-32f, 0x1.9af666p-35f, 0x1.171e06p-38f,
+     0x1.3a2a42p-42f, 0x1.233832p-46f, 0x1.b9e63ep-51f, 0},
 };
 /* clang-format on */
+
+typedef struct piece_table {
+    const char *name; /* of the constant that single elements are read from */
+    const float (*column)[PIECES];
+    int n_columns;
+} piece_table;
 
 static LLVMValueRef row_of(emit *e, const float *c, int first, int n) {
     LLVMValueRef v[PIECES];
@@ -221,15 +256,15 @@ static LLVMValueRef permute(emit *e, const float *column, LLVMValueRef index) {
 }
 
 /* By the permutation, or one element from memory, where the columns of a table are a constant of the module. */
-static LLVMValueRef look_up(emit *e, const char *name, const float (*table)[PIECES], int column, LLVMValueRef index) {
-    if (e->lanes > 1) return permute(e, table[column], index);
-    LLVMValueRef global = LLVMGetNamedGlobal(e->mod, name);
+static LLVMValueRef look_up(emit *e, const piece_table *t, int column, LLVMValueRef index) {
+    if (e->lanes > 1) return permute(e, t->column[column], index);
+    LLVMValueRef global = LLVMGetNamedGlobal(e->mod, t->name);
     if (!global) {
+        const int n = t->n_columns * PIECES;
         LLVMValueRef v[COLUMNS * PIECES];
-        for (int i = 0; i < COLUMNS * PIECES; i++)
-            v[i] = LLVMConstReal(e->t_f32, (double)table[i / PIECES][i % PIECES]);
-        global = LLVMAddGlobal(e->mod, LLVMArrayType2(e->t_f32, COLUMNS * PIECES), name);
-        LLVMSetInitializer(global, LLVMConstArray2(e->t_f32, v, COLUMNS * PIECES));
+        for (int i = 0; i < n; i++) v[i] = LLVMConstReal(e->t_f32, (double)t->column[i / PIECES][i % PIECES]);
+        global = LLVMAddGlobal(e->mod, LLVMArrayType2(e->t_f32, (unsigned)n), t->name);
+        LLVMSetInitializer(global, LLVMConstArray2(e->t_f32, v, (unsigned)n));
         LLVMSetGlobalConstant(global, 1);
         LLVMSetLinkage(global, LLVMPrivateLinkage);
         LLVMSetAlignment(global, 64);
@@ -238,29 +273,46 @@ static LLVMValueRef look_up(emit *e, const char *name, const float (*table)[PIEC
     return LLVMBuildLoad2(e->b, e->t_f32, LLVMBuildGEP2(e->b, e->t_f32, global, &at, 1, ""), "");
 }
 
-static LLVMValueRef pieces(emit *e, const char *name, const float (*table)[PIECES], LLVMValueRef a) {
-    LLVMValueRef index = em_lshr(e, em_bits_of_f32(e, mi_max(e, em_f32(e, 0x1p-4), a)), SHIFT);
-    LLVMValueRef h = em_fsub(e, a, look_up(e, name, table, 0, index));
-    LLVMValueRef v = look_up(e, name, table, COLUMNS - 1, index);
-    for (int c = COLUMNS - 2; c > 0; c--) v = em_mad(e, v, h, look_up(e, name, table, c, index));
+/* Columns first .. n_columns - 1 of the piece as a polynomial of h, the coefficient of h^0 first. */
+static LLVMValueRef polynomial(emit *e, const piece_table *t, int first, LLVMValueRef h, LLVMValueRef index) {
+    LLVMValueRef v = look_up(e, t, t->n_columns - 1, index);
+    for (int c = t->n_columns - 2; c >= first; c--) v = em_mad(e, v, h, look_up(e, t, c, index));
     return v;
+}
+
+/* Four pieces an octave; column 0 has their centers. */
+static LLVMValueRef by_octaves(emit *e, const piece_table *t, LLVMValueRef a) {
+    LLVMValueRef index = em_lshr(e, em_bits_of_f32(e, mi_max(e, em_f32(e, 0x1p-4), a)), SHIFT);
+    return polynomial(e, t, 1, em_fsub(e, a, look_up(e, t, 0, index)), index);
+}
+
+/* Four pieces from one integer to the next, around the quarters, up to 31: adding 1.5 * 2^21 rounds to quarters, which
+ * the last bits of the sum count. Additions do not keep the units busy that multiply. */
+static LLVMValueRef by_quarters(emit *e, const piece_table *t, LLVMValueRef a) {
+    a = mi_min(e, em_f32(e, 7.75), a);
+    LLVMValueRef by = em_f32(e, 0x1.8p21), sum = em_fadd(e, a, by), h = em_fsub(e, a, em_fsub(e, sum, by));
+    return polynomial(e, t, 0, h, em_bits_of_f32(e, sum));
 }
 
 bool mi_has_pieces(const emit *e) { return e->level->has_mask; }
 
 /* From 10 on the result is 1. */
 LLVMValueRef mi_tanh_pieces(emit *e, LLVMValueRef a) {
-    return pieces(e, "fk_tanh", tanh_pieces, mi_min(e, em_f32(e, 10), a));
+    static const piece_table table = {"fk_tanh", tanh_pieces, COLUMNS};
+    return by_octaves(e, &table, mi_min(e, em_f32(e, 10), a));
 }
 
 /* a / 4 and pieces of the rest: the slope at 0 is irrational, and rounding the smaller one counts less. From 4 on the
  * result is 1. */
 LLVMValueRef mi_erf_pieces(emit *e, LLVMValueRef a) {
+    static const piece_table table = {"fk_erf", erf_pieces, COLUMNS};
     a = mi_min(e, em_f32(e, 4), a);
-    return em_mad(e, a, em_f32(e, 0.25), pieces(e, "fk_erf", erf_pieces, a));
+    return em_mad(e, a, em_f32(e, 0.25), by_octaves(e, &table, a));
 }
 
-/* From 7 on 0. */
-LLVMValueRef mi_normal_tail_pieces(emit *e, LLVMValueRef a) {
-    return pieces(e, "fk_normal_tail", gelu_pieces, mi_min(e, em_f32(e, 7), a));
+/* From 7.7 on 0. */
+LLVMValueRef mi_gelu_tail_pieces(emit *e, LLVMValueRef a, bool is_tanh) {
+    static const piece_table table[2] = {{"fk_gelu", gelu_steps, STEP_COLUMNS},
+                                         {"fk_gelu_tanh", gelu_tanh_steps, STEP_COLUMNS}};
+    return by_quarters(e, &table[is_tanh], a);
 }
