@@ -151,8 +151,19 @@ static uint16_t select_op(builder *b, uint16_t c, uint16_t x, uint16_t y) {
     return builder_op(b, IR_OP_SELECT, b->k->inst[x].dtype, 3, (uint16_t[]){c, x, y});
 }
 
+/* May coordinates lie beyond the value of a link? In the pads around it, or in what it is concatenated with. */
+static bool is_beyond(const builder *b, const chain *at) {
+    for (; at; at = at->outer) {
+        if (at->kind != CHAIN_MOVE) continue;
+        const ir_node *n = node(b, at->view);
+        if (n->op == IR_OP_CONCAT || (n->op == IR_OP_PAD && enum_of(n, "mode") == PAD_CONSTANT)) return true;
+    }
+    return false;
+}
+
 /* Index into the operand of a padded dim: the edge; or reflected at both ends, or again from the start. Pads of reflect
- * and wrap may be wider than the dim, then over and over: for wrap alone, as reflect's are checked to be narrower. */
+ * and wrap may be wider than the dim, then over and over: for wrap alone, as reflect's are checked to be narrower.
+ * An element: one is read wherever the coordinates lie. */
 static uint16_t pad_index(builder *b, const chain *outer, const ir_node *n, int d, int64_t mode) {
     ir_size size = node(b, n->in[0])->dim[d], last = ir_size_sub(sizes(b), size, b->one);
     uint16_t zero = builder_size(b, b->zero), c = builder_coordinate(b, outer, d);
@@ -162,7 +173,8 @@ static uint16_t pad_index(builder *b, const chain *outer, const ir_node *n, int 
     uint16_t up = builder_op(b, IR_OP_ABS, FUSOR_I64, 1, &c),
              twice = builder_size(b, ir_size_add(sizes(b), last, last));
     uint16_t down = binary(b, IR_OP_SUB, FUSOR_I64, twice, up);
-    return binary(b, IR_OP_MINIMUM, FUSOR_I64, up, down);
+    uint16_t i = binary(b, IR_OP_MINIMUM, FUSOR_I64, up, down);
+    return is_beyond(b, outer) ? binary(b, IR_OP_MAXIMUM, FUSOR_I64, i, zero) : i;
 }
 
 /* Does operand dim od repeat along result dim d? */
