@@ -140,10 +140,12 @@ static bool is_plain(const ir_kernel *k, int buffer) {
 void plan_find_turns(const builder *b) {
     ir_kernel *k = b->k;
     ir_sizes *sz = b->p->g->sizes;
+    bool is_first[IR_KERNEL_MAX_BUFFERS] = {false}; /* another is behind it: it is behind none */
     if (k->kind != IR_KERNEL_MAP || ir_level_is_gpu(k->level) || ir_kernel_is_transposed(k) || k->slide.n) return;
     for (int i = 0; i < k->n_buffers; i++) {
         const access *x = &b->accesses.at[i];
-        if (x->is_output || k->n_dims < 1 || k->buffer[i].stride[k->n_dims - 1] != 2 || !is_plain(k, i)) continue;
+        if (x->is_output || k->n_dims < 1 || k->buffer[i].stride[k->n_dims - 1] != 2 || !is_plain(k, i) || is_first[i])
+            continue;
         for (int j = 0; j < k->n_buffers && !k->buffer[i].behind; j++) {
             const access *y = &b->accesses.at[j];
             if (y->is_output || y->buffer != x->buffer || k->buffer[j].behind ||
@@ -151,6 +153,7 @@ void plan_find_turns(const builder *b) {
                 !is_plain(k, j) || memcmp(x->stride, y->stride, (size_t)b->space * sizeof *x->stride) != 0)
                 continue;
             k->buffer[i].behind = (uint8_t)(j + 1);
+            is_first[j] = true;
         }
     }
 }
