@@ -258,7 +258,11 @@ void builder_move_link(builder *b, const chain *at, const ir_size *s, ir_size *t
             to = axis + d;
         } else if (n->op == IR_OP_TAKE || n->op == IR_OP_TAKE_ALONG) {
             if (at->operand == 0 && d == axis) {
-                add_term(b, out, taken_index(b, at->view, at->outer), s[d]);
+                const uint16_t index = taken_index(b, at->view, at->outer);
+                int64_t size = 0; /* beyond the value index 0 is read, where there is one */
+                add_term(b, out, index, s[d]);
+                if (!out->is_unguarded && is_beyond(b, at->outer) && !(ir_size_is_const(sz, x->dim[d], &size) && size))
+                    add_guard(b, out, binary(b, IR_OP_LT, FUSOR_BOOL, index, builder_size(b, x->dim[d])));
                 continue;
             }
             if (n->op == IR_OP_TAKE && d > axis) to = d - 1 + node(b, n->in[1])->rank;
