@@ -499,6 +499,8 @@ static fusor_status product_bounds(const walk *w, const ir_node *n, value *const
                            : far[i] - terms[i] >= 0 ? far[i] - terms[i] + 0x1p-50 * far[i]
                                                     : INFINITY;
         if (is_float) add_terms(v, terms, product_bound(w, n, each), unit(w, n));
+        /* Products below the normal numbers, and the sign of a zero. */
+        for (int64_t i = 0; is_float && i < ref_count(&v->t); i++) v->error[i] += each * ref_ulp(v->t.dtype, 0);
     }
     for (int k = 0; memory && k < 2 * n->n_in; k++) fu_free(memory[k]);
     fu_free(memory);
