@@ -69,7 +69,7 @@ void plan_write_in_place(planner *p) {
     ir_graph *g = p->g;
     ir_plan *plan = p->plan;
     for (uint32_t r = 0; r < g->results.n; r++) {
-        int param = g->results.at[r].alias, temp = p->info[g->results.at[r].node].buffer, writer = -1;
+        int param = g->results.at[r].alias, temp = p->info[g->results.at[r].node].buffer, writer = -1, first = -1;
         if (param < 0 || temp < 0 || plan->buffers.at[temp].storage != IR_STORE_TEMP) continue;
         bool is_safe = true;
         for (uint32_t s = 0; s < plan->steps.n && is_safe; s++) {
@@ -77,9 +77,11 @@ void plan_write_in_place(planner *p) {
             for (int a = 0; a < st->n_args; a++) {
                 if (st->kind == IR_STEP_KERNEL && st->arg[a] == temp && st->kernel->buffer[a].is_output)
                     writer = (int)s;
-                if (st->arg[a] == param && writer >= 0 && (int)s > writer) is_safe = false;
+                if (first < 0 && st->arg[a] == temp && (writer >= 0 || st->kind == IR_STEP_COPY))
+                    first = (int)s; /* a scatter's copy of its operand comes before its kernel */
+                if (st->arg[a] == param && first >= 0 && (int)s > first) is_safe = false;
             }
-            if (st->kind == IR_STEP_CHECK && writer >= 0)
+            if (st->kind == IR_STEP_CHECK && first >= 0)
                 is_safe = false; /* a wrong index leaves parameters as they were */
         }
         if (!is_safe || writer < 0 || plan->steps.at[writer].kernel->kind != IR_KERNEL_MAP) continue;
