@@ -13,6 +13,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace fusor {
@@ -231,7 +232,7 @@ inline tensor operator|(tensor a, tensor b) { return fusor_or(a, b); }
 inline tensor operator^(tensor a, tensor b) { return fusor_xor(a, b); }
 inline tensor operator!(tensor a) { return fusor_not(a); }
 
-/** A context of its own; the last of its executables and kept tensors frees what it has. */
+/** A context of its own; the last of its executables, memories and kept tensors frees what it has. Copies are the same context. */
 class context {
 public:
     /** **Errors**: std::bad_alloc. */
@@ -270,7 +271,7 @@ public:
     template <class T> tensor wrap(const T *data, sizes shape) const { return fusor_wrap_const(ctx_.get(), data, dtype_of<T>::value, int(shape.size()), shape.begin()); }
 
 private:
-    std::unique_ptr<fusor_context, void (*)(fusor_context *)> ctx_;
+    std::shared_ptr<fusor_context> ctx_;
 };
 
 /** Of a call on t, this thread's last: what is no tensor with data has no context to ask. */
@@ -323,6 +324,19 @@ public:
         exe_.reset(made);
     }
     operator fusor_executable *() const noexcept { return exe_.get(); }
+    /** Another executable, with these `const` parameters fixed: f.bind({{"w", fusor::buffer(w, {784, 256})}}). Their contents are copied;
+     *  they are no inputs of its calls. **Errors**: fusor::error, as fusor_executable_bind. */
+    executable bind(const std::vector<std::pair<std::string, fusor_buffer>> &constants) const {
+        std::vector<const char *> names;
+        std::vector<fusor_buffer> values;
+        fusor_executable *made = nullptr;
+        for (const auto &c : constants) {
+            names.push_back(c.first.c_str());
+            values.push_back(c.second);
+        }
+        check(fusor_executable_bind(exe_.get(), int(names.size()), names.data(), values.data(), &made));
+        return executable(ctx_, made);
+    }
     /** Outputs without data get memory, to be freed with fusor_buffer_free. */
     void call(const std::vector<fusor_buffer> &inputs, std::vector<fusor_buffer> &outputs) const {
         check(fusor_executable_call(exe_.get(), int(inputs.size()), inputs.data(), int(outputs.size()), outputs.data()));
@@ -335,6 +349,7 @@ public:
     }
 
 private:
+    executable(fusor_context *ctx, fusor_executable *made) : ctx_(ctx), exe_(made, fusor_executable_free) {}
     /* What was moved from holds no context. */
     void check(fusor_status status) const {
         if (status != FUSOR_OK) throw error(status, fusor_error_message(exe_ ? ctx_ : nullptr));
@@ -365,7 +380,7 @@ template <class T> fusor_buffer buffer(T *data, sizes shape) {
 /** Copies a tensor between any two devices, strides allowed. */
 inline void copy(const context &ctx, const fusor_buffer &from, const fusor_buffer &to) { ctx.check(fusor_buffer_copy(ctx, &from, &to)); }
 
-/** Memory for a tensor on the context's device, given back with the object, before the context goes. */
+/** Memory for a tensor on the context's device, given back with the object, which holds the context. */
 class memory {
 public:
     memory(const context &ctx, fusor_dtype dtype, sizes shape) : ctx_(ctx) {
@@ -380,7 +395,7 @@ public:
     const fusor_buffer &buffer() const noexcept { return buffer_; }
 
 private:
-    fusor_context *ctx_;
+    context ctx_;
     fusor_buffer buffer_ = {};
 };
 

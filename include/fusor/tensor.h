@@ -7,9 +7,10 @@
  * A tensor is a 16-byte value, copied freely. Every result belongs to the calling thread's innermost open scope (none
  * open: to the context). Producers are kept alive by the graph itself. fusor_keep gives the caller one reference that
  * outlives the scope, even unevaluated; fusor_release returns it. A handle used after its scope is FUSOR_ERROR_STALE
- * naming the operator that made it, never a use after free. Errors are sticky: an operator on a bad handle returns a
- * bad handle; eval, read and the scope's status report the first error. Tensors are immutable; fusor_assign overwrites
- * wrapped memory when evaluated, and expressions made before it read the old contents.
+ * naming the operator that made it, never a use after free, as long as its context is there: handles that were not
+ * kept end with it. Errors are sticky: an operator on a bad handle returns a bad handle; eval, read and the scope's
+ * status report the first error. Tensors are immutable; fusor_assign overwrites wrapped memory when evaluated, and
+ * expressions made before it read the old contents.
  * In a context on a CUDA device (device.h) results stay on it until they are read; an evaluation uploads the wrapped
  * memory that it reads (fusor_to_device keeps data there), and an assignment to wrapped memory of the CPU is complete
  * when it has been run. */

@@ -12,9 +12,11 @@ extern "C" {
 #if defined(__GNUC__)
 #define FUSOR_API __attribute__((visibility("default")))
 #define FUSOR_MUST_CHECK __attribute__((warn_unused_result))
+#define FUSOR_EXTENSION_ __extension__
 #else
 #define FUSOR_API
 #define FUSOR_MUST_CHECK
+#define FUSOR_EXTENSION_
 #endif
 
 #define FUSOR_VERSION_MAJOR 0
@@ -53,10 +55,11 @@ typedef struct fusor_executable fusor_executable;
 
 #define FUSOR_SHAPE(...) \
     (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
-/** A fusor_buffer of contiguous memory of the CPU: FUSOR_BUFFER(x, FUSOR_F32, 2, 3); without sizes a scalar. */
+/** A fusor_buffer of contiguous memory of the CPU: FUSOR_BUFFER(x, FUSOR_F32, 2, 3); without sizes a scalar. In C; C++ has
+ *  fusor::buffer of fusor.hpp. */
 #define FUSOR_BUFFER(pointer, element, ...)                                                                           \
-    ((fusor_buffer){.data = (void *)(pointer), .dtype = (int32_t)(element),                                           \
-                    .rank = (int32_t)(sizeof((int64_t[]){0, ##__VA_ARGS__}) / sizeof(int64_t) - 1),                   \
+    (FUSOR_EXTENSION_(fusor_buffer){.data = (void *)(pointer), .dtype = (int32_t)(element),                           \
+                    .rank = (int32_t)(sizeof((int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t) - 1),                     \
                     .shape = {__VA_ARGS__}})
 
 /** Bytes of one element; 0 for a number that is no dtype. */

@@ -46,6 +46,23 @@ int main() {
     f.call({there.buffer()}, out);
     ctx.wait();
     std::printf("%g %g %g\n", out[0].shape[0] + 0., static_cast<float *>(out[0].data)[1], fusor::read<float>(fusor::to_device(X))[0]);
+    auto brief = std::make_unique<fusor::context>();
+    fusor::memory longer(*brief, FUSOR_F32, {3});
+    fusor::executable layer(*brief, "func @f(%a: f32[N, 2], const %w: f32[2], const %b: f32[]) -> f32[N] { %m = matmul(%a, %w) %y = add(%m, %b) return %y }");
+    brief.reset(); /* what is made of a context holds it */
+    fusor::copy(ctx, longer.buffer(), longer.buffer());
+    {
+        float weights[2] = {1, 10}, bias = .5f;
+        layer = layer.bind({{"b", fusor::buffer(&bias, {})}, {"w", fusor::buffer(weights, {2})}});
+        weights[0] = bias = 7;
+    }
+    layer.call({fusor::buffer(x, {3, 2})}, out);
+    std::printf("%g %g %g\n", y[0], y[1], y[2]);
+    try {
+        (void)layer.bind({{"w", fusor::buffer(w, {2})}});
+    } catch (const fusor::error &e) {
+        std::printf("%s\n", e.what());
+    }
     try {
         (void)fusor::context::on("cuba");
     } catch (const fusor::error &e) {

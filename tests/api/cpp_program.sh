@@ -22,6 +22,8 @@ cat >"$tmp/expected" <<END
 100 400 900
 11 31 61
 3 400 1
+-18.5 43.5 -54.5
+bind: parameter %w is bound already
 device 'cuba': expected cpu, cuda, cuda:K, auto or reference; did you mean 'cuda'?
 FUSOR_ERROR_SHAPE
 this is no tensor with data:

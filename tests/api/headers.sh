@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # headers.sh: every public header compiles alone, as C11 and as C++17, without a warning, and includes nothing of
-# LLVM, CUDA or OpenMP.
+# LLVM, CUDA or OpenMP; a program that uses their macros compiles without one too, with clang where it is there.
 cd "${FUSOR_SRCDIR:-$(dirname "$0")/../..}" || exit 1
 passed=0 failed=0 skipped=0
 check() {
@@ -30,6 +30,27 @@ for h in include/fusor/*.h; do
         echo "$h as C++17: skipped, no C++ compiler"
     fi
     check "$h includes LLVM, CUDA or OpenMP" sh -c "! grep -nEi 'include.*(llvm|cuda|omp\.h)' $h"
+done
+# what the macros of the headers come to in a program
+cat >"$tmp/uses.c" <<'END'
+#include <fusor/fusor.h>
+int main(void) {
+    float x[6] = {0};
+    fusor_context_options options = FUSOR_CONTEXT_OPTIONS_INIT;
+    fusor_context *ctx = fusor_context_new(&options);
+    fusor_buffer b = FUSOR_BUFFER(x, FUSOR_F32, 2, 3);
+    fusor_status status;
+    FUSOR_SCOPE(ctx, &status) {
+        fusor_tensor t = fusor_wrap(ctx, x, FUSOR_F32, FUSOR_SHAPE(2, 3));
+        (void)fusor_assign(t, fusor_mul(fusor_reduce_sum(t, FUSOR_AXES(0, 1), 1), .5));
+    }
+    return b.rank;
+}
+END
+for cc in "${CC:-cc}" clang; do
+    command -v "${cc##* }" >/dev/null || continue
+    # shellcheck disable=SC2086
+    check "macros with $cc" $cc -std=c11 $strict -Wconversion "$tmp/uses.c"
 done
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
