@@ -174,7 +174,8 @@ static void zsh_option(const option *o) {
         else if (takes_value(o)) {
             fputs(":", stdout);
             quoted(o->argument, "[]:\\");
-            fputs(":_files", stdout);
+            const bool is_file = strcmp(o->argument, "FILE") == 0 || strcmp(o->argument, "OUT") == 0;
+            fputs(is_file ? ":_files" : strcmp(o->argument, "DIR") == 0 ? ":_files -/" : ": ", stdout);
         } else if (o->kind == MAYBE) printf("::%s: ", o->name);
         fputs("'\n", stdout);
     }
@@ -183,14 +184,15 @@ static void zsh_option(const option *o) {
 static void zsh(void) {
     puts("#compdef fusor\n# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception\n# Made from tools/commands.def "
          "and tools/options.def by make generated.\n"
-         "_fusor() {\n    local curcontext=$curcontext state line ret=1\n    local -a commands common own\n    "
+         "_fusor() {\n    local curcontext=$curcontext state line rest='*:file:_files' ret=1\n    local -a commands "
+         "common own found\n    "
          "commands=(");
     for (int i = 0; i < COMMAND_COUNT; i++) {
         printf("        '%s:", commands[i].name);
         quoted(commands[i].text, ":\\");
         puts("'");
     }
-    puts("        'help:the text of a subcommand'\n    )\n    common=(");
+    puts("        'help:help of a command'\n    )\n    common=(");
     for (int i = 0; i < N_OPTIONS; i++)
         if (options[i].commands == ALL) zsh_option(&options[i]);
     puts("    )\n    _arguments -C $common '1: :->command' '*:: :->rest' && return 0\n    case $state in\n    command) "
@@ -202,8 +204,15 @@ static void zsh(void) {
             if (options[i].commands != ALL && options[i].commands >> c & 1) zsh_option(&options[i]);
         puts("            )");
         if (c == COMMAND_cache)
-            printf("            _arguments $common $own '1:action:(%s)' '*:file:_files' && ret=0 ;;\n", cache_actions);
-        else puts("            _arguments $common $own '*:file:_files' && ret=0 ;;");
+            printf("            if [[ $words[2] == (show|disasm) ]]; then\n"
+                   "                found=(${${(f)\"$(fusor cache list 2>/dev/null)\"}[2,-1]%%%% *})\n"
+                   "                rest=\"*:key:($found)\"\n            fi\n"
+                   "            _arguments $common $own '1:action:(%s)' $rest && ret=0 ;;\n",
+                   cache_actions);
+        else if (c == COMMAND_bench)
+            puts("            found=(${(u)${(f)\"$(fusor bench --list 2>/dev/null)\"}%% *})\n"
+                 "            rest=\"*:suite:($found)\"\n            _arguments $common $own $rest && ret=0 ;;");
+        else puts("            _arguments $common $own $rest && ret=0 ;;");
     }
     puts("        help) _describe -t commands 'fusor command' commands && ret=0 ;;\n        esac ;;\n    esac\n    "
          "return ret\n}\n_fusor \"$@\"");

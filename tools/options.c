@@ -240,6 +240,7 @@ static int check_values(tool *t) {
     /* cache warm takes a list of targets, and looks at each itself */
     bool is_list = t->command == &tool_commands[COMMAND_cache];
     if (t->target && !is_list && (status = tool_target(t, &target)) != 0) return status;
+    if (t->runs == 0) return tool_usage(t, "--runs 0: expected 1 or more");
     if (t->threads) {
         for (const char *p = t->threads;;) {
             size_t n = strcspn(p, ",");
@@ -265,7 +266,8 @@ int tool_parse_options(tool *t, int argc, char **argv) {
         else if (!only_words && w[0] == '-' && w[1]) status = short_options(t, argv, argc, &i);
         else if (!t->command && t->args.n == 0 && strcmp(w, "help") == 0) {
             t->help = true;
-            if (i + 1 < argc && argv[i + 1][0] != '-') status = find_command(t, argv[++i]);
+            if (i + 1 < argc && argv[i + 1][0] != '-' && strcmp(argv[++i], "help") != 0)
+                status = find_command(t, argv[i]);
         } else if (!t->command) status = find_command(t, w);
         else fu_push(&t->arena, &t->args, w);
         if (status) return status;

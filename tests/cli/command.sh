@@ -24,6 +24,8 @@ printf '%s\n' "$two" >two.fusor
 # help, version, usage
 expect 0 'Usage: fusor COMMAND' --help
 expect 0 'Usage: fusor COMMAND' help
+expect 0 'Usage: fusor COMMAND' help help
+expect 0 'warm FILE' help cache
 expect 2 'Usage' 
 expect 0 '^fusor 0' -V
 expect 0 'build' --version
@@ -52,6 +54,7 @@ else expect 4 'cannot run target' run --target v4+vnni two.fusor @g a=1; fi
 expect 2 "expected cpu, cuda, cuda:K, auto or reference" run --device gpu -e "$sgd"
 expect 4 "no CUDA driver" run --device cuda -e "$sgd" --fill ones --dim N=3
 expect 2 '1 to 1024' run --threads 0 -e "$sgd"
+expect 2 'runs 0: expected 1 or more' run two.fusor @g a=1 --time --runs 0
 expect 2 'no program' run
 expect 2 "it has @f, @g" run two.fusor @relu
 expect 2 "has no parameter" run two.fusor @g aa=1
@@ -88,6 +91,8 @@ completes cubin emit --stage c
 completes warm cache w
 completes two.fusor run two
 completes two.fusor run --time two
+if ! command -v zsh >/dev/null; then skip 'zsh is not installed'
+else zsh -n "$src/tools/fusor.zsh" 2>err && ok || bad 'completion for zsh is no zsh'; fi
 expect 2 'is for a GPU' emit two.fusor --stage ptx --target v3
 expect 2 'which stage' emit two.fusor
 expect 0 'bottleneck: kernel 0 (map' run two.fusor @g a=1 --profile --runs 5
