@@ -318,19 +318,23 @@ static void tune_depthwise(const ir_kernel *k, int64_t y, int64_t n, int64_t *tu
 }
 
 /* By channel: a part of the rows reads little more of the operand than its own, a part of the channels all of it again;
- * so channels are parted only where rows do not make enough tiles. */
+ * so channels are parted only where rows do not make enough tiles. But on small images, whose tiles are whole rows,
+ * weights are most of what is read, and rows few to share: a part of the channels for each thread (two threads, EPYC
+ * 9005: 512 to 512 channels of 7x7, 3x3, 0.74 to 0.93 of the time, 256 of 14x14 0.79 to 0.94, 128 of 28x28 as before). */
 static void tune_by_channel(const ir_kernel *k, const int64_t *size, int n_threads, int64_t batches, int64_t y,
                             int64_t m, int64_t *tune) {
     enum { FEWEST_ROWS = 4 };
     const int64_t nr = at_least_one(k->tile.nr), wanted = (int64_t)n_threads * TILES_PER_THREAD,
                   fewest = y < FEWEST_ROWS ? y : FEWEST_ROWS;
     int64_t rows = y, parts = 1;
-    if (n_threads > 1 && batches % n_threads) rows = ir_ceil_div(y, ir_ceil_div(wanted, batches));
+    const bool is_small = ir_window_tile_rows(k) > 0;
+    if (n_threads > 1 && batches % n_threads && !is_small) rows = ir_ceil_div(y, ir_ceil_div(wanted, batches));
     if (rows < fewest) rows = fewest;
     while (rows > fewest && ir_kernel_slab_bytes(k, size, rows) > rt_host_caches()->l2_bytes / 2)
         rows = ir_ceil_div(y, ir_ceil_div(y, rows) + 1);
     const int64_t tiles = ir_times(batches, ir_ceil_div(y, rows)), panels = at_least_one(ir_ceil_div(m, nr));
-    if (n_threads > 1 && tiles < wanted && batches % n_threads) parts = clamp(ir_ceil_div(wanted, tiles), 1, panels);
+    if (n_threads > 1 && tiles < wanted && batches % n_threads)
+        parts = clamp(ir_ceil_div(is_small ? n_threads : wanted, tiles), 1, panels);
     tune[IR_TUNE_WINDOW_ROWS] = rows;
     tune[IR_TUNE_WINDOW_CHANNELS] = ir_times(ir_ceil_div(panels, parts), nr);
 }
