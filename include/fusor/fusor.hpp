@@ -232,7 +232,8 @@ inline tensor operator|(tensor a, tensor b) { return fusor_or(a, b); }
 inline tensor operator^(tensor a, tensor b) { return fusor_xor(a, b); }
 inline tensor operator!(tensor a) { return fusor_not(a); }
 
-/** A context of its own; the last of its executables, memories and kept tensors frees what it has. Copies are the same context. */
+/** A context of its own; the last of its executables, memories and kept tensors frees what it has. Copies are the
+ *  same context. */
 class context {
 public:
     /** **Errors**: std::bad_alloc. */
@@ -324,8 +325,8 @@ public:
         exe_.reset(made);
     }
     operator fusor_executable *() const noexcept { return exe_.get(); }
-    /** Another executable, with these `const` parameters fixed: f.bind({{"w", fusor::buffer(w, {784, 256})}}). Their contents are copied;
-     *  they are no inputs of its calls. **Errors**: fusor::error, as fusor_executable_bind. */
+    /** Another executable, with these `const` parameters fixed: f.bind({{"w", fusor::buffer(w, {784, 256})}}). Their
+     *  contents are copied; they are no inputs of its calls. **Errors**: fusor::error, as fusor_executable_bind. */
     executable bind(const std::vector<std::pair<std::string, fusor_buffer>> &constants) const {
         std::vector<const char *> names;
         std::vector<fusor_buffer> values;

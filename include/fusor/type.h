@@ -55,8 +55,8 @@ typedef struct fusor_executable fusor_executable;
 
 #define FUSOR_SHAPE(...) \
     (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
-/** A fusor_buffer of contiguous memory of the CPU: FUSOR_BUFFER(x, FUSOR_F32, 2, 3); without sizes a scalar. In C; C++ has
- *  fusor::buffer of fusor.hpp. */
+/** A fusor_buffer of contiguous memory of the CPU: FUSOR_BUFFER(x, FUSOR_F32, 2, 3); without sizes a scalar. In C;
+ *  C++ has fusor::buffer of fusor.hpp. */
 #define FUSOR_BUFFER(pointer, element, ...)                                                                           \
     (FUSOR_EXTENSION_(fusor_buffer){.data = (void *)(pointer), .dtype = (int32_t)(element),                           \
                     .rank = (int32_t)(sizeof((int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t) - 1),                     \

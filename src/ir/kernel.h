@@ -259,8 +259,8 @@ typedef struct ir_depthwise {
 enum { IR_DEPTHWISE_PLACES = 64, IR_DEPTHWISE_REACH = 1024, IR_DEPTHWISE_STRIDE = 16, IR_DEPTHWISE_CHANNELS = 4 };
 bool ir_kernel_can_be_depthwise(const ir_kernel *k); /* kernel_depthwise.c: does the description say all of that? */
 ir_depthwise ir_kernel_depthwise(const ir_kernel *k);
-/* Where the level has masks, the size of n is baked and no more than a vector, and the places are few, nothing is copied:
- * masked loads leave out the pads. IR_DEPTHWISE_ZEROS elements of scratch are a row of pads. */
+/* Where the level has masks, the size of n is baked and no more than a vector, and the places are few, nothing is
+ * copied: masked loads leave out the pads. IR_DEPTHWISE_ZEROS elements of scratch are a row of pads. */
 enum { IR_DEPTHWISE_ZEROS = 64 };
 bool ir_depthwise_in_place(const ir_kernel *k);
 int64_t ir_depthwise_rows(const ir_kernel *k, int64_t rows);     /* of the operand, for so many of the result */

@@ -11,9 +11,10 @@
  *   the program    on the sums, in registers; at the edges masked; through memory where it is large or there are no
  *                  masks
  *
- * Pads stay in scratch from one tile to the next where all tiles have the same columns. Where a row of results is no more
- * than a vector (ir_depthwise_in_place), nothing is copied: what a store has just put there is not soon read as other
- * vectors, and took half of the time (512 channels of 7x7, EPYC 9005). The order of a sum is that of window.c. */
+ * Pads stay in scratch from one tile to the next where all tiles have the same columns. Where a row of results is no
+ * more than a vector (ir_depthwise_in_place), nothing is copied: what a store has just put there is not soon read as
+ * other vectors, beside few products. (512 channels of 7x7, EPYC 9005: 1.33 times as
+ * fast; with masks made once for all channels and half vectors 2.4 times.) The order of a sum is that of window.c. */
 #include "jit/window.h"
 
 enum { IS_THERE = 1, IS_FRESH = 2 }; /* of COPY: the plane is none of pads; scratch has nothing of the row yet */

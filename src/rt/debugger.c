@@ -131,8 +131,8 @@ static void watch_forks(void) {
 
 static bool perf_is(const char *word) { return strcmp(fu_env_string(FU_FUSOR_PERF), word) == 0; }
 
-/* A debugger cannot write its breakpoints into memory that two mappings share, and perf looks into its map for addresses
- * of anonymous memory only. */
+/* A debugger cannot write its breakpoints into memory that two mappings share, and perf looks into its map for
+ * addresses of anonymous memory only. */
 bool rt_debugger_wants_private_code(void) { return fu_env_bool(FU_FUSOR_GDB) || perf_is("map"); }
 
 bool rt_debugger_wants_lines(void) { return fu_env_bool(FU_FUSOR_GDB) || perf_is("jitdump"); }

@@ -320,7 +320,8 @@ static void tune_depthwise(const ir_kernel *k, int64_t y, int64_t n, int64_t *tu
 /* By channel: a part of the rows reads little more of the operand than its own, a part of the channels all of it again;
  * so channels are parted only where rows do not make enough tiles. But on small images, whose tiles are whole rows,
  * weights are most of what is read, and rows few to share: a part of the channels for each thread (two threads, EPYC
- * 9005: 512 to 512 channels of 7x7, 3x3, 0.74 to 0.93 of the time, 256 of 14x14 0.79 to 0.94, 128 of 28x28 as before). */
+ * 9005, 3x3: 512 to 512 channels of 7x7 0.74 to 0.93 of the time, 256 of 14x14 0.79 to 0.94, 128 of 28x28 as
+ * before). */
 static void tune_by_channel(const ir_kernel *k, const int64_t *size, int n_threads, int64_t batches, int64_t y,
                             int64_t m, int64_t *tune) {
     enum { FEWEST_ROWS = 4 };
