@@ -104,12 +104,12 @@ def fit_pieces(name, f, top, weight):
     print("static const float %s[COLUMNS][PIECES] = {" % name)
     for column in range(7):
         text = [re.sub(r"\.?0*p", "p", float(row[column]).hex()) + "f" if row[column] else "0" for row in rows]
-        print("    {" + ",\n     ".join(", ".join(text[i:i + 6]) for i in range(0, 32, 6)) + "},")
+        print("    {" + ",\n     ".join(", ".join(text[i:i + 4]) for i in range(0, 32, 4)) + "},")
     print("};")
     sys.stdout.flush()
 
 
-def fit_steps(name, f, n):
+def fit_quarters(name, f, n):
     """f(a) = (.. (c[n - 1] h + c[n - 2]) h + ..) h + c[0], h = a - i / 4, in 32 pieces: number i from i / 4 - 1/8 to
     i / 4 + 1/8. The last one is 0. Errors count as those of a f(a)."""
     rows, worst = [], mpf(0)
@@ -121,7 +121,7 @@ def fit_steps(name, f, n):
             worst = max(worst, abs((mp.polyval(list(reversed(rows[i])), h) - f(center + h)) * (center + h)))
     rows.append([mpf(0)] * n)
     print("/* %s: error 2^%.1f */" % (name, float(mp.log(worst, 2))))
-    print("static const float %s[STEP_COLUMNS][PIECES] = {" % name)
+    print("static const float %s[QUARTER_COLUMNS][PIECES] = {" % name)
     for column in range(n):
         text = [re.sub(r"\.?0*p", "p", float(row[column]).hex()) + "f" if row[column] else "0" for row in rows]
         print("    {" + ",\n     ".join(", ".join(text[i:i + 4]) for i in range(0, 32, 4)) + "},")
@@ -199,8 +199,8 @@ TABLES = {
     "tanh_p": lambda k: fit(k, lambda x: tanh(x) - x, "0", "0.55", 5, tanh, 3, 2),
     "tanh_pieces": lambda k: fit_pieces(k, tanh, 10, tanh),
     "erf_pieces": lambda k: fit_pieces(k, lambda a: erf(a) - a / 4, 4, erf),
-    "gelu_steps": lambda k: fit_steps(k, lambda a: erfc(a / sqrt(mpf(2))) / 2, 5),
-    "gelu_tanh_steps": lambda k: fit_steps(k, lambda a: 1 / (1 + exp(sqrt(8 / pi) * (a + mpf("0.044715") * a ** 3))), 5),
+    "gelu_quarters": lambda k: fit_quarters(k, lambda a: erfc(a / sqrt(mpf(2))) / 2, 5),
+    "gelu_tanh_quarters": lambda k: fit_quarters(k, lambda a: 1 / (1 + exp(sqrt(8 / pi) * (a + mpf("0.044715") * a ** 3))), 5),
     "exp2x_p": lambda k: fit(k, lambda x: exp(2 * x) - 1, "-0.1735", "0.1735", 6, lambda x: exp(2 * x), 1),
     "log_p": lambda k: fit(k, lambda x: log1p(x) - x + x * x / 2, "-0.25", "0.5", 8, log1p, 3),
     "log2_p": lambda k: fit(k, lambda x: log1p(x) / LN2, "-0.2930", "0.4143", 10, log1p, 1),

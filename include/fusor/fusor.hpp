@@ -316,7 +316,7 @@ private:
     fusor_scope scope_;
 };
 
-/** A compiled function. */
+/** A compiled function; it holds its context. */
 class executable {
 public:
     executable(const context &ctx, const char *text, const char *function = nullptr) : ctx_(ctx), exe_(nullptr, fusor_executable_free) {

@@ -165,6 +165,8 @@ typedef struct ir_kernel_args {
 /* Runs tiles [begin, end) of args->phase. 0 = done. */
 typedef int (*ir_kernel_fn)(const ir_kernel_args *args, int64_t tile_begin, int64_t tile_end);
 
+enum { IR_PAGE_BYTES = 4096 }; /* what a hardware prefetcher follows a stream within */
+
 enum {
     /* map: the space is rows (all dims but the last) x columns (the last); a tile is a block of both. Transposed: rows
      * are along t, and a tile has one place in the dims before it; both multiples of 16 unless they cover the dim */
@@ -197,7 +199,7 @@ enum {
     /* with a row program: 0: a block is as wide as n, and its worker goes on with its rows; else rows are made by phase
      * 2, this many a tile, and lie in `kept` until then */
     IR_TUNE_CONTRACT_ROWS = 4,
-    /* mr = 1: bytes at the begin of each page of packed panels that are prefetched */
+    /* mr = 1: bytes at the begin of each page of packed panels that are prefetched, IR_PAGE_BYTES: all */
     IR_TUNE_CONTRACT_PAGE_HEAD = 5,
     /* attention: panels of queries in a tile, >= 1 */
     IR_TUNE_ATTENTION_PANELS = 0

@@ -9,7 +9,10 @@
  *   - results of one shape, tier and cluster waited for are a class. A result whose class would come to need itself,
  *     through a class of another shape, goes a tier up.
  *
- * Cost: O(nodes) for each result. */
+ * Equal shapes, clusters waited for and tiers are what place_results (plan.c) asks for; it may still cut a class into
+ * several maps, where it is too large for one.
+ *
+ * Cost: O(nodes + classes^2 / 64) for each result. */
 #include "base/small.h"
 #include "ir/plan_internal.h"
 #include <string.h>
@@ -34,7 +37,8 @@ typedef struct tiers {
 static bool has_bit(const uint64_t *set, int i) { return set[i / 64] >> (i % 64) & 1; }
 static void add_bit(uint64_t *set, int i) { set[i / 64] |= (uint64_t)1 << (i % 64); }
 
-/* The classes that the kernel of result id reads. */
+/* The classes that the kernel of result id reads. What a cluster has, a shared value too, is made before all results of
+ * its readers' tier. */
 static void find_reads(tiers *t, ir_id id) {
     memset(t->reads, 0, t->words * sizeof *t->reads);
     t->ahead.n = 0;

@@ -500,7 +500,7 @@ static void emit_compute_phase(contract *c) {
     if (c->mr == 1) {
         LLVMValueRef is_stream = em_icmp(e, LLVMIntEQ, c->b_stride, num(c, c->nr));
         put_word(c, told, CONTRACT_PAGE_HEAD,
-                 em_select(e, is_stream, e->tune[IR_TUNE_CONTRACT_PAGE_HEAD], num(c, CONTRACT_PAGE_BYTES)));
+                 em_select(e, is_stream, e->tune[IR_TUNE_CONTRACT_PAGE_HEAD], num(c, IR_PAGE_BYTES)));
     }
     if (c->n_outer_k) put_word(c, told, CONTRACT_B_JUMP, em_mul(e, c->b_jump, num(c, c->acc_bytes)));
     put_word(c, told, CONTRACT_N0, em_mul(e, panel, num(c, c->nr)));

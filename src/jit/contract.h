@@ -16,7 +16,6 @@ typedef enum contract_function {
     CONTRACT_FUNCTIONS
 } contract_function;
 enum { CONTRACT_MAX_TILE = 32, CONTRACT_MAX_ROWS = 16 }; /* vector registers in a tile, and rows */
-enum { CONTRACT_PAGE_BYTES = 4096 };
 
 typedef struct contract {
     emit *e;

@@ -84,7 +84,7 @@ static void prefetch_columns(tile *t, LLVMValueRef pb) {
     LLVMValueRef ahead = bytes_behind(c, pb, LLVMBuildShl(e->b, t->in[CONTRACT_B_K], num(c, 3), ""));
     em_branch wanted = {0};
     if (is_stream) {
-        LLVMValueRef in_page = em_and(e, LLVMBuildPtrToInt(e->b, ahead, e->t_i64, ""), num(c, CONTRACT_PAGE_BYTES - 1));
+        LLVMValueRef in_page = em_and(e, LLVMBuildPtrToInt(e->b, ahead, e->t_i64, ""), num(c, IR_PAGE_BYTES - 1));
         wanted = em_if(e, em_icmp(e, LLVMIntSLT, in_page, t->page_head));
     }
     for (int at = 0; at < bytes; at += LINE_BYTES) em_prefetch(e, em_gep(e, ahead, e->t_i8, num(c, at)), false, 1);
@@ -275,7 +275,7 @@ static void emit_by_fma(contract *c) {
     LLVMTypeRef parameter[4] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64};
     contract_outer *o = contract_begin(c, BY_FMA, "by_fma", parameter, 4, true);
     LLVMValueRef first = LLVMGetParam(e->fn, 2), rows = LLVMGetParam(e->fn, 3), nr = num(c, c->nr);
-    tile t = {.c = c, .next_b = num(c, 0), .page_head = num(c, CONTRACT_PAGE_BYTES)};
+    tile t = {.c = c, .next_b = num(c, 0), .page_head = num(c, IR_PAGE_BYTES)};
     int at_once = 4;
     while (c->mr % at_once) at_once--;
     c->mr = at_once; /* contract_end gives it back */

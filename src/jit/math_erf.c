@@ -54,9 +54,10 @@ static LLVMValueRef gelu_of_tail(emit *e, LLVMValueRef x, LLVMValueRef tail) {
     return em_fmul(e, x, em_select(e, is_above, em_fsub(e, em_f32(e, 1), tail), tail));
 }
 
-/* gelu: 4 ULP, or 4e-8 absolute: x Phi(x). Where the level has pieces, by those of the tail Phi(-a), 0 from 7.7 on.
- * Else Phi(-a) = exp(-a^2/2) t P(t - 1/2), t = 1 / (1 + a / 2), and Phi(a) = 1 - Phi(-a): nothing cancels on either
- * side. The square is made exact in two parts: with fma, or from the upper 12 bits of a. At 14.6 Phi(-a) is 0. */
+/* gelu: 4 ULP, or 4e-8 absolute: x Phi(x). Where the level has pieces (math_gelu), by those of the tail Phi(-a), 0
+ * above 7.625. Here Phi(-a) = exp(-a^2/2) t P(t - 1/2), t = 1 / (1 + a / 2), and Phi(a) = 1 - Phi(-a): nothing
+ * cancels on either side. The square is made exact in two parts: with fma, or from the upper 12 bits of a. At 14.6
+ * Phi(-a) is 0. */
 static LLVMValueRef gelu_erf(emit *e, LLVMValueRef x) {
     LLVMValueRef a = mi_min(e, em_f32(e, 14.6), em_fabs(e, x)), one = em_f32(e, 1), high, low;
     if (e->level->has_fma) {

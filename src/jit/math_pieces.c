@@ -8,9 +8,10 @@
  * Degree 5. Else all pieces are 1/4 wide, and have degree 4. */
 #include "jit/math_impl.h"
 
-enum { PIECES = 32, HALF = PIECES / 2, COLUMNS = 7, SHIFT = 21, STEP_COLUMNS = 5 };
+enum { PIECES = 32, HALF = PIECES / 2, COLUMNS = 7, SHIFT = 21, QUARTER_COLUMNS = 5 };
 
-/* clang-format off: an octave a line */
+/* clang-format off: an octave a line, of quarters an integer a line; scripts/minimax.py makes them. Errors are
+ * relative, those of quarters absolute: of a times the tail. */
 /* tanh_pieces: error 2^-25.0 */
 static const float tanh_pieces[COLUMNS][PIECES] = {
     {0x1.1ffe98p+1f, 0x1.5fff4ep+1f, 0x1.a000c4p+1f, 0x1.e0002ap+1f,
@@ -129,8 +130,8 @@ static const float erf_pieces[COLUMNS][PIECES] = {
      -0x1.6221d6p-7f, -0x1.54be02p-5f, -0x1.f93834p-5f, -0x1.1cb522p-4f,
      -0x1.f48534p-5f, -0x1.f5fb8ep-6f, -0x1.2ac038p-9f, 0x1.73d36ap-7f},
 };
-/* gelu_steps: error 2^-25.6 */
-static const float gelu_steps[STEP_COLUMNS][PIECES] = {
+/* gelu_quarters: error 2^-25.6 */
+static const float gelu_quarters[QUARTER_COLUMNS][PIECES] = {
     {0x1p-1f, 0x1.9aecbap-2f, 0x1.3bf144p-2f, 0x1.d022p-3f,
      0x1.44ed0cp-3f, 0x1.b0bdd2p-4f, 0x1.11a46ep-4f, 0x1.482a24p-5f,
      0x1.74bcf8p-6f, 0x1.90925p-7f, 0x1.96f4e6p-8f, 0x1.869044p-9f,
@@ -172,8 +173,8 @@ static const float gelu_steps[STEP_COLUMNS][PIECES] = {
      0x1.b6b678p-25f, 0x1.b0e07ap-27f, 0x1.8f0312p-29f, 0x1.57c35ep-31f,
      0x1.14ee38p-33f, 0x1.a15cecp-36f, 0x1.2649b4p-38f, 0},
 };
-/* gelu_tanh_steps: error 2^-25.6 */
-static const float gelu_tanh_steps[STEP_COLUMNS][PIECES] = {
+/* gelu_tanh_quarters: error 2^-25.6 */
+static const float gelu_tanh_quarters[QUARTER_COLUMNS][PIECES] = {
     {0x1p-1f, 0x1.9aee04p-2f, 0x1.3bfa4cp-2f, 0x1.d0523p-3f,
      0x1.453d22p-3f, 0x1.b1795ep-4f, 0x1.123c8ep-4f, 0x1.48a34ap-5f,
      0x1.73ef8ap-6f, 0x1.8c25e8p-7f, 0x1.8b6cccp-8f, 0x1.701acep-9f,
@@ -310,9 +311,9 @@ LLVMValueRef mi_erf_pieces(emit *e, LLVMValueRef a) {
     return em_mad(e, a, em_f32(e, 0.25), by_octaves(e, &table, a));
 }
 
-/* From 7.7 on 0. */
+/* Above 7.625 0. */
 LLVMValueRef mi_gelu_tail_pieces(emit *e, LLVMValueRef a, bool is_tanh) {
-    static const piece_table table[2] = {{"fk_gelu", gelu_steps, STEP_COLUMNS},
-                                         {"fk_gelu_tanh", gelu_tanh_steps, STEP_COLUMNS}};
+    static const piece_table table[2] = {{"fk_gelu", gelu_quarters, QUARTER_COLUMNS},
+                                         {"fk_gelu_tanh", gelu_tanh_quarters, QUARTER_COLUMNS}};
     return by_quarters(e, &table[is_tanh], a);
 }

@@ -160,7 +160,7 @@ void window_emit_weight_rows(window *w, LLVMValueRef first, LLVMValueRef rows, L
 /* ---- window_channels.c ---- */
 void window_set_channels(window *w, LLVMValueRef scratch); /* where what it has lies; scratch: behind the table */
 void window_emit_channels(window *w);                      /* the whole kernel, but for FINISH */
-/* ir_window_ahead offsets behind the table: of the columns that come next. */
+/* ir_window_ahead offsets behind the table: of the columns of the row that come next. */
 void window_extend_table(window *w);
 
 /* ---- window_pack.c ---- */

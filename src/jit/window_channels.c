@@ -342,7 +342,6 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
     LLVMValueRef from = element(w, s->from, em_mul(e, l.i, num(w, step_of(w))));
     if (w->tile_rows)
         from = element(w, s->from, em_mul(e, LLVMBuildUDiv(e->b, l.i, num(w, row_columns(w)), ""), w->pitch));
-    /* where columns are fewer than a tile's, those before them are done again */
     em_loop lv = em_for(e, zero, vectors, em_select(e, is_whole, nv, num(w, 1)));
     LLVMValueRef at = em_add(e, v, lv.i), done = em_mul(e, lv.i, lanes);
     window_call(w, LINE,

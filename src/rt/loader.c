@@ -157,7 +157,7 @@ static int load_dual(rt_code *code, const void *blob) {
     return 0;
 }
 
-/* ---- a mapping for each blob, where two mappings of one memory are refused ---- */
+/* ---- a mapping for each blob ---- */
 static int load_protect(rt_code *code, const void *blob) {
     size_t bytes = round_up(code->bytes, PAGE);
     char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -4,10 +4,10 @@
 /* Puts the code of kernels (flat position-independent blobs) where it can run, and takes it away again.
  *
  * Blobs share chunks of memory that are mapped twice, once writable and once executable (memfd); no address is ever
- * both. Where the system refuses that, each blob gets its own mapping that turns from writable to executable; where
- * that is refused too, loading fails with FUSOR_ERROR_UNSUPPORTED and the caller evaluates without code. A fork seals
- * every chunk: parent and child share that memory, so neither writes or reuses any of it again. Threads: every function
- * may be called from any thread. */
+ * both. Where the system refuses that, or rt_debugger_wants_private_code, each blob gets its own mapping that turns
+ * from writable to executable; where that is refused too, loading fails with FUSOR_ERROR_UNSUPPORTED and the caller
+ * evaluates without code. A fork seals every chunk: parent and child share that memory, so neither writes or reuses
+ * any of it again. Threads: every function may be called from any thread. */
 #include "base/error.h"
 #include <stddef.h>
 #include <stdint.h>

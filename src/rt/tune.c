@@ -252,10 +252,11 @@ static int64_t even_blocks(int64_t rows, int64_t blocks, int64_t tiles_of_each, 
 /* A single row and packed panels are one stream, which the hardware follows except where a page begins. Where each line
  * that is asked for takes the place of a load that misses L1, only a page's first lines are; a core that keeps more
  * misses in flight is quicker with all of them. What tells one from the other is the size of L1, which grew with that
- * number: 1 x 1024 x 1024, f32, first lines / all lines: EPYC 9004 (32 KB) 42 / 57 us, EPYC 9005 (48 KB) 46 / 40. */
+ * number: 1 x 1024 x 1024, f32, the first 512 bytes / all: EPYC 9004 (32 KB) 42 / 57 us for the read alone, EPYC 9005
+ * (48 KB) 43.8 / 37.7, of which 1 and 2 KB are as slow as 512 bytes. */
 static int64_t page_head(void) {
-    enum { PAGE = 4096, FIRST_LINES = 512, SMALL_L1 = 32 << 10 };
-    return rt_host_caches()->l1d_bytes <= SMALL_L1 ? FIRST_LINES : PAGE;
+    enum { FIRST_LINES = 512, SMALL_L1 = 32 << 10 };
+    return rt_host_caches()->l1d_bytes <= SMALL_L1 ? FIRST_LINES : IR_PAGE_BYTES;
 }
 
 /* The block of operand 0 and, where K has several blocks, the block of sums stay in L2 while panels of operand 1 stream
@@ -318,26 +319,34 @@ static void tune_depthwise(const ir_kernel *k, int64_t y, int64_t n, int64_t *tu
 }
 
 /* By channel: a part of the rows reads little more of the operand than its own, a part of the channels all of it again;
- * so channels are parted only where rows do not make enough tiles. But on small images, whose tiles are whole rows,
- * weights are most of what is read, and rows few to share: a part of the channels for each thread (two threads, EPYC
- * 9005, 3x3: 512 to 512 channels of 7x7 0.74 to 0.93 of the time, 256 of 14x14 0.79 to 0.94, 128 of 28x28 as
- * before). */
+ * so channels are parted only where rows do not make enough tiles. But where tiles are whole rows of images that are
+ * less than the weights, each part of the rows would read all of these, and few rows are shared badly: there only
+ * channels are parted, until each thread has as many tiles. (Two threads, EPYC 9005, 3x3: 512 to 512 channels of 7x7
+ * 0.74 to 0.93 of the time, 256 of 14x14 0.79 to 0.94, 128 of 28x28 as before.) */
 static void tune_by_channel(const ir_kernel *k, const int64_t *size, int n_threads, int64_t batches, int64_t y,
                             int64_t m, int64_t *tune) {
     enum { FEWEST_ROWS = 4 };
     const int64_t nr = at_least_one(k->tile.nr), wanted = (int64_t)n_threads * TILES_PER_THREAD,
-                  fewest = y < FEWEST_ROWS ? y : FEWEST_ROWS;
-    int64_t rows = y, parts = 1;
-    const bool is_small = ir_window_tile_rows(k) > 0;
-    if (n_threads > 1 && batches % n_threads && !is_small) rows = ir_ceil_div(y, ir_ceil_div(wanted, batches));
+                  fewest = y < FEWEST_ROWS ? y : FEWEST_ROWS, panels = at_least_one(ir_ceil_div(m, nr));
+    const int64_t weight_bytes =
+        ir_times(ir_times(m, product(k, size, "k")), ir_dtypes[ir_kernel_contract_acc(k)].bytes);
+    const bool parts_channels = ir_window_tile_rows(k) > 0 && weight_bytes > ir_kernel_slab_bytes(k, size, y);
+    int64_t rows = y, each = panels;
+    if (n_threads > 1 && batches % n_threads && !parts_channels) rows = ir_ceil_div(y, ir_ceil_div(wanted, batches));
     if (rows < fewest) rows = fewest;
     while (rows > fewest && ir_kernel_slab_bytes(k, size, rows) > rt_host_caches()->l2_bytes / 2)
         rows = ir_ceil_div(y, ir_ceil_div(y, rows) + 1);
-    const int64_t tiles = ir_times(batches, ir_ceil_div(y, rows)), panels = at_least_one(ir_ceil_div(m, nr));
-    if (n_threads > 1 && tiles < wanted && batches % n_threads)
-        parts = clamp(ir_ceil_div(is_small ? n_threads : wanted, tiles), 1, panels);
+    const int64_t tiles = ir_times(batches, ir_ceil_div(y, rows));
+    if (n_threads > 1 && tiles < wanted && batches % n_threads) {
+        each = ir_ceil_div(panels, clamp(ir_ceil_div(wanted, tiles), 1, panels));
+        for (int64_t parts = 1; parts_channels && parts <= panels; parts++) {
+            each = ir_ceil_div(panels, parts);
+            const int64_t all_tiles = ir_times(tiles, ir_ceil_div(panels, each));
+            if (all_tiles % n_threads == 0 || all_tiles >= wanted) break;
+        }
+    }
     tune[IR_TUNE_WINDOW_ROWS] = rows;
-    tune[IR_TUNE_WINDOW_CHANNELS] = ir_times(ir_ceil_div(panels, parts), nr);
+    tune[IR_TUNE_WINDOW_CHANNELS] = ir_times(each, nr);
 }
 
 /* Whole images, or so few rows of one that there are enough tiles for the team, but some panels of columns in each. */

@@ -1056,7 +1056,7 @@ static void by_channel(ir_dtype t) {
                  "return %%y }",
                  n, cases[s].x, n, cases[s].w, n, cases[s].bias, n, cases[s].result, cases[s].attrs, cases[s].behind);
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
-            check(text, (domain){-2, 2, SPECIAL_NONE, false}, sizes[k], k ? two_threads : one_thread, k == 0,
+            check(text, (domain){-2, 2, SPECIAL_NONE, false}, sizes[k], s % 2 == k ? two_threads : one_thread, k == 0,
                   k ? 1u << (mix(s) % 3) : ALL_LEVELS);
     }
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* tune_test.c: run-time fields keep the rules of ir/kernel.h for every size, and tiles have a sensible number. */
 #include "rt/tune.h"
+#include "ir/pass.h"
+#include "ir/plan.h"
 #include "rt/cpuinfo.h"
-#include <criterion/criterion.h>
+#include "text_test.h"
 
 static ir_kernel kernel(ir_kernel_kind kind, const char *roles) {
     static ir_kernel k;
@@ -193,4 +195,48 @@ Test(tune, threshold) {
     int64_t small[3] = {32, 32, 32}, large[3] = {128, 128, 128};
     cr_assert_eq(rt_tune_threads(&k, small, 8), 1);
     cr_assert_eq(rt_tune_threads(&k, large, 8), 8);
+}
+
+/* Small images, whose weights are more than they: whole images, and channels parted so that all threads have as many
+ * tiles, or some each. */
+TestSuite(tune_window, .init = text_start, .fini = text_stop);
+Test(tune_window, small_images_are_shared_by_channels) {
+    static const char text[] =
+        "func @f(%x: f32[A, 512, 7, 7], const %w: f32[512, 512, 3, 3]) -> f32[?, ?, ?, ?] { %y = "
+        "conv(%x, %w, pads=[1, 1, 1, 1]) return %y }";
+    ir_module *m;
+    ir_graph *g;
+    ir_plan *plan;
+    cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
+                  ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
+                  ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
+                  ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = IR_LEVEL_V4}, &plan) == FUSOR_OK,
+              "%s", error.text);
+    const ir_kernel *k = plan->steps.at[0].kernel;
+    cr_assert(plan->steps.n == 1 && k->is_by_channel && ir_window_tile_rows(k) > 1);
+    for (int64_t batches = 1; batches <= 5; batches++)
+        for (int t = 0; t < 4; t++) {
+            int64_t size[IR_KERNEL_MAX_DIMS], tune[IR_TUNE_COUNT];
+            for (int d = 0; d < k->n_dims; d++) {
+                int64_t known;
+                size[d] = ir_size_is_const(g->sizes, plan->steps.at[0].dim[d], &known) ? known : batches;
+            }
+            ir_launch l;
+            rt_tune(k, size, NULL, threads[t], tune);
+            ir_kernel_launch(k, size, tune, &l);
+            const int64_t tiles = l.tiles[l.n_phases - 1];
+            cr_expect(tune[IR_TUNE_WINDOW_ROWS] == 7, "%ld images, %d threads", (long)batches, threads[t]);
+            cr_expect(tiles % threads[t] == 0 || tiles >= 4 * threads[t] || tiles == 16 * batches,
+                      "%ld images, %d threads: %ld tiles", (long)batches, threads[t], (long)tiles);
+        }
+}
+
+/* Of a single row's panels the begin of each page, or all of it. */
+Test(tune, page_head) {
+    ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
+    int64_t size[3] = {1, 1024, 1024}, tune[IR_TUNE_COUNT];
+    rt_tune(&k, size, NULL, 1, tune);
+    const int64_t head = tune[IR_TUNE_CONTRACT_PAGE_HEAD];
+    cr_assert(head % 64 == 0 && head >= 64 && head <= IR_PAGE_BYTES);
+    cr_assert_eq(head < IR_PAGE_BYTES, rt_host_caches()->l1d_bytes <= 32 << 10);
 }
