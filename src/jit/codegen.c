@@ -454,7 +454,6 @@ static fusor_status run_job(job *j) {
     if (r->stage > FUSOR_CODEGEN_DISASM)
         return FU_FAIL(&j->error, FUSOR_ERROR_ARGUMENT, "no code generation stage %u; the last is %d", r->stage,
                        FUSOR_CODEGEN_DISASM);
-    pthread_once(&initialized, initialize);
     bool has_blob = r->stage == FUSOR_CODEGEN_DISASM && r->blob;
     if (has_blob && !r->description) { /* instructions of an unknown target: the highest knows all of them */
         j->target = (ir_target){IR_LEVEL_COUNT - 1, ir_level_extras(IR_LEVEL_COUNT - 1)};
@@ -510,7 +509,10 @@ static int generate(const fusor_codegen_request *request, fusor_codegen_result *
 }
 
 __attribute__((visibility("default"))) const fusor_codegen_table *fusor_codegen_module(void);
+/* Who asks for the table holds a lock that no fork comes between (src/rt/compiler.c). So LLVM's registries, which it
+ * fills under locks of its own, are filled here: a child forked in the middle of it would wait for ever. */
 const fusor_codegen_table *fusor_codegen_module(void) {
+    pthread_once(&initialized, initialize);
     static const fusor_codegen_table table = {FUSOR_CODEGEN_VERSION, FUSOR_BUILD_ID, FUSOR_LLVM_VERSION, generate};
     return &table;
 }
