@@ -71,6 +71,16 @@ def fit(name, g, lo, hi, n, weight, shift=0, step=1, bits=24, points=None, one_b
     sys.stdout.flush()
 
 
+def print_pieces(name, worst, rows, columns):
+    print("/* %s: error 2^%.1f */" % (name, float(mp.log(worst, 2))))
+    print("static const float %s[%s][PIECES] = {" % (name, columns))
+    for column in zip(*rows):
+        text = [re.sub(r"\.?0*p", "p", float(v).hex()) + "f" if v else "0" for v in column]
+        print("    {" + ",\n     ".join(", ".join(text[i:i + 4]) for i in range(0, 32, 4)) + "},")
+    print("};")
+    sys.stdout.flush()
+
+
 def fit_pieces(name, f, top, weight):
     """f(a) = ((c5 h + c4) h + ...) h + c0, h = a - center, in 32 pieces: four an octave from 2^-4 on, the first one
     from 0 on, numbered by the five bits of the float a that tell them apart; from top on a constant. A center is
@@ -100,13 +110,7 @@ def fit_pieces(name, f, top, weight):
         for k in range(1, 41):
             h = lo - center + (hi - lo) * k / 40
             worst = max(worst, abs((mp.polyval(list(reversed([c0] + c)), h) - f(center + h)) / weight(center + h)))
-    print("/* %s: error 2^%.1f */" % (name, float(mp.log(worst, 2))))
-    print("static const float %s[COLUMNS][PIECES] = {" % name)
-    for column in range(7):
-        text = [re.sub(r"\.?0*p", "p", float(row[column]).hex()) + "f" if row[column] else "0" for row in rows]
-        print("    {" + ",\n     ".join(", ".join(text[i:i + 4]) for i in range(0, 32, 4)) + "},")
-    print("};")
-    sys.stdout.flush()
+    print_pieces(name, worst, rows, "COLUMNS")
 
 
 def fit_quarters(name, f, n):
@@ -120,13 +124,7 @@ def fit_quarters(name, f, n):
             h = lo + (hi - lo) * k / 40
             worst = max(worst, abs((mp.polyval(list(reversed(rows[i])), h) - f(center + h)) * (center + h)))
     rows.append([mpf(0)] * n)
-    print("/* %s: error 2^%.1f */" % (name, float(mp.log(worst, 2))))
-    print("static const float %s[QUARTER_COLUMNS][PIECES] = {" % name)
-    for column in range(n):
-        text = [re.sub(r"\.?0*p", "p", float(row[column]).hex()) + "f" if row[column] else "0" for row in rows]
-        print("    {" + ",\n     ".join(", ".join(text[i:i + 4]) for i in range(0, 32, 4)) + "},")
-    print("};")
-    sys.stdout.flush()
+    print_pieces(name, worst, rows, "QUARTER_COLUMNS")
 
 
 def fit64(name, g, lo, hi, n, weight, shift=0, step=1, one_by_one=3):

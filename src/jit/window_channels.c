@@ -126,6 +126,8 @@ void window_extend_table(window *w) {
     }
 }
 
+enum { LINE_BYTES = 64 }; /* of the caches */
+
 /* Columns of a tile's row. */
 static int row_columns(const window *w) { return w->tile_rows ? w->mr / w->tile_rows : w->mr; }
 
@@ -135,13 +137,16 @@ static void ask_ahead(window *w, const LLVMValueRef *operand, int rows, LLVMValu
     emit *e = w->e;
     LLVMValueRef then = em_gep(e, table, e->t_i64, em_add(e, k, num(w, ir_window_ahead(w->k))));
     LLVMValueRef off = LLVMBuildLoad2(e->b, e->t_i64, then, ""), at = NULL;
-    const int64_t line = 64 / w->bytes, last = (row_columns(w) - 1) * step_of(w);
+    const int64_t line = LINE_BYTES / w->bytes, last = (row_columns(w) - 1) * step_of(w);
     for (int r = 0; r < rows; r++) {
         at = em_gep(e, operand[r], e->t_i8, off);
         for (int64_t i = 0; i < last || i == 0; i += line) em_prefetch(e, element(w, at, num(w, i)), false, 1);
     }
     if (last > 0) em_prefetch(e, element(w, at, num(w, last)), false, 1);
 }
+
+/* How many parameters a tile has: the last two are of whole rows. */
+static int n_told(const window *w) { return w->tile_rows ? 9 : 7; }
 
 /* TILE, NARROW, LAST: (weights, operand, table, count, dst, before, first; of rows: pitch, next): dst[mr][nr] = sums
  * over k < count of weights[k][nv] * operand[table[k] + row * pitch + column * step]; plus what is there where `before`
@@ -152,13 +157,10 @@ static void emit_tile(window *w, window_function f) {
               columns = row_columns(w), n = rows * columns * nv;
     LLVMTypeRef parameter[9] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr,
                                 e->t_i64, e->t_ptr, e->t_i64, e->t_ptr};
-    window_outer *o = window_begin(w, f,
-                                   f == NARROW ? "narrow"
-                                   : f == LAST ? "last"
-                                               : "tile",
-                                   parameter, w->tile_rows ? 9 : 7);
-    LLVMValueRef in[9], sum[WINDOW_MAX_TILE], next[WINDOW_MAX_TILE], to[WINDOW_MAX_TILE], b[8], zero = num(w, 0),
-                                                                                                row[WINDOW_MAX_TILE];
+    static const char *const name[] = {[TILE] = "tile", [NARROW] = "narrow", [LAST] = "last"};
+    window_outer *o = window_begin(w, f, name[f], parameter, n_told(w));
+    LLVMValueRef in[9], b[8], zero = num(w, 0), row[WINDOW_MAX_TILE];
+    LLVMValueRef sum[WINDOW_MAX_TILE], next[WINDOW_MAX_TILE], to[WINDOW_MAX_TILE];
     LLVMGetParams(e->fn, in);
     row[0] = in[1];
     for (int r = 1; r < rows; r++) row[r] = element(w, row[r - 1], in[7]);
@@ -206,6 +208,18 @@ static void emit_tile(window *w, window_function f) {
     window_end(w, o);
 }
 
+/* A tile of one vector of channels where is_narrow, else f. */
+static void call_narrow_or(window *w, window_function f, LLVMValueRef *of_tile, LLVMValueRef is_narrow) {
+    em_branch b = {0};
+    if (w->nv > 1) {
+        b = em_if(w->e, is_narrow);
+        window_call(w, NARROW, of_tile, n_told(w));
+        em_else(w->e, &b);
+    }
+    window_call(w, f, of_tile, n_told(w));
+    if (w->nv > 1) em_endif(w->e, &b);
+}
+
 /* Tiles of a line that goes from row to row: whole rows. of_tile: what they are told. */
 static void emit_row_tiles(window *w, LLVMValueRef *of_tile, LLVMValueRef columns, LLVMValueRef is_narrow) {
     emit *e = w->e;
@@ -218,16 +232,10 @@ static void emit_row_tiles(window *w, LLVMValueRef *of_tile, LLVMValueRef column
         LLVMValueRef row = LLVMBuildUDiv(e->b, l.i, n, "");
         of_tile[1] = element(w, operand, em_mul(e, row, w->pitch));
         LLVMValueRef vector = LLVMBuildURem(e->b, LLVMBuildUDiv(e->b, l.i, is_last ? n : mr, ""), num(w, w->nv), "");
-        of_tile[8] = element(w, next, em_mul(e, vector, num(w, 64 / w->bytes)));
+        of_tile[8] = element(w, next, em_mul(e, vector, num(w, LINE_BYTES / w->bytes)));
         of_tile[4] = element(w, sums, em_mul(e, l.i, num(w, w->nr)));
-        em_branch b = {0};
-        if (is_last && w->nv > 1) {
-            b = em_if(e, is_narrow);
-            window_call(w, NARROW, of_tile, 9);
-            em_else(e, &b);
-        }
-        window_call(w, is_last && w->tile_rows > 1 ? LAST : TILE, of_tile, 9);
-        if (is_last && w->nv > 1) em_endif(e, &b);
+        if (is_last) call_narrow_or(w, w->tile_rows > 1 ? LAST : TILE, of_tile, is_narrow);
+        else window_call(w, TILE, of_tile, n_told(w));
         em_end(e, &l);
     }
 }
@@ -240,15 +248,24 @@ static void emit_column_tiles(window *w, LLVMValueRef *of_tile, LLVMValueRef col
     em_loop l = em_for(e, num(w, 0), columns, num(w, w->mr));
     of_tile[1] = element(w, operand, em_mul(e, em_min(e, l.i, last), num(w, step_of(w))));
     of_tile[4] = element(w, sums, em_mul(e, l.i, num(w, w->nr)));
-    em_branch b = {0};
-    if (w->nv > 1) {
-        b = em_if(e, is_narrow);
-        window_call(w, NARROW, of_tile, 7);
-        em_else(e, &b);
-    }
-    window_call(w, TILE, of_tile, 7);
-    if (w->nv > 1) em_endif(e, &b);
+    call_narrow_or(w, TILE, of_tile, is_narrow);
     em_end(e, &l);
+}
+
+/* The last tile's columns before its own are those of the tile before, once more: its own go where these are. */
+static void put_last_columns(window *w, LLVMValueRef sums, LLVMValueRef columns, LLVMValueRef last,
+                             LLVMValueRef width) {
+    emit *e = w->e;
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), mr = num(w, w->mr), nr = num(w, w->nr);
+    LLVMValueRef own = em_mul(e, LLVMBuildUDiv(e->b, em_sub(e, columns, one), mr, ""), mr),
+                 again = em_sub(e, own, last);
+    em_loop c = em_for(e, em_select(e, em_icmp(e, LLVMIntSGT, again, zero), own, columns), columns, one);
+    em_loop v = em_for(e, zero, width, num(w, w->v_lanes));
+    LLVMValueRef to = em_add(e, em_mul(e, c.i, nr), v.i), from = em_add(e, to, em_mul(e, again, nr));
+    LLVMValueRef x = window_load_vector(w, element(w, sums, from));
+    LLVMSetAlignment(LLVMBuildStore(e->b, x, element(w, sums, to)), (unsigned)w->bytes);
+    em_end(e, &v);
+    em_end(e, &c);
 }
 
 /* (args, weights, operand, columns, is_narrow, sums, first): the sums of columns of a line. All columns meet one block
@@ -271,20 +288,7 @@ static void emit_line(window *w) {
     if (w->tile_rows) emit_row_tiles(w, of_tile, in[3], is_narrow);
     else emit_column_tiles(w, of_tile, in[3], last, is_narrow);
     em_end(e, &lk);
-    if (w->tile_rows) {
-        window_end(w, o);
-        return;
-    }
-    /* The last tile's columns before its own are those of the tile before, once more: its own go where these are. */
-    LLVMValueRef own = em_mul(e, LLVMBuildUDiv(e->b, em_sub(e, in[3], one), mr, ""), mr), again = em_sub(e, own, last);
-    em_loop c = em_for(e, em_select(e, em_icmp(e, LLVMIntSGT, again, zero), own, in[3]), in[3], one);
-    em_loop v = em_for(e, zero, width, num(w, w->v_lanes));
-    LLVMValueRef to = em_add(e, em_mul(e, c.i, num(w, w->nr)), v.i),
-                 from = em_add(e, to, em_mul(e, again, num(w, w->nr)));
-    LLVMValueRef x = window_load_vector(w, element(w, in[5], from));
-    LLVMSetAlignment(LLVMBuildStore(e->b, x, element(w, in[5], to)), (unsigned)w->bytes);
-    em_end(e, &v);
-    em_end(e, &c);
+    if (!w->tile_rows) put_last_columns(w, in[5], in[3], last, width);
     window_end(w, o);
 }
 
@@ -339,9 +343,9 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
     s->rows = left;
     em_loop l = em_for(e, zero, s->length, chunk);
     LLVMValueRef end = em_min(e, em_add(e, l.i, chunk), s->length), columns = em_sub(e, end, l.i);
-    LLVMValueRef from = element(w, s->from, em_mul(e, l.i, num(w, step_of(w))));
-    if (w->tile_rows)
-        from = element(w, s->from, em_mul(e, LLVMBuildUDiv(e->b, l.i, num(w, row_columns(w)), ""), w->pitch));
+    LLVMValueRef off = w->tile_rows ? em_mul(e, LLVMBuildUDiv(e->b, l.i, num(w, row_columns(w)), ""), w->pitch)
+                                    : em_mul(e, l.i, num(w, step_of(w)));
+    LLVMValueRef from = element(w, s->from, off);
     em_loop lv = em_for(e, zero, vectors, em_select(e, is_whole, nv, num(w, 1)));
     LLVMValueRef at = em_add(e, v, lv.i), done = em_mul(e, lv.i, lanes);
     window_call(w, LINE,
@@ -356,10 +360,32 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
     em_end(e, &lm);
 }
 
+/* How long the line of `count` rows is, and what in it is a row's. i1: is it one for all rows? Where tiles are whole
+ * rows it is; else where that is fewer tiles, with what lies between the rows. */
+static LLVMValueRef lay_line(window *w, window_line *s, LLVMValueRef count, LLVMValueRef pitch) {
+    emit *e = w->e;
+    LLVMValueRef n = e->size[w->dim_n];
+    if (w->tile_rows) {
+        LLVMValueRef is_run = window_is_one_run(w);
+        s->length = em_mul(e, count, n);
+        s->row = s->pitch = is_run ? em_select(e, is_run, s->length, n) : n;
+        return LLVMConstInt(e->t_i1, 1, 0);
+    }
+    LLVMValueRef step = num(w, step_of(w)), apart = LLVMBuildUDiv(e->b, pitch, step, "");
+    LLVMValueRef flat = em_add(e, em_mul(e, em_sub(e, count, num(w, 1)), apart), n);
+    LLVMValueRef is_flat =
+        em_and(e, em_icmp(e, LLVMIntSGE, apart, n), em_icmp(e, LLVMIntEQ, em_mul(e, apart, step), pitch));
+    is_flat = em_and(e, is_flat, em_icmp(e, LLVMIntSLT, tiles_of(w, flat), em_mul(e, count, tiles_of(w, n))));
+    s->length = em_select(e, is_flat, flat, n);
+    s->pitch = em_select(e, is_flat, apart, n);
+    s->row = n;
+    return is_flat;
+}
+
 static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMValueRef pitch) {
     emit *e = w->e;
-    LLVMValueRef zero = num(w, 0), one = num(w, 1), n = e->size[w->dim_n], all = e->size[w->dim_y],
-                 m = e->size[w->dim_m], nr = num(w, w->nr), index[IR_KERNEL_MAX_DIMS] = {0};
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), all = e->size[w->dim_y], m = e->size[w->dim_m], nr = num(w, w->nr),
+                 index[IR_KERNEL_MAX_DIMS] = {0};
     LLVMValueRef blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, all, rows), one), rows, "");
     LLVMValueRef each = em_max(e, e->tune[IR_TUNE_WINDOW_CHANNELS], nr);
     LLVMValueRef parts = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, m, each), one), each, "");
@@ -395,22 +421,7 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
     index[w->dim_y] = y0;
     if (in_place)
         from = em_select(e, in_place, element(w, e->base[w->operand], window_offset_of(w, w->operand, index)), from);
-    /* one line, with what lies between the rows, where that is fewer tiles */
-    LLVMValueRef step = num(w, step_of(w)), apart = LLVMBuildUDiv(e->b, pitch, step, "");
-    LLVMValueRef flat = em_add(e, em_mul(e, em_sub(e, count, one), apart), n);
-    LLVMValueRef is_flat =
-        em_and(e, em_icmp(e, LLVMIntSGE, apart, n), em_icmp(e, LLVMIntEQ, em_mul(e, apart, step), pitch));
-    is_flat = em_and(e, is_flat, em_icmp(e, LLVMIntSLT, tiles_of(w, flat), em_mul(e, count, tiles_of(w, n))));
-    s.length = em_select(e, is_flat, flat, n);
-    s.pitch = em_select(e, is_flat, apart, n);
-    s.row = n;
-    if (w->tile_rows) {
-        is_flat = LLVMConstInt(e->t_i1, 1, 0);
-        s.length = em_mul(e, count, n);
-        LLVMValueRef is_run = window_is_one_run(w);
-        if (is_run) s.row = em_select(e, is_run, s.length, n);
-        s.pitch = s.row;
-    }
+    LLVMValueRef is_flat = lay_line(w, &s, count, pitch);
     em_loop l = em_for(e, zero, em_select(e, is_flat, one, count), one);
     s.from = element(w, from, em_mul(e, l.i, pitch));
     index[w->dim_y] = em_add(e, y0, l.i);

@@ -222,8 +222,8 @@ static void mask_places(depthwise *d, source *s) {
     }
 }
 
-/* Row r of the operand, which is at s->row, for each part of it; on to the next. */
-static void find_row(depthwise *d, source *s, int r, LLVMValueRef of[IR_DEPTHWISE_STRIDE]) {
+/* Row r of the operand, which is at s->row, for each part of it; s goes on to the next. */
+static void next_row(depthwise *d, source *s, int r, LLVMValueRef of[IR_DEPTHWISE_STRIDE]) {
     window *w = d->w;
     emit *e = w->e;
     of[0] = s->row;
@@ -256,7 +256,7 @@ static void emit_sums(depthwise *d, const source *x, LLVMValueRef *weight, LLVMV
         if (z) s.row = element(w, x->row, em_mul(e, d->plane, num(w, z)));
         for (int r = 0; r <= last; r++) {
             LLVMValueRef of[IR_DEPTHWISE_STRIDE];
-            find_row(d, &s, r, of);
+            next_row(d, &s, r, of);
             for (int p = 0; p < width; p++) {
                 LLVMValueRef v[8] = {NULL};
                 for (int i = 0; i < w->mr; i++) {
@@ -364,26 +364,41 @@ static void finish_through_memory(depthwise *d, const place *first, LLVMValueRef
     finish_memory(d, first, em_min(w->e, rows, num(w, w->mr)), em_min(w->e, columns, num(w, w->nr)));
 }
 
-/* What PLANE is told: offsets of buffers, then indices of the dims before k. */
-static void write_block(window *w, LLVMValueRef block, LLVMValueRef *index) {
-    emit *e = w->e;
-    for (int b = 0; b < w->k->n_buffers; b++)
-        LLVMBuildStore(e->b, window_offset_of(w, b, index), em_gep(e, block, e->t_i64, num(w, b)));
-    for (int d = 0; d <= w->dim_n; d++)
-        LLVMBuildStore(e->b, index[d], em_gep(e, block, e->t_i64, num(w, w->k->n_buffers + d)));
+static place place_at(window *w, LLVMValueRef *index) {
+    place at = {.off = {NULL}};
+    for (int b = 0; b < w->k->n_buffers; b++) at.off[b] = window_offset_of(w, b, index);
+    for (int i = 0; i <= w->dim_n; i++) at.index[i] = index[i];
+    return at;
 }
 
-static LLVMValueRef told(window *w, LLVMValueRef block, int i) {
-    return LLVMBuildLoad2(w->e->b, w->e->t_i64, em_gep(w->e, block, w->e->t_i64, num(w, i)), "");
+/* What PLANE is told of a place: offsets of buffers, then indices of the dims before k. */
+static LLVMValueRef word_of(window *w, LLVMValueRef block, int i) {
+    return em_gep(w->e, block, w->e->t_i64, num(w, i));
 }
 
-/* One channel from a place on; x: what mask_places made, or nothing. */
-static void emit_channel(depthwise *d, place *first, LLVMValueRef weights, LLVMValueRef all_rows,
-                         LLVMValueRef all_columns, source x) {
+static void write_place(window *w, LLVMValueRef block, const place *at) {
+    const int n = w->k->n_buffers;
+    for (int b = 0; b < n; b++) LLVMBuildStore(w->e->b, at->off[b], word_of(w, block, b));
+    for (int i = 0; i <= w->dim_n; i++) LLVMBuildStore(w->e->b, at->index[i], word_of(w, block, n + i));
+}
+
+static place read_place(window *w, LLVMValueRef block) {
+    const int n = w->k->n_buffers;
+    place at = {.off = {NULL}};
+    for (int b = 0; b < n; b++) at.off[b] = LLVMBuildLoad2(w->e->b, w->e->t_i64, word_of(w, block, b), "");
+    for (int i = 0; i <= w->dim_n; i++)
+        at.index[i] = LLVMBuildLoad2(w->e->b, w->e->t_i64, word_of(w, block, n + i), "");
+    return at;
+}
+
+/* One channel from a place on; of_tile: what mask_places made, or nothing. */
+static void emit_channel(depthwise *d, place first, LLVMValueRef weights, LLVMValueRef all_rows,
+                         LLVMValueRef all_columns, const source *of_tile) {
     window *w = d->w;
     emit *e = w->e;
     const bool in_registers = w->v_lanes == w->lanes && window_is_small_program(w);
     LLVMValueRef zero = num(w, 0), weight[IR_DEPTHWISE_PLACES], sum[WINDOW_MAX_TILE];
+    source x = *of_tile;
     e->lanes = w->v_lanes;
     for (int i = 0; i < d->d.places[0] * d->d.places[1] * d->d.places[2]; i++)
         weight[i] = em_load_splat(e, w->t_vec, element(w, weights, num(w, i)), (unsigned)w->bytes);
@@ -393,17 +408,17 @@ static void emit_channel(depthwise *d, place *first, LLVMValueRef weights, LLVMV
         if (in->op != IR_K_LOAD || in->variant || in->index == w->weights || in->index == w->operand) continue;
         const int64_t *stride = w->k->buffer[in->index].stride;
         if (stride[w->dim_y] || stride[w->dim_n]) continue;
-        first->fixed[i] = em_load(e, in->index, first->off[in->index], zero, NULL);
+        first.fixed[i] = em_load(e, in->index, first.off[in->index], zero, NULL);
     }
     em_loop ly = em_for(e, zero, all_rows, num(w, w->mr)), lx;
     LLVMValueRef row = em_mul(e, ly.i, num(w, d->y.stride)), rows = em_sub(e, all_rows, ly.i), columns = all_columns;
-    place at = *first;
+    place at = first;
     move(w, &at, w->dim_y, ly.i);
     if (d->in_place) {
-        LLVMValueRef above = em_add(e, em_mul(e, first->index[w->dim_y], num(w, d->y.stride)), row);
+        LLVMValueRef above = em_add(e, em_mul(e, first.index[w->dim_y], num(w, d->y.stride)), row);
         x.begin = em_sub(e, num(w, d->y.begin), above);
         x.end = em_add(e, x.begin, d->has_y ? axis_size(w, &d->y) : num(w, 1));
-        x.row = element(w, e->base[w->operand], em_add(e, first->off[w->operand], em_mul(e, row, x.width)));
+        x.row = element(w, e->base[w->operand], em_add(e, first.off[w->operand], em_mul(e, row, x.width)));
     } else {
         lx = em_for(e, zero, all_columns, num(w, w->nr));
         columns = em_sub(e, all_columns, lx.i);
@@ -435,10 +450,7 @@ static void emit_plane(depthwise *d) {
     window_outer *o = begin(d, PLANE, "plane", parameter, 5);
     LLVMValueRef in[5];
     LLVMGetParams(w->e->fn, in);
-    place first = {.off = {NULL}};
-    for (int b = 0; b < w->k->n_buffers; b++) first.off[b] = told(w, in[1], b);
-    for (int i = 0; i <= w->dim_n; i++) first.index[i] = told(w, in[1], w->k->n_buffers + i);
-    emit_channel(d, &first, in[2], in[3], in[4], (source){.row = NULL});
+    emit_channel(d, read_place(w, in[1]), in[2], in[3], in[4], &(source){.row = NULL});
     end(d, o);
 }
 
@@ -510,14 +522,12 @@ static void emit_tiles(depthwise *d) {
     em_loop lm = em_for(e, zero, e->size[w->dim_m], one);
     index[w->dim_m] = lm.i;
     LLVMValueRef weights = element(w, e->base[w->weights], window_offset_of(w, w->weights, index));
+    const place first = place_at(w, index);
     if (d->in_place) {
-        place first = {.off = {NULL}};
-        for (int b = 0; b < w->k->n_buffers; b++) first.off[b] = window_offset_of(w, b, index);
-        for (int i = 0; i <= w->dim_n; i++) first.index[i] = index[i];
-        emit_channel(d, &first, weights, rows, columns, x);
+        emit_channel(d, first, weights, rows, columns, &x);
         e->lanes = lanes;
     } else {
-        write_block(w, block, index);
+        write_place(w, block, &first);
         window_call(w, PLANE, (LLVMValueRef[]){e->args, block, weights, rows, columns}, 5);
     }
     em_end(e, &lm);

@@ -521,21 +521,20 @@ static fusor_status conv_bounds(const walk *w, const ir_node *n, value *const *i
 
 static fusor_status einsum_bounds(const walk *w, const ir_node *n, value *const *in, value *v) {
     double each = 1;
-    bool is_finite = true;
     ref_tensor *operand = fu_calloc((size_t)n->n_in + 1, sizeof *operand);
     if (!operand) return no_memory(w);
-    for (int k = 0; k < n->n_in; k++) {
-        operand[k] = in[k]->t;
-        for (int64_t i = 0; is_finite && i < ref_count(&in[k]->t); i++)
-            is_finite = isfinite(get(&in[k]->t, i)) && !(in[k]->error && isinf(in[k]->error[i]));
-    }
+    for (int k = 0; k < n->n_in; k++) operand[k] = in[k]->t;
     const ref_call c = {.g = w->g, .e = w->e, .n = n, .in = operand, .out = &v->t, .symbols = w->symbols};
     const fusor_status status = ref_einsum_products(&c, &each);
     fu_free(operand);
     FU_TRY(status);
     FU_TRY(product_bounds(w, n, in, v, each));
     /* Products of sums, one of them of nothing: 0 by what is not finite. */
-    for (int64_t i = 0; each == 0 && !is_finite && i < ref_count(&v->t); i++) v->error[i] = INFINITY;
+    bool is_finite = true;
+    for (int k = 0; each == 0 && k < n->n_in; k++)
+        for (int64_t i = 0; is_finite && i < ref_count(&in[k]->t); i++)
+            is_finite = isfinite(get(&in[k]->t, i)) && !(in[k]->error && isinf(in[k]->error[i]));
+    for (int64_t i = 0; !is_finite && i < ref_count(&v->t); i++) v->error[i] = INFINITY;
     return FUSOR_OK;
 }
 

@@ -318,6 +318,16 @@ static void tune_depthwise(const ir_kernel *k, int64_t y, int64_t n, int64_t *tu
     tune[IR_TUNE_WINDOW_COLUMNS] = columns;
 }
 
+/* The fewest parts of so many panels that make as many tiles for each thread, or all that are wanted. */
+static int64_t fair_parts(int64_t panels, int64_t tiles, int64_t wanted, int n_threads) {
+    int64_t parts = 1;
+    for (; parts < panels; parts++) {
+        const int64_t made = ir_times(tiles, ir_ceil_div(panels, ir_ceil_div(panels, parts)));
+        if (made % n_threads == 0 || made >= wanted) break;
+    }
+    return parts;
+}
+
 /* By channel: a part of the rows reads little more of the operand than its own, a part of the channels all of it again;
  * so channels are parted only where rows do not make enough tiles. But where tiles are whole rows of images that are
  * less than the weights, each part of the rows would read all of these, and few rows are shared badly: there only
@@ -338,12 +348,9 @@ static void tune_by_channel(const ir_kernel *k, const int64_t *size, int n_threa
         rows = ir_ceil_div(y, ir_ceil_div(y, rows) + 1);
     const int64_t tiles = ir_times(batches, ir_ceil_div(y, rows));
     if (n_threads > 1 && tiles < wanted && batches % n_threads) {
-        each = ir_ceil_div(panels, clamp(ir_ceil_div(wanted, tiles), 1, panels));
-        for (int64_t parts = 1; parts_channels && parts <= panels; parts++) {
-            each = ir_ceil_div(panels, parts);
-            const int64_t all_tiles = ir_times(tiles, ir_ceil_div(panels, each));
-            if (all_tiles % n_threads == 0 || all_tiles >= wanted) break;
-        }
+        const int64_t parts =
+            parts_channels ? fair_parts(panels, tiles, wanted, n_threads) : ir_ceil_div(wanted, tiles);
+        each = ir_ceil_div(panels, clamp(parts, 1, panels));
     }
     tune[IR_TUNE_WINDOW_ROWS] = rows;
     tune[IR_TUNE_WINDOW_CHANNELS] = ir_times(each, nr);

@@ -1015,10 +1015,9 @@ static void subscripts(ir_dtype t) {
               (domain){-1, 1, SPECIAL_NONE, false}, (int64_t[4]){5, 70, 19}, one_thread, false, ALL_LEVELS);
 }
 
-/* Convolutions of one channel a group, which read the operand without its pads: one to three axes, steps that divide a
- * row into parts, pads of one side and wider than the kernel, rows and columns of several tiles, places of one. */
 /* Vectors of channels: sizes are known, lines short. The last vector not full, one behind the last tile; strides; several
- * K blocks, also with a last tile of columns that begins in the one before; groups; an operand that is read as it lies; images of fewer columns than a tile; other axes. */
+ * K blocks, also with a last tile of columns that begins in the one before; groups; an operand that is read as it lies;
+ * images of fewer columns than a tile; other axes. */
 static void by_channel(ir_dtype t) {
     static const struct {
         const char *x, *w, *bias, *result, *attrs, *behind;
@@ -1061,6 +1060,8 @@ static void by_channel(ir_dtype t) {
     }
 }
 
+/* Convolutions of one channel a group, which read the operand without its pads: one to three axes, steps that divide a
+ * row into parts, pads of one side and wider than the kernel, rows and columns of several tiles, places of one. */
 static void depthwise(ir_dtype t) {
     static const struct {
         const char *x, *w, *bias, *result, *attrs, *behind;

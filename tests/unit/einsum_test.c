@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* einsum_test.c: subscripts as labels, the order of products, the text form, the C API. */
 #include "ir/einsum.h"
-#include "ir/pass.h"
-#include "ir/plan.h"
 #include "fusor/fusor.h"
-#include "text_test.h"
+#include "plan_test.h"
 #include <criterion/criterion.h>
 
 static const char *const programs = "fusor 1\n"
@@ -81,15 +79,7 @@ Test(einsum, is_a_function) {
 
 /* ---- products of several subscripts a role, as kernels ---- */
 static ir_plan *plan_of(const char *function, ir_level level) {
-    ir_module *m;
-    ir_graph *g;
-    ir_plan *plan = NULL;
-    cr_assert(ir_parse(&arena, &error, "<text>", function, strlen(function), &m) == FUSOR_OK &&
-                  ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
-                  ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
-                  ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = level}, &plan) == FUSOR_OK,
-              "%s: %s", function, error.text);
-    return plan;
+    return plan_text(function, &(ir_plan_options){.level = level});
 }
 
 /* The roles of the dims of the contraction among the kernels of an einsum of x and y. */

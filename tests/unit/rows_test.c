@@ -4,12 +4,10 @@
  * diff/ops_test.c.) */
 #include "base/arena.h"
 #include "fusor/fusor.h"
-#include "ir/pass.h"
-#include "ir/plan.h"
 #include "rt/cpuinfo.h"
 #include "rt/compiler.h"
 #include "count_test.h"
-#include "text_test.h"
+#include "plan_test.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -18,20 +16,11 @@ TestSuite(rows, .init = text_start, .fini = text_stop);
 /* The plan of a function of %x: f32[B, K], %w: f32[K, N], %r: f32[B, N], %g: f32[N]; N is `n`. */
 static const ir_plan *plan_of(const char *n, const char *body, const char *results, bool no_fuse) {
     char text[5000];
-    ir_module *m;
-    ir_graph *g;
-    ir_plan *plan;
     snprintf(text, sizeof text,
              "func @f(%%x: f32[B, K], %%w: f32[K, %s], %%r: f32[B, %s], %%g: f32[%s]) -> (%s) {\n  %%a = matmul(%%x, "
              "%%w)\n  %s\n}",
              n, n, n, results, body);
-    cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
-                  ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
-                  ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
-                  ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = IR_LEVEL_V3, .no_fuse = no_fuse},
-                               &plan) == FUSOR_OK,
-              "%s\n%s", text, error.text);
-    return plan;
+    return plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V3, .no_fuse = no_fuse});
 }
 
 static int count_temps(const ir_plan *p) {

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* tune_test.c: run-time fields keep the rules of ir/kernel.h for every size, and tiles have a sensible number. */
 #include "rt/tune.h"
-#include "ir/pass.h"
-#include "ir/plan.h"
+#include "plan_test.h"
 #include "rt/cpuinfo.h"
-#include "text_test.h"
 
 static ir_kernel kernel(ir_kernel_kind kind, const char *roles) {
     static ir_kernel k;
@@ -202,16 +200,9 @@ Test(tune, threshold) {
 TestSuite(tune_window, .init = text_start, .fini = text_stop);
 Test(tune_window, small_images_are_shared_by_channels) {
     static const char text[] =
-        "func @f(%x: f32[A, 512, 7, 7], const %w: f32[512, 512, 3, 3]) -> f32[?, ?, ?, ?] { %y = "
+        "func @f(%x: f32[A, 128, 7, 7], const %w: f32[512, 128, 3, 3]) -> f32[?, ?, ?, ?] { %y = "
         "conv(%x, %w, pads=[1, 1, 1, 1]) return %y }";
-    ir_module *m;
-    ir_graph *g;
-    ir_plan *plan;
-    cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
-                  ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
-                  ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
-                  ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = IR_LEVEL_V4}, &plan) == FUSOR_OK,
-              "%s", error.text);
+    const ir_plan *plan = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V4});
     const ir_kernel *k = plan->steps.at[0].kernel;
     cr_assert(plan->steps.n == 1 && k->is_by_channel && ir_window_tile_rows(k) > 1);
     for (int64_t batches = 1; batches <= 5; batches++)
@@ -219,7 +210,7 @@ Test(tune_window, small_images_are_shared_by_channels) {
             int64_t size[IR_KERNEL_MAX_DIMS], tune[IR_TUNE_COUNT];
             for (int d = 0; d < k->n_dims; d++) {
                 int64_t known;
-                size[d] = ir_size_is_const(g->sizes, plan->steps.at[0].dim[d], &known) ? known : batches;
+                size[d] = ir_size_is_const(plan->graph->sizes, plan->steps.at[0].dim[d], &known) ? known : batches;
             }
             ir_launch l;
             rt_tune(k, size, NULL, threads[t], tune);

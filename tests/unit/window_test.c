@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* window_test.c: pools and convolutions in plans: how many kernels a window is, what fuses with it and what is stored
  * before it. */
-#include "ir/pass.h"
-#include "ir/plan.h"
-#include "text_test.h"
+#include "plan_test.h"
 
 TestSuite(window, .init = text_start, .fini = text_stop);
 
@@ -15,18 +13,11 @@ typedef struct made {
 /* The plan of a function of %x: f32[N, C, H, W] and %b: f32[C, 1, 1]; with weights C is 6. */
 static made plan_with(const char *weights, const char *body) {
     char text[600];
-    ir_module *m;
-    ir_graph *g;
-    ir_plan *plan;
     made n = {0};
     snprintf(text, sizeof text,
              "func @f(%%x: f32[N, %s, 24, 40], %%b: f32[%s, 1, 1]%s) -> f32[?, ?, ?, ?] { %s return %%r }",
              weights ? "6" : "C", weights ? "6" : "C", weights ? weights : "", body);
-    cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
-                  ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
-                  ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
-                  ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = IR_LEVEL_V3}, &plan) == FUSOR_OK,
-              "%s", error.text);
+    const ir_plan *plan = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V3});
     for (uint32_t s = 0; s < plan->steps.n; s++) {
         const ir_step *st = &plan->steps.at[s];
         if (st->kind == IR_STEP_KERNEL) n.kernels++;
@@ -84,17 +75,10 @@ Test(window, large_windows_are_taken_by_axes_and_parts) {
 
 static int slides_of(ir_level level, const char *body) {
     char text[400];
-    ir_module *m;
-    ir_graph *g;
-    ir_plan *plan;
     ir_kernel back;
     fu_str once = {.arena = &arena}, again = {.arena = &arena};
     snprintf(text, sizeof text, "func @f(%%x: f32[N, C, H, W]) -> f32[?, ?, ?, ?] { %s return %%r }", body);
-    cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
-                  ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
-                  ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
-                  ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = level}, &plan) == FUSOR_OK,
-              "%s", error.text);
+    const ir_plan *plan = plan_text(text, &(ir_plan_options){.level = level});
     const ir_kernel *k = plan->steps.at[0].kernel;
     ir_kernel_print(&once, k);
     cr_expect(ir_kernel_parse(&error, once.at, once.n, &back) == FUSOR_OK, "%s", error.text);
@@ -154,14 +138,7 @@ Test(window, transposed_convolutions_are_one_convolution) {
 /* Convolutions: pads, conversions and integers are the kernel's own; what else is computed in front of it is stored,
  * and a pad that two of them read. */
 static void expect_kernels(const char *text, ir_level level, int kernels, int axes) {
-    ir_module *m;
-    ir_graph *g;
-    ir_plan *plan;
-    cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
-                  ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
-                  ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
-                  ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = level}, &plan) == FUSOR_OK,
-              "%s", error.text);
+    const ir_plan *plan = plan_text(text, &(ir_plan_options){.level = level});
     int n = 0, with = 0;
     for (uint32_t s = 0; s < plan->steps.n; s++) {
         const ir_kernel *k = plan->steps.at[s].kernel;
