@@ -211,11 +211,11 @@ fusor_status lazy_eval_slots(lazy_state *s, fu_error *e, lazy_scope *scope, uint
     fusor_status status = FUSOR_OK;
     /* Targets too: a wrapped tensor that is asked for after its assignment is read through memory. */
     for (uint32_t i = 0; i < scope->n_pending && status == FUSOR_OK; i++)
-        if (scope->pending[i]->value) status = collect(s, e, scope->pending[i]->value);
+        if (scope->pending[i].to->value) status = collect(s, e, scope->pending[i].to->value);
     for (uint32_t i = 0; i < n_slots && status == FUSOR_OK; i++) status = collect(s, e, slots[i]);
     if (status == FUSOR_OK) {
         for (uint32_t i = 0; i < scope->n_pending; i++) {
-            lazy_storage *m = scope->pending[i];
+            lazy_storage *m = scope->pending[i].to;
             if (!m->value) continue; /* an inner scope wrote it, later */
             lazy_at(s, m->value)->is_root = lazy_at(s, m->value)->kind == SLOT_OP;
             results[n++] = (lazy_result){m->value, m};
@@ -224,16 +224,8 @@ fusor_status lazy_eval_slots(lazy_state *s, fu_error *e, lazy_scope *scope, uint
         if (n) status = run(s, e, n, results);
     }
     if (results != few) fu_free(results);
-    if (status == FUSOR_OK || scope == &s->root) {
-        /* In the root scope nothing would ever take a failed assignment away. */
-        for (uint32_t i = 0; i < scope->n_pending; i++) {
-            uint32_t value = scope->pending[i]->value;
-            scope->pending[i]->value = 0;
-            if (value) lazy_drop(s, value);
-            lazy_storage_drop(s, scope->pending[i]);
-        }
-        scope->n_pending = 0;
-    }
+    /* In the root scope nothing would ever take a failed assignment away. */
+    if (status == FUSOR_OK || scope == &s->root) lazy_drop_pending(s, scope);
     return status;
 }
 

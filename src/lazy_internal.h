@@ -73,11 +73,18 @@ typedef struct lazy_slot {
     bool is_root;         /* it becomes a result */
 } lazy_slot;
 
+/* An assignment that waits. before: the value that an assignment of another scope would have written there; counted,
+ * and pending again where this scope's are dropped. */
+typedef struct lazy_pending {
+    lazy_storage *to; /* counted */
+    uint32_t before;  /* 0: none */
+} lazy_pending;
+
 typedef struct lazy_scope {
     uint64_t id, thread;
     struct lazy_scope *outer; /* list of all open scopes, newest first */
     uint32_t *slots, n_slots, cap_slots;
-    lazy_storage **pending; /* in order of assignment; counted */
+    lazy_pending *pending; /* in order of assignment */
     uint32_t n_pending, cap_pending;
     fusor_status status; /* first error */
     char *text;
@@ -192,6 +199,8 @@ static inline int64_t lazy_list_at(const op_attr *x, uint32_t i) {
 /* ---- lazy_scope.c ---- */
 lazy_scope *lazy_scope_of_thread(lazy_state *s); /* innermost of this thread; &s->root where none is open */
 void lazy_scope_error(lazy_scope *scope, const fu_error *e);
+/* Assignments that are written, or will not be. */
+void lazy_drop_pending(lazy_state *s, lazy_scope *scope);
 void lazy_scope_clear(lazy_state *s, lazy_scope *scope); /* its lists; no assignment runs */
 
 /* ---- lazy_eval.c ---- */

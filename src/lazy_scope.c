@@ -26,19 +26,22 @@ void lazy_scope_error(lazy_scope *scope, const fu_error *e) {
     if (scope->text) memcpy(scope->text, e->text, e->length + 1);
 }
 
-static void drop_pending(lazy_state *s, lazy_scope *scope) {
+void lazy_drop_pending(lazy_state *s, lazy_scope *scope) {
     for (uint32_t i = 0; i < scope->n_pending; i++) {
-        lazy_storage *m = scope->pending[i];
-        uint32_t value = m->value;
-        m->value = 0;
+        lazy_pending *x = &scope->pending[i];
+        uint32_t value = x->before;
+        if (x->to->value) { /* not written yet */
+            value = x->to->value;
+            x->to->value = x->before;
+        }
         if (value) lazy_drop(s, value);
-        lazy_storage_drop(s, m);
+        lazy_storage_drop(s, x->to);
     }
     scope->n_pending = 0;
 }
 
 void lazy_scope_clear(lazy_state *s, lazy_scope *scope) {
-    drop_pending(s, scope);
+    lazy_drop_pending(s, scope);
     for (uint32_t i = 0; i < scope->n_slots; i++) {
         lazy_at(s, scope->slots[i])->in_scope = false;
         lazy_drop_handle(s, scope->slots[i]);
@@ -161,17 +164,19 @@ static fusor_status assign(lazy_state *s, fu_error *e, lazy_scope *scope, fusor_
     }
     lazy_storage *m = x->storage;
     bool is_listed = false;
-    for (uint32_t i = 0; i < scope->n_pending; i++) is_listed |= scope->pending[i] == m;
+    for (uint32_t i = 0; i < scope->n_pending; i++) is_listed |= scope->pending[i].to == m;
     if (!is_listed) {
         if (!lazy_grow(&scope->pending, &scope->cap_pending, scope->n_pending + 1, sizeof *scope->pending))
             return lazy_no_memory(e);
-        scope->pending[scope->n_pending++] = m;
-        m->refs++;
     }
-    uint32_t before = m->value;
-    lazy_at(s, slot)->refs++;
+    lazy_at(s, slot)->refs++; /* first: it may be the value that is dropped */
+    if (!is_listed) {
+        scope->pending[scope->n_pending++] = (lazy_pending){m, m->value};
+        m->refs++;
+    } else if (m->value) {
+        lazy_drop(s, m->value);
+    }
     m->value = slot;
-    if (before) lazy_drop(s, before);
     return FUSOR_OK;
 }
 

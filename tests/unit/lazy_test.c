@@ -228,6 +228,44 @@ Test(lazy, inner_scopes_and_outer_assignments) {
     fusor_context_free(ctx);
 }
 
+/* What an inner scope wanted to write goes with it; what waits around it is written. */
+Test(lazy, inner_scopes_that_fail_leave_outer_assignments) {
+    fusor_context *ctx = new_context(0);
+    float a[2] = {1, 2}, b[3] = {1, 1, 1}, y[2];
+    int64_t at[2] = {0, 9};
+    fusor_status outer, inner, innermost;
+    fusor_tensor A = fusor_wrap(ctx, a, FUSOR_F32, FUSOR_SHAPE(2)), B = fusor_wrap(ctx, b, FUSOR_F32, FUSOR_SHAPE(3));
+    fusor_tensor I = fusor_wrap_const(ctx, at, FUSOR_I64, FUSOR_SHAPE(2));
+    FUSOR_SCOPE(ctx, &outer) {
+        OK(fusor_assign(A, fusor_add(A, 1)));
+        FUSOR_SCOPE(ctx, &inner) {
+            OK(fusor_assign(A, fusor_mul(A, 10)));
+            OK(fusor_assign(A, A));
+            FUSOR_SCOPE(ctx, &innermost) {
+                OK(fusor_assign(A, fusor_neg(A)));
+                FAILS(fusor_assign(A, B), FUSOR_ERROR_SHAPE, "they must be equal"); /* none of them is run */
+            }
+            OK(fusor_read(A, y, sizeof y)); /* writes what waits in this scope */
+            cr_assert(innermost == FUSOR_ERROR_SHAPE && y[0] == 20 && a[1] == 30);
+            OK(fusor_assign(A, fusor_take(A, I, 0))); /* fails when it is run */
+        }
+        cr_assert(inner == FUSOR_ERROR_INDEX && a[0] == 20);
+        OK(fusor_assign(A, fusor_add(A, 1)));
+        FUSOR_SCOPE(ctx, &inner) OK(fusor_assign(A, fusor_take(A, I, 0)));
+        cr_assert(inner == FUSOR_ERROR_INDEX && a[0] == 20);
+        OK(fusor_read(A, y, sizeof y));
+        cr_assert(y[0] == 21);
+        OK(fusor_assign(A, fusor_add(A, 1)));
+        FUSOR_SCOPE(ctx, &inner) FAILS(fusor_assign(A, B), FUSOR_ERROR_SHAPE, "they must be equal");
+    }
+    cr_assert(outer == FUSOR_OK && a[0] == 22 && a[1] == 32);
+    OK(fusor_assign(A, fusor_mul(A, 2))); /* of no scope */
+    FUSOR_SCOPE(ctx, &inner) OK(fusor_assign(A, fusor_take(A, I, 0)));
+    OK(fusor_eval(1, &A));
+    cr_assert(inner == FUSOR_ERROR_INDEX && a[0] == 44 && a[1] == 64);
+    fusor_context_free(ctx);
+}
+
 /* The C forms whose arguments the table does not decide: each attribute reaches its place. */
 Test(lazy, reductions_running_sums_and_norms) {
     fusor_context *ctx = new_context(0);
