@@ -425,7 +425,6 @@ fusor_tensor fusor_apply_result(fusor_context *ctx, const char *op, int result, 
         bad(&c, FUSOR_ERROR_ARGUMENT, "fusor_apply: the operands are missing");
         c.n = 0;
     }
-    c.result = result < 0 ? UINT8_MAX : (unsigned)result;
     size_t length = op ? strlen(op) : 0;
     c.op = ir_op_find(op ? op : "", length);
     if (c.op == IR_OP_NONE) {
@@ -433,6 +432,9 @@ fusor_tensor fusor_apply_result(fusor_context *ctx, const char *op, int result, 
         snprintf(text, sizeof text, "fusor_apply: unknown operator '%.64s'%s%s%s", op ? op : "",
                  near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
         bad(&c, FUSOR_ERROR_SYNTAX, text);
-    }
+    } else if (result < 0 || result >= UINT8_MAX) { /* no list is as long; a record has a byte for it */
+        snprintf(text, sizeof text, "%.64s: there is no result %d", op, result);
+        bad(&c, FUSOR_ERROR_ARGUMENT, text);
+    } else c.result = (unsigned)result;
     return record(&c);
 }

@@ -382,6 +382,12 @@ static void parse_attr_list(parser *p, ir_op op, ast_stmt *s, ir_dtype *to) {
         if (!parse_arg(p, &x)) return;
         if (x.kind == AST_ARG_TYPE && ir_ops[op].kind == IR_KIND_CONVERT && !x.as.type->has_dims && args.n == 0) {
             *to = x.as.type->dtype;
+        } else if (x.kind == AST_ARG_STRING && op == IR_OP_EINSUM &&
+                   args.n == 0) { /* its first attribute, without name */
+            ast_attr *a = FU_NEW(m->arena, ast_attr);
+            *a = (ast_attr){.kind = AST_ATTR_STRING, .loc = x.loc, .as.string = x.as.string};
+            const char *name = ir_ops[op].attrs[0].name;
+            x = (ast_arg){.kind = AST_ARG_ATTR, .loc = x.loc, .word = ast_intern(m, name, strlen(name)), .as.attr = a};
         } else if (x.kind != AST_ARG_ATTR) {
             AST_FAIL(m, FUSOR_ERROR_SYNTAX, x.loc, "%s: expected an attribute such as axis=1", ir_ops[op].name);
             return;

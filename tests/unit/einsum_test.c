@@ -69,6 +69,13 @@ Test(einsum, is_a_function) {
     cr_assert_eq(fusor_read(fusor_apply(ctx, "einsum", 2, in, "subscripts=\"ij,ji\""), z, sizeof *z), FUSOR_OK, "%s",
                  fusor_error_message(ctx));
     cr_assert_eq(z[0], 15);
+    z[0] = 0; /* as the language writes it, and with another attribute */
+    cr_assert_eq(fusor_read(fusor_apply(ctx, "einsum", 2, in, "\"ij,ji\", dtype=f32"), z, sizeof *z), FUSOR_OK, "%s",
+                 fusor_error_message(ctx));
+    cr_assert_eq(z[0], 15);
+    cr_assert_eq(fusor_status_of(fusor_apply(ctx, "einsum", 2, in, "\"ij,ji\", subscripts=\"ij,ji\"")),
+                 FUSOR_ERROR_SYNTAX);
+    cr_assert_eq(fusor_status_of(fusor_apply(ctx, "relu", 1, in, "\"ij\"")), FUSOR_ERROR_SYNTAX);
     cr_assert_eq(fusor_status_of(fusor_einsum("ij,j1", 2, in)), FUSOR_ERROR_SHAPE);
     cr_assert(strstr(fusor_error_message(ctx), "'1' in the subscripts of operand 2 is no letter"), "%s",
               fusor_error_message(ctx));

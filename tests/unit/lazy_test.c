@@ -583,6 +583,12 @@ Test(lazy, movement_and_several_results) {
     FAILS(fusor_status_of(fusor_apply_result(ctx, "split", 2, 1, &X, "axis=0, sizes=[1, 1]")), FUSOR_ERROR_ARGUMENT,
           "there is no result 2; it has 2");
     FAILS(fusor_status_of(fusor_apply_result(ctx, "relu", 1, 1, &X, NULL)), FUSOR_ERROR_ARGUMENT, "no result 1");
+    /* 256 is no 0. */
+    OK(fusor_status_of(fusor_apply_result(ctx, "split", 0, 1, &X, "axis=0, sizes=[1, 1]")));
+    FAILS(fusor_status_of(fusor_apply_result(ctx, "split", 256, 1, &X, "axis=0, sizes=[1, 1]")), FUSOR_ERROR_ARGUMENT,
+          "there is no result 256");
+    FAILS(fusor_status_of(fusor_apply_result(ctx, "split", -1, 1, &X, "axis=0, sizes=[1, 1]")), FUSOR_ERROR_ARGUMENT,
+          "there is no result -1");
     const int64_t from[2] = {0, -1}, to[2] = {2, INT64_MIN}, by[2] = {1, -2};
     OK(fusor_read(fusor_slice(X, 2, from, to, by, NULL), y, 4 * sizeof *y));
     cr_assert(y[0] == 2 && y[1] == 0 && y[2] == 5 && y[3] == 3);
