@@ -364,7 +364,14 @@ red_acc red_find(red *r, int j, LLVMValueRef x, int64_t elements) {
     if (is_float) { /* the first NaN, if there is one */
         LLVMValueRef nans = bits_of(e, em_fcmp(e, LLVMRealUNO, x, x));
         if (valid) nans = em_and(e, nans, mask);
-        found = em_select(e, em_icmp(e, LLVMIntNE, nans, zero), nans, found);
+        LLVMValueRef any = em_icmp(e, LLVMIntNE, nans, zero);
+        found = em_select(e, any, nans, found);
+        int64_t parts = -1; /* m is a number where lanes before the last step were NaN: other blocks compare with it */
+        if (!red_constant(r->partials, &parts) || parts != 1) {
+            e->lanes = 1;
+            m = em_select(e, any, em_const(e, t, __builtin_nan("")), m);
+            e->lanes = lanes;
+        }
     }
     if (valid) found = em_and(e, found, mask);
     LLVMValueRef in[2] = {found, LLVMConstInt(e->t_i1, 1, 0)};
