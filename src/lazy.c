@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* lazy.c: lazy tensors: the table of slots, handles, and wrapped memory. How it fits together: lazy_internal.h. */
+#include "ir/lex.h"
 #include "lazy_internal.h"
 #include "memory.h"
 
@@ -433,6 +434,7 @@ fusor_tensor fusor_name(fusor_tensor t, const char *name) {
     if (copy) {
         memcpy(copy, name, n);
         copy[n] = 0;
+        ir_make_utf8(copy); /* reports are JSON */
         fu_free(lazy_at(s, slot)->text);
         lazy_at(s, slot)->text = copy;
     }

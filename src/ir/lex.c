@@ -54,6 +54,15 @@ static size_t utf8_length(const char *at, const char *end) {
     return n;
 }
 
+void ir_make_utf8(char *text) {
+    const char *end = text + strlen(text);
+    while (*text) {
+        const size_t n = utf8_length(text, end);
+        if (n == 0) *text = '?';
+        text += n ? n : 1;
+    }
+}
+
 /* Over n bytes that are one character (or one broken byte) and not a line end. */
 static void skip_character(ir_lexer *x, size_t n) {
     x->p += n;

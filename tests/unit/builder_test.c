@@ -56,6 +56,23 @@ Test(builder, prints_what_parses_to_the_same) {
     fusor_module_free(m);
 }
 
+/* Names of values come from anywhere; a text is UTF-8. */
+Test(builder, names_of_values_are_made_utf8) {
+    fusor_module *m = NULL, *again = NULL;
+    char *text = NULL;
+    OK(fusor_module_new(ctx, &m));
+    OK(fusor_function_begin(m, "f"));
+    fusor_tensor x = fusor_function_param(m, "x", FUSOR_F32, 0, NULL, 0);
+    fusor_function_result(m, "y", fusor_name(fusor_exp(x), "a\xff\"\xc3\xbc\n\xe2\x82"), NULL);
+    OK(fusor_function_end(m));
+    OK(fusor_module_print(m, &text));
+    cr_assert(strstr(text, "name=\"a?\\\"\xc3\xbc\\n??\""), "%s", text);
+    OK(fusor_module_parse(ctx, "again", text, strlen(text), &again));
+    fusor_text_free(text);
+    fusor_module_free(again);
+    fusor_module_free(m);
+}
+
 Test(builder, aliases_attributes_and_names_of_sizes) {
     fusor_module *m = NULL;
     OK(fusor_module_new(ctx, &m));
