@@ -32,6 +32,8 @@ typedef struct record {
     fu_error error;
 } record;
 static _Atomic uint64_t n_errors;
+/* 1 + the context of this thread's last error, where there was no memory for its record; 0: there is a record. */
+static _Thread_local uint64_t lost_record;
 static pthread_key_t record_key;
 static pthread_once_t record_once = PTHREAD_ONCE_INIT;
 
@@ -93,8 +95,12 @@ fusor_status context_refuse(const char *text) {
 
 static fusor_status keep_error(const fusor_context *ctx, const fu_error *e, bool is_aside) {
     if (e->status == FUSOR_OK) return e->status;
-    record *r = find_record(ctx ? ctx->id : 0);
-    if (r || (r = make_record(ctx))) {
+    const uint64_t id = ctx ? ctx->id : 0;
+    record *r = find_record(id);
+    lost_record = 0;
+    if (!r && !(r = make_record(ctx))) {
+        lost_record = 1 + id;
+    } else {
         r->error = *e;
         r->order = atomic_fetch_add(&n_errors, 1) + 1;
         r->is_aside = is_aside;
@@ -109,6 +115,8 @@ fusor_status context_fail(const fusor_context *ctx, const fu_error *e) { return 
 const char *fusor_error_message(const fusor_context *ctx) {
     uint64_t last = ctx ? ctx->born : 0;
     const char *text = "";
+    if (lost_record && (!ctx || lost_record == 1 || lost_record == 1 + ctx->id))
+        return "out of memory, for the text of this error too";
     for (const record *r = records(); r; r = r->next) {
         if (ctx && r->ctx != ctx->id && (r->ctx || r->is_aside)) continue;
         if (r->error.status == FUSOR_OK || r->order <= last) continue;
@@ -119,6 +127,7 @@ const char *fusor_error_message(const fusor_context *ctx) {
 }
 
 void fusor_error_clear(fusor_context *ctx) {
+    if (!ctx || lost_record == 1 || lost_record == 1 + ctx->id) lost_record = 0;
     for (record *r = records(); r; r = r->next)
         if (!ctx || r->ctx == ctx->id || r->ctx == 0) fu_error_clear(&r->error);
 }

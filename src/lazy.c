@@ -8,6 +8,13 @@ _Static_assert(IR_OP_COUNT <= 255, "a generation has 8 bits for the operator");
 
 fusor_status lazy_no_memory(fu_error *e) { return FU_FAIL(e, FUSOR_ERROR_MEMORY, "out of memory"); }
 
+fusor_status lazy_no_state(const fusor_context *ctx) {
+    fu_error e;
+    fu_error_clear(&e);
+    (void)lazy_no_memory(&e);
+    return context_fail(ctx, &e);
+}
+
 bool lazy_grow(void *at, uint32_t *cap, uint32_t want, size_t each) {
     void *old;
     if (*cap >= want) return true;
@@ -455,7 +462,7 @@ fusor_status fusor_shape_of(fusor_tensor t, fusor_buffer *out) {
     }
     if (builder_owns(t)) return builder_shape_of(t, out);
     lazy_state *s = lazy_enter(t.owner);
-    if (!s) return FUSOR_ERROR_MEMORY;
+    if (!s) return lazy_no_state(t.owner);
     uint32_t slot = lazy_resolve(s, t, "fusor_shape_of", &e);
     if (slot) {
         const lazy_slot *x = lazy_at(s, slot);
@@ -473,7 +480,7 @@ fusor_status fusor_status_of(fusor_tensor t) {
     if (builder_owns(t)) return builder_status_of(t);
     fu_error_clear(&e);
     lazy_state *s = lazy_enter(t.owner);
-    if (!s) return FUSOR_ERROR_MEMORY;
+    if (!s) return lazy_no_state(t.owner);
     (void)lazy_resolve(s, t, "fusor_status_of", &e);
     lazy_leave(s);
     return context_fail(t.owner, &e);

@@ -263,7 +263,7 @@ fusor_status fusor_eval(int n, const fusor_tensor *t) {
     if (!ctx) return n ? context_refuse(lazy_no_tensor) : FUSOR_OK;
     fu_error_clear(&e);
     lazy_state *s = lazy_enter(ctx);
-    if (!s) return FUSOR_ERROR_MEMORY;
+    if (!s) return lazy_no_state(ctx);
     lazy_scope *scope = lazy_scope_of_thread(s);
     uint32_t *slots = fu_calloc((size_t)n, sizeof *slots), got = 0;
     fusor_status status = slots ? FUSOR_OK : lazy_no_memory(&e);
@@ -292,7 +292,7 @@ fusor_status fusor_read(fusor_tensor t, void *dst, size_t bytes) {
     if (!ctx) return context_refuse(lazy_no_tensor);
     fu_error_clear(&e);
     lazy_state *s = lazy_enter(ctx);
-    if (!s) return FUSOR_ERROR_MEMORY;
+    if (!s) return lazy_no_state(t.owner);
     s->is_read = true;
     s->timed.key = 0;
     const fusor_status status = eval_one(s, &e, t, "fusor_read", &slot);
@@ -335,7 +335,7 @@ fusor_status fusor_buffer_of(fusor_tensor t, fusor_buffer *out) {
     if (!ctx || !out) return context_refuse(out ? lazy_no_tensor : "fusor_buffer_of: out is NULL");
     fu_error_clear(&e);
     lazy_state *s = lazy_enter(ctx);
-    if (!s) return FUSOR_ERROR_MEMORY;
+    if (!s) return lazy_no_state(t.owner);
     if (eval_one(s, &e, t, "fusor_buffer_of", &slot) == FUSOR_OK && make_private(s, &e, slot) == FUSOR_OK)
         *out = show(s, lazy_at(s, slot)->storage);
     lazy_leave(s);

@@ -185,7 +185,7 @@ fusor_status fusor_assign(fusor_tensor wrapped, fusor_tensor value) {
     if (!wrapped.owner || op_is_weak(wrapped) || builder_owns(wrapped)) return context_refuse(lazy_no_tensor);
     fu_error_clear(&e);
     lazy_state *s = lazy_enter(wrapped.owner);
-    if (!s) return FUSOR_ERROR_MEMORY;
+    if (!s) return lazy_no_state(wrapped.owner);
     lazy_scope *scope = lazy_scope_of_thread(s);
     if (assign(s, &e, scope, wrapped, value) != FUSOR_OK) {
         lazy_scope_error(scope, &e);

@@ -113,20 +113,25 @@ Test(alloc, contexts_without_memory_are_null, .timeout = 60) {
     }
 }
 
-/* Errors in texts need memory too: the message may be lost, never the status. */
+/* Errors in texts need memory too: the message may be lost, never the status; and then that is said. */
 Test(alloc, failing_compiles_may_fail, .timeout = 60) {
     static const char *const wrong[] = {"func @f(%x: f32[N]) -> f32[N] { %y = rleu(%x) return %y }",
                                         "func @f(%x: f32[3], %y: f32[4]) -> f32[3] { %z = add(%x, %y) return %z }",
                                         "func @f(", ""};
-    fusor_context *ctx = new_context();
+    fusor_context *ctx = NULL;
     for (int p = 0; p < 4; p++)
         for (long n = 1; n < 120; n++) {
             fusor_executable *exe = NULL;
+            fusor_context_free(ctx);
+            ctx = new_context(); /* without a record */
             fu_malloc_fail_at(n);
             fusor_status status = fusor_compile_text(ctx, wrong[p], NULL, &exe);
             fu_malloc_fail_at(0);
             cr_assert_neq(status, FUSOR_OK);
             cr_assert_null(exe);
+            cr_assert_neq(fusor_error_message(ctx)[0], 0, "program %d, allocation %ld", p, n);
+            fusor_error_clear(ctx);
+            cr_assert_eq(fusor_error_message(ctx)[0], 0);
         }
     fusor_context_free(ctx);
 }

@@ -525,6 +525,26 @@ Test(lazy, no_allocation_that_fails_crashes_or_leaks) {
     }
 }
 
+/* Not even for the table of tensors. */
+Test(lazy, without_memory_there_is_a_text) {
+    float y[4];
+    fusor_buffer b;
+    for (int k = 0; k < 6; k++) {
+        fusor_context *ctx = new_context(0);
+        const fusor_tensor t = {ctx, 1, 0};
+        fu_malloc_fail_at(1);
+        fusor_status status = k == 0   ? fusor_read(t, y, sizeof y)
+                              : k == 1 ? fusor_eval(1, &t)
+                              : k == 2 ? fusor_status_of(t)
+                              : k == 3 ? fusor_assign(t, fusor_f(1))
+                              : k == 4 ? fusor_buffer_of(t, &b)
+                                       : fusor_shape_of(t, &b);
+        fu_malloc_fail_at(0);
+        FAILS(status, FUSOR_ERROR_MEMORY, "out of memory");
+        fusor_context_free(ctx);
+    }
+}
+
 Test(lazy, pools_and_quantization) {
     fusor_context *ctx = new_context(0);
     float x[16], y[16];
