@@ -25,21 +25,66 @@ static const char *c_type(ir_dtype t) {
     }
 }
 
-/* A name as one of C. */
-static const char *c_name(tool *t, const char *name) {
-    static const char *const keywords[] = {
-        "auto",   "break",    "case",     "char",     "const", "continue", "default", "do",     "double",
-        "else",   "enum",     "extern",   "float",    "for",   "goto",     "if",      "inline", "int",
-        "long",   "register", "restrict", "return",   "short", "signed",   "sizeof",  "static", "struct",
-        "switch", "typedef",  "union",    "unsigned", "void",  "volatile", "while",   "bool",   "class",
-        "new",    "delete",   "this",     "template", "in",    "out",      "memory"};
+/* The names of the function and of its arguments, as C (and C++) has them and no two alike. */
+typedef struct c_names {
+    const char *function, **param, **result, **dim;
+    fu_vec(const char *) taken;
+} c_names;
+
+/* Keywords, macros, and what the function's own text uses. */
+static const char reserved[] =
+    " alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t class "
+    "co_await co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype "
+    "default delete do double dynamic_cast else enum explicit export extern false float for friend goto if inline "
+    "int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public register "
+    "reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast struct switch "
+    "template this thread_local throw true try typedef typeid typename typeof typeof_unqual union unsigned using "
+    "virtual void volatile wchar_t while xor xor_eq NULL INT64_MIN errno stdin stdout stderr linux unix i386 int8_t "
+    "int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t in out memory status aligned_alloc free FUSOR_AOT_OK "
+    "FUSOR_AOT_NO_MEMORY FUSOR_AOT_SIZES FUSOR_AOT_INDEX FUSOR_AOT_KERNEL FUSOR_AOT_CPU fusor_aot_args fusor_aot_run ";
+/* Functions of C that a function may be called after: of math.h (which a compiler knows without it) and of what the
+ * header includes. */
+static const char library[] =
+    " abort abs acos acosh asin asinh atan atan2 atanh calloc cbrt ceil copysign cos cosh div erf erfc exit exp exp2 "
+    "expm1 floor fma fmax fmin fmod gamma hypot index j0 j1 log log10 log1p log2 main malloc memcpy memmove memset "
+    "pow printf puts rand random realloc rindex round select sin sinh sqrt strlen system tan tanh tgamma trunc y0 y1 ";
+
+/* Is name one of these words? */
+static bool is_in(tool *t, const char *name, const char *words) {
+    return strstr(words, fu_format(&t->arena, " %s ", name)) != NULL;
+}
+
+static bool is_taken(const c_names *names, const char *name) {
+    for (uint32_t i = 0; i < names->taken.n; i++)
+        if (strcmp(names->taken.at[i], name) == 0) return true;
+    return false;
+}
+
+static const char *c_name(tool *t, c_names *names, const char *prefix, const char *name) {
     fu_str s;
     fu_str_init(&s, &t->arena);
-    if (isdigit((unsigned char)name[0])) fu_str_addc(&s, '_');
+    fu_str_add(&s, prefix);
+    if (!*prefix && isdigit((unsigned char)name[0])) fu_str_addc(&s, '_');
     for (; *name; name++) fu_str_addc(&s, isalnum((unsigned char)*name) ? *name : '_');
-    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
-        if (strcmp(s.at, keywords[i]) == 0) return fu_format(&t->arena, "%s_", s.at);
+    while (is_in(t, s.at, reserved) || is_taken(names, s.at) || (names->taken.n == 0 && is_in(t, s.at, library)))
+        fu_str_addc(&s, '_');
+    fu_push(&t->arena, &names->taken, s.at);
     return s.at;
+}
+
+static c_names make_names(tool *t, const ir_graph *g) {
+    const uint32_t n_dims = ir_size_symbol_count(g->sizes);
+    c_names x = {.param = FU_NEW_N(&t->arena, const char *, g->params.n + 1),
+                 .result = FU_NEW_N(&t->arena, const char *, g->results.n + 1),
+                 .dim = FU_NEW_N(&t->arena, const char *, n_dims + 1)};
+    x.function = c_name(t, &x, "", g->name); /* the first: what is visible in the whole program */
+    for (uint32_t p = 0; p < g->params.n; p++) x.param[p] = c_name(t, &x, "", g->params.at[p].name);
+    for (uint32_t r = 0; r < g->results.n; r++) {
+        const int alias = g->results.at[r].alias;
+        x.result[r] = alias >= 0 ? x.param[alias] : c_name(t, &x, "result_", g->results.at[r].name);
+    }
+    for (uint32_t i = 0; i < n_dims; i++) x.dim[i] = c_name(t, &x, "", ir_size_symbol_name(g->sizes, i));
+    return x;
 }
 
 static const char prelude[] =
@@ -194,36 +239,30 @@ static int check_plan(tool *t, const ir_plan *plan) {
 
 /* int NAME(const float *x, ..., float *y, ..., int64_t B, ...): parameters, results that are no parameter's memory,
  * sizes. */
-static void add_signature(tool *t, fu_str *s, const ir_graph *g, const char *name) {
+static void add_signature(fu_str *s, const ir_graph *g, const c_names *names) {
     bool first = true;
-    fu_str_addf(s, "static inline int %s(", name);
+    fu_str_addf(s, "static inline int %s(", names->function);
     for (uint32_t p = 0; p < g->params.n; p++, first = false) {
         bool is_written = false;
         for (uint32_t r = 0; r < g->results.n; r++) is_written |= g->results.at[r].alias == (int)p;
         fu_str_addf(s, "%s%s%s *%s", first ? "" : ", ", is_written ? "" : "const ",
-                    c_type(ir_at(g, g->params.at[p].node)->dtype), c_name(t, g->params.at[p].name));
+                    c_type(ir_at(g, g->params.at[p].node)->dtype), names->param[p]);
     }
     for (uint32_t r = 0; r < g->results.n; r++) {
         if (g->results.at[r].alias >= 0) continue;
-        fu_str_addf(s, "%s%s *result_%s", first ? "" : ", ", c_type(ir_at(g, g->results.at[r].node)->dtype),
-                    c_name(t, g->results.at[r].name));
+        fu_str_addf(s, "%s%s *%s", first ? "" : ", ", c_type(ir_at(g, g->results.at[r].node)->dtype), names->result[r]);
         first = false;
     }
     for (uint32_t i = 0; i < ir_size_symbol_count(g->sizes); i++, first = false)
-        fu_str_addf(s, "%sint64_t %s", first ? "" : ", ", c_name(t, ir_size_symbol_name(g->sizes, i)));
+        fu_str_addf(s, "%sint64_t %s", first ? "" : ", ", names->dim[i]);
     fu_str_add(s, first ? "void)" : ")");
 }
 
-static void add_body(tool *t, fu_str *s, const ir_graph *g) {
+static void add_body(fu_str *s, const ir_graph *g, const c_names *names) {
     fu_str_add(s, " {\n    void *const in[] = {");
-    for (uint32_t p = 0; p < g->params.n; p++)
-        fu_str_addf(s, "%s(void *)%s", p ? ", " : "", c_name(t, g->params.at[p].name));
+    for (uint32_t p = 0; p < g->params.n; p++) fu_str_addf(s, "%s(void *)%s", p ? ", " : "", names->param[p]);
     fu_str_add(s, g->params.n ? "};\n    void *const out[] = {" : "NULL};\n    void *const out[] = {");
-    for (uint32_t r = 0; r < g->results.n; r++) {
-        int alias = g->results.at[r].alias;
-        fu_str_addf(s, "%s(void *)%s%s", r ? ", " : "", alias >= 0 ? "" : "result_",
-                    c_name(t, alias >= 0 ? g->params.at[alias].name : g->results.at[r].name));
-    }
+    for (uint32_t r = 0; r < g->results.n; r++) fu_str_addf(s, "%s(void *)%s", r ? ", " : "", names->result[r]);
     fu_str_add(s, "};\n    char *memory;\n    int status = FUSOR_AOT_SIZES;\n");
 }
 
@@ -243,10 +282,11 @@ int export_header(tool *t, ir_plan *plan, const export_kernels *kernels, fu_str 
     for (uint32_t i = 0; i < n_symbols; i++)
         if (z.values[i] < 0)
             return tool_usage(
-                t, "--stage header: size '%s' of @%s is not known; a header has fixed sizes: --dim %s=N or %s=N,N,...",
+                t, "--stage header: size '%s' of @%s is not known; a header has fixed sizes: --dim %s=64 or %s=1,64",
                 ir_size_symbol_name(g->sizes, i), g->name, ir_size_symbol_name(g->sizes, i),
                 ir_size_symbol_name(g->sizes, i));
-    const char *name = c_name(t, g->name);
+    const c_names names = make_names(t, g);
+    const char *name = names.function;
     ir_features used = 0;
     char target[IR_TARGET_MAX];
     fu_str beside;
@@ -266,8 +306,8 @@ int export_header(tool *t, ir_plan *plan, const export_kernels *kernels, fu_str 
     fu_str_add(out, "#ifdef __cplusplus\n}\n#endif\n\n");
     fu_str body;
     fu_str_init(&body, &t->arena);
-    add_signature(t, &body, g, name);
-    add_body(t, &body, g);
+    add_signature(&body, g, &names);
+    add_body(&body, g, &names);
     fu_str_addf(
         &body,
         "#if defined __GNUC__ && (__GNUC__ >= 12 || __clang_major__ >= 18)\n    if (!__builtin_cpu_supports(\"%s\")",
@@ -294,7 +334,7 @@ int export_header(tool *t, ir_plan *plan, const export_kernels *kernels, fu_str 
             add_variant(t, out, f, kernels, name, variant);
             fu_str_add(&body, "    if (1");
             for (uint32_t i = 0; i < n_symbols; i++)
-                fu_str_addf(&body, " && %s == %" PRId64, c_name(t, ir_size_symbol_name(g->sizes, i)), z.values[i]);
+                fu_str_addf(&body, " && %s == %" PRId64, names.dim[i], z.values[i]);
             fu_str_addf(&body,
                         ") {\n        if (!(memory = (char *)aligned_alloc(64, %" PRId64
                         "))) return FUSOR_AOT_NO_MEMORY;\n        status = %s__%d(in, out, memory);\n        "

@@ -90,6 +90,35 @@ int main(void) {
 END
 "$FUSOR" emit pick.fusor --stage obj -o pick.o 2>err && "$FUSOR" emit pick.fusor --stage header --dim N=3 -o pick.h 2>>err &&
     ${CC:-cc} -std=c11 -O2 -Wall -Wextra -Werror pick.c pick.o -o pick 2>>err && ./pick && ok || bad "indices in an exported function: $?"
+# Names that C has no place for, or has one place for where the language has two.
+cat >names.fusor <<'END'
+func @tanh(%result_y: f32[free], %a.b: f32[free], %a_b: f32[free], %1: f32, %_1: f32, %status: f32, %memory: f32, %in: f32, %in_: f32, %typeof: f32, %namespace: f32, %uint8_t: f32, %tanh: f32)
+    -> (%y: f32[free], %result_y: bool[free], %y.: f32[free] alias %a.b) {
+  %s = sub(%a.b, %a_b) %t = mul(%s, %1) %u = add(%t, %_1) %v = sub(%u, %status) %w = mul(%v, %memory) %x = add(%w, %in)
+  %z = sub(%x, %in_) %p = add(%z, %typeof) %q = sub(%p, %namespace) %r = mul(%q, %uint8_t) %o = sub(%r, %tanh)
+  %y = add(%o, %result_y) %b = gt(%y, 0) %n = neg(%a.b)
+  return %y, %b, %n
+}
+END
+cat >names.c <<'END'
+#include "names.h"
+#include <math.h>
+int main(void) {
+    float first[2] = {1, -100}, a[2] = {5, 6}, b[2] = {2, 2}, y[2], v[] = {2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    uint8_t positive[2];
+    int rc = tanh_(first, a, b, v, v + 1, v + 2, v + 3, v + 4, v + 5, v + 6, v + 7, v + 8, v + 9, y, positive, 2);
+    /* (((5 - 2) * 2 + 3 - 4) * 5 + 6 - 7 + 8 - 9) * 10 - 11 + 1 */
+    return rc || y[0] != 220 || y[1] != 219 || positive[0] != 1 || positive[1] != 1 || a[0] != -5 || a[1] != -6;
+}
+END
+if "$FUSOR" emit names.fusor --stage obj -o names.o 2>err && "$FUSOR" emit names.fusor --stage header --dim free=2 -o names.h 2>>err; then
+    ${CC:-cc} -O2 -Wall -Wextra -Werror names.c names.o -o names -lm 2>>err && ./names && ok || bad 'names that C has no place for'
+    if command -v "${CXX:-c++}" >/dev/null; then
+        ${CXX:-c++} -x c++ -Wall -Wextra -Werror -fsyntax-only names.c 2>err && ok || bad 'names that C++ has no place for'
+    fi
+else
+    bad 'export of names'
+fi
 "$FUSOR" emit p.fusor @mlp --stage header >out 2>err
 [ $? -eq 2 ] && grep -q "size 'B' of @mlp is not known" err && ok || bad 'a size that is missing'
 finish
