@@ -201,9 +201,7 @@ static void emit_turn(attention *a) {
         v[i] = load_vec(a, src, a->acc_bytes);
         src = attention_at(a, src, in[1]);
     }
-    for (int h = 1; h < n; h *= 2)
-        for (int i = 0; i < n; i++)
-            if (!(i & h)) exchange(a, v[i], v[i + h], h, &v[i], &v[i + h]);
+    em_turn(e, v, n, a->acc_bytes);
     for (int i = 0; i < n; i++) {
         LLVMSetAlignment(LLVMBuildStore(e->b, v[i], dst), (unsigned)a->acc_bytes);
         dst = attention_at(a, dst, in[3]);

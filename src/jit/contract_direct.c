@@ -179,10 +179,7 @@ static void load_group(const direct *d, int n, int lanes, LLVMValueRef p, LLVMVa
     LLVMSetAlignment(x, (unsigned)c->acc_bytes);
     for (int i = 0; i < lanes; i++) index[i] = LLVMConstInt(e->t_i32, (unsigned)(i % n), 0);
     x = LLVMBuildShuffleVector(e->b, x, LLVMGetPoison(part), LLVMConstVector(index, (unsigned)lanes), "");
-    /* Seen through, they would become n loads. */
-    LLVMTypeRef fn = LLVMFunctionType(type, &type, 1, 0);
-    LLVMValueRef same = LLVMGetInlineAsm(fn, "", 0, "=v,0", 4, 0, 0, LLVMInlineAsmDialectATT, 0);
-    x = LLVMBuildCall2(e->b, fn, same, &x, 1, "");
+    x = em_opaque(e, x); /* seen through, they would become n loads */
     for (int k = 0; k < n; k++) {
         for (int i = 0; i < lanes; i++) index[i] = LLVMConstInt(e->t_i32, (unsigned)(i / n * n + k), 0);
         out[k] = LLVMBuildShuffleVector(e->b, x, LLVMGetPoison(type), LLVMConstVector(index, (unsigned)lanes), "");

@@ -44,13 +44,9 @@ static LLVMValueRef mul_add(contract *c, LLVMValueRef a, LLVMValueRef b, LLVMVal
     return ir_is_float(c->acc) ? em_mad(e, a, b, acc) : em_add(e, em_mul(e, a, b), acc);
 }
 
-/* The same value, of which the compiler does not see where it comes from: it would make one pointer and a register for
- * the distance of each row of several pointers that advance alike. */
-static LLVMValueRef opaque(contract *c, LLVMValueRef x) {
-    LLVMTypeRef type = LLVMTypeOf(x), fn = LLVMFunctionType(type, &type, 1, 0);
-    LLVMValueRef same = LLVMGetInlineAsm(fn, "", 0, "=r,0", 4, 0, 0, LLVMInlineAsmDialectATT, 0);
-    return LLVMBuildCall2(c->e->b, fn, same, &x, 1, "");
-}
+/* The compiler would make one pointer and a register for the distance of each row of several pointers that advance
+ * alike. */
+static LLVMValueRef opaque(contract *c, LLVMValueRef x) { return em_opaque(c->e, x); }
 
 static LLVMBasicBlockRef here(contract *c) { return LLVMGetInsertBlock(c->e->b); }
 static void at_end_of(contract *c, LLVMBasicBlockRef block) { LLVMPositionBuilderAtEnd(c->e->b, block); }

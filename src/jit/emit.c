@@ -135,6 +135,13 @@ LLVMValueRef em_load_splat(emit *e, LLVMTypeRef vector, LLVMValueRef ptr, unsign
                                   "");
 }
 
+LLVMValueRef em_opaque(emit *e, LLVMValueRef x) {
+    LLVMTypeRef type = LLVMTypeOf(x), fn = LLVMFunctionType(type, &type, 1, 0);
+    const bool is_vector = LLVMGetTypeKind(type) == LLVMVectorTypeKind;
+    LLVMValueRef same = LLVMGetInlineAsm(fn, "", 0, is_vector ? "=v,0" : "=r,0", 4, 0, 0, LLVMInlineAsmDialectATT, 0);
+    return LLVMBuildCall2(e->b, fn, same, &x, 1, "");
+}
+
 /* The type of `like` with another element type. */
 static LLVMTypeRef type_like(LLVMValueRef like, LLVMTypeRef element) {
     LLVMTypeRef type = LLVMTypeOf(like);

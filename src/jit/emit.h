@@ -108,6 +108,8 @@ LLVMValueRef em_fabs(emit *e, LLVMValueRef x);
 LLVMValueRef em_fneg(emit *e, LLVMValueRef x);
 LLVMValueRef em_copysign(emit *e, LLVMValueRef magnitude, LLVMValueRef sign);
 LLVMValueRef em_rint(emit *e, LLVMValueRef x); /* nearest even; SSE4.1 roundps and up */
+/* The same value, a register's, of which LLVM does not see where it comes from. No instruction. */
+LLVMValueRef em_opaque(emit *e, LLVMValueRef x);
 
 /* ---- memory. mask: <lanes x i1>, or NULL = all lanes ---- */
 LLVMValueRef em_gep(emit *e, LLVMValueRef base, LLVMTypeRef element, LLVMValueRef index);

@@ -26,8 +26,14 @@ static LLVMValueRef pick_lanes(emit *e, LLVMValueRef a, LLVMValueRef b, int n, i
     return shuffle(e, a, b, index, n);
 }
 
-/* log2(part) unpacks of rows half a group apart
- * transpose inside lanes; then whole lanes change places. */
+/* For each shuffle LLVM's x86 back end looks for better ones through all shuffles that lead to it: of a block of 16 x 16
+ * that took a third of the time of a convolution's compilation, and found none. So stages do not see each other, where registers
+ * hold all rows; smaller blocks are quick. */
+static void hide(emit *e, LLVMValueRef *v, int n, int side) {
+    for (int i = 0; i < n && side == EM_MAX_SIDE && e->level->has_mask; i++) v[i] = em_opaque(e, v[i]);
+}
+
+/* log2(part) unpacks of rows half a group apart transpose inside lanes; then whole lanes change places. */
 void em_turn(emit *e, LLVMValueRef *v, int n, int bytes) {
     int part = n * bytes <= 16 ? n : 16 / bytes, groups = n / part;
     LLVMValueRef t[EM_MAX_SIDE];
@@ -38,6 +44,7 @@ void em_turn(emit *e, LLVMValueRef *v, int n, int bytes) {
                     t[2 * i + h] = interleave(e, v[g * part + i], v[g * part + i + part / 2], n, part, h);
             memcpy(v + g * part, t, (size_t)part * sizeof *t);
         }
+    if (groups > 1) hide(e, v, n, n);
     for (int j = 0; j < part; j++) { /* lane l of v[g * part + j] is rows of group g of column l * part + j */
         LLVMValueRef now[4], next[4];
         for (int g = 0; g < groups; g++) now[g] = v[g * part + j];
@@ -46,6 +53,7 @@ void em_turn(emit *e, LLVMValueRef *v, int n, int bytes) {
                 for (int h = 0; h < 2; h++)
                     next[g / 2 + h * groups / 2] = pick_lanes(e, now[g], now[g + 1], n, part, h);
             memcpy(now, next, sizeof now);
+            if (2 * s < groups) hide(e, now, groups, n);
         }
         for (int g = 0; g < groups; g++) v[g * part + j] = now[g];
     }
