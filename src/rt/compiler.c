@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #ifndef FUSOR_PKGLIBDIR
@@ -59,6 +60,14 @@ bool rt_module_find_file(const char *name, char *path, size_t room) {
     return n > 0 && (size_t)n < room && access(path, R_OK) == 0;
 }
 
+/* The start of LLVM ends the process where malloc has nothing left for it. The module with LLVM inside and what it links
+ * take 38 MB of address space, its requests what src/jit/codegen.c asks for. */
+static bool has_room(void) {
+    enum { ROOM = 60 << 20 };
+    void *room = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return room != MAP_FAILED && munmap(room, ROOM) == 0;
+}
+
 /* Under the lock. */
 static fusor_status load(fu_error *e, const fusor_codegen_table **out) {
     char path[PATH_MAX];
@@ -69,6 +78,8 @@ static fusor_status load(fu_error *e, const fusor_codegen_table **out) {
             e, FUSOR_ERROR_UNSUPPORTED,
             "no code generation module: %s is neither beside the library nor in %s (FUSOR_CODEGEN names another path)",
             MODULE_FILE, FUSOR_PKGLIBDIR);
+    if (!has_room())
+        return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "the code generation module does not load: no memory for it");
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle) return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "the code generation module does not load: %s", dlerror());
     void *symbol = dlsym(handle, FUSOR_CODEGEN_SYMBOL);

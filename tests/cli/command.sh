@@ -295,6 +295,16 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     FUSOR_VERBOSE=compile sh -c "$line" >out 2>err && [ -n "$symbol" ] && grep -q "$symbol" err && ok || bad "replay: $line"
     json fusor-run/1 'cache' run two.fusor @g a=ones --time --runs 1 --cache off
     grep -q '"cache": "off"' out && ok || bad 'cache off'
+    # However little memory there is, nothing ends the process: LLVM would where it gets none.
+    if ldd "$fusor" | grep -q 'lib[a-z]*san'; then skip 'limits of memory: sanitizers'
+    else
+        died=
+        for mb in $(seq 12 100); do
+            (ulimit -v $((mb * 1024)) && exec "$fusor" run two.fusor @g a=ones --cache off) >out 2>err
+            case $? in 0 | 3 | 4) ;; *) died="$died $mb" ;; esac
+        done
+        [ -z "$died" ] && ok || bad "it dies in this many MB:$died"
+    fi
 fi
 expect 2 'cache why: expected FILE' cache why
 expect 2 'no entry' cache show ffffffffffffffffffff
