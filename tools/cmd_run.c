@@ -31,6 +31,7 @@ typedef struct run {
     bool writes_stdout;
     int n_threads[64], n_thread_counts;
     int (*after)(tool *t, const program *p, const inputs *in);
+    char *timeline; /* of --trace: the document of fusor_trace_json */
 } run;
 
 /* One compiled function on one set of inputs. */
@@ -316,6 +317,8 @@ static int run_point(run *r, point *p) {
     fusor_status called = fusor_executable_call(p->exe, r->in.n, r->in.buffer, n_out, p->out);
     if (t->trace && called == FUSOR_OK)
         called = fusor_profile_enable(t->ctx, 0); /* the timeline ends with the first call */
+    if (t->trace && called == FUSOR_OK)
+        called = fusor_trace_json(t->ctx, &r->timeline); /* now: --profile starts from nothing */
     if (called != FUSOR_OK) return context_error(r, called);
     if (t->check) compare(r, p);
     return repeats ? measure(r, p, in) : 0;
@@ -521,13 +524,9 @@ static json_t *parse_event(const run *r, const json_t *events) {
 
 /* What happened when, on which thread: Chrome trace events. */
 static int write_trace(run *r) {
-    char *text = NULL;
-    fusor_status status = fusor_trace_json(r->t->ctx, &text);
-    if (status != FUSOR_OK) return context_error(r, status);
-    json_t *d = json_loads(text, 0, NULL), *events = json_object_get(d, "traceEvents");
-    fusor_text_free(text);
+    json_t *d = json_loads(r->timeline, 0, NULL), *events = json_object_get(d, "traceEvents");
     (void)json_array_append_new(events, parse_event(r, events));
-    text = d ? json_dumps(d, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    char *text = d ? json_dumps(d, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(d);
     if (!text) return tool_environment(r->t, "out of memory");
     fu_part part = {text, strlen(text)};
@@ -561,6 +560,7 @@ static int run_single(run *r) {
     }
     if (!status && r->after) status = r->after(t, &r->program, &r->in);
     if (!status && !all_ok(r, &p)) status = EXIT_NO;
+    fusor_text_free(r->timeline);
     free_point(r, &p);
     return status;
 }

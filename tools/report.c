@@ -12,9 +12,12 @@
 json_t *report_new(const char *schema) { return json_pack("{s:s}", "schema", schema); }
 
 int report_flush(tool *t) {
+    static bool is_told; /* by the subcommand; asked again at the end of the program */
+    if (is_told) return EXIT_ENVIRONMENT;
     if (fflush(stdout) == 0 && !ferror(stdout)) return 0;
     struct pollfd p = {.fd = 1};
     if (errno == EPIPE || (poll(&p, 1, 0) > 0 && (p.revents & POLLERR))) return 0; /* nobody reads on: no mishap */
+    is_told = true;
     return tool_environment(t, "standard output: %s", strerror(errno));
 }
 

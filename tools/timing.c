@@ -39,7 +39,7 @@ bool timing_measure(tool *t, bool (*run)(void *user), void *user, int64_t warmup
     if (n > MAX_SAMPLES) n = MAX_SAMPLES;
     out->median_ns = timing_median(samples, n);
     out->min_ns = samples[0];
-    out->p99_ns = samples[(n - 1) * 99 / 100];
+    out->p99_ns = samples[(n * 99 + 99) / 100 - 1]; /* 99 % of the calls took no longer */
     return true;
 }
 

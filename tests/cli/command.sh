@@ -165,6 +165,10 @@ expect 0 '^check %y: error [0-9.e+]* ULP at \[[0-2], [0-9]*, [0-9]*\], bound [0-
 expect 0 'nan 6$' run -e 'func @f(%q: f32[2, 5], %k: f32[5, 4], %v: f32[4, 3]) -> f32[2, 3] {
   %a = matmul(%q, %k) %s = add(%a, -inf) %p = softmax(%s) %y = matmul(%p, %v) return %y }' --fill normal:1 --wait
 expect 0 'median' run two.fusor --fill ones --dim N=1K --time --runs 3
+for runs in 2 3 7; do
+    "$fusor" run two.fusor --fill ones --dim N=1K --time --warmup 0 --runs $runs --json >out 2>err &&
+        tr -d ' ,' <out | awk -F: '{ v[$1] = $2 } END { exit !(v["\"min_ns\""] <= v["\"median_ns\""] + 0 && v["\"median_ns\""] <= v["\"p99_ns\""] + 0) }' && ok || bad "min, median and p99 of $runs runs"
+done
 expect 0 'N=2000' run two.fusor --fill ones --dim N=1e3,2e3 --threads 1,2 --runs 2 --time
 expect 0 'f32\[3\]' run two.fusor --fill ones --dim N=3 --no-fuse
 expect 0 'f32\[3\]' run two.fusor --fill ones --dim N=3 --device reference
@@ -190,7 +194,8 @@ expect 4 'there is no directory missing/below .*; -o missing/below/ makes it' ru
 # pipes
 "$fusor" run two.fusor --fill ones --dim N=900 2>err | head -c 1 >/dev/null
 [ "${PIPESTATUS[0]}" -eq 0 ] && [ ! -s err ] && ok || bad 'EPIPE is not quiet'
-if [ -w /dev/full ]; then "$fusor" run two.fusor --fill ones --dim N=9 >/dev/full 2>err; [ $? -eq 4 ] && ok || bad 'a full disk is not exit 4'; fi
+if [ -w /dev/full ]; then "$fusor" run two.fusor --fill ones --dim N=9 >/dev/full 2>err; [ $? -eq 4 ] && ok || bad 'a full disk is not exit 4'
+    "$fusor" info --json >/dev/full 2>err; [ $? -eq 4 ] && [ "$(grep -c 'standard output' err)" -eq 1 ] && ok || bad 'a full disk is told once'; fi
 
 # JSON
 json fusor-run/1 'results.0.dtype results.0.shape results.1.mean results.0.nan' run two.fusor --fill ones --dim N=3
@@ -223,6 +228,7 @@ expect 2 'inputs are for --measure' explain two.fusor @g a=1
     ! grep -qE '(src|href)="?https?:' page.html && ok || bad 'the page of explain lacks its parts, or is not self-contained'
 rm -f page.html
 "$fusor" run two.fusor --fill ones --dim N=3 --trace trace.json >/dev/null 2>err && ./json_check - traceEvents.0.name traceEvents.3.ts otherData.dropped <trace.json >>err && ok || bad 'run --trace'
+"$fusor" run two.fusor --fill ones --dim N=3 --trace trace.json --profile --runs 2 >out 2>err && ./json_check - traceEvents.3.ts <trace.json >>err && grep -q '"thread_name"' trace.json && ok || bad 'run --trace --profile'
 rm -f trace.json
 for stage in ir opt; do
     "$fusor" emit -e "$mlp" --stage $stage >$stage.fusor 2>err && "$fusor" emit $stage.fusor --stage ir >again.fusor 2>>err && ok || bad "emit --stage $stage is not read"
