@@ -75,6 +75,9 @@ uint16_t builder_scalar(builder *b, ir_plan_scalar s);
 uint16_t builder_cast(builder *b, uint16_t x, ir_dtype t);
 const chain *builder_chain(builder *b, const chain *c);
 const chain *builder_top(builder *b, int rank, const int8_t *coord);
+/* A sum over the kernel's dims, which are known last, as i64. Until then an INDEX of no dim stands for it (PLACE +
+ * number). */
+uint16_t builder_place(builder *b, const ir_size stride[MAX_SPACE]);
 void builder_note(builder *b, ir_id id); /* for explain: the node is computed in this kernel */
 /* Strides over a node's dims -> its elements over the cluster's space. */
 bool builder_push(builder *b, const chain *at, const ir_size *in, place *out);

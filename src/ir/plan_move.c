@@ -66,7 +66,10 @@ uint16_t builder_coordinate(builder *b, const chain *at, int d) {
     int sum = -1;
     for (int i = 0; i < at->rank; i++) strides[i] = i == d ? b->one : b->zero;
     if (!builder_push(b, at, strides, &where)) return builder_fail(b, "an index under a reshape");
-    for (int i = 0; i < b->space; i++) {
+    /* a channel of a convolution is a group and a place in it: two dims, once the kernel's are known */
+    const bool is_place = b->p->clusters.at[b->c].kind == CLUSTER_WINDOW && where.stride[1] != b->zero;
+    if (is_place) sum = builder_place(b, where.stride);
+    for (int i = 0; i < b->space && !is_place; i++) {
         if (where.stride[i] == b->zero) continue;
         ir_kinst inst;
         memset(&inst, 0, sizeof inst);

@@ -228,16 +228,9 @@ void builder_note(builder *b, ir_id id) {
     fu_push(b->p->arena, &b->ops, id);
 }
 
-/* The row-major number of the element of node n at this chain, as i64: a sum over the kernel's dims, which are known
- * last. Until then an INDEX of no dim stands for it (PLACE + number). */
-static uint16_t element_number(builder *b, const ir_node *n, const chain *at) {
-    ir_size strides[MAX_SPACE];
-    place where = {.is_unguarded = true};
+uint16_t builder_place(builder *b, const ir_size stride[MAX_SPACE]) {
     access a = {0};
-    builder_contiguous(b, n, strides);
-    if (!builder_push(b, n->rank ? at : NULL, strides, &where))
-        return builder_fail(b, "random numbers under a reshape");
-    memcpy(a.stride, where.stride, sizeof a.stride);
+    memcpy(a.stride, stride, sizeof a.stride);
     uint32_t i = 0;
     while (i < b->places.n && memcmp(b->places.at[i].stride, a.stride, (size_t)b->space * sizeof *a.stride) != 0) i++;
     if (i == b->places.n) {
@@ -249,7 +242,17 @@ static uint16_t element_number(builder *b, const ir_node *n, const chain *at) {
     inst.op = IR_K_INDEX;
     inst.dtype = FUSOR_I64;
     inst.index = (uint16_t)(PLACE + i);
-    uint16_t number = builder_inst(b, inst);
+    return builder_inst(b, inst);
+}
+
+/* The row-major number of the element of node n at this chain, as i64. */
+static uint16_t element_number(builder *b, const ir_node *n, const chain *at) {
+    ir_size strides[MAX_SPACE];
+    place where = {.is_unguarded = true};
+    builder_contiguous(b, n, strides);
+    if (!builder_push(b, n->rank ? at : NULL, strides, &where))
+        return builder_fail(b, "random numbers under a reshape");
+    uint16_t number = builder_place(b, where.stride);
     if (where.offset != b->zero)
         number = builder_op(b, IR_OP_ADD, FUSOR_I64, 2, (uint16_t[]){number, builder_size(b, where.offset)});
     if (where.n_terms) number = builder_op(b, IR_OP_ADD, FUSOR_I64, 2, (uint16_t[]){number, builder_offset(b, &where)});

@@ -331,6 +331,8 @@ int plan_window_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], ch
         if ((int)i != b->window[0] && (int)i != b->window[1])
             a->stride[dim_group(n)] = ir_size_mul(sz, a->stride[1], b->dim[1]);
     }
+    for (uint32_t i = 0; i < b->places.n; i++)
+        b->places.at[i].stride[dim_group(n)] = ir_size_mul(sz, b->places.at[i].stride[1], b->dim[1]);
 #define PUT(d, r) (order[count] = (d), role[count++] = (r))
     if (!ir_size_is(sz, b->dim[0], 1)) PUT(0, 'b');
     if (!ir_size_is(sz, b->dim[dim_group(n)], 1)) PUT(dim_group(n), 'b');
