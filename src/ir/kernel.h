@@ -81,11 +81,12 @@ typedef struct ir_kbuffer {
 
 /* window: place p of column i, along one spatial axis, is element i * stride + p * dilation - begin of `size` there
  * are; outside are zeros. dim, place: of the kernel's dims; -1: of size 1. The operand's elements lie one after the
- * other, axis by axis, and where its load has a guard its buffer begins at element -begin of each. */
+ * other, axis by axis, and where its load has a guard its buffer begins at element -begin of each. end: so many zeros
+ * behind them are met (or fewer than none); in the form by channel, else 0. */
 enum { IR_KERNEL_MAX_AXES = 3 };
 typedef struct ir_kaxis {
     int dim, place;
-    int64_t stride, dilation, begin;
+    int64_t stride, dilation, begin, end;
     uint16_t size; /* an IR_K_SCALAR instruction */
 } ir_kaxis;
 
@@ -305,6 +306,14 @@ int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t ro
  * rows of words). */
 enum { IR_CHANNELS_STRIDE = 64 };              /* most along columns */
 int ir_window_tile_rows(const ir_kernel *k);   /* whole rows that its tile is; 0: columns of one */
+/* Are products with the pads of rows and columns left out, where a tile can know them? So long as all weights are
+ * finite that changes no sum but the sign of one that is 0, which ir_window_drops_sign makes +. Then K blocks are whole
+ * channels, a tile goes from row to row of the places, and shared has, behind the weights, of each of their vectors the
+ * sum of its products with 0: 0, or NaN. */
+bool ir_window_leaves_out(const ir_kernel *k);
+/* Is a sum whose products all underflow +0, never -0? By columns too, so that all forms give the same bits; not where
+ * there are so few products that the addition would be felt, nor for places of one. */
+bool ir_window_drops_sign(const ir_kernel *k);
 int ir_window_ahead(const ir_kernel *k);       /* places behind the offsets: of what comes next, to ask for it ahead */
 int64_t ir_window_columns(const ir_kernel *k); /* most columns between two turns: tiles, in all less than 64 or one */
 int64_t ir_kernel_window_step(const ir_kernel *k); /* stride of operand 1 along n, or IR_STRIDE_RUNTIME */

@@ -90,8 +90,8 @@ static fusor_status verify_axes(const ir_kernel *k, const ir_kinst *mm, int n, f
         const ir_kaxis *a = &k->axis[i];
         const int last = k->n_axes - 1;
         if (a->stride < 1 || a->dilation < 1 || a->stride > INT32_MAX || a->dilation > INT32_MAX ||
-            a->begin < INT32_MIN || a->begin > INT32_MAX || a->size >= k->n_insts ||
-            k->inst[a->size].op != IR_K_SCALAR || k->inst[a->size].dtype != FUSOR_I64)
+            a->begin < INT32_MIN || a->begin > INT32_MAX || a->end < INT32_MIN || a->end > INT32_MAX ||
+            a->size >= k->n_insts || k->inst[a->size].op != IR_K_SCALAR || k->inst[a->size].dtype != FUSOR_I64)
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "axis %d of a window kernel: numbers out of range", i);
         const bool is_there = i == last ? a->dim == n : i == last - 1 ? a->dim == n - 1 : a->dim < n - 2;
         if (!is_there || a->dim < (i < last - 1 ? -1 : 0) || a->place < -1 || a->place >= k->n_dims ||
@@ -163,6 +163,35 @@ int ir_window_tile_rows(const ir_kernel *k) {
     return n > 0 && k->tile.mr % n == 0 ? (int)(k->tile.mr / n) : 0;
 }
 
+bool ir_window_drops_sign(const ir_kernel *k) {
+    enum { FEWEST = 64 };
+    const ir_kinst *mm = matmul(k);
+    int64_t products = 1, behind_first = 1;
+    int n = 0;
+    if (k->is_depthwise || ir_level_is_gpu(k->level) || !mm || !ir_is_float(mm->dtype)) return false;
+    for (int d = 0; d < k->n_dims; d++) {
+        if (k->dim[d].role != 'k') continue;
+        const int64_t size = k->dim[d].size == IR_SIZE_RUNTIME ? FEWEST : k->dim[d].size;
+        products = products < FEWEST ? products * size : products;
+        if (n++ && behind_first < 2) behind_first *= size;
+    }
+    return products >= FEWEST && behind_first > 1;
+}
+
+bool ir_window_leaves_out(const ir_kernel *k) {
+    int64_t places = 1, along = 1;
+    bool has_pads = false;
+    if (!k->is_by_channel || !ir_window_drops_sign(k)) return false;
+    for (int i = 0; i < k->n_axes; i++) {
+        const ir_kaxis *a = &k->axis[i];
+        along = a->place < 0 ? 1 : k->dim[a->place].size;
+        if (along < 1) return false;
+        places *= along;
+        has_pads |= i >= k->n_axes - 2 && (a->begin > 0 || a->end > 0);
+    }
+    return has_pads && along <= IR_WINDOW_ALONG && k->tile.kb % places == 0;
+}
+
 int64_t ir_window_columns(const ir_kernel *k) { return k->tile.mr < 64 ? 64 / k->tile.mr * k->tile.mr : k->tile.mr; }
 
 int ir_window_ahead(const ir_kernel *k) { return k->is_by_channel ? 8 : 0; }
@@ -183,8 +212,9 @@ static void launch_by_channel(const ir_kernel *k, const int64_t *size, const int
     out->n_phases = 2;
     out->tiles[0] = tiles ? parts * vectors : 0;
     out->tiles[1] = tiles * ir_ceil_div(m, channels);
-    out->shared_bytes = ir_round_up(parts * vectors * lanes * kk * bytes, 64) +
-                        ir_round_up(parts * vectors * lanes * bytes, 64) * ir_kernel_window_adds(k);
+    out->shared_bytes =
+        ir_round_up(parts * vectors * lanes * kk * bytes, 64) +
+        ir_round_up(parts * vectors * lanes * bytes, 64) * (ir_kernel_window_adds(k) || ir_window_leaves_out(k));
 }
 
 void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {

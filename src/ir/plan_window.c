@@ -108,6 +108,49 @@ static int64_t products_of(const ir_graph *g, const ir_node *n) {
     return products;
 }
 
+static int64_t places_of(const ir_graph *g, const ir_node *n) {
+    const ir_node *w = ir_at(g, n->in[1]);
+    int64_t places = 1, v;
+    for (unsigned d = IR_SPATIAL_AT; d < w->rank; d++)
+        if (ir_size_is_const(g->sizes, w->dim[d], &v)) places = v > INT32_MAX / places ? INT32_MAX : places * v;
+    return places;
+}
+
+/* Of so many places along one axis, how many are pads: `before` zeros before the first one of the first column. */
+static int64_t pads_met(int64_t columns, int64_t stride, int64_t places, int64_t dilation, int64_t before) {
+    int64_t met = 0;
+    for (int64_t p = 0; p < places && p * dilation < before; p++) {
+        const int64_t n = (before - p * dilation + stride - 1) / stride;
+        met += n < columns ? n : columns;
+    }
+    return met;
+}
+
+/* The share of the products that is left of a convolution by channel (ir_window_leaves_out). */
+static double share_of_products(const planner *p, const ir_node *n) {
+    const ir_graph *g = p->g;
+    const ir_node *w = ir_at(g, n->in[1]), *x = ir_at(g, n->in[0]);
+    int64_t begin[IR_MAX_SPATIAL], columns, places, taken;
+    double share = 1;
+    if (x->op != IR_OP_PAD || !is_absorbed(p, n, n->in[0]) || !is_plain_pad(p, x, begin) ||
+        !ir_size_is_const(g->sizes, w->dim[w->rank - 1], &places) || places > IR_WINDOW_ALONG)
+        return 1;
+    x = ir_at(g, x->in[0]);
+    for (unsigned d = n->rank < 5 ? IR_SPATIAL_AT : n->rank - 2u; d < n->rank; d++) {
+        const unsigned i = d - IR_SPATIAL_AT;
+        const int64_t stride = ir_window_entry(g, n, "strides", i, 1),
+                      dilation = ir_window_entry(g, n, "dilations", i, 1);
+        if (!ir_size_is_const(g->sizes, n->dim[d], &columns) || !ir_size_is_const(g->sizes, w->dim[d], &places) ||
+            !ir_size_is_const(g->sizes, x->dim[d], &taken) || columns < 1 || places < 1 || places > IR_BAKE_MAX)
+            return 1;
+        const int64_t end = (columns - 1) * stride + (places - 1) * dilation + 1 - begin[i] - taken;
+        share *= 1 - (double)(pads_met(columns, stride, places, dilation, begin[i]) +
+                              pads_met(columns, stride, places, dilation, end)) /
+                         ((double)columns * (double)places);
+    }
+    return share;
+}
+
 /* Are vectors of channels quicker than those of columns? The weights are packed for them: once, or in each call (a
  * cycle an element). tile: what it takes then. */
 static bool is_by_channel(const planner *p, const ir_node *n, ir_tile *tile) {
@@ -135,6 +178,7 @@ static bool is_by_channel(const planner *p, const ir_node *n, ir_tile *tile) {
     *tile = ir_window_channel_tile(level, n->dtype, made, columns, rows, products, &by_channel);
     ir_window_tile(level, n->dtype, made, columns, rows, products, ir_window_entry(g, n, "strides", spatial - 1, 1),
                    &by_column);
+    by_channel *= share_of_products(p, n);
     if (!is_const) by_channel += (double)made;
     return by_channel < by_column;
 }
@@ -207,9 +251,10 @@ void plan_window_space(builder *b, const ir_node *n) {
         return;
     }
     b->k->is_by_channel = f.is_by_channel && is_by_channel(b->p, n, &b->k->tile);
-    if (b->k->is_by_channel) return;
-    b->k->tile = ir_window_tile(b->k->level, n->dtype, made / groups_of(n), columns, rows, products,
-                                f.has_axes ? 1 : ir_window_entry(g, n, "strides", spatial - 1, 1), NULL);
+    if (!b->k->is_by_channel)
+        b->k->tile = ir_window_tile(b->k->level, n->dtype, made / groups_of(n), columns, rows, products,
+                                    f.has_axes ? 1 : ir_window_entry(g, n, "strides", spatial - 1, 1), NULL);
+    if (!ir_level_is_gpu(b->k->level)) b->k->tile.kb = ir_window_block(b->k->level, n->dtype, places_of(g, n));
 }
 
 static uint16_t index_of(builder *b, int d) {
@@ -228,12 +273,21 @@ static uint16_t index_of(builder *b, int d) {
 
 /* What the kernel is told of spatial axis i of operand x, which `begin` zeros are before. */
 static void add_axis(builder *b, const ir_node *n, unsigned i, const ir_node *x, int64_t begin) {
-    b->k->axis[b->k->n_axes++] = (ir_kaxis){.dim = IR_SPATIAL_AT + (int)i,
-                                            .place = dim_place(n, i),
-                                            .stride = ir_window_entry(b->p->g, n, "strides", i, 1),
-                                            .dilation = ir_window_entry(b->p->g, n, "dilations", i, 1),
-                                            .begin = begin,
-                                            .size = builder_size(b, x->dim[IR_SPATIAL_AT + i])};
+    const ir_sizes *sz = b->p->g->sizes;
+    const unsigned d = IR_SPATIAL_AT + i;
+    int64_t made, taken, places;
+    ir_kaxis a = {.dim = (int)d,
+                  .place = dim_place(n, i),
+                  .stride = ir_window_entry(b->p->g, n, "strides", i, 1),
+                  .dilation = ir_window_entry(b->p->g, n, "dilations", i, 1),
+                  .begin = begin,
+                  .size = builder_size(b, x->dim[d])};
+    if (b->k->is_by_channel && ir_size_is_const(sz, n->dim[d], &made) && ir_size_is_const(sz, x->dim[d], &taken) &&
+        ir_size_is_const(sz, ir_at(b->p->g, n->in[1])->dim[d], &places)) {
+        const int64_t end = (made - 1) * a.stride + (places - 1) * a.dilation + 1 - begin - taken;
+        a.end = end > INT32_MIN && end < INT32_MAX ? end : 0;
+    }
+    b->k->axis[b->k->n_axes++] = a;
 }
 
 /* Is the place of axis i no pad? guard: the same of the axes before, or -1; returned with it. */

@@ -147,6 +147,11 @@ static double line_cycles(int mr, int nv, int step, int64_t vectors) {
     return (double)(vectors / nv) * tile_cycles(mr, nv, step) + (double)left * tile_cycles(mr, 1, step);
 }
 
+int ir_window_block(ir_level level, ir_dtype acc, int64_t places) {
+    const int kb = ir_contract_tile(level, acc).kb;
+    return places > 1 && places <= kb && ir_is_float(acc) ? (int)(kb / places * places) : kb;
+}
+
 int ir_window_pack_cycles(int64_t step) { return step == 1 || step == 2 ? 3 * (int)step : 24; }
 
 /* Of all tiles that fit the registers (accumulators, a row of operand 1 and one element of operand 0), the quickest for

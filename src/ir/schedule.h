@@ -40,8 +40,9 @@ ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t m, int64_t n);
 /* The tile of a contraction of one row, of which `tile` is that of many: wider, for as many sums at once. */
 ir_tile ir_contract_row_tile(ir_level level, ir_dtype acc, ir_tile tile);
 enum {
-    IR_WINDOW_FEW = 16
-}; /* up to so many products of an element, a convolution's tile has all of them in its code */
+    IR_WINDOW_FEW = 16, /* up to so many products of an element, a convolution's tile has all of them in its code */
+    IR_WINDOW_ALONG = 8 /* by channel: up to so many places along columns */
+};
 /* The tile of a convolution with m channels in a group: no more rows than those. n, y: columns and rows of the result,
  * k: products of an element, each -1 where it is not known; step: stride along the columns. Of the tile only the K
  * block has a say in bits. */
@@ -51,6 +52,8 @@ ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64
  * be told them too: 0 where sizes are not known. */
 ir_tile ir_window_channel_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k,
                                double *cycles);
+/* The K block of a convolution with so many places: whole channels. */
+int ir_window_block(ir_level level, ir_dtype acc, int64_t places);
 /* The same for one channel a group, with so many places along three axes: rows x columns of one channel. step, apart:
  * stride and dilation along the rows. */
 ir_tile ir_depthwise_tile(ir_level level, ir_dtype acc, int64_t n, int64_t y, const int64_t places[3], int64_t step,

@@ -64,7 +64,7 @@ static void set_values(window *w) {
 window_outer *window_begin(window *w, window_function f, const char *name, LLVMTypeRef *parameter, unsigned n) {
     emit *e = w->e;
     w->function_type[f] = LLVMFunctionType(e->t_void, parameter, n, 0);
-    w->function[f] = em_function(e, name, w->function_type[f], true);
+    w->function[f] = em_function(e, name, w->function_type[f], f != PADS);
     LLVMSetLinkage(w->function[f], LLVMInternalLinkage);
     window_outer *o = FU_NEW(e->arena, window_outer);
     *o = (window_outer){*e, *w, LLVMGetInsertBlock(e->b)};
@@ -641,6 +641,7 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     if (w->k->is_depthwise && w->nr < w->v_lanes) w->v_lanes = w->lanes = w->nr;
     w->nv = w->nr / w->v_lanes;
     w->tile_rows = ir_window_tile_rows(w->k);
+    window_find_pads(w);
     const int64_t step = ir_kernel_window_step(w->k);
     w->step = step == IR_STRIDE_RUNTIME ? 0 : (int)step;
     w->is_slab = ir_kernel_has_slab(w->k);

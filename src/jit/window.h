@@ -3,7 +3,7 @@
 #define JIT_WINDOW_H
 /* What the files of the window kernel share: window.c (the kernel), window_tile.c (the register tile), window_pack.c
  * (panels), window_slab.c (the operand within its pads, weights of other types), window_channels.c (lanes along the
- * channels), window_depthwise.c (one channel a group). */
+ * channels), window_pads.c (what these leave out), window_depthwise.c (one channel a group). */
 #include "jit/emit.h"
 
 enum { WINDOW_MAX_TILE = 32 }; /* vector registers of sums */
@@ -24,6 +24,7 @@ typedef enum window_function {
     TURN,
     COPY,
     PLANE,
+    PADS,
     FUNCTIONS
 } window_function;
 
@@ -42,6 +43,8 @@ typedef struct window {
     LLVMValueRef pitch;                                 /* of the operand from row to row */
     LLVMValueRef weight_base, weight_pitch, first_sums; /* first_sums: what `adds` takes off, for each row of weights */
     int tile_rows;                                      /* ir_window_tile_rows */
+    bool leaves_out, drops_sign;                        /* ir_window_leaves_out, .._drops_sign */
+    int down, across;                                   /* with it: places along rows, columns */
     int sums_pitch;                                     /* of FINISH's sums from row to row */
     LLVMTypeRef t_acc, t_vec;
     LLVMValueRef kk;                              /* product of the dims k */
@@ -97,6 +100,7 @@ typedef struct window_line {
      * the panels packed? */
     LLVMValueRef from, length, pitch, row, is_packed, block, weights;
     LLVMValueRef m_begin, m_end, first_sums;
+    LLVMValueRef y;          /* by channel: row of the result, or -1 where it goes on with what lies between rows */
     LLVMValueRef sums, rows; /* of what goes to FINISH: where, and how many channels */
 } window_line;
 /* Columns begin .. end - 1 of a line, from channel m0 on, by rows: those past the result's columns are skipped. */
@@ -162,6 +166,20 @@ void window_set_channels(window *w, LLVMValueRef scratch); /* where what it has 
 void window_emit_channels(window *w);                      /* the whole kernel, but for FINISH */
 /* ir_window_ahead offsets behind the table: of the columns of the row that come next. */
 void window_extend_table(window *w);
+
+/* ---- window_pads.c ---- */
+void window_find_pads(window *w);
+/* Of w->leaves_out: is place `place` of a row of places a pad before, or behind, the elements, at a column of so many
+ * that begin, or end, with the result's row? */
+bool window_is_pad(const window *w, int place, int column, int columns, bool is_behind);
+/* The rows of places that row y of the result meets any of; all where y < 0. */
+void window_rows_met(window *w, LLVMValueRef y, LLVMValueRef *begin, LLVMValueRef *end);
+/* The sum of 0 times a vector of packed weights, for all k: 0, or NaN where one is not finite. */
+LLVMValueRef window_check_weights(window *w, LLVMValueRef packed, LLVMValueRef apart);
+/* PADS: (args, weights, columns, width, sums, y, column): adds what was left out to the sums of a line; where one of
+ * the `width` elements at `checked` is NaN. */
+void window_emit_pads(window *w);
+void window_add_pads(window *w, LLVMValueRef *in, LLVMValueRef checked, LLVMValueRef width);
 
 /* ---- window_pack.c ---- */
 /* PANEL: (args, first element of the operand, first column, columns): up to nr columns of the rows as one line, without

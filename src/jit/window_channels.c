@@ -11,7 +11,8 @@
  *             last whole tile of channels, by NARROW, one K block after the other. The last columns of a line are done
  *             with some before them, again. Where a tile is whole rows, all rows are one line, and those behind the
  *             last whole tile are done by LAST, one at a time, as are all by NARROW: so on small images a vector of
- *             weights meets many columns, and none is done twice
+ *             weights meets many columns, and none is done twice. Products with pads are left out where that is known
+ *             (window_pads.c)
  *     TURN    the sums as [nr][columns]
  *     FINISH  the program behind them (window.c)
  *
@@ -88,13 +89,18 @@ static void emit_weights(window *w) {
         LLVMSetAlignment(LLVMBuildStore(e->b, sum, element(w, w->first_sums, at)), 4);
         em_end(e, &r);
     }
+    if (w->leaves_out) { /* channels that are not there are finite */
+        em_loop z = em_for(e, em_mul(e, rows, w->kk), em_mul(e, lanes, w->kk), one);
+        LLVMSetAlignment(LLVMBuildStore(e->b, LLVMConstNull(w->t_acc), element(w, stage, z.i)), (unsigned)w->bytes);
+        em_end(e, &z);
+    }
     em_branch wide = em_if(e, em_icmp(e, LLVMIntSGE, w->kk, lanes)); /* the last block begins earlier, to be whole */
     em_loop b = em_for(e, zero, w->kk, lanes);
     LLVMValueRef k = em_min(e, b.i, em_sub(e, w->kk, lanes));
     turn_block(w, element(w, stage, k), w->kk, element(w, to, em_mul(e, k, apart)), apart);
     em_end(e, &b);
     em_else(e, &wide);
-    em_loop r = em_for(e, zero, rows, one);
+    em_loop r = em_for(e, zero, w->leaves_out ? lanes : rows, one);
     em_loop c = em_for(e, zero, w->kk, one);
     LLVMValueRef x = LLVMBuildLoad2(e->b, w->t_acc, element(w, stage, em_add(e, em_mul(e, r.i, w->kk), c.i)), "");
     LLVMSetAlignment(x, (unsigned)w->bytes);
@@ -103,6 +109,10 @@ static void emit_weights(window *w) {
     em_end(e, &c);
     em_end(e, &r);
     em_endif(e, &wide);
+    if (w->leaves_out) {
+        LLVMValueRef sum = window_check_weights(w, to, apart), at = element(w, w->first_sums, em_mul(e, l.i, lanes));
+        LLVMSetAlignment(LLVMBuildStore(e->b, sum, at), (unsigned)w->bytes);
+    }
     em_end(e, &l);
     e->lanes = before;
     window_end(w, o);
@@ -145,54 +155,189 @@ static void ask_ahead(window *w, const LLVMValueRef *operand, int rows, LLVMValu
     if (last > 0) em_prefetch(e, element(w, at, num(w, last)), false, 1);
 }
 
-/* How many parameters a tile has: the last two are of whole rows. */
-static int n_told(const window *w) { return w->tile_rows ? 9 : 7; }
+/* How many parameters a tile has: those of whole rows, and of places that are left out, come last. */
+enum { TOLD = 7, TOLD_OF_ROWS = 9, TOLD_OF_PLACES = 13 };
+static int n_told(const window *w) { return w->leaves_out ? TOLD_OF_PLACES : w->tile_rows ? TOLD_OF_ROWS : TOLD; }
 
-/* TILE, NARROW, LAST: (weights, operand, table, count, dst, before, first; of rows: pitch, next): dst[mr][nr] = sums
- * over k < count of weights[k][nv] * operand[table[k] + row * pitch + column * step]; plus what is there where `before`
- * is not 0, or else (adds) first. next: of weights, of which a line is asked for with each k. */
-static void emit_tile(window *w, window_function f) {
+typedef struct tile {
+    window_function f;
+    int nv, rows, columns; /* columns of each row */
+    LLVMValueRef in[TOLD_OF_PLACES], row[WINDOW_MAX_TILE];
+} tile;
+
+/* sum += the vectors b * the operand of row r, column i. */
+static void add_column(window *w, const tile *t, int r, int i, LLVMValueRef at, const LLVMValueRef *b,
+                       LLVMValueRef *sum) {
     emit *e = w->e;
-    const int nv = f == NARROW ? 1 : w->nv, rows = w->tile_rows && f == TILE ? w->tile_rows : 1,
-              columns = row_columns(w), n = rows * columns * nv;
-    LLVMTypeRef parameter[9] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr,
-                                e->t_i64, e->t_ptr, e->t_i64, e->t_ptr};
-    static const char *const name[] = {[TILE] = "tile", [NARROW] = "narrow", [LAST] = "last"};
-    window_outer *o = window_begin(w, f, name[f], parameter, n_told(w));
-    LLVMValueRef in[9], b[8], zero = num(w, 0), row[WINDOW_MAX_TILE];
-    LLVMValueRef sum[WINDOW_MAX_TILE], next[WINDOW_MAX_TILE], to[WINDOW_MAX_TILE];
-    LLVMGetParams(e->fn, in);
-    row[0] = in[1];
-    for (int r = 1; r < rows; r++) row[r] = element(w, row[r - 1], in[7]);
-    e->lanes = w->v_lanes;
-    LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b), body = em_block(e, "products"), done = em_block(e, "sums"),
-                      add = em_block(e, "add"), first = em_block(e, "first");
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, in[3], zero), body, done);
-    LLVMPositionBuilderAtEnd(e->b, body);
-    LLVMValueRef k = phi_of(w, zero, entry), weights = phi_of(w, in[0], entry);
-    for (int i = 0; i < n; i++) next[i] = sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
-    for (int j = 0; j < nv; j++) b[j] = window_load_vector(w, element(w, weights, num(w, j * w->v_lanes)));
-    LLVMValueRef at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, in[2], e->t_i64, k), "");
-    ask_ahead(w, row, rows, in[2], k);
-    if (w->tile_rows) em_prefetch(e, element(w, in[8], em_mul(e, k, num(w, (int64_t)nv * w->v_lanes))), false, 2);
-    for (int i = 0; i < rows * columns; i++) {
-        LLVMValueRef from = em_gep(e, row[i / columns], e->t_i8, at);
-        from = element(w, from, num(w, i % columns * step_of(w)));
-        LLVMValueRef x = em_load_splat(e, w->t_vec, from, (unsigned)w->bytes);
-        for (int j = 0; j < nv; j++) next[i * nv + j] = window_multiply(w, b[j], x, next[i * nv + j]);
+    LLVMValueRef from = element(w, em_gep(e, t->row[r], e->t_i8, at), num(w, i * step_of(w)));
+    LLVMValueRef x = em_load_splat(e, w->t_vec, from, (unsigned)w->bytes);
+    sum += (r * t->columns + i) * t->nv;
+    for (int j = 0; j < t->nv; j++) sum[j] = window_multiply(w, b[j], x, sum[j]);
+}
+
+static void load_weights(window *w, const tile *t, LLVMValueRef weights, LLVMValueRef *b) {
+    for (int j = 0; j < t->nv; j++) b[j] = window_load_vector(w, element(w, weights, num(w, j * w->v_lanes)));
+}
+
+/* The columns begin .. end - 1 of the tile's one row, unless they are pads: i1. */
+static void add_unless_pads(window *w, const tile *t, int begin, int end, LLVMValueRef is_pad, LLVMValueRef at,
+                            const LLVMValueRef *b, LLVMValueRef *sum) {
+    LLVMValueRef before[WINDOW_MAX_TILE];
+    if (begin >= end) return;
+    memcpy(before, sum, sizeof before);
+    em_branch branch = em_if(w->e, LLVMBuildNot(w->e->b, is_pad, ""));
+    for (int i = begin; i < end; i++) add_column(w, t, 0, i, at, b, sum);
+    LLVMBasicBlockRef from = LLVMGetInsertBlock(w->e->b);
+    em_endif(w->e, &branch);
+    for (int i = begin * t->nv; i < end * t->nv; i++) {
+        LLVMValueRef phi = phi_of(w, sum[i], from);
+        LLVMAddIncoming(phi, &before[i], &branch.other, 1);
+        sum[i] = phi;
     }
-    LLVMValueRef k_then = em_add(e, k, num(w, 1)), then = element(w, weights, num(w, (int64_t)nv * w->v_lanes));
+}
+
+/* sum += weights * operand of rows begin .. end - 1, for one place along the columns. */
+static void add_place(window *w, const tile *t, int begin, int end, LLVMValueRef at, LLVMValueRef weights, int place,
+                      LLVMValueRef *sum) {
+    emit *e = w->e;
+    LLVMValueRef b[8], zero = num(w, 0);
+    int left = 0, right = t->columns;
+    while (left < right && window_is_pad(w, place, left, t->columns, false)) left++;
+    while (right > left && window_is_pad(w, place, right - 1, t->columns, true)) right--;
+    at = em_add(e, at, num(w, place * w->k->axis[w->k->n_axes - 1].dilation * w->bytes));
+    load_weights(w, t, weights, b);
+    if (!w->tile_rows) {
+        add_unless_pads(w, t, 0, left, em_icmp(e, LLVMIntNE, t->in[11], zero), at, b, sum);
+        add_unless_pads(w, t, right, t->columns, em_icmp(e, LLVMIntNE, t->in[12], zero), at, b, sum);
+    }
+    for (int r = begin; r < end; r++)
+        for (int i = left; i < right; i++) add_column(w, t, r, i, at, b, sum);
+}
+
+static void ask_for_next(window *w, const tile *t, LLVMValueRef k) {
+    if (!w->tile_rows) return;
+    em_prefetch(w->e, element(w, t->in[8], em_mul(w->e, k, num(w, (int64_t)t->nv * w->v_lanes))), false, 2);
+}
+
+/* All elements of K, one after the other. */
+static void emit_all_places(window *w, const tile *t, LLVMBasicBlockRef done, LLVMValueRef *sum) {
+    emit *e = w->e;
+    const int n = t->rows * t->columns * t->nv;
+    LLVMValueRef next[WINDOW_MAX_TILE], b[8], zero = num(w, 0);
+    LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b), body = em_block(e, "products");
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, t->in[3], zero), body, done);
+    LLVMPositionBuilderAtEnd(e->b, body);
+    LLVMValueRef k = phi_of(w, zero, entry), weights = phi_of(w, t->in[0], entry);
+    for (int i = 0; i < n; i++) next[i] = sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
+    LLVMValueRef at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, t->in[2], e->t_i64, k), "");
+    ask_ahead(w, t->row, t->rows, t->in[2], k);
+    ask_for_next(w, t, k);
+    load_weights(w, t, weights, b);
+    for (int i = 0; i < t->rows * t->columns; i++) add_column(w, t, i / t->columns, i % t->columns, at, b, next);
+    LLVMValueRef k_then = em_add(e, k, num(w, 1)), then = element(w, weights, num(w, (int64_t)t->nv * w->v_lanes));
     LLVMAddIncoming(k, &k_then, &body, 1);
     LLVMAddIncoming(weights, &then, &body, 1);
     for (int i = 0; i < n; i++) LLVMAddIncoming(sum[i], &next[i], &body, 1);
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, k_then, in[3]), body, done);
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, k_then, t->in[3]), body, done);
     LLVMPositionBuilderAtEnd(e->b, done);
     for (int i = 0; i < n; i++) {
         sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
         LLVMAddIncoming(sum[i], &next[i], &body, 1);
     }
+}
+
+/* The same row by row of places: of each channel those from in[9] to in[10] - 1. Of a tile of two rows the first one
+ * meets them from in[11] on, the second one those before in[12]; of a part of a row these say whether it is the first
+ * and the last part. */
+static void emit_rows_of_places(window *w, const tile *t, LLVMBasicBlockRef done, LLVMValueRef *sum) {
+    emit *e = w->e;
+    const int n = t->rows * t->columns * t->nv, width = t->nv * w->v_lanes, parts = t->rows == 2 ? 3 : 1;
+    LLVMValueRef at[3][WINDOW_MAX_TILE], across = num(w, w->across), one = num(w, 1), lo = t->in[9], hi = t->in[10];
+    LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b), body = em_block(e, "places"), from[3];
+    LLVMValueRef first = em_mul(e, lo, across), met = em_mul(e, em_sub(e, hi, lo), across),
+                 skipped = em_sub(e, num(w, (int64_t)w->down * w->across), met);
+    LLVMValueRef is_any = em_and(e, em_icmp(e, LLVMIntSLT, lo, hi), em_icmp(e, LLVMIntSGT, t->in[3], num(w, 0)));
+    LLVMValueRef weights_from = element(w, t->in[0], em_mul(e, first, num(w, width)));
+    LLVMBuildCondBr(e->b, is_any, body, done);
+    LLVMPositionBuilderAtEnd(e->b, body);
+    LLVMValueRef k = phi_of(w, first, entry), y = phi_of(w, lo, entry), weights = phi_of(w, weights_from, entry);
+    for (int i = 0; i < n; i++) sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
+    LLVMValueRef off = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, t->in[2], e->t_i64, k), "");
+    ask_ahead(w, t->row, t->rows, t->in[2], k);
+    for (int p = 0; p < w->across; p++) ask_for_next(w, t, em_add(e, k, num(w, p)));
+    LLVMBasicBlockRef both = LLVMGetInsertBlock(e->b), latch = em_block(e, "latch"), block[3] = {both};
+    if (parts > 1) {
+        LLVMBasicBlockRef second = em_block(e, "not_first");
+        block[0] = em_block(e, "both");
+        block[1] = em_block(e, "one");
+        block[2] = em_block(e, "other");
+        LLVMBuildCondBr(e->b, em_and(e, em_icmp(e, LLVMIntSGE, y, t->in[11]), em_icmp(e, LLVMIntSLT, y, t->in[12])),
+                        block[0], second);
+        LLVMPositionBuilderAtEnd(e->b, second);
+        LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGE, y, t->in[11]), block[1], block[2]);
+    }
+    for (int part = 0; part < parts; part++) {
+        const int begin = part == 2, end = part == 1 ? 1 : t->rows;
+        LLVMPositionBuilderAtEnd(e->b, block[part]);
+        for (int i = 0; i < n; i++) at[part][i] = sum[i];
+        LLVMValueRef x = off, of_place = weights;
+        for (int p = 0; p < w->across; p++) {
+            if (p) { /* what several places meet, or the next one, would be in registers that sums need */
+                x = em_opaque(e, x);
+                of_place = em_opaque(e, element(w, of_place, num(w, width)));
+            }
+            add_place(w, t, begin, end, x, of_place, p, at[part]);
+        }
+        from[part] = LLVMGetInsertBlock(e->b);
+        LLVMBuildBr(e->b, latch);
+    }
+    LLVMPositionBuilderAtEnd(e->b, latch);
+    LLVMValueRef next[WINDOW_MAX_TILE];
+    for (int i = 0; i < n; i++) {
+        next[i] = phi_of(w, at[0][i], from[0]);
+        for (int part = 1; part < parts; part++) LLVMAddIncoming(next[i], &at[part][i], &from[part], 1);
+    }
+    LLVMValueRef y_then = em_add(e, y, one), is_last = em_icmp(e, LLVMIntEQ, y_then, hi);
+    LLVMValueRef step = em_select(e, is_last, em_add(e, across, skipped), across), k_then = em_add(e, k, step);
+    LLVMValueRef then = element(w, weights, em_mul(e, step, num(w, width)));
+    y_then = em_select(e, is_last, lo, y_then);
+    LLVMAddIncoming(k, &k_then, &latch, 1);
+    LLVMAddIncoming(y, &y_then, &latch, 1);
+    LLVMAddIncoming(weights, &then, &latch, 1);
+    for (int i = 0; i < n; i++) LLVMAddIncoming(sum[i], &next[i], &latch, 1);
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, k_then, t->in[3]), body, done);
+    LLVMPositionBuilderAtEnd(e->b, done);
+    for (int i = 0; i < n; i++) {
+        sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
+        LLVMAddIncoming(sum[i], &next[i], &latch, 1);
+    }
+}
+
+/* TILE, NARROW, LAST: (weights, operand, table, count, dst, before, first; of rows: pitch, next; of places: begin, end,
+ * and two more, above): dst[mr][nr] = sums over k < count of weights[k][nv] * operand[table[k] +
+ * row * pitch + column * step]; plus what is there where `before` is not 0, or else (adds) first. next: of weights, of
+ * which a line is asked for with each k. */
+static void emit_tile(window *w, window_function f) {
+    emit *e = w->e;
+    tile t = {.f = f,
+              .nv = f == NARROW ? 1 : w->nv,
+              .rows = w->tile_rows && f == TILE ? w->tile_rows : 1,
+              .columns = row_columns(w)};
+    const int nv = t.nv, n = t.rows * t.columns * nv;
+    LLVMTypeRef parameter[TOLD_OF_PLACES] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr,
+                                             e->t_i64, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
+    static const char *const name[] = {[TILE] = "tile", [NARROW] = "narrow", [LAST] = "last"};
+    window_outer *o = window_begin(w, f, name[f], parameter, (unsigned)n_told(w));
+    LLVMValueRef b[8], sum[WINDOW_MAX_TILE], to[WINDOW_MAX_TILE], *in = t.in;
+    LLVMGetParams(e->fn, in);
+    t.row[0] = in[1];
+    for (int r = 1; r < t.rows; r++) t.row[r] = element(w, t.row[r - 1], in[7]);
+    e->lanes = w->v_lanes;
+    LLVMBasicBlockRef done = em_block(e, "sums"), add = em_block(e, "add"), first = em_block(e, "first");
+    if (w->leaves_out) emit_rows_of_places(w, &t, done, sum);
+    else emit_all_places(w, &t, done, sum);
     for (int i = 0; i < n; i++) to[i] = element(w, in[4], num(w, i / nv * w->nr + i % nv * w->v_lanes));
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntNE, in[5], zero), add, first);
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntNE, in[5], num(w, 0)), add, first);
     LLVMBasicBlockRef blocks[2] = {add, first};
     for (int g = 0; g < 2; g++) {
         LLVMPositionBuilderAtEnd(e->b, blocks[g]);
@@ -200,6 +345,7 @@ static void emit_tile(window *w, window_function f) {
             b[j] = window_load_vector(w, element(w, in[6], num(w, j * w->v_lanes)));
         for (int i = 0; i < n; i++) {
             LLVMValueRef more = !g ? window_load_vector(w, to[i]) : w->adds ? b[i % nv] : NULL, x = sum[i];
+            if (!more && w->drops_sign) more = LLVMConstNull(w->t_vec);
             if (more) x = ir_is_float(w->acc) ? em_fadd(e, more, x) : em_add(e, more, x);
             LLVMSetAlignment(LLVMBuildStore(e->b, x, to[i]), (unsigned)w->bytes);
         }
@@ -220,8 +366,20 @@ static void call_narrow_or(window *w, window_function f, LLVMValueRef *of_tile, 
     if (w->nv > 1) em_endif(w->e, &b);
 }
 
-/* Tiles of a line that goes from row to row: whole rows. of_tile: what they are told. */
-static void emit_row_tiles(window *w, LLVMValueRef *of_tile, LLVMValueRef columns, LLVMValueRef is_narrow) {
+/* Tells a tile which places its rows meet, the first of which is row y of the result. */
+static void tell_places(window *w, LLVMValueRef *of_tile, LLVMValueRef y, int rows) {
+    LLVMValueRef begin, end;
+    if (!w->leaves_out) return;
+    window_rows_met(w, y, &of_tile[11], &of_tile[10]);
+    window_rows_met(w, em_add(w->e, y, num(w, rows - 1)), &begin, &end);
+    of_tile[9] = em_min(w->e, of_tile[11], begin);
+    of_tile[10] = em_max(w->e, of_tile[10], end);
+    of_tile[12] = end;
+}
+
+/* Tiles of a line that goes from row to row, the first of which is y: whole rows. of_tile: what they are told. */
+static void emit_row_tiles(window *w, LLVMValueRef *of_tile, LLVMValueRef columns, LLVMValueRef is_narrow,
+                           LLVMValueRef y) {
     emit *e = w->e;
     LLVMValueRef mr = num(w, w->mr), n = num(w, row_columns(w)), zero = num(w, 0), operand = of_tile[1],
                  sums = of_tile[4], next = of_tile[8];
@@ -234,19 +392,31 @@ static void emit_row_tiles(window *w, LLVMValueRef *of_tile, LLVMValueRef column
         LLVMValueRef vector = LLVMBuildURem(e->b, LLVMBuildUDiv(e->b, l.i, is_last ? n : mr, ""), num(w, w->nv), "");
         of_tile[8] = element(w, next, em_mul(e, vector, num(w, LINE_BYTES / w->bytes)));
         of_tile[4] = element(w, sums, em_mul(e, l.i, num(w, w->nr)));
+        tell_places(w, of_tile, em_add(e, y, row), is_last ? 1 : w->tile_rows);
         if (is_last) call_narrow_or(w, w->tile_rows > 1 ? LAST : TILE, of_tile, is_narrow);
         else window_call(w, TILE, of_tile, n_told(w));
         em_end(e, &l);
     }
 }
 
-/* Tiles of some columns of one row, or of rows with what lies between them. */
+/* Tells a tile of row y whether it is the first and the last part of that; of several rows it is neither. */
+static void tell_place_in_row(window *w, LLVMValueRef *of_tile, LLVMValueRef y, LLVMValueRef column) {
+    emit *e = w->e;
+    if (!w->leaves_out) return;
+    LLVMValueRef is_row = em_icmp(e, LLVMIntSGE, y, num(w, 0)), last = em_sub(e, e->size[w->dim_n], num(w, w->mr));
+    LLVMValueRef is[2] = {em_icmp(e, LLVMIntEQ, column, num(w, 0)), em_icmp(e, LLVMIntEQ, column, last)};
+    for (int i = 0; i < 2; i++) of_tile[11 + i] = LLVMBuildZExt(e->b, em_and(e, is_row, is[i]), e->t_i64, "");
+}
+
+/* Tiles of some columns, from `column` on, of one row, or of rows with what lies between them (y < 0). */
 static void emit_column_tiles(window *w, LLVMValueRef *of_tile, LLVMValueRef columns, LLVMValueRef last,
-                              LLVMValueRef is_narrow) {
+                              LLVMValueRef is_narrow, LLVMValueRef y, LLVMValueRef column) {
     emit *e = w->e;
     LLVMValueRef operand = of_tile[1], sums = of_tile[4];
     em_loop l = em_for(e, num(w, 0), columns, num(w, w->mr));
-    of_tile[1] = element(w, operand, em_mul(e, em_min(e, l.i, last), num(w, step_of(w))));
+    LLVMValueRef at = em_min(e, l.i, last);
+    of_tile[1] = element(w, operand, em_mul(e, at, num(w, step_of(w))));
+    tell_place_in_row(w, of_tile, y, em_add(e, column, at));
     of_tile[4] = element(w, sums, em_mul(e, l.i, num(w, w->nr)));
     call_narrow_or(w, TILE, of_tile, is_narrow);
     em_end(e, &l);
@@ -268,13 +438,15 @@ static void put_last_columns(window *w, LLVMValueRef sums, LLVMValueRef columns,
     em_end(e, &c);
 }
 
-/* (args, weights, operand, columns, is_narrow, sums, first): the sums of columns of a line. All columns meet one block
- * of weights before the next. */
+/* (args, weights, operand, columns, is_narrow, sums, first, y, column): the sums of columns of a line, from `column` of
+ * row y on; y < 0: it goes on from row to row, with what lies between. All columns meet one block of weights before the
+ * next. */
 static void emit_line(window *w) {
     emit *e = w->e;
-    LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_ptr, e->t_ptr};
-    window_outer *o = window_begin(w, LINE, "line", parameter, 7);
-    LLVMValueRef in[7], zero = num(w, 0), one = num(w, 1), mr = num(w, w->mr), kb = num(w, w->kb);
+    LLVMTypeRef parameter[9] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64,
+                                e->t_ptr, e->t_ptr, e->t_i64, e->t_i64};
+    window_outer *o = window_begin(w, LINE, "line", parameter, 9);
+    LLVMValueRef in[9], zero = num(w, 0), one = num(w, 1), mr = num(w, w->mr), kb = num(w, w->kb);
     LLVMGetParams(e->fn, in);
     LLVMValueRef last = em_sub(e, in[3], mr), is_narrow = em_icmp(e, LLVMIntNE, in[4], zero);
     last = em_max(e, last, zero);
@@ -284,11 +456,20 @@ static void emit_line(window *w) {
     LLVMValueRef weights = element(w, in[1], em_mul(e, lk.i, width)), table = em_gep(e, w->table, e->t_i64, lk.i),
                  count = em_min(e, em_sub(e, w->kk, lk.i), kb);
     LLVMValueRef next = element(w, weights, em_mul(e, count, width));
-    LLVMValueRef of_tile[9] = {weights, in[2], table, count, in[5], lk.i, in[6], w->pitch, next};
-    if (w->tile_rows) emit_row_tiles(w, of_tile, in[3], is_narrow);
-    else emit_column_tiles(w, of_tile, in[3], last, is_narrow);
+    LLVMValueRef of_tile[TOLD_OF_PLACES] = {weights, in[2], table, count, in[5], lk.i, in[6], w->pitch, next};
+    if (w->tile_rows) {
+        emit_row_tiles(w, of_tile, in[3], is_narrow, in[7]);
+    } else {
+        tell_places(w, of_tile, in[7], 1);
+        emit_column_tiles(w, of_tile, in[3], last, is_narrow, in[7], in[8]);
+    }
     em_end(e, &lk);
     if (!w->tile_rows) put_last_columns(w, in[5], in[3], last, width);
+    if (w->leaves_out) {
+        em_branch is_row = em_if(e, em_icmp(e, LLVMIntSGE, in[7], zero));
+        window_add_pads(w, (LLVMValueRef[]){in[0], in[1], in[3], width, in[5], in[7], in[8]}, in[6], width);
+        em_endif(e, &is_row);
+    }
     window_end(w, o);
 }
 
@@ -348,11 +529,14 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
     LLVMValueRef from = element(w, s->from, off);
     em_loop lv = em_for(e, zero, vectors, em_select(e, is_whole, nv, num(w, 1)));
     LLVMValueRef at = em_add(e, v, lv.i), done = em_mul(e, lv.i, lanes);
-    window_call(w, LINE,
-                (LLVMValueRef[]){e->args, element(w, weights, packed_at(w, at, NULL)), from, columns,
-                                 em_select(e, is_whole, zero, num(w, 1)), element(w, w->tile, done),
-                                 w->adds ? element(w, first_sums, em_mul(e, at, lanes)) : w->tile},
-                7);
+    window_call(
+        w, LINE,
+        (LLVMValueRef[]){e->args, element(w, weights, packed_at(w, at, NULL)), from, columns,
+                         em_select(e, is_whole, zero, num(w, 1)), element(w, w->tile, done),
+                         w->adds || w->leaves_out ? element(w, first_sums, em_mul(e, at, lanes)) : w->tile,
+                         w->tile_rows ? em_add(e, s->y, LLVMBuildUDiv(e->b, l.i, num(w, row_columns(w)), "")) : s->y,
+                         w->tile_rows ? zero : l.i},
+        9);
     em_end(e, &lv);
     window_call(w, TURN, (LLVMValueRef[]){w->tile, w->panel, columns, left}, 4);
     window_emit_segments(w, s, l.i, end, lm.i);
@@ -424,7 +608,8 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
     LLVMValueRef is_flat = lay_line(w, &s, count, pitch);
     em_loop l = em_for(e, zero, em_select(e, is_flat, one, count), one);
     s.from = element(w, from, em_mul(e, l.i, pitch));
-    index[w->dim_y] = em_add(e, y0, l.i);
+    s.y = index[w->dim_y] = em_add(e, y0, l.i);
+    if (!w->tile_rows) s.y = em_select(e, is_flat, num(w, -1), s.y);
     window_write_block(w, s.block, index);
     emit_channels(w, &s, weights, first_sums);
     em_end(e, &l);
@@ -438,6 +623,7 @@ void window_emit_channels(window *w) {
     emit_tile(w, TILE);
     if (w->nv > 1) emit_tile(w, NARROW);
     if (w->tile_rows > 1) emit_tile(w, LAST);
+    if (w->leaves_out) window_emit_pads(w);
     emit_line(w);
     emit_turn(w);
     window_emit_slab(w);

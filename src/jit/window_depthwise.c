@@ -536,7 +536,7 @@ static void emit_tiles(depthwise *d) {
 
 void window_emit_depthwise(window *w) {
     const ir_kernel *k = w->k;
-    const ir_kaxis none = {-1, -1, 1, 1, 0, 0};
+    const ir_kaxis none = {.dim = -1, .place = -1, .stride = 1, .dilation = 1};
     depthwise *d = FU_NEW(w->e->arena, depthwise);
     *d = (depthwise){.w = w,
                      .d = ir_kernel_depthwise(k),

@@ -138,6 +138,7 @@ void window_emit_products(window *w, const window_products *p, LLVMValueRef out[
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, then, p->count), body, done);
     LLVMPositionBuilderAtEnd(e->b, done);
     for (int i = 0; i < n; i++) out[i] = merge(w, zero, entry, next[i], body);
+    for (int i = 0; i < n && w->drops_sign; i++) out[i] = em_fadd(e, out[i], zero);
 }
 
 void window_emit_few_products(window *w, const window_products *p, LLVMValueRef out[WINDOW_MAX_TILE]) {

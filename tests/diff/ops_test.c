@@ -1045,6 +1045,17 @@ static void by_channel(ir_dtype t) {
          "%p = slice(%x, starts=[0, 0, 1, 1], ends=[A, 48, 8, 8]) %y = add(%r, %p)"},
         {"[A, 48, 4, 4]", "[64, 48, 3, 3]", "[64]", "[A, 64, 4, 4]", "pads=[1, 1, 1, 1]",
          "%i = iota(shape=[4, 1], axis=0, dtype=i64) %e = eq(%i, 2) %n = neg(%r) %y = select(%e, %n, %r)"},
+        /* Pads that are left out: parts of a row, a kernel wider than its tile, rows that meet none of it, steps, three
+         * axes, places that are too many. */
+        {"[A, 32, 28, 28]", "[48, 32, 5, 5]", "[48]", "[A, 48, 28, 28]", "pads=[2, 2, 2, 2]", "%y = relu(%r)"},
+        {"[A, 16, 9, 31]", "[33, 16, 3, 3]", "[33]", "[A, 33, 5, 16]", "strides=[2, 2], pads=[1, 1, 1, 1]",
+         "%y = neg(%r)"},
+        {"[A, 32, 3, 14]", "[32, 32, 2, 3]", "[32]", "[A, 32, 13, 14]", "pads=[6, 3, 6, 1], dilations=[2, 2]",
+         "%y = abs(%r)"},
+        {"[A, 16, 5, 5, 7]", "[32, 16, 3, 3, 3]", "[32]", "[A, 32, 5, 5, 7]", "pads=[1, 1, 1, 1, 1, 1]",
+         "%y = relu(%r)"},
+        {"[A, 16, 7, 7]", "[32, 16, 3, 9]", "[32]", "[A, 32, 7, 7]", "pads=[1, 4, 1, 4]", "%y = relu(%r)"},
+        {"[A, 32, 56]", "[48, 32, 7]", "[48]", "[A, 48, 56]", "pads=[3, 3]", "%y = relu(%r)"},
     };
     static const int64_t sizes[][4] = {{1}, {3}};
     char text[500];

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Convolutions by channel leave out products with pads (src/jit/window_pads.c), and that is not to be seen: 0 times a
+ * weight that is infinite is NaN, and sums that are 0 have one sign. The operand's elements are all the same, as are
+ * the weights but one of each of the first channels, so each element of a result is known. */
+#include "../host_level.h"
+#include "api_test.h"
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct conv {
+    int taken, made, n, places, pad, stride;
+} conv;
+
+static int of_result(const conv *c) { return (c->n + 2 * c->pad - c->places) / c->stride + 1; }
+
+static bool is_pad(const conv *c, int index, int place) {
+    const int at = index * c->stride + place - c->pad;
+    return at < 0 || at >= c->n;
+}
+
+static void judge(const conv *c, const float *y, const char *where) {
+    const int n = of_result(c), all = c->places * c->places;
+    for (int i = 0; i < c->made * n * n; i++) {
+        const int channel = i / (n * n), row = i / n % n, column = i % n;
+        int met = 0;
+        for (int p = 0; p < all; p++) met += !is_pad(c, row, p / c->places) && !is_pad(c, column, p % c->places);
+        if (channel >= all)
+            cr_assert_eq(y[i], (float)(c->taken * met), "%s: channel %d, row %d, column %d: %g", where, channel, row,
+                         column, (double)y[i]);
+        else if (is_pad(c, row, channel / c->places) || is_pad(c, column, channel % c->places))
+            cr_assert(isnan(y[i]), "%s: channel %d, row %d, column %d: %g", where, channel, row, column, (double)y[i]);
+        else cr_assert(isinf(y[i]), "%s: channel %d, row %d, column %d: %g", where, channel, row, column, (double)y[i]);
+    }
+}
+
+/* Calls the convolution of an operand that is all x and weights that are all w; is_named: its sizes are, in the text. */
+static float *run(const conv *c, const char *target, int n_threads, float x_of_all, float w_of_all, bool has_infinite,
+                  bool is_named) {
+    const size_t taken = (size_t)c->taken * (size_t)(c->n * c->n),
+                 each = (size_t)c->taken * (size_t)(c->places * c->places), weights = each * (size_t)c->made,
+                 made = (size_t)c->made * (size_t)(of_result(c) * of_result(c));
+    float *x = malloc(taken * sizeof *x), *w = malloc(weights * sizeof *w), *y = malloc(made * sizeof *y);
+    for (size_t i = 0; i < taken; i++) x[i] = x_of_all;
+    for (size_t i = 0; i < weights; i++) w[i] = w_of_all;
+    for (int i = 0; has_infinite && i < c->places * c->places && i < c->made; i++)
+        w[(size_t)i * each + (size_t)(i % c->taken * c->places * c->places + i)] = i % 2 ? INFINITY : -INFINITY;
+    char text[300], sizes[40];
+    snprintf(sizes, sizeof sizes, is_named ? "H, W" : "%d, %d", c->n, c->n);
+    snprintf(text, sizeof text,
+             "func @f(%%x: f32[1, %d, %s], const %%w: f32[%d, %d, %d, %d]) -> f32[?, ?, ?, ?] { %%y = conv(%%x, %%w, "
+             "pads=[%d, %d, %d, %d], strides=[%d, %d]) return %%y }",
+             c->taken, sizes, c->made, c->taken, c->places, c->places, c->pad, c->pad, c->pad, c->pad, c->stride,
+             c->stride);
+    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
+    o.cache_dir = "";
+    o.n_threads = n_threads;
+    o.target = target;
+    fusor_context *ctx = fusor_context_new(&o);
+    cr_assert(ctx);
+    fusor_executable *exe = NULL;
+    fusor_buffer in[2] = {FUSOR_BUFFER(x, FUSOR_F32, 1, c->taken, c->n, c->n),
+                          FUSOR_BUFFER(w, FUSOR_F32, c->made, c->taken, c->places, c->places)},
+                 out = FUSOR_BUFFER(y, FUSOR_F32, 1, c->made, of_result(c), of_result(c));
+    OK(fusor_compile_text(ctx, text, NULL, &exe));
+    OK(fusor_executable_call(exe, 2, in, 1, &out));
+    fusor_executable_free(exe);
+    fusor_context_free(ctx);
+    free(x);
+    free(w);
+    return y;
+}
+
+/* Tiles of two rows, and of one vector of channels; of one row; of a part of one. */
+static const conv cases[] = {
+    {48, 80, 7, 3, 1, 1},  {48, 40, 14, 3, 1, 1}, {48, 32, 28, 3, 1, 1},
+    {16, 48, 15, 5, 2, 1}, {32, 32, 28, 3, 1, 2}, {16, 32, 7, 7, 3, 1},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+static bool is_here(int level) { return !ir_level_is_gpu((ir_level)level) && host_has_level(level); }
+
+Test(conv, infinite_weights_meet_pads) {
+    for (int i = 0; i < CASES; i++)
+        for (int level = 0; level < IR_LEVEL_COUNT; level++) {
+            if (!is_here(level)) continue;
+            char where[80];
+            snprintf(where, sizeof where, "case %d at %s", i, ir_levels[level].name);
+            float *y = run(&cases[i], ir_levels[level].name, 1 + (i + level) % 2, 1, 1, true, false);
+            judge(&cases[i], y, where);
+            free(y);
+        }
+}
+
+Test(conv, sums_that_vanish_have_one_sign) {
+    for (int i = 0; i < CASES; i++)
+        for (int level = 0; level < IR_LEVEL_COUNT; level++)
+            for (int k = 0; k < 4 && is_here(level); k++) {
+                float *y = run(&cases[i], ir_levels[level].name, 1, 1e-30f, k % 2 ? -1e-30f : 1e-30f, false, k > 1);
+                const int n = of_result(&cases[i]);
+                for (int e = 0; e < cases[i].made * n * n; e++)
+                    cr_assert(y[e] == 0 && !signbit(y[e]), "case %d at %s, element %d: %g", i, ir_levels[level].name, e,
+                              (double)y[e]);
+                free(y);
+            }
+}
