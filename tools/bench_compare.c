@@ -25,7 +25,7 @@ int bench_save(tool *t, const char *path, const json_t *document) {
     char *text = json_dumps(document, JSON_INDENT(1) | JSON_REAL_PRECISION(8));
     if (!text) return tool_environment(t, "out of memory");
     fu_part part = {text, strlen(text)};
-    int why = fu_file_write_atomic(path, 0666, &part, 1);
+    int why = fu_file_write(path, &part, 1);
     free(text);
     return why ? tool_environment(t, "%s: %s", path, strerror(why)) : 0;
 }

@@ -574,6 +574,6 @@ int bench_html(tool *t, const char *path, const json_t *document, const json_t *
             "bench --export-html.</footer>");
     html_end(&p.s, NULL);
     fu_part part = {p.s.at, p.s.n};
-    int why = fu_file_write_atomic(path, 0666, &part, 1);
+    int why = fu_file_write(path, &part, 1);
     return why ? tool_environment(t, "%s: %s", path, strerror(why)) : 0;
 }

@@ -157,7 +157,7 @@ static int write_document(tool *t, int format, const char *text) {
         return 0;
     }
     fu_part part = {out.at, out.n};
-    int why = fu_file_write_atomic(t->outputs.at[0], 0666, &part, 1);
+    int why = fu_file_write(t->outputs.at[0], &part, 1);
     return why ? tool_environment(t, "%s: %s", t->outputs.at[0], strerror(why)) : 0;
 }
 

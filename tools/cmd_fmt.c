@@ -260,7 +260,7 @@ static int format_one(tool *t, const char *path) {
     }
     if (is_same && t->in_place) return 0;
     fu_part part = {text, length};
-    int why = fu_file_write_atomic(to, 0666, &part, 1);
+    int why = fu_file_write(to, &part, 1);
     return why ? tool_environment(t, "%s: %s", to, strerror(why)) : 0;
 }
 

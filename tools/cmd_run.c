@@ -530,7 +530,7 @@ static int write_trace(run *r) {
     json_decref(d);
     if (!text) return tool_environment(r->t, "out of memory");
     fu_part part = {text, strlen(text)};
-    int why = fu_file_write_atomic(r->t->trace, 0666, &part, 1);
+    int why = fu_file_write(r->t->trace, &part, 1);
     free(text);
     return why ? tool_environment(r->t, "%s: %s", r->t->trace, strerror(why)) : 0;
 }

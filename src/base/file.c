@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -58,10 +59,12 @@ int fu_file_read(const char *path, size_t max_bytes, void **data_out, size_t *by
 }
 
 int fu_file_map_private(const char *path, fu_mapping *out) {
-    /* O_NONBLOCK: opening a pipe that nobody writes must not hang; it is refused below. */
+    /* A pipe is not opened at all: its writer would take the close for the end of its reader. O_NONBLOCK: nor must one
+     * hang that comes now; it is refused below. */
+    struct stat st;
+    if (!stat(path, &st) && !S_ISREG(st.st_mode)) return S_ISDIR(st.st_mode) ? EISDIR : ESPIPE;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) return errno;
-    struct stat st;
     int e = fstat(fd, &st) ? errno : 0;
     if (!e && S_ISDIR(st.st_mode)) e = EISDIR;
     else if (!e && !S_ISREG(st.st_mode)) e = ESPIPE;
@@ -98,7 +101,7 @@ static int write_parts(int fd, const fu_part *parts, int n) {
     return 0;
 }
 
-int fu_file_write_atomic(const char *path, unsigned mode, const fu_part *parts, int n) {
+static int write_temp(const char *path, unsigned mode, bool is_exact, const fu_part *parts, int n) {
     static atomic_uint serial;
     char temp[PATH_MAX];
     int fd = -1, e = 0;
@@ -115,11 +118,42 @@ int fu_file_write_atomic(const char *path, unsigned mode, const fu_part *parts, 
         if (e && e != EEXIST) return e;
     }
     if (fd < 0) return e;
+    if (is_exact && fchmod(fd, (mode_t)mode)) e = 0; /* a file system without modes */
     e = write_parts(fd, parts, n);
     /* A full quota may show at close only (NFS). */
     if (close(fd) && !e && errno != EINTR) e = errno;
     if (!e && rename(temp, path)) e = errno;
     if (e) unlink(temp);
+    return e;
+}
+
+int fu_file_write_atomic(const char *path, unsigned mode, const fu_part *parts, int n) {
+    return write_temp(path, mode, false, parts, n);
+}
+
+int fu_file_resolve(const char *path, char *real, unsigned *mode_out) {
+    struct stat st;
+    *mode_out = 0;
+    if (stat(path, &st)) {
+        if (strlen(path) >= PATH_MAX) return ENAMETOOLONG;
+        memcpy(real, path, strlen(path) + 1);
+        return 0;
+    }
+    if (!S_ISREG(st.st_mode)) return S_ISDIR(st.st_mode) ? EISDIR : ESPIPE;
+    *mode_out = st.st_mode & 0777;
+    return realpath(path, real) ? 0 : errno;
+}
+
+int fu_file_write(const char *path, const fu_part *parts, int n) {
+    char real[PATH_MAX];
+    unsigned mode;
+    int e = fu_file_resolve(path, real, &mode);
+    if (!e) return write_temp(real, mode ? mode : 0666, mode != 0, parts, n);
+    if (e != ESPIPE) return e;
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0) return errno;
+    e = write_parts(fd, parts, n);
+    if (close(fd) && !e && errno != EINTR) e = errno;
     return e;
 }
 

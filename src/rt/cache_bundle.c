@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* cache_bundle.c: many entries in one file that is only read: opening and finding, writing (export) and unpacking
  * (import). Whatever the bytes are, what is found goes through the same checks as an entry of a directory. */
+#include "base/file.h"
 #include "rt/cache_entry.h"
 #include "rt/compiler.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -111,8 +113,12 @@ static int write_bundle(const char *bundle, rt_bundle_slot *slot, void *const *d
     const void **parts = fu_calloc(2 * n + 4, sizeof *parts);
     size_t *part_bytes = fu_calloc(2 * n + 4, sizeof *part_bytes);
     rt_dir here = {.fd = AT_FDCWD};
-    int failed = ENOMEM;
-    if (parts && part_bytes) {
+    char real[PATH_MAX];
+    unsigned mode;
+    int failed = fu_file_resolve(bundle, real, &mode); /* a device is not replaced, nor /dev/stdout */
+    if (failed == ESPIPE) failed = ENOTSUP;
+    if (!failed && !(parts && part_bytes)) failed = ENOMEM;
+    if (!failed) {
         uint64_t end = sizeof h + n * sizeof *slot, at = rt_entry_align(end);
         int k = 0;
         parts[k] = &h, part_bytes[k++] = sizeof h;
@@ -124,7 +130,7 @@ static int write_bundle(const char *bundle, rt_bundle_slot *slot, void *const *d
             parts[k] = zeros, part_bytes[k++] = (size_t)(rt_entry_align(slot[i].bytes) - slot[i].bytes);
             at += rt_entry_align(slot[i].bytes);
         }
-        failed = rt_dir_write(&here, bundle, parts, part_bytes, k);
+        failed = rt_dir_write(&here, real, parts, part_bytes, k);
     }
     fu_free(parts);
     fu_free(part_bytes);

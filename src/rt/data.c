@@ -424,18 +424,11 @@ fusor_status rt_data_write_npy(fu_error *e, const char *path, const fusor_buffer
         gather(packed, b->data, each, b->rank, b->shape, stride, false);
         parts[1].data = packed;
     }
-    struct stat st;
     int code;
     if (strcmp(path, "-") == 0) {
         fflush(stdout); /* what the program printed comes first */
         code = write_direct(STDOUT_FILENO, parts, 2);
-    } else if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
-        int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-        code = fd < 0 ? errno : write_direct(fd, parts, 2);
-        if (fd >= 0 && close(fd) && !code && errno != EINTR) code = errno;
-    } else {
-        code = fu_file_write_atomic(path, 0666, parts, 2);
-    }
+    } else code = fu_file_write(path, parts, 2);
     fu_free(packed);
     return code ? fail_errno(e, path, "write", code) : FUSOR_OK;
 }

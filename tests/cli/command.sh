@@ -230,6 +230,17 @@ rm -f page.html
 "$fusor" run two.fusor --fill ones --dim N=3 --trace trace.json >/dev/null 2>err && ./json_check - traceEvents.0.name traceEvents.3.ts otherData.dropped <trace.json >>err && ok || bad 'run --trace'
 "$fusor" run two.fusor --fill ones --dim N=3 --trace trace.json --profile --runs 2 >out 2>err && ./json_check - traceEvents.3.ts <trace.json >>err && grep -q '"thread_name"' trace.json && ok || bad 'run --trace --profile'
 rm -f trace.json
+# What is no file stays what it is, a link too, and a file keeps its mode.
+mkfifo pipe && for words in 'emit two.fusor --stage ir -o' 'explain two.fusor -o' 'fmt two.fusor -o' 'run two.fusor --fill ones --dim N=3 --trace'; do
+    { cat pipe >got & } 2>/dev/null
+    # shellcheck disable=SC2086
+    timeout 20 "$fusor" $words pipe >out 2>err && wait $! && [ -p pipe ] && [ -s got ] && ok || bad "into a pipe: $words"
+done
+expect 4 'not supported' cache export pipe
+[ -p pipe ] && ok || bad 'cache export replaced a pipe'
+cp two.fusor kept.fusor && echo >>kept.fusor && chmod 640 kept.fusor && ln -sf kept.fusor link.fusor && "$fusor" fmt --in-place link.fusor >out 2>err &&
+    [ -L link.fusor ] && [ "$(stat -c %a kept.fusor)" = 640 ] && "$fusor" fmt --check kept.fusor >out 2>err && ok || bad 'fmt --in-place of a link'
+rm -f pipe got kept.fusor link.fusor
 for stage in ir opt; do
     "$fusor" emit -e "$mlp" --stage $stage >$stage.fusor 2>err && "$fusor" emit $stage.fusor --stage ir >again.fusor 2>>err && ok || bad "emit --stage $stage is not read"
 done

@@ -56,6 +56,55 @@ Test(file, what_is_written_is_read) {
     cr_assert_eq(n_entries(dir), 1, "no temporary file stays");
 }
 
+/* What a user names may be a link, a device or a pipe. */
+Test(file, what_is_there_decides_how_it_is_written) {
+    fu_part part = {"text", 4};
+    char got[8] = "", real[4096];
+    unsigned mode;
+    struct stat st;
+    cr_assert_eq(fu_file_write(PATH("f"), &part, 1), 0);
+    cr_assert_eq(chmod(PATH("f"), 0640), 0);
+    cr_assert_eq(symlink("f", PATH("link")), 0);
+    part.bytes = 3;
+    cr_assert_eq(fu_file_write(PATH("link"), &part, 1), 0);
+    cr_assert(lstat(PATH("link"), &st) == 0 && S_ISLNK(st.st_mode), "a link stays");
+    cr_assert(stat(PATH("f"), &st) == 0 && st.st_size == 3 && (st.st_mode & 0777) == 0640, "what it names is replaced");
+    cr_assert_eq(n_entries(dir), 2);
+    cr_assert(fu_file_resolve(PATH("link"), real, &mode) == 0 && strcmp(strrchr(real, '/'), "/f") == 0 && mode == 0640);
+    cr_assert(fu_file_resolve(PATH("none"), real, &mode) == 0 && strcmp(strrchr(real, '/'), "/none") == 0 && mode == 0);
+    cr_assert_eq(mkfifo(PATH("pipe"), 0600), 0);
+    int fd = open(PATH("pipe"), O_RDWR);
+    cr_assert_eq(fu_file_write(PATH("pipe"), &part, 1), 0);
+    cr_assert(read(fd, got, sizeof got) == 3 && strcmp(got, "tex") == 0);
+    cr_assert(lstat(PATH("pipe"), &st) == 0 && S_ISFIFO(st.st_mode), "a pipe stays");
+    close(fd);
+    cr_assert_eq(fu_file_resolve(PATH("pipe"), real, &mode), ESPIPE);
+    cr_assert_eq(fu_file_write(dir, &part, 1), EISDIR);
+}
+
+/* Who waits for a reader of a pipe must not meet one that goes away at once. */
+static void *open_writer(void *is_open) {
+    int fd = open(PATH("pipe"), O_WRONLY);
+    __atomic_store_n((int *)is_open, 1, __ATOMIC_SEQ_CST);
+    close(fd);
+    return NULL;
+}
+Test(file, a_pipe_is_not_opened_to_be_mapped) {
+    pthread_t thread;
+    fu_mapping m;
+    int is_open = 0;
+    cr_assert_eq(mkfifo(PATH("pipe"), 0600), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, open_writer, &is_open), 0);
+    for (int i = 0; i < 50; i++) {
+        cr_assert_eq(fu_file_map_private(PATH("pipe"), &m), ESPIPE);
+        usleep(1000);
+    }
+    cr_assert_eq(__atomic_load_n(&is_open, __ATOMIC_SEQ_CST), 0);
+    int fd = open(PATH("pipe"), O_RDONLY);
+    pthread_join(thread, NULL);
+    close(fd);
+}
+
 Test(file, read_errors) {
     void *data;
     size_t n;
