@@ -107,6 +107,9 @@ int cmd_bench(tool *t) {
     if (t->list) return bench_list(t);
     if (t->counts) return bench_counts(t);
     /* What cannot be written is refused now rather than after minutes. */
+    if ((status = tool_no_stdout(t, "--export-json", t->export_json)) != 0 ||
+        (status = tool_no_stdout(t, "--export-html", t->export_html)) != 0)
+        return status;
     if ((status = check_path(t, t->export_json)) != 0 || (status = check_path(t, t->export_html)) != 0) return status;
     if (t->save_baseline && (status = bench_baseline_path(t, t->save_baseline, &path)) != 0) return status;
     if (t->baseline &&

@@ -305,6 +305,8 @@ static int copy(tool *t, const char *dir, bool is_export) {
     if (t->args.n + (is_export ? t->outputs.n : 0) != 2)
         return tool_usage(t, "cache %s: expected one bundle file", t->args.at[0]);
     const char *bundle = t->args.n == 2 ? t->args.at[1] : t->outputs.at[0];
+    const int usage = tool_no_stdout(t, is_export ? "cache export" : "cache import", bundle);
+    if (usage) return usage;
     fusor_status status = is_export ? rt_cache_export(&e, dir, bundle, &n) : rt_cache_import(&e, bundle, dir, &n);
     if (status != FUSOR_OK) return tool_fail(t, &e);
     if (t->json) {

@@ -174,7 +174,8 @@ int cache_warm(tool *t) {
     walk w = {.t = t};
     fu_error e;
     fu_error_clear(&e);
-    int status = walk_all(&w);
+    int status = tool_no_stdout(t, "-o", t->outputs.n ? t->outputs.at[0] : NULL);
+    if (!status) status = walk_all(&w);
     if (status) return status;
     const char *dir = rt_cache_dir(t->ctx->cache), *bundle = t->outputs.n ? t->outputs.at[0] : NULL;
     int64_t written = 0;

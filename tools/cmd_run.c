@@ -641,6 +641,7 @@ int run_program(tool *t, const program *p, uint32_t used, int (*after)(tool *t, 
     if (!status) status = inputs_find(t, &r.program, r.flat, used, &r.in);
     if (!status) status = find_outputs(&r);
     if (!status) status = read_threads(&r);
+    if (!status) status = tool_no_stdout(t, "--trace", t->trace);
     if (status) return status;
     bool is_sweep = r.n_thread_counts > 1;
     for (uint32_t k = 0; k < r.in.dims.n; k++) is_sweep |= r.in.dims.at[k].n > 1;

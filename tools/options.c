@@ -56,6 +56,10 @@ int tool_usage(tool *t, const char *fmt, ...) {
     return EXIT_USAGE;
 }
 
+int tool_no_stdout(tool *t, const char *what, const char *path) {
+    return path && strcmp(path, "-") == 0 ? tool_usage(t, "%s -: expected a file", what) : 0;
+}
+
 int tool_environment(tool *t, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);

@@ -61,6 +61,7 @@ void tool_print_help(FILE *out, const tool_command *c); /* NULL: of the whole co
 
 /* Messages on stderr. They return the exit status. */
 int tool_usage(tool *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int tool_no_stdout(tool *t, const char *what, const char *path); /* usage where path is "-"; NULL is fine */
 int tool_environment(tool *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int tool_fail(tool *t, const fu_error *e); /* the status that belongs to the error's */
 void tool_note(tool *t, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* a remark; not with -q */

@@ -230,6 +230,12 @@ rm -f page.html
 "$fusor" run two.fusor --fill ones --dim N=3 --trace trace.json >/dev/null 2>err && ./json_check - traceEvents.0.name traceEvents.3.ts otherData.dropped <trace.json >>err && ok || bad 'run --trace'
 "$fusor" run two.fusor --fill ones --dim N=3 --trace trace.json --profile --runs 2 >out 2>err && ./json_check - traceEvents.3.ts <trace.json >>err && grep -q '"thread_name"' trace.json && ok || bad 'run --trace --profile'
 rm -f trace.json
+# Where the report has stdout, "-" makes no file of this name.
+expect 2 'trace -: expected a file' run two.fusor --fill ones --dim N=3 --trace -
+expect 2 'cache export -: expected a file' cache export -
+expect 2 '[-]o -: expected a file' cache warm two.fusor -o -
+expect 2 'export-json -: expected a file' bench --quick --export-json -
+[ ! -e ./- ] && ok || bad 'a file called -'
 # What is no file stays what it is, a link too, and a file keeps its mode.
 mkfifo pipe && for words in 'emit two.fusor --stage ir -o' 'explain two.fusor -o' 'fmt two.fusor -o' 'run two.fusor --fill ones --dim N=3 --trace'; do
     { cat pipe >got & } 2>/dev/null
