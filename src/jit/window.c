@@ -225,7 +225,7 @@ static bool has_row_functions(window *w) {
     if (!w->e->level->has_mask || w->v_lanes != w->lanes || kk > w->kb || (w->step != 1 && w->step != 2) ||
         !window_is_small_program(w))
         return false;
-    if (is_known && w->step == 1 && w->nv == 1 && kk <= IR_WINDOW_FEW) w->few = (int)kk;
+    if (is_known && w->step == 1 && w->nv <= 2 && kk <= IR_WINDOW_FEW) w->few = (int)kk;
     return true;
 }
 
@@ -307,17 +307,17 @@ static void emit_row(window *w, window_function f) {
         active = window_mask_last(w, &p, left);
     }
     LLVMValueRef is_whole = em_icmp(e, LLVMIntSGE, left, num(w, p.nv * w->v_lanes));
+    if (w->few && w->nv > 1) window_gather_few(w, &p);
     em_loop l = em_for(e, num(w, 0), m, num(w, w->mr));
     LLVMValueRef m0 = em_min(e, l.i, em_sub(e, m, num(w, w->mr)));
     for (int i = 0; i < w->mr; i++) p.row[i] = element(w, i ? p.row[i - 1] : in[2], i ? pitch : em_mul(e, m0, pitch));
     if (w->few) window_emit_few_products(w, &p, sum);
     else window_emit_products(w, &p, sum);
     if (w->adds) window_add_first(w, element(w, in[7], m0), sum, p.nv);
-    for (int j = 0; j + 1 < p.nv; j++) store_sums(w, &p, sum, off, index, m0, lp.i, j, NULL);
-    em_branch b = em_if(e, is_whole);
-    store_sums(w, &p, sum, off, index, m0, lp.i, p.nv - 1, NULL);
+    em_branch b = em_if(e, is_whole); /* a block has products or stores: LLVM would mix them, and sums were in memory */
+    for (int j = 0; j < p.nv; j++) store_sums(w, &p, sum, off, index, m0, lp.i, j, NULL);
     em_else(e, &b);
-    store_sums(w, &p, sum, off, index, m0, lp.i, p.nv - 1, active);
+    for (int j = 0; j < p.nv; j++) store_sums(w, &p, sum, off, index, m0, lp.i, j, j + 1 < p.nv ? NULL : active);
     em_endif(e, &b);
     em_end(e, &l);
     if (goes_on) {

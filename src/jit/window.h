@@ -125,6 +125,8 @@ typedef struct window_products {
 LLVMValueRef window_mask_last(window *w, window_products *p, LLVMValueRef columns);
 /* out[i * nv + j] = sum over k < count (few_products: w->few) of row[i][k] * operand[table[k] + j-th vector]. */
 void window_emit_products(window *w, const window_products *p, LLVMValueRef out[WINDOW_MAX_TILE]);
+/* The columns of all w->few products into the panel, for as many rows of weights as there are: of several vectors. */
+void window_gather_few(window *w, const window_products *p);
 void window_emit_few_products(window *w, const window_products *p, LLVMValueRef out[WINDOW_MAX_TILE]);
 /* TILE, MASKED, NARROW: (weights, elements between their rows, operand, table, count, dst, before, columns, first):
  * dst[mr][nr] = the products; plus what is there where `before` is not 0, or else (adds) first[mr]. */

@@ -98,10 +98,10 @@ LLVMValueRef window_mask_last(window *w, window_products *p, LLVMValueRef column
     return active;
 }
 
-/* The products of one k, added to the sums. */
-static void emit_step(window *w, const window_products *p, LLVMValueRef k, LLVMValueRef *sum) {
+/* The columns that element k meets. */
+static void load_columns(window *w, const window_products *p, LLVMValueRef k, LLVMValueRef *b) {
     emit *e = w->e;
-    LLVMValueRef b[8], at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, p->table, e->t_i64, k), "");
+    LLVMValueRef at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, p->table, e->t_i64, k), "");
     LLVMValueRef base = p->operand ? em_gep(e, p->operand, e->t_i8, at) : NULL;
     for (int j = 0; j < p->nv; j++) {
         LLVMValueRef mask[2] = {p->mask[j][0], p->mask[j][1]};
@@ -112,10 +112,21 @@ static void emit_step(window *w, const window_products *p, LLVMValueRef k, LLVMV
         b[j] = load_masked(w, em_gep(e, p->part[j].at, e->t_i8, at), mask[0]);
         b[j] = load_over(w, em_gep(e, p->part[j].next, e->t_i8, at), p->part[j].mask, b[j]);
     }
+}
+
+static void multiply_rows(window *w, const window_products *p, LLVMValueRef k, const LLVMValueRef *b,
+                          LLVMValueRef *sum) {
     for (int i = 0; i < w->mr; i++) {
-        LLVMValueRef a = em_load_splat(e, w->t_vec, element(w, p->row[i], k), (unsigned)w->bytes);
+        LLVMValueRef a = em_load_splat(w->e, w->t_vec, element(w, p->row[i], k), (unsigned)w->bytes);
         for (int j = 0; j < p->nv; j++) sum[i * p->nv + j] = window_multiply(w, a, b[j], sum[i * p->nv + j]);
     }
+}
+
+/* The products of one k, added to the sums. */
+static void emit_step(window *w, const window_products *p, LLVMValueRef k, LLVMValueRef *sum) {
+    LLVMValueRef b[8];
+    load_columns(w, p, k, b);
+    multiply_rows(w, p, k, b, sum);
 }
 
 void window_emit_products(window *w, const window_products *p, LLVMValueRef out[WINDOW_MAX_TILE]) {
@@ -141,9 +152,35 @@ void window_emit_products(window *w, const window_products *p, LLVMValueRef out[
     for (int i = 0; i < n && w->drops_sign; i++) out[i] = em_fadd(e, out[i], zero);
 }
 
+void window_gather_few(window *w, const window_products *p) {
+    LLVMValueRef b[8];
+    for (int k = 0; k < w->few; k++) {
+        load_columns(w, p, num(w, k), b);
+        for (int j = 0; j < p->nv; j++)
+            LLVMSetAlignment(LLVMBuildStore(w->e->b, b[j], element(w, w->panel, num(w, k * w->nr + j * w->v_lanes))),
+                             (unsigned)w->bytes);
+    }
+}
+
+/* Of those columns; weights lie one row behind the other. LLVM would load what comes next too early. */
+static void emit_gathered_step(window *w, const window_products *p, int k, LLVMValueRef *weights, LLVMValueRef *panel,
+                               LLVMValueRef *sum) {
+    window_products at = *p;
+    LLVMValueRef b[8];
+    *panel = em_opaque(w->e, *panel);
+    *weights = em_opaque(w->e, *weights);
+    for (int i = 0; i < w->mr; i++) at.row[i] = element(w, *weights, num(w, i * w->few));
+    for (int j = 0; j < p->nv; j++)
+        b[j] = window_load_vector(w, element(w, *panel, num(w, k * w->nr + j * w->v_lanes)));
+    multiply_rows(w, &at, num(w, k), b, sum);
+}
+
 void window_emit_few_products(window *w, const window_products *p, LLVMValueRef out[WINDOW_MAX_TILE]) {
+    LLVMValueRef weights = p->row[0], panel = w->panel;
     for (int i = 0; i < w->mr * p->nv; i++) out[i] = LLVMConstNull(w->t_vec);
-    for (int k = 0; k < w->few; k++) emit_step(w, p, num(w, k), out);
+    for (int k = 0; k < w->few; k++)
+        if (w->nv > 1) emit_gathered_step(w, p, k, &weights, &panel, out);
+        else emit_step(w, p, num(w, k), out);
 }
 
 void window_emit_tile(window *w, window_function f) {
