@@ -166,6 +166,7 @@ static fusor_status settle(lazy_state *s, fu_error *e, uint32_t n, const lazy_re
         }
         if (!results[r].over) continue;
         results[r].over->value = 0;
+        results[r].over->writes++;
         lazy_drop(s, results[r].slot);
     }
     return status;

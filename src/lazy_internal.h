@@ -31,6 +31,7 @@ typedef struct lazy_storage {
     void *user;
     uint32_t readers;          /* first LEAF slot that stands for its present contents; 0 = none */
     uint32_t value;            /* slot that a pending assignment will write; 0 = none. Counted */
+    uint32_t writes;           /* assignments that have been written */
     struct lazy_storage *next; /* in the list of those to be released once no lock is held */
 } lazy_storage;
 
@@ -74,10 +75,11 @@ typedef struct lazy_slot {
 } lazy_slot;
 
 /* An assignment that waits. before: the value that an assignment of another scope would have written there; counted,
- * and pending again where this scope's are dropped. */
+ * and pending again where this scope's are dropped, unless the memory has been written since. */
 typedef struct lazy_pending {
     lazy_storage *to; /* counted */
     uint32_t before;  /* 0: none */
+    uint32_t writes;  /* the memory's */
 } lazy_pending;
 
 typedef struct lazy_scope {
@@ -176,8 +178,8 @@ lazy_storage *lazy_storage_new(const fusor_buffer *b, int kind);
 void lazy_storage_drop(lazy_state *s, lazy_storage *m);
 fusor_status lazy_no_memory(fu_error *e);
 fusor_status lazy_no_state(const fusor_context *ctx); /* where lazy_enter gave NULL */
-extern const char lazy_no_tensor[];        /* what is wrong with a handle that names no context */
-int64_t lazy_bytes(const fusor_buffer *b); /* of its elements, without gaps */
+extern const char lazy_no_tensor[];                   /* what is wrong with a handle that names no context */
+int64_t lazy_bytes(const fusor_buffer *b);            /* of its elements, without gaps */
 fusor_tensor lazy_handle(lazy_state *s, uint32_t slot);
 fusor_tensor lazy_bad_slot(lazy_state *s, ir_op op, const fu_error *e); /* an error as a handle; recorded too */
 bool lazy_grow(void *at, uint32_t *cap, uint32_t want, size_t each);    /* at: address of a pointer */

@@ -29,11 +29,10 @@ void lazy_scope_error(lazy_scope *scope, const fu_error *e) {
 void lazy_drop_pending(lazy_state *s, lazy_scope *scope) {
     for (uint32_t i = 0; i < scope->n_pending; i++) {
         lazy_pending *x = &scope->pending[i];
-        uint32_t value = x->before;
-        if (x->to->value) { /* not written yet */
-            value = x->to->value;
-            x->to->value = x->before;
-        }
+        uint32_t value = x->to->value; /* 0: written */
+        x->to->value = 0;
+        if (value && x->writes == x->to->writes) x->to->value = x->before;
+        else if (x->before) lazy_drop(s, x->before);
         if (value) lazy_drop(s, value);
         lazy_storage_drop(s, x->to);
     }
@@ -171,7 +170,7 @@ static fusor_status assign(lazy_state *s, fu_error *e, lazy_scope *scope, fusor_
     }
     lazy_at(s, slot)->refs++; /* first: it may be the value that is dropped */
     if (!is_listed) {
-        scope->pending[scope->n_pending++] = (lazy_pending){m, m->value};
+        scope->pending[scope->n_pending++] = (lazy_pending){m, m->value, m->writes};
         m->refs++;
     } else if (m->value) {
         lazy_drop(s, m->value);

@@ -259,6 +259,18 @@ Test(lazy, inner_scopes_that_fail_leave_outer_assignments) {
         FUSOR_SCOPE(ctx, &inner) FAILS(fusor_assign(A, B), FUSOR_ERROR_SHAPE, "they must be equal");
     }
     cr_assert(outer == FUSOR_OK && a[0] == 22 && a[1] == 32);
+    FUSOR_SCOPE(ctx, &outer) {
+        OK(fusor_assign(A, fusor_add(A, 1)));
+        FUSOR_SCOPE(ctx, &inner) {
+            OK(fusor_assign(A, fusor_add(A, 1)));
+            FUSOR_SCOPE(ctx, &innermost) OK(fusor_assign(A, fusor_neg(A))); /* written: nothing waits before it now */
+            cr_assert(innermost == FUSOR_OK && a[0] == -24);
+            OK(fusor_assign(A, fusor_add(A, 1)));
+            FAILS(fusor_assign(A, B), FUSOR_ERROR_SHAPE, "they must be equal");
+        }
+    }
+    cr_assert(outer == FUSOR_OK && inner == FUSOR_ERROR_SHAPE && a[0] == -24 && a[1] == -34);
+    a[0] = 22, a[1] = 32;
     OK(fusor_assign(A, fusor_mul(A, 2))); /* of no scope */
     FUSOR_SCOPE(ctx, &inner) OK(fusor_assign(A, fusor_take(A, I, 0)));
     OK(fusor_eval(1, &A));
