@@ -83,7 +83,8 @@ static ir_id slice(const pool *p, ir_id x, const part *parts, unsigned n) {
         const ir_size before =
             ir_size_mul(s, ir_size_sub(s, parts[i].count, constant(p, 1)), constant(p, parts[i].step));
         start[i] = constant(p, parts[i].from);
-        end[i] = ir_size_add(s, before, constant(p, parts[i].from + 1));
+        /* of no elements: a bound below 0 would count from the end */
+        end[i] = parts[i].count == constant(p, 0) ? start[i] : ir_size_add(s, before, constant(p, parts[i].from + 1));
         step[i] = constant(p, parts[i].step);
         axis[i] = constant(p, parts[i].axis);
         is_all &= parts[i].from == 0 && parts[i].step == 1 && ir_at(p->g, x)->dim[parts[i].axis] == parts[i].count;
