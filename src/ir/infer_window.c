@@ -6,7 +6,7 @@
 #include "ir/window.h"
 #include <string.h>
 
-static const int64_t MOST = INT64_C(1) << 31; /* of any number in an attribute: products stay within 64 bits */
+static const int64_t MOST = INT32_MAX; /* of any number in an attribute: products stay within 64 bits, kernels have room */
 
 int64_t ir_window_entry(const ir_graph *g, const ir_node *n, const char *name, unsigned i, int64_t absent) {
     const ir_attr *a = ir_node_attr(n, name);

@@ -167,9 +167,7 @@ static bool is_by_channel(const planner *p, const ir_node *n, ir_tile *tile) {
         return false;
     made /= groups_of(n);
     for (unsigned i = 0; i < spatial; i++)
-        if (ir_window_entry(g, n, "strides", i, 1) > IR_CHANNELS_STRIDE ||
-            ir_window_entry(g, n, "dilations", i, 1) > INT32_MAX)
-            return false;
+        if (ir_window_entry(g, n, "strides", i, 1) > IR_CHANNELS_STRIDE) return false;
     ir_id of = n->in[1];
     while (ir_at(g, of)->op == IR_OP_CAST) of = ir_at(g, of)->in[0];
     bool is_const = false;
@@ -204,10 +202,6 @@ plan_window_form plan_window_form_of(const planner *p, const ir_node *n) {
     if (!f.cast[1] && is_conversion(p->g, x) && is_absorbed(p, n, f.x)) f.cast[1] = f.x, f.x = x->in[0];
     if (is_conversion(p->g, w) && is_absorbed(p, n, f.w)) f.cast[0] = f.w, f.w = w->in[0];
     f.has_axes = f.is_by_channel || f.pad || f.cast[0] || f.cast[1] || !ir_is_float(n->dtype);
-    for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++)
-        if (ir_window_entry(p->g, n, "strides", i, 1) > INT32_MAX ||
-            ir_window_entry(p->g, n, "dilations", i, 1) > INT32_MAX)
-            f.has_axes = false;
     if (!f.has_axes) f = (plan_window_form){.x = n->in[0], .w = n->in[1]};
     return f;
 }
