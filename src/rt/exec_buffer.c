@@ -16,10 +16,10 @@ static int64_t count_of(const fusor_buffer *b) {
 }
 
 static void fill_strides(fusor_buffer *b) {
-    int64_t n = 1;
+    uint64_t n = 1; /* may wrap where another size is 0 */
     for (int d = b->rank - 1; d >= 0; d--) {
-        b->stride[d] = n;
-        n *= b->shape[d] > 0 ? b->shape[d] : 1;
+        b->stride[d] = (int64_t)n;
+        n *= b->shape[d] > 0 ? (uint64_t)b->shape[d] : 1;
     }
 }
 
@@ -35,23 +35,24 @@ static bool is_dense(const fusor_buffer *b) {
 
 /* Range of bytes, strides made explicit. False where an offset leaves 64 bits. */
 static bool measure(call_end *n, size_t bytes) {
+    const int64_t limit = INT64_MAX / 16;
     fusor_buffer *b = &n->user;
     if (!(b->flags & FUSOR_STRIDED)) fill_strides(b);
     int64_t low = 0, high = 0;
-    bool is_empty = false;
+    n->low = n->high = b->data;
+    n->is_dense = true;
+    for (int d = 0; d < b->rank; d++)
+        if (b->shape[d] == 0) return true;
     for (int d = 0; d < b->rank; d++) {
         int64_t reach;
-        if (b->shape[d] == 0) is_empty = true;
         if (b->shape[d] <= 1) continue;
-        if (__builtin_mul_overflow(b->shape[d] - 1, b->stride[d], &reach)) return is_empty;
-        if (reach < 0 ? __builtin_add_overflow(low, reach, &low) : __builtin_add_overflow(high, reach, &high))
-            return is_empty;
+        if (__builtin_mul_overflow(b->shape[d] - 1, b->stride[d], &reach) ||
+            (reach < 0 ? __builtin_add_overflow(low, reach, &low) : __builtin_add_overflow(high, reach, &high)))
+            return false;
     }
-    int64_t limit = INT64_MAX / 16;
-    if (!is_empty && (low < -limit || high > limit)) return false;
-    n->is_dense = is_empty || is_dense(b);
-    n->low = n->high = b->data;
-    if (!is_empty && b->data) {
+    if (low < -limit || high > limit) return false;
+    n->is_dense = is_dense(b);
+    if (b->data) {
         n->low = (char *)b->data + low * (int64_t)bytes;
         n->high = (char *)b->data + (high + 1) * (int64_t)bytes;
     }

@@ -235,6 +235,12 @@ Test(exec, checks) {
     OK(x, 2, in, 1, &out);
     for (int i = 0; i < 2; i++) in[i].shape[0] = in[i].shape[1] = INT64_C(1) << 40;
     FAILS(FUSOR_ERROR_SHAPE, "overflow", x, 2, in, 1, &out);
+    for (int i = 0; i < 2; i++) in[i].shape[1] = 0; /* no element: strides lead nowhere */
+    in[0].flags = FUSOR_STRIDED;
+    in[0].stride[0] = INT64_MAX / 2;
+    out.shape[0] = INT64_C(1) << 40;
+    out.shape[1] = 0;
+    OK(x, 2, in, 1, &out);
     rt_exec_release(x);
 }
 
