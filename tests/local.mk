@@ -201,6 +201,7 @@ jit_diff_programs += %D%/fuzz/graph_fuzz
 script_tests += %D%/fuzz/graphs.sh
 unit_tests += %D%/unit/einsum_test
 unit_tests += %D%/unit/lazy_test
+unit_tests += %D%/unit/lazy_model_test
 unit_tests += %D%/unit/optim_test
 unit_tests += %D%/unit/sequence_test
 unit_tests += %D%/unit/rows_test
