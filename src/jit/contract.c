@@ -6,8 +6,8 @@
  * contract_epilogue.c.
  *
  * In machine code these are functions, which share nothing but their arguments and the scratch memory: the kernel
- * (loops and calls), pack0 and pack1, tile, finish, and with words of several elements (contract_dot.c) head0, head1
- * and by_fma. LLVM's time grows faster than the size of a function; this way, with only `tile` optimized and words in
+ * (loops and calls), pack0 and pack1, tile, finish, and with words of several elements (contract_dot.c) head and
+ * by_fma. LLVM's time grows faster than the size of a function; this way, with only `tile` optimized and words in
  * memory elsewhere (demote.c), it is 0.41 of what one optimized function took.
  *
  * The order that an element is accumulated in depends on K, kb and the level alone (and on the dot, where that is of tiles): a block's products from 0 upwards,
@@ -204,7 +204,7 @@ contract_outer *contract_begin(contract *c, contract_function f, const char *nam
     *o = (contract_outer){*e, *c, LLVMGetInsertBlock(e->b)};
     e->fn = c->function[f];
     LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
-    if (f == HEAD0 || f == HEAD1 || f == ROWS || f == BY_FMA || (f == TILE && !c->is_tile)) return o;
+    if (f == HEAD || f == ROWS || f == BY_FMA || (f == TILE && !c->is_tile)) return o;
     contract_load_args(c, LLVMGetParam(e->fn, 0));
     contract_set_values(c);
     return o;
@@ -262,7 +262,8 @@ void contract_emit_pack(contract *c, int operand) {
     } else if (c->n_outer_k) pack_runs(c, operand, dst, first, in[5], in[6]);
     else contract_pack(c, operand, dst, first, in[5], in[6]);
     if (c->heads[operand])
-        contract_call(c, operand ? HEAD1 : HEAD0, (LLVMValueRef[]){dst, contract_in_words(c, in[6]), filled}, 3);
+        contract_call(c, HEAD,
+                      (LLVMValueRef[]){dst, element(c, dst, num(c, -rows)), contract_in_words(c, in[6]), filled}, 4);
     em_end(e, &l);
     em_demote_nests(e);
     contract_end(c, o);
@@ -594,7 +595,7 @@ fusor_status jit_emit_contract(emit *e, fu_error *err) {
         return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "contract kernel: K blocks of %d are no whole steps of %d", c->kb,
                        ir_dots[c->dot].step);
     contract_set_values(c);
-    contract_emit_heads(c);
+    contract_emit_head(c);
     contract_emit_pack(c, 0);
     contract_emit_pack(c, 1);
     contract_emit_epilogue(c);

@@ -9,8 +9,7 @@ typedef enum contract_function {
     PACK1,
     TILE,
     FINISH,
-    HEAD0,
-    HEAD1,
+    HEAD,
     ROWS,
     BY_FMA,
     CONTRACT_FUNCTIONS
@@ -167,8 +166,8 @@ LLVMValueRef contract_dot(contract *c, LLVMValueRef acc, LLVMValueRef a, LLVMVal
 bool contract_is_flipped(const contract *c);
 /* What fills a word of an operand behind the last k: products with it change no sum. An element, zero-extended. */
 int contract_padding(const contract *c, int operand);
-/* (panel, words along k, rows): writes the heads[] in front of the panel. Where there are any. */
-void contract_emit_heads(contract *c);
+/* (panel, its head, words along k, rows): writes the head in front of the panel. Where an operand has heads[]. */
+void contract_emit_head(contract *c);
 /* contract_pack of operand 0 where c->copies_a; rows: of them. */
 void contract_copy_rows(contract *c, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef rows, LLVMValueRef k_first,
                         LLVMValueRef k_count);

@@ -134,7 +134,7 @@ LLVMValueRef contract_dot(contract *c, LLVMValueRef acc, LLVMValueRef a, LLVMVal
 
 /* ---- heads ---- */
 /* DOT_I8: what operand 0 being changed by 128 adds to each column, with the sign changed: nothing where it is not. */
-static void emit_sums_head(contract *c, LLVMValueRef panel, LLVMValueRef words) {
+static void emit_sums_head(contract *c, LLVMValueRef panel, LLVMValueRef head, LLVMValueRef words) {
     emit *e = c->e;
     LLVMValueRef sum[8], zero = LLVMConstNull(c->t_vec);
     bool is_signed = ir_is_signed(type_of(c, 1));
@@ -155,8 +155,7 @@ static void emit_sums_head(contract *c, LLVMValueRef panel, LLVMValueRef words) 
     }
     for (int j = 0; j < c->nv; j++) {
         LLVMValueRef x = contract_is_flipped(c) ? LLVMBuildSub(e->b, zero, sum[j], "") : zero;
-        LLVMSetAlignment(LLVMBuildStore(e->b, x, element(c, panel, num(c, j * c->v_lanes - c->nr))),
-                         (unsigned)c->acc_bytes);
+        LLVMSetAlignment(LLVMBuildStore(e->b, x, element(c, head, num(c, j * c->v_lanes))), (unsigned)c->acc_bytes);
     }
 }
 
@@ -170,7 +169,7 @@ static LLVMValueRef least_of(contract *c, LLVMValueRef least, LLVMValueRef panel
 }
 
 /* DOT_BF16: the least exponent field of an element that is not 0, -1000 where it is subnormal; 512 where all are 0. */
-static void emit_exponent_head(contract *c, LLVMValueRef panel, LLVMValueRef n, int rows) {
+static void emit_exponent_head(contract *c, LLVMValueRef panel, LLVMValueRef head, LLVMValueRef n) {
     emit *e = c->e;
     enum { STEP = 4 }; /* vectors */
     LLVMTypeRef halves = LLVMVectorType(e->t_i16, 2 * (unsigned)c->v_lanes);
@@ -189,21 +188,20 @@ static void emit_exponent_head(contract *c, LLVMValueRef panel, LLVMValueRef n, 
     LLVMValueRef least = em_loop_phi(e, &rest, all);
     em_loop_next(e, least, least_of(c, least, panel, rest.i, em_mask(e, em_sub(e, n, rest.i))));
     em_end(e, &rest);
-    em_store_least_exponent(e, least, element(c, panel, num(c, -rows)));
+    em_store_least_exponent(e, least, head);
 }
 
-void contract_emit_heads(contract *c) {
+/* (panel, its head, words, rows of the panel), for both operands. */
+void contract_emit_head(contract *c) {
     emit *e = c->e;
-    LLVMTypeRef parameter[3] = {e->t_ptr, e->t_i64, e->t_i64};
-    for (int i = 0; i < 2; i++) {
-        if (!c->heads[i]) continue;
-        contract_outer *o = contract_begin(c, i ? HEAD1 : HEAD0, i ? "head1" : "head0", parameter, 3, true);
-        LLVMValueRef panel = LLVMGetParam(e->fn, 0), words = LLVMGetParam(e->fn, 1);
-        if (c->packed == FUSOR_BF16)
-            emit_exponent_head(c, panel, em_mul(e, words, LLVMGetParam(e->fn, 2)), i ? c->nr : c->mr);
-        else emit_sums_head(c, panel, words);
-        contract_end(c, o);
-    }
+    LLVMTypeRef parameter[4] = {e->t_ptr, e->t_ptr, e->t_i64, e->t_i64};
+    LLVMValueRef in[4];
+    if (!c->heads[0] && !c->heads[1]) return;
+    contract_outer *o = contract_begin(c, HEAD, "head", parameter, 4, true);
+    LLVMGetParams(e->fn, in);
+    if (c->packed == FUSOR_BF16) emit_exponent_head(c, in[0], in[1], em_mul(e, in[2], in[3]));
+    else emit_sums_head(c, in[0], in[1], in[2]);
+    contract_end(c, o);
 }
 
 LLVMValueRef contract_is_exact(contract *c, LLVMValueRef pa, LLVMValueRef pb) {

@@ -34,6 +34,13 @@ static bool is_costly_epilogue(const contract *c) {
     return false;
 }
 
+/* As long as a costly one: rounding takes ten instructions. */
+static bool has_halves(const contract *c) {
+    for (int i = c->matmul; i < c->k->n_insts; i++)
+        if (ir_is_half(c->k->inst[i].dtype)) return true;
+    return false;
+}
+
 /* ---- on the registers ---- */
 /* Instructions for which the tile's function is unrolled: each costs as many as the tile has registers. */
 enum { DIRECT_MAX = 8 };
@@ -148,7 +155,7 @@ static void epilogue_at(contract *c, contract_point *at, LLVMValueRef x) {
     contract_finish(c, at, em_load_ptr(c->e, c->acc, x, NULL, (unsigned)c->acc_bytes));
 }
 
-/* Vectors of a row, or single elements where the end cannot be masked. A costly program is emitted once, in a loop.
+/* Vectors of a row, or single elements where the end cannot be masked. A long program is emitted once, in a loop.
  * Whole vectors are stored without masks: masked stores are slow where they miss the caches near. */
 static void epilogue_row(contract *c, LLVMValueRef row, LLVMValueRef m, LLVMValueRef n0, LLVMValueRef columns,
                          LLVMValueRef *mask, bool is_whole, bool in_loop) {
@@ -173,22 +180,22 @@ static void epilogue_row(contract *c, LLVMValueRef row, LLVMValueRef m, LLVMValu
 }
 
 static void epilogue_rows(contract *c, LLVMValueRef tile, LLVMValueRef m0, LLVMValueRef rows, LLVMValueRef n0,
-                          LLVMValueRef columns, bool is_whole, bool costly) {
+                          LLVMValueRef columns, bool is_whole, bool is_long) {
     emit *e = c->e;
     LLVMValueRef mask[8] = {0};
     bool has_mask = e->level->has_mask;
     e->lanes = is_whole || has_mask ? c->lanes : 1;
-    for (int j = 0; j < c->nr / c->lanes && !is_whole && !costly && has_mask; j++)
+    for (int j = 0; j < c->nr / c->lanes && !is_whole && !is_long && has_mask; j++)
         mask[j] = em_mask(e, em_sub(e, columns, num(c, j * c->lanes)));
     em_loop l = em_for(e, num(c, 0), rows, num(c, 1));
     LLVMValueRef row = element(c, tile, em_mul(e, l.i, num(c, c->nr)));
-    epilogue_row(c, row, em_add(e, m0, l.i), n0, columns, mask, is_whole, costly || e->lanes == 1);
+    epilogue_row(c, row, em_add(e, m0, l.i), n0, columns, mask, is_whole, is_long || e->lanes == 1);
     em_end(e, &l);
 }
 
 void contract_emit_epilogue(contract *c) {
     emit *e = c->e;
-    bool costly = is_costly_epilogue(c);
+    const bool costly = is_costly_epilogue(c), is_long = costly || (has_halves(c) && !c->is_tile);
     LLVMTypeRef parameter[5] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
     contract_outer *o = contract_begin(c, FINISH, "finish", parameter, 5, costly || c->is_tile);
     LLVMValueRef m0 = LLVMGetParam(e->fn, 2), n0 = LLVMGetParam(e->fn, 3), rows = LLVMGetParam(e->fn, 4);
@@ -197,14 +204,14 @@ void contract_emit_epilogue(contract *c) {
     n0 = contract_decode_columns(c, n0);
     LLVMValueRef left = em_sub(e, c->n, n0);
     if (!c->is_tile && contract_has_cheap_epilogue(c)) { /* whole tiles do not come here */
-        epilogue_rows(c, tile, m0, rows, n0, left, false, costly);
+        epilogue_rows(c, tile, m0, rows, n0, left, false, is_long);
         contract_end(c, o);
         return;
     }
     em_branch b = em_if(e, em_icmp(e, LLVMIntSGE, left, nr));
-    epilogue_rows(c, tile, m0, rows, n0, nr, true, costly);
+    epilogue_rows(c, tile, m0, rows, n0, nr, true, is_long);
     em_else(e, &b);
-    epilogue_rows(c, tile, m0, rows, n0, left, false, costly);
+    epilogue_rows(c, tile, m0, rows, n0, left, false, is_long);
     em_endif(e, &b);
     contract_end(c, o);
 }
