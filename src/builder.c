@@ -6,6 +6,7 @@
  * A handle has the builder's address with its low bit set as owner, the node as slot and the function's serial number
  * as generation. It is only looked at where it belongs to the function that this thread has open, so a handle that was
  * kept too long is an error and never a pointer to freed memory. */
+#include "base/small.h"
 #include "base/error.h"
 #include "fusor/graph.h"
 #include "ir/lex.h"

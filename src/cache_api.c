@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* cache_api.c: the entry points of cache.h. */
+#include "base/small.h"
 #include "context.h"
 #include "fusor/cache.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* dlpack.c: tensors to and from other libraries, without a copy, by the DLPack convention (dmlc/dlpack, version 0.8:
  * the layout of DLManagedTensor, which programs include themselves). */
+#include "base/small.h"
 #include "context.h"
 #include "fusor/device.h"
 #include "fusor/tensor.h"

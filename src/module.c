@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* module.c: modules as C sees them: parsed from text or files, printed, freed. fusor_module_compile is in api.c;
  * functions that are built rather than parsed are in builder.c. */
+#include "base/small.h"
 #include "base/file.h"
 #include "fusor/graph.h"
 #include "op_call.h"

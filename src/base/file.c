@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* file.c: whole reads, private maps, atomic writes, mkdir -p. All return 0 or an errno value. */
+#include "base/small.h"
 #include "base/file.h"
 #include "base/arena.h"
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* cache_bundle.c: many entries in one file that is only read: opening and finding, writing (export) and unpacking
  * (import). Whatever the bytes are, what is found goes through the same checks as an entry of a directory. */
+#include "base/small.h"
 #include "base/file.h"
 #include "rt/cache_entry.h"
 #include "rt/compiler.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* cubin.c: machine code of GPUs beside the cached kernels: names, the format, reading, writing. */
+#include "base/small.h"
 #include "rt/cubin.h"
 #include "base/arena.h"
 #include "base/hash.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* debugger.c: what tools are told of a kernel that is loaded: the perf map and the GDB JIT interface; dwarf.c and
  * jitdump.c write the larger formats. */
+#include "base/small.h"
 #include "rt/debugger_internal.h"
 #include "base/arena.h"
 #include "base/env.h"

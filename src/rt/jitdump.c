@@ -2,6 +2,7 @@
 /* jitdump.c: the file that `perf inject --jit` reads (tools/perf/Documentation/jitdump-specification.txt of Linux):
  * code of each kernel and the lines of its description. Each record leaves with one write; on the first failure the
  * file is given up. */
+#include "base/small.h"
 #include "rt/debugger_internal.h"
 #include "base/arena.h"
 #include "base/env.h"
