@@ -19,6 +19,28 @@ LLVMValueRef em_bf16_dot(emit *e, LLVMValueRef acc, LLVMValueRef a, LLVMValueRef
     return em_dot(e, "llvm.x86.avx512bf16.dpbf16ps.512", (LLVMValueRef[]){acc, a, b}, 3);
 }
 
+void em_bf16_round(emit *e, LLVMValueRef *x, int n) {
+    enum { SUBNORMAL = 0x20 }; /* of vfpclassps */
+    LLVMTypeRef t_mask = LLVMIntTypeInContext(e->ctx, 16), t_bits = em_vec(e, e->t_i16);
+    LLVMValueRef any = LLVMConstNull(t_mask), near[EM_MAX_SIDE], exact[EM_MAX_SIDE];
+    for (int i = 0; i < n; i++) {
+        LLVMValueRef in[2] = {x[i], LLVMConstInt(e->t_i32, SUBNORMAL, 0)};
+        LLVMValueRef is = em_dot(e, "llvm.x86.avx512.fpclass.ps.512", in, 2);
+        any = LLVMBuildOr(e->b, any, LLVMBuildBitCast(e->b, is, t_mask, ""), "");
+        near[i] = LLVMBuildBitCast(e->b, em_dot(e, "llvm.x86.avx512bf16.cvtneps2bf16.512", &x[i], 1), t_bits, "");
+    }
+    em_branch b = em_if(e, em_icmp(e, LLVMIntNE, any, LLVMConstNull(t_mask)));
+    for (int i = 0; i < n; i++) exact[i] = em_half_bits(e, FUSOR_BF16, em_half_round(e, FUSOR_BF16, x[i], false));
+    LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
+    em_endif(e, &b);
+    for (int i = 0; i < n; i++) {
+        LLVMValueRef phi = LLVMBuildPhi(e->b, t_bits, "");
+        LLVMAddIncoming(phi, (LLVMValueRef[]){exact[i], near[i]}, (LLVMBasicBlockRef[]){then, b.other}, 2);
+        near[i] = phi;
+    }
+    for (int i = 0; i < n; i++) x[i] = em_half_value(e, FUSOR_BF16, near[i]);
+}
+
 LLVMValueRef em_bf16_half(emit *e, LLVMValueRef words, bool is_upper) {
     const unsigned n = LLVMGetVectorSize(LLVMTypeOf(words));
     LLVMValueRef lane[64];

@@ -19,10 +19,23 @@ static void store_all(contract *c, contract_point *at, em_values *v) {
     }
 }
 
+/* Vectors of sums as the matmul's type. By the instruction that rounds to bf16 where its products are those of another
+ * and it is only stored: what rounds again in registers gains nothing. */
+static void round_sums(contract *c, LLVMValueRef *sum, int n) {
+    const ir_dtype t = c->k->inst[c->matmul].dtype;
+    bool is_stored = c->dot == IR_DOT_BF16 && t == FUSOR_BF16 && c->e->lanes == 16;
+    for (int i = 0; i < c->k->n_insts && is_stored; i++)
+        for (int j = 0; j < c->k->inst[i].n_in; j++)
+            is_stored &= c->k->inst[i].in[j] != c->matmul || c->k->inst[i].op == IR_K_STORE;
+    if (is_stored) em_bf16_round(c->e, sum, n);
+    for (int i = 0; i < n && !is_stored; i++) sum[i] = em_cast(c->e, sum[i], c->acc, t);
+}
+
 void contract_finish(contract *c, contract_point *at, LLVMValueRef sum) {
     em_values v;
     em_values_init(&v, contract_load, at);
-    v.at[c->matmul] = em_cast(c->e, sum, c->acc, c->k->inst[c->matmul].dtype);
+    round_sums(c, &sum, 1);
+    v.at[c->matmul] = sum;
     store_all(c, at, &v);
 }
 
@@ -128,21 +141,24 @@ contract_columns *contract_epilogue_begin(contract *c, LLVMValueRef n0) {
 void contract_epilogue_row(contract *c, contract_columns *s, LLVMValueRef m, LLVMValueRef *sum) {
     emit *e = c->e;
     int parts = c->lanes / c->v_lanes;
+    LLVMValueRef x[8];
     c->row = &s->row;
+    for (int j = 0; j < s->n; j++) {
+        x[j] = sum[j * parts];
+        if (parts != 2) continue;
+        LLVMValueRef lane[64];
+        for (int i = 0; i < c->lanes; i++) lane[i] = LLVMConstInt(e->t_i32, (unsigned)i, 0);
+        x[j] = LLVMBuildShuffleVector(e->b, x[j], sum[j * parts + 1], LLVMConstVector(lane, (unsigned)c->lanes), "");
+    }
+    round_sums(c, x, s->n);
     for (int j = 0; j < s->n; j++) {
         contract_point at = s->at[j];
         em_values v = s->v[j];
-        LLVMValueRef x = sum[j * parts];
         at.m = m;
         s->row.column = j * c->lanes;
         v.user = &at;
         v.one = NULL;
-        if (parts == 2) {
-            LLVMValueRef lane[64];
-            for (int i = 0; i < c->lanes; i++) lane[i] = LLVMConstInt(e->t_i32, (unsigned)i, 0);
-            x = LLVMBuildShuffleVector(e->b, x, sum[j * parts + 1], LLVMConstVector(lane, (unsigned)c->lanes), "");
-        }
-        v.at[c->matmul] = em_cast(e, x, c->acc, c->k->inst[c->matmul].dtype);
+        v.at[c->matmul] = x[j];
         store_all(c, &at, &v);
     }
     c->row = NULL;

@@ -178,6 +178,8 @@ LLVMValueRef em_cast(emit *e, LLVMValueRef x, ir_dtype from, ir_dtype to);
 LLVMValueRef em_bf16_dot(emit *e, LLVMValueRef acc, LLVMValueRef a, LLVMValueRef b); /* vdpbf16ps */
 LLVMValueRef em_bf16_half(emit *e, LLVMValueRef words, bool is_upper);               /* as f32 */
 /* An instruction of products by the name of its intrinsic; operands are cast to its types. */
+/* Rounds n vectors of 16 f32 to bf16 (em_half_round), by vcvtneps2bf16 where none of them has a subnormal element. */
+void em_bf16_round(emit *e, LLVMValueRef *x, int n);
 LLVMValueRef em_dot(emit *e, const char *name, LLVMValueRef *in, unsigned n);
 /* The lesser of `least`, all ones at first, and of magnitudes (bits of halves or f32, without sign) less 1: so 0 is the
  * largest. */

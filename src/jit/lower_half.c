@@ -9,7 +9,7 @@
  *           passes through costs nothing
  *
  * Where the level has F16C (or is a GPU's) its instructions do f16 (they keep subnormals whatever the control register
- * says); else, and for bf16, integers do. vcvtneps2bf16 is of no use: it flushes subnormals.
+ * says); else, and for bf16, integers do: vcvtneps2bf16 flushes subnormals (but see em_bf16_round).
  * Rounding through f32 is the rounding of the exact result for + - * / and sqrt: 24 >= 2 * 11 + 2 bits (Figueroa
  * 1995). */
 #include "jit/lower.h"
