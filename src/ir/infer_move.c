@@ -245,6 +245,10 @@ static fusor_status infer_split(ir_graph *g, ir_node *n) {
             return SHAPE_ERROR("size %lld in sizes= is negative", (long long)v);
         total = ir_size_add(g->sizes, total, sizes->list[i]);
     }
+    if (ir_size_is_huge(g->sizes, total)) {
+        return SHAPE_ERROR("the sum of sizes= overflows 64 bits; expected dim %u of %s, %s", axis, operand_text(g, n),
+                           size_text(g, x.dim[axis]));
+    }
     if (ir_size_never_equal(g->sizes, x.dim[axis], total)) {
         return SHAPE_ERROR("%s is %s but sizes= add up to %s; expected dim %u, %s", label(g, n, 0), type_text(g, &x),
                            size_text(g, total), axis, size_text(g, x.dim[axis]));
