@@ -185,6 +185,9 @@ static fusor_status infer_pad(ir_graph *g, ir_node *n) {
             int64_t v;
             n->dim[d] = ir_size_add(s, n->dim[d], pad[k]);
             const bool is_known = ir_size_is_const(s, pad[k], &v);
+            if (is_known && v == INT64_MIN) /* has no positive number; no axis is so long */
+                return SHAPE_ERROR("entry %u of pads= is %lld; expected -%lld or more", d + (k ? x.rank : 0u),
+                                   (long long)v, (long long)INT64_MAX);
             if (is_known && v < 0) {
                 kept = ir_size_add(s, kept, pad[k]);
                 pad[k] = constant(g, 0);
