@@ -41,6 +41,7 @@ jit_sources += %D%/map_slide.c
 jit_sources += %D%/map_transpose.c
 jit_sources += %D%/window.c
 jit_sources += %D%/window_channels.c
+jit_sources += %D%/window_channel_tile.c
 jit_sources += %D%/window_pads.c
 jit_sources += %D%/window_depthwise.c
 jit_sources += %D%/window_pack.c

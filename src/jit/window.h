@@ -3,7 +3,7 @@
 #define JIT_WINDOW_H
 /* What the files of the window kernel share: window.c (the kernel), window_tile.c (the register tile), window_pack.c
  * (panels), window_slab.c (the operand within its pads, weights of other types), window_channels.c (lanes along the
- * channels), window_pads.c (what these leave out), window_depthwise.c (one channel a group). */
+ * channels), window_channel_tile.c (their register tile), window_pads.c (what these leave out), window_depthwise.c (one channel a group). */
 #include "jit/emit.h"
 
 enum { WINDOW_MAX_TILE = 32 }; /* vector registers of sums */
@@ -166,6 +166,35 @@ void window_emit_weight_rows(window *w, LLVMValueRef first, LLVMValueRef rows, L
 /* ---- window_channels.c ---- */
 void window_set_channels(window *w, LLVMValueRef scratch); /* where what it has lies; scratch: behind the table */
 void window_emit_channels(window *w);                      /* the whole kernel, but for FINISH */
+
+/* ---- window_channel_tile.c ---- */
+enum { WINDOW_LINE_BYTES = 64 }; /* of the caches */
+/* What a tile by channel is told. TOLD_SUMS: [mr][nr], which become the sums over k < count of weights[k][nv] *
+ * operand[table[k] + row * pitch + column * step]; plus what is there where TOLD_BEFORE is not 0, or else (adds)
+ * TOLD_FIRST. Tiles of rows: TOLD_NEXT, weights of which a line is asked for with each k. Where pads are left out: the
+ * rows of places that are met, begin and end; the first one that the first of two rows of a tile meets, and the end of
+ * those that the second one meets, or, of a part of a row, whether it is the first part and the last. */
+enum {
+    TOLD_WEIGHTS,
+    TOLD_OPERAND,
+    TOLD_TABLE,
+    TOLD_COUNT,
+    TOLD_SUMS,
+    TOLD_BEFORE,
+    TOLD_FIRST,
+    TOLD_PITCH,
+    TOLD_NEXT,
+    TOLD_BEGIN,
+    TOLD_END,
+    TOLD_FROM,
+    TOLD_TO,
+    WINDOW_TOLD
+};
+int window_n_told(const window *w);                          /* not all are told of what the kernel has not */
+void window_emit_channel_tile(window *w, window_function f); /* TILE, NARROW, LAST */
+/* Elements of what is read from column to column; columns of a tile's row. */
+static inline int64_t window_columns_apart(const window *w) { return w->k->axis[w->k->n_axes - 1].stride; }
+static inline int window_row_columns(const window *w) { return w->tile_rows ? w->mr / w->tile_rows : w->mr; }
 /* ir_window_ahead offsets behind the table: of the columns of the row that come next. */
 void window_extend_table(window *w);
 

@@ -7,12 +7,12 @@
  *   phase 0   WEIGHTS: v_lanes rows of weights as words, turned in registers to [K][channels]
  *   phase 1   a tile of work is rows y0 .. of one image and some of its channels
  *     SLAB    what it reads of the operand, with its pads; not where that can be read as it lies
- *     LINE    up to ir_window_columns columns, nr channels: sums [columns][nr], by TILE or, of the vectors behind the
- *             last whole tile of channels, by NARROW, one K block after the other. The last columns of a line are done
- *             with some before them, again. Where a tile is whole rows, all rows are one line, and those behind the
- *             last whole tile are done by LAST, one at a time, as are all by NARROW: so on small images a vector of
- *             weights meets many columns, and none is done twice. Products with pads are left out where that is known
- *             (window_pads.c)
+ *     LINE    up to ir_window_columns columns, nr channels: sums [columns][nr], by TILE (window_channel_tile.c) or, of
+ *             the vectors behind the last whole tile of channels, by NARROW, one K block after the other. The last
+ *             columns of a line are done with some before them, again. Where a tile is whole rows, all rows are one
+ *             line, and those behind the last whole tile are done by LAST, one at a time, as are all by NARROW: so on
+ *             small images a vector of weights meets many columns, and none is done twice. Products with pads are left
+ *             out where that is known (window_pads.c)
  *     TURN    the sums as [nr][columns]
  *     FINISH  the program behind them (window.c)
  *
@@ -20,8 +20,6 @@
 #include "jit/window.h"
 #include <string.h>
 
-/* Along the columns, elements of what is read. */
-static int64_t step_of(const window *w) { return w->k->axis[w->k->n_axes - 1].stride; }
 static LLVMValueRef vectors_of(window *w, LLVMValueRef channels) {
     return LLVMBuildUDiv(w->e->b, em_add(w->e, channels, num(w, w->v_lanes - 1)), num(w, w->v_lanes), "");
 }
@@ -119,250 +117,15 @@ static void emit_weights(window *w) {
 }
 
 /* ---- sums ---- */
-static LLVMValueRef phi_of(window *w, LLVMValueRef a, LLVMBasicBlockRef from_a) {
-    LLVMValueRef phi = LLVMBuildPhi(w->e->b, LLVMTypeOf(a), "");
-    LLVMAddIncoming(phi, &a, &from_a, 1);
-    return phi;
-}
-
-void window_extend_table(window *w) {
-    emit *e = w->e;
-    const int64_t next = w->mr * step_of(w) * w->bytes;
-    LLVMValueRef last = em_max(e, em_sub(e, w->kk, num(w, 1)), num(w, 0));
-    for (int i = 0; i < ir_window_ahead(w->k); i++) {
-        LLVMValueRef from = em_gep(e, w->table, e->t_i64, em_min(e, num(w, i), last));
-        LLVMValueRef at = em_add(e, LLVMBuildLoad2(e->b, e->t_i64, from, ""), num(w, next));
-        LLVMBuildStore(e->b, at, em_gep(e, w->table, e->t_i64, em_add(e, w->kk, num(w, i))));
-    }
-}
-
-enum { LINE_BYTES = 64 }; /* of the caches */
-
-/* Columns of a tile's row. */
-static int row_columns(const window *w) { return w->tile_rows ? w->mr / w->tile_rows : w->mr; }
-
-/* Asks for what the tile some products later meets of the operand's rows: the hardware does not see which plane is
- * next. */
-static void ask_ahead(window *w, const LLVMValueRef *operand, int rows, LLVMValueRef table, LLVMValueRef k) {
-    emit *e = w->e;
-    LLVMValueRef then = em_gep(e, table, e->t_i64, em_add(e, k, num(w, ir_window_ahead(w->k))));
-    LLVMValueRef off = LLVMBuildLoad2(e->b, e->t_i64, then, ""), at = NULL;
-    const int64_t line = LINE_BYTES / w->bytes, last = (row_columns(w) - 1) * step_of(w);
-    for (int r = 0; r < rows; r++) {
-        at = em_gep(e, operand[r], e->t_i8, off);
-        for (int64_t i = 0; i < last || i == 0; i += line) em_prefetch(e, element(w, at, num(w, i)), false, 1);
-    }
-    if (last > 0) em_prefetch(e, element(w, at, num(w, last)), false, 1);
-}
-
-/* How many parameters a tile has: those of whole rows, and of places that are left out, come last. */
-enum { TOLD = 7, TOLD_OF_ROWS = 9, TOLD_OF_PLACES = 13 };
-static int n_told(const window *w) { return w->leaves_out ? TOLD_OF_PLACES : w->tile_rows ? TOLD_OF_ROWS : TOLD; }
-
-typedef struct tile {
-    window_function f;
-    int nv, rows, columns; /* columns of each row */
-    LLVMValueRef in[TOLD_OF_PLACES], row[WINDOW_MAX_TILE];
-} tile;
-
-/* sum += the vectors b * the operand of row r, column i. */
-static void add_column(window *w, const tile *t, int r, int i, LLVMValueRef at, const LLVMValueRef *b,
-                       LLVMValueRef *sum) {
-    emit *e = w->e;
-    LLVMValueRef from = element(w, em_gep(e, t->row[r], e->t_i8, at), num(w, i * step_of(w)));
-    LLVMValueRef x = em_load_splat(e, w->t_vec, from, (unsigned)w->bytes);
-    sum += (r * t->columns + i) * t->nv;
-    for (int j = 0; j < t->nv; j++) sum[j] = window_multiply(w, b[j], x, sum[j]);
-}
-
-static void load_weights(window *w, const tile *t, LLVMValueRef weights, LLVMValueRef *b) {
-    for (int j = 0; j < t->nv; j++) b[j] = window_load_vector(w, element(w, weights, num(w, j * w->v_lanes)));
-}
-
-/* The columns begin .. end - 1 of the tile's one row, unless they are pads: i1. */
-static void add_unless_pads(window *w, const tile *t, int begin, int end, LLVMValueRef is_pad, LLVMValueRef at,
-                            const LLVMValueRef *b, LLVMValueRef *sum) {
-    LLVMValueRef before[WINDOW_MAX_TILE];
-    if (begin >= end) return;
-    memcpy(before, sum, sizeof before);
-    em_branch branch = em_if(w->e, LLVMBuildNot(w->e->b, is_pad, ""));
-    for (int i = begin; i < end; i++) add_column(w, t, 0, i, at, b, sum);
-    LLVMBasicBlockRef from = LLVMGetInsertBlock(w->e->b);
-    em_endif(w->e, &branch);
-    for (int i = begin * t->nv; i < end * t->nv; i++) {
-        LLVMValueRef phi = phi_of(w, sum[i], from);
-        LLVMAddIncoming(phi, &before[i], &branch.other, 1);
-        sum[i] = phi;
-    }
-}
-
-/* sum += weights * operand of rows begin .. end - 1, for one place along the columns. */
-static void add_place(window *w, const tile *t, int begin, int end, LLVMValueRef at, LLVMValueRef weights, int place,
-                      LLVMValueRef *sum) {
-    emit *e = w->e;
-    LLVMValueRef b[8], zero = num(w, 0);
-    int left = 0, right = t->columns;
-    while (left < right && window_is_pad(w, place, left, t->columns, false)) left++;
-    while (right > left && window_is_pad(w, place, right - 1, t->columns, true)) right--;
-    at = em_add(e, at, num(w, place * w->k->axis[w->k->n_axes - 1].dilation * w->bytes));
-    load_weights(w, t, weights, b);
-    if (!w->tile_rows) {
-        add_unless_pads(w, t, 0, left, em_icmp(e, LLVMIntNE, t->in[11], zero), at, b, sum);
-        add_unless_pads(w, t, right, t->columns, em_icmp(e, LLVMIntNE, t->in[12], zero), at, b, sum);
-    }
-    for (int r = begin; r < end; r++)
-        for (int i = left; i < right; i++) add_column(w, t, r, i, at, b, sum);
-}
-
-static void ask_for_next(window *w, const tile *t, LLVMValueRef k) {
-    if (!w->tile_rows) return;
-    em_prefetch(w->e, element(w, t->in[8], em_mul(w->e, k, num(w, (int64_t)t->nv * w->v_lanes))), false, 2);
-}
-
-/* All elements of K, one after the other. */
-static void emit_all_places(window *w, const tile *t, LLVMBasicBlockRef done, LLVMValueRef *sum) {
-    emit *e = w->e;
-    const int n = t->rows * t->columns * t->nv;
-    LLVMValueRef next[WINDOW_MAX_TILE], b[8], zero = num(w, 0);
-    LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b), body = em_block(e, "products");
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, t->in[3], zero), body, done);
-    LLVMPositionBuilderAtEnd(e->b, body);
-    LLVMValueRef k = phi_of(w, zero, entry), weights = phi_of(w, t->in[0], entry);
-    for (int i = 0; i < n; i++) next[i] = sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
-    LLVMValueRef at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, t->in[2], e->t_i64, k), "");
-    ask_ahead(w, t->row, t->rows, t->in[2], k);
-    ask_for_next(w, t, k);
-    load_weights(w, t, weights, b);
-    for (int i = 0; i < t->rows * t->columns; i++) add_column(w, t, i / t->columns, i % t->columns, at, b, next);
-    LLVMValueRef k_then = em_add(e, k, num(w, 1)), then = element(w, weights, num(w, (int64_t)t->nv * w->v_lanes));
-    LLVMAddIncoming(k, &k_then, &body, 1);
-    LLVMAddIncoming(weights, &then, &body, 1);
-    for (int i = 0; i < n; i++) LLVMAddIncoming(sum[i], &next[i], &body, 1);
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, k_then, t->in[3]), body, done);
-    LLVMPositionBuilderAtEnd(e->b, done);
-    for (int i = 0; i < n; i++) {
-        sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
-        LLVMAddIncoming(sum[i], &next[i], &body, 1);
-    }
-}
-
-/* The same row by row of places: of each channel those from in[9] to in[10] - 1. Of a tile of two rows the first one
- * meets them from in[11] on, the second one those before in[12]; of a part of a row these say whether it is the first
- * and the last part. */
-static void emit_rows_of_places(window *w, const tile *t, LLVMBasicBlockRef done, LLVMValueRef *sum) {
-    emit *e = w->e;
-    const int n = t->rows * t->columns * t->nv, width = t->nv * w->v_lanes, parts = t->rows == 2 ? 3 : 1;
-    LLVMValueRef at[3][WINDOW_MAX_TILE], across = num(w, w->across), one = num(w, 1), lo = t->in[9], hi = t->in[10];
-    LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b), body = em_block(e, "places"), from[3];
-    LLVMValueRef first = em_mul(e, lo, across), met = em_mul(e, em_sub(e, hi, lo), across),
-                 skipped = em_sub(e, num(w, (int64_t)w->down * w->across), met);
-    LLVMValueRef is_any = em_and(e, em_icmp(e, LLVMIntSLT, lo, hi), em_icmp(e, LLVMIntSGT, t->in[3], num(w, 0)));
-    LLVMValueRef weights_from = element(w, t->in[0], em_mul(e, first, num(w, width)));
-    LLVMBuildCondBr(e->b, is_any, body, done);
-    LLVMPositionBuilderAtEnd(e->b, body);
-    LLVMValueRef k = phi_of(w, first, entry), y = phi_of(w, lo, entry), weights = phi_of(w, weights_from, entry);
-    for (int i = 0; i < n; i++) sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
-    LLVMValueRef off = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, t->in[2], e->t_i64, k), "");
-    ask_ahead(w, t->row, t->rows, t->in[2], k);
-    for (int p = 0; p < w->across; p++) ask_for_next(w, t, em_add(e, k, num(w, p)));
-    LLVMBasicBlockRef both = LLVMGetInsertBlock(e->b), latch = em_block(e, "latch"), block[3] = {both};
-    if (parts > 1) {
-        LLVMBasicBlockRef second = em_block(e, "not_first");
-        block[0] = em_block(e, "both");
-        block[1] = em_block(e, "one");
-        block[2] = em_block(e, "other");
-        LLVMBuildCondBr(e->b, em_and(e, em_icmp(e, LLVMIntSGE, y, t->in[11]), em_icmp(e, LLVMIntSLT, y, t->in[12])),
-                        block[0], second);
-        LLVMPositionBuilderAtEnd(e->b, second);
-        LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGE, y, t->in[11]), block[1], block[2]);
-    }
-    for (int part = 0; part < parts; part++) {
-        const int begin = part == 2, end = part == 1 ? 1 : t->rows;
-        LLVMPositionBuilderAtEnd(e->b, block[part]);
-        for (int i = 0; i < n; i++) at[part][i] = sum[i];
-        LLVMValueRef x = off, of_place = weights;
-        for (int p = 0; p < w->across; p++) {
-            if (p) { /* what several places meet, or the next one, would be in registers that sums need */
-                x = em_opaque(e, x);
-                of_place = em_opaque(e, element(w, of_place, num(w, width)));
-            }
-            add_place(w, t, begin, end, x, of_place, p, at[part]);
-        }
-        from[part] = LLVMGetInsertBlock(e->b);
-        LLVMBuildBr(e->b, latch);
-    }
-    LLVMPositionBuilderAtEnd(e->b, latch);
-    LLVMValueRef next[WINDOW_MAX_TILE];
-    for (int i = 0; i < n; i++) {
-        next[i] = phi_of(w, at[0][i], from[0]);
-        for (int part = 1; part < parts; part++) LLVMAddIncoming(next[i], &at[part][i], &from[part], 1);
-    }
-    LLVMValueRef y_then = em_add(e, y, one), is_last = em_icmp(e, LLVMIntEQ, y_then, hi);
-    LLVMValueRef step = em_select(e, is_last, em_add(e, across, skipped), across), k_then = em_add(e, k, step);
-    LLVMValueRef then = element(w, weights, em_mul(e, step, num(w, width)));
-    y_then = em_select(e, is_last, lo, y_then);
-    LLVMAddIncoming(k, &k_then, &latch, 1);
-    LLVMAddIncoming(y, &y_then, &latch, 1);
-    LLVMAddIncoming(weights, &then, &latch, 1);
-    for (int i = 0; i < n; i++) LLVMAddIncoming(sum[i], &next[i], &latch, 1);
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, k_then, t->in[3]), body, done);
-    LLVMPositionBuilderAtEnd(e->b, done);
-    for (int i = 0; i < n; i++) {
-        sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
-        LLVMAddIncoming(sum[i], &next[i], &latch, 1);
-    }
-}
-
-/* TILE, NARROW, LAST: (weights, operand, table, count, dst, before, first; of rows: pitch, next; of places: begin, end,
- * and two more, above): dst[mr][nr] = sums over k < count of weights[k][nv] * operand[table[k] +
- * row * pitch + column * step]; plus what is there where `before` is not 0, or else (adds) first. next: of weights, of
- * which a line is asked for with each k. */
-static void emit_tile(window *w, window_function f) {
-    emit *e = w->e;
-    tile t = {.f = f,
-              .nv = f == NARROW ? 1 : w->nv,
-              .rows = w->tile_rows && f == TILE ? w->tile_rows : 1,
-              .columns = row_columns(w)};
-    const int nv = t.nv, n = t.rows * t.columns * nv;
-    LLVMTypeRef parameter[TOLD_OF_PLACES] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr,
-                                             e->t_i64, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
-    static const char *const name[] = {[TILE] = "tile", [NARROW] = "narrow", [LAST] = "last"};
-    window_outer *o = window_begin(w, f, name[f], parameter, (unsigned)n_told(w));
-    LLVMValueRef b[8], sum[WINDOW_MAX_TILE], to[WINDOW_MAX_TILE], *in = t.in;
-    LLVMGetParams(e->fn, in);
-    t.row[0] = in[1];
-    for (int r = 1; r < t.rows; r++) t.row[r] = element(w, t.row[r - 1], in[7]);
-    e->lanes = w->v_lanes;
-    LLVMBasicBlockRef done = em_block(e, "sums"), add = em_block(e, "add"), first = em_block(e, "first");
-    if (w->leaves_out) emit_rows_of_places(w, &t, done, sum);
-    else emit_all_places(w, &t, done, sum);
-    for (int i = 0; i < n; i++) to[i] = element(w, in[4], num(w, i / nv * w->nr + i % nv * w->v_lanes));
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntNE, in[5], num(w, 0)), add, first);
-    LLVMBasicBlockRef blocks[2] = {add, first};
-    for (int g = 0; g < 2; g++) {
-        LLVMPositionBuilderAtEnd(e->b, blocks[g]);
-        for (int j = 0; j < nv && g && w->adds; j++)
-            b[j] = window_load_vector(w, element(w, in[6], num(w, j * w->v_lanes)));
-        for (int i = 0; i < n; i++) {
-            LLVMValueRef more = !g ? window_load_vector(w, to[i]) : w->adds ? b[i % nv] : NULL, x = sum[i];
-            if (!more && w->drops_sign) more = LLVMConstNull(w->t_vec);
-            if (more) x = ir_is_float(w->acc) ? em_fadd(e, more, x) : em_add(e, more, x);
-            LLVMSetAlignment(LLVMBuildStore(e->b, x, to[i]), (unsigned)w->bytes);
-        }
-        if (!g) LLVMBuildRetVoid(e->b);
-    }
-    window_end(w, o);
-}
-
 /* A tile of one vector of channels where is_narrow, else f. */
 static void call_narrow_or(window *w, window_function f, LLVMValueRef *of_tile, LLVMValueRef is_narrow) {
     em_branch b = {0};
     if (w->nv > 1) {
         b = em_if(w->e, is_narrow);
-        window_call(w, NARROW, of_tile, n_told(w));
+        window_call(w, NARROW, of_tile, window_n_told(w));
         em_else(w->e, &b);
     }
-    window_call(w, f, of_tile, n_told(w));
+    window_call(w, f, of_tile, window_n_told(w));
     if (w->nv > 1) em_endif(w->e, &b);
 }
 
@@ -370,31 +133,31 @@ static void call_narrow_or(window *w, window_function f, LLVMValueRef *of_tile, 
 static void tell_places(window *w, LLVMValueRef *of_tile, LLVMValueRef y, int rows) {
     LLVMValueRef begin, end;
     if (!w->leaves_out) return;
-    window_rows_met(w, y, &of_tile[11], &of_tile[10]);
+    window_rows_met(w, y, &of_tile[TOLD_FROM], &of_tile[TOLD_END]);
     window_rows_met(w, em_add(w->e, y, num(w, rows - 1)), &begin, &end);
-    of_tile[9] = em_min(w->e, of_tile[11], begin);
-    of_tile[10] = em_max(w->e, of_tile[10], end);
-    of_tile[12] = end;
+    of_tile[TOLD_BEGIN] = em_min(w->e, of_tile[TOLD_FROM], begin);
+    of_tile[TOLD_END] = em_max(w->e, of_tile[TOLD_END], end);
+    of_tile[TOLD_TO] = end;
 }
 
 /* Tiles of a line that goes from row to row, the first of which is y: whole rows. of_tile: what they are told. */
 static void emit_row_tiles(window *w, LLVMValueRef *of_tile, LLVMValueRef columns, LLVMValueRef is_narrow,
                            LLVMValueRef y) {
     emit *e = w->e;
-    LLVMValueRef mr = num(w, w->mr), n = num(w, row_columns(w)), zero = num(w, 0), operand = of_tile[1],
-                 sums = of_tile[4], next = of_tile[8];
+    LLVMValueRef mr = num(w, w->mr), n = num(w, window_row_columns(w)), zero = num(w, 0),
+                 operand = of_tile[TOLD_OPERAND], sums = of_tile[TOLD_SUMS], next = of_tile[TOLD_NEXT];
     LLVMValueRef whole = em_mul(e, LLVMBuildUDiv(e->b, columns, mr, ""), mr);
     whole = em_select(e, is_narrow, zero, whole);
     for (int is_last = 0; is_last < 2; is_last++) {
         em_loop l = em_for(e, is_last ? whole : zero, is_last ? columns : whole, is_last ? n : mr);
         LLVMValueRef row = LLVMBuildUDiv(e->b, l.i, n, "");
-        of_tile[1] = element(w, operand, em_mul(e, row, w->pitch));
+        of_tile[TOLD_OPERAND] = element(w, operand, em_mul(e, row, w->pitch));
         LLVMValueRef vector = LLVMBuildURem(e->b, LLVMBuildUDiv(e->b, l.i, is_last ? n : mr, ""), num(w, w->nv), "");
-        of_tile[8] = element(w, next, em_mul(e, vector, num(w, LINE_BYTES / w->bytes)));
-        of_tile[4] = element(w, sums, em_mul(e, l.i, num(w, w->nr)));
+        of_tile[TOLD_NEXT] = element(w, next, em_mul(e, vector, num(w, WINDOW_LINE_BYTES / w->bytes)));
+        of_tile[TOLD_SUMS] = element(w, sums, em_mul(e, l.i, num(w, w->nr)));
         tell_places(w, of_tile, em_add(e, y, row), is_last ? 1 : w->tile_rows);
         if (is_last) call_narrow_or(w, w->tile_rows > 1 ? LAST : TILE, of_tile, is_narrow);
-        else window_call(w, TILE, of_tile, n_told(w));
+        else window_call(w, TILE, of_tile, window_n_told(w));
         em_end(e, &l);
     }
 }
@@ -412,12 +175,12 @@ static void tell_place_in_row(window *w, LLVMValueRef *of_tile, LLVMValueRef y, 
 static void emit_column_tiles(window *w, LLVMValueRef *of_tile, LLVMValueRef columns, LLVMValueRef last,
                               LLVMValueRef is_narrow, LLVMValueRef y, LLVMValueRef column) {
     emit *e = w->e;
-    LLVMValueRef operand = of_tile[1], sums = of_tile[4];
+    LLVMValueRef operand = of_tile[TOLD_OPERAND], sums = of_tile[TOLD_SUMS];
     em_loop l = em_for(e, num(w, 0), columns, num(w, w->mr));
     LLVMValueRef at = em_min(e, l.i, last);
-    of_tile[1] = element(w, operand, em_mul(e, at, num(w, step_of(w))));
+    of_tile[TOLD_OPERAND] = element(w, operand, em_mul(e, at, num(w, window_columns_apart(w))));
     tell_place_in_row(w, of_tile, y, em_add(e, column, at));
-    of_tile[4] = element(w, sums, em_mul(e, l.i, num(w, w->nr)));
+    of_tile[TOLD_SUMS] = element(w, sums, em_mul(e, l.i, num(w, w->nr)));
     call_narrow_or(w, TILE, of_tile, is_narrow);
     em_end(e, &l);
 }
@@ -456,7 +219,7 @@ static void emit_line(window *w) {
     LLVMValueRef weights = element(w, in[1], em_mul(e, lk.i, width)), table = em_gep(e, w->table, e->t_i64, lk.i),
                  count = em_min(e, em_sub(e, w->kk, lk.i), kb);
     LLVMValueRef next = element(w, weights, em_mul(e, count, width));
-    LLVMValueRef of_tile[TOLD_OF_PLACES] = {weights, in[2], table, count, in[5], lk.i, in[6], w->pitch, next};
+    LLVMValueRef of_tile[WINDOW_TOLD] = {weights, in[2], table, count, in[5], lk.i, in[6], w->pitch, next};
     if (w->tile_rows) {
         emit_row_tiles(w, of_tile, in[3], is_narrow, in[7]);
     } else {
@@ -494,7 +257,7 @@ static void emit_turn(window *w) {
  * columns, or the tile whole rows. */
 static LLVMValueRef is_in_place(window *w) {
     emit *e = w->e;
-    LLVMValueRef is = em_icmp(e, LLVMIntSGE, e->size[w->dim_n], num(w, row_columns(w))), one = num(w, 1);
+    LLVMValueRef is = em_icmp(e, LLVMIntSGE, e->size[w->dim_n], num(w, window_row_columns(w))), one = num(w, 1);
     const ir_kinst *x = &w->k->inst[w->k->inst[w->matmul].in[1]];
     if (x->op != IR_K_LOAD || x->dtype != w->acc || w->group > 1) return NULL;
     for (int i = 0; i < w->k->n_axes; i++) {
@@ -524,19 +287,19 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
     s->rows = left;
     em_loop l = em_for(e, zero, s->length, chunk);
     LLVMValueRef end = em_min(e, em_add(e, l.i, chunk), s->length), columns = em_sub(e, end, l.i);
-    LLVMValueRef off = w->tile_rows ? em_mul(e, LLVMBuildUDiv(e->b, l.i, num(w, row_columns(w)), ""), w->pitch)
-                                    : em_mul(e, l.i, num(w, step_of(w)));
+    LLVMValueRef off = w->tile_rows ? em_mul(e, LLVMBuildUDiv(e->b, l.i, num(w, window_row_columns(w)), ""), w->pitch)
+                                    : em_mul(e, l.i, num(w, window_columns_apart(w)));
     LLVMValueRef from = element(w, s->from, off);
     em_loop lv = em_for(e, zero, vectors, em_select(e, is_whole, nv, num(w, 1)));
     LLVMValueRef at = em_add(e, v, lv.i), done = em_mul(e, lv.i, lanes);
-    window_call(
-        w, LINE,
-        (LLVMValueRef[]){e->args, element(w, weights, packed_at(w, at, NULL)), from, columns,
-                         em_select(e, is_whole, zero, num(w, 1)), element(w, w->tile, done),
-                         w->adds || w->leaves_out ? element(w, first_sums, em_mul(e, at, lanes)) : w->tile,
-                         w->tile_rows ? em_add(e, s->y, LLVMBuildUDiv(e->b, l.i, num(w, row_columns(w)), "")) : s->y,
-                         w->tile_rows ? zero : l.i},
-        9);
+    window_call(w, LINE,
+                (LLVMValueRef[]){
+                    e->args, element(w, weights, packed_at(w, at, NULL)), from, columns,
+                    em_select(e, is_whole, zero, num(w, 1)), element(w, w->tile, done),
+                    w->adds || w->leaves_out ? element(w, first_sums, em_mul(e, at, lanes)) : w->tile,
+                    w->tile_rows ? em_add(e, s->y, LLVMBuildUDiv(e->b, l.i, num(w, window_row_columns(w)), "")) : s->y,
+                    w->tile_rows ? zero : l.i},
+                9);
     em_end(e, &lv);
     window_call(w, TURN, (LLVMValueRef[]){w->tile, w->panel, columns, left}, 4);
     window_emit_segments(w, s, l.i, end, lm.i);
@@ -555,7 +318,7 @@ static LLVMValueRef lay_line(window *w, window_line *s, LLVMValueRef count, LLVM
         s->row = s->pitch = is_run ? em_select(e, is_run, s->length, n) : n;
         return LLVMConstInt(e->t_i1, 1, 0);
     }
-    LLVMValueRef step = num(w, step_of(w)), apart = LLVMBuildUDiv(e->b, pitch, step, "");
+    LLVMValueRef step = num(w, window_columns_apart(w)), apart = LLVMBuildUDiv(e->b, pitch, step, "");
     LLVMValueRef flat = em_add(e, em_mul(e, em_sub(e, count, num(w, 1)), apart), n);
     LLVMValueRef is_flat =
         em_and(e, em_icmp(e, LLVMIntSGE, apart, n), em_icmp(e, LLVMIntEQ, em_mul(e, apart, step), pitch));
@@ -620,9 +383,9 @@ void window_emit_channels(window *w) {
     emit *e = w->e;
     LLVMValueRef one = num(w, 1), rows = em_max(e, e->tune[IR_TUNE_WINDOW_ROWS], one);
     rows = em_max(e, em_min(e, rows, e->size[w->dim_y]), one);
-    emit_tile(w, TILE);
-    if (w->nv > 1) emit_tile(w, NARROW);
-    if (w->tile_rows > 1) emit_tile(w, LAST);
+    window_emit_channel_tile(w, TILE);
+    if (w->nv > 1) window_emit_channel_tile(w, NARROW);
+    if (w->tile_rows > 1) window_emit_channel_tile(w, LAST);
     if (w->leaves_out) window_emit_pads(w);
     emit_line(w);
     emit_turn(w);

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* window_channel_tile.c: the register tile of convolutions whose vectors are channels made (window_channels.c): for each
+ * element of K a vector or more of packed weights, and an element of the operand for each column, in all lanes.
+ *
+ *   all places       K, one element after the other
+ *   rows of places   where pads are left out (window_pads.c): a row of the kernel's places at a time, of which all along
+ *                    the columns are in the code, so that it is known which columns they are pads of: where tiles are
+ *                    whole rows for all, else behind a branch for each end of the result's row. Two rows of a tile that
+ *                    meet different places have code for both together and for each */
+#include "jit/window.h"
+#include <string.h>
+
+static LLVMValueRef phi_of(window *w, LLVMValueRef a, LLVMBasicBlockRef from_a) {
+    LLVMValueRef phi = LLVMBuildPhi(w->e->b, LLVMTypeOf(a), "");
+    LLVMAddIncoming(phi, &a, &from_a, 1);
+    return phi;
+}
+
+void window_extend_table(window *w) {
+    emit *e = w->e;
+    const int64_t next = w->mr * window_columns_apart(w) * w->bytes;
+    LLVMValueRef last = em_max(e, em_sub(e, w->kk, num(w, 1)), num(w, 0));
+    for (int i = 0; i < ir_window_ahead(w->k); i++) {
+        LLVMValueRef from = em_gep(e, w->table, e->t_i64, em_min(e, num(w, i), last));
+        LLVMValueRef at = em_add(e, LLVMBuildLoad2(e->b, e->t_i64, from, ""), num(w, next));
+        LLVMBuildStore(e->b, at, em_gep(e, w->table, e->t_i64, em_add(e, w->kk, num(w, i))));
+    }
+}
+
+/* Asks for what the tile some products later meets of the operand's rows: the hardware does not see which plane is
+ * next. */
+static void ask_ahead(window *w, const LLVMValueRef *operand, int rows, LLVMValueRef table, LLVMValueRef k) {
+    emit *e = w->e;
+    LLVMValueRef then = em_gep(e, table, e->t_i64, em_add(e, k, num(w, ir_window_ahead(w->k))));
+    LLVMValueRef off = LLVMBuildLoad2(e->b, e->t_i64, then, ""), at = NULL;
+    const int64_t line = WINDOW_LINE_BYTES / w->bytes, last = (window_row_columns(w) - 1) * window_columns_apart(w);
+    for (int r = 0; r < rows; r++) {
+        at = em_gep(e, operand[r], e->t_i8, off);
+        for (int64_t i = 0; i < last || i == 0; i += line) em_prefetch(e, element(w, at, num(w, i)), false, 1);
+    }
+    if (last > 0) em_prefetch(e, element(w, at, num(w, last)), false, 1);
+}
+
+int window_n_told(const window *w) {
+    return w->leaves_out ? WINDOW_TOLD : w->tile_rows ? TOLD_NEXT + 1 : TOLD_FIRST + 1;
+}
+
+typedef struct tile {
+    window_function f;
+    int nv, rows, columns; /* columns of each row */
+    LLVMValueRef in[WINDOW_TOLD], row[WINDOW_MAX_TILE];
+} tile;
+
+/* sum += the vectors b * the operand of row r, column i. */
+static void add_column(window *w, const tile *t, int r, int i, LLVMValueRef at, const LLVMValueRef *b,
+                       LLVMValueRef *sum) {
+    emit *e = w->e;
+    LLVMValueRef from = element(w, em_gep(e, t->row[r], e->t_i8, at), num(w, i * window_columns_apart(w)));
+    LLVMValueRef x = em_load_splat(e, w->t_vec, from, (unsigned)w->bytes);
+    sum += (r * t->columns + i) * t->nv;
+    for (int j = 0; j < t->nv; j++) sum[j] = window_multiply(w, b[j], x, sum[j]);
+}
+
+static void load_weights(window *w, const tile *t, LLVMValueRef weights, LLVMValueRef *b) {
+    for (int j = 0; j < t->nv; j++) b[j] = window_load_vector(w, element(w, weights, num(w, j * w->v_lanes)));
+}
+
+/* The columns begin .. end - 1 of the tile's one row, unless they are pads: i1. */
+static void add_unless_pads(window *w, const tile *t, int begin, int end, LLVMValueRef is_pad, LLVMValueRef at,
+                            const LLVMValueRef *b, LLVMValueRef *sum) {
+    LLVMValueRef before[WINDOW_MAX_TILE];
+    if (begin >= end) return;
+    memcpy(before, sum, sizeof before);
+    em_branch branch = em_if(w->e, LLVMBuildNot(w->e->b, is_pad, ""));
+    for (int i = begin; i < end; i++) add_column(w, t, 0, i, at, b, sum);
+    LLVMBasicBlockRef from = LLVMGetInsertBlock(w->e->b);
+    em_endif(w->e, &branch);
+    for (int i = begin * t->nv; i < end * t->nv; i++) {
+        LLVMValueRef phi = phi_of(w, sum[i], from);
+        LLVMAddIncoming(phi, &before[i], &branch.other, 1);
+        sum[i] = phi;
+    }
+}
+
+/* sum += weights * operand of rows begin .. end - 1, for one place along the columns. */
+static void add_place(window *w, const tile *t, int begin, int end, LLVMValueRef at, LLVMValueRef weights, int place,
+                      LLVMValueRef *sum) {
+    emit *e = w->e;
+    LLVMValueRef b[8], zero = num(w, 0);
+    int left = 0, right = t->columns;
+    while (left < right && window_is_pad(w, place, left, t->columns, false)) left++;
+    while (right > left && window_is_pad(w, place, right - 1, t->columns, true)) right--;
+    at = em_add(e, at, num(w, place * w->k->axis[w->k->n_axes - 1].dilation * w->bytes));
+    load_weights(w, t, weights, b);
+    if (!w->tile_rows) {
+        add_unless_pads(w, t, 0, left, em_icmp(e, LLVMIntNE, t->in[TOLD_FROM], zero), at, b, sum);
+        add_unless_pads(w, t, right, t->columns, em_icmp(e, LLVMIntNE, t->in[TOLD_TO], zero), at, b, sum);
+    }
+    for (int r = begin; r < end; r++)
+        for (int i = left; i < right; i++) add_column(w, t, r, i, at, b, sum);
+}
+
+static void ask_for_next(window *w, const tile *t, LLVMValueRef k) {
+    if (!w->tile_rows) return;
+    em_prefetch(w->e, element(w, t->in[TOLD_NEXT], em_mul(w->e, k, num(w, (int64_t)t->nv * w->v_lanes))), false, 2);
+}
+
+/* All elements of K, one after the other. */
+static void emit_all_places(window *w, const tile *t, LLVMBasicBlockRef done, LLVMValueRef *sum) {
+    emit *e = w->e;
+    const int n = t->rows * t->columns * t->nv;
+    LLVMValueRef next[WINDOW_MAX_TILE], b[8], zero = num(w, 0);
+    LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b), body = em_block(e, "products");
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, t->in[TOLD_COUNT], zero), body, done);
+    LLVMPositionBuilderAtEnd(e->b, body);
+    LLVMValueRef k = phi_of(w, zero, entry), weights = phi_of(w, t->in[TOLD_WEIGHTS], entry);
+    for (int i = 0; i < n; i++) next[i] = sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
+    LLVMValueRef at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, t->in[TOLD_TABLE], e->t_i64, k), "");
+    ask_ahead(w, t->row, t->rows, t->in[TOLD_TABLE], k);
+    ask_for_next(w, t, k);
+    load_weights(w, t, weights, b);
+    for (int i = 0; i < t->rows * t->columns; i++) add_column(w, t, i / t->columns, i % t->columns, at, b, next);
+    LLVMValueRef k_then = em_add(e, k, num(w, 1)), then = element(w, weights, num(w, (int64_t)t->nv * w->v_lanes));
+    LLVMAddIncoming(k, &k_then, &body, 1);
+    LLVMAddIncoming(weights, &then, &body, 1);
+    for (int i = 0; i < n; i++) LLVMAddIncoming(sum[i], &next[i], &body, 1);
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, k_then, t->in[TOLD_COUNT]), body, done);
+    LLVMPositionBuilderAtEnd(e->b, done);
+    for (int i = 0; i < n; i++) {
+        sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
+        LLVMAddIncoming(sum[i], &next[i], &body, 1);
+    }
+}
+
+/* The same row by row of places, of each channel those that the tile is told of. */
+static void emit_rows_of_places(window *w, const tile *t, LLVMBasicBlockRef done, LLVMValueRef *sum) {
+    emit *e = w->e;
+    const int n = t->rows * t->columns * t->nv, width = t->nv * w->v_lanes, parts = t->rows == 2 ? 3 : 1;
+    LLVMValueRef at[3][WINDOW_MAX_TILE], across = num(w, w->across), one = num(w, 1), lo = t->in[TOLD_BEGIN],
+                                         hi = t->in[TOLD_END];
+    LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b), body = em_block(e, "places"), from[3];
+    LLVMValueRef first = em_mul(e, lo, across), met = em_mul(e, em_sub(e, hi, lo), across),
+                 skipped = em_sub(e, num(w, (int64_t)w->down * w->across), met);
+    LLVMValueRef is_any =
+        em_and(e, em_icmp(e, LLVMIntSLT, lo, hi), em_icmp(e, LLVMIntSGT, t->in[TOLD_COUNT], num(w, 0)));
+    LLVMValueRef weights_from = element(w, t->in[TOLD_WEIGHTS], em_mul(e, first, num(w, width)));
+    LLVMBuildCondBr(e->b, is_any, body, done);
+    LLVMPositionBuilderAtEnd(e->b, body);
+    LLVMValueRef k = phi_of(w, first, entry), y = phi_of(w, lo, entry), weights = phi_of(w, weights_from, entry);
+    for (int i = 0; i < n; i++) sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
+    LLVMValueRef off = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, t->in[TOLD_TABLE], e->t_i64, k), "");
+    ask_ahead(w, t->row, t->rows, t->in[TOLD_TABLE], k);
+    for (int p = 0; p < w->across; p++) ask_for_next(w, t, em_add(e, k, num(w, p)));
+    LLVMBasicBlockRef both = LLVMGetInsertBlock(e->b), latch = em_block(e, "latch"), block[3] = {both};
+    if (parts > 1) {
+        LLVMBasicBlockRef second = em_block(e, "not_first");
+        block[0] = em_block(e, "both");
+        block[1] = em_block(e, "one");
+        block[2] = em_block(e, "other");
+        LLVMBuildCondBr(
+            e->b, em_and(e, em_icmp(e, LLVMIntSGE, y, t->in[TOLD_FROM]), em_icmp(e, LLVMIntSLT, y, t->in[TOLD_TO])),
+            block[0], second);
+        LLVMPositionBuilderAtEnd(e->b, second);
+        LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGE, y, t->in[TOLD_FROM]), block[1], block[2]);
+    }
+    for (int part = 0; part < parts; part++) {
+        const int begin = part == 2, end = part == 1 ? 1 : t->rows;
+        LLVMPositionBuilderAtEnd(e->b, block[part]);
+        for (int i = 0; i < n; i++) at[part][i] = sum[i];
+        LLVMValueRef x = off, of_place = weights;
+        for (int p = 0; p < w->across; p++) {
+            if (p) { /* what several places meet, or the next one, would be in registers that sums need */
+                x = em_opaque(e, x);
+                of_place = em_opaque(e, element(w, of_place, num(w, width)));
+            }
+            add_place(w, t, begin, end, x, of_place, p, at[part]);
+        }
+        from[part] = LLVMGetInsertBlock(e->b);
+        LLVMBuildBr(e->b, latch);
+    }
+    LLVMPositionBuilderAtEnd(e->b, latch);
+    LLVMValueRef next[WINDOW_MAX_TILE];
+    for (int i = 0; i < n; i++) {
+        next[i] = phi_of(w, at[0][i], from[0]);
+        for (int part = 1; part < parts; part++) LLVMAddIncoming(next[i], &at[part][i], &from[part], 1);
+    }
+    LLVMValueRef y_then = em_add(e, y, one), is_last = em_icmp(e, LLVMIntEQ, y_then, hi);
+    LLVMValueRef step = em_select(e, is_last, em_add(e, across, skipped), across), k_then = em_add(e, k, step);
+    LLVMValueRef then = element(w, weights, em_mul(e, step, num(w, width)));
+    y_then = em_select(e, is_last, lo, y_then);
+    LLVMAddIncoming(k, &k_then, &latch, 1);
+    LLVMAddIncoming(y, &y_then, &latch, 1);
+    LLVMAddIncoming(weights, &then, &latch, 1);
+    for (int i = 0; i < n; i++) LLVMAddIncoming(sum[i], &next[i], &latch, 1);
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, k_then, t->in[TOLD_COUNT]), body, done);
+    LLVMPositionBuilderAtEnd(e->b, done);
+    for (int i = 0; i < n; i++) {
+        sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
+        LLVMAddIncoming(sum[i], &next[i], &latch, 1);
+    }
+}
+
+void window_emit_channel_tile(window *w, window_function f) {
+    emit *e = w->e;
+    tile t = {.f = f,
+              .nv = f == NARROW ? 1 : w->nv,
+              .rows = w->tile_rows && f == TILE ? w->tile_rows : 1,
+              .columns = window_row_columns(w)};
+    const int nv = t.nv, n = t.rows * t.columns * nv;
+    LLVMTypeRef parameter[WINDOW_TOLD] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr,
+                                          e->t_i64, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
+    static const char *const name[] = {[TILE] = "tile", [NARROW] = "narrow", [LAST] = "last"};
+    window_outer *o = window_begin(w, f, name[f], parameter, (unsigned)window_n_told(w));
+    LLVMValueRef b[8], sum[WINDOW_MAX_TILE], to[WINDOW_MAX_TILE], *in = t.in;
+    LLVMGetParams(e->fn, in);
+    t.row[0] = in[TOLD_OPERAND];
+    for (int r = 1; r < t.rows; r++) t.row[r] = element(w, t.row[r - 1], in[TOLD_PITCH]);
+    e->lanes = w->v_lanes;
+    LLVMBasicBlockRef done = em_block(e, "sums"), add = em_block(e, "add"), first = em_block(e, "first");
+    if (w->leaves_out) emit_rows_of_places(w, &t, done, sum);
+    else emit_all_places(w, &t, done, sum);
+    for (int i = 0; i < n; i++) to[i] = element(w, in[TOLD_SUMS], num(w, i / nv * w->nr + i % nv * w->v_lanes));
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntNE, in[TOLD_BEFORE], num(w, 0)), add, first);
+    LLVMBasicBlockRef blocks[2] = {add, first};
+    for (int g = 0; g < 2; g++) {
+        LLVMPositionBuilderAtEnd(e->b, blocks[g]);
+        for (int j = 0; j < nv && g && w->adds; j++)
+            b[j] = window_load_vector(w, element(w, in[TOLD_FIRST], num(w, j * w->v_lanes)));
+        for (int i = 0; i < n; i++) {
+            LLVMValueRef more = !g ? window_load_vector(w, to[i]) : w->adds ? b[i % nv] : NULL, x = sum[i];
+            if (!more && w->drops_sign) more = LLVMConstNull(w->t_vec);
+            if (more) x = ir_is_float(w->acc) ? em_fadd(e, more, x) : em_add(e, more, x);
+            LLVMSetAlignment(LLVMBuildStore(e->b, x, to[i]), (unsigned)w->bytes);
+        }
+        if (!g) LLVMBuildRetVoid(e->b);
+    }
+    window_end(w, o);
+}
