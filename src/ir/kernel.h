@@ -312,7 +312,8 @@ int ir_window_tile_rows(const ir_kernel *k);   /* whole rows that its tile is; 0
  * sum of its products with 0: 0, or NaN. */
 bool ir_window_leaves_out(const ir_kernel *k);
 /* Is a sum whose products all underflow +0, never -0? By columns too, so that all forms give the same bits; not where
- * there are so few products that the addition would be felt, nor for places of one. */
+ * there are so few products that the addition would be felt (where their number is not known here, it is looked at when
+ * the kernel runs), nor for places of one. */
 bool ir_window_drops_sign(const ir_kernel *k);
 int ir_window_ahead(const ir_kernel *k);       /* places behind the offsets: of what comes next, to ask for it ahead */
 int64_t ir_window_columns(const ir_kernel *k); /* most columns between two turns: tiles, in all less than 64 or one */

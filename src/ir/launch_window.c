@@ -164,18 +164,17 @@ int ir_window_tile_rows(const ir_kernel *k) {
 }
 
 bool ir_window_drops_sign(const ir_kernel *k) {
-    enum { FEWEST = 64 };
     const ir_kinst *mm = matmul(k);
     int64_t products = 1, behind_first = 1;
     int n = 0;
     if (k->is_depthwise || ir_level_is_gpu(k->level) || !mm || !ir_is_float(mm->dtype)) return false;
     for (int d = 0; d < k->n_dims; d++) {
         if (k->dim[d].role != 'k') continue;
-        const int64_t size = k->dim[d].size == IR_SIZE_RUNTIME ? FEWEST : k->dim[d].size;
-        products = products < FEWEST ? products * size : products;
+        const int64_t size = k->dim[d].size == IR_SIZE_RUNTIME ? IR_WINDOW_UNSIGNED : k->dim[d].size;
+        products = products < IR_WINDOW_UNSIGNED ? products * size : products;
         if (n++ && behind_first < 2) behind_first *= size;
     }
-    return products >= FEWEST && behind_first > 1;
+    return products >= IR_WINDOW_UNSIGNED && behind_first > 1;
 }
 
 bool ir_window_leaves_out(const ir_kernel *k) {

@@ -46,7 +46,6 @@ int window_n_told(const window *w) {
 }
 
 typedef struct tile {
-    window_function f;
     int nv, rows, columns; /* columns of each row */
     LLVMValueRef in[WINDOW_TOLD], row[WINDOW_MAX_TILE];
 } tile;
@@ -105,6 +104,22 @@ static void ask_for_next(window *w, const tile *t, LLVMValueRef k) {
     em_prefetch(w->e, element(w, t->in[TOLD_NEXT], em_mul(w->e, k, num(w, (int64_t)t->nv * w->v_lanes))), false, 2);
 }
 
+/* Ends the loop of products that begins at `body`, in which sum[n] became next[n]: back while k_then is one of K; sum
+ * is what they are behind it, 0 from `entry`. */
+static void end_products(window *w, const tile *t, LLVMBasicBlockRef entry, LLVMBasicBlockRef body,
+                         LLVMBasicBlockRef done, LLVMValueRef k_then, LLVMValueRef *next, LLVMValueRef *sum) {
+    emit *e = w->e;
+    LLVMBasicBlockRef end = LLVMGetInsertBlock(e->b);
+    const int n = t->rows * t->columns * t->nv;
+    for (int i = 0; i < n; i++) LLVMAddIncoming(sum[i], &next[i], &end, 1);
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, k_then, t->in[TOLD_COUNT]), body, done);
+    LLVMPositionBuilderAtEnd(e->b, done);
+    for (int i = 0; i < n; i++) {
+        sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
+        LLVMAddIncoming(sum[i], &next[i], &end, 1);
+    }
+}
+
 /* All elements of K, one after the other. */
 static void emit_all_places(window *w, const tile *t, LLVMBasicBlockRef done, LLVMValueRef *sum) {
     emit *e = w->e;
@@ -123,13 +138,7 @@ static void emit_all_places(window *w, const tile *t, LLVMBasicBlockRef done, LL
     LLVMValueRef k_then = em_add(e, k, num(w, 1)), then = element(w, weights, num(w, (int64_t)t->nv * w->v_lanes));
     LLVMAddIncoming(k, &k_then, &body, 1);
     LLVMAddIncoming(weights, &then, &body, 1);
-    for (int i = 0; i < n; i++) LLVMAddIncoming(sum[i], &next[i], &body, 1);
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, k_then, t->in[TOLD_COUNT]), body, done);
-    LLVMPositionBuilderAtEnd(e->b, done);
-    for (int i = 0; i < n; i++) {
-        sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
-        LLVMAddIncoming(sum[i], &next[i], &body, 1);
-    }
+    end_products(w, t, entry, body, done, k_then, next, sum);
 }
 
 /* The same row by row of places, of each channel those that the tile is told of. */
@@ -153,14 +162,14 @@ static void emit_rows_of_places(window *w, const tile *t, LLVMBasicBlockRef done
     for (int p = 0; p < w->across; p++) ask_for_next(w, t, em_add(e, k, num(w, p)));
     LLVMBasicBlockRef both = LLVMGetInsertBlock(e->b), latch = em_block(e, "latch"), block[3] = {both};
     if (parts > 1) {
-        LLVMBasicBlockRef second = em_block(e, "not_first");
+        LLVMBasicBlockRef not_both = em_block(e, "not_both");
         block[0] = em_block(e, "both");
         block[1] = em_block(e, "one");
         block[2] = em_block(e, "other");
         LLVMBuildCondBr(
             e->b, em_and(e, em_icmp(e, LLVMIntSGE, y, t->in[TOLD_FROM]), em_icmp(e, LLVMIntSLT, y, t->in[TOLD_TO])),
-            block[0], second);
-        LLVMPositionBuilderAtEnd(e->b, second);
+            block[0], not_both);
+        LLVMPositionBuilderAtEnd(e->b, not_both);
         LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGE, y, t->in[TOLD_FROM]), block[1], block[2]);
     }
     for (int part = 0; part < parts; part++) {
@@ -191,19 +200,12 @@ static void emit_rows_of_places(window *w, const tile *t, LLVMBasicBlockRef done
     LLVMAddIncoming(k, &k_then, &latch, 1);
     LLVMAddIncoming(y, &y_then, &latch, 1);
     LLVMAddIncoming(weights, &then, &latch, 1);
-    for (int i = 0; i < n; i++) LLVMAddIncoming(sum[i], &next[i], &latch, 1);
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, k_then, t->in[TOLD_COUNT]), body, done);
-    LLVMPositionBuilderAtEnd(e->b, done);
-    for (int i = 0; i < n; i++) {
-        sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
-        LLVMAddIncoming(sum[i], &next[i], &latch, 1);
-    }
+    end_products(w, t, entry, body, done, k_then, next, sum);
 }
 
 void window_emit_channel_tile(window *w, window_function f) {
     emit *e = w->e;
-    tile t = {.f = f,
-              .nv = f == NARROW ? 1 : w->nv,
+    tile t = {.nv = f == NARROW ? 1 : w->nv,
               .rows = w->tile_rows && f == TILE ? w->tile_rows : 1,
               .columns = window_row_columns(w)};
     const int nv = t.nv, n = t.rows * t.columns * nv;

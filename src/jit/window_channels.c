@@ -18,7 +18,6 @@
  *
  * The order that an element is accumulated in is that of the other forms: K blocks of kb, k by k. */
 #include "jit/window.h"
-#include <string.h>
 
 static LLVMValueRef vectors_of(window *w, LLVMValueRef channels) {
     return LLVMBuildUDiv(w->e->b, em_add(w->e, channels, num(w, w->v_lanes - 1)), num(w, w->v_lanes), "");

@@ -149,7 +149,14 @@ void window_emit_products(window *w, const window_products *p, LLVMValueRef out[
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, then, p->count), body, done);
     LLVMPositionBuilderAtEnd(e->b, done);
     for (int i = 0; i < n; i++) out[i] = merge(w, zero, entry, next[i], body);
-    for (int i = 0; i < n && w->drops_sign; i++) out[i] = em_fadd(e, out[i], zero);
+    if (!w->drops_sign) return;
+    /* -0 + -0 stays -0. Behind the first K block, whose sum is not -0, either will do. */
+    LLVMValueRef is_many = em_icmp(e, LLVMIntSGE, p->count, num(w, IR_WINDOW_UNSIGNED));
+    const int lanes = e->lanes;
+    e->lanes = w->v_lanes;
+    zero = em_splat(e, em_select(e, is_many, LLVMConstReal(w->t_acc, 0), LLVMConstReal(w->t_acc, -0.0)));
+    e->lanes = lanes;
+    for (int i = 0; i < n; i++) out[i] = em_fadd(e, out[i], zero);
 }
 
 void window_gather_few(window *w, const window_products *p) {
