@@ -100,7 +100,7 @@ static fusor_status generate(rt_cache *c, fu_error *e, const cache_wish *w, fuso
                                .allocate = allocate};
     *r = (fusor_codegen_result){0};
     int64_t start = fu_now_ns();
-    int s = call(&q, r);
+    int s = rt_module_generate(call, &q, r);
     *ns_out = fu_now_ns() - start;
     RT_PROBE_COMPILE(w->symbol, *ns_out, s);
     r->error[sizeof r->error - 1] = 0;

@@ -123,4 +123,54 @@ fusor_status rt_module_get(fu_error *e, const fusor_codegen_table **out) {
     return FUSOR_OK;
 }
 
+/* ---- requests ---- */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int n_inside;
+    bool is_forking; /* others wait, so that a fork is not put off for ever */
+} requests = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void wait_for_requests(void *unused) {
+    (void)unused;
+    pthread_mutex_lock(&requests.lock);
+    requests.is_forking = true;
+    while (requests.n_inside > 0) pthread_cond_wait(&requests.changed, &requests.lock);
+}
+
+static void go_on(void *unused) {
+    (void)unused;
+    requests.is_forking = false;
+    pthread_cond_broadcast(&requests.changed);
+    pthread_mutex_unlock(&requests.lock);
+}
+
+/* Threads that waited are not in the child. */
+static void go_on_in_child(void *unused) {
+    (void)unused;
+    requests.is_forking = false;
+    requests.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    pthread_mutex_unlock(&requests.lock);
+}
+
+static void guard_requests(void) {
+    static rt_fork_hook hook = {.prepare = wait_for_requests, .parent = go_on, .child = go_on_in_child};
+    rt_fork_add(&hook);
+}
+
+int rt_module_generate(int (*generate)(const fusor_codegen_request *, fusor_codegen_result *),
+                       const fusor_codegen_request *request, fusor_codegen_result *result) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, guard_requests);
+    pthread_mutex_lock(&requests.lock);
+    while (requests.is_forking) pthread_cond_wait(&requests.changed, &requests.lock);
+    requests.n_inside++;
+    pthread_mutex_unlock(&requests.lock);
+    const int status = generate(request, result);
+    pthread_mutex_lock(&requests.lock);
+    if (--requests.n_inside == 0) pthread_cond_broadcast(&requests.changed);
+    pthread_mutex_unlock(&requests.lock);
+    return status;
+}
+
 const char *rt_module_path(void) { return atomic_load_explicit(&loaded, memory_order_acquire) ? loaded_path : ""; }

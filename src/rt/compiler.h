@@ -12,6 +12,11 @@ const char *rt_build_id(void);
  * tree), else the configured directory. It stays loaded for the life of the process. Any thread. Errors: UNSUPPORTED
  * (no module, one that does not load, or one of another version or build). */
 fusor_status rt_module_get(fu_error *e, const fusor_codegen_table **out);
+/* One request to a module's `generate`. A fork of the process waits until no thread is in here: LLVM has locks and
+ * things that are made at first use, which a child would wait for in vain. Any thread, but none that holds the lock of a
+ * fork hook. */
+int rt_module_generate(int (*generate)(const fusor_codegen_request *, fusor_codegen_result *),
+                       const fusor_codegen_request *request, fusor_codegen_result *result);
 /* The path it was loaded from; "" before. */
 const char *rt_module_path(void);
 /* The path of a file that is installed with the module (or lies in the build tree); false: there is none. */

@@ -110,6 +110,37 @@ Test(forks, while_the_module_is_loaded, .timeout = 120) {
     fusor_context_free(ctx);
 }
 
+static atomic_int step;
+
+static int slow_generate(const fusor_codegen_request *request, fusor_codegen_result *result) {
+    (void)request;
+    (void)result;
+    atomic_store(&step, 1);
+    usleep(200000);
+    atomic_store(&step, 2);
+    return 0;
+}
+
+static void *generate_slowly(void *unused) {
+    static fusor_codegen_result result;
+    rt_module_generate(slow_generate, &(fusor_codegen_request){.version = FUSOR_CODEGEN_VERSION}, &result);
+    return unused;
+}
+
+/* A fork while another thread makes code: it is put off until that is made, and both sides make code afterwards. */
+Test(forks, while_code_is_generated, .timeout = 120) {
+    pthread_t other;
+    cr_assert_eq(pthread_create(&other, NULL, generate_slowly, NULL), 0);
+    while (atomic_load(&step) < 1) usleep(100);
+    pid_t child = fork();
+    const int seen = atomic_load(&step);
+    generate_slowly(NULL);
+    if (child == 0) _exit(seen != 2);
+    cr_assert_eq(seen, 2);
+    join_child(child, "code generation");
+    pthread_join(other, NULL);
+}
+
 Test(forks, parent_and_child_go_on, .timeout = 120) {
     if (!has_module()) cr_skip("no code generation module");
     fusor_context *ctx = new_context();
