@@ -64,8 +64,9 @@ static record *find_record(uint64_t ctx) {
 }
 
 static record *make_record(const fusor_context *ctx) {
-    record *made = fu_calloc(1, sizeof *made), **link = &made->next;
+    record *made = fu_calloc(1, sizeof *made);
     if (!made) return NULL;
+    record **link = &made->next;
     made->next = records();
     if (pthread_setspecific(record_key, made) != 0) {
         fu_free(made);
