@@ -51,20 +51,20 @@ static lazy_state *state_new(fusor_context *ctx, uint32_t base_count) {
 }
 
 lazy_state *lazy_enter(fusor_context *ctx) {
-    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
     lazy_state *s = __atomic_load_n(&ctx->lazy, __ATOMIC_ACQUIRE);
     if (!s || s->is_torn) {
-        pthread_mutex_lock(&making);
-        s = ctx->lazy;
-        if (!s || s->is_torn) {
-            /* Generations go on from where the old state cannot have been, so none of its handles is taken for a new
-             * one. */
-            lazy_state *made = state_new(ctx, s ? s->base_count + (LAZY_COUNT_MASK >> 3) : 1);
-            if (made) __atomic_store_n(&ctx->lazy, made, __ATOMIC_RELEASE);
+        /* Without a lock, which a child could inherit: of several threads one has made it, the others drop theirs.
+         * Generations go on from where the old state cannot have been, so none of its handles is taken for a new
+         * one. */
+        lazy_state *made = state_new(ctx, s ? s->base_count + (LAZY_COUNT_MASK >> 3) : 1);
+        if (!made) return NULL;
+        if (__atomic_compare_exchange_n(&ctx->lazy, &s, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
             s = made;
+        } else {
+            rt_fork_remove(&made->hook);
+            pthread_mutex_destroy(&made->mutex);
+            fu_free(made);
         }
-        pthread_mutex_unlock(&making);
-        if (!s) return NULL;
     }
     pthread_mutex_lock(&s->mutex);
     s->is_busy = true;
