@@ -106,8 +106,8 @@ static const char *form_of(const ir_kernel *k) {
         return ir_kernel_is_column(k) ? "columns: vectors of adjacent columns run along the axis"
                                       : "lines: blocks of a line, with the totals before them";
     case IR_KERNEL_WINDOW:
-        if (k->is_by_channel) return "tiles: channels by places of the windows, weights packed, no copy of the windows";
-        return "tiles: places of the windows by channels, no copy of the windows";
+        if (k->is_by_channel) return "tiles: columns by vectors of channels, weights packed, no copy of the windows";
+        return "tiles: channels by vectors of columns, no copy of all windows";
     case IR_KERNEL_CONTRACT: return "tiles: operands packed, register tiles of the result, blocks of k";
     case IR_KERNEL_ATTENTION:
         return "tiles: blocks of queries (m), each against all keys (j) a block at a time: scores, running softmax, "

@@ -126,7 +126,8 @@ static int64_t pads_met(int64_t columns, int64_t stride, int64_t places, int64_t
     return met;
 }
 
-/* The share of the products that is left of a convolution by channel (ir_window_leaves_out). */
+/* About the share of the products that is left of a convolution by channel (ir_window_leaves_out: few products are all
+ * made). */
 static double share_of_products(const planner *p, const ir_node *n) {
     const ir_graph *g = p->g;
     const ir_node *w = ir_at(g, n->in[1]), *x = ir_at(g, n->in[0]);

@@ -206,7 +206,7 @@ ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64
     return best;
 }
 
-/* Vectors of weights count three times, for they come from L2. */
+/* Vectors of weights count three times, for they come from L2 or L3. */
 static double channel_tile_cycles(int mr, int nv) {
     const double products = mr * nv / 2.0, loads = (mr + 3 * nv) / 2.0, most = products > loads ? products : loads;
     return (most > 4 ? most : 4) * (1 + loads / products / 10);

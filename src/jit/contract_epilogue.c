@@ -19,8 +19,8 @@ static void store_all(contract *c, contract_point *at, em_values *v) {
     }
 }
 
-/* Vectors of sums as the matmul's type. By the instruction that rounds to bf16 where its products are those of another
- * and it is only stored: what rounds again in registers gains nothing. */
+/* Vectors of sums as the matmul's type. By the instruction that rounds to bf16 where its products are made by
+ * vdpbf16ps, and it is only stored: what rounds again in registers gains nothing. */
 static void round_sums(contract *c, LLVMValueRef *sum, int n) {
     const ir_dtype t = c->k->inst[c->matmul].dtype;
     bool is_stored = c->dot == IR_DOT_BF16 && t == FUSOR_BF16 && c->e->lanes == 16;

@@ -3,7 +3,8 @@
 #define JIT_WINDOW_H
 /* What the files of the window kernel share: window.c (the kernel), window_tile.c (the register tile), window_pack.c
  * (panels), window_slab.c (the operand within its pads, weights of other types), window_channels.c (lanes along the
- * channels), window_channel_tile.c (their register tile), window_pads.c (what these leave out), window_depthwise.c (one channel a group). */
+ * channels), window_channel_tile.c (their register tile), window_pads.c (what that leaves out), window_depthwise.c (one
+ * channel a group). */
 #include "jit/emit.h"
 
 enum { WINDOW_MAX_TILE = 32 }; /* vector registers of sums */
@@ -41,7 +42,7 @@ typedef struct window {
     int group, channels;                                /* channels: a dim */
     LLVMValueRef taken, places;                         /* channels of the operand; places of one of them */
     LLVMValueRef pitch;                                 /* of the operand from row to row */
-    LLVMValueRef weight_base, weight_pitch, first_sums; /* first_sums: what `adds` takes off, for each row of weights */
+    LLVMValueRef weight_base, weight_pitch, first_sums; /* first_sums: what `adds` takes off, or `leaves_out` checks */
     int tile_rows;                                      /* ir_window_tile_rows */
     bool leaves_out, drops_sign;                        /* ir_window_leaves_out, .._drops_sign */
     int down, across;                                   /* with it: places along rows, columns */
@@ -71,8 +72,8 @@ typedef struct window_outer {
     window w;
     LLVMBasicBlockRef block;
 } window_outer;
-/* Into a new function. But for those of register tiles, its first parameter is the argument block, and what it holds is
- * loaded. */
+/* Into a new function. But for those of register tiles, and TURN, its first parameter is the argument block, and what
+ * it holds is loaded. */
 window_outer *window_begin(window *w, window_function f, const char *name, LLVMTypeRef *parameter, unsigned n);
 void window_end(window *w, const window_outer *o); /* and back */
 void window_call(window *w, window_function f, LLVMValueRef *in, unsigned n);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* window_channel_tile.c: the register tile of convolutions whose vectors are channels made (window_channels.c): for each
- * element of K a vector or more of packed weights, and an element of the operand for each column, in all lanes.
+/* window_channel_tile.c: the register tile of convolutions whose vectors are channels made (window_channels.c): for
+ * each element of K a vector or more of packed weights, and an element of the operand for each column, in all lanes.
  *
  *   all places       K, one element after the other
- *   rows of places   where pads are left out (window_pads.c): a row of the kernel's places at a time, of which all along
- *                    the columns are in the code, so that it is known which columns they are pads of: where tiles are
- *                    whole rows for all, else behind a branch for each end of the result's row. Two rows of a tile that
- *                    meet different places have code for both together and for each */
+ *   rows of places   where pads are left out (window_pads.c): a row of the kernel's places at a time, of which all
+ *                    along the columns are in the code, so that it is known which columns they are pads of: where tiles
+ *                    are whole rows for all, else behind a branch for each end of the result's row. A tile of two rows,
+ *                    which meet different places, has code for both together and for each; one of more rows takes the
+ *                    places that any of them meets */
 #include "jit/window.h"
 #include <string.h>
 
@@ -27,7 +28,7 @@ void window_extend_table(window *w) {
     }
 }
 
-/* Asks for what the tile some products later meets of the operand's rows: the hardware does not see which plane is
+/* Asks for what this tile meets of the operand's rows some products later: the hardware does not see which plane is
  * next. */
 static void ask_ahead(window *w, const LLVMValueRef *operand, int rows, LLVMValueRef table, LLVMValueRef k) {
     emit *e = w->e;

@@ -167,7 +167,7 @@ static void tell_place_in_row(window *w, LLVMValueRef *of_tile, LLVMValueRef y, 
     if (!w->leaves_out) return;
     LLVMValueRef is_row = em_icmp(e, LLVMIntSGE, y, num(w, 0)), last = em_sub(e, e->size[w->dim_n], num(w, w->mr));
     LLVMValueRef is[2] = {em_icmp(e, LLVMIntEQ, column, num(w, 0)), em_icmp(e, LLVMIntEQ, column, last)};
-    for (int i = 0; i < 2; i++) of_tile[11 + i] = LLVMBuildZExt(e->b, em_and(e, is_row, is[i]), e->t_i64, "");
+    for (int i = 0; i < 2; i++) of_tile[TOLD_FROM + i] = LLVMBuildZExt(e->b, em_and(e, is_row, is[i]), e->t_i64, "");
 }
 
 /* Tiles of some columns, from `column` on, of one row, or of rows with what lies between them (y < 0). */

@@ -4,8 +4,8 @@
  * none is -0 (ir_window_drops_sign); so the tiles just do not multiply what they know to be pads: rows of places that a
  * row of the result meets nothing of, and columns at both ends of a row.
  *
- * 0 times a weight that is infinite or NaN is NaN. WEIGHTS looks for such (window_check_weights); where a line meets
- * one, PADS adds all that was left out, and more that was not: a sum that has become NaN stays one. */
+ * 0 times a weight that is infinite or NaN is NaN. Phase 0 looks for such (window_check_weights); where a line meets
+ * one, the function PADS adds all that was left out, and more that was not: a sum that has become NaN stays one. */
 #include "jit/window.h"
 
 static const ir_kaxis *axis_from_last(const window *w, int i) {

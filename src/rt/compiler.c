@@ -100,7 +100,7 @@ static fusor_status load(fu_error *e, const fusor_codegen_table **out) {
     return FUSOR_OK;
 }
 
-/* A child of a process that is loading the module waits for the lock as its parent does. */
+/* A fork waits until the module is loaded. */
 static void guard_lock(void) {
     static rt_fork_hook hook;
     rt_fork_guard(&hook, &lock);
