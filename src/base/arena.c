@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 struct fu_block {
     fu_block *next; /* owned; the older block */
@@ -26,6 +27,11 @@ static bool allocation_fails(void) {
 }
 
 void fu_malloc_fail_at(long n) { atomic_store(&fail_in, n); }
+
+bool fu_has_room(size_t bytes) {
+    void *room = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return room != MAP_FAILED && munmap(room, bytes) == 0;
+}
 
 void *fu_malloc(size_t bytes) { return allocation_fails() ? NULL : malloc(bytes ? bytes : 1); }
 

@@ -55,4 +55,7 @@ void *fu_calloc(size_t n, size_t each);
 void *fu_realloc(void *p, size_t bytes);
 void fu_free(void *p);
 void fu_malloc_fail_at(long n);
+/* Is so much address space left? Asked before LLVM gets to work, which ends the process where malloc has nothing for it.
+ * Not by malloc, which would take its freeing as advice about all large blocks of the program. */
+bool fu_has_room(size_t bytes);
 #endif

@@ -126,6 +126,13 @@ static int64_t pads_met(int64_t columns, int64_t stride, int64_t places, int64_t
     return met;
 }
 
+/* Zeros that the last place of the last column meets behind `taken` elements with `begin` zeros before them; < 0: so
+ * many elements are not met. */
+static int64_t zeros_behind(int64_t columns, int64_t stride, int64_t places, int64_t dilation, int64_t begin,
+                            int64_t taken) {
+    return (columns - 1) * stride + (places - 1) * dilation + 1 - begin - taken;
+}
+
 /* About the share of the products that is left of a convolution by channel (ir_window_leaves_out: few products are all
  * made). */
 static double share_of_products(const planner *p, const ir_node *n) {
@@ -144,7 +151,7 @@ static double share_of_products(const planner *p, const ir_node *n) {
         if (!ir_size_is_const(g->sizes, n->dim[d], &columns) || !ir_size_is_const(g->sizes, w->dim[d], &places) ||
             !ir_size_is_const(g->sizes, x->dim[d], &taken) || columns < 1 || places < 1 || places > IR_BAKE_MAX)
             return 1;
-        const int64_t end = (columns - 1) * stride + (places - 1) * dilation + 1 - begin[i] - taken;
+        const int64_t end = zeros_behind(columns, stride, places, dilation, begin[i], taken);
         share *= 1 - (double)(pads_met(columns, stride, places, dilation, begin[i]) +
                               pads_met(columns, stride, places, dilation, end)) /
                          ((double)columns * (double)places);
@@ -279,7 +286,7 @@ static void add_axis(builder *b, const ir_node *n, unsigned i, const ir_node *x,
                   .size = builder_size(b, x->dim[d])};
     if (b->k->is_by_channel && ir_size_is_const(sz, n->dim[d], &made) && ir_size_is_const(sz, x->dim[d], &taken) &&
         ir_size_is_const(sz, ir_at(b->p->g, n->in[1])->dim[d], &places)) {
-        const int64_t end = (made - 1) * a.stride + (places - 1) * a.dilation + 1 - begin - taken;
+        const int64_t end = zeros_behind(made, a.stride, places, a.dilation, begin, taken);
         a.end = end > INT32_MIN && end < INT32_MAX ? end : 0;
     }
     b->k->axis[b->k->n_axes++] = a;

@@ -19,7 +19,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define FRAME_MAX "16384" /* bytes of a function's frame: workers may have small stacks */
 static const char triple[] = "x86_64-unknown-linux-gnu", gpu_triple[] = "nvptx64-nvidia-cuda";
@@ -483,14 +482,8 @@ static void release(job *j) {
     fu_arena_free(&j->arena);
 }
 
-/* LLVM ends the process where malloc has nothing left for it, so what it may want has to be there. A request took 1 to 5
- * MB of address space, kernels of every kind measured. Not by malloc, which would take its freeing as advice about all
- * large blocks of the program. */
-static bool has_room(void) {
-    enum { ROOM = 16 << 20 };
-    void *room = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return room != MAP_FAILED && munmap(room, ROOM) == 0;
-}
+/* Address space for a request: 1 to 5 MB, kernels of every kind measured. */
+enum { REQUEST_ROOM = 16 << 20 };
 
 static int generate(const fusor_codegen_request *request, fusor_codegen_result *result) {
     memset(result, 0, sizeof *result);
@@ -499,7 +492,7 @@ static int generate(const fusor_codegen_request *request, fusor_codegen_result *
                  request->version, FUSOR_CODEGEN_VERSION);
         return FUSOR_ERROR_ARGUMENT;
     }
-    job *j = has_room() ? fu_calloc(1, sizeof *j) : NULL;
+    job *j = fu_has_room(REQUEST_ROOM) ? fu_calloc(1, sizeof *j) : NULL;
     jmp_buf oom;
     fusor_status status = FUSOR_ERROR_MEMORY;
     if (!j) {

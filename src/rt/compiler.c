@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* compiler.c: the way to the code generation module. */
 #include "rt/compiler.h"
+#include "base/arena.h"
 #include "base/build_id.h"
 #include "base/env.h"
 #include "rt/fork.h"
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #ifndef FUSOR_PKGLIBDIR
@@ -60,13 +60,8 @@ bool rt_module_find_file(const char *name, char *path, size_t room) {
     return n > 0 && (size_t)n < room && access(path, R_OK) == 0;
 }
 
-/* The start of LLVM ends the process where malloc has nothing left for it. The module with LLVM inside and what it links
- * take 38 MB of address space, its requests what src/jit/codegen.c asks for. */
-static bool has_room(void) {
-    enum { ROOM = 60 << 20 };
-    void *room = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return room != MAP_FAILED && munmap(room, ROOM) == 0;
-}
+/* Address space for the module: with LLVM inside and what it links 38 MB, and what src/jit/codegen.c asks for. */
+enum { MODULE_ROOM = 60 << 20 };
 
 /* Under the lock. */
 static fusor_status load(fu_error *e, const fusor_codegen_table **out) {
@@ -78,7 +73,7 @@ static fusor_status load(fu_error *e, const fusor_codegen_table **out) {
             e, FUSOR_ERROR_UNSUPPORTED,
             "no code generation module: %s is neither beside the library nor in %s (FUSOR_CODEGEN names another path)",
             MODULE_FILE, FUSOR_PKGLIBDIR);
-    if (!has_room())
+    if (!fu_has_room(MODULE_ROOM))
         return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "the code generation module does not load: no memory for it");
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle) return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED, "the code generation module does not load: %s", dlerror());
