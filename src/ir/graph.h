@@ -151,6 +151,8 @@ uint32_t ir_node_axes(const ir_graph *g, const ir_node *n);
 /* The type that a REDUCE, CONTRACT or ROW node accumulates in: the wider of dtype= and the default
  * (doc/numerics.md). */
 ir_dtype ir_node_accumulator(const ir_graph *g, const ir_node *n);
+/* A matmul that kernels compute as it is: its result is what its products are added up in, or of floats any float. */
+bool ir_is_contraction(const ir_graph *g, const ir_node *n);
 /* SLICE: dim d of the result, at i, is dim d of the operand at start[d] + i * step[d]. */
 void ir_slice_map(ir_graph *g, const ir_node *n, ir_size *start, int64_t *step);
 /* TAKE, TAKE_ALONG, SCATTER: the message for an index that is out of range, as every evaluator words it. `at`: its

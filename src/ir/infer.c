@@ -97,6 +97,11 @@ ir_dtype ir_node_accumulator(const ir_graph *g, const ir_node *n) {
     return ir_dtypes[said].bytes > ir_dtypes[base].bytes ? said : base;
 }
 
+bool ir_is_contraction(const ir_graph *g, const ir_node *n) {
+    const ir_dtype a = ir_at(g, n->in[0])->dtype, b = ir_at(g, n->in[1])->dtype;
+    return n->op == IR_OP_MATMUL && (ir_is_float(a) ? ir_is_float(n->dtype) : n->dtype == default_accumulator(n, a, b));
+}
+
 static fusor_status infer_reduce(ir_graph *g, ir_node *n) {
     const ir_op_info *info = &ir_ops[n->op];
     const ir_node x = *ir_at(g, n->in[0]);

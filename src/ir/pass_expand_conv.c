@@ -531,7 +531,7 @@ ir_id ir_expand_conv(const ir_expand *c, const ir_node *n) {
     const bool is_narrow = !ir_is_float(tx) && ir_dtypes[tx].bytes == 1;
     if (is_window ? is_narrow && v.t != FUSOR_I32
                   : by_turns || v.t == FUSOR_F64 || tx != tw || (is_narrow && v.t != FUSOR_I32)) {
-        const ir_dtype wide = ir_is_float(tx) ? v.t : FUSOR_I16; /* what u8 and i8 both fit into */
+        const ir_dtype wide = ir_is_float(v.t) ? v.t : FUSOR_I16; /* what u8 and i8 both fit into */
         x = cast(&v, x, wide);
         w = cast(&v, w, wide);
     }

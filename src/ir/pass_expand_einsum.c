@@ -227,7 +227,7 @@ static void one_type(const einsum *v, ir_id *a, ir_id *b) {
     const bool is_narrow = ir_dtypes[ta].bytes == 1 && ir_dtypes[tb].bytes == 1;
     if (is_narrow && v->t == FUSOR_I32) return;
     if (ta == tb && !is_narrow && (v->t != FUSOR_F64 || ta == FUSOR_F64)) return;
-    if (is_narrow) wide = FUSOR_I16; /* what u8 and i8 both fit into */
+    if (is_narrow && v->t != FUSOR_F64) wide = FUSOR_I16; /* what u8 and i8 both fit into */
     *a = cast(v, *a, wide);
     *b = cast(v, *b, wide);
 }

@@ -11,7 +11,9 @@
  * taken. A row times a matrix that is `const` is a contraction on a CPU: packed once, the matrix is one stream from
  * then on. What is chosen depends on the text and on what it is compiled for only, so bits do too. EPYC 9005, f32, one
  * thread, against the contraction: matrix 1024 x 1024 times vector 44 and 267 us, vector times matrix that is not
- * packed 41 and 75 us. */
+ * packed 41 and 75 us.
+ *
+ * And products whose result has a type that no contraction gives by itself: one that does, and a conversion. */
 #include "ir/expand.h"
 #include "ir/kernel.h"
 
@@ -65,12 +67,14 @@ static bool is_row_times_packed(const ir_graph *g, const ir_node *n) {
     return false;
 }
 
-bool ir_expands_matvec(const ir_graph *g, const ir_node *n) {
-    if (n->op != IR_OP_MATMUL) return false;
-    if (is_outer(g, n)) return true;
-    if (is_small_row(g, n) || is_row_times_packed(g, n)) return false;
-    return ir_is_float(n->dtype) && ir_is_float(ir_at(g, n->in[0])->dtype) &&
+/* The better of the two sums, for floats. */
+static bool is_sum(const ir_graph *g, const ir_node *n) {
+    return ir_is_float(ir_at(g, n->in[0])->dtype) && !is_small_row(g, n) && !is_row_times_packed(g, n) &&
            (is_one(g, n, 0, false) || is_one(g, n, 1, false));
+}
+
+bool ir_expands_matvec(const ir_graph *g, const ir_node *n) {
+    return n->op == IR_OP_MATMUL && (is_outer(g, n) || is_sum(g, n) || !ir_is_contraction(g, n));
 }
 
 static ir_id with_list(const matvec *v, ir_op op, ir_id x, int64_t *at, unsigned n) {
@@ -109,6 +113,21 @@ static ir_id sum_along(const matvec *v, ir_id x, int64_t axis) {
     return ir_expand_op(v->c, IR_OP_REDUCE_SUM, 1, &x, attr, 3, 0);
 }
 
+/* In the type that sums are made in. 8-bit integers whose sums are to be of 64 bits are widened to what u8 and i8 both
+ * fit into; a sum of them in f64 is exact, as one in i64 is. */
+static ir_id plain_product(const ir_expand *c, const ir_node *n) {
+    const ir_graph *g = c->rw->to;
+    const ir_dtype t = ir_node_accumulator(g, n);
+    const bool is_float = ir_is_float(ir_at(g, n->in[0])->dtype), is_wide = !is_float && t != FUSOR_I32;
+    ir_id in[2];
+    for (int i = 0; i < 2; i++) {
+        const bool is_narrow = ir_dtypes[ir_at(g, n->in[i])->dtype].bytes == 1;
+        in[i] = is_narrow && is_wide ? ir_expand_cast(c, n->in[i], FUSOR_I16) : n->in[i];
+    }
+    const ir_attr attr[3] = {n->attr[0], n->attr[1], {.is_set = is_float, .integer = t}}; /* ORDER attrs_MATMUL */
+    return ir_expand_op(c, IR_OP_MATMUL, 2, in, attr, 3, 0);
+}
+
 ir_id ir_expand_matvec(const ir_expand *c, const ir_node *n) {
     const ir_graph *g = c->rw->to;
     matvec v = {.c = c, .acc = ir_contract_acc(ir_at(g, n->in[0])->dtype, ir_at(g, n->in[1])->dtype, n->dtype)};
@@ -119,7 +138,9 @@ ir_id ir_expand_matvec(const ir_expand *c, const ir_node *n) {
         v.flip[i] = v.rank[i] > 1 && flips(n, i);
     }
     ir_id y;
-    if (outer) {
+    if (!outer && !is_sum(g, n)) {
+        y = plain_product(c, n);
+    } else if (outer) {
         y = product(&v, v.flip[0] ? swapped(&v, v.operand[0]) : v.operand[0],
                     v.flip[1] ? swapped(&v, v.operand[1]) : v.operand[1]);
     } else if (row && v.rank[1] > 1) { /* a is the vector */

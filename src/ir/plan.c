@@ -19,12 +19,7 @@ bool plan_has_kernel(const planner *p, const ir_node *n) {
     case IR_KIND_CONVERT: return true;
     case IR_KIND_REDUCE:
     case IR_KIND_ARGREDUCE: return !ir_is_composite_reduce(n->op);
-    case IR_KIND_CONTRACT: {
-        ir_dtype other = ir_at(p->g, n->in[1])->dtype; /* another one only of 8-bit integers */
-        return n->op == IR_OP_MATMUL && ir_dtypes[main].bytes == ir_dtypes[other].bytes && main != FUSOR_BOOL &&
-               (ir_is_float(main) ? ir_is_float(n->dtype)
-                                  : n->dtype == (ir_dtypes[main].bytes == 1 ? FUSOR_I32 : FUSOR_I64));
-    }
+    case IR_KIND_CONTRACT: return ir_is_contraction(p->g, n);
     case IR_KIND_ATTENTION: return n->rank <= IR_KERNEL_MAX_DIMS - 3; /* as pass_expand has it */
     case IR_KIND_ROW:
     case IR_KIND_NORM:

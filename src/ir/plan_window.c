@@ -21,9 +21,8 @@ bool ir_conv_fits_window(const ir_graph *g, const ir_node *n) {
     const ir_node *w = ir_at(g, n->in[1]);
     const int64_t groups = groups_of(n);
     int64_t v;
-    const ir_dtype t = ir_at(g, n->in[0])->dtype;
-    if (ir_is_float(t) ? !ir_is_float(n->dtype) : !ir_is_int(t) || !ir_is_int(n->dtype)) return false;
-    if (!ir_is_float(t) && groups > 1 && ir_size_is(g->sizes, w->dim[1], 1)) return false; /* element by element */
+    if (!ir_is_float(ir_at(g, n->in[0])->dtype) && groups > 1 && ir_size_is(g->sizes, w->dim[1], 1))
+        return false; /* element by element */
     if (!ir_size_is_const(g->sizes, w->dim[0], &v) || v < groups) return false;
     for (unsigned d = IR_SPATIAL_AT; d < w->rank; d++)
         if (!ir_size_is_const(g->sizes, w->dim[d], &v) || v > INT32_MAX) return false;

@@ -591,8 +591,32 @@ static void contraction_of(const ir_op_info *op, ir_dtype t, ir_dtype t2) {
     }
 }
 
+/* dtype=: any number, whatever the operands are. */
+static void products_of_all_types(ir_dtype t) {
+    static const char *const programs[] = {
+        "func @f(%%x: %1$s[A, B], %%w: %1$s[B, C]) -> %2$s[A, C] { %%r = matmul(%%x, %%w, dtype=%2$s) return %%r }",
+        "func @f(%%x: %1$s[A, 12], %%w: %1$s[12, 9]) -> %2$s[A, 9] { %%r = matmul(%%x, %%w, dtype=%2$s) return %%r }",
+        "func @f(%%x: %1$s[A, B], %%w: %1$s[B]) -> %2$s[A] { %%r = matmul(%%x, %%w, dtype=%2$s) return %%r }",
+        "func @f(%%x: %1$s[A, B], %%w: %1$s[B, C]) -> %2$s[C, A] {"
+        " %%r = einsum(\"ab,bc->ca\", %%x, %%w, dtype=%2$s) return %%r }",
+        "func @f(%%x: %1$s[A, 3, B], %%w: %1$s[5, 3, 3]) -> %2$s[A, 5, B] {"
+        " %%r = conv(%%x, %%w, pads=[1, 1], dtype=%2$s) return %%r }",
+    };
+    static const int64_t sizes[][4] = {{3, 7, 2, 2}, {17, 65, 33, 3}};
+    char text[300];
+    for (ir_dtype to = 1; to < IR_DTYPE_COUNT; to++)
+        for (int s = 0; s < 5 && to != FUSOR_BOOL; s++)
+            for (int k = 0; k < 2; k++) {
+                snprintf(text, sizeof text, programs[s], ir_dtypes[t].name, /* formats of this function */
+                         ir_dtypes[to].name);
+                check(text, (domain){-4, 4, SPECIAL_NONE, !ir_is_float(t)}, sizes[k], k ? two_threads : one_thread,
+                      false, 1u << (mix((uint64_t)s + to) % 3) | 1);
+            }
+}
+
 static void contraction(const ir_op_info *op, ir_dtype t) {
     contraction_of(op, t, t);
+    products_of_all_types(t);
     rows_of_products(t);
     if (t == FUSOR_I8) contraction_of(op, t, FUSOR_U8);
     if (t == FUSOR_U8) contraction_of(op, t, FUSOR_I8);
