@@ -9,6 +9,7 @@
 #include "fusor/device.h"
 #include "rt/buffer.h"
 #include "rt/device.h"
+#include "rt/exec.h"
 
 enum { MANY_RUNS = 4096 };
 
@@ -18,6 +19,7 @@ fusor_status memory_check(fu_error *e, const char *who, const fusor_buffer *b, b
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s: dtype %d is no fusor_dtype", who, b->dtype);
     if (b->rank < 0 || b->rank > FUSOR_MAX_RANK)
         return FU_FAIL(e, FUSOR_ERROR_SHAPE, "%s: rank %d; expected 0 to 8", who, b->rank);
+    FU_TRY(rt_check_flags(e, who, "", b));
     int64_t bytes = (int64_t)fusor_dtype_size((fusor_dtype)b->dtype);
     bool is_empty = false, overflows = false;
     for (int d = 0; d < b->rank; d++) {

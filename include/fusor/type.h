@@ -46,7 +46,7 @@ typedef struct fusor_buffer {
     void    *data;               /* first element, aligned to the element size; NULL allowed where the size is 0 */
     int32_t  dtype, rank;        /* fusor_dtype; rank 0..8 */
     int64_t  shape[8], stride[8];/* elements; strides count only with FUSOR_STRIDED, may be 0 or negative */
-    uint32_t flags;
+    uint32_t flags;              /* FUSOR_STRIDED, FUSOR_READONLY; any other bit is an error */
     int32_t  device;             /* 0 = CPU, 1 + k = CUDA device k */
 } fusor_buffer;
 

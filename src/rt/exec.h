@@ -63,6 +63,8 @@ void rt_exec_release(rt_exec *x);
 fusor_status rt_exec_bind(rt_exec *x, fu_error *e, int n, const int *param, const fusor_buffer *values, rt_exec **out);
 bool rt_exec_is_bound(const rt_exec *x, int param);
 
+/* Is any bit set that no flag has? who, name: whose. */
+fusor_status rt_check_flags(fu_error *e, const char *who, const char *name, const fusor_buffer *b);
 /* Inputs in parameter order without bound ones. FUSOR_STRIDED inputs that are not contiguous are packed into frame
  * memory first, strided outputs are computed into frame memory and scattered. Outputs with data == NULL get pool memory
  * (fusor_buffer_free). Checks: dtype, rank, sizes (ir_bind_sizes), NULL data, READONLY outputs, alias rules and

@@ -61,6 +61,12 @@ static bool measure(call_end *n, size_t bytes) {
 
 bool exec_measure(call_end *n) { return measure(n, ir_dtypes[n->user.dtype].bytes); }
 
+fusor_status rt_check_flags(fu_error *e, const char *who, const char *name, const fusor_buffer *b) {
+    if (!(b->flags & ~(uint32_t)(FUSOR_STRIDED | FUSOR_READONLY))) return FUSOR_OK;
+    return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s%s: flags 0x%x; expected FUSOR_STRIDED, FUSOR_READONLY", who, name,
+                   (unsigned)b->flags);
+}
+
 fusor_status exec_check_input(const core *c, fu_error *e, int p, const fusor_buffer *b, bool needs_data,
                               call_end *out) {
     const ir_plan_buffer *want = &c->plan->buffers.at[p];
@@ -77,6 +83,7 @@ fusor_status exec_check_input(const core *c, fu_error *e, int p, const fusor_buf
         if (b->shape[d] < 0)
             return FU_FAIL(e, FUSOR_ERROR_SHAPE, "input %%%s: dim %d is %lld; a size must not be negative", name, d,
                            (long long)b->shape[d]);
+    FU_TRY(rt_check_flags(e, "input %", name, b));
     size_t bytes = ir_dtypes[want->dtype].bytes;
     out->user = *b;
     out->is_device = exec_device_is_own(c, b);
@@ -330,6 +337,7 @@ static fusor_status check_given(const frame *f, fu_error *e, int r, const fusor_
     if (given->device != 0 && !exec_device_takes(c, given))
         return FU_FAIL(e, FUSOR_ERROR_DEVICE, "output %%%s is on device %d; expected %s", name, (int)given->device,
                        exec_device_expected(c));
+    FU_TRY(rt_check_flags(e, "output %", name, given));
     if (given->flags & FUSOR_READONLY) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s is read-only", name);
     if (f->count[b] && (uintptr_t)given->data % ir_dtypes[want->dtype].bytes)
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "output %%%s: data is not aligned to its element size, %d bytes", name,

@@ -221,3 +221,27 @@ Test(argument, overlaps_are_exact) {
     cr_assert(n[0] > 500 && n[1] > 500, "%d %d", n[0], n[1]);
     fusor_executable_free(exe);
 }
+
+/* Bits that mean nothing yet must not come to mean something in programs that set them. */
+Test(argument, unknown_flags_of_buffers) {
+    const char words[] = "flags 0x4; expected FUSOR_STRIDED, FUSOR_READONLY";
+    fusor_executable *exe = NULL, *bound = NULL;
+    float memory[2][3] = {{1, 2, 3}};
+    const char *name = "x";
+    OK(fusor_compile_text(ctx, "func @f(const %x: f32[N]) -> f32[N] { %y = add(%x, 1) return %y }", NULL, &exe));
+    fusor_buffer in = FUSOR_BUFFER(memory[0], FUSOR_F32, 3), out = FUSOR_BUFFER(memory[1], FUSOR_F32, 3), bad = in;
+    bad.flags = 4;
+    FAILS(fusor_executable_call(exe, 1, &bad, 1, &out), FUSOR_ERROR_ARGUMENT, words);
+    FAILS(fusor_executable_infer(exe, 1, &bad, 1, &out), FUSOR_ERROR_ARGUMENT, words);
+    FAILS(fusor_executable_bind(exe, 1, &name, &bad, &bound), FUSOR_ERROR_ARGUMENT, words);
+    FAILS(fusor_buffer_copy(ctx, &bad, &out), FUSOR_ERROR_ARGUMENT, words);
+    FAILS(fusor_status_of(fusor_adopt(ctx, &bad, NULL, NULL)), FUSOR_ERROR_ARGUMENT, words);
+    bad = out;
+    bad.flags = 4;
+    FAILS(fusor_executable_call(exe, 1, &in, 1, &bad), FUSOR_ERROR_ARGUMENT, words);
+    FAILS(fusor_buffer_copy(ctx, &in, &bad), FUSOR_ERROR_ARGUMENT, words);
+    cr_assert(!bound && memory[1][0] == 0);
+    out.flags = FUSOR_READONLY; /* of no use, and no error of infer's */
+    OK(fusor_executable_infer(exe, 1, &in, 1, &out));
+    fusor_executable_free(exe);
+}
