@@ -173,12 +173,12 @@ static int compile(run *r, point *p) {
     p->threads = r->t->ctx->n_threads;
     const ir_plan *plan = rt_exec_plan(p->exe->exec);
     rt_cache_mode mode = rt_cache_mode_parse(fu_env_string(FU_FUSOR_CACHE));
-    p->cache = "hit";
-    for (uint32_t i = 0; i < plan->steps.n; i++)
-        if (plan->steps.at[i].kind == IR_STEP_KERNEL &&
-            rt_exec_step(p->exe->exec, (int)i)->outcome.source == RT_CACHE_COMPILED)
-            p->cache = "miss";
-    if (mode == RT_CACHE_OFF || !rt_cache_dir(r->t->ctx->cache)[0]) p->cache = "off";
+    p->cache = "off"; /* nor does what has no kernels ask for any */
+    for (uint32_t i = 0; i < plan->steps.n && mode != RT_CACHE_OFF && rt_cache_dir(r->t->ctx->cache)[0]; i++) {
+        if (plan->steps.at[i].kind != IR_STEP_KERNEL) continue;
+        const bool is_made = rt_exec_step(p->exe->exec, (int)i)->outcome.source == RT_CACHE_COMPILED;
+        if (is_made || strcmp(p->cache, "off") == 0) p->cache = is_made ? "miss" : "hit";
+    }
     return 0;
 }
 

@@ -323,6 +323,8 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     else
         died=
         for mb in $(seq 12 100); do
+    json fusor-run/1 'cache' run two.fusor @g a=ones --time --runs 1 --device reference
+    grep -q '"cache": "off"' out && ok || bad 'the reference evaluator asks for no kernel'
             (ulimit -v $((mb * 1024)) && exec "$fusor" run two.fusor @g a=ones --cache off) >out 2>err
             case $? in 0 | 3 | 4) ;; *) died="$died $mb" ;; esac
         done
