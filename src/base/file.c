@@ -162,9 +162,9 @@ static int make_dir(const char *path, unsigned mode) {
     if (!mkdir(path, (mode_t)mode)) return 0;
     int e = errno;
     struct stat st;
-    /* mkdir may say EEXIST, EROFS or EACCES for a directory that is there. */
+    /* mkdir may say EEXIST, EROFS or EACCES for a directory that is there, and EEXIST for a link that leads nowhere. */
     if (!stat(path, &st)) return S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
-    return e;
+    return e == EEXIST ? errno : e;
 }
 
 int fu_make_dirs(const char *path, unsigned mode) {

@@ -39,7 +39,7 @@ const char *rt_dir_open(const char *path, bool make, rt_dir *out, char *why, siz
     }
     struct stat st;
     if (!e && fstat(out->fd, &st)) e = errno;
-    if (e == ELOOP || (e == ENOTDIR && lstat(out->path, &st) == 0 && S_ISLNK(st.st_mode)))
+    if (e == ELOOP || ((e == ENOTDIR || e == ENOENT) && lstat(out->path, &st) == 0 && S_ISLNK(st.st_mode)))
         snprintf(why, room, "it is a symbolic link; expected the directory itself");
     else if (e) snprintf(why, room, "%s", strerror(e));
     else if (st.st_uid != geteuid() && st.st_uid != 0)

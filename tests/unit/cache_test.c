@@ -274,6 +274,12 @@ Test(cache, trouble_with_the_directory_never_fails) {
     cr_assert_str_empty(rt_cache_dir(c));
     cr_assert(strstr(last_warning, "symbolic link"), "%s", last_warning);
     rt_cache_close(c);
+    snprintf(path, sizeof path, "%s/lost", dir);
+    cr_assert_eq(symlink("/nowhere/at/all", path), 0);
+    o.dir = path;
+    c = open_with(o);
+    cr_assert(strstr(last_warning, "symbolic link"), "a link that leads nowhere: %s", last_warning);
+    rt_cache_close(c);
     snprintf(path, sizeof path, "%s/open", dir);
     mkdir(path, 0700);
     chmod(path, 0770);
