@@ -86,7 +86,7 @@ void fu_file_unmap(fu_mapping *m) {
     *m = (fu_mapping){0};
 }
 
-static int write_parts(int fd, const fu_part *parts, int n) {
+int fu_write_parts(int fd, const fu_part *parts, int n) {
     for (int i = 0; i < n; i++) {
         const char *p = parts[i].data;
         size_t left = parts[i].bytes;
@@ -120,7 +120,7 @@ static int write_temp(const char *path, unsigned mode, bool is_exact, const fu_p
     }
     if (fd < 0) return e;
     if (is_exact && fchmod(fd, (mode_t)mode)) e = 0; /* a file system without modes */
-    e = write_parts(fd, parts, n);
+    e = fu_write_parts(fd, parts, n);
     /* A full quota may show at close only (NFS). */
     if (close(fd) && !e && errno != EINTR) e = errno;
     if (!e && rename(temp, path)) e = errno;
@@ -145,15 +145,19 @@ int fu_file_resolve(const char *path, char *real, unsigned *mode_out) {
     return realpath(path, real) ? 0 : errno;
 }
 
-int fu_file_write(const char *path, const fu_part *parts, int n) {
+int fu_file_replace(const char *path, unsigned mode, const fu_part *parts, int n) {
     char real[PATH_MAX];
-    unsigned mode;
-    int e = fu_file_resolve(path, real, &mode);
-    if (!e) return write_temp(real, mode ? mode : 0666, mode != 0, parts, n);
+    unsigned old;
+    const int e = fu_file_resolve(path, real, &old);
+    return e ? e : write_temp(real, old ? old : mode, old != 0, parts, n);
+}
+
+int fu_file_write(const char *path, const fu_part *parts, int n) {
+    int e = fu_file_replace(path, 0666, parts, n);
     if (e != ESPIPE) return e;
     int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0) return errno;
-    e = write_parts(fd, parts, n);
+    e = fu_write_parts(fd, parts, n);
     if (close(fd) && !e && errno != EINTR) e = errno;
     return e;
 }

@@ -29,6 +29,8 @@ int fu_file_write_atomic(const char *path, unsigned mode, const fu_part *parts, 
 /* For a path that a user names: devices and pipes are written as they are, a link stays and what it names is replaced,
  * a file that is there keeps its mode. */
 int fu_file_write(const char *path, const fu_part *parts, int n);
+int fu_file_replace(const char *path, unsigned mode, const fu_part *parts, int n); /* no devices and pipes: ESPIPE */
+int fu_write_parts(int fd, const fu_part *parts, int n);
 /* What it replaces: the file (PATH_MAX bytes), links resolved, and its mode, 0 where there is none yet. ESPIPE: a device
  * or a pipe. */
 int fu_file_resolve(const char *path, char *real, unsigned *mode_out);

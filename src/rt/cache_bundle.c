@@ -111,31 +111,24 @@ static int write_bundle(const char *bundle, rt_bundle_slot *slot, void *const *d
     static const char zeros[RT_ENTRY_ALIGN];
     bundle_header h = {.format = RT_BUNDLE_FORMAT, .slot_bytes = sizeof *slot, .n = n};
     memcpy(h.magic, RT_BUNDLE_MAGIC, 8);
-    const void **parts = fu_calloc(2 * n + 4, sizeof *parts);
-    size_t *part_bytes = fu_calloc(2 * n + 4, sizeof *part_bytes);
-    rt_dir here = {.fd = AT_FDCWD};
-    char real[PATH_MAX];
-    unsigned mode;
-    int failed = fu_file_resolve(bundle, real, &mode); /* a device is not replaced, nor /dev/stdout */
-    if (failed == ESPIPE) failed = ENOTSUP;
-    if (!failed && !(parts && part_bytes)) failed = ENOMEM;
-    if (!failed) {
-        uint64_t end = sizeof h + n * sizeof *slot, at = rt_entry_align(end);
-        int k = 0;
-        parts[k] = &h, part_bytes[k++] = sizeof h;
-        parts[k] = slot, part_bytes[k++] = n * sizeof *slot;
-        parts[k] = zeros, part_bytes[k++] = (size_t)(at - end);
-        for (size_t i = 0; i < n; i++) {
-            slot[i].at = at;
-            parts[k] = data[i], part_bytes[k++] = (size_t)slot[i].bytes;
-            parts[k] = zeros, part_bytes[k++] = (size_t)(rt_entry_align(slot[i].bytes) - slot[i].bytes);
-            at += rt_entry_align(slot[i].bytes);
-        }
-        failed = rt_dir_write(&here, real, parts, part_bytes, k);
+    fu_part *parts = fu_calloc(2 * n + 4, sizeof *parts);
+    if (!parts) return ENOMEM;
+    uint64_t end = sizeof h + n * sizeof *slot, at = rt_entry_align(end);
+    int k = 0;
+    parts[k++] = (fu_part){&h, sizeof h};
+    parts[k++] = (fu_part){slot, n * sizeof *slot};
+    parts[k++] = (fu_part){zeros, (size_t)(at - end)};
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t whole = rt_entry_align(slot[i].bytes);
+        slot[i].at = at;
+        parts[k++] = (fu_part){data[i], (size_t)slot[i].bytes};
+        parts[k++] = (fu_part){zeros, (size_t)(whole - slot[i].bytes)};
+        at += whole;
     }
+    /* Made to be shipped, so by the umask; but nobody reads a bundle that others may write to. */
+    const int failed = fu_file_replace(bundle, 0644, parts, k);
     fu_free(parts);
-    fu_free(part_bytes);
-    return failed;
+    return failed == ESPIPE ? ENOTSUP : failed; /* a device is not replaced, nor /dev/stdout */
 }
 
 /* Names are hex digits of the keys and sorted, so name order is key order. */
@@ -239,10 +232,9 @@ fusor_status rt_cache_import(fu_error *e, const char *bundle, const char *dir, i
         n_damaged += !is_good;
         if (is_good && strcmp(entry.head->build_id, rt_build_id()) == 0) {
             key_name name;
-            const void *part = data;
             rt_key_text(entry.head->key, name);
             strcat(name, RT_ENTRY_SUFFIX);
-            failed = rt_dir_write(&d, name, &part, &bytes, 1);
+            failed = rt_dir_write(&d, name, &(fu_part){data, bytes}, 1);
             n += !failed;
         }
         fu_free(data);

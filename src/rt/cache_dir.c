@@ -100,7 +100,7 @@ int rt_dir_read(const rt_dir *d, const char *name, uint64_t max_bytes, void **da
     return 0;
 }
 
-int rt_dir_write(const rt_dir *d, const char *name, const void *const *parts, const size_t *part_bytes, int n) {
+int rt_dir_write(const rt_dir *d, const char *name, const fu_part *parts, int n) {
     static atomic_uint serial;
     char temp[4200];
     int fd = -1, e = EEXIST;
@@ -111,18 +111,7 @@ int rt_dir_write(const rt_dir *d, const char *name, const void *const *parts, co
         e = fd < 0 ? errno : 0;
     }
     if (e) return e;
-    for (int i = 0; i < n && !e; i++) {
-        const char *p = parts[i];
-        for (size_t left = part_bytes[i]; left && !e;) {
-            ssize_t done = write(fd, p, left);
-            if (done < 0 && errno != EINTR) e = errno;
-            if (done == 0) e = EIO;
-            if (done > 0) {
-                p += done;
-                left -= (size_t)done;
-            }
-        }
-    }
+    e = fu_write_parts(fd, parts, n);
     if (close(fd) && !e && errno != EINTR) e = errno;
     if (!e && renameat(d->fd, temp, d->fd, name)) e = errno;
     if (e) unlinkat(d->fd, temp, 0);

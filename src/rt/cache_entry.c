@@ -49,8 +49,7 @@ const char *rt_entry_decode(const void *data, size_t bytes, rt_entry *out) {
 }
 
 bool rt_entry_encode(rt_entry_header *head, const char *description, size_t description_bytes, const void *blob,
-                     size_t blob_bytes, const void *lines, size_t lines_bytes, const void *parts[RT_ENTRY_PARTS],
-                     size_t part_bytes[RT_ENTRY_PARTS]) {
+                     size_t blob_bytes, const void *lines, size_t lines_bytes, fu_part parts[RT_ENTRY_PARTS]) {
     static const char zeros[RT_ENTRY_ALIGN];
     uint64_t end = sizeof *head + description_bytes, blob_at = rt_entry_align(end + 1);
     if (description_bytes > RT_ENTRY_MAX_BYTES || blob_bytes > RT_ENTRY_MAX_BYTES || lines_bytes > RT_ENTRY_MAX_BYTES ||
@@ -63,24 +62,19 @@ bool rt_entry_encode(rt_entry_header *head, const char *description, size_t desc
     head->blob_bytes = blob_bytes;
     head->lines_bytes = lines_bytes;
     head->file_bytes = blob_at + blob_bytes + lines_bytes;
-    parts[0] = head;
-    part_bytes[0] = sizeof *head;
-    parts[1] = description;
-    part_bytes[1] = description_bytes;
-    parts[2] = zeros;
-    part_bytes[2] = (size_t)(blob_at - end);
-    parts[3] = blob;
-    part_bytes[3] = blob_bytes;
-    parts[4] = lines;
-    part_bytes[4] = lines_bytes;
+    parts[0] = (fu_part){head, sizeof *head};
+    parts[1] = (fu_part){description, description_bytes};
+    parts[2] = (fu_part){zeros, (size_t)(blob_at - end)};
+    parts[3] = (fu_part){blob, blob_bytes};
+    parts[4] = (fu_part){lines, lines_bytes};
     /* The checksum runs over the file as it will be; kernels are small enough to be put together for it. */
     size_t bytes = (size_t)head->file_bytes;
     char *whole = fu_malloc(bytes);
     if (!whole) return false;
     size_t at = 0;
     for (int i = 0; i < RT_ENTRY_PARTS; i++) {
-        if (part_bytes[i]) memcpy(whole + at, parts[i], part_bytes[i]);
-        at += part_bytes[i];
+        if (parts[i].bytes) memcpy(whole + at, parts[i].data, parts[i].bytes);
+        at += parts[i].bytes;
     }
     fu_hash128(whole + CHECKED_FROM, bytes - CHECKED_FROM, head->checksum);
     fu_free(whole);

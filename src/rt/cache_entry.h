@@ -2,6 +2,7 @@
 #ifndef RT_CACHE_ENTRY_H
 #define RT_CACHE_ENTRY_H
 /* Inside the cache: the format of entries and bundles, and files in the cache directory. */
+#include "base/file.h"
 #include "rt/cache.h"
 
 /* ---- entry: header, description, zeros up to 64, blob, line table (where one was asked for) ---- */
@@ -36,8 +37,7 @@ const char *rt_entry_decode(const void *data, size_t bytes, rt_entry *out);
 /* Fills in sizes and the checksum of *head. The file is then the parts one after the other; they point to head, to the
  * caller's memory and to static zeros. False: too long, or no memory for the checksum. */
 bool rt_entry_encode(rt_entry_header *head, const char *description, size_t description_bytes, const void *blob,
-                     size_t blob_bytes, const void *lines, size_t lines_bytes, const void *parts[RT_ENTRY_PARTS],
-                     size_t part_bytes[RT_ENTRY_PARTS]);
+                     size_t blob_bytes, const void *lines, size_t lines_bytes, fu_part parts[RT_ENTRY_PARTS]);
 void rt_key_text(const uint8_t key[IR_KEY_BYTES], char text[2 * IR_KEY_BYTES + 1]);
 
 /* ---- directory ---- */
@@ -56,7 +56,7 @@ int rt_dir_open_file(const rt_dir *d, const char *name, uint64_t *bytes_out, int
  * may be NULL. */
 int rt_dir_read(const rt_dir *d, const char *name, uint64_t max_bytes, void **data_out, size_t *bytes_out,
                 int64_t *mtime_s_out);
-int rt_dir_write(const rt_dir *d, const char *name, const void *const *parts, const size_t *part_bytes, int n);
+int rt_dir_write(const rt_dir *d, const char *name, const fu_part *parts, int n);
 /* Waits up to two seconds for NAME; the descriptor, or -1. is_done (may be NULL) ends the waiting early with -1. */
 int rt_dir_lock(const rt_dir *d, const char *name, bool (*is_done)(void *user), void *user);
 void rt_dir_unlock(const rt_dir *d, const char *name, int fd);

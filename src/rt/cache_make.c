@@ -37,16 +37,15 @@ static int write_entry(rt_cache *c, const cache_wish *w, const fusor_codegen_res
     ir_target_name(w->target, h.level);
     ir_target_features(w->target, h.features);
     snprintf(h.symbol, sizeof h.symbol, "%s", w->symbol);
-    const void *parts[RT_ENTRY_PARTS];
-    size_t part_bytes[RT_ENTRY_PARTS];
-    if (!rt_entry_encode(&h, w->description, w->bytes, r->data, r->bytes, r->lines, r->lines_bytes, parts, part_bytes))
+    fu_part parts[RT_ENTRY_PARTS];
+    if (!rt_entry_encode(&h, w->description, w->bytes, r->data, r->bytes, r->lines, r->lines_bytes, parts))
         return EFBIG;
-    int problem = rt_dir_write(&c->dir, w->file, parts, part_bytes, RT_ENTRY_PARTS);
+    int problem = rt_dir_write(&c->dir, w->file, parts, RT_ENTRY_PARTS);
     if (problem == ENOENT) { /* the directory was removed under us: make it again, once */
         rt_dir again;
         char why[256];
         if (!rt_dir_open(c->dir.path, true, &again, why, sizeof why)) {
-            problem = rt_dir_write(&again, w->file, parts, part_bytes, RT_ENTRY_PARTS);
+            problem = rt_dir_write(&again, w->file, parts, RT_ENTRY_PARTS);
             /* Other threads may be using the descriptor: it keeps its number and gets the new directory. */
             if (dup3(again.fd, c->dir.fd, O_CLOEXEC) < 0) problem = errno;
             rt_dir_close(&again);

@@ -145,8 +145,7 @@ void rt_cubin_write(const rt_cubins *c, const uint8_t key[IR_KEY_BYTES], const c
     memcpy(whole + sizeof *h, cubin, bytes);
     fu_hash128(whole + CHECKED_FROM, all - CHECKED_FROM, h->checksum);
     name_of(key, by, name);
-    const void *part = whole;
-    (void)rt_dir_write(&c->dir, name, &part, &all, 1); /* a full disk: the next process makes it again */
+    (void)rt_dir_write(&c->dir, name, &(fu_part){whole, all}, 1); /* a full disk: the next process makes it again */
     fu_free(whole);
 }
 

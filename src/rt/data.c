@@ -372,20 +372,6 @@ fusor_status rt_data_names(fu_error *e, const char *path, bool (*each)(void *use
 }
 
 /* ---- writing ---- */
-static int write_direct(int fd, const fu_part *parts, int n) {
-    for (int i = 0; i < n; i++) {
-        const char *p = parts[i].data;
-        for (size_t left = parts[i].bytes; left;) {
-            ssize_t done = write(fd, p, left);
-            if (done < 0 && errno == EINTR) continue;
-            if (done <= 0) return done < 0 ? errno : EIO;
-            p += done;
-            left -= (size_t)done;
-        }
-    }
-    return 0;
-}
-
 fusor_status rt_data_write_npy(fu_error *e, const char *path, const fusor_buffer *b) {
     static const char *const descr[IR_DTYPE_COUNT] = {
         [FUSOR_F64] = "<f8", [FUSOR_F32] = "<f4", [FUSOR_F16] = "<f2", [FUSOR_BF16] = "<V2", [FUSOR_I64] = "<i8",
@@ -427,7 +413,7 @@ fusor_status rt_data_write_npy(fu_error *e, const char *path, const fusor_buffer
     int code;
     if (strcmp(path, "-") == 0) {
         fflush(stdout); /* what the program printed comes first */
-        code = write_direct(STDOUT_FILENO, parts, 2);
+        code = fu_write_parts(STDOUT_FILENO, parts, 2);
     } else code = fu_file_write(path, parts, 2);
     fu_free(packed);
     return code ? fail_errno(e, path, "write", code) : FUSOR_OK;

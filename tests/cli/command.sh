@@ -297,7 +297,12 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     expect 2 "did you mean 'size'" cache list --sort siez
     expect 0 'counted since' cache stats
     expect 0 'nothing was counted' cache stats -z
+    (umask 022 && exec "$fusor" cache export app.fbundle) >out 2>err && [ "$(stat -c %a app.fbundle)" = 644 ] && ok || bad 'a bundle follows the umask'
+    chmod 640 app.fbundle
     expect 0 'written' cache export app.fbundle
+    [ "$(stat -c %a app.fbundle)" = 640 ] && ok || bad 'cache export keeps the mode of a bundle'
+    (umask 0 && exec "$fusor" cache export all.fbundle) >out 2>err && expect 0 'read from' cache import all.fbundle
+    rm -f all.fbundle
     expect 0 'written to out.fbundle' cache export -o out.fbundle
     expect 2 'one bundle file' cache export app.fbundle -o out.fbundle
     rm -f out.fbundle
@@ -318,13 +323,13 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     FUSOR_VERBOSE=compile sh -c "$line" >out 2>err && [ -n "$symbol" ] && grep -q "$symbol" err && ok || bad "replay: $line"
     json fusor-run/1 'cache' run two.fusor @g a=ones --time --runs 1 --cache off
     grep -q '"cache": "off"' out && ok || bad 'cache off'
+    json fusor-run/1 'cache' run two.fusor @g a=ones --time --runs 1 --device reference
+    grep -q '"cache": "off"' out && ok || bad 'the reference evaluator asks for no kernel'
     # However little memory there is, nothing ends the process: LLVM would where it gets none.
     if ldd "$fusor" | grep -q 'lib[a-z]*san'; then skip 'limits of memory: sanitizers'
     else
         died=
         for mb in $(seq 12 100); do
-    json fusor-run/1 'cache' run two.fusor @g a=ones --time --runs 1 --device reference
-    grep -q '"cache": "off"' out && ok || bad 'the reference evaluator asks for no kernel'
             (ulimit -v $((mb * 1024)) && exec "$fusor" run two.fusor @g a=ones --cache off) >out 2>err
             case $? in 0 | 3 | 4) ;; *) died="$died $mb" ;; esac
         done

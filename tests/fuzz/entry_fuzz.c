@@ -142,19 +142,19 @@ static size_t make_entry(uint8_t *out, int number) {
     uint8_t blob[200];
     fusor_codegen_line lines[3] = {{0, 1}, {5, 2}, {9, 0}};
     rt_entry_header h = {.entry = 64, .code_bytes = 128, .compile_ns = 1000, .created_s = 1};
-    const void *parts[RT_ENTRY_PARTS];
-    size_t bytes[RT_ENTRY_PARTS], n = 0;
+    fu_part parts[RT_ENTRY_PARTS];
+    size_t n = 0;
     memset(blob, 0xcc, sizeof blob);
     memset(h.key, number, sizeof h.key);
     snprintf(h.build_id, sizeof h.build_id, "%s", rt_build_id());
     strcpy(h.level, "x86-64-v2");
     strcpy(h.symbol, "fk_map_fuzz");
     if (!rt_entry_encode(&h, description, sizeof description - 1, blob, sizeof blob, lines,
-                         number % 2 ? sizeof lines : 0, parts, bytes))
+                         number % 2 ? sizeof lines : 0, parts))
         abort();
     for (int i = 0; i < RT_ENTRY_PARTS; i++) {
-        if (bytes[i]) memcpy(out + n, parts[i], bytes[i]);
-        n += bytes[i];
+        if (parts[i].bytes) memcpy(out + n, parts[i].data, parts[i].bytes);
+        n += parts[i].bytes;
     }
     return n;
 }
