@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* op.c: the functions of op.h, made from ops.def, and weak scalars. A row whose attribute set has no FN_ macro here
  * does not compile: the set needs a form for C. Each function packs its arguments and asks the operands whether the
- * call is lazy or traces a function. */
+ * call is lazy or traces a function. There are some 200 of them, so what a family has in common is a function, and what
+ * packs an argument is not inlined: 12 kB of libfusor. */
 #define FUSOR_NO_GENERIC
 #include "op_call.h"
 #include "base/bits.h"
@@ -77,8 +78,9 @@ fusor_tensor op_refuse(fusor_tensor x, fusor_status status, const char *text) {
     return record(&c);
 }
 
+#define SHARED __attribute__((noinline)) static
 /* A list argument; a negative count is "not given". */
-static op_attr list(op_call *c, int n, const int64_t *at) {
+SHARED op_attr list(op_call *c, int n, const int64_t *at) {
     op_attr x = {.is_set = n >= 0};
     if (n > IR_MAX_LIST || (n > 0 && !at)) {
         bad(c, FUSOR_ERROR_ARGUMENT,
@@ -89,15 +91,15 @@ static op_attr list(op_call *c, int n, const int64_t *at) {
     x.n = n > 0 ? (uint32_t)n : 0;
     return x;
 }
-static op_attr optional_list(op_call *c, int n, const int64_t *at) { return list(c, at ? n : -1, at); }
-static op_attr word(op_call *c, int v, int n_words) {
+SHARED op_attr optional_list(op_call *c, int n, const int64_t *at) { return list(c, at ? n : -1, at); }
+SHARED op_attr word(op_call *c, int v, int n_words) {
     if (v < 0 || v >= n_words) bad(c, FUSOR_ERROR_ARGUMENT, "the mode is none of those that op.h lists");
     return (op_attr){.is_set = true, .integer = v < 0 || v >= n_words ? 0 : v};
 }
 static op_attr flag(int on) { return (op_attr){.is_set = true, .integer = on != 0}; }
 static op_attr integer(int64_t v) { return (op_attr){.is_set = true, .integer = v}; }
 static op_attr number(double v) { return (op_attr){.is_set = true, .number = v}; }
-static ir_dtype type(op_call *c, fusor_dtype t) {
+SHARED ir_dtype type(op_call *c, fusor_dtype t) {
     if (fusor_dtype_size(t)) return t;
     bad(c, FUSOR_ERROR_ARGUMENT, "dtype is no fusor_dtype");
     return FUSOR_F32;
@@ -111,20 +113,32 @@ static ir_dtype type(op_call *c, fusor_dtype t) {
 
 /* ---- element by element ---- */
 
+SHARED fusor_tensor plain(ir_op op, int n, const fusor_tensor *x) {
+    op_call c = {.op = op, .n = n, .args = x};
+    return record(&c);
+}
+SHARED fusor_tensor with_integer(ir_op op, int n, const fusor_tensor *x, int64_t v) {
+    const op_attr attrs[IR_MAX_ATTRS] = {integer(v)};
+    op_call c = {.op = op, .n = n, .args = x, .attrs = attrs};
+    return record(&c);
+}
+SHARED fusor_tensor with_list(ir_op op, fusor_tensor x, int n, const int64_t *at, bool has_flag, int on) {
+    op_call c = {.op = op, .n = 1, .args = &x};
+    op_attr attrs[IR_MAX_ATTRS] = {list(&c, n, at)};
+    if (has_flag) attrs[1] = flag(on);
+    c.attrs = attrs;
+    return record(&c);
+}
+
 #define FN_NONE_1(ID, name)                                                                                            \
-    fusor_tensor fusor_##name(fusor_tensor x) {                                                                        \
-        CALL(ID, 1, x);                                                                                                \
-        return record(&c);                                                                                             \
-    }
+    fusor_tensor fusor_##name(fusor_tensor x) { return plain(IR_OP_##ID, 1, (const fusor_tensor[]){x}); }
 #define FN_NONE_2(ID, name)                                                                                            \
     fusor_tensor fusor_##name(fusor_tensor a, fusor_tensor b) {                                                        \
-        CALL(ID, 2, a, b);                                                                                             \
-        return record(&c);                                                                                             \
+        return plain(IR_OP_##ID, 2, (const fusor_tensor[]){a, b});                                                     \
     }
 #define FN_NONE_3(ID, name)                                                                                            \
     fusor_tensor fusor_##name(fusor_tensor a, fusor_tensor b, fusor_tensor d) {                                        \
-        CALL(ID, 3, a, b, d);                                                                                          \
-        return record(&c);                                                                                             \
+        return plain(IR_OP_##ID, 3, (const fusor_tensor[]){a, b, d});                                                  \
     }
 #define FN_ALPHA_001_1(ID, name)                                                                                       \
     fusor_tensor fusor_##name(fusor_tensor x, double alpha) {                                                          \
@@ -143,8 +157,7 @@ static ir_dtype type(op_call *c, fusor_dtype t) {
 
 #define FN_REDUCE(ID, name)                                                                                            \
     fusor_tensor fusor_##name(fusor_tensor x, int n_axes, const int64_t *axes, int keepdims) {                         \
-        CALL_ATTRS(ID, x, list(&c, n_axes, axes), flag(keepdims));                                                     \
-        return record(&c);                                                                                             \
+        return with_list(IR_OP_##ID, x, n_axes, axes, true, keepdims);                                                 \
     }
 #define FN_REDUCE_BOOL(ID, name) FN_REDUCE(ID, name)
 #define FN_VAR(ID, name)                                                                                               \
@@ -195,10 +208,7 @@ static ir_dtype type(op_call *c, fusor_dtype t) {
         return record(&c);                                                                                             \
     }
 #define FN_SOFTMAX(ID, name)                                                                                           \
-    fusor_tensor fusor_##name(fusor_tensor x, int axis) {                                                              \
-        CALL_ATTRS(ID, x, integer(axis));                                                                              \
-        return record(&c);                                                                                             \
-    }
+    fusor_tensor fusor_##name(fusor_tensor x, int axis) { return with_integer(IR_OP_##ID, 1, &x, axis); }
 /* A handle of zeros stands for an operand that is left out; only the last ones may be. */
 static int operands(op_call *c, int n, const fusor_tensor *x) {
     int given = 1;
@@ -227,8 +237,7 @@ static int operands(op_call *c, int n, const fusor_tensor *x) {
 #define FN_DIM(ID, name) FN_SOFTMAX(ID, name)
 #define FN_LIST(ID, name)                                                                                              \
     fusor_tensor fusor_##name(fusor_tensor x, int n, const int64_t *sizes) {                                           \
-        CALL_ATTRS(ID, x, list(&c, n, sizes));                                                                         \
-        return record(&c);                                                                                             \
+        return with_list(IR_OP_##ID, x, n, sizes, false, 0);                                                           \
     }
 #define FN_SHAPE(ID, name) FN_LIST(ID, name)
 #define FN_PERM(ID, name)  FN_LIST(ID, name)
@@ -285,16 +294,10 @@ static int operands(op_call *c, int n, const fusor_tensor *x) {
     }
 #define FN_REPEATS(ID, name) FN_LIST(ID, name)
 #define FN_DIAGONAL(ID, name)                                                                                          \
-    fusor_tensor fusor_##name(fusor_tensor x, int64_t k) {                                                             \
-        CALL_ATTRS(ID, x, integer(k));                                                                                 \
-        return record(&c);                                                                                             \
-    }
+    fusor_tensor fusor_##name(fusor_tensor x, int64_t k) { return with_integer(IR_OP_##ID, 1, &x, k); }
 #define FN_TAKE(ID, name)                                                                                              \
     fusor_tensor fusor_##name(fusor_tensor x, fusor_tensor indices, int axis) {                                        \
-        CALL(ID, 2, x, indices);                                                                                       \
-        op_attr attrs[IR_MAX_ATTRS] = {integer(axis)};                                                                 \
-        c.attrs = attrs;                                                                                               \
-        return record(&c);                                                                                             \
+        return with_integer(IR_OP_##ID, 2, (const fusor_tensor[]){x, indices}, axis);                                  \
     }
 #define FN_SCATTER(ID, name)                                                                                           \
     fusor_tensor fusor_##name(fusor_tensor x, fusor_tensor indices, fusor_tensor updates, int axis, int mode) {        \
