@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* gpu.c: the entry of a GPU kernel and the instructions that only a GPU has. */
 #include "jit/gpu.h"
+#include "jit/llvm_compat.h"
 #include <llvm-c/DebugInfo.h>
 #include <stdio.h>
 #include <string.h>
@@ -163,8 +164,7 @@ void gpu_fence(emit *e) { gpu_call(e, "llvm.nvvm.membar.gl", NULL, 0, NULL, 0); 
 LLVMValueRef gpu_count(emit *e, LLVMValueRef address, LLVMValueRef index, LLVMValueRef most) {
     LLVMValueRef at = LLVMBuildIntToPtr(e->b, address, LLVMPointerTypeInContext(e->ctx, GLOBAL), "");
     at = em_gep(e, at, e->t_i32, index);
-    return LLVMBuildAtomicRMWSyncScope(e->b, LLVMAtomicRMWBinOpUIncWrap, at, LLVMBuildTrunc(e->b, most, e->t_i32, ""),
-                                       LLVMAtomicOrderingMonotonic, LLVMGetSyncScopeID(e->ctx, "device", 6));
+    return compat_count_on_device(e->b, at, LLVMBuildTrunc(e->b, most, e->t_i32, ""));
 }
 
 LLVMValueRef gpu_shared(emit *e, LLVMTypeRef element, int n) {

@@ -81,3 +81,13 @@ void compat_masked_store(LLVMModuleRef mod, LLVMBuilderRef b, compat_masked kind
     call_masked(mod, b, kind == COMPAT_CONTIGUOUS ? "llvm.masked.store" : "llvm.masked.scatter", LLVMTypeOf(value),
                 args, 3, 1, align);
 }
+
+/* Before LLVM 20 the C API has no scopes but the thread and the system: the latter, which is more than is asked for. */
+LLVMValueRef compat_count_on_device(LLVMBuilderRef b, LLVMValueRef at, LLVMValueRef most) {
+#if LLVM_VERSION_MAJOR < 20
+    return LLVMBuildAtomicRMW(b, LLVMAtomicRMWBinOpUIncWrap, at, most, LLVMAtomicOrderingMonotonic, 0);
+#else
+    const unsigned device = LLVMGetSyncScopeID(LLVMGetValueContext(at), "device", 6);
+    return LLVMBuildAtomicRMWSyncScope(b, LLVMAtomicRMWBinOpUIncWrap, at, most, LLVMAtomicOrderingMonotonic, device);
+#endif
+}

@@ -11,4 +11,6 @@ LLVMValueRef compat_masked_load(LLVMModuleRef mod, LLVMBuilderRef b, compat_mask
                                 LLVMValueRef ptr, LLVMValueRef mask, LLVMValueRef passthru, unsigned align);
 void compat_masked_store(LLVMModuleRef mod, LLVMBuilderRef b, compat_masked kind, LLVMValueRef value, LLVMValueRef ptr,
                          LLVMValueRef mask, unsigned align);
+/* *at becomes 0 where it is `most`, else one more, at once for all threads of a device; what it was. i32. */
+LLVMValueRef compat_count_on_device(LLVMBuilderRef b, LLVMValueRef at, LLVMValueRef most);
 #endif
