@@ -619,11 +619,17 @@ static void print_factor(fu_str *out, const ir_sizes *s, ir_size x) {
 
 static void print_term(fu_str *out, const ir_sizes *s, const term *t, bool is_first) {
     int64_t coef = t->coef;
+    if (!is_first && coef == INT64_MIN) { /* its absolute value is no 64-bit number */
+        term part = *t;
+        part.coef = -INT64_MAX;
+        print_term(out, s, &part, false);
+        part.coef = -1;
+        print_term(out, s, &part, false);
+        return;
+    }
     if (!is_first) {
-        /* The absolute value of the lowest number is no 64-bit number: "+-9223372036854775808". */
-        const bool minus = coef < 0 && coef != INT64_MIN;
-        fu_str_addc(out, minus ? '-' : '+');
-        if (minus) coef = -coef;
+        fu_str_addc(out, coef < 0 ? '-' : '+');
+        if (coef < 0) coef = -coef;
     }
     if (t->n == 0 || coef != 1) {
         fu_str_addf(out, "%lld", (long long)coef);

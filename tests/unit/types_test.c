@@ -140,6 +140,7 @@ Test(size, equal_polynomials_are_one_size) {
     cr_expect_str_eq(text(s, ir_size_mul(s, two, ir_size_div(s, n, two))), "2*(N/2)");
     cr_expect_str_eq(text(s, ir_size_sub(s, one, n)), "-1*N+1");
     cr_expect_str_eq(text(s, ir_size_mul(s, ir_size_const(s, INT64_MIN), n)), "-9223372036854775808*N");
+    cr_expect_str_eq(text(s, ir_size_add(s, n, ir_size_const(s, INT64_MIN))), "N-9223372036854775807-1");
 }
 
 Test(size, evaluation_is_checked) {
