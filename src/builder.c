@@ -121,7 +121,7 @@ fusor_tensor builder_name(fusor_tensor t, const char *name) {
     ir_node *n = id ? ir_at(b->g, id) : NULL;
     if (n && n->op != IR_OP_PARAM && n->op != IR_OP_LITERAL) {
         char *copy = fu_strdup(b->g->arena, name);
-        ir_make_utf8(copy); /* what is printed is parsed again */
+        fu_make_utf8(copy); /* what is printed is parsed again */
         n->meta_name = copy;
     }
     return t;

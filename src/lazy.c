@@ -441,7 +441,7 @@ fusor_tensor fusor_name(fusor_tensor t, const char *name) {
     if (copy) {
         memcpy(copy, name, n);
         copy[n] = 0;
-        ir_make_utf8(copy); /* reports are JSON */
+        fu_make_utf8(copy); /* reports are JSON */
         fu_free(lazy_at(s, slot)->text);
         lazy_at(s, slot)->text = copy;
     }

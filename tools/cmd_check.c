@@ -51,7 +51,9 @@ static int check_one(tool *t, const char *path, json_t *files) {
         if (status) return status;
     }
     fusor_status status = ir_parse(&t->arena, &e, p.name, p.text, p.length, &p.module);
-    json_t *o = json_pack("{s:s, s:b}", "file", p.name, "ok", status == FUSOR_OK);
+    char *name = fu_format(&t->arena, "%s", p.name);
+    fu_make_utf8(name);
+    json_t *o = json_pack("{s:s, s:b}", "file", name, "ok", status == FUSOR_OK);
     if (status != FUSOR_OK) {
         (void)json_object_set_new(o, "status", json_string(fusor_status_name(status)));
         (void)json_object_set_new(o, "errors", json_string(e.text));

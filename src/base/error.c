@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* error.c: the error record of one call, with the caret lines of errors that have a place in a text. */
 #include "base/error.h"
+#include "base/str.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -32,9 +33,13 @@ static void addv(fu_error *e, const char *fmt, va_list ap) {
 
 static bool is_full(const fu_error *e) { return e->length == FU_ERROR_TEXT_MAX - 1; }
 
-/* A text that ran into the end of the record ends with its last whole line; one long line, between two characters. */
+/* A text that ran into the end of the record ends with its last whole line; one long line, between two characters. All
+ * is UTF-8, whatever was quoted: reports are JSON. */
 static void cut(fu_error *e) {
-    if (!is_full(e)) return;
+    if (!is_full(e)) {
+        fu_make_utf8(e->text);
+        return;
+    }
     size_t n = e->length;
     while (n > 0 && e->text[n - 1] != '\n') n--;
     if (n > 0) n--;
@@ -45,6 +50,7 @@ static void cut(fu_error *e) {
     }
     e->length = n;
     e->text[n] = 0;
+    fu_make_utf8(e->text);
 }
 
 static void note_first(fu_error *e, fusor_status status, const char *file, int line) {
@@ -66,15 +72,16 @@ fusor_status fu_fail(fu_error *e, fusor_status status, const char *file, int lin
     return status;
 }
 
-static bool starts_character(char c) { return ((unsigned char)c & 0xC0) != 0x80; }
+/* Behind the character at p, or one broken byte, as the lexer counts columns. */
+static const char *after(const char *p, const char *end) {
+    const size_t n = fu_utf8_length(p, end);
+    return p + (n ? n : 1);
+}
 
 /* The byte at code point `col` (from 0) of [line, end), or end. */
 static const char *at_column(const char *line, const char *end, uint32_t col) {
     const char *p = line;
-    for (uint32_t i = 0; p < end && i < col; i++) {
-        p++;
-        while (p < end && !starts_character(*p)) p++;
-    }
+    for (uint32_t i = 0; p < end && i < col; i++) p = after(p, end);
     return p;
 }
 
@@ -90,7 +97,7 @@ static void add_caret(fu_error *e, const fu_source *src, fu_loc loc) {
     if (!stop) stop = end;
     if (stop > line && stop[-1] == '\r') stop--;
     uint32_t columns = 0, caret = loc.col - 1, from = 0;
-    for (const char *p = line; p < stop; p++) columns += starts_character(*p);
+    for (const char *p = line; p < stop; p = after(p, stop)) columns++;
     if (caret > columns) caret = columns; /* just after the end: something is missing there */
     bool cut_right = false;
     if (columns > LINE_MAX_COLUMNS) {
@@ -111,8 +118,7 @@ static void add_caret(fu_error *e, const fu_source *src, fu_loc loc) {
     add(e, "\n", 1);
     if (from) add(e, "   ", 3);
     const char *place = at_column(line, stop, caret - from);
-    for (const char *p = line; p < place; p++)
-        if (starts_character(*p)) add(e, *p == '\t' ? "\t" : " ", 1);
+    for (const char *p = line; p < place; p = after(p, stop)) add(e, *p == '\t' ? "\t" : " ", 1);
     add(e, "^", 1);
 }
 

@@ -208,3 +208,29 @@ const char *fu_nearest(const char *word, const char *const *candidates, size_t n
     }
     return found;
 }
+
+/* ---- UTF-8 ---- */
+/* Overlong forms and surrogates are not valid. */
+size_t fu_utf8_length(const char *at, const char *end) {
+    const unsigned char *p = (const unsigned char *)at;
+    size_t left = (size_t)(end - at), n = p[0] < 0x80                   ? 1
+                                          : p[0] >= 0xC2 && p[0] < 0xE0 ? 2
+                                          : (p[0] & 0xF0) == 0xE0       ? 3
+                                          : p[0] >= 0xF0 && p[0] < 0xF5 ? 4
+                                                                        : 0;
+    if (n == 0 || n > left) return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xC0) != 0x80) return 0;
+    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F)) return 0;
+    if ((p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F)) return 0;
+    return n;
+}
+
+void fu_make_utf8(char *text) {
+    const char *end = text + strlen(text);
+    while (*text) {
+        const size_t n = fu_utf8_length(text, end);
+        if (n == 0) *text = '?';
+        text += n ? n : 1;
+    }
+}

@@ -24,4 +24,8 @@ void fu_str_add_float(fu_str *s, double v, int bits);
 double fu_parse_float(const char *text, size_t n, const char **end);
 /* The candidate nearest to `word` by edit distance (Damerau), or NULL when none is near enough to suggest. */
 const char *fu_nearest(const char *word, const char *const *candidates, size_t n);
+/* Length of the UTF-8 sequence at `at`, 0 where it is not valid. */
+size_t fu_utf8_length(const char *at, const char *end);
+/* What is no UTF-8 becomes '?', for texts that are printed or put into JSON. */
+void fu_make_utf8(char *text);
 #endif

@@ -38,31 +38,6 @@ bool ir_is_ident(const char *text) {
     return true;
 }
 
-/* Length of the UTF-8 sequence at p, 0 where it is not valid (overlong forms and surrogates are not). */
-static size_t utf8_length(const char *at, const char *end) {
-    const unsigned char *p = (const unsigned char *)at;
-    size_t left = (size_t)(end - at), n = p[0] < 0x80                   ? 1
-                                          : p[0] >= 0xC2 && p[0] < 0xE0 ? 2
-                                          : (p[0] & 0xF0) == 0xE0       ? 3
-                                          : p[0] >= 0xF0 && p[0] < 0xF5 ? 4
-                                                                        : 0;
-    if (n == 0 || n > left) return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xC0) != 0x80) return 0;
-    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F)) return 0;
-    if ((p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F)) return 0;
-    return n;
-}
-
-void ir_make_utf8(char *text) {
-    const char *end = text + strlen(text);
-    while (*text) {
-        const size_t n = utf8_length(text, end);
-        if (n == 0) *text = '?';
-        text += n ? n : 1;
-    }
-}
-
 /* Over n bytes that are one character (or one broken byte) and not a line end. */
 static void skip_character(ir_lexer *x, size_t n) {
     x->p += n;
@@ -81,7 +56,7 @@ static void fail(ir_token *t, fu_loc loc, const char *message) {
 
 /* A byte that stands nowhere: NUL, broken UTF-8. Skips it. */
 static bool bad_byte(ir_lexer *x, ir_token *t) {
-    size_t n = utf8_length(x->p, x->end);
+    size_t n = fu_utf8_length(x->p, x->end);
     if (n && *x->p) return false;
     if (n) fail(t, x->loc, "NUL byte in the text");
     else fail(t, x->loc, fu_format(x->arena, "byte 0x%02x is not valid UTF-8", (unsigned char)*x->p));
@@ -107,7 +82,7 @@ static bool skip_space(ir_lexer *x, ir_token *t) {
                 while (x->p < x->end && *x->p != '\n') skip_character(x, 1);
                 return false;
             }
-            skip_character(x, utf8_length(x->p, x->end));
+            skip_character(x, fu_utf8_length(x->p, x->end));
         } else if (c == '#') {
             comment = true;
         } else {
@@ -195,7 +170,7 @@ static void lex_string(ir_lexer *x, ir_token *t) {
             skip_ascii(x, 1);
             break;
         }
-        size_t n = utf8_length(x->p, x->end);
+        size_t n = fu_utf8_length(x->p, x->end);
         const char *now = NULL;
         fu_loc here = x->loc;
         if (n == 0) now = "string is not valid UTF-8";
@@ -362,7 +337,7 @@ void ir_lex_next(ir_lexer *x, ir_token *t) {
         x->after_operand = c == ')' || c == ']' || c == '?';
         skip_ascii(x, 1);
     } else {
-        size_t n = utf8_length(x->p, x->end);
+        size_t n = fu_utf8_length(x->p, x->end);
         const bool is_mark = n == 3 && memcmp(x->p, "\xef\xbb\xbf", 3) == 0;
         fail(t, t->loc,
              is_mark                 ? "a byte order mark; write the text as UTF-8 without one"

@@ -48,5 +48,4 @@ void ir_lex_next(ir_lexer *x, ir_token *out);
 bool ir_token_is(const ir_token *t, const char *word); /* a WORD of that spelling */
 bool ir_word_is_reserved(const char *at, size_t n);    /* as a bare word */
 bool ir_is_ident(const char *text);                    /* may follow '%' */
-void ir_make_utf8(char *text);                         /* '?' for each byte that is none of UTF-8 */
 #endif

@@ -206,6 +206,8 @@ json fusor-run/1 'points.1.dims.N points.1.threads points.0.median_ns' run two.f
 json fusor-run/1 'results.0.max' run -e 'func @f(%a: f32[4]) -> f32[4] { %y = log(%a) return %y }' a=zeros
 json fusor-check/1 'files.0.functions.1.signature' check two.fusor
 json fusor-check/1 'files.0.errors' check -e 'func @f('
+printf 'func @f(%%a: f32[B]) -> f32[B] { %%y = r\377elu(%%a) return %%y }' >"$(printf 'q\377.fusor')" # no UTF-8, which JSON would not have
+json fusor-check/1 'files.0.file files.0.errors' check "$(printf 'q\377.fusor')"
 json fusor-explain/1 'kernels.0.key kernels.0.kind kernels.0.ops.0 kernels.0.bytes_read kernels.0.flops kernels.0.estimated_ns boundaries fused.kernels fused.bytes fused.peak_bytes unfused.kernels memory' \
     explain -e "$mlp" --dim B=4
 json fusor-info/1 'level features.0 threads environment.FUSOR_CACHE.value peak_gflops bandwidth_gbs' info

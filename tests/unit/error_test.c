@@ -77,6 +77,18 @@ Test(error, control_characters_are_not_repeated) {
     cr_assert_str_eq(e.text, "a.fusor:1:2: error: m\na?[31mb?\n ^");
 }
 
+Test(error, texts_are_utf8) {
+    fu_source s = source("a\xff\x80\xC3\xB6 b\xC3");
+    s.name = "q\xff.fusor";
+    FU_FAIL_AT(&e, FUSOR_ERROR_SYNTAX, &s, ((fu_loc){1, 6}), "m\xF0\x9F");
+    cr_assert_str_eq(e.text, "q?.fusor:1:6: error: m??\na??\xC3\xB6 b?\n     ^");
+    fu_error_prefix(&e, "p\xff: ");
+    cr_assert(strncmp(e.text, "p?: q?", 6) == 0);
+    fu_error_clear(&e);
+    FU_FAIL(&e, FUSOR_ERROR_IO, "%s: no", "x\xC0\x80y");
+    cr_assert_str_eq(e.text, "x??y: no");
+}
+
 /* The caret points at the marked character, whatever part of a long line is shown. */
 Test(error, long_lines_show_a_window) {
     static char text[1001];
