@@ -304,8 +304,8 @@ int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t ro
  * them; mr columns behind it may be touched. It is not made where the operand can be read as it lies. Scratch: the
  * offsets; sums [columns][nr], then turned [nr][columns], for ir_window_columns; the slab (or, in phase 0, `lanes`
  * rows of words). */
-enum { IR_CHANNELS_STRIDE = 64 };              /* most along columns */
-int ir_window_tile_rows(const ir_kernel *k);   /* whole rows that its tile is; 0: columns of one */
+enum { IR_CHANNELS_STRIDE = 64 };            /* most along columns; a plan asks it of every axis */
+int ir_window_tile_rows(const ir_kernel *k); /* whole rows that its tile is; 0: columns of one */
 /* Are products with the pads of rows and columns left out, where a tile can know them? So long as all weights are
  * finite that changes no sum but the sign of one that is 0, which ir_window_drops_sign makes +. Then K blocks are whole
  * channels, a tile goes from row to row of the places, and shared has, behind the weights, of each of their vectors the

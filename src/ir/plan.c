@@ -560,11 +560,10 @@ static void place_results(planner *p) {
         /* siblings over the same space that wait for the same clusters share one kernel */
         for (int c = 1; c < (int)p->clusters.n && !found && !p->options->no_fuse; c++) {
             cluster *k = &p->clusters.at[c];
-            if (k->kind != CLUSTER_MAP || k->rank != n->rank || k->after != v->avail || k->tier != v->tier ||
-                k->n_nodes + s.n > MAX_CLUSTER_NODES || k->n_leaves + s.leaves > MAX_CLUSTER_LEAVES ||
-                k->stores.n >= 16)
+            if (k->kind != CLUSTER_MAP || k->anchor != 0 ||
+                !plan_is_of_class(n, v, k->rank, k->dim, k->after, k->tier) || k->n_nodes + s.n > MAX_CLUSTER_NODES ||
+                k->n_leaves + s.leaves > MAX_CLUSTER_LEAVES || k->stores.n >= 16)
                 continue;
-            if (memcmp(k->dim, n->dim, (size_t)n->rank * sizeof *n->dim) != 0 || k->anchor != 0) continue;
             bool is_result = true;
             for (uint32_t i = 0; i < k->stores.n; i++) is_result &= p->info[k->stores.at[i]].reason == IR_REASON_COUNT;
             if (is_result) found = c;

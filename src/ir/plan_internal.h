@@ -182,6 +182,8 @@ ir_id plan_window_operand(const planner *p, const ir_node *n, int i);
 /* ---- plan_tiers.c ---- */
 /* Which floating results may share a map: their tiers. Clusters from first_shared on store shared values. */
 void plan_find_tiers(planner *p, int first_shared);
+/* May a result share a map with others, of this shape and tier, which wait for the same clusters? */
+bool plan_is_of_class(const ir_node *n, const node_info *v, int rank, const ir_size *dim, int avail, int tier);
 
 /* ---- plan_rows.c ---- */
 /* Reductions along the rows of a contraction's result become tails of its cluster. */

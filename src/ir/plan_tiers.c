@@ -9,8 +9,8 @@
  *   - results of one shape, tier and cluster waited for are a class. A result whose class would come to need itself,
  *     through a class of another shape, goes a tier up.
  *
- * Equal shapes, clusters waited for and tiers are what place_results (plan.c) asks for; it may still cut a class into
- * several maps, where it is too large for one.
+ * place_results (plan.c) asks the same (plan_is_of_class); it may still cut a class into several maps, where it is too
+ * large for one.
  *
  * Cost: O(nodes + classes^2 / 64) for each result. */
 #include "base/small.h"
@@ -56,12 +56,15 @@ static void find_reads(tiers *t, ir_id id) {
     }
 }
 
-static int find_class(const tiers *t, const ir_node *n, int avail, int tier) {
+bool plan_is_of_class(const ir_node *n, const node_info *v, int rank, const ir_size *dim, int avail, int tier) {
+    return avail == v->avail && tier == v->tier && rank == n->rank &&
+           memcmp(dim, n->dim, (size_t)n->rank * sizeof *dim) == 0;
+}
+
+static int find_class(const tiers *t, const ir_node *n, const node_info *v) {
     for (uint32_t c = 0; c < t->classes.n; c++) {
         const result_class *k = &t->classes.at[c];
-        if (k->avail == avail && k->tier == tier && k->like->rank == n->rank &&
-            memcmp(k->like->dim, n->dim, (size_t)n->rank * sizeof *n->dim) == 0)
-            return (int)c;
+        if (plan_is_of_class(n, v, k->like->rank, k->like->dim, k->avail, k->tier)) return (int)c;
     }
     return -1;
 }
@@ -80,7 +83,7 @@ static void settle(tiers *t, ir_id id) {
     node_info *v = &t->p->info[id];
     int c;
     find_reads(t, id);
-    while ((c = find_class(t, n, v->avail, v->tier)) >= 0 && is_cycle(t, c)) v->tier++;
+    while ((c = find_class(t, n, v)) >= 0 && is_cycle(t, c)) v->tier++;
     if (c < 0) {
         c = (int)t->classes.n;
         const result_class new = {n, v->avail, v->tier, FU_NEW_N(arena, uint64_t, t->words)};
