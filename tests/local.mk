@@ -205,6 +205,7 @@ unit_tests += %D%/unit/lazy_model_test
 unit_tests += %D%/unit/optim_test
 unit_tests += %D%/unit/sequence_test
 unit_tests += %D%/unit/rows_test
+unit_tests += %D%/unit/stretched_test
 unit_tests += %D%/unit/row_product_test
 unit_tests += %D%/unit/profile_test
 unit_tests += %D%/unit/dlpack_test

@@ -463,11 +463,40 @@ static int reader_that_stores(const planner *p, ir_id id, const readers *r) {
     return r->at[0];
 }
 
+/* Elements of a dim; those of a named size count as many. */
+static int64_t elements_of(const planner *p, ir_size size) {
+    enum { MANY = 64 };
+    int64_t n = MANY;
+    (void)ir_size_is_const(p->g->sizes, size, &n);
+    return n < INT16_MAX ? n : INT16_MAX;
+}
+
+/* Is operand i computed much more often than it has elements, in the kernel of what stretches it? Along the last dims
+ * it is computed once for a run of elements, which serves as well where that is long. Few elements are not worth a
+ * kernel. */
+static bool stretches(const planner *p, const ir_node *n, int i) {
+    enum { OFTEN = 4, RUN = 64, FEW = 512 };
+    const ir_node *x = ir_at(p->g, n->in[i]);
+    const int lead = n->rank - x->rank;
+    int64_t times = 1, run = 1, all = 1;
+    for (int d = 0; d < n->rank && all < INT32_MAX; d++) {
+        const bool is_stretched = d < lead || (n->stretch && n->stretch[i] >> d & 1) ||
+                                  (n->op == IR_OP_BROADCAST_TO && ir_size_is(p->g->sizes, x->dim[d - lead], 1));
+        const int64_t size = elements_of(p, n->dim[d]);
+        all *= size;
+        times *= is_stretched ? size : 1;
+        run = is_stretched || size == 1 ? run * size : 1;
+    }
+    return times >= OFTEN && times < all && all >= FEW && run < RUN;
+}
+
 /* A floating value that several clusters would compute is stored where that moves fewer bytes or saves a costly
- * function: by the first of them where that can be, else by a kernel of its own. */
+ * function: by the first of them where that can be, else by a kernel of its own. So is a costly one that is stretched:
+ * one kernel would compute it again and again. */
 static void store_shared(planner *p) {
     uint32_t n = p->g->nodes.n;
     readers *of = FU_NEW_N(p->arena, readers, n);
+    bool *is_stretched = FU_NEW_N(p->arena, bool, n);
     for (uint32_t r = 0; r < p->g->results.n; r++) {
         const ir_node *a = ir_at(p->g, p->g->results.at[r].node);
         uint32_t first = 0;
@@ -483,12 +512,13 @@ static void store_shared(planner *p) {
         node_info *info = &p->info[id];
         if (v->op == IR_OP_PARAM || v->op == IR_OP_LITERAL) continue;
         const bool is_floating = !info->home && !info->made_by;
-        if (is_floating && of[id].n > 1 && !is_view(v) && v->rank > 0 && ir_ops[v->op].kind != IR_KIND_CREATE &&
-            !info->is_wanted) {
+        if (is_floating && (of[id].n > 1 || is_stretched[id]) && !is_view(v) && v->rank > 0 &&
+            ir_ops[v->op].kind != IR_KIND_CREATE && !info->is_wanted) {
             const subtree s = plan_measure_subtree(p, id);
-            const int stored_by = reader_that_stores(p, id, &of[id]), times = of[id].n, large = s.large;
-            const bool moves_less =
-                large + !stored_by + times < large * times + !!stored_by || (s.leaves > 1 && s.n > CHEAP);
+            const int stored_by = is_stretched[id] ? 0 : reader_that_stores(p, id, &of[id]), times = of[id].n,
+                      large = s.large;
+            const bool moves_less = times > 1 && (large + !stored_by + times < large * times + !!stored_by ||
+                                                  (s.leaves > 1 && s.n > CHEAP));
             if (s.is_costly || moves_less) {
                 info->reason = s.is_costly ? IR_REASON_RECOMPUTE : IR_REASON_SHARED;
                 if (stored_by) {
@@ -500,6 +530,9 @@ static void store_shared(planner *p) {
         }
         for (int i = 0; i < v->n_in; i++) {
             readers *in = &of[v->in[i]];
+            if (ir_ops[v->op].kind == IR_KIND_EW || v->op == IR_OP_BROADCAST_TO)
+                is_stretched[v->in[i]] |= stretches(p, v, i);
+            else if (is_view(v) && v->op != IR_OP_SLICE) is_stretched[v->in[i]] |= is_stretched[id];
             const int by = info->home ? info->home : info->made_by;
             if (by) add_reader(in, by);
             for (int k = 0; k < of[id].n && !by; k++) add_reader(in, of[id].at[k]);

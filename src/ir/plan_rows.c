@@ -28,6 +28,12 @@ static bool has_rows(const planner *p, const cluster *c) {
     return n->op != IR_OP_EINSUM || plan_einsum_has_rows(p, n);
 }
 
+/* Was it there before the contraction, or can it be: what store_shared stores has a number behind all others? */
+static bool is_before(const planner *p, const node_info *x, int head) {
+    const cluster *by = &p->clusters.at[x->made_by];
+    return x->avail < head || (x->made_by && by->kind == CLUSTER_MAP && !by->anchor && by->after < head);
+}
+
 static bool may_follow(const planner *p, int head, int tail) {
     const cluster *c = &p->clusters.at[head], *r = &p->clusters.at[tail];
     if (c->kind != CLUSTER_CONTRACT || !has_rows(p, c) || c->tail || c->rank != r->rank || r->column >= 0 ||
@@ -42,7 +48,7 @@ static bool may_follow(const planner *p, int head, int tail) {
         if (p->info[id].home != tail) continue;
         for (int i = 0; i < n->n_in; i++) {
             const node_info *x = &p->info[n->in[i]];
-            if (x->home == tail || (x->home == head ? is_same_place(p, c, id, i) : x->avail < head)) continue;
+            if (x->home == tail || (x->home == head ? is_same_place(p, c, id, i) : is_before(p, x, head))) continue;
             return false;
         }
     }
