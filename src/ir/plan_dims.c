@@ -52,14 +52,14 @@ static int transposed_dim(builder *b) {
 }
 
 /* MAP on a CPU: the dim along which vectors go where the last one is of a few elements that its inputs have apart (not
- * 2 to 4 elements, which are whole vectors and shuffles): one along which an input is contiguous, else, for very few,
- * the largest that is known; else the last one, `last`. (Elements of several tensors that take turns: their stores are
+ * 2 to 4 elements, which are whole vectors and shuffles): one along which an input is contiguous, that which varies
+ * along most dims (others are small beside it), else, for very few, the largest that is known; else the last one, `last`. (Elements of several tensors that take turns: their stores are
  * apart.) */
 static int vector_dim(builder *b, int last) {
     enum { FEW = 8, VERY_FEW = 4, MANY = 16 };
     const ir_sizes *sz = b->p->g->sizes;
     int64_t n = 0, most = MANY - 1;
-    int contiguous_dim = -1, largest = last;
+    int contiguous_dim = -1, varied = 0, largest = last;
     bool may_gather = false;
     if (ir_level_is_gpu(b->k->level) || last < 1 || !ir_size_is_const(sz, b->dim[last], &n) || n > FEW) return last;
     const bool is_very_few = n <= VERY_FEW;
@@ -68,10 +68,12 @@ static int vector_dim(builder *b, int last) {
         if (a->is_output) continue;
         may_gather = is_very_few;
         if (ir_size_is_const(sz, a->stride[last], &n) && n != 0 && n >= -1 && n <= 4) return last;
+        int varies = 0;
+        for (int d = 0; d <= last; d++) varies += a->stride[d] != b->zero && !ir_size_is(sz, b->dim[d], 1);
         for (int d = 0; d < last; d++)
-            if (a->stride[d] == b->one && !ir_size_is(sz, b->dim[d], 1) &&
+            if (a->stride[d] == b->one && varies >= varied && !ir_size_is(sz, b->dim[d], 1) &&
                 !(ir_size_is_const(sz, b->dim[d], &n) && n < MANY))
-                contiguous_dim = d;
+                contiguous_dim = d, varied = varies;
     }
     for (int d = 0; d < last && may_gather; d++)
         if (ir_size_is_const(sz, b->dim[d], &n) && n > most) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* stretched_test.c: values that broadcasting repeats in a larger space: costly ones are computed once, cheap ones and
- * what is the same along long runs where they are read. (Values are compared in diff/ops_test.c and tests/fuzz.) */
+ * what is the same along long runs where they are read; and along which dim a map that repeats elements has its
+ * vectors. (Values are compared in diff/ops_test.c and tests/fuzz.) */
 #include "plan_test.h"
 
 TestSuite(stretched, .init = text_start, .fini = text_stop);
@@ -40,4 +41,18 @@ Test(stretched, others_are_computed_where_they_are_read) {
     has_kernels(1, "func @f(%x: f32[M, N], %s: f32[1]) -> f32[M, N] { %e = exp(%s) %y = mul(%x, %e) return %y }");
     has_kernels(1, "func @f(%x: f32[M, N], %s: f32[N]) -> f32[M, N] {"
                    " %e = exp(%s) %y = mul(%x, %e, fuse_with=%e) return %y }");
+}
+
+/* Where the last dim repeats two elements, vectors go along the one that the large operand has in order, be there small
+ * ones of another order. */
+Test(stretched, vectors_lie_along_the_large_operand) {
+    const ir_plan *p = plan_of("func @f(%x: f32[64, 30, 32], %g: f32[64], %b: f32[64]) -> f32[64, 30, 2, 32, 2] {"
+                               " %r = reshape(%x, shape=[64, 30, 1, 32, 1])"
+                               " %t = broadcast_to(%r, shape=[64, 30, 2, 32, 2])"
+                               " %h = reshape(%g, shape=[64, 1, 1, 1, 1]) %c = reshape(%b, shape=[64, 1, 1, 1, 1])"
+                               " %m = mul(%t, %h) %y = add(%m, %c) return %y }");
+    cr_assert_eq(p->steps.n, 1);
+    const ir_kernel *k = p->steps.at[0].kernel;
+    cr_expect_eq(k->dim[k->n_dims - 1].size, 32);
+    cr_expect_eq(k->dim[k->n_dims - 2].size, 2, "rows of 2 take turns");
 }
