@@ -25,8 +25,8 @@ void plan_make_direct(const planner *p, ir_kernel *k, ir_step *st) {
     for (int i = 0; i < m; i++) /* there are no blocks of columns to go on with: batches are as good */
         if (d->dim[i].role == 'y') d->dim[i].role = 'b';
     if (!ir_kernel_can_be_direct(d)) return;
-    /* Few columns leave most lanes empty; and a constant that has to be turned is turned once. */
-    if (d->dim[m + 1].size < 2 || (st->prepack_param >= 0 && !ir_kernel_contract_in_place(d))) return;
+    /* A constant that has to be turned is turned once. */
+    if (st->prepack_param >= 0 && !ir_kernel_contract_in_place(d)) return;
     d->is_direct = true;
     d->tile =
         ir_contract_direct_tile(d->level, ir_kernel_contract_acc(d), (int)d->dim[m].size, (int)d->dim[m + 1].size);

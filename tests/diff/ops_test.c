@@ -563,6 +563,9 @@ static void contraction_of(const ir_op_info *op, ir_dtype t, ir_dtype t2) {
         {"[B, A]", "[B, 1]", ", transpose_a=true", "[A, 1]"},
         {"[D, 1, B]", "[B, C]", "", "[D, 1, C]"},
         {"[B, 1]", "[2, C, B]", ", transpose_a=true, transpose_b=true", "[2, 1, C]"},
+        {"[A, B]", "[D, B, 1]", "", "[D, A, 1]"},
+        {"[B, A]", "[2, D, 1, B]", ", transpose_a=true, transpose_b=true", "[2, D, A, 1]"},
+        {"[2, D, B, 1]", "[C, B]", ", transpose_a=true, transpose_b=true", "[2, D, 1, C]"},
         {"[D, A, 1]", "[1, C]", "", "[D, A, C]"},
         {"[1, A]", "[2, C, 1]", ", transpose_a=true, transpose_b=true", "[2, A, C]"},
         /* all known: the direct form where the type is that of the accumulators */
@@ -573,6 +576,8 @@ static void contraction_of(const ir_op_info *op, ir_dtype t, ir_dtype t2) {
         {"[D, 1, 40]", "[D, 40, 7]", "", "[D, 1, 7]"},
         {"[9, 40]", "[40, 1]", "", "[9, 1]"},
         {"[D, 5, 1]", "[D, 1, 4]", "", "[D, 5, 4]"},
+        {"[D, 3, 5]", "[D, 5, 1]", "", "[D, 3, 1]"},
+        {"[D, 12, 4]", "[2, 1, 1, 12]", ", transpose_a=true, transpose_b=true", "[2, D, 4, 1]"},
         {"[D, 5, 0]", "[D, 0, 4]", "", "[D, 5, 4]"},
         {"[D, 0, 5]", "[D, 5, 4]", "", "[D, 0, 4]"},
     };

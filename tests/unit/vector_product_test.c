@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* vector_product_test.c: which products with vectors are contractions and which are sums along rows. (Values are
+ * compared in diff/ops_test.c.) */
+#include "plan_test.h"
+
+TestSuite(vector_product, .init = text_start, .fini = text_stop);
+
+static const ir_kernel *kernel_of(const char *a, const char *b, const char *attrs, const char *result) {
+    char text[300];
+    snprintf(text, sizeof text,
+             "func @f(%%a: f32[%s], %%b: f32[%s]) -> f32[%s] { %%y = matmul(%%a, %%b%s) return %%y }", a, b, result,
+             attrs);
+    const ir_plan *p = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V4});
+    cr_assert_eq(p->steps.n, 1, "%s", text);
+    return p->steps.at[0].kernel;
+}
+
+/* Their rows are the batches: the matrix is read once for a tile of them. */
+static void is_product(const char *a, const char *b, const char *attrs, const char *result) {
+    const ir_kernel *k = kernel_of(a, b, attrs, result);
+    cr_expect_eq(k->kind, IR_KERNEL_CONTRACT, "%s by %s", a, b);
+    cr_expect_eq(k->n_dims, 3, "%s by %s", a, b);
+    cr_expect(k->dim[0].role == 'm' && k->dim[0].size != 1, "%s by %s", a, b);
+}
+
+Test(vector_product, vectors_by_one_matrix_are_its_rows) {
+    is_product("B, 1, 768", "768, 500", "", "B, 1, 500");
+    is_product("32, 1, K", "K, N", "", "32, 1, N");
+    is_product("2, B, 1, K", "N, K", ", transpose_b=true", "2, B, 1, N");
+    is_product("B, K, 1", "K, 40", ", transpose_a=true", "B, 1, 40");
+    is_product("4, 4", "B, 4, 1", "", "B, 4, 1");
+    is_product("K, M", "B, K, 1", ", transpose_a=true", "B, M, 1");
+    is_product("M, K", "B, 1, K", ", transpose_b=true", "B, M, 1");
+}
+
+Test(vector_product, one_vector_is_a_sum_along_rows) {
+    cr_expect_eq(kernel_of("1, 1, K", "K, N", "", "1, 1, N")->kind, IR_KERNEL_REDUCE);
+    cr_expect_eq(kernel_of("1, K", "K, N", "", "1, N")->kind, IR_KERNEL_REDUCE);
+    cr_expect_eq(kernel_of("M, K", "K", "", "M")->kind, IR_KERNEL_REDUCE);
+    cr_expect_eq(kernel_of("B, M, K", "B, K, 1", "", "B, M, 1")->kind, IR_KERNEL_REDUCE);
+    cr_expect_eq(kernel_of("B, 3, 3", "3", "", "B, 3")->kind, IR_KERNEL_REDUCE);
+}
+
+Test(vector_product, small_matrices_times_columns_are_direct) {
+    const ir_kernel *k = kernel_of("B, 3, 4", "B, 4, 1", "", "B, 3, 1");
+    cr_expect(k->kind == IR_KERNEL_CONTRACT && k->is_direct);
+    k = kernel_of("B, 12, 12", "B, 1, 12", ", transpose_b=true", "B, 12, 1");
+    cr_expect(k->kind == IR_KERNEL_CONTRACT && k->is_direct);
+    k = kernel_of("B, 1, 4", "4, 4", "", "B, 1, 4");
+    cr_expect(k->kind == IR_KERNEL_CONTRACT && k->is_direct);
+    cr_expect_eq(kernel_of("B, 16, 16", "B, 16, 1", "", "B, 16, 1")->kind, IR_KERNEL_REDUCE);
+}
