@@ -8,6 +8,7 @@
 #include "jit/emit.h"
 #include "jit/gpu.h"
 #include "jit/link.h"
+#include "jit/llvm_compat.h"
 #include "ir/codegen_api.h"
 #include "base/build_id.h"
 #include <llvm-c/Analysis.h>
@@ -306,6 +307,7 @@ static fusor_status emit_gpu_function(job *j) {
     gpu_begin(e, j->request->symbol);
     FU_TRY(emit_gpu_kind[k->kind](e, &j->error));
     LLVMBuildRetVoid(e->b);
+    compat_note_limits(j->mod, e->fn);
     return FUSOR_OK;
 }
 

@@ -10,7 +10,7 @@ enum { GLOBAL = 1, SHARED = 3, PTX_KERNEL = 71 /* LLVM's calling convention */ }
 
 LLVMValueRef gpu_call(emit *e, const char *name, LLVMTypeRef *overload, unsigned n_overload, LLVMValueRef *in,
                       unsigned n) {
-    unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+    const unsigned id = compat_intrinsic(name, &n_overload, &n);
     LLVMValueRef fn = LLVMGetIntrinsicDeclaration(e->mod, id, overload, n_overload);
     return LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, in, n, "");
 }

@@ -2,6 +2,7 @@
 /* llvm_compat.c: differences between the LLVM versions that fusor builds with (19 to 22). */
 #include "jit/llvm_compat.h"
 #include <llvm/Config/llvm-config.h>
+#include <stdlib.h>
 #include <string.h>
 
 #if LLVM_VERSION_MAJOR < 19
@@ -80,6 +81,47 @@ void compat_masked_store(LLVMModuleRef mod, LLVMBuilderRef b, compat_masked kind
     }
     call_masked(mod, b, kind == COMPAT_CONTIGUOUS ? "llvm.masked.store" : "llvm.masked.scatter", LLVMTypeOf(value),
                 args, 3, 1, align);
+}
+
+/* Intrinsics that have another name in earlier versions, where neither is overloaded, and the operands they have there.
+ * Which a version has is asked of it. */
+unsigned compat_intrinsic(const char *name, unsigned *n_overload, unsigned *n_in) {
+    static const struct {
+        const char *now, *before;
+        unsigned n_in;
+    } renamed[] = {{"llvm.nvvm.barrier.cta.sync.aligned.all", "llvm.nvvm.barrier0", 0},
+                   {"llvm.nvvm.ex2.approx.ftz", "llvm.nvvm.ex2.approx.ftz.f", 1}};
+    const unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed && !id; i++) {
+        if (strcmp(renamed[i].now, name) != 0) continue;
+        *n_overload = 0;
+        *n_in = renamed[i].n_in;
+        return LLVMLookupIntrinsicID(renamed[i].before, strlen(renamed[i].before));
+    }
+    return id;
+}
+
+/* Before LLVM 21 not all limits of a kernel are attributes of its function: they are notes of the module. */
+void compat_note_limits(LLVMModuleRef mod, LLVMValueRef fn) {
+#if LLVM_VERSION_MAJOR < 21
+    static const char *const names[][2] = {{"nvvm.maxntid", "maxntidx"}, {"nvvm.minctasm", "minctasm"}};
+    LLVMContextRef ctx = LLVMGetModuleContext(mod);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        unsigned length;
+        LLVMAttributeRef a =
+            LLVMGetStringAttributeAtIndex(fn, LLVMAttributeFunctionIndex, names[i][0], (unsigned)strlen(names[i][0]));
+        if (!a) continue;
+        const unsigned long long n = strtoull(LLVMGetStringAttributeValue(a, &length), NULL, 10);
+        LLVMMetadataRef part[3] = {LLVMValueAsMetadata(fn),
+                                   LLVMMDStringInContext2(ctx, names[i][1], strlen(names[i][1])),
+                                   LLVMValueAsMetadata(LLVMConstInt(LLVMInt32TypeInContext(ctx), n, 0))};
+        LLVMAddNamedMetadataOperand(mod, "nvvm.annotations",
+                                    LLVMMetadataAsValue(ctx, LLVMMDNodeInContext2(ctx, part, 3)));
+    }
+#else
+    (void)mod;
+    (void)fn;
+#endif
 }
 
 /* Before LLVM 20 the C API has no scopes but the thread and the system: the latter, which is more than is asked for. */

@@ -346,6 +346,7 @@ static bool gives_the_same(gpu_kernel *g, const char *line, int number) {
  * other distances it is only partly seen whether a lane was left out, namely where the largest one lies there. */
 static bool is_of_extremum(const char *line) {
     const char *next = next_line(line);
+    if (next && line_has(next, "mov.b32")) next = next_line(next); /* LLVM 19 has registers of floats */
     return next && (line_has(next, "setp.lt.f32") || line_has(next, "setp.gt.f32") || line_has(next, "max.") ||
                     line_has(next, "min."));
 }
