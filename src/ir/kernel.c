@@ -217,8 +217,10 @@ void ir_kernel_print(fu_str *o, const ir_kernel *k) {
     if (k->is_by_channel) fu_str_add(o, "form channels\n");
     for (int i = 0; i < k->n_axes; i++) {
         const ir_kaxis *a = &k->axis[i];
-        fu_str_addf(o, "axis %d %d %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %%%d\n", a->dim, a->place, a->stride,
+        fu_str_addf(o, "axis %d %d %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %%%d", a->dim, a->place, a->stride,
                     a->dilation, a->begin, a->end, a->size);
+        if (a->up) fu_str_addf(o, " up %d", a->up);
+        fu_str_addc(o, '\n');
     }
     if (k->slide.n) ir_print_slide(o, &k->slide);
     for (int d = 0; d < k->n_dims; d++) {
@@ -305,11 +307,11 @@ static fusor_status read_buffer(reader *r, const char *line, ir_kernel *k) {
 }
 
 static fusor_status read_axis(reader *r, const char *line, ir_kernel *k) {
-    ir_kaxis a;
+    ir_kaxis a = {.up = 0};
     if (k->n_axes >= IR_KERNEL_MAX_AXES ||
-        sscanf(line, "axis %d %d %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %%%" SCNu16, &a.dim, &a.place,
-               &a.stride, &a.dilation, &a.begin, &a.end, &a.size) != 7)
-        return bad(r, "expected 'axis DIM PLACE STRIDE DILATION BEGIN END %SIZE'");
+        sscanf(line, "axis %d %d %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %%%" SCNu16 " up %d", &a.dim, &a.place,
+               &a.stride, &a.dilation, &a.begin, &a.end, &a.size, &a.up) < 7)
+        return bad(r, "expected 'axis DIM PLACE STRIDE DILATION BEGIN END %SIZE [up UP]'");
     k->axis[k->n_axes++] = a;
     return FUSOR_OK;
 }

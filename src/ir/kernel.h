@@ -88,7 +88,22 @@ typedef struct ir_kaxis {
     int dim, place;
     int64_t stride, dilation, begin, end;
     uint16_t size; /* an IR_K_SCALAR instruction */
+    int up;        /* 0, or of a transposed convolution, below */
 } ir_kaxis;
+/* Transposed (on a CPU, with a slab; then of all axes): element i and place p meet at column i * up + p * dilation -
+ * begin; stride is 1. The columns that are r modulo `up`, a phase, meet the same places: each phase is a convolution of
+ * its own with strides of 1, of which column q is column q * up + r of the result. All read one slab. In phase r place
+ * first - j * step (j < places) meets element q + from + j * along; its places are behind those of the phases before.
+ * K has the phases one after the other, in row-major order over the axes; of each the channels, then its places. */
+enum { IR_UP_MAX = 16, IR_UP_REACH = 1024 }; /* most of up; of pads, and of (places - 1) * dilation */
+typedef struct ir_phases {
+    int n;                /* up */
+    int64_t step, along;  /* 0: no phase has two places */
+    int64_t begin, reach; /* of the slab: zeros before the operand; elements behind the first that a column meets */
+    struct {
+        int64_t places, first, from, before;
+    } phase[IR_UP_MAX];
+} ir_phases;
 
 /* map: values that go from row to row, along the last dim but one: instruction to[i] is at each row what from[i] is at
  * the row before (the windows of a pool overlap). n = 0: there are none. */
@@ -297,6 +312,12 @@ typedef struct ir_slab_axis {
 } ir_slab_axis;
 ir_slab_axis ir_kernel_slab_axis(const ir_kernel *k, int axis, const int64_t *size, int64_t count);
 int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t rows);
+/* Transposed: */
+/* Of axis `number` from the last on: 0 columns, 1 rows, 2 the outer ones; one phase of one place if there is none. */
+ir_phases ir_kernel_phases(const ir_kernel *k, int number);
+bool ir_kernel_is_transposed_window(const ir_kernel *k);
+/* Columns of a phase along dim d of the result, of which there are `size`; size itself where d is of no such axis. */
+int64_t ir_window_size(const ir_kernel *k, int d, int64_t size);
 /* By channel ("form channels" in the text): a kernel with a slab whose register tile is mr columns x nr channels,
  * lanes along the channels; where the size of n is baked and divides mr, the columns of mr / n whole rows. Weights are
  * always packed, as [vectors / nv][K][nr], then, of a last tile of less, each vector alone as [K][lanes]; channels
@@ -316,6 +337,7 @@ bool ir_window_leaves_out(const ir_kernel *k);
  * the kernel runs), nor for places of one. */
 bool ir_window_drops_sign(const ir_kernel *k);
 int ir_window_ahead(const ir_kernel *k);       /* places behind the offsets: of what comes next, to ask for it ahead */
+int64_t ir_window_turns(const ir_kernel *k);   /* phases along columns, whose columns take turns in the result */
 int64_t ir_window_columns(const ir_kernel *k); /* most columns between two turns: tiles, in all less than 64 or one */
 int64_t ir_kernel_window_step(const ir_kernel *k); /* stride of operand 1 along n, or IR_STRIDE_RUNTIME */
 /* attention: kernel_attention.c. Queries are taken in panels of nr, keys in blocks of kb; up to ir_attention_rows

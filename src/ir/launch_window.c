@@ -38,7 +38,8 @@ ir_dot ir_kernel_window_dot(const ir_kernel *k) {
 
 bool ir_kernel_window_packs(const ir_kernel *k) {
     return ir_kernel_has_slab(k) &&
-           (k->is_by_channel || ir_kernel_window_operand(k, 0)->dtype != matmul(k)->dtype || ir_kernel_window_dot(k));
+           (k->is_by_channel || ir_kernel_is_transposed_window(k) ||
+            ir_kernel_window_operand(k, 0)->dtype != matmul(k)->dtype || ir_kernel_window_dot(k));
 }
 
 bool ir_kernel_window_adds(const ir_kernel *k) {
@@ -56,8 +57,46 @@ int ir_kernel_window_channels(const ir_kernel *k) {
     return -1;
 }
 
+/* ---- transposed ---- */
+bool ir_kernel_is_transposed_window(const ir_kernel *k) { return k->n_axes && k->axis[0].up; }
+
+ir_phases ir_kernel_phases(const ir_kernel *k, int number) {
+    ir_phases p = {.n = 1, .phase = {{.places = 1}}};
+    if (number >= k->n_axes) return p;
+    const ir_kaxis *a = &k->axis[k->n_axes - 1 - number];
+    const int64_t places = a->place < 0 ? 1 : k->dim[a->place].size;
+    int64_t before = 0, last = -4 * IR_UP_REACH;
+    p.n = a->up;
+    p.begin = -4 * IR_UP_REACH;
+    for (p.step = 1; p.step * a->dilation % a->up; p.step++) {}
+    p.along = p.step * a->dilation / a->up;
+    for (int r = 0; r < p.n; r++) {
+        int64_t first = places - 1;
+        while (first >= 0 && (r + a->begin - first * a->dilation) % a->up) first--;
+        p.phase[r].before = before;
+        p.phase[r].first = first;
+        p.phase[r].places = (first + p.step) / p.step; /* 0 where first is -1 */
+        if (first < 0) continue;
+        const int64_t from = (r + a->begin - first * a->dilation) / a->up,
+                      to = from + (p.phase[r].places - 1) * p.along;
+        p.phase[r].from = from;
+        before += p.phase[r].places;
+        if (-from > p.begin) p.begin = -from;
+        if (to > last) last = to;
+    }
+    p.reach = last + p.begin;
+    return p;
+}
+
+int64_t ir_window_size(const ir_kernel *k, int d, int64_t size) {
+    for (int i = 0; i < k->n_axes && size >= 0; i++)
+        if (k->axis[i].dim == d && k->axis[i].up) return ir_ceil_div(size, k->axis[i].up);
+    return size;
+}
+
 ir_slab_axis ir_kernel_slab_axis(const ir_kernel *k, int axis, const int64_t *size, int64_t count) {
     const ir_kaxis *a = &k->axis[axis];
+    if (a->up) return (ir_slab_axis){1, count + ir_kernel_phases(k, k->n_axes - 1 - axis).reach, false};
     const int64_t places = a->place < 0 ? 1 : size[a->place], reach = (places - 1) * a->dilation;
     if (k->is_by_channel) return (ir_slab_axis){1, (count - 1) * a->stride + reach + 1, false};
     const int64_t more = reach / a->stride;
@@ -72,10 +111,11 @@ int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t ro
     for (int i = 0; i <= last; i++) {
         const ir_kaxis *a = &k->axis[i];
         if (i < last - 1) {
-            n *= a->place < 0 ? 1 : size[a->place];
+            n *= a->up ? ir_kernel_phases(k, 2).reach + 1 : a->place < 0 ? 1 : size[a->place];
             continue;
         }
-        const ir_slab_axis part = ir_kernel_slab_axis(k, i, size, i == last ? size[a->dim] : rows);
+        const ir_slab_axis part =
+            ir_kernel_slab_axis(k, i, size, i == last ? ir_window_size(k, a->dim, size[a->dim]) : rows);
         n *= part.parts * part.extent;
     }
     if (k->is_by_channel) n += k->tile.mr * k->axis[last].stride;
@@ -89,6 +129,11 @@ static fusor_status verify_axes(const ir_kernel *k, const ir_kinst *mm, int n, f
     for (int i = 0; i < k->n_axes; i++) {
         const ir_kaxis *a = &k->axis[i];
         const int last = k->n_axes - 1;
+        const int64_t reach = a->place < 0 || a->place >= k->n_dims ? 0 : (k->dim[a->place].size - 1) * a->dilation;
+        if (!a->up != !k->axis[0].up || a->up < 0 || a->up > IR_UP_MAX ||
+            (a->up &&
+             (a->stride != 1 || a->begin < -IR_UP_REACH || a->begin > IR_UP_REACH || reach < 0 || reach > IR_UP_REACH)))
+            return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "axis %d of a window kernel: no such phases", i);
         if (a->stride < 1 || a->dilation < 1 || a->stride > INT32_MAX || a->dilation > INT32_MAX ||
             a->begin < INT32_MIN || a->begin > INT32_MAX || a->end < INT32_MIN || a->end > INT32_MAX ||
             a->size >= k->n_insts || k->inst[a->size].op != IR_K_SCALAR || k->inst[a->size].dtype != FUSOR_I64)
@@ -159,7 +204,8 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e) {
 }
 
 int ir_window_tile_rows(const ir_kernel *k) {
-    const int64_t n = k->is_by_channel ? k->dim[dim_of(k, 'n')].size : IR_SIZE_RUNTIME;
+    const int d = dim_of(k, 'n');
+    const int64_t n = k->is_by_channel ? ir_window_size(k, d, k->dim[d].size) : IR_SIZE_RUNTIME;
     return n > 0 && k->tile.mr % n == 0 ? (int)(k->tile.mr / n) : 0;
 }
 
@@ -180,7 +226,7 @@ bool ir_window_drops_sign(const ir_kernel *k) {
 bool ir_window_leaves_out(const ir_kernel *k) {
     int64_t places = 1, along = 1;
     bool has_pads = false;
-    if (!k->is_by_channel || !ir_window_drops_sign(k)) return false;
+    if (!k->is_by_channel || ir_kernel_is_transposed_window(k) || !ir_window_drops_sign(k)) return false;
     for (int i = 0; i < k->n_axes; i++) {
         const ir_kaxis *a = &k->axis[i];
         along = a->place < 0 ? 1 : k->dim[a->place].size;
@@ -191,7 +237,14 @@ bool ir_window_leaves_out(const ir_kernel *k) {
     return has_pads && along <= IR_WINDOW_ALONG && k->tile.kb % places == 0;
 }
 
-int64_t ir_window_columns(const ir_kernel *k) { return k->tile.mr < 64 ? 64 / k->tile.mr * k->tile.mr : k->tile.mr; }
+int64_t ir_window_turns(const ir_kernel *k) {
+    return ir_kernel_is_transposed_window(k) ? k->axis[k->n_axes - 1].up : 1;
+}
+
+int64_t ir_window_columns(const ir_kernel *k) {
+    const int64_t turns = ir_window_turns(k), most = turns > 4 ? 256 / turns : 64;
+    return k->tile.mr < most ? most / k->tile.mr * k->tile.mr : k->tile.mr;
+}
 
 int ir_window_ahead(const ir_kernel *k) { return k->is_by_channel ? 8 : 0; }
 
@@ -199,12 +252,13 @@ int ir_window_ahead(const ir_kernel *k) { return k->is_by_channel ? 8 : 0; }
 static void launch_by_channel(const ir_kernel *k, const int64_t *size, const int64_t *tune, int64_t tiles,
                               int64_t parts, int64_t kk, ir_launch *out) {
     const int64_t bytes = ir_dtypes[matmul(k)->dtype].bytes, lanes = ir_levels[k->level].vector_bytes / bytes,
-                  nr = k->tile.nr, m = size[dim_of(k, 'm')], y = size[dim_of(k, 'y')],
+                  nr = k->tile.nr, m = size[dim_of(k, 'm')],
+                  y = ir_window_size(k, dim_of(k, 'y'), size[dim_of(k, 'y')]),
                   rows = tune[IR_TUNE_WINDOW_ROWS] < 1 ? 1 : tune[IR_TUNE_WINDOW_ROWS],
                   channels = tune[IR_TUNE_WINDOW_CHANNELS] < nr ? nr : tune[IR_TUNE_WINDOW_CHANNELS],
                   vectors = ir_ceil_div(m, lanes), staged = ir_round_up(kk * lanes * bytes, 64),
                   table = ir_round_up((kk + ir_window_ahead(k)) * 8, 64),
-                  columns = ir_round_up(ir_window_columns(k), lanes);
+                  columns = ir_round_up(ir_window_columns(k) * ir_window_turns(k), lanes);
     int64_t slab = tiles ? ir_kernel_slab_bytes(k, size, rows < y ? rows : y) : 0;
     if (slab < staged) slab = staged;
     out->scratch_bytes = IR_SLAB_HEAD + table + 2 * ir_round_up(columns * nr * bytes, 64) + slab;
@@ -231,7 +285,7 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
             batches *= size[d];
             if (k->buffer[ir_kernel_window_operand(k, 0)->index].stride[d] != 0) parts *= size[d];
             break;
-        case 'y': y = size[d]; break;
+        case 'y': y = ir_window_size(k, d, size[d]); break;
         case 'k': kk *= d == channels ? ir_ceil_div(size[d], ir_dots[ir_kernel_window_dot(k)].group) : size[d]; break;
         default: is_empty |= size[d] == 0;
         }
@@ -241,7 +295,8 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
         launch_by_channel(k, size, tune, batches * ir_ceil_div(y, rows) * !is_empty, parts, kk, out);
         return;
     }
-    out->scratch_bytes = 2 * ir_round_up(kk * 8, 64) + ir_round_up(k->tile.mr * k->tile.nr * bytes, 64) +
+    const int64_t turns = ir_window_turns(k), sums = ir_round_up(k->tile.mr * k->tile.nr * bytes, 64);
+    out->scratch_bytes = 2 * ir_round_up(kk * 8, 64) + sums * (turns > 1 ? 2 * turns : 1) +
                          ir_round_up(kk * k->tile.nr * bytes, 64) + 64 * 8;
     out->n_phases = 1;
     out->tiles[0] = tiles;

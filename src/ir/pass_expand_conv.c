@@ -5,7 +5,8 @@
  *   other conv      for each place of the kernel, weights [O, C] @ the strided slice of the padded operand [N, C,
  *                   positions]; added up
  *   depthwise       (one channel a group) the same with products element by element
- *   conv_transpose  along each axis, element q * stride + r of the result, pads included, is a convolution of stride 1
+ *   conv_transpose  with strides, on a CPU: without bias and in the type of sums, one kernel (ir_conv_fits_phases)
+ *   other ones      along each axis, element q * stride + r of the result, pads included, is a convolution of stride 1
  *   of the operand
  *                   with every stride-th place, backwards: one convolution makes all r that meet the same count of
  *                   places as channels (two of them an axis where the stride does not divide the kernel), and their
@@ -63,7 +64,7 @@ static bool is_turned(const ir_graph *g, const ir_node *n) {
 
 bool ir_expands_conv(const ir_graph *g, const ir_node *n) {
     if (ir_ops[n->op].kind != IR_KIND_CONV || ir_conv_is_window(g, n)) return false;
-    if (is_turned(g, n)) return true;
+    if (is_turned(g, n) || ir_conv_fits_phases(g, n)) return true;
     return places_of(g, n, NULL) <= MAX_PLACES || ir_conv_fits_window(g, n);
 }
 
@@ -461,6 +462,12 @@ static ir_id interleaved(const conv *v, ir_id y) {
     return y;
 }
 
+/* The same as one kernel; the attributes are those of the node, but for the type. */
+static ir_id in_phases(const conv *v, ir_id x, ir_id w) {
+    const ir_op_info *op = &ir_ops[v->n->op];
+    return ir_expand_op(v->c, v->n->op, 2, (ir_id[]){x, w}, v->n->attr, op->n_attrs - 1u, 0);
+}
+
 static ir_id expand_turned(const conv *v, ir_id x, ir_id w) {
     bool is_plain = true;
     for (unsigned i = 0; i < v->spatial; i++) is_plain &= v->stride[i] == 1;
@@ -526,16 +533,18 @@ ir_id ir_expand_conv(const ir_expand *c, const ir_node *n) {
         v.end[i] = ir_window_entry(g, n, "pads", i + v.spatial, 0);
         if (is_transposed) v.end[i] = ir_window_entry(g, n, "output_padding", i, 0) - v.end[i];
     }
+    const bool by_phases = ir_conv_fits_phases(g, n);
     ir_id x = n->in[0], w = n->in[1];
     const ir_dtype tx = ir_at(g, x)->dtype, tw = ir_at(g, w)->dtype;
     const bool is_narrow = !ir_is_float(tx) && ir_dtypes[tx].bytes == 1;
     if (is_window ? is_narrow && v.t != FUSOR_I32
-                  : by_turns || v.t == FUSOR_F64 || tx != tw || (is_narrow && v.t != FUSOR_I32)) {
+                  : by_phases || by_turns || v.t == FUSOR_F64 || tx != tw || (is_narrow && v.t != FUSOR_I32)) {
         const ir_dtype wide = ir_is_float(v.t) ? v.t : FUSOR_I16; /* what u8 and i8 both fit into */
         x = cast(&v, x, wide);
         w = cast(&v, w, wide);
     }
     ir_id y = is_window       ? windowed(&v, x, w)
+              : by_phases     ? in_phases(&v, x, w)
               : by_turns      ? expand_turned(&v, x, w)
               : is_transposed ? expand_transposed(&v, x, w)
                               : expand_plain(&v, x, w);

@@ -248,7 +248,8 @@ void builder_order_dims(builder *b, ir_step *st) {
             (k->kind == IR_KERNEL_MAP && d == n - 1 && !(is_gpu && n == 1) && !(n > 1 && role[n - 2] == 't')) ||
             (turns && d == n - 2);
         bakes = bakes && ir_size_is_const(sz, size, &v) &&
-                (c->kind != CLUSTER_WINDOW || role[d] == 'k' || (k->is_by_channel && v > 0 && k->tile.mr % v == 0) ||
+                (c->kind != CLUSTER_WINDOW || role[d] == 'k' ||
+                 (k->is_by_channel && v > 0 && k->tile.mr % ir_window_size(k, d, v) == 0) ||
                  (k->is_depthwise && v <= k->tile.nr && ir_levels[k->level].has_mask)) &&
                 v <= (is_gpu && c->kind == CLUSTER_ATTENTION ? IR_GPU_ATTENTION_BAKE : IR_BAKE_MAX);
         k->dim[d] = (ir_kdim){role[d], bakes ? v : IR_SIZE_RUNTIME};

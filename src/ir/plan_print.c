@@ -143,6 +143,8 @@ ir_cost ir_step_cost(const ir_plan *p, int step, const int64_t *symbols) {
                 (over_all &&
                  strchr(k->kind == IR_KERNEL_CONTRACT && k->inst[i].op != IR_OP_MATMUL ? "n" : "rjk", k->dim[d].role)))
                 n *= size_of(p, s->dim[d], symbols);
+        for (int d = 0; d < k->n_axes && k->inst[i].op == IR_OP_MATMUL; d++) /* a phase does not meet all places */
+            if (k->axis[d].up) n /= k->axis[d].up;
         c.flops += n;
         const uint32_t flags = ir_ops[k->inst[i].op].flags;
         c.work += !(flags & IR_COSTLY) ? n : flags & IR_EXACT ? DIVISION_WORK * n : FUNCTION_WORK * n;

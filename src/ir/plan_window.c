@@ -3,6 +3,7 @@
  * the result's, then the channels of a group, the places of the kernel, and the groups; the operands are read along it
  * as they lie, with strides that overlap. */
 #include "base/small.h"
+#include "ir/arith.h"
 #include "ir/plan_builder.h"
 #include "ir/window.h"
 
@@ -29,6 +30,28 @@ bool ir_conv_fits_window(const ir_graph *g, const ir_node *n) {
     return true;
 }
 
+/* Not for one channel a group, whose convolution of phases is depthwise; nor for fewer channels made of each than those:
+ * as channels, all phases meet an element of the operand at once. (128 channels of 32x32, 4x4, stride 2, EPYC 9005: to 1
+ * channel 3.0 of that time, to 3 1.5, to 4 1.0, to 8 0.9, to 32 0.78.) */
+bool ir_conv_fits_phases(const ir_graph *g, const ir_node *n) {
+    const ir_node *w = ir_at(g, n->in[1]);
+    const int64_t groups = groups_of(n);
+    int64_t v;
+    bool has_stride = false;
+    if (n->op != IR_OP_CONV_TRANSPOSE || !g->packs_const || ir_size_is(g->sizes, w->dim[0], groups) ||
+        !ir_size_is_const(g->sizes, n->dim[1], &v) || v < IR_PHASES_FEWEST * groups)
+        return false;
+    for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++) {
+        const int64_t stride = ir_window_entry(g, n, "strides", i, 1),
+                      dilation = ir_window_entry(g, n, "dilations", i, 1), begin = ir_window_entry(g, n, "pads", i, 0);
+        if (!ir_size_is_const(g->sizes, w->dim[IR_SPATIAL_AT + i], &v) || v > IR_BAKE_MAX || stride > IR_UP_MAX ||
+            dilation > IR_UP_REACH || (v - 1) * dilation > IR_UP_REACH || begin < -IR_UP_REACH || begin > IR_UP_REACH)
+            return false;
+        has_stride |= stride > 1;
+    }
+    return has_stride;
+}
+
 bool ir_conv_is_depthwise(const ir_graph *g, const ir_node *n) {
     const ir_node *w = ir_at(g, n->in[1]);
     int64_t made, places = 1, v;
@@ -48,8 +71,9 @@ bool ir_conv_is_depthwise(const ir_graph *g, const ir_node *n) {
 }
 
 bool ir_conv_is_window(const ir_graph *g, const ir_node *n) {
-    if (n->n_in != 2 || !ir_conv_fits_window(g, n)) return false;
     const ir_dtype t = ir_at(g, n->in[0])->dtype;
+    if (n->n_in == 2 && ir_conv_fits_phases(g, n)) return (t == FUSOR_F32 || t == FUSOR_F64) && n->dtype == t;
+    if (n->n_in != 2 || !ir_conv_fits_window(g, n)) return false;
     const ir_attr *pads = ir_node_attr(n, "pads");
     const bool takes_pads = ir_conv_is_depthwise(g, n);
     for (uint32_t i = 0; pads && i < pads->n && !takes_pads; i++)
@@ -97,22 +121,47 @@ static bool is_plain_pad(const planner *p, const ir_node *pad, int64_t begin[IR_
     return true;
 }
 
-/* Places of the kernel, where they are known. */
+static bool is_transposed(const ir_node *n) { return n->op == IR_OP_CONV_TRANSPOSE; }
+
+/* Of axis i; its phases are convolutions with strides of 1. */
+static int64_t phases_along(const ir_graph *g, const ir_node *n, unsigned i) {
+    return is_transposed(n) ? ir_window_entry(g, n, "strides", i, 1) : 1;
+}
+static int64_t stride_along(const ir_graph *g, const ir_node *n, unsigned i) {
+    return is_transposed(n) ? 1 : ir_window_entry(g, n, "strides", i, 1);
+}
+
+/* Channels that a group takes. */
+static ir_size taken_of(const ir_graph *g, const ir_node *n) {
+    const ir_node *w = ir_at(g, n->in[1]);
+    return is_transposed(n) ? ir_size_div(g->sizes, w->dim[0], ir_size_const(g->sizes, groups_of(n))) : w->dim[1];
+}
+
+/* That an element meets, in one phase the most. */
 static int64_t places_of(const ir_graph *g, const ir_node *n) {
     const ir_node *w = ir_at(g, n->in[1]);
     int64_t places = 1, v;
-    for (unsigned d = IR_SPATIAL_AT; d < w->rank; d++)
-        if (ir_size_is_const(g->sizes, w->dim[d], &v)) places = v > INT32_MAX / places ? INT32_MAX : places * v;
+    for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++) {
+        if (!ir_size_is_const(g->sizes, w->dim[IR_SPATIAL_AT + i], &v)) continue;
+        v = ir_ceil_div(v, phases_along(g, n, i));
+        places = v > INT32_MAX / places ? INT32_MAX : places * v;
+    }
     return places;
 }
 
 /* Products for each element of a group's channels; -1: not known, or too many to count. */
 static int64_t products_of(const ir_graph *g, const ir_node *n) {
     const int64_t places = places_of(g, n);
-    int64_t channels;
-    return ir_size_is_const(g->sizes, ir_at(g, n->in[1])->dim[1], &channels) && channels <= INT32_MAX
-               ? channels * places
-               : -1;
+    int64_t taken;
+    return ir_size_is_const(g->sizes, taken_of(g, n), &taken) && taken <= INT32_MAX ? taken * places : -1;
+}
+
+/* Columns of a phase; false: not known. */
+static bool columns_of(const ir_graph *g, const ir_node *n, unsigned d, int64_t *out) {
+    int64_t v;
+    if (!ir_size_is_const(g->sizes, n->dim[d], &v)) return false;
+    *out = ir_ceil_div(v, phases_along(g, n, d - IR_SPATIAL_AT));
+    return true;
 }
 
 /* Of so many places along one axis, how many are pads: `before` zeros before the first one of the first column. */
@@ -161,30 +210,36 @@ static double share_of_products(const planner *p, const ir_node *n) {
 /* Are vectors of channels quicker than those of columns? The weights are packed for them: once, or in each call (a
  * cycle an element). tile: what it takes then. */
 static bool is_by_channel(const planner *p, const ir_node *n, ir_tile *tile) {
-    enum { MOST = 1 << 16 };
+    /* Larger panels of columns do not stay in L2. (Transposed, 512 to 256 channels of 8x8, 4x4, stride 2, EPYC 9005: 2
+     * times the time of by channel.) */
+    enum { MOST = 1 << 16, PANEL_BYTES = 1 << 19 };
     const ir_graph *g = p->g;
-    const ir_node *w = ir_at(g, n->in[1]);
     const ir_level level = p->options->level;
     const unsigned spatial = n->rank - (unsigned)IR_SPATIAL_AT;
     int64_t made, columns, rows = 1, products = products_of(g, n);
     if (ir_level_is_gpu(level) || ir_conv_is_depthwise(g, n) || !ir_is_float(n->dtype) || products < 1 ||
-        !ir_size_is_const(g->sizes, w->dim[0], &made) || !ir_size_is_const(g->sizes, n->dim[n->rank - 1], &columns) ||
-        (spatial > 1 && !ir_size_is_const(g->sizes, n->dim[n->rank - 2], &rows)) || columns < 1 || rows < 1 ||
-        columns > MOST || rows > MOST)
+        !ir_size_is_const(g->sizes, n->dim[1], &made) || !columns_of(g, n, n->rank - 1u, &columns) ||
+        (spatial > 1 && !columns_of(g, n, n->rank - 2u, &rows)) || columns < 1 || rows < 1 || columns > MOST ||
+        rows > MOST)
         return false;
     made /= groups_of(n);
     for (unsigned i = 0; i < spatial; i++) /* of rows too: the slab has those between (20001 of stride 1000: 5.6 MB) */
-        if (ir_window_entry(g, n, "strides", i, 1) > IR_CHANNELS_STRIDE) return false;
+        if (stride_along(g, n, i) > IR_CHANNELS_STRIDE) return false;
     ir_id of = n->in[1];
     while (ir_at(g, of)->op == IR_OP_CAST) of = ir_at(g, of)->in[0];
     bool is_const = false;
     for (uint32_t i = 0; i < g->params.n; i++) is_const |= g->params.at[i].node == of && g->params.at[i].is_const;
     double by_channel = 0, by_column = 0;
     *tile = ir_window_channel_tile(level, n->dtype, made, columns, rows, products, &by_channel);
-    ir_window_tile(level, n->dtype, made, columns, rows, products, ir_window_entry(g, n, "strides", spatial - 1, 1),
-                   &by_column);
-    by_channel *= share_of_products(p, n);
-    if (!is_const) by_channel += (double)made;
+    const ir_tile other =
+        ir_window_tile(level, n->dtype, made, columns, rows, products, stride_along(g, n, spatial - 1), &by_column);
+    if (!is_transposed(n)) by_channel *= share_of_products(p, n);
+    else {
+        double panel = (double)products * other.nr * ir_dtypes[n->dtype].bytes; /* has the columns of all phases */
+        for (unsigned i = 0; i < spatial; i++) panel *= (double)phases_along(g, n, i);
+        if (panel > PANEL_BYTES) by_column *= 2;
+    }
+    if (!is_const && !is_transposed(n)) by_channel += (double)made; /* which packs them by columns, too */
     return by_channel < by_column;
 }
 
@@ -194,21 +249,23 @@ plan_window_form plan_window_form_of(const planner *p, const ir_node *n) {
     f.is_by_channel = is_by_channel(p, n, &tile);
     /* Vectors of every second column in place are quicker than parts of a slab: 7x7 of stride 2 by 16 %. */
     bool is_strided = false;
-    for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++)
-        is_strided |= ir_window_entry(p->g, n, "strides", i, 1) != 1;
+    for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++) is_strided |= stride_along(p->g, n, i) != 1;
     if (ir_level_is_gpu(p->options->level))
         return (plan_window_form){.x = plan_window_operand(p, n, 0), .w = plan_window_operand(p, n, 1)};
     if (ir_conv_is_depthwise(p->g, n) || (is_strided && ir_is_float(n->dtype) && !f.is_by_channel)) return f;
     const ir_node *x = ir_at(p->g, f.x), *w = ir_at(p->g, f.w);
     if (is_conversion(p->g, x) && is_absorbed(p, n, f.x)) f.cast[1] = f.x, f.x = x->in[0], x = ir_at(p->g, f.x);
-    if (x->op == IR_OP_PAD && is_absorbed(p, n, f.x) && is_plain_pad(p, x, f.begin)) {
+    if (is_transposed(n)) {
+        for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++)
+            f.begin[i] = ir_window_entry(p->g, n, "pads", i, 0);
+    } else if (x->op == IR_OP_PAD && is_absorbed(p, n, f.x) && is_plain_pad(p, x, f.begin)) {
         f.pad = f.x;
         f.x = x->in[0];
         x = ir_at(p->g, f.x);
     }
     if (!f.cast[1] && is_conversion(p->g, x) && is_absorbed(p, n, f.x)) f.cast[1] = f.x, f.x = x->in[0];
     if (is_conversion(p->g, w) && is_absorbed(p, n, f.w)) f.cast[0] = f.w, f.w = w->in[0];
-    f.has_axes = f.is_by_channel || f.pad || f.cast[0] || f.cast[1] || !ir_is_float(n->dtype);
+    f.has_axes = is_transposed(n) || f.is_by_channel || f.pad || f.cast[0] || f.cast[1] || !ir_is_float(n->dtype);
     if (!f.has_axes) f = (plan_window_form){.x = n->in[0], .w = n->in[1]};
     return f;
 }
@@ -226,12 +283,12 @@ void plan_window_space(builder *b, const ir_node *n) {
     const ir_graph *g = b->p->g;
     const ir_node *w = ir_at(g, n->in[1]);
     const unsigned spatial = n->rank - (unsigned)IR_SPATIAL_AT;
-    b->dim[dim_c(n)] = w->dim[1];
+    b->dim[dim_c(n)] = taken_of(g, n);
     for (unsigned i = 0; i < spatial; i++) b->dim[dim_place(n, i)] = w->dim[IR_SPATIAL_AT + i];
     b->dim[dim_group(n)] = ir_size_const(g->sizes, groups_of(n));
     b->space = dim_group(n) + 1;
     int64_t made = 1;
-    ir_size_is_const(g->sizes, w->dim[0], &made);
+    ir_size_is_const(g->sizes, n->dim[1], &made);
     int64_t columns = -1, rows = 1, products;
     const plan_window_form f = plan_window_form_of(b->p, n);
     const ir_target target = {b->k->level, b->p->options->features};
@@ -239,8 +296,8 @@ void plan_window_space(builder *b, const ir_node *n) {
     if (f.has_axes) b->k->features = ir_window_features(target, w->dtype, ir_at(g, n->in[0])->dtype, n->dtype);
     products = products_of(g, n);
     if (products > 0) products = (products + ir_dots[dot].group - 1) / ir_dots[dot].group;
-    if (!ir_size_is_const(g->sizes, n->dim[n->rank - 1], &columns)) columns = -1;
-    if (spatial > 1 && !ir_size_is_const(g->sizes, n->dim[n->rank - 2], &rows)) rows = -1;
+    if (!columns_of(g, n, n->rank - 1u, &columns)) columns = -1;
+    if (spatial > 1 && !columns_of(g, n, n->rank - 2u, &rows)) rows = -1;
     b->k->is_depthwise = !ir_level_is_gpu(b->k->level) && ir_conv_is_depthwise(g, n);
     if (b->k->is_depthwise) {
         int64_t places[IR_MAX_SPATIAL] = {1, 1, 1};
@@ -279,12 +336,13 @@ static void add_axis(builder *b, const ir_node *n, unsigned i, const ir_node *x,
     int64_t made, taken, places;
     ir_kaxis a = {.dim = (int)d,
                   .place = dim_place(n, i),
-                  .stride = ir_window_entry(b->p->g, n, "strides", i, 1),
+                  .stride = stride_along(b->p->g, n, i),
+                  .up = is_transposed(n) ? (int)phases_along(b->p->g, n, i) : 0,
                   .dilation = ir_window_entry(b->p->g, n, "dilations", i, 1),
                   .begin = begin,
                   .size = builder_size(b, x->dim[d])};
-    if (b->k->is_by_channel && ir_size_is_const(sz, n->dim[d], &made) && ir_size_is_const(sz, x->dim[d], &taken) &&
-        ir_size_is_const(sz, ir_at(b->p->g, n->in[1])->dim[d], &places)) {
+    if (b->k->is_by_channel && !a.up && ir_size_is_const(sz, n->dim[d], &made) &&
+        ir_size_is_const(sz, x->dim[d], &taken) && ir_size_is_const(sz, ir_at(b->p->g, n->in[1])->dim[d], &places)) {
         const int64_t end = zeros_behind(made, a.stride, places, a.dilation, begin, taken);
         a.end = end > INT32_MIN && end < INT32_MAX ? end : 0;
     }
@@ -325,24 +383,25 @@ uint16_t plan_window_value(builder *b, const ir_node *n) {
     const plan_window_form f = plan_window_form_of(b->p, n);
     const ir_node x = *ir_at(b->p->g, f.x), w = *ir_at(b->p->g, n->in[1]);
     const unsigned spatial = n->rank - (unsigned)IR_SPATIAL_AT;
-    const ir_size each = ir_size_div(sz, w.dim[0], ir_size_const(sz, groups_of(n))); /* channels made by a group */
+    const int made = is_transposed(n) ? 1 : 0; /* dim of the weights; the other one is the channels taken */
+    /* of dim 0 of the weights, a group's */
+    const ir_size each = ir_size_div(sz, w.dim[0], ir_size_const(sz, groups_of(n)));
     ir_size run[IR_MAX_RANK], stride[2][MAX_SPACE];
     ir_kinst inst;
     for (int i = 0; i < 2; i++)
         for (int d = 0; d < MAX_SPACE; d++) stride[i][d] = b->zero;
     runs(b, &w, run);
-    stride[0][1] = run[0];
-    stride[0][dim_c(n)] = run[1];
+    stride[0][1] = run[made];
+    stride[0][dim_c(n)] = run[1 - made];
     stride[0][dim_group(n)] = ir_size_mul(sz, run[0], each);
     for (unsigned i = 0; i < spatial; i++) stride[0][dim_place(n, i)] = run[IR_SPATIAL_AT + i];
     runs(b, &x, run);
     stride[1][0] = run[0];
     stride[1][dim_c(n)] = run[1];
-    stride[1][dim_group(n)] = ir_size_mul(sz, run[1], w.dim[1]);
+    stride[1][dim_group(n)] = ir_size_mul(sz, run[1], taken_of(b->p->g, n));
     for (unsigned i = 0; i < spatial; i++) {
         const ir_size along = run[IR_SPATIAL_AT + i];
-        stride[1][IR_SPATIAL_AT + i] =
-            ir_size_mul(sz, along, ir_size_const(sz, ir_window_entry(b->p->g, n, "strides", i, 1)));
+        stride[1][IR_SPATIAL_AT + i] = ir_size_mul(sz, along, ir_size_const(sz, stride_along(b->p->g, n, i)));
         stride[1][dim_place(n, i)] =
             ir_size_mul(sz, along, ir_size_const(sz, ir_window_entry(b->p->g, n, "dilations", i, 1)));
     }
@@ -353,7 +412,7 @@ uint16_t plan_window_value(builder *b, const ir_node *n) {
     int guard = -1;
     ir_size before = b->zero; /* elements of the pads before the first one that is there */
     bool has_pads = false;
-    for (unsigned i = 0; i < 2 * spatial; i++) has_pads |= ir_window_entry(b->p->g, n, "pads", i, 0) != 0;
+    for (unsigned i = 0; i < 2 * spatial && !made; i++) has_pads |= ir_window_entry(b->p->g, n, "pads", i, 0) != 0;
     for (unsigned i = 0; i < spatial && (has_pads || b->k->is_depthwise); i++) {
         guard = add_guard(b, n, i, guard);
         before = ir_size_add(

@@ -10,7 +10,8 @@
 enum {
     IR_MAX_WINDOW = 64 /* places of a kernel that are operators each */,
     IR_MAX_SPATIAL = 3,
-    IR_SPATIAL_AT = 2 /* the first spatial axis */
+    IR_PHASES_FEWEST = 4, /* channels made of a transposed convolution whose phases are a kernel's */
+    IR_SPATIAL_AT = 2     /* the first spatial axis */
 };
 typedef struct ir_window_axis {
     int64_t kernel, stride, dilation, begin, end;
@@ -30,6 +31,9 @@ int64_t ir_window_entry(const ir_graph *g, const ir_node *n, const char *name, u
  * one. */
 bool ir_conv_fits_window(const ir_graph *g, const ir_node *n); /* but for pads, bias and types */
 bool ir_conv_is_window(const ir_graph *g, const ir_node *n);
+/* Transposed with strides, and on a CPU (packs_const): a kernel of the same kind, which makes the phases of the result;
+ * but for bias and types. */
+bool ir_conv_fits_phases(const ir_graph *g, const ir_node *n);
 /* One channel a group, few places and few channels made of each: its kernel reads the operand without its pads. */
 bool ir_conv_is_depthwise(const ir_graph *g, const ir_node *n);
 #endif

@@ -29,6 +29,7 @@ static LLVMValueRef round_up(window *w, LLVMValueRef bytes) {
 
 static void set_values(window *w) {
     emit *e = w->e;
+    window_set_phases(w);
     w->places = num(w, 1);
     for (int d = w->dim_n + 1; d < w->k->n_dims; d++)
         if (d != w->channels) w->places = em_mul(e, w->places, e->size[d]);
@@ -36,12 +37,12 @@ static void set_values(window *w) {
     w->kk = w->taken;
     if (w->group > 1) w->kk = LLVMBuildUDiv(e->b, em_add(e, w->taken, num(w, w->group - 1)), num(w, w->group), "");
     w->kk = em_mul(e, w->kk, w->places);
-    w->sums_pitch = w->nr;
+    w->sums_pitch = w->nr * w->turns;
     const LLVMValueRef table_bytes = round_up(w, em_mul(e, em_add(e, w->kk, num(w, ir_window_ahead(w->k))), num(w, 8)));
     w->table = w->is_slab ? em_gep(e, e->scratch, e->t_i8, num(w, IR_SLAB_HEAD)) : e->scratch;
     w->panel_table = em_gep(e, w->table, e->t_i8, table_bytes);
     w->tile = em_gep(e, w->panel_table, e->t_i8, table_bytes);
-    w->panel = em_gep(e, w->tile, e->t_i8, num(w, (w->mr * w->nr * w->bytes + 63) / 64 * 64));
+    w->panel = element(w, w->tile, num(w, window_tile_elements(w) * (w->turns > 1 ? 2 * w->turns : 1)));
     w->pitch = e->stride[w->operand][w->dim_y];
     w->weight_base = e->base[w->weights];
     w->weight_pitch = e->stride[w->weights][w->dim_m];
@@ -225,8 +226,8 @@ bool window_is_small_program(const window *w) {
 static bool has_row_functions(window *w) {
     const bool is_known = LLVMIsConstant(w->kk);
     const int64_t kk = is_known ? (int64_t)LLVMConstIntGetZExtValue(w->kk) : 1;
-    if (!w->e->level->has_mask || w->v_lanes != w->lanes || kk > w->kb || (w->step != 1 && w->step != 2) ||
-        !window_is_small_program(w))
+    if (w->is_transposed || !w->e->level->has_mask || w->v_lanes != w->lanes || kk > w->kb ||
+        (w->step != 1 && w->step != 2) || !window_is_small_program(w))
         return false;
     if (is_known && w->step == 1 && w->nv <= 2 && kk <= IR_WINDOW_FEW) w->few = (int)kk;
     return true;
@@ -334,6 +335,11 @@ static void emit_row(window *w, window_function f) {
 /* ---- the kernel ---- */
 void window_emit_table(window *w, const window_slab *slab) {
     emit *e = w->e;
+    if (w->is_transposed) {
+        window_emit_phase_table(w, slab);
+        if (ir_window_ahead(w->k)) window_extend_table(w);
+        return;
+    }
     em_loop l[MAX_K];
     LLVMValueRef at = num(w, 0), place = num(w, 0), channel = num(w, 0), of_axis[IR_KERNEL_MAX_AXES] = {0};
     for (int i = 0; i < w->n_k; i++) {
@@ -357,7 +363,8 @@ void window_emit_table(window *w, const window_slab *slab) {
     if (ir_window_ahead(w->k)) window_extend_table(w);
 }
 
-void window_emit_segments(window *w, const window_line *s, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef m0) {
+void window_emit_segments(window *w, const window_line *s, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef m0,
+                          LLVMValueRef phase) {
     emit *e = w->e;
     LLVMBasicBlockRef before = LLVMGetInsertBlock(e->b), head = em_block(e, "segment"), body = em_block(e, "columns"),
                       done = em_block(e, "panel");
@@ -368,11 +375,20 @@ void window_emit_segments(window *w, const window_line *s, LLVMValueRef begin, L
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, at, end), body, done);
     LLVMPositionBuilderAtEnd(e->b, body);
     LLVMValueRef row = LLVMBuildUDiv(e->b, at, s->pitch, ""), column = em_sub(e, at, em_mul(e, row, s->pitch));
-    LLVMValueRef columns = em_min(e, em_sub(e, s->row, column), em_sub(e, end, at));
-    em_branch b = em_if(e, em_icmp(e, LLVMIntSGT, columns, num(w, 0)));
+    LLVMValueRef columns = em_min(e, em_sub(e, s->row, column), em_sub(e, end, at)), turns = num(w, w->turns),
+                 to_row = row, to_column = column;
+    LLVMValueRef is_there = em_icmp(e, LLVMIntSGT, columns, num(w, 0));
+    if (phase) { /* the result's: the last phases may have one row or column less */
+        LLVMValueRef each = num(w, w->phases[1]->n);
+        to_row = em_add(e, em_mul(e, row, each), phase);
+        to_column = em_mul(e, column, turns);
+        columns = em_min(e, em_mul(e, columns, turns), em_sub(e, w->made[0], to_column));
+        is_there = em_and(e, is_there, em_icmp(e, LLVMIntSLT, em_add(e, em_mul(e, s->top, each), to_row), w->made[1]));
+    }
+    em_branch b = em_if(e, is_there);
     window_call(w, FINISH,
-                (LLVMValueRef[]){e->args, element(w, s->sums, em_sub(e, at, begin)), s->block, m0, row, column, columns,
-                                 s->rows},
+                (LLVMValueRef[]){e->args, element(w, s->sums, em_mul(e, em_sub(e, at, begin), turns)), s->block, m0,
+                                 to_row, to_column, columns, s->rows},
                 8);
     em_endif(e, &b);
     LLVMValueRef next = em_add(e, at, em_sub(e, s->pitch, column));
@@ -385,7 +401,7 @@ void window_emit_segments(window *w, const window_line *s, LLVMValueRef begin, L
 /* A panel that may be shorter than it could be. */
 static void emit_some_columns(window *w, LLVMValueRef in[9]) {
     emit *e = w->e;
-    LLVMValueRef columns = in[7], source = in[2], vl = num(w, w->v_lanes);
+    LLVMValueRef columns = in[7], source = in[2], tile = in[5], vl = num(w, w->v_lanes);
     em_branch whole = em_if(e, em_icmp(e, LLVMIntEQ, columns, num(w, w->nr)));
     window_call(w, TILE, in, 9);
     em_else(e, &whole);
@@ -395,7 +411,7 @@ static void emit_some_columns(window *w, LLVMValueRef in[9]) {
     if (w->nv > 1) {
         em_loop l = em_for(e, num(w, 0), columns, vl);
         in[2] = element(w, source, l.i);
-        in[5] = element(w, w->tile, l.i);
+        in[5] = element(w, tile, l.i);
         in[7] = em_min(e, vl, em_sub(e, columns, l.i));
         window_call(w, NARROW, in, 9);
         em_end(e, &l);
@@ -413,21 +429,35 @@ static void emit_panel(window *w, const window_line *s, LLVMValueRef begin, LLVM
     em_loop lm = em_for(e, s->m_begin, s->m_end, mr);
     LLVMValueRef m0 = em_min(e, lm.i, em_sub(e, m, mr)), row = w->weight_pitch;
     LLVMValueRef weights = element(w, s->weights, em_mul(e, m0, row));
-    LLVMValueRef k_end = em_max(e, w->kk, one); /* K = 0: sums of nothing */
-    em_loop lk = em_for(e, zero, k_end, num(w, w->kb));
+    em_loop ly = {0}, lx = {0};
+    LLVMValueRef phase[3] = {zero, zero, s->phase}, k_begin = zero, k_end = w->kk, tile = w->tile;
+    if (w->is_transposed) {
+        ly = em_for(e, zero, num(w, w->phases[1]->n), one);
+        lx = em_for(e, zero, num(w, w->turns), one);
+        phase[1] = ly.i;
+        phase[0] = lx.i;
+        window_phase_range(w, phase, &k_begin, &k_end);
+        tile = element(w, tile, em_mul(e, lx.i, num(w, window_tile_elements(w))));
+    }
+    em_loop lk = em_for(e, k_begin, em_max(e, k_end, em_add(e, k_begin, one)), num(w, w->kb)); /* none: sums are 0 */
     LLVMValueRef in[9] = {element(w, weights, lk.i),
                           row,
                           source,
                           em_gep(e, table, e->t_i64, lk.i),
-                          em_min(e, em_sub(e, w->kk, lk.i), num(w, w->kb)),
-                          w->tile,
-                          lk.i,
+                          em_min(e, em_sub(e, k_end, lk.i), num(w, w->kb)),
+                          tile,
+                          em_sub(e, lk.i, k_begin),
                           columns,
                           w->adds ? element(w, s->first_sums, m0) : w->tile};
     if (e->level->has_mask) emit_some_columns(w, in);
     else window_call(w, TILE, in, 9);
     em_end(e, &lk);
-    window_emit_segments(w, s, begin, end, m0);
+    if (w->is_transposed) {
+        em_end(e, &lx);
+        if (w->turns > 1) window_call(w, TURN, (LLVMValueRef[]){w->tile, s->sums}, 2);
+    }
+    window_emit_segments(w, s, begin, end, m0, w->is_transposed ? phase[1] : NULL);
+    if (w->is_transposed) em_end(e, &ly);
     em_end(e, &lm);
 }
 
@@ -483,11 +513,14 @@ static void emit_short_sums(window *w, const window_line *s) {
 
 void window_write_block(window *w, LLVMValueRef block, LLVMValueRef *index) {
     emit *e = w->e;
+    LLVMValueRef y = index[w->dim_y];
+    if (w->is_transposed) index[w->dim_y] = em_mul(e, y, num(w, w->phases[1]->n)); /* the result's */
     for (int b = 0; b < w->k->n_buffers; b++)
         LLVMBuildStore(e->b, window_offset_of(w, b, index), em_gep(e, block, e->t_i64, num(w, b)));
     for (int d = 0; d <= w->n_batch; d++)
         LLVMBuildStore(e->b, index[d < w->n_batch ? d : w->dim_y],
                        em_gep(e, block, e->t_i64, num(w, w->k->n_buffers + d)));
+    index[w->dim_y] = y;
 }
 
 /* How the columns of `count` rows are taken: i1s, one of which is set, or none: each row is a line of columns as they
@@ -544,7 +577,7 @@ static way choose_way(window *w, LLVMValueRef count) {
 static void begin_line(window *w, window_line *s, LLVMValueRef from, LLVMValueRef y0, LLVMValueRef i,
                        LLVMValueRef *index) {
     s->from = element(w, from, em_mul(w->e, i, w->pitch));
-    index[w->dim_y] = em_add(w->e, y0, i);
+    index[w->dim_y] = s->top = em_add(w->e, y0, i);
     window_write_block(w, s->block, index);
 }
 
@@ -554,7 +587,8 @@ static void emit_tiles(window *w, LLVMValueRef rows) {
     LLVMValueRef pitch = w->pitch, index[IR_KERNEL_MAX_DIMS] = {0};
     LLVMValueRef blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, all, rows), one), rows, "");
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
-    window_line s = {.sums = w->tile,
+    window_line s = {.sums = w->turns > 1 ? element(w, w->tile, num(w, w->turns * window_tile_elements(w))) : w->tile,
+                     .phase = zero,
                      .rows = num(w, w->mr),
                      .block = em_alloca(e, LLVMArrayType(e->t_i64, (unsigned)(w->k->n_buffers + w->n_batch + 1)), 8)};
     LLVMValueRef y0 = em_mul(e, LLVMBuildURem(e->b, t.i, blocks, ""), rows),
@@ -575,6 +609,7 @@ static void emit_tiles(window *w, LLVMValueRef rows) {
         if (outer >= 0) index[outer] = zero;
         LLVMValueRef first = window_offset_of(w, w->operand, index);
         if (outer >= 0) index[outer] = before;
+        z = window_outer_phase(w, z, &s.phase);
         window_call(w, SLAB, (LLVMValueRef[]){e->args, first, z, y0, rows, count}, 6);
         index[w->dim_y] = y0;
     } else {
@@ -645,6 +680,7 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     w->nv = w->nr / w->v_lanes;
     w->tile_rows = ir_window_tile_rows(w->k);
     window_find_pads(w);
+    window_find_phases(w);
     const int64_t step = ir_kernel_window_step(w->k);
     w->step = step == IR_STRIDE_RUNTIME ? 0 : (int)step;
     w->is_slab = ir_kernel_has_slab(w->k);
@@ -676,6 +712,7 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     if (e->level->has_mask) window_emit_tile(w, MASKED);
     if (e->level->has_mask && w->nv > 1) window_emit_tile(w, NARROW);
     window_emit_panel(w);
+    if (w->turns > 1) window_emit_interleave(w);
     if (w->is_slab) window_emit_slab(w);
     if (w->packs) window_emit_weights(w);
     window_emit_finish(w);

@@ -3,8 +3,8 @@
 #define JIT_WINDOW_H
 /* What the files of the window kernel share: window.c (the kernel), window_tile.c (the register tile), window_pack.c
  * (panels), window_slab.c (the operand within its pads, weights of other types), window_channels.c (lanes along the
- * channels), window_channel_tile.c (their register tile), window_pads.c (what that leaves out), window_depthwise.c (one
- * channel a group). */
+ * channels), window_channel_tile.c (their register tile), window_pads.c (what that leaves out), window_phases.c
+ * (transposed ones), window_depthwise.c (one channel a group). */
 #include "jit/emit.h"
 
 enum { WINDOW_MAX_TILE = 32 }; /* vector registers of sums */
@@ -47,6 +47,12 @@ typedef struct window {
     bool leaves_out, drops_sign;                        /* ir_window_leaves_out, .._drops_sign */
     int down, across;                                   /* with it: places along rows, columns */
     int sums_pitch;                                     /* of FINISH's sums from row to row */
+    /* window_phases.c. is_transposed: all axes have phases; axes from the last. turns: phases along columns; made: the
+     * result's columns and rows */
+    bool is_transposed;
+    int turns;
+    const ir_phases *phases[IR_KERNEL_MAX_AXES];
+    LLVMValueRef phase_table[IR_KERNEL_MAX_AXES], made[2];
     LLVMTypeRef t_acc, t_vec;
     LLVMValueRef kk;                              /* product of the dims k */
     LLVMValueRef table, panel_table, tile, panel; /* parts of scratch: ir/kernel.h */
@@ -101,11 +107,14 @@ typedef struct window_line {
      * the panels packed? */
     LLVMValueRef from, length, pitch, row, is_packed, block, weights;
     LLVMValueRef m_begin, m_end, first_sums;
+    LLVMValueRef top, phase; /* transposed: row of a phase that it begins with; phase along the outer axis */
     LLVMValueRef y;          /* by channel: row of the result, or -1 where it goes on with what lies between rows */
     LLVMValueRef sums, rows; /* of what goes to FINISH: where, and how many channels */
 } window_line;
-/* Columns begin .. end - 1 of a line, from channel m0 on, by rows: those past the result's columns are skipped. */
-void window_emit_segments(window *w, const window_line *s, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef m0);
+/* Columns begin .. end - 1 of a line, from channel m0 on, by rows: those past the result's columns are skipped. phase:
+ * of rows; NULL: there are none. */
+void window_emit_segments(window *w, const window_line *s, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef m0,
+                          LLVMValueRef phase);
 /* What functions are told of the place that a line begins at. */
 void window_write_block(window *w, LLVMValueRef block, LLVMValueRef *index);
 struct window_slab;
@@ -161,6 +170,9 @@ void window_emit_weights(window *w);
 
 /* -128 times the sum of the elements of a row of words. */
 LLVMValueRef window_sum_of_row(window *w, LLVMValueRef row);
+/* e->lanes weights, `step` elements apart, from element `off` on, as sums are. */
+LLVMValueRef window_weights_at(window *w, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask);
+LLVMValueRef window_weights_row(window *w, LLVMValueRef row); /* where row number `row` begins */
 /* Row `first` + i (i < rows) of weights, as words or converted, at dst + i * kk. */
 void window_emit_weight_rows(window *w, LLVMValueRef first, LLVMValueRef rows, LLVMValueRef dst);
 
@@ -195,6 +207,8 @@ int window_n_told(const window *w);                          /* not all are told
 void window_emit_channel_tile(window *w, window_function f); /* TILE, NARROW, LAST */
 /* Elements of what is read from column to column; columns of a tile's row. */
 static inline int64_t window_columns_apart(const window *w) { return w->k->axis[w->k->n_axes - 1].stride; }
+/* Elements from the sums of a column to those of the next; what is between them is of other phases. */
+static inline int window_sums_apart(const window *w) { return w->nr * w->turns; }
 static inline int window_row_columns(const window *w) { return w->tile_rows ? w->mr / w->tile_rows : w->mr; }
 /* ir_window_ahead offsets behind the table: of the columns of the row that come next. */
 void window_extend_table(window *w);
@@ -212,6 +226,21 @@ LLVMValueRef window_check_weights(window *w, LLVMValueRef packed, LLVMValueRef a
  * the `width` elements at `checked` is NaN. */
 void window_emit_pads(window *w);
 void window_add_pads(window *w, LLVMValueRef *in, LLVMValueRef checked, LLVMValueRef width);
+
+/* ---- window_phases.c ---- */
+void window_find_phases(window *w);
+void window_set_phases(window *w); /* once the sizes are loaded */
+/* Elements of K that a phase has; phase: along columns, rows, and the outer axis. */
+void window_phase_range(window *w, const LLVMValueRef phase[3], LLVMValueRef *begin, LLVMValueRef *end);
+LLVMValueRef window_channel_words(window *w);
+/* The place of index z along the outer axis within its phase; z where there are no phases. */
+LLVMValueRef window_outer_phase(window *w, LLVMValueRef z, LLVMValueRef *phase);
+void window_emit_phase_table(window *w, const struct window_slab *slab);
+void window_pack_phases(window *w, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask, LLVMValueRef dst,
+                        LLVMValueRef apart);
+/* Elements of a register tile in scratch. */
+static inline int window_tile_elements(const window *w) { return (w->mr * w->nr * w->bytes + 63) / 64 * 64 / w->bytes; }
+void window_emit_interleave(window *w); /* TURN by columns */
 
 /* ---- window_pack.c ---- */
 /* PANEL: (args, first element of the operand, first column, columns): up to nr columns of the rows as one line, without

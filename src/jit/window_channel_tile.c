@@ -222,16 +222,22 @@ void window_emit_channel_tile(window *w, window_function f) {
     LLVMBasicBlockRef done = em_block(e, "sums"), add = em_block(e, "add"), first = em_block(e, "first");
     if (w->leaves_out) emit_rows_of_places(w, &t, done, sum);
     else emit_all_places(w, &t, done, sum);
-    for (int i = 0; i < n; i++) to[i] = element(w, in[TOLD_SUMS], num(w, i / nv * w->nr + i % nv * w->v_lanes));
+    for (int i = 0; i < n; i++)
+        to[i] = element(w, in[TOLD_SUMS], num(w, i / nv * window_sums_apart(w) + i % nv * w->v_lanes));
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntNE, in[TOLD_BEFORE], num(w, 0)), add, first);
     LLVMBasicBlockRef blocks[2] = {add, first};
+    LLVMValueRef zero = LLVMConstNull(w->t_vec);
     for (int g = 0; g < 2; g++) {
         LLVMPositionBuilderAtEnd(e->b, blocks[g]);
+        if (g && w->drops_sign && w->is_transposed) { /* by how many products the phase has, as window_tile.c */
+            LLVMValueRef is_many = em_icmp(e, LLVMIntSGE, in[TOLD_COUNT], num(w, IR_WINDOW_UNSIGNED));
+            zero = em_splat(e, em_select(e, is_many, LLVMConstReal(w->t_acc, 0), LLVMConstReal(w->t_acc, -0.0)));
+        }
         for (int j = 0; j < nv && g && w->adds; j++)
             b[j] = window_load_vector(w, element(w, in[TOLD_FIRST], num(w, j * w->v_lanes)));
         for (int i = 0; i < n; i++) {
             LLVMValueRef more = !g ? window_load_vector(w, to[i]) : w->adds ? b[i % nv] : NULL, x = sum[i];
-            if (!more && w->drops_sign) more = LLVMConstNull(w->t_vec);
+            if (!more && w->drops_sign) more = zero;
             if (more) x = ir_is_float(w->acc) ? em_fadd(e, more, x) : em_add(e, more, x);
             LLVMSetAlignment(LLVMBuildStore(e->b, x, to[i]), (unsigned)w->bytes);
         }

@@ -23,7 +23,7 @@ static LLVMValueRef vectors_of(window *w, LLVMValueRef channels) {
     return LLVMBuildUDiv(w->e->b, em_add(w->e, channels, num(w, w->v_lanes - 1)), num(w, w->v_lanes), "");
 }
 static int64_t sums_columns(const window *w) {
-    return (ir_window_columns(w->k) + w->v_lanes - 1) / w->v_lanes * w->v_lanes;
+    return (ir_window_columns(w->k) * w->turns + w->v_lanes - 1) / w->v_lanes * w->v_lanes;
 }
 
 void window_set_channels(window *w, LLVMValueRef scratch) {
@@ -76,9 +76,20 @@ static void emit_weights(window *w) {
     em_loop l = em_for(e, LLVMGetParam(e->fn, 1), LLVMGetParam(e->fn, 2), one);
     LLVMValueRef batch = LLVMBuildUDiv(e->b, l.i, vectors, ""), v = LLVMBuildURem(e->b, l.i, vectors, "");
     LLVMValueRef channel = em_mul(e, v, lanes), rows = em_min(e, lanes, em_sub(e, m, channel));
-    window_emit_weight_rows(w, em_add(e, em_mul(e, batch, m), channel), rows, stage);
+    const bool in_place = w->is_transposed && e->level->has_mask; /* vectors of channels, as they lie */
+    LLVMValueRef number = em_add(e, em_mul(e, batch, m), channel);
+    if (!in_place) window_emit_weight_rows(w, number, rows, stage);
     LLVMValueRef to = em_add(e, packed_at(w, v, &apart), em_mul(e, em_mul(e, batch, em_mul(e, vectors, lanes)), w->kk));
     to = element(w, w->weight_base, to);
+    if (in_place) {
+        e->lanes = w->v_lanes;
+        window_pack_phases(w, window_weights_row(w, number), e->stride[w->weights][w->dim_m], em_mask(e, rows), to,
+                           apart);
+        em_end(e, &l);
+        e->lanes = before;
+        window_end(w, o);
+        return;
+    }
     if (w->adds) {
         em_loop r = em_for(e, zero, rows, one);
         LLVMValueRef sum = window_sum_of_row(w, element(w, stage, em_mul(e, r.i, w->kk)));
@@ -153,7 +164,7 @@ static void emit_row_tiles(window *w, LLVMValueRef *of_tile, LLVMValueRef column
         of_tile[TOLD_OPERAND] = element(w, operand, em_mul(e, row, w->pitch));
         LLVMValueRef vector = LLVMBuildURem(e->b, LLVMBuildUDiv(e->b, l.i, is_last ? n : mr, ""), num(w, w->nv), "");
         of_tile[TOLD_NEXT] = element(w, next, em_mul(e, vector, num(w, WINDOW_LINE_BYTES / w->bytes)));
-        of_tile[TOLD_SUMS] = element(w, sums, em_mul(e, l.i, num(w, w->nr)));
+        of_tile[TOLD_SUMS] = element(w, sums, em_mul(e, l.i, num(w, window_sums_apart(w))));
         tell_places(w, of_tile, em_add(e, y, row), is_last ? 1 : w->tile_rows);
         if (is_last) call_narrow_or(w, w->tile_rows > 1 ? LAST : TILE, of_tile, is_narrow);
         else window_call(w, TILE, of_tile, window_n_told(w));
@@ -179,7 +190,7 @@ static void emit_column_tiles(window *w, LLVMValueRef *of_tile, LLVMValueRef col
     LLVMValueRef at = em_min(e, l.i, last);
     of_tile[TOLD_OPERAND] = element(w, operand, em_mul(e, at, num(w, window_columns_apart(w))));
     tell_place_in_row(w, of_tile, y, em_add(e, column, at));
-    of_tile[TOLD_SUMS] = element(w, sums, em_mul(e, l.i, num(w, w->nr)));
+    of_tile[TOLD_SUMS] = element(w, sums, em_mul(e, l.i, num(w, window_sums_apart(w))));
     call_narrow_or(w, TILE, of_tile, is_narrow);
     em_end(e, &l);
 }
@@ -188,7 +199,7 @@ static void emit_column_tiles(window *w, LLVMValueRef *of_tile, LLVMValueRef col
 static void put_last_columns(window *w, LLVMValueRef sums, LLVMValueRef columns, LLVMValueRef last,
                              LLVMValueRef width) {
     emit *e = w->e;
-    LLVMValueRef zero = num(w, 0), one = num(w, 1), mr = num(w, w->mr), nr = num(w, w->nr);
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), mr = num(w, w->mr), nr = num(w, window_sums_apart(w));
     LLVMValueRef own = em_mul(e, LLVMBuildUDiv(e->b, em_sub(e, columns, one), mr, ""), mr),
                  again = em_sub(e, own, last);
     em_loop c = em_for(e, em_select(e, em_icmp(e, LLVMIntSGT, again, zero), own, columns), columns, one);
@@ -200,25 +211,29 @@ static void put_last_columns(window *w, LLVMValueRef sums, LLVMValueRef columns,
     em_end(e, &c);
 }
 
+/* With phases it is told of one: begin and end of its K. */
+static unsigned n_line(const window *w) { return w->is_transposed ? 11 : 9; }
+
 /* (args, weights, operand, columns, is_narrow, sums, first, y, column): the sums of columns of a line, from `column` of
  * row y on; y < 0: it goes on from row to row, with what lies between. All columns meet one block of weights before the
  * next. */
 static void emit_line(window *w) {
     emit *e = w->e;
-    LLVMTypeRef parameter[9] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64,
-                                e->t_ptr, e->t_ptr, e->t_i64, e->t_i64};
-    window_outer *o = window_begin(w, LINE, "line", parameter, 9);
-    LLVMValueRef in[9], zero = num(w, 0), one = num(w, 1), mr = num(w, w->mr), kb = num(w, w->kb);
+    LLVMTypeRef parameter[11] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_ptr,
+                                 e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
+    window_outer *o = window_begin(w, LINE, "line", parameter, n_line(w));
+    LLVMValueRef in[11], zero = num(w, 0), one = num(w, 1), mr = num(w, w->mr), kb = num(w, w->kb);
     LLVMGetParams(e->fn, in);
     LLVMValueRef last = em_sub(e, in[3], mr), is_narrow = em_icmp(e, LLVMIntNE, in[4], zero);
     last = em_max(e, last, zero);
     LLVMValueRef width = em_select(e, is_narrow, num(w, w->v_lanes), num(w, w->nr));
-    LLVMValueRef k_end = em_max(e, w->kk, one); /* K = 0: sums of nothing */
-    em_loop lk = em_for(e, zero, k_end, kb);
+    LLVMValueRef k_begin = w->is_transposed ? in[9] : zero, k_end = w->is_transposed ? in[10] : w->kk;
+    em_loop lk = em_for(e, k_begin, em_max(e, k_end, em_add(e, k_begin, one)), kb); /* none: sums are 0 */
     LLVMValueRef weights = element(w, in[1], em_mul(e, lk.i, width)), table = em_gep(e, w->table, e->t_i64, lk.i),
-                 count = em_min(e, em_sub(e, w->kk, lk.i), kb);
+                 count = em_min(e, em_sub(e, k_end, lk.i), kb);
     LLVMValueRef next = element(w, weights, em_mul(e, count, width));
-    LLVMValueRef of_tile[WINDOW_TOLD] = {weights, in[2], table, count, in[5], lk.i, in[6], w->pitch, next};
+    LLVMValueRef of_tile[WINDOW_TOLD] = {weights, in[2],    table, count, in[5], em_sub(e, lk.i, k_begin),
+                                         in[6],   w->pitch, next};
     if (w->tile_rows) {
         emit_row_tiles(w, of_tile, in[3], is_narrow, in[7]);
     } else {
@@ -258,7 +273,7 @@ static LLVMValueRef is_in_place(window *w) {
     emit *e = w->e;
     LLVMValueRef is = em_icmp(e, LLVMIntSGE, e->size[w->dim_n], num(w, window_row_columns(w))), one = num(w, 1);
     const ir_kinst *x = &w->k->inst[w->k->inst[w->matmul].in[1]];
-    if (x->op != IR_K_LOAD || x->dtype != w->acc || w->group > 1) return NULL;
+    if (x->op != IR_K_LOAD || x->dtype != w->acc || w->group > 1 || w->is_transposed) return NULL;
     for (int i = 0; i < w->k->n_axes; i++) {
         const ir_kaxis *a = &w->k->axis[i];
         if (a->begin != 0) return NULL;
@@ -289,19 +304,32 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
     LLVMValueRef off = w->tile_rows ? em_mul(e, LLVMBuildUDiv(e->b, l.i, num(w, window_row_columns(w)), ""), w->pitch)
                                     : em_mul(e, l.i, num(w, window_columns_apart(w)));
     LLVMValueRef from = element(w, s->from, off);
+    em_loop ly = {0}, lx = {0};
+    LLVMValueRef phase[3] = {zero, zero, s->phase}, k_begin = NULL, k_end = NULL, sums = w->tile,
+                 turns = num(w, w->turns);
+    if (w->is_transposed) {
+        ly = em_for(e, zero, num(w, w->phases[1]->n), num(w, 1));
+        lx = em_for(e, zero, turns, num(w, 1));
+        phase[1] = ly.i;
+        phase[0] = lx.i;
+        window_phase_range(w, phase, &k_begin, &k_end);
+        sums = element(w, sums, em_mul(e, lx.i, nr));
+    }
     em_loop lv = em_for(e, zero, vectors, em_select(e, is_whole, nv, num(w, 1)));
     LLVMValueRef at = em_add(e, v, lv.i), done = em_mul(e, lv.i, lanes);
     window_call(w, LINE,
                 (LLVMValueRef[]){
                     e->args, element(w, weights, packed_at(w, at, NULL)), from, columns,
-                    em_select(e, is_whole, zero, num(w, 1)), element(w, w->tile, done),
+                    em_select(e, is_whole, zero, num(w, 1)), element(w, sums, done),
                     w->adds || w->leaves_out ? element(w, first_sums, em_mul(e, at, lanes)) : w->tile,
                     w->tile_rows ? em_add(e, s->y, LLVMBuildUDiv(e->b, l.i, num(w, window_row_columns(w)), "")) : s->y,
-                    w->tile_rows ? zero : l.i},
-                9);
+                    w->tile_rows ? zero : l.i, k_begin, k_end},
+                n_line(w));
     em_end(e, &lv);
-    window_call(w, TURN, (LLVMValueRef[]){w->tile, w->panel, columns, left}, 4);
-    window_emit_segments(w, s, l.i, end, lm.i);
+    if (w->is_transposed) em_end(e, &lx);
+    window_call(w, TURN, (LLVMValueRef[]){w->tile, w->panel, em_mul(e, columns, turns), left}, 4);
+    window_emit_segments(w, s, l.i, end, lm.i, w->is_transposed ? phase[1] : NULL);
+    if (w->is_transposed) em_end(e, &ly);
     em_end(e, &l);
     em_end(e, &lm);
 }
@@ -312,7 +340,7 @@ static LLVMValueRef lay_line(window *w, window_line *s, LLVMValueRef count, LLVM
     emit *e = w->e;
     LLVMValueRef n = e->size[w->dim_n];
     if (w->tile_rows) {
-        LLVMValueRef is_run = window_is_one_run(w);
+        LLVMValueRef is_run = w->is_transposed ? NULL : window_is_one_run(w);
         s->length = em_mul(e, count, n);
         s->row = s->pitch = is_run ? em_select(e, is_run, s->length, n) : n;
         return LLVMConstInt(e->t_i1, 1, 0);
@@ -337,6 +365,7 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
     LLVMValueRef parts = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, m, each), one), each, "");
     LLVMValueRef vectors = vectors_of(w, m), slab_of = em_alloca(e, e->t_i64, 8);
     window_line s = {.sums = w->panel,
+                     .phase = zero,
                      .block = em_alloca(e, LLVMArrayType(e->t_i64, (unsigned)(w->k->n_buffers + w->n_batch + 1)), 8)};
     LLVMBuildStore(e->b, num(w, -1), slab_of);
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
@@ -352,17 +381,18 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
     batch = em_mul(e, em_mul(e, batch, vectors), num(w, w->v_lanes));
     LLVMValueRef weights = element(w, w->weight_base, em_mul(e, batch, w->kk)),
                  first_sums = element(w, w->first_sums, batch), from = w->slab;
+    const int outer = w->k->n_axes > 2 ? w->k->axis[0].dim : -1;
+    LLVMValueRef at_z = window_outer_phase(w, outer < 0 ? zero : index[outer], &s.phase);
     /* another part of the same rows has made the slab */
     LLVMValueRef is_new = em_icmp(e, LLVMIntNE, LLVMBuildLoad2(e->b, e->t_i64, slab_of, ""), place);
     if (in_place) is_new = em_and(e, is_new, em_xor(e, in_place, LLVMConstInt(e->t_i1, 1, 0)));
     em_branch b = em_if(e, is_new);
     LLVMBuildStore(e->b, place, slab_of);
-    const int outer = w->k->n_axes > 2 ? w->k->axis[0].dim : -1;
     LLVMValueRef z = outer < 0 ? zero : index[outer];
     if (outer >= 0) index[outer] = zero;
     LLVMValueRef first = window_offset_of(w, w->operand, index);
     if (outer >= 0) index[outer] = z;
-    window_call(w, SLAB, (LLVMValueRef[]){e->args, first, z, y0, rows, count}, 6);
+    window_call(w, SLAB, (LLVMValueRef[]){e->args, first, at_z, y0, rows, count}, 6);
     em_endif(e, &b);
     index[w->dim_y] = y0;
     if (in_place)
@@ -370,7 +400,7 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
     LLVMValueRef is_flat = lay_line(w, &s, count, pitch);
     em_loop l = em_for(e, zero, em_select(e, is_flat, one, count), one);
     s.from = element(w, from, em_mul(e, l.i, pitch));
-    s.y = index[w->dim_y] = em_add(e, y0, l.i);
+    s.y = s.top = index[w->dim_y] = em_add(e, y0, l.i);
     if (!w->tile_rows) s.y = em_select(e, is_flat, num(w, -1), s.y);
     window_write_block(w, s.block, index);
     emit_channels(w, &s, weights, first_sums);

@@ -21,14 +21,22 @@ static const ir_kaxis *axis_of(const window *w, int number) {
     const int i = w->k->n_axes - 3 + number;
     return i < 0 ? NULL : &w->k->axis[i];
 }
+/* Of a transposed convolution as many as its phases reach, with no dilation. */
 static LLVMValueRef places_of(window *w, int number) {
     const ir_kaxis *a = axis_of(w, number);
+    if (w->is_transposed) return num(w, w->phases[2 - number]->reach + 1);
     return a && a->place >= 0 ? w->e->size[a->place] : num(w, 1);
 }
 
 static LLVMValueRef size_of(window *w, int number) {
     const ir_kaxis *a = axis_of(w, number);
     return a ? axis_size(w, a) : num(w, 1);
+}
+
+static int64_t dilation_of(const window *w, const ir_kaxis *a) { return a && !w->is_transposed ? a->dilation : 1; }
+static int64_t begin_of(const window *w, int number) {
+    const ir_kaxis *a = axis_of(w, number);
+    return w->is_transposed ? w->phases[2 - number]->begin : a ? a->begin : 0;
 }
 
 /* By channel the slab has no parts: columns are read a stride apart. */
@@ -40,7 +48,7 @@ window_slab window_slab_of(window *w, LLVMValueRef rows) {
     for (int i = 0; i < 2; i++) { /* as ir_kernel_slab_axis */
         const ir_kaxis *a = axis_of(w, i + 1);
         LLVMValueRef count = i ? e->size[w->dim_n] : rows, places = places_of(w, i + 1), zero = num(w, 0);
-        const int64_t stride = part_stride(w, a), dilation = a ? a->dilation : 1;
+        const int64_t stride = part_stride(w, a), dilation = dilation_of(w, a);
         if (a && w->k->is_by_channel && a->stride > 1)
             count = em_add(e, em_mul(e, em_sub(e, count, num(w, 1)), num(w, a->stride)), num(w, 1));
         LLVMValueRef more = divide(w, em_mul(e, em_sub(e, places, num(w, 1)), num(w, dilation)), stride);
@@ -54,7 +62,7 @@ window_slab window_slab_of(window *w, LLVMValueRef rows) {
     s.pitch = s.extent[1];
     const ir_kaxis *a = axis_of(w, 2);
     if (part_stride(w, a) == 1) {
-        LLVMValueRef size = size_of(w, 2), begin = num(w, a->begin), zero = num(w, 0);
+        LLVMValueRef size = size_of(w, 2), begin = num(w, begin_of(w, 2)), zero = num(w, 0);
         LLVMValueRef lo = em_min(e, em_max(e, begin, zero), s.extent[1]),
                      hi = em_min(e, em_max(e, em_add(e, begin, size), lo), s.extent[1]);
         LLVMValueRef shared = em_add(e, em_sub(e, hi, lo), em_max(e, lo, em_sub(e, s.extent[1], hi)));
@@ -74,7 +82,7 @@ LLVMValueRef window_slab_place(window *w, const window_slab *s, LLVMValueRef c, 
             continue;
         }
         const int64_t stride = part_stride(w, a);
-        LLVMValueRef at = em_mul(e, p, num(w, a ? a->dilation : 1)), by = s->is_by_place[i - 1];
+        LLVMValueRef at = em_mul(e, p, num(w, dilation_of(w, a))), by = s->is_by_place[i - 1];
         LLVMValueRef part = em_select(e, by, p, LLVMBuildURem(e->b, at, num(w, stride), ""));
         plane = em_add(e, em_mul(e, plane, s->parts[i - 1]), part);
         LLVMValueRef off = em_select(e, by, zero, divide(w, at, stride));
@@ -254,17 +262,17 @@ void window_emit_slab(window *w) {
     em_loop lz = em_for(e, zero, places_of(w, 0), one);
     LLVMValueRef at_z = zero, in_z = LLVMConstInt(e->t_i1, 1, 0);
     if (z) {
-        at_z = em_add(e, em_mul(e, in[2], num(w, z->stride)), em_mul(e, lz.i, num(w, z->dilation)));
-        at_z = em_sub(e, at_z, num(w, z->begin));
+        at_z = em_add(e, em_mul(e, in[2], num(w, z->stride)), em_mul(e, lz.i, num(w, dilation_of(w, z))));
+        at_z = em_sub(e, at_z, num(w, begin_of(w, 0)));
         in_z = em_icmp(e, LLVMIntULT, at_z, size[0]);
     }
     em_loop ly = em_for(e, zero, s.parts[0], one);
-    LLVMValueRef origin_y = em_select(e, s.is_by_place[0], em_mul(e, ly.i, num(w, y ? y->dilation : 1)), ly.i);
-    origin_y = em_add(e, origin_y, em_sub(e, em_mul(e, in[3], num(w, y ? y->stride : 1)), num(w, y ? y->begin : 0)));
+    LLVMValueRef origin_y = em_select(e, s.is_by_place[0], em_mul(e, ly.i, num(w, dilation_of(w, y))), ly.i);
+    origin_y = em_add(e, origin_y, em_sub(e, em_mul(e, in[3], num(w, y ? y->stride : 1)), num(w, begin_of(w, 1))));
     em_loop lx = em_for(e, zero, s.parts[1], one);
     /* columns: element i is i * stride + origin of the axis */
-    LLVMValueRef origin = em_select(e, s.is_by_place[1], em_mul(e, lx.i, num(w, x->dilation)), lx.i);
-    origin = em_sub(e, origin, num(w, x->begin));
+    LLVMValueRef origin = em_select(e, s.is_by_place[1], em_mul(e, lx.i, num(w, dilation_of(w, x))), lx.i);
+    origin = em_sub(e, origin, num(w, begin_of(w, 2)));
     within(w, origin, size[2], part_stride(w, x), s.extent[1], &p.lo, &p.hi);
     plane_at = em_add(e, em_mul(e, em_add(e, em_mul(e, lc.i, places_of(w, 0)), lz.i), s.parts[0]), ly.i);
     plane_at = em_mul(e, em_add(e, em_mul(e, plane_at, s.parts[1]), lx.i), s.plane);
@@ -315,8 +323,12 @@ LLVMValueRef window_sum_of_row(window *w, LLVMValueRef row) {
     return sum;
 }
 
+LLVMValueRef window_weights_at(window *w, LLVMValueRef off, LLVMValueRef step, LLVMValueRef mask) {
+    return value_at(w, &(source){.inst = w->k->inst[w->matmul].in[0], .off = off, .step = step, .mask = mask});
+}
+
 /* Number of a row of weights: of the batches that they vary along, then of m. */
-static LLVMValueRef offset_of_row(window *w, LLVMValueRef row) {
+LLVMValueRef window_weights_row(window *w, LLVMValueRef row) {
     emit *e = w->e;
     LLVMValueRef m = e->size[w->dim_m], number = LLVMBuildUDiv(e->b, row, m, "");
     LLVMValueRef off = em_mul(e, LLVMBuildURem(e->b, row, m, ""), e->stride[w->weights][w->dim_m]);
@@ -330,7 +342,11 @@ static LLVMValueRef offset_of_row(window *w, LLVMValueRef row) {
 
 static void emit_weight_row(window *w, LLVMValueRef number, LLVMValueRef row) {
     emit *e = w->e;
-    LLVMValueRef zero = num(w, 0), one = num(w, 1), off = offset_of_row(w, number);
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), off = window_weights_row(w, number);
+    if (w->is_transposed) {
+        window_pack_phases(w, off, one, NULL, row, one);
+        return;
+    }
     source from = {.inst = w->k->inst[w->matmul].in[0], .step = one, .apart = w->places};
     if (w->group == 1) {
         from.off = off;

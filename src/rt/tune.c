@@ -358,8 +358,11 @@ static void tune_by_channel(const ir_kernel *k, const int64_t *size, int n_threa
 
 /* Whole images, or so few rows of one that there are enough tiles for the team, but some panels of columns in each. */
 static void tune_window(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
-    int64_t batches = at_least_one(product(k, size, "b")), y = at_least_one(product(k, size, "y")),
-            n = at_least_one(product(k, size, "n"));
+    int64_t batches = at_least_one(product(k, size, "b")), y = 1, n = 1;
+    for (int d = 0; d < k->n_dims; d++) {
+        if (k->dim[d].role == 'y') y = at_least_one(ir_window_size(k, d, size[d]));
+        if (k->dim[d].role == 'n') n = at_least_one(ir_window_size(k, d, size[d]));
+    }
     if (k->is_depthwise) {
         tune_depthwise(k, y, n, tune);
         return;

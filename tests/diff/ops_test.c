@@ -1102,6 +1102,52 @@ static void by_channel(ir_dtype t) {
 
 /* Convolutions of one channel a group, which read the operand without its pads: one to three axes, steps that divide a
  * row into parts, pads of one side and wider than the kernel, rows and columns of several tiles, places of one. */
+/* Transposed with strides: phases of as many places and of more and fewer, of none; cut and beyond the operand's ends;
+ * whose steps are dilations; along one axis, two and three; by columns in lines, panels and their rests, and by channel;
+ * sizes that the text has and that it has not, which is the same in bits. */
+static void transposed(ir_dtype t) {
+    static const struct {
+        const char *x, *w, *c, *result, *attrs, *behind;
+    } cases[] = {
+        {"[A, 5, C, D]", "[5, 6, 2, 2]", "[6]", "[?, ?, ?, ?]", "strides=[2, 2]", "relu(%s)"},
+        {"[A, 4, C, D]", "[4, 9, 4, 4]", "[9]", "[?, ?, ?, ?]", "strides=[2, 2], pads=[1, 1, 1, 1]", "abs(%s)"},
+        {"[A, 3, C, D]", "[3, 12, 3, 3]", "[12]", "[?, ?, ?, ?]",
+         "strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1]", "gelu(%s)"},
+        {"[A, 6, C, D]", "[6, 5, 5, 1]", "[10]", "[?, ?, ?, ?]", "groups=2, strides=[3, 4], output_padding=[2, 1]",
+         "neg(%s)"},
+        {"[A, 2, C, D]", "[2, 4, 3, 4]", "[4]", "[?, ?, ?, ?]", "strides=[2, 3], dilations=[3, 2], pads=[4, 0, 1, 7]",
+         "relu(%s)"},
+        {"[A, 2, C, D]", "[2, 4, 3, 3]", "[4]", "[?, ?, ?, ?]", "strides=[2, 4], dilations=[2, 2], pads=[2, 1, 3, 1]",
+         "abs(%s)"},
+        {"[A, 9, D]", "[9, 4, 8]", "[4]", "[?, ?, ?]", "strides=[4], pads=[2, 1]", "relu(%s)"},
+        {"[A, 2, 3, C, D]", "[2, 4, 3, 2, 3]", "[4]", "[?, ?, ?, ?, ?]", "strides=[2, 1, 2], pads=[1, 0, 1, 0, 1, 0]",
+         "neg(%s)"},
+        {"[A, 20, 14, 14]", "[20, 48, 2, 2]", "[48]", "[A, 48, 28, 28]", "strides=[2, 2]", "relu(%s)"},
+        {"[A, 24, 7, 7]", "[24, 33, 4, 4]", "[33]", "[A, 33, 14, 14]", "strides=[2, 2], pads=[1, 1, 1, 1]", "abs(%s)"},
+        {"[A, 16, 9, 28]", "[16, 40, 3, 3]", "[40]", "[A, 40, 18, 56]",
+         "strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1]", "mul(%s, %s)"},
+        {"[A, 80, 5, 5]", "[80, 16, 5, 5]", "[32]", "[A, 32, 17, 17]", "groups=2, strides=[4, 4], pads=[2, 2, 2, 2]",
+         "relu(%s)"},
+        {"[A, 40, 12]", "[40, 32, 9]", "[32]", "[A, 32, 64]", "strides=[5], output_padding=[0]", "neg(%s)"},
+        {"[A, 8, 3, 4, 7]", "[8, 32, 2, 3, 3]", "[32]", "[A, 32, 6, 9, 15]", "strides=[2, 2, 2]", "relu(%s)"},
+    };
+    static const int64_t sizes[][4] = {{1, 1, 4, 9}, {3, 1, 1, 37}, {1, 1, 29, 16}, {0, 1, 3, 3}};
+    char text[500];
+    for (size_t s = 0; s < sizeof cases / sizeof *cases; s++) {
+        const char *n = ir_dtypes[t].name;
+        const bool has_sizes = !strchr(cases[s].result, '?');
+        snprintf(
+            text, sizeof text,
+            "func @f(%%x: %s%s, %s%%w: %s%s, %%b: %s%s) -> %s%s { %%s = conv_transpose(%%x, %%w, %%b, %s) %%y = %s "
+            "return %%y }",
+            n, cases[s].x, s % 2 ? "const " : "", n, cases[s].w, n, cases[s].c, n, cases[s].result, cases[s].attrs,
+            cases[s].behind);
+        for (size_t k = 0; k < (has_sizes ? 2 : 4); k++)
+            check(text, (domain){-2, 2, SPECIAL_NONE, false}, sizes[k], k % 2 ? two_threads : one_thread, k == 0,
+                  k < 2 ? ALL_LEVELS : 1u << (mix(k + s) % 3));
+    }
+}
+
 static void depthwise(ir_dtype t) {
     static const struct {
         const char *x, *w, *bias, *result, *attrs, *behind;
@@ -1214,6 +1260,7 @@ static void convolution(ir_op op, ir_dtype t) {
     }
     if (is_plain && (t == FUSOR_F32 || t == FUSOR_F64)) depthwise(t);
     if (is_plain && ir_is_float(t)) by_channel(t);
+    if (!is_plain) transposed(t);
     /* Kernels with axes: pads of one side, larger than the window, beside all strides; strides that leave places out;
      * places of their own parts; words of channels that are not full; several K blocks and channel tiles; the other
      * 8-bit type. */

@@ -132,7 +132,11 @@ Test(window, one_channel_a_group_is_one_kernel_with_its_pads) {
 Test(window, transposed_convolutions_are_one_convolution) {
     CONV_KERNELS(3, 0, "[6, 5, 3, 3]", "%c = conv_transpose(%x, %w) %r = relu(%c)");
     CONV_KERNELS(2, 1, "[6, 1, 3, 3]", "%c = conv_transpose(%x, %w, groups=6, pads=[1, 1, 1, 1]) %r = neg(%c)");
-    CONV_KERNELS(6, 0, "[6, 5, 4, 4]", "%c = conv_transpose(%x, %w, strides=[2, 2], pads=[1, 1, 1, 1]) %r = relu(%c)");
+    CONV_KERNELS(1, 0, "[6, 5, 4, 4]",
+                 "%c = conv_transpose(%x, %w, strides=[2, 2], pads=[1, 1, 1, 1]) %s = add(%c, 1) %r = relu(%s)");
+    CONV_KERNELS(1, 0, "[6, 4, 3, 3]", "%r = conv_transpose(%x, %w, strides=[2, 3], output_padding=[1, 0])");
+    CONV_KERNELS(1, 0, "[6, 4, 3, 3]", "%r = conv_transpose(%x, %w, strides=[2, 1], dilations=[2, 3])");
+    CONV_KERNELS(5, 0, "[6, 1, 2, 2]", "%c = conv_transpose(%x, %w, strides=[2, 2]) %r = relu(%c)");
 }
 
 /* Convolutions: pads, conversions and integers are the kernel's own; what else is computed in front of it is stored,
