@@ -71,8 +71,10 @@ bool ir_depthwise_in_place(const ir_kernel *k) {
     const ir_kaxis *x = axis_from_last(k, 0);
     const int bytes = ir_dtypes[ir_kernel_contract_acc(k)].bytes, nr = k->tile.nr;
     const int64_t n = k->dim[x->dim].size, reach = (places_of(k, x) - 1) * x->dilation;
-    return ir_levels[k->level].has_mask && k->n_axes <= 2 && nr * bytes <= ir_levels[k->level].vector_bytes && n > 0 &&
-           n <= nr && x->stride <= 2 && (n - 1) * x->stride + reach < IR_DEPTHWISE_ZEROS;
+    const ir_kinst *of = ir_kernel_window_operand(k, 1);
+    return ir_levels[k->level].has_mask && of && of->dtype == ir_kernel_contract_acc(k) && k->n_axes <= 2 &&
+           nr * bytes <= ir_levels[k->level].vector_bytes && n > 0 && n <= nr && x->stride <= 2 &&
+           (n - 1) * x->stride + reach < IR_DEPTHWISE_ZEROS;
 }
 
 int64_t ir_depthwise_rows(const ir_kernel *k, int64_t rows) {

@@ -188,7 +188,7 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e) {
         /* on a GPU halves too, whose sums are f32 */
         const bool is_half = ir_level_is_gpu(k->level) && ir_is_half(x->dtype) && mm->dtype == FUSOR_F32;
         if (x->op != IR_K_LOAD || variant || x->index >= k->n_buffers ||
-            (ir_is_float(mm->dtype) || !ir_level_is_gpu(k->level)
+            (ir_is_float(mm->dtype) || (!ir_level_is_gpu(k->level) && !k->is_depthwise)
                  ? !is_half && (x->dtype != mm->dtype || !ir_is_float(x->dtype) || ir_is_half(x->dtype))
                  : !ir_is_int(x->dtype)))
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL,

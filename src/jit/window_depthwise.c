@@ -65,6 +65,11 @@ static void end(depthwise *d, const window_outer *o) {
 }
 
 /* ---- the operand ---- */
+/* What was loaded of an operand, as sums are: narrow integers become wider. */
+static LLVMValueRef converted(window *w, int buffer, LLVMValueRef x) {
+    return em_cast(w->e, x, w->k->buffer[buffer].dtype, w->acc);
+}
+
 /* Columns of a part of each row: element i of from .. to - 1 is column `first` + i * stride. whole: up to here in
  * vectors; mask: of the last one, where the level has masks. */
 typedef struct part {
@@ -89,7 +94,7 @@ static void copy_vector(depthwise *d, const part *p, LLVMValueRef first, LLVMVal
     window *w = d->w;
     emit *e = w->e;
     LLVMValueRef step = num(w, d->x.stride), at = em_add(e, em_add(e, first, p->first), em_mul(e, i, step)),
-                 v = em_load(e, w->operand, at, step, mask);
+                 v = converted(w, w->operand, em_load(e, w->operand, at, step, mask));
     em_store_ptr(e, w->acc, v, element(w, dst, i), mask, (unsigned)w->bytes);
 }
 
@@ -144,7 +149,9 @@ static void copy_pair(depthwise *d, const turns *t, LLVMValueRef first, LLVMValu
     emit *e = w->e;
     LLVMValueRef at = em_add(e, em_add(e, first, t->column), i), v[2], lane[64];
     for (int k = 0; k < 2; k++)
-        v[k] = em_load(e, w->operand, em_add(e, at, num(w, k * w->lanes)), num(w, 1), is_last ? t->read[k] : NULL);
+        v[k] = converted(
+            w, w->operand,
+            em_load(e, w->operand, em_add(e, at, num(w, k * w->lanes)), num(w, 1), is_last ? t->read[k] : NULL));
     for (int k = 0; k < 2; k++) {
         for (int j = 0; j < w->lanes; j++) lane[j] = LLVMConstInt(e->t_i32, (unsigned)(2 * j + k), 0);
         LLVMValueRef x = LLVMBuildShuffleVector(e->b, v[0], v[1], LLVMConstVector(lane, (unsigned)w->lanes), ""),
@@ -265,7 +272,7 @@ static void emit_sums(depthwise *d, const source *x, LLVMValueRef *weight, LLVMV
                     for (int j = 0; j < w->nv; j++) {
                         if (!v[j]) v[j] = load_place(d, &s, of, p, j);
                         LLVMValueRef *t = &sum[i * w->nv + j];
-                        *t = em_mad(e, weight[(z * height + at / dy) * width + p], v[j], *t);
+                        *t = window_multiply(w, weight[(z * height + at / dy) * width + p], v[j], *t);
                     }
                 }
             }
@@ -391,6 +398,17 @@ static place read_place(window *w, LLVMValueRef block) {
     return at;
 }
 
+/* A place's, in all lanes. */
+static LLVMValueRef load_weight(window *w, LLVMValueRef weights, int number) {
+    emit *e = w->e;
+    const ir_dtype t = e->k->buffer[w->weights].dtype;
+    LLVMValueRef at = em_gep(e, weights, em_memory_type(e, t), num(w, number)), x = NULL;
+    e->lanes = 1;
+    if (t != w->acc) x = converted(w, w->weights, em_load_ptr(e, t, at, NULL, ir_dtypes[t].bytes));
+    e->lanes = w->v_lanes;
+    return t != w->acc ? em_splat(e, x) : em_load_splat(e, w->t_vec, at, (unsigned)w->bytes);
+}
+
 /* One channel from a place on; of_tile: what mask_places made, or nothing. */
 static void emit_channel(depthwise *d, place first, LLVMValueRef weights, LLVMValueRef all_rows,
                          LLVMValueRef all_columns, const source *of_tile) {
@@ -399,9 +417,7 @@ static void emit_channel(depthwise *d, place first, LLVMValueRef weights, LLVMVa
     const bool in_registers = w->v_lanes == w->lanes && window_is_small_program(w);
     LLVMValueRef zero = num(w, 0), weight[IR_DEPTHWISE_PLACES], sum[WINDOW_MAX_TILE];
     source x = *of_tile;
-    e->lanes = w->v_lanes;
-    for (int i = 0; i < d->d.places[0] * d->d.places[1] * d->d.places[2]; i++)
-        weight[i] = em_load_splat(e, w->t_vec, element(w, weights, num(w, i)), (unsigned)w->bytes);
+    for (int i = 0; i < d->d.places[0] * d->d.places[1] * d->d.places[2]; i++) weight[i] = load_weight(w, weights, i);
     e->lanes = w->lanes;
     for (int i = 0; i < w->k->n_insts && in_registers; i++) {
         const ir_kinst *in = &w->k->inst[i];
@@ -521,7 +537,8 @@ static void emit_tiles(depthwise *d) {
     if (!d->in_place) copy_planes(d, index, rows_of(d, whole), fresh);
     em_loop lm = em_for(e, zero, e->size[w->dim_m], one);
     index[w->dim_m] = lm.i;
-    LLVMValueRef weights = element(w, e->base[w->weights], window_offset_of(w, w->weights, index));
+    LLVMTypeRef weight = em_memory_type(e, w->k->buffer[w->weights].dtype);
+    LLVMValueRef weights = em_gep(e, e->base[w->weights], weight, window_offset_of(w, w->weights, index));
     const place first = place_at(w, index);
     if (d->in_place) {
         emit_channel(d, first, weights, rows, columns, &x);

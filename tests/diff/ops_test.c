@@ -1181,14 +1181,16 @@ static void depthwise(ir_dtype t) {
     static const int64_t sizes[][4] = {{1, 1, 7, 9}, {2, 1, 16, 64}, {0, 1, 6, 12}, {1, 1, 61, 35}, {1, 1, 5, 2090}};
     char text[500];
     for (size_t s = 0; s < sizeof cases / sizeof *cases; s++) {
-        const char *n = ir_dtypes[t].name;
+        const char *n = ir_dtypes[t].name, *r = ir_is_float(t) ? n : ir_dtypes[t].bytes == 1 ? "i32" : "i64";
+        const bool is_of_floats = strstr(cases[s].behind, "gelu") || strstr(cases[s].behind, "exp");
         snprintf(
             text, sizeof text,
             "func @f(%%x: %s%s, %%w: %s%s, %%b: %s%s) -> %s%s { %%r = conv(%%x, %%w, %%b, %s) %%y = %s return %%y }", n,
-            cases[s].x, n, cases[s].w, n, cases[s].bias, n, cases[s].result, cases[s].attrs, cases[s].behind);
+            cases[s].x, t == FUSOR_U8 ? "i8" : n, cases[s].w, r, cases[s].bias, r, cases[s].result, cases[s].attrs,
+            is_of_floats && r != n ? "neg(%r)" : cases[s].behind);
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
-            check(text, (domain){-2, 2, SPECIAL_NONE, false}, sizes[k], k % 2 ? two_threads : one_thread, k == 0,
-                  k < 2 ? ALL_LEVELS : 1u << (mix(k + s) % 3));
+            check(text, (domain){ir_is_float(t) ? -2 : -200, ir_is_float(t) ? 2 : 250, SPECIAL_NONE, !ir_is_float(t)},
+                  sizes[k], k % 2 ? two_threads : one_thread, k == 0, k < 2 ? ALL_LEVELS : 1u << (mix(k + s) % 3));
     }
 }
 
@@ -1258,7 +1260,8 @@ static void convolution(ir_op op, ir_dtype t) {
             check(text, (domain){-2, 2, SPECIAL_NONE, false}, window_sizes[k], k % 2 ? two_threads : one_thread, k == 0,
                   ALL_LEVELS);
     }
-    if (is_plain && (t == FUSOR_F32 || t == FUSOR_F64)) depthwise(t);
+    if (is_plain && (t == FUSOR_F32 || t == FUSOR_F64 || t == FUSOR_I32 || t == FUSOR_U8 || t == FUSOR_I8))
+        depthwise(t);
     if (is_plain && ir_is_float(t)) by_channel(t);
     if (!is_plain) transposed(t);
     /* Kernels with axes: pads of one side, larger than the window, beside all strides; strides that leave places out;

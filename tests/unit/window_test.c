@@ -129,6 +129,19 @@ Test(window, one_channel_a_group_is_one_kernel_with_its_pads) {
     CONV_KERNELS(1, 0, "[6, 1, 9, 9]", "%r = conv(%x, %w, groups=6)");
 }
 
+Test(window, integers_with_one_channel_a_group_are_one_kernel) {
+    static const char *const types[][2] = {{"i8", "i8"}, {"u8", "i8"}, {"i32", "i32"}, {"u64", "u64"}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        char text[300];
+        snprintf(text, sizeof text,
+                 "func @f(%%x: %s[N, 6, H, W], %%w: %s[6, 1, 3, 3]) -> %s[?, ?, ?, ?] { %%c = conv(%%x, %%w, groups=6, "
+                 "pads=[1, 1, 1, 1]) %%r = relu(%%c) return %%r }",
+                 types[i][0], types[i][1], i < 2 ? "i32" : "i64");
+        const ir_plan *plan = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V3});
+        cr_expect(plan->steps.n == 1 && plan->steps.at[0].kernel && plan->steps.at[0].kernel->is_depthwise, "%s", text);
+    }
+}
+
 Test(window, transposed_convolutions_are_one_convolution) {
     CONV_KERNELS(3, 0, "[6, 5, 3, 3]", "%c = conv_transpose(%x, %w) %r = relu(%c)");
     CONV_KERNELS(2, 1, "[6, 1, 3, 3]", "%c = conv_transpose(%x, %w, groups=6, pads=[1, 1, 1, 1]) %r = neg(%c)");
