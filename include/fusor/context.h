@@ -9,7 +9,8 @@ extern "C" {
 #endif
 
 enum {
-    FUSOR_CACHE_ONLY = 1,        /* never load the code generation module: a miss is FUSOR_ERROR_MISS from compile */
+    FUSOR_CACHE_ONLY = 1,        /* never load the code generation module (LLVM ends a process where malloc fails in the
+                                       middle of its work): a miss is FUSOR_ERROR_MISS from compile */
     FUSOR_REFERENCE_ON_MISS = 2, /* the reference evaluator serves what would have to be compiled, with one log line */
     FUSOR_IGNORE_ENVIRONMENT =
         4, /* target, device, threads, cache and check are not taken from FUSOR_* variables (those for debugging,
