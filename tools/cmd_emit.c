@@ -8,9 +8,11 @@
 #include "ir/pass.h"
 #include "rt/cpuinfo.h"
 #include "rt/compiler.h"
+#include <ctype.h>
 #include <errno.h>
 #include <spawn.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -150,6 +152,16 @@ static int assemble(tool *t, const char *ptx, size_t bytes, const char *gpu) {
     return status;
 }
 
+/* Kernels that follow each other in one text have the same local labels; a number tells those of the later ones. */
+static void add_assembly(fu_str *out, const char *text, size_t n, uint32_t number) {
+    for (size_t i = 0, word = 0; i < n; i++) {
+        const bool is_label = number && !word && n - i > 1 && text[i] == '.' && text[i + 1] == 'L';
+        word = isalnum((unsigned char)text[i]) || strchr("_.$", text[i]);
+        if (is_label) fu_str_addf(out, ".L%u", number), i++;
+        else fu_str_addc(out, text[i]);
+    }
+}
+
 static int generate(tool *t, const ir_plan *plan, emit_stage stage_wanted) {
     fusor_codegen_stage stage = stage_wanted == EMIT_LLVM  ? FUSOR_CODEGEN_LLVM
                                 : stage_wanted == EMIT_OBJ ? FUSOR_CODEGEN_OBJECT
@@ -182,7 +194,8 @@ static int generate(tool *t, const ir_plan *plan, emit_stage stage_wanted) {
     for (uint32_t i = 0; i < kernels.n; i++) {
         fusor_codegen_result result;
         if ((status = generate_one(t, module, &kernels.at[i], stage, &result)) != 0) return status;
-        fu_str_addn(&all, result.data, result.bytes);
+        if (stage_wanted == EMIT_ASM) add_assembly(&all, result.data, result.bytes, i);
+        else fu_str_addn(&all, result.data, result.bytes);
         free(result.data);
         if (stage != FUSOR_CODEGEN_OBJECT && all.n && all.at[all.n - 1] != '\n') fu_str_addc(&all, '\n');
     }

@@ -311,6 +311,16 @@ static fusor_status emit_gpu_function(job *j) {
     return FUSOR_OK;
 }
 
+/* In a text that others follow, each kernel's functions have its name before theirs. */
+static void name_locals(job *j) {
+    for (LLVMValueRef f = LLVMGetFirstFunction(j->mod); f; f = LLVMGetNextFunction(f)) {
+        size_t n;
+        if (LLVMGetLinkage(f) != LLVMInternalLinkage && LLVMGetLinkage(f) != LLVMPrivateLinkage) continue;
+        const char *own = LLVMGetValueName2(f, &n), *name = fu_format(&j->arena, "%s.%s", j->request->symbol, own);
+        LLVMSetValueName2(f, name, strlen(name));
+    }
+}
+
 static fusor_status build_module(job *j) {
     const fusor_codegen_request *r = j->request;
     j->ctx = LLVMContextCreate();
@@ -329,6 +339,7 @@ static fusor_status build_module(job *j) {
                        j->message);
     LLVMDisposeMessage(j->message); /* an empty one comes without an error too */
     j->message = NULL;
+    if (r->stage == FUSOR_CODEGEN_ASM && !ir_level_is_gpu(j->kernel->level)) name_locals(j);
     return FUSOR_OK;
 }
 

@@ -254,10 +254,12 @@ for stage in ir opt; do
 done
 expect 0 'plan @m' emit -e "$mlp" --stage plan
 if [ -n "${FUSOR_CODEGEN-}" ]; then
+    three='func @f(%a: f32[M, K], %b: f32[K, K]) -> f32[M] { %c = matmul(%a, %b) %d = softmax(%c, axis=0) %e = matmul(%d, %b) %y = reduce_max(%e, axes=[1]) return %y }'
     for level in v2 v3 v4; do
         expect 0 'globl' emit -e "$sgd" --stage asm --target $level
         ${CC:-cc} -c -x assembler out -o asm.o 2>err && ok || bad "asm of $level does not assemble"
-        rm -f asm.o
+        "$fusor" emit -e "$three" --stage asm --target $level -o asm.s 2>err && ${CC:-cc} -c asm.s -o asm.o 2>>err && ok || bad "asm of several kernels: $level"
+        rm -f asm.s asm.o
     done
     expect 0 'target triple' emit -e "$sgd" --stage llvm
     expect 0 '' emit -e "$sgd" --stage obj -o k.o

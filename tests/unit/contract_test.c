@@ -777,7 +777,7 @@ Test(contract, the_inner_loop_spills_nothing) {
             if (i == 5) p.out = FUSOR_F32;
             ir_kernel k = describe(&p);
             fusor_codegen_result r = generate(&k, FUSOR_CODEGEN_ASM);
-            char *text = strstr(r.data, "\ntile:"), *end = text ? strstr(text, "\n.Lfunc_end") : NULL;
+            char *text = strstr(r.data, "\nkernel.tile:"), *end = text ? strstr(text, "\n.Lfunc_end") : NULL;
             cr_assert(text && end, "no function \"tile\" in the code of %s", ir_levels[level].name);
             int products = 0, all = 0;
             char *frame = strstr(text, "movq\t%rsp, %rbp");
@@ -814,7 +814,7 @@ Test(contract, a_step_of_tiles_is_four_products) {
         ir_kernel k = describe(&p);
         fusor_codegen_result r = generate(&k, FUSOR_CODEGEN_ASM);
         int loads = 0, products = 0, vectors = 0, loops = 0;
-        char *line = strstr(r.data, "\ntile:");
+        char *line = strstr(r.data, "\nkernel.tile:");
         cr_assert(line);
         for (line++; *line && strncmp(line, ".Lfunc_end", 10); line = strchr(line, '\n') + 1) {
             char text[160];
