@@ -40,8 +40,8 @@
  *
  * Baked: sizes of 1 never appear as dims; a size known as an integer up to 64 in dim r, n, k (and the last p of a map)
  * is baked (attention: n and k; and in dim m of a direct contraction, as are its strides); strides 0 and 1 are baked,
- * and for loads 2, 3, 4 and -1 along the last dim. Everything else is read from the arguments. Baked and run-time forms
- * give the same bits. */
+ * and for loads 2, 3, 4 and -1 along the last dim (and the last p before a baked r). Everything else is read from the
+ * arguments. Baked and run-time forms give the same bits. */
 #include "ir/op.h"
 #include "ir/schedule.h"
 

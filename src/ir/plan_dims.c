@@ -237,6 +237,10 @@ void builder_order_dims(builder *b, ir_step *st) {
     k->n_dims = n;
     const bool is_gpu = ir_level_is_gpu(k->level);
     const int64_t turns = turns_of(b, order, n);
+    int64_t row; /* of a reduction along short rows lanes are rows (jit/reduce_short.c) */
+    const bool is_short = c->kind == CLUSTER_REDUCE && !is_gpu && n >= 2 && role[n - 1] == 'r' && role[n - 2] == 'p' &&
+                          order[n - 1] != MAX_SPACE - 1 && ir_size_is_const(sz, b->dim[order[n - 1]], &row) &&
+                          row <= IR_BAKE_MAX;
     st->dim = FU_NEW_N(b->p->arena, ir_size, n);
     st->stride = FU_NEW_N(b->p->arena, ir_size, n * k->n_buffers);
     for (int d = 0; d < n; d++) {
@@ -259,6 +263,7 @@ void builder_order_dims(builder *b, ir_step *st) {
             /* along the lanes, loads of every 2nd to 4th element, or backwards, are whole vectors and shuffles */
             bool spreads = d == n - 1 && !contract && c->kind != CLUSTER_ATTENTION && !k->buffer[i].is_output;
             spreads |= turns && d == n - 1;
+            spreads |= is_short && d == n - 2 && !k->buffer[i].is_output;
             spreads |= role[d] == 'n' && i == b->window[1] && c->kind == CLUSTER_WINDOW;
             bool baked =
                 ir_size_is_const(sz, s, &v) && (v == 0 || v == 1 || (spreads && (v == -1 || (v >= 2 && v <= 4))));

@@ -9,7 +9,8 @@
  * Nothing is combined across lanes, and what is computed once a row (the logarithm of log_softmax) costs one vector for
  * a whole group. A cheap program is written out for every element and stays in registers; a costly one is a loop over
  * the elements for each pass, and what it hands on lies in arrays on the stack. Rows past the last one are masked where
- * the level has masks; else they are taken one by one. */
+ * the level has masks; else they are taken one by one. Rows that lie 2 to 4 elements apart (pixels) are not transposed:
+ * element i of all rows is whole vectors and shuffles. */
 #include "jit/reduce_common.h"
 #include <string.h>
 
@@ -37,8 +38,21 @@ typedef struct short_place {
     LLVMValueRef i; /* element; NULL = a value per row */
 } short_place;
 
+/* Rows that are 2 to 4 elements apart: one element of each is whole vectors and shuffles (em_load). */
+static bool is_spread(const red *r, int b) {
+    const int64_t apart = r->k->buffer[b].stride[r->n_p - 1];
+    return !r->k->buffer[b].is_output && apart >= 2 && apart <= EM_SPREAD;
+}
+
+static bool has_spread(const red *r) {
+    for (int b = 0; b < r->k->n_buffers; b++)
+        if (is_spread(r, b)) return true;
+    return false;
+}
+
 static bool is_transposed(const red *r, int b) {
-    return r->e->level->has_mask && r->k->buffer[b].stride[r->last] == 1 && r->k->buffer[b].stride[r->n_p - 1] != 1;
+    return r->e->level->has_mask && r->k->buffer[b].stride[r->last] == 1 && r->k->buffer[b].stride[r->n_p - 1] != 1 &&
+           !is_spread(r, b);
 }
 
 static bool is_costly(const ir_kinst *in) { return in->op < IR_OP_COUNT && ir_ops[in->op].flags & IR_COSTLY; }
@@ -71,7 +85,7 @@ bool red_is_short(const red *r) {
         const ir_kinst *in = &k->inst[i];
         bool is_memory = in->op == IR_K_LOAD || in->op == IR_K_STORE;
         bool is_row = in->op == IR_K_STORE ? !r->is_element_store[i] : red_is_row(r, i);
-        bool is_scattered = is_memory && k->buffer[in->index].stride[r->n_p - 1] != 1;
+        bool is_scattered = is_memory && k->buffer[in->index].stride[r->n_p - 1] != 1 && !is_spread(r, in->index);
         if (is_scattered && (is_row ? ir_dtypes[in->dtype].bytes < 4 : ir_dtypes[in->dtype].bytes != 4)) return false;
         if (is_row) continue;
         any_costly |= is_costly(in);
@@ -393,6 +407,8 @@ static void emit_group(short_rows *s) {
     emit *e = r->e;
     const ir_kernel *k = r->k;
     short_place of_row = {s, NULL};
+    memset(s->loaded, 0, (size_t)k->n_buffers * sizeof *s->loaded);
+    memset(s->is_filled, 0, (size_t)k->n_insts * sizeof *s->is_filled);
     em_values_init(&s->row, load, &of_row);
     if (s->is_loop) compute_in_loops(s);
     else compute_written_out(s);
@@ -440,7 +456,15 @@ void red_short_rows(red *r, LLVMValueRef begin, LLVMValueRef end) {
     s->count = em_min(e, em_sub(e, end, l.i), lanes);
     if (r->n_p > 1) s->count = em_min(e, s->count, em_sub(e, e->size[s->dim], r->index[s->dim]));
     e->lanes = e->level->lanes;
-    if (e->level->has_mask) {
+    if (has_spread(r) && e->level->has_mask) { /* masks of each part would cost as much as the loads */
+        em_branch whole = em_if(e, em_icmp(e, LLVMIntSGE, s->count, lanes));
+        emit_group(s);
+        em_else(e, &whole);
+        s->mask = em_mask(e, s->count);
+        emit_group(s);
+        em_endif(e, &whole);
+        l.step = s->count;
+    } else if (e->level->has_mask) {
         s->mask = em_mask(e, s->count);
         emit_group(s);
         l.step = s->count;

@@ -370,6 +370,7 @@ static void reduction(const ir_op_info *op, ir_dtype t) {
         {"[A, B]", "axis=0, keepdims=true", "[1, B]", true},
         {"[A, B, 5]", "axis=1", "[A, 5]", true},
         {"[A, 12]", "axis=-1", "[A]", true},
+        {"[A, B, 3]", "axis=-1", "[A, B]", true},
         {"[A, B, C]", "axes=[0, 2]", "[B]", false},
         {"[A, B, C]", "axes=[1, 2], keepdims=true", "[A, 1, 1]", false},
         {"[A, B]", "", "", false},

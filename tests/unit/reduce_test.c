@@ -658,6 +658,55 @@ Test(row, short_rows) {
         }
 }
 
+/* Rows of pixels: their distance is baked or not, and the bits are the same. */
+Test(row, short_rows_a_few_elements_apart) {
+    static const ir_dtype types[] = {FUSOR_F32, FUSOR_F64, FUSOR_BF16, FUSOR_F16, FUSOR_U8, FUSOR_I16, FUSOR_I64};
+    static const int rows[] = {1, 3, 8, 15, 16, 17, 32, 67};
+    enum { APART = 4, MOST = 67, KINDS = sizeof types / sizeof *types };
+    for (int level = 0; level < IR_LEVEL_COUNT; level++) {
+        if (!host_has_level((ir_level)level)) continue;
+        for (int which = 0; which < 2 * KINDS; which++)
+            for (int apart = 2; apart <= APART; apart++)
+                for (int n = 2; n <= apart; n++) {
+                    const ir_dtype t = types[which % KINDS];
+                    const char *T = ir_dtypes[t].name;
+                    uint8_t x[MOST * APART * 8], y[2][MOST * APART * 8], z[2][MOST * 8];
+                    for (int i = 0; i < MOST * APART; i++) {
+                        bool fits;
+                        const uint64_t bits = ir_bits_from_double(t, (double)(i * 37 % 101) / 8 + 1, &fits);
+                        memcpy(x + i * ir_dtypes[t].bytes, &bits, ir_dtypes[t].bytes);
+                    }
+                    run_kernel r[2];
+                    for (int baked = 0; baked < 2; baked++) {
+                        char text[1024], by[8] = "?";
+                        if (baked) snprintf(by, sizeof by, "%d", apart);
+                        snprintf(text, sizeof text,
+                                 "fusor-kernel 1\nkind row\nlevel %s\ndim p ?\ndim r %d\nbuffer in %s %s 1\n"
+                                 "buffer out %s ? 1\nbuffer out %s 1 0\n%%0 = load.%s #0\n%%1 = reduce_max.%s %%0\n"
+                                 "%%2 = %s.%s %%1 %%0\n%%3 = store.%s #1 %%2\n%%4 = store.%s #2 %%1\n",
+                                 ir_levels[level].name, n, T, by, T, T, T, T, which < KINDS ? "sub" : "div", T, T, T);
+                        r[baked] = run_compile(text);
+                    }
+                    for (int q = 0; q < 8; q++) {
+                        for (int baked = 0; baked < 2; baked++) {
+                            ir_kernel_args a = {.version = 1,
+                                                .tune = {rows[q], rows[q]},
+                                                .buffer = (void *[]){x, y[baked], z[baked]},
+                                                .size = (int64_t[]){rows[q], n},
+                                                .stride = (int64_t[]){apart, 1, n, 1, 1, 0}};
+                            memset(y[baked], 0, sizeof y[baked]);
+                            memset(z[baked], 0, sizeof z[baked]);
+                            cr_assert_eq(r[baked].fn(&a, 0, 1), 0);
+                        }
+                        cr_assert(memcmp(y[0], y[1], sizeof y[0]) == 0 && memcmp(z[0], z[1], sizeof z[0]) == 0,
+                                  "level %d: %d rows of %d %s, %d apart", level, rows[q], n, T, apart);
+                    }
+                    run_drop(&r[0]);
+                    run_drop(&r[1]);
+                }
+    }
+}
+
 /* A sum of nothing but -0 is +0, in one lane as in accumulators. */
 Test(row, short_rows_of_minus_zero) {
     float x[17 * 3], y[17];
