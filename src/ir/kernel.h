@@ -327,6 +327,9 @@ int64_t ir_window_size(const ir_kernel *k, int d, int64_t size);
  * rows of words). */
 enum { IR_CHANNELS_STRIDE = 64 };            /* most along columns; a plan asks it of every axis */
 int ir_window_tile_rows(const ir_kernel *k); /* whole rows that its tile is; 0: columns of one */
+/* Is there a tile of one column less, by channel? A row of the result then is cut into tiles of both, so that no column
+ * is done twice; of many registers, tiles are so high that few are, or whole rows. */
+bool ir_window_has_lower(const ir_kernel *k);
 /* Are products with the pads of rows and columns left out, where a tile can know them? So long as all weights are
  * finite that changes no sum but the sign of one that is 0, which ir_window_drops_sign makes +. Then K blocks are whole
  * channels, a tile goes from row to row of the places, and shared has, behind the weights, of each of their vectors the

@@ -209,6 +209,11 @@ int ir_window_tile_rows(const ir_kernel *k) {
     return n > 0 && k->tile.mr % n == 0 ? (int)(k->tile.mr / n) : 0;
 }
 
+bool ir_window_has_lower(const ir_kernel *k) {
+    return k->is_by_channel && !ir_window_tile_rows(k) && k->tile.mr > 1 &&
+           ir_levels[k->level].registers < IR_WINDOW_MANY;
+}
+
 bool ir_window_drops_sign(const ir_kernel *k) {
     const ir_kinst *mm = matmul(k);
     int64_t products = 1, behind_first = 1;

@@ -224,8 +224,14 @@ static bool is_by_channel(const planner *p, const ir_node *n, ir_tile *tile) {
         rows > MOST)
         return false;
     made /= groups_of(n);
-    for (unsigned i = 0; i < spatial; i++) /* of rows too: the slab has those between (20001 of stride 1000: 5.6 MB) */
-        if (stride_along(g, n, i) > IR_CHANNELS_STRIDE) return false;
+    bool is_one_line = places_of(g, n) == 1 && !is_transposed(n) && ir_at(g, n->in[0])->op != IR_OP_PAD;
+    for (unsigned i = 0; i < spatial;
+         i++) { /* of rows too: the slab has those between (20001 of stride 1000: 5.6 MB) */
+        const int64_t stride = stride_along(g, n, i);
+        if (stride > IR_CHANNELS_STRIDE) return false;
+        is_one_line &= stride == 1;
+    }
+    if (is_one_line && ir_levels[level].registers < IR_WINDOW_MANY) columns *= rows, rows = 1; /* tiles are of a row */
     ir_id of = n->in[1];
     while (ir_at(g, of)->op == IR_OP_CAST) of = ir_at(g, of)->in[0];
     bool is_const = false;

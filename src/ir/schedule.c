@@ -134,17 +134,20 @@ ir_tile ir_dot_tile(ir_level level, ir_dot dot, int64_t m, int64_t n) {
 }
 
 /* Cycles of a tile for each k: two multiply-adds a cycle, two loads, those of operand 1 across lines of the cache
- * counting half more (two of them for a stride of 2); a sum waits 4 cycles for the one before. */
-static double tile_cycles(int mr, int nv, int step) {
+ * counting half more (two of them for a stride of 2); a sum waits 4 cycles for the one before. And more the more loads
+ * there are, above all where they are not part of a product (EPYC 9005, v3: 64 to 256 channels of 56x56, 1x1, 6x16 and
+ * 4x24: 1.15 and 1.24 times the products' cycles). */
+static double tile_cycles(ir_level level, int mr, int nv, int step) {
     const double products = mr * nv / 2.0, loads = (mr + 1.5 * nv * step + 1) / 2,
                  most = products > loads ? products : loads;
-    return (most > 4 ? most : 4) * (1 + loads / products / 10);
+    const bool is_apart = ir_levels[level].has_fma && !ir_levels[level].tiles.folds;
+    return (most > 4 ? most : 4) * (1 + loads / products / (is_apart ? 4 : 10));
 }
 
 /* For a line of so many vectors; what is left of the last panel is done as tiles of one vector. */
-static double line_cycles(int mr, int nv, int step, int64_t vectors) {
+static double line_cycles(ir_level level, int mr, int nv, int step, int64_t vectors) {
     const int64_t left = vectors % nv;
-    return (double)(vectors / nv) * tile_cycles(mr, nv, step) + (double)left * tile_cycles(mr, 1, step);
+    return (double)(vectors / nv) * tile_cycles(level, mr, nv, step) + (double)left * tile_cycles(level, mr, 1, step);
 }
 
 int ir_window_block(ir_level level, ir_dtype acc, int64_t places) {
@@ -152,7 +155,12 @@ int ir_window_block(ir_level level, ir_dtype acc, int64_t places) {
     return places > 1 && places <= kb && ir_is_float(acc) ? (int)(kb / places * places) : kb;
 }
 
-int ir_window_pack_cycles(int64_t step) { return step == 1 || step == 2 ? 3 * (int)step : 24; }
+/* Without masks the elements behind whole vectors go one by one, and take most of the time: 5 to 6 cycles an element of
+ * the panel at v3 (256 channels of 14x14, EPYC 9005). */
+int ir_window_pack_cycles(ir_level level, int64_t step) {
+    if (!ir_levels[level].has_mask) return 5 * ir_levels[level].lanes * ir_levels[level].lanes / 8;
+    return step == 1 || step == 2 ? 3 * (int)step : 24;
+}
 
 /* Of all tiles that fit the registers (accumulators, a row of operand 1 and one element of operand 0), the quickest for
  * the result: by rows, or all rows in one line with a few columns between them, or packed without these (as
@@ -170,19 +178,18 @@ ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64
     for (int mr = 1; mr <= 12 && mr <= m; mr++)
         for (int nv = 1; nv <= (mr <= 3 ? 8 : 4) && mr * nv + nv + 1 + products <= registers; nv++) {
             const double tiles = (double)((m + mr - 1) / mr);
-            double line = tile_cycles(mr, nv, has_rows ? (int)step : 1) / nv;
+            double line = tile_cycles(level, mr, nv, has_rows ? (int)step : 1) / nv;
             if (is_known) {
                 /* and for each vector some to go on with it, more where that leads through memory */
                 const int64_t in_row = (n + lanes - 1) / lanes, in_all = ((y - 1) * (n + 2) + n + lanes - 1) / lanes,
                               packed = (y * n + lanes - 1) / lanes;
-                line = line_cycles(mr, nv, 1, packed) + (double)(packed * mr) * 8 / each +
-                       (double)packed * ir_window_pack_cycles(step) / tiles;
-                const double flat = line_cycles(mr, nv, 1, in_all) + (double)(in_all * mr) * 8 / each;
+                line = line_cycles(level, mr, nv, 1, packed) + (double)(packed * mr) * 8 / each +
+                       (double)packed * ir_window_pack_cycles(level, step) / tiles;
+                const double flat = line_cycles(level, mr, nv, 1, in_all) + (double)(in_all * mr) * 8 / each;
                 if (step == 1 && flat < line) line = flat;
-                const double rows =
-                    !has_rows
-                        ? line
-                        : (double)y * (line_cycles(mr, nv, (int)step, in_row) + (double)(in_row * mr) * 1.5 / each);
+                const double rows = !has_rows ? line
+                                              : (double)y * (line_cycles(level, mr, nv, (int)step, in_row) +
+                                                             (double)(in_row * mr) * 1.5 / each);
                 if (rows < line) line = rows;
             }
             const double cost = line * tiles;
@@ -215,7 +222,8 @@ static double channel_tile_cycles(int mr, int nv) {
 /* Tiles of mr columns x nv vectors of channels; vectors that are left behind the last one are alone, as are rows behind
  * the last tile of whole ones: on small images these meet more columns with each vector of weights, which come from L3.
  * (512 to 512 channels of 7x7, 3x3, EPYC 9005: 0.8 of the time of 7 columns by 2 or 3 vectors; four rows by one vector
- * take 1.4 times that, for they load an element a product.) Sums are turned, and go through memory to what is behind
+ * take 1.4 times that, for they load an element a product.) Where registers are few, a row is cut into tiles of mr and
+ * of mr - 1 columns (ir_window_has_lower). Sums are turned, and go through memory to what is behind
  * them: some cycles a vector of columns, and two for each K block. */
 ir_tile ir_window_channel_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k,
                                double *cycles) {
@@ -225,11 +233,17 @@ ir_tile ir_window_channel_tile(ir_level level, ir_dtype acc, int64_t m, int64_t 
     const double each = k > 0 ? (double)k : 512, finish = 4 * (double)m * (double)y * (double)((n + lanes - 1) / lanes);
     double least = 1e300;
     for (int mr = 1; mr <= 28; mr++)
-        for (int nv = 1; nv <= 4 && mr * nv + nv + 1 <= registers; nv++) {
+        for (int nv = 1; nv <= 4; nv++) {
+            /* an element, and its product while another is to come */
+            if (mr * nv + nv + (ir_levels[level].has_fma || nv == 1 ? 1 : 2) > registers) break;
             const int rows = mr > n && mr % n == 0 ? (int)(mr / n) : 1, left = rows > 1 ? (int)(y % rows) : 0;
             if (mr > n && (rows == 1 || rows > y)) continue;
-            const double tiles = (double)(rows > 1 ? y / rows : y * ((n + mr - 1) / mr)),
-                         whole = tiles * channel_tile_cycles(mr, nv) + left * channel_tile_cycles((int)n, nv),
+            const int64_t in_row = (n + mr - 1) / mr, short_by = in_row * mr - n,
+                          lower = registers < IR_WINDOW_MANY && rows == 1 && short_by <= in_row ? short_by * y : 0;
+            const double tiles = (double)(rows > 1 ? y / rows : y * in_row),
+                         whole = (tiles - (double)lower) * channel_tile_cycles(mr, nv) +
+                                 (double)lower * channel_tile_cycles(mr - 1, nv) +
+                                 left * channel_tile_cycles((int)n, nv),
                          alone =
                              rows > 1 ? (double)y * channel_tile_cycles((int)n, 1) : tiles * channel_tile_cycles(mr, 1);
             const double cost =

@@ -40,8 +40,9 @@ ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t m, int64_t n);
 /* The tile of a contraction of one row, of which `tile` is that of many: wider, for as many sums at once. */
 ir_tile ir_contract_row_tile(ir_level level, ir_dtype acc, ir_tile tile);
 enum {
-    IR_WINDOW_FEW = 16,     /* up to so many products of an element, a convolution's tile has all of them in its code */
-    IR_WINDOW_ALONG = 8,    /* up to so many places along columns, pads are left out */
+    IR_WINDOW_FEW = 16,  /* up to so many products of an element, a convolution's tile has all of them in its code */
+    IR_WINDOW_MANY = 32, /* of so many registers, tiles by channel are high, and of one height (ir_window_has_lower) */
+    IR_WINDOW_ALONG = 8, /* up to so many places along columns, pads are left out */
     IR_WINDOW_UNSIGNED = 64 /* sums of so many products and more are never -0 (ir_window_drops_sign) */
 };
 /* The tile of a convolution with m channels in a group: no more rows than those. n, y: columns and rows of the result,
@@ -60,7 +61,7 @@ int ir_window_block(ir_level level, ir_dtype acc, int64_t places);
 ir_tile ir_depthwise_tile(ir_level level, ir_dtype acc, int64_t n, int64_t y, const int64_t places[3], int64_t step,
                           int64_t apart);
 /* Cycles that packing a vector of a convolution's columns takes, `step` elements apart (measured: Zen 5). */
-int ir_window_pack_cycles(int64_t step);
+int ir_window_pack_cycles(ir_level level, int64_t step);
 /* The same for the direct form (ir/kernel.h): a tile that fits m x n, both known, and stays in registers. */
 ir_tile ir_contract_direct_tile(ir_level level, ir_dtype acc, int m, int n);
 /* On a GPU the tile is that of a block of threads. */

@@ -142,6 +142,13 @@ LLVMValueRef em_opaque(emit *e, LLVMValueRef x) {
     return LLVMBuildCall2(e->b, fn, same, &x, 1, "");
 }
 
+void em_use(emit *e, LLVMValueRef x) {
+    LLVMTypeRef type = LLVMTypeOf(x), fn = LLVMFunctionType(LLVMVoidTypeInContext(e->ctx), &type, 1, 0);
+    const bool is_vector = LLVMGetTypeKind(type) == LLVMVectorTypeKind;
+    LLVMValueRef use = LLVMGetInlineAsm(fn, "", 0, is_vector ? "v" : "r", 1, 1, 0, LLVMInlineAsmDialectATT, 0);
+    LLVMBuildCall2(e->b, fn, use, &x, 1, "");
+}
+
 /* The type of `like` with another element type. */
 static LLVMTypeRef type_like(LLVMValueRef like, LLVMTypeRef element) {
     LLVMTypeRef type = LLVMTypeOf(like);

@@ -110,6 +110,8 @@ LLVMValueRef em_copysign(emit *e, LLVMValueRef magnitude, LLVMValueRef sign);
 LLVMValueRef em_rint(emit *e, LLVMValueRef x); /* nearest even; SSE4.1 roundps and up */
 /* The same value, a register's, of which LLVM does not see where it comes from. No instruction. */
 LLVMValueRef em_opaque(emit *e, LLVMValueRef x);
+/* Has x in a register here, so that it is computed before and not behind a later branch. No instruction. */
+void em_use(emit *e, LLVMValueRef x);
 
 /* ---- memory. mask: <lanes x i1>, or NULL = all lanes ---- */
 LLVMValueRef em_gep(emit *e, LLVMValueRef base, LLVMTypeRef element, LLVMValueRef index);

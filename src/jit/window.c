@@ -564,8 +564,8 @@ static way choose_way(window *w, LLVMValueRef count) {
         take_if_less(w, flat, may, &how.is_flat, &work);
     }
     LLVMValueRef m = e->size[w->dim_m], at_least_one = em_max(e, m, num(w, 1));
-    LLVMValueRef pack =
-        LLVMBuildUDiv(e->b, em_mul(e, w->kk, num(w, 2 * ir_window_pack_cycles(w->step))), at_least_one, "");
+    LLVMValueRef pack = LLVMBuildUDiv(e->b, em_mul(e, w->kk, num(w, 2 * ir_window_pack_cycles(w->k->level, w->step))),
+                                      at_least_one, "");
     LLVMValueRef packed = em_mul(e, vectors(w, em_mul(e, count, n)), em_add(e, em_add(e, w->kk, through), pack));
     take_if_less(w, packed, yes, &how.is_packed, &work);
     how.is_flat = em_and(e, how.is_flat, em_xor(e, how.is_packed, yes));
@@ -679,6 +679,7 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     if (w->k->is_depthwise && w->nr < w->v_lanes) w->v_lanes = w->lanes = w->nr;
     w->nv = w->nr / w->v_lanes;
     w->tile_rows = ir_window_tile_rows(w->k);
+    w->has_lower = ir_window_has_lower(w->k);
     window_find_pads(w);
     window_find_phases(w);
     const int64_t step = ir_kernel_window_step(w->k);

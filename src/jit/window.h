@@ -8,7 +8,8 @@
 #include "jit/emit.h"
 
 enum { WINDOW_MAX_TILE = 32 }; /* vector registers of sums */
-/* NARROW ones are of one vector of columns. In MASKED and ROW the last vector may have fewer: masked loads cost a tenth
+/* NARROW ones are of one vector of columns. LAST is, by channel, of one row where TILE is of some, else of a column less
+ * (ir_window_has_lower). In MASKED and ROW the last vector may have fewer: masked loads cost a tenth
  * of the speed. */
 typedef enum window_function {
     TILE,
@@ -44,6 +45,7 @@ typedef struct window {
     LLVMValueRef pitch;                                 /* of the operand from row to row */
     LLVMValueRef weight_base, weight_pitch, first_sums; /* first_sums: what `adds` takes off, or `leaves_out` checks */
     int tile_rows;                                      /* ir_window_tile_rows */
+    bool has_lower;                                     /* ir_window_has_lower */
     bool leaves_out, drops_sign;                        /* ir_window_leaves_out, .._drops_sign */
     int down, across;                                   /* with it: places along rows, columns */
     int sums_pitch;                                     /* of FINISH's sums from row to row */

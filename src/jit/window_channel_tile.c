@@ -59,6 +59,8 @@ static void add_column(window *w, const tile *t, int r, int i, LLVMValueRef at, 
     LLVMValueRef x = em_load_splat(e, w->t_vec, from, (unsigned)w->bytes);
     sum += (r * t->columns + i) * t->nv;
     for (int j = 0; j < t->nv; j++) sum[j] = window_multiply(w, b[j], x, sum[j]);
+    if (t->nv == 1 && e->level->has_fma && !e->level->tiles.folds)
+        em_use(e, x); /* or the sum would go to its register */
 }
 
 static void load_weights(window *w, const tile *t, LLVMValueRef weights, LLVMValueRef *b) {
@@ -71,6 +73,8 @@ static void add_unless_pads(window *w, const tile *t, int begin, int end, LLVMVa
     LLVMValueRef before[WINDOW_MAX_TILE];
     if (begin >= end) return;
     memcpy(before, sum, sizeof before);
+    for (int i = 0; i < t->columns * t->nv; i++) /* not moved behind the branch, with all that they need */
+        if (i < begin * t->nv || i >= end * t->nv) em_use(w->e, sum[i]);
     em_branch branch = em_if(w->e, LLVMBuildNot(w->e->b, is_pad, ""));
     for (int i = begin; i < end; i++) add_column(w, t, 0, i, at, b, sum);
     LLVMBasicBlockRef from = LLVMGetInsertBlock(w->e->b);
@@ -208,7 +212,7 @@ void window_emit_channel_tile(window *w, window_function f) {
     emit *e = w->e;
     tile t = {.nv = f == NARROW ? 1 : w->nv,
               .rows = w->tile_rows && f == TILE ? w->tile_rows : 1,
-              .columns = window_row_columns(w)};
+              .columns = w->has_lower && f == LAST ? w->mr - 1 : window_row_columns(w)};
     const int nv = t.nv, n = t.rows * t.columns * nv;
     LLVMTypeRef parameter[WINDOW_TOLD] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr,
                                           e->t_i64, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64};

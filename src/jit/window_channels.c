@@ -18,6 +18,7 @@
  *
  * The order that an element is accumulated in is that of the other forms: K blocks of kb, k by k. */
 #include "jit/window.h"
+#include <string.h>
 
 static LLVMValueRef vectors_of(window *w, LLVMValueRef channels) {
     return LLVMBuildUDiv(w->e->b, em_add(w->e, channels, num(w, w->v_lanes - 1)), num(w, w->v_lanes), "");
@@ -172,34 +173,62 @@ static void emit_row_tiles(window *w, LLVMValueRef *of_tile, LLVMValueRef column
     }
 }
 
-/* Tells a tile of row y whether it is the first and the last part of that; of several rows it is neither. */
-static void tell_place_in_row(window *w, LLVMValueRef *of_tile, LLVMValueRef y, LLVMValueRef column) {
+/* Tells a tile of `width` columns of row y whether it is the first and the last part of that; of several rows it is neither. */
+static void tell_place_in_row(window *w, LLVMValueRef *of_tile, LLVMValueRef y, LLVMValueRef column, int width) {
     emit *e = w->e;
     if (!w->leaves_out) return;
-    LLVMValueRef is_row = em_icmp(e, LLVMIntSGE, y, num(w, 0)), last = em_sub(e, e->size[w->dim_n], num(w, w->mr));
+    LLVMValueRef is_row = em_icmp(e, LLVMIntSGE, y, num(w, 0)), last = em_sub(e, e->size[w->dim_n], num(w, width));
     LLVMValueRef is[2] = {em_icmp(e, LLVMIntEQ, column, num(w, 0)), em_icmp(e, LLVMIntEQ, column, last)};
     for (int i = 0; i < 2; i++) of_tile[TOLD_FROM + i] = LLVMBuildZExt(e->b, em_and(e, is_row, is[i]), e->t_i64, "");
 }
 
-/* Tiles of some columns, from `column` on, of one row, or of rows with what lies between them (y < 0). */
-static void emit_column_tiles(window *w, LLVMValueRef *of_tile, LLVMValueRef columns, LLVMValueRef last,
-                              LLVMValueRef is_narrow, LLVMValueRef y, LLVMValueRef column) {
+/* Tiles of columns for a line of so many. */
+static LLVMValueRef tiles_of(window *w, LLVMValueRef columns) {
+    return LLVMBuildUDiv(w->e->b, em_add(w->e, columns, num(w, w->mr - 1)), num(w, w->mr), "");
+}
+
+/* Tiles of `width` columns from `begin` to `end`, of a line that begins at `column`; one that would end behind `last`
+ * ends there, and its sums go where they would have. */
+static void emit_column_tiles_of(window *w, window_function f, int width, const LLVMValueRef *of_line,
+                                 LLVMValueRef begin, LLVMValueRef end, LLVMValueRef last, LLVMValueRef is_narrow,
+                                 LLVMValueRef y, LLVMValueRef column) {
     emit *e = w->e;
-    LLVMValueRef operand = of_tile[TOLD_OPERAND], sums = of_tile[TOLD_SUMS];
-    em_loop l = em_for(e, num(w, 0), columns, num(w, w->mr));
-    LLVMValueRef at = em_min(e, l.i, last);
-    of_tile[TOLD_OPERAND] = element(w, operand, em_mul(e, at, num(w, window_columns_apart(w))));
-    tell_place_in_row(w, of_tile, y, em_add(e, column, at));
-    of_tile[TOLD_SUMS] = element(w, sums, em_mul(e, l.i, num(w, window_sums_apart(w))));
-    call_narrow_or(w, TILE, of_tile, is_narrow);
+    LLVMValueRef of_tile[WINDOW_TOLD];
+    memcpy(of_tile, of_line, sizeof of_tile);
+    em_loop l = em_for(e, begin, end, num(w, width));
+    LLVMValueRef at = last ? em_min(e, l.i, last) : l.i;
+    of_tile[TOLD_OPERAND] = element(w, of_line[TOLD_OPERAND], em_mul(e, at, num(w, window_columns_apart(w))));
+    tell_place_in_row(w, of_tile, y, em_add(e, column, at), width);
+    of_tile[TOLD_SUMS] = element(w, of_line[TOLD_SUMS], em_mul(e, l.i, num(w, window_sums_apart(w))));
+    if (f == TILE) call_narrow_or(w, f, of_tile, is_narrow);
+    else window_call(w, f, of_tile, window_n_told(w));
     em_end(e, &l);
 }
 
-/* The last tile's columns before its own are those of the tile before, once more: its own go where these are. */
-static void put_last_columns(window *w, LLVMValueRef sums, LLVMValueRef columns, LLVMValueRef last,
-                             LLVMValueRef width) {
+/* Tiles of some columns, from `column` on, of one row, or of rows with what lies between them (y < 0): those of mr - 1,
+ * where there are such, behind the others (`higher` columns). */
+static void emit_column_tiles(window *w, const LLVMValueRef *of_line, LLVMValueRef columns, LLVMValueRef higher,
+                              LLVMValueRef is_narrow, LLVMValueRef y, LLVMValueRef column) {
+    LLVMValueRef last = em_max(w->e, em_sub(w->e, columns, num(w, w->mr)), num(w, 0));
+    emit_column_tiles_of(w, TILE, w->mr, of_line, num(w, 0), higher, last, is_narrow, y, column);
+    if (w->has_lower) emit_column_tiles_of(w, LAST, w->mr - 1, of_line, higher, columns, NULL, is_narrow, y, column);
+}
+
+/* How many columns are of tiles of mr: all, or as many as leave a multiple of mr - 1 (not for NARROW ones). */
+static LLVMValueRef higher_columns(window *w, LLVMValueRef columns, LLVMValueRef is_narrow) {
+    emit *e = w->e;
+    if (!w->has_lower) return columns;
+    LLVMValueRef tiles = tiles_of(w, columns), mr = num(w, w->mr), lower = em_sub(e, em_mul(e, tiles, mr), columns);
+    LLVMValueRef is_cut = em_and(e, em_icmp(e, LLVMIntSLE, lower, tiles), LLVMBuildNot(e->b, is_narrow, ""));
+    return em_select(e, is_cut, em_mul(e, em_sub(e, tiles, lower), mr), columns);
+}
+
+/* The columns of the last of some tiles before its own are those of the tile before, once more: its own go where these
+ * are. */
+static void put_last_columns(window *w, LLVMValueRef sums, LLVMValueRef columns, LLVMValueRef width) {
     emit *e = w->e;
     LLVMValueRef zero = num(w, 0), one = num(w, 1), mr = num(w, w->mr), nr = num(w, window_sums_apart(w));
+    LLVMValueRef last = em_max(e, em_sub(e, columns, mr), zero);
     LLVMValueRef own = em_mul(e, LLVMBuildUDiv(e->b, em_sub(e, columns, one), mr, ""), mr),
                  again = em_sub(e, own, last);
     em_loop c = em_for(e, em_select(e, em_icmp(e, LLVMIntSGT, again, zero), own, columns), columns, one);
@@ -222,10 +251,10 @@ static void emit_line(window *w) {
     LLVMTypeRef parameter[11] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_ptr,
                                  e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
     window_outer *o = window_begin(w, LINE, "line", parameter, n_line(w));
-    LLVMValueRef in[11], zero = num(w, 0), one = num(w, 1), mr = num(w, w->mr), kb = num(w, w->kb);
+    LLVMValueRef in[11], zero = num(w, 0), one = num(w, 1), kb = num(w, w->kb);
     LLVMGetParams(e->fn, in);
-    LLVMValueRef last = em_sub(e, in[3], mr), is_narrow = em_icmp(e, LLVMIntNE, in[4], zero);
-    last = em_max(e, last, zero);
+    LLVMValueRef is_narrow = em_icmp(e, LLVMIntNE, in[4], zero),
+                 higher = w->tile_rows ? NULL : higher_columns(w, in[3], is_narrow);
     LLVMValueRef width = em_select(e, is_narrow, num(w, w->v_lanes), num(w, w->nr));
     LLVMValueRef k_begin = w->is_transposed ? in[9] : zero, k_end = w->is_transposed ? in[10] : w->kk;
     em_loop lk = em_for(e, k_begin, em_max(e, k_end, em_add(e, k_begin, one)), kb); /* none: sums are 0 */
@@ -238,10 +267,10 @@ static void emit_line(window *w) {
         emit_row_tiles(w, of_tile, in[3], is_narrow, in[7]);
     } else {
         tell_places(w, of_tile, in[7], 1);
-        emit_column_tiles(w, of_tile, in[3], last, is_narrow, in[7], in[8]);
+        emit_column_tiles(w, of_tile, in[3], higher, is_narrow, in[7], in[8]);
     }
     em_end(e, &lk);
-    if (!w->tile_rows) put_last_columns(w, in[5], in[3], last, width);
+    if (!w->tile_rows) put_last_columns(w, in[5], higher, width);
     if (w->leaves_out) {
         em_branch is_row = em_if(e, em_icmp(e, LLVMIntSGE, in[7], zero));
         window_add_pads(w, (LLVMValueRef[]){in[0], in[1], in[3], width, in[5], in[7], in[8]}, in[6], width);
@@ -283,11 +312,6 @@ static LLVMValueRef is_in_place(window *w) {
         is = em_and(e, is, em_icmp(e, LLVMIntSLT, last, axis_size(w, a)));
     }
     return is;
-}
-
-/* Tiles of columns for a line of so many. */
-static LLVMValueRef tiles_of(window *w, LLVMValueRef columns) {
-    return LLVMBuildUDiv(w->e->b, em_add(w->e, columns, num(w, w->mr - 1)), num(w, w->mr), "");
 }
 
 /* All channels of a tile of work, of a line. */
@@ -349,7 +373,13 @@ static LLVMValueRef lay_line(window *w, window_line *s, LLVMValueRef count, LLVM
     LLVMValueRef flat = em_add(e, em_mul(e, em_sub(e, count, num(w, 1)), apart), n);
     LLVMValueRef is_flat =
         em_and(e, em_icmp(e, LLVMIntSGE, apart, n), em_icmp(e, LLVMIntEQ, em_mul(e, apart, step), pitch));
-    is_flat = em_and(e, is_flat, em_icmp(e, LLVMIntSLT, tiles_of(w, flat), em_mul(e, count, tiles_of(w, n))));
+    LLVMValueRef tiles = em_mul(e, count, tiles_of(w, n)), is_fewer = em_icmp(e, LLVMIntSLT, tiles_of(w, flat), tiles);
+    if (w->has_lower) { /* where no column of a row is done twice, those between rows would be more */
+        LLVMValueRef is_twice = em_icmp(e, LLVMIntEQ, higher_columns(w, n, LLVMConstInt(e->t_i1, 0, 0)), n);
+        is_twice = em_and(e, is_twice, em_icmp(e, LLVMIntNE, LLVMBuildURem(e->b, n, num(w, w->mr), ""), num(w, 0)));
+        is_fewer = em_and(e, is_fewer, em_or(e, is_twice, em_icmp(e, LLVMIntEQ, apart, n)));
+    }
+    is_flat = em_and(e, is_flat, is_fewer);
     s->length = em_select(e, is_flat, flat, n);
     s->pitch = em_select(e, is_flat, apart, n);
     s->row = n;
@@ -414,7 +444,7 @@ void window_emit_channels(window *w) {
     rows = em_max(e, em_min(e, rows, e->size[w->dim_y]), one);
     window_emit_channel_tile(w, TILE);
     if (w->nv > 1) window_emit_channel_tile(w, NARROW);
-    if (w->tile_rows > 1) window_emit_channel_tile(w, LAST);
+    if (w->tile_rows > 1 || w->has_lower) window_emit_channel_tile(w, LAST);
     if (w->leaves_out) window_emit_pads(w);
     emit_line(w);
     emit_turn(w);
