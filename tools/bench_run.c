@@ -120,16 +120,13 @@ static json_t *row_of(const bench_workload *w, int64_t size, int n_threads, cons
 
 /* What binds a plan that takes ns: for each kernel the time that the limits allow, added; the limit is that of the
  * kernel that needs most. */
-static void add_limit(json_t *row, const limits *l, const ir_plan *plan, const int64_t *symbols, double ns,
-                      bool *is_f32) {
+static void add_limit(json_t *row, const limits *l, const ir_plan *plan, const int64_t *symbols, double ns) {
     double least = 0, most = 0;
     const char *limit = "";
-    *is_f32 = true;
     for (uint32_t i = 0; i < plan->steps.n; i++) {
         ir_cost c = ir_step_cost(plan, (int)i, symbols);
         ir_dtype type = ir_step_work_type(plan, (int)i);
         rt_bound b = rt_limits_bound(&l->all, type, c.bytes_read + c.bytes_written, c.work, ns);
-        *is_f32 &= type == FUSOR_F32;
         least += b.least_ns;
         if (b.least_ns > most && strcmp(b.limit, "call") != 0) most = b.least_ns, limit = b.limit;
     }
@@ -153,14 +150,13 @@ static int run_one(session *s, const bench_workload *w, int64_t size, double sec
         if (measure(&rivals, seconds, &t->arena)) {
             int64_t symbols[1] = {size};
             traffic moved = timing_traffic(fused, symbols), apart = timing_traffic(unfused, symbols);
-            bool is_f32 = false;
             *row = row_of(w, size, s->n_threads, &rivals, &moved, &apart, reasons);
             if (choice) (void)json_object_set_new(*row, "auto", bench_auto_row(choice, &rivals));
-            if (w->kind == BENCH_CALL) add_limit(*row, &s->limits, fused, symbols, rivals.at[0].median_ns, &is_f32);
+            if (w->kind == BENCH_CALL) add_limit(*row, &s->limits, fused, symbols, rivals.at[0].median_ns);
             bool is_above = json_number_value(json_object_get(*row, "share")) > 1.2 &&
                             s->n_again++ < 2; /* of another type's peak, or of a cache */
             if (is_above) limits_beside(t, &s->limits, 1.000001 * s->limits.flops);
-            if (w->kind == BENCH_CALL && is_f32 && s->results)
+            if (w->kind == BENCH_CALL && moved.is_f32 && s->results)
                 limits_beside(t, &s->limits, moved.flops / rivals.at[0].median_ns * 1e9);
         } else
             status = tool_environment(t, "%s of suite %s failed at size %" PRId64 ": %s", w->name, w->suite, size,

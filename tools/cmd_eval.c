@@ -186,9 +186,9 @@ static int print_bars(tool *t, const program *p, const inputs *in) {
         traffic moved = timing_traffic(rt_exec_plan(fused.exe->exec), in->symbols),
                 more = timing_traffic(rt_exec_plan(unfused.exe->exec), in->symbols);
         limits l = limits_get(t, t->ctx->n_threads, false);
-        limits_beside(t, &l, moved.flops / one * 1e9);
-        double bytes = moved.bytes_read + moved.bytes_written,
-               limit = l.is_known ? fmax(bytes / l.bytes, moved.flops / l.flops) * 1e9 : 0;
+        if (moved.is_f32) limits_beside(t, &l, moved.flops / one * 1e9);
+        double bytes = moved.bytes_read + moved.bytes_written, peak = rt_limits_peak(&l.all, moved.type),
+               limit = l.is_known ? fmax(bytes / l.bytes, moved.flops / peak) * 1e9 : 0;
         double longest = fmax(one, fmax(apart, limit));
         printf("\n");
         bar(t, "fused", one, longest,
@@ -199,7 +199,9 @@ static int print_bars(tool *t, const program *p, const inputs *in) {
                       apart / one));
         if (l.is_known)
             bar(t, "limit", limit, longest,
-                bytes / l.bytes > moved.flops / l.flops ? "memory bandwidth past the caches" : "peak f32 arithmetic");
+                bytes / l.bytes > moved.flops / peak
+                    ? "memory bandwidth past the caches"
+                    : fu_format(&t->arena, "peak %s arithmetic", ir_dtypes[moved.type].name));
     }
     close_side(t, &fused);
     close_side(t, &unfused);

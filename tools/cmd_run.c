@@ -428,11 +428,11 @@ static void print_time(run *r, const point *p, FILE *out) {
     double seconds = p->time.median_ns * 1e-9, bytes = (p->traffic.bytes_read + p->traffic.bytes_written) / seconds,
            flops = p->traffic.flops / seconds;
     limits l = limits_get(t, p->threads, false);
-    limits_beside(t, &l, flops);
+    if (p->traffic.is_f32) limits_beside(t, &l, flops);
     fprintf(out, "time: median %s, min %s, p99 %s over %" PRId64 " calls\n", report_ns(t, p->time.median_ns),
             report_ns(t, p->time.min_ns), report_ns(t, p->time.p99_ns), p->time.runs);
     fprintf(out, "rate: %s, %s; %s\n", report_rate(t, bytes, "GB/s"), report_rate(t, flops, "GFLOP/s"),
-            limits_share(t, &l, bytes, flops));
+            limits_share(t, &l, p->traffic.type, bytes, flops));
     char device[24];
     if (p->exe->choice) {
         char text[300];

@@ -23,9 +23,10 @@ void limits_beside(tool *t, limits *l, double flops_per_s) {
     *l = of(&l->all);
 }
 
-const char *limits_share(tool *t, const limits *l, double bytes_per_s, double flops_per_s) {
-    if (!l->is_known || l->flops <= 0 || l->bytes <= 0) return "";
-    double memory = bytes_per_s / l->bytes, compute = flops_per_s / l->flops;
+const char *limits_share(tool *t, const limits *l, ir_dtype type, double bytes_per_s, double flops_per_s) {
+    const double peak = rt_limits_peak(&l->all, type);
+    if (!l->is_known || peak <= 0 || l->bytes <= 0) return "";
+    double memory = bytes_per_s / l->bytes, compute = flops_per_s / peak;
     return memory >= compute ? fu_format(&t->arena, "%.0f%% of memory bandwidth%s", 100 * memory,
                                          memory > 1.005 ? " (the caches serve the rest)" : "")
                              : fu_format(&t->arena, "%.0f%% of peak arithmetic%s", 100 * compute,

@@ -17,9 +17,9 @@ typedef struct limits {
 /* For n_threads; from the file beside the cache where there is one (unless `again`), else measured (about 0.4 s) and
  * kept there. */
 limits limits_get(tool *t, int n_threads, bool again);
-/* A rate above the peak shows that the limits were measured at a bad moment: they are measured again, and the larger
- * ones are kept. */
+/* A rate of f32 above the peak shows that the limits were measured at a bad moment: they are measured again, and the
+ * larger ones are kept. */
 void limits_beside(tool *t, limits *l, double flops_per_s);
-/* "37% of peak" style share of what binds: the larger of the two shares. */
-const char *limits_share(tool *t, const limits *l, double bytes_per_s, double flops_per_s);
+/* "37% of peak" style share of what binds: the larger of the two shares. type: of the operations. */
+const char *limits_share(tool *t, const limits *l, ir_dtype type, double bytes_per_s, double flops_per_s);
 #endif

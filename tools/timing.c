@@ -57,12 +57,16 @@ int64_t timing_batch_of(fusor_call *call, double batch_ns) {
 }
 
 traffic timing_traffic(const ir_plan *plan, const int64_t *symbols) {
-    traffic sum = {0};
+    traffic sum = {.type = FUSOR_F32, .is_f32 = true};
+    double most = 0;
     for (uint32_t i = 0; i < plan->steps.n; i++) {
         ir_cost c = ir_step_cost(plan, (int)i, symbols);
         sum.bytes_read += c.bytes_read;
         sum.bytes_written += c.bytes_written;
         sum.flops += c.flops;
+        const ir_dtype type = ir_step_work_type(plan, (int)i);
+        if (c.flops > most) most = c.flops, sum.type = type;
+        sum.is_f32 &= type == FUSOR_F32;
         sum.kernels += plan->steps.at[i].kind != IR_STEP_COPY && plan->steps.at[i].kind != IR_STEP_CHECK;
     }
     return sum;

@@ -22,6 +22,8 @@ int64_t timing_batch_of(fusor_call *call, double batch_ns);
 typedef struct traffic {
     double bytes_read, bytes_written, flops;
     int kernels;
+    ir_dtype type; /* of the arithmetic of the step that has most of it */
+    bool is_f32;   /* all arithmetic is */
 } traffic;
 traffic timing_traffic(const ir_plan *plan, const int64_t *symbols);
 #endif

@@ -324,15 +324,18 @@ void rt_limits_beside(rt_limits *l, const char *dir, bool is_read_only, double f
     (void)pthread_mutex_unlock(&mutex);
 }
 
+double rt_limits_peak(const rt_limits *l, ir_dtype type) {
+    const bool is_tile = type == FUSOR_F16 && rt_host_has("amx-tile,amx-fp16", NULL, NULL); /* as fast as bf16 */
+    if ((type == FUSOR_BF16 || is_tile) && l->peak[RT_LIMIT_BF16] > 0) return l->peak[RT_LIMIT_BF16];
+    if ((type == FUSOR_I8 || type == FUSOR_U8) && l->peak[RT_LIMIT_I8] > 0) return l->peak[RT_LIMIT_I8];
+    return l->peak[type == FUSOR_F64 ? RT_LIMIT_F64 : RT_LIMIT_F32];
+}
+
 rt_bound rt_limits_bound(const rt_limits *l, ir_dtype type, double bytes, double work, double ns) {
     if (!l->is_known || !(ns > 0)) return (rt_bound){"", 0, 0};
     int level = RT_LIMIT_L1;
     while (level < RT_LIMIT_MEMORY && (l->bandwidth[level] <= 0 || bytes > l->holds[level])) level++;
-    double rate = l->peak[type == FUSOR_F64 ? RT_LIMIT_F64 : RT_LIMIT_F32];
-    const bool is_tile = type == FUSOR_F16 && rt_host_has("amx-tile,amx-fp16", NULL, NULL); /* as fast as bf16 */
-    if ((type == FUSOR_BF16 || is_tile) && l->peak[RT_LIMIT_BF16] > 0) rate = l->peak[RT_LIMIT_BF16];
-    if ((type == FUSOR_I8 || type == FUSOR_U8) && l->peak[RT_LIMIT_I8] > 0) rate = l->peak[RT_LIMIT_I8];
-    const double moving = 1e9 * bytes / l->bandwidth[level], computing = 1e9 * work / rate,
+    const double moving = 1e9 * bytes / l->bandwidth[level], computing = 1e9 * work / rt_limits_peak(l, type),
                  least = fmax(moving, computing);
     if (least < CALL_NS && least < ns / 2) return (rt_bound){"call", 1 - least / ns, least};
     return (rt_bound){moving >= computing ? rt_limit_level_names[level] : "arithmetic", least / ns, least};

@@ -329,6 +329,14 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     grep -q '"cache": "off"' out && ok || bad 'cache off'
     json fusor-run/1 'cache' run two.fusor @g a=ones --time --runs 1 --device reference
     grep -q '"cache": "off"' out && ok || bad 'the reference evaluator asks for no kernel'
+    # A rate above the kept peak shows that this is too low, but bytes and halves have peaks of their own.
+    for type in i8 f32; do
+        "$fusor" run two.fusor @g a=ones --time --runs 1 --threads 1 >out 2>err # makes the file
+        sed -i 's/"f32": [0-9.e]*/"f32": 1.0/' "$FUSOR_CACHE_DIR/limits-1"
+        "$fusor" run -e "func @f(%x: $type[64, 64], const %w: $type[64, 64]) -> $type[64, 64] { %y = matmul(%x, %w) return %y }" --fill uniform:1 --time --threads 1 >out 2>err
+        grep -q '"f32": 1.0,' "$FUSOR_CACHE_DIR/limits-1"; kept=$?
+        case $type$kept in i80 | f321) ok ;; *) bad "the kept peak of f32 beside a run of $type" ;; esac
+    done
     # However little memory there is, nothing ends the process: LLVM would where it gets none.
     if ldd "$fusor" | grep -q 'lib[a-z]*san'; then skip 'limits of memory: sanitizers'
     else
