@@ -105,14 +105,14 @@ static ir_id pad_or_cut(const conv *v, ir_id x, unsigned first, const int64_t *b
     return ir_expand_op(v->c, IR_OP_PAD, 2, (ir_id[]){x, ir_add_literal(v->g, ir_at(v->g, x)->dtype, 0)}, &pads, 1, 0);
 }
 
-/* The same; where one side cuts off more than there is, the other one comes first. */
+/* The same; where one side cuts off more than there is, or may, the other one comes first. */
 static ir_id padded(const conv *v, ir_id x, unsigned first, const int64_t *begin, const int64_t *end) {
     int64_t more[2][IR_MAX_SPATIAL], less[2][IR_MAX_SPATIAL], size;
     bool any = false;
     for (unsigned i = 0; i < v->spatial; i++) {
         const int64_t side[2] = {begin[i], end[i]};
         const bool is_const = ir_size_is_const(v->s, ir_at(v->g, x)->dim[first + i], &size);
-        any |= is_const && (begin[i] < -size || end[i] < -size);
+        any |= is_const ? begin[i] < -size || end[i] < -size : (begin[i] < 0) != (end[i] < 0);
         for (int k = 0; k < 2; k++) {
             more[k][i] = side[k] > 0 ? side[k] : 0;
             less[k][i] = side[k] < 0 ? side[k] : 0;

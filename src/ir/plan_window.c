@@ -22,8 +22,6 @@ bool ir_conv_fits_window(const ir_graph *g, const ir_node *n) {
     const ir_node *w = ir_at(g, n->in[1]);
     const int64_t groups = groups_of(n);
     int64_t v;
-    if (!ir_is_float(ir_at(g, n->in[0])->dtype) && groups > 1 && ir_size_is(g->sizes, w->dim[1], 1) && !g->packs_const)
-        return false; /* on a GPU, element by element */
     if (!ir_size_is_const(g->sizes, w->dim[0], &v) || v < groups) return false;
     for (unsigned d = IR_SPATIAL_AT; d < w->rank; d++)
         if (!ir_size_is_const(g->sizes, w->dim[d], &v) || v > INT32_MAX) return false;
@@ -55,9 +53,8 @@ bool ir_conv_fits_phases(const ir_graph *g, const ir_node *n) {
 bool ir_conv_is_depthwise(const ir_graph *g, const ir_node *n) {
     const ir_node *w = ir_at(g, n->in[1]);
     int64_t made, places = 1, v;
-    if (!ir_conv_fits_window(g, n) || (!ir_is_float(n->dtype) && !g->packs_const) ||
-        !ir_size_is(g->sizes, w->dim[1], 1) || !ir_size_is_const(g->sizes, w->dim[0], &made) ||
-        made / groups_of(n) > IR_DEPTHWISE_CHANNELS)
+    if (!ir_conv_fits_window(g, n) || !ir_size_is(g->sizes, w->dim[1], 1) ||
+        !ir_size_is_const(g->sizes, w->dim[0], &made) || made / groups_of(n) > IR_DEPTHWISE_CHANNELS)
         return false;
     for (unsigned d = IR_SPATIAL_AT; d < w->rank; d++) {
         const unsigned i = d - (unsigned)IR_SPATIAL_AT;
