@@ -8,8 +8,9 @@
  *   phase 1   a tile of work is rows y0 .. of one image and some of its channels
  *     SLAB    what it reads of the operand, with its pads; not where that can be read as it lies
  *     LINE    up to ir_window_columns columns, nr channels: sums [columns][nr], by TILE (window_channel_tile.c) or, of
- *             the vectors behind the last whole tile of channels, by NARROW, one K block after the other. The last
- *             columns of a line are done with some before them, again. Where a tile is whole rows, all rows are one
+ *             the vectors behind the last whole tile of channels, by NARROW, one K block after the other. A line
+ *             is cut into tiles of mr and (LAST) of mr - 1 columns where registers are few (ir_window_has_lower), else
+ *             its last columns are done with some before them, again. Where a tile is whole rows, all rows are one
  *             line, and those behind the last whole tile are done by LAST, one at a time, as are all by NARROW: so on
  *             small images a vector of weights meets many columns, and none is done twice. Products with pads are left
  *             out where that is known (window_pads.c)
@@ -173,7 +174,8 @@ static void emit_row_tiles(window *w, LLVMValueRef *of_tile, LLVMValueRef column
     }
 }
 
-/* Tells a tile of `width` columns of row y whether it is the first and the last part of that; of several rows it is neither. */
+/* Tells a tile of `width` columns of row y whether it is the first and the last part of that; of several rows it is
+ * neither. */
 static void tell_place_in_row(window *w, LLVMValueRef *of_tile, LLVMValueRef y, LLVMValueRef column, int width) {
     emit *e = w->e;
     if (!w->leaves_out) return;
