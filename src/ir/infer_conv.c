@@ -5,7 +5,7 @@
 #include "ir/infer_parts.h"
 #include "ir/window.h"
 
-static const int64_t MOST = INT64_C(1) << 31;
+static const int64_t MOST = INT32_MAX;
 
 static ir_size number(const ir_graph *g, int64_t v) { return ir_size_const(g->sizes, v); }
 

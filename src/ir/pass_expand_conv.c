@@ -2,9 +2,9 @@
 /* pass_expand_conv.c: convolutions as matrix products and movement, in the type that sums are made in.
  *
  *   conv            of the padded operand, in one kernel, which takes the pads in on a CPU (plan_window.c)
- *   other conv      for each place of the kernel, weights [O, C] @ the strided slice of the padded operand [N, C,
- *                   positions]; added up
- *   depthwise       (one channel a group) the same with products element by element
+ *   conv whose number of channels made has a name
+ *                   for each place of the kernel, weights [O, C] @ the strided slice of the padded operand [N, C,
+ *                   positions]; added up. With one channel a group the same with products element by element
  *   conv_transpose  with strides, on a CPU: without bias and in the type of sums, one kernel (ir_conv_fits_phases)
  *   other ones      along each axis, element q * stride + r of the result, pads included, is a convolution of stride 1
  *   of the operand
@@ -16,8 +16,8 @@
  *                   weights [C, O * places] transposed @ operand [N, C, positions], once; then the part of each place,
  *                   zeros between its elements, where it lies in the result; added up
  *
- * Groups are a batch axis. A kernel of more than MAX_PLACES, or of sizes that have names, stays one operator, for the
- * reference. */
+ * Groups are a batch axis. One whose kernel has sizes with names, or more than MAX_PLACES where none of the forms that
+ * are one kernel takes it, stays one operator, for the reference. */
 #include "base/small.h"
 #include "ir/expand.h"
 #include "ir/window.h"

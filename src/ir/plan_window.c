@@ -28,8 +28,8 @@ bool ir_conv_fits_window(const ir_graph *g, const ir_node *n) {
     return true;
 }
 
-/* Not for one channel a group, whose convolution of phases is depthwise; nor for fewer channels made of each than those:
- * as channels, all phases meet an element of the operand at once. (128 channels of 32x32, 4x4, stride 2, EPYC 9005: to 1
+/* Not for one channel a group, whose convolution of phases is depthwise; nor for fewer channels made of a group than
+ * IR_PHASES_FEWEST: as channels, all phases meet an element of the operand at once. (128 channels of 32x32, 4x4, stride 2, EPYC 9005: to 1
  * channel 3.0 of that time, to 3 1.5, to 4 1.0, to 8 0.9, to 32 0.78.) */
 bool ir_conv_fits_phases(const ir_graph *g, const ir_node *n) {
     const ir_node *w = ir_at(g, n->in[1]);
@@ -43,7 +43,7 @@ bool ir_conv_fits_phases(const ir_graph *g, const ir_node *n) {
         const int64_t stride = ir_window_entry(g, n, "strides", i, 1),
                       dilation = ir_window_entry(g, n, "dilations", i, 1), begin = ir_window_entry(g, n, "pads", i, 0);
         if (!ir_size_is_const(g->sizes, w->dim[IR_SPATIAL_AT + i], &v) || v > IR_BAKE_MAX || stride > IR_UP_MAX ||
-            dilation > IR_UP_REACH || (v - 1) * dilation > IR_UP_REACH || begin < -IR_UP_REACH || begin > IR_UP_REACH)
+            dilation > IR_UP_REACH || (v - 1) * dilation > IR_UP_REACH || begin > IR_UP_REACH)
             return false;
         has_stride |= stride > 1;
     }

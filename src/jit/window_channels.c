@@ -189,8 +189,8 @@ static LLVMValueRef tiles_of(window *w, LLVMValueRef columns) {
     return LLVMBuildUDiv(w->e->b, em_add(w->e, columns, num(w, w->mr - 1)), num(w, w->mr), "");
 }
 
-/* Tiles of `width` columns from `begin` to `end`, of a line that begins at `column`; one that would end behind `last`
- * ends there, and its sums go where they would have. */
+/* Tiles of `width` columns from `begin` to `end`, of a line that begins at `column`; one that would begin behind
+ * `last` begins there, and its sums go where they would have. */
 static void emit_column_tiles_of(window *w, window_function f, int width, const LLVMValueRef *of_line,
                                  LLVMValueRef begin, LLVMValueRef end, LLVMValueRef last, LLVMValueRef is_narrow,
                                  LLVMValueRef y, LLVMValueRef column) {
