@@ -115,6 +115,18 @@ static void end_measure(tool *t, const ir_graph *g, measured *m, inputs *in) {
     if (in->buffer) inputs_free(in);
 }
 
+/* A plan is shown for one size of each name. */
+static int check_dims(tool *t, const ir_graph *g, const inputs *in) {
+    for (uint32_t i = 0; i < in->dims.n; i++) {
+        const inputs_dim *d = &in->dims.at[i];
+        const char *name = ir_size_symbol_name(g->sizes, d->symbol);
+        if (d->n > 1)
+            return tool_usage(t, "--dim %s: %d sizes; explain shows one, like --dim %s=%lld (run --time takes several)",
+                              name, d->n, name, (long long)d->value[0]);
+    }
+    return 0;
+}
+
 /* Sizes that nobody gives, and inputs that nobody names, are assumed; with NAME=SOURCE the sizes come from these. */
 static int find_inputs(tool *t, const program *p, const ir_graph *g, uint32_t used, inputs *in) {
     if (!t->measure) {
@@ -186,7 +198,9 @@ int cmd_explain(tool *t) {
     if (t->outputs.n > 1) return tool_usage(t, "-o is given %u times; expected one file", t->outputs.n);
     if ((status = program_load(t, &p, &used)) != 0 || (status = program_function(t, &p, used, NULL, &graph)) != 0)
         return status;
-    if ((status = find_inputs(t, &p, graph, used, &in)) != 0 || (status = tool_target(t, &target)) != 0) return status;
+    if ((status = find_inputs(t, &p, graph, used, &in)) != 0 || (status = check_dims(t, graph, &in)) != 0 ||
+        (status = tool_target(t, &target)) != 0)
+        return status;
     options.level = target.level;
     options.features = target.features;
     if (t->measure && (status = tool_context(t, 0)) != 0) return status;
