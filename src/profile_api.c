@@ -60,7 +60,7 @@ static json_t *entry_json(rt_profile_entry *e, double all, const rt_limits *limi
     const int64_t calls = atomic_load(&e->calls), median = rt_profile_median(e);
     double ns = (double)atomic_load(&e->ns), bytes = atomic_load(&e->bytes), flops = atomic_load(&e->flops),
            work = atomic_load(&e->work);
-    const double one = calls ? 1.0 / (double)calls : 0;
+    const double one = calls ? 1.0 / (double)calls : 0, each = median > 0 ? one / (double)median : 0;
     const rt_bound bound = rt_limits_bound(limits, e->type, bytes * one, work * one, (double)median);
     profile_facts f = {.kind = e->kind,
                        .ops = e->ops,
@@ -74,9 +74,8 @@ static json_t *entry_json(rt_profile_entry *e, double all, const rt_limits *limi
         "function", e->function, "step", e->step, "kind", e->kind, "symbol", e->symbol, "ops", e->ops, "names",
         e->names, "places", e->places, "calls", (json_int_t)calls, "ns", (json_int_t)ns, "min_ns",
         (json_int_t)atomic_load(&e->min_ns), "median_ns", (json_int_t)median, "bytes", (json_int_t)bytes, "flops",
-        (json_int_t)flops, "work", (json_int_t)work, "gb_s", ns > 0 ? bytes / ns : 0.0, "gflop_s",
-        ns > 0 ? flops / ns : 0.0, "share", all > 0 ? ns / all : 0.0, "limit", bound.limit, "limit_share", bound.share,
-        "advice", profile_advice(&f));
+        (json_int_t)flops, "work", (json_int_t)work, "gb_s", bytes * each, "gflop_s", flops * each, "share",
+        all > 0 ? ns / all : 0.0, "limit", bound.limit, "limit_share", bound.share, "advice", profile_advice(&f));
     return o;
 }
 

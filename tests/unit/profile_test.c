@@ -50,6 +50,8 @@ Test(profile, counts_while_it_is_on) {
     cr_assert_str_eq(json_string_value(json_object_get(k, "kind")), "map");
     cr_assert_str_eq(json_string_value(json_object_get(k, "ops")), "add relu");
     cr_assert(json_integer_value(json_object_get(k, "ns")) >= 4 * json_integer_value(json_object_get(k, "min_ns")));
+    const double median = (double)json_integer_value(json_object_get(k, "median_ns"));
+    cr_assert_float_eq(json_number_value(json_object_get(k, "gb_s")) * median, 3 * N * 4, 1);
     json_decref(d);
     fusor_buffer_list lists[2] = {{in, 1}, {in + 1, 1}}, to = {&out, 1};
     OK(fusor_executable_call_each(exe, 1, 2, lists, 1, &to));
