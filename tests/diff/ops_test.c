@@ -1101,8 +1101,6 @@ static void by_channel(ir_dtype t) {
     }
 }
 
-/* Convolutions of one channel a group, which read the operand without its pads: one to three axes, steps that divide a
- * row into parts, pads of one side and wider than the kernel, rows and columns of several tiles, places of one. */
 /* Transposed with strides: phases of as many places and of more and fewer, of none; cut and beyond the operand's ends;
  * whose steps are dilations; along one axis, two and three; by columns in lines, panels and their rests, and by channel;
  * sizes that the text has and that it has not, which is the same in bits. */
@@ -1149,6 +1147,8 @@ static void transposed(ir_dtype t) {
     }
 }
 
+/* Convolutions of one channel a group, which read the operand without its pads: one to three axes, steps that divide a
+ * row into parts, pads of one side and wider than the kernel, rows and columns of several tiles, places of one. */
 static void depthwise(ir_dtype t) {
     static const struct {
         const char *x, *w, *bias, *result, *attrs, *behind;
