@@ -45,6 +45,9 @@ static bool is_outer(const ir_graph *g, const ir_node *n) {
            ir_at(g, n->in[1])->rank > 1;
 }
 
+/* Small matrices of many batches stay direct contractions up to so many rows and columns. */
+enum { DIRECT = 12 };
+
 /* Has operand i 2 to `most` rows and columns, by the text? */
 static bool is_small(const ir_graph *g, const ir_node *n, int i, int64_t most) {
     int64_t size[2];
@@ -63,9 +66,8 @@ static bool is_small_row(const ir_graph *g, const ir_node *n, int64_t most) {
  * reduction empty, more than the one column of a direct contraction does (EPYC 9005, f32, 4096 of 3x3, 4x4, 8x8, 12x12:
  * 152, 183, 174, 212 us and 9, 12, 41, 89; 16x16 71 and 221). */
 static bool is_small_column(const ir_graph *g, const ir_node *n) {
-    enum { MOST = 12 };
     return ir_at(g, n->in[0])->rank > 2 && ir_at(g, n->in[1])->rank > 2 && is_one(g, n, 1, false) &&
-           is_small(g, n, 0, MOST);
+           is_small(g, n, 0, DIRECT);
 }
 
 /* A row times a parameter that is packed once, of as many columns as the tile of one row has. */
@@ -84,7 +86,6 @@ static bool is_row_times_packed(const ir_graph *g, const ir_node *n) {
 /* The operand of many vectors, a batch each, that one matrix is multiplied with: they are the rows of one product (but
  * of the smallest, which are direct, batch by batch). -1: there is none. */
 static int stack_of(const ir_graph *g, const ir_node *n) {
-    enum { DIRECT = 12 };
     if (is_outer(g, n) || !ir_is_contraction(g, n) || is_small_row(g, n, DIRECT)) return -1;
     for (int i = 0; i < 2; i++) {
         const ir_node *x = ir_at(g, n->in[i]), *w = ir_at(g, n->in[1 - i]);

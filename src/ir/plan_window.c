@@ -29,8 +29,8 @@ bool ir_conv_fits_window(const ir_graph *g, const ir_node *n) {
 }
 
 /* Not for one channel a group, whose convolution of phases is depthwise; nor for fewer channels made of a group than
- * IR_PHASES_FEWEST: as channels, all phases meet an element of the operand at once. (128 channels of 32x32, 4x4, stride 2, EPYC 9005: to 1
- * channel 3.0 of that time, to 3 1.5, to 4 1.0, to 8 0.9, to 32 0.78.) */
+ * IR_PHASES_FEWEST: as channels, all phases meet an element of the operand at once. (128 channels of 32x32, 4x4, stride
+ * 2, EPYC 9005: to 1 channel 3.0 of that time, to 3 1.5, to 4 1.0, to 8 0.9, to 32 0.78.) */
 bool ir_conv_fits_phases(const ir_graph *g, const ir_node *n) {
     const ir_node *w = ir_at(g, n->in[1]);
     const int64_t groups = groups_of(n);
@@ -222,8 +222,8 @@ static bool is_by_channel(const planner *p, const ir_node *n, ir_tile *tile) {
         return false;
     made /= groups_of(n);
     bool is_one_line = places_of(g, n) == 1 && !is_transposed(n) && ir_at(g, n->in[0])->op != IR_OP_PAD;
-    for (unsigned i = 0; i < spatial;
-         i++) { /* of rows too: the slab has those between (20001 of stride 1000: 5.6 MB) */
+    for (unsigned i = 0; i < spatial; i++) {
+        /* of rows too: the slab has those between (20001 of stride 1000: 5.6 MB) */
         const int64_t stride = stride_along(g, n, i);
         if (stride > IR_CHANNELS_STRIDE) return false;
         is_one_line &= stride == 1;

@@ -40,9 +40,8 @@ ir_tile ir_contract_tile_of(ir_level level, ir_dtype acc, int64_t m, int64_t n);
 /* The tile of a contraction of one row, of which `tile` is that of many: wider, for as many sums at once. */
 ir_tile ir_contract_row_tile(ir_level level, ir_dtype acc, ir_tile tile);
 enum {
-    IR_WINDOW_FEW = 16, /* up to so many products of an element, a convolution's tile has all of them in its code */
-    IR_WINDOW_MANY =
-        32, /* of so many registers, tiles by channel have many columns, all the same (ir_window_has_lower) */
+    IR_WINDOW_FEW = 16,     /* up to so many products of an element, a convolution's tile has all of them in its code */
+    IR_WINDOW_MANY = 32,    /* of so many registers, all tiles by channel have as many columns (ir_window_has_lower) */
     IR_WINDOW_ALONG = 8,    /* up to so many places along columns, pads are left out */
     IR_WINDOW_UNSIGNED = 64 /* sums of so many products and more are never -0 (ir_window_drops_sign) */
 };

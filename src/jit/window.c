@@ -34,9 +34,7 @@ static void set_values(window *w) {
     for (int d = w->dim_n + 1; d < w->k->n_dims; d++)
         if (d != w->channels) w->places = em_mul(e, w->places, e->size[d]);
     w->taken = w->channels >= 0 ? e->size[w->channels] : num(w, 1);
-    w->kk = w->taken;
-    if (w->group > 1) w->kk = LLVMBuildUDiv(e->b, em_add(e, w->taken, num(w, w->group - 1)), num(w, w->group), "");
-    w->kk = em_mul(e, w->kk, w->places);
+    w->kk = em_mul(e, window_channel_words(w), w->places);
     w->sums_pitch = w->nr * w->turns;
     const LLVMValueRef table_bytes = round_up(w, em_mul(e, em_add(e, w->kk, num(w, ir_window_ahead(w->k))), num(w, 8)));
     w->table = w->is_slab ? em_gep(e, e->scratch, e->t_i8, num(w, IR_SLAB_HEAD)) : e->scratch;
@@ -344,9 +342,7 @@ void window_emit_table(window *w, const window_slab *slab) {
     LLVMValueRef at = num(w, 0), place = num(w, 0), channel = num(w, 0), of_axis[IR_KERNEL_MAX_AXES] = {0};
     for (int i = 0; i < w->n_k; i++) {
         const int d = w->dim_n + 1 + i;
-        LLVMValueRef count = e->size[d];
-        if (d == w->channels && w->group > 1)
-            count = LLVMBuildUDiv(e->b, em_add(e, count, num(w, w->group - 1)), num(w, w->group), "");
+        LLVMValueRef count = d == w->channels ? window_channel_words(w) : e->size[d];
         l[i] = em_for(e, num(w, 0), count, num(w, 1));
         if (d == w->channels) channel = l[i].i;
         for (int a = 0; a < w->k->n_axes; a++)

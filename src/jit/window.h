@@ -70,8 +70,23 @@ static inline LLVMValueRef element(window *w, LLVMValueRef base, LLVMValueRef i)
     return em_gep(w->e, base, w->t_acc, i);
 }
 /* Elements of the operand along an axis. */
+/* Axis `number` from the last on: 0 columns, 1 rows, 2 the outer one; NULL: there is none. */
+static inline const ir_kaxis *window_axis(const window *w, int number) {
+    return number < w->k->n_axes ? &w->k->axis[w->k->n_axes - 1 - number] : NULL;
+}
+/* Places of the kernel along it, by the text. */
+static inline int64_t window_places(const window *w, int number) {
+    const ir_kaxis *a = window_axis(w, number);
+    return a && a->place >= 0 ? w->k->dim[a->place].size : 1;
+}
 static inline LLVMValueRef axis_size(const window *w, const ir_kaxis *a) {
     return w->e->scalar[w->k->inst[a->size].index];
+}
+/* Channels of the operand, or words of `group` of them. */
+static inline LLVMValueRef window_channel_words(const window *w) {
+    if (w->group == 1) return w->taken;
+    LLVMValueRef more = em_i64s(w->e, w->group - 1), group = em_i64s(w->e, w->group);
+    return LLVMBuildUDiv(w->e->b, em_add(w->e, w->taken, more), group, "");
 }
 
 /* ---- window.c: functions beside the kernel's ---- */
@@ -234,7 +249,6 @@ void window_find_phases(window *w);
 void window_set_phases(window *w); /* once the sizes are loaded */
 /* Elements of K that a phase has; phase: along columns, rows, and the outer axis. */
 void window_phase_range(window *w, const LLVMValueRef phase[3], LLVMValueRef *begin, LLVMValueRef *end);
-LLVMValueRef window_channel_words(window *w);
 /* The place of index z along the outer axis within its phase; z where there are no phases. */
 LLVMValueRef window_outer_phase(window *w, LLVMValueRef z, LLVMValueRef *phase);
 void window_emit_phase_table(window *w, const struct window_slab *slab);

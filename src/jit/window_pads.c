@@ -8,24 +8,16 @@
  * one, the function PADS adds all that was left out, and more that was not: a sum that has become NaN stays one. */
 #include "jit/window.h"
 
-static const ir_kaxis *axis_from_last(const window *w, int i) {
-    return i < w->k->n_axes ? &w->k->axis[w->k->n_axes - 1 - i] : NULL;
-}
-
-static int places_of(const window *w, const ir_kaxis *a) {
-    return a && a->place >= 0 ? (int)w->k->dim[a->place].size : 1;
-}
-
 void window_find_pads(window *w) {
     w->drops_sign = ir_window_drops_sign(w->k);
     w->leaves_out = ir_window_leaves_out(w->k);
     if (!w->leaves_out) return;
-    w->across = places_of(w, axis_from_last(w, 0));
-    w->down = places_of(w, axis_from_last(w, 1));
+    w->across = (int)window_places(w, 0);
+    w->down = (int)window_places(w, 1);
 }
 
 bool window_is_pad(const window *w, int place, int column, int columns, bool is_behind) {
-    const ir_kaxis *x = axis_from_last(w, 0);
+    const ir_kaxis *x = window_axis(w, 0);
     const int64_t from_end = (columns - 1 - column) * x->stride + (w->across - 1 - place) * x->dilation;
     return is_behind ? from_end < x->end : column * x->stride + place * x->dilation < x->begin;
 }
@@ -40,7 +32,7 @@ static LLVMValueRef first_place(window *w, LLVMValueRef bound, LLVMValueRef firs
 
 void window_rows_met(window *w, LLVMValueRef y, LLVMValueRef *begin, LLVMValueRef *end) {
     emit *e = w->e;
-    const ir_kaxis *a = axis_from_last(w, 1);
+    const ir_kaxis *a = window_axis(w, 1);
     *begin = num(w, 0);
     *end = num(w, w->down);
     if (!a) return;
@@ -95,7 +87,7 @@ void window_emit_pads(window *w) {
     LLVMValueRef at_x = LLVMBuildURem(e->b, k.i, across, ""),
                  at_y = LLVMBuildURem(e->b, LLVMBuildUDiv(e->b, k.i, across, ""), down, "");
     em_branch b =
-        em_if(e, em_or(e, is_outside(w, axis_from_last(w, 1), y, at_y), is_outside(w, axis_from_last(w, 0), x, at_x)));
+        em_if(e, em_or(e, is_outside(w, window_axis(w, 1), y, at_y), is_outside(w, window_axis(w, 0), x, at_x)));
     em_loop v = em_for(e, zero, in[3], num(w, w->v_lanes));
     LLVMValueRef weights = element(w, in[1], em_add(e, em_mul(e, k.i, in[3]), v.i));
     LLVMValueRef to = element(w, in[4], em_add(e, em_mul(e, c.i, num(w, w->nr)), v.i));

@@ -12,10 +12,6 @@
  * Elsewhere in the kernel sizes of y and n count what a phase has of them; `made` is the result's. */
 #include "jit/window.h"
 
-static const ir_kaxis *axis_from_last(const window *w, int number) {
-    return number < w->k->n_axes ? &w->k->axis[w->k->n_axes - 1 - number] : NULL;
-}
-
 enum { PLACES, FIRST, FROM, BEFORE, WORDS };
 
 /* A constant of the module: the words of an axis' phases. */
@@ -60,10 +56,6 @@ static LLVMValueRef word_of(window *w, int number, LLVMValueRef phase, int word)
     return LLVMBuildLoad2(w->e->b, w->e->t_i64, em_gep(w->e, w->phase_table[number], w->e->t_i64, at), "");
 }
 
-LLVMValueRef window_channel_words(window *w) {
-    return LLVMBuildUDiv(w->e->b, em_add(w->e, w->taken, num(w, w->group - 1)), num(w, w->group), "");
-}
-
 LLVMValueRef window_outer_phase(window *w, LLVMValueRef z, LLVMValueRef *phase) {
     if (!w->is_transposed) return z;
     LLVMValueRef n = num(w, w->phases[2]->n);
@@ -71,18 +63,12 @@ LLVMValueRef window_outer_phase(window *w, LLVMValueRef z, LLVMValueRef *phase) 
     return LLVMBuildUDiv(w->e->b, z, n, "");
 }
 
-/* All places along an axis. */
-static int64_t places_along(const window *w, int number) {
-    const ir_kaxis *a = axis_from_last(w, number);
-    return a && a->place >= 0 ? w->k->dim[a->place].size : 1;
-}
-
 void window_phase_range(window *w, const LLVMValueRef phase[3], LLVMValueRef *begin, LLVMValueRef *end) {
     emit *e = w->e;
     LLVMValueRef before = num(w, 0), count = num(w, 1);
     for (int i = 2; i >= 0; i--) {
         int64_t inner = 1; /* all places of the axes within */
-        for (int k = 0; k < i; k++) inner *= places_along(w, k);
+        for (int k = 0; k < i; k++) inner *= window_places(w, k);
         LLVMValueRef of_axis = em_mul(e, word_of(w, i, phase[i], BEFORE), num(w, inner));
         before = em_add(e, before, em_mul(e, count, of_axis));
         count = em_mul(e, count, word_of(w, i, phase[i], PLACES));
@@ -148,7 +134,7 @@ void window_pack_phases(window *w, LLVMValueRef off, LLVMValueRef step, LLVMValu
     nest n = begin_nest(w);
     if (w->channels >= 0) off = em_add(e, off, em_mul(e, n.channel, e->stride[w->weights][w->channels]));
     for (int i = 0; i < w->k->n_axes; i++) {
-        const ir_kaxis *a = axis_from_last(w, i);
+        const ir_kaxis *a = window_axis(w, i);
         if (a->place >= 0) off = em_add(e, off, em_mul(e, n.place[i], e->stride[w->weights][a->place]));
     }
     em_store_ptr(e, w->acc, window_weights_at(w, off, step, mask), element(w, dst, em_mul(e, n.k, apart)), mask,

@@ -249,8 +249,7 @@ void window_emit_slab(window *w) {
     const ir_kaxis *x = axis_of(w, 2), *y = axis_of(w, 1), *z = axis_of(w, 0);
     source from = {.inst = w->k->inst[w->matmul].in[1], .step = num(w, part_stride(w, x))};
     from.apart = w->channels >= 0 ? e->stride[w->operand][w->channels] : zero;
-    LLVMValueRef words = w->taken, plane_at = zero;
-    if (w->group > 1) words = LLVMBuildUDiv(e->b, em_add(e, words, num(w, w->group - 1)), num(w, w->group), "");
+    LLVMValueRef words = window_channel_words(w), plane_at = zero;
     /* rows of this tile: those that its last row of results still meets */
     LLVMValueRef missing = em_mul(e, em_sub(e, in[4], in[5]), num(w, y ? y->stride / part_stride(w, y) : 1));
     plane p = {.pitch = s.pitch, .extent = s.extent[1], .rows = em_sub(e, s.extent[0], missing)};
@@ -353,7 +352,7 @@ static void emit_weight_row(window *w, LLVMValueRef number, LLVMValueRef row) {
         emit_run(w, &from, row, w->kk);
         return;
     }
-    LLVMValueRef words = LLVMBuildUDiv(e->b, em_add(e, w->taken, num(w, w->group - 1)), num(w, w->group), "");
+    LLVMValueRef words = window_channel_words(w);
     em_loop lc = em_for(e, zero, words, one);
     LLVMValueRef first = em_mul(e, lc.i, num(w, w->group));
     from.count = em_sub(e, w->taken, first);

@@ -1045,13 +1045,23 @@ static void subscripts(ir_dtype t) {
               (domain){-1, 1, SPECIAL_NONE, false}, (int64_t[4]){5, 70, 19}, one_thread, false, ALL_LEVELS);
 }
 
+/* A convolution of x, w and a bias, and what is behind it. */
+typedef struct conv_case {
+    const char *x, *w, *bias, *result, *attrs, *behind;
+} conv_case;
+
+/* Of case s at so many sizes, on one thread and two; at the later ones for one level each. */
+static void check_sizes(const char *text, domain dom, const int64_t (*sizes)[4], size_t n, size_t s) {
+    for (size_t k = 0; k < n; k++)
+        check(text, dom, sizes[k], k % 2 ? two_threads : one_thread, k == 0,
+              k < 2 ? ALL_LEVELS : 1u << (mix(k + s) % 3));
+}
+
 /* Vectors of channels: sizes are known, lines short. The last vector not full, one behind the last tile; strides; several
  * K blocks, also with a last tile of columns that begins in the one before; groups; an operand that is read as it lies;
  * images of fewer columns than a tile; other axes. */
 static void by_channel(ir_dtype t) {
-    static const struct {
-        const char *x, *w, *bias, *result, *attrs, *behind;
-    } cases[] = {
+    static const conv_case cases[] = {
         {"[A, 20, 7, 7]", "[40, 20, 3, 3]", "[40]", "[A, 40, 7, 7]", "pads=[1, 1, 1, 1]", "%y = relu(%r)"},
         {"[A, 20, 15, 13]", "[33, 20, 3, 3]", "[33]", "[A, 33, 7, 7]", "strides=[2, 2], pads=[1, 0, 0, 2]",
          "%y = abs(%r)"},
@@ -1105,9 +1115,7 @@ static void by_channel(ir_dtype t) {
  * whose steps are dilations; along one axis, two and three; by columns in lines, panels and their rests, and by channel;
  * sizes that the text has and that it has not, which is the same in bits. */
 static void transposed(ir_dtype t) {
-    static const struct {
-        const char *x, *w, *c, *result, *attrs, *behind;
-    } cases[] = {
+    static const conv_case cases[] = {
         {"[A, 5, C, D]", "[5, 6, 2, 2]", "[6]", "[?, ?, ?, ?]", "strides=[2, 2]", "relu(%s)"},
         {"[A, 4, C, D]", "[4, 9, 4, 4]", "[9]", "[?, ?, ?, ?]", "strides=[2, 2], pads=[1, 1, 1, 1]", "abs(%s)"},
         {"[A, 3, C, D]", "[3, 12, 3, 3]", "[12]", "[?, ?, ?, ?]",
@@ -1139,20 +1147,16 @@ static void transposed(ir_dtype t) {
             text, sizeof text,
             "func @f(%%x: %s%s, %s%%w: %s%s, %%b: %s%s) -> %s%s { %%s = conv_transpose(%%x, %%w, %%b, %s) %%y = %s "
             "return %%y }",
-            n, cases[s].x, s % 2 ? "const " : "", n, cases[s].w, n, cases[s].c, n, cases[s].result, cases[s].attrs,
+            n, cases[s].x, s % 2 ? "const " : "", n, cases[s].w, n, cases[s].bias, n, cases[s].result, cases[s].attrs,
             cases[s].behind);
-        for (size_t k = 0; k < (has_sizes ? 2 : 4); k++)
-            check(text, (domain){-2, 2, SPECIAL_NONE, false}, sizes[k], k % 2 ? two_threads : one_thread, k == 0,
-                  k < 2 ? ALL_LEVELS : 1u << (mix(k + s) % 3));
+        check_sizes(text, (domain){-2, 2, SPECIAL_NONE, false}, sizes, has_sizes ? 2 : 4, s);
     }
 }
 
 /* Convolutions of one channel a group, which read the operand without its pads: one to three axes, steps that divide a
  * row into parts, pads of one side and wider than the kernel, rows and columns of several tiles, places of one. */
 static void depthwise(ir_dtype t) {
-    static const struct {
-        const char *x, *w, *bias, *result, *attrs, *behind;
-    } cases[] = {
+    static const conv_case cases[] = {
         {"[A, 3, C, D]", "[3, 1, 3, 3]", "[3]", "[?, ?, ?, ?]", "groups=3, pads=[1, 1, 1, 1]", "relu(%r)"},
         {"[A, 5, C, D]", "[5, 1, 3, 3]", "[5]", "[?, ?, ?, ?]", "groups=5, pads=[1, 0, 2, 5], strides=[2, 2]",
          "mul(%r, %r)"},
@@ -1193,9 +1197,8 @@ static void depthwise(ir_dtype t) {
             "func @f(%%x: %s%s, %%w: %s%s, %%b: %s%s) -> %s%s { %%r = conv(%%x, %%w, %%b, %s) %%y = %s return %%y }", n,
             cases[s].x, t == FUSOR_U8 ? "i8" : n, cases[s].w, r, cases[s].bias, r, cases[s].result, cases[s].attrs,
             is_of_floats && r != n ? "neg(%r)" : cases[s].behind);
-        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
-            check(text, (domain){ir_is_float(t) ? -2 : -200, ir_is_float(t) ? 2 : 250, SPECIAL_NONE, !ir_is_float(t)},
-                  sizes[k], k % 2 ? two_threads : one_thread, k == 0, k < 2 ? ALL_LEVELS : 1u << (mix(k + s) % 3));
+        check_sizes(text, (domain){ir_is_float(t) ? -2 : -200, ir_is_float(t) ? 2 : 250, SPECIAL_NONE, !ir_is_float(t)},
+                    sizes, sizeof sizes / sizeof *sizes, s);
     }
 }
 

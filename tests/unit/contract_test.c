@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* contract_test.c: the contraction kernel at every level the host has, run between guard pages and compared bit by bit
  * with loops that accumulate in the documented order (ir/schedule.h). Tiles (AMX) are emulated where the host has
- * none. */
+ * none.
+ *
+ * In one file because all tests share the description of a problem, the guarded memory it runs in and the model of the
+ * documented orders. */
 #include "../amx/amx_emulate.h"
 #include "../host_level.h"
 #include "ir/codegen_api.h"
