@@ -326,7 +326,7 @@ void ir_lex_next(ir_lexer *x, ir_token *t) {
             skip_ascii(x, 4);
         } else {
             skip_ascii(x, 1);
-            fail(t, t->loc, "expected a number right after '-'");
+            fail(t, t->loc, "expected a number right after '-' (the negative of a value is neg(%x))");
         }
     } else if (c == '"') {
         lex_string(x, t);

@@ -78,6 +78,31 @@ static bool parse_attr(parser *p, ast_attr *out) {
     return true;
 }
 
+/* At what follows word, which was met where an operand belongs. Always false. */
+static bool fail_word(parser *p, fu_loc loc, uint32_t word, const char *found) {
+    ast *m = p->m;
+    bool fits = m->words.at[word].length <= 40;
+    if (at(p, '(') || p->token.kind == IR_TOKEN_VALUE)
+        AST_FAIL(m, FUSOR_ERROR_SYNTAX, loc,
+                 "%s is a call, and an operand is a value: write '%%t = %s(...)' as a statement before this one, and "
+                 "%%t here",
+                 found, fits ? ast_text(m, word) : "OPERATOR");
+    else
+        AST_FAIL(m, FUSOR_ERROR_SYNTAX, loc, "expected '=' after attribute name %s; a value is written %%%s", found,
+                 fits ? ast_text(m, word) : "x");
+    return false;
+}
+
+/* Where ',' or ')' belongs: whether there is one, or what an infix operator would be here. */
+static bool parse_comma(parser *p) {
+    const char *name = at(p, '+') ? "add" : at(p, '-') ? "sub" : at(p, '*') ? "mul" : at(p, '/') ? "div" : NULL;
+    if (!name) return expect(p, ',', "or ')' after an argument");
+    AST_FAIL(p->m, FUSOR_ERROR_SYNTAX, p->token.loc,
+             "infix '%c' is of fusor eval only: write %s(%%a, %%b) as a statement of its own", p->token.punctuation,
+             name);
+    return false;
+}
+
 static bool parse_operand(parser *p, ast_arg *out) {
     out->loc = p->token.loc;
     if (p->token.kind == IR_TOKEN_VALUE) {
@@ -85,7 +110,14 @@ static bool parse_operand(parser *p, ast_arg *out) {
         out->word = take_name(p).word;
         return true;
     }
-    if (!at_literal(p)) return parse_expected(p, "an operand: a value such as %x, or a number");
+    if (!at_literal(p)) {
+        const char *what = "an operand: a value such as %x, or a number", *found = parse_found(p);
+        if (!at_plain_word(p)) return parse_expected(p, what);
+        ast_name name = take_name(p);
+        if (at(p, '(')) return fail_word(p, name.loc, name.word, found);
+        AST_FAIL(p->m, FUSOR_ERROR_SYNTAX, name.loc, "expected %s, found %s", what, found);
+        return false;
+    }
     out->kind = AST_ARG_LITERAL;
     out->as.literal = parse_literal(p);
     return true;
@@ -109,12 +141,7 @@ static bool parse_arg(parser *p, ast_arg *out) {
         out->kind = AST_ARG_ATTR;
         const char *name = parse_found(p);
         out->word = take_name(p).word;
-        if (!at(p, '=')) {
-            AST_FAIL(p->m, FUSOR_ERROR_SYNTAX, out->loc,
-                     "expected '=' after attribute name %s; a value is written %%%s", name,
-                     p->m->words.at[out->word].length <= 40 ? ast_text(p->m, out->word) : "x");
-            return false;
-        }
+        if (!at(p, '=')) return fail_word(p, out->loc, out->word, name);
         next(p);
         out->as.attr = FU_NEW(p->m->arena, ast_attr);
         return parse_attr(p, out->as.attr);
@@ -139,13 +166,15 @@ static bool parse_stmt(parser *p, ast_stmt *s) {
     }
     if (!expect(p, '=', "after the result")) return false;
     s->is_call = p->token.kind == IR_TOKEN_FUNCTION;
+    if (p->token.kind == IR_TOKEN_VALUE)
+        return parse_expected(p, "the name of an operator such as add(%a, %b), or @ and the name of a function");
     if (!s->is_call && !at_plain_word(p))
         return parse_expected(p, "the name of an operator, or @ and the name of a function");
     s->op = take_name(p);
     if (!expect(p, '(', "after the name of the operator")) return false;
     while (!at(p, ')')) {
         ast_arg a;
-        if (args.n && !expect(p, ',', "or ')' after an argument")) return false;
+        if (args.n && !parse_comma(p)) return false;
         if (!parse_arg(p, &a)) return false;
         fu_push(m->arena, &args, a);
     }
