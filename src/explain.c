@@ -377,7 +377,7 @@ fusor_status explain_json(fu_arena *arena, fu_error *e, const explain_request *r
     ir_plan_options options = plan->options;
     options.no_fuse = true;
     ir_graph *copy = ir_graph_copy_live(arena, g->as_written ? g->as_written : g);
-    if (g->as_written) FU_TRY(ir_run_passes(arena, e, &copy));
+    FU_TRY(ir_normalize(arena, e, &copy, &options));
     ir_plan *unfused;
     FU_TRY(ir_plan_make(arena, e, copy, &options, &unfused));
     totals fused = sum_up(plan, symbols), apart = sum_up(unfused, symbols);

@@ -3,8 +3,8 @@
  *
  *   ir_parse         text -> module               src/ir/parse.c, graph.c, infer.c
  *   ir_flatten       calls inlined                src/ir/flatten.c
- *   ir_recognize_attention  (fused plans) attention in primitives   src/ir/pass_attention.c
- *   ir_run_passes    normalized graph             src/ir/pass.c: expand, fold, simplify, cse, dce
+ *   ir_normalize     normalized graph             src/ir/pass.c: (fused plans) attention in primitives recognized;
+ *                                                 expand, fold, simplify, cse, dce
  *   ir_plan_make     kernels and buffers          src/ir/plan.c, plan_cluster.c, plan_build.c
  *   rt_exec_new      every kernel found or made   src/rt/exec_kernels.c -> cache.c -> loader.c; on a miss compiler.c
  *                                                 -> src/jit/codegen.c
@@ -103,9 +103,7 @@ static fusor_status make_plan(fu_arena *arena, fu_error *e, const compile_reques
     FU_TRY(ir_flatten(arena, e, module, function, &graph));
     end_stage(&s, "flatten");
     if (replay_out) *replay_out = dump_replay(arena, graph, &options);
-    graph->packs_const = !ir_level_is_gpu(options.level);
-    if (!options.no_fuse && !options.reference) FU_TRY(ir_recognize_attention(arena, e, &graph));
-    FU_TRY(ir_run_passes(arena, e, &graph));
+    FU_TRY(ir_normalize(arena, e, &graph, &options));
     end_stage(&s, "passes");
     FU_TRY(ir_plan_make(arena, e, graph, &options, out));
     end_stage(&s, "plan");
@@ -199,8 +197,9 @@ static fusor_status make_exec(fu_arena *arena, fu_error *e, const compile_reques
     return rt_exec_new(e, arena, plan, r->ctx->cache, &options, out);
 }
 
-/* A copy of a graph that has been through the passes, with what it borrows. */
-static ir_graph *copy_graph(fu_arena *arena, fu_error *e, const ir_graph *from) {
+/* A copy of the graph that a normalized one was made of, with what it borrows. */
+static ir_graph *copy_as_written(fu_arena *arena, fu_error *e, const ir_graph *from) {
+    if (from->as_written) from = from->as_written;
     ir_graph *g = ir_graph_copy_live(arena, from);
     g->arena = arena;
     g->error = e;
@@ -225,7 +224,9 @@ fusor_status compile_for_gpu(fusor_context *ctx, fu_error *e, const rt_exec *cpu
     run.reference = reference_node;
     run.log = &ctx->log;
     run.queue = ctx->queue;
-    fusor_status status = ir_plan_make(&arena, e, copy_graph(&arena, e, from->graph), &options, &plan);
+    ir_graph *graph = copy_as_written(&arena, e, from->graph);
+    fusor_status status = ir_normalize(&arena, e, &graph, &options);
+    if (status == FUSOR_OK) status = ir_plan_make(&arena, e, graph, &options, &plan);
     if (status == FUSOR_OK) status = rt_exec_new(e, &arena, plan, ctx->cache, &run, out);
     if (status != FUSOR_OK) fu_arena_free(&arena);
     return status;

@@ -250,10 +250,7 @@ int cmd_emit(tool *t) {
     if ((status = choose_target(t, (emit_stage)stage, &target)) != 0) return status;
     options.level = target.level;
     options.features = target.features;
-    graph->packs_const = !ir_level_is_gpu(options.level);
-    if (!options.no_fuse && !options.reference && ir_recognize_attention(&t->arena, &e, &graph) != FUSOR_OK)
-        return tool_fail(t, &e);
-    if (ir_run_passes(&t->arena, &e, &graph) != FUSOR_OK) return tool_fail(t, &e);
+    if (ir_normalize(&t->arena, &e, &graph, &options) != FUSOR_OK) return tool_fail(t, &e);
     if (stage == EMIT_OPT) {
         fu_str_add(&out, "fusor 1\n");
         ir_print_graph(&out, graph);

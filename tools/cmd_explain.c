@@ -211,10 +211,7 @@ int cmd_explain(tool *t) {
         end_measure(t, flat, &m, &in);
         return status;
     }
-    const bool fuses = !options.no_fuse && !options.reference;
-    graph->packs_const = !ir_level_is_gpu(options.level); /* as src/fusor.c has it */
-    if (!t->measure && ((fuses && ir_recognize_attention(&t->arena, &e, &graph) != FUSOR_OK) ||
-                        ir_run_passes(&t->arena, &e, &graph) != FUSOR_OK ||
+    if (!t->measure && (ir_normalize(&t->arena, &e, &graph, &options) != FUSOR_OK ||
                         ir_plan_make(&t->arena, &e, graph, &options, &plan) != FUSOR_OK))
         return tool_fail(t, &e);
     limits l;

@@ -99,9 +99,9 @@ typedef struct ir_graph {
     fu_vec(ir_check) checks;
     fu_vec(ir_hint) hints;
     fu_map unique;
-    const struct ir_graph *as_written; /* before what fused plans alone have was recognized in it; else NULL */
-    bool packs_const;                  /* for a CPU: kernels pack operands that are `const` once */
-    bool failed;                       /* sticky */
+    const struct ir_graph *as_written; /* what ir_normalize made it of; NULL: it is that still */
+    bool packs_const; /* for a CPU: kernels pack operands that are `const` once; by ir_normalize alone */
+    bool failed;      /* sticky */
 } ir_graph;
 
 typedef struct ir_module {

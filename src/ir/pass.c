@@ -105,6 +105,15 @@ static void print_times(fu_arena *a, const ir_graph *g, timing *t, size_t n) {
     fu_dump("times", g->name ? g->name : "graph", s.at);
 }
 
+fusor_status ir_normalize(fu_arena *a, fu_error *e, ir_graph **g, const ir_plan_options *options) {
+    ir_graph *from = *g;
+    from->packs_const = !ir_level_is_gpu(options->level);
+    if (!options->no_fuse && !options->reference) FU_TRY(ir_recognize_attention(a, e, g));
+    FU_TRY(ir_run_passes(a, e, g));
+    if (*g != from) (*g)->as_written = from;
+    return FUSOR_OK;
+}
+
 fusor_status ir_run_passes(fu_arena *a, fu_error *e, ir_graph **g) {
     enum { N_PASSES = sizeof ir_passes / sizeof *ir_passes - 1 };
     const int64_t verify = fu_env_int(FU_FUSOR_VERIFY);

@@ -3,7 +3,7 @@
 #define IR_PASS_H
 /* Graph-to-graph passes and their runner. Each pass is one file and one row of ir_passes; the runner verifies
  * (FUSOR_VERIFY), dumps (FUSOR_DEBUG=pass=NAME, "(unchanged)" when nothing changed) and times each. */
-#include "ir/graph.h"
+#include "ir/plan.h"
 
 typedef struct ir_pass {
     const char *name, *text;
@@ -25,7 +25,11 @@ void ir_rewrite_begin(ir_rewrite *rw, fu_arena *a, const ir_graph *g);
 ir_node ir_rewrite_node(const ir_rewrite *rw, ir_id i);
 void ir_rewrite_finish(ir_rewrite *rw, ir_graph **g);
 
-/* Runs the pipeline. FUSOR_PASSES switches rows off by name. */
+/* The one way from a flattened graph to one that ir_plan_make takes, for the target and the manner of `options`:
+ * attention in primitives is recognized where the plan fuses, then the pipeline runs. What it was made of stays with it
+ * (as_written), so that a plan for another kind of target begins there again. */
+fusor_status ir_normalize(fu_arena *a, fu_error *e, ir_graph **g, const ir_plan_options *options);
+/* The pipeline alone, for a graph that ir_normalize has begun with. FUSOR_PASSES switches rows off by name. */
 fusor_status ir_run_passes(fu_arena *a, fu_error *e, ir_graph **g);
 /* Where a list like that of FUSOR_PASSES names no pass; NULL: nowhere. */
 const char *ir_pass_unknown(const char *list);
@@ -37,7 +41,7 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g);
 bool ir_expand_move(ir_rewrite *rw, const ir_node *n, ir_id *out);
 /* pass_fold.c: operators of literals only become literals (by the reference evaluation of one element, ir/scalar.h). */
 fusor_status ir_pass_fold(fu_arena *a, fu_error *e, ir_graph **g);
-/* pass_attention.c: attention written in primitives becomes the operator. For plans that fuse: before ir_run_passes. */
+/* pass_attention.c: attention written in primitives becomes the operator. For plans that fuse: before the pipeline. */
 fusor_status ir_recognize_attention(fu_arena *a, fu_error *e, ir_graph **g);
 /* pass_simplify.c: rules.def, bit-exact ones only (x*1, x/1, neg(neg x), double transposes, reshape chains ...). */
 fusor_status ir_pass_simplify(fu_arena *a, fu_error *e, ir_graph **g);

@@ -195,7 +195,6 @@ fusor_status ir_recognize_attention(fu_arena *a, fu_error *e, ir_graph **g) {
     for (ir_id i = 1; i < (*g)->nodes.n && !any; i++) any = matches(&r, ir_at(*g, i), &m);
     if (!any) return FUSOR_OK;
     ir_rewrite_begin(&r.rw, a, *g);
-    r.rw.to->as_written = *g;
     for (ir_id i = 1; i < (*g)->nodes.n; i++) {
         if (r.rw.map[i]) continue;
         const ir_node n = ir_rewrite_node(&r.rw, i);

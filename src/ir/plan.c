@@ -615,6 +615,8 @@ static void place_results(planner *p) {
 
 fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_options *options, ir_plan **out) {
     ir_plan *plan = FU_NEW(a, ir_plan);
+    if (g->packs_const == ir_level_is_gpu(options->level))
+        return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "plan: the graph was normalized for another kind of target");
     if (ir_level_is_gpu(options->level)) FU_TRY(ir_lower_einsums(a, e, &g));
     planner p = {.arena = a, .error = e, .g = g, .plan = plan, .options = &plan->options};
     plan->graph = g;

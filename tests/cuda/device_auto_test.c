@@ -124,6 +124,36 @@ Test(device_auto, bound_parameters_and_prepared_calls) {
     fusor_context_free(ctx);
 }
 
+/* Each side has a plan of its own, from the program as it was written: a CPU makes the phases of a strided transposed
+ * convolution in one kernel, which no GPU has. */
+Test(device_auto, each_side_has_its_own_form_of_a_program) {
+    static const char up[] = "func @up(%x: f32[1, 2, 3, 3], %w: f32[2, 8, 4, 4]) -> f32[1, 8, 8, 8] {\n"
+                             "  %y = conv_transpose(%x, %w, strides=[2, 2])\n  return %y\n}\n";
+    static float x[18], w[256], want[512], y[512];
+    for (int i = 0; i < 18; i++) x[i] = (float)(i % 5) - 2;
+    for (int i = 0; i < 256; i++) w[i] = (float)(i % 7) - 3;
+    fusor_context *ctx = device_context("auto");
+    fusor_executable *exe = NULL;
+    fusor_call *call = NULL;
+    OK(fusor_compile_text(ctx, up, NULL, &exe));
+    fusor_buffer in[2] = {HOST(x, FUSOR_F32, 1, 2, 3, 3), HOST(w, FUSOR_F32, 2, 8, 4, 4)};
+    fusor_buffer out = HOST(want, FUSOR_F32, 1, 8, 8, 8), here = HOST(y, FUSOR_F32, 1, 8, 8, 8);
+    OK(fusor_executable_call(exe, 2, in, 1, &out));
+    OK(fusor_executable_prepare(exe, 2, in, 1, &here, &call));
+    OK(fusor_call_run(call));
+    fusor_call_free(call);
+    for (int i = 0; i < 512; i++) cr_assert_eq(y[i], want[i]);
+    fusor_buffer on_device[2] = {there(ctx, &in[0]), there(ctx, &in[1])}, made = {.device = 1};
+    const long before = launches();
+    OK(fusor_executable_prepare(exe, 2, on_device, 1, &made, &call));
+    OK(fusor_call_run(call));
+    cr_assert_gt(launches(), before);
+    holds(ctx, &made, want);
+    fusor_call_free(call);
+    fusor_executable_free(exe);
+    fusor_context_free(ctx);
+}
+
 Test(device_auto, errors_are_those_of_a_call) {
     fusor_context *ctx = device_context("auto");
     fusor_executable *exe = NULL;

@@ -128,9 +128,9 @@ static UNUSED ir_plan *plan_of(fu_arena *arena, fu_error *e, const char *text, c
     if (ir_parse(arena, e, "<text>", text, strlen(text), &m) != FUSOR_OK ||
         ir_flatten(arena, e, m, ir_module_find(m, NULL), &g) != FUSOR_OK)
         return NULL;
-    g->packs_const = !ir_level_is_gpu(options->level); /* as src/fusor.c has it */
-    return ir_run_passes(arena, e, &g) == FUSOR_OK && ir_plan_make(arena, e, g, options, &plan) == FUSOR_OK ? plan
-                                                                                                            : NULL;
+    return ir_normalize(arena, e, &g, options) == FUSOR_OK && ir_plan_make(arena, e, g, options, &plan) == FUSOR_OK
+               ? plan
+               : NULL;
 }
 
 /* NULL where it fails; the record says why. */

@@ -284,7 +284,8 @@ static const char *shape_of_plan(fu_arena *arena, const char *text, const facts 
     fu_error_clear(&error);
     if (ir_parse(arena, &error, "fuzz.fusor", text, strlen(text), &m) != FUSOR_OK ||
         ir_flatten(arena, &error, m, ir_module_find(m, "f"), &g) != FUSOR_OK ||
-        ir_run_passes(arena, &error, &g) != FUSOR_OK || ir_plan_make(arena, &error, g, &options, &plan) != FUSOR_OK)
+        ir_normalize(arena, &error, &g, &options) != FUSOR_OK ||
+        ir_plan_make(arena, &error, g, &options, &plan) != FUSOR_OK)
         return NULL;
     fu_str s;
     fu_str_init(&s, arena);

@@ -19,15 +19,14 @@ static ir_plan *plan_of(const char *text, bool no_fuse) {
     ir_module *m;
     ir_graph *g;
     ir_plan *plan = NULL;
+    const ir_plan_options options = {.level = IR_LEVEL_V4, .no_fuse = no_fuse};
     fu_arena_init(&arena, &oom);
     if (setjmp(oom)) cr_assert(false, "out of memory");
     fu_error_clear(&error);
     cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
                   ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
-                  (no_fuse || ir_recognize_attention(&arena, &error, &g) == FUSOR_OK) &&
-                  ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
-                  ir_plan_make(&arena, &error, g, &(ir_plan_options){.level = IR_LEVEL_V4, .no_fuse = no_fuse},
-                               &plan) == FUSOR_OK,
+                  ir_normalize(&arena, &error, &g, &options) == FUSOR_OK &&
+                  ir_plan_make(&arena, &error, g, &options, &plan) == FUSOR_OK,
               "%s", error.text);
     return plan;
 }

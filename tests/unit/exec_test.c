@@ -60,7 +60,7 @@ static rt_exec *compile(const char *text, setup s) {
     rt_exec_options xo = {.n_threads = s.n_threads, .reference = reference_node};
     if (ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
         ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
-        (g->packs_const = true, ir_run_passes(&arena, &error, &g) == FUSOR_OK) &&
+        ir_normalize(&arena, &error, &g, &po) == FUSOR_OK &&
         ir_plan_make(&arena, &error, g, &po, &plan) == FUSOR_OK &&
         rt_exec_new(&error, &arena, plan, cache, &xo, &x) == FUSOR_OK)
         return x;

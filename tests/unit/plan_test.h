@@ -13,8 +13,7 @@ static inline ir_plan *plan_text(const char *text, const ir_plan_options *option
     cr_assert(ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
                   ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK,
               "%s\n%s", text, error.text);
-    g->packs_const = !ir_level_is_gpu(options->level); /* as src/fusor.c has it */
-    cr_assert(ir_run_passes(&arena, &error, &g) == FUSOR_OK &&
+    cr_assert(ir_normalize(&arena, &error, &g, options) == FUSOR_OK &&
                   ir_plan_make(&arena, &error, g, options, &plan) == FUSOR_OK,
               "%s\n%s", text, error.text);
     return plan;
