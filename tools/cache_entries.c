@@ -28,16 +28,29 @@ static const char *shape_of(fu_arena *a, const char *description) {
 
 static bool has(const char *text, const char *part) { return strstr(text, part) != NULL; }
 
+enum { N_FIELDS = 5 };
+static const char *const fields[N_FIELDS] = {"kind", "target", "symbol", "key", "build"};
+
 static bool is_wanted(const tool *t, const cache_entry *e) {
-    static const char *const fields[] = {"kind", "target", "symbol", "key", "build"};
     const char *f = t->filter;
     if (!f) return true;
     const char *const values[] = {e->kind, e->level, e->symbol, e->key, e->is_of_this_build ? "this" : "other"};
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < N_FIELDS; i++) {
         size_t n = strlen(fields[i]);
         if (strncmp(f, fields[i], n) == 0 && f[n] == '=') return has(values[i], f + n + 1);
     }
     return has(e->symbol, f) || has(e->key, f) || has(e->description, f);
+}
+
+/* A word before '=' must be a field; other text may be anything. */
+static int check_filter(tool *t) {
+    const size_t n = t->filter ? strspn(t->filter, "abcdefghijklmnopqrstuvwxyz_-") : 0;
+    if (!n || t->filter[n] != '=') return 0;
+    const char *word = fu_strndup(&t->arena, t->filter, n);
+    for (int i = 0; i < N_FIELDS; i++)
+        if (strcmp(word, fields[i]) == 0) return 0;
+    return tool_usage(t, "--filter %s: expected kind=, target=, symbol=, key=, build=this or build=other, or just TEXT%s",
+                      t->filter, tool_suggest(t, word, fields, N_FIELDS, ""));
 }
 
 static bool visit(void *user, const rt_cache_entry *x) {
@@ -88,6 +101,8 @@ int cache_read(tool *t, const char *dir, bool with_code, cache_entries *out) {
     fu_error e;
     fu_error_clear(&e);
     listing l = {.t = t, .with_code = with_code, .all = out};
+    const int status = check_filter(t);
+    if (status) return status;
     if (access(dir, F_OK) != 0) return 0;
     return rt_cache_list(&e, dir, visit, &l) == FUSOR_OK ? 0 : tool_fail(t, &e);
 }
