@@ -80,7 +80,7 @@ static ir_id record(struct builder_state *b, const op_call *c) {
         in[i] = ir_use(node_of(b, c->args[i], info->name));
         if (!in[i].node) return 0;
     }
-    if (c->text && ir_parse_attrs(g, c->op, c->text, attr, &to, &scalar) != FUSOR_OK) return 0;
+    if (c->text && ir_parse_attrs(g, c->op, c->text, NULL, attr, &to, &scalar) != FUSOR_OK) return 0;
     if (scalar.literal) in[n++] = scalar;
     for (unsigned i = 0; c->attrs && i < info->n_attrs; i++) {
         const op_attr *x = &c->attrs[i];

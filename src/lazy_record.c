@@ -42,7 +42,7 @@ static fusor_status pack_text(fu_arena *arena, fu_error *e, const op_call *c, un
     ir_attr attr[IR_MAX_ATTRS] = {{0}};
     op_attr plain[IR_MAX_ATTRS] = {{0}};
     ir_graph *g = ir_graph_new(arena, e, NULL, "lazy");
-    FU_TRY(ir_parse_attrs(g, c->op, c->text, attr, to, scalar));
+    FU_TRY(ir_parse_attrs(g, c->op, c->text, NULL, attr, to, scalar));
     for (unsigned i = 0; i < ir_ops[c->op].n_attrs; i++) {
         int64_t *list = FU_NEW_N(arena, int64_t, attr[i].n);
         for (uint32_t k = 0; k < attr[i].n; k++)

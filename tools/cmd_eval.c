@@ -45,7 +45,8 @@ static int read_arguments(eval *v) {
         if (arg[n] == ':') {
             const char *end = equals ? equals : arg + strlen(arg);
             if (v->params.at[i].type) return tool_usage(t, "the type of '%s' is given twice", v->params.at[i].name);
-            v->params.at[i].type = fu_strndup(&t->arena, arg + n + 1, (size_t)(end - arg) - n - 1);
+            v->params.at[i].argument = fu_strndup(&t->arena, arg, (size_t)(end - arg));
+            v->params.at[i].type = v->params.at[i].argument + n + 1;
         }
         if (!equals) continue;
         if (v->source[i]) return tool_usage(t, "'%s' is given twice", v->params.at[i].name);

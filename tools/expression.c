@@ -116,7 +116,7 @@ static ir_operand as_tensor(parser *x, const char *place, ir_operand v, bool is_
                                                               : "shape=[], dtype=f64";
     ir_dtype to = 0;
     ir_operand none = {0};
-    if (ir_parse_attrs(x->g, IR_OP_FULL, form, attr, &to, &none) != FUSOR_OK) {
+    if (ir_parse_attrs(x->g, IR_OP_FULL, form, NULL, attr, &to, &none) != FUSOR_OK) {
         x->failed = true;
         return v;
     }
@@ -198,6 +198,16 @@ static const char *skip_value(const char *p) {
     return p;
 }
 
+/* The attribute from `from` to `end` behind the others, which ended at `before` (NULL: none), as a text whose places are
+ * those of the expression: what stands between them is blank, but for the comma. Returns end. */
+static const char *add_attribute(parser *x, fu_str *text, const char *before, const char *comma, const char *from,
+                                 const char *end) {
+    for (const char *p = before ? before : x->source.text; p < from; p++)
+        if (((unsigned char)*p & 0xC0) != 0x80) fu_str_addc(text, *p == '\n' || (before && p == comma) ? *p : ' ');
+    fu_str_addf(text, "%.*s", (int)(end - from), from);
+    return end;
+}
+
 static bool has_type(ir_op op, const ir_attr *attr) {
     for (unsigned i = 0; i < ir_ops[op].n_attrs; i++)
         if (ir_ops[op].attrs[i].type == IR_ATTR_DTYPE && attr[i].is_set && ir_ops[op].kind == IR_KIND_EW) return true;
@@ -208,6 +218,7 @@ static ir_operand call(parser *x, const char *p, size_t n) {
     ir_operand in[MAX_ARGS + 1];
     int n_in = 0;
     fu_str text; /* attributes, as the language writes them */
+    const char *comma = NULL, *attributes_end = NULL;
     fu_str_init(&text, x->arena);
     skip(x);
     while (!x->failed && *x->p && *x->p != ')') {
@@ -218,13 +229,14 @@ static ir_operand call(parser *x, const char *p, size_t n) {
              is_type = length && ir_dtype_parse(start, length) && (*after == ',' || *after == ')');
         if (is_attr || is_type || *start == '"') {
             const char *end = skip_value(start);
-            fu_str_addf(&text, "%s%.*s", text.n ? ", " : "", (int)(end - start), start);
+            attributes_end = add_attribute(x, &text, attributes_end, comma, start, end);
             x->p = end;
         } else {
             if (n_in == MAX_ARGS) return FAIL(x, start, "%.*s: more than %d operands", (int)n, p, MAX_ARGS);
             in[n_in++] = expr(x);
         }
         skip(x);
+        comma = x->p;
         if (*x->p == ',') x->p++;
         else break;
         skip(x);
@@ -242,7 +254,7 @@ static ir_operand call(parser *x, const char *p, size_t n) {
     ir_attr *attr = FU_NEW_N(x->arena, ir_attr, ir_ops[op].n_attrs + 1);
     ir_dtype to = 0;
     ir_operand scalar = {0};
-    if (ir_parse_attrs(x->g, op, text.n ? text.at : "", attr, &to, &scalar) != FUSOR_OK) {
+    if (ir_parse_attrs(x->g, op, text.n ? text.at : "", &x->source, attr, &to, &scalar) != FUSOR_OK) {
         x->failed = true;
         return (ir_operand){0};
     }
@@ -456,19 +468,67 @@ fusor_status expression_find_params(fu_arena *a, fu_error *e, const char *text, 
     return parse(&x);
 }
 
+/* How much of a text may be a type: nothing that would end the parameter, or the function; 0 where a bracket is open at
+ * the end. */
+static uint32_t type_length(const char *text) {
+    uint32_t n = 0;
+    int depth = 0;
+    for (; text[n] && !strchr("{}%@\"#\n", text[n]); n++) {
+        const char c = text[n];
+        if (depth == 0 && (c == ',' || c == ')' || c == ']')) break;
+        depth += (c == '[' || c == '(') - (c == ']' || c == ')');
+    }
+    return text[n] || depth == 0 ? n : 0;
+}
+
+/* Wrong in the type of p, `at` characters behind its begin: located in the argument that gave it, else where the
+ * expression has the parameter. */
+static fusor_status fail_type(fu_error *e, fusor_status status, const fu_source *expression, const expression_param *p,
+                              uint32_t at, const char *message) {
+    if (!p->argument) return FU_FAIL_AT(e, status, expression, p->loc, "%s", message);
+    const fu_source argument = {"<argument>", p->argument, strlen(p->argument)};
+    return FU_FAIL_AT(e, status, &argument, ((fu_loc){1, (uint32_t)(p->type - p->argument) + at + 1}), "%s", message);
+}
+
+/* The parameters by way of the language, one parser of types: a function with a line for each. What is wrong is said
+ * of the user's own text. The stand-in result goes. */
+static fusor_status parse_types(fu_arena *a, fu_error *e, const fu_source *expression, const expression_params *params,
+                                ir_module **out) {
+    fu_str s;
+    fu_str_init(&s, a);
+    fu_str_add(&s, "func @eval(");
+    for (uint32_t i = 0; i < params->n; i++) {
+        const expression_param *p = &params->at[i];
+        const uint32_t n = type_length(p->type);
+        if (!n || p->type[n])
+            return fail_type(e, FUSOR_ERROR_SYNTAX, expression, p, n, "expected one type such as f32 or f32[N, 4]");
+        fu_str_addf(&s, "\n%s%%%s: %s", i ? "," : " ", p->name, p->type);
+    }
+    fu_str_add(&s, "\n) -> i64 { %eval.0 = full(0, shape=[], dtype=i64) return %eval.0 }");
+    fu_error wrong;
+    fu_error_clear(&wrong);
+    if (ir_parse(a, &wrong, "<types>", s.at, s.n, out) == FUSOR_OK) return FUSOR_OK;
+    /* Each diagnostic is a line "<types>:LINE:COLUMN: error: MESSAGE", with two lines behind it. */
+    for (char *line = wrong.text; line && *line;) {
+        char *next = strchr(line, '\n'), *message = strstr(line, ": error: ");
+        unsigned row, column;
+        if (next) *next++ = 0;
+        if (message && sscanf(line, "<types>:%u:%u:", &row, &column) == 2 && row >= 2 && params->n) {
+            const expression_param *p = &params->at[row - 2 < params->n ? row - 2 : params->n - 1];
+            const uint32_t type = (uint32_t)strlen(p->name) + 5; /* ",%NAME: " */
+            (void)fail_type(e, wrong.status, expression, p, column > type ? column - type : 0, message + 9);
+        }
+        line = next;
+    }
+    return e->n ? e->status : FU_FAIL(e, FUSOR_ERROR_INTERNAL, "%s", wrong.text);
+}
+
 fusor_status expression_build(fu_arena *a, fu_error *e, const char *text, const expression_params *params,
                               ir_module **out) {
     expression_params known = *params;
     parser x = new_parser(a, e, text, &known);
-    /* The parameters by way of the language: one parser of types. The stand-in result goes. */
-    fu_str s;
-    fu_str_init(&s, a);
-    fu_str_add(&s, "func @eval(");
-    for (uint32_t i = 0; i < params->n; i++)
-        fu_str_addf(&s, "%s%%%s: %s", i ? ", " : "", params->at[i].name, params->at[i].type);
-    fu_str_add(&s, ") -> i64 { %eval.0 = full(0, shape=[], dtype=i64) return %eval.0 }");
     ir_module *m;
-    FU_TRY(ir_parse(a, e, "<types>", s.at, s.n, &m));
+    FU_TRY(parse_types(a, e, &x.source, params, &m));
     x.g = m->functions.at[0];
     x.g->results.n = 0;
     x.g->error = e;

@@ -15,12 +15,13 @@
 
 typedef struct expression_param {
     const char *name, *type /* "f32[N]" */;
+    const char *argument; /* where the type is of one, that: "a:f32[N]"; else NULL */
     fu_loc loc;
 } expression_param;
 typedef fu_vec(expression_param) expression_params;
 /* The parameters, in order of appearance; type is NULL. A syntax error is located in `text`, called "<expression>". */
 fusor_status expression_find_params(fu_arena *a, fu_error *e, const char *text, expression_params *out);
-/* The module of one function. Every parameter has a type. */
+/* The module of one function. Every parameter has a type; an error in one that an argument gave is located there. */
 fusor_status expression_build(fu_arena *a, fu_error *e, const char *text, const expression_params *params,
                               ir_module **out);
 #endif

@@ -157,7 +157,7 @@ typedef struct ast_diagnostic {
 
 typedef struct ast {
     fu_arena *arena;
-    fu_source *source;
+    const fu_source *source;
     fu_vec(ast_word_info) words;
     fu_map word_map;
     fu_vec(ast_func) funcs;

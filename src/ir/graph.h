@@ -182,9 +182,10 @@ fusor_status ir_verify(const ir_graph *g, fu_error *e, const char *after_pass);
  * included. */
 fusor_status ir_parse(fu_arena *a, fu_error *e, const char *name, const char *text, size_t length, ir_module **out);
 /* "axis=1, keepdims=true" into attr (ir_ops[op].n_attrs entries, zeroed); the type argument of cast and bitcast into
- * *to; an IR_ATTR_SCALAR that is given into *scalar (else untouched). The sizes of g may be named. Messages say
- * "<attributes>:1:6". */
-fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, ir_attr *attr, ir_dtype *to, ir_operand *scalar);
+ * *to; an IR_ATTR_SCALAR that is given into *scalar (else untouched). The sizes of g may be named. Messages show
+ * `shown`, whose places are those of `text`; NULL: they say "<attributes>:1:6". */
+fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, const fu_source *shown, ir_attr *attr,
+                            ir_dtype *to, ir_operand *scalar);
 ir_graph *ir_module_find(const ir_module *m, const char *function); /* NULL: the first; NULL back: not there */
 /* flatten.c: function with its calls inlined, as a new graph in arena a (names, locs and stretch masks kept; callee
  * checks come along). */

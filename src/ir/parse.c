@@ -427,14 +427,15 @@ static void parse_attr_list(parser *p, ir_op op, ast_stmt *s, ir_dtype *to) {
     s->n_args = args.n;
 }
 
-fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, ir_attr *attr, ir_dtype *to, ir_operand *scalar) {
+fusor_status ir_parse_attrs(ir_graph *g, ir_op op, const char *text, const fu_source *shown, ir_attr *attr,
+                            ir_dtype *to, ir_operand *scalar) {
     enum { MARK = 1 };
     fu_arena *a = g->arena;
     fu_source *source = FU_NEW(a, fu_source);
     *source = (fu_source){"<attributes>", fu_strdup(a, text), strlen(text)};
     ast *m = FU_NEW(a, ast);
     m->arena = a;
-    m->source = source;
+    m->source = shown ? shown : source;
     m->scratch = FU_NEW(a, fu_error);
     fu_map_init(&m->word_map, a);
     parser *p = FU_NEW(a, parser);

@@ -84,6 +84,23 @@ expect 2 'is given twice' eval 'a' a=1 a=2
 expect 2 'no source for parameter %a' eval 'a'
 expect 2 "say it: 'a:f32[N]=-'" eval 'a' a=-
 expect 4 'No such file' eval 'a' a=nowhere.npy
+# what errors show is what the user wrote: the expression, with the attribute in it, or the argument of a type
+expect 3 "<expression>:1:10: error: reduce_sum has no attribute axs" eval 'b+sum(a, axs=[0])' --fill 1 --dim 3
+expect 3 'b+sum(a, axs=[0])' eval 'b+sum(a, axs=[0])' --fill 1 --dim 3
+expect 3 '<expression>:2:13: error: reduce_sum: attribute axes is given twice' eval "sum(axes=[0], a ,
+ dtype=f16, axes=[1])" a:f32[3]=1
+expect 3 '<expression>:1:22: error: softmax: attribute axis must be an integer' eval 'b + softmax(a,  axis="x")' --fill 1
+expect 3 '<expression>:1:9: error: einsum: operand 1 has rank 1' eval 'einsum("ij,jk", a, b)' --fill 1
+expect 3 "<argument>:1:3: error: unknown type 'f33'" eval 'a+1' a:f33[3]=1
+expect 3 '<argument>:1:7: error: size -3 is negative' eval 'b+a' a:f32[-3]=1 b=1
+expect 3 'a:f32[-3]' eval 'b+a' a:f32[-3]=1 b=1
+expect 3 '<expression>:1:3: error: parameter %b has the name of a size' eval 'a+b' a:f32[b]=1 b=3
+for type in '' 'f32[N' 'f32[N]) -> i64 { return 1 } #' 'f32[N], b' 'f32[N]
+'; do
+    expect 3 'expected one type such as' eval 'a+b' "a:$type=1" b=1
+    expect 3 '<argument>:1:' eval 'b+a' "a:$type=1" b=1
+done
+expect 0 '%result: f16' eval 'sum(axes=[0], a , dtype=f16)' a:f32[3]=1
 deep=$(printf '(%.0s' $(seq 2000))
 expect 3 'nested' eval "${deep}a"
 
