@@ -49,7 +49,8 @@ static int check_filter(tool *t) {
     const char *word = fu_strndup(&t->arena, t->filter, n);
     for (int i = 0; i < N_FIELDS; i++)
         if (strcmp(word, fields[i]) == 0) return 0;
-    return tool_usage(t, "--filter %s: expected kind=, target=, symbol=, key=, build=this or build=other, or just TEXT%s",
+    return tool_usage(t,
+                      "--filter %s: expected kind=, target=, symbol=, key=, build=this or build=other, or just TEXT%s",
                       t->filter, tool_suggest(t, word, fields, N_FIELDS, ""));
 }
 
