@@ -176,15 +176,19 @@ static fusor_status evaluate_kernel(frame *f, fu_error *e, int number) {
     return FUSOR_OK;
 }
 
-static void evaluate_reference(frame *f, int number) {
-    const ir_step *st = &f->x->core->plan->steps.at[number];
+/* Shapes are those of the values: a buffer may have that of a reshape of them, a result. */
+static fusor_status evaluate_reference(frame *f, fu_error *e, int number) {
+    const ir_plan *plan = f->x->core->plan;
+    const ir_step *st = &plan->steps.at[number];
+    const ir_node *node = ir_at(plan->graph, st->node);
     for (int a = 0; a < st->n_args; a++) {
-        const ir_plan_buffer *b = &f->x->core->plan->buffers.at[st->arg[a]];
+        const ir_node *n = a < node->n_in ? ir_at(plan->graph, node->in[a]) : node;
         rt_tensor *t = &f->step[number].tensor[a];
-        t->dtype = b->dtype;
-        t->rank = b->rank;
-        memcpy(t->shape, f->dim[st->arg[a]], sizeof t->shape);
+        t->dtype = n->dtype;
+        t->rank = n->rank;
+        for (int d = 0; d < n->rank; d++) FU_TRY(evaluate(f, e, n->dim[d], &t->shape[d]));
     }
+    return FUSOR_OK;
 }
 
 /* ---- memory: temps by lifetime, then literals, shared memory of one kernel at a time, scratch of each worker ---- */
@@ -290,7 +294,7 @@ static fusor_status evaluate_steps(frame *f, fu_error *e) {
         if (c->plan->steps.at[i].kind == IR_STEP_KERNEL) FU_TRY(evaluate_kernel(f, e, i));
         if (c->plan->steps.at[i].kind == IR_STEP_CHECK)
             FU_TRY(evaluate(f, e, c->plan->steps.at[i].dim[0], &f->step[i].axis_size));
-        if (c->plan->steps.at[i].kind == IR_STEP_REFERENCE) evaluate_reference(f, i);
+        if (c->plan->steps.at[i].kind == IR_STEP_REFERENCE) FU_TRY(evaluate_reference(f, e, i));
     }
     return lay_out(f, e);
 }

@@ -60,8 +60,7 @@ static rt_exec *compile(const char *text, setup s) {
     rt_exec_options xo = {.n_threads = s.n_threads, .reference = reference_node};
     if (ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
         ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
-        ir_normalize(&arena, &error, &g, &po) == FUSOR_OK &&
-        ir_plan_make(&arena, &error, g, &po, &plan) == FUSOR_OK &&
+        ir_normalize(&arena, &error, &g, &po) == FUSOR_OK && ir_plan_make(&arena, &error, g, &po, &plan) == FUSOR_OK &&
         rt_exec_new(&error, &arena, plan, cache, &xo, &x) == FUSOR_OK)
         return x;
     fu_arena_free(&arena);
@@ -451,6 +450,29 @@ Test(exec, prepared_calls) {
         rt_call_free(call);
     }
     rt_call_free(NULL);
+}
+
+/* A step of the reference evaluator writes, and another reads, memory that has the shape of a result that is a reshape of
+ * its value: a convolution whose kernel has a named size has no kernel. */
+Test(exec, reference_steps_know_the_shapes_of_values) {
+    static const char text[] =
+        "func @f(%x: f32[2, 1, 7], %w: f32[4, 1, A], %u: f32[1, 4, A]) -> (%z: f32[16, ?], %v: f32[2, 1, ?]) "
+        "{ %y = conv(%x, %w) %z = reshape(%y, shape=[16, -1]) %v = conv(%y, %u) return %z, %v }";
+    float in_x[14], in_w[16] = {0}, in_u[16], z[32], v[2];
+    for (int i = 0; i < 14; i++) in_x[i] = (float)i;
+    for (int i = 0; i < 4; i++) in_w[4 * i + i] = 1; /* row i of %y: %x from element i on */
+    for (int i = 0; i < 16; i++) in_u[i] = 1;
+    rt_exec *x = compile(text, (setup){1, false});
+    cr_assert(x, "%s", error.text);
+    fusor_buffer in[3] = {f32(in_x, 3, 2, 1), f32(in_w, 3, 4, 1), f32(in_u, 3, 1, 4)};
+    in[0].shape[2] = 7, in[1].shape[2] = in[2].shape[2] = 4;
+    fusor_buffer out[2] = {f32(z, 2, 16, 2), f32(v, 3, 2, 1)};
+    out[1].shape[2] = 1;
+    OK(x, 3, in, 2, out);
+    for (int i = 0; i < 32; i++)
+        cr_assert_eq(z[i], in_x[7 * (i / 16) + i % 16 / 4 + i % 4], "element %d is %g", i, z[i]);
+    cr_assert(v[0] == 48 && v[1] == 160, "%g %g", v[0], v[1]);
+    rt_exec_release(x);
 }
 
 /* Calls with the buffers of the last one check only that they are: whatever differs is seen, and what is the same again
