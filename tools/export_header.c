@@ -166,7 +166,7 @@ static void add_check(tool *t, fu_str *s, const frame *f, int number) {
     ir_dtype dtype = f->x->core->plan->buffers.at[arg].dtype;
     int64_t size = f->step[number].axis_size;
     fu_str_addf(s, "        const %s *index = (const %s *)(%s);\n        for (int64_t i = 0; i < %" PRId64 "; i++)\n",
-                c_type(dtype), c_type(dtype), place(t, f, arg), f->count[arg]);
+                c_type(dtype), c_type(dtype), place(t, f, arg), f->step[number].n_indices ? f->count[arg] : 0);
     if (ir_is_signed(dtype))
         fu_str_addf(s,
                     "            if (index[i] < -INT64_C(%" PRId64 ") || index[i] >= INT64_C(%" PRId64

@@ -156,9 +156,9 @@ bool ir_is_contraction(const ir_graph *g, const ir_node *n);
 /* SLICE: dim d of the result, at i, is dim d of the operand at start[d] + i * step[d]. */
 void ir_slice_map(ir_graph *g, const ir_node *n, ir_size *start, int64_t *step);
 /* TAKE, TAKE_ALONG, SCATTER: the message for an index that is out of range, as every evaluator words it. `at`: its
- * place in the row-major order of the operand of indices, whose shape is `shape`; size: of the axis that it points
- * into. */
-fusor_status ir_fail_index(const ir_graph *g, fu_error *e, const ir_node *n, ir_bits index, int64_t at,
+ * place in the row-major order of `base`, whose shape is `shape`: the operand of indices or what is behind views of it;
+ * size: of the axis that it points into. */
+fusor_status ir_fail_index(const ir_graph *g, fu_error *e, const ir_node *n, ir_id base, ir_bits index, int64_t at,
                            const int64_t *shape, int64_t size);
 /* " (in \"layer3/ffn\", from model.py:12)": what name= and loc= of a statement say, for messages; "" where neither was
  * given. */

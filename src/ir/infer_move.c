@@ -4,6 +4,7 @@
  * that may be known at the call only, so these sizes are built of minima and maxima (size.c). */
 #include "base/small.h"
 #include "ir/infer_parts.h"
+#include "ir/plan_internal.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -398,7 +399,19 @@ fusor_status infer_index(ir_graph *g, ir_node *n) {
 }
 
 #define INDEX_FORMAT "%s: index %s at position [%s] of the indices%s%s is out of range for axis %lld of size %lld; %s%s"
-fusor_status ir_fail_index(const ir_graph *g, fu_error *e, const ir_node *n, ir_bits index, int64_t at,
+/* Coordinates in what views make of `base`, of which coord[] is an element: the first one that shows it. */
+static void seen_at(const ir_graph *g, ir_id id, ir_id base, int64_t coord[IR_MAX_RANK]) {
+    const ir_node *n = ir_at(g, id);
+    int64_t below[IR_MAX_RANK];
+    int from[IR_MAX_RANK];
+    if (id == base) return;
+    seen_at(g, n->in[0], base, coord);
+    memcpy(below, coord, sizeof below);
+    plan_view_dims(g, n, from);
+    for (int d = 0; d < n->rank; d++) coord[d] = from[d] < 0 ? 0 : below[from[d]];
+}
+
+fusor_status ir_fail_index(const ir_graph *g, fu_error *e, const ir_node *n, ir_id base, ir_bits index, int64_t at,
                            const int64_t *shape, int64_t size) {
     const ir_node *x = ir_at(g, n->in[1]);
     const unsigned unused = 64u - 8u * ir_dtypes[x->dtype].bytes;
@@ -406,8 +419,9 @@ fusor_status ir_fail_index(const ir_graph *g, fu_error *e, const ir_node *n, ir_
     if (ir_is_signed(x->dtype))
         snprintf(value, sizeof value, "%lld", (long long)((int64_t)(index << unused) >> unused));
     else snprintf(value, sizeof value, "%llu", (unsigned long long)index);
-    int64_t coord[IR_MAX_RANK];
-    for (unsigned d = x->rank; d-- > 0; at /= shape[d]) coord[d] = at % shape[d];
+    int64_t coord[IR_MAX_RANK] = {0};
+    for (unsigned d = ir_at(g, base)->rank; d-- > 0; at /= shape[d]) coord[d] = at % shape[d];
+    seen_at(g, n->in[1], base, coord);
     for (unsigned d = 0, used = 0; d < x->rank; d++)
         used += (unsigned)snprintf(place + used, sizeof place - used, d ? ", %lld" : "%lld", (long long)coord[d]);
     if (size) snprintf(range, sizeof range, "expected %lld to %lld", -(long long)size, (long long)size - 1);

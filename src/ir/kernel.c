@@ -28,6 +28,16 @@ bool ir_kernel_is_scatter(const ir_kernel *k) {
     return false;
 }
 
+/* The form that plan_dims.c makes of it: p... axis columns. In the other one the axis is last, along which a store has
+ * no stride. */
+bool ir_kernel_scatters_rows(const ir_kernel *k) {
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_K_STORE && k->inst[i].variant)
+            return k->n_dims > 1 && k->buffer[k->inst[i].index].stride[k->n_dims - 1] == 1 &&
+                   !(ir_kernel_varies(k, k->inst[i].in[1]) >> (k->n_dims - 1) & 1);
+    return false;
+}
+
 bool ir_kernel_is_transposed(const ir_kernel *k) { return k->n_dims > 1 && k->dim[k->n_dims - 2].role == 't'; }
 bool ir_kernel_is_column(const ir_kernel *k) { return k->n_dims > 0 && k->dim[k->n_dims - 1].role == 'v'; }
 

@@ -354,7 +354,7 @@ static void place_move(planner *p, ir_id id) {
         subtree table = plan_measure_subtree(p, n->in[0]);
         if (table.is_costly || table.leaves > 2)
             plan_store_floating(p, n->in[0], IR_REASON_RECOMPUTE); /* an element may be taken often */
-        plan_store_floating(p, n->in[1], IR_REASON_INDICES);
+        plan_store_floating(p, plan_index_base(p, n->in[1]), IR_REASON_INDICES);
     }
     for (int i = 0; i < n->n_in && n->n_in > 1; i++) { /* half of the room for each operand, so that nests end */
         subtree s = plan_measure_subtree(p, n->in[i]);
@@ -373,7 +373,8 @@ static void place_scatter(planner *p, ir_id id) {
     for (int i = 0; i < n->n_in; i++) plan_needs_memory(p, n->in[i], IR_REASON_DIFFERENT_SPACE);
     for (int i = 0; i < 2; i++)
         if (!p->info[n->in[i]].home)
-            plan_store_floating(p, n->in[i], i ? IR_REASON_INDICES : IR_REASON_DIFFERENT_SPACE);
+            plan_store_floating(p, i ? plan_index_base(p, n->in[i]) : n->in[i],
+                                i ? IR_REASON_INDICES : IR_REASON_DIFFERENT_SPACE);
     subtree s = plan_measure_subtree(p, n->in[2]);
     if (s.n > MAX_SUBTREE || s.leaves > MAX_SUBTREE_LEAVES) plan_store_floating(p, n->in[2], IR_REASON_LIMIT);
     int c = plan_new_cluster(p, CLUSTER_MAP, id, indices->rank, indices->dim);
@@ -642,7 +643,7 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
     plan_make_buffers(&p);
     p.is_checked = FU_NEW_N(a, bool, g->nodes.n);
     for (ir_id id = 1; id < g->nodes.n; id++) /* parameters' before anything is written */
-        if (plan_has_index(ir_at(g, id)) && ir_at(g, ir_at(g, id)->in[1])->op == IR_OP_PARAM)
+        if (plan_has_index(ir_at(g, id)) && ir_at(g, plan_index_base(&p, ir_at(g, id)->in[1]))->op == IR_OP_PARAM)
             FU_TRY(plan_check_index(&p, id));
     plan_save_parameters(&p);
     for (int c = 1; c < (int)p.clusters.n; c++) FU_TRY(plan_build_step(&p, c));

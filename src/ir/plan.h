@@ -33,7 +33,8 @@ typedef struct ir_plan_scalar {
 typedef enum ir_step_kind {
     IR_STEP_KERNEL,
     IR_STEP_REFERENCE, /* one node by the reference evaluator: no lowering for its operator or type */
-    IR_STEP_CHECK, /* every element of buffer arg[0] is an index into an axis of size dim[0] of `node`, or an error */
+    IR_STEP_CHECK, /* every element of buffer arg[0] is an index into an axis of size dim[0] of `node`, or an error,
+                      if that has indices (dim[1], with what views repeat) */
     IR_STEP_COPY   /* buffer arg[0] to buffer arg[1], same bytes: a result that is a parameter, an aliased result */
 } ir_step_kind;
 typedef struct ir_step {
@@ -42,10 +43,11 @@ typedef struct ir_step {
     int n_args;             /* KERNEL: kernel->n_buffers; REFERENCE: operands then the result; CHECK: 1; COPY: 2 */
     int *arg;               /* plan buffer numbers */
     ir_size *offset;        /* KERNEL: first element of each buffer, in elements (0 mostly) */
-    ir_size *dim;           /* KERNEL: n_dims sizes; CHECK: 1 */
+    ir_size *dim;           /* KERNEL: n_dims sizes; CHECK: 2 */
     ir_size *stride;        /* KERNEL: n_buffers * n_dims strides in elements */
     ir_plan_scalar *scalar; /* KERNEL: n_scalars */
     ir_id node;             /* REFERENCE, CHECK */
+    ir_id base;             /* CHECK: whose elements the buffer has: the indices, or what is behind views of them */
     ir_id *ops;             /* nodes computed in this step, for explain; n_ops */
     int n_ops;
     const char *reason; /* REFERENCE, COPY: why */

@@ -112,7 +112,7 @@ static void add_scatter(builder *b, ir_id id, const int8_t *identity) {
     builder_note(b, id);
 }
 
-/* The copy before it. */
+/* The copy before it, unless plan_make_buffers had operand 0 made in the result's memory. */
 static fusor_status copy_operand(builder *b, ir_id id) {
     planner *p = b->p;
     ir_id x = ir_at(p->g, id)->in[0];
@@ -124,6 +124,7 @@ static fusor_status copy_operand(builder *b, ir_id id) {
     if (p->info[x].made_by) FU_TRY(plan_build_step(p, p->info[x].made_by));
     if (p->info[x].buffer < 0)
         return FU_FAIL(p->error, FUSOR_ERROR_INTERNAL, "planner: an operand of 'scatter' has no memory");
+    if (p->info[x].buffer == p->info[id].buffer) return FUSOR_OK; /* it was made there */
     st.arg[0] = p->info[x].buffer;
     st.arg[1] = p->info[id].buffer;
     fu_push(p->arena, &p->plan->steps, st);

@@ -164,6 +164,31 @@ static int64_t turns_of(const builder *b, const int *order, int n) {
     return turns;
 }
 
+/* Does what an instruction computes vary along cluster dim d? */
+static bool varies_along(const builder *b, uint16_t inst, int d) {
+    const ir_kinst *in = &b->k->inst[inst];
+    if (in->op == IR_K_INDEX)
+        return in->index < PLACE ? in->index == d : b->places.at[in->index - PLACE].stride[d] != b->zero;
+    if (in->op == IR_K_LOAD && b->accesses.at[in->index].stride[d] != b->zero) return true;
+    for (int i = 0; i < in->n_in; i++)
+        if (varies_along(b, in->in[i], d)) return true;
+    return false;
+}
+
+/* Scatter on a CPU: the last dim, where it is not the axis and all its elements go to one place along the axis: rows
+ * that are stored one after the other, in vectors. Else -1. */
+static int rows_of_scatter(const builder *b, int axis) {
+    const ir_sizes *sz = b->p->g->sizes;
+    int last = b->space - 1;
+    while (last > axis && ir_size_is(sz, b->dim[last], 1)) last--;
+    if (last <= axis || ir_size_is(sz, b->dim[axis], 1) || ir_level_is_gpu(b->k->level)) return -1;
+    for (int i = 0; i < b->k->n_insts; i++) {
+        const ir_kinst *in = &b->k->inst[i];
+        if (in->op == IR_K_STORE && varies_along(b, in->in[1], last)) return -1;
+    }
+    return last;
+}
+
 void builder_order_dims(builder *b, ir_step *st) {
     const cluster *c = &b->p->clusters.at[b->c];
     ir_sizes *sz = b->p->g->sizes;
@@ -205,6 +230,17 @@ void builder_order_dims(builder *b, ir_step *st) {
         TAKE(d != c->scanned && d != column, 'p')
         TAKE(d == c->scanned, 'r')
         TAKE(d == column, 'v')
+    } else if (c->anchor && rows_of_scatter(b, (int)ir_at(b->p->g, c->anchor)->attr[0].integer) >= 0) {
+        const int axis = (int)ir_at(b->p->g, c->anchor)->attr[0].integer;
+        int run = rows_of_scatter(b, axis); /* with those before it that it is one run with */
+        for (int d = run - 1; d > axis; d--) {
+            if (ir_size_is(sz, b->dim[d], 1)) continue;
+            if (!builder_mergeable(b, d, run)) break;
+            run = d;
+        }
+        TAKE(d != axis && d < run, 'p')
+        TAKE(d == axis, 'p')
+        TAKE(d >= run, 'p')
     } else {
         int t = transposed_dim(b), last = b->space - 1;
         if (c->anchor)

@@ -150,6 +150,8 @@ void plan_literal_buffer(planner *p, ir_id id);
 enum { PLAN_DIM_MOVED = -2 };
 int plan_move_dim(ir_graph *g, const ir_node *n, int operand, int d);
 int plan_padded_dims(const ir_graph *g, const ir_node *n); /* of a PAD: those with pads */
+/* What lies behind views that only repeat the indices or put in dims of size 1: it is stored and checked, once. */
+ir_id plan_index_base(const planner *p, ir_id id);
 /* A step that checks the indices of node id, unless there is one. */
 fusor_status plan_check_index(planner *p, ir_id id);
 bool plan_has_index(const ir_node *n);

@@ -23,6 +23,20 @@ void plan_literal_buffer(planner *p, ir_id id) {
     p->plan->buffers.at[p->info[id].buffer].bits = n->bits;
 }
 
+/* May operand 0 of a scatter be made where its result lies? Nothing else reads it, and no parameter is overwritten. */
+static bool is_made_in_place(const planner *p, ir_id id, ir_id x) {
+    const int buffer = p->info[x].buffer;
+    int uses = 0;
+    if (!p->info[x].made_by || buffer < 0 || p->plan->buffers.at[buffer].storage != IR_STORE_TEMP) return false;
+    for (ir_id i = 1; i < p->g->nodes.n; i++)
+        for (int j = 0; j < ir_at(p->g, i)->n_in; j++) uses += ir_at(p->g, i)->in[j] == x;
+    for (uint32_t r = 0; r < p->g->results.n; r++) {
+        const ir_result *result = &p->g->results.at[r];
+        uses += result->node == x || (result->node == id && result->alias >= 0);
+    }
+    return uses == 1;
+}
+
 void plan_make_buffers(planner *p) {
     ir_graph *g = p->g;
     for (uint32_t i = 0; i < g->params.n; i++)
@@ -41,6 +55,11 @@ void plan_make_buffers(planner *p) {
     for (ir_id id = 1; id < g->nodes.n; id++)
         if (p->info[id].made_by && p->info[id].buffer < 0)
             p->info[id].buffer = new_buffer(p, IR_STORE_TEMP, 0, ir_at(g, id), id);
+    for (ir_id id = g->nodes.n - 1; id >= 1; id--) { /* of scatters of scatters the last one first */
+        const ir_node *n = ir_at(g, id);
+        if (n->op == IR_OP_SCATTER && p->info[id].made_by && plan_has_kernel(p, n) && is_made_in_place(p, id, n->in[0]))
+            p->info[n->in[0]].buffer = p->info[id].buffer;
+    }
 }
 
 /* A result that is a parameter which another result overwrites: its old contents are saved before anything runs. */

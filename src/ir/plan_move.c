@@ -336,26 +336,38 @@ uint16_t builder_move(builder *b, ir_id id, const chain *at) {
 }
 
 /* ---- checks of indices ---- */
+ir_id plan_index_base(const planner *p, ir_id id) {
+    for (;;) {
+        const ir_node *n = ir_at(p->g, id);
+        if (is_leaf(p, id) || p->info[id].home || !is_view(n) || n->op == IR_OP_SLICE || n->op == IR_OP_TRANSPOSE ||
+            !plan_view_is_index_map(p->g, n))
+            return id;
+        id = n->in[0];
+    }
+}
+
 /* Before whatever uses them; those of parameters before anything runs. One step for each place that is indexed. */
 fusor_status plan_check_index(planner *p, ir_id id) {
     const ir_node *n = ir_at(p->g, id);
-    int buffer = p->info[n->in[1]].buffer;
+    const ir_id base = plan_index_base(p, n->in[1]);
     if (p->is_checked[id]) return FUSOR_OK;
     p->is_checked[id] = true;
-    plan_literal_buffer(p, n->in[1]);
-    buffer = p->info[n->in[1]].buffer;
+    plan_literal_buffer(p, base);
+    const int buffer = p->info[base].buffer;
     if (buffer < 0)
         return FU_FAIL(p->error, FUSOR_ERROR_INTERNAL, "planner: the indices of '%s' have no memory",
                        ir_ops[n->op].name);
     ir_step st = {.kind = IR_STEP_CHECK,
                   .n_args = 1,
                   .arg = FU_NEW_N(p->arena, int, 1),
-                  .dim = FU_NEW_N(p->arena, ir_size, 1),
+                  .dim = FU_NEW_N(p->arena, ir_size, 2),
                   .node = id,
+                  .base = base,
                   .prepack_param = -1,
                   .reason = "indices are checked before anything is written through them"};
     st.arg[0] = buffer;
     st.dim[0] = ir_at(p->g, n->in[0])->dim[axis_of_node(n)];
+    st.dim[1] = ir_node_count(p->g, ir_at(p->g, n->in[1]));
     fu_push(p->arena, &p->plan->steps, st);
     return FUSOR_OK;
 }

@@ -109,11 +109,14 @@ void map_begin_step(emit *e, map *m, map_step *s, LLVMValueRef column, LLVMValue
     if (m->runs) map_begin_sources(e, m, &s->v);
 }
 
-/* All that is stored. */
+/* All that is stored, and where: a step of a scatter goes to one row. */
 static void compute_step(emit *e, map_step *s) {
     const ir_kernel *k = e->k;
-    for (int i = 0; i < k->n_insts; i++)
-        for (int j = 0; k->inst[i].op == IR_K_STORE && j < k->inst[i].n_in; j++) em_value(e, &s->v, k->inst[i].in[j]);
+    for (int i = 0; i < k->n_insts; i++) {
+        if (k->inst[i].op != IR_K_STORE) continue;
+        em_value(e, &s->v, k->inst[i].in[0]);
+        if (k->inst[i].n_in > 1) em_uniform(e, &s->v, k->inst[i].in[1]);
+    }
 }
 
 void map_end_step(emit *e, map *m, map_step *s, bool is_streaming) {
@@ -130,8 +133,7 @@ void map_end_step(emit *e, map *m, map_step *s, bool is_streaming) {
         }
         LLVMValueRef stride = m->last >= 0 ? e->stride[b][m->last] : em_i64s(e, 1);
         LLVMValueRef off = map_advance(e, m->offset[b], m->column, stride);
-        if (k->inst[i].variant & IR_STORE_OFFSET)
-            off = em_add(e, off, em_value(e, &s->v, k->inst[i].in[1])); /* one lane */
+        if (k->inst[i].variant & IR_STORE_OFFSET) off = em_add(e, off, em_uniform(e, &s->v, k->inst[i].in[1]));
         em_store(e, b, value, off, stride, m->mask);
     }
 }
@@ -449,15 +451,16 @@ static void measure(emit *e, map *m) {
         n_ops++;
         if (ir_ops[k->inst[i].op].flags & IR_COSTLY) m->is_costly = true;
     }
-    e->lanes = m->last < 0 || e->is_narrow || ir_kernel_is_scatter(k) ? 1 : e->level->lanes;
+    const bool is_ordered = ir_kernel_is_scatter(k) && !ir_kernel_scatters_rows(k); /* element by element */
+    e->lanes = m->last < 0 || e->is_narrow || is_ordered ? 1 : e->level->lanes;
     if (e->lanes > 1 && bytes < 4 && !m->is_costly) e->lanes = e->level->vector_bytes / bytes;
     m->lanes = e->lanes;
     find_blocks(e, m);
     int64_t columns = m->last < 0 ? 1 : k->dim[m->last].size;
-    m->unroll = ir_kernel_is_scatter(k) || m->is_costly || n_ops > 16 || k->slide.n ||
-                        (columns != IR_SIZE_RUNTIME && columns < 2 * e->lanes)
-                    ? 1
-                    : 2;
+    m->unroll =
+        is_ordered || m->is_costly || n_ops > 16 || k->slide.n || (columns != IR_SIZE_RUNTIME && columns < 2 * e->lanes)
+            ? 1
+            : 2;
     if (m->number >= 0) m->unroll = EM_RANDOM_MAX;
     m->turns = turns_of(e, m);
     m->is_straight = k->slide.n == 0 && m->turns == 1 && can_be_straight(e, m);
@@ -482,7 +485,7 @@ static void analyze(emit *e, map *m) {
      * 1.2 times that. Short runs take half the time. */
     e->is_optimized = m->is_costly || k->slide.n || m->runs;
     m->has_stream = !m->is_costly && !e->is_narrow && can_stream(k, m->last, m->lanes);
-    if (k->slide.n) m->has_stream = false;
+    if (k->slide.n || ir_kernel_is_scatter(k)) m->has_stream = false;
 }
 
 /* Non-temporal stores must be seen before whatever tells another thread of them. */

@@ -197,7 +197,7 @@ static fusor_status check_indices(const ref_call *c, int64_t size) {
         const ir_bits bits = ref_get(x, i);
         const int64_t v = ref_int(x->dtype, bits);
         if (is_signed ? v >= -size && v < size : bits < (ir_bits)size) continue;
-        return ir_fail_index(c->g, c->e, c->n, bits, i, x->shape, size);
+        return ir_fail_index(c->g, c->e, c->n, c->n->in[1], bits, i, x->shape, size);
     }
     return FUSOR_OK;
 }

@@ -76,6 +76,7 @@ fusor_status exec_check_indices(const frame *f, fu_error *e, int number, const v
     int arg = st->arg[0];
     ir_dtype t = c->plan->buffers.at[arg].dtype;
     scan s = {.data = data, .dtype = t, .n = f->count[arg], .size = f->step[number].axis_size};
+    if (!f->step[number].n_indices) return FUSOR_OK;
     atomic_init(&s.first, s.n);
     int64_t tiles = s.n / TILE + (s.n % TILE != 0);
     rt_parallel_for own = {c->options.parallel_for, c->options.parallel_user};
@@ -85,5 +86,6 @@ fusor_status exec_check_indices(const frame *f, fu_error *e, int number, const v
     ir_bits bits = 0;
     int bytes = ir_dtypes[t].bytes;
     memcpy(&bits, (const char *)s.data + at * bytes, (size_t)bytes); /* little-endian */
-    return ir_fail_index(c->plan->graph, e, ir_at(c->plan->graph, st->node), bits, at, f->dim[arg], s.size);
+    return ir_fail_index(c->plan->graph, e, ir_at(c->plan->graph, st->node), st->base, bits, at, f->dim[arg],
+                         s.size);
 }

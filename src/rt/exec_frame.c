@@ -292,8 +292,10 @@ static fusor_status evaluate_steps(frame *f, fu_error *e) {
     for (int i = 0; i < c->n_steps; i++) {
         f->step[i].has_cost = false;
         if (c->plan->steps.at[i].kind == IR_STEP_KERNEL) FU_TRY(evaluate_kernel(f, e, i));
-        if (c->plan->steps.at[i].kind == IR_STEP_CHECK)
+        if (c->plan->steps.at[i].kind == IR_STEP_CHECK) {
             FU_TRY(evaluate(f, e, c->plan->steps.at[i].dim[0], &f->step[i].axis_size));
+            FU_TRY(evaluate(f, e, c->plan->steps.at[i].dim[1], &f->step[i].n_indices));
+        }
         if (c->plan->steps.at[i].kind == IR_STEP_REFERENCE) FU_TRY(evaluate_reference(f, e, i));
     }
     return lay_out(f, e);

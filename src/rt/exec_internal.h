@@ -67,7 +67,7 @@ typedef struct frame_step {
     int64_t *size, *stride, *offset_bytes;
     uint64_t *scalar;
     rt_tensor *tensor; /* REFERENCE */
-    int64_t axis_size; /* CHECK */
+    int64_t axis_size, n_indices; /* CHECK */
     bool has_cost;     /* of these sizes, for a profile */
     ir_cost cost;
 } frame_step;

@@ -53,7 +53,11 @@ static void tune_map(const ir_kernel *k, const int64_t *size, int n_threads, int
     int64_t tile = n_threads == 1
                        ? at_least_one(total)
                        : clamp(ir_ceil_div(total, (int64_t)n_threads * TILES_PER_THREAD), TILE_MIN, TILE_MAX);
-    if (ir_kernel_is_transposed(k)) { /* some rows of pages read, some written: both stay in the TLB and L2 */
+    if (ir_kernel_scatters_rows(k)) { /* all rows of a line, in order; but lines of columns are independent */
+        const int64_t line = at_least_one(size[k->n_dims - 2]), most = ir_round_up(at_least_one(columns), COLUMN_STEP);
+        tune[IR_TUNE_MAP_ROWS] = ir_times(line, clamp(tile / at_least_one(ir_times(line, columns)), 1, rows / line + 1));
+        tune[IR_TUNE_MAP_COLUMNS] = clamp(ir_round_up(tile / line, COLUMN_STEP), COLUMN_STEP, most);
+    } else if (ir_kernel_is_transposed(k)) { /* some rows of pages read, some written: both stay in the TLB and L2 */
         tune[IR_TUNE_MAP_ROWS] = TURN_ROWS;
         tune[IR_TUNE_MAP_COLUMNS] = TURN_COLUMNS;
     } else if (columns > tile && !ir_kernel_is_scatter(k)) { /* a line's updates apply in order */

@@ -743,6 +743,18 @@ static const struct {
     {IR_OP_SCATTER, "%x: T[A, B], %k: i32[C, 1], %u: T[C, 1]",
      INDICES("0", "i32") "%r = scatter(%x, %i, %u, axis=0, mode=mul) %s = scatter(%x, %i, %u, axis=0, mode=min)",
      "T[A, B], T[A, B]", NUMBERS},
+    {IR_OP_SCATTER, "%x: T[A, B], %k: i64[C], %u: T[C, B]",
+     INDICES("0", "i64") "%j = unsqueeze(%i, axes=[1]) %b = broadcast_to(%j, shape=[C, B]) %h = clamp(%x, %x, %x) "
+     "%r = scatter(%x, %b, %u, axis=0, mode=add) %s = scatter(%h, %b, %u, axis=0)",
+     "T[A, B], T[A, B]", NUMBERS},
+    {IR_OP_SCATTER, "%x: T[A, B, 2, C], %k: i32[B], %u: T[A, B, 2, C]",
+     INDICES("1", "i32") "%j = reshape(%i, shape=[1, B, 1, 1]) %b = broadcast_to(%j, shape=[A, B, 2, C]) "
+     "%v = abs(%u) %r = scatter(%x, %b, %v, axis=1, mode=mul) %s = scatter(%r, %b, %u, axis=1, mode=max)",
+     "T[A, B, 2, C], T[A, B, 2, C]", NUMBERS},
+    {IR_OP_TAKE_ALONG, "%x: T[A, B], %k: i32[C]",
+     INDICES("0", "i32") "%j = unsqueeze(%i, axes=[1]) %b = broadcast_to(%j, shape=[C, B]) "
+     "%r = take_along(%x, %b, axis=0)",
+     "T[C, B]", 0},
     {IR_OP_ONE_HOT, "%k: T[A]", "%r = one_hot(%k, depth=7)", "f32[A, 7]", 0},
     {IR_OP_ONE_HOT, "%k: T[A, B], %y: T[C]",
      "%r = one_hot(%k, depth=C, dtype=i8) %s = one_hot(%k, depth=1, dtype=bool)", "i8[A, B, C], bool[A, B, 1]", 0},
