@@ -126,6 +126,8 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
                                                                 : ir_expands_random(rw.to, &n) ? ir_expand_random
                                                                 : ir_expands_window(&n)        ? ir_expand_window
                                                                 : ir_expands_attention(&n)     ? ir_expand_attention
+                                                                : ir_expands_last_channels(*g, i)
+                                                                    ? ir_expand_last_channels
                                                                 : ir_expands_conv(rw.to, &n)   ? ir_expand_conv
                                                                 : ir_expands_einsum(&n)        ? ir_expand_einsum
                                                                 : ir_expands_matvec(rw.to, &n) ? ir_expand_matvec

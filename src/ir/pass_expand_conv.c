@@ -2,6 +2,8 @@
 /* pass_expand_conv.c: convolutions as matrix products and movement, in the type that sums are made in.
  *
  *   conv            of the padded operand, in one kernel, which takes the pads in on a CPU (plan_window.c)
+ *   conv of one place, without strides and pads, between transposes of images whose channels are last
+ *                   operand @ weights [O, C] transposed, over the channels where they lie; transposed in turn
  *   conv whose number of channels made has a name
  *                   for each place of the kernel, weights [O, C] @ the strided slice of the padded operand [N, C,
  *                   positions]; added up. With one channel a group the same with products element by element
@@ -508,17 +510,95 @@ static ir_id expand_transposed(const conv *v, ir_id x, ir_id w) {
     return sum;
 }
 
+/* With the bias, in the type of the node. */
+static ir_id finished(const conv *v, ir_id y) {
+    const ir_node *n = v->n;
+    if (y && n->n_in > 2) {
+        ir_size dim[IR_MAX_RANK] = {n->dim[1]};
+        for (unsigned i = 1; i <= v->spatial; i++) dim[i] = number(v, 1);
+        y = add2(v, IR_OP_ADD, y, cast(v, reshape(v, n->in[2], dim, v->rank - 1), v->t));
+    }
+    return y ? ir_expand_finish(v->c, cast(v, y, n->dtype), n->in[0]) : 0;
+}
+
+static conv conv_of(const ir_expand *c, const ir_node *n) {
+    ir_graph *g = c->rw->to;
+    return (conv){.c = c,
+                  .g = g,
+                  .s = g->sizes,
+                  .n = n,
+                  .t = ir_node_accumulator(g, n),
+                  .rank = n->rank,
+                  .spatial = n->rank - IR_SPATIAL_AT,
+                  .groups = ir_node_attr(n, "groups")->integer};
+}
+
+/* ---- images whose channels are last ---- */
+/* A transpose that brings the last axis to the second place, or back. */
+static bool moves_channels(const ir_graph *g, const ir_node *n, bool is_back) {
+    if (n->op != IR_OP_TRANSPOSE || n->rank <= IR_SPATIAL_AT || !n->attr->is_set) return false;
+    for (int d = 0; d < n->rank; d++) {
+        const int last = n->rank - 1, to = is_back ? d + 1 : d - 1,
+                  from = d == 0                      ? 0
+                         : d == (is_back ? last : 1) ? -1
+                                                     : to;
+        int64_t perm;
+        if (!ir_size_is_const(g->sizes, n->attr->list[d], &perm)) return false;
+        if (perm < 0) perm += n->rank;
+        if (perm != (from >= 0 ? from : is_back ? 1 : last)) return false;
+    }
+    return true;
+}
+
+/* Is all that is made of it, by element-wise operators, transposed back? */
+static bool goes_back(const ir_graph *g, ir_id id, int depth) {
+    enum { DEPTH = 6 };
+    bool any = false;
+    for (uint32_t r = 0; r < g->results.n; r++)
+        if (g->results.at[r].node == id) return false;
+    for (ir_id i = id + 1; i < g->nodes.n; i++) {
+        const ir_node *n = ir_at(g, i);
+        bool uses = false;
+        for (int k = 0; k < n->n_in; k++) uses |= n->in[k] == id;
+        if (!uses) continue;
+        any = true;
+        if (moves_channels(g, n, true)) continue;
+        if (depth == DEPTH || (ir_ops[n->op].kind != IR_KIND_EW && ir_ops[n->op].kind != IR_KIND_CONVERT) ||
+            !goes_back(g, i, depth + 1))
+            return false;
+    }
+    return any;
+}
+
+/* Where the result stays with its channels before its places, they would be written apart. */
+bool ir_expands_last_channels(const ir_graph *g, ir_id id) {
+    const ir_node *n = ir_at(g, id);
+    if (n->op != IR_OP_CONV) return false;
+    const ir_node *x = ir_at(g, n->in[0]), *w = ir_at(g, n->in[1]);
+    if (!ir_is_float(n->dtype) || x->dtype != w->dtype || ir_node_attr(n, "groups")->integer != 1 ||
+        !moves_channels(g, x, false))
+        return false;
+    for (unsigned d = IR_SPATIAL_AT, i = 0; d < n->rank; d++, i++)
+        if (!ir_size_is(g->sizes, w->dim[d], 1) || ir_window_entry(g, n, "strides", i, 1) != 1 ||
+            ir_window_entry(g, n, "pads", i, 0) || ir_window_entry(g, n, "pads", i + n->rank - IR_SPATIAL_AT, 0))
+            return false;
+    return goes_back(g, id, 0);
+}
+
+ir_id ir_expand_last_channels(const ir_expand *c, const ir_node *n) {
+    const conv v = conv_of(c, n);
+    const ir_attr attr[3] = {{0}, {.is_set = true, .integer = true}, {.is_set = true, .integer = v.t}};
+    int perm[IR_MAX_RANK] = {0, (int)v.rank - 1}; /* ORDER attrs_MATMUL: transpose_a, transpose_b, dtype */
+    for (int d = IR_SPATIAL_AT; d < (int)v.rank; d++) perm[d] = d - 1;
+    const ir_id w = reshape(&v, n->in[1], ir_at(v.g, n->in[1])->dim, 2);
+    const ir_id y = w ? ir_expand_op(c, IR_OP_MATMUL, 2, (ir_id[]){ir_at(v.g, n->in[0])->in[0], w}, attr, 3, 0) : 0;
+    return finished(&v, y ? transposed(&v, cast(&v, y, v.t), perm, v.rank) : 0);
+}
+
 ir_id ir_expand_conv(const ir_expand *c, const ir_node *n) {
     ir_graph *g = c->rw->to;
     const bool is_transposed = n->op == IR_OP_CONV_TRANSPOSE;
-    conv v = {.c = c,
-              .g = g,
-              .s = g->sizes,
-              .n = n,
-              .t = ir_node_accumulator(g, n),
-              .rank = n->rank,
-              .spatial = n->rank - IR_SPATIAL_AT,
-              .groups = ir_node_attr(n, "groups")->integer};
+    conv v = conv_of(c, n);
     const bool is_window =
         ir_conv_fits_window(g, n) && (ir_is_float(v.t) || ir_dtypes[v.t].bytes == 8 ||
                                       (v.t == FUSOR_I32 && ir_dtypes[ir_at(g, n->in[0])->dtype].bytes == 1));
@@ -548,10 +628,5 @@ ir_id ir_expand_conv(const ir_expand *c, const ir_node *n) {
               : by_turns      ? expand_turned(&v, x, w)
               : is_transposed ? expand_transposed(&v, x, w)
                               : expand_plain(&v, x, w);
-    if (y && n->n_in > 2) {
-        ir_size dim[IR_MAX_RANK] = {n->dim[1]};
-        for (unsigned i = 1; i <= v.spatial; i++) dim[i] = number(&v, 1);
-        y = add2(&v, IR_OP_ADD, y, cast(&v, reshape(&v, n->in[2], dim, v.rank - 1), v.t));
-    }
-    return y ? ir_expand_finish(c, cast(&v, y, n->dtype), n->in[0]) : 0;
+    return finished(&v, y);
 }

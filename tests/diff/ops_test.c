@@ -745,15 +745,17 @@ static const struct {
      "T[A, B], T[A, B]", NUMBERS},
     {IR_OP_SCATTER, "%x: T[A, B], %k: i64[C], %u: T[C, B]",
      INDICES("0", "i64") "%j = unsqueeze(%i, axes=[1]) %b = broadcast_to(%j, shape=[C, B]) %h = clamp(%x, %x, %x) "
-     "%r = scatter(%x, %b, %u, axis=0, mode=add) %s = scatter(%h, %b, %u, axis=0)",
+                         "%r = scatter(%x, %b, %u, axis=0, mode=add) %s = scatter(%h, %b, %u, axis=0)",
      "T[A, B], T[A, B]", NUMBERS},
     {IR_OP_SCATTER, "%x: T[A, B, 2, C], %k: i32[B], %u: T[A, B, 2, C]",
-     INDICES("1", "i32") "%j = reshape(%i, shape=[1, B, 1, 1]) %b = broadcast_to(%j, shape=[A, B, 2, C]) "
-     "%v = abs(%u) %r = scatter(%x, %b, %v, axis=1, mode=mul) %s = scatter(%r, %b, %u, axis=1, mode=max)",
+     INDICES(
+         "1",
+         "i32") "%j = reshape(%i, shape=[1, B, 1, 1]) %b = broadcast_to(%j, shape=[A, B, 2, C]) "
+                "%v = abs(%u) %r = scatter(%x, %b, %v, axis=1, mode=mul) %s = scatter(%r, %b, %u, axis=1, mode=max)",
      "T[A, B, 2, C], T[A, B, 2, C]", NUMBERS},
     {IR_OP_TAKE_ALONG, "%x: T[A, B], %k: i32[C]",
      INDICES("0", "i32") "%j = unsqueeze(%i, axes=[1]) %b = broadcast_to(%j, shape=[C, B]) "
-     "%r = take_along(%x, %b, axis=0)",
+                         "%r = take_along(%x, %b, axis=0)",
      "T[C, B]", 0},
     {IR_OP_ONE_HOT, "%k: T[A]", "%r = one_hot(%k, depth=7)", "f32[A, 7]", 0},
     {IR_OP_ONE_HOT, "%k: T[A, B], %y: T[C]",
@@ -1311,6 +1313,34 @@ static void convolution(ir_op op, ir_dtype t) {
                 check(text,
                       (domain){ir_is_float(t) ? -2 : -200, ir_is_float(t) ? 2 : 250, SPECIAL_NONE, !ir_is_float(t)},
                       small[k], k ? two_threads : one_thread, k == 0, k ? ALL_LEVELS : 1u << (mix(s) % 3));
+        }
+    }
+    /* Channels last, between transposes: a product over them where there is one place. */
+    static const struct {
+        const char *x, *w, *to, *attrs, *behind, *back;
+    } last[] = {
+        {"[A, C, D, B]", "[19, B, 1, 1]", "[0, 3, 1, 2]", "", "%s = add(%r, %c) %t = relu(%s)", "[0, 2, 3, 1]"},
+        {"[A, C, D, B]", "[5, B, 1, 1]", "[0, -1, 1, 2]", "", "%s = mul(%c, %r) %t = tanh(%s)", "[0, 2, 3, 1]"},
+        {"[A, D, 70]", "[33, 70, 1]", "[0, 2, 1]", "", "%t = sub(%r, %c)", "[0, 2, 1]"},
+        {"[A, C, D, B]", "[7, B, 1, 1]", "[0, 3, 1, 2]", ", strides=[2, 1]", "%t = add(%r, %c)", "[0, 2, 3, 1]"},
+        {"[A, C, D, B]", "[7, B, 1, 1]", "[0, 3, 1, 2]", ", pads=[0, 0, 1, 0]", "%t = add(%r, %c)", "[0, 2, 3, 1]"},
+        {"[A, C, D, B]", "[7, B, 1, 1]", "[0, 3, 2, 1]", "", "%t = add(%r, %c)", "[0, 2, 3, 1]"},
+        {"[A, C, D, B]", "[7, B, 1, 1]", "[0, 3, 1, 2]", "", "%t = add(%r, %c)", "[0, 3, 2, 1]"},
+    };
+    for (size_t s = 0; s < sizeof last / sizeof *last && is_plain && ir_is_float(t); s++) {
+        static const int64_t small[][4] = {{1, 1, 6, 7}, {2, 65, 9, 37}};
+        const char *T = ir_dtypes[t].name, *R = ir_dtypes[to].name;
+        for (int with_bias = 0; with_bias < 2; with_bias++) {
+            char of[40] = "";
+            if (with_bias) snprintf(of, sizeof of, ", %%b: %s[%d]", T, atoi(last[s].w + 1));
+            snprintf(text, sizeof text,
+                     "func @f(%%x: %s%s, const %%w: %s%s%s, %%c: %s) -> %s%s { %%a = transpose(%%x, perm=%s) "
+                     "%%r = conv(%%a, %%w%s%s) %s %%y = transpose(%%t, perm=%s) return %%y }",
+                     T, last[s].x, T, last[s].w, of, R, R, s == 2 ? "[?, ?, ?]" : "[?, ?, ?, ?]", last[s].to,
+                     with_bias ? ", %b" : "", last[s].attrs, last[s].behind, last[s].back);
+            for (int k = 0; k < 2; k++)
+                check(text, (domain){-2, 2, SPECIAL_NONE, false}, small[k], k ? two_threads : one_thread, k == 0,
+                      k ? ALL_LEVELS : 1u << (mix(s) % 3));
         }
     }
     if (t == FUSOR_U8 && is_plain)

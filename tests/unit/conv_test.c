@@ -4,6 +4,7 @@
  * the weights but one of each of the first channels, so each element of a result is known. */
 #include "../host_level.h"
 #include "api_test.h"
+#include "plan_test.h"
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -114,4 +115,30 @@ Test(conv, sums_that_vanish_have_one_sign) {
                 free(y);
                 free(named);
             }
+}
+
+/* A plain product where the channels lie, one kernel with what follows; not where the result has other places or the
+ * channels before them. */
+static bool is_product(const char *to, const char *attrs, const char *returned) {
+    char text[400];
+    snprintf(text, sizeof text,
+             "func @f(%%x: f32[N, 14, 14, 64], const %%w: f32[32, 64, 1, 1], %%b: f32[32]) -> f32[?, ?, ?, ?] {"
+             " %%a = transpose(%%x, perm=%s) %%c = conv(%%a, %%w, %%b%s) %%r = relu(%%c)"
+             " %%y = transpose(%%r, perm=[0, 2, 3, 1]) return %s }",
+             to, attrs, returned);
+    text_start();
+    const ir_plan *p = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V4});
+    const bool is =
+        p->steps.n == 1 && p->steps.at[0].kernel->kind == IR_KERNEL_CONTRACT && p->steps.at[0].prepack_param == 1;
+    text_stop();
+    return is;
+}
+
+Test(conv, one_place_of_last_channels_is_a_product) {
+    cr_expect(is_product("[0, 3, 1, 2]", "", "%y"));
+    cr_expect(is_product("[0, -1, 1, 2]", ", pads=[0, 0, 0, 0]", "%y"));
+    cr_expect(!is_product("[0, 3, 1, 2]", "", "%r"));
+    cr_expect(!is_product("[0, 3, 2, 1]", "", "%y"));
+    cr_expect(!is_product("[0, 3, 1, 2]", ", strides=[2, 2]", "%y"));
+    cr_expect(!is_product("[0, 3, 1, 2]", ", pads=[0, 1, 0, 0]", "%y"));
 }
