@@ -360,6 +360,40 @@ static void far_from_zero(const ir_op_info *op, ir_dtype t) {
         }
 }
 
+/* Functions of what rows have one of, a vector of rows at a time: lines of rows, operands of rows in every order, more
+ * than one reduction and result, values per element stored beside. Rows are known, named, and of several blocks. */
+static void functions_of_rows(ir_dtype t) {
+    static const char *const bodies[] = {
+        "(%x: T[A, N], %w: T[N], %b: T) -> T[A] { %p = mul(%x, %w) %m = reduce_sum(%p, axes=[1]) %a = add(%m, %b) "
+        "%r = sigmoid(%a) return %r }",
+        "(%x: T[A, B, N], %c: T[B], %d: T[B, A]) -> (T[A, B], T[A, B, 1], T[A, B, N]) { %y = abs(%x) "
+        "%m = reduce_mean(%y, axes=[2]) %n = reduce_max(%x, axes=[2], keepdims=true) %u = transpose(%d) "
+        "%v = mul(%m, %c) %z = sub(%v, %u) %r = tanh(%z) %k = exp(%n) %l = iota(shape=[A, B, 1], axis=1, dtype=i64) "
+        "%o = cast(%l, T0) %q = add(%k, %o) return %r, %q, %y }",
+        "(%x: T[A, N, B], %w: T[A, B, N]) -> (T[A, B], i64[A, B]) { %t = transpose(%x, perm=[0, 2, 1]) "
+        "%p = mul(%t, %w) %s = reduce_sum(%p, axes=[2]) %e = erf(%s) %g = gt(%p, 0.0) %h = cast(%g, i64) "
+        "%i = reduce_sum(%h, axes=[2]) return %e, %i }",
+    };
+    static const char *const ns[] = {"C", "64", "100", "33", "3000"};
+    static const int64_t sizes[][3] = {{1, 1, 40}, {17, 3, 65}, {5, 19, 200}, {0, 3, 5}, {35, 1, 2100}};
+    char text[900];
+    for (size_t s = 0; s < sizeof bodies / sizeof *bodies; s++)
+        for (size_t n = 0; n < sizeof ns / sizeof *ns; n++) {
+            size_t at = (size_t)snprintf(text, sizeof text, "func @f");
+            for (const char *c = bodies[s]; *c; c++) {
+                const bool is_type = (c[0] == 'T' && (c[1] == '[' || c[1] == ')' || c[1] == '0'));
+                if (c[0] == 'N' && (c[1] == ']' || c[1] == ',')) at += (size_t)sprintf(text + at, "%s", ns[n]);
+                else if (is_type) at += (size_t)sprintf(text + at, "%s", ir_dtypes[t].name), c += c[1] == '0';
+                else text[at++] = *c;
+            }
+            text[at] = 0;
+            for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+                check(text, (domain){-0.3, 0.3, k == 1 ? SPECIAL_SOME : SPECIAL_NONE, false},
+                      (int64_t[4]){sizes[k][0], sizes[k][1], sizes[k][2]}, k % 2 ? many_threads : one_thread, k == 2,
+                      k == 1 ? ALL_LEVELS : 1u << (mix(k + s + n) % 3));
+        }
+}
+
 static void reduction(const ir_op_info *op, ir_dtype t) {
     static const struct {
         const char *params, *attrs, *result;
@@ -399,6 +433,7 @@ static void reduction(const ir_op_info *op, ir_dtype t) {
                       (int64_t[4]){sizes[k][0], sizes[k][1], sizes[k][2]}, k == 5 || k == 6 ? many_threads : one_thread,
                       k == 2, k == 3 ? ALL_LEVELS : 1u << (mix(k + s) % 3) | 1);
     }
+    if (strcmp(op->name, "reduce_sum") == 0 && ir_is_float(t)) functions_of_rows(t);
     if (strcmp(op->name, "reduce_var") == 0 || strcmp(op->name, "reduce_std") == 0)
         if (t == FUSOR_F32 || t == FUSOR_F64) far_from_zero(op, t);
     if (t == FUSOR_F32 || t == FUSOR_I32) {
