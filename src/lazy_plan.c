@@ -4,26 +4,33 @@
  * ir_graph and goes through the pipeline of fusor.c.
  *
  * Concrete sizes become named ones by the rule of the pipeline: 1 stays, inner sizes up to 64 stay where rows or
- * contractions work along them, every other size that a parameter has becomes a name, equal sizes the same. The key has
+ * contractions work along them, and all that the kernel of a convolution has, every other size that a parameter has becomes a name, equal sizes the same. The key has
  * the names, so another pattern of equal sizes is another plan, while other sizes in the same pattern are not. */
 #include "lazy_internal.h"
 #include <stdio.h>
 
-enum { MAX_NAMED = 64 }; /* distinct sizes; what comes after stays a number */
+enum { MAX_NAMED = 64, MAX_KEPT = 64 }; /* distinct sizes; what comes after stays a number */
 
 typedef struct size_map {
     bool is_baked;  /* all stay numbers */
     uint64_t inner; /* IR_BAKE_MAX bits: bit v - 1: the size v stays */
-    uint32_t n;
-    int64_t value[MAX_NAMED];
+    uint32_t n, n_kept;
+    int64_t value[MAX_NAMED], kept[MAX_KEPT]; /* kept: larger ones that stay */
 } size_map;
 typedef struct mapped {
     int64_t v;
     bool is_name;
 } mapped; /* v: number, or index of the name */
 
+static bool stays(const size_map *m, int64_t v) {
+    if (m->is_baked || v == 1) return true;
+    for (uint32_t i = 0; i < m->n_kept; i++)
+        if (m->kept[i] == v) return true;
+    return v >= 1 && v <= IR_BAKE_MAX && m->inner >> (v - 1) & 1;
+}
+
 static mapped map_size(const size_map *m, int64_t v) {
-    if (m->is_baked || v == 1 || (v >= 1 && v <= IR_BAKE_MAX && m->inner >> (v - 1) & 1)) return (mapped){v, false};
+    if (stays(m, v)) return (mapped){v, false};
     for (uint32_t i = 0; i < m->n; i++)
         if (m->value[i] == v) return (mapped){i, true};
     return (mapped){v, false};
@@ -33,11 +40,19 @@ static void keep_inner(size_map *m, int64_t v) {
     if (v >= 1 && v <= IR_BAKE_MAX) m->inner |= UINT64_C(1) << (v - 1);
 }
 
+/* There are kernels for convolutions whose kernel and channels are numbers. */
+static void keep_any(size_map *m, int64_t v) {
+    keep_inner(m, v);
+    if (stays(m, v)) return;
+    if (m->n_kept < MAX_KEPT) m->kept[m->n_kept++] = v;
+    else m->is_baked = true;
+}
+
 static void name_sizes(const lazy_state *s, bool is_baked, size_map *m) {
     bool has_rows = false;
     m->is_baked = is_baked;
     m->inner = 0;
-    m->n = 0;
+    m->n = m->n_kept = 0;
     if (is_baked) return;
     for (uint32_t i = 0; i < s->n_order; i++) {
         const lazy_slot *x = lazy_at(s, s->order[i]);
@@ -49,8 +64,10 @@ static void name_sizes(const lazy_state *s, bool is_baked, size_map *m) {
             const lazy_slot *y = x->in[k].slot ? lazy_at(s, x->in[k].slot) : NULL;
             for (int d = 0; y && d < y->rank; d++) keep_inner(m, y->shape[d]);
         }
-        if (kind != IR_KIND_CONTRACT || x->n_in < 2 || !x->in[1].slot) continue;
+        if ((kind != IR_KIND_CONTRACT && kind != IR_KIND_CONV) || x->n_in < 2 || !x->in[1].slot) continue;
         const lazy_slot *b = lazy_at(s, x->in[1].slot);
+        for (int d = 0; kind == IR_KIND_CONV && d < b->rank; d++) keep_any(m, b->shape[d]);
+        if (kind == IR_KIND_CONV) continue;
         for (int d = b->rank > 2 ? b->rank - 2 : 0; d < b->rank; d++) keep_inner(m, b->shape[d]);
         if (b->rank < 3 || !x->in[0].slot) continue;
         /* many small matrices: with the rows known too, contractions take the direct form (ir/plan_direct.c) */
@@ -65,8 +82,7 @@ static void name_sizes(const lazy_state *s, bool is_baked, size_map *m) {
             for (int d = 0; pass == 1 && d < x->rank; d++) {
                 int64_t v = x->shape[d];
                 mapped have = map_size(m, v);
-                bool stays = v == 1 || (v >= 1 && v <= 64 && m->inner >> (v - 1) & 1);
-                if (!have.is_name && !stays && m->n < MAX_NAMED) m->value[m->n++] = v;
+                if (!have.is_name && !stays(m, v) && m->n < MAX_NAMED) m->value[m->n++] = v;
             }
         }
     }
@@ -80,8 +96,7 @@ static int to_infer(const size_map *m, const lazy_slot *x, const op_attr *shape)
     for (uint32_t i = 0; i < shape->n; i++) {
         int64_t v = lazy_list_at(shape, i);
         if (v <= 0) return -1;
-        bool stays = v == 1 || (v <= 64 && m->inner >> (v - 1) & 1);
-        if (!stays && !map_size(m, v).is_name && (found < 0 || v > lazy_list_at(shape, (uint32_t)found)))
+        if (!stays(m, v) && !map_size(m, v).is_name && (found < 0 || v > lazy_list_at(shape, (uint32_t)found)))
             found = (int)i;
     }
     return found;

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static int64_t compiles(fusor_context *ctx) {
     fusor_cache_stats s = {.size = sizeof s};
@@ -27,6 +28,40 @@ Test(lazy, computes_a_layer) {
     cr_assert(y[0] == 4.5f && y[1] == 0 && y[2] == 0 && y[3] == 0);
     FAILS(fusor_read(Y, y, 3), FUSOR_ERROR_ARGUMENT, "3 bytes given; the tensor has 16");
     fusor_context_free(ctx);
+}
+
+/* There are kernels for convolutions whose channels and kernel are numbers, so those of lazy ones are; another batch or
+ * picture is the same plan. */
+Test(lazy, convolutions_have_kernels) {
+    if (!getenv("FUSOR_CODEGEN")) cr_skip("no code generation module");
+    enum { C = 5, K = 66, SIDE = 13 }; /* no size of a picture is one of the kernel, which would be another pattern */
+    static float x[6 * C * SIDE * SIDE], w[K * C * 9], v[K * C * 9], y[6 * K * SIDE * SIDE];
+    for (int i = 0; i < 6 * C * SIDE * SIDE; i++) x[i] = (float)(i % 11 - 5);
+    for (int i = 0; i < K * C * 9; i++) w[i] = (float)(i % 7 - 3), v[i] = w[i];
+    for (int transposed = 0; transposed < 2; transposed++) {
+        fusor_context *ctx = new_context(0);
+        int64_t made = 0;
+        for (int round = 0; round < 3; round++) {
+            const int64_t batch = 2 * round + 2, side = SIDE - 2 * round;
+            fusor_tensor X = fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(batch, C, side, side));
+            fusor_tensor in[2] = {X, transposed ? fusor_wrap_const(ctx, v, FUSOR_F32, FUSOR_SHAPE(C, K, 3, 3))
+                                                : fusor_wrap_const(ctx, w, FUSOR_F32, FUSOR_SHAPE(K, C, 3, 3))};
+            fusor_tensor Y = fusor_apply(ctx, transposed ? "conv_transpose" : "conv", 2, in, "pads=[1, 1, 1, 1]");
+            OK(fusor_read(Y, y, (size_t)(batch * K * side * side) * sizeof *y));
+            float sum = 0; /* of whole numbers: exact; place (1, 1) of the second picture's last channel */
+            for (int c = 0; c < C; c++)
+                for (int k = 0; k < 9; k++)
+                    sum += x[((C + c) * side + (transposed ? 2 - k / 3 : k / 3)) * side +
+                             (transposed ? 2 - k % 3 : k % 3)] *
+                           (transposed ? v[(c * K + K - 1) * 9 + k] : w[((K - 1) * C + c) * 9 + k]);
+            cr_assert_eq(y[((2 * K - 1) * side + 1) * side + 1], sum);
+            if (round == 0) made = compiles(ctx);
+            cr_assert_gt(made, 0, "the reference evaluator made a convolution");
+            cr_assert_eq(compiles(ctx), made);
+            cr_assert_eq(lazy_get_stats(ctx).plans_made, 1u);
+        }
+        fusor_context_free(ctx);
+    }
 }
 
 Test(lazy, wrapped_bool_bytes_come_out_as_0_or_1) {
