@@ -351,7 +351,7 @@ static void tune_by_channel(const ir_kernel *k, const int64_t *size, int n_threa
     if (n_threads > 1 && batches % n_threads && !parts_channels) rows = ir_ceil_div(y, ir_ceil_div(wanted, batches));
     if (rows < fewest) rows = fewest;
     while (rows > fewest && ir_kernel_slab_bytes(k, size, rows) > rt_host_caches()->l2_bytes / 2)
-        rows = ir_ceil_div(y, ir_ceil_div(y, rows) + 1);
+        rows = ir_ceil_div(y, ir_ceil_div(y, rows - 1)); /* in fewer parts there are as many rows */
     const int64_t tiles = ir_times(batches, ir_ceil_div(y, rows));
     if (n_threads > 1 && tiles < wanted && batches % n_threads) {
         const int64_t parts =
@@ -384,7 +384,7 @@ static void tune_window(const ir_kernel *k, const int64_t *size, int n_threads, 
     /* What it reads of the operand stays in most of L2. */
     while (ir_kernel_has_slab(k) && rows > fewest &&
            ir_kernel_slab_bytes(k, size, rows) > rt_host_caches()->l2_bytes * 6 / 10)
-        rows = ir_ceil_div(y, ir_ceil_div(y, rows) + 1);
+        rows = ir_ceil_div(y, ir_ceil_div(y, rows - 1)); /* in fewer parts there are as many rows */
     tune[IR_TUNE_WINDOW_ROWS] = rows;
     /* Their weights stay in half of L2 while the columns go by. */
     const int64_t mr = at_least_one(k->tile.mr), row_bytes = ir_times(at_least_one(product(k, size, "k")),

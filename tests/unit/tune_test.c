@@ -222,6 +222,26 @@ Test(tune_window, small_images_are_shared_by_channels) {
         }
 }
 
+/* A slab that is too large at four rows too: 56 rows in 12 and in 13 parts are five each. */
+Test(tune_window, rows_that_never_fit) {
+    static const char *const texts[] = {
+        "func @f(%x: f32[1, 4096, 112, 112], const %w: f32[32, 4096, 3, 3]) -> f32[?, ?, ?, ?] { %y = conv(%x, %w, "
+        "pads=[1, 1, 1, 1], strides=[2, 2]) return %y }",
+        "func @f(%x: u8[1, 40000, 56, 56], const %w: i8[32, 40000, 3, 3]) -> i32[?, ?, ?, ?] { %y = conv(%x, %w, "
+        "pads=[1, 1, 1, 1]) return %y }",
+    };
+    for (int i = 0; i < 2; i++) {
+        const ir_plan *plan = plan_text(texts[i], &(ir_plan_options){.level = IR_LEVEL_V4});
+        const ir_kernel *k = plan->steps.at[0].kernel;
+        cr_assert(plan->steps.n == 1 && k->is_by_channel == (i == 0));
+        int64_t size[IR_KERNEL_MAX_DIMS], tune[IR_TUNE_COUNT];
+        for (int d = 0; d < k->n_dims; d++)
+            cr_assert(ir_size_is_const(plan->graph->sizes, plan->steps.at[0].dim[d], &size[d]));
+        rt_tune(k, size, NULL, 1, tune);
+        cr_expect(tune[IR_TUNE_WINDOW_ROWS] == 4, "%ld rows", (long)tune[IR_TUNE_WINDOW_ROWS]);
+    }
+}
+
 /* Of a single row's panels the begin of each page, or all of it. */
 Test(tune, page_head) {
     ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
