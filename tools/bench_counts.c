@@ -14,6 +14,16 @@ static void *allocate(void *user, size_t bytes) {
     return malloc(bytes ? bytes : 1);
 }
 
+/* Lines of a listing, but for int3: what lies between functions. */
+static int64_t instructions_of(const char *listing) {
+    static const char padding[] = "int3\n";
+    const size_t n = sizeof padding - 1;
+    int64_t lines = 0;
+    for (const char *p = listing, *end; (end = strchr(p, '\n')); p = end + 1)
+        lines += end - p < (ptrdiff_t)n || strncmp(end + 1 - n, padding, n) != 0;
+    return lines;
+}
+
 /* Instructions and bytes of one kernel. */
 static int count_kernel(tool *t, const fusor_codegen_table *module, const ir_kernel *k, int64_t *instructions,
                         int64_t *bytes) {
@@ -35,7 +45,7 @@ static int count_kernel(tool *t, const fusor_codegen_table *module, const ir_ker
         *bytes += (int64_t)q.blob_bytes;
         code = module->generate(&q, &listing);
     }
-    for (const char *p = code ? NULL : listing.data; p && *p; p++) *instructions += *p == '\n';
+    if (!code) *instructions += instructions_of(listing.data);
     int status = code ? tool_environment(t, "%s", blob.error[0] ? blob.error : listing.error) : 0;
     free(blob.data);
     free(listing.data);

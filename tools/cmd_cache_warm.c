@@ -34,7 +34,7 @@ static int warm_kernel(walk *w, const ir_kernel *k) {
     key_of(k, &w->t->arena, key.at);
     for (uint32_t i = 0; i < w->keys.n; i++)
         if (memcmp(w->keys.at[i].at, key.at, IR_KEY_BYTES) == 0) return 0;
-    if (rt_cache_get(w->t->ctx->cache, &e, k, NULL, &outcome) != FUSOR_OK) return tool_fail(w->t, &e);
+    if (rt_cache_get(w->t->ctx->cache, &e, k, 1, NULL, &outcome) != FUSOR_OK) return tool_fail(w->t, &e);
     fu_push(&w->t->arena, &w->keys, key);
     w->n_kernels++;
     w->n_made += outcome.source == RT_CACHE_COMPILED;

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FUSOR_CODEGEN_VERSION 2
+#define FUSOR_CODEGEN_VERSION 3
 typedef enum fusor_codegen_stage {
     FUSOR_CODEGEN_BLOB,
     FUSOR_CODEGEN_LLVM,
@@ -33,6 +33,9 @@ typedef struct fusor_codegen_request {
     const void *blob;
     size_t blob_bytes;                           /* DISASM: what to disassemble */
     void *(*allocate)(void *user, size_t bytes); /* NULL back = out of memory */
+    /* Calls task(arg, i) for each i < n, on any threads with stacks of 1 MB or more, and returns when all are done. NULL:
+     * one after the other. */
+    void (*run_all)(void *user, int n, void (*task)(void *arg, int i), void *arg);
     void *user;
 } fusor_codegen_request;
 typedef struct fusor_codegen_result {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* codegen.c: kernel description -> LLVM module -> verified -> object -> blob. The module's one entry point.
  *
- * One LLVM context a request, gone at its end. Target machines (0.4 ms and more to make) are kept in a few slots that
+ * One LLVM context a request, gone at its end; a large kernel's blob is made of several objects, each of a part of its
+ * functions (parts.h) and a context of its own, by as many threads as the caller lends. Target machines (0.4 ms and more to make) are kept in a few slots that
  * are taken and given back by atomic exchange: never shared by two threads at once, and no lock for a fork to inherit.
  * LLVM's fatal errors end the process, so ir_kernel_verify and check_types refuse what could cause one. */
 #include "jit/debug_info.h"
@@ -9,6 +10,7 @@
 #include "jit/gpu.h"
 #include "jit/link.h"
 #include "jit/llvm_compat.h"
+#include "jit/parts.h"
 #include "ir/codegen_api.h"
 #include "base/build_id.h"
 #include <llvm-c/Analysis.h>
@@ -47,6 +49,7 @@ static fusor_status (*const emit_gpu_kind[IR_KERNEL_KIND_COUNT])(emit *, fu_erro
 
 /* What one request holds of LLVM: released in one place, also when memory runs out. */
 typedef struct job {
+    struct job *other[JIT_MOST_PARTS]; /* of other parts of the kernel */
     fu_arena arena;
     fu_error error;
     const fusor_codegen_request *request;
@@ -410,10 +413,74 @@ static fusor_status disassemble(job *j, const uint8_t *code, size_t bytes) {
     return give(j, out.at, out.n);
 }
 
+/* ---- parts of a kernel ---- */
+/* The first is the request's own job; the others emit the kernel again. */
+typedef struct part {
+    job *job;
+    const job *whole;
+    int n, number;
+    fusor_status status;
+} part;
+
+/* Address space for a request: 1 to 5 MB, kernels of every kind measured. */
+enum { REQUEST_ROOM = 16 << 20 };
+
+static fusor_status read_kernel(job *j) {
+    const fusor_codegen_request *r = j->request;
+    j->kernel = FU_NEW(&j->arena, ir_kernel);
+    return ir_kernel_parse(&j->error, r->description, r->description_bytes, j->kernel);
+}
+
+static fusor_status compile_other(part *p) {
+    job *j = p->job;
+    jmp_buf oom;
+    fu_arena_init(&j->arena, &oom);
+    if (setjmp(oom)) return FU_FAIL(&j->error, FUSOR_ERROR_MEMORY, "no memory for code generation");
+    FU_TRY(read_kernel(j));
+    FU_TRY(take_machine(j, p->whole->target));
+    FU_TRY(build_module(j));
+    jit_parts_keep(j->mod, p->n, p->number);
+    return compile(j, LLVMObjectFile);
+}
+
+static void compile_part(void *parts, int i) {
+    part *p = &((part *)parts)[i];
+    if (i > 0) {
+        p->status = compile_other(p);
+        return;
+    }
+    jit_parts_keep(p->job->mod, p->n, 0);
+    p->status = compile(p->job, LLVMObjectFile);
+}
+
+static fusor_status compile_parts(job *j, part *parts, int n) {
+    const fusor_codegen_request *r = j->request;
+    parts[0] = (part){.job = j, .whole = j, .n = n};
+    for (int i = 1; i < n; i++) {
+        j->other[i] = FU_NEW(&j->arena, job);
+        j->other[i]->request = r;
+        parts[i] = (part){.job = j->other[i], .whole = j, .n = n, .number = i};
+    }
+    if (r->run_all) r->run_all(r->user, n, compile_part, parts);
+    else
+        for (int i = 0; i < n; i++) compile_part(parts, i);
+    for (int i = 0; i < n; i++)
+        if (parts[i].status != FUSOR_OK) {
+            if (i > 0) j->error = parts[i].job->error;
+            return parts[i].status;
+        }
+    return FUSOR_OK;
+}
+
 static fusor_status link_object(job *j, jit_blob *blob) {
-    FU_TRY(compile(j, LLVMObjectFile));
-    return jit_link(LLVMGetBufferStart(j->object), LLVMGetBufferSize(j->object), j->request->symbol, &j->arena, blob,
-                    &j->error);
+    int n = j->kernel->kind == IR_KERNEL_MAP ? 1 : jit_parts_count(j->mod); /* maps may be emitted again (compile) */
+    if (n > 1 && !fu_has_room((size_t)n * REQUEST_ROOM)) n = 1;
+    part parts[JIT_MOST_PARTS] = {{.job = j}};
+    jit_object object[JIT_MOST_PARTS];
+    FU_TRY(n > 1 ? compile_parts(j, parts, n) : compile(j, LLVMObjectFile));
+    for (int i = 0; i < n; i++)
+        object[i] = (jit_object){LLVMGetBufferStart(parts[i].job->object), LLVMGetBufferSize(parts[i].job->object)};
+    return jit_link(object, n, j->request->symbol, &j->arena, blob, &j->error);
 }
 
 static fusor_status give_lines(job *j, const jit_blob *blob) {
@@ -474,8 +541,7 @@ static fusor_status run_job(job *j) {
     }
     if (!r->description || !r->symbol || !r->symbol[0])
         return FU_FAIL(&j->error, FUSOR_ERROR_ARGUMENT, "code generation needs a description and a symbol");
-    j->kernel = FU_NEW(&j->arena, ir_kernel);
-    FU_TRY(ir_kernel_parse(&j->error, r->description, r->description_bytes, j->kernel));
+    FU_TRY(read_kernel(j));
     if (has_blob) {
         j->target = ir_kernel_target(j->kernel);
         if (ir_level_is_gpu(j->target.level)) return give(j, r->blob, strnlen(r->blob, r->blob_bytes));
@@ -492,11 +558,10 @@ static void release(job *j) {
     if (j->message) LLVMDisposeMessage(j->message);
     drop_module(j);
     give_machine(j);
+    for (int i = 0; i < JIT_MOST_PARTS; i++)
+        if (j->other[i]) release(j->other[i]); /* in the arena */
     fu_arena_free(&j->arena);
 }
-
-/* Address space for a request: 1 to 5 MB, kernels of every kind measured. */
-enum { REQUEST_ROOM = 16 << 20 };
 
 static int generate(const fusor_codegen_request *request, fusor_codegen_result *result) {
     memset(result, 0, sizeof *result);

@@ -39,6 +39,7 @@ jit_sources += %D%/map_rows.c
 jit_sources += %D%/map_runs.c
 jit_sources += %D%/map_slide.c
 jit_sources += %D%/map_transpose.c
+jit_sources += %D%/parts.c
 jit_sources += %D%/window.c
 jit_sources += %D%/window_channels.c
 jit_sources += %D%/window_channel_tile.c

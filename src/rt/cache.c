@@ -172,7 +172,7 @@ void cache_tell_stats(rt_cache *c) {
 }
 
 fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description, size_t bytes, ir_target target,
-                               const char *symbol, const uint8_t key[IR_KEY_BYTES], rt_kernel **out,
+                               const char *symbol, const uint8_t key[IR_KEY_BYTES], int n_threads, rt_kernel **out,
                                rt_cache_outcome *outcome) {
     cache_wish w = {.description = description,
                     .symbol = symbol,
@@ -180,6 +180,7 @@ fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description
                     .target = target,
                     .key = key,
                     .cubins = c->cubins,
+                    .n_threads = n_threads,
                     .wants_lines = !ir_level_is_gpu(target.level) && rt_debugger_wants_lines()};
     int64_t start = fu_now_ns();
     const char *missing;
@@ -248,14 +249,16 @@ void cache_wish_make(const rt_cache *c, fu_arena *a, const ir_kernel *k, uint8_t
     strcat(out->file, RT_ENTRY_SUFFIX);
 }
 
-fusor_status rt_cache_get(rt_cache *c, fu_error *e, const ir_kernel *k, rt_kernel **out, rt_cache_outcome *outcome) {
+fusor_status rt_cache_get(rt_cache *c, fu_error *e, const ir_kernel *k, int n_threads, rt_kernel **out,
+                          rt_cache_outcome *outcome) {
     FU_CALL_ARENA(arena, return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for the description of a kernel"));
     uint8_t key[IR_KEY_BYTES];
     char symbol[IR_SYMBOL_MAX];
     cache_wish w;
     cache_wish_make(c, &arena, k, key, symbol, &w);
     /* Nothing below allocates from the arena, so nothing below is left by longjmp. */
-    fusor_status s = rt_cache_get_text(c, e, w.description, w.bytes, ir_kernel_target(k), symbol, key, out, outcome);
+    fusor_status s =
+        rt_cache_get_text(c, e, w.description, w.bytes, ir_kernel_target(k), symbol, key, n_threads, out, outcome);
     fu_arena_free(&arena);
     return s;
 }

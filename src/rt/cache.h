@@ -104,12 +104,13 @@ bool rt_cache_has_tiers(rt_cache *c);
 
 /* *out is a reference that the caller owns. out NULL: the kernel is only made sure to be on disk (another level's too);
  * outcome may be NULL. Errors: MISS (o.only), DEVICE (the kernel needs features that this machine lacks), UNSUPPORTED
- * (no module, no executable memory), MEMORY, and whatever code generation says. */
-fusor_status rt_cache_get(rt_cache *c, fu_error *e, const ir_kernel *k, rt_kernel **out, rt_cache_outcome *outcome);
+ * (no module, no executable memory), MEMORY, and whatever code generation says. n_threads: that may compile it. */
+fusor_status rt_cache_get(rt_cache *c, fu_error *e, const ir_kernel *k, int n_threads, rt_kernel **out,
+                          rt_cache_outcome *outcome);
 /* The same for a printed description. */
 fusor_status rt_cache_get_text(rt_cache *c, fu_error *e, const char *description, size_t bytes, ir_target target,
-                               const char *symbol, const uint8_t key[IR_KEY_BYTES], rt_kernel **out,
-                               rt_cache_outcome *outcome);
+                               const char *symbol, const uint8_t key[IR_KEY_BYTES], int n_threads,
+                               rt_kernel **out, rt_cache_outcome *outcome);
 rt_cache_stats rt_cache_get_stats(rt_cache *c);
 
 /* What a request for this kernel would meet now; nothing is loaded, compiled, counted or changed. */

@@ -6,6 +6,7 @@
 #include "rt/probes.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -77,6 +78,26 @@ static void *allocate(void *user, size_t bytes) {
     return fu_malloc(bytes);
 }
 
+typedef struct tasks {
+    void (*run)(void *arg, int i);
+    void *arg;
+    int n;
+    atomic_int next;
+} tasks;
+
+static void *run_some(void *arg) {
+    tasks *t = arg;
+    for (int i; (i = atomic_fetch_add(&t->next, 1)) < t->n;) t->run(t->arg, i);
+    return NULL;
+}
+
+/* user: the wish. */
+static void run_all(void *user, int n, void (*task)(void *arg, int i), void *arg) {
+    const int most = ((const cache_wish *)user)->n_threads;
+    tasks t = {.run = task, .arg = arg, .n = n};
+    rt_compilers_run(n < most ? n : most, run_some, &t);
+}
+
 static void free_result(fusor_codegen_result *r) {
     fu_free(r->data);
     fu_free(r->lines);
@@ -96,7 +117,9 @@ static fusor_status generate(rt_cache *c, fu_error *e, const cache_wish *w, fuso
                                .description_bytes = w->bytes,
                                .symbol = w->symbol,
                                .options = w->wants_lines ? FUSOR_CODEGEN_LINES : 0,
-                               .allocate = allocate};
+                               .allocate = allocate,
+                               .run_all = run_all,
+                               .user = (void *)(uintptr_t)w};
     *r = (fusor_codegen_result){0};
     int64_t start = fu_now_ns();
     int s = rt_module_generate(call, &q, r);

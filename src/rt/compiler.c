@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #ifndef FUSOR_PKGLIBDIR
@@ -166,6 +167,23 @@ int rt_module_generate(int (*generate)(const fusor_codegen_request *, fusor_code
     if (--requests.n_inside == 0) pthread_cond_broadcast(&requests.changed);
     pthread_mutex_unlock(&requests.lock);
     return status;
+}
+
+/* ---- threads that compile ---- */
+enum { MOST_COMPILERS = 16 };
+
+static bool is_space_limited(void) {
+    struct rlimit space;
+    return getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY;
+}
+
+void rt_compilers_run(int n, void *(*work)(void *arg), void *arg) {
+    pthread_t thread[MOST_COMPILERS];
+    const int most = n > MOST_COMPILERS ? MOST_COMPILERS : n > 1 && is_space_limited() ? 1 : n;
+    int made = 1;
+    while (made < most && pthread_create(&thread[made], NULL, work, arg) == 0) made++;
+    work(arg);
+    for (int i = 1; i < made; i++) pthread_join(thread[i], NULL);
 }
 
 const char *rt_module_path(void) { return atomic_load_explicit(&loaded, memory_order_acquire) ? loaded_path : ""; }

@@ -60,7 +60,7 @@ static fusor_status find(const core *c, fu_error *e, const ir_kernel *k, int typ
         rt_cache_outcome outcome;
         loaded_kernel *made = fu_calloc(1, sizeof *made);
         if (!made) return FU_FAIL(e, FUSOR_ERROR_MEMORY, "no memory for a kernel");
-        fusor_status s = rt_cache_get(c->cache, e, k, &made->kernel, &outcome);
+        fusor_status s = rt_cache_get(c->cache, e, k, 1, &made->kernel, &outcome);
         if (s == FUSOR_OK) s = rt_device_kernel_get(c->device->device, e, made->kernel, &made->device);
         if (s != FUSOR_OK) {
             exec_device_pack_free(made);

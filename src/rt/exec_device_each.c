@@ -56,7 +56,7 @@ static const loaded_kernel *find(const core *c, int step) {
         rt_cache_outcome outcome;
         *k = *c->plan->steps.at[step].kernel;
         k->is_each = true;
-        if (rt_cache_get(c->cache, &e, k, &made->kernel, &outcome) == FUSOR_OK)
+        if (rt_cache_get(c->cache, &e, k, 1, &made->kernel, &outcome) == FUSOR_OK)
             (void)rt_device_kernel_get(c->device->device, &e, made->kernel, &made->device);
     }
     fu_free(k);

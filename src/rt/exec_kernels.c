@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* exec_kernels.c: the kernels of a plan, found in the cache or made. One after the other, until one has to be compiled:
- * that takes a hundred times as long as to find it, so as many threads as calls may use then share what is left. They
- * are threads of this request and end with it: those of calls may have stacks that are too small for LLVM. Each reserves
- * a stack and an arena of malloc, so where the address space is limited there are none: the C library ends a process in
- * which LLVM's thread-local data finds no room. */
+ * that takes a hundred times as long as to find it, so as many threads as calls may use then share what is left, and
+ * those that are more than the kernels the parts of one. */
 #include "base/small.h"
+#include "rt/compiler.h"
 #include "rt/exec_internal.h"
 #include <pthread.h>
 #include <string.h>
-#include <sys/resource.h>
 
 static bool is_kernel(const core *c, int step) { return c->plan->steps.at[step].kind == IR_STEP_KERNEL; }
 
-static fusor_status find_kernel(core *c, fu_error *e, int step) {
+/* Threads that may compile: none but this one where calls run on the caller's threads. */
+static int compilers(const core *c) { return c->options.parallel_for ? 1 : c->options.n_threads; }
+
+/* n_threads: for it alone. */
+static fusor_status find_kernel(core *c, fu_error *e, int step, int n_threads) {
     rt_kernel *k;
     rt_trace *trace = rt_trace_of(c->options.profile);
     const int64_t begin = trace ? fu_now_ns() : 0;
     rt_cache_outcome *outcome = &c->info[step].outcome;
-    FU_TRY(rt_cache_get(c->cache, e, c->plan->steps.at[step].kernel, &k, outcome));
+    FU_TRY(rt_cache_get(c->cache, e, c->plan->steps.at[step].kernel, n_threads, &k, outcome));
     c->info[step].kernel = k;
     if (trace)
         rt_trace_add(trace, outcome->source == RT_CACHE_COMPILED ? RT_EVENT_COMPILE : RT_EVENT_LOAD, k->symbol, begin,
@@ -26,12 +28,11 @@ static fusor_status find_kernel(core *c, fu_error *e, int step) {
 }
 
 /* ---- several at once ---- */
-enum { MOST_COMPILERS = 16 };
-
 /* Steps whose kernels have to be compiled, of those that have the same kernel one. */
 typedef struct search {
     core *core;
     int *step, n_steps;
+    int n_threads; /* for each of them */
     atomic_int next;
     pthread_mutex_t lock;
     int failed; /* the first of them that did; n_steps: none */
@@ -62,20 +63,17 @@ static void *find_some(void *arg) {
     fu_error e;
     for (int i; i = atomic_fetch_add(&s->next, 1), !is_over(s, i);) {
         fu_error_clear(&e);
-        const fusor_status status = find_kernel(s->core, &e, s->step[i]);
+        const fusor_status status = find_kernel(s->core, &e, s->step[i], s->n_threads);
         if (status != FUSOR_OK) note_failure(s, i, status, &e);
     }
     return NULL;
 }
 
 static void find_together(search *s) {
-    pthread_t thread[MOST_COMPILERS];
-    const int threads = s->core->options.n_threads, most = threads < MOST_COMPILERS ? threads : MOST_COMPILERS;
-    int n = 1; /* this one; the system may refuse the others */
+    const int threads = compilers(s->core);
+    s->n_threads = threads / s->n_steps > 1 ? threads / s->n_steps : 1;
     pthread_mutex_init(&s->lock, NULL);
-    while (n < most && n < s->n_steps && pthread_create(&thread[n], NULL, find_some, s) == 0) n++;
-    find_some(s);
-    for (int i = 1; i < n; i++) pthread_join(thread[i], NULL);
+    rt_compilers_run(threads < s->n_steps ? threads : s->n_steps, find_some, s);
     pthread_mutex_destroy(&s->lock);
 }
 
@@ -102,22 +100,17 @@ static fusor_status compile_together(core *c, fu_error *e, int first) {
     return s.status;
 }
 
-static bool is_space_limited(void) {
-    struct rlimit space;
-    return getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY;
-}
-
 fusor_status exec_find_kernels(core *c, fu_error *e) {
     if (c->options.is_layout_only || c->options.launch) return FUSOR_OK;
     int n_kernels = 0;
     for (int i = 0; i < c->n_steps; i++) n_kernels += is_kernel(c, i);
-    const bool may_share = n_kernels > 1 && c->options.n_threads > 1 && !c->options.parallel_for && !is_space_limited();
+    const bool may_share = n_kernels > 1 && compilers(c) > 1;
     bool may_miss = may_share; /* the first one, and those behind one that was compiled alone */
     for (int i = 0; i < c->n_steps; i++) {
         if (!is_kernel(c, i) || c->info[i].kernel) continue;
         if (may_miss) FU_TRY(compile_together(c, e, i));
         const bool is_alone = !c->info[i].kernel;
-        if (is_alone) FU_TRY(find_kernel(c, e, i));
+        if (is_alone) FU_TRY(find_kernel(c, e, i, compilers(c)));
         may_miss = may_share && is_alone && c->info[i].outcome.source == RT_CACHE_COMPILED;
     }
     return FUSOR_OK;

@@ -106,7 +106,7 @@ static bool read_object(const char *data, size_t size) {
     fu_error_clear(&error);
     fu_arena_init(&a, &oom);
     if (setjmp(oom)) fail("out of memory");
-    bool ok = jit_link(data, size, "kernel", &a, &blob, &error) == FUSOR_OK;
+    bool ok = jit_link(&(jit_object){data, size}, 1, "kernel", &a, &blob, &error) == FUSOR_OK;
     if (ok && (blob.entry >= blob.code_bytes || blob.code_bytes > blob.bytes)) fail("a function outside the code");
     if (ok) sink += touch(blob.data, blob.bytes);
     if (!ok && (error.status == FUSOR_OK || !error.text[0])) fail("refused without a reason");

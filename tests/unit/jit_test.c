@@ -475,14 +475,14 @@ Test(jit_link, damaged_objects, .timeout = 120) {
     jit_blob blob;
     fu_arena_init(&a, &oom);
     cr_assert(setjmp(oom) == 0);
-    cr_assert(jit_link(object, bytes, "fk_test", &a, &blob, &err) == FUSOR_OK);
-    cr_assert(jit_link(object, bytes, "other", &a, &blob, &err) != FUSOR_OK);
+    cr_assert(jit_link(&(jit_object){object, bytes}, 1, "fk_test", &a, &blob, &err) == FUSOR_OK);
+    cr_assert(jit_link(&(jit_object){object, bytes}, 1, "other", &a, &blob, &err) != FUSOR_OK);
     for (size_t n = 0; n < bytes; n++) {
         fu_error_clear(&err);
         memcpy(copy, object, n);
         uint8_t *exact = malloc(n ? n : 1); /* so that a sanitizer sees a read behind the end */
         memcpy(exact, object, n);
-        (void)!jit_link(exact, n, "fk_test", &a, &blob, &err);
+        (void)!jit_link(&(jit_object){exact, n}, 1, "fk_test", &a, &blob, &err);
         free(exact);
     }
     uint64_t state = 1;
@@ -495,7 +495,7 @@ Test(jit_link, damaged_objects, .timeout = 120) {
             else copy[at] = (uint8_t)value;
         }
         fu_mark mark = fu_arena_mark(&a);
-        (void)!jit_link(copy, bytes, "fk_test", &a, &blob, &err);
+        (void)!jit_link(&(jit_object){copy, bytes}, 1, "fk_test", &a, &blob, &err);
         fu_arena_release(&a, mark);
     }
     fu_arena_free(&a);
