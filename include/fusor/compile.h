@@ -35,7 +35,8 @@ FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_module_compile(fusor_module *modul
                                                              const fusor_compile_options *options,
                                                              fusor_executable **out);
 /** A new executable with the named `const` parameters fixed: their contents are copied, and packed once, by the first
- *  call, where a contraction or convolution multiplies by them; these inputs disappear from its calls. It lives independently of exe and of the buffers.
+ *  call, where a contraction or convolution multiplies by them, or a contraction by what is computed of them alone;
+ *  these inputs disappear from its calls. It lives independently of exe and of the buffers.
  *  **Errors**: ARGUMENT (unknown, not const, or bound already), TYPE, SHAPE, MEMORY. */
 FUSOR_API FUSOR_MUST_CHECK fusor_status fusor_executable_bind(fusor_executable *exe, int n, const char *const *names,
                                                               const fusor_buffer *values, fusor_executable **out);

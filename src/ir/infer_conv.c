@@ -2,6 +2,7 @@
 /* infer_conv.c: types and shapes of convolutions (kind CONV), as ONNX has them: x [N, C, spatial..] with weights [O, C
  * / groups, kernel..], or transposed with [C, O / groups, kernel..], and a bias [O]. The bias has the type that sums
  * are made in: that of floats, i32 for 8-bit operands, i64 for other integers. */
+#include "base/small.h"
 #include "ir/infer_parts.h"
 #include "ir/window.h"
 

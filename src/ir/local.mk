@@ -30,6 +30,7 @@ ir_sources += %D%/plan_reason.c
 ir_sources += %D%/plan_view.c
 ir_sources += %D%/plan_order.c
 ir_sources += %D%/plan_direct.c
+ir_sources += %D%/plan_constant.c
 ir_sources += %D%/plan_rows.c
 ir_sources += %D%/plan_tiers.c
 ir_sources += %D%/plan_memory.c

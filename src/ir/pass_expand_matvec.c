@@ -15,6 +15,7 @@
  * packed 41 and 75 us.
  *
  * And products whose result has a type that no contraction gives by itself: one that does, and a conversion. */
+#include "base/small.h"
 #include "ir/expand.h"
 #include "ir/kernel.h"
 
@@ -70,17 +71,31 @@ static bool is_small_column(const ir_graph *g, const ir_node *n) {
            is_small(g, n, 0, DIRECT);
 }
 
+/* Is it computed of constants alone (plan_constant.c)? *left: nodes to look at, at most. */
+static bool is_of_constants(const ir_graph *g, ir_id id, int *left) {
+    const ir_node *n = ir_at(g, id);
+    if (--*left < 0 || ir_ops[n->op].kind == IR_KIND_RANDOM) return false;
+    if (n->op == IR_OP_PARAM)
+        for (uint32_t p = 0; p < g->params.n; p++)
+            if (g->params.at[p].node == id) return g->params.at[p].is_const;
+    for (int i = 0; i < n->n_in; i++)
+        if (!is_of_constants(g, n->in[i], left)) return false;
+    return n->n_in > 0 || n->op == IR_OP_LITERAL;
+}
+
 /* A row times a parameter that is packed once, of as many columns as the tile of one row has. */
 static bool is_row_times_packed(const ir_graph *g, const ir_node *n) {
-    enum { FEWEST = IR_BAKE_MAX };
-    if (!g->packs_const || flips(n, 1) || ir_at(g, n->in[0])->rank > 2 || !is_one(g, n, 0, false)) return false;
+    enum { FEWEST = IR_BAKE_MAX, LOOK = 100 };
+    const ir_node *w = ir_at(g, n->in[1]);
+    int left = LOOK;
+    const bool is_made = w->op != IR_OP_PARAM && w->op != IR_OP_TRANSPOSE;
+    if (!g->packs_const || (flips(n, 1) && !is_made) || ir_at(g, n->in[0])->rank > 2 || !is_one(g, n, 0, false))
+        return false;
     for (int i = 0; i < 2; i++) {
         int64_t size;
         if (!ir_size_is_const(g->sizes, size_of(g, n, 1, i == 0), &size) || size < FEWEST) return false;
     }
-    for (uint32_t p = 0; p < g->params.n; p++)
-        if (g->params.at[p].node == n->in[1]) return g->params.at[p].is_const && ir_at(g, n->in[1])->rank == 2;
-    return false;
+    return w->rank == 2 && w->op != IR_OP_TRANSPOSE && is_of_constants(g, n->in[1], &left);
 }
 
 /* The operand of many vectors, a batch each, that one matrix is multiplied with: they are the rows of one product (but

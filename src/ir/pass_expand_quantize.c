@@ -5,6 +5,7 @@
  *   quantize    cast(cast(clamp(round(x / scale), least - zero, most - zero), i32) + zero): what the sum would saturate
  *               to is clamped before it, where numbers are small and exact; a NaN passes the clamp and is cast to 0
  *   dequantize  cast(cast(x - zero) * scale) */
+#include "base/small.h"
 #include "ir/expand.h"
 #include <string.h>
 

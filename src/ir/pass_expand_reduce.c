@@ -3,6 +3,7 @@
  *
  * Variances are about a mean that is rounded; the sum of the deviations, which would be 0, tells how far off it is, and
  * is taken out again (the corrected two-pass algorithm: Chan, Golub, LeVeque 1983). */
+#include "base/small.h"
 #include "ir/expand.h"
 
 /* The shape of x with a size of 1 along the dims of `mask`; *stretch: those of them that were not 1. */

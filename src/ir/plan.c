@@ -649,6 +649,7 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
     for (int c = 1; c < (int)p.clusters.n; c++) FU_TRY(plan_build_step(&p, c));
     plan_write_in_place(&p);
     plan_copy_results(&p);
+    plan_find_constants(&p);
     plan_lifetimes(plan);
     FU_TRY(plan_check_hints(&p));
     *out = plan;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* plan_attention.c: the one instruction of an attention kernel: the coordinates of its operands, and as scalars what
  * its attributes mean: scale, cap, and which keys a query may see. */
+#include "base/small.h"
 #include "ir/attention.h"
 #include "ir/plan_builder.h"
 #include <math.h>

@@ -187,6 +187,10 @@ void plan_find_tiers(planner *p, int first_shared);
 /* May a result share a map with others, of this shape and tier, which wait for the same clusters? */
 bool plan_is_of_class(const ir_node *n, const node_info *v, int rank, const ir_size *dim, int avail, int tier);
 
+/* ---- plan_constant.c ---- */
+/* Which steps need not run again, once what they make of bound constants is packed. */
+void plan_find_constants(planner *p);
+
 /* ---- plan_rows.c ---- */
 /* Reductions along the rows of a contraction's result become tails of its cluster. */
 void plan_attach_rows(planner *p);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* plan_memory.c: the buffers of a plan: what lies where, which results may be written straight into the parameter they
  * are aliased to, which are copied last, and how long a temporary lives. */
+#include "base/small.h"
 #include "ir/plan_internal.h"
 
 static int new_buffer(planner *p, ir_storage storage, int index, const ir_node *n, ir_id id) {

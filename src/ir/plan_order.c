@@ -2,6 +2,7 @@
 /* plan_order.c: the order of a reduction. It depends on two choices: the form (column or inner) and which reduced dims
  * are walked as one. Both follow from the program alone, never from what was fused or stored: so fused and unfused
  * kernels give the same bits. */
+#include "base/small.h"
 #include "ir/plan_internal.h"
 
 /* Where the walk down an operand ends: a parameter, or what is always in memory, row-major. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* plan_print.c: the plan as text (emit --stage plan) and the cost of its steps. */
+#include "base/small.h"
 #include "ir/plan.h"
 #include <inttypes.h>
 

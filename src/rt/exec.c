@@ -158,6 +158,7 @@ static fusor_status bind_one(rt_exec *x, fu_error *e, int param, const fusor_buf
     b->options = c->options;
     b->bytes = is_empty ? 1 : (size_t)bytes;
     b->n_steps = c->n_steps;
+    for (int q = 0; q < c->n_params; q++) b->order += x->bound[q] != NULL;
     b->value = *value;
     b->value.flags = b->value.device = 0;
     b->value.data = NULL;

@@ -22,6 +22,7 @@ static bool add_step(frame *f, int number) {
     const ir_step *st = &c->plan->steps.at[number];
     const frame_step *s = &f->step[number];
     if (st->kind == IR_STEP_COPY) return f->base[st->arg[0]] == f->base[st->arg[1]] || !f->bytes[st->arg[0]];
+    if (exec_is_done(f, number)) return true;
     if (st->kind != IR_STEP_KERNEL) return false;
     int first = s->is_prepacked, n_phases = s->launch.n_phases - first;
     for (int p = first; p < s->launch.n_phases; p++) {

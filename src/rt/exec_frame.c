@@ -135,6 +135,30 @@ static uint64_t size_as(ir_dtype t, int64_t v) {
     return ir_is_float(t) ? ir_bits_from_double(t, (double)v, &fits) : ir_bits_from_int(t, v, &fits);
 }
 
+/* Who keeps what a step packed: of the parameters that it is made of the one that was bound last, so that whoever has
+ * that one has the same others. NULL: one is not bound. */
+static bound_param *keeper(const frame *f, const ir_step *st) {
+    if (st->prepack_param < 0) return NULL;
+    bound_param *last = f->x->bound[st->prepack_param];
+    for (int i = 0; i < st->n_sources && last; i++) {
+        bound_param *b = f->x->bound[st->sources[i]];
+        if (!b || b->order > last->order) last = b;
+    }
+    return last;
+}
+
+bool exec_is_done(const frame *f, int number) {
+    const ir_plan *plan = f->x->core->plan;
+    const ir_step *st = &plan->steps.at[number];
+    for (int i = 0; i < st->n_serves; i++) {
+        const int k = st->serves[i];
+        if (!f->step[k].is_prepacked ||
+            !atomic_load_explicit(&keeper(f, &plan->steps.at[k])->packed[k], memory_order_acquire))
+            return false;
+    }
+    return st->n_serves > 0;
+}
+
 static fusor_status evaluate_kernel(frame *f, fu_error *e, int number) {
     const core *c = f->x->core;
     const ir_step *st = &c->plan->steps.at[number];
@@ -169,7 +193,7 @@ static fusor_status evaluate_kernel(frame *f, fu_error *e, int number) {
     }
     s->n_threads = rt_tune_threads(k, s->size, c->options.n_threads);
     rt_tune(k, s->size, s->stride, s->n_threads, s->args.tune);
-    s->is_prepacked = st->prepack_param >= 0 && f->x->bound[st->prepack_param];
+    s->is_prepacked = keeper(f, st) != NULL;
     if (s->is_prepacked && k->kind == IR_KERNEL_CONTRACT) s->args.tune[IR_TUNE_CONTRACT_B] = IR_CONTRACT_B_PACKED;
     ir_kernel_launch(k, s->size, s->args.tune, &s->launch);
     if (s->launch.tiles[0] == 0) s->is_prepacked = false;
@@ -362,7 +386,7 @@ void exec_packed_free(const rt_exec_options *options, packed *p) {
  * first call, by two at once at worst. */
 static fusor_status find_packed(const frame *f, fu_error *e, int number, void **out) {
     const ir_step *st = &f->x->core->plan->steps.at[number];
-    bound_param *b = f->x->bound[st->prepack_param];
+    bound_param *b = keeper(f, st);
     packed *have = atomic_load_explicit(&b->packed[number], memory_order_acquire);
     if (!have) {
         frame_step once = f->step[number];
@@ -418,6 +442,7 @@ fusor_status exec_run_reference(frame *f, fu_error *e, int number, void *const *
 
 fusor_status exec_run_step(frame *f, fu_error *e, int number) {
     const ir_step *st = &f->x->core->plan->steps.at[number];
+    if (exec_is_done(f, number)) return FUSOR_OK;
     switch (st->kind) {
     case IR_STEP_KERNEL: return run_kernel(f, e, number);
     case IR_STEP_REFERENCE: return exec_run_reference(f, e, number, f->base);

@@ -22,7 +22,7 @@ typedef struct bound_param {
     rt_exec_options options; /* whose memory it is */
     fusor_buffer value;
     size_t bytes;
-    int n_steps;
+    int n_steps, order;        /* order: how many were bound before */
     _Atomic(packed *) *packed; /* by step; made by the first call that needs it */
     uint64_t device_at;        /* with a queue: the copy that kernels read; 0: none does. value.data may be NULL then */
 } bound_param;
@@ -161,6 +161,8 @@ void exec_again_make(frame *f);
 bool exec_again(const frame *f);
 rt_again exec_again_single(const frame *f); /* fn is NULL: it is more than one launch */
 
+/* Need the step not run, since what it makes of bound constants is packed? */
+bool exec_is_done(const frame *f, int number);
 /* exec_check.c: a step of kind CHECK; data: its buffer, in the host's memory. */
 fusor_status exec_check_indices(const frame *f, fu_error *e, int number, const void *data);
 

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* constant_test.c: matrices that are computed of `const` parameters alone (weights of 4 bits) are made and packed once,
+ * where all of these are bound. Bits are those of what is not bound; executables that share one of the parameters keep
+ * matrices of their own. */
+#include "api_test.h"
+#include "plan_test.h"
+
+TestSuite(constant, .init = text_start, .fini = text_stop);
+
+enum { N = 96, K = 128, G = 32, MOST = 40 };
+
+/* Nibbles in turns, or the low ones and then the high ones; %d is the matrix [N, K]. */
+#define UNPACK(concat)                                                                                                 \
+    "%l = and(%q, 15) %h = shr(%q, 4) " concat " %w = reshape(%c, shape=[96, 4, 32]) %f = cast(%w, f32)"               \
+    " %z = sub(%f, 8.0) %t = unsqueeze(%s, axes=[2]) %m = mul(%z, %t) %d = reshape(%m, shape=[96, 128]) "
+#define IN_TURNS        UNPACK("%l1 = unsqueeze(%l, axes=[2]) %h1 = unsqueeze(%h, axes=[2]) %c = concat(%l1, %h1, axis=2)")
+#define HALVES          UNPACK("%c = concat(%l, %h, axis=1)")
+#define HEAD(m, result) "func @f(%x: f32[" m ", 128], const %q: u8[96, 64], const %s: f32[96, 4]) -> " result " { "
+
+static const char *const programs[] = {
+    HEAD("M", "f32[M, 96]") IN_TURNS "%y = matmul(%x, %d, transpose_b=true) return %y }",
+    HEAD("M", "f32[M, 96]") HALVES "%y = matmul(%x, %d, transpose_b=true) return %y }",
+    HEAD("1", "f32[1, 96]") IN_TURNS "%y = matmul(%x, %d, transpose_b=true) return %y }",
+    /* one matrix for two products, the second of what the first made; and a product with a sum of it beside */
+    HEAD("M", "f32[M, 128]") HALVES "%a = matmul(%x, %d, transpose_b=true) %y = matmul(%a, %d) return %y }",
+    HEAD("M", "(f32[M, 96], f32[96])") HALVES "%y = matmul(%x, %d, transpose_b=true) %r = reduce_sum(%d, axes=[1])"
+                                              " return %y, %r }",
+    /* in the packing kernel alone */
+    HEAD("M", "f32[M, 64]") "%f = cast(%q, f32) %e = mul(%f, 0.5) %v = slice(%x, starts=[0], ends=[96], axes=[1])"
+                            " %y = matmul(%v, %e) return %y }",
+};
+enum { N_PROGRAMS = sizeof programs / sizeof *programs };
+
+static float x[MOST * K], s[2][N * 4], y[MOST * K], want[MOST * K], r[N];
+static uint8_t q[2][N * K / 2];
+
+static void fill(void) {
+    for (int i = 0; i < MOST * K; i++) x[i] = (float)((i * 37) % 101) / 50 - 1;
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < N * 4; i++) s[k][i] = (float)((i * 7 + k * 5) % 13 + 1) / 16;
+        for (int i = 0; i < N * K / 2; i++) q[k][i] = (uint8_t)(i * 29 + i / 64 * 3 + k * 17);
+    }
+}
+
+static fusor_buffer of_q(int k) { return (fusor_buffer){.data = q[k], .dtype = FUSOR_U8, .rank = 2, .shape = {N, 64}}; }
+static fusor_buffer of_s(int k) { return (fusor_buffer){.data = s[k], .dtype = FUSOR_F32, .rank = 2, .shape = {N, 4}}; }
+
+/* Calls with m rows, after n_bound inputs less than all. */
+static void call(fusor_context *ctx, fusor_executable *exe, int64_t m, int kq, int ks, bool has_q, bool has_s,
+                 float *to) {
+    fusor_buffer in[3] = {{.data = x, .dtype = FUSOR_F32, .rank = 2, .shape = {m, K}}}, out[2];
+    fusor_argument_info info[2];
+    const int n_out = fusor_executable_outputs(exe, 2, info);
+    int n = 1;
+    if (has_q) in[n++] = of_q(kq);
+    if (has_s) in[n++] = of_s(ks);
+    for (int i = 0; i < n_out; i++) out[i] = (fusor_buffer){.data = NULL};
+    OK(fusor_executable_infer(exe, n, in, n_out, out));
+    out[0].data = to;
+    if (n_out > 1) out[1].data = r;
+    OK(fusor_executable_call(exe, n, in, n_out, out));
+}
+
+static fusor_executable *bind(fusor_context *ctx, fusor_executable *exe, const char *name, fusor_buffer value) {
+    fusor_executable *out = NULL;
+    OK(fusor_executable_bind(exe, 1, &name, &value, &out));
+    return out;
+}
+
+static void same(const char *text, int64_t m, const char *what) {
+    for (int64_t i = 0; i < m * 64; i++)
+        cr_assert(memcmp(&y[i], &want[i], sizeof y[i]) == 0, "%s, %d rows: %g, not %g at %d: %s", what, (int)m,
+                  (double)y[i], (double)want[i], (int)i, text);
+}
+
+Test(constant, bound_ones_give_the_same_bits) {
+    static const int64_t rows[] = {1, 40, 7, 7, 7, 0, 3};
+    fill();
+    for (int threads = 1; threads < 4; threads += 2) {
+        fusor_context *ctx = new_context(threads);
+        for (int p = 0; p < N_PROGRAMS; p++) {
+            fusor_executable *exe = NULL;
+            OK(fusor_compile_text(ctx, programs[p], NULL, &exe));
+            /* one of the two is shared, in both orders of binding */
+            fusor_executable *with_q = bind(ctx, exe, "q", of_q(0)), *with_s = bind(ctx, exe, "s", of_s(0));
+            fusor_executable *all[4] = {bind(ctx, with_q, "s", of_s(0)), bind(ctx, with_q, "s", of_s(1)),
+                                        bind(ctx, with_s, "q", of_q(0)), bind(ctx, with_s, "q", of_q(1))};
+            static const int which[4][2] = {{0, 0}, {0, 1}, {0, 0}, {1, 0}};
+            for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+                const int64_t m = strstr(programs[p], "f32[1,") ? 1 : rows[k];
+                call(ctx, exe, m, 0, 0, true, true, want);
+                call(ctx, with_q, m, 0, 0, false, true, y);
+                same(programs[p], m, "q");
+                call(ctx, with_s, m, 0, 0, true, false, y);
+                same(programs[p], m, "s");
+                for (int i = 0; i < 4; i++) {
+                    call(ctx, exe, m, which[i][0], which[i][1], true, true, want);
+                    for (int again = 0; again < 3; again++) {
+                        memset(y, 255, sizeof y);
+                        call(ctx, all[i], m, 0, 0, false, false, y);
+                        same(programs[p], m, "both");
+                    }
+                }
+            }
+            for (int i = 0; i < 4; i++) fusor_executable_free(all[i]);
+            fusor_executable_free(with_q);
+            fusor_executable_free(with_s);
+            fusor_executable_free(exe);
+        }
+        fusor_context_free(ctx);
+    }
+}
+
+/* Steps that need not run again; -1: nothing is packed once. */
+static int done_once(const char *text) {
+    const ir_plan *p = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V4});
+    int packs = 0, done = 0;
+    for (uint32_t i = 0; i < p->steps.n; i++) packs += p->steps.at[i].prepack_param >= 0;
+    for (uint32_t i = 0; i < p->steps.n; i++) done += p->steps.at[i].n_serves > 0;
+    return packs ? done : -1;
+}
+
+Test(constant, what_is_packed_is_made_once) {
+    cr_expect_eq(done_once(programs[0]), 2);
+    cr_expect_eq(done_once(programs[1]), 2);
+    cr_expect_eq(done_once(programs[2]), 2);
+    cr_expect_eq(done_once(programs[3]), 2);
+    cr_expect_eq(done_once(programs[5]), 0, "it is packed as it is computed");
+    /* something else reads it; a call's sizes and inputs are in it; its indices are checked in each call */
+    cr_expect_leq(done_once(programs[4]), 1);
+    cr_expect_eq(done_once("func @f(%x: f32[M, K], const %w: f32[96, 128], %u: f32[128]) -> f32[M, 96] {"
+                           " %v = slice(%x, starts=[0], ends=[128], axes=[1]) %a = reshape(%w, shape=[128, 96])"
+                           " %t = reshape(%u, shape=[128, 1]) %b = mul(%a, %t) %y = matmul(%v, %b) return %y }"),
+                 -1);
+    cr_expect_eq(done_once("func @f(%x: f32[M, 128], const %w: f32[128, 96]) -> f32[M, 96] {"
+                           " %n = dim(%x, axis=0) %f = cast(%n, f32) %b = mul(%w, %f) %y = matmul(%x, %b) return %y }"),
+                 -1);
+    cr_expect_eq(done_once("func @f(%x: f32[M, 128], const %w: f32[200, 96], const %i: i32[64]) -> f32[M, 96] {"
+                           " %j = concat(%i, %i, axis=0) %b = take(%w, %j, axis=0) %y = matmul(%x, %b) return %y }"),
+                 0);
+}
