@@ -77,15 +77,16 @@ fusor_status exec_check_indices(const frame *f, fu_error *e, int number, const v
     ir_dtype t = c->plan->buffers.at[arg].dtype;
     scan s = {.data = data, .dtype = t, .n = f->count[arg], .size = f->step[number].axis_size};
     if (!f->step[number].n_indices) return FUSOR_OK;
+    const int bits = 8 * ir_dtypes[t].bytes; /* u8 into 256 places: every word is one of them */
+    if (!ir_is_signed(t) && bits < 64 && s.size >> bits) return FUSOR_OK;
     atomic_init(&s.first, s.n);
     int64_t tiles = s.n / TILE + (s.n % TILE != 0);
     rt_parallel_for own = {c->options.parallel_for, c->options.parallel_user};
     rt_parallel(c->options.n_threads, tiles, scan_tiles, &s, own.run ? &own : NULL);
     int64_t at = atomic_load(&s.first);
     if (at >= s.n) return FUSOR_OK;
-    ir_bits bits = 0;
+    ir_bits index = 0;
     int bytes = ir_dtypes[t].bytes;
-    memcpy(&bits, (const char *)s.data + at * bytes, (size_t)bytes); /* little-endian */
-    return ir_fail_index(c->plan->graph, e, ir_at(c->plan->graph, st->node), st->base, bits, at, f->dim[arg],
-                         s.size);
+    memcpy(&index, (const char *)s.data + at * bytes, (size_t)bytes); /* little-endian */
+    return ir_fail_index(c->plan->graph, e, ir_at(c->plan->graph, st->node), st->base, index, at, f->dim[arg], s.size);
 }

@@ -80,6 +80,21 @@ Test(scatter, errors_name_the_place_among_repeated_indices) {
     out = (fusor_buffer){.data = y, .dtype = FUSOR_F32, .rank = 4, .shape = {3, 2, 2, 4}};
     FAILS(fusor_executable_call(exe, 2, in, 1, &out), FUSOR_ERROR_INDEX, "index 2 at position [0, 1, 0, 0]");
     fusor_executable_free(exe);
+    /* every u8 is an index of 256 places, and not of 255 */
+    for (int n = 255; n < 257; n++) {
+        char text[200];
+        uint8_t byte = 255;
+        snprintf(text, sizeof text, "func @f(%%x: f32[%d], %%i: u8[N]) -> f32[N] { %%y = take(%%x, %%i) return %%y }",
+                 n);
+        OK(fusor_compile_text(ctx, text, NULL, &exe));
+        z[255] = 8;
+        in[0] = tensor(z, FUSOR_F32, 1, n, 0), in[1] = tensor(&byte, FUSOR_U8, 1, 1, 0);
+        out = tensor(y, FUSOR_F32, 1, 1, 0);
+        if (n == 256) OK(fusor_executable_call(exe, 2, in, 1, &out));
+        else FAILS(fusor_executable_call(exe, 2, in, 1, &out), FUSOR_ERROR_INDEX, "index 255 at position [0]");
+        if (n == 256) cr_expect_eq(y[0], 8);
+        fusor_executable_free(exe);
+    }
     /* repeated not once */
     OK(fusor_compile_text(ctx,
                           "func @f(%x: f32[A, N], %i: i32[N]) -> f32[A, N] { %k = broadcast_to(%i, shape=[A, N])"
