@@ -232,6 +232,7 @@ unit_tests += %D%/unit/attention_test
 unit_tests += %D%/unit/hint_test
 unit_tests += %D%/unit/fused_test
 unit_tests += %D%/unit/conv_test
+unit_tests += %D%/unit/conv_words_test
 script_tests += %D%/cli/bench.sh
 script_tests += %D%/bench/counts.sh
 unit_tests += %D%/unit/explain_test

@@ -292,7 +292,8 @@ fusor_status ir_verify_axes(const ir_kernel *k, fu_error *e);
  * packed panel [K][nr], and a vector behind it that loads may touch; each rounded up to 64 bytes. With a slab, that
  * comes after the panel: what a tile of rows reads of the operand, with its pads, as elements of the accumulator type
  * or words of an ir_dot, and a vector more; and where ir_kernel_window_packs phase 0 turns the weights into such:
- * shared is [rows of weights][K], and where ir_kernel_window_adds [rows] sums. K counts words of channels. */
+ * shared is [rows of weights][K], and where ir_kernel_window_adds [rows] sums. K counts words of channels; words of
+ * bf16 (ir_window_has_pairs) are of two elements that follow one another, and behind them are least exponents. */
 const ir_kinst *ir_kernel_window_operand(const ir_kernel *k, int i); /* the load, behind conversions */
 bool ir_kernel_has_slab(
     const ir_kernel *k); /* axes on a CPU, not in the form for one channel a group: all below is of these */
@@ -312,6 +313,13 @@ typedef struct ir_slab_axis {
 } ir_slab_axis;
 ir_slab_axis ir_kernel_slab_axis(const ir_kernel *k, int axis, const int64_t *size, int64_t count);
 int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t rows);
+/* Words of two bf16 (DOT_BF16): elements 2t and 2t + 1 of K, whose order is that of all targets: so they lie in the
+ * operand one place along an axis, or one channel, apart, and the slab has a plane of words for each way that they do
+ * (jit/window_pairs.c): of each channel one for each axis along which first elements are followed, and, where places
+ * are odd, one of every second channel, whose last place is followed by the next channel's first. The second half of
+ * the last word of an odd K is no element: 0 in the slab, -0 in the weights. K blocks are even. */
+bool ir_window_has_pairs(const ir_kernel *k);
+int64_t ir_window_places(const ir_kernel *k, int number); /* of axis `number` from the last on; 1: there is none */
 /* Transposed: */
 /* Of axis `number` from the last on: 0 columns, 1 rows, 2 the outer ones; one phase of one place if there is none. */
 ir_phases ir_kernel_phases(const ir_kernel *k, int number);

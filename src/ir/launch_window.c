@@ -33,7 +33,12 @@ bool ir_kernel_has_slab(const ir_kernel *k) {
 ir_dot ir_kernel_window_dot(const ir_kernel *k) {
     const ir_kinst *mm = matmul(k);
     if (!mm || !ir_kernel_has_slab(k)) return IR_DOT_NONE;
-    return ir_window_dot(ir_kernel_target(k), k->inst[mm->in[0]].dtype, k->inst[mm->in[1]].dtype, mm->dtype);
+    const ir_kinst *x[2];
+    for (int i = 0; i < 2; i++) {
+        x[i] = &k->inst[mm->in[i]];
+        if (x[i]->op == IR_OP_CAST && x[i]->dtype == FUSOR_F32) x[i] = &k->inst[x[i]->in[0]];
+    }
+    return ir_window_dot(ir_kernel_target(k), x[0]->dtype, x[1]->dtype, mm->dtype);
 }
 
 bool ir_kernel_window_packs(const ir_kernel *k) {
@@ -55,6 +60,27 @@ int ir_kernel_window_channels(const ir_kernel *k) {
         if (k->dim[d].role == 'k' && !is_place) return d;
     }
     return -1;
+}
+
+/* ---- words of two bf16 ---- */
+bool ir_window_has_pairs(const ir_kernel *k) { return ir_kernel_window_dot(k) == IR_DOT_BF16; }
+
+int64_t ir_window_places(const ir_kernel *k, int number) {
+    const int i = k->n_axes - 1 - number;
+    return i < 0 || k->axis[i].place < 0 ? 1 : k->dim[k->axis[i].place].size;
+}
+
+/* Planes of the slab, for each place of the outer axes and part. Of pairs as window_find_pairs of jit/window_pairs.c. */
+static int64_t planes_of(const ir_kernel *k, int64_t channels) {
+    const ir_dot dot = ir_kernel_window_dot(k);
+    if (dot != IR_DOT_BF16) return ir_ceil_div(channels, ir_dots[dot].group);
+    int64_t n = 0;
+    for (int i = 0; i < 3; i++) {
+        const int64_t places = ir_window_places(k, i);
+        n += places > 1 ? channels : 0;
+        if (places % 2 == 0) return n;
+    }
+    return n + ir_ceil_div(channels, 2);
 }
 
 /* ---- transposed ---- */
@@ -107,7 +133,7 @@ ir_slab_axis ir_kernel_slab_axis(const ir_kernel *k, int axis, const int64_t *si
 int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t rows) {
     const int64_t bytes = ir_dtypes[matmul(k)->dtype].bytes;
     const int channels = ir_kernel_window_channels(k), last = k->n_axes - 1;
-    int64_t n = ir_ceil_div(channels < 0 ? 1 : size[channels], ir_dots[ir_kernel_window_dot(k)].group);
+    int64_t n = planes_of(k, channels < 0 ? 1 : size[channels]);
     for (int i = 0; i <= last; i++) {
         const ir_kaxis *a = &k->axis[i];
         if (i < last - 1) {
@@ -231,7 +257,8 @@ bool ir_window_drops_sign(const ir_kernel *k) {
 bool ir_window_leaves_out(const ir_kernel *k) {
     int64_t places = 1, along = 1;
     bool has_pads = false;
-    if (!k->is_by_channel || ir_kernel_is_transposed_window(k) || !ir_window_drops_sign(k)) return false;
+    if (!k->is_by_channel || ir_kernel_is_transposed_window(k) || !ir_window_drops_sign(k) || ir_window_has_pairs(k))
+        return false;
     for (int i = 0; i < k->n_axes; i++) {
         const ir_kaxis *a = &k->axis[i];
         along = a->place < 0 ? 1 : k->dim[a->place].size;
@@ -270,9 +297,9 @@ static void launch_by_channel(const ir_kernel *k, const int64_t *size, const int
     out->n_phases = 2;
     out->tiles[0] = tiles ? parts * vectors : 0;
     out->tiles[1] = tiles * ir_ceil_div(m, channels);
-    out->shared_bytes =
-        ir_round_up(parts * vectors * lanes * kk * bytes, 64) +
-        ir_round_up(parts * vectors * lanes * bytes, 64) * (ir_kernel_window_adds(k) || ir_window_leaves_out(k));
+    out->shared_bytes = ir_round_up(parts * vectors * lanes * kk * bytes, 64) +
+                        ir_round_up(parts * vectors * lanes * bytes, 64) *
+                            (ir_kernel_window_adds(k) || ir_window_leaves_out(k) || ir_window_has_pairs(k));
 }
 
 void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
@@ -282,8 +309,10 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
     }
     const int64_t bytes = ir_dtypes[matmul(k)->dtype].bytes;
     int64_t batches = 1, parts = 1, rows = tune[IR_TUNE_WINDOW_ROWS] < 1 ? 1 : tune[IR_TUNE_WINDOW_ROWS], y = 1, kk = 1;
+    const ir_dot dot = ir_kernel_window_dot(k);
+    const bool has_pairs = dot == IR_DOT_BF16;
+    const int channels = dot && !has_pairs ? ir_kernel_window_channels(k) : -1;
     bool is_empty = false;
-    const int channels = ir_kernel_has_slab(k) ? ir_kernel_window_channels(k) : -1;
     for (int d = 0; d < k->n_dims; d++) {
         switch (k->dim[d].role) {
         case 'b':
@@ -291,10 +320,11 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
             if (k->buffer[ir_kernel_window_operand(k, 0)->index].stride[d] != 0) parts *= size[d];
             break;
         case 'y': y = ir_window_size(k, d, size[d]); break;
-        case 'k': kk *= d == channels ? ir_ceil_div(size[d], ir_dots[ir_kernel_window_dot(k)].group) : size[d]; break;
+        case 'k': kk *= d == channels ? ir_ceil_div(size[d], ir_dots[dot].group) : size[d]; break;
         default: is_empty |= size[d] == 0;
         }
     }
+    if (has_pairs) kk = ir_ceil_div(kk, 2);
     const int64_t tiles = is_empty ? 0 : batches * ir_ceil_div(y, rows);
     if (k->is_by_channel) {
         launch_by_channel(k, size, tune, batches * ir_ceil_div(y, rows) * !is_empty, parts, kk, out);
@@ -312,5 +342,6 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
     out->n_phases = 2;
     out->tiles[0] = made;
     out->tiles[1] = tiles;
-    out->shared_bytes = ir_round_up(made * kk * bytes, 64) + ir_round_up(made * bytes, 64) * ir_kernel_window_adds(k);
+    out->shared_bytes =
+        ir_round_up(made * kk * bytes, 64) + ir_round_up(made * bytes, 64) * (ir_kernel_window_adds(k) || has_pairs);
 }

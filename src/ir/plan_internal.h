@@ -160,8 +160,9 @@ bool plan_has_index(const ir_node *n);
 /* What the kernel reads for the operands of a convolution: with axes, from within pads and through conversions
  * (weights: cast[0]). */
 typedef struct plan_window_form {
-    bool has_axes, is_by_channel; /* the form by channel has axes */
-    ir_id x, w, pad, cast[2];     /* 0: none */
+    bool has_axes, is_by_channel, has_pairs; /* the form by channel has axes, as have words of bf16 */
+    ir_tile tile;                            /* by channel */
+    ir_id x, w, pad, cast[2];                /* 0: none */
     int64_t begin[IR_MAX_SPATIAL];
 } plan_window_form;
 plan_window_form plan_window_form_of(const planner *p, const ir_node *n);

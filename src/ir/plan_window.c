@@ -205,9 +205,52 @@ static double share_of_products(const planner *p, const ir_node *n) {
     return share;
 }
 
+/* Conversions and pads that the kernel makes itself. */
+static plan_window_form taken_in(const planner *p, const ir_node *n) {
+    plan_window_form f = {.x = n->in[0], .w = n->in[1]};
+    const ir_node *x = ir_at(p->g, f.x), *w = ir_at(p->g, f.w);
+    if (is_conversion(p->g, x) && is_absorbed(p, n, f.x)) f.cast[1] = f.x, f.x = x->in[0], x = ir_at(p->g, f.x);
+    if (is_transposed(n)) {
+        for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++)
+            f.begin[i] = ir_window_entry(p->g, n, "pads", i, 0);
+    } else if (x->op == IR_OP_PAD && is_absorbed(p, n, f.x) && is_plain_pad(p, x, f.begin)) {
+        f.pad = f.x;
+        f.x = x->in[0];
+        x = ir_at(p->g, f.x);
+    }
+    if (!f.cast[1] && is_conversion(p->g, x) && is_absorbed(p, n, f.x)) f.cast[1] = f.x, f.x = x->in[0];
+    if (is_conversion(p->g, w) && is_absorbed(p, n, f.w)) f.cast[0] = f.w, f.w = w->in[0];
+    return f;
+}
+
+/* Are its products of words of two bf16 (ir/kernel.h)? Not where a word would lie in two K blocks, nor where an
+ * element of the operand meets so few products that the larger slab takes what they save. (EPYC 9005, the time by words:
+ * 64 channels of 56x56, 3x3, to 4 1.5, to 8 1.03, to 12 0.93; 3 of 224x224, 3x3, stride 2, to 32 1.08, to 48 0.91, to
+ * 64 0.72; 1x1, whose slab is half as large, 32 of 56x56 to 4 0.76.) */
+static bool has_pairs(const planner *p, const ir_node *n, const plan_window_form *f) {
+    enum { FEWEST_CHANNELS = 12, FEWEST_PRODUCTS = 96 };
+    const ir_graph *g = p->g;
+    const ir_target target = {p->options->level, p->options->features};
+    if (is_transposed(n) || !f->cast[0] || !f->cast[1] ||
+        ir_window_dot(target, ir_at(g, f->w)->dtype, ir_at(g, f->x)->dtype, n->dtype) != IR_DOT_BF16)
+        return false;
+    int64_t v, made = 1;
+    const int64_t places = places_of(g, n);
+    ir_size_is_const(g->sizes, n->dim[1], &made);
+    made /= groups_of(n);
+    int64_t met = made * places;
+    for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++) {
+        if (!ir_size_is_const(g->sizes, ir_at(g, n->in[1])->dim[IR_SPATIAL_AT + i], &v) || v < 1 || v > IR_BAKE_MAX)
+            return false;
+        met /= stride_along(g, n, i);
+    }
+    return (places == 1 || (made >= FEWEST_CHANNELS && met >= FEWEST_PRODUCTS)) &&
+           ir_window_block(target.level, n->dtype, places) % 2 == 0;
+}
+
 /* Are vectors of channels quicker than those of columns? The weights are packed for them: once, or in each call (a
- * cycle an element). tile: what it takes then. */
-static bool is_by_channel(const planner *p, const ir_node *n, ir_tile *tile) {
+ * cycle an element). Its tile is that of then. */
+static bool is_by_channel(const planner *p, const ir_node *n, plan_window_form *f) {
     /* Larger panels of columns do not stay in L2. (Transposed, 512 to 256 channels of 8x8, 4x4, stride 2, EPYC 9005: 2
      * times the time of by channel.) */
     enum { MOST = 1 << 16, PANEL_BYTES = 1 << 19 };
@@ -215,10 +258,9 @@ static bool is_by_channel(const planner *p, const ir_node *n, ir_tile *tile) {
     const ir_level level = p->options->level;
     const unsigned spatial = n->rank - (unsigned)IR_SPATIAL_AT;
     int64_t made, columns, rows = 1, products = products_of(g, n);
-    if (ir_level_is_gpu(level) || ir_conv_is_depthwise(g, n) || !ir_is_float(n->dtype) || products < 1 ||
-        !ir_size_is_const(g->sizes, n->dim[1], &made) || !columns_of(g, n, n->rank - 1u, &columns) ||
-        (spatial > 1 && !columns_of(g, n, n->rank - 2u, &rows)) || columns < 1 || rows < 1 || columns > MOST ||
-        rows > MOST)
+    if (!ir_is_float(n->dtype) || products < 1 || !ir_size_is_const(g->sizes, n->dim[1], &made) ||
+        !columns_of(g, n, n->rank - 1u, &columns) || (spatial > 1 && !columns_of(g, n, n->rank - 2u, &rows)) ||
+        columns < 1 || rows < 1 || columns > MOST || rows > MOST)
         return false;
     made /= groups_of(n);
     bool is_one_line = places_of(g, n) == 1 && !is_transposed(n) && ir_at(g, n->in[0])->op != IR_OP_PAD;
@@ -234,10 +276,11 @@ static bool is_by_channel(const planner *p, const ir_node *n, ir_tile *tile) {
     bool is_const = false;
     for (uint32_t i = 0; i < g->params.n; i++) is_const |= g->params.at[i].node == of && g->params.at[i].is_const;
     double by_channel = 0, by_column = 0;
-    *tile = ir_window_channel_tile(level, n->dtype, made, columns, rows, products, &by_channel);
+    if (f->has_pairs) products = ir_ceil_div(products, 2);
+    f->tile = ir_window_channel_tile(level, n->dtype, made, columns, rows, products, &by_channel);
     const ir_tile other =
         ir_window_tile(level, n->dtype, made, columns, rows, products, stride_along(g, n, spatial - 1), &by_column);
-    if (!is_transposed(n)) by_channel *= share_of_products(p, n);
+    if (!is_transposed(n)) by_channel *= f->has_pairs ? 1 : share_of_products(p, n);
     else {
         double panel = (double)products * other.nr * ir_dtypes[n->dtype].bytes; /* has the columns of all phases */
         for (unsigned i = 0; i < spatial; i++) panel *= (double)phases_along(g, n, i);
@@ -248,30 +291,20 @@ static bool is_by_channel(const planner *p, const ir_node *n, ir_tile *tile) {
 }
 
 plan_window_form plan_window_form_of(const planner *p, const ir_node *n) {
-    plan_window_form f = {.x = n->in[0], .w = n->in[1]};
-    ir_tile tile;
-    f.is_by_channel = is_by_channel(p, n, &tile);
+    const plan_window_form plain = {.x = n->in[0], .w = n->in[1]};
+    if (ir_level_is_gpu(p->options->level))
+        return (plan_window_form){.x = plan_window_operand(p, n, 0), .w = plan_window_operand(p, n, 1)};
+    if (ir_conv_is_depthwise(p->g, n)) return plain;
+    plan_window_form f = taken_in(p, n);
+    f.has_pairs = has_pairs(p, n, &f);
+    f.is_by_channel = is_by_channel(p, n, &f);
     /* Vectors of every second column in place are quicker than parts of a slab: 7x7 of stride 2 by 16 %. */
     bool is_strided = false;
     for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++) is_strided |= stride_along(p->g, n, i) != 1;
-    if (ir_level_is_gpu(p->options->level))
-        return (plan_window_form){.x = plan_window_operand(p, n, 0), .w = plan_window_operand(p, n, 1)};
-    if (ir_conv_is_depthwise(p->g, n) || (is_strided && ir_is_float(n->dtype) && !f.is_by_channel)) return f;
-    const ir_node *x = ir_at(p->g, f.x), *w = ir_at(p->g, f.w);
-    if (is_conversion(p->g, x) && is_absorbed(p, n, f.x)) f.cast[1] = f.x, f.x = x->in[0], x = ir_at(p->g, f.x);
-    if (is_transposed(n)) {
-        for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++)
-            f.begin[i] = ir_window_entry(p->g, n, "pads", i, 0);
-    } else if (x->op == IR_OP_PAD && is_absorbed(p, n, f.x) && is_plain_pad(p, x, f.begin)) {
-        f.pad = f.x;
-        f.x = x->in[0];
-        x = ir_at(p->g, f.x);
-    }
-    if (!f.cast[1] && is_conversion(p->g, x) && is_absorbed(p, n, f.x)) f.cast[1] = f.x, f.x = x->in[0];
-    if (is_conversion(p->g, w) && is_absorbed(p, n, f.w)) f.cast[0] = f.w, f.w = w->in[0];
-    f.has_axes = is_transposed(n) || f.is_by_channel || f.pad || f.cast[0] || f.cast[1] || !ir_is_float(n->dtype);
-    if (!f.has_axes) f = (plan_window_form){.x = n->in[0], .w = n->in[1]};
-    return f;
+    const bool is_float = ir_is_float(n->dtype), is_in_place = is_strided && is_float && !f.has_pairs;
+    f.has_axes =
+        f.is_by_channel || (!is_in_place && (is_transposed(n) || f.pad || f.cast[0] || f.cast[1] || !is_float));
+    return f.has_axes ? f : plain;
 }
 
 /* Strides of contiguous memory, also along sizes of 1. */
@@ -296,10 +329,16 @@ void plan_window_space(builder *b, const ir_node *n) {
     int64_t columns = -1, rows = 1, products;
     const plan_window_form f = plan_window_form_of(b->p, n);
     const ir_target target = {b->k->level, b->p->options->features};
-    const ir_dot dot = f.has_axes ? ir_window_dot(target, w->dtype, ir_at(g, n->in[0])->dtype, n->dtype) : IR_DOT_NONE;
-    if (f.has_axes) b->k->features = ir_window_features(target, w->dtype, ir_at(g, n->in[0])->dtype, n->dtype);
+    const ir_dtype x = ir_at(g, n->in[0])->dtype;
+    ir_dot dot = IR_DOT_NONE;
+    if (f.has_pairs) dot = IR_DOT_BF16, b->k->features = IR_FEATURE_BF16;
+    else if (f.has_axes) {
+        dot = ir_window_dot(target, w->dtype, x, n->dtype);
+        b->k->features = ir_window_features(target, w->dtype, x, n->dtype);
+    }
     products = products_of(g, n);
     if (products > 0) products = (products + ir_dots[dot].group - 1) / ir_dots[dot].group;
+    if (f.has_pairs && products > 0 && products <= IR_WINDOW_FEW) products = IR_WINDOW_FEW + 1;
     if (!columns_of(g, n, n->rank - 1u, &columns)) columns = -1;
     if (spatial > 1 && !columns_of(g, n, n->rank - 2u, &rows)) rows = -1;
     b->k->is_depthwise = !ir_level_is_gpu(b->k->level) && ir_conv_is_depthwise(g, n);
@@ -312,8 +351,9 @@ void plan_window_space(builder *b, const ir_node *n) {
                                        spatial > 1 ? ir_window_entry(g, n, "dilations", spatial - 2, 1) : 1);
         return;
     }
-    b->k->is_by_channel = f.is_by_channel && is_by_channel(b->p, n, &b->k->tile);
-    if (!b->k->is_by_channel)
+    b->k->is_by_channel = f.is_by_channel;
+    b->k->tile = f.tile;
+    if (!f.is_by_channel)
         b->k->tile = ir_window_tile(b->k->level, n->dtype, made / groups_of(n), columns, rows, products,
                                     f.has_axes ? 1 : ir_window_entry(g, n, "strides", spatial - 1, 1), NULL);
     if (!ir_level_is_gpu(b->k->level)) b->k->tile.kb = ir_window_block(b->k->level, n->dtype, places_of(g, n));

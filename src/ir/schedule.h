@@ -85,6 +85,7 @@ ir_dtype ir_contract_acc(ir_dtype a, ir_dtype b, ir_dtype result);
  * first: so k is the upper half and k + 1 the lower, and the sum is bit by bit that of contractions without it. But it
  * takes subnormals for 0: each K block of a panel begins with the least exponent of its nonzero elements, and where the
  * exponents of both panels allow a product or sum to be subnormal, their tile is made by fma.
+ * Words of convolutions are such too, in the order of their K (ir/kernel.h).
  * The TILE_ forms multiply matrices in memory, 16 rows by 16 columns by 16 words, so `step` elements along k: panels
  * are filled up to whole steps, and those of operand 0 are rows of memory. Sums of bf16 and f16 there (the
  * instructions' definition, and what is done by fma where bf16 could be subnormal): elements 0, 2, 4 ... of a step are
@@ -120,7 +121,7 @@ static inline int64_t ir_dot_words(ir_dot d, int64_t n) {
 ir_tile ir_dot_tile(ir_level level, ir_dot dot, int64_t m, int64_t n);
 /* Of a convolution on a CPU: weights w by x. */
 ir_dot ir_window_dot(ir_target target, ir_dtype w, ir_dtype x, ir_dtype acc);
-ir_features ir_window_features(ir_target target, ir_dtype w, ir_dtype x, ir_dtype acc);
+ir_features ir_window_features(ir_target target, ir_dtype w, ir_dtype x, ir_dtype acc); /* of integers */
 /* Of the target's features, those that a contraction of these types uses. */
 ir_features ir_contract_features(ir_target target, ir_dtype a, ir_dtype b, ir_dtype acc);
 #endif

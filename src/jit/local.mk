@@ -44,6 +44,7 @@ jit_sources += %D%/window.c
 jit_sources += %D%/window_channels.c
 jit_sources += %D%/window_channel_tile.c
 jit_sources += %D%/window_pads.c
+jit_sources += %D%/window_pairs.c
 jit_sources += %D%/window_phases.c
 jit_sources += %D%/window_depthwise.c
 jit_sources += %D%/window_pack.c

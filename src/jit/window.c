@@ -34,7 +34,8 @@ static void set_values(window *w) {
     for (int d = w->dim_n + 1; d < w->k->n_dims; d++)
         if (d != w->channels) w->places = em_mul(e, w->places, e->size[d]);
     w->taken = w->channels >= 0 ? e->size[w->channels] : num(w, 1);
-    w->kk = em_mul(e, window_channel_words(w), w->places);
+    w->elements = w->kk = em_mul(e, w->has_pairs ? w->taken : window_channel_words(w), w->places);
+    if (w->has_pairs) w->kk = LLVMBuildLShr(e->b, em_add(e, w->kk, num(w, 1)), num(w, 1), "");
     w->sums_pitch = w->nr * w->turns;
     const LLVMValueRef table_bytes = round_up(w, em_mul(e, em_add(e, w->kk, num(w, ir_window_ahead(w->k))), num(w, 8)));
     w->table = w->is_slab ? em_gep(e, e->scratch, e->t_i8, num(w, IR_SLAB_HEAD)) : e->scratch;
@@ -227,7 +228,7 @@ static bool has_row_functions(window *w) {
     if (w->is_transposed || !w->e->level->has_mask || w->v_lanes != w->lanes || kk > w->kb ||
         (w->step != 1 && w->step != 2) || !window_is_small_program(w))
         return false;
-    if (is_known && w->step == 1 && w->nv <= 2 && kk <= IR_WINDOW_FEW) w->few = (int)kk;
+    if (is_known && w->step == 1 && w->nv <= 2 && kk <= IR_WINDOW_FEW && !w->has_pairs) w->few = (int)kk;
     return true;
 }
 
@@ -289,6 +290,7 @@ static void emit_row(window *w, window_function f) {
     read_block(w, in[1], off, index);
     e->lanes = w->v_lanes;
     p.count = w->kk;
+    p.elements = w->elements;
     p.table = w->table;
     const bool goes_on = w->step == 1;
     if (goes_on) {
@@ -335,6 +337,11 @@ void window_emit_table(window *w, const window_slab *slab) {
     emit *e = w->e;
     if (w->is_transposed) {
         window_emit_phase_table(w, slab);
+        if (ir_window_ahead(w->k)) window_extend_table(w);
+        return;
+    }
+    if (w->has_pairs) {
+        window_emit_pair_table(w, slab);
         if (ir_window_ahead(w->k)) window_extend_table(w);
         return;
     }
@@ -445,6 +452,10 @@ static void emit_panel(window *w, const window_line *s, LLVMValueRef begin, LLVM
                           em_sub(e, lk.i, k_begin),
                           columns,
                           w->adds ? element(w, s->first_sums, m0) : w->tile};
+    if (w->has_pairs) {
+        in[4] = em_min(e, em_sub(e, w->elements, em_mul(e, lk.i, num(w, 2))), num(w, w->k->tile.kb));
+        in[8] = window_tell_slow(w, window_is_slow(w, element(w, s->first_sums, m0), mr, 1));
+    }
     if (e->level->has_mask) emit_some_columns(w, in);
     else window_call(w, TILE, in, 9);
     em_end(e, &lk);
@@ -540,7 +551,7 @@ static void take_if_less(window *w, LLVMValueRef work, LLVMValueRef may, LLVMVal
 
 /* The one with the least work, in products of vectors for each channel; the way through memory counts as some. Two
  * products are a cycle. */
-static way choose_way(window *w, LLVMValueRef count) {
+static way choose_way(window *w, LLVMValueRef count, LLVMValueRef first_sums) {
     emit *e = w->e;
     LLVMValueRef n = e->size[w->dim_n], pitch = w->pitch, no = LLVMConstInt(e->t_i1, 0, 0),
                  yes = LLVMConstInt(e->t_i1, 1, 0), through = num(w, MEMORY_PRODUCTS);
@@ -551,6 +562,8 @@ static way choose_way(window *w, LLVMValueRef count) {
     how.goes_on = w->has_rows ? goes_on(w) : NULL;
     if (how.goes_on) short_vectors = em_select(e, how.goes_on, vectors(w, em_mul(e, count, n)), by_rows);
     if (w->few) is_short = em_icmp(e, LLVMIntEQ, w->weight_pitch, w->kk);
+    if (w->has_rows && w->has_pairs) /* there are no such functions by fma */
+        is_short = em_and(e, is_short, LLVMBuildNot(e->b, window_is_slow(w, first_sums, e->size[w->dim_m], 1), ""));
     if (w->has_rows) take_if_less(w, em_mul(e, short_vectors, w->kk), is_short, &how.is_row, &work);
     if (w->step == 1) {
         LLVMValueRef flat = em_mul(e, vectors(w, how.flat), em_add(e, w->kk, through));
@@ -612,7 +625,7 @@ static void emit_tiles(window *w, LLVMValueRef rows) {
         index[w->dim_y] = y0;
         from = element(w, e->base[w->operand], window_offset_of(w, w->operand, index));
     }
-    const way how = choose_way(w, count);
+    const way how = choose_way(w, count, s.first_sums);
     em_branch b = {0};
     s.length = n;
     if (w->has_rows) {
@@ -685,6 +698,12 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     w->adds = ir_kernel_window_adds(w->k);
     w->dot = ir_kernel_window_dot(w->k);
     w->group = ir_dots[w->dot].group;
+    w->has_pairs = w->dot == IR_DOT_BF16;
+    if (w->has_pairs) {
+        if (!window_find_pairs(w))
+            return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "a window kernel has no such words of bf16");
+        w->kb /= 2;
+    }
     w->channels = w->is_slab ? ir_kernel_window_channels(w->k) : -1;
     if (w->is_slab) w->step = 1;
     if (w->n_k > MAX_K || w->nr % w->v_lanes || w->nv > 8 || (w->mr > 16 && !w->k->is_by_channel) ||

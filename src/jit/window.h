@@ -4,7 +4,7 @@
 /* What the files of the window kernel share: window.c (the kernel), window_tile.c (the register tile), window_pack.c
  * (panels), window_slab.c (the operand within its pads, weights of other types), window_channels.c (lanes along the
  * channels), window_channel_tile.c (their register tile), window_pads.c (what that leaves out), window_phases.c
- * (transposed ones), window_depthwise.c (one channel a group). */
+ * (transposed ones), window_pairs.c (words of bf16), window_depthwise.c (one channel a group). */
 #include "jit/emit.h"
 
 enum { WINDOW_MAX_TILE = 32 }; /* vector registers of sums */
@@ -30,6 +30,16 @@ typedef enum window_function {
     FUNCTIONS
 } window_function;
 
+/* Ways from the first element of a word of bf16 to the second, by columns, rows, outer axis, channels: kind 0 ..
+ * n_kinds - 1 of each channel, and one more of every second channel where a word has elements of two (`crosses`).
+ * kind_of: of words whose first element is followed along that axis. */
+typedef struct window_pairs {
+    int n_kinds;
+    bool crosses;
+    int kind_of[4];
+    int64_t places[3], by[4][4];
+} window_pairs;
+
 typedef struct window {
     emit *e;
     const ir_kernel *k;
@@ -40,7 +50,10 @@ typedef struct window {
     int step;                  /* of the operand along n, as the tile reads it; 0: known when it runs */
     bool is_slab, packs, adds; /* the kernel has axes; ir_kernel_window_packs, .._adds */
     ir_dot dot;
-    int group, channels;                                /* channels: a dim */
+    int group, channels;     /* channels: a dim */
+    bool has_pairs, is_slow; /* window_pairs.c; is_slow: by fma */
+    window_pairs pairs;
+    LLVMValueRef elements;                              /* of K, of which kk counts words */
     LLVMValueRef taken, places;                         /* channels of the operand; places of one of them */
     LLVMValueRef pitch;                                 /* of the operand from row to row */
     LLVMValueRef weight_base, weight_pitch, first_sums; /* first_sums: what `adds` takes off, or `leaves_out` checks */
@@ -75,14 +88,11 @@ static inline const ir_kaxis *window_axis(const window *w, int number) {
     return number < w->k->n_axes ? &w->k->axis[w->k->n_axes - 1 - number] : NULL;
 }
 /* Places of the kernel along it, by the text. */
-static inline int64_t window_places(const window *w, int number) {
-    const ir_kaxis *a = window_axis(w, number);
-    return a && a->place >= 0 ? w->k->dim[a->place].size : 1;
-}
+static inline int64_t window_places(const window *w, int number) { return ir_window_places(w->k, number); }
 static inline LLVMValueRef axis_size(const window *w, const ir_kaxis *a) {
     return w->e->scalar[w->k->inst[a->size].index];
 }
-/* Channels of the operand, or words of `group` of them. */
+/* Channels of the operand, or words of `group` of them; not of pairs. */
 static inline LLVMValueRef window_channel_words(const window *w) {
     if (w->group == 1) return w->taken;
     LLVMValueRef more = em_i64s(w->e, w->group - 1), group = em_i64s(w->e, w->group);
@@ -144,6 +154,7 @@ void window_emit_table(window *w, const struct window_slab *slab);
 typedef struct window_products {
     int nv, step;
     LLVMValueRef row[16], operand, table, count, mask[8][2];
+    LLVMValueRef elements; /* of bf16: that those words are */
     struct { /* of a line that goes on from row to row: where a vector begins, and the lanes that are of the next row */
         LLVMValueRef at, next, mask;
     } part[8];
@@ -156,7 +167,8 @@ void window_emit_products(window *w, const window_products *p, LLVMValueRef out[
 void window_gather_few(window *w, const window_products *p);
 void window_emit_few_products(window *w, const window_products *p, LLVMValueRef out[WINDOW_MAX_TILE]);
 /* TILE, MASKED, NARROW: (weights, elements between their rows, operand, table, count, dst, before, columns, first):
- * dst[mr][nr] = the products; plus what is there where `before` is not 0, or else (adds) first[mr]. */
+ * dst[mr][nr] = the products; plus what is there where `before` is not 0, or else (adds) first[mr]. Of pairs the count
+ * is of elements, and `first` what window_tell_slow gave. */
 void window_emit_tile(window *w, window_function f);
 /* sum + a * b, of elements or words. */
 LLVMValueRef window_multiply(window *w, LLVMValueRef a, LLVMValueRef b, LLVMValueRef sum);
@@ -201,7 +213,7 @@ void window_emit_channels(window *w);                      /* the whole kernel, 
 enum { WINDOW_LINE_BYTES = 64 }; /* of the caches */
 /* What a tile by channel is told. TOLD_SUMS: [mr][nr], which become the sums over k < count of weights[k][nv] *
  * operand[table[k] + row * pitch + column * step]; plus what is there where TOLD_BEFORE is not 0, or else (adds)
- * TOLD_FIRST. Tiles of rows: TOLD_NEXT, weights of which a line is asked for with each k. Where pads are left out: the
+ * TOLD_FIRST (of pairs what window_tell_slow gave). Tiles of rows: TOLD_NEXT, weights of which a line is asked for with each k. Where pads are left out: the
  * rows of places that are met, begin and end; the first one that the first of two rows of a tile meets, and the end of
  * those that the second one meets, or, of a part of a row, whether it is the first part and the last. */
 enum {
@@ -243,6 +255,25 @@ LLVMValueRef window_check_weights(window *w, LLVMValueRef packed, LLVMValueRef a
  * the `width` elements at `checked` is NaN. */
 void window_emit_pads(window *w);
 void window_add_pads(window *w, LLVMValueRef *in, LLVMValueRef checked, LLVMValueRef width);
+
+/* ---- window_pairs.c ---- */
+bool window_find_pairs(window *w);          /* false: its description has no such */
+LLVMValueRef window_pair_planes(window *w); /* of the slab, for each place of the outer axis and part */
+/* The channel of the first elements of a plane, and the ways from them to the second ones. */
+LLVMValueRef window_pair_of_plane(window *w, LLVMValueRef plane, LLVMValueRef by[4]);
+void window_emit_pair_table(window *w, const struct window_slab *slab);
+/* Words of the row of weights at element `off`. */
+void window_emit_pair_row(window *w, LLVMValueRef off, LLVMValueRef row);
+LLVMTypeRef window_halves(window *w);
+LLVMValueRef window_least_of(window *w, LLVMValueRef least, LLVMValueRef words); /* em_lesser_magnitude of a vector */
+LLVMValueRef window_slab_exponent(window *w);                                    /* where it lies */
+/* The least exponent of `count` vectors of words, `apart` from one to the next; apart NULL: of so many words. */
+void window_store_exponent(window *w, LLVMValueRef from, LLVMValueRef count, LLVMValueRef apart, LLVMValueRef to);
+/* i1: do the slab's exponent and one of `count` others forbid the instruction? */
+LLVMValueRef window_is_slow(window *w, LLVMValueRef exponents, LLVMValueRef count, int apart);
+LLVMValueRef window_tell_slow(window *w, LLVMValueRef is_slow); /* in scratch, for a tile: where */
+/* At the begin of tile f: where it is told so at `at`, by_fma is called instead. */
+void window_leave_if_slow(window *w, window_function f, LLVMValueRef by_fma, LLVMValueRef at, LLVMValueRef *in, int n);
 
 /* ---- window_phases.c ---- */
 void window_find_phases(window *w);

@@ -217,9 +217,16 @@ void window_emit_channel_tile(window *w, window_function f) {
     LLVMTypeRef parameter[WINDOW_TOLD] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr,
                                           e->t_i64, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
     static const char *const name[] = {[TILE] = "tile", [NARROW] = "narrow", [LAST] = "last"};
-    window_outer *o = window_begin(w, f, name[f], parameter, (unsigned)window_n_told(w));
+    if (w->has_pairs && !w->is_slow) { /* a function of its own: or both would keep sums in memory */
+        w->is_slow = true;
+        window_emit_channel_tile(w, f);
+        w->is_slow = false;
+    }
+    const LLVMValueRef by_fma = w->function[f];
+    window_outer *o = window_begin(w, f, w->is_slow ? "by_fma" : name[f], parameter, (unsigned)window_n_told(w));
     LLVMValueRef b[8], sum[WINDOW_MAX_TILE], to[WINDOW_MAX_TILE], *in = t.in;
     LLVMGetParams(e->fn, in);
+    if (w->has_pairs && !w->is_slow) window_leave_if_slow(w, f, by_fma, in[TOLD_FIRST], in, window_n_told(w));
     t.row[0] = in[TOLD_OPERAND];
     for (int r = 1; r < t.rows; r++) t.row[r] = element(w, t.row[r - 1], in[TOLD_PITCH]);
     e->lanes = w->v_lanes;

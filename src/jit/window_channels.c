@@ -99,7 +99,7 @@ static void emit_weights(window *w) {
         LLVMSetAlignment(LLVMBuildStore(e->b, sum, element(w, w->first_sums, at)), 4);
         em_end(e, &r);
     }
-    if (w->leaves_out) { /* channels that are not there are finite */
+    if (w->leaves_out || w->has_pairs) { /* channels that are not there are finite */
         em_loop z = em_for(e, em_mul(e, rows, w->kk), em_mul(e, lanes, w->kk), one);
         LLVMSetAlignment(LLVMBuildStore(e->b, LLVMConstNull(w->t_acc), element(w, stage, z.i)), (unsigned)w->bytes);
         em_end(e, &z);
@@ -110,7 +110,7 @@ static void emit_weights(window *w) {
     turn_block(w, element(w, stage, k), w->kk, element(w, to, em_mul(e, k, apart)), apart);
     em_end(e, &b);
     em_else(e, &wide);
-    em_loop r = em_for(e, zero, w->leaves_out ? lanes : rows, one);
+    em_loop r = em_for(e, zero, w->leaves_out || w->has_pairs ? lanes : rows, one);
     em_loop c = em_for(e, zero, w->kk, one);
     LLVMValueRef x = LLVMBuildLoad2(e->b, w->t_acc, element(w, stage, em_add(e, em_mul(e, r.i, w->kk), c.i)), "");
     LLVMSetAlignment(x, (unsigned)w->bytes);
@@ -119,6 +119,7 @@ static void emit_weights(window *w) {
     em_end(e, &c);
     em_end(e, &r);
     em_endif(e, &wide);
+    if (w->has_pairs) window_store_exponent(w, to, w->kk, apart, element(w, w->first_sums, em_mul(e, l.i, lanes)));
     if (w->leaves_out) {
         LLVMValueRef sum = window_check_weights(w, to, apart), at = element(w, w->first_sums, em_mul(e, l.i, lanes));
         LLVMSetAlignment(LLVMBuildStore(e->b, sum, at), (unsigned)w->bytes);
@@ -265,6 +266,9 @@ static void emit_line(window *w) {
     LLVMValueRef next = element(w, weights, em_mul(e, count, width));
     LLVMValueRef of_tile[WINDOW_TOLD] = {weights, in[2],    table, count, in[5], em_sub(e, lk.i, k_begin),
                                          in[6],   w->pitch, next};
+    if (w->has_pairs)
+        of_tile[TOLD_FIRST] = window_tell_slow(
+            w, window_is_slow(w, in[6], LLVMBuildUDiv(e->b, width, num(w, w->v_lanes), ""), w->v_lanes));
     if (w->tile_rows) {
         emit_row_tiles(w, of_tile, in[3], is_narrow, in[7]);
     } else {
@@ -347,7 +351,7 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
                 (LLVMValueRef[]){
                     e->args, element(w, weights, packed_at(w, at, NULL)), from, columns,
                     em_select(e, is_whole, zero, num(w, 1)), element(w, sums, done),
-                    w->adds || w->leaves_out ? element(w, first_sums, em_mul(e, at, lanes)) : w->tile,
+                    w->adds || w->leaves_out || w->has_pairs ? element(w, first_sums, em_mul(e, at, lanes)) : w->tile,
                     w->tile_rows ? em_add(e, s->y, LLVMBuildUDiv(e->b, l.i, num(w, window_row_columns(w)), "")) : s->y,
                     w->tile_rows ? zero : l.i, k_begin, k_end},
                 n_line(w));

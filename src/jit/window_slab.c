@@ -6,6 +6,7 @@
  *
  *   slab       [word of channels][place of the outer axis][part of rows][part of columns], planes of rows; a part:
  *              ir_slab_axis
+ *              of bf16 as window_pairs.c says
  *   row        zeros, elements, zeros. Where columns are not parted, the zeros before the next row are also those
  *              behind this one
  *   weights    phase 0: rows of K, as words or converted */
@@ -61,7 +62,7 @@ window_slab window_slab_of(window *w, LLVMValueRef rows) {
     s.plane = em_mul(e, s.extent[0], s.extent[1]);
     s.pitch = s.extent[1];
     const ir_kaxis *a = axis_of(w, 2);
-    if (part_stride(w, a) == 1) {
+    if (part_stride(w, a) == 1 && !w->has_pairs) { /* the second halves of words there are not zeros */
         LLVMValueRef size = size_of(w, 2), begin = num(w, begin_of(w, 2)), zero = num(w, 0);
         LLVMValueRef lo = em_min(e, em_max(e, begin, zero), s.extent[1]),
                      hi = em_min(e, em_max(e, em_add(e, begin, size), lo), s.extent[1]);
@@ -116,7 +117,7 @@ static LLVMValueRef element_at(window *w, const source *s) {
 static LLVMValueRef value_at(window *w, const source *s) {
     emit *e = w->e;
     const ir_dtype t = w->k->inst[s->inst].dtype;
-    if (w->group == 1) return em_cast(e, element_at(w, s), t, w->acc);
+    if (w->group == 1 || w->has_pairs) return em_cast(e, element_at(w, s), t, w->acc);
     LLVMTypeRef half = em_vec(e, e->t_i16), word = em_vec(e, e->t_i32);
     LLVMValueRef sum = LLVMConstNull(word);
     for (int g = 0; g < w->group; g++) {
@@ -157,6 +158,8 @@ static void prefetch(window *w, const source *s, LLVMValueRef ahead) {
  * `down` the way from row to row; all else are zeros. */
 typedef struct plane {
     LLVMValueRef dst, pitch, extent, rows, lo, hi, lo_y, hi_y, down;
+    /* of pairs: the same of the second elements; the way to them; where the least exponent is kept */
+    LLVMValueRef next_lo, next_hi, next_lo_y, next_hi_y, next, least;
 } plane;
 
 static LLVMValueRef pad_value(window *w) { return w->adds ? em_i32(w->e, (int32_t)0x80808080u) : NULL; }
@@ -175,22 +178,68 @@ static void zeros(window *w, const plane *p, LLVMValueRef from, LLVMValueRef to,
     em_end(e, &l);
 }
 
+static LLVMValueRef mask_from_to(window *w, LLVMValueRef at, LLVMValueRef lo, LLVMValueRef hi) {
+    emit *e = w->e;
+    LLVMValueRef before = em_mask(e, em_sub(e, lo, at));
+    return em_and(e, em_mask(e, em_sub(e, hi, at)), LLVMBuildNot(e->b, before, ""));
+}
+
+/* The mask where row r is one of lo .. hi - 1. */
+static LLVMValueRef mask_in_rows(window *w, LLVMValueRef r, LLVMValueRef lo, LLVMValueRef hi, LLVMValueRef mask) {
+    emit *e = w->e;
+    LLVMValueRef is_there = em_icmp(e, LLVMIntULT, em_sub(e, r, lo), em_sub(e, hi, lo));
+    return em_select(e, is_there, mask, LLVMConstNull(LLVMTypeOf(mask)));
+}
+
+static LLVMValueRef bits_at(window *w, source *s) {
+    return LLVMBuildBitCast(w->e->b, value_at(w, s), em_vec(w->e, w->e->t_i32), "");
+}
+
+/* Rows begin .. end - 1 of a vector of columns, of words of bf16. */
+static void emit_pairs(window *w, const source *s, const plane *p, LLVMValueRef column, LLVMValueRef mask,
+                       LLVMValueRef begin, LLVMValueRef end) {
+    emit *e = w->e;
+    LLVMValueRef of_first = mask_from_to(w, column, p->lo, p->hi),
+                 of_next = mask_from_to(w, column, p->next_lo, p->next_hi);
+    em_loop r = em_for(e, begin, end, num(w, 1));
+    LLVMValueRef least = em_loop_phi(e, &r, LLVMConstAllOnes(window_halves(w)));
+    source first = *s, next;
+    first.off = em_add(e, em_add(e, s->off, em_mul(e, column, s->step)), em_mul(e, r.i, p->down));
+    prefetch(w, &first, s->apart);
+    next = first;
+    next.off = em_add(e, first.off, p->next);
+    first.mask = mask_in_rows(w, r.i, p->lo_y, p->hi_y, of_first);
+    next.mask = mask_in_rows(w, r.i, p->next_lo_y, p->next_hi_y, of_next);
+    LLVMValueRef word = em_or(e, bits_at(w, &first), em_lshr(e, bits_at(w, &next), 16));
+    em_loop_next(e, least, window_least_of(w, least, word));
+    word = LLVMBuildBitCast(e->b, word, w->t_vec, "");
+    store(w, word, element(w, p->dst, em_add(e, em_mul(e, r.i, p->pitch), column)), mask);
+    em_end(e, &r);
+    LLVMValueRef all = LLVMBuildLoad2(e->b, window_halves(w), p->least, "");
+    all = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntULT, least, all, ""), least, all, "");
+    LLVMBuildStore(e->b, all, p->least);
+}
+
 /* Vectors of columns, each of all rows: their masks are made once. */
 static void emit_columns(window *w, source *s, const plane *p) {
     emit *e = w->e;
-    LLVMValueRef zero = num(w, 0), one = num(w, 1), off = s->off, ones;
-    ones = LLVMConstAllOnes(LLVMVectorType(e->t_i1, (unsigned)w->v_lanes));
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), off = s->off, begin = p->lo_y, end = p->hi_y;
+    if (w->has_pairs) begin = em_min(e, begin, p->next_lo_y), end = em_max(e, end, p->next_hi_y);
     e->lanes = w->v_lanes;
     em_loop l = em_for(e, zero, p->pitch, num(w, w->v_lanes));
     LLVMValueRef mask = em_mask(e, em_sub(e, p->pitch, l.i));
-    s->mask = em_and(e, em_mask(e, em_sub(e, p->hi, l.i)), em_xor(e, em_mask(e, em_sub(e, p->lo, l.i)), ones));
-    zeros(w, p, zero, p->lo_y, l.i, mask);
-    em_loop r = em_for(e, p->lo_y, p->hi_y, one);
-    s->off = em_add(e, em_add(e, off, em_mul(e, l.i, s->step)), em_mul(e, r.i, p->down));
-    if (w->group == 1) prefetch(w, s, s->apart);
-    store_value(w, value_at(w, s), element(w, p->dst, em_add(e, em_mul(e, r.i, p->pitch), l.i)), mask);
-    em_end(e, &r);
-    zeros(w, p, p->hi_y, p->rows, l.i, mask);
+    zeros(w, p, zero, begin, l.i, mask);
+    if (w->has_pairs) {
+        emit_pairs(w, s, p, l.i, mask, begin, end);
+    } else {
+        s->mask = mask_from_to(w, l.i, p->lo, p->hi);
+        em_loop r = em_for(e, begin, end, one);
+        s->off = em_add(e, em_add(e, off, em_mul(e, l.i, s->step)), em_mul(e, r.i, p->down));
+        if (w->group == 1) prefetch(w, s, s->apart);
+        store_value(w, value_at(w, s), element(w, p->dst, em_add(e, em_mul(e, r.i, p->pitch), l.i)), mask);
+        em_end(e, &r);
+    }
+    zeros(w, p, end, p->rows, l.i, mask);
     em_end(e, &l);
     em_loop rest = em_for(e, p->pitch, p->extent, num(w, w->v_lanes));
     LLVMValueRef last = em_mul(e, em_sub(e, p->rows, one), p->pitch);
@@ -249,13 +298,17 @@ void window_emit_slab(window *w) {
     const ir_kaxis *x = axis_of(w, 2), *y = axis_of(w, 1), *z = axis_of(w, 0);
     source from = {.inst = w->k->inst[w->matmul].in[1], .step = num(w, part_stride(w, x))};
     from.apart = w->channels >= 0 ? e->stride[w->operand][w->channels] : zero;
-    LLVMValueRef words = window_channel_words(w), plane_at = zero;
+    LLVMValueRef words = w->has_pairs ? window_pair_planes(w) : window_channel_words(w), plane_at = zero;
     /* rows of this tile: those that its last row of results still meets */
     LLVMValueRef missing = em_mul(e, em_sub(e, in[4], in[5]), num(w, y ? y->stride / part_stride(w, y) : 1));
     plane p = {.pitch = s.pitch, .extent = s.extent[1], .rows = em_sub(e, s.extent[0], missing)};
     p.down = em_mul(e, num(w, part_stride(w, y)), run[1]);
+    if (w->has_pairs) {
+        p.least = em_alloca(e, window_halves(w), 64);
+        LLVMBuildStore(e->b, LLVMConstAllOnes(window_halves(w)), p.least);
+    }
     em_loop lc = em_for(e, zero, words, one);
-    LLVMValueRef first = em_mul(e, lc.i, num(w, w->group));
+    LLVMValueRef by[4], first = w->has_pairs ? window_pair_of_plane(w, lc.i, by) : em_mul(e, lc.i, num(w, w->group));
     from.count = em_sub(e, w->taken, first);
     LLVMValueRef of_channel = em_add(e, in[1], em_mul(e, first, from.apart));
     em_loop lz = em_for(e, zero, places_of(w, 0), one);
@@ -279,6 +332,16 @@ void window_emit_slab(window *w) {
     within(w, origin_y, size[1], part_stride(w, y), p.rows, &p.lo_y, &p.hi_y);
     p.lo_y = em_select(e, in_z, p.lo_y, p.rows); /* an outer place in the pads: zeros */
     p.hi_y = em_select(e, in_z, p.hi_y, p.rows);
+    if (w->has_pairs) {
+        LLVMValueRef next_z = em_add(e, at_z, by[2]), is_there = em_icmp(e, LLVMIntSLT, by[3], from.count);
+        if (z) is_there = em_and(e, is_there, em_icmp(e, LLVMIntULT, next_z, size[0]));
+        within(w, em_add(e, origin, by[0]), size[2], part_stride(w, x), s.extent[1], &p.next_lo, &p.next_hi);
+        within(w, em_add(e, origin_y, by[1]), size[1], part_stride(w, y), p.rows, &p.next_lo_y, &p.next_hi_y);
+        p.next_lo_y = em_select(e, is_there, p.next_lo_y, p.rows);
+        p.next_hi_y = em_select(e, is_there, p.next_hi_y, p.rows);
+        p.next = em_add(e, em_mul(e, by[3], from.apart), em_add(e, em_mul(e, by[2], run[0]), em_mul(e, by[1], run[1])));
+        p.next = em_add(e, p.next, by[0]);
+    }
     from.off =
         em_add(e, em_add(e, of_channel, origin), em_add(e, em_mul(e, at_z, run[0]), em_mul(e, origin_y, run[1])));
     if (e->level->has_mask) emit_columns(w, &from, &p);
@@ -287,6 +350,8 @@ void window_emit_slab(window *w) {
     em_end(e, &ly);
     em_end(e, &lz);
     em_end(e, &lc);
+    if (w->has_pairs)
+        em_store_least_exponent(e, LLVMBuildLoad2(e->b, window_halves(w), p.least, ""), window_slab_exponent(w));
     e->lanes = lanes;
     window_end(w, o);
 }
@@ -346,6 +411,10 @@ static void emit_weight_row(window *w, LLVMValueRef number, LLVMValueRef row) {
         window_pack_phases(w, off, one, NULL, row, one);
         return;
     }
+    if (w->has_pairs) {
+        window_emit_pair_row(w, off, row);
+        return;
+    }
     source from = {.inst = w->k->inst[w->matmul].in[0], .step = one, .apart = w->places};
     if (w->group == 1) {
         from.off = off;
@@ -380,6 +449,7 @@ void window_emit_weights(window *w) {
     em_loop l = em_for(e, LLVMGetParam(e->fn, 1), LLVMGetParam(e->fn, 2), num(w, 1));
     LLVMValueRef row = element(w, w->weight_base, em_mul(e, l.i, w->kk));
     emit_weight_row(w, l.i, row);
+    if (w->has_pairs) window_store_exponent(w, row, w->kk, NULL, element(w, w->first_sums, l.i));
     if (w->adds) {
         LLVMValueRef sum = window_sum_of_row(w, row);
         LLVMSetAlignment(LLVMBuildStore(e->b, sum, element(w, w->first_sums, l.i)), 4);

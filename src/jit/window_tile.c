@@ -17,6 +17,11 @@ static LLVMValueRef call_intrinsic(window *w, const char *name, LLVMValueRef *in
 LLVMValueRef window_multiply(window *w, LLVMValueRef a, LLVMValueRef b, LLVMValueRef sum) {
     emit *e = w->e;
     const int bits = e->level->vector_bytes * 8;
+    if (w->has_pairs) {
+        if (!w->is_slow) return em_bf16_dot(e, sum, a, b);
+        sum = em_mad(e, em_bf16_half(e, a, true), em_bf16_half(e, b, true), sum);
+        return em_mad(e, em_bf16_half(e, a, false), em_bf16_half(e, b, false), sum);
+    }
     if (ir_is_float(w->acc)) return em_mad(e, a, b, sum);
     if (w->dot == IR_DOT_NONE) return em_add(e, sum, em_mul(e, a, b));
     if (w->dot == IR_DOT_I16) {
@@ -129,7 +134,7 @@ static void emit_step(window *w, const window_products *p, LLVMValueRef k, LLVMV
     multiply_rows(w, p, k, b, sum);
 }
 
-void window_emit_products(window *w, const window_products *p, LLVMValueRef out[WINDOW_MAX_TILE]) {
+static void emit_products(window *w, const window_products *p, LLVMValueRef out[WINDOW_MAX_TILE]) {
     emit *e = w->e;
     const int n = w->mr * p->nv;
     LLVMValueRef zero = LLVMConstNull(w->t_vec), sum[WINDOW_MAX_TILE], next[WINDOW_MAX_TILE], first = num(w, 0);
@@ -149,10 +154,16 @@ void window_emit_products(window *w, const window_products *p, LLVMValueRef out[
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, then, p->count), body, done);
     LLVMPositionBuilderAtEnd(e->b, done);
     for (int i = 0; i < n; i++) out[i] = merge(w, zero, entry, next[i], body);
+}
+
+void window_emit_products(window *w, const window_products *p, LLVMValueRef out[WINDOW_MAX_TILE]) {
+    emit *e = w->e;
+    const int n = w->mr * p->nv, lanes = e->lanes;
+    LLVMValueRef zero;
+    emit_products(w, p, out);
     if (!w->drops_sign) return;
     /* -0 + -0 stays -0. Behind the first K block, whose sum is not -0, either will do. */
-    LLVMValueRef is_many = em_icmp(e, LLVMIntSGE, p->count, num(w, IR_WINDOW_UNSIGNED));
-    const int lanes = e->lanes;
+    LLVMValueRef is_many = em_icmp(e, LLVMIntSGE, p->elements ? p->elements : p->count, num(w, IR_WINDOW_UNSIGNED));
     e->lanes = w->v_lanes;
     zero = em_splat(e, em_select(e, is_many, LLVMConstReal(w->t_acc, 0), LLVMConstReal(w->t_acc, -0.0)));
     e->lanes = lanes;
@@ -196,7 +207,14 @@ void window_emit_tile(window *w, window_function f) {
     const int nv = p.nv, n = w->mr * nv;
     LLVMTypeRef parameter[9] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_i64,
                                 e->t_ptr, e->t_i64, e->t_i64, e->t_ptr};
-    window_outer *o = window_begin(w, f, f == NARROW ? "narrow" : f == MASKED ? "masked" : "tile", parameter, 9);
+    if (w->has_pairs && !w->is_slow) { /* as in window_channel_tile.c */
+        w->is_slow = true;
+        window_emit_tile(w, f);
+        w->is_slow = false;
+    }
+    const LLVMValueRef by_fma = w->function[f];
+    const char *name = w->is_slow ? "by_fma" : f == NARROW ? "narrow" : f == MASKED ? "masked" : "tile";
+    window_outer *o = window_begin(w, f, name, parameter, 9);
     LLVMValueRef in[9], sum[WINDOW_MAX_TILE], both[WINDOW_MAX_TILE], to[WINDOW_MAX_TILE];
     LLVMGetParams(e->fn, in);
     for (int i = 0; i < w->mr; i++) p.row[i] = i ? element(w, p.row[i - 1], in[1]) : in[0];
@@ -204,6 +222,11 @@ void window_emit_tile(window *w, window_function f) {
     p.operand = in[2];
     p.table = in[3];
     p.count = in[4];
+    if (w->has_pairs) {
+        p.elements = in[4];
+        p.count = LLVMBuildLShr(e->b, em_add(e, in[4], num(w, 1)), num(w, 1), "");
+        if (!w->is_slow) window_leave_if_slow(w, f, by_fma, in[8], in, 9);
+    }
     if (f != TILE) window_mask_last(w, &p, in[7]);
     window_emit_products(w, &p, sum);
     LLVMBasicBlockRef done = LLVMGetInsertBlock(e->b), add = em_block(e, "add"), store = em_block(e, "store");

@@ -344,7 +344,8 @@ static void tune_by_channel(const ir_kernel *k, const int64_t *size, int n_threa
     const int64_t nr = at_least_one(k->tile.nr), wanted = (int64_t)n_threads * TILES_PER_THREAD,
                   fewest = y < FEWEST_ROWS ? y : FEWEST_ROWS, panels = at_least_one(ir_ceil_div(m, nr));
     const int64_t weight_bytes =
-        ir_times(ir_times(m, product(k, size, "k")), ir_dtypes[ir_kernel_contract_acc(k)].bytes);
+        ir_times(ir_times(m, product(k, size, "k")), ir_dtypes[ir_kernel_contract_acc(k)].bytes) /
+        ir_dots[ir_kernel_window_dot(k)].group;
     const bool parts_channels =
         (ir_window_tile_rows(k) > 0 || ir_window_has_lower(k)) && weight_bytes > ir_kernel_slab_bytes(k, size, y);
     int64_t rows = y, each = panels;

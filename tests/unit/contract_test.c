@@ -835,6 +835,36 @@ Test(convolution, tiles_spill_nothing, .init = text_start, .fini = text_stop) {
     }
 }
 
+/* Convolutions of bf16 have it too, by channel and by columns, and beside it tiles by fma for what it may not do. */
+Test(convolution, words_of_bf16, .init = text_start, .fini = text_stop) {
+    static const struct {
+        const char *x, *w;
+        bool is_by_channel;
+    } cases[] = {{"[1, 64, 56, 56]", "[64, 64, 3, 3]", true},
+                 {"[1, 512, 7, 7]", "[512, 512, 3, 3]", true},
+                 {"[1, 64, 56, 56]", "[256, 64, 1, 1]", false},
+                 {"[B, 32, H, W]", "[32, 32, 3, 3]", false}};
+    const ir_features features[] = {0, IR_FEATURE_BF16};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int f = 0; f < 2; f++) {
+            char text[300];
+            snprintf(text, sizeof text,
+                     "func @f(%%x: bf16%s, const %%w: bf16%s) -> bf16[?, ?, ?, ?] { %%y = conv(%%x, %%w) return %%y }",
+                     cases[i].x, cases[i].w);
+            const ir_plan *plan = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V4, .features = features[f]});
+            cr_assert(plan->steps.n == 1 && plan->steps.at[0].kind == IR_STEP_KERNEL);
+            const ir_kernel *k = plan->steps.at[0].kernel;
+            fusor_codegen_result r = generate(k, FUSOR_CODEGEN_ASM);
+            cr_assert_eq(strstr(r.data, "vdpbf16ps") != NULL, f == 1, "%s", text);
+            if (f) {
+                cr_assert_eq(k->is_by_channel, cases[i].is_by_channel, "%s", text);
+                cr_assert_geq(check_function(r.data, "tile", text), k->tile.mr);
+                cr_assert(strstr(r.data, "vfmadd"), "%s", text);
+            }
+            free(r.data);
+        }
+}
+
 /* The loop over steps of the largest tile: four loads for four products, and no vector instruction. */
 Test(contract, a_step_of_tiles_is_four_products) {
     static const struct {
