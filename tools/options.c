@@ -192,7 +192,11 @@ static int short_options(tool *t, char **argv, int argc, int *i) {
         for (int k = 0; k < N_OPTIONS; k++)
             if (options[k].letter == *p && applies(t, &options[k])) o = &options[k];
         char given[3] = {'-', *p, 0};
-        if (!o) return tool_usage(t, "unknown option '%s'", given);
+        if (!o)
+            return tool_usage(t, "unknown option '%s'%s", given,
+                              strcmp(t->command->name, "eval") == 0
+                                  ? "; an expression that begins with '-' goes behind --: fusor eval -- '-x' x=x.npy"
+                                  : "");
         if (!takes_value(o)) {
             int status = store(t, o, NULL);
             if (status) return status;

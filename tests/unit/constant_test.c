@@ -111,6 +111,43 @@ Test(constant, bound_ones_give_the_same_bits) {
     }
 }
 
+/* Over several sets of buffers: the first call makes the matrix, the second has it. */
+Test(constant, each_set_has_it) {
+    enum { SETS = 3 };
+    static const int64_t rows[SETS] = {5, 40, 7};
+    static float result[SETS][MOST * K];
+    fill();
+    for (int threads = 1; threads < 4; threads += 2)
+        for (int p = 0; p < 2; p++) {
+            fusor_context *ctx = new_context(threads);
+            fusor_executable *exe = NULL;
+            OK(fusor_compile_text(ctx, programs[p], NULL, &exe));
+            fusor_executable *with_q = bind(ctx, exe, "q", of_q(0)), *both = bind(ctx, with_q, "s", of_s(0));
+            for (int again = 0; again < 2; again++) {
+                fusor_buffer in[SETS], out[SETS];
+                for (int i = 0; i < SETS; i++) {
+                    in[i] = (fusor_buffer){.data = x + i * K, .dtype = FUSOR_F32, .rank = 2, .shape = {rows[i] - i, K}};
+                    out[i] =
+                        (fusor_buffer){.data = result[i], .dtype = FUSOR_F32, .rank = 2, .shape = {rows[i] - i, N}};
+                }
+                memset(result, 255, sizeof result);
+                OK(fusor_executable_call_each(both, SETS, 1, &(fusor_buffer_list){in, SETS}, 1,
+                                              &(fusor_buffer_list){out, SETS}));
+                for (int i = 0; i < SETS; i++) {
+                    fusor_buffer all[3] = {in[i], of_q(0), of_s(0)}, to = out[i];
+                    to.data = want;
+                    OK(fusor_executable_call(exe, 3, all, 1, &to));
+                    memcpy(y, result[i], sizeof y);
+                    same(programs[p], (rows[i] - i) * N / 64, "a set");
+                }
+            }
+            fusor_executable_free(both);
+            fusor_executable_free(with_q);
+            fusor_executable_free(exe);
+            fusor_context_free(ctx);
+        }
+}
+
 /* Steps that need not run again; -1: nothing is packed once. */
 static int done_once(const char *text) {
     const ir_plan *p = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V4});
