@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* gpu.c: the parameter and the grid of a GPU kernel: arithmetic on its description and the sizes of a call. */
+#include "base/small.h"
 #include "ir/gpu_grid.h"
 #include <string.h>
 

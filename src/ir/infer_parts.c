@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* infer_parts.c: what the type rules of all kinds share: words for messages, attributes, axes, sizes that have to
  * agree, broadcasting, and the last look at a result. */
+#include "base/small.h"
 #include "ir/infer_parts.h"
 #include <stdarg.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* lex.c: text to tokens. Every byte is looked at a bounded number of times; what is no token comes back as an ERROR
  * token with a message and is skipped, so the caller always gets on. */
+#include "base/small.h"
 #include "ir/lex.h"
 #include "base/bits.h"
 #include <fenv.h>

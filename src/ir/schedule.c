@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* schedule.c: register tiles, made of what level.def says of a level. */
+#include "base/small.h"
 #include "ir/schedule.h"
 #include "ir/arith.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* cache_dir.c: files of the cache directory: who may own them, whole reads, atomic writes, locks, eviction. All go
  * through the directory's descriptor, so that renaming or replacing the directory leads nowhere else. */
+#include "base/small.h"
 #include "rt/cubin.h"
 #include "base/env.h"
 #include "base/file.h"

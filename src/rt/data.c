@@ -2,6 +2,7 @@
 /* Tensors from and to files: opening sources, the .npy format both ways. A file is mapped privately; where its layout
  * is ours (C order, native byte order, aligned) the tensor stays in the mapping, else it is copied once into row-major
  * order. */
+#include "base/small.h"
 #include "rt/data_parts.h"
 #include <errno.h>
 #include <fcntl.h>
