@@ -88,5 +88,9 @@ fusor_status exec_check_indices(const frame *f, fu_error *e, int number, const v
     ir_bits index = 0;
     int bytes = ir_dtypes[t].bytes;
     memcpy(&index, (const char *)s.data + at * bytes, (size_t)bytes); /* little-endian */
-    return ir_fail_index(c->plan->graph, e, ir_at(c->plan->graph, st->node), st->base, index, at, f->dim[arg], s.size);
+    /* The shape is that of the indices: their buffer may have that of a reshape of them, a result. */
+    const ir_node *base = ir_at(c->plan->graph, st->base);
+    int64_t shape[IR_MAX_RANK];
+    for (int d = 0; d < base->rank; d++) FU_TRY(exec_size(f, e, base->dim[d], &shape[d]));
+    return ir_fail_index(c->plan->graph, e, ir_at(c->plan->graph, st->node), st->base, index, at, shape, s.size);
 }

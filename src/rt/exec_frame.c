@@ -96,7 +96,7 @@ void exec_frame_free(frame *f) {
 }
 
 /* ---- evaluation ---- */
-static fusor_status evaluate(const frame *f, fu_error *e, ir_size s, int64_t *out) {
+fusor_status exec_size(const frame *f, fu_error *e, ir_size s, int64_t *out) {
     const ir_sizes *sizes = f->x->core->plan->graph->sizes;
     switch (ir_size_eval(sizes, s, f->symbols, out)) {
     case IR_SIZE_OK: return FUSOR_OK;
@@ -114,7 +114,7 @@ static fusor_status evaluate_buffers(frame *f, fu_error *e) {
         int64_t n = ir_dtypes[b->dtype].bytes;
         bool is_empty = false;
         for (int d = 0; d < b->rank; d++) {
-            FU_TRY(evaluate(f, e, b->dim[d], &f->dim[i][d]));
+            FU_TRY(exec_size(f, e, b->dim[d], &f->dim[i][d]));
             if (f->dim[i][d] < 0)
                 return FU_FAIL(e, FUSOR_ERROR_SHAPE, "a size of the plan is negative for these inputs");
             is_empty |= f->dim[i][d] == 0;
@@ -167,24 +167,24 @@ static fusor_status evaluate_kernel(frame *f, fu_error *e, int number) {
     int64_t points = 1;
     bool is_empty = false;
     for (int d = 0; d < k->n_dims; d++) {
-        FU_TRY(evaluate(f, e, st->dim[d], &s->size[d]));
+        FU_TRY(exec_size(f, e, st->dim[d], &s->size[d]));
         is_empty |= s->size[d] == 0;
     }
     for (int d = 0; d < k->n_dims && !is_empty; d++)
         if (__builtin_mul_overflow(points, s->size[d], &points) || points > MAX_POINTS || points < 0)
             return FU_FAIL(e, FUSOR_ERROR_SHAPE, "a kernel would have more than 2^52 steps for these inputs");
     for (int b = 0; b < k->n_buffers; b++) {
-        FU_TRY(evaluate(f, e, st->offset[b], &s->offset_bytes[b]));
+        FU_TRY(exec_size(f, e, st->offset[b], &s->offset_bytes[b]));
         s->offset_bytes[b] *= ir_dtypes[k->buffer[b].dtype].bytes;
         for (int d = 0; d < k->n_dims; d++)
-            FU_TRY(evaluate(f, e, st->stride[b * k->n_dims + d], &s->stride[b * k->n_dims + d]));
+            FU_TRY(exec_size(f, e, st->stride[b * k->n_dims + d], &s->stride[b * k->n_dims + d]));
     }
     for (int i = 0; i < k->n_scalars; i++) {
         const ir_plan_scalar *scalar = &st->scalar[i];
         int64_t v;
         s->scalar[i] = scalar->bits;
         if (scalar->kind != IR_SCALAR_SIZE) continue;
-        FU_TRY(evaluate(f, e, scalar->size, &v));
+        FU_TRY(exec_size(f, e, scalar->size, &v));
         s->scalar[i] = size_as(scalar->dtype, v);
     }
     if (is_for_gpu(f)) {
@@ -210,7 +210,7 @@ static fusor_status evaluate_reference(frame *f, fu_error *e, int number) {
         rt_tensor *t = &f->step[number].tensor[a];
         t->dtype = n->dtype;
         t->rank = n->rank;
-        for (int d = 0; d < n->rank; d++) FU_TRY(evaluate(f, e, n->dim[d], &t->shape[d]));
+        for (int d = 0; d < n->rank; d++) FU_TRY(exec_size(f, e, n->dim[d], &t->shape[d]));
     }
     return FUSOR_OK;
 }
@@ -317,8 +317,8 @@ static fusor_status evaluate_steps(frame *f, fu_error *e) {
         f->step[i].has_cost = false;
         if (c->plan->steps.at[i].kind == IR_STEP_KERNEL) FU_TRY(evaluate_kernel(f, e, i));
         if (c->plan->steps.at[i].kind == IR_STEP_CHECK) {
-            FU_TRY(evaluate(f, e, c->plan->steps.at[i].dim[0], &f->step[i].axis_size));
-            FU_TRY(evaluate(f, e, c->plan->steps.at[i].dim[1], &f->step[i].n_indices));
+            FU_TRY(exec_size(f, e, c->plan->steps.at[i].dim[0], &f->step[i].axis_size));
+            FU_TRY(exec_size(f, e, c->plan->steps.at[i].dim[1], &f->step[i].n_indices));
         }
         if (c->plan->steps.at[i].kind == IR_STEP_REFERENCE) FU_TRY(evaluate_reference(f, e, i));
     }

@@ -163,6 +163,8 @@ rt_again exec_again_single(const frame *f); /* fn is NULL: it is more than one l
 
 /* Need the step not run, since what it makes of bound constants is packed? */
 bool exec_is_done(const frame *f, int number);
+/* A size of the plan. Errors: SHAPE. */
+fusor_status exec_size(const frame *f, fu_error *e, ir_size s, int64_t *out);
 /* exec_check.c: a step of kind CHECK; data: its buffer, in the host's memory. */
 fusor_status exec_check_indices(const frame *f, fu_error *e, int number, const void *data);
 
