@@ -27,7 +27,7 @@ enum {
 typedef struct fusor_context_options {
     size_t   size;                  /* sizeof(fusor_context_options) */
     uint32_t flags;
-    int32_t  n_threads;             /* of a call; up to 16 of a compile of several kernels. 1..1024; 0: FUSOR_THREADS, else min(OMP_NUM_THREADS, affinity, cgroup quota) */
+    int32_t  n_threads;             /* of a call, and up to 16 of a compile (one with parallel_for). 1..1024; 0: FUSOR_THREADS, else min(OMP_NUM_THREADS, affinity, cgroup quota) */
     const char *device;             /* NULL: FUSOR_DEVICE, else "cpu". Or "cuda" (the first), "cuda:K", "reference", "auto" (device.h) */
     const char *target;             /* "x86-64-v3", "v4+vnni", of a GPU "sm_80" ...; NULL: FUSOR_TARGET, else what the device has */
     const char *cache_dir;          /* NULL: FUSOR_CACHE_DIR, XDG_CACHE_HOME/fusor, HOME/.cache/fusor, else memory only. "": memory only */

@@ -170,16 +170,14 @@ int rt_module_generate(int (*generate)(const fusor_codegen_request *, fusor_code
 }
 
 /* ---- threads that compile ---- */
-enum { MOST_COMPILERS = 16 };
-
 static bool is_space_limited(void) {
     struct rlimit space;
     return getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY;
 }
 
 void rt_compilers_run(int n, void *(*work)(void *arg), void *arg) {
-    pthread_t thread[MOST_COMPILERS];
-    const int most = n > MOST_COMPILERS ? MOST_COMPILERS : n > 1 && is_space_limited() ? 1 : n;
+    pthread_t thread[RT_MOST_COMPILERS];
+    const int most = n > RT_MOST_COMPILERS ? RT_MOST_COMPILERS : n > 1 && is_space_limited() ? 1 : n;
     int made = 1;
     while (made < most && pthread_create(&thread[made], NULL, work, arg) == 0) made++;
     work(arg);

@@ -17,10 +17,12 @@ fusor_status rt_module_get(fu_error *e, const fusor_codegen_table **out);
  * fork hook. */
 int rt_module_generate(int (*generate)(const fusor_codegen_request *, fusor_codegen_result *),
                        const fusor_codegen_request *request, fusor_codegen_result *result);
-/* Calls work(arg) on up to n threads at once, this one among them: fewer where the system refuses them, and this one
- * alone where the address space is limited, since each reserves a stack and an arena of malloc, and the C library ends a
- * process in which LLVM's thread-local data finds no room. They end before this returns. For code generation: threads
- * of calls may have stacks that are too small for LLVM. */
+enum { RT_MOST_COMPILERS = 16 };
+/* Calls work(arg) on up to n threads at once, this one among them, and RT_MOST_COMPILERS at most: fewer where the
+ * system refuses them, and this one alone where the address space is limited, since each reserves a stack and an arena
+ * of malloc, and the C library ends a process in which LLVM's thread-local data finds no room. They end before this
+ * returns. For code generation: threads of calls may have stacks that are too small for LLVM. Where work calls this
+ * again, the caller shares the threads out, so that there are no more altogether. */
 void rt_compilers_run(int n, void *(*work)(void *arg), void *arg);
 /* The path it was loaded from; "" before. */
 const char *rt_module_path(void);

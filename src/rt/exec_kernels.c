@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* exec_kernels.c: the kernels of a plan, found in the cache or made. One after the other, until one has to be compiled:
- * that takes a hundred times as long as to find it, so as many threads as calls may use then share what is left, and
- * those that are more than the kernels the parts of one. */
+ * that takes a hundred times as long as to find it, so as many threads as calls may use then share what is left. Where
+ * there are several for each kernel, they share its parts. */
 #include "base/small.h"
 #include "rt/compiler.h"
 #include "rt/exec_internal.h"
@@ -10,8 +10,12 @@
 
 static bool is_kernel(const core *c, int step) { return c->plan->steps.at[step].kind == IR_STEP_KERNEL; }
 
-/* Threads that may compile: none but this one where calls run on the caller's threads. */
-static int compilers(const core *c) { return c->options.parallel_for ? 1 : c->options.n_threads; }
+/* Threads that may compile, all kernels and their parts together: none but this one where calls run on the caller's
+ * threads. */
+static int compilers(const core *c) {
+    if (c->options.parallel_for) return 1;
+    return c->options.n_threads < RT_MOST_COMPILERS ? c->options.n_threads : RT_MOST_COMPILERS;
+}
 
 /* n_threads: for it alone. */
 static fusor_status find_kernel(core *c, fu_error *e, int step, int n_threads) {

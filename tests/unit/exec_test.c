@@ -860,6 +860,45 @@ Test(exec, threads_compile_together) {
     cr_assert_geq(n_kernels, 3);
 }
 
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int inside, most;
+    struct timespec until; /* a part waits so long for others, at most */
+} lent = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void count_part(void *arg, int i) {
+    (void)arg;
+    (void)i;
+    pthread_mutex_lock(&lent.lock);
+    if (++lent.inside > lent.most) lent.most = lent.inside;
+    pthread_cond_broadcast(&lent.changed);
+    while (lent.most <= RT_MOST_COMPILERS && !pthread_cond_timedwait(&lent.changed, &lent.lock, &lent.until)) {}
+    lent.inside--;
+    pthread_mutex_unlock(&lent.lock);
+}
+
+/* Asks for as many threads for the parts of each kernel as it can have. */
+static int make_in_parts(const fusor_codegen_request *q, fusor_codegen_result *r) {
+    q->run_all(q->user, 4 * RT_MOST_COMPILERS, count_part, NULL);
+    return make_and_count(q, r);
+}
+
+Test(exec, kernels_and_their_parts_share_the_threads_of_a_compile) {
+    if (!has_module()) return;
+    rt_cache *old = cache;
+    made.waits_for = lent.most = 0;
+    cr_assert_eq(rt_cache_open(&error, &(rt_cache_options){.dir = "", .generate = make_in_parts}, &cache), FUSOR_OK);
+    clock_gettime(CLOCK_REALTIME, &lent.until);
+    lent.until.tv_sec++;
+    rt_exec *x = compile(SEVERAL, (setup){3 * RT_MOST_COMPILERS, false});
+    cr_assert(x, "%s", error.text);
+    cr_expect(lent.most > 1 && lent.most <= RT_MOST_COMPILERS, "%d threads at once", lent.most);
+    rt_exec_release(x);
+    rt_cache_close(cache);
+    cache = old;
+}
+
 Test(exec, one_thread_compiles_where_the_address_space_is_limited) {
     if (!has_module()) return;
     struct rlimit space;
