@@ -31,7 +31,8 @@ int explain_series(const char *kind) {
     static const char *const kinds[] = {"map", "contract", "reduce", "row", "scan"};
     for (int i = 0; i < 5; i++)
         if (strcmp(kind, kinds[i]) == 0) return i + 1;
-    return strcmp(kind, "attention") == 0 ? 2 : HTML_SERIES;
+    const bool is_of_products = strcmp(kind, "window") == 0 || strcmp(kind, "attention") == 0;
+    return is_of_products ? 2 : HTML_SERIES;
 }
 
 static int add_place(drawing *d, int kernel, int layer) {

@@ -229,7 +229,9 @@ expect 2 'inputs are for --measure' explain two.fusor @g a=1
 expect 2 'N: 2 sizes; explain shows one' explain two.fusor @f --dim N=1,32
 "$fusor" explain -e "$mlp" --dim B=4 --format html -o page.html 2>err && grep -q 'class="graph"' page.html && grep -q 'data-tab="asm"' page.html &&
     ! grep -qE '(src|href)="?https?:' page.html && ok || bad 'the page of explain lacks its parts, or is not self-contained'
-rm -f page.html
+echo 'func @c(%x: f32[1, 8, 14, 14], %w: f32[8, 8, 3, 3]) -> f32[1, 8, 12, 12] { %y = conv(%x, %w) return %y }' >conv.fusor
+"$fusor" explain conv.fusor --format html -o page.html 2>err && grep -q 'rect class="s2"' page.html && ok || bad 'convolutions are not drawn like other products'
+rm -f page.html conv.fusor
 "$fusor" run two.fusor --fill ones --dim N=3 --trace trace.json >/dev/null 2>err && ./json_check - traceEvents.0.name traceEvents.3.ts otherData.dropped <trace.json >>err && ok || bad 'run --trace'
 "$fusor" run two.fusor --fill ones --dim N=3 --trace trace.json --profile --runs 2 >out 2>err && ./json_check - traceEvents.3.ts <trace.json >>err && grep -q '"thread_name"' trace.json && ok || bad 'run --trace --profile'
 rm -f trace.json
