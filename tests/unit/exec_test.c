@@ -503,6 +503,31 @@ Test(exec, wrong_indices_have_places_of_their_own) {
     }
 }
 
+/* An index is wrong also where every place that it could name has the same element. */
+Test(exec, indices_that_decide_nothing_are_checked) {
+    static const char *const moves[] = {"%b = neg(%x) %t = take(%b, %j, axis=1)", "%t = take(%x, %j, axis=1)",
+                                        "%b = broadcast_to(%x, shape=[3, 2]) %t = take(%b, %j, axis=1)",
+                                        "%b = full(1.0, shape=[3, 2], dtype=f32) %t = take(%b, %j, axis=1)",
+                                        "%v = flip(%i, axes=[0]) %t = take(%x, %v, axis=1)"};
+    for (size_t m = 0; m < sizeof moves / sizeof *moves; m++) {
+        char text[300];
+        snprintf(text, sizeof text,
+                 "func @f(%%x: f32[3, 1], %%i: i32[4]) -> f32[3, 4] { %%j = add(%%i, 1) %s return %%t }", moves[m]);
+        float x_data[3] = {1, 2, 3}, t[12];
+        int32_t index[4] = {-1, 0, 2, -1};
+        rt_exec *x = compile(text, (setup){1, false});
+        cr_assert(x, "%s", error.text);
+        fusor_buffer in[2] = {f32(x_data, 2, 3, 1), {.data = index, .dtype = FUSOR_I32, .rank = 1, .shape = {4}}},
+                     out = f32(t, 2, 3, 4);
+        fu_error_clear(&error);
+        cr_assert_eq(rt_exec_call(x, &error, 2, in, 1, &out), FUSOR_ERROR_INDEX, "%s: %s", text, error.text);
+        cr_assert(strstr(error.text, "is out of range for axis 1"), "%s", error.text);
+        for (int i = 0; i < 4; i++) index[i] = m == 4 ? 0 : -1;
+        OK(x, 2, in, 1, &out);
+        rt_exec_release(x);
+    }
+}
+
 /* Calls with the buffers of the last one check only that they are: whatever differs is seen, and what is the same again
  * is right. */
 static void repeated_calls(bool reference) {
