@@ -2,8 +2,8 @@
 #ifndef IR_CODEGEN_API_H
 #define IR_CODEGEN_API_H
 /* The whole interface between libfusor and the code generation module: one exported function that returns this table.
- * No pointer into the other side's data is kept; memory comes from the caller's allocator; nothing in the module calls
- * exit. */
+ * No pointer into the other side's data is kept; memory comes from the caller's allocator; our code in the module
+ * never ends the process, but LLVM does where malloc fails while it generates code. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,8 +33,8 @@ typedef struct fusor_codegen_request {
     const void *blob;
     size_t blob_bytes;                           /* DISASM: what to disassemble */
     void *(*allocate)(void *user, size_t bytes); /* NULL back = out of memory */
-    /* Calls task(arg, i) for each i < n, on any threads with stacks of 1 MB or more, and returns when all are done. NULL:
-     * one after the other. */
+    /* Calls task(arg, i) for each i < n, on any threads whose stacks have room for LLVM (fusor's are of the default
+     * size), and returns when all are done. NULL: one after the other. */
     void (*run_all)(void *user, int n, void (*task)(void *arg, int i), void *arg);
     void *user;
 } fusor_codegen_request;

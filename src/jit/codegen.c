@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* codegen.c: kernel description -> LLVM module -> verified -> object -> blob. The module's one entry point.
  *
- * One LLVM context a request, gone at its end; a large kernel's blob is made of several objects, each of a part of its
- * functions (parts.h) and a context of its own, by as many threads as the caller lends. Target machines (0.4 ms and more to make) are kept in a few slots that
- * are taken and given back by atomic exchange: never shared by two threads at once, and no lock for a fork to inherit.
+ * An LLVM context lives for one part of one request: a large kernel's blob is made of several objects, each of a part
+ * of its functions (parts.h), by as many threads as the caller lends; all others are one part. Target machines (0.4 ms
+ * and more to make) are kept in a few slots that are taken and given back by atomic exchange: never shared by two
+ * threads at once, and no lock for a fork to inherit.
  * LLVM's fatal errors end the process, so ir_kernel_verify and check_types refuse what could cause one. */
 #include "jit/debug_info.h"
 #include "jit/emit.h"

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* contract.c: the contraction kernel. Phase 0 packs operand 1 into panels of nr columns; phase 1 makes blocks of the
  * output: for each K block in order it packs a block of operand 0 and runs the register tile over the panels of both;
- * the last K block's totals go through the epilogue; phase 2 is a row program's (contract_row.c). Memory layouts are in ir/kernel.h. Here are the loops and what all
- * parts share; packing is in contract_pack.c, the register tile in contract_tile.c, the epilogue in
- * contract_epilogue.c.
+ * the last K block's totals go through the epilogue; phase 2 is a row program's (contract_row.c). Memory layouts are in
+ * ir/kernel.h. Here are the loops and what all parts share; packing is in contract_pack.c, the register tile in
+ * contract_tile.c, the epilogue in contract_epilogue.c.
  *
  * In machine code these are functions, which share nothing but their arguments and the scratch memory: the kernel
- * (loops and calls), pack0 and pack1, tile, finish, and with words of several elements (contract_dot.c) head and
- * by_fma. LLVM's time grows faster than the size of a function; this way, with only `tile` optimized and words in
- * memory elsewhere (demote.c), it is 0.41 of what one optimized function took.
+ * (loops and calls), pack0 and pack1, tile, finish, with words of several elements (contract_dot.c) head and by_fma,
+ * with row reductions behind it rows. LLVM's time grows faster than the size of a function; this way, with only `tile`
+ * optimized and words in memory elsewhere (demote.c), it is 0.41 of what one optimized function took (of a product of
+ * floats; head and by_fma are optimized too, finish where it is costly or the products are tiles of AMX, rows where it
+ * would be in a row kernel).
  *
- * The order that an element is accumulated in depends on K, kb and the level alone (and on the dot, where that is of tiles): a block's products from 0 upwards,
- * then block sums in order. So blocking, threads and fusion do not change bits. */
+ * The order that an element is accumulated in depends on K, kb and the level alone (and on the dot, where that is of
+ * tiles): a block's products from 0 upwards, then block sums in order. So blocking, threads and fusion do not change
+ * bits. */
 #include "jit/contract.h"
 
 /* ---- loads of the program ---- */

@@ -4,7 +4,8 @@
  *
  * Two ways. Cheap programs on whole tiles run on the registers, as part of the tile's function (contract_epilogue_row).
  * Costly ones, and the last columns where they fill no tile, run on the tile in memory (in L1, just written), row by
- * row, in a function beside it: they are emitted once and compiled without optimization. */
+ * row, in a function beside it (finish), where they are emitted once; without optimization, but for costly ones and
+ * those of products in tiles (AMX). */
 #include "jit/contract.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* contract_tile.c: the register tile of a contraction, the one function of the kernel that is optimized. A call makes
+/* contract_tile.c: the register tile of a contraction, in the function that most of the time is spent in. A call makes
  * the tiles of one panel of operand 1 and a run of row panels of operand 0, one below the other:
  *
  *   accumulators = 0; for k: for each row of the panel: products with nv vectors of operand 1

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef JIT_EMIT_H
 #define JIT_EMIT_H
-/* Emit context: one LLVM context, module and function per kernel, cached types, loop helpers. Lowering functions are
- * vector-width agnostic: `e->lanes` is 1 (scalar code: plain float, i32, i1) or the level's lanes (<16 x float> ...),
- * and every helper makes values of the current width. A bool is i1 in registers and a byte (0 or 1; any nonzero byte is
- * true when read) in memory. An f16 or bf16 is a float in registers, always a value of its type, and 16 bits in memory
+/* Emit context: the LLVM context and module that a kernel is emitted into (each part of it into its own, parts.h), the
+ * function being emitted, cached types, loop helpers. Lowering functions are vector-width
+ * agnostic: `e->lanes` is 1 (scalar code: plain float, i32, i1) or the level's lanes (<16 x float> ...), and every
+ * helper makes values of the current width. A bool is i1 in registers and a byte (0 or 1; any nonzero byte is true when
+ * read) in memory. An f16 or bf16 is a float in registers, always a value of its type, and 16 bits in memory
  * (lower_half.c). */
 #include "ir/kernel.h"
 #include <llvm-c/Core.h>
