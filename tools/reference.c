@@ -3,9 +3,9 @@
  * "reference environment" (env.def) print doc/operators.md and doc/environment.md; "op-declarations", "op-macros",
  * "op-overloads" and "op-symbols" (ops.def) the regions of include/fusor/op.h, fusor.hpp and tests/api/symbols.txt
  * between markers with these names. scripts/generated.sh puts them in their places. "start-programs" is the text of
- * programs of one operator each, whose kernels are installed (start.c). "reference reasons" (plan.c) prints a table of
- * doc/planning.md, "fast-functions" one of doc/numerics.md; "man-..." are the manual pages, "bash-words" and "zsh" the
- * completions. */
+ * programs of one operator each, whose kernels are installed (start.c). "reference reasons" (plan_reason.c) prints a
+ * table of doc/planning.md, "fast-functions" one of doc/numerics.md; "man-..." are the manual pages, "bash-words" and
+ * "zsh" the completions. */
 #include "base/env.h"
 #include "ir/plan.h"
 #include "manual.h"
@@ -150,8 +150,10 @@ static void print_operators(void) {
          "element-wise operator\n"
          "also takes `dtype=T`, the type of its literals where no operand is a tensor. A `k`, an `n`, a `T` or `[..]` "
          "stands for a value: `axis=k`\n"
-         "without one means all axes, `dtype=T` another type for result and accumulation. Meanings name operands x, y, "
-         "z or a, b, c in\n"
+         "may be left out of argmax, argmin, quantize and dequantize, which then take all elements together, and is "
+         "needed "
+         "elsewhere;\n"
+         "`dtype=T` is another type for result and accumulation. Meanings name operands x, y, z or a, b, c in\n"
          "their order. numerics.md has the rules of rounding.");
     print_group("Element-wise, one operand", IR_KIND_EW, IR_KIND_EW, 1);
     print_group("Element-wise, two operands", IR_KIND_EW, IR_KIND_EW, 2);

@@ -11,6 +11,7 @@
  * kept end with it. Errors are sticky: an operator on a bad handle returns a bad handle; eval, read and the scope's
  * status report the first error. Tensors are immutable; fusor_assign overwrites wrapped memory when evaluated, and
  * expressions made before it read the old contents.
+ * Any thread may evaluate; evaluations of one context run one after the other, and operators wait for them.
  * In a context on a CUDA device (device.h) results stay on it until they are read; an evaluation uploads the wrapped
  * memory that it reads (fusor_to_device keeps data there), and an assignment to wrapped memory of the CPU is complete
  * when it has been run. */

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef RT_FORK_H
 #define RT_FORK_H
-/* One pthread_atfork for the whole run time. What has a lock or state that a fork would tear registers a hook; a fork
- * then happens only while no other thread is inside a locked region. Locks of hooks are never nested in each other, so
- * their order does not matter. */
+/* One pthread_atfork for the whole run time. What has a lock or state that a fork would tear registers a hook, and a
+ * hook with `prepare` keeps a fork waiting while another thread is inside its locked region. Locks of hooks are never
+ * nested in each other, so their order does not matter.
+ *
+ * Some locks have no hook, and a fork while another thread holds one leaves it locked in the child: measuring limits
+ * (limits.c), device "auto" (select.c, src/auto.c), and those of a GPU, which a child cannot use. The lock of lazy
+ * tensors is made anew in the child (src/lazy.c), that of cpuinfo.c is only tried. */
 #include <pthread.h>
 
 typedef struct rt_fork_hook {
