@@ -55,7 +55,7 @@ static fusor_status run_joint(rt_each *c, fu_error *e, int step) {
     const rt_kernel *k = of->info[step].kernel;
     rt_parallel_for own = {of->options.parallel_for, of->options.parallel_user};
     atomic_int code = 0;
-    if (exec_is_done(c->set[0], step)) return FUSOR_OK;
+    if (c->n > 0 && exec_is_done(c->set[0], step)) return FUSOR_OK;
     for (int64_t i = 0; i < c->n; i++) FU_TRY(exec_aim_kernel(c->set[i], e, step));
     for (uint32_t p = 0; p < MAX_PHASES; p++) {
         int64_t tiles = 0;
