@@ -7,15 +7,17 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-/* n_threads 0: as many as the machine has. */
-static inline fusor_context *new_context(int n_threads) {
+/* target NULL: the host's; n_threads 0: as many as the machine has. */
+static inline fusor_context *new_context_for(const char *target, int n_threads) {
     fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
     o.cache_dir = "";
     o.n_threads = n_threads;
+    o.target = target;
     fusor_context *ctx = fusor_context_new(&o);
     cr_assert(ctx);
     return ctx;
 }
+static inline fusor_context *new_context(int n_threads) { return new_context_for(NULL, n_threads); }
 
 #define OK(expr) cr_assert_eq((expr), FUSOR_OK, "%s", fusor_error_message(ctx))
 #define FAILS(expr, status, text)                                                                                      \

@@ -56,12 +56,7 @@ static float *run(const conv *c, const char *target, int n_threads, float x_of_a
              "pads=[%d, %d, %d, %d], strides=[%d, %d]) return %%y }",
              channels, sizes, c->made, channels, c->places, c->places, c->pad, c->pad, c->pad, c->pad, c->stride,
              c->stride);
-    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
-    o.cache_dir = "";
-    o.n_threads = n_threads;
-    o.target = target;
-    fusor_context *ctx = fusor_context_new(&o);
-    cr_assert(ctx);
+    fusor_context *ctx = new_context_for(target, n_threads);
     fusor_executable *exe = NULL;
     fusor_buffer in[2] = {FUSOR_BUFFER(x, FUSOR_F32, 1, c->taken, c->n, c->n),
                           FUSOR_BUFFER(w, FUSOR_F32, c->made, c->taken, c->places, c->places)},

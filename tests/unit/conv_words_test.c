@@ -104,12 +104,7 @@ static void *call(const conv *c, const char *target, int n_threads, bool is_cons
              "return %%y }",
              c->x, is_const ? "const " : "", c->w, is_wide ? "f32" : "bf16", any, c->attrs,
              is_wide ? ", dtype=f32" : "", is_wide ? "neg(%c)" : "relu(%c)");
-    fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
-    o.cache_dir = "";
-    o.n_threads = n_threads;
-    o.target = target;
-    fusor_context *ctx = fusor_context_new(&o);
-    cr_assert(ctx);
+    fusor_context *ctx = new_context_for(target, n_threads);
     fusor_executable *exe = NULL;
     fusor_buffer in[2] = {buffer_of(x, FUSOR_BF16, rank, of_x), buffer_of(w, FUSOR_BF16, rank, of_w)};
     OK(fusor_compile_text(ctx, text, NULL, &exe));

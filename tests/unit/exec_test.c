@@ -11,7 +11,6 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -474,58 +473,6 @@ Test(exec, reference_steps_know_the_shapes_of_values) {
         cr_assert_eq(z[i], in_x[7 * (i / 16) + i % 16 / 4 + i % 4], "element %d is %g", i, z[i]);
     cr_assert(v[0] == 48 && v[1] == 160, "%g %g", v[0], v[1]);
     rt_exec_release(x);
-}
-
-/* The place of a wrong index is one of the indices, also where their memory is that of a result of another rank. */
-Test(exec, wrong_indices_have_places_of_their_own) {
-    static const char *const rows[] = {"6", "3, 2", "1, 2, 1, 3"};
-    for (int r = 0; r < 3; r++) {
-        char text[300];
-        snprintf(text, sizeof text,
-                 "func @f(%%x: f32[5, 4], %%i: i32[2, N]) -> (f32[2, N, 4], i32[%s]) { %%j = add(%%i, 1)"
-                 " %%t = take(%%x, %%j, axis=0) %%r = reshape(%%j, shape=[%s]) return %%t, %%r }",
-                 rows[r], rows[r]);
-        float x_data[20] = {0}, t[24];
-        int32_t index[6] = {0, 1, 2, 3, 9, 1}, j[6];
-        rt_exec *x = compile(text, (setup){1, false});
-        cr_assert(x, "%s", error.text);
-        fusor_buffer in[2] = {f32(x_data, 2, 5, 4), {.data = index, .dtype = FUSOR_I32, .rank = 2, .shape = {2, 3}}};
-        fusor_buffer out[2] = {f32(t, 3, 2, 3), {.data = j, .dtype = FUSOR_I32}};
-        out[0].shape[2] = 4;
-        out[1].rank = (uint8_t)(r == 2 ? 4 : r + 1);
-        memcpy(out[1].shape, (int64_t[3][4]){{6}, {3, 2}, {1, 2, 1, 3}}[r], 4 * sizeof(int64_t));
-        fu_error_clear(&error);
-        cr_assert_eq(rt_exec_call(x, &error, 2, in, 2, out), FUSOR_ERROR_INDEX, "%s", error.text);
-        cr_assert(strstr(error.text, "index 10 at position [1, 1] of the indices"), "%s", error.text);
-        index[4] = 2;
-        OK(x, 2, in, 2, out);
-        rt_exec_release(x);
-    }
-}
-
-/* An index is wrong also where every place that it could name has the same element. */
-Test(exec, indices_that_decide_nothing_are_checked) {
-    static const char *const moves[] = {"%b = neg(%x) %t = take(%b, %j, axis=1)", "%t = take(%x, %j, axis=1)",
-                                        "%b = broadcast_to(%x, shape=[3, 2]) %t = take(%b, %j, axis=1)",
-                                        "%b = full(1.0, shape=[3, 2], dtype=f32) %t = take(%b, %j, axis=1)",
-                                        "%v = flip(%i, axes=[0]) %t = take(%x, %v, axis=1)"};
-    for (size_t m = 0; m < sizeof moves / sizeof *moves; m++) {
-        char text[300];
-        snprintf(text, sizeof text,
-                 "func @f(%%x: f32[3, 1], %%i: i32[4]) -> f32[3, 4] { %%j = add(%%i, 1) %s return %%t }", moves[m]);
-        float x_data[3] = {1, 2, 3}, t[12];
-        int32_t index[4] = {-1, 0, 2, -1};
-        rt_exec *x = compile(text, (setup){1, false});
-        cr_assert(x, "%s", error.text);
-        fusor_buffer in[2] = {f32(x_data, 2, 3, 1), {.data = index, .dtype = FUSOR_I32, .rank = 1, .shape = {4}}},
-                     out = f32(t, 2, 3, 4);
-        fu_error_clear(&error);
-        cr_assert_eq(rt_exec_call(x, &error, 2, in, 1, &out), FUSOR_ERROR_INDEX, "%s: %s", text, error.text);
-        cr_assert(strstr(error.text, "is out of range for axis 1"), "%s", error.text);
-        for (int i = 0; i < 4; i++) index[i] = m == 4 ? 0 : -1;
-        OK(x, 2, in, 1, &out);
-        rt_exec_release(x);
-    }
 }
 
 /* Calls with the buffers of the last one check only that they are: whatever differs is seen, and what is the same again

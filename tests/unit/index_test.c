@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* index_test.c: wrong indices of take, wherever they come from. (Those of parameters and of scatter: exec_test.c.) */
+#include "api_test.h"
+#include <stdio.h>
+
+/* The place of a wrong index is one of the indices, also where their memory is that of a result of another rank. */
+Test(index, places_are_those_of_the_indices) {
+    static const char *const shapes[] = {"6", "3, 2", "1, 2, 1, 3"};
+    static const int64_t of_row[][4] = {{6}, {3, 2}, {1, 2, 1, 3}};
+    static const uint8_t ranks[] = {1, 2, 4};
+    fusor_context *ctx = new_context(1);
+    for (int r = 0; r < 3; r++) {
+        char text[300];
+        snprintf(text, sizeof text,
+                 "func @f(%%x: f32[5, 4], %%i: i32[2, N]) -> (f32[2, N, 4], i32[%s]) { %%j = add(%%i, 1)"
+                 " %%t = take(%%x, %%j, axis=0) %%r = reshape(%%j, shape=[%s]) return %%t, %%r }",
+                 shapes[r], shapes[r]);
+        float x[20] = {0}, t[24];
+        int32_t index[6] = {0, 1, 2, 3, 9, 1}, j[6];
+        fusor_executable *exe;
+        OK(fusor_compile_text(ctx, text, NULL, &exe));
+        fusor_buffer in[2] = {FUSOR_BUFFER(x, FUSOR_F32, 5, 4), FUSOR_BUFFER(index, FUSOR_I32, 2, 3)},
+                     out[2] = {FUSOR_BUFFER(t, FUSOR_F32, 2, 3, 4), {.data = j, .dtype = FUSOR_I32, .rank = ranks[r]}};
+        memcpy(out[1].shape, of_row[r], sizeof of_row[r]);
+        FAILS(fusor_executable_call(exe, 2, in, 2, out), FUSOR_ERROR_INDEX,
+              "index 10 at position [1, 1] of the indices");
+        index[4] = 2;
+        OK(fusor_executable_call(exe, 2, in, 2, out));
+        fusor_executable_free(exe);
+    }
+    fusor_context_free(ctx);
+}
+
+/* An index is wrong also where every place that it could name has the same element. */
+Test(index, those_that_decide_nothing_are_checked) {
+    static const char *const moves[] = {"%b = neg(%x) %t = take(%b, %j, axis=1)", "%t = take(%x, %j, axis=1)",
+                                        "%b = broadcast_to(%x, shape=[3, 2]) %t = take(%b, %j, axis=1)",
+                                        "%b = full(1.0, shape=[3, 2], dtype=f32) %t = take(%b, %j, axis=1)",
+                                        "%v = flip(%i, axes=[0]) %t = take(%x, %v, axis=1)"};
+    fusor_context *ctx = new_context(1);
+    for (size_t m = 0; m < sizeof moves / sizeof *moves; m++) {
+        char text[300];
+        snprintf(text, sizeof text,
+                 "func @f(%%x: f32[3, 1], %%i: i32[4]) -> f32[3, 4] { %%j = add(%%i, 1) %s return %%t }", moves[m]);
+        float x[3] = {1, 2, 3}, t[12];
+        int32_t index[4] = {-1, 0, 2, -1};
+        fusor_executable *exe;
+        OK(fusor_compile_text(ctx, text, NULL, &exe));
+        fusor_buffer in[2] = {FUSOR_BUFFER(x, FUSOR_F32, 3, 1), FUSOR_BUFFER(index, FUSOR_I32, 4)},
+                     out = FUSOR_BUFFER(t, FUSOR_F32, 3, 4);
+        FAILS(fusor_executable_call(exe, 2, in, 1, &out), FUSOR_ERROR_INDEX, "is out of range for axis 1");
+        for (int i = 0; i < 4; i++) index[i] = m == 4 ? 0 : -1;
+        OK(fusor_executable_call(exe, 2, in, 1, &out));
+        fusor_executable_free(exe);
+    }
+    fusor_context_free(ctx);
+}
