@@ -4,8 +4,9 @@
  * ir_graph and goes through the pipeline of fusor.c.
  *
  * Concrete sizes become named ones by the rule of the pipeline: 1 stays, inner sizes up to 64 stay where rows or
- * contractions work along them, and all that the kernel of a convolution has, every other size that a parameter has becomes a name, equal sizes the same. The key has
- * the names, so another pattern of equal sizes is another plan, while other sizes in the same pattern are not. */
+ * contractions work along them, and all that the kernel of a convolution has, every other size that a parameter has
+ * becomes a name, equal sizes the same. The key has the names, so another pattern of equal sizes is another plan,
+ * while other sizes in the same pattern are not. */
 #include "lazy_internal.h"
 #include <stdio.h>
 

@@ -319,6 +319,17 @@ int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t ro
  * are odd, one of every second channel, whose last place is followed by the next channel's first. The second half of
  * the last word of an odd K is no element: 0 in the slab, -0 in the weights. K blocks are even. */
 bool ir_window_has_pairs(const ir_kernel *k);
+/* Ways from the first element of a word of bf16 to the second, by columns, rows, outer axis, channels: kind 0 ..
+ * n_kinds - 1 of each channel, and one more of every second channel where a word has elements of two (`crosses`).
+ * kind_of: of words whose first element is followed along that axis. */
+typedef struct ir_window_pairs {
+    int n_kinds;
+    bool crosses;
+    int kind_of[4];
+    int64_t places[3], by[4][4];
+} ir_window_pairs;
+/* False: the kernel has no such words (odd K blocks, transposed, sizes of its places unknown). */
+bool ir_window_pairs_of(const ir_kernel *k, ir_window_pairs *out);
 int64_t ir_window_places(const ir_kernel *k, int number); /* of axis `number` from the last on; 1: there is none */
 /* Transposed: */
 /* Of axis `number` from the last on: 0 columns, 1 rows, 2 the outer ones; one phase of one place if there is none. */
@@ -343,6 +354,9 @@ bool ir_window_has_lower(const ir_kernel *k);
  * channels, a tile goes from row to row of the places, and shared has, behind the weights, of each of their vectors the
  * sum of its products with 0: 0, or NaN. */
 bool ir_window_leaves_out(const ir_kernel *k);
+/* Is there a word for each row of weights behind them in shared: a sum (ir_kernel_window_adds, ir_window_leaves_out) or
+ * the least exponent (ir_window_has_pairs)? */
+bool ir_window_has_row_words(const ir_kernel *k);
 /* Is a sum whose products all underflow +0, never -0? By columns too, so that all forms give the same bits; not where
  * there are so few products that the addition would be felt (where their number is not known here, it is looked at when
  * the kernel runs), nor for places of one. */

@@ -70,17 +70,36 @@ int64_t ir_window_places(const ir_kernel *k, int number) {
     return i < 0 || k->axis[i].place < 0 ? 1 : k->dim[k->axis[i].place].size;
 }
 
-/* Planes of the slab, for each place of the outer axes and part. Of pairs as window_find_pairs of jit/window_pairs.c. */
+bool ir_window_pairs_of(const ir_kernel *k, ir_window_pairs *out) {
+    bool is_odd = true;    /* the places of the axes so far: only then are some of the words between two of the next */
+    bool is_known = true;  /* places are */
+    int64_t back[3] = {0}; /* from the last place to the first */
+    *out = (ir_window_pairs){0};
+    for (int i = 0; i < 4; i++) {
+        const ir_kaxis *a = i < k->n_axes && i < 3 ? &k->axis[k->n_axes - 1 - i] : NULL;
+        out->kind_of[i] = out->n_kinds;
+        if (i < 3) out->places[i] = ir_window_places(k, i);
+        if (is_odd && (i == 3 || out->places[i] > 1)) {
+            for (int j = 0; j < i; j++) out->by[out->n_kinds][j] = -back[j];
+            out->by[out->n_kinds][i] = a ? a->dilation : 1;
+            if (i == 3) out->crosses = true;
+            else out->n_kinds++;
+        }
+        if (i == 3) break;
+        back[i] = a ? (out->places[i] - 1) * a->dilation : 0;
+        is_odd &= out->places[i] % 2 != 0;
+        is_known &= out->places[i] >= 1 && out->places[i] <= IR_BAKE_MAX;
+    }
+    return is_known && k->tile.kb % 2 == 0 && !ir_kernel_is_transposed_window(k);
+}
+
+/* Planes of the slab, for each place of the outer axes and part. */
 static int64_t planes_of(const ir_kernel *k, int64_t channels) {
     const ir_dot dot = ir_kernel_window_dot(k);
+    ir_window_pairs pairs;
     if (dot != IR_DOT_BF16) return ir_ceil_div(channels, ir_dots[dot].group);
-    int64_t n = 0;
-    for (int i = 0; i < 3; i++) {
-        const int64_t places = ir_window_places(k, i);
-        n += places > 1 ? channels : 0;
-        if (places % 2 == 0) return n;
-    }
-    return n + ir_ceil_div(channels, 2);
+    (void)ir_window_pairs_of(k, &pairs);
+    return pairs.n_kinds * channels + (pairs.crosses ? ir_ceil_div(channels, 2) : 0);
 }
 
 /* ---- transposed ---- */
@@ -269,6 +288,10 @@ bool ir_window_leaves_out(const ir_kernel *k) {
     return has_pads && along <= IR_WINDOW_ALONG && k->tile.kb % places == 0;
 }
 
+bool ir_window_has_row_words(const ir_kernel *k) {
+    return ir_kernel_window_adds(k) || ir_window_leaves_out(k) || ir_window_has_pairs(k);
+}
+
 int64_t ir_window_turns(const ir_kernel *k) {
     return ir_kernel_is_transposed_window(k) ? k->axis[k->n_axes - 1].up : 1;
 }
@@ -298,8 +321,7 @@ static void launch_by_channel(const ir_kernel *k, const int64_t *size, const int
     out->tiles[0] = tiles ? parts * vectors : 0;
     out->tiles[1] = tiles * ir_ceil_div(m, channels);
     out->shared_bytes = ir_round_up(parts * vectors * lanes * kk * bytes, 64) +
-                        ir_round_up(parts * vectors * lanes * bytes, 64) *
-                            (ir_kernel_window_adds(k) || ir_window_leaves_out(k) || ir_window_has_pairs(k));
+                        ir_round_up(parts * vectors * lanes * bytes, 64) * ir_window_has_row_words(k);
 }
 
 void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
@@ -342,6 +364,5 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
     out->n_phases = 2;
     out->tiles[0] = made;
     out->tiles[1] = tiles;
-    out->shared_bytes =
-        ir_round_up(made * kk * bytes, 64) + ir_round_up(made * bytes, 64) * (ir_kernel_window_adds(k) || has_pairs);
+    out->shared_bytes = ir_round_up(made * kk * bytes, 64) + ir_round_up(made * bytes, 64) * ir_window_has_row_words(k);
 }

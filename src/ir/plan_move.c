@@ -333,7 +333,8 @@ uint16_t builder_move(builder *b, ir_id id, const chain *at) {
     if (n->op == IR_OP_CONCAT) return concatenated(b, id, at);
     if (n->op == IR_OP_PAD && enum_of(n, "mode") == PAD_CONSTANT) return padded(b, id, at);
     const uint16_t v = operand_value(b, id, 0, at);
-    /* An index decides nothing where the axis has one element, or all that it has are one; it may be wrong all the same. */
+    /* An index decides nothing where the axis has one element, or all that it has are one; it may be wrong all the
+     * same. */
     if (plan_has_index(n) && b->status == FUSOR_OK && !b->p->is_checked[id]) (void)taken_index(b, id, at);
     return v;
 }

@@ -700,7 +700,7 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     w->group = ir_dots[w->dot].group;
     w->has_pairs = w->dot == IR_DOT_BF16;
     if (w->has_pairs) {
-        if (!window_find_pairs(w))
+        if (!ir_window_pairs_of(w->k, &w->pairs))
             return FU_FAIL(err, FUSOR_ERROR_INTERNAL, "a window kernel has no such words of bf16");
         w->kb /= 2;
     }

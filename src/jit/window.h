@@ -30,16 +30,6 @@ typedef enum window_function {
     FUNCTIONS
 } window_function;
 
-/* Ways from the first element of a word of bf16 to the second, by columns, rows, outer axis, channels: kind 0 ..
- * n_kinds - 1 of each channel, and one more of every second channel where a word has elements of two (`crosses`).
- * kind_of: of words whose first element is followed along that axis. */
-typedef struct window_pairs {
-    int n_kinds;
-    bool crosses;
-    int kind_of[4];
-    int64_t places[3], by[4][4];
-} window_pairs;
-
 typedef struct window {
     emit *e;
     const ir_kernel *k;
@@ -52,7 +42,7 @@ typedef struct window {
     ir_dot dot;
     int group, channels;     /* channels: a dim */
     bool has_pairs, is_slow; /* window_pairs.c; is_slow: by fma */
-    window_pairs pairs;
+    ir_window_pairs pairs;
     LLVMValueRef elements;                              /* of K, of which kk counts words */
     LLVMValueRef taken, places;                         /* channels of the operand; places of one of them */
     LLVMValueRef pitch;                                 /* of the operand from row to row */
@@ -257,7 +247,6 @@ void window_emit_pads(window *w);
 void window_add_pads(window *w, LLVMValueRef *in, LLVMValueRef checked, LLVMValueRef width);
 
 /* ---- window_pairs.c ---- */
-bool window_find_pairs(window *w);          /* false: its description has no such */
 LLVMValueRef window_pair_planes(window *w); /* of the slab, for each place of the outer axis and part */
 /* The channel of the first elements of a plane, and the ways from them to the second ones. */
 LLVMValueRef window_pair_of_plane(window *w, LLVMValueRef plane, LLVMValueRef by[4]);

@@ -351,7 +351,7 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
                 (LLVMValueRef[]){
                     e->args, element(w, weights, packed_at(w, at, NULL)), from, columns,
                     em_select(e, is_whole, zero, num(w, 1)), element(w, sums, done),
-                    w->adds || w->leaves_out || w->has_pairs ? element(w, first_sums, em_mul(e, at, lanes)) : w->tile,
+                    ir_window_has_row_words(w->k) ? element(w, first_sums, em_mul(e, at, lanes)) : w->tile,
                     w->tile_rows ? em_add(e, s->y, LLVMBuildUDiv(e->b, l.i, num(w, window_row_columns(w)), "")) : s->y,
                     w->tile_rows ? zero : l.i, k_begin, k_end},
                 n_line(w));

@@ -14,31 +14,6 @@ enum { AT_EXPONENT = 8, AT_SLOW = 16 };
 LLVMValueRef window_slab_exponent(window *w) { return em_gep(w->e, w->e->scratch, w->e->t_i8, num(w, AT_EXPONENT)); }
 
 /* ---- the slab's planes ---- */
-bool window_find_pairs(window *w) {
-    window_pairs *p = &w->pairs;
-    bool is_odd = true;    /* the places of the axes so far: only then are some of the words between two of the next */
-    int64_t back[3] = {0}; /* from the last place to the first */
-    *p = (window_pairs){0};
-    if (w->k->tile.kb % 2 || ir_kernel_is_transposed_window(w->k)) return false;
-    for (int i = 0; i < 3; i++)
-        if (window_places(w, i) < 1 || window_places(w, i) > IR_BAKE_MAX) return false;
-    for (int i = 0; i < 4; i++) {
-        const ir_kaxis *a = i < 3 ? window_axis(w, i) : NULL;
-        p->kind_of[i] = p->n_kinds;
-        if (i < 3) p->places[i] = window_places(w, i);
-        if (is_odd && (i == 3 || p->places[i] > 1)) {
-            for (int j = 0; j < i; j++) p->by[p->n_kinds][j] = -back[j];
-            p->by[p->n_kinds][i] = a ? a->dilation : 1;
-            if (i == 3) p->crosses = true;
-            else p->n_kinds++;
-        }
-        if (i == 3) break;
-        back[i] = a ? (p->places[i] - 1) * a->dilation : 0;
-        is_odd &= p->places[i] % 2 != 0;
-    }
-    return true;
-}
-
 LLVMValueRef window_pair_planes(window *w) {
     emit *e = w->e;
     LLVMValueRef n = em_mul(e, w->taken, num(w, w->pairs.n_kinds));
@@ -60,7 +35,7 @@ static LLVMValueRef plane_of(window *w, LLVMValueRef channel, LLVMValueRef kind)
 
 LLVMValueRef window_pair_of_plane(window *w, LLVMValueRef plane, LLVMValueRef by[4]) {
     emit *e = w->e;
-    const window_pairs *p = &w->pairs;
+    const ir_window_pairs *p = &w->pairs;
     LLVMValueRef each = num(w, planes_each(w)), channel = LLVMBuildUDiv(e->b, plane, each, ""),
                  kind = LLVMBuildURem(e->b, plane, each, "");
     if (p->crosses) {
@@ -79,7 +54,7 @@ LLVMValueRef window_pair_of_plane(window *w, LLVMValueRef plane, LLVMValueRef by
 /* ---- the table ---- */
 void window_emit_pair_table(window *w, const window_slab *slab) {
     emit *e = w->e;
-    const window_pairs *p = &w->pairs;
+    const ir_window_pairs *p = &w->pairs;
     em_loop l = em_for(e, num(w, 0), w->kk, num(w, 1));
     LLVMValueRef k = em_mul(e, l.i, num(w, 2)), place[3], of_axis[IR_KERNEL_MAX_AXES] = {0},
                  kind = num(w, p->kind_of[3]);
