@@ -51,6 +51,8 @@ bool ir_expands_matvec(const ir_graph *g, const ir_node *n); /* pass_expand_matv
 ir_id ir_expand_matvec(const ir_expand *c, const ir_node *n);
 bool ir_expands_quantize(const ir_node *n); /* pass_expand_quantize.c */
 ir_id ir_expand_quantize(const ir_expand *c, const ir_node *n);
+/* take and take_along whose indices are counted: the view that they are; 0: they are none (pass_expand_take.c). */
+ir_id ir_expand_take(const ir_expand *c, const ir_node *n);
 bool ir_expands_cell(const ir_node *n); /* pass_expand_cell.c: recurrent */
 ir_id ir_expand_cell(const ir_expand *c, const ir_node *n);
 #endif

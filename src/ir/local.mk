@@ -66,6 +66,7 @@ ir_sources += %D%/verify.c
 ir_sources += %D%/pass.c
 ir_sources += %D%/pass_expand.c
 ir_sources += %D%/pass_expand_move.c
+ir_sources += %D%/pass_expand_take.c
 ir_sources += %D%/pass_fold.c
 ir_sources += %D%/pass_simplify.c
 ir_sources += %D%/pass_cse.c
