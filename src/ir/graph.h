@@ -174,6 +174,15 @@ const ir_attr *ir_node_attr(const ir_node *n, const char *name);
 /* "f32[B, 784]" */
 void ir_type_print(fu_str *out, const ir_graph *g, const ir_node *n);
 
+/* view.c: which dims of a view (a node of kind IR_KIND_VIEW, or a slice) are which dims of its operand. */
+/* A view that only drops or inserts sizes of 1, permutes or repeats; false = a reshape that splits or merges dims. */
+bool ir_view_is_index_map(const ir_graph *g, const ir_node *n);
+/* Perm of a transpose: dim of the result -> dim of the operand. */
+void ir_view_perm(const ir_graph *g, const ir_node *n, int perm[IR_MAX_RANK]);
+/* Result dim of an index-map view -> operand dim, or -1 (inserted or repeated). */
+void ir_view_dims(const ir_graph *g, const ir_node *n, int from[IR_MAX_RANK]);
+static inline int ir_axis(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); } /* -1: the last */
+
 /* verify.c: every invariant, with a located message (FUSOR_ERROR_INTERNAL names the pass). */
 fusor_status ir_verify(const ir_graph *g, fu_error *e, const char *after_pass);
 

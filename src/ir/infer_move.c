@@ -4,7 +4,6 @@
  * that may be known at the call only, so these sizes are built of minima and maxima (size.c). */
 #include "base/small.h"
 #include "ir/infer_parts.h"
-#include "ir/plan_internal.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -407,7 +406,7 @@ static void seen_at(const ir_graph *g, ir_id id, ir_id base, int64_t coord[IR_MA
     if (id == base) return;
     seen_at(g, n->in[0], base, coord);
     memcpy(below, coord, sizeof below);
-    plan_view_dims(g, n, from);
+    ir_view_dims(g, n, from);
     for (int d = 0; d < n->rank; d++) coord[d] = from[d] < 0 ? 0 : below[from[d]];
 }
 

@@ -87,7 +87,7 @@ static int index_of(const recognizer *r, ir_id id, const ir_node *x) {
     const ir_node *n = at(r, id);
     if (n->op != IR_OP_IOTA || (n->dtype != FUSOR_I32 && n->dtype != FUSOR_I64)) return 0;
     const int64_t given = n->attr[1].is_set ? n->attr[1].integer : 0; /* ORDER attrs_IOTA */
-    const int axis = (int)(given < 0 ? given + n->rank : given), from_end = n->rank - axis;
+    const int axis = ir_axis(given, n->rank), from_end = n->rank - axis;
     return from_end <= 2 && n->dim[axis] == x->dim[x->rank - from_end] ? from_end : 0;
 }
 

@@ -149,32 +149,22 @@ static ir_id stretch_to(const simplifier *c, const ir_node *n, ir_id x, unsigned
     return shaped(c, n, IR_OP_BROADCAST_TO, x, mask);
 }
 
-/* perm[d]: the operand's axis that is axis d of the result. */
-static void perm_of(const ir_graph *g, const ir_node *n, unsigned *perm) {
-    const ir_attr *x = ir_node_attr(n, "perm");
-    for (unsigned d = 0; d < n->rank; d++) {
-        int64_t axis = (int64_t)(n->rank - 1 - d);
-        if (x->is_set) ir_size_is_const(g->sizes, x->list[d], &axis);
-        perm[d] = (unsigned)axis;
-    }
-}
-
 static bool is_identity(const simplifier *c, const ir_node *n) {
-    unsigned perm[IR_MAX_RANK];
-    perm_of(c->g, n, perm);
-    for (unsigned d = 0; d < n->rank; d++) {
+    int perm[IR_MAX_RANK];
+    ir_view_perm(c->g, n, perm);
+    for (int d = 0; d < n->rank; d++) {
         if (perm[d] != d) return false;
     }
     return true;
 }
 
 static ir_id compose_transposes(const simplifier *c, const ir_node *n) {
-    unsigned outer[IR_MAX_RANK], inner[IR_MAX_RANK];
+    int outer[IR_MAX_RANK], inner[IR_MAX_RANK];
     ir_size list[IR_MAX_RANK];
     const ir_node *x = ir_at(c->g, n->in[0]);
-    perm_of(c->g, n, outer);
-    perm_of(c->g, x, inner);
-    for (unsigned d = 0; d < n->rank; d++) list[d] = ir_size_const(c->g->sizes, (int64_t)inner[outer[d]]);
+    ir_view_perm(c->g, n, outer);
+    ir_view_perm(c->g, x, inner);
+    for (int d = 0; d < n->rank; d++) list[d] = ir_size_const(c->g->sizes, inner[outer[d]]);
     ir_attr perm = {.is_set = true, .list = list, .n = n->rank};
     ir_node m = *n;
     m.in = x->in;

@@ -49,13 +49,13 @@ static uint32_t reduced_axes(const planner *p, const ir_node *n) {
     uint32_t all = x->rank >= 32 ? 0 : (1u << x->rank) - 1;
     const ir_attr *at = n->attr;
     if (ir_ops[n->op].kind == IR_KIND_ARGREDUCE)
-        return at && at[0].is_set ? 1u << plan_axis(at[0].integer, x->rank) : all;
+        return at && at[0].is_set ? 1u << ir_axis(at[0].integer, x->rank) : all;
     if (!at || !at[0].is_set) return all;
     uint32_t m = 0;
     for (uint32_t i = 0; i < at[0].n; i++) {
         int64_t v = 0;
         ir_size_is_const(p->g->sizes, at[0].list[i], &v);
-        m |= 1u << plan_axis(v, x->rank);
+        m |= 1u << ir_axis(v, x->rank);
     }
     return m;
 }
@@ -330,11 +330,11 @@ static void place_elementwise(planner *p, ir_id id) {
     int c = plan_latest_avail(p, n);
     if (is_view(n) ? !p->info[id].must_store && plan_try_join_view(p, id) : plan_try_join(p, id, c, &why)) return;
     if (is_view(n)) {
-        if (p->info[n->in[0]].home && !plan_view_is_index_map(p->g, n)) why = IR_REASON_LAYOUT;
+        if (p->info[n->in[0]].home && !ir_view_is_index_map(p->g, n)) why = IR_REASON_LAYOUT;
     }
     for (int i = 0; i < n->n_in; i++) plan_needs_memory(p, n->in[i], why);
     p->info[id].avail = plan_latest_avail(p, n);
-    if (is_view(n) && !plan_view_is_index_map(p->g, n)) { /* a reshape reads memory in order */
+    if (is_view(n) && !ir_view_is_index_map(p->g, n)) { /* a reshape reads memory in order */
         ir_id x = n->in[0];
         plan_store_floating(p, x, IR_REASON_LAYOUT);
         p->info[id].avail = p->info[x].avail;

@@ -228,9 +228,9 @@ bool plan_try_join_view(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id);
     const node_info *x = &p->info[n->in[0]];
     int from[IR_MAX_RANK];
-    if (!x->home || x->is_barrier || p->info[id].is_barrier || n->op == IR_OP_SLICE || !plan_view_is_index_map(p->g, n))
+    if (!x->home || x->is_barrier || p->info[id].is_barrier || n->op == IR_OP_SLICE || !ir_view_is_index_map(p->g, n))
         return false;
-    plan_view_dims(p->g, n, from);
+    ir_view_dims(p->g, n, from);
     for (int d = 0; d < n->rank; d++) {
         if (from[d] < 0 && !ir_size_is(p->g->sizes, n->dim[d], 1)) return false; /* a broadcast: no one-to-one map */
         p->info[id].coord[d] = from[d] < 0 ? -1 : x->coord[from[d]];

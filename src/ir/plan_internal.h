@@ -80,7 +80,6 @@ static inline bool is_leaf(const planner *p, ir_id id) {
 static inline bool is_move(const ir_node *n) {
     return ir_ops[n->op].kind == IR_KIND_MOVE || ir_ops[n->op].kind == IR_KIND_INDEX;
 }
-static inline int plan_axis(int64_t axis, int rank) { return (int)(axis < 0 ? axis + rank : axis); }
 
 /* Limits of a kernel, and of an expression that is computed again wherever it is used. */
 enum {
@@ -117,14 +116,6 @@ int plan_latest_avail(const planner *p, const ir_node *n); /* the largest cluste
  * in. */
 bool plan_try_join(planner *p, ir_id id, int c, ir_reason *why);
 bool plan_try_join_view(planner *p, ir_id id);
-
-/* ---- plan_view.c ---- */
-/* A view that only drops or inserts sizes of 1, permutes or repeats; false = a reshape that splits or merges dims. */
-bool plan_view_is_index_map(const ir_graph *g, const ir_node *n);
-/* Perm of a transpose; dim of the result -> dim of the operand. */
-void plan_perm(const ir_graph *g, const ir_node *n, int perm[IR_MAX_RANK]);
-/* Result dim of an index-map view -> operand dim, or -1 (inserted or repeated). */
-void plan_view_dims(const ir_graph *g, const ir_node *n, int from[IR_MAX_RANK]);
 
 /* ---- plan_order.c ---- */
 /* The dim of x along which column form has its lanes; -1: inner form. */

@@ -344,7 +344,7 @@ ir_id plan_index_base(const planner *p, ir_id id) {
     for (;;) {
         const ir_node *n = ir_at(p->g, id);
         if (is_leaf(p, id) || p->info[id].home || !is_view(n) || n->op == IR_OP_SLICE || n->op == IR_OP_TRANSPOSE ||
-            !plan_view_is_index_map(p->g, n))
+            !ir_view_is_index_map(p->g, n))
             return id;
         id = n->in[0];
     }

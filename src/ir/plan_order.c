@@ -10,7 +10,7 @@ static bool is_source(const planner *p, const ir_node *n) {
     ir_kind kind = ir_ops[n->op].kind;
     return n->n_in == 0 || kind == IR_KIND_RANDOM || kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE ||
            kind == IR_KIND_SCAN || kind == IR_KIND_CONTRACT || kind == IR_KIND_EINSUM || kind == IR_KIND_ATTENTION ||
-           !plan_has_kernel(p, n) || (is_view(n) && !plan_view_is_index_map(p->g, n));
+           !plan_has_kernel(p, n) || (is_view(n) && !ir_view_is_index_map(p->g, n));
 }
 
 /* Can dims x and y of a value (-1: it does not vary) be walked as one dim in whatever memory it, or a value under it,
@@ -26,7 +26,7 @@ static bool is_one_run(const planner *p, ir_id id, int x, int y, ir_size size, i
     for (int d = x + 1; d < y; d++)
         if (!ir_size_is(p->g->sizes, n->dim[d], 1)) return false;
     if (n->op == IR_OP_IOTA) {
-        int axis = plan_axis(n->attr[1].is_set ? n->attr[1].integer : 0, n->rank);
+        int axis = ir_axis(n->attr[1].is_set ? n->attr[1].integer : 0, n->rank);
         return axis != x && axis != y;
     }
     if (is_source(p, n)) return n->dim[y] == size;
@@ -39,7 +39,7 @@ static bool is_one_run(const planner *p, ir_id id, int x, int y, ir_size size, i
         return true;
     }
     if (is_view(n)) {
-        plan_view_dims(p->g, n, from);
+        ir_view_dims(p->g, n, from);
         return is_one_run(p, n->in[0], from[x], from[y], size, budget);
     }
     for (int i = 0; i < n->n_in; i++) {
@@ -98,7 +98,7 @@ static int fast_dim(const planner *p, ir_id id) {
             id = n->in[best];
             continue;
         }
-        plan_view_dims(p->g, n, from);
+        ir_view_dims(p->g, n, from);
         int inner = fast_dim(p, n->in[0]);
         for (int d = 0; d < n->rank; d++)
             if (from[d] == inner && inner >= 0) return d;

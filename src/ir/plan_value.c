@@ -62,8 +62,8 @@ bool builder_push(builder *b, const chain *at, const ir_size *in, place *out) {
         } else {
             const ir_node *n = ir_at(g, at->view);
             const ir_node *x = ir_at(g, n->in[0]);
-            if (plan_view_is_index_map(g, n)) {
-                plan_view_dims(g, n, from);
+            if (ir_view_is_index_map(g, n)) {
+                ir_view_dims(g, n, from);
                 for (int d = 0; d < to; d++) t[d] = from[d] < 0 ? b->zero : s[from[d]];
             } else { /* a reshape of contiguous memory is contiguous */
                 ir_size run = b->one;
@@ -219,7 +219,7 @@ static uint16_t iota(builder *b, ir_id id, const chain *at) {
     const ir_node *n = ir_at(b->p->g, id);
     int64_t axis = n->attr[1].is_set ? n->attr[1].integer : 0;
     if (n->rank == 0) return builder_cast(b, builder_size(b, b->zero), n->dtype);
-    return builder_cast(b, builder_coordinate(b, at, (int)(axis < 0 ? axis + n->rank : axis)), n->dtype);
+    return builder_cast(b, builder_coordinate(b, at, ir_axis(axis, n->rank)), n->dtype);
 }
 
 void builder_note(builder *b, ir_id id) {
@@ -392,7 +392,7 @@ static uint16_t compute(builder *b, ir_id id, const chain *at) {
             int64_t axis = n->attr[0].integer;
             return builder_scalar(b, (ir_plan_scalar){.dtype = FUSOR_I64,
                                                       .kind = IR_SCALAR_SIZE,
-                                                      .size = x->dim[axis < 0 ? axis + x->rank : axis]});
+                                                      .size = x->dim[ir_axis(axis, x->rank)]});
         } else {
             chain c = {.kind = CHAIN_STRETCH, .outer = at, .rank = 0};
             return builder_value(b, n->in[0], builder_chain(b, &c));

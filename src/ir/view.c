@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_view.c: which dims of a view are which dims of its operand. */
-#include "ir/plan_internal.h"
+/* view.c: which dims of a view are which dims of its operand. */
+#include "ir/graph.h"
 
-void plan_perm(const ir_graph *g, const ir_node *n, int perm[IR_MAX_RANK]) {
+void ir_view_perm(const ir_graph *g, const ir_node *n, int perm[IR_MAX_RANK]) {
     const ir_attr *at = n->attr;
     for (int i = 0; i < n->rank; i++) {
         perm[i] = n->rank - 1 - i;
         if (at && at->is_set) {
             int64_t v = 0;
             ir_size_is_const(g->sizes, at->list[i], &v);
-            perm[i] = plan_axis(v, n->rank);
+            perm[i] = ir_axis(v, n->rank);
         }
     }
 }
@@ -28,16 +28,16 @@ static bool match_without_ones(const ir_graph *g, const ir_node *n, const ir_nod
     return j == x->rank;
 }
 
-bool plan_view_is_index_map(const ir_graph *g, const ir_node *n) {
+bool ir_view_is_index_map(const ir_graph *g, const ir_node *n) {
     int from[IR_MAX_RANK];
     if (n->op != IR_OP_RESHAPE) return true;
     return match_without_ones(g, n, ir_at(g, n->in[0]), from);
 }
 
-void plan_view_dims(const ir_graph *g, const ir_node *n, int from[IR_MAX_RANK]) {
+void ir_view_dims(const ir_graph *g, const ir_node *n, int from[IR_MAX_RANK]) {
     const ir_node *x = ir_at(g, n->in[0]);
     if (n->op == IR_OP_TRANSPOSE) {
-        plan_perm(g, n, from);
+        ir_view_perm(g, n, from);
     } else if (n->op == IR_OP_SLICE) {
         for (int d = 0; d < n->rank; d++) from[d] = d;
     } else if (n->op == IR_OP_BROADCAST_TO) {
