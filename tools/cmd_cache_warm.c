@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cmd_cache_warm.c: fusor cache warm and why. Both plan every function of the programs that are given, for every target
- * and every combination of --dim; warm makes the kernels without running them, why tells what a request for each would
+/* cmd_cache_warm.c: fusor cache warm and why. Both plan the functions of the programs that are given (all, or those named
+ * by @FUNC behind the FILE), for every target and every combination of --dim; warm makes the kernels without running them, why tells what a request for each would
  * meet. */
 #include "cache_entries.h"
 #include "inputs.h"
@@ -118,52 +118,64 @@ static int find_dims(walk *w, const ir_graph *g, inputs *in) {
     return status;
 }
 
-static int walk_program(walk *w, const program *p) {
+static int walk_sizes(walk *w, const program *p, const ir_graph *g) {
     tool *t = w->t;
-    int status = 0;
-    for (uint32_t f = 0; f < p->module->functions.n && !status; f++) {
-        const ir_graph *g = p->module->functions.at[f];
-        inputs in = {0};
-        if ((status = find_dims(w, g, &in)) != 0) return status;
-        if (!in.dims.n) {
-            status = walk_function(w, p, g->name, g->name);
-            continue;
+    inputs in = {0};
+    int status = find_dims(w, g, &in);
+    if (status || !in.dims.n) return status ? status : walk_function(w, p, g->name, g->name);
+    int64_t *values = FU_NEW_N(&t->arena, int64_t, ir_size_symbol_count(g->sizes) + 1);
+    int *choice = FU_NEW_N(&t->arena, int, in.dims.n);
+    for (uint32_t d = 0; d < in.dims.n && !status;) {
+        fu_str label;
+        fu_str_init(&label, &t->arena);
+        fu_str_add(&label, g->name);
+        for (uint32_t i = 0; i < ir_size_symbol_count(g->sizes); i++) values[i] = -1;
+        for (uint32_t i = 0; i < in.dims.n; i++) {
+            values[in.dims.at[i].symbol] = in.dims.at[i].value[choice[i]];
+            fu_str_addf(&label, " %s=%lld", ir_size_symbol_name(g->sizes, in.dims.at[i].symbol),
+                        (long long)in.dims.at[i].value[choice[i]]);
         }
-        int64_t *values = FU_NEW_N(&t->arena, int64_t, ir_size_symbol_count(g->sizes) + 1);
-        int *choice = FU_NEW_N(&t->arena, int, in.dims.n);
-        for (uint32_t d = 0; d < in.dims.n && !status;) {
-            fu_str label;
-            fu_str_init(&label, &t->arena);
-            fu_str_add(&label, g->name);
-            for (uint32_t i = 0; i < ir_size_symbol_count(g->sizes); i++) values[i] = -1;
-            for (uint32_t i = 0; i < in.dims.n; i++) {
-                values[in.dims.at[i].symbol] = in.dims.at[i].value[choice[i]];
-                fu_str_addf(&label, " %s=%lld", ir_size_symbol_name(g->sizes, in.dims.at[i].symbol),
-                            (long long)in.dims.at[i].value[choice[i]]);
-            }
-            program sized;
-            status = program_specialize(t, p, g, values, "sized__", &sized);
-            if (!status) status = walk_function(w, &sized, "sized__", label.at);
-            for (d = 0; d < in.dims.n && ++choice[d] == in.dims.at[d].n; d++) choice[d] = 0;
-        }
+        program sized;
+        status = program_specialize(t, p, g, values, "sized__", &sized);
+        if (!status) status = walk_function(w, &sized, "sized__", label.at);
+        for (d = 0; d < in.dims.n && ++choice[d] == in.dims.at[d].n; d++) choice[d] = 0;
     }
+    return status;
+}
+
+/* The functions that args[*from ...] name, which are taken; where none is named, all. */
+static int walk_program(walk *w, const program *p, uint32_t *from) {
+    const tool_words *args = &w->t->args;
+    const uint32_t first = *from;
+    int status = 0;
+    for (; *from < args->n && args->at[*from][0] == '@' && !status; ++*from) {
+        ir_graph *g;
+        status = program_find(w->t, p, args->at[*from] + 1, &g);
+        if (!status) status = walk_sizes(w, p, g);
+    }
+    for (uint32_t f = 0; *from == first && f < p->module->functions.n && !status; f++)
+        status = walk_sizes(w, p, p->module->functions.at[f]);
     return status;
 }
 
 static int walk_all(walk *w) {
     tool *t = w->t;
     int status;
-    if (t->args.n < 2 && !t->text) return tool_usage(t, "cache %s: expected FILE ... or -e TEXT", t->args.at[0]);
+    if (t->args.n < 2 && !t->text) return tool_usage(t, "cache %s: expected FILE [@FUNC ...] ... or -e TEXT", t->args.at[0]);
+    if (!t->text && t->args.at[1][0] == '@')
+        return tool_usage(t, "cache %s: expected FILE before %s", t->args.at[0], t->args.at[1]);
     w->targets = t->target ? t->target : "";
     t->target = NULL; /* the context is the host's: nothing runs */
     if ((status = tool_context(t, 0)) != 0) return status;
     if (!w->is_why && !rt_cache_dir(t->ctx->cache)[0])
         return tool_environment(t, "there is no cache directory to warm");
-    for (uint32_t i = t->text ? 0 : 1; i < (t->text ? 1 : t->args.n) && !status; i++) {
-        program p;
-        uint32_t used;
-        status = t->text ? program_load(t, &p, &used) : program_read(t, t->args.at[i], &p);
-        if (!status) status = walk_program(w, &p);
+    program p;
+    uint32_t at = 1, unused;
+    if (t->text && (status = program_load(t, &p, &unused)) == 0) status = walk_program(w, &p, &at);
+    if (t->text && !status && at < t->args.n) return tool_usage(t, "argument '%s' was not expected", t->args.at[at]);
+    while (!t->text && at < t->args.n && !status) {
+        status = program_read(t, t->args.at[at++], &p);
+        if (!status) status = walk_program(w, &p, &at);
     }
     if (!status && t->dims.n && !w->n_dims_used)
         return tool_usage(t, "--dim %s: no function has a size of this name", t->dims.at[0]);

@@ -55,10 +55,13 @@ static bool is_chosen(const tool *t, const export_kernel *k, int number) {
     return strtol(t->kernel, &end, 10) == number && !*end && end != t->kernel;
 }
 
-/* The different kernels of a plan that --kernel takes. 0, or the exit status. */
-static int find_kernels(tool *t, const ir_plan *plan, export_kernels *out) {
+/* The different kernels of a plan that --kernel takes. 0, or the exit status. A function of copies alone has none and can
+ * be exported all the same: the header copies. */
+static int find_kernels(tool *t, const ir_plan *plan, bool is_export, export_kernels *out) {
     int number = 0;
+    bool has_reference = false;
     for (uint32_t i = 0; i < plan->steps.n; i++) {
+        has_reference |= plan->steps.at[i].kind == IR_STEP_REFERENCE;
         if (plan->steps.at[i].kind != IR_STEP_KERNEL) continue;
         export_kernel k = {.k = plan->steps.at[i].kernel};
         uint8_t key[IR_KEY_BYTES];
@@ -76,9 +79,10 @@ static int find_kernels(tool *t, const ir_plan *plan, export_kernels *out) {
         return tool_environment(
             t, "@%s has no kernel for %s: its operators have none on a GPU (doc/gpu.md; see --stage plan)",
             plan->graph->name, ir_levels[plan->options.level].name);
+    if (number == 0 && !t->kernel && is_export && !has_reference) return 0;
     if (number == 0)
-        return tool_usage(t, "@%s has no kernel: its plan is copies and reference steps (see --stage plan)",
-                          plan->graph->name);
+        return tool_usage(t, "@%s has no kernel: its plan is %s (see --stage plan)", plan->graph->name,
+                          has_reference ? "copies and reference steps" : "copies alone");
     if (out->n == 0)
         return tool_usage(t, "--kernel %s: no kernel of @%s has this symbol, key or number (see fusor explain)",
                           t->kernel, plan->graph->name);
@@ -171,7 +175,7 @@ static int generate(tool *t, const ir_plan *plan, emit_stage stage_wanted) {
     fu_error_clear(&e);
     const fusor_codegen_table *module;
     export_kernels kernels = {0};
-    int status = find_kernels(t, plan, &kernels);
+    int status = find_kernels(t, plan, stage == FUSOR_CODEGEN_OBJECT, &kernels);
     if (status) return status;
     if (stage_wanted == EMIT_CUBIN && t->outputs.n == 0)
         return tool_usage(t, "--stage cubin: a cubin is no text; give -o FILE (or -o -)");
@@ -265,7 +269,8 @@ int cmd_emit(tool *t) {
     if (stage == EMIT_HEADER) {
         export_kernels kernels = {0};
         t->kernel = NULL;
-        if ((status = find_kernels(t, plan, &kernels)) != 0 || (status = export_header(t, plan, &kernels, &out)) != 0)
+        if ((status = find_kernels(t, plan, true, &kernels)) != 0 ||
+            (status = export_header(t, plan, &kernels, &out)) != 0)
             return status;
         return write_out(t, out.at, out.n);
     }

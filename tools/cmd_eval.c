@@ -49,9 +49,13 @@ static int read_arguments(eval *v) {
             v->params.at[i].type = v->params.at[i].argument + n + 1;
         }
         if (!equals) continue;
-        if (v->source[i]) return tool_usage(t, "'%s' is given twice", v->params.at[i].name);
+        const char *name = v->params.at[i].name;
+        if (v->source[i]) return tool_usage(t, "'%s' is given twice", name);
+        const int status = inputs_check_source(t, fu_format(&t->arena, "argument '%s'", arg), equals + 1,
+                                               fu_format(&t->arena, "%s:%s=SOURCE", name, equals + 1));
+        if (status) return status;
         v->source[i] = equals + 1;
-        t->args.at[kept++] = fu_format(&t->arena, "%s=%s", v->params.at[i].name, equals + 1);
+        t->args.at[kept++] = fu_format(&t->arena, "%s=%s", name, equals + 1);
     }
     t->args.n = kept;
     return 0;

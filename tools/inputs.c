@@ -69,6 +69,21 @@ static int find_param(const ir_graph *g, const char *name, size_t n) {
     return -1;
 }
 
+#define SOURCES "a file, a number, uniform:SEED, normal:SEED, arange, zeros or ones"
+int inputs_check_source(tool *t, const char *shown, const char *source, const char *typed) {
+    static const char *const fills[] = {"uniform:1", "normal:1", "arange", "zeros", "ones"};
+    if (!source[0]) return tool_usage(t, "%s: expected " SOURCES " after '='", shown);
+    const char *why = rt_data_fill_problem(source);
+    if (why) return tool_usage(t, "%s: %s", shown, why);
+    if (rt_data_is_fill(source) || access(source, F_OK) == 0) return 0;
+    const size_t n = strcspn(source, "[");
+    if (ir_dtype_parse(source, n) && (!source[n] || source[strlen(source) - 1] == ']'))
+        return typed ? tool_usage(t, "%s: '%s' is a type; expected %s, SOURCE being " SOURCES, shown, source, typed)
+                     : tool_usage(t, "%s: '%s' is a type, which the program says; expected " SOURCES, shown, source);
+    const char *near = tool_suggest(t, source, fills, sizeof fills / sizeof *fills, "");
+    return near[0] ? tool_environment(t, "%s: there is no such file%s", shown, near) : 0;
+}
+
 static int read_arguments(tool *t, const ir_graph *g, uint32_t from, inputs *in) {
     const char *stdin_user = !t->text && strcmp(t->args.at[0], "-") == 0 ? "the program" : NULL;
     for (uint32_t k = from; k < t->args.n; k++) {
@@ -85,15 +100,8 @@ static int read_arguments(tool *t, const ir_graph *g, uint32_t from, inputs *in)
         if (in->given[i])
             return tool_usage(t, "parameter '%s' is given twice: '%s' and '%s'", g->params.at[i].name, in->given[i],
                               arg);
-        if (!equals[1])
-            return tool_usage(
-                t,
-                "argument '%s': expected a file, a number, uniform:SEED, normal:SEED, arange, zeros or ones after '='",
-                arg);
-        static const char *const fills[] = {"uniform:1", "normal:1", "arange", "zeros", "ones"};
-        const char *near = tool_suggest(t, equals + 1, fills, sizeof fills / sizeof *fills, "");
-        if (near[0] && !rt_data_is_fill(equals + 1) && access(equals + 1, F_OK) != 0)
-            return tool_environment(t, "argument '%s': there is no such file%s", arg, near);
+        int status = inputs_check_source(t, fu_format(&t->arena, "argument '%s'", arg), equals + 1, NULL);
+        if (status) return status;
         if (strcmp(equals + 1, "-") == 0) {
             if (stdin_user) return tool_usage(t, "'%s': stdin is taken by %s", arg, stdin_user);
             stdin_user = arg;
@@ -132,9 +140,10 @@ int inputs_find(tool *t, const program *p, const ir_graph *g, uint32_t from, inp
     int status = read_arguments(t, g, from, in);
     if (!status) status = inputs_dims(t, g, in);
     if (status) return status;
-    if (t->fill && !rt_data_is_fill(t->fill) && access(t->fill, R_OK) != 0)
-        return tool_usage(t, "--fill %s: expected a number, uniform:SEED, normal:SEED, arange, zeros, ones or a file",
-                          t->fill);
+    const char *wrong = t->fill ? rt_data_fill_problem(t->fill) : NULL;
+    if (t->fill && !wrong && !rt_data_is_fill(t->fill) && access(t->fill, R_OK) != 0)
+        wrong = "expected a number, uniform:SEED, normal:SEED, arange, zeros, ones or a file";
+    if (wrong) return tool_usage(t, "--fill %s: %s", t->fill, wrong);
     for (uint32_t w = 0; w < t->weights.n; w++) {
         weights_visit visit = {t, in, t->weights.at[w]};
         fu_error_clear(&e);

@@ -24,6 +24,9 @@ typedef struct inputs {
     void **memory;
     int64_t *symbols;
 } inputs;
+/* Is `source` one that can be read or filled in, as far as its text tells? 0, or the exit status after a message about
+ * `shown` that says what to write. typed: how a user of this command gives a type ("x:TYPE=SOURCE"); NULL: not at all. */
+int inputs_check_source(tool *t, const char *shown, const char *source, const char *typed);
 /* Finds the source of every parameter. args[from ...] are NAME=SOURCE. 0, or the exit status after a message. */
 int inputs_find(tool *t, const program *p, const ir_graph *g, uint32_t from, inputs *out);
 /* --dim options for a graph, without inputs (explain): in->dims. */

@@ -87,6 +87,8 @@ int program_load(tool *t, program *out, uint32_t *used_out);
 /* Reads the text of a file ("-" is stdin) without parsing it, and with. */
 int program_text(tool *t, const char *path, program *out);
 int program_read(tool *t, const char *path, program *out);
+/* The function of this name (no @); NULL: the first. */
+int program_find(tool *t, const program *p, const char *name, ir_graph **function_out);
 /* The function named by an argument "@NAME" among args[from ...] (removed there), else the first; flattened. */
 int program_function(tool *t, const program *p, uint32_t from, ir_graph **function_out, ir_graph **flat_out);
 /* p with one more function @name: g (a function of p's module) with its named sizes bound; values[symbol] -1: stays

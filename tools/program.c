@@ -44,14 +44,7 @@ int program_load(tool *t, program *p, uint32_t *used_out) {
     return program_read(t, t->args.at[0], p);
 }
 
-int program_function(tool *t, const program *p, uint32_t from, ir_graph **function_out, ir_graph **flat_out) {
-    const char *name = NULL;
-    uint32_t kept = from;
-    for (uint32_t i = from; i < t->args.n; i++) {
-        if (t->args.at[i][0] == '@' && !name) name = t->args.at[i] + 1;
-        else t->args.at[kept++] = t->args.at[i];
-    }
-    t->args.n = kept;
+int program_find(tool *t, const program *p, const char *name, ir_graph **function_out) {
     fu_error e;
     fu_error_clear(&e);
     ir_graph *g = ir_module_find(p->module, name);
@@ -72,7 +65,24 @@ int program_function(tool *t, const program *p, uint32_t from, ir_graph **functi
                           tool_suggest(t, name, names, p->module->functions.n, "@"), all.at,
                           p->module->functions.n > 8 ? ", ..." : "");
     }
+    *function_out = g;
+    return 0;
+}
+
+int program_function(tool *t, const program *p, uint32_t from, ir_graph **function_out, ir_graph **flat_out) {
+    const char *name = NULL;
+    uint32_t kept = from;
+    for (uint32_t i = from; i < t->args.n; i++) {
+        if (t->args.at[i][0] == '@' && !name) name = t->args.at[i] + 1;
+        else t->args.at[kept++] = t->args.at[i];
+    }
+    t->args.n = kept;
+    ir_graph *g;
+    int status = program_find(t, p, name, &g);
+    if (status) return status;
     if (function_out) *function_out = g;
+    fu_error e;
+    fu_error_clear(&e);
     if (ir_flatten(&t->arena, &e, p->module, g, flat_out) != FUSOR_OK) return tool_fail(t, &e);
     return 0;
 }

@@ -31,6 +31,7 @@ fusor_status rt_data_write_npy(fu_error *e, const char *path, const fusor_buffer
 
 /* Is the source one of rt_data_fill's words (a number, true, false, uniform:SEED, normal:SEED, arange, zeros, ones)? */
 bool rt_data_is_fill(const char *source);
+const char *rt_data_fill_problem(const char *source); /* why rt_data_fill takes it for no tensor; NULL: none known */
 /* Fills a contiguous tensor.
  *   number       every element; must be representable (floats are rounded once); true and false for bool only
  *   uniform:SEED floats in [0, 1): Philox 4x32-10 (data_fill.c); integers 0..99; bool: value < 0.5

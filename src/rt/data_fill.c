@@ -90,6 +90,13 @@ bool rt_data_is_fill(const char *source) {
     return parse_spec(source, &is_ok).word != NO_WORD;
 }
 
+static const char wrong_seed[] = "expected a seed from 0 to 2^64 - 1 after the colon";
+const char *rt_data_fill_problem(const char *source) {
+    bool is_ok;
+    (void)parse_spec(source, &is_ok);
+    return is_ok ? NULL : wrong_seed;
+}
+
 static fusor_status number_bits(fu_error *e, const char *text, const spec *s, ir_dtype t, ir_bits *out) {
     if (t == FUSOR_BOOL)
         return FU_FAIL(e, FUSOR_ERROR_TYPE, "%s: a number for a bool tensor; expected true or false", text);
@@ -121,7 +128,7 @@ fusor_status rt_data_fill(fu_error *e, const char *text, const fusor_buffer *b) 
     if (s.word == NO_WORD)
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT,
                        "%s: expected a number, true, false, uniform:SEED, normal:SEED, arange, zeros or ones", text);
-    if (!is_ok) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s: expected a seed from 0 to 2^64 - 1 after the colon", text);
+    if (!is_ok) return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s: %s", text, wrong_seed);
     if (b->dtype < 1 || b->dtype >= IR_DTYPE_COUNT || b->rank < 0 || b->rank > FUSOR_MAX_RANK ||
         b->flags & FUSOR_STRIDED)
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s: the buffer to fill is no contiguous tensor", text);

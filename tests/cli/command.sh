@@ -62,6 +62,11 @@ expect 2 'expected NAME=SOURCE' run two.fusor @g a
 expect 2 'given twice' run two.fusor @g a=1 a=2
 expect 4 "no such file; did you mean 'ones'" run two.fusor @g a=oness
 expect 4 "did you mean 'uniform:1'" run two.fusor @g a=uniform
+expect 2 'expected a seed' run two.fusor @g a=normal:x
+expect 2 'expected a seed' run two.fusor @g --fill uniform:
+expect 2 'is a type, which the program says' run two.fusor @g 'a=f32[2, 3]'
+expect 2 'expected x:bf16\[4\]=SOURCE' eval 'exp(x)' 'x=bf16[4]'
+expect 4 "did you mean 'normal:1'" eval 'exp(x)' x=norml:1
 expect 2 'a number of ULP' run two.fusor @g a=1 --check=nan
 long=$(printf '/%0200d' {1..25})
 expect 0 'longer than 4095 bytes; kernels stay in memory' run two.fusor @g a=1 --cache-dir "$long"
@@ -296,6 +301,11 @@ if [ -n "${FUSOR_CODEGEN-}" ]; then
     expect 0 '1 entries' cache import one.fbundle
     rm -f one.fbundle
     expect 2 'no function has a size' cache why two.fusor --dim Q=2
+    expect 0 '1 kernel,' cache why two.fusor @g
+    expect 0 '1 kernel ready' cache warm two.fusor @g
+    expect 2 "no function '@nowhere'" cache why two.fusor @g @nowhere
+    expect 2 'expected FILE before @g' cache why @g
+    expect 2 "argument 'two.fusor' was not expected" cache why -e 'func @one(%a: f32[N]) -> f32[N] { %y = tanh(%a) return %y }' @one two.fusor
     expect 2 'expected NAME=SIZE' cache warm two.fusor --dim 3
     json fusor-cache-warm/1 'directory kernels compiled' cache warm two.fusor --target v2
     json fusor-cache-why/1 'kernels.0.symbol kernels.0.key kernels.0.hit kernels.0.target kernels.0.where' cache why two.fusor --target v2

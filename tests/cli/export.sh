@@ -119,6 +119,24 @@ if "$FUSOR" emit names.fusor --stage obj -o names.o 2>err && "$FUSOR" emit names
 else
     bad 'export of names'
 fi
+# A function of copies alone has no kernel; its object is empty.
+cat >copies.fusor <<'END'
+func @both(%x: f32[N, M], %z: i8[N]) -> (%y: f32[N, M], %k: i8[N]) {
+  return %x, %z
+}
+END
+cat >copies.c <<'END'
+#include "copies.h"
+int main(void) {
+    float x[6] = {0, 1, 2, 3, 4, 5}, y[6];
+    int8_t z[3] = {1, -2, 3}, k[3];
+    return both(x, z, y, k, 2, 3) || memcmp(x, y, sizeof x) || k[0] != 1 || k[1] != -2;
+}
+END
+"$FUSOR" emit copies.fusor --stage obj -o copies.o 2>err && "$FUSOR" emit copies.fusor --stage header --dim N=2 --dim M=3 -o copies.h 2>>err &&
+    ${CC:-cc} -std=c11 -O2 -Wall -Wextra -Werror copies.c copies.o -o copies 2>>err && ./copies && ok || bad "copies alone: $? $(cat err)"
+"$FUSOR" emit copies.fusor --stage asm >out 2>err
+[ $? -eq 2 ] && grep -q 'copies alone' err && ok || bad 'assembly of copies'
 "$FUSOR" emit p.fusor @mlp --stage header >out 2>err
 [ $? -eq 2 ] && grep -q "size 'B' of @mlp is not known" err && ok || bad 'a size that is missing'
 finish
