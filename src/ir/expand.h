@@ -49,6 +49,8 @@ bool ir_expands_einsum(const ir_node *n); /* pass_expand_einsum.c */
 ir_id ir_expand_einsum(const ir_expand *c, const ir_node *n);
 bool ir_expands_matvec(const ir_graph *g, const ir_node *n); /* pass_expand_matvec.c: matmul with vectors */
 ir_id ir_expand_matvec(const ir_expand *c, const ir_node *n);
+/* Matrices of many batches, each times a vector of its own, stay contractions up to so many rows and columns. */
+enum { IR_SMALL_MATRIX = 12 };
 bool ir_expands_quantize(const ir_node *n); /* pass_expand_quantize.c */
 ir_id ir_expand_quantize(const ir_expand *c, const ir_node *n);
 /* take and take_along whose indices are counted: the view that they are; 0: they are none (pass_expand_take.c). */

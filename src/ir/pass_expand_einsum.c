@@ -356,6 +356,14 @@ static term multiply_and_sum(const einsum *v, const term *large, const term *sma
     return y;
 }
 
+/* Have the labels 2 to IR_SMALL_MATRIX places together, by the text? */
+static bool are_small(const einsum *v, const list *of) {
+    int64_t all = 1, size;
+    for (unsigned i = 0; i < of->n; i++, all *= size)
+        if (!ir_size_is_const(v->s, v->size[of->at[i]], &size) || size < 1 || size > IR_SMALL_MATRIX) return false;
+    return all >= 2 && all <= IR_SMALL_MATRIX;
+}
+
 /* want: the order of the result; NULL: any. */
 static term multiply(const einsum *v, term a, term b, ir_labels kept, const term *want) {
     const ir_labels summed = labels_of(&a) & labels_of(&b) & ~kept;
@@ -366,8 +374,8 @@ static term multiply(const einsum *v, term a, term b, ir_labels kept, const term
         b = t;
     }
     const ir_labels la = labels_of(&a), lb = labels_of(&b);
-    const list batch = in_order_of(want ? want : &a, la & lb & kept), m = in_order_of(&a, la & kept & ~lb),
-               n = in_order_of(&b, lb & kept & ~la);
+    const list batch = in_order_of(want ? want : &a, la & lb & kept);
+    list m = in_order_of(&a, la & kept & ~lb), n = in_order_of(&b, lb & kept & ~la);
     term y = {.rank = 0};
     for (unsigned i = 0; i < batch.n; i++) y.label[y.rank++] = batch.at[i];
     for (unsigned i = 0; i < m.n; i++) y.label[y.rank++] = m.at[i];
@@ -378,10 +386,23 @@ static term multiply(const einsum *v, term a, term b, ir_labels kept, const term
         y.id = left && right ? binary(v, IR_OP_MUL, left, right) : 0;
         return y;
     }
-    list k = in_order_of(&a, summed);
-    const list other = in_order_of(&b, summed);
+    list k = in_order_of(&a, summed), other = in_order_of(&b, summed);
     const product whole = {a, b, batch, m, n, {k, other}};
-    if (ir_is_float(v->t) && (!m.n || !n.n)) return multiply_and_sum(v, m.n ? &a : &b, m.n ? &b : &a, summed);
+    if (ir_is_float(v->t) && (!m.n || !n.n)) {
+        const term *matrix = m.n ? &a : &b;
+        const bool is_row = !(bit(matrix->label[matrix->rank - 1]) & summed); /* it is the right operand as it lies */
+        /* Free labels that are two would be split off one dim again, by a kernel of its own. */
+        if (!batch.n || m.n + n.n != 1 || ir_dtypes[ir_at(v->g, a.id)->dtype].bytes < 4 ||
+            !are_small(v, m.n ? &m : &n) || !are_small(v, &k))
+            return multiply_and_sum(v, matrix, m.n ? &b : &a, summed);
+        if (is_row == (m.n > 0)) {
+            const term t = a;
+            const list free = m, of_a = k;
+            a = b, b = t;
+            m = n, n = free;
+            k = other, other = of_a;
+        }
+    }
     if (is_kernel(v, &whole, &y, want)) {
         if (want) y = *want;
         y.id = kernel_of(v, &whole, &y);

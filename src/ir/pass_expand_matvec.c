@@ -46,12 +46,10 @@ static bool is_outer(const ir_graph *g, const ir_node *n) {
            ir_at(g, n->in[1])->rank > 1;
 }
 
-/* Small matrices of many batches stay direct contractions up to so many rows and columns. */
-enum { DIRECT = 12 };
-
-/* Has operand i 2 to `most` rows and columns, by the text? */
+/* Has operand i 2 to `most` rows and columns, by the text? Those of 16 bits would be packed. */
 static bool is_small(const ir_graph *g, const ir_node *n, int i, int64_t most) {
     int64_t size[2];
+    if (ir_dtypes[ir_at(g, n->in[i])->dtype].bytes < 4) return false;
     for (int k = 0; k < 2; k++)
         if (!ir_size_is_const(g->sizes, size_of(g, n, i, k), &size[k]) || size[k] < 2 || size[k] > most) return false;
     return true;
@@ -68,7 +66,7 @@ static bool is_small_row(const ir_graph *g, const ir_node *n, int64_t most) {
  * 152, 183, 174, 212 us and 9, 12, 41, 89; 16x16 71 and 221). */
 static bool is_small_column(const ir_graph *g, const ir_node *n) {
     return ir_at(g, n->in[0])->rank > 2 && ir_at(g, n->in[1])->rank > 2 && is_one(g, n, 1, false) &&
-           is_small(g, n, 0, DIRECT);
+           is_small(g, n, 0, IR_SMALL_MATRIX);
 }
 
 /* Is it computed of constants alone (plan_constant.c)? *left: nodes to look at, at most. */
@@ -101,7 +99,7 @@ static bool is_row_times_packed(const ir_graph *g, const ir_node *n) {
 /* The operand of many vectors, a batch each, that one matrix is multiplied with: they are the rows of one product (but
  * of the smallest, which are direct, batch by batch). -1: there is none. */
 static int stack_of(const ir_graph *g, const ir_node *n) {
-    if (is_outer(g, n) || !ir_is_contraction(g, n) || is_small_row(g, n, DIRECT)) return -1;
+    if (is_outer(g, n) || !ir_is_contraction(g, n) || is_small_row(g, n, IR_SMALL_MATRIX)) return -1;
     for (int i = 0; i < 2; i++) {
         const ir_node *x = ir_at(g, n->in[i]), *w = ir_at(g, n->in[1 - i]);
         if (x->rank < 3 || w->rank != 2 || x->dtype != w->dtype || !is_one(g, n, i, false)) continue;

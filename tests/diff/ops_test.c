@@ -1046,6 +1046,10 @@ static void subscripts(ir_dtype t) {
         {"iij,jk->ki", "[A, A, B]", "[B, C]", NULL, "[C, A]"},
         {"iji,jk->ik", "[5, B, 5]", "[B, C]", NULL, "[5, C]"},
         {"iij->ji", "[7, 7, B]", NULL, NULL, "[B, 7]"},
+        {"bij,bj->bi", "[A, 4, 3]", "[A, 3]", NULL, "[A, 4]"}, /* small matrices, each by a vector of its own */
+        {"bij,bi->jb", "[A, 4, 12]", "[A, 4]", NULL, "[12, A]"},
+        {"abk,abjhk->jabh", "[A, 2, 4]", "[A, 2, 2, 3, 4]", NULL, "[2, A, 2, 3]"},
+        {"bjk,bikj->bi", "[C, 2, 2]", "[C, 3, 2, 2]", NULL, "[C, 3]"},
         {"ii", "[A, A]", NULL, NULL, ""},
         {"kij->ji", "[C, A, B]", NULL, NULL, "[B, A]"},
     };

@@ -133,6 +133,18 @@ Test(einsum, reads_operands_where_they_lie, .init = text_start, .fini = text_sto
     ROLES("jjmnk", 1, IR_LEVEL_V3, "f32[X, Y, Z, A]", "f32[Z, Y, X, B]", "f32[A, B]", "xyza,zyxb->ab");
 }
 
+/* Small matrices, each by a vector of its own, would leave most lanes of a reduction empty. */
+Test(einsum, multiplies_small_matrices_and_vectors, .init = text_start, .fini = text_stop) {
+    ROLES("bmnk", 1, IR_LEVEL_V3, "f32[B, 4, 3]", "f32[B, 3]", "f32[B, 4]", "bij,bj->bi");
+    ROLES("bmnk", 1, IR_LEVEL_V3, "f64[B, 12]", "f64[B, 12, 2]", "f64[B, 2]", "bi,bij->bj");
+    ROLES("bmnk", 1, IR_LEVEL_V3, "f32[B, 4, 2, 2]", "f32[B, 2, 2]", "f32[B, 4]", "bijk,bjk->bi");
+    ROLES("", 1, IR_LEVEL_V3, "f32[B, 2, 2, 4]", "f32[B, 4]", "f32[B, 2, 2]", "bijk,bk->bij"); /* relu would split it */
+    ROLES("", 1, IR_LEVEL_V3, "f32[B, 4, 13]", "f32[B, 13]", "f32[B, 4]", "bij,bj->bi");
+    ROLES("", 1, IR_LEVEL_V3, "f32[4, 3]", "f32[3]", "f32[4]", "ij,j->i");
+    ROLES("", 1, IR_LEVEL_V3, "f16[B, 4, 3]", "f16[B, 3]", "f16[B, 4]", "bij,bj->bi"); /* halves would be packed */
+    ROLES("", 1, IR_LEVEL_V3, "bf16[B, 4, 3]", "bf16[B, 3, 1]", "bf16[B, 4, 1]", "bij,bjk->bik");
+}
+
 Test(einsum, copies_where_that_is_faster, .init = text_start, .fini = text_stop) {
     ROLES("", 1, IR_LEVEL_V3, "f32[A, B, C, D]", "f32[B, D]", "f32[A, C]", "abcd,bd->ac"); /* a reduction */
     /* Registers would stay half empty along every subscript; and narrow elements are multiplied several at a time. */
