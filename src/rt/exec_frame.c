@@ -193,6 +193,7 @@ static fusor_status evaluate_kernel(frame *f, fu_error *e, int number) {
     }
     s->n_threads = rt_tune_threads(k, s->size, c->options.n_threads);
     rt_tune(k, s->size, s->stride, s->n_threads, s->args.tune);
+    s->may_stream = k->kind == IR_KERNEL_MAP && s->args.tune[IR_TUNE_MAP_STREAM];
     s->is_prepacked = keeper(f, st) != NULL;
     if (s->is_prepacked && k->kind == IR_KERNEL_CONTRACT) s->args.tune[IR_TUNE_CONTRACT_B] = IR_CONTRACT_B_PACKED;
     ir_kernel_launch(k, s->size, s->args.tune, &s->launch);
@@ -414,11 +415,20 @@ static fusor_status find_packed(const frame *f, fu_error *e, int number, void **
     return FUSOR_OK;
 }
 
+/* An output over an input: its lines come into the cache anyway, and a non-temporal store throws them out again. */
+static bool is_in_place(const ir_kernel *k, void *const *buffer) {
+    for (int b = 0; b < k->n_buffers; b++)
+        for (int i = 0; k->buffer[b].is_output && i < k->n_buffers; i++)
+            if (!k->buffer[i].is_output && buffer[i] == buffer[b]) return true;
+    return false;
+}
+
 fusor_status exec_aim_kernel(frame *f, fu_error *e, int number) {
     const ir_step *st = &f->x->core->plan->steps.at[number];
     frame_step *s = &f->step[number];
     for (int b = 0; b < st->n_args; b++) /* of no elements: NULL, and it is not read */
         s->buffer[b] = (void *)((uintptr_t)f->base[st->arg[b]] + (uintptr_t)s->offset_bytes[b]);
+    if (s->may_stream) s->args.tune[IR_TUNE_MAP_STREAM] = !is_in_place(st->kernel, s->buffer);
     return s->is_prepacked ? find_packed(f, e, number, &s->args.shared) : FUSOR_OK;
 }
 

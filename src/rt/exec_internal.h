@@ -63,6 +63,7 @@ typedef struct frame_step {
     ir_gpu_launch gpu; /* instead of it, where the plan is for a GPU */
     int n_threads;
     bool is_prepacked; /* phase 0 is left out */
+    bool may_stream;   /* a map for whose sizes stores are to be non-temporal */
     void **buffer;
     int64_t *size, *stride, *offset_bytes;
     uint64_t *scalar;

@@ -45,6 +45,9 @@ typedef struct setup {
     bool reference;
 } setup;
 
+/* What runs kernels instead of their code; NULL: the code does. */
+static fusor_status (*launch)(void *user, fu_error *e, const ir_kernel *k, const ir_kernel_args *args);
+
 /* The pipeline of src/fusor.c. NULL when it fails; the record says why. */
 static rt_exec *compile(const char *text, setup s) {
     static jmp_buf oom;
@@ -57,7 +60,7 @@ static rt_exec *compile(const char *text, setup s) {
     ir_plan *plan;
     rt_exec *x = NULL;
     ir_plan_options po = {.level = (ir_level)(rt_host_level() < 0 ? 0 : rt_host_level()), .reference = s.reference};
-    rt_exec_options xo = {.n_threads = s.n_threads, .reference = reference_node};
+    rt_exec_options xo = {.n_threads = s.n_threads, .reference = reference_node, .launch = launch};
     if (ir_parse(&arena, &error, "<text>", text, strlen(text), &m) == FUSOR_OK &&
         ir_flatten(&arena, &error, m, ir_module_find(m, NULL), &g) == FUSOR_OK &&
         ir_normalize(&arena, &error, &g, &po) == FUSOR_OK && ir_plan_make(&arena, &error, g, &po, &plan) == FUSOR_OK &&
@@ -81,6 +84,42 @@ static fusor_status run(rt_exec *x, int n_in, const fusor_buffer *in, int n_out,
         cr_expect_eq(run(x, __VA_ARGS__), want_status, "%d: %s", error.status, error.text);                            \
         cr_expect(strstr(error.text, words), "'%s' has no '%s'", error.text, words);                                   \
     } while (0)
+
+/* ---- stores past the cache ---- */
+static int64_t asked_to_stream;
+static fusor_status see_stream(void *user, fu_error *e, const ir_kernel *k, const ir_kernel_args *args) {
+    (void)user, (void)e;
+    cr_assert_eq(k->kind, IR_KERNEL_MAP);
+    asked_to_stream = args->tune[IR_TUNE_MAP_STREAM];
+    return FUSOR_OK;
+}
+
+/* Whether an output lies over an input is known at the call, and may be another way at the next. Nothing is computed:
+ * the memory is never touched. */
+Test(exec, what_is_written_over_an_input_is_not_streamed) {
+    if (!has_module()) return;
+    const int64_t n = rt_host_caches()->l3_bytes;
+    float *p = calloc((size_t)n, sizeof *p), *q = calloc((size_t)n, sizeof *q);
+    cr_assert(p && q);
+    launch = see_stream;
+    rt_exec *x = compile("func @f(%p: f32[N], %g: f32[N]) -> (f32[N] alias %p) { %s = sub(%p, %g) return %s }",
+                         (setup){.n_threads = 1});
+    fusor_buffer out = f32(p, 1, n, 0);
+    asked_to_stream = -1;
+    OK(x, 2, ((fusor_buffer[]){f32(p, 1, n, 0), f32(q, 1, n, 0)}), 1, &out);
+    cr_assert_eq(asked_to_stream, 0);
+    rt_exec_release(x);
+    x = compile("func @f(%p: f32[N]) -> f32[N] { %s = relu(%p) return %s }", (setup){.n_threads = 1});
+    for (int i = 0; i < 2; i++) {
+        out = f32(i ? p : q, 1, n, 0);
+        OK(x, 1, ((fusor_buffer[]){f32(i ? q : p, 1, n, 0)}), 1, &out);
+        cr_assert_eq(asked_to_stream, 1);
+    }
+    rt_exec_release(x);
+    launch = NULL;
+    free(p);
+    free(q);
+}
 
 /* ---- kernels against the reference, over sizes and threads ---- */
 static const char *const programs[] = {
