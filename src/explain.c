@@ -95,10 +95,10 @@ static double estimate_ns(const ir_plan *p, const ir_cost *c, const rt_limits *l
 static const char *form_of(const ir_kernel *k) {
     switch (k->kind) {
     case IR_KERNEL_MAP:
-        return ir_kernel_scatters_rows(k)   ? "scatter: rows of updates in order"
-               : ir_kernel_is_scatter(k)    ? "scatter: updates in order"
-               : ir_kernel_is_transposed(k) ? "transposed: blocks of rows and columns"
-                                            : "every element once, in order";
+        return ir_kernel_scatters_columns(k) ? "scatter: rows of updates in order"
+               : ir_kernel_is_scatter(k)     ? "scatter: updates in order"
+               : ir_kernel_is_transposed(k)  ? "transposed: blocks of rows and columns"
+                                             : "every element once, in order";
     case IR_KERNEL_REDUCE:
         return ir_kernel_is_column(k) ? "columns: vectors of adjacent columns run down the rows"
                                       : "inner: vectors run along the reduced elements";

@@ -28,14 +28,19 @@ bool ir_kernel_is_scatter(const ir_kernel *k) {
     return false;
 }
 
-/* The form that plan_dims.c makes of it: p... axis columns. In the other one the axis is last, along which a store has
- * no stride. */
-bool ir_kernel_scatters_rows(const ir_kernel *k) {
+/* Forms that plan_dims.c makes of it: p... axis columns; else the axis is last, along which a store has no stride. */
+static int scatter_of_columns(const ir_kernel *k) {
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_K_STORE && k->inst[i].variant)
-            return k->n_dims > 1 && k->buffer[k->inst[i].index].stride[k->n_dims - 1] == 1 &&
-                   !(ir_kernel_varies(k, k->inst[i].in[1]) >> (k->n_dims - 1) & 1);
-    return false;
+            return k->n_dims > 1 && k->buffer[k->inst[i].index].stride[k->n_dims - 1] == 1 ? i : -1;
+    return -1;
+}
+
+bool ir_kernel_scatters_columns(const ir_kernel *k) { return scatter_of_columns(k) >= 0; }
+
+bool ir_kernel_scatters_rows(const ir_kernel *k) {
+    const int store = scatter_of_columns(k);
+    return store >= 0 && !(ir_kernel_varies(k, k->inst[store].in[1]) >> (k->n_dims - 1) & 1);
 }
 
 bool ir_kernel_is_transposed(const ir_kernel *k) { return k->n_dims > 1 && k->dim[k->n_dims - 2].role == 't'; }

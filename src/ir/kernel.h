@@ -404,11 +404,12 @@ void ir_kernel_mark(const ir_kernel *k, int inst, bool *is_marked);
  * operands for a reduction's result. Values of pass p per element are computed while sweeping the row for the p-th
  * time. */
 int ir_kernel_pass(const ir_kernel *k, int inst);
-bool ir_kernel_is_reduce_op(uint16_t op);         /* REDUCE and ARGREDUCE kinds */
-bool ir_kernel_is_scatter(const ir_kernel *k);    /* a store has an offset */
-bool ir_kernel_scatters_rows(const ir_kernel *k); /* and is of whole rows, which follow each other in the dim before */
-bool ir_kernel_is_transposed(const ir_kernel *k); /* a map whose last dim but one has role t */
-bool ir_kernel_is_column(const ir_kernel *k);     /* the last dim has role v */
+bool ir_kernel_is_reduce_op(uint16_t op);            /* REDUCE and ARGREDUCE kinds */
+bool ir_kernel_is_scatter(const ir_kernel *k);       /* a store has an offset */
+bool ir_kernel_scatters_columns(const ir_kernel *k); /* rows of updates, which follow each other in the dim before */
+bool ir_kernel_scatters_rows(const ir_kernel *k);    /* and all of a row goes to one place along the axis: in vectors */
+bool ir_kernel_is_transposed(const ir_kernel *k);    /* a map whose last dim but one has role t */
+bool ir_kernel_is_column(const ir_kernel *k);        /* the last dim has role v */
 /* Accumulators of one partial result of a reduction instruction, in bytes, in ir_kernel_launch's shared layout:
  * arg-reductions hold the value then an i64 index (16 bytes), others one element of dtype rounded up to 8 bytes. */
 enum { IR_PARTIAL_BYTES = 16 };

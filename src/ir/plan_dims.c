@@ -175,14 +175,17 @@ static bool varies_along(const builder *b, uint16_t inst, int d) {
     return false;
 }
 
-/* Scatter on a CPU: the last dim, where it is not the axis and all its elements go to one place along the axis: rows
- * that are stored one after the other, in vectors. Else -1. */
+/* Scatter on a CPU: the last dim, where it is not the axis: rows of updates are stored one after the other, in vectors
+ * where all elements of one go to one place along the axis. Else, and of a few columns that do not, -1. */
 static int rows_of_scatter(const builder *b, int axis) {
+    enum { FEW = 8 };
     const ir_sizes *sz = b->p->g->sizes;
     int last = b->space - 1;
+    int64_t columns = FEW;
     while (last > axis && ir_size_is(sz, b->dim[last], 1)) last--;
     if (last <= axis || ir_size_is(sz, b->dim[axis], 1) || ir_level_is_gpu(b->k->level)) return -1;
-    for (int i = 0; i < b->k->n_insts; i++) {
+    ir_size_is_const(sz, b->dim[last], &columns);
+    for (int i = 0; i < b->k->n_insts && columns < FEW; i++) {
         const ir_kinst *in = &b->k->inst[i];
         if (in->op == IR_K_STORE && varies_along(b, in->in[1], last)) return -1;
     }

@@ -221,6 +221,11 @@ static void emit_main_loop(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end
     map_step *steps = FU_NEW_N(e->arena, map_step, m->unroll);
     em_loop l = em_for(e, begin, end, em_i64s(e, m->unroll * e->lanes));
     if (has_blocks) emit_blocks(e, m, l.i);
+    if (m->is_ordered) {
+        for (int u = 0; u < m->unroll; u++) map_emit_step(e, m, em_add(e, l.i, em_i64s(e, u)), NULL, false);
+        em_end(e, &l);
+        return;
+    }
     for (int u = 0; u < m->unroll; u++) {
         m->step_of_body = has_blocks ? u : -1;
         map_begin_step(e, m, &steps[u], u ? em_add(e, l.i, em_i64s(e, u * e->lanes)) : l.i, NULL);
@@ -451,16 +456,15 @@ static void measure(emit *e, map *m) {
         n_ops++;
         if (ir_ops[k->inst[i].op].flags & IR_COSTLY) m->is_costly = true;
     }
-    const bool is_ordered = ir_kernel_is_scatter(k) && !ir_kernel_scatters_rows(k); /* element by element */
-    e->lanes = m->last < 0 || e->is_narrow || is_ordered ? 1 : e->level->lanes;
+    m->is_ordered = ir_kernel_is_scatter(k) && !ir_kernel_scatters_rows(k);
+    e->lanes = m->last < 0 || e->is_narrow || m->is_ordered ? 1 : e->level->lanes;
     if (e->lanes > 1 && bytes < 4 && !m->is_costly) e->lanes = e->level->vector_bytes / bytes;
     m->lanes = e->lanes;
     find_blocks(e, m);
     int64_t columns = m->last < 0 ? 1 : k->dim[m->last].size;
-    m->unroll =
-        is_ordered || m->is_costly || n_ops > 16 || k->slide.n || (columns != IR_SIZE_RUNTIME && columns < 2 * e->lanes)
-            ? 1
-            : 2;
+    m->unroll = m->is_costly || n_ops > 16 || k->slide.n || (columns != IR_SIZE_RUNTIME && columns < 2 * e->lanes) ? 1
+                : m->is_ordered                                                                                    ? 4
+                                                                                                                   : 2;
     if (m->number >= 0) m->unroll = EM_RANDOM_MAX;
     m->turns = turns_of(e, m);
     m->is_straight = k->slide.n == 0 && m->turns == 1 && can_be_straight(e, m);
@@ -483,7 +487,7 @@ static void analyze(emit *e, map *m) {
      * and 1e4 elements: exp 1.29, log 1.13, tanh(a)*sigmoid(b)+c 1.07, pow 1.05, gelu(x*w+b) 1.03, sin 1.03; for 1.5
      * times the time of compilation (exp 1 ms more). Two vectors a step are no faster (exp 1.01, gelu 1.02) and cost
      * 1.2 times that. Short runs take half the time. */
-    e->is_optimized = m->is_costly || k->slide.n || m->runs;
+    e->is_optimized = m->is_costly || k->slide.n || m->runs || m->is_ordered;
     m->has_stream = !m->is_costly && !e->is_narrow && can_stream(k, m->last, m->lanes);
     if (k->slide.n || ir_kernel_is_scatter(k)) m->has_stream = false;
 }

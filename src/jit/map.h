@@ -40,6 +40,7 @@ typedef struct map {
     int turns; /* rows that take turns in the outputs; 1: none */
     bool is_costly, has_stream;
     bool shares;      /* now: columns of two inputs that take turns in memory come from the same vectors */
+    bool is_ordered;  /* a scatter, element by element */
     bool is_straight; /* a row is a few steps one after the other: no loop along it */
     LLVMValueRef offset[IR_KERNEL_MAX_BUFFERS]; /* of the row's first element */
     LLVMValueRef index[IR_KERNEL_MAX_DIMS];     /* along the outer dims */

@@ -13,6 +13,7 @@ enum {
     TILE_MIN = 16 << 10,
     TILE_MAX = 64 << 10,
     TILES_PER_THREAD = 4,
+    SCATTER_STEP = 16, /* columns of a tile whose updates go one by one: a line of the cache */
     COLUMN_STEP = 64
 };
 /* Work that is not worth a team, in element visits of a cheap kernel (3 accesses each): a fork and join costs 0.7
@@ -53,10 +54,13 @@ static void tune_map(const ir_kernel *k, const int64_t *size, int n_threads, int
     int64_t tile = n_threads == 1
                        ? at_least_one(total)
                        : clamp(ir_ceil_div(total, (int64_t)n_threads * TILES_PER_THREAD), TILE_MIN, TILE_MAX);
-    if (ir_kernel_scatters_rows(k)) { /* all rows of a line, in order; but lines of columns are independent */
-        const int64_t line = at_least_one(size[k->n_dims - 2]), most = ir_round_up(at_least_one(columns), COLUMN_STEP);
-        tune[IR_TUNE_MAP_ROWS] = ir_times(line, clamp(tile / at_least_one(ir_times(line, columns)), 1, rows / line + 1));
-        tune[IR_TUNE_MAP_COLUMNS] = clamp(ir_round_up(tile / line, COLUMN_STEP), COLUMN_STEP, most);
+    if (ir_kernel_scatters_columns(k)) { /* all rows of a line, in order; but lines of columns are independent */
+        const int64_t line = at_least_one(size[k->n_dims - 2]),
+                      step = ir_kernel_scatters_rows(k) ? COLUMN_STEP : SCATTER_STEP,
+                      most = ir_round_up(at_least_one(columns), step);
+        tune[IR_TUNE_MAP_ROWS] =
+            ir_times(line, clamp(tile / at_least_one(ir_times(line, columns)), 1, rows / line + 1));
+        tune[IR_TUNE_MAP_COLUMNS] = clamp(ir_round_up(tile / line, step), step, most);
     } else if (ir_kernel_is_transposed(k)) { /* some rows of pages read, some written: both stay in the TLB and L2 */
         tune[IR_TUNE_MAP_ROWS] = TURN_ROWS;
         tune[IR_TUNE_MAP_COLUMNS] = TURN_COLUMNS;

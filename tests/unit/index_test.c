@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* index_test.c: wrong indices of take, wherever they come from. (Those of parameters and of scatter: exec_test.c.) */
+/* index_test.c: wrong indices of take, wherever they come from and wherever they are. (Those of parameters and of scatter: exec_test.c.) */
 #include "api_test.h"
 #include <stdio.h>
 
@@ -51,6 +51,42 @@ Test(index, those_that_decide_nothing_are_checked) {
         FAILS(fusor_executable_call(exe, 2, in, 1, &out), FUSOR_ERROR_INDEX, "is out of range for axis 1");
         for (int i = 0; i < 4; i++) index[i] = m == 4 ? 0 : -1;
         OK(fusor_executable_call(exe, 2, in, 1, &out));
+        fusor_executable_free(exe);
+    }
+    fusor_context_free(ctx);
+}
+
+/* The first wrong one of many, at the ends of vectors, blocks and tiles of those that are looked at together. */
+Test(index, any_place_is_looked_at) {
+    enum { N = 2 * 65536 + 77, SIZE = 5 };
+    static const int64_t wrong[] = {SIZE, -SIZE - 1, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN};
+    static const int places[] = {0, 1, 7, 255, 256, 1000, 65535, 65536, 131071, 131072, N - 2, N - 1};
+    static int64_t wide[N];
+    static int32_t narrow[N];
+    static float y[N];
+    float x[SIZE] = {0};
+    fusor_context *ctx = new_context(2);
+    for (int bits = 32; bits <= 64; bits += 32) {
+        char text[200], message[80];
+        fusor_executable *exe;
+        snprintf(text, sizeof text, "func @f(%%x: f32[%d], %%i: i%d[N]) -> f32[N] { %%y = take(%%x, %%i) return %%y }",
+                 SIZE, bits);
+        OK(fusor_compile_text(ctx, text, NULL, &exe));
+        fusor_buffer in[2] = {FUSOR_BUFFER(x, FUSOR_F32, SIZE), FUSOR_BUFFER(narrow, FUSOR_I32, N)},
+                     out = FUSOR_BUFFER(y, FUSOR_F32, N);
+        if (bits == 64) in[1] = (fusor_buffer)FUSOR_BUFFER(wide, FUSOR_I64, N);
+        for (int i = 0; i < N; i++) narrow[i] = i % (2 * SIZE) - SIZE, wide[i] = narrow[i];
+        OK(fusor_executable_call(exe, 2, in, 1, &out));
+        for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
+            for (int w = 0; w < (bits == 32 ? 4 : 6); w++) {
+                const int at = places[p];
+                if (w % 2) narrow[N - 1] = SIZE, wide[N - 1] = SIZE; /* not the first */
+                narrow[at] = (int32_t)wrong[w], wide[at] = wrong[w];
+                snprintf(message, sizeof message, "index %lld at position [%d]", (long long)wrong[w], at);
+                FAILS(fusor_executable_call(exe, 2, in, 1, &out), FUSOR_ERROR_INDEX, message);
+                narrow[at] = narrow[N - 1] = 0, wide[at] = wide[N - 1] = 0;
+            }
+        }
         fusor_executable_free(exe);
     }
     fusor_context_free(ctx);

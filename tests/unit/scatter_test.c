@@ -20,15 +20,21 @@ Test(scatter, rows_are_one_kernel_in_the_memory_of_the_result) {
     cr_expect(ir_kernel_scatters_rows(p->steps.at[2].kernel));
     for (uint32_t i = 0; i < p->buffers.n; i++)
         cr_expect(p->buffers.at[i].storage != IR_STORE_TEMP || p->buffers.at[i].first_step < 0, "%u", i);
-    /* indices that differ along the rows, and along the last axis, go one by one */
-    p = plan_text("func @f(%i: i64[N, 64], %x: f32[N, 64], %z: f32[9, 64]) -> f32[9, 64] {"
-                  " %y = scatter(%z, %i, %x, axis=0, mode=add) return %y }",
-                  &(ir_plan_options){.level = IR_LEVEL_V4});
-    cr_expect(!ir_kernel_scatters_rows(p->steps.at[p->steps.n - 1].kernel));
+    /* indices that differ along the rows, and along the last axis, go one by one: in the first case row by row, if
+     * those are more than a few elements */
+    static const char *const columns[] = {"M", "64", "8", "7"};
+    for (int c = 0; c < 4; c++) {
+        const char *text = "func @f(%%i: i64[N, %s], %%x: f32[N, %s], %%z: f32[9, %s]) -> f32[9, %s] {"
+                           " %%y = scatter(%%z, %%i, %%x, axis=0, mode=add) return %%y }";
+        p = plan_text(fu_format(&arena, text, columns[c], columns[c], columns[c], columns[c]),
+                      &(ir_plan_options){.level = IR_LEVEL_V4});
+        cr_expect(!ir_kernel_scatters_rows(p->steps.at[p->steps.n - 1].kernel));
+        cr_expect_eq(ir_kernel_scatters_columns(p->steps.at[p->steps.n - 1].kernel), c < 3, "%s", columns[c]);
+    }
     p = plan_text("func @f(%i: i64[1, N], %x: f32[64, N], %z: f32[64, 9]) -> f32[64, 9] {"
                   " %k = broadcast_to(%i, shape=[64, N]) %y = scatter(%z, %k, %x, axis=1, mode=add) return %y }",
                   &(ir_plan_options){.level = IR_LEVEL_V4});
-    cr_expect(!ir_kernel_scatters_rows(p->steps.at[p->steps.n - 1].kernel));
+    cr_expect(!ir_kernel_scatters_columns(p->steps.at[p->steps.n - 1].kernel));
 }
 
 static bool has_copy(const char *text) {
@@ -106,4 +112,37 @@ Test(scatter, errors_name_the_place_among_repeated_indices) {
     OK(fusor_executable_call(exe, 2, in, 1, &out));
     fusor_executable_free(exe);
     fusor_context_free(ctx);
+}
+
+/* Of several updates of one place the last one counts, on any number of threads; rows of one tile and of several. */
+Test(scatter, updates_of_columns_apply_in_order) {
+    enum { ROWS = 3000, PLACES = 7 };
+    static const int columns[] = {5, 9, 16, 50, 100};
+    static float x[ROWS * 100], z[PLACES * 100], want[PLACES * 100], y[PLACES * 100];
+    static int32_t index[ROWS * 100];
+    for (int threads = 1; threads <= 4; threads += 3) {
+        fusor_context *ctx = new_context(threads);
+        for (size_t c = 0; c < sizeof columns / sizeof *columns; c++) {
+            const int n = columns[c];
+            fusor_executable *exe;
+            memset(want, 0, sizeof want);
+            for (int i = 0; i < ROWS * n; i++) {
+                index[i] = (int32_t)((unsigned)i * 2654435761u >> 8) % PLACES - (i % 3 == 0 ? PLACES : 0);
+                x[i] = (float)i;
+                want[(index[i] + PLACES) % PLACES * n + i % n] = x[i];
+            }
+            OK(fusor_compile_text(ctx,
+                                  "func @f(%z: f32[P, M], %i: i32[N, M], %x: f32[N, M]) -> f32[P, M] {"
+                                  " %y = scatter(%z, %i, %x, axis=0) return %y }",
+                                  NULL, &exe));
+            fusor_buffer in[3] = {tensor(z, FUSOR_F32, 2, PLACES, n), tensor(index, FUSOR_I32, 2, ROWS, n),
+                                  tensor(x, FUSOR_F32, 2, ROWS, n)},
+                         out = tensor(y, FUSOR_F32, 2, PLACES, n);
+            OK(fusor_executable_call(exe, 3, in, 1, &out));
+            for (int i = 0; i < PLACES * n; i++)
+                cr_assert_eq(y[i], want[i], "%d threads, %d columns, place %d", threads, n, i);
+            fusor_executable_free(exe);
+        }
+        fusor_context_free(ctx);
+    }
 }
