@@ -11,7 +11,6 @@
  * range, and every step on the way to it to be a number of its type. */
 #include "base/small.h"
 #include "ir/expand.h"
-#include "ir/plan_internal.h"
 
 enum { MAX_DEPTH = 10 }; /* of an index expression: each operator may ask both operands */
 
@@ -88,8 +87,8 @@ static bool places_of(const ir_graph *g, ir_id id, int depth, places *p);
 
 static bool through_view(const ir_graph *g, const ir_node *n, int depth, places *p) {
     int from[IR_MAX_RANK], dim = -1;
-    if (!plan_view_is_index_map(g, n) || !places_of(g, n->in[0], depth, p)) return false;
-    plan_view_dims(g, n, from);
+    if (!ir_view_is_index_map(g, n) || !places_of(g, n->in[0], depth, p)) return false;
+    ir_view_dims(g, n, from);
     for (int d = 0; d < n->rank && p->dim >= 0; d++)
         if (from[d] == p->dim) dim = d;
     if (p->dim >= 0 && dim < 0) return false;
