@@ -211,6 +211,7 @@ unit_tests += %D%/unit/stretched_test
 unit_tests += %D%/unit/scatter_test
 unit_tests += %D%/unit/index_test
 unit_tests += %D%/unit/counted_test
+unit_tests += %D%/unit/histogram_test
 unit_tests += %D%/unit/constant_test
 unit_tests += %D%/unit/row_product_test
 unit_tests += %D%/unit/vector_product_test

@@ -67,6 +67,7 @@ ir_sources += %D%/pass.c
 ir_sources += %D%/pass_expand.c
 ir_sources += %D%/pass_expand_move.c
 ir_sources += %D%/pass_expand_take.c
+ir_sources += %D%/pass_expand_count.c
 ir_sources += %D%/pass_fold.c
 ir_sources += %D%/pass_simplify.c
 ir_sources += %D%/pass_cse.c

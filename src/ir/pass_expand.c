@@ -122,14 +122,13 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
             rw.is_changed = true;
             continue;
         }
-        if (n.op == IR_OP_TAKE || n.op == IR_OP_TAKE_ALONG) {
-            const ir_expand c = {.rw = &rw, .model = n};
-            const ir_id view = ir_expand_take(&c, &n);
-            if (view) {
-                rw.map[i] = ir_expand_finish(&c, view, n.in[0]);
-                rw.is_changed = true;
-                continue;
-            }
+        const ir_expand as_it_is = {.rw = &rw, .model = n};
+        const ir_id moved = n.op == IR_OP_TAKE || n.op == IR_OP_TAKE_ALONG ? ir_expand_take(&as_it_is, &n)
+                                                                           : ir_expand_count_of_places(&as_it_is, &n);
+        if (moved) {
+            rw.map[i] = ir_expand_finish(&as_it_is, moved, n.in[0]);
+            rw.is_changed = true;
+            continue;
         }
         ir_id (*family)(const ir_expand *c, const ir_node *n) = ir_expands_reduce(rw.to, &n)   ? ir_expand_reduction
                                                                 : ir_expands_random(rw.to, &n) ? ir_expand_random

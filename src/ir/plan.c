@@ -354,7 +354,7 @@ static void place_move(planner *p, ir_id id) {
         subtree table = plan_measure_subtree(p, n->in[0]);
         if (table.is_costly || table.leaves > 2)
             plan_store_floating(p, n->in[0], IR_REASON_RECOMPUTE); /* an element may be taken often */
-        plan_store_floating(p, plan_index_base(p, n->in[1]), IR_REASON_INDICES);
+        if (!plan_index_is_certain(p, n)) plan_store_floating(p, plan_index_base(p, n->in[1]), IR_REASON_INDICES);
     }
     for (int i = 0; i < n->n_in && n->n_in > 1; i++) { /* half of the room for each operand, so that nests end */
         subtree s = plan_measure_subtree(p, n->in[i]);
@@ -372,7 +372,7 @@ static void place_scatter(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id), *indices = ir_at(p->g, n->in[1]);
     for (int i = 0; i < n->n_in; i++) plan_needs_memory(p, n->in[i], IR_REASON_DIFFERENT_SPACE);
     for (int i = 0; i < 2; i++)
-        if (!p->info[n->in[i]].home)
+        if (!p->info[n->in[i]].home && !(i && plan_index_is_certain(p, n)))
             plan_store_floating(p, i ? plan_index_base(p, n->in[i]) : n->in[i],
                                 i ? IR_REASON_INDICES : IR_REASON_DIFFERENT_SPACE);
     subtree s = plan_measure_subtree(p, n->in[2]);

@@ -146,6 +146,8 @@ ir_id plan_index_base(const planner *p, ir_id id);
 /* A step that checks the indices of node id, unless there is one. */
 fusor_status plan_check_index(planner *p, ir_id id);
 bool plan_has_index(const ir_node *n);
+/* Indices of node n that are in range whatever they are made of (an unsigned minimum): neither stored nor checked. */
+bool plan_index_is_certain(const planner *p, const ir_node *n);
 
 /* ---- plan_window.c ---- */
 /* What the kernel reads for the operands of a convolution: with axes, from within pads and through conversions

@@ -350,12 +350,26 @@ ir_id plan_index_base(const planner *p, ir_id id) {
     }
 }
 
+bool plan_index_is_certain(const planner *p, const ir_node *n) {
+    const ir_node *x = ir_at(p->g, n->in[1]);
+    int64_t size;
+    if (x->op != IR_OP_MINIMUM || ir_is_signed(x->dtype) ||
+        !ir_size_is_const(p->g->sizes, ir_at(p->g, n->in[0])->dim[axis_of_node(n)], &size))
+        return false;
+    for (int i = 0; i < 2; i++) {
+        const ir_node *most = ir_at(p->g, x->in[i]);
+        if (most->op == IR_OP_LITERAL && size > 0 && most->bits < (ir_bits)size) return true;
+    }
+    return false;
+}
+
 /* Before whatever uses them; those of parameters before anything runs. One step for each place that is indexed. */
 fusor_status plan_check_index(planner *p, ir_id id) {
     const ir_node *n = ir_at(p->g, id);
     const ir_id base = plan_index_base(p, n->in[1]);
     if (p->is_checked[id]) return FUSOR_OK;
     p->is_checked[id] = true;
+    if (plan_index_is_certain(p, n)) return FUSOR_OK;
     plan_literal_buffer(p, base);
     const int buffer = p->info[base].buffer;
     if (buffer < 0)
