@@ -268,8 +268,9 @@ ir_id ir_expand_take(const ir_expand *c, const ir_node *n) {
         (ir_size_never_negative(s, low) || ir_size_never_negative(s, ir_size_sub(s, low, steps))) &&
         (ir_size_never_negative(s, above) || ir_size_never_negative(s, ir_size_sub(s, above, steps)));
     if (!is_in_range) return 0;
-    if (p.kind != PLACES_LINE && !ir_size_is_const(s, all, &length)) return 0;
-    if (p.kind == PLACES_REPEAT && (axis + 1u != x.rank || length % p.by)) return 0;
+    if (p.kind == PLACES_WRAP && !ir_size_is_const(s, all, &length)) return 0;
+    if (p.kind == PLACES_REPEAT && (axis + 1u != x.rank || ir_size_mul(s, count, ir_size_const(s, p.by)) != all))
+        return 0;
     for (unsigned d = 0; is_along && d < n->rank; d++)
         if (d != axis && x.dim[d] != n->dim[d] && !ir_size_is(s, x.dim[d], 1)) return 0;
     ir_id y = slice(c, n->in[0], axis, p.a, p.b, count);

@@ -58,6 +58,10 @@ Test(counted, what_may_be_out_of_range_is_checked) {
                        "N, 12"),
               "more than 2^31 would wrap around");
     cr_expect(!is_view(IOTA("6", "u8") "%a = sub(%i, 2) %j = mod(%a, 6)" TAKE("0"), "6, 12"), "254 mod 6 is 2");
+    cr_expect(!is_view("%i = iota(shape=[2*N+1], axis=0, dtype=i64) %j = div(%i, 2) %t = transpose(%z)"
+                       " %y = take(%t, %j, axis=1)",
+                       "12, 2*N+1"),
+              "N is one too many");
     cr_expect(!is_view("%i = iota(shape=[6, 1], axis=0, dtype=i32) %y = take_along(%x, %i, axis=1)", "6, 1"),
               "another one in each row");
 }
