@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* env.c: the table of environment variables and its readers. */
+#include "base/small.h"
 #include "base/env.h"
 #include <errno.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 /* infer_quantize.c: types and shapes of quantize and dequantize (kind QUANTIZE): a float tensor and its scale of one
  * type, an integer tensor and its zero point of one type, a scale and a zero point for all elements or for each index
  * along axis=. */
+#include "base/small.h"
 #include "ir/infer_parts.h"
 
 /* Scale and zero point: scalars, or as long as the axis. */

@@ -2,6 +2,7 @@
 /* infer_window.c: types and shapes of operators with sliding windows (kind WINDOW). The number of windows along an axis
  * is what ONNX says: those that start at multiples of the stride and lie within the padded axis; with ceil=true those
  * too that stick out behind it, if they start before the end padding. */
+#include "base/small.h"
 #include "ir/infer_parts.h"
 #include "ir/window.h"
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* pass.c: the pass table, the runner (verifies, dumps and times; no pass prints by itself), and the frame of a rewrite.
  */
+#include "base/small.h"
 #include "ir/pass.h"
 #include "base/env.h"
 #include "base/log.h"

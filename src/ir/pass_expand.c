@@ -2,6 +2,7 @@
 /* pass_expand: composites become groups of primitives. A composite is one operator: inside, all is in the accumulation
  * type, with one conversion at the end; its nodes share a `group` number. The walk and what all families use is here; a
  * family of operators is a pass_expand_*.c. Needs: types. Keeps: types. Breaks: ids. Cost: O(nodes). */
+#include "base/small.h"
 #include "ir/expand.h"
 #include <string.h>
 

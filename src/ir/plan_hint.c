@@ -2,6 +2,7 @@
 /* plan_hint.c: what the user asks of the plan. A barrier cuts: its value is stored, and what reads it is in other
  * kernels. fuse_with is a wish where the planner weighs costs, and a demand in the end: where no kernel computes both
  * values, the plan is refused. */
+#include "base/small.h"
 #include "ir/plan_internal.h"
 
 void plan_take_hints(planner *p) {

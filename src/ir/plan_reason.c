@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* plan_reason.c: why two values are in different kernels: names for programs, texts for people, in the order of
  * ir_reason. */
+#include "base/small.h"
 #include "ir/plan.h"
 
 const char *const ir_reason_names[IR_REASON_COUNT] = {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* target.c: levels and features by name: the tables of level.def and feature.def, and targets as text both ways. */
+#include "base/small.h"
 #include "ir/target.h"
 #include "base/str.h"
 #include <stdio.h>
