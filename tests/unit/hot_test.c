@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* histogram_test.c: sums of one_hot over indices are scatters of ones, with the counts that the sums are. */
+/* hot_test.c: sums of one_hot over indices are scatters of ones, with the counts that the sums are; its products with
+ * matrices are lookups, with the bits that the products have. */
 #include "api_test.h"
 #include "plan_test.h"
+#include <math.h>
 
-TestSuite(histogram, .init = text_start, .fini = text_stop);
+TestSuite(hot, .init = text_start, .fini = text_stop);
 
 static bool is_scatter(const char *params, const char *body, const char *type, ir_level level) {
     const ir_plan *p = plan_text(fu_format(&arena, "func @f(%s) -> %s { %s return %%y }", params, type, body),
@@ -18,7 +20,7 @@ static bool is_scatter(const char *params, const char *body, const char *type, i
 
 #define SUM(depth, more) "%h = one_hot(%i, depth=" depth more ") %y = reduce_sum(%h, axes=[0])"
 
-Test(histogram, counts_are_scatters) {
+Test(hot, counts_are_scatters) {
     const ir_level v4 = IR_LEVEL_V4;
     cr_expect(is_scatter("%i: i32[N]", SUM("256", ", dtype=i32"), "i64[256]", v4));
     cr_expect(is_scatter("%i: u8[5000]", SUM("256", ""), "f32[256]", v4));
@@ -59,7 +61,7 @@ static int64_t index_of(int i, int depth, int bits, bool is_signed) {
     }
 }
 
-Test(histogram, counts_are_right) {
+Test(hot, counts_are_right) {
     enum { MAX = 1 << 16 };
     static const char *const types[] = {"i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"};
     static const fusor_dtype of_type[] = {FUSOR_I8,  FUSOR_U8,  FUSOR_I16, FUSOR_U16,
@@ -120,7 +122,7 @@ Test(histogram, counts_are_right) {
 }
 
 /* Gathers by such an index need no check either. */
-Test(histogram, a_minimum_is_certain) {
+Test(hot, a_minimum_is_certain) {
     const ir_plan *p;
     for (int most = 8; most < 11; most++) {
         p = plan_text(fu_format(&arena,
@@ -133,4 +135,90 @@ Test(histogram, a_minimum_is_certain) {
     p = plan_text("func @f(%x: f32[10], %i: i32[N]) -> f32[N] { %j = minimum(%i, 9) %y = take(%x, %j) return %y }",
                   &(ir_plan_options){.level = IR_LEVEL_V4});
     cr_expect_eq(p->steps.n, 3, "negative ones: %u steps", p->steps.n);
+}
+
+/* ---- products ---- */
+
+static int n_contractions(const char *text) {
+    const ir_plan *p = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V4});
+    int n = 0;
+    for (uint32_t s = 0; s < p->steps.n; s++)
+        n += p->steps.at[s].kind == IR_STEP_KERNEL && p->steps.at[s].kernel->kind == IR_KERNEL_CONTRACT;
+    return n;
+}
+
+#define HOT "%h = one_hot(%i, depth=100) "
+
+Test(hot, products_are_lookups) {
+    cr_expect_eq(n_contractions("func @f(%i: i32[B, T], %w: f32[100, 64]) -> f32[B, T, 64] {" HOT
+                                "%y = matmul(%h, %w) return %y }"),
+                 0);
+    cr_expect_eq(n_contractions("func @f(%i: i32[B], %w: f32[100, N]) -> f16[B, N] {" HOT
+                                "%y = matmul(%h, %w, dtype=f16) return %y }"),
+                 0);
+    cr_expect_eq(n_contractions("func @f(%i: i32[B], %w: f32[64, 100]) -> f32[B, 64] {" HOT
+                                "%y = matmul(%h, %w, transpose_b=true) return %y }"),
+                 1);
+    cr_expect_eq(n_contractions("func @f(%i: i32[64], %w: f32[64, 30]) -> f32[100, 30] {" HOT
+                                "%y = matmul(%h, %w, transpose_a=true) return %y }"),
+                 1, "sums of rows");
+    cr_expect_eq(
+        n_contractions("func @f(%i: i32[B], %w: f32[V, 64]) -> f32[B, 64] {" HOT "%y = matmul(%h, %w) return %y }"), 1,
+        "V is 100 when it is called");
+    cr_expect_eq(n_contractions("func @f(%i: f32[B], %w: f32[100, 64]) -> f32[B, 64] {"
+                                " %p = iota(shape=[100], axis=0, dtype=f32) %u = unsqueeze(%i, axes=[1])"
+                                " %e = eq(%u, %p) %h = cast(%e, f32) %y = matmul(%h, %w) return %y }"),
+                 1, "floats are no indices");
+}
+
+/* The same bits as the product with a matrix of zeros and ones: of infinities, NaN and -0 too. */
+Test(hot, lookups_have_the_bits_of_products) {
+    enum { V = 33, N = 20, M = 40 };
+    static const fusor_dtype types[] = {FUSOR_F32, FUSOR_F64, FUSOR_F16, FUSOR_BF16, FUSOR_I8, FUSOR_I32, FUSOR_I64};
+    static const char *const names[] = {"f32", "f64", "f16", "bf16", "i8", "i32", "i64"}, *const results[] = {
+                                                                                              "f32",  "f64", "f16",
+                                                                                              "bf16", "i32", "i64",
+                                                                                              "i64"};
+    fusor_context *ctx = new_context(2);
+    int32_t index[M];
+    float w[V * N], h[M * V];
+    for (int i = 0; i < M; i++) index[i] = i < 6 ? (int[]){-1, V, INT32_MIN, INT32_MAX, 0, V - 1}[i] : i * 7 % V;
+    for (int i = 0; i < M; i++)
+        for (int k = 0; k < V; k++) h[i * V + k] = index[i] == k;
+    for (int is_finite = 0; is_finite < 2; is_finite++) {
+        for (int i = 0; i < V * N; i++) w[i] = i % 11 == 0 ? -0.0f : (float)(i % 101 - 50);
+        if (!is_finite) { /* columns: one infinity; NaN; two; in the last row */
+            w[3 * N + 2] = INFINITY;
+            w[7 * N + 5] = NAN;
+            w[7 * N + 6] = -INFINITY;
+            w[8 * N + 6] = INFINITY;
+            w[(V - 1) * N + 19] = -INFINITY;
+        }
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+            if (t > 3 && !is_finite) continue;
+            double y[2][M * N];
+            for (int way = 0; way < 2; way++) {
+                fusor_executable *exe;
+                const char *hot = way ? fu_format(&arena, "%%o = cast(%%h, %s)", names[t])
+                                      : fu_format(&arena, "%%o = one_hot(%%i, depth=%d, dtype=%s)", V, names[t]);
+                OK(fusor_compile_text(
+                    ctx,
+                    fu_format(&arena,
+                              "func @f(%%i: i32[%d], %%h: f32[%d, %d], %%w: f32[%d, %d]) -> f64[%d, %d] {"
+                              " %%x = cast(%%w, %s) %s %%y = matmul(%%o, %%x) : %s[%d, %d]"
+                              " %%r = cast(%%y, f64) return %%r }",
+                              M, M, V, V, N, M, N, names[t], hot, results[t], M, N),
+                    NULL, &exe));
+                fusor_buffer in[3] = {FUSOR_BUFFER(index, FUSOR_I32, M), FUSOR_BUFFER(h, FUSOR_F32, M, V),
+                                      FUSOR_BUFFER(w, FUSOR_F32, V, N)},
+                             out = FUSOR_BUFFER(y[way], FUSOR_F64, M, N);
+                OK(fusor_executable_call(exe, 3, in, 1, &out));
+                fusor_executable_free(exe);
+            }
+            for (int i = 0; i < M * N; i++)
+                cr_assert(isnan(y[0][i]) ? isnan(y[1][i]) : y[0][i] == y[1][i] && signbit(y[0][i]) == signbit(y[1][i]),
+                          "%s at %d, %d: %g, not %g", names[t], i / N, i % N, y[0][i], y[1][i]);
+        }
+    }
+    fusor_context_free(ctx);
 }
