@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* error.c: the error record of one call, with the caret lines of errors that have a place in a text. */
+#include "base/small.h"
 #include "base/error.h"
 #include "base/str.h"
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* log.c: verbose events, warnings and dumps. Each line leaves with one write(2) to a file opened for appending, so
  * lines of several threads and processes do not mix. Nothing here allocates: warnings come from failing paths too. */
+#include "base/small.h"
 #include "base/log.h"
 #include "base/env.h"
 #include <errno.h>

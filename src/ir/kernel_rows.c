@@ -4,6 +4,7 @@
  * the row is complete. Each is a kernel of its own kind (contract, row) with the numbering of the whole, so that code
  * generation needs no third way: a kept value is an output of the first and an input of the second, in a buffer behind
  * those of the whole. */
+#include "base/small.h"
 #include "ir/kernel.h"
 
 bool ir_kernel_has_rows(const ir_kernel *k) {

@@ -6,6 +6,7 @@
  *
  * No cycle: whatever else the tail reads was made by clusters before the contraction. Cost: O(nodes) for each
  * candidate. */
+#include "base/small.h"
 #include "ir/plan_internal.h"
 
 /* Row by row, without a change of place. */
