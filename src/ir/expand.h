@@ -55,6 +55,7 @@ bool ir_expands_quantize(const ir_node *n); /* pass_expand_quantize.c */
 ir_id ir_expand_quantize(const ir_expand *c, const ir_node *n);
 /* take and take_along whose indices are counted: the view that they are; 0: they are none (pass_expand_take.c). */
 ir_id ir_expand_take(const ir_expand *c, const ir_node *n);
+ir_id ir_expand_scatter(const ir_expand *c, const ir_node *n); /* likewise; a concatenation */
 /* The sum of one_hot over its indices, a scatter; its product with a matrix, a take; 0: neither (pass_expand_hot.c). */
 ir_id ir_expand_hot(const ir_expand *c, const ir_node *n);
 bool ir_expands_cell(const ir_node *n); /* pass_expand_cell.c: recurrent */

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Indices of take and take_along that are counted, not looked up, in pass_expand: what they move is a view then, which
+/* Indices of take, take_along and scatter that are counted, not looked up, in pass_expand: what they move is a view then, which
  * fuses, and has nothing to store, check or gather.
  *
  *   a + b * j           a slice: flipped, every other one, shifted; one element, where j is not in it
  *   (a + j) mod m       a pad that wraps around: rolled, tiled
  *   j / q               along the last axis, each element q times: upsampled. (Of other axes rows are copied as it is.)
  *   a + b * either      the same of a slice
+ *
+ * And a scatter of a + j or a - j into no more than a few times as many places is a concatenation of what is before,
+ * there and behind; not into a parameter that is written in place, of which only the updates are touched.
  *
  * j: the place of an index along one axis of the indices (iota). Only where the text proves every index to be in
  * range, and every step on the way to it to be a number of its type. */
@@ -284,4 +287,43 @@ ir_id ir_expand_take(const ir_expand *c, const ir_node *n) {
         y = shaped(c, IR_OP_RESHAPE, y, dim, n->rank);
     }
     return y ? shaped(c, IR_OP_BROADCAST_TO, y, n->dim, n->rank) : 0;
+}
+
+/* The concatenation that a scatter is, or 0. */
+ir_id ir_expand_scatter(const ir_expand *c, const ir_node *n) {
+    enum { MOST = 4 }; /* places for each update */
+    ir_graph *g = c->rw->to;
+    ir_sizes *s = g->sizes;
+    const ir_node x = *ir_at(g, n->in[0]), index = *ir_at(g, n->in[1]);
+    const unsigned axis = (unsigned)ir_node_attr(n, "axis")->integer;
+    const ir_op combine = ir_scatter_combine(ir_node_attr(n, "mode")->integer);
+    ir_size low, high;
+    int64_t first, last, size, count;
+    places p;
+    for (uint32_t r = 0; r < g->params.n && x.op == IR_OP_PARAM; r++)
+        for (uint32_t i = 0; i < c->rw->from->results.n && g->params.at[r].node == n->in[0]; i++)
+            if (c->rw->from->results.at[i].alias == (int)r) return 0;
+    if (!places_of(g, n->in[1], 0, &p) || !fits(g, &p, &index) || p.kind != PLACES_LINE) return 0;
+    for (unsigned d = 0; d < n->rank; d++)
+        if (d != axis && index.dim[d] != x.dim[d]) return 0;
+    range_of(g, &p, &index, &low, &high);
+    if (!ir_size_is_const(s, low, &first) || !ir_size_is_const(s, high, &last) ||
+        !ir_size_is_const(s, x.dim[axis], &size) || !ir_size_is_const(s, index.dim[axis], &count) || count < 1)
+        return 0;
+    if (last < 0 && first >= -size) first += size, last += size;
+    const bool is_each = p.dim == (int)axis ? p.b == 1 || p.b == -1 : p.dim < 0 && count == 1;
+    if (!is_each || first < 0 || last >= size || size / MOST > count) return 0;
+    ir_id part[3], u = n->in[2];
+    int n_parts = 0;
+    if (p.b < 0) u = slice(c, u, axis, ir_size_const(s, count - 1), -1, ir_size_const(s, count));
+    if (first) part[n_parts++] = slice(c, n->in[0], axis, ir_size_const(s, 0), 1, ir_size_const(s, first));
+    part[n_parts] = u;
+    if (combine != IR_OP_NONE) {
+        const ir_id there = slice(c, n->in[0], axis, ir_size_const(s, first), 1, ir_size_const(s, count));
+        part[n_parts] = ir_expand_op(c, combine, 2, (ir_id[]){there, u}, NULL, 0, 0);
+    }
+    n_parts++;
+    if (last + 1 < size)
+        part[n_parts++] = slice(c, n->in[0], axis, ir_size_const(s, last + 1), 1, ir_size_const(s, size - last - 1));
+    return n_parts == 1 ? part[0] : ir_expand_op(c, IR_OP_CONCAT, n_parts, part, ir_node_attr(n, "axis"), 1, 0);
 }

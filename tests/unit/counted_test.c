@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* counted_test.c: take and take_along whose indices are counted (expressions of iota) are views where every index is in
- * range, and what they were where one is not. The oracle: the indices as a program of their own gives them. */
+ * range, and what they were where one is not. The oracle: the indices as a program of their own gives them. And scatters whose
+ * indices are neighbours are concatenations. */
 #include "api_test.h"
 #include "plan_test.h"
 
@@ -204,5 +205,84 @@ Test(counted, no_elements) {
            "func @f(%x: f32[N]) -> f32[N] { %i = iota(shape=[N], axis=0, dtype=i64) %n = dim(%x, axis=0)"
            " %m = sub(%n, 1) %j = sub(%m, %i) %y = take(%x, %j) return %y }",
            &in, &out));
+    fusor_context_free(ctx);
+}
+
+/* ---- scatters ---- */
+
+static bool is_concat(const char *body, const char *result) {
+    const ir_plan *p =
+        plan_text(fu_format(&arena, "func @f(%%x: f32[12, 8], %%u: f32[5, 8], %%v: f32[12, 8]) -> %s { %s return %%y }",
+                            result, body),
+                  &(ir_plan_options){.level = IR_LEVEL_V4});
+    bool scatters = false;
+    for (uint32_t s = 0; s < p->steps.n; s++)
+        scatters |= p->steps.at[s].kind == IR_STEP_KERNEL && ir_kernel_is_scatter(p->steps.at[s].kernel);
+    return !scatters;
+}
+
+#define ROWS(n, t) "%i = iota(shape=[" n ", 8], axis=0, dtype=" t ") "
+
+Test(counted, scatters_of_neighbours_are_concatenations) {
+    const char *y = "f32[12, 8]";
+    cr_expect(is_concat(ROWS("5", "i32") "%j = add(%i, 3) %y = scatter(%x, %j, %u, axis=0)", y));
+    cr_expect(is_concat(ROWS("5", "i32") "%j = sub(-1, %i) %y = scatter(%x, %j, %u, axis=0, mode=add)", y));
+    cr_expect(is_concat(ROWS("12", "i64") "%y = scatter(%x, %i, %v, axis=0, mode=max)", y));
+    cr_expect(!is_concat(ROWS("5", "i32") "%j = add(%i, 8) %y = scatter(%x, %j, %u, axis=0)", y), "12 is no place");
+    cr_expect(!is_concat(ROWS("5", "i32") "%j = mul(%i, 2) %y = scatter(%x, %j, %u, axis=0)", y));
+    cr_expect(!is_concat(ROWS("5", "i32") "%j = mul(%i, 0) %y = scatter(%x, %j, %u, axis=0)", y), "all into one");
+    cr_expect(!is_concat(ROWS("5", "i32") "%j = div(%i, 2) %y = scatter(%x, %j, %u, axis=0)", y));
+    cr_expect(!is_concat(ROWS("5", "i32") "%t = slice(%u, starts=[0], ends=[2]) %j = slice(%i, starts=[0], ends=[2])"
+                                          " %y = scatter(%x, %j, %t, axis=0)",
+                         y),
+              "few");
+    cr_expect(!is_concat("%i = iota(shape=[5, 8], axis=1, dtype=i32) %y = scatter(%x, %i, %u, axis=1)", y),
+              "of 5 rows");
+    cr_expect(
+        !is_concat(ROWS("5", "i32") "%j = add(%i, 3) %y = scatter(%x, %j, %u, axis=0)", "(%y: f32[12, 8] alias %x)"),
+        "in place");
+}
+
+Test(counted, any_scatter_of_neighbours_is_right) {
+    enum { MAX = 12, COLUMNS = 3 };
+    static const char *const modes[] = {"set", "add", "mul", "max", "min"};
+    fusor_context *ctx = new_context(1);
+    for (uint64_t seed = 1; seed <= 150; seed++) {
+        state = seed;
+        for (int i = 0; i < 4; i++) (void)below(2);
+        const int size = 1 + (int)below(MAX), n = 1 + (int)below((uint32_t)size), mode = (int)below(5);
+        const bool is_row = below(2), is_back = below(2), is_negative = below(2);
+        const int first = (int)below((uint32_t)(size - n) + 1);
+        const int from = (is_back ? first + n - 1 : first) - (is_negative ? size : 0);
+        float x[MAX * COLUMNS], u[MAX * COLUMNS], y[MAX * COLUMNS], want[MAX * COLUMNS];
+        for (int i = 0; i < size * COLUMNS; i++) want[i] = x[i] = i % 4 ? (float)(i - 9) : -0.0f;
+        for (int i = 0; i < n * COLUMNS; i++) u[i] = (float)((int)below(40) - 20) / 4;
+        for (int i = 0; i < n; i++) {
+            const int to = is_back ? first + n - 1 - i : first + i;
+            for (int c = 0; c < COLUMNS; c++) {
+                float *at = &want[is_row ? to * COLUMNS + c : c * size + to];
+                const float v = u[is_row ? i * COLUMNS + c : c * n + i];
+                const bool keeps = mode == 3 ? *at > v : mode == 4 && *at < v;
+                *at = mode == 1 ? *at + v : mode == 2 ? *at * v : keeps ? *at : v;
+            }
+        }
+        const int rows = is_row ? n : COLUMNS, columns = is_row ? COLUMNS : n;
+        const int x_rows = is_row ? size : COLUMNS, x_columns = is_row ? COLUMNS : size;
+        const char *text =
+            fu_format(&arena,
+                      "func @f(%%x: f32[%d, %d], %%u: f32[%d, %d]) -> f32[%d, %d] {"
+                      " %%i = iota(shape=[%d, %d], axis=%d, dtype=i32) %%j = %s"
+                      " %%y = scatter(%%x, %%j, %%u, axis=%d, mode=%s) return %%y }",
+                      x_rows, x_columns, rows, columns, x_rows, x_columns, rows, columns, !is_row,
+                      is_back ? fu_format(&arena, "sub(%d, %%i)", from) : fu_format(&arena, "add(%%i, %d)", from),
+                      !is_row, modes[mode]);
+        fusor_executable *exe;
+        OK(fusor_compile_text(ctx, text, NULL, &exe));
+        fusor_buffer in[2] = {FUSOR_BUFFER(x, FUSOR_F32, x_rows, x_columns), FUSOR_BUFFER(u, FUSOR_F32, rows, columns)},
+                     out = FUSOR_BUFFER(y, FUSOR_F32, x_rows, x_columns);
+        OK(fusor_executable_call(exe, 2, in, 1, &out));
+        cr_assert_eq(memcmp(y, want, (size_t)size * COLUMNS * sizeof *y), 0, "seed %d: %s", (int)seed, text);
+        fusor_executable_free(exe);
+    }
     fusor_context_free(ctx);
 }
