@@ -364,5 +364,7 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
     out->n_phases = 2;
     out->tiles[0] = made;
     out->tiles[1] = tiles;
-    out->shared_bytes = ir_round_up(made * kk * bytes, 64) + ir_round_up(made * bytes, 64) * ir_window_has_row_words(k);
+    /* The words of a whole tile are read with fewer channels, too. */
+    out->shared_bytes =
+        ir_round_up(made * kk * bytes, 64) + ir_round_up((made + k->tile.mr) * bytes, 64) * ir_window_has_row_words(k);
 }

@@ -4,9 +4,6 @@
  *   conv            of the padded operand, in one kernel, which takes the pads in on a CPU (plan_window.c)
  *   conv of one place, without strides and pads, between transposes of images whose channels are last
  *                   operand @ weights [O, C] transposed, over the channels where they lie; transposed in turn
- *   conv whose number of channels made has a name
- *                   for each place of the kernel, weights [O, C] @ the strided slice of the padded operand [N, C,
- *                   positions]; added up. With one channel a group the same with products element by element
  *   conv_transpose  with strides, on a CPU: without bias and in the type of sums, one kernel (ir_conv_fits_phases)
  *   other ones      along each axis, element q * stride + r of the result, pads included, is a convolution of stride 1
  *   of the operand
@@ -14,18 +11,15 @@
  *                   places as channels (two of them an axis where the stride does not divide the kernel), and their
  *                   elements take turns in the result. For r = 0 .. K - 1 alone where the stride is more; what is left
  *                   is zeros
- *   the same with strides and dilations of more than 1 along one axis
- *                   weights [C, O * places] transposed @ operand [N, C, positions], once; then the part of each place,
- *                   zeros between its elements, where it lies in the result; added up
+ *   the same with strides and dilations of more than 1 along one axis, or whose kernel has sizes with names
+ *                   weights [C, O * places] transposed @ operand [N, C, positions], once; then axis by axis a scatter
+ *                   that adds each product to the element of the result that it belongs to
  *
- * Groups are a batch axis. One whose kernel has sizes with names, or more than MAX_PLACES where none of the forms that
- * are one kernel takes it, stays one operator, for the reference. */
+ * Groups are a batch axis. */
 #include "base/small.h"
 #include "ir/expand.h"
 #include "ir/window.h"
 #include <string.h>
-
-enum { MAX_PLACES = IR_MAX_WINDOW };
 
 typedef struct conv {
     const ir_expand *c;
@@ -34,21 +28,9 @@ typedef struct conv {
     const ir_node *n;
     ir_dtype t; /* of sums */
     unsigned spatial, rank;
-    int64_t groups, kernel[IR_MAX_SPATIAL], places;
+    int64_t groups, kernel[IR_MAX_SPATIAL]; /* kernel: where expand_turned takes it */
     int64_t stride[IR_MAX_SPATIAL], dilation[IR_MAX_SPATIAL], begin[IR_MAX_SPATIAL], end[IR_MAX_SPATIAL];
 } conv;
-
-static int64_t places_of(const ir_graph *g, const ir_node *n, int64_t *kernel) {
-    const ir_node *w = ir_at(g, n->in[1]);
-    int64_t places = 1;
-    for (unsigned d = IR_SPATIAL_AT; d < w->rank; d++) {
-        int64_t v;
-        if (!ir_size_is_const(g->sizes, w->dim[d], &v) || v > MAX_PLACES) return MAX_PLACES + 1;
-        if (kernel) kernel[d - IR_SPATIAL_AT] = v;
-        places *= v;
-    }
-    return places;
-}
 
 /* conv_transpose: are the places of every axis, those that meet one element, a step apart that no stride changes? */
 static bool is_turned(const ir_graph *g, const ir_node *n) {
@@ -61,13 +43,14 @@ static bool is_turned(const ir_graph *g, const ir_node *n) {
         if (ir_window_entry(g, n, "strides", i, 1) > 1 && size > 1 && ir_window_entry(g, n, "dilations", i, 1) > 1)
             return false;
     }
-    return ir_size_is_const(g->sizes, w->dim[1], &size) && size > 0;
+    return true;
 }
 
+static bool makes_nothing(const ir_graph *g, const ir_node *n) { return ir_size_is(g->sizes, n->dim[1], 0); }
+
 bool ir_expands_conv(const ir_graph *g, const ir_node *n) {
-    if (ir_ops[n->op].kind != IR_KIND_CONV || ir_conv_is_window(g, n)) return false;
-    if (is_turned(g, n) || ir_conv_fits_phases(g, n)) return true;
-    return places_of(g, n, NULL) <= MAX_PLACES || ir_conv_fits_window(g, n);
+    return ir_ops[n->op].kind == IR_KIND_CONV && !ir_conv_is_window(g, n) &&
+           (n->op == IR_OP_CONV_TRANSPOSE || ir_conv_fits_window(g, n) || makes_nothing(g, n));
 }
 
 static ir_size number(const conv *v, int64_t x) { return ir_size_const(v->s, x); }
@@ -125,44 +108,6 @@ static ir_id padded(const conv *v, ir_id x, unsigned first, const int64_t *begin
     return x ? pad_or_cut(v, x, first, less[0], less[1]) : 0;
 }
 
-/* Element `place` of the axes of a kernel, from axis `first` on, kept as sizes of 1. */
-static ir_id one_place(const conv *v, ir_id w, unsigned first, const int64_t *place) {
-    ir_size start[IR_MAX_SPATIAL], end[IR_MAX_SPATIAL], step[IR_MAX_SPATIAL], axis[IR_MAX_SPATIAL];
-    for (unsigned i = 0; i < v->spatial; i++) {
-        start[i] = number(v, place[i]);
-        end[i] = number(v, place[i] + 1);
-        step[i] = number(v, 1);
-        axis[i] = number(v, first + i);
-    }
-    if (v->places == 1) return w;
-    const unsigned n = v->spatial; /* ORDER attrs_SLICE: starts, ends, steps, axes */
-    const ir_attr attr[4] = {list_attr(start, n), list_attr(end, n), list_attr(step, n), list_attr(axis, n)};
-    return ir_expand_op(v->c, IR_OP_SLICE, 1, &w, attr, 4, 0);
-}
-
-/* The elements of the padded operand that one place of the kernel meets. */
-static ir_id met(const conv *v, ir_id x, const int64_t *place) {
-    ir_size start[IR_MAX_SPATIAL], end[IR_MAX_SPATIAL], step[IR_MAX_SPATIAL], axis[IR_MAX_SPATIAL];
-    bool is_all = true;
-    for (unsigned i = 0; i < v->spatial; i++) {
-        const ir_size count = v->n->dim[IR_SPATIAL_AT + i], stride = number(v, v->stride[i]);
-        const int64_t from = place[i] * v->dilation[i];
-        start[i] = number(v, from);
-        end[i] =
-            ir_size_add(v->s, ir_size_mul(v->s, ir_size_sub(v->s, count, number(v, 1)), stride), number(v, from + 1));
-        step[i] = stride;
-        axis[i] = number(v, IR_SPATIAL_AT + (int)i);
-        is_all &= from == 0 && v->stride[i] == 1 && ir_at(v->g, x)->dim[IR_SPATIAL_AT + i] == count;
-    }
-    if (is_all) return x;
-    const unsigned n = v->spatial;
-    const ir_attr attr[4] = {list_attr(start, n), list_attr(end, n), list_attr(step, n), list_attr(axis, n)};
-    const ir_id part = ir_expand_op(v->c, IR_OP_SLICE, 1, &x, attr, 4, 0);
-    /* Bounds that clamp make the same sizes in other words. */
-    if (part) memcpy(&ir_at(v->g, part)->dim[IR_SPATIAL_AT], &v->n->dim[IR_SPATIAL_AT], v->spatial * sizeof(ir_size));
-    return part;
-}
-
 /* Products in the type of sums: floats, and 8-bit operands of one type in i32, are so as they are; other integers in
  * i64. */
 static ir_id product(const conv *v, ir_id a, ir_id b, bool is_transposed) {
@@ -172,33 +117,6 @@ static ir_id product(const conv *v, ir_id a, ir_id b, bool is_transposed) {
                              {.is_set = ir_is_float(v->t), .integer = v->t}};
     const ir_id y = ir_expand_op(v->c, IR_OP_MATMUL, 2, (ir_id[]){a, b}, attr, 3, 0);
     return y ? cast(v, y, v->t) : 0;
-}
-
-static bool next_place(const conv *v, int64_t *place) {
-    int i = (int)v->spatial - 1;
-    while (i >= 0 && ++place[i] == v->kernel[i]) place[i--] = 0;
-    return i >= 0;
-}
-
-/* Weights of a place by its elements: [O, 1, C / g ..] and [N, g, C / g, positions]; the result [N, O, positions..]. */
-static ir_id multiplied(const conv *v, ir_id w, ir_id x) {
-    const ir_node weights = *ir_at(v->g, w), part = *ir_at(v->g, x);
-    const ir_size groups = number(v, v->groups), each = ir_size_div(v->s, weights.dim[0], groups),
-                  count = area(v, v->n);
-    if (v->groups == 1)
-        return product(v, reshape(v, w, (ir_size[]){weights.dim[0], weights.dim[1]}, 2),
-                       reshape(v, x, (ir_size[]){part.dim[0], part.dim[1], count}, 3), false);
-    return product(v, reshape(v, w, (ir_size[]){groups, each, weights.dim[1]}, 3),
-                   reshape(v, x, (ir_size[]){part.dim[0], groups, weights.dim[1], count}, 4), false);
-}
-
-/* One channel a group: products element by element, [g, O / g, 1] and [N, g, 1, positions]. */
-static ir_id scaled(const conv *v, ir_id w, ir_id x) {
-    const ir_node weights = *ir_at(v->g, w), part = *ir_at(v->g, x);
-    const ir_size groups = number(v, v->groups), each = ir_size_div(v->s, weights.dim[0], groups), one = number(v, 1);
-    const ir_id a = reshape(v, cast(v, w, v->t), (ir_size[]){groups, each, one}, 3);
-    const ir_id b = reshape(v, cast(v, x, v->t), (ir_size[]){part.dim[0], groups, one, area(v, v->n)}, 4);
-    return add2(v, IR_OP_MUL, b, a);
 }
 
 /* A convolution that one kernel reads in place: of the padded operand, unless the kernel sees to pads. */
@@ -228,47 +146,6 @@ static ir_id windowed(const conv *v, ir_id x, ir_id w) {
     const ir_id y = x ? ir_expand_op(v->c, IR_OP_CONV, 2, (ir_id[]){x, w}, attr, 4, 0) : 0;
     if (y) memcpy(ir_at(v->g, y)->dim, v->n->dim, v->rank * sizeof(ir_size)); /* the same sizes in other words */
     return y ? cast(v, y, v->t) : 0;
-}
-
-static ir_id expand_plain(const conv *v, ir_id x, ir_id w) {
-    int64_t place[IR_MAX_SPATIAL] = {0};
-    const bool is_depthwise = v->groups > 1 && ir_size_is(v->s, ir_at(v->g, w)->dim[1], 1);
-    ir_id sum = 0;
-    x = padded(v, x, IR_SPATIAL_AT, v->begin, v->end);
-    do {
-        const ir_id weights = one_place(v, w, IR_SPATIAL_AT, place), part = met(v, x, place);
-        if (!weights || !part) return 0;
-        const ir_id y = is_depthwise ? scaled(v, weights, part) : multiplied(v, weights, part);
-        sum = sum ? add2(v, IR_OP_ADD, sum, y) : y;
-    } while (sum && next_place(v, place));
-    return sum ? reshape(v, sum, v->n->dim, v->rank) : 0;
-}
-
-/* Zeros between the elements of the spatial axes, and behind the last one: as many as the stride has places for. */
-static ir_id spread(const conv *v, ir_id x) {
-    ir_size dim[IR_MAX_RANK];
-    for (unsigned i = 0; x && i < v->spatial; i++) {
-        const unsigned d = IR_SPATIAL_AT + i;
-        const ir_node of = *ir_at(v->g, x);
-        if (v->stride[i] == 1) continue;
-        /* [.., a, b ..] to [.., a, 1, b ..], padded, and to [.., a * stride, b ..] */
-        memcpy(dim, of.dim, d * sizeof *dim);
-        dim[d] = of.dim[d];
-        dim[d + 1] = number(v, 1);
-        memcpy(&dim[d + 2], &of.dim[d + 1], (of.rank - d - 1) * sizeof *dim);
-        ir_size list[2 * IR_MAX_RANK];
-        const unsigned rank = of.rank + 1;
-        for (unsigned k = 0; k < 2 * rank; k++) list[k] = number(v, 0);
-        list[rank + d + 1] = number(v, v->stride[i] - 1);
-        const ir_attr pads = list_attr(list, 2 * rank);
-        x = reshape(v, x, dim, rank);
-        if (!x) return 0;
-        x = ir_expand_op(v->c, IR_OP_PAD, 2, (ir_id[]){x, ir_add_literal(v->g, of.dtype, 0)}, &pads, 1, 0);
-        memcpy(dim, of.dim, of.rank * sizeof *dim);
-        dim[d] = ir_size_mul(v->s, of.dim[d], number(v, v->stride[i]));
-        if (x) x = reshape(v, x, dim, of.rank);
-    }
-    return x;
 }
 
 static ir_id transposed(const conv *v, ir_id x, const int *perm, unsigned rank) {
@@ -477,37 +354,88 @@ static ir_id expand_turned(const conv *v, ir_id x, ir_id w) {
     return y && !is_plain ? interleaved(v, y) : y;
 }
 
-/* Place k of the kernel puts element i at i * stride + k * dilation - begin of the result. */
+/* Along spatial axis i, element x * stride + k * dilation of the result is made of place k and element x, which are
+ * `count` and `taken`: [1, count * taken, 1]. */
+static ir_id elements_met(const conv *v, unsigned i, ir_size count, ir_size taken) {
+    ir_size shape[2] = {count, taken}, one = number(v, 1);
+    const int64_t step[2] = {v->dilation[i], v->stride[i]};
+    ir_id sum = 0;
+    for (int k = 0; k < 2; k++) {
+        const ir_attr attr[3] = {/* ORDER attrs_IOTA: shape, axis, dtype */
+                                 list_attr(shape, 2),
+                                 {.is_set = true, .integer = k},
+                                 {.is_set = true, .integer = FUSOR_I64}};
+        const ir_id at = add2(v, IR_OP_MUL, ir_expand_op(v->c, IR_OP_IOTA, 0, NULL, attr, 3, 0),
+                              ir_add_literal(v->g, FUSOR_I64, (ir_bits)step[k]));
+        sum = k ? add2(v, IR_OP_ADD, sum, at) : at;
+    }
+    return reshape(v, sum, (ir_size[]){one, ir_size_mul(v->s, count, taken), one}, 3);
+}
+
+static ir_id zeros(const conv *v, const ir_size *dim, unsigned rank, ir_dtype t) {
+    ir_size list[IR_MAX_RANK];
+    memcpy(list, dim, rank * sizeof *dim);
+    const ir_attr shape = list_attr(list, rank); /* ORDER attrs_FULL: shape, dtype */
+    const ir_id zero = ir_add_literal(v->g, t, 0);
+    return ir_expand_op(v->c, IR_OP_FULL, 1, &zero, &shape, 1, 0);
+}
+
+/* Of y [rows, places * elements, rest] along axis i: [rows, full, rest], where what meets is added up. */
+static ir_id added_up(const conv *v, ir_id y, unsigned i, ir_size count, ir_size taken, ir_size full) {
+    const ir_node of = *ir_at(v->g, y);
+    ir_size all[3] = {of.dim[0], of.dim[1], of.dim[2]};
+    const ir_id met = elements_met(v, i, count, taken);
+    /* ORDER attrs_BROADCAST_TO: shape; attrs_SCATTER: axis, mode; ir_scatter_combine: 1 adds */
+    const ir_attr same = list_attr(all, 3), how[2] = {{.is_set = true, .integer = 1}, {.is_set = true, .integer = 1}};
+    const ir_id in[3] = {zeros(v, (ir_size[]){of.dim[0], full, of.dim[2]}, 3, v->t),
+                         ir_expand_op(v->c, IR_OP_BROADCAST_TO, 1, &met, &same, 1, 0), y};
+    return ir_expand_op(v->c, IR_OP_SCATTER, 3, in, how, 2, 0);
+}
+
+/* All products at once, [N, O, places.., elements..], then axis by axis what meets in an element of the result. */
 static ir_id expand_transposed(const conv *v, ir_id x, ir_id w) {
     const ir_node of = *ir_at(v->g, x), weights = *ir_at(v->g, w);
-    const ir_size groups = number(v, v->groups), taken = ir_size_div(v->s, of.dim[1], groups);
-    const ir_size made = ir_size_mul(v->s, weights.dim[1], number(v, v->places)), count = area(v, &of);
-    ir_size dim[IR_MAX_RANK] = {of.dim[0], v->n->dim[1]};
-    int64_t place[IR_MAX_SPATIAL] = {0}, begin[IR_MAX_SPATIAL], end[IR_MAX_SPATIAL];
-    const ir_id all = v->groups == 1 ? product(v, reshape(v, w, (ir_size[]){taken, made}, 2),
-                                               reshape(v, x, (ir_size[]){of.dim[0], taken, count}, 3), true)
-                                     : product(v, reshape(v, w, (ir_size[]){groups, taken, made}, 3),
-                                               reshape(v, x, (ir_size[]){of.dim[0], groups, taken, count}, 4), true);
-    if (!all) return 0;
-    const ir_id by_place = reshape(v, all, (ir_size[]){of.dim[0], v->n->dim[1], number(v, v->places), count}, 4);
-    memcpy(&dim[IR_SPATIAL_AT], &of.dim[IR_SPATIAL_AT], v->spatial * sizeof *dim);
-    ir_id sum = 0;
-    int64_t number_of = 0;
-    do {
-        ir_size start = number(v, number_of), stop = number(v, number_of + 1), step = number(v, 1), axis = number(v, 2);
-        const ir_attr attr[4] = {list_attr(&start, 1), list_attr(&stop, 1), list_attr(&step, 1), list_attr(&axis, 1)};
-        const ir_id part = by_place ? ir_expand_op(v->c, IR_OP_SLICE, 1, &by_place, attr, 4, 0) : 0;
-        const ir_id wide = part ? spread(v, reshape(v, part, dim, v->rank)) : 0;
-        for (unsigned i = 0; i < v->spatial; i++) {
-            begin[i] = place[i] * v->dilation[i] - v->begin[i];
-            end[i] = (v->kernel[i] - 1 - place[i]) * v->dilation[i] + 1 + v->end[i] - v->stride[i];
+    const unsigned n = v->spatial;
+    const ir_size groups = number(v, v->groups), taken = ir_size_div(v->s, of.dim[1], groups), count = area(v, &of),
+                  made = ir_size_mul(v->s, weights.dim[1], area(v, &weights));
+    ir_size dim[IR_MAX_RANK] = {of.dim[0], v->n->dim[1]}, start[IR_MAX_SPATIAL], stop[IR_MAX_SPATIAL],
+            step[IR_MAX_SPATIAL], axis[IR_MAX_SPATIAL], rows = ir_size_mul(v->s, of.dim[0], v->n->dim[1]);
+    ir_id y = v->groups == 1 ? product(v, reshape(v, w, (ir_size[]){taken, made}, 2),
+                                       reshape(v, x, (ir_size[]){of.dim[0], taken, count}, 3), true)
+                             : product(v, reshape(v, w, (ir_size[]){groups, taken, made}, 3),
+                                       reshape(v, x, (ir_size[]){of.dim[0], groups, taken, count}, 4), true);
+    for (unsigned i = 0; i < n && y; i++) {
+        /* [rows, K, K of the axes behind it.., X, X of those..] to [rows, K, X, ..] */
+        const unsigned left = n - i, rank = 1 + 2 * left;
+        const ir_size *k = &weights.dim[IR_SPATIAL_AT + i], *m = &of.dim[IR_SPATIAL_AT + i];
+        const ir_size full =
+            ir_size_add(v->s, v->n->dim[IR_SPATIAL_AT + i],
+                        number(v, v->begin[i] - v->end[i] + ir_window_entry(v->g, v->n, "output_padding", i, 0)));
+        ir_size split[IR_MAX_RANK] = {rows}, rest = number(v, 1);
+        int perm[IR_MAX_RANK] = {0, 1, 1 + (int)left};
+        for (unsigned j = 0; j < left; j++) {
+            split[1 + j] = k[j];
+            split[1 + left + j] = m[j];
+            if (!j) continue;
+            perm[2 + j] = 1 + (int)j;
+            perm[1 + left + j] = 1 + (int)(left + j);
+            rest = ir_size_mul(v->s, rest, ir_size_mul(v->s, k[j], m[j]));
         }
-        const ir_id y = wide ? padded(v, wide, IR_SPATIAL_AT, begin, end) : 0;
-        if (!y) return 0;
-        sum = sum ? add2(v, IR_OP_ADD, sum, y) : y;
-        number_of++;
-    } while (sum && next_place(v, place));
-    return sum;
+        y = transposed(v, reshape(v, y, split, rank), perm, rank);
+        if (y) y = reshape(v, y, (ir_size[]){rows, ir_size_mul(v->s, k[0], m[0]), rest}, 3);
+        if (y) y = added_up(v, y, i, k[0], m[0], full);
+        rows = ir_size_mul(v->s, rows, full);
+        dim[IR_SPATIAL_AT + i] = full;
+        start[i] = number(v, v->begin[i]);
+        stop[i] = ir_size_add(v->s, v->n->dim[IR_SPATIAL_AT + i], start[i]);
+        step[i] = number(v, 1);
+        axis[i] = number(v, IR_SPATIAL_AT + (int)i);
+    }
+    y = y ? reshape(v, y, dim, v->rank) : 0;
+    const ir_attr attr[4] = {list_attr(start, n), list_attr(stop, n), list_attr(step, n), list_attr(axis, n)};
+    y = y ? ir_expand_op(v->c, IR_OP_SLICE, 1, &y, attr, 4, 0) : 0;
+    if (y) memcpy(ir_at(v->g, y)->dim, v->n->dim, v->rank * sizeof(ir_size));
+    return y;
 }
 
 /* With the bias, in the type of the node. */
@@ -599,11 +527,8 @@ ir_id ir_expand_conv(const ir_expand *c, const ir_node *n) {
     ir_graph *g = c->rw->to;
     const bool is_transposed = n->op == IR_OP_CONV_TRANSPOSE;
     conv v = conv_of(c, n);
-    const bool is_window =
-        ir_conv_fits_window(g, n) && (ir_is_float(v.t) || ir_dtypes[v.t].bytes == 8 ||
-                                      (v.t == FUSOR_I32 && ir_dtypes[ir_at(g, n->in[0])->dtype].bytes == 1));
+    if (makes_nothing(g, n)) return ir_expand_finish(c, zeros(&v, n->dim, n->rank, n->dtype), n->in[0]);
     const bool by_turns = is_turned(g, n);
-    if (!is_window) v.places = places_of(g, n, v.kernel);
     for (uint32_t i = 0; by_turns && i < v.spatial; i++)
         ir_size_is_const(g->sizes, ir_at(g, n->in[1])->dim[IR_SPATIAL_AT + i], &v.kernel[i]);
     for (uint32_t i = 0; i < v.spatial; i++) {
@@ -615,18 +540,16 @@ ir_id ir_expand_conv(const ir_expand *c, const ir_node *n) {
     }
     const bool by_phases = ir_conv_fits_phases(g, n);
     ir_id x = n->in[0], w = n->in[1];
-    const ir_dtype tx = ir_at(g, x)->dtype, tw = ir_at(g, w)->dtype;
+    const ir_dtype tx = ir_at(g, x)->dtype;
     const bool is_narrow = !ir_is_float(tx) && ir_dtypes[tx].bytes == 1;
-    if (is_window ? is_narrow && v.t != FUSOR_I32
-                  : by_phases || by_turns || v.t == FUSOR_F64 || tx != tw || (is_narrow && v.t != FUSOR_I32)) {
+    if (is_transposed ? by_phases || by_turns || v.t == FUSOR_F64 : is_narrow && v.t != FUSOR_I32) {
         const ir_dtype wide = ir_is_float(v.t) ? v.t : FUSOR_I16; /* what u8 and i8 both fit into */
         x = cast(&v, x, wide);
         w = cast(&v, w, wide);
     }
-    ir_id y = is_window       ? windowed(&v, x, w)
-              : by_phases     ? in_phases(&v, x, w)
-              : by_turns      ? expand_turned(&v, x, w)
-              : is_transposed ? expand_transposed(&v, x, w)
-                              : expand_plain(&v, x, w);
+    ir_id y = !is_transposed ? windowed(&v, x, w)
+              : by_phases    ? in_phases(&v, x, w)
+              : by_turns     ? expand_turned(&v, x, w)
+                             : expand_transposed(&v, x, w);
     return finished(&v, y);
 }

@@ -40,8 +40,7 @@ const char *const ir_reason_texts[IR_REASON_COUNT] = {
     "a running sum or product streams along its axis: what is not element by element with it is another kernel",
     "attention reads whole keys and values many times, and gives whole rows at once: what is not element by element "
     "with its result is another kernel",
-    "there is no kernel for this operator and type, or (a convolution) for sizes of its kernel that have names: the "
-    "reference evaluator computes it",
+    "there is no kernel for this operator and type: the reference evaluator computes it",
     "one kernel would exceed the limit on instructions or buffers",
     "a path between them leads through another kernel",
     "the old contents of an aliased parameter are read after this point, so the result is copied last",

@@ -20,12 +20,10 @@ static int64_t groups_of(const ir_node *n) {
 bool ir_conv_fits_window(const ir_graph *g, const ir_node *n) {
     if (n->op != IR_OP_CONV) return false;
     const ir_node *w = ir_at(g, n->in[1]);
-    const int64_t groups = groups_of(n);
     int64_t v;
-    if (!ir_size_is_const(g->sizes, w->dim[0], &v) || v < groups) return false;
     for (unsigned d = IR_SPATIAL_AT; d < w->rank; d++)
-        if (!ir_size_is_const(g->sizes, w->dim[d], &v) || v > INT32_MAX) return false;
-    return true;
+        if (ir_size_is_const(g->sizes, w->dim[d], &v) && v > INT32_MAX) return false;
+    return !ir_size_is(g->sizes, w->dim[0], 0);
 }
 
 /* Not for one channel a group, whose convolution of phases is depthwise; nor for fewer channels made of a group than
@@ -135,12 +133,18 @@ static ir_size taken_of(const ir_graph *g, const ir_node *n) {
     return is_transposed(n) ? ir_size_div(g->sizes, w->dim[0], ir_size_const(g->sizes, groups_of(n))) : w->dim[1];
 }
 
-/* That an element meets, in one phase the most. */
+/* Of a group, for the choice of a tile: a size that has a name counts as 64. */
+static int64_t channels_made(const ir_graph *g, const ir_node *n) {
+    int64_t made;
+    return ir_size_is_const(g->sizes, n->dim[1], &made) ? made / groups_of(n) : 64;
+}
+
+/* That an element meets, in one phase the most; 0: not known. */
 static int64_t places_of(const ir_graph *g, const ir_node *n) {
     const ir_node *w = ir_at(g, n->in[1]);
     int64_t places = 1, v;
     for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++) {
-        if (!ir_size_is_const(g->sizes, w->dim[IR_SPATIAL_AT + i], &v)) continue;
+        if (!ir_size_is_const(g->sizes, w->dim[IR_SPATIAL_AT + i], &v)) return 0;
         v = ir_ceil_div(v, phases_along(g, n, i));
         places = v > INT32_MAX / places ? INT32_MAX : places * v;
     }
@@ -151,7 +155,7 @@ static int64_t places_of(const ir_graph *g, const ir_node *n) {
 static int64_t products_of(const ir_graph *g, const ir_node *n) {
     const int64_t places = places_of(g, n);
     int64_t taken;
-    return ir_size_is_const(g->sizes, taken_of(g, n), &taken) && taken <= INT32_MAX ? taken * places : -1;
+    return places && ir_size_is_const(g->sizes, taken_of(g, n), &taken) && taken <= INT32_MAX ? taken * places : -1;
 }
 
 /* Columns of a phase; false: not known. */
@@ -234,11 +238,8 @@ static bool has_pairs(const planner *p, const ir_node *n, const plan_window_form
     if (is_transposed(n) || !f->cast[0] || !f->cast[1] ||
         ir_window_dot(target, ir_at(g, f->w)->dtype, ir_at(g, f->x)->dtype, n->dtype) != IR_DOT_BF16)
         return false;
-    int64_t v, made = 1;
-    const int64_t places = places_of(g, n);
-    ir_size_is_const(g->sizes, n->dim[1], &made);
-    made /= groups_of(n);
-    int64_t met = made * places;
+    const int64_t places = places_of(g, n), made = channels_made(g, n);
+    int64_t v, met = made * places;
     for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++) {
         if (!ir_size_is_const(g->sizes, ir_at(g, n->in[1])->dim[IR_SPATIAL_AT + i], &v) || v < 1 || v > IR_BAKE_MAX)
             return false;
@@ -324,8 +325,6 @@ void plan_window_space(builder *b, const ir_node *n) {
     for (unsigned i = 0; i < spatial; i++) b->dim[dim_place(n, i)] = w->dim[IR_SPATIAL_AT + i];
     b->dim[dim_group(n)] = ir_size_const(g->sizes, groups_of(n));
     b->space = dim_group(n) + 1;
-    int64_t made = 1;
-    ir_size_is_const(g->sizes, n->dim[1], &made);
     int64_t columns = -1, rows = 1, products;
     const plan_window_form f = plan_window_form_of(b->p, n);
     const ir_target target = {b->k->level, b->p->options->features};
@@ -354,7 +353,7 @@ void plan_window_space(builder *b, const ir_node *n) {
     b->k->is_by_channel = f.is_by_channel;
     b->k->tile = f.tile;
     if (!f.is_by_channel)
-        b->k->tile = ir_window_tile(b->k->level, n->dtype, made / groups_of(n), columns, rows, products,
+        b->k->tile = ir_window_tile(b->k->level, n->dtype, channels_made(g, n), columns, rows, products,
                                     f.has_axes ? 1 : ir_window_entry(g, n, "strides", spatial - 1, 1), NULL);
     if (!ir_level_is_gpu(b->k->level)) b->k->tile.kb = ir_window_block(b->k->level, n->dtype, places_of(g, n));
 }

@@ -8,7 +8,6 @@
 #include "ir/graph.h"
 
 enum {
-    IR_MAX_WINDOW = 64 /* places of a kernel that are operators each */,
     IR_MAX_SPATIAL = 3,
     IR_PHASES_FEWEST = 4, /* channels made of a transposed convolution whose phases are a kernel's */
     IR_SPATIAL_AT = 2     /* the first spatial axis */

@@ -423,15 +423,17 @@ static void emit_some_columns(window *w, LLVMValueRef in[9]) {
     em_endif(e, &whole);
 }
 
-/* The columns begin .. end - 1 of a line, all channels. */
+/* The columns begin .. end - 1 of a line, all channels. Fewer of them than a tile has, which is possible where their
+ * number has a name, are done one by one: all rows of the tile are the same one then. */
 static void emit_panel(window *w, const window_line *s, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef source,
                        LLVMValueRef table) {
     emit *e = w->e;
     LLVMValueRef zero = num(w, 0), one = num(w, 1), m = e->size[w->dim_m], mr = num(w, w->mr),
                  columns = em_sub(e, end, begin);
-    em_loop lm = em_for(e, s->m_begin, s->m_end, mr);
-    LLVMValueRef m0 = em_min(e, lm.i, em_sub(e, m, mr)), row = w->weight_pitch;
-    LLVMValueRef weights = element(w, s->weights, em_mul(e, m0, row));
+    em_loop lm = em_for(e, s->m_begin, s->m_end, s->rows);
+    LLVMValueRef m0 = em_min(e, lm.i, em_sub(e, m, s->rows)),
+                 row = em_select(e, em_icmp(e, LLVMIntSLT, m, mr), zero, w->weight_pitch);
+    LLVMValueRef weights = element(w, s->weights, em_mul(e, m0, w->weight_pitch));
     em_loop ly = {0}, lx = {0};
     LLVMValueRef phase[3] = {zero, zero, s->phase}, k_begin = zero, k_end = w->kk, tile = w->tile;
     if (w->is_transposed) {
@@ -562,6 +564,7 @@ static way choose_way(window *w, LLVMValueRef count, LLVMValueRef first_sums) {
     how.goes_on = w->has_rows ? goes_on(w) : NULL;
     if (how.goes_on) short_vectors = em_select(e, how.goes_on, vectors(w, em_mul(e, count, n)), by_rows);
     if (w->few) is_short = em_icmp(e, LLVMIntEQ, w->weight_pitch, w->kk);
+    is_short = em_and(e, is_short, em_icmp(e, LLVMIntSGE, e->size[w->dim_m], num(w, w->mr)));
     if (w->has_rows && w->has_pairs) /* there are no such functions by fma */
         is_short = em_and(e, is_short, LLVMBuildNot(e->b, window_is_slow(w, first_sums, e->size[w->dim_m], 1), ""));
     if (w->has_rows) take_if_less(w, em_mul(e, short_vectors, w->kk), is_short, &how.is_row, &work);
@@ -598,7 +601,7 @@ static void emit_tiles(window *w, LLVMValueRef rows) {
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
     window_line s = {.sums = w->turns > 1 ? element(w, w->tile, num(w, w->turns * window_tile_elements(w))) : w->tile,
                      .phase = zero,
-                     .rows = num(w, w->mr),
+                     .rows = em_select(e, em_icmp(e, LLVMIntSLT, e->size[w->dim_m], num(w, w->mr)), one, num(w, w->mr)),
                      .block = em_alloca(e, LLVMArrayType(e->t_i64, (unsigned)(w->k->n_buffers + w->n_batch + 1)), 8)};
     LLVMValueRef y0 = em_mul(e, LLVMBuildURem(e->b, t.i, blocks, ""), rows),
                  count = em_min(e, rows, em_sub(e, all, y0));

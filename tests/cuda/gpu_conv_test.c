@@ -44,6 +44,11 @@ static const struct {
      {1, 3, 40, 1}},
     {"(%x: T[A, 8, 0, C], %w: T[16, 8, 1, 1]) -> T[A, 16, 0, C] { %y = conv(%x, %w) return %y }", {2, 1, 12, 1}},
     {"(%x: T[A, B, 5, C], %w: T[6, B, 3, 3]) -> T[A, 6, 3, ?] { %y = conv(%x, %w) return %y }", {2, 0, 12, 1}},
+    {"(%x: T[A, 8, B, C], %w: T[36, 8, D, D], %b: T[36]) -> T[A, 36, ?, ?] { %s = conv(%x, %w, %b, pads=[1, 1, 1, 1]) "
+     "%y = relu(%s) return %y }",
+     {2, 7, 12, 3}},
+    {"(%x: T[A, 8, 5, C], %w: T[B, 8, 3, D]) -> T[A, B, ?, ?] { %y = conv(%x, %w, strides=[1, 2]) return %y }",
+     {1, 18, 12, 2}},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 static const ir_dtype types[] = {FUSOR_F32, FUSOR_BF16, FUSOR_F16, FUSOR_F64};

@@ -1267,6 +1267,17 @@ static void convolution(ir_op op, ir_dtype t) {
         {"[A, 3, D]", "[6, 1, 3]", "[3, 2, 3]", NULL, ", groups=3, dilations=[2], pads=[3, 1]"},
         {"[A, 2, 4, C, D]", "[3, 2, 2, 1, 3]", "[2, 3, 2, 1, 3]", "[3]",
          ", strides=[1, 2, 1], pads=[1, 0, 0, 0, 0, 2]"},
+        /* Sizes of the kernel that have names, and channels made. */
+        {"[A, 4, C, D]", "[6, 2, B, 2]", "[4, 3, B, 2]", "[6]",
+         ", strides=[2, 1], pads=[0, 1, 2, 1], groups=2, dilations=[1, 2]"},
+        {"[A, 4, C, D]", "[5, 4, B, B]", "[4, 5, B, B]", NULL, ", strides=[2, 3], dilations=[2, 1], pads=[1, 1, 1, 2]"},
+        {"[A, 3, D]", "[B, 3, B]", "[3, B, B]", "[B]", ", pads=[1, 2]"},
+        {"[A, 3, D]", "[6, 1, B]", "[3, 2, B]", NULL, ", groups=3, strides=[2], pads=[1, 1]"},
+        {"[A, 2, 4, C, D]", "[3, 2, 2, B, B]", "[2, 3, 2, B, B]", "[3]",
+         ", strides=[1, 2, 1], pads=[1, 1, 0, 1, 1, 2], dilations=[2, 1, 1]"},
+        {"[A, 70, C, 5]", "[D, 70, 3, 1]", "[70, D, 3, 1]", "[D]", ", strides=[2, 1], pads=[1, 0, 1, 0]"},
+        {"[A, 0, C, 5]", "[6, 0, B, 1]", "[0, 6, B, 1]", "[6]", ""},
+        {"[A, 2, C, 5]", "[0, 1, 3, 1]", "[2, 0, 3, 1]", "[0]", ", groups=2"},
     };
     static const int64_t sizes[][4] = {{1, 1, 5, 7}, {2, 3, 8, 24}, {0, 2, 6, 6}};
     const bool is_plain = op == IR_OP_CONV;
@@ -1274,14 +1285,16 @@ static void convolution(ir_op op, ir_dtype t) {
     char text[500], bias[40];
     for (size_t s = 0; s < sizeof cases / sizeof *cases; s++) {
         const bool is_strided = strstr(cases[s].attrs, "strides=[2, 3]") != NULL;
+        int rank = 1;
+        for (const char *c = cases[s].x; *c; c++) rank += *c == ',';
         snprintf(bias, sizeof bias, cases[s].bias ? ", %%b: %s%s" : "", ir_dtypes[to].name, cases[s].bias);
         snprintf(text, sizeof text,
                  "func @f(%%x: %s%s, %%w: %s%s%s) -> %s%s { %%h = relu(%%x) %%r = %s(%%h, %%w%s%s%s) return %%r }",
                  ir_dtypes[t].name, cases[s].x, ir_dtypes[t].name, is_plain ? cases[s].plain : cases[s].transposed,
                  bias, ir_dtypes[to].name,
-                 s == 3   ? "[?, ?, ?]"
-                 : s == 4 ? "[?, ?, ?, ?, ?]"
-                          : "[?, ?, ?, ?]",
+                 rank == 3   ? "[?, ?, ?]"
+                 : rank == 5 ? "[?, ?, ?, ?, ?]"
+                             : "[?, ?, ?, ?]",
                  ir_ops[op].name, cases[s].bias ? ", %b" : "", cases[s].attrs,
                  is_strided && !is_plain ? ", output_padding=[1, 2]" : "");
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
