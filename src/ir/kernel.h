@@ -155,11 +155,12 @@ typedef struct ir_kernel {
     ir_kbuffer buffer[IR_KERNEL_MAX_BUFFERS];
     ir_dtype scalar[IR_KERNEL_MAX_INSTS]; /* dtype of each scalar argument */
     ir_kinst inst[IR_KERNEL_MAX_INSTS];
-    ir_tile tile;       /* contract, window, attention; zeros else */
-    bool is_direct;     /* contract: the form for small operands, below */
-    bool is_depthwise;  /* window: the form for one channel a group, below */
-    bool is_by_channel; /* window: the form whose vectors are channels made, below */
-    int n_axes;         /* window: outer to inner; 0: they are not told */
+    ir_tile tile;            /* contract, window, attention; zeros else */
+    bool is_direct;          /* contract: the form for small operands, below */
+    bool is_depthwise;       /* window: the form for one channel a group, below */
+    bool is_by_channel;      /* window: the form whose vectors are channels made, below */
+    bool has_whole_channels; /* of that: m, in whole vectors, is a multiple of nr */
+    int n_axes;              /* window: outer to inner; 0: they are not told */
     ir_kaxis axis[IR_KERNEL_MAX_AXES];
     ir_kslide slide;
     bool is_each; /* on a GPU: one launch over many sets of arguments (ir/gpu.h) */
@@ -340,10 +341,10 @@ int64_t ir_window_size(const ir_kernel *k, int d, int64_t size);
 /* By channel ("form channels" in the text): a kernel with a slab whose register tile is mr columns x nr channels,
  * lanes along the channels; where the size of n is baked and divides mr, the columns of mr / n whole rows. Weights are
  * always packed, as [vectors / nv][K][nr], then, of a last tile of less, each vector alone as [K][lanes]; channels
- * that are not there hold anything. The slab has no parts: rows are the operand's, with pads, as far as results meet
- * them; mr columns behind it may be touched. It is not made where the operand can be read as it lies. Scratch: the
- * offsets; sums [columns][nr], then turned [nr][columns], for ir_window_columns; the slab (or, in phase 0, `lanes`
- * rows of words). */
+ * that are not there hold anything. "form channels whole": there is no such last tile, nor code for it. The slab has no
+ * parts: rows are the operand's, with pads, as far as results meet them; mr columns behind it may be touched. It is not
+ * made where the operand can be read as it lies. Scratch: the offsets; sums [columns][nr], then turned [nr][columns],
+ * for ir_window_columns; the slab (or, in phase 0, `lanes` rows of words). */
 enum { IR_CHANNELS_STRIDE = 64 };            /* most along columns; a plan asks it of every axis */
 int ir_window_tile_rows(const ir_kernel *k); /* whole rows that its tile is; 0: columns of one */
 /* Is there a tile of one column less, by channel? A row of the result then is cut into tiles of both, so that no column

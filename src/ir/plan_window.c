@@ -352,6 +352,8 @@ void plan_window_space(builder *b, const ir_node *n) {
     }
     b->k->is_by_channel = f.is_by_channel;
     b->k->tile = f.tile;
+    const int64_t lanes = ir_levels[b->k->level].vector_bytes / ir_dtypes[n->dtype].bytes;
+    b->k->has_whole_channels = f.is_by_channel && ir_round_up(channels_made(g, n), lanes) % f.tile.nr == 0;
     if (!f.is_by_channel)
         b->k->tile = ir_window_tile(b->k->level, n->dtype, channels_made(g, n), columns, rows, products,
                                     f.has_axes ? 1 : ir_window_entry(g, n, "strides", spatial - 1, 1), NULL);

@@ -816,7 +816,7 @@ Test(convolution, tiles_spill_nothing, .init = text_start, .fini = text_stop) {
     static const struct {
         int columns, made;
         const char *lower;
-    } cases[] = {{14, 256, "last"}, {13, 384, "last"}, {28, 128, "last"}, {56, 24, "narrow"}, {100, 8, NULL}};
+    } cases[] = {{14, 256, "last"}, {13, 384, "last"}, {28, 128, "last"}, {56, 56, "narrow"}, {100, 8, NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int n = cases[i].columns;
         char text[300];
@@ -863,6 +863,26 @@ Test(convolution, words_of_bf16, .init = text_start, .fini = text_stop) {
             }
             free(r.data);
         }
+}
+
+/* Channels that the plan knows to be whole tiles have no code for a part of one; the description says so, and is read
+ * back. */
+Test(convolution, whole_channels_have_no_narrow_tile, .init = text_start, .fini = text_stop) {
+    for (int is_whole = 0; is_whole < 2; is_whole++) {
+        char text[300];
+        snprintf(text, sizeof text,
+                 "func @f(%%x: f32[A, 96, 16, 16], const %%w: f32[%d, 96, 3, 3]) -> f32[?, ?, ?, ?] { "
+                 "%%y = conv(%%x, %%w) return %%y }",
+                 is_whole ? 192 : 200);
+        const ir_plan *plan = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V4});
+        cr_assert(plan->steps.n == 1 && plan->steps.at[0].kind == IR_STEP_KERNEL);
+        const ir_kernel *k = plan->steps.at[0].kernel;
+        cr_assert(k->is_by_channel && k->tile.nr > 16, "%s", text);
+        cr_expect_eq(k->has_whole_channels, is_whole);
+        fusor_codegen_result r = generate(k, FUSOR_CODEGEN_ASM);
+        cr_expect_eq(strstr(r.data, "narrow") == NULL, is_whole, "%s", text);
+        free(r.data);
+    }
 }
 
 /* The loop over steps of the largest tile: four loads for four products, and no vector instruction. */
