@@ -89,6 +89,7 @@ jit_sources += %D%/reduce_common.c
 jit_sources += %D%/reduce_short.c
 jit_sources += %D%/reduce_sweep.c
 jit_sources += %D%/reduce_find.c
+jit_sources += %D%/reduce_lanes.c
 jit_sources += %D%/reduce_column.c
 jit_sources += %D%/row.c
 jit_sources += %D%/reduce.c

@@ -288,13 +288,18 @@ static red_acc arg_of_lanes(red *r, int j, red_acc acc, int64_t elements) {
 
 /* Steps that would only combine with identities are left out: they change no bit (a sum is never -0: it began at +0).
  */
+void red_fold(red *r, int j, red_acc *acc, int64_t elements) {
+    for (int h = IR_REDUCE_UNROLL / 2; h >= 1; h /= 2)
+        for (int u = 0; u < h && (int64_t)(u + h) * r->e->lanes < elements; u++)
+            acc[u] = red_merge(r, j, acc[u], acc[u + h]);
+}
+
 red_acc red_halves(red *r, int j, red_acc *acc, int64_t elements) {
     emit *e = r->e;
     int lanes = e->lanes;
     red_acc a[IR_REDUCE_UNROLL];
     memcpy(a, acc, sizeof a);
-    for (int h = IR_REDUCE_UNROLL / 2; h >= 1; h /= 2)
-        for (int u = 0; u < h && (int64_t)(u + h) * lanes < elements; u++) a[u] = red_merge(r, j, a[u], a[u + h]);
+    red_fold(r, j, a, elements);
     if (red_is_arg(r, j) && lanes > 1) return arg_of_lanes(r, j, a[0], elements);
     ir_op combine = ir_ops[op_of(r, j)].combine;
     if (lanes > 1 && ir_is_float(red_type(r, j)) && (combine == IR_OP_MAXIMUM || combine == IR_OP_MINIMUM)) {

@@ -77,6 +77,8 @@ void red_store(red *r, int j, red_acc acc, LLVMValueRef at, LLVMValueRef index_a
                LLVMValueRef mask);
 /* acc[0..IR_REDUCE_UNROLL) of the level's lanes, of which the first `elements` (up to all) took part: one scalar. */
 red_acc red_halves(red *r, int j, red_acc *acc, int64_t elements);
+/* Its first steps, those between vectors: to one vector, acc[0]. */
+void red_fold(red *r, int j, red_acc *acc, int64_t elements);
 /* Arg-reduction of one vector's first `elements` lanes, 1 to e->lanes, at the level's lanes: which lane (i32) holds the
  * extreme value, or the first (last) NaN. Where whole rows fit a vector it needs a third of red_halves'
  * instructions. */
@@ -128,6 +130,8 @@ void red_write(red_sweep *s, red_body *b);
 /* Row values that the sweep needs, once; and the sweep over the block entered: partial results to slot[a]. */
 void red_sweep_row(red_sweep *s, em_values *row);
 void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot);
+/* The same as one vector for each of the accumulators, red_fold's. */
+void red_sweep_vectors(red_sweep *s, const em_values *row, LLVMValueRef *out);
 /* The result of acc a from its partial results: the tree over slots `first` ...; the row is entered. Where partial
  * results of an arg-reduction know the place of the extreme value only roughly (s->find), it is looked for. */
 LLVMValueRef red_result(red_sweep *s, int a, const em_values *row, LLVMValueRef first);
@@ -139,6 +143,16 @@ LLVMValueRef red_locate(red_sweep *s, const em_values *row, LLVMValueRef place, 
 void red_seeds(red_sweep *s, const em_values *row);
 /* Row-level program and stores, at the current width, at v's place; results of reductions are in v->at. */
 void red_finish(red *r, em_values *v, const red_at *at);
+
+/* reduce_lanes.c: results of as many rows as lanes at once, in reduce kernels. Partial results of units [tile_begin,
+ * tile_end) to slots, or (is_whole, or where it turns out that each row is one) the rows completely; for sweeps that
+ * red_joins_units. And rows that are finished in vectors. */
+LLVMValueRef red_is_one_partial(red *r);
+bool red_joins_units(const red *r, const red_sweep *s);
+bool red_joins_short(const red *r, const red_sweep *s); /* rather than red_short_rows */
+void red_units(red *r, red_sweep *s, bool is_whole);
+bool red_has_function_of_rows(const red *r);
+void red_lanes_of_rows(red *r, red_sweep *s, LLVMValueRef begin, LLVMValueRef end, bool is_whole);
 
 /* reduce_short.c: rows of few elements, known, of types and strides that suit; rows [begin, end) completely. */
 bool red_is_short(const red *r);

@@ -432,13 +432,13 @@ void red_sweep_row(red_sweep *s, em_values *row) {
         if (s->is_seed[n] && red_is_row(s->r, n)) em_value(s->r->e, row, n);
 }
 
-void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot) {
+/* At the level's lanes from here on. Returns how many accumulators may have taken an element. */
+static int64_t sweep(red_sweep *s, const em_values *row, red_acc (*acc)[IR_REDUCE_UNROLL]) {
     red *r = s->r;
     emit *e = r->e;
     red_seeds(s, row);
     int64_t n = INT64_MAX, group = IR_REDUCE_UNROLL * e->lanes;
     bool known = red_constant(em_sub(e, r->end, r->begin), &n);
-    red_acc acc[s->n_acc + 1][IR_REDUCE_UNROLL];
     for (int a = 0; a < s->n_acc; a++)
         for (int u = 0; u < IR_REDUCE_UNROLL; u++) acc[a][u] = fresh(s, a, u);
     /* a constant mask costs nothing at any level; without masks the rest would be a second copy of the code anyway */
@@ -455,8 +455,25 @@ void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot) {
     } else {
         rest(s, acc, main_loop(s, acc, s->n_acc ? IR_REDUCE_UNROLL : 2));
     }
+    return known ? n : INT64_MAX;
+}
+
+void red_sweep_vectors(red_sweep *s, const em_values *row, LLVMValueRef *out) {
+    red_acc acc[s->n_acc + 1][IR_REDUCE_UNROLL];
+    const int64_t elements = sweep(s, row, acc);
     for (int a = 0; a < s->n_acc; a++) {
-        int64_t elements = known ? n : INT64_MAX;
+        red_fold(s->r, s->acc[a], acc[a], elements);
+        out[a] = acc[a][0].value;
+    }
+    s->r->e->lanes = 1;
+}
+
+void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot) {
+    red *r = s->r;
+    emit *e = r->e;
+    red_acc acc[s->n_acc + 1][IR_REDUCE_UNROLL];
+    const int64_t elements = sweep(s, row, acc);
+    for (int a = 0; a < s->n_acc; a++) {
         red_acc total = is_found(s, a, elements) ? red_find(r, s->acc[a], acc[a][0].value, elements)
                                                  : red_halves(r, s->acc[a], acc[a], elements);
         if (total.index) {

@@ -413,6 +413,36 @@ Test(reduce, argmax_at_every_place) {
     }
 }
 
+/* Rows by one vector: several go through it together, and results of as many rows as lanes are made at once. What is in
+ * types that no level, or not every one, loads under a mask goes row by row. */
+static void check_rows(const char *body) {
+    static const int64_t rows[] = {1, 4, 7, 8, 16, 21, 41};
+    static const int64_t few[] = {5, 6, 12, 17, 20, 31, 33, 50, 64, 100, 130, 4096, 4100};
+    for (int l = 0; l < 13; l++)
+        for (int i = l % 2; i < 7; i += l < 11 ? 2 : 5) {
+            const int64_t size[4] = {3, rows[i], few[l]};
+            check(body, size, few[l] <= IR_BAKE_MAX && l % 3 ? BAKE : l & 1 ? STRETCH : 0, l % 4 ? 128 : 9);
+        }
+}
+
+Test(reduce, rows_that_share_a_vector) {
+    static const char *const types[] = {"f32", "f64", "f16", "i32"};
+    char body[1024];
+    for (int t = 0; t < 4; t++) {
+        const char *x = types[t], *acc = t == 2 ? "f32" : x, *cast = t == 2 ? "cast.f32" : t == 3 ? "abs.i32" : NULL;
+        snprintf(body, sizeof body,
+                 "reduce\ndim p ?\ndim p ?\ndim r ?\nbuffer in %s ? ? 1\nbuffer in %s 0 0 1\nbuffer in %s ? 1 0\n"
+                 "buffer out %s ? 1 0\n%%0 = load.%s #0\n%%1 = load.%s #1\n%%2 = %s%s %%0\n%%3 = mul.%s %%2 %%1\n"
+                 "%%4 = %s.%s %%3\n%%5 = load.%s #2\n%%6 = add.%s %%4 %%5\n%%7 = store.%s #3 %%6\n",
+                 x, acc, acc, acc, x, acc, cast ? cast : "neg.", cast ? "" : acc, acc,
+                 t == 3 ? "reduce_max" : "reduce_sum", acc, acc, acc, acc);
+        check_rows(body);
+    }
+    check_rows("reduce\ndim p ?\ndim p ?\ndim r ?\nbuffer in f32 ? ? 1\nbuffer in f32 0 0 1\nbuffer out f32 ? 1 0\n"
+               "buffer out f32 ? ? 0\n%0 = load.f32 #0\n%1 = load.f32 #1\n%2 = mul.f32 %0 %1\n%3 = reduce_sum.f32 %2\n"
+               "%4 = reduce_max.f32 %0\n%5 = store.f32 #2 %3\n%6 = store.f32 #3 %4\n");
+}
+
 Test(reduce, several_dims) {
     static const char body[] =
         "reduce\ndim p ?\ndim p ?\ndim r ?\ndim r ?\ndim r ?\nbuffer in f32 ? ? ? ? ?\nbuffer in f32 0 ? 0 1 0\n"
