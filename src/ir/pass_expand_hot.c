@@ -44,9 +44,10 @@ static ir_id filled(const ir_expand *c, int v, ir_dtype t, ir_size *dim, unsigne
     return ir_expand_op(c, IR_OP_FULL, 1, &in, attr, 2, 0);
 }
 
-/* What indices of other shape and type are made of: so it is read as it lies. */
+/* What indices of other shape and type are made of, a few operators back: so it is read as it lies. */
 static ir_id behind(const ir_graph *g, ir_id id) {
-    for (;;) {
+    enum { FEW = 8 };
+    for (int i = 0; i < FEW; i++) {
         const ir_node *n = ir_at(g, id);
         if (n->op == IR_OP_CAST) {
             const ir_dtype from = ir_at(g, n->in[0])->dtype;
@@ -58,6 +59,7 @@ static ir_id behind(const ir_graph *g, ir_id id) {
         }
         id = n->in[0];
     }
+    return id;
 }
 
 typedef struct hot {

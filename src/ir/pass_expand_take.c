@@ -15,7 +15,8 @@
 #include "base/small.h"
 #include "ir/expand.h"
 
-enum { MAX_DEPTH = 10 }; /* of an index expression: each operator may ask both operands */
+enum { MAX_DEPTH = 10 };                     /* of an index expression: each operator may ask both operands */
+static const int64_t FAR = INT64_C(1) << 60; /* numbers past it are not looked at, so that sums of two are exact */
 
 typedef struct places { /* a + b * f(j) */
     int dim;            /* whose place j is; -1: a everywhere */
@@ -69,7 +70,8 @@ static bool divide(const ir_graph *g, const ir_node *x, places *p, int64_t by, b
     ir_sizes *s = g->sizes;
     ir_size low, high;
     int64_t from, lowest, highest;
-    if (by < 1 || p->kind != PLACES_LINE || p->b != 1 || !fits(g, p, x) || !ir_size_is_const(s, p->a, &from))
+    if (by < 1 || by > FAR || p->kind != PLACES_LINE || p->b != 1 || !fits(g, p, x) ||
+        !ir_size_is_const(s, p->a, &from))
         return false;
     range_of(g, p, x, &low, &high);
     if (is_rest) {
@@ -136,7 +138,7 @@ static bool of_two(const ir_graph *g, const ir_node *n, int depth, places *p) {
         if (!number_of(g, &y, &by)) return false;
         if (n->op == IR_OP_SHR || n->op == IR_OP_AND) {
             if (n->op == IR_OP_SHR && (by < 0 || by > 30)) return false;
-            if (n->op == IR_OP_AND && (by < 0 || by & (by + 1))) return false;
+            if (n->op == IR_OP_AND && (by < 0 || by > FAR || by & (by + 1))) return false;
             by = n->op == IR_OP_SHR ? INT64_C(1) << by : by + 1;
         }
         /* A rest of bits is floored in two's complement, as mod is. p->dim is of n, whose shape is x's then. */
@@ -271,7 +273,7 @@ ir_id ir_expand_take(const ir_expand *c, const ir_node *n) {
         (ir_size_never_negative(s, low) || ir_size_never_negative(s, ir_size_sub(s, low, steps))) &&
         (ir_size_never_negative(s, above) || ir_size_never_negative(s, ir_size_sub(s, above, steps)));
     if (!is_in_range) return 0;
-    if (p.kind == PLACES_WRAP && !ir_size_is_const(s, all, &length)) return 0;
+    if (p.kind == PLACES_WRAP && (!ir_size_is_const(s, all, &length) || length > FAR)) return 0;
     if (p.kind == PLACES_REPEAT && (axis + 1u != x.rank || ir_size_mul(s, count, ir_size_const(s, p.by)) != all))
         return 0;
     for (unsigned d = 0; is_along && d < n->rank; d++)
@@ -310,9 +312,9 @@ ir_id ir_expand_scatter(const ir_expand *c, const ir_node *n) {
     if (!ir_size_is_const(s, low, &first) || !ir_size_is_const(s, high, &last) ||
         !ir_size_is_const(s, x.dim[axis], &size) || !ir_size_is_const(s, index.dim[axis], &count) || count < 1)
         return 0;
-    if (last < 0 && first >= -size) first += size, last += size;
+    if (last < 0 && first >= -FAR) first += size, last += size;
     const bool is_each = p.dim == (int)axis ? p.b == 1 || p.b == -1 : p.dim < 0 && count == 1;
-    if (!is_each || first < 0 || last >= size || size / MOST > count) return 0;
+    if (!is_each || size > FAR || first < 0 || last >= size || size / MOST > count) return 0;
     ir_id part[3], u = n->in[2];
     int n_parts = 0;
     if (p.b < 0) u = slice(c, u, axis, ir_size_const(s, count - 1), -1, ir_size_const(s, count));

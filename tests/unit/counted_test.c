@@ -196,6 +196,51 @@ Test(counted, errors_are_those_of_indices) {
     fusor_context_free(ctx);
 }
 
+/* Numbers that overflow whatever is made of them: programs of any kind, none of which may fail but by an index. */
+Test(counted, extreme_numbers) {
+    static const char *const numbers[] = {"9223372036854775807",
+                                          "9223372036854775806",
+                                          "-9223372036854775808",
+                                          "4611686018427387904",
+                                          "1152921504606846977",
+                                          "-4611686018427387905",
+                                          "-9223372036854775807",
+                                          "0",
+                                          "-1"};
+    static const char *const ops[] = {"add(%i, %K)", "sub(%i, %K)",  "sub(%K, %i)", "mul(%i, %K)", "div(%i, %K)",
+                                      "mod(%i, %K)", "fmod(%i, %K)", "and(%i, %K)", "shr(%i, %K)"};
+    enum { N_NUMBERS = sizeof numbers / sizeof *numbers, N_OPS = sizeof ops / sizeof *ops };
+    fusor_context *ctx = new_context(1);
+    int64_t x[4] = {1, 2, 3, 4}, j[4], y[4];
+    int n_right = 0;
+    for (int k = 0; k < N_NUMBERS * N_NUMBERS * N_OPS * N_OPS; k += 7) {
+        const int a = k % N_NUMBERS, b = k / N_NUMBERS % N_NUMBERS, p = k / N_NUMBERS / N_NUMBERS % N_OPS,
+                  q = k / N_NUMBERS / N_NUMBERS / N_OPS;
+        char body[300] = "%i = iota(shape=[4], axis=0, dtype=i64) %a = ";
+        for (int step = 0; step < 2; step++) {
+            for (const char *c = ops[step ? q : p]; *c; c++) {
+                if (c[0] == '%' && c[1] == 'K') strcat(body, numbers[step ? b : a]), c++;
+                else if (c[0] == '%' && step) strcat(body, "%a"), c++;
+                else strncat(body, c, 1);
+            }
+            strcat(body, step ? "" : " %j = ");
+        }
+        fusor_buffer of_x = FUSOR_BUFFER(x, FUSOR_I64, 4), of_j = FUSOR_BUFFER(j, FUSOR_I64, 4),
+                     of_y = FUSOR_BUFFER(y, FUSOR_I64, 4);
+        OK(run(ctx, fu_format(&arena, "func @f() -> i64[4] { %s return %%j }", body), NULL, &of_j));
+        const fusor_status status =
+            run(ctx, fu_format(&arena, "func @f(%%x: i64[4]) -> i64[4] { %s %%y = take(%%x, %%j) return %%y }", body),
+                &of_x, &of_y);
+        bool is_wrong = false;
+        for (int i = 0; i < 4; i++) is_wrong |= j[i] < -4 || j[i] > 3;
+        cr_assert_eq(status, is_wrong ? FUSOR_ERROR_INDEX : FUSOR_OK, "%s", body);
+        for (int i = 0; !is_wrong && i < 4; i++) cr_assert_eq(y[i], x[(j[i] + 4) % 4], "%s, %d", body, i);
+        n_right += !is_wrong;
+    }
+    cr_expect(n_right > 100, "%d", n_right);
+    fusor_context_free(ctx);
+}
+
 /* Of no element there is nothing to take, by an index or by none. */
 Test(counted, no_elements) {
     fusor_context *ctx = new_context(1);
