@@ -351,25 +351,44 @@ red_acc red_with_nans(red *r, int j, red_acc acc, LLVMValueRef nan) {
                      em_select(e, is, nan, acc.index)};
 }
 
-red_acc red_find(red *r, int j, LLVMValueRef x, int64_t elements) {
+/* The lanes of x[] that are equal to `value` (NULL: that are NaN), one bit each. */
+static LLVMValueRef bits_of_vectors(red *r, int j, const LLVMValueRef *x, int64_t elements, LLVMValueRef value) {
+    emit *e = r->e;
+    const bool is_float = ir_is_float(red_type(r, j));
+    LLVMValueRef all = NULL;
+    for (int64_t u = 0; u * e->lanes < elements; u++) {
+        LLVMValueRef is = !value     ? em_fcmp(e, LLVMRealUNO, x[u], x[u])
+                          : is_float ? em_fcmp(e, LLVMRealOEQ, x[u], value)
+                                     : em_icmp(e, LLVMIntEQ, x[u], value);
+        LLVMValueRef bits = LLVMBuildZExt(e->b, bits_of(e, is), e->t_i64, "");
+        const int64_t at = u * e->lanes, left = elements - at;
+        if (left < e->lanes) bits = em_and(e, bits, em_i64s(e, (1ll << left) - 1));
+        all = at ? em_or(e, all, LLVMBuildShl(e->b, bits, em_i64s(e, at), "")) : bits;
+    }
+    return all;
+}
+
+red_acc red_find(red *r, int j, const LLVMValueRef *x, int64_t elements) {
     emit *e = r->e;
     ir_dtype t = red_type(r, j);
-    int lanes = e->lanes;
-    LLVMValueRef m = x, valid = elements < lanes ? em_mask(e, em_i64s(e, elements)) : NULL;
-    if (valid) m = em_select(e, valid, x, em_identity(e, op_of(r, j), t));
+    const int lanes = e->lanes, vectors = (int)((elements + lanes - 1) / lanes);
+    const int64_t left = elements - (int64_t)(vectors - 1) * lanes;
+    LLVMValueRef v[RED_FIND_MAX];
+    memcpy(v, x, (size_t)vectors * sizeof *v);
+    if (left < lanes)
+        v[vectors - 1] = em_select(e, em_mask(e, em_i64s(e, left)), x[vectors - 1], em_identity(e, op_of(r, j), t));
+    for (int h = 1; h < vectors; h *= 2)
+        for (int u = 0; u + h < vectors; u += 2 * h) v[u] = better(r, j, v[u], v[u + h]);
+    LLVMValueRef m = v[0];
     for (int n = lanes / 2; n >= 1; n /= 2) {
         LLVMValueRef low = part(e, m, 0, n);
         e->lanes = n;
         m = n < elements ? better(r, j, low, part(e, m, n, n)) : low;
     }
     e->lanes = lanes;
-    LLVMValueRef all = em_splat(e, m), is_float = ir_is_float(t) ? em_fcmp(e, LLVMRealOEQ, x, all) : NULL;
-    LLVMValueRef found = bits_of(e, is_float ? is_float : em_icmp(e, LLVMIntEQ, x, all));
-    LLVMValueRef zero = LLVMConstInt(e->t_i32, 0, 0), mask = LLVMConstInt(e->t_i32, (1ull << elements) - 1, 0);
-    if (is_float) { /* the first NaN, if there is one */
-        LLVMValueRef nans = bits_of(e, em_fcmp(e, LLVMRealUNO, x, x));
-        if (valid) nans = em_and(e, nans, mask);
-        LLVMValueRef any = em_icmp(e, LLVMIntNE, nans, zero);
+    LLVMValueRef found = bits_of_vectors(r, j, x, elements, em_splat(e, m));
+    if (ir_is_float(t)) { /* the first NaN, if there is one */
+        LLVMValueRef nans = bits_of_vectors(r, j, x, elements, NULL), any = em_icmp(e, LLVMIntNE, nans, em_i64s(e, 0));
         found = em_select(e, any, nans, found);
         int64_t parts = -1; /* m is a number where lanes before the last step were NaN: other blocks compare with it */
         if (!red_constant(r->partials, &parts) || parts != 1) {
@@ -378,10 +397,10 @@ red_acc red_find(red *r, int j, LLVMValueRef x, int64_t elements) {
             e->lanes = lanes;
         }
     }
-    if (valid) found = em_and(e, found, mask);
-    LLVMValueRef in[2] = {found, LLVMConstInt(e->t_i1, 1, 0)};
-    if (!red_is_last(r, j)) return (red_acc){m, em_intrinsic(e, "llvm.cttz", 2, in)};
-    return (red_acc){m, em_sub(e, LLVMConstInt(e->t_i32, 31, 0), em_intrinsic(e, "llvm.ctlz", 2, in))};
+    const bool last = red_is_last(r, j);
+    LLVMValueRef in[2] = {found, LLVMConstInt(e->t_i1, 1, 0)},
+                 n = em_intrinsic(e, last ? "llvm.ctlz" : "llvm.cttz", 2, in);
+    return (red_acc){m, LLVMBuildTrunc(e->b, last ? em_sub(e, em_i64s(e, 63), n) : n, e->t_i32, "")};
 }
 
 /* ---- partial results of the inner form ---- */

@@ -79,10 +79,11 @@ void red_store(red *r, int j, red_acc acc, LLVMValueRef at, LLVMValueRef index_a
 red_acc red_halves(red *r, int j, red_acc *acc, int64_t elements);
 /* Its first steps, those between vectors: to one vector, acc[0]. */
 void red_fold(red *r, int j, red_acc *acc, int64_t elements);
-/* Arg-reduction of one vector's first `elements` lanes, 1 to e->lanes, at the level's lanes: which lane (i32) holds the
- * extreme value, or the first (last) NaN. Where whole rows fit a vector it needs a third of red_halves'
+/* Arg-reduction of the first `elements` lanes of some vectors, 1 to all of them and at most 64, at the level's lanes:
+ * which (i32) holds the extreme value, or the first (last) NaN. Where whole rows fit, it needs a third of red_halves'
  * instructions. */
-red_acc red_find(red *r, int j, LLVMValueRef x, int64_t elements);
+enum { RED_FIND_MAX = 8, RED_FIND_ELEMENTS = 64 };
+red_acc red_find(red *r, int j, const LLVMValueRef *x, int64_t elements);
 /* An arg-reduction's next IR_REDUCE_UNROLL vectors, lane by lane, from element `first` of the block on (i32 lanes),
  * which is what the accumulator holds then. NaNs apart: *nan is the first (last) group that has one, at first
  * red_no_nan. So the values make a chain of one instruction a group. red_with_nans: what red_take would have. */
@@ -109,6 +110,7 @@ typedef struct red_sweep {
     bool is_costly, has_arg;             /* has_arg: an accumulator carries an index */
     struct red_sweep **find;             /* by acc: evaluates an arg-reduction's operand for red_locate, or NULL */
     LLVMValueRef *x;                     /* of the step emitted last: what it reduces, one per acc */
+    LLVMValueRef (*vector)[RED_FIND_MAX]; /* straight code: all that red_find looks at, by acc */
     /* inner form */
     LLVMValueRef *kept_row;              /* by instruction */
     LLVMValueRef kept_at;                /* row-major number of element 0 of the last r dim */

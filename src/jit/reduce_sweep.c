@@ -69,8 +69,24 @@ static red_sweep *new_sweep(red *r, int pass, LLVMValueRef *kept) {
     s->memory = FU_NEW_N(arena, LLVMValueRef, n);
     s->index_memory = FU_NEW_N(arena, LLVMValueRef, n);
     s->x = FU_NEW_N(arena, LLVMValueRef, n);
+    s->vector = fu_alloc(arena, (size_t)(n + 1) * sizeof *s->vector);
     s->find = FU_NEW_N(arena, red_sweep *, n);
     return s;
+}
+
+/* Are n elements of a block written out? A constant mask costs nothing at any level, and without masks the rest would be
+ * a second copy of the code anyway. An arg-reduction alone holds its vectors in registers until it has found one. */
+static bool is_straight(const red_sweep *s, int64_t n) {
+    const red *r = s->r;
+    const int64_t lanes = r->e->level->lanes;
+    if (s->is_costly) return n <= (r->e->level->has_mask ? 1 : 2) * lanes;
+    const bool is_alone = s->n_acc == 1 && s->has_arg && s->n_stores + s->n_kept == 0;
+    return n <= IR_REDUCE_UNROLL * lanes || (is_alone && n <= RED_FIND_MAX * lanes && n <= RED_FIND_ELEMENTS);
+}
+
+/* Does red_find what an accumulator and its halves do? */
+static bool is_found(const red_sweep *s, int a, int64_t n) {
+    return red_is_arg(s->r, s->acc[a]) && n > 0 && n <= RED_FIND_ELEMENTS && is_straight(s, n);
 }
 
 /* Arg-reductions of cheap programs compare groups of IR_REDUCE_UNROLL vectors, and carry the number of the group along:
@@ -80,7 +96,7 @@ static void find_by_group(red_sweep *s) {
     red *r = s->r;
     int64_t n;
     if (s->is_costly || s->n_stores || r->v >= 0) return;
-    if (red_constant(r->e->size[r->last], &n) && n <= IR_REDUCE_UNROLL * r->e->level->lanes) return;
+    if (red_constant(r->e->size[r->last], &n) && is_straight(s, n)) return;
     for (int a = 0; a < s->n_acc; a++) {
         if (!red_is_arg(r, s->acc[a])) continue;
         red_sweep *f = new_sweep(r, s->pass, s->kept_row);
@@ -389,11 +405,6 @@ static void rotating_loop(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL]) {
     for (int a = 0; a < s->n_acc; a++) acc[a][0].value = join(e, took[a], then, acc[a][0].value, some.other);
 }
 
-/* The whole block is one vector: red_find does what the accumulator and its halves do. */
-static bool is_found(const red_sweep *s, int a, int64_t n) {
-    return red_is_arg(s->r, s->acc[a]) && n > 0 && n <= s->r->e->level->lanes;
-}
-
 static void straight(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], int64_t n) {
     red *r = s->r;
     emit *e = r->e;
@@ -404,7 +415,7 @@ static void straight(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], int64_t n) 
         LLVMValueRef mask = left < e->lanes ? em_mask(e, em_i64s(e, left)) : NULL;
         evaluate(s, &b, i, mask);
         for (int a = 0; a < s->n_acc; a++) {
-            if (is_found(s, a, n)) acc[a][u].value = s->x[a];
+            if (is_found(s, a, n)) s->vector[a][u] = s->x[a];
             else acc[a][u] = red_take(r, s->acc[a], acc[a][u], s->x[a], position, mask);
         }
         red_write(s, &b);
@@ -437,13 +448,11 @@ static int64_t sweep(red_sweep *s, const em_values *row, red_acc (*acc)[IR_REDUC
     red *r = s->r;
     emit *e = r->e;
     red_seeds(s, row);
-    int64_t n = INT64_MAX, group = IR_REDUCE_UNROLL * e->lanes;
+    int64_t n = INT64_MAX;
     bool known = red_constant(em_sub(e, r->end, r->begin), &n);
     for (int a = 0; a < s->n_acc; a++)
         for (int u = 0; u < IR_REDUCE_UNROLL; u++) acc[a][u] = fresh(s, a, u);
-    /* a constant mask costs nothing at any level; without masks the rest would be a second copy of the code anyway */
-    int64_t most = !s->is_costly ? group : e->level->has_mask ? e->lanes : 2 * e->lanes;
-    if (known && n <= most) {
+    if (known && is_straight(s, n)) {
         straight(s, acc, n);
     } else if (s->is_costly && may_rotate(s)) {
         rotating_loop(s, acc);
@@ -474,7 +483,7 @@ void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot) {
     red_acc acc[s->n_acc + 1][IR_REDUCE_UNROLL];
     const int64_t elements = sweep(s, row, acc);
     for (int a = 0; a < s->n_acc; a++) {
-        red_acc total = is_found(s, a, elements) ? red_find(r, s->acc[a], acc[a][0].value, elements)
+        red_acc total = is_found(s, a, elements) ? red_find(r, s->acc[a], s->vector[a], elements)
                                                  : red_halves(r, s->acc[a], acc[a], elements);
         if (total.index) {
             LLVMValueRef first =

@@ -120,7 +120,7 @@ static LLVMValueRef load_or_reduce(emit *e, em_values *v, const ir_kinst *inst, 
     int j = r->number[inst - r->k->inst];
     int64_t n = known_length(r);
     if (red_is_arg(r, j) && n > 0) {
-        LLVMValueRef lane = red_find(r, j, em_value(e, v, inst->in[0]), n).index;
+        LLVMValueRef x = em_value(e, v, inst->in[0]), lane = red_find(r, j, &x, n).index;
         return em_splat(e, LLVMBuildZExt(e->b, lane, e->t_i64, ""));
     }
     LLVMValueRef position = red_is_arg(r, j) ? red_lane_numbers(e, e->t_i32, 0) : NULL;
