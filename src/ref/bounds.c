@@ -223,14 +223,11 @@ static double product_bound(const walk *w, const ir_node *n, double k) {
     return (512 + ceil(k / 512)) * unit(w, n) + (may_be_tf32(w, n) ? TF32 : 0);
 }
 
-/* v->error += factor * terms, and a rounding to a type narrower than the accumulator. */
+/* v->error += factor * terms, and the conversion from the accumulator. */
 static void add_terms(value *v, const double *terms, double factor, double u) {
     int64_t count = ref_count(&v->t);
-    double own_u = v->t.dtype == FUSOR_F64 ? 0x1p-53 : v->t.dtype == FUSOR_F32 ? 0x1p-24 : 1;
     for (int64_t i = 0; i < count; i++) {
-        double y = get(&v->t, i);
-        v->error[i] += factor * terms[i];
-        if (own_u > u && ir_is_float(v->t.dtype) && isfinite(y)) v->error[i] += ref_ulp(v->t.dtype, y);
+        v->error[i] += factor * terms[i] + ref_narrowing(v->t.dtype, u, get(&v->t, i));
         if (isnan(v->error[i])) v->error[i] = INFINITY;
     }
 }

@@ -19,10 +19,9 @@ static double most_of(double u) { return u > 0x1p-30 ? 0x1p127 : 0x1p1023; } /* 
 static double least_of(double u) { return u > 0x1p-30 ? 0x1p-149 : 0x1p-1074; }
 static double at_least_zero(double v) { return v > 0 ? v : 0; }
 
-/* Converting to a type narrower than the accumulator. */
-static double narrowing(ir_dtype t, double u, double y) {
+double ref_narrowing(ir_dtype t, double u, double y) {
     const double own = t == FUSOR_F64 ? 0x1p-53 : t == FUSOR_F32 ? 0x1p-24 : 1;
-    return ir_is_float(t) && own > u && isfinite(y) ? ref_ulp(t, y) : 0;
+    return own > u && isfinite(y) ? ref_ulp(t, y) : 0;
 }
 
 /* Largest error and largest finite magnitude of elements [from, from + n). */
@@ -66,7 +65,7 @@ void ref_bound_composite(const ref_call *c, const double *const *in_error, doubl
             e = k + 8 * ulp + 1e-7 + off;
         }
         if (overflows) error[i] = INFINITY;
-        else if (isfinite(y)) error[i] += e + narrowing(c->out->dtype, u, y);
+        else if (isfinite(y)) error[i] += e + ref_narrowing(c->out->dtype, u, y);
         else if (off > 0) error[i] = INFINITY;
     }
 }
@@ -118,7 +117,8 @@ void ref_bound_scan(const ref_call *c, const double *const *in_error, double u, 
             const int64_t i = first + (reverse ? len - 1 - j : j) * inner;
             const double y = get(c->out, i), v = get(x, i), e = in_error[0] ? in_error[0][i] : 0;
             if (!exclusive) line_take(&l, v, e);
-            const double b = line_bound(&l, is_product, is_float, k, u, y) + narrowing(c->out->dtype, u, y);
+            const double b = line_bound(&l, is_product, is_float, k, u, y) +
+                             (is_float ? ref_narrowing(c->out->dtype, u, y) : 0);
             error[i] = isnan(b) ? INFINITY : error[i] + b;
             if (exclusive) line_take(&l, v, e);
         }
@@ -162,7 +162,7 @@ fusor_status ref_bound_norm(const ref_call *c, const double *const *in_error, do
                 const double v = get(&c->in[o], at), ve = in_error[o] ? in_error[o][at] : 0;
                 e = o == 1 ? fabs(v) * e + (fabs(z) + e) * ve + 2 * u * fabs(z * v) : e + ve + 2 * u * fabs(y);
             }
-            e += 2 * u * fabs(y) + 2 * least_of(u) + narrowing(c->out->dtype, u, y);
+            e += 2 * u * fabs(y) + 2 * least_of(u) + ref_narrowing(c->out->dtype, u, y);
             if (overflows || isnan(e)) error[i] = off > 0 || overflows || isfinite(y) ? INFINITY : error[i];
             else error[i] += e;
         }

@@ -6,6 +6,9 @@
  * 1 in the accumulation type. */
 #include "ref/kinds.h"
 
+/* What converting y's exact value from the accumulation type to t may add: of a narrower float, a rounding; of an
+ * integer 1, the values may lie on two sides of one. */
+double ref_narrowing(ir_dtype t, double u, double y);
 void ref_bound_composite(const ref_call *c, const double *const *in_error, double u,
                          double *error); /* var, std, l2, logsumexp */
 void ref_bound_scan(const ref_call *c, const double *const *in_error, double u, double *error);

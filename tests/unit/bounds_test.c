@@ -61,6 +61,13 @@ Test(bounds, sums_and_products_of_matrices) {
     ref_tensor ints = {FUSOR_I32, 1, {4}, (int32_t[]){1, 2, 3, 4}};
     (void)eval("func @f(%x: i32[N]) -> i64 { %s = reduce_sum(%x) return %s }", 1, &ints, &b);
     cr_expect_eq(b[0], 0);
+    /* A sum and a product near 2 and 1: what is truncated may be the integer below. */
+    (void)eval("func @f(%x: f32[N]) -> i64 { %s = reduce_sum(%x, dtype=i64) return %s }", 1, (ref_tensor[]){VECTOR(x)},
+               &b);
+    cr_expect(b[0] >= 1 && b[0] < 1.01, "%g", b[0]);
+    (void)eval("func @f(%x: f32[N]) -> i64[N] { %s = cumprod(%x, axis=0, dtype=i64) return %s }", 1,
+               (ref_tensor[]){VECTOR(x)}, &b);
+    cr_expect(b[3] >= 1 && b[3] < 1.01, "%g", b[3]);
 }
 
 Test(bounds, comparison) {
