@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What is made of one_hot, in pass_expand, without it.
+/* pass_expand_hot.c: what is made of one_hot, without it.
  *
- * Counts: the sum of one_hot over its indices (the sum of eq(index, iota) along a last axis, as a whole
- * of 0 and 1) is a scatter of ones, which takes an addition for each index, not one for each index and place. The sums
- * are the same bits: integers wrap alike, and floats hold every number on the way exactly.
+ * Counts: the sum of one_hot over its indices (the sum of eq(index, iota) along a last axis, as a whole of 0 and 1) is a
+ * scatter of ones, which takes an addition for each index, not one for each index and place. The sums are the same bits:
+ * integers wrap alike, and floats hold every number on the way exactly.
  *
  *   place   minimum(index as unsigned, depth): what is out of range goes to a place behind all, which is cut off
  *   lines   of many indices: parts that threads count apart, and a sum of their counts

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Indices of take, take_along and scatter that are counted, not looked up, in pass_expand: what they move is a view then, which
- * fuses, and has nothing to store, check or gather.
+/* pass_expand_take.c: indices of take, take_along and scatter that are counted, not looked up: what they move is a view
+ * then, which fuses, and has nothing to store, check or gather.
  *
  *   a + b * j           a slice: flipped, every other one, shifted; one element, where j is not in it
  *   (a + j) mod m       a pad that wraps around: rolled, tiled

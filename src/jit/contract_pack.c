@@ -285,6 +285,23 @@ static void pack_transposed(contract *c, int operand, LLVMValueRef dst, LLVMValu
     if (!masked) pack_scalar(c, operand, dst, first, valid, k_first, whole, k_count);
 }
 
+/* Are rows past the end masked lanes? AVX2 has loads under a mask, of neighbours of 4 and 8 bytes. */
+static bool masks_rows(const contract *c, int operand) {
+    const int dim = operand ? c->dim_n : c->dim_m;
+    bool is_used[IR_KERNEL_MAX_INSTS] = {0};
+    if (c->e->level->has_mask) return true;
+    is_used[c->operand[operand]] = true;
+    for (int i = c->operand[operand]; i >= 0; i--) {
+        const ir_kinst *in = &c->k->inst[i];
+        if (!is_used[i]) continue;
+        for (int j = 0; j < in->n_in; j++) is_used[in->in[j]] = true;
+        if (in->op != IR_K_LOAD) continue;
+        const ir_kbuffer *b = &c->k->buffer[in->index];
+        if (in->variant || (b->stride[dim] != 0 && b->stride[dim] != 1) || ir_dtypes[b->dtype].bytes < 4) return false;
+    }
+    return c->e->level->has_fma;
+}
+
 static void pack_along_rows(contract *c, int operand, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef valid,
                             LLVMValueRef k_first, LLVMValueRef k_count) {
     emit *e = c->e;
@@ -293,7 +310,7 @@ static void pack_along_rows(contract *c, int operand, LLVMValueRef dst, LLVMValu
     em_branch b = em_if(e, em_icmp(e, LLVMIntSGE, valid, em_i64s(e, reach)));
     pack_rows(c, operand, dst, first, valid, k_first, k_count, false);
     em_else(e, &b);
-    if (e->level->has_mask) pack_rows(c, operand, dst, first, valid, k_first, k_count, true);
+    if (masks_rows(c, operand)) pack_rows(c, operand, dst, first, valid, k_first, k_count, true);
     else pack_scalar(c, operand, dst, first, valid, k_first, em_i64s(e, 0), k_count);
     em_endif(e, &b);
 }
