@@ -172,41 +172,51 @@ static void epilogue_at(contract *c, contract_point *at, LLVMValueRef x) {
     contract_finish(c, at, em_load_ptr(c->e, c->acc, x, NULL, (unsigned)c->acc_bytes));
 }
 
-/* Vectors of a row, or single elements where the end cannot be masked. A long program is emitted once, in a loop.
- * Whole vectors are stored without masks: masked stores are slow where they miss the caches near. */
-static void epilogue_row(contract *c, LLVMValueRef row, LLVMValueRef m, LLVMValueRef n0, LLVMValueRef columns,
-                         LLVMValueRef *mask, bool is_whole, bool in_loop) {
+/* Columns from .. to - 1 of a row by e->lanes. */
+static void epilogue_loop(contract *c, LLVMValueRef row, LLVMValueRef m, LLVMValueRef n0, LLVMValueRef from,
+                          LLVMValueRef to, bool is_masked) {
     emit *e = c->e;
-    if (!in_loop) {
-        for (int j = 0; j < c->nr / c->lanes; j++) {
-            contract_point at = {c, m, em_add(e, n0, num(c, j * c->lanes)), NULL, c->dim_n, mask[j]};
-            epilogue_at(c, &at, element(c, row, num(c, j * c->lanes)));
-        }
-        return;
-    }
-    em_loop l = em_for(e, num(c, 0), columns, num(c, e->lanes));
-    bool is_masked = !is_whole && e->lanes > 1;
+    em_loop l = em_for(e, from, to, num(c, e->lanes));
     contract_point at = {c,
                          m,
                          em_add(e, n0, l.i),
                          NULL,
                          e->lanes > 1 ? c->dim_n : -1,
-                         is_masked ? em_mask(e, em_sub(e, columns, l.i)) : NULL};
+                         is_masked ? em_mask(e, em_sub(e, to, l.i)) : NULL};
     epilogue_at(c, &at, element(c, row, l.i));
     em_end(e, &l);
+}
+
+/* Vectors of a row, and single elements where the end cannot be masked. A long program is emitted once, in a loop.
+ * Whole vectors are stored without masks: masked stores are slow where they miss the caches near. */
+static void epilogue_row(contract *c, LLVMValueRef row, LLVMValueRef m, LLVMValueRef n0, LLVMValueRef columns,
+                         LLVMValueRef *mask, bool is_whole, bool is_long) {
+    emit *e = c->e;
+    if (is_whole || e->level->has_mask) {
+        if (is_long) epilogue_loop(c, row, m, n0, num(c, 0), columns, !is_whole);
+        for (int j = 0; j < c->nr / c->lanes && !is_long; j++) {
+            contract_point at = {c, m, em_add(e, n0, num(c, j * c->lanes)), NULL, c->dim_n, mask[j]};
+            epilogue_at(c, &at, element(c, row, num(c, j * c->lanes)));
+        }
+        return;
+    }
+    LLVMValueRef whole = em_and(e, columns, num(c, -c->lanes));
+    epilogue_loop(c, row, m, n0, num(c, 0), whole, false);
+    e->lanes = 1;
+    epilogue_loop(c, row, m, n0, whole, columns, false);
+    e->lanes = c->lanes;
 }
 
 static void epilogue_rows(contract *c, LLVMValueRef tile, LLVMValueRef m0, LLVMValueRef rows, LLVMValueRef n0,
                           LLVMValueRef columns, bool is_whole, bool is_long) {
     emit *e = c->e;
     LLVMValueRef mask[8] = {0};
-    bool has_mask = e->level->has_mask;
-    e->lanes = is_whole || has_mask ? c->lanes : 1;
-    for (int j = 0; j < c->nr / c->lanes && !is_whole && !is_long && has_mask; j++)
+    e->lanes = c->lanes;
+    for (int j = 0; j < c->nr / c->lanes && !is_whole && !is_long && e->level->has_mask; j++)
         mask[j] = em_mask(e, em_sub(e, columns, num(c, j * c->lanes)));
     em_loop l = em_for(e, num(c, 0), rows, num(c, 1));
     LLVMValueRef row = element(c, tile, em_mul(e, l.i, num(c, c->nr)));
-    epilogue_row(c, row, em_add(e, m0, l.i), n0, columns, mask, is_whole, is_long || e->lanes == 1);
+    epilogue_row(c, row, em_add(e, m0, l.i), n0, columns, mask, is_whole, is_long);
     em_end(e, &l);
 }
 
