@@ -84,10 +84,18 @@ static void join_child(pid_t child, const char *what) {
     cr_assert(false, "%s: the child hangs", what);
 }
 
+/* Of tests that fork while another thread allocates. */
+#ifdef __SANITIZE_ADDRESS__
+#define SKIP_ASAN() cr_skip("the locks of AddressSanitizer's own allocator do not survive a fork beside threads")
+#else
+#define SKIP_ASAN() (void)0
+#endif
+
 static void *compile_one(void *ctx) { return compile(ctx, 0); }
 
 /* A fork while another thread loads the code generation module: the child can load it, too. */
 Test(forks, while_the_module_is_loaded, .timeout = 120) {
+    SKIP_ASAN();
     if (rt_host_level() < 0 || !getenv("FUSOR_CODEGEN")) cr_skip("no code generation module"); /* none is loaded yet */
     fusor_context *ctx = new_context();
     pthread_t loader;
@@ -194,9 +202,7 @@ static void *work(void *arg) {
 }
 
 Test(forks, while_other_threads_call_and_compile, .timeout = 240) {
-#ifdef __SANITIZE_ADDRESS__
-    cr_skip("the locks of AddressSanitizer's own allocator do not survive a fork beside threads");
-#endif
+    SKIP_ASAN();
     if (!has_module()) cr_skip("no code generation module");
     fusor_context *ctx = new_context();
     fusor_executable *exe = compile(ctx, 0);
