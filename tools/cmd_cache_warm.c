@@ -161,7 +161,8 @@ static int walk_program(walk *w, const program *p, uint32_t *from) {
 static int walk_all(walk *w) {
     tool *t = w->t;
     int status;
-    if (t->args.n < 2 && !t->text) return tool_usage(t, "cache %s: expected FILE [@FUNC ...] ... or -e TEXT", t->args.at[0]);
+    if (t->args.n < 2 && !t->text)
+        return tool_usage(t, "cache %s: expected FILE [@FUNC ...] ... or -e TEXT", t->args.at[0]);
     if (!t->text && t->args.at[1][0] == '@')
         return tool_usage(t, "cache %s: expected FILE before %s", t->args.at[0], t->args.at[1]);
     w->targets = t->target ? t->target : "";

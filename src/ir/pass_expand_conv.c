@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* pass_expand_conv.c: convolutions as matrix products and movement, in the type that sums are made in.
  *
- *   conv            of the padded operand, in one kernel, which takes the pads in on a CPU (plan_window.c)
+ *   conv            of the padded operand, in one kernel, which takes the pads in on a CPU (plan_window.c); depthwise
+ *                   with its pads
  *   conv of one place, without strides and pads, between transposes of images whose channels are last
  *                   operand @ weights [O, C] transposed, over the channels where they lie; transposed in turn
  *   conv_transpose  with strides, on a CPU: without bias and in the type of sums, one kernel (ir_conv_fits_phases)
  *   other ones      along each axis, element q * stride + r of the result, pads included, is a convolution of stride 1
- *   of the operand
- *                   with every stride-th place, backwards: one convolution makes all r that meet the same count of
- *                   places as channels (two of them an axis where the stride does not divide the kernel), and their
- *                   elements take turns in the result. For r = 0 .. K - 1 alone where the stride is more; what is left
- *                   is zeros
+ *                   of the operand with every stride-th place, backwards: one convolution makes all r that meet the
+ *                   same count of places as channels (two of them an axis where the stride does not divide the
+ *                   kernel), and their elements take turns in the result. For r = 0 .. K - 1 alone where the stride is
+ *                   more; what is left is zeros
  *   the same with strides and dilations of more than 1 along one axis, or whose kernel has sizes with names
- *                   weights [C, O * places] transposed @ operand [N, C, positions], once; then axis by axis a scatter
- *                   that adds each product to the element of the result that it belongs to
- *
- * Groups are a batch axis. */
+ *                   weights [C, O * places] transposed @ operand [N, C, positions], once, groups as batches; then axis
+ *                   by axis a scatter that adds each product to the element of the result that it belongs to */
 #include "base/small.h"
 #include "ir/expand.h"
 #include "ir/window.h"

@@ -11,7 +11,7 @@
  * On a GPU a line of updates is one thread's, so the sum stays there.
  *
  * Lookups: the product of one_hot and a matrix is rows of it; zeros, where an index is out of range. As zeros are
- * multiplied too, each column of floats is NaN where another row than the own has an infinity or NaN: finite elements
+ * multiplied too, each column of floats is NaN where a row other than its own has an infinity or NaN: finite elements
  * of columns are counted for that. */
 #include "base/small.h"
 #include "ir/expand.h"

@@ -11,7 +11,7 @@
  * there and behind; not into a parameter that is written in place, of which only the updates are touched.
  *
  * j: the place of an index along one axis of the indices (iota). Only where the text proves every index to be in
- * range, and every step on the way to it to be a number of its type. */
+ * range, and what is converted, divided or shifted on the way to it not to have wrapped around. */
 #include "base/small.h"
 #include "ir/expand.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* contract_pack.c: packing of a contraction's operands into panels [k][rows], evaluating their programs on the way.
  *
- * Lanes go along the rows of the panel (its elements are then stored as they come) unless memory is contiguous along k:
- * then they go along k, and square blocks are transposed in registers. */
+ * Lanes go along the rows of the panel (its elements are then stored as they come; the last ones under masks, with AVX2
+ * where these are loads of neighbours) unless memory is contiguous along k and not along rows: then they go along k, and
+ * square blocks are transposed in registers. Operand 0 of some words is packed row by row (contract_pack_values). */
 #include "jit/contract.h"
 
 /* Lanes along k: something varies along k with stride 1, and nothing would have to be gathered. */
@@ -267,8 +268,8 @@ static void transpose_step(contract *c, int operand, LLVMValueRef dst, LLVMValue
 }
 
 /* Operand 0 is packed panel after panel by one worker, so with masks the last step may write whole vectors past the end
- * of the panel. Panels of operand 1 are other workers' neighbours: their last columns are packed one element at a time.
- */
+ * of the panel. Panels of operand 1 are other workers' neighbours: their last places along k are packed one element at
+ * a time, as those of operand 0 are without masks. */
 static void pack_transposed(contract *c, int operand, LLVMValueRef dst, LLVMValueRef first, LLVMValueRef valid,
                             LLVMValueRef k_first, LLVMValueRef k_count) {
     emit *e = c->e;

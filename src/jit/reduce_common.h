@@ -105,11 +105,11 @@ typedef struct red_sweep {
     int n_acc, n_stores, n_kept;
     int *acc, *store, *kept; /* reduction numbers; instructions */
     bool is_needed[IR_KERNEL_MAX_INSTS];
-    bool is_seed[IR_KERNEL_MAX_INSTS];   /* row or block value that element values use */
-    bool is_loaded[IR_KERNEL_MAX_INSTS]; /* kept by an earlier pass */
-    bool is_costly, has_arg;             /* has_arg: an accumulator carries an index */
-    struct red_sweep **find;             /* by acc: evaluates an arg-reduction's operand for red_locate, or NULL */
-    LLVMValueRef *x;                     /* of the step emitted last: what it reduces, one per acc */
+    bool is_seed[IR_KERNEL_MAX_INSTS];    /* row or block value that element values use */
+    bool is_loaded[IR_KERNEL_MAX_INSTS];  /* kept by an earlier pass */
+    bool is_costly, has_arg;              /* has_arg: an accumulator carries an index */
+    struct red_sweep **find;              /* by acc: evaluates an arg-reduction's operand for red_locate, or NULL */
+    LLVMValueRef *x;                      /* of the step emitted last: what it reduces, one per acc */
     LLVMValueRef (*vector)[RED_FIND_MAX]; /* straight code: all that red_find looks at, by acc */
     /* inner form */
     LLVMValueRef *kept_row;              /* by instruction */

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* reduce_lanes.c: reduce kernels, results of as many rows as there are lanes, one in each lane.
  *
- *   units    of as many partial results as there are lanes the accumulators go to an array, a vector each; then all are
+ *   units    the accumulators of as many partial results as there are lanes go to an array, a vector each; then all are
  *            added by halves at once: of two vectors the lower and the upper halves are brought together, so each
  *            addition serves both, then four, and so on. 16 rows take 15 additions and 30 shuffles, where each alone
  *            takes 4 and 4, one waiting for the other. Where rows are one partial result each, they are finished then,
  *            in vectors
  *
- *   rows     where that cannot be, and what is computed once a row is a function: results go to an array one by one,
- *            and then one vector of all these rows is finished at once: a row of 64 products takes less time than the
- *            function
+ *   sweeps   where rows share what they read (a matrix times a vector), up to four go through it at once; what is left
+ *            of a row is masked, at v3 too
+ *
+ *   rows     where that cannot be, and where what is computed once a row is a function: results go to an array one by
+ *            one, and then one vector of all these rows is finished at once: a row of 64 products takes less time than
+ *            the function
  *
  * Each lane has the additions of its row in their order, so bits do not depend on which rows share a vector. */
 #include "jit/reduce_common.h"

@@ -117,8 +117,8 @@ void ref_bound_scan(const ref_call *c, const double *const *in_error, double u, 
             const int64_t i = first + (reverse ? len - 1 - j : j) * inner;
             const double y = get(c->out, i), v = get(x, i), e = in_error[0] ? in_error[0][i] : 0;
             if (!exclusive) line_take(&l, v, e);
-            const double b = line_bound(&l, is_product, is_float, k, u, y) +
-                             (is_float ? ref_narrowing(c->out->dtype, u, y) : 0);
+            const double b =
+                line_bound(&l, is_product, is_float, k, u, y) + (is_float ? ref_narrowing(c->out->dtype, u, y) : 0);
             error[i] = isnan(b) ? INFINITY : error[i] + b;
             if (exclusive) line_take(&l, v, e);
         }
