@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* cmd_cache_warm.c: fusor cache warm and why. Both plan the functions of the programs that are given (all, or those named
- * by @FUNC behind the FILE), for every target and every combination of --dim; warm makes the kernels without running them, why tells what a request for each would
- * meet. */
+/* cmd_cache_warm.c: fusor cache warm and why. Both plan the functions of the programs that are given (all, or those
+ * named by @FUNC behind the FILE), for every target and every combination of --dim; warm makes the kernels without
+ * running them, why tells what a request for each would meet. */
 #include "cache_entries.h"
 #include "inputs.h"
 #include "rt/compiler.h"

@@ -55,8 +55,8 @@ static bool is_chosen(const tool *t, const export_kernel *k, int number) {
     return strtol(t->kernel, &end, 10) == number && !*end && end != t->kernel;
 }
 
-/* The different kernels of a plan that --kernel takes. 0, or the exit status. A function of copies alone has none and can
- * be exported all the same: the header copies. */
+/* The different kernels of a plan that --kernel takes. 0, or the exit status. A function of copies alone has none and
+ * can be exported all the same: the header copies. */
 static int find_kernels(tool *t, const ir_plan *plan, bool is_export, export_kernels *out) {
     int number = 0;
     bool has_reference = false;

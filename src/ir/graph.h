@@ -169,6 +169,10 @@ ir_size ir_node_count(ir_graph *g, const ir_node *n);
 bool ir_same_attrs(const ir_node *x, const ir_node *y); /* of two nodes of one operator, both with attributes */
 /* An IR_ATTR_TEXT as a string. */
 const char *ir_attr_text(const ir_graph *g, fu_arena *a, const ir_attr *x);
+/* One that is a list, of sizes or of constants; it keeps the pointer. */
+static inline ir_attr ir_list_attr(ir_size *list, uint32_t n) {
+    return (ir_attr){.is_set = true, .list = list, .n = n};
+}
 /* Attribute of that name, or NULL. */
 const ir_attr *ir_node_attr(const ir_node *n, const char *name);
 /* "f32[B, 784]" */

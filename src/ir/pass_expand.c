@@ -106,6 +106,14 @@ ir_id ir_expand_op(const ir_expand *c, ir_op op, int n_in, const ir_id *in, cons
     return id;
 }
 
+ir_id ir_expand_full(const ir_expand *c, ir_dtype t, ir_bits v, const ir_size *dim, unsigned rank) {
+    ir_size list[IR_MAX_RANK];
+    memcpy(list, dim, rank * sizeof *dim);
+    const ir_attr shape = ir_list_attr(list, rank); /* ORDER attrs_FULL: shape, dtype */
+    const ir_id in = ir_add_literal(c->rw->to, t, v);
+    return ir_expand_op(c, IR_OP_FULL, 1, &in, &shape, 1, 0);
+}
+
 ir_id ir_expand_finish(const ir_expand *c, ir_id id, ir_id operand) {
     if (id != operand) ir_at(c->rw->to, id)->name = c->model.name;
     return id;

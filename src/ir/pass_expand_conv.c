@@ -52,7 +52,6 @@ bool ir_expands_conv(const ir_graph *g, const ir_node *n) {
 }
 
 static ir_size number(const conv *v, int64_t x) { return ir_size_const(v->s, x); }
-static ir_attr list_attr(ir_size *list, unsigned n) { return (ir_attr){.is_set = true, .list = list, .n = n}; }
 static ir_id add2(const conv *v, ir_op op, ir_id a, ir_id b) {
     return ir_expand_op(v->c, op, 2, (ir_id[]){a, b}, NULL, 0, 0);
 }
@@ -62,7 +61,7 @@ static ir_id cast(const conv *v, ir_id x, ir_dtype t) {
 static ir_id reshape(const conv *v, ir_id x, const ir_size *dim, unsigned rank) {
     ir_size list[IR_MAX_RANK];
     memcpy(list, dim, rank * sizeof *dim);
-    const ir_attr shape = list_attr(list, rank);
+    const ir_attr shape = ir_list_attr(list, rank);
     return ir_expand_op(v->c, IR_OP_RESHAPE, 1, &x, &shape, 1, 0);
 }
 /* Sizes of the spatial axes of a node, multiplied. */
@@ -84,7 +83,7 @@ static ir_id pad_or_cut(const conv *v, ir_id x, unsigned first, const int64_t *b
         any |= begin[i] || end[i];
     }
     if (!any) return x;
-    const ir_attr pads = list_attr(list, 2 * rank); /* ORDER attrs_PAD: pads, value, mode */
+    const ir_attr pads = ir_list_attr(list, 2 * rank); /* ORDER attrs_PAD: pads, value, mode */
     return ir_expand_op(v->c, IR_OP_PAD, 2, (ir_id[]){x, ir_add_literal(v->g, ir_at(v->g, x)->dtype, 0)}, &pads, 1, 0);
 }
 
@@ -129,8 +128,8 @@ static ir_id windowed(const conv *v, ir_id x, ir_id w) {
         is_cut |= v->begin[i] < 0 || v->end[i] < 0;
     }
     ir_attr attr[4] = {/* ORDER attrs_CONV: strides, pads, dilations, groups */
-                       list_attr(stride, v->spatial), list_attr(pads, 2 * v->spatial), list_attr(dilation, v->spatial),
-                       (ir_attr){.is_set = true, .integer = v->groups}};
+                       ir_list_attr(stride, v->spatial), ir_list_attr(pads, 2 * v->spatial),
+                       ir_list_attr(dilation, v->spatial), (ir_attr){.is_set = true, .integer = v->groups}};
     ir_id in[2] = {x, w};
     const ir_node made = {.op = IR_OP_CONV, .dtype = v->t, .rank = (uint8_t)v->rank, .n_in = 2, .in = in, .attr = attr};
     if (is_cut || !ir_conv_is_depthwise(v->g, &made)) {
@@ -149,7 +148,7 @@ static ir_id windowed(const conv *v, ir_id x, ir_id w) {
 static ir_id transposed(const conv *v, ir_id x, const int *perm, unsigned rank) {
     ir_size list[IR_MAX_RANK];
     for (unsigned i = 0; i < rank; i++) list[i] = number(v, perm[i]);
-    const ir_attr attr = list_attr(list, rank);
+    const ir_attr attr = ir_list_attr(list, rank);
     return x ? ir_expand_op(v->c, IR_OP_TRANSPOSE, 1, &x, &attr, 1, 0) : 0;
 }
 
@@ -202,7 +201,8 @@ static ir_id part_of(const conv *v, const turns *t, ir_id w) {
         axes[n++] = number(v, 3 + 2 * (int)i);
     }
     for (unsigned i = 0; i < n; i++) step[i] = number(v, 1);
-    const ir_attr attr[4] = {list_attr(start, n), list_attr(stop, n), list_attr(step, n), list_attr(axes, n)};
+    const ir_attr attr[4] = {ir_list_attr(start, n), ir_list_attr(stop, n), ir_list_attr(step, n),
+                             ir_list_attr(axes, n)};
     return n ? ir_expand_op(v->c, IR_OP_SLICE, 1, &w, attr, 4, 0) : w;
 }
 
@@ -253,8 +253,8 @@ static ir_id turned_weights(const conv *v, const turns *t, ir_id w) {
         back[count] = number(v, -1);
         axes[count++] = number(v, 2 + (int)v->spatial + (int)i);
     }
-    const ir_attr attr[4] = {list_attr(start, count), list_attr(stop, count), list_attr(back, count),
-                             list_attr(axes, count)};
+    const ir_attr attr[4] = {ir_list_attr(start, count), ir_list_attr(stop, count), ir_list_attr(back, count),
+                             ir_list_attr(axes, count)};
     if (w && count) w = ir_expand_op(v->c, IR_OP_SLICE, 1, &w, attr, 4, 0);
     dim[0] = ir_size_mul(v->s, made, number(v, t->all));
     dim[1] = each;
@@ -333,7 +333,8 @@ static ir_id interleaved(const conv *v, ir_id y) {
     }
     y = y ? reshape(v, y, dim, v->rank) : 0;
     if (!y || is_whole) return y;
-    const ir_attr attr[4] = {list_attr(start, m), list_attr(stop, m), list_attr(step, m), list_attr(axis, m)};
+    const ir_attr attr[4] = {ir_list_attr(start, m), ir_list_attr(stop, m), ir_list_attr(step, m),
+                             ir_list_attr(axis, m)};
     y = ir_expand_op(v->c, IR_OP_SLICE, 1, &y, attr, 4, 0);
     if (y) memcpy(ir_at(v->g, y)->dim, v->n->dim, v->rank * sizeof(ir_size));
     return y;
@@ -360,7 +361,7 @@ static ir_id elements_met(const conv *v, unsigned i, ir_size count, ir_size take
     ir_id sum = 0;
     for (int k = 0; k < 2; k++) {
         const ir_attr attr[3] = {/* ORDER attrs_IOTA: shape, axis, dtype */
-                                 list_attr(shape, 2),
+                                 ir_list_attr(shape, 2),
                                  {.is_set = true, .integer = k},
                                  {.is_set = true, .integer = FUSOR_I64}};
         const ir_id at = add2(v, IR_OP_MUL, ir_expand_op(v->c, IR_OP_IOTA, 0, NULL, attr, 3, 0),
@@ -370,22 +371,15 @@ static ir_id elements_met(const conv *v, unsigned i, ir_size count, ir_size take
     return reshape(v, sum, (ir_size[]){one, ir_size_mul(v->s, count, taken), one}, 3);
 }
 
-static ir_id zeros(const conv *v, const ir_size *dim, unsigned rank, ir_dtype t) {
-    ir_size list[IR_MAX_RANK];
-    memcpy(list, dim, rank * sizeof *dim);
-    const ir_attr shape = list_attr(list, rank); /* ORDER attrs_FULL: shape, dtype */
-    const ir_id zero = ir_add_literal(v->g, t, 0);
-    return ir_expand_op(v->c, IR_OP_FULL, 1, &zero, &shape, 1, 0);
-}
-
 /* Of y [rows, places * elements, rest] along axis i: [rows, full, rest], where what meets is added up. */
 static ir_id added_up(const conv *v, ir_id y, unsigned i, ir_size count, ir_size taken, ir_size full) {
     const ir_node of = *ir_at(v->g, y);
     ir_size all[3] = {of.dim[0], of.dim[1], of.dim[2]};
     const ir_id met = elements_met(v, i, count, taken);
     /* ORDER attrs_BROADCAST_TO: shape; attrs_SCATTER: axis, mode; ir_scatter_combine: 1 adds */
-    const ir_attr same = list_attr(all, 3), how[2] = {{.is_set = true, .integer = 1}, {.is_set = true, .integer = 1}};
-    const ir_id in[3] = {zeros(v, (ir_size[]){of.dim[0], full, of.dim[2]}, 3, v->t),
+    const ir_attr same = ir_list_attr(all, 3),
+                  how[2] = {{.is_set = true, .integer = 1}, {.is_set = true, .integer = 1}};
+    const ir_id in[3] = {ir_expand_full(v->c, v->t, 0, (ir_size[]){of.dim[0], full, of.dim[2]}, 3),
                          ir_expand_op(v->c, IR_OP_BROADCAST_TO, 1, &met, &same, 1, 0), y};
     return ir_expand_op(v->c, IR_OP_SCATTER, 3, in, how, 2, 0);
 }
@@ -430,7 +424,8 @@ static ir_id expand_transposed(const conv *v, ir_id x, ir_id w) {
         axis[i] = number(v, IR_SPATIAL_AT + (int)i);
     }
     y = y ? reshape(v, y, dim, v->rank) : 0;
-    const ir_attr attr[4] = {list_attr(start, n), list_attr(stop, n), list_attr(step, n), list_attr(axis, n)};
+    const ir_attr attr[4] = {ir_list_attr(start, n), ir_list_attr(stop, n), ir_list_attr(step, n),
+                             ir_list_attr(axis, n)};
     y = y ? ir_expand_op(v->c, IR_OP_SLICE, 1, &y, attr, 4, 0) : 0;
     if (y) memcpy(ir_at(v->g, y)->dim, v->n->dim, v->rank * sizeof(ir_size));
     return y;
@@ -525,7 +520,7 @@ ir_id ir_expand_conv(const ir_expand *c, const ir_node *n) {
     ir_graph *g = c->rw->to;
     const bool is_transposed = n->op == IR_OP_CONV_TRANSPOSE;
     conv v = conv_of(c, n);
-    if (makes_nothing(g, n)) return ir_expand_finish(c, zeros(&v, n->dim, n->rank, n->dtype), n->in[0]);
+    if (makes_nothing(g, n)) return ir_expand_finish(c, ir_expand_full(c, n->dtype, 0, n->dim, n->rank), n->in[0]);
     const bool by_turns = is_turned(g, n);
     for (uint32_t i = 0; by_turns && i < v.spatial; i++)
         ir_size_is_const(g->sizes, ir_at(g, n->in[1])->dim[IR_SPATIAL_AT + i], &v.kernel[i]);

@@ -36,14 +36,6 @@ static bool is_places(const ir_graph *g, const ir_node *n, ir_id id, int64_t dep
            (bits >= 31 || depth <= INT64_C(1) << bits);
 }
 
-static ir_attr list_attr(ir_size *list, uint32_t n) { return (ir_attr){.is_set = true, .list = list, .n = n}; }
-
-static ir_id filled(const ir_expand *c, int v, ir_dtype t, ir_size *dim, unsigned rank) {
-    const ir_attr attr[2] = {list_attr(dim, rank), {.is_set = true, .integer = t}}; /* ORDER attrs_FULL */
-    const ir_id in = ir_add_literal(c->rw->to, t, (ir_bits)v);
-    return ir_expand_op(c, IR_OP_FULL, 1, &in, attr, 2, 0);
-}
-
 /* What indices of other shape and type are made of, a few operators back: so it is read as it lies. */
 static ir_id behind(const ir_graph *g, ir_id id) {
     enum { FEW = 8 };
@@ -89,7 +81,7 @@ static bool is_hot(const ir_graph *g, ir_id id, hot *h) {
 
 /* The indices in another shape, as whole. */
 static ir_id indices_of(const ir_expand *c, const hot *h, ir_size *dim, unsigned rank) {
-    const ir_attr shape = list_attr(dim, rank);
+    const ir_attr shape = ir_list_attr(dim, rank);
     const ir_id x = behind(c->rw->to, h->indices);
     return ir_expand_cast(c, ir_expand_op(c, IR_OP_RESHAPE, 1, &x, &shape, 1, 0), h->whole);
 }
@@ -120,7 +112,7 @@ static ir_id lookup(const ir_expand *c, const ir_node *n) {
     ir_id y = select(c, is_place, x, zero);
     if (!ir_is_float(t)) return ir_expand_cast(c, y, n->dtype);
     ir_size first = ir_size_const(g->sizes, 0);
-    const ir_attr axes = list_attr(&first, 1);
+    const ir_attr axes = ir_list_attr(&first, 1);
     const ir_id finite = unary(c, IR_OP_ISFINITE, w), own = unary(c, IR_OP_NOT, unary(c, IR_OP_ISFINITE, x));
     const ir_id others = ir_expand_op(c, IR_OP_REDUCE_SUM, 1, &finite, &axes, 1, 0);
     const ir_id is_own = binary(c, IR_OP_AND, is_place, own); /* its own element is none of the others */
@@ -159,18 +151,18 @@ ir_id ir_expand_hot(const ir_expand *c, const ir_node *n) {
     ir_attr shape, axes, axis = {.is_set = true, .integer = (int64_t)last};
     ir_id in[3] = {
         0, binary(c, IR_OP_MINIMUM, indices_of(c, &of, dim, last + 1u), ir_add_literal(g, of.whole, (ir_bits)depth))};
-    in[2] = filled(c, 1, t, dim, last + 1u);
+    in[2] = ir_expand_full(c, t, 1, dim, last + 1u);
     dim[last] = ir_size_const(s, depth + 1);
-    in[0] = filled(c, 0, t, dim, last + 1u);
+    in[0] = ir_expand_full(c, t, 0, dim, last + 1u);
     const ir_attr attr[2] = {axis, {.is_set = true, .integer = 1}}; /* ORDER attrs_SCATTER: mode=add */
     ir_id y = ir_expand_op(c, IR_OP_SCATTER, 3, in, attr, 2, 0);
     ir_size start = ir_size_const(s, 0), end = ir_size_const(s, depth), at = ir_size_const(s, (int64_t)last);
-    const ir_attr part[4] = {list_attr(&start, 1), list_attr(&end, 1), {0}, list_attr(&at, 1)};
+    const ir_attr part[4] = {ir_list_attr(&start, 1), ir_list_attr(&end, 1), {0}, ir_list_attr(&at, 1)};
     y = ir_expand_op(c, IR_OP_SLICE, 1, &y, part, 4, 0);
-    axes = list_attr(&start, 1); /* lines are dim 0 */
+    axes = ir_list_attr(&start, 1); /* lines are dim 0 */
     if (lines > 1) y = ir_expand_op(c, IR_OP_REDUCE_SUM, 1, &y, &axes, 1, 0);
     y = ir_expand_cast(c, y, n->dtype);
     memcpy(dim, n->dim, sizeof dim);
-    shape = list_attr(dim, n->rank);
+    shape = ir_list_attr(dim, n->rank);
     return ir_at(g, y)->rank == n->rank ? y : ir_expand_op(c, IR_OP_RESHAPE, 1, &y, &shape, 1, 0);
 }

@@ -40,8 +40,6 @@ static ir_id add(const mover *m, ir_op op, int n_in, const ir_operand *in, const
     return marked(m, ir_add(m->g, op, n_in, in, n_attrs ? all : NULL, to, m->n->loc));
 }
 
-static ir_attr list_attr(ir_size *list, uint32_t n) { return (ir_attr){.is_set = true, .list = list, .n = n}; }
-
 /* A node of op and attributes in the place of m->n: with its shape and type, whatever the operands say of their
  * sizes. */
 static ir_id in_place(const mover *m, ir_op op, unsigned n_in, ir_id *in, uint8_t *stretch, const ir_attr *attr,
@@ -60,7 +58,7 @@ static ir_id in_place(const mover *m, ir_op op, unsigned n_in, ir_id *in, uint8_
 
 static ir_id reshape(const mover *m, ir_id x, ir_size *dim, unsigned rank, ir_op op) {
     const ir_operand in = ir_use(x);
-    const ir_attr shape = list_attr(dim, rank);
+    const ir_attr shape = ir_list_attr(dim, rank);
     return add(m, op, 1, &in, &shape, 1, 0);
 }
 
@@ -97,7 +95,7 @@ static ir_id expand_flip(const mover *m) {
     }
     if (!count) return m->n->in[0];
     ir_attr attr[4];
-    for (int k = 0; k < 4; k++) attr[k] = list_attr(list[k], count);
+    for (int k = 0; k < 4; k++) attr[k] = ir_list_attr(list[k], count);
     return in_place(m, IR_OP_SLICE, 1, m->n->in, NULL, attr, 4);
 }
 
@@ -108,7 +106,7 @@ static ir_id expand_split(const mover *m) {
     ir_size start = constant(m, 0), axis = constant(m, axis_of(n)), end;
     for (uint32_t i = 0; i < n->index; i++) start = ir_size_add(m->g->sizes, start, sizes->list[i]);
     end = ir_size_add(m->g->sizes, start, sizes->list[n->index]);
-    const ir_attr attr[4] = {list_attr(&start, 1), list_attr(&end, 1), {0}, list_attr(&axis, 1)};
+    const ir_attr attr[4] = {ir_list_attr(&start, 1), ir_list_attr(&end, 1), {0}, ir_list_attr(&axis, 1)};
     return in_place(m, IR_OP_SLICE, 1, n->in, NULL, attr, 4);
 }
 
@@ -133,7 +131,7 @@ static ir_id expand_pad(const mover *m) {
     if (adds && !cuts && !needs_value) return 0;
     ir_id in[2] = {n->in[0], n->n_in > 1 ? n->in[1] : 0};
     if (cuts) {
-        const ir_attr attr[2] = {list_attr(start, rank), list_attr(end, rank)};
+        const ir_attr attr[2] = {ir_list_attr(start, rank), ir_list_attr(end, rank)};
         if (!adds) return in_place(m, IR_OP_SLICE, 1, in, NULL, attr, 2);
         const ir_operand x = ir_use(in[0]);
         in[0] = add(m, IR_OP_SLICE, 1, &x, attr, 2, 0);
@@ -141,7 +139,7 @@ static ir_id expand_pad(const mover *m) {
     if (!adds) return in[0];
     if (needs_value) in[1] = ir_add_literal(m->g, n->dtype, 0);
     uint8_t stretch[2] = {0, (uint8_t)((1u << rank) - 1)};
-    const ir_attr attr[3] = {list_attr(rest, 2 * rank), {0}, *mode}; /* ORDER attrs_PAD */
+    const ir_attr attr[3] = {ir_list_attr(rest, 2 * rank), {0}, *mode}; /* ORDER attrs_PAD */
     return in_place(m, IR_OP_PAD, in[1] ? 2 : 1, in, stretch, attr, 3);
 }
 
@@ -236,7 +234,7 @@ static ir_dtype position_type(const mover *m, const ir_size *size, int n) {
 static ir_id positions(const mover *m, ir_size size, bool is_column, ir_dtype t) {
     ir_size dim[2] = {size, constant(m, 1)};
     /* ORDER attrs_IOTA: shape, axis, dtype */
-    const ir_attr attr[3] = {list_attr(dim, is_column ? 2 : 1), {.is_set = true}, {.is_set = true, .integer = t}};
+    const ir_attr attr[3] = {ir_list_attr(dim, is_column ? 2 : 1), {.is_set = true}, {.is_set = true, .integer = t}};
     return add(m, IR_OP_IOTA, 0, NULL, attr, 3, 0);
 }
 
@@ -247,7 +245,7 @@ static ir_id expand_one_hot(const mover *m) {
     /* The index type itself would not do: 300 columns and 8 bits. A u64 past 2^63 wraps to what no column is. */
     const ir_dtype t = is_narrow ? position_type(m, &n->dim[n->rank - 1], 1) : FUSOR_I64;
     ir_size last = constant(m, n->rank - 1);
-    const ir_attr axes = list_attr(&last, 1);
+    const ir_attr axes = ir_list_attr(&last, 1);
     ir_operand x = ir_use(n->in[0]);
     if (from != t) x = ir_use(add(m, IR_OP_CAST, 1, &x, NULL, 0, t));
     x = ir_use(add(m, IR_OP_UNSQUEEZE, 1, &x, &axes, 1, 0));

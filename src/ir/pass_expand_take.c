@@ -190,8 +190,6 @@ static bool places_of(const ir_graph *g, ir_id id, int depth, places *p) {
 
 /* ---- views ---- */
 
-static ir_attr list_attr(ir_size *list, uint32_t n) { return (ir_attr){.is_set = true, .list = list, .n = n}; }
-
 static ir_id slice(const ir_expand *c, ir_id x, unsigned axis, ir_size first, int64_t step, ir_size count) {
     ir_sizes *s = c->rw->to->sizes;
     const ir_size size = ir_at(c->rw->to, x)->dim[axis], one = ir_size_const(s, 1), last = ir_size_sub(s, size, one);
@@ -202,7 +200,8 @@ static ir_id slice(const ir_expand *c, ir_id x, unsigned axis, ir_size first, in
     if (ir_size_is(s, end, -1)) end = ir_size_const(s, INT64_MIN);
     if (step < 0 && first == last) first = ir_size_const(s, INT64_MAX);
     ir_size by = ir_size_const(s, step);
-    const ir_attr attr[4] = {list_attr(&first, 1), list_attr(&end, 1), list_attr(&by, 1), list_attr(&at, 1)};
+    const ir_attr attr[4] = {ir_list_attr(&first, 1), ir_list_attr(&end, 1), ir_list_attr(&by, 1),
+                             ir_list_attr(&at, 1)};
     x = ir_expand_op(c, IR_OP_SLICE, 1, &x, attr, 4, 0);
     return x && ir_at(c->rw->to, x)->dim[axis] == count ? x : 0;
 }
@@ -212,7 +211,7 @@ static ir_id shaped(const ir_expand *c, ir_op op, ir_id x, const ir_size *dim, u
     ir_size list[IR_MAX_RANK];
     if (n->rank == rank && memcmp(n->dim, dim, rank * sizeof *dim) == 0) return x;
     memcpy(list, dim, rank * sizeof *dim);
-    const ir_attr attr = list_attr(list, rank);
+    const ir_attr attr = ir_list_attr(list, rank);
     return ir_expand_op(c, op, 1, &x, &attr, 1, 0);
 }
 
@@ -226,7 +225,7 @@ static ir_id wrap(const ir_expand *c, ir_id x, unsigned axis, int64_t from, int6
     for (unsigned d = 0; d < 2 * rank; d++) pads[d] = ir_size_const(s, 0);
     if (from + n > size) {
         pads[rank + axis] = ir_size_const(s, from + n - size);
-        const ir_attr attr[3] = {list_attr(pads, 2 * rank), {0}, {.is_set = true, .integer = 3}}; /* ORDER: wrap */
+        const ir_attr attr[3] = {ir_list_attr(pads, 2 * rank), {0}, {.is_set = true, .integer = 3}}; /* ORDER: wrap */
         x = ir_expand_op(c, IR_OP_PAD, 1, &x, attr, 3, 0);
     }
     return x ? slice(c, x, axis, ir_size_const(s, from), 1, ir_size_const(s, n)) : 0;

@@ -40,7 +40,6 @@ static ir_id add(const pool *p, ir_op op, int n_in, const ir_id *in, const ir_at
 }
 static ir_id add2(const pool *p, ir_op op, ir_id a, ir_id b) { return add(p, op, 2, (ir_id[]){a, b}, NULL, 0, 0); }
 static ir_size constant(const pool *p, int64_t v) { return ir_size_const(p->g->sizes, v); }
-static ir_attr list_attr(ir_size *list, unsigned n) { return (ir_attr){.is_set = true, .list = list, .n = n}; }
 static ir_id integer(const pool *p, int64_t v) { return ir_add_literal(p->g, FUSOR_I64, (ir_bits)v); }
 
 /* The value below which no element is. */
@@ -64,7 +63,7 @@ static ir_id padded(const pool *p, ir_id x, ir_bits value, int first, int last) 
         any |= a->begin || end;
     }
     if (!any) return x;
-    const ir_attr pads = list_attr(list, 2 * rank); /* ORDER attrs_PAD: pads, value, mode */
+    const ir_attr pads = ir_list_attr(list, 2 * rank); /* ORDER attrs_PAD: pads, value, mode */
     return add(p, IR_OP_PAD, 2, (ir_id[]){x, ir_add_literal(p->g, ir_at(p->g, x)->dtype, value)}, &pads, 1, 0);
 }
 
@@ -91,7 +90,8 @@ static ir_id slice(const pool *p, ir_id x, const part *parts, unsigned n) {
     }
     if (is_all) return x;
     /* ORDER attrs_SLICE: starts, ends, steps, axes */
-    const ir_attr attr[4] = {list_attr(start, n), list_attr(end, n), list_attr(step, n), list_attr(axis, n)};
+    const ir_attr attr[4] = {ir_list_attr(start, n), ir_list_attr(end, n), ir_list_attr(step, n),
+                             ir_list_attr(axis, n)};
     const ir_id id = add(p, IR_OP_SLICE, 1, &x, attr, 4, 0);
     /* Bounds that clamp make the same sizes in other words. */
     for (unsigned i = 0; i < n && id; i++) ir_at(p->g, id)->dim[parts[i].axis] = parts[i].count;
@@ -191,7 +191,7 @@ static ir_id counted(const pool *p, int i, ir_id x, ir_dtype t) {
     for (int k = i; k < p->w.n; k++) shape[k - i] = k == i ? p->n->dim[d] : constant(p, 1);
     const ir_attr size_axis = {.is_set = true, .integer = d};
     const ir_attr iota[3] = {
-        list_attr(shape, (unsigned)(p->w.n - i)), {.is_set = true}, {.is_set = true, .integer = FUSOR_I64}};
+        ir_list_attr(shape, (unsigned)(p->w.n - i)), {.is_set = true}, {.is_set = true, .integer = FUSOR_I64}};
     /* positions from low to high - 1 count, in places of the operand */
     const ir_id low = integer(p, p->w.counts_pads ? -a->begin : 0);
     ir_id high = add(p, IR_OP_DIM, 1, &x, &size_axis, 1, 0);
@@ -236,7 +236,7 @@ ir_id ir_expand_window(const ir_expand *c, const ir_node *n) {
         ir_id in = n->in[0];
         for (unsigned d = IR_SPATIAL_AT; d < n->rank; d++) axes[d - IR_SPATIAL_AT] = constant(&p, d);
         mean.in = &in;
-        mean.attr[0] = list_attr(axes, n->rank - IR_SPATIAL_AT); /* ORDER attrs_REDUCE: axes, keepdims, dtype */
+        mean.attr[0] = ir_list_attr(axes, n->rank - IR_SPATIAL_AT); /* ORDER attrs_REDUCE: axes, keepdims, dtype */
         mean.attr[1] = (ir_attr){.is_set = true, .integer = 1};
         return ir_expand_reduction(c, &mean);
     }

@@ -8,14 +8,11 @@
 
 /* Lanes along k: something varies along k with stride 1, and nothing would have to be gathered. */
 static bool is_contiguous_along_k(contract *c, int inst, int row_dim) {
-    uint8_t seen[IR_KERNEL_MAX_INSTS] = {0};
-    bool k_unit = false, k_other = false, row_other = false;
-    seen[inst] = 1;
-    for (int i = inst; i >= 0; i--) {
-        if (!seen[i]) continue;
+    bool is_used[IR_KERNEL_MAX_INSTS] = {0}, k_unit = false, k_other = false, row_other = false;
+    ir_kernel_mark(c->k, inst, is_used);
+    for (int i = 0; i <= inst; i++) {
         const ir_kinst *in = &c->k->inst[i];
-        for (int j = 0; j < in->n_in; j++) seen[in->in[j]] = 1;
-        if (in->op != IR_K_LOAD) continue;
+        if (!is_used[i] || in->op != IR_K_LOAD) continue;
         const int64_t *stride = c->k->buffer[in->index].stride;
         k_unit |= stride[c->dim_k] == 1;
         k_other |= stride[c->dim_k] != 1 && stride[c->dim_k] != 0;
@@ -286,19 +283,15 @@ static void pack_transposed(contract *c, int operand, LLVMValueRef dst, LLVMValu
     if (!masked) pack_scalar(c, operand, dst, first, valid, k_first, whole, k_count);
 }
 
-/* Are rows past the end masked lanes? AVX2 has loads under a mask, of neighbours of 4 and 8 bytes. */
+/* Are rows past the end masked lanes? */
 static bool masks_rows(const contract *c, int operand) {
     const int dim = operand ? c->dim_n : c->dim_m;
     bool is_used[IR_KERNEL_MAX_INSTS] = {0};
     if (c->e->level->has_mask) return true;
-    is_used[c->operand[operand]] = true;
-    for (int i = c->operand[operand]; i >= 0; i--) {
+    ir_kernel_mark(c->k, c->operand[operand], is_used);
+    for (int i = 0; i < c->k->n_insts; i++) {
         const ir_kinst *in = &c->k->inst[i];
-        if (!is_used[i]) continue;
-        for (int j = 0; j < in->n_in; j++) is_used[in->in[j]] = true;
-        if (in->op != IR_K_LOAD) continue;
-        const ir_kbuffer *b = &c->k->buffer[in->index];
-        if (in->variant || (b->stride[dim] != 0 && b->stride[dim] != 1) || ir_dtypes[b->dtype].bytes < 4) return false;
+        if (is_used[i] && in->op == IR_K_LOAD && (in->variant || !em_masks_load(c->e, in->index, dim))) return false;
     }
     return c->e->level->has_fma;
 }

@@ -140,6 +140,9 @@ void em_spread_masks(emit *e, LLVMValueRef active, LLVMValueRef step);
 LLVMValueRef em_gather(emit *e, int buf, LLVMValueRef off, LLVMValueRef at, LLVMValueRef mask);
 /* Lanes i < n of the current width; n is a scalar i64, any value. Only where level->has_mask or n is a constant. */
 LLVMValueRef em_mask(emit *e, LLVMValueRef n);
+/* Is a load along dim d of the kernel cheap under a mask? AVX2 has that of neighbours of 4 and 8 bytes; its stores under
+ * masks are slow. */
+bool em_masks_load(const emit *e, int buf, int d);
 
 /* ---- control ---- */
 /* next: the block that ends the body, known after em_end. */

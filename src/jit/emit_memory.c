@@ -245,6 +245,12 @@ void em_store(emit *e, int buf, LLVMValueRef value, LLVMValueRef off, LLVMValueR
     em_back(e, before);
 }
 
+bool em_masks_load(const emit *e, int buf, int d) {
+    const ir_kbuffer *b = &e->k->buffer[buf];
+    const bool are_neighbours = b->stride[d] == 0 || b->stride[d] == 1;
+    return e->level->has_mask || (e->level->has_fma && are_neighbours && ir_dtypes[b->dtype].bytes >= 4);
+}
+
 /* n is brought into 0..lanes first. With mask registers: the low n bits of an integer, moved to the mask
  * (llvm.get.active.lane.mask with i64 made nine vector instructions and four 64-byte constants of the same thing). */
 LLVMValueRef em_mask(emit *e, LLVMValueRef n) {

@@ -319,6 +319,12 @@ red_acc red_halves(red *r, int j, red_acc *acc, int64_t elements) {
     return a[0];
 }
 
+LLVMValueRef red_mask_part(emit *e, LLVMValueRef bits, int u) {
+    LLVMTypeRef narrow = LLVMIntTypeInContext(e->ctx, (unsigned)e->lanes);
+    LLVMValueRef part = LLVMBuildTrunc(e->b, em_lshr(e, bits, u * e->lanes), narrow, "");
+    return LLVMBuildBitCast(e->b, part, em_vec(e, e->t_i1), "");
+}
+
 LLVMValueRef red_no_nan(red *r, int j) { return em_int(r->e, FUSOR_I32, red_is_last(r, j) ? -1 : INT32_MAX); }
 
 red_acc red_take_group(red *r, int j, red_acc acc, const LLVMValueRef *x, LLVMValueRef first, LLVMValueRef *nan) {

@@ -90,6 +90,8 @@ red_acc red_find(red *r, int j, const LLVMValueRef *x, int64_t elements);
 red_acc red_take_group(red *r, int j, red_acc acc, const LLVMValueRef *x, LLVMValueRef first, LLVMValueRef *nan);
 LLVMValueRef red_no_nan(red *r, int j);
 red_acc red_with_nans(red *r, int j, red_acc acc, LLVMValueRef nan);
+/* The mask of vector u of a group whose elements are the bits of an i64; for levels with masks. */
+LLVMValueRef red_mask_part(emit *e, LLVMValueRef bits, int u);
 LLVMValueRef red_lane_numbers(emit *e, LLVMTypeRef element, int from);
 
 /* ---- inner form: partial results are 16 bytes, value then i64 index ---- */

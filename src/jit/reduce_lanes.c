@@ -246,15 +246,14 @@ typedef struct sweeps {
     accumulators acc[ROWS];
 } sweeps;
 
-/* Are the rests of rows masked vectors? AVX2 has loads under a mask of 4 and 8 bytes; stores are slow. */
+/* Are the rests of rows masked vectors? */
 static bool masks_rest(const red *r, const red_sweep *s) {
     const emit *e = r->e;
     if (e->level->has_mask) return true;
     for (int i = 0; i < r->k->n_insts; i++) {
         const ir_kinst *in = &r->k->inst[i];
         if (!s->is_needed[i] || s->is_seed[i] || in->op != IR_K_LOAD) continue;
-        const int64_t step = r->k->buffer[in->index].stride[r->last];
-        if ((step != 0 && step != 1) || ir_dtypes[r->k->buffer[in->index].dtype].bytes < 4) return false;
+        if (!em_masks_load(e, in->index, r->last)) return false;
     }
     return e->level->has_fma;
 }
@@ -350,10 +349,7 @@ static LLVMValueRef mask_of(emit *e, LLVMValueRef left, int u) {
         LLVMValueRef all = em_splat(e, LLVMBuildTrunc(e->b, left, e->t_i32, ""));
         return em_icmp(e, LLVMIntSLT, red_lane_numbers(e, e->t_i32, u * e->lanes), all);
     }
-    LLVMTypeRef narrow = LLVMIntTypeInContext(e->ctx, (unsigned)e->lanes);
-    LLVMValueRef bits = em_sub(e, LLVMBuildShl(e->b, em_i64s(e, 1), left, ""), em_i64s(e, 1));
-    LLVMValueRef part = LLVMBuildTrunc(e->b, em_lshr(e, bits, u * e->lanes), narrow, "");
-    return LLVMBuildBitCast(e->b, part, em_vec(e, e->t_i1), "");
+    return red_mask_part(e, em_sub(e, LLVMBuildShl(e->b, em_i64s(e, 1), left, ""), em_i64s(e, 1)), u);
 }
 
 /* Fewer elements than a group: a vector for each accumulator that takes any. */

@@ -328,12 +328,10 @@ static void rest_in_registers(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], LL
     red *r = s->r;
     emit *e = r->e;
     red_body b;
-    LLVMTypeRef narrow = LLVMIntTypeInContext(e->ctx, (unsigned)e->lanes);
     LLVMValueRef bits = em_sub(e, LLVMBuildShl(e->b, em_i64s(e, 1), em_sub(e, r->end, from), ""), em_i64s(e, 1));
     for (int u = 0; u < IR_REDUCE_UNROLL; u++) {
         LLVMValueRef i = em_add(e, from, em_i64s(e, (int64_t)u * e->lanes)), position = positions(s, i);
-        LLVMValueRef part = LLVMBuildTrunc(e->b, em_lshr(e, bits, u * e->lanes), narrow, "");
-        LLVMValueRef mask = LLVMBuildBitCast(e->b, part, em_vec(e, e->t_i1), "");
+        LLVMValueRef mask = red_mask_part(e, bits, u);
         evaluate(s, &b, i, mask);
         for (int a = 0; a < s->n_acc; a++) acc[a][u] = red_take(r, s->acc[a], acc[a][u], s->x[a], position, mask);
         red_write(s, &b);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* exec_test.c: programs run through plan and kernels as through the reference evaluator; the rules for the caller's
  * buffers; binding, prepared calls, many callers. Tests that need kernels are skipped where the code generation module
- * is not built. */
+ * is not built. Above 900 lines because all of them share one pipeline and one cache, opened once for the file. */
 #include "rt/exec.h"
 #include "ir/pass.h"
 #include "ref/interp.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* index_test.c: wrong indices of take, wherever they come from and wherever they are. (Those of parameters and of scatter: exec_test.c.) */
+/* index_test.c: wrong indices of take, wherever they come from and wherever they are. (Those of parameters and of
+ * scatter: exec_test.c.) OK and FAILS of api_test.h assert. */
 #include "api_test.h"
 #include <stdio.h>
 
