@@ -40,6 +40,17 @@ static void emit_partials(red *r, red_sweep *s, bool is_whole) {
     em_values row;
     em_values_init(&row, red_load_value, &at);
     red_enter_row(r, q);
+    em_branch is_short = {0};
+    const bool finds_short = red_finds_short(r, s);
+    if (finds_short) {
+        red_short w;
+        red_sweep_row(s->find[0], &row);
+        em_values of_short = row;
+        is_short = em_if(e, red_short_extreme(s, &row, &w));
+        of_short.at[r->reduction[s->acc[0]]] = red_short_place(&row, &w);
+        red_finish(r, &of_short, &at);
+        em_else(e, &is_short);
+    }
     red_enter_block(r, i);
     red_sweep_block(s, &row, slot);
     red_leave_block(r);
@@ -53,6 +64,7 @@ static void emit_partials(red *r, red_sweep *s, bool is_whole) {
         r->partials = partials;
         em_endif(e, &whole);
     }
+    if (finds_short) em_endif(e, &is_short);
     LLVMValueRef next = em_add(e, i, one), is_past = em_icmp(e, LLVMIntEQ, next, r->partials);
     em_loop_next(e, q, em_select(e, is_past, em_add(e, q, one), q));
     em_loop_next(e, i, em_select(e, is_past, zero, next));

@@ -232,8 +232,7 @@ static LLVMValueRef part(emit *e, LLVMValueRef v, int from, int n) {
     return LLVMBuildShuffleVector(e->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(index, (unsigned)n), "");
 }
 
-/* The greater (argmin: smaller) of two at the current width. One instruction, for NaNs do not matter. */
-static LLVMValueRef better(red *r, int j, LLVMValueRef a, LLVMValueRef b) {
+LLVMValueRef red_better(red *r, int j, LLVMValueRef a, LLVMValueRef b) {
     emit *e = r->e;
     ir_dtype t = red_type(r, j);
     bool max = op_of(r, j) == IR_OP_ARGMAX || ir_ops[op_of(r, j)].combine == IR_OP_MAXIMUM;
@@ -247,18 +246,27 @@ static LLVMValueRef bits_of(emit *e, LLVMValueRef mask) {
     return LLVMBuildZExt(e->b, LLVMBuildBitCast(e->b, mask, t, ""), e->t_i32, "");
 }
 
-/* The extreme value of the lanes, by halves; a NaN where a lane (*nan) is one: asked once, beside the chain of maxima.
+/* The extreme value of the lanes, by halves; lanes from `elements` on hold the identity. */
+static LLVMValueRef extreme_lane(red *r, int j, LLVMValueRef x, int64_t elements) {
+    emit *e = r->e;
+    const int lanes = e->lanes;
+    for (int n = lanes / 2; n >= 1; n /= 2) {
+        e->lanes = n;
+        x = n < elements ? red_better(r, j, part(e, x, 0, n), part(e, x, n, n)) : part(e, x, 0, n);
+    }
+    e->lanes = lanes;
+    return x;
+}
+
+LLVMValueRef red_extreme_lane(red *r, int j, LLVMValueRef x) { return extreme_lane(r, j, x, r->e->lanes); }
+
+/* The extreme value of the lanes; a NaN where a lane (*nan) is one: asked once, beside the chain of maxima.
  * Of +0 and -0 the second wins, as in the operator. */
 static LLVMValueRef extreme_of_lanes(red *r, int j, LLVMValueRef x, int64_t elements, LLVMValueRef *nan) {
     emit *e = r->e;
     ir_dtype t = red_type(r, j);
     int lanes = e->lanes;
-    LLVMValueRef m = x;
-    for (int n = lanes / 2; n >= 1; n /= 2) {
-        e->lanes = n;
-        m = n < elements ? better(r, j, part(e, m, 0, n), part(e, m, n, n)) : part(e, m, 0, n);
-    }
-    e->lanes = lanes;
+    LLVMValueRef m = extreme_lane(r, j, x, elements);
     if (!ir_is_float(t)) return m;
     *nan = em_fcmp(e, LLVMRealUNO, x, x);
     LLVMValueRef any = em_icmp(e, LLVMIntNE, bits_of(e, *nan), LLVMConstInt(e->t_i32, 0, 0));
@@ -319,7 +327,15 @@ red_acc red_halves(red *r, int j, red_acc *acc, int64_t elements) {
     return a[0];
 }
 
-LLVMValueRef red_mask_part(emit *e, LLVMValueRef bits, int u) {
+LLVMValueRef red_bits_below(emit *e, LLVMValueRef n) {
+    return em_sub(e, LLVMBuildShl(e->b, em_i64s(e, 1), n, ""), em_i64s(e, 1));
+}
+
+LLVMValueRef red_mask_of(emit *e, LLVMValueRef left, LLVMValueRef bits, int u) {
+    if (!e->level->has_mask) {
+        LLVMValueRef all = em_splat(e, LLVMBuildTrunc(e->b, left, e->t_i32, ""));
+        return em_icmp(e, LLVMIntSLT, red_lane_numbers(e, e->t_i32, u * e->lanes), all);
+    }
     LLVMTypeRef narrow = LLVMIntTypeInContext(e->ctx, (unsigned)e->lanes);
     LLVMValueRef part = LLVMBuildTrunc(e->b, em_lshr(e, bits, u * e->lanes), narrow, "");
     return LLVMBuildBitCast(e->b, part, em_vec(e, e->t_i1), "");
@@ -334,7 +350,7 @@ red_acc red_take_group(red *r, int j, red_acc acc, const LLVMValueRef *x, LLVMVa
     LLVMValueRef m[IR_REDUCE_UNROLL], any = NULL, take;
     memcpy(m, x, sizeof m);
     for (int h = IR_REDUCE_UNROLL / 2; h >= 1; h /= 2)
-        for (int u = 0; u < h; u++) m[u] = better(r, j, m[u], m[u + h]);
+        for (int u = 0; u < h; u++) m[u] = red_better(r, j, m[u], m[u + h]);
     if (!ir_is_float(t)) {
         take = wins(r, j, m[0], acc.value, last);
     } else { /* m may be a number where a NaN is: its group is remembered, and nothing else counts */
@@ -346,7 +362,7 @@ red_acc red_take_group(red *r, int j, red_acc acc, const LLVMValueRef *x, LLVMVa
         *nan = em_select(e, any, last ? first : earlier, *nan);
         take = em_fcmp(e, max ? (last ? LLVMRealOGE : LLVMRealOGT) : last ? LLVMRealOLE : LLVMRealOLT, m[0], acc.value);
     }
-    return (red_acc){better(r, j, m[0], acc.value), em_select(e, take, first, acc.index)};
+    return (red_acc){red_better(r, j, m[0], acc.value), em_select(e, take, first, acc.index)};
 }
 
 red_acc red_with_nans(red *r, int j, red_acc acc, LLVMValueRef nan) {
@@ -384,14 +400,8 @@ red_acc red_find(red *r, int j, const LLVMValueRef *x, int64_t elements) {
     if (left < lanes)
         v[vectors - 1] = em_select(e, em_mask(e, em_i64s(e, left)), x[vectors - 1], em_identity(e, op_of(r, j), t));
     for (int h = 1; h < vectors; h *= 2)
-        for (int u = 0; u + h < vectors; u += 2 * h) v[u] = better(r, j, v[u], v[u + h]);
-    LLVMValueRef m = v[0];
-    for (int n = lanes / 2; n >= 1; n /= 2) {
-        LLVMValueRef low = part(e, m, 0, n);
-        e->lanes = n;
-        m = n < elements ? better(r, j, low, part(e, m, n, n)) : low;
-    }
-    e->lanes = lanes;
+        for (int u = 0; u + h < vectors; u += 2 * h) v[u] = red_better(r, j, v[u], v[u + h]);
+    LLVMValueRef m = extreme_lane(r, j, v[0], elements);
     LLVMValueRef found = bits_of_vectors(r, j, x, elements, em_splat(e, m));
     if (ir_is_float(t)) { /* the first NaN, if there is one */
         LLVMValueRef nans = bits_of_vectors(r, j, x, elements, NULL), any = em_icmp(e, LLVMIntNE, nans, em_i64s(e, 0));

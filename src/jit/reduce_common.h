@@ -90,8 +90,14 @@ red_acc red_find(red *r, int j, const LLVMValueRef *x, int64_t elements);
 red_acc red_take_group(red *r, int j, red_acc acc, const LLVMValueRef *x, LLVMValueRef first, LLVMValueRef *nan);
 LLVMValueRef red_no_nan(red *r, int j);
 red_acc red_with_nans(red *r, int j, red_acc acc, LLVMValueRef nan);
-/* The mask of vector u of a group whose elements are the bits of an i64; for levels with masks. */
-LLVMValueRef red_mask_part(emit *e, LLVMValueRef bits, int u);
+/* The greater (smaller) of two, by one instruction, for arg-reductions and extremes: NaNs do not matter; and of lanes. */
+LLVMValueRef red_better(red *r, int j, LLVMValueRef a, LLVMValueRef b);
+LLVMValueRef red_extreme_lane(red *r, int j, LLVMValueRef x);
+/* The mask of vector u of a group whose first `left` elements are there, and whose elements there are the bits of an
+ * i64 (used at levels with masks). */
+LLVMValueRef red_mask_of(emit *e, LLVMValueRef left, LLVMValueRef bits, int u);
+LLVMValueRef red_bits_below(emit *e, LLVMValueRef n); /* n < 64 */
+LLVMValueRef red_phi(emit *e, LLVMValueRef a, LLVMBasicBlockRef from_a, LLVMValueRef b, LLVMBasicBlockRef from_b);
 LLVMValueRef red_lane_numbers(emit *e, LLVMTypeRef element, int from);
 
 /* ---- inner form: partial results are 16 bytes, value then i64 index ---- */
@@ -110,7 +116,9 @@ typedef struct red_sweep {
     bool is_seed[IR_KERNEL_MAX_INSTS];    /* row or block value that element values use */
     bool is_loaded[IR_KERNEL_MAX_INSTS];  /* kept by an earlier pass */
     bool is_costly, has_arg;              /* has_arg: an accumulator carries an index */
+    bool masks_rest;                      /* has_arg: what no whole group has is read under masks */
     struct red_sweep **find;              /* by acc: evaluates an arg-reduction's operand for red_locate, or NULL */
+    LLVMValueRef *nan;                    /* by acc: of a search, what red_take_group has of NaNs */
     LLVMValueRef *x;                      /* of the step emitted last: what it reduces, one per acc */
     LLVMValueRef (*vector)[RED_FIND_MAX]; /* straight code: all that red_find looks at, by acc */
     /* inner form */
@@ -143,6 +151,18 @@ LLVMValueRef red_result(red_sweep *s, int a, const em_values *row, LLVMValueRef 
  * off at the end of the block, the first (last) element that is `value`, or a NaN where value is one: its row-major
  * number. */
 LLVMValueRef red_locate(red_sweep *s, const em_values *row, LLVMValueRef place, LLVMValueRef value);
+/* A row of one partial result, of up to RED_SHORT groups, and one arg-reduction (red_finds_short): is it such a row,
+ * without a NaN (i1)? Where it is, its place within the row. */
+enum { RED_SHORT = 4 };
+typedef struct red_short {
+    red_sweep *s;
+    LLVMValueRef extreme, whole, left, there; /* whole: elements of whole groups; left behind them, and as bits */
+} red_short;
+bool red_finds_short(const red *r, const red_sweep *s);
+LLVMValueRef red_short_extreme(red_sweep *s, const em_values *row, red_short *out);
+LLVMValueRef red_short_place(const em_values *row, red_short *w);
+/* reduce_lanes.c: is all that a sweep needs read cheaply under a mask? */
+bool red_masks_rest(const red *r, const red_sweep *s);
 /* Values of the row and of the block entered that the sweep's elements use. */
 void red_seeds(red_sweep *s, const em_values *row);
 /* Row-level program and stores, at the current width, at v's place; results of reductions are in v->at. */

@@ -246,8 +246,7 @@ typedef struct sweeps {
     accumulators acc[ROWS];
 } sweeps;
 
-/* Are the rests of rows masked vectors? */
-static bool masks_rest(const red *r, const red_sweep *s) {
+bool red_masks_rest(const red *r, const red_sweep *s) {
     const emit *e = r->e;
     if (e->level->has_mask) return true;
     for (int i = 0; i < r->k->n_insts; i++) {
@@ -275,7 +274,7 @@ static int rows_at_once(const red *r, const red_sweep *s) {
         n++;
         shares |= r->k->inst[i].op == IR_K_LOAD && !(r->varies[i] >> (r->n_p - 1) & 1);
     }
-    if (!shares || n > FEW || s->is_costly || !masks_rest(r, s)) return 1;
+    if (!shares || n > FEW || s->is_costly || !red_masks_rest(r, s)) return 1;
     for (int a = 0; a < s->n_acc; a++)
         vectors += vectors_of_row(r) * r->e->level->lanes * ir_dtypes[red_type(r, s->acc[a])].bytes /
                    r->e->level->vector_bytes;
@@ -288,7 +287,7 @@ static int rows_at_once(const red *r, const red_sweep *s) {
  * and at v4 where rows share nothing (sums of 20: 1.13 and 1.38). */
 bool red_joins_short(const red *r, const red_sweep *s) {
     int64_t n = 0;
-    if (!red_joins_units(r, s) || !is_short(r) || s->is_costly || !masks_rest(r, s)) return false;
+    if (!red_joins_units(r, s) || !is_short(r) || s->is_costly || !red_masks_rest(r, s)) return false;
     for (int i = 0; i < r->k->n_insts; i++) {
         const ir_kinst *in = &r->k->inst[i];
         if (s->is_needed[i] && !s->is_seed[i] && in->op == IR_K_LOAD && r->k->buffer[in->index].stride[r->last] != 1)
@@ -344,14 +343,6 @@ static void main_loop(sweeps *w, LLVMValueRef end) {
     em_end(e, &l);
 }
 
-static LLVMValueRef mask_of(emit *e, LLVMValueRef left, int u) {
-    if (!e->level->has_mask) {
-        LLVMValueRef all = em_splat(e, LLVMBuildTrunc(e->b, left, e->t_i32, ""));
-        return em_icmp(e, LLVMIntSLT, red_lane_numbers(e, e->t_i32, u * e->lanes), all);
-    }
-    return red_mask_part(e, em_sub(e, LLVMBuildShl(e->b, em_i64s(e, 1), left, ""), em_i64s(e, 1)), u);
-}
-
 /* Fewer elements than a group: a vector for each accumulator that takes any. */
 static void rest(sweeps *w, LLVMValueRef from) {
     emit *e = w->r->e;
@@ -365,7 +356,8 @@ static void rest(sweeps *w, LLVMValueRef from) {
         if (known < 0) some = em_if(e, em_icmp(e, LLVMIntSGT, left, em_i64s(e, before)));
         accumulators was[ROWS];
         memcpy(was, w->acc, sizeof was);
-        step(w, u, em_add(e, from, em_i64s(e, before)), known >= before + e->lanes ? NULL : mask_of(e, left, u));
+        step(w, u, em_add(e, from, em_i64s(e, before)),
+             known >= before + e->lanes ? NULL : red_mask_of(e, left, red_bits_below(e, left), u));
         if (known >= 0) continue;
         LLVMBasicBlockRef from_block[2] = {LLVMGetInsertBlock(e->b), some.other};
         em_endif(e, &some);
@@ -439,7 +431,7 @@ static void rows_to_array(red *r, red_sweep *s, int rows, LLVMValueRef q, LLVMVa
     emit *e = r->e;
     LLVMValueRef out[ROWS][ACCUMULATORS];
     sweeps *w = FU_NEW(e->arena, sweeps);
-    *w = (sweeps){.r = r, .s = s, .rows = rows, .is_direct = !s->is_costly && masks_rest(r, s)};
+    *w = (sweeps){.r = r, .s = s, .rows = rows, .is_direct = !s->is_costly && red_masks_rest(r, s)};
     sweep_rows(w, q, i, out);
     for (int row = 0; row < rows; row++)
         for (int a = 0; a < s->n_acc; a++) {

@@ -71,6 +71,7 @@ static red_sweep *new_sweep(red *r, int pass, LLVMValueRef *kept) {
     s->x = FU_NEW_N(arena, LLVMValueRef, n);
     s->vector = fu_alloc(arena, (size_t)(n + 1) * sizeof *s->vector);
     s->find = FU_NEW_N(arena, red_sweep *, n);
+    s->nan = FU_NEW_N(arena, LLVMValueRef, n);
     return s;
 }
 
@@ -105,6 +106,9 @@ static void find_by_group(red_sweep *s) {
         need(f, r->k->inst[r->reduction[s->acc[a]]].in[0], &count);
         s->find[a] = f;
     }
+    s->masks_rest = red_masks_rest(r, s) && s->n_kept == 0;
+    for (int a = 0; a < s->n_acc; a++)
+        if (s->find[a]) s->find[a]->masks_rest = s->masks_rest;
 }
 
 fusor_status red_sweep_new(red *r, int pass, LLVMValueRef *kept, fu_error *err, red_sweep **out) {
@@ -279,9 +283,8 @@ static LLVMValueRef main_loop(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], in
     red_acc phi[s->n_acc + 1][IR_REDUCE_UNROLL];
     LLVMValueRef group_of[s->n_acc + 1]
                          [IR_REDUCE_UNROLL]; /* elements compared at once: the first accumulator takes them */
-    LLVMValueRef nans[s->n_acc + 1];
     for (int a = 0; a < s->n_acc; a++)
-        if (s->find[a]) nans[a] = em_loop_phi(e, &l, red_no_nan(r, s->acc[a]));
+        if (s->find[a]) s->nan[a] = em_loop_phi(e, &l, s->nan[a]);
     for (int a = 0; a < s->n_acc; a++)
         for (int u = 0; u < (s->find[a] ? 1 : unroll); u++) {
             phi[a][u].value = em_loop_phi(e, &l, acc[a][u].value);
@@ -300,9 +303,9 @@ static LLVMValueRef main_loop(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], in
     for (int a = 0; a < s->n_acc; a++) {
         if (!s->find[a]) continue;
         LLVMValueRef first = em_splat(e, LLVMBuildTrunc(e->b, em_sub(e, l.i, r->begin), e->t_i32, ""));
-        LLVMValueRef nan = nans[a];
+        LLVMValueRef nan = s->nan[a];
         acc[a][0] = red_take_group(r, s->acc[a], acc[a][0], group_of[a], first, &nan);
-        em_loop_next(e, nans[a], nan);
+        em_loop_next(e, s->nan[a], nan);
     }
     for (int a = 0; a < s->n_acc; a++)
         for (int u = 0; u < (s->find[a] ? 1 : unroll); u++) {
@@ -311,12 +314,10 @@ static LLVMValueRef main_loop(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], in
             acc[a][u] = phi[a][u];
         }
     em_end(e, &l);
-    for (int a = 0; a < s->n_acc; a++)
-        if (s->find[a]) acc[a][0] = red_with_nans(r, s->acc[a], acc[a][0], nans[a]);
     return end;
 }
 
-static LLVMValueRef join(emit *e, LLVMValueRef a, LLVMBasicBlockRef from_a, LLVMValueRef b, LLVMBasicBlockRef from_b) {
+LLVMValueRef red_phi(emit *e, LLVMValueRef a, LLVMBasicBlockRef from_a, LLVMValueRef b, LLVMBasicBlockRef from_b) {
     if (!a) return NULL;
     LLVMValueRef phi = LLVMBuildPhi(e->b, LLVMTypeOf(a), "");
     LLVMAddIncoming(phi, (LLVMValueRef[]){a, b}, (LLVMBasicBlockRef[]){from_a, from_b}, 2);
@@ -328,14 +329,22 @@ static void rest_in_registers(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], LL
     red *r = s->r;
     emit *e = r->e;
     red_body b;
-    LLVMValueRef bits = em_sub(e, LLVMBuildShl(e->b, em_i64s(e, 1), em_sub(e, r->end, from), ""), em_i64s(e, 1));
+    LLVMValueRef left = em_sub(e, r->end, from), bits = red_bits_below(e, left),
+                 group_of[s->n_acc + 1][IR_REDUCE_UNROLL];
     for (int u = 0; u < IR_REDUCE_UNROLL; u++) {
         LLVMValueRef i = em_add(e, from, em_i64s(e, (int64_t)u * e->lanes)), position = positions(s, i);
-        LLVMValueRef mask = red_mask_part(e, bits, u);
+        LLVMValueRef mask = red_mask_of(e, left, bits, u);
         evaluate(s, &b, i, mask);
-        for (int a = 0; a < s->n_acc; a++) acc[a][u] = red_take(r, s->acc[a], acc[a][u], s->x[a], position, mask);
+        for (int a = 0; a < s->n_acc; a++) {
+            const int j = s->acc[a];
+            if (s->find[a]) group_of[a][u] = em_select(e, mask, s->x[a], red_identity(r, j, NULL).value);
+            else acc[a][u] = red_take(r, j, acc[a][u], s->x[a], position, mask);
+        }
         red_write(s, &b);
     }
+    LLVMValueRef first = s->has_arg ? em_splat(e, LLVMBuildTrunc(e->b, em_sub(e, from, r->begin), e->t_i32, "")) : NULL;
+    for (int a = 0; a < s->n_acc; a++)
+        if (s->find[a]) acc[a][0] = red_take_group(r, s->acc[a], acc[a][0], group_of[a], first, &s->nan[a]);
 }
 
 /* Without masks only rows of a multiple of the group never touch memory with their accumulators. */
@@ -345,7 +354,9 @@ static void rest(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], LLVMValueRef fr
     if (red_constant(em_sub(e, s->r->end, from), &n) && n == 0) return;
     em_branch some = em_if(e, em_icmp(e, LLVMIntSLT, from, s->r->end));
     red_acc after[s->n_acc + 1][IR_REDUCE_UNROLL];
-    if (e->level->has_mask && s->n_acc) {
+    LLVMValueRef nan[s->n_acc + 1];
+    memcpy(nan, s->nan, (size_t)s->n_acc * sizeof *nan);
+    if (s->masks_rest || (e->level->has_mask && s->n_acc)) {
         for (int a = 0; a < s->n_acc; a++) memcpy(after[a], acc[a], sizeof after[a]);
         rest_in_registers(s, after, from);
     } else {
@@ -355,11 +366,19 @@ static void rest(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], LLVMValueRef fr
     }
     LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
     em_endif(e, &some);
-    for (int a = 0; a < s->n_acc; a++)
-        for (int u = 0; u < IR_REDUCE_UNROLL; u++) {
-            acc[a][u].value = join(e, after[a][u].value, then, acc[a][u].value, some.other);
-            acc[a][u].index = join(e, after[a][u].index, then, acc[a][u].index, some.other);
+    for (int a = 0; a < s->n_acc; a++) {
+        const bool is_grouped = s->find[a] && s->masks_rest;
+        if (is_grouped) s->nan[a] = red_phi(e, s->nan[a], then, nan[a], some.other);
+        for (int u = 0; u < (is_grouped ? 1 : IR_REDUCE_UNROLL); u++) {
+            acc[a][u].value = red_phi(e, after[a][u].value, then, acc[a][u].value, some.other);
+            acc[a][u].index = red_phi(e, after[a][u].index, then, acc[a][u].index, some.other);
         }
+    }
+}
+
+static void take_nans(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL]) {
+    for (int a = 0; a < s->n_acc; a++)
+        if (s->find[a]) acc[a][0] = red_with_nans(s->r, s->acc[a], acc[a][0], s->nan[a]);
 }
 
 /* ---- accumulators in registers, of costly programs ---- */
@@ -400,7 +419,7 @@ static void rotating_loop(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL]) {
     red_write(s, &b);
     LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
     em_endif(e, &some);
-    for (int a = 0; a < s->n_acc; a++) acc[a][0].value = join(e, took[a], then, acc[a][0].value, some.other);
+    for (int a = 0; a < s->n_acc; a++) acc[a][0].value = red_phi(e, took[a], then, acc[a][0].value, some.other);
 }
 
 static void straight(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], int64_t n) {
@@ -460,7 +479,12 @@ static int64_t sweep(red_sweep *s, const em_values *row, red_acc (*acc)[IR_REDUC
         rest_in_memory(s, r->begin);
         reload(s, acc);
     } else {
-        rest(s, acc, main_loop(s, acc, s->n_acc ? IR_REDUCE_UNROLL : 2));
+        for (int a = 0; a < s->n_acc; a++)
+            if (s->find[a]) s->nan[a] = red_no_nan(r, s->acc[a]);
+        LLVMValueRef end = main_loop(s, acc, s->n_acc ? IR_REDUCE_UNROLL : 2);
+        if (!s->masks_rest) take_nans(s, acc);
+        rest(s, acc, end);
+        if (s->masks_rest) take_nans(s, acc);
     }
     return known ? n : INT64_MAX;
 }
@@ -481,8 +505,9 @@ void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot) {
     red_acc acc[s->n_acc + 1][IR_REDUCE_UNROLL];
     const int64_t elements = sweep(s, row, acc);
     for (int a = 0; a < s->n_acc; a++) {
+        const int64_t taken = s->find[a] && s->masks_rest ? e->lanes : elements; /* groups: the first has all */
         red_acc total = is_found(s, a, elements) ? red_find(r, s->acc[a], s->vector[a], elements)
-                                                 : red_halves(r, s->acc[a], acc[a], elements);
+                                                 : red_halves(r, s->acc[a], acc[a], taken);
         if (total.index) {
             LLVMValueRef first =
                 s->find[a] ? em_mul(e, r->partial, em_i64s(e, IR_REDUCE_BLOCK)) : em_add(e, s->kept_at, r->begin);
@@ -507,5 +532,5 @@ LLVMValueRef red_result(red_sweep *s, int a, const em_values *row, LLVMValueRef 
     LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
     if (n >= 0) return found;
     em_endif(e, &any);
-    return join(e, found, then, result, any.other);
+    return red_phi(e, found, then, result, any.other);
 }

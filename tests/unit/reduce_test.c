@@ -389,18 +389,18 @@ Test(reduce, argmax_picks_the_first) {
  * the first or the last of the pair wins. */
 Test(reduce, argmax_at_every_place) {
     static float x[4300];
-    static const int64_t sizes[] = {70, 127, 300, 4096 + 150};
+    static const int64_t sizes[] = {30, 70, 127, 256, 257, 300, 4096 + 150};
     for (int level = 0; level < IR_LEVEL_COUNT; level++) {
         if (!host_has_level((ir_level)level)) continue;
         for (int variant = 0; variant < 2; variant++) {
             run_kernel r = arg_kernel(level, "argmax", variant);
-            for (int l = 0; l < 4; l++) {
+            for (int l = 0; l < (int)(sizeof sizes / sizeof *sizes); l++) {
                 int64_t n = sizes[l];
                 for (int64_t i = 0; i < n; i++) x[i] = (float)(i % 7) - 9;
                 for (int64_t first = 0; first < n; first += 1 + n / 150) {
                     int64_t second = first + (n - 1 - first) * (first % 5) / 4;
                     float top[2] = {x[first], x[second]};
-                    x[first] = x[second] = first & 1 ? INFINITY : 0;
+                    x[first] = x[second] = first & 1 ? INFINITY : first & 2 ? NAN : 0;
                     const int64_t out = arg_of_row(&r, x, n);
                     cr_assert_eq(out, variant ? second : first, "level %d variant %d length %d: %d, of %d and %d",
                                  level, variant, (int)n, (int)out, (int)first, (int)second);
