@@ -6,12 +6,13 @@
  *   for each tile, for each strip of n rows y, for each n columns x of it:
  *       each transposed input: n whole vectors along y, transposed in registers
  *       for each row of the strip: the program on vectors along x
- *   then the columns and rows that are left, element by element
+ *   then the columns and rows that are left: as blocks under masks at levels that have them, else element by element
  *
  * n elements of the transposed type are a vector, 16 at most, so memory is read and written by whole vectors (f32 at
  * v4: whole cache lines). All values of a block are computed before its first store, so an output may be the same
  * memory as an input. */
 #include "jit/emit.h"
+#include "jit/llvm_compat.h"
 #include <string.h>
 
 enum { MAX_SIDE = 16, MAX_UNROLLED = 8 };
@@ -19,10 +20,12 @@ enum { MAX_SIDE = 16, MAX_UNROLLED = 8 };
 typedef struct square {
     int y, x, side;
     bool is_turned[IR_KERNEL_MAX_INSTS]; /* loads of transposed inputs */
-    bool is_staged; /* the program is a loop over the rows of a strip; transposed blocks lie on the stack */
-    LLVMValueRef block[IR_KERNEL_MAX_INSTS];                               /* staged: side * side elements */
+    bool is_staged; /* the program of a whole block is a loop over its rows; transposed blocks lie on the stack */
+    LLVMValueRef block[IR_KERNEL_MAX_INSTS]; /* staged, or under masks: side * side elements */
     LLVMValueRef index[IR_KERNEL_MAX_DIMS], offset[IR_KERNEL_MAX_BUFFERS]; /* of the place in the outer dims */
     LLVMValueRef at_y, at_x;
+    /* of a block that is not whole, else NULL: its rows and columns, and the latter as lanes */
+    LLVMValueRef rows, columns, lanes_x;
 } square;
 
 static LLVMValueRef advance(emit *e, LLVMValueRef base, LLVMValueRef index, LLVMValueRef stride) {
@@ -39,7 +42,8 @@ static LLVMValueRef place(emit *e, const square *q, int buffer) {
 static LLVMValueRef load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
     square *q = user;
     if (inst->op != IR_K_INDEX)
-        return em_load_value(e, v, inst, q->x, place(e, q, inst->index), e->stride[inst->index][q->x], NULL);
+        return em_load_value(e, v, inst, q->x, place(e, q, inst->index), e->stride[inst->index][q->x],
+                             e->lanes > 1 ? q->lanes_x : NULL);
     if (inst->index != q->x) return em_splat(e, inst->index == q->y ? q->at_y : q->index[inst->index]);
     LLVMValueRef lane[64];
     for (int i = 0; i < e->lanes; i++) lane[i] = em_i64s(e, i);
@@ -47,14 +51,33 @@ static LLVMValueRef load(emit *e, em_values *v, const ir_kinst *inst, void *user
 }
 
 /* ---- one block ---- */
+/* Of a block of the stack: row j, as it is in memory. */
+static LLVMValueRef staged(emit *e, const square *q, int inst, LLVMValueRef j) {
+    LLVMTypeRef t = em_memory_type(e, e->k->inst[inst].dtype);
+    return em_gep(e, q->block[inst], t, em_mul(e, j, em_i64s(e, q->side)));
+}
+
+/* Whole vectors along y of the block's columns. Of one that is not whole, those that are there, by way of the stack. */
 static void load_block(emit *e, square *q, int inst, LLVMValueRef *v) {
     const ir_kinst *in = &e->k->inst[inst];
+    const unsigned align = (unsigned)ir_dtypes[in->dtype].bytes;
     LLVMValueRef x0 = q->at_x;
+    LLVMTypeRef element = em_memory_type(e, in->dtype), type = em_vec(e, element); /* as it is in memory */
+    if (q->rows) {
+        em_loop l = em_for(e, em_i64s(e, 0), q->columns, em_i64s(e, 1));
+        q->at_x = em_add(e, x0, l.i);
+        LLVMValueRef at = em_gep(e, e->base[in->index], element, place(e, q, in->index)), none = LLVMConstNull(type);
+        LLVMValueRef x =
+            compat_masked_load(e->mod, e->b, COMPAT_CONTIGUOUS, type, at, em_mask(e, q->rows), none, align);
+        LLVMSetAlignment(LLVMBuildStore(e->b, x, staged(e, q, inst, l.i)), align);
+        em_end(e, &l);
+    }
     for (int i = 0; i < q->side; i++) {
-        q->at_x = i ? em_add(e, x0, em_i64s(e, i)) : x0;
-        LLVMValueRef at = em_gep(e, e->base[in->index], em_memory_type(e, in->dtype), place(e, q, in->index));
-        v[i] = LLVMBuildLoad2(e->b, em_vec(e, em_memory_type(e, in->dtype)), at, ""); /* as it is in memory */
-        LLVMSetAlignment(v[i], (unsigned)ir_dtypes[in->dtype].bytes);
+        LLVMValueRef column = em_i64s(e, i), at;
+        q->at_x = i ? em_add(e, x0, column) : x0;
+        at = q->rows ? staged(e, q, inst, column) : em_gep(e, e->base[in->index], element, place(e, q, in->index));
+        v[i] = LLVMBuildLoad2(e->b, type, at, "");
+        LLVMSetAlignment(v[i], align);
     }
     q->at_x = x0;
     em_turn(e, v, q->side, ir_dtypes[in->dtype].bytes);
@@ -63,7 +86,7 @@ static void load_block(emit *e, square *q, int inst, LLVMValueRef *v) {
 static void store(emit *e, square *q, int inst, LLVMValueRef value, bool is_streaming) {
     int b = e->k->inst[inst].index;
     if (!is_streaming) {
-        em_store(e, b, value, place(e, q, b), e->stride[b][q->x], NULL);
+        em_store(e, b, value, place(e, q, b), e->stride[b][q->x], e->lanes > 1 ? q->lanes_x : NULL);
         return;
     }
     LLVMValueRef at = em_gep(e, e->base[b], em_memory_type(e, e->k->buffer[b].dtype), place(e, q, b));
@@ -91,25 +114,25 @@ static void emit_stores(emit *e, square *q, LLVMValueRef *out, bool is_streaming
 
 static void emit_block(emit *e, square *q, bool is_streaming) {
     const ir_kernel *k = e->k;
-    int n = q->side;
+    const int n = q->side;
+    const bool is_staged = q->is_staged || q->rows;
     LLVMValueRef *v = FU_NEW_N(e->arena, LLVMValueRef, (k->n_insts + 1) * MAX_SIDE), y0 = q->at_y;
     LLVMValueRef turned[IR_KERNEL_MAX_INSTS], *out = FU_NEW_N(e->arena, LLVMValueRef, (k->n_insts + 1) * MAX_SIDE);
     for (int i = 0; i < k->n_insts; i++) {
         if (!q->is_turned[i]) continue;
         load_block(e, q, i, v + i * MAX_SIDE);
-        for (int j = 0; j < n && q->is_staged; j++) {
-            LLVMValueRef at = em_gep(e, q->block[i], em_memory_type(e, k->inst[i].dtype), em_i64s(e, j * n));
+        for (int j = 0; j < n && is_staged; j++) {
+            LLVMValueRef at = staged(e, q, i, em_i64s(e, j));
             LLVMSetAlignment(LLVMBuildStore(e->b, v[i * MAX_SIDE + j], at),
                              (unsigned)ir_dtypes[k->inst[i].dtype].bytes);
         }
     }
-    if (q->is_staged) { /* rows of a strip are stored before the next is computed: the inputs of the block are read */
-        em_loop l = em_for(e, em_i64s(e, 0), em_i64s(e, n), em_i64s(e, 1));
+    if (is_staged) { /* rows of a strip are stored before the next is computed: the inputs of the block are read */
+        em_loop l = em_for(e, em_i64s(e, 0), q->rows ? q->rows : em_i64s(e, n), em_i64s(e, 1));
         for (int i = 0; i < k->n_insts; i++) {
             if (!q->is_turned[i]) continue;
             ir_dtype t = k->inst[i].dtype;
-            LLVMValueRef at = em_gep(e, q->block[i], em_memory_type(e, t), em_mul(e, l.i, em_i64s(e, n)));
-            turned[i] = em_load_ptr(e, t, at, NULL, ir_dtypes[t].bytes);
+            turned[i] = em_load_ptr(e, t, staged(e, q, i, l.i), NULL, ir_dtypes[t].bytes);
         }
         q->at_y = em_add(e, y0, l.i);
         emit_row(e, q, turned, out);
@@ -144,12 +167,18 @@ static void emit_elements(emit *e, square *q, LLVMValueRef y0, LLVMValueRef y1, 
 }
 
 static void emit_blocks(emit *e, square *q, LLVMValueRef y0, LLVMValueRef y1, LLVMValueRef x0, LLVMValueRef x1,
-                        bool is_streaming) {
+                        bool is_whole, bool is_streaming) {
     LLVMValueRef n = em_i64s(e, q->side);
     em_loop ly = em_for(e, y0, y1, n), lx = em_for(e, x0, x1, n);
     q->at_y = ly.i;
     q->at_x = lx.i;
+    if (!is_whole) {
+        q->rows = em_min(e, em_sub(e, y1, ly.i), n);
+        q->columns = em_min(e, em_sub(e, x1, lx.i), n);
+        q->lanes_x = em_mask(e, q->columns);
+    }
     emit_block(e, q, is_streaming);
+    q->rows = q->columns = q->lanes_x = NULL;
     em_end(e, &lx);
     em_end(e, &ly);
 }
@@ -203,16 +232,19 @@ static void emit_tile(emit *e, square *q, LLVMValueRef tile) {
     LLVMValueRef streams = can_stream(e, q);
     if (streams) {
         em_branch b = em_if(e, streams);
-        emit_blocks(e, q, y0, ym, x0, xm, true);
+        emit_blocks(e, q, y0, ym, x0, xm, true, true);
         em_else(e, &b);
-        emit_blocks(e, q, y0, ym, x0, xm, false);
+        emit_blocks(e, q, y0, ym, x0, xm, true, false);
         em_endif(e, &b);
-    } else emit_blocks(e, q, y0, ym, x0, xm, false);
+    } else emit_blocks(e, q, y0, ym, x0, xm, true, false);
     /* what is left: columns of whole strips, then rows */
     em_loop l = em_for(e, em_i64s(e, 0), em_i64s(e, 2), em_i64s(e, 1));
     LLVMValueRef is_rows = em_icmp(e, LLVMIntNE, l.i, em_i64s(e, 0));
-    emit_elements(e, q, em_select(e, is_rows, ym, y0), em_select(e, is_rows, y1, ym), em_select(e, is_rows, x0, xm),
-                  x1);
+    y0 = em_select(e, is_rows, ym, y0);
+    y1 = em_select(e, is_rows, y1, ym);
+    x0 = em_select(e, is_rows, x0, xm);
+    if (e->level->has_mask) emit_blocks(e, q, y0, y1, x0, x1, false, false);
+    else emit_elements(e, q, y0, y1, x0, x1);
     em_end(e, &l);
 }
 
@@ -236,7 +268,7 @@ void map_emit_transposed(emit *e) {
     }
     q->side = e->level->vector_bytes / bytes < MAX_SIDE ? e->level->vector_bytes / bytes : MAX_SIDE;
     q->is_staged = n_ops > MAX_UNROLLED || n_turned > 1 || is_costly; /* 16 copies of sin would not fit a frame */
-    for (int i = 0; i < k->n_insts && q->is_staged; i++)
+    for (int i = 0; i < k->n_insts && (q->is_staged || e->level->has_mask); i++)
         if (q->is_turned[i])
             q->block[i] = em_alloca(
                 e, LLVMArrayType2(em_memory_type(e, k->inst[i].dtype), (uint64_t)q->side * (uint64_t)q->side), 64);

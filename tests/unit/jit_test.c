@@ -232,6 +232,10 @@ static const form forms[] = {
     {{2, 70, 3}, {{210, 3, 1}, {3, 0, 1}, {210, 3, 1}, {0}}, {false, true, true}},
     {{4, 3, 50}, {{1, 4, 12}, {0, 0, 0}, {150, 50, 1}, {0}}, {false, false, false}}, /* a transposed */
     {{4, 3, 50}, {{150, 50, 1}, {0, 0, 1}, {1, 4, 12}, {0}}, {false, false, false}}, /* out transposed */
+    {{2, 10, 37}, {{370, 1, 10}, {0, 0, 1}, {370, 37, 1}, {0}}, {false, false, false}},
+    {{2, 21, 9}, {{189, 1, 21}, {0, 1, 0}, {189, 9, 1}, {0}}, {false, false, false}},
+    {{1, 48, 33}, {{0, 1, 48}, {0, 33, 1}, {0, 33, 1}, {0}}, {false, false, false}},
+    {{3, 3, 17}, {{51, 1, 3}, {0, 1, 0}, {51, 17, 1}, {0}}, {false, false, false}},
     {{1, 1, 1}, {{1, 1, 1}, {0, 0, 1}, {1, 1, 1}, {0}}, {false, false, false}},
     {{3, 0, 9}, {{0, 9, 1}, {0, 0, 1}, {0, 9, 1}, {0}}, {false, false, false}},
 };
@@ -249,6 +253,7 @@ static void check_form(ir_level level, const form *f, ir_dtype t, int64_t rows, 
     ir_kernel k = new_map(level);
     k.n_dims = 3;
     for (int d = 0; d < 3; d++) k.dim[d] = (ir_kdim){'p', f->is_baked[d] ? f->size[d] : IR_SIZE_RUNTIME};
+    if (f->stride[0][1] == 1 && f->stride[0][2] != 1) k.dim[1].role = 't'; /* blocks of a are transposed */
     for (int b = 0; b < 3; b++) {
         k.buffer[b] = (ir_kbuffer){.dtype = t, .is_output = b == 2};
         for (int d = 0; d < 3; d++)
