@@ -239,3 +239,58 @@ bool plan_try_join_view(planner *p, ir_id id) {
     p->info[id].avail = x->home;
     return true;
 }
+
+/* ---- what a reduction computes itself ---- */
+/* The operand that is homed in cluster c too and has as many elements as the value; 0: there is none, or several. */
+static ir_id source_in(const planner *p, ir_id id, int c) {
+    const ir_node *n = ir_at(p->g, id);
+    const ir_kind kind = ir_ops[n->op].kind;
+    ir_id y = 0;
+    if (kind != IR_KIND_EW && kind != IR_KIND_CONVERT && !is_view(n)) return 0;
+    for (int i = 0; i < n->n_in; i++) {
+        if (!in_cluster(p, n->in[i], c)) continue;
+        if (n->stretch && n->stretch[i]) return 0;
+        if (y && y != n->in[i]) return 0;
+        y = n->in[i];
+    }
+    return y && (is_view(n) || ir_at(p->g, y)->rank == n->rank) ? y : 0;
+}
+
+/* A value that only a reduction reads, of another cluster, is computed by the reduction where what it is made of is
+ * fewer bytes, or is stored anyway: else fusing would move more than single operators do. */
+void plan_leave_to_reductions(planner *p) {
+    const uint32_t *uses = ir_use_counts(p->arena, p->g);
+    for (ir_id r = 1; r < p->g->nodes.n; r++) {
+        const ir_node *n = ir_at(p->g, r);
+        const ir_id x = n->n_in ? n->in[0] : 0;
+        const int c = p->info[x].home;
+        if ((ir_ops[n->op].kind != IR_KIND_REDUCE && ir_ops[n->op].kind != IR_KIND_ARGREDUCE) || !c ||
+            p->info[x].made_by != c || p->info[r].home == c || p->clusters.at[c].tail == p->info[r].home)
+            continue;
+        uint32_t bytes = ir_dtypes[ir_at(p->g, x)->dtype].bytes;
+        ir_id best = 0;
+        for (ir_id y = x; uses[y] == 1 && !p->info[y].is_barrier && !p->info[y].is_wanted;) {
+            y = source_in(p, y, c);
+            if (!y) break;
+            const uint32_t b = ir_dtypes[ir_at(p->g, y)->dtype].bytes;
+            if (p->info[y].made_by) best = y, bytes = 0;
+            else if (b < bytes) best = y, bytes = b;
+        }
+        for (ir_id y = x; best && y != best; y = source_in(p, y, c))
+            if (!plan_take_room(p, p->info[r].home, ir_at(p->g, y))) best = 0;
+        if (!best) continue;
+        p->info[best].reason = p->info[x].reason;
+        for (ir_id y = x, next; y != best; y = next) {
+            next = source_in(p, y, c);
+            p->info[y].home = 0;
+            if (!p->info[y].made_by) continue;
+            p->info[y].made_by = 0;
+            cluster *k = &p->clusters.at[c];
+            uint32_t left = 0;
+            for (uint32_t s = 0; s < k->stores.n; s++)
+                if (k->stores.at[s] != y) k->stores.at[left++] = k->stores.at[s];
+            k->stores.n = left;
+        }
+        plan_store_in(p, c, best);
+    }
+}

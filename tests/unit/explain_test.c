@@ -155,6 +155,30 @@ Test(explain, equal_programs_have_one_plan) {
 
 /* Chrome's format: complete events with times, a name for each thread's row, kernels inside calls and pieces of work
  * inside kernels. */
+/* What a reduction computes of its operand before it adds is not done, and stored, by the kernel that makes the operand
+ * where that is more bytes. */
+Test(explain, fused_moves_no_more_than_unfused) {
+    static const char *const programs[] = {
+        "func @f(%x: f32[N, 8, 9, 9], %w: f32[4, 8, 3, 3]) -> (f32[N], f32[N]) { %c = conv(%x, %w) %a = reduce_l1(%c, "
+        "axes=[1, 2, 3]) %m = reduce_max(%c, axes=[1, 2, 3]) return %a, %m }",
+        "func @f(%x: bf16[N, K, M], %g: bf16[N]) -> bf16[M] { %m = reduce_max(%x, axes=[1]) %y = matmul(%g, %m) return "
+        "%y }",
+        "func @f(%x: f16[N, K], %w: f16[K, M]) -> f64[M] { %p = matmul(%x, %w) %t = transpose(%p) %d = cast(%t, f64) "
+        "%y = reduce_sum(%d, axes=[1]) return %y }",
+        "func @f(%x: i8[N, K, M]) -> i64[M] { %m = reduce_max(%x, axes=[1]) %d = cast(%m, f64) %e = mul(%d, %d) %y = "
+        "argmax(%e, axis=0) return %y }"};
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        json_t *d = explain(programs[i], NULL);
+        static const char *const names[] = {"kernels", "bytes", "peak_bytes"};
+        for (int k = 0; k < 3; k++) {
+            const json_int_t fused = json_integer_value(json_object_get(json_object_get(d, "fused"), names[k])),
+                             unfused = json_integer_value(json_object_get(json_object_get(d, "unfused"), names[k]));
+            cr_expect_leq(fused, unfused, "%s: %s", programs[i], names[k]);
+        }
+        json_decref(d);
+    }
+}
+
 Test(explain, a_trace_has_threads_kernels_and_stages) {
     fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
     o.cache_dir = "";
