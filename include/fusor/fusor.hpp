@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef FUSOR_FUSOR_HPP
 #define FUSOR_FUSOR_HPP
-/* fusor/fusor.hpp: the C API for C++17: numbers stand for tensors, operators are overloaded, contexts, scopes and executables free
+/* fusor/fusor.hpp: the C API for C++11 and later: numbers stand for tensors, operators are overloaded, contexts, scopes and executables free
  * themselves, and failures are exceptions of type fusor::error. Header only; everything is inline and calls the C functions.
  *
  *   fusor::context ctx;
@@ -371,8 +371,8 @@ inline void set_shape(fusor_buffer &b, sizes shape) {
 /** A contiguous buffer over the caller's memory. */
 template <class T> fusor_buffer buffer(T *data, sizes shape) {
     fusor_buffer b = {};
-    b.data = const_cast<std::remove_const_t<T> *>(data);
-    b.dtype = dtype_of<std::remove_const_t<T>>::value;
+    b.data = const_cast<typename std::remove_const<T>::type *>(data);
+    b.dtype = dtype_of<typename std::remove_const<T>::type>::value;
     set_shape(b, shape);
     if (std::is_const<T>::value) b.flags = FUSOR_READONLY;
     return b;

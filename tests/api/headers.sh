@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# headers.sh: every public header compiles alone, as C11 and as C++17, without a warning, and includes nothing of
+# headers.sh: every public header compiles alone, as C99 to C23 and as C++11 to C++20, without a warning, and includes nothing of
 # LLVM, CUDA or OpenMP; a program that uses their macros compiles without one too, with clang where it is there.
 cd "${FUSOR_SRCDIR:-$(dirname "$0")/../..}" || exit 1
 passed=0 failed=0 skipped=0
@@ -14,20 +14,25 @@ check() {
         printf '%s:\n%s\n' "$what" "$out"
     fi
 }
-strict="-Iinclude -Wall -Wextra -pedantic -Werror -fsyntax-only"
+strict="-Iinclude -Wall -Wextra -pedantic -Wconversion -Werror -fsyntax-only"
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
-for h in include/fusor/*.h; do
+for h in include/fusor/*.h include/fusor/fusor.hpp; do
     echo "#include \"fusor/${h##*/}\"" >"$tmp/one.c"
     cp "$tmp/one.c" "$tmp/one.cc"
     # shellcheck disable=SC2086
-    check "$h as C11" ${CC:-cc} -std=c11 $strict "$tmp/one.c"
-    if command -v "${CXX:-c++}" >/dev/null; then
+    [ "$h" = include/fusor/fusor.hpp ] || for std in c99 c11 c17 c2x; do
         # shellcheck disable=SC2086
-        check "$h as C++17" ${CXX:-c++} -std=c++17 $strict "$tmp/one.cc"
+        check "$h as $std" ${CC:-cc} -std=$std $strict "$tmp/one.c"
+    done
+    if command -v "${CXX:-c++}" >/dev/null; then
+        for std in c++11 c++17 c++20; do
+            # shellcheck disable=SC2086
+            check "$h as $std" ${CXX:-c++} -std=$std $strict "$tmp/one.cc"
+        done
     else
         skipped=$((skipped + 1))
-        echo "$h as C++17: skipped, no C++ compiler"
+        echo "$h as C++: skipped, no C++ compiler"
     fi
     check "$h includes LLVM, CUDA or OpenMP" sh -c "! grep -nEi 'include.*(llvm|cuda|omp\.h)' $h"
 done
