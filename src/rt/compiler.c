@@ -7,6 +7,7 @@
 #include "rt/fork.h"
 #include <dlfcn.h>
 #include <limits.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -64,9 +65,23 @@ bool rt_module_find_file(const char *name, char *path, size_t room) {
 /* Address space for the module: with LLVM inside and what it links 38 MB, and what src/jit/codegen.c asks for. */
 enum { MODULE_ROOM = 60 << 20 };
 
+/* Of the first object, the program itself. In one without a dynamic linker dlopen makes a second libc, whose threads
+ * are not set up: the module would crash. */
+static int has_linker(struct dl_phdr_info *program, size_t bytes, void *out) {
+    (void)bytes;
+    for (int i = 0; i < program->dlpi_phnum; i++)
+        if (program->dlpi_phdr[i].p_type == PT_INTERP) *(bool *)out = true;
+    return 1;
+}
+
 /* Under the lock. */
 static fusor_status load(fu_error *e, const fusor_codegen_table **out) {
     char path[PATH_MAX];
+    bool is_dynamic = false;
+    (void)dl_iterate_phdr(has_linker, &is_dynamic);
+    if (!is_dynamic)
+        return FU_FAIL(e, FUSOR_ERROR_UNSUPPORTED,
+                       "the code generation module does not load into a program that is linked statically");
     const char *given = fu_env_string(FU_FUSOR_CODEGEN);
     if (*given) snprintf(path, sizeof path, "%s", given);
     else if (!rt_module_find_file(MODULE_FILE, path, sizeof path))

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # first_program.sh: first_program.c compiles against nothing but the public headers, without a warning, links
-# libfusor.so alone, and prints what it should: compiled, from the cache, and with the reference evaluator.
+# libfusor.so alone, and prints what it should: compiled, from the cache, with the reference evaluator, linked statically.
 src=${FUSOR_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}
 cd "${FUSOR_BUILDDIR:-.}" || exit 1
 passed=0 failed=0 skipped=0
@@ -37,6 +37,16 @@ export FUSOR_CACHE_DIR=$tmp/cache
 check "the first program, compiled" "$tmp/program"
 check "the first program, from the cache" "$tmp/program"
 check "the first program, by the reference evaluator" env FUSOR_DEVICE=reference "$tmp/program"
+# without a dynamic linker the module would crash: cached kernels run, the reference evaluator serves others
+# shellcheck disable=SC2046,SC2086
+if [ -z "${FUSOR_SANITIZE-}" ] && ${CC:-cc} -std=c11 -static -I"$src/include" "$src/tests/api/first_program.c" -o "$tmp/static" .libs/libfusor.a \
+    $(sed -n 's/^Libs.private: *//p' fusor.pc) 2>"$tmp/err"; then
+    check "the first program, linked statically, from the cache" "$tmp/static"
+    check "the first program, linked statically, alone" env FUSOR_CACHE=off "$tmp/static"
+else
+    skipped=$((skipped + 1))
+    echo "linked statically: skipped, $(head -1 "$tmp/err")"
+fi
 fake=$PWD/tests/cuda/libcuda_fake.so
 if [ -f "$fake" ]; then
     check "the first program, on a device" env FUSOR_CUDA_LIB="$fake" FUSOR_DEVICE=cuda "$tmp/program"
