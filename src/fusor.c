@@ -45,14 +45,15 @@ static fusor_status find_function(fu_arena *arena, fu_error *e, const compile_re
                                   ir_graph **out) {
     if (r->module) *module = copy_module(arena, e, r->module);
     else FU_TRY(ir_parse(arena, e, r->name, r->text, r->length, module));
-    *out = ir_module_find(*module, r->function);
+    const char *name = r->function && *r->function == '@' ? r->function + 1 : r->function; /* as the language has it */
+    *out = ir_module_find(*module, name);
     if (*out) return FUSOR_OK;
     if (!r->function)
         return FU_FAIL(e, FUSOR_ERROR_ARGUMENT,
                        "%s:1:1: error: the module has no function; expected 'func @name(...) -> ... { ... }'",
                        (*module)->source.name);
     return FU_FAIL(e, FUSOR_ERROR_ARGUMENT, "%s: no function '@%s'; the first one is '@%s'", (*module)->source.name,
-                   r->function, (*module)->functions.n ? (*module)->functions.at[0]->name : "(none)");
+                   name, (*module)->functions.n ? (*module)->functions.at[0]->name : "(none)");
 }
 
 static fusor_status plan_options(fu_error *e, const compile_request *r, ir_plan_options *out) {

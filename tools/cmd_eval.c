@@ -220,6 +220,8 @@ int cmd_eval(tool *t) {
     fu_error_clear(&e);
     if (t->args.n == 0)
         return tool_usage(t, "no expression\nUsage: fusor %s %s", t->command->name, t->command->synopsis);
+    if (t->emit && (t->json || t->outputs.n))
+        return tool_usage(t, "--emit prints the program alone; it takes no %s", t->json ? "--json" : "-o");
     const char *text = t->args.at[0];
     int64_t start = fu_now_ns();
     if (expression_find_params(&t->arena, &e, text, &v.params) != FUSOR_OK) return tool_fail(t, &e);

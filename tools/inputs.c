@@ -176,7 +176,10 @@ int inputs_dims(tool *t, const ir_graph *g, inputs *in) {
         inputs_dim d = {0};
         if (equals || n_symbols != 1) {
             const char *name = fu_strndup(&t->arena, text, equals ? (size_t)(equals - text) : strlen(text));
-            if (!equals) return tool_usage(t, "--dim %s: expected NAME=SIZE", text);
+            if (!equals)
+                return tool_usage(t, "--dim %s: %s\n  %s", text,
+                                  n_symbols ? "expected NAME=SIZE, with a name of" : "there is no size to give in",
+                                  program_signature(t, g));
             int symbol = ir_size_find_symbol(g->sizes, name);
             if (symbol < 0) {
                 const char **names = FU_NEW_N(&t->arena, const char *, n_symbols + 1);

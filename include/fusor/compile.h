@@ -23,7 +23,7 @@ typedef struct fusor_compile_options {
 typedef struct fusor_module fusor_module;       /* graph.h */
 
 /** Compiles one function of a program text: plans it and finds or makes every kernel it needs. **Types**: text is
- *  UTF-8, NUL-terminated; function NULL = the first. **Ownership**: *out is the caller's (fusor_executable_free); it
+ *  UTF-8, NUL-terminated; function "f" or "@f", NULL = the first. **Ownership**: *out is the caller's (fusor_executable_free); it
  *  holds ctx. Parameters with a source are loaded (paths relative to the working directory) and are no inputs.
  *  **Errors**: SYNTAX, TYPE, SHAPE with "<text>:LINE:COL"; ARGUMENT (no such function); IO (a source); MISS
  *  (FUSOR_CACHE_ONLY); DEVICE (a level that the host lacks); MEMORY. *out is untouched on failure. **Threads**: any.

@@ -81,6 +81,13 @@ expect 3 'a word of the language' eval 'func + 1'
 expect 2 'no expression' eval
 expect 2 "has no value 'c'" eval 'a + b' c=3
 expect 2 'is given twice' eval 'a' a=1 a=2
+expect 2 'there is no size to give in' eval 'a + b' a=1 b=2 --dim 2
+expect 2 'with a name of' eval 'a' 'a:f32[N,M]=ones' --dim 2
+expect 2 '--emit prints the program alone; it takes no --json' eval 'a' --emit --json
+expect 2 '--emit prints the program alone; it takes no -o' eval 'a' --emit -o x.fusor
+expect 3 '1e400: too large for f64' eval 'a' a:f64=1e400
+expect 3 '-1e39: too large for f32' eval 'a' a=-1e39
+expect 0 'min -inf' eval 'a' a=-inf
 expect 2 'no source for parameter %a' eval 'a'
 expect 2 "say it: 'a:f32[N]=-'" eval 'a' a=-
 expect 4 'No such file' eval 'a' a=nowhere.npy

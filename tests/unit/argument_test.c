@@ -66,6 +66,17 @@ Test(argument, null_executables_have_no_arguments) {
 }
 
 /* What went wrong before a context was made, or without any, is not its error. */
+Test(argument, functions_with_and_without_a_sign) {
+    fusor_executable *exe = NULL;
+    static const char two[] = "func @f(%x: f32) -> f32 { return %x }  func @g(%x: f64) -> f64 { return %x }";
+    OK(fusor_compile_text(ctx, two, "@g", &exe));
+    fusor_argument_info info;
+    cr_assert_eq(fusor_executable_inputs(exe, 1, &info), 1);
+    cr_assert_eq(info.dtype, FUSOR_F64);
+    fusor_executable_free(exe);
+    FAILS(fusor_compile_text(ctx, two, "@h", &exe), FUSOR_ERROR_ARGUMENT, "no function '@h'");
+}
+
 Test(argument, a_context_starts_without_an_error) {
     cr_assert_eq(fusor_executable_call(NULL, 0, NULL, 0, NULL), FUSOR_ERROR_ARGUMENT);
     cr_assert(strstr(fusor_error_message(ctx), "NULL"));
