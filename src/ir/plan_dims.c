@@ -137,6 +137,75 @@ static void make_places(builder *b, const int *order) {
     for (int i = 0; i < k->n_axes; i++) k->axis[i].size = now[k->axis[i].size];
 }
 
+/* Is it an INDEX of dim d of the space? */
+static bool is_index_of(const ir_kernel *k, int inst, int d) {
+    return k->inst[inst].op == IR_K_INDEX && k->inst[inst].index == d;
+}
+
+/* Is it a comparison of the index along d with a size, which says the same of the elements of a run along d when both
+ * are times their number? */
+static bool is_bound(const builder *b, const ir_kinst *in, int d) {
+    if ((in->op != IR_OP_GE && in->op != IR_OP_LT) || !is_index_of(b->k, in->in[0], d)) return false;
+    const ir_kinst *to = &b->k->inst[in->in[1]];
+    return to->op == IR_K_SCALAR && b->scalars.at[to->index].kind == IR_SCALAR_SIZE;
+}
+
+/* MAP on a CPU: where rows are pixels, a few elements that are one run with the dim before them in all that is read and
+ * written, and that dim's index only says from where (pads and operands of concat), both are one dim. */
+static void merge_pixels(builder *b) {
+    enum { FEW = 16 };
+    ir_sizes *sz = b->p->g->sizes;
+    ir_kernel *k = b->k;
+    int last = b->space - 1, d, bounds = 0;
+    int64_t few = 0;
+    while (last > 0 && ir_size_is(sz, b->dim[last], 1)) last--;
+    for (d = last - 1; d > 0 && ir_size_is(sz, b->dim[d], 1);) d--;
+    if (d < 0 || !ir_size_is_const(sz, b->dim[last], &few) || few > FEW) return;
+    for (uint32_t i = 0; i < b->accesses.n + b->places.n; i++) {
+        const access *a = i < b->accesses.n ? &b->accesses.at[i] : &b->places.at[i - b->accesses.n];
+        if (a->stride[d] != ir_size_mul(sz, a->stride[last], b->dim[last])) return;
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        if (is_index_of(k, i, last)) return;
+        if (is_bound(b, &k->inst[i], d)) bounds++;
+        else
+            for (int j = 0; j < k->inst[i].n_in; j++)
+                if (is_index_of(k, k->inst[i].in[j], d)) return;
+    }
+    if (!bounds || k->n_insts + bounds > IR_KERNEL_MAX_INSTS || k->n_scalars + bounds > IR_KERNEL_MAX_INSTS) return;
+    const int n = k->n_insts;
+    ir_kinst *old = fu_dup(b->p->arena, k->inst, (size_t)n * sizeof *old);
+    uint16_t *now = FU_NEW_N(b->p->arena, uint16_t, n), *scaled = FU_NEW_N(b->p->arena, uint16_t, n); /* + 1 */
+    bool *is_scaled = FU_NEW_N(b->p->arena, bool, n), *has_others = FU_NEW_N(b->p->arena, bool, n);
+    for (int i = 0; i < n; i++) {
+        is_scaled[i] = is_bound(b, &old[i], d);
+        for (int j = 0; j < old[i].n_in && !is_scaled[i]; j++) has_others[old[i].in[j]] = true;
+    }
+    k->n_insts = 0;
+    for (int i = 0; i < n; i++) {
+        ir_kinst inst = old[i];
+        const int bound = is_scaled[i] ? inst.in[1] : i;
+        for (int j = 0; j < inst.n_in; j++) inst.in[j] = now[inst.in[j]];
+        if (is_scaled[i] && !scaled[bound]) {
+            ir_plan_scalar *was = &b->scalars.at[old[bound].index], times = *was;
+            times.size = ir_size_mul(sz, was->size, b->dim[last]);
+            scaled[bound] = now[bound] + 1;
+            if (has_others[bound]) scaled[bound] = builder_scalar(b, times) + 1;
+            else *was = times;
+        }
+        if (is_scaled[i]) inst.in[1] = scaled[bound] - 1;
+        if (inst.op == IR_K_INDEX && inst.index == d) inst.index = (uint16_t)last;
+        k->inst[k->n_insts] = inst; /* as it was: builder_inst would merge stores */
+        now[i] = (uint16_t)k->n_insts++;
+    }
+    b->dim[last] = ir_size_mul(sz, b->dim[d], b->dim[last]);
+    b->dim[d] = b->one; /* its strides are those of `last`, whose size it is part of now */
+    for (uint32_t i = 0; i < b->indexes.n; i++) {
+        ir_size *stride = b->indexes.at[i].stride;
+        if (stride[d] == b->one) stride[last] = b->one, stride[d] = b->zero;
+    }
+}
+
 /* Column form of a scan: the first of the dims from which on memory runs on to the column in every buffer; they are
  * walked as one. */
 static int first_column(builder *b, const cluster *c) {
@@ -204,6 +273,7 @@ void builder_order_dims(builder *b, ir_step *st) {
     int order[MAX_SPACE + 1], n = 0;
     char role[MAX_SPACE + 1];
     bool contract = c->kind == CLUSTER_CONTRACT;
+    if (k->kind == IR_KERNEL_MAP && !c->anchor && !ir_level_is_gpu(k->level)) merge_pixels(b);
 #define TAKE(cond, r)                                                                                                  \
     for (int d = 0; d < b->space; d++)                                                                                 \
         if ((cond) && (contract && d >= c->rank - 2 ? true : !ir_size_is(sz, b->dim[d], 1)))                           \

@@ -725,6 +725,10 @@ static const struct {
     {IR_OP_PAD, "%x: T[A, B]", "%r = pad(%x, pads=[0, 2, 0, 1], mode=reflect)", "T[A, B+3]", 0},
     {IR_OP_PAD, "%x: T[A, B]", "%r = pad(%x, pads=[1, 9, 0, 4], mode=wrap)", "T[A+1, B+13]", 0},
     /* rows in runs: of a baked length, of columns that are apart, nested, as a part of something else */
+    {IR_OP_PAD, "%x: T[A, B, 3]", "%r = pad(%x, pads=[2, 1, 0, 0, 2, 0])", "T[A+2, B+3, 3]", 0},
+    {IR_OP_PAD, "%x: T[A, B, 5]",
+     "%p = pad(%x, pads=[0, 2, 0, 0, 1, 0]) %q = pad(%p, pads=[0, 2, 0, 0, 3, 0], value=1) %r = concat(%q, %x, axis=1)",
+     "T[A, 2*B+8, 5]", NUMBERS},
     {IR_OP_PAD, "%x: T[A, 30]", "%r = pad(%x, pads=[1, 3, 0, 2], mode=reflect)", "T[A+1, 35]", SLOW},
     {IR_OP_PAD, "%x: T[A, 13]", "%r = pad(%x, pads=[0, 12, 0, 12], mode=reflect)", "T[A, 37]", 0},
     {IR_OP_PAD, "%x: T[A, 20]", "%r = pad(%x, pads=[2, 41, 1, 33], mode=wrap)", "T[A+3, 94]", 0},

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* move_test.c: movement before it runs: sizes with clamped bounds, types of parts of named sizes, several results in
  * text, and what pass_expand makes of it all. */
-#include "ir/pass.h"
-#include "text_test.h"
+#include "plan_test.h"
 
 TestSuite(move, .init = text_start, .fini = text_stop);
 
@@ -167,4 +166,26 @@ Test(move, concat_of_many_is_a_tree) {
     unsigned n = 0;
     for (const char *at = text; (at = strstr(at, "= concat(")); at++) n++;
     cr_expect_eq(n, 3u, "%s", text);
+}
+
+/* Rows of pixels that are pads, or operands of concat, in parts are runs of elements, not of pixels. */
+static int dims_of(const char *text) {
+    const ir_plan *p = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V3});
+    cr_assert(p->steps.n == 1, "%s: %d kernels", text, p->steps.n);
+    return p->steps.at[0].kernel->n_dims;
+}
+
+Test(move, pixels_are_elements_of_a_row) {
+    cr_expect_eq(dims_of("func @f(%x: u8[H, W, 3]) -> u8[?, ?, 3] { %y = pad(%x, pads=[1, 2, 0, 1, 3, 0]) return %y }"),
+                 2);
+    cr_expect_eq(dims_of("func @f(%x: f32[H, W, 4], %z: f32[H, V, 4]) -> f32[H, ?, 4] { %c = concat(%x, %z, axis=1) "
+                         "%y = neg(%c) return %y }"),
+                 2);
+    cr_expect_eq(
+        dims_of("func @f(%x: f32[H, W, 3], %b: f32[3]) -> f32[H, ?, 3] { %p = pad(%x, pads=[0, 2, 0, 0, 0, 0]) "
+                "%y = mul(%p, %b) return %y }"),
+        3, "not where something else is for each of them");
+    cr_expect_eq(dims_of("func @f(%x: i64[H, W, 3]) -> i64[H, ?, 3] { %p = pad(%x, pads=[0, 2, 0, 0, 0, 0]) "
+                         "%i = iota(shape=[W+2, 1], axis=0, dtype=i64) %y = mul(%p, %i) return %y }"),
+                 3, "or the pixel's number is a value");
 }
