@@ -102,7 +102,11 @@ static const char *form_of(const ir_kernel *k) {
     case IR_KERNEL_REDUCE:
         return ir_kernel_is_column(k) ? "columns: vectors of adjacent columns run down the rows"
                                       : "inner: vectors run along the reduced elements";
-    case IR_KERNEL_ROW: return "rows: as many sweeps over a row as its reductions need, then the next row";
+    case IR_KERNEL_ROW:
+        return ir_kernel_is_column(k)
+                   ? "columns: chunks of columns that the cache holds, as many sweeps down their rows "
+                     "as the reductions need"
+                   : "rows: as many sweeps over a row as its reductions need, then the next row";
     case IR_KERNEL_SCAN:
         return ir_kernel_is_column(k) ? "columns: vectors of adjacent columns run along the axis"
                                       : "lines: blocks of a line, with the totals before them";

@@ -4,8 +4,8 @@
  * ir_graph and goes through the pipeline of fusor.c.
  *
  * Concrete sizes become named ones by the rule of the pipeline: 1 stays, inner sizes up to 64 stay where rows or
- * contractions work along them, and all that the kernel of a convolution has, every other size that a parameter has
- * becomes a name, equal sizes the same. The key has the names, so another pattern of equal sizes is another plan,
+ * contractions work along them, as do few rows of columns and all that the kernel of a convolution has; every other size
+ * that a parameter has becomes a name, equal sizes the same. The key has the names, so another pattern of equal sizes is another plan,
  * while other sizes in the same pattern are not. */
 #include "lazy_internal.h"
 #include <stdio.h>
@@ -49,6 +49,28 @@ static void keep_any(size_map *m, int64_t v) {
     else m->is_baked = true;
 }
 
+/* Rows that the planner has in one kernel with what uses their reduction, where it knows how many (softmax over
+ * channels, norms by way of keepdims; has_few_rows of ir/plan.c). The kernel is the same for all. */
+static void keep_rows(const lazy_state *s, const lazy_slot *x, ir_kind kind, size_map *m) {
+    const lazy_slot *y = x->n_in && x->in[0].slot ? lazy_at(s, x->in[0].slot) : NULL;
+    op_attr attr[IR_MAX_ATTRS];
+    uint32_t rows = 0;
+    if (!y || x->rank != y->rank || y->rank < 2) return;
+    if (kind == IR_KIND_ROW && x->attr) {
+        lazy_unpack_attrs(x->op, x->attr, attr);
+        if (attr[0].is_set) rows = 1u << ir_axis(attr[0].integer, y->rank);
+    }
+    for (int d = 0; kind == IR_KIND_REDUCE && d < y->rank; d++) rows |= (uint32_t)(x->shape[d] == 1) << d;
+    int64_t bytes = ir_dtypes[y->dtype].bytes;
+    for (int d = 0; d < y->rank; d++) {
+        if (!(rows >> d & 1)) continue;
+        if (d == y->rank - 1 || y->shape[d] > IR_COLUMN_BYTES / bytes) return;
+        bytes *= y->shape[d];
+    }
+    for (int d = 0; d < y->rank; d++)
+        if (rows >> d & 1) keep_any(m, y->shape[d]);
+}
+
 static void name_sizes(const lazy_state *s, bool is_baked, size_map *m) {
     bool has_rows = false;
     m->is_baked = is_baked;
@@ -61,6 +83,7 @@ static void name_sizes(const lazy_state *s, bool is_baked, size_map *m) {
         ir_kind kind = ir_ops[x->op].kind;
         has_rows |= kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE || kind == IR_KIND_ROW ||
                     kind == IR_KIND_NORM || kind == IR_KIND_SCAN || kind == IR_KIND_CONTRACT;
+        if (kind == IR_KIND_ROW || kind == IR_KIND_REDUCE) keep_rows(s, x, kind, m);
         for (uint32_t k = 0; kind == IR_KIND_EINSUM && k < x->n_in; k++) { /* small ones decide what is put in order */
             const lazy_slot *y = x->in[k].slot ? lazy_at(s, x->in[k].slot) : NULL;
             for (int d = 0; y && d < y->rank; d++) keep_inner(m, y->shape[d]);

@@ -208,6 +208,7 @@ unit_tests += %D%/unit/optim_test
 unit_tests += %D%/unit/sequence_test
 unit_tests += %D%/unit/rows_test
 unit_tests += %D%/unit/stretched_test
+unit_tests += %D%/unit/few_rows_test
 unit_tests += %D%/unit/scatter_test
 unit_tests += %D%/unit/index_test
 unit_tests += %D%/unit/counted_test

@@ -175,13 +175,29 @@ static void launch_reduce(const ir_kernel *k, const int64_t *size, const int64_t
     }
 }
 
+bool ir_kernel_has_line(const ir_kernel *k, int inst, uint32_t varies, int pass) {
+    const uint16_t op = k->inst[inst].op;
+    return pass > 0 && !(varies & dims_of_role(k, 'r')) && op != IR_K_STORE && !ir_kernel_is_reduce_op(op);
+}
+
 static void launch_row(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
-    int64_t rows = role_product(k, size, 'p'), length = role_product(k, size, 'r');
+    const bool is_column = ir_kernel_is_column(k);
+    const int64_t width = is_column ? tune[IR_TUNE_ROW_COLUMNS] : 1, partials = ir_kernel_partials(k, size);
+    int64_t units = role_product(k, size, 'p'), length = role_product(k, size, 'r') * width;
+    uint32_t varies[IR_KERNEL_MAX_INSTS];
+    int pass[IR_KERNEL_MAX_INSTS];
+    if (is_column) units *= ir_ceil_div(size[k->n_dims - 1], width);
     out->n_phases = 1;
-    out->tiles[0] = ir_ceil_div(rows, tune[IR_TUNE_ROW_ROWS]); /* rows of no elements still have results */
-    out->scratch_bytes = (IR_PARTIAL_BYTES * count_reductions(k) * ir_kernel_partials(k, size) + 63) / 64 * 64;
-    for (int i = 0; i < k->n_insts; i++)
-        if (k->inst[i].is_kept) out->scratch_bytes += (length * ir_dtypes[k->inst[i].dtype].bytes + 63) / 64 * 64;
+    out->tiles[0] = ir_ceil_div(units, tune[IR_TUNE_ROW_UNITS]); /* rows of no elements still have results */
+    out->scratch_bytes = IR_PARTIAL_BYTES * count_reductions(k) * width * (is_column && partials < 1 ? 1 : partials);
+    out->scratch_bytes = ir_round_up(out->scratch_bytes, 64);
+    if (is_column) analyze(k, varies, pass);
+    for (int i = 0; i < k->n_insts; i++) {
+        const int64_t bytes = ir_dtypes[k->inst[i].dtype].bytes;
+        if (is_column && ir_kernel_has_line(k, i, varies[i], pass[i]))
+            out->scratch_bytes += ir_round_up(width * bytes, 64);
+        if (k->inst[i].is_kept) out->scratch_bytes += ir_round_up(length * bytes, 64);
+    }
 }
 
 static void launch_scan(const ir_kernel *k, const int64_t *size, const int64_t *tune, ir_launch *out) {
@@ -508,7 +524,7 @@ static fusor_status verify_behind(const ir_kernel *k, const ir_kbuffer *b, fu_er
 }
 
 fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
-    static const char *const orders[IR_KERNEL_KIND_COUNT] = {"ptp", "prv", "pr", "byjmnk", "prv", "bmynk", "bhmnkjg"};
+    static const char *const orders[IR_KERNEL_KIND_COUNT] = {"ptp", "prv", "prv", "byjmnk", "prv", "bmynk", "bhmnkjg"};
     int at = 0, last_count = 0, matmuls = 0, reductions = 0, scans = 0;
     for (int d = 0; d < k->n_dims; d++) {
         const char *p = strchr(orders[k->kind] + at, k->dim[d].role);

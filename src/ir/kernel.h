@@ -14,8 +14,9 @@
  *           p... t p  (transposed)    the same; some loads are contiguous along t, the stores along the last dim
  * reduce    p... r... (inner)         loads, element-wise, reductions; element-wise on their results; stores of both
  *           p... r... v (column)      the same, vectorized along the kept dim v
- * row       p... r...                 as reduce, but values per element may use results of reductions (softmax): the
- *                                     passes over a row follow from the data flow; one row is one unit of work
+ * row       p... r...    (inner)      as reduce, but values per element may use results of reductions (softmax): the
+ *           p... r... v  (column)     passes over a row follow from the data flow; a row, or a chunk of its columns, is
+ *                                     one unit of work
  * scan      p... r    (inner)         loads, element-wise, exactly one running sum or product along r, element-wise on
  *           p... r v  (column)        it and stores, all per element; vectorized along r, or along the kept dim v
  * contract  b... y... j... m n k      exactly one MATMUL instruction: operand 0 varies along b, j, m, k and operand 1
@@ -51,7 +52,8 @@ enum {
     IR_KERNEL_MAX_BUFFERS = 256,
     IR_KERNEL_MAX_INSTS = 512,
     IR_TUNE_COUNT = 8,
-    IR_BAKE_MAX = 64
+    IR_BAKE_MAX = 64,
+    IR_COLUMN_BYTES = 512 /* most that a column of a row kernel's column form has of its operand */
 };
 
 typedef enum ir_kernel_kind {
@@ -200,8 +202,9 @@ enum {
     IR_TUNE_SCAN_GRAIN = 0,
     IR_TUNE_SCAN_TWO_PHASES = 1,
     IR_TUNE_SCAN_COLUMNS = 2,
-    /* row: rows per tile */
-    IR_TUNE_ROW_ROWS = 0,
+    /* row: units per tile: rows, column form: chunks of columns of rows; column form: columns of a chunk */
+    IR_TUNE_ROW_UNITS = 0,
+    IR_TUNE_ROW_COLUMNS = 1,
     /* window: rows (of dim y) of a tile, which has all of m; how many of m go over these rows at a time (by channel: how
      * many of m a tile has, a multiple of nr) */
     IR_TUNE_WINDOW_ROWS = 0,
@@ -420,7 +423,10 @@ enum { IR_PARTIAL_BYTES = 16 };
  *   indices
  * Scans: shared holds 8 bytes for each line and block (two phases only); scratch, in column form, 3 rows of a chunk, 8
  * bytes a column. Row kernels use the worker's scratch: first 16 * reductions * partials bytes, then each kept value's
- * row (row length elements of its dtype, each row rounded up to 64 bytes), in instruction order. */
+ * row (row length elements of its dtype, each row rounded up to 64 bytes), in instruction order. In column form all of
+ * it is there for each column of a chunk (and for at least one partial result), and between the two are the lines:
+ * for each instruction that has one an element of its dtype a column. */
+bool ir_kernel_has_line(const ir_kernel *k, int inst, uint32_t varies, int pass); /* varies, pass: of inst */
 
 /* ---- kernel_rows.c: contractions with a row program ----
  * Kept values lie in rows of n elements, row by row as (b..., m) are counted, one value behind the other (rounded up to

@@ -100,6 +100,21 @@ static bool small_constant_space(const planner *p, const ir_node *x) {
     return true;
 }
 
+/* Column form: does the second-level cache hold all rows of a chunk of columns that is still wide? Then one kernel
+ * reads them once from memory for all its passes; of more rows, runs are so short that it waits longer than several
+ * kernels do. On a GPU a thread has a column. */
+static bool has_few_rows(const planner *p, const ir_node *x, uint32_t axes, int column) {
+    enum { FEWEST_COLUMNS = 16 };
+    int64_t bytes = ir_dtypes[x->dtype].bytes, v;
+    for (int d = 0; d < x->rank; d++) {
+        if (!(axes >> d & 1)) continue;
+        if (!ir_size_is_const(p->g->sizes, x->dim[d], &v) || v < 1 || v > IR_COLUMN_BYTES / bytes) return false;
+        bytes *= v;
+    }
+    const bool is_narrow = ir_size_is_const(p->g->sizes, x->dim[column], &v) && v < FEWEST_COLUMNS;
+    return !is_narrow && !ir_level_is_gpu(p->options->level);
+}
+
 /* A matrix times a vector (pass_expand_matvec.c): the vector is read once for each row, so a costly one is computed
  * before. */
 static void store_costly_vector(planner *p, const ir_node *sum) {
@@ -155,7 +170,7 @@ static void place_reduction(planner *p, ir_id id) {
         for (int d = 0; d < x->rank; d++) has_rows |= !(axes >> d & 1) && !ir_size_is(p->g->sizes, x->dim[d], 1);
         k->column = column;
         k->merged = merged;
-        k->can_row = k->column < 0 && (has_rows || small_constant_space(p, x));
+        k->can_row = k->column < 0 ? has_rows || small_constant_space(p, x) : has_few_rows(p, x, axes, column);
     }
     v->home = joined;
     v->avail = joined;

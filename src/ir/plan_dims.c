@@ -294,7 +294,7 @@ void builder_order_dims(builder *b, ir_step *st) {
         TAKE(d < heads, 'b')
         for (int d = heads; d < b->space; d++) order[n] = d, role[n++] = "hmnkjg"[d - (c->rank - 3)];
     } else if (c->kind == CLUSTER_REDUCE) {
-        bool column = c->column >= 0 && k->kind == IR_KERNEL_REDUCE;
+        const bool column = c->column >= 0;
         TAKE(!(c->reduced >> d & 1) && !(column && d == c->column), 'p')
         int before = n;
         TAKE(c->reduced >> d & 1, 'r')
@@ -362,7 +362,7 @@ void builder_order_dims(builder *b, ir_step *st) {
         int64_t v = 0;
         /* On a GPU one length is as good as another, and an optimizer's maps of all parameters are one kernel. */
         bool bakes =
-            strchr("rnk", role[d]) != NULL ||
+            (strchr("rnk", role[d]) != NULL && !(k->kind == IR_KERNEL_ROW && c->column >= 0)) ||
             (k->kind == IR_KERNEL_MAP && d == n - 1 && !(is_gpu && n == 1) && !(n > 1 && role[n - 2] == 't')) ||
             (turns && d == n - 2);
         bakes = bakes && ir_size_is_const(sz, size, &v) &&

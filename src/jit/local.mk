@@ -92,5 +92,6 @@ jit_sources += %D%/reduce_find.c
 jit_sources += %D%/reduce_lanes.c
 jit_sources += %D%/reduce_column.c
 jit_sources += %D%/row.c
+jit_sources += %D%/row_column.c
 jit_sources += %D%/reduce.c
 jit_sources += %D%/scan.c

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* reduce_column.c: reduce kernels of the column form: the lanes are along the kept dim v, so each lane accumulates its
- * own column in order and nothing is combined across lanes.
+/* reduce_column.c: reductions of the column form: the lanes are along the kept dim v, so each lane accumulates its own
+ * column in order and nothing is combined across lanes. What reduce kernels and row kernels (row_column.c) share, and
+ * the two phases of the former:
  *
  *   phase 0     ROWS rows at a time, along them: memory is read in long runs, and the partial results themselves are
  *               the accumulators. Programs that need to know where they are, and very costly ones: chunk of columns,
@@ -8,30 +9,25 @@
  *   phase 1     chunk of columns: the tree over the partial results, then the row-level program, vector by vector
  *
  * The end of a chunk: masked vectors where the level has masks; else whole vectors, then single columns. */
-#include "jit/reduce_common.h"
+#include "jit/reduce_column.h"
 #include <string.h>
 
 /* COSTLY_ROWS: softmax over axis 0 of 4000 x 4000 with 1, 2, 4, 8: 17.1, 12.6, 11.4, 10.6 ms; over the channels of
  * 8x64x56x56 694, 651, 627, 666 microseconds (Zen 5, November 2026). */
 enum { VECTORS = 4, ROWS = 8, COSTLY_ROWS = 4 };
 
-typedef struct column {
-    red *r;
-    red_sweep *s;
-    LLVMValueRef q, partial, begin, end; /* begin, end: the chunk's columns */
-    void (*step)(struct column *w, LLVMValueRef c, int vectors, LLVMValueRef mask);
-} column;
-
-/* Partial result i of reduction j and row q, column c. A slot is 16 bytes a column: all values, then all indices. */
+/* Partial result i of reduction j, column c. */
 static LLVMValueRef value_at(column *w, int j, LLVMValueRef partial, LLVMValueRef c, bool of_index) {
     red *r = w->r;
     emit *e = r->e;
-    LLVMValueRef number = em_add(e, em_mul(e, em_i64s(e, j), r->rows), w->q);
-    number = em_mul(e, em_add(e, em_mul(e, number, r->partials), partial), r->columns);
+    LLVMValueRef number = red_advance(e, w->row, em_i64s(e, j), w->rows);
+    number = red_advance(e, partial, number, r->partials);
     LLVMValueRef off = em_mul(e, number, em_i64s(e, IR_PARTIAL_BYTES));
-    if (of_index) off = em_add(e, off, em_mul(e, r->columns, em_i64s(e, 8)));
+    off = red_advance(e, NULL, off, w->width);
+    if (of_index) off = em_add(e, off, em_mul(e, w->width, em_i64s(e, 8)));
     int bytes = of_index ? 8 : ir_dtypes[red_type(r, j)].bytes;
-    return em_gep(e, e->shared, e->t_i8, em_add(e, off, em_mul(e, c, em_i64s(e, bytes))));
+    if (w->first) c = em_sub(e, c, w->first);
+    return em_gep(e, w->slots, e->t_i8, em_add(e, off, em_mul(e, c, em_i64s(e, bytes))));
 }
 
 static void for_columns(column *w, LLVMValueRef from, int vectors, bool is_masked, LLVMValueRef end) {
@@ -47,7 +43,7 @@ static LLVMValueRef whole(column *w, LLVMValueRef from, int64_t group) {
     return em_add(e, from, em_and(e, em_sub(e, w->end, from), em_i64s(e, -group)));
 }
 
-static void emit_chunk(column *w, int vectors) {
+void column_chunk(column *w, int vectors) {
     emit *e = w->r->e;
     LLVMValueRef at = w->begin;
     e->lanes = e->level->lanes;
@@ -67,18 +63,43 @@ static void emit_chunk(column *w, int vectors) {
     e->lanes = 1;
 }
 
-/* Sets the chunk's columns from its number. */
-static void enter_chunk(column *w, LLVMValueRef chunk) {
+void column_enter(column *w, LLVMValueRef chunk, LLVMValueRef by) {
     emit *e = w->r->e;
-    w->begin = em_mul(e, chunk, e->tune[IR_TUNE_REDUCE_COLUMNS]);
-    w->end = em_min(e, em_add(e, w->begin, e->tune[IR_TUNE_REDUCE_COLUMNS]), w->r->columns);
+    w->begin = em_mul(e, chunk, by);
+    w->end = em_min(e, em_add(e, w->begin, by), w->r->columns);
 }
 
-static LLVMValueRef count_chunks(red *r) {
+LLVMValueRef column_chunks(red *r, LLVMValueRef by) {
     emit *e = r->e;
-    LLVMValueRef by = e->tune[IR_TUNE_REDUCE_COLUMNS], chunks, rest;
+    LLVMValueRef chunks, rest;
     red_divide(e, em_add(e, r->columns, em_sub(e, by, em_i64s(e, 1))), by, &chunks, &rest);
     return chunks;
+}
+
+LLVMValueRef column_load(emit *e, em_values *v, const ir_kinst *inst, void *user) {
+    const column_at *at = user;
+    if (!ir_kernel_is_reduce_op(inst->op)) return red_load_value(e, v, inst, user);
+    red *r = at->w->r;
+    const int j = r->number[inst - r->k->inst];
+    LLVMValueRef zero = em_i64s(e, 0), mask = at->at.mask;
+    if (red_is_arg(r, j)) return em_load_ptr(e, FUSOR_I64, value_at(at->w, j, zero, at->at.c, true), mask, 8);
+    return red_load(r, j, value_at(at->w, j, zero, at->at.c, false), NULL, FUSOR_I64, mask).value;
+}
+
+LLVMValueRef column_line(column *w, int inst, LLVMValueRef c) {
+    emit *e = w->r->e;
+    return em_gep(e, w->line[inst], em_memory_type(e, w->r->k->inst[inst].dtype), em_sub(e, c, w->first));
+}
+
+/* Values at a place; those that do not vary along the block, at w->s's. */
+static void seeds_init(em_values *v, column_at *at) {
+    column *w = at->w;
+    em_values_init(v, column_load, at);
+    for (int n = 0; w->line && n < w->r->k->n_insts; n++) {
+        const ir_dtype t = w->r->k->inst[n].dtype;
+        if (w->line[n] && w->s->is_seed[n])
+            v->at[n] = em_load_ptr(w->r->e, t, column_line(w, n, at->at.c), at->at.mask, ir_dtypes[t].bytes);
+    }
 }
 
 /* ---- phase 0 ---- */
@@ -87,13 +108,13 @@ static void accumulate(column *w, LLVMValueRef c, int vectors, LLVMValueRef mask
     red_sweep *s = w->s;
     emit *e = r->e;
     LLVMValueRef *seed = FU_NEW_N(e->arena, LLVMValueRef, VECTORS * r->k->n_insts), at[VECTORS];
-    red_acc acc[s->n_acc][VECTORS], phi[s->n_acc][VECTORS];
+    red_acc acc[s->n_acc + 1][VECTORS], phi[s->n_acc + 1][VECTORS];
     red_body b;
     memset(s->seed, 0, sizeof s->seed);
     for (int u = 0; u < vectors; u++) { /* what does not vary along the block */
         at[u] = em_add(e, c, em_i64s(e, (int64_t)u * e->lanes));
-        b.at = (red_at){r, NULL, at[u], mask};
-        em_values_init(&b.v, red_load_value, &b.at);
+        column_at place = {{r, NULL, at[u], mask}, w};
+        seeds_init(&b.v, &place);
         for (int n = 0; n < r->k->n_insts; n++)
             if (s->is_seed[n]) seed[u * r->k->n_insts + n] = em_value(e, &b.v, n);
         for (int n = 0; n < r->k->n_insts && r->has_access && u == 0 && e->lanes > 1; n++)
@@ -139,7 +160,8 @@ static void accumulate(column *w, LLVMValueRef c, int vectors, LLVMValueRef mask
 static int rows_along(const red_sweep *s) {
     const red *r = s->r;
     int costly = 0;
-    if (s->has_arg || s->n_acc == 0) return 0;
+    if (s->has_arg) return 0;
+    if (s->n_acc == 0) return 4;
     for (int n = 0; n < r->k->n_insts; n++) {
         uint16_t op = r->k->inst[n].op;
         if (op == IR_K_INDEX) return 0;
@@ -171,17 +193,18 @@ static void go_along(column *w, LLVMValueRef i, int rows, LLVMValueRef end) {
     emit *e = r->e;
     const ir_kernel *k = r->k;
     LLVMValueRef base[ROWS][IR_KERNEL_MAX_BUFFERS], block[IR_KERNEL_MAX_BUFFERS], seed[k->n_insts];
-    LLVMValueRef row_value[ROWS][IR_KERNEL_MAX_INSTS], to[s->n_acc];
+    LLVMValueRef row_value[ROWS][IR_KERNEL_MAX_INSTS], to[s->n_acc + 1];
+    LLVMValueRef kept[k->n_insts], row_kept[ROWS][k->n_insts], kept_at = s->kept_at;
     bool is_row_value[IR_KERNEL_MAX_INSTS], is_seed[IR_KERNEL_MAX_INSTS];
-    red_acc acc[s->n_acc];
+    red_acc acc[s->n_acc + 1];
     red_body b;
     memcpy(block, e->base, sizeof block);
     memcpy(is_seed, s->is_seed, sizeof is_seed);
     mark_row_values(s, is_row_value);
     for (int u = 0; u < rows; u++)
         for (int n = 0; n < k->n_buffers; n++) {
-            LLVMValueRef off = red_advance(e, NULL, em_add(e, i, em_i64s(e, u)), e->stride[n][r->last]);
-            base[u][n] = em_gep(e, block[n], em_memory_type(e, k->buffer[n].dtype), off);
+            LLVMValueRef step = e->stride[n][r->last], off = u ? step : red_advance(e, NULL, i, step);
+            base[u][n] = em_gep(e, u ? base[u - 1][n] : block[n], em_memory_type(e, k->buffer[n].dtype), off);
         }
     for (int u = 0; u < rows; u++) {
         memcpy(e->base, base[u], sizeof block);
@@ -191,13 +214,22 @@ static void go_along(column *w, LLVMValueRef i, int rows, LLVMValueRef end) {
             if (is_row_value[n]) row_value[u][n] = em_value(e, &b.v, n);
     }
     memcpy(e->base, block, sizeof block);
+    for (int n = 0; n < k->n_insts && s->kept_row; n++) {
+        kept[n] = s->kept_row[n];
+        for (int u = 0; u < rows && kept[n]; u++) {
+            LLVMValueRef number = em_add(e, kept_at, em_add(e, i, em_i64s(e, u)));
+            row_kept[u][n] =
+                em_gep(e, kept[n], em_memory_type(e, k->inst[n].dtype), em_mul(e, number, s->kept_step[n]));
+        }
+    }
+    s->kept_at = em_i64s(e, 0);
     for (int a = 0; a < s->n_acc; a++) to[a] = value_at(w, s->acc[a], w->partial, em_i64s(e, 0), false);
     em_loop l = em_for(e, w->begin, end, em_i64s(e, e->lanes));
-    b.at = (red_at){r, NULL, l.i, NULL};
-    em_values_init(&b.v, red_load_value, &b.at);
+    column_at place = {{r, NULL, l.i, NULL}, w};
+    seeds_init(&b.v, &place);
     for (int n = 0; n < k->n_insts; n++)
         if (s->is_seed[n]) seed[n] = em_value(e, &b.v, n);
-    LLVMValueRef at[s->n_acc];
+    LLVMValueRef at[s->n_acc + 1];
     for (int a = 0; a < s->n_acc; a++) {
         at[a] = em_gep(e, to[a], em_memory_type(e, red_type(r, s->acc[a])), l.i);
         acc[a] = red_load(r, s->acc[a], at[a], NULL, FUSOR_I64, NULL);
@@ -207,10 +239,14 @@ static void go_along(column *w, LLVMValueRef i, int rows, LLVMValueRef end) {
         memcpy(e->base, base[u], sizeof block);
         for (int n = 0; n < k->n_insts; n++)
             if (is_row_value[n]) seed[n] = row_value[u][n];
+        for (int n = 0; n < k->n_insts && s->kept_row; n++)
+            if (kept[n]) s->kept_row[n] = row_kept[u][n];
         red_evaluate(s, &b, (red_at){r, em_i64s(e, 0), l.i, NULL}, seed);
         for (int a = 0; a < s->n_acc; a++) acc[a] = red_take(r, s->acc[a], acc[a], s->x[a], NULL, NULL);
         red_write(s, &b);
     }
+    s->kept_at = kept_at;
+    if (s->kept_row) memcpy(s->kept_row, kept, sizeof kept);
     memcpy(e->base, block, sizeof block);
     memcpy(s->is_seed, is_seed, sizeof is_seed);
     for (int a = 0; a < s->n_acc; a++) red_store(r, s->acc[a], acc[a], at[a], NULL, FUSOR_I64, NULL);
@@ -235,25 +271,38 @@ static void emit_chunk_along(column *w, int rows) {
     l = em_for(e, groups, r->end, em_i64s(e, 1));
     go_along(w, l.i, 1, end);
     em_end(e, &l);
+    LLVMValueRef begin = w->begin;
     w->begin = end;
-    emit_chunk(w, 1);
+    column_chunk(w, 1);
+    w->begin = begin;
+}
+
+void column_block(column *w) {
+    const int rows = rows_along(w->s);
+    w->step = accumulate;
+    if (rows > 0) emit_chunk_along(w, rows);
+    else column_chunk(w, w->s->is_costly ? 1 : VECTORS);
+}
+
+/* Partial results in shared memory. */
+static column new_column(red *r, red_sweep *s) {
+    return (column){.r = r, .s = s, .slots = r->e->shared, .rows = r->rows, .width = r->columns};
 }
 
 void red_column_partials(red *r, red_sweep *s) {
     emit *e = r->e;
-    column w = {.r = r, .s = s, .step = accumulate};
-    const int rows = rows_along(s);
-    LLVMValueRef grain = e->tune[IR_TUNE_REDUCE_GRAIN], chunks = count_chunks(r), row_and_partial, chunk;
+    column w = new_column(r, s);
+    LLVMValueRef grain = e->tune[IR_TUNE_REDUCE_GRAIN], by = e->tune[IR_TUNE_REDUCE_COLUMNS],
+                 chunks = column_chunks(r, by), row_and_partial, chunk;
     LLVMValueRef units = em_mul(e, em_mul(e, r->rows, r->partials), chunks);
     em_loop l =
         em_for(e, em_mul(e, e->tile_begin, grain), em_min(e, em_mul(e, e->tile_end, grain), units), em_i64s(e, 1));
     red_divide(e, l.i, chunks, &row_and_partial, &chunk);
-    red_divide(e, row_and_partial, r->partials, &w.q, &w.partial);
-    red_enter_row(r, w.q);
+    red_divide(e, row_and_partial, r->partials, &w.row, &w.partial);
+    red_enter_row(r, w.row);
     red_enter_block(r, w.partial);
-    enter_chunk(&w, chunk);
-    if (rows > 0) emit_chunk_along(&w, rows);
-    else emit_chunk(&w, s->is_costly ? 1 : VECTORS);
+    column_enter(&w, chunk, by);
+    column_block(&w);
     red_leave_block(r);
     em_end(e, &l);
 }
@@ -265,7 +314,7 @@ static red_acc load_partial(column *w, int j, LLVMValueRef partial, LLVMValueRef
 }
 
 /* The tree of ir/schedule.h in place, then partial result 0; the identity where nothing is reduced. */
-static LLVMValueRef tree(column *w, int j, LLVMValueRef c, LLVMValueRef mask) {
+LLVMValueRef column_tree(column *w, int j, LLVMValueRef c, LLVMValueRef mask) {
     red *r = w->r;
     emit *e = r->e;
     LLVMValueRef zero = em_i64s(e, 0);
@@ -288,26 +337,35 @@ static LLVMValueRef tree(column *w, int j, LLVMValueRef c, LLVMValueRef mask) {
     return phi;
 }
 
+void column_keep(column *w, int j, LLVMValueRef c, LLVMValueRef result, LLVMValueRef mask) {
+    emit *e = w->r->e;
+    const bool is_arg = red_is_arg(w->r, j);
+    const ir_dtype t = is_arg ? FUSOR_I64 : red_type(w->r, j);
+    em_store_ptr(e, t, result, value_at(w, j, em_i64s(e, 0), c, is_arg), mask, ir_dtypes[t].bytes);
+}
+
 static void finish(column *w, LLVMValueRef c, int vectors, LLVMValueRef mask) {
     red *r = w->r;
     red_at at = {r, NULL, c, mask};
     em_values v;
     (void)vectors;
     em_values_init(&v, red_load_value, &at);
-    for (int j = 0; j < r->n_reductions; j++) v.at[r->reduction[j]] = tree(w, j, c, mask);
+    for (int j = 0; j < r->n_reductions; j++) v.at[r->reduction[j]] = column_tree(w, j, c, mask);
     red_finish(r, &v, &at);
 }
 
 void red_column_finish(red *r) {
     emit *e = r->e;
-    column w = {.r = r, .step = finish};
-    LLVMValueRef grain = e->tune[IR_TUNE_REDUCE_FINISH_GRAIN], chunks = count_chunks(r), chunk;
+    column w = new_column(r, NULL);
+    w.step = finish;
+    LLVMValueRef grain = e->tune[IR_TUNE_REDUCE_FINISH_GRAIN], by = e->tune[IR_TUNE_REDUCE_COLUMNS],
+                 chunks = column_chunks(r, by), chunk;
     LLVMValueRef units = em_mul(e, r->rows, chunks);
     em_loop l =
         em_for(e, em_mul(e, e->tile_begin, grain), em_min(e, em_mul(e, e->tile_end, grain), units), em_i64s(e, 1));
-    red_divide(e, l.i, chunks, &w.q, &chunk);
-    red_enter_row(r, w.q);
-    enter_chunk(&w, chunk);
-    emit_chunk(&w, 1);
+    red_divide(e, l.i, chunks, &w.row, &chunk);
+    red_enter_row(r, w.row);
+    column_enter(&w, chunk, by);
+    column_chunk(&w, 1);
     em_end(e, &l);
 }

@@ -121,9 +121,11 @@ typedef struct red_sweep {
     LLVMValueRef *nan;                    /* by acc: of a search, what red_take_group has of NaNs */
     LLVMValueRef *x;                      /* of the step emitted last: what it reduces, one per acc */
     LLVMValueRef (*vector)[RED_FIND_MAX]; /* straight code: all that red_find looks at, by acc */
+    /* kept values */
+    LLVMValueRef *kept_row;  /* by instruction: its row */
+    LLVMValueRef *kept_step; /* column form, by instruction: elements from one of the row to the next, at each column */
+    LLVMValueRef kept_at;    /* row-major number of element 0 of the last r dim */
     /* inner form */
-    LLVMValueRef *kept_row;              /* by instruction */
-    LLVMValueRef kept_at;                /* row-major number of element 0 of the last r dim */
     LLVMValueRef *memory, *index_memory; /* accumulators between steps, one area per acc */
     LLVMValueRef seed[IR_KERNEL_MAX_INSTS],
         seed_splat[IR_KERNEL_MAX_INSTS]; /* column form: seed is what lanes share, or NULL */
@@ -182,7 +184,7 @@ void red_lanes_of_rows(red *r, red_sweep *s, LLVMValueRef begin, LLVMValueRef en
 bool red_is_short(const red *r);
 void red_short_rows(red *r, LLVMValueRef begin, LLVMValueRef end);
 
-/* reduce_column.c: the column form; each makes what is between the entry of the phase and its end. */
+/* reduce_column.c: the column form of reduce kernels; each makes what is between the entry of the phase and its end. */
 void red_column_partials(red *r, red_sweep *s);
 void red_column_finish(red *r);
 #endif

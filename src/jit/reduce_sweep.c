@@ -136,6 +136,13 @@ fusor_status red_sweep_new(red *r, int pass, LLVMValueRef *kept, fu_error *err, 
 }
 
 /* ---- one step ---- */
+static LLVMValueRef kept_place(const red_sweep *s, int inst, const red_at *at) {
+    emit *e = s->r->e;
+    LLVMValueRef i = em_add(e, s->kept_at, at->i);
+    if (at->c) i = red_advance(e, at->c, i, s->kept_step[inst]);
+    return em_gep(e, s->kept_row[inst], em_memory_type(e, s->r->k->inst[inst].dtype), i);
+}
+
 void red_evaluate(red_sweep *s, red_body *b, red_at at, LLVMValueRef *seed) {
     red *r = s->r;
     emit *e = r->e;
@@ -151,8 +158,7 @@ void red_evaluate(red_sweep *s, red_body *b, red_at at, LLVMValueRef *seed) {
         if (s->is_seed[n]) b->v.at[n] = seed[n];
         if (!s->is_loaded[n]) continue;
         ir_dtype t = k->inst[n].dtype;
-        LLVMValueRef from = em_gep(e, s->kept_row[n], em_memory_type(e, t), em_add(e, s->kept_at, at.i));
-        b->v.at[n] = em_load_ptr(e, t, from, at.mask, ir_dtypes[t].bytes);
+        b->v.at[n] = em_load_ptr(e, t, kept_place(s, n, &at), at.mask, ir_dtypes[t].bytes);
     }
     for (int a = 0; a < s->n_acc; a++) s->x[a] = em_value(e, &b->v, k->inst[r->reduction[s->acc[a]]].in[0]);
     for (int n = 0; n < s->n_kept; n++) em_value(e, &b->v, s->kept[n]);
@@ -166,8 +172,7 @@ void red_write(red_sweep *s, red_body *b) {
     for (int n = 0; n < s->n_kept; n++) {
         int inst = s->kept[n];
         ir_dtype t = k->inst[inst].dtype;
-        LLVMValueRef to = em_gep(e, s->kept_row[inst], em_memory_type(e, t), em_add(e, s->kept_at, b->at.i));
-        em_store_ptr(e, t, b->v.at[inst], to, b->at.mask, ir_dtypes[t].bytes);
+        em_store_ptr(e, t, b->v.at[inst], kept_place(s, inst, &b->at), b->at.mask, ir_dtypes[t].bytes);
     }
     for (int n = 0; n < s->n_stores; n++) {
         const ir_kinst *in = &k->inst[s->store[n]];

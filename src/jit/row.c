@@ -6,42 +6,33 @@
  *       row-level stores
  *
  * Rows of a few elements go several at once where that can be (reduce_short.c). Else a row that is known to fit one
- * masked vector stays in registers through all passes. */
-#include "jit/reduce_common.h"
+ * masked vector stays in registers through all passes. That is the inner form; the column form: row_column.c. */
+#include "jit/row.h"
 
-typedef struct row {
-    red *r;
-    red_sweep *sweep[IR_KERNEL_MAX_INSTS + 1]; /* by pass; NULL = nothing to do */
-    int n_passes;
-    LLVMValueRef kept[IR_KERNEL_MAX_INSTS];
-    int kept_in[IR_KERNEL_MAX_INSTS]; /* the output whose row has a kept value until it is overwritten; -1: scratch */
-} row;
-
-/* Layout of scratch: kernel.h. */
-static void find_kept_rows(row *w) {
+void row_place_kept(row_passes *w, LLVMValueRef at, LLVMValueRef columns) {
     red *r = w->r;
     emit *e = r->e;
-    LLVMValueRef length = em_i64s(e, 1), at = em_mul(e, r->partials, em_i64s(e, IR_PARTIAL_BYTES * r->n_reductions));
+    LLVMValueRef length = columns;
     for (int d = r->r0; d <= r->last; d++) length = red_advance(e, NULL, length, e->size[d]);
     for (int i = 0; i < r->k->n_insts; i++) {
         if (!r->k->inst[i].is_kept) continue;
         at = em_and(e, em_add(e, at, em_i64s(e, 63)), em_i64s(e, -64));
-        w->kept[i] = em_gep(e, e->scratch, e->t_i8, at);
+        w->place[i] = em_gep(e, e->scratch, e->t_i8, at);
         at = em_add(e, at, em_mul(e, length, em_i64s(e, ir_dtypes[r->k->inst[i].dtype].bytes)));
     }
 }
 
 /* Does a pass behind `pass` load elements? */
-static bool loads_after(const row *w, int pass) {
-    for (int p = pass + 1; p < w->n_passes; p++)
+static bool loads_after(const row_passes *w, int pass) {
+    for (int p = pass + 1; p < w->n; p++)
         for (int i = 0; i < w->r->k->n_insts && w->sweep[p]; i++)
             if (w->sweep[p]->is_needed[i] && !w->sweep[p]->is_seed[i] && w->r->k->inst[i].op == IR_K_LOAD) return true;
     return false;
 }
 
 /* The last pass that reads instruction i. */
-static int last_use(const row *w, int i) {
-    int p = w->n_passes - 1;
+static int last_use(const row_passes *w, int i) {
+    int p = w->n - 1;
     while (p > 0 && !(w->sweep[p] && w->sweep[p]->is_needed[i])) p--;
     return p;
 }
@@ -50,7 +41,7 @@ static int last_use(const row *w, int i) {
  * computed, and the last pass finds them. Not where a pass behind that one still reads the value, and not where later
  * passes load, for what they load may be the same memory.
  * (Softmax of 4096x1024 as C loops: 0.87 of the time with scratch; EPYC 9004, Zen 4.) */
-static void find_kept_in_outputs(row *w) {
+static void find_kept_in_outputs(row_passes *w) {
     red *r = w->r;
     const ir_kernel *k = r->k;
     bool is_taken[IR_KERNEL_MAX_BUFFERS] = {false};
@@ -62,7 +53,7 @@ static void find_kept_in_outputs(row *w) {
             const int b = k->inst[s].index;
             if (k->inst[s].op != IR_K_STORE || !r->is_element_store[s]) continue;
             if (r->pass[s] <= r->pass[i] || r->pass[s] < last) continue;
-            if (k->buffer[b].dtype != k->inst[i].dtype || k->buffer[b].stride[r->last] != 1 || is_taken[b]) continue;
+            if (k->buffer[b].dtype != k->inst[i].dtype || k->buffer[b].stride[r->along] != 1 || is_taken[b]) continue;
             w->kept_in[i] = b;
             is_taken[b] = true;
         }
@@ -70,13 +61,13 @@ static void find_kept_in_outputs(row *w) {
 }
 
 /* The row entered. */
-static void enter_kept_rows(row *w) {
+static void enter_kept_rows(row_passes *w) {
     for (int i = 0; i < w->r->k->n_insts; i++)
-        if (w->kept_in[i] >= 0) w->kept[i] = w->r->at_row[w->kept_in[i]];
+        w->kept[i] = w->kept_in[i] >= 0 ? w->r->at_row[w->kept_in[i]] : w->place[i];
 }
 
 /* ---- rows of any length ---- */
-static void emit_pass(row *w, red_sweep *s, em_values *values) {
+static void emit_pass(row_passes *w, red_sweep *s, em_values *values) {
     red *r = w->r;
     emit *e = r->e;
     LLVMValueRef slot[s->n_acc + 1], first[s->n_acc + 1];
@@ -98,11 +89,11 @@ static void emit_pass(row *w, red_sweep *s, em_values *values) {
     for (int a = 0; a < s->n_acc; a++) values->at[r->reduction[s->acc[a]]] = red_result(s, a, values, first[a]);
 }
 
-static void emit_passes(row *w) {
+static void emit_passes(row_passes *w) {
     red_at at = {w->r, NULL, NULL, NULL};
     em_values values;
     em_values_init(&values, red_load_value, &at);
-    for (int p = 0; p < w->n_passes; p++)
+    for (int p = 0; p < w->n; p++)
         if (w->sweep[p]) emit_pass(w, w->sweep[p], &values);
     red_finish(w->r, &values, &at);
 }
@@ -130,7 +121,7 @@ static LLVMValueRef load_or_reduce(emit *e, em_values *v, const ir_kinst *inst, 
     return em_splat(e, acc[0].index ? LLVMBuildSExt(e->b, acc[0].index, e->t_i64, "") : acc[0].value);
 }
 
-static void emit_one_vector(row *w) {
+static void emit_one_vector(row_passes *w) {
     red *r = w->r;
     emit *e = r->e;
     const ir_kernel *k = r->k;
@@ -154,26 +145,35 @@ static void emit_one_vector(row *w) {
 
 /* ---- the kernel ---- */
 fusor_status row_emit(emit *e, fu_error *err, LLVMValueRef begin, LLVMValueRef end) {
-    row *w = FU_NEW(e->arena, row);
+    row_passes *w = FU_NEW(e->arena, row_passes);
     FU_TRY(red_init(e, err, &w->r));
     red *r = w->r;
-    end = em_min(e, end, r->rows);
-    if (red_is_short(r)) {
-        red_short_rows(r, begin, end);
-        return FUSOR_OK;
+    if (r->v < 0) {
+        end = em_min(e, end, r->rows);
+        if (red_is_short(r)) {
+            red_short_rows(r, begin, end);
+            return FUSOR_OK;
+        }
     }
-    bool one_vector = known_length(r) <= e->level->lanes;
+    bool one_vector = r->v < 0 && known_length(r) <= e->level->lanes;
     if (!one_vector) {
-        find_kept_rows(w);
         for (int i = 0; i < e->k->n_insts; i++)
-            if (r->pass[i] >= w->n_passes) w->n_passes = r->pass[i] + 1;
-        for (int p = 0; p < w->n_passes; p++) {
+            if (r->pass[i] >= w->n) w->n = r->pass[i] + 1;
+        for (int p = 0; p < w->n; p++) {
             FU_TRY(red_sweep_new(r, p, w->kept, err, &w->sweep[p]));
-            if (w->sweep[p] && w->sweep[p]->is_costly)
-                e->is_optimized = true; /* a function's constants stay in registers */
+            if (!w->sweep[p]) continue;
+            w->sweep[p]->kept_step = w->step;
+            if (w->sweep[p]->is_costly) e->is_optimized = true; /* a function's constants stay in registers */
         }
         find_kept_in_outputs(w);
     }
+    if (r->v >= 0) {
+        row_columns(w, begin, end);
+        em_demote_nests(e);
+        return FUSOR_OK;
+    }
+    if (!one_vector)
+        row_place_kept(w, em_mul(e, r->partials, em_i64s(e, IR_PARTIAL_BYTES * r->n_reductions)), em_i64s(e, 1));
     em_loop l = em_for(e, begin, end, em_i64s(e, 1));
     red_enter_row(r, l.i);
     if (one_vector) {
@@ -188,6 +188,6 @@ fusor_status row_emit(emit *e, fu_error *err, LLVMValueRef begin, LLVMValueRef e
 }
 
 fusor_status jit_emit_row(emit *e, fu_error *err) {
-    LLVMValueRef tile = e->tune[IR_TUNE_ROW_ROWS];
+    LLVMValueRef tile = e->tune[IR_TUNE_ROW_UNITS];
     return row_emit(e, err, em_mul(e, e->tile_begin, tile), em_mul(e, e->tile_end, tile));
 }

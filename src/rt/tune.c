@@ -14,7 +14,8 @@ enum {
     TILE_MAX = 64 << 10,
     TILES_PER_THREAD = 4,
     SCATTER_STEP = 16, /* columns of a tile whose updates go one by one: a line of the cache */
-    COLUMN_STEP = 64
+    COLUMN_STEP = 64,
+    ROW_COLUMNS = 16 /* of a chunk, at least: a line of the cache */
 };
 /* Work that is not worth a team, in element visits of a cheap kernel (3 accesses each): a fork and join costs 0.7
  * microseconds while the team spins and 13 to 25 when it sleeps; 16 Ki elements of an addition take 2. And products,
@@ -139,8 +140,35 @@ static void tune_scan(const ir_kernel *k, const int64_t *size, int n_threads, in
     tune[IR_TUNE_SCAN_GRAIN] = grain(units, each, n_threads);
 }
 
+/* Of a row kernel of the column form, an element: what its passes read and write. */
+static int64_t row_bytes(const ir_kernel *k) {
+    int64_t bytes = 0;
+    for (int b = 0; b < k->n_buffers; b++) {
+        bool varies = false;
+        for (int d = 0; d < k->n_dims; d++) varies |= k->dim[d].role == 'r' && k->buffer[b].stride[d] != 0;
+        if (varies && k->buffer[b].stride[k->n_dims - 1] != 0) bytes += ir_dtypes[k->buffer[b].dtype].bytes;
+    }
+    return at_least_one(bytes);
+}
+
 static void tune_row(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
-    tune[IR_TUNE_ROW_ROWS] = grain(product(k, size, "p"), product(k, size, "r"), n_threads);
+    int64_t units = product(k, size, "p"), length = product(k, size, "r");
+    if (ir_kernel_is_column(k)) {
+        /* Half of L2 has all rows of a chunk, half of L1 its sums and what is made of them; narrower where there would be
+         * too few units, and all alike. */
+        const int64_t v = at_least_one(size[k->n_dims - 1]),
+                      most = rt_host_caches()->l1d_bytes / 4 / accumulator_bytes(k);
+        int64_t columns = rt_host_caches()->l2_bytes / 2 / at_least_one(ir_times(length, row_bytes(k)));
+        columns = clamp(columns < most ? columns : most, COLUMN_STEP, ir_round_up(v, COLUMN_STEP));
+        columns = ir_round_up(ir_ceil_div(v, ir_ceil_div(v, columns)), ROW_COLUMNS);
+        while (columns > ROW_COLUMNS &&
+               ir_times(units, ir_ceil_div(v, columns)) < (int64_t)n_threads * TILES_PER_THREAD)
+            columns = ir_round_up(columns / 2, ROW_COLUMNS);
+        tune[IR_TUNE_ROW_COLUMNS] = columns;
+        units = ir_times(units, ir_ceil_div(v, columns));
+        length = ir_times(length, columns);
+    }
+    tune[IR_TUNE_ROW_UNITS] = grain(units, length, n_threads);
 }
 
 /* ---- contractions ---- */

@@ -132,6 +132,32 @@ Test(lazy, other_sizes_in_the_same_pattern_are_the_same_plan) {
     fusor_context_free(ctx);
 }
 
+/* The rows of short columns stay numbers, so what is reduced along them is in the kernel of what uses it: one, whatever
+ * their number (up to 64 the order of factors may follow it). */
+Test(lazy, softmax_over_channels_is_one_kernel) {
+    if (!getenv("FUSOR_CODEGEN")) cr_skip("no code generation module");
+    enum { BATCH = 3, MOST = 110, PIXELS = 135 };
+    static float x[BATCH * MOST * PIXELS], y[2][BATCH * MOST * PIXELS];
+    fusor_context *ctx = new_context(0);
+    for (int i = 0; i < BATCH * MOST * PIXELS; i++) x[i] = (float)(i % 19) / 4;
+    for (int channels = 70; channels <= MOST; channels += 20) {
+        const int64_t bytes = BATCH * channels * PIXELS * (int64_t)sizeof *x;
+        fusor_tensor X = fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(BATCH, channels, PIXELS));
+        OK(fusor_read(fusor_softmax(X, 1), y[0], (size_t)bytes));
+        cr_assert_eq(compiles(ctx), 1);
+    }
+    for (int channels = 70; channels <= MOST; channels += 20) { /* by hand; the sums are in the same order */
+        const int64_t bytes = BATCH * channels * PIXELS * (int64_t)sizeof *x;
+        fusor_tensor X = fusor_wrap_const(ctx, x, FUSOR_F32, FUSOR_SHAPE(BATCH, channels, PIXELS));
+        fusor_tensor E = fusor_exp(fusor_sub(X, fusor_reduce_max(X, FUSOR_AXES(1), true)));
+        OK(fusor_read(fusor_softmax(X, 1), y[0], (size_t)bytes));
+        OK(fusor_read(fusor_div(E, fusor_reduce_sum(E, FUSOR_AXES(1), true)), y[1], (size_t)bytes));
+        for (int i = 0; i < BATCH * channels * PIXELS; i++) cr_assert_float_eq(y[0][i], y[1][i], 1e-6);
+        cr_assert_eq(compiles(ctx), 2);
+    }
+    fusor_context_free(ctx);
+}
+
 /* The sizes of small matrices stay numbers, how many there are does not. */
 Test(lazy, batches_of_small_matrices) {
     enum { M = 5, K = 9, N = 7, B = 60 };

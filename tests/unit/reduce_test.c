@@ -15,8 +15,9 @@ typedef struct model {
     void **buffer;
     const uint64_t *scalar;
     int lanes, last;
-    int64_t row[IR_KERNEL_MAX_INSTS]; /* of the memo; -1 = none */
-    ir_bits memo[IR_KERNEL_MAX_INSTS];
+    int64_t rows; /* results of reductions, by instruction and row */
+    bool *is_known;
+    ir_bits *memo;
 } model;
 typedef struct pair {
     ir_bits value;
@@ -95,7 +96,8 @@ static ir_bits reduce(model *m, int n, const int64_t *place) {
         if (k->dim[d].role != 'r') row = row * m->size[d] + at[d];
         else if (d < m->last) outer *= m->size[d];
     }
-    if (m->row[n] == row) return m->memo[n];
+    row += n * m->rows;
+    if (m->is_known[row]) return m->memo[row];
     int64_t blocks = (m->size[m->last] + block - 1) / block, count = outer * blocks;
     pair *p = calloc((size_t)count + 1, sizeof *p);
     p[0] = identity(&k->inst[n], k->inst[k->inst[n].in[0]].dtype);
@@ -107,10 +109,10 @@ static ir_bits reduce(model *m, int n, const int64_t *place) {
     for (int64_t s = 1; s < count; s *= 2)
         for (int64_t i = 0; i + s < count; i += 2 * s)
             p[i] = combine(&k->inst[n], k->inst[k->inst[n].in[0]].dtype, p[i], p[i + s]);
-    m->row[n] = row;
-    m->memo[n] = ir_ops[k->inst[n].op].kind == IR_KIND_ARGREDUCE ? (ir_bits)p[0].index : p[0].value;
+    m->is_known[row] = true;
+    m->memo[row] = ir_ops[k->inst[n].op].kind == IR_KIND_ARGREDUCE ? (ir_bits)p[0].index : p[0].value;
     free(p);
-    return m->memo[n];
+    return m->memo[row];
 }
 
 static int64_t offset(const model *m, int b, const int64_t *at) {
@@ -214,7 +216,10 @@ static void check_at(ir_level level, const char *body, const int64_t *size, int 
     m.stride = stride;
     m.buffer = model_pointer;
     m.scalar = scalar;
-    memset(m.row, 0xff, sizeof m.row);
+    m.rows = 1;
+    for (int d = 0; d < k.n_dims; d++) m.rows *= k.dim[d].role == 'r' ? 1 : size[d];
+    m.is_known = calloc((size_t)(k.n_insts * m.rows) + 1, sizeof *m.is_known);
+    m.memo = calloc((size_t)(k.n_insts * m.rows) + 1, sizeof *m.memo);
     ir_launch launch;
     ir_kernel_args a = {.version = IR_KERNEL_ABI,
                         .tune = {grain, grain, 64 * (grain % 3 + 1)},
@@ -266,6 +271,8 @@ static void check_at(ir_level level, const char *body, const int64_t *size, int 
     }
     run_free(&shared);
     run_free(&scratch);
+    free(m.is_known);
+    free(m.memo);
     run_drop(&r);
     fu_arena_free(&arena);
 }
@@ -576,6 +583,51 @@ Test(row, softmax) {
         if (lengths[l] <= 64) check(softmax, size, BAKE, 1);
         if (lengths[l] <= 64) check(log_softmax, size, BAKE, 1);
     }
+}
+
+/* Column form: chunks of a few columns, of one vector, of several; values of columns that later passes read, costly ones
+ * among them; kept values in an output, in scratch (which is stored before its last pass, along several dims). */
+static const char columns_norm[] =
+    "row\ndim p ?\ndim r ?\ndim v ?\nbuffer in f32 ? ? 1\nbuffer in f32 0 ? 0\nbuffer in f32 0 0 1\n"
+    "buffer out f32 ? ? 1\nbuffer out f32 ? 0 1\nbuffer out i64 ? 0 1\nscalar f32\n"
+    "%0 = load.f32 #0\n%1 = reduce_max.f32 %0\n%2 = sub.f32 %0 %1\n%3 = abs.f32 %2\n%4 = sqrt.f32 %3 kept\n"
+    "%5 = reduce_sum.f32 %4\n%6 = sqrt.f32 %5\n%7 = div.f32 %4 %6\n%8 = load.f32 #1\n%9 = mul.f32 %7 %8\n"
+    "%10 = load.f32 #2\n%11 = add.f32 %9 %10\n%12 = store.f32 #3 %11\n%13 = scalar.f32 #0\n%14 = mul.f32 %6 %13\n"
+    "%15 = add.f32 %14 %10\n%16 = store.f32 #4 %15\n%17 = argmax.i64 %9\n%18 = store.i64 #5 %17\n";
+
+Test(row, columns) {
+    static const char norms[] =
+        "row\ndim r ?\ndim v ?\nbuffer in f64 ? 1\nbuffer in f64 ? 0\nbuffer out f64 ? 1\nscalar f64\n"
+        "%0 = load.f64 #0\n%1 = reduce_sum.f64 %0\n%2 = scalar.f64 #0\n%3 = mul.f64 %1 %2\n%4 = sub.f64 %0 %3\n"
+        "%5 = mul.f64 %4 %4\n%6 = reduce_sum.f64 %5\n%7 = mul.f64 %6 %2\n%8 = abs.f64 %7\n%9 = sqrt.f64 %8\n"
+        "%10 = div.f64 %4 %9\n%11 = load.f64 #1\n%12 = mul.f64 %10 %11\n%13 = store.f64 #2 %12\n";
+    static const char several[] =
+        "row\ndim p ?\ndim r ?\ndim r ?\ndim v ?\nbuffer in f32 ? ? ? 1\nbuffer in f32 0 ? 1 0\n"
+        "buffer out f32 ? ? ? 1\nbuffer out bool ? ? ? ?\nbuffer out f32 ? 0 0 ?\nbuffer out f32 ? ? ? ?\n"
+        "%0 = load.f32 #0\n%1 = load.f32 #1\n%2 = mul.f32 %0 %1\n%3 = reduce_sum.f32 %2\n%4 = lt.bool %0 %1 kept\n"
+        "%5 = sub.f32 %2 %3\n%6 = reduce_min.f32 %5\n%7 = index.i64 #3\n%8 = cast.f32 %7\n%9 = mul.f32 %6 %8\n"
+        "%10 = select.f32 %4 %5 %9\n%11 = store.f32 #2 %10\n%12 = store.bool #3 %4\n%13 = store.f32 #4 %9\n"
+        "%14 = store.f32 #5 %3\n";
+    static const char behind[] =
+        "row\ndim r ?\ndim v ?\nbuffer in f32 ? 1\nbuffer out f32 ? 1\nbuffer out f32 ? 1\n%0 = load.f32 #0\n"
+        "%1 = abs.f32 %0 kept\n%2 = reduce_sum.f32 %1\n%3 = div.f32 %1 %2\n%4 = store.f32 #1 %3\n"
+        "%5 = reduce_max.f32 %3\n%6 = sub.f32 %3 %5\n%7 = store.f32 #2 %6\n";
+    static const int64_t columns[] = {1, 16, 65, 130}, rows[] = {1, 2, 9, 64, 128, 300};
+    static const int64_t grains[] = {5, 64, 16, 200, 33}; /* units of a tile and columns of a chunk */
+    int turn = 0;
+    for (int c = 0; c < 4; c++)
+        for (int l = c % 2; l < 6; l += 2) {
+            const int64_t size[4] = {1 + l % 3, rows[l], columns[c]},
+                          four[4] = {2, 3, l < 4 ? rows[l] : 140, columns[c]};
+            check(columns_norm, size, l & 1 ? BAKE | SPECIAL : AT_BEGIN, grains[turn++ % 5]);
+            check(norms, size + 1, l & 2 ? STRETCH : 0, grains[turn++ % 5]);
+            check(behind, size + 1, l & 1 ? BAKE : STRETCH, grains[turn++ % 5]);
+            check(several, four, l & 2 ? STRETCH | BAKE : AT_BEGIN, grains[turn++ % 5]);
+        }
+    static const int64_t none[][4] = {{0, 20}, {2, 3, 0, 20}, {2, 9, 0}}; /* nothing is reduced; no columns */
+    check(norms, none[0], 0, 16);
+    check(several, none[1], 0, 16);
+    check(columns_norm, none[2], 0, 16);
 }
 
 /* Kept values lie in the rows of outputs. */

@@ -72,8 +72,12 @@ Test(tune, reduce_and_row_rules) {
     static const struct {
         ir_kernel_kind kind;
         const char *roles;
-    } forms[] = {{IR_KERNEL_REDUCE, "pr"}, {IR_KERNEL_REDUCE, "rr"}, {IR_KERNEL_REDUCE, "rv"}, {IR_KERNEL_ROW, "pr"}};
-    for (int f = 0; f < 4; f++) {
+    } forms[] = {{IR_KERNEL_REDUCE, "pr"},
+                 {IR_KERNEL_REDUCE, "rr"},
+                 {IR_KERNEL_REDUCE, "rv"},
+                 {IR_KERNEL_ROW, "pr"},
+                 {IR_KERNEL_ROW, "rv"}};
+    for (int f = 0; f < 5; f++) {
         ir_kernel k = kernel(forms[f].kind, forms[f].roles);
         for (int a = 0; a < N_SIZES - 1; a++)
             for (int b = 0; b < N_SIZES - 1; b++)
@@ -82,6 +86,7 @@ Test(tune, reduce_and_row_rules) {
                     rt_tune(&k, size, NULL, threads[t], tune);
                     cr_assert_geq(tune[0], 1);
                     if (k.kind == IR_KERNEL_REDUCE) cr_assert(tune[1] >= 1 && tune[2] >= 64 && tune[2] % 64 == 0);
+                    else if (f == 4) cr_assert(tune[IR_TUNE_ROW_COLUMNS] >= 16 && tune[IR_TUNE_ROW_COLUMNS] % 16 == 0);
                     ir_launch l;
                     ir_kernel_launch(&k, size, tune, &l);
                     cr_assert_geq(l.tiles[0], 0);
@@ -94,6 +99,14 @@ Test(tune, reduce_and_row_rules) {
     ir_kernel_launch(&k, size, tune, &l);
     cr_assert(l.tiles[0] >= 8, "%ld", (long)l.tiles[0]);
     cr_assert_leq(tune[IR_TUNE_REDUCE_COLUMNS] * 4, rt_host_caches()->l1d_bytes / 2, "accumulators stay in L1");
+    ir_kernel row = kernel(IR_KERNEL_ROW, "rv");
+    size[1] = 1 << 16;
+    for (size[0] = 1; size[0] <= 128; size[0] *= 2) {
+        rt_tune(&row, size, NULL, 2, tune);
+        ir_kernel_launch(&row, size, tune, &l);
+        cr_assert(l.tiles[0] >= 2 && tune[IR_TUNE_ROW_COLUMNS] * 4 <= rt_host_caches()->l1d_bytes / 2);
+        cr_assert(size[0] * tune[IR_TUNE_ROW_COLUMNS] * 8 <= rt_host_caches()->l2_bytes, "a chunk stays in L2");
+    }
 }
 
 Test(tune, contract_rules) {
