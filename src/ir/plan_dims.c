@@ -56,6 +56,30 @@ static int transposed_dim(builder *b) {
     return found;
 }
 
+/* MAP on a CPU: where rows are pixels, of 2 to 4 elements, that are no run with the dim before them in all that is read,
+ * but that are next to each other there or apart by a few elements: that dim. Vectors go along it, and rows take turns
+ * in the outputs (jit/map.c). -1: it is not so. */
+static int pixels_dim(const builder *b, int last) {
+    enum { MOST = 4, MANY = 16 };
+    const ir_sizes *sz = b->p->g->sizes;
+    int64_t few = 0, n = 0;
+    int d = last - 1;
+    while (d > 0 && ir_size_is(sz, b->dim[d], 1)) d--;
+    if (ir_level_is_gpu(b->k->level) || d < 0 || !ir_size_is_const(sz, b->dim[last], &few) || few > MOST ||
+        (ir_size_is_const(sz, b->dim[d], &n) && n < MANY) || builder_mergeable(b, d, last))
+        return -1;
+    for (int i = 0; i < b->k->n_insts; i++)
+        if (b->k->inst[i].op == IR_K_LOAD && b->k->inst[i].variant) return -1;
+    for (uint32_t i = 0; i < b->accesses.n; i++) {
+        const access *a = &b->accesses.at[i];
+        int64_t along = 0;
+        if (!ir_size_is_const(sz, a->stride[last], &n) || !ir_size_is_const(sz, a->stride[d], &along) || n < -1 ||
+            n > 1 || along < -MOST || along > MOST || (a->is_output && (n != 1 || along != few)))
+            return -1;
+    }
+    return d;
+}
+
 /* MAP on a CPU: the dim along which vectors go where the last one is of a few elements that its inputs have apart (not
  * 2 to 4 elements, which are whole vectors and shuffles): one along which an input is contiguous, that which varies
  * along most dims (others are small beside it), else, for very few, the largest that is known; else the last one, `last`. (Elements of several tensors that take turns: their stores are
@@ -67,6 +91,8 @@ static int vector_dim(builder *b, int last) {
     int contiguous_dim = -1, varied = 0, largest = last;
     bool may_gather = false;
     if (ir_level_is_gpu(b->k->level) || last < 1 || !ir_size_is_const(sz, b->dim[last], &n) || n > FEW) return last;
+    const int pixels = pixels_dim(b, last);
+    if (pixels >= 0) return pixels;
     const bool is_very_few = n <= VERY_FEW;
     for (uint32_t i = 0; i < b->accesses.n; i++) {
         const access *a = &b->accesses.at[i];
@@ -379,8 +405,9 @@ void builder_order_dims(builder *b, ir_step *st) {
             spreads |= turns && d == n - 1;
             spreads |= is_short && d == n - 2 && !k->buffer[i].is_output;
             spreads |= role[d] == 'n' && i == b->window[1] && c->kind == CLUSTER_WINDOW;
-            bool baked =
-                ir_size_is_const(sz, s, &v) && (v == 0 || v == 1 || (spreads && (v == -1 || (v >= 2 && v <= 4))));
+            const int64_t most_back = k->kind == IR_KERNEL_MAP && !is_gpu ? -4 : -1;
+            bool baked = ir_size_is_const(sz, s, &v) &&
+                         (v == 0 || v == 1 || (spreads && ((v >= most_back && v <= -1) || (v >= 2 && v <= 4))));
             k->buffer[i].stride[d] = baked ? v : IR_STRIDE_RUNTIME;
             st->stride[i * n + d] = s;
         }

@@ -113,31 +113,38 @@ LLVMValueRef em_gather(emit *e, int buf, LLVMValueRef off, LLVMValueRef at, LLVM
     return em_to_register(e, t, v);
 }
 
-/* Part p of the s vectors that are read for lanes s elements apart begins at this element; the last one ends at the
- * last element that is read. Backwards (s = -1): one vector, which ends at the first. */
-static int spread_from(int n, int s, int p) { return s < 0 ? 1 - n : p < s - 1 || p == 0 ? p * n : (s - 1) * (n - 1); }
+/* Of lanes s elements apart (backwards: -s, and the last lane comes first in memory): part p of the |s| vectors that are
+ * read begins at this element from the first one on; the last part ends at the last element that is read. */
+static int spread_from(int n, int s, int p) {
+    const int apart = s < 0 ? -s : s;
+    return p < apart - 1 || p == 0 ? p * n : (apart - 1) * (n - 1);
+}
+
+/* The place in memory of lane i, in lanes from the first one on. */
+static int spread_place(int n, int s, int i) { return s < 0 ? n - 1 - i : i; }
 
 /* Active elements of a part: those of active lanes. */
 static LLVMValueRef spread_mask(emit *e, LLVMValueRef active, int s, int p) {
-    const int n = e->lanes, from = spread_from(n, s, p);
+    const int n = e->lanes, from = spread_from(n, s, p), apart = s < 0 ? -s : s;
     for (int i = 0; i < e->n_spread; i++) {
         const em_spread *made = &e->spread[i];
         if (made->active == active && made->step == s && made->lanes == n) return made->part[p];
     }
     LLVMValueRef mask[64], none = LLVMConstNull(LLVMTypeOf(active));
     for (int i = 0; i < n; i++) { /* the lane that element i of this part is, or none: lane n, which is false */
-        int lane = s < 0 ? n - 1 - i : (from + i) % s ? n : (from + i) / s;
+        int lane = (from + i) % apart ? n : spread_place(n, s, (from + i) / apart);
         mask[i] = LLVMConstInt(e->t_i32, (unsigned)lane, 0);
     }
     return LLVMBuildShuffleVector(e->b, active, none, LLVMConstVector(mask, (unsigned)n), "");
 }
 
-/* Lanes s = -1, 2, 3, 4 elements apart: whole vectors and shuffles. With a mask each vector is read under what it means
+/* Lanes s = -4 .. -1, 2, 3, 4 elements apart: whole vectors and shuffles. With a mask each vector is read under what it means
  * for its elements: for 12 active lanes of 16 that are 2 apart, a quarter of the time of a gather. */
 static LLVMValueRef load_spread(emit *e, ir_dtype t, LLVMValueRef base, LLVMValueRef off, int s, LLVMValueRef active) {
     LLVMTypeRef element = em_memory_type(e, t), type = em_vec(e, element);
-    int n = e->lanes, parts = s < 0 ? 1 : s;
+    const int n = e->lanes, parts = s < 0 ? -s : s;
     LLVMValueRef mask[64], v = LLVMGetPoison(type);
+    if (s < 0) off = em_add(e, off, em_i64s(e, (int64_t)s * (n - 1)));
     for (int p = 0; p < parts; p++) {
         int from = spread_from(n, s, p);
         LLVMValueRef x, ptr = em_gep(e, base, element, em_add(e, off, em_i64s(e, from)));
@@ -149,8 +156,8 @@ static LLVMValueRef load_spread(emit *e, ir_dtype t, LLVMValueRef base, LLVMValu
             LLVMSetAlignment(x, ir_dtypes[t].bytes);
         }
         for (int i = 0; i < n; i++) { /* what this part has joins the lanes that are there already */
-            int at = s < 0 ? n - 1 - i : i * s - from;
-            bool is_here = at >= 0 && at < n && (p == 0 || i * s >= p * n);
+            const int place = spread_place(n, s, i) * parts, at = place - from;
+            bool is_here = at >= 0 && at < n && (p == 0 || place >= p * n);
             mask[i] = LLVMConstInt(e->t_i32, (unsigned)(is_here ? n + at : i), 0);
         }
         v = LLVMBuildShuffleVector(e->b, v, x, LLVMConstVector(mask, (unsigned)n), "");
@@ -160,7 +167,7 @@ static LLVMValueRef load_spread(emit *e, ir_dtype t, LLVMValueRef base, LLVMValu
 
 static int spread_of(LLVMValueRef step) {
     int64_t s = LLVMIsAConstantInt(step) ? LLVMConstIntGetSExtValue(step) : 0;
-    return s == -1 || (s >= 2 && s <= EM_SPREAD) ? (int)s : 0;
+    return (s <= -1 && s >= -EM_SPREAD) || (s >= 2 && s <= EM_SPREAD) ? (int)s : 0;
 }
 
 LLVMValueRef em_load_turns(emit *e, int buf, LLVMValueRef off, bool is_second, LLVMValueRef mask) {
@@ -186,7 +193,7 @@ void em_spread_masks(emit *e, LLVMValueRef active, LLVMValueRef step) {
     const int s = spread_of(step);
     em_spread made = {.active = active, .step = s, .lanes = e->lanes};
     if (!s || e->n_spread == EM_SPREADS) return;
-    for (int p = 0; p < (s < 0 ? 1 : s); p++) made.part[p] = spread_mask(e, active, s, p);
+    for (int p = 0; p < (s < 0 ? -s : s); p++) made.part[p] = spread_mask(e, active, s, p);
     e->spread[e->n_spread++] = made;
 }
 

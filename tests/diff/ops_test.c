@@ -712,6 +712,13 @@ static const struct {
     {IR_OP_FLIP, "%x: T[A, B]", "%r = flip(%x, axes=[-1])", "T[A, B]", 0},
     {IR_OP_FLIP, "%x: T[A, B, 3]", "%r = flip(%x, axes=[2, 0])", "T[A, B, 3]", 0},
     /* rows of a few take turns in the result */
+    {IR_OP_FLIP, "%x: T[A, B, 3]", "%r = flip(%x, axes=[1])", "T[A, B, 3]", 0},
+    {IR_OP_FLIP, "%x: T[A, B, 4]", "%t = flip(%x, axes=[1]) %r = slice(%t, starts=[1], ends=[4], axes=[2])",
+     "T[A, B, 3]", 0},
+    {IR_OP_FLIP, "%x: T[A, B, 4], %y: T[4], %z: T[B, 1]",
+     "%t = flip(%x, axes=[1, 2]) %u = maximum(%t, %y) %r = minimum(%u, %z)", "T[A, B, 4]", NUMBERS},
+    {IR_OP_FLIP, "%x: T[A, B, 2], %y: T[A, 1, 2]", "%t = flip(%x, axes=[1]) %r = maximum(%t, %y)", "T[A, B, 2]",
+     NUMBERS},
     {IR_OP_FLIP, "%x: T[A, 2, B]", "%t = flip(%x, axes=[0]) %r = transpose(%t, perm=[0, 2, 1])", "T[A, B, 2]", 0},
     {IR_OP_FLIP, "%x: T[4, A, B]", "%t = flip(%x, axes=[0]) %r = transpose(%t, perm=[1, 2, 0])", "T[A, B, 4]", 0},
     {IR_OP_FLIP, "%x: T[3, A, B]", "%t = flip(%x, axes=[2]) %u = flip(%t, axes=[1]) %r = transpose(%u, perm=[1, 2, 0])",

@@ -189,3 +189,22 @@ Test(move, pixels_are_elements_of_a_row) {
                          "%i = iota(shape=[W+2, 1], axis=0, dtype=i64) %y = mul(%p, %i) return %y }"),
                  3, "or the pixel's number is a value");
 }
+
+/* Vectors go along pixels of 2 to 4 elements where these are no run in an input: the elements take turns. */
+static int64_t turns_of(const char *text) {
+    const ir_plan *p = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V3});
+    const ir_kernel *k = p->steps.at[0].kernel;
+    cr_assert(p->steps.n == 1 && k->n_dims >= 2, "%s", text);
+    return k->dim[k->n_dims - 1].size == IR_SIZE_RUNTIME ? k->dim[k->n_dims - 2].size : 0;
+}
+
+Test(move, vectors_go_along_pixels) {
+    cr_expect_eq(turns_of("func @f(%x: u8[H, W, 3]) -> u8[H, W, 3] { %y = flip(%x, axes=[1]) return %y }"), 3);
+    cr_expect_eq(turns_of("func @f(%x: u8[H, W, 4]) -> u8[H, W, 3] { %y = slice(%x, starts=[0], ends=[3], axes=[2]) "
+                          "return %y }"),
+                 3);
+    cr_expect_eq(turns_of("func @f(%x: f32[N, 2], %b: f32[2]) -> f32[N, 2] { %y = add(%x, %b) return %y }"), 2);
+    cr_expect_eq(turns_of("func @f(%x: f32[N, 4], %b: f32[N, 1]) -> f32[N, 4] { %y = mul(%x, %b) return %y }"), 4);
+    cr_expect_eq(turns_of("func @f(%x: u8[H, W, 3]) -> u8[W, H, 3] { %y = transpose(%x, perm=[1, 0, 2]) return %y }"),
+                 0, "pixels that are far apart");
+}
