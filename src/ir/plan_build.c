@@ -121,7 +121,10 @@ static fusor_status copy_operand(builder *b, ir_id id) {
                   .arg = FU_NEW_N(p->arena, int, 2),
                   .prepack_param = -1,
                   .reason = "updates are scattered into a copy"};
-    if (p->info[x].made_by) FU_TRY(plan_build_step(p, p->info[x].made_by));
+    if (p->info[x].made_by) {
+        FU_TRY(plan_build_step(p, p->info[x].made_by));
+        builder_boundary(b, x);
+    }
     if (p->info[x].buffer < 0)
         return FU_FAIL(p->error, FUSOR_ERROR_INTERNAL, "planner: an operand of 'scatter' has no memory");
     if (p->info[x].buffer == p->info[id].buffer) return FUSOR_OK; /* it was made there */

@@ -240,7 +240,7 @@ bool plan_try_join_view(planner *p, ir_id id) {
     return true;
 }
 
-/* ---- what a reduction computes itself ---- */
+/* ---- what a reader computes itself ---- */
 /* The operand that is homed in cluster c too and has as many elements as the value; 0: there is none, or several. */
 static ir_id source_in(const planner *p, ir_id id, int c) {
     const ir_node *n = ir_at(p->g, id);
@@ -256,41 +256,58 @@ static ir_id source_in(const planner *p, ir_id id, int c) {
     return y && (is_view(n) || ir_at(p->g, y)->rank == n->rank) ? y : 0;
 }
 
-/* A value that only a reduction reads, of another cluster, is computed by the reduction where what it is made of is
- * fewer bytes, or is stored anyway: else fusing would move more than single operators do. */
-void plan_leave_to_reductions(planner *p) {
+/* The cluster that evaluates operand x of node id, once for each element; 0: there is none, or others might too. */
+static int reader_of(const planner *p, ir_id id, int i) {
+    const ir_node *n = ir_at(p->g, id);
+    const ir_kind kind = ir_ops[n->op].kind;
+    const node_info *v = &p->info[id];
+    if (kind == IR_KIND_REDUCE || kind == IR_KIND_ARGREDUCE) return v->home;
+    if (kind != IR_KIND_EW && kind != IR_KIND_CONVERT) return 0;
+    if (ir_at(p->g, n->in[i])->rank != n->rank || (n->stretch && n->stretch[i])) return 0;
+    return v->home ? v->home : v->made_by;
+}
+
+/* x, of cluster c, that only cluster `reader` reads: what of it is stored instead. 0: x is. */
+static ir_id narrower(const planner *p, ir_id x, int c, const uint32_t *uses) {
+    uint32_t bytes = ir_dtypes[ir_at(p->g, x)->dtype].bytes;
+    ir_id best = 0;
+    for (ir_id y = x; uses[y] == 1 && !p->info[y].is_barrier && !p->info[y].is_wanted;) {
+        y = source_in(p, y, c);
+        if (!y) break;
+        const uint32_t b = p->info[y].made_by ? 0 : ir_dtypes[ir_at(p->g, y)->dtype].bytes;
+        if (b < bytes) best = y, bytes = b;
+    }
+    return best;
+}
+
+static void leave(planner *p, ir_id x, int c, int reader, ir_id stored) {
+    cluster *k = &p->clusters.at[c];
+    for (ir_id y = x; y != stored; y = source_in(p, y, c))
+        if (!plan_take_room(p, reader, ir_at(p->g, y))) return;
+    for (ir_id y = x, next; y != stored; y = next) {
+        uint32_t left = 0;
+        next = source_in(p, y, c);
+        p->info[y].home = p->info[y].made_by = 0;
+        for (uint32_t s = 0; s < k->stores.n; s++)
+            if (k->stores.at[s] != y) k->stores.at[left++] = k->stores.at[s];
+        k->stores.n = left;
+    }
+    p->info[stored].reason = p->info[x].reason;
+    plan_store_in(p, c, stored);
+}
+
+/* A value that one node of another cluster reads is computed there, where what it is made of is of a narrower type or
+ * is stored anyway: else fusing would move more than single operators do. */
+void plan_leave_to_readers(planner *p) {
     const uint32_t *uses = ir_use_counts(p->arena, p->g);
-    for (ir_id r = 1; r < p->g->nodes.n; r++) {
-        const ir_node *n = ir_at(p->g, r);
-        const ir_id x = n->n_in ? n->in[0] : 0;
-        const int c = p->info[x].home;
-        if ((ir_ops[n->op].kind != IR_KIND_REDUCE && ir_ops[n->op].kind != IR_KIND_ARGREDUCE) || !c ||
-            p->info[x].made_by != c || p->info[r].home == c || p->clusters.at[c].tail == p->info[r].home)
-            continue;
-        uint32_t bytes = ir_dtypes[ir_at(p->g, x)->dtype].bytes;
-        ir_id best = 0;
-        for (ir_id y = x; uses[y] == 1 && !p->info[y].is_barrier && !p->info[y].is_wanted;) {
-            y = source_in(p, y, c);
-            if (!y) break;
-            const uint32_t b = ir_dtypes[ir_at(p->g, y)->dtype].bytes;
-            if (p->info[y].made_by) best = y, bytes = 0;
-            else if (b < bytes) best = y, bytes = b;
+    for (ir_id id = 1; id < p->g->nodes.n; id++) {
+        const ir_node *n = ir_at(p->g, id);
+        for (int i = 0; i < n->n_in && uses[id]; i++) {
+            const ir_id x = n->in[i];
+            const int c = p->info[x].home, reader = reader_of(p, id, i);
+            if (!c || !reader || reader == c || p->info[x].made_by != c || p->clusters.at[c].tail == reader) continue;
+            const ir_id stored = narrower(p, x, c, uses);
+            if (stored) leave(p, x, c, reader, stored);
         }
-        for (ir_id y = x; best && y != best; y = source_in(p, y, c))
-            if (!plan_take_room(p, p->info[r].home, ir_at(p->g, y))) best = 0;
-        if (!best) continue;
-        p->info[best].reason = p->info[x].reason;
-        for (ir_id y = x, next; y != best; y = next) {
-            next = source_in(p, y, c);
-            p->info[y].home = 0;
-            if (!p->info[y].made_by) continue;
-            p->info[y].made_by = 0;
-            cluster *k = &p->clusters.at[c];
-            uint32_t left = 0;
-            for (uint32_t s = 0; s < k->stores.n; s++)
-                if (k->stores.at[s] != y) k->stores.at[left++] = k->stores.at[s];
-            k->stores.n = left;
-        }
-        plan_store_in(p, c, best);
     }
 }

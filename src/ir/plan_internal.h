@@ -116,7 +116,7 @@ int plan_latest_avail(const planner *p, const ir_node *n); /* the largest cluste
  * in. */
 bool plan_try_join(planner *p, ir_id id, int c, ir_reason *why);
 bool plan_try_join_view(planner *p, ir_id id);
-void plan_leave_to_reductions(planner *p);
+void plan_leave_to_readers(planner *p);
 
 /* ---- plan_order.c ---- */
 /* The dim of x along which column form has its lanes; -1: inner form. */
