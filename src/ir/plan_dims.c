@@ -5,6 +5,8 @@
 #include "ir/gpu.h"
 #include "ir/plan_builder.h"
 
+enum { GROUPED_ROWS = 64 }; /* from which on rows of few columns go by groups (jit/map_rows.c) */
+
 bool builder_mergeable(const builder *b, int x, int y) {
     ir_sizes *sz = b->p->g->sizes;
     for (uint32_t i = 0; i < b->accesses.n + b->indexes.n; i++) {
@@ -63,6 +65,7 @@ static int pixels_dim(const builder *b, int last) {
     enum { MOST = 4, MANY = 16 };
     const ir_sizes *sz = b->p->g->sizes;
     int64_t few = 0, n = 0;
+    bool is_group = true;
     int d = last - 1;
     while (d > 0 && ir_size_is(sz, b->dim[d], 1)) d--;
     if (ir_level_is_gpu(b->k->level) || d < 0 || !ir_size_is_const(sz, b->dim[last], &few) || few > MOST ||
@@ -76,8 +79,10 @@ static int pixels_dim(const builder *b, int last) {
         if (!ir_size_is_const(sz, a->stride[last], &n) || !ir_size_is_const(sz, a->stride[d], &along) || n < -1 ||
             n > 1 || along < -MOST || along > MOST || (a->is_output && (n != 1 || along != few)))
             return -1;
+        is_group &= (n == 1 && along == few) || along == 0;
     }
-    return d;
+    const bool is_short = ir_size_is_const(sz, b->dim[d], &n) && n < GROUPED_ROWS;
+    return is_group && !is_short ? -1 : d; /* a group: columns_of_groups */
 }
 
 /* MAP on a CPU: the dim along which vectors go where the last one is of a few elements that its inputs have apart (not
@@ -264,6 +269,28 @@ static int64_t turns_of(const builder *b, const int *order, int n) {
     return turns;
 }
 
+/* MAP on a CPU: are many rows of a few columns, which no whole vectors have, one run in all that is written and read
+ * but in what all of them share (jit/map_rows.c)? Their number of columns, which is baked as their stride, or 0. */
+static int64_t columns_of_groups(const builder *b, const int *order, int n) {
+    const ir_sizes *sz = b->p->g->sizes;
+    const ir_level_info *level = &ir_levels[b->k->level];
+    int64_t columns, rows, x, y;
+    bool shares = false;
+    if (b->k->kind != IR_KERNEL_MAP || b->p->clusters.at[b->c].anchor || ir_level_is_gpu(b->k->level) || n < 2 ||
+        order[n - 1] == MAX_SPACE - 1 || order[n - 2] == MAX_SPACE - 1 ||
+        !ir_size_is_const(sz, b->dim[order[n - 1]], &columns) || columns < 2 || columns >= 2 * level->lanes ||
+        columns % level->lanes == 0 || (ir_size_is_const(sz, b->dim[order[n - 2]], &rows) && rows < GROUPED_ROWS))
+        return 0;
+    for (uint32_t i = 0; i < b->accesses.n; i++) {
+        const access *a = &b->accesses.at[i];
+        if (!ir_size_is_const(sz, a->stride[order[n - 1]], &x) || !ir_size_is_const(sz, a->stride[order[n - 2]], &y) ||
+            ((x != 1 || y != columns) && (a->is_output || y != 0)))
+            return 0;
+        shares |= x == 1 && y == 0;
+    }
+    return shares ? columns : 0;
+}
+
 /* Does what an instruction computes vary along cluster dim d? */
 static bool varies_along(const builder *b, uint16_t inst, int d) {
     const ir_kinst *in = &b->k->inst[inst];
@@ -376,7 +403,7 @@ void builder_order_dims(builder *b, ir_step *st) {
     }
     k->n_dims = n;
     const bool is_gpu = ir_level_is_gpu(k->level);
-    const int64_t turns = turns_of(b, order, n);
+    const int64_t turns = turns_of(b, order, n), columns = columns_of_groups(b, order, n);
     int64_t row; /* of a reduction along short rows lanes are rows (jit/reduce_short.c) */
     const bool is_short = c->kind == CLUSTER_REDUCE && !is_gpu && n >= 2 && role[n - 1] == 'r' && role[n - 2] == 'p' &&
                           order[n - 1] != MAX_SPACE - 1 && ir_size_is_const(sz, b->dim[order[n - 1]], &row) &&
@@ -406,8 +433,9 @@ void builder_order_dims(builder *b, ir_step *st) {
             spreads |= is_short && d == n - 2 && !k->buffer[i].is_output;
             spreads |= role[d] == 'n' && i == b->window[1] && c->kind == CLUSTER_WINDOW;
             const int64_t most_back = k->kind == IR_KERNEL_MAP && !is_gpu ? -4 : -1;
-            bool baked = ir_size_is_const(sz, s, &v) &&
-                         (v == 0 || v == 1 || (spreads && ((v >= most_back && v <= -1) || (v >= 2 && v <= 4))));
+            bool baked =
+                ir_size_is_const(sz, s, &v) && (v == 0 || v == 1 || (columns && d == n - 2 && v == columns) ||
+                                                (spreads && ((v >= most_back && v <= -1) || (v >= 2 && v <= 4))));
             k->buffer[i].stride[d] = baked ? v : IR_STRIDE_RUNTIME;
             st->stride[i * n + d] = s;
         }

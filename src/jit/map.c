@@ -443,6 +443,32 @@ static bool may_have_runs(const emit *e, const map *m) {
     return true;
 }
 
+/* Rows of few columns, no whole vectors, which go on from row to row in all that is written and read but in what all
+ * rows of a line share: so many rows are one row of whole vectors (map_rows.c). 0: it is not so. */
+static int group_of(const emit *e, const map *m) {
+    enum { MANY = 256, SHARED = 3 }; /* elements; operands, of 4 KB at most */
+    const ir_kernel *k = e->k;
+    const int y = m->last - 1;
+    int shared = 0;
+    if (y < 0 || k->dim[m->last].size == IR_SIZE_RUNTIME || m->turns > 1 || m->runs || m->number >= 0 || k->slide.n ||
+        m->lanes == 1 || ir_kernel_is_scatter(k))
+        return 0;
+    const int64_t columns = k->dim[m->last].size, group = m->lanes * columns;
+    for (int b = 0; b < k->n_buffers; b++) {
+        const ir_kbuffer *buffer = &k->buffer[b];
+        if (buffer->stride[y] == columns && buffer->stride[m->last] == 1) continue;
+        if (buffer->is_output || buffer->stride[y] != 0) return 0;
+        shared += buffer->stride[m->last] == 1;
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        const ir_kinst *in = &k->inst[i];
+        if ((in->op == IR_K_INDEX && in->index >= y) || (in->op == IR_K_LOAD && in->variant) || is_random(in->op))
+            return 0;
+    }
+    if (columns < 2 || columns % m->lanes == 0 || !shared || shared > SHARED) return 0;
+    return (int)(m->lanes * (group < MANY ? MANY / group : 1));
+}
+
 /* How many lanes a step has, and what follows from what steps compute. */
 static void measure(emit *e, map *m) {
     const ir_kernel *k = e->k;
@@ -488,6 +514,7 @@ static void analyze(emit *e, map *m) {
      * times the time of compilation (exp 1 ms more). Two vectors a step are no faster (exp 1.01, gelu 1.02) and cost
      * 1.2 times that. Short runs take half the time. */
     e->is_optimized = m->is_costly || k->slide.n || m->runs || m->is_ordered;
+    m->group = group_of(e, m);
     m->has_stream = !m->is_costly && !e->is_narrow && can_stream(k, m->last, m->lanes);
     if (k->slide.n || ir_kernel_is_scatter(k)) m->has_stream = false;
 }

@@ -38,6 +38,7 @@ typedef struct map {
     uint32_t varies[IR_KERNEL_MAX_INSTS];
     int unroll, lanes;
     int turns; /* rows that take turns in the outputs; 1: none */
+    int group; /* rows of few columns that are one, where a line has as many; 0: none */
     bool is_costly, has_stream;
     bool shares;      /* now: columns of two inputs that take turns in memory come from the same vectors */
     bool is_ordered;  /* a scatter, element by element */

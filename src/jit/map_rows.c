@@ -6,9 +6,14 @@
  *   what is the same everywhere
  *   for each line:                  what varies along the dims outside it
  *       for each row of the line:   what varies along it; the row's columns (map.c)
+ *
+ * Many rows of few columns (m->group) are one row of whole vectors, as many at a time as make some hundred elements:
+ * what the rows share is repeated on the stack once a line.
  */
 #include "jit/map.h"
 #include <string.h>
+
+enum { GROUPED = 64 }; /* rows of a line from which on groups pay for what they repeat */
 
 /* Where a value changes last. */
 typedef enum place { PLACE_TILE, PLACE_LINE, PLACE_ROW, PLACE_STEP } place;
@@ -87,6 +92,59 @@ static void emit_row(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end, bool
     else map_emit_columns(e, m, begin, end, has_tail);
 }
 
+/* ---- rows of few columns ---- */
+/* What all rows of the line share, again and again: a group's elements, on the stack. */
+static LLVMValueRef repeat(emit *e, const map *m, int b, int64_t elements) {
+    const ir_dtype t = e->k->buffer[b].dtype;
+    const int64_t columns = e->k->dim[m->last].size, lanes = e->level->vector_bytes / ir_dtypes[t].bytes;
+    const int64_t first = (lanes + columns - 1) / columns * columns; /* whole vectors of it are copied on */
+    LLVMTypeRef element = em_memory_type(e, t), vector = LLVMVectorType(element, (unsigned)lanes);
+    LLVMValueRef to = em_alloca(e, LLVMArrayType2(element, (uint64_t)(elements + lanes)), 64);
+    LLVMValueRef from = em_gep(e, e->base[b], element, m->offset[b]), zero = em_i64s(e, 0);
+    const unsigned align = ir_dtypes[t].bytes;
+    em_loop times = em_for(e, zero, em_i64s(e, first), em_i64s(e, columns));
+    em_loop each = em_for(e, zero, em_i64s(e, columns), em_i64s(e, 1));
+    LLVMValueRef x = LLVMBuildLoad2(e->b, element, em_gep(e, from, element, each.i), "");
+    LLVMSetAlignment(x, align);
+    LLVMSetAlignment(LLVMBuildStore(e->b, x, em_gep(e, to, element, em_add(e, times.i, each.i))), align);
+    em_end(e, &each);
+    em_end(e, &times);
+    em_loop on = em_for(e, em_i64s(e, first), em_i64s(e, elements), em_i64s(e, lanes));
+    x = LLVMBuildLoad2(e->b, vector, em_gep(e, to, element, em_sub(e, on.i, em_i64s(e, first))), "");
+    LLVMSetAlignment(x, align);
+    LLVMSetAlignment(LLVMBuildStore(e->b, x, em_gep(e, to, element, on.i)), align);
+    em_end(e, &on);
+    return to;
+}
+
+/* Rows y0..y1 of a line by groups, each one row. */
+static void emit_groups(emit *e, const map *m, LLVMValueRef y0, LLVMValueRef y1) {
+    const ir_kernel *k = e->k;
+    const int y = m->last - 1;
+    const int64_t columns = k->dim[m->last].size, elements = columns * m->group;
+    LLVMValueRef base[IR_KERNEL_MAX_BUFFERS], next[IR_KERNEL_MAX_BUFFERS] = {NULL}, zero = em_i64s(e, 0);
+    map *one = FU_NEW(e->arena, map);
+    memcpy(base, e->base, sizeof base);
+    *one = *m;
+    one->rows.user = one;
+    one->is_straight = false;
+    one->unroll = m->is_costly ? 1 : 2;
+    for (int b = 0; b < k->n_buffers; b++) {
+        if (k->buffer[b].stride[y] != 0 || k->buffer[b].stride[m->last] == 0) continue;
+        e->base[b] = repeat(e, m, b, elements);
+        one->offset[b] = zero;
+    }
+    em_loop groups = em_for(e, y0, y1, em_i64s(e, m->group));
+    for (int b = 0; b < k->n_buffers; b++)
+        if (k->buffer[b].stride[y] != 0) one->offset[b] = next[b] = em_loop_phi(e, &groups, m->offset[b]);
+    LLVMValueRef rows = em_min(e, em_sub(e, y1, groups.i), em_i64s(e, m->group));
+    map_emit_columns(e, one, zero, em_mul(e, rows, em_i64s(e, columns)), true);
+    for (int b = 0; b < k->n_buffers; b++)
+        if (next[b]) em_loop_next(e, next[b], em_add(e, next[b], em_i64s(e, elements)));
+    em_end(e, &groups);
+    memcpy(e->base, base, sizeof base);
+}
+
 /* Rows y0..y1 of a line, whose offsets at y0 offset[] has. */
 static void emit_line(emit *e, map *m, LLVMValueRef y0, LLVMValueRef y1, LLVMValueRef begin, LLVMValueRef end,
                       bool has_tail) {
@@ -108,6 +166,14 @@ static void emit_line(emit *e, map *m, LLVMValueRef y0, LLVMValueRef y1, LLVMVal
         map_emit_line_runs(e, m, y0, y1, begin, end);
         return;
     }
+    em_branch few = {0};
+    LLVMValueRef offset[IR_KERNEL_MAX_BUFFERS];
+    memcpy(offset, m->offset, sizeof offset);
+    if (m->group) {
+        few = em_if(e, em_icmp(e, LLVMIntSGE, em_sub(e, y1, y0), em_i64s(e, GROUPED)));
+        emit_groups(e, m, y0, y1);
+        em_else(e, &few);
+    }
     em_loop rows = em_for(e, y0, y1, em_i64s(e, 1));
     for (int b = 0; b < k->n_buffers; b++)
         if (k->buffer[b].stride[y] != 0) m->offset[b] = next[b] = em_loop_phi(e, &rows, m->offset[b]);
@@ -117,6 +183,8 @@ static void emit_line(emit *e, map *m, LLVMValueRef y0, LLVMValueRef y1, LLVMVal
     for (int b = 0; b < k->n_buffers; b++)
         if (next[b]) em_loop_next(e, next[b], em_add(e, next[b], e->stride[b][y]));
     em_end(e, &rows);
+    if (m->group) em_endif(e, &few);
+    memcpy(m->offset, offset, sizeof offset);
 }
 
 void map_emit_rows(emit *e, map *m, LLVMValueRef row_begin, LLVMValueRef row_end, LLVMValueRef begin, LLVMValueRef end,

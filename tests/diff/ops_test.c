@@ -723,6 +723,13 @@ static const struct {
     {IR_OP_FLIP, "%x: T[4, A, B]", "%t = flip(%x, axes=[0]) %r = transpose(%t, perm=[1, 2, 0])", "T[A, B, 4]", 0},
     {IR_OP_FLIP, "%x: T[3, A, B]", "%t = flip(%x, axes=[2]) %u = flip(%t, axes=[1]) %r = transpose(%u, perm=[1, 2, 0])",
      "T[A, B, 3]", 0},
+    /* rows of few columns, of which all of a line share something */
+    {IR_OP_BROADCAST_TO, "%x: T[A, B, 5], %y: T[5]", "%b = broadcast_to(%y, shape=[A, B, 5]) %r = maximum(%x, %b)",
+     "T[A, B, 5]", NUMBERS},
+    {IR_OP_BROADCAST_TO, "%x: T[B, A, 3], %y: T[B, 1, 3], %z: T[1]",
+     "%t = concat(%x, %x, %x, %x, %x, %x, %x, axis=1) %m = maximum(%t, %y) %b = broadcast_to(%z, shape=[3]) "
+     "%r = minimum(%m, %b)",
+     "T[B, 7*A, 3]", NUMBERS},
     {IR_OP_PAD, "%x: T[A, B]", "%r = pad(%x, pads=[1, 2, 0, 3])", "T[A+1, B+5]", 0},
     {IR_OP_PAD, "%x: T[A, B]", "%r = pad(%x, pads=[0, 17, 2, 1], value=7)", "T[A+2, B+18]", NUMBERS},
     {IR_OP_PAD, "%x: T[A, B], %y: T[]", "%r = pad(%x, pads=[1, 0, 1, 0], value=%y)", "T[A+2, B]", 0},

@@ -195,7 +195,8 @@ static int64_t turns_of(const char *text) {
     const ir_plan *p = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V3});
     const ir_kernel *k = p->steps.at[0].kernel;
     cr_assert(p->steps.n == 1 && k->n_dims >= 2, "%s", text);
-    return k->dim[k->n_dims - 1].size == IR_SIZE_RUNTIME ? k->dim[k->n_dims - 2].size : 0;
+    const int64_t stride = k->buffer[k->n_buffers - 1].stride[k->n_dims - 1];
+    return stride > 1 ? stride : 0;
 }
 
 Test(move, vectors_go_along_pixels) {
@@ -203,8 +204,34 @@ Test(move, vectors_go_along_pixels) {
     cr_expect_eq(turns_of("func @f(%x: u8[H, W, 4]) -> u8[H, W, 3] { %y = slice(%x, starts=[0], ends=[3], axes=[2]) "
                           "return %y }"),
                  3);
-    cr_expect_eq(turns_of("func @f(%x: f32[N, 2], %b: f32[2]) -> f32[N, 2] { %y = add(%x, %b) return %y }"), 2);
+    cr_expect_eq(turns_of("func @f(%x: f32[N, 9, 2], %b: f32[N, 1, 2]) -> f32[N, 9, 2] { %y = add(%x, %b) return %y }"),
+                 0, "few pixels");
+    cr_expect_eq(
+        turns_of("func @f(%x: f32[N, 17, 2], %b: f32[N, 1, 2]) -> f32[N, 17, 2] { %y = add(%x, %b) return %y }"), 2);
     cr_expect_eq(turns_of("func @f(%x: f32[N, 4], %b: f32[N, 1]) -> f32[N, 4] { %y = mul(%x, %b) return %y }"), 4);
     cr_expect_eq(turns_of("func @f(%x: u8[H, W, 3]) -> u8[W, H, 3] { %y = transpose(%x, perm=[1, 0, 2]) return %y }"),
                  0, "pixels that are far apart");
+}
+
+/* Rows of few columns that are a run but for what all of them share: the stride from row to row is baked then. */
+static int64_t baked_columns(const char *text) {
+    const ir_plan *p = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V3});
+    const ir_kernel *k = p->steps.at[0].kernel;
+    cr_assert(p->steps.n == 1 && k->n_dims >= 2, "%s", text);
+    const int64_t stride = k->buffer[0].stride[k->n_dims - 2];
+    return stride == IR_STRIDE_RUNTIME ? 0 : stride;
+}
+
+Test(move, rows_of_few_columns_are_grouped) {
+    cr_expect_eq(baked_columns("func @f(%x: f32[N, 10], %b: f32[10]) -> f32[N, 10] { %y = add(%x, %b) return %y }"),
+                 10);
+    cr_expect_eq(
+        baked_columns("func @f(%x: u8[H, W, 3], %b: u8[H, 1, 3]) -> u8[H, W, 3] { %y = mul(%x, %b) return %y }"), 3);
+    cr_expect_eq(baked_columns("func @f(%x: f32[N, 8], %b: f32[8]) -> f32[N, 8] { %y = add(%x, %b) return %y }"), 0,
+                 "a whole vector");
+    cr_expect_eq(baked_columns("func @f(%x: f32[N, 10], %b: f32[N, 1]) -> f32[N, 10] { %y = add(%x, %b) return %y }"),
+                 0, "one value a row");
+    cr_expect_eq(baked_columns("func @f(%x: f32[N, 20, 10], %b: f32[N, 1, 10]) -> f32[N, 20, 10] { %y = add(%x, %b) "
+                               "return %y }"),
+                 0, "few rows");
 }
