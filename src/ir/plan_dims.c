@@ -71,8 +71,11 @@ static int pixels_dim(const builder *b, int last) {
     if (ir_level_is_gpu(b->k->level) || d < 0 || !ir_size_is_const(sz, b->dim[last], &few) || few > MOST ||
         (ir_size_is_const(sz, b->dim[d], &n) && n < MANY) || builder_mergeable(b, d, last))
         return -1;
-    for (int i = 0; i < b->k->n_insts; i++)
-        if (b->k->inst[i].op == IR_K_LOAD && b->k->inst[i].variant) return -1;
+    for (int i = 0; i < b->k->n_insts; i++) {
+        const ir_kinst *in = &b->k->inst[i];
+        if ((in->op == IR_K_LOAD && in->variant) || (in->op == IR_K_INDEX && in->index >= PLACE)) return -1;
+        is_group &= in->op != IR_K_INDEX || (in->index != d && in->index != last);
+    }
     for (uint32_t i = 0; i < b->accesses.n; i++) {
         const access *a = &b->accesses.at[i];
         int64_t along = 0;

@@ -211,6 +211,9 @@ Test(move, vectors_go_along_pixels) {
     cr_expect_eq(turns_of("func @f(%x: f32[N, 4], %b: f32[N, 1]) -> f32[N, 4] { %y = mul(%x, %b) return %y }"), 4);
     cr_expect_eq(turns_of("func @f(%x: u8[H, W, 3]) -> u8[W, H, 3] { %y = transpose(%x, perm=[1, 0, 2]) return %y }"),
                  0, "pixels that are far apart");
+    cr_expect_eq(turns_of("func @f(%x: f32[N, 3]) -> f32[N, 3] { %i = iota(shape=[N, 1], axis=0, dtype=f32) "
+                          "%y = add(%x, %i) return %y }"),
+                 3, "the number of a pixel");
 }
 
 /* Rows of few columns that are a run but for what all of them share: the stride from row to row is baked then. */
