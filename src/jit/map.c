@@ -252,6 +252,30 @@ static void emit_few(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end) {
     e->lanes = lanes;
 }
 
+/* Without masks: half a vector as a step, where what is computed is cheap and of whole words and the number of columns,
+ * which is known, leaves as many (two elements at a time gained nothing). Returns where to go on. */
+static LLVMValueRef emit_half(emit *e, map *m, LLVMValueRef at, LLVMValueRef end) {
+    const ir_kernel *k = e->k;
+    const int lanes = e->lanes, half = e->level->lanes / 2;
+    const int64_t columns = m->last < 0 ? IR_SIZE_RUNTIME : k->dim[m->last].size;
+    if (e->level->has_mask || half < 4 || columns == IR_SIZE_RUNTIME || !(columns & half) || m->is_costly || m->runs ||
+        m->number >= 0)
+        return at;
+    for (int i = 0; i < k->n_insts; i++) {
+        const ir_kinst *in = &k->inst[i];
+        const bool is_memory = in->op == IR_K_LOAD || in->op == IR_K_STORE;
+        if (is_random(in->op) || (ir_dtypes[in->dtype].bytes < 4 && (is_memory || !ir_is_bool(in->dtype)))) return at;
+    }
+    e->lanes = half;
+    LLVMValueRef past = em_add(e, at, em_i64s(e, half));
+    LLVMValueRef to = em_select(e, em_icmp(e, LLVMIntSLE, past, end), past, at);
+    em_loop once = em_for(e, at, to, em_i64s(e, half));
+    map_emit_step(e, m, once.i, NULL, false);
+    em_end(e, &once);
+    e->lanes = lanes;
+    return to;
+}
+
 /* Columns begin..end of a row. */
 static void emit_segment(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end, bool has_tail) {
     LLVMValueRef at = past_bodies(e, m, begin, end);
@@ -267,7 +291,7 @@ static void emit_segment(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end, 
         at = to;
     }
     e->lanes = lanes;
-    emit_few(e, m, at, end);
+    emit_few(e, m, emit_half(e, m, at, end), end);
 }
 
 /* Whole bodies with non-temporal stores, where the call asks for them and outputs allow them. Returns where to go
