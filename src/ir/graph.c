@@ -200,7 +200,7 @@ fusor_status ir_literal_bits(ir_graph *g, const char *what, const ir_operand *x,
     }
     bool fits = true;
     ir_bits bits;
-    if (x->literal == IR_LIT_FLOAT && !ir_is_float(t) && !text[strspn(text, "-0123456789")]) {
+    if (x->literal == IR_LIT_FLOAT && !ir_is_float(t) && !text[strspn(text, "-0123456789")] && fabs(x->f) >= 0x1p63) {
         fits = false; /* an integer past 64 bits */
         bits = 0;
     } else if (x->literal == IR_LIT_FLOAT) {

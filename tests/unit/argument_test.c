@@ -66,6 +66,12 @@ Test(argument, null_executables_have_no_arguments) {
 }
 
 /* What went wrong before a context was made, or without any, is not its error. */
+Test(argument, a_whole_number_of_fusor_f_beside_integers) {
+    uint8_t x[2] = {1, 2};
+    fusor_tensor sum = (fusor_add)(fusor_wrap_const(ctx, x, FUSOR_U8, FUSOR_SHAPE(2)), fusor_f(1));
+    FAILS(fusor_status_of(sum), FUSOR_ERROR_TYPE, "add: the float literal 1 stands beside u8; cast the u8 operand");
+}
+
 Test(argument, functions_with_and_without_a_sign) {
     fusor_executable *exe = NULL;
     static const char two[] = "func @f(%x: f32) -> f32 { return %x }  func @g(%x: f64) -> f64 { return %x }";
