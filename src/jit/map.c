@@ -253,12 +253,13 @@ static void emit_few(emit *e, map *m, LLVMValueRef begin, LLVMValueRef end) {
 }
 
 /* Without masks: half a vector as a step, where what is computed is cheap and of whole words and the number of columns,
- * which is known, leaves as many (two elements at a time gained nothing). Returns where to go on. */
+ * which is known, leaves as many (two elements at a time gained nothing); not where steps are single elements, as of
+ * scatters. Returns where to go on. */
 static LLVMValueRef emit_half(emit *e, map *m, LLVMValueRef at, LLVMValueRef end) {
     const ir_kernel *k = e->k;
     const int lanes = e->lanes, half = e->level->lanes / 2;
     const int64_t columns = m->last < 0 ? IR_SIZE_RUNTIME : k->dim[m->last].size;
-    if (e->level->has_mask || half < 4 || columns == IR_SIZE_RUNTIME || !(columns & half) || m->is_costly || m->runs ||
+    if (e->level->has_mask || half < 4 || lanes <= half || columns == IR_SIZE_RUNTIME || !(columns & half) || m->is_costly || m->runs ||
         m->number >= 0)
         return at;
     for (int i = 0; i < k->n_insts; i++) {

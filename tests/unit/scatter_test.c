@@ -4,6 +4,7 @@
  * (Values are compared in diff/ops_test.c.) */
 #include "api_test.h"
 #include "plan_test.h"
+#include "../host_level.h"
 
 TestSuite(scatter, .init = text_start, .fini = text_stop);
 
@@ -141,6 +142,30 @@ Test(scatter, updates_of_columns_apply_in_order) {
             OK(fusor_executable_call(exe, 3, in, 1, &out));
             for (int i = 0; i < PLACES * n; i++)
                 cr_assert_eq(y[i], want[i], "%d threads, %d columns, place %d", threads, n, i);
+            fusor_executable_free(exe);
+        }
+        fusor_context_free(ctx);
+    }
+}
+
+/* What goes one by one has no step of half a vector, at no level: rows of 5 and 7 would leave one. */
+Test(scatter, short_rows_at_every_level) {
+    static const char *const programs[] = {
+        "func @f(%z: f32[P, 5], %i: i32[N, 5], %x: f32[N, 5]) -> f32[P, 5] { %y = scatter(%z, %i, %x, axis=0) return %y }",
+        "func @f(%z: f32[P, 7], %i: i64[N, 7], %x: f32[N, 7]) -> f32[P, 7] { %j = add(%i, 1) %u = add(%x, %x)"
+        " %y = scatter(%z, %j, %u, axis=0, mode=add) return %y }",
+        "func @f(%x: f32[1, 4, 17, 7], %w: f32[4, 1, 5, 3]) -> f32[1, ?, 58, 8] { %y = conv_transpose(%x, %w, strides=[3, 1],"
+        " pads=[0, 1, 0, 0], dilations=[2, 1], output_padding=[1, 0], groups=2) return %y }"};
+    for (int level = 0; level < IR_LEVEL_COUNT; level++) {
+        if (ir_level_is_gpu((ir_level)level) || !host_has_level(level)) continue;
+        fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
+        o.target = ir_levels[level].name;
+        o.cache_dir = "";
+        fusor_context *ctx = fusor_context_new(&o);
+        for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+            fusor_executable *exe = NULL;
+            cr_expect_eq(fusor_compile_text(ctx, programs[i], NULL, &exe), FUSOR_OK, "%s: %s", o.target,
+                         fusor_error_message(ctx));
             fusor_executable_free(exe);
         }
         fusor_context_free(ctx);
