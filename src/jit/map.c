@@ -259,8 +259,8 @@ static LLVMValueRef emit_half(emit *e, map *m, LLVMValueRef at, LLVMValueRef end
     const ir_kernel *k = e->k;
     const int lanes = e->lanes, half = e->level->lanes / 2;
     const int64_t columns = m->last < 0 ? IR_SIZE_RUNTIME : k->dim[m->last].size;
-    if (e->level->has_mask || half < 4 || lanes <= half || columns == IR_SIZE_RUNTIME || !(columns & half) || m->is_costly || m->runs ||
-        m->number >= 0)
+    if (e->level->has_mask || half < 4 || lanes <= half || columns == IR_SIZE_RUNTIME || !(columns & half) ||
+        m->is_costly || m->runs || m->number >= 0)
         return at;
     for (int i = 0; i < k->n_insts; i++) {
         const ir_kinst *in = &k->inst[i];

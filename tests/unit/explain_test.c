@@ -156,8 +156,8 @@ Test(explain, equal_programs_have_one_plan) {
 /* Chrome's format: complete events with times, a name for each thread's row, kernels inside calls and pieces of work
  * inside kernels. */
 Test(explain, a_scatter_into_what_a_kernel_made) {
-    json_t *d = explain("func @f(%a: i64[4, K], %b: i64[K], %i: i64[3], %u: i64[3]) -> i64[4] { %m = matmul(%a, %b) %y = "
-                        "scatter(%m, %i, %u, axis=0, mode=add) return %y }",
+    json_t *d = explain("func @f(%a: i64[4, K], %b: i64[K], %i: i64[3], %u: i64[3]) -> i64[4] { "
+                        "%m = matmul(%a, %b) %y = scatter(%m, %i, %u, axis=0, mode=add) return %y }",
                         NULL);
     const json_t *list = json_object_get(d, "boundaries"), *b = json_array_get(list, 0);
     cr_assert_eq(json_array_size(list), 1);
@@ -176,8 +176,8 @@ Test(explain, fused_moves_no_more_than_unfused) {
         "%y }",
         "func @f(%x: f16[N, K], %w: f16[K, M]) -> f64[M] { %p = matmul(%x, %w) %t = transpose(%p) %d = cast(%t, f64) "
         "%y = reduce_sum(%d, axes=[1]) return %y }",
-        "func @f(%x: f16[N, K], %z: f16[K], %m: f16[K, 2]) -> f16[K] { %s = reduce_sum(%x, axes=[0]) %y = einsum(\"a,a,ae->a\", "
-        "%s, %z, %m) return %y }",
+        "func @f(%x: f16[N, K], %z: f16[K], %m: f16[K, 2]) -> f16[K] { %s = reduce_sum(%x, axes=[0]) %y = "
+        "einsum(\"a,a,ae->a\", %s, %z, %m) return %y }",
         "func @f(%x: i8[N, K, M]) -> i64[M] { %m = reduce_max(%x, axes=[1]) %d = cast(%m, f64) %e = mul(%d, %d) %y = "
         "argmax(%e, axis=0) return %y }"};
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {

@@ -151,11 +151,12 @@ Test(scatter, updates_of_columns_apply_in_order) {
 /* What goes one by one has no step of half a vector, at no level: rows of 5 and 7 would leave one. */
 Test(scatter, short_rows_at_every_level) {
     static const char *const programs[] = {
-        "func @f(%z: f32[P, 5], %i: i32[N, 5], %x: f32[N, 5]) -> f32[P, 5] { %y = scatter(%z, %i, %x, axis=0) return %y }",
+        "func @f(%z: f32[P, 5], %i: i32[N, 5], %x: f32[N, 5]) -> f32[P, 5] {"
+        " %y = scatter(%z, %i, %x, axis=0) return %y }",
         "func @f(%z: f32[P, 7], %i: i64[N, 7], %x: f32[N, 7]) -> f32[P, 7] { %j = add(%i, 1) %u = add(%x, %x)"
         " %y = scatter(%z, %j, %u, axis=0, mode=add) return %y }",
-        "func @f(%x: f32[1, 4, 17, 7], %w: f32[4, 1, 5, 3]) -> f32[1, ?, 58, 8] { %y = conv_transpose(%x, %w, strides=[3, 1],"
-        " pads=[0, 1, 0, 0], dilations=[2, 1], output_padding=[1, 0], groups=2) return %y }"};
+        "func @f(%x: f32[1, 4, 17, 7], %w: f32[4, 1, 5, 3]) -> f32[1, ?, 58, 8] {"
+        " %y = conv_transpose(%x, %w, strides=[3, 1], pads=[0, 1, 0, 0], dilations=[2, 1], output_padding=[1, 0], groups=2) return %y }"};
     for (int level = 0; level < IR_LEVEL_COUNT; level++) {
         if (ir_level_is_gpu((ir_level)level) || !host_has_level(level)) continue;
         fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
