@@ -431,6 +431,30 @@ static void place(planner *p, ir_id id) {
     if (p->info[id].is_barrier) plan_store_floating(p, id, IR_REASON_BARRIER);
 }
 
+static bool has_epilogue(const ir_node *n) {
+    const ir_kind kind = ir_ops[n->op].kind;
+    return kind == IR_KIND_CONTRACT || kind == IR_KIND_EINSUM || kind == IR_KIND_CONV || kind == IR_KIND_ATTENTION ||
+           kind == IR_KIND_SCAN;
+}
+
+/* Contractions and their like in their order, and before each all nodes that need none from it on: a reduction that
+ * its epilogue reads has a smaller cluster number then, wherever the program has it. */
+static void place_all(planner *p) {
+    const uint32_t n = p->g->nodes.n;
+    uint32_t *turn = FU_NEW_N(p->arena, uint32_t, n), *from = FU_NEW_N(p->arena, uint32_t, n + 1), turns = 0;
+    ir_id *order = FU_NEW_N(p->arena, ir_id, n);
+    for (ir_id id = 1; id < n; id++) { /* the last of them that it needs, or is */
+        const ir_node *v = ir_at(p->g, id);
+        for (int i = 0; i < v->n_in; i++)
+            if (turn[v->in[i]] > turn[id]) turn[id] = turn[v->in[i]];
+        if (has_epilogue(v)) turn[id] = ++turns;
+        from[turn[id] + 1]++;
+    }
+    for (uint32_t t = 1; t <= turns; t++) from[t] += from[t - 1];
+    for (ir_id id = 1; id < n; id++) order[from[turn[id]]++] = id;
+    for (uint32_t i = 0; i + 1 < n; i++) place(p, order[i]);
+}
+
 /* no_fuse: every operator has memory of its own, but the primitives inside one composite. */
 static void mark_unfused(planner *p) {
     uint8_t *is_used_elsewhere = FU_NEW_N(p->arena, uint8_t, p->g->nodes.n);
@@ -645,7 +669,7 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
     plan_take_hints(&p);
     if (options->no_fuse) mark_unfused(&p);
     count_taps(&p);
-    for (ir_id id = 1; id < g->nodes.n; id++) place(&p, id);
+    place_all(&p);
     refresh_avail(&p);
     int first_shared = (int)p.clusters.n;
     if (!options->no_fuse) {

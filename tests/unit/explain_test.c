@@ -153,8 +153,6 @@ Test(explain, equal_programs_have_one_plan) {
     }
 }
 
-/* Chrome's format: complete events with times, a name for each thread's row, kernels inside calls and pieces of work
- * inside kernels. */
 Test(explain, a_scatter_into_what_a_kernel_made) {
     json_t *d = explain("func @f(%a: i64[4, K], %b: i64[K], %i: i64[3], %u: i64[3]) -> i64[4] { "
                         "%m = matmul(%a, %b) %y = scatter(%m, %i, %u, axis=0, mode=add) return %y }",
@@ -192,6 +190,26 @@ Test(explain, fused_moves_no_more_than_unfused) {
     }
 }
 
+/* What an epilogue reads of reductions comes before the product, be it in front of it in the program or behind: the
+ * squares of distances are complete where the product is. */
+Test(explain, an_epilogue_reads_reductions_from_anywhere) {
+    static const char *const orders[] = {"%r = add(%n, %a) %q = add(%r, %b)", "%r = add(%a, %n) %q = add(%b, %r)",
+                                         "%r = add(%a, %b) %q = add(%n, %r)"};
+    for (int i = 0; i < 3; i++) {
+        char text[1024];
+        snprintf(text, sizeof text,
+                 "func @f(%%x: f32[M, K], %%z: f32[N, K]) -> f32[M, N] { %%t = transpose(%%z) %%m = matmul(%%x, %%t)"
+                 " %%n = mul(%%m, -2.0) %%s = square(%%x) %%a = reduce_sum(%%s, axes=[1], keepdims=true)"
+                 " %%u = square(%%z) %%b = reduce_sum(%%u, axes=[1]) %s %%y = sqrt(%%q) return %%y }",
+                 orders[i]);
+        json_t *d = explain(text, NULL);
+        cr_expect_eq(json_integer_value(json_object_get(json_object_get(d, "fused"), "kernels")), 3, "%s", text);
+        json_decref(d);
+    }
+}
+
+/* Chrome's format: complete events with times, a name for each thread's row, kernels inside calls and pieces of work
+ * inside kernels. */
 Test(explain, a_trace_has_threads_kernels_and_stages) {
     fusor_context_options o = FUSOR_CONTEXT_OPTIONS_INIT;
     o.cache_dir = "";
