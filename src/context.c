@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* context.c: contexts, their options and environment, and the error record of each thread. */
+#include "base/small.h"
 #include "context.h"
 #include "start.h"
 #include "base/env.h"

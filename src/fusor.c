@@ -10,6 +10,7 @@
  *                                                 -> src/jit/codegen.c
  *   rt_exec_call     run                          src/rt/exec.c -> threads.c
  */
+#include "base/small.h"
 #include "auto.h"
 #include "context.h"
 #include "dump.h"

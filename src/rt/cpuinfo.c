@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* cpuinfo.c: feature bits, cache sizes, affinity and quota of this process. */
+#include "base/small.h"
 #include "rt/cpuinfo.h"
 #include <fcntl.h>
 #include <pthread.h>
