@@ -315,6 +315,9 @@ static void step(sweeps *w, int u, LLVMValueRef i, LLVMValueRef mask) {
             else if (row && !(r->varies[n] >> (r->n_p - 1) & 1)) v->at[n] = body[0].v.at[n];
         }
         memcpy(e->base, w->base[row], sizeof e->base);
+        for (int n = 0; n < r->k->n_insts && !row && w->rows > 1; n++) /* the others are read where they are used */
+            if (s->is_needed[n] && r->k->inst[n].op == IR_K_LOAD && !(r->varies[n] >> (r->n_p - 1) & 1))
+                em_value(e, v, n);
         for (int a = 0; a < s->n_acc; a++) {
             const int j = s->acc[a];
             red_acc *acc = &w->acc[row][a][u];
@@ -343,32 +346,40 @@ static void main_loop(sweeps *w, LLVMValueRef end) {
     em_end(e, &l);
 }
 
-/* Fewer elements than a group: a vector for each accumulator that takes any. */
+/* Fewer elements than a group: a vector for each accumulator that takes any, and past the others at once. */
 static void rest(sweeps *w, LLVMValueRef from) {
     emit *e = w->r->e;
     LLVMValueRef left = em_sub(e, w->r->end, from);
+    LLVMBasicBlockRef done = LLVMCreateBasicBlockInContext(e->ctx, "done"), at[IR_REDUCE_UNROLL + 1];
+    accumulators was[ROWS];
     int64_t known = -1;
+    unsigned n = 0;
     red_constant(left, &known);
+    memcpy(was, w->acc, sizeof was);
     for (int u = 0; u < IR_REDUCE_UNROLL; u++) {
         const int64_t before = (int64_t)u * e->lanes;
-        if (known >= 0 && known <= before) return;
-        em_branch some = {0};
-        if (known < 0) some = em_if(e, em_icmp(e, LLVMIntSGT, left, em_i64s(e, before)));
-        accumulators was[ROWS];
-        memcpy(was, w->acc, sizeof was);
+        if (known >= 0 && known <= before) break;
+        if (known < 0) {
+            LLVMBasicBlockRef some = em_block(e, "some");
+            at[n++] = LLVMGetInsertBlock(e->b);
+            LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, left, em_i64s(e, before)), some, done);
+            LLVMPositionBuilderAtEnd(e->b, some);
+        }
         step(w, u, em_add(e, from, em_i64s(e, before)),
              known >= before + e->lanes ? NULL : red_mask_of(e, left, red_bits_below(e, left), u));
-        if (known >= 0) continue;
-        LLVMBasicBlockRef from_block[2] = {LLVMGetInsertBlock(e->b), some.other};
-        em_endif(e, &some);
-        for (int row = 0; row < w->rows; row++)
-            for (int a = 0; a < w->s->n_acc; a++) {
-                LLVMValueRef phi = LLVMBuildPhi(e->b, LLVMTypeOf(was[row][a][u].value), "");
-                LLVMValueRef in[2] = {w->acc[row][a][u].value, was[row][a][u].value};
-                LLVMAddIncoming(phi, in, from_block, 2);
-                w->acc[row][a][u].value = phi;
-            }
     }
+    at[n++] = LLVMGetInsertBlock(e->b);
+    LLVMBuildBr(e->b, done);
+    LLVMAppendExistingBasicBlock(e->fn, done);
+    LLVMPositionBuilderAtEnd(e->b, done);
+    for (int row = 0; row < w->rows && known < 0; row++)
+        for (int a = 0; a < w->s->n_acc; a++)
+            for (int u = 0; u < IR_REDUCE_UNROLL; u++) {
+                LLVMValueRef *now = &w->acc[row][a][u].value, in[IR_REDUCE_UNROLL + 1];
+                for (int i = 0; i < (int)n; i++) in[i] = i <= u ? was[row][a][u].value : *now;
+                *now = LLVMBuildPhi(e->b, LLVMTypeOf(in[0]), "");
+                LLVMAddIncoming(*now, in, at, n);
+            }
 }
 
 /* Few elements, known: accumulators begin with what they take, not with the identity. That shows in sums of -0 only,
