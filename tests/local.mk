@@ -213,6 +213,7 @@ unit_tests += %D%/unit/scatter_test
 unit_tests += %D%/unit/index_test
 unit_tests += %D%/unit/counted_test
 unit_tests += %D%/unit/hot_test
+unit_tests += %D%/unit/pick_test
 unit_tests += %D%/unit/constant_test
 unit_tests += %D%/unit/row_product_test
 unit_tests += %D%/unit/vector_product_test

@@ -60,6 +60,8 @@ ir_id ir_expand_take(const ir_expand *c, const ir_node *n);
 ir_id ir_expand_scatter(const ir_expand *c, const ir_node *n); /* likewise; a concatenation */
 /* The sum of one_hot over its indices, a scatter; its product with a matrix, a take; 0: neither (pass_expand_hot.c). */
 ir_id ir_expand_hot(const ir_expand *c, const ir_node *n);
+/* take_along of a few elements of what is element-wise and reduces its rows; 0: it is none (pass_expand_pick.c). */
+ir_id ir_expand_pick(const ir_expand *c, const ir_node *n);
 bool ir_expands_cell(const ir_node *n); /* pass_expand_cell.c: recurrent */
 ir_id ir_expand_cell(const ir_expand *c, const ir_node *n);
 #endif

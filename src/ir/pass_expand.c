@@ -132,9 +132,10 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
             continue;
         }
         const ir_expand as_it_is = {.rw = &rw, .model = n};
-        const ir_id moved = n.op == IR_OP_TAKE || n.op == IR_OP_TAKE_ALONG ? ir_expand_take(&as_it_is, &n)
-                            : n.op == IR_OP_SCATTER                        ? ir_expand_scatter(&as_it_is, &n)
-                                                                           : ir_expand_hot(&as_it_is, &n);
+        ir_id moved = n.op == IR_OP_TAKE || n.op == IR_OP_TAKE_ALONG ? ir_expand_take(&as_it_is, &n)
+                      : n.op == IR_OP_SCATTER                        ? ir_expand_scatter(&as_it_is, &n)
+                                                                     : ir_expand_hot(&as_it_is, &n);
+        if (!moved) moved = ir_expand_pick(&as_it_is, &n);
         if (moved) {
             rw.map[i] = ir_expand_finish(&as_it_is, moved, n.in[0]);
             rw.is_changed = true;
