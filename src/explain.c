@@ -111,6 +111,10 @@ static const char *form_of(const ir_kernel *k) {
         return ir_kernel_is_column(k) ? "columns: vectors of adjacent columns run along the axis"
                                       : "lines: blocks of a line, with the totals before them";
     case IR_KERNEL_WINDOW:
+        if (k->band_rows)
+            return k->is_by_channel
+                       ? "tiles: columns by vectors of channels, weights packed; rows go by scratch to what reads them"
+                       : "tiles: channels by vectors of columns; rows go by scratch to what reads them";
         if (k->is_by_channel) return "tiles: columns by vectors of channels, weights packed, no copy of the windows";
         return "tiles: channels by vectors of columns, no copy of all windows";
     case IR_KERNEL_CONTRACT: return "tiles: operands packed, register tiles of the result, blocks of k";
@@ -259,6 +263,13 @@ static json_t *statements_json(fu_arena *arena, const ir_plan *p, const ir_step 
     return a;
 }
 
+/* Once: a kernel may read a buffer in several ways. */
+static void add_name(json_t *names, const char *name) {
+    for (size_t i = 0; i < json_array_size(names); i++)
+        if (strcmp(json_string_value(json_array_get(names, i)), name) == 0) return;
+    (void)json_array_append_new(names, json_string(name));
+}
+
 static json_t *step_json(fu_arena *arena, const explain_request *r, int i, const int64_t *symbols) {
     const ir_plan *p = r->plan;
     const ir_step *s = &p->steps.at[i];
@@ -279,7 +290,8 @@ static json_t *step_json(fu_arena *arena, const explain_request *r, int i, const
     for (int a = 0; a < s->n_args; a++) {
         bool is_output =
             s->kind == IR_STEP_KERNEL ? s->kernel->buffer[a].is_output : a + 1 == s->n_args && s->kind != IR_STEP_CHECK;
-        (void)json_array_append_new(is_output ? writes : reads, json_string(buffer_name(p, s->arg[a])));
+        if (p->buffers.at[s->arg[a]].storage != IR_STORE_BAND)
+            add_name(is_output ? writes : reads, buffer_name(p, s->arg[a]));
     }
     (void)json_object_set_new(o, "ops", ops);
     (void)json_object_set_new(o, "statements", statements_json(arena, p, s));

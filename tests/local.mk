@@ -105,6 +105,7 @@ unit_tests += %D%/unit/infer_test
 %C%_unit_infer_test_LDADD = $(ir_test_libs)
 unit_tests += %D%/unit/move_test
 %C%_unit_move_test_LDADD = $(ir_test_libs)
+unit_tests += %D%/unit/band_test
 unit_tests += %D%/unit/window_test
 %C%_unit_window_test_LDADD = $(ir_test_libs)
 unit_tests += %D%/unit/cpuinfo_test

@@ -139,7 +139,12 @@ static void add_kernel(tool *t, fu_str *s, const frame *f, int number, const cha
     for (int i = 0; i < k->n_scalars; i++) fu_str_addf(s, "%s0x%" PRIx64 "u", i ? ", " : "", x->scalar[i]);
     fu_str_add(s, k->n_scalars ? "};\n        void *const buffer[] = {" : "0};\n        void *const buffer[] = {");
     for (int b = 0; b < st->n_args; b++) {
-        fu_str_addf(s, "%s%s", b ? ", " : "", place(t, f, st->arg[b]));
+        if (b) fu_str_add(s, ", ");
+        if (k->buffer[b].is_band) { /* the kernel adds where it is */
+            fu_str_addf(s, "(void *)(uintptr_t)%" PRId64, x->offset_bytes[b]);
+            continue;
+        }
+        fu_str_add(s, place(t, f, st->arg[b]));
         if (x->offset_bytes[b]) fu_str_addf(s, " + %" PRId64, x->offset_bytes[b]);
     }
     fu_str_addf(s, "};\n        fusor_aot_args args = {%d, 0, {", IR_KERNEL_ABI);

@@ -155,6 +155,8 @@ ir_dtype ir_node_accumulator(const ir_graph *g, const ir_node *n);
 bool ir_is_contraction(const ir_graph *g, const ir_node *n);
 /* SLICE: dim d of the result, at i, is dim d of the operand at start[d] + i * step[d]. */
 void ir_slice_map(ir_graph *g, const ir_node *n, ir_size *start, int64_t *step);
+/* Where it starts along an axis if it goes forward and has elements; false: that is not known. */
+bool ir_slice_start(ir_graph *g, const ir_node *n, int axis, int64_t *out);
 /* TAKE, TAKE_ALONG, SCATTER: the message for an index that is out of range, as every evaluator words it. `at`: its
  * place in the row-major order of `base`, whose shape is `shape`: the operand of indices or what is behind views of it;
  * size: of the axis that it points into. */

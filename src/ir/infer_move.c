@@ -102,6 +102,15 @@ void ir_slice_map(ir_graph *g, const ir_node *n, ir_size *start, int64_t *step) 
     }
 }
 
+bool ir_slice_start(ir_graph *g, const ir_node *n, int axis, int64_t *out) {
+    const ir_attr *starts = &n->attr[SLICE_STARTS];
+    *out = 0;
+    for (uint32_t i = 0; i < starts->n; i++)
+        if (slice_axis(g, n, i) == (uint32_t)axis)
+            return ir_size_is_const(g->sizes, starts->list[i], out) && *out >= 0;
+    return true;
+}
+
 static fusor_status infer_slice(ir_graph *g, ir_node *n) {
     const ir_node x = *ir_at(g, n->in[0]);
     const uint32_t count = n->attr[SLICE_STARTS].n;

@@ -103,6 +103,15 @@ void ir_kernel_mark(const ir_kernel *k, int inst, bool *is_marked) {
     for (int i = 0; i < k->inst[inst].n_in; i++) ir_kernel_mark(k, k->inst[inst].in[i], is_marked);
 }
 
+void ir_kernel_keep(ir_kernel *k, const bool *is_needed) {
+    for (int i = 0; i < k->n_insts; i++) {
+        if (is_needed[i]) continue;
+        memset(&k->inst[i], 0, sizeof k->inst[i]);
+        k->inst[i].op = IR_K_INDEX;
+        k->inst[i].dtype = FUSOR_I64;
+    }
+}
+
 int ir_kernel_pass(const ir_kernel *k, int inst) {
     uint32_t v[IR_KERNEL_MAX_INSTS];
     int p[IR_KERNEL_MAX_INSTS];
@@ -254,6 +263,7 @@ void ir_kernel_print(fu_str *o, const ir_kernel *k) {
         fu_str_addc(o, '\n');
     }
     if (k->slide.n) ir_print_slide(o, &k->slide);
+    if (k->band_rows) fu_str_addf(o, "band %" PRId64 "\n", k->band_rows);
     for (int d = 0; d < k->n_dims; d++) {
         if (k->dim[d].size == IR_SIZE_RUNTIME) fu_str_addf(o, "dim %c ?\n", k->dim[d].role);
         else fu_str_addf(o, "dim %c %" PRId64 "\n", k->dim[d].role, k->dim[d].size);
@@ -261,6 +271,7 @@ void ir_kernel_print(fu_str *o, const ir_kernel *k) {
     for (int b = 0; b < k->n_buffers; b++) {
         fu_str_addf(o, "buffer %s %s", k->buffer[b].is_output ? "out" : "in", ir_dtypes[k->buffer[b].dtype].name);
         for (int d = 0; d < k->n_dims; d++) print_stride(o, k->buffer[b].stride[d]);
+        if (k->buffer[b].is_band) fu_str_add(o, " band");
         if (k->buffer[b].behind) fu_str_addf(o, " behind #%d", k->buffer[b].behind - 1);
         fu_str_addc(o, '\n');
     }
@@ -308,7 +319,7 @@ static int find_word(const char *word, const char *const *table, int n) {
 static fusor_status read_dim(reader *r, const char *line, ir_kernel *k) {
     char role, value[32];
     if (k->n_dims >= IR_KERNEL_MAX_DIMS || sscanf(line, "dim %c %31s", &role, value) != 2 ||
-        !strchr("ptrvbmynkhjg", role))
+        !strchr("ptrvbmynkhjgqw", role))
         return bad(r, "expected 'dim ROLE SIZE'");
     int64_t size = strcmp(value, "?") == 0 ? IR_SIZE_RUNTIME : strtoll(value, NULL, 10);
     if (size < IR_SIZE_RUNTIME) return bad(r, "a size is '?' or not negative");
@@ -333,6 +344,8 @@ static fusor_status read_buffer(reader *r, const char *line, ir_kernel *k) {
         b->stride[d] = strcmp(word, "?") == 0 ? IR_STRIDE_RUNTIME : strtoll(word, NULL, 10);
         p += n;
     }
+    b->is_band = strncmp(p, " band", 5) == 0;
+    if (b->is_band) p += 5;
     if (sscanf(p, " behind #%" SCNu8, &b->behind) == 1) b->behind++;
     return FUSOR_OK;
 }
@@ -411,6 +424,7 @@ static fusor_status read_line(reader *r, char *line, ir_kernel *k) {
     if (strcmp(line, "form channels") == 0) return k->is_by_channel = true, FUSOR_OK;
     if (strcmp(line, "form channels whole") == 0) return k->is_by_channel = k->has_whole_channels = true, FUSOR_OK;
     if (strcmp(line, "form each") == 0) return k->is_each = true, FUSOR_OK;
+    if (sscanf(line, "band %" SCNd64, &k->band_rows) == 1) return FUSOR_OK;
     if (sscanf(line, "tile %d %d %d", &k->tile.mr, &k->tile.nr, &k->tile.kb) == 3) return FUSOR_OK;
     return bad(r, "unknown line");
 }
@@ -516,7 +530,7 @@ static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const ui
 static fusor_status verify_behind(const ir_kernel *k, const ir_kbuffer *b, fu_error *e) {
     const ir_kbuffer *first = &k->buffer[b->behind - 1];
     const size_t bytes = (size_t)k->n_dims * sizeof *b->stride;
-    if (k->kind != IR_KERNEL_MAP || b->behind > k->n_buffers || b->is_output || first->is_output || first->behind ||
+    if ((k->kind != IR_KERNEL_MAP && !b->is_band) || b->behind > k->n_buffers || b->is_output || first->is_output || first->behind ||
         first->dtype != b->dtype || k->n_dims < 1 || b->stride[k->n_dims - 1] != 2 ||
         memcmp(b->stride, first->stride, bytes) != 0)
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a buffer behind another is an input like it, columns 2 apart");
@@ -524,14 +538,14 @@ static fusor_status verify_behind(const ir_kernel *k, const ir_kbuffer *b, fu_er
 }
 
 fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
-    static const char *const orders[IR_KERNEL_KIND_COUNT] = {"ptp", "prv", "prv", "byjmnk", "prv", "bmynk", "bhmnkjg"};
+    static const char *const orders[IR_KERNEL_KIND_COUNT] = {"ptp", "prv", "prv", "byjmnk", "prv", "bmynkqw", "bhmnkjg"};
     int at = 0, last_count = 0, matmuls = 0, reductions = 0, scans = 0;
     for (int d = 0; d < k->n_dims; d++) {
         const char *p = strchr(orders[k->kind] + at, k->dim[d].role);
         if (!p || !k->dim[d].role)
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "kernel dim %d: role '%c' is out of place", d, k->dim[d].role);
         at = (int)(p - orders[k->kind]);
-        if (strchr(k->kind == IR_KERNEL_WINDOW     ? "myn"
+        if (strchr(k->kind == IR_KERNEL_WINDOW     ? "mynqw"
                    : k->kind == IR_KERNEL_CONTRACT ? "mnk"
                                                    : "tvmnkhjg",
                    k->dim[d].role) &&
@@ -570,6 +584,7 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
         reductions += ir_kernel_is_reduce_op(k->inst[i].op);
         scans += k->inst[i].op < IR_OP_COUNT && ir_ops[k->inst[i].op].kind == IR_KIND_SCAN;
     }
+    FU_TRY(ir_verify_band(k, e));
     analyze(k, varies, pass);
     for (int i = 0; i < k->n_insts; i++) FU_TRY(verify_inst(k, i, e, varies));
     if ((k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW) && matmuls != 1)

@@ -36,6 +36,8 @@
  *                                     axes (ir_kaxis) on a CPU the loads are of any type, converted or not, and what
  *                                     they read lies within pads of zeros; with pads on a GPU, and in the form for one
  *                                     channel a group, that load has a guard
+ *           b m y n k... q w          with a band: a map over b, m, q, w reads rows of the epilogue's one value, which
+ *                                     is stored in scratch (kernel_band.c)
  *
  * Random numbers are instructions of two operands: the seed, and the row-major number of the element, both i64.
  *
@@ -71,7 +73,7 @@ extern const char *const ir_kernel_kind_names[IR_KERNEL_KIND_COUNT]; /* "map" ..
 #define IR_SIZE_RUNTIME   (-1)
 #define IR_STRIDE_RUNTIME INT64_MIN
 typedef struct ir_kdim {
-    char role;    /* p t r v b m y n k h j g, above */
+    char role;    /* p t r v b m y n k h j g q w, above */
     int64_t size; /* baked, or IR_SIZE_RUNTIME */
 } ir_kdim;
 typedef struct ir_kbuffer {
@@ -79,6 +81,7 @@ typedef struct ir_kbuffer {
     bool is_output;
     int64_t stride[IR_KERNEL_MAX_DIMS]; /* baked, or IR_STRIDE_RUNTIME */
     uint8_t behind; /* map: 1 + the input that this one is an element behind, columns of both 2 apart; 0: none */
+    bool is_band;   /* window with a band: rows of it lie in scratch; its address in the arguments is a byte offset */
 } ir_kbuffer;
 
 /* window: place p of column i, along one spatial axis, is element i * stride + p * dilation - begin of `size` there
@@ -165,6 +168,7 @@ typedef struct ir_kernel {
     int n_axes;              /* window: outer to inner; 0: they are not told */
     ir_kaxis axis[IR_KERNEL_MAX_AXES];
     ir_kslide slide;
+    int64_t band_rows; /* window with a band: rows of y for each row of q; 0: it has none */
     bool is_each; /* on a GPU: one launch over many sets of arguments (ir/gpu.h) */
     bool fast_math;
 } ir_kernel;
@@ -205,7 +209,7 @@ enum {
     /* row: units per tile: rows, column form: chunks of columns of rows; column form: columns of a chunk */
     IR_TUNE_ROW_UNITS = 0,
     IR_TUNE_ROW_COLUMNS = 1,
-    /* window: rows (of dim y) of a tile, which has all of m; how many of m go over these rows at a time (by channel: how
+    /* window: rows (of dim y) of a tile, which has all of m (with a band, more if they are no whole rows of q); how many of m go over these rows at a time (by channel: how
      * many of m a tile has, a multiple of nr) */
     IR_TUNE_WINDOW_ROWS = 0,
     IR_TUNE_WINDOW_CHANNELS = 1,
@@ -292,6 +296,20 @@ fusor_status ir_verify_slide(const ir_kernel *k, fu_error *e); /* kernel_slide.c
 void ir_print_slide(fu_str *o, const ir_kslide *s);
 bool ir_parse_slide(const char *line, ir_kslide *s);
 fusor_status ir_verify_axes(const ir_kernel *k, fu_error *e);
+/* window with a band (kernel_band.c): its head is the convolution, which stores one value, its tail a map over b, m, q,
+ * w that reads it, and what else it likes: the windows of a pool that do not overlap along rows. Row i of q is made of
+ * rows i * band_rows .. of y. A tile of work has whole such rows: the head's go to a band, [channels of the tile][rows of
+ * the tile][n] at the begin of the worker's scratch, then the tail reads them there. Both programs are kernels with the
+ * numbers of the whole; the dims of the tail are its own, and from[i] is number i's in the whole. */
+enum { IR_BAND_ROWS = 64 }; /* most of band_rows */
+void ir_kernel_head(const ir_kernel *k, ir_kernel *out);
+void ir_kernel_tail(const ir_kernel *k, ir_kernel *out, int from[IR_KERNEL_MAX_DIMS]);
+int ir_kernel_band(const ir_kernel *k); /* the buffer that the head stores to */
+int ir_kernel_tail_dims(const ir_kernel *k); /* the last ones, q and w; 0 without a band */
+int64_t ir_band_rows_made(const ir_kernel *k, const int64_t *size); /* rows of y that the tail needs; without a band: all */
+int64_t ir_band_tile_rows(const ir_kernel *k, int64_t rows); /* so many, or more: whole rows of q */
+int64_t ir_band_bytes(const ir_kernel *k, const int64_t *size, int64_t rows, int64_t channels); /* of such a tile */
+fusor_status ir_verify_band(const ir_kernel *k, fu_error *e);
 /* window: its scratch is the offsets of K elements (i64), those of a packed panel, the register tile [mr][nr], the
  * packed panel [K][nr], and a vector behind it that loads may touch; each rounded up to 64 bytes. With a slab, that
  * comes after the panel: what a tile of rows reads of the operand, with its pads, as elements of the accumulator type
@@ -404,6 +422,8 @@ uint32_t ir_kernel_varies(const ir_kernel *k, int inst);
 void ir_kernel_vary_all(const ir_kernel *k, uint32_t varies[IR_KERNEL_MAX_INSTS]);
 /* Marks an instruction and all that it is made of. */
 void ir_kernel_mark(const ir_kernel *k, int inst, bool *is_marked);
+/* What is not needed becomes an index that nobody asks for: numbers stay, and so do lines of the description. */
+void ir_kernel_keep(ir_kernel *k, const bool *is_needed);
 /* Pass of a row or reduce kernel in which a value is first known: 0 for what needs no reduction, 1 + pass of the
  * operands for a reduction's result. Values of pass p per element are computed while sweeping the row for the p-th
  * time. */

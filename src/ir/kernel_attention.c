@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* kernel_attention.c: the description of attention: its dims, tiles and memory, and what code generation relies on. The
  * generated code does the same arithmetic. */
+#include "base/small.h"
 #include "ir/arith.h"
 #include "ir/kernel.h"
 

@@ -50,16 +50,6 @@ int64_t ir_kernel_row_scratch_bytes(const ir_kernel *k, int64_t length) {
     return (IR_PARTIAL_BYTES * reductions * partials + 63) / 64 * 64 + bytes;
 }
 
-/* What is not needed becomes an index that nobody asks for: numbers stay, and so do lines of the description. */
-static void drop_others(ir_kernel *k, const bool *is_needed) {
-    for (int i = 0; i < k->n_insts; i++) {
-        if (is_needed[i]) continue;
-        memset(&k->inst[i], 0, sizeof k->inst[i]);
-        k->inst[i].op = IR_K_INDEX;
-        k->inst[i].dtype = FUSOR_I64;
-    }
-}
-
 static void need(const ir_kernel *k, bool *is_needed) {
     for (int i = k->n_insts - 1; i >= 0; i--)
         for (int j = 0; j < k->inst[i].n_in && is_needed[i]; j++) is_needed[k->inst[i].in[j]] = true;
@@ -84,7 +74,7 @@ void ir_kernel_tile_program(const ir_kernel *k, ir_kernel *out) {
     for (int i = 0; i < k->n_insts; i++) is_needed[i] = k->inst[i].op == IR_K_STORE && !late[i];
     for (int i = 0; i < n; i++) is_needed[value[i]] = true;
     need(out, is_needed);
-    drop_others(out, is_needed);
+    ir_kernel_keep(out, is_needed);
     for (int i = 0; i < n; i++) {
         ir_dtype t = k->inst[value[i]].dtype;
         out->inst[value[i]].is_kept = false;
@@ -118,7 +108,7 @@ void ir_kernel_row_program(const ir_kernel *k, ir_kernel *out) {
     }
     for (int i = 0; i < k->n_insts; i++) is_needed[i] = k->inst[i].op == IR_K_STORE && late[i];
     need(out, is_needed);
-    drop_others(out, is_needed);
+    ir_kernel_keep(out, is_needed);
     for (int i = 0; i < out->n_insts; i++)
         if (out->inst[i].op == IR_K_LOAD || out->inst[i].op == IR_K_STORE) is_read[out->inst[i].index] = true;
     for (int b = 0; b < out->n_buffers; b++) /* the rest costs no address per row */

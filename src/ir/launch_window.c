@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* launch_window.c: tiles and memory of a window kernel, and what its description must be. The generated code does the
  * same arithmetic. */
+#include "base/small.h"
 #include "ir/arith.h"
 #include "ir/kernel.h"
 
@@ -217,6 +218,8 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e) {
     if (m < 0 || y != m + 1 || n != y + 1 || n + 1 >= k->n_dims || k->tile.mr < 1 || k->tile.nr < 1 || k->tile.kb < 1)
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a window kernel needs dims m, y, n, k and a tile");
     const ir_kinst *mm = matmul(k);
+    int last_k = k->n_dims - 1;
+    while (last_k > n + 1 && k->dim[last_k].role != 'k') last_k--;
     for (int i = 0; i < 2 && mm; i++) {
         if (mm->n_in != 2 || mm->in[i] >= k->n_insts)
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a window kernel multiplies two operands");
@@ -239,7 +242,7 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e) {
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
                            "operand %d of a window kernel is no plain load of the type of its sums", i);
         const int64_t *stride = k->buffer[x->index].stride;
-        if (i == 0 && (stride[y] != 0 || stride[n] != 0 || stride[k->n_dims - 1] != 1))
+        if (i == 0 && (stride[y] != 0 || stride[n] != 0 || stride[last_k] != 1))
             return FU_FAIL(e, FUSOR_ERROR_INTERNAL,
                            "the weights of a window kernel vary along y or n, or not by 1 along the last k");
         if (i == 1 && (stride[m] != 0 || (stride[n] < 1 && stride[n] != IR_STRIDE_RUNTIME)))
@@ -303,20 +306,24 @@ int64_t ir_window_columns(const ir_kernel *k) {
 
 int ir_window_ahead(const ir_kernel *k) { return k->is_by_channel ? 8 : 0; }
 
+static int64_t rows_of_tile(const ir_kernel *k, const int64_t *tune) {
+    return ir_band_tile_rows(k, tune[IR_TUNE_WINDOW_ROWS] < 1 ? 1 : tune[IR_TUNE_WINDOW_ROWS]);
+}
+
 /* tiles: of rows, each of which has all channels. */
 static void launch_by_channel(const ir_kernel *k, const int64_t *size, const int64_t *tune, int64_t tiles,
                               int64_t parts, int64_t kk, ir_launch *out) {
     const int64_t bytes = ir_dtypes[matmul(k)->dtype].bytes, lanes = ir_levels[k->level].vector_bytes / bytes,
                   nr = k->tile.nr, m = size[dim_of(k, 'm')],
-                  y = ir_window_size(k, dim_of(k, 'y'), size[dim_of(k, 'y')]),
-                  rows = tune[IR_TUNE_WINDOW_ROWS] < 1 ? 1 : tune[IR_TUNE_WINDOW_ROWS],
+                  y = ir_window_size(k, dim_of(k, 'y'), ir_band_rows_made(k, size)), rows = rows_of_tile(k, tune),
                   channels = tune[IR_TUNE_WINDOW_CHANNELS] < nr ? nr : tune[IR_TUNE_WINDOW_CHANNELS],
                   vectors = ir_ceil_div(m, lanes), staged = ir_round_up(kk * lanes * bytes, 64),
                   table = ir_round_up((kk + ir_window_ahead(k)) * 8, 64),
                   columns = ir_round_up(ir_window_columns(k) * ir_window_turns(k), lanes);
     int64_t slab = tiles ? ir_kernel_slab_bytes(k, size, rows < y ? rows : y) : 0;
     if (slab < staged) slab = staged;
-    out->scratch_bytes = IR_SLAB_HEAD + table + 2 * ir_round_up(columns * nr * bytes, 64) + slab;
+    out->scratch_bytes = IR_SLAB_HEAD + table + 2 * ir_round_up(columns * nr * bytes, 64) + slab +
+                         ir_band_bytes(k, size, rows < y ? rows : y, channels < m ? channels : m);
     out->n_phases = 2;
     out->tiles[0] = tiles ? parts * vectors : 0;
     out->tiles[1] = tiles * ir_ceil_div(m, channels);
@@ -330,7 +337,7 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
         return;
     }
     const int64_t bytes = ir_dtypes[matmul(k)->dtype].bytes;
-    int64_t batches = 1, parts = 1, rows = tune[IR_TUNE_WINDOW_ROWS] < 1 ? 1 : tune[IR_TUNE_WINDOW_ROWS], y = 1, kk = 1;
+    int64_t batches = 1, parts = 1, rows = rows_of_tile(k, tune), y = 1, kk = 1;
     const ir_dot dot = ir_kernel_window_dot(k);
     const bool has_pairs = dot == IR_DOT_BF16;
     const int channels = dot && !has_pairs ? ir_kernel_window_channels(k) : -1;
@@ -341,7 +348,7 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
             batches *= size[d];
             if (k->buffer[ir_kernel_window_operand(k, 0)->index].stride[d] != 0) parts *= size[d];
             break;
-        case 'y': y = ir_window_size(k, d, size[d]); break;
+        case 'y': y = ir_window_size(k, d, ir_band_rows_made(k, size)); break;
         case 'k': kk *= d == channels ? ir_ceil_div(size[d], ir_dots[dot].group) : size[d]; break;
         default: is_empty |= size[d] == 0;
         }
@@ -354,7 +361,8 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
     }
     const int64_t turns = ir_window_turns(k), sums = ir_round_up(k->tile.mr * k->tile.nr * bytes, 64);
     out->scratch_bytes = 2 * ir_round_up(kk * 8, 64) + sums * (turns > 1 ? 2 * turns : 1) +
-                         ir_round_up(kk * k->tile.nr * bytes, 64) + 64 * 8;
+                         ir_round_up(kk * k->tile.nr * bytes, 64) + 64 * 8 +
+                         ir_band_bytes(k, size, rows < y ? rows : y, size[dim_of(k, 'm')]);
     out->n_phases = 1;
     out->tiles[0] = tiles;
     if (!ir_kernel_has_slab(k)) return;

@@ -678,7 +678,10 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
     }
     plan_find_tiers(&p, first_shared);
     place_results(&p);
-    if (!ir_level_is_gpu(options->level)) plan_attach_rows(&p);
+    if (!ir_level_is_gpu(options->level)) {
+        plan_attach_rows(&p);
+        plan_attach_bands(&p);
+    }
     if (!options->no_fuse) plan_leave_to_readers(&p);
     plan_make_buffers(&p);
     p.is_checked = FU_NEW_N(a, bool, g->nodes.n);

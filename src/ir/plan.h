@@ -10,7 +10,8 @@ typedef enum ir_storage {
     IR_STORE_INPUT,  /* parameter `index` of the function */
     IR_STORE_OUTPUT, /* result `index` */
     IR_STORE_TEMP,   /* memory of one call, reused by lifetime */
-    IR_STORE_LITERAL /* one element, `bits` */
+    IR_STORE_LITERAL, /* one element, `bits` */
+    IR_STORE_BAND     /* no memory: rows of it lie in the scratch of the kernel that makes and reads it */
 } ir_storage;
 typedef struct ir_plan_buffer {
     ir_storage storage;

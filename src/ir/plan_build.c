@@ -46,20 +46,24 @@ static fusor_status build_reference(planner *p, int c) {
     return FUSOR_OK;
 }
 
-static void add_store(builder *b, ir_id id, uint16_t inst, int buffer) {
+/* coord: dims of the space that those of a value that is not homed here are; NULL: the same. */
+static void add_store(builder *b, ir_id id, uint16_t inst, int buffer, const int8_t *coord) {
     const ir_node *n = ir_at(b->p->g, id);
     const node_info *v = &b->p->info[id];
     ir_size strides[MAX_SPACE], out[MAX_SPACE];
     builder_contiguous(b, n, strides);
     for (int d = 0; d < b->space; d++) out[d] = b->zero;
     for (int d = 0; d < n->rank; d++) {
-        int at = is_mine(b, v->home) ? v->coord[d] : d;
+        int at = is_mine(b, v->home) ? v->coord[d] : coord ? coord[d] : d;
         if (at >= 0 && strides[d] != b->zero) out[at] = strides[d];
     }
     /* the dims m and n of a contraction are there at size 1 too; its result is stored along both */
     const cluster *c = &b->p->clusters.at[b->c];
-    for (int d = 1; d < c->rank && c->kind == CLUSTER_WINDOW; d += d == 1 && c->rank > 3 ? c->rank - 3 : 1)
-        if (ir_size_is(b->p->g->sizes, b->dim[d], 1)) out[d] = b->one;
+    const bool is_tail = b->band && id != b->band;
+    for (int d = 1; d < c->rank && c->kind == CLUSTER_WINDOW; d += d == 1 && c->rank > 3 ? c->rank - 3 : 1) {
+        const int at = is_tail ? coord[d] : d;
+        if (ir_size_is(b->p->g->sizes, b->dim[at], 1)) out[at] = b->one;
+    }
     for (int d = c->rank - 2; d < c->rank && (c->kind == CLUSTER_CONTRACT || c->kind == CLUSTER_ATTENTION); d++)
         if (d >= 0 && ir_size_is(b->p->g->sizes, b->dim[d], 1)) out[d] = b->one;
     ir_kinst st;
@@ -69,6 +73,7 @@ static void add_store(builder *b, ir_id id, uint16_t inst, int buffer) {
     st.n_in = 1;
     st.in[0] = inst;
     st.index = builder_buffer(b, buffer, true, n->dtype, out, b->zero);
+    b->k->buffer[st.index].is_band = id == b->band;
     builder_inst(b, st);
 }
 
@@ -140,6 +145,20 @@ static ir_id stored(const planner *p, int c, uint32_t s) {
     return s < k->stores.n ? k->stores.at[s] : p->clusters.at[k->tail].stores.at[s - k->stores.n];
 }
 
+/* The dims of the tail of a convolution behind its own: rows and columns; images and channels are the same. */
+static int8_t *tail_space(builder *b) {
+    const cluster *head = &b->p->clusters.at[b->c], *tail = &b->p->clusters.at[head->tail];
+    int8_t *coord = FU_NEW_N(b->p->arena, int8_t, IR_MAX_RANK);
+    coord[0] = ir_size_is(b->p->g->sizes, head->dim[0], 1) ? -1 : 0;
+    coord[1] = 1;
+    for (int d = IR_SPATIAL_AT; d < tail->rank; d++) {
+        coord[d] = (int8_t)b->space;
+        b->dim[b->space++] = tail->dim[d];
+    }
+    b->k->band_rows = head->band_rows;
+    return coord;
+}
+
 static fusor_status build_kernel(planner *p, int c) {
     cluster *cl = &p->clusters.at[c];
     builder b = {.p = p, .c = c, .tail = cl->tail, .k = FU_NEW(p->arena, ir_kernel), .space = cl->rank};
@@ -179,6 +198,7 @@ static fusor_status build_kernel(planner *p, int c) {
         b.k->features = ir_contract_features(target, x->dtype, y, acc);
     }
     if (cl->kind == CLUSTER_WINDOW) plan_window_space(&b, ir_at(p->g, cl->anchor));
+    int8_t *tail = cl->band_rows ? tail_space(&b) : NULL;
     if (cl->kind == CLUSTER_ATTENTION) builder_attention_space(&b, ir_at(p->g, cl->anchor));
     ir_id scatter = cl->kind == CLUSTER_MAP ? cl->anchor : 0;
     const uint32_t n_own = scatter ? 0 : cl->stores.n,
@@ -187,17 +207,20 @@ static fusor_status build_kernel(planner *p, int c) {
     if (scatter) add_scatter(&b, scatter, identity);
     for (uint32_t s = 0; s < n_stores; s++) {
         ir_id id = stored(p, c, s);
-        inst[s] = builder_value(
-            &b, id, is_mine(&b, p->info[id].home) ? NULL : builder_top(&b, p->clusters.at[c].rank, identity));
+        const chain *top = builder_top(&b, p->clusters.at[c].rank, tail ? tail : identity);
+        inst[s] = builder_value(&b, id, is_mine(&b, p->info[id].home) ? NULL : top);
+        if (!tail || s) continue;
+        b.band = id; /* behind its store comes what reads it */
+        add_store(&b, id, inst[s], p->info[id].buffer, NULL);
     }
-    for (uint32_t s = 0; s < n_stores; s++) {
+    for (uint32_t s = tail ? 1 : 0; s < n_stores; s++) {
         ir_id id = stored(p, c, s);
-        add_store(&b, id, inst[s], p->info[id].buffer);
+        add_store(&b, id, inst[s], p->info[id].buffer, tail);
         /* a value that is the result of several names is stored for each of them that overwrites no parameter */
         for (uint32_t r = 0; r < p->g->results.n; r++) {
             int out = (int)(p->g->params.n + r);
             if (p->g->results.at[r].node == id && out != p->info[id].buffer && p->g->results.at[r].alias < 0)
-                add_store(&b, id, inst[s], out);
+                add_store(&b, id, inst[s], out, tail);
         }
     }
     cl = &p->clusters.at[c];
@@ -216,7 +239,7 @@ static fusor_status build_kernel(planner *p, int c) {
         ir_size_is_const(p->g->sizes, st.dim[b.k->n_dims - 2], &columns);
         if (!ir_kernel_contract_dot(b.k)) b.k->tile = ir_contract_tile_of(b.k->level, acc, rows, columns);
     }
-    if (b.k->kind == IR_KERNEL_ROW || b.tail) builder_mark_kept(b.k);
+    if (b.k->kind == IR_KERNEL_ROW || (b.tail && !tail)) builder_mark_kept(b.k);
     plan_find_slide(&b, &st);
     plan_find_turns(&b);
     st.n_args = b.k->n_buffers;

@@ -35,8 +35,9 @@ typedef struct memo {
 typedef struct builder {
     planner *p;
     int c;
-    int tail;  /* cluster whose program follows c's in the same kernel; 0 */
-    int space; /* cluster dims, plus k of a contraction */
+    int tail;   /* cluster whose program follows c's in the same kernel; 0 */
+    ir_id band; /* while the tail of a convolution is made: what lies in the band; else 0 */
+    int space;  /* cluster dims, plus k of a contraction */
     ir_size dim[MAX_SPACE];
     ir_size zero, one;
     ir_kernel *k;

@@ -418,11 +418,11 @@ void builder_order_dims(builder *b, ir_step *st) {
         int64_t v = 0;
         /* On a GPU one length is as good as another, and an optimizer's maps of all parameters are one kernel. */
         bool bakes =
-            (strchr("rnk", role[d]) != NULL && !(k->kind == IR_KERNEL_ROW && c->column >= 0)) ||
+            (strchr("rnkw", role[d]) != NULL && !(k->kind == IR_KERNEL_ROW && c->column >= 0)) ||
             (k->kind == IR_KERNEL_MAP && d == n - 1 && !(is_gpu && n == 1) && !(n > 1 && role[n - 2] == 't')) ||
             (turns && d == n - 2);
         bakes = bakes && ir_size_is_const(sz, size, &v) &&
-                (c->kind != CLUSTER_WINDOW || role[d] == 'k' ||
+                (c->kind != CLUSTER_WINDOW || role[d] == 'k' || (role[d] == 'w' && v > 0) ||
                  (k->is_by_channel && v > 0 && k->tile.mr % ir_window_size(k, d, v) == 0) ||
                  (k->is_depthwise && v <= k->tile.nr && ir_levels[k->level].has_mask)) &&
                 v <= (is_gpu && c->kind == CLUSTER_ATTENTION ? IR_GPU_ATTENTION_BAKE : IR_BAKE_MAX);

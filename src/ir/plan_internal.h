@@ -36,8 +36,9 @@ typedef struct cluster {
     int after;            /* MAP: largest cluster it must follow */
     int tier;             /* MAP of results: as node_info.tier */
     fu_vec(ir_id) stores; /* nodes stored, in order of decision */
-    int tail,
-        head; /* CONTRACT: the REDUCE cluster that is computed in its kernel; of that one: the contraction; 0: none */
+    int tail, head;     /* CONTRACT: the REDUCE cluster that is computed in its kernel, WINDOW: the MAP cluster; of that
+                           one: the contraction, or convolution; 0: none */
+    int64_t band_rows;  /* WINDOW with a tail: ir_kernel.band_rows */
     fu_vec(ir_id) kept; /* CONTRACT with a tail: what that reads of it */
     int step;           /* number in the plan, once built; -1 */
 } cluster;
@@ -186,7 +187,13 @@ bool plan_is_of_class(const ir_node *n, const node_info *v, int rank, const ir_s
 /* Which steps need not run again, once what they make of bound constants is packed. */
 void plan_find_constants(planner *p);
 
+/* ---- plan_bands.c ---- */
+/* Maps of rows that convolutions make become tails of their clusters. */
+void plan_attach_bands(planner *p);
+
 /* ---- plan_rows.c ---- */
+/* Was a value there before cluster `head`, or can it be: what store_shared stores has a number behind all others? */
+bool plan_is_before(const planner *p, ir_id id, int head);
 /* Reductions along the rows of a contraction's result become tails of its cluster. */
 void plan_attach_rows(planner *p);
 

@@ -56,6 +56,10 @@ void plan_make_buffers(planner *p) {
     for (ir_id id = 1; id < g->nodes.n; id++)
         if (p->info[id].made_by && p->info[id].buffer < 0)
             p->info[id].buffer = new_buffer(p, IR_STORE_TEMP, 0, ir_at(g, id), id);
+    for (uint32_t c = 1; c < p->clusters.n; c++) {
+        const cluster *k = &p->clusters.at[c];
+        if (k->band_rows) p->plan->buffers.at[p->info[k->stores.at[0]].buffer].storage = IR_STORE_BAND;
+    }
     for (ir_id id = g->nodes.n - 1; id >= 1; id--) { /* of scatters of scatters the last one first */
         const ir_node *n = ir_at(g, id);
         if (n->op == IR_OP_SCATTER && p->info[id].made_by && plan_has_kernel(p, n) && is_made_in_place(p, id, n->in[0]))

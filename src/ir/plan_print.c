@@ -11,6 +11,7 @@ static void print_buffer(fu_str *o, const ir_plan *p, int i) {
     case IR_STORE_INPUT: fu_str_addf(o, "%%%s", g->params.at[b->index].name); break;
     case IR_STORE_OUTPUT: fu_str_addf(o, "%%%s", g->results.at[b->index].name); break;
     case IR_STORE_TEMP: fu_str_addf(o, "temp%d", i); break;
+    case IR_STORE_BAND: fu_str_addf(o, "band%d", i); break;
     case IR_STORE_LITERAL: fu_str_addf(o, "literal%d", i); break;
     }
     fu_str_addf(o, ":%s[", ir_dtypes[b->dtype].name);
@@ -118,8 +119,8 @@ ir_cost ir_step_cost(const ir_plan *p, int step, const int64_t *symbols) {
     for (int a = 0; a < s->n_args; a++) {
         bool is_output = s->kind == IR_STEP_KERNEL ? s->kernel->buffer[a].is_output
                                                    : a + 1 == s->n_args && s->kind != IR_STEP_CHECK,
-             again = false;
-        for (int b = 0; b < a; b++) /* a buffer read in two ways is counted once */
+             again = s->kind == IR_STEP_KERNEL && s->kernel->buffer[a].is_band;
+        for (int b = 0; b < a; b++) /* a buffer read in two ways is counted once, a band not at all */
             again |=
                 s->arg[b] == s->arg[a] && (s->kind != IR_STEP_KERNEL || s->kernel->buffer[b].is_output == is_output);
         if (again) continue;

@@ -29,8 +29,8 @@ static bool has_rows(const planner *p, const cluster *c) {
     return n->op != IR_OP_EINSUM || plan_einsum_has_rows(p, n);
 }
 
-/* Was it there before the contraction, or can it be: what store_shared stores has a number behind all others? */
-static bool is_before(const planner *p, const node_info *x, int head) {
+bool plan_is_before(const planner *p, ir_id id, int head) {
+    const node_info *x = &p->info[id];
     const cluster *by = &p->clusters.at[x->made_by];
     return x->avail < head || (x->made_by && by->kind == CLUSTER_MAP && !by->anchor && by->after < head);
 }
@@ -48,8 +48,9 @@ static bool may_follow(const planner *p, int head, int tail) {
         const ir_node *n = ir_at(p->g, id);
         if (p->info[id].home != tail) continue;
         for (int i = 0; i < n->n_in; i++) {
-            const node_info *x = &p->info[n->in[i]];
-            if (x->home == tail || (x->home == head ? is_same_place(p, c, id, i) : is_before(p, x, head))) continue;
+            const int home = p->info[n->in[i]].home;
+            if (home == tail || (home == head ? is_same_place(p, c, id, i) : plan_is_before(p, n->in[i], head)))
+                continue;
             return false;
         }
     }

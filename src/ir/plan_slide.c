@@ -141,7 +141,9 @@ void plan_find_turns(const builder *b) {
     ir_kernel *k = b->k;
     ir_sizes *sz = b->p->g->sizes;
     bool is_first[IR_KERNEL_MAX_BUFFERS] = {false}; /* another is behind it: it is behind none */
-    if (k->kind != IR_KERNEL_MAP || ir_level_is_gpu(k->level) || ir_kernel_is_transposed(k) || k->slide.n) return;
+    if ((k->kind != IR_KERNEL_MAP && !k->band_rows) || ir_level_is_gpu(k->level) || ir_kernel_is_transposed(k) ||
+        k->slide.n)
+        return;
     for (int i = 0; i < k->n_buffers; i++) {
         const access *x = &b->accesses.at[i];
         if (x->is_output || k->n_dims < 1 || k->buffer[i].stride[k->n_dims - 1] != 2 || !is_plain(k, i) || is_first[i])

@@ -164,7 +164,7 @@ void builder_boundary(builder *b, ir_id id) {
         r = from_reduce ? IR_REASON_REDUCE_OTHER_AXES : IR_REASON_SHARED;
     for (uint32_t i = 0; i < p->plan->boundaries.n; i++) {
         const ir_boundary *o = &p->plan->boundaries.at[i];
-        if (o->value == id && o->to == (int)p->plan->steps.n) return;
+        if (o->value == id && o->to == -1 - b->c) return;
     }
     fu_push(p->arena, &p->plan->boundaries, (ir_boundary){from->step, -1 - b->c, id, r});
 }
@@ -174,7 +174,7 @@ static uint16_t load(builder *b, ir_id id, const chain *at) {
     const ir_node *n = ir_at(p->g, id);
     ir_size strides[MAX_SPACE];
     place where = {.is_unguarded = false};
-    if (p->info[id].made_by) {
+    if (p->info[id].made_by && id != b->band) {
         fusor_status st = plan_build_step(p, p->info[id].made_by);
         if (st != FUSOR_OK) {
             b->status = st;
@@ -185,6 +185,7 @@ static uint16_t load(builder *b, ir_id id, const chain *at) {
     builder_contiguous(b, n, strides);
     if (!builder_push(b, n->rank ? at : NULL, strides, &where))
         return builder_fail(b, "a reshape of strided memory is no index map");
+    if (id == b->band && where.stride[1] == b->zero) where.stride[1] = b->one; /* one channel is a dim too */
     ir_kinst inst;
     memset(&inst, 0, sizeof inst);
     inst.op = IR_K_LOAD;
@@ -192,6 +193,7 @@ static uint16_t load(builder *b, ir_id id, const chain *at) {
     if (where.n_terms) inst.in[inst.n_in++] = builder_offset(b, &where), inst.variant |= IR_LOAD_OFFSET;
     if (where.n_guards) inst.in[inst.n_in++] = builder_guard(b, &where), inst.variant |= IR_LOAD_GUARD;
     inst.index = builder_buffer(b, p->info[id].buffer, false, n->dtype, where.stride, where.offset);
+    b->k->buffer[inst.index].is_band = id == b->band;
     return builder_inst(b, inst);
 }
 
@@ -415,8 +417,8 @@ uint16_t builder_value(builder *b, ir_id id, const chain *at) {
     const node_info *v = &p->info[id];
     if (b->status != FUSOR_OK) return 0;
     if (n->op == IR_OP_LITERAL) return builder_scalar(b, (ir_plan_scalar){.dtype = n->dtype, .bits = n->bits});
-    const bool is_here = is_mine(b, v->home) || is_mine(b, v->made_by);
-    if (is_mine(b, v->home)) at = NULL;
+    const bool is_here = id != b->band && (is_mine(b, v->home) || is_mine(b, v->made_by));
+    if (is_mine(b, v->home) && id != b->band) at = NULL;
     for (uint32_t i = 0; i < b->memos.n; i++)
         if (b->memos.at[i].id == id && b->memos.at[i].at == at) return b->memos.at[i].inst;
     uint16_t inst = !is_here && (is_leaf(p, id) || v->home) ? load(b, id, at) : compute(b, id, at);

@@ -12,6 +12,8 @@ static int dim_c(const ir_node *n) { return n->rank; }
 static int dim_place(const ir_node *n, unsigned axis) { return n->rank + 1 + (int)axis; }
 static int dim_group(const ir_node *n) { return 2 * n->rank - 1; }
 
+static int dim_tail(const ir_node *n) { return 2 * n->rank; } /* rows and columns of what follows in its kernel */
+
 static int64_t groups_of(const ir_node *n) {
     const ir_attr *a = ir_node_attr(n, "groups");
     return a ? a->integer : 1;
@@ -502,6 +504,10 @@ int plan_window_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], ch
     PUT(columns, 'n');
     for (int d = dim_c(n); d < dim_group(n); d++)
         if (d == dim_group(n) - 1 || !ir_size_is(sz, b->dim[d], 1)) PUT(d, 'k');
+    if (b->k->band_rows) {
+        PUT(dim_tail(n), 'q');
+        PUT(dim_tail(n) + 1, 'w');
+    }
 #undef PUT
     for (int i = 0; i < b->k->n_axes; i++) {
         ir_kaxis *a = &b->k->axis[i];

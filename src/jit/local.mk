@@ -34,6 +34,7 @@ jit_sources += %D%/gpu_attention_mma.c
 jit_sources += %D%/gpu_turn.c
 jit_sources += %D%/gpu_team.c
 jit_sources += %D%/gpu_column.c
+jit_sources += %D%/window_band.c
 jit_sources += %D%/map.c
 jit_sources += %D%/map_rows.c
 jit_sources += %D%/map_runs.c

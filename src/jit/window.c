@@ -29,6 +29,7 @@ static LLVMValueRef round_up(window *w, LLVMValueRef bytes) {
 
 static void set_values(window *w) {
     emit *e = w->e;
+    window_set_band(w);
     window_set_phases(w);
     w->places = num(w, 1);
     for (int d = w->dim_n + 1; d < w->k->n_dims; d++)
@@ -153,16 +154,14 @@ LLVMValueRef window_offset_of(window *w, int buffer, LLVMValueRef *index) {
     return off;
 }
 
-/* What functions are told of the row that a line begins with: offsets of buffers, then indices of the dims before m,
- * and of y. */
-static LLVMValueRef told(window *w, LLVMValueRef block, int i) {
+LLVMValueRef window_told(window *w, LLVMValueRef block, int i) {
     return LLVMBuildLoad2(w->e->b, w->e->t_i64, em_gep(w->e, block, w->e->t_i64, num(w, i)), "");
 }
 
 static void read_block(window *w, LLVMValueRef block, LLVMValueRef *off, LLVMValueRef *index) {
-    for (int b = 0; b < w->k->n_buffers; b++) off[b] = told(w, block, b);
-    for (int d = 0; d < w->n_batch; d++) index[d] = told(w, block, w->k->n_buffers + d);
-    index[w->dim_y] = told(w, block, w->k->n_buffers + w->n_batch);
+    for (int b = 0; b < w->k->n_buffers; b++) off[b] = window_told(w, block, b);
+    for (int d = 0; d < w->n_batch; d++) index[d] = window_told(w, block, w->k->n_buffers + d);
+    index[w->dim_y] = window_told(w, block, w->k->n_buffers + w->n_batch);
 }
 
 /* Offsets of what is not an operand, moved by i along dim d. */
@@ -524,8 +523,11 @@ void window_write_block(window *w, LLVMValueRef block, LLVMValueRef *index) {
     emit *e = w->e;
     LLVMValueRef y = index[w->dim_y];
     if (w->is_transposed) index[w->dim_y] = em_mul(e, y, num(w, w->phases[1]->n)); /* the result's */
-    for (int b = 0; b < w->k->n_buffers; b++)
-        LLVMBuildStore(e->b, window_offset_of(w, b, index), em_gep(e, block, e->t_i64, num(w, b)));
+    for (int b = 0; b < w->k->n_buffers; b++) {
+        LLVMValueRef off = window_offset_of(w, b, index);
+        if (w->band_rows && b == w->band) off = window_band_offset(w, off);
+        LLVMBuildStore(e->b, off, em_gep(e, block, e->t_i64, num(w, b)));
+    }
     for (int d = 0; d <= w->n_batch; d++)
         LLVMBuildStore(e->b, index[d < w->n_batch ? d : w->dim_y],
                        em_gep(e, block, e->t_i64, num(w, w->k->n_buffers + d)));
@@ -595,7 +597,7 @@ static void begin_line(window *w, window_line *s, LLVMValueRef from, LLVMValueRe
 
 static void emit_tiles(window *w, LLVMValueRef rows) {
     emit *e = w->e;
-    LLVMValueRef zero = num(w, 0), one = num(w, 1), n = e->size[w->dim_n], all = e->size[w->dim_y];
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), n = e->size[w->dim_n], all = window_rows_made(w);
     LLVMValueRef pitch = w->pitch, index[IR_KERNEL_MAX_DIMS] = {0};
     LLVMValueRef blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, all, rows), one), rows, "");
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
@@ -605,6 +607,8 @@ static void emit_tiles(window *w, LLVMValueRef rows) {
                      .block = em_alloca(e, LLVMArrayType(e->t_i64, (unsigned)(w->k->n_buffers + w->n_batch + 1)), 8)};
     LLVMValueRef y0 = em_mul(e, LLVMBuildURem(e->b, t.i, blocks, ""), rows),
                  count = em_min(e, rows, em_sub(e, all, y0));
+    w->tile_row = y0;
+    w->tile_channel = zero;
     window_decode_batch(w, LLVMBuildUDiv(e->b, t.i, blocks, ""), index);
     if (w->packs) {
         LLVMValueRef row = num(w, 0);
@@ -642,6 +646,7 @@ static void emit_tiles(window *w, LLVMValueRef rows) {
         begin_line(w, &s, from, y0, l.i, index);
         emit_short_sums(w, &s);
         em_end(e, &l);
+        window_end_tile(w, s.block, e->size[w->dim_m], count);
         em_else(e, &b);
     }
     LLVMValueRef lines = em_select(e, LLVMBuildOr(e->b, how.is_flat, how.is_packed, ""), one, count);
@@ -653,19 +658,34 @@ static void emit_tiles(window *w, LLVMValueRef rows) {
     channels = em_max(e, channels, mr);
     em_loop lm = em_for(e, zero, m, channels);
     s.m_begin = lm.i;
+    w->tile_channel = em_min(e, lm.i, em_sub(e, m, s.rows)); /* the last tile of channels begins where it is whole */
     s.m_end = em_min(e, m, em_add(e, lm.i, channels));
     em_loop l = em_for(e, zero, lines, one);
     begin_line(w, &s, from, y0, l.i, index);
     emit_line(w, &s);
     em_end(e, &l);
+    window_end_tile(w, s.block, em_sub(e, s.m_end, w->tile_channel), count);
     em_end(e, &lm);
     if (w->has_rows) em_endif(e, &b);
     em_end(e, &t);
 }
 
+/* What is behind it, in the same kernel, is window_emit_band's. */
+static void take_head(window *w) {
+    emit *e = w->e;
+    ir_kernel *head = FU_NEW(e->arena, ir_kernel);
+    ir_kernel_head(e->whole, head);
+    w->band_rows = e->whole->band_rows;
+    w->band = ir_kernel_band(head);
+    e->k = head;
+    ir_kernel_vary_all(head, e->varies);
+    em_load_args(e, e->args);
+}
+
 fusor_status jit_emit_window(emit *e, fu_error *err) {
     window *w = FU_NEW(e->arena, window);
     w->e = e;
+    if (e->whole->band_rows) take_head(w);
     w->k = e->k;
     w->dim_m = -1;
     for (int d = 0; d < w->k->n_dims; d++) {
@@ -721,6 +741,7 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
         e->is_optimized = true;
         return FUSOR_OK;
     }
+    FU_TRY(window_emit_band(w, err));
     if (w->k->is_by_channel) {
         window_emit_finish(w);
         window_emit_channels(w);
@@ -738,9 +759,7 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     w->has_rows = has_row_functions(w);
     if (w->has_rows) emit_row(w, ROW);
     if (w->has_rows && w->nv > 1) emit_row(w, NARROW_ROW);
-    LLVMValueRef one = num(w, 1), rows = e->tune[IR_TUNE_WINDOW_ROWS];
-    rows = em_min(e, em_max(e, rows, one), e->size[w->dim_y]);
-    rows = em_max(e, rows, one);
+    LLVMValueRef rows = window_tile_of_rows(w);
     em_branch phase = {0};
     if (w->packs) {
         phase = em_if(e, em_icmp(e, LLVMIntEQ, e->phase, LLVMConstInt(LLVMTypeOf(e->phase), 0, 0)));

@@ -4,7 +4,8 @@
 /* What the files of the window kernel share: window.c (the kernel), window_tile.c (the register tile), window_pack.c
  * (panels), window_slab.c (the operand within its pads, weights of other types), window_channels.c (lanes along the
  * channels), window_channel_tile.c (their register tile), window_pads.c (what that leaves out), window_phases.c
- * (transposed ones), window_pairs.c (words of bf16), window_depthwise.c (one channel a group). */
+ * (transposed ones), window_pairs.c (words of bf16), window_depthwise.c (one channel a group), window_band.c (a map
+ * behind it). */
 #include "jit/emit.h"
 
 enum { WINDOW_MAX_TILE = 32 }; /* vector registers of sums */
@@ -27,6 +28,7 @@ typedef enum window_function {
     COPY,
     PLANE,
     PADS,
+    BAND,
     FUNCTIONS
 } window_function;
 
@@ -58,6 +60,12 @@ typedef struct window {
     int turns;
     const ir_phases *phases[IR_KERNEL_MAX_AXES];
     LLVMValueRef phase_table[IR_KERNEL_MAX_AXES], made[2];
+    /* window_band.c; band_rows: 0, or rows of each that the map behind has. k is the head's then, and `band` the buffer
+     * that it stores to. rows_made: of the result, that it needs; band_pitch: elements from channel to channel; the
+     * tile's first row and channel */
+    int64_t band_rows;
+    int band;
+    LLVMValueRef rows_made, band_pitch, tile_row, tile_channel;
     LLVMTypeRef t_acc, t_vec;
     LLVMValueRef kk;                              /* product of the dims k */
     LLVMValueRef table, panel_table, tile, panel; /* parts of scratch: ir/kernel.h */
@@ -132,8 +140,10 @@ typedef struct window_line {
  * of rows; NULL: there are none. */
 void window_emit_segments(window *w, const window_line *s, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef m0,
                           LLVMValueRef phase);
-/* What functions are told of the place that a line begins at. */
+/* What functions are told of the place that a line begins at: offsets of buffers, then indices of the dims before m,
+ * and of y. */
 void window_write_block(window *w, LLVMValueRef block, LLVMValueRef *index);
+LLVMValueRef window_told(window *w, LLVMValueRef block, int i);
 struct window_slab;
 /* Byte offsets of the elements of K, in order: in the operand or its slab, and in a panel. */
 void window_emit_table(window *w, const struct window_slab *slab);
@@ -245,6 +255,15 @@ LLVMValueRef window_check_weights(window *w, LLVMValueRef packed, LLVMValueRef a
  * the `width` elements at `checked` is NaN. */
 void window_emit_pads(window *w);
 void window_add_pads(window *w, LLVMValueRef *in, LLVMValueRef checked, LLVMValueRef width);
+
+/* ---- window_band.c: without a band all do nothing, or what there is without ---- */
+void window_set_band(window *w); /* of window_begin: the arguments are loaded */
+LLVMValueRef window_rows_made(window *w);                       /* rows of the result that are made */
+LLVMValueRef window_tile_of_rows(window *w);                    /* rows of a tile of work */
+LLVMValueRef window_band_offset(window *w, LLVMValueRef off);   /* of the band, from the tile's first element */
+fusor_status window_emit_band(window *w, fu_error *err);        /* BAND */
+/* A tile of so many channels and rows is complete; the block has its batches. */
+void window_end_tile(window *w, LLVMValueRef block, LLVMValueRef channels, LLVMValueRef rows);
 
 /* ---- window_pairs.c ---- */
 LLVMValueRef window_pair_planes(window *w); /* of the slab, for each place of the outer axis and part */

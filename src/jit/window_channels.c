@@ -397,7 +397,7 @@ static LLVMValueRef lay_line(window *w, window_line *s, LLVMValueRef count, LLVM
 
 static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMValueRef pitch) {
     emit *e = w->e;
-    LLVMValueRef zero = num(w, 0), one = num(w, 1), all = e->size[w->dim_y], m = e->size[w->dim_m], nr = num(w, w->nr),
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), all = window_rows_made(w), m = e->size[w->dim_m], nr = num(w, w->nr),
                  index[IR_KERNEL_MAX_DIMS] = {0};
     LLVMValueRef blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, all, rows), one), rows, "");
     LLVMValueRef each = em_max(e, e->tune[IR_TUNE_WINDOW_CHANNELS], nr);
@@ -414,6 +414,8 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
     window_decode_batch(w, LLVMBuildUDiv(e->b, place, blocks, ""), index);
     s.m_begin = em_mul(e, part, each);
     s.m_end = em_min(e, m, em_add(e, s.m_begin, each));
+    w->tile_row = y0;
+    w->tile_channel = s.m_begin;
     LLVMValueRef batch = zero;
     for (int d = 0; d < w->n_batch; d++)
         if (w->k->buffer[w->weights].stride[d] != 0) batch = em_add(e, em_mul(e, batch, e->size[d]), index[d]);
@@ -444,13 +446,13 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
     window_write_block(w, s.block, index);
     emit_channels(w, &s, weights, first_sums);
     em_end(e, &l);
+    window_end_tile(w, s.block, em_sub(e, s.m_end, s.m_begin), count);
     em_end(e, &t);
 }
 
 void window_emit_channels(window *w) {
     emit *e = w->e;
-    LLVMValueRef one = num(w, 1), rows = em_max(e, e->tune[IR_TUNE_WINDOW_ROWS], one);
-    rows = em_max(e, em_min(e, rows, e->size[w->dim_y]), one);
+    LLVMValueRef rows = window_tile_of_rows(w);
     window_emit_channel_tile(w, TILE);
     if (has_narrow(w)) window_emit_channel_tile(w, NARROW);
     if (w->tile_rows > 1 || w->has_lower) window_emit_channel_tile(w, LAST);

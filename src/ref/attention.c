@@ -5,6 +5,7 @@
  * The bound of a score e is (512 + ceil(D / 512)) * u * sum|q * k| * scale, a few roundings of the score, and what q, k
  * and the mask are off by; of a result, with p the softmax and E the largest e of the row,
  *   sum(p * |v|) * (exp(2E) - 1 + (512 + ceil(Sk / 512) + 16) * u) + exp(2E) * sum(p * bound of v). */
+#include "base/small.h"
 #include "ir/attention.h"
 #include "ref/bounds.h"
 #include "ref/bounds_norm.h"

@@ -3,6 +3,7 @@
  * has a bound of its error beside it, for bounds.c: products and sums carry the bounds of what they are made of,
  * sigmoid and tanh are at most 1/4 and 1 steep and good to 2 ULP, a contraction of n terms is within (512 + ceil(n /
  * 512)) * u * sum|terms|. */
+#include "base/small.h"
 #include "ref/kinds.h"
 #include "ref/bounds.h"
 #include "ir/cell.h"

@@ -2,6 +2,7 @@
 /* device_copy.c: copies. Memory of the caller is pageable, and the driver would wait where it copies such; so all goes
  * through rings of pinned memory: small copies in the lane of kernels, large ones piece by piece in a lane of their
  * own, where the processor fills or empties one slot while the device copies others. */
+#include "base/small.h"
 #include "rt/device_internal.h"
 #include "base/arena.h"
 #include <string.h>

@@ -2,6 +2,7 @@
 /* device_kernel.c: a cache's kernel as a function on a device. Each kernel is loaded once on a device; modules that
  * nobody uses any more stay for a while, since the next executable often has the same kernels. Threads that want the
  * same one at once wait for the first. Machine code that the driver made of PTX is kept in files (cubin.h). */
+#include "base/small.h"
 #include "rt/device_internal.h"
 #include "base/arena.h"
 #include "base/log.h"

@@ -2,6 +2,7 @@
 /* exec_device_copy.c: copies of elements between buffers: strided ones of the queue's device by a map kernel with one
  * load and one store, made on first use for a size of elements and a number of dims; those of other devices through the
  * host. */
+#include "base/small.h"
 #include "rt/exec_device.h"
 #include "rt/buffer.h"
 

@@ -170,7 +170,7 @@ static fusor_status evaluate_kernel(frame *f, fu_error *e, int number) {
         FU_TRY(exec_size(f, e, st->dim[d], &s->size[d]));
         is_empty |= s->size[d] == 0;
     }
-    for (int d = 0; d < k->n_dims && !is_empty; d++)
+    for (int d = 0; d < k->n_dims - ir_kernel_tail_dims(k) && !is_empty; d++)
         if (__builtin_mul_overflow(points, s->size[d], &points) || points > MAX_POINTS || points < 0)
             return FU_FAIL(e, FUSOR_ERROR_SHAPE, "a kernel would have more than 2^52 steps for these inputs");
     for (int b = 0; b < k->n_buffers; b++) {

@@ -32,9 +32,10 @@ static int64_t product(const ir_kernel *k, const int64_t *size, const char *role
     return n;
 }
 
+/* Of the space; what a window kernel's tail has of it (q, w) is made of y and n. */
 static int64_t all(const ir_kernel *k, const int64_t *size) {
     int64_t n = 1;
-    for (int d = 0; d < k->n_dims; d++) n = ir_times(n, size[d]);
+    for (int d = 0; d < k->n_dims - ir_kernel_tail_dims(k); d++) n = ir_times(n, size[d]);
     return n;
 }
 
@@ -385,12 +386,17 @@ static void tune_by_channel(const ir_kernel *k, const int64_t *size, int n_threa
     if (rows < fewest) rows = fewest;
     while (rows > fewest && ir_kernel_slab_bytes(k, size, rows) > rt_host_caches()->l2_bytes / 2)
         rows = ir_ceil_div(y, ir_ceil_div(y, rows - 1)); /* in fewer parts there are as many rows */
+    rows = ir_band_tile_rows(k, rows);
+    if (parts_channels && k->band_rows && y % rows) rows = y; /* parts of 8 and 6 rows would be shared badly */
     const int64_t tiles = ir_times(batches, ir_ceil_div(y, rows));
     if (n_threads > 1 && tiles < wanted && batches % n_threads) {
         const int64_t parts =
             parts_channels ? fair_parts(panels, tiles, wanted, n_threads) : ir_ceil_div(wanted, tiles);
         each = ir_ceil_div(panels, clamp(parts, 1, panels));
     }
+    /* parts of the channels find the operand's rows where the first one put them */
+    while (each > 1 && ir_band_bytes(k, size, rows, ir_times(each, nr)) > rt_host_caches()->l2_bytes / 4)
+        each = ir_ceil_div(panels, ir_ceil_div(panels, each) + 1);
     tune[IR_TUNE_WINDOW_ROWS] = rows;
     tune[IR_TUNE_WINDOW_CHANNELS] = ir_times(each, nr);
 }
@@ -399,7 +405,7 @@ static void tune_by_channel(const ir_kernel *k, const int64_t *size, int n_threa
 static void tune_window(const ir_kernel *k, const int64_t *size, int n_threads, int64_t *tune) {
     int64_t batches = at_least_one(product(k, size, "b")), y = 1, n = 1;
     for (int d = 0; d < k->n_dims; d++) {
-        if (k->dim[d].role == 'y') y = at_least_one(ir_window_size(k, d, size[d]));
+        if (k->dim[d].role == 'y') y = at_least_one(ir_window_size(k, d, ir_band_rows_made(k, size)));
         if (k->dim[d].role == 'n') n = at_least_one(ir_window_size(k, d, size[d]));
     }
     if (k->is_depthwise) {
@@ -414,11 +420,12 @@ static void tune_window(const ir_kernel *k, const int64_t *size, int n_threads, 
     if (n_threads > 1 && batches % n_threads)
         rows = ir_ceil_div(y, ir_ceil_div((int64_t)n_threads * TILES_PER_THREAD, batches));
     if (rows < fewest) rows = fewest;
-    /* What it reads of the operand stays in most of L2. */
-    while (ir_kernel_has_slab(k) && rows > fewest &&
-           ir_kernel_slab_bytes(k, size, rows) > rt_host_caches()->l2_bytes * 6 / 10)
+    /* What it reads of the operand, and rows that something behind it reads, stay in most of L2. */
+    while (rows > fewest && (ir_kernel_has_slab(k) ? ir_kernel_slab_bytes(k, size, rows) : 0) +
+                                    ir_band_bytes(k, size, rows, product(k, size, "m")) >
+                                rt_host_caches()->l2_bytes * 6 / 10)
         rows = ir_ceil_div(y, ir_ceil_div(y, rows - 1)); /* in fewer parts there are as many rows */
-    tune[IR_TUNE_WINDOW_ROWS] = rows;
+    tune[IR_TUNE_WINDOW_ROWS] = ir_band_tile_rows(k, rows);
     /* Their weights stay in half of L2 while the columns go by. */
     const int64_t mr = at_least_one(k->tile.mr), row_bytes = ir_times(at_least_one(product(k, size, "k")),
                                                                       ir_dtypes[ir_kernel_contract_acc(k)].bytes) /

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* plan_bands.c: which maps share the kernel of the convolution that they read: those each of whose rows is made of rows
+ * that no other one reads, as the windows of a pool are where they do not overlap. The map becomes the tail of the
+ * convolution's cluster (ir_kernel_head in kernel.h): what it reads lies in the worker's scratch, a band of rows at a
+ * time, and never in memory. Where windows overlap along rows, bands would be computed twice or kept, which takes what
+ * it saves; pads and what knows its place (iota) would need the band's.
+ *
+ * No cycle: whatever else the tail reads was made by clusters before the convolution. Cost: O(nodes) for each candidate
+ * and cluster. */
+#include "base/small.h"
+#include "ir/plan_internal.h"
+
+enum { ROWS = IR_SPATIAL_AT, COLUMNS = IR_SPATIAL_AT + 1, RANK = IR_SPATIAL_AT + 2 };
+
+typedef struct search {
+    planner *p;
+    ir_id value;               /* of the convolution's cluster */
+    int head, tail;            /* that cluster; the map's */
+    int64_t step, first, last; /* row i of the map is made of rows i * step + first .. last of the value */
+    int n_found, n_visits;     /* times that the value was met; nodes looked at */
+    bool *is_seen;             /* by node */
+} search;
+
+/* May a tail have this operator? */
+static bool is_for_tail(const ir_node *n) {
+    const ir_kind kind = ir_ops[n->op].kind;
+    return kind == IR_KIND_EW || kind == IR_KIND_CONVERT || is_view(n) ||
+           (kind == IR_KIND_CREATE && n->op != IR_OP_IOTA);
+}
+
+/* Is each element of operand i of n one of the same image and channel, in a row of the operand that follows from n's? */
+static bool keeps_channels(const planner *p, const ir_node *n, int i, const ir_size *start, const int64_t *along) {
+    const ir_node *x = ir_at(p->g, n->in[i]);
+    if (x->rank != RANK || n->rank != RANK || (n->stretch && n->stretch[i])) return false;
+    if (n->op != IR_OP_SLICE) return !is_view(n);
+    for (int d = 0; d < ROWS; d++)
+        if (!ir_size_is(p->g->sizes, start[d], 0) || along[d] != 1 || n->dim[d] != x->dim[d]) return false;
+    return along[ROWS] > 0;
+}
+
+/* Row i * step + at of node id is asked for, for each row i of the map; what it is made of of the value is added to what
+ * is known of that. False: this is not for a tail. */
+static bool find_rows(search *s, ir_id id, int64_t step, int64_t at) {
+    enum { MOST_VISITS = 4096 };
+    planner *p = s->p;
+    const ir_node *n = ir_at(p->g, id);
+    if (s->n_visits++ > MOST_VISITS) return false;
+    if (id == s->value) {
+        if (s->n_found && s->step != step) return false;
+        if (!s->n_found || at < s->first) s->first = at;
+        if (!s->n_found || at > s->last) s->last = at;
+        s->step = step;
+        s->n_found++;
+        return true;
+    }
+    if (n->op == IR_OP_LITERAL || n->op == IR_OP_DIM) return true;
+    if ((is_leaf(p, id) && p->info[id].made_by != s->tail) || p->info[id].home) return plan_is_before(p, id, s->head);
+    if (!is_for_tail(n)) return false;
+    ir_size start[IR_MAX_RANK];
+    int64_t along[IR_MAX_RANK], from = 0;
+    bool is_known = true;
+    if (n->op == IR_OP_SLICE) {
+        ir_slice_map(p->g, n, start, along);
+        if (n->rank == RANK) is_known = ir_slice_start(p->g, n, ROWS, &from);
+        if (n->rank == RANK && is_known) at = along[ROWS] * at + from, step *= along[ROWS];
+    }
+    for (int i = 0; i < n->n_in; i++) {
+        const int before = s->n_found;
+        if (!find_rows(s, n->in[i], step, at)) return false;
+        if (s->n_found > before && (!is_known || !keeps_channels(p, n, i, start, along))) return false;
+    }
+    return true;
+}
+
+/* Does what cluster c computes read the value? */
+static bool reaches(search *s, ir_id id, int c) {
+    const ir_node *n = ir_at(s->p->g, id);
+    if (s->is_seen[id]) return false;
+    s->is_seen[id] = true;
+    for (int i = 0; i < n->n_in; i++) {
+        const ir_id x = n->in[i];
+        if (x == s->value) return true;
+        if (is_leaf(s->p, x) || (s->p->info[x].home && s->p->info[x].home != c)) continue;
+        if (reaches(s, x, c)) return true;
+    }
+    return false;
+}
+
+static bool reads(search *s, int c) {
+    const planner *p = s->p;
+    const cluster *k = &p->clusters.at[c];
+    memset(s->is_seen, 0, p->g->nodes.n * sizeof *s->is_seen);
+    if (k->anchor && reaches(s, k->anchor, c)) return true;
+    for (uint32_t i = 0; i < k->stores.n; i++)
+        if (reaches(s, k->stores.at[i], c)) return true;
+    for (ir_id id = 1; id < p->g->nodes.n; id++)
+        if (p->info[id].home == c && reaches(s, id, c)) return true;
+    return false;
+}
+
+/* A plain convolution over two axes, whose kernel is one of tiles of rows. */
+static bool has_rows(const planner *p, const cluster *c) {
+    const ir_node *n = ir_at(p->g, c->anchor);
+    const ir_attr *groups = ir_node_attr(n, "groups");
+    return c->kind == CLUSTER_WINDOW && n->op == IR_OP_CONV && c->rank == RANK && (!groups || groups->integer == 1) &&
+           !ir_conv_is_depthwise(p->g, n) && c->stores.n == 1 && !c->tail;
+}
+
+/* Is the value read by what a tail may have alone? (Most are read by the next convolution.) */
+static bool may_have_tail(const search *s) {
+    const planner *p = s->p;
+    const node_info *v = &p->info[s->value];
+    if (v->home != s->head || v->is_barrier || v->as_result || plan_is_result(p, s->value)) return false;
+    for (ir_id id = 1; id < p->g->nodes.n; id++) {
+        const ir_node *n = ir_at(p->g, id);
+        for (int i = 0; i < n->n_in; i++)
+            if (n->in[i] == s->value && (p->info[id].home || !is_for_tail(n))) return false;
+    }
+    return true;
+}
+
+/* The map that alone reads what cluster c stores; 0: there is none. */
+static int only_reader(search *s, int c) {
+    const planner *p = s->p;
+    int found = 0;
+    if (!may_have_tail(s)) return 0;
+    for (int k = 1; k < (int)p->clusters.n; k++) {
+        if (k == c || !reads(s, k)) continue;
+        if (found || p->clusters.at[k].kind != CLUSTER_MAP || p->clusters.at[k].anchor) return 0;
+        found = k;
+    }
+    return found;
+}
+
+/* Is the value as the convolution's result lies, and are the map's images and channels the same? */
+static bool is_beside(const planner *p, ir_id id, const cluster *head, const cluster *tail) {
+    const ir_node *n = ir_at(p->g, id);
+    if (n->rank != RANK || tail->rank != RANK || memcmp(head->dim, tail->dim, ROWS * sizeof *head->dim) != 0)
+        return false;
+    for (int d = 0; d < RANK; d++)
+        if (n->dim[d] != head->dim[d] || (p->info[id].coord[d] >= 0 && p->info[id].coord[d] != d)) return false;
+    return true;
+}
+
+void plan_attach_bands(planner *p) {
+    search s = {.p = p, .is_seen = FU_NEW_N(p->arena, bool, p->g->nodes.n)};
+    for (int c = 1; c < (int)p->clusters.n && !p->options->no_fuse; c++) {
+        if (!has_rows(p, &p->clusters.at[c])) continue;
+        s.value = p->clusters.at[c].stores.at[0];
+        s.head = c;
+        s.n_found = s.n_visits = 0;
+        s.tail = only_reader(&s, c);
+        const cluster *k = &p->clusters.at[s.tail];
+        if (!s.tail || !is_beside(p, s.value, &p->clusters.at[c], k) || !plan_have_room(&p->clusters.at[c], k))
+            continue;
+        bool is_tail = true;
+        for (uint32_t i = 0; i < k->stores.n && is_tail; i++)
+            is_tail = ir_at(p->g, k->stores.at[i])->rank == RANK && find_rows(&s, k->stores.at[i], 1, 0);
+        if (!is_tail || !s.n_found || s.step > IR_BAND_ROWS) continue;
+        if (s.first < 0 || s.last >= s.step) {
+            p->info[s.value].reason = IR_REASON_RECOMPUTE;
+            continue;
+        }
+        p->clusters.at[c].tail = s.tail;
+        p->clusters.at[c].band_rows = s.step;
+        p->clusters.at[s.tail].head = c;
+    }
+}
