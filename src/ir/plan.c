@@ -111,8 +111,10 @@ static bool has_few_rows(const planner *p, const ir_node *x, uint32_t axes, int 
         if (!ir_size_is_const(p->g->sizes, x->dim[d], &v) || v < 1 || v > IR_COLUMN_BYTES / bytes) return false;
         bytes *= v;
     }
-    const bool is_narrow = ir_size_is_const(p->g->sizes, x->dim[column], &v) && v < FEWEST_COLUMNS;
-    return !is_narrow && !ir_level_is_gpu(p->options->level);
+    int64_t columns = 1; /* with the dims before it that are kept: one run, mostly (plan_dims.c) */
+    for (int d = column; d >= 0 && !(axes >> d & 1) && columns < FEWEST_COLUMNS; d--)
+        columns = ir_size_is_const(p->g->sizes, x->dim[d], &v) ? columns * v : FEWEST_COLUMNS;
+    return columns >= FEWEST_COLUMNS && !ir_level_is_gpu(p->options->level);
 }
 
 /* A matrix times a vector (pass_expand_matvec.c): the vector is read once for each row, so a costly one is computed

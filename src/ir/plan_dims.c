@@ -240,11 +240,12 @@ static void merge_pixels(builder *b) {
     }
 }
 
-/* Column form of a scan: the first of the dims from which on memory runs on to the column in every buffer; they are
- * walked as one. */
+/* Column form: the first of the dims from which on memory runs on to the column in every buffer; they are walked as
+ * one. (Sums over the channels of 8x64x32x32: 60 us, 21 as rows of 1024.) */
 static int first_column(builder *b, const cluster *c) {
+    const uint32_t stop = c->kind == CLUSTER_SCAN ? 1u << c->scanned : c->reduced;
     int first = c->column;
-    for (int d = c->column - 1; d > c->scanned; d--) {
+    for (int d = c->column - 1; d >= 0 && !(stop >> d & 1); d--) {
         if (ir_size_is(b->p->g->sizes, b->dim[d], 1)) continue;
         if (!builder_mergeable(b, d, first)) break;
         b->dim[first] = ir_size_mul(b->p->g->sizes, b->dim[d], b->dim[first]);
@@ -350,15 +351,15 @@ void builder_order_dims(builder *b, ir_step *st) {
         TAKE(d < heads, 'b')
         for (int d = heads; d < b->space; d++) order[n] = d, role[n++] = "hmnkjg"[d - (c->rank - 3)];
     } else if (c->kind == CLUSTER_REDUCE) {
-        const bool column = c->column >= 0;
-        TAKE(!(c->reduced >> d & 1) && !(column && d == c->column), 'p')
+        const int column = c->column >= 0 ? first_column(b, c) : -1;
+        TAKE(!(c->reduced >> d & 1) && d != column, 'p')
         int before = n;
         TAKE(c->reduced >> d & 1, 'r')
         if (n == before) { /* every reduced size is 1, or there is no axis: one element is reduced */
             order[n] = MAX_SPACE - 1;
             role[n++] = 'r';
         }
-        if (column) TAKE(d == c->column, 'v')
+        TAKE(d == column, 'v')
     } else if (c->kind == CLUSTER_SCAN) {
         int column = c->column >= 0 ? first_column(b, c) : -1;
         TAKE(d != c->scanned && d != column, 'p')
