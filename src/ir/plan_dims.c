@@ -29,18 +29,41 @@ static int64_t run_length(const builder *b, int d) {
     }
 }
 
+/* MAP: do elements that follow one another along dim d go to so many pages, or so few sets of the first cache, that a
+ * vector of them is stored slowly? Then blocks of few columns pay, too. (EPYC 9005, f32, 4x128x8x64 by 0 3 1 2 1750 us
+ * by vectors along 64, 49 by blocks, 4x3x256x256 by 0 3 2 1 2600 and 390, by 3 2 1 0 6000 and 1350.) */
+static bool is_crowded(const builder *b, int d, int64_t columns) {
+    enum { PAGE = IR_PAGE_BYTES, LINE = 64, WAYS = 8, FEWEST_BYTES = 12 }; /* the sets of a way are a page */
+    const ir_sizes *sz = b->p->g->sizes;
+    int64_t n = 0, run = INT32_MAX;
+    (void)ir_size_is_const(sz, b->dim[d], &run);
+    for (uint32_t i = 0; i < b->accesses.n; i++) {
+        const access *a = &b->accesses.at[i];
+        const int64_t bytes = ir_dtypes[b->k->buffer[i].dtype].bytes;
+        if (!a->is_output) continue;
+        if (!ir_size_is_const(sz, a->stride[d], &n)) return true;
+        const int64_t low = n * bytes & -(n * bytes), sets = low >= PAGE ? 1 : PAGE / (low > LINE ? low : LINE);
+        if (n * bytes >= PAGE || (n * bytes >= LINE && run > WAYS * sets && columns * bytes >= FEWEST_BYTES))
+            return true;
+    }
+    return false;
+}
+
 /* MAP: the dim along which inputs are contiguous that have the last dim's elements apart; -1: there is none. Where the
  * last dim is short, or that one is, blocks of both are no use. */
 static int transposed_dim(builder *b) {
     const ir_sizes *sz = b->p->g->sizes;
     /* A block of the vectors that there are; blocks under masks pay from here on (EPYC 9005, 1000 x 10: f32 3.6 us
      * without, 2.5 with them, u8 7 and 2.2; 10 x 1000: 5.1, 2.5, 14.4, 2.2). Fewer columns are vector_dim's. */
-    enum { SHORT = 16, FEW_COLUMNS = 9, FEW_RUN = 8 };
+    enum { SHORT = 16, FEW_COLUMNS = 9, FEWEST = 3, FEW_RUN = 8 };
     const bool has_mask = ir_levels[b->k->level].has_mask && !ir_level_is_gpu(b->k->level);
     int last = b->space - 1, found = -1;
     int64_t n = 0;
     while (last >= 0 && ir_size_is(sz, b->dim[last], 1)) last--;
-    if (last < 1 || (ir_size_is_const(sz, b->dim[last], &n) && n < (has_mask ? FEW_COLUMNS : SHORT))) return -1;
+    if (last < 1) return -1;
+    const int64_t columns = run_length(b, last);
+    const bool is_short = columns < (has_mask ? FEW_COLUMNS : SHORT);
+    if (columns < FEWEST || (is_short && !has_mask)) return -1;
     for (uint32_t i = 0; i < b->accesses.n; i++) {
         const access *a = &b->accesses.at[i];
         if (a->is_output && a->stride[last] != b->one) return -1;
@@ -49,7 +72,7 @@ static int transposed_dim(builder *b) {
         }
         for (int d = 0; d < last; d++) {
             if (a->stride[d] != b->one || ir_size_is(sz, b->dim[d], 1) ||
-                run_length(b, d) < (has_mask ? FEW_RUN : SHORT))
+                run_length(b, d) < (has_mask ? FEW_RUN : SHORT) || (is_short && !is_crowded(b, d, columns)))
                 continue;
             if (found >= 0 && found != d) return -1;
             found = d;
@@ -240,18 +263,21 @@ static void merge_pixels(builder *b) {
     }
 }
 
-/* Column form: the first of the dims from which on memory runs on to the column in every buffer; they are walked as
- * one. (Sums over the channels of 8x64x32x32: 60 us, 21 as rows of 1024.) */
-static int first_column(builder *b, const cluster *c) {
-    const uint32_t stop = c->kind == CLUSTER_SCAN ? 1u << c->scanned : c->reduced;
-    int first = c->column;
-    for (int d = c->column - 1; d >= 0 && !(stop >> d & 1); d--) {
+/* Dims before `last`, down to one of `stop`, from which on memory runs on to it in every buffer become part of it. */
+static void take_run(builder *b, int last, uint32_t stop) {
+    for (int d = last - 1; d >= 0 && !(stop >> d & 1); d--) {
         if (ir_size_is(b->p->g->sizes, b->dim[d], 1)) continue;
-        if (!builder_mergeable(b, d, first)) break;
-        b->dim[first] = ir_size_mul(b->p->g->sizes, b->dim[d], b->dim[first]);
-        b->dim[d] = b->one; /* its strides are those of the column, whose size it is part of now */
+        if (!builder_mergeable(b, d, last)) break;
+        b->dim[last] = ir_size_mul(b->p->g->sizes, b->dim[d], b->dim[last]);
+        b->dim[d] = b->one; /* its strides are those of `last`, whose size it is part of now */
     }
-    return first;
+}
+
+/* Column form: the column, with the dims before it that are one run with it. (Sums over the channels of 8x64x32x32: 60
+ * us, 21 as rows of 1024.) -1: inner form. */
+static int column_of(builder *b, const cluster *c) {
+    if (c->column >= 0) take_run(b, c->column, c->kind == CLUSTER_SCAN ? 1u << c->scanned : c->reduced);
+    return c->column;
 }
 
 /* MAP on a CPU: of how many elements is the dim before the last, along which rows take turns in all outputs
@@ -351,7 +377,7 @@ void builder_order_dims(builder *b, ir_step *st) {
         TAKE(d < heads, 'b')
         for (int d = heads; d < b->space; d++) order[n] = d, role[n++] = "hmnkjg"[d - (c->rank - 3)];
     } else if (c->kind == CLUSTER_REDUCE) {
-        const int column = c->column >= 0 ? first_column(b, c) : -1;
+        const int column = column_of(b, c);
         TAKE(!(c->reduced >> d & 1) && d != column, 'p')
         int before = n;
         TAKE(c->reduced >> d & 1, 'r')
@@ -361,7 +387,7 @@ void builder_order_dims(builder *b, ir_step *st) {
         }
         TAKE(d == column, 'v')
     } else if (c->kind == CLUSTER_SCAN) {
-        int column = c->column >= 0 ? first_column(b, c) : -1;
+        const int column = column_of(b, c);
         TAKE(d != c->scanned && d != column, 'p')
         TAKE(d == c->scanned, 'r')
         TAKE(d == column, 'v')
@@ -383,6 +409,7 @@ void builder_order_dims(builder *b, ir_step *st) {
             t = MAX_SPACE; /* a scatter's axis is walked in order */
         else
             while (last > 0 && ir_size_is(sz, b->dim[last], 1)) last--;
+        if (t >= 0 && !c->anchor) take_run(b, last, 1u << t); /* a scatter's t is past the space */
         const int along = c->anchor || t >= 0 ? last : vector_dim(b, last);
         if (along != last) last = along, t = MAX_SPACE;
         TAKE(d != t && (t < 0 || d != last), 'p') /* t past the space: last only moves to the end */

@@ -45,24 +45,6 @@ Test(few_rows, are_one_kernel) {
     }
 }
 
-/* The dims behind the reduced ones are one, so that rows of small images are runs. */
-static void has_dims(const char *roles, const char *text) {
-    const ir_kernel *k = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V3})->steps.at[0].kernel;
-    char is[IR_KERNEL_MAX_DIMS + 1] = "";
-    for (int d = 0; d < k->n_dims; d++) is[d] = k->dim[d].role;
-    cr_expect_str_eq(is, roles, "%s", text);
-}
-
-Test(few_rows, columns_that_are_one_run_are_one_dim) {
-    has_dims("prv", "func @f(%x: f32[8, 64, 7, 7]) -> f32[8, 7, 7] { %y = reduce_max(%x, axes=[1]) return %y }");
-    has_dims("prv", "func @f(%x: f32[B, C, H, W]) -> i64[B, H, W] { %y = argmax(%x, axis=1) return %y }");
-    has_dims("rv", "func @f(%x: f32[64, 4, 5, 6]) -> f32[4, 5, 6] { %y = reduce_sum(%x, axes=[0]) return %y }");
-    has_dims("prrv", "func @f(%x: f32[9, 2, 7, 8]) -> f32[2, 8] { %y = reduce_sum(%x, axes=[0, 2]) return %y }");
-    has_dims("pprv", "func @f(%x: f32[9, 7, 4, 5], %m: f32[4, 1]) -> f32[9, 4, 5] { %t = mul(%x, %m) %y = "
-                     "reduce_sum(%t, axes=[1]) return %y }"); /* not in all that is read */
-    has_dims("prv", softmax("f32[8, 21, 64, 64]", 1));
-}
-
 Test(few_rows, many_unknown_or_narrow_ones_are_several) {
     has_kernels(IR_LEVEL_V4, 3, softmax("f32[8, 129, 100]", 1));
     has_kernels(IR_LEVEL_V4, 3, softmax("f64[65, 100]", 0));
