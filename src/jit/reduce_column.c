@@ -161,10 +161,11 @@ static int rows_along(const red_sweep *s) {
     const red *r = s->r;
     int costly = 0;
     if (s->has_arg) return 0;
+    for (int n = 0; n < r->k->n_insts; n++) /* rows are evaluated as if each were the first */
+        if (r->k->inst[n].op == IR_K_INDEX && r->k->inst[n].index == r->last && s->is_needed[n]) return 0;
     if (s->n_acc == 0) return 4;
     for (int n = 0; n < r->k->n_insts; n++) {
         uint16_t op = r->k->inst[n].op;
-        if (op == IR_K_INDEX) return 0;
         if (op >= IR_OP_COUNT || !(ir_ops[op].flags & IR_COSTLY)) continue;
         if (s->is_seed[n]) return 0; /* computed again for each group */
         if (s->is_needed[n]) costly += ir_dtypes[r->k->inst[n].dtype].bytes > 4 ? 2 : 1;

@@ -94,6 +94,18 @@ Test(fused, windows_beside_an_operand_that_is_written_over) {
     }
 }
 
+/* Rows that are counted, in the last pass down the columns: its elements know which row they are of. */
+Test(fused, counted_rows_of_columns) {
+    const fusor_buffer shapes[1] = {SHAPE(5, 37)};
+    same_bits("func @f(%x: f32[5, 37]) -> f32[5, 37] { %i = iota(shape=[5, 1], axis=0, dtype=f32) %y = mul(%x, %i)"
+              " %m = reduce_max(%y, axes=[0], keepdims=true) %r = sub(%y, %m) return %r }",
+              FUSOR_F32, shapes, 1);
+    same_bits("func @f(%x: f32[5, 37]) -> f32[5, 37] { %i = iota(shape=[5, 37], axis=0, dtype=i64) %k = iota(shape=[5, "
+              "37], axis=1, dtype=i64)"
+              " %c = le(%i, %k) %y = select(%c, %x, -inf) %r = softmax(%y, axis=0) return %r }",
+              FUSOR_F32, shapes, 1);
+}
+
 Test(fused, buffer_macro) {
     float x[6];
     const fusor_buffer b = FUSOR_BUFFER(x, FUSOR_F32, 2, 3), scalar = FUSOR_BUFFER(x + 1, FUSOR_I32);
