@@ -211,6 +211,14 @@ static int check_on_device(fu_arena *arena, const char *text, const ir_graph *g,
     return rc;
 }
 
+static int count_attention(const rt_exec *exec) {
+    const ir_plan *p = rt_exec_plan(exec);
+    int n = 0;
+    for (uint32_t i = 0; i < p->steps.n; i++)
+        n += p->steps.at[i].kernel && p->steps.at[i].kernel->kind == IR_KERNEL_ATTENTION;
+    return n;
+}
+
 static int check_case(fu_arena *arena, const char *text, const facts *f) {
     ir_graph *g = reference_graph(arena, &error, text);
     if (!g) {
@@ -262,15 +270,20 @@ static int check_case(fu_arena *arena, const char *text, const facts *f) {
     if (expected != FUSOR_OK) {
         for (int k = 0; k < n_out; k++) want[k].dtype = ir_at(g, g->results.at[k].node)->dtype;
     }
+    /* attention that was recognized in primitives has an order of its own, within its bound */
+    const bool is_recognized = count_attention(runs[0].exec) > count_attention(runs[2].exec);
     int rc = 0;
     for (int k = 0; k < 5 && rc == 0; k++) {
+        const bool is_unfused = k == 2 || k == 3;
         rc = call(&runs[k], g, f, in, want, arena);
         if (rc == 0 && runs[k].status != expected)
             rc = fail("%s: %s: %s; the reference gives %s", runs[k].name, fusor_status_name(runs[k].status), error.text,
                       fusor_status_name(expected));
-        if (rc == 0 && k > 0 && expected == FUSOR_OK) rc = same(&runs[0], &runs[k], n_out);
+        if (rc == 0 && k > 0 && expected == FUSOR_OK && !(is_recognized && k == 2))
+            rc = same(&runs[is_recognized && is_unfused ? 2 : 0], &runs[k], n_out);
     }
     if (rc == 0 && expected == FUSOR_OK) rc = near_reference(&runs[0], want, bound, n_out, true);
+    if (rc == 0 && expected == FUSOR_OK && is_recognized) rc = near_reference(&runs[2], want, bound, n_out, false);
     for (int k = 0; k < 4; k++) rt_exec_release(runs[k].exec);
     return rc;
 }
