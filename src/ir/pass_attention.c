@@ -190,10 +190,7 @@ fusor_status ir_recognize_attention(fu_arena *a, fu_error *e, ir_graph **g) {
     match m;
     bool any = false;
     if ((*g)->hints.n) return FUSOR_OK; /* they are about values that would be gone */
-    r.uses = FU_NEW_N(a, uint32_t, (*g)->nodes.n);
-    for (ir_id i = 1; i < (*g)->nodes.n; i++)
-        for (unsigned k = 0; k < ir_at(*g, i)->n_in; k++) r.uses[ir_at(*g, i)->in[k]]++;
-    for (uint32_t i = 0; i < (*g)->results.n; i++) r.uses[(*g)->results.at[i].node]++;
+    r.uses = ir_use_counts(a, *g);
     for (ir_id i = 1; i < (*g)->nodes.n && !any; i++) any = matches(&r, ir_at(*g, i), &m);
     if (!any) return FUSOR_OK;
     ir_rewrite_begin(&r.rw, a, *g);

@@ -472,7 +472,7 @@ static bool moves_channels(const ir_graph *g, const ir_node *n, bool is_back) {
 }
 
 /* Is all that is made of it, by element-wise operators, transposed back? */
-static bool goes_back(const ir_graph *g, ir_id id, int depth) {
+static bool goes_back(const ir_graph *g, const uint32_t *n_uses, ir_id id, int depth) {
     enum { DEPTH = 6 };
     bool any = false;
     for (uint32_t r = 0; r < g->results.n; r++)
@@ -481,11 +481,11 @@ static bool goes_back(const ir_graph *g, ir_id id, int depth) {
         const ir_node *n = ir_at(g, i);
         bool uses = false;
         for (int k = 0; k < n->n_in; k++) uses |= n->in[k] == id;
-        if (!uses) continue;
+        if (!uses || !n_uses[i]) continue; /* or it is dead */
         any = true;
         if (moves_channels(g, n, true)) continue;
         if (depth == DEPTH || (ir_ops[n->op].kind != IR_KIND_EW && ir_ops[n->op].kind != IR_KIND_CONVERT) ||
-            !goes_back(g, i, depth + 1))
+            !goes_back(g, n_uses, i, depth + 1))
             return false;
     }
     return any;
@@ -503,7 +503,7 @@ bool ir_expands_last_channels(const ir_graph *g, ir_id id) {
         if (!ir_size_is(g->sizes, w->dim[d], 1) || ir_window_entry(g, n, "strides", i, 1) != 1 ||
             ir_window_entry(g, n, "pads", i, 0) || ir_window_entry(g, n, "pads", i + n->rank - IR_SPATIAL_AT, 0))
             return false;
-    return goes_back(g, id, 0);
+    return goes_back(g, ir_use_counts(g->arena, g), id, 0);
 }
 
 ir_id ir_expand_last_channels(const ir_expand *c, const ir_node *n) {

@@ -140,6 +140,9 @@ Test(attention, is_recognized_in_primitives) {
         BODY("%a = matmul(%q, %t) %b = div(%a, 8.0) %s = add(%m, %b)"),
         BODY("%x = transpose(%k, perm=[0, 2, 1]) %a = matmul(%q, %x) %b = mul(2.0, %a) %d = div(%b, 3.0) %s = add(%d, "
              "%c)"),
+        /* what no result needs reads nothing */
+        "f32[3, S, 32] { %s = matmul(%q, %t) %p = softmax(%s) %d = cast(%p, bool) %e = exp(%s) %y = matmul(%p, %v) "
+        "return %y }",
     };
     for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
         cr_assert_eq(kernels_of(yes[i], false), 1u, "%s", yes[i]);
