@@ -41,8 +41,8 @@
  *
  * Random numbers are instructions of two operands: the seed, and the row-major number of the element, both i64.
  *
- * Baked: sizes of 1 never appear as dims; a size known as an integer up to 64 in dim r, n, k (and the last p of a map)
- * is baked (attention: n and k; and in dim m of a direct contraction, as are its strides); strides 0 and 1 are baked,
+ * Baked: sizes of 1 never appear as dims (but of m, y, n, q, w); a size known as an integer up to 64 in dim r, n, k, w
+ * (and the last p of a map) is baked (attention: n and k; and in dim m of a direct contraction, as are its strides); strides 0 and 1 are baked,
  * and for loads 2, 3, 4 and -1 along the last dim (and the last p before a baked r). Everything else is read from the
  * arguments. Baked and run-time forms give the same bits. */
 #include "ir/op.h"
@@ -80,7 +80,7 @@ typedef struct ir_kbuffer {
     ir_dtype dtype;
     bool is_output;
     int64_t stride[IR_KERNEL_MAX_DIMS]; /* baked, or IR_STRIDE_RUNTIME */
-    uint8_t behind; /* map: 1 + the input that this one is an element behind, columns of both 2 apart; 0: none */
+    uint8_t behind; /* map, and the map behind a window: 1 + the input that this one is an element behind, columns of both 2 apart; 0: none */
     bool is_band;   /* window with a band: rows of it lie in scratch; its address in the arguments is a byte offset */
 } ir_kbuffer;
 
@@ -209,8 +209,8 @@ enum {
     /* row: units per tile: rows, column form: chunks of columns of rows; column form: columns of a chunk */
     IR_TUNE_ROW_UNITS = 0,
     IR_TUNE_ROW_COLUMNS = 1,
-    /* window: rows (of dim y) of a tile, which has all of m (with a band, more if they are no whole rows of q); how many of m go over these rows at a time (by channel: how
-     * many of m a tile has, a multiple of nr) */
+    /* window: rows (of dim y) of a tile, which has all of m; with a band they are made whole rows of q. How many of m go
+     * over these rows at a time (by channel: how many of m a tile has, a multiple of nr) */
     IR_TUNE_WINDOW_ROWS = 0,
     IR_TUNE_WINDOW_CHANNELS = 1,
     IR_TUNE_WINDOW_COLUMNS = 2, /* depthwise form: columns of a tile, a multiple of nr; rows are one of mr then */
@@ -320,7 +320,7 @@ const ir_kinst *ir_kernel_window_operand(const ir_kernel *k, int i); /* the load
 bool ir_kernel_has_slab(
     const ir_kernel *k); /* axes on a CPU, not in the form for one channel a group: all below is of these */
 ir_dot ir_kernel_window_dot(const ir_kernel *k);
-enum { IR_SLAB_HEAD = 64 }; /* bytes at the begin of its scratch */
+enum { IR_SLAB_HEAD = 64 }; /* bytes at the begin of its scratch, behind the band if there is one */
 bool ir_kernel_window_packs(const ir_kernel *k);
 bool ir_kernel_window_adds(
     const ir_kernel *k); /* 128 was added to the operand's elements: the weights' sums times -128 go in */

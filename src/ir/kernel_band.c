@@ -51,7 +51,7 @@ void ir_kernel_head(const ir_kernel *k, ir_kernel *out) {
         out->n_insts--; /* what is behind the store is the tail's */
     out->n_dims -= TAIL_DIMS;
     out->band_rows = 0;
-    for (int b = 0; b < out->n_buffers; b++) /* a tile is of one batch, and has channels and rows of its own */
+    for (int b = 0; b < out->n_buffers; b++) /* the band is of one batch and the channels of a tile */
         for (int d = 0; d < out->n_dims && out->buffer[b].is_band; d++)
             if (out->dim[d].role == 'b') out->buffer[b].stride[d] = 0;
             else if (out->dim[d].role == 'm' && out->buffer[b].is_output) out->buffer[b].stride[d] = IR_STRIDE_RUNTIME;
@@ -98,7 +98,7 @@ int64_t ir_band_bytes(const ir_kernel *k, const int64_t *size, int64_t rows, int
 }
 
 fusor_status ir_verify_band(const ir_kernel *k, fu_error *e) {
-    bool late[IR_KERNEL_MAX_INSTS], reaches[IR_KERNEL_MAX_INSTS]; /* the products */
+    bool late[IR_KERNEL_MAX_INSTS], reaches[IR_KERNEL_MAX_INSTS]; /* is it made of the products? */
     const int band = ir_kernel_band(k), n = k->n_dims, m = dim_of(k, 'm'), y = dim_of(k, 'y'), column = dim_of(k, 'n');
     int bands = 0, stores = 0;
     if (!k->band_rows) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* plan_bands.c: which maps share the kernel of the convolution that they read: those each of whose rows is made of rows
- * that no other one reads, as the windows of a pool are where they do not overlap. The map becomes the tail of the
- * convolution's cluster (ir_kernel_head in kernel.h): what it reads lies in the worker's scratch, a band of rows at a
- * time, and never in memory. Where windows overlap along rows, bands would be computed twice or kept, which takes what
- * it saves; pads and what knows its place (iota) would need the band's.
+/* plan_bands.c: which maps share the kernel of the convolution that they read: those of which row i is made of rows
+ * i * step to i * step + step - 1 alone, for one step, as with the windows of a pool that do not overlap. The map becomes
+ * the tail of the convolution's cluster (ir_kernel_head in kernel.h): what it reads lies in the worker's scratch, a band
+ * of rows at a time, and never in memory. Where windows overlap along rows, rows would be computed twice or kept from
+ * band to band, which takes what it saves; pads and what knows its place (iota) would have to know the band's.
  *
  * No cycle: whatever else the tail reads was made by clusters before the convolution. Cost: O(nodes) for each candidate
  * and cluster. */
@@ -16,7 +16,7 @@ typedef struct search {
     planner *p;
     ir_id value;               /* of the convolution's cluster */
     int head, tail;            /* that cluster; the map's */
-    int64_t step, first, last; /* row i of the map is made of rows i * step + first .. last of the value */
+    int64_t step, first, last; /* row i of the map reads rows i * step + first to i * step + last of the value */
     int n_found, n_visits;     /* times that the value was met; nodes looked at */
     bool *is_seen;             /* by node */
 } search;
@@ -28,7 +28,7 @@ static bool is_for_tail(const ir_node *n) {
            (kind == IR_KIND_CREATE && n->op != IR_OP_IOTA);
 }
 
-/* Is each element of operand i of n one of the same image and channel, in a row of the operand that follows from n's? */
+/* Does each element of n read one of the same image and channel of operand i, in a row that grows with its own? */
 static bool keeps_channels(const planner *p, const ir_node *n, int i, const ir_size *start, const int64_t *along) {
     const ir_node *x = ir_at(p->g, n->in[i]);
     if (x->rank != RANK || n->rank != RANK || (n->stretch && n->stretch[i])) return false;
@@ -38,8 +38,8 @@ static bool keeps_channels(const planner *p, const ir_node *n, int i, const ir_s
     return along[ROWS] > 0;
 }
 
-/* Row i * step + at of node id is asked for, for each row i of the map; what it is made of of the value is added to what
- * is known of that. False: this is not for a tail. */
+/* Row i * step + at of node id is asked for, for each row i of the map: which rows of the value that takes is added to
+ * s->first and s->last. False: this is not for a tail. */
 static bool find_rows(search *s, ir_id id, int64_t step, int64_t at) {
     enum { MOST_VISITS = 4096 };
     planner *p = s->p;
@@ -106,7 +106,7 @@ static bool has_rows(const planner *p, const cluster *c) {
            !ir_conv_is_depthwise(p->g, n) && c->stores.n == 1 && !c->tail;
 }
 
-/* Is the value read by what a tail may have alone? (Most are read by the next convolution.) */
+/* Is the value read only by operators that a tail may have? (Most are read by the next convolution.) */
 static bool may_have_tail(const search *s) {
     const planner *p = s->p;
     const node_info *v = &p->info[s->value];
@@ -157,10 +157,8 @@ void plan_attach_bands(planner *p) {
         for (uint32_t i = 0; i < k->stores.n && is_tail; i++)
             is_tail = ir_at(p->g, k->stores.at[i])->rank == RANK && find_rows(&s, k->stores.at[i], 1, 0);
         if (!is_tail || !s.n_found || s.step > IR_BAND_ROWS) continue;
-        if (s.first < 0 || s.last >= s.step) {
-            p->info[s.value].reason = IR_REASON_RECOMPUTE;
-            continue;
-        }
+        if (s.last - s.first >= s.step) p->info[s.value].reason = IR_REASON_RECOMPUTE; /* rows are read twice */
+        if (s.first < 0 || s.last >= s.step) continue;
         p->clusters.at[c].tail = s.tail;
         p->clusters.at[c].band_rows = s.step;
         p->clusters.at[s.tail].head = c;

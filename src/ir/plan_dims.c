@@ -33,7 +33,9 @@ static int64_t run_length(const builder *b, int d) {
  * vector of them is stored slowly? Then blocks of few columns pay, too. (EPYC 9005, f32, 4x128x8x64 by 0 3 1 2 1750 us
  * by vectors along 64, 49 by blocks, 4x3x256x256 by 0 3 2 1 2600 and 390, by 3 2 1 0 6000 and 1350.) */
 static bool is_crowded(const builder *b, int d, int64_t columns) {
-    enum { PAGE = IR_PAGE_BYTES, LINE = 64, WAYS = 8, FEWEST_BYTES = 12 }; /* the sets of a way are a page */
+    /* The sets of a way are a page; 8 to 12 ways. Blocks of fewer bytes (3 columns of u8: 220 and 266 us) lose to what
+     * crowds sets, not to what touches as many pages. */
+    enum { PAGE = IR_PAGE_BYTES, LINE = 64, WAYS = 8, FEWEST_BYTES = 12 };
     const ir_sizes *sz = b->p->g->sizes;
     int64_t n = 0, run = INT32_MAX;
     (void)ir_size_is_const(sz, b->dim[d], &run);
@@ -49,12 +51,12 @@ static bool is_crowded(const builder *b, int d, int64_t columns) {
     return false;
 }
 
-/* MAP: the dim along which inputs are contiguous that have the last dim's elements apart; -1: there is none. Where the
- * last dim is short, or that one is, blocks of both are no use. */
+/* MAP: the dim along which inputs are contiguous that have the last dim's elements apart; -1: there is none. Where
+ * either is short, blocks of both are no use, but of a few columns where the alternative is_crowded. */
 static int transposed_dim(builder *b) {
     const ir_sizes *sz = b->p->g->sizes;
     /* A block of the vectors that there are; blocks under masks pay from here on (EPYC 9005, 1000 x 10: f32 3.6 us
-     * without, 2.5 with them, u8 7 and 2.2; 10 x 1000: 5.1, 2.5, 14.4, 2.2). Fewer columns are vector_dim's. */
+     * without, 2.5 with them, u8 7 and 2.2; 10 x 1000: 5.1, 2.5, 14.4, 2.2). Fewer columns are mostly vector_dim's. */
     enum { SHORT = 16, FEW_COLUMNS = 9, FEWEST = 3, FEW_RUN = 8 };
     const bool has_mask = ir_levels[b->k->level].has_mask && !ir_level_is_gpu(b->k->level);
     int last = b->space - 1, found = -1;
@@ -263,7 +265,8 @@ static void merge_pixels(builder *b) {
     }
 }
 
-/* Dims before `last`, down to one of `stop`, from which on memory runs on to it in every buffer become part of it. */
+/* Dims before `last`, down to one whose bit is in `stop`, from which on memory runs on to it in every buffer become part
+ * of it: b->dim changes. */
 static void take_run(builder *b, int last, uint32_t stop) {
     for (int d = last - 1; d >= 0 && !(stop >> d & 1); d--) {
         if (ir_size_is(b->p->g->sizes, b->dim[d], 1)) continue;
@@ -273,7 +276,7 @@ static void take_run(builder *b, int last, uint32_t stop) {
     }
 }
 
-/* Column form: the column, with the dims before it that are one run with it. (Sums over the channels of 8x64x32x32: 60
+/* Column form: the column, which takes in the dims before it that are one run with it. (Sums over the channels of 8x64x32x32: 60
  * us, 21 as rows of 1024.) -1: inner form. */
 static int column_of(builder *b, const cluster *c) {
     if (c->column >= 0) take_run(b, c->column, c->kind == CLUSTER_SCAN ? 1u << c->scanned : c->reduced);

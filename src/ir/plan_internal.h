@@ -30,7 +30,7 @@ typedef struct cluster {
     int column;       /* REDUCE, SCAN: dim vectorized in column form, -1 = inner form */
     int scanned;      /* SCAN: the dim */
     uint32_t merged;  /* REDUCE: reduced dims that are one with the next reduced dim; sizes of 1 have no bit */
-    ir_id anchor;     /* matmul, first reduction, reference node; 0 for maps */
+    ir_id anchor;     /* matmul, first reduction, reference node, scatter; 0 for other maps */
     int n_nodes, n_leaves, n_reductions;
     bool is_building;
     int after;            /* MAP: largest cluster it must follow */

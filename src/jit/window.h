@@ -80,13 +80,13 @@ static inline LLVMValueRef num(window *w, int64_t v) { return em_i64s(w->e, v); 
 static inline LLVMValueRef element(window *w, LLVMValueRef base, LLVMValueRef i) {
     return em_gep(w->e, base, w->t_acc, i);
 }
-/* Elements of the operand along an axis. */
 /* Axis `number` from the last on: 0 columns, 1 rows, 2 the outer one; NULL: there is none. */
 static inline const ir_kaxis *window_axis(const window *w, int number) {
     return number < w->k->n_axes ? &w->k->axis[w->k->n_axes - 1 - number] : NULL;
 }
 /* Places of the kernel along it, by the text. */
 static inline int64_t window_places(const window *w, int number) { return ir_window_places(w->k, number); }
+/* Elements of the operand along an axis. */
 static inline LLVMValueRef axis_size(const window *w, const ir_kaxis *a) {
     return w->e->scalar[w->k->inst[a->size].index];
 }
@@ -256,7 +256,7 @@ LLVMValueRef window_check_weights(window *w, LLVMValueRef packed, LLVMValueRef a
 void window_emit_pads(window *w);
 void window_add_pads(window *w, LLVMValueRef *in, LLVMValueRef checked, LLVMValueRef width);
 
-/* ---- window_band.c: without a band all do nothing, or what there is without ---- */
+/* ---- window_band.c: without a band all do nothing, or what there is without, but window_band_offset ---- */
 void window_set_band(window *w); /* of window_begin: the arguments are loaded */
 LLVMValueRef window_rows_made(window *w);                       /* rows of the result that are made */
 LLVMValueRef window_tile_of_rows(window *w);                    /* rows of a tile of work */

@@ -70,12 +70,13 @@ static void take_dims(emit *e, const int *from, int n) {
     }
 }
 
-/* (args, band, block of indices: batches, channels, how many, rows of q, how many): the tail over one tile of work. */
+/* (args, band, block, first channel, channels, first row of q, rows of q): the tail over one tile of work, of the batch
+ * whose indices the block has (window_write_block). Its rows lie in the cache, so code that waits for memory as a map of
+ * its own may be (em_leave_unoptimized) is not for it. */
 fusor_status window_emit_band(window *w, fu_error *err) {
     emit *e = w->e;
     LLVMTypeRef parameter[7] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
     if (!w->band_rows) return FUSOR_OK;
-    const bool was_optimized = e->is_optimized;
     ir_kernel *tail = FU_NEW(e->arena, ir_kernel);
     int from[IR_KERNEL_MAX_DIMS];
     ir_kernel_tail(e->whole, tail, from);
@@ -88,7 +89,6 @@ fusor_status window_emit_band(window *w, fu_error *err) {
     e->k = tail;
     ir_kernel_vary_all(tail, e->varies);
     e->inner.n = 0;
-    e->is_optimized = false;
     e->lanes = 1;
     const int m = tail->n_dims - 3, q = m + 1;
     for (int b = 0; b < tail->n_buffers; b++) {
@@ -117,7 +117,6 @@ fusor_status window_emit_band(window *w, fu_error *err) {
     e->tune[IR_TUNE_MAP_STREAM] = num(w, 0);
     FU_TRY(jit_emit_map(e, err));
     window_end(w, o);
-    e->is_optimized = was_optimized;
     return FUSOR_OK;
 }
 

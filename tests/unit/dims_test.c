@@ -39,13 +39,14 @@ static const char *transpose(const char *x, const char *y, const char *perm) {
 Test(dims, transposes_go_by_blocks) {
     for (ir_level level = IR_LEVEL_V2; level <= IR_LEVEL_V4; level++) {
         has_dims(level, "tp", transpose("100, 200", "200, 100", "1, 0"));
-        /* few columns, but one run with those before them */
+        /* columns that are one run with rows: 8 with 128, 56 with 56 */
         has_dims(level, "ptp", transpose("4, 128, 8, 64", "4, 64, 128, 8", "0, 3, 1, 2"));
         has_dims(level, "ptp", transpose("8, 56, 56, 64", "8, 64, 56, 56", "0, 3, 1, 2"));
     }
     /* few columns: where vectors along 256 would be stored to few sets of a cache or many pages, and there are masks */
     has_dims(IR_LEVEL_V4, "pptp", transpose("4, 3, 256, 256", "4, 256, 256, 3", "0, 3, 2, 1"));
     has_dims(IR_LEVEL_V3, "pppp", transpose("4, 3, 256, 256", "4, 256, 256, 3", "0, 3, 2, 1"));
+    /* 24 elements 896 bytes apart: 24 sets of the cache */
     has_dims(IR_LEVEL_V4, "pppp", transpose("8, 28, 28, 24", "28, 24, 28, 8", "2, 3, 1, 0"));
     has_dims(IR_LEVEL_V4, "pppp", transpose("2, 50, 60, 70", "70, 60, 50, 2", "3, 2, 1, 0")); /* pairs */
 }
