@@ -530,15 +530,16 @@ static fusor_status verify_inst(const ir_kernel *k, int i, fu_error *e, const ui
 static fusor_status verify_behind(const ir_kernel *k, const ir_kbuffer *b, fu_error *e) {
     const ir_kbuffer *first = &k->buffer[b->behind - 1];
     const size_t bytes = (size_t)k->n_dims * sizeof *b->stride;
-    if ((k->kind != IR_KERNEL_MAP && !b->is_band) || b->behind > k->n_buffers || b->is_output || first->is_output || first->behind ||
-        first->dtype != b->dtype || k->n_dims < 1 || b->stride[k->n_dims - 1] != 2 ||
+    if ((k->kind != IR_KERNEL_MAP && !b->is_band) || b->behind > k->n_buffers || b->is_output || first->is_output ||
+        first->behind || first->dtype != b->dtype || k->n_dims < 1 || b->stride[k->n_dims - 1] != 2 ||
         memcmp(b->stride, first->stride, bytes) != 0)
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a buffer behind another is an input like it, columns 2 apart");
     return FUSOR_OK;
 }
 
 fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
-    static const char *const orders[IR_KERNEL_KIND_COUNT] = {"ptp", "prv", "prv", "byjmnk", "prv", "bmynkqw", "bhmnkjg"};
+    static const char *const orders[IR_KERNEL_KIND_COUNT] = {"ptp", "prv",     "prv",    "byjmnk",
+                                                             "prv", "bmynkqw", "bhmnkjg"};
     int at = 0, last_count = 0, matmuls = 0, reductions = 0, scans = 0;
     for (int d = 0; d < k->n_dims; d++) {
         const char *p = strchr(orders[k->kind] + at, k->dim[d].role);

@@ -42,9 +42,9 @@
  * Random numbers are instructions of two operands: the seed, and the row-major number of the element, both i64.
  *
  * Baked: sizes of 1 never appear as dims (but of m, y, n, q, w); a size known as an integer up to 64 in dim r, n, k, w
- * (and the last p of a map) is baked (attention: n and k; and in dim m of a direct contraction, as are its strides); strides 0 and 1 are baked,
- * and for loads 2, 3, 4 and -1 along the last dim (and the last p before a baked r). Everything else is read from the
- * arguments. Baked and run-time forms give the same bits. */
+ * (and the last p of a map) is baked (attention: n and k; and in dim m of a direct contraction, as are its strides);
+ * strides 0 and 1 are baked, and for loads 2, 3, 4 and -1 (maps on a CPU: to -4) along the last dim (and the last p
+ * before a baked r). Everything else is read from the arguments. Baked and run-time forms give the same bits. */
 #include "ir/op.h"
 #include "ir/schedule.h"
 
@@ -80,8 +80,9 @@ typedef struct ir_kbuffer {
     ir_dtype dtype;
     bool is_output;
     int64_t stride[IR_KERNEL_MAX_DIMS]; /* baked, or IR_STRIDE_RUNTIME */
-    uint8_t behind; /* map, and the map behind a window: 1 + the input that this one is an element behind, columns of both 2 apart; 0: none */
-    bool is_band;   /* window with a band: rows of it lie in scratch; its address in the arguments is a byte offset */
+    /* map, and the map behind a window: 1 + the input that this one is an element behind, columns of both 2 apart */
+    uint8_t behind;
+    bool is_band; /* window with a band: rows of it lie in scratch; its address in the arguments is a byte offset */
 } ir_kbuffer;
 
 /* window: place p of column i, along one spatial axis, is element i * stride + p * dilation - begin of `size` there
@@ -169,7 +170,7 @@ typedef struct ir_kernel {
     ir_kaxis axis[IR_KERNEL_MAX_AXES];
     ir_kslide slide;
     int64_t band_rows; /* window with a band: rows of y for each row of q; 0: it has none */
-    bool is_each; /* on a GPU: one launch over many sets of arguments (ir/gpu.h) */
+    bool is_each;      /* on a GPU: one launch over many sets of arguments (ir/gpu.h) */
     bool fast_math;
 } ir_kernel;
 
@@ -298,15 +299,16 @@ bool ir_parse_slide(const char *line, ir_kslide *s);
 fusor_status ir_verify_axes(const ir_kernel *k, fu_error *e);
 /* window with a band (kernel_band.c): its head is the convolution, which stores one value, its tail a map over b, m, q,
  * w that reads it, and what else it likes: the windows of a pool that do not overlap along rows. Row i of q is made of
- * rows i * band_rows .. of y. A tile of work has whole such rows: the head's go to a band, [channels of the tile][rows of
- * the tile][n] at the begin of the worker's scratch, then the tail reads them there. Both programs are kernels with the
+ * rows i * band_rows .. of y. A tile of work has whole such rows: the head's go to a band, [channels of the tile][rows
+ * of the tile][n] at the begin of the worker's scratch, then the tail reads them there. Both programs are kernels with the
  * numbers of the whole; the dims of the tail are its own, and from[i] is number i's in the whole. */
 enum { IR_BAND_ROWS = 64 }; /* most of band_rows */
 void ir_kernel_head(const ir_kernel *k, ir_kernel *out);
 void ir_kernel_tail(const ir_kernel *k, ir_kernel *out, int from[IR_KERNEL_MAX_DIMS]);
-int ir_kernel_band(const ir_kernel *k); /* the buffer that the head stores to */
+int ir_kernel_band(const ir_kernel *k);      /* the buffer that the head stores to */
 int ir_kernel_tail_dims(const ir_kernel *k); /* the last ones, q and w; 0 without a band */
-int64_t ir_band_rows_made(const ir_kernel *k, const int64_t *size); /* rows of y that the tail needs; without a band: all */
+/* Rows of y that the tail needs; without a band: all. */
+int64_t ir_band_rows_made(const ir_kernel *k, const int64_t *size);
 int64_t ir_band_tile_rows(const ir_kernel *k, int64_t rows); /* so many, or more: whole rows of q */
 int64_t ir_band_bytes(const ir_kernel *k, const int64_t *size, int64_t rows, int64_t channels); /* of such a tile */
 fusor_status ir_verify_band(const ir_kernel *k, fu_error *e);

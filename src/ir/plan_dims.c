@@ -265,8 +265,8 @@ static void merge_pixels(builder *b) {
     }
 }
 
-/* Dims before `last`, down to one whose bit is in `stop`, from which on memory runs on to it in every buffer become part
- * of it: b->dim changes. */
+/* Dims before `last`, down to one whose bit is in `stop`, from which on memory runs on to it in every buffer become
+ * part of it: b->dim changes. */
 static void take_run(builder *b, int last, uint32_t stop) {
     for (int d = last - 1; d >= 0 && !(stop >> d & 1); d--) {
         if (ir_size_is(b->p->g->sizes, b->dim[d], 1)) continue;
@@ -276,8 +276,8 @@ static void take_run(builder *b, int last, uint32_t stop) {
     }
 }
 
-/* Column form: the column, which takes in the dims before it that are one run with it. (Sums over the channels of 8x64x32x32: 60
- * us, 21 as rows of 1024.) -1: inner form. */
+/* Column form: the column, which takes in the dims before it that are one run with it. (Sums over the channels of
+ * 8x64x32x32: 60 us, 21 as rows of 1024.) -1: inner form. */
 static int column_of(builder *b, const cluster *c) {
     if (c->column >= 0) take_run(b, c->column, c->kind == CLUSTER_SCAN ? 1u << c->scanned : c->reduced);
     return c->column;

@@ -257,11 +257,11 @@ void window_emit_pads(window *w);
 void window_add_pads(window *w, LLVMValueRef *in, LLVMValueRef checked, LLVMValueRef width);
 
 /* ---- window_band.c: without a band all do nothing, or what there is without, but window_band_offset ---- */
-void window_set_band(window *w); /* of window_begin: the arguments are loaded */
-LLVMValueRef window_rows_made(window *w);                       /* rows of the result that are made */
-LLVMValueRef window_tile_of_rows(window *w);                    /* rows of a tile of work */
-LLVMValueRef window_band_offset(window *w, LLVMValueRef off);   /* of the band, from the tile's first element */
-fusor_status window_emit_band(window *w, fu_error *err);        /* BAND */
+void window_set_band(window *w);                              /* of window_begin: the arguments are loaded */
+LLVMValueRef window_rows_made(window *w);                     /* rows of the result that are made */
+LLVMValueRef window_tile_of_rows(window *w);                  /* rows of a tile of work */
+LLVMValueRef window_band_offset(window *w, LLVMValueRef off); /* of the band, from the tile's first element */
+fusor_status window_emit_band(window *w, fu_error *err);      /* BAND */
 /* A tile of so many channels and rows is complete; the block has its batches. */
 void window_end_tile(window *w, LLVMValueRef block, LLVMValueRef channels, LLVMValueRef rows);
 

@@ -397,8 +397,8 @@ static LLVMValueRef lay_line(window *w, window_line *s, LLVMValueRef count, LLVM
 
 static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMValueRef pitch) {
     emit *e = w->e;
-    LLVMValueRef zero = num(w, 0), one = num(w, 1), all = window_rows_made(w), m = e->size[w->dim_m], nr = num(w, w->nr),
-                 index[IR_KERNEL_MAX_DIMS] = {0};
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), all = window_rows_made(w), m = e->size[w->dim_m],
+                 nr = num(w, w->nr), index[IR_KERNEL_MAX_DIMS] = {0};
     LLVMValueRef blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, all, rows), one), rows, "");
     LLVMValueRef each = em_max(e, e->tune[IR_TUNE_WINDOW_CHANNELS], nr);
     LLVMValueRef parts = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, m, each), one), each, "");
