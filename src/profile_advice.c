@@ -10,7 +10,9 @@ static bool has(const char *list, const char *word) { return strstr(list, word) 
 
 const char *profile_advice(const profile_facts *f) {
     const double share = 100 * f->limit_share;
-    const bool is_arithmetic = strcmp(f->limit, "arithmetic") == 0, is_memory = strcmp(f->limit, "memory") == 0;
+    const bool is_arithmetic = strcmp(f->limit, "arithmetic") == 0, is_memory = strcmp(f->limit, "memory") == 0,
+               is_window = strcmp(f->kind, "window") == 0, is_attention = strcmp(f->kind, "attention") == 0,
+               is_product = is_window || is_attention || strcmp(f->kind, "contract") == 0;
     if (strcmp(f->kind, "reference") == 0)
         return "the reference evaluator computes this operator: another type or operator would have a kernel "
                "(doc/operators.md)";
@@ -23,7 +25,7 @@ const char *profile_advice(const profile_facts *f) {
     if (strcmp(f->limit, "call") == 0)
         return "the call costs more than the work: more work a call (larger batches, fusor_executable_call_each), or "
                "fusor_executable_prepare";
-    if (is_arithmetic && share >= NEAR && strcmp(f->kind, "contract") == 0)
+    if (is_arithmetic && share >= NEAR && is_product)
         return "arithmetic binds it, near the peak: a narrower type (bf16, i8) or more threads; the kernel has little "
                "left";
     if (is_arithmetic && share >= NEAR)
@@ -43,6 +45,12 @@ const char *profile_advice(const profile_facts *f) {
     if (strcmp(f->kind, "contract") == 0)
         return "a contraction below the peak: bind const weights (packed once), and give it sizes that are multiples "
                "of the register tile (fusor explain)";
+    if (is_window)
+        return "a convolution below the peak: bind const weights (packed once); few channels leave little to do with "
+               "what is loaded, small images little for a thread: more of them a call";
+    if (is_attention && is_arithmetic)
+        return "attention below the peak: its softmax is work too, and few queries read all keys for little: more of "
+               "them a call";
     if (has(f->ops, "take") || has(f->ops, "scatter"))
         return "gathered or scattered elements: neighbouring indices beside each other use whole cache lines";
     if (f->n_threads > 1 && f->median_ns < 20000)

@@ -2,6 +2,7 @@
 /* profile_test.c: profile.h: nothing is counted while it is off; calls, prepared calls, calls over sets and lazy
  * tensors are counted while it is on; entries outlive executables. */
 #include "api_test.h"
+#include "profile_advice.h"
 #include <jansson.h>
 
 static json_t *profile(fusor_context *ctx) {
@@ -103,4 +104,15 @@ Test(profile, a_full_table_drops) {
     cr_assert_eq(json_integer_value(json_object_get(d, "dropped")), 1100 - 1024);
     json_decref(d);
     fusor_context_free(ctx);
+}
+
+/* A kernel of products is not told of functions that it has not. */
+Test(profile, advice_is_of_the_kind_of_kernel) {
+    static const char *const kinds[] = {"contract", "window", "attention"};
+    for (int i = 0; i < 3; i++)
+        for (double share = .2; share < 1; share += .3) {
+            const profile_facts f = {kinds[i], "relu", "arithmetic", share, 1e6, 1e6, 1};
+            cr_expect(!strstr(profile_advice(&f), "functions"), "%s: %s", kinds[i], profile_advice(&f));
+        }
+    cr_expect(strstr(profile_advice(&(profile_facts){"map", "exp", "arithmetic", .5, 1e6, 1e6, 1}), "functions"));
 }
