@@ -112,6 +112,20 @@ void ir_kernel_keep(ir_kernel *k, const bool *is_needed) {
     }
 }
 
+void ir_kernel_keep_addresses(ir_kernel *k) {
+    bool is_used[IR_KERNEL_MAX_BUFFERS] = {false};
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_K_LOAD || k->inst[i].op == IR_K_STORE) is_used[k->inst[i].index] = true;
+    for (int b = 0; b < k->n_buffers; b++)
+        if (!is_used[b]) memset(k->buffer[b].stride, 0, sizeof k->buffer[b].stride);
+}
+
+int ir_kernel_dim(const ir_kernel *k, char role) {
+    for (int d = 0; d < k->n_dims; d++)
+        if (k->dim[d].role == role) return d;
+    return -1;
+}
+
 int ir_kernel_pass(const ir_kernel *k, int inst) {
     uint32_t v[IR_KERNEL_MAX_INSTS];
     int p[IR_KERNEL_MAX_INSTS];

@@ -426,6 +426,9 @@ void ir_kernel_vary_all(const ir_kernel *k, uint32_t varies[IR_KERNEL_MAX_INSTS]
 void ir_kernel_mark(const ir_kernel *k, int inst, bool *is_marked);
 /* What is not needed becomes an index that nobody asks for: numbers stay, and so do lines of the description. */
 void ir_kernel_keep(ir_kernel *k, const bool *is_needed);
+/* Buffers that no load or store has vary along nothing: they cost no address. */
+void ir_kernel_keep_addresses(ir_kernel *k);
+int ir_kernel_dim(const ir_kernel *k, char role); /* the first one of this role; -1: there is none */
 /* Pass of a row or reduce kernel in which a value is first known: 0 for what needs no reduction, 1 + pass of the
  * operands for a reduction's result. Values of pass p per element are computed while sweeping the row for the p-th
  * time. */

@@ -5,12 +5,6 @@
 #include "ir/arith.h"
 #include "ir/kernel.h"
 
-static int dim_of(const ir_kernel *k, char role) {
-    for (int d = 0; d < k->n_dims; d++)
-        if (k->dim[d].role == role) return d;
-    return -1;
-}
-
 static const ir_kinst *find_attention(const ir_kernel *k) {
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_OP_ATTENTION) return &k->inst[i];
@@ -18,8 +12,8 @@ static const ir_kinst *find_attention(const ir_kernel *k) {
 }
 
 ir_attention_dims ir_kernel_attention_dims(const ir_kernel *k) {
-    return (ir_attention_dims){dim_of(k, 'h'), dim_of(k, 'm'), dim_of(k, 'n'),
-                               dim_of(k, 'k'), dim_of(k, 'j'), dim_of(k, 'g')};
+    return (ir_attention_dims){ir_kernel_dim(k, 'h'), ir_kernel_dim(k, 'm'), ir_kernel_dim(k, 'n'),
+                               ir_kernel_dim(k, 'k'), ir_kernel_dim(k, 'j'), ir_kernel_dim(k, 'g')};
 }
 
 /* That of the scale: the planner gives it the type that all of it is computed in. */

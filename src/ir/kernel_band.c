@@ -6,12 +6,6 @@
 
 enum { TAIL_DIMS = 2 }; /* q and w, the last ones of the whole */
 
-static int dim_of(const ir_kernel *k, char role) {
-    for (int d = 0; d < k->n_dims; d++)
-        if (k->dim[d].role == role) return d;
-    return -1;
-}
-
 int ir_kernel_tail_dims(const ir_kernel *k) { return k->band_rows ? TAIL_DIMS : 0; }
 
 int ir_kernel_band(const ir_kernel *k) {
@@ -29,19 +23,15 @@ static void find_late(const ir_kernel *k, bool late[IR_KERNEL_MAX_INSTS]) {
     }
 }
 
-/* The stores of one of the programs, with what they need. Buffers that are not its own vary along nothing, which costs
- * no address. */
+/* The stores of one of the programs, with what they need. */
 static void keep_stores(ir_kernel *k, bool of_tail) {
-    bool late[IR_KERNEL_MAX_INSTS], is_needed[IR_KERNEL_MAX_INSTS] = {false}, is_own[IR_KERNEL_MAX_BUFFERS] = {false};
+    bool late[IR_KERNEL_MAX_INSTS], is_needed[IR_KERNEL_MAX_INSTS] = {false};
     find_late(k, late);
     for (int i = 0; i < k->n_insts; i++)
         if (k->inst[i].op == IR_K_STORE && late[i] == of_tail) ir_kernel_mark(k, i, is_needed);
     for (int i = 0; i < k->n_axes && !of_tail; i++) is_needed[k->axis[i].size] = true;
     ir_kernel_keep(k, is_needed);
-    for (int i = 0; i < k->n_insts; i++)
-        if (k->inst[i].op == IR_K_LOAD || k->inst[i].op == IR_K_STORE) is_own[k->inst[i].index] = true;
-    for (int b = 0; b < k->n_buffers; b++)
-        if (!is_own[b]) memset(k->buffer[b].stride, 0, sizeof k->buffer[b].stride);
+    ir_kernel_keep_addresses(k);
 }
 
 void ir_kernel_head(const ir_kernel *k, ir_kernel *out) {
@@ -58,7 +48,7 @@ void ir_kernel_head(const ir_kernel *k, ir_kernel *out) {
 }
 
 void ir_kernel_tail(const ir_kernel *k, ir_kernel *out, int from[IR_KERNEL_MAX_DIMS]) {
-    const int m = dim_of(k, 'm');
+    const int m = ir_kernel_dim(k, 'm');
     *out = *k;
     out->kind = IR_KERNEL_MAP;
     out->features = 0;
@@ -81,25 +71,26 @@ void ir_kernel_tail(const ir_kernel *k, ir_kernel *out, int from[IR_KERNEL_MAX_D
 }
 
 int64_t ir_band_rows_made(const ir_kernel *k, const int64_t *size) {
-    const int64_t y = size[dim_of(k, 'y')];
+    const int64_t y = size[ir_kernel_dim(k, 'y')];
     if (!k->band_rows) return y;
-    const int64_t needed = ir_times(size[dim_of(k, 'q')], k->band_rows);
+    const int64_t needed = ir_times(size[ir_kernel_dim(k, 'q')], k->band_rows);
     return needed < y ? needed : y;
 }
 
 int64_t ir_band_tile_rows(const ir_kernel *k, int64_t rows) {
-    return k->band_rows ? ir_round_up(rows < 1 ? 1 : rows, k->band_rows) : rows;
+    return k->band_rows ? ir_round_up(rows, k->band_rows) : rows;
 }
 
 int64_t ir_band_bytes(const ir_kernel *k, const int64_t *size, int64_t rows, int64_t channels) {
     if (!k->band_rows) return 0;
-    const int64_t elements = ir_times(ir_times(channels, rows), size[dim_of(k, 'n')]);
+    const int64_t elements = ir_times(ir_times(channels, rows), size[ir_kernel_dim(k, 'n')]);
     return ir_round_up(ir_times(elements, ir_dtypes[k->buffer[ir_kernel_band(k)].dtype].bytes), IR_PAGE_BYTES);
 }
 
 fusor_status ir_verify_band(const ir_kernel *k, fu_error *e) {
     bool late[IR_KERNEL_MAX_INSTS], reaches[IR_KERNEL_MAX_INSTS]; /* is it made of the products? */
-    const int band = ir_kernel_band(k), n = k->n_dims, m = dim_of(k, 'm'), y = dim_of(k, 'y'), column = dim_of(k, 'n');
+    const int band = ir_kernel_band(k), n = k->n_dims, m = ir_kernel_dim(k, 'm'), y = ir_kernel_dim(k, 'y'),
+              column = ir_kernel_dim(k, 'n');
     int bands = 0, stores = 0;
     if (!k->band_rows) {
         for (int b = 0; b < k->n_buffers; b++)

@@ -50,11 +50,6 @@ int64_t ir_kernel_row_scratch_bytes(const ir_kernel *k, int64_t length) {
     return (IR_PARTIAL_BYTES * reductions * partials + 63) / 64 * 64 + bytes;
 }
 
-static void need(const ir_kernel *k, bool *is_needed) {
-    for (int i = k->n_insts - 1; i >= 0; i--)
-        for (int j = 0; j < k->inst[i].n_in && is_needed[i]; j++) is_needed[k->inst[i].in[j]] = true;
-}
-
 /* Buffer number n of the whole: rows one behind the other. */
 static int add_buffer(ir_kernel *k, ir_dtype t, bool is_output) {
     ir_kbuffer *b = &k->buffer[k->n_buffers];
@@ -71,9 +66,9 @@ void ir_kernel_tile_program(const ir_kernel *k, ir_kernel *out) {
     int value[IR_ROW_VALUES], n = ir_kernel_row_values(k, value);
     find_late(k, late);
     *out = *k;
-    for (int i = 0; i < k->n_insts; i++) is_needed[i] = k->inst[i].op == IR_K_STORE && !late[i];
-    for (int i = 0; i < n; i++) is_needed[value[i]] = true;
-    need(out, is_needed);
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_K_STORE && !late[i]) ir_kernel_mark(out, i, is_needed);
+    for (int i = 0; i < n; i++) ir_kernel_mark(out, value[i], is_needed);
     ir_kernel_keep(out, is_needed);
     for (int i = 0; i < n; i++) {
         ir_dtype t = k->inst[value[i]].dtype;
@@ -89,7 +84,7 @@ void ir_kernel_tile_program(const ir_kernel *k, ir_kernel *out) {
 }
 
 void ir_kernel_row_program(const ir_kernel *k, ir_kernel *out) {
-    bool late[IR_KERNEL_MAX_INSTS], is_needed[IR_KERNEL_MAX_INSTS] = {false}, is_read[IR_KERNEL_MAX_BUFFERS] = {false};
+    bool late[IR_KERNEL_MAX_INSTS], is_needed[IR_KERNEL_MAX_INSTS] = {false};
     int value[IR_ROW_VALUES], n = ir_kernel_row_values(k, value);
     find_late(k, late);
     *out = *k;
@@ -106,13 +101,10 @@ void ir_kernel_row_program(const ir_kernel *k, ir_kernel *out) {
         in->dtype = t;
         in->index = (uint16_t)add_buffer(out, t, false);
     }
-    for (int i = 0; i < k->n_insts; i++) is_needed[i] = k->inst[i].op == IR_K_STORE && late[i];
-    need(out, is_needed);
+    for (int i = 0; i < k->n_insts; i++)
+        if (k->inst[i].op == IR_K_STORE && late[i]) ir_kernel_mark(out, i, is_needed);
     ir_kernel_keep(out, is_needed);
-    for (int i = 0; i < out->n_insts; i++)
-        if (out->inst[i].op == IR_K_LOAD || out->inst[i].op == IR_K_STORE) is_read[out->inst[i].index] = true;
-    for (int b = 0; b < out->n_buffers; b++) /* the rest costs no address per row */
-        if (!is_read[b]) memset(out->buffer[b].stride, 0, sizeof out->buffer[b].stride);
+    ir_kernel_keep_addresses(out);
 }
 
 fusor_status ir_kernel_verify_rows(const ir_kernel *k, fu_error *e) {

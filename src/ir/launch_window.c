@@ -10,11 +10,6 @@ static const ir_kinst *matmul(const ir_kernel *k) {
         if (k->inst[i].op == IR_OP_MATMUL) return &k->inst[i];
     return NULL;
 }
-static int dim_of(const ir_kernel *k, char role) {
-    for (int d = 0; d < k->n_dims; d++)
-        if (k->dim[d].role == role) return d;
-    return -1;
-}
 
 const ir_kinst *ir_kernel_window_operand(const ir_kernel *k, int i) {
     const ir_kinst *mm = matmul(k), *x = mm ? &k->inst[mm->in[i]] : NULL;
@@ -23,7 +18,7 @@ const ir_kinst *ir_kernel_window_operand(const ir_kernel *k, int i) {
 }
 
 int64_t ir_kernel_window_step(const ir_kernel *k) {
-    return k->buffer[ir_kernel_window_operand(k, 1)->index].stride[dim_of(k, 'n')];
+    return k->buffer[ir_kernel_window_operand(k, 1)->index].stride[ir_kernel_dim(k, 'n')];
 }
 
 /* ---- the form with axes ---- */
@@ -214,7 +209,7 @@ static fusor_status verify_axes(const ir_kernel *k, const ir_kinst *mm, int n, f
 }
 
 fusor_status ir_verify_window(const ir_kernel *k, fu_error *e) {
-    const int m = dim_of(k, 'm'), y = dim_of(k, 'y'), n = dim_of(k, 'n');
+    const int m = ir_kernel_dim(k, 'm'), y = ir_kernel_dim(k, 'y'), n = ir_kernel_dim(k, 'n');
     if (m < 0 || y != m + 1 || n != y + 1 || n + 1 >= k->n_dims || k->tile.mr < 1 || k->tile.nr < 1 || k->tile.kb < 1)
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a window kernel needs dims m, y, n, k and a tile");
     const ir_kinst *mm = matmul(k);
@@ -252,7 +247,7 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e) {
 }
 
 int ir_window_tile_rows(const ir_kernel *k) {
-    const int d = dim_of(k, 'n');
+    const int d = ir_kernel_dim(k, 'n');
     const int64_t n = k->is_by_channel ? ir_window_size(k, d, k->dim[d].size) : IR_SIZE_RUNTIME;
     return n > 0 && k->tile.mr % n == 0 ? (int)(k->tile.mr / n) : 0;
 }
@@ -314,8 +309,9 @@ static int64_t rows_of_tile(const ir_kernel *k, const int64_t *tune) {
 static void launch_by_channel(const ir_kernel *k, const int64_t *size, const int64_t *tune, int64_t tiles,
                               int64_t parts, int64_t kk, ir_launch *out) {
     const int64_t bytes = ir_dtypes[matmul(k)->dtype].bytes, lanes = ir_levels[k->level].vector_bytes / bytes,
-                  nr = k->tile.nr, m = size[dim_of(k, 'm')],
-                  y = ir_window_size(k, dim_of(k, 'y'), ir_band_rows_made(k, size)), rows = rows_of_tile(k, tune),
+                  nr = k->tile.nr, m = size[ir_kernel_dim(k, 'm')],
+                  y = ir_window_size(k, ir_kernel_dim(k, 'y'), ir_band_rows_made(k, size)),
+                  rows = rows_of_tile(k, tune),
                   channels = tune[IR_TUNE_WINDOW_CHANNELS] < nr ? nr : tune[IR_TUNE_WINDOW_CHANNELS],
                   vectors = ir_ceil_div(m, lanes), staged = ir_round_up(kk * lanes * bytes, 64),
                   table = ir_round_up((kk + ir_window_ahead(k)) * 8, 64),
@@ -362,13 +358,13 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
     const int64_t turns = ir_window_turns(k), sums = ir_round_up(k->tile.mr * k->tile.nr * bytes, 64);
     out->scratch_bytes = 2 * ir_round_up(kk * 8, 64) + sums * (turns > 1 ? 2 * turns : 1) +
                          ir_round_up(kk * k->tile.nr * bytes, 64) + 64 * 8 +
-                         ir_band_bytes(k, size, rows < y ? rows : y, size[dim_of(k, 'm')]);
+                         ir_band_bytes(k, size, rows < y ? rows : y, size[ir_kernel_dim(k, 'm')]);
     out->n_phases = 1;
     out->tiles[0] = tiles;
     if (!ir_kernel_has_slab(k)) return;
     out->scratch_bytes += IR_SLAB_HEAD + ir_kernel_slab_bytes(k, size, rows < y ? rows : y);
     if (!ir_kernel_window_packs(k)) return;
-    const int64_t made = tiles ? parts * size[dim_of(k, 'm')] : 0;
+    const int64_t made = tiles ? parts * size[ir_kernel_dim(k, 'm')] : 0;
     out->n_phases = 2;
     out->tiles[0] = made;
     out->tiles[1] = tiles;

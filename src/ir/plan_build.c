@@ -207,8 +207,9 @@ static fusor_status build_kernel(planner *p, int c) {
     if (scatter) add_scatter(&b, scatter, identity);
     for (uint32_t s = 0; s < n_stores; s++) {
         ir_id id = stored(p, c, s);
-        const chain *top = builder_top(&b, p->clusters.at[c].rank, tail ? tail : identity);
-        inst[s] = builder_value(&b, id, is_mine(&b, p->info[id].home) ? NULL : top);
+        inst[s] = builder_value(
+            &b, id,
+            is_mine(&b, p->info[id].home) ? NULL : builder_top(&b, p->clusters.at[c].rank, tail ? tail : identity));
         if (!tail || s) continue;
         b.band = id; /* behind its store comes what reads it */
         add_store(&b, id, inst[s], p->info[id].buffer, NULL);
