@@ -230,10 +230,13 @@ static void go_along(column *w, LLVMValueRef i, int rows, LLVMValueRef end) {
     seeds_init(&b.v, &place);
     for (int n = 0; n < k->n_insts; n++)
         if (s->is_seed[n]) seed[n] = em_value(e, &b.v, n);
-    LLVMValueRef at[s->n_acc + 1];
+    LLVMValueRef at[s->n_acc + 1], nans[s->n_acc + 1], even[s->n_acc + 1];
+    bool is_apart[s->n_acc + 1];
     for (int a = 0; a < s->n_acc; a++) {
         at[a] = em_gep(e, to[a], em_memory_type(e, red_type(r, s->acc[a])), l.i);
         acc[a] = red_load(r, s->acc[a], at[a], NULL, FUSOR_I64, NULL);
+        is_apart[a] = rows > 1 && red_sets_nans_apart(r, s->acc[a]);
+        if (is_apart[a]) nans[a] = red_add_nans(r, red_no_nans(r, s->acc[a]), acc[a].value, acc[a].value);
     }
     for (int n = 0; n < k->n_insts; n++) s->is_seed[n] |= is_row_value[n];
     for (int u = 0; u < rows; u++) {
@@ -243,9 +246,18 @@ static void go_along(column *w, LLVMValueRef i, int rows, LLVMValueRef end) {
         for (int n = 0; n < k->n_insts && s->kept_row; n++)
             if (kept[n]) s->kept_row[n] = row_kept[u][n];
         red_evaluate(s, &b, (red_at){r, em_i64s(e, 0), l.i, NULL}, seed);
-        for (int a = 0; a < s->n_acc; a++) acc[a] = red_take(r, s->acc[a], acc[a], s->x[a], NULL, NULL);
+        for (int a = 0; a < s->n_acc; a++) {
+            const int j = s->acc[a];
+            if (!is_apart[a]) acc[a] = red_take(r, j, acc[a], s->x[a], NULL, NULL);
+            else acc[a].value = red_better(r, j, acc[a].value, s->x[a]);
+            if (is_apart[a] && (u % 2 || u == rows - 1))
+                nans[a] = red_add_nans(r, nans[a], u % 2 ? even[a] : s->x[a], s->x[a]);
+            even[a] = s->x[a];
+        }
         red_write(s, &b);
     }
+    for (int a = 0; a < s->n_acc; a++)
+        if (is_apart[a]) acc[a] = red_put_nans(r, s->acc[a], acc[a], nans[a]);
     s->kept_at = kept_at;
     if (s->kept_row) memcpy(s->kept_row, kept, sizeof kept);
     memcpy(e->base, block, sizeof block);

@@ -241,6 +241,45 @@ LLVMValueRef red_better(red *r, int j, LLVMValueRef a, LLVMValueRef b) {
     return em_select(e, em_icmp(e, p, a, b), a, b);
 }
 
+bool red_sets_nans_apart(const red *r, int j) {
+    const ir_op combine = ir_ops[op_of(r, j)].combine;
+    return !red_is_arg(r, j) && ir_is_float(red_type(r, j)) && (combine == IR_OP_MAXIMUM || combine == IR_OP_MINIMUM);
+}
+
+/* Lanes of a mask register, or as wide as the elements. */
+static LLVMTypeRef type_of_nans(red *r, LLVMValueRef x) {
+    emit *e = r->e;
+    if (e->level->has_mask || e->lanes == 1) return em_vec(e, e->t_i1);
+    return em_vec(e, LLVMGetElementType(LLVMTypeOf(x)) == LLVMDoubleTypeInContext(e->ctx) ? e->t_i64 : e->t_i32);
+}
+
+static LLVMValueRef as_mask(red *r, LLVMValueRef nans) {
+    LLVMTypeRef t = LLVMTypeOf(nans);
+    return t == em_vec(r->e, r->e->t_i1) ? nans : em_icmp(r->e, LLVMIntNE, nans, LLVMConstNull(t));
+}
+
+static LLVMValueRef add_nans(red *r, LLVMValueRef nans, LLVMValueRef mask) {
+    LLVMTypeRef t = LLVMTypeOf(nans);
+    return em_or(r->e, nans, t == LLVMTypeOf(mask) ? mask : LLVMBuildSExt(r->e->b, mask, t, ""));
+}
+
+LLVMValueRef red_no_nans(red *r, int j) { return LLVMConstNull(type_of_nans(r, red_identity(r, j, NULL).value)); }
+
+LLVMValueRef red_add_nans(red *r, LLVMValueRef nans, LLVMValueRef a, LLVMValueRef b) {
+    return add_nans(r, nans, em_fcmp(r->e, LLVMRealUNO, a, b));
+}
+
+red_acc red_take_apart(red *r, int j, red_acc acc, LLVMValueRef x, LLVMValueRef mask, LLVMValueRef *nans) {
+    emit *e = r->e;
+    *nans = add_nans(r, *nans, em_and(e, em_fcmp(e, LLVMRealUNO, x, x), mask));
+    return (red_acc){em_select(e, mask, red_better(r, j, acc.value, x), acc.value), NULL};
+}
+
+red_acc red_put_nans(red *r, int j, red_acc acc, LLVMValueRef nans) {
+    emit *e = r->e;
+    return (red_acc){em_select(e, as_mask(r, nans), em_const(e, red_type(r, j), __builtin_nan("")), acc.value), NULL};
+}
+
 static LLVMValueRef bits_of(emit *e, LLVMValueRef mask) {
     LLVMTypeRef t = LLVMIntTypeInContext(e->ctx, (unsigned)e->lanes);
     return LLVMBuildZExt(e->b, LLVMBuildBitCast(e->b, mask, t, ""), e->t_i32, "");
@@ -260,18 +299,15 @@ static LLVMValueRef extreme_lane(red *r, int j, LLVMValueRef x, int64_t elements
 
 LLVMValueRef red_extreme_lane(red *r, int j, LLVMValueRef x) { return extreme_lane(r, j, x, r->e->lanes); }
 
-/* The extreme value of the lanes; a NaN where a lane (*nan) is one: asked once, beside the chain of maxima.
+/* The extreme value of the lanes; a NaN where one of `nans` is set: asked once, beside the chain of maxima.
  * Of +0 and -0 the second wins, as in the operator. */
-static LLVMValueRef extreme_of_lanes(red *r, int j, LLVMValueRef x, int64_t elements, LLVMValueRef *nan) {
+static LLVMValueRef extreme_of_lanes(red *r, int j, LLVMValueRef x, int64_t elements, LLVMValueRef nans) {
     emit *e = r->e;
-    ir_dtype t = red_type(r, j);
     int lanes = e->lanes;
     LLVMValueRef m = extreme_lane(r, j, x, elements);
-    if (!ir_is_float(t)) return m;
-    *nan = em_fcmp(e, LLVMRealUNO, x, x);
-    LLVMValueRef any = em_icmp(e, LLVMIntNE, bits_of(e, *nan), LLVMConstInt(e->t_i32, 0, 0));
+    LLVMValueRef any = em_icmp(e, LLVMIntNE, bits_of(e, as_mask(r, nans)), LLVMConstInt(e->t_i32, 0, 0));
     e->lanes = 1;
-    m = em_select(e, any, em_const(e, t, __builtin_nan("")), m);
+    m = em_select(e, any, em_const(e, red_type(r, j), __builtin_nan("")), m);
     e->lanes = lanes;
     return m;
 }
@@ -281,9 +317,10 @@ static red_acc arg_of_lanes(red *r, int j, red_acc acc, int64_t elements) {
     emit *e = r->e;
     ir_dtype t = red_type(r, j);
     int lanes = e->lanes;
-    LLVMValueRef nan, m = extreme_of_lanes(r, j, acc.value, elements, &nan), is, index, all = em_splat(e, m);
-    is =
-        ir_is_float(t) ? em_or(e, nan, em_fcmp(e, LLVMRealOEQ, acc.value, all)) : em_icmp(e, LLVMIntEQ, acc.value, all);
+    LLVMValueRef nans = ir_is_float(t) ? em_fcmp(e, LLVMRealUNO, acc.value, acc.value) : NULL, is, index;
+    LLVMValueRef m = nans ? extreme_of_lanes(r, j, acc.value, elements, nans) : extreme_lane(r, j, acc.value, elements);
+    LLVMValueRef all = em_splat(e, m);
+    is = nans ? em_or(e, nans, em_fcmp(e, LLVMRealOEQ, acc.value, all)) : em_icmp(e, LLVMIntEQ, acc.value, all);
     index = em_select(e, is, acc.index, em_int(e, FUSOR_I32, red_is_last(r, j) ? -1 : INT32_MAX));
     for (int n = lanes / 2; n >= 1; n /= 2) {
         LLVMValueRef low = part(e, index, 0, n), high = part(e, index, n, n);
@@ -296,23 +333,24 @@ static red_acc arg_of_lanes(red *r, int j, red_acc acc, int64_t elements) {
 
 /* Steps that would only combine with identities are left out: they change no bit (a sum is never -0: it began at +0).
  */
-void red_fold(red *r, int j, red_acc *acc, int64_t elements) {
+void red_fold(red *r, int j, red_acc *acc, LLVMValueRef nans, int64_t elements) {
     for (int h = IR_REDUCE_UNROLL / 2; h >= 1; h /= 2)
-        for (int u = 0; u < h && (int64_t)(u + h) * r->e->lanes < elements; u++)
-            acc[u] = red_merge(r, j, acc[u], acc[u + h]);
+        for (int u = 0; u < h && (int64_t)(u + h) * r->e->lanes < elements; u++) {
+            if (nans) acc[u].value = red_better(r, j, acc[u].value, acc[u + h].value);
+            else acc[u] = red_merge(r, j, acc[u], acc[u + h]);
+        }
 }
 
-red_acc red_halves(red *r, int j, red_acc *acc, int64_t elements) {
+red_acc red_halves(red *r, int j, red_acc *acc, LLVMValueRef nans, int64_t elements) {
     emit *e = r->e;
     int lanes = e->lanes;
     red_acc a[IR_REDUCE_UNROLL];
     memcpy(a, acc, sizeof a);
-    red_fold(r, j, a, elements);
+    red_fold(r, j, a, nans, elements);
     if (red_is_arg(r, j) && lanes > 1) return arg_of_lanes(r, j, a[0], elements);
-    ir_op combine = ir_ops[op_of(r, j)].combine;
-    if (lanes > 1 && ir_is_float(red_type(r, j)) && (combine == IR_OP_MAXIMUM || combine == IR_OP_MINIMUM)) {
-        LLVMValueRef nan;
-        return (red_acc){extreme_of_lanes(r, j, a[0].value, elements, &nan), NULL};
+    if (lanes > 1 && red_sets_nans_apart(r, j)) {
+        if (!nans) nans = em_fcmp(e, LLVMRealUNO, a[0].value, a[0].value);
+        return (red_acc){extreme_of_lanes(r, j, a[0].value, elements, nans), NULL};
     }
     for (int n = lanes / 2; n >= 1; n /= 2) {
         red_acc low = {part(e, a[0].value, 0, n), part(e, a[0].index, 0, n)};

@@ -244,6 +244,7 @@ typedef struct sweeps {
     bool is_direct; /* by the code below; else red_sweep_vectors, one row */
     LLVMValueRef base[ROWS][IR_KERNEL_MAX_BUFFERS], seed[ROWS][IR_KERNEL_MAX_INSTS];
     accumulators acc[ROWS];
+    LLVMValueRef nans[ROWS][ACCUMULATORS]; /* those set apart, or NULL */
 } sweeps;
 
 bool red_masks_rest(const red *r, const red_sweep *s) {
@@ -322,7 +323,13 @@ static void step(sweeps *w, int u, LLVMValueRef i, LLVMValueRef mask) {
             const int j = s->acc[a];
             red_acc *acc = &w->acc[row][a][u];
             LLVMValueRef x = em_value(e, v, r->k->inst[r->reduction[j]].in[0]);
-            if (acc->value) *acc = red_take(r, j, *acc, x, NULL, mask);
+            LLVMValueRef *nans = &w->nans[row][a];
+            if (*nans && mask) {
+                *acc = red_take_apart(r, j, *acc, x, mask, nans);
+            } else if (*nans) {
+                *nans = red_add_nans(r, *nans, x, x);
+                acc->value = red_better(r, j, acc->value, x);
+            } else if (acc->value) *acc = red_take(r, j, *acc, x, NULL, mask);
             else acc->value = mask ? em_select(e, mask, x, red_identity(r, j, NULL).value) : x;
         }
     }
@@ -332,17 +339,24 @@ static void main_loop(sweeps *w, LLVMValueRef end) {
     emit *e = w->r->e;
     em_loop l = em_for(e, w->r->begin, end, em_i64s(e, IR_REDUCE_UNROLL * e->lanes));
     accumulators phi[ROWS];
+    LLVMValueRef nans[ROWS][ACCUMULATORS];
     for (int row = 0; row < w->rows; row++)
-        for (int a = 0; a < w->s->n_acc; a++)
+        for (int a = 0; a < w->s->n_acc; a++) {
+            if (w->nans[row][a]) w->nans[row][a] = nans[row][a] = em_loop_phi(e, &l, w->nans[row][a]);
             for (int u = 0; u < IR_REDUCE_UNROLL; u++)
                 w->acc[row][a][u] = phi[row][a][u] = (red_acc){em_loop_phi(e, &l, w->acc[row][a][u].value), NULL};
+        }
     for (int u = 0; u < IR_REDUCE_UNROLL; u++) step(w, u, em_add(e, l.i, em_i64s(e, (int64_t)u * e->lanes)), NULL);
     for (int row = 0; row < w->rows; row++)
-        for (int a = 0; a < w->s->n_acc; a++)
+        for (int a = 0; a < w->s->n_acc; a++) {
             for (int u = 0; u < IR_REDUCE_UNROLL; u++) {
                 em_loop_next(e, phi[row][a][u].value, w->acc[row][a][u].value);
                 w->acc[row][a][u] = phi[row][a][u];
             }
+            if (!w->nans[row][a]) continue;
+            em_loop_next(e, nans[row][a], w->nans[row][a]);
+            w->nans[row][a] = nans[row][a];
+        }
     em_end(e, &l);
 }
 
@@ -352,6 +366,7 @@ static void rest(sweeps *w, LLVMValueRef from) {
     LLVMValueRef left = em_sub(e, w->r->end, from);
     LLVMBasicBlockRef done = LLVMCreateBasicBlockInContext(e->ctx, "done"), at[IR_REDUCE_UNROLL + 1];
     accumulators was[ROWS];
+    LLVMValueRef nans[IR_REDUCE_UNROLL + 1][ROWS][ACCUMULATORS];
     int64_t known = -1;
     unsigned n = 0;
     red_constant(left, &known);
@@ -361,6 +376,7 @@ static void rest(sweeps *w, LLVMValueRef from) {
         if (known >= 0 && known <= before) break;
         if (known < 0) {
             LLVMBasicBlockRef some = em_block(e, "some");
+            memcpy(nans[n], w->nans, sizeof w->nans);
             at[n++] = LLVMGetInsertBlock(e->b);
             LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, left, em_i64s(e, before)), some, done);
             LLVMPositionBuilderAtEnd(e->b, some);
@@ -368,18 +384,25 @@ static void rest(sweeps *w, LLVMValueRef from) {
         step(w, u, em_add(e, from, em_i64s(e, before)),
              known >= before + e->lanes ? NULL : red_mask_of(e, left, red_bits_below(e, left), u));
     }
+    memcpy(nans[n], w->nans, sizeof w->nans);
     at[n++] = LLVMGetInsertBlock(e->b);
     LLVMBuildBr(e->b, done);
     LLVMAppendExistingBasicBlock(e->fn, done);
     LLVMPositionBuilderAtEnd(e->b, done);
     for (int row = 0; row < w->rows && known < 0; row++)
-        for (int a = 0; a < w->s->n_acc; a++)
+        for (int a = 0; a < w->s->n_acc; a++) {
             for (int u = 0; u < IR_REDUCE_UNROLL; u++) {
                 LLVMValueRef *now = &w->acc[row][a][u].value, in[IR_REDUCE_UNROLL + 1];
                 for (int i = 0; i < (int)n; i++) in[i] = i <= u ? was[row][a][u].value : *now;
                 *now = LLVMBuildPhi(e->b, LLVMTypeOf(in[0]), "");
                 LLVMAddIncoming(*now, in, at, n);
             }
+            if (!w->nans[row][a]) continue;
+            LLVMValueRef in[IR_REDUCE_UNROLL + 1];
+            for (int i = 0; i < (int)n; i++) in[i] = nans[i][row][a];
+            w->nans[row][a] = LLVMBuildPhi(e->b, LLVMTypeOf(in[0]), "");
+            LLVMAddIncoming(w->nans[row][a], in, at, n);
+        }
 }
 
 /* Few elements, known: accumulators begin with what they take, not with the identity. That shows in sums of -0 only,
@@ -420,6 +443,9 @@ static void sweep_rows(sweeps *w, LLVMValueRef q, LLVMValueRef i, LLVMValueRef (
         e->lanes = 1;
     }
     e->lanes = e->level->lanes;
+    for (int row = 0; row < w->rows; row++)
+        for (int a = 0; a < s->n_acc; a++)
+            if (!is_straight && red_sets_nans_apart(r, s->acc[a])) w->nans[row][a] = red_no_nans(r, s->acc[a]);
     if (is_straight) {
         straight(w);
     } else {
@@ -431,8 +457,10 @@ static void sweep_rows(sweeps *w, LLVMValueRef q, LLVMValueRef i, LLVMValueRef (
     }
     for (int row = 0; row < w->rows; row++)
         for (int a = 0; a < s->n_acc; a++) {
-            red_fold(r, s->acc[a], w->acc[row][a], (int64_t)vectors_of_row(r) * e->lanes);
-            out[row][a] = w->acc[row][a][0].value;
+            LLVMValueRef nans = w->nans[row][a];
+            red_acc *acc = w->acc[row][a];
+            red_fold(r, s->acc[a], acc, nans, (int64_t)vectors_of_row(r) * e->lanes);
+            out[row][a] = (nans ? red_put_nans(r, s->acc[a], acc[0], nans) : acc[0]).value;
         }
 }
 

@@ -15,7 +15,7 @@
 #include "jit/reduce_common.h"
 #include <string.h>
 
-enum { FRAME_MAX = 12 * 1024, CHEAP_MAX = 24 };
+enum { FRAME_MAX = 12 * 1024, CHEAP_MAX = 24, LINE_BYTES = 64 };
 
 static void need(red_sweep *s, int inst, int *count) {
     red *r = s->r;
@@ -72,6 +72,7 @@ static red_sweep *new_sweep(red *r, int pass, LLVMValueRef *kept) {
     s->vector = fu_alloc(arena, (size_t)(n + 1) * sizeof *s->vector);
     s->find = FU_NEW_N(arena, red_sweep *, n);
     s->nan = FU_NEW_N(arena, LLVMValueRef, n);
+    s->nans = FU_NEW_N(arena, LLVMValueRef, n);
     return s;
 }
 
@@ -203,6 +204,19 @@ static red_acc fresh(red_sweep *s, int a, int u) {
     return red_identity(r, j, index);
 }
 
+/* The lines of s->ahead that belong to `elements` from i on. */
+static void ask_ahead(const red_sweep *s, LLVMValueRef i, int elements) {
+    emit *e = s->r->e;
+    if (!s->n_ahead) return;
+    em_branch asks = em_if(e, s->asks_ahead);
+    for (const red_ahead *a = s->ahead; a < s->ahead + s->n_ahead; a++) {
+        LLVMValueRef at = em_gep(e, a->row, e->t_i8, em_mul(e, i, em_i64s(e, a->bytes)));
+        for (int line = 0; line < elements * a->bytes; line += LINE_BYTES)
+            em_prefetch(e, em_gep(e, at, e->t_i8, em_i64s(e, line)), a->writes, 1);
+    }
+    em_endif(e, &asks);
+}
+
 /* ---- accumulators in memory ---- */
 static LLVMValueRef element(red_sweep *s, int a, bool of_index, LLVMValueRef number) {
     emit *e = s->r->e;
@@ -256,6 +270,7 @@ static void rest_in_memory(red_sweep *s, LLVMValueRef from) {
     if (e->level->has_mask) {
         if (s->is_costly) { /* all of a costly program's elements come here, and masked steps stream at half the rate */
             l = em_for(e, from, em_add(e, from, whole), width);
+            ask_ahead(s, l.i, lanes);
             step_in_memory(s, l.i, NULL);
             em_end(e, &l);
             from = em_add(e, from, whole);
@@ -266,6 +281,7 @@ static void rest_in_memory(red_sweep *s, LLVMValueRef from) {
         return;
     }
     l = em_for(e, from, em_add(e, from, whole), width);
+    ask_ahead(s, l.i, lanes);
     step_in_memory(s, l.i, NULL);
     em_end(e, &l);
     e->lanes = 1;
@@ -283,6 +299,8 @@ static LLVMValueRef main_loop(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], in
     int64_t group = (int64_t)unroll * e->lanes;
     LLVMValueRef whole = em_and(e, em_sub(e, r->end, r->begin), em_i64s(e, -group)), end = em_add(e, r->begin, whole);
     int64_t n;
+    for (int a = 0; a < s->n_acc; a++)
+        s->nans[a] = !s->find[a] && red_sets_nans_apart(r, s->acc[a]) ? red_no_nans(r, s->acc[a]) : NULL;
     if (red_constant(whole, &n) && n == 0) return end;
     em_loop l = em_for(e, r->begin, end, em_i64s(e, group));
     red_acc phi[s->n_acc + 1][IR_REDUCE_UNROLL];
@@ -296,12 +314,23 @@ static LLVMValueRef main_loop(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], in
             phi[a][u].index = acc[a][u].index ? em_loop_phi(e, &l, acc[a][u].index) : NULL;
             acc[a][u] = phi[a][u];
         }
+    LLVMValueRef nans[s->n_acc + 1][IR_REDUCE_UNROLL / 2], next_nans[s->n_acc + 1][IR_REDUCE_UNROLL / 2];
+    bool is_apart[s->n_acc + 1];
+    for (int a = 0; a < s->n_acc; a++) {
+        is_apart[a] = s->nans[a];
+        for (int u = 0; u < unroll / 2 && is_apart[a]; u++) nans[a][u] = em_loop_phi(e, &l, red_no_nans(r, s->acc[a]));
+    }
+    ask_ahead(s, l.i, (int)group);
     for (int u = 0; u < unroll; u++) {
         LLVMValueRef i = u ? em_add(e, l.i, em_i64s(e, (int64_t)u * e->lanes)) : l.i, position = positions(s, i);
         evaluate(s, &b, i, NULL);
         for (int a = 0; a < s->n_acc; a++) {
+            const int j = s->acc[a];
             group_of[a][u] = s->x[a];
-            if (!s->find[a]) acc[a][u] = red_take(r, s->acc[a], acc[a][u], s->x[a], position, NULL);
+            if (is_apart[a]) acc[a][u].value = red_better(r, j, acc[a][u].value, s->x[a]);
+            else if (!s->find[a]) acc[a][u] = red_take(r, j, acc[a][u], s->x[a], position, NULL);
+            if (is_apart[a] && u % 2)
+                next_nans[a][u / 2] = red_add_nans(r, nans[a][u / 2], group_of[a][u - 1], s->x[a]);
         }
         red_write(s, &b);
     }
@@ -317,8 +346,12 @@ static LLVMValueRef main_loop(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], in
             em_loop_next(e, phi[a][u].value, acc[a][u].value);
             if (phi[a][u].index) em_loop_next(e, phi[a][u].index, acc[a][u].index);
             acc[a][u] = phi[a][u];
+            if (is_apart[a] && u % 2) em_loop_next(e, nans[a][u / 2], next_nans[a][u / 2]);
         }
     em_end(e, &l);
+    for (int a = 0; a < s->n_acc; a++)
+        for (int u = 0; u < unroll / 2 && is_apart[a]; u++)
+            s->nans[a] = u ? em_or(e, s->nans[a], nans[a][u]) : nans[a][u];
     return end;
 }
 
@@ -343,6 +376,7 @@ static void rest_in_registers(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], LL
         for (int a = 0; a < s->n_acc; a++) {
             const int j = s->acc[a];
             if (s->find[a]) group_of[a][u] = em_select(e, mask, s->x[a], red_identity(r, j, NULL).value);
+            else if (s->nans[a]) acc[a][u] = red_take_apart(r, j, acc[a][u], s->x[a], mask, &s->nans[a]);
             else acc[a][u] = red_take(r, j, acc[a][u], s->x[a], position, mask);
         }
         red_write(s, &b);
@@ -359,8 +393,9 @@ static void rest(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], LLVMValueRef fr
     if (red_constant(em_sub(e, s->r->end, from), &n) && n == 0) return;
     em_branch some = em_if(e, em_icmp(e, LLVMIntSLT, from, s->r->end));
     red_acc after[s->n_acc + 1][IR_REDUCE_UNROLL];
-    LLVMValueRef nan[s->n_acc + 1];
+    LLVMValueRef nan[s->n_acc + 1], nans[s->n_acc + 1];
     memcpy(nan, s->nan, (size_t)s->n_acc * sizeof *nan);
+    memcpy(nans, s->nans, (size_t)s->n_acc * sizeof *nans);
     if (s->masks_rest || (e->level->has_mask && s->n_acc)) {
         for (int a = 0; a < s->n_acc; a++) memcpy(after[a], acc[a], sizeof after[a]);
         rest_in_registers(s, after, from);
@@ -368,12 +403,16 @@ static void rest(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL], LLVMValueRef fr
         spill(s, acc);
         rest_in_memory(s, from);
         reload(s, after);
+        for (int a = 0; a < s->n_acc; a++)
+            for (int u = 0; u < IR_REDUCE_UNROLL && s->nans[a]; u += 2)
+                s->nans[a] = red_add_nans(s->r, s->nans[a], after[a][u].value, after[a][u + 1].value);
     }
     LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
     em_endif(e, &some);
     for (int a = 0; a < s->n_acc; a++) {
         const bool is_grouped = s->find[a] && s->masks_rest;
         if (is_grouped) s->nan[a] = red_phi(e, s->nan[a], then, nan[a], some.other);
+        s->nans[a] = red_phi(e, s->nans[a], then, nans[a], some.other);
         for (int u = 0; u < (is_grouped ? 1 : IR_REDUCE_UNROLL); u++) {
             acc[a][u].value = red_phi(e, after[a][u].value, then, acc[a][u].value, some.other);
             acc[a][u].index = red_phi(e, after[a][u].index, then, acc[a][u].index, some.other);
@@ -410,6 +449,7 @@ static void rotating_loop(red_sweep *s, red_acc (*acc)[IR_REDUCE_UNROLL]) {
     em_loop l = em_for(e, r->begin, end, em_i64s(e, e->lanes));
     for (int a = 0; a < s->n_acc; a++)
         for (int u = 0; u <= last; u++) acc[a][u].value = em_loop_phi(e, &l, acc[a][u].value);
+    ask_ahead(s, l.i, e->lanes);
     evaluate(s, &b, l.i, NULL);
     for (int a = 0; a < s->n_acc; a++) {
         took[a] = red_take(r, s->acc[a], acc[a][0], s->x[a], NULL, NULL).value;
@@ -472,8 +512,10 @@ static int64_t sweep(red_sweep *s, const em_values *row, red_acc (*acc)[IR_REDUC
     red_seeds(s, row);
     int64_t n = INT64_MAX;
     bool known = red_constant(em_sub(e, r->end, r->begin), &n);
-    for (int a = 0; a < s->n_acc; a++)
+    for (int a = 0; a < s->n_acc; a++) {
+        s->nans[a] = NULL;
         for (int u = 0; u < IR_REDUCE_UNROLL; u++) acc[a][u] = fresh(s, a, u);
+    }
     if (known && is_straight(s, n)) {
         straight(s, acc, n);
     } else if (s->is_costly && may_rotate(s)) {
@@ -498,8 +540,8 @@ void red_sweep_vectors(red_sweep *s, const em_values *row, LLVMValueRef *out) {
     red_acc acc[s->n_acc + 1][IR_REDUCE_UNROLL];
     const int64_t elements = sweep(s, row, acc);
     for (int a = 0; a < s->n_acc; a++) {
-        red_fold(s->r, s->acc[a], acc[a], elements);
-        out[a] = acc[a][0].value;
+        red_fold(s->r, s->acc[a], acc[a], s->nans[a], elements);
+        out[a] = (s->nans[a] ? red_put_nans(s->r, s->acc[a], acc[a][0], s->nans[a]) : acc[a][0]).value;
     }
     s->r->e->lanes = 1;
 }
@@ -512,7 +554,7 @@ void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot) {
     for (int a = 0; a < s->n_acc; a++) {
         const int64_t taken = s->find[a] && s->masks_rest ? e->lanes : elements; /* groups: the first has all */
         red_acc total = is_found(s, a, elements) ? red_find(r, s->acc[a], s->vector[a], elements)
-                                                 : red_halves(r, s->acc[a], acc[a], taken);
+                                                 : red_halves(r, s->acc[a], acc[a], s->nans[a], taken);
         if (total.index) {
             LLVMValueRef first =
                 s->find[a] ? em_mul(e, r->partial, em_i64s(e, IR_REDUCE_BLOCK)) : em_add(e, s->kept_at, r->begin);
