@@ -164,10 +164,14 @@ int ir_window_pack_cycles(ir_level level, int64_t step) {
     return step == 1 || step == 2 ? 3 * (int)step : 24;
 }
 
+bool ir_window_holds(ir_level level, int64_t k, int mr, int nv) {
+    return (k + mr) * nv + 2 <= ir_levels[level].registers;
+}
+
 /* Of all tiles that fit the registers (accumulators, a row of operand 1 and one element of operand 0), the quickest for
  * the result: by rows, or all rows in one line with a few columns between them, or packed without these (as
- * jit/window.c chooses). More than four vectors only of few channels: they are loaded for few products then. (EPYC 9005, f32,
- * 32 channels of 112x112 to 16, 3x3: 2x112 3.1 times the time of 8x48.) */
+ * jit/window.c chooses). More than four vectors only of few channels: they are loaded for few products then. (EPYC
+ * 9005, f32, 32 channels of 112x112 to 16, 3x3: 2x112 3.1 times the time of 8x48.) */
 ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k, int64_t step,
                        double *cycles) {
     const int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = ir_levels[level].registers;
@@ -202,11 +206,18 @@ ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64
             best.nr = nv * lanes;
         }
     if (cycles) *cycles = is_known ? least : 0;
-    /* Few products: those of one vector of columns with up to 16 channels read the weights from memory themselves, and
-     * the loop around them is gone. (32x1x28x28 to 16, 3x3, EPYC 9004: 0.92 of the time of 8 channels x 32 columns.)
-     * More channels: two vectors, since each weight is loaded for both; the columns are gathered once for all channels.
-     * (32x1x28x28 to 32, EPYC 9005: 0.90 of the time of one vector; to 16 1.04.) */
-    if (ir_levels[level].has_mask && acc == FUSOR_F32 && step == 1 && m > 8 && k > 0 && k <= IR_WINDOW_FEW) {
+    /* Few products: the columns of two vectors stay in registers, and all channels meet them, four at a time. (EPYC
+     * 9005, 32x1x28x28 to 16, 3x3: 0.86 of the time of 16 channels by one vector that is loaded for them.) A few more
+     * products than registers: of one vector with up to 16 channels, which read the weights from memory themselves, and
+     * the loop around them is gone. (EPYC 9004: 0.92 of the time of 8 channels x 32 columns.) More channels: two
+     * vectors, since each weight is loaded for both; the columns are gathered once for all channels. (EPYC 9005, to 32:
+     * 0.90 of the time of one vector; to 16 1.04.) */
+    if (!ir_levels[level].has_mask || acc != FUSOR_F32 || step != 1 || k <= 0 || k > IR_WINDOW_FEW) return best;
+    const int vectors_held = n < lanes ? 1 : 2, held = 8 / vectors_held; /* eight sums at once */
+    if (m >= held && ir_window_holds(level, k, held, vectors_held)) {
+        best.mr = held;
+        best.nr = vectors_held * lanes;
+    } else if (m > 8) {
         const int vectors = m > 16 ? 2 : 1, most = vectors > 1 ? 12 : 16;
         best.mr = 8;
         for (int mr = 9; mr <= most; mr++)

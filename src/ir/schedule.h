@@ -48,6 +48,8 @@ enum {
 /* The tile of a convolution with m channels in a group: no more rows than those. n, y: columns and rows of the result,
  * k: products of an element, each -1 where it is not known; step: stride along the columns. Of the tile only the K
  * block has a say in bits. */
+/* Are there registers for the columns of k products, nv vectors, and sums of mr channels? */
+bool ir_window_holds(ir_level level, int64_t k, int mr, int nv);
 ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k, int64_t step,
                        double *cycles);
 /* The same by channel (kernel.h); sizes are known. cycles: for each k, of one image, of the same scale; the other may

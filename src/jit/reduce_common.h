@@ -99,7 +99,8 @@ red_acc red_find(red *r, int j, const LLVMValueRef *x, int64_t elements);
 red_acc red_take_group(red *r, int j, red_acc acc, const LLVMValueRef *x, LLVMValueRef first, LLVMValueRef *nan);
 LLVMValueRef red_no_nan(red *r, int j);
 red_acc red_with_nans(red *r, int j, red_acc acc, LLVMValueRef nan);
-/* The greater (smaller) of two, by one instruction, for arg-reductions and extremes: NaNs do not matter; and of lanes. */
+/* The greater (smaller) of two, by one instruction, for arg-reductions and extremes, where NaNs do not matter; and of
+ * lanes. */
 LLVMValueRef red_better(red *r, int j, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef red_extreme_lane(red *r, int j, LLVMValueRef x);
 /* The mask of vector u of a group whose first `left` elements are there, and whose elements there are the bits of an

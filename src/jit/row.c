@@ -67,13 +67,13 @@ static void enter_kept_rows(row_passes *w) {
 }
 
 /* ---- what is asked for ahead ----
- * Between the first pass and the last one the row is in the first-level cache and memory has nothing to do. A pass there
- * asks for the next row, whose first lines no prefetcher of pages would find, and for the row of an output that no pass
- * has touched. Where functions take the time: the former where a row is longer than a page, the latter from four on;
- * else one line for each of the row, the next row's or, of long rows, the output's. Shorter rows are what prefetchers
- * follow by themselves (softmax of 8192x512: 1.3 of the time).
- * (Zen 5, time with it over without: log_softmax of 2000x2048 0.70, of 1024x4096 0.65, softmax 0.90, 0.80, layer_norm of
- * 4096x1024 0.8, of 1024x4096 0.75. In a cheap last pass, as loops in C: 0.96 to 1.05, so not there.) */
+ * Between the first pass and the last one the row is in the first-level cache and memory has nothing to do. A pass
+ * there asks for the next row, whose first lines no prefetcher of pages would find, and for the row of an output that
+ * no pass has touched. Where functions take the time: the former where a row is longer than a page, the latter from
+ * four on; else one line for each of the row, the next row's or, of long rows, the output's. Shorter rows are what
+ * prefetchers follow by themselves (softmax of 8192x512: 1.3 of the time).
+ * (Zen 5, time with it over without: log_softmax of 2000x2048 0.70, of 1024x4096 0.65, softmax 0.90, 0.80, layer_norm
+ * of 4096x1024 0.8, of 1024x4096 0.75. In a cheap last pass, as loops in C: 0.96 to 1.05, so not there.) */
 enum { AHEAD_MAX = 4, NEXT_COSTLY = 4096 + 1, NEXT_CHEAP = 2048, OUT_COSTLY = 16384, OUT_CHEAP = 8192 + 1 };
 
 static bool is_contiguous(const red *r, int b) { return r->k->buffer[b].stride[r->last] == 1; }

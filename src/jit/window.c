@@ -21,7 +21,7 @@
 #include "jit/window.h"
 #include <string.h>
 
-enum { MAX_K = 5, MEMORY_PRODUCTS = 16 };
+enum { MAX_K = 5, MEMORY_PRODUCTS = 16, STORE_AHEAD = 512 };
 
 static LLVMValueRef round_up(window *w, LLVMValueRef bytes) {
     return em_and(w->e, em_add(w->e, bytes, num(w, 63)), num(w, -64));
@@ -228,28 +228,46 @@ static bool has_row_functions(window *w) {
         (w->step != 1 && w->step != 2) || !window_is_small_program(w))
         return false;
     if (is_known && w->step == 1 && w->nv <= 2 && kk <= IR_WINDOW_FEW && !w->has_pairs) w->few = (int)kk;
+    w->holds = w->few && w->mr * w->nv == 8 && ir_window_holds(w->k->level, kk, w->mr, w->nv);
     return true;
 }
 
-static void store_sums(window *w, const window_products *p, LLVMValueRef *sum, const LLVMValueRef *off,
-                       LLVMValueRef *index, LLVMValueRef m0, LLVMValueRef n0, int j, LLVMValueRef mask) {
+/* What is stored four steps on: an instruction that stores to several channels in turn is not followed by prefetchers.
+ * (EPYC 9005, 16 channels of 498x498: 0.7 of the time, 32 of 698x698 0.6.) */
+static void ask_for_output(window *w, int b, LLVMValueRef off) {
     emit *e = w->e;
-    LLVMValueRef column = em_add(e, n0, num(w, j * w->v_lanes)), at_off[IR_KERNEL_MAX_BUFFERS];
-    index[w->dim_n] = column;
-    move_offsets(w, off, m0, w->dim_m, at_off);
-    move_offsets(w, at_off, column, w->dim_n, at_off);
+    LLVMValueRef at = em_gep(e, e->base[b], em_memory_type(e, w->k->buffer[b].dtype), off);
+    em_prefetch(e, em_gep(e, at, e->t_i8, num(w, STORE_AHEAD)), true, 1);
+}
+
+/* All vectors of a channel together: stores that share a line of the cache follow each other. (EPYC 9005, 16 channels
+ * of 254x254: 0.8 of the time of all channels' first vector, then the second.)
+ * active: of the last vector; NULL: all. */
+static void store_sums(window *w, const window_products *p, LLVMValueRef *sum, const LLVMValueRef *off,
+                       LLVMValueRef *index, LLVMValueRef m0, LLVMValueRef n0, LLVMValueRef active) {
+    emit *e = w->e;
+    LLVMValueRef row_off[IR_KERNEL_MAX_BUFFERS], at_off[IR_KERNEL_MAX_BUFFERS];
+    move_offsets(w, off, m0, w->dim_m, row_off);
+    move_offsets(w, row_off, n0, w->dim_n, row_off);
     for (int i = 0; i < w->mr; i++) {
         index[w->dim_m] = em_add(e, m0, num(w, i));
-        if (i) move_offsets(w, at_off, num(w, 1), w->dim_m, at_off);
-        window_point at = {w, at_off, index, w->dim_n, mask};
-        em_values v;
-        em_values_init(&v, window_load, &at);
-        v.at[w->matmul] = sum[i * p->nv + j];
-        for (int n = 0; n < w->k->n_insts; n++) {
-            const ir_kinst *in = &w->k->inst[n];
-            if (in->op != IR_K_STORE) continue;
-            LLVMValueRef value = em_value(e, &v, in->in[0]);
-            em_store(e, in->index, value, at_off[in->index], window_step_of(w, in->index, w->dim_n), at.mask);
+        if (i) move_offsets(w, row_off, num(w, 1), w->dim_m, row_off);
+        memcpy(at_off, row_off, sizeof at_off);
+        for (int j = 0; j < p->nv; j++) {
+            if (j) move_offsets(w, at_off, num(w, w->v_lanes), w->dim_n, at_off);
+            index[w->dim_n] = em_add(e, n0, num(w, j * w->v_lanes));
+            window_point at = {w, at_off, index, w->dim_n, j + 1 < p->nv ? NULL : active};
+            em_values v;
+            em_values_init(&v, window_load, &at);
+            v.at[w->matmul] = sum[i * p->nv + j];
+            for (int n = 0; n < w->k->n_insts; n++) {
+                const ir_kinst *in = &w->k->inst[n];
+                if (in->op != IR_K_STORE) continue;
+                LLVMValueRef value = em_value(e, &v, in->in[0]);
+                em_store(e, in->index, value, at_off[in->index], window_step_of(w, in->index, w->dim_n), at.mask);
+                if (w->holds && w->k->buffer[in->index].stride[w->dim_n] == 1)
+                    ask_for_output(w, in->index, at_off[in->index]);
+            }
         }
     }
 }
@@ -310,7 +328,7 @@ static void emit_row(window *w, window_function f) {
         active = window_mask_last(w, &p, left);
     }
     LLVMValueRef is_whole = em_icmp(e, LLVMIntSGE, left, num(w, p.nv * w->v_lanes));
-    if (w->few && w->nv > 1) window_gather_few(w, &p);
+    if (w->few && (w->nv > 1 || w->holds)) window_gather_few(w, &p);
     em_loop l = em_for(e, num(w, 0), m, num(w, w->mr));
     LLVMValueRef m0 = em_min(e, l.i, em_sub(e, m, num(w, w->mr)));
     for (int i = 0; i < w->mr; i++) p.row[i] = element(w, i ? p.row[i - 1] : in[2], i ? pitch : em_mul(e, m0, pitch));
@@ -318,9 +336,9 @@ static void emit_row(window *w, window_function f) {
     else window_emit_products(w, &p, sum);
     if (w->adds) window_add_first(w, element(w, in[7], m0), sum, p.nv);
     em_branch b = em_if(e, is_whole); /* a block has products or stores: LLVM would mix them, and sums were in memory */
-    for (int j = 0; j < p.nv; j++) store_sums(w, &p, sum, off, index, m0, lp.i, j, NULL);
+    store_sums(w, &p, sum, off, index, m0, lp.i, NULL);
     em_else(e, &b);
-    for (int j = 0; j < p.nv; j++) store_sums(w, &p, sum, off, index, m0, lp.i, j, j + 1 < p.nv ? NULL : active);
+    store_sums(w, &p, sum, off, index, m0, lp.i, active);
     em_endif(e, &b);
     em_end(e, &l);
     if (goes_on) {

@@ -8,7 +8,7 @@
  * behind it). */
 #include "jit/emit.h"
 
-enum { WINDOW_MAX_TILE = 32 }; /* vector registers of sums */
+enum { WINDOW_MAX_TILE = 32 }; /* vector registers, of sums or columns */
 /* NARROW ones are of one vector of columns. LAST is, by channel, of one row where TILE is of some, else of a column less
  * (ir_window_has_lower). In MASKED and ROW the last vector may have fewer: masked loads cost a tenth
  * of the speed. */
@@ -72,6 +72,7 @@ typedef struct window {
     LLVMValueRef slab;
     bool has_rows; /* ROW is there */
     int few;       /* products of an element, where ROW has them all in its code; else 0 */
+    bool holds;    /* and their columns in registers, for all channels */
     LLVMValueRef function[FUNCTIONS];
     LLVMTypeRef function_type[FUNCTIONS];
 } window;
@@ -158,13 +159,14 @@ typedef struct window_products {
     struct { /* of a line that goes on from row to row: where a vector begins, and the lanes that are of the next row */
         LLVMValueRef at, next, mask;
     } part[8];
+    LLVMValueRef held[WINDOW_MAX_TILE]; /* w->holds: the columns, vectors of a product together */
 } window_products;
 /* So many columns of the last vector are there; the mask of them. */
 LLVMValueRef window_mask_last(window *w, window_products *p, LLVMValueRef columns);
 /* out[i * nv + j] = sum over k < count (few_products: w->few) of row[i][k] * operand[table[k] + j-th vector]. */
 void window_emit_products(window *w, const window_products *p, LLVMValueRef out[WINDOW_MAX_TILE]);
-/* The columns of all w->few products into the panel, for as many rows of weights as there are: of several vectors. */
-void window_gather_few(window *w, const window_products *p);
+/* The columns of all w->few products into registers (w->holds) or the panel, for as many rows of weights as there are. */
+void window_gather_few(window *w, window_products *p);
 void window_emit_few_products(window *w, const window_products *p, LLVMValueRef out[WINDOW_MAX_TILE]);
 /* TILE, MASKED, NARROW: (weights, elements between their rows, operand, table, count, dst, before, columns, first):
  * dst[mr][nr] = the products; plus what is there where `before` is not 0, or else (adds) first[mr]. Of pairs the count

@@ -170,9 +170,13 @@ void window_emit_products(window *w, const window_products *p, LLVMValueRef out[
     for (int i = 0; i < n; i++) out[i] = em_fadd(e, out[i], zero);
 }
 
-void window_gather_few(window *w, const window_products *p) {
+void window_gather_few(window *w, window_products *p) {
     LLVMValueRef b[8];
     for (int k = 0; k < w->few; k++) {
+        if (w->holds) {
+            load_columns(w, p, num(w, k), p->held + k * p->nv);
+            continue;
+        }
         load_columns(w, p, num(w, k), b);
         for (int j = 0; j < p->nv; j++)
             LLVMSetAlignment(LLVMBuildStore(w->e->b, b[j], element(w, w->panel, num(w, k * w->nr + j * w->v_lanes))),
@@ -185,11 +189,12 @@ static void emit_gathered_step(window *w, const window_products *p, int k, LLVMV
                                LLVMValueRef *sum) {
     window_products at = *p;
     LLVMValueRef b[8];
-    *panel = em_opaque(w->e, *panel);
+    if (!w->holds) *panel = em_opaque(w->e, *panel);
     *weights = em_opaque(w->e, *weights);
     for (int i = 0; i < w->mr; i++) at.row[i] = element(w, *weights, num(w, i * w->few));
     for (int j = 0; j < p->nv; j++)
-        b[j] = window_load_vector(w, element(w, *panel, num(w, k * w->nr + j * w->v_lanes)));
+        b[j] = w->holds ? p->held[k * p->nv + j]
+                        : window_load_vector(w, element(w, *panel, num(w, k * w->nr + j * w->v_lanes)));
     multiply_rows(w, &at, num(w, k), b, sum);
 }
 
@@ -197,7 +202,7 @@ void window_emit_few_products(window *w, const window_products *p, LLVMValueRef 
     LLVMValueRef weights = p->row[0], panel = w->panel;
     for (int i = 0; i < w->mr * p->nv; i++) out[i] = LLVMConstNull(w->t_vec);
     for (int k = 0; k < w->few; k++)
-        if (w->nv > 1) emit_gathered_step(w, p, k, &weights, &panel, out);
+        if (w->nv > 1 || w->holds) emit_gathered_step(w, p, k, &weights, &panel, out);
         else emit_step(w, p, num(w, k), out);
 }
 

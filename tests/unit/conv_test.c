@@ -36,19 +36,16 @@ static void judge(const conv *c, const float *y, const char *where) {
     }
 }
 
-/* Calls the convolution of an operand that is all x and weights that are all w; is_named: the sizes of images and the
- * number of their channels are, in the text. */
-static float *run(const conv *c, const char *target, int n_threads, float x_of_all, float w_of_all, bool has_infinite,
-                  bool is_named) {
-    const size_t taken = (size_t)c->taken * (size_t)(c->n * c->n),
-                 each = (size_t)c->taken * (size_t)(c->places * c->places), weights = each * (size_t)c->made,
-                 made = (size_t)c->made * (size_t)(of_result(c) * of_result(c));
-    float *x = malloc(taken * sizeof *x), *w = malloc(weights * sizeof *w), *y = malloc(made * sizeof *y);
-    for (size_t i = 0; i < taken; i++) x[i] = x_of_all;
-    for (size_t i = 0; i < weights; i++) w[i] = w_of_all;
-    for (int i = 0; has_infinite && i < c->places * c->places && i < c->made; i++)
-        w[(size_t)i * each + (size_t)(i % c->taken * c->places * c->places + i)] = i % 2 ? INFINITY : -INFINITY;
+static size_t all_taken(const conv *c) { return (size_t)c->taken * (size_t)(c->n * c->n); }
+static size_t all_weights(const conv *c) { return (size_t)c->taken * (size_t)(c->places * c->places * c->made); }
+
+/* The result for this operand and these weights, which it frees; is_named: the sizes of images and the number of their
+ * channels are, in the text. */
+static float *call(const conv *c, const char *target, int n_threads, float *x, float *w, bool is_named) {
+    const size_t made = (size_t)c->made * (size_t)(of_result(c) * of_result(c));
+    float *y = malloc((made + 1) * sizeof *y);
     char text[300], channels[20] = "C", sizes[40] = "H, W";
+    y[made] = 77;
     if (!is_named) snprintf(channels, sizeof channels, "%d", c->taken);
     if (!is_named) snprintf(sizes, sizeof sizes, "%d, %d", c->n, c->n);
     snprintf(text, sizeof text,
@@ -63,11 +60,24 @@ static float *run(const conv *c, const char *target, int n_threads, float x_of_a
                  out = FUSOR_BUFFER(y, FUSOR_F32, 1, c->made, of_result(c), of_result(c));
     OK(fusor_compile_text(ctx, text, NULL, &exe));
     OK(fusor_executable_call(exe, 2, in, 1, &out));
+    cr_assert_eq(y[made], 77);
     fusor_executable_free(exe);
     fusor_context_free(ctx);
     free(x);
     free(w);
     return y;
+}
+
+/* Of an operand that is all x and weights that are all w. */
+static float *run(const conv *c, const char *target, int n_threads, float x_of_all, float w_of_all, bool has_infinite,
+                  bool is_named) {
+    const size_t each = (size_t)c->taken * (size_t)(c->places * c->places);
+    float *x = malloc(all_taken(c) * sizeof *x), *w = malloc(all_weights(c) * sizeof *w);
+    for (size_t i = 0; i < all_taken(c); i++) x[i] = x_of_all;
+    for (size_t i = 0; i < all_weights(c); i++) w[i] = w_of_all;
+    for (int i = 0; has_infinite && i < c->places * c->places && i < c->made; i++)
+        w[(size_t)i * each + (size_t)(i % c->taken * c->places * c->places + i)] = i % 2 ? INFINITY : -INFINITY;
+    return call(c, target, n_threads, x, w, is_named);
 }
 
 /* Tiles of two rows, and of one vector of channels; of one row; of a part of one. */
@@ -109,6 +119,38 @@ Test(conv, sums_that_vanish_have_one_sign) {
                               (double)named[e]);
                 free(y);
                 free(named);
+            }
+}
+
+/* Numbers without order, many of them with all bits of a float. */
+static float *numbers(size_t n, uint32_t seed) {
+    float *x = malloc(n * sizeof *x);
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * 1664525 + 1013904223;
+        x[i] = (float)(int32_t)seed / 1e9f;
+    }
+    return x;
+}
+
+/* Few products, whose columns stay in registers at v4 (ir_window_tile): one vector and two, one more than whole tiles,
+ * rows that vectors go on from; the sums are those of a kernel that does not know how many products they have. */
+Test(conv, few_products_are_summed_as_many) {
+    static const int taken[][2] = {{1, 3}, {2, 2}, {1, 1}, {7, 1}, {11, 1}, {16, 1}, {1, 4}}; /* and places */
+    static const int sizes[] = {5, 14, 18, 19, 34, 37}, made[] = {4, 5, 8, 9, 16, 18, 33};
+    for (int level = 0; level < IR_LEVEL_COUNT; level++)
+        for (int t = 0; t < 7 && is_here(level); t++)
+            for (int s = 0; s < 6; s++) {
+                const conv c = {taken[t][0], made[(s + t) % 7], sizes[s], taken[t][1], 0, 1};
+                float *y[2];
+                for (int i = 0; i < 2; i++)
+                    y[i] = call(&c, ir_levels[level].name, 1 + s % 2, numbers(all_taken(&c), 1),
+                                numbers(all_weights(&c), 2), i);
+                for (int e = 0; e < c.made * of_result(&c) * of_result(&c); e++)
+                    cr_assert_eq(y[0][e], y[1][e], "%d channels of %d to %d, %d places at %s, element %d: %.9g, %.9g",
+                                 c.taken, c.n, c.made, c.places, ir_levels[level].name, e, (double)y[0][e],
+                                 (double)y[1][e]);
+                free(y[0]);
+                free(y[1]);
             }
 }
 
