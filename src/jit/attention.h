@@ -7,6 +7,7 @@
 #include "jit/emit.h"
 
 enum { ATTENTION_FORMS = 3 }; /* most registers in a row of a panel: a form of the products for each number */
+enum { ATTENTION_ASKED = 2 }; /* lines that WEIGHTS prefetch with each key */
 typedef enum attention_function {
     PACK_Q,
     PACK_K,
