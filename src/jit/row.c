@@ -5,9 +5,12 @@
  *       for each pass: sweep the blocks of the row; combine the partial results; they are scalars of the passes behind
  *       row-level stores
  *
+ * where the first pass over a row may come before the last one over the row before it.
+ *
  * Rows of a few elements go several at once where that can be (reduce_short.c). Else a row that is known to fit one
  * masked vector stays in registers through all passes. That is the inner form; the column form: row_column.c. */
 #include "jit/row.h"
+#include <string.h>
 
 void row_place_kept(row_passes *w, LLVMValueRef at, LLVMValueRef columns) {
     red *r = w->r;
@@ -69,12 +72,19 @@ static void enter_kept_rows(row_passes *w) {
 /* ---- what is asked for ahead ----
  * Between the first pass and the last one the row is in the first-level cache and memory has nothing to do. A pass
  * there asks for the next row, whose first lines no prefetcher of pages would find, and for the row of an output that
- * no pass has touched. Where functions take the time: the former where a row is longer than a page, the latter from
- * four on; else one line for each of the row, the next row's or, of long rows, the output's. Shorter rows are what
- * prefetchers follow by themselves (softmax of 8192x512: 1.3 of the time).
+ * no pass has touched. Where functions take the time: both from a page a row on; else one line for each of the row, the
+ * next row's or, of long rows, the output's. Shorter rows are what prefetchers follow by themselves (softmax of
+ * 8192x512, which writes in that pass: 1.3 of the time).
  * (Zen 5, time with it over without: log_softmax of 2000x2048 0.70, of 1024x4096 0.65, softmax 0.90, 0.80, layer_norm
  * of 4096x1024 0.8, of 1024x4096 0.75. In a cheap last pass, as loops in C: 0.96 to 1.05, so not there.) */
-enum { AHEAD_MAX = 4, NEXT_COSTLY = 4096 + 1, NEXT_CHEAP = 2048, OUT_COSTLY = 16384, OUT_CHEAP = 8192 + 1 };
+enum {
+    AHEAD_MAX = 4,
+    NEXT_KEPT = 4096 + 1,
+    NEXT_COSTLY = 4096,
+    NEXT_CHEAP = 2048,
+    OUT_COSTLY = 4096,
+    OUT_CHEAP = 8192 + 1
+};
 
 static bool is_contiguous(const red *r, int b) { return r->k->buffer[b].stride[r->last] == 1; }
 
@@ -121,11 +131,14 @@ static void find_ahead(row_passes *w, int pass) {
     for (int p = pass + 1; p < w->n; p++) is_last &= !w->sweep[p];
     if (is_last && !s->is_costly) return;
     s->ahead = FU_NEW_N(e->arena, red_ahead, 2 * AHEAD_MAX);
+    LLVMValueRef apart = em_i64s(e, 1); /* two rows at once: the next one is read right behind this pass */
+    if (w->overlaps) apart = em_select(e, w->overlaps, em_i64s(e, 2), apart);
     for (int b = 0; b < r->k->n_buffers && n_in < AHEAD_MAX; b++) {
         if (!is_next_new(w, b)) continue;
         const ir_dtype t = r->k->buffer[b].dtype;
-        LLVMValueRef next = em_gep(e, r->at_row[b], em_memory_type(e, t), e->stride[b][r->n_p - 1]);
-        if (n_in == 0) s->asks_ahead = has_bytes(w, b, s->is_costly ? NEXT_COSTLY : NEXT_CHEAP);
+        LLVMValueRef next = em_gep(e, r->at_row[b], em_memory_type(e, t), em_mul(e, e->stride[b][r->n_p - 1], apart));
+        if (n_in == 0)
+            s->asks_ahead = has_bytes(w, b, !s->is_costly ? NEXT_CHEAP : s->n_kept ? NEXT_KEPT : NEXT_COSTLY);
         s->ahead[n_in++] = (red_ahead){next, ir_dtypes[t].bytes, false};
     }
     s->n_ahead = n_in;
@@ -161,16 +174,122 @@ static void emit_pass(row_passes *w, red_sweep *s, em_values *values) {
     for (int a = 0; a < s->n_acc; a++) values->at[r->reduction[s->acc[a]]] = red_result(s, a, values, first[a]);
 }
 
-static void emit_passes(row_passes *w) {
+static int last_pass(const row_passes *w) {
+    int p = w->n - 1;
+    while (p > 0 && !w->sweep[p]) p--;
+    return p;
+}
+
+/* Passes [from, to) over the row entered. */
+static void emit_passes(row_passes *w, int from, int to, em_values *values) {
+    for (int p = from; p < to; p++) {
+        if (!w->sweep[p]) continue;
+        find_ahead(w, p);
+        emit_pass(w, w->sweep[p], values);
+    }
+}
+
+static void emit_row(row_passes *w, LLVMValueRef q) {
     red_at at = {w->r, NULL, NULL, NULL};
     em_values values;
     em_values_init(&values, red_load_value, &at);
-    for (int p = 0; p < w->n; p++) {
-        if (!w->sweep[p]) continue;
-        find_ahead(w, p);
-        emit_pass(w, w->sweep[p], &values);
-    }
+    red_enter_row(w->r, q);
+    enter_kept_rows(w);
+    emit_passes(w, 0, w->n, &values);
     red_finish(w->r, &values, &at);
+}
+
+/* ---- two rows at once ----
+ * Behind each pass its partial results are added, and divided, one operation waiting for the other: in the first-level
+ * cache as long as the pass over some hundred elements. So the first pass over the next row, where it only reads,
+ * stands in front of the last one over this row: each has something to compute while the other's results are made. Of
+ * cheap passes only rows of up to so many bytes, of two passes only where that is known: longer ones come from memory,
+ * which takes all the time, and the first pass is twice in the code.
+ * (Zen 5, time with it over without: softmax of 64x1024 0.87, of 4096x256 0.85, layer_norm of 4096x100 0.82, of
+ * 1024x1024 0.87, at v3 of 1000x100 0.71, rms_norm there 0.65, at v4 0.93; of 2048x2048 it would be 1.2.) */
+enum { OVERLAP_TWO = 2048, OVERLAP_CHEAP = 8192 };
+
+static bool may_overlap(const row_passes *w) {
+    const red_sweep *s = w->sweep[0];
+    if (w->r->n_p == 0 || w->r->r0 != w->r->last || !s || s->n_acc == 0 || last_pass(w) == 0) return false;
+    return s->n_stores + s->n_kept == 0 && !s->has_arg && !s->is_costly;
+}
+
+/* i1: are rows so short? By the widest elements. */
+static LLVMValueRef is_overlapping(const row_passes *w) {
+    const red *r = w->r;
+    int passes = 0, widest = 0;
+    for (int p = 1; p < w->n; p++) {
+        if (!w->sweep[p]) continue;
+        passes++;
+        if (w->sweep[p]->is_costly) return LLVMConstInt(r->e->t_i1, 1, 0);
+    }
+    for (int b = 1; b < r->k->n_buffers; b++)
+        if (r->k->buffer[b].stride[r->last] != 0 &&
+            ir_dtypes[r->k->buffer[b].dtype].bytes > ir_dtypes[r->k->buffer[widest].dtype].bytes)
+            widest = b;
+    LLVMValueRef is = LLVMBuildNot(r->e->b, has_bytes(w, widest, (passes > 1 ? OVERLAP_CHEAP : OVERLAP_TWO) + 1), "");
+    return passes > 1 || LLVMIsConstant(is) ? is : LLVMConstNull(r->e->t_i1);
+}
+
+/* The first pass over row q, whose results go to w->results; the row entered stays so. */
+static void first_pass(row_passes *w, LLVMValueRef q) {
+    red *r = w->r;
+    red_sweep *s = w->sweep[0];
+    const red before = *r;
+    red_at at = {r, NULL, NULL, NULL};
+    em_values values;
+    em_values_init(&values, red_load_value, &at);
+    red_enter_row(r, q);
+    emit_pass(w, s, &values);
+    for (int a = 0; a < s->n_acc; a++) w->results[a] = values.at[r->reduction[s->acc[a]]];
+    *r = before;
+    red_leave_block(r);
+}
+
+static void first_pass_if(row_passes *w, LLVMValueRef is, LLVMValueRef q) {
+    emit *e = w->r->e;
+    const int n = w->sweep[0]->n_acc;
+    LLVMValueRef other[n];
+    memcpy(other, w->results, sizeof other);
+    em_branch b = em_if(e, is);
+    first_pass(w, q);
+    LLVMBasicBlockRef then = LLVMGetInsertBlock(e->b);
+    em_endif(e, &b);
+    for (int a = 0; a < n; a++) w->results[a] = red_phi(e, w->results[a], then, other[a], b.other);
+}
+
+static void emit_overlapping(row_passes *w, LLVMValueRef begin, LLVMValueRef end) {
+    red *r = w->r;
+    emit *e = r->e;
+    const red_sweep *s = w->sweep[0];
+    const int last = last_pass(w);
+    const bool always = LLVMIsConstant(w->overlaps);
+    LLVMValueRef result[s->n_acc], one = em_i64s(e, 1);
+    w->results = FU_NEW_N(e->arena, LLVMValueRef, s->n_acc);
+    for (int a = 0; a < s->n_acc; a++)
+        w->results[a] = em_identity(e, (ir_op)r->k->inst[r->reduction[s->acc[a]]].op, red_type(r, s->acc[a]));
+    em_branch any = em_if(e, em_icmp(e, LLVMIntSLT, begin, end));
+    if (always) first_pass(w, begin);
+    em_loop l = em_for(e, begin, end, one);
+    LLVMValueRef next = em_add(e, l.i, one);
+    for (int a = 0; a < s->n_acc; a++) w->results[a] = result[a] = em_loop_phi(e, &l, w->results[a]);
+    if (!always)
+        first_pass_if(w, LLVMBuildNot(e->b, em_and(e, w->overlaps, em_icmp(e, LLVMIntSGT, l.i, begin)), ""), l.i);
+    red_at at = {r, NULL, NULL, NULL};
+    em_values values;
+    em_values_init(&values, red_load_value, &at);
+    for (int a = 0; a < s->n_acc; a++) values.at[r->reduction[s->acc[a]]] = w->results[a];
+    red_enter_row(r, l.i);
+    enter_kept_rows(w);
+    emit_passes(w, 1, last, &values);
+    if (always) first_pass(w, em_min(e, next, em_sub(e, end, one))); /* behind the last row that again, for nothing */
+    else first_pass_if(w, em_and(e, w->overlaps, em_icmp(e, LLVMIntSLT, next, end)), next);
+    emit_passes(w, last, w->n, &values);
+    red_finish(r, &values, &at);
+    for (int a = 0; a < s->n_acc; a++) em_loop_next(e, result[a], w->results[a]);
+    em_end(e, &l);
+    em_endif(e, &any);
 }
 
 /* ---- rows of one vector ---- */
@@ -249,13 +368,19 @@ fusor_status row_emit(emit *e, fu_error *err, LLVMValueRef begin, LLVMValueRef e
     }
     if (!one_vector)
         row_place_kept(w, em_mul(e, r->partials, em_i64s(e, IR_PARTIAL_BYTES * r->n_reductions)), em_i64s(e, 1));
+    int64_t is = 0;
+    if (!one_vector && may_overlap(w)) w->overlaps = is_overlapping(w);
+    if (w->overlaps && !(red_constant(w->overlaps, &is) && !is)) {
+        emit_overlapping(w, begin, end);
+        em_demote_nests(e);
+        return FUSOR_OK;
+    }
     em_loop l = em_for(e, begin, end, em_i64s(e, 1));
-    red_enter_row(r, l.i);
     if (one_vector) {
+        red_enter_row(r, l.i);
         emit_one_vector(w);
     } else {
-        enter_kept_rows(w);
-        emit_passes(w);
+        emit_row(w, l.i);
     }
     em_end(e, &l);
     em_demote_nests(e);

@@ -14,6 +14,7 @@ typedef struct row_passes {
     int kept_in[IR_KERNEL_MAX_INSTS];        /* the output whose row has them until it is overwritten; -1: scratch */
     LLVMValueRef kept[IR_KERNEL_MAX_INSTS];  /* of the row entered: what sweeps have as kept_row, ... */
     LLVMValueRef step[IR_KERNEL_MAX_INSTS];  /* ... and, in column form, as kept_step */
+    LLVMValueRef overlaps, *results;         /* two rows at once: i1; results of the first pass, by acc */
 } row_passes;
 
 /* Rows of kept values in scratch from byte `at` on, `columns` elements each step of the row. */
