@@ -324,6 +324,9 @@ bool ir_kernel_has_slab(
 ir_dot ir_kernel_window_dot(const ir_kernel *k);
 enum { IR_SLAB_HEAD = 64 }; /* bytes at the begin of its scratch, behind the band if there is one */
 bool ir_kernel_window_packs(const ir_kernel *k);
+/* Is what is behind the sums (of a head, without what is behind the band) worth to be many times in the code, so that
+ * they go from registers to the outputs? */
+bool ir_window_is_small(const ir_kernel *k);
 bool ir_kernel_window_adds(
     const ir_kernel *k); /* 128 was added to the operand's elements: the weights' sums times -128 go in */
 int ir_kernel_window_channels(const ir_kernel *k); /* with axes: the dim k that is no place of an axis; -1: of size 1 */

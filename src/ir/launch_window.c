@@ -21,6 +21,15 @@ int64_t ir_kernel_window_step(const ir_kernel *k) {
     return k->buffer[ir_kernel_window_operand(k, 1)->index].stride[ir_kernel_dim(k, 'n')];
 }
 
+bool ir_window_is_small(const ir_kernel *k) {
+    int n = 0;
+    for (int i = (int)(matmul(k) - k->inst); i < k->n_insts; i++, n++) {
+        const uint16_t op = k->inst[i].op;
+        if (op < IR_OP_COUNT && (ir_ops[op].flags & IR_COSTLY)) return false;
+    }
+    return n <= 12;
+}
+
 /* ---- the form with axes ---- */
 bool ir_kernel_has_slab(const ir_kernel *k) {
     return k->kind == IR_KERNEL_WINDOW && k->n_axes && !k->is_depthwise && !ir_level_is_gpu(k->level);

@@ -159,6 +159,13 @@ static int8_t *tail_space(builder *b) {
     return coord;
 }
 
+static bool is_direct_window(const builder *b) {
+    if (!b->k->band_rows) return ir_window_is_small(b->k);
+    ir_kernel *head = FU_NEW(b->p->arena, ir_kernel);
+    ir_kernel_head(b->k, head);
+    return ir_window_is_small(head);
+}
+
 static fusor_status build_kernel(planner *p, int c) {
     cluster *cl = &p->clusters.at[c];
     builder b = {.p = p, .c = c, .tail = cl->tail, .k = FU_NEW(p->arena, ir_kernel), .space = cl->rank};
@@ -240,6 +247,7 @@ static fusor_status build_kernel(planner *p, int c) {
         ir_size_is_const(p->g->sizes, st.dim[b.k->n_dims - 2], &columns);
         if (!ir_kernel_contract_dot(b.k)) b.k->tile = ir_contract_tile_of(b.k->level, acc, rows, columns);
     }
+    if (cl->kind == CLUSTER_WINDOW && !is_direct_window(&b)) plan_window_tile(&b, ir_at(p->g, cl->anchor), false);
     if (b.k->kind == IR_KERNEL_ROW || (b.tail && !tail)) builder_mark_kept(b.k);
     plan_find_slide(&b, &st);
     plan_find_turns(&b);

@@ -104,6 +104,8 @@ void plan_find_turns(const builder *b); /* inputs of a map whose elements take t
 
 /* plan_window.c: the space of a convolution, its instruction, the order and roles of its kernel's dims (how many). */
 void plan_window_space(builder *b, const ir_node *n);
+/* The form and the tile; again once the program is there, if that is not direct (ir_window_tile). */
+void plan_window_tile(builder *b, const ir_node *n, bool is_direct);
 uint16_t plan_window_value(builder *b, const ir_node *n);
 int plan_window_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], char role[MAX_SPACE + 1]);
 

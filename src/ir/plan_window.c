@@ -285,8 +285,8 @@ static bool is_by_channel(const planner *p, const ir_node *n, plan_window_form *
     double by_channel = 0, by_column = 0;
     if (f->has_pairs) products = ir_ceil_div(products, 2);
     f->tile = ir_window_channel_tile(level, n->dtype, made, columns, rows, products, &by_channel);
-    const ir_tile other =
-        ir_window_tile(level, n->dtype, made, columns, rows, products, stride_along(g, n, spatial - 1), &by_column);
+    const ir_tile other = ir_window_tile(level, n->dtype, made, columns, rows, products,
+                                         stride_along(g, n, spatial - 1), false, &by_column);
     if (f->has_pairs && places_of(g, n) > 1) by_column *= pairs_by_column;
     if (!is_transposed(n)) by_channel *= f->has_pairs ? 1 : share_of_products(p, n);
     else {
@@ -332,6 +332,13 @@ void plan_window_space(builder *b, const ir_node *n) {
     for (unsigned i = 0; i < spatial; i++) b->dim[dim_place(n, i)] = w->dim[IR_SPATIAL_AT + i];
     b->dim[dim_group(n)] = ir_size_const(g->sizes, groups_of(n));
     b->space = dim_group(n) + 1;
+    plan_window_tile(b, n, true);
+}
+
+void plan_window_tile(builder *b, const ir_node *n, bool is_direct) {
+    const ir_graph *g = b->p->g;
+    const ir_node *w = ir_at(g, n->in[1]);
+    const unsigned spatial = n->rank - (unsigned)IR_SPATIAL_AT;
     int64_t columns = -1, rows = 1, products;
     const plan_window_form f = plan_window_form_of(b->p, n);
     const ir_target target = {b->k->level, b->p->options->features};
@@ -363,7 +370,8 @@ void plan_window_space(builder *b, const ir_node *n) {
     b->k->has_whole_channels = f.is_by_channel && ir_round_up(channels_made(g, n), lanes) % f.tile.nr == 0;
     if (!f.is_by_channel)
         b->k->tile = ir_window_tile(b->k->level, n->dtype, channels_made(g, n), columns, rows, products,
-                                    f.has_axes ? 1 : ir_window_entry(g, n, "strides", spatial - 1, 1), NULL);
+                                    f.has_axes ? 1 : ir_window_entry(g, n, "strides", spatial - 1, 1),
+                                    is_direct && !is_transposed(n), NULL);
     if (!ir_level_is_gpu(b->k->level)) b->k->tile.kb = ir_window_block(b->k->level, n->dtype, places_of(g, n));
 }
 

@@ -173,7 +173,7 @@ bool ir_window_holds(ir_level level, int64_t k, int mr, int nv) {
  * jit/window.c chooses). More than four vectors only of few channels: they are loaded for few products then. (EPYC
  * 9005, f32, 32 channels of 112x112 to 16, 3x3: 2x112 3.1 times the time of 8x48.) */
 ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k, int64_t step,
-                       double *cycles) {
+                       bool is_direct, double *cycles) {
     const int lanes = ir_levels[level].vector_bytes / ir_dtypes[acc].bytes, registers = ir_levels[level].registers;
     const bool is_known = n > 0 && n < INT32_MAX && y > 0 && y < INT32_MAX;
     /* Products of integers need a register where they are not made in place, those of i64 below v4 more. */
@@ -206,16 +206,17 @@ ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64
             best.nr = nv * lanes;
         }
     if (cycles) *cycles = is_known ? least : 0;
-    /* Few products: the columns of two vectors stay in registers, and all channels meet them, four at a time. (EPYC
-     * 9005, 32x1x28x28 to 16, 3x3: 0.86 of the time of 16 channels by one vector that is loaded for them.) A few more
+    /* Few products: the columns of two vectors stay in registers, and all channels meet them, four at a time; of one
+     * vector, eight at a time, where rows are shorter. (EPYC 9005, 32x1x28x28 to 16, 3x3: 0.86 of the time of 16
+     * channels by one vector that is loaded for them.) A few more
      * products than registers: of one vector with up to 16 channels, which read the weights from memory themselves, and
      * the loop around them is gone. (EPYC 9004: 0.92 of the time of 8 channels x 32 columns.) More channels: two
      * vectors, since each weight is loaded for both; the columns are gathered once for all channels. (EPYC 9005, to 32:
      * 0.90 of the time of one vector; to 16 1.04.) */
     if (!ir_levels[level].has_mask || acc != FUSOR_F32 || step != 1 || k <= 0 || k > IR_WINDOW_FEW) return best;
-    const int vectors_held = n < lanes ? 1 : 2, held = 8 / vectors_held; /* eight sums at once */
-    if (m >= held && ir_window_holds(level, k, held, vectors_held)) {
-        best.mr = held;
+    const int vectors_held = n > 0 && n < lanes ? 1 : 2, rows_held = 8 / vectors_held; /* eight sums at once */
+    if (is_direct && m >= rows_held && ir_window_holds(level, k, rows_held, vectors_held)) {
+        best.mr = rows_held;
         best.nr = vectors_held * lanes;
     } else if (m > 8) {
         const int vectors = m > 16 ? 2 : 1, most = vectors > 1 ? 12 : 16;

@@ -45,13 +45,13 @@ enum {
     IR_WINDOW_ALONG = 8,    /* up to so many places along columns, pads are left out */
     IR_WINDOW_UNSIGNED = 64 /* sums of so many products and more are never -0 (ir_window_drops_sign) */
 };
-/* The tile of a convolution with m channels in a group: no more rows than those. n, y: columns and rows of the result,
- * k: products of an element, each -1 where it is not known; step: stride along the columns. Of the tile only the K
- * block has a say in bits. */
 /* Are there registers for the columns of k products, nv vectors, and sums of mr channels? */
 bool ir_window_holds(ir_level level, int64_t k, int mr, int nv);
+/* The tile of a convolution with m channels in a group: no more rows than those. n, y: columns and rows of the result,
+ * k: products of an element, each -1 where it is not known; step: stride along the columns; is_direct: sums may go from
+ * registers to the outputs (ir_window_is_small). Of the tile only the K block has a say in bits. */
 ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k, int64_t step,
-                       double *cycles);
+                       bool is_direct, double *cycles);
 /* The same by channel (kernel.h); sizes are known. cycles: for each k, of one image, of the same scale; the other may
  * be told them too: 0 where sizes are not known. */
 ir_tile ir_window_channel_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k,

@@ -13,8 +13,6 @@
  * depend on the tile it was made in. */
 #include "jit/attention.h"
 
-enum { LINE_BYTES = 64 };
-
 LLVMValueRef attention_at(attention *a, LLVMValueRef base, LLVMValueRef i) { return em_gep(a->e, base, a->t_acc, i); }
 static LLVMValueRef num(attention *a, int64_t v) { return em_i64s(a->e, v); }
 static LLVMValueRef ceil_div(attention *a, LLVMValueRef x, LLVMValueRef by) {
@@ -217,6 +215,13 @@ static LLVMValueRef first_query(attention *a, const run *r, LLVMValueRef i) {
     emit *e = a->e;
     if (a->forms == 1) return em_mul(e, i, num(a, a->nr));
     return em_mul(e, LLVMBuildUDiv(e->b, em_mul(e, i, r->vectors), r->all, ""), num(a, a->v_lanes));
+}
+
+/* Causal queries see the more keys the later they are: those first, so that no worker ends with a long one. */
+static LLVMValueRef first_panel(attention *a, LLVMValueRef tile, LLVMValueRef tiles, LLVMValueRef each) {
+    emit *e = a->e;
+    LLVMValueRef before = em_sub(e, tiles, num(a, 1));
+    return em_mul(e, em_sub(e, before, LLVMBuildURem(e->b, tile, tiles, "")), each);
 }
 
 static panel panel_of(attention *a, const run *r, LLVMValueRef first, LLVMValueRef i) {
@@ -442,16 +447,21 @@ typedef struct rows_asked {
 static rows_asked rows_of(attention *a, int buffer, LLVMValueRef at, int dim, LLVMValueRef columns) {
     emit *e = a->e;
     const int bytes = ir_dtypes[a->k->buffer[buffer].dtype].bytes;
-    LLVMValueRef row = em_add(e, em_mul(e, columns, num(a, bytes)), num(a, LINE_BYTES - 1));
+    LLVMValueRef row = em_add(e, em_mul(e, columns, num(a, bytes)), num(a, EM_LINE_BYTES - 1));
     return (rows_asked){at, em_mul(e, e->stride[buffer][dim], num(a, bytes)),
-                        LLVMBuildUDiv(e->b, row, num(a, LINE_BYTES), "")};
+                        LLVMBuildUDiv(e->b, row, num(a, EM_LINE_BYTES), "")};
 }
 
-static bool is_load(const attention *a, int inst) { return a->k->inst[inst].op == IR_K_LOAD; }
+/* Are an operand's rows in memory, adjacent? */
+static bool has_rows(const attention *a, int inst) {
+    const ir_kinst *in = &a->k->inst[inst];
+    const int along = inst == a->v ? a->at.n : a->at.k;
+    return in->op == IR_K_LOAD && !in->variant && a->k->buffer[in->index].stride[along] == 1;
+}
 
-/* The first element of queries, keys or values at row i; NULL where they are not in memory. */
+/* The first element of queries, keys or values at row i; NULL where there are no such rows. */
 static LLVMValueRef first_of_row(attention *a, int inst, LLVMValueRef i) {
-    if (!is_load(a, inst)) return NULL;
+    if (!has_rows(a, inst)) return NULL;
     attention_point at = {.a = a, .axis = -1};
     if (inst == a->q) at.m = i;
     else at.j = i;
@@ -459,8 +469,6 @@ static LLVMValueRef first_of_row(attention *a, int inst, LLVMValueRef i) {
     return em_gep(a->e, a->e->base[buffer], em_memory_type(a->e, a->k->buffer[buffer].dtype),
                   attention_offset(a, buffer, &at));
 }
-
-static LLVMValueRef first_panel(attention *a, LLVMValueRef tile, LLVMValueRef tiles, LLVMValueRef each);
 
 /* Tile `number`'s queries, keys and values. */
 static void find_next(attention *a, run *r, LLVMValueRef number, LLVMValueRef tiles, LLVMValueRef each) {
@@ -478,7 +486,7 @@ static void take_rows(attention *a, const rows_asked *x, LLVMValueRef is, LLVMVa
                       LLVMValueRef *at, LLVMValueRef *step) {
     emit *e = a->e;
     LLVMValueRef here =
-        em_gep(e, x->at, e->t_i8, em_add(e, em_mul(e, row, x->step), em_mul(e, line, num(a, LINE_BYTES))));
+        em_gep(e, x->at, e->t_i8, em_add(e, em_mul(e, row, x->step), em_mul(e, line, num(a, EM_LINE_BYTES))));
     *at = em_select(e, is, here, *at);
     *step = em_select(e, is, x->step, *step);
 }
@@ -493,7 +501,7 @@ static void ask(attention *a, const run *r, LLVMValueRef i, LLVMValueRef j0, LLV
     rows_asked x[4] = {0}; /* keys, values, queries, results */
     for (int n = 0; n < 2; n++) {
         const int inst = n ? a->v : a->keys;
-        if (!is_load(a, inst)) continue;
+        if (!has_rows(a, inst)) continue;
         LLVMValueRef at = em_select(e, is_last, r->next[1 + n], first_of_row(a, inst, behind));
         x[n] = rows_of(a, a->k->inst[inst].index, at, a->at.j, n ? a->n_values : a->head);
     }
@@ -548,20 +556,20 @@ static void panel_block(attention *a, const run *r, const panel *p, LLVMValueRef
     else if (a->dot) scores_of_words(a, r, p, dots);
     else call_of_panel(a, p, PRODUCTS, dots, 9);
     LLVMValueRef away = em_sub(e, p->q0, first), no_scale = LLVMConstNull(a->t_acc);
-    LLVMValueRef in[10 + 2 * ATTENTION_ASKED] = {r->scores,
-                                                 n,
-                                                 p->largest,
-                                                 p->sums,
-                                                 r->factors,
-                                                 r->later,
-                                                 r->cap ? r->cap : no_scale,
-                                                 panel_mask(a, r, p, first, n),
-                                                 zero,
-                                                 zero};
+    LLVMValueRef in[ATTENTION_WEIGHTS_IN + 2 * ATTENTION_ASKED] = {r->scores,
+                                                                   n,
+                                                                   p->largest,
+                                                                   p->sums,
+                                                                   r->factors,
+                                                                   r->later,
+                                                                   r->cap ? r->cap : no_scale,
+                                                                   panel_mask(a, r, p, first, n),
+                                                                   zero,
+                                                                   zero};
     if (r->low) in[8] = em_add(e, away, r->low);
     if (r->high) in[9] = em_add(e, away, r->high);
     const unsigned n_in = sizeof in / sizeof *in;
-    ask(a, r, i, j0, in + 10);
+    ask(a, r, i, j0, in + ATTENTION_WEIGHTS_IN);
     if (!r->low && !r->high) {
         call_of_panel(a, p, WEIGHTS, in, n_in);
     } else { /* only some of the queries see its first or its last key? */
@@ -601,13 +609,6 @@ static void end_panel(attention *a, const run *r, const panel *p) {
     attention_call(a, TURN, (LLVMValueRef[]){p->results, nr, r->rows, a->values_up, a->values_up, p->width}, 6);
     attention_call(a, STORE_ROWS, (LLVMValueRef[]){e->args, r->batch, p->q0, rows, r->rows, a->values_up, p->sums}, 7);
     if (buffer >= 0) em_endif(e, &b);
-}
-
-/* Causal queries see the more keys the later they are: those first, so that no worker ends with a long one. */
-static LLVMValueRef first_panel(attention *a, LLVMValueRef tile, LLVMValueRef tiles, LLVMValueRef each) {
-    emit *e = a->e;
-    LLVMValueRef before = em_sub(e, tiles, num(a, 1));
-    return em_mul(e, em_sub(e, before, LLVMBuildURem(e->b, tile, tiles, "")), each);
 }
 
 static void emit_panels(attention *a) {

@@ -13,7 +13,21 @@ typedef struct scores {
     LLVMValueRef scale, cap, mask, low, high;
     bool is_bound, is_raw; /* is_raw: a->is_raw, of panels */
 } scores;
-enum { S, COUNT, LARGEST, SUM, FACTOR, SCALE, CAP, MASK, LOW, HIGH, N_PARAMETERS, ASKED = N_PARAMETERS };
+enum {
+    S,
+    COUNT,
+    LARGEST,
+    SUM,
+    FACTOR,
+    SCALE,
+    CAP,
+    MASK,
+    LOW,
+    HIGH,
+    N_ROW = ATTENTION_WEIGHTS_IN,
+    ASKED = N_ROW,
+    N_PANEL = ASKED + 2 * ATTENTION_ASKED
+};
 
 static LLVMValueRef lower(attention *a, ir_op op, int n, LLVMValueRef x, LLVMValueRef y) {
     const ir_kinst inst = {.op = (uint16_t)op, .dtype = a->acc, .n_in = (uint8_t)n};
@@ -85,8 +99,8 @@ static LLVMValueRef get_one(attention *a, LLVMValueRef base, LLVMValueRef i) {
 static attention_outer *begin(attention *a, attention_function f, const char *name, int n, LLVMValueRef *in,
                               scores *v) {
     emit *e = a->e;
-    LLVMTypeRef parameter[N_PARAMETERS + 2 * ATTENTION_ASKED] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr,
-                                                                 a->t_acc, a->t_acc, e->t_ptr, e->t_i64, e->t_i64};
+    LLVMTypeRef parameter[N_PANEL] = {e->t_ptr, e->t_i64, e->t_ptr, e->t_ptr, e->t_ptr,
+                                      a->t_acc, a->t_acc, e->t_ptr, e->t_i64, e->t_i64};
     for (int i = ASKED; i < n; i++) parameter[i] = (i - ASKED) % 2 ? e->t_i64 : e->t_ptr;
     attention_outer *o = attention_begin(a, f, name, parameter, (unsigned)n, false, true);
     LLVMGetParams(e->fn, in);
@@ -142,11 +156,9 @@ static void finish_scores(const scores *v, LLVMValueRef *in, LLVMValueRef *large
  * anew). */
 static void emit_panel(attention *a, attention_function f, const char *name, bool is_bound, int chunks) {
     emit *e = a->e;
-    const int n = N_PARAMETERS + 2 * ATTENTION_ASKED;
-    LLVMValueRef in[N_PARAMETERS + 2 * ATTENTION_ASKED], largest[MAX_CHUNKS], next[MAX_CHUNKS], sum[MAX_CHUNKS],
-        minus[MAX_CHUNKS];
+    LLVMValueRef in[N_PANEL], largest[MAX_CHUNKS], next[MAX_CHUNKS], sum[MAX_CHUNKS], minus[MAX_CHUNKS];
     scores v;
-    attention_outer *o = begin(a, f, name, n, in, &v);
+    attention_outer *o = begin(a, f, name, N_PANEL, in, &v);
     v.is_bound = is_bound;
     v.is_raw = a->is_raw;
     if (is_bound) v.low = narrow(a, in[LOW]), v.high = narrow(a, in[HIGH]);
@@ -163,10 +175,9 @@ static void emit_panel(attention *a, attention_function f, const char *name, boo
     em_loop l = em_for(e, attention_num(a, 0), in[COUNT], attention_num(a, 1));
     for (int c = 0; c < chunks; c++) sum[c] = em_loop_phi(e, &l, em_const(e, a->acc, 0));
     LLVMValueRef row = em_mul(e, l.i, attention_num(a, a->nr));
-    for (int i = ASKED; i < n; i += 2) {
-        LLVMValueRef asked = em_loop_phi(e, &l, in[i]);
-        em_prefetch(e, asked, false, 2);
-        em_loop_next(e, asked, em_gep(e, asked, e->t_i8, in[i + 1]));
+    for (int i = ASKED; i < N_PANEL; i += 2) {
+        in[i] = em_loop_phi(e, &l, in[i]);
+        em_prefetch(e, in[i], 2);
     }
     for (int c = 0; c < chunks; c++) {
         LLVMValueRef at = em_add(e, row, attention_num(a, c * a->lanes));
@@ -175,6 +186,7 @@ static void emit_panel(attention *a, attention_function f, const char *name, boo
         next[c] = em_fadd(e, sum[c], w);
     }
     for (int c = 0; c < chunks; c++) em_loop_next(e, sum[c], next[c]);
+    for (int i = ASKED; i < N_PANEL; i += 2) em_loop_next(e, in[i], em_gep(e, in[i], e->t_i8, in[i + 1]));
     em_end(e, &l);
     for (int c = 0; c < chunks; c++) {
         LLVMValueRef at = attention_num(a, c * a->lanes);
@@ -233,9 +245,9 @@ static LLVMValueRef row_score(const scores *v, LLVMValueRef s, LLVMValueRef x, L
 
 static void emit_row(attention *a) {
     emit *e = a->e;
-    LLVMValueRef in[N_PARAMETERS], zero = attention_num(a, 0), step = attention_num(a, a->lanes);
+    LLVMValueRef in[N_ROW], zero = attention_num(a, 0), step = attention_num(a, a->lanes);
     scores v;
-    attention_outer *o = begin(a, ROW_WEIGHTS, "row_weights", N_PARAMETERS, in, &v);
+    attention_outer *o = begin(a, ROW_WEIGHTS, "row_weights", N_ROW, in, &v);
     v.low = in[LOW];
     v.high = in[HIGH];
     LLVMValueRef old = get_one(a, in[LARGEST], zero), begin_with = em_splat(e, old);

@@ -63,7 +63,7 @@ static void next_row(tile *t, int i, LLVMBasicBlockRef out) {
 static void load_columns(tile *t, LLVMValueRef pb, LLVMValueRef *b) {
     contract *c = t->c;
     for (int j = 0; j < c->nv; j++) b[j] = contract_tile_load(c, element(c, pb, num(c, j * c->v_lanes)), c->acc_bytes);
-    if (c->mr > 1) em_prefetch(c->e, bytes_behind(c, pb, t->next_b), false, 2);
+    if (c->mr > 1) em_prefetch(c->e, bytes_behind(c, pb, t->next_b), 2);
 }
 
 /* The panel of operand 1 comes from L3 or memory the first time; the hardware's prefetcher is late for it. Eight steps
@@ -71,19 +71,18 @@ static void load_columns(tile *t, LLVMValueRef pb, LLVMValueRef *b) {
  * A single row reads packed panels as one stream, which the hardware follows except where a page begins: how much of a
  * page is asked for is the launch's to say (src/rt/tune.c). Two lines a step (v2) cost no more than to see where they
  * are. */
-enum { LINE_BYTES = 64 };
 static void prefetch_columns(tile *t, LLVMValueRef pb) {
     contract *c = t->c;
     emit *e = c->e;
     const int bytes = c->nr * c->acc_bytes;
-    const bool is_stream = c->mr == 1 && bytes > 2 * LINE_BYTES;
+    const bool is_stream = c->mr == 1 && bytes > 2 * EM_LINE_BYTES;
     LLVMValueRef ahead = bytes_behind(c, pb, LLVMBuildShl(e->b, t->in[CONTRACT_B_K], num(c, 3), ""));
     em_branch wanted = {0};
     if (is_stream) {
         LLVMValueRef in_page = em_and(e, LLVMBuildPtrToInt(e->b, ahead, e->t_i64, ""), num(c, IR_PAGE_BYTES - 1));
         wanted = em_if(e, em_icmp(e, LLVMIntSLT, in_page, t->page_head));
     }
-    for (int at = 0; at < bytes; at += LINE_BYTES) em_prefetch(e, em_gep(e, ahead, e->t_i8, num(c, at)), false, 1);
+    for (int at = 0; at < bytes; at += EM_LINE_BYTES) em_prefetch(e, em_gep(e, ahead, e->t_i8, num(c, at)), 1);
     if (is_stream) em_endif(e, &wanted);
 }
 

@@ -24,7 +24,7 @@ static void prefetch_buffer(emit *e, map *m, int b, LLVMValueRef column) {
     LLVMValueRef at = em_gep(e, e->base[b], em_memory_type(e, e->k->buffer[b].dtype), off);
     const int64_t reach = step > 0 ? e->lanes * bytes * step : LINE;
     for (int64_t line = 0; line < reach && line < 4 * LINE; line += LINE)
-        em_prefetch(e, em_gep(e, at, e->t_i8, em_i64s(e, line)), e->k->buffer[b].is_output, 1);
+        em_prefetch(e, em_gep(e, at, e->t_i8, em_i64s(e, line)), 1);
 }
 
 /* What the row some rows on will load and store: a line of each value that no row before has made. The prefetcher does

@@ -250,8 +250,7 @@ static void go_along(column *w, LLVMValueRef i, int rows, LLVMValueRef end) {
             const int j = s->acc[a];
             if (!is_apart[a]) acc[a] = red_take(r, j, acc[a], s->x[a], NULL, NULL);
             else acc[a].value = red_better(r, j, acc[a].value, s->x[a]);
-            if (is_apart[a] && (u % 2 || u == rows - 1))
-                nans[a] = red_add_nans(r, nans[a], u % 2 ? even[a] : s->x[a], s->x[a]);
+            if (is_apart[a] && u % 2) nans[a] = red_add_nans(r, nans[a], even[a], s->x[a]);
             even[a] = s->x[a];
         }
         red_write(s, &b);

@@ -121,7 +121,6 @@ LLVMValueRef red_tree(red *r, int j, LLVMValueRef slots);
 typedef struct red_ahead {
     LLVMValueRef row;
     int bytes; /* of an element */
-    bool writes;
 } red_ahead;
 
 typedef struct red_sweep {
@@ -147,6 +146,7 @@ typedef struct red_sweep {
     struct red_ahead *ahead; /* n_ahead: what is asked for beside the element computed */
     int n_ahead;
     LLVMValueRef asks_ahead;             /* i1: does this row? */
+    LLVMValueRef asks_stream;            /* i1; NULL: no (red_find_stream) */
     LLVMValueRef *memory, *index_memory; /* accumulators between steps, one area per acc */
     LLVMValueRef seed[IR_KERNEL_MAX_INSTS],
         seed_splat[IR_KERNEL_MAX_INSTS]; /* column form: seed is what lanes share, or NULL */
@@ -162,6 +162,8 @@ typedef struct red_body {
 } red_body;
 void red_evaluate(red_sweep *s, red_body *b, red_at at, LLVMValueRef *seed);
 void red_write(red_sweep *s, red_body *b);
+/* For a sweep that is all there is to do with so many elements: does it ask for them ahead? */
+void red_find_stream(red_sweep *s, LLVMValueRef elements);
 /* Row values that the sweep needs, once; and the sweep over the block entered: partial results to slot[a]. */
 void red_sweep_row(red_sweep *s, em_values *row);
 void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot);

@@ -79,22 +79,22 @@ static void enter_kept_rows(row_passes *w) {
  * of 4096x1024 0.8, of 1024x4096 0.75. In a cheap last pass, as loops in C: 0.96 to 1.05, so not there.) */
 enum {
     AHEAD_MAX = 4,
-    NEXT_KEPT = 4096 + 1,
-    NEXT_COSTLY = 4096,
-    NEXT_CHEAP = 2048,
-    OUT_COSTLY = 4096,
-    OUT_CHEAP = 8192 + 1
+    NEXT_KEPT_BYTES = 4096 + 1,
+    NEXT_COSTLY_BYTES = 4096,
+    NEXT_CHEAP_BYTES = 2048,
+    OUT_CHEAP_BYTES = 8192 + 1
 };
 
 static bool is_contiguous(const red *r, int b) { return r->k->buffer[b].stride[r->last] == 1; }
 
-/* Does the row of input b that is loaded in the first pass change with the innermost dim of rows? */
+/* Does the first pass read adjacent elements of input b that are others in the next row? */
 static bool is_next_new(const row_passes *w, int b) {
     const red *r = w->r;
     const ir_kernel *k = r->k;
     if (!is_contiguous(r, b) || k->buffer[b].is_output || k->buffer[b].stride[r->n_p - 1] == 0) return false;
     for (int i = 0; i < k->n_insts; i++)
-        if (k->inst[i].op == IR_K_LOAD && k->inst[i].index == b && !k->inst[i].variant && r->pass[i] == 0) return true;
+        if (w->sweep[0]->is_needed[i] && k->inst[i].op == IR_K_LOAD && k->inst[i].index == b && !k->inst[i].variant)
+            return true;
     return false;
 }
 
@@ -125,7 +125,7 @@ static void find_ahead(row_passes *w, int pass) {
     red_sweep *s = w->sweep[pass];
     bool is_last = true;
     int n_in = 0;
-    if (pass == 0 || r->n_p == 0 || r->r0 != r->last) return;
+    if (pass == 0 || !w->sweep[0] || r->n_p == 0 || r->r0 != r->last) return;
     for (int p = 1; p < pass; p++)
         if (w->sweep[p]) return;
     for (int p = pass + 1; p < w->n; p++) is_last &= !w->sweep[p];
@@ -138,16 +138,23 @@ static void find_ahead(row_passes *w, int pass) {
         const ir_dtype t = r->k->buffer[b].dtype;
         LLVMValueRef next = em_gep(e, r->at_row[b], em_memory_type(e, t), em_mul(e, e->stride[b][r->n_p - 1], apart));
         if (n_in == 0)
-            s->asks_ahead = has_bytes(w, b, !s->is_costly ? NEXT_CHEAP : s->n_kept ? NEXT_KEPT : NEXT_COSTLY);
-        s->ahead[n_in++] = (red_ahead){next, ir_dtypes[t].bytes, false};
+            s->asks_ahead = has_bytes(w, b,
+                                      !s->is_costly ? NEXT_CHEAP_BYTES
+                                      : s->n_kept   ? NEXT_KEPT_BYTES
+                                                    : NEXT_COSTLY_BYTES);
+        s->ahead[n_in++] = (red_ahead){next, ir_dtypes[t].bytes};
     }
     s->n_ahead = n_in;
     for (int b = 0, n = 0; b < r->k->n_buffers && n < n_in; b++) {
         const int bytes = ir_dtypes[r->k->buffer[b].dtype].bytes;
         if (!is_untouched(w, b, pass) || s->ahead[n].bytes != bytes) continue;
-        red_ahead *to = s->is_costly ? &s->ahead[s->n_ahead++] : &s->ahead[n];
-        LLVMValueRef is_long = has_bytes(w, b, s->is_costly ? OUT_COSTLY : OUT_CHEAP);
-        *to = (red_ahead){em_select(e, is_long, r->at_row[b], s->ahead[n++].row), bytes, s->is_costly};
+        if (s->is_costly) {
+            s->ahead[s->n_ahead++] = (red_ahead){r->at_row[b], bytes};
+            continue;
+        }
+        LLVMValueRef is_long = has_bytes(w, b, OUT_CHEAP_BYTES);
+        s->ahead[n].row = em_select(e, is_long, r->at_row[b], s->ahead[n].row);
+        n++;
     }
 }
 
@@ -207,7 +214,7 @@ static void emit_row(row_passes *w, LLVMValueRef q) {
  * which takes all the time, and the first pass is twice in the code.
  * (Zen 5, time with it over without: softmax of 64x1024 0.87, of 4096x256 0.85, layer_norm of 4096x100 0.82, of
  * 1024x1024 0.87, at v3 of 1000x100 0.71, rms_norm there 0.65, at v4 0.93; of 2048x2048 it would be 1.2.) */
-enum { OVERLAP_TWO = 2048, OVERLAP_CHEAP = 8192 };
+enum { OVERLAP_TWO_BYTES = 2048, OVERLAP_CHEAP_BYTES = 8192 };
 
 static bool may_overlap(const row_passes *w) {
     const red_sweep *s = w->sweep[0];
@@ -218,17 +225,20 @@ static bool may_overlap(const row_passes *w) {
 /* i1: are rows so short? By the widest elements. */
 static LLVMValueRef is_overlapping(const row_passes *w) {
     const red *r = w->r;
-    int passes = 0, widest = 0;
+    int passes = 0, widest = -1;
     for (int p = 1; p < w->n; p++) {
         if (!w->sweep[p]) continue;
         passes++;
         if (w->sweep[p]->is_costly) return LLVMConstInt(r->e->t_i1, 1, 0);
     }
-    for (int b = 1; b < r->k->n_buffers; b++)
-        if (r->k->buffer[b].stride[r->last] != 0 &&
-            ir_dtypes[r->k->buffer[b].dtype].bytes > ir_dtypes[r->k->buffer[widest].dtype].bytes)
-            widest = b;
-    LLVMValueRef is = LLVMBuildNot(r->e->b, has_bytes(w, widest, (passes > 1 ? OVERLAP_CHEAP : OVERLAP_TWO) + 1), "");
+    for (int b = 0; b < r->k->n_buffers; b++) {
+        if (r->k->buffer[b].stride[r->last] == 0) continue;
+        const int bytes = ir_dtypes[r->k->buffer[b].dtype].bytes;
+        if (widest < 0 || bytes > ir_dtypes[r->k->buffer[widest].dtype].bytes) widest = b;
+    }
+    if (widest < 0) return LLVMConstNull(r->e->t_i1);
+    LLVMValueRef is =
+        LLVMBuildNot(r->e->b, has_bytes(w, widest, (passes > 1 ? OVERLAP_CHEAP_BYTES : OVERLAP_TWO_BYTES) + 1), "");
     return passes > 1 || LLVMIsConstant(is) ? is : LLVMConstNull(r->e->t_i1);
 }
 

@@ -210,34 +210,23 @@ static void window_emit_finish(window *w) {
 }
 
 /* ---- a row, from registers to the outputs ---- */
-/* Short sums are not worth a way through memory: where their program is small, too. */
-bool window_is_small_program(const window *w) {
-    int n = 0;
-    for (int i = w->matmul; i < w->k->n_insts; i++) {
-        const uint16_t op = w->k->inst[i].op;
-        if (op < IR_OP_COUNT && (ir_ops[op].flags & IR_COSTLY)) return false;
-        n++;
-    }
-    return n <= 12;
-}
-
 static bool has_row_functions(window *w) {
     const bool is_known = LLVMIsConstant(w->kk);
     const int64_t kk = is_known ? (int64_t)LLVMConstIntGetZExtValue(w->kk) : 1;
     if (w->is_transposed || !w->e->level->has_mask || w->v_lanes != w->lanes || kk > w->kb ||
-        (w->step != 1 && w->step != 2) || !window_is_small_program(w))
+        (w->step != 1 && w->step != 2) || !ir_window_is_small(w->k))
         return false;
     if (is_known && w->step == 1 && w->nv <= 2 && kk <= IR_WINDOW_FEW && !w->has_pairs) w->few = (int)kk;
     w->holds = w->few && w->mr * w->nv == 8 && ir_window_holds(w->k->level, kk, w->mr, w->nv);
     return true;
 }
 
-/* What is stored four steps on: an instruction that stores to several channels in turn is not followed by prefetchers.
+/* What is stored some steps on: an instruction that stores to several channels in turn is not followed by prefetchers.
  * (EPYC 9005, 16 channels of 498x498: 0.7 of the time, 32 of 698x698 0.6.) */
 static void ask_for_output(window *w, int b, LLVMValueRef off) {
     emit *e = w->e;
     LLVMValueRef at = em_gep(e, e->base[b], em_memory_type(e, w->k->buffer[b].dtype), off);
-    em_prefetch(e, em_gep(e, at, e->t_i8, num(w, STORE_AHEAD)), true, 1);
+    em_prefetch(e, em_gep(e, at, e->t_i8, num(w, STORE_AHEAD)), 1);
 }
 
 /* All vectors of a channel together: stores that share a line of the cache follow each other. (EPYC 9005, 16 channels

@@ -124,7 +124,6 @@ LLVMValueRef window_offset_of(window *w, int buffer, LLVMValueRef *index);     /
 void window_decode_batch(window *w, LLVMValueRef number, LLVMValueRef *index); /* the indices before m */
 /* Is what is behind the sums one run of columns from row to row? NULL: no. */
 LLVMValueRef window_is_one_run(window *w);
-bool window_is_small_program(const window *w); /* is what is behind the sums worth to be many times in the code? */
 
 /* A line of columns, of one row of the result or of all that a tile has: of the kernel's channels m_begin .. m_end - 1.
  */
@@ -165,7 +164,7 @@ typedef struct window_products {
 LLVMValueRef window_mask_last(window *w, window_products *p, LLVMValueRef columns);
 /* out[i * nv + j] = sum over k < count (few_products: w->few) of row[i][k] * operand[table[k] + j-th vector]. */
 void window_emit_products(window *w, const window_products *p, LLVMValueRef out[WINDOW_MAX_TILE]);
-/* The columns of all w->few products into registers (w->holds) or the panel, for as many rows of weights as there are. */
+/* The columns of all w->few products into registers (w->holds) or the panel, for all rows of weights. */
 void window_gather_few(window *w, window_products *p);
 void window_emit_few_products(window *w, const window_products *p, LLVMValueRef out[WINDOW_MAX_TILE]);
 /* TILE, MASKED, NARROW: (weights, elements between their rows, operand, table, count, dst, before, columns, first):
@@ -212,7 +211,6 @@ void window_set_channels(window *w, LLVMValueRef scratch); /* where what it has 
 void window_emit_channels(window *w);                      /* the whole kernel, but for FINISH */
 
 /* ---- window_channel_tile.c ---- */
-enum { WINDOW_LINE_BYTES = 64 }; /* of the caches */
 /* What a tile by channel is told. TOLD_SUMS: [mr][nr], which become the sums over k < count of weights[k][nv] *
  * operand[table[k] + row * pitch + column * step]; plus what is there where TOLD_BEFORE is not 0, or else (adds)
  * TOLD_FIRST (of pairs what window_tell_slow gave). Tiles of rows: TOLD_NEXT, weights of which a line is asked for with each k. Where pads are left out: the

@@ -34,12 +34,12 @@ static void ask_ahead(window *w, const LLVMValueRef *operand, int rows, LLVMValu
     emit *e = w->e;
     LLVMValueRef then = em_gep(e, table, e->t_i64, em_add(e, k, num(w, ir_window_ahead(w->k))));
     LLVMValueRef off = LLVMBuildLoad2(e->b, e->t_i64, then, ""), at = NULL;
-    const int64_t line = WINDOW_LINE_BYTES / w->bytes, last = (window_row_columns(w) - 1) * window_columns_apart(w);
+    const int64_t line = EM_LINE_BYTES / w->bytes, last = (window_row_columns(w) - 1) * window_columns_apart(w);
     for (int r = 0; r < rows; r++) {
         at = em_gep(e, operand[r], e->t_i8, off);
-        for (int64_t i = 0; i < last || i == 0; i += line) em_prefetch(e, element(w, at, num(w, i)), false, 1);
+        for (int64_t i = 0; i < last || i == 0; i += line) em_prefetch(e, element(w, at, num(w, i)), 1);
     }
-    if (last > 0) em_prefetch(e, element(w, at, num(w, last)), false, 1);
+    if (last > 0) em_prefetch(e, element(w, at, num(w, last)), 1);
 }
 
 int window_n_told(const window *w) {
@@ -106,7 +106,7 @@ static void add_place(window *w, const tile *t, int begin, int end, LLVMValueRef
 
 static void ask_for_next(window *w, const tile *t, LLVMValueRef k) {
     if (!w->tile_rows) return;
-    em_prefetch(w->e, element(w, t->in[TOLD_NEXT], em_mul(w->e, k, num(w, (int64_t)t->nv * w->v_lanes))), false, 2);
+    em_prefetch(w->e, element(w, t->in[TOLD_NEXT], em_mul(w->e, k, num(w, (int64_t)t->nv * w->v_lanes))), 2);
 }
 
 /* Ends the loop of products that begins at `body`, in which sum[n] became next[n]: back while k_then is one of K; sum

@@ -169,7 +169,7 @@ static void emit_row_tiles(window *w, LLVMValueRef *of_tile, LLVMValueRef column
         LLVMValueRef row = LLVMBuildUDiv(e->b, l.i, n, "");
         of_tile[TOLD_OPERAND] = element(w, operand, em_mul(e, row, w->pitch));
         LLVMValueRef vector = LLVMBuildURem(e->b, LLVMBuildUDiv(e->b, l.i, is_last ? n : mr, ""), num(w, w->nv), "");
-        of_tile[TOLD_NEXT] = element(w, next, em_mul(e, vector, num(w, WINDOW_LINE_BYTES / w->bytes)));
+        of_tile[TOLD_NEXT] = element(w, next, em_mul(e, vector, num(w, EM_LINE_BYTES / w->bytes)));
         of_tile[TOLD_SUMS] = element(w, sums, em_mul(e, l.i, num(w, window_sums_apart(w))));
         tell_places(w, of_tile, em_add(e, y, row), is_last ? 1 : w->tile_rows);
         if (is_last) call_narrow_or(w, w->tile_rows > 1 ? LAST : TILE, of_tile, is_narrow);

@@ -476,7 +476,7 @@ static void emit_channel(depthwise *d, place first, LLVMValueRef weights, LLVMVa
                          LLVMValueRef all_columns, const source *of_tile) {
     window *w = d->w;
     emit *e = w->e;
-    const bool in_registers = w->v_lanes == w->lanes && window_is_small_program(w);
+    const bool in_registers = w->v_lanes == w->lanes && ir_window_is_small(w->k);
     LLVMValueRef zero = num(w, 0), weight[IR_DEPTHWISE_PLACES], sum[WINDOW_MAX_TILE];
     source x = *of_tile;
     for (int i = 0; i < d->d.places[0] * d->d.places[1] * d->d.places[2] && !d->by_pairs; i++)

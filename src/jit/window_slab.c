@@ -150,7 +150,7 @@ static void store(window *w, LLVMValueRef x, LLVMValueRef dst, LLVMValueRef mask
 static void prefetch(window *w, const source *s, LLVMValueRef ahead) {
     emit *e = w->e;
     LLVMTypeRef element = em_memory_type(e, e->k->buffer[w->operand].dtype);
-    em_prefetch(e, em_gep(e, e->base[w->operand], element, em_add(e, s->off, ahead)), false, 1);
+    em_prefetch(e, em_gep(e, e->base[w->operand], element, em_add(e, s->off, ahead)), 1);
 }
 
 /* ---- the slab ---- */

@@ -154,6 +154,28 @@ Test(conv, few_products_are_summed_as_many) {
             }
 }
 
+/* The tile of a convolution of one channel at v4, with what is behind it. */
+static void check_tile(const char *sizes, const char *behind, int mr, int nr) {
+    char text[400];
+    snprintf(text, sizeof text,
+             "func @f(%%x: f32[8, 1, %s], const %%w: f32[32, 1, 3, 3]) -> f32[?, ?, ?, ?] {"
+             " %%c = conv(%%x, %%w) %%y = %s(%%c) return %%y }",
+             sizes, behind);
+    text_start();
+    const ir_plan *p = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V4});
+    cr_assert(p->steps.n == 1 && p->steps.at[0].kernel->kind == IR_KERNEL_WINDOW);
+    const ir_tile t = p->steps.at[0].kernel->tile;
+    cr_expect(t.mr == mr && t.nr == nr, "%s of %s: %d x %d, not %d x %d", behind, sizes, t.mr, t.nr, mr, nr);
+    text_stop();
+}
+
+Test(conv, columns_of_few_products_stay_in_registers) {
+    check_tile("28, 28", "relu", 4, 32);
+    check_tile("H, W", "relu", 4, 32);
+    check_tile("14, 14", "relu", 8, 16);
+    check_tile("28, 28", "gelu", 8, 32); /* through memory: more sums at once */
+}
+
 /* A plain product where the channels lie, one kernel with what follows; not where the result has other places or the
  * channels before them. */
 static bool is_product(const char *to, const char *attrs, const char *returned) {

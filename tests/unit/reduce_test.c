@@ -392,43 +392,6 @@ Test(reduce, argmax_picks_the_first) {
     }
 }
 
-/* A NaN at each place of the second of three rows: that result alone is a NaN, whatever is behind it in the row. */
-static void check_nan_of_rows(ir_level level, const char *op, const char *r, int64_t n) {
-    static float x[3 * 4300];
-    char text[512];
-    snprintf(text, sizeof text,
-             "fusor-kernel 1\nkind reduce\nlevel %s\ndim p ?\ndim r %s\nbuffer in f32 ? 1\nbuffer out f32 1 0\n"
-             "%%0 = load.f32 #0\n%%1 = %s.f32 %%0\n%%2 = store.f32 #1 %%1\n",
-             ir_levels[level].name, r, op);
-    run_kernel k = run_compile(text);
-    for (int64_t i = 0; i < 3 * n; i++) x[i] = (float)(i % 7) - 3;
-    for (int64_t at = n; at < 2 * n; at += 1 + n / 150) {
-        float was = x[at], out[3];
-        int64_t size[2] = {3, n}, stride[4] = {n, 1, 1, 0};
-        _Alignas(64) char shared[256];
-        void *pointer[2] = {x, out};
-        ir_kernel_args a = {
-            .version = 1, .tune = {1, 1}, .buffer = pointer, .size = size, .stride = stride, .shared = shared};
-        x[at] = NAN;
-        for (a.phase = 0; a.phase < 2; a.phase++) k.fn(&a, 0, a.phase ? 3 : 3 * ((n + 4095) / 4096));
-        for (int q = 0; q < 3; q++)
-            cr_assert(q == 1 ? isnan(out[q]) : fabsf(out[q]) == 3, "level %d %s of %d, NaN at %d: %g for row %d", level,
-                      op, (int)n, (int)at, (double)out[q], q);
-        x[at] = was;
-    }
-    run_drop(&k);
-}
-Test(reduce, extremes_are_nans_wherever_one_is) {
-    static const char *const sizes[] = {"20", "70", "128", "130", "300", "4200"};
-    for (int level = 0; level < IR_LEVEL_COUNT; level++) {
-        if (!host_has_level((ir_level)level)) continue;
-        for (int l = 0; l < (int)(sizeof sizes / sizeof *sizes); l++)
-            for (int variant = 0; variant < 4; variant++)
-                check_nan_of_rows((ir_level)level, variant & 1 ? "reduce_min" : "reduce_max",
-                                  variant & 2 ? sizes[l] : "?", atoi(sizes[l]));
-    }
-}
-
 /* Two equal extremes at each pair of places of a row: groups of vectors, the vectors behind the last group, two blocks;
  * the first or the last of the pair wins. */
 Test(reduce, argmax_at_every_place) {
