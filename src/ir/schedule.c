@@ -208,13 +208,12 @@ ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64
     if (cycles) *cycles = is_known ? least : 0;
     /* Few products: the columns of two vectors stay in registers, and all channels meet them, four at a time; of one
      * vector, eight at a time, where rows are shorter. (EPYC 9005, 32x1x28x28 to 16, 3x3: 0.86 of the time of 16
-     * channels by one vector that is loaded for them.) A few more
-     * products than registers: of one vector with up to 16 channels, which read the weights from memory themselves, and
-     * the loop around them is gone. (EPYC 9004: 0.92 of the time of 8 channels x 32 columns.) More channels: two
-     * vectors, since each weight is loaded for both; the columns are gathered once for all channels. (EPYC 9005, to 32:
-     * 0.90 of the time of one vector; to 16 1.04.) */
+     * channels by one vector that is loaded for them.) A few more products than registers: of one vector with up to 16
+     * channels, which read the weights from memory themselves, and the loop around them is gone. (EPYC 9004: 0.92 of
+     * the time of 8 channels x 32 columns.) More channels: two vectors, since each weight is loaded for both; the
+     * columns are gathered once for all channels. (EPYC 9005, to 32: 0.90 of the time of one vector; to 16 1.04.) */
     if (!ir_levels[level].has_mask || acc != FUSOR_F32 || step != 1 || k <= 0 || k > IR_WINDOW_FEW) return best;
-    const int vectors_held = n > 0 && n < lanes ? 1 : 2, rows_held = 8 / vectors_held; /* eight sums at once */
+    const int vectors_held = n > 0 && n < lanes ? 1 : 2, rows_held = IR_WINDOW_HELD_SUMS / vectors_held;
     if (is_direct && m >= rows_held && ir_window_holds(level, k, rows_held, vectors_held)) {
         best.mr = rows_held;
         best.nr = vectors_held * lanes;

@@ -45,6 +45,7 @@ enum {
     IR_WINDOW_ALONG = 8,    /* up to so many places along columns, pads are left out */
     IR_WINDOW_UNSIGNED = 64 /* sums of so many products and more are never -0 (ir_window_drops_sign) */
 };
+enum { IR_WINDOW_HELD_SUMS = 8 }; /* of a tile that keeps its columns in registers */
 /* Are there registers for the columns of k products, nv vectors, and sums of mr channels? */
 bool ir_window_holds(ir_level level, int64_t k, int mr, int nv);
 /* The tile of a convolution with m channels in a group: no more rows than those. n, y: columns and rows of the result,

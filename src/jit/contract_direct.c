@@ -260,7 +260,7 @@ static void add_all(const direct *d, int rows, const row *r, LLVMValueRef *sum, 
         pa = then[0] = element(c, phi[0], num(c, steps * d->a_k));
         pb = then[1] = element(c, phi[1], num(c, steps * d->b_k));
         for (int i = 2; i < n_phi; i++) {
-            for (int64_t at = 0; at < step[i]; at += 64) em_prefetch(e, em_gep(e, phi[i], e->t_i8, num(c, at)), 1);
+            em_prefetch_lines(e, phi[i], step[i], 1);
             then[i] = em_gep(e, phi[i], e->t_i8, num(c, step[i]));
         }
         LLVMValueRef less = em_sub(e, left, one);

@@ -82,7 +82,7 @@ static void prefetch_columns(tile *t, LLVMValueRef pb) {
         LLVMValueRef in_page = em_and(e, LLVMBuildPtrToInt(e->b, ahead, e->t_i64, ""), num(c, IR_PAGE_BYTES - 1));
         wanted = em_if(e, em_icmp(e, LLVMIntSLT, in_page, t->page_head));
     }
-    for (int at = 0; at < bytes; at += EM_LINE_BYTES) em_prefetch(e, em_gep(e, ahead, e->t_i8, num(c, at)), 1);
+    em_prefetch_lines(e, ahead, bytes, 1);
     if (is_stream) em_endif(e, &wanted);
 }
 

@@ -130,6 +130,7 @@ void em_store_ptr(emit *e, ir_dtype t, LLVMValueRef value, LLVMValueRef ptr, LLV
  * has an instruction of its own for that. */
 enum { EM_LINE_BYTES = 64 };
 void em_prefetch(emit *e, LLVMValueRef ptr, int level);
+void em_prefetch_lines(emit *e, LLVMValueRef ptr, int64_t bytes, int level); /* a line for each that begins there */
 enum { EM_MAX_SIDE = 16 };
 /* Transposes n vectors of n elements of `bytes` each: v[i][j] becomes v[j][i]. n: a power of 2. */
 void em_turn(emit *e, LLVMValueRef *v, int n, int bytes);

@@ -70,6 +70,11 @@ void em_prefetch(emit *e, LLVMValueRef ptr, int level) {
     LLVMBuildCall2(e->b, LLVMGlobalGetValueType(fn), fn, in, 4, "");
 }
 
+void em_prefetch_lines(emit *e, LLVMValueRef ptr, int64_t bytes, int level) {
+    for (int64_t at = 0; at < bytes; at += EM_LINE_BYTES)
+        em_prefetch(e, em_gep(e, ptr, e->t_i8, em_i64s(e, at)), level);
+}
+
 /* 0, 1, .. lanes - 1. */
 static LLVMValueRef lane_numbers(emit *e, LLVMTypeRef element) {
     LLVMValueRef all[64];

@@ -11,7 +11,7 @@
 #include "jit/map.h"
 #include <string.h>
 
-enum { BLOCK_ROWS = 64, ROWS_AHEAD = 8, LINE = 64 };
+enum { BLOCK_ROWS = 64, ROWS_AHEAD = 8, MOST_LINES = 4 };
 
 typedef struct strip {
     LLVMValueRef y0, y1, offset[IR_KERNEL_MAX_BUFFERS]; /* of row y0 */
@@ -22,9 +22,8 @@ static void prefetch_buffer(emit *e, map *m, int b, LLVMValueRef column) {
     LLVMValueRef ahead = em_mul(e, e->stride[b][m->last - 1], em_i64s(e, ROWS_AHEAD));
     LLVMValueRef off = map_advance(e, em_add(e, m->offset[b], ahead), column, e->stride[b][m->last]);
     LLVMValueRef at = em_gep(e, e->base[b], em_memory_type(e, e->k->buffer[b].dtype), off);
-    const int64_t reach = step > 0 ? e->lanes * bytes * step : LINE;
-    for (int64_t line = 0; line < reach && line < 4 * LINE; line += LINE)
-        em_prefetch(e, em_gep(e, at, e->t_i8, em_i64s(e, line)), 1);
+    const int64_t reach = step > 0 ? e->lanes * bytes * step : EM_LINE_BYTES, most = MOST_LINES * EM_LINE_BYTES;
+    em_prefetch_lines(e, at, reach < most ? reach : most, 1);
 }
 
 /* What the row some rows on will load and store: a line of each value that no row before has made. The prefetcher does

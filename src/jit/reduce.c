@@ -101,12 +101,6 @@ static void emit_finish(red *r, red_sweep *s) {
     em_end(e, &l);
 }
 
-static LLVMValueRef elements_of_row(const red *r) {
-    LLVMValueRef n = em_i64s(r->e, 1);
-    for (int d = r->r0; d <= r->last; d++) n = red_advance(r->e, NULL, n, r->e->size[d]);
-    return n;
-}
-
 fusor_status jit_emit_reduce(emit *e, fu_error *err) {
     red *r;
     red_sweep *s;
@@ -121,7 +115,7 @@ fusor_status jit_emit_reduce(emit *e, fu_error *err) {
                            i);
     }
     FU_TRY(red_sweep_new(r, 0, NULL, err, &s));
-    if (r->v < 0) red_find_stream(s, red_advance(e, NULL, r->rows, elements_of_row(r)));
+    red_find_stream(s);
     if (red_is_short(r) && !red_joins_short(r, s)) {
         LLVMValueRef grain = e->tune[IR_TUNE_REDUCE_GRAIN];
         red_short_rows(r, em_mul(e, e->tile_begin, grain), em_min(e, em_mul(e, e->tile_end, grain), r->rows));

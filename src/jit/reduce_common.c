@@ -7,7 +7,7 @@
 bool red_is_arg(const red *r, int j) { return ir_ops[r->k->inst[r->reduction[j]].op].kind == IR_KIND_ARGREDUCE; }
 ir_dtype red_type(const red *r, int j) { return r->k->inst[r->k->inst[r->reduction[j]].in[0]].dtype; }
 
-static LLVMValueRef product(red *r, int from, int to) {
+LLVMValueRef red_product(const red *r, int from, int to) {
     LLVMValueRef n = em_i64s(r->e, 1);
     for (int d = from; d < to; d++) n = red_advance(r->e, NULL, n, r->e->size[d]);
     return n;
@@ -48,9 +48,9 @@ fusor_status red_init(emit *e, fu_error *err, red **out) {
     }
     int block = r->v >= 0 ? IR_COLUMN_BLOCK : IR_REDUCE_BLOCK;
     LLVMValueRef padded = em_add(e, e->size[r->last], em_i64s(e, block - 1));
-    r->rows = product(r, 0, r->n_p);
+    r->rows = red_product(r, 0, r->n_p);
     r->blocks = em_lshr(e, padded, __builtin_ctz((unsigned)block));
-    r->partials = red_advance(e, NULL, product(r, r->r0, r->last), r->blocks);
+    r->partials = red_advance(e, NULL, red_product(r, r->r0, r->last), r->blocks);
     r->columns = r->v >= 0 ? e->size[r->v] : em_i64s(e, 1);
     memcpy(r->root, e->base, sizeof r->root);
     *out = r;

@@ -54,7 +54,8 @@ ir_dtype red_type(const red *r, int j); /* of the accumulator */
 /* ---- arithmetic on indices ---- */
 bool red_constant(LLVMValueRef v, int64_t *out);
 LLVMValueRef red_advance(emit *e, LLVMValueRef base, LLVMValueRef index,
-                         LLVMValueRef stride); /* base may be NULL = 0 */
+                         LLVMValueRef stride);            /* base may be NULL = 0 */
+LLVMValueRef red_product(const red *r, int from, int to); /* of the sizes of dims [from, to) */
 void red_divide(emit *e, LLVMValueRef a, LLVMValueRef b, LLVMValueRef *quotient_out,
                 LLVMValueRef *rest_out); /* a, b >= 0 */
 
@@ -162,8 +163,8 @@ typedef struct red_body {
 } red_body;
 void red_evaluate(red_sweep *s, red_body *b, red_at at, LLVMValueRef *seed);
 void red_write(red_sweep *s, red_body *b);
-/* For a sweep that is all there is to do with so many elements: does it ask for them ahead? */
-void red_find_stream(red_sweep *s, LLVMValueRef elements);
+/* For the sweep of a reduce kernel: does it ask for its elements ahead? */
+void red_find_stream(red_sweep *s);
 /* Row values that the sweep needs, once; and the sweep over the block entered: partial results to slot[a]. */
 void red_sweep_row(red_sweep *s, em_values *row);
 void red_sweep_block(red_sweep *s, const em_values *row, LLVMValueRef *slot);

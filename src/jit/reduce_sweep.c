@@ -211,8 +211,7 @@ static void ask_ahead(const red_sweep *s, LLVMValueRef i, int elements) {
     em_branch asks = em_if(e, s->asks_ahead);
     for (const red_ahead *a = s->ahead; a < s->ahead + s->n_ahead; a++) {
         LLVMValueRef at = em_gep(e, a->row, e->t_i8, em_mul(e, i, em_i64s(e, a->bytes)));
-        for (int line = 0; line < elements * a->bytes; line += EM_LINE_BYTES)
-            em_prefetch(e, em_gep(e, at, e->t_i8, em_i64s(e, line)), 1);
+        em_prefetch_lines(e, at, elements * a->bytes, 1);
     }
     em_endif(e, &asks);
 }
@@ -220,14 +219,15 @@ static void ask_ahead(const red_sweep *s, LLVMValueRef i, int elements) {
 /* Extremes of all elements: the instructions that a core has begun reach less far than prefetchers would have to. (Zen
  * 5, from L3 and from memory: maxima of 1e6 floats 0.92 of the time, of 1.6e7 0.85. Sums would take 1.0 to 1.1; of rows
  * maxima of 100000x100 0.67, but of 64x1000, in L2, 1.2.) */
-void red_find_stream(red_sweep *s, LLVMValueRef elements) {
+void red_find_stream(red_sweep *s) {
     red *r = s->r;
     bool is_extreme = false;
     for (int a = 0; a < s->n_acc; a++) is_extreme |= red_is_arg(r, s->acc[a]) || red_sets_nans_apart(r, s->acc[a]);
-    for (int n = 0; n < r->k->n_insts && is_extreme && r->n_p == 0; n++) {
+    for (int n = 0; n < r->k->n_insts && is_extreme && r->n_p == 0 && r->v < 0; n++) {
         const ir_kinst *in = &r->k->inst[n];
         if (!s->is_needed[n] || s->is_seed[n] || in->op != IR_K_LOAD) continue;
-        LLVMValueRef bytes = em_mul(r->e, elements, em_i64s(r->e, ir_dtypes[r->k->buffer[in->index].dtype].bytes));
+        const int size = ir_dtypes[r->k->buffer[in->index].dtype].bytes;
+        LLVMValueRef bytes = em_mul(r->e, red_product(r, r->r0, r->last + 1), em_i64s(r->e, size));
         s->asks_stream = em_icmp(r->e, LLVMIntSGE, bytes, em_i64s(r->e, STREAM_BYTES));
         return;
     }
@@ -245,8 +245,7 @@ static void ask_stream(const red_sweep *s, LLVMValueRef i, int elements) {
         if (r->k->buffer[in->index].stride[r->last] != 1) continue;
         const int bytes = ir_dtypes[r->k->buffer[in->index].dtype].bytes;
         LLVMValueRef at = em_gep(e, e->base[in->index], e->t_i8, em_mul(e, i, em_i64s(e, bytes)));
-        for (int line = 0; line < elements * bytes; line += EM_LINE_BYTES)
-            em_prefetch(e, em_gep(e, at, e->t_i8, em_i64s(e, STREAM_AHEAD + line)), 1);
+        em_prefetch_lines(e, em_gep(e, at, e->t_i8, em_i64s(e, STREAM_AHEAD)), elements * bytes, 1);
         is_asked[in->index] = true;
     }
     em_endif(e, &asks);

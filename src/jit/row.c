@@ -15,8 +15,7 @@
 void row_place_kept(row_passes *w, LLVMValueRef at, LLVMValueRef columns) {
     red *r = w->r;
     emit *e = r->e;
-    LLVMValueRef length = columns;
-    for (int d = r->r0; d <= r->last; d++) length = red_advance(e, NULL, length, e->size[d]);
+    LLVMValueRef length = red_advance(e, NULL, columns, red_product(r, r->r0, r->last + 1));
     for (int i = 0; i < r->k->n_insts; i++) {
         if (!r->k->inst[i].is_kept) continue;
         at = em_and(e, em_add(e, at, em_i64s(e, 63)), em_i64s(e, -64));
@@ -67,6 +66,12 @@ static void find_kept_in_outputs(row_passes *w) {
 static void enter_kept_rows(row_passes *w) {
     for (int i = 0; i < w->r->k->n_insts; i++)
         w->kept[i] = w->kept_in[i] >= 0 ? w->r->at_row[w->kept_in[i]] : w->place[i];
+}
+
+static int last_pass(const row_passes *w) {
+    int p = w->n - 1;
+    while (p > 0 && !w->sweep[p]) p--;
+    return p;
 }
 
 /* ---- what is asked for ahead ----
@@ -123,13 +128,11 @@ static void find_ahead(row_passes *w, int pass) {
     red *r = w->r;
     emit *e = r->e;
     red_sweep *s = w->sweep[pass];
-    bool is_last = true;
     int n_in = 0;
     if (pass == 0 || !w->sweep[0] || r->n_p == 0 || r->r0 != r->last) return;
     for (int p = 1; p < pass; p++)
         if (w->sweep[p]) return;
-    for (int p = pass + 1; p < w->n; p++) is_last &= !w->sweep[p];
-    if (is_last && !s->is_costly) return;
+    if (pass == last_pass(w) && !s->is_costly) return;
     s->ahead = FU_NEW_N(e->arena, red_ahead, 2 * AHEAD_MAX);
     LLVMValueRef apart = em_i64s(e, 1); /* two rows at once: the next one is read right behind this pass */
     if (w->overlaps) apart = em_select(e, w->overlaps, em_i64s(e, 2), apart);
@@ -181,12 +184,6 @@ static void emit_pass(row_passes *w, red_sweep *s, em_values *values) {
     for (int a = 0; a < s->n_acc; a++) values->at[r->reduction[s->acc[a]]] = red_result(s, a, values, first[a]);
 }
 
-static int last_pass(const row_passes *w) {
-    int p = w->n - 1;
-    while (p > 0 && !w->sweep[p]) p--;
-    return p;
-}
-
 /* Passes [from, to) over the row entered. */
 static void emit_passes(row_passes *w, int from, int to, em_values *values) {
     for (int p = from; p < to; p++) {
@@ -222,7 +219,7 @@ static bool may_overlap(const row_passes *w) {
     return s->n_stores + s->n_kept == 0 && !s->has_arg && !s->is_costly;
 }
 
-/* i1: are rows so short? By the widest elements. */
+/* i1: are rows so short? By the widest elements. NULL: they are not, or it pays only where that is known. */
 static LLVMValueRef is_overlapping(const row_passes *w) {
     const red *r = w->r;
     int passes = 0, widest = -1;
@@ -236,10 +233,12 @@ static LLVMValueRef is_overlapping(const row_passes *w) {
         const int bytes = ir_dtypes[r->k->buffer[b].dtype].bytes;
         if (widest < 0 || bytes > ir_dtypes[r->k->buffer[widest].dtype].bytes) widest = b;
     }
-    if (widest < 0) return LLVMConstNull(r->e->t_i1);
+    if (widest < 0) return NULL;
     LLVMValueRef is =
         LLVMBuildNot(r->e->b, has_bytes(w, widest, (passes > 1 ? OVERLAP_CHEAP_BYTES : OVERLAP_TWO_BYTES) + 1), "");
-    return passes > 1 || LLVMIsConstant(is) ? is : LLVMConstNull(r->e->t_i1);
+    int64_t known = 0;
+    if (red_constant(is, &known) ? !known : passes < 2) return NULL;
+    return is;
 }
 
 /* The first pass over row q, whose results go to w->results; the row entered stays so. */
@@ -378,9 +377,8 @@ fusor_status row_emit(emit *e, fu_error *err, LLVMValueRef begin, LLVMValueRef e
     }
     if (!one_vector)
         row_place_kept(w, em_mul(e, r->partials, em_i64s(e, IR_PARTIAL_BYTES * r->n_reductions)), em_i64s(e, 1));
-    int64_t is = 0;
     if (!one_vector && may_overlap(w)) w->overlaps = is_overlapping(w);
-    if (w->overlaps && !(red_constant(w->overlaps, &is) && !is)) {
+    if (w->overlaps) {
         emit_overlapping(w, begin, end);
         em_demote_nests(e);
         return FUSOR_OK;

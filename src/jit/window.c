@@ -217,7 +217,7 @@ static bool has_row_functions(window *w) {
         (w->step != 1 && w->step != 2) || !ir_window_is_small(w->k))
         return false;
     if (is_known && w->step == 1 && w->nv <= 2 && kk <= IR_WINDOW_FEW && !w->has_pairs) w->few = (int)kk;
-    w->holds = w->few && w->mr * w->nv == 8 && ir_window_holds(w->k->level, kk, w->mr, w->nv);
+    w->holds = w->few && w->mr * w->nv == IR_WINDOW_HELD_SUMS && ir_window_holds(w->k->level, kk, w->mr, w->nv);
     return true;
 }
 
