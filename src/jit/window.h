@@ -155,7 +155,8 @@ typedef struct window_products {
     int nv, step;
     LLVMValueRef row[16], operand, table, count, mask[8][2];
     LLVMValueRef elements; /* of bf16: that those words are */
-    struct { /* of a line that goes on from row to row: where a vector begins, and the lanes that are of the next row */
+    struct { /* of a line that goes on from row to row: where a vector begins, and the lanes that are of the next row;
+              * next NULL: it is of one row */
         LLVMValueRef at, next, mask;
     } part[8];
     LLVMValueRef held[WINDOW_MAX_TILE]; /* w->holds: the columns, vectors of a product together */

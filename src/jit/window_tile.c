@@ -115,7 +115,8 @@ static void load_columns(window *w, const window_products *p, LLVMValueRef k, LL
             continue;
         }
         b[j] = load_masked(w, em_gep(e, p->part[j].at, e->t_i8, at), mask[0]);
-        b[j] = load_over(w, em_gep(e, p->part[j].next, e->t_i8, at), p->part[j].mask, b[j]);
+        if (p->part[j].next)
+            b[j] = load_over(w, em_gep(e, p->part[j].next, e->t_i8, at), p->part[j].mask, b[j]);
     }
 }
 
