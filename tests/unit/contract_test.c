@@ -885,6 +885,32 @@ Test(convolution, whole_channels_have_no_narrow_tile, .init = text_start, .fini 
     }
 }
 
+/* Columns of rows that no vector goes on from are loaded without masks, in a loop of their own: it has all products of a
+ * tile, as has the loop with masks. */
+Test(convolution, columns_of_one_row_are_loaded_without_masks, .init = text_start, .fini = text_stop) {
+    const ir_plan *plan = plan_text("func @f(%x: f32[1, 32, 64, 64], const %w: f32[64, 32, 3, 3]) -> f32[?, ?, ?, ?] { "
+                                    "%y = conv(%x, %w, pads=[1, 1, 1, 1]) return %y }",
+                                    &(ir_plan_options){.level = IR_LEVEL_V4});
+    cr_assert(plan->steps.n == 1 && plan->steps.at[0].kind == IR_STEP_KERNEL);
+    const ir_kernel *k = plan->steps.at[0].kernel;
+    cr_assert(!k->is_by_channel);
+    fusor_codegen_result r = generate(k, FUSOR_CODEGEN_ASM);
+    const char *text = strstr(r.data, "\nkernel.row:"), *end = text ? strstr(text, "\n.Lfunc_end") : NULL;
+    cr_assert(text && end);
+    int loops[2] = {0}, products = 0, masks = 0;
+    for (const char *at = text + 1, *next; at < end; at = next) { /* from label or jump to the next */
+        next = strchr(at, '\n') + 1;
+        const char *mask = strstr(at, "{%k");
+        products += is_product(at);
+        masks += mask && mask < next;
+        if (*at != '.' && strncmp(at, "\tj", 2) != 0) continue;
+        if (products == k->tile.mr * k->tile.nr / 16) loops[masks > 0]++;
+        products = masks = 0;
+    }
+    cr_expect(loops[0] == 1 && loops[1] == 1, "%d loops without masks, %d with", loops[0], loops[1]);
+    free(r.data);
+}
+
 /* The loop over steps of the largest tile: four loads for four products, and no vector instruction. */
 Test(contract, a_step_of_tiles_is_four_products) {
     static const struct {

@@ -154,6 +154,34 @@ Test(conv, few_products_are_summed_as_many) {
             }
 }
 
+/* The sums of rows of n columns, whatever way they are taken: those of the same columns as one row more and one column
+ * more of a larger image, whose vectors begin and end elsewhere. */
+Test(conv, sums_are_those_of_a_larger_image) {
+    static const int sizes[] = {18, 30, 34, 50, 66, 82, 98}, taken[] = {16, 60}, made[] = {12, 33};
+    for (int level = 0; level < IR_LEVEL_COUNT; level++)
+        for (int i = 0; i < 14 && is_here(level); i++) {
+            const conv c = {taken[i % 2], made[i / 2 % 2], sizes[i / 2], 3, 0, 1};
+            conv larger = c;
+            larger.n++;
+            float *x = numbers(all_taken(&larger), 1), *part = malloc(all_taken(&c) * sizeof *part);
+            for (size_t e = 0; e < all_taken(&c); e++) {
+                const size_t n = (size_t)c.n, row = e / n;
+                part[e] = x[(row / n * (n + 1) + row % n) * (n + 1) + e % n];
+            }
+            float *w = numbers(all_weights(&c), 2), *w2 = numbers(all_weights(&c), 2);
+            float *y = call(&c, ir_levels[level].name, 1 + i % 2, part, w, i % 3 == 0),
+                  *all = call(&larger, ir_levels[level].name, 1, x, w2, false);
+            const int n = of_result(&c);
+            for (int e = 0; e < c.made * n * n; e++) {
+                const float there = all[(e / n / n * (n + 1) + e / n % n) * (n + 1) + e % n];
+                cr_assert_eq(y[e], there, "%d channels of %d to %d at %s, element %d: %.9g, %.9g", c.taken, c.n, c.made,
+                             ir_levels[level].name, e, (double)y[e], (double)there);
+            }
+            free(y);
+            free(all);
+        }
+}
+
 /* The tile of a convolution of one channel at v4, with what is behind it. */
 static void check_tile(const char *sizes, const char *behind, int mr, int nr) {
     char text[400];
