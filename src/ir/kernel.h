@@ -214,7 +214,9 @@ enum {
      * over these rows at a time (by channel: how many of m a tile has, a multiple of nr) */
     IR_TUNE_WINDOW_ROWS = 0,
     IR_TUNE_WINDOW_CHANNELS = 1,
-    IR_TUNE_WINDOW_COLUMNS = 2, /* depthwise form: columns of a tile, a multiple of nr; rows are one of mr then */
+    /* depthwise form: columns of a tile, a multiple of nr; rows are one of mr then. ir_window_cuts_rows: columns of a
+     * tile, < 1: all */
+    IR_TUNE_WINDOW_COLUMNS = 2,
     /* contract: output block of a tile: multiples of mr and nr */
     IR_TUNE_CONTRACT_MC = 0,
     IR_TUNE_CONTRACT_NC = 1,
@@ -339,7 +341,13 @@ typedef struct ir_slab_axis {
     bool is_by_place;
 } ir_slab_axis;
 ir_slab_axis ir_kernel_slab_axis(const ir_kernel *k, int axis, const int64_t *size, int64_t count);
-int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t rows);
+/* Of a tile of so many rows and columns (of a phase). */
+int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t rows, int64_t columns);
+/* Is the result one row for sure, so that tiles of work are columns of it? (1-D convolutions, which else were one tile
+ * an image and had all of the operand in their slab.) */
+bool ir_window_cuts_rows(const ir_kernel *k);
+/* Columns of a tile, by what is tuned: n or fewer. */
+int64_t ir_window_tile_columns(const ir_kernel *k, const int64_t *size, const int64_t *tune);
 /* Words of two bf16 (DOT_BF16): elements 2t and 2t + 1 of K, whose order is that of all targets: so they lie in the
  * operand one place along an axis, or one channel, apart, and the slab has a plane of words for each way that they do
  * (jit/window_pairs.c): of each channel one for each axis along which first elements are followed, and, where places

@@ -154,7 +154,7 @@ ir_slab_axis ir_kernel_slab_axis(const ir_kernel *k, int axis, const int64_t *si
     return (ir_slab_axis){is_by_place ? places : a->stride, count + (is_by_place ? 0 : more), is_by_place};
 }
 
-int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t rows) {
+int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t rows, int64_t columns) {
     const int64_t bytes = ir_dtypes[matmul(k)->dtype].bytes;
     const int channels = ir_kernel_window_channels(k), last = k->n_axes - 1;
     int64_t n = planes_of(k, channels < 0 ? 1 : size[channels]);
@@ -164,8 +164,7 @@ int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t ro
             n *= a->up ? ir_kernel_phases(k, 2).reach + 1 : a->place < 0 ? 1 : size[a->place];
             continue;
         }
-        const ir_slab_axis part =
-            ir_kernel_slab_axis(k, i, size, i == last ? ir_window_size(k, a->dim, size[a->dim]) : rows);
+        const ir_slab_axis part = ir_kernel_slab_axis(k, i, size, i == last ? columns : rows);
         n *= part.parts * part.extent;
     }
     if (k->is_by_channel) n += k->tile.mr * k->axis[last].stride;
@@ -261,6 +260,16 @@ int ir_window_tile_rows(const ir_kernel *k) {
     return n > 0 && k->tile.mr % n == 0 ? (int)(k->tile.mr / n) : 0;
 }
 
+bool ir_window_cuts_rows(const ir_kernel *k) {
+    return !k->is_depthwise && !k->band_rows && k->dim[ir_kernel_dim(k, 'y')].size == 1 && !ir_window_tile_rows(k);
+}
+
+int64_t ir_window_tile_columns(const ir_kernel *k, const int64_t *size, const int64_t *tune) {
+    const int d = ir_kernel_dim(k, 'n');
+    const int64_t n = ir_window_size(k, d, size[d]), columns = tune[IR_TUNE_WINDOW_COLUMNS];
+    return ir_window_cuts_rows(k) && columns > 0 && columns < n ? columns : n;
+}
+
 bool ir_window_has_lower(const ir_kernel *k) {
     return k->is_by_channel && !ir_window_tile_rows(k) && k->tile.mr > 1 &&
            ir_levels[k->level].registers < IR_WINDOW_MANY;
@@ -314,7 +323,7 @@ static int64_t rows_of_tile(const ir_kernel *k, const int64_t *tune) {
     return ir_band_tile_rows(k, tune[IR_TUNE_WINDOW_ROWS] < 1 ? 1 : tune[IR_TUNE_WINDOW_ROWS]);
 }
 
-/* tiles: of rows, each of which has all channels. */
+/* tiles: of rows or columns, each of which has all channels. */
 static void launch_by_channel(const ir_kernel *k, const int64_t *size, const int64_t *tune, int64_t tiles,
                               int64_t parts, int64_t kk, ir_launch *out) {
     const int64_t bytes = ir_dtypes[matmul(k)->dtype].bytes, lanes = ir_levels[k->level].vector_bytes / bytes,
@@ -325,7 +334,8 @@ static void launch_by_channel(const ir_kernel *k, const int64_t *size, const int
                   vectors = ir_ceil_div(m, lanes), staged = ir_round_up(kk * lanes * bytes, 64),
                   table = ir_round_up((kk + ir_window_ahead(k)) * 8, 64),
                   columns = ir_round_up(ir_window_columns(k) * ir_window_turns(k), lanes);
-    int64_t slab = tiles ? ir_kernel_slab_bytes(k, size, rows < y ? rows : y) : 0;
+    int64_t slab =
+        tiles ? ir_kernel_slab_bytes(k, size, rows < y ? rows : y, ir_window_tile_columns(k, size, tune)) : 0;
     if (slab < staged) slab = staged;
     out->scratch_bytes = IR_SLAB_HEAD + table + 2 * ir_round_up(columns * nr * bytes, 64) + slab +
                          ir_band_bytes(k, size, rows < y ? rows : y, channels < m ? channels : m);
@@ -342,7 +352,7 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
         return;
     }
     const int64_t bytes = ir_dtypes[matmul(k)->dtype].bytes;
-    int64_t batches = 1, parts = 1, rows = rows_of_tile(k, tune), y = 1, kk = 1;
+    int64_t batches = 1, parts = 1, rows = rows_of_tile(k, tune), y = 1, n = 1, kk = 1;
     const ir_dot dot = ir_kernel_window_dot(k);
     const bool has_pairs = dot == IR_DOT_BF16;
     const int channels = dot && !has_pairs ? ir_kernel_window_channels(k) : -1;
@@ -355,13 +365,15 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
             break;
         case 'y': y = ir_window_size(k, d, ir_band_rows_made(k, size)); break;
         case 'k': kk *= d == channels ? ir_ceil_div(size[d], ir_dots[dot].group) : size[d]; break;
+        case 'n': n = ir_window_size(k, d, size[d]);            /* fall through */
         default: is_empty |= size[d] == 0;
         }
     }
     if (has_pairs) kk = ir_ceil_div(kk, 2);
-    const int64_t tiles = is_empty ? 0 : batches * ir_ceil_div(y, rows);
+    const int64_t columns = ir_window_tile_columns(k, size, tune),
+                  tiles = is_empty ? 0 : batches * ir_ceil_div(y, rows) * ir_ceil_div(n, columns);
     if (k->is_by_channel) {
-        launch_by_channel(k, size, tune, batches * ir_ceil_div(y, rows) * !is_empty, parts, kk, out);
+        launch_by_channel(k, size, tune, tiles, parts, kk, out);
         return;
     }
     const int64_t turns = ir_window_turns(k), sums = ir_round_up(k->tile.mr * k->tile.nr * bytes, 64);
@@ -371,7 +383,7 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
     out->n_phases = 1;
     out->tiles[0] = tiles;
     if (!ir_kernel_has_slab(k)) return;
-    out->scratch_bytes += IR_SLAB_HEAD + ir_kernel_slab_bytes(k, size, rows < y ? rows : y);
+    out->scratch_bytes += IR_SLAB_HEAD + ir_kernel_slab_bytes(k, size, rows < y ? rows : y, columns);
     if (!ir_kernel_window_packs(k)) return;
     const int64_t made = tiles ? parts * size[ir_kernel_dim(k, 'm')] : 0;
     out->n_phases = 2;

@@ -452,12 +452,15 @@ void builder_order_dims(builder *b, ir_step *st) {
             (strchr("rnkw", role[d]) != NULL && !(k->kind == IR_KERNEL_ROW && c->column >= 0)) ||
             (k->kind == IR_KERNEL_MAP && d == n - 1 && !(is_gpu && n == 1) && !(n > 1 && role[n - 2] == 't')) ||
             (turns && d == n - 2);
+        /* one row: tiles of work are columns (ir_window_cuts_rows) */
+        const bool is_row =
+            c->kind == CLUSTER_WINDOW && role[d] == 'y' && !is_gpu && !k->is_depthwise && ir_size_is(sz, size, 1);
         bakes = bakes && ir_size_is_const(sz, size, &v) &&
                 (c->kind != CLUSTER_WINDOW || role[d] == 'k' || (role[d] == 'w' && v > 0) ||
                  (k->is_by_channel && v > 0 && k->tile.mr % ir_window_size(k, d, v) == 0) ||
                  (k->is_depthwise && v <= k->tile.nr && ir_levels[k->level].has_mask)) &&
                 v <= (is_gpu && c->kind == CLUSTER_ATTENTION ? IR_GPU_ATTENTION_BAKE : IR_BAKE_MAX);
-        k->dim[d] = (ir_kdim){role[d], bakes ? v : IR_SIZE_RUNTIME};
+        k->dim[d] = (ir_kdim){role[d], is_row ? 1 : bakes ? v : IR_SIZE_RUNTIME};
         st->dim[d] = size;
         for (int i = 0; i < k->n_buffers; i++) {
             ir_size s = order[d] == MAX_SPACE - 1 ? b->zero : b->accesses.at[i].stride[order[d]];

@@ -9,6 +9,7 @@
  *                    columns between them belong to no result;
  *                    all rows at once, copied into panels (window_pack.c): where rows are short or elements apart, and
  *                    there are channels enough
+ *                  A result of one row is cut: a tile of work is some of its columns
  *   panels         nr columns of a line. With masks the last one reads what there is. Else it begins earlier, so that
  *                  it is whole, and a line that is shorter than a panel is packed
  *   short sums     of one K block go from registers to the outputs; where what is behind them is one run, all rows are
@@ -31,6 +32,12 @@ static void set_values(window *w) {
     emit *e = w->e;
     window_set_band(w);
     window_set_phases(w);
+    w->columns = e->size[w->dim_n];
+    if (w->cuts) { /* as ir_window_tile_columns has it */
+        LLVMValueRef columns = e->tune[IR_TUNE_WINDOW_COLUMNS], n = w->columns;
+        columns = em_select(e, em_icmp(e, LLVMIntSGT, columns, num(w, 0)), em_min(e, columns, n), n);
+        w->columns = em_max(e, columns, num(w, 1));
+    }
     w->places = num(w, 1);
     for (int d = w->dim_n + 1; d < w->k->n_dims; d++)
         if (d != w->channels) w->places = em_mul(e, w->places, e->size[d]);
@@ -158,6 +165,15 @@ LLVMValueRef window_told(window *w, LLVMValueRef block, int i) {
     return LLVMBuildLoad2(w->e->b, w->e->t_i64, em_gep(w->e, block, w->e->t_i64, num(w, i)), "");
 }
 
+/* Where rows are cut, the column of the result that columns of the tile count from follows; offsets are of that. */
+static LLVMValueRef told_column(window *w, LLVMValueRef block) {
+    return w->cuts ? window_told(w, block, w->k->n_buffers + w->n_batch + 1) : num(w, 0);
+}
+
+LLVMValueRef window_new_block(window *w) {
+    return em_alloca(w->e, LLVMArrayType(w->e->t_i64, (unsigned)(w->k->n_buffers + w->n_batch + 2)), 8);
+}
+
 static void read_block(window *w, LLVMValueRef block, LLVMValueRef *off, LLVMValueRef *index) {
     for (int b = 0; b < w->k->n_buffers; b++) off[b] = window_told(w, block, b);
     for (int d = 0; d < w->n_batch; d++) index[d] = window_told(w, block, w->k->n_buffers + d);
@@ -183,7 +199,7 @@ static void window_emit_finish(window *w) {
     read_block(w, in[2], off, index);
     index[w->dim_y] = em_add(e, index[w->dim_y], in[4]);
     index[w->dim_m] = in[3];
-    index[w->dim_n] = in[5];
+    LLVMValueRef n0 = em_add(e, told_column(w, in[2]), in[5]);
     for (int d = w->dim_m; d <= w->dim_n; d++)
         move_offsets(w, off, d == w->dim_m ? in[3] : d == w->dim_y ? in[4] : in[5], d, off);
     LLVMValueRef whole = em_and(e, in[6], num(w, -w->lanes)), row_off[IR_KERNEL_MAX_BUFFERS];
@@ -193,16 +209,16 @@ static void window_emit_finish(window *w) {
     LLVMValueRef x = element(w, in[1], em_mul(e, lr.i, num(w, w->sums_pitch)));
     e->lanes = w->lanes;
     em_loop l = em_for(e, zero, whole, lanes);
-    finish_at(w, row_off, index, in[5], l.i, x, NULL);
+    finish_at(w, row_off, index, n0, l.i, x, NULL);
     em_end(e, &l);
     if (e->level->has_mask) {
         em_branch b = em_if(e, em_icmp(e, LLVMIntSLT, whole, in[6]));
-        finish_at(w, row_off, index, in[5], whole, x, em_mask(e, em_sub(e, in[6], whole)));
+        finish_at(w, row_off, index, n0, whole, x, em_mask(e, em_sub(e, in[6], whole)));
         em_endif(e, &b);
     } else {
         e->lanes = 1;
         em_loop rest = em_for(e, whole, in[6], num(w, 1));
-        finish_at(w, row_off, index, in[5], rest.i, x, NULL);
+        finish_at(w, row_off, index, n0, rest.i, x, NULL);
         em_end(e, &rest);
     }
     em_end(e, &lr);
@@ -229,15 +245,23 @@ static void ask_for_output(window *w, int b, LLVMValueRef off) {
     em_prefetch(e, em_gep(e, at, e->t_i8, num(w, STORE_AHEAD)), 1);
 }
 
+/* Where results of a panel go: offsets and indices of the line, whose columns count from column `first` of the result,
+ * and the panel's first column. */
+typedef struct row_target {
+    const LLVMValueRef *off;
+    LLVMValueRef *index, first, column, weights, first_sums;
+} row_target;
+
 /* All vectors of a channel together: stores that share a line of the cache follow each other. (EPYC 9005, 16 channels
  * of 254x254: 0.8 of the time of all channels' first vector, then the second.)
  * active: of the last vector; NULL: all. */
-static void store_sums(window *w, const window_products *p, LLVMValueRef *sum, const LLVMValueRef *off,
-                       LLVMValueRef *index, LLVMValueRef m0, LLVMValueRef n0, LLVMValueRef active) {
+static void store_sums(window *w, const window_products *p, LLVMValueRef *sum, const row_target *to, LLVMValueRef m0,
+                       LLVMValueRef active) {
     emit *e = w->e;
-    LLVMValueRef row_off[IR_KERNEL_MAX_BUFFERS], at_off[IR_KERNEL_MAX_BUFFERS];
-    move_offsets(w, off, m0, w->dim_m, row_off);
-    move_offsets(w, row_off, n0, w->dim_n, row_off);
+    LLVMValueRef row_off[IR_KERNEL_MAX_BUFFERS], at_off[IR_KERNEL_MAX_BUFFERS], *index = to->index,
+                 n0 = em_add(e, to->first, to->column);
+    move_offsets(w, to->off, m0, w->dim_m, row_off);
+    move_offsets(w, row_off, to->column, w->dim_n, row_off);
     for (int i = 0; i < w->mr; i++) {
         index[w->dim_m] = em_add(e, m0, num(w, i));
         if (i) move_offsets(w, row_off, num(w, 1), w->dim_m, row_off);
@@ -289,12 +313,6 @@ static panel_parts find_parts(window *w, window_products *p, LLVMValueRef *at, L
     return found;
 }
 
-/* Where results of a panel go: offsets and indices of the line, its first column, the first sums. */
-typedef struct row_target {
-    const LLVMValueRef *off;
-    LLVMValueRef *index, column, weights, first_sums;
-} row_target;
-
 /* All channels of a panel. active: lanes of the last vector; NULL: all; is_whole: an i1, they are all; NULL: not known. */
 static void emit_panel_channels(window *w, window_products *p, const row_target *to, LLVMValueRef active,
                                 LLVMValueRef is_whole) {
@@ -309,11 +327,11 @@ static void emit_panel_channels(window *w, window_products *p, const row_target 
     if (w->adds) window_add_first(w, element(w, to->first_sums, m0), sum, p->nv);
     if (is_whole) { /* a block has products or stores: LLVM would mix them, and sums were in memory */
         em_branch b = em_if(e, is_whole);
-        store_sums(w, p, sum, to->off, to->index, m0, to->column, NULL);
+        store_sums(w, p, sum, to, m0, NULL);
         em_else(e, &b);
-        store_sums(w, p, sum, to->off, to->index, m0, to->column, active);
+        store_sums(w, p, sum, to, m0, active);
         em_endif(e, &b);
-    } else store_sums(w, p, sum, to->off, to->index, m0, to->column, active);
+    } else store_sums(w, p, sum, to, m0, active);
     em_end(e, &l);
 }
 
@@ -328,6 +346,7 @@ static void emit_row(window *w, window_function f) {
                         state[2];
     LLVMGetParams(e->fn, in);
     read_block(w, in[1], off, index);
+    const LLVMValueRef first = told_column(w, in[1]);
     e->lanes = w->v_lanes;
     p.count = w->kk;
     p.elements = w->elements;
@@ -340,7 +359,7 @@ static void emit_row(window *w, window_function f) {
     }
     em_loop lp = em_for(e, in[4], in[5], num(w, p.nv * w->v_lanes));
     LLVMValueRef left = em_sub(e, in[6], lp.i);
-    const row_target to = {off, index, lp.i, in[2], in[7]};
+    const row_target to = {off, index, first, lp.i, in[2], in[7]};
     panel_parts parts = {0};
     if (goes_on) {
         state[0] = em_loop_phi(e, &lp, at);
@@ -425,7 +444,9 @@ void window_emit_segments(window *w, const window_line *s, LLVMValueRef begin, L
         LLVMValueRef each = num(w, w->phases[1]->n);
         to_row = em_add(e, em_mul(e, row, each), phase);
         to_column = em_mul(e, column, turns);
-        columns = em_min(e, em_mul(e, columns, turns), em_sub(e, w->made[0], to_column));
+        LLVMValueRef made = w->made[0];
+        if (s->x) made = em_sub(e, made, em_mul(e, s->x, turns));
+        columns = em_min(e, em_mul(e, columns, turns), em_sub(e, made, to_column));
         is_there = em_and(e, is_there, em_icmp(e, LLVMIntSLT, em_add(e, em_mul(e, s->top, each), to_row), w->made[1]));
     }
     em_branch b = em_if(e, is_there);
@@ -562,8 +583,11 @@ static void emit_short_sums(window *w, const window_line *s) {
 
 void window_write_block(window *w, LLVMValueRef block, LLVMValueRef *index) {
     emit *e = w->e;
-    LLVMValueRef y = index[w->dim_y];
-    if (w->is_transposed) index[w->dim_y] = em_mul(e, y, num(w, w->phases[1]->n)); /* the result's */
+    LLVMValueRef y = index[w->dim_y], x = index[w->dim_n];
+    if (w->is_transposed) { /* the result's */
+        index[w->dim_y] = em_mul(e, y, num(w, w->phases[1]->n));
+        if (w->cuts) index[w->dim_n] = em_mul(e, x, num(w, w->turns));
+    }
     for (int b = 0; b < w->k->n_buffers; b++) {
         LLVMValueRef off = window_offset_of(w, b, index);
         if (w->band_rows && b == w->band) off = window_band_offset(w, off);
@@ -572,7 +596,31 @@ void window_write_block(window *w, LLVMValueRef block, LLVMValueRef *index) {
     for (int d = 0; d <= w->n_batch; d++)
         LLVMBuildStore(e->b, index[d < w->n_batch ? d : w->dim_y],
                        em_gep(e, block, e->t_i64, num(w, w->k->n_buffers + d)));
+    if (w->cuts)
+        LLVMBuildStore(e->b, index[w->dim_n], em_gep(e, block, e->t_i64, num(w, w->k->n_buffers + w->n_batch + 1)));
     index[w->dim_y] = y;
+    index[w->dim_n] = x;
+}
+
+/* Parts of `each` that so many have. */
+static LLVMValueRef parts_of(window *w, LLVMValueRef all, LLVMValueRef each) {
+    return LLVMBuildUDiv(w->e->b, em_sub(w->e, em_add(w->e, all, each), num(w, 1)), each, "");
+}
+
+LLVMValueRef window_parts(window *w, LLVMValueRef rows) {
+    if (w->cuts) return parts_of(w, w->e->size[w->dim_n], w->columns);
+    return parts_of(w, window_rows_made(w), rows);
+}
+
+window_part window_part_of(window *w, LLVMValueRef number, LLVMValueRef rows) {
+    emit *e = w->e;
+    LLVMValueRef n = e->size[w->dim_n];
+    if (w->cuts) {
+        LLVMValueRef x = em_mul(e, number, w->columns);
+        return (window_part){num(w, 0), num(w, 1), x, em_min(e, w->columns, em_sub(e, n, x))};
+    }
+    LLVMValueRef y = em_mul(e, number, rows);
+    return (window_part){y, em_min(e, rows, em_sub(e, window_rows_made(w), y)), NULL, n};
 }
 
 /* How the columns of `count` rows are taken: i1s, one of which is set, or none: each row is a line of columns as they
@@ -609,17 +657,17 @@ static LLVMValueRef seams(window *w, LLVMValueRef is) {
     return em_select(e, is, more, num(w, 0));
 }
 
-/* The one with the least work, in products of vectors for each channel; the way through memory counts as some. Two
+/* For `count` rows of n columns: the one with the least work, in products of vectors for each channel; the way through memory counts as some. Two
  * products are a cycle. */
-static way choose_way(window *w, LLVMValueRef count, LLVMValueRef first_sums) {
+static way choose_way(window *w, LLVMValueRef count, LLVMValueRef n, LLVMValueRef first_sums) {
     emit *e = w->e;
-    LLVMValueRef n = e->size[w->dim_n], pitch = w->pitch, no = LLVMConstInt(e->t_i1, 0, 0),
+    LLVMValueRef pitch = w->pitch, no = LLVMConstInt(e->t_i1, 0, 0),
                  yes = LLVMConstInt(e->t_i1, 1, 0), through = num(w, MEMORY_PRODUCTS);
     way how = {no, NULL, no, no, em_add(e, em_mul(e, em_sub(e, count, num(w, 1)), pitch), n)};
     LLVMValueRef by_rows = em_mul(e, count, vectors(w, n)), short_vectors = by_rows, work = num(w, INT64_MAX),
                  is_short = em_icmp(e, LLVMIntSLE, w->kk, num(w, w->kb));
     if (w->step == 1) work = em_mul(e, by_rows, em_add(e, w->kk, through));
-    how.goes_on = w->has_rows ? goes_on(w) : NULL;
+    how.goes_on = w->has_rows && !w->cuts ? goes_on(w) : NULL;
     if (how.goes_on) short_vectors = em_select(e, how.goes_on, vectors(w, em_mul(e, count, n)), by_rows);
     if (w->few) is_short = em_icmp(e, LLVMIntEQ, w->weight_pitch, w->kk);
     is_short = em_and(e, is_short, em_icmp(e, LLVMIntSGE, e->size[w->dim_m], num(w, w->mr)));
@@ -653,19 +701,19 @@ static void begin_line(window *w, window_line *s, LLVMValueRef from, LLVMValueRe
 
 static void emit_tiles(window *w, LLVMValueRef rows) {
     emit *e = w->e;
-    LLVMValueRef zero = num(w, 0), one = num(w, 1), n = e->size[w->dim_n], all = window_rows_made(w);
-    LLVMValueRef pitch = w->pitch, index[IR_KERNEL_MAX_DIMS] = {0};
-    LLVMValueRef blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, all, rows), one), rows, "");
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), pitch = w->pitch, index[IR_KERNEL_MAX_DIMS] = {0},
+                 parts = window_parts(w, rows);
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
     window_line s = {.sums = w->turns > 1 ? element(w, w->tile, num(w, w->turns * window_tile_elements(w))) : w->tile,
                      .phase = zero,
                      .rows = em_select(e, em_icmp(e, LLVMIntSLT, e->size[w->dim_m], num(w, w->mr)), one, num(w, w->mr)),
-                     .block = em_alloca(e, LLVMArrayType(e->t_i64, (unsigned)(w->k->n_buffers + w->n_batch + 1)), 8)};
-    LLVMValueRef y0 = em_mul(e, LLVMBuildURem(e->b, t.i, blocks, ""), rows),
-                 count = em_min(e, rows, em_sub(e, all, y0));
+                     .block = window_new_block(w)};
+    const window_part part = window_part_of(w, LLVMBuildURem(e->b, t.i, parts, ""), rows);
+    const LLVMValueRef y0 = part.y, count = part.rows, n = part.columns;
     w->tile_row = y0;
     w->tile_channel = zero;
-    window_decode_batch(w, LLVMBuildUDiv(e->b, t.i, blocks, ""), index);
+    s.x = part.x;
+    window_decode_batch(w, LLVMBuildUDiv(e->b, t.i, parts, ""), index);
     if (w->packs) {
         LLVMValueRef row = num(w, 0);
         for (int d = 0; d < w->n_batch; d++)
@@ -682,13 +730,15 @@ static void emit_tiles(window *w, LLVMValueRef rows) {
         LLVMValueRef first = window_offset_of(w, w->operand, index);
         if (outer >= 0) index[outer] = before;
         z = window_outer_phase(w, z, &s.phase);
-        window_call(w, SLAB, (LLVMValueRef[]){e->args, first, z, y0, rows, count}, 6);
+        window_call(w, SLAB, (LLVMValueRef[]){e->args, first, z, y0, rows, count, part.x}, w->cuts ? 7 : 6);
         index[w->dim_y] = y0;
+        index[w->dim_n] = part.x;
     } else {
         index[w->dim_y] = y0;
+        index[w->dim_n] = part.x;
         from = element(w, e->base[w->operand], window_offset_of(w, w->operand, index));
     }
-    const way how = choose_way(w, count, s.first_sums);
+    const way how = choose_way(w, count, n, s.first_sums);
     em_branch b = {0};
     s.length = n;
     if (w->has_rows) {
@@ -768,6 +818,7 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     w->nv = w->nr / w->v_lanes;
     w->tile_rows = ir_window_tile_rows(w->k);
     w->has_lower = ir_window_has_lower(w->k);
+    w->cuts = !w->band_rows && ir_window_cuts_rows(w->k);
     window_find_pads(w);
     window_find_phases(w);
     const int64_t step = ir_kernel_window_step(w->k);

@@ -67,6 +67,8 @@ typedef struct window {
     int band;
     LLVMValueRef rows_made, band_pitch, tile_row, tile_channel;
     LLVMTypeRef t_acc, t_vec;
+    bool cuts;                                    /* ir_window_cuts_rows */
+    LLVMValueRef columns;                         /* of a tile of work: all of n, but where rows are cut */
     LLVMValueRef kk;                              /* product of the dims k */
     LLVMValueRef table, panel_table, tile, panel; /* parts of scratch: ir/kernel.h */
     LLVMValueRef slab;
@@ -121,6 +123,7 @@ LLVMValueRef window_load(emit *e, em_values *v, const ir_kinst *inst,
                          void *user); /* of em_values; user: a window_point */
 LLVMValueRef window_step_of(window *w, int buffer, int axis);
 LLVMValueRef window_offset_of(window *w, int buffer, LLVMValueRef *index);     /* at a place of the dims before k */
+LLVMValueRef window_new_block(window *w); /* for what window_write_block tells FINISH and ROW */
 void window_decode_batch(window *w, LLVMValueRef number, LLVMValueRef *index); /* the indices before m */
 /* Is what is behind the sums one run of columns from row to row? NULL: no. */
 LLVMValueRef window_is_one_run(window *w);
@@ -133,9 +136,17 @@ typedef struct window_line {
     LLVMValueRef from, length, pitch, row, is_packed, block, weights;
     LLVMValueRef m_begin, m_end, first_sums;
     LLVMValueRef top, phase; /* transposed: row of a phase that it begins with; phase along the outer axis */
+    LLVMValueRef x;          /* column of the result that its columns count from (of a phase); NULL: 0 */
     LLVMValueRef y;          /* by channel: row of the result, or -1 where it goes on with what lies between rows */
     LLVMValueRef sums, rows; /* of what goes to FINISH: where, and how many channels */
 } window_line;
+/* A tile of work has rows y .. of an image, or, where rows are cut (ir_window_cuts_rows), columns x .. of its one row;
+ * x NULL: all of them. */
+typedef struct window_part {
+    LLVMValueRef y, rows, x, columns;
+} window_part;
+LLVMValueRef window_parts(window *w, LLVMValueRef rows); /* that an image has, of so many rows */
+window_part window_part_of(window *w, LLVMValueRef number, LLVMValueRef rows);
 /* Columns begin .. end - 1 of a line, from channel m0 on, by rows: those past the result's columns are skipped. phase:
  * of rows; NULL: there are none. */
 void window_emit_segments(window *w, const window_line *s, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef m0,

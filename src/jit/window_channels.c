@@ -309,7 +309,12 @@ static void emit_turn(window *w) {
  * columns, or the tile whole rows. */
 static LLVMValueRef is_in_place(window *w) {
     emit *e = w->e;
-    LLVMValueRef is = em_icmp(e, LLVMIntSGE, e->size[w->dim_n], num(w, window_row_columns(w))), one = num(w, 1);
+    LLVMValueRef n = e->size[w->dim_n], one = num(w, 1), fewest = n;
+    if (w->cuts) { /* the last part's */
+        fewest = LLVMBuildURem(e->b, n, w->columns, "");
+        fewest = em_select(e, em_icmp(e, LLVMIntEQ, fewest, num(w, 0)), w->columns, fewest);
+    }
+    LLVMValueRef is = em_icmp(e, LLVMIntSGE, fewest, num(w, window_row_columns(w)));
     const ir_kinst *x = &w->k->inst[w->k->inst[w->matmul].in[1]];
     if (x->op != IR_K_LOAD || x->dtype != w->acc || w->group > 1 || w->is_transposed) return NULL;
     for (int i = 0; i < w->k->n_axes; i++) {
@@ -356,7 +361,7 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
                     em_select(e, is_whole, zero, num(w, 1)), element(w, sums, done),
                     ir_window_has_row_words(w->k) ? element(w, first_sums, em_mul(e, at, lanes)) : w->tile,
                     w->tile_rows ? em_add(e, s->y, LLVMBuildUDiv(e->b, l.i, num(w, window_row_columns(w)), "")) : s->y,
-                    w->tile_rows ? zero : l.i, k_begin, k_end},
+                    w->tile_rows ? zero : s->x ? em_add(e, s->x, l.i) : l.i, k_begin, k_end},
                 n_line(w));
     em_end(e, &lv);
     if (w->is_transposed) em_end(e, &lx);
@@ -367,11 +372,10 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
     em_end(e, &lm);
 }
 
-/* How long the line of `count` rows is, and what in it is a row's. i1: is it one for all rows? Where tiles are whole
+/* How long the line of `count` rows of n columns is, and what in it is a row's. i1: is it one for all rows? Where tiles are whole
  * rows it is; else where that is fewer tiles, with what lies between the rows. */
-static LLVMValueRef lay_line(window *w, window_line *s, LLVMValueRef count, LLVMValueRef pitch) {
+static LLVMValueRef lay_line(window *w, window_line *s, LLVMValueRef count, LLVMValueRef n, LLVMValueRef pitch) {
     emit *e = w->e;
-    LLVMValueRef n = e->size[w->dim_n];
     if (w->tile_rows) {
         LLVMValueRef is_run = w->is_transposed ? NULL : window_is_one_run(w);
         s->length = em_mul(e, count, n);
@@ -397,20 +401,20 @@ static LLVMValueRef lay_line(window *w, window_line *s, LLVMValueRef count, LLVM
 
 static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMValueRef pitch) {
     emit *e = w->e;
-    LLVMValueRef zero = num(w, 0), one = num(w, 1), all = window_rows_made(w), m = e->size[w->dim_m],
-                 nr = num(w, w->nr), index[IR_KERNEL_MAX_DIMS] = {0};
-    LLVMValueRef blocks = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, all, rows), one), rows, "");
+    LLVMValueRef zero = num(w, 0), one = num(w, 1), m = e->size[w->dim_m], nr = num(w, w->nr),
+                 index[IR_KERNEL_MAX_DIMS] = {0}, blocks = window_parts(w, rows);
     LLVMValueRef each = em_max(e, e->tune[IR_TUNE_WINDOW_CHANNELS], nr);
     LLVMValueRef parts = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, m, each), one), each, "");
     LLVMValueRef vectors = vectors_of(w, m), slab_of = em_alloca(e, e->t_i64, 8);
     window_line s = {.sums = w->panel,
                      .phase = zero,
-                     .block = em_alloca(e, LLVMArrayType(e->t_i64, (unsigned)(w->k->n_buffers + w->n_batch + 1)), 8)};
+                     .block = window_new_block(w)};
     LLVMBuildStore(e->b, num(w, -1), slab_of);
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
     LLVMValueRef place = LLVMBuildUDiv(e->b, t.i, parts, ""), part = LLVMBuildURem(e->b, t.i, parts, "");
-    LLVMValueRef y0 = em_mul(e, LLVMBuildURem(e->b, place, blocks, ""), rows),
-                 count = em_min(e, rows, em_sub(e, all, y0));
+    const window_part there = window_part_of(w, LLVMBuildURem(e->b, place, blocks, ""), rows);
+    const LLVMValueRef y0 = there.y, count = there.rows;
+    s.x = there.x;
     window_decode_batch(w, LLVMBuildUDiv(e->b, place, blocks, ""), index);
     s.m_begin = em_mul(e, part, each);
     s.m_end = em_min(e, m, em_add(e, s.m_begin, each));
@@ -433,12 +437,13 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
     if (outer >= 0) index[outer] = zero;
     LLVMValueRef first = window_offset_of(w, w->operand, index);
     if (outer >= 0) index[outer] = z;
-    window_call(w, SLAB, (LLVMValueRef[]){e->args, first, at_z, y0, rows, count}, 6);
+    window_call(w, SLAB, (LLVMValueRef[]){e->args, first, at_z, y0, rows, count, there.x}, w->cuts ? 7 : 6);
     em_endif(e, &b);
     index[w->dim_y] = y0;
+    index[w->dim_n] = there.x;
     if (in_place)
         from = em_select(e, in_place, element(w, e->base[w->operand], window_offset_of(w, w->operand, index)), from);
-    LLVMValueRef is_flat = lay_line(w, &s, count, pitch);
+    LLVMValueRef is_flat = lay_line(w, &s, count, there.columns, pitch);
     em_loop l = em_for(e, zero, em_select(e, is_flat, one, count), one);
     s.from = element(w, from, em_mul(e, l.i, pitch));
     s.y = s.top = index[w->dim_y] = em_add(e, y0, l.i);

@@ -48,7 +48,7 @@ window_slab window_slab_of(window *w, LLVMValueRef rows) {
     window_slab s;
     for (int i = 0; i < 2; i++) { /* as ir_kernel_slab_axis */
         const ir_kaxis *a = axis_of(w, i + 1);
-        LLVMValueRef count = i ? e->size[w->dim_n] : rows, places = places_of(w, i + 1), zero = num(w, 0);
+        LLVMValueRef count = i ? w->columns : rows, places = places_of(w, i + 1), zero = num(w, 0);
         const int64_t stride = part_stride(w, a), dilation = dilation_of(w, a);
         if (a && w->k->is_by_channel && a->stride > 1)
             count = em_add(e, em_mul(e, em_sub(e, count, num(w, 1)), num(w, a->stride)), num(w, 1));
@@ -62,7 +62,7 @@ window_slab window_slab_of(window *w, LLVMValueRef rows) {
     s.plane = em_mul(e, s.extent[0], s.extent[1]);
     s.pitch = s.extent[1];
     const ir_kaxis *a = axis_of(w, 2);
-    if (part_stride(w, a) == 1 && !w->has_pairs) { /* the second halves of words there are not zeros */
+    if (part_stride(w, a) == 1 && !w->has_pairs && !w->cuts) { /* the second halves of words there are not zeros */
         LLVMValueRef size = size_of(w, 2), begin = num(w, begin_of(w, 2)), zero = num(w, 0);
         LLVMValueRef lo = em_min(e, em_max(e, begin, zero), s.extent[1]),
                      hi = em_min(e, em_max(e, em_add(e, begin, size), lo), s.extent[1]);
@@ -284,9 +284,9 @@ static void within(window *w, LLVMValueRef origin, LLVMValueRef size, int64_t st
 
 void window_emit_slab(window *w) {
     emit *e = w->e;
-    LLVMTypeRef parameter[6] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
-    window_outer *o = window_begin(w, SLAB, "slab", parameter, 6);
-    LLVMValueRef in[6], zero = num(w, 0), one = num(w, 1), size[3], run[3];
+    LLVMTypeRef parameter[7] = {e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
+    window_outer *o = window_begin(w, SLAB, "slab", parameter, w->cuts ? 7 : 6);
+    LLVMValueRef in[7], zero = num(w, 0), one = num(w, 1), size[3], run[3];
     LLVMGetParams(e->fn, in);
     const int lanes = e->lanes;
     e->lanes = 1;
@@ -325,6 +325,7 @@ void window_emit_slab(window *w) {
     /* columns: element i is i * stride + origin of the axis */
     LLVMValueRef origin = em_select(e, s.is_by_place[1], em_mul(e, lx.i, num(w, dilation_of(w, x))), lx.i);
     origin = em_sub(e, origin, num(w, begin_of(w, 2)));
+    if (w->cuts) origin = em_add(e, origin, em_mul(e, in[6], num(w, x->stride)));
     within(w, origin, size[2], part_stride(w, x), s.extent[1], &p.lo, &p.hi);
     plane_at = em_add(e, em_mul(e, em_add(e, em_mul(e, lc.i, places_of(w, 0)), lz.i), s.parts[0]), ly.i);
     plane_at = em_mul(e, em_add(e, em_mul(e, plane_at, s.parts[1]), lx.i), s.plane);

@@ -365,6 +365,44 @@ static int64_t fair_parts(int64_t panels, int64_t tiles, int64_t wanted, int n_t
     return parts;
 }
 
+static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
+
+/* Columns of the operand that two tiles both read, as columns of the result. */
+static int64_t columns_shared(const ir_kernel *k, const int64_t *size) {
+    if (!ir_kernel_has_slab(k)) return 0;
+    const ir_kaxis *a = &k->axis[k->n_axes - 1];
+    if (a->up) return ir_kernel_phases(k, 0).reach;
+    return a->place < 0 ? 0 : ir_times(size[a->place] - 1, a->dilation) / a->stride;
+}
+
+/* A result of one row is cut into columns: even parts, as many as the team wants, or more where what they read of the
+ * operand would not stay in half of L2; but not so many that what two tiles both read is a quarter of that. Returned:
+ * columns of a tile, whole register tiles of them where there are several. */
+static int64_t columns_of_tile(const ir_kernel *k, const int64_t *size, int64_t n_threads, int64_t batches, int64_t n,
+                               int64_t *tune) {
+    enum { FEWEST_PANELS = 4, LEAST_SHARED = 4 };
+    if (!ir_window_cuts_rows(k)) return n;
+    const int64_t unit = at_least_one(k->is_by_channel ? k->tile.mr : k->tile.nr),
+                  panel = k->is_by_channel ? ir_window_columns(k) : unit,
+                  shared = ir_times(columns_shared(k, size), LEAST_SHARED), least = shared > panel ? shared : panel,
+                  fewest = shared > panel * FEWEST_PANELS ? shared : panel * FEWEST_PANELS;
+    int64_t parts = 1, columns;
+    if (n_threads > 1 && batches % n_threads) { /* smaller ones where some threads would have none */
+        const int64_t each = ir_ceil_div(n_threads, batches);
+        parts = clamp(n / fewest, clamp(n / least, 1, each), ir_times(each, TILES_PER_THREAD));
+    }
+    const int64_t fair = parts >= n_threads && batches % n_threads ? n_threads : 1; /* as many for each thread */
+    parts = parts / fair * fair;
+    for (;; parts += fair) {
+        columns = ir_round_up(ir_ceil_div(n, parts), unit);
+        if (!ir_kernel_has_slab(k) || columns < 2 * fewest ||
+            ir_kernel_slab_bytes(k, size, 1, columns) <= rt_host_caches()->l2_bytes / 2)
+            break;
+    }
+    tune[IR_TUNE_WINDOW_COLUMNS] = columns;
+    return ir_window_tile_columns(k, size, tune);
+}
+
 /* By channel: a part of the rows reads little more of the operand than its own, a part of the channels all of it again;
  * so channels are parted only where rows do not make enough tiles. But where tiles are whole rows of images that are
  * less than the weights, each part of the rows would read all of these, and few rows are shared badly: there only
@@ -372,23 +410,26 @@ static int64_t fair_parts(int64_t panels, int64_t tiles, int64_t wanted, int n_t
  * 0.74 to 0.93 of the time, 256 of 14x14 0.79 to 0.94, 128 of 28x28 as before; at v3, where rows are cut into tiles of
  * two heights, 0.89, 0.87, 1.0.) */
 static void tune_by_channel(const ir_kernel *k, const int64_t *size, int n_threads, int64_t batches, int64_t y,
-                            int64_t m, int64_t *tune) {
+                            int64_t n, int64_t m, int64_t *tune) {
     enum { FEWEST_ROWS = 4 };
     const int64_t nr = at_least_one(k->tile.nr), wanted = (int64_t)n_threads * TILES_PER_THREAD,
                   fewest = y < FEWEST_ROWS ? y : FEWEST_ROWS, panels = at_least_one(ir_ceil_div(m, nr));
     const int64_t weight_bytes =
         ir_times(ir_times(m, product(k, size, "k")), ir_dtypes[ir_kernel_contract_acc(k)].bytes) /
         ir_dots[ir_kernel_window_dot(k)].group;
-    const bool parts_channels =
-        (ir_window_tile_rows(k) > 0 || ir_window_has_lower(k)) && weight_bytes > ir_kernel_slab_bytes(k, size, y);
+    const bool parts_channels = (ir_window_tile_rows(k) > 0 || ir_window_has_lower(k) || ir_window_cuts_rows(k)) &&
+                                weight_bytes > ir_kernel_slab_bytes(k, size, y, n);
+    int64_t sharers = n_threads; /* of columns; where channels are parted, panels of them are shared by the others */
+    if (parts_channels) sharers = panels >= wanted ? 1 : n_threads / common_divisor(panels, n_threads);
+    const int64_t columns = columns_of_tile(k, size, sharers, batches, n, tune);
     int64_t rows = y, each = panels;
     if (n_threads > 1 && batches % n_threads && !parts_channels) rows = ir_ceil_div(y, ir_ceil_div(wanted, batches));
     if (rows < fewest) rows = fewest;
-    while (rows > fewest && ir_kernel_slab_bytes(k, size, rows) > rt_host_caches()->l2_bytes / 2)
+    while (rows > fewest && ir_kernel_slab_bytes(k, size, rows, columns) > rt_host_caches()->l2_bytes / 2)
         rows = ir_ceil_div(y, ir_ceil_div(y, rows - 1)); /* in fewer parts there are as many rows */
     rows = ir_band_tile_rows(k, rows);
     if (parts_channels && k->band_rows && y % rows) rows = y; /* parts of 8 and 6 rows would be shared badly */
-    const int64_t tiles = ir_times(batches, ir_ceil_div(y, rows));
+    const int64_t tiles = ir_times(ir_times(batches, ir_ceil_div(y, rows)), ir_ceil_div(n, columns));
     if (n_threads > 1 && tiles < wanted && batches % n_threads) {
         const int64_t parts =
             parts_channels ? fair_parts(panels, tiles, wanted, n_threads) : ir_ceil_div(wanted, tiles);
@@ -413,15 +454,16 @@ static void tune_window(const ir_kernel *k, const int64_t *size, int n_threads, 
         return;
     }
     if (k->is_by_channel) {
-        tune_by_channel(k, size, n_threads, batches, y, product(k, size, "m"), tune);
+        tune_by_channel(k, size, n_threads, batches, y, n, product(k, size, "m"), tune);
         return;
     }
+    const int64_t columns = columns_of_tile(k, size, n_threads, batches, n, tune);
     int64_t rows = y, fewest = clamp(ir_ceil_div(4 * at_least_one(k->tile.nr), n), 1, y);
     if (n_threads > 1 && batches % n_threads)
         rows = ir_ceil_div(y, ir_ceil_div((int64_t)n_threads * TILES_PER_THREAD, batches));
     if (rows < fewest) rows = fewest;
     /* What it reads of the operand, and rows that something behind it reads, stay in most of L2. */
-    while (rows > fewest && (ir_kernel_has_slab(k) ? ir_kernel_slab_bytes(k, size, rows) : 0) +
+    while (rows > fewest && (ir_kernel_has_slab(k) ? ir_kernel_slab_bytes(k, size, rows, columns) : 0) +
                                     ir_band_bytes(k, size, rows, product(k, size, "m")) >
                                 rt_host_caches()->l2_bytes * 6 / 10)
         rows = ir_ceil_div(y, ir_ceil_div(y, rows - 1)); /* in fewer parts there are as many rows */

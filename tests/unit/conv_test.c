@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct conv {
     int taken, made, n, places, pad, stride;
@@ -179,6 +180,66 @@ Test(conv, sums_are_those_of_a_larger_image) {
             }
             free(y);
             free(all);
+        }
+}
+
+/* One row, which several threads cut into columns and one thread does not: what begins in its midst has no pads, knows
+ * its index, and the same sums. */
+Test(conv, columns_of_one_row_are_those_of_the_whole) {
+    static const char *const texts[] = {
+        "func @f(%x: f32[1, 20, 1700], const %w: f32[24, 20, 5]) -> f32[?, ?, ?] { %c = conv(%x, %w, pads=[4, 3], "
+        "dilations=[2]) %i = iota(shape=[1, 24, 1699], axis=2, dtype=f32) %y = add(%c, %i) return %y }",
+        "func @f(%x: f32[1, 20, 3401], const %w: f32[48, 10, 3]) -> f32[?, ?, ?] { %c = conv(%x, %w, pads=[1, 1], "
+        "strides=[2], groups=2) %y = relu(%c) return %y }",
+        "func @f(%x: f32[1, 20, T], const %w: f32[48, 20, 3]) -> f32[?, ?, ?] { %y = conv(%x, %w, pads=[0, 2]) "
+        "return %y }",
+        "func @f(%x: f32[1, 20, 1, 1501], const %w: f32[64, 20, 1, 31]) -> f32[?, ?, ?, ?] { %c = conv(%x, %w, "
+        "pads=[0, 15, 0, 15]) %y = tanh(%c) return %y }",
+        "func @f(%x: f32[1, 20, 1100], const %w: f32[20, 16, 4]) -> f32[?, ?, ?] { %c = conv_transpose(%x, %w, "
+        "strides=[2], pads=[1, 0]) %i = iota(shape=[1, 16, 2201], axis=2, dtype=f32) %y = mul(%c, %i) return %y }",
+    };
+    static const struct {
+        int64_t x[4], w[4], made;
+        int rank;
+    } sizes[] = {{{1, 20, 1700}, {24, 20, 5}, 24 * 1699, 3},
+                 {{1, 20, 3401}, {48, 10, 3}, 48 * 1701, 3},
+                 {{1, 20, 1999}, {48, 20, 3}, 48 * 1999, 3},
+                 {{1, 20, 1, 1501}, {64, 20, 1, 31}, 64 * 1501, 4},
+                 {{1, 20, 1100}, {20, 16, 4}, 16 * 2201, 3}};
+    for (int level = 0; level < IR_LEVEL_COUNT; level++)
+        for (int i = 0; i < 5 && is_here(level); i++) {
+            fusor_buffer in[2] = {{.dtype = FUSOR_F32, .rank = sizes[i].rank},
+                                  {.dtype = FUSOR_F32, .rank = sizes[i].rank}};
+            size_t n[2] = {1, 1};
+            for (int d = 0; d < sizes[i].rank; d++) {
+                in[0].shape[d] = sizes[i].x[d];
+                in[1].shape[d] = sizes[i].w[d];
+                n[0] *= (size_t)sizes[i].x[d];
+                n[1] *= (size_t)sizes[i].w[d];
+            }
+            for (int b = 0; b < 2; b++) in[b].data = numbers(n[b], (uint32_t)b + 1);
+            float *first = NULL;
+            for (int threads = 1; threads <= 4; threads += 3) {
+                fusor_context *ctx = new_context_for(ir_levels[level].name, threads);
+                fusor_executable *exe = NULL;
+                fusor_buffer out = {0};
+                OK(fusor_compile_text(ctx, texts[i], NULL, &exe));
+                OK(fusor_executable_call(exe, 2, in, 1, &out));
+                const float *y = out.data;
+                if (!first) {
+                    first = malloc((size_t)sizes[i].made * sizeof *first);
+                    memcpy(first, y, (size_t)sizes[i].made * sizeof *first);
+                }
+                for (int64_t e = 0; e < sizes[i].made; e++)
+                    cr_assert_eq(y[e], first[e], "%d at %s, element %ld: %.9g, %.9g", i, ir_levels[level].name, (long)e,
+                                 (double)y[e], (double)first[e]);
+                fusor_buffer_free(ctx, &out);
+                fusor_executable_free(exe);
+                fusor_context_free(ctx);
+            }
+            free(first);
+            free(in[0].data);
+            free(in[1].data);
         }
 }
 

@@ -255,6 +255,41 @@ Test(tune_window, rows_that_never_fit) {
     }
 }
 
+/* A result of one row is parted into columns, as many parts for each thread, and what a part reads of the operand stays
+ * in half of L2; where weights are more than the operand, channels are. */
+Test(tune_window, one_row_is_shared_by_columns) {
+    static const char *const texts[] = {
+        "func @f(%x: f32[1, 32, 40000], const %w: f32[32, 32, 7]) -> f32[?, ?, ?] { %y = conv(%x, %w, pads=[3, 3]) "
+        "return %y }",
+        "func @f(%x: f32[1, 64, 1, 20000], const %w: f32[256, 64, 1, 3]) -> f32[?, ?, ?, ?] { %y = conv(%x, %w) "
+        "return %y }",
+        "func @f(%x: f32[1, 64, 20000], const %w: f32[64, 32, 4]) -> f32[?, ?, ?] { %y = conv_transpose(%x, %w, "
+        "strides=[2]) return %y }",
+        "func @f(%x: f32[1, 256, 300], const %w: f32[256, 256, 7]) -> f32[?, ?, ?] { %y = conv(%x, %w, pads=[3, 3]) "
+        "return %y }",
+    };
+    for (int i = 0; i < 4; i++)
+        for (int t = 0; t < 4; t++) {
+            const ir_plan *plan = plan_text(texts[i], &(ir_plan_options){.level = IR_LEVEL_V4});
+            const ir_kernel *k = plan->steps.at[0].kernel;
+            cr_assert(plan->steps.n == 1 && ir_window_cuts_rows(k));
+            int64_t size[IR_KERNEL_MAX_DIMS], tune[IR_TUNE_COUNT];
+            for (int d = 0; d < k->n_dims; d++)
+                cr_assert(ir_size_is_const(plan->graph->sizes, plan->steps.at[0].dim[d], &size[d]));
+            ir_launch l;
+            rt_tune(k, size, NULL, threads[t], tune);
+            ir_kernel_launch(k, size, tune, &l);
+            const int64_t tiles = l.tiles[l.n_phases - 1], columns = ir_window_tile_columns(k, size, tune),
+                          n = ir_window_size(k, ir_kernel_dim(k, 'n'), size[ir_kernel_dim(k, 'n')]);
+            const int64_t of_one = (tiles + threads[t] - 1) / threads[t], of_all = (n + columns - 1) / columns;
+            cr_expect(of_one * columns * threads[t] <= tiles / of_all * n * 6 / 5, "%d, %d threads: %ld tiles of %ld",
+                      i, threads[t], (long)tiles, (long)columns);
+            cr_expect(ir_kernel_slab_bytes(k, size, 1, columns) <= rt_host_caches()->l2_bytes / 2 || columns < 1000,
+                      "%d, %d threads: %ld columns", i, threads[t], (long)columns);
+            cr_expect(i < 3 || 4 % threads[t] || columns == n, "%ld columns", (long)columns);
+        }
+}
+
 /* Of a single row's panels the begin of each page, or all of it. */
 Test(tune, page_head) {
     ir_kernel k = kernel(IR_KERNEL_CONTRACT, "mnk");
