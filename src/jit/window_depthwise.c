@@ -575,6 +575,19 @@ static void emit_zeros(depthwise *d) {
     e->lanes = lanes;
 }
 
+/* The indices of channels, or of images; what is left of the number is returned. */
+static LLVMValueRef decode(window *w, LLVMValueRef number, bool is_channel, LLVMValueRef *index) {
+    emit *e = w->e;
+    for (int b = w->n_batch - 1; b >= 0; b--) {
+        if ((w->k->buffer[w->weights].stride[b] != 0) != is_channel) continue;
+        index[b] = LLVMBuildURem(e->b, number, e->size[b], "");
+        number = LLVMBuildUDiv(e->b, number, e->size[b], "");
+    }
+    return number;
+}
+
+/* All channels of an image meet some rows before the next ones: so where threads share rows, as convolutions around
+ * this one do, each finds what it has made (rt/tune.c). */
 static void emit_tiles(depthwise *d) {
     window *w = d->w;
     emit *e = w->e;
@@ -591,10 +604,11 @@ static void emit_tiles(depthwise *d) {
     e->lanes = lanes;
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
     LLVMValueRef band = LLVMBuildURem(e->b, t.i, bands, ""), rest = LLVMBuildUDiv(e->b, t.i, bands, "");
+    rest = decode(w, rest, true, index);
     index[w->dim_m] = zero;
     index[w->dim_y] = em_mul(e, LLVMBuildURem(e->b, rest, blocks, ""), d->rows);
     index[w->dim_n] = em_mul(e, band, d->columns);
-    window_decode_batch(w, LLVMBuildUDiv(e->b, rest, blocks, ""), index);
+    decode(w, LLVMBuildUDiv(e->b, rest, blocks, ""), false, index);
     LLVMValueRef rows = em_min(e, em_sub(e, y, index[w->dim_y]), d->rows),
                  columns = d->in_place ? n : em_min(e, em_sub(e, n, index[w->dim_n]), d->columns);
     LLVMValueRef whole = em_mul(e, divide_up(w, rows, num(w, w->mr)), num(w, w->mr));

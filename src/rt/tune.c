@@ -341,9 +341,16 @@ static void tune_direct(const ir_kernel *k, const int64_t *size, int n_threads, 
     tune[IR_TUNE_CONTRACT_MC] = at_least_one(product(k, size, "m") / mr / n_threads) * mr;
 }
 
-/* The operand's part of a tile stays in half of L1, and the blocks of rows are even. */
-static void tune_depthwise(const ir_kernel *k, int64_t y, int64_t n, int64_t *tune) {
-    enum { COLUMNS = 1024 };
+/* The operand's part of a tile stays in half of L1, and the blocks of rows are even. Threads that share an image share
+ * its rows, as they do in other convolutions, where there are many: 1x1, 3x3 depthwise and 1x1 of 112x112, two threads,
+ * EPYC 9005, 0.65 of the time of sharing channels, of 56x56 0.94, of 28x28 1.04 (alone 1.06, 0.92, 1.08). */
+static void tune_depthwise(const ir_kernel *k, const int64_t *size, int n_threads, int64_t y, int64_t n,
+                           int64_t *tune) {
+    enum { COLUMNS = 1024, FEWEST_ROWS = 28 };
+    int64_t images = 1;
+    for (int d = 0; d < k->n_dims; d++)
+        if (k->dim[d].role == 'b' && !k->buffer[ir_kernel_window_operand(k, 0)->index].stride[d])
+            images = ir_times(images, size[d]);
     const ir_depthwise d = ir_kernel_depthwise(k);
     const int64_t mr = k->tile.mr, nr = k->tile.nr;
     const int64_t blocks = ir_ceil_div(n, ir_round_up(COLUMNS, nr)), columns = ir_round_up(ir_ceil_div(n, blocks), nr),
@@ -351,7 +358,10 @@ static void tune_depthwise(const ir_kernel *k, int64_t y, int64_t n, int64_t *tu
     int64_t rows = ir_round_up(y, mr);
     while (rows > mr && d.places[0] * ir_depthwise_rows(k, rows) * row_bytes > rt_host_caches()->l1d_bytes / 2)
         rows -= mr;
-    tune[IR_TUNE_WINDOW_ROWS] = ir_round_up(ir_ceil_div(y, ir_ceil_div(y, rows)), mr);
+    int64_t row_blocks = ir_ceil_div(y, rows);
+    if (n_threads > 1 && images % n_threads && y >= ir_times(n_threads, FEWEST_ROWS))
+        row_blocks = ir_round_up(row_blocks, n_threads);
+    tune[IR_TUNE_WINDOW_ROWS] = ir_round_up(ir_ceil_div(y, row_blocks), mr);
     tune[IR_TUNE_WINDOW_COLUMNS] = columns;
 }
 
@@ -450,7 +460,7 @@ static void tune_window(const ir_kernel *k, const int64_t *size, int n_threads, 
         if (k->dim[d].role == 'n') n = at_least_one(ir_window_size(k, d, size[d]));
     }
     if (k->is_depthwise) {
-        tune_depthwise(k, y, n, tune);
+        tune_depthwise(k, size, n_threads, y, n, tune);
         return;
     }
     if (k->is_by_channel) {
