@@ -222,6 +222,7 @@ unit_tests += %D%/unit/pick_test
 unit_tests += %D%/unit/constant_test
 unit_tests += %D%/unit/row_product_test
 unit_tests += %D%/unit/vector_product_test
+unit_tests += %D%/unit/turned_test
 unit_tests += %D%/unit/profile_test
 unit_tests += %D%/unit/dlpack_test
 unit_tests += %D%/unit/argument_test

@@ -51,6 +51,10 @@ bool ir_expands_einsum(const ir_node *n); /* pass_expand_einsum.c */
 ir_id ir_expand_einsum(const ir_expand *c, const ir_node *n);
 bool ir_expands_matvec(const ir_graph *g, const ir_node *n); /* pass_expand_matvec.c: matmul with vectors */
 ir_id ir_expand_matvec(const ir_expand *c, const ir_node *n);
+/* Of a node of the graph as it was (uses: ir_use_counts): a product whose result is only wanted transposed. It becomes
+ * the product of the transposed operands the other way round, whose rows are stored as they are made. */
+bool ir_expands_turned(const ir_graph *g, const uint32_t *uses, ir_id id); /* pass_expand_turned.c */
+ir_id ir_expand_turned(const ir_expand *c, const ir_node *n);
 /* Matrices of many batches, each times a vector of its own, stay contractions up to so many rows and columns. */
 enum { IR_SMALL_MATRIX = 12 };
 bool ir_expands_quantize(const ir_node *n); /* pass_expand_quantize.c */

@@ -68,6 +68,7 @@ ir_sources += %D%/pass.c
 ir_sources += %D%/pass_expand.c
 ir_sources += %D%/pass_expand_move.c
 ir_sources += %D%/pass_expand_take.c
+ir_sources += %D%/pass_expand_turned.c
 ir_sources += %D%/pass_expand_hot.c
 ir_sources += %D%/pass_expand_pick.c
 ir_sources += %D%/pass_fold.c
