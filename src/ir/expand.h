@@ -55,6 +55,9 @@ ir_id ir_expand_matvec(const ir_expand *c, const ir_node *n);
  * the product of the transposed operands the other way round, whose rows are stored as they are made. */
 bool ir_expands_turned(const ir_graph *g, const uint32_t *uses, ir_id id); /* pass_expand_turned.c */
 ir_id ir_expand_turned(const ir_expand *c, const ir_node *n);
+/* The softmax family and running sums of what is transposed: transposed themselves, of what that was made of. */
+bool ir_expands_behind_transpose(const ir_graph *g, const ir_node *n);
+ir_id ir_expand_behind_transpose(const ir_expand *c, const ir_node *n);
 /* Matrices of many batches, each times a vector of its own, stay contractions up to so many rows and columns. */
 enum { IR_SMALL_MATRIX = 12 };
 bool ir_expands_quantize(const ir_node *n); /* pass_expand_quantize.c */

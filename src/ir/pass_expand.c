@@ -142,19 +142,20 @@ fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
             rw.is_changed = true;
             continue;
         }
-        ir_id (*family)(const ir_expand *c, const ir_node *n) = ir_expands_reduce(rw.to, &n)   ? ir_expand_reduction
-                                                                : ir_expands_random(rw.to, &n) ? ir_expand_random
-                                                                : ir_expands_window(&n)        ? ir_expand_window
-                                                                : ir_expands_attention(&n)     ? ir_expand_attention
-                                                                : ir_expands_last_channels(*g, i)
-                                                                    ? ir_expand_last_channels
-                                                                : ir_expands_conv(rw.to, &n)   ? ir_expand_conv
-                                                                : ir_expands_einsum(&n)        ? ir_expand_einsum
-                                                                : ir_expands_matvec(rw.to, &n) ? ir_expand_matvec
-                                                                : ir_expands_turned(*g, uses, i) ? ir_expand_turned
-                                                                : ir_expands_quantize(&n)      ? ir_expand_quantize
-                                                                : ir_expands_cell(&n)          ? ir_expand_cell
-                                                                                               : NULL;
+        ir_id (*family)(const ir_expand *c, const ir_node *n) =
+            ir_expands_behind_transpose(rw.to, &n) ? ir_expand_behind_transpose
+            : ir_expands_reduce(rw.to, &n)         ? ir_expand_reduction
+            : ir_expands_random(rw.to, &n)         ? ir_expand_random
+            : ir_expands_window(&n)                ? ir_expand_window
+            : ir_expands_attention(&n)             ? ir_expand_attention
+            : ir_expands_last_channels(*g, i)      ? ir_expand_last_channels
+            : ir_expands_conv(rw.to, &n)           ? ir_expand_conv
+            : ir_expands_einsum(&n)                ? ir_expand_einsum
+            : ir_expands_matvec(rw.to, &n)         ? ir_expand_matvec
+            : ir_expands_turned(*g, uses, i)       ? ir_expand_turned
+            : ir_expands_quantize(&n)              ? ir_expand_quantize
+            : ir_expands_cell(&n)                  ? ir_expand_cell
+                                                   : NULL;
         if (!family) {
             rw.map[i] = ir_add_raw(rw.to, &n);
             continue;

@@ -345,7 +345,7 @@ static void place_elementwise(planner *p, ir_id id) {
     ir_node *n = ir_at(p->g, id);
     ir_reason why = IR_REASON_DIFFERENT_SPACE;
     int c = plan_latest_avail(p, n);
-    if (is_view(n) ? !p->info[id].must_store && plan_try_join_view(p, id) : plan_try_join(p, id, c, &why)) return;
+    if (is_view(n) ? !p->info[id].must_store && plan_try_join_view(p, id, &why) : plan_try_join(p, id, c, &why)) return;
     if (is_view(n)) {
         if (p->info[n->in[0]].home && !ir_view_is_index_map(p->g, n)) why = IR_REASON_LAYOUT;
     }

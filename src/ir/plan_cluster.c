@@ -223,8 +223,39 @@ bool plan_try_join(planner *p, ir_id id, int c, ir_reason *why) {
     return true;
 }
 
-/* A view of a homed value stays in the cluster where its dims map one to one. */
-bool plan_try_join_view(planner *p, ir_id id) {
+/* The last dim of the cluster that the value varies along; -1: none. */
+static int last_coord(const planner *p, ir_id id) {
+    for (int d = ir_at(p->g, id)->rank - 1; d >= 0; d--)
+        if (p->info[id].coord[d] >= 0) return p->info[id].coord[d];
+    return -1;
+}
+
+/* Would a vector of the kernel be stored element by element, which are far apart? Where that is by a large power of two
+ * they fall into few sets of L1. Short rows have vectors across them (jit/reduce_short.c). (EPYC 9005, f32, with a kernel
+ * for the transpose: softmax of 128x128, 256x256, 1000x1000, 1024x1024, 3000x3000 0.22, 0.07, 0.46, 0.06, 0.77 of the
+ * time; products of 100, 256, 1000, 1024 rows, which have a name, by 256x256 0.94, 0.56, 0.95, 0.24.) */
+static bool scatters(const planner *p, ir_id id) {
+    enum { SHORT = 63 };
+    const ir_node *n = ir_at(p->g, id);
+    const cluster *k = &p->clusters.at[p->info[n->in[0]].home];
+    const int before = last_coord(p, n->in[0]), after = last_coord(p, id);
+    int64_t along, across;
+    if (n->op != IR_OP_TRANSPOSE || ir_level_is_gpu(p->options->level) || before < 0 || before == after) return false;
+    const bool has_along = ir_size_is_const(p->g->sizes, k->dim[before], &along),
+               has_across = ir_size_is_const(p->g->sizes, k->dim[after], &across);
+    if (k->kind == CLUSTER_CONTRACT)
+        return ir_at(p->g, k->anchor)->op == IR_OP_MATMUL && before == k->rank - 1 && (!has_along || along > SHORT) &&
+               (!has_across || across > SHORT);
+    if (k->kind != CLUSTER_SCAN && k->kind != CLUSTER_REDUCE) return false;
+    const int column = k->column >= 0             ? k->column
+                       : k->kind == CLUSTER_SCAN ? k->scanned
+                       : k->reduced >> before & 1 ? before
+                                                  : -1;
+    return before == column && (!has_along || along > SHORT) && (!has_across || across > SHORT);
+}
+
+/* A view of a homed value stays in the cluster where its dims map one to one, and vectors stay vectors. */
+bool plan_try_join_view(planner *p, ir_id id, ir_reason *why) {
     ir_node *n = ir_at(p->g, id);
     const node_info *x = &p->info[n->in[0]];
     int from[IR_MAX_RANK];
@@ -235,6 +266,7 @@ bool plan_try_join_view(planner *p, ir_id id) {
         if (from[d] < 0 && !ir_size_is(p->g->sizes, n->dim[d], 1)) return false; /* a broadcast: no one-to-one map */
         p->info[id].coord[d] = from[d] < 0 ? -1 : x->coord[from[d]];
     }
+    if (scatters(p, id)) return *why = IR_REASON_TRANSPOSED, false;
     p->info[id].home = x->home;
     p->info[id].avail = x->home;
     return true;

@@ -116,7 +116,7 @@ int plan_latest_avail(const planner *p, const ir_node *n); /* the largest cluste
 /* Makes the node part of cluster c where it fits; else *why. The second: a view, of the cluster its operand is homed
  * in. */
 bool plan_try_join(planner *p, ir_id id, int c, ir_reason *why);
-bool plan_try_join_view(planner *p, ir_id id);
+bool plan_try_join_view(planner *p, ir_id id, ir_reason *why);
 void plan_leave_to_readers(planner *p);
 
 /* ---- plan_order.c ---- */

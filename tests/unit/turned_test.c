@@ -96,3 +96,37 @@ Test(turned, sums_are_those_of_the_product) {
         free(t);
     }
 }
+
+/* How many kernels a text has, and, of its first one, whether vectors lie along a dim that is not reduced. */
+static void check_kernels(const char *text, unsigned wanted, bool has_column) {
+    text_start();
+    const ir_plan *p = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V4});
+    cr_expect(p->steps.n == wanted, "%s: %u kernels", text, p->steps.n);
+    const ir_kernel *k = p->steps.at[0].kernel;
+    bool is_column = false;
+    for (int d = 0; d < k->n_dims; d++) is_column |= k->dim[d].role == 'v';
+    cr_expect_eq(is_column, has_column, "%s", text);
+    text_stop();
+}
+
+Test(turned, rows_are_stored_in_order) {
+    check_kernels("func @f(%x: f32[N, 300]) -> f32[?, ?] { %s = softmax(%x) %y = transpose(%s) return %y }", 2, false);
+    check_kernels("func @f(%x: f32[N, 300]) -> f32[?, ?] { %s = cumsum(%x, axis=1) %y = transpose(%s) return %y }", 2,
+                  false);
+    check_kernels("func @f(%x: f32[N, 10]) -> f32[?, ?] { %s = softmax(%x) %y = transpose(%s) return %y }", 1, false);
+    check_kernels("func @f(%x: f32[N, 300], %w: f32[300, 100]) -> f32[?, ?] { %c = matmul(%x, %w) %y = transpose(%c) "
+                  "return %y }",
+                  2, false);
+}
+
+Test(turned, rows_of_what_is_transposed_lie_along_columns) {
+    check_kernels("func @f(%x: f32[100, 500]) -> f32[?, ?] { %t = transpose(%x) %y = softmax(%t) return %y }", 2, true);
+    check_kernels("func @f(%x: f32[100, 500]) -> f32[?, ?] { %t = transpose(%x) %y = cumsum(%t, axis=-1) return %y }",
+                  2, true);
+    check_kernels("func @f(%x: f32[100, 500]) -> f32[?, ?] { %t = transpose(%x) %s = log_softmax(%t, axis=1) %y = "
+                  "transpose(%s) return %y }",
+                  1, true);
+    check_kernels("func @f(%x: f32[2, 64, 30, 30]) -> f32[?, ?, ?, ?] { %t = transpose(%x, perm=[0, 2, 3, 1]) %s = "
+                  "softmax(%t) %y = transpose(%s, perm=[0, 3, 1, 2]) return %y }",
+                  1, true);
+}
