@@ -51,8 +51,10 @@ bool ir_expands_einsum(const ir_node *n); /* pass_expand_einsum.c */
 ir_id ir_expand_einsum(const ir_expand *c, const ir_node *n);
 bool ir_expands_matvec(const ir_graph *g, const ir_node *n); /* pass_expand_matvec.c: matmul with vectors */
 ir_id ir_expand_matvec(const ir_expand *c, const ir_node *n);
-/* Of a node of the graph as it was (uses: ir_use_counts): a product whose result is only wanted transposed. It becomes
- * the product of the transposed operands the other way round, whose rows are stored as they are made. */
+/* Of a node of the graph as it was: a product whose result is only wanted transposed. It becomes the product of the
+ * transposed operands the other way round, whose rows are stored as they are made. uses: ir_use_counts; NULL: nothing is
+ * transposed. */
+const uint32_t *ir_uses_if_turned(fu_arena *a, const ir_graph *g);
 bool ir_expands_turned(const ir_graph *g, const uint32_t *uses, ir_id id); /* pass_expand_turned.c */
 ir_id ir_expand_turned(const ir_expand *c, const ir_node *n);
 /* The softmax family and running sums of what is transposed: transposed themselves, of what that was made of. */

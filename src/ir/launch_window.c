@@ -365,7 +365,7 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
             break;
         case 'y': y = ir_window_size(k, d, ir_band_rows_made(k, size)); break;
         case 'k': kk *= d == channels ? ir_ceil_div(size[d], ir_dots[dot].group) : size[d]; break;
-        case 'n': n = ir_window_size(k, d, size[d]);            /* fall through */
+        case 'n': n = ir_window_size(k, d, size[d]); /* fall through */
         default: is_empty |= size[d] == 0;
         }
     }

@@ -122,7 +122,7 @@ ir_id ir_expand_finish(const ir_expand *c, ir_id id, ir_id operand) {
 fusor_status ir_pass_expand(fu_arena *a, fu_error *e, ir_graph **g) {
     ir_rewrite rw;
     ir_rewrite_begin(&rw, a, *g);
-    const uint32_t *uses = ir_use_counts(a, *g);
+    const uint32_t *uses = ir_uses_if_turned(a, *g);
     uint32_t group = 0;
     for (ir_id i = 1; i < (*g)->nodes.n; i++) group = ir_at(*g, i)->group > group ? ir_at(*g, i)->group : group;
     for (ir_id i = 1; i < (*g)->nodes.n; i++) {

@@ -1,32 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* pass_expand_turned.c: products whose result is wanted transposed. A contraction makes rows, vectors of columns: stored
- * along a column they are elements far apart. So where all that becomes of a product is transposed, its operands change
- * places: (a b)^T = b^T a^T. Each element is the sum of the same products in the same order.
+/* pass_expand_turned.c: products whose result is wanted transposed. A contraction makes rows, vectors of columns:
+ * stored along a column they are elements far apart. So where all that becomes of a product is transposed, its operands
+ * change places: (a b)^T = b^T a^T. Each element is the sum of the same products in the same order.
  *
  *   matmul -> element-wise -> transpose -> element-wise -> anything
- *   becomes matmul' -> transpose -> element-wise -> transpose -> ..., whose two transposes are one index map of a kernel
+ *   becomes matmul' -> transpose -> element-wise -> transpose -> ..., whose two transposes are one index map of a
+ *   kernel
  *
- * And rows of what is transposed, softmax(transpose(x)): vectors lie along x's last dim, and the result's elements apart.
- * The softmax of x is made along the other axis, and transposed: by a kernel of its own, or not at all where what follows
- * turns it back. (Softmax of 128x128, 256x256, 1000x1000, 1024x1024 0.64, 0.22, 0.52, 0.06 of the time, cumsum of 1024x1024
- * 0.05.)
+ * Only where the elements of a vector lie apart by a large power of two, so that they fall into few sets of a cache:
+ * else the stores are hidden, or a map transposes (plan_cluster.c), and what is packed the other way is not hidden.
+ * (EPYC 9005, f32, one thread, the time of what it was: 512x64x512 0.09, 512x256x256 0.27, 512x256x196 0.38,
+ * 256x256x256 0.64, 1024 cubed 0.57, 384x256x256 0.95; where it is left out 128x256x256 1.12, 196x512x384 1.28. At v3
+ * and v2, which store element by element, 0.89 to 1.04.)
  *
- * Not where the elements of a vector lie apart by no large power of two, so that they fall into different sets of a
- * cache: the stores are hidden then, and what is packed the other way is not. (EPYC 9005, f32, one thread, the time of
- * what it was: 512x64x512 0.09, 512x256x256 0.27, 512x256x196 0.38, 256x256x256 0.64, 1024 cubed 0.57, 384x256x256 0.95;
- * where it is left out 128x256x256 1.12, 196x512x384 1.28. At v3 and v2, which store element by element, 0.89 to 1.04.) */
+ * And rows of what is transposed, softmax(transpose(x)): vectors lie along x's last dim, and the result's elements
+ * apart. The softmax of x is made along the other axis, and transposed: by a map, or not at all where what follows
+ * turns it back. (Softmax of 128x128, 256x256, 1000x1000, 1024x1024 0.64, 0.22, 0.52, 0.06 of the time, cumsum of
+ * 1024x1024 0.05.) */
 #include "base/small.h"
 #include "ir/expand.h"
 #include <string.h>
 
-enum {
-    DEPTH = 8,
-    FEWEST_ROWS =
-        256, /* of the product as it was: from here on a vector's elements would be stored to few sets of L1 */
-    SET_BYTES = 512,
-    /* What operand 1 takes to be packed anew, where it was packed once, is a part of the products of so many rows. */
-    PRODUCTS_A_ROW = 8
-};
+/* Of the product as it was: from so many rows on that are a multiple of so many bytes a vector's elements would be
+ * stored to few sets of L1. What operand 1 takes to be packed anew, where it was packed once, is a small part of the
+ * products where a row has no more than so many of them for each row. */
+enum { FEWEST_ROWS = 256, SET_BYTES = 512, PRODUCTS_A_ROW = 8 };
+enum { MOST_USERS = 64 }; /* that are looked at */
 
 /* A transpose of the last two axes alone. */
 static bool is_turn(const ir_graph *g, const ir_node *n) {
@@ -42,8 +41,8 @@ static bool is_turn(const ir_graph *g, const ir_node *n) {
 }
 
 /* Is all that becomes of it by element-wise operators transposed once, or three times, before something else reads it?
- * But not by products, which read it either way. */
-static bool ends_turned(const ir_graph *g, const uint32_t *uses, ir_id id, bool is_turned, int depth) {
+ * But not by products, which read it either way. *left: users to look at. */
+static bool ends_turned(const ir_graph *g, const uint32_t *uses, ir_id id, bool is_turned, int *left) {
     const unsigned rank = ir_at(g, id)->rank;
     for (uint32_t r = 0; r < g->results.n; r++)
         if (g->results.at[r].node == id && !is_turned) return false;
@@ -54,20 +53,20 @@ static bool ends_turned(const ir_graph *g, const uint32_t *uses, ir_id id, bool 
         for (int k = 0; k < n->n_in; k++) is_user |= n->in[k] == id;
         if (!is_user || !uses[i]) continue; /* or it is dead */
         if (kind == IR_KIND_CONTRACT || kind == IR_KIND_EINSUM || kind == IR_KIND_ATTENTION || kind == IR_KIND_CONV ||
-            kind == IR_KIND_CELL || depth == DEPTH)
+            kind == IR_KIND_CELL || --*left < 0)
             return false;
         const bool turns = is_turn(g, n), is_element_wise = kind == IR_KIND_EW || kind == IR_KIND_CONVERT;
         if (!turns && (!is_element_wise || n->rank != rank)) {
             if (!is_turned) return false;
-        } else if (!ends_turned(g, uses, i, is_turned != turns, depth + 1)) return false;
+        } else if (!ends_turned(g, uses, i, is_turned != turns, left)) return false;
     }
     return true;
 }
 
-static bool has_turn(const ir_graph *g) {
+const uint32_t *ir_uses_if_turned(fu_arena *a, const ir_graph *g) {
     for (ir_id i = 1; i < g->nodes.n; i++)
-        if (ir_at(g, i)->op == IR_OP_TRANSPOSE) return true;
-    return false;
+        if (ir_at(g, i)->op == IR_OP_TRANSPOSE) return ir_use_counts(a, g);
+    return NULL;
 }
 
 /* Is operand i read transposed? ORDER attrs_MATMUL */
@@ -76,7 +75,7 @@ static bool is_flipped(const ir_node *n, int i) { return n->attr && n->attr[i].i
 bool ir_expands_turned(const ir_graph *g, const uint32_t *uses, ir_id id) {
     const ir_node *n = ir_at(g, id), *a, *b;
     int64_t rows, columns, products;
-    if (n->op != IR_OP_MATMUL || !uses[id]) return false;
+    if (n->op != IR_OP_MATMUL || !uses || !uses[id]) return false;
     a = ir_at(g, n->in[0]);
     b = ir_at(g, n->in[1]);
     const bool flips = is_flipped(n, 0);
@@ -86,7 +85,8 @@ bool ir_expands_turned(const ir_graph *g, const uint32_t *uses, ir_id id) {
         !ir_size_is_const(g->sizes, a->dim[a->rank - (flips ? 2 : 1)], &products) || rows < FEWEST_ROWS ||
         rows % (SET_BYTES / ir_dtypes[n->dtype].bytes) || columns < 2 || products / PRODUCTS_A_ROW > rows)
         return false;
-    return has_turn(g) && ends_turned(g, uses, id, false, 0);
+    int left = MOST_USERS;
+    return ends_turned(g, uses, id, false, &left);
 }
 
 ir_id ir_expand_turned(const ir_expand *c, const ir_node *n) {
@@ -113,7 +113,8 @@ static int64_t source_of(const ir_graph *g, const ir_node *t, int64_t d) {
 }
 
 bool ir_expands_behind_transpose(const ir_graph *g, const ir_node *n) {
-    if (n->op != IR_OP_SOFTMAX && n->op != IR_OP_LOG_SOFTMAX && n->op != IR_OP_CUMSUM && n->op != IR_OP_CUMPROD)
+    if (!n->attr ||
+        (n->op != IR_OP_SOFTMAX && n->op != IR_OP_LOG_SOFTMAX && n->op != IR_OP_CUMSUM && n->op != IR_OP_CUMPROD))
         return false;
     const ir_node *t = ir_at(g, n->in[0]);
     if (t->op != IR_OP_TRANSPOSE) return false;

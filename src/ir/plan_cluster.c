@@ -231,7 +231,7 @@ static int last_coord(const planner *p, ir_id id) {
 }
 
 /* Would a vector of the kernel be stored element by element, which are far apart? Where that is by a large power of two
- * they fall into few sets of L1. Short rows have vectors across them (jit/reduce_short.c). (EPYC 9005, f32, with a kernel
+ * they fall into few sets of L1. Short rows have vectors across them (jit/reduce_short.c). (EPYC 9005, f32, with a map
  * for the transpose: softmax of 128x128, 256x256, 1000x1000, 1024x1024, 3000x3000 0.22, 0.07, 0.46, 0.06, 0.77 of the
  * time; products of 100, 256, 1000, 1024 rows, which have a name, by 256x256 0.94, 0.56, 0.95, 0.24.) */
 static bool scatters(const planner *p, ir_id id) {
@@ -248,7 +248,7 @@ static bool scatters(const planner *p, ir_id id) {
                (!has_across || across > SHORT);
     if (k->kind != CLUSTER_SCAN && k->kind != CLUSTER_REDUCE) return false;
     const int column = k->column >= 0             ? k->column
-                       : k->kind == CLUSTER_SCAN ? k->scanned
+                       : k->kind == CLUSTER_SCAN  ? k->scanned
                        : k->reduced >> before & 1 ? before
                                                   : -1;
     return before == column && (!has_along || along > SHORT) && (!has_across || across > SHORT);

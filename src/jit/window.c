@@ -259,7 +259,7 @@ static void store_sums(window *w, const window_products *p, LLVMValueRef *sum, c
                        LLVMValueRef active) {
     emit *e = w->e;
     LLVMValueRef row_off[IR_KERNEL_MAX_BUFFERS], at_off[IR_KERNEL_MAX_BUFFERS], *index = to->index,
-                 n0 = em_add(e, to->first, to->column);
+                                                                                n0 = em_add(e, to->first, to->column);
     move_offsets(w, to->off, m0, w->dim_m, row_off);
     move_offsets(w, row_off, to->column, w->dim_n, row_off);
     for (int i = 0; i < w->mr; i++) {
@@ -313,7 +313,7 @@ static panel_parts find_parts(window *w, window_products *p, LLVMValueRef *at, L
     return found;
 }
 
-/* All channels of a panel. active: lanes of the last vector; NULL: all; is_whole: an i1, they are all; NULL: not known. */
+/* All channels of a panel. active: lanes of the last vector; NULL: all. is_whole: i1, they are all; NULL: not known. */
 static void emit_panel_channels(window *w, window_products *p, const row_target *to, LLVMValueRef active,
                                 LLVMValueRef is_whole) {
     emit *e = w->e;
@@ -343,7 +343,7 @@ static void emit_row(window *w, window_function f) {
     LLVMTypeRef parameter[8] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_ptr};
     window_outer *o = window_begin(w, f, f == NARROW_ROW ? "narrow_row" : "row", parameter, 8);
     LLVMValueRef in[8], off[IR_KERNEL_MAX_BUFFERS], index[IR_KERNEL_MAX_DIMS] = {0}, n = e->size[w->dim_n], at, column,
-                        state[2];
+                                                    state[2];
     LLVMGetParams(e->fn, in);
     read_block(w, in[1], off, index);
     const LLVMValueRef first = told_column(w, in[1]);
@@ -657,12 +657,12 @@ static LLVMValueRef seams(window *w, LLVMValueRef is) {
     return em_select(e, is, more, num(w, 0));
 }
 
-/* For `count` rows of n columns: the one with the least work, in products of vectors for each channel; the way through memory counts as some. Two
- * products are a cycle. */
+/* For `count` rows of n columns: the one with the least work, in products of vectors for each channel; the way through
+ * memory counts as some. Two products are a cycle. */
 static way choose_way(window *w, LLVMValueRef count, LLVMValueRef n, LLVMValueRef first_sums) {
     emit *e = w->e;
-    LLVMValueRef pitch = w->pitch, no = LLVMConstInt(e->t_i1, 0, 0),
-                 yes = LLVMConstInt(e->t_i1, 1, 0), through = num(w, MEMORY_PRODUCTS);
+    LLVMValueRef pitch = w->pitch, no = LLVMConstInt(e->t_i1, 0, 0), yes = LLVMConstInt(e->t_i1, 1, 0),
+                 through = num(w, MEMORY_PRODUCTS);
     way how = {no, NULL, no, no, em_add(e, em_mul(e, em_sub(e, count, num(w, 1)), pitch), n)};
     LLVMValueRef by_rows = em_mul(e, count, vectors(w, n)), short_vectors = by_rows, work = num(w, INT64_MAX),
                  is_short = em_icmp(e, LLVMIntSLE, w->kk, num(w, w->kb));
@@ -673,7 +673,8 @@ static way choose_way(window *w, LLVMValueRef count, LLVMValueRef n, LLVMValueRe
     is_short = em_and(e, is_short, em_icmp(e, LLVMIntSGE, e->size[w->dim_m], num(w, w->mr)));
     if (w->has_rows && w->has_pairs) /* there are no such functions by fma */
         is_short = em_and(e, is_short, LLVMBuildNot(e->b, window_is_slow(w, first_sums, e->size[w->dim_m], 1), ""));
-    if (w->has_rows) take_if_less(w, em_mul(e, short_vectors, em_add(e, w->kk, seams(w, how.goes_on))), is_short, &how.is_row, &work);
+    LLVMValueRef by_row = em_mul(e, short_vectors, em_add(e, w->kk, seams(w, how.goes_on)));
+    if (w->has_rows) take_if_less(w, by_row, is_short, &how.is_row, &work);
     if (w->step == 1) {
         LLVMValueRef flat = em_mul(e, vectors(w, how.flat), em_add(e, w->kk, through));
         LLVMValueRef may = em_icmp(e, LLVMIntSGE, pitch, n);

@@ -122,7 +122,7 @@ typedef struct window_point {
 LLVMValueRef window_load(emit *e, em_values *v, const ir_kinst *inst,
                          void *user); /* of em_values; user: a window_point */
 LLVMValueRef window_step_of(window *w, int buffer, int axis);
-LLVMValueRef window_offset_of(window *w, int buffer, LLVMValueRef *index);     /* at a place of the dims before k */
+LLVMValueRef window_offset_of(window *w, int buffer, LLVMValueRef *index); /* at a place of the dims before k */
 LLVMValueRef window_new_block(window *w); /* for what window_write_block tells FINISH and ROW */
 void window_decode_batch(window *w, LLVMValueRef number, LLVMValueRef *index); /* the indices before m */
 /* Is what is behind the sums one run of columns from row to row? NULL: no. */

@@ -361,7 +361,10 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
                     em_select(e, is_whole, zero, num(w, 1)), element(w, sums, done),
                     ir_window_has_row_words(w->k) ? element(w, first_sums, em_mul(e, at, lanes)) : w->tile,
                     w->tile_rows ? em_add(e, s->y, LLVMBuildUDiv(e->b, l.i, num(w, window_row_columns(w)), "")) : s->y,
-                    w->tile_rows ? zero : s->x ? em_add(e, s->x, l.i) : l.i, k_begin, k_end},
+                    w->tile_rows ? zero
+                    : s->x       ? em_add(e, s->x, l.i)
+                                 : l.i,
+                    k_begin, k_end},
                 n_line(w));
     em_end(e, &lv);
     if (w->is_transposed) em_end(e, &lx);
@@ -372,8 +375,8 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
     em_end(e, &lm);
 }
 
-/* How long the line of `count` rows of n columns is, and what in it is a row's. i1: is it one for all rows? Where tiles are whole
- * rows it is; else where that is fewer tiles, with what lies between the rows. */
+/* How long the line of `count` rows of n columns is, and what in it is a row's. i1: is it one for all rows? Where tiles
+ * are whole rows it is; else where that is fewer tiles, with what lies between the rows. */
 static LLVMValueRef lay_line(window *w, window_line *s, LLVMValueRef count, LLVMValueRef n, LLVMValueRef pitch) {
     emit *e = w->e;
     if (w->tile_rows) {
@@ -406,9 +409,7 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
     LLVMValueRef each = em_max(e, e->tune[IR_TUNE_WINDOW_CHANNELS], nr);
     LLVMValueRef parts = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, m, each), one), each, "");
     LLVMValueRef vectors = vectors_of(w, m), slab_of = em_alloca(e, e->t_i64, 8);
-    window_line s = {.sums = w->panel,
-                     .phase = zero,
-                     .block = window_new_block(w)};
+    window_line s = {.sums = w->panel, .phase = zero, .block = window_new_block(w)};
     LLVMBuildStore(e->b, num(w, -1), slab_of);
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
     LLVMValueRef place = LLVMBuildUDiv(e->b, t.i, parts, ""), part = LLVMBuildURem(e->b, t.i, parts, "");

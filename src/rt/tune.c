@@ -403,7 +403,7 @@ static int64_t columns_of_tile(const ir_kernel *k, const int64_t *size, int64_t 
     }
     const int64_t fair = parts >= n_threads && batches % n_threads ? n_threads : 1; /* as many for each thread */
     parts = parts / fair * fair;
-    for (;; parts += fair) {
+    for (;; parts += ir_round_up(at_least_one(parts / 16), fair)) {
         columns = ir_round_up(ir_ceil_div(n, parts), unit);
         if (!ir_kernel_has_slab(k) || columns < 2 * fewest ||
             ir_kernel_slab_bytes(k, size, 1, columns) <= rt_host_caches()->l2_bytes / 2)

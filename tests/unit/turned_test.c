@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Products whose result is wanted transposed (src/ir/pass_expand_turned.c): which are made the other way round, and that
- * it is not to be seen. */
+/* Products whose result is wanted transposed (src/ir/pass_expand_turned.c): which are made the other way round, and
+ * that it is not to be seen. */
 #include "../host_level.h"
 #include "api_test.h"
 #include "plan_test.h"
