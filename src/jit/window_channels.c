@@ -328,8 +328,9 @@ static LLVMValueRef is_in_place(window *w) {
     return is;
 }
 
-/* All channels of a tile of work, of a line. */
-static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMValueRef first_sums) {
+/* All channels of a tile of work, of a line. in_place: i1, the operand is read as it lies; NULL: never. */
+static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMValueRef first_sums,
+                          LLVMValueRef in_place) {
     emit *e = w->e;
     LLVMValueRef zero = num(w, 0), m = e->size[w->dim_m], nr = num(w, w->nr), chunk = num(w, ir_window_columns(w->k)),
                  lanes = num(w, w->v_lanes), nv = num(w, w->nv);
@@ -338,9 +339,14 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
     LLVMValueRef is_whole = em_icmp(e, LLVMIntEQ, vectors, nv), v = LLVMBuildUDiv(e->b, lm.i, lanes, "");
     s->rows = left;
     em_loop l = em_for(e, zero, s->length, chunk);
-    LLVMValueRef end = em_min(e, em_add(e, l.i, chunk), s->length), columns = em_sub(e, end, l.i);
+    LLVMValueRef end = em_min(e, em_add(e, l.i, chunk), s->length), begin = l.i;
+    if (in_place && !w->tile_rows) { /* a tile's columns at least, since nothing may be read behind them */
+        LLVMValueRef last = em_max(e, em_sub(e, s->length, num(w, w->mr)), zero);
+        begin = em_select(e, in_place, em_min(e, begin, last), begin);
+    }
+    LLVMValueRef columns = em_sub(e, end, begin);
     LLVMValueRef off = w->tile_rows ? em_mul(e, LLVMBuildUDiv(e->b, l.i, num(w, window_row_columns(w)), ""), w->pitch)
-                                    : em_mul(e, l.i, num(w, window_columns_apart(w)));
+                                    : em_mul(e, begin, num(w, window_columns_apart(w)));
     LLVMValueRef from = element(w, s->from, off);
     em_loop ly = {0}, lx = {0};
     LLVMValueRef phase[3] = {zero, zero, s->phase}, k_begin = NULL, k_end = NULL, sums = w->tile,
@@ -362,14 +368,16 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
                     ir_window_has_row_words(w->k) ? element(w, first_sums, em_mul(e, at, lanes)) : w->tile,
                     w->tile_rows ? em_add(e, s->y, LLVMBuildUDiv(e->b, l.i, num(w, window_row_columns(w)), "")) : s->y,
                     w->tile_rows ? zero
-                    : s->x       ? em_add(e, s->x, l.i)
-                                 : l.i,
+                    : s->x       ? em_add(e, s->x, begin)
+                                 : begin,
                     k_begin, k_end},
                 n_line(w));
     em_end(e, &lv);
     if (w->is_transposed) em_end(e, &lx);
     window_call(w, TURN, (LLVMValueRef[]){w->tile, w->panel, em_mul(e, columns, turns), left}, 4);
-    window_emit_segments(w, s, l.i, end, lm.i, w->is_transposed ? phase[1] : NULL);
+    window_line own = *s; /* the columns before l.i are made once more, and stored once */
+    own.sums = element(w, s->sums, em_sub(e, l.i, begin));
+    window_emit_segments(w, &own, l.i, end, lm.i, w->is_transposed ? phase[1] : NULL);
     if (w->is_transposed) em_end(e, &ly);
     em_end(e, &l);
     em_end(e, &lm);
@@ -450,7 +458,7 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
     s.y = s.top = index[w->dim_y] = em_add(e, y0, l.i);
     if (!w->tile_rows) s.y = em_select(e, is_flat, num(w, -1), s.y);
     window_write_block(w, s.block, index);
-    emit_channels(w, &s, weights, first_sums);
+    emit_channels(w, &s, weights, first_sums, in_place);
     em_end(e, &l);
     window_end_tile(w, s.block, em_sub(e, s.m_end, s.m_begin), count);
     em_end(e, &t);

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 typedef struct conv {
     int taken, made, n, places, pad, stride;
@@ -240,6 +242,52 @@ Test(conv, columns_of_one_row_are_those_of_the_whole) {
             free(first);
             free(in[0].data);
             free(in[1].data);
+        }
+}
+
+/* So many floats before a page that nobody may touch. */
+static float *before_guard(size_t n, void **map, size_t *bytes) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (n * sizeof(float) + page - 1) / page;
+    *bytes = (pages + 1) * page;
+    *map = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert(*map != MAP_FAILED && mprotect((char *)*map + pages * page, page, PROT_NONE) == 0);
+    return (float *)(void *)((char *)*map + pages * page) - n;
+}
+
+/* Operands without pads are read where they lie: up to their last element, whatever is left of a row behind whole tiles
+ * of columns. */
+Test(conv, nothing_behind_the_operand_is_read) {
+    enum { CHANNELS = 64, MOST = 4 };
+    for (int level = 0; level < IR_LEVEL_COUNT; level++)
+        for (int n = 43; n <= 99 && is_here(level); n += 2) {
+            const int stride = 1 + n / 2 % 2, places = n % 3 ? 1 : 3, taken = (n - 1) * stride + places;
+            char text[200];
+            snprintf(text, sizeof text,
+                     "func @f(%%x: f32[1, %d, %d], const %%w: f32[%d, %d, %d]) -> f32[?, ?, ?] { %%y = conv(%%x, %%w, "
+                     "strides=[%d]) return %%y }",
+                     CHANNELS, taken, CHANNELS, CHANNELS, places, stride);
+            void *map[2];
+            size_t bytes[2];
+            const size_t all[2] = {(size_t)CHANNELS * (size_t)taken, (size_t)CHANNELS * CHANNELS * (size_t)places};
+            float *x[2];
+            for (int i = 0; i < 2; i++) {
+                x[i] = before_guard(all[i], &map[i], &bytes[i]);
+                for (size_t e = 0; e < all[i]; e++) x[i][e] = 1;
+            }
+            fusor_context *ctx = new_context_for(ir_levels[level].name, 1 + n / 2 % MOST);
+            fusor_executable *exe = NULL;
+            fusor_buffer in[2] = {FUSOR_BUFFER(x[0], FUSOR_F32, 1, CHANNELS, taken),
+                                  FUSOR_BUFFER(x[1], FUSOR_F32, CHANNELS, CHANNELS, places)},
+                         out = {0};
+            OK(fusor_compile_text(ctx, text, NULL, &exe));
+            OK(fusor_executable_call(exe, 2, in, 1, &out));
+            for (int e = 0; e < CHANNELS * n; e++)
+                cr_assert_eq(((float *)out.data)[e], (float)(CHANNELS * places), "%d columns at %s, element %d", n,
+                             ir_levels[level].name, e);
+            fusor_buffer_free(ctx, &out);
+            fusor_executable_free(exe);
+            fusor_context_free(ctx);
+            for (int i = 0; i < 2; i++) munmap(map[i], bytes[i]);
         }
 }
 
