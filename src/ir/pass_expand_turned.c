@@ -5,7 +5,7 @@
  *
  *   matmul -> element-wise -> transpose -> element-wise -> anything
  *   becomes matmul' -> transpose -> element-wise -> transpose -> ..., whose two transposes are one index map of a
- *   kernel
+ *   kernel. What becomes of matmul' is transposed twice, so the pass leaves it as it is from then on
  *
  * Only where the elements of a vector lie apart by a large power of two, so that they fall into few sets of a cache:
  * else the stores are hidden, or a map transposes (plan_cluster.c), and what is packed the other way is not hidden.

@@ -66,7 +66,7 @@ typedef enum ir_reason {
     IR_REASON_REDUCE_OTHER_AXES, /* consumers need the reduction over other axes, or over all of it */
     IR_REASON_REDUCE_INTO_CONTRACT,
     IR_REASON_DIFFERENT_SPACE, /* iteration spaces that do not map onto each other */
-    IR_REASON_LAYOUT,          /* a reshape or transpose between them that is no index map of the kernel */
+    IR_REASON_LAYOUT,          /* a reshape between them that is no index map of the kernel */
     IR_REASON_TRANSPOSED,      /* it is transposed, and its vectors would be stored element by element */
     IR_REASON_INDICES,         /* indices are checked in memory before they are used */
     IR_REASON_RECOMPUTE,       /* fusing would recompute a costly value */

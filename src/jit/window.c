@@ -819,7 +819,7 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     w->nv = w->nr / w->v_lanes;
     w->tile_rows = ir_window_tile_rows(w->k);
     w->has_lower = ir_window_has_lower(w->k);
-    w->cuts = !w->band_rows && ir_window_cuts_rows(w->k);
+    w->cuts = !w->band_rows && ir_window_cuts_rows(w->k); /* k may be the head, which knows nothing of a band */
     window_find_pads(w);
     window_find_phases(w);
     const int64_t step = ir_kernel_window_step(w->k);
