@@ -429,8 +429,8 @@ static void tune_by_channel(const ir_kernel *k, const int64_t *size, int n_threa
         ir_dots[ir_kernel_window_dot(k)].group;
     const bool parts_channels = (ir_window_tile_rows(k) > 0 || ir_window_has_lower(k) || ir_window_cuts_rows(k)) &&
                                 weight_bytes > ir_kernel_slab_bytes(k, size, y, n);
-    /* Threads that share columns. Where channels are parted, as few as make as many tiles for each thread: of 6 panels and
-     * 4 threads, 2. */
+    /* Threads that share columns. Where channels are parted, as few as make as many tiles for each thread: of 6 panels
+     * and 4 threads, 2. */
     int64_t sharers = n_threads;
     if (parts_channels) sharers = panels >= wanted ? 1 : n_threads / common_divisor(panels, n_threads);
     const int64_t columns = columns_of_tile(k, size, sharers, batches, n, tune);
