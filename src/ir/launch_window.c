@@ -352,7 +352,7 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
         return;
     }
     const int64_t bytes = ir_dtypes[matmul(k)->dtype].bytes;
-    int64_t batches = 1, parts = 1, rows = rows_of_tile(k, tune), y = 1, n = 1, kk = 1;
+    int64_t batches = 1, parts = 1, rows = rows_of_tile(k, tune), y = 1, kk = 1;
     const ir_dot dot = ir_kernel_window_dot(k);
     const bool has_pairs = dot == IR_DOT_BF16;
     const int channels = dot && !has_pairs ? ir_kernel_window_channels(k) : -1;
@@ -365,12 +365,12 @@ void ir_launch_window(const ir_kernel *k, const int64_t *size, const int64_t *tu
             break;
         case 'y': y = ir_window_size(k, d, ir_band_rows_made(k, size)); break;
         case 'k': kk *= d == channels ? ir_ceil_div(size[d], ir_dots[dot].group) : size[d]; break;
-        case 'n': n = ir_window_size(k, d, size[d]); /* fall through */
         default: is_empty |= size[d] == 0;
         }
     }
     if (has_pairs) kk = ir_ceil_div(kk, 2);
-    const int64_t columns = ir_window_tile_columns(k, size, tune),
+    const int dim_n = ir_kernel_dim(k, 'n');
+    const int64_t n = ir_window_size(k, dim_n, size[dim_n]), columns = ir_window_tile_columns(k, size, tune),
                   tiles = is_empty ? 0 : batches * ir_ceil_div(y, rows) * ir_ceil_div(n, columns);
     if (k->is_by_channel) {
         launch_by_channel(k, size, tune, tiles, parts, kk, out);

@@ -106,6 +106,15 @@ ir_id ir_expand_op(const ir_expand *c, ir_op op, int n_in, const ir_id *in, cons
     return id;
 }
 
+ir_id ir_expand_transpose(const ir_expand *c, ir_id x, const int *perm) {
+    ir_size list[IR_MAX_RANK];
+    if (!x) return 0;
+    const unsigned rank = ir_at(c->rw->to, x)->rank;
+    for (unsigned d = 0; d < rank; d++) list[d] = ir_size_const(c->rw->to->sizes, perm[d]);
+    const ir_attr attr = ir_list_attr(list, rank);
+    return ir_expand_op(c, IR_OP_TRANSPOSE, 1, &x, &attr, 1, 0);
+}
+
 ir_id ir_expand_full(const ir_expand *c, ir_dtype t, ir_bits v, const ir_size *dim, unsigned rank) {
     ir_size list[IR_MAX_RANK];
     memcpy(list, dim, rank * sizeof *dim);

@@ -145,13 +145,6 @@ static ir_id windowed(const conv *v, ir_id x, ir_id w) {
     return y ? cast(v, y, v->t) : 0;
 }
 
-static ir_id transposed(const conv *v, ir_id x, const int *perm, unsigned rank) {
-    ir_size list[IR_MAX_RANK];
-    for (unsigned i = 0; i < rank; i++) list[i] = number(v, perm[i]);
-    const ir_attr attr = ir_list_attr(list, rank);
-    return x ? ir_expand_op(v->c, IR_OP_TRANSPOSE, 1, &x, &attr, 1, 0) : 0;
-}
-
 /* What a transposed convolution is along its axes. Elements of the result that take turns, its phases, are made by one
  * convolution where they meet the same count of places. Where the stride does not divide the kernel, the first phases
  * of an axis meet one place more than the others: these are two parts. */
@@ -224,7 +217,7 @@ static ir_id turned_weights(const conv *v, const turns *t, ir_id w) {
     if (v->groups > 1) { /* [g, C / g, O / g, ..] to [O, C / g, ..] */
         for (unsigned i = 0; i < v->spatial; i++) dim[3 + i] = ir_at(v->g, w)->dim[IR_SPATIAL_AT + i];
         for (unsigned i = 0; i < v->spatial + 3; i++) perm[i] = i == 1 ? 2 : i == 2 ? 1 : (int)i;
-        w = transposed(v, reshape(v, w, dim, v->spatial + 3), perm, v->spatial + 3);
+        w = ir_expand_transpose(v->c, reshape(v, w, dim, v->spatial + 3), perm);
         dim[0] = made;
         dim[1] = each;
     } else {
@@ -243,7 +236,7 @@ static ir_id turned_weights(const conv *v, const turns *t, ir_id w) {
         perm[2 + v->spatial + i] = 2 + 2 * (int)i;
     }
     perm[1 + v->spatial] = 1 - perm[0];
-    w = transposed(v, w, perm, n);
+    w = ir_expand_transpose(v->c, w, perm);
     ir_size start[IR_MAX_SPATIAL], stop[IR_MAX_SPATIAL], back[IR_MAX_SPATIAL], axes[IR_MAX_SPATIAL];
     unsigned count = 0;
     for (unsigned i = 0; i < v->spatial; i++) {
@@ -320,7 +313,7 @@ static ir_id interleaved(const conv *v, ir_id y) {
         more[i] = v->stride[i] - phases_of(v, i);
     }
     y = padded(v, y, 2, none, more);
-    y = transposed(v, y, perm, 2 + 2 * m);
+    y = ir_expand_transpose(v->c, y, perm);
     for (unsigned i = 0; i < m; i++) {
         const ir_size count = v->n->dim[IR_SPATIAL_AT + i];
         const int64_t first = v->begin[i] % v->stride[i];
@@ -413,7 +406,7 @@ static ir_id expand_transposed(const conv *v, ir_id x, ir_id w) {
             perm[1 + left + j] = 1 + (int)(left + j);
             rest = ir_size_mul(v->s, rest, ir_size_mul(v->s, k[j], m[j]));
         }
-        y = transposed(v, reshape(v, y, split, rank), perm, rank);
+        y = ir_expand_transpose(v->c, reshape(v, y, split, rank), perm);
         if (y) y = reshape(v, y, (ir_size[]){rows, ir_size_mul(v->s, k[0], m[0]), rest}, 3);
         if (y) y = added_up(v, y, i, k[0], m[0], full);
         rows = ir_size_mul(v->s, rows, full);
@@ -457,16 +450,15 @@ static conv conv_of(const ir_expand *c, const ir_node *n) {
 /* ---- images whose channels are last ---- */
 /* A transpose that brings the last axis to the second place, or back. */
 static bool moves_channels(const ir_graph *g, const ir_node *n, bool is_back) {
-    if (n->op != IR_OP_TRANSPOSE || n->rank <= IR_SPATIAL_AT || !n->attr->is_set) return false;
+    int perm[IR_MAX_RANK];
+    if (n->op != IR_OP_TRANSPOSE || n->rank <= IR_SPATIAL_AT) return false;
+    ir_view_perm(g, n, perm);
     for (int d = 0; d < n->rank; d++) {
         const int last = n->rank - 1, to = is_back ? d + 1 : d - 1,
                   from = d == 0                      ? 0
                          : d == (is_back ? last : 1) ? -1
                                                      : to;
-        int64_t perm;
-        if (!ir_size_is_const(g->sizes, n->attr->list[d], &perm)) return false;
-        if (perm < 0) perm += n->rank;
-        if (perm != (from >= 0 ? from : is_back ? 1 : last)) return false;
+        if (perm[d] != (from >= 0 ? from : is_back ? 1 : last)) return false;
     }
     return true;
 }
@@ -513,7 +505,7 @@ ir_id ir_expand_last_channels(const ir_expand *c, const ir_node *n) {
     for (int d = IR_SPATIAL_AT; d < (int)v.rank; d++) perm[d] = d - 1;
     const ir_id w = reshape(&v, n->in[1], ir_at(v.g, n->in[1])->dim, 2);
     const ir_id y = w ? ir_expand_op(c, IR_OP_MATMUL, 2, (ir_id[]){ir_at(v.g, n->in[0])->in[0], w}, attr, 3, 0) : 0;
-    return finished(&v, y ? transposed(&v, cast(&v, y, v.t), perm, v.rank) : 0);
+    return finished(&v, y ? ir_expand_transpose(c, cast(&v, y, v.t), perm) : 0);
 }
 
 ir_id ir_expand_conv(const ir_expand *c, const ir_node *n) {

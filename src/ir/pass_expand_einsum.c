@@ -67,15 +67,13 @@ static ir_id reshape(const einsum *v, ir_id x, const ir_size *dim, unsigned rank
 }
 
 static ir_id permute(const einsum *v, ir_id x, const unsigned *from, unsigned rank) {
-    ir_size perm[IR_MAX_RANK];
+    int perm[IR_MAX_RANK];
     bool is_same = true;
     for (unsigned d = 0; d < rank; d++) {
-        perm[d] = ir_size_const(v->s, from[d]);
+        perm[d] = (int)from[d];
         is_same &= from[d] == d;
     }
-    if (!x || is_same) return x;
-    const ir_attr attr = {.is_set = true, .list = perm, .n = rank};
-    return ir_expand_op(v->c, IR_OP_TRANSPOSE, 1, &x, &attr, 1, 0);
+    return is_same ? x : ir_expand_transpose(v->c, x, perm);
 }
 
 /* x with its axes in the order of `want`, which are labels of its own. */

@@ -130,10 +130,10 @@ static ir_id with_list(const matvec *v, ir_op op, ir_id x, int64_t *at, unsigned
 static ir_id with_axis(const matvec *v, ir_id x, int64_t axis) { return with_list(v, IR_OP_UNSQUEEZE, x, &axis, 1); }
 
 static ir_id swapped(const matvec *v, ir_id x) {
-    const int64_t rank = ir_at(v->c->rw->to, x)->rank;
-    int64_t perm[IR_MAX_RANK];
-    for (int64_t d = 0; d < rank; d++) perm[d] = d < rank - 2 ? d : 2 * rank - 3 - d;
-    return with_list(v, IR_OP_TRANSPOSE, x, perm, (unsigned)rank);
+    const int rank = ir_at(v->c->rw->to, x)->rank;
+    int perm[IR_MAX_RANK];
+    for (int d = 0; d < rank; d++) perm[d] = d < rank - 2 ? d : 2 * rank - 3 - d;
+    return ir_expand_transpose(v->c, x, perm);
 }
 
 static ir_id product(const matvec *v, ir_id a, ir_id b) {

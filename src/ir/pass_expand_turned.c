@@ -27,16 +27,16 @@
 enum { FEWEST_ROWS = 256, SET_BYTES = 512, PRODUCTS_A_ROW = 8 };
 enum { MOST_USERS = 64 }; /* that are looked at */
 
+/* Axis d with the last two changing places. */
+static int swapped(int d, int rank) { return d < rank - 2 ? d : 2 * rank - 3 - d; }
+
 /* A transpose of the last two axes alone. */
 static bool is_turn(const ir_graph *g, const ir_node *n) {
+    int perm[IR_MAX_RANK];
     if (n->op != IR_OP_TRANSPOSE || n->rank < 2) return false;
-    if (!n->attr->is_set) return n->rank == 2;
-    for (int64_t d = 0; d < n->rank; d++) {
-        int64_t perm;
-        if (!ir_size_is_const(g->sizes, n->attr->list[d], &perm)) return false;
-        if (perm < 0) perm += n->rank;
-        if (perm != (d < n->rank - 2 ? d : 2 * n->rank - 3 - d)) return false;
-    }
+    ir_view_perm(g, n, perm);
+    for (int d = 0; d < n->rank; d++)
+        if (perm[d] != swapped(d, n->rank)) return false;
     return true;
 }
 
@@ -90,37 +90,25 @@ bool ir_expands_turned(const ir_graph *g, const uint32_t *uses, ir_id id) {
 }
 
 ir_id ir_expand_turned(const ir_expand *c, const ir_node *n) {
-    const unsigned rank = n->rank;
-    ir_sizes *s = c->rw->to->sizes;
     ir_attr attr[3] = {{.is_set = true}, {.is_set = true}, n->attr ? n->attr[2] : (ir_attr){0}};
+    int perm[IR_MAX_RANK];
     for (int i = 0; i < 2; i++) attr[i].integer = !is_flipped(n, 1 - i);
-    const ir_id y = ir_expand_op(c, IR_OP_MATMUL, 2, (ir_id[]){n->in[1], n->in[0]}, attr, 3, 0);
-    ir_size perm[IR_MAX_RANK];
-    for (unsigned d = 0; d < rank; d++)
-        perm[d] = ir_size_const(s, d < rank - 2 ? (int64_t)d : 2 * (int64_t)rank - 3 - d);
-    const ir_attr turn = {.is_set = true, .list = perm, .n = rank};
-    const ir_id t = y ? ir_expand_op(c, IR_OP_TRANSPOSE, 1, &y, &turn, 1, 0) : 0;
+    for (int d = 0; d < n->rank; d++) perm[d] = swapped(d, n->rank);
+    const ir_id y = ir_expand_op(c, IR_OP_MATMUL, 2, (ir_id[]){n->in[1], n->in[0]}, attr, 3, 0),
+                t = ir_expand_transpose(c, y, perm);
     return t ? ir_expand_finish(c, t, n->in[0]) : 0;
 }
 
 /* ---- rows of what is transposed ---- */
-/* Where dim d of a transpose comes from; -1: not known. */
-static int64_t source_of(const ir_graph *g, const ir_node *t, int64_t d) {
-    int64_t perm;
-    if (!t->attr->is_set) return t->rank - 1 - d;
-    if (!ir_size_is_const(g->sizes, t->attr->list[d], &perm)) return -1;
-    return perm < 0 ? perm + t->rank : perm;
-}
-
 bool ir_expands_behind_transpose(const ir_graph *g, const ir_node *n) {
     if (!n->attr ||
         (n->op != IR_OP_SOFTMAX && n->op != IR_OP_LOG_SOFTMAX && n->op != IR_OP_CUMSUM && n->op != IR_OP_CUMPROD))
         return false;
     const ir_node *t = ir_at(g, n->in[0]);
-    if (t->op != IR_OP_TRANSPOSE) return false;
-    for (int64_t d = 0; d < t->rank; d++)
-        if (source_of(g, t, d) < 0) return false;
-    return source_of(g, t, t->rank - 1) != t->rank - 1;
+    if (t->op != IR_OP_TRANSPOSE || t->rank < 1) return false;
+    int perm[IR_MAX_RANK];
+    ir_view_perm(g, t, perm);
+    return perm[t->rank - 1] != t->rank - 1;
 }
 
 ir_id ir_expand_behind_transpose(const ir_expand *c, const ir_node *n) {
@@ -129,17 +117,16 @@ ir_id ir_expand_behind_transpose(const ir_expand *c, const ir_node *n) {
     const unsigned n_attrs = ir_ops[n->op].n_attrs;
     ir_node moved = *n;
     ir_attr attr[IR_MAX_ATTRS];
-    ir_size perm[IR_MAX_RANK];
+    int perm[IR_MAX_RANK];
+    ir_view_perm(g, &t, perm);
     memcpy(attr, n->attr, n_attrs * sizeof *attr); /* ORDER attrs_SOFTMAX, attrs_SCAN: axis first */
     const int64_t axis = attr[0].is_set ? attr[0].integer : (int64_t)ir_ops[n->op].attrs[0].default_value;
-    attr[0] = (ir_attr){.is_set = true, .integer = source_of(g, &t, axis < 0 ? axis + n->rank : axis)};
-    for (unsigned d = 0; d < n->rank; d++) perm[d] = ir_size_const(g->sizes, source_of(g, &t, d));
+    attr[0] = (ir_attr){.is_set = true, .integer = perm[ir_axis(axis, n->rank)]};
     moved.in = t.in;
     moved.attr = attr;
     memcpy(moved.dim, ir_at(g, t.in[0])->dim, sizeof moved.dim);
     const ir_id y = ir_expands_reduce(g, &moved) ? ir_expand_reduction(c, &moved)
                                                  : ir_expand_op(c, n->op, 1, t.in, attr, n_attrs, 0);
-    const ir_attr turn = {.is_set = true, .list = perm, .n = n->rank};
-    const ir_id back = y ? ir_expand_op(c, IR_OP_TRANSPOSE, 1, &y, &turn, 1, 0) : 0;
+    const ir_id back = ir_expand_transpose(c, y, perm);
     return back ? ir_expand_finish(c, back, n->in[0]) : 0;
 }

@@ -144,12 +144,14 @@ static void finish_at(window *w, const LLVMValueRef *row_off, LLVMValueRef *inde
     index[w->dim_n] = before;
 }
 
-void window_decode_batch(window *w, LLVMValueRef number, LLVMValueRef *index) {
+LLVMValueRef window_decode(window *w, LLVMValueRef number, uint32_t dims, LLVMValueRef *index) {
     emit *e = w->e;
     for (int d = w->n_batch - 1; d >= 0; d--) {
+        if (!(dims >> d & 1)) continue;
         index[d] = LLVMBuildURem(e->b, number, e->size[d], "");
         number = LLVMBuildUDiv(e->b, number, e->size[d], "");
     }
+    return number;
 }
 
 LLVMValueRef window_offset_of(window *w, int buffer, LLVMValueRef *index) {
@@ -165,13 +167,16 @@ LLVMValueRef window_told(window *w, LLVMValueRef block, int i) {
     return LLVMBuildLoad2(w->e->b, w->e->t_i64, em_gep(w->e, block, w->e->t_i64, num(w, i)), "");
 }
 
-/* Where rows are cut, the column of the result that columns of the tile count from follows; offsets are of that. */
+/* A block is the offsets of all buffers, the indices before m and that of the row, and, where rows are cut, the column
+ * of the result that columns of the tile count from; offsets are of that. */
+static int column_in_block(const window *w) { return w->k->n_buffers + w->n_batch + 1; }
+
 static LLVMValueRef told_column(window *w, LLVMValueRef block) {
-    return w->cuts ? window_told(w, block, w->k->n_buffers + w->n_batch + 1) : num(w, 0);
+    return w->cuts ? window_told(w, block, column_in_block(w)) : num(w, 0);
 }
 
 LLVMValueRef window_new_block(window *w) {
-    return em_alloca(w->e, LLVMArrayType(w->e->t_i64, (unsigned)(w->k->n_buffers + w->n_batch + 2)), 8);
+    return em_alloca(w->e, LLVMArrayType(w->e->t_i64, (unsigned)column_in_block(w) + 1), 8);
 }
 
 static void read_block(window *w, LLVMValueRef block, LLVMValueRef *off, LLVMValueRef *index) {
@@ -258,8 +263,8 @@ typedef struct row_target {
 static void store_sums(window *w, const window_products *p, LLVMValueRef *sum, const row_target *to, LLVMValueRef m0,
                        LLVMValueRef active) {
     emit *e = w->e;
-    LLVMValueRef row_off[IR_KERNEL_MAX_BUFFERS], at_off[IR_KERNEL_MAX_BUFFERS], *index = to->index,
-                                                                                n0 = em_add(e, to->first, to->column);
+    LLVMValueRef row_off[IR_KERNEL_MAX_BUFFERS], at_off[IR_KERNEL_MAX_BUFFERS], *index = to->index;
+    LLVMValueRef n0 = em_add(e, to->first, to->column);
     move_offsets(w, to->off, m0, w->dim_m, row_off);
     move_offsets(w, row_off, to->column, w->dim_n, row_off);
     for (int i = 0; i < w->mr; i++) {
@@ -285,13 +290,13 @@ static void store_sums(window *w, const window_products *p, LLVMValueRef *sum, c
     }
 }
 
-/* Where the vectors of the panel that begins at `column` of a row are, of which `left` columns are left in the line. A
- * vector is no longer than a row. On to the next panel. */
 typedef struct panel_parts {
     LLVMValueRef active;   /* which lanes of the last vector are columns */
     LLVMValueRef is_plain; /* all of all, and no vector goes on in the next row */
 } panel_parts;
 
+/* Where the vectors of the panel that begins at `column` of a row are, of which `left` columns are left in the line. A
+ * vector is no longer than a row. On to the next panel. */
 static panel_parts find_parts(window *w, window_products *p, LLVMValueRef *at, LLVMValueRef *column,
                               LLVMValueRef left) {
     emit *e = w->e;
@@ -596,20 +601,14 @@ void window_write_block(window *w, LLVMValueRef block, LLVMValueRef *index) {
     for (int d = 0; d <= w->n_batch; d++)
         LLVMBuildStore(e->b, index[d < w->n_batch ? d : w->dim_y],
                        em_gep(e, block, e->t_i64, num(w, w->k->n_buffers + d)));
-    if (w->cuts)
-        LLVMBuildStore(e->b, index[w->dim_n], em_gep(e, block, e->t_i64, num(w, w->k->n_buffers + w->n_batch + 1)));
+    if (w->cuts) LLVMBuildStore(e->b, index[w->dim_n], em_gep(e, block, e->t_i64, num(w, column_in_block(w))));
     index[w->dim_y] = y;
     index[w->dim_n] = x;
 }
 
-/* Parts of `each` that so many have. */
-static LLVMValueRef parts_of(window *w, LLVMValueRef all, LLVMValueRef each) {
-    return LLVMBuildUDiv(w->e->b, em_sub(w->e, em_add(w->e, all, each), num(w, 1)), each, "");
-}
-
 LLVMValueRef window_parts(window *w, LLVMValueRef rows) {
-    if (w->cuts) return parts_of(w, w->e->size[w->dim_n], w->columns);
-    return parts_of(w, window_rows_made(w), rows);
+    if (w->cuts) return window_divide_up(w, w->e->size[w->dim_n], w->columns);
+    return window_divide_up(w, window_rows_made(w), rows);
 }
 
 window_part window_part_of(window *w, LLVMValueRef number, LLVMValueRef rows) {
@@ -621,6 +620,20 @@ window_part window_part_of(window *w, LLVMValueRef number, LLVMValueRef rows) {
     }
     LLVMValueRef y = em_mul(e, number, rows);
     return (window_part){y, em_min(e, rows, em_sub(e, window_rows_made(w), y)), NULL, n};
+}
+
+void window_make_slab(window *w, LLVMValueRef *index, LLVMValueRef z, const window_part *part, LLVMValueRef rows) {
+    const int outer = w->k->n_axes > 2 ? w->k->axis[0].dim : -1;
+    LLVMValueRef before = outer < 0 ? NULL : index[outer];
+    if (outer >= 0) index[outer] = num(w, 0);
+    LLVMValueRef first = window_offset_of(w, w->operand, index);
+    if (outer >= 0) index[outer] = before;
+    window_call(w, SLAB, (LLVMValueRef[]){w->e->args, first, z, part->y, rows, part->rows, part->x}, w->cuts ? 7 : 6);
+}
+
+LLVMValueRef window_outer_index(window *w, const LLVMValueRef *index) {
+    const int outer = w->k->n_axes > 2 ? w->k->axis[0].dim : -1;
+    return outer < 0 ? num(w, 0) : index[outer];
 }
 
 /* How the columns of `count` rows are taken: i1s, one of which is set, or none: each row is a line of columns as they
@@ -714,7 +727,7 @@ static void emit_tiles(window *w, LLVMValueRef rows) {
     w->tile_row = y0;
     w->tile_channel = zero;
     s.x = part.x;
-    window_decode_batch(w, LLVMBuildUDiv(e->b, t.i, parts, ""), index);
+    window_decode(w, LLVMBuildUDiv(e->b, t.i, parts, ""), window_batch_dims(w), index);
     if (w->packs) {
         LLVMValueRef row = num(w, 0);
         for (int d = 0; d < w->n_batch; d++)
@@ -725,13 +738,8 @@ static void emit_tiles(window *w, LLVMValueRef rows) {
     } else s.weights = element(w, e->base[w->weights], window_offset_of(w, w->weights, index));
     LLVMValueRef from = w->slab;
     if (w->is_slab) {
-        const int outer = w->k->n_axes > 2 ? w->k->axis[0].dim : -1;
-        LLVMValueRef z = outer < 0 ? zero : index[outer], before = outer < 0 ? NULL : index[outer];
-        if (outer >= 0) index[outer] = zero;
-        LLVMValueRef first = window_offset_of(w, w->operand, index);
-        if (outer >= 0) index[outer] = before;
-        z = window_outer_phase(w, z, &s.phase);
-        window_call(w, SLAB, (LLVMValueRef[]){e->args, first, z, y0, rows, count, part.x}, w->cuts ? 7 : 6);
+        const LLVMValueRef z = window_outer_phase(w, window_outer_index(w, index), &s.phase);
+        window_make_slab(w, index, z, &part, rows);
         index[w->dim_y] = y0;
         index[w->dim_n] = part.x;
     } else {

@@ -124,7 +124,12 @@ LLVMValueRef window_load(emit *e, em_values *v, const ir_kinst *inst,
 LLVMValueRef window_step_of(window *w, int buffer, int axis);
 LLVMValueRef window_offset_of(window *w, int buffer, LLVMValueRef *index); /* at a place of the dims before k */
 LLVMValueRef window_new_block(window *w); /* for what window_write_block tells FINISH and ROW */
-void window_decode_batch(window *w, LLVMValueRef number, LLVMValueRef *index); /* the indices before m */
+/* The indices of those dims before m that are set in `dims`; what is left of the number is returned. */
+LLVMValueRef window_decode(window *w, LLVMValueRef number, uint32_t dims, LLVMValueRef *index);
+static inline uint32_t window_batch_dims(const window *w) { return (1u << w->n_batch) - 1; }
+static inline LLVMValueRef window_divide_up(window *w, LLVMValueRef a, LLVMValueRef b) {
+    return LLVMBuildUDiv(w->e->b, em_sub(w->e, em_add(w->e, a, b), num(w, 1)), b, "");
+}
 /* Is what is behind the sums one run of columns from row to row? NULL: no. */
 LLVMValueRef window_is_one_run(window *w);
 
@@ -147,6 +152,9 @@ typedef struct window_part {
 } window_part;
 LLVMValueRef window_parts(window *w, LLVMValueRef rows); /* that an image has, of so many rows */
 window_part window_part_of(window *w, LLVMValueRef number, LLVMValueRef rows);
+LLVMValueRef window_outer_index(window *w, const LLVMValueRef *index); /* along the outer axis; 0: there is none */
+/* The slab of a part, of the batch of `index`; z: along the outer axis (window_outer_phase). */
+void window_make_slab(window *w, LLVMValueRef *index, LLVMValueRef z, const window_part *part, LLVMValueRef rows);
 /* Columns begin .. end - 1 of a line, from channel m0 on, by rows: those past the result's columns are skipped. phase:
  * of rows; NULL: there are none. */
 void window_emit_segments(window *w, const window_line *s, LLVMValueRef begin, LLVMValueRef end, LLVMValueRef m0,

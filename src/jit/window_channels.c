@@ -415,7 +415,7 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
     LLVMValueRef zero = num(w, 0), one = num(w, 1), m = e->size[w->dim_m], nr = num(w, w->nr),
                  index[IR_KERNEL_MAX_DIMS] = {0}, blocks = window_parts(w, rows);
     LLVMValueRef each = em_max(e, e->tune[IR_TUNE_WINDOW_CHANNELS], nr);
-    LLVMValueRef parts = LLVMBuildUDiv(e->b, em_sub(e, em_add(e, m, each), one), each, "");
+    LLVMValueRef parts = window_divide_up(w, m, each);
     LLVMValueRef vectors = vectors_of(w, m), slab_of = em_alloca(e, e->t_i64, 8);
     window_line s = {.sums = w->panel, .phase = zero, .block = window_new_block(w)};
     LLVMBuildStore(e->b, num(w, -1), slab_of);
@@ -424,7 +424,7 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
     const window_part there = window_part_of(w, LLVMBuildURem(e->b, place, blocks, ""), rows);
     const LLVMValueRef y0 = there.y, count = there.rows;
     s.x = there.x;
-    window_decode_batch(w, LLVMBuildUDiv(e->b, place, blocks, ""), index);
+    window_decode(w, LLVMBuildUDiv(e->b, place, blocks, ""), window_batch_dims(w), index);
     s.m_begin = em_mul(e, part, each);
     s.m_end = em_min(e, m, em_add(e, s.m_begin, each));
     w->tile_row = y0;
@@ -435,18 +435,13 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
     batch = em_mul(e, em_mul(e, batch, vectors), num(w, w->v_lanes));
     LLVMValueRef weights = element(w, w->weight_base, em_mul(e, batch, w->kk)),
                  first_sums = element(w, w->first_sums, batch), from = w->slab;
-    const int outer = w->k->n_axes > 2 ? w->k->axis[0].dim : -1;
-    LLVMValueRef at_z = window_outer_phase(w, outer < 0 ? zero : index[outer], &s.phase);
+    LLVMValueRef z = window_outer_phase(w, window_outer_index(w, index), &s.phase);
     /* another part of the same rows has made the slab */
     LLVMValueRef is_new = em_icmp(e, LLVMIntNE, LLVMBuildLoad2(e->b, e->t_i64, slab_of, ""), place);
     if (in_place) is_new = em_and(e, is_new, em_xor(e, in_place, LLVMConstInt(e->t_i1, 1, 0)));
     em_branch b = em_if(e, is_new);
     LLVMBuildStore(e->b, place, slab_of);
-    LLVMValueRef z = outer < 0 ? zero : index[outer];
-    if (outer >= 0) index[outer] = zero;
-    LLVMValueRef first = window_offset_of(w, w->operand, index);
-    if (outer >= 0) index[outer] = z;
-    window_call(w, SLAB, (LLVMValueRef[]){e->args, first, at_z, y0, rows, count, there.x}, w->cuts ? 7 : 6);
+    window_make_slab(w, index, z, &there, rows);
     em_endif(e, &b);
     index[w->dim_y] = y0;
     index[w->dim_n] = there.x;

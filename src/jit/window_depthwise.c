@@ -38,10 +38,6 @@ static LLVMValueRef rows_of(depthwise *d, LLVMValueRef rows) {
     return em_add(w->e, em_mul(w->e, rows, num(w, d->y.stride)),
                   num(w, (d->d.places[1] - 1) * d->y.dilation + 1 - d->y.stride));
 }
-static LLVMValueRef divide_up(window *w, LLVMValueRef a, LLVMValueRef b) {
-    return LLVMBuildUDiv(w->e->b, em_sub(w->e, em_add(w->e, a, b), num(w, 1)), b, "");
-}
-
 /* ORDER ir_launch_depthwise */
 static void set_layout(depthwise *d) {
     window *w = d->w;
@@ -84,8 +80,8 @@ static part part_of(depthwise *d, int first, LLVMValueRef column, LLVMValueRef w
     emit *e = w->e;
     LLVMValueRef zero = num(w, 0), step = num(w, d->x.stride), begin = em_sub(e, num(w, d->x.begin - first), column);
     part p = {.first = num(w, first)};
-    p.from = em_min(e, divide_up(w, em_max(e, begin, zero), step), d->pitch);
-    p.to = em_min(e, divide_up(w, em_max(e, em_add(e, begin, width), zero), step), d->pitch);
+    p.from = em_min(e, window_divide_up(w, em_max(e, begin, zero), step), d->pitch);
+    p.to = em_min(e, window_divide_up(w, em_max(e, em_add(e, begin, width), zero), step), d->pitch);
     p.whole = em_add(e, p.from, em_and(e, em_sub(e, p.to, p.from), num(w, -w->lanes)));
     if (e->level->has_mask) p.mask = em_mask(e, em_sub(e, p.to, p.whole));
     return p;
@@ -231,8 +227,8 @@ static void mask_places(depthwise *d, source *s) {
     }
     for (int p = 0; p < d->d.places[2]; p++) {
         LLVMValueRef lo = num(w, d->x.begin - p * d->x.dilation), hi = em_add(e, lo, s->width);
-        lo = divide_up(w, em_max(e, lo, zero), step);
-        hi = em_min(e, divide_up(w, em_max(e, hi, zero), step), n);
+        lo = window_divide_up(w, em_max(e, lo, zero), step);
+        hi = em_min(e, window_divide_up(w, em_max(e, hi, zero), step), n);
         LLVMValueRef active = em_and(e, em_mask(e, hi), em_xor(e, em_mask(e, lo), ones));
         for (int i = 0; i < 2; i++) s->mask[p][i] = window_active_elements(w, active, (int)d->x.stride, i);
     }
@@ -575,17 +571,6 @@ static void emit_zeros(depthwise *d) {
     e->lanes = lanes;
 }
 
-/* The indices of channels, or of images; what is left of the number is returned. */
-static LLVMValueRef decode(window *w, LLVMValueRef number, bool is_channel, LLVMValueRef *index) {
-    emit *e = w->e;
-    for (int b = w->n_batch - 1; b >= 0; b--) {
-        if ((w->k->buffer[w->weights].stride[b] != 0) != is_channel) continue;
-        index[b] = LLVMBuildURem(e->b, number, e->size[b], "");
-        number = LLVMBuildUDiv(e->b, number, e->size[b], "");
-    }
-    return number;
-}
-
 /* All channels of an image meet some rows before the next ones: so where threads share rows, as convolutions around
  * this one do, each finds what it has made (rt/tune.c). */
 static void emit_tiles(depthwise *d) {
@@ -593,7 +578,8 @@ static void emit_tiles(depthwise *d) {
     emit *e = w->e;
     LLVMValueRef zero = num(w, 0), one = num(w, 1), index[IR_KERNEL_MAX_DIMS] = {0}, n = e->size[w->dim_n],
                  y = e->size[w->dim_y];
-    LLVMValueRef bands = d->in_place ? one : divide_up(w, n, d->columns), blocks = divide_up(w, y, d->rows),
+    LLVMValueRef bands = d->in_place ? one : window_divide_up(w, n, d->columns),
+                 blocks = window_divide_up(w, y, d->rows),
                  block = em_alloca(e, LLVMArrayType(e->t_i64, (unsigned)(w->k->n_buffers + w->dim_n + 1)), 8);
     LLVMValueRef fresh = em_select(e, em_icmp(e, LLVMIntSGT, bands, one), num(w, IS_FRESH), zero);
     source x = {.row = NULL};
@@ -604,14 +590,16 @@ static void emit_tiles(depthwise *d) {
     e->lanes = lanes;
     em_loop t = em_for(e, e->tile_begin, e->tile_end, one);
     LLVMValueRef band = LLVMBuildURem(e->b, t.i, bands, ""), rest = LLVMBuildUDiv(e->b, t.i, bands, "");
-    rest = decode(w, rest, true, index);
+    uint32_t channels = 0;
+    for (int b = 0; b < w->n_batch; b++) channels |= (uint32_t)(w->k->buffer[w->weights].stride[b] != 0) << b;
+    rest = window_decode(w, rest, channels, index);
     index[w->dim_m] = zero;
     index[w->dim_y] = em_mul(e, LLVMBuildURem(e->b, rest, blocks, ""), d->rows);
     index[w->dim_n] = em_mul(e, band, d->columns);
-    decode(w, LLVMBuildUDiv(e->b, rest, blocks, ""), false, index);
+    window_decode(w, LLVMBuildUDiv(e->b, rest, blocks, ""), window_batch_dims(w) & ~channels, index);
     LLVMValueRef rows = em_min(e, em_sub(e, y, index[w->dim_y]), d->rows),
                  columns = d->in_place ? n : em_min(e, em_sub(e, n, index[w->dim_n]), d->columns);
-    LLVMValueRef whole = em_mul(e, divide_up(w, rows, num(w, w->mr)), num(w, w->mr));
+    LLVMValueRef whole = em_mul(e, window_divide_up(w, rows, num(w, w->mr)), num(w, w->mr));
     if (!d->in_place) copy_planes(d, index, rows_of(d, whole), fresh);
     em_loop lm = em_for(e, zero, e->size[w->dim_m], one);
     index[w->dim_m] = lm.i;
