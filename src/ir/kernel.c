@@ -264,7 +264,9 @@ void ir_kernel_print(fu_str *o, const ir_kernel *k) {
     fu_str_addf(o, "fusor-kernel %d\nkind %s\nlevel %s\n", IR_KERNEL_ABI, ir_kernel_kind_names[k->kind],
                 ir_target_name(ir_kernel_target(k), target));
     if (k->fast_math) fu_str_add(o, "math fast\n");
-    if (k->tile.mr) fu_str_addf(o, "tile %d %d %d\n", k->tile.mr, k->tile.nr, k->tile.kb);
+    if (k->tile.mr) fu_str_addf(o, "tile %d %d %d", k->tile.mr, k->tile.nr, k->tile.kb);
+    if (k->last_columns) fu_str_addf(o, " last %d", k->last_columns);
+    if (k->tile.mr) fu_str_addc(o, '\n');
     if (k->is_direct) fu_str_add(o, "form direct\n");
     if (k->is_each) fu_str_add(o, "form each\n");
     if (k->is_depthwise) fu_str_add(o, "form depthwise\n");
@@ -439,7 +441,8 @@ static fusor_status read_line(reader *r, char *line, ir_kernel *k) {
     if (strcmp(line, "form channels whole") == 0) return k->is_by_channel = k->has_whole_channels = true, FUSOR_OK;
     if (strcmp(line, "form each") == 0) return k->is_each = true, FUSOR_OK;
     if (sscanf(line, "band %" SCNd64, &k->band_rows) == 1) return FUSOR_OK;
-    if (sscanf(line, "tile %d %d %d", &k->tile.mr, &k->tile.nr, &k->tile.kb) == 3) return FUSOR_OK;
+    if (sscanf(line, "tile %d %d %d last %d", &k->tile.mr, &k->tile.nr, &k->tile.kb, &k->last_columns) >= 3)
+        return FUSOR_OK;
     return bad(r, "unknown line");
 }
 
@@ -579,6 +582,8 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
         (k->n_dims < 3 || k->dim[k->n_dims - 3].role != 'm' || k->dim[k->n_dims - 2].role != 'n' ||
          k->dim[k->n_dims - 1].role != 'k' || k->tile.mr < 1 || k->tile.nr < 1 || k->tile.kb < 1))
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a contract kernel needs dims m, n, k and a tile");
+    if (k->last_columns && ir_kernel_last_columns(k, k->tile.nr + k->last_columns) != k->last_columns)
+        return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a kernel of this form has no last columns of %d", k->last_columns);
     for (int d = 0; d < k->n_dims && k->kind == IR_KERNEL_CONTRACT; d++) {
         if (k->dim[d].role != 'y' && k->dim[d].role != 'j') continue;
         if (ir_level_is_gpu(k->level) || k->is_direct)

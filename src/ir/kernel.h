@@ -162,6 +162,7 @@ typedef struct ir_kernel {
     ir_dtype scalar[IR_KERNEL_MAX_INSTS]; /* dtype of each scalar argument */
     ir_kinst inst[IR_KERNEL_MAX_INSTS];
     ir_tile tile;            /* contract, window, attention; zeros else */
+    int last_columns;        /* contract: of the last panel, whole vectors, where it has a tile of its own; 0: as others */
     bool is_direct;          /* contract: the form for small operands, below */
     bool is_depthwise;       /* window: the form for one channel a group, below */
     bool is_by_channel;      /* window: the form whose vectors are channels made, below */
@@ -269,6 +270,9 @@ fusor_status ir_verify_window(const ir_kernel *k, fu_error *e);
 ir_dtype ir_kernel_contract_acc(const ir_kernel *k);
 ir_dot ir_kernel_contract_dot(const ir_kernel *k);
 int64_t ir_kernel_contract_head_bytes(const ir_kernel *k); /* tile and rows; IR_ROW_SLOTS more with a row program */
+/* Columns of the last panel, in whole vectors, for which it gets a tile of its own; n: as the text has it, -1 where it
+ * does not. 0: none, as they would fill a tile, or there are many panels. */
+int ir_kernel_last_columns(const ir_kernel *k, int64_t n);
 bool ir_kernel_contract_in_place(
     const ir_kernel *k); /* operand 1 is a load of the accumulator type, contiguous along n */
 bool ir_kernel_contract_a_in_place(

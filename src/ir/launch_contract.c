@@ -35,6 +35,15 @@ int64_t ir_kernel_contract_head_bytes(const ir_kernel *k) {
            (ir_kernel_has_rows(k) ? IR_ROW_SLOTS : 0);
 }
 
+int ir_kernel_last_columns(const ir_kernel *k, int64_t n) {
+    enum { MOST_PANELS = 32 };
+    if (k->kind != IR_KERNEL_CONTRACT || ir_level_is_gpu(k->level) || k->is_direct || k->tile.mr <= 1) return 0;
+    if (n <= k->tile.nr || n > (int64_t)MOST_PANELS * k->tile.nr || ir_dot_is_tile(ir_kernel_contract_dot(k))) return 0;
+    for (int d = 0; d < k->n_dims; d++)
+        if (k->dim[d].role == 'y') return 0;
+    return (int)ir_round_up(n % k->tile.nr, ir_levels[k->level].lanes) % k->tile.nr;
+}
+
 bool ir_kernel_contract_in_place(const ir_kernel *k) {
     const ir_kinst *mm = find_matmul(k), *b = mm ? &k->inst[mm->in[1]] : NULL;
     int n = k->n_dims - 2;

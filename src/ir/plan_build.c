@@ -272,6 +272,11 @@ static fusor_status build_kernel(planner *p, int c) {
         }
     }
     plan_make_direct(p, b.k, &st);
+    if (b.k->kind == IR_KERNEL_CONTRACT) {
+        int64_t columns = -1;
+        ir_size_is_const(p->g->sizes, st.dim[b.k->n_dims - 2], &columns);
+        b.k->last_columns = ir_kernel_last_columns(b.k, columns);
+    }
     FU_TRY(ir_kernel_verify(b.k, p->error));
     if (scatter) FU_TRY(copy_operand(&b, scatter));
     push_step(p, c, st);

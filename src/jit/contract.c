@@ -207,7 +207,7 @@ contract_outer *contract_begin(contract *c, contract_function f, const char *nam
     *o = (contract_outer){*e, *c, LLVMGetInsertBlock(e->b)};
     e->fn = c->function[f];
     LLVMPositionBuilderAtEnd(e->b, em_block(e, "entry"));
-    if (f == HEAD || f == ROWS || f == BY_FMA || (f == TILE && !c->is_tile)) return o;
+    if (f == HEAD || f == ROWS || f == BY_FMA || f == LAST_TILE || (f == TILE && !c->is_tile)) return o;
     contract_load_args(c, LLVMGetParam(e->fn, 0));
     contract_set_values(c);
     return o;
@@ -510,7 +510,16 @@ static void emit_compute_phase(contract *c) {
     put_word(c, told, CONTRACT_N0, em_mul(e, panel, num(c, c->nr)));
     LLVMValueRef before = em_mul(e, em_mul(e, lj.i, m_count), num(c, c->mr * c->nr));
     put_word(c, told, CONTRACT_PARTIAL, element(c, s.partial, before));
-    contract_call(c, TILE, (LLVMValueRef[]){e->args, told}, 2);
+    LLVMValueRef tile_of[2] = {e->args, told};
+    if (c->k->last_columns) {
+        LLVMValueRef left = em_sub(e, c->n, em_mul(e, panel, num(c, c->nr)));
+        left = em_and(e, em_add(e, left, num(c, c->lanes - 1)), num(c, -c->lanes));
+        em_branch b = em_if(e, em_icmp(e, LLVMIntEQ, left, num(c, c->k->last_columns)));
+        contract_call(c, LAST_TILE, tile_of, 2);
+        em_else(e, &b);
+        contract_call(c, TILE, tile_of, 2);
+        em_endif(e, &b);
+    } else contract_call(c, TILE, tile_of, 2);
     em_end(e, &lj);
     em_end(e, &lk);
     if (has_rows) contract_end_block(c, kept, batch, row_first, first_row(c, em_add(e, m_first, m_count)), a_rows);
@@ -578,6 +587,8 @@ fusor_status jit_emit_contract(emit *e, fu_error *err) {
     c->nr = c->k->tile.nr;
     c->kb = c->k->tile.kb;
     c->nv = c->nr / c->v_lanes;
+    const int64_t n = c->k->dim[c->dim_n].size;
+    c->columns = n >= 1 && n < c->nr ? (int)n : c->nr;
     c->t_acc = em_scalar_type(e, c->acc);
     c->t_vec = LLVMVectorType(c->t_acc, (unsigned)c->v_lanes);
     contract_set_dot(c);
@@ -603,7 +614,7 @@ fusor_status jit_emit_contract(emit *e, fu_error *err) {
     contract_emit_pack(c, 1);
     contract_emit_epilogue(c);
     if (c->is_tile) contract_emit_amx_tile(c);
-    else contract_emit_tile(c);
+    else contract_emit_tiles(c);
     const bool has_rows = ir_kernel_has_rows(c->whole);
     if (has_rows) FU_TRY(contract_emit_rows(c, err));
 

@@ -8,6 +8,7 @@ typedef enum contract_function {
     PACK0,
     PACK1,
     TILE,
+    LAST_TILE,
     FINISH,
     HEAD,
     ROWS,
@@ -35,6 +36,8 @@ typedef struct contract {
     int acc_bytes, lanes; /* lanes: of the level; programs are evaluated this wide */
     int v_lanes, nv;      /* elements of one vector register; registers in a row of the tile: nr = nv * v_lanes */
     int mr, nr, kb;
+    int columns;  /* of the tiles of the function being emitted: nr, or a known n below it, or last_columns */
+    bool is_last; /* it is LAST_TILE: the last of its vectors may have lanes behind n */
     LLVMTypeRef t_acc, t_vec;               /* scalar; one vector register */
     LLVMTypeRef t_packed;                   /* as it is in memory */
     LLVMValueRef m, n, kk, k_words;         /* sizes, kk: of all of k; words of a row of a panel, without heads */
@@ -151,9 +154,9 @@ enum {
     CONTRACT_TILE_PARAMETERS
 };
 /* Into its function; a word of its block, loaded here. */
-contract_outer *contract_begin_tile(contract *c);
+contract_outer *contract_begin_tile(contract *c, contract_function f);
 LLVMValueRef contract_tile_in(contract *c, int word);
-void contract_emit_tile(contract *c);
+void contract_emit_tiles(contract *c);
 void contract_emit_amx_tile(contract *c); /* contract_amx.c: c->is_tile */
 LLVMValueRef contract_tile_load(contract *c, LLVMValueRef ptr, int align);
 
@@ -181,10 +184,10 @@ LLVMValueRef contract_is_exact(contract *c, LLVMValueRef pa, LLVMValueRef pb);
 /* ---- contract_epilogue.c ---- */
 /* (args, batch, m0, n0, rows): what becomes of the tile in scratch, whose first element is at m0, n0. */
 void contract_emit_epilogue(contract *c);
-/* The same from registers, in the tile's function, for whole tiles: is the program simple enough; what it needs of
- * columns n0...; then one row after the other. */
+/* The same from registers, in the tile's function, for tiles that have all its columns: is the program simple enough,
+ * and can the end of a row be stored; what it needs of columns n0...; then one row after the other. */
 typedef struct contract_columns contract_columns;
-bool contract_has_cheap_epilogue(const contract *c);
+bool contract_ends_in_registers(const contract *c);
 LLVMValueRef contract_is_whole(contract *c, LLVMValueRef n0); /* i1: has the tile at n0 all its columns? */
 contract_columns *contract_epilogue_begin(contract *c, LLVMValueRef n0);
 void contract_epilogue_row(contract *c, contract_columns *columns, LLVMValueRef m, LLVMValueRef *sum);

@@ -64,7 +64,7 @@ static void make_panel(amx *t) {
 
 void contract_emit_amx_tile(contract *c) {
     emit *e = c->e;
-    contract_outer *o = contract_begin_tile(c);
+    contract_outer *o = contract_begin_tile(c, TILE);
     amx t = {.c = c, .p = {.name = product_name(c), .config = amx_begin(e)}};
     for (int i = 0; i < CONTRACT_LEFT; i++) t.in[i] = contract_tile_in(c, i);
     contract_decode_batch(c, t.in[CONTRACT_BATCH], 0);

@@ -69,7 +69,7 @@ static void mark_used(const contract *c, bool *used) {
     }
 }
 
-bool contract_has_cheap_epilogue(const contract *c) {
+static bool has_cheap_epilogue(const contract *c) {
     bool used[IR_KERNEL_MAX_INSTS];
     int n = 0;
     mark_used(c, used);
@@ -110,28 +110,35 @@ static void columns_of(contract *c, em_values *v, int inst) {
     em_value(c->e, v, inst);
 }
 
-/* Columns that every tile has: fewer than nr where n is known and one panel. */
-static int64_t columns_of_tile(const contract *c) {
-    int64_t n = c->k->dim[c->dim_n].size;
-    return c->e->level->has_mask && n >= 1 && n < c->nr ? n : c->nr;
+/* Are the columns of all tiles known (else: n's of the last panel, as vectors)? */
+static bool knows_columns(const contract *c) { return c->columns < c->nr && !c->is_last; }
+
+bool contract_ends_in_registers(const contract *c) {
+    return (c->e->level->has_mask || c->columns % c->lanes == 0) && has_cheap_epilogue(c);
 }
 
 LLVMValueRef contract_is_whole(contract *c, LLVMValueRef n0) {
-    if (columns_of_tile(c) < c->nr) return LLVMConstInt(c->e->t_i1, 1, 0);
-    return em_icmp(c->e, LLVMIntSGE, em_sub(c->e, c->n, n0), num(c, c->nr));
+    if (knows_columns(c) || (c->is_last && c->e->level->has_mask)) return LLVMConstInt(c->e->t_i1, 1, 0);
+    return em_icmp(c->e, LLVMIntSGE, em_sub(c->e, c->n, n0), num(c, c->columns));
+}
+
+/* Of vector j of n; NULL: all lanes. */
+static LLVMValueRef mask_of(contract *c, LLVMValueRef n0, int j, int n) {
+    const int left = c->columns - j * c->lanes;
+    if (left < c->lanes) return em_mask(c->e, num(c, left));
+    if (!c->is_last || j + 1 < n || !c->e->level->has_mask) return NULL;
+    return em_mask(c->e, em_sub(c->e, em_sub(c->e, c->n, n0), num(c, j * c->lanes)));
 }
 
 contract_columns *contract_epilogue_begin(contract *c, LLVMValueRef n0) {
     emit *e = c->e;
     contract_columns *s = FU_NEW(e->arena, contract_columns);
-    int64_t columns = columns_of_tile(c);
     e->lanes = c->lanes;
     s->row.n0 = n0;
-    s->n = (int)((columns + c->lanes - 1) / c->lanes);
+    s->n = (c->columns + c->lanes - 1) / c->lanes;
     for (int j = 0; j < s->n; j++) {
-        int64_t left = columns - j * c->lanes;
-        LLVMValueRef mask = left < c->lanes ? em_mask(e, num(c, left)) : NULL;
-        s->at[j] = (contract_point){c, num(c, 0), em_add(e, n0, num(c, j * c->lanes)), NULL, c->dim_n, mask};
+        s->at[j] = (contract_point){c,    num(c, 0), em_add(e, n0, num(c, j * c->lanes)),
+                                    NULL, c->dim_n,  mask_of(c, n0, j, s->n)};
         em_values_init(&s->v[j], contract_load, &s->at[j]);
         for (int i = 0; i < c->k->n_insts; i++)
             if (c->k->inst[i].op == IR_K_STORE) columns_of(c, &s->v[j], c->k->inst[i].in[0]);
@@ -230,7 +237,7 @@ void contract_emit_epilogue(contract *c) {
     contract_decode_batch(c, LLVMGetParam(e->fn, 1), UINT32_MAX);
     n0 = contract_decode_columns(c, n0);
     LLVMValueRef left = em_sub(e, c->n, n0);
-    if (!c->is_tile && contract_has_cheap_epilogue(c)) { /* whole tiles do not come here */
+    if (!c->is_tile && has_cheap_epilogue(c)) { /* whole tiles do not come here */
         epilogue_rows(c, tile, m0, rows, n0, left, false, is_long);
         contract_end(c, o);
         return;

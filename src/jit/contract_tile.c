@@ -22,7 +22,6 @@ typedef struct tile {
     LLVMValueRef in[CONTRACT_TILE_PARAMETERS]; /* what products need, loaded in front of them */
     LLVMValueRef n0;                           /* in its run of columns */
     LLVMValueRef m0, rows, pa, partial;        /* of the panel */
-    LLVMValueRef is_near;                      /* the panel of operand 1 was read before: it is in L2 */
     LLVMValueRef next_b;    /* bytes from a step's row of operand 1 to what it prefetches of the next panel */
     LLVMValueRef page_head; /* of a single row: bytes at the begin of each page that are prefetched */
     LLVMValueRef sum[CONTRACT_MAX_TILE]; /* [row][vector] */
@@ -74,7 +73,7 @@ static void load_columns(tile *t, LLVMValueRef pb, LLVMValueRef *b) {
 static void prefetch_columns(tile *t, LLVMValueRef pb) {
     contract *c = t->c;
     emit *e = c->e;
-    const int bytes = c->nr * c->acc_bytes;
+    const int bytes = c->nv * c->v_lanes * c->acc_bytes;
     const bool is_stream = c->mr == 1 && bytes > 2 * EM_LINE_BYTES;
     LLVMValueRef ahead = bytes_behind(c, pb, LLVMBuildShl(e->b, t->in[CONTRACT_B_K], num(c, 3), ""));
     em_branch wanted = {0};
@@ -121,25 +120,28 @@ typedef struct progress {
     LLVMValueRef pa, pb, count, sum[CONTRACT_MAX_TILE]; /* count: words along k that are left */
 } progress;
 
-/* Panels of mr rows whose panel of operand 1 is in L2: steps by twos, without a branch for each row and prefetches of
- * each vector. A core that shares its decoders with another thread is bound by the number of instructions: on an Ice
- * Lake server core in that state 6x64 runs at 68 % of the peak with them, 76 without prefetches and branches, 80 by
- * twos; alone at 99 % either way. What is left, a step or none, is for the loop with branches. Rows have a pointer
- * each, where there are registers for them, and one offset. */
-enum { WHOLE_STEPS = 2, MOST_ROW_POINTERS = 8 };
+/* Panels of mr rows, by STEPS: without a branch for each row, and what the steps AHEAD read of operand 1 on its way to
+ * L1, since the panel comes from L2, or L3 the first time, and the hardware's prefetcher is late for it. (A core of two
+ * 512-bit loads a cycle, 32 KB L1 and 1 MB L2, one thread, f32, time with it over without: 128 and 256 cubed 0.97, 1000
+ * cubed 0.975, 32 x 1024 x 1024 0.91. 12 steps ahead 1000 cubed takes 1.3 times as long. A core that shares its decoders
+ * with another thread is bound by the number of instructions: of the peak, 68 % with branches, 80 % without by two
+ * steps, 82 % by four.) Rows have a pointer each, where there are registers for them, and one offset. What is left
+ * along k goes on in the loop with branches. Products of integers that take several instructions: half as many steps,
+ * for registers. */
+enum { STEPS = 4, AHEAD = 4, MOST_ROW_POINTERS = 8 };
 static void sum_whole_panel(tile *t, progress *at) {
     contract *c = t->c;
     emit *e = c->e;
-    const int n_sums = c->mr * c->nv;
+    const int n_sums = c->mr * c->nv, steps = ir_is_float(c->acc) || c->dot == IR_DOT_I8 ? STEPS : STEPS / 2;
     const bool has_row_pointers = c->mr <= MOST_ROW_POINTERS;
     const int n_pointers = has_row_pointers ? c->mr : (c->mr + ROWS_A_POINTER - 1) / ROWS_A_POINTER,
               apart = has_row_pointers ? 1 : ROWS_A_POINTER, n_phis = 3 + (has_row_pointers ? 0 : n_pointers);
     LLVMValueRef row = t->in[CONTRACT_A_ROW], a_step = t->in[CONTRACT_A_K], b_step = t->in[CONTRACT_B_K];
     LLVMBasicBlockRef start = em_block(e, "whole_panel"), body = em_block(e, "whole_steps"), done = em_block(e, "rest"),
                       entry = here(c);
-    LLVMValueRef is_whole = em_and(e, em_icmp(e, LLVMIntEQ, t->rows, num(c, c->mr)),
-                                   em_icmp(e, LLVMIntSGE, at->count, num(c, WHOLE_STEPS)));
-    LLVMBuildCondBr(e->b, em_and(e, is_whole, t->is_near), start, done);
+    LLVMValueRef is_whole = em_icmp(e, LLVMIntEQ, t->rows, num(c, c->mr)),
+                 has_steps = em_icmp(e, LLVMIntSGE, at->count, num(c, steps));
+    LLVMBuildCondBr(e->b, em_and(e, is_whole, has_steps), start, done);
 
     at_end_of(c, start);
     LLVMValueRef pa[CONTRACT_MAX_ROWS], begin[3 + CONTRACT_MAX_ROWS], phi[3 + CONTRACT_MAX_ROWS];
@@ -162,8 +164,10 @@ static void sum_whole_panel(tile *t, progress *at) {
     }
     LLVMValueRef pb = phi[0], offset = phi[2], b[8];
     for (int i = 3; i < n_phis; i++) pa[i - 3] = phi[i];
-    for (int step = 0; step < WHOLE_STEPS; step++) {
+    for (int step = 0; step < steps; step++) {
         load_columns(t, pb, b);
+        em_prefetch_lines(e, bytes_behind(c, pb, em_mul(e, b_step, num(c, AHEAD))), c->nv * c->v_lanes * c->acc_bytes,
+                          1);
         for (int i = 0; i < c->mr; i++)
             row_products(c, has_row_pointers ? bytes_behind(c, pa[i], offset) : row_of(t, pa, i), b, &acc[i * c->nv],
                          false);
@@ -171,11 +175,11 @@ static void sum_whole_panel(tile *t, progress *at) {
         if (has_row_pointers) offset = opaque(c, em_add(e, offset, a_step));
         for (int i = 3; i < n_phis; i++) pa[i - 3] = opaque(c, bytes_behind(c, pa[i - 3], a_step));
     }
-    LLVMValueRef then[3 + CONTRACT_MAX_ROWS] = {pb, em_sub(e, phi[1], num(c, WHOLE_STEPS)), offset};
+    LLVMValueRef then[3 + CONTRACT_MAX_ROWS] = {pb, em_sub(e, phi[1], num(c, steps)), offset};
     for (int i = 3; i < n_phis; i++) then[i] = pa[i - 3];
     for (int i = 0; i < n_phis; i++) LLVMAddIncoming(phi[i], &then[i], &body, 1);
     for (int i = 0; i < n_sums; i++) LLVMAddIncoming(sum[i], &acc[i], &body, 1);
-    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGE, then[1], num(c, WHOLE_STEPS)), body, done);
+    LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGE, then[1], num(c, steps)), body, done);
 
     at_end_of(c, done);
     at->pb = contract_merge(c, at->pb, entry, pb, body);
@@ -197,7 +201,7 @@ static void sum_products(tile *t, bool is_slow) {
                     : c->dot == IR_DOT_I8 ? contract_tile_load(c, head, c->acc_bytes)
                                           : LLVMConstNull(c->t_vec);
     }
-    if (!is_slow && !c->n_outer_k) sum_whole_panel(t, &at);
+    if (!is_slow && !c->n_outer_k && c->mr > 1) sum_whole_panel(t, &at);
     LLVMBasicBlockRef entry = here(c), body = em_block(e, "products"), done = em_block(e, "sums"),
                       end[CONTRACT_MAX_ROWS];
     LLVMBasicBlockRef latch = em_block(e, "step");
@@ -253,11 +257,16 @@ static void load_words(tile *t) {
         if (words[i] < CONTRACT_LEFT || t->c->n_outer_k) t->in[words[i]] = contract_tile_in(t->c, words[i]);
 }
 
+/* Vector i of a tile in memory, whose rows are nr wide. */
+static LLVMValueRef vector_at(contract *c, LLVMValueRef p, int i) {
+    return element(c, p, num(c, i / c->nv * c->nr + i % c->nv * c->v_lanes));
+}
+
 /* All rows, whatever the panel has: the memory is that of a whole tile. */
 static void store_tile(tile *t, LLVMValueRef to) {
     contract *c = t->c;
     for (int i = 0; i < c->mr * c->nv; i++) {
-        LLVMValueRef store = LLVMBuildStore(c->e->b, t->sum[i], element(c, to, num(c, i * c->v_lanes)));
+        LLVMValueRef store = LLVMBuildStore(c->e->b, t->sum[i], vector_at(c, to, i));
         LLVMSetAlignment(store, (unsigned)(c->v_lanes * c->acc_bytes));
     }
 }
@@ -300,7 +309,7 @@ static void sum_exact_products(tile *t) {
     contract_call(c, BY_FMA, (LLVMValueRef[]){LLVMGetParam(e->fn, 0), LLVMGetParam(e->fn, 1), t->pa, t->rows}, 4);
     LLVMValueRef sums = contract_tile_in(c, CONTRACT_SUMS);
     for (int i = 0; i < c->mr * c->nv; i++)
-        t->sum[i] = contract_tile_load(c, element(c, sums, num(c, i * c->v_lanes)), c->v_lanes * c->acc_bytes);
+        t->sum[i] = contract_tile_load(c, vector_at(c, sums, i), c->v_lanes * c->acc_bytes);
     LLVMBuildBr(e->b, done);
     at_end_of(c, done);
     for (int i = 0; i < c->mr * c->nv; i++) t->sum[i] = contract_merge(c, fast[i], fast_end, t->sum[i], slow);
@@ -316,8 +325,7 @@ static void add_partial(tile *t) {
     LLVMBuildCondBr(e->b, contract_tile_in(c, CONTRACT_IS_LATER), add, done);
     at_end_of(c, add);
     for (int i = 0; i < n; i++) {
-        LLVMValueRef p =
-            contract_tile_load(c, element(c, t->partial, num(c, i * c->v_lanes)), c->v_lanes * c->acc_bytes);
+        LLVMValueRef p = contract_tile_load(c, vector_at(c, t->partial, i), c->v_lanes * c->acc_bytes);
         sum[i] = ir_is_float(c->acc) ? em_fadd(e, p, t->sum[i]) : em_add(e, p, t->sum[i]);
     }
     LLVMBuildBr(e->b, done);
@@ -354,7 +362,7 @@ static void store_sums(tile *t) {
     if (loads_late(c)) load_arguments(t);
     LLVMBasicBlockRef done = em_block(e, "done");
     LLVMValueRef is_last = contract_tile_in(c, CONTRACT_IS_LAST);
-    if (contract_has_cheap_epilogue(c)) {
+    if (contract_ends_in_registers(c)) {
         LLVMBasicBlockRef rows = em_block(e, "rows"), memory = em_block(e, "memory");
         LLVMValueRef is_whole = contract_is_whole(c, t->n0);
         LLVMBuildCondBr(e->b, em_and(e, is_last, is_whole), rows, memory);
@@ -374,9 +382,9 @@ static void store_sums(tile *t) {
     at_end_of(c, done);
 }
 
-contract_outer *contract_begin_tile(contract *c) {
+contract_outer *contract_begin_tile(contract *c, contract_function f) {
     LLVMTypeRef type[2] = {c->e->t_ptr, c->e->t_ptr};
-    return contract_begin(c, TILE, "tile", type, 2, true);
+    return contract_begin(c, f, f == TILE ? "tile" : "last_tile", type, 2, true);
 }
 
 LLVMValueRef contract_tile_in(contract *c, int word) {
@@ -388,10 +396,14 @@ LLVMValueRef contract_tile_in(contract *c, int word) {
     return word == CONTRACT_IS_LATER || word == CONTRACT_IS_LAST ? em_icmp(e, LLVMIntNE, x, num(c, 0)) : x;
 }
 
-void contract_emit_tile(contract *c) {
+static void emit_tile(contract *c, contract_function f) {
     emit *e = c->e;
-    if (c->dot == IR_DOT_BF16) emit_by_fma(c);
-    contract_outer *o = contract_begin_tile(c);
+    contract_outer *o = contract_begin_tile(c, f);
+    if (f == LAST_TILE) {
+        c->is_last = true;
+        c->columns = c->k->last_columns;
+        c->nv = c->columns / c->v_lanes;
+    }
     tile t = {.c = c};
     if (!loads_late(c)) load_arguments(&t);
 
@@ -406,7 +418,6 @@ void contract_emit_tile(contract *c) {
         LLVMAddIncoming(phi[i], &begin[i], &entry, 1);
     }
     LLVMValueRef is_full = em_icmp(e, LLVMIntSLT, phi[0], contract_tile_in(c, CONTRACT_FULL));
-    t.is_near = em_icmp(e, LLVMIntSGT, phi[0], num(c, 0));
     t.rows = em_select(e, is_full, num(c, c->mr), contract_tile_in(c, CONTRACT_ROWS_LEFT));
     load_words(&t);
     t.pa = phi[1];
@@ -430,4 +441,10 @@ void contract_emit_tile(contract *c) {
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSLT, then[0], contract_tile_in(c, CONTRACT_PANELS)), panel, done);
     at_end_of(c, done);
     contract_end(c, o);
+}
+
+void contract_emit_tiles(contract *c) {
+    if (c->dot == IR_DOT_BF16) emit_by_fma(c);
+    emit_tile(c, TILE);
+    if (c->k->last_columns) emit_tile(c, LAST_TILE);
 }

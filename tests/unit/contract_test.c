@@ -116,6 +116,7 @@ typedef struct problem {
     bool transpose_a, transpose_b, gap; /* gap: nothing is contiguous */
     int64_t baked_n, baked_k;           /* 0: run-time */
     ir_tile tile;                       /* zeros: the level's */
+    int last;                           /* vectors of the last panel's own tile, where that fits; 0: it has none */
     bool is_direct;
     shape direct; /* its sizes */
 } problem;
@@ -213,6 +214,7 @@ static ir_kernel describe(const problem *p) {
     k.tile = p->tile.mr ? p->tile
              : dot      ? ir_dot_tile(k.level, dot, -1, p->baked_n ? p->baked_n : -1)
                         : ir_contract_tile_of(k.level, acc, -1, p->baked_n ? p->baked_n : -1);
+    k.last_columns = p->last ? ir_kernel_last_columns(&k, k.tile.nr + p->last * ir_levels[k.level].lanes) : 0;
     return k;
 }
 
@@ -479,6 +481,9 @@ static void check_sizes(const problem *p, int count) {
         for (int d = 0; d < p->n_batch; d++) s.batch[d] = 1 + (int64_t)(random_bits() % 3);
         if (p->baked_n) s.n = p->baked_n;
         if (p->baked_k) s.k = p->baked_k;
+        const int lanes = ir_levels[p->level].lanes;
+        if (p->last && i % 4) /* of panels that the last tile is for; else whatever comes */
+            s.n = (1 + i % 2) * k.tile.nr + p->last * lanes - (int64_t)(random_bits() % (unsigned)lanes);
         int64_t tune[IR_TUNE_COUNT] = {any_of(blocks, 5) * k.tile.mr, any_of(blocks, 5) * k.tile.nr,
                                        (int64_t)(random_bits() % 3), (int64_t)(random_bits() & 1)};
         check(p, &k, c.run, &s, tune, i & 1);
@@ -582,6 +587,7 @@ static void check_dots(ir_dtype a, ir_dtype b, int n_values, int count) {
             p.gap = i == 6;
             p.values = i % n_values;
             p.n_batch = i == 5;
+            p.last = i == 2 || i == 6;
             p.a_batched[0] = true;
             if (i == 3 || i == 7) { /* the tile for few columns; short K blocks */
                 ir_dot dot = ir_contract_dot(targets[t], a, b, acc);
@@ -635,6 +641,32 @@ Test(contract, tiles_fill_their_columns) {
         cr_assert(t.mr == cases[i].mr && t.nr == cases[i].nr, "%zu: %d x %d, expected %d x %d", i, t.mr, t.nr,
                   cases[i].mr, cases[i].nr);
     }
+}
+
+Test(contract, last_columns_have_a_tile_of_their_own) {
+    static const ir_dtype types[] = {FUSOR_F32, FUSOR_F64, FUSOR_I64};
+    FOR_LEVELS
+    for (int i = 0; i < 18; i++) {
+        problem p = plain(level, types[i % 3], i / 3 % 3 == 0 ? BIAS_RELU : i / 3 % 3 == 1 ? TWO_OUTPUTS : SCALED_A);
+        p.last = 1 + i / 3 % 3;
+        p.tile = ir_contract_tile_of((ir_level)level, ir_contract_acc(p.in, p.in, p.out), -1, i & 1 ? 256 : 24);
+        if (i & 4) p.tile.kb = 7;
+        p.transpose_b = i & 2;
+        check_sizes(&p, 12);
+    }
+}
+
+Test(contract, last_columns) {
+    ir_kernel k = {.kind = IR_KERNEL_CONTRACT, .level = IR_LEVEL_V4, .tile = {6, 64, 512}};
+    static const struct {
+        int64_t n;
+        int last;
+    } cases[] = {{-1, 0},  {10, 0},   {64, 0},    {65, 16},  {96, 32}, {100, 48},
+                 {127, 0}, {196, 16}, {1000, 48}, {2048, 0}, {4000, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        cr_assert_eq(ir_kernel_last_columns(&k, cases[i].n), cases[i].last, "of %ld columns", (long)cases[i].n);
+    k.tile.mr = 1;
+    cr_assert_eq(ir_kernel_last_columns(&k, 100), 0, "of a single row");
 }
 
 Test(contract, tiles_of_other_widths) {
@@ -972,8 +1004,8 @@ Test(contract, bad_descriptions_are_refused) {
     p.is_direct = true;
     p.direct = (shape){{1, 1}, 20, 20, 20};
     ir_kernel direct = describe(&p);
-    for (int i = 0; i < 10; i++) {
-        ir_kernel k = i < 4 ? good : direct;
+    for (int i = 0; i < 13; i++) {
+        ir_kernel k = i < 4 || i > 10 ? good : direct;
         if (i == 0) k.tile.mr = 9;
         if (i == 1) k.dim[2].role = 'n';
         if (i == 2) k.buffer[A].stride[1] = 1;
@@ -984,6 +1016,8 @@ Test(contract, bad_descriptions_are_refused) {
         if (i == 7) k.dim[2].size = IR_BAKE_MAX + 1;
         if (i == 8) k.buffer[A].stride[0] = IR_STRIDE_RUNTIME;
         if (i == 9) k.inst[0].dtype = k.buffer[A].dtype = FUSOR_F16;
+        if (i == 10) k.last_columns = 4;
+        if (i == 11 || i == 12) k.last_columns = i == 11 ? k.tile.nr : 3;
         jmp_buf no_memory;
         fu_arena a;
         fu_str text;
