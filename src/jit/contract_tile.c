@@ -132,7 +132,8 @@ enum { STEPS = 4, AHEAD = 4, MOST_ROW_POINTERS = 8 };
 static void sum_whole_panel(tile *t, progress *at) {
     contract *c = t->c;
     emit *e = c->e;
-    const int n_sums = c->mr * c->nv, steps = ir_is_float(c->acc) || c->dot == IR_DOT_I8 ? STEPS : STEPS / 2;
+    const int n_sums = c->mr * c->nv,
+              steps = (ir_is_float(c->acc) || c->dot == IR_DOT_I8) && !c->is_last ? STEPS : STEPS / 2;
     const bool has_row_pointers = c->mr <= MOST_ROW_POINTERS;
     const int n_pointers = has_row_pointers ? c->mr : (c->mr + ROWS_A_POINTER - 1) / ROWS_A_POINTER,
               apart = has_row_pointers ? 1 : ROWS_A_POINTER, n_phis = 3 + (has_row_pointers ? 0 : n_pointers);
