@@ -167,6 +167,7 @@ typedef struct ir_kernel {
     bool is_depthwise;       /* window: the form for one channel a group, below */
     bool is_by_channel;      /* window: the form whose vectors are channels made, below */
     bool has_whole_channels; /* of that: m, in whole vectors, is a multiple of nr */
+    bool has_lower;          /* of that: where registers are many, rows are cut into tiles of mr and mr - 1 columns */
     int n_axes;              /* window: outer to inner; 0: they are not told */
     ir_kaxis axis[IR_KERNEL_MAX_AXES];
     ir_kslide slide;
@@ -386,7 +387,7 @@ int64_t ir_window_size(const ir_kernel *k, int d, int64_t size);
 enum { IR_CHANNELS_STRIDE = 64 };            /* most along columns; a plan asks it of every axis */
 int ir_window_tile_rows(const ir_kernel *k); /* whole rows that its tile is; 0: columns of one */
 /* Is there a tile of one column less, by channel? A row of the result then is cut into tiles of both, so that no column
- * is done twice; of many registers, tiles are so high that few are, or whole rows. */
+ * is done twice. Of few registers always; else where the plan says that it serves (ir_window_is_cut). */
 bool ir_window_has_lower(const ir_kernel *k);
 /* Are products with the pads of rows and columns left out, where a tile can know them? So long as all weights are
  * finite that changes no sum but the sign of one that is 0, which ir_window_drops_sign makes +. Then K blocks are whole

@@ -272,7 +272,7 @@ int64_t ir_window_tile_columns(const ir_kernel *k, const int64_t *size, const in
 
 bool ir_window_has_lower(const ir_kernel *k) {
     return k->is_by_channel && !ir_window_tile_rows(k) && k->tile.mr > 1 &&
-           ir_levels[k->level].registers < IR_WINDOW_MANY;
+           (k->has_lower || ir_levels[k->level].registers < IR_WINDOW_MANY);
 }
 
 bool ir_window_drops_sign(const ir_kernel *k) {

@@ -263,8 +263,9 @@ static bool is_by_channel(const planner *p, const ir_node *n, plan_window_form *
     const double pairs_by_column = 1.12;
     /* Several K blocks: sums go through memory, and a panel's columns are more than L1 holds. (3x3, EPYC 9005, time by
      * columns over that by channel: 64 of 128x128 to 32 1.10, of 64x64 to 64 1.07, 128 of 64x64 to 64 1.10, of 128x128
-     * to 128 1.09, 80 of 80x80 to 80 1.10, 64 of 192x192 to 64 0.96.) */
-    const double blocks_by_column = 1.08;
+     * to 128 1.09, 80 of 80x80 to 80 1.10, 64 of 192x192 to 64 0.96; Cascade Lake, 64 of 128x128 to 32 1.16, of 54x54 to
+     * 64 1.29, 256 of 16x16 to 256 1.40.) */
+    const double blocks_by_column = 1.15;
     const ir_graph *g = p->g;
     const ir_level level = p->options->level;
     const unsigned spatial = n->rank - (unsigned)IR_SPATIAL_AT;
@@ -372,6 +373,9 @@ void plan_window_tile(builder *b, const ir_node *n, bool is_direct) {
     b->k->is_by_channel = f.is_by_channel;
     b->k->tile = f.tile;
     const int64_t lanes = ir_levels[b->k->level].vector_bytes / ir_dtypes[n->dtype].bytes;
+    b->k->has_lower = f.is_by_channel && columns > 0 && rows > 0 && columns > f.tile.mr &&
+                      ir_levels[b->k->level].registers >= IR_WINDOW_MANY &&
+                      ir_window_is_cut(b->k->level, columns, rows, f.tile.mr);
     b->k->has_whole_channels = f.is_by_channel && ir_round_up(channels_made(g, n), lanes) % f.tile.nr == 0;
     if (!f.is_by_channel)
         b->k->tile = ir_window_tile(b->k->level, n->dtype, channels_made(g, n), columns, rows, products,

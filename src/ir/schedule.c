@@ -240,17 +240,31 @@ ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64
     return best;
 }
 
-/* Vectors of weights count three times, for they come from L2 or L3. */
-static double channel_tile_cycles(int mr, int nv) {
-    const double products = mr * nv / 2.0, loads = (mr + 3 * nv) / 2.0, most = products > loads ? products : loads;
+/* Vectors of weights count three times, for they come from L2 or L3; whole lines of it four times (32 bytes a cycle: 512
+ * channels of 8x8, 3x3, 4 columns by 4 vectors two times the time of 8 by 2 on a Cascade Lake core). And a core may start
+ * no more than four instructions a cycle, of which a loop over the places takes some for each; with one vector elements
+ * are operands of products. (128 channels of 32x32: 8 columns by 2 vectors 1.12 times the time of 11 and 10 on the same
+ * core; 64 of 64x64 1.05 times that of 13 and 12. Not measured at levels of few registers.) */
+static double channel_tile_cycles(ir_level level, int mr, int nv) {
+    const bool is_wide = ir_levels[level].registers >= IR_WINDOW_MANY;
+    const double products = mr * nv / 2.0, loads = (mr + (is_wide ? 4 : 3) * nv) / 2.0,
+                 instructions = (mr * nv + (nv > 1 ? mr : 0) + nv + 7) / 4.0;
+    double most = products > loads ? products : loads;
+    if (most < instructions && is_wide) most = instructions;
     return (most > 4 ? most : 4) * (1 + loads / products / 10);
+}
+
+bool ir_window_is_cut(ir_level level, int64_t n, int64_t y, int mr) {
+    const int64_t tiles = (n + mr - 1) / mr, lower = tiles * mr - n;
+    if (mr < 2 || lower < 1 || lower > tiles) return false;
+    return ir_levels[level].registers < IR_WINDOW_MANY || ((y - 1) * (n + 2) + n + mr - 1) / mr > y * tiles;
 }
 
 /* Tiles of mr columns x nv vectors of channels; vectors that are left behind the last one are alone, as are rows behind
  * the last tile of whole ones: on small images these meet more columns with each vector of weights, which come from L3.
  * (512 to 512 channels of 7x7, 3x3, EPYC 9005: 0.8 of the time of 7 columns by 2 or 3 vectors; four rows by one vector
- * take 1.4 times that, for they load an element a product.) Where registers are few, a row is cut into tiles of mr and
- * of mr - 1 columns (ir_window_has_lower). Sums are turned, and go through memory to what is behind
+ * take 1.4 times that, for they load an element a product.) Where that saves tiles, a row is cut into such of mr
+ * and of mr - 1 columns (ir_window_is_cut). Sums are turned, and go through memory to what is behind
  * them: some cycles a vector of columns, and two for each K block. */
 ir_tile ir_window_channel_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k,
                                double *cycles) {
@@ -265,14 +279,14 @@ ir_tile ir_window_channel_tile(ir_level level, ir_dtype acc, int64_t m, int64_t 
             if (mr * nv + nv + (ir_levels[level].has_fma || nv == 1 ? 1 : 2) > registers) break;
             const int rows = mr > n && mr % n == 0 ? (int)(mr / n) : 1, left = rows > 1 ? (int)(y % rows) : 0;
             if (mr > n && (rows == 1 || rows > y)) continue;
-            const int64_t in_row = (n + mr - 1) / mr, short_by = in_row * mr - n,
-                          lower = registers < IR_WINDOW_MANY && rows == 1 && short_by <= in_row ? short_by * y : 0;
+            const int64_t in_row = (n + mr - 1) / mr,
+                          lower = rows == 1 && ir_window_is_cut(level, n, y, mr) ? (in_row * mr - n) * y : 0;
             const double tiles = (double)(rows > 1 ? y / rows : y * in_row),
-                         whole = (tiles - (double)lower) * channel_tile_cycles(mr, nv) +
-                                 (double)lower * channel_tile_cycles(mr - 1, nv) +
-                                 left * channel_tile_cycles((int)n, nv),
-                         alone =
-                             rows > 1 ? (double)y * channel_tile_cycles((int)n, 1) : tiles * channel_tile_cycles(mr, 1);
+                         whole = (tiles - (double)lower) * channel_tile_cycles(level, mr, nv) +
+                                 (double)lower * channel_tile_cycles(level, mr - 1, nv) +
+                                 left * channel_tile_cycles(level, (int)n, nv),
+                         alone = rows > 1 ? (double)y * channel_tile_cycles(level, (int)n, 1)
+                                          : tiles * channel_tile_cycles(level, mr, 1);
             const double cost =
                 (double)(vectors / nv) * whole + (double)(vectors % nv) * alone +
                 (tiles * mr + (double)(left * n)) * (double)vectors * 2 / (each < best.kb ? each : best.kb) +

@@ -57,6 +57,9 @@ ir_tile ir_window_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64
  * be told them too: 0 where sizes are not known. */
 ir_tile ir_window_channel_tile(ir_level level, ir_dtype acc, int64_t m, int64_t n, int64_t y, int64_t k,
                                double *cycles);
+/* Are y rows of n columns cut into tiles of mr and of mr - 1 columns, as many for each row? Where registers are many,
+ * only so far as all rows in one line, with a few columns between them, would be more tiles. */
+bool ir_window_is_cut(ir_level level, int64_t n, int64_t y, int mr);
 /* The K block of a convolution with so many places: whole channels. */
 int ir_window_block(ir_level level, ir_dtype acc, int64_t places);
 /* The same for one channel a group, with so many places along three axes: rows x columns of one channel. step, apart:
