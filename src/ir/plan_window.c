@@ -266,6 +266,12 @@ static bool is_by_channel(const planner *p, const ir_node *n, plan_window_form *
      * to 128 1.09, 80 of 80x80 to 80 1.10, 64 of 192x192 to 64 0.96; Cascade Lake, 64 of 128x128 to 32 1.16, of 54x54 to
      * 64 1.29, 256 of 16x16 to 256 1.40.) */
     const double blocks_by_column = 1.15;
+    /* Columns of many channels that are far apart, where they lie: each row of a panel is another page, or shares a few
+     * sets of L1 with the others. (1x1, Cascade Lake, time by columns over that by channel: 1280 to 320 of 16x16 2.2, 640
+     * to 640 of 31x31 and 32x32 1.7, 320 to 320 of 64x64, 256 to 64 of 64x64 1.5; 512 to 512 of 16x16 1.0, 64 to 256 of
+     * 56x56 0.8.) */
+    enum { MANY_CHANNELS = 256, FAR = 1 << 10 };
+    const double far_by_column = 1.3;
     const ir_graph *g = p->g;
     const ir_level level = p->options->level;
     const unsigned spatial = n->rank - (unsigned)IR_SPATIAL_AT;
@@ -294,6 +300,8 @@ static bool is_by_channel(const planner *p, const ir_node *n, plan_window_form *
                                          stride_along(g, n, spatial - 1), false, &by_column);
     if (f->has_pairs && places_of(g, n) > 1) by_column *= pairs_by_column;
     else if (places_of(g, n) > 1 && !is_transposed(n) && products > other.kb) by_column *= blocks_by_column;
+    else if (is_one_line && products >= MANY_CHANNELS && columns * rows * ir_dtypes[n->dtype].bytes >= FAR)
+        by_column *= far_by_column;
     if (!is_transposed(n)) by_channel *= f->has_pairs ? 1 : share_of_products(p, n);
     else {
         double panel = (double)products * other.nr * ir_dtypes[n->dtype].bytes; /* has the columns of all phases */
