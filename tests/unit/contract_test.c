@@ -897,6 +897,51 @@ Test(convolution, words_of_bf16, .init = text_start, .fini = text_stop) {
         }
 }
 
+/* Rows that tiles of one height would not fill are cut into those and lower ones, so long as all rows in one line would
+ * not do as well; no tile keeps a sum in memory. */
+Test(convolution, rows_are_cut_into_tiles_of_two_heights, .init = text_start, .fini = text_stop) {
+    static const struct {
+        int channels, columns, higher; /* of the tile; 0: no other */
+    } cases[] = {{128, 32, 11}, {64, 64, 13}, {128, 28, 0}, {64, 56, 0}, {512, 7, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int channels = cases[i].channels, columns = cases[i].columns;
+        char text[300];
+        snprintf(text, sizeof text,
+                 "func @f(%%x: f32[1, %d, %d, %d], const %%w: f32[%d, %d, 3, 3]) -> f32[?, ?, ?, ?] { "
+                 "%%y = conv(%%x, %%w, pads=[1, 1, 1, 1]) return %%y }",
+                 channels, columns, columns, channels, channels);
+        const ir_plan *plan = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V4});
+        cr_assert(plan->steps.n == 1 && plan->steps.at[0].kind == IR_STEP_KERNEL);
+        const ir_kernel *k = plan->steps.at[0].kernel;
+        cr_assert(k->is_by_channel, "%s", text);
+        cr_assert_eq(k->has_lower, cases[i].higher > 0, "%s", text);
+        if (!cases[i].higher) continue;
+        cr_assert_eq(k->tile.mr, cases[i].higher, "%s: %d columns", text, k->tile.mr);
+        fusor_codegen_result r = generate(k, FUSOR_CODEGEN_ASM);
+        cr_assert_geq(check_function(r.data, "tile", text), k->tile.mr);
+        cr_assert_geq(check_function(r.data, "last", text), k->tile.mr - 1);
+        free(r.data);
+    }
+}
+
+/* 1x1 of many channels whose columns lie far apart does not read panels of them where they are. */
+Test(convolution, far_columns_of_many_channels_go_by_channel, .init = text_start, .fini = text_stop) {
+    static const struct {
+        int taken, n, made;
+        bool is_by_channel;
+    } cases[] = {{1280, 16, 320, true}, {640, 31, 640, true}, {256, 64, 64, true}, {64, 56, 256, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[300];
+        snprintf(text, sizeof text,
+                 "func @f(%%x: f32[1, %d, %d, %d], const %%w: f32[%d, %d, 1, 1]) -> f32[?, ?, ?, ?] { "
+                 "%%y = conv(%%x, %%w) return %%y }",
+                 cases[i].taken, cases[i].n, cases[i].n, cases[i].made, cases[i].taken);
+        const ir_plan *plan = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V4});
+        cr_assert(plan->steps.n == 1 && plan->steps.at[0].kind == IR_STEP_KERNEL);
+        cr_expect_eq(plan->steps.at[0].kernel->is_by_channel, cases[i].is_by_channel, "%s", text);
+    }
+}
+
 /* Channels that the plan knows to be whole tiles have no code for a part of one; the description says so, and is read
  * back. */
 Test(convolution, whole_channels_have_no_narrow_tile, .init = text_start, .fini = text_stop) {

@@ -83,10 +83,10 @@ static float *run(const conv *c, const char *target, int n_threads, float x_of_a
     return call(c, target, n_threads, x, w, is_named);
 }
 
-/* Tiles of two rows, and of one vector of channels; of one row; of a part of one. */
+/* Tiles of two rows, and of one vector of channels; of one row; of a part of one; of 11 and 10, and 13 and 12 columns. */
 static const conv cases[] = {
-    {48, 80, 7, 3, 1, 1},  {48, 40, 14, 3, 1, 1}, {48, 32, 28, 3, 1, 1},
-    {16, 48, 15, 5, 2, 1}, {32, 32, 28, 3, 1, 2}, {16, 32, 7, 7, 3, 1},
+    {48, 80, 7, 3, 1, 1},  {48, 40, 14, 3, 1, 1}, {48, 32, 28, 3, 1, 1}, {16, 48, 15, 5, 2, 1},
+    {32, 32, 28, 3, 1, 2}, {16, 32, 7, 7, 3, 1},  {64, 64, 32, 3, 1, 1}, {64, 32, 64, 3, 1, 1},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
