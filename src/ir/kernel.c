@@ -584,8 +584,6 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
         (k->n_dims < 3 || k->dim[k->n_dims - 3].role != 'm' || k->dim[k->n_dims - 2].role != 'n' ||
          k->dim[k->n_dims - 1].role != 'k' || k->tile.mr < 1 || k->tile.nr < 1 || k->tile.kb < 1))
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a contract kernel needs dims m, n, k and a tile");
-    if (k->last_columns && ir_kernel_last_columns(k, k->tile.nr + k->last_columns) != k->last_columns)
-        return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a kernel of this form has no last columns of %d", k->last_columns);
     for (int d = 0; d < k->n_dims && k->kind == IR_KERNEL_CONTRACT; d++) {
         if (k->dim[d].role != 'y' && k->dim[d].role != 'j') continue;
         if (ir_level_is_gpu(k->level) || k->is_direct)
@@ -611,6 +609,10 @@ fusor_status ir_kernel_verify(const ir_kernel *k, fu_error *e) {
     for (int i = 0; i < k->n_insts; i++) FU_TRY(verify_inst(k, i, e, varies));
     if ((k->kind == IR_KERNEL_CONTRACT || k->kind == IR_KERNEL_WINDOW) && matmuls != 1)
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a %s kernel has exactly one matmul", ir_kernel_kind_names[k->kind]);
+    if (k->last_columns && ir_kernel_last_columns(k, (int64_t)k->tile.nr + k->last_columns) != k->last_columns)
+        return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "a kernel of this form has no last columns of %d", k->last_columns);
+    if (k->has_lower && !k->is_by_channel)
+        return FU_FAIL(e, FUSOR_ERROR_INTERNAL, "tiles of two heights are of kernels by channel");
     if (k->slide.n) FU_TRY(ir_verify_slide(k, e));
     if (k->is_direct && (k->kind != IR_KERNEL_CONTRACT || !ir_kernel_can_be_direct(k)))
         return FU_FAIL(e, FUSOR_ERROR_INTERNAL,

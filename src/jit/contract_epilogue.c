@@ -110,15 +110,12 @@ static void columns_of(contract *c, em_values *v, int inst) {
     em_value(c->e, v, inst);
 }
 
-/* Are the columns of all tiles known (else: n's of the last panel, as vectors)? */
-static bool knows_columns(const contract *c) { return c->columns < c->nr && !c->is_last; }
-
 bool contract_ends_in_registers(const contract *c) {
     return (c->e->level->has_mask || c->columns % c->lanes == 0) && has_cheap_epilogue(c);
 }
 
 LLVMValueRef contract_is_whole(contract *c, LLVMValueRef n0) {
-    if (knows_columns(c) || (c->is_last && c->e->level->has_mask)) return LLVMConstInt(c->e->t_i1, 1, 0);
+    if (c->is_last ? c->e->level->has_mask : c->columns < c->nr) return LLVMConstInt(c->e->t_i1, 1, 0);
     return em_icmp(c->e, LLVMIntSGE, em_sub(c->e, c->n, n0), num(c, c->columns));
 }
 

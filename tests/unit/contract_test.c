@@ -11,6 +11,7 @@
 #include "ir/kernel.h"
 #include "plan_test.h"
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -1049,7 +1050,7 @@ Test(contract, bad_descriptions_are_refused) {
     p.is_direct = true;
     p.direct = (shape){{1, 1}, 20, 20, 20};
     ir_kernel direct = describe(&p);
-    for (int i = 0; i < 13; i++) {
+    for (int i = 0; i < 15; i++) {
         ir_kernel k = i < 4 || i > 10 ? good : direct;
         if (i == 0) k.tile.mr = 9;
         if (i == 1) k.dim[2].role = 'n';
@@ -1063,6 +1064,8 @@ Test(contract, bad_descriptions_are_refused) {
         if (i == 9) k.inst[0].dtype = k.buffer[A].dtype = FUSOR_F16;
         if (i == 10) k.last_columns = 4;
         if (i == 11 || i == 12) k.last_columns = i == 11 ? k.tile.nr : 3;
+        if (i == 13) k.last_columns = INT_MAX;
+        if (i == 14) k.has_lower = true;
         jmp_buf no_memory;
         fu_arena a;
         fu_str text;
