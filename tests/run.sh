@@ -55,6 +55,8 @@ run_one() {
             read -r passed failed skipped < <(echo "$sum" | sed -E \
                 's/.*Tested: ([0-9]+) \| Passing: ([0-9]+) \| Failing: ([0-9]+) \| Crashing: ([0-9]+).*/\1 \2 \3 \4/' |
                 awk '{ print $2, $3 + $4, $1 - $2 - $3 - $4 }')
+            # A test that skips itself is not among those tested.
+            [ "$skipped" -eq 0 ] && skipped=$(sed 's/\x1b\[[0-9;]*m//g' "$base.log" | grep -c '^\[SKIP\]')
         fi
     else
         timeout -k 10 "${FUSOR_TEST_SECONDS:-1800}" bash "$FUSOR_SRCDIR/$name" >"$base.log" 2>&1 </dev/null
