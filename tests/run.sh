@@ -42,7 +42,7 @@ export log scratch
 
 # Runs one test; writes "passed failed skipped seconds processor-seconds name" to LOG.sum.
 run_one() {
-    local kind=$1 name=$2 base sum passed=0 failed=0 skipped=0 rc start=$SECONDS cpu
+    local kind=$1 name=$2 base plain sum passed=0 failed=0 skipped=0 rc start=$SECONDS cpu
     base=$log/$(printf %s "$name" | tr / -)
     export TMPDIR=$scratch/$(basename "$base")
     export FUSOR_CACHE_DIR=$TMPDIR/cache
@@ -50,13 +50,14 @@ run_one() {
     if [ "$kind" = unit ]; then
         timeout -k 10 "${FUSOR_TEST_SECONDS:-1800}" "./$name" --verbose=0 >"$base.log" 2>&1 </dev/null
         rc=$?
-        sum=$(sed 's/\x1b\[[0-9;]*m//g' "$base.log" | grep 'Synthesis: Tested:' | tail -n 1)
+        plain=$(sed 's/\x1b\[[0-9;]*m//g' "$base.log")
+        sum=$(grep 'Synthesis: Tested:' <<<"$plain" | tail -n 1)
         if [ -n "$sum" ]; then
             read -r passed failed skipped < <(echo "$sum" | sed -E \
                 's/.*Tested: ([0-9]+) \| Passing: ([0-9]+) \| Failing: ([0-9]+) \| Crashing: ([0-9]+).*/\1 \2 \3 \4/' |
                 awk '{ print $2, $3 + $4, $1 - $2 - $3 - $4 }')
             # A test that skips itself is not among those tested.
-            [ "$skipped" -eq 0 ] && skipped=$(sed 's/\x1b\[[0-9;]*m//g' "$base.log" | grep -c '^\[SKIP\]')
+            [ "$skipped" -eq 0 ] && skipped=$(grep -c '^\[SKIP\]' <<<"$plain")
         fi
     else
         timeout -k 10 "${FUSOR_TEST_SECONDS:-1800}" bash "$FUSOR_SRCDIR/$name" >"$base.log" 2>&1 </dev/null

@@ -47,7 +47,7 @@ static int64_t rows_time(ir_level level, int mr, int v, int64_t m) {
 /* Of n columns in panels of nv vectors; the last has as many units of vectors as are left (ir_kernel_last_columns). */
 static int64_t tile_time(ir_level level, int mr, int nv, int lanes, int unit, int64_t m, int64_t n) {
     const int64_t panels = n / (nv * lanes), left = n - panels * nv * lanes;
-    const int v = panels ? (int)ir_round_up((left + lanes - 1) / lanes, unit) : left ? nv : 0;
+    const int v = panels ? (int)ir_round_up(ir_ceil_div(left, lanes), unit) : left ? nv : 0;
     return panels * rows_time(level, mr, nv, m) + (v ? rows_time(level, mr, v, m) : 0);
 }
 
@@ -255,9 +255,9 @@ static double channel_tile_cycles(ir_level level, int mr, int nv) {
 }
 
 bool ir_window_is_cut(ir_level level, int64_t n, int64_t y, int mr) {
-    const int64_t tiles = (n + mr - 1) / mr, lower = tiles * mr - n;
+    const int64_t tiles = ir_ceil_div(n, mr), lower = tiles * mr - n;
     if (mr < 2 || lower < 1 || lower > tiles) return false;
-    return ir_levels[level].registers < IR_WINDOW_MANY || ((y - 1) * (n + 2) + n + mr - 1) / mr > y * tiles;
+    return ir_levels[level].registers < IR_WINDOW_MANY || ir_ceil_div((y - 1) * (n + 2) + n, mr) > y * tiles;
 }
 
 /* Tiles of mr columns x nv vectors of channels; vectors that are left behind the last one are alone, as are rows behind

@@ -58,6 +58,9 @@ static void next_row(tile *t, int i, LLVMBasicBlockRef out) {
     at_end_of(c, next);
 }
 
+/* Of operand 1, that a step reads. */
+static int bytes_of_step(const contract *c) { return c->nv * c->v_lanes * c->acc_bytes; }
+
 /* The vectors of operand 1 of a step, and a line of what is multiplied next on its way to L2. */
 static void load_columns(tile *t, LLVMValueRef pb, LLVMValueRef *b) {
     contract *c = t->c;
@@ -73,7 +76,7 @@ static void load_columns(tile *t, LLVMValueRef pb, LLVMValueRef *b) {
 static void prefetch_columns(tile *t, LLVMValueRef pb) {
     contract *c = t->c;
     emit *e = c->e;
-    const int bytes = c->nv * c->v_lanes * c->acc_bytes;
+    const int bytes = bytes_of_step(c);
     const bool is_stream = c->mr == 1 && bytes > 2 * EM_LINE_BYTES;
     LLVMValueRef ahead = bytes_behind(c, pb, LLVMBuildShl(e->b, t->in[CONTRACT_B_K], num(c, 3), ""));
     em_branch wanted = {0};
@@ -167,8 +170,7 @@ static void sum_whole_panel(tile *t, progress *at) {
     for (int i = 3; i < n_phis; i++) pa[i - 3] = phi[i];
     for (int step = 0; step < steps; step++) {
         load_columns(t, pb, b);
-        em_prefetch_lines(e, bytes_behind(c, pb, em_mul(e, b_step, num(c, AHEAD))), c->nv * c->v_lanes * c->acc_bytes,
-                          1);
+        em_prefetch_lines(e, bytes_behind(c, pb, em_mul(e, b_step, num(c, AHEAD))), bytes_of_step(c), 1);
         for (int i = 0; i < c->mr; i++)
             row_products(c, has_row_pointers ? bytes_behind(c, pa[i], offset) : row_of(t, pa, i), b, &acc[i * c->nv],
                          false);
