@@ -340,7 +340,8 @@ int ir_kernel_window_channels(const ir_kernel *k); /* with axes: the dim k that 
 /* The slab: for each word of channels and each place of the outer axes, planes: those of one part of rows and of
  * columns each, [part of rows][part of columns]. A stride of s takes every s-th element, so a part is the elements that
  * are the same mod s: place p of the axis begins at element p * dilation / s of part p * dilation mod s; or each place
- * has a part of its own, where that is less. */
+ * has a part of its own, where that is less. By channel a plane is an odd number of lines of a cache, whatever its rows
+ * and columns are. */
 typedef struct ir_slab_axis {
     int64_t parts, extent; /* extent: elements of a part */
     bool is_by_place;

@@ -155,9 +155,10 @@ ir_slab_axis ir_kernel_slab_axis(const ir_kernel *k, int axis, const int64_t *si
 }
 
 int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t rows, int64_t columns) {
+    enum { LINE_BYTES = 64 };
     const int64_t bytes = ir_dtypes[matmul(k)->dtype].bytes;
     const int channels = ir_kernel_window_channels(k), last = k->n_axes - 1;
-    int64_t n = planes_of(k, channels < 0 ? 1 : size[channels]);
+    int64_t n = planes_of(k, channels < 0 ? 1 : size[channels]), plane = 1;
     for (int i = 0; i <= last; i++) {
         const ir_kaxis *a = &k->axis[i];
         if (i < last - 1) {
@@ -165,8 +166,10 @@ int64_t ir_kernel_slab_bytes(const ir_kernel *k, const int64_t *size, int64_t ro
             continue;
         }
         const ir_slab_axis part = ir_kernel_slab_axis(k, i, size, i == last ? columns : rows);
-        n *= part.parts * part.extent;
+        plane *= part.parts * part.extent;
     }
+    if (k->is_by_channel) plane = (ir_ceil_div(plane * bytes, LINE_BYTES) | 1) * LINE_BYTES / bytes;
+    n *= plane;
     if (k->is_by_channel) n += k->tile.mr * k->axis[last].stride;
     return ir_round_up(n * bytes + ir_levels[k->level].vector_bytes, 64);
 }

@@ -305,27 +305,60 @@ static void emit_turn(window *w) {
 }
 
 /* ---- the kernel ---- */
-/* May the operand be read as it lies? Where there are no pads, nothing to convert, and each row has a tile's
- * columns, or the tile whole rows. */
+/* Are the pads of the axis left out wherever a tile meets them (window_pads.c)? Of columns, those before a row so far as
+ * its first tile reaches, and behind it those that its last column alone meets: the tile before the last may end there. */
+static bool leaves_out_pads_of(const window *w, const ir_kaxis *a) {
+    if (a->begin == 0 && a->end <= 0) return true;
+    if (!w->leaves_out || a->begin < 0) return false;
+    if (a == window_axis(w, 1))
+        return w->tile_rows <= 2; /* of more rows each takes the places that any of them meets */
+    return a == window_axis(w, 0) && (w->tile_rows || (a->begin <= (w->mr - 1) * a->stride && a->end <= a->stride));
+}
+
+/* May the operand be read as it lies? Where pads are left out, nothing is to convert, and each row has a tile's
+ * columns, or the tile whole rows. Planes that lie a multiple of 1 KB apart share few sets of L1 and L2, and what is read
+ * of them several times is copied. (1x1, Cascade Lake, one thread: 640 channels of 32x32 0.66 of the time, 320 of 64x64
+ * 0.67, 1280 of 16x16 to 320 0.80, 256 of 64x64 to 64 0.89; of planes of 28x28, which do not, 1.07.) */
 static LLVMValueRef is_in_place(window *w) {
+    enum { FEW_SETS = 1024 };
     emit *e = w->e;
-    LLVMValueRef n = e->size[w->dim_n], one = num(w, 1), fewest = n;
+    LLVMValueRef n = e->size[w->dim_n], zero = num(w, 0), one = num(w, 1), fewest = n;
     if (w->cuts) { /* the last part's */
         fewest = LLVMBuildURem(e->b, n, w->columns, "");
-        fewest = em_select(e, em_icmp(e, LLVMIntEQ, fewest, num(w, 0)), w->columns, fewest);
+        fewest = em_select(e, em_icmp(e, LLVMIntEQ, fewest, zero), w->columns, fewest);
     }
     LLVMValueRef is = em_icmp(e, LLVMIntSGE, fewest, num(w, window_row_columns(w)));
     const ir_kinst *x = &w->k->inst[w->k->inst[w->matmul].in[1]];
     if (x->op != IR_K_LOAD || x->dtype != w->acc || w->group > 1 || w->is_transposed) return NULL;
     for (int i = 0; i < w->k->n_axes; i++) {
         const ir_kaxis *a = &w->k->axis[i];
-        if (a->begin != 0) return NULL;
+        if (!leaves_out_pads_of(w, a)) return NULL;
         LLVMValueRef count = a->dim >= 0 ? e->size[a->dim] : one, places = a->place >= 0 ? e->size[a->place] : one;
         LLVMValueRef last = em_add(e, em_mul(e, em_sub(e, count, one), num(w, a->stride)),
                                    em_mul(e, em_sub(e, places, one), num(w, a->dilation)));
-        is = em_and(e, is, em_icmp(e, LLVMIntSLT, last, axis_size(w, a)));
+        const int64_t pads = a->begin + (a->end > 0 ? a->end : 0);
+        is = em_and(e, is, em_icmp(e, LLVMIntSLT, em_sub(e, last, num(w, pads)), axis_size(w, a)));
+    }
+    if (w->channels >= 0) {
+        LLVMValueRef apart = em_mul(e, e->stride[w->operand][w->channels], num(w, w->bytes)),
+                     is_spread = em_icmp(e, LLVMIntNE, em_and(e, apart, num(w, FEW_SETS - 1)), zero),
+                     is_once = em_and(e, em_icmp(e, LLVMIntSLE, e->size[w->dim_m], num(w, w->nr)),
+                                      em_icmp(e, LLVMIntEQ, w->places, one));
+        is = em_and(e, is, em_or(e, is_spread, is_once));
     }
     return is;
+}
+
+/* From place 0 of the first element of a result to the operand's element 0 beside it, where it is read as it lies. */
+static LLVMValueRef pads_before(window *w) {
+    LLVMValueRef off = num(w, 0);
+    for (int i = 0; i < 2; i++) {
+        const ir_kaxis *a = window_axis(w, i);
+        if (!a || a->begin == 0) continue;
+        LLVMValueRef row = i ? axis_size(w, window_axis(w, 0)) : num(w, 1);
+        off = em_add(w->e, off, em_mul(w->e, row, num(w, a->begin)));
+    }
+    return off;
 }
 
 /* All channels of a tile of work, of a line. in_place: i1, the operand is read as it lies; NULL: never. */
@@ -384,8 +417,10 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
 }
 
 /* How long the line of `count` rows of n columns is, and what in it is a row's. i1: is it one for all rows? Where tiles
- * are whole rows it is; else where that is fewer tiles, with what lies between the rows. */
-static LLVMValueRef lay_line(window *w, window_line *s, LLVMValueRef count, LLVMValueRef n, LLVMValueRef pitch) {
+ * are whole rows it is; else where that is fewer tiles, with what lies between the rows: not pads, unless they are in the
+ * slab. */
+static LLVMValueRef lay_line(window *w, window_line *s, LLVMValueRef count, LLVMValueRef n, LLVMValueRef pitch,
+                             LLVMValueRef in_place) {
     emit *e = w->e;
     if (w->tile_rows) {
         LLVMValueRef is_run = w->is_transposed ? NULL : window_is_one_run(w);
@@ -404,6 +439,7 @@ static LLVMValueRef lay_line(window *w, window_line *s, LLVMValueRef count, LLVM
         is_fewer = em_and(e, is_fewer, em_or(e, is_twice, em_icmp(e, LLVMIntEQ, apart, n)));
     }
     is_flat = em_and(e, is_flat, is_fewer);
+    if (in_place && w->leaves_out) is_flat = em_and(e, is_flat, LLVMBuildNot(e->b, in_place, ""));
     s->length = em_select(e, is_flat, flat, n);
     s->pitch = em_select(e, is_flat, apart, n);
     s->row = n;
@@ -446,8 +482,10 @@ static void emit_work(window *w, LLVMValueRef rows, LLVMValueRef in_place, LLVMV
     index[w->dim_y] = y0;
     index[w->dim_n] = there.x;
     if (in_place)
-        from = em_select(e, in_place, element(w, e->base[w->operand], window_offset_of(w, w->operand, index)), from);
-    LLVMValueRef is_flat = lay_line(w, &s, count, there.columns, pitch);
+        from = em_select(
+            e, in_place,
+            element(w, e->base[w->operand], em_sub(e, window_offset_of(w, w->operand, index), pads_before(w))), from);
+    LLVMValueRef is_flat = lay_line(w, &s, count, there.columns, pitch, in_place);
     em_loop l = em_for(e, zero, em_select(e, is_flat, one, count), one);
     s.from = element(w, from, em_mul(e, l.i, pitch));
     s.y = s.top = index[w->dim_y] = em_add(e, y0, l.i);

@@ -40,7 +40,8 @@ static int64_t begin_of(const window *w, int number) {
     return w->is_transposed ? w->phases[2 - number]->begin : a ? a->begin : 0;
 }
 
-/* By channel the slab has no parts: columns are read a stride apart. */
+/* By channel the slab has no parts: columns are read a stride apart. Its planes are an odd number of lines apart, so that
+ * those of many channels share no few sets of a cache. */
 static int64_t part_stride(const window *w, const ir_kaxis *a) { return a && !w->k->is_by_channel ? a->stride : 1; }
 
 window_slab window_slab_of(window *w, LLVMValueRef rows) {
@@ -60,6 +61,11 @@ window_slab window_slab_of(window *w, LLVMValueRef rows) {
         s.extent[i] = em_add(e, count, em_select(e, s.is_by_place[i], zero, more));
     }
     s.plane = em_mul(e, s.extent[0], s.extent[1]);
+    if (w->k->is_by_channel) { /* as ir_kernel_slab_bytes: an odd number of lines */
+        const int64_t line = EM_LINE_BYTES / w->bytes;
+        LLVMValueRef lines = LLVMBuildUDiv(e->b, em_add(e, s.plane, num(w, line - 1)), num(w, line), "");
+        s.plane = em_mul(e, em_or(e, lines, num(w, 1)), num(w, line));
+    }
     s.pitch = s.extent[1];
     const ir_kaxis *a = axis_of(w, 2);
     if (part_stride(w, a) == 1 && !w->has_pairs && !w->cuts) { /* the second halves of words there are not zeros */
