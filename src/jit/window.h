@@ -51,6 +51,7 @@ typedef struct window {
     LLVMValueRef weight_base, weight_pitch, first_sums; /* first_sums: what `adds` takes off, or `leaves_out` checks */
     int tile_rows;                                      /* ir_window_tile_rows */
     bool has_lower;                                     /* ir_window_has_lower */
+    int result; /* by channel: the buffer that tiles ask for while they multiply; -1: none */
     bool leaves_out, drops_sign;                        /* ir_window_leaves_out, .._drops_sign */
     int down, across;                                   /* with it: places along rows, columns */
     int sums_pitch;                                     /* of FINISH's sums from row to row */
@@ -233,9 +234,10 @@ void window_emit_channels(window *w);                      /* the whole kernel, 
 /* ---- window_channel_tile.c ---- */
 /* What a tile by channel is told. TOLD_SUMS: [mr][nr], which become the sums over k < count of weights[k][nv] *
  * operand[table[k] + row * pitch + column * step]; plus what is there where TOLD_BEFORE is not 0, or else (adds)
- * TOLD_FIRST (of pairs what window_tell_slow gave). Tiles of rows: TOLD_NEXT, weights of which a line is asked for with each k. Where pads are left out: the
- * rows of places that are met, begin and end; the first one that the first of two rows of a tile meets, and the end of
- * those that the second one meets, or, of a part of a row, whether it is the first part and the last. */
+ * TOLD_FIRST (of pairs what window_tell_slow gave). Tiles of rows: TOLD_NEXT, weights of which a line is asked for with
+ * each k. Where pads are left out: the rows of places that are met, begin and end; the first one that the first of two
+ * rows of a tile meets, and the end of those that the second one meets, or, of a part of a row, whether it is the first
+ * part and the last. Where the result is asked for: its first element of the first channel, bytes to the next one's. */
 enum {
     TOLD_WEIGHTS,
     TOLD_OPERAND,
@@ -250,6 +252,8 @@ enum {
     TOLD_END,
     TOLD_FROM,
     TOLD_TO,
+    TOLD_RESULT,
+    TOLD_APART,
     WINDOW_TOLD
 };
 int window_n_told(const window *w);                          /* not all are told of what the kernel has not */

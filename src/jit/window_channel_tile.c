@@ -43,8 +43,14 @@ static void ask_ahead(window *w, const LLVMValueRef *operand, int rows, LLVMValu
 }
 
 int window_n_told(const window *w) {
-    return w->leaves_out ? WINDOW_TOLD : w->tile_rows ? TOLD_NEXT + 1 : TOLD_FIRST + 1;
+    if (w->result >= 0) return WINDOW_TOLD;
+    return w->leaves_out ? TOLD_TO + 1 : w->tile_rows ? TOLD_NEXT + 1 : TOLD_FIRST + 1;
 }
+
+/* The result's lines that a tile of columns will be stored to, one of a channel with each step of the loop over K. */
+typedef struct result_lines {
+    LLVMValueRef at, next, end;
+} result_lines;
 
 typedef struct tile {
     int nv, rows, columns; /* columns of each row */
@@ -116,6 +122,24 @@ static void ask_for_next(window *w, const tile *t, LLVMValueRef k) {
     em_prefetch(w->e, element(w, t->in[TOLD_NEXT], em_mul(w->e, k, num(w, (int64_t)t->nv * w->v_lanes))), 2);
 }
 
+/* (In the entry of a loop.) */
+static result_lines result_of(window *w, const tile *t) {
+    result_lines r = {0};
+    if (w->result < 0) return r;
+    const int channels = t->nv * w->v_lanes;
+    r.end = em_gep(w->e, t->in[TOLD_RESULT], w->e->t_i8, em_mul(w->e, t->in[TOLD_APART], num(w, channels)));
+    return r;
+}
+/* (In its body.) The last line is asked for again by steps that are more than channels. */
+static void ask_for_result(window *w, const tile *t, result_lines *r, LLVMValueRef first, LLVMBasicBlockRef from) {
+    emit *e = w->e;
+    if (w->result < 0) return;
+    r->at = phi_of(w, first, from);
+    em_prefetch(e, r->at, 2);
+    LLVMValueRef then = em_gep(e, r->at, e->t_i8, t->in[TOLD_APART]);
+    r->next = em_select(e, LLVMBuildICmp(e->b, LLVMIntULT, then, r->end, ""), then, r->at);
+}
+
 /* Ends the loop of products that begins at `body`, in which sum[n] became next[n]: back while k_then is one of K; sum
  * is what they are behind it, 0 from `entry`. */
 static void end_products(window *w, const tile *t, LLVMBasicBlockRef entry, LLVMBasicBlockRef body,
@@ -138,10 +162,12 @@ static void emit_all_places(window *w, const tile *t, LLVMBasicBlockRef done, LL
     const int n = t->rows * t->columns * t->nv;
     LLVMValueRef next[WINDOW_MAX_TILE], b[8], zero = num(w, 0);
     LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b), body = em_block(e, "products");
+    result_lines lines = result_of(w, t);
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, t->in[TOLD_COUNT], zero), body, done);
     LLVMPositionBuilderAtEnd(e->b, body);
     LLVMValueRef k = phi_of(w, zero, entry), weights = phi_of(w, t->in[TOLD_WEIGHTS], entry);
     for (int i = 0; i < n; i++) next[i] = sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
+    ask_for_result(w, t, &lines, t->in[TOLD_RESULT], entry);
     LLVMValueRef at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, t->in[TOLD_TABLE], e->t_i64, k), "");
     ask_ahead(w, t->row, t->rows, t->in[TOLD_TABLE], k);
     ask_for_next(w, t, k);
@@ -150,6 +176,7 @@ static void emit_all_places(window *w, const tile *t, LLVMBasicBlockRef done, LL
     LLVMValueRef k_then = em_add(e, k, num(w, 1)), then = element(w, weights, num(w, (int64_t)t->nv * w->v_lanes));
     LLVMAddIncoming(k, &k_then, &body, 1);
     LLVMAddIncoming(weights, &then, &body, 1);
+    if (lines.at) LLVMAddIncoming(lines.at, &lines.next, &body, 1);
     end_products(w, t, entry, body, done, k_then, next, sum);
 }
 
@@ -166,9 +193,11 @@ static void emit_rows_of_places(window *w, const tile *t, LLVMBasicBlockRef done
                  skipped = em_sub(e, num(w, (int64_t)w->down * w->across), met);
     LLVMValueRef is_any =
         em_and(e, em_icmp(e, LLVMIntSLT, lo, hi), em_icmp(e, LLVMIntSGT, t->in[TOLD_COUNT], num(w, 0)));
-    LLVMValueRef weights_from = element(w, t->in[TOLD_WEIGHTS], em_mul(e, first, num(w, width)));
+    LLVMValueRef weights_from = element(w, t->in[TOLD_WEIGHTS], em_mul(e, first, num(w, width))), channel_line = NULL;
+    result_lines lines = result_of(w, t);
     LLVMBuildCondBr(e->b, is_any, channel, done);
     LLVMPositionBuilderAtEnd(e->b, channel);
+    if (lines.end) channel_line = phi_of(w, t->in[TOLD_RESULT], entry);
     LLVMValueRef channel_k = phi_of(w, first, entry), channel_weights = phi_of(w, weights_from, entry);
     for (int i = 0; i < n; i++) of_channel[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
     LLVMValueRef k_end = em_add(e, channel_k, met);
@@ -177,6 +206,7 @@ static void emit_rows_of_places(window *w, const tile *t, LLVMBasicBlockRef done
     LLVMValueRef k = phi_of(w, channel_k, channel), y = parts > 1 ? phi_of(w, lo, channel) : NULL,
                  weights = phi_of(w, channel_weights, channel);
     for (int i = 0; i < n; i++) sum[i] = phi_of(w, of_channel[i], channel);
+    ask_for_result(w, t, &lines, channel_line, channel);
     LLVMValueRef off = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, t->in[TOLD_TABLE], e->t_i64, k), "");
     ask_ahead(w, t->row, t->rows, t->in[TOLD_TABLE], k);
     for (int p = 0; p < w->across; p++) ask_for_next(w, t, em_add(e, k, num(w, p)));
@@ -218,6 +248,7 @@ static void emit_rows_of_places(window *w, const tile *t, LLVMBasicBlockRef done
     LLVMValueRef k_then = em_add(e, k, across), then = element(w, weights, num(w, (int64_t)w->across * width));
     LLVMAddIncoming(k, &k_then, &latch, 1);
     LLVMAddIncoming(weights, &then, &latch, 1);
+    if (lines.at) LLVMAddIncoming(lines.at, &lines.next, &latch, 1);
     if (y) {
         LLVMValueRef y_then = em_add(e, y, num(w, 1));
         LLVMAddIncoming(y, &y_then, &latch, 1);
@@ -228,6 +259,7 @@ static void emit_rows_of_places(window *w, const tile *t, LLVMBasicBlockRef done
     then = element(w, then, em_mul(e, skipped, num(w, width)));
     LLVMAddIncoming(channel_k, &k_then, &last, 1);
     LLVMAddIncoming(channel_weights, &then, &last, 1);
+    if (lines.at) LLVMAddIncoming(channel_line, &lines.next, &last, 1);
     end_products(w, t, entry, channel, done, k_then, next, sum);
 }
 
@@ -237,8 +269,9 @@ void window_emit_channel_tile(window *w, window_function f) {
               .rows = w->tile_rows && f == TILE ? w->tile_rows : 1,
               .columns = w->has_lower && f == LAST ? w->mr - 1 : window_row_columns(w)};
     const int nv = t.nv, n = t.rows * t.columns * nv;
-    LLVMTypeRef parameter[WINDOW_TOLD] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr, e->t_i64, e->t_ptr,
-                                          e->t_i64, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
+    LLVMTypeRef parameter[WINDOW_TOLD] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_ptr,
+                                          e->t_i64, e->t_ptr, e->t_i64, e->t_ptr, e->t_i64,
+                                          e->t_i64, e->t_i64, e->t_i64, e->t_ptr, e->t_i64};
     static const char *const name[] = {[TILE] = "tile", [NARROW] = "narrow", [LAST] = "last"};
     if (w->has_pairs && !w->is_slow) { /* a function of its own: or both would keep sums in memory */
         w->is_slow = true;

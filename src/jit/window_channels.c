@@ -28,8 +28,26 @@ static int64_t sums_columns(const window *w) {
     return (ir_window_columns(w->k) * w->turns + w->v_lanes - 1) / w->v_lanes * w->v_lanes;
 }
 
+/* The buffer whose lines tiles ask for while they multiply, where sums are of few products, so that what stores wait
+ * for is felt: a channel's lines are too far from those of the one before for the hardware. -1: none; of very few
+ * products the instructions are felt more. (Cascade Lake, one thread: 7x7 of 3 channels to 64 of 112x112 0.85 of the
+ * time, 3x3 of 64 of 64x64 0.92, of 64 of 128x128 to 32 0.93, of 64 of 56x56 0.99; 1x1 of 16 of 112x112 to 64 1.03.) */
+static int result_to_ask_for(const window *w) {
+    enum { FEWEST = 128, MOST = 640 };
+    const int64_t kk = LLVMIsAConstantInt(w->kk) ? LLVMConstIntGetSExtValue(w->kk) : -1;
+    if (w->is_transposed || !w->e->level->has_mask || kk < FEWEST || kk > MOST) return -1;
+    for (int i = 0; i < w->k->n_insts; i++) {
+        const ir_kinst *in = &w->k->inst[i];
+        if (in->op != IR_K_STORE || (w->band_rows && in->index == w->band)) continue;
+        const int64_t *stride = w->k->buffer[in->index].stride;
+        if (stride[w->dim_m] != 0 && stride[w->dim_n] == 1) return in->index;
+    }
+    return -1;
+}
+
 void window_set_channels(window *w, LLVMValueRef scratch) {
     emit *e = w->e;
+    w->result = result_to_ask_for(w);
     const int64_t bytes = (sums_columns(w) * w->nr * w->bytes + 63) / 64 * 64;
     LLVMValueRef made = em_mul(e, vectors_of(w, e->size[w->dim_m]), num(w, w->v_lanes));
     for (int d = 0; d < w->n_batch; d++)
@@ -145,6 +163,8 @@ static void call_narrow_or(window *w, window_function f, LLVMValueRef *of_tile, 
     if (has_narrow(w)) em_endif(w->e, &b);
 }
 
+static LLVMTypeRef result_type(const window *w) { return em_memory_type(w->e, w->k->buffer[w->result].dtype); }
+
 /* Tells a tile which places its rows meet, the first of which is row y of the result. */
 static void tell_places(window *w, LLVMValueRef *of_tile, LLVMValueRef y, int rows) {
     LLVMValueRef begin, end;
@@ -161,7 +181,8 @@ static void emit_row_tiles(window *w, LLVMValueRef *of_tile, LLVMValueRef column
                            LLVMValueRef y) {
     emit *e = w->e;
     LLVMValueRef mr = num(w, w->mr), n = num(w, window_row_columns(w)), zero = num(w, 0),
-                 operand = of_tile[TOLD_OPERAND], sums = of_tile[TOLD_SUMS], next = of_tile[TOLD_NEXT];
+                 operand = of_tile[TOLD_OPERAND], sums = of_tile[TOLD_SUMS], next = of_tile[TOLD_NEXT],
+                 result = of_tile[TOLD_RESULT];
     LLVMValueRef whole = em_mul(e, LLVMBuildUDiv(e->b, columns, mr, ""), mr);
     whole = em_select(e, is_narrow, zero, whole);
     for (int is_last = 0; is_last < 2; is_last++) {
@@ -171,6 +192,7 @@ static void emit_row_tiles(window *w, LLVMValueRef *of_tile, LLVMValueRef column
         LLVMValueRef vector = LLVMBuildURem(e->b, LLVMBuildUDiv(e->b, l.i, is_last ? n : mr, ""), num(w, w->nv), "");
         of_tile[TOLD_NEXT] = element(w, next, em_mul(e, vector, num(w, EM_LINE_BYTES / w->bytes)));
         of_tile[TOLD_SUMS] = element(w, sums, em_mul(e, l.i, num(w, window_sums_apart(w))));
+        if (w->result >= 0) of_tile[TOLD_RESULT] = em_gep(e, result, result_type(w), l.i);
         tell_places(w, of_tile, em_add(e, y, row), is_last ? 1 : w->tile_rows);
         if (is_last) call_narrow_or(w, w->tile_rows > 1 ? LAST : TILE, of_tile, is_narrow);
         else window_call(w, TILE, of_tile, window_n_told(w));
@@ -206,6 +228,7 @@ static void emit_column_tiles_of(window *w, window_function f, int width, const 
     of_tile[TOLD_OPERAND] = element(w, of_line[TOLD_OPERAND], em_mul(e, at, num(w, window_columns_apart(w))));
     tell_place_in_row(w, of_tile, y, em_add(e, column, at), width);
     of_tile[TOLD_SUMS] = element(w, of_line[TOLD_SUMS], em_mul(e, l.i, num(w, window_sums_apart(w))));
+    if (w->result >= 0) of_tile[TOLD_RESULT] = em_gep(e, of_line[TOLD_RESULT], result_type(w), l.i);
     if (f == TILE) call_narrow_or(w, f, of_tile, is_narrow);
     else window_call(w, f, of_tile, window_n_told(w));
     em_end(e, &l);
@@ -246,16 +269,17 @@ static void put_last_columns(window *w, LLVMValueRef sums, LLVMValueRef columns,
     em_end(e, &c);
 }
 
-/* With phases it is told of one: begin and end of its K. */
-static unsigned n_line(const window *w) { return w->is_transposed ? 11 : 9; }
+/* With phases it is told of one: begin and end of its K; else, where tiles ask for it, of the result (TOLD_RESULT). */
+static unsigned n_line(const window *w) { return w->is_transposed || w->result >= 0 ? 11 : 9; }
 
 /* (args, weights, operand, columns, is_narrow, sums, first, y, column): the sums of columns of a line, from `column` of
  * row y on; y < 0: it goes on from row to row, with what lies between. All columns meet one block of weights before the
  * next. */
 static void emit_line(window *w) {
     emit *e = w->e;
-    LLVMTypeRef parameter[11] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_ptr,
-                                 e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_i64};
+    LLVMTypeRef parameter[11] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64,
+                                 e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, w->result >= 0 ? e->t_ptr : e->t_i64,
+                                 e->t_i64};
     window_outer *o = window_begin(w, LINE, "line", parameter, n_line(w));
     LLVMValueRef in[11], zero = num(w, 0), one = num(w, 1), kb = num(w, w->kb);
     LLVMGetParams(e->fn, in);
@@ -269,6 +293,11 @@ static void emit_line(window *w) {
     LLVMValueRef next = element(w, weights, em_mul(e, count, width));
     LLVMValueRef of_tile[WINDOW_TOLD] = {weights, in[2],    table, count, in[5], em_sub(e, lk.i, k_begin),
                                          in[6],   w->pitch, next};
+    for (int i = TOLD_BEGIN; i < TOLD_RESULT; i++) of_tile[i] = zero;
+    if (w->result >= 0) {
+        of_tile[TOLD_RESULT] = in[9];
+        of_tile[TOLD_APART] = in[10];
+    }
     if (w->has_pairs)
         of_tile[TOLD_FIRST] = window_tell_slow(
             w, window_is_slow(w, in[6], LLVMBuildUDiv(e->b, width, num(w, w->v_lanes), ""), w->v_lanes));
@@ -305,8 +334,9 @@ static void emit_turn(window *w) {
 }
 
 /* ---- the kernel ---- */
-/* Are the pads of the axis left out wherever a tile meets them (window_pads.c)? Of columns, those before a row so far as
- * its first tile reaches, and behind it those that its last column alone meets: the tile before the last may end there. */
+/* Are the pads of the axis left out wherever a tile meets them (window_pads.c)? Of columns, those before a row so far
+ * as its first tile reaches, and behind it those that its last column alone meets: the tile before the last may end
+ * there. */
 static bool leaves_out_pads_of(const window *w, const ir_kaxis *a) {
     if (a->begin == 0 && a->end <= 0) return true;
     if (!w->leaves_out || a->begin < 0) return false;
@@ -316,9 +346,9 @@ static bool leaves_out_pads_of(const window *w, const ir_kaxis *a) {
 }
 
 /* May the operand be read as it lies? Where pads are left out, nothing is to convert, and each row has a tile's
- * columns, or the tile whole rows. Planes that lie a multiple of 1 KB apart share few sets of L1 and L2, and what is read
- * of them several times is copied. (1x1, Cascade Lake, one thread: 640 channels of 32x32 0.66 of the time, 320 of 64x64
- * 0.67, 1280 of 16x16 to 320 0.80, 256 of 64x64 to 64 0.89; of planes of 28x28, which do not, 1.07.) */
+ * columns, or the tile whole rows. Planes that lie a multiple of 1 KB apart share few sets of L1 and L2, and what is
+ * read of them several times is copied. (1x1, Cascade Lake, one thread: 640 channels of 32x32 0.66 of the time, 320
+ * of 64x64 0.67, 1280 of 16x16 to 320 0.80, 256 of 64x64 to 64 0.89; of planes of 28x28, which do not, 1.07.) */
 static LLVMValueRef is_in_place(window *w) {
     enum { FEW_SETS = 1024 };
     emit *e = w->e;
@@ -382,18 +412,24 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
                                     : em_mul(e, begin, num(w, window_columns_apart(w)));
     LLVMValueRef from = element(w, s->from, off);
     em_loop ly = {0}, lx = {0};
-    LLVMValueRef phase[3] = {zero, zero, s->phase}, k_begin = NULL, k_end = NULL, sums = w->tile,
-                 turns = num(w, w->turns);
+    LLVMValueRef phase[3] = {zero, zero, s->phase}, last_told[2] = {0}, sums = w->tile, turns = num(w, w->turns);
     if (w->is_transposed) {
         ly = em_for(e, zero, num(w, w->phases[1]->n), num(w, 1));
         lx = em_for(e, zero, turns, num(w, 1));
         phase[1] = ly.i;
         phase[0] = lx.i;
-        window_phase_range(w, phase, &k_begin, &k_end);
+        window_phase_range(w, phase, &last_told[0], &last_told[1]);
         sums = element(w, sums, em_mul(e, lx.i, nr));
     }
     em_loop lv = em_for(e, zero, vectors, em_select(e, is_whole, nv, num(w, 1)));
     LLVMValueRef at = em_add(e, v, lv.i), done = em_mul(e, lv.i, lanes);
+    if (w->result >= 0) {
+        LLVMValueRef step = window_step_of(w, w->result, w->dim_m),
+                     first = em_add(e, window_told(w, s->block, w->result), begin);
+        first = em_add(e, first, em_mul(e, em_add(e, lm.i, done), step));
+        last_told[0] = em_gep(e, e->base[w->result], result_type(w), first);
+        last_told[1] = em_mul(e, step, num(w, ir_dtypes[w->k->buffer[w->result].dtype].bytes));
+    }
     window_call(w, LINE,
                 (LLVMValueRef[]){
                     e->args, element(w, weights, packed_at(w, at, NULL)), from, columns,
@@ -403,7 +439,7 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
                     w->tile_rows ? zero
                     : s->x       ? em_add(e, s->x, begin)
                                  : begin,
-                    k_begin, k_end},
+                    last_told[0], last_told[1]},
                 n_line(w));
     em_end(e, &lv);
     if (w->is_transposed) em_end(e, &lx);
@@ -416,9 +452,9 @@ static void emit_channels(window *w, window_line *s, LLVMValueRef weights, LLVMV
     em_end(e, &lm);
 }
 
-/* How long the line of `count` rows of n columns is, and what in it is a row's. i1: is it one for all rows? Where tiles
- * are whole rows it is; else where that is fewer tiles, with what lies between the rows: not pads, unless they are in the
- * slab. */
+/* How long the line of `count` rows of n columns is, and what in it is a row's. i1: is it one for all rows? Where
+ * tiles are whole rows it is; else where that is fewer tiles, with what lies between the rows: not pads, unless they
+ * are in the slab. */
 static LLVMValueRef lay_line(window *w, window_line *s, LLVMValueRef count, LLVMValueRef n, LLVMValueRef pitch,
                              LLVMValueRef in_place) {
     emit *e = w->e;

@@ -40,8 +40,8 @@ static int64_t begin_of(const window *w, int number) {
     return w->is_transposed ? w->phases[2 - number]->begin : a ? a->begin : 0;
 }
 
-/* By channel the slab has no parts: columns are read a stride apart. Its planes are an odd number of lines apart, so that
- * those of many channels share no few sets of a cache. */
+/* By channel the slab has no parts: columns are read a stride apart. Its planes are an odd number of lines apart, so
+ * that those of many channels share no few sets of a cache. */
 static int64_t part_stride(const window *w, const ir_kaxis *a) { return a && !w->k->is_by_channel ? a->stride : 1; }
 
 window_slab window_slab_of(window *w, LLVMValueRef rows) {
