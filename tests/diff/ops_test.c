@@ -174,8 +174,7 @@ static UNUSED bool is_of_rows; /* a program of the rows of ops.def, not of a tes
 #define WATCHED_ONE_IN 12 /* the same programs elsewhere */
 #endif
 /* Generated code is not instrumented: what sanitizers can find in a program, it has at one level; of a row, at its first
- * size and a third of the others, and programs are much alike: one in WATCHED_ONE_IN; of a test of its own one in two.
- * All of it runs without them. */
+ * size and a third of the others, and programs are much alike: one in WATCHED_ONE_IN. All of it runs without them. */
 static bool is_watched(const char *text, uint64_t seed, uint32_t *levels) {
     static uint64_t last;
     const uint64_t program = program_of(text);
@@ -184,8 +183,7 @@ static bool is_watched(const char *text, uint64_t seed, uint32_t *levels) {
     while (!(*levels >> level & 1)) level = (level + 1) % 3;
     *levels = 1u << level;
     last = program;
-    if (!is_of_rows) return mix(program ^ seed) % 2 == 0;
-    return program / 3 % WATCHED_ONE_IN == 0 && (is_first || mix(seed) % 3 == 0);
+    return !is_of_rows || (program / 3 % WATCHED_ONE_IN == 0 && (is_first || mix(seed) % 3 == 0));
 }
 #endif
 
