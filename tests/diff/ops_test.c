@@ -121,12 +121,6 @@ static void has_kernels(const char *text) {
 #ifndef IS_FAST
 #define IS_FAST false /* the fast tier */
 #endif
-static UNUSED uint64_t program_of(const char *text) {
-    uint64_t program = 0;
-    for (const char *c = text; *c; c++) program = mix(program ^ (uint8_t)*c);
-    return program;
-}
-
 /* gpu_ops_test.c includes this file with other targets, and kernels that an interpreter runs. */
 #ifndef LAUNCH
 #define LAUNCH                NULL
@@ -143,29 +137,11 @@ static bool is_narrow_contraction(const char *text) {
     for (int i = 0; i < 5; i++) has_op |= strstr(text, ops[i]) != NULL;
     return has_type && has_op;
 }
-static bool is_of_f32(const char *text) { return strstr(text, "f32[") != NULL; }
-/* Of f32 all levels; of another type, whose programs differ from these by instructions alone, one of them, for each
- * program and size another; of products of narrow types the highest as well. */
-static uint32_t levels_of(const char *text, uint64_t seed, uint32_t levels) {
-    const unsigned n = (unsigned)rt_host_level() + 1;
-    if (is_of_f32(text)) return levels;
-    unsigned level = (unsigned)(mix(program_of(text) ^ seed) % n);
-    while (!(levels >> level & 1)) level = (level + 1) % 3;
-    return 1u << level | (is_narrow_contraction(text) ? levels & 1u << (n - 1) : 0);
-}
-/* Fused, and not: of another type than f32 one program in two. */
-#define FUSIONS_OF(text) (is_of_f32(text) || program_of(text) % 2 ? N_FUSIONS : 1)
-#define LEVELS_OF        levels_of
-#define N_TARGETS        (2 * (rt_host_level() + 1)) /* each level, then with what this machine has beside it */
+#define N_TARGETS (2 * (rt_host_level() + 1)) /* each level, then with what this machine has beside it */
 static bool choose_target(int i, uint32_t levels, const char *text, ir_target *out) {
     *out = (ir_target){(ir_level)(i / 2), i & 1 ? rt_host_extras((ir_level)(i / 2)) : 0};
     return levels >> out->level & 1 && (!(i & 1) || (out->features && is_narrow_contraction(text)));
 }
-#endif
-
-#ifndef LEVELS_OF
-#define LEVELS_OF(text, seed, levels) (levels)
-#define FUSIONS_OF(text)              N_FUSIONS
 #endif
 
 static UNUSED bool is_of_rows; /* a program of the rows of ops.def, not of a test of its own */
@@ -177,7 +153,8 @@ static UNUSED bool is_of_rows; /* a program of the rows of ops.def, not of a tes
  * size and a third of the others, and programs are much alike: one in WATCHED_ONE_IN. All of it runs without them. */
 static bool is_watched(const char *text, uint64_t seed, uint32_t *levels) {
     static uint64_t last;
-    const uint64_t program = program_of(text);
+    uint64_t program = 0;
+    for (const char *c = text; *c; c++) program = mix(program ^ (uint8_t)*c);
     const bool is_first = program != last;
     unsigned level = (unsigned)(program % 3);
     while (!(*levels >> level & 1)) level = (level + 1) % 3;
@@ -191,11 +168,17 @@ static bool is_watched(const char *text, uint64_t seed, uint32_t *levels) {
 static const ir_features TILES = IR_FEATURE_AMXINT8 | IR_FEATURE_AMXBF16 | IR_FEATURE_AMXFP16;
 
 /* size: of A, B, C, D. */
-static void check_at_levels(const char *text, domain dom, const int64_t size[4], uint64_t seed, const int *threads,
-                            bool strided, uint32_t levels) {
+static void check(const char *text, domain dom, const int64_t size[4], const int *threads, bool strided,
+                  uint32_t levels) {
     static jmp_buf oom;
     fu_arena arena;
     char where[1400];
+    uint64_t seed =
+        mix((uint64_t)size[0] * 31 + (uint64_t)size[1] * 7 + (uint64_t)size[2] * 3 + (uint64_t)size[3] + strided);
+    if (!IS_FOR_US(size)) return;
+#ifdef __SANITIZE_ADDRESS__
+    if (!is_watched(text, seed, &levels)) return;
+#endif
     fu_arena_init(&arena, &oom);
     if (setjmp(oom)) cr_assert(false, "out of memory");
     ir_graph *g = reference_graph(&arena, &error, text);
@@ -239,7 +222,7 @@ static void check_at_levels(const char *text, domain dom, const int64_t size[4],
         ir_features features = target.features;
         bool is_first = true;
         for (int t = 0; threads[t]; t++)
-            for (int no_fuse = 0; no_fuse < (t == 0 ? FUSIONS_OF(text) : 1); no_fuse++) {
+            for (int no_fuse = 0; no_fuse < (t == 0 ? N_FUSIONS : 1); no_fuse++) {
                 snprintf(where, sizeof where, "%s A=%lld B=%lld C=%lld D=%lld %s %s, %d threads%s%s", text,
                          (long long)size[0], (long long)size[1], (long long)size[2], (long long)size[3],
                          features ? "with features" : "", ir_levels[level].short_name, threads[t],
@@ -272,17 +255,6 @@ static void check_at_levels(const char *text, domain dom, const int64_t size[4],
         }
     }
     fu_arena_free(&arena);
-}
-
-static void check(const char *text, domain dom, const int64_t size[4], const int *threads, bool strided,
-                  uint32_t levels) {
-    const uint64_t seed =
-        mix((uint64_t)size[0] * 31 + (uint64_t)size[1] * 7 + (uint64_t)size[2] * 3 + (uint64_t)size[3] + strided);
-    if (!IS_FOR_US(size)) return;
-#ifdef __SANITIZE_ADDRESS__
-    if (!is_watched(text, seed, &levels)) return;
-#endif
-    check_at_levels(text, dom, size, seed, threads, strided, LEVELS_OF(text, seed, levels));
 }
 
 static const int one_thread[] = {1, 0}, two_threads[] = {1, 2, 0}, many_threads[] = {1, 2, 3, 7, 0};
