@@ -232,12 +232,11 @@ static void window_emit_finish(window *w) {
 
 /* ---- a row, from registers to the outputs ---- */
 static bool has_row_functions(window *w) {
-    const bool is_known = LLVMIsConstant(w->kk);
-    const int64_t kk = is_known ? (int64_t)LLVMConstIntGetZExtValue(w->kk) : 1;
+    const int64_t kk = window_known_k(w);
     if (w->is_transposed || !w->e->level->has_mask || w->v_lanes != w->lanes || kk > w->kb ||
         (w->step != 1 && w->step != 2) || !ir_window_is_small(w->k))
         return false;
-    if (is_known && w->step == 1 && w->nv <= 2 && kk <= IR_WINDOW_FEW && !w->has_pairs) w->few = (int)kk;
+    if (kk >= 0 && w->step == 1 && w->nv <= 2 && kk <= IR_WINDOW_FEW && !w->has_pairs) w->few = (int)kk;
     w->holds = w->few && w->mr * w->nv == IR_WINDOW_HELD_SUMS && ir_window_holds(w->k->level, kk, w->mr, w->nv);
     return true;
 }

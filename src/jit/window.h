@@ -51,7 +51,7 @@ typedef struct window {
     LLVMValueRef weight_base, weight_pitch, first_sums; /* first_sums: what `adds` takes off, or `leaves_out` checks */
     int tile_rows;                                      /* ir_window_tile_rows */
     bool has_lower;                                     /* ir_window_has_lower */
-    int result; /* by channel: the buffer that tiles ask for while they multiply; -1: none */
+    int result;                                         /* by channel: what tiles ask for while they multiply; -1: none */
     bool leaves_out, drops_sign;                        /* ir_window_leaves_out, .._drops_sign */
     int down, across;                                   /* with it: places along rows, columns */
     int sums_pitch;                                     /* of FINISH's sums from row to row */
@@ -128,6 +128,10 @@ LLVMValueRef window_new_block(window *w); /* for what window_write_block tells F
 /* The indices of those dims before m that are set in `dims`; what is left of the number is returned. */
 LLVMValueRef window_decode(window *w, LLVMValueRef number, uint32_t dims, LLVMValueRef *index);
 static inline uint32_t window_batch_dims(const window *w) { return (1u << w->n_batch) - 1; }
+/* How many elements K has, where that is known here; else -1. */
+static inline int64_t window_known_k(const window *w) {
+    return LLVMIsAConstantInt(w->kk) ? LLVMConstIntGetSExtValue(w->kk) : -1;
+}
 static inline LLVMValueRef window_divide_up(window *w, LLVMValueRef a, LLVMValueRef b) {
     return LLVMBuildUDiv(w->e->b, em_sub(w->e, em_add(w->e, a, b), num(w, 1)), b, "");
 }

@@ -74,9 +74,9 @@ static void add_column(window *w, const tile *t, int r, int i, LLVMValueRef at, 
  * 256 of 32x32 to 128 0.90; 1x1 of 1280 channels of 16x16 0.95. 7x7 of 3 channels, whose weights stay in L1, 1.1.) */
 static void load_weights(window *w, const tile *t, LLVMValueRef weights, LLVMValueRef *b) {
     enum { WEIGHTS_AHEAD = 9, L1_BYTES = 32768 };
-    const int64_t each = (int64_t)t->nv * w->v_lanes;
+    const int64_t each = (int64_t)t->nv * w->v_lanes, kk = window_known_k(w);
     for (int j = 0; j < t->nv; j++) b[j] = window_load_vector(w, element(w, weights, num(w, j * w->v_lanes)));
-    if (LLVMIsAConstantInt(w->kk) && LLVMConstIntGetSExtValue(w->kk) * each * w->bytes <= L1_BYTES) return;
+    if (kk >= 0 && kk * each * w->bytes <= L1_BYTES) return;
     em_prefetch_lines(w->e, element(w, weights, num(w, WEIGHTS_AHEAD * each)), each * w->bytes, 1);
 }
 

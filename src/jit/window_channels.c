@@ -34,7 +34,7 @@ static int64_t sums_columns(const window *w) {
  * time, 3x3 of 64 of 64x64 0.92, of 64 of 128x128 to 32 0.93, of 64 of 56x56 0.99; 1x1 of 16 of 112x112 to 64 1.03.) */
 static int result_to_ask_for(const window *w) {
     enum { FEWEST = 128, MOST = 640 };
-    const int64_t kk = LLVMIsAConstantInt(w->kk) ? LLVMConstIntGetSExtValue(w->kk) : -1;
+    const int64_t kk = window_known_k(w);
     if (w->is_transposed || !w->e->level->has_mask || kk < FEWEST || kk > MOST) return -1;
     for (int i = 0; i < w->k->n_insts; i++) {
         const ir_kinst *in = &w->k->inst[i];

@@ -63,7 +63,7 @@ window_slab window_slab_of(window *w, LLVMValueRef rows) {
     s.plane = em_mul(e, s.extent[0], s.extent[1]);
     if (w->k->is_by_channel) { /* as ir_kernel_slab_bytes: an odd number of lines */
         const int64_t line = EM_LINE_BYTES / w->bytes;
-        LLVMValueRef lines = LLVMBuildUDiv(e->b, em_add(e, s.plane, num(w, line - 1)), num(w, line), "");
+        LLVMValueRef lines = window_divide_up(w, s.plane, num(w, line));
         s.plane = em_mul(e, em_or(e, lines, num(w, 1)), num(w, line));
     }
     s.pitch = s.extent[1];

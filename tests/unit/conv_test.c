@@ -2,16 +2,11 @@
 /* Convolutions by channel leave out products with pads (src/jit/window_pads.c), and that is not to be seen: 0 times a
  * weight that is infinite is NaN, and sums that are 0 have one sign. The operand's elements are all the same, as are
  * the weights but one of each of the first channels, so each element of a result is known. */
+#include "../diff/check.h"
 #include "../host_level.h"
 #include "api_test.h"
 #include "plan_test.h"
-#include <math.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 typedef struct conv {
     int taken, made, n, places, pad, stride;
@@ -42,16 +37,6 @@ static void judge(const conv *c, const float *y, const char *where) {
 static size_t all_taken(const conv *c) { return (size_t)c->taken * (size_t)(c->n * c->n); }
 static size_t all_weights(const conv *c) { return (size_t)c->taken * (size_t)(c->places * c->places * c->made); }
 
-/* So many floats between pages that nobody may touch, beside the one behind them or the one before. */
-static float *guarded(size_t n, bool is_at_end, void **map, size_t *bytes) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (n * sizeof(float) + page - 1) / page;
-    *bytes = (pages + 2) * page;
-    *map = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert(*map != MAP_FAILED && mprotect(*map, page, PROT_NONE) == 0 &&
-              mprotect((char *)*map + (pages + 1) * page, page, PROT_NONE) == 0);
-    return (float *)(void *)((char *)*map + (is_at_end ? (pages + 1) * page - n * sizeof(float) : page));
-}
-
 /* The result for this operand and these weights, which it frees; is_named: the sizes of images and the number of their
  * channels are, in the text. Nothing beside the operand may be read: at one end, at the next call the other. */
 static float *call(const conv *c, const char *target, int n_threads, float *x, float *w, bool is_named) {
@@ -67,13 +52,11 @@ static float *call(const conv *c, const char *target, int n_threads, float *x, f
              channels, sizes, c->made, channels, c->places, c->places, c->pad, c->pad, c->pad, c->pad, c->stride,
              c->stride);
     static bool is_at_end;
-    void *map;
-    size_t bytes;
-    float *there = guarded(all_taken(c), is_at_end = !is_at_end, &map, &bytes);
-    memcpy(there, x, all_taken(c) * sizeof *x);
+    guarded there = guard_new(all_taken(c) * sizeof *x, is_at_end = !is_at_end);
+    memcpy(there.data, x, all_taken(c) * sizeof *x);
     fusor_context *ctx = new_context_for(target, n_threads);
     fusor_executable *exe = NULL;
-    fusor_buffer in[2] = {FUSOR_BUFFER(there, FUSOR_F32, 1, c->taken, c->n, c->n),
+    fusor_buffer in[2] = {FUSOR_BUFFER(there.data, FUSOR_F32, 1, c->taken, c->n, c->n),
                           FUSOR_BUFFER(w, FUSOR_F32, c->made, c->taken, c->places, c->places)},
                  out = FUSOR_BUFFER(y, FUSOR_F32, 1, c->made, of_result(c), of_result(c));
     OK(fusor_compile_text(ctx, text, NULL, &exe));
@@ -81,7 +64,7 @@ static float *call(const conv *c, const char *target, int n_threads, float *x, f
     cr_assert_eq(y[made], 77);
     fusor_executable_free(exe);
     fusor_context_free(ctx);
-    munmap(map, bytes);
+    guard_free(&there);
     free(x);
     free(w);
     return y;
@@ -275,12 +258,12 @@ Test(conv, nothing_behind_the_operand_is_read) {
                      "func @f(%%x: f32[1, %d, %d], const %%w: f32[%d, %d, %d]) -> f32[?, ?, ?] { %%y = conv(%%x, %%w, "
                      "strides=[%d]) return %%y }",
                      CHANNELS, taken, CHANNELS, CHANNELS, places, stride);
-            void *map[2];
-            size_t bytes[2];
+            guarded map[2];
             const size_t all[2] = {(size_t)CHANNELS * (size_t)taken, (size_t)CHANNELS * CHANNELS * (size_t)places};
             float *x[2];
             for (int i = 0; i < 2; i++) {
-                x[i] = guarded(all[i], true, &map[i], &bytes[i]);
+                map[i] = guard_new(all[i] * sizeof *x[i], true);
+                x[i] = (float *)(void *)map[i].data;
                 for (size_t e = 0; e < all[i]; e++) x[i][e] = 1;
             }
             fusor_context *ctx = new_context_for(ir_levels[level].name, 1 + n / 2 % MOST);
@@ -296,7 +279,7 @@ Test(conv, nothing_behind_the_operand_is_read) {
             fusor_buffer_free(ctx, &out);
             fusor_executable_free(exe);
             fusor_context_free(ctx);
-            for (int i = 0; i < 2; i++) munmap(map[i], bytes[i]);
+            for (int i = 0; i < 2; i++) guard_free(&map[i]);
         }
 }
 
