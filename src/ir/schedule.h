@@ -43,7 +43,8 @@ enum {
     IR_WINDOW_FEW = 16,     /* up to so many products of an element, a convolution's tile has all of them in its code */
     IR_WINDOW_MANY = 32,    /* of so many registers, all tiles by channel have as many columns (ir_window_has_lower) */
     IR_WINDOW_ALONG = 8,    /* up to so many places along columns, pads are left out */
-    IR_WINDOW_UNSIGNED = 64 /* sums of so many products and more are never -0 (ir_window_drops_sign) */
+    IR_WINDOW_UNSIGNED = 64, /* sums of so many products and more are never -0 (ir_window_drops_sign) */
+    IR_WINDOW_ASKS = 128     /* of so many products and more, tiles by channel ask for the result's lines */
 };
 enum { IR_WINDOW_HELD_SUMS = 8 }; /* of a tile that keeps its columns in registers */
 /* Are there registers for the columns of k products, nv vectors, and sums of mr channels? */

@@ -47,9 +47,11 @@ int window_n_told(const window *w) {
     return w->leaves_out ? TOLD_TO + 1 : w->tile_rows ? TOLD_NEXT + 1 : TOLD_FIRST + 1;
 }
 
-/* The result's lines that a tile of columns will be stored to, one of a channel with each step of the loop over K. */
+/* The result's lines that a tile of columns will be stored to, n with each step of the loop over K: of one channel after
+ * the other that of the tile's first column, then, from `again` on, that of its last one. */
 typedef struct result_lines {
-    LLVMValueRef at, next, end;
+    LLVMValueRef first, at, next, end, again, most;
+    int n;
 } result_lines;
 
 typedef struct tile {
@@ -122,22 +124,39 @@ static void ask_for_next(window *w, const tile *t, LLVMValueRef k) {
     em_prefetch(w->e, element(w, t->in[TOLD_NEXT], em_mul(w->e, k, num(w, (int64_t)t->nv * w->v_lanes))), 2);
 }
 
-/* (In the entry of a loop.) */
-static result_lines result_of(window *w, const tile *t) {
+/* (In the entry of a loop with a step for so many elements of K.) */
+static result_lines result_of(window *w, const tile *t, int each) {
     result_lines r = {0};
     if (w->result < 0) return r;
-    const int channels = t->nv * w->v_lanes;
-    r.end = em_gep(w->e, t->in[TOLD_RESULT], w->e->t_i8, em_mul(w->e, t->in[TOLD_APART], num(w, channels)));
+    emit *e = w->e;
+    const int channels = t->nv * w->v_lanes, bytes = ir_dtypes[w->k->buffer[w->result].dtype].bytes;
+    const int64_t kk = window_known_k(w), steps = kk < 0 ? INT64_MAX : kk / each;
+    r.again = em_gep(e, t->in[TOLD_RESULT], e->t_i8, num(w, (t->rows * t->columns - 1) * bytes));
+    r.first = steps < channels ? r.again : t->in[TOLD_RESULT];
+    r.end = em_gep(e, r.first, e->t_i8, em_mul(e, t->in[TOLD_APART], num(w, channels)));
+    r.n = steps < 2 * channels ? 2 : 1;
+    r.most = kk < 0 ? num(w, 2 * channels * each) : NULL;
     return r;
 }
-/* (In its body.) The last line is asked for again by steps that are more than channels. */
-static void ask_for_result(window *w, const tile *t, result_lines *r, LLVMValueRef first, LLVMBasicBlockRef from) {
+/* (In its body, k: the first element of the step.) */
+static void ask_for_result(window *w, const tile *t, result_lines *r, LLVMValueRef first, LLVMBasicBlockRef from,
+                           LLVMValueRef k) {
     emit *e = w->e;
+    em_branch is_asked = {0};
     if (w->result < 0) return;
-    r->at = phi_of(w, first, from);
-    em_prefetch(e, r->at, 2);
-    LLVMValueRef then = em_gep(e, r->at, e->t_i8, t->in[TOLD_APART]);
-    r->next = em_select(e, LLVMBuildICmp(e->b, LLVMIntULT, then, r->end, ""), then, r->at);
+    r->next = r->at = phi_of(w, first, from);
+    if (r->most) is_asked = em_if(e, em_icmp(e, LLVMIntSLT, k, r->most));
+    for (int i = 0; i < r->n; i++) {
+        em_prefetch(e, r->next, 2);
+        LLVMValueRef then = em_gep(e, r->next, e->t_i8, t->in[TOLD_APART]);
+        r->next = em_select(e, LLVMBuildICmp(e->b, LLVMIntULT, then, r->end, ""), then, r->again);
+    }
+    if (!r->most) return;
+    LLVMBasicBlockRef asked = LLVMGetInsertBlock(e->b);
+    em_endif(e, &is_asked);
+    LLVMValueRef next = phi_of(w, r->next, asked);
+    LLVMAddIncoming(next, &r->at, &is_asked.other, 1);
+    r->next = next;
 }
 
 /* Ends the loop of products that begins at `body`, in which sum[n] became next[n]: back while k_then is one of K; sum
@@ -162,21 +181,22 @@ static void emit_all_places(window *w, const tile *t, LLVMBasicBlockRef done, LL
     const int n = t->rows * t->columns * t->nv;
     LLVMValueRef next[WINDOW_MAX_TILE], b[8], zero = num(w, 0);
     LLVMBasicBlockRef entry = LLVMGetInsertBlock(e->b), body = em_block(e, "products");
-    result_lines lines = result_of(w, t);
+    result_lines lines = result_of(w, t, 1);
     LLVMBuildCondBr(e->b, em_icmp(e, LLVMIntSGT, t->in[TOLD_COUNT], zero), body, done);
     LLVMPositionBuilderAtEnd(e->b, body);
     LLVMValueRef k = phi_of(w, zero, entry), weights = phi_of(w, t->in[TOLD_WEIGHTS], entry);
     for (int i = 0; i < n; i++) next[i] = sum[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
-    ask_for_result(w, t, &lines, t->in[TOLD_RESULT], entry);
+    ask_for_result(w, t, &lines, lines.first, entry, k);
     LLVMValueRef at = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, t->in[TOLD_TABLE], e->t_i64, k), "");
     ask_ahead(w, t->row, t->rows, t->in[TOLD_TABLE], k);
     ask_for_next(w, t, k);
     load_weights(w, t, weights, b);
     for (int i = 0; i < t->rows * t->columns; i++) add_column(w, t, i / t->columns, i % t->columns, at, b, next);
     LLVMValueRef k_then = em_add(e, k, num(w, 1)), then = element(w, weights, num(w, (int64_t)t->nv * w->v_lanes));
-    LLVMAddIncoming(k, &k_then, &body, 1);
-    LLVMAddIncoming(weights, &then, &body, 1);
-    if (lines.at) LLVMAddIncoming(lines.at, &lines.next, &body, 1);
+    LLVMBasicBlockRef end = LLVMGetInsertBlock(e->b);
+    LLVMAddIncoming(k, &k_then, &end, 1);
+    LLVMAddIncoming(weights, &then, &end, 1);
+    if (lines.at) LLVMAddIncoming(lines.at, &lines.next, &end, 1);
     end_products(w, t, entry, body, done, k_then, next, sum);
 }
 
@@ -194,10 +214,10 @@ static void emit_rows_of_places(window *w, const tile *t, LLVMBasicBlockRef done
     LLVMValueRef is_any =
         em_and(e, em_icmp(e, LLVMIntSLT, lo, hi), em_icmp(e, LLVMIntSGT, t->in[TOLD_COUNT], num(w, 0)));
     LLVMValueRef weights_from = element(w, t->in[TOLD_WEIGHTS], em_mul(e, first, num(w, width))), channel_line = NULL;
-    result_lines lines = result_of(w, t);
+    result_lines lines = result_of(w, t, w->across);
     LLVMBuildCondBr(e->b, is_any, channel, done);
     LLVMPositionBuilderAtEnd(e->b, channel);
-    if (lines.end) channel_line = phi_of(w, t->in[TOLD_RESULT], entry);
+    if (lines.end) channel_line = phi_of(w, lines.first, entry);
     LLVMValueRef channel_k = phi_of(w, first, entry), channel_weights = phi_of(w, weights_from, entry);
     for (int i = 0; i < n; i++) of_channel[i] = phi_of(w, LLVMConstNull(w->t_vec), entry);
     LLVMValueRef k_end = em_add(e, channel_k, met);
@@ -206,7 +226,7 @@ static void emit_rows_of_places(window *w, const tile *t, LLVMBasicBlockRef done
     LLVMValueRef k = phi_of(w, channel_k, channel), y = parts > 1 ? phi_of(w, lo, channel) : NULL,
                  weights = phi_of(w, channel_weights, channel);
     for (int i = 0; i < n; i++) sum[i] = phi_of(w, of_channel[i], channel);
-    ask_for_result(w, t, &lines, channel_line, channel);
+    ask_for_result(w, t, &lines, channel_line, channel, k);
     LLVMValueRef off = LLVMBuildLoad2(e->b, e->t_i64, em_gep(e, t->in[TOLD_TABLE], e->t_i64, k), "");
     ask_ahead(w, t->row, t->rows, t->in[TOLD_TABLE], k);
     for (int p = 0; p < w->across; p++) ask_for_next(w, t, em_add(e, k, num(w, p)));
