@@ -160,6 +160,22 @@ static int64_t products_of(const ir_graph *g, const ir_node *n) {
     return places && ir_size_is_const(g->sizes, taken_of(g, n), &taken) && taken <= INT32_MAX ? taken * places : -1;
 }
 
+/* Is it of one place (1x1), and its result's rows one run, as the operand's are? */
+static bool is_line(const ir_graph *g, const ir_node *n) {
+    bool is = places_of(g, n) == 1 && !is_transposed(n) && ir_at(g, n->in[0])->op != IR_OP_PAD;
+    for (unsigned i = 0; i < n->rank - (unsigned)IR_SPATIAL_AT; i++) is &= stride_along(g, n, i) == 1;
+    return is;
+}
+
+/* Are its rows and columns one dim of a kernel by columns, if those are one run in all else that it reads and writes?
+ * Then no vector is of the end of a row and the begin of the next one. (1x1, Cascade Lake, one thread: 64 channels of
+ * 56x56 to 256 0.88 of the time, 24 to 144 0.87, 32 of 28x28 to 192 0.92.) Not of few products, whose tiles are others:
+ * 16 of 55x55 to 64 1.06. */
+static bool is_row_of_columns(const ir_graph *g, const ir_node *n) {
+    const int64_t products = products_of(g, n);
+    return is_line(g, n) && (products < 0 || products > IR_WINDOW_FEW);
+}
+
 /* Columns of a phase; false: not known. */
 static bool columns_of(const ir_graph *g, const ir_node *n, unsigned d, int64_t *out) {
     int64_t v;
@@ -272,7 +288,7 @@ static bool is_by_channel(const planner *p, const ir_node *n, plan_window_form *
      * sets of L1 with the others. (1x1, Cascade Lake, time by columns over that by channel: 1280 to 320 of 16x16 2.2, 640
      * to 640 of 31x31 and 32x32 1.7, 320 to 320 of 64x64, 256 to 64 of 64x64 1.5; 512 to 512 of 16x16 1.0, 64 to 256 of
      * 56x56 0.8.) */
-    enum { MANY_CHANNELS = 256, FAR = 1 << 10 };
+    enum { MANY_CHANNELS = 128, FAR = 1 << 9 };
     const double far_by_column = 1.3;
     const ir_graph *g = p->g;
     const ir_level level = p->options->level;
@@ -283,13 +299,9 @@ static bool is_by_channel(const planner *p, const ir_node *n, plan_window_form *
         columns < 1 || rows < 1 || columns > MOST || rows > MOST)
         return false;
     made /= groups_of(n);
-    bool is_one_line = places_of(g, n) == 1 && !is_transposed(n) && ir_at(g, n->in[0])->op != IR_OP_PAD;
-    for (unsigned i = 0; i < spatial; i++) {
-        /* of rows too: the slab has those between (20001 of stride 1000: 5.6 MB) */
-        const int64_t stride = stride_along(g, n, i);
-        if (stride > IR_CHANNELS_STRIDE) return false;
-        is_one_line &= stride == 1;
-    }
+    for (unsigned i = 0; i < spatial; i++) /* of rows too: the slab has those between (20001 of stride 1000: 5.6 MB) */
+        if (stride_along(g, n, i) > IR_CHANNELS_STRIDE) return false;
+    const bool is_one_line = is_line(g, n);
     if (is_one_line && ir_levels[level].registers < IR_WINDOW_MANY) columns *= rows, rows = 1; /* tiles are of a row */
     ir_id of = n->in[1];
     while (ir_at(g, of)->op == IR_OP_CAST) of = ir_at(g, of)->in[0];
@@ -298,6 +310,7 @@ static bool is_by_channel(const planner *p, const ir_node *n, plan_window_form *
     double by_channel = 0, by_column = 0;
     if (f->has_pairs) products = ir_ceil_div(products, 2);
     f->tile = ir_window_channel_tile(level, n->dtype, made, columns, rows, products, &by_channel);
+    if (is_row_of_columns(g, n)) columns *= rows, rows = 1;
     const ir_tile other = ir_window_tile(level, n->dtype, made, columns, rows, products,
                                          stride_along(g, n, spatial - 1), false, &by_column);
     if (f->has_pairs && places_of(g, n) > 1) by_column *= pairs_by_column;
@@ -389,6 +402,7 @@ void plan_window_tile(builder *b, const ir_node *n, bool is_direct) {
                       ir_levels[b->k->level].registers >= IR_WINDOW_MANY &&
                       ir_window_is_cut(b->k->level, columns, rows, f.tile.mr);
     b->k->has_whole_channels = f.is_by_channel && ir_round_up(channels_made(g, n), lanes) % f.tile.nr == 0;
+    if (!f.has_axes && columns > 0 && rows > 0 && is_row_of_columns(g, n)) columns *= rows, rows = 1;
     if (!f.is_by_channel)
         b->k->tile = ir_window_tile(b->k->level, n->dtype, channels_made(g, n), columns, rows, products,
                                     f.has_axes ? 1 : ir_window_entry(g, n, "strides", spatial - 1, 1),
@@ -514,12 +528,24 @@ uint16_t plan_window_value(builder *b, const ir_node *n) {
     return builder_inst(b, inst);
 }
 
+static bool is_one_row(const builder *b, const ir_node *n, int rows, int columns) {
+    ir_sizes *sz = b->p->g->sizes;
+    if (rows < 0 || b->k->n_axes || b->k->band_rows || b->k->is_depthwise || ir_level_is_gpu(b->k->level) ||
+        !is_row_of_columns(b->p->g, n))
+        return false;
+    for (uint32_t i = 0; i < b->places.n; i++)
+        if (b->places.at[i].stride[rows] != ir_size_mul(sz, b->places.at[i].stride[columns], b->dim[columns]))
+            return false;
+    return builder_mergeable(b, rows, columns);
+}
+
 /* The kernel's dims: batch, groups, outer spatial dims; channels made, rows, columns; channels taken and places that
  * are not one. The result and what it is combined with have the groups within the channels. */
 int plan_window_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], char role[MAX_SPACE + 1]) {
     ir_sizes *sz = b->p->g->sizes;
-    const int columns = n->rank - 1, rows = n->rank > IR_SPATIAL_AT + 1 ? n->rank - 2 : -1;
-    int count = 0;
+    const int columns = n->rank - 1;
+    int rows = n->rank > IR_SPATIAL_AT + 1 ? n->rank - 2 : -1, count = 0;
+    const int outer = rows;
     b->dim[1] = ir_size_div(sz, b->dim[1], b->dim[dim_group(n)]);
     for (uint32_t i = 0; i < b->accesses.n; i++) {
         access *a = &b->accesses.at[i];
@@ -531,7 +557,11 @@ int plan_window_order(builder *b, const ir_node *n, int order[MAX_SPACE + 1], ch
 #define PUT(d, r) (order[count] = (d), role[count++] = (r))
     if (!ir_size_is(sz, b->dim[0], 1)) PUT(0, 'b');
     if (!ir_size_is(sz, b->dim[dim_group(n)], 1)) PUT(dim_group(n), 'b');
-    for (int d = IR_SPATIAL_AT; d < rows; d++)
+    if (is_one_row(b, n, rows, columns)) {
+        b->dim[columns] = ir_size_mul(sz, b->dim[rows], b->dim[columns]);
+        rows = -1;
+    }
+    for (int d = IR_SPATIAL_AT; d < outer; d++)
         if (!ir_size_is(sz, b->dim[d], 1)) PUT(d, 'b');
     PUT(1, 'm');
     PUT(rows < 0 ? MAX_SPACE - 1 : rows, 'y');

@@ -50,6 +50,7 @@ jit_sources += %D%/window_phases.c
 jit_sources += %D%/window_depthwise.c
 jit_sources += %D%/window_pack.c
 jit_sources += %D%/window_slab.c
+jit_sources += %D%/window_row.c
 jit_sources += %D%/window_tile.c
 jit_sources += %D%/contract.c
 jit_sources += %D%/contract_pack.c

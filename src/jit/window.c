@@ -22,14 +22,25 @@
 #include "jit/window.h"
 #include <string.h>
 
-enum { MAX_K = 5, MEMORY_PRODUCTS = 16, STORE_AHEAD = 512 };
+enum { MAX_K = 5, MEMORY_PRODUCTS = 16 };
 
 static LLVMValueRef round_up(window *w, LLVMValueRef bytes) {
     return em_and(w->e, em_add(w->e, bytes, num(w, 63)), num(w, -64));
 }
 
+int window_result(const window *w) {
+    for (int i = 0; i < w->k->n_insts; i++) {
+        const ir_kinst *in = &w->k->inst[i];
+        if (in->op != IR_K_STORE || (w->band_rows && in->index == w->band)) continue;
+        const int64_t *stride = w->k->buffer[in->index].stride;
+        if (stride[w->dim_m] != 0 && stride[w->dim_n] == 1) return in->index;
+    }
+    return -1;
+}
+
 static void set_values(window *w) {
     emit *e = w->e;
+    w->result = -1;
     window_set_band(w);
     window_set_phases(w);
     w->columns = e->size[w->dim_n];
@@ -171,7 +182,7 @@ LLVMValueRef window_told(window *w, LLVMValueRef block, int i) {
  * of the result that columns of the tile count from; offsets are of that. */
 static int column_in_block(const window *w) { return w->k->n_buffers + w->n_batch + 1; }
 
-static LLVMValueRef told_column(window *w, LLVMValueRef block) {
+LLVMValueRef window_told_column(window *w, LLVMValueRef block) {
     return w->cuts ? window_told(w, block, column_in_block(w)) : num(w, 0);
 }
 
@@ -179,14 +190,14 @@ LLVMValueRef window_new_block(window *w) {
     return em_alloca(w->e, LLVMArrayType(w->e->t_i64, (unsigned)column_in_block(w) + 1), 8);
 }
 
-static void read_block(window *w, LLVMValueRef block, LLVMValueRef *off, LLVMValueRef *index) {
+void window_read_block(window *w, LLVMValueRef block, LLVMValueRef *off, LLVMValueRef *index) {
     for (int b = 0; b < w->k->n_buffers; b++) off[b] = window_told(w, block, b);
     for (int d = 0; d < w->n_batch; d++) index[d] = window_told(w, block, w->k->n_buffers + d);
     index[w->dim_y] = window_told(w, block, w->k->n_buffers + w->n_batch);
 }
 
 /* Offsets of what is not an operand, moved by i along dim d. */
-static void move_offsets(window *w, const LLVMValueRef *off, LLVMValueRef i, int d, LLVMValueRef *to) {
+void window_move_offsets(window *w, const LLVMValueRef *off, LLVMValueRef i, int d, LLVMValueRef *to) {
     for (int b = 0; b < w->k->n_buffers; b++) {
         const bool varies = b != w->weights && b != w->operand && w->k->buffer[b].stride[d] != 0;
         to[b] = varies ? em_add(w->e, off[b], em_mul(w->e, i, window_step_of(w, b, d))) : off[b];
@@ -201,15 +212,15 @@ static void window_emit_finish(window *w) {
     LLVMValueRef in[8], index[IR_KERNEL_MAX_DIMS] = {0}, off[IR_KERNEL_MAX_BUFFERS], lanes = num(w, w->lanes),
                         zero = num(w, 0);
     LLVMGetParams(e->fn, in);
-    read_block(w, in[2], off, index);
+    window_read_block(w, in[2], off, index);
     index[w->dim_y] = em_add(e, index[w->dim_y], in[4]);
     index[w->dim_m] = in[3];
-    LLVMValueRef n0 = em_add(e, told_column(w, in[2]), in[5]);
+    LLVMValueRef n0 = em_add(e, window_told_column(w, in[2]), in[5]);
     for (int d = w->dim_m; d <= w->dim_n; d++)
-        move_offsets(w, off, d == w->dim_m ? in[3] : d == w->dim_y ? in[4] : in[5], d, off);
+        window_move_offsets(w, off, d == w->dim_m ? in[3] : d == w->dim_y ? in[4] : in[5], d, off);
     LLVMValueRef whole = em_and(e, in[6], num(w, -w->lanes)), row_off[IR_KERNEL_MAX_BUFFERS];
     em_loop lr = em_for(e, zero, in[7], num(w, 1));
-    move_offsets(w, off, lr.i, w->dim_m, row_off);
+    window_move_offsets(w, off, lr.i, w->dim_m, row_off);
     index[w->dim_m] = em_add(e, in[3], lr.i);
     LLVMValueRef x = element(w, in[1], em_mul(e, lr.i, num(w, w->sums_pitch)));
     e->lanes = w->lanes;
@@ -227,171 +238,6 @@ static void window_emit_finish(window *w) {
         em_end(e, &rest);
     }
     em_end(e, &lr);
-    window_end(w, o);
-}
-
-/* ---- a row, from registers to the outputs ---- */
-static bool has_row_functions(window *w) {
-    const int64_t kk = window_known_k(w);
-    if (w->is_transposed || !w->e->level->has_mask || w->v_lanes != w->lanes || kk > w->kb ||
-        (w->step != 1 && w->step != 2) || !ir_window_is_small(w->k))
-        return false;
-    if (kk >= 0 && w->step == 1 && w->nv <= 2 && kk <= IR_WINDOW_FEW && !w->has_pairs) w->few = (int)kk;
-    w->holds = w->few && w->mr * w->nv == IR_WINDOW_HELD_SUMS && ir_window_holds(w->k->level, kk, w->mr, w->nv);
-    return true;
-}
-
-/* What is stored some steps on: an instruction that stores to several channels in turn is not followed by prefetchers.
- * (EPYC 9005, 16 channels of 498x498: 0.7 of the time, 32 of 698x698 0.6.) */
-static void ask_for_output(window *w, int b, LLVMValueRef off) {
-    emit *e = w->e;
-    LLVMValueRef at = em_gep(e, e->base[b], em_memory_type(e, w->k->buffer[b].dtype), off);
-    em_prefetch(e, em_gep(e, at, e->t_i8, num(w, STORE_AHEAD)), 1);
-}
-
-/* Where results of a panel go: offsets and indices of the line, whose columns count from column `first` of the result,
- * and the panel's first column. */
-typedef struct row_target {
-    const LLVMValueRef *off;
-    LLVMValueRef *index, first, column, weights, first_sums;
-} row_target;
-
-/* All vectors of a channel together: stores that share a line of the cache follow each other. (EPYC 9005, 16 channels
- * of 254x254: 0.8 of the time of all channels' first vector, then the second.)
- * active: of the last vector; NULL: all. */
-static void store_sums(window *w, const window_products *p, LLVMValueRef *sum, const row_target *to, LLVMValueRef m0,
-                       LLVMValueRef active) {
-    emit *e = w->e;
-    LLVMValueRef row_off[IR_KERNEL_MAX_BUFFERS], at_off[IR_KERNEL_MAX_BUFFERS], *index = to->index;
-    LLVMValueRef n0 = em_add(e, to->first, to->column);
-    move_offsets(w, to->off, m0, w->dim_m, row_off);
-    move_offsets(w, row_off, to->column, w->dim_n, row_off);
-    for (int i = 0; i < w->mr; i++) {
-        index[w->dim_m] = em_add(e, m0, num(w, i));
-        if (i) move_offsets(w, row_off, num(w, 1), w->dim_m, row_off);
-        memcpy(at_off, row_off, sizeof at_off);
-        for (int j = 0; j < p->nv; j++) {
-            if (j) move_offsets(w, at_off, num(w, w->v_lanes), w->dim_n, at_off);
-            index[w->dim_n] = em_add(e, n0, num(w, j * w->v_lanes));
-            window_point at = {w, at_off, index, w->dim_n, j + 1 < p->nv ? NULL : active};
-            em_values v;
-            em_values_init(&v, window_load, &at);
-            v.at[w->matmul] = sum[i * p->nv + j];
-            for (int n = 0; n < w->k->n_insts; n++) {
-                const ir_kinst *in = &w->k->inst[n];
-                if (in->op != IR_K_STORE) continue;
-                LLVMValueRef value = em_value(e, &v, in->in[0]);
-                em_store(e, in->index, value, at_off[in->index], window_step_of(w, in->index, w->dim_n), at.mask);
-                if (w->holds && w->k->buffer[in->index].stride[w->dim_n] == 1)
-                    ask_for_output(w, in->index, at_off[in->index]);
-            }
-        }
-    }
-}
-
-typedef struct panel_parts {
-    LLVMValueRef active;   /* which lanes of the last vector are columns */
-    LLVMValueRef is_plain; /* all of all, and no vector goes on in the next row */
-} panel_parts;
-
-/* Where the vectors of the panel that begins at `column` of a row are, of which `left` columns are left in the line. A
- * vector is no longer than a row. On to the next panel. */
-static panel_parts find_parts(window *w, window_products *p, LLVMValueRef *at, LLVMValueRef *column,
-                              LLVMValueRef left) {
-    emit *e = w->e;
-    LLVMValueRef n = e->size[w->dim_n], vl = num(w, w->v_lanes), gap = em_sub(e, w->pitch, n);
-    panel_parts found = {.is_plain = em_icmp(e, LLVMIntSGE, left, num(w, p->nv * w->v_lanes))};
-    for (int j = 0; j < p->nv; j++) {
-        LLVMValueRef in_row = em_sub(e, n, *column), here = em_mask(e, in_row);
-        found.active = em_mask(e, em_sub(e, left, num(w, j * w->v_lanes)));
-        found.is_plain = em_and(e, found.is_plain, em_icmp(e, LLVMIntSGE, in_row, vl));
-        p->mask[j][0] = em_and(e, found.active, here);
-        p->part[j].at = *at;
-        p->part[j].next = element(w, *at, gap);
-        p->part[j].mask = em_and(e, found.active, LLVMBuildNot(e->b, here, ""));
-        *column = em_add(e, *column, vl);
-        LLVMValueRef is_past = em_icmp(e, LLVMIntSGE, *column, n);
-        *at = element(w, em_select(e, is_past, p->part[j].next, *at), vl);
-        *column = em_sub(e, *column, em_select(e, is_past, n, num(w, 0)));
-    }
-    return found;
-}
-
-/* All channels of a panel. active: lanes of the last vector; NULL: all. is_whole: i1, they are all; NULL: not known. */
-static void emit_panel_channels(window *w, window_products *p, const row_target *to, LLVMValueRef active,
-                                LLVMValueRef is_whole) {
-    emit *e = w->e;
-    LLVMValueRef m = e->size[w->dim_m], pitch = w->few ? num(w, w->few) : w->weight_pitch, sum[WINDOW_MAX_TILE];
-    em_loop l = em_for(e, num(w, 0), m, num(w, w->mr));
-    LLVMValueRef m0 = em_min(e, l.i, em_sub(e, m, num(w, w->mr)));
-    for (int i = 0; i < w->mr; i++)
-        p->row[i] = element(w, i ? p->row[i - 1] : to->weights, i ? pitch : em_mul(e, m0, pitch));
-    if (w->few) window_emit_few_products(w, p, sum);
-    else window_emit_products(w, p, sum);
-    if (w->adds) window_add_first(w, element(w, to->first_sums, m0), sum, p->nv);
-    if (is_whole) { /* a block has products or stores: LLVM would mix them, and sums were in memory */
-        em_branch b = em_if(e, is_whole);
-        store_sums(w, p, sum, to, m0, NULL);
-        em_else(e, &b);
-        store_sums(w, p, sum, to, m0, active);
-        em_endif(e, &b);
-    } else store_sums(w, p, sum, to, m0, active);
-    em_end(e, &l);
-}
-
-/* (args, block, weights, operand, begin, end, length, first sums): all channels of the columns begin .. end - 1 of a
- * line of `length`, in panels of all vectors or (NARROW_ROW) one. */
-static void emit_row(window *w, window_function f) {
-    emit *e = w->e;
-    window_products p = {.nv = f == NARROW_ROW ? 1 : w->nv, .step = w->step};
-    LLVMTypeRef parameter[8] = {e->t_ptr, e->t_ptr, e->t_ptr, e->t_ptr, e->t_i64, e->t_i64, e->t_i64, e->t_ptr};
-    window_outer *o = window_begin(w, f, f == NARROW_ROW ? "narrow_row" : "row", parameter, 8);
-    LLVMValueRef in[8], off[IR_KERNEL_MAX_BUFFERS], index[IR_KERNEL_MAX_DIMS] = {0}, n = e->size[w->dim_n], at, column,
-                                                    state[2];
-    LLVMGetParams(e->fn, in);
-    read_block(w, in[1], off, index);
-    const LLVMValueRef first = told_column(w, in[1]);
-    e->lanes = w->v_lanes;
-    p.count = w->kk;
-    p.elements = w->elements;
-    p.table = w->table;
-    const bool goes_on = w->step == 1;
-    if (goes_on) {
-        LLVMValueRef row = LLVMBuildUDiv(e->b, in[4], n, "");
-        column = em_sub(e, in[4], em_mul(e, row, n));
-        at = element(w, in[3], em_add(e, em_mul(e, row, w->pitch), column));
-    }
-    em_loop lp = em_for(e, in[4], in[5], num(w, p.nv * w->v_lanes));
-    LLVMValueRef left = em_sub(e, in[6], lp.i);
-    const row_target to = {off, index, first, lp.i, in[2], in[7]};
-    panel_parts parts = {0};
-    if (goes_on) {
-        state[0] = em_loop_phi(e, &lp, at);
-        state[1] = em_loop_phi(e, &lp, column);
-        at = state[0];
-        column = state[1];
-        parts = find_parts(w, &p, &at, &column, left);
-    } else {
-        p.operand = element(w, in[3], em_mul(e, lp.i, num(w, w->step)));
-        parts.active = window_mask_last(w, &p, left);
-    }
-    if (goes_on && !w->few) {
-        window_products plain = p;
-        for (int j = 0; j < p.nv; j++) plain.part[j].next = plain.part[j].mask = plain.mask[j][0] = NULL;
-        em_branch b = em_if(e, parts.is_plain);
-        emit_panel_channels(w, &plain, &to, NULL, NULL);
-        em_else(e, &b);
-        emit_panel_channels(w, &p, &to, parts.active, NULL);
-        em_endif(e, &b);
-    } else {
-        if (w->few && (w->nv > 1 || w->holds)) window_gather_few(w, &p);
-        emit_panel_channels(w, &p, &to, parts.active, em_icmp(e, LLVMIntSGE, left, num(w, p.nv * w->v_lanes)));
-    }
-    if (goes_on) {
-        em_loop_next(e, state[0], at);
-        em_loop_next(e, state[1], column);
-    }
-    em_end(e, &lp);
     window_end(w, o);
 }
 
@@ -871,9 +717,9 @@ fusor_status jit_emit_window(emit *e, fu_error *err) {
     if (w->is_slab) window_emit_slab(w);
     if (w->packs) window_emit_weights(w);
     window_emit_finish(w);
-    w->has_rows = has_row_functions(w);
-    if (w->has_rows) emit_row(w, ROW);
-    if (w->has_rows && w->nv > 1) emit_row(w, NARROW_ROW);
+    w->has_rows = window_has_rows(w);
+    if (w->has_rows) window_emit_row(w, ROW);
+    if (w->has_rows && w->nv > 1) window_emit_row(w, NARROW_ROW);
     LLVMValueRef rows = window_tile_of_rows(w);
     em_branch phase = {0};
     if (w->packs) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 #ifndef JIT_WINDOW_H
 #define JIT_WINDOW_H
-/* What the files of the window kernel share: window.c (the kernel), window_tile.c (the register tile), window_pack.c
- * (panels), window_slab.c (the operand within its pads, weights of other types), window_channels.c (lanes along the
+/* What the files of the window kernel share: window.c (the kernel), window_tile.c (the register tile), window_row.c
+ * (sums that go from it to the outputs), window_pack.c (panels), window_slab.c (the operand within its pads, weights of other types), window_channels.c (lanes along the
  * channels), window_channel_tile.c (their register tile), window_pads.c (what that leaves out), window_phases.c
  * (transposed ones), window_pairs.c (words of bf16), window_depthwise.c (one channel a group), window_band.c (a map
  * behind it). */
@@ -123,6 +123,7 @@ typedef struct window_point {
 LLVMValueRef window_load(emit *e, em_values *v, const ir_kinst *inst,
                          void *user); /* of em_values; user: a window_point */
 LLVMValueRef window_step_of(window *w, int buffer, int axis);
+int window_result(const window *w); /* the buffer of a result that is contiguous along columns; -1: none */
 LLVMValueRef window_offset_of(window *w, int buffer, LLVMValueRef *index); /* at a place of the dims before k */
 LLVMValueRef window_new_block(window *w); /* for what window_write_block tells FINISH and ROW */
 /* The indices of those dims before m that are set in `dims`; what is left of the number is returned. */
@@ -168,9 +169,17 @@ void window_emit_segments(window *w, const window_line *s, LLVMValueRef begin, L
  * and of y. */
 void window_write_block(window *w, LLVMValueRef block, LLVMValueRef *index);
 LLVMValueRef window_told(window *w, LLVMValueRef block, int i);
+LLVMValueRef window_told_column(window *w, LLVMValueRef block); /* of the result, which the line's columns count from */
+void window_read_block(window *w, LLVMValueRef block, LLVMValueRef *off, LLVMValueRef *index);
+/* to[] = off[], i places on along dim d: of each buffer; may be off. */
+void window_move_offsets(window *w, const LLVMValueRef *off, LLVMValueRef i, int d, LLVMValueRef *to);
 struct window_slab;
 /* Byte offsets of the elements of K, in order: in the operand or its slab, and in a panel. */
 void window_emit_table(window *w, const struct window_slab *slab);
+
+/* ---- window_row.c ---- */
+bool window_has_rows(window *w); /* is there ROW? Sets few and holds */
+void window_emit_row(window *w, window_function f); /* ROW, NARROW_ROW */
 
 /* ---- window_tile.c ---- */
 /* What a register tile starts from: pointers to the weights of each row, the operand (columns `step` elements apart, 1
@@ -184,6 +193,10 @@ typedef struct window_products {
         LLVMValueRef at, next, mask;
     } part[8];
     LLVMValueRef held[WINDOW_MAX_TILE]; /* w->holds: the columns, vectors of a product together */
+    struct { /* for with each product: lines of the result, from one to the next up to the last, and this one of the
+              * element of the operand; NULL: none is */
+        LLVMValueRef result, apart, last, operand;
+    } ask;
 } window_products;
 /* So many columns of the last vector are there; the mask of them. */
 LLVMValueRef window_mask_last(window *w, window_products *p, LLVMValueRef columns);

@@ -39,13 +39,7 @@ static int result_to_ask_for(const window *w) {
     const int64_t kk = window_known_k(w);
     const bool asks = kk < 0 ? !w->leaves_out : kk >= IR_WINDOW_ASKS && kk <= MOST;
     if (w->is_transposed || !w->e->level->has_mask || !asks) return -1;
-    for (int i = 0; i < w->k->n_insts; i++) {
-        const ir_kinst *in = &w->k->inst[i];
-        if (in->op != IR_K_STORE || (w->band_rows && in->index == w->band)) continue;
-        const int64_t *stride = w->k->buffer[in->index].stride;
-        if (stride[w->dim_m] != 0 && stride[w->dim_n] == 1) return in->index;
-    }
-    return -1;
+    return window_result(w);
 }
 
 void window_set_channels(window *w, LLVMValueRef scratch) {

@@ -930,7 +930,8 @@ Test(convolution, far_columns_of_many_channels_go_by_channel, .init = text_start
     static const struct {
         int taken, n, made;
         bool is_by_channel;
-    } cases[] = {{1280, 16, 320, true}, {640, 31, 640, true}, {256, 64, 64, true}, {64, 56, 256, false}};
+    } cases[] = {{1280, 16, 320, true}, {640, 31, 640, true}, {256, 64, 64, true},
+                 {128, 14, 128, true},  {96, 28, 512, false}, {64, 56, 256, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[300];
         snprintf(text, sizeof text,
@@ -940,6 +941,74 @@ Test(convolution, far_columns_of_many_channels_go_by_channel, .init = text_start
         const ir_plan *plan = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V4});
         cr_assert(plan->steps.n == 1 && plan->steps.at[0].kind == IR_STEP_KERNEL);
         cr_expect_eq(plan->steps.at[0].kernel->is_by_channel, cases[i].is_by_channel, "%s", text);
+    }
+}
+
+/* 1x1 by columns has one row, where all that it reads and writes has its rows in one run; not of few products, nor along
+ * a value that varies along rows alone. */
+Test(convolution, rows_of_one_place_are_one, .init = text_start, .fini = text_stop) {
+    static const struct {
+        const char *taken, *bias;
+        bool is_one;
+    } cases[] = {{"64", "[96, 1, 1]", true},
+                 {"64", "[1, 96, 20, 28]", true},
+                 {"64", "[20, 1]", false},
+                 {"64", "[28]", false},
+                 {"16", "[96, 1, 1]", false}};
+    int checked = 0;
+    for (int level = IR_LEVEL_V2; level <= IR_LEVEL_V4; level++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            char text[300];
+            snprintf(text, sizeof text,
+                     "func @f(%%x: f32[B, %s, 20, 28], const %%w: f32[96, %s, 1, 1], %%b: f32%s) -> f32[?, ?, ?, ?] { "
+                     "%%y = conv(%%x, %%w) %%z = add(%%y, %%b) return %%z }",
+                     cases[i].taken, cases[i].taken, cases[i].bias);
+            const ir_plan *plan = plan_text(text, &(ir_plan_options){.level = (ir_level)level});
+            cr_assert(plan->steps.n == 1 && plan->steps.at[0].kind == IR_STEP_KERNEL);
+            const ir_kernel *k = plan->steps.at[0].kernel;
+            int64_t rows = 0, columns = 0;
+            for (int d = 0; d < k->n_dims; d++) {
+                if (k->dim[d].role == 'y') ir_size_is_const(plan->graph->sizes, plan->steps.at[0].dim[d], &rows);
+                if (k->dim[d].role == 'n') ir_size_is_const(plan->graph->sizes, plan->steps.at[0].dim[d], &columns);
+            }
+            if (k->n_axes) continue; /* by channel */
+            checked++;
+            cr_expect(rows == (cases[i].is_one ? 1 : 20) && columns == (cases[i].is_one ? 560 : 28), "%s: %d x %d",
+                      text, (int)rows, (int)columns);
+        }
+    cr_expect_geq(checked, (int)(sizeof cases / sizeof *cases), "by columns at one level at least");
+}
+
+/* Register tiles ask for lines of the result while they multiply: by channel both of a channel, where its products are
+ * few or, of one place, not known; by columns those of the next panel. */
+Test(convolution, tiles_ask_for_lines_of_the_result, .init = text_start, .fini = text_stop) {
+    static const struct {
+        const char *taken, *places;
+        int asks; /* in the function that multiplies */
+        bool is_by_channel;
+    } cases[] = {{"64", "3, 3", 1, true},
+                 {"3", "7, 7", 1, true},
+                 {"256", "1, 1", 1, true},
+                 {"64", "1, 1", 2, false},
+                 {"256", "3, 3", 0, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[300];
+        snprintf(text, sizeof text,
+                 "func @f(%%x: f32[1, %s, 58, 58], const %%w: f32[64, %s, %s]) -> f32[?, ?, ?, ?] { "
+                 "%%y = conv(%%x, %%w, pads=[%s]) return %%y }",
+                 cases[i].taken, cases[i].taken, cases[i].places,
+                 cases[i].places[0] == '1' ? "0, 0, 0, 0" : "1, 1, 1, 1");
+        const ir_plan *plan = plan_text(text, &(ir_plan_options){.level = IR_LEVEL_V4});
+        const ir_kernel *k = plan->steps.at[0].kernel;
+        cr_assert_eq(k->is_by_channel, cases[i].is_by_channel, "%s", text);
+        fusor_codegen_result r = generate(k, FUSOR_CODEGEN_ASM);
+        const char *at = strstr(r.data, cases[i].is_by_channel ? "\nkernel.tile:" : "\nkernel.row:"),
+                   *end = at ? strstr(at, "\n.Lfunc_end") : NULL;
+        cr_assert(at && end, "%s", text);
+        int asks = 0;
+        while ((at = strstr(at, "prefetcht1")) && at < end) asks++, at++;
+        cr_expect(cases[i].asks ? asks >= cases[i].asks : !asks, "%s: %d", text, asks);
+        free(r.data);
     }
 }
 
@@ -966,7 +1035,7 @@ Test(convolution, whole_channels_have_no_narrow_tile, .init = text_start, .fini 
 /* Columns of rows that no vector goes on from are loaded without masks, in a loop of their own: it has all products of a
  * tile, as has the loop with masks. */
 Test(convolution, columns_of_one_row_are_loaded_without_masks, .init = text_start, .fini = text_stop) {
-    const ir_plan *plan = plan_text("func @f(%x: f32[1, 32, 64, 64], const %w: f32[64, 32, 3, 3]) -> f32[?, ?, ?, ?] { "
+    const ir_plan *plan = plan_text("func @f(%x: f32[1, 8, 64, 64], const %w: f32[64, 8, 3, 3]) -> f32[?, ?, ?, ?] { "
                                     "%y = conv(%x, %w, pads=[1, 1, 1, 1]) return %y }",
                                     &(ir_plan_options){.level = IR_LEVEL_V4});
     cr_assert(plan->steps.n == 1 && plan->steps.at[0].kind == IR_STEP_KERNEL);
