@@ -27,6 +27,9 @@ static double buffer_bytes(const ir_plan *p, int i, const int64_t *symbols) {
     return n;
 }
 
+/* Of its own, for one call. */
+static bool has_memory(const ir_plan_buffer *b) { return b->storage == IR_STORE_TEMP && b->part_of < 0; }
+
 static totals sum_up(const ir_plan *p, const int64_t *symbols) {
     totals t = {0};
     for (uint32_t i = 0; i < p->steps.n; i++) {
@@ -36,13 +39,13 @@ static totals sum_up(const ir_plan *p, const int64_t *symbols) {
         t.bytes += c.bytes_read + c.bytes_written;
         t.flops += c.flops;
         for (uint32_t b = 0; b < p->buffers.n; b++)
-            if (p->buffers.at[b].storage == IR_STORE_TEMP && p->buffers.at[b].first_step <= (int)i &&
+            if (has_memory(&p->buffers.at[b]) && p->buffers.at[b].first_step <= (int)i &&
                 p->buffers.at[b].last_step >= (int)i)
                 live += buffer_bytes(p, (int)b, symbols);
         if (live > t.peak_bytes) t.peak_bytes = live;
     }
     for (uint32_t b = 0; b < p->buffers.n; b++)
-        if (p->buffers.at[b].storage == IR_STORE_TEMP && p->buffers.at[b].first_step >= 0)
+        if (has_memory(&p->buffers.at[b]) && p->buffers.at[b].first_step >= 0)
             t.temp_bytes += buffer_bytes(p, (int)b, symbols);
     return t;
 }
@@ -365,10 +368,11 @@ static json_t *memory_json(const ir_plan *p, const int64_t *symbols) {
                              ir_dtypes[b->dtype].name, "bytes", 0, "first", b->first_step, "last", b->last_step,
                              "in_place", p->graph->params.at[p->graph->results.at[b->index].alias].name));
         if (b->storage != IR_STORE_TEMP || b->first_step < 0) continue;
-        (void)json_array_append_new(a, json_pack("{s:s, s:s, s:I, s:i, s:i}", "value", node_name(p->graph, b->node),
-                                                 "dtype", ir_dtypes[b->dtype].name, "bytes",
-                                                 (json_int_t)buffer_bytes(p, (int)i, symbols), "first", b->first_step,
-                                                 "last", b->last_step));
+        json_t *o = json_pack("{s:s, s:s, s:I, s:i, s:i}", "value", node_name(p->graph, b->node), "dtype",
+                              ir_dtypes[b->dtype].name, "bytes", (json_int_t)buffer_bytes(p, (int)i, symbols), "first",
+                              b->first_step, "last", b->last_step);
+        if (b->part_of >= 0) (void)json_object_set_new(o, "part_of", json_string(buffer_name(p, b->part_of)));
+        (void)json_array_append_new(a, o);
     }
     return a;
 }

@@ -35,6 +35,7 @@ ir_sources += %D%/plan_rows.c
 ir_sources += %D%/plan_bands.c
 ir_sources += %D%/plan_tiers.c
 ir_sources += %D%/plan_memory.c
+ir_sources += %D%/plan_concat.c
 ir_sources += %D%/plan_hint.c
 ir_sources += %D%/plan_build.c
 ir_sources += %D%/plan_dims.c

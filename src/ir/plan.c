@@ -601,8 +601,7 @@ bool plan_is_result(const planner *p, ir_id id) {
     return false;
 }
 
-/* The elements of its operand, in their order. */
-static bool is_in_order(const ir_node *n) {
+bool plan_is_in_order(const ir_node *n) {
     return n->op == IR_OP_RESHAPE || n->op == IR_OP_SQUEEZE || n->op == IR_OP_UNSQUEEZE;
 }
 
@@ -610,7 +609,7 @@ static bool is_in_order(const ir_node *n) {
 static bool place_as_result(planner *p, uint32_t r) {
     ir_id id = p->g->results.at[r].node;
     if (p->g->results.at[r].alias >= 0) return false;
-    while (is_in_order(ir_at(p->g, id)) && !p->info[id].home && !p->info[id].made_by) id = ir_at(p->g, id)->in[0];
+    while (plan_is_in_order(ir_at(p->g, id)) && !p->info[id].home && !p->info[id].made_by) id = ir_at(p->g, id)->in[0];
     node_info *x = &p->info[id];
     const ir_id result = p->g->results.at[r].node;
     if (id == result || !x->made_by || plan_is_result(p, id)) return false;
@@ -685,7 +684,9 @@ fusor_status ir_plan_make(fu_arena *a, fu_error *e, ir_graph *g, const ir_plan_o
         plan_attach_bands(&p);
     }
     if (!options->no_fuse) plan_leave_to_readers(&p);
+    plan_find_parts(&p);
     plan_make_buffers(&p);
+    plan_place_parts(&p);
     p.is_checked = FU_NEW_N(a, bool, g->nodes.n);
     for (ir_id id = 1; id < g->nodes.n; id++) /* parameters' before anything is written */
         if (plan_has_index(ir_at(g, id)) && ir_at(g, plan_index_base(&p, ir_at(g, id)->in[1]))->op == IR_OP_PARAM)

@@ -20,8 +20,10 @@ typedef struct ir_plan_buffer {
     uint8_t rank;
     ir_size dim[IR_MAX_RANK]; /* contiguous, row-major */
     ir_bits bits;
-    int first_step, last_step; /* lifetime of a temp: first step that writes, last that reads */
+    int first_step, last_step; /* lifetime of a temp: first step that writes, last that reads, with those of its parts */
     ir_id node;                /* whose value it holds */
+    int part_of;     /* TEMP: a temp or output that it lies in, from element part_at on (plan_concat.c); -1: in none */
+    ir_size part_at;
 } ir_plan_buffer;
 
 typedef struct ir_plan_scalar {
@@ -79,6 +81,7 @@ typedef enum ir_reason {
     IR_REASON_LIMIT,           /* limit on instructions or buffers of one kernel */
     IR_REASON_CYCLE,           /* a path through another kernel */
     IR_REASON_ALIAS,           /* the old contents of an aliased parameter are read later */
+    IR_REASON_PART,            /* made where a concatenation of it lies */
     IR_REASON_BARRIER,         /* barrier=true, fusor_barrier */
     IR_REASON_USER,            /* --no-fuse */
     IR_REASON_COUNT

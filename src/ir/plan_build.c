@@ -283,13 +283,27 @@ static fusor_status build_kernel(planner *p, int c) {
     return FUSOR_OK;
 }
 
+/* A concatenation that is complete once its parts are: by the last of their steps. */
+static fusor_status build_parts(planner *p, int c) {
+    int last = -1;
+    for (int i = 0; i < p->clusters.at[c].n_parts; i++) {
+        const int by = p->info[p->clusters.at[c].part[i]].made_by;
+        FU_TRY(plan_build_step(p, by));
+        if (p->clusters.at[by].step > last) last = p->clusters.at[by].step;
+    }
+    p->clusters.at[c].step = last;
+    return FUSOR_OK;
+}
+
 fusor_status plan_build_step(planner *p, int c) {
     if (p->clusters.at[c].head) c = p->clusters.at[c].head;
     if (p->clusters.at[c].step >= 0 || (p->clusters.at[c].stores.n == 0 && !p->clusters.at[c].tail)) return FUSOR_OK;
     if (p->clusters.at[c].is_building)
         return FU_FAIL(p->error, FUSOR_ERROR_INTERNAL, "planner: kernels depend on each other in a cycle");
     p->clusters.at[c].is_building = true;
-    fusor_status st = p->clusters.at[c].kind == CLUSTER_REFERENCE ? build_reference(p, c) : build_kernel(p, c);
+    fusor_status st = p->clusters.at[c].n_parts                     ? build_parts(p, c)
+                      : p->clusters.at[c].kind == CLUSTER_REFERENCE ? build_reference(p, c)
+                                                                    : build_kernel(p, c);
     p->clusters.at[c].is_building = false;
     return st;
 }

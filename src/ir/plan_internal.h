@@ -41,6 +41,8 @@ typedef struct cluster {
     int64_t band_rows;  /* WINDOW with a tail: ir_kernel.band_rows */
     fu_vec(ir_id) kept; /* CONTRACT with a tail: what that reads of it */
     int step;           /* number in the plan, once built; -1 */
+    int n_parts;        /* MAP of a concatenation that lies where its parts are made: it has no step (plan_concat.c) */
+    const ir_id *part;
 } cluster;
 
 typedef struct node_info {
@@ -50,6 +52,8 @@ typedef struct node_info {
     int made_by;          /* cluster that stores it; 0 = not materialized */
     int buffer;           /* plan buffer that holds it; -1 */
     int as_result;        /* stored: 1 + number of the result that has its elements in its order, and its memory; 0 */
+    ir_id part_of;        /* stored: the concatenation that it is a run of elements of, and lies in; 0 */
+    ir_size part_at;      /* the first of them */
     bool must_store;      /* needs memory of its own whoever uses it */
     bool is_barrier;      /* a hint: stored, and no consumer is in its kernel */
     bool is_wanted;       /* a hint: rather computed again than cut from the other value */
@@ -137,6 +141,11 @@ void plan_lifetimes(ir_plan *plan);
 /* Gives a literal that something reads from memory a buffer; nothing for other nodes. */
 void plan_literal_buffer(planner *p, ir_id id);
 
+/* ---- plan_concat.c ---- */
+/* Concatenations that are there once their operands are: before buffers are made, and once they are. */
+void plan_find_parts(planner *p);
+void plan_place_parts(planner *p);
+
 /* ---- plan_move.c ---- */
 /* Dim of an operand along which dim d of a MOVE or take's result moves, unchanged; -1: it does not vary;
  * PLAN_DIM_MOVED: not at the same index. */
@@ -170,6 +179,7 @@ fusor_status plan_check_hints(planner *p);
 
 /* ---- plan.c ---- */
 bool plan_has_kernel(const planner *p, const ir_node *n);
+bool plan_is_in_order(const ir_node *n); /* a view: the elements of its operand, in their order */
 
 /* ---- plan_einsum.c ---- */
 bool plan_einsum_has_rows(const planner *p, const ir_node *n); /* could be followed by reductions along its rows */

@@ -11,7 +11,8 @@ static int new_buffer(planner *p, ir_storage storage, int index, const ir_node *
                         .rank = n->rank,
                         .node = id,
                         .first_step = -1,
-                        .last_step = -1};
+                        .last_step = -1,
+                        .part_of = -1};
     memcpy(b.dim, n->dim, sizeof b.dim);
     fu_push(p->arena, &p->plan->buffers, b);
     return (int)p->plan->buffers.n - 1;
@@ -135,8 +136,11 @@ void plan_lifetimes(ir_plan *plan) {
         const ir_step *st = &plan->steps.at[s];
         for (int a = 0; a < st->n_args; a++) {
             ir_plan_buffer *b = &plan->buffers.at[st->arg[a]];
-            if (b->first_step < 0) b->first_step = (int)s;
-            b->last_step = (int)s;
+            while (b) { /* and what it is a part of */
+                if (b->first_step < 0) b->first_step = (int)s;
+                b->last_step = (int)s;
+                b = b->part_of < 0 ? NULL : &plan->buffers.at[b->part_of];
+            }
         }
     }
 }
@@ -148,7 +152,8 @@ void plan_copy_results(planner *p) {
     for (uint32_t r = 0; r < g->results.n; r++) {
         int out = (int)g->params.n + (int)r,
             from = p->saved[r] >= 0 ? p->saved[r] : p->info[g->results.at[r].node].buffer;
-        bool is_written = false;
+        bool is_written = p->info[g->results.at[r].node].made_by &&
+                          p->clusters.at[p->info[g->results.at[r].node].made_by].n_parts && from == out;
         for (uint32_t s = 0; s < p->plan->steps.n; s++)
             for (int a = 0; a < p->plan->steps.at[s].n_args; a++) is_written |= p->plan->steps.at[s].arg[a] == out;
         if (is_written) continue;

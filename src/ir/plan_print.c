@@ -20,6 +20,11 @@ static void print_buffer(fu_str *o, const ir_plan *p, int i) {
         ir_size_print(o, g->sizes, b->dim[d]);
     }
     fu_str_addc(o, ']');
+    if (b->part_of < 0) return;
+    fu_str_add(o, " from ");
+    ir_size_print(o, g->sizes, b->part_at);
+    fu_str_add(o, " of ");
+    print_buffer(o, p, b->part_of);
 }
 
 static void print_ops(fu_str *o, const ir_plan *p, const ir_step *s) {

@@ -23,6 +23,7 @@ const char *const ir_reason_names[IR_REASON_COUNT] = {
     "limit",
     "cycle",
     "alias",
+    "part",
     "barrier",
     "user",
 };
@@ -46,6 +47,7 @@ const char *const ir_reason_texts[IR_REASON_COUNT] = {
     "one kernel would exceed the limit on instructions or buffers",
     "a path between them leads through another kernel",
     "the old contents of an aliased parameter are read after this point, so the result is copied last",
+    "it is made where a concatenation of it and values that kernels store lies, so that nothing is copied there",
     "a barrier asks that this value is stored before anything reads it",
     "fusion was switched off",
 };

@@ -142,6 +142,8 @@ uint16_t builder_buffer(builder *b, int buffer, bool is_output, ir_dtype t, cons
 void builder_boundary(builder *b, ir_id id) {
     planner *p = b->p;
     const cluster *from = &p->clusters.at[p->info[id].made_by], *to = &p->clusters.at[b->c];
+    for (int i = 0; i < from->n_parts; i++) builder_boundary(b, from->part[i]);
+    if (from->n_parts) return;
     ir_reason r = p->info[id].reason;
     bool from_reduce = from->kind == CLUSTER_REDUCE,
          to_contract = to->kind == CLUSTER_CONTRACT || to->kind == CLUSTER_WINDOW;

@@ -73,6 +73,7 @@ fusor_status rt_exec_new(fu_error *e, fu_arena *arena, ir_plan *plan, rt_cache *
     c->n_results = (int)plan->graph->results.n;
     c->n_steps = (int)plan->steps.n;
     c->n_buffers = (int)plan->buffers.n;
+    while (c->first_part < c->n_buffers && plan->buffers.at[c->first_part].part_of < 0) c->first_part++;
     c->n_symbols = ir_size_symbol_count(plan->graph->sizes);
     c->logs_run = fu_log_on("run");
     c->info = fu_calloc((size_t)c->n_steps + 1, sizeof *c->info);

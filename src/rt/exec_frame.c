@@ -50,6 +50,7 @@ static void allocate(frame *f) {
     f->count = FU_NEW_N(&f->arena, int64_t, c->n_buffers + 1);
     f->bytes = FU_NEW_N(&f->arena, int64_t, c->n_buffers + 1);
     f->temp_at = FU_NEW_N(&f->arena, int64_t, c->n_buffers + 1);
+    f->part_at = FU_NEW_N(&f->arena, int64_t, c->n_buffers + 1);
     f->base = FU_NEW_N(&f->arena, void *, c->n_buffers + 1);
     f->in = FU_NEW_N(&f->arena, call_end, c->n_params + 1);
     f->out = FU_NEW_N(&f->arena, call_end, c->n_results + 1);
@@ -126,6 +127,9 @@ static fusor_status evaluate_buffers(frame *f, fu_error *e) {
             return FU_FAIL(e, FUSOR_ERROR_SHAPE, "the bytes of a tensor overflow 64 bits for these inputs");
         f->bytes[i] = is_empty ? 0 : n;
         f->count[i] = f->bytes[i] / ir_dtypes[b->dtype].bytes;
+        if (b->part_of < 0) continue;
+        FU_TRY(exec_size(f, e, b->part_at, &f->part_at[i]));
+        f->part_at[i] *= ir_dtypes[b->dtype].bytes;
     }
     return FUSOR_OK;
 }
@@ -217,7 +221,9 @@ static fusor_status evaluate_reference(frame *f, fu_error *e, int number) {
 }
 
 /* ---- memory: temps by lifetime, then literals, shared memory of one kernel at a time, scratch of each worker ---- */
-static bool is_temp(const ir_plan_buffer *b) { return b->storage == IR_STORE_TEMP && b->first_step >= 0; }
+static bool is_temp(const ir_plan_buffer *b) {
+    return b->storage == IR_STORE_TEMP && b->first_step >= 0 && b->part_of < 0;
+}
 
 /* Each temp at the lowest place that is free while it lives: in order of first use, so that a step's inputs and outputs
  * lie side by side. O(temps^2), when shapes change only. */
@@ -242,6 +248,12 @@ static int64_t place_temps(frame *f) {
         }
         f->temp_at[i] = at;
         if (at + bytes > top) top = at + bytes;
+    }
+    for (uint32_t i = 0; i < plan->buffers.n; i++) {
+        int64_t at = 0;
+        int whole = (int)i;
+        for (; plan->buffers.at[whole].part_of >= 0; whole = plan->buffers.at[whole].part_of) at += f->part_at[whole];
+        if (whole != (int)i && f->temp_at[whole] >= 0) f->temp_at[i] = f->temp_at[whole] + at;
     }
     return top;
 }

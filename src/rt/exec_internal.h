@@ -36,6 +36,7 @@ typedef struct core {
     ir_plan *plan;
     rt_exec_options options;
     int n_params, n_results, n_steps, n_buffers;
+    int first_part; /* plan buffer that lies in another one; n_buffers: none does */
     uint32_t n_symbols;
     rt_step_info *info; /* by step; the kernels are held */
     bool *normalizes;   /* by param: bool elements must become 0 or 1, since not only kernels read them */
@@ -108,7 +109,8 @@ struct frame {
     int64_t *symbols;
     int64_t (*dim)[IR_MAX_RANK]; /* by plan buffer */
     int64_t *count, *bytes;
-    int64_t *temp_at; /* offset in memory; temps and literals */
+    int64_t *temp_at; /* offset in memory; temps and literals; of parts of an output -1 */
+    int64_t *part_at; /* first byte of a part, in the buffer that it is a part of (ir_plan_buffer.part_of) */
     void **base;      /* where each plan buffer is in this call */
     frame_step *step;
     call_end *in, *out; /* by param, by result */
