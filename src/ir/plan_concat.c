@@ -12,35 +12,13 @@
 #include "base/small.h"
 #include "ir/plan_internal.h"
 
-static int axis_of(const ir_node *n) {
-    const ir_attr *a = ir_node_attr(n, "axis");
-    return a && a->is_set ? (int)a->integer : 0;
-}
-
 typedef struct finder {
     planner *p;
-    const bool *varies, *is_overwritten; /* by node */
+    /* by node: is it made of a parameter that a call gives; may a scatter overwrite it, in the memory of its own result;
+     * who reads it */
+    bool *varies, *is_overwritten;
     const uint32_t *uses;
 } finder;
-
-/* By node: does it depend on a parameter that a call gives? */
-static bool *find_varying(const planner *p) {
-    bool *varies = FU_NEW_N(p->arena, bool, p->g->nodes.n);
-    for (ir_id id = 1; id < p->g->nodes.n; id++) {
-        const ir_node *n = ir_at(p->g, id);
-        varies[id] = n->op == IR_OP_PARAM && !p->g->params.at[n->index].is_const;
-        for (int i = 0; i < n->n_in; i++) varies[id] |= varies[n->in[i]];
-    }
-    return varies;
-}
-
-/* By node: may a scatter overwrite it, in the memory of its own result? */
-static bool *find_overwritten(const planner *p) {
-    bool *is = FU_NEW_N(p->arena, bool, p->g->nodes.n);
-    for (ir_id id = 1; id < p->g->nodes.n; id++)
-        if (ir_at(p->g, id)->op == IR_OP_SCATTER) is[ir_at(p->g, id)->in[0]] = true;
-    return is;
-}
 
 static bool is_named(const planner *p, ir_id id) {
     for (uint32_t i = 0; i < p->g->hints.n; i++) {
@@ -80,7 +58,7 @@ static bool is_joint(const finder *f, ir_id id) {
     if (n->op != IR_OP_CONCAT || !p->info[id].made_by || p->info[id].home || c->kind != CLUSTER_MAP || c->anchor ||
         c->stores.n != 1 || c->head || c->tail || !f->varies[id] || f->is_overwritten[id] || is_named(p, id))
         return false;
-    for (int d = 0; d < axis_of(n); d++)
+    for (int d = 0; d < plan_axis_of(n); d++)
         if (!ir_size_is(p->g->sizes, n->dim[d], 1)) return false;
     int results = 0;
     for (uint32_t r = 0; r < p->g->results.n; r++) {
@@ -105,12 +83,12 @@ static void join(const finder *f, ir_id id) {
     if (!stored) return;
     ir_sizes *sizes = p->g->sizes;
     ir_size at = ir_size_const(sizes, 0), inner = ir_size_const(sizes, 1);
-    for (int d = axis_of(n) + 1; d < n->rank; d++) inner = ir_size_mul(sizes, inner, n->dim[d]);
+    for (int d = plan_axis_of(n) + 1; d < n->rank; d++) inner = ir_size_mul(sizes, inner, n->dim[d]);
     for (int i = 0; i < n->n_in; i++) {
         plan_store_floating(p, part[i], IR_REASON_PART);
         p->info[part[i]].part_of = id;
         p->info[part[i]].part_at = at;
-        at = ir_size_add(sizes, at, ir_size_mul(sizes, ir_at(p->g, n->in[i])->dim[axis_of(n)], inner));
+        at = ir_size_add(sizes, at, ir_size_mul(sizes, ir_at(p->g, n->in[i])->dim[plan_axis_of(n)], inner));
     }
     cluster *c = &p->clusters.at[p->info[id].made_by];
     c->n_parts = n->n_in;
@@ -120,7 +98,14 @@ static void join(const finder *f, ir_id id) {
 /* From the last concatenation on: what one is made of may be stored for it, and be one itself. */
 void plan_find_parts(planner *p) {
     if (p->options->no_fuse || p->options->reference || ir_level_is_gpu(p->options->level)) return;
-    const finder f = {p, find_varying(p), find_overwritten(p), ir_use_counts(p->arena, p->g)};
+    const finder f = {p, FU_NEW_N(p->arena, bool, p->g->nodes.n), FU_NEW_N(p->arena, bool, p->g->nodes.n),
+                      ir_use_counts(p->arena, p->g)};
+    for (ir_id id = 1; id < p->g->nodes.n; id++) {
+        const ir_node *n = ir_at(p->g, id);
+        f.varies[id] = n->op == IR_OP_PARAM && !p->g->params.at[n->index].is_const;
+        for (int i = 0; i < n->n_in; i++) f.varies[id] |= f.varies[n->in[i]];
+        if (n->op == IR_OP_SCATTER) f.is_overwritten[n->in[0]] = true;
+    }
     for (ir_id id = p->g->nodes.n - 1; id >= 1; id--)
         if (is_joint(&f, id)) join(&f, id);
 }

@@ -151,6 +151,7 @@ void plan_place_parts(planner *p);
  * PLAN_DIM_MOVED: not at the same index. */
 enum { PLAN_DIM_MOVED = -2 };
 int plan_move_dim(ir_graph *g, const ir_node *n, int operand, int d);
+int plan_axis_of(const ir_node *n);                        /* its attribute axis; 0 where it is not written */
 int plan_padded_dims(const ir_graph *g, const ir_node *n); /* of a PAD: those with pads */
 /* What lies behind views that only repeat the indices or put in dims of size 1: it is stored and checked, once. */
 ir_id plan_index_base(const planner *p, ir_id id);

@@ -152,8 +152,7 @@ void plan_copy_results(planner *p) {
     for (uint32_t r = 0; r < g->results.n; r++) {
         int out = (int)g->params.n + (int)r,
             from = p->saved[r] >= 0 ? p->saved[r] : p->info[g->results.at[r].node].buffer;
-        bool is_written = p->info[g->results.at[r].node].made_by &&
-                          p->clusters.at[p->info[g->results.at[r].node].made_by].n_parts && from == out;
+        bool is_written = from == out; /* also where its parts are made (plan_concat.c) */
         for (uint32_t s = 0; s < p->plan->steps.n; s++)
             for (int a = 0; a < p->plan->steps.at[s].n_args; a++) is_written |= p->plan->steps.at[s].arg[a] == out;
         if (is_written) continue;

@@ -121,7 +121,7 @@ static int64_t enum_of(const ir_node *n, const char *name) {
     const ir_attr *a = ir_node_attr(n, name);
     return a && a->is_set ? a->integer : 0;
 }
-static int axis_of_node(const ir_node *n) {
+int plan_axis_of(const ir_node *n) {
     const ir_attr *a = ir_node_attr(n, "axis");
     return a && a->is_set ? (int)a->integer : 0;
 }
@@ -191,7 +191,7 @@ uint16_t builder_wrapped(builder *b, ir_id id, uint16_t i) {
     i = builder_cast(b, i, FUSOR_I64);
     if (!is_signed) return i;
     uint16_t is_negative = binary(b, IR_OP_LT, FUSOR_BOOL, i, builder_size(b, b->zero));
-    uint16_t size = builder_size(b, node(b, n->in[0])->dim[axis_of_node(n)]);
+    uint16_t size = builder_size(b, node(b, n->in[0])->dim[plan_axis_of(n)]);
     return select_op(b, is_negative, binary(b, IR_OP_ADD, FUSOR_I64, i, size), i);
 }
 
@@ -218,13 +218,13 @@ int plan_move_dim(ir_graph *g, const ir_node *n, int operand, int d) {
         return ir_size_is(g->sizes, pads_of(n)[d], 0) && ir_size_is(g->sizes, pads_of(n)[n->rank + d], 0)
                    ? d
                    : PLAN_DIM_MOVED;
-    case IR_OP_CONCAT: return d == axis_of_node(n) ? PLAN_DIM_MOVED : d;
+    case IR_OP_CONCAT: return d == plan_axis_of(n) ? PLAN_DIM_MOVED : d;
     case IR_OP_TAKE:
-        axis = axis_of_node(n);
+        axis = plan_axis_of(n);
         if (operand) return d >= axis && d < axis + x->rank ? d - axis : -1;
         return d < axis ? d : d < axis + rank ? -1 : d - rank + 1;
     default: /* TAKE_ALONG */
-        if (operand == 0 && d == axis_of_node(n)) return PLAN_DIM_MOVED;
+        if (operand == 0 && d == plan_axis_of(n)) return PLAN_DIM_MOVED;
         return ir_size_is(g->sizes, x->dim[d], 1) && !ir_size_is(g->sizes, n->dim[d], 1) ? -1 : d;
     }
 }
@@ -234,7 +234,7 @@ void builder_move_link(builder *b, const chain *at, const ir_size *s, ir_size *t
     ir_sizes *sz = sizes(b);
     ir_size start[IR_MAX_RANK];
     int64_t step[IR_MAX_RANK], mode = n->op == IR_OP_PAD ? enum_of(n, "mode") : 0;
-    int axis = n->op == IR_OP_SLICE || n->op == IR_OP_PAD ? -1 : axis_of_node(n);
+    int axis = n->op == IR_OP_SLICE || n->op == IR_OP_PAD ? -1 : plan_axis_of(n);
     for (int d = 0; d < n->rank; d++) t[d] = b->zero;
     if (n->op == IR_OP_SLICE) ir_slice_map(b->p->g, n, start, step);
     for (int d = 0; d < x->rank; d++) {
@@ -312,7 +312,7 @@ static uint16_t padded(builder *b, ir_id id, const chain *at) {
 
 static uint16_t concatenated(builder *b, ir_id id, const chain *at) {
     const ir_node *n = node(b, id);
-    int axis = axis_of_node(n), v = -1;
+    int axis = plan_axis_of(n), v = -1;
     for (int i = n->n_in - 1; i >= 0; i--) {
         ir_size size = node(b, n->in[i])->dim[axis];
         if (v >= 0 && ir_size_is(sizes(b), size, 0)) continue;
@@ -354,7 +354,7 @@ bool plan_index_is_certain(const planner *p, const ir_node *n) {
     const ir_node *x = ir_at(p->g, n->in[1]);
     int64_t size;
     if (x->op != IR_OP_MINIMUM || ir_is_signed(x->dtype) ||
-        !ir_size_is_const(p->g->sizes, ir_at(p->g, n->in[0])->dim[axis_of_node(n)], &size))
+        !ir_size_is_const(p->g->sizes, ir_at(p->g, n->in[0])->dim[plan_axis_of(n)], &size))
         return false;
     for (int i = 0; i < 2; i++) {
         const ir_node *most = ir_at(p->g, x->in[i]);
@@ -384,7 +384,7 @@ fusor_status plan_check_index(planner *p, ir_id id) {
                   .prepack_param = -1,
                   .reason = "indices are checked before anything is written through them"};
     st.arg[0] = buffer;
-    st.dim[0] = ir_at(p->g, n->in[0])->dim[axis_of_node(n)];
+    st.dim[0] = ir_at(p->g, n->in[0])->dim[plan_axis_of(n)];
     st.dim[1] = ir_node_count(p->g, ir_at(p->g, n->in[1]));
     fu_push(p->arena, &p->plan->steps, st);
     return FUSOR_OK;

@@ -352,19 +352,12 @@ void *exec_output_get(const core *c, fu_error *e, const fusor_buffer *out, const
     return p;
 }
 
-/* Temporaries that lie in a buffer lie there, and so on. */
-static void aim_parts(frame *f, int whole) {
-    const core *c = f->x->core;
-    for (int b = c->first_part; b < c->n_buffers; b++) {
-        if (c->plan->buffers.at[b].part_of != whole) continue;
-        f->base[b] = (void *)((uintptr_t)f->base[whole] + (uintptr_t)f->part_at[b]);
-        aim_parts(f, b);
-    }
-}
-
 void exec_aim_end(frame *f, int b, const call_end *n) {
     f->base[b] = n->is_staged ? n->staging : n->user.data;
-    aim_parts(f, b);
+    for (int i = f->x->core->first_part; i < f->x->core->n_buffers; i++) {
+        int64_t at;
+        if (exec_part(f, i, &at) == b) f->base[i] = (void *)((uintptr_t)f->base[b] + (uintptr_t)at);
+    }
     if (f->device) exec_device_aim(f, b, n);
 }
 

@@ -225,6 +225,12 @@ static bool is_temp(const ir_plan_buffer *b) {
     return b->storage == IR_STORE_TEMP && b->first_step >= 0 && b->part_of < 0;
 }
 
+int exec_part(const frame *f, int b, int64_t *at) {
+    const ir_plan *plan = f->x->core->plan;
+    for (*at = 0; plan->buffers.at[b].part_of >= 0; b = plan->buffers.at[b].part_of) *at += f->part_at[b];
+    return b;
+}
+
 /* Each temp at the lowest place that is free while it lives: in order of first use, so that a step's inputs and outputs
  * lie side by side. O(temps^2), when shapes change only. */
 static int64_t place_temps(frame *f) {
@@ -249,11 +255,10 @@ static int64_t place_temps(frame *f) {
         f->temp_at[i] = at;
         if (at + bytes > top) top = at + bytes;
     }
-    for (uint32_t i = 0; i < plan->buffers.n; i++) {
-        int64_t at = 0;
-        int whole = (int)i;
-        for (; plan->buffers.at[whole].part_of >= 0; whole = plan->buffers.at[whole].part_of) at += f->part_at[whole];
-        if (whole != (int)i && f->temp_at[whole] >= 0) f->temp_at[i] = f->temp_at[whole] + at;
+    for (int i = f->x->core->first_part; i < f->x->core->n_buffers; i++) {
+        int64_t at;
+        const int whole = exec_part(f, i, &at);
+        if (whole != i && f->temp_at[whole] >= 0) f->temp_at[i] = f->temp_at[whole] + at;
     }
     return top;
 }
