@@ -250,13 +250,16 @@ static void boundary_table(tool *t, fu_str *o, const json_t *d) {
  * largest. */
 static void memory_plan(tool *t, fu_str *o, const json_t *d) {
     enum { LEFT = 190, RIGHT = 90, ROW = 22, WIDTH = 1080 };
-    const json_t *memory = json_object_get(d, "memory");
+    json_t *memory = json_array(); /* but for values that lie in others */
     const size_t steps = json_array_size(json_object_get(d, "kernels"));
     const double unit = (double)(WIDTH - LEFT - RIGHT) / (double)(steps ? steps : 1);
     size_t i;
     json_t *v;
+    json_array_foreach(json_object_get(d, "memory"), i, v) if (!json_object_get(v, "part_of"))(void)
+        json_array_append(memory, v);
     fu_str_add(o, "<h2>Memory plan</h2>\n");
     if (json_array_size(memory) == 0) {
+        json_decref(memory);
         fu_str_add(o, "<p class=\"note\">No temporaries: every value stays in registers, or is a result.</p>\n");
         return;
     }
@@ -272,7 +275,7 @@ static void memory_plan(tool *t, fu_str *o, const json_t *d) {
             fu_str_addf(o, "<text class=\"soft\" x=\"%.1f\" y=\"13\" text-anchor=\"middle\">%zu</text>\n", x + unit / 2,
                         s);
     }
-    json_array_foreach((json_t *)memory, i, v) {
+    json_array_foreach(memory, i, v) {
         const bool in_place = json_object_get(v, "in_place") != NULL;
         const double y = 24 + (double)i * ROW, first = explain_number(v, "first"), last = explain_number(v, "last");
         fu_str_addf(o, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT - 10, y + 14);
@@ -288,6 +291,7 @@ static void memory_plan(tool *t, fu_str *o, const json_t *d) {
     }
     fu_str_add(o, "</svg></div>\n<p class=\"note\">Columns are kernels in order. Memory of values that do not overlap "
                   "is one; green: written over a parameter.</p>\n");
+    json_decref(memory);
 }
 
 void explain_html(tool *t, fu_str *o, const json_t *d, const fusor_codegen_table *module, const char *problem) {

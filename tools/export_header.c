@@ -122,6 +122,9 @@ static void add_list(fu_str *s, const char *type, const char *name, const int64_
 static const char *place(tool *t, const frame *f, int number) {
     const ir_plan *plan = f->x->core->plan;
     const ir_plan_buffer *b = &plan->buffers.at[number];
+    int64_t at;
+    const int whole = exec_whole(f, number, &at);
+    if (whole != number) return fu_format(&t->arena, "%s + %" PRId64, place(t, f, whole), at);
     if (b->storage == IR_STORE_INPUT) return fu_format(&t->arena, "(char *)in[%d]", b->index);
     if (b->storage == IR_STORE_OUTPUT) return fu_format(&t->arena, "(char *)out[%d]", b->index);
     if (b->storage == IR_STORE_LITERAL) return fu_format(&t->arena, "(char *)&literal%d", number);
@@ -144,8 +147,10 @@ static void add_kernel(tool *t, fu_str *s, const frame *f, int number, const cha
             fu_str_addf(s, "(void *)(uintptr_t)%" PRId64, x->offset_bytes[b]);
             continue;
         }
-        fu_str_add(s, place(t, f, st->arg[b]));
-        if (x->offset_bytes[b]) fu_str_addf(s, " + %" PRId64, x->offset_bytes[b]);
+        if (x->offset_bytes[b]) /* perhaps before it, where only guarded loads begin */
+            fu_str_addf(s, "(void *)((uintptr_t)(%s) + (uintptr_t)INT64_C(%" PRId64 "))", place(t, f, st->arg[b]),
+                        x->offset_bytes[b]);
+        else fu_str_add(s, place(t, f, st->arg[b]));
     }
     fu_str_addf(s, "};\n        fusor_aot_args args = {%d, 0, {", IR_KERNEL_ABI);
     for (int i = 0; i < IR_TUNE_COUNT; i++) fu_str_addf(s, "%s%" PRId64, i ? ", " : "", x->args.tune[i]);

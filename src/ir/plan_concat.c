@@ -8,7 +8,8 @@
  *
  * Not where an operand lies elsewhere already: a parameter, a result, one that is joined twice. Nor along an axis behind
  * dims of other sizes than 1, where operands would not be contiguous, as all of a plan's buffers are. Nor what is made
- * of constants alone, which may be packed once (plan_constant.c), or what a hint names. Cost: O(nodes * results). */
+ * of constants alone, which may be packed once (plan_constant.c), or what a hint names; nor a map for each of many
+ * operands beside few that are stored. Cost: O(nodes * results). */
 #include "base/small.h"
 #include "ir/plan_internal.h"
 
@@ -36,9 +37,15 @@ static bool is_movable(const planner *p, ir_id id) {
     return !v->part_of && !v->as_result && !is_band && !plan_is_result(p, id);
 }
 
+static bool has_wishes(const planner *p) {
+    for (uint32_t i = 0; i < p->g->hints.n; i++)
+        if (p->g->hints.at[i].kind == IR_HINT_FUSE_WITH) return true;
+    return false;
+}
+
 /* The value whose elements, in their order, are those of operand x; 0: it can not be made in a part. One that no kernel
- * stores has no other reader, who might be what it waits for. */
-static ir_id part_of(const finder *f, ir_id x) {
+ * stores has no other reader, who might be what it waits for, and shares no kernel as a hint may want it to. */
+static ir_id value_of(const finder *f, ir_id x) {
     const planner *p = f->p;
     bool is_read_once = f->uses[x] == 1;
     while (plan_is_in_order(ir_at(p->g, x)) && !p->info[x].home && !p->info[x].made_by) {
@@ -46,9 +53,9 @@ static ir_id part_of(const finder *f, ir_id x) {
         is_read_once &= f->uses[x] == 1;
     }
     const node_info *v = &p->info[x];
-    if (ir_at(p->g, x)->op == IR_OP_PARAM || ir_at(p->g, x)->op == IR_OP_LITERAL || f->is_overwritten[x]) return 0;
+    if (ir_at(p->g, x)->op == IR_OP_PARAM || !f->varies[x] || f->is_overwritten[x]) return 0;
     if (v->made_by) return is_movable(p, x) ? x : 0;
-    return !v->home && is_read_once && !is_named(p, x) ? x : 0;
+    return !v->home && is_read_once && !has_wishes(p) ? x : 0;
 }
 
 static bool is_joint(const finder *f, ir_id id) {
@@ -74,13 +81,13 @@ static void join(const finder *f, ir_id id) {
     ir_id *part = FU_NEW_N(p->arena, ir_id, n->n_in);
     int stored = 0;
     for (int i = 0; i < n->n_in; i++) {
-        part[i] = part_of(f, n->in[i]);
+        part[i] = value_of(f, n->in[i]);
         if (!part[i]) return;
         for (int j = 0; j < i; j++)
             if (part[j] == part[i]) return;
         stored += p->info[part[i]].made_by != 0;
     }
-    if (!stored) return;
+    if (2 * stored < n->n_in) return;
     ir_sizes *sizes = p->g->sizes;
     ir_size at = ir_size_const(sizes, 0), inner = ir_size_const(sizes, 1);
     for (int d = plan_axis_of(n) + 1; d < n->rank; d++) inner = ir_size_mul(sizes, inner, n->dim[d]);

@@ -285,9 +285,9 @@ static bool is_by_channel(const planner *p, const ir_node *n, plan_window_form *
      * 56x56 to 16 1.14, of 224x224 to 64 1.42.) */
     const double blocks_by_column = 1.15;
     /* Columns of many channels that are far apart, where they lie: each row of a panel is another page, or shares a few
-     * sets of L1 with the others. (1x1, Cascade Lake, time by columns over that by channel: 1280 to 320 of 16x16 2.2, 640
-     * to 640 of 31x31 and 32x32 1.7, 320 to 320 of 64x64, 256 to 64 of 64x64 1.5; 512 to 512 of 16x16 1.0, 64 to 256 of
-     * 56x56 0.8.) */
+     * sets of L1 with the others. (1x1, Cascade Lake, time by columns over that by channel: 96 channels to 32, 128, 512 of
+     * 14x14 0.94 to 1.01, of 28x28 0.81 to 0.85, of 56x56 0.98 to 1.06; 128 of 14x14 1.02 to 1.19, of 28x28 0.92 to 0.99,
+     * of 56x56 1.12 to 1.20; 192 1.2 to 1.3, 1.02 to 1.15, 1.16 to 1.29; 256 to 512 1.1 to 1.5.) */
     enum { MANY_CHANNELS = 128, FAR = 1 << 9 };
     const double far_by_column = 1.3;
     const ir_graph *g = p->g;
@@ -310,7 +310,7 @@ static bool is_by_channel(const planner *p, const ir_node *n, plan_window_form *
     double by_channel = 0, by_column = 0;
     if (f->has_pairs) products = ir_ceil_div(products, 2);
     f->tile = ir_window_channel_tile(level, n->dtype, made, columns, rows, products, &by_channel);
-    if (is_row_of_columns(g, n)) columns *= rows, rows = 1;
+    if (!f->cast[0] && !f->cast[1] && is_row_of_columns(g, n)) columns *= rows, rows = 1;
     const ir_tile other = ir_window_tile(level, n->dtype, made, columns, rows, products,
                                          stride_along(g, n, spatial - 1), false, &by_column);
     if (f->has_pairs && places_of(g, n) > 1) by_column *= pairs_by_column;
@@ -402,7 +402,8 @@ void plan_window_tile(builder *b, const ir_node *n, bool is_direct) {
                       ir_levels[b->k->level].registers >= IR_WINDOW_MANY &&
                       ir_window_is_cut(b->k->level, columns, rows, f.tile.mr);
     b->k->has_whole_channels = f.is_by_channel && ir_round_up(channels_made(g, n), lanes) % f.tile.nr == 0;
-    if (!f.has_axes && columns > 0 && rows > 0 && is_row_of_columns(g, n)) columns *= rows, rows = 1;
+    if (!f.has_axes && columns > 0 && rows > 0 && !b->p->clusters.at[b->c].band_rows && is_row_of_columns(g, n))
+        columns *= rows, rows = 1;
     if (!f.is_by_channel)
         b->k->tile = ir_window_tile(b->k->level, n->dtype, channels_made(g, n), columns, rows, products,
                                     f.has_axes ? 1 : ir_window_entry(g, n, "strides", spatial - 1, 1),
@@ -529,13 +530,9 @@ uint16_t plan_window_value(builder *b, const ir_node *n) {
 }
 
 static bool is_one_row(const builder *b, const ir_node *n, int rows, int columns) {
-    ir_sizes *sz = b->p->g->sizes;
     if (rows < 0 || b->k->n_axes || b->k->band_rows || b->k->is_depthwise || ir_level_is_gpu(b->k->level) ||
         !is_row_of_columns(b->p->g, n))
         return false;
-    for (uint32_t i = 0; i < b->places.n; i++)
-        if (b->places.at[i].stride[rows] != ir_size_mul(sz, b->places.at[i].stride[columns], b->dim[columns]))
-            return false;
     return builder_mergeable(b, rows, columns);
 }
 

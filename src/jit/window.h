@@ -2,10 +2,10 @@
 #ifndef JIT_WINDOW_H
 #define JIT_WINDOW_H
 /* What the files of the window kernel share: window.c (the kernel), window_tile.c (the register tile), window_row.c
- * (sums that go from it to the outputs), window_pack.c (panels), window_slab.c (the operand within its pads, weights of other types), window_channels.c (lanes along the
- * channels), window_channel_tile.c (their register tile), window_pads.c (what that leaves out), window_phases.c
- * (transposed ones), window_pairs.c (words of bf16), window_depthwise.c (one channel a group), window_band.c (a map
- * behind it). */
+ * (sums that go from it to the outputs), window_pack.c (panels), window_slab.c (the operand within its pads, weights of
+ * other types), window_channels.c (lanes along the channels), window_channel_tile.c (their register tile),
+ * window_pads.c (what that leaves out), window_phases.c (transposed ones), window_pairs.c (words of bf16),
+ * window_depthwise.c (one channel a group), window_band.c (a map behind it). */
 #include "jit/emit.h"
 
 enum { WINDOW_MAX_TILE = 32 }; /* vector registers, of sums or columns */

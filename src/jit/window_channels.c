@@ -31,9 +31,10 @@ static int64_t sums_columns(const window *w) {
 /* The buffer whose lines tiles ask for while they multiply, where sums are of few products, so that what stores wait
  * for is felt: a channel's lines are too far from those of the one before for the hardware. -1: none; of very few
  * products the instructions are felt more, and of many by rows of places: where K is not known, only tiles of all
- * places ask, in their first steps. (Cascade Lake, one thread, over the time without: 7x7 of 3 channels to 64 of
- * 112x112 0.79, 3x3 of 64 of 64x64 0.88, of 64 of 128x128 to 32 0.9, of 64 of 56x56 0.91; 1x1 of 256 of 56x56 to 64 0.79,
- * of 128 to 128 0.8, of 256 of 28x28 to 512 0.87, of 1024 of 14x14 to 256 1.0; of 16 of 112x112 to 64 1.03.) */
+ * places ask, in the first steps of each K block. (Cascade Lake, one thread, over the time without: 7x7 of 3 channels
+ * to 64 of 112x112 0.79, 3x3 of 64 of 64x64 0.88, of 64 of 128x128 to 32 0.9, of 64 of 56x56 0.91; 1x1 of 256 of 56x56
+ * to 64 0.79, of 128 to 128 0.8, of 256 of 28x28 to 512 0.87, of 1024 of 14x14 to 256 1.0; of 16 of 112x112 to 64 1.03.)
+ */
 static int result_to_ask_for(const window *w) {
     enum { MOST = 640 };
     const int64_t kk = window_known_k(w);

@@ -354,9 +354,9 @@ void *exec_output_get(const core *c, fu_error *e, const fusor_buffer *out, const
 
 void exec_aim_end(frame *f, int b, const call_end *n) {
     f->base[b] = n->is_staged ? n->staging : n->user.data;
-    for (int i = f->x->core->first_part; i < f->x->core->n_buffers; i++) {
+    for (int i = f->x->core->first_part; b >= f->x->core->n_params && i < f->x->core->n_buffers; i++) {
         int64_t at;
-        if (exec_part(f, i, &at) == b) f->base[i] = (void *)((uintptr_t)f->base[b] + (uintptr_t)at);
+        if (exec_whole(f, i, &at) == b) f->base[i] = (void *)((uintptr_t)f->base[b] + (uintptr_t)at);
     }
     if (f->device) exec_device_aim(f, b, n);
 }

@@ -225,7 +225,7 @@ static bool is_temp(const ir_plan_buffer *b) {
     return b->storage == IR_STORE_TEMP && b->first_step >= 0 && b->part_of < 0;
 }
 
-int exec_part(const frame *f, int b, int64_t *at) {
+int exec_whole(const frame *f, int b, int64_t *at) {
     const ir_plan *plan = f->x->core->plan;
     for (*at = 0; plan->buffers.at[b].part_of >= 0; b = plan->buffers.at[b].part_of) *at += f->part_at[b];
     return b;
@@ -257,7 +257,7 @@ static int64_t place_temps(frame *f) {
     }
     for (int i = f->x->core->first_part; i < f->x->core->n_buffers; i++) {
         int64_t at;
-        const int whole = exec_part(f, i, &at);
+        const int whole = exec_whole(f, i, &at);
         if (whole != i && f->temp_at[whole] >= 0) f->temp_at[i] = f->temp_at[whole] + at;
     }
     return top;

@@ -190,8 +190,8 @@ void exec_fill_shape(const frame *f, int result, fusor_buffer *out);
 /* Memory of a result of these bytes, on out's device, for rt_buffer_release; NULL: none, which is reported. */
 void *exec_output_get(const core *c, fu_error *e, const fusor_buffer *out, const char *name, int64_t bytes);
 /* The plan buffer with memory of its own that b lies in, and b's first byte there; b: it is that itself. */
-int exec_part(const frame *f, int b, int64_t *at);
-/* Where end n of plan buffer b is from now on: f->base, and the host's address for exec_device_run.c. */
+int exec_whole(const frame *f, int b, int64_t *at);
+/* Where end n of plan buffer b is from now on, and its parts: f->base, and the host's address for exec_device_run.c. */
 void exec_aim_end(frame *f, int b, const call_end *n);
 /* Do two ends share a byte? Exact also where strides interleave. */
 bool exec_ends_overlap(const call_end *a, const call_end *b);

@@ -12,12 +12,17 @@ func @mlp(%x: f32[B, 70], %w: f32[70, 33], %b: f32[33], %int: f32[B, 33]) -> (%y
   %h = matmul(%x, %w) %s = add(%h, %b) %y = softmax(%s, axis=1) %m = reduce_max(%y)
   %k = mul(%int, 0.5) %q = add(%k, %y) return %y, %m, %q
 }
+func @join(%x: f32[1, 2, 4, 4], %w: f32[3, 2, 1, 1], %v: f32[2, 2, 1, 1], %u: f32[4, 5, 1, 1]) -> (f32[1, 5, 4, 4], f32[1, 7, 4, 4]) {
+  %a = conv(%x, %w) %b = conv(%x, %v) %c = concat(%a, %b, axis=1) %d = conv(%c, %u) %e = concat(%d, %a, axis=1)
+  %f = cumsum(%e, axis=1) return %c, %f
+}
 func @count(%a: i32[N]) -> (i64, i32[N]) { %c = cast(%a, i64) %s = reduce_sum(%c) %d = mul(%a, 3) return %s, %d }
 P
 cat >main.c <<'M'
 #include <stdio.h>
 #include "mlp.h"
 #include "count.h"
+#include "join.h"
 static void fill(float *p, int n, int seed) { for (int i = 0; i < n; i++) p[i] = (float)((i * 7 + seed) % 23) / 8 - 1; }
 static int save(const char *name, const void *p, size_t n) { FILE *f = fopen(name, "wb"); return !f || fwrite(p, 1, n, f) != n || fclose(f); }
 static float x[40 * 70], w[70 * 33], b[33], z[40 * 33], y[40 * 33], m;
@@ -40,6 +45,22 @@ int main(void) {
     int32_t a[5] = {1, -2, 3, 2147483647, 5}, d[5];
     int64_t s;
     if (count(a, &s, d, 5) || s != 2147483654 || d[1] != -6) return 3;
+    /* values that are made where a concatenation of them lies: in a result, and in the call's memory */
+    float im[32], k[14], c[80], f[112], u[20];
+    for (int i = 0; i < 32; i++) im[i] = (float)i;
+    for (int i = 0; i < 10; i++) k[i] = (float)(i - 3);
+    for (int i = 0; i < 20; i++) u[i] = (float)(i % 3 - 1);
+    if (join(im, k, k + 6, u, c, f)) return 4;
+    for (int p = 0; p < 16; p++) {
+        float sum = 0;
+        for (int j = 0; j < 5; j++)
+            if (c[j * 16 + p] != im[p] * k[2 * j] + im[16 + p] * k[2 * j + 1]) return 5;
+        for (int j = 0; j < 7; j++) {
+            float d = j < 4 ? 0 : c[(j - 4) * 16 + p];
+            for (int i = 0; j < 4 && i < 5; i++) d += c[i * 16 + p] * u[j * 5 + i];
+            if (f[j * 16 + p] != (sum += d)) return 6;
+        }
+    }
     return 0;
 }
 M
@@ -48,12 +69,13 @@ npy() {
     local head="{'descr': '<f4', 'fortran_order': False, 'shape': ($2), }"
     printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "$head" | cat - "$1" >"$1.npy"
 }
-for f in mlp count; do
+for f in mlp count join; do
     dims='--dim B=1,3,40'
     [ $f = count ] && dims='--dim N=5'
+    [ $f = join ] && dims=''
     "$FUSOR" emit p.fusor @$f --stage obj -o $f.o 2>err && "$FUSOR" emit p.fusor @$f --stage header $dims -o $f.h 2>>err && ok || bad "export of @$f"
 done
-${CC:-cc} -std=c11 -O2 -Wall -Wextra -Werror main.c mlp.o count.o -o main 2>err && ok || bad 'it does not compile'
+${CC:-cc} -std=c11 -O2 -Wall -Wextra -Werror main.c mlp.o count.o join.o -o main 2>err && ok || bad 'it does not compile'
 if ldd ./main 2>/dev/null | grep -q fusor; then bad 'it links the library'; else ok; fi
 if readelf -lW ./main 2>/dev/null | grep -q 'GNU_STACK.*RWE'; then bad 'an executable stack'; else ok; fi
 env -u FUSOR_CODEGEN -u FUSOR_CACHE_DIR ./main 2>err && ok || bad "the program ended with $?"

@@ -11,7 +11,8 @@ TestSuite(concat, .init = text_start, .fini = text_stop);
 
 #define PARAMS                                                                                                         \
     "%x: f32[1, 8, H, 24], %w: f32[16, 8, 3, 3], %v: f32[12, 8, 1, 1], %u: f32[8, 28, 3, 3], %t: f32[1, 4, H, 24], "   \
-    "%y: f32[N, 8, H, 24], %k: f32[16, 8, 3, 3], %j: f32[8, 44, 3, 3]"
+    "%y: f32[N, 8, H, 24], %k: f32[16, 8, 3, 3], %j: f32[8, 44, 3, 3], "                                               \
+    "const %g: f32[16, 8, 3, 3]"
 #define CONVS "%a = conv(%x, %w, pads=[1, 1, 1, 1]) %b = conv(%x, %v) "
 #define ONE   "f32[?, ?, ?, ?]"
 #define LAST  "%r = conv(%c, %u, pads=[1, 1, 1, 1]) return %r"
@@ -63,8 +64,24 @@ Test(concat, what_lies_elsewhere_is_copied) {
            "%a = conv(%x, %v) %b = conv(%x, %v) %d = slice(%b, starts=[0], ends=[12], axes=[1]) "
            "%c = concat(%t, %a, %d, axis=1) " LAST); /* a parameter; one value twice */
     EXPECT(3, 0, "(" ONE ", " ONE ")", CONVS "%c = concat(%a, %b, axis=1) return %c, %a"); /* a result itself */
-    EXPECT(4, 0, ONE, CONVS "%c = concat(%a, %b, axis=1, barrier=true) " LAST);            /* named by a hint */
+    EXPECT(4, 0, "(f32[?, ?], " ONE ")", /* made of constants, and packed once for a product too */
+           "%s = reshape(%g, shape=[16, 72]) %d = softmax(%s, axis=1) %m = reshape(%u, shape=[28, 72]) "
+           "%o = matmul(%m, %d, transpose_b=true) %z = cumsum(%w, axis=1) %q = reshape(%d, shape=[16, 8, 3, 3]) "
+           "%c = concat(%q, %z, axis=0) return %o, %c");
+    EXPECT(4, 0, ONE, CONVS "%c = concat(%a, %b, axis=1, barrier=true) " LAST); /* named by a hint */
     cr_expect_eq(parts_of(plan_of(ONE, CONVS "%c = concat(%a, %b, axis=1) " LAST, true)), 0);
+}
+
+/* Values that the map of a concatenation computes for two of its operands may be asked to be in one kernel. */
+Test(concat, wishes_for_its_map_are_met) {
+    const ir_plan *p =
+        plan_of(ONE,
+                "%a = conv(%x, %w, pads=[1, 1, 1, 1]) %p = mul(%t, 2.0) %n = add(%p, 1.0) "
+                "%q = mul(%t, 3.0, fuse_with=%p) %m = exp(%q) %s = slice(%a, starts=[0], ends=[20], axes=[1]) "
+                "%c = concat(%a, %n, %m, axis=1) %v1 = slice(%c, starts=[0], ends=[20], axes=[1]) "
+                "%z = cumsum(%c, axis=1) %r = slice(%z, starts=[2], ends=[4], axes=[1]) return %r",
+                false);
+    cr_expect_eq(parts_of(p), 0);
 }
 
 Test(concat, a_part_of_a_part_lives_as_long_as_the_whole) {
@@ -112,7 +129,7 @@ static const char *const programs[] = {
     "%s",
     "%z = cumsum(%x, axis=3) %q = softmax(%x, axis=3) %c = concat(%z, %q, axis=0) %s = cumsum(%c, axis=0) return %s",
 };
-enum { PROGRAMS = sizeof programs / sizeof *programs, N_IN = 8, ROWS = 18, ROOM = 1 << 15 };
+enum { PROGRAMS = sizeof programs / sizeof *programs, N_IN = 9, ROWS = 18, ROOM = 1 << 15 };
 
 static fusor_buffer tensor(const int64_t *shape, float *data, uint64_t seed) {
     fusor_buffer b = {.data = data, .dtype = FUSOR_F32, .rank = 4};
@@ -129,8 +146,9 @@ static fusor_buffer tensor(const int64_t *shape, float *data, uint64_t seed) {
 /* The result's elements: twice into memory that fusor makes, or once into every other element of `strided`. */
 static size_t run(const char *body, const char *level, int threads, uint32_t flags, float **out) {
     static float room[N_IN][ROOM];
-    static const int64_t shape[N_IN][4] = {{1, 8, ROWS, 24}, {16, 8, 3, 3},    {12, 8, 1, 1}, {8, 28, 3, 3},
-                                           {1, 4, ROWS, 24}, {2, 8, ROWS, 24}, {16, 8, 3, 3}, {8, 44, 3, 3}};
+    static const int64_t shape[N_IN][4] = {{1, 8, ROWS, 24}, {16, 8, 3, 3},    {12, 8, 1, 1},
+                                           {8, 28, 3, 3},    {1, 4, ROWS, 24}, {2, 8, ROWS, 24},
+                                           {16, 8, 3, 3},    {8, 44, 3, 3},    {16, 8, 3, 3}};
     char text[1200];
     snprintf(text, sizeof text, "func @f(%s) -> %s { %s }", PARAMS, ONE, body);
     fusor_context *ctx = new_context_for(level, threads);
