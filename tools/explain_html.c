@@ -255,8 +255,9 @@ static void memory_plan(tool *t, fu_str *o, const json_t *d) {
     const double unit = (double)(WIDTH - LEFT - RIGHT) / (double)(steps ? steps : 1);
     size_t i;
     json_t *v;
-    json_array_foreach(json_object_get(d, "memory"), i, v) if (!json_object_get(v, "part_of"))(void)
-        json_array_append(memory, v);
+    json_array_foreach(json_object_get(d, "memory"), i, v) {
+        if (!json_object_get(v, "part_of")) (void)json_array_append(memory, v);
+    }
     fu_str_add(o, "<h2>Memory plan</h2>\n");
     if (json_array_size(memory) == 0) {
         json_decref(memory);

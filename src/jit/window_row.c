@@ -100,18 +100,17 @@ static panel_parts find_parts(window *w, window_products *p, LLVMValueRef *at, L
  * 24 of 56x56 to 144 0.93. 16 of 224x224 to 16, 3x3: 1.07.) */
 static void find_lines(window *w, window_products *p, const row_target *to, LLVMValueRef m0) {
     emit *e = w->e;
-    const int b = window_result(w), taken = p->nv * w->v_lanes * w->bytes;
+    const int b = window_result(w), columns = p->nv * w->v_lanes, taken = columns * w->bytes;
     const bool is_one = w->n_k <= 2 && w->k->dim[w->k->n_dims - 1].size == 1;
     if (b < 0 || w->few || w->is_slab || !is_one || p->operand) return;
-    const int bytes = ir_dtypes[w->k->buffer[b].dtype].bytes, made = p->nv * w->v_lanes * bytes,
-              lines = (made + EM_LINE_BYTES - 1) / EM_LINE_BYTES;
+    const int bytes = ir_dtypes[w->k->buffer[b].dtype].bytes,
+              lines = (columns * bytes + EM_LINE_BYTES - 1) / EM_LINE_BYTES;
     LLVMTypeRef t = em_memory_type(e, w->k->buffer[b].dtype);
     LLVMValueRef step = window_step_of(w, b, w->dim_m), tile = LLVMBuildUDiv(e->b, m0, num(w, w->mr), ""),
                  each = num(w, w->mr * lines), line = em_mul(e, tile, num(w, EM_LINE_BYTES));
     LLVMValueRef first = em_mul(e, LLVMBuildUDiv(e->b, tile, num(w, lines), ""), each),
                  last = em_min(e, em_add(e, first, each), e->size[w->dim_m]);
-    LLVMValueRef at =
-        em_gep(e, e->base[b], t, em_add(e, to->off[b], em_add(e, to->column, num(w, p->nv * w->v_lanes))));
+    LLVMValueRef at = em_gep(e, e->base[b], t, em_add(e, to->off[b], em_add(e, to->column, num(w, columns))));
     at = em_gep(e, at, e->t_i8, LLVMBuildURem(e->b, line, num(w, lines * EM_LINE_BYTES), ""));
     p->ask.result = em_gep(e, at, t, em_mul(e, first, step));
     p->ask.last = em_gep(e, at, t, em_mul(e, em_sub(e, last, num(w, 1)), step));

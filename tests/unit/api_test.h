@@ -25,4 +25,16 @@ static inline fusor_context *new_context(int n_threads) { return new_context_for
         cr_assert_eq((expr), (status), "%s", fusor_error_message(ctx));                                                \
         cr_assert(strstr(fusor_error_message(ctx), text), "%s", fusor_error_message(ctx));                             \
     } while (0)
+
+/* The one function of a text, compiled with flags (FUSOR_NO_FUSE). */
+static inline fusor_executable *compiled_with(fusor_context *ctx, const char *text, uint32_t flags) {
+    fusor_module *m = NULL;
+    fusor_executable *exe = NULL;
+    fusor_compile_options o = FUSOR_COMPILE_OPTIONS_INIT;
+    o.flags = flags;
+    OK(fusor_module_parse(ctx, NULL, text, strlen(text), &m));
+    OK(fusor_module_compile(m, NULL, &o, &exe));
+    fusor_module_free(m);
+    return exe;
+}
 #endif

@@ -177,12 +177,7 @@ static size_t run(const program *g, const char *level, int threads, uint32_t fla
         cr_assert_leq(bytes, ROOM);
         fill(room[i], bytes, t, (uint64_t)i + 1);
     }
-    fusor_module *m = NULL;
-    fusor_executable *exe = NULL;
-    fusor_compile_options o = FUSOR_COMPILE_OPTIONS_INIT;
-    o.flags = flags;
-    OK(fusor_module_parse(ctx, NULL, text, strlen(text), &m));
-    OK(fusor_module_compile(m, NULL, &o, &exe));
+    fusor_executable *exe = compiled_with(ctx, text, flags);
     char *json = NULL;
     OK(fusor_explain_json(exe, &json));
     cr_expect_eq(strstr(json, "go by scratch") != NULL, flags == 0, "%s", text);
@@ -198,7 +193,6 @@ static size_t run(const program *g, const char *level, int threads, uint32_t fla
     memcpy(*out, y.data, bytes);
     fusor_buffer_free(ctx, &y);
     fusor_executable_free(exe);
-    fusor_module_free(m);
     fusor_context_free(ctx);
     return bytes;
 }

@@ -12,13 +12,8 @@ typedef struct side {
 } side;
 
 static side run(fusor_context *ctx, const char *text, uint32_t flags, const fusor_buffer *in, int n) {
-    fusor_module *m = NULL;
-    fusor_executable *exe = NULL;
-    fusor_compile_options o = FUSOR_COMPILE_OPTIONS_INIT;
+    fusor_executable *exe = compiled_with(ctx, text, flags);
     fusor_buffer out = {.data = NULL};
-    o.flags = flags;
-    OK(fusor_module_parse(ctx, NULL, text, strlen(text), &m));
-    OK(fusor_module_compile(m, NULL, &o, &exe));
     OK(fusor_executable_call(exe, n, in, 1, &out));
     side s = {.bytes = out.dtype == FUSOR_F64 ? 8 : 4};
     for (int d = 0; d < out.rank; d++) s.bytes *= out.shape[d];
@@ -26,7 +21,6 @@ static side run(fusor_context *ctx, const char *text, uint32_t flags, const fuso
     memcpy(s.data, out.data, (size_t)s.bytes);
     fusor_buffer_free(ctx, &out);
     fusor_executable_free(exe);
-    fusor_module_free(m);
     return s;
 }
 
